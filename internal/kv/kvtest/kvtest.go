@@ -1,0 +1,485 @@
+// Package kvtest is the conformance suite of package kv: what every engine
+// must do, whatever else it does.
+package kvtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"skein/internal/kv"
+)
+
+// LastByte is the suite's Merger: an operand is a list of (member, alive)
+// pairs of bytes, and the newest word on each member counts. It has what makes
+// real mergers hard: order matters, and tombstones wait for the base.
+type LastByte struct{}
+
+// Name implements kv.Merger.
+func (LastByte) Name() string { return "kvtest.lastbyte.v1" }
+
+// Fold implements kv.Merger.
+func (LastByte) Fold(dst, key []byte, values [][]byte, base bool) ([]byte, error) {
+	last := map[byte]byte{}
+	for _, v := range values {
+		if len(v)%2 != 0 {
+			return nil, fmt.Errorf("kvtest: value of odd length under %x", key)
+		}
+		for i := 0; i < len(v); i += 2 {
+			last[v[i]] = v[i+1]
+		}
+	}
+	for _, m := range slices.Sorted(maps.Keys(last)) {
+		if last[m] != 0 || !base {
+			dst = append(dst, m, last[m])
+		}
+	}
+	return dst, nil
+}
+
+// Run runs the suite. open opens an empty store that folds with m; reopen
+// closes it and opens it again, or is nil where nothing outlives a Close.
+func Run(t *testing.T, open func(t *testing.T, m kv.Merger) kv.Store, reopen func(t *testing.T, s kv.Store) kv.Store) {
+	for name, test := range map[string]func(t *testing.T, s kv.Store){
+		"ReadsSeeTheStateBefore": testReadsSeeTheStateBefore,
+		"ErrorWritesNothing":     testErrorWritesNothing,
+		"Snapshot":               testSnapshot,
+		"Scan":                   testScan,
+		"NestedScan":             testNestedScan,
+		"MultiGet":               testMultiGet,
+		"OrderWithinBatch":       testOrderWithinBatch,
+		"CallersBytesAreFree":    testCallersBytes,
+		"Counter":                testCounter,
+		"ConcurrentMerges":       testConcurrentMerges,
+		"Cancelled":              testCancelled,
+		"Closed":                 testClosed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, LastByte{})
+			test(t, s)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	t.Run("History", func(t *testing.T) {
+		for seed := range uint64(4) {
+			testHistory(t, open(t, LastByte{}), reopen, seed)
+		}
+	})
+}
+
+func update(t *testing.T, s kv.Store, fn func(kv.Txn)) {
+	t.Helper()
+	if err := s.Update(context.Background(), func(tx kv.Txn) error { fn(tx); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func view(t *testing.T, s kv.Store, fn func(kv.Reader)) {
+	t.Helper()
+	if err := s.View(context.Background(), func(r kv.Reader) error { fn(r); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(t *testing.T, r kv.Reader, key string) string {
+	t.Helper()
+	v, ok, err := r.Get([]byte(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ok {
+		return "-"
+	}
+	return string(v)
+}
+
+func testReadsSeeTheStateBefore(t *testing.T, s kv.Store) {
+	update(t, s, func(tx kv.Txn) { tx.Set([]byte("a"), []byte("1")) })
+	update(t, s, func(tx kv.Txn) {
+		tx.Set([]byte("a"), []byte("2"))
+		tx.Set([]byte("b"), []byte("2"))
+		if got := get(t, tx, "a") + get(t, tx, "b") + get(t, tx.Snapshot(), "a"); got != "1-1" {
+			t.Errorf("a transaction read %q of its own writes", got)
+		}
+	})
+	view(t, s, func(r kv.Reader) {
+		if got := get(t, r, "a") + get(t, r, "b"); got != "22" {
+			t.Errorf("after the commit: %q", got)
+		}
+	})
+}
+
+func testErrorWritesNothing(t *testing.T, s kv.Store) {
+	boom := errors.New("boom")
+	err := s.Update(context.Background(), func(tx kv.Txn) error {
+		tx.Set([]byte("a"), []byte("1"))
+		return boom
+	})
+	if !errors.Is(err, boom) {
+		t.Fatalf("Update returned %v", err)
+	}
+	view(t, s, func(r kv.Reader) {
+		if got := get(t, r, "a"); got != "-" {
+			t.Errorf("a = %q", got)
+		}
+	})
+}
+
+func testSnapshot(t *testing.T, s kv.Store) {
+	update(t, s, func(tx kv.Txn) {
+		tx.Set([]byte("a"), []byte("1"))
+		tx.Merge([]byte("m"), []byte{1, 1})
+	})
+	view(t, s, func(r kv.Reader) {
+		update(t, s, func(tx kv.Txn) {
+			tx.Set([]byte("a"), []byte("2"))
+			tx.Merge([]byte("m"), []byte{1, 0, 2, 1})
+		})
+		if got := get(t, r, "a") + get(t, r, "m"); got != "1\x01\x01" {
+			t.Errorf("the snapshot moved: %q", got)
+		}
+	})
+	view(t, s, func(r kv.Reader) {
+		if got := get(t, r, "m"); got != "\x02\x01" {
+			t.Errorf("m = %q", got)
+		}
+	})
+}
+
+func scan(t *testing.T, r kv.Reader, lo, hi string, reverse bool, limit int) string {
+	t.Helper()
+	var out []byte
+	var h []byte
+	if hi != "" {
+		h = []byte(hi)
+	}
+	err := r.Scan([]byte(lo), h, reverse, func(k, _ []byte) (bool, error) {
+		out = append(out, k...)
+		limit--
+		return limit != 0, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func testScan(t *testing.T, s kv.Store) {
+	update(t, s, func(tx kv.Txn) {
+		for _, k := range "hgfedcba" {
+			tx.Set([]byte(string(k)), nil)
+		}
+		tx.Merge([]byte("m"), []byte{1, 1})
+	})
+	view(t, s, func(r kv.Reader) {
+		for _, c := range []struct {
+			lo, hi  string
+			reverse bool
+			limit   int
+			want    string
+		}{
+			{"", "", false, 0, "abcdefghm"},
+			{"b", "e", false, 0, "bcd"},
+			{"b", "e", true, 0, "dcb"},
+			{"b", "", true, 2, "mh"},
+			{"b", "", false, 2, "bc"},
+			{"bb", "bz", false, 0, ""},
+			{"x", "", false, 0, ""},
+			{"", "a", true, 0, ""},
+		} {
+			if got := scan(t, r, c.lo, c.hi, c.reverse, c.limit); got != c.want {
+				t.Errorf("scan %+v: got %q", c, got)
+			}
+		}
+		boom := errors.New("boom")
+		err := r.Scan(nil, nil, false, func(_, _ []byte) (bool, error) { return true, boom })
+		if !errors.Is(err, boom) {
+			t.Errorf("the callback's error came back as %v", err)
+		}
+	})
+}
+
+func testNestedScan(t *testing.T, s kv.Store) {
+	update(t, s, func(tx kv.Txn) {
+		for _, k := range []string{"a1", "a2", "b1", "b2"} {
+			tx.Set([]byte(k), nil)
+		}
+	})
+	view(t, s, func(r kv.Reader) {
+		var got string
+		err := r.Scan([]byte("a"), []byte("b"), false, func(k, _ []byte) (bool, error) {
+			got += string(k) + ":" + scan(t, r, "b", "c", false, 0) + get(t, r, "b1") + " "
+			return true, nil
+		})
+		if want := "a1:b1b2 a2:b1b2 "; err != nil || got != want {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+	})
+}
+
+func testMultiGet(t *testing.T, s kv.Store) {
+	const n = 3000 // enough that an engine may read in parallel
+	update(t, s, func(tx kv.Txn) {
+		for i := 0; i < n; i += 3 {
+			tx.Set(fmt.Appendf(nil, "k%d", i), fmt.Appendf(nil, "v%d", i))
+			tx.Set(fmt.Appendf(nil, "e%d", i), nil)
+		}
+	})
+	for _, prefix := range []string{"k", "e"} {
+		var keys [][]byte
+		for i := range n {
+			keys = append(keys, fmt.Appendf(nil, "%s%d", prefix, (i*7919)%n))
+		}
+		view(t, s, func(r kv.Reader) {
+			next := 0
+			err := r.MultiGet(keys, func(i int, v []byte, ok bool) error {
+				if i != next {
+					t.Fatalf("key %d after %d", i, next-1)
+				}
+				next++
+				id := (i * 7919) % n
+				want := fmt.Sprintf("v%d", id)
+				if prefix == "e" || id%3 != 0 {
+					want = ""
+				}
+				if ok != (id%3 == 0) || string(v) != want {
+					t.Fatalf("%s: got %q, %v", keys[i], v, ok)
+				}
+				return nil
+			})
+			if err != nil || next != n {
+				t.Fatalf("%d of %d keys, %v", next, n, err)
+			}
+		})
+	}
+}
+
+func testOrderWithinBatch(t *testing.T, s kv.Store) {
+	update(t, s, func(tx kv.Txn) {
+		tx.Merge([]byte("m"), []byte{9, 1})
+		tx.Set([]byte("x1"), nil)
+	})
+	update(t, s, func(tx kv.Txn) {
+		tx.Set([]byte("m"), []byte{1, 1, 2, 1})
+		tx.Merge([]byte("m"), []byte{2, 0})
+		tx.Merge([]byte("m"), []byte{3, 1})
+		tx.DeleteRange([]byte("x"), []byte("y"))
+		tx.Set([]byte("x2"), nil)
+		tx.Delete([]byte("never"))
+	})
+	view(t, s, func(r kv.Reader) {
+		if got := get(t, r, "m"); got != "\x01\x01\x03\x01" {
+			t.Errorf("m = %q", got)
+		}
+		if got := scan(t, r, "x", "y", false, 0); got != "x2" {
+			t.Errorf("x: %q", got)
+		}
+	})
+	update(t, s, func(tx kv.Txn) {
+		tx.Delete([]byte("m"))
+		tx.Merge([]byte("m"), []byte{5, 1})
+	})
+	view(t, s, func(r kv.Reader) {
+		if got := get(t, r, "m"); got != "\x05\x01" {
+			t.Errorf("m = %q after a delete", got)
+		}
+	})
+}
+
+func testCallersBytes(t *testing.T, s kv.Store) {
+	update(t, s, func(tx kv.Txn) {
+		k, v := []byte("k1"), []byte{1, 1}
+		tx.Set(k, v)
+		k[1], v[0] = '2', 2
+		tx.Merge(k, v)
+		k[1], v[0] = '3', 3
+		tx.Set(k, v)
+		k[1], v[0] = 'x', 'x'
+	})
+	view(t, s, func(r kv.Reader) {
+		if got := get(t, r, "k1") + get(t, r, "k2") + get(t, r, "k3"); got != "\x01\x01\x02\x01\x03\x01" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// testCounter is the oldest test of a transaction: nobody's addition is lost.
+// Each addition leaves a mark, so that an attempt of unknown outcome counts once.
+func testCounter(t *testing.T, s kv.Store) {
+	const writers, each = 8, 50
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				mark := fmt.Appendf(nil, "mark/%d/%d", w, i)
+				err := s.Update(context.Background(), func(tx kv.Txn) error {
+					if _, done, err := tx.Get(mark); done || err != nil {
+						return err
+					}
+					v, _, err := tx.Get([]byte("n"))
+					if err != nil {
+						return err
+					}
+					n := 0
+					if len(v) > 0 {
+						if _, err := fmt.Sscan(string(v), &n); err != nil {
+							return err
+						}
+					}
+					tx.Set([]byte("n"), fmt.Append(nil, n+1))
+					tx.Set(mark, nil)
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	view(t, s, func(r kv.Reader) {
+		if got := get(t, r, "n"); got != fmt.Sprint(writers*each) {
+			t.Errorf("n = %s, want %d", got, writers*each)
+		}
+	})
+}
+
+func testConcurrentMerges(t *testing.T, s kv.Store) {
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := range 32 {
+				update(t, s, func(tx kv.Txn) {
+					tx.Merge([]byte("m"), []byte{byte(w*32 + i), 1})
+					tx.Merge([]byte("m"), []byte{byte(w*32 + i), byte(i % 2)})
+				})
+			}
+		})
+	}
+	wg.Wait()
+	var want []byte
+	for i := 1; i < 256; i += 2 {
+		want = append(want, byte(i), 1)
+	}
+	view(t, s, func(r kv.Reader) {
+		if got := get(t, r, "m"); got != string(want) {
+			t.Errorf("m = %q", got)
+		}
+	})
+}
+
+func testCancelled(t *testing.T, s kv.Store) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	never := func() error { t.Error("called with a context that was over"); return nil }
+	if err := s.Update(ctx, func(kv.Txn) error { return never() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("Update: %v", err)
+	}
+	if err := s.View(ctx, func(kv.Reader) error { return never() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("View: %v", err)
+	}
+}
+
+func testClosed(t *testing.T, s kv.Store) {
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Update(context.Background(), func(kv.Txn) error { return nil }); !errors.Is(err, kv.ErrClosed) {
+		t.Errorf("Update: %v", err)
+	}
+	if err := s.View(context.Background(), func(kv.Reader) error { return nil }); !errors.Is(err, kv.ErrClosed) {
+		t.Errorf("View: %v", err)
+	}
+}
+
+// testHistory compares the engine with a map, over a random history.
+func testHistory(t *testing.T, s kv.Store, reopen func(*testing.T, kv.Store) kv.Store, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	twin := map[string][]byte{}
+	key := func() []byte { return fmt.Appendf(nil, "%c%d", 'a'+rng.IntN(4), rng.IntN(30)) }
+	for round := range 300 {
+		type step struct {
+			kind          int
+			key, hi, data []byte
+		}
+		var steps []step
+		for range rng.IntN(40) {
+			lo, hi := key(), key()
+			if bytes.Compare(lo, hi) > 0 {
+				lo, hi = hi, lo
+			}
+			kind := rng.IntN(20)
+			steps = append(steps, step{kind, lo, hi, []byte{byte(rng.IntN(6)), byte(rng.IntN(2))}})
+		}
+		update(t, s, func(tx kv.Txn) {
+			for _, st := range steps {
+				switch {
+				case st.kind < 5:
+					tx.Set(st.key, []byte{st.data[0], 1})
+				case st.kind < 8:
+					tx.Delete(st.key)
+				case st.kind < 9:
+					tx.DeleteRange(st.key, st.hi)
+				default:
+					tx.Merge(st.key, st.data)
+				}
+			}
+		})
+		for _, st := range steps {
+			k := string(st.key)
+			switch {
+			case st.kind < 5:
+				twin[k] = []byte{st.data[0], 1}
+			case st.kind < 8:
+				delete(twin, k)
+			case st.kind < 9:
+				maps.DeleteFunc(twin, func(x string, _ []byte) bool { return x >= k && x < string(st.hi) })
+			default:
+				v, err := LastByte{}.Fold(nil, nil, [][]byte{twin[k], st.data}, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				twin[k] = v
+			}
+		}
+		if reopen != nil && round%60 == 59 {
+			s = reopen(t, s)
+		}
+		if round%20 != 19 {
+			continue
+		}
+		// An emptied fold and a missing key are the same.
+		got := map[string]string{}
+		view(t, s, func(r kv.Reader) {
+			err := r.Scan(nil, nil, false, func(k, v []byte) (bool, error) {
+				if len(v) > 0 {
+					got[string(k)] = string(v)
+				}
+				return true, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+		want := map[string]string{}
+		for k, v := range twin {
+			if len(v) > 0 {
+				want[k] = string(v)
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("seed %d, round %d: got %q\nwant %q", seed, round, got, want)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

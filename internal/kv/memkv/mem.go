@@ -1,0 +1,287 @@
+// Package memkv is a store in memory with the habits of FoundationDB: many
+// writers with optimistic conflicts, commits whose outcome is unknown, and
+// limits on size and time. It is for tests: code that is right on it does not
+// rest on Pebble's having one writer. It keeps nothing on disk.
+package memkv
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"skein/internal/kv"
+)
+
+// Limits are FoundationDB's, and are made smaller by tests that want to meet
+// them.
+type Limits struct {
+	Key, Value, Txn int           // bytes
+	Age             time.Duration // of one attempt
+}
+
+// FDBLimits are the limits of FoundationDB 7.3.
+var FDBLimits = Limits{Key: 10_000, Value: 100_000, Txn: 10_000_000, Age: 5 * time.Second}
+
+// Faults are injected by a seeded source, in shares of all commits.
+type Faults struct {
+	Seed uint64
+	// Conflict is the share of commits that fail although nothing conflicts.
+	Conflict float64
+	// Unknown is the share of commits that report an unknown outcome; half of
+	// them have in truth been applied.
+	Unknown float64
+}
+
+// Options say how a store behaves. Only Merger is required.
+type Options struct {
+	Merger kv.Merger
+	Limits Limits // zero: FDBLimits
+	Faults Faults
+	// OnCommit, if set, is called before each commit with its number, counted
+	// from 1. An error ends the Update with it, before (or, if the error wraps
+	// ErrAfterCommit, after) the commit is applied: a crash in a test.
+	OnCommit func(n int) error
+}
+
+// ErrAfterCommit in an error of Options.OnCommit lets the commit happen first.
+var ErrAfterCommit = fmt.Errorf("memkv: crash after the commit")
+
+type item struct{ key, value []byte }
+
+// Store is a store in memory. It implements kv.Store.
+type Store struct {
+	o Options
+
+	mu      sync.Mutex
+	tree    *btree.BTreeG[item]
+	version uint64
+	history []commit // ascending by version; old ones are dropped
+	rng     *rand.Rand
+	commits int
+	closed  bool
+	counts  Counts
+}
+
+// Counts say what the store met.
+type Counts struct{ Commits, Conflicts, Unknown int }
+
+type keyRange struct{ lo, hi []byte } // hi nil: the end of the key space
+
+func (r keyRange) overlaps(o keyRange) bool {
+	return (r.hi == nil || bytes.Compare(o.lo, r.hi) < 0) && (o.hi == nil || bytes.Compare(r.lo, o.hi) < 0)
+}
+
+type commit struct {
+	version uint64
+	writes  []keyRange
+}
+
+// historyLen bounds how many commits are remembered for conflict checks. An
+// attempt older than that is retried, as FoundationDB does after five seconds.
+const historyLen = 4096
+
+// Open makes an empty store.
+func Open(o Options) *Store {
+	if o.Limits == (Limits{}) {
+		o.Limits = FDBLimits
+	}
+	return &Store{
+		o:    o,
+		tree: btree.NewBTreeG(func(a, b item) bool { return bytes.Compare(a.key, b.key) < 0 }),
+		rng:  rand.New(rand.NewPCG(o.Faults.Seed, 0)),
+	}
+}
+
+// Counts returns what the store met since it was opened.
+func (s *Store) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts
+}
+
+func (s *Store) snapshot() (*btree.BTreeG[item], uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, 0, kv.ErrClosed
+	}
+	return s.tree.Copy(), s.version, nil
+}
+
+// View implements kv.Store.
+func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	tree, _, err := s.snapshot()
+	if err != nil {
+		return err
+	}
+	return fn(&reader{tree: tree})
+}
+
+// Update implements kv.Store. An attempt that was too slow three times is
+// reported as kv.ErrTooLarge.
+func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	for slow := 0; ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		tree, version, err := s.snapshot()
+		if err != nil {
+			return err
+		}
+		t := &txn{reader: reader{tree: tree}, limits: s.o.Limits}
+		t.reader.conflicts = &t.reads
+		start := time.Now()
+		if err := fn(t); err != nil {
+			return err
+		}
+		if t.err != nil {
+			return t.err
+		}
+		if len(t.ops) == 0 {
+			return nil
+		}
+		if time.Since(start) > s.o.Limits.Age {
+			if slow++; slow == 3 {
+				return fmt.Errorf("memkv: attempts took over %v: %w", s.o.Limits.Age, kv.ErrTooLarge)
+			}
+			continue
+		}
+		done, err := s.commit(t, version)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// commit reports whether the attempt is known to have been applied.
+func (s *Store) commit(t *txn, version uint64) (done bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.commits++
+	var crash error
+	if s.o.OnCommit != nil {
+		if crash = s.o.OnCommit(s.commits); crash != nil && !isAfter(crash) {
+			return false, crash
+		}
+	}
+	if s.conflicts(t, version) || s.rng.Float64() < s.o.Faults.Conflict {
+		s.counts.Conflicts++
+		return false, crash
+	}
+	unknown := s.rng.Float64() < s.o.Faults.Unknown
+	if unknown {
+		s.counts.Unknown++
+		if s.rng.IntN(2) == 0 {
+			return false, crash
+		}
+	}
+	if err := s.apply(t); err != nil {
+		return false, err
+	}
+	s.counts.Commits++
+	return !unknown, crash
+}
+
+func (s *Store) conflicts(t *txn, version uint64) bool {
+	if version == s.version {
+		return false
+	}
+	if len(s.history) == 0 || s.history[0].version > version+1 {
+		return true // too old to tell
+	}
+	for _, c := range slices.Backward(s.history) {
+		if c.version <= version {
+			break
+		}
+		for _, w := range c.writes {
+			if slices.ContainsFunc(t.reads, w.overlaps) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s *Store) apply(t *txn) error {
+	tree := s.tree.Copy() // so that a fold's error leaves nothing behind
+	c := commit{version: s.version + 1}
+	for _, op := range t.ops {
+		c.writes = append(c.writes, op.keys)
+		key := op.keys.lo
+		switch op.kind {
+		case opSet:
+			tree.Set(item{key, op.value})
+		case opDelete:
+			tree.Delete(item{key: key})
+		case opDeleteRange:
+			var doomed []item
+			tree.Ascend(item{key: key}, func(it item) bool {
+				in := op.keys.hi == nil || bytes.Compare(it.key, op.keys.hi) < 0
+				if in {
+					doomed = append(doomed, it)
+				}
+				return in
+			})
+			for _, it := range doomed {
+				tree.Delete(it)
+			}
+		case opMerge:
+			values := [][]byte{op.value}
+			if old, ok := tree.Get(item{key: key}); ok {
+				values = [][]byte{old.value, op.value}
+			}
+			v, err := s.o.Merger.Fold(nil, key, values, true)
+			if err != nil {
+				return fmt.Errorf("memkv: folding %x: %w", key, err)
+			}
+			if len(v) > s.o.Limits.Value {
+				return fmt.Errorf("memkv: %x folds to %d bytes: %w", key, len(v), kv.ErrTooLarge)
+			}
+			tree.Set(item{key, v})
+		}
+	}
+	s.tree = tree
+	s.version++
+	s.history = append(s.history, c)
+	if len(s.history) > 2*historyLen {
+		s.history = slices.Clone(s.history[historyLen:])
+	}
+	return nil
+}
+
+// Sync implements kv.Store. There is no disk.
+func (s *Store) Sync() error { return nil }
+
+// Engine implements kv.Store.
+func (s *Store) Engine() string { return "memory" }
+
+// DiskBytes implements kv.Store.
+func (s *Store) DiskBytes() uint64 { return 0 }
+
+// Close implements kv.Store.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
+
+// Reopen undoes Close, as if a new process had opened the same store, with
+// other options.
+func (s *Store) Reopen(o Options) *Store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := Open(o)
+	n.tree, n.version = s.tree.Copy(), s.version
+	s.closed = true
+	return n
+}

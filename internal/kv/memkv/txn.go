@@ -1,0 +1,135 @@
+package memkv
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/tidwall/btree"
+
+	"skein/internal/kv"
+)
+
+func isAfter(err error) bool { return errors.Is(err, ErrAfterCommit) }
+
+// reader reads one version of the tree. Where conflicts is set, what was read
+// is noted there.
+type reader struct {
+	tree      *btree.BTreeG[item]
+	conflicts *[]keyRange
+}
+
+func (r *reader) note(lo, hi []byte) {
+	if r.conflicts != nil {
+		*r.conflicts = append(*r.conflicts, keyRange{bytes.Clone(lo), bytes.Clone(hi)})
+	}
+}
+
+// after is the first key after key.
+func after(key []byte) []byte { return append(bytes.Clone(key), 0) }
+
+// Get implements kv.Reader.
+func (r *reader) Get(key []byte) ([]byte, bool, error) {
+	r.note(key, after(key))
+	it, ok := r.tree.Get(item{key: key})
+	return bytes.Clone(it.value), ok, nil
+}
+
+// MultiGet implements kv.Reader.
+func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
+	for i, key := range keys {
+		v, ok, err := r.Get(key)
+		if err != nil {
+			return err
+		}
+		if err := each(i, v, ok); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Scan implements kv.Reader. The bytes handed out are destroyed after each
+// call, so that a caller who keeps them is found out.
+func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+	r.note(lo, hi)
+	var err error
+	step := func(it item) bool {
+		if reverse && bytes.Compare(it.key, lo) < 0 || !reverse && hi != nil && bytes.Compare(it.key, hi) >= 0 {
+			return false
+		}
+		if reverse && hi != nil && bytes.Compare(it.key, hi) >= 0 {
+			return true // Descend begins at hi itself
+		}
+		k, v := bytes.Clone(it.key), bytes.Clone(it.value)
+		var more bool
+		more, err = each(k, v)
+		clear(k)
+		clear(v)
+		return more && err == nil
+	}
+	switch {
+	case !reverse:
+		r.tree.Ascend(item{key: lo}, step)
+	case hi == nil:
+		r.tree.Reverse(step)
+	default:
+		r.tree.Descend(item{key: hi}, step)
+	}
+	return err
+}
+
+type opKind uint8
+
+const (
+	opSet opKind = iota
+	opDelete
+	opDeleteRange
+	opMerge
+)
+
+type op struct {
+	kind  opKind
+	keys  keyRange
+	value []byte
+}
+
+// txn implements kv.Txn.
+type txn struct {
+	reader
+	reads  []keyRange
+	ops    []op
+	size   int
+	limits Limits
+	err    error
+}
+
+// Snapshot implements kv.Txn.
+func (t *txn) Snapshot() kv.Reader { return &reader{tree: t.tree} }
+
+func (t *txn) add(kind opKind, lo, hi, value []byte) {
+	t.size += len(lo) + len(hi) + len(value)
+	switch {
+	case t.err != nil:
+	case len(lo) > t.limits.Key:
+		t.err = fmt.Errorf("memkv: a key of %d bytes: %w", len(lo), kv.ErrTooLarge)
+	case len(value) > t.limits.Value:
+		t.err = fmt.Errorf("memkv: a value of %d bytes: %w", len(value), kv.ErrTooLarge)
+	case t.size > t.limits.Txn:
+		t.err = fmt.Errorf("memkv: a transaction of %d bytes: %w", t.size, kv.ErrTooLarge)
+	default:
+		t.ops = append(t.ops, op{kind, keyRange{bytes.Clone(lo), bytes.Clone(hi)}, bytes.Clone(value)})
+	}
+}
+
+// Set implements kv.Txn.
+func (t *txn) Set(key, value []byte) { t.add(opSet, key, after(key), value) }
+
+// Delete implements kv.Txn.
+func (t *txn) Delete(key []byte) { t.add(opDelete, key, after(key), nil) }
+
+// DeleteRange implements kv.Txn.
+func (t *txn) DeleteRange(lo, hi []byte) { t.add(opDeleteRange, lo, hi, nil) }
+
+// Merge implements kv.Txn.
+func (t *txn) Merge(key, operand []byte) { t.add(opMerge, key, after(key), operand) }

@@ -1,0 +1,137 @@
+package pebblekv_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"skein/internal/kv"
+	"skein/internal/kv/kvtest"
+	"skein/internal/kv/pebblekv"
+)
+
+func open(t *testing.T, o pebblekv.Options) *pebblekv.Store {
+	t.Helper()
+	o.Merger = kvtest.LastByte{}
+	s, err := pebblekv.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	dirs := map[kv.Store]string{}
+	openIn := func(t *testing.T, dir string, m kv.Merger) kv.Store {
+		s, err := pebblekv.Open(pebblekv.Options{Dir: dir, Create: true, Merger: m, Memory: 16 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dirs[s] = dir
+		return s
+	}
+	kvtest.Run(t,
+		func(t *testing.T, m kv.Merger) kv.Store { return openIn(t, t.TempDir(), m) },
+		func(t *testing.T, s kv.Store) kv.Store {
+			if ps, ok := s.(*pebblekv.Store); ok {
+				if err := ps.Compact(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return openIn(t, dirs[s], kvtest.LastByte{})
+		})
+}
+
+func TestOpenErrors(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	o := pebblekv.Options{Dir: dir, Merger: kvtest.LastByte{}}
+	if _, err := pebblekv.Open(o); !errors.Is(err, kv.ErrNotFound) {
+		t.Errorf("no folder: %v", err)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pebblekv.Open(o); !errors.Is(err, kv.ErrNotFound) {
+		t.Errorf("an empty folder: %v", err)
+	}
+	o.Create = true
+	s := open(t, o)
+	if _, err := pebblekv.Open(o); !errors.Is(err, kv.ErrLocked) {
+		t.Errorf("a second open: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.Create, o.ReadOnly = false, true
+	s = open(t, o)
+	if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), nil); return nil }); err == nil {
+		t.Error("a read-only store took a write")
+	}
+}
+
+// A power failure at any moment leaves a prefix of the commits, and all of
+// those that were synced before it.
+func TestCrash(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		mem := vfs.NewCrashableMem()
+		s := open(t, pebblekv.Options{Dir: "s", Create: true, FS: mem, SyncInterval: time.Hour, Memory: 8 << 20})
+		synced, n := 0, 100+rng.IntN(400)
+		for i := range n {
+			err := s.Update(t.Context(), func(tx kv.Txn) error {
+				tx.Set(fmt.Appendf(nil, "k%06d", i), make([]byte, rng.IntN(20_000)))
+				tx.Set([]byte("n"), fmt.Append(nil, i+1))
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rng.IntN(50) == 0 {
+				if err := s.Sync(); err != nil {
+					t.Fatal(err)
+				}
+				synced = i + 1
+			}
+		}
+		after := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rand.New(rand.NewPCG(seed, 1))})
+		r := open(t, pebblekv.Options{Dir: "s", FS: after, Memory: 8 << 20, Create: true})
+		err := r.View(t.Context(), func(r kv.Reader) error {
+			v, _, err := r.Get([]byte("n"))
+			if err != nil {
+				return err
+			}
+			got := 0
+			if len(v) > 0 {
+				if _, err := fmt.Sscan(string(v), &got); err != nil {
+					return err
+				}
+			}
+			if got < synced || got > n {
+				t.Errorf("seed %d: %d commits of %d survived, %d were synced", seed, got, n, synced)
+			}
+			count := 0
+			err = r.Scan([]byte("k"), []byte("l"), false, func(_, _ []byte) (bool, error) { count++; return true, nil })
+			if count != got {
+				t.Errorf("seed %d: %d keys after %d commits", seed, count, got)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
