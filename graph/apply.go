@@ -1,0 +1,351 @@
+package graph
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"skein/intern"
+	"skein/internal/kv"
+)
+
+// An applier turns a stretch of a batch into one atomic write. Its memory is
+// reused from write to write.
+//
+// The work of an attempt, in order: resolve the actors, read their states,
+// walk the events in stream order (replays drop out here), keep the last word
+// on each path, resolve its subject, read what the paths held before, decide
+// each edge once, write. Reads see the state before the write, so nothing may
+// be decided before the whole stretch has been walked.
+type applier struct {
+	strings intern.Batch
+	actors  []int32 // per event, the index of its actor in strings
+	index   map[intern.ID]int32
+	states  []actorState
+	changes []change
+	edges   edgeSorter
+	keys    keyBuffer
+	kbuf    []byte
+	vbuf    []byte
+	result  result
+	timing  Timing
+}
+
+type actorState struct {
+	id       intern.ID
+	known    bool // had a row before
+	changed  bool
+	was, now repoState
+}
+
+// change is the last word on one path within the write, and before that was
+// found, any word on it.
+type change struct {
+	kind    Kind
+	delete  bool
+	existed bool
+	actor   intern.ID
+	rkey    span
+	subject int32     // index in strings, or -1
+	order   uint32    // position in the stream
+	new     intern.ID // the subject from now on, or None
+	old     intern.ID // the subject before, or None
+}
+
+// result is what an attempt came to, kept until it is known to be committed.
+type result struct {
+	counts        Counts
+	hidden        map[intern.ID]bool // changes of the hidden set
+	hiddenVersion uint64
+	erasing       map[intern.ID]bool
+	cursor        cursorRow
+	added         [maxKind + 1]int // edges, by kind
+	removed       [maxKind + 1]int
+	replays       int
+	notes         int
+}
+
+// Timing says where the time of Apply went, since the store was opened.
+type Timing struct {
+	Intern time.Duration // ids of strings, their reads included
+	Read   time.Duration // reads of states, records and edges
+	Graph  time.Duration // sorting and deciding
+	Commit time.Duration // building and committing the write
+}
+
+// Timing returns where the time of the writer went. It is for the writer.
+func (s *Store) Timing() Timing { return s.ap.timing }
+
+// maxSegment bounds the events of one write.
+const maxSegment = 32_768
+
+// Apply applies a batch from the named source and stores its cursor, in as few
+// atomic writes as it can: the cursor of each covers just what is in it. A
+// commit is never split. What was applied before is dropped.
+func (s *Store) Apply(ctx context.Context, source string, b *Batch) error {
+	for from := 0; ; {
+		to := b.segment(from)
+		for {
+			err := s.applySegment(ctx, source, b, from, to)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, kv.ErrTooLarge) || to-from <= 1 {
+				return err
+			}
+			s.o.Metrics.retry("too_large")
+			to = from + (to-from)/2
+		}
+		if from = to; from == len(b.events) {
+			return s.trimDeadLetters(ctx)
+		}
+	}
+}
+
+// segment returns the end of the write that begins at from. The deletion of an
+// account ends a write: what comes after it in the stream finds the account's
+// records gone.
+func (b *Batch) segment(from int) int {
+	for i := from; i < len(b.events); i++ {
+		e := &b.events[i]
+		if i-from >= maxSegment {
+			return i
+		}
+		if e.kind == eventAccount && e.flags&deleted != 0 {
+			return i + 1
+		}
+	}
+	return len(b.events)
+}
+
+// errErasing ends an attempt that met an account which is still being erased.
+type errErasing struct{ actor intern.ID }
+
+func (e errErasing) Error() string { return fmt.Sprintf("graph: account %d is being erased", e.actor) }
+
+func (s *Store) applySegment(ctx context.Context, source string, b *Batch, from, to int) error {
+	a := &s.ap
+	a.strings.Reset()
+	need := 0
+	for i := from; i < to; i++ {
+		need += 1 + int(b.events[i].ops.end-b.events[i].ops.start)
+	}
+	for {
+		if err := s.in.Reserve(ctx, need); err != nil {
+			return err
+		}
+		start := time.Now()
+		var end time.Time
+		err := s.update(ctx, func(tx kv.Txn) error {
+			err := s.attempt(tx, source, b, from, to)
+			end = time.Now()
+			return err
+		})
+		erasing, isErasing := errors.AsType[errErasing](err)
+		switch {
+		case err == nil:
+			a.timing.Commit += time.Since(end)
+			if s.o.Metrics != nil {
+				s.o.Metrics.Commit.Observe(time.Since(start).Seconds())
+			}
+			s.committed(source)
+			return nil
+		case isErasing:
+			s.o.Metrics.retry("erasing")
+			if err := s.eraseNow(ctx, erasing.actor); err != nil {
+				return err
+			}
+		case errors.Is(err, intern.ErrNoLease):
+			s.o.Metrics.retry("lease")
+		default:
+			return fmt.Errorf("graph: applying up to seq %d of %s: %w", b.last, source, err)
+		}
+	}
+}
+
+// update makes one write of the writer. Each write leaves a token of its own,
+// so that an attempt that follows one of unknown outcome sees whether that one
+// was committed: then fn, which has left its result, is not called again.
+func (s *Store) update(ctx context.Context, fn func(kv.Txn) error) error {
+	var token [16]byte
+	binary.BigEndian.PutUint64(token[:], rand.Uint64())
+	binary.BigEndian.PutUint64(token[8:], rand.Uint64())
+	attempts := 0
+	return s.kv.Update(ctx, func(tx kv.Txn) error {
+		if attempts++; attempts > 1 {
+			s.o.Metrics.retry("conflict")
+			v, _, err := tx.Get(keyWriter)
+			if err != nil || bytes.Equal(v, token[:]) {
+				return err
+			}
+		}
+		tx.Set(keyWriter, token[:])
+		return fn(tx)
+	})
+}
+
+// attempt is one attempt at the write. It changes nothing but the applier.
+func (s *Store) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
+	a := &s.ap
+	a.result = result{counts: s.counts.clone(), cursor: s.source(source), notes: -1}
+	a.edges.reset()
+	a.strings.Retry()
+	whole := to == len(b.events)
+
+	clock := time.Now()
+	lap := func(d *time.Duration) {
+		now := time.Now()
+		*d += now.Sub(clock)
+		clock = now
+	}
+	a.actors = a.actors[:0]
+	for i := from; i < to; i++ {
+		a.actors = append(a.actors, int32(a.strings.Add(intern.DID, b.bytes(b.events[i].did))))
+	}
+	if err := s.resolve(tx); err != nil {
+		return err
+	}
+	lap(&a.timing.Intern)
+	if err := s.loadStates(tx); err != nil {
+		return err
+	}
+	lap(&a.timing.Read)
+	a.changes = a.changes[:0]
+	for i := from; i < to; i++ {
+		if err := s.event(b, &b.events[i], &a.states[a.index[a.strings.ID(int(a.actors[i-from]))]]); err != nil {
+			return err
+		}
+	}
+	a.lastWords(b)
+	lap(&a.timing.Graph)
+	for i := range a.changes {
+		if c := &a.changes[i]; c.subject >= 0 {
+			o := &b.ops[c.subject]
+			c.subject = int32(a.strings.Add(o.kind.Info().SubjectIs, b.bytes(o.subject)))
+		}
+	}
+	if err := s.resolve(tx); err != nil {
+		return err
+	}
+	lap(&a.timing.Intern)
+	if err := a.readOld(tx, b); err != nil {
+		return err
+	}
+	lap(&a.timing.Read)
+	a.decide(b)
+	lap(&a.timing.Graph)
+	if err := a.findOthers(tx, b); err != nil {
+		return err
+	}
+	lap(&a.timing.Read)
+	a.writeEdges(tx)
+	a.writeStates(tx)
+	if whole {
+		a.result.cursor.seq, a.result.cursor.time = max(b.last, a.result.cursor.seq), b.time
+		if err := s.writeNotes(tx, source, b); err != nil {
+			return err
+		}
+	} else {
+		a.result.cursor.seq = b.events[to-1].seq
+	}
+	if b.last != 0 {
+		tx.Set(cursorKey(source), a.result.cursor.value())
+	}
+	err := s.writeTotals(tx)
+	lap(&a.timing.Commit)
+	return err
+}
+
+// resolve gives ids to the strings that have none, and counts the new ones.
+func (s *Store) resolve(tx kv.Txn) error {
+	made, err := s.in.Resolve(tx, &s.ap.strings)
+	for _, ns := range intern.Namespaces {
+		s.ap.result.counts.Strings[ns.String()] += int64(made[ns])
+	}
+	return err
+}
+
+// loadStates reads the states of the actors of the write, each once.
+func (s *Store) loadStates(tx kv.Txn) error {
+	a := &s.ap
+	if a.index == nil {
+		a.index = map[intern.ID]int32{}
+	}
+	clear(a.index)
+	a.states = a.states[:0]
+	a.keys.reset()
+	var missing []int32
+	for _, n := range a.actors {
+		id := a.strings.ID(int(n))
+		if _, ok := a.index[id]; ok {
+			continue
+		}
+		a.index[id] = int32(len(a.states))
+		st, ok := s.states.get(id)
+		if !ok {
+			missing = append(missing, int32(len(a.states)))
+			a.kbuf = accountKey(a.kbuf[:0], id)
+			a.keys.add(a.kbuf)
+		}
+		a.states = append(a.states, actorState{id: id, known: ok, was: st, now: st})
+	}
+	return tx.MultiGet(a.keys.keys, func(i int, v []byte, ok bool) error {
+		if !ok {
+			return nil
+		}
+		st, err := decodeRepoState(v)
+		as := &a.states[missing[i]]
+		as.known, as.was, as.now = true, st, st
+		return err
+	})
+}
+
+// committed takes over what the attempt came to.
+func (s *Store) committed(source string) {
+	a := &s.ap
+	r := &a.result
+	s.in.Committed(&a.strings)
+	for i := range a.states {
+		if as := &a.states[i]; as.changed || as.known {
+			s.states.put(as.id, as.now)
+		}
+	}
+	s.counts = r.counts
+	c := r.cursor
+	s.sources[source] = &c
+	if len(r.hidden) > 0 {
+		s.hidden.publish(r.hiddenVersion, r.hidden)
+	}
+	for id := range r.erasing {
+		s.erasing[id] = true
+	}
+	if r.notes >= 0 {
+		s.notes += r.notes
+	}
+	if m := s.o.Metrics; m != nil {
+		m.Replays.Add(float64(r.replays))
+		for _, k := range Kinds {
+			m.Edges.WithLabelValues(k.Name, "add").Add(float64(r.added[k.Kind]))
+			m.Edges.WithLabelValues(k.Name, "remove").Add(float64(r.removed[k.Kind]))
+		}
+	}
+	s.gauges()
+}
+
+// keyBuffer gathers keys for a MultiGet in one arena.
+type keyBuffer struct {
+	keys  [][]byte
+	arena []byte
+}
+
+func (k *keyBuffer) reset() { k.keys, k.arena = k.keys[:0], k.arena[:0] }
+
+func (k *keyBuffer) add(key []byte) {
+	start := len(k.arena)
+	k.arena = append(k.arena, key...) // if it grows, earlier keys stay in the old array
+	k.keys = append(k.keys, k.arena[start:len(k.arena):len(k.arena)])
+}

@@ -1,0 +1,192 @@
+package graph
+
+import "time"
+
+// A Seq is a relay's sequence number. 0 is none.
+type Seq int64
+
+// A Batch is a stretch of the stream, decoded: what Store.Apply takes. It holds
+// all strings in one arena, and Reset keeps its memory, so that filling one
+// allocates nothing in the long run.
+type Batch struct {
+	arena  []byte
+	events []event
+	ops    []op
+	last   Seq
+	time   time.Time
+	dead   []DeadLetter
+	gaps   []Gap
+}
+
+type span struct{ start, end uint32 }
+
+type eventType uint8
+
+const (
+	eventCommit eventType = iota
+	eventSync
+	eventAccount
+)
+
+type event struct {
+	seq      Seq
+	did      span
+	ops      span // of Batch.ops
+	kind     eventType
+	flags    eventFlags
+	rev      Rev
+	since    Rev
+	data     Digest
+	prevData Digest
+}
+
+type eventFlags uint8
+
+const (
+	hasRev eventFlags = 1 << iota
+	hasSince
+	hasData
+	hasPrevData
+	damaged // could not be read whole, or tooBig: the repo is desynchronized
+	active  // of an account
+	deleted // of an account
+)
+
+type op struct {
+	kind    Kind
+	delete  bool
+	rkey    span
+	subject span // empty: no subject
+}
+
+// A Commit is the header of a #commit, or a #sync (which has no Since and
+// PrevData). The slices are copied.
+type Commit struct {
+	DID      []byte
+	Rev      []byte // a valid TID, or empty if it is not known
+	Since    []byte // a valid TID, or empty
+	Data     []byte // the Digest of the commit block's data, or empty if the block cannot be read
+	PrevData []byte // likewise of prevData, or empty
+	TooBig   bool
+}
+
+// Reset empties the batch.
+func (b *Batch) Reset() {
+	b.arena, b.events, b.ops = b.arena[:0], b.events[:0], b.ops[:0]
+	b.dead, b.gaps = b.dead[:0], b.gaps[:0]
+	b.last, b.time = 0, time.Time{}
+}
+
+// Empty reports whether applying the batch would change nothing.
+func (b *Batch) Empty() bool { return b.last == 0 && len(b.dead) == 0 && len(b.gaps) == 0 }
+
+// Size returns how much the batch holds: events, operations, and the bytes of
+// their strings.
+func (b *Batch) Size() (events, ops, bytes int) { return len(b.events), len(b.ops), len(b.arena) }
+
+// Last returns the last sequence number of the batch, 0 if it has none.
+func (b *Batch) Last() Seq { return b.last }
+
+func (b *Batch) put(s []byte) span {
+	start := uint32(len(b.arena))
+	b.arena = append(b.arena, s...)
+	return span{start, uint32(len(b.arena))}
+}
+
+func (b *Batch) bytes(s span) []byte { return b.arena[s.start:s.end] }
+
+// Seen notes that everything up to seq is in the batch. Every event of the
+// stream that has a seq ends in a call of it, whatever else it is.
+func (b *Batch) Seen(seq Seq, eventTime time.Time) { b.last, b.time = seq, eventTime }
+
+func (b *Batch) add(seq Seq, kind eventType, c *Commit) *event {
+	b.events = append(b.events, event{seq: seq, kind: kind, did: b.put(c.DID)})
+	e := &b.events[len(b.events)-1]
+	e.ops = span{uint32(len(b.ops)), uint32(len(b.ops))}
+	if copy(e.rev[:], c.Rev) == len(e.rev) {
+		e.flags |= hasRev
+	}
+	if copy(e.since[:], c.Since) == len(e.since) {
+		e.flags |= hasSince
+	}
+	if copy(e.data[:], c.Data) == len(e.data) {
+		e.flags |= hasData
+	}
+	if copy(e.prevData[:], c.PrevData) == len(e.prevData) {
+		e.flags |= hasPrevData
+	}
+	if c.TooBig || e.flags&hasRev == 0 || e.flags&hasData == 0 {
+		e.flags |= damaged
+	}
+	return e
+}
+
+// AddCommit adds a #commit; AddOp then adds its operations. A commit without
+// Rev or Data could not be read whole: it applies nothing and desynchronizes
+// its repo.
+func (b *Batch) AddCommit(seq Seq, c *Commit) { b.add(seq, eventCommit, c) }
+
+// AddSync adds a #sync.
+func (b *Batch) AddSync(seq Seq, c *Commit) { b.add(seq, eventSync, c) }
+
+// AddAccount adds an #account. erase says that its status is deleted.
+func (b *Batch) AddAccount(seq Seq, did []byte, isActive, erase bool) {
+	e := b.add(seq, eventAccount, &Commit{DID: did})
+	e.flags = 0
+	if isActive {
+		e.flags = active
+	} else if erase {
+		e.flags = deleted
+	}
+}
+
+// AddPut adds to the last commit the creation or update of a record of kind k.
+// subject is nil if the record is malformed: its path then names no subject.
+func (b *Batch) AddPut(k Kind, rkey, subject []byte) {
+	b.addOp(op{kind: k, rkey: b.put(rkey), subject: b.put(subject)})
+}
+
+// AddDelete adds to the last commit the deletion of a record of kind k.
+func (b *Batch) AddDelete(k Kind, rkey []byte) {
+	b.addOp(op{kind: k, delete: true, rkey: b.put(rkey)})
+}
+
+func (b *Batch) addOp(o op) {
+	b.ops = append(b.ops, o)
+	b.events[len(b.events)-1].ops.end = uint32(len(b.ops))
+}
+
+// A DeadLetter is a piece of input that was dropped.
+type DeadLetter struct {
+	Source string    `json:"source"`
+	Seq    Seq       `json:"seq"` // of the event, or of the last one before it that had one
+	DID    string    `json:"did,omitempty"`
+	Path   string    `json:"path,omitempty"`
+	Reason string    `json:"reason"`
+	Time   time.Time `json:"time"`
+}
+
+// A Gap is a place in the stream where something may be missing.
+type Gap struct {
+	Source string    `json:"source"`
+	After  Seq       `json:"after"` // the last seq before it
+	Reason string    `json:"reason"`
+	Time   time.Time `json:"time"`
+}
+
+// maxNotes bounds the dead letters and the gaps of one batch: a flood of
+// garbage must not take the memory. The newest stay, as in the store.
+const maxNotes = 1000
+
+// AddDeadLetter adds a dead letter. Its Source is set by Apply.
+func (b *Batch) AddDeadLetter(d DeadLetter) { b.dead = addNote(b.dead, d) }
+
+// AddGap adds a gap. Its Source is set by Apply.
+func (b *Batch) AddGap(g Gap) { b.gaps = addNote(b.gaps, g) }
+
+func addNote[T any](notes []T, n T) []T {
+	if len(notes) == 2*maxNotes {
+		notes = notes[:copy(notes, notes[maxNotes:])]
+	}
+	return append(notes, n)
+}

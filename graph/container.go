@@ -1,0 +1,240 @@
+package graph
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync"
+)
+
+// A container holds the members of one set that share all but the low 16 bits
+// of their ids. On disk it is
+//
+//	uvarint n | n × member(2, LE)   the removed, ascending
+//	the present: either m < 4096 × member(2, LE), ascending, or a bitmap of
+//	exactly 8,192 bytes, bit i%8 of byte i/8 being member i
+//
+// which is Roaring's own split between arrays and bitmaps. A stored container
+// and a merge operand have the same form: an operand is a small container, and
+// the newest word on a member counts. Removed members are kept until a fold
+// includes the oldest value (see kv.Merger); readers ignore them.
+const (
+	bitmapBytes = 8192
+	bitmapWords = bitmapBytes / 8
+	arrayMax    = 4096 // so many members and more are a bitmap
+)
+
+var errContainer = errors.New("graph: malformed container")
+
+// splitContainer returns the two parts of a container.
+func splitContainer(v []byte) (removed, present []byte, err error) {
+	if len(v) == 0 {
+		return nil, nil, nil
+	}
+	n, w := binary.Uvarint(v)
+	if w <= 0 || n > 1<<16 || uint64(len(v)-w) < 2*n || (len(v)-w)%2 != 0 {
+		return nil, nil, errContainer
+	}
+	cut := w + 2*int(n)
+	removed, present = v[w:cut], v[cut:]
+	if len(present) > bitmapBytes {
+		return nil, nil, errContainer
+	}
+	return removed, present, nil
+}
+
+// appendOperand appends an operand that adds and removes members. Both lists
+// are ascending, and disjoint.
+func appendOperand(dst []byte, add, remove []uint16) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(remove)))
+	for _, m := range remove {
+		dst = binary.LittleEndian.AppendUint16(dst, m)
+	}
+	if len(add) < arrayMax {
+		for _, m := range add {
+			dst = binary.LittleEndian.AppendUint16(dst, m)
+		}
+		return dst
+	}
+	var b [bitmapWords]uint64
+	for _, m := range add {
+		b[m>>6] |= 1 << (m & 63)
+	}
+	return appendBitmap(dst, &b)
+}
+
+func appendBitmap(dst []byte, b *[bitmapWords]uint64) []byte {
+	for _, w := range b {
+		dst = binary.LittleEndian.AppendUint64(dst, w)
+	}
+	return dst
+}
+
+// appendMembers appends the members present in a container to dst, each with
+// base added.
+func appendMembers(dst []uint64, base uint64, v []byte) ([]uint64, error) {
+	_, present, err := splitContainer(v)
+	if err != nil {
+		return dst, err
+	}
+	if len(present) < bitmapBytes {
+		for i := 0; i < len(present); i += 2 {
+			dst = append(dst, base+uint64(binary.LittleEndian.Uint16(present[i:])))
+		}
+		return dst, nil
+	}
+	for i := range bitmapWords {
+		for w := binary.LittleEndian.Uint64(present[8*i:]); w != 0; w &= w - 1 {
+			dst = append(dst, base+uint64(64*i+bits.TrailingZeros64(w)))
+		}
+	}
+	return dst, nil
+}
+
+// containerHas reports whether member is present.
+func containerHas(v []byte, member uint16) (bool, error) {
+	_, present, err := splitContainer(v)
+	if err != nil {
+		return false, err
+	}
+	if len(present) == bitmapBytes {
+		return present[member>>3]&(1<<(member&7)) != 0, nil
+	}
+	lo, hi := 0, len(present)/2
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if binary.LittleEndian.Uint16(present[2*mid:]) < member {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return 2*lo < len(present) && binary.LittleEndian.Uint16(present[2*lo:]) == member, nil
+}
+
+// Merger folds containers. It implements kv.Merger.
+type Merger struct{}
+
+// Name implements kv.Merger. It is in every store: a change of the container's
+// form is a new name.
+func (Merger) Name() string { return "skein.container.v1" }
+
+// smallFold is how many members are folded by sorting; more are folded in
+// bitmaps, whose cost is the same for any number.
+const smallFold = 96
+
+// Fold implements kv.Merger.
+func (Merger) Fold(dst, key []byte, values [][]byte, base bool) ([]byte, error) {
+	total := 0
+	for _, v := range values {
+		removed, present, err := splitContainer(v)
+		if err != nil {
+			return nil, fmt.Errorf("folding %x: %w", key, err)
+		}
+		total += len(removed)/2 + len(present)/2
+	}
+	if total <= smallFold && len(values) < 1<<14 {
+		return foldSmall(dst, values, base), nil
+	}
+	return foldBitmaps(dst, values, base), nil
+}
+
+// foldSmall sorts (member, age, present) and lets the newest of each win.
+func foldSmall(dst []byte, values [][]byte, base bool) []byte {
+	var buf [smallFold]uint32
+	words := buf[:0]
+	for age, v := range values {
+		removed, present, _ := splitContainer(v) // checked by Fold
+		for i := 0; i < len(removed); i += 2 {
+			words = append(words, uint32(binary.LittleEndian.Uint16(removed[i:]))<<16|uint32(age)<<1)
+		}
+		for i := 0; i < len(present); i += 2 {
+			words = append(words, uint32(binary.LittleEndian.Uint16(present[i:]))<<16|uint32(age)<<1|1)
+		}
+	}
+	slices.Sort(words)
+	var add, remove [smallFold]uint16
+	na, nr := 0, 0
+	for i, w := range words {
+		if i+1 < len(words) && words[i+1]>>16 == w>>16 {
+			continue
+		}
+		if w&1 != 0 {
+			add[na] = uint16(w >> 16)
+			na++
+		} else if !base {
+			remove[nr] = uint16(w >> 16)
+			nr++
+		}
+	}
+	if na == 0 && nr == 0 {
+		return dst
+	}
+	return appendOperand(dst, add[:na], remove[:nr])
+}
+
+type foldScratch struct{ present, removed [bitmapWords]uint64 }
+
+var foldPool = sync.Pool{New: func() any { return new(foldScratch) }}
+
+func foldBitmaps(dst []byte, values [][]byte, base bool) []byte {
+	s, _ := foldPool.Get().(*foldScratch)
+	defer foldPool.Put(s)
+	clear(s.present[:])
+	clear(s.removed[:])
+	for _, v := range values {
+		removed, present, _ := splitContainer(v) // checked by Fold
+		for i := 0; i < len(removed); i += 2 {
+			m := binary.LittleEndian.Uint16(removed[i:])
+			s.removed[m>>6] |= 1 << (m & 63)
+			s.present[m>>6] &^= 1 << (m & 63)
+		}
+		if len(present) == bitmapBytes {
+			for i := range s.present {
+				w := binary.LittleEndian.Uint64(present[8*i:])
+				s.present[i] |= w
+				s.removed[i] &^= w
+			}
+			continue
+		}
+		for i := 0; i < len(present); i += 2 {
+			m := binary.LittleEndian.Uint16(present[i:])
+			s.present[m>>6] |= 1 << (m & 63)
+			s.removed[m>>6] &^= 1 << (m & 63)
+		}
+	}
+	np, nr := count(&s.present), 0
+	if !base {
+		nr = count(&s.removed)
+	}
+	if np == 0 && nr == 0 {
+		return dst
+	}
+	dst = binary.AppendUvarint(dst, uint64(nr))
+	if nr > 0 {
+		dst = appendArray(dst, &s.removed)
+	}
+	if np < arrayMax {
+		return appendArray(dst, &s.present)
+	}
+	return appendBitmap(dst, &s.present)
+}
+
+func count(b *[bitmapWords]uint64) int {
+	n := 0
+	for _, w := range b {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+func appendArray(dst []byte, b *[bitmapWords]uint64) []byte {
+	for i, w := range b {
+		for ; w != 0; w &= w - 1 {
+			dst = binary.LittleEndian.AppendUint16(dst, uint16(64*i+bits.TrailingZeros64(w)))
+		}
+	}
+	return dst
+}

@@ -1,0 +1,493 @@
+package graph_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/intern"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+	"skein/internal/kv/pebblekv"
+	"skein/internal/model"
+)
+
+// go test ./graph -run TestModel -model.ops 1000000 -timeout 1h is the long run.
+var modelOps = flag.Int("model.ops", 20_000, "operations per history in TestModel")
+
+func fill(b *graph.Batch, e *model.Event) {
+	switch e.Type {
+	case model.Account:
+		b.AddAccount(graph.Seq(e.Seq), []byte(e.DID), e.Active, e.Deleted)
+	case model.Commit, model.Sync:
+		c := &graph.Commit{DID: []byte(e.DID), Rev: []byte(e.Rev), Since: []byte(e.Since), Data: e.Data[:], TooBig: e.TooBig}
+		if e.PrevData != nil {
+			c.PrevData = e.PrevData[:]
+		}
+		if e.Damaged {
+			c.Data = nil
+		}
+		if e.Type == model.Sync {
+			b.AddSync(graph.Seq(e.Seq), c)
+			break
+		}
+		b.AddCommit(graph.Seq(e.Seq), c)
+		for _, o := range e.Ops {
+			k := kindOf(o.Kind)
+			switch {
+			case e.Damaged:
+			case o.Delete:
+				b.AddDelete(k, []byte(o.Rkey))
+			default:
+				b.AddPut(k, []byte(o.Rkey), []byte(o.Subject))
+			}
+		}
+	case model.Identity:
+	}
+	b.Seen(graph.Seq(e.Seq), time.Unix(e.Seq, 0))
+}
+
+func kindOf(name string) graph.Kind {
+	for _, k := range graph.Kinds {
+		if k.Name == name {
+			return k.Kind
+		}
+	}
+	panic("no kind " + name)
+}
+
+// views reads every set of the index that has a member.
+func views(t *testing.T, s *graph.Store) model.Views {
+	t.Helper()
+	v := model.Views{Forward: map[string]map[string][]string{}, Reverse: map[string]map[string][]string{}}
+	err := s.View(context.Background(), func(sn *graph.Snapshot) error {
+		strings := map[intern.Namespace][]string{}
+		for _, ns := range intern.Namespaces {
+			all, err := sn.AllStrings(ns)
+			if err != nil {
+				return err
+			}
+			strings[ns] = all
+		}
+		for _, k := range graph.Kinds {
+			fwd, rev := map[string][]string{}, map[string][]string{}
+			for _, did := range strings[intern.DID] {
+				members, err := members(sn, k.SubjectIs, func(id intern.ID) (ids, error) { return sn.Subjects(k.Kind, id) }, intern.DID, did)
+				if err != nil {
+					return err
+				}
+				put(fwd, did, members)
+			}
+			for _, subject := range strings[k.SubjectIs] {
+				members, err := members(sn, intern.DID, func(id intern.ID) (ids, error) { return sn.Actors(k.Kind, id) }, k.SubjectIs, subject)
+				if err != nil {
+					return err
+				}
+				put(rev, subject, members)
+			}
+			put2(v.Forward, k.Name, fwd)
+			put2(v.Reverse, k.Name, rev)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+type ids interface{ ToArray() []uint64 }
+
+func put(m map[string][]string, of string, members []string) {
+	if len(members) > 0 {
+		m[of] = members
+	}
+}
+
+func put2(m map[string]map[string][]string, kind string, sets map[string][]string) {
+	if len(sets) > 0 {
+		m[kind] = sets
+	}
+}
+
+// members reads one set, without the hidden accounts, as sorted strings.
+func members(sn *graph.Snapshot, ns intern.Namespace, read func(intern.ID) (ids, error), ofNS intern.Namespace, of string) ([]string, error) {
+	var b intern.Batch
+	b.Add(ofNS, []byte(of))
+	if err := sn.Lookup(&b); err != nil {
+		return nil, err
+	}
+	set, err := read(b.ID(0))
+	if err != nil {
+		return nil, err
+	}
+	var list []intern.ID
+	for _, id := range set.ToArray() {
+		if ns == intern.URI || !sn.IsHidden(intern.ID(id)) {
+			list = append(list, intern.ID(id))
+		}
+	}
+	var out []string
+	err = sn.Strings(ns, list, func(_ int, s []byte) error { out = append(out, string(s)); return nil })
+	slices.Sort(out)
+	return out, err
+}
+
+func compareViews(t *testing.T, got, want model.Views) bool {
+	t.Helper()
+	same := true
+	for name, pair := range map[string][2]map[string]map[string][]string{"forward": {got.Forward, want.Forward}, "reverse": {got.Reverse, want.Reverse}} {
+		for _, k := range graph.Kinds {
+			g, w := pair[0][k.Name], pair[1][k.Name]
+			if maps.EqualFunc(g, w, slices.Equal) {
+				continue
+			}
+			same = false
+			for of := range w {
+				if !slices.Equal(g[of], w[of]) {
+					t.Errorf("%s %s of %s: got %q, want %q", name, k.Name, of, g[of], w[of])
+				}
+			}
+			for of := range g {
+				if w[of] == nil {
+					t.Errorf("%s %s of %s: got %q, want nothing", name, k.Name, of, g[of])
+				}
+			}
+		}
+	}
+	return same
+}
+
+func compareCounts(t *testing.T, s *graph.Store, m *model.Model) {
+	t.Helper()
+	var c graph.Counts
+	err := s.View(context.Background(), func(sn *graph.Snapshot) (err error) { c, err = sn.Counts(); return err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int64{"hidden": int64(len(m.Hidden)), "accounts": int64(len(m.Repos))}
+	for p := range m.Records {
+		want[p.Kind]++
+	}
+	for _, r := range m.Repos {
+		if r.Partial {
+			want["partial"]++
+		}
+		if r.Desync {
+			want["desync"]++
+		}
+	}
+	got := map[string]int64{"hidden": c.Hidden, "accounts": c.Accounts, "partial": c.Partial, "desync": c.Desynchronized}
+	maps.Copy(got, c.Records)
+	for name, n := range got {
+		if want[name] != n {
+			t.Errorf("counts: %s is %d, want %d", name, n, want[name])
+		}
+	}
+}
+
+func verify(t *testing.T, store kv.Store) {
+	t.Helper()
+	n := 0
+	err := graph.Verify(context.Background(), store, func(p string) {
+		if n++; n < 20 {
+			t.Errorf("check: %s", p)
+		}
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// engine opens a store, and opens it again after a crash.
+type engine struct {
+	name   string
+	open   func(t *testing.T, seed uint64) kv.Store
+	reopen func(t *testing.T, s kv.Store) kv.Store
+}
+
+func memOptions(seed uint64) memkv.Options {
+	return memkv.Options{
+		Merger: graph.Merger{},
+		Faults: memkv.Faults{Seed: seed, Conflict: 0.05, Unknown: 0.05},
+		Limits: memkv.Limits{Key: 10_000, Value: 100_000, Txn: 40_000, Age: time.Minute},
+	}
+}
+
+func engines() []engine {
+	dirs := map[kv.Store]string{}
+	openDir := func(t *testing.T, dir string) kv.Store {
+		s, err := pebblekv.Open(pebblekv.Options{Dir: dir, Create: true, Merger: graph.Merger{}, Memory: 8 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dirs[s] = dir
+		return s
+	}
+	return []engine{
+		{
+			"pebble",
+			func(t *testing.T, _ uint64) kv.Store { return openDir(t, t.TempDir()) },
+			func(t *testing.T, s kv.Store) kv.Store {
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				return openDir(t, dirs[s])
+			},
+		},
+		{
+			"memory",
+			func(_ *testing.T, seed uint64) kv.Store { return memkv.Open(memOptions(seed)) },
+			func(t *testing.T, s kv.Store) kv.Store {
+				m, ok := s.(*memkv.Store)
+				if !ok {
+					t.Fatal("not a memkv")
+				}
+				return m.Reopen(memOptions(uint64(m.Counts().Commits)))
+			},
+		},
+	}
+}
+
+func openGraph(t *testing.T, store kv.Store) *graph.Store {
+	t.Helper()
+	s, err := graph.Open(t.Context(), store, graph.Options{
+		Intern:     intern.Options{CacheBytes: 64 << 10, Owner: "test"}, // small, so that it rotates
+		StateCache: 20, SliceSize: 7,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestModel(t *testing.T) {
+	for _, eng := range engines() {
+		for seed := range uint64(3) {
+			t.Run(fmt.Sprintf("%s/%d", eng.name, seed), func(t *testing.T) { testModel(t, eng, seed) })
+		}
+	}
+}
+
+func testModel(t *testing.T, eng engine, seed uint64) {
+	store := eng.open(t, seed)
+	s := openGraph(t, store)
+	m, h := model.New(), model.NewHistory(seed, 60)
+	rng := rand.New(rand.NewPCG(seed, 5))
+	var b graph.Batch
+	var window []*model.Event // the newest events, for replays
+	apply := func() {
+		if err := s.Apply(t.Context(), "relay", &b); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		b.Reset()
+		if rng.IntN(3) == 0 {
+			if err := s.EraseSlice(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ops := 0
+	for step := 0; ops < *modelOps; step++ {
+		for range rng.IntN(60) {
+			e := h.Next()
+			ops += len(e.Ops)
+			window = append(window, e)
+			m.Apply(e)
+			fill(&b, e)
+		}
+		apply()
+		if len(window) > 3000 {
+			window = slices.Clone(window[2000:])
+		}
+		if len(window) > 0 && rng.IntN(20) == 0 { // a suffix is delivered again, in batches
+			for _, e := range window[rng.IntN(len(window)):] {
+				fill(&b, e)
+				if rng.IntN(40) == 0 {
+					apply()
+				}
+			}
+			apply()
+		}
+		if rng.IntN(60) == 0 { // the process is gone: no Close
+			store = eng.reopen(t, store)
+			s = openGraph(t, store)
+		}
+		if step%100 == 99 {
+			if !compareViews(t, views(t, s), m.Views()) {
+				t.Fatalf("seed %d: differences after %d operations", seed, ops)
+			}
+			compareCounts(t, s, m)
+			verify(t, store)
+			if t.Failed() {
+				t.Fatalf("seed %d: after %d operations", seed, ops)
+			}
+		}
+	}
+	for s.Erasing() {
+		if err := s.EraseSlice(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	compareViews(t, views(t, s), m.Views())
+	compareCounts(t, s, m)
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	verify(t, store)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dump returns what a store holds, but for what a second delivery may change:
+// leases, tokens, and secrets.
+func dump(t *testing.T, store kv.Store) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := store.View(t.Context(), func(r kv.Reader) error {
+		return r.Scan(nil, nil, false, func(k, v []byte) (bool, error) {
+			switch {
+			case k[0] == intern.KeyLease || k[0] == intern.KeyNext || string(k) == "msecret" || string(k) == "mwriter":
+			case k[0] == 'v' && len(v) == 0: // an emptied fold is the same as none
+			default:
+				all[string(k)] = string(v)
+			}
+			return true, nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// The store after a double delivery is the store after one, byte for byte.
+func TestDoubleDelivery(t *testing.T) {
+	for _, eng := range engines() {
+		t.Run(eng.name, func(t *testing.T) {
+			store := eng.open(t, 1)
+			s := openGraph(t, store)
+			h := model.NewHistory(9, 40)
+			var events []*model.Event
+			for range 4000 {
+				events = append(events, h.Next())
+			}
+			deliver := func(events []*model.Event, batch int) {
+				var b graph.Batch
+				for i, e := range events {
+					fill(&b, e)
+					if i%batch == batch-1 || i == len(events)-1 {
+						if err := s.Apply(t.Context(), "relay", &b); err != nil {
+							t.Fatal(err)
+						}
+						b.Reset()
+					}
+				}
+				for s.Erasing() {
+					if err := s.EraseSlice(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			deliver(events, 100)
+			once := dump(t, store)
+			for _, from := range []int{0, 1000, 3990} {
+				deliver(events[from:], 37)
+				if twice := dump(t, store); !maps.Equal(once, twice) {
+					for k, v := range once {
+						if twice[k] != v {
+							t.Errorf("%q: %q became %q", k, v, twice[k])
+						}
+					}
+					for k, v := range twice {
+						if _, ok := once[k]; !ok {
+							t.Errorf("%q: %q came", k, v)
+						}
+					}
+					t.Fatalf("after a second delivery from %d", from)
+				}
+			}
+		})
+	}
+}
+
+// A crash at every commit, before and after it: what is in the store is the
+// model at the stored cursor.
+func TestCrashAtEveryCommit(t *testing.T) {
+	h := model.NewHistory(4, 12)
+	var events []*model.Event
+	for range 400 {
+		events = append(events, h.Next())
+	}
+	boom := errors.New("crash")
+	for n := 1; ; n++ {
+		for _, crash := range []error{boom, errors.Join(boom, memkv.ErrAfterCommit)} {
+			if done := crashAt(t, events, n, crash, boom); done {
+				t.Logf("%d commits, a crash before and after each", n-1)
+				return
+			}
+		}
+	}
+}
+
+func crashAt(t *testing.T, events []*model.Event, n int, crash, boom error) (done bool) {
+	store := memkv.Open(memkv.Options{Merger: graph.Merger{}, OnCommit: func(i int) error {
+		if i == n {
+			return crash
+		}
+		return nil
+	}})
+	err := func() error {
+		s, err := graph.Open(t.Context(), store, graph.Options{SliceSize: 3})
+		if err != nil {
+			return err
+		}
+		var b graph.Batch
+		for i, e := range events {
+			fill(&b, e)
+			if i%9 != 8 && i != len(events)-1 {
+				continue
+			}
+			if err := s.Apply(t.Context(), "relay", &b); err != nil {
+				return err
+			}
+			if err := s.EraseSlice(t.Context()); err != nil {
+				return err
+			}
+			b.Reset()
+		}
+		return s.Close(t.Context())
+	}()
+	if err != nil && !errors.Is(err, boom) {
+		t.Fatal(err)
+	}
+	store = store.Reopen(memkv.Options{Merger: graph.Merger{}})
+	s := openGraph(t, store)
+	var cursor int64
+	if c, ok := s.Cursor("relay"); ok {
+		cursor = int64(c.Seq)
+	}
+	m := model.New()
+	for _, e := range events {
+		if e.Seq <= cursor {
+			m.Apply(e)
+		}
+	}
+	if !compareViews(t, views(t, s), m.Views()) {
+		t.Fatalf("crash at commit %d (%v)", n, crash)
+	}
+	compareCounts(t, s, m)
+	verify(t, store)
+	if t.Failed() {
+		t.Fatalf("crash at commit %d (%v)", n, crash)
+	}
+	return err == nil
+}

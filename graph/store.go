@@ -1,0 +1,297 @@
+package graph
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"skein/intern"
+	"skein/internal/kv"
+)
+
+// ErrFormat is returned by Open for a store that this program cannot read.
+var ErrFormat = errors.New("graph: unknown store format")
+
+// Options say how a Store works. The zero value is usable.
+type Options struct {
+	Intern intern.Options
+	// StateCache is how many accounts' states are kept in memory. 0 means
+	// 200,000, about 60 MB.
+	StateCache int
+	// SliceSize is how many records of a deleted account are erased in one
+	// write. 0 means 4,000.
+	SliceSize int
+	// Metrics may be nil.
+	Metrics *Metrics
+}
+
+// A Store is the graph. Apply, EraseSlice and the cursor methods are for one
+// goroutine, the writer; View and all reading for any.
+type Store struct {
+	kv      kv.Store
+	in      *intern.Interner
+	o       Options
+	secret  []byte
+	hidden  hiddenCache
+	counts  Counts                // as of the last commit
+	erasing map[intern.ID]bool    // accounts with an erase job
+	sources map[string]*cursorRow // as of the last commit
+	states  stateCache
+	notes   int // dead letters in the store, about
+	ap      applier
+}
+
+// Open opens the graph in store, and makes its rows if the store is empty.
+func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
+	if o.StateCache <= 0 {
+		o.StateCache = 200_000
+	}
+	if o.SliceSize <= 0 {
+		o.SliceSize = 4000
+	}
+	s := &Store{kv: store, o: o, erasing: map[intern.ID]bool{}, sources: map[string]*cursorRow{}}
+	s.states.limit = o.StateCache / 2
+	if err := s.prepare(ctx); err != nil {
+		return nil, err
+	}
+	in, err := intern.Open(ctx, store, o.Intern)
+	if err != nil {
+		return nil, err
+	}
+	s.in = in
+	if err := store.View(ctx, s.load); err != nil {
+		return nil, errors.Join(fmt.Errorf("graph: opening: %w", err), in.Close(ctx))
+	}
+	return s, nil
+}
+
+// prepare checks the format, or makes the rows of a new store.
+func (s *Store) prepare(ctx context.Context) error {
+	var found bool
+	check := func(r kv.Reader) error {
+		v, ok, err := r.Get(keyFormat)
+		if err != nil || !ok {
+			return err
+		}
+		if len(v) != 1 || v[0] != formatVersion {
+			return fmt.Errorf("%w: the store has format %x, this program reads %d", ErrFormat, v, formatVersion)
+		}
+		found = true
+		return nil
+	}
+	if err := s.kv.View(ctx, check); err != nil || found {
+		return err
+	}
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return fmt.Errorf("graph: making a secret: %w", err)
+	}
+	return s.kv.Update(ctx, func(tx kv.Txn) error {
+		if err := check(tx); err != nil || found {
+			return err
+		}
+		tx.Set(keyFormat, []byte{formatVersion})
+		tx.Set(keySecret, secret)
+		return nil
+	})
+}
+
+// load reads what is kept in memory: nothing whose size grows with the graph
+// but the hidden set, a bit per hidden account.
+func (s *Store) load(r kv.Reader) error {
+	var err error
+	if s.counts, err = readCounts(r); err != nil {
+		return err
+	}
+	secret, _, err := r.Get(keySecret)
+	if err != nil {
+		return err
+	}
+	s.secret = append([]byte(nil), secret...)
+	if s.hidden.version, err = readHiddenVersion(r); err != nil {
+		return err
+	}
+	if s.hidden.set, err = readSet(r, hiddenKind, 0); err != nil {
+		return err
+	}
+	s.hidden.set.RunOptimize()
+	err = eachWithPrefix(r, []byte{keyErase}, func(k, _ []byte) error {
+		if len(k) != 9 {
+			return fmt.Errorf("graph: erase row %x is malformed", k)
+		}
+		s.erasing[intern.ID(binary.BigEndian.Uint64(k[1:]))] = true
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = eachWithPrefix(r, []byte{keyCursor}, func(k, v []byte) error {
+		c, err := decodeCursor(v)
+		s.sources[string(k[1:])] = &c
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return eachWithPrefix(r, []byte{keyDeadLetter}, func(_, _ []byte) error { s.notes++; return nil })
+}
+
+func eachWithPrefix(r kv.Reader, prefix []byte, each func(k, v []byte) error) error {
+	return r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
+		err := each(k, v)
+		return err == nil, err
+	})
+}
+
+// Close notes how far the leased ids were used. It does not close the store
+// under it.
+func (s *Store) Close(ctx context.Context) error { return s.in.Close(ctx) }
+
+// Engine names the engine below.
+func (s *Store) Engine() string { return s.kv.Engine() }
+
+// Secret returns 32 bytes that belong to this store and never leave it.
+func (s *Store) Secret() []byte { return s.secret }
+
+// A Cursor says how far a source has been applied.
+type Cursor struct {
+	Source string
+	Seq    Seq       // the last event applied
+	Time   time.Time // of that event
+	// Future says that the source called this cursor one in its future: its
+	// sequence has begun anew.
+	Future bool
+}
+
+// Cursor returns the committed cursor of a source, for the writer.
+func (s *Store) Cursor(source string) (Cursor, bool) {
+	c, ok := s.sources[source]
+	if !ok {
+		return Cursor{}, false
+	}
+	return Cursor{source, c.seq, c.time, c.future}, true
+}
+
+// Cursors returns the cursors of all sources, for the writer.
+func (s *Store) Cursors() []Cursor {
+	var all []Cursor
+	for source := range s.sources {
+		c, _ := s.Cursor(source)
+		all = append(all, c)
+	}
+	return all
+}
+
+// SetFuture notes that the source called its cursor one in its future.
+func (s *Store) SetFuture(ctx context.Context, source string) error {
+	return s.changeCursor(ctx, source, func(c *cursorRow) { c.future = true })
+}
+
+// Rewind sets the cursor of a source to seq, so that what comes after is
+// applied again: replays change nothing. If the source's sequence is known to
+// have begun anew (SetFuture), the source counts as a new one from here on,
+// and its numbers are not compared with those of before.
+func (s *Store) Rewind(ctx context.Context, source string, seq Seq) error {
+	return s.changeCursor(ctx, source, func(c *cursorRow) {
+		if c.future {
+			c.number, c.future = s.newSource(), false
+		}
+		c.seq = seq
+	})
+}
+
+func (s *Store) changeCursor(ctx context.Context, source string, change func(*cursorRow)) error {
+	c := s.source(source)
+	change(&c)
+	err := s.kv.Update(ctx, func(tx kv.Txn) error { tx.Set(cursorKey(source), c.value()); return nil })
+	if err != nil {
+		return fmt.Errorf("graph: storing the cursor of %s: %w", source, err)
+	}
+	s.sources[source] = &c
+	return nil
+}
+
+// source returns the source's row, or a new one.
+func (s *Store) source(name string) cursorRow {
+	if c, ok := s.sources[name]; ok {
+		return *c
+	}
+	return cursorRow{number: s.newSource()}
+}
+
+func (s *Store) newSource() uint32 {
+	n := uint32(0)
+	for _, c := range s.sources {
+		n = max(n, c.number)
+	}
+	return n + 1
+}
+
+// hiddenOf returns the hidden set of the state that r reads. The set kept by
+// the writer serves where its version is the same, which is nearly always.
+func (s *Store) hiddenOf(r kv.Reader) (*roaring64.Bitmap, error) {
+	version, err := readHiddenVersion(r)
+	if err != nil {
+		return nil, err
+	}
+	if set := s.hidden.get(version); set != nil {
+		return set, nil
+	}
+	return readSet(r, hiddenKind, 0)
+}
+
+// Metrics of this package. A nil *Metrics counts nothing.
+type Metrics struct {
+	Edges  *prometheus.CounterVec // kind, action
+	Commit prometheus.Histogram
+	// Retries are attempts that were made again, by cause.
+	Retries        *prometheus.CounterVec
+	Replays        prometheus.Counter
+	Desynchronized prometheus.Gauge
+	Partial        prometheus.Gauge
+	Erasing        prometheus.Gauge
+}
+
+// NewMetrics registers the metrics of this package.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		Edges: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_graph_edges_total", Help: "Edges that came (add) and went (remove)."}, []string{"kind", "action"}),
+		Commit: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "skein_store_commit_seconds", Help: "Time of one atomic write, reads included.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)}),
+		Retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_store_retries_total", Help: "Writes tried again, by cause."}, []string{"cause"}),
+		Replays: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "skein_graph_replays_total", Help: "Events dropped because they had been applied before."}),
+		Desynchronized: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "skein_consumer_desynchronized_repos", Help: "Repos of which something was missed."}),
+		Partial: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "skein_consumer_partial_repos", Help: "Repos whose past was never seen."}),
+		Erasing: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "skein_graph_erasing_accounts", Help: "Deleted accounts whose records are still being erased."}),
+	}
+	reg.MustRegister(m.Edges, m.Commit, m.Retries, m.Replays, m.Desynchronized, m.Partial, m.Erasing)
+	return m
+}
+
+func (m *Metrics) retry(cause string) {
+	if m != nil {
+		m.Retries.WithLabelValues(cause).Inc()
+	}
+}
+
+// gauges tells the metrics what the store holds now.
+func (s *Store) gauges() {
+	if m := s.o.Metrics; m != nil {
+		m.Desynchronized.Set(float64(s.counts.Desynchronized))
+		m.Partial.Set(float64(s.counts.Partial))
+		m.Erasing.Set(float64(len(s.erasing)))
+	}
+}

@@ -1,0 +1,106 @@
+package intern
+
+// A Batch gathers the strings of many events, each once, to be resolved
+// together. It is reused: Reset keeps its memory.
+type Batch struct {
+	arena []byte
+	items []batchItem
+	slots []uint32 // 1 + an index of items; 0: free
+	keys  [][]byte // scratch of the lookups
+	miss  []int32  // the items that keys are for
+	kbuf  []byte
+}
+
+type batchItem struct {
+	hash  uint64
+	id    ID
+	start uint32
+	len   uint16
+	ns    Namespace
+	state itemState
+}
+
+type itemState uint8
+
+const (
+	unresolved itemState = iota
+	cached               // known from the cache
+	stored               // found in the store
+	created              // made by the transaction under way
+)
+
+// Reset empties the batch.
+func (b *Batch) Reset() {
+	b.arena, b.items = b.arena[:0], b.items[:0]
+	clear(b.slots)
+}
+
+// Retry begins another attempt at a transaction: what the last one made may
+// have been discarded, and is looked up again.
+func (b *Batch) Retry() {
+	for i := range b.items {
+		if it := &b.items[i]; it.state == created {
+			it.id, it.state = None, unresolved
+		}
+	}
+}
+
+// Len returns how many strings the batch holds.
+func (b *Batch) Len() int { return len(b.items) }
+
+// Add puts s, which must be valid in ns, into the batch and returns its index:
+// that of the first of its equals. s is copied.
+func (b *Batch) Add(ns Namespace, s []byte) int {
+	if 4*(len(b.items)+1) > 3*len(b.slots) {
+		b.grow()
+	}
+	hash := hashString(ns, s)
+	mask := uint64(len(b.slots) - 1)
+	i := hash & mask
+	for ; b.slots[i] != 0; i = (i + 1) & mask {
+		it := &b.items[b.slots[i]-1]
+		if it.hash == hash && it.ns == ns && string(b.string(it)) == string(s) {
+			return int(b.slots[i] - 1)
+		}
+	}
+	b.items = append(b.items, batchItem{hash: hash, start: uint32(len(b.arena)), len: uint16(len(s)), ns: ns})
+	b.arena = append(b.arena, s...)
+	b.slots[i] = uint32(len(b.items))
+	return len(b.items) - 1
+}
+
+func (b *Batch) grow() {
+	b.slots = make([]uint32, max(1024, 2*len(b.slots)))
+	mask := uint64(len(b.slots) - 1)
+	for n := range b.items {
+		i := b.items[n].hash & mask
+		for b.slots[i] != 0 {
+			i = (i + 1) & mask
+		}
+		b.slots[i] = uint32(n + 1)
+	}
+}
+
+func (b *Batch) string(it *batchItem) []byte {
+	return b.arena[it.start : it.start+uint32(it.len)]
+}
+
+// ID returns the id of the i-th string: None before it is resolved, and after
+// a Lookup of a string that has none.
+func (b *Batch) ID(i int) ID { return b.items[i].id }
+
+// missing collects the keys of the items that are not resolved yet.
+func (b *Batch) missing() {
+	b.keys, b.miss, b.kbuf = b.keys[:0], b.miss[:0], b.kbuf[:0]
+	for i := range b.items {
+		it := &b.items[i]
+		if it.state != unresolved {
+			continue
+		}
+		start := len(b.kbuf)
+		b.kbuf = appendStringKey(b.kbuf, it.ns, b.string(it))
+		// If kbuf grows, earlier keys go on living in the old array.
+		b.keys = append(b.keys, b.kbuf[start:len(b.kbuf):len(b.kbuf)])
+		b.miss = append(b.miss, int32(i))
+	}
+}

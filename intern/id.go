@@ -1,0 +1,149 @@
+// Package intern turns DIDs and AT URIs into uint64s and back: one id per
+// string for ever, whatever the number of writers and of crashes. It owns the
+// shard counters, the leases, both directions of the dictionary and the cache
+// in front of it. It does not know what the ids are used for.
+//
+// Ids are drawn from random shards in leased blocks: a writer takes an aligned
+// block of a container's worth (65,536) from a shard that it drew at random,
+// in one small transaction, and hands the ids out from memory. Writers thus
+// contend 65,536 times less than one that draws single ids, and the ids of a
+// block fill one Roaring container. See ../shared/docs/design.md, "Ids decide
+// everything about the sets", for what was measured.
+package intern
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// An ID stands for a string within its namespace. The zero ID stands for none
+// and is never handed out.
+//
+// Its highest Settings.ShardBits bits are the shard, the rest is the shard's
+// counter. The last 65,536 ids of every shard are never handed out, so that
+// callers have numbers of their own (see FirstReserved).
+type ID uint64
+
+// None is the ID of no string.
+const None ID = 0
+
+// FirstReserved is the first of the ids at the end of the id space that are
+// never handed out.
+const FirstReserved ID = 1<<64 - MaxLeaseSize
+
+// A Namespace has ids of its own: a DID and an AT URI may have the same.
+type Namespace uint8
+
+// The namespaces. Their values are in the store.
+const (
+	DID Namespace = 1
+	URI Namespace = 2
+)
+
+// Namespaces lists all of them.
+var Namespaces = [...]Namespace{DID, URI}
+
+// String returns the name of the namespace in metrics: "did" or "uri".
+func (ns Namespace) String() string {
+	switch ns {
+	case DID:
+		return "did"
+	case URI:
+		return "uri"
+	}
+	return fmt.Sprintf("namespace(%d)", uint8(ns))
+}
+
+// Valid reports whether s may be interned in the namespace.
+func (ns Namespace) Valid(s []byte) bool {
+	if ns == DID {
+		return ValidDID(s)
+	}
+	return ValidURI(s)
+}
+
+// Settings are fixed when a store is made, and checked when it is opened.
+type Settings struct {
+	// ShardBits is the width of the shard number, 1 to 32.
+	ShardBits uint8
+	// LeaseSize is how many ids one lease takes: a power of two, 1 to 65,536.
+	LeaseSize uint32
+}
+
+// MaxLeaseSize is the largest lease, one Roaring container.
+const MaxLeaseSize = 1 << 16
+
+// DefaultSettings are those of a new store.
+var DefaultSettings = Settings{ShardBits: 14, LeaseSize: MaxLeaseSize}
+
+// ErrSettings is returned by Open when the settings are out of bounds, or are
+// not those that the store was made with.
+var ErrSettings = errors.New("intern: unusable settings")
+
+func (s Settings) check() error {
+	if s.ShardBits < 1 || s.ShardBits > 32 {
+		return fmt.Errorf("%w: %d shard bits, must be 1 to 32", ErrSettings, s.ShardBits)
+	}
+	if s.LeaseSize < 1 || s.LeaseSize > MaxLeaseSize || s.LeaseSize&(s.LeaseSize-1) != 0 {
+		return fmt.Errorf("%w: lease size %d, must be a power of two up to %d", ErrSettings, s.LeaseSize, MaxLeaseSize)
+	}
+	return nil
+}
+
+// Shard returns the shard that id was drawn from.
+func (s Settings) Shard(id ID) uint32 { return uint32(uint64(id) >> (64 - s.ShardBits)) }
+
+// Block returns the number of the block within its shard that id lies in.
+func (s Settings) Block(id ID) uint64 {
+	return (uint64(id) & (1<<(64-s.ShardBits) - 1)) / uint64(s.LeaseSize)
+}
+
+func (s Settings) start(shard uint32, block uint64) ID {
+	return ID(uint64(shard)<<(64-s.ShardBits) | block*uint64(s.LeaseSize))
+}
+
+// blocks is how many blocks a shard may lease.
+func (s Settings) blocks() uint64 {
+	return (1<<(64-s.ShardBits) - MaxLeaseSize) / uint64(s.LeaseSize)
+}
+
+// Keys. The first byte names the keyspace; numbers are big-endian. ns is the
+// Namespace, a byte.
+//
+//	'i' ns string        → id (8)            the dictionary
+//	's' ns id(8)         → string            and back
+//	'n' ns shard(4)      → next block (8)    the shard's counter
+//	'l' ns shard(4) block(8) → lease row     see lease.go
+//	'h' ns               → shard(4)          where the last lease was drawn
+//	'm' "intern"         → version, ShardBits, LeaseSize(4)
+const (
+	KeyID     = 'i'
+	KeyString = 's'
+	KeyNext   = 'n'
+	KeyLease  = 'l'
+	keyHome   = 'h'
+)
+
+var keySettings = []byte("mintern")
+
+// formatVersion is that of everything this package stores.
+const formatVersion = 1
+
+func appendStringKey(dst []byte, ns Namespace, s []byte) []byte {
+	return append(append(dst, KeyID, byte(ns)), s...)
+}
+
+func appendIDKey(dst []byte, ns Namespace, id ID) []byte {
+	return binary.BigEndian.AppendUint64(append(dst, KeyString, byte(ns)), uint64(id))
+}
+
+// AppendNextKey appends the key of a shard's counter.
+func AppendNextKey(dst []byte, ns Namespace, shard uint32) []byte {
+	return binary.BigEndian.AppendUint32(append(dst, KeyNext, byte(ns)), shard)
+}
+
+// AppendLeaseKey appends the key of a lease row.
+func AppendLeaseKey(dst []byte, ns Namespace, shard uint32, block uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(append(dst, KeyLease, byte(ns)), shard), block)
+}

@@ -1,0 +1,337 @@
+package intern
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"skein/internal/kv"
+)
+
+// Options say how an Interner works.
+type Options struct {
+	// Settings of a store that is new. Those of one that is not must be the
+	// same, or zero.
+	Settings Settings
+	// CacheBytes bounds the memory of the cache. 0 means 64 MiB.
+	CacheBytes int64
+	// Owner names this writer in its leases: host and process, say.
+	Owner string
+	// Metrics may be nil.
+	Metrics *Metrics
+}
+
+// An Interner hands out ids. Resolve and Committed are for one goroutine, the
+// writer; Lookup and Strings for any.
+type Interner struct {
+	store    kv.Store
+	settings Settings
+	owner    string
+	metrics  *Metrics
+	cache    *cache
+	alloc    [len(Namespaces) + 1]*allocator // by Namespace
+
+	ctx        context.Context //nolint:containedctx // of the background leases, ended by Close
+	cancel     context.CancelFunc
+	background sync.WaitGroup
+
+	mu      sync.Mutex
+	retired []*held // used up; their rows are closed with the next Close
+}
+
+// Open makes the store's settings if it has none, and checks them if it has.
+func Open(ctx context.Context, store kv.Store, o Options) (*Interner, error) {
+	if o.CacheBytes <= 0 {
+		o.CacheBytes = 64 << 20
+	}
+	settings, err := settle(ctx, store, o.Settings)
+	if err != nil {
+		return nil, err
+	}
+	in := &Interner{
+		store: store, settings: settings, owner: o.Owner, metrics: o.Metrics,
+		cache: newCache(o.CacheBytes),
+	}
+	in.ctx, in.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	for _, ns := range Namespaces {
+		in.alloc[ns] = &allocator{in: in, ns: ns}
+	}
+	return in, nil
+}
+
+// ReadSettings returns the settings of a store that has been written to.
+func ReadSettings(r kv.Reader) (s Settings, found bool, err error) {
+	v, ok, err := r.Get(keySettings)
+	if err != nil || !ok {
+		return s, false, err
+	}
+	if len(v) < 1 || v[0] != formatVersion {
+		return s, true, fmt.Errorf("intern: the store's dictionary has format %x, this program reads %d", v, formatVersion)
+	}
+	if len(v) != 6 {
+		return s, true, fmt.Errorf("intern: the store's settings are malformed: %x", v)
+	}
+	return Settings{ShardBits: v[1], LeaseSize: binary.BigEndian.Uint32(v[2:])}, true, nil
+}
+
+func settle(ctx context.Context, store kv.Store, want Settings) (Settings, error) {
+	var s Settings
+	var found bool
+	read := func(r kv.Reader) (err error) { s, found, err = ReadSettings(r); return err }
+	if err := store.View(ctx, read); err != nil {
+		return s, err
+	}
+	if !found {
+		if want == (Settings{}) {
+			want = DefaultSettings
+		}
+		if err := want.check(); err != nil {
+			return s, err
+		}
+		err := store.Update(ctx, func(tx kv.Txn) error {
+			if err := read(tx); err != nil || found {
+				return err
+			}
+			s = want
+			v := []byte{formatVersion, want.ShardBits}
+			tx.Set(keySettings, binary.BigEndian.AppendUint32(v, want.LeaseSize))
+			return nil
+		})
+		if err != nil {
+			return s, fmt.Errorf("intern: storing the settings: %w", err)
+		}
+	}
+	if want != (Settings{}) && want != s {
+		return s, fmt.Errorf("%w: the store was made with %+v, not %+v", ErrSettings, s, want)
+	}
+	return s, s.check()
+}
+
+// Settings returns those of the store.
+func (in *Interner) Settings() Settings { return in.settings }
+
+// Reserve makes sure that n new strings of each namespace can be given ids
+// without waiting. Call it before the transaction: a lease is one of its own.
+func (in *Interner) Reserve(ctx context.Context, n int) error {
+	for _, ns := range Namespaces {
+		if err := in.alloc[ns].reserve(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ErrNoLease is returned by Resolve when the leased ids do not suffice: leave
+// the transaction, call Reserve and begin again.
+var ErrNoLease = errors.New("intern: leased ids are used up")
+
+// Resolve gives every string of b its id, from the cache, the store, or new,
+// as part of tx, and returns how many it made, by namespace. The strings'
+// keys are the only ones whose conflicts matter: another writer that makes the
+// same string makes this transaction begin again, and find that one's id.
+// It may be called again in the same transaction, after more was added. When
+// the transaction is tried again, call Retry on b first; once it is committed,
+// Committed.
+func (in *Interner) Resolve(tx kv.Txn, b *Batch) (made [len(Namespaces) + 1]int, err error) {
+	for i := range b.items {
+		it := &b.items[i]
+		if it.state != unresolved {
+			continue
+		}
+		if it.id = in.cache.get(it.hash, it.ns, b.string(it)); it.id != None {
+			it.state = cached
+			in.metrics.lookup(it.ns, lookupCache)
+		}
+	}
+	b.missing()
+	err = tx.MultiGet(b.keys, b.found(in.metrics))
+	if err != nil {
+		return made, fmt.Errorf("intern: looking up strings: %w", err)
+	}
+	var key, value []byte
+	for _, n := range b.miss {
+		it := &b.items[n]
+		if it.state != unresolved {
+			continue
+		}
+		if it.id = in.alloc[it.ns].take(); it.id == None {
+			return made, ErrNoLease
+		}
+		it.state = created
+		made[it.ns]++
+		in.metrics.lookup(it.ns, lookupNew)
+		key = appendStringKey(key[:0], it.ns, b.string(it))
+		value = binary.BigEndian.AppendUint64(value[:0], uint64(it.id))
+		tx.Set(key, value)
+		key = appendIDKey(key[:0], it.ns, it.id)
+		tx.Set(key, b.string(it))
+	}
+	return made, nil
+}
+
+func (b *Batch) found(m *Metrics) func(i int, value []byte, ok bool) error {
+	return func(i int, value []byte, ok bool) error {
+		if !ok {
+			return nil
+		}
+		it := &b.items[b.miss[i]]
+		if len(value) != 8 {
+			return fmt.Errorf("intern: the id of %q is %x", b.string(it), value)
+		}
+		it.id, it.state = ID(binary.BigEndian.Uint64(value)), stored
+		m.lookup(it.ns, lookupStore)
+		return nil
+	}
+}
+
+// Committed tells that the transaction that b was resolved in is committed:
+// its strings may now be found in the cache.
+func (in *Interner) Committed(b *Batch) {
+	for i := range b.items {
+		it := &b.items[i]
+		if it.state == stored || it.state == created {
+			if it.state == created {
+				in.metrics.allocated(it.ns)
+			}
+			in.cache.add(it.hash, it.ns, b.string(it), it.id)
+			it.state = cached
+		}
+	}
+}
+
+// Lookup finds the ids of the strings of b that have one, and makes none.
+func (in *Interner) Lookup(r kv.Reader, b *Batch) error {
+	b.missing()
+	if err := r.MultiGet(b.keys, b.found(nil)); err != nil {
+		return fmt.Errorf("intern: looking up strings: %w", err)
+	}
+	return nil
+}
+
+// Strings calls each with the string of every id, in order. s is valid only
+// during the call. An id without a string is an error: it means corruption.
+func (in *Interner) Strings(r kv.Reader, ns Namespace, ids []ID, each func(i int, s []byte) error) error {
+	buf := make([]byte, 0, 10*len(ids))
+	keys := make([][]byte, len(ids))
+	for i, id := range ids {
+		start := len(buf)
+		buf = appendIDKey(buf, ns, id)
+		keys[i] = buf[start:len(buf):len(buf)]
+	}
+	return r.MultiGet(keys, func(i int, v []byte, ok bool) error {
+		if !ok {
+			return fmt.Errorf("intern: %s id %d has no string; run skein check", ns, ids[i])
+		}
+		return each(i, v)
+	})
+}
+
+// retire keeps a lease that is used up, to note so in its row at Close.
+func (in *Interner) retire(l *held) {
+	in.mu.Lock()
+	in.retired = append(in.retired, l)
+	in.mu.Unlock()
+}
+
+// Close ends the background leases and notes in the rows of the leases how
+// far they were used. It does not close the store.
+func (in *Interner) Close(ctx context.Context) error {
+	in.cancel()
+	in.background.Wait()
+	leases := in.retired
+	for _, ns := range Namespaces {
+		leases = append(leases, in.alloc[ns].leases...)
+		in.alloc[ns].leases = nil
+	}
+	in.retired = nil
+	if len(leases) == 0 {
+		return nil
+	}
+	err := in.store.Update(ctx, func(tx kv.Txn) error {
+		for _, l := range leases {
+			l.Used = uint32(l.next - in.settings.start(l.Shard, l.Block))
+			l.Closed = true
+			tx.Set(AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), l.value())
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("intern: closing %d leases: %w", len(leases), err)
+	}
+	return nil
+}
+
+// Metrics of this package. A nil *Metrics counts nothing.
+type Metrics struct {
+	Allocated *prometheus.CounterVec // namespace
+	Lookups   *prometheus.CounterVec // namespace, result
+	Leases    *prometheus.CounterVec // namespace
+	Waits     *prometheus.CounterVec // namespace
+	Remaining *prometheus.GaugeVec   // namespace
+	lookups   [len(Namespaces) + 1][3]prometheus.Counter
+	made      [len(Namespaces) + 1]prometheus.Counter
+}
+
+const (
+	lookupCache = iota
+	lookupStore
+	lookupNew
+)
+
+// NewMetrics registers the metrics of this package.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "skein_intern_" + name, Help: help}, labels)
+		reg.MustRegister(c)
+		return c
+	}
+	m := &Metrics{
+		Allocated: counter("allocated_total", "Ids given to new strings.", "namespace"),
+		Lookups:   counter("lookups_total", "Strings looked up while indexing, by where they were found: cache, store, new.", "namespace", "result"),
+		Leases:    counter("leases_total", "Blocks of ids leased from a shard.", "namespace"),
+		Waits:     counter("lease_waits_total", "Times that indexing waited for a lease.", "namespace"),
+		Remaining: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "skein_intern_lease_remaining", Help: "Leased ids not yet handed out."}, []string{"namespace"}),
+	}
+	reg.MustRegister(m.Remaining)
+	for _, ns := range Namespaces {
+		m.made[ns] = m.Allocated.WithLabelValues(ns.String())
+		for i, result := range []string{"cache", "store", "new"} {
+			m.lookups[ns][i] = m.Lookups.WithLabelValues(ns.String(), result)
+		}
+	}
+	return m
+}
+
+func (m *Metrics) lookup(ns Namespace, result int) {
+	if m != nil {
+		m.lookups[ns][result].Inc()
+	}
+}
+
+func (m *Metrics) allocated(ns Namespace) {
+	if m != nil {
+		m.made[ns].Inc()
+	}
+}
+
+func (m *Metrics) leased(ns Namespace) {
+	if m != nil {
+		m.Leases.WithLabelValues(ns.String()).Inc()
+	}
+}
+
+func (m *Metrics) waited(ns Namespace) {
+	if m != nil {
+		m.Waits.WithLabelValues(ns.String()).Inc()
+	}
+}
+
+func (m *Metrics) remaining(ns Namespace, n int) {
+	if m != nil {
+		m.Remaining.WithLabelValues(ns.String()).Set(float64(n))
+	}
+}

@@ -1,0 +1,155 @@
+package intern
+
+// The validators below say what indigo's atproto/syntax says, byte for byte
+// (TestSyntaxAgainstIndigo and FuzzSyntax hold them together). They exist
+// because every event is validated: indigo's regular expressions take 15 to
+// 60 times as long (BenchmarkSyntax).
+
+// Limits of the protocol, in bytes.
+const (
+	MaxDID  = 2 << 10
+	MaxURI  = 8 << 10
+	MaxRkey = 512
+)
+
+// Character classes, one bit each.
+const (
+	lower = 1 << iota
+	upper
+	digit
+	didRest   // . _ -    besides letters and digits, anywhere in a DID's identifier
+	didInner  // : %      likewise, but not last
+	rkeyExtra // _ ~ . : -
+	hyphen
+	tidFirst // 2-7 a-j
+	tidRest  // 2-7 a-z
+)
+
+const alpha = lower | upper
+const alnum = alpha | digit
+
+var class = makeClasses()
+
+func makeClasses() (t [256]uint16) {
+	add := func(s string, c uint16) {
+		for i := range len(s) {
+			t[s[i]] |= c
+		}
+	}
+	const letters, digits = "abcdefghijklmnopqrstuvwxyz", "0123456789"
+	add(letters, lower)
+	add("ABCDEFGHIJKLMNOPQRSTUVWXYZ", upper)
+	add(digits, digit)
+	add("._-", didRest)
+	add(":%", didInner)
+	add("_~.:-", rkeyExtra)
+	add("-", hyphen)
+	add("234567abcdefghij", tidFirst)
+	add("234567"+letters, tidRest)
+	return t
+}
+
+func all[S ~string | ~[]byte](s S, c uint16) bool {
+	for i := range len(s) {
+		if class[s[i]]&c == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// ValidDID reports whether s is a DID as the protocol defines it
+// (https://atproto.com/specs/did), of at most MaxDID bytes.
+func ValidDID[S ~string | ~[]byte](s S) bool {
+	const prefix = "did:"
+	if len(s) > MaxDID || len(s) < len(prefix)+3 || string(s[:len(prefix)]) != prefix {
+		return false
+	}
+	i := len(prefix)
+	for i < len(s) && class[s[i]]&lower != 0 {
+		i++
+	}
+	if i == len(prefix) || i >= len(s)-1 || s[i] != ':' {
+		return false
+	}
+	id := s[i+1:]
+	return all(id, alnum|didRest|didInner) && class[id[len(id)-1]]&(alnum|didRest) != 0
+}
+
+// ValidRkey reports whether s is a record key
+// (https://atproto.com/specs/record-key).
+func ValidRkey[S ~string | ~[]byte](s S) bool {
+	if len(s) == 0 || len(s) > MaxRkey || s[0] == '.' && (len(s) == 1 || len(s) == 2 && s[1] == '.') {
+		return false
+	}
+	return all(s, alnum|rkeyExtra)
+}
+
+// ValidTID reports whether s is a timestamp identifier
+// (https://atproto.com/specs/tid), as revs are.
+func ValidTID[S ~string | ~[]byte](s S) bool {
+	return len(s) == 13 && class[s[0]]&tidFirst != 0 && all(s, tidRest)
+}
+
+// ValidURI reports whether s is an AT URI (https://atproto.com/specs/at-uri-scheme)
+// without query or fragment, of at most MaxURI bytes. Its authority may be a
+// handle.
+func ValidURI[S ~string | ~[]byte](s S) bool {
+	const prefix = "at://"
+	if len(s) > MaxURI || len(s) <= len(prefix) || string(s[:len(prefix)]) != prefix {
+		return false
+	}
+	authority, path, hasPath := cut(s[len(prefix):])
+	if !ValidDID(authority) && !validHandle(authority) {
+		return false
+	}
+	if !hasPath {
+		return true
+	}
+	collection, rkey, hasRkey := cut(path)
+	return validNSID(collection) && (!hasRkey || ValidRkey(rkey))
+}
+
+// cut splits s at its first slash.
+func cut[S ~string | ~[]byte](s S) (before, after S, found bool) {
+	for i := range len(s) {
+		if s[i] == '/' {
+			return s[:i], s[i+1:], true
+		}
+	}
+	return s, s[len(s):], false
+}
+
+// labels calls ok for each of the dot-separated parts of s, with whether it is
+// the first and the last, until one is not ok, and returns their number, or 0.
+func labels[S ~string | ~[]byte](s S, ok func(label S, first, last bool) bool) int {
+	n, start := 0, 0
+	for i := 0; i <= len(s); i++ {
+		if i < len(s) && s[i] != '.' {
+			continue
+		}
+		if !ok(s[start:i], n == 0, i == len(s)) {
+			return 0
+		}
+		n, start = n+1, i+1
+	}
+	return n
+}
+
+// validLabel is a label of a domain name: letters, digits and inner hyphens.
+func validLabel[S ~string | ~[]byte](l S) bool {
+	return len(l) > 0 && len(l) <= 63 && all(l, alnum|hyphen) &&
+		class[l[0]]&alnum != 0 && class[l[len(l)-1]]&alnum != 0
+}
+
+func validHandle[S ~string | ~[]byte](s S) bool {
+	return len(s) <= 253 && labels(s, func(l S, _, last bool) bool {
+		return validLabel(l) && (!last || class[l[0]]&alpha != 0)
+	}) >= 2
+}
+
+func validNSID[S ~string | ~[]byte](s S) bool {
+	return len(s) <= 317 && labels(s, func(l S, first, last bool) bool {
+		return validLabel(l) && (!first && !last || class[l[0]]&alpha != 0) && (!last || all(l, alnum))
+	}) >= 3
+}

@@ -1,0 +1,201 @@
+package model
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// History makes a random stream: creates, deletes, duplicates, updates, paths
+// that occur twice in a commit, malformed records, account changes, deletions
+// of accounts, syncs, lost and damaged commits. Few accounts, subjects and
+// record keys, so that everything meets everything.
+type History struct {
+	rng      *rand.Rand
+	seq      int64
+	clock    uint64
+	accounts []string
+	posts    []string
+	repos    map[string]*repo
+	live     map[string][]Op // by DID: what a delete may hit
+}
+
+type repo struct {
+	rev  string
+	data [32]byte
+}
+
+// NewHistory returns a history of so many accounts. The same seed makes the
+// same history.
+func NewHistory(seed uint64, accounts int) *History {
+	h := &History{
+		rng:   rand.New(rand.NewPCG(seed, 77)),
+		repos: map[string]*repo{}, live: map[string][]Op{},
+		clock: 1 << 50,
+	}
+	for i := range accounts {
+		h.accounts = append(h.accounts, h.did(i))
+	}
+	for range accounts {
+		h.posts = append(h.posts, h.post())
+	}
+	return h
+}
+
+// did makes mostly did:plc, and the odd other method.
+func (h *History) did(i int) string {
+	if i%10 == 9 {
+		return fmt.Sprintf("did:web:host%d.example.com", i)
+	}
+	b := make([]byte, 24)
+	for j := range b {
+		b[j] = "abcdefghijklmnopqrstuvwxyz234567"[h.rng.IntN(32)]
+	}
+	return "did:plc:" + string(b)
+}
+
+func (h *History) post() string {
+	switch h.rng.IntN(20) {
+	case 0:
+		return "at://handle.example.com/app.bsky.feed.post/" + h.tid()
+	case 1:
+		return "at://" + h.accounts[h.rng.IntN(len(h.accounts))]
+	}
+	return "at://" + h.accounts[h.rng.IntN(len(h.accounts))] + "/app.bsky.feed.post/" + h.tid()
+}
+
+func (h *History) tid() string {
+	h.clock += 1 + h.rng.Uint64N(1000)
+	return TID(h.clock)
+}
+
+// TID returns the TID of a 63-bit number.
+func TID(n uint64) string {
+	var b [13]byte
+	for i := range b {
+		b[len(b)-1-i] = "234567abcdefghijklmnopqrstuvwxyz"[n&31]
+		n >>= 5
+	}
+	return string(b[:])
+}
+
+func (h *History) digest() (d [32]byte) {
+	for i := 0; i < len(d); i += 8 {
+		n := h.rng.Uint64()
+		for j := range 8 {
+			d[i+j] = byte(n >> (8 * j))
+		}
+	}
+	return d
+}
+
+// Accounts returns the DIDs.
+func (h *History) Accounts() []string { return h.accounts }
+
+// Next returns the next event.
+func (h *History) Next() *Event {
+	h.seq += 1 + h.rng.Int64N(3)
+	did := h.accounts[int(float64(len(h.accounts))*h.rng.Float64()*h.rng.Float64())]
+	e := &Event{Seq: h.seq, DID: did}
+	switch n := h.rng.IntN(1000); {
+	case n < 15:
+		e.Type, e.Active = Account, h.rng.IntN(3) > 0
+		e.Deleted = h.rng.IntN(8) == 0
+		if e.Deleted && !e.Active {
+			delete(h.repos, did)
+			delete(h.live, did)
+		}
+	case n < 25:
+		e.Type = Sync
+		if r := h.repos[did]; r != nil && h.rng.IntN(10) > 0 {
+			e.Rev, e.Data = r.rev, r.data
+		} else {
+			e.Rev, e.Data = h.tid(), h.digest()
+		}
+	case n < 35:
+		e.Type = Identity
+	default:
+		h.commit(e)
+	}
+	return e
+}
+
+func (h *History) commit(e *Event) {
+	r := h.repos[e.DID]
+	if r == nil {
+		r = &repo{}
+		h.repos[e.DID] = r
+		if h.rng.IntN(3) == 0 { // its past was never seen
+			r.rev, r.data = h.tid(), h.digest()
+		}
+	}
+	e.Type, e.Since, e.Rev, e.Data = Commit, r.rev, h.tid(), h.digest()
+	if r.rev != "" && h.rng.IntN(20) > 0 {
+		prev := r.data
+		e.PrevData = &prev
+	}
+	ops := 1
+	if h.rng.IntN(10) == 0 {
+		ops = h.rng.IntN(12)
+	}
+	for range ops {
+		e.Ops = append(e.Ops, h.op(e.DID))
+	}
+	switch n := h.rng.IntN(400); {
+	case n == 0:
+		e.Damaged = true
+	case n == 1:
+		e.TooBig = true
+	}
+	r.rev, r.data = e.Rev, e.Data
+}
+
+func (h *History) op(did string) Op {
+	live := h.live[did]
+	n := h.rng.IntN(100)
+	switch {
+	case n < 30 && len(live) > 0: // delete, or update, a record that stands
+		i := h.rng.IntN(len(live))
+		o := live[i]
+		if n < 22 {
+			h.live[did] = append(live[:i], live[i+1:]...)
+			return Op{Kind: o.Kind, Delete: true, Rkey: o.Rkey}
+		}
+		if n > 24 { // else: an update to the same subject
+			o.Subject = h.subject(o.Kind)
+		}
+		live[i] = o
+		return o
+	case n < 33: // a path that may or may not stand
+		return Op{Kind: h.kind(), Delete: h.rng.IntN(2) == 0, Rkey: fmt.Sprint("key", h.rng.IntN(4))}.orSubject(h)
+	case n < 38 && len(live) > 0: // a second record of the same subject
+		o := live[h.rng.IntN(len(live))]
+		o.Rkey = h.tid()
+		h.live[did] = append(live, o)
+		return o
+	}
+	o := Op{Kind: h.kind(), Rkey: h.tid()}
+	o.Subject = h.subject(o.Kind)
+	h.live[did] = append(live, o)
+	return o
+}
+
+func (o Op) orSubject(h *History) Op {
+	if !o.Delete {
+		o.Subject = h.subject(o.Kind)
+	}
+	return o
+}
+
+func (h *History) kind() string {
+	return []string{"like", "like", "follow", "repost", "block"}[h.rng.IntN(5)]
+}
+
+func (h *History) subject(kind string) string {
+	switch {
+	case h.rng.IntN(50) == 0:
+		return "" // malformed
+	case kind == "follow" || kind == "block":
+		return h.accounts[h.rng.IntN(len(h.accounts))]
+	}
+	return h.posts[h.rng.IntN(len(h.posts))]
+}
