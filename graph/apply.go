@@ -245,7 +245,9 @@ func (s *Store) attempt(tx kv.Txn, source string, b *Batch, from, to int) error 
 	a.writeEdges(tx)
 	a.writeStates(tx)
 	if whole {
-		a.result.cursor.seq, a.result.cursor.time = max(b.last, a.result.cursor.seq), b.time
+		if b.last != 0 {
+			a.result.cursor.seq, a.result.cursor.time = b.last, b.Time()
+		}
 		if err := s.writeNotes(tx, source, b); err != nil {
 			return err
 		}

@@ -1,6 +1,9 @@
 package graph
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // A Seq is a relay's sequence number. 0 is none.
 type Seq int64
@@ -13,7 +16,7 @@ type Batch struct {
 	events []event
 	ops    []op
 	last   Seq
-	time   time.Time
+	time   []byte // of last, as it stood in the event
 	dead   []DeadLetter
 	gaps   []Gap
 }
@@ -74,7 +77,7 @@ type Commit struct {
 func (b *Batch) Reset() {
 	b.arena, b.events, b.ops = b.arena[:0], b.events[:0], b.ops[:0]
 	b.dead, b.gaps = b.dead[:0], b.gaps[:0]
-	b.last, b.time = 0, time.Time{}
+	b.last, b.time = 0, b.time[:0]
 }
 
 // Empty reports whether applying the batch would change nothing.
@@ -96,8 +99,22 @@ func (b *Batch) put(s []byte) span {
 func (b *Batch) bytes(s span) []byte { return b.arena[s.start:s.end] }
 
 // Seen notes that everything up to seq is in the batch. Every event of the
-// stream that has a seq ends in a call of it, whatever else it is.
-func (b *Batch) Seen(seq Seq, eventTime time.Time) { b.last, b.time = seq, eventTime }
+// stream that has a seq ends in a call of it, whatever else it is. eventTime is
+// the event's own, in RFC 3339; anything else counts as unknown.
+func (b *Batch) Seen(seq Seq, eventTime []byte) {
+	b.last = seq
+	if len(eventTime) < 64 {
+		b.time = append(b.time[:0], eventTime...)
+	}
+}
+
+// Time returns the time of the last event, zero if it is not known.
+func (b *Batch) Time() (t time.Time) {
+	if t.UnmarshalText(b.time) != nil {
+		return time.Time{}
+	}
+	return t
+}
 
 func (b *Batch) add(seq Seq, kind eventType, c *Commit) *event {
 	b.events = append(b.events, event{seq: seq, kind: kind, did: b.put(c.DID)})
@@ -189,4 +206,48 @@ func addNote[T any](notes []T, n T) []T {
 		notes = notes[:copy(notes, notes[maxNotes:])]
 	}
 	return append(notes, n)
+}
+
+// Describe lists the events of the batch in words, one a line, operations
+// after their commit. It is for tests and debugging.
+func (b *Batch) Describe() (lines []string) {
+	for i := range b.events {
+		e := &b.events[i]
+		switch e.kind {
+		case eventAccount:
+			lines = append(lines, fmt.Sprintf("%d account %s active=%t deleted=%t", e.seq, b.bytes(e.did), e.flags&active != 0, e.flags&deleted != 0))
+			continue
+		case eventSync:
+			lines = append(lines, fmt.Sprintf("%d sync %s %s %x", e.seq, b.bytes(e.did), e.rev[:], e.data))
+			continue
+		}
+		line := fmt.Sprintf("%d commit %s", e.seq, b.bytes(e.did))
+		for _, f := range []struct {
+			flag  eventFlags
+			name  string
+			value []byte
+		}{{hasRev, "rev", e.rev[:]}, {hasSince, "since", e.since[:]}} {
+			if e.flags&f.flag != 0 {
+				line += fmt.Sprintf(" %s=%s", f.name, f.value)
+			}
+		}
+		if e.flags&hasData != 0 {
+			line += fmt.Sprintf(" data=%x", e.data)
+		}
+		if e.flags&hasPrevData != 0 {
+			line += fmt.Sprintf(" prevData=%x", e.prevData)
+		}
+		if e.flags&damaged != 0 {
+			line += " damaged"
+		}
+		lines = append(lines, line)
+		for _, o := range b.ops[e.ops.start:e.ops.end] {
+			if o.delete {
+				lines = append(lines, fmt.Sprintf("  delete %s %s", o.kind, b.bytes(o.rkey)))
+			} else {
+				lines = append(lines, fmt.Sprintf("  put %s %s %s", o.kind, b.bytes(o.rkey), b.bytes(o.subject)))
+			}
+		}
+	}
+	return lines
 }

@@ -51,7 +51,7 @@ func fill(b *graph.Batch, e *model.Event) {
 		}
 	case model.Identity:
 	}
-	b.Seen(graph.Seq(e.Seq), time.Unix(e.Seq, 0))
+	b.Seen(graph.Seq(e.Seq), []byte(time.Unix(e.Seq, 0).UTC().Format(time.RFC3339)))
 }
 
 func kindOf(name string) graph.Kind {

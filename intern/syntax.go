@@ -50,12 +50,11 @@ func makeClasses() (t [256]uint16) {
 }
 
 func all[S ~string | ~[]byte](s S, c uint16) bool {
+	bad := uint16(0) // its top bit is set by a byte that is in no class of c
 	for i := range len(s) {
-		if class[s[i]]&c == 0 {
-			return false
-		}
+		bad |= class[s[i]]&c - 1
 	}
-	return true
+	return bad>>15 == 0
 }
 
 // ValidDID reports whether s is a DID as the protocol defines it
@@ -107,7 +106,8 @@ func ValidURI[S ~string | ~[]byte](s S) bool {
 		return true
 	}
 	collection, rkey, hasRkey := cut(path)
-	return validNSID(collection) && (!hasRkey || ValidRkey(rkey))
+	const post = "app.bsky.feed.post" // nearly always
+	return (string(collection) == post || validNSID(collection)) && (!hasRkey || ValidRkey(rkey))
 }
 
 // cut splits s at its first slash.

@@ -1,0 +1,172 @@
+package wire
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+)
+
+// A CID that this protocol uses is version 1, codec dag-cbor, SHA-256.
+var cidPrefix = []byte{0x01, 0x71, 0x12, 0x20}
+
+const cidLen = 4 + 32
+
+// cidSpan returns the length of the CID that b begins with, 0 if it is none.
+func cidSpan(b []byte) int {
+	if len(b) >= cidLen && string(b[:4]) == string(cidPrefix) {
+		return cidLen
+	}
+	if len(b) >= 34 && b[0] == 0x12 && b[1] == 0x20 { // version 0
+		return 34
+	}
+	i := 0
+	var n uint64
+	for range 4 { // version, codec, hash function, digest length
+		v, w := binary.Uvarint(b[i:])
+		if w <= 0 {
+			return 0
+		}
+		i, n = i+w, v
+	}
+	if n > uint64(len(b)-i) {
+		return 0
+	}
+	return i + int(n)
+}
+
+// hashes reports whether block is what cid says. Only SHA-256 is known.
+func hashes(cid, block []byte) bool {
+	if len(cid) != cidLen || cid[0] != 1 || cid[2] != 0x12 || cid[3] != 0x20 {
+		return false
+	}
+	sum := sha256.Sum256(block)
+	return bytes.Equal(sum[:], cid[4:])
+}
+
+// digest returns what a root is compared by: its CID's hash, or the hash of a
+// CID of another form.
+func digest(cid []byte, buf *[32]byte) []byte {
+	if len(cid) == 0 {
+		return nil
+	}
+	if len(cid) == cidLen {
+		return cid[4:]
+	}
+	*buf = sha256.Sum256(cid)
+	return buf[:]
+}
+
+// carHeader reads the header of a CAR and returns its first root and where the
+// blocks begin, or 0 if it is not one.
+func carHeader(car []byte) (root []byte, blocks int) {
+	const length, head, tail = 0x3a, "\x3a\xa2eroots\x81\xd8\x2aX\x25\x00", "gversion\x01"
+	if len(car) > length && string(car[:len(head)]) == head && string(car[1+length-len(tail):1+length]) == tail {
+		return car[len(head) : len(head)+cidLen], 1 + length // as everybody writes it
+	}
+	n, w := binary.Uvarint(car)
+	if w <= 0 || n > uint64(len(car)-w) {
+		return nil, 0
+	}
+	blocks = w + int(n)
+	c := cursor{b: car[w:blocks]}
+	version := uint64(0)
+	for range c.count(majorMap) {
+		switch string(c.text()) {
+		case "version":
+			version = c.uint()
+		case "roots":
+			for i := range c.count(majorArray) {
+				if cid := c.link(); i == 0 {
+					root = cid
+				}
+			}
+		default:
+			c.skip()
+		}
+	}
+	if c.bad || version != 1 {
+		return nil, 0
+	}
+	return root, blocks
+}
+
+// want is a CID whose block is looked for.
+type want struct {
+	cid   []byte
+	block []byte // nil until it is found
+}
+
+// wants finds blocks by their CIDs in one walk over the CAR, whatever the
+// number of blocks and of CIDs: a table of the CIDs, by the end of their hash.
+type wants struct {
+	list  []want
+	slots []int32 // 1 + index of list; 0: free
+}
+
+func (w *wants) reset(n int) {
+	w.list = w.list[:0]
+	size := 4
+	for size < 2*n {
+		size *= 2
+	}
+	if cap(w.slots) < size {
+		w.slots = make([]int32, size)
+	}
+	w.slots = w.slots[:size]
+	clear(w.slots)
+}
+
+func (w *wants) slot(cid []byte) (slot int, found bool) {
+	var key uint64
+	if len(cid) >= 8 {
+		key = binary.LittleEndian.Uint64(cid[len(cid)-8:])
+	}
+	// The sender chooses the hash; multiplied, it does not choose the slot so
+	// easily. A run of equal keys costs what it costs: CIDs are distinct.
+	mask := len(w.slots) - 1
+	i := int((key*0x9e3779b97f4a7c15)>>32) & mask
+	for w.slots[i] != 0 {
+		if bytes.Equal(w.list[w.slots[i]-1].cid, cid) {
+			return i, true
+		}
+		i = (i + 1) & mask
+	}
+	return i, false
+}
+
+// add asks for a block and returns its index.
+func (w *wants) add(cid []byte) int {
+	i, found := w.slot(cid)
+	if !found {
+		w.list = append(w.list, want{cid: cid})
+		w.slots[i] = int32(len(w.list))
+	}
+	return int(w.slots[i]) - 1
+}
+
+// find walks the blocks of a CAR and notes those that are wanted. It reports
+// whether the CAR could be read to its end.
+func (w *wants) find(blocks []byte) bool {
+	for i := 0; i < len(blocks); {
+		// Almost every section is 128 to 16,383 bytes, so two bytes of length.
+		n, width := uint64(blocks[i]), 1
+		if n >= 0x80 {
+			n, width = binary.Uvarint(blocks[i:])
+		}
+		if width <= 0 || n > uint64(len(blocks)-i-width) {
+			return false
+		}
+		section := blocks[i+width : i+width+int(n)]
+		i += width + int(n)
+		c := cidSpan(section)
+		if c == 0 {
+			return false
+		}
+		if s, found := w.slot(section[:c]); found {
+			if wanted := &w.list[w.slots[s]-1]; wanted.block == nil {
+				wanted.block = section[c:len(section):len(section)]
+			}
+		}
+	}
+	return true
+}

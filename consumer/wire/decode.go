@@ -1,0 +1,572 @@
+// Package wire reads the messages of com.atproto.sync.subscribeRepos: it turns
+// the bytes of one message into the changes that it makes to the graph. Each
+// message is walked once, and nothing is allocated. It never panics, whatever
+// the bytes. It knows no connection, no clock and no store.
+//
+// Of a commit's CAR only the blocks that matter are looked at, found by CID
+// and checked against it: the commit, and the records of indexed collections.
+// Signatures are not verified: the relay is trusted for those.
+package wire
+
+import (
+	"bytes"
+	"errors"
+
+	"skein/graph"
+	"skein/intern"
+)
+
+// A Type is the type of a message.
+type Type uint8
+
+// The types of messages. Unknown stands for those that a later version of the
+// protocol may bring.
+const (
+	Unknown Type = iota
+	Commit
+	Sync
+	Account
+	Identity
+	Info
+	Error
+)
+
+// String returns the type as in metrics.
+func (t Type) String() string {
+	return [...]string{"unknown", "commit", "sync", "account", "identity", "info", "error"}[t]
+}
+
+// Types is how many there are.
+const Types = int(Error) + 1
+
+// A Reason says why something was dropped. Reasons are metric labels.
+type Reason string
+
+// The reasons for which this package drops things.
+const (
+	BadFrame   Reason = "frame"          // the message cannot be parsed
+	BadDID     Reason = "did"            // the repo is not a valid DID
+	BadRev     Reason = "rev"            // the commit's rev is no TID
+	BadOps     Reason = "ops"            // the list of operations cannot be parsed
+	BadCAR     Reason = "car"            // the CAR cannot be parsed
+	BadCommit  Reason = "commit_block"   // the commit block is missing, wrong, or no commit of this repo
+	BadPath    Reason = "path"           // an operation's path is no collection and record key
+	BadAction  Reason = "action"         // an operation is none of create, update, delete
+	NoBlock    Reason = "block_missing"  // a record's block is not in the CAR
+	BadHash    Reason = "block_hash"     // a record's block does not hash to its CID
+	BadRecord  Reason = "record"         // a record is no CBOR map
+	BadSubject Reason = "record_subject" // a record's subject is missing or invalid
+	BadAccount Reason = "account"        // an #account without DID or active
+	TooBig     Reason = "too_big"        // the commit was too big to be sent
+)
+
+// Reasons lists them.
+var Reasons = []Reason{
+	BadFrame, BadDID, BadRev, BadOps, BadCAR, BadCommit, BadPath, BadAction,
+	NoBlock, BadHash, BadRecord, BadSubject, BadAccount, TooBig,
+}
+
+// ErrFrame is returned by Parse for a message that cannot be parsed.
+var ErrFrame = errors.New("wire: unreadable frame")
+
+// A Message is a message's envelope. Its slices point into the frame.
+type Message struct {
+	Type Type
+	Seq  graph.Seq // 0 if it has none
+	Time []byte    // as it stands, RFC 3339 one hopes
+
+	DID            []byte
+	Rev, Since     []byte
+	commit         []byte // CID
+	prevData       []byte // CID
+	blocks         []byte
+	ops            []byte // the CBOR array, or nil
+	tooBig         bool
+	active, hasAct bool
+	Status         []byte
+
+	Name, Text []byte // of Info and Error
+}
+
+// Counts of operations seen, by kind and action.
+type Counts [len(actions)][256]int
+
+// Actions of operations, in the order of Counts.
+const (
+	Create = iota
+	Update
+	Delete
+)
+
+var actions = [...]string{"create", "update", "delete"}
+
+// ActionName returns the name of an action, as in metrics.
+func ActionName(action int) string { return actions[action] }
+
+// A Drop is something that Add dropped. Its slices point into the frame.
+type Drop struct {
+	Reason Reason
+	Path   []byte
+}
+
+// A Decoder has the memory that decoding needs. One goroutine uses it.
+type Decoder struct {
+	// Drops are what the last Add dropped.
+	Drops []Drop
+	// Ops counts the operations of indexed collections since the Decoder was
+	// made.
+	Ops Counts
+
+	wants wants
+	ops   []rawOp
+	buf   [2][32]byte
+}
+
+type rawOp struct {
+	kind   graph.Kind // 0: not indexed
+	action []byte
+	path   []byte
+	cid    []byte
+}
+
+// Parse reads a message's envelope into m. What it does not know it skips, as
+// the protocol demands.
+func Parse(frame []byte, m *Message) error {
+	*m = Message{}
+	c := cursor{b: frame}
+	if len(frame) > len(commitHeader) && string(frame[:len(commitHeader)]) == commitHeader {
+		c.i, m.Type = len(commitHeader), Commit
+	} else {
+		m.header(&c)
+	}
+	repo := m.Type == Commit || m.Type == Sync
+	for range c.count(majorMap) {
+		if repo {
+			m.repoField(&c)
+		} else {
+			m.field(&c)
+		}
+	}
+	if c.bad || m.Type >= Commit && m.Type <= Identity && m.Seq <= 0 {
+		return ErrFrame
+	}
+	return nil
+}
+
+// commitHeader is the header of nearly every message, {"t":"#commit","op":1}.
+const commitHeader = "\xa2atg#commitbop\x01"
+
+func (m *Message) header(c *cursor) {
+	isError, otherOp := false, false
+	for range c.count(majorMap) {
+		switch string(c.text()) {
+		case "op":
+			switch major, n := c.head(); {
+			case major == majorNegative && n == 0:
+				isError = true
+			case major > majorNegative:
+				c.fail()
+			case major != majorUint || n != 1:
+				otherOp = true
+			}
+		case "t":
+			m.Type = typeOf(c.text())
+		default:
+			c.skip()
+		}
+	}
+	switch {
+	case isError:
+		m.Type = Error
+	case otherOp:
+		m.Type = Unknown
+	}
+}
+
+func typeOf(t []byte) Type {
+	switch string(t) {
+	case "#commit":
+		return Commit
+	case "#sync":
+		return Sync
+	case "#account":
+		return Account
+	case "#identity":
+		return Identity
+	case "#info":
+		return Info
+	}
+	return Unknown
+}
+
+// field reads one entry of a body that is no commit. Fields that only one type
+// has are read for that type alone: in another they may mean anything.
+func (m *Message) field(c *cursor) {
+	key := c.text()
+	switch string(key) {
+	case "seq":
+		if m.Type == Unknown { // later versions may mean something else by it
+			if i := c.i; i < len(c.b) && c.b[i]>>5 != majorUint {
+				c.skip()
+				return
+			}
+		}
+		m.seq(c)
+		return
+	case "time":
+		if m.Type != Unknown && m.Type < Info {
+			m.Time = c.optionalText()
+			return
+		}
+	}
+	switch m.Type {
+	case Account:
+		switch string(key) {
+		case "did":
+			m.DID = c.text()
+		case "active":
+			m.active, m.hasAct = c.boolean(), true
+		case "status":
+			m.Status = c.optionalText()
+		default:
+			c.skip()
+		}
+	case Info, Error:
+		switch string(key) {
+		case "name", "error":
+			m.Name = c.optionalText()
+		case "message":
+			m.Text = c.optionalText()
+		default:
+			c.skip()
+		}
+	default:
+		c.skip()
+	}
+}
+
+func (m *Message) seq(c *cursor) {
+	n := c.uint()
+	if n > 1<<63-1 {
+		c.fail()
+		return
+	}
+	m.Seq = graph.Seq(n)
+}
+
+// repoField reads one entry of the body of a #commit or a #sync.
+func (m *Message) repoField(c *cursor) {
+	switch string(c.text()) {
+	case "seq":
+		m.seq(c)
+	case "time":
+		m.Time = c.optionalText()
+	case "repo", "did":
+		m.DID = c.text()
+	case "rev":
+		m.Rev = c.text()
+	case "since":
+		m.Since = c.optionalText()
+	case "commit":
+		m.commit = c.link()
+	case "prevData":
+		m.prevData = c.link()
+	case "blocks":
+		m.blocks = c.bytes()
+	case "ops":
+		start := c.i
+		c.skip()
+		if !c.bad {
+			m.ops = c.b[start:c.i]
+		}
+	case "tooBig":
+		m.tooBig = c.boolean()
+	default:
+		c.skip()
+	}
+}
+
+// Add adds what the message does to the batch. What it drops is in d.Drops
+// afterwards.
+func (d *Decoder) Add(m *Message, b *graph.Batch) {
+	d.Drops = d.Drops[:0]
+	switch m.Type {
+	case Commit, Sync, Account:
+		if !intern.ValidDID(m.DID) {
+			d.drop(BadDID, nil)
+			break
+		}
+		switch m.Type {
+		case Commit:
+			d.commit(m, b)
+		case Sync:
+			d.sync(m, b)
+		default:
+			if !m.hasAct {
+				d.drop(BadAccount, nil)
+				break
+			}
+			b.AddAccount(m.Seq, m.DID, m.active, string(m.Status) == "deleted")
+		}
+	}
+	if m.Seq > 0 {
+		b.Seen(m.Seq, m.Time)
+	}
+}
+
+func (d *Decoder) drop(r Reason, path []byte) { d.Drops = append(d.Drops, Drop{r, path}) }
+
+func (d *Decoder) commit(m *Message, b *graph.Batch) {
+	c := graph.Commit{DID: m.DID, TooBig: m.tooBig, PrevData: digest(m.prevData, &d.buf[0])}
+	if intern.ValidTID(m.Since) {
+		c.Since = m.Since
+	} else if len(m.Since) > 0 {
+		c.Since = noSuchRev
+	}
+	if !intern.ValidTID(m.Rev) {
+		d.drop(BadRev, nil)
+		b.AddCommit(m.Seq, &c)
+		return
+	}
+	c.Rev = m.Rev
+	if m.tooBig {
+		d.drop(TooBig, nil)
+	}
+	if reason := d.read(m, &c); reason != "" {
+		if !m.tooBig { // such a commit comes without its blocks
+			d.drop(reason, nil)
+		}
+		b.AddCommit(m.Seq, &c)
+		return
+	}
+	b.AddCommit(m.Seq, &c)
+	for i := range d.ops {
+		d.op(i, b)
+	}
+}
+
+// noSuchRev stands for a since that is no TID: nobody's rev.
+var noSuchRev = []byte("!!!!!!!!!!!!!")
+
+// read parses the operations and the CAR, and fills in c.Data. It returns why
+// the commit cannot be read whole, or nothing.
+func (d *Decoder) read(m *Message, c *graph.Commit) Reason {
+	if !d.parseOps(m.ops) {
+		return BadOps
+	}
+	_, start := carHeader(m.blocks)
+	if start == 0 {
+		return BadCAR
+	}
+	d.wants.reset(len(d.ops) + 1)
+	commit := d.wants.add(m.commit)
+	for i := range d.ops {
+		if o := &d.ops[i]; o.kind != 0 && len(o.cid) > 0 {
+			d.wants.add(o.cid)
+		}
+	}
+	if !d.wants.find(m.blocks[start:]) {
+		return BadCAR
+	}
+	w := d.wants.list[commit]
+	if w.block == nil || !hashes(w.cid, w.block) {
+		return BadCommit
+	}
+	data, ok := commitBlock(w.block, m.DID, m.Rev)
+	if !ok {
+		return BadCommit
+	}
+	c.Data = digest(data, &d.buf[1])
+	return ""
+}
+
+// commitBlock reads the root of a repo from its commit, which must be that of
+// did at rev.
+func commitBlock(block, did, rev []byte) (data []byte, ok bool) {
+	c := cursor{b: block}
+	var gotDID, gotRev []byte
+	version := uint64(0)
+	for range c.count(majorMap) {
+		switch string(c.text()) {
+		case "did":
+			gotDID = c.text()
+		case "rev":
+			gotRev = c.text()
+		case "data":
+			data = c.link()
+		case "version":
+			version = c.uint()
+		default:
+			c.skip()
+		}
+	}
+	ok = !c.bad && c.i == len(block) && version == 3 && len(data) > 0 && bytes.Equal(gotDID, did) && bytes.Equal(gotRev, rev)
+	return data, ok
+}
+
+func (d *Decoder) sync(m *Message, b *graph.Batch) {
+	c := graph.Commit{DID: m.DID}
+	if intern.ValidTID(m.Rev) {
+		c.Rev = m.Rev
+	} else {
+		d.drop(BadRev, nil)
+	}
+	if root, start := carHeader(m.blocks); start == 0 || len(root) == 0 {
+		d.drop(BadCAR, nil)
+	} else {
+		d.wants.reset(1)
+		d.wants.add(root)
+		whole := d.wants.find(m.blocks[start:])
+		block := d.wants.list[0].block
+		data, ok := commitBlock(block, m.DID, m.Rev)
+		if whole && block != nil && hashes(root, block) && ok {
+			c.Data = digest(data, &d.buf[0])
+		} else {
+			d.drop(BadCommit, nil)
+		}
+	}
+	b.AddSync(m.Seq, &c)
+}
+
+func (d *Decoder) parseOps(array []byte) bool {
+	d.ops = d.ops[:0]
+	c := cursor{b: array}
+	for range c.count(majorArray) {
+		var o rawOp
+		for range c.count(majorMap) {
+			switch string(c.text()) {
+			case "action":
+				o.action = c.text()
+			case "path":
+				o.path = c.text()
+			case "cid":
+				o.cid = c.link()
+			default:
+				c.skip()
+			}
+		}
+		if c.bad || o.action == nil || o.path == nil {
+			return false
+		}
+		o.kind = kindOf(o.path)
+		d.ops = append(d.ops, o)
+	}
+	return !c.bad
+}
+
+// kindOf returns the kind of a path's collection, 0 if it is not indexed.
+func kindOf(path []byte) graph.Kind {
+	for i := range graph.Kinds {
+		c := graph.Kinds[i].Collection
+		if len(path) > len(c) && path[len(c)] == '/' && string(path[:len(c)]) == c {
+			return graph.Kinds[i].Kind
+		}
+	}
+	return 0
+}
+
+func (d *Decoder) op(i int, b *graph.Batch) {
+	o := &d.ops[i]
+	k := o.kind
+	if k == 0 {
+		if bytes.IndexByte(o.path, '/') <= 0 {
+			d.drop(BadPath, o.path)
+		}
+		return
+	}
+	info := k.Info()
+	rkey := o.path[len(info.Collection)+1:]
+	if !intern.ValidRkey(rkey) {
+		d.drop(BadPath, o.path)
+		return
+	}
+	switch string(o.action) {
+	case "delete":
+		d.Ops[Delete][k]++
+		b.AddDelete(k, rkey)
+		return
+	case "create":
+		d.Ops[Create][k]++
+	case "update":
+		d.Ops[Update][k]++
+	default:
+		d.drop(BadAction, o.path)
+		return
+	}
+	subject, reason := d.subject(info, o.cid)
+	if reason == NoBlock && d.superseded(i) {
+		reason = "" // what this commit itself replaces it need not bring
+	}
+	if reason != "" {
+		d.drop(reason, o.path)
+	}
+	b.AddPut(k, rkey, subject)
+}
+
+// superseded reports whether a later operation of the commit is on the same
+// path as the i-th. It is asked rarely.
+func (d *Decoder) superseded(i int) bool {
+	const enough = 1024 // ops looked at: the protocol allows 200
+	for j := i + 1; j < len(d.ops) && j < i+enough; j++ {
+		if bytes.Equal(d.ops[j].path, d.ops[i].path) {
+			return true
+		}
+	}
+	return false
+}
+
+// subject returns the subject that the record behind cid names, or why it
+// names none.
+func (d *Decoder) subject(info *graph.KindInfo, cid []byte) ([]byte, Reason) {
+	if len(cid) == 0 {
+		return nil, NoBlock
+	}
+	s, found := d.wants.slot(cid)
+	if !found {
+		return nil, NoBlock
+	}
+	block := d.wants.list[d.wants.slots[s]-1].block
+	if block == nil {
+		return nil, NoBlock
+	}
+	if !hashes(cid, block) {
+		return nil, BadHash
+	}
+	c := cursor{b: block}
+	subject := find(&c, info.Subject)
+	if c.bad || c.i != len(block) {
+		return nil, BadRecord
+	}
+	if subject == nil || !info.SubjectIs.Valid(subject) {
+		return nil, BadSubject
+	}
+	return subject, ""
+}
+
+// find walks the map at c and returns the text at the path of keys, nil if
+// there is none or it is no text. It reads the map to its end.
+func find(c *cursor, keys []string) (found []byte) {
+	seen := false
+	for range c.count(majorMap) {
+		if key := c.text(); string(key) != keys[0] {
+			c.skip()
+			continue
+		}
+		if seen {
+			c.fail() // DAG-CBOR has no key twice
+			return nil
+		}
+		seen = true
+		switch {
+		case c.i >= len(c.b):
+			c.fail()
+		case len(keys) == 1 && c.b[c.i]>>5 == majorText:
+			found = c.text()
+		case len(keys) > 1 && c.b[c.i]>>5 == majorMap:
+			found = find(c, keys[1:])
+		default:
+			c.skip()
+		}
+	}
+	return found
+}

@@ -1,0 +1,395 @@
+package wire_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	comatproto "github.com/bluesky-social/indigo/api/atproto"
+	"github.com/bluesky-social/indigo/api/bsky"
+	"github.com/bluesky-social/indigo/atproto/repo"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/bluesky-social/indigo/events"
+	"github.com/ipfs/go-cid"
+
+	"skein/consumer/wire"
+	"skein/graph"
+	"skein/internal/frames"
+)
+
+const (
+	plainPDS   = "../../testdata/pds/plain-pds.frames"
+	plainRelay = "../../testdata/pds/plain-relay.frames"
+	// realNetwork is others' data and not in this repo.
+	realNetwork = "../../../shared/testdata/public/jetstream/frames-be.frames"
+)
+
+func read(t testing.TB, path string) [][]byte {
+	t.Helper()
+	all, err := frames.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) && path == realNetwork {
+		t.Skipf("%s is not here: the frames of the real network are not in the repo", path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// decode returns what our decoder makes of a frame, in words.
+func decode(d *wire.Decoder, frame []byte) ([]string, *wire.Message, error) {
+	var m wire.Message
+	var b graph.Batch
+	if err := wire.Parse(frame, &m); err != nil {
+		return nil, nil, err
+	}
+	d.Add(&m, &b)
+	return b.Describe(), &m, nil
+}
+
+// oracle returns what indigo makes of a frame, in the same words.
+func oracle(frame []byte) ([]string, error) {
+	r := bytes.NewReader(frame)
+	var h events.EventHeader
+	if err := h.UnmarshalCBOR(r); err != nil {
+		return nil, err
+	}
+	if h.Op != events.EvtKindMessage {
+		return nil, nil
+	}
+	switch h.MsgType {
+	case "#account":
+		var e comatproto.SyncSubscribeRepos_Account
+		if err := e.UnmarshalCBOR(r); err != nil {
+			return nil, err
+		}
+		deleted := !e.Active && e.Status != nil && *e.Status == "deleted"
+		return []string{fmt.Sprintf("%d account %s active=%t deleted=%t", e.Seq, e.Did, e.Active, deleted)}, nil
+	case "#sync":
+		var e comatproto.SyncSubscribeRepos_Sync
+		if err := e.UnmarshalCBOR(r); err != nil {
+			return nil, err
+		}
+		commit, _, err := repo.LoadCommitFromCAR(context.Background(), bytes.NewReader(e.Blocks))
+		if err != nil {
+			return nil, err
+		}
+		return []string{fmt.Sprintf("%d sync %s %s %x", e.Seq, e.Did, e.Rev, hashOf(commit.Data))}, nil
+	case "#commit":
+		var e comatproto.SyncSubscribeRepos_Commit
+		if err := e.UnmarshalCBOR(r); err != nil {
+			return nil, err
+		}
+		return oracleCommit(&e)
+	}
+	return nil, nil
+}
+
+func hashOf(c cid.Cid) []byte { return c.Hash()[2:] }
+
+func oracleCommit(e *comatproto.SyncSubscribeRepos_Commit) ([]string, error) {
+	commit, rr, err := repo.LoadRepoFromCAR(context.Background(), bytes.NewReader(e.Blocks))
+	if err != nil {
+		return nil, err
+	}
+	line := fmt.Sprintf("%d commit %s rev=%s", e.Seq, e.Repo, e.Rev)
+	if e.Since != nil {
+		line += " since=" + *e.Since
+	}
+	line += fmt.Sprintf(" data=%x", hashOf(commit.Data))
+	if e.PrevData != nil {
+		line += fmt.Sprintf(" prevData=%x", hashOf(cid.Cid(*e.PrevData)))
+	}
+	lines := []string{line}
+	for _, op := range e.Ops {
+		collection, rkey, _ := strings.Cut(op.Path, "/")
+		var kind string
+		for _, k := range graph.Kinds {
+			if k.Collection == collection {
+				kind = k.Name
+			}
+		}
+		switch {
+		case kind == "":
+		case op.Action == "delete":
+			lines = append(lines, fmt.Sprintf("  delete %s %s", kind, rkey))
+		default:
+			b, err := rr.RecordStore.Get(context.Background(), cid.Cid(*op.Cid))
+			subject := ""
+			if err == nil {
+				subject, err = oracleSubject(kind, b.RawData())
+				if err != nil {
+					return nil, err
+				}
+			}
+			lines = append(lines, fmt.Sprintf("  put %s %s %s", kind, rkey, subject))
+		}
+	}
+	return lines, nil
+}
+
+func oracleSubject(kind string, record []byte) (string, error) {
+	r := bytes.NewReader(record)
+	switch kind {
+	case "follow":
+		var x bsky.GraphFollow
+		err := x.UnmarshalCBOR(r)
+		return did(x.Subject), err
+	case "block":
+		var x bsky.GraphBlock
+		err := x.UnmarshalCBOR(r)
+		return did(x.Subject), err
+	case "like":
+		var x bsky.FeedLike
+		if err := x.UnmarshalCBOR(r); err != nil || x.Subject == nil {
+			return "", err
+		}
+		return uri(x.Subject.Uri), nil
+	default:
+		var x bsky.FeedRepost
+		if err := x.UnmarshalCBOR(r); err != nil || x.Subject == nil {
+			return "", err
+		}
+		return uri(x.Subject.Uri), nil
+	}
+}
+
+func did(s string) string {
+	if _, err := syntax.ParseDID(s); err != nil {
+		return ""
+	}
+	return s
+}
+
+func uri(s string) string {
+	if _, err := syntax.ParseATURI(s); err != nil {
+		return ""
+	}
+	return s
+}
+
+func TestAgainstIndigo(t *testing.T) {
+	for _, path := range []string{plainPDS, plainRelay, realNetwork} {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			var d wire.Decoder
+			n, puts := 0, 0
+			for i, frame := range read(t, path) {
+				want, err := oracle(frame)
+				if err != nil {
+					t.Fatalf("indigo: frame %d: %v", i, err)
+				}
+				got, _, err := decode(&d, frame)
+				if err != nil {
+					t.Fatalf("frame %d: %v", i, err)
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("frame %d:\n got %q\nwant %q", i, got, want)
+				}
+				if len(d.Drops) > 0 {
+					t.Errorf("frame %d: dropped %q", i, d.Drops)
+				}
+				n += len(want)
+				for _, line := range want {
+					if strings.HasPrefix(line, "  put") {
+						puts++
+					}
+				}
+			}
+			if n < 100 || puts < 50 {
+				t.Errorf("only %d events, %d records: nothing was compared", n, puts)
+			}
+		})
+	}
+}
+
+func TestErrorAndInfo(t *testing.T) {
+	for file, want := range map[string]string{
+		"error-futurecursor":    "error FutureCursor Cursor in the future.",
+		"error-consumertooslow": "error ConsumerTooSlow Stream consumer too slow",
+		"info-outdatedcursor":   "info OutdatedCursor Requested cursor exceeded limit. Possibly missing events",
+	} {
+		var m wire.Message
+		if err := wire.Parse(read(t, "../../testdata/pds/"+file+".frames")[0], &m); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%s %s %s", m.Type, m.Name, m.Text); got != want {
+			t.Errorf("%s: %q", file, got)
+		}
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	all := read(t, plainPDS)
+	var d wire.Decoder
+	var b graph.Batch
+	var m wire.Message
+	run := func() {
+		b.Reset()
+		for _, frame := range all {
+			if err := wire.Parse(frame, &m); err != nil {
+				t.Fatal(err)
+			}
+			d.Add(&m, &b)
+		}
+	}
+	run()
+	if n := testing.AllocsPerRun(5, run); n != 0 {
+		t.Errorf("%v allocations for %d frames", n, len(all))
+	}
+}
+
+// FuzzDecode looks for panics, and for frames that indigo and we read
+// differently. What indigo rejects we may read: it stops at the first fault,
+// we drop as little as we can.
+func FuzzDecode(f *testing.F) {
+	all, err := frames.ReadFile(plainPDS)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i := 0; i < len(all); i += 50 {
+		f.Add(all[i])
+	}
+	f.Add(all[2091]) // 150 likes in one commit
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		var d wire.Decoder
+		got, m, err := decode(&d, frame)
+		want, oerr := oracle(frame)
+		if err != nil || oerr != nil || len(d.Drops) > 0 || m.Type == wire.Unknown {
+			return
+		}
+		if m.Type == wire.Commit && len(got) > 0 && !slices.Equal(got, want) {
+			t.Errorf("\n got %q\nwant %q", got, want)
+		}
+	})
+}
+
+// Every frame, cut at every length and with every byte changed in two ways,
+// may be read or not, but neither panics nor invents: a record that is read
+// has the bytes that its CID says.
+func TestDamagedFrames(t *testing.T) {
+	all := read(t, plainPDS)
+	var d wire.Decoder
+	for _, i := range []int{0, 1, 2, 3, 700, 1500, 2098} {
+		frame := all[i]
+		honest, _, err := decode(&d, frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		allowed := map[string]bool{}
+		for _, line := range honest {
+			allowed[line] = true
+		}
+		for n := range frame {
+			if _, _, err := decode(&d, frame[:n]); err == nil {
+				t.Fatalf("frame %d cut to %d of %d bytes was read", i, n, len(frame))
+			}
+			for _, flip := range []byte{1, 0x80} {
+				bad := bytes.Clone(frame)
+				bad[n] ^= flip
+				lines, _, err := decode(&d, bad)
+				if err != nil {
+					continue
+				}
+				for _, line := range lines {
+					if f := strings.Fields(line); f[0] == "put" && len(f) == 4 && !strings.Contains(strings.Join(honest, "\n"), f[3]) {
+						t.Fatalf("frame %d with byte %d changed: %q was never said", i, n, line)
+					}
+				}
+			}
+		}
+	}
+}
+
+// commits are the #commit frames of a file.
+func commits(b *testing.B, path string) (out [][]byte) {
+	var m wire.Message
+	for _, f := range read(b, path) {
+		if err := wire.Parse(f, &m); err != nil {
+			b.Fatal(err)
+		}
+		if m.Type == wire.Commit {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// BenchmarkDecode compares decoding commit frames into edge changes, hashes
+// checked, with indigo's decoders. Each operation is all commits of a file.
+//
+//	go test ./consumer/wire -run xxx -bench Decode -benchmem
+func BenchmarkDecode(b *testing.B) {
+	for _, path := range []string{plainPDS, realNetwork} {
+		b.Run(filepath.Base(path), func(b *testing.B) {
+			all := commits(b, path)
+			b.Run("skein", func(b *testing.B) {
+				var d wire.Decoder
+				var batch graph.Batch
+				var m wire.Message
+				b.ReportAllocs()
+				for b.Loop() {
+					batch.Reset()
+					for _, f := range all {
+						if err := wire.Parse(f, &m); err != nil {
+							b.Fatal(err)
+						}
+						d.Add(&m, &batch)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(all)), "ns/event")
+			})
+			b.Run("indigo", func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					for _, f := range all {
+						if err := indigoDecode(f); err != nil {
+							b.Fatal(err)
+						}
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(all)), "ns/event")
+			})
+		})
+	}
+}
+
+// indigoDecode is what a consumer written on indigo does with a commit.
+func indigoDecode(frame []byte) error {
+	r := bytes.NewReader(frame)
+	var h events.EventHeader
+	if err := h.UnmarshalCBOR(r); err != nil {
+		return err
+	}
+	var e comatproto.SyncSubscribeRepos_Commit
+	if err := e.UnmarshalCBOR(r); err != nil {
+		return err
+	}
+	_, rr, err := repo.LoadRepoFromCAR(context.Background(), bytes.NewReader(e.Blocks))
+	if err != nil {
+		return err
+	}
+	for _, op := range e.Ops {
+		if op.Cid == nil {
+			continue
+		}
+		collection, _, _ := strings.Cut(op.Path, "/")
+		i := slices.IndexFunc(graph.Kinds, func(k graph.KindInfo) bool { return k.Collection == collection })
+		if i < 0 {
+			continue
+		}
+		blk, err := rr.RecordStore.Get(context.Background(), cid.Cid(*op.Cid))
+		if err != nil {
+			return err
+		}
+		if _, err := oracleSubject(graph.Kinds[i].Name, blk.RawData()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
