@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"skein/consumer"
+	"skein/internal/app"
+)
+
+// settings are the flags that several commands share.
+type settings struct {
+	relay         string
+	store         string
+	listen, admin string
+	cursor        string
+	forceCursor   bool
+	consume       bool
+	memory        string
+	syncInterval  time.Duration
+	watchdog      time.Duration
+}
+
+const envPrefix = "SKEIN_"
+
+func env(flag string) cli.ValueSourceChain {
+	return cli.EnvVars(envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
+}
+
+func (s *settings) storeFlag() cli.Flag {
+	return &cli.StringFlag{Name: "store", Value: "skein-data", Usage: "the folder of the store", Destination: &s.store, Sources: env("store")}
+}
+
+func (s *settings) relayFlag() cli.Flag {
+	return &cli.StringFlag{Name: "relay", Value: "wss://relay1.us-west.bsky.network", Usage: "the relay: ws(s):// or http(s):// and a host, or a whole subscribeRepos URL", Destination: &s.relay, Sources: env("relay")}
+}
+
+// indexFlags are those that concern indexing.
+func (s *settings) indexFlags(e *environment) []cli.Flag {
+	return []cli.Flag{
+		s.storeFlag(), s.relayFlag(),
+		&cli.StringFlag{Name: "cursor", Usage: "begin after this sequence number; 0 is the oldest that the relay keeps (default: the stored cursor, else live)", Destination: &s.cursor, Sources: env("cursor")},
+		&cli.StringFlag{Name: "memory", Usage: "memory budget, such as 512MiB (default: an eighth of the machine's, at most 1GiB)", Destination: &s.memory, Sources: env("memory")},
+		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how soon what is committed is also synced to disk", Destination: &s.syncInterval, Sources: env("sync-interval")},
+		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect when the relay has sent nothing and answered no ping for so long; 0: never", Destination: &s.watchdog, Sources: env("idle-timeout")},
+		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error", Destination: &e.level, Sources: env("log-level")},
+	}
+}
+
+// environmentWarnings names the SKEIN_ variables that nothing reads: a typing
+// error would otherwise be a setting that silently is not.
+func environmentWarnings(environ []string, flags []cli.Flag) (unknown []string) {
+	var known []string
+	for _, f := range flags {
+		for _, name := range f.Names() {
+			known = append(known, envPrefix+strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+		}
+	}
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		if strings.HasPrefix(name, envPrefix) && !slices.Contains(known, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
+}
+
+func (s *settings) memoryBytes() (int64, error) {
+	if s.memory == "" {
+		return app.DefaultMemory(), nil
+	}
+	n, err := parseBytes(s.memory)
+	if err != nil {
+		return 0, usage("--memory: %v", err)
+	}
+	if n < 32<<20 {
+		return 0, usage("--memory %s: at least 32MiB are needed", s.memory)
+	}
+	return n, nil
+}
+
+// parseBytes reads a number of bytes, with a unit or without.
+func parseBytes(s string) (int64, error) {
+	units := []struct {
+		suffix string
+		size   int64
+	}{
+		{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
+		{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+		{"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"B", 1}, {"", 1},
+	}
+	for _, u := range units {
+		if number, ok := strings.CutSuffix(s, u.suffix); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+			if err != nil || n < 0 || n*float64(u.size) > 1<<62 {
+				return 0, fmt.Errorf("%q is no number of bytes, such as 512MiB", s)
+			}
+			return int64(n * float64(u.size)), nil
+		}
+	}
+	return 0, fmt.Errorf("%q is no number of bytes", s)
+}
+
+// consumerOptions makes the consumer's options of the flags.
+func (s *settings) consumerOptions() (consumer.Options, error) {
+	o := consumer.Options{
+		Relay: s.relay, ForceCursor: s.forceCursor, Watchdog: s.watchdog, UserAgent: "skein/" + version(),
+	}
+	if s.watchdog < 0 {
+		return o, usage("--idle-timeout %v is negative", s.watchdog)
+	}
+	if s.cursor != "" {
+		n, err := strconv.ParseInt(s.cursor, 10, 64)
+		if err != nil || n < 0 {
+			return o, usage("--cursor %q: it must be a sequence number, 0 or greater", s.cursor)
+		}
+		o.Cursor = &n
+	}
+	return o, nil
+}
+
+func (s *settings) storeOptions(e *environment) (app.StoreOptions, error) {
+	o := app.StoreOptions{Store: s.store, SyncInterval: s.syncInterval}
+	var err error
+	if s.syncInterval <= 0 {
+		return o, usage("--sync-interval %v: it must be more than 0", s.syncInterval)
+	}
+	if o.Memory, err = s.memoryBytes(); err != nil {
+		return o, err
+	}
+	o.Logger, err = e.logger()
+	return o, err
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+)
+
+func queryCommand(e *environment) *cli.Command {
+	var server string
+	var count bool
+	var limit int64
+	return &cli.Command{
+		Name:      "query",
+		Usage:     "ask a running server; prints the members of the set, one a line",
+		ArgsUsage: "EXPR",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:3210", Usage: "the query API to ask", Destination: &server, Sources: env("server")},
+			&cli.BoolFlag{Name: "count", Usage: "print only how many there are", Destination: &count},
+			&cli.Int64Flag{Name: "limit", Usage: "print at most so many members (default: all)", Destination: &limit},
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if c.Args().Len() != 1 {
+				return usage("skein query takes one set expression in quotes, such as 'followers(did:plc:…)'")
+			}
+			if limit < 0 {
+				return usage("--limit %d is negative", limit)
+			}
+			if !strings.Contains(server, "://") {
+				server = "http://" + server
+			}
+			out := bufio.NewWriter(e.stdout)
+			err := ask(ctx, out, server, c.Args().First(), count, limit)
+			return errors.Join(err, out.Flush())
+		},
+	}
+}
+
+type queryAnswer struct {
+	Total   uint64   `json:"total"`
+	Members []string `json:"members"`
+	Cursor  string   `json:"cursor"`
+	Error   string   `json:"error"`
+	Message string   `json:"message"`
+}
+
+// ask prints the answer, page after page.
+func ask(ctx context.Context, out io.Writer, server, expr string, count bool, limit int64) error {
+	client := &http.Client{Timeout: time.Minute}
+	left := limit
+	for cursor := ""; ; {
+		q := url.Values{"set": {expr}, "limit": {"1000"}}
+		if count {
+			q.Set("count", "true")
+		}
+		if limit > 0 && left < 1000 {
+			q.Set("limit", fmt.Sprint(left))
+		}
+		if cursor != "" {
+			q.Set("cursor", cursor)
+		}
+		a, err := get(ctx, client, server+"/xrpc/blue.skein.graph.query?"+q.Encode())
+		if err != nil {
+			return err
+		}
+		if count {
+			fmt.Fprintln(out, a.Total)
+			return nil
+		}
+		for _, m := range a.Members {
+			fmt.Fprintln(out, m)
+		}
+		if left -= int64(len(a.Members)); a.Cursor == "" || limit > 0 && left <= 0 {
+			return nil
+		}
+		cursor = a.Cursor
+	}
+}
+
+func get(ctx context.Context, client *http.Client, address string) (a queryAnswer, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return a, usage("--server: %v", err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return a, fmt.Errorf("no answer: is skein serve running there? %w", err)
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
+		return a, fmt.Errorf("%s answered %s with something that is not skein's: %w", req.URL.Host, resp.Status, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return a, fmt.Errorf("%s: %s", a.Error, a.Message)
+	}
+	return a, nil
+}

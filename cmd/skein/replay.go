@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"skein/consumer"
+	"skein/internal/app"
+)
+
+func replayCommand(e *environment) *cli.Command {
+	s := &settings{}
+	var o consumer.Options
+	flags := append(s.indexFlags(e),
+		&cli.StringFlag{Name: "frames", Usage: "read recorded frames from this file instead of a relay", Destination: &o.Frames},
+		&cli.FloatFlag{Name: "rate", Usage: "frames per second, with --frames (default: as fast as it goes)", Destination: &o.Rate},
+		&cli.Int64Flag{Name: "until", Usage: "end at the first sequence number that is this or greater", Destination: &o.Until},
+		&cli.DurationFlag{Name: "idle", Value: 2 * time.Second, Usage: "a relay that is silent for so long has sent all that it has", Destination: &o.Idle},
+	)
+	return &cli.Command{
+		Name:  "replay",
+		Usage: "index from a relay's cursor, or from recorded frames, until caught up",
+		Flags: flags,
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			switch {
+			case o.Rate < 0:
+				return usage("--rate %v is negative", o.Rate)
+			case o.Until < 0:
+				return usage("--until %v is negative", o.Until)
+			case o.Idle <= 0:
+				return usage("--idle %v: it must be more than 0", o.Idle)
+			case o.Frames != "" && c.IsSet("relay"):
+				return usage("--frames and --relay exclude each other")
+			}
+			return replay(ctx, e, s, o)
+		},
+	}
+}
+
+func replay(ctx context.Context, e *environment, s *settings, o consumer.Options) (err error) {
+	so, err := s.storeOptions(e)
+	if err != nil {
+		return err
+	}
+	so.Create = true
+	common, err := s.consumerOptions()
+	if err != nil {
+		return err
+	}
+	o.Relay, o.Cursor, o.Watchdog, o.UserAgent = common.Relay, common.Cursor, common.Watchdog, common.UserAgent
+	o.ForceCursor = true // to begin before the stored cursor is what a replay is for
+	o.StopOnError = true
+	o.CatchUp = o.Frames == ""
+	if o.Frames != "" {
+		o.Idle = 0
+	} else if _, _, err := consumer.ParseRelay(o.Relay); err != nil {
+		return usage("--relay: %v", err)
+	}
+	app.LimitMemory(so.Memory)
+	x, err := app.OpenIndex(ctx, so)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, x.Close(ctx)) }()
+	c, err := x.Consumer(o)
+	if err != nil {
+		return err
+	}
+	stop := showProgress(e, c, o.Until)
+	start := time.Now()
+	err = c.Run(ctx)
+	stop()
+	p := c.Progress()
+	if err == nil && ctx.Err() != nil {
+		err = fmt.Errorf("stopped at seq %d; the same command goes on from there", p.Applied)
+	}
+	if err != nil {
+		return fmt.Errorf("replay: %w", err)
+	}
+	for x.Graph.Erasing() { // what a deletion left to do in the background
+		if err := x.Graph.EraseSlice(ctx); err != nil {
+			return fmt.Errorf("replay: %w", err)
+		}
+	}
+	took := time.Since(start)
+	fmt.Fprintf(e.stderr, "replayed %d messages in %v, %.0f/s; cursor %d\n",
+		p.Events, took.Round(time.Millisecond), float64(p.Events)/took.Seconds(), p.Applied)
+	return nil
+}
+
+// showProgress writes a line a second about how far c has come, if somebody
+// watches, and returns what ends that.
+func showProgress(e *environment, c *consumer.Consumer, until int64) (stop func()) {
+	if !e.terminal() {
+		return func() {}
+	}
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		start := time.Now()
+		var last int64
+		for {
+			select {
+			case <-quit:
+				fmt.Fprint(e.stderr, "\r\033[K")
+				return
+			case <-ticker.C:
+			}
+			p := c.Progress()
+			fmt.Fprintf(e.stderr, "\r\033[K%s", progressLine(p, p.Events-last, time.Since(start), until, start))
+			last = p.Events
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+// progressLine says how fast, where, and how long still.
+func progressLine(p consumer.Progress, perSecond int64, took time.Duration, until int64, start time.Time) string {
+	line := fmt.Sprintf("%d events/s  seq %d", perSecond, p.Seq)
+	if !p.Time.IsZero() {
+		line += "  " + p.Time.UTC().Format(time.DateTime)
+	}
+	var share float64
+	switch {
+	case p.Size > 0:
+		share = float64(p.Bytes) / float64(p.Size)
+	case until > 0 && p.Applied > 0:
+		share = float64(p.Applied) / float64(until)
+	case !p.First.IsZero() && p.Time.After(p.First):
+		share = p.Time.Sub(p.First).Seconds() / start.Sub(p.First).Seconds()
+	}
+	if share > 0 && share < 1 {
+		left := time.Duration(float64(took) * (1 - share) / share)
+		line += fmt.Sprintf("  %.0f %%  %v left", 100*share, left.Round(time.Second))
+	}
+	return line
+}

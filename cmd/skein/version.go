@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/urfave/cli/v3"
+)
+
+// number is the version, also set by the linker: -X main.number=…
+var number = "0.1.0-dev"
+
+func version() string { return number }
+
+// commit returns the commit that the binary was built from, if Go noted it.
+func commit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	rev, dirty := "unknown", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			rev = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = " (with local changes)"
+		}
+	}
+	return rev + dirty
+}
+
+func versionCommand(e *environment) *cli.Command {
+	return &cli.Command{
+		Name:  "version",
+		Usage: "print version, commit, Go version and the engines built in",
+		Action: func(_ context.Context, c *cli.Command) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			fmt.Fprintf(e.stdout, "skein %s\ncommit %s\n%s %s/%s\nengines: pebble\n",
+				version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return nil
+		},
+	}
+}

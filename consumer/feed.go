@@ -1,0 +1,167 @@
+package consumer
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"skein/graph"
+)
+
+// Bounds of a batch. A batch is handed on when it is full, or when it is
+// linger old and the applier is idle: small batches when little happens, so
+// that the index is fresh, and large ones when much does.
+const (
+	maxBatchEvents = 16_384
+	maxBatchOps    = 32_768
+	maxBatchBytes  = 8 << 20
+	linger         = 20 * time.Millisecond
+)
+
+// feed is the one queue between reading and applying: a batch that is being
+// filled while another is being applied. When both are full, the reader waits,
+// and through it the relay.
+type feed struct {
+	mu     sync.Mutex
+	room   sync.Cond // cur has room again, or err is set
+	cur    *graph.Batch
+	full   bool
+	busy   bool // a batch is being applied
+	closed bool
+	err    error // why applying ended
+
+	wake chan struct{} // there is something in cur; one token
+	push chan struct{} // cur is not to linger; one token
+}
+
+func newFeed() *feed {
+	f := &feed{cur: new(graph.Batch), wake: make(chan struct{}, 1), push: make(chan struct{}, 1)}
+	f.room.L = &f.mu
+	return f
+}
+
+func token(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// add lets fill add to the current batch, waiting for room first. It returns
+// why applying has ended, if it has.
+func (f *feed) add(fill func(*graph.Batch)) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.full && f.err == nil {
+		f.room.Wait()
+	}
+	if f.err != nil {
+		return f.err
+	}
+	wasEmpty := f.cur.Empty()
+	fill(f.cur)
+	events, ops, bytes := f.cur.Size()
+	if events >= maxBatchEvents || ops >= maxBatchOps || bytes >= maxBatchBytes {
+		f.full = true
+		token(f.push)
+	}
+	if wasEmpty && !f.cur.Empty() {
+		token(f.wake)
+	}
+	return nil
+}
+
+// drain waits until all that was added is committed.
+func (f *feed) drain() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.err == nil && (f.busy || !f.cur.Empty()) {
+		token(f.wake)
+		token(f.push)
+		f.room.Wait()
+	}
+	return f.err
+}
+
+// close lets run end once all that was added is committed.
+func (f *feed) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	token(f.wake)
+	token(f.push)
+}
+
+// run applies batches until the feed is closed and empty, or apply fails. When
+// there is nothing to apply it calls idle, which does a bit of background work
+// and reports whether there is more. ctx ends only what must not go on.
+func (f *feed) run(ctx context.Context, apply func(context.Context, *graph.Batch) error, idle func(context.Context) (more bool, err error)) error {
+	spare := new(graph.Batch)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		more, err := idle(ctx)
+		if err != nil {
+			return f.fail(err)
+		}
+		if more {
+			select {
+			case <-f.wake:
+			default:
+				f.mu.Lock()
+				done := f.closed && f.cur.Empty()
+				f.mu.Unlock()
+				if done {
+					return nil // background work is resumed at the next start
+				}
+				continue
+			}
+		} else {
+			select {
+			case <-f.wake:
+			case <-ctx.Done():
+				return f.fail(ctx.Err())
+			}
+		}
+		timer.Reset(linger)
+		select {
+		case <-timer.C:
+		case <-f.push:
+		case <-ctx.Done():
+			return f.fail(ctx.Err())
+		}
+		batch, done := f.take(spare)
+		if !batch.Empty() {
+			if err := apply(ctx, batch); err != nil {
+				return f.fail(err)
+			}
+		}
+		batch.Reset()
+		spare = batch
+		f.mu.Lock()
+		f.busy = false
+		f.room.Broadcast()
+		f.mu.Unlock()
+		if done {
+			return nil
+		}
+	}
+}
+
+// take swaps the current batch for an empty one.
+func (f *feed) take(spare *graph.Batch) (batch *graph.Batch, done bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	batch, f.cur = f.cur, spare
+	f.full, f.busy = false, true
+	f.room.Broadcast()
+	return batch, f.closed
+}
+
+func (f *feed) fail(err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+	f.room.Broadcast()
+	return err
+}

@@ -1,0 +1,256 @@
+// Package app wires the parts of skein together: store, graph, consumer,
+// query API, admin endpoints. The commands and the integration tests use the
+// same wiring. It parses no flags.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"skein/consumer"
+	"skein/graph"
+	"skein/intern"
+	"skein/internal/kv"
+	"skein/internal/kv/pebblekv"
+	"skein/query"
+)
+
+// ErrNoFDB is returned for a FoundationDB store by a binary without it.
+var ErrNoFDB = errors.New("this skein was built without FoundationDB; give --store a folder")
+
+// StoreOptions say which store is opened, and how.
+type StoreOptions struct {
+	Store        string // a folder, or fdb://…
+	Create       bool
+	ReadOnly     bool
+	Memory       int64 // bytes, of everything together; 0: DefaultMemory()
+	SyncInterval time.Duration
+	Logger       *slog.Logger
+}
+
+// OpenStore opens the engine that o.Store names.
+func OpenStore(o StoreOptions) (kv.Store, error) {
+	if strings.HasPrefix(o.Store, "fdb:") {
+		return nil, ErrNoFDB
+	}
+	s, err := pebblekv.Open(pebblekv.Options{
+		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.Merger{},
+		Memory: split(o.Memory).engine, SyncInterval: o.SyncInterval,
+		Logger: logger(o.Logger).With("component", "store"),
+	})
+	switch {
+	case errors.Is(err, kv.ErrLocked):
+		return nil, fmt.Errorf("the store %s is in use by another skein: stop that one, or ask it (skein query) instead of opening its store: %w", o.Store, err)
+	case errors.Is(err, kv.ErrNotFound):
+		return nil, fmt.Errorf("there is no store in %s; skein serve and skein replay make one: %w", o.Store, err)
+	case err != nil:
+		return nil, err
+	}
+	return s, nil
+}
+
+func logger(l *slog.Logger) *slog.Logger {
+	if l == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return l
+}
+
+// An Index is an open store with its graph and its metrics.
+type Index struct {
+	KV       kv.Store
+	Graph    *graph.Store
+	Registry *prometheus.Registry
+	log      *slog.Logger
+}
+
+// OpenIndex opens a store to be written, or queried, by this process.
+func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
+	store, err := OpenStore(o)
+	if err != nil {
+		return nil, err
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	budget := split(o.Memory)
+	g, err := graph.Open(ctx, store, graph.Options{
+		Intern: intern.Options{
+			CacheBytes: budget.strings, Owner: owner(), Metrics: intern.NewMetrics(reg),
+		},
+		StateCache: int(budget.states / bytesPerState),
+		Metrics:    graph.NewMetrics(reg),
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), store.Close())
+	}
+	return &Index{store, g, reg, logger(o.Logger)}, nil
+}
+
+func owner() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
+}
+
+// Close closes the graph and the store. It is not cut short by ctx.
+func (x *Index) Close(ctx context.Context) error {
+	return errors.Join(x.Graph.Close(context.WithoutCancel(ctx)), x.KV.Close())
+}
+
+// Consumer makes the index's consumer, with metrics.
+func (x *Index) Consumer(o consumer.Options) (*consumer.Consumer, error) {
+	o.Logger = x.log
+	var c *consumer.Consumer
+	o.Metrics = consumer.NewMetrics(x.Registry, func() float64 {
+		if c == nil {
+			return 0
+		}
+		return query.Lag(c.Progress().Time)
+	})
+	made, err := consumer.New(x.Graph, o)
+	c = made
+	return c, err
+}
+
+// ServeOptions say what a daemon serves.
+type ServeOptions struct {
+	Listen, AdminListen string
+	Version             string
+	// Consume is nil for a node that only answers.
+	Consume *consumer.Options
+	// Relay is the source whose cursor getStats shows.
+	Relay string
+	// Ready, if set, is called with the addresses once both listen.
+	Ready func(api, admin net.Addr)
+}
+
+// Serve answers questions, and consumes, until ctx ends.
+func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
+	var c *consumer.Consumer
+	if o.Consume != nil {
+		if c, err = x.Consumer(*o.Consume); err != nil {
+			return err
+		}
+		o.Relay = c.Source()
+	}
+	api, err := query.New(x.Graph, query.Options{
+		Version: o.Version, Relay: o.Relay, Logger: x.log, Metrics: query.NewMetrics(x.Registry),
+	})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	apiListener, err := x.serveHTTP(ctx, "--listen", o.Listen, api, stop)
+	if err != nil {
+		return err
+	}
+	adminListener, err := x.serveHTTP(ctx, "--admin-listen", o.AdminListen, x.admin(), stop)
+	if err != nil {
+		stop(nil)
+		apiListener.wait()
+		return err
+	}
+	x.log.Info("answering", "api", apiListener.addr.String(), "admin", adminListener.addr.String(), "engine", x.KV.Engine())
+	if o.Ready != nil {
+		o.Ready(apiListener.addr, adminListener.addr)
+	}
+	if c != nil {
+		if err = c.Run(ctx); err != nil {
+			err = fmt.Errorf("indexing failed: %w", err)
+			stop(err)
+		}
+	}
+	<-ctx.Done()
+	apiListener.wait()
+	adminListener.wait()
+	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
+	return err
+}
+
+// listener is an HTTP server that runs until its context ends.
+type listener struct {
+	addr net.Addr
+	done chan struct{}
+}
+
+func (l *listener) wait() { <-l.done }
+
+func (x *Index) serveHTTP(ctx context.Context, flag, address string, h http.Handler, fail context.CancelCauseFunc) (*listener, error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", flag, address, err)
+	}
+	srv := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      60 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(x.log.With("component", "http").Handler(), slog.LevelDebug),
+	}
+	l := &listener{ln.Addr(), make(chan struct{})}
+	go func() {
+		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			fail(fmt.Errorf("%s %s: %w", flag, address, err))
+		}
+	}()
+	go func() {
+		defer close(l.done)
+		<-ctx.Done()
+		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if err := srv.Shutdown(shutdown); err != nil {
+			x.log.Debug("clients were cut off", "error", err)
+			if err := srv.Close(); err != nil {
+				x.log.Debug("closing a listener", "error", err)
+			}
+		}
+	}()
+	return l, nil
+}
+
+// admin serves what operators and their tools ask for.
+func (x *Index) admin() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(x.Registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+		defer cancel()
+		err := x.Graph.View(ctx, func(s *graph.Snapshot) error { _, err := s.Counts(); return err })
+		if err != nil {
+			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ready\n"))
+	})
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("skein: /metrics /healthz /readyz /debug/pprof/\n"))
+	})
+	return mux
+}

@@ -1,0 +1,60 @@
+package app
+
+import (
+	"bytes"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+)
+
+// bytesPerState is what one account's state takes in the writer's cache.
+const bytesPerState = 300
+
+// DefaultMemory returns the memory budget, in bytes, for this machine: an
+// eighth of what it, or the container, has, and at most 1 GiB.
+func DefaultMemory() int64 {
+	total := int64(4 << 30)
+	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
+		if _, rest, ok := bytes.Cut(b, []byte("MemTotal:")); ok {
+			if f := strings.Fields(string(rest)); len(f) > 0 {
+				if kb, err := strconv.ParseInt(f[0], 10, 64); err == nil {
+					total = kb << 10
+				}
+			}
+		}
+	}
+	for _, f := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		if b, err := os.ReadFile(f); err == nil {
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 {
+				total = min(total, n)
+			}
+		}
+	}
+	return max(min(total/8, 1<<30), 64<<20)
+}
+
+// budget is how the memory is divided.
+type budget struct{ engine, strings, states int64 }
+
+// split divides the budget: five eighths for the engine's cache and memtables,
+// an eighth each for the dictionary's cache, the accounts' states, and the
+// batches, which need no number of their own: they are bounded.
+func split(memory int64) budget {
+	if memory <= 0 {
+		memory = DefaultMemory()
+	}
+	return budget{memory / 8 * 5, memory / 8, memory / 8}
+}
+
+// LimitMemory tells the garbage collector to work harder when the process
+// nears what the budget allows for it, unless GOMEMLIMIT says otherwise.
+func LimitMemory(memory int64) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	if memory <= 0 {
+		memory = DefaultMemory()
+	}
+	debug.SetMemoryLimit(memory + memory/2 + 256<<20)
+}

@@ -1,0 +1,73 @@
+package query
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"skein/intern"
+)
+
+// errCursor is returned for a cursor that this store did not make for this
+// question.
+var errCursor = errors.New("cursor is not one that this server gave for this set")
+
+// cursors seals page cursors. A cursor holds the id of the last member of a
+// page and which strings of the expression were unseen on the first page. It
+// is encrypted and bound to the expression with the store's secret: ids never
+// leave the process, and a cursor that was cut, edited, or comes from another
+// question is found out. It outlives restarts.
+type cursors struct{ aead cipher.AEAD }
+
+func newCursors(secret []byte) (*cursors, error) {
+	key := sha256.Sum256(append([]byte("skein query cursor\x00"), secret...))
+	block, err := aes.NewCipher(key[:])
+	if err != nil {
+		return nil, fmt.Errorf("query: preparing cursors: %w", err)
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, fmt.Errorf("query: preparing cursors: %w", err)
+	}
+	return &cursors{aead}, nil
+}
+
+func (c *cursors) seal(e *Expr, after intern.ID, u unseen) (string, error) {
+	plain := binary.BigEndian.AppendUint64(nil, uint64(after))
+	for i := 0; i < len(u); i += 8 {
+		var b byte
+		for j := range 8 {
+			if i+j < len(u) && u[i+j] {
+				b |= 1 << j
+			}
+		}
+		plain = append(plain, b)
+	}
+	nonce := make([]byte, c.aead.NonceSize(), c.aead.NonceSize()+len(plain)+c.aead.Overhead())
+	if _, err := rand.Read(nonce); err != nil {
+		return "", fmt.Errorf("query: making a cursor: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nonce, nonce, plain, []byte(e.source))), nil
+}
+
+func (c *cursors) open(e *Expr, cursor string) (after intern.ID, u unseen, err error) {
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	if err != nil || len(sealed) < c.aead.NonceSize() {
+		return 0, nil, errCursor
+	}
+	n := c.aead.NonceSize()
+	plain, err := c.aead.Open(nil, sealed[:n], sealed[n:], []byte(e.source))
+	if err != nil || len(plain) != 8+(len(e.strings)+7)/8 {
+		return 0, nil, errCursor
+	}
+	u = make(unseen, len(e.strings))
+	for i := range u {
+		u[i] = plain[8+i/8]&(1<<(i%8)) != 0
+	}
+	return intern.ID(binary.BigEndian.Uint64(plain)), u, nil
+}

@@ -1,0 +1,270 @@
+// Package query answers questions about the graph: it parses set expressions,
+// evaluates them, and serves them over HTTP as XRPC. It does not write, and
+// knows nothing of where the graph comes from or how it is stored.
+package query
+
+import (
+	"fmt"
+
+	"skein/graph"
+	"skein/intern"
+)
+
+// Bounds of an expression.
+const (
+	MaxExpr   = 16 << 10 // bytes
+	MaxLeaves = 64
+	MaxDepth  = 32
+)
+
+// A node is a set expression, or a part of one.
+type node struct {
+	op     op
+	kind   graph.Kind       // of a leaf
+	of     int              // of a leaf: the index of its argument in Expr.strings
+	args   []node           // of an operator
+	first  int              // of members: its arguments are strings[first:last]
+	last   int              //
+	is     intern.Namespace // what the set is of
+	offset int              // in the source
+}
+
+type op uint8
+
+const (
+	opForward   op = iota // the subjects of an actor: follows, likes, …
+	opReverse             // the actors of a subject: followers, likers, …
+	opMembers             // the ones given
+	opIntersect           // in all
+	opUnion               // in any
+	opExcept              // in the first, in none of the others
+)
+
+// An Expr is a parsed set expression.
+type Expr struct {
+	source  string
+	root    node
+	strings []literal
+}
+
+// literal is a DID or a URI in an expression.
+type literal struct {
+	s  string
+	is intern.Namespace
+}
+
+// Type returns what the set is of.
+func (e *Expr) Type() intern.Namespace { return e.root.is }
+
+// A SyntaxError says what is wrong with an expression, and where.
+type SyntaxError struct {
+	Offset int // in bytes
+	What   string
+}
+
+// Error implements error.
+func (e *SyntaxError) Error() string { return fmt.Sprintf("at position %d: %s", e.Offset, e.What) }
+
+type function struct {
+	op   op
+	kind graph.Kind
+}
+
+// functions are the names of an expression: the operators, and what the table
+// of kinds names.
+var functions = func() map[string]function {
+	f := map[string]function{
+		"members": {op: opMembers}, "intersect": {op: opIntersect}, "union": {op: opUnion}, "except": {op: opExcept},
+	}
+	for _, k := range graph.Kinds {
+		f[k.Forward] = function{opForward, k.Kind}
+		f[k.Reverse] = function{opReverse, k.Kind}
+	}
+	return f
+}()
+
+// Parse parses a set expression. Its errors are *SyntaxError.
+func Parse(source string) (*Expr, error) {
+	p := &parser{e: &Expr{source: source}}
+	if len(source) > MaxExpr {
+		return nil, &SyntaxError{MaxExpr, fmt.Sprintf("the expression has %d bytes, at most %d are allowed", len(source), MaxExpr)}
+	}
+	root, err := p.expr(1)
+	if err != nil {
+		return nil, err
+	}
+	if p.space(); p.i < len(source) {
+		return nil, p.errorf(p.i, "%q after the end of the expression", clip(source[p.i:]))
+	}
+	p.e.root = root
+	return p.e, nil
+}
+
+type parser struct {
+	e      *Expr
+	i      int
+	leaves int
+}
+
+func (p *parser) errorf(at int, format string, args ...any) error {
+	return &SyntaxError{at, fmt.Sprintf(format, args...)}
+}
+
+func clip(s string) string {
+	const most = 60
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}
+
+func (p *parser) space() {
+	for p.i < len(p.e.source) {
+		switch p.e.source[p.i] {
+		case ' ', '\t', '\n', '\r':
+			p.i++
+		default:
+			return
+		}
+	}
+}
+
+// word reads everything up to a space or one of ( ) , which no DID or AT URI
+// contains.
+func (p *parser) word() string {
+	p.space()
+	start := p.i
+	for p.i < len(p.e.source) {
+		switch p.e.source[p.i] {
+		case ' ', '\t', '\n', '\r', '(', ')', ',':
+			return p.e.source[start:p.i]
+		}
+		p.i++
+	}
+	return p.e.source[start:]
+}
+
+func (p *parser) expr(depth int) (node, error) {
+	p.space()
+	start := p.i
+	name := p.word()
+	if name == "" {
+		return node{}, p.errorf(start, "a set is missing here")
+	}
+	if depth > MaxDepth {
+		return node{}, p.errorf(start, "nested deeper than %d", MaxDepth)
+	}
+	f, ok := functions[name]
+	if !ok {
+		return node{}, p.errorf(start, "%q is no set or operator", clip(name))
+	}
+	if err := p.open(name); err != nil {
+		return node{}, err
+	}
+	n := node{op: f.op, kind: f.kind, offset: start}
+	var err error
+	switch f.op {
+	case opForward, opReverse, opMembers:
+		if p.leaves++; p.leaves > MaxLeaves {
+			return node{}, p.errorf(start, "more than %d leaves", MaxLeaves)
+		}
+		err = p.literals(&n, name)
+	default:
+		err = p.operands(&n, name, depth)
+	}
+	return n, err
+}
+
+func (p *parser) open(name string) error {
+	if p.space(); p.i == len(p.e.source) || p.e.source[p.i] != '(' {
+		return p.errorf(p.i, "%q must be followed by (", name)
+	}
+	p.i++
+	return nil
+}
+
+// next reads the comma or the parenthesis after an argument.
+func (p *parser) next(name string) (more bool, err error) {
+	p.space()
+	if p.i < len(p.e.source) {
+		switch p.e.source[p.i] {
+		case ',':
+			p.i++
+			return true, nil
+		case ')':
+			p.i++
+			return false, nil
+		}
+	}
+	return false, p.errorf(p.i, "%s(… must go on with , or )", name)
+}
+
+func (p *parser) operands(n *node, name string, depth int) error {
+	for more := true; more; {
+		arg, err := p.expr(depth + 1)
+		if err != nil {
+			return err
+		}
+		if len(n.args) > 0 && arg.is != n.is {
+			return p.errorf(arg.offset, "%s mixes a set of %s with one of %s", name, plural(n.is), plural(arg.is))
+		}
+		n.is = arg.is
+		n.args = append(n.args, arg)
+		if more, err = p.next(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func plural(ns intern.Namespace) string {
+	if ns == intern.DID {
+		return "DIDs"
+	}
+	return "AT URIs"
+}
+
+func (p *parser) literals(n *node, name string) error {
+	n.first = len(p.e.strings)
+	info := n.kind.Info()
+	for more := true; more; {
+		p.space()
+		start := p.i
+		l := literal{s: p.word()}
+		switch {
+		case l.s == "":
+			return p.errorf(start, "an argument of %s is missing", name)
+		case intern.ValidDID(l.s):
+			l.is = intern.DID
+		case intern.ValidURI(l.s):
+			l.is = intern.URI
+		default:
+			return p.errorf(start, "the argument %q of %s is neither a DID nor an AT URI", clip(l.s), name)
+		}
+		want := l.is
+		switch n.op {
+		case opForward:
+			want, n.is = intern.DID, info.SubjectIs
+		case opReverse:
+			want, n.is = info.SubjectIs, intern.DID
+		default:
+			if len(p.e.strings) > n.first {
+				want = n.is
+			}
+			n.is = want
+		}
+		if l.is != want {
+			return p.errorf(start, "the argument %q of %s is one of %s, it takes %s", clip(l.s), name, plural(l.is), plural(want))
+		}
+		p.e.strings = append(p.e.strings, l)
+		var err error
+		if more, err = p.next(name); err != nil {
+			return err
+		}
+		if more && n.op != opMembers {
+			return p.errorf(p.i, "%s takes one argument", name)
+		}
+	}
+	n.of, n.last = n.first, len(p.e.strings)
+	return nil
+}
