@@ -1,0 +1,447 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"skein/consumer"
+	"skein/graph"
+	"skein/internal/app"
+	"skein/internal/frames"
+	"skein/internal/relay"
+	"skein/internal/truth"
+)
+
+const (
+	plainPDS   = "../../testdata/pds/plain-pds.frames"
+	plainRelay = "../../testdata/pds/plain-relay.frames"
+	plainTruth = "../../testdata/pds/plain-truth.json"
+	// realNetwork is others' data and not in this repo.
+	realNetwork = "../../../shared/testdata/public/jetstream/"
+)
+
+// open opens an index that is closed when the test ends, or before.
+func open(t *testing.T, dir string, log *slog.Logger) (x *app.Index, closeIt func()) {
+	t.Helper()
+	x, err := app.OpenIndex(t.Context(), app.StoreOptions{Store: dir, Create: true, Memory: 64 << 20, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeIt = sync.OnceFunc(func() {
+		if err := x.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(closeIt)
+	return x, closeIt
+}
+
+// serve answers questions about an index, and consumes if o is not nil.
+func serve(t *testing.T, x *app.Index, o *consumer.Options) (base, admin string, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, done := make(chan [2]string, 1), make(chan error, 1)
+	go func() {
+		done <- x.Serve(ctx, app.ServeOptions{
+			Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Version: "test", Consume: o,
+			Ready: func(api, admin net.Addr) { ready <- [2]string{"http://" + api.String(), "http://" + admin.String()} },
+		})
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	select {
+	case a := <-ready:
+		return a[0], a[1], stop
+	case err := <-done:
+		t.Fatal(err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("not ready in ten seconds")
+	}
+	return "", "", nil
+}
+
+func readTruth(t *testing.T) *truth.Truth {
+	t.Helper()
+	tr, err := truth.Read(plainTruth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+func compare(t *testing.T, tr *truth.Truth, base string, limits ...int) {
+	t.Helper()
+	for _, limit := range limits {
+		diffs, n, err := tr.Compare(t.Context(), base, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range diffs[:min(5, len(diffs))] {
+			t.Error(d)
+		}
+		if len(diffs) > 0 || n < 200 {
+			t.Fatalf("pages of %d: %d differences, %d sets with members", limit, len(diffs), n)
+		}
+	}
+}
+
+type stats struct {
+	Cursor                                    int64
+	Accounts, Hidden, Partial, Desynchronized int64
+	Records                                   map[string]int64
+}
+
+func getStats(t *testing.T, base string) (s stats) {
+	t.Helper()
+	if err := truth.Get(t.Context(), base+"/xrpc/blue.skein.graph.getStats", &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func replay(t *testing.T, x *app.Index, o consumer.Options) {
+	t.Helper()
+	c, err := x.Consumer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for x.Graph.Erasing() {
+		if err := x.Graph.EraseSlice(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func check(t *testing.T, dir string) {
+	t.Helper()
+	s, err := app.OpenStore(app.StoreOptions{Store: dir, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := graph.Verify(t.Context(), s, func(p string) { t.Error("check: " + p) }, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTruth(t *testing.T) {
+	tr := readTruth(t)
+	for _, file := range []string{plainPDS, plainRelay} {
+		t.Run(file, func(t *testing.T) {
+			dir := t.TempDir()
+			zero := int64(0)
+			for round := range 2 { // the second time from cursor 0 into the same store
+				x, closeIt := open(t, dir, nil)
+				o := consumer.Options{Frames: file}
+				if round == 1 {
+					o.Cursor, o.ForceCursor = &zero, true
+				}
+				replay(t, x, o)
+				base, _, stop := serve(t, x, nil)
+				compare(t, tr, base, 7, 1000)
+				s := getStats(t, base)
+				if s.Partial != 0 || s.Desynchronized != 0 || s.Accounts != int64(len(tr.Accounts)) || s.Hidden != 4 {
+					t.Errorf("round %d: %+v", round, s)
+				}
+				want := map[string]int64{"follow": tr.Counts.Follow, "like": tr.Counts.Like, "repost": tr.Counts.Repost, "block": tr.Counts.Block}
+				if !maps.Equal(s.Records, want) {
+					t.Errorf("round %d: records %v, want %v", round, s.Records, want)
+				}
+				stop()
+				closeIt()
+				check(t, dir)
+			}
+		})
+	}
+}
+
+// The same over a socket, from a relay that drops the connection now and then,
+// while the server answers; and again in the middle of it all, from cursor 0.
+func TestTruthOverSocket(t *testing.T) {
+	tr := readTruth(t)
+	all, err := frames.ReadFile(plainPDS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	r := relay.New(all[:1000])
+	var mu sync.Mutex
+	r.DropAfter = func() int { mu.Lock(); defer mu.Unlock(); return 1 + rng.IntN(300) }
+	srv := httptest.NewServer(r)
+	defer srv.Close()
+	dir := t.TempDir()
+	zero := int64(0)
+	x, closeIt := open(t, dir, nil)
+	base, admin, stop := serve(t, x, &consumer.Options{
+		Relay: srv.URL, Cursor: &zero, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond, Watchdog: 10 * time.Second,
+	})
+	waitForCursor(t, base, 1000)
+	r.Append(all[1000:]...)
+	waitForCursor(t, base, tr.FinalSeq)
+	compare(t, tr, base, 7, 1000)
+	if s := getStats(t, base); s.Desynchronized != 0 || s.Partial != 0 {
+		t.Errorf("%+v", s)
+	}
+	n, _ := r.Connections()
+	metrics := body(t, admin+"/metrics")
+	if want := fmt.Sprintf("skein_consumer_reconnects_total %d\n", n-1); n < 5 || !strings.Contains(metrics, want) {
+		t.Errorf("%d connections, but the metrics do not say %q", n, want)
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/debug/pprof/goroutine?debug=1"} {
+		body(t, admin+path)
+	}
+	stop()
+	closeIt()
+	check(t, dir)
+}
+
+func body(t *testing.T, address string) string {
+	t.Helper()
+	var b strings.Builder
+	resp, err := httptest.NewServer(nil).Client().Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	buf := new(bytes.Buffer)
+	if _, err := buf.ReadFrom(resp.Body); err != nil || resp.StatusCode != 200 {
+		t.Fatalf("%s: %s, %v", address, resp.Status, err)
+	}
+	b.Write(buf.Bytes())
+	return b.String()
+}
+
+func waitForCursor(t *testing.T, base string, seq int64) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for getStats(t, base).Cursor < seq {
+		if time.Now().After(deadline) {
+			t.Fatalf("cursor %d after 30 s, want %d", getStats(t, base).Cursor, seq)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// The real network: what production Jetstream made of the same messages.
+func TestJetstream(t *testing.T) {
+	expected, err := os.ReadFile(realNetwork + "expected_v1.jsonl")
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip(realNetwork + " is not here: the messages of the real network are not in the repo")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{}
+	puts, deletes := 0, 0
+	for line := range bytes.Lines(expected) {
+		var e struct {
+			DID    string `json:"did"`
+			Commit *struct {
+				Operation, Collection, Rkey string
+				Record                      struct{ Subject json.RawMessage }
+			} `json:"commit"`
+		}
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Commit == nil {
+			continue
+		}
+		for _, k := range graph.Kinds {
+			if k.Collection != e.Commit.Collection {
+				continue
+			}
+			if e.Commit.Operation == "delete" {
+				deletes++
+				continue
+			}
+			var subject string
+			if json.Unmarshal(e.Commit.Record.Subject, &subject) != nil {
+				var ref struct{ URI string }
+				if err := json.Unmarshal(e.Commit.Record.Subject, &ref); err != nil {
+					t.Fatal(err)
+				}
+				subject = ref.URI
+			}
+			puts++
+			want[k.Forward+"("+e.DID+")"] = append(want[k.Forward+"("+e.DID+")"], subject)
+			want[k.Reverse+"("+subject+")"] = append(want[k.Reverse+"("+subject+")"], e.DID)
+		}
+	}
+	if puts < 50 {
+		t.Fatalf("only %d records expected", puts)
+	}
+	dir := t.TempDir()
+	x, closeIt := open(t, dir, nil)
+	replay(t, x, consumer.Options{Frames: realNetwork + "frames-be.frames"})
+	base, _, stop := serve(t, x, nil)
+	for set, members := range want {
+		slices.Sort(members)
+		members = slices.Compact(members)
+		got, total, err := truth.Members(t.Context(), base, set, 7)
+		slices.Sort(got)
+		if err != nil || !slices.Equal(got, members) || total != len(members) {
+			t.Errorf("%s: got %q, %v, want %q", set, got, err, members)
+		}
+	}
+	s := getStats(t, base)
+	var records int64
+	for _, n := range s.Records {
+		records += n
+	}
+	if records != int64(puts) || s.Partial == 0 || s.Desynchronized != 0 {
+		t.Errorf("%d records created, %d deletes of unknown ones; the index says %+v", puts, deletes, s)
+	}
+	stop()
+	closeIt()
+	check(t, dir)
+}
+
+// What goes wrong at the relay is said, and mended without a hand.
+func TestRelayFaults(t *testing.T) {
+	all, err := frames.ReadFile(plainPDS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := func(name string) []byte {
+		f, err := frames.ReadFile("../../testdata/pds/" + name + ".frames")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f[0]
+	}
+	for name, c := range map[string]struct {
+		set  func(*relay.Relay)
+		log  string
+		gaps int
+		drop string
+	}{
+		"OutdatedCursor": {func(r *relay.Relay) { r.First = one("info-outdatedcursor") }, "OutdatedCursor", 1, ""},
+		"garbage":        {func(r *relay.Relay) { r.First = []byte("garbage") }, "a gap in the stream", 1, "frame"},
+		"text":           {func(r *relay.Relay) { r.Text = "hello" }, "text message", 1, "text_message"},
+		"too large":      {func(r *relay.Relay) { r.First = make([]byte, 9<<20) }, "too large", 1, "too_large"},
+		"ConsumerTooSlow": {func(r *relay.Relay) {
+			r.First, r.FirstOnce = one("error-consumertooslow"), true
+		}, "ConsumerTooSlow", 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := relay.New(all[:200])
+			c.set(r)
+			srv := httptest.NewServer(r)
+			defer srv.Close()
+			log := &lockedBuffer{}
+			x, _ := open(t, t.TempDir(), slog.New(slog.NewTextHandler(log, nil)))
+			zero := int64(0)
+			base, admin, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: &zero, MinBackoff: time.Millisecond})
+			waitForCursor(t, base, 200)
+			metrics := body(t, admin+"/metrics")
+			stop()
+			if !strings.Contains(log.String(), c.log) {
+				t.Errorf("the log does not say %q:\n%s", c.log, log)
+			}
+			if want := fmt.Sprintf("skein_consumer_gaps_total %d\n", c.gaps); !strings.Contains(metrics, want) {
+				t.Errorf("the metrics do not say %q", want)
+			}
+			if want := fmt.Sprintf("skein_consumer_dropped_total{reason=%q} 1\n", c.drop); c.drop != "" && !strings.Contains(metrics, want) {
+				t.Errorf("the metrics do not say %q", want)
+			}
+		})
+	}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// FutureCursor: never a silent jump. The remedy that the message names works,
+// although the relay's sequence has begun anew.
+func TestFutureCursor(t *testing.T) {
+	tr := readTruth(t)
+	all, err := frames.ReadFile(plainPDS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	r := relay.New(all)
+	srv := httptest.NewServer(r)
+	defer srv.Close()
+	zero := int64(0)
+	x, closeIt := open(t, dir, nil)
+	base, _, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: &zero, MinBackoff: time.Millisecond})
+	waitForCursor(t, base, tr.FinalSeq)
+	stop()
+	closeIt()
+
+	r = relay.New(all[:300]) // the same host, begun anew
+	srv.Config.Handler = r
+	log := &lockedBuffer{}
+	x, closeIt = open(t, dir, slog.New(slog.NewTextHandler(log, nil)))
+	base, _, stop = serve(t, x, &consumer.Options{Relay: srv.URL, MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond})
+	for n := 0; n < 3; {
+		time.Sleep(time.Millisecond)
+		n, _ = r.Connections()
+	}
+	compare(t, tr, base, 1000)
+	if s := getStats(t, base); s.Cursor != tr.FinalSeq {
+		t.Errorf("the cursor jumped to %d", s.Cursor)
+	}
+	stop()
+	closeIt()
+	for _, want := range []string{"--force-cursor", "cursor=2116", strings.TrimPrefix(srv.URL, "http://")} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log does not name %q:\n%s", want, log)
+		}
+	}
+
+	x, closeIt = open(t, dir, nil)
+	if _, err := x.Consumer(consumer.Options{Relay: srv.URL, Cursor: &zero}); !errors.Is(err, consumer.ErrCursorStored) {
+		t.Errorf("a cursor was taken although one is stored: %v", err)
+	}
+	closeIt()
+	x, closeIt = open(t, dir, nil)
+	base, _, stop = serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: &zero, ForceCursor: true, MinBackoff: time.Millisecond})
+	waitForCursor(t, base, 300)
+	r.Append(all[300:]...)
+	waitForCursor(t, base, tr.FinalSeq)
+	compare(t, tr, base, 1000)
+	stop()
+	closeIt()
+	check(t, dir)
+}
