@@ -32,6 +32,10 @@ type Options struct {
 	Relay string
 	// Frames is a .frames file to read instead.
 	Frames string
+	// Read, if set, is called instead of reading either: it hands each message
+	// to handle, in order, and returns handle's error. Relay still names the
+	// source.
+	Read func(handle func(frame []byte) error) error
 	// Rate slows the reading of Frames down to so many a second. 0: no limit.
 	Rate float64
 	// Cursor is where to begin: the first event applied has a greater seq. nil
@@ -152,9 +156,14 @@ func (c *Consumer) Run(ctx context.Context) error {
 	applied := make(chan error, 1)
 	go func() { applied <- c.feed.run(applyCtx, c.apply, c.idle) }()
 	var err error
-	if c.o.Frames != "" {
+	switch {
+	case c.o.Read != nil:
+		c.resume(c.from)
+		err = c.o.Read(c.handle)
+		c.metrics.ops(&c.decoder.Ops, &c.countedOps)
+	case c.o.Frames != "":
 		err = c.readFile(ctx)
-	} else {
+	default:
 		err = c.readRelay(ctx)
 	}
 	c.feed.close()

@@ -170,3 +170,25 @@ func (w *wants) find(blocks []byte) bool {
 	}
 	return true
 }
+
+// EachBlock calls each for the CID and the bytes of every block of a CAR.
+func EachBlock(car []byte, each func(cid, block []byte)) error {
+	_, i := carHeader(car)
+	if len(car) > 0 && i == 0 {
+		return ErrFrame
+	}
+	for i < len(car) {
+		n, width := binary.Uvarint(car[i:])
+		if width <= 0 || n > uint64(len(car)-i-width) {
+			return ErrFrame
+		}
+		section := car[i+width : i+width+int(n)]
+		i += width + int(n)
+		c := cidSpan(section)
+		if c == 0 {
+			return ErrFrame
+		}
+		each(section[:c], section[c:])
+	}
+	return nil
+}

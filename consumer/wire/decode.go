@@ -88,6 +88,9 @@ type Message struct {
 	Name, Text []byte // of Info and Error
 }
 
+// Blocks returns the CAR of a Commit or a Sync.
+func (m *Message) Blocks() []byte { return m.blocks }
+
 // Counts of operations seen, by kind and action.
 type Counts [len(actions)][256]int
 
