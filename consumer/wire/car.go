@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"hash/maphash"
+	"math/bits"
+	"math/rand/v2"
 )
 
 // A CID that this protocol uses is version 1, codec dag-cbor, SHA-256.
@@ -97,14 +100,22 @@ type want struct {
 }
 
 // wants finds blocks by their CIDs in one walk over the CAR, whatever the
-// number of blocks and of CIDs: a table of the CIDs, by the end of their hash.
+// number of blocks and of CIDs: a few CIDs are compared one by one, more are
+// in a table.
 type wants struct {
 	list  []want
-	slots []int32 // 1 + index of list; 0: free
+	slots []int32 // 1 + index of list; 0: free. Unused for a few
 }
+
+// few is how many CIDs are looked through faster than hashed.
+const few = 8
 
 func (w *wants) reset(n int) {
 	w.list = w.list[:0]
+	if n <= few {
+		w.slots = w.slots[:0]
+		return
+	}
 	size := 4
 	for size < 2*n {
 		size *= 2
@@ -116,32 +127,53 @@ func (w *wants) reset(n int) {
 	clear(w.slots)
 }
 
-func (w *wants) slot(cid []byte) (slot int, found bool) {
-	var key uint64
-	if len(cid) >= 8 {
-		key = binary.LittleEndian.Uint64(cid[len(cid)-8:])
-	}
-	// The sender chooses the hash; multiplied, it does not choose the slot so
-	// easily. A run of equal keys costs what it costs: CIDs are distinct.
-	mask := len(w.slots) - 1
-	i := int((key*0x9e3779b97f4a7c15)>>32) & mask
-	for w.slots[i] != 0 {
-		if bytes.Equal(w.list[w.slots[i]-1].cid, cid) {
-			return i, true
+// lookup returns the index of cid in list, or -1, and then where its slot is.
+func (w *wants) lookup(cid []byte) (index, slot int) {
+	if len(w.slots) == 0 {
+		for i := range w.list {
+			if c := w.list[i].cid; len(c) == len(cid) && c[len(c)-1] == cid[len(cid)-1] && bytes.Equal(c, cid) {
+				return i, -1
+			}
 		}
-		i = (i + 1) & mask
+		return -1, -1
 	}
-	return i, false
+	mask := len(w.slots) - 1
+	slot = int(hashCID(cid)) & mask
+	for w.slots[slot] != 0 {
+		if index = int(w.slots[slot]) - 1; bytes.Equal(w.list[index].cid, cid) {
+			return index, slot
+		}
+		slot = (slot + 1) & mask
+	}
+	return -1, slot
+}
+
+// keys make the hash of lookup one that no sender can foresee.
+var keys = [4]uint64{rand.Uint64(), rand.Uint64(), rand.Uint64(), rand.Uint64()}
+
+var seed = maphash.MakeSeed()
+
+func hashCID(cid []byte) uint64 {
+	if len(cid) != cidLen {
+		return maphash.Bytes(seed, cid)
+	}
+	d := cid[4:]
+	hi1, lo1 := bits.Mul64(binary.LittleEndian.Uint64(d)^keys[0], binary.LittleEndian.Uint64(d[8:])^keys[1])
+	hi2, lo2 := bits.Mul64(binary.LittleEndian.Uint64(d[16:])^keys[2], binary.LittleEndian.Uint64(d[24:])^keys[3])
+	return hi1 ^ lo1 ^ hi2 ^ lo2
 }
 
 // add asks for a block and returns its index.
 func (w *wants) add(cid []byte) int {
-	i, found := w.slot(cid)
-	if !found {
-		w.list = append(w.list, want{cid: cid})
-		w.slots[i] = int32(len(w.list))
+	index, slot := w.lookup(cid)
+	if index >= 0 {
+		return index
 	}
-	return int(w.slots[i]) - 1
+	w.list = append(w.list, want{cid: cid})
+	if slot >= 0 {
+		w.slots[slot] = int32(len(w.list))
+	}
+	return len(w.list) - 1
 }
 
 // find walks the blocks of a CAR and notes those that are wanted. It reports
@@ -162,10 +194,8 @@ func (w *wants) find(blocks []byte) bool {
 		if c == 0 {
 			return false
 		}
-		if s, found := w.slot(section[:c]); found {
-			if wanted := &w.list[w.slots[s]-1]; wanted.block == nil {
-				wanted.block = section[c:len(section):len(section)]
-			}
+		if n, _ := w.lookup(section[:c]); n >= 0 && w.list[n].block == nil {
+			w.list[n].block = section[c:len(section):len(section)]
 		}
 	}
 	return true

@@ -361,6 +361,9 @@ func (d *Decoder) read(m *Message, c *graph.Commit) Reason {
 	if start == 0 {
 		return BadCAR
 	}
+	if len(m.commit) == 0 {
+		return BadCommit
+	}
 	d.wants.reset(len(d.ops) + 1)
 	commit := d.wants.add(m.commit)
 	for i := range d.ops {
@@ -524,14 +527,11 @@ func (d *Decoder) subject(info *graph.KindInfo, cid []byte) ([]byte, Reason) {
 	if len(cid) == 0 {
 		return nil, NoBlock
 	}
-	s, found := d.wants.slot(cid)
-	if !found {
+	n, _ := d.wants.lookup(cid)
+	if n < 0 || d.wants.list[n].block == nil {
 		return nil, NoBlock
 	}
-	block := d.wants.list[d.wants.slots[s]-1].block
-	if block == nil {
-		return nil, NoBlock
-	}
+	block := d.wants.list[n].block
 	if !hashes(cid, block) {
 		return nil, BadHash
 	}

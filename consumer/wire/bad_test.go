@@ -1,0 +1,269 @@
+package wire_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein/consumer/wire"
+	"skein/internal/model"
+	"skein/internal/synth"
+)
+
+const (
+	alice = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+	bob   = "did:plc:bbbbbbbbbbbbbbbbbbbbbbbb"
+	post  = "at://did:plc:bbbbbbbbbbbbbbbbbbbbbbbb/app.bsky.feed.post/3kaaaaaaaaaaa"
+	rev   = "3kaaaaaaaaaaa"
+)
+
+func op(action, path string, cid any) any {
+	return synth.Map{{Key: "cid", Value: cid}, {Key: "path", Value: path}, {Key: "action", Value: action}}
+}
+
+// commit makes a commit of alice's; change may spoil it.
+func commit(ops []any, blocks []synth.Block, change func(m synth.Map) synth.Map) []byte {
+	root := synth.CommitBlock(alice, rev, [32]byte{7})
+	m := synth.Map{
+		{Key: "ops", Value: ops}, {Key: "rev", Value: rev}, {Key: "seq", Value: 5}, {Key: "repo", Value: alice},
+		{Key: "time", Value: "2026-01-01T00:00:00Z"}, {Key: "since", Value: nil},
+		{Key: "blocks", Value: synth.CAR(root.CID, append(slices.Clone(blocks), root)...)},
+		{Key: "commit", Value: root.CID}, {Key: "tooBig", Value: false},
+	}
+	if change != nil {
+		m = change(m)
+	}
+	return synth.Message("#commit", m)
+}
+
+func set(key string, value any) func(synth.Map) synth.Map {
+	return func(m synth.Map) synth.Map {
+		for i := range m {
+			if m[i].Key == key {
+				m[i].Value = value
+				return m
+			}
+		}
+		return append(m, synth.Pair{Key: key, Value: value})
+	}
+}
+
+func without(key string) func(synth.Map) synth.Map {
+	return func(m synth.Map) synth.Map {
+		return slices.DeleteFunc(m, func(p synth.Pair) bool { return p.Key == key })
+	}
+}
+
+func nested(depth int) []byte {
+	return append(bytes.Repeat([]byte{0x81}, depth), 0x01)
+}
+
+// TestBadInput: what each fault drops, and what is left of the message.
+func TestBadInput(t *testing.T) {
+	follow := func(record []byte) ([]any, []synth.Block) {
+		b := synth.NewBlock(record)
+		return []any{op("create", "app.bsky.graph.follow/a", b.CID), op("delete", "app.bsky.graph.follow/b", nil)}, []synth.Block{b}
+	}
+	record := func(r any) []byte {
+		ops, blocks := follow(synth.CBOR(nil, r))
+		return commit(ops, blocks, nil)
+	}
+	const kept = "  delete follow b" // the rest of the commit
+	const none = "  put follow a "   // the path names no subject
+	good, goodBlocks := follow(synth.CBOR(nil, synth.Map{{Key: "subject", Value: bob}}))
+	liar := goodBlocks[0]
+	liar.Bytes = synth.CBOR(nil, synth.Map{{Key: "subject", Value: alice}})
+	for name, c := range map[string]struct {
+		frame []byte
+		drops string
+		left  []string // lines that must be there
+		not   string   // what must not
+	}{
+		"good":                  {commit(good, goodBlocks, nil), "", []string{"  put follow a " + bob, kept}, "damaged"},
+		"subject missing":       {record(synth.Map{{Key: "$type", Value: "app.bsky.graph.follow"}}), "record_subject", []string{none, kept}, "damaged"},
+		"subject empty":         {record(synth.Map{{Key: "subject", Value: ""}}), "record_subject", []string{none, kept}, "damaged"},
+		"subject a web address": {record(synth.Map{{Key: "subject", Value: "https://example.com/"}}), "record_subject", []string{none, kept}, "damaged"},
+		"subject a number":      {record(synth.Map{{Key: "subject", Value: 5}}), "record_subject", []string{none, kept}, "damaged"},
+		"subject a map":         {record(synth.Map{{Key: "subject", Value: synth.Map{{Key: "uri", Value: post}}}}), "record_subject", []string{none, kept}, "damaged"},
+		"subject a URI":         {record(synth.Map{{Key: "subject", Value: post}}), "record_subject", []string{none, kept}, "damaged"},
+		"subject twice":         {record(synth.Map{{Key: "subject", Value: bob}, {Key: "subject", Value: alice}}), "record", []string{none, kept}, bob},
+		"subject too long":      {record(synth.Map{{Key: "subject", Value: "did:web:" + strings.Repeat("a", 2048)}}), "record_subject", []string{none, kept}, "damaged"},
+		"record an array":       {record([]any{}), "record", []string{none, kept}, "damaged"},
+		"record empty":          {commit([]any{op("create", "app.bsky.graph.follow/a", synth.NewBlock(nil).CID)}, []synth.Block{synth.NewBlock(nil)}, nil), "record", []string{none}, "damaged"},
+		"record with a tail": {func() []byte {
+			o, b := follow(append(synth.CBOR(nil, synth.Map{{Key: "subject", Value: bob}}), 0))
+			return commit(o, b, nil)
+		}(), "record", []string{none, kept}, bob},
+		"createdAt odd": {record(synth.Map{{Key: "subject", Value: bob}, {Key: "createdAt", Value: 5}}), "", []string{"  put follow a " + bob, kept}, "damaged"},
+		"nested 100,000 deep": {func() []byte {
+			r := append([]byte{0xa2, 0x61, 'x'}, nested(100_000)...)
+			r = synth.CBOR(synth.CBOR(r, "subject"), bob)
+			o, b := follow(r)
+			return commit(o, b, nil)
+		}(), "", []string{"  put follow a " + bob}, "damaged"},
+		"huge count in record": {func() []byte {
+			o, b := follow([]byte{0xbb, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x61})
+			return commit(o, b, nil)
+		}(), "record", []string{none, kept}, "damaged"},
+		"block missing":           {commit(good, nil, nil), "block_missing", []string{none, kept}, "damaged"},
+		"block does not hash":     {commit(good, []synth.Block{liar}, nil), "block_hash", []string{none, kept}, "damaged"},
+		"cid missing":             {commit([]any{op("create", "app.bsky.graph.follow/a", nil)}, nil, nil), "block_missing", []string{none}, "damaged"},
+		"created and deleted":     {commit([]any{op("create", "app.bsky.graph.follow/a", synth.Link{1}), op("delete", "app.bsky.graph.follow/a", nil)}, nil, nil), "", []string{none, "  delete follow a"}, "damaged"},
+		"two records, one block":  {commit([]any{op("create", "app.bsky.graph.follow/a", goodBlocks[0].CID), op("update", "app.bsky.graph.follow/c", goodBlocks[0].CID)}, goodBlocks, nil), "", []string{"  put follow a " + bob, "  put follow c " + bob}, "damaged"},
+		"rkey invalid":            {commit([]any{op("delete", "app.bsky.graph.follow/a b", nil), op("delete", "app.bsky.graph.follow/b", nil)}, nil, nil), "path", []string{kept}, "a b"},
+		"rkey empty":              {commit([]any{op("delete", "app.bsky.graph.follow/", nil)}, nil, nil), "", nil, "delete"},
+		"rkey dot":                {commit([]any{op("delete", "app.bsky.graph.follow/..", nil)}, nil, nil), "path", nil, "delete"},
+		"path without rkey":       {commit([]any{op("delete", "app.bsky.graph.follow", nil)}, nil, nil), "path", nil, "delete"},
+		"other collection":        {commit([]any{op("create", "app.bsky.feed.post/a", synth.Link{1})}, nil, nil), "", nil, "put"},
+		"action unknown":          {commit([]any{op("move", "app.bsky.graph.follow/a", nil), op("delete", "app.bsky.graph.follow/b", nil)}, nil, nil), "action", []string{kept}, "damaged"},
+		"DID invalid":             {commit(good, goodBlocks, set("repo", "alice")), "did", nil, "commit"},
+		"rev no TID":              {commit(good, goodBlocks, set("rev", "zzzzzzzzzzzzz")), "rev", []string{"damaged"}, "put"},
+		"rev of the block other":  {commit(good, goodBlocks, set("rev", "3kbbbbbbbbbbb")), "commit_block", []string{"damaged"}, "put"},
+		"repo of the block other": {commit(good, goodBlocks, set("repo", bob)), "commit_block", []string{"damaged"}, "put"},
+		"commit not in the CAR":   {commit(good, goodBlocks, set("commit", synth.Link{9})), "commit_block", []string{"damaged"}, "put"},
+		"commit null":             {commit(good, goodBlocks, set("commit", nil)), "commit_block", []string{"damaged"}, "put"},
+		"no CAR":                  {commit(good, goodBlocks, set("blocks", []byte{})), "car", []string{"damaged"}, "put"},
+		"CAR cut":                 {commit(good, goodBlocks, set("blocks", synth.CAR(synth.Link{}, goodBlocks...)[:100])), "car", []string{"damaged"}, "put"},
+		"CAR with a wrong length": {commit(good, goodBlocks, set("blocks", append(synth.CAR(synth.Link{}), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f))), "car", []string{"damaged"}, "put"},
+		"CAR version 2":           {commit(good, goodBlocks, set("blocks", []byte("\x0a\xa1gversion\x02"))), "car", []string{"damaged"}, "put"},
+		"ops no array":            {commit(nil, nil, set("ops", "x")), "ops", []string{"damaged"}, "put"},
+		"ops missing":             {commit(nil, nil, without("ops")), "ops", []string{"damaged"}, "put"},
+		"an op without a path":    {commit(append(slices.Clone(good), synth.Map{{Key: "action", Value: "create"}}), goodBlocks, nil), "ops", []string{"damaged"}, "put"},
+		"tooBig":                  {commit(good, goodBlocks, set("tooBig", true)), "too_big", []string{"damaged", "  put follow a " + bob}, "xx"},
+		"tooBig without blocks":   {commit(nil, nil, func(m synth.Map) synth.Map { return set("blocks", []byte{})(set("tooBig", true)(m)) }), "too_big", []string{"damaged"}, "put"},
+		"unknown fields":          {commit(good, goodBlocks, set("novel", synth.Map{{Key: "x", Value: []any{1, "2"}}})), "", []string{"  put follow a " + bob}, "damaged"},
+		"since no TID":            {commit(good, goodBlocks, set("since", "x")), "", []string{"since=!!!"}, "damaged"},
+		"account without active":  {synth.Message("#account", synth.Map{{Key: "did", Value: alice}, {Key: "seq", Value: 5}}), "account", nil, "account"},
+		"account":                 {synth.Message("#account", synth.Map{{Key: "did", Value: alice}, {Key: "seq", Value: 5}, {Key: "active", Value: false}, {Key: "status", Value: "novel"}}), "", []string{"active=false deleted=false"}, "xx"},
+		"sync without a CAR":      {synth.Message("#sync", synth.Map{{Key: "did", Value: alice}, {Key: "rev", Value: rev}, {Key: "seq", Value: 5}, {Key: "blocks", Value: []byte{1}}}), "car", []string{"sync"}, "xx"},
+		"novel type":              {synth.Message("#novel", synth.Map{{Key: "seq", Value: 5}, {Key: "repo", Value: 7}}), "", nil, "commit"},
+		"novel op":                {synth.CBOR(synth.CBOR(nil, synth.Map{{Key: "op", Value: 2}, {Key: "t", Value: "#commit"}}), synth.Map{}), "", nil, "commit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var d wire.Decoder
+			lines, _, err := decode(&d, c.frame)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var drops []string
+			for _, drop := range d.Drops {
+				drops = append(drops, string(drop.Reason))
+				if !slices.Contains(wire.Reasons, drop.Reason) {
+					t.Errorf("reason %q is not in the list", drop.Reason)
+				}
+			}
+			if got := strings.Join(drops, " "); got != c.drops && (name != "rkey empty" || got != "path") {
+				t.Errorf("dropped %q, want %q", got, c.drops)
+			}
+			text := strings.Join(lines, "\n") + "\n"
+			for _, want := range c.left {
+				if !strings.Contains(text, want) {
+					t.Errorf("%q is not in:\n%s", want, text)
+				}
+			}
+			if strings.Contains(text, c.not) {
+				t.Errorf("%q is in:\n%s", c.not, text)
+			}
+		})
+	}
+}
+
+// Frames that cannot be parsed at all.
+func TestUnreadable(t *testing.T) {
+	for name, frame := range map[string][]byte{
+		"empty":           {},
+		"text":            []byte("hello"),
+		"header only":     synth.CBOR(nil, synth.Map{{Key: "t", Value: "#commit"}, {Key: "op", Value: 1}}),
+		"no seq":          synth.Message("#commit", synth.Map{{Key: "repo", Value: alice}}),
+		"seq 0":           synth.Message("#commit", synth.Map{{Key: "seq", Value: 0}}),
+		"seq negative":    synth.Message("#account", synth.Map{{Key: "seq", Value: -5}}),
+		"seq a text":      synth.Message("#sync", synth.Map{{Key: "seq", Value: "5"}}),
+		"seq over 2^63":   append(synth.CBOR(nil, synth.Map{{Key: "t", Value: "#commit"}, {Key: "op", Value: 1}}), 0xa1, 0x63, 's', 'e', 'q', 0x1b, 0xff, 0, 0, 0, 0, 0, 0, 0),
+		"repo a number":   synth.Message("#commit", synth.Map{{Key: "seq", Value: 5}, {Key: "repo", Value: 5}}),
+		"huge map":        append(synth.CBOR(nil, synth.Map{{Key: "t", Value: "#commit"}, {Key: "op", Value: 1}}), 0xbb, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff),
+		"indefinite map":  append(synth.CBOR(nil, synth.Map{{Key: "t", Value: "#commit"}, {Key: "op", Value: 1}}), 0xbf, 0xff),
+		"nested, not map": nested(1000),
+	} {
+		var m wire.Message
+		if err := wire.Parse(frame, &m); err == nil {
+			t.Errorf("%s: read as %+v", name, m)
+		}
+	}
+}
+
+// A 5 MB message of as many operations as fit takes time and memory in
+// proportion to its bytes.
+func TestLargeMessage(t *testing.T) {
+	var ops []any
+	var blocks []synth.Block
+	for i := range 25_000 {
+		b := synth.NewBlock(synth.CBOR(nil, synth.Map{{Key: "subject", Value: fmt.Sprintf("did:plc:%024d", i)}}))
+		blocks = append(blocks, b)
+		ops = append(ops, op("create", fmt.Sprintf("app.bsky.graph.follow/%d", i), b.CID))
+	}
+	frame := commit(ops, blocks, nil)
+	if len(frame) < 4_000_000 {
+		t.Fatalf("only %d bytes", len(frame))
+	}
+	var d wire.Decoder
+	lines, _, err := decode(&d, frame)
+	if err != nil || len(lines) != 25_001 || len(d.Drops) > 0 {
+		t.Errorf("%d lines, %d drops, %v", len(lines), len(d.Drops), err)
+	}
+}
+
+// What package synth encodes is read back as the event that it was, and indigo
+// reads the same.
+func TestSynthetic(t *testing.T) {
+	h := model.NewHistory(3, 30)
+	var d wire.Decoder
+	for range 3000 {
+		e := h.Next()
+		frame := synth.Frame(e)
+		got, _, err := decode(&d, frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Type == model.Commit && !e.Damaged {
+			puts, deletes := 0, 0
+			for i, o := range e.Ops {
+				want := fmt.Sprintf("  put %s %s %s", o.Kind, o.Rkey, o.Subject)
+				if o.Delete {
+					deletes++
+					want = fmt.Sprintf("  delete %s %s", o.Kind, o.Rkey)
+				} else {
+					puts++
+				}
+				if got[i+1] != want {
+					t.Fatalf("got %q, want %q", got[i+1], want)
+				}
+			}
+			if len(got) != 1+puts+deletes {
+				t.Fatalf("%q", got)
+			}
+		}
+		if e.Type == model.Sync || e.Type == model.Account {
+			want, err := oracle(frame)
+			if err != nil || !slices.Equal(got, want) {
+				t.Fatalf("got %q\nwant %q, %v", got, want, err)
+			}
+		}
+	}
+}
+
+// The table of wanted CIDs must not be slowed by CIDs whose hashes end alike.
+func TestCollidingCIDs(t *testing.T) {
+	var ops []any
+	for i := range 20_000 {
+		var cid synth.Link
+		binary.BigEndian.PutUint64(cid[:], uint64(i))
+		ops = append(ops, op("create", fmt.Sprintf("app.bsky.graph.follow/%d", i), cid))
+	}
+	var d wire.Decoder
+	if _, _, err := decode(&d, commit(ops, nil, nil)); err != nil || len(d.Drops) != 20_000 {
+		t.Errorf("%d drops, %v", len(d.Drops), err)
+	}
+}
