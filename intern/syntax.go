@@ -2,8 +2,8 @@ package intern
 
 // The validators below say what indigo's atproto/syntax says, byte for byte
 // (TestSyntaxAgainstIndigo and FuzzSyntax hold them together). They exist
-// because every event is validated: indigo's regular expressions take 15 to
-// 60 times as long (BenchmarkSyntax).
+// because every event is validated: indigo's regular expressions take about 60
+// times as long (BenchmarkSyntax).
 
 // Limits of the protocol, in bytes.
 const (

@@ -1,0 +1,545 @@
+package query_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/consumer"
+	"skein/graph"
+	"skein/internal/kv/memkv"
+	"skein/internal/model"
+	"skein/internal/synth"
+	"skein/query"
+)
+
+// world is a graph made of a random history, a server of it, and the truth.
+type world struct {
+	t       *testing.T
+	store   *graph.Store
+	history *model.History
+	model   *model.Model
+	base    string
+	n       int
+}
+
+func newWorld(t *testing.T, seed uint64, events int) *world {
+	t.Helper()
+	store := memkv.Open(memkv.Options{Merger: graph.Merger{}})
+	g, err := graph.Open(t.Context(), store, graph.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := query.New(g, query.Options{Version: "1.2.3", Relay: "memory"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	w := &world{t, g, model.NewHistory(seed, 40), model.New(), srv.URL, 0}
+	w.grow(events)
+	return w
+}
+
+// grow lets more events happen, through the consumer and its decoder.
+func (w *world) grow(events int) {
+	w.t.Helper()
+	var frames [][]byte
+	for range events {
+		e := w.history.Next()
+		w.model.Apply(e)
+		frames = append(frames, synth.Frame(e))
+	}
+	c, err := consumer.New(w.store, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error {
+		for _, f := range frames {
+			if err := handle(f); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := c.Run(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	for w.store.Erasing() {
+		if err := w.store.EraseSlice(w.t.Context()); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) get(path string) (status int, body string, header http.Header) {
+	w.t.Helper()
+	resp, err := http.Get(w.base + path) //nolint:noctx // a test
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || resp.Body.Close() != nil {
+		w.t.Fatal(err)
+	}
+	return resp.StatusCode, string(b), resp.Header
+}
+
+type answer struct {
+	Type    string
+	Total   int
+	Members []string
+	Cursor  string
+}
+
+func (w *world) query(params url.Values) answer {
+	w.t.Helper()
+	status, body, _ := w.get("/xrpc/blue.skein.graph.query?" + params.Encode())
+	var a answer
+	if err := json.Unmarshal([]byte(body), &a); err != nil || status != 200 {
+		w.t.Fatalf("%v: %d %s", params, status, body)
+	}
+	return a
+}
+
+// all asks for a set in pages, and calls between after each.
+func (w *world) all(set string, limit int, between func()) (members []string, totals []int) {
+	w.t.Helper()
+	for cursor := ""; ; {
+		p := url.Values{"set": {set}, "limit": {fmt.Sprint(limit)}}
+		if cursor != "" {
+			p.Set("cursor", cursor)
+		}
+		a := w.query(p)
+		if len(a.Members) > limit {
+			w.t.Fatalf("a page of %d, limit %d", len(a.Members), limit)
+		}
+		members = append(members, a.Members...)
+		totals = append(totals, a.Total)
+		if cursor = a.Cursor; cursor == "" {
+			return members, totals
+		}
+		if between != nil {
+			between()
+		}
+	}
+}
+
+// expression makes a random expression of DIDs or URIs, and its members
+// according to the model.
+func (w *world) expression(rng *rand.Rand, dids bool, depth int) (string, map[string]bool) {
+	v := w.model.Views()
+	accounts := append(w.history.Accounts(), "did:plc:neverseen")
+	pick := func(list []string) string { return list[rng.IntN(len(list))] }
+	set := map[string]bool{}
+	if depth == 0 || rng.IntN(3) == 0 {
+		if rng.IntN(6) == 0 {
+			pool := accounts
+			if !dids {
+				pool = append(w.posts(v), "at://did:plc:neverseen/app.bsky.feed.post/x")
+			}
+			var args []string
+			for range 1 + rng.IntN(5) {
+				s := pick(pool)
+				args = append(args, s)
+				if !w.model.Hidden[s] {
+					set[s] = true
+				}
+			}
+			return "members( " + strings.Join(args, " , ") + ")", set
+		}
+		var kinds []graph.KindInfo
+		for _, k := range graph.Kinds {
+			if !dids == (k.SubjectIs.String() == "uri") || dids {
+				kinds = append(kinds, k)
+			}
+		}
+		k := kinds[rng.IntN(len(kinds))]
+		of, name, members := pick(accounts), k.Forward, v.Forward[k.Name]
+		if dids && (k.SubjectIs.String() == "uri" || rng.IntN(2) == 0) {
+			name, members = k.Reverse, v.Reverse[k.Name]
+			if k.SubjectIs.String() == "uri" {
+				of = pick(w.posts(v))
+			}
+		}
+		for _, m := range members[of] {
+			set[m] = true
+		}
+		return name + "(" + of + ")", set
+	}
+	op := []string{"intersect", "union", "except"}[rng.IntN(3)]
+	var parts []string
+	for i := range 1 + rng.IntN(3) {
+		s, members := w.expression(rng, dids, depth-1)
+		parts = append(parts, s)
+		switch {
+		case i == 0:
+			set = members
+		case op == "union":
+			for m := range members {
+				set[m] = true
+			}
+		default:
+			for m := range set {
+				if members[m] == (op == "except") {
+					delete(set, m)
+				}
+			}
+		}
+	}
+	return op + "(" + strings.Join(parts, ",\n") + ")", set
+}
+
+func (w *world) posts(v model.Views) (posts []string) {
+	for uri := range v.Reverse["like"] {
+		posts = append(posts, uri)
+	}
+	slices.Sort(posts)
+	return posts
+}
+
+// Random expressions, evaluated by the server and by the model: in one page,
+// in small ones, as a count, and member by member.
+func TestExpressions(t *testing.T) {
+	w := newWorld(t, 1, 6000)
+	rng := rand.New(rand.NewPCG(2, 2))
+	nonEmpty := 0
+	for range 400 {
+		dids := rng.IntN(2) == 0
+		expr, set := w.expression(rng, dids, 3)
+		want := make([]string, 0, len(set))
+		for m := range set {
+			want = append(want, m)
+		}
+		slices.Sort(want)
+		for _, limit := range []int{1000, 7} {
+			got, totals := w.all(expr, limit, nil)
+			slices.Sort(got)
+			if !slices.Equal(got, want) || totals[0] != len(want) {
+				t.Fatalf("%s, pages of %d:\n got %q, total %d\nwant %q", expr, limit, got, totals[0], want)
+			}
+		}
+		if a := w.query(url.Values{"set": {expr}, "count": {"true"}}); a.Total != len(want) || a.Members != nil || a.Cursor != "" {
+			t.Fatalf("%s, count: %+v", expr, a)
+		}
+		pool := append(w.history.Accounts(), "did:plc:neverseen", "did:plc:neither")
+		if !dids {
+			pool = append(w.posts(w.model.Views()), "at://did:plc:neverseen/app.bsky.feed.post/x")
+		}
+		rng.Shuffle(len(pool), func(i, j int) { pool[i], pool[j] = pool[j], pool[i] })
+		asked := pool[:min(20, len(pool))]
+		_, body, _ := w.get("/xrpc/blue.skein.graph.contains?" + url.Values{"set": {expr}, "member": asked}.Encode())
+		var c struct {
+			Members []struct {
+				Member    string
+				Contained bool
+			}
+		}
+		if err := json.Unmarshal([]byte(body), &c); err != nil || len(c.Members) != len(asked) {
+			t.Fatalf("%s: %s", expr, body)
+		}
+		for i, m := range c.Members {
+			if m.Member != asked[i] || m.Contained != set[asked[i]] {
+				t.Fatalf("%s contains %s: %+v, want %v", expr, asked[i], m, set[asked[i]])
+			}
+		}
+		if len(want) > 0 {
+			nonEmpty++
+		}
+	}
+	if nonEmpty < 100 {
+		t.Errorf("only %d sets had members", nonEmpty)
+	}
+}
+
+// A member that is present throughout appears exactly once, whatever grows
+// between the pages; also one that was never seen before the first page.
+func TestPagesWhileGrowing(t *testing.T) {
+	w := newWorld(t, 3, 300)
+	var given []string
+	for i := range 60 {
+		given = append(given, fmt.Sprintf("did:plc:%024d", i))
+	}
+	given = append(given, w.history.Accounts()...)
+	v := w.model.Views()
+	before := map[string]bool{}
+	for _, s := range given {
+		before[s] = !w.model.Hidden[s]
+	}
+	i := 0
+	members, _ := w.all("union(members("+strings.Join(given, ",")+"), followers("+w.history.Accounts()[0]+"))", 5, func() {
+		// One of the strings that were never seen gets an id, as a subject.
+		e := &model.Event{
+			Type: model.Commit, Seq: 1_000_000 + int64(i), DID: "did:plc:follower", Rev: model.TID(1<<55 + uint64(i)),
+			Ops: []model.Op{{Kind: "follow", Rkey: fmt.Sprint("r", i), Subject: fmt.Sprintf("did:plc:%024d", (i*7)%60)}},
+		}
+		w.apply(e)
+		i++
+	})
+	_ = v
+	seen := map[string]int{}
+	for _, m := range members {
+		seen[m]++
+	}
+	for s, active := range before {
+		if active && seen[s] != 1 {
+			t.Errorf("%s appeared %d times", s, seen[s])
+		}
+	}
+	if i < 10 {
+		t.Fatalf("only %d pages", i)
+	}
+}
+
+func (w *world) apply(e *model.Event) {
+	w.t.Helper()
+	c, err := consumer.New(w.store, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error { return handle(synth.Frame(e)) }})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := c.Run(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.model.Apply(e)
+}
+
+func TestErrors(t *testing.T) {
+	w := newWorld(t, 4, 500)
+	a := w.history.Accounts()
+	set := "members(" + strings.Join(a[:20], ",") + ")"
+	first := w.query(url.Values{"set": {set}, "limit": {"2"}})
+	if first.Cursor == "" {
+		t.Fatal("no cursor")
+	}
+	q := func(params url.Values) string { return "/xrpc/blue.skein.graph.query?" + params.Encode() }
+	deep := strings.Repeat("union(", 32) + "follows(did:plc:a)" + strings.Repeat(")", 32)
+	leaves := "union(" + strings.TrimSuffix(strings.Repeat("follows(did:plc:a),", 65), ",") + ")"
+	for name, c := range map[string]struct {
+		path   string
+		status int
+		says   string
+	}{
+		"no set":           {q(nil), 400, "set is missing"},
+		"empty set":        {q(url.Values{"set": {""}}), 400, "position 0"},
+		"unknown function": {q(url.Values{"set": {"frob(did:plc:a)"}}), 400, "frob"},
+		"no parenthesis":   {q(url.Values{"set": {"follows"}}), 400, "position 7"},
+		"not closed":       {q(url.Values{"set": {"follows(did:plc:a"}}), 400, "position 17"},
+		"tail":             {q(url.Values{"set": {"follows(did:plc:a) x"}}), 400, "position 19"},
+		"no argument":      {q(url.Values{"set": {"follows()"}}), 400, "position 8"},
+		"two arguments":    {q(url.Values{"set": {"follows(did:plc:a,did:plc:b)"}}), 400, "one argument"},
+		"no operands":      {q(url.Values{"set": {"union()"}}), 400, "position 6"},
+		"malformed DID":    {q(url.Values{"set": {"follows(alice.example.com)"}}), 400, "alice.example.com"},
+		"URI for a DID":    {q(url.Values{"set": {"follows(at://did:plc:a/app.bsky.feed.post/x)"}}), 400, "DIDs"},
+		"DID for a URI":    {q(url.Values{"set": {"likers(did:plc:a)"}}), 400, "AT URIs"},
+		"mixed operands":   {q(url.Values{"set": {"union(follows(did:plc:a), likes(did:plc:a))"}}), 400, "position 26"},
+		"mixed members":    {q(url.Values{"set": {"members(did:plc:a,at://did:plc:a)"}}), 400, "position 18"},
+		"65 leaves":        {q(url.Values{"set": {leaves}}), 400, "64"},
+		"depth 33":         {q(url.Values{"set": {deep}}), 400, "32"},
+		"too long":         {q(url.Values{"set": {strings.Repeat(" ", 16<<10) + "follows(did:plc:a)"}}), 400, "16384"},
+		"limit 0":          {q(url.Values{"set": {set}, "limit": {"0"}}), 400, "1 to 1000"},
+		"limit 1001":       {q(url.Values{"set": {set}, "limit": {"1001"}}), 400, "1 to 1000"},
+		"limit text":       {q(url.Values{"set": {set}, "limit": {"ten"}}), 400, "ten"},
+		"limit twice":      {q(url.Values{"set": {set}, "limit": {"1", "2"}}), 400, "limit"},
+		"count maybe":      {q(url.Values{"set": {set}, "count": {"maybe"}}), 400, "count"},
+		"cursor garbage":   {q(url.Values{"set": {set}, "cursor": {"garbage"}}), 400, "cursor"},
+		"cursor empty":     {q(url.Values{"set": {set}, "cursor": {""}}), 400, "cursor"},
+		"cursor cut":       {q(url.Values{"set": {set}, "cursor": {first.Cursor[:len(first.Cursor)-1]}}), 400, "cursor"},
+		"cursor edited":    {q(url.Values{"set": {set}, "cursor": {"A" + first.Cursor[1:]}}), 400, "cursor"},
+		"cursor of others": {q(url.Values{"set": {"members(" + a[0] + ")"}, "cursor": {first.Cursor}}), 400, "cursor"},
+		"bad escape":       {"/xrpc/blue.skein.graph.query?set=%zz", 400, "query string"},
+		"no member":        {"/xrpc/blue.skein.graph.contains?set=" + url.QueryEscape(set), 400, "member"},
+		"101 members":      {"/xrpc/blue.skein.graph.contains?set=" + url.QueryEscape(set) + strings.Repeat("&member=did:plc:a", 101), 400, "100"},
+		"member's type":    {"/xrpc/blue.skein.graph.contains?set=" + url.QueryEscape(set) + "&member=at://did:plc:a", 400, "member"},
+		"unknown method":   {"/xrpc/blue.skein.graph.frob", 501, "frob"},
+		"not served yet":   {"/xrpc/app.bsky.feed.getTimeline", 501, "getTimeline"},
+		"unknown page":     {"/nothing", 404, ""},
+	} {
+		status, body, header := w.get(c.path)
+		var e struct{ Error, Message string }
+		if status != c.status {
+			t.Errorf("%s: %d %s", name, status, body)
+			continue
+		}
+		if status == 404 {
+			continue
+		}
+		want := map[int]string{400: "InvalidRequest", 501: "MethodNotImplemented"}[status]
+		if err := json.Unmarshal([]byte(body), &e); err != nil || e.Error != want || !strings.Contains(e.Message, c.says) {
+			t.Errorf("%s: %s, want %q", name, body, c.says)
+		}
+		if header.Get("Access-Control-Allow-Origin") != "*" || header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: headers %v", name, header)
+		}
+	}
+	for _, method := range []string{"POST", "PUT", "DELETE"} {
+		req := httptest.NewRequest(method, "/xrpc/blue.skein.graph.query?set="+url.QueryEscape(set), nil)
+		rec := httptest.NewRecorder()
+		s, err := query.New(w.store, query.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.ServeHTTP(rec, req); rec.Code != http.StatusMethodNotAllowed {
+			t.Errorf("%s: %d", method, rec.Code)
+		}
+		req = httptest.NewRequest("OPTIONS", "/xrpc/blue.skein.graph.query", nil)
+		rec = httptest.NewRecorder()
+		if s.ServeHTTP(rec, req); rec.Code != http.StatusNoContent || rec.Header().Get("Access-Control-Allow-Methods") == "" {
+			t.Errorf("OPTIONS: %d %v", rec.Code, rec.Header())
+		}
+	}
+	// What is at the bound is taken.
+	for _, ok := range []string{
+		"union(" + strings.TrimSuffix(strings.Repeat("follows(did:plc:a),", 64), ",") + ")",
+		strings.Repeat("union(", 31) + "follows(did:plc:a)" + strings.Repeat(")", 31),
+		" intersect ( followers ( did:web:example.com%3A80 ) ) ",
+		"likers(at://handle.example.com)",
+	} {
+		if a := w.query(url.Values{"set": {ok}, "limit": {"1000"}, "novel": {"1", "2"}}); a.Total != 0 || a.Members == nil {
+			t.Errorf("%s: %+v", ok, a)
+		}
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	w := newWorld(t, 5, 200)
+	s, err := query.New(w.store, query.Options{Timeout: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := httptest.NewRecorder()
+	s.ServeHTTP(rec, httptest.NewRequest("GET", "/xrpc/blue.skein.graph.query?set=follows(did:plc:a)", nil))
+	if rec.Code != http.StatusGatewayTimeout || !strings.Contains(rec.Body.String(), "QueryTimeout") {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+}
+
+// The lexicons and the handlers agree: every method has one, every parameter
+// and every field of every answer is in it, and what is required is there.
+func TestLexicons(t *testing.T) {
+	w := newWorld(t, 6, 1000)
+	a := w.history.Accounts()
+	calls := map[string][]string{
+		"blue.skein.graph.query":    {"set=members(" + a[0] + "," + a[1] + ")&limit=1", "set=members(" + a[0] + ")&count=true"},
+		"blue.skein.graph.contains": {"set=members(" + a[0] + ")&member=" + a[1]},
+		"blue.skein.graph.getStats": {""},
+	}
+	files, err := query.Lexicons.ReadDir("lexicons")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, about, _ := w.get("/")
+	if served := strings.Count(about, "/xrpc/blue.skein."); served != len(files)+1 { // one in the example
+		t.Errorf("%d methods are served, %d have lexicons", served-1, len(files))
+	}
+	for _, f := range files {
+		b, err := query.Lexicons.ReadFile("lexicons/" + f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lex struct {
+			ID   string
+			Defs map[string]struct {
+				Parameters struct {
+					Properties map[string]any
+					Required   []string
+				}
+				Output     struct{ Schema schema }
+				Properties map[string]schema
+				Required   []string
+			}
+		}
+		if err := json.Unmarshal(b, &lex); err != nil || lex.ID+".json" != f.Name() {
+			t.Fatalf("%s: %v", f.Name(), err)
+		}
+		defs := map[string]schema{}
+		for name, d := range lex.Defs {
+			defs["#"+name] = schema{Properties: d.Properties, Required: d.Required}
+		}
+		main := lex.Defs["main"]
+		for p := range main.Parameters.Properties {
+			if !strings.Contains(about, p) {
+				t.Errorf("%s: parameter %s is not in the list at /", lex.ID, p)
+			}
+		}
+		for _, call := range calls[lex.ID] {
+			status, body, _ := w.get("/xrpc/" + lex.ID + "?" + call)
+			var v map[string]any
+			if err := json.Unmarshal([]byte(body), &v); err != nil || status != 200 {
+				t.Fatalf("%s: %d %s", lex.ID, status, body)
+			}
+			main.Output.Schema.check(t, lex.ID, v, defs)
+		}
+		if len(calls[lex.ID]) == 0 {
+			t.Errorf("%s is never called", lex.ID)
+		}
+	}
+}
+
+type schema struct {
+	Type, Ref  string
+	Properties map[string]schema
+	Required   []string
+	Items      *schema
+}
+
+func (s schema) check(t *testing.T, where string, v any, defs map[string]schema) {
+	t.Helper()
+	if s.Ref != "" {
+		s = defs[s.Ref]
+		s.Type = "object"
+	}
+	ok := true
+	switch s.Type {
+	case "object":
+		m, isMap := v.(map[string]any)
+		ok = isMap
+		for _, r := range s.Required {
+			if _, has := m[r]; !has {
+				t.Errorf("%s: %s is missing", where, r)
+			}
+		}
+		for k, x := range m {
+			p, known := s.Properties[k]
+			if !known {
+				t.Errorf("%s: %s is not in the lexicon", where, k)
+				continue
+			}
+			p.check(t, where+"."+k, x, defs)
+		}
+	case "array":
+		list, isList := v.([]any)
+		ok = isList
+		for _, x := range list {
+			s.Items.check(t, where+"[]", x, defs)
+		}
+	case "string":
+		_, ok = v.(string)
+	case "boolean":
+		_, ok = v.(bool)
+	case "integer":
+		n, isNumber := v.(float64)
+		ok = isNumber && n == float64(int64(n))
+	}
+	if !ok {
+		t.Errorf("%s is %T, the lexicon says %s", where, v, s.Type)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("intersect(followers(did:plc:a), except(likers(at://did:plc:a/app.bsky.feed.post/x), members(did:plc:a,did:plc:b)))")
+	f.Add("union(,)")
+	f.Add("((((")
+	f.Fuzz(func(t *testing.T, s string) {
+		e, err := query.Parse(s)
+		if (e == nil) == (err == nil) {
+			t.Fatalf("%q: %v, %v", s, e, err)
+		}
+	})
+}
