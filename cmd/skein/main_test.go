@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"skein/internal/truth"
+)
+
+// go test ./cmd/skein -run TestKill -kill.times 20 -kill.rate 35 is the run of
+// a minute with twenty kills.
+var (
+	killTimes = flag.Int("kill.times", 6, "how often TestKill kills the replay")
+	killRate  = flag.Float64("kill.rate", 700, "frames per second of the replay that TestKill kills")
+)
+
+const (
+	plainPDS   = "../../testdata/pds/plain-pds.frames"
+	plainTruth = "../../testdata/pds/plain-truth.json"
+)
+
+var binary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "skein-test")
+		if err != nil {
+			panic(err)
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		binary = filepath.Join(dir, "skein")
+		build := exec.Command("go", "build", "-o", binary, ".") //nolint:noctx // a test
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "building skein: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// skein runs the program to its end.
+func skein(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode(), out.String(), errs.String()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return 0, out.String(), errs.String()
+}
+
+// daemon is a running skein serve.
+type daemon struct {
+	t          *testing.T
+	cmd        *exec.Cmd
+	api, admin string
+	log        bytes.Buffer
+	read       chan struct{} // closed when its log has ended
+}
+
+func serveDaemon(t *testing.T, env []string, args ...string) *daemon {
+	t.Helper()
+	d := &daemon{t: t, read: make(chan struct{})}
+	d.cmd = exec.CommandContext(context.Background(), binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)...)
+	d.cmd.Env = append(os.Environ(), env...)
+	stderr, err := d.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.cmd.Process.Kill(); <-d.read })
+	ready := make(chan struct{})
+	go func() {
+		defer close(d.read)
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() {
+			fmt.Fprintln(&d.log, lines.Text())
+			var l struct{ Msg, API, Admin string }
+			if json.Unmarshal(lines.Bytes(), &l) == nil && l.Msg == "answering" {
+				d.api, d.admin = "http://"+l.API, "http://"+l.Admin
+				close(ready)
+			}
+		}
+	}()
+	select {
+	case <-ready:
+	case <-d.read:
+		t.Fatalf("serve ended:\n%s", d.log.String())
+	case <-time.After(10 * time.Second):
+		t.Fatal("serve was not ready in ten seconds")
+	}
+	return d
+}
+
+// stop sends SIGTERM and returns how long the end took, and the log.
+func (d *daemon) stop() (time.Duration, string) {
+	d.t.Helper()
+	start := time.Now()
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		d.t.Fatal(err)
+	}
+	<-d.read
+	if err := d.cmd.Wait(); err != nil {
+		d.t.Errorf("serve ended with %v\n%s", err, d.log.String())
+	}
+	return time.Since(start), d.log.String()
+}
+
+// A replay that is killed at random moments, and started again each time, ends
+// with the truth.
+func TestKill(t *testing.T) {
+	tr, err := truth.Read(plainTruth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := filepath.Join(t.TempDir(), "store")
+	args := []string{"replay", "--frames", plainPDS, "--store", store, "--rate", fmt.Sprint(*killRate)}
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	whole := time.Duration(2115 / *killRate * float64(time.Second))
+	killed := 0
+	for killed < *killTimes {
+		cmd := exec.CommandContext(t.Context(), binary, args...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30*time.Millisecond + time.Duration(rng.Int64N(int64(2*whole)/int64(*killTimes))))
+		if err := cmd.Process.Kill(); err != nil {
+			break // it had ended
+		}
+		err := cmd.Wait()
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL { //nolint:errcheck,forcetypeassert // a test
+			break
+		}
+		killed++
+		if code, out, errs := skein(t, "check", "--store", store); code != 0 && !strings.Contains(errs, "no store") {
+			t.Fatalf("after kill %d: %s%s", killed, out, errs)
+		}
+	}
+	if killed < 2 {
+		t.Errorf("killed only %d times", killed)
+	}
+	if code, _, errs := skein(t, args...); code != 0 {
+		t.Fatal(errs)
+	}
+	t.Logf("killed %d times, seed %d", killed, seed)
+	if code, out, errs := skein(t, "check", "--store", store); code != 0 {
+		t.Fatal(out, errs)
+	}
+	d := serveDaemon(t, nil, "--store", store, "--consume=false")
+	for _, limit := range []int{7, 1000} {
+		diffs, n, err := tr.Compare(t.Context(), d.api, limit)
+		if err != nil || len(diffs) > 0 || n < 200 {
+			t.Fatalf("%d sets, %v, %q", n, err, diffs)
+		}
+	}
+	d.stop()
+}
+
+// Without a network: it says so, keeps trying, and answers meanwhile.
+func TestServeWithoutRelay(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "store")
+	if code, _, errs := skein(t, "replay", "--frames", plainPDS, "--store", store); code != 0 {
+		t.Fatal(errs)
+	}
+	start := time.Now()
+	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1", "SKEIN_TYPO=1"}, "--store", store)
+	if took := time.Since(start); took > 2*time.Second {
+		t.Logf("ready only after %v; this machine may be busy", took)
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.admin+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil || resp.StatusCode != 200 || resp.Body.Close() != nil {
+			t.Errorf("%s: %v %v", path, resp, err)
+		}
+	}
+	const known = "did:plc:6tnmqzyj3aj56cfk2uw7mi5e"
+	if code, out, errs := skein(t, "query", "--server", d.api, "--count", "followers("+known+")"); code != 0 || out != "9\n" {
+		t.Errorf("%d %q %s", code, out, errs)
+	}
+	if code, out, errs := skein(t, "query", "--server", d.api, "followers("+known+")"); code != 0 || strings.Count(out, "did:plc:") != 9 {
+		t.Errorf("%d %q %s", code, out, errs)
+	}
+	if code, out, _ := skein(t, "query", "--server", d.api, "--limit", "4", "followers("+known+")"); code != 0 || strings.Count(out, "\n") != 4 {
+		t.Errorf("%d %q", code, out)
+	}
+	if code, _, errs := skein(t, "query", "--server", d.api, "followers(x)"); code != 1 || !strings.Contains(errs, "position 10") {
+		t.Errorf("%d %s", code, errs)
+	}
+	if code, _, errs := skein(t, "check", "--store", store); code != 1 || !strings.Contains(errs, "in use by another skein") {
+		t.Errorf("a second process on the store: %d %s", code, errs)
+	}
+	took, log := d.stop()
+	if took > 10*time.Second {
+		t.Errorf("the end took %v", took)
+	}
+	for _, want := range []string{"no connection to the relay", "queries are answered meanwhile", "retry_in", "SKEIN_TYPO"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log does not say %q:\n%s", want, log)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	dir := t.TempDir()
+	store := filepath.Join(dir, "store")
+	broken := filepath.Join(dir, "broken.frames")
+	if err := os.WriteFile(broken, []byte{0, 0, 0, 9, 1}, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{0, "", []string{"help"}},
+		{0, "engines: pebble", []string{"version"}},
+		{2, "no command", []string{"frob"}},
+		{2, "not defined", []string{"serve", "--frob"}},
+		{2, "takes no argument", []string{"serve", "frob"}},
+		{2, "set expression", []string{"query"}},
+		{2, "--memory", []string{"serve", "--store", store, "--memory", "lots"}},
+		{2, "--cursor", []string{"serve", "--store", store, "--cursor", "-1"}},
+		{2, "--relay", []string{"serve", "--store", store, "--relay", "relay.example.com"}},
+		{2, "--log-level", []string{"serve", "--store", store, "--log-level", "loud"}},
+		{2, "exclude", []string{"replay", "--store", store, "--frames", plainPDS, "--relay", "ws://x"}},
+		{1, "no such file", []string{"replay", "--store", store, "--frames", "nothing.frames"}},
+		{1, "ends within a message", []string{"replay", "--store", store, "--frames", broken}},
+		{1, "FutureCursor", []string{"replay", "--store", store, "--frames", "../../testdata/pds/error-futurecursor.frames"}},
+		{0, "replayed 2115 messages", []string{"replay", "--store", store, "--frames", plainPDS}},
+		{0, "replayed 2115 messages", []string{"replay", "--store", store, "--frames", plainPDS, "--cursor", "0"}},
+		{0, "cursor 1000", []string{"replay", "--store", filepath.Join(dir, "until"), "--frames", plainPDS, "--until", "1000"}},
+		{0, "all invariants hold", []string{"check", "--store", store}},
+		{1, "no store", []string{"check", "--store", filepath.Join(dir, "none")}},
+		{1, "FoundationDB", []string{"check", "--store", "fdb:///etc/foundationdb/fdb.cluster"}},
+		{1, "skein serve", []string{"query", "--server", "http://127.0.0.1:1", "followers(did:plc:a)"}},
+	} {
+		code, out, errs := skein(t, c.args...)
+		if code != c.code || !strings.Contains(out+errs, c.says) {
+			t.Errorf("skein %s: exit %d, want %d and %q:\n%s%s", strings.Join(c.args, " "), code, c.code, c.says, out, errs)
+		}
+	}
+}
