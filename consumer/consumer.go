@@ -247,6 +247,7 @@ func (c *Consumer) handle(frame []byte) error {
 			return c.gap("outdated_cursor", "the relay no longer has what came after our cursor")
 		}
 		return nil
+	default: // the decoder's
 	}
 	if m.Seq > 0 && !c.takeSeq(m.Seq) {
 		c.metrics.drop(oldSeq)

@@ -40,17 +40,22 @@ func NewMetrics(reg prometheus.Registerer, lag func() float64) *Metrics {
 		Ops:     counter("ops_total", "Operations on records of indexed collections.", "collection", "action"),
 		Dropped: counter("dropped_total", "Input dropped, by reason.", "reason"),
 		Cursor: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "skein_consumer_cursor", Help: "The last sequence number that is committed."}),
+			Name: "skein_consumer_cursor", Help: "The last sequence number that is committed.",
+		}),
 		Reconnects: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_consumer_reconnects_total", Help: "Connections to the relay after the first."}),
+			Name: "skein_consumer_reconnects_total", Help: "Connections to the relay after the first.",
+		}),
 		Gaps: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_consumer_gaps_total", Help: "Places in the stream where something may be missing."}),
+			Name: "skein_consumer_gaps_total", Help: "Places in the stream where something may be missing.",
+		}),
 		Connected: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "skein_consumer_connected", Help: "1 while a connection to the relay stands."}),
+			Name: "skein_consumer_connected", Help: "1 while a connection to the relay stands.",
+		}),
 	}
 	reg.MustRegister(m.Cursor, m.Reconnects, m.Gaps, m.Connected,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "skein_consumer_lag_seconds", Help: "Age of the last event committed, 0 before the first."}, lag))
+			Name: "skein_consumer_lag_seconds", Help: "Age of the last event committed, 0 before the first.",
+		}, lag))
 	for t := range m.events {
 		m.events[t] = m.Events.WithLabelValues(wire.Type(t).String())
 	}

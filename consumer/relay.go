@@ -64,9 +64,10 @@ func (c *Consumer) readRelay(ctx context.Context) error {
 		err := c.session(ctx)
 		c.metrics.connected(false)
 		c.metrics.ops(&c.decoder.Ops, &c.countedOps)
+		if ctx.Err() != nil || c.ended {
+			return nil //nolint:nilerr // the session's error is that it was ended
+		}
 		switch {
-		case ctx.Err() != nil || c.ended:
-			return nil
 		case c.applyFailed() != nil:
 			return c.applyFailed()
 		case errors.Is(err, ErrRelay) && c.o.StopOnError:

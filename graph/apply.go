@@ -238,10 +238,11 @@ func (s *Store) attempt(tx kv.Txn, source string, b *Batch, from, to int) error 
 	lap(&a.timing.Read)
 	a.decide(b)
 	lap(&a.timing.Graph)
-	if err := a.findOthers(tx, b); err != nil {
+	if err := a.decideEdges(tx, b); err != nil {
 		return err
 	}
 	lap(&a.timing.Read)
+	a.writeRecords(tx, b)
 	a.writeEdges(tx)
 	a.writeStates(tx)
 	if whole {

@@ -220,16 +220,14 @@ func (b *Batch) Describe() (lines []string) {
 		case eventSync:
 			lines = append(lines, fmt.Sprintf("%d sync %s %s %x", e.seq, b.bytes(e.did), e.rev[:], e.data))
 			continue
+		default:
 		}
 		line := fmt.Sprintf("%d commit %s", e.seq, b.bytes(e.did))
-		for _, f := range []struct {
-			flag  eventFlags
-			name  string
-			value []byte
-		}{{hasRev, "rev", e.rev[:]}, {hasSince, "since", e.since[:]}} {
-			if e.flags&f.flag != 0 {
-				line += fmt.Sprintf(" %s=%s", f.name, f.value)
-			}
+		if e.flags&hasRev != 0 {
+			line += fmt.Sprintf(" rev=%s", e.rev[:])
+		}
+		if e.flags&hasSince != 0 {
+			line += fmt.Sprintf(" since=%s", e.since[:])
 		}
 		if e.flags&hasData != 0 {
 			line += fmt.Sprintf(" data=%x", e.data)

@@ -262,20 +262,27 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Edges: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_graph_edges_total", Help: "Edges that came (add) and went (remove)."}, []string{"kind", "action"}),
+			Name: "skein_graph_edges_total", Help: "Edges that came (add) and went (remove).",
+		}, []string{"kind", "action"}),
 		Commit: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "skein_store_commit_seconds", Help: "Time of one atomic write, reads included.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)}),
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+		}),
 		Retries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_store_retries_total", Help: "Writes tried again, by cause."}, []string{"cause"}),
+			Name: "skein_store_retries_total", Help: "Writes tried again, by cause.",
+		}, []string{"cause"}),
 		Replays: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_graph_replays_total", Help: "Events dropped because they had been applied before."}),
+			Name: "skein_graph_replays_total", Help: "Events dropped because they had been applied before.",
+		}),
 		Desynchronized: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "skein_consumer_desynchronized_repos", Help: "Repos of which something was missed."}),
+			Name: "skein_consumer_desynchronized_repos", Help: "Repos of which something was missed.",
+		}),
 		Partial: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "skein_consumer_partial_repos", Help: "Repos whose past was never seen."}),
+			Name: "skein_consumer_partial_repos", Help: "Repos whose past was never seen.",
+		}),
 		Erasing: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "skein_graph_erasing_accounts", Help: "Deleted accounts whose records are still being erased."}),
+			Name: "skein_graph_erasing_accounts", Help: "Deleted accounts whose records are still being erased.",
+		}),
 	}
 	reg.MustRegister(m.Edges, m.Commit, m.Retries, m.Replays, m.Desynchronized, m.Partial, m.Erasing)
 	return m

@@ -51,8 +51,10 @@ func compareSyntax(t *testing.T, s string) {
 		got  bool
 		want error
 	}{
-		{"DID", intern.ValidDID(s), did}, {"AT URI", intern.ValidURI(s), uri},
-		{"record key", intern.ValidRkey(s), rkey}, {"TID", intern.ValidTID(s), tid},
+		{"DID", intern.ValidDID(s), did},
+		{"AT URI", intern.ValidURI(s), uri},
+		{"record key", intern.ValidRkey(s), rkey},
+		{"TID", intern.ValidTID(s), tid},
 	} {
 		if c.got != (c.want == nil) {
 			t.Errorf("%q as a %s: %v, indigo says %v", s, c.what, c.got, c.want)

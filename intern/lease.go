@@ -15,7 +15,7 @@ import (
 // ErrExhausted is returned when no shard that was drawn has a block left.
 var ErrExhausted = errors.New("intern: id shards exhausted")
 
-// A lease row says who took a block, when, and how much of it was used when
+// A Lease row says who took a block, when, and how much of it was used when
 // its owner closed cleanly. Its value is
 //
 //	token(8) unix seconds(8) used(4) closed(1) owner…

@@ -25,8 +25,10 @@ const (
 	tidRest  // 2-7 a-z
 )
 
-const alpha = lower | upper
-const alnum = alpha | digit
+const (
+	alpha = lower | upper
+	alnum = alpha | digit
+)
 
 var class = makeClasses()
 

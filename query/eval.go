@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
@@ -76,7 +77,13 @@ func (v *evaluation) set(n *node) (*roaring64.Bitmap, error) {
 			set.Add(uint64(v.literal(i)))
 		}
 		return set, nil
+	default:
+		return v.combine(n)
 	}
+}
+
+// combine evaluates an operator.
+func (v *evaluation) combine(n *node) (*roaring64.Bitmap, error) {
 	set, err := v.set(&n.args[0])
 	if err != nil {
 		return nil, err
@@ -137,13 +144,14 @@ func (v *evaluation) has(n *node, x literal, id intern.ID) (bool, error) {
 	case opReverse:
 		return v.s.HasEdge(n.kind, id, v.ids[n.of])
 	case opMembers:
-		for _, l := range v.e.strings[n.first:n.last] {
-			if l == x {
-				return true, nil
-			}
-		}
-		return false, nil
+		return slices.Contains(v.e.strings[n.first:n.last], x), nil
+	default:
+		return v.hasAll(n, x, id)
 	}
+}
+
+// hasAll asks an operator's parts, and no more of them than need be.
+func (v *evaluation) hasAll(n *node, x literal, id intern.ID) (bool, error) {
 	// intersect is in all; union in any; except in the first and in no other.
 	for i := range n.args {
 		in, err := v.has(&n.args[i], x, id)

@@ -81,7 +81,7 @@ func (w *world) grow(events int) {
 
 func (w *world) get(path string) (status int, body string, header http.Header) {
 	w.t.Helper()
-	resp, err := http.Get(w.base + path) //nolint:noctx // a test
+	resp, err := http.Get(w.base + path)
 	if err != nil {
 		w.t.Fatal(err)
 	}

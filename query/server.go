@@ -393,9 +393,11 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "skein_query_seconds", Help: "Time to answer.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 14)}, []string{"method"}),
+			Name: "skein_query_seconds", Help: "Time to answer.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 14),
+		}, []string{"method"}),
 		Errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_query_errors_total", Help: "Questions that were answered with an error."}, []string{"method", "error"}),
+			Name: "skein_query_errors_total", Help: "Questions that were answered with an error.",
+		}, []string{"method", "error"}),
 	}
 	reg.MustRegister(m.Seconds, m.Errors)
 	for _, q := range methods {

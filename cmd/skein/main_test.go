@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		binary = filepath.Join(dir, "skein")
-		build := exec.Command("go", "build", "-o", binary, ".") //nolint:noctx // a test
+		build := exec.Command("go", "build", "-o", binary, ".")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "building skein: %v\n%s", err, out)
 			return 1

@@ -28,10 +28,15 @@ func op(action, path string, cid any) any {
 func commit(ops []any, blocks []synth.Block, change func(m synth.Map) synth.Map) []byte {
 	root := synth.CommitBlock(alice, rev, [32]byte{7})
 	m := synth.Map{
-		{Key: "ops", Value: ops}, {Key: "rev", Value: rev}, {Key: "seq", Value: 5}, {Key: "repo", Value: alice},
-		{Key: "time", Value: "2026-01-01T00:00:00Z"}, {Key: "since", Value: nil},
+		{Key: "ops", Value: ops},
+		{Key: "rev", Value: rev},
+		{Key: "seq", Value: 5},
+		{Key: "repo", Value: alice},
+		{Key: "time", Value: "2026-01-01T00:00:00Z"},
+		{Key: "since", Value: nil},
 		{Key: "blocks", Value: synth.CAR(root.CID, append(slices.Clone(blocks), root)...)},
-		{Key: "commit", Value: root.CID}, {Key: "tooBig", Value: false},
+		{Key: "commit", Value: root.CID},
+		{Key: "tooBig", Value: false},
 	}
 	if change != nil {
 		m = change(m)

@@ -311,6 +311,7 @@ func (d *Decoder) Add(m *Message, b *graph.Batch) {
 			}
 			b.AddAccount(m.Seq, m.DID, m.active, string(m.Status) == "deleted")
 		}
+	default: // changes no edge
 	}
 	if m.Seq > 0 {
 		b.Seen(m.Seq, m.Time)

@@ -140,10 +140,10 @@ func (h *History) commit(e *Event) {
 	for range ops {
 		e.Ops = append(e.Ops, h.op(e.DID))
 	}
-	switch n := h.rng.IntN(400); {
-	case n == 0:
+	switch h.rng.IntN(400) {
+	case 0:
 		e.Damaged = true
-	case n == 1:
+	case 1:
 		e.TooBig = true
 	}
 	r.rev, r.data = e.Rev, e.Data

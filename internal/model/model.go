@@ -91,6 +91,7 @@ func (m *Model) Apply(e *Event) {
 		}
 	case Commit:
 		m.commit(r, e)
+	default:
 	}
 }
 

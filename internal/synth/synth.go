@@ -158,8 +158,9 @@ func Frame(e *model.Event) []byte {
 	case model.Sync:
 		b := CommitBlock(e.DID, e.Rev, e.Data)
 		return Message("#sync", Map{{"did", e.DID}, {"rev", e.Rev}, seq, at, {"blocks", CAR(b.CID, b)}})
+	default:
+		return commit(e)
 	}
-	return commit(e)
 }
 
 func commit(e *model.Event) []byte {
@@ -183,8 +184,17 @@ func commit(e *model.Event) []byte {
 		car = car[:len(car)-5]
 	}
 	m := Map{
-		{"ops", ops}, {"rev", e.Rev}, {"seq", e.Seq}, {"repo", e.DID}, at(e), {"blobs", []any{}},
-		{"since", orNull(e.Since)}, {"blocks", car}, {"commit", root.CID}, {"rebase", false}, {"tooBig", e.TooBig},
+		{"ops", ops},
+		{"rev", e.Rev},
+		{"seq", e.Seq},
+		{"repo", e.DID},
+		at(e),
+		{"blobs", []any{}},
+		{"since", orNull(e.Since)},
+		{"blocks", car},
+		{"commit", root.CID},
+		{"rebase", false},
+		{"tooBig", e.TooBig},
 	}
 	if e.PrevData != nil {
 		m = append(m, Pair{"prevData", Link(*e.PrevData)})
