@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"skein/graph"
 	"skein/intern"
 	"skein/internal/kv"
@@ -490,4 +492,74 @@ func crashAt(t *testing.T, events []*model.Event, n int, crash, boom error) (don
 		t.Fatalf("crash at commit %d (%v)", n, crash)
 	}
 	return err == nil
+}
+
+// A power failure at random moments, on the embedded engine: what is in the
+// store afterwards is the model at the stored cursor, which is not before what
+// was synced.
+func TestPowerFailure(t *testing.T) {
+	for seed := range uint64(6) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		fs := vfs.NewCrashableMem()
+		openMem := func(fs vfs.FS) (kv.Store, *graph.Store) {
+			store, err := pebblekv.Open(pebblekv.Options{Dir: "s", Create: true, FS: fs, Merger: graph.Merger{}, Memory: 8 << 20, SyncInterval: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return store, openGraph(t, store)
+		}
+		store, s := openMem(fs)
+		h := model.NewHistory(seed, 30)
+		var events []*model.Event
+		var b graph.Batch
+		synced := int64(0)
+		for range 80 {
+			for range 40 {
+				e := h.Next()
+				events = append(events, e)
+				fill(&b, e)
+			}
+			if err := s.Apply(t.Context(), "relay", &b); err != nil {
+				t.Fatal(err)
+			}
+			b.Reset()
+			if rng.IntN(10) == 0 {
+				if err := store.Sync(); err != nil {
+					t.Fatal(err)
+				}
+				synced = events[len(events)-1].Seq
+			}
+		}
+		clone := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rand.New(rand.NewPCG(seed, 4))})
+		after, s2 := openMem(clone)
+		var cursor int64
+		if c, ok := s2.Cursor("relay"); ok {
+			cursor = int64(c.Seq)
+		}
+		if cursor < synced {
+			t.Errorf("seed %d: the cursor is %d, %d was synced", seed, cursor, synced)
+		}
+		m := model.New()
+		for _, e := range events {
+			if e.Seq <= cursor {
+				m.Apply(e)
+			}
+		}
+		compareViews(t, views(t, s2), m.Views())
+		verify(t, after)
+		for s2.Erasing() { // deletions are resumed where they were
+			if err := s2.EraseSlice(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		compareViews(t, views(t, s2), m.Views())
+		compareCounts(t, s2, m)
+		verify(t, after)
+		if t.Failed() {
+			t.Fatalf("seed %d, cursor %d of %d", seed, cursor, events[len(events)-1].Seq)
+		}
+		if err := errors.Join(after.Close(), store.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -5,6 +5,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -244,13 +245,32 @@ func (x *Index) admin() http.Handler {
 		}
 		_, _ = w.Write([]byte("ready\n"))
 	})
+	mux.HandleFunc("/deadletters", func(w http.ResponseWriter, r *http.Request) { serveNotes(x, w, r, graph.DeadLetters) })
+	mux.HandleFunc("/gaps", func(w http.ResponseWriter, r *http.Request) { serveNotes(x, w, r, graph.Gaps) })
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("skein: /metrics /healthz /readyz /debug/pprof/\n"))
+		_, _ = w.Write([]byte("skein: /metrics /healthz /readyz /deadletters /gaps /debug/pprof/\n"))
 	})
 	return mux
+}
+
+// serveNotes serves the dead letters or the gaps, one JSON object a line.
+func serveNotes[T any](x *Index, w http.ResponseWriter, r *http.Request, read func(kv.Reader) ([]T, error)) {
+	var notes []T
+	err := x.KV.View(r.Context(), func(r kv.Reader) (err error) { notes, err = read(r); return err })
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	out := json.NewEncoder(w)
+	for _, n := range notes {
+		if err := out.Encode(n); err != nil {
+			return // the client has left
+		}
+	}
 }

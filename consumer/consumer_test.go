@@ -1,0 +1,331 @@
+package consumer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"skein/consumer"
+	"skein/graph"
+	"skein/internal/frames"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+	"skein/internal/model"
+	"skein/internal/relay"
+	"skein/internal/synth"
+)
+
+func open(t *testing.T) (*graph.Store, kv.Store) {
+	t.Helper()
+	store := memkv.Open(memkv.Options{Merger: graph.Merger{}})
+	g, err := graph.Open(t.Context(), store, graph.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, store
+}
+
+// follow makes the only commit of an account of its own.
+func follow(seq int64, rkey string) []byte {
+	return synth.Frame(&model.Event{
+		Type: model.Commit, Seq: seq, DID: "did:plc:" + rkey, Rev: model.TID(1<<50 + uint64(seq)),
+		Ops: []model.Op{{Kind: "follow", Rkey: rkey, Subject: "did:plc:subject"}},
+	})
+}
+
+func run(t *testing.T, g *graph.Store, o consumer.Options, frames ...[]byte) {
+	t.Helper()
+	if o.Relay == "" {
+		o.Relay = "ws://memory"
+	}
+	o.Read = func(handle func([]byte) error) error {
+		for _, f := range frames {
+			if err := handle(f); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	c, err := consumer.New(g, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func follows(t *testing.T, g *graph.Store) (n int64) {
+	t.Helper()
+	err := g.View(t.Context(), func(s *graph.Snapshot) error {
+		c, err := s.Counts()
+		n = c.Records["follow"]
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func cursor(g *graph.Store, source string) int64 {
+	c, _ := g.Cursor(source)
+	return int64(c.Seq)
+}
+
+// Sequence numbers only grow: what is repeated or older is dropped, holes are
+// no loss, and a damaged number that leaps ahead does not take the rest along.
+func TestSequence(t *testing.T) {
+	g, _ := open(t)
+	run(t, g, consumer.Options{}, follow(10, "a"), follow(10, "b"), follow(9, "c"), follow(20, "d"), follow(15, "e"), follow(21, "f"))
+	if n := follows(t, g); n != 3 || cursor(g, "memory") != 21 {
+		t.Errorf("%d follows, cursor %d", n, cursor(g, "memory"))
+	}
+	// The next run begins after the stored cursor: 21 itself is dropped.
+	run(t, g, consumer.Options{}, follow(21, "g"), follow(22, "h"), follow(1<<62, "i"), follow(23, "j"), follow(24, "k"))
+	if n := follows(t, g); n != 3+4 || cursor(g, "memory") != 24 {
+		t.Errorf("%d follows, cursor %d", n, cursor(g, "memory"))
+	}
+}
+
+// The stream goes on behind anything that cannot be read, and each such thing
+// is counted and kept.
+func TestGarbage(t *testing.T) {
+	g, store := open(t)
+	reg := prometheus.NewRegistry()
+	damaged := follow(4, "c")
+	damaged[bytes.Index(damaged, []byte("did:plc:subject"))+10] ^= 1
+	run(t, g, consumer.Options{Metrics: consumer.NewMetrics(reg, func() float64 { return 0 })},
+		follow(1, "a"), []byte("garbage"), nil, follow(2, "b"), follow(3, "b2")[:100], damaged, synth.Message("#novel", synth.Map{{Key: "seq", Value: 5}}), follow(6, "d"))
+	if n := follows(t, g); n != 4 || cursor(g, "memory") != 6 {
+		t.Errorf("%d follows, cursor %d", n, cursor(g, "memory"))
+	}
+	err := store.View(t.Context(), func(r kv.Reader) error {
+		letters, err := graph.DeadLetters(r)
+		var got []string
+		for _, l := range letters {
+			got = append(got, l.Source, l.Reason, l.DID, l.Path)
+		}
+		want := "memory frame   memory frame   memory block_hash did:plc:c app.bsky.graph.follow/c"
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("dead letters %q, want %q", s, want)
+		}
+		gaps, err2 := graph.Gaps(r)
+		if len(gaps) != 2 || gaps[0].After != 1 || gaps[1].After != 2 {
+			t.Errorf("gaps %+v", gaps)
+		}
+		return errors.Join(err, err2)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Dead letters are bounded, and the newest stay.
+func TestDeadLettersAreBounded(t *testing.T) {
+	g, store := open(t)
+	bad := func(seq int64) []byte {
+		f := follow(seq, "a")
+		f[bytes.Index(f, []byte("did:plc:subject"))+10] ^= 1
+		return f
+	}
+	const n = graph.MaxDeadLetters + 2000
+	for from := int64(1); from <= n; from += 500 {
+		var all [][]byte
+		for seq := from; seq < from+500; seq++ {
+			all = append(all, bad(seq))
+		}
+		run(t, g, consumer.Options{}, all...)
+	}
+	err := store.View(t.Context(), func(r kv.Reader) error {
+		letters, err := graph.DeadLetters(r)
+		if len(letters) < graph.MaxDeadLetters || len(letters) > graph.MaxDeadLetters+1100 || letters[len(letters)-1].Seq != n || letters[0].Seq < 500 {
+			t.Errorf("%d letters, from %d to %d", len(letters), letters[0].Seq, letters[len(letters)-1].Seq)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestParseRelay(t *testing.T) {
+	for relay, want := range map[string]string{
+		"wss://relay1.us-west.example.com":                     "relay1.us-west.example.com wss://relay1.us-west.example.com/xrpc/com.atproto.sync.subscribeRepos",
+		"https://Relay.example.com/":                           "relay.example.com wss://Relay.example.com/xrpc/com.atproto.sync.subscribeRepos",
+		"http://localhost:2583":                                "localhost:2583 ws://localhost:2583/xrpc/com.atproto.sync.subscribeRepos",
+		"ws://h/xrpc/com.atproto.sync.subscribeRepos?cursor=7": "h ws://h/xrpc/com.atproto.sync.subscribeRepos",
+		"ws://h/a/b":        "h ws://h/a/b",
+		"relay.example.com": "", "": "", "ftp://h": "", "ws://": "", "ws://\x00": "",
+	} {
+		source, address, err := consumer.ParseRelay(relay)
+		if got := source + " " + address; err == nil && got != want || err != nil && want != "" {
+			t.Errorf("%q: %q, %v, want %q", relay, got, err, want)
+		}
+	}
+}
+
+// A replay over a socket, from a relay that drops connections, ends by itself:
+// at silence, at an event newer than its start, or at --until.
+func TestReplayFromRelay(t *testing.T) {
+	var all [][]byte
+	for i := range int64(500) {
+		all = append(all, follow(i+1, "r"+model.TID(uint64(i))))
+	}
+	zero := int64(0)
+	for name, c := range map[string]struct {
+		o    consumer.Options
+		more []byte
+		want int64
+	}{
+		"silence": {consumer.Options{Idle: 300 * time.Millisecond, CatchUp: true}, nil, 500},
+		"until":   {consumer.Options{Idle: time.Minute, Until: 321}, nil, 321},
+		"caught up": {consumer.Options{Idle: time.Minute, CatchUp: true}, synth.Message("#identity", synth.Map{
+			{Key: "did", Value: "did:plc:a"}, {Key: "seq", Value: 501}, {Key: "time", Value: time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
+		}), 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := relay.New(all)
+			if c.more != nil {
+				r.Append(c.more)
+			}
+			var n atomic.Int64
+			r.DropAfter = func() int {
+				if n.Add(1) > 4 {
+					return 0
+				}
+				return 100
+			}
+			srv := httptest.NewServer(r)
+			defer srv.Close()
+			g, _ := open(t)
+			c.o.Relay, c.o.Cursor, c.o.MinBackoff = srv.URL, &zero, time.Millisecond
+			cons, err := consumer.New(g, c.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cons.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := follows(t, g); n != c.want {
+				t.Errorf("%d follows, want %d", n, c.want)
+			}
+			connections, cursors := r.Connections()
+			if connections < 4 || cursors[0] != "0" || cursors[1] != "100" {
+				t.Errorf("%d connections, cursors %q", connections, cursors)
+			}
+		})
+	}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// An idle relay that answers pings is left alone; one that does not is
+// connected to anew.
+func TestWatchdog(t *testing.T) {
+	for name, answers := range map[string]bool{"idle": true, "dead": false} {
+		t.Run(name, func(t *testing.T) {
+			var connections atomic.Int64
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				connections.Add(1)
+				var up websocket.Upgrader
+				conn, err := up.Upgrade(w, r, nil)
+				if err != nil {
+					return
+				}
+				defer func() { _ = conn.Close() }()
+				if answers {
+					_, _, _ = conn.NextReader() // answers pings meanwhile
+					return
+				}
+				<-r.Context().Done()
+				<-time.After(3 * time.Second)
+			}))
+			srv.Config.ConnState = func(net.Conn, http.ConnState) {}
+			defer srv.CloseClientConnections()
+			g, _ := open(t)
+			log := &lockedBuffer{}
+			c, err := consumer.New(g, consumer.Options{
+				Relay: srv.URL, Watchdog: 400 * time.Millisecond, MinBackoff: time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			if err := c.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			n := connections.Load()
+			if answers && n != 1 || !answers && n < 2 {
+				t.Errorf("%d connections:\n%s", n, log)
+			}
+		})
+	}
+}
+
+// A frames file that lies about lengths, and one that ends early.
+func TestFiles(t *testing.T) {
+	good := frames.Append(frames.Append(nil, follow(1, "a")), follow(2, "b"))
+	for name, c := range map[string]struct {
+		file    []byte
+		follows int64
+		err     string
+	}{
+		"good":       {good, 2, ""},
+		"empty":      {nil, 0, ""},
+		"truncated":  {good[:len(good)-3], 1, "ends within a message"},
+		"half head":  {append(bytes.Clone(good), 0, 0), 2, "ends within a message"},
+		"huge":       {append(bytes.Clone(good), 0xff, 0xff, 0xff, 0xff, 1), 2, "ends within a message"},
+		"oversized":  {append(frames.Append(nil, make([]byte, frames.MaxFrame+1)), good...), 2, ""},
+		"zero bytes": {append([]byte{0, 0, 0, 0}, good...), 2, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "x.frames")
+			if err := os.WriteFile(path, c.file, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			g, _ := open(t)
+			cons, err := consumer.New(g, consumer.Options{Frames: path})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = cons.Run(t.Context())
+			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%v, want %q", err, c.err)
+			}
+			if n := follows(t, g); n != c.follows {
+				t.Errorf("%d follows, want %d", n, c.follows)
+			}
+		})
+	}
+}
