@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -270,7 +269,6 @@ func TestWatchdog(t *testing.T) {
 				<-r.Context().Done()
 				<-time.After(3 * time.Second)
 			}))
-			srv.Config.ConnState = func(net.Conn, http.ConnState) {}
 			defer srv.CloseClientConnections()
 			g, _ := open(t)
 			log := &lockedBuffer{}
