@@ -231,15 +231,25 @@ func (x *Index) serveHTTP(ctx context.Context, flag, address string, h http.Hand
 // admin serves what operators and their tools ask for.
 func (x *Index) admin() http.Handler {
 	mux := http.NewServeMux()
+	ready := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		return x.Graph.View(ctx, func(s *graph.Snapshot) error { _, err := s.Counts(); return err })
+	}
+	x.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "skein_ready", Help: "1 if queries are answered, as /readyz says.",
+	}, func() float64 {
+		if ready(context.Background()) != nil {
+			return 0
+		}
+		return 1
+	}))
 	mux.Handle("/metrics", promhttp.HandlerFor(x.Registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
-		defer cancel()
-		err := x.Graph.View(ctx, func(s *graph.Snapshot) error { _, err := s.Counts(); return err })
-		if err != nil {
+		if err := ready(r.Context()); err != nil {
 			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}
