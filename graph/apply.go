@@ -29,6 +29,7 @@ type applier struct {
 	changes []change
 	edges   edgeSorter
 	keys    keyBuffer
+	asked   []int32 // the changes that keys are for
 	kbuf    []byte
 	vbuf    []byte
 	result  result
@@ -38,6 +39,7 @@ type applier struct {
 type actorState struct {
 	id       intern.ID
 	known    bool // had a row before
+	made     bool // got its id in this write: the store has nothing about it
 	changed  bool
 	was, now repoState
 }
@@ -48,6 +50,7 @@ type change struct {
 	kind    Kind
 	delete  bool
 	existed bool
+	fresh   bool // the actor is new: nothing can be stored under the path
 	actor   intern.ID
 	rkey    span
 	subject int32     // index in strings, or -1
@@ -289,12 +292,13 @@ func (s *Store) loadStates(tx kv.Txn) error {
 		}
 		a.index[id] = int32(len(a.states))
 		st, ok := s.states.get(id)
-		if !ok {
+		made := a.strings.Made(int(n))
+		if !ok && !made {
 			missing = append(missing, int32(len(a.states)))
 			a.kbuf = accountKey(a.kbuf[:0], id)
 			a.keys.add(a.kbuf)
 		}
-		a.states = append(a.states, actorState{id: id, known: ok, was: st, now: st})
+		a.states = append(a.states, actorState{id: id, known: ok, made: made, was: st, now: st})
 	}
 	return tx.MultiGet(a.keys.keys, func(i int, v []byte, ok bool) error {
 		if !ok {

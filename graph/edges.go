@@ -14,16 +14,21 @@ import (
 // readOld reads what each changed path held before.
 func (a *applier) readOld(tx kv.Txn, b *Batch) error {
 	a.keys.reset()
+	a.asked = a.asked[:0]
 	for i := range a.changes {
 		c := &a.changes[i]
 		if c.subject >= 0 {
 			c.new = a.strings.ID(int(c.subject))
 		}
+		if c.fresh {
+			continue
+		}
 		a.kbuf = appendRecordKey(a.kbuf[:0], c.kind, c.actor, b.bytes(c.rkey))
 		a.keys.add(a.kbuf)
+		a.asked = append(a.asked, int32(i))
 	}
 	return tx.MultiGet(a.keys.keys, func(i int, v []byte, ok bool) (err error) {
-		c := &a.changes[i]
+		c := &a.changes[a.asked[i]]
 		c.existed = ok
 		c.old, err = decodeSubject(v)
 		return err

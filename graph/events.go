@@ -63,7 +63,7 @@ func (s *Store) commit(b *Batch, e *event, as *actorState) {
 	st.source, st.seq = source, e.seq
 	for i := e.ops.start; i < e.ops.end; i++ {
 		o := &b.ops[i]
-		c := change{kind: o.kind, delete: o.delete, actor: as.id, rkey: o.rkey, subject: -1, order: i}
+		c := change{kind: o.kind, delete: o.delete, fresh: as.made, actor: as.id, rkey: o.rkey, subject: -1, order: i}
 		if o.subject.end > o.subject.start {
 			c.subject = int32(i)
 		}

@@ -89,6 +89,10 @@ func (b *Batch) string(it *batchItem) []byte {
 // a Lookup of a string that has none.
 func (b *Batch) ID(i int) ID { return b.items[i].id }
 
+// Made reports whether the i-th string got its id in the transaction under
+// way: nothing can be stored about it yet.
+func (b *Batch) Made(i int) bool { return b.items[i].state == created }
+
 // missing collects the keys of the items that are not resolved yet.
 func (b *Batch) missing() {
 	b.keys, b.miss, b.kbuf = b.keys[:0], b.miss[:0], b.kbuf[:0]

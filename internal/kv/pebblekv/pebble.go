@@ -117,18 +117,19 @@ func pebbleOptions(o Options, fs vfs.FS) (po *pebble.Options, release func()) {
 	memtable := min(max(memory/16, 4<<20), 64<<20)
 	cache := pebble.NewCache(max(memory-memtable, 8<<20))
 	po = &pebble.Options{
-		FS:                    fs,
-		Cache:                 cache,
-		ReadOnly:              o.ReadOnly,
-		ErrorIfNotExists:      !o.Create,
-		Merger:                pebbleMerger(o.Merger),
-		Logger:                logger{o.Logger},
-		MemTableSize:          uint64(memtable),
-		L0CompactionThreshold: 8,
-		L0StopWritesThreshold: 64,
-		LBaseMaxBytes:         256 << 20,
-		MaxOpenFiles:          2048,
-		WALBytesPerSync:       1 << 20,
+		FS:                          fs,
+		Cache:                       cache,
+		ReadOnly:                    o.ReadOnly,
+		ErrorIfNotExists:            !o.Create,
+		Merger:                      pebbleMerger(o.Merger),
+		Logger:                      logger{o.Logger},
+		MemTableSize:                uint64(memtable),
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       8,
+		L0StopWritesThreshold:       64,
+		LBaseMaxBytes:               256 << 20,
+		MaxOpenFiles:                2048,
+		WALBytesPerSync:             1 << 20,
 		// One below FormatWALSyncChunks on purpose: from there on a WAL
 		// promises what has been synced, and walFS syncs later than it says.
 		FormatMajorVersion:         pebble.FormatColumnarBlocks,
@@ -170,19 +171,24 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 		return err
 	}
 	t := &s.txn
-	t.batch = s.db.NewBatch()
+	t.batch = s.db.NewBatchWithSize(min(t.size, maxBatchHint))
 	t.err = nil
 	err := errors.Join(fn(t), t.err)
 	err = errors.Join(err, t.reader.close())
 	if err != nil || t.batch.Empty() {
 		return errors.Join(err, t.batch.Close())
 	}
+	t.size = t.batch.Len()
 	// Sync here means: handed to the operating system. See walFS.
 	if err := t.batch.Commit(pebble.Sync); err != nil {
 		return errors.Join(fmt.Errorf("pebblekv: committing: %w", err), t.batch.Close())
 	}
 	return t.batch.Close()
 }
+
+// maxBatchHint bounds what is set aside for a batch because the one before it
+// was large.
+const maxBatchHint = 16 << 20
 
 func (s *Store) usable(ctx context.Context) error {
 	if s.closed.Load() {

@@ -1,9 +1,11 @@
 package pebblekv
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -51,20 +53,23 @@ func (r *reader) Get(key []byte) ([]byte, bool, error) {
 
 // lookup is one worker's part of a MultiGet: the values it found, end to end.
 type lookup struct {
+	order  []int32 // the worker's keys, ascending
 	values []byte
-	ends   []int // per key the end of its value in values, or -1
+	spans  []span // per key of the worker; start -1: no value
 	err    error
 }
 
 // Keys that one worker takes at a time: under it, a goroutine costs more than
-// it saves.
-const keysPerWorker, maxWorkers = 256, 4
+// it saves. Below fewKeys, single Gets are as good.
+const keysPerWorker, maxWorkers, fewKeys = 256, 4, 8
 
-// MultiGet implements kv.Reader. Large batches are read by a few goroutines at
-// once: a lookup that misses the cache waits for the disk.
+// MultiGet implements kv.Reader. The keys are looked up in ascending order
+// with one iterator, which keeps the tables of all levels open and moves
+// forward only: on new keys that took half the time of Gets. Large batches are
+// read by a few goroutines at once, because a lookup that misses the cache
+// waits for the disk.
 func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
-	workers := min(maxWorkers, len(keys)/keysPerWorker)
-	if workers <= 1 {
+	if len(keys) < fewKeys {
 		for i, key := range keys {
 			v, ok, err := r.Get(key)
 			if err != nil {
@@ -76,28 +81,32 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 		}
 		return nil
 	}
+	workers := max(1, min(maxWorkers, len(keys)/keysPerWorker))
 	for len(r.lookups) < workers {
 		r.lookups = append(r.lookups, lookup{})
 	}
 	bound := func(w int) int { return w * len(keys) / workers }
 	var wg sync.WaitGroup
 	for w := range workers {
-		wg.Go(func() { r.lookups[w].run(r.db, keys[bound(w):bound(w+1)]) })
+		l, part := &r.lookups[w], keys[bound(w):bound(w+1)]
+		if w == workers-1 {
+			l.run(r.db, part)
+			break
+		}
+		wg.Go(func() { l.run(r.db, part) })
 	}
 	wg.Wait()
 	for w := range workers {
 		l := &r.lookups[w]
 		if l.err != nil {
-			return l.err
+			return fmt.Errorf("pebblekv: reading: %w", l.err)
 		}
-		start := 0
-		for j, end := range l.ends {
+		for j, s := range l.spans {
 			var v []byte
-			if end >= 0 {
-				v = l.values[start:end:end]
-				start = end
+			if s.start >= 0 {
+				v = l.values[s.start:s.end:s.end]
 			}
-			if err := each(bound(w)+j, v, end >= 0); err != nil {
+			if err := each(bound(w)+j, v, s.start >= 0); err != nil {
 				return err
 			}
 		}
@@ -106,24 +115,33 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 }
 
 func (l *lookup) run(db pebbleReader, keys [][]byte) {
-	l.values, l.ends, l.err = l.values[:0], l.ends[:0], nil
-	for _, key := range keys {
-		v, closer, err := db.Get(key)
-		switch {
-		case errors.Is(err, pebble.ErrNotFound):
-			l.ends = append(l.ends, -1)
-		case err != nil:
-			l.err = fmt.Errorf("pebblekv: reading %x: %w", key, err)
-			return
-		default:
-			l.values = append(l.values, v...)
-			l.ends = append(l.ends, len(l.values))
-			if err := closer.Close(); err != nil {
-				l.err = fmt.Errorf("pebblekv: reading %x: %w", key, err)
-				return
-			}
-		}
+	l.values, l.order, l.err = l.values[:0], l.order[:0], nil
+	l.spans = slices.Grow(l.spans[:0], len(keys))[:len(keys)]
+	for i := range keys {
+		l.order = append(l.order, int32(i))
+		l.spans[i] = span{-1, -1}
 	}
+	slices.SortFunc(l.order, func(a, b int32) int { return bytes.Compare(keys[a], keys[b]) })
+	it, err := db.NewIter(nil)
+	if err != nil {
+		l.err = err
+		return
+	}
+	for _, n := range l.order {
+		// Split takes the whole key, so that this asks the Bloom filters.
+		if !it.SeekPrefixGE(keys[n]) || !bytes.Equal(it.Key(), keys[n]) {
+			continue
+		}
+		v, err := it.ValueAndErr()
+		if err != nil {
+			l.err = errors.Join(err, it.Close())
+			return
+		}
+		start := len(l.values)
+		l.values = append(l.values, v...)
+		l.spans[n] = span{start, len(l.values)}
+	}
+	l.err = errors.Join(it.Error(), it.Close())
 }
 
 // Scan implements kv.Reader. A Scan inside another's callback gets an iterator
@@ -174,6 +192,7 @@ func scan(it *pebble.Iterator, reverse bool, each func(key, value []byte) (bool,
 type txn struct {
 	reader
 	batch *pebble.Batch
+	size  int // bytes of the last batch: about what the next one will take
 	err   error
 }
 
