@@ -32,7 +32,8 @@ type Options struct {
 	Timeout time.Duration
 	// Version is that of the program, for _health and getStats.
 	Version string
-	// Relay is the source whose cursor getStats shows.
+	// Relay is the source whose cursor getStats shows. Empty means the one
+	// whose last event is the newest.
 	Relay string
 	// Logger and Metrics may be nil.
 	Logger  *slog.Logger
@@ -347,9 +348,11 @@ func (s *Server) getStats(ctx context.Context, _ params) (any, error) {
 		LagSeconds float64 `json:"lagSeconds"`
 		graph.Counts
 	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: s.o.Relay, Counts: counts}
+	var newest time.Time
 	for _, c := range cursors {
-		if c.Source == s.o.Relay {
-			out.Cursor, out.LagSeconds = int64(c.Seq), Lag(c.Time)
+		if c.Source == s.o.Relay || s.o.Relay == "" && !c.Time.Before(newest) {
+			newest = c.Time
+			out.Relay, out.Cursor, out.LagSeconds = c.Source, int64(c.Seq), Lag(c.Time)
 		}
 	}
 	return out, nil

@@ -39,8 +39,9 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	env := &environment{stdout: stdout, stderr: stderr}
 	cmd := &cli.Command{
-		Name:  "skein",
-		Usage: "who follows whom and who likes what on the AT Protocol network, as sets",
+		Name:    "skein",
+		Version: version(),
+		Usage:   "who follows whom and who likes what on the AT Protocol network, as sets",
 		Commands: []*cli.Command{
 			serveCommand(env), replayCommand(env), queryCommand(env), checkCommand(env), versionCommand(env),
 		},
@@ -55,8 +56,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			return cli.ShowAppHelp(c)
 		},
 	}
+	began := false // errors before a command has begun are the command line's, or its environment's
 	for _, c := range cmd.Commands {
 		c.OnUsageError = cmd.OnUsageError
+		action := c.Action
+		c.Action = func(ctx context.Context, c *cli.Command) error {
+			began = true
+			return action(ctx, c)
+		}
 	}
 	err := cmd.Run(ctx, args)
 	switch {
@@ -66,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	fmt.Fprintln(stderr, "skein:", err)
-	if errors.Is(err, errUsage) {
+	if errors.Is(err, errUsage) || !began {
 		return exitUsage
 	}
 	return exitFailed

@@ -234,6 +234,7 @@ func TestExitCodes(t *testing.T) {
 	if err := os.WriteFile(broken, []byte{0, 0, 0, 9, 1}, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("SKEIN_RELAY", "ws://127.0.0.1:1") // which --frames is not to mind
 	for _, c := range []struct {
 		code int
 		says string
@@ -249,7 +250,6 @@ func TestExitCodes(t *testing.T) {
 		{2, "--cursor", []string{"serve", "--store", store, "--cursor", "-1"}},
 		{2, "--relay", []string{"serve", "--store", store, "--relay", "relay.example.com"}},
 		{2, "--log-level", []string{"serve", "--store", store, "--log-level", "loud"}},
-		{2, "exclude", []string{"replay", "--store", store, "--frames", plainPDS, "--relay", "ws://x"}},
 		{1, "no such file", []string{"replay", "--store", store, "--frames", "nothing.frames"}},
 		{1, "ends within a message", []string{"replay", "--store", store, "--frames", broken}},
 		{1, "FutureCursor", []string{"replay", "--store", store, "--frames", "../../testdata/pds/error-futurecursor.frames"}},
@@ -258,6 +258,8 @@ func TestExitCodes(t *testing.T) {
 		{0, "cursor 1000", []string{"replay", "--store", filepath.Join(dir, "until"), "--frames", plainPDS, "--until", "1000"}},
 		{0, "all invariants hold", []string{"check", "--store", store}},
 		{1, "no store", []string{"check", "--store", filepath.Join(dir, "none")}},
+		{1, "no store", []string{"check", "--store", dir}},
+		{1, "no folder", []string{"check", "--store", broken}},
 		{1, "FoundationDB", []string{"check", "--store", "fdb:///etc/foundationdb/fdb.cluster"}},
 		{1, "skein serve", []string{"query", "--server", "http://127.0.0.1:1", "followers(did:plc:a)"}},
 	} {
@@ -265,5 +267,23 @@ func TestExitCodes(t *testing.T) {
 		if code != c.code || !strings.Contains(out+errs, c.says) {
 			t.Errorf("skein %s: exit %d, want %d and %q:\n%s%s", strings.Join(c.args, " "), code, c.code, c.says, out, errs)
 		}
+	}
+}
+
+// A setting of the environment that cannot be read is wrong usage, too.
+func TestEnvironment(t *testing.T) {
+	t.Setenv("SKEIN_SYNC_INTERVAL", "soon")
+	if code, _, errs := skein(t, "serve", "--store", filepath.Join(t.TempDir(), "store")); code != 2 || !strings.Contains(errs, "soon") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+// What fails before it begins leaves nothing behind.
+func TestNothingLeftBehind(t *testing.T) {
+	dir := t.TempDir()
+	skein(t, "check", "--store", dir)
+	skein(t, "replay", "--frames", filepath.Join(dir, "none.frames"), "--store", filepath.Join(dir, "store"))
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
 	}
 }

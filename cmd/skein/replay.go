@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -36,7 +37,7 @@ func replayCommand(e *environment) *cli.Command {
 				return usage("--until %v is negative", o.Until)
 			case o.Idle <= 0:
 				return usage("--idle %v: it must be more than 0", o.Idle)
-			case o.Frames != "" && c.IsSet("relay"):
+			case o.Frames != "" && c.IsSet("relay") && os.Getenv(envPrefix+"RELAY") == "":
 				return usage("--frames and --relay exclude each other")
 			}
 			return replay(ctx, e, s, o)
@@ -62,6 +63,11 @@ func replay(ctx context.Context, e *environment, s *settings, o consumer.Options
 		o.Idle = 0
 	} else if _, _, err := consumer.ParseRelay(o.Relay); err != nil {
 		return usage("--relay: %v", err)
+	}
+	if o.Frames != "" { // before a store is made for it
+		if _, err := os.Stat(o.Frames); err != nil {
+			return fmt.Errorf("replay: %w", err)
+		}
 	}
 	app.LimitMemory(so.Memory)
 	x, err := app.OpenIndex(ctx, so)

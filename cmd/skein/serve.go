@@ -15,7 +15,7 @@ func serveCommand(e *environment) *cli.Command {
 	s := &settings{}
 	flags := append(s.indexFlags(e),
 		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the query API", Destination: &s.listen, Sources: env("listen")},
-		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of /metrics, /healthz, /readyz, /debug/pprof/", Destination: &s.admin, Sources: env("admin-listen")},
+		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of /metrics, /healthz, /readyz, /deadletters, /gaps, /debug/pprof/", Destination: &s.admin, Sources: env("admin-listen")},
 		&cli.BoolFlag{Name: "force-cursor", Usage: "use --cursor although one is stored", Destination: &s.forceCursor, Sources: env("force-cursor")},
 		&cli.BoolFlag{Name: "consume", Value: true, Usage: "false: only answer questions", Destination: &s.consume, Sources: env("consume")},
 	)
@@ -42,8 +42,7 @@ func serve(ctx context.Context, e *environment, s *settings, flags []cli.Flag) (
 	if err != nil {
 		return err
 	}
-	source, _, err := consumer.ParseRelay(s.relay)
-	if err != nil {
+	if _, _, err := consumer.ParseRelay(s.relay); err != nil {
 		return usage("--relay: %v", err)
 	}
 	for _, name := range environmentWarnings(os.Environ(), flags) {
@@ -54,8 +53,11 @@ func serve(ctx context.Context, e *environment, s *settings, flags []cli.Flag) (
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, x.Close(ctx)) }()
-	o := app.ServeOptions{Listen: s.listen, AdminListen: s.admin, Version: version(), Relay: source}
+	defer func() {
+		err = errors.Join(err, x.Close(ctx))
+		so.Logger.Info("stopped")
+	}()
+	o := app.ServeOptions{Listen: s.listen, AdminListen: s.admin, Version: version()}
 	if s.consume {
 		o.Consume = &co
 	}

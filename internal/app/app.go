@@ -133,8 +133,6 @@ type ServeOptions struct {
 	Version             string
 	// Consume is nil for a node that only answers.
 	Consume *consumer.Options
-	// Relay is the source whose cursor getStats shows.
-	Relay string
 	// Ready, if set, is called with the addresses once both listen.
 	Ready func(api, admin net.Addr)
 }
@@ -142,14 +140,15 @@ type ServeOptions struct {
 // Serve answers questions, and consumes, until ctx ends.
 func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	var c *consumer.Consumer
+	var source string
 	if o.Consume != nil {
 		if c, err = x.Consumer(*o.Consume); err != nil {
 			return err
 		}
-		o.Relay = c.Source()
+		source = c.Source()
 	}
 	api, err := query.New(x.Graph, query.Options{
-		Version: o.Version, Relay: o.Relay, Logger: x.log, Metrics: query.NewMetrics(x.Registry),
+		Version: o.Version, Relay: source, Logger: x.log, Metrics: query.NewMetrics(x.Registry),
 	})
 	if err != nil {
 		return err
@@ -177,6 +176,7 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 		}
 	}
 	<-ctx.Done()
+	x.log.Info("stopping: what was read is committed")
 	apiListener.wait()
 	adminListener.wait()
 	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {

@@ -49,7 +49,7 @@ func (r *Reader) Next() ([]byte, error) {
 	if n > MaxFrame {
 		at := r.offset
 		if _, err := r.r.Discard(n); err != nil {
-			return nil, fmt.Errorf("%w: a message of %d bytes at byte %d", ErrTruncated, n, at)
+			return nil, fmt.Errorf("%w: a message of %d bytes at byte %d; is this a .frames file?", ErrTruncated, n, at)
 		}
 		r.offset += 4 + int64(n)
 		return nil, fmt.Errorf("%w: %d bytes at byte %d", ErrTooLarge, n, at)

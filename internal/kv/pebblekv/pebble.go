@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -76,15 +78,15 @@ func Open(o Options) (*Store, error) {
 		if err := fs.MkdirAll(o.Dir, 0o755); err != nil {
 			return nil, fmt.Errorf("pebblekv: making the store's folder %s: %w", o.Dir, err)
 		}
-	} else if _, err := fs.Stat(o.Dir); err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("pebblekv: %s: %w", o.Dir, kv.ErrNotFound)
-		}
-		return nil, fmt.Errorf("pebblekv: %s: %w", o.Dir, err)
+	} else if err := exists(fs, o.Dir); err != nil {
+		return nil, err
 	}
 	lock, err := pebble.LockDirectory(o.Dir, fs)
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.EAGAIN) || err != nil && strings.Contains(err.Error(), "lock held"):
 		return nil, fmt.Errorf("pebblekv: locking %s: %w: %w", o.Dir, kv.ErrLocked, err)
+	case err != nil:
+		return nil, fmt.Errorf("pebblekv: locking %s: %w", o.Dir, err)
 	}
 	wal := newWALFS(fs)
 	po, release := pebbleOptions(o, wal)
@@ -92,17 +94,34 @@ func Open(o Options) (*Store, error) {
 	db, err := pebble.Open(o.Dir, po)
 	release()
 	if err != nil {
-		err = errors.Join(err, lock.Close())
-		if errors.Is(err, pebble.ErrDBDoesNotExist) {
-			err = errors.Join(kv.ErrNotFound, err)
-		}
-		return nil, fmt.Errorf("pebblekv: opening %s: %w", o.Dir, err)
+		return nil, fmt.Errorf("pebblekv: opening %s: %w", o.Dir, errors.Join(err, lock.Close()))
 	}
 	s := &Store{db: db, lock: lock, wal: wal, writer: make(chan struct{}, 1)}
 	s.txn.reader.db = db
 	s.writer <- struct{}{}
 	wal.start(o.SyncInterval, o.Logger)
 	return s, nil
+}
+
+// exists reports, as an error, that there is no store in dir. It leaves
+// nothing behind there.
+func exists(fs vfs.FS, dir string) error {
+	switch st, err := fs.Stat(dir); {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("pebblekv: %s: %w", dir, kv.ErrNotFound)
+	case err != nil:
+		return fmt.Errorf("pebblekv: %s: %w", dir, err)
+	case !st.IsDir():
+		return fmt.Errorf("pebblekv: %s is no folder: %w", dir, kv.ErrNotFound)
+	}
+	desc, err := pebble.Peek(dir, fs)
+	if err != nil {
+		return fmt.Errorf("pebblekv: %s: %w", dir, err)
+	}
+	if !desc.Exists {
+		return fmt.Errorf("pebblekv: %s: %w", dir, kv.ErrNotFound)
+	}
+	return nil
 }
 
 // pebbleOptions are chosen by what ../shared/docs/layout-measured.md measured:
