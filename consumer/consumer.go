@@ -75,15 +75,18 @@ type Consumer struct {
 	begun   time.Time
 
 	// Of the reading goroutine.
-	decoder    wire.Decoder
-	message    wire.Message
-	from       graph.Seq // begin after this; live if hasFrom is false
-	hasFrom    bool
-	last       graph.Seq // the last seq taken
-	beforeLast graph.Seq // the one before it
-	countedOps wire.Counts
-	ended      bool        // Until or CatchUp was reached
-	silence    atomic.Bool // the replay ended by silence
+	decoder     wire.Decoder
+	message     wire.Message
+	from        graph.Seq // begin after this; live if hasFrom is false
+	hasFrom     bool
+	last        graph.Seq // the last seq taken
+	countedOps  wire.Counts
+	ended       bool        // Until or CatchUp was reached
+	silence     atomic.Bool // the session ended by silence, and with it the replay
+	waiting     atomic.Bool // for the relay, and not for the store
+	held        []byte      // an event whose seq is implausible, until the next confirms it
+	heldSeq     graph.Seq
+	heldMessage wire.Message
 
 	// For Progress.
 	events  atomic.Int64
@@ -122,7 +125,7 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	switch {
 	case o.Cursor != nil && *o.Cursor < 0:
 		return nil, fmt.Errorf("consumer: cursor %d is negative", *o.Cursor)
-	case o.Cursor != nil && isStored && !o.ForceCursor:
+	case o.Cursor != nil && isStored && !o.ForceCursor && graph.Seq(*o.Cursor) != stored.Seq:
 		return nil, fmt.Errorf("%w: %s was applied up to seq %d; leave --cursor out to go on from there, or add --force-cursor to begin after %d instead",
 			ErrCursorStored, c.source, stored.Seq, *o.Cursor)
 	case o.Cursor != nil:
@@ -154,7 +157,15 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer stopApplying()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(drainTime, stopApplying) })()
 	applied := make(chan error, 1)
-	go func() { applied <- c.feed.run(applyCtx, c.apply, c.idle) }()
+	ctx, stopReading := context.WithCancel(ctx)
+	defer stopReading()
+	go func() {
+		err := c.feed.run(applyCtx, c.apply, c.idle)
+		if err != nil {
+			stopReading() // a silent relay would hide it
+		}
+		applied <- err
+	}()
 	var err error
 	switch {
 	case c.o.Read != nil:
@@ -165,6 +176,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 		err = c.readFile(ctx)
 	default:
 		err = c.readRelay(ctx)
+	}
+	if err == nil && c.held != nil && (c.o.Frames != "" || c.o.Read != nil) {
+		err = c.release() // the last of a file: nothing refutes it
 	}
 	c.feed.close()
 	if applyErr := <-applied; applyErr != nil {
@@ -186,11 +200,13 @@ func (c *Consumer) begin(ctx context.Context) error {
 				"other", other.Source, "cursor", int64(other.Seq), "starts", c.startName())
 		}
 	}
-	if c.o.Cursor != nil && isStored && (c.from != stored.Seq || stored.Future) {
-		c.log.Info("the stored cursor is replaced", "stored", int64(stored.Seq), "cursor", int64(c.from))
-		return c.store.Rewind(ctx, c.source, c.from)
+	if c.o.Cursor == nil || isStored && c.from == stored.Seq && !stored.Future {
+		return nil
 	}
-	return nil
+	if isStored {
+		c.log.Info("the stored cursor is replaced", "stored", int64(stored.Seq), "cursor", int64(c.from))
+	}
+	return c.store.Rewind(ctx, c.source, c.from)
 }
 
 func (c *Consumer) startName() string {
@@ -249,10 +265,65 @@ func (c *Consumer) handle(frame []byte) error {
 		return nil
 	default: // the decoder's
 	}
-	if m.Seq > 0 && !c.takeSeq(m.Seq) {
-		c.metrics.drop(oldSeq)
-		return nil
+	if m.Seq > 0 {
+		if take, err := c.order(m.Seq, frame); err != nil || !take {
+			return err
+		}
 	}
+	return c.accept(m)
+}
+
+// implausibleJump is a distance that no relay's numbering jumps in one step.
+const implausibleJump = 1_000_000
+
+// order reports whether an event with this seq is to be taken now. What is
+// repeated or older is dropped; holes are no loss. But an event that jumps
+// implausibly far is held back until the next one confirms it: to believe a
+// damaged seq would be to drop all that follows, and to store it as cursor.
+func (c *Consumer) order(seq graph.Seq, frame []byte) (take bool, err error) {
+	if seq <= c.last || c.held != nil && seq == c.heldSeq {
+		c.metrics.drop(oldSeq)
+		return false, nil
+	}
+	if c.held != nil {
+		if seq > c.heldSeq {
+			err = c.release()
+		} else {
+			err = c.refute()
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	if c.last > 0 && seq-c.last >= implausibleJump {
+		c.held, c.heldSeq = append(c.held[:0:0], frame...), seq
+		return false, nil
+	}
+	c.last = seq
+	return true, nil
+}
+
+// release takes the event that was held.
+func (c *Consumer) release() error {
+	frame := c.held
+	c.held, c.last = nil, c.heldSeq
+	if err := wire.Parse(frame, &c.heldMessage); err != nil {
+		return err
+	}
+	return c.accept(&c.heldMessage)
+}
+
+// refute drops the event that was held: the stream goes on where it was.
+func (c *Consumer) refute() error {
+	c.held = nil
+	c.metrics.drop(seqJump)
+	return c.feed.add(func(b *graph.Batch) {
+		b.AddDeadLetter(graph.DeadLetter{Seq: c.heldSeq, Reason: string(seqJump), Time: time.Now().UTC()})
+	})
+}
+
+// accept adds a message to the batch.
+func (c *Consumer) accept(m *wire.Message) error {
 	err := c.feed.add(func(b *graph.Batch) {
 		c.decoder.Add(m, b)
 		for _, d := range c.decoder.Drops {
@@ -290,28 +361,8 @@ func (c *Consumer) checkTime(text []byte) {
 	}
 }
 
-// implausibleJump is a distance that no relay's numbering jumps in one step.
-const implausibleJump = 1_000_000
-
-// takeSeq reports whether an event with this seq comes after what was taken.
-// Holes are no loss. But an event that jumped implausibly far, and is followed
-// by one that goes on where the stream was, had a damaged seq: to believe it
-// would be to drop all that follows.
-func (c *Consumer) takeSeq(seq graph.Seq) bool {
-	if seq <= c.last && (seq <= c.beforeLast || c.last-c.beforeLast < implausibleJump || seq-c.beforeLast >= implausibleJump) {
-		return false
-	}
-	if seq > c.last {
-		c.beforeLast = c.last
-	}
-	c.last = seq
-	return true
-}
-
 // resume sets where the stream begins.
-func (c *Consumer) resume(after graph.Seq) {
-	c.from, c.last, c.beforeLast = after, after, after
-}
+func (c *Consumer) resume(after graph.Seq) { c.from, c.last, c.held = after, after, nil }
 
 // gap records that something may be missing here.
 func (c *Consumer) gap(reason wire.Reason, what string) error {

@@ -96,8 +96,109 @@ func TestSequence(t *testing.T) {
 	}
 	// The next run begins after the stored cursor: 21 itself is dropped.
 	run(t, g, consumer.Options{}, follow(21, "g"), follow(22, "h"), follow(1<<62, "i"), follow(23, "j"), follow(24, "k"))
-	if n := follows(t, g); n != 3+4 || cursor(g, "memory") != 24 {
+	if n := follows(t, g); n != 3+3 || cursor(g, "memory") != 24 { // i is refuted by j
 		t.Errorf("%d follows, cursor %d", n, cursor(g, "memory"))
+	}
+}
+
+// A jump that is confirmed by the next event, or by nothing after it, is taken.
+func TestJump(t *testing.T) {
+	g, _ := open(t)
+	run(t, g, consumer.Options{}, follow(10, "a"), follow(1<<40, "b"), follow(1<<40, "b2"), follow(1<<40+1, "c"), follow(1<<41, "d"))
+	if n := follows(t, g); n != 4 || cursor(g, "memory") != 1<<41 {
+		t.Errorf("%d follows, cursor %d", n, cursor(g, "memory"))
+	}
+	// Over a socket, a relay that has nothing more to say confirms it, too.
+	srv := httptest.NewServer(relay.New([][]byte{follow(10, "a"), follow(1<<40, "b")}))
+	defer srv.Close()
+	defer srv.CloseClientConnections()
+	g, _ = open(t)
+	zero := int64(0)
+	c, err := consumer.New(g, consumer.Options{Relay: srv.URL, Cursor: &zero, MinBackoff: time.Millisecond, Idle: 3 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := follows(t, g); n != 2 {
+		t.Errorf("%d follows", n)
+	}
+}
+
+// A source that has applied nothing yet has no cursor but the one it was given.
+func TestNoCursorIsInvented(t *testing.T) {
+	outdated, err := frames.ReadFile("../testdata/pds/info-outdatedcursor.frames")
+	if err != nil {
+		t.Fatal(err)
+	}
+	zero, high := int64(0), int64(999_999_999)
+	for name, c := range map[string]struct {
+		cursor *int64
+		first  []byte
+		want   string
+	}{
+		"live, a note first":   {nil, outdated[0], ""},
+		"cursor in the future": {&high, nil, "999999999"},
+		"from zero":            {&zero, outdated[0], "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := relay.New([][]byte{follow(1, "a"), follow(2, "b")})
+			r.First, r.FirstOnce = c.first, c.first != nil
+			srv := httptest.NewServer(r)
+			defer srv.Close()
+			defer srv.CloseClientConnections()
+			g, _ := open(t)
+			cons, err := consumer.New(g, consumer.Options{Relay: srv.URL, Cursor: c.cursor, MinBackoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := cons.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			n, cursors := r.Connections()
+			if n < 2 || cursors[0] != c.want || cursors[1] != c.want {
+				t.Errorf("%d connections, cursors %q, want %q each time", n, cursors[:min(n, 4)], c.want)
+			}
+		})
+	}
+}
+
+// A store that is slow is no silence of the relay's.
+func TestSlowStore(t *testing.T) {
+	const n = 40_000
+	all := make([][]byte, 0, n)
+	for i := range int64(n) {
+		all = append(all, follow(i+1, "r"+model.TID(uint64(i))))
+	}
+	srv := httptest.NewServer(relay.New(all))
+	defer srv.Close()
+	defer srv.CloseClientConnections()
+	store := memkv.Open(memkv.Options{
+		Merger: graph.Merger{}, Limits: memkv.Limits{Key: 1e4, Value: 1e6, Txn: 1e9, Age: time.Hour},
+		OnCommit: func(i int) error {
+			if i > 5 {
+				time.Sleep(time.Second)
+			}
+			return nil
+		},
+	})
+	g, err := graph.Open(t.Context(), store, graph.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	zero := int64(0)
+	c, err := consumer.New(g, consumer.Options{Relay: srv.URL, Cursor: &zero, Idle: 400 * time.Millisecond, Watchdog: 800 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := follows(t, g); got != n {
+		t.Errorf("%d follows", got)
 	}
 }
 

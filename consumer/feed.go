@@ -61,7 +61,7 @@ func (f *feed) add(fill func(*graph.Batch)) error {
 	wasEmpty := f.cur.Empty()
 	fill(f.cur)
 	events, ops, bytes := f.cur.Size()
-	if events >= maxBatchEvents || ops >= maxBatchOps || bytes >= maxBatchBytes {
+	if f.cur.Notes() >= graph.MaxNotes || events >= maxBatchEvents || ops >= maxBatchOps || bytes >= maxBatchBytes {
 		f.full = true
 		token(f.push)
 	}

@@ -10,6 +10,7 @@ import (
 // Reasons for drops and gaps besides those of package wire.
 const (
 	oldSeq      wire.Reason = "old_seq"      // an event that came before
+	seqJump     wire.Reason = "seq_jump"     // an event whose seq was implausible, and refuted by the next
 	tooLarge    wire.Reason = "too_large"    // a message over frames.MaxFrame
 	textMessage wire.Reason = "text_message" // a websocket message that is not binary
 )
@@ -59,7 +60,7 @@ func NewMetrics(reg prometheus.Registerer, lag func() float64) *Metrics {
 	for t := range m.events {
 		m.events[t] = m.Events.WithLabelValues(wire.Type(t).String())
 	}
-	for _, r := range append([]wire.Reason{oldSeq, tooLarge, textMessage}, wire.Reasons...) {
+	for _, r := range append([]wire.Reason{oldSeq, seqJump, tooLarge, textMessage}, wire.Reasons...) {
 		m.Dropped.WithLabelValues(string(r))
 	}
 	return m

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -153,6 +154,9 @@ func said(resp *http.Response) string {
 // its sequence has begun anew, or it is not the relay that it was. Nothing is
 // skipped on our own account.
 func (c *Consumer) futureCursor(ctx context.Context, err error) error {
+	if derr := c.feed.drain(); derr != nil { // the store is the applier's
+		return errors.Join(err, derr)
+	}
 	if serr := c.store.SetFuture(ctx, c.source); serr != nil {
 		return errors.Join(err, serr)
 	}
@@ -193,6 +197,10 @@ func (c *Consumer) watch(ctx context.Context, conn *websocket.Conn) (stop func()
 			case <-ticker.C:
 			}
 			now := time.Now()
+			if !c.waiting.Load() { // for the store: that is no silence of the relay's
+				lastMessage, lastSign = now, now
+				continue
+			}
 			if e, b := c.events.Load(), c.bytes.Load(); e != events || b != bytes {
 				events, bytes, lastMessage, lastSign = e, b, now, now
 			}
@@ -227,9 +235,18 @@ func closeNow(conn *websocket.Conn) {
 // readMessages reads until the connection or the run ends.
 func (c *Consumer) readMessages(conn *websocket.Conn) error {
 	buf := make([]byte, 64<<10)
+	c.silence.Store(false)
+	defer c.waiting.Store(false)
 	for n := 0; !c.ended; n++ {
+		if err := holdDeadline(conn, c.held != nil); err != nil {
+			return fmt.Errorf("reading from the relay: %w", err)
+		}
+		c.waiting.Store(true)
 		kind, r, err := conn.NextReader()
 		if err != nil {
+			if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() && c.held != nil {
+				err = errors.Join(err, c.release())
+			}
 			if c.silence.Load() {
 				c.ended = true
 				return nil
@@ -237,6 +254,7 @@ func (c *Consumer) readMessages(conn *websocket.Conn) error {
 			return fmt.Errorf("reading from the relay: %w", err)
 		}
 		frame, err := readAll(r, &buf)
+		c.waiting.Store(false)
 		if n%1024 == 0 {
 			c.metrics.ops(&c.decoder.Ops, &c.countedOps)
 		}
@@ -255,6 +273,20 @@ func (c *Consumer) readMessages(conn *websocket.Conn) error {
 		}
 	}
 	return nil
+}
+
+// holdTime is how long an event with an implausible seq waits for the next one
+// to confirm it. A relay that is silent for so long has nothing else to say.
+const holdTime = time.Second
+
+// holdDeadline makes the next read end after holdTime if an event is held. A
+// connection whose read has timed out is of no more use, and is made anew.
+func holdDeadline(conn *websocket.Conn, held bool) error {
+	var t time.Time
+	if held {
+		t = time.Now().Add(holdTime)
+	}
+	return conn.SetReadDeadline(t)
 }
 
 // readAll reads a message into buf, which grows to the largest message seen.

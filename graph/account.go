@@ -15,11 +15,14 @@ type Digest [32]byte
 //
 //	flags(1) uvarint source, uvarint seq      of the last commit, sync or deletion
 //	uvarint source, uvarint seq               of the last #account
+//	uvarint source, uvarint seq               of the last deletion
 //	rev(13) data(32)                          if flagHasRev
 type repoState struct {
 	flags           byte
 	source, acctSrc uint32
 	seq, acctSeq    Seq
+	delSrc          uint32
+	delSeq          Seq
 	rev             Rev
 	data            Digest
 }
@@ -40,6 +43,8 @@ func (s *repoState) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(s.seq))
 	dst = binary.AppendUvarint(dst, uint64(s.acctSrc))
 	dst = binary.AppendUvarint(dst, uint64(s.acctSeq))
+	dst = binary.AppendUvarint(dst, uint64(s.delSrc))
+	dst = binary.AppendUvarint(dst, uint64(s.delSeq))
 	if s.has(flagHasRev) {
 		dst = append(append(dst, s.rev[:]...), s.data[:]...)
 	}
@@ -52,7 +57,7 @@ func decodeRepoState(v []byte) (s repoState, err error) {
 		return s, bad
 	}
 	s.flags, v = v[0], v[1:]
-	var n [4]uint64
+	var n [6]uint64
 	for i := range n {
 		x, w := binary.Uvarint(v)
 		if w <= 0 {
@@ -61,6 +66,7 @@ func decodeRepoState(v []byte) (s repoState, err error) {
 		n[i], v = x, v[w:]
 	}
 	s.source, s.seq, s.acctSrc, s.acctSeq = uint32(n[0]), Seq(n[1]), uint32(n[2]), Seq(n[3])
+	s.delSrc, s.delSeq = uint32(n[4]), Seq(n[5])
 	if s.has(flagHasRev) {
 		if len(v) != len(s.rev)+len(s.data) {
 			return s, bad

@@ -66,6 +66,7 @@ type result struct {
 	hiddenVersion uint64
 	erasing       map[intern.ID]bool
 	cursor        cursorRow
+	cursorSet     bool             // it was written
 	added         [maxKind + 1]int // edges, by kind
 	removed       [maxKind + 1]int
 	replays       int
@@ -250,7 +251,7 @@ func (s *Store) attempt(tx kv.Txn, source string, b *Batch, from, to int) error 
 	a.writeStates(tx)
 	if whole {
 		if b.last != 0 {
-			a.result.cursor.seq, a.result.cursor.time = b.last, b.Time()
+			a.result.cursor.seq, a.result.cursor.time, a.result.cursor.future = b.last, b.Time(), false
 		}
 		if err := s.writeNotes(tx, source, b); err != nil {
 			return err
@@ -259,6 +260,7 @@ func (s *Store) attempt(tx kv.Txn, source string, b *Batch, from, to int) error 
 		a.result.cursor.seq = b.events[to-1].seq
 	}
 	if b.last != 0 {
+		a.result.cursorSet = true
 		tx.Set(cursorKey(source), a.result.cursor.value())
 	}
 	err := s.writeTotals(tx)
@@ -322,8 +324,10 @@ func (s *Store) committed(source string) {
 		}
 	}
 	s.counts = r.counts
-	c := r.cursor
-	s.sources[source] = &c
+	if r.cursorSet { // else the source has no cursor still, or the one that it had
+		c := r.cursor
+		s.sources[source] = &c
+	}
 	if len(r.hidden) > 0 {
 		s.hidden.publish(r.hiddenVersion, r.hidden)
 	}

@@ -73,8 +73,15 @@ type Commit struct {
 	TooBig   bool
 }
 
+// maxKept bounds the arena that Reset keeps: a rare large batch does not take
+// its memory for ever.
+const maxKept = 32 << 20
+
 // Reset empties the batch.
 func (b *Batch) Reset() {
+	if cap(b.arena) > maxKept {
+		b.arena = nil
+	}
 	b.arena, b.events, b.ops = b.arena[:0], b.events[:0], b.ops[:0]
 	b.dead, b.gaps = b.dead[:0], b.gaps[:0]
 	b.last, b.time = 0, b.time[:0]
@@ -157,6 +164,17 @@ func (b *Batch) AddAccount(seq Seq, did []byte, isActive, erase bool) {
 	}
 }
 
+// A Ref is a string that is in the batch already.
+type Ref struct{ span }
+
+// Keep puts a string into the batch, for AddPutRef. It is valid until Reset.
+func (b *Batch) Keep(s []byte) Ref { return Ref{b.put(s)} }
+
+// AddPutRef is AddPut with a subject that several records may share.
+func (b *Batch) AddPutRef(k Kind, rkey []byte, subject Ref) {
+	b.addOp(op{kind: k, rkey: b.put(rkey), subject: subject.span})
+}
+
 // AddPut adds to the last commit the creation or update of a record of kind k.
 // subject is nil if the record is malformed: its path then names no subject.
 func (b *Batch) AddPut(k Kind, rkey, subject []byte) {
@@ -191,9 +209,13 @@ type Gap struct {
 	Time   time.Time `json:"time"`
 }
 
-// maxNotes bounds the dead letters and the gaps of one batch: a flood of
-// garbage must not take the memory. The newest stay, as in the store.
-const maxNotes = 1000
+// MaxNotes bounds the dead letters, and the gaps, that one batch keeps: a flood
+// of garbage must not take the memory. Apply a batch that has so many.
+const MaxNotes = 1000
+
+// Notes returns how many dead letters or gaps the batch holds, the more of the
+// two.
+func (b *Batch) Notes() int { return max(len(b.dead), len(b.gaps)) }
 
 // AddDeadLetter adds a dead letter. Its Source is set by Apply.
 func (b *Batch) AddDeadLetter(d DeadLetter) { b.dead = addNote(b.dead, d) }
@@ -202,8 +224,8 @@ func (b *Batch) AddDeadLetter(d DeadLetter) { b.dead = addNote(b.dead, d) }
 func (b *Batch) AddGap(g Gap) { b.gaps = addNote(b.gaps, g) }
 
 func addNote[T any](notes []T, n T) []T {
-	if len(notes) == 2*maxNotes {
-		notes = notes[:copy(notes, notes[maxNotes:])]
+	if len(notes) == 8*MaxNotes { // one message made so many
+		notes = notes[:copy(notes, notes[MaxNotes:])]
 	}
 	return append(notes, n)
 }

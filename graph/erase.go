@@ -38,13 +38,15 @@ func (s *Store) eraseSlice(ctx context.Context, actor intern.ID) error {
 	var done bool
 	var counts Counts
 	var state repoState
+	var erased map[Kind]int
 	err := s.update(ctx, func(tx kv.Txn) error {
 		counts = s.counts.clone()
 		resume, _, err := tx.Get(eraseKey(actor))
 		if err != nil {
 			return err
 		}
-		next, err := s.eraseRecords(tx, actor, bytes.Clone(resume), &counts)
+		var next []byte
+		next, erased, err = s.eraseRecords(tx, actor, bytes.Clone(resume), &counts)
 		if err != nil {
 			return err
 		}
@@ -68,6 +70,11 @@ func (s *Store) eraseSlice(ctx context.Context, actor intern.ID) error {
 		delete(s.erasing, actor)
 		s.states.put(actor, state)
 	}
+	if m := s.o.Metrics; m != nil {
+		for k, n := range erased {
+			m.Edges.WithLabelValues(k.String(), "remove").Add(float64(n))
+		}
+	}
 	s.gauges()
 	return nil
 }
@@ -82,7 +89,7 @@ func readRepoState(r kv.Reader, actor intern.ID) (repoState, error) {
 
 // eraseRecords deletes a slice of the actor's records, from the record key
 // resume on, and returns the key to go on from, nil at the end.
-func (s *Store) eraseRecords(tx kv.Txn, actor intern.ID, resume []byte, counts *Counts) (next []byte, err error) {
+func (s *Store) eraseRecords(tx kv.Txn, actor intern.ID, resume []byte, counts *Counts) (next []byte, erased map[Kind]int, err error) {
 	var sets edgeSorter
 	left := s.o.SliceSize
 	var kbuf, vbuf []byte
@@ -116,7 +123,7 @@ func (s *Store) eraseRecords(tx kv.Txn, actor intern.ID, resume []byte, counts *
 		})
 		if err != nil || next != nil {
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			break
 		}
@@ -127,5 +134,9 @@ func (s *Store) eraseRecords(tx kv.Txn, actor intern.ID, resume []byte, counts *
 	})
 	sets.sets = slices.Compact(sets.sets)
 	sets.merge(tx, &kbuf, &vbuf)
-	return next, nil
+	erased = map[Kind]int{}
+	for _, c := range sets.sets {
+		erased[c.kind]++
+	}
+	return next, erased, nil
 }

@@ -34,12 +34,15 @@ func (s *Store) commit(b *Batch, e *event, as *actorState) {
 	a, st := &s.ap, &as.now
 	source := a.result.cursor.number
 	switch {
+	case st.delSrc == source && e.seq <= st.delSeq: // from before the account's deletion
+		a.replay()
+		return
 	case st.has(flagHasRev) && e.flags&hasRev != 0:
 		if bytes.Compare(e.rev[:], st.rev[:]) <= 0 {
 			a.replay()
 			return
 		}
-	case st.source == source && e.seq <= st.seq: // from before a deletion, or without a rev
+	case st.source == source && e.seq <= st.seq: // without a rev of its own, or of ours
 		a.replay()
 		return
 	}
@@ -104,7 +107,8 @@ func (s *Store) account(e *event, as *actorState) {
 	}
 	if e.flags&deleted != 0 {
 		*st = repoState{
-			flags: flagHidden | flagErasing, source: source, seq: e.seq, acctSrc: source, acctSeq: e.seq,
+			flags: flagHidden | flagErasing, source: source, seq: e.seq,
+			acctSrc: source, acctSeq: e.seq, delSrc: source, delSeq: e.seq,
 		}
 		if a.result.erasing == nil {
 			a.result.erasing = map[intern.ID]bool{}

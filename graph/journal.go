@@ -31,7 +31,7 @@ func (s *Store) writeNotes(tx kv.Txn, source string, b *Batch) error {
 	r := &s.ap.result
 	number := r.cursor.number
 	r.notes = len(b.dead)
-	for _, d := range b.dead[max(0, len(b.dead)-maxNotes):] {
+	for _, d := range b.dead {
 		d.Source = source
 		v, err := json.Marshal(d)
 		if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) writeNotes(tx kv.Txn, source string, b *Batch) error {
 		}
 		tx.Set(noteKey(keyDeadLetter, number, d.Seq, path), v)
 	}
-	for _, g := range b.gaps[max(0, len(b.gaps)-maxNotes):] {
+	for _, g := range b.gaps {
 		g.Source = source
 		v, err := json.Marshal(g)
 		if err != nil {

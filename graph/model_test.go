@@ -570,3 +570,40 @@ func TestPowerFailure(t *testing.T) {
 		}
 	}
 }
+
+// A replay over a deletion does not bring back what was deleted, also when the
+// new repo's revs are below the old one's.
+func TestReplayOverDeletion(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: graph.Merger{}})
+	s := openGraph(t, store)
+	commit := func(seq int64, rev uint64, rkey string) *model.Event {
+		return &model.Event{
+			Type: model.Commit, Seq: seq, DID: "did:plc:a", Rev: model.TID(rev),
+			Ops: []model.Op{{Kind: "follow", Rkey: rkey, Subject: "did:plc:b"}},
+		}
+	}
+	for range 2 {
+		var b graph.Batch
+		for _, e := range []*model.Event{
+			commit(10, 2000, "old"),
+			{Type: model.Account, Seq: 20, DID: "did:plc:a", Deleted: true},
+			{Type: model.Account, Seq: 25, DID: "did:plc:a", Active: true},
+			commit(30, 1000, "new"),
+		} {
+			fill(&b, e)
+		}
+		if err := s.Apply(t.Context(), "relay", &b); err != nil {
+			t.Fatal(err)
+		}
+		for s.Erasing() {
+			if err := s.EraseSlice(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m := model.New()
+		m.Apply(commit(30, 1000, "new"))
+		compareViews(t, views(t, s), m.Views())
+		compareCounts(t, s, m)
+		verify(t, store)
+	}
+}

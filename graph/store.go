@@ -188,8 +188,12 @@ func (s *Store) Cursors() []Cursor {
 	return all
 }
 
-// SetFuture notes that the source called its cursor one in its future.
+// SetFuture notes that the source called its cursor one in its future, until
+// an event of it is applied. A source without a cursor is left without.
 func (s *Store) SetFuture(ctx context.Context, source string) error {
+	if _, ok := s.sources[source]; !ok {
+		return nil
+	}
 	return s.changeCursor(ctx, source, func(c *cursorRow) { c.future = true })
 }
 
@@ -262,7 +266,7 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Edges: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_graph_edges_total", Help: "Edges that came (add) and went (remove).",
+			Name: "skein_graph_edges_total", Help: "Edges written (add; an edge that is there already may be written again) and removed (remove).",
 		}, []string{"kind", "action"}),
 		Commit: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "skein_store_commit_seconds", Help: "Time of one atomic write, reads included.",

@@ -7,6 +7,8 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"math/rand/v2"
+
+	"skein/graph"
 )
 
 // A CID that this protocol uses is version 1, codec dag-cbor, SHA-256.
@@ -97,6 +99,13 @@ func carHeader(car []byte) (root []byte, blocks int) {
 type want struct {
 	cid   []byte
 	block []byte // nil until it is found
+
+	// What the block says as a record of kind, once it has been read: records
+	// with the same bytes have the same CID, and are read and kept once.
+	kind    graph.Kind
+	reads   int
+	subject graph.Ref
+	reason  Reason
 }
 
 // wants finds blocks by their CIDs in one walk over the CAR, whatever the

@@ -435,10 +435,18 @@ func (d *Decoder) sync(m *Message, b *graph.Batch) {
 	b.AddSync(m.Seq, &c)
 }
 
+// maxOps bounds the operations of a commit, whose write is never split. The
+// protocol allows 200.
+const maxOps = 5000
+
 func (d *Decoder) parseOps(array []byte) bool {
 	d.ops = d.ops[:0]
 	c := cursor{b: array}
-	for range c.count(majorArray) {
+	n := c.count(majorArray)
+	if n > maxOps {
+		return false
+	}
+	for range n {
 		var o rawOp
 		for range c.count(majorMap) {
 			switch string(c.text()) {
@@ -500,14 +508,14 @@ func (d *Decoder) op(i int, b *graph.Batch) {
 		d.drop(BadAction, o.path)
 		return
 	}
-	subject, reason := d.subject(info, o.cid)
+	subject, reason := d.subject(info, o.cid, b)
 	if reason == NoBlock && d.superseded(i) {
 		reason = "" // what this commit itself replaces it need not bring
 	}
 	if reason != "" {
 		d.drop(reason, o.path)
 	}
-	b.AddPut(k, rkey, subject)
+	b.AddPutRef(k, rkey, subject)
 }
 
 // superseded reports whether a later operation of the commit is on the same
@@ -524,21 +532,34 @@ func (d *Decoder) superseded(i int) bool {
 
 // subject returns the subject that the record behind cid names, or why it
 // names none.
-func (d *Decoder) subject(info *graph.KindInfo, cid []byte) ([]byte, Reason) {
+func (d *Decoder) subject(info *graph.KindInfo, cid []byte, b *graph.Batch) (graph.Ref, Reason) {
 	if len(cid) == 0 {
-		return nil, NoBlock
+		return graph.Ref{}, NoBlock
 	}
 	n, _ := d.wants.lookup(cid)
 	if n < 0 || d.wants.list[n].block == nil {
-		return nil, NoBlock
+		return graph.Ref{}, NoBlock
 	}
-	block := d.wants.list[n].block
-	if !hashes(cid, block) {
+	w := &d.wants.list[n]
+	if w.kind != info.Kind {
+		// The same bytes under other collections: its $type fits one at most.
+		if w.reads++; w.reads > len(graph.Kinds) {
+			return graph.Ref{}, BadRecord
+		}
+		var subject []byte
+		subject, w.reason = readRecord(info, w)
+		w.kind, w.subject = info.Kind, b.Keep(subject)
+	}
+	return w.subject, w.reason
+}
+
+func readRecord(info *graph.KindInfo, w *want) ([]byte, Reason) {
+	if !hashes(w.cid, w.block) {
 		return nil, BadHash
 	}
-	c := cursor{b: block}
+	c := cursor{b: w.block}
 	subject := find(&c, info.Subject)
-	if c.bad || c.i != len(block) {
+	if c.bad || c.i != len(w.block) {
 		return nil, BadRecord
 	}
 	if subject == nil || !info.SubjectIs.Valid(subject) {

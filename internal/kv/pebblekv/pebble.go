@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -59,6 +60,7 @@ type Store struct {
 	writer chan struct{} // holds one token: whoever has it may update
 	txn    txn           // the one transaction, reused; guarded by writer
 	closed atomic.Bool
+	views  sync.RWMutex // held by every View; Close waits for them
 }
 
 // Open opens the store in o.Dir. It returns kv.ErrLocked if another process
@@ -169,6 +171,8 @@ func pebbleOptions(o Options, fs vfs.FS) (po *pebble.Options, release func()) {
 
 // View implements kv.Store.
 func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
+	s.views.RLock()
+	defer s.views.RUnlock()
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
@@ -239,12 +243,14 @@ func (s *Store) Compact(ctx context.Context) error {
 	return nil
 }
 
-// Close implements kv.Store. It waits for an Update that is under way.
+// Close implements kv.Store. It waits for what is under way.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
 	<-s.writer
+	s.views.Lock()
+	defer s.views.Unlock()
 	err := errors.Join(s.wal.stop(), s.db.Close(), s.wal.failed(), s.lock.Close())
 	s.writer <- struct{}{}
 	return err

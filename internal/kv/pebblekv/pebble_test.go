@@ -135,3 +135,27 @@ func TestCrash(t *testing.T) {
 		}
 	}
 }
+
+// Close waits for a View that is under way.
+func TestCloseWaitsForViews(t *testing.T) {
+	s := open(t, pebblekv.Options{Dir: t.TempDir(), Create: true})
+	err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("1")); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	began, closed := make(chan struct{}), make(chan error, 1)
+	go func() { <-began; closed <- s.Close() }()
+	err = s.View(t.Context(), func(r kv.Reader) error {
+		close(began)
+		for range 100 {
+			time.Sleep(time.Millisecond)
+			if _, ok, err := r.Get([]byte("a")); err != nil || !ok {
+				t.Errorf("%v, %v", ok, err)
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(err, <-closed); err != nil {
+		t.Fatal(err)
+	}
+}

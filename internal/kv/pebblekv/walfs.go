@@ -25,6 +25,8 @@ type walFS struct {
 	dirty map[*walFile]struct{}
 	err   error // the first sync that failed: the store must not go on
 
+	syncing sync.Mutex
+
 	quit chan struct{}
 	done sync.WaitGroup
 }
@@ -65,6 +67,8 @@ func (fs *walFS) failed() error {
 
 // syncAll syncs every log that was written since its last sync.
 func (fs *walFS) syncAll() error {
+	fs.syncing.Lock() // whoever comes second waits for what the first has taken on
+	defer fs.syncing.Unlock()
 	fs.mu.Lock()
 	files := make([]*walFile, 0, len(fs.dirty))
 	for f := range fs.dirty {
