@@ -26,6 +26,7 @@ func (s *Store) EraseSlice(ctx context.Context) error {
 
 // eraseNow finishes the job of an account whose next event has come.
 func (s *Store) eraseNow(ctx context.Context, actor intern.ID) error {
+	s.erasing[actor] = true // by its row, whatever this process remembers
 	for s.erasing[actor] {
 		if err := s.eraseSlice(ctx, actor); err != nil {
 			return err

@@ -147,6 +147,12 @@ func (l *lookup) run(db pebbleReader, keys [][]byte) {
 // Scan implements kv.Reader. A Scan inside another's callback gets an iterator
 // of its own.
 func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+	if len(lo) == 0 { // Pebble takes an empty bound that is not nil for a key
+		lo = nil
+	}
+	if len(hi) == 0 {
+		hi = nil
+	}
 	it := r.iter
 	switch {
 	case it == nil || r.inUse:
