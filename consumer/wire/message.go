@@ -1,0 +1,212 @@
+package wire
+
+import (
+	"errors"
+
+	"skein/graph"
+)
+
+// A Type is the type of a message.
+type Type uint8
+
+// The types of messages. Unknown stands for those that a later version of the
+// protocol may bring.
+const (
+	Unknown Type = iota
+	Commit
+	Sync
+	Account
+	Identity
+	Info
+	Error
+)
+
+// String returns the type as in metrics.
+func (t Type) String() string {
+	return [...]string{"unknown", "commit", "sync", "account", "identity", "info", "error"}[t]
+}
+
+// Types is how many there are.
+const Types = int(Error) + 1
+
+// ErrFrame is returned by Parse for a message that cannot be parsed.
+var ErrFrame = errors.New("wire: unreadable frame")
+
+// A Message is a message's envelope. Its slices point into the frame.
+type Message struct {
+	Type Type
+	Seq  graph.Seq // 0 if it has none
+	Time []byte    // as it stands, RFC 3339 one hopes
+
+	DID            []byte
+	Rev, Since     []byte
+	commit         []byte // CID
+	prevData       []byte // CID
+	blocks         []byte
+	ops            []byte // the CBOR array, or nil
+	tooBig         bool
+	active, hasAct bool
+	Status         []byte
+
+	Name, Text []byte // of Info and Error
+}
+
+// Blocks returns the CAR of a Commit or a Sync.
+func (m *Message) Blocks() []byte { return m.blocks }
+
+// Parse reads a message's envelope into m. What it does not know it skips, as
+// the protocol demands.
+func Parse(frame []byte, m *Message) error {
+	*m = Message{}
+	c := cursor{b: frame}
+	if len(frame) > len(commitHeader) && string(frame[:len(commitHeader)]) == commitHeader {
+		c.i, m.Type = len(commitHeader), Commit
+	} else {
+		m.header(&c)
+	}
+	repo := m.Type == Commit || m.Type == Sync
+	for range c.count(majorMap) {
+		if repo {
+			m.repoField(&c)
+		} else {
+			m.field(&c)
+		}
+	}
+	if c.bad || m.Type >= Commit && m.Type <= Identity && m.Seq <= 0 {
+		return ErrFrame
+	}
+	return nil
+}
+
+// commitHeader is the header of nearly every message, {"t":"#commit","op":1}.
+const commitHeader = "\xa2atg#commitbop\x01"
+
+func (m *Message) header(c *cursor) {
+	isError, otherOp := false, false
+	for range c.count(majorMap) {
+		switch string(c.text()) {
+		case "op":
+			switch major, n := c.head(); {
+			case major == majorNegative && n == 0:
+				isError = true
+			case major > majorNegative:
+				c.fail()
+			case major != majorUint || n != 1:
+				otherOp = true
+			}
+		case "t":
+			m.Type = typeOf(c.text())
+		default:
+			c.skip()
+		}
+	}
+	switch {
+	case isError:
+		m.Type = Error
+	case otherOp:
+		m.Type = Unknown
+	}
+}
+
+func typeOf(t []byte) Type {
+	switch string(t) {
+	case "#commit":
+		return Commit
+	case "#sync":
+		return Sync
+	case "#account":
+		return Account
+	case "#identity":
+		return Identity
+	case "#info":
+		return Info
+	}
+	return Unknown
+}
+
+// field reads one entry of a body that is no commit. Fields that only one type
+// has are read for that type alone: in another they may mean anything.
+func (m *Message) field(c *cursor) {
+	key := c.text()
+	switch string(key) {
+	case "seq":
+		if m.Type == Unknown { // later versions may mean something else by it
+			if i := c.i; i < len(c.b) && c.b[i]>>5 != majorUint {
+				c.skip()
+				return
+			}
+		}
+		m.seq(c)
+		return
+	case "time":
+		if m.Type != Unknown && m.Type < Info {
+			m.Time = c.optionalText()
+			return
+		}
+	}
+	switch m.Type {
+	case Account:
+		switch string(key) {
+		case "did":
+			m.DID = c.text()
+		case "active":
+			m.active, m.hasAct = c.boolean(), true
+		case "status":
+			m.Status = c.optionalText()
+		default:
+			c.skip()
+		}
+	case Info, Error:
+		switch string(key) {
+		case "name", "error":
+			m.Name = c.optionalText()
+		case "message":
+			m.Text = c.optionalText()
+		default:
+			c.skip()
+		}
+	default:
+		c.skip()
+	}
+}
+
+func (m *Message) seq(c *cursor) {
+	n := c.uint()
+	if n > 1<<63-1 {
+		c.fail()
+		return
+	}
+	m.Seq = graph.Seq(n)
+}
+
+// repoField reads one entry of the body of a #commit or a #sync.
+func (m *Message) repoField(c *cursor) {
+	switch string(c.text()) {
+	case "seq":
+		m.seq(c)
+	case "time":
+		m.Time = c.optionalText()
+	case "repo", "did":
+		m.DID = c.text()
+	case "rev":
+		m.Rev = c.text()
+	case "since":
+		m.Since = c.optionalText()
+	case "commit":
+		m.commit = c.link()
+	case "prevData":
+		m.prevData = c.link()
+	case "blocks":
+		m.blocks = c.bytes()
+	case "ops":
+		start := c.i
+		c.skip()
+		if !c.bad {
+			m.ops = c.b[start:c.i]
+		}
+	case "tooBig":
+		m.tooBig = c.boolean()
+	default:
+		c.skip()
+	}
+}
