@@ -78,11 +78,12 @@ func (c *Consumer) readRelay(ctx context.Context) error {
 			backoff = c.o.MinBackoff
 		}
 		wait := backoff/2 + rand.N(backoff/2+1)
-		message := "no connection to the relay; queries are answered meanwhile"
+		retry := wait.Round(time.Millisecond).String()
 		if c.o.StopOnError { // a replay: nobody asks
-			message = "no connection to the relay"
+			c.log.Warn("no connection to the relay", "error", err, "retry_in", retry)
+		} else {
+			c.log.Warn("no connection to the relay; queries are answered meanwhile", "error", err, "retry_in", retry)
 		}
-		c.log.Warn(message, "error", err, "retry_in", wait.Round(time.Millisecond).String())
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

@@ -28,8 +28,7 @@ func literalID(i int) intern.ID { return intern.FirstReserved + intern.ID(i) }
 // have got one meanwhile: each would otherwise change its place.
 type unseen []bool
 
-// newEvaluation looks up the expression's strings. pinned is nil for a first
-// page.
+// newEvaluation looks up the expression's strings.
 func newEvaluation(ctx context.Context, s *graph.Snapshot, e *Expr) (*evaluation, error) {
 	ids, err := lookup(s, e.strings)
 	return &evaluation{ctx, e, s, ids}, err

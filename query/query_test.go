@@ -268,7 +268,6 @@ func TestPagesWhileGrowing(t *testing.T) {
 		given = append(given, fmt.Sprintf("did:plc:%024d", i))
 	}
 	given = append(given, w.history.Accounts()...)
-	v := w.model.Views()
 	before := map[string]bool{}
 	for _, s := range given {
 		before[s] = !w.model.Hidden[s]
@@ -283,7 +282,6 @@ func TestPagesWhileGrowing(t *testing.T) {
 		w.apply(e)
 		i++
 	})
-	_ = v
 	seen := map[string]int{}
 	for _, m := range members {
 		seen[m]++

@@ -65,7 +65,7 @@ const keysPerWorker, maxWorkers, fewKeys = 256, 4, 8
 
 // MultiGet implements kv.Reader. The keys are looked up in ascending order
 // with one iterator, which keeps the tables of all levels open and moves
-// forward only: on new keys that took half the time of Gets. Large batches are
+// forward only (before and after: docs/performance.md). Large batches are
 // read by a few goroutines at once, because a lookup that misses the cache
 // waits for the disk.
 func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
