@@ -30,7 +30,7 @@ import (
 
 func open(t *testing.T) (*graph.Store, kv.Store) {
 	t.Helper()
-	store := memkv.Open(memkv.Options{Merger: graph.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
 	g, err := graph.Open(t.Context(), store, graph.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestSlowStore(t *testing.T) {
 	defer srv.Close()
 	defer srv.CloseClientConnections()
 	store := memkv.Open(memkv.Options{
-		Merger: graph.Merger{}, Limits: memkv.Limits{Key: 1e4, Value: 1e6, Txn: 1e9, Age: time.Hour},
+		Merger: graph.NewMerger(graph.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e6, Txn: 1e9, Age: time.Hour},
 		OnCommit: func(i int) error {
 			if i > 5 {
 				time.Sleep(time.Second)

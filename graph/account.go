@@ -3,20 +3,38 @@ package graph
 import (
 	"encoding/binary"
 	"fmt"
+
+	"skein/intern"
 )
 
-// A Rev is the revision of a repo: a TID, which compare as bytes.
-type Rev [13]byte
+// A Rev is the revision of a repo: the number of a TID, which compare as it.
+type Rev uint64
+
+// noRev is the highest TID: that of no commit that another comes after.
+const noRev Rev = 1<<64 - 1
+
+// String returns the TID.
+func (r Rev) String() string { return string(intern.AppendTID(nil, uint64(r))) }
 
 // A Digest is the SHA-256 of a CID. Only the roots of repos are kept by it.
 type Digest [32]byte
 
+// A root is what is kept of a repo's root: the first 8 bytes of its Digest. Two
+// roots that differ agree in them once in 2^64; an account that makes its own
+// agree hides nothing but its own repo's being desynchronized.
+type root [8]byte
+
 // repoState is what is known of one account and its repo. Its row is
 //
 //	flags(1) uvarint source, uvarint seq      of the last commit, sync or deletion
-//	uvarint source, uvarint seq               of the last #account
-//	uvarint source, uvarint seq               of the last deletion
-//	rev(13) data(32)                          if flagHasRev
+//	uvarint source, uvarint seq               of the last #account, if flagAccount
+//	uvarint source, uvarint seq               of the last deletion, if flagDeleted
+//	rev(8) data(8)                            if flagHasRev
+//	top(8)                                    if flagAhead
+//
+// top is the highest TID that is, or was, the key of an indexed record, where
+// that is above rev. It is seldom: a PDS draws a commit's rev after its keys.
+// A new record's key above both is that of no record we have.
 type repoState struct {
 	flags           byte
 	source, acctSrc uint32
@@ -24,7 +42,8 @@ type repoState struct {
 	delSrc          uint32
 	delSeq          Seq
 	rev             Rev
-	data            Digest
+	data            root
+	top             uint64
 }
 
 const (
@@ -33,48 +52,92 @@ const (
 	flagDesync                   // something of the repo was missed
 	flagHidden                   // the last #account said active: false
 	flagErasing                  // deleted, and not all of it is erased yet
+	flagAccount                  // an #account was seen
+	flagDeleted                  // it was deleted once
+	flagAhead                    // top is above rev
 )
 
 func (s *repoState) has(flag byte) bool { return s.flags&flag != 0 }
 
+// mayHold reports whether the repo may have a record of the path already.
+func (s *repoState) mayHold(p path) bool {
+	return s.has(flagHasRev) && (p.raw != nil || p.tid <= max(uint64(s.rev), s.top))
+}
+
 func (s *repoState) append(dst []byte) []byte {
-	dst = append(dst, s.flags)
+	flags := s.flags &^ (flagAccount | flagDeleted | flagAhead)
+	if s.acctSrc != 0 {
+		flags |= flagAccount
+	}
+	if s.delSrc != 0 {
+		flags |= flagDeleted
+	}
+	if s.has(flagHasRev) && s.top > uint64(s.rev) {
+		flags |= flagAhead
+	}
+	dst = append(dst, flags)
 	dst = binary.AppendUvarint(dst, uint64(s.source))
 	dst = binary.AppendUvarint(dst, uint64(s.seq))
-	dst = binary.AppendUvarint(dst, uint64(s.acctSrc))
-	dst = binary.AppendUvarint(dst, uint64(s.acctSeq))
-	dst = binary.AppendUvarint(dst, uint64(s.delSrc))
-	dst = binary.AppendUvarint(dst, uint64(s.delSeq))
-	if s.has(flagHasRev) {
-		dst = append(append(dst, s.rev[:]...), s.data[:]...)
+	if flags&flagAccount != 0 {
+		dst = binary.AppendUvarint(dst, uint64(s.acctSrc))
+		dst = binary.AppendUvarint(dst, uint64(s.acctSeq))
+	}
+	if flags&flagDeleted != 0 {
+		dst = binary.AppendUvarint(dst, uint64(s.delSrc))
+		dst = binary.AppendUvarint(dst, uint64(s.delSeq))
+	}
+	if flags&flagHasRev != 0 {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(s.rev))
+		dst = append(dst, s.data[:]...)
+	}
+	if flags&flagAhead != 0 {
+		dst = binary.BigEndian.AppendUint64(dst, s.top)
 	}
 	return dst
 }
 
 func decodeRepoState(v []byte) (s repoState, err error) {
-	bad := fmt.Errorf("graph: account row %x is malformed", v)
+	bad := func() (repoState, error) {
+		return s, fmt.Errorf("graph: account row %x is malformed", v)
+	}
 	if len(v) == 0 {
-		return s, bad
+		return bad()
 	}
-	s.flags, v = v[0], v[1:]
-	var n [6]uint64
-	for i := range n {
-		x, w := binary.Uvarint(v)
-		if w <= 0 {
-			return s, bad
+	flags, rest := v[0], v[1:]
+	ok := true
+	pair := func(source *uint32, seq *Seq) {
+		a, n := binary.Uvarint(rest)
+		b, m := binary.Uvarint(rest[max(n, 0):])
+		if n <= 0 || m <= 0 {
+			ok = false
+			return
 		}
-		n[i], v = x, v[w:]
+		*source, *seq, rest = uint32(a), Seq(b), rest[n+m:]
 	}
-	s.source, s.seq, s.acctSrc, s.acctSeq = uint32(n[0]), Seq(n[1]), uint32(n[2]), Seq(n[3])
-	s.delSrc, s.delSeq = uint32(n[4]), Seq(n[5])
-	if s.has(flagHasRev) {
-		if len(v) != len(s.rev)+len(s.data) {
-			return s, bad
+	pair(&s.source, &s.seq)
+	if flags&flagAccount != 0 {
+		pair(&s.acctSrc, &s.acctSeq)
+	}
+	if flags&flagDeleted != 0 {
+		pair(&s.delSrc, &s.delSeq)
+	}
+	if flags&flagHasRev != 0 {
+		if len(rest) < 16 {
+			return bad()
 		}
-		copy(s.rev[:], v)
-		copy(s.data[:], v[len(s.rev):])
-	} else if len(v) != 0 {
-		return s, bad
+		s.rev = Rev(binary.BigEndian.Uint64(rest))
+		copy(s.data[:], rest[8:])
+		rest = rest[16:]
 	}
+	if flags&flagAhead != 0 {
+		if len(rest) < 8 {
+			return bad()
+		}
+		s.top, rest = binary.BigEndian.Uint64(rest), rest[8:]
+	}
+	if !ok || len(rest) != 0 {
+		return bad()
+	}
+	s.flags = flags &^ (flagAccount | flagDeleted | flagAhead)
 	return s, nil
 }

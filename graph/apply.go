@@ -29,7 +29,9 @@ type applier struct {
 	changes []change
 	edges   edgeSorter
 	keys    keyBuffer
-	asked   []int32 // the changes that keys are for
+	asked   []asked // what keys are for
+	records []record
+	left    []edge // scratch of otherRecords
 	kbuf    []byte
 	vbuf    []byte
 	result  result
@@ -50,9 +52,9 @@ type change struct {
 	kind    Kind
 	delete  bool
 	existed bool
-	fresh   bool // the actor is new: nothing can be stored under the path
+	fresh   bool // nothing can be stored under the path
 	actor   intern.ID
-	rkey    span
+	path    path      // its bytes lie in the batch
 	subject int32     // index in strings, or -1
 	order   uint32    // position in the stream
 	new     intern.ID // the subject from now on, or None
@@ -103,6 +105,9 @@ func (s *Store) Apply(ctx context.Context, source string, b *Batch) error {
 			}
 			s.o.Metrics.retry("too_large")
 			to = from + (to-from)/2
+		}
+		if err := s.spill(ctx); err != nil {
+			return err
 		}
 		if from = to; from == len(b.events) {
 			return s.trimDeadLetters(ctx)
@@ -224,7 +229,7 @@ func (s *Store) attempt(tx kv.Txn, source string, b *Batch, from, to int) error 
 			return err
 		}
 	}
-	a.lastWords(b)
+	a.lastWords()
 	lap(&a.timing.Graph)
 	for i := range a.changes {
 		if c := &a.changes[i]; c.subject >= 0 {
@@ -236,18 +241,18 @@ func (s *Store) attempt(tx kv.Txn, source string, b *Batch, from, to int) error 
 		return err
 	}
 	lap(&a.timing.Intern)
-	if err := a.readOld(tx, b); err != nil {
+	if err := a.readOld(tx); err != nil {
 		return err
 	}
 	lap(&a.timing.Read)
-	a.decide(b)
+	a.decide()
 	lap(&a.timing.Graph)
-	if err := a.decideEdges(tx, b); err != nil {
+	if err := a.decideEdges(tx); err != nil {
 		return err
 	}
 	lap(&a.timing.Read)
-	a.writeRecords(tx, b)
-	a.writeEdges(tx)
+	a.writeRecords(tx)
+	a.edges.merge(tx, s.merger)
 	a.writeStates(tx)
 	if whole {
 		if b.last != 0 {

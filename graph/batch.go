@@ -3,6 +3,8 @@ package graph
 import (
 	"fmt"
 	"time"
+
+	"skein/intern"
 )
 
 // A Seq is a relay's sequence number. 0 is none.
@@ -67,7 +69,7 @@ type op struct {
 type Commit struct {
 	DID      []byte
 	Rev      []byte // a valid TID, or empty if it is not known
-	Since    []byte // a valid TID, or empty
+	Since    []byte // a TID, or empty; anything else is the rev of no commit
 	Data     []byte // the Digest of the commit block's data, or empty if the block cannot be read
 	PrevData []byte // likewise of prevData, or empty
 	TooBig   bool
@@ -127,10 +129,15 @@ func (b *Batch) add(seq Seq, kind eventType, c *Commit) *event {
 	b.events = append(b.events, event{seq: seq, kind: kind, did: b.put(c.DID)})
 	e := &b.events[len(b.events)-1]
 	e.ops = span{uint32(len(b.ops)), uint32(len(b.ops))}
-	if copy(e.rev[:], c.Rev) == len(e.rev) {
+	if tid, ok := intern.ParseTID(c.Rev); ok {
+		e.rev = Rev(tid)
 		e.flags |= hasRev
 	}
-	if copy(e.since[:], c.Since) == len(e.since) {
+	if len(c.Since) > 0 {
+		e.since = noRev
+		if tid, ok := intern.ParseTID(c.Since); ok {
+			e.since = Rev(tid)
+		}
 		e.flags |= hasSince
 	}
 	if copy(e.data[:], c.Data) == len(e.data) {
@@ -240,16 +247,16 @@ func (b *Batch) Describe() (lines []string) {
 			lines = append(lines, fmt.Sprintf("%d account %s active=%t deleted=%t", e.seq, b.bytes(e.did), e.flags&active != 0, e.flags&deleted != 0))
 			continue
 		case eventSync:
-			lines = append(lines, fmt.Sprintf("%d sync %s %s %x", e.seq, b.bytes(e.did), e.rev[:], e.data))
+			lines = append(lines, fmt.Sprintf("%d sync %s %s %x", e.seq, b.bytes(e.did), e.rev, e.data))
 			continue
 		default:
 		}
 		line := fmt.Sprintf("%d commit %s", e.seq, b.bytes(e.did))
 		if e.flags&hasRev != 0 {
-			line += fmt.Sprintf(" rev=%s", e.rev[:])
+			line += fmt.Sprintf(" rev=%s", e.rev)
 		}
 		if e.flags&hasSince != 0 {
-			line += fmt.Sprintf(" since=%s", e.since[:])
+			line += fmt.Sprintf(" since=%s", e.since)
 		}
 		if e.flags&hasData != 0 {
 			line += fmt.Sprintf(" data=%x", e.data)

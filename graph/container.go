@@ -3,14 +3,13 @@ package graph
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/bits"
 	"slices"
 	"sync"
 )
 
-// A container holds the members of one set that share all but the low 16 bits
-// of their ids. On disk it is
+// A container holds the members of one large set that share all but the low 16
+// bits of their ids. It is written by spills alone. On disk it is
 //
 //	uvarint n | n × member(2, LE)   the removed, ascending
 //	the present: either m < 4096 × member(2, LE), ascending, or a bitmap of
@@ -114,24 +113,17 @@ func containerHas(v []byte, member uint16) (bool, error) {
 	return 2*lo < len(present) && binary.LittleEndian.Uint16(present[2*lo:]) == member, nil
 }
 
-// Merger folds containers. It implements kv.Merger.
-type Merger struct{}
-
-// Name implements kv.Merger. It is in every store: a change of the container's
-// form is a new name.
-func (Merger) Name() string { return "skein.container.v1" }
-
 // smallFold is how many members are folded by sorting; more are folded in
 // bitmaps, whose cost is the same for any number.
 const smallFold = 96
 
-// Fold implements kv.Merger.
-func (Merger) Fold(dst, key []byte, values [][]byte, base bool) ([]byte, error) {
+// foldContainers appends what values, oldest first, come to.
+func foldContainers(dst []byte, values [][]byte, base bool) ([]byte, error) {
 	total := 0
 	for _, v := range values {
 		removed, present, err := splitContainer(v)
 		if err != nil {
-			return nil, fmt.Errorf("folding %x: %w", key, err)
+			return nil, err
 		}
 		total += len(removed)/2 + len(present)/2
 	}

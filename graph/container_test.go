@@ -67,7 +67,7 @@ func TestFold(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		whole, err := Merger{}.Fold(nil, nil, values, true)
+		whole, err := foldContainers(nil, values, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,13 +75,13 @@ func TestFold(t *testing.T) {
 		for len(values) > 1 {
 			i := rng.IntN(len(values) - 1)
 			n := min(2+rng.IntN(3), len(values)-i)
-			v, err := Merger{}.Fold(nil, nil, values[i:i+n], i == 0 && rng.IntN(2) == 0)
+			v, err := foldContainers(nil, values[i:i+n], i == 0 && rng.IntN(2) == 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			values = slices.Replace(values, i, i+n, v)
 		}
-		parts, err := Merger{}.Fold(nil, nil, values, true)
+		parts, err := foldContainers(nil, values, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func FuzzFold(f *testing.F) {
 	f.Add([]byte{0, 1, 0}, []byte{1, 1, 0}, true)
 	f.Add([]byte{0xff, 0xff, 0x03, 0}, []byte{}, false)
 	f.Fuzz(func(t *testing.T, a, b []byte, base bool) {
-		v, err := Merger{}.Fold(nil, nil, [][]byte{a, b}, base)
+		v, err := foldContainers(nil, [][]byte{a, b}, base)
 		if err != nil {
 			return
 		}
@@ -147,7 +147,8 @@ func TestRepoState(t *testing.T) {
 	for _, s := range []repoState{
 		{},
 		{flags: flagHidden, acctSrc: 3, acctSeq: 1 << 60},
-		{flags: flagHasRev | flagDesync, source: 1, seq: 31_527_015_322, rev: Rev([]byte("3kaaaaaaaaaaa")), data: Digest{1, 2, 3}},
+		{flags: flagHasRev | flagDesync, source: 1, seq: 31_527_015_322, rev: 1 << 60, data: root{1, 2, 3}},
+		{flags: flagHasRev, source: 1, seq: 5, rev: 7, top: 9, delSrc: 2, delSeq: 4, acctSrc: 2, acctSeq: 4},
 	} {
 		v := s.append(nil)
 		got, err := decodeRepoState(v)

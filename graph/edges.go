@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"iter"
@@ -11,9 +10,15 @@ import (
 	"skein/internal/kv"
 )
 
-// readOld reads what each changed path held before.
-func (a *applier) readOld(tx kv.Txn, b *Batch) error {
-	a.keys.reset()
+// asked is a chunk that is looked up for a run of the changes.
+type asked struct {
+	from, to int32 // of the changes, all in one bucket
+	depth    int
+}
+
+// readOld reads what the changed paths that are not fresh held before: one
+// look-up for each chunk, and one more for every time that it was spilled.
+func (a *applier) readOld(tx kv.Txn) error {
 	a.asked = a.asked[:0]
 	for i := range a.changes {
 		c := &a.changes[i]
@@ -23,20 +28,65 @@ func (a *applier) readOld(tx kv.Txn, b *Batch) error {
 		if c.fresh {
 			continue
 		}
-		a.kbuf = appendRecordKey(a.kbuf[:0], c.kind, c.actor, b.bytes(c.rkey))
-		a.keys.add(a.kbuf)
-		a.asked = append(a.asked, int32(i))
+		if n := len(a.asked); n > 0 && sameChunk(a.changes[a.asked[n-1].from], *c) {
+			a.asked[n-1].to = int32(i + 1)
+			continue
+		}
+		a.asked = append(a.asked, asked{int32(i), int32(i + 1), 0})
 	}
-	return tx.MultiGet(a.keys.keys, func(i int, v []byte, ok bool) (err error) {
-		c := &a.changes[a.asked[i]]
-		c.existed = ok
-		c.old, err = decodeSubject(v)
-		return err
+	for ask := a.asked; len(ask) > 0; {
+		var err error
+		if ask, err = a.readChunks(tx, ask); err != nil {
+			return fmt.Errorf("graph: reading records: %w", err)
+		}
+	}
+	return nil
+}
+
+// readChunks looks up the chunks asked for, and returns those to ask for next:
+// below chunks that were spilled, where they did not know the path.
+func (a *applier) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) {
+	a.keys.reset()
+	for _, q := range ask {
+		c := &a.changes[q.from]
+		a.kbuf = appendChunkKey(a.kbuf[:0], c.kind, c.actor, c.path, q.depth)
+		a.keys.add(a.kbuf)
+	}
+	err = tx.MultiGet(a.keys.keys, func(i int, v []byte, ok bool) error {
+		if !ok {
+			return nil
+		}
+		q := ask[i]
+		c := &a.changes[q.from]
+		coder := coderOf(c.kind.Info(), c.actor, c.path.bucket())
+		var generation uint64
+		var err error
+		if a.records, generation, err = coder.read(a.records[:0], v, 0); err != nil {
+			return fmt.Errorf("%x: %w", a.keys.keys[i], err)
+		}
+		for j := q.from; j < q.to; j++ {
+			c := &a.changes[j]
+			if c.fresh {
+				continue
+			}
+			at, found := slices.BinarySearchFunc(a.records, c.path, func(r record, p path) int { return comparePaths(r.path, p) })
+			if !found {
+				if generation > 0 {
+					next = append(next, asked{j, j + 1, q.depth + 1})
+				}
+				continue
+			}
+			r := &a.records[at]
+			c.existed, c.old = r.flags != flagRemoved, r.subject
+		}
+		return nil
 	})
+	return next, err
 }
 
 // decide notes what each change does to the records and their edges.
-func (a *applier) decide(b *Batch) {
+func (a *applier) decide() {
+	e := &a.edges
 	for i := range a.changes {
 		c := &a.changes[i]
 		records := a.result.counts.Records
@@ -47,28 +97,35 @@ func (a *applier) decide(b *Batch) {
 			records[c.kind.String()]++
 		}
 		if c.old != intern.None && (c.delete || c.new != c.old) {
-			a.edges.gone = append(a.edges.gone, edgeChange{c.kind, c.actor, c.old, c.rkey})
+			e.gone = append(e.gone, edge{c.kind, c.actor, c.old})
 		}
 		if !c.delete && c.new != intern.None && c.new != c.old {
-			a.edges.come = append(a.edges.come, edgeChange{c.kind, c.actor, c.new, c.rkey})
+			e.come = append(e.come, edge{c.kind, c.actor, c.new})
 		}
 	}
-	a.edges.sort(b)
+	// The changes ascend by kind and actor already.
+	slices.SortFunc(e.gone, compareEdges)
+	e.gone = slices.Compact(e.gone)
+	slices.SortFunc(e.come, compareEdges)
+	e.come = slices.Compact(e.come)
 }
 
-// edgeChange is a record that names a subject from now on, or does no longer.
-type edgeChange struct {
+// edge is an edge that a record names from now on, or does no longer.
+type edge struct {
 	kind    Kind
 	actor   intern.ID
 	subject intern.ID
-	rkey    span
 }
 
-func compareEdges(x, y edgeChange) int {
-	return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.actor, y.actor), cmp.Compare(x.subject, y.subject))
+func compareEdges(x, y edge) int {
+	switch {
+	case x.kind != y.kind:
+		return cmp.Compare(x.kind, y.kind)
+	case x.actor != y.actor:
+		return cmp.Compare(x.actor, y.actor)
+	}
+	return cmp.Compare(x.subject, y.subject)
 }
-
-func sameEdge(x, y edgeChange) bool { return compareEdges(x, y) == 0 }
 
 // setChange is a member that a reverse set gains or loses.
 type setChange struct {
@@ -79,67 +136,73 @@ type setChange struct {
 }
 
 type edgeSorter struct {
-	gone, come []edgeChange // by edge, then rkey
-	sets       []setChange  // by container, then member
-	add, less  []uint16     // of one container
+	gone, come []edge      // ascending, each once
+	sets       []setChange // by set, then member
+	add, less  []uint64    // of one set
+	kbuf, vbuf []byte
 }
 
 func (s *edgeSorter) reset() { s.gone, s.come, s.sets = s.gone[:0], s.come[:0], s.sets[:0] }
 
-func (s *edgeSorter) sort(b *Batch) {
-	byRkey := func(x, y edgeChange) int {
-		if c := compareEdges(x, y); c != 0 {
-			return c
-		}
-		return bytes.Compare(b.bytes(x.rkey), b.bytes(y.rkey))
-	}
-	slices.SortFunc(s.gone, byRkey)
-	slices.SortFunc(s.come, byRkey)
-}
-
 // decideEdges decides each edge once: an edge that lost a record stays if this
 // write brings another, or if the store has one that this write does not take.
-func (a *applier) decideEdges(tx kv.Txn, b *Batch) error {
+func (a *applier) decideEdges(tx kv.Txn) error {
 	e := &a.edges
-	for come := range groups(e.come, sameEdge) {
-		c := come[0]
+	for _, c := range e.come {
 		e.sets = append(e.sets, setChange{c.kind, false, c.subject, c.actor})
 		a.result.added[c.kind]++
 	}
-	for gone := range groups(e.gone, sameEdge) {
-		c := gone[0]
-		if _, comes := slices.BinarySearchFunc(e.come, c, compareEdges); comes {
-			continue
-		}
-		other, err := a.otherRecord(tx, b, gone)
-		if err != nil {
+	e.gone = slices.DeleteFunc(e.gone, func(g edge) bool {
+		_, comes := slices.BinarySearchFunc(e.come, g, compareEdges)
+		return comes
+	})
+	for gone := range groups(e.gone, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
+		if err := a.otherRecords(tx, gone); err != nil {
 			return fmt.Errorf("graph: looking for other records of an edge: %w", err)
 		}
-		if !other {
-			e.sets = append(e.sets, setChange{c.kind, true, c.subject, c.actor})
-			a.result.removed[c.kind]++
-		}
 	}
-	slices.SortFunc(e.sets, func(x, y setChange) int {
-		return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.subject, y.subject), cmp.Compare(x.member, y.member))
-	})
+	slices.SortFunc(e.sets, compareSetChanges)
 	return nil
 }
 
-// otherRecord reports whether the store has a record of the edge that gone,
-// all of one edge, by rkey, does not take away.
-func (a *applier) otherRecord(tx kv.Txn, b *Batch, gone []edgeChange) (other bool, err error) {
-	c := gone[0]
-	a.kbuf = appendForwardKey(a.kbuf[:0], c.kind, c.actor, c.subject, nil)
-	err = tx.Scan(a.kbuf, kv.PrefixEnd(a.kbuf), false, func(k, _ []byte) (bool, error) {
-		if len(gone) > 0 && bytes.Equal(b.bytes(gone[0].rkey), k[forwardKeyPrefix:]) {
-			gone = gone[1:]
-			return true, nil
-		}
-		other = true
-		return false, nil
+func compareSetChanges(x, y setChange) int {
+	switch {
+	case x.kind != y.kind:
+		return cmp.Compare(x.kind, y.kind)
+	case x.subject != y.subject:
+		return cmp.Compare(x.subject, y.subject)
+	}
+	return cmp.Compare(x.member, y.member)
+}
+
+// otherRecords removes those edges, all of one actor and kind, of which the
+// store has no record but on paths that this write changes to name another. The actor's records are read once, however many
+// of its edges are in question.
+func (a *applier) otherRecords(tx kv.Txn, gone []edge) error {
+	first, _ := slices.BinarySearchFunc(a.changes, gone[0], func(c change, g edge) int {
+		return cmp.Or(cmp.Compare(c.kind, g.kind), cmp.Compare(c.actor, g.actor))
 	})
-	return other, err
+	changes := a.changes[first:]
+	left := append(a.left[:0], gone...)
+	err := eachRecord(tx, gone[0].kind, gone[0].actor, func(r *record) bool {
+		g := edge{gone[0].kind, gone[0].actor, r.subject}
+		at, lost := slices.BinarySearchFunc(left, g, compareEdges)
+		if !lost {
+			return true
+		}
+		c := change{kind: g.kind, actor: g.actor, path: r.path}
+		i, changed := slices.BinarySearchFunc(changes, c, func(x, y change) int { return compareChanges(&x, &y) })
+		if !changed || !changes[i].delete && changes[i].new == r.subject { // or put again as it is
+			left = slices.Delete(left, at, at+1)
+		}
+		return len(left) > 0
+	})
+	a.left = left
+	for _, g := range left {
+		a.edges.sets = append(a.edges.sets, setChange{g.kind, true, g.subject, g.actor})
+		a.result.removed[g.kind]++
+	}
+	return err
 }
 
 // groups yields the runs of list whose neighbours are the same.
@@ -158,51 +221,50 @@ func groups[T any](list []T, same func(x, y T) bool) iter.Seq[[]T] {
 	}
 }
 
-// writeRecords writes the records, and the same by subject.
-func (a *applier) writeRecords(tx kv.Txn, b *Batch) {
-	for i := range a.changes {
-		c := &a.changes[i]
-		if c.delete && !c.existed || !c.delete && c.existed && c.new == c.old {
+// writeRecords merges what changed of the records, one operand per chunk.
+func (a *applier) writeRecords(tx kv.Txn) {
+	for changes := range groups(a.changes, sameChunk) {
+		a.records = a.records[:0]
+		for i := range changes {
+			c := &changes[i]
+			if c.delete && !c.existed || !c.delete && c.existed && c.new == c.old {
+				continue
+			}
+			r := record{path: c.path, subject: c.new}
+			if c.delete {
+				r.flags, r.subject = flagRemoved, intern.None
+			} else if c.new == intern.None {
+				r.flags = flagNoSubject
+			}
+			a.records = append(a.records, r)
+		}
+		if len(a.records) == 0 {
 			continue
 		}
-		a.kbuf = appendRecordKey(a.kbuf[:0], c.kind, c.actor, b.bytes(c.rkey))
-		if c.delete {
-			tx.Delete(a.kbuf)
-			continue
-		}
-		a.vbuf = appendSubject(a.vbuf[:0], c.new)
-		tx.Set(a.kbuf, a.vbuf)
-	}
-	for _, c := range a.edges.gone {
-		a.kbuf = appendForwardKey(a.kbuf[:0], c.kind, c.actor, c.subject, b.bytes(c.rkey))
-		tx.Delete(a.kbuf)
-	}
-	for _, c := range a.edges.come {
-		a.kbuf = appendForwardKey(a.kbuf[:0], c.kind, c.actor, c.subject, b.bytes(c.rkey))
-		tx.Set(a.kbuf, emptyValue)
+		c := &changes[0]
+		a.kbuf = appendChunkKey(a.kbuf[:0], c.kind, c.actor, c.path, 0)
+		a.vbuf = coderOf(c.kind.Info(), c.actor, c.path.bucket()).append(a.vbuf[:0], 0, a.records)
+		tx.Merge(a.kbuf, a.vbuf)
 	}
 }
 
-// writeEdges merges what the sets gain and lose, one operand per container.
-func (a *applier) writeEdges(tx kv.Txn) { a.edges.merge(tx, &a.kbuf, &a.vbuf) }
-
-func (s *edgeSorter) merge(tx kv.Txn, kbuf, vbuf *[]byte) {
-	for changes := range groups(s.sets, sameContainer) {
+// merge merges what the sets gain and lose, one operand per set.
+func (s *edgeSorter) merge(tx kv.Txn, m *Merger) {
+	for changes := range groups(s.sets, func(x, y setChange) bool { return x.kind == y.kind && x.subject == y.subject }) {
 		s.add, s.less = s.add[:0], s.less[:0]
 		for _, c := range changes {
 			if c.remove {
-				s.less = append(s.less, uint16(c.member))
+				s.less = append(s.less, uint64(c.member))
 			} else {
-				s.add = append(s.add, uint16(c.member))
+				s.add = append(s.add, uint64(c.member))
 			}
 		}
 		c := changes[0]
-		*kbuf = appendReverseKey((*kbuf)[:0], c.kind, c.subject, blockOf(c.member))
-		*vbuf = appendOperand((*vbuf)[:0], s.add, s.less)
-		tx.Merge(*kbuf, *vbuf)
+		s.kbuf = appendRowKey(s.kbuf[:0], c.kind, c.subject)
+		s.vbuf = appendRow(s.vbuf[:0], 0, s.less, s.add)
+		tx.Merge(s.kbuf, s.vbuf)
+		if len(changes) > m.limits.Row {
+			m.note(s.kbuf)
+		}
 	}
-}
-
-func sameContainer(x, y setChange) bool {
-	return x.kind == y.kind && x.subject == y.subject && blockOf(x.member) == blockOf(y.member)
 }

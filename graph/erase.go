@@ -2,8 +2,8 @@ package graph
 
 import (
 	"bytes"
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -88,56 +88,88 @@ func readRepoState(r kv.Reader, actor intern.ID) (repoState, error) {
 	return decodeRepoState(v)
 }
 
-// eraseRecords deletes a slice of the actor's records, from the record key
-// resume on, and returns the key to go on from, nil at the end.
+// eraseRecords deletes a slice of the actor's records, kind by kind, each from
+// its last chunk to its first, so that what a chunk spilled goes before what
+// stands over it. It begins below the key resume, and returns the key below
+// which to go on, nil at the end.
 func (s *Store) eraseRecords(tx kv.Txn, actor intern.ID, resume []byte, counts *Counts) (next []byte, erased map[Kind]int, err error) {
 	var sets edgeSorter
 	left := s.o.SliceSize
-	var kbuf, vbuf []byte
 	for _, k := range Kinds {
-		lo := appendRecordKey(nil, k.Kind, actor, nil)
+		lo := appendRecordsKey(nil, k.Kind, actor)
 		hi := kv.PrefixEnd(lo)
-		if bytes.Compare(resume, hi) >= 0 {
-			continue
+		if len(resume) > 0 {
+			if bytes.Compare(resume, lo) < 0 || bytes.Compare(resume, hi) > 0 {
+				continue // of a kind that is done
+			}
+			hi, resume = resume, nil
 		}
-		if bytes.Compare(resume, lo) > 0 {
-			lo = resume
-		}
-		err := tx.Scan(lo, hi, false, func(key, v []byte) (bool, error) {
-			if left == 0 {
-				next = bytes.Clone(key)
+		err := tx.Scan(lo, hi, true, func(key, v []byte) (bool, error) {
+			if left <= 0 {
 				return false, nil
 			}
-			left--
-			subject, err := decodeSubject(v)
+			records, err := liveRecords(tx, key, v)
 			if err != nil {
 				return false, err
 			}
 			tx.Delete(key)
-			counts.Records[k.Name]--
-			if subject != intern.None {
-				kbuf = appendForwardKey(kbuf[:0], k.Kind, actor, subject, key[recordKeyPrefix:])
-				tx.Delete(kbuf)
-				sets.sets = append(sets.sets, setChange{k.Kind, true, subject, actor})
+			next = bytes.Clone(key)
+			left -= max(1, len(records))
+			counts.Records[k.Name] -= int64(len(records))
+			for _, r := range records {
+				if r.subject != intern.None {
+					sets.sets = append(sets.sets, setChange{k.Kind, true, r.subject, actor})
+				}
 			}
 			return true, nil
 		})
-		if err != nil || next != nil {
-			if err != nil {
-				return nil, nil, err
-			}
+		if err != nil {
+			return nil, nil, err
+		}
+		if left <= 0 {
 			break
 		}
+		next = nil
 	}
 	// An actor's two records of one subject are one member.
-	slices.SortFunc(sets.sets, func(x, y setChange) int {
-		return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.subject, y.subject))
-	})
+	slices.SortFunc(sets.sets, compareSetChanges)
 	sets.sets = slices.Compact(sets.sets)
-	sets.merge(tx, &kbuf, &vbuf)
+	sets.merge(tx, s.merger)
 	erased = map[Kind]int{}
 	for _, c := range sets.sets {
 		erased[c.kind]++
 	}
 	return next, erased, nil
+}
+
+// liveRecords returns the records of a chunk that no chunk above it overrides.
+func liveRecords(r kv.Reader, key, v []byte) ([]record, error) {
+	_, _, _, depth, err := parseChunkKey(key)
+	if err != nil {
+		return nil, err
+	}
+	c, err := newChunkCoder(key)
+	if err != nil {
+		return nil, err
+	}
+	records, _, err := c.read(nil, bytes.Clone(v), 0)
+	if err != nil {
+		return nil, fmt.Errorf("graph: chunk %x: %w", key, err)
+	}
+	for d := range depth {
+		above := key[:len(key)-depth+d]
+		v, ok, err := r.Get(above)
+		if err != nil || !ok {
+			return nil, errors.Join(err, fmt.Errorf("graph: there is no chunk %x over %x", above, key))
+		}
+		over, _, err := c.read(nil, v, 0)
+		if err != nil {
+			return nil, fmt.Errorf("graph: chunk %x: %w", above, err)
+		}
+		records = slices.DeleteFunc(records, func(r record) bool {
+			_, found := slices.BinarySearchFunc(over, r, func(x, y record) int { return comparePaths(x.path, y.path) })
+			return found
+		})
+	}
+	return slices.DeleteFunc(records, func(r record) bool { return r.flags == flagRemoved }), nil
 }

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"slices"
@@ -38,7 +37,7 @@ func (s *Store) commit(b *Batch, e *event, as *actorState) {
 		a.replay()
 		return
 	case st.has(flagHasRev) && e.flags&hasRev != 0:
-		if bytes.Compare(e.rev[:], st.rev[:]) <= 0 {
+		if e.rev <= st.rev {
 			a.replay()
 			return
 		}
@@ -58,15 +57,19 @@ func (s *Store) commit(b *Batch, e *event, as *actorState) {
 			st.flags |= flagPartial
 		}
 	} else if e.flags&hasSince == 0 || e.since != st.rev ||
-		e.flags&hasPrevData != 0 && e.prevData != st.data {
+		e.flags&hasPrevData != 0 && root(e.prevData[:8]) != st.data {
 		st.flags |= flagDesync
 	}
 	st.flags |= flagHasRev
-	st.rev, st.data = e.rev, e.data
+	st.rev, st.data = e.rev, root(e.data[:8])
 	st.source, st.seq = source, e.seq
 	for i := e.ops.start; i < e.ops.end; i++ {
 		o := &b.ops[i]
-		c := change{kind: o.kind, delete: o.delete, fresh: as.made, actor: as.id, rkey: o.rkey, subject: -1, order: i}
+		p := parsePath(b.bytes(o.rkey))
+		c := change{kind: o.kind, delete: o.delete, fresh: as.made || !as.was.mayHold(p), actor: as.id, path: p, subject: -1, order: i}
+		if p.raw == nil && !o.delete {
+			st.top = max(st.top, p.tid)
+		}
 		if o.subject.end > o.subject.start {
 			c.subject = int32(i)
 		}
@@ -83,7 +86,7 @@ func (s *Store) sync(e *event, as *actorState) {
 	}
 	as.changed = true
 	st.source, st.seq = a.result.cursor.number, e.seq
-	if st.has(flagHasRev) && e.flags&hasData != 0 && e.data == st.data {
+	if st.has(flagHasRev) && e.flags&hasData != 0 && root(e.data[:8]) == st.data {
 		return
 	}
 	st.flags |= flagDesync
@@ -118,32 +121,40 @@ func (s *Store) account(e *event, as *actorState) {
 }
 
 // lastWords sorts the changes by path and keeps the last on each.
-func (a *applier) lastWords(b *Batch) {
+func (a *applier) lastWords() {
 	slices.SortFunc(a.changes, func(x, y change) int {
-		if c := cmp.Compare(x.kind, y.kind); c != 0 {
-			return c
-		}
-		if c := cmp.Compare(x.actor, y.actor); c != 0 {
-			return c
-		}
-		if c := bytes.Compare(b.bytes(x.rkey), b.bytes(y.rkey)); c != 0 {
-			return c
-		}
-		return cmp.Compare(x.order, y.order)
+		return cmp.Or(compareChanges(&x, &y), cmp.Compare(x.order, y.order))
 	})
 	kept := a.changes[:0]
 	for i := range a.changes {
-		c := &a.changes[i]
-		if i+1 < len(a.changes) {
-			n := &a.changes[i+1]
-			if n.kind == c.kind && n.actor == c.actor && bytes.Equal(b.bytes(n.rkey), b.bytes(c.rkey)) {
-				continue
-			}
+		if i+1 < len(a.changes) && compareChanges(&a.changes[i], &a.changes[i+1]) == 0 {
+			continue
 		}
-		kept = append(kept, *c)
+		kept = append(kept, a.changes[i])
 	}
 	a.changes = kept
 }
+
+// compareChanges orders changes as their records lie in the store: by kind,
+// actor, bucket, and path.
+func compareChanges(x, y *change) int {
+	switch {
+	case x.kind != y.kind:
+		return cmp.Compare(x.kind, y.kind)
+	case x.actor != y.actor:
+		return cmp.Compare(x.actor, y.actor)
+	case (x.path.raw == nil) != (y.path.raw == nil): // the raw bucket comes last
+		if x.path.raw == nil {
+			return -1
+		}
+		return 1
+	}
+	return comparePaths(x.path, y.path)
+}
+
+func sameActor(x, y change) bool { return x.kind == y.kind && x.actor == y.actor }
+
+func sameChunk(x, y change) bool { return sameActor(x, y) && x.path.bucket() == y.path.bucket() }
 
 // writeStates writes the accounts that changed, and their share of the totals.
 func (a *applier) writeStates(tx kv.Txn) {
@@ -189,13 +200,13 @@ func (s *Store) writeTotals(tx kv.Txn) error {
 	r.hiddenVersion = version + 1
 	tx.Set(keyHidden, binary.BigEndian.AppendUint64(nil, r.hiddenVersion))
 	for id, hide := range r.hidden {
-		var add, remove []uint16
+		var add, remove []uint64
 		if hide {
-			add = []uint16{uint16(id)}
+			add = []uint64{uint64(id)}
 		} else {
-			remove = []uint16{uint16(id)}
+			remove = []uint64{uint64(id)}
 		}
-		tx.Merge(appendReverseKey(nil, hiddenKind, 0, blockOf(id)), appendOperand(nil, add, remove))
+		tx.Merge(appendRowKey(nil, hiddenKind, 0), appendRow(nil, 0, remove, add))
 	}
 	return nil
 }

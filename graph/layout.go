@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -10,33 +11,36 @@ import (
 	"skein/internal/kv"
 )
 
-// How the graph lies in the store. Nothing outside this file and container.go
-// knows it. The first byte of a key names the keyspace; numbers are
-// big-endian; ids take 8 bytes. Package intern has keyspaces of its own in the
-// same store (intern/id.go).
+// How the graph lies in the store. Nothing outside this file, chunk.go, row.go
+// and container.go knows it. The first byte of a key names the keyspace; ids
+// are written by intern.AppendID, other numbers big-endian. Package intern has
+// keyspaces of its own in the same store (intern/id.go).
 //
-//	'r' kind actor rkey          → subject id, or nothing: *no subject*
-//	'f' kind actor subject rkey  → nothing        the same, by subject
-//	'v' kind subject block(6)    → container      who has an edge to subject
-//	'v' 0 0(8) block(6)          → container      the hidden accounts
+//	'r' kind actor bucket(2)     → chunk          the records (chunk.go)
+//	'r' kind actor bucket(2) n×1 → chunk          what a chunk spilled
+//	'v' kind subject             → row            who has an edge to subject (row.go)
+//	'v' kind subject block       → container      what a row spilled (container.go)
+//	'v' 0 0 …                    → row, containers  the hidden accounts
 //	'a' actor                    → repo state     (account.go)
 //	'e' actor                    → resume key     accounts being erased
 //	'c' source                   → cursor row
 //	'd' source-number(4) seq(8) path → dead letter, JSON
 //	'g' source-number(4) seq(8) kind → gap, JSON
-//	'm' "graph"                  → format version (1)
+//	'm' "graph"                  → format version (2)
 //	'm' "counts"                 → Counts, JSON
 //	'm' "hidden"                 → version of the hidden set (8)
 //	'm' "secret"                 → 32 random bytes, for opaque query cursors
 //	'm' "writer"                 → token of the last write (16), see Store.update
 //
-// 'r' answers what a delete names. 'f' answers which records name a subject,
-// in the time of one seek whatever the actor's size: a delete asks whether
-// another record still holds the edge. It is also the forward set. 'v' is
-// written blind, by merge operands.
+// 'r' answers what a delete names, and is the forward set. 'v' is the reverse
+// set. Both are written blind, by merge operands, into a value that is small
+// for nearly every actor and subject. One that has grown too large is spilled
+// (spill.go): what it holds moves to finer keys under it, and it goes on as the
+// place where changes land, which stand over what lies below. So a change
+// touches one small value, whatever the size of the set, and whoever reads
+// needs no list of what is large.
 const (
 	keyRecord     = 'r'
-	keyForward    = 'f'
 	keyReverse    = 'v'
 	keyAccount    = 'a'
 	keyErase      = 'e'
@@ -46,76 +50,101 @@ const (
 )
 
 var (
-	keyFormat  = []byte("mgraph")
-	keyCounts  = []byte("mcounts")
-	keyHidden  = []byte("mhidden")
-	keySecret  = []byte("msecret")
-	keyWriter  = []byte("mwriter")
-	emptyValue = []byte{}
+	keyFormat = []byte("mgraph")
+	keyCounts = []byte("mcounts")
+	keyHidden = []byte("mhidden")
+	keySecret = []byte("msecret")
+	keyWriter = []byte("mwriter")
 )
 
-// formatVersion is that of everything this package stores.
-const formatVersion = 1
+// formatVersion is that of everything this package stores. 1 had a key per
+// record and none of the forms of 2.
+const formatVersion = 2
 
-func appendID(dst []byte, id intern.ID) []byte {
-	return binary.BigEndian.AppendUint64(dst, uint64(id))
+// A bucket of records: the upper 14 bits of a TID, which are 12.7 days, or
+// rawBucket for record keys that are no TIDs.
+const (
+	bucketShift = 50
+	rawBucket   = 1 << 14
+)
+
+// appendRecordsKey appends the prefix of the keys of an actor's records.
+func appendRecordsKey(dst []byte, k Kind, actor intern.ID) []byte {
+	return intern.AppendID(append(dst, keyRecord, byte(k)), actor)
 }
 
-func appendRecordKey(dst []byte, k Kind, actor intern.ID, rkey []byte) []byte {
-	return append(appendID(append(dst, keyRecord, byte(k)), actor), rkey...)
+// maxChunkDepth is how often what was spilled may be spilled again: each time
+// the next byte of the TID, or of the hash of the record key, is added.
+const maxChunkDepth = 6
+
+// appendChunkKey appends the key of the chunk that holds a path, at a depth.
+func appendChunkKey(dst []byte, k Kind, actor intern.ID, p path, depth int) []byte {
+	dst = binary.BigEndian.AppendUint16(appendRecordsKey(dst, k, actor), p.bucket())
+	bits := p.spread()
+	for range depth {
+		dst = append(dst, byte(bits>>56))
+		bits <<= 8
+	}
+	return dst
 }
 
-// recordKeyPrefix is the length of a record key before its rkey.
-const recordKeyPrefix = 2 + 8
-
-func appendForwardKey(dst []byte, k Kind, actor, subject intern.ID, rkey []byte) []byte {
-	return append(appendID(appendID(append(dst, keyForward, byte(k)), actor), subject), rkey...)
+// parseChunkKey takes a chunk's key apart.
+func parseChunkKey(key []byte) (k Kind, actor intern.ID, bucket uint16, depth int, err error) {
+	if len(key) > 2 && key[0] == keyRecord {
+		id, n := intern.ReadID(key[2:])
+		if rest := key[2+n:]; n > 0 && len(rest) >= 2 && len(rest) <= 2+maxChunkDepth {
+			return Kind(key[1]), id, binary.BigEndian.Uint16(rest), len(rest) - 2, nil
+		}
+	}
+	return 0, 0, 0, 0, fmt.Errorf("graph: record key %x is malformed", key)
 }
-
-// forwardKeyPrefix is the length of a forward key before its rkey.
-const forwardKeyPrefix = 2 + 8 + 8
 
 // A member's id is its container's block and 16 bits within it.
-func blockOf(member intern.ID) uint64 { return uint64(member) >> 16 }
+func blockOf(member uint64) uint64 { return member >> 16 }
 
-func appendReverseKey(dst []byte, k Kind, subject intern.ID, block uint64) []byte {
-	dst = appendID(append(dst, keyReverse, byte(k)), subject)
-	return append(dst, byte(block>>40), byte(block>>32), byte(block>>24), byte(block>>16), byte(block>>8), byte(block))
+// appendRowKey appends the key of a reverse set's row, the prefix of those of
+// its containers.
+func appendRowKey(dst []byte, k Kind, subject intern.ID) []byte {
+	return intern.AppendID(append(dst, keyReverse, byte(k)), subject)
 }
 
-const reverseKeyLen = 2 + 8 + 6
+// appendBlock appends a block's number, in 3 bytes or 7: an id without its
+// lowest two.
+func appendBlock(dst []byte, block uint64) []byte {
+	dst = intern.AppendID(dst, intern.ID(block<<16))
+	return dst[:len(dst)-2]
+}
 
-// reverseBase returns the id of a container's member 0.
-func reverseBase(key []byte) (uint64, error) {
-	if len(key) != reverseKeyLen {
-		return 0, fmt.Errorf("graph: reverse key %x has a wrong length", key)
+// parseReverseKey takes the key of a row or of a container apart.
+func parseReverseKey(key []byte) (k Kind, subject intern.ID, block uint64, isRow bool, err error) {
+	if len(key) > 2 && key[0] == keyReverse {
+		id, n := intern.ReadID(key[2:])
+		rest := key[2+n:]
+		if n > 0 && len(rest) == 0 {
+			return Kind(key[1]), id, 0, true, nil
+		}
+		if first, m := intern.ReadID(append(bytes.Clone(rest), 0, 0)); n > 0 && m == len(rest)+2 {
+			return Kind(key[1]), id, blockOf(uint64(first)), false, nil
+		}
 	}
-	return uint64(binary.BigEndian.Uint16(key[10:]))<<48 | uint64(binary.BigEndian.Uint32(key[12:]))<<16, nil
+	return 0, 0, 0, false, fmt.Errorf("graph: set key %x is malformed", key)
 }
 
-func accountKey(dst []byte, actor intern.ID) []byte { return appendID(append(dst, keyAccount), actor) }
+func accountKey(dst []byte, actor intern.ID) []byte {
+	return intern.AppendID(append(dst, keyAccount), actor)
+}
 
-func eraseKey(actor intern.ID) []byte { return appendID([]byte{keyErase}, actor) }
+func eraseKey(actor intern.ID) []byte { return intern.AppendID([]byte{keyErase}, actor) }
+
+// parseActorKey reads the id of an account or erase key.
+func parseActorKey(key []byte) (intern.ID, error) {
+	if id, n := intern.ReadID(key[1:]); n > 0 && n == len(key)-1 {
+		return id, nil
+	}
+	return 0, fmt.Errorf("graph: account key %x is malformed", key)
+}
 
 func cursorKey(source string) []byte { return append([]byte{keyCursor}, source...) }
-
-func decodeSubject(value []byte) (intern.ID, error) {
-	switch len(value) {
-	case 0:
-		return intern.None, nil
-	case 8:
-		return intern.ID(binary.BigEndian.Uint64(value)), nil
-	}
-	return 0, fmt.Errorf("graph: a record's subject is %x", value)
-}
-
-// appendSubject appends a record's value.
-func appendSubject(dst []byte, subject intern.ID) []byte {
-	if subject == intern.None {
-		return dst
-	}
-	return appendID(dst, subject)
-}
 
 // Counts are the totals of the store, kept in the write that changes them.
 type Counts struct {

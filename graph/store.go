@@ -3,7 +3,6 @@ package graph
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -27,6 +26,8 @@ type Options struct {
 	// SliceSize is how many records of a deleted account are erased in one
 	// write. 0 means 4,000.
 	SliceSize int
+	// SetCache is how many bytes of large sets are kept decoded. 0 means 64 MiB.
+	SetCache int64
 	// Metrics may be nil.
 	Metrics *Metrics
 }
@@ -35,6 +36,8 @@ type Options struct {
 // goroutine, the writer; View and all reading for any.
 type Store struct {
 	kv      kv.Store
+	merger  *Merger
+	sets    *setCache
 	in      *intern.Interner
 	o       Options
 	secret  []byte
@@ -55,7 +58,11 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if o.SliceSize <= 0 {
 		o.SliceSize = 4000
 	}
-	s := &Store{kv: store, o: o, erasing: map[intern.ID]bool{}, sources: map[string]*cursorRow{}}
+	merger, ok := store.Merger().(*Merger)
+	if !ok {
+		return nil, errors.New("graph: the store was opened with a Merger that is not the graph's")
+	}
+	s := &Store{kv: store, merger: merger, sets: newSetCache(o.SetCache), o: o, erasing: map[intern.ID]bool{}, sources: map[string]*cursorRow{}}
 	s.states.limit = o.StateCache / 2
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
@@ -117,16 +124,13 @@ func (s *Store) load(r kv.Reader) error {
 	if s.hidden.version, err = readHiddenVersion(r); err != nil {
 		return err
 	}
-	if s.hidden.set, err = readSet(r, hiddenKind, 0); err != nil {
+	if s.hidden.set, err = readBitmap(r, hiddenKind, 0); err != nil {
 		return err
 	}
-	s.hidden.set.RunOptimize()
 	err = eachWithPrefix(r, []byte{keyErase}, func(k, _ []byte) error {
-		if len(k) != 9 {
-			return fmt.Errorf("graph: erase row %x is malformed", k)
-		}
-		s.erasing[intern.ID(binary.BigEndian.Uint64(k[1:]))] = true
-		return nil
+		id, err := parseActorKey(k)
+		s.erasing[id] = true
+		return err
 	})
 	if err != nil {
 		return err
@@ -247,7 +251,7 @@ func (s *Store) hiddenOf(r kv.Reader) (*roaring64.Bitmap, error) {
 	if set := s.hidden.get(version); set != nil {
 		return set, nil
 	}
-	return readSet(r, hiddenKind, 0)
+	return readBitmap(r, hiddenKind, 0)
 }
 
 // Metrics of this package. A nil *Metrics counts nothing.
@@ -257,6 +261,8 @@ type Metrics struct {
 	// Retries are attempts that were made again, by cause.
 	Retries        *prometheus.CounterVec
 	Replays        prometheus.Counter
+	Spills         prometheus.Counter
+	Sets           *prometheus.CounterVec // result
 	Desynchronized prometheus.Gauge
 	Partial        prometheus.Gauge
 	Erasing        prometheus.Gauge
@@ -278,6 +284,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Replays: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "skein_graph_replays_total", Help: "Events dropped because they had been applied before.",
 		}),
+		Spills: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "skein_graph_spills_total", Help: "Rows and chunks that had grown too large and were spilled.",
+		}),
+		Sets: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_graph_large_sets_total", Help: "Large sets asked for, by what it took: cache (decoded already), load (read whole), probe (read in part).",
+		}, []string{"result"}),
 		Desynchronized: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_consumer_desynchronized_repos", Help: "Repos of which something was missed.",
 		}),
@@ -288,7 +300,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "skein_graph_erasing_accounts", Help: "Deleted accounts whose records are still being erased.",
 		}),
 	}
-	reg.MustRegister(m.Edges, m.Commit, m.Retries, m.Replays, m.Desynchronized, m.Partial, m.Erasing)
+	reg.MustRegister(m.Edges, m.Commit, m.Retries, m.Replays, m.Spills, m.Sets, m.Desynchronized, m.Partial, m.Erasing)
 	return m
 }
 

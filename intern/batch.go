@@ -18,7 +18,15 @@ type batchItem struct {
 	len   uint16
 	ns    Namespace
 	state itemState
+	// Of a URI that is packed, once it was not found in the cache: the index
+	// of its author among the items, and the rest of it.
+	author     int32
+	collection byte
+	tid        uint64
 }
+
+// raw is the author of a string that is not packed.
+const raw int32 = -1
 
 type itemState uint8
 
@@ -63,7 +71,7 @@ func (b *Batch) Add(ns Namespace, s []byte) int {
 			return int(b.slots[i] - 1)
 		}
 	}
-	b.items = append(b.items, batchItem{hash: hash, start: uint32(len(b.arena)), len: uint16(len(s)), ns: ns})
+	b.items = append(b.items, batchItem{hash: hash, start: uint32(len(b.arena)), len: uint16(len(s)), ns: ns, author: raw})
 	b.arena = append(b.arena, s...)
 	b.slots[i] = uint32(len(b.items))
 	return len(b.items) - 1
@@ -93,16 +101,45 @@ func (b *Batch) ID(i int) ID { return b.items[i].id }
 // way: nothing can be stored about it yet.
 func (b *Batch) Made(i int) bool { return b.items[i].state == created }
 
-// missing collects the keys of the items that are not resolved yet.
-func (b *Batch) missing() {
+// authors adds the authors of the packed URIs among the items from index from
+// on that are not resolved.
+func (b *Batch) authors(from int) {
+	for i := from; i < len(b.items); i++ {
+		it := &b.items[i]
+		if it.ns != URI || it.state != unresolved || it.author != raw {
+			continue
+		}
+		if p, ok := splitURI(b.string(it)); ok {
+			author := b.Add(DID, p.author) // may move items
+			it = &b.items[i]
+			it.author, it.collection, it.tid = int32(author), p.collection, p.tid
+		}
+	}
+}
+
+// appendForm appends the form in which an item's string is stored. The author
+// of a packed URI must have its id.
+func (b *Batch) appendForm(dst []byte, it *batchItem) []byte {
+	switch {
+	case it.ns == DID:
+		return appendPackedDID(dst, b.string(it))
+	case it.author == raw:
+		return appendRaw(dst, URI, b.string(it))
+	}
+	return appendPackedURI(dst, uriParts{collection: it.collection, tid: it.tid}, b.items[it.author].id)
+}
+
+// missing collects the keys of the items of a namespace that are not resolved
+// yet. The URIs of authors without an id are left out: they have none either.
+func (b *Batch) missing(ns Namespace) {
 	b.keys, b.miss, b.kbuf = b.keys[:0], b.miss[:0], b.kbuf[:0]
 	for i := range b.items {
 		it := &b.items[i]
-		if it.state != unresolved {
+		if it.ns != ns || it.state != unresolved || it.author != raw && b.items[it.author].id == None {
 			continue
 		}
 		start := len(b.kbuf)
-		b.kbuf = appendStringKey(b.kbuf, it.ns, b.string(it))
+		b.kbuf = b.appendForm(append(b.kbuf, KeyID, byte(ns)), it)
 		// If kbuf grows, earlier keys go on living in the old array.
 		b.keys = append(b.keys, b.kbuf[start:len(b.kbuf):len(b.kbuf)])
 		b.miss = append(b.miss, int32(i))

@@ -20,9 +20,13 @@ import (
 // An ID stands for a string within its namespace. The zero ID stands for none
 // and is never handed out.
 //
-// Its highest Settings.ShardBits bits are the shard, the rest is the shard's
-// counter. The last 65,536 ids of every shard are never handed out, so that
-// callers have numbers of their own (see FirstReserved).
+// An id is a shard and the shard's counter. The first counters of every shard
+// lie below 2^40, so that they are written in five bytes: with w shard bits up
+// to 24, the id of a counter below 2^(40-w) is shard<<(40-w) | counter. What
+// does not fit there is 1<<63 | shard<<(63-w) | counter. Either way 65,536
+// neighbours are one aligned stretch, a Roaring container. The last 65,536 ids
+// of every shard are never handed out, so that callers have numbers of their
+// own (see FirstReserved).
 type ID uint64
 
 // None is the ID of no string.
@@ -91,28 +95,93 @@ func (s Settings) check() error {
 	return nil
 }
 
+const (
+	shortBits = 40 // ids below 1<<shortBits hold the shards' first counters
+	longBit   = 1 << 63
+)
+
+// shortCounters is how many counters of each shard lie below 1<<shortBits.
+func (s Settings) shortCounters() uint64 {
+	if s.ShardBits > shortBits-16 {
+		return 0
+	}
+	return 1 << (shortBits - s.ShardBits)
+}
+
+func (s Settings) split(id ID) (shard uint32, counter uint64) {
+	n, bits := uint64(id), 63-s.ShardBits
+	if n&longBit == 0 {
+		bits = shortBits - s.ShardBits
+	}
+	return uint32(n &^ longBit >> bits), n & (1<<bits - 1)
+}
+
 // Shard returns the shard that id was drawn from.
-func (s Settings) Shard(id ID) uint32 { return uint32(uint64(id) >> (64 - s.ShardBits)) }
+func (s Settings) Shard(id ID) uint32 {
+	shard, _ := s.split(id)
+	return shard
+}
 
 // Block returns the number of the block within its shard that id lies in.
 func (s Settings) Block(id ID) uint64 {
-	return (uint64(id) & (1<<(64-s.ShardBits) - 1)) / uint64(s.LeaseSize)
+	_, counter := s.split(id)
+	return counter / uint64(s.LeaseSize)
 }
 
 func (s Settings) start(shard uint32, block uint64) ID {
-	return ID(uint64(shard)<<(64-s.ShardBits) | block*uint64(s.LeaseSize))
+	counter := block * uint64(s.LeaseSize)
+	if counter < s.shortCounters() {
+		return ID(uint64(shard)<<(shortBits-s.ShardBits) | counter)
+	}
+	return ID(longBit | uint64(shard)<<(63-s.ShardBits) | counter)
+}
+
+// long reports whether a block's ids take nine bytes where others would not.
+func (s Settings) long(shard uint32, block uint64) bool {
+	return s.shortCounters() > 0 && s.start(shard, block)+ID(s.LeaseSize) > firstLong
 }
 
 // blocks is how many blocks a shard may lease.
 func (s Settings) blocks() uint64 {
-	return (1<<(64-s.ShardBits) - MaxLeaseSize) / uint64(s.LeaseSize)
+	return (1<<(63-s.ShardBits) - MaxLeaseSize) / uint64(s.LeaseSize)
 }
 
-// Keys. The first byte names the keyspace; numbers are big-endian. ns is the
-// Namespace, a byte.
+// Ids are written in five bytes, big-endian, where they fit under firstLong,
+// else in nine, of which the first is 0xff. No id begins with the byte 0xfe,
+// which others use as a mark. The order of the bytes is that of the
+// numbers.
+const (
+	firstLong = 0xfe << 32
+	longMark  = 0xff
+)
+
+// AppendID appends the written form of id, five bytes or nine.
+func AppendID(dst []byte, id ID) []byte {
+	if id < firstLong {
+		return append(dst, byte(id>>32), byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
+	}
+	return binary.BigEndian.AppendUint64(append(dst, longMark), uint64(id))
+}
+
+// ReadID reads the id that b begins with, and returns how many bytes it took,
+// 0 if there is none.
+func ReadID(b []byte) (id ID, n int) {
+	if len(b) >= 5 && b[0] < firstLong>>32 {
+		return ID(b[0])<<32 | ID(binary.BigEndian.Uint32(b[1:])), 5
+	}
+	if len(b) >= 9 && b[0] == longMark {
+		if id = ID(binary.BigEndian.Uint64(b[1:])); id >= firstLong {
+			return id, 9
+		}
+	}
+	return 0, 0
+}
+
+// Keys. The first byte names the keyspace; ids are written by AppendID, other
+// numbers big-endian, strings as pack.go says. ns is the Namespace, a byte.
 //
-//	'i' ns string        → id (8)            the dictionary
-//	's' ns id(8)         → string            and back
+//	'i' ns string        → id                the dictionary
+//	's' ns id            → string            and back
 //	'n' ns shard(4)      → next block (8)    the shard's counter
 //	'l' ns shard(4) block(8) → lease row     see lease.go
 //	'h' ns               → shard(4)          where the last lease was drawn
@@ -128,14 +197,11 @@ const (
 var keySettings = []byte("mintern")
 
 // formatVersion is that of everything this package stores.
-const formatVersion = 1
+const formatVersion = 2
 
-func appendStringKey(dst []byte, ns Namespace, s []byte) []byte {
-	return append(append(dst, KeyID, byte(ns)), s...)
-}
-
-func appendIDKey(dst []byte, ns Namespace, id ID) []byte {
-	return binary.BigEndian.AppendUint64(append(dst, KeyString, byte(ns)), uint64(id))
+// AppendStringKey appends the key of an id's string.
+func AppendStringKey(dst []byte, ns Namespace, id ID) []byte {
+	return AppendID(append(dst, KeyString, byte(ns)), id)
 }
 
 // AppendNextKey appends the key of a shard's counter.

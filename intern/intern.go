@@ -115,7 +115,7 @@ func settle(ctx context.Context, store kv.Store, want Settings) (Settings, error
 func (in *Interner) Settings() Settings { return in.settings }
 
 // Reserve makes sure that n new strings of each namespace can be given ids
-// without waiting. Call it before the transaction: a lease is one of its own.
+// without waiting: n of DIDs counts the authors of new URIs too. Call it before the transaction: a lease is one of its own.
 func (in *Interner) Reserve(ctx context.Context, n int) error {
 	for _, ns := range Namespaces {
 		if err := in.alloc[ns].reserve(ctx, n); err != nil {
@@ -137,7 +137,25 @@ var ErrNoLease = errors.New("intern: leased ids are used up")
 // the transaction is tried again, call Retry on b first; once it is committed,
 // Committed.
 func (in *Interner) Resolve(tx kv.Txn, b *Batch) (made [len(Namespaces) + 1]int, err error) {
-	for i := range b.items {
+	given := len(b.items)
+	in.fromCache(b, 0)
+	b.authors(0)
+	in.fromCache(b, given)
+	for _, ns := range Namespaces { // DIDs first: packed URIs hold their ids
+		b.missing(ns)
+		if err := tx.MultiGet(b.keys, b.found(in.metrics)); err != nil {
+			return made, fmt.Errorf("intern: looking up strings: %w", err)
+		}
+		if made[ns], err = in.create(tx, b, ns); err != nil {
+			return made, err
+		}
+	}
+	return made, nil
+}
+
+// fromCache resolves the items from index from on that the cache knows.
+func (in *Interner) fromCache(b *Batch, from int) {
+	for i := from; i < len(b.items); i++ {
 		it := &b.items[i]
 		if it.state != unresolved {
 			continue
@@ -147,28 +165,27 @@ func (in *Interner) Resolve(tx kv.Txn, b *Batch) (made [len(Namespaces) + 1]int,
 			in.metrics.lookup(it.ns, lookupCache)
 		}
 	}
-	b.missing()
-	err = tx.MultiGet(b.keys, b.found(in.metrics))
-	if err != nil {
-		return made, fmt.Errorf("intern: looking up strings: %w", err)
-	}
-	var key, value []byte
-	for _, n := range b.miss {
+}
+
+// create gives new ids to those of the items looked up last that had none.
+func (in *Interner) create(tx kv.Txn, b *Batch, ns Namespace) (made int, err error) {
+	var buf []byte
+	for i, n := range b.miss {
 		it := &b.items[n]
 		if it.state != unresolved {
 			continue
 		}
-		if it.id = in.alloc[it.ns].take(); it.id == None {
+		if it.id = in.alloc[ns].take(); it.id == None {
 			return made, ErrNoLease
 		}
 		it.state = created
-		made[it.ns]++
-		in.metrics.lookup(it.ns, lookupNew)
-		key = appendStringKey(key[:0], it.ns, b.string(it))
-		value = binary.BigEndian.AppendUint64(value[:0], uint64(it.id))
-		tx.Set(key, value)
-		key = appendIDKey(key[:0], it.ns, it.id)
-		tx.Set(key, b.string(it))
+		made++
+		in.metrics.lookup(ns, lookupNew)
+		key := b.keys[i]
+		buf = AppendID(buf[:0], it.id)
+		tx.Set(key, buf)
+		buf = AppendStringKey(buf[:0], ns, it.id)
+		tx.Set(buf, key[2:])
 	}
 	return made, nil
 }
@@ -179,10 +196,11 @@ func (b *Batch) found(m *Metrics) func(i int, value []byte, ok bool) error {
 			return nil
 		}
 		it := &b.items[b.miss[i]]
-		if len(value) != 8 {
+		id, n := ReadID(value)
+		if n == 0 || n != len(value) {
 			return fmt.Errorf("intern: the id of %q is %x", b.string(it), value)
 		}
-		it.id, it.state = ID(binary.BigEndian.Uint64(value)), stored
+		it.id, it.state = id, stored
 		m.lookup(it.ns, lookupStore)
 		return nil
 	}
@@ -205,21 +223,78 @@ func (in *Interner) Committed(b *Batch) {
 
 // Lookup finds the ids of the strings of b that have one, and makes none.
 func (in *Interner) Lookup(r kv.Reader, b *Batch) error {
-	b.missing()
-	if err := r.MultiGet(b.keys, b.found(nil)); err != nil {
-		return fmt.Errorf("intern: looking up strings: %w", err)
+	b.authors(0)
+	for _, ns := range Namespaces {
+		b.missing(ns)
+		if err := r.MultiGet(b.keys, b.found(nil)); err != nil {
+			return fmt.Errorf("intern: looking up strings: %w", err)
+		}
 	}
 	return nil
 }
 
 // Strings calls each with the string of every id, in order. s is valid only
 // during the call. An id without a string is an error: it means corruption.
+// It takes one batched read, and for URIs one more, of their authors.
 func (in *Interner) Strings(r kv.Reader, ns Namespace, ids []ID, each func(i int, s []byte) error) error {
-	buf := make([]byte, 0, 10*len(ids))
+	if ns == DID {
+		var buf []byte
+		return forms(r, DID, ids, func(i int, v []byte) error {
+			buf = appendUnpackedDID(buf[:0], v)
+			return each(i, buf)
+		})
+	}
+	type uri struct {
+		raw        string // or:
+		author     int    // index in authors
+		collection string
+		tid        uint64
+	}
+	uris := make([]uri, len(ids))
+	index := make(map[ID]int, len(ids))
+	var authors []ID
+	err := forms(r, URI, ids, func(i int, v []byte) error {
+		tid, author, collection, packed, err := unpackURI(v)
+		if !packed {
+			uris[i].raw = string(unpackRaw(v))
+			return err
+		}
+		n, ok := index[author]
+		if !ok {
+			n = len(authors)
+			index[author] = n
+			authors = append(authors, author)
+		}
+		uris[i] = uri{"", n, collection, tid}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	dids := make([]string, len(authors))
+	err = in.Strings(r, DID, authors, func(i int, s []byte) error { dids[i] = string(s); return nil })
+	if err != nil {
+		return err
+	}
+	var buf []byte
+	for i, u := range uris {
+		if buf = append(buf[:0], u.raw...); u.raw == "" {
+			buf = appendURI(buf, []byte(dids[u.author]), u.collection, u.tid)
+		}
+		if err := each(i, buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forms reads the stored forms of the strings of ids.
+func forms(r kv.Reader, ns Namespace, ids []ID, each func(i int, form []byte) error) error {
+	buf := make([]byte, 0, 9*len(ids))
 	keys := make([][]byte, len(ids))
 	for i, id := range ids {
 		start := len(buf)
-		buf = appendIDKey(buf, ns, id)
+		buf = AppendStringKey(buf, ns, id)
 		keys[i] = buf[start:len(buf):len(buf)]
 	}
 	return r.MultiGet(keys, func(i int, v []byte, ok bool) error {
@@ -227,6 +302,18 @@ func (in *Interner) Strings(r kv.Reader, ns Namespace, ids []ID, each func(i int
 			return fmt.Errorf("intern: %s id %d has no string; run skein check", ns, ids[i])
 		}
 		return each(i, v)
+	})
+}
+
+// EachID calls each with every id of a namespace, in no particular order.
+func EachID(r kv.Reader, ns Namespace, each func(ID) error) error {
+	prefix := []byte{KeyID, byte(ns)}
+	return r.Scan(prefix, kv.PrefixEnd(prefix), false, func(_, v []byte) (bool, error) {
+		id, n := ReadID(v)
+		if n == 0 || n != len(v) {
+			return false, fmt.Errorf("intern: %w: an id is %x", errPacked, v)
+		}
+		return true, each(id)
 	})
 }
 

@@ -251,7 +251,9 @@ func (in *Interner) pickBlock(tx kv.Txn, ns Namespace, redraw bool) (shard uint3
 		} else {
 			block = 0
 		}
-		if block < limit {
+		// Short ids are worth another draw: they save four bytes wherever one
+		// is written.
+		if block < limit && (draw >= draws/2 || !in.settings.long(shard, block)) {
 			return shard, block, nil
 		}
 	}

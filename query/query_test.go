@@ -33,7 +33,7 @@ type world struct {
 
 func newWorld(t *testing.T, seed uint64, events int) *world {
 	t.Helper()
-	store := memkv.Open(memkv.Options{Merger: graph.Merger{}})
+	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
 	g, err := graph.Open(t.Context(), store, graph.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func OpenStore(o StoreOptions) (kv.Store, error) {
 		return nil, ErrNoFDB
 	}
 	s, err := pebblekv.Open(pebblekv.Options{
-		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.Merger{},
+		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.NewMerger(graph.Limits{}),
 		Memory: split(o.Memory).engine, SyncInterval: o.SyncInterval,
 		Logger: logger(o.Logger).With("component", "store"),
 	})

@@ -92,9 +92,16 @@ type Store interface {
 	// Engine names the engine: "pebble", "memory" or "fdb".
 	Engine() string
 
+	// Merger returns the Merger that the store was opened with.
+	Merger() Merger
+
 	// DiskBytes returns the bytes that the store takes on disk, 0 if the
 	// engine cannot tell.
 	DiskBytes() uint64
+
+	// RangeBytes returns about how many bytes the keys in [lo, hi) take, on
+	// disk where there is one.
+	RangeBytes(lo, hi []byte) (uint64, error)
 
 	// Close syncs and closes the store.
 	Close() error

@@ -264,6 +264,25 @@ func (s *Store) Sync() error { return nil }
 // Engine implements kv.Store.
 func (s *Store) Engine() string { return "memory" }
 
+// Merger implements kv.Store.
+func (s *Store) Merger() kv.Merger { return s.o.Merger }
+
+// RangeBytes implements kv.Store: the bytes of keys and values.
+func (s *Store) RangeBytes(lo, hi []byte) (n uint64, err error) {
+	tree, _, err := s.snapshot()
+	if err != nil {
+		return 0, err
+	}
+	tree.Ascend(item{key: lo}, func(it item) bool {
+		if hi != nil && bytes.Compare(it.key, hi) >= 0 {
+			return false
+		}
+		n += uint64(len(it.key) + len(it.value))
+		return true
+	})
+	return n, nil
+}
+
 // DiskBytes implements kv.Store.
 func (s *Store) DiskBytes() uint64 { return 0 }
 

@@ -55,6 +55,7 @@ const DefaultMemory = 256 << 20
 // Store is an open store. It implements kv.Store.
 type Store struct {
 	db     *pebble.DB
+	merger kv.Merger
 	lock   *pebble.Lock
 	wal    *walFS
 	writer chan struct{} // holds one token: whoever has it may update
@@ -98,7 +99,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pebblekv: opening %s: %w", o.Dir, errors.Join(err, lock.Close()))
 	}
-	s := &Store{db: db, lock: lock, wal: wal, writer: make(chan struct{}, 1)}
+	s := &Store{db: db, merger: o.Merger, lock: lock, wal: wal, writer: make(chan struct{}, 1)}
 	s.txn.reader.db = db
 	s.writer <- struct{}{}
 	wal.start(o.SyncInterval, o.Logger)
@@ -225,6 +226,21 @@ func (s *Store) usable(ctx context.Context) error {
 
 // Sync implements kv.Store.
 func (s *Store) Sync() error { return s.wal.syncAll() }
+
+// Merger implements kv.Store.
+func (s *Store) Merger() kv.Merger { return s.merger }
+
+// RangeBytes implements kv.Store.
+func (s *Store) RangeBytes(lo, hi []byte) (uint64, error) {
+	if hi == nil {
+		hi = []byte{0xff}
+	}
+	n, err := s.db.EstimateDiskUsage(lo, hi)
+	if err != nil {
+		return 0, fmt.Errorf("pebblekv: estimating sizes: %w", err)
+	}
+	return n, nil
+}
 
 // Engine implements kv.Store.
 func (s *Store) Engine() string { return "pebble" }

@@ -1,0 +1,279 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"skein/intern"
+)
+
+// A path is a record key as the record map sees it: the number of a TID, or
+// the key itself.
+type path struct {
+	tid uint64
+	raw []byte // set if the key is no TID
+}
+
+func parsePath(rkey []byte) path {
+	if tid, ok := intern.ParseTID(rkey); ok {
+		return path{tid: tid}
+	}
+	return path{raw: rkey}
+}
+
+// appendRkey appends the record key.
+func (p path) appendRkey(dst []byte) []byte {
+	if p.raw != nil {
+		return append(dst, p.raw...)
+	}
+	return intern.AppendTID(dst, p.tid)
+}
+
+func (p path) bucket() uint16 {
+	if p.raw != nil {
+		return rawBucket
+	}
+	return uint16(p.tid >> bucketShift)
+}
+
+// spread is what tells the chunks under a bucket apart, from the top bit down.
+func (p path) spread() uint64 {
+	if p.raw == nil {
+		return p.tid << (64 - bucketShift)
+	}
+	h := fnv.New64a()
+	_, _ = h.Write(p.raw) // never fails
+	return h.Sum64()
+}
+
+// comparePaths orders the paths of one bucket.
+func comparePaths(x, y path) int {
+	switch {
+	case x.raw != nil || y.raw != nil:
+		return bytes.Compare(x.raw, y.raw)
+	case x.tid < y.tid:
+		return -1
+	case x.tid > y.tid:
+		return 1
+	}
+	return 0
+}
+
+// A chunk holds an actor's records of one kind whose paths share a bucket, by
+// path, or the newest changes of one whose records were spilled. On disk it is
+//
+//	uvarint 1, flagSpilled in 2 bytes, uvarint generation   if it was spilled
+//	n × record:
+//	  of a TID  uvarint: 2 × (microseconds since the record before, or since
+//	            the bucket's beginning), +1 if what follows is there
+//	            flags(6 bits) clock(10 bits), big-endian; else no flags, and the
+//	            clock of the record before, at first 0
+//	  else      uvarint: 2 × length, +1 if what follows is there
+//	            the record key; flags(6 bits) 0(10 bits)
+//	  unless a flag says that there is none: the subject, as its difference to
+//	  the one before, zigzag uvarint; the first to the actor for subjects that
+//	  are DIDs, to 0 for others
+//
+// Nearly all records of an actor are made by one clock, its PDS. A stored chunk
+// and a merge operand have the same form, and the newest word on a path counts;
+// removed paths are kept as those of a row are.
+type chunk struct {
+	generation uint64
+	records    []record
+}
+
+// record is an entry of a chunk.
+type record struct {
+	path    path
+	subject intern.ID // None if flags say so
+	flags   uint8
+	age     uint32 // of the value that it is from, in a fold; the depth, in a read
+}
+
+const (
+	flagRemoved   = 1 << iota // there is no such record
+	flagNoSubject             // there is, and it names no subject
+	flagSpilled               // of the chunk: see there
+)
+
+var errChunk = errors.New("graph: malformed record chunk")
+
+// chunkCoder knows what a chunk's key says about it.
+type chunkCoder struct {
+	bucket uint16
+	first  uint64 // the subject before the first
+}
+
+func newChunkCoder(key []byte) (c chunkCoder, err error) {
+	k, actor, bucket, _, err := parseChunkKey(key)
+	if err != nil {
+		return c, err
+	}
+	info := k.Info()
+	if info == nil {
+		return c, fmt.Errorf("graph: record key %x is of an unknown kind", key)
+	}
+	return coderOf(info, actor, bucket), nil
+}
+
+func coderOf(info *KindInfo, actor intern.ID, bucket uint16) chunkCoder {
+	c := chunkCoder{bucket: bucket}
+	if info.SubjectIs == intern.DID {
+		c.first = uint64(actor)
+	}
+	return c
+}
+
+func zigzag(n int64) uint64   { return uint64(n<<1) ^ uint64(n>>63) }
+func unzigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
+
+const (
+	clockBits = 10
+	clockMask = 1<<clockBits - 1
+)
+
+// append appends a chunk whose records ascend by path.
+func (c chunkCoder) append(dst []byte, generation uint64, records []record) []byte {
+	if generation > 0 {
+		dst = append(dst, 1)
+		dst = binary.BigEndian.AppendUint16(dst, flagSpilled<<clockBits)
+		dst = binary.AppendUvarint(dst, generation)
+	}
+	micros, clock, subject := uint64(c.bucket)<<(bucketShift-clockBits), uint64(0), c.first
+	for i := range records {
+		r := &records[i]
+		if c.bucket == rawBucket {
+			ext := min(uint64(r.flags), 1)
+			dst = binary.AppendUvarint(dst, uint64(len(r.path.raw))<<1|ext)
+			dst = append(dst, r.path.raw...)
+			if ext == 1 {
+				dst = binary.BigEndian.AppendUint16(dst, uint16(r.flags)<<clockBits)
+			}
+		} else {
+			d := (r.path.tid>>clockBits - micros) << 1
+			micros = r.path.tid >> clockBits
+			if at := r.path.tid & clockMask; at != clock || r.flags != 0 {
+				clock = at
+				dst = binary.AppendUvarint(dst, d|1)
+				dst = binary.BigEndian.AppendUint16(dst, uint16(r.flags)<<clockBits|uint16(at))
+			} else {
+				dst = binary.AppendUvarint(dst, d)
+			}
+		}
+		if r.flags == 0 {
+			dst = binary.AppendUvarint(dst, zigzag(int64(uint64(r.subject)-subject)))
+			subject = uint64(r.subject)
+		}
+	}
+	return dst
+}
+
+// read appends the records of v to dst, with the age given. Raw keys lie in v.
+func (c chunkCoder) read(dst []record, v []byte, age uint32) (out []record, generation uint64, err error) {
+	micros, clock, subject := uint64(c.bucket)<<(bucketShift-clockBits), uint64(0), c.first
+	for first := true; len(v) > 0; first = false {
+		n, w := uvarint(v)
+		if w <= 0 {
+			return dst, 0, errChunk
+		}
+		v = v[w:]
+		r := record{age: age}
+		if c.bucket == rawBucket && n > 1 {
+			if n>>1 > uint64(len(v)) {
+				return dst, 0, errChunk
+			}
+			r.path.raw, v = v[:n>>1:n>>1], v[n>>1:]
+		}
+		if n&1 != 0 {
+			if len(v) < 2 {
+				return dst, 0, errChunk
+			}
+			ext := binary.BigEndian.Uint16(v)
+			v = v[2:]
+			clock, r.flags = uint64(ext&clockMask), uint8(ext>>clockBits)
+			if r.flags == flagSpilled && first {
+				generation, w = binary.Uvarint(v)
+				if w <= 0 || generation == 0 {
+					return dst, 0, errChunk
+				}
+				v, clock = v[w:], 0
+				continue
+			}
+			if r.flags > flagNoSubject {
+				return dst, 0, errChunk
+			}
+		}
+		if c.bucket != rawBucket {
+			micros += n >> 1
+			r.path.tid = micros<<clockBits | clock
+		} else if r.path.raw == nil {
+			return dst, 0, errChunk
+		}
+		if r.flags == 0 {
+			d, w := uvarint(v)
+			if w <= 0 {
+				return dst, 0, errChunk
+			}
+			v = v[w:]
+			subject += uint64(unzigzag(d))
+			r.subject = intern.ID(subject)
+		}
+		dst = append(dst, r)
+	}
+	return dst, generation, nil
+}
+
+// uvarint is binary.Uvarint, with the short forms first.
+func uvarint(v []byte) (uint64, int) {
+	if len(v) > 0 && v[0] < 0x80 {
+		return uint64(v[0]), 1
+	}
+	return binary.Uvarint(v)
+}
+
+func compareRecords(x, y record) int {
+	if c := comparePaths(x.path, y.path); c != 0 {
+		return c
+	}
+	return int(x.age) - int(y.age)
+}
+
+// fold appends what values, oldest first, come to, and returns how many paths
+// the result holds.
+func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []byte, n int, err error) {
+	c, err := newChunkCoder(key)
+	if err != nil {
+		return nil, 0, err
+	}
+	f.records = f.records[:0]
+	var generation uint64
+	for age, v := range values {
+		var g uint64
+		if f.records, g, err = c.read(f.records, v, uint32(age)); err != nil {
+			return nil, 0, err
+		}
+		generation = max(generation, g)
+	}
+	if !slices.IsSortedFunc(f.records, compareRecords) {
+		slices.SortFunc(f.records, compareRecords)
+	}
+	kept := f.records[:0]
+	for i := range f.records {
+		r := &f.records[i]
+		if i+1 < len(f.records) && comparePaths(r.path, f.records[i+1].path) == 0 {
+			continue
+		}
+		if r.flags == flagRemoved && base && generation == 0 {
+			continue
+		}
+		kept = append(kept, *r)
+	}
+	return c.append(dst, generation, kept), len(kept), nil
+}
+
+// chunkFolder is the scratch of a fold.
+type chunkFolder struct{ records []record }

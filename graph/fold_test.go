@@ -1,0 +1,239 @@
+package graph
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"skein/intern"
+)
+
+// foldInParts folds values whole, and neighbours first as an engine would, and
+// says whether that comes to the same.
+func foldInParts(t *testing.T, rng *rand.Rand, key []byte, values [][]byte) []byte {
+	t.Helper()
+	m := NewMerger(Limits{})
+	whole, err := m.Fold(nil, key, values, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(values) > 1 {
+		i := rng.IntN(len(values) - 1)
+		n := min(2+rng.IntN(3), len(values)-i)
+		v, err := m.Fold(nil, key, values[i:i+n], i == 0 && rng.IntN(2) == 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values = slices.Replace(values, i, i+n, v)
+	}
+	parts, err := m.Fold(nil, key, values, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(whole, parts) {
+		t.Fatalf("folded whole it is %x, in parts %x", whole, parts)
+	}
+	return whole
+}
+
+func TestFoldRows(t *testing.T) {
+	key := appendRowKey(nil, 1, 77)
+	for seed := range uint64(500) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		space := []uint64{8, 3000, 1 << 39, 1 << 62}[rng.IntN(4)]
+		want := map[uint64]bool{}
+		var values [][]byte
+		spilled := rng.IntN(3) == 0
+		if spilled {
+			values = append(values, appendRow(nil, 3, nil, nil))
+		}
+		for range 1 + rng.IntN(40) {
+			n := 1
+			if rng.IntN(10) == 0 {
+				n = rng.IntN(500)
+			}
+			op := map[uint64]bool{}
+			for range n {
+				op[rng.Uint64N(space)] = rng.IntN(3) > 0
+			}
+			var add, remove []uint64
+			for _, m := range slices.Sorted(maps.Keys(op)) {
+				if op[m] {
+					add = append(add, m)
+				} else {
+					remove = append(remove, m)
+				}
+			}
+			values = append(values, appendRow(nil, 0, remove, add))
+			maps.Copy(want, op)
+		}
+		v := foldInParts(t, rng, key, values)
+		r, err := parseRow(v)
+		if err != nil || (r.generation == 3) != spilled {
+			t.Fatalf("seed %d: %x: %v", seed, v, err)
+		}
+		members, err1 := appendList(nil, r.members)
+		removed, err2 := appendList(nil, r.removed)
+		var in, out []uint64
+		for m, present := range want {
+			if present {
+				in = append(in, m)
+			} else if spilled {
+				out = append(out, m)
+			}
+		}
+		slices.Sort(in)
+		slices.Sort(out)
+		if err1 != nil || err2 != nil || !slices.Equal(members, in) || !slices.Equal(removed, out) {
+			t.Fatalf("seed %d: members %v, want %v; removed %v, want %v", seed, members, in, removed, out)
+		}
+		for range 50 {
+			m := rng.Uint64N(space)
+			if listHas(r.members, m) != want[m] {
+				t.Fatalf("seed %d: listHas(%d) is %v", seed, m, !want[m])
+			}
+		}
+	}
+}
+
+// randomPath makes paths of one bucket.
+func randomPath(rng *rand.Rand, bucket uint16) path {
+	if bucket == rawBucket {
+		return path{raw: fmt.Appendf(nil, "key-%d", rng.IntN(30))}
+	}
+	return path{tid: uint64(bucket)<<bucketShift | rng.Uint64N(40)<<40 | rng.Uint64N(3)}
+}
+
+func TestFoldChunks(t *testing.T) {
+	for seed := range uint64(500) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		bucket := []uint16{0, 1650, rawBucket - 1, rawBucket}[rng.IntN(4)]
+		kind := Kinds[rng.IntN(len(Kinds))].Kind
+		key := appendChunkKey(nil, kind, 900, randomPath(rng, bucket), rng.IntN(3))
+		c, err := newChunkCoder(key)
+		if err != nil || c.bucket != bucket {
+			t.Fatal(err)
+		}
+		want := map[string]record{}
+		var values [][]byte
+		spilled := rng.IntN(3) == 0
+		if spilled {
+			values = append(values, c.append(nil, 9, nil))
+		}
+		for range 1 + rng.IntN(30) {
+			op := map[string]record{}
+			for range 1 + rng.IntN(5) {
+				r := record{path: randomPath(rng, bucket), subject: intern.ID(rng.Uint64() >> rng.IntN(64))}
+				if r.flags = uint8(rng.IntN(4)); r.flags > flagNoSubject {
+					r.flags = 0
+				}
+				if r.flags != 0 {
+					r.subject = 0
+				}
+				op[string(r.path.appendRkey(nil))] = r
+			}
+			records := slices.SortedFunc(maps.Values(op), compareRecords)
+			values = append(values, c.append(nil, 0, records))
+			maps.Copy(want, op)
+		}
+		v := foldInParts(t, rng, key, values)
+		got, generation, err := c.read(nil, v, 0)
+		if err != nil || (generation == 9) != spilled {
+			t.Fatalf("seed %d: generation %d, %v", seed, generation, err)
+		}
+		if !spilled {
+			maps.DeleteFunc(want, func(_ string, r record) bool { return r.flags == flagRemoved })
+		}
+		list := slices.SortedFunc(maps.Values(want), compareRecords)
+		if !slices.EqualFunc(got, list, func(x, y record) bool {
+			return comparePaths(x.path, y.path) == 0 && x.subject == y.subject && x.flags == y.flags
+		}) {
+			t.Fatalf("seed %d: got %v, want %v", seed, got, list)
+		}
+	}
+}
+
+// The forms on disk, byte for byte: what is written today is read for ever.
+func TestGolden(t *testing.T) {
+	const actor = 0x0102030405
+	tid := uint64(1650)<<bucketShift | 5<<clockBits | 17
+	like := coderOf(Kind(2).Info(), actor, 1650)
+	follow := coderOf(Kind(1).Info(), actor, 1650)
+	raw := coderOf(Kind(2).Info(), actor, rawBucket)
+	for want, v := range map[string][]byte{
+		"\x01\x02\x03\x04\x05":                  appendRow(nil, 0, nil, []uint64{actor}),
+		"\x01\x02\x03\x04\x05\x80\x01\x01":      appendRow(nil, 0, nil, []uint64{actor, actor + 128, actor + 129}),
+		"\xff\x80\x00\x00\x00\x00\x00\x00\x07":  appendRow(nil, 0, nil, []uint64{1<<63 | 7}),
+		"\xfe\x00\x01\x00\x00\x00\x00\x09":      appendRow(nil, 0, []uint64{9}, nil),
+		"\xfe\x07\x00\x00\x00\x00\x00\x09":      appendRow(nil, 7, nil, []uint64{9}),
+		"\x0b\x00\x11\x14\x0a\x03":              like.append(nil, 0, []record{{path: path{tid: tid}, subject: 10}, {path: path{tid: tid + 5<<clockBits}, subject: 8}}),
+		"\x0b\x00\x11\x02":                      follow.append(nil, 0, []record{{path: path{tid: tid}, subject: actor + 1}}),
+		"\x0b\x04\x11":                          like.append(nil, 0, []record{{path: path{tid: tid}, flags: flagRemoved}}),
+		"\x01\x10\x00\x03\x0b\x08\x11":          like.append(nil, 3, []record{{path: path{tid: tid}, flags: flagNoSubject}}),
+		"\x08self\x04\x07ab\xff\x04\x00":        append(raw.append(nil, 0, []record{{path: path{raw: []byte("self")}, subject: 2}}), "\x07ab\xff\x04\x00"...),
+		"r\x02\x01\x02\x03\x04\x05\x06\x72":     appendChunkKey(nil, 2, actor, path{tid: tid}, 0),
+		"r\x02\x01\x02\x03\x04\x05\x40\x00":     appendChunkKey(nil, 2, actor, path{raw: []byte("self")}, 0),
+		"v\x02\x01\x02\x03\x04\x05":             appendRowKey(nil, 2, actor),
+		"v\x02\x01\x02\x03\x04\x05\x01\x02\x03": appendBlock(appendRowKey(nil, 2, actor), 0x010203),
+	} {
+		if string(v) != want {
+			t.Errorf("%x, want %x", v, want)
+		}
+	}
+}
+
+// FuzzFoldValues: no bytes make a fold panic, or yield what cannot be read.
+func FuzzFoldValues(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 4, 5}, []byte{0xfe, 0, 1, 1, 2, 3, 4, 5}, true, uint8(0))
+	f.Add([]byte{0x0b, 0, 0x11, 0x14}, []byte{0x0b, 4, 0x11}, false, uint8(1))
+	f.Add([]byte{8, 's', 'e', 'l', 'f', 4}, []byte{1, 0x10, 0, 3}, false, uint8(2))
+	f.Fuzz(func(t *testing.T, a, b []byte, base bool, which uint8) {
+		keys := [][]byte{
+			appendRowKey(nil, 1, 5), appendChunkKey(nil, 2, 5, path{tid: 1650 << bucketShift}, 0),
+			appendChunkKey(nil, 1, 5, path{raw: []byte("x")}, 0), appendBlock(appendRowKey(nil, 1, 5), 7),
+		}
+		key := keys[int(which)%len(keys)]
+		m := NewMerger(Limits{})
+		v, err := m.Fold(nil, key, [][]byte{a, b}, base)
+		if err != nil {
+			return
+		}
+		if _, err := m.Fold(nil, key, [][]byte{v}, base); err != nil {
+			t.Errorf("%x + %x folds to %x: %v", a, b, v, err)
+		}
+	})
+}
+
+func TestKeys(t *testing.T) {
+	for _, id := range []intern.ID{0, 1, 0xfdffffffff, 0xfe00000000, 1 << 63} {
+		for _, block := range []uint64{0, 5, 0xfdffff, 0xfe0000, 1<<48 - 1} {
+			key := appendRowKey(nil, 3, id)
+			if k, s, _, isRow, err := parseReverseKey(key); k != 3 || s != id || !isRow || err != nil || !isRowKey(key) {
+				t.Errorf("row of %d: %x", id, key)
+			}
+			key = appendBlock(key, block)
+			if k, s, b, isRow, err := parseReverseKey(key); k != 3 || s != id || isRow || b != block || err != nil || isRowKey(key) {
+				t.Errorf("block %x of %d: %x is read as %d, %d, %x, %v, %v", block, id, key, k, s, b, isRow, err)
+			}
+		}
+		for depth := range maxChunkDepth + 1 {
+			for _, p := range []path{{tid: 1<<64 - 1}, {tid: 5}, {raw: []byte("self")}} {
+				key := appendChunkKey(nil, 4, id, p, depth)
+				if k, a, bucket, d, err := parseChunkKey(key); k != 4 || a != id || bucket != p.bucket() || d != depth || err != nil {
+					t.Errorf("chunk of %d: %x", id, key)
+				}
+			}
+		}
+	}
+	for _, bad := range []string{"", "v", "v\x01", "v\x01\x01\x02\x03\x04", "v\x01\x01\x02\x03\x04\x05\x06", "r\x01\x01\x02\x03\x04\x05\x06"} {
+		if _, _, _, _, err := parseReverseKey([]byte(bad)); err == nil {
+			t.Errorf("%x is read as a set's key", bad)
+		}
+		if _, _, _, _, err := parseChunkKey([]byte(bad)); err == nil {
+			t.Errorf("%x is read as a chunk's key", bad)
+		}
+	}
+}

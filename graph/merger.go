@@ -1,0 +1,109 @@
+package graph
+
+import (
+	"fmt"
+	"sync"
+
+	"skein/intern"
+	"skein/internal/kv"
+)
+
+// Limits say when a value is too large, and is spilled: how many members of a
+// row, and records of a chunk, it may hold.
+type Limits struct{ Row, Chunk int }
+
+// DefaultLimits are from measurements: containers take fewer bytes than a row
+// above about 2,000 members (../shared/docs/layout-measured.md), and a chunk of
+// 2,000 records is 20 KB, which is what a delete reads.
+var DefaultLimits = Limits{Row: 2048, Chunk: 2048}
+
+// A Merger folds rows, containers and chunks. It implements kv.Merger. It also
+// notes which of them have grown too large, for the writer to spill.
+type Merger struct {
+	limits Limits
+	rows   sync.Pool
+	chunks sync.Pool
+
+	mu  sync.Mutex
+	big map[string]struct{} // keys, at most maxNoted
+}
+
+// NewMerger returns a Merger, for one store. Zero limits are the default ones.
+func NewMerger(l Limits) *Merger {
+	if l == (Limits{}) {
+		l = DefaultLimits
+	}
+	return &Merger{
+		limits: l,
+		rows:   sync.Pool{New: func() any { return new(rowFolder) }},
+		chunks: sync.Pool{New: func() any { return new(chunkFolder) }},
+		big:    map[string]struct{}{},
+	}
+}
+
+// Name implements kv.Merger. It is in every store: a change of the values'
+// forms is a new name.
+func (*Merger) Name() string { return "skein.graph.v2" }
+
+// Fold implements kv.Merger.
+func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, err error) {
+	size, limit := 0, 0
+	switch {
+	case len(key) > 2 && key[0] == keyRecord:
+		f, _ := m.chunks.Get().(*chunkFolder)
+		out, size, err = f.fold(dst, key, values, base)
+		m.chunks.Put(f)
+		limit = m.limits.Chunk
+	case isRowKey(key):
+		f, _ := m.rows.Get().(*rowFolder)
+		out, size, err = f.fold(dst, values, base)
+		m.rows.Put(f)
+		limit = m.limits.Row
+	default:
+		out, err = foldContainers(dst, values, base)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("folding %x: %w", key, err)
+	}
+	if limit > 0 && size > limit {
+		m.note(key)
+	}
+	return out, nil
+}
+
+func isRowKey(key []byte) bool {
+	if len(key) < 3 || key[0] != keyReverse {
+		return false
+	}
+	_, n := intern.ReadID(key[2:])
+	return n > 0 && len(key) == 2+n
+}
+
+// maxNoted bounds how many keys wait to be spilled. What finds no place is
+// noted again when it is folded again.
+const maxNoted = 4096
+
+// note remembers a key whose value is too large.
+func (m *Merger) note(key []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.big) < maxNoted {
+		m.big[string(key)] = struct{}{}
+	}
+}
+
+// noted takes up to n of the keys noted.
+func (m *Merger) noted(n int) (keys []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key := range m.big {
+		if len(keys) == n {
+			break
+		}
+		keys = append(keys, key)
+		delete(m.big, key)
+	}
+	return keys
+}
+
+var _ kv.Merger = (*Merger)(nil)

@@ -1,0 +1,154 @@
+package graph
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"skein/intern"
+	"skein/internal/idset"
+	"skein/internal/kv"
+)
+
+// recordReader walks the records of one actor and kind, chunk by chunk. Where
+// a chunk was spilled, the chunks of its bucket are gathered, and the newest
+// word on each path counts: that of the chunk least deep.
+type recordReader struct {
+	records []record // of the bucket
+	raw     []byte   // raw keys of a bucket with several chunks
+	bucket  uint16
+	chunks  int
+}
+
+// eachRecord calls each for the live records of an actor until it returns
+// false. The record is valid only during the call.
+func eachRecord(r kv.Reader, k Kind, actor intern.ID, each func(*record) bool) error {
+	var rr recordReader
+	prefix := appendRecordsKey(nil, k, actor)
+	more := true
+	flush := func() {
+		if rr.chunks > 1 {
+			slices.SortFunc(rr.records, compareRecords)
+		}
+		for i := range rr.records {
+			rec := &rr.records[i]
+			if rr.chunks > 1 && i > 0 && comparePaths(rr.records[i-1].path, rec.path) == 0 {
+				continue
+			}
+			if rec.flags != flagRemoved && more {
+				more = each(rec)
+			}
+		}
+		rr.records, rr.raw, rr.chunks = rr.records[:0], rr.raw[:0], 0
+	}
+	err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(key, v []byte) (bool, error) {
+		_, _, bucket, depth, err := parseChunkKey(key)
+		if err != nil {
+			return false, err
+		}
+		if rr.chunks > 0 && bucket != rr.bucket {
+			if flush(); !more {
+				return false, nil
+			}
+		}
+		rr.bucket = bucket
+		if bucket == rawBucket { // the keys outlive this call
+			start := len(rr.raw)
+			rr.raw = append(rr.raw, v...)
+			v = rr.raw[start:]
+		}
+		rr.chunks++
+		rr.records, _, err = coderOf(k.Info(), actor, bucket).read(rr.records, v, uint32(depth))
+		if err != nil {
+			return false, fmt.Errorf("graph: chunk %x: %w", key, err)
+		}
+		return true, nil
+	})
+	if err == nil && more {
+		flush()
+	}
+	return err
+}
+
+// Subjects returns the subjects that actor has an edge to: a forward set, such
+// as follows. That of a hidden account is empty. Hidden accounts are in it.
+func (s *Snapshot) Subjects(k Kind, actor intern.ID) (idset.Set, error) {
+	ids, err := s.AppendSubjects(nil, k, actor)
+	return idset.FromUnsorted(ids), err
+}
+
+// AppendSubjects appends a forward set to dst, in no order; a subject that
+// several records name may be there several times.
+func (s *Snapshot) AppendSubjects(dst []uint64, k Kind, actor intern.ID) ([]uint64, error) {
+	if actor == intern.None || s.IsHidden(actor) {
+		return dst, nil
+	}
+	err := eachRecord(s.r, k, actor, func(r *record) bool {
+		if r.subject != intern.None {
+			dst = append(dst, uint64(r.subject))
+		}
+		return true
+	})
+	return dst, err
+}
+
+// Rkeys returns, for each of the subjects, the lowest record key under which a
+// live record of actor names it, nil if none does, whatever the state of the
+// accounts.
+func (s *Snapshot) Rkeys(k Kind, actor intern.ID, subjects []intern.ID) ([][]byte, error) {
+	rkeys := make([][]byte, len(subjects))
+	if actor == intern.None {
+		return rkeys, nil
+	}
+	index := make(map[intern.ID][]int, len(subjects))
+	for i, id := range subjects {
+		if id != intern.None {
+			index[id] = append(index[id], i)
+		}
+	}
+	var buf []byte
+	err := eachRecord(s.r, k, actor, func(r *record) bool {
+		for _, i := range index[r.subject] {
+			buf = r.path.appendRkey(buf[:0])
+			if rkeys[i] == nil || bytes.Compare(buf, rkeys[i]) < 0 {
+				rkeys[i] = bytes.Clone(buf)
+			}
+		}
+		return true
+	})
+	return rkeys, err
+}
+
+// HasEdge reports whether a live record of actor names subject, whatever the
+// state of the two accounts.
+func (s *Snapshot) HasEdge(k Kind, actor, subject intern.ID) (bool, error) {
+	if actor == intern.None || subject == intern.None {
+		return false, nil
+	}
+	return hasEdge(s.r, k, actor, subject)
+}
+
+// hasEdge asks the reverse set: one value or two, whatever their sizes.
+func hasEdge(r kv.Reader, k Kind, actor, subject intern.ID) (bool, error) {
+	key := appendRowKey(nil, k, subject)
+	v, ok, err := r.Get(key)
+	if err != nil || !ok {
+		return false, err
+	}
+	row, err := parseRow(v)
+	if err != nil {
+		return false, fmt.Errorf("graph: reading set %x: %w", key, err)
+	}
+	if listHas(row.members, uint64(actor)) {
+		return true, nil
+	}
+	if row.generation == 0 || listHas(row.removed, uint64(actor)) {
+		return false, nil
+	}
+	key = appendBlock(key, blockOf(uint64(actor)))
+	v, ok, err = r.Get(key)
+	if err != nil || !ok {
+		return false, err
+	}
+	return containerHas(v, uint16(actor))
+}

@@ -1,0 +1,407 @@
+package graph
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+
+	"skein/intern"
+	"skein/internal/idset"
+	"skein/internal/kv"
+)
+
+// ActorSet is a reverse set that has been opened: its row is read, and of its
+// containers, if it has any, no more than is asked for. Hidden accounts are in
+// it.
+type ActorSet struct {
+	s          *Snapshot
+	key        []byte // of the row
+	generation uint64
+	row        idset.Set // the members in the row
+	removed    idset.Set
+	whole      *idset.Set // once it is known
+}
+
+// Actors opens the set of who has an edge to subject, such as followers.
+func (s *Snapshot) Actors(k Kind, subject intern.ID) (*ActorSet, error) {
+	t := &ActorSet{s: s}
+	if subject == intern.None {
+		t.whole = &t.row
+		return t, nil
+	}
+	t.key = appendRowKey(nil, k, subject)
+	v, _, err := s.r.Get(t.key)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.parse(v); err != nil {
+		return nil, fmt.Errorf("graph: reading set %x: %w", t.key, err)
+	}
+	if t.whole == nil {
+		t.whole = s.s.sets.changed(t, v)
+	}
+	return t, nil
+}
+
+func (t *ActorSet) parse(v []byte) error {
+	r, err := parseRow(v)
+	if err != nil {
+		return err
+	}
+	members, err := appendList(nil, r.members)
+	if err != nil {
+		return err
+	}
+	t.row, t.generation = idset.FromList(members), r.generation
+	if r.generation == 0 {
+		t.whole = &t.row
+		return nil
+	}
+	removed, err := appendList(nil, r.removed)
+	t.removed = idset.FromList(removed)
+	return err
+}
+
+// Known returns the set if it costs nothing to have: it is small, or decoded
+// already. What is not known has at least some thousand members.
+func (t *ActorSet) Known() (idset.Set, bool) {
+	if t.whole == nil {
+		return idset.Set{}, false
+	}
+	return *t.whole, true
+}
+
+// All returns the whole set.
+func (t *ActorSet) All() (idset.Set, error) {
+	if t.whole != nil {
+		return *t.whole, nil
+	}
+	base, err := t.s.s.sets.base(t)
+	if err != nil {
+		return idset.Set{}, err
+	}
+	set := t.over(base)
+	t.whole = &set
+	t.s.s.sets.keep(t, base)
+	return set, nil
+}
+
+// over lays the row over the containers.
+func (t *ActorSet) over(base *roaring64.Bitmap) idset.Set {
+	if t.row.Empty() && t.removed.Empty() {
+		return idset.FromBitmap(base)
+	}
+	set := base.Clone()
+	set.AddMany(t.row.List(nil))
+	for _, id := range t.removed.List(nil) {
+		set.Remove(id)
+	}
+	return idset.FromBitmap(set)
+}
+
+// probeBlocks is up to how many containers are looked up one by one, rather
+// than all of them read. With the whole network's accounts a set has some 600.
+const probeBlocks = 512
+
+// And returns the members that are in x. Of a set that is not known, it reads
+// only the containers that x has members in, unless the set is asked for so
+// often that it is worth keeping.
+func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
+	if t.whole == nil && (x.Len() > idset.ListMax || t.s.s.sets.popular(t)) {
+		if _, err := t.All(); err != nil {
+			return idset.Set{}, err
+		}
+	}
+	if t.whole != nil {
+		return idset.And(x, *t.whole), nil
+	}
+	ids := x.List(nil)
+	var blocks []uint64
+	for _, id := range ids {
+		if b := blockOf(id); len(blocks) == 0 || blocks[len(blocks)-1] != b {
+			blocks = append(blocks, b)
+		}
+	}
+	if len(blocks) > probeBlocks {
+		if _, err := t.All(); err != nil {
+			return idset.Set{}, err
+		}
+		return idset.And(x, *t.whole), nil
+	}
+	var keys keyBuffer
+	for _, b := range blocks {
+		keys.add(appendBlock(slices.Clone(t.key), b))
+	}
+	t.s.s.sets.count("probe")
+	below := make([]uint64, 0, len(ids))
+	err := t.s.r.MultiGet(keys.keys, func(i int, v []byte, ok bool) error {
+		n := 0
+		for n < len(ids) && blockOf(ids[n]) == blocks[i] {
+			n++
+		}
+		mine := ids[:n]
+		ids = ids[n:]
+		if !ok {
+			return nil
+		}
+		for _, id := range mine {
+			has, err := containerHas(v, uint16(id))
+			if err != nil {
+				return fmt.Errorf("graph: container %x: %w", keys.keys[i], err)
+			}
+			if has {
+				below = append(below, id)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return idset.Set{}, err
+	}
+	set := idset.AndNot(idset.FromList(below), t.removed)
+	return idset.Or(set, idset.And(x, t.row)), nil
+}
+
+// readBitmap reads a whole reverse set, or the hidden set, as a bitmap of the
+// caller's.
+func readBitmap(r kv.Reader, k Kind, subject intern.ID) (*roaring64.Bitmap, error) {
+	t := &ActorSet{key: appendRowKey(nil, k, subject)}
+	v, _, err := r.Get(t.key)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.parse(v); err != nil {
+		return nil, fmt.Errorf("graph: reading set %x: %w", t.key, err)
+	}
+	if t.whole != nil {
+		return t.whole.Bitmap().Clone(), nil
+	}
+	base, err := readContainers(r, t.key)
+	if err != nil {
+		return nil, err
+	}
+	return t.over(base).Bitmap(), nil
+}
+
+// readContainers reads the containers under a row's key. It does not decode
+// them: it puts the headers of the portable Roaring format
+// (https://github.com/RoaringBitmap/RoaringFormatSpec) before their bytes.
+func readContainers(r kv.Reader, key []byte) (*roaring64.Bitmap, error) {
+	st := stitcher{}
+	lo := append(slices.Clone(key), 0)
+	err := r.Scan(lo, kv.PrefixEnd(key), false, func(k, v []byte) (bool, error) {
+		_, _, block, isRow, err := parseReverseKey(k)
+		if err == nil && isRow {
+			err = errContainer
+		}
+		if err == nil {
+			err = st.add(block, v)
+		}
+		if err != nil {
+			return false, fmt.Errorf("graph: reading container %x: %w", k, err)
+		}
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return st.bitmap()
+}
+
+// stitcher makes a bitmap of containers, which come in ascending order.
+type stitcher struct {
+	parts []stitched
+	data  []byte
+}
+
+type stitched struct {
+	block      uint64
+	start, end int
+	n          int // members
+}
+
+func (s *stitcher) add(block uint64, v []byte) error {
+	_, present, err := splitContainer(v)
+	if err != nil || len(present) == 0 {
+		return err
+	}
+	start, n := len(s.data), len(present)/2
+	if len(present) == bitmapBytes {
+		n = 0
+		for i := 0; i < bitmapBytes; i += 8 {
+			n += bits.OnesCount64(binary.LittleEndian.Uint64(present[i:]))
+		}
+	}
+	if len(present) == bitmapBytes && n <= arrayMax { // Roaring has arrays of up to 4,096, we to 4,095
+		ids, err := appendMembers(nil, 0, v)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			s.data = binary.LittleEndian.AppendUint16(s.data, uint16(id))
+		}
+	} else {
+		s.data = append(s.data, present...)
+	}
+	s.parts = append(s.parts, stitched{block, start, len(s.data), n})
+	return nil
+}
+
+func (s *stitcher) bitmap() (*roaring64.Bitmap, error) {
+	const noRuns = 12346
+	var tops int
+	out := make([]byte, 8, 8+len(s.data)+16*len(s.parts)+64)
+	for parts := range groups(s.parts, func(x, y stitched) bool { return x.block>>16 == y.block>>16 }) {
+		tops++
+		out = binary.LittleEndian.AppendUint32(out, uint32(parts[0].block>>16))
+		out = binary.LittleEndian.AppendUint32(out, noRuns)
+		out = binary.LittleEndian.AppendUint32(out, uint32(len(parts)))
+		for _, p := range parts {
+			out = binary.LittleEndian.AppendUint16(out, uint16(p.block))
+			out = binary.LittleEndian.AppendUint16(out, uint16(p.n-1))
+		}
+		offset := 8 + 8*len(parts)
+		for _, p := range parts {
+			out = binary.LittleEndian.AppendUint32(out, uint32(offset))
+			offset += p.end - p.start
+		}
+		out = append(out, s.data[parts[0].start:parts[len(parts)-1].end]...)
+	}
+	binary.LittleEndian.PutUint64(out, uint64(tops))
+	set := roaring64.New()
+	if _, err := set.FromUnsafeBytes(out); err != nil {
+		return nil, fmt.Errorf("graph: %w: %w", errContainer, err)
+	}
+	// A copy of its own: containers that lie in out are marked as shared, and the
+	// library writes to the marks even when it only reads.
+	return set.Clone(), nil
+}
+
+// setCache keeps large sets that are asked for often decoded, the latest used,
+// within a budget of bytes. Containers under a row change only with its
+// generation, so a set that is kept is known to be right by the row alone,
+// which every question reads from its own snapshot; what the row says besides
+// is laid over it. Nothing has to be told to the cache.
+type setCache struct {
+	budget  int
+	results func(result string)
+
+	mu      sync.Mutex
+	size    int
+	tick    uint64
+	sets    map[string]*cachedSet
+	touched map[string]uint64 // sets that were probed: how often
+}
+
+type cachedSet struct {
+	generation uint64
+	base       *roaring64.Bitmap
+	row        []byte    // the row that
+	set        idset.Set // was made with
+	size       int
+	used       uint64
+}
+
+func newSetCache(budget int64) *setCache {
+	if budget <= 0 {
+		budget = 64 << 20
+	}
+	return &setCache{budget: int(budget), sets: map[string]*cachedSet{}, touched: map[string]uint64{}}
+}
+
+func (c *setCache) count(result string) {
+	if c.results != nil {
+		c.results(result)
+	}
+}
+
+// changed returns the set if it is kept, with the row v laid over it.
+func (c *setCache) changed(t *ActorSet, v []byte) *idset.Set {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.sets[string(t.key)]
+	if e == nil || e.generation != t.generation {
+		return nil
+	}
+	c.tick++
+	e.used = c.tick
+	c.count("cache")
+	if !slices.Equal(e.row, v) {
+		c.lay(e, t, v)
+	}
+	return &e.set
+}
+
+// lay is called with mu held.
+func (c *setCache) lay(e *cachedSet, t *ActorSet, v []byte) {
+	set := t.over(e.base)
+	c.size -= e.size
+	e.row, e.set = slices.Clone(v), set
+	e.size = int(e.base.GetSizeInBytes()) + len(v)
+	if !t.row.Empty() || !t.removed.Empty() {
+		e.size += set.Bytes()
+	}
+	c.size += e.size
+}
+
+// popularAfter is how often a large set must be asked for to be read whole
+// where a part would do.
+const popularAfter, maxTouched = 2, 4096
+
+func (c *setCache) popular(t *ActorSet) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.touched) >= maxTouched {
+		clear(c.touched)
+	}
+	c.touched[string(t.key)]++
+	return c.touched[string(t.key)] > popularAfter
+}
+
+// base returns the containers of a set.
+func (c *setCache) base(t *ActorSet) (*roaring64.Bitmap, error) {
+	c.count("load")
+	return readContainers(t.s.r, t.key)
+}
+
+// keep keeps a set that was read whole, unless it is too large for the budget
+// or a newer one is there.
+func (c *setCache) keep(t *ActorSet, base *roaring64.Bitmap) {
+	size := int(base.GetSizeInBytes())
+	if size > c.budget/4 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.sets[string(t.key)]
+	if old != nil {
+		if old.generation >= t.generation {
+			return
+		}
+		c.size -= old.size
+	}
+	c.tick++
+	e := &cachedSet{generation: t.generation, base: base, set: *t.whole, used: c.tick, size: 2 * size}
+	e.row = nil // laid again when it is asked for
+	c.sets[string(t.key)] = e
+	c.size += e.size
+	for c.size > c.budget {
+		c.evict()
+	}
+}
+
+// evict drops the set that was used the longest ago. It is called with mu held.
+func (c *setCache) evict() {
+	var oldest string
+	for key, e := range c.sets {
+		if oldest == "" || e.used < c.sets[oldest].used {
+			oldest = key
+		}
+	}
+	c.size -= c.sets[oldest].size
+	delete(c.sets, oldest)
+}

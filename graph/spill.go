@@ -1,0 +1,166 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"skein/internal/kv"
+)
+
+// A value that has grown too large is spilled: in one atomic write, what it
+// holds is merged into finer values under its key, and it is left with nothing
+// but the generation that says so. A row spills into containers; a chunk into
+// chunks of the next byte of the path, which may be spilled in turn. From then
+// on it holds the changes since, removals included, which stand over what lies
+// below, until it is spilled again.
+//
+// Who finds a value too large is the Merger, whenever one is folded. What it
+// noted is lost in a crash, and noted again at a later fold; a value that
+// nobody folds any more stays large, and is read as it is.
+
+// spillsPerWrite bounds how many values are spilled in one write.
+const spillsPerWrite = 32
+
+// spill spills what the Merger found too large.
+func (s *Store) spill(ctx context.Context) error {
+	most := spillsPerWrite
+	for {
+		keys := s.merger.noted(most)
+		if len(keys) == 0 {
+			return nil
+		}
+		keys = s.merger.apart(keys)
+		err := s.update(ctx, func(tx kv.Txn) error {
+			for _, key := range keys {
+				if s.goes([]byte(key)) {
+					continue
+				}
+				if err := s.merger.spillOne(tx, []byte(key)); err != nil {
+					return fmt.Errorf("%x: %w", key, err)
+				}
+			}
+			return nil
+		})
+		switch {
+		case err == nil:
+			if s.o.Metrics != nil {
+				s.o.Metrics.Spills.Add(float64(len(keys)))
+			}
+		case errors.Is(err, kv.ErrTooLarge) && len(keys) > 1:
+			for _, key := range keys {
+				s.merger.note([]byte(key))
+			}
+			most = len(keys) / 2
+		default:
+			return fmt.Errorf("graph: spilling large values: %w", err)
+		}
+	}
+}
+
+// goes reports whether a key is that of a chunk that is being erased: erasing
+// works its way down the keys, and must not find that something went up again.
+func (s *Store) goes(key []byte) bool {
+	if key[0] != keyRecord {
+		return false
+	}
+	_, actor, _, _, err := parseChunkKey(key)
+	return err == nil && s.erasing[actor]
+}
+
+// apart puts back the keys that lie under another of keys: what is spilled into
+// a value must be there before that is spilled itself.
+func (m *Merger) apart(keys []string) []string {
+	slices.Sort(keys)
+	kept := keys[:0]
+	for _, key := range keys {
+		if len(kept) > 0 && strings.HasPrefix(key, kept[len(kept)-1]) {
+			m.note([]byte(key))
+			continue
+		}
+		kept = append(kept, key)
+	}
+	return kept
+}
+
+// spillOne spills one value, if it is too large still.
+func (m *Merger) spillOne(tx kv.Txn, key []byte) error {
+	v, ok, err := tx.Get(key)
+	if err != nil || !ok {
+		return err
+	}
+	if key[0] == keyRecord {
+		return m.spillChunk(tx, key, v)
+	}
+	return m.spillRow(tx, key, v)
+}
+
+func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
+	r, err := parseRow(v)
+	if err != nil {
+		return err
+	}
+	removed, err := appendList(nil, r.removed)
+	if err != nil {
+		return err
+	}
+	members, err := appendList(nil, r.members)
+	if err != nil || len(members)+len(removed) <= m.limits.Row {
+		return err
+	}
+	var add, less []uint16
+	var kbuf, vbuf []byte
+	for len(members) > 0 || len(removed) > 0 {
+		block := ^uint64(0)
+		for _, list := range [][]uint64{members, removed} {
+			if len(list) > 0 {
+				block = min(block, blockOf(list[0]))
+			}
+		}
+		add, members = takeBlock(add[:0], members, block)
+		less, removed = takeBlock(less[:0], removed, block)
+		kbuf = appendBlock(append(kbuf[:0], key...), block)
+		vbuf = appendOperand(vbuf[:0], add, less)
+		tx.Merge(kbuf, vbuf)
+	}
+	tx.Set(key, appendRow(nil, r.generation+1, nil, nil))
+	return nil
+}
+
+// takeBlock moves the ids of a block from the front of ids to dst.
+func takeBlock(dst []uint16, ids []uint64, block uint64) (taken []uint16, rest []uint64) {
+	for len(ids) > 0 && blockOf(ids[0]) == block {
+		dst = append(dst, uint16(ids[0]))
+		ids = ids[1:]
+	}
+	return dst, ids
+}
+
+func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
+	k, actor, bucket, depth, err := parseChunkKey(key)
+	if err != nil || depth == maxChunkDepth {
+		return err
+	}
+	if k.Info() == nil {
+		return fmt.Errorf("graph: record key %x is of an unknown kind", key)
+	}
+	coder := coderOf(k.Info(), actor, bucket)
+	records, generation, err := coder.read(nil, v, 0)
+	if err != nil || len(records) <= m.limits.Chunk {
+		return err
+	}
+	below := func(r record) byte { return byte(r.path.spread() >> (56 - 8*depth)) }
+	if bucket == rawBucket { // by hash; within one, by path
+		slices.SortStableFunc(records, func(x, y record) int { return int(below(x)) - int(below(y)) })
+	}
+	var kbuf, vbuf []byte
+	for group := range groups(records, func(x, y record) bool { return below(x) == below(y) }) {
+		kbuf = append(append(kbuf[:0], key...), below(group[0]))
+		vbuf = coder.append(vbuf[:0], 0, group)
+		tx.Merge(kbuf, vbuf)
+	}
+	tx.Set(key, coder.append(nil, generation+1, nil))
+	return nil
+}

@@ -1,0 +1,331 @@
+package graph
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"slices"
+
+	"skein/intern"
+)
+
+// edgeSum is a sum of the hashes of edges, and their number: the same for the
+// same edges in any order.
+type edgeSum struct {
+	n    uint64
+	hash [2]uint64
+}
+
+func (v *verifier) add(sums map[Kind]edgeSum, k Kind, actor, subject uint64) {
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:], actor)
+	binary.LittleEndian.PutUint64(b[8:], subject)
+	s := sums[k]
+	s.n++
+	lo, carry := bits.Add64(s.hash[0], maphash.Bytes(v.seeds[0], b[:]), 0)
+	s.hash[0] = lo
+	s.hash[1], _ = bits.Add64(s.hash[1], maphash.Bytes(v.seeds[1], b[:]), carry)
+	sums[k] = s
+}
+
+// edges reads the records and the sets, each in its order, and compares them.
+func (v *verifier) edges() error {
+	v.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+	v.records, v.sets = map[Kind]edgeSum{}, map[Kind]edgeSum{}
+	if err := v.eachActor(func(k Kind, actor intern.ID, subjects []uint64) error {
+		for _, s := range subjects {
+			v.add(v.records, k, uint64(actor), s)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := v.eachSet(func(k Kind, subject intern.ID, members []uint64) error {
+		for _, m := range members {
+			if !v.erasing[intern.ID(m)] {
+				v.add(v.sets, k, m, uint64(subject))
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, k := range Kinds {
+		if v.records[k.Kind] == v.sets[k.Kind] {
+			continue
+		}
+		v.broken("the records hold %d %s edges, the sets %d, and they are not the same", v.records[k.Kind].n, k.Name, v.sets[k.Kind].n)
+		if err := v.compareEdges(k.Kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareEdges says which edges are on one side only. It takes a look-up, or
+// the reading of an actor's records, for each edge.
+func (v *verifier) compareEdges(kind Kind) error {
+	err := v.eachActor(func(k Kind, actor intern.ID, subjects []uint64) error {
+		if k != kind {
+			return nil
+		}
+		for _, s := range subjects {
+			has, err := hasEdge(v.r, k, actor, intern.ID(s))
+			if err != nil {
+				return err
+			}
+			if !has {
+				v.broken("actor %d has a %s record of %d, but is not in the subject's set", actor, k, s)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return v.eachSet(func(k Kind, subject intern.ID, members []uint64) error {
+		for _, m := range members {
+			if k != kind || v.erasing[intern.ID(m)] {
+				continue
+			}
+			found := false
+			if err := eachRecord(v.r, k, intern.ID(m), func(r *record) bool {
+				found = found || r.subject == subject
+				return !found
+			}); err != nil {
+				return err
+			}
+			if !found {
+				v.broken("actor %d is in the %s set of %d, but no record of it says so", m, k, subject)
+			}
+		}
+		return nil
+	})
+}
+
+// bucketReader gathers the records of an actor and kind from a scan.
+type bucketReader struct {
+	kind    Kind
+	actor   intern.ID
+	bucket  uint16
+	depth   int
+	spilled [maxChunkDepth + 1]bool // of the chunks above, by depth
+	chunks  int
+	records []record // of the bucket
+	raw     []byte
+	all     []uint64 // subjects of the actor
+}
+
+// eachActor reads all records, checks their form, counts them, and calls each
+// with the subjects of every actor and kind, ascending. Accounts that are being
+// erased are counted and left out.
+func (v *verifier) eachActor(each func(k Kind, actor intern.ID, subjects []uint64) error) error {
+	b := &v.reader
+	*b = bucketReader{}
+	v.counts.Records = Counts{}.clone().Records
+	err := eachWithPrefix(v.r, []byte{keyRecord}, func(key, value []byte) error {
+		if err := v.tick(); err != nil {
+			return err
+		}
+		k, actor, bucket, depth, err := parseChunkKey(key)
+		if err != nil || k.Info() == nil {
+			v.broken("record key %x is malformed, or of an unknown kind", key)
+			return nil
+		}
+		if b.kind != k || b.actor != actor || b.bucket != bucket {
+			v.endBucket()
+			b.bucket, b.depth, b.chunks = bucket, 0, 0
+			if b.kind != k || b.actor != actor {
+				if err := v.endActor(each); err != nil {
+					return err
+				}
+				b.kind, b.actor = k, actor
+				if err := v.named(intern.DID, actor, "actor"); err != nil {
+					return err
+				}
+			}
+		}
+		v.chunk(key, value, depth)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("graph: checking the records: %w", err)
+	}
+	v.endBucket()
+	return v.endActor(each)
+}
+
+// chunk takes in one chunk of the bucket.
+func (v *verifier) chunk(key, value []byte, depth int) {
+	b := &v.reader
+	if depth > 0 && !v.erasing[b.actor] && (depth > b.depth+1 || b.chunks == 0 || !b.spilled[depth-1]) {
+		v.broken("chunk %x lies under none that was spilled", key)
+	}
+	b.depth = depth
+	b.chunks++
+	start := len(b.raw)
+	b.raw = append(b.raw, value...)
+	value = b.raw[start:]
+	c := coderOf(b.kind.Info(), b.actor, b.bucket)
+	from := len(b.records)
+	var generation uint64
+	var err error
+	if b.records, generation, err = c.read(b.records, value, uint32(depth)); err != nil {
+		v.broken("chunk %x: %v", key, err)
+		return
+	}
+	b.spilled[depth] = generation > 0
+	mine := b.records[from:]
+	if again := c.append(nil, generation, mine); string(again) != string(value) {
+		v.broken("chunk %x is %x, it should be %x", key, value, again)
+	}
+	for i := range mine {
+		r := &mine[i]
+		if i > 0 && comparePaths(mine[i-1].path, r.path) >= 0 {
+			v.broken("chunk %x does not ascend", key)
+		}
+		if string(appendChunkKey(nil, b.kind, b.actor, r.path, depth)) != string(key) {
+			v.broken("chunk %x holds %q, which belongs elsewhere", key, r.path.appendRkey(nil))
+		}
+		if r.path.raw != nil {
+			if _, isTID := intern.ParseTID(r.path.raw); isTID || !intern.ValidRkey(r.path.raw) {
+				v.broken("chunk %x holds the record key %q", key, r.path.raw)
+			}
+		}
+		if r.flags == flagRemoved && generation == 0 {
+			v.broken("chunk %x keeps that %q was removed, with nothing below it", key, r.path.appendRkey(nil))
+		}
+	}
+}
+
+func (v *verifier) endBucket() {
+	b := &v.reader
+	if b.chunks > 1 {
+		slices.SortFunc(b.records, compareRecords)
+	}
+	for i := range b.records {
+		r := &b.records[i]
+		if i > 0 && comparePaths(b.records[i-1].path, r.path) == 0 || r.flags == flagRemoved {
+			continue
+		}
+		v.counts.Records[b.kind.String()]++
+		if r.subject != intern.None {
+			b.all = append(b.all, uint64(r.subject))
+		}
+	}
+	b.records, b.raw, b.chunks = b.records[:0], b.raw[:0], 0
+}
+
+func (v *verifier) endActor(each func(k Kind, actor intern.ID, subjects []uint64) error) error {
+	b := &v.reader
+	if b.kind == 0 {
+		return nil
+	}
+	slices.Sort(b.all)
+	b.all = slices.Compact(b.all)
+	defer func() { b.all = b.all[:0] }()
+	if v.erasing[b.actor] {
+		return nil
+	}
+	return each(b.kind, b.actor, b.all)
+}
+
+// eachSet reads all reverse sets, checks their form, and calls each with the
+// members of every one. The hidden set is compared with the accounts.
+func (v *verifier) eachSet(each func(k Kind, subject intern.ID, members []uint64) error) error {
+	hidden := v.hidden.Clone()
+	err := eachWithPrefix(v.r, []byte{keyReverse}, func(key, value []byte) error {
+		if err := v.tick(); err != nil {
+			return err
+		}
+		k, subject, block, isRow, err := parseReverseKey(key)
+		if err != nil || k != hiddenKind && k.Info() == nil {
+			v.broken("set key %x is malformed, or of an unknown kind", key)
+			return nil
+		}
+		var members []uint64
+		if isRow {
+			v.rowKey = append(v.rowKey[:0], key...)
+			members, err = v.row(key, value)
+		} else {
+			members, err = v.container(key, value, block)
+		}
+		if err != nil {
+			v.broken("set %x: %v", key, err)
+			return nil
+		}
+		if k == hiddenKind {
+			for _, m := range members {
+				if !hidden.CheckedRemove(m) {
+					v.broken("account %d is in the hidden set, but its row says active", m)
+				}
+			}
+			return nil
+		}
+		if isRow && len(members) > 0 {
+			if err := v.named(k.Info().SubjectIs, subject, "subject"); err != nil {
+				return err
+			}
+		}
+		return each(k, subject, members)
+	})
+	if err != nil {
+		return fmt.Errorf("graph: checking the sets: %w", err)
+	}
+	if !hidden.IsEmpty() {
+		v.broken("%d accounts are hidden by their rows, but not in the hidden set", hidden.GetCardinality())
+	}
+	return nil
+}
+
+// row checks a row, and returns its members that are in no container below.
+// What it removes is left out of the containers that follow.
+func (v *verifier) row(key, value []byte) (members []uint64, err error) {
+	r, err := parseRow(value)
+	if err != nil {
+		return nil, err
+	}
+	if members, err = appendList(nil, r.members); err != nil {
+		return nil, err
+	}
+	if v.over, err = appendList(v.over[:0], r.removed); err != nil {
+		return nil, err
+	}
+	if again := appendRow(nil, r.generation, v.over, members); string(again) != string(value) {
+		v.broken("row %x is %x, it should be %x", key, value, again)
+	}
+	if len(v.over) > 0 && r.generation == 0 {
+		v.broken("row %x keeps %d removed members, with nothing below it", key, len(v.over))
+	}
+	v.spilled = r.generation > 0
+	v.over = append(v.over, members...)
+	slices.Sort(v.over)
+	return members, nil
+}
+
+// container checks a container, and returns its members that the row over it
+// says nothing of.
+func (v *verifier) container(key, value []byte, block uint64) (members []uint64, err error) {
+	if !v.spilled || len(key) <= len(v.rowKey) || string(key[:len(v.rowKey)]) != string(v.rowKey) {
+		v.broken("container %x lies under no row that was spilled", key)
+		v.over = v.over[:0]
+	}
+	removed, _, err := splitContainer(value)
+	if err != nil {
+		return nil, err
+	}
+	if members, err = appendMembers(nil, block<<16, value); err != nil {
+		return nil, err
+	}
+	for i := 1; i < len(members); i++ {
+		if members[i-1] >= members[i] {
+			v.broken("container %x does not ascend", key)
+			break
+		}
+	}
+	if len(removed) > 0 {
+		v.broken("container %x keeps %d removed members, with nothing below it", key, len(removed)/2)
+	}
+	return slices.DeleteFunc(members, func(m uint64) bool { _, over := slices.BinarySearch(v.over, m); return over }), nil
+}

@@ -1,0 +1,174 @@
+package intern
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"skein/internal/kv"
+)
+
+// Verify reads the whole dictionary and calls report for every invariant that
+// does not hold: it is one to one, every form is the only one of its string,
+// every id lies in the used part of a leased block. tick is called with every
+// row. It returns how many strings there are, by namespace.
+func Verify(r kv.Reader, report func(problem string), tick func() error) (strings [len(Namespaces) + 1]int64, err error) {
+	v := &verifier{r: r, report: report}
+	var found bool
+	if v.settings, found, err = ReadSettings(r); err != nil || !found {
+		return strings, errors.Join(errors.New("intern: the store has no dictionary"), err)
+	}
+	for _, part := range []struct {
+		keyspace byte
+		check    func(k, value []byte) error
+	}{
+		{KeyID, v.id},
+		{KeyString, v.string},
+		{KeyLease, v.lease},
+	} {
+		prefix := []byte{part.keyspace}
+		err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, value []byte) (bool, error) {
+			if err := tick(); err != nil {
+				return false, err
+			}
+			return true, part.check(k, value)
+		})
+		if err != nil {
+			return strings, fmt.Errorf("intern: checking keyspace %q: %w", part.keyspace, err)
+		}
+	}
+	return v.strings, nil
+}
+
+type verifier struct {
+	r        kv.Reader
+	report   func(string)
+	settings Settings
+	strings  [len(Namespaces) + 1]int64
+	key, buf []byte
+}
+
+func (v *verifier) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
+
+func (v *verifier) id(k, value []byte) error {
+	id, n := ReadID(value)
+	if len(k) < 3 || (Namespace(k[1]) != DID && Namespace(k[1]) != URI) || n == 0 || n != len(value) {
+		v.broken("dictionary row %x → %x is malformed", k, value)
+		return nil
+	}
+	ns, form := Namespace(k[1]), k[2:]
+	v.strings[ns]++
+	v.key = AppendStringKey(v.key[:0], ns, id)
+	back, ok, err := v.r.Get(v.key)
+	if err != nil {
+		return err
+	}
+	if !ok || !bytes.Equal(back, form) {
+		v.broken("dictionary: %s %x has id %d, which stands for %x", ns, form, id, back)
+	}
+	if err := v.form(ns, form); err != nil {
+		return err
+	}
+	return v.leased(ns, id)
+}
+
+// form checks that a form is that of a valid string, and its only one.
+func (v *verifier) form(ns Namespace, form []byte) error {
+	var s, again []byte
+	if ns == DID {
+		s = appendUnpackedDID(nil, form)
+		again = appendPackedDID(nil, s)
+	} else {
+		tid, author, collection, packed, err := unpackURI(form)
+		if err != nil {
+			v.broken("%v", err)
+			return nil
+		}
+		if packed {
+			v.key = AppendStringKey(v.key[:0], DID, author)
+			did, ok, err := v.r.Get(v.key)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				v.broken("dictionary: the author %d of URI %x has no string", author, form)
+				return nil
+			}
+			s = appendURI(nil, appendUnpackedDID(nil, did), collection, tid)
+			if p, ok := splitURI(s); ok {
+				again = appendPackedURI(nil, p, author)
+			}
+		} else {
+			s = unpackRaw(form)
+			if !ns.Valid(s) {
+				v.broken("dictionary: %q is not valid in namespace %s", s, ns)
+				return nil
+			}
+			if _, ok := splitURI(s); !ok {
+				again = appendRaw(nil, ns, s)
+			}
+		}
+	}
+	if !ns.Valid(s) {
+		v.broken("dictionary: %q is not valid in namespace %s", s, ns)
+	} else if !bytes.Equal(form, again) {
+		v.broken("dictionary: %q lies as %x, it should be %x", s, form, again)
+	}
+	return nil
+}
+
+// leased checks that an id lies in a block that was leased, before what a
+// clean close said was used.
+func (v *verifier) leased(ns Namespace, id ID) error {
+	v.key = AppendLeaseKey(v.key[:0], ns, v.settings.Shard(id), v.settings.Block(id))
+	row, ok, err := v.r.Get(v.key)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		v.broken("dictionary: id %d (%s) lies in a block that was never leased", id, ns)
+		return nil
+	}
+	var l Lease
+	if err := l.decode(v.key, row); err != nil {
+		v.broken("%v", err)
+		return nil
+	}
+	if at := uint32(uint64(id) & uint64(v.settings.LeaseSize-1)); l.Closed && at >= l.Used {
+		v.broken("dictionary: id %d (%s) lies beyond the %d used of its block", id, ns, l.Used)
+	}
+	return nil
+}
+
+func (v *verifier) string(k, value []byte) error {
+	if len(k) < 3 {
+		v.broken("dictionary row %x is malformed", k)
+		return nil
+	}
+	id, n := ReadID(k[2:])
+	if n == 0 || n != len(k)-2 {
+		v.broken("dictionary row %x is malformed", k)
+		return nil
+	}
+	v.key = append(append(v.key[:0], KeyID, k[1]), value...)
+	back, ok, err := v.r.Get(v.key)
+	if err == nil && (!ok || !bytes.Equal(back, k[2:])) {
+		v.broken("dictionary: id %d stands for %x, whose id is %x", id, value, back)
+	}
+	return err
+}
+
+func (v *verifier) lease(k, value []byte) error {
+	var l Lease
+	if err := l.decode(k, value); err != nil {
+		v.broken("%v", err)
+		return nil
+	}
+	v.key = AppendNextKey(v.key[:0], l.Namespace, l.Shard)
+	next, ok, err := v.r.Get(v.key)
+	if err == nil && (!ok || len(next) != 8 || binary.BigEndian.Uint64(next) <= l.Block) {
+		v.broken("block %d of shard %d (%s) is leased, but the shard's counter says %x", l.Block, l.Shard, l.Namespace, next)
+	}
+	return err
+}

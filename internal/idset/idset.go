@@ -1,0 +1,310 @@
+// Package idset is the algebra of sets of ids: sorted lists where a set is
+// small, Roaring bitmaps where it is large. Sets are values and are never
+// changed, so that one may be shared by any number of readers. It knows nothing
+// of where sets come from.
+//
+// Why both: most sets of the network have a handful of members, scattered over
+// many blocks of ids, and making a bitmap of them takes longer than the whole
+// question about them (go test ./internal/idset -bench .).
+package idset
+
+import (
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+)
+
+// ListMax is up to how many members a set is kept as a list.
+const ListMax = 8192
+
+// A Set is a set of ids. The zero Set is empty.
+type Set struct {
+	list []uint64          // ascending; used if bits is nil
+	bits *roaring64.Bitmap // never changed
+}
+
+// FromList returns the set of ids, which ascend. It keeps the slice.
+func FromList(ids []uint64) Set {
+	if len(ids) <= ListMax {
+		return Set{list: ids}
+	}
+	b := roaring64.New()
+	b.AddMany(ids)
+	return Set{bits: b}
+}
+
+// FromUnsorted is FromList of ids in any order, repeated ones too. It changes
+// the slice.
+func FromUnsorted(ids []uint64) Set {
+	slices.Sort(ids)
+	return FromList(slices.Compact(ids))
+}
+
+// FromBitmap returns the set of a bitmap, which must not be changed any more.
+func FromBitmap(b *roaring64.Bitmap) Set { return Set{bits: b} }
+
+// Len returns the number of members.
+func (s Set) Len() uint64 {
+	if s.bits != nil {
+		return s.bits.GetCardinality()
+	}
+	return uint64(len(s.list))
+}
+
+// Empty reports whether the set has no member.
+func (s Set) Empty() bool {
+	if s.bits != nil {
+		return s.bits.IsEmpty()
+	}
+	return len(s.list) == 0
+}
+
+// Has reports whether id is a member.
+func (s Set) Has(id uint64) bool {
+	if s.bits != nil {
+		return s.bits.Contains(id)
+	}
+	_, found := slices.BinarySearch(s.list, id)
+	return found
+}
+
+// Bitmap returns the set as a bitmap, which must not be changed.
+func (s Set) Bitmap() *roaring64.Bitmap {
+	if s.bits != nil {
+		return s.bits
+	}
+	b := roaring64.New()
+	b.AddMany(s.list)
+	return b
+}
+
+// List appends the members to dst, ascending.
+func (s Set) List(dst []uint64) []uint64 {
+	if s.bits == nil {
+		return append(dst, s.list...)
+	}
+	dst = slices.Grow(dst, int(s.bits.GetCardinality()))
+	n := len(dst)
+	dst = dst[:cap(dst)]
+	for it := s.bits.ManyIterator(); ; {
+		got := it.NextMany(dst[n:])
+		if got == 0 {
+			return dst[:n]
+		}
+		n += got
+		if n == len(dst) {
+			return dst
+		}
+	}
+}
+
+// gallop is from which ratio of sizes on the shorter list is looked up in the
+// longer one, rather than both walked.
+const gallop = 16
+
+// And returns what is in both.
+func And(a, b Set) Set {
+	switch {
+	case a.bits != nil && b.bits != nil:
+		return Set{bits: roaring64.And(a.bits, b.bits)}
+	case a.bits != nil:
+		return b.filter(a, true)
+	case b.bits != nil:
+		return a.filter(b, true)
+	}
+	if len(a.list) > len(b.list) {
+		a, b = b, a
+	}
+	if len(b.list) > gallop*len(a.list) {
+		return a.filter(b, true)
+	}
+	out := make([]uint64, 0, len(a.list))
+	walk(a.list, b.list, func(id uint64) { out = append(out, id) })
+	return Set{list: out}
+}
+
+// AndLen returns how many are in both. It builds nothing.
+func AndLen(a, b Set) uint64 {
+	switch {
+	case a.bits != nil && b.bits != nil:
+		return a.bits.AndCardinality(b.bits)
+	case a.bits != nil:
+		return b.hits(a)
+	case b.bits != nil:
+		return a.hits(b)
+	}
+	if len(a.list) > len(b.list) {
+		a, b = b, a
+	}
+	if len(b.list) > gallop*len(a.list) {
+		return a.hits(b)
+	}
+	n := uint64(0)
+	walk(a.list, b.list, func(uint64) { n++ })
+	return n
+}
+
+// walk calls each for what is in both lists.
+func walk(a, b []uint64, each func(uint64)) {
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] < b[0]:
+			a = a[1:]
+		case a[0] > b[0]:
+			b = b[1:]
+		default:
+			each(a[0])
+			a, b = a[1:], b[1:]
+		}
+	}
+}
+
+// filter returns the members of a list that are in o, or are not.
+func (s Set) filter(o Set, in bool) Set {
+	out := make([]uint64, 0, len(s.list))
+	p := prober{set: o}
+	for _, id := range s.list {
+		if p.has(id) == in {
+			out = append(out, id)
+		}
+	}
+	return Set{list: out}
+}
+
+func (s Set) hits(o Set) (n uint64) {
+	p := prober{set: o}
+	for _, id := range s.list {
+		if p.has(id) {
+			n++
+		}
+	}
+	return n
+}
+
+// prober asks a set about ids that ascend.
+type prober struct {
+	set Set
+	at  int
+}
+
+func (p *prober) has(id uint64) bool {
+	if p.set.bits != nil {
+		return p.set.bits.Contains(id)
+	}
+	rest := p.set.list[p.at:]
+	step := 1
+	for step < len(rest) && rest[step] < id {
+		step *= 2
+	}
+	rest = rest[:min(step+1, len(rest))]
+	i := sort.Search(len(rest), func(i int) bool { return rest[i] >= id })
+	p.at += i
+	return i < len(rest) && rest[i] == id
+}
+
+// Or returns what is in either.
+func Or(a, b Set) Set {
+	switch {
+	case a.Empty():
+		return b
+	case b.Empty():
+		return a
+	case a.bits == nil && b.bits == nil:
+		out := make([]uint64, 0, len(a.list)+len(b.list))
+		x, y := a.list, b.list
+		for len(x) > 0 && len(y) > 0 {
+			switch {
+			case x[0] < y[0]:
+				out, x = append(out, x[0]), x[1:]
+			case x[0] > y[0]:
+				out, y = append(out, y[0]), y[1:]
+			default:
+				out, x, y = append(out, x[0]), x[1:], y[1:]
+			}
+		}
+		return FromList(append(append(out, x...), y...))
+	}
+	if a.bits == nil {
+		a, b = b, a
+	}
+	if b.bits != nil {
+		return Set{bits: roaring64.Or(a.bits, b.bits)}
+	}
+	sum := a.bits.Clone()
+	sum.AddMany(b.list)
+	return Set{bits: sum}
+}
+
+// AndNot returns what is in a and not in b.
+func AndNot(a, b Set) Set {
+	switch {
+	case a.bits == nil:
+		return a.filter(b, false)
+	case b.bits != nil:
+		return Set{bits: roaring64.AndNot(a.bits, b.bits)}
+	case len(b.list) == 0:
+		return a
+	}
+	rest := a.bits.Clone()
+	for _, id := range b.list {
+		rest.Remove(id)
+	}
+	return Set{bits: rest}
+}
+
+// Page returns up to limit members above after that are not in hidden, and
+// whether there are more.
+func (s Set) Page(after uint64, limit int, hidden Set) (ids []uint64, more bool) {
+	next := s.from(after)
+	for id, ok := next(); ok; id, ok = next() {
+		if hidden.Has(id) {
+			continue
+		}
+		if len(ids) == limit {
+			return ids, true
+		}
+		ids = append(ids, id)
+	}
+	return ids, false
+}
+
+// from returns an iterator over the members above after.
+func (s Set) from(after uint64) func() (uint64, bool) {
+	if s.bits == nil {
+		i, found := slices.BinarySearch(s.list, after)
+		if found {
+			i++
+		}
+		return func() (uint64, bool) {
+			if i++; i > len(s.list) {
+				return 0, false
+			}
+			return s.list[i-1], true
+		}
+	}
+	it := s.bits.Iterator()
+	if after > 0 {
+		if after == math.MaxUint64 {
+			return func() (uint64, bool) { return 0, false }
+		}
+		it.AdvanceIfNeeded(after + 1)
+	} else if it.HasNext() && it.PeekNext() == 0 {
+		it.Next()
+	}
+	return func() (uint64, bool) {
+		if !it.HasNext() {
+			return 0, false
+		}
+		return it.Next(), true
+	}
+}
+
+// Bytes returns about how much memory the set takes.
+func (s Set) Bytes() int {
+	if s.bits != nil {
+		return int(s.bits.GetSizeInBytes())
+	}
+	return 8 * len(s.list)
+}

@@ -1,0 +1,122 @@
+package idset_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+
+	"skein/internal/idset"
+)
+
+func random(rng *rand.Rand) (idset.Set, map[uint64]bool) {
+	want := map[uint64]bool{}
+	n := []int{0, 1, 5, 300, 9000}[rng.IntN(5)]
+	space := []uint64{10, 5000, 100_000, 1 << 45}[rng.IntN(4)]
+	for range n {
+		want[rng.Uint64N(space)] = true
+	}
+	ids := slices.Sorted(maps.Keys(want))
+	if rng.IntN(2) == 0 {
+		b := roaring64.New()
+		b.AddMany(ids)
+		return idset.FromBitmap(b), want
+	}
+	return idset.FromList(ids), want
+}
+
+// Every operation says what plain maps say, whatever the forms of the sets.
+func TestAlgebra(t *testing.T) {
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		a, am := random(rng)
+		b, bm := random(rng)
+		check := func(what string, got idset.Set, keep func(id uint64) bool) {
+			var want []uint64
+			for id := range am {
+				if keep(id) {
+					want = append(want, id)
+				}
+			}
+			for id := range bm {
+				if !am[id] && keep(id) {
+					want = append(want, id)
+				}
+			}
+			slices.Sort(want)
+			if list := got.List(nil); !slices.Equal(list, want) || got.Len() != uint64(len(want)) || got.Empty() != (len(want) == 0) {
+				t.Fatalf("seed %d: %s: %d members, want %d", seed, what, len(list), len(want))
+			}
+			for range 20 {
+				id := rng.Uint64N(6000)
+				if got.Has(id) != (keep(id) && (am[id] || bm[id])) {
+					t.Fatalf("seed %d: %s: Has(%d) is %v", seed, what, id, got.Has(id))
+				}
+			}
+			checkPages(t, rng, got, b, bm, want)
+		}
+		check("a", a, func(id uint64) bool { return am[id] })
+		check("and", idset.And(a, b), func(id uint64) bool { return am[id] && bm[id] })
+		check("or", idset.Or(a, b), func(uint64) bool { return true })
+		check("and not", idset.AndNot(a, b), func(id uint64) bool { return am[id] && !bm[id] })
+		if n := idset.And(a, b).Len(); idset.AndLen(a, b) != n || idset.AndLen(b, a) != n {
+			t.Fatalf("seed %d: AndLen %d, want %d", seed, idset.AndLen(a, b), n)
+		}
+		check("a, after all of it", a, func(id uint64) bool { return am[id] }) // nothing was changed
+		check("b, after all of it", b, func(id uint64) bool { return bm[id] })
+	}
+}
+
+func checkPages(t *testing.T, rng *rand.Rand, s, hidden idset.Set, isHidden map[uint64]bool, want []uint64) {
+	t.Helper()
+	want = slices.DeleteFunc(slices.Clone(want), func(id uint64) bool { return isHidden[id] || id == 0 })
+	limit := 1 + rng.IntN(2000)
+	var all []uint64
+	for after, more := uint64(0), true; more; {
+		var page []uint64
+		page, more = s.Page(after, limit, hidden)
+		if len(page) > limit || more && len(page) < limit {
+			t.Fatalf("a page of %d, limit %d, more %v", len(page), limit, more)
+		}
+		all = append(all, page...)
+		if len(page) > 0 {
+			after = page[len(page)-1]
+		}
+	}
+	if !slices.Equal(all, want) {
+		t.Fatalf("pages have %d members, want %d", len(all), len(want))
+	}
+}
+
+// BenchmarkAnd shows why small sets are lists: members of five million ids.
+//
+//	go test ./internal/idset -run xxx -bench .
+func BenchmarkAnd(b *testing.B) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, n := range []int{10, 300, 8000} {
+		var ids [2][]uint64
+		for i := range ids {
+			for range n {
+				ids[i] = append(ids[i], rng.Uint64N(5_000_000))
+			}
+			slices.Sort(ids[i])
+			ids[i] = slices.Compact(ids[i])
+		}
+		b.Run(fmt.Sprintf("list/%d", n), func(b *testing.B) {
+			for b.Loop() {
+				idset.And(idset.FromList(ids[0]), idset.FromList(ids[1]))
+			}
+		})
+		b.Run(fmt.Sprintf("bitmap/%d", n), func(b *testing.B) {
+			for b.Loop() {
+				x, y := roaring64.New(), roaring64.New()
+				x.AddMany(ids[0])
+				y.AddMany(ids[1])
+				roaring64.And(x, y)
+			}
+		})
+	}
+}
