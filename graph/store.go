@@ -64,6 +64,9 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	}
 	s := &Store{kv: store, merger: merger, sets: newSetCache(o.SetCache), o: o, erasing: map[intern.ID]bool{}, sources: map[string]*cursorRow{}}
 	s.states.limit = o.StateCache / 2
+	if o.Metrics != nil {
+		s.sets.results = func(result string) { o.Metrics.Sets.WithLabelValues(result).Inc() }
+	}
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func ValidURI[S ~string | ~[]byte](s S) bool {
 		return false
 	}
 	authority, path, hasPath := cut(s[len(prefix):])
-	if !ValidDID(authority) && !validHandle(authority) {
+	if !ValidDID(authority) && !ValidHandle(authority) {
 		return false
 	}
 	if !hasPath {
@@ -144,7 +144,9 @@ func validLabel[S ~string | ~[]byte](l S) bool {
 		class[l[0]]&alnum != 0 && class[l[len(l)-1]]&alnum != 0
 }
 
-func validHandle[S ~string | ~[]byte](s S) bool {
+// ValidHandle reports whether s is a handle
+// (https://atproto.com/specs/handle).
+func ValidHandle[S ~string | ~[]byte](s S) bool {
 	return len(s) <= 253 && labels(s, func(l S, _, last bool) bool {
 		return validLabel(l) && (!last || class[l[0]]&alpha != 0)
 	}) >= 2

@@ -3,7 +3,7 @@ package query
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/rand"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -22,7 +22,13 @@ var errCursor = errors.New("cursor is not one that this server gave for this set
 // is encrypted and bound to the expression with the store's secret: ids never
 // leave the process, and a cursor that was cut, edited, or comes from another
 // question is found out. It outlives restarts.
-type cursors struct{ aead cipher.AEAD }
+//
+// The nonce is a hash of what is sealed: the same page has the same cursor, so
+// that the same answer is the same bytes (see etag).
+type cursors struct {
+	aead cipher.AEAD
+	key  [32]byte
+}
 
 func newCursors(secret []byte) (*cursors, error) {
 	key := sha256.Sum256(append([]byte("skein query cursor\x00"), secret...))
@@ -34,10 +40,10 @@ func newCursors(secret []byte) (*cursors, error) {
 	if err != nil {
 		return nil, fmt.Errorf("query: preparing cursors: %w", err)
 	}
-	return &cursors{aead}, nil
+	return &cursors{aead, key}, nil
 }
 
-func (c *cursors) seal(e *Expr, after intern.ID, u unseen) (string, error) {
+func (c *cursors) seal(e *Expr, after intern.ID, u unseen) string {
 	plain := binary.BigEndian.AppendUint64(nil, uint64(after))
 	for i := 0; i < len(u); i += 8 {
 		var b byte
@@ -48,11 +54,11 @@ func (c *cursors) seal(e *Expr, after intern.ID, u unseen) (string, error) {
 		}
 		plain = append(plain, b)
 	}
-	nonce := make([]byte, c.aead.NonceSize(), c.aead.NonceSize()+len(plain)+c.aead.Overhead())
-	if _, err := rand.Read(nonce); err != nil {
-		return "", fmt.Errorf("query: making a cursor: %w", err)
-	}
-	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nonce, nonce, plain, []byte(e.source))), nil
+	mac := hmac.New(sha256.New, c.key[:])
+	_, _ = mac.Write(plain) // never fails
+	_, _ = mac.Write([]byte(e.source))
+	nonce := mac.Sum(nil)[:c.aead.NonceSize():c.aead.NonceSize()]
+	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nonce, nonce, plain, []byte(e.source)))
 }
 
 func (c *cursors) open(e *Expr, cursor string) (after intern.ID, u unseen, err error) {

@@ -4,18 +4,22 @@ import (
 	"context"
 	"slices"
 
-	"github.com/RoaringBitmap/roaring/v2/roaring64"
-
 	"skein/graph"
 	"skein/intern"
+	"skein/internal/idset"
 )
 
 // evaluation is an expression in front of a snapshot of the graph.
+//
+// Sets are taken in the order of what they cost: small ones, which come whole
+// with their first read, lead; a large one that is not in memory is asked only
+// about what is left when its turn comes (graph.ActorSet.And).
 type evaluation struct {
-	ctx context.Context //nolint:containedctx // lives as long as one question
-	e   *Expr
-	s   *graph.Snapshot
-	ids []intern.ID // of e.strings
+	ctx   context.Context //nolint:containedctx // lives as long as one question
+	e     *Expr
+	s     *graph.Snapshot
+	ids   []intern.ID // of e.strings
+	heavy func(context.Context) error
 }
 
 // Strings that have no id, and so are in no set of the graph, may still be
@@ -28,10 +32,11 @@ func literalID(i int) intern.ID { return intern.FirstReserved + intern.ID(i) }
 // have got one meanwhile: each would otherwise change its place.
 type unseen []bool
 
-// newEvaluation looks up the expression's strings.
-func newEvaluation(ctx context.Context, s *graph.Snapshot, e *Expr) (*evaluation, error) {
+// newEvaluation looks up the expression's strings. heavy is called before the
+// work that is bounded for all questions together.
+func newEvaluation(ctx context.Context, s *graph.Snapshot, e *Expr, heavy func(context.Context) error) (*evaluation, error) {
 	ids, err := lookup(s, e.strings)
-	return &evaluation{ctx, e, s, ids}, err
+	return &evaluation{ctx, e, s, ids, heavy}, err
 }
 
 func lookup(s *graph.Snapshot, strings []literal) ([]intern.ID, error) {
@@ -50,59 +55,207 @@ func lookup(s *graph.Snapshot, strings []literal) ([]intern.ID, error) {
 	return ids, nil
 }
 
-// result is the set that the expression names, hidden accounts left out.
-func (v *evaluation) result() (*roaring64.Bitmap, error) {
-	set, err := v.set(&v.e.root)
-	if err == nil && v.e.root.is == intern.DID {
-		set.AndNot(v.s.Hidden())
+// hidden returns what is left out of a result: hidden accounts are in the sets
+// that it is made of. To leave them out of each, or once at the end, comes to
+// the same.
+func (v *evaluation) hidden() idset.Set {
+	if v.e.root.is == intern.DID {
+		return v.s.Hidden()
+	}
+	return idset.Set{}
+}
+
+// result returns the set that the expression names, hidden accounts included,
+// and how many members it has without them.
+func (v *evaluation) result() (set idset.Set, total uint64, err error) {
+	set, err = v.set(&v.e.root)
+	if err != nil {
+		return set, 0, err
+	}
+	return set, set.Len() - idset.AndLen(v.hidden(), set), nil
+}
+
+// count returns how many members the result has. Where it is an intersection,
+// the last step of it is counted and not made.
+func (v *evaluation) count() (uint64, error) {
+	n := &v.e.root
+	if n.op != opIntersect {
+		_, total, err := v.result()
+		return total, err
+	}
+	set, last, err := v.intersect(n, true)
+	if err != nil {
+		return 0, err
+	}
+	total := idset.AndLen(set, last)
+	if h := v.hidden(); !h.Empty() {
+		total -= idset.AndLen(idset.And(h, set), last)
+	}
+	return total, nil
+}
+
+// set evaluates a node.
+func (v *evaluation) set(n *node) (idset.Set, error) {
+	t, err := v.open(n)
+	if err != nil {
+		return idset.Set{}, err
+	}
+	return v.all(t)
+}
+
+// operand is a set, or a large one that is not in memory.
+type operand struct {
+	set   idset.Set
+	large *graph.ActorSet
+}
+
+// open evaluates a node, unless it is a large set that is not in memory.
+func (v *evaluation) open(n *node) (operand, error) {
+	if err := v.ctx.Err(); err != nil {
+		return operand{}, err
+	}
+	switch n.op {
+	case opForward:
+		set, err := v.forward(n.kind, v.ids[n.of])
+		return operand{set: set}, err
+	case opReverse:
+		return v.openActors(n.kind, v.ids[n.of])
+	case opMembers:
+		var ids []uint64
+		for i := n.first; i < n.last; i++ {
+			ids = append(ids, uint64(v.literal(i)))
+		}
+		return operand{set: idset.FromUnsorted(ids)}, nil
+	case opIntersect:
+		set, _, err := v.intersect(n, false)
+		return operand{set: set}, err
+	case opUnion:
+		set, err := v.union(n)
+		return operand{set: set}, err
+	default:
+		set, err := v.except(n)
+		return operand{set: set}, err
+	}
+}
+
+func (v *evaluation) openActors(k graph.Kind, subject intern.ID) (operand, error) {
+	t, err := v.s.Actors(k, subject)
+	if err != nil {
+		return operand{}, err
+	}
+	if set, known := t.Known(); known {
+		return operand{set: set}, nil
+	}
+	return operand{large: t}, nil
+}
+
+func (v *evaluation) forward(k graph.Kind, actor intern.ID) (idset.Set, error) {
+	set, err := v.s.Subjects(k, actor)
+	if err == nil && set.Len() > idset.ListMax {
+		err = v.heavy(v.ctx)
 	}
 	return set, err
 }
 
-// set evaluates a node. Hidden accounts are in its sets: leaving them out of
-// every leaf, or once at the end, comes to the same.
-func (v *evaluation) set(n *node) (*roaring64.Bitmap, error) {
-	if err := v.ctx.Err(); err != nil {
-		return nil, err
+func (v *evaluation) all(t operand) (idset.Set, error) {
+	if t.large == nil {
+		return t.set, nil
 	}
-	switch n.op {
-	case opForward:
-		return v.s.Subjects(n.kind, v.ids[n.of])
-	case opReverse:
-		return v.s.Actors(n.kind, v.ids[n.of])
-	case opMembers:
-		set := roaring64.New()
-		for i := n.first; i < n.last; i++ {
-			set.Add(uint64(v.literal(i)))
-		}
-		return set, nil
-	default:
-		return v.combine(n)
+	if err := v.heavy(v.ctx); err != nil {
+		return idset.Set{}, err
 	}
+	return t.large.All()
 }
 
-// combine evaluates an operator.
-func (v *evaluation) combine(n *node) (*roaring64.Bitmap, error) {
-	set, err := v.set(&n.args[0])
-	if err != nil {
-		return nil, err
+// and returns what of set is in t.
+func (v *evaluation) and(set idset.Set, t operand) (idset.Set, error) {
+	if t.large == nil {
+		return idset.And(set, t.set), nil
+	}
+	if err := v.ctx.Err(); err != nil {
+		return idset.Set{}, err
+	}
+	if err := v.heavy(v.ctx); err != nil {
+		return idset.Set{}, err
+	}
+	return t.large.And(set)
+}
+
+// intersect evaluates an intersection. If two is set it leaves the last step
+// undone, and returns the two sets that are to be intersected; else the second
+// is empty, and the first the result.
+func (v *evaluation) intersect(n *node, two bool) (set, last idset.Set, err error) {
+	var small, large []operand
+	leaf := func(n *node) bool { return n.op <= opMembers }
+	for _, leaves := range []bool{true, false} { // operators may cost more: last, and not if need be
+		for i := range n.args {
+			if leaf(&n.args[i]) != leaves {
+				continue
+			}
+			t, err := v.open(&n.args[i])
+			if err != nil {
+				return set, last, err
+			}
+			if t.large != nil {
+				large = append(large, t)
+			} else if small = append(small, t); t.set.Empty() {
+				return set, last, nil
+			}
+		}
+	}
+	slices.SortFunc(small, func(x, y operand) int { return int(int64(x.set.Len()) - int64(y.set.Len())) })
+	all := append(small, large...)
+	if set, err = v.all(all[0]); err != nil {
+		return set, last, err
+	}
+	for i, t := range all[1:] {
+		if two && i == len(all)-2 {
+			if t.large != nil && set.Len() <= idset.ListMax {
+				last, err = v.and(set, t)
+			} else {
+				last, err = v.all(t)
+			}
+			return set, last, err
+		}
+		if set, err = v.and(set, t); err != nil || set.Empty() {
+			return set, idset.Set{}, err
+		}
+	}
+	if two { // an intersection of one
+		return set, set, nil
+	}
+	return set, last, nil
+}
+
+func (v *evaluation) union(n *node) (sum idset.Set, err error) {
+	for i := range n.args {
+		set, err := v.set(&n.args[i])
+		if err != nil {
+			return sum, err
+		}
+		sum = idset.Or(sum, set)
+	}
+	return sum, nil
+}
+
+func (v *evaluation) except(n *node) (set idset.Set, err error) {
+	if set, err = v.set(&n.args[0]); err != nil {
+		return set, err
 	}
 	for i := range n.args[1:] {
-		if n.op != opUnion && set.IsEmpty() {
+		if set.Empty() {
 			return set, nil
 		}
-		other, err := v.set(&n.args[1+i])
+		t, err := v.open(&n.args[1+i])
 		if err != nil {
-			return nil, err
+			return set, err
 		}
-		switch n.op {
-		case opIntersect:
-			set.And(other)
-		case opUnion:
-			set.Or(other)
-		default:
-			set.AndNot(other)
+		if t.large != nil {
+			if t.set, err = v.and(set, t); err != nil {
+				return set, err
+			}
 		}
+		set = idset.AndNot(set, t.set)
 	}
 	return set, nil
 }
@@ -171,12 +324,17 @@ func (v *evaluation) hasAll(n *node, x literal, id intern.ID) (bool, error) {
 
 // pin makes literal strings that were unseen on the first page stay so: in
 // the set they stand under their reserved id.
-func (v *evaluation) pin(set *roaring64.Bitmap, u unseen) {
+func (v *evaluation) pin(set idset.Set, u unseen) idset.Set {
+	var from, to []uint64
 	for i := range v.e.strings {
-		if i < len(u) && u[i] && v.ids[i] != intern.None && set.CheckedRemove(uint64(v.ids[i])) {
-			set.Add(uint64(literalID(i)))
+		if i < len(u) && u[i] && v.ids[i] != intern.None && set.Has(uint64(v.ids[i])) {
+			from, to = append(from, uint64(v.ids[i])), append(to, uint64(literalID(i)))
 		}
 	}
+	if len(from) == 0 {
+		return set
+	}
+	return idset.Or(idset.AndNot(set, idset.FromUnsorted(from)), idset.FromUnsorted(to))
 }
 
 // unseen returns which strings have no id now.
@@ -188,34 +346,46 @@ func (v *evaluation) unseen() unseen {
 	return u
 }
 
-// page returns up to limit members after the one with id after, in the order
-// of their ids, and whether there are more.
-func page(set *roaring64.Bitmap, after intern.ID, limit int) (ids []intern.ID, more bool) {
-	it := set.Iterator()
-	if after != intern.None {
-		it.AdvanceIfNeeded(uint64(after) + 1)
+// page returns the strings of up to limit members of a result after the one
+// with id after, in the order of their ids, and the last of these if there are
+// more, else None.
+func (v *evaluation) page(set idset.Set, after intern.ID, limit int, pinned unseen) (members []string, last intern.ID, err error) {
+	ids, more := v.pin(set, pinned).Page(uint64(after), limit, v.pinnedHidden(pinned))
+	if members, err = v.strings(ids); more && err == nil {
+		last = intern.ID(ids[len(ids)-1])
 	}
-	for it.HasNext() {
-		if len(ids) == limit {
-			return ids, true
-		}
-		ids = append(ids, intern.ID(it.Next()))
-	}
-	return ids, false
+	return members, last, err
 }
 
-// strings returns the strings of ids, reserved ones included.
-func (v *evaluation) strings(ids []intern.ID) ([]string, error) {
-	out := make([]string, len(ids))
-	known := ids
-	for i, id := range ids {
-		if id >= intern.FirstReserved { // they come last
-			known = ids[:i]
-			break
+// pinnedHidden is hidden, with the strings that are pinned under the ids that
+// they stand under.
+func (v *evaluation) pinnedHidden(u unseen) idset.Set {
+	h := v.hidden()
+	if h.Empty() {
+		return h
+	}
+	var more []uint64
+	for i := range v.e.strings {
+		if i < len(u) && u[i] && v.ids[i] != intern.None && h.Has(uint64(v.ids[i])) {
+			more = append(more, uint64(literalID(i)))
 		}
 	}
-	for i := len(known); i < len(ids); i++ {
-		out[i] = v.e.strings[ids[i]-intern.FirstReserved].s
+	if len(more) == 0 {
+		return h
+	}
+	return idset.Or(h, idset.FromUnsorted(more))
+}
+
+// strings returns the strings of ids, which ascend, reserved ones included.
+func (v *evaluation) strings(ids []uint64) ([]string, error) {
+	out := make([]string, len(ids))
+	known := make([]intern.ID, 0, len(ids))
+	for i, id := range ids {
+		if intern.ID(id) >= intern.FirstReserved { // they come last
+			out[i] = v.e.strings[intern.ID(id)-intern.FirstReserved].s
+		} else {
+			known = append(known, intern.ID(id))
+		}
 	}
 	err := v.s.Strings(v.e.root.is, known, func(i int, s []byte) error {
 		out[i] = string(s)

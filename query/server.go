@@ -3,12 +3,12 @@ package query
 import (
 	"context"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +30,11 @@ var Lexicons embed.FS
 type Options struct {
 	// Timeout is how long one question may take. 0 means ten seconds.
 	Timeout time.Duration
+	// Concurrent is how many questions are worked on at a time; the others wait.
+	// 0 means eight for each processor. HeavyConcurrent is how many of them may
+	// read large sets, which bounds the memory that they take. 0 means one for
+	// each processor.
+	Concurrent, HeavyConcurrent int
 	// Version is that of the program, for _health and getStats.
 	Version string
 	// Relay is the source whose cursor getStats shows. Empty means the one
@@ -46,6 +51,8 @@ type Server struct {
 	o       Options
 	cursors *cursors
 	mux     *http.ServeMux
+	slots   chan struct{} // of questions under way
+	heavy   chan struct{} // of those that read large sets
 }
 
 // method is an XRPC query.
@@ -59,7 +66,10 @@ type method struct {
 var methods = []method{
 	{"blue.skein.graph.query", (*Server).query, []string{"set", "limit", "cursor", "count"}, nil},
 	{"blue.skein.graph.contains", (*Server).contains, []string{"set", "member"}, []string{"member"}},
+	{"blue.skein.graph.known", (*Server).known, []string{"actor", "edge", "subject", "limit"}, []string{"subject"}},
+	{"blue.skein.graph.rank", (*Server).rank, []string{"of", "via", "except", "limit"}, nil},
 	{"blue.skein.graph.getStats", (*Server).getStats, nil, nil},
+	{"app.bsky.graph.getRelationships", (*Server).getRelationships, []string{"actor", "others"}, []string{"others"}},
 }
 
 // New returns a Server of the graph in store.
@@ -71,17 +81,26 @@ func New(store *graph.Store, o Options) (*Server, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.Logger = o.Logger.With("component", "query")
+	if o.Concurrent <= 0 {
+		o.Concurrent = 8 * runtime.GOMAXPROCS(0)
+	}
+	if o.HeavyConcurrent <= 0 {
+		o.HeavyConcurrent = runtime.GOMAXPROCS(0)
+	}
 	c, err := newCursors(store.Secret())
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{store: store, o: o, cursors: c, mux: http.NewServeMux()}
+	s := &Server{
+		store: store, o: o, cursors: c, mux: http.NewServeMux(),
+		slots: make(chan struct{}, o.Concurrent), heavy: make(chan struct{}, o.HeavyConcurrent),
+	}
 	for _, m := range methods {
 		s.mux.HandleFunc("/xrpc/"+m.nsid, func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })
 	}
 	s.mux.HandleFunc("/xrpc/_health", s.health)
 	s.mux.HandleFunc("/xrpc/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, "unknown", &Error{http.StatusNotImplemented, "MethodNotImplemented", fmt.Sprintf("no method %q here", clip(strings.TrimPrefix(r.URL.Path, "/xrpc/")))})
+		s.fail(w, r, "unknown", &Error{http.StatusNotImplemented, "MethodNotImplemented", fmt.Sprintf("no method %q here", clip(strings.TrimPrefix(r.URL.Path, "/xrpc/")))})
 	})
 	s.mux.HandleFunc("/{$}", s.about)
 	return s, nil
@@ -119,22 +138,18 @@ func invalid(format string, args ...any) error {
 func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
-		s.fail(w, m.nsid, &Error{http.StatusMethodNotAllowed, "InvalidRequest", m.nsid + " is a query: use GET"})
+		s.fail(w, r, m.nsid, &Error{http.StatusMethodNotAllowed, "InvalidRequest", m.nsid + " is a query: use GET"})
 		return
 	}
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
 	defer cancel()
-	q, err := parseParams(r.URL.RawQuery, m)
-	var answer any
-	if err == nil {
-		answer, err = m.serve(s, ctx, q)
-	}
+	answer, err := s.answer(ctx, r, m)
 	if s.o.Metrics != nil {
 		s.o.Metrics.Seconds.WithLabelValues(m.nsid).Observe(time.Since(start).Seconds())
 	}
 	if err == nil {
-		s.write(w, http.StatusOK, answer)
+		s.write(w, r, http.StatusOK, answer)
 		return
 	}
 	if r.Context().Err() != nil {
@@ -149,31 +164,69 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
 		s.o.Logger.Error("a question failed", "method", m.nsid, "error", err)
 		xerr = &Error{http.StatusInternalServerError, "InternalServerError", "the question failed; the server's log says why"}
 	}
-	s.fail(w, m.nsid, xerr)
+	s.fail(w, r, m.nsid, xerr)
 }
 
-func (s *Server) fail(w http.ResponseWriter, method string, e *Error) {
+// answer works out an answer. It holds one of the slots while it does, and not
+// while the answer is on its way: a slow client keeps nobody waiting.
+func (s *Server) answer(ctx context.Context, r *http.Request, m *method) (any, error) {
+	q, err := parseParams(r.URL.RawQuery, m)
+	if err != nil {
+		return nil, err
+	}
+	release, err := acquire(ctx, s.slots)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	q.work = &work{slots: s.heavy}
+	defer q.work.end()
+	return m.serve(s, ctx, q)
+}
+
+// acquire takes a slot, or waits for one until ctx ends.
+func acquire(ctx context.Context, slots chan struct{}) (release func(), err error) {
+	select {
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err() //nolint:wrapcheck // it says what happened
+	}
+}
+
+// work is what a question under way has taken of what is bounded for all.
+type work struct {
+	slots   chan struct{}
+	release func()
+}
+
+// heavy waits until the question may read large sets. It is called any number
+// of times.
+func (w *work) heavy(ctx context.Context) (err error) {
+	if w.release == nil {
+		w.release, err = acquire(ctx, w.slots)
+	}
+	return err
+}
+
+func (w *work) end() {
+	if w.release != nil {
+		w.release()
+	}
+}
+
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *Error) {
 	if s.o.Metrics != nil {
 		s.o.Metrics.Errors.WithLabelValues(method, e.Name).Inc()
 	}
-	s.write(w, e.Status, map[string]string{"error": e.Name, "message": e.Message})
-}
-
-func (s *Server) write(w http.ResponseWriter, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		s.o.Logger.Error("an answer cannot be written", "error", err)
-		status, b = http.StatusInternalServerError, []byte(`{"error":"InternalServerError","message":"the answer cannot be written"}`)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	if _, err := w.Write(append(b, '\n')); err != nil {
-		s.o.Logger.Debug("a client left before its answer", "error", err)
-	}
+	s.write(w, r, e.Status, map[string]string{"error": e.Name, "message": e.Message})
 }
 
 // params are the parameters of a call.
-type params struct{ values url.Values }
+type params struct {
+	values url.Values
+	work   *work
+}
 
 // parseParams reads the query string. A parameter given twice where one is
 // taken is the client's error; one that the method does not know is passed
@@ -188,18 +241,34 @@ func parseParams(raw string, m *method) (params, error) {
 			return params{}, invalid("parameter %s is given %d times, it is taken once", name, len(v))
 		}
 	}
-	return params{values}, nil
+	return params{values: values}, nil
 }
 
-func (q params) expr() (*Expr, error) {
-	if !q.values.Has("set") {
-		return nil, invalid("parameter set is missing")
+// expr parses the set expression that a parameter holds.
+func (q params) expr(name string) (*Expr, error) {
+	if !q.values.Has(name) {
+		return nil, invalid("parameter %s is missing", name)
 	}
-	e, err := Parse(q.values.Get("set"))
+	e, err := Parse(q.values.Get(name))
 	if err != nil {
-		return nil, invalid("set: %v", err)
+		return nil, invalid("%s: %v", name, err)
 	}
 	return e, nil
+}
+
+// list returns a repeated parameter, given lo to hi times, each valid in ns.
+func (q params) list(name string, lo, hi int, ns intern.Namespace) ([]literal, error) {
+	given := q.values[name]
+	if len(given) < lo || len(given) > hi {
+		return nil, invalid("parameter %s is given %d times, it must be %d to %d", name, len(given), lo, hi)
+	}
+	list := make([]literal, len(given))
+	for i, v := range given {
+		if list[i] = (literal{v, ns}); !ns.Valid([]byte(v)) {
+			return nil, invalid("%s %q (number %d) is none of %s", name, clip(v), i+1, plural(ns))
+		}
+	}
+	return list, nil
 }
 
 func (q params) integer(name string, lo, hi, otherwise int) (int, error) {
@@ -223,152 +292,8 @@ func (q params) boolean(name string) (bool, error) {
 	return false, invalid("parameter %s is %q, it must be true or false", name, clip(q.values.Get(name)))
 }
 
-func typeName(ns intern.Namespace) string { return ns.String() }
-
-func (s *Server) query(ctx context.Context, q params) (any, error) {
-	e, err := q.expr()
-	if err != nil {
-		return nil, err
-	}
-	limit, err := q.integer("limit", 1, 1000, 100)
-	if err != nil {
-		return nil, err
-	}
-	countOnly, err := q.boolean("count")
-	if err != nil {
-		return nil, err
-	}
-	var after intern.ID
-	var pinned unseen
-	if q.values.Has("cursor") {
-		if after, pinned, err = s.cursors.open(e, q.values.Get("cursor")); err != nil {
-			return nil, invalid("%v", err)
-		}
-	}
-	out := struct {
-		Type    string    `json:"type"`
-		Total   uint64    `json:"total"`
-		Members *[]string `json:"members,omitempty"`
-		Cursor  string    `json:"cursor,omitempty"`
-	}{Type: typeName(e.Type())}
-	err = s.store.View(ctx, func(sn *graph.Snapshot) error {
-		v, err := newEvaluation(ctx, sn, e)
-		if err != nil {
-			return err
-		}
-		set, err := v.result()
-		if err != nil {
-			return err
-		}
-		if out.Total = set.GetCardinality(); countOnly {
-			return nil
-		}
-		if pinned == nil {
-			pinned = v.unseen()
-		}
-		v.pin(set, pinned)
-		ids, more := page(set, after, limit)
-		members, err := v.strings(ids)
-		if err != nil {
-			return err
-		}
-		out.Members = &members
-		if more {
-			out.Cursor, err = s.cursors.seal(e, ids[len(ids)-1], pinned)
-		}
-		return err
-	})
-	return out, err
-}
-
-// maxMembers bounds the members of one contains.
-const maxMembers = 100
-
-func (s *Server) contains(ctx context.Context, q params) (any, error) {
-	e, err := q.expr()
-	if err != nil {
-		return nil, err
-	}
-	given := q.values["member"]
-	if len(given) == 0 || len(given) > maxMembers {
-		return nil, invalid("parameter member is given %d times, it must be 1 to %d", len(given), maxMembers)
-	}
-	members := make([]literal, len(given))
-	for i, m := range given {
-		if members[i] = (literal{m, e.Type()}); !e.Type().Valid([]byte(m)) {
-			return nil, invalid("member %q (number %d) cannot be in a set of %s", clip(m), i+1, plural(e.Type()))
-		}
-	}
-	type item struct {
-		Member    string `json:"member"`
-		Contained bool   `json:"contained"`
-	}
-	out := struct {
-		Members []item `json:"members"`
-	}{make([]item, len(given))}
-	err = s.store.View(ctx, func(sn *graph.Snapshot) error {
-		v, err := newEvaluation(ctx, sn, e)
-		if err != nil {
-			return err
-		}
-		ids, err := lookup(sn, members)
-		if err != nil {
-			return err
-		}
-		for i, m := range members {
-			in, err := v.contains(m, ids[i])
-			if err != nil {
-				return err
-			}
-			out.Members[i] = item{m.s, in}
-		}
-		return nil
-	})
-	return out, err
-}
-
-func (s *Server) getStats(ctx context.Context, _ params) (any, error) {
-	var counts graph.Counts
-	var cursors []graph.Cursor
-	err := s.store.View(ctx, func(sn *graph.Snapshot) (err error) {
-		if counts, err = sn.Counts(); err != nil {
-			return err
-		}
-		cursors, err = sn.Cursors()
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	out := struct {
-		Version    string  `json:"version"`
-		Engine     string  `json:"engine"`
-		Relay      string  `json:"relay"`
-		Cursor     int64   `json:"cursor"`
-		LagSeconds float64 `json:"lagSeconds"`
-		graph.Counts
-	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: s.o.Relay, Counts: counts}
-	var newest time.Time
-	for _, c := range cursors {
-		if c.Source == s.o.Relay || s.o.Relay == "" && !c.Time.Before(newest) {
-			newest = c.Time
-			out.Relay, out.Cursor, out.LagSeconds = c.Source, int64(c.Seq), Lag(c.Time)
-		}
-	}
-	return out, nil
-}
-
-// Lag returns the age in seconds of an event of time t, 0 if t is not known or
-// in the future.
-func Lag(t time.Time) float64 {
-	if t.Unix() <= 0 {
-		return 0
-	}
-	return max(0, time.Since(t).Round(time.Millisecond).Seconds())
-}
-
-func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
-	s.write(w, http.StatusOK, map[string]string{"version": s.o.Version})
+func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+	s.write(w, r, http.StatusOK, map[string]string{"version": s.o.Version})
 }
 
 func (s *Server) about(w http.ResponseWriter, _ *http.Request) {

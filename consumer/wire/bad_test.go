@@ -141,7 +141,7 @@ func TestBadInput(t *testing.T) {
 		"tooBig":                  {commit(good, goodBlocks, set("tooBig", true)), "too_big", []string{"damaged", "  put follow a " + bob}, "xx"},
 		"tooBig without blocks":   {commit(nil, nil, func(m synth.Map) synth.Map { return set("blocks", []byte{})(set("tooBig", true)(m)) }), "too_big", []string{"damaged"}, "put"},
 		"unknown fields":          {commit(good, goodBlocks, set("novel", synth.Map{{Key: "x", Value: []any{1, "2"}}})), "", []string{"  put follow a " + bob}, "damaged"},
-		"since no TID":            {commit(good, goodBlocks, set("since", "x")), "", []string{"since=!!!"}, "damaged"},
+		"since no TID":            {commit(good, goodBlocks, set("since", "x")), "", []string{"since=jzzzzzzzzzzzz"}, "damaged"},
 		"account without active":  {synth.Message("#account", synth.Map{{Key: "did", Value: alice}, {Key: "seq", Value: 5}}), "account", nil, "account"},
 		"account":                 {synth.Message("#account", synth.Map{{Key: "did", Value: alice}, {Key: "seq", Value: 5}, {Key: "active", Value: false}, {Key: "status", Value: "novel"}}), "", []string{"active=false deleted=false"}, "xx"},
 		"sync without a CAR":      {synth.Message("#sync", synth.Map{{Key: "did", Value: alice}, {Key: "rev", Value: rev}, {Key: "seq", Value: 5}, {Key: "blocks", Value: []byte{1}}}), "car", []string{"sync"}, "xx"},

@@ -91,6 +91,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 			CacheBytes: budget.strings, Owner: owner(), Metrics: intern.NewMetrics(reg),
 		},
 		StateCache: int(budget.states / bytesPerState),
+		SetCache:   budget.sets,
 		Metrics:    graph.NewMetrics(reg),
 	})
 	if err != nil {
@@ -204,7 +205,7 @@ func (x *Index) serveHTTP(ctx context.Context, flag, address string, h http.Hand
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
+		MaxHeaderBytes:    256 << 10, // an expression of 16 KiB and 100 URIs, percent-encoded
 		ErrorLog:          slog.NewLogLogger(x.log.With("component", "http").Handler(), slog.LevelDebug),
 	}
 	l := &listener{ln.Addr(), make(chan struct{})}

@@ -9,7 +9,7 @@ import (
 )
 
 // bytesPerState is what one account's state takes in the writer's cache.
-const bytesPerState = 300
+const bytesPerState = 240
 
 // DefaultMemory returns the memory budget, in bytes, for this machine: an
 // eighth of what it, or the container, has, and at most 1 GiB.
@@ -35,16 +35,17 @@ func DefaultMemory() int64 {
 }
 
 // budget is how the memory is divided.
-type budget struct{ engine, strings, states int64 }
+type budget struct{ engine, strings, states, sets int64 }
 
-// split divides the budget: five eighths for the engine's cache and memtables,
-// an eighth each for the dictionary's cache, the accounts' states, and the
-// batches, which need no number of their own: they are bounded.
+// split divides the budget: half for the engine's cache and memtables, an
+// eighth each for the dictionary's cache, the accounts' states, large sets that
+// are asked for often, and the batches, which need no number of their own: they
+// are bounded.
 func split(memory int64) budget {
 	if memory <= 0 {
 		memory = DefaultMemory()
 	}
-	return budget{memory / 8 * 5, memory / 8, memory / 8}
+	return budget{memory / 2, memory / 8, memory / 8, memory / 8}
 }
 
 // LimitMemory tells the garbage collector to work harder when the process

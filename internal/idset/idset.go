@@ -9,6 +9,7 @@
 package idset
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"sort"
@@ -96,6 +97,27 @@ func (s Set) List(dst []uint64) []uint64 {
 		n += got
 		if n == len(dst) {
 			return dst
+		}
+	}
+}
+
+// All yields the members, ascending.
+func (s Set) All() iter.Seq[uint64] {
+	if s.bits == nil {
+		return slices.Values(s.list)
+	}
+	return func(yield func(uint64) bool) {
+		var buf [256]uint64
+		for it := s.bits.ManyIterator(); ; {
+			n := it.NextMany(buf[:])
+			if n == 0 {
+				return
+			}
+			for _, id := range buf[:n] {
+				if !yield(id) {
+					return
+				}
+			}
 		}
 	}
 }

@@ -1,0 +1,94 @@
+package graph
+
+import (
+	"context"
+
+	"skein/intern"
+	"skein/internal/kv"
+)
+
+// A Keyspace is a part of the store, and what it takes.
+type Keyspace struct {
+	Name  string `json:"name"`
+	Keys  int64  `json:"keys"`
+	Bytes uint64 `json:"bytes"` // about, on disk
+}
+
+// Usage tells where the bytes of a store are: it counts all keys, and asks the
+// engine how many bytes they take. tick, which may be nil, is called with how
+// many keys have been counted.
+func Usage(ctx context.Context, store kv.Store, tick func(keys int64)) ([]Keyspace, error) {
+	type part struct {
+		name   string
+		prefix []byte
+	}
+	parts := []part{
+		{"DIDs → ids", []byte{intern.KeyID, byte(intern.DID)}},
+		{"ids → DIDs", []byte{intern.KeyString, byte(intern.DID)}},
+		{"URIs → ids", []byte{intern.KeyID, byte(intern.URI)}},
+		{"ids → URIs", []byte{intern.KeyString, byte(intern.URI)}},
+		{"accounts", []byte{keyAccount}},
+	}
+	for _, k := range Kinds {
+		parts = append(parts, part{k.Name + " records", []byte{keyRecord, byte(k.Kind)}})
+	}
+	for _, k := range Kinds {
+		parts = append(parts, part{k.Reverse, []byte{keyReverse, byte(k.Kind)}})
+	}
+	parts = append(parts, part{"hidden accounts", []byte{keyReverse, byte(hiddenKind)}})
+	out := make([]Keyspace, 0, len(parts)+1)
+	var total, counted int64
+	err := store.View(ctx, func(r kv.Reader) error {
+		count := func(lo, hi []byte) (n int64, err error) {
+			err = r.Scan(lo, hi, false, func(_, _ []byte) (bool, error) {
+				if n++; n%65536 == 0 {
+					if tick != nil {
+						tick(total + n)
+					}
+					if err := ctx.Err(); err != nil {
+						return false, err
+					}
+				}
+				return true, nil
+			})
+			total += n
+			return n, err
+		}
+		// What lies between the parts is the rest: leases, cursors, notes.
+		for _, p := range parts {
+			n, err := count(p.prefix, kv.PrefixEnd(p.prefix))
+			if err != nil {
+				return err
+			}
+			counted += n
+			out = append(out, Keyspace{Name: p.name, Keys: n})
+		}
+		rest := int64(0)
+		for _, prefix := range []byte{keyErase, keyCursor, keyDeadLetter, keyGap, intern.KeyNext, intern.KeyLease, 'h', 'm'} {
+			n, err := count([]byte{prefix}, []byte{prefix + 1})
+			if err != nil {
+				return err
+			}
+			rest += n
+		}
+		out = append(out, Keyspace{Name: "leases, cursors, notes", Keys: rest})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	sum := uint64(0)
+	for i, p := range parts {
+		if out[i].Keys == 0 {
+			continue // an estimate of nothing is a whole block
+		}
+		if out[i].Bytes, err = store.RangeBytes(p.prefix, kv.PrefixEnd(p.prefix)); err != nil {
+			return nil, err
+		}
+		sum += out[i].Bytes
+	}
+	if disk := store.DiskBytes(); disk > sum {
+		out = append(out, Keyspace{Name: "logs, indexes and overhead", Bytes: disk - sum})
+	}
+	return out, nil
+}

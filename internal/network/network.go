@@ -1,0 +1,309 @@
+// Package network is a network of accounts that does not exist: an endless,
+// seeded stream of follows, likes, reposts, blocks and deletes, in the shape of
+// the real one. Whatever it says follows from the seed and a number, so that it
+// keeps eight bytes per account and nothing per record. It knows nothing of
+// wire formats and stores.
+//
+// The shape, and where it is from: shares of the kinds and of deletes as on the
+// firehose of 2025; who acts and who is followed, by power laws; likes on fresh
+// posts, most within hours, some posts with very many; a PDS's clock in the
+// record keys (all of the 150 keys of ../shared/testdata/public/jetstream have
+// a clock id below 32, which is how the reference PDS draws it).
+package network
+
+import (
+	"encoding/binary"
+	"math"
+
+	"skein/intern"
+)
+
+// Options say which network. The zero value of each field is a default.
+type Options struct {
+	Seed uint64
+	// Accounts is the population. Most are seldom heard of. 0 means 12 million.
+	Accounts int
+	// PerSecond is how many events happen in a second of the network's time. 0
+	// means 300.
+	PerSecond int
+}
+
+// Shares of the events, in 1/1000.
+const (
+	shareLikes     = 665
+	shareFollows   = 160
+	shareReposts   = 100
+	shareBlocks    = 15
+	shareDeletes   = 55 // the rest creates what is there once more
+	recentOps      = 1_000_000
+	bucketOps      = 1024 // in so many events,
+	bucketPosts    = 110  // so many posts are made that anybody likes
+	viralEvery     = 40_000
+	hosts          = 97
+	block          = 4096                  // of accounts, each with its power law
+	startMicros    = 1_767_225_600_000_000 // 2026-01-01
+	maxCelebrities = 10_000
+)
+
+// A Kind is the kind of a record, by its name in graph.Kinds.
+type Kind uint8
+
+// The kinds.
+const (
+	Follow Kind = 1 + iota
+	Like
+	Repost
+	Block
+)
+
+// An Event is a commit with one operation.
+type Event struct {
+	Seq     int64
+	Micros  uint64 // its time
+	Account int
+	Rev     uint64
+	Since   uint64 // the account's last rev, 0 if this is its first
+	Kind    Kind
+	Delete  bool
+	TID     uint64 // the record key
+	// The subject: an account, or its post with the key given.
+	Subject    int
+	SubjectTID uint64
+}
+
+// A Network makes the stream. It is for one goroutine.
+type Network struct {
+	o    Options
+	next int64
+	last []uint64 // the last rev, by account
+}
+
+// New returns a network at its beginning.
+func New(o Options) *Network {
+	if o.Accounts <= 0 {
+		o.Accounts = 12_000_000
+	}
+	if o.PerSecond <= 0 {
+		o.PerSecond = 300
+	}
+	o.Accounts = max(o.Accounts/block, 1) * block
+	return &Network{o, 0, make([]uint64, o.Accounts)}
+}
+
+// Accounts returns the population.
+func (n *Network) Accounts() int { return n.o.Accounts }
+
+// rng is a stream of random numbers that follows from the seed and two more.
+type rng struct{ state uint64 }
+
+func (n *Network) rng(what, i uint64) rng {
+	return rng{mix(n.o.Seed+what*0x9e3779b97f4a7c15) ^ mix(i+what)}
+}
+
+// mix is the finalizer of splitmix64 (https://prng.di.unimi.it/splitmix64.c).
+func mix(z uint64) uint64 {
+	z += 0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+func (r *rng) next() uint64 {
+	r.state += 0x9e3779b97f4a7c15
+	return mix(r.state)
+}
+
+func (r *rng) float() float64   { return float64(r.next()>>11) / (1 << 53) }
+func (r *rng) below(n int) int  { return int(r.next() % uint64(n)) }
+func (r *rng) age(mean int) int { return int(-math.Log(1-r.float()) * float64(mean)) }
+
+// What random numbers are for.
+const (
+	forOp = 1 + iota
+	forPost
+	forAuthor
+	forDID
+	forClock
+	forTime
+	forDelete
+)
+
+// active draws an account by how much it does. In a block of 4,096 accounts
+// the liveliest does a thirtieth of all; a tenth of them two fifths.
+func (n *Network) active(r *rng) int {
+	u := r.float()
+	rank := int(u * u * math.Sqrt(u) * block)
+	return r.below(n.o.Accounts/block)*block + rank*2731%block // an odd factor: a permutation
+}
+
+// followed draws an account by how much it is followed: a third of the follows
+// go to the best known, by Zipf's law, the rest to all by a power law.
+func (n *Network) followed(r *rng) int {
+	if r.below(3) == 0 {
+		known := min(maxCelebrities, n.o.Accounts)
+		rank := int(math.Exp(r.float()*math.Log(float64(known)))) - 1
+		return rank * (n.o.Accounts / known)
+	}
+	u := r.float()
+	rank := int(u * u * u * block)
+	return r.below(n.o.Accounts/block)*block + rank*1597%block
+}
+
+// post returns a post that is liked at event i.
+func (n *Network) post(r *rng, i int64) (author int, tid uint64) {
+	if r.below(25) == 0 && i > viralEvery { // a post that everybody sees
+		back := min(int64(r.age(20))*viralEvery, i-1)
+		return n.postAt((i-back)/viralEvery*viralEvery/bucketOps, bucketPosts)
+	}
+	back := int64(r.age(400_000)) // twenty minutes, at 300/s
+	if r.below(5) == 0 {
+		back = int64(r.age(20_000_000))
+	}
+	u := r.float()
+	return n.postAt(max(i-back, 0)/bucketOps, int(u*u*u*bucketPosts))
+}
+
+func (n *Network) postAt(bucket int64, which int) (author int, tid uint64) {
+	r := n.rng(forPost, uint64(bucket)*(bucketPosts+1)+uint64(which))
+	author = n.active(&r)
+	at := bucket*bucketOps - int64(r.below(bucketOps))
+	return author, n.tid(author, n.micros(at)+uint64(r.below(3000)))
+}
+
+// micros is the time of event i.
+func (n *Network) micros(i int64) uint64 {
+	return uint64(startMicros + i*1_000_000/int64(n.o.PerSecond))
+}
+
+// tid makes a TID of an account's PDS, whose clock id is drawn anew when it is
+// restarted, about every other day.
+func (n *Network) tid(account int, micros uint64) uint64 {
+	host := mix(uint64(account)) % hosts
+	r := n.rng(forClock, host<<32|micros/(160_000_000_000+host*1_000_000_000))
+	return micros<<10 | uint64(r.below(32))
+}
+
+// create is the record that event i creates, if it creates one.
+func (n *Network) create(i int64, e *Event) bool {
+	r := n.rng(forOp, uint64(i))
+	share := r.below(1000)
+	e.Account = n.active(&r)
+	if share%200 == 7 { // bots
+		e.Account = r.below(64) * (n.o.Accounts / 64)
+	}
+	switch {
+	case share < shareLikes:
+		e.Kind = Like
+	case share < shareLikes+shareReposts:
+		e.Kind = Repost
+	case share < shareLikes+shareReposts+shareFollows:
+		e.Kind = Follow
+	case share < shareLikes+shareReposts+shareFollows+shareBlocks:
+		e.Kind = Block
+	case share < shareLikes+shareReposts+shareFollows+shareBlocks+shareDeletes:
+		return false
+	default:
+		// What the same account made a while ago, under another key.
+		for back := int64(1 + r.below(recentOps)); i-back >= 0; back++ {
+			if n.create(i-back, e) {
+				break
+			}
+		}
+		if e.Kind == 0 {
+			return false
+		}
+	}
+	if share < shareLikes+shareReposts+shareFollows+shareBlocks {
+		if e.Kind == Like || e.Kind == Repost {
+			e.Subject, e.SubjectTID = n.post(&r, i)
+		} else if e.Subject, e.SubjectTID = n.followed(&r), 0; e.Subject == e.Account {
+			e.Subject = (e.Subject + 1) % n.o.Accounts
+		}
+	}
+	e.TID = n.tid(e.Account, n.micros(i)+uint64(r.below(1500)))
+	return true
+}
+
+// Next makes the next event.
+func (n *Network) Next(e *Event) {
+	n.next++
+	i := n.next
+	*e = Event{}
+	if !n.create(i, e) {
+		r := n.rng(forDelete, uint64(i))
+		back := int64(1)
+		if r.below(10) < 6 {
+			back += int64(r.below(recentOps))
+		} else {
+			back += int64(r.next() % uint64(i))
+		}
+		*e = Event{}
+		for j := max(i-back, 1); ; j-- {
+			if j < 1 { // nothing was made yet
+				e.Account, e.Kind, e.TID = n.active(&r), Like, n.tid(0, n.micros(i))
+				break
+			}
+			if n.create(j, e) {
+				break
+			}
+		}
+		e.Delete, e.Subject, e.SubjectTID = true, 0, 0
+	}
+	n.stamp(e)
+}
+
+// Plant makes an event out of turn: account follows subject.
+func (n *Network) Plant(e *Event, account, subject int) {
+	n.next++
+	*e = Event{Account: account, Kind: Follow, Subject: subject}
+	e.TID = n.tid(account, n.micros(n.next))
+	n.stamp(e)
+}
+
+func (n *Network) stamp(e *Event) {
+	e.Seq = n.next
+	e.Micros = n.micros(n.next)
+	e.Since = n.last[e.Account]
+	e.Rev = n.tid(e.Account, e.Micros+2000)
+	e.Rev = max(e.Rev, e.Since+1)
+	n.last[e.Account] = e.Rev
+}
+
+// Root is the root of an account's repo at a rev.
+func (n *Network) Root(account int, rev uint64) (root [32]byte) {
+	h := mix(n.o.Seed^mix(rev)) ^ uint64(account)
+	for i := 0; i < len(root); i += 8 {
+		h = mix(h)
+		binary.LittleEndian.PutUint64(root[i:], h)
+	}
+	return root
+}
+
+// AppendDID appends the DID of an account.
+func (n *Network) AppendDID(dst []byte, account int) []byte {
+	r := n.rng(forDID, uint64(account))
+	if account%256 == 77 {
+		dst = append(dst, "did:web:u"...)
+		for v := account; v > 0; v /= 10 {
+			dst = append(dst, '0'+byte(v%10))
+		}
+		return append(dst, ".example.com"...)
+	}
+	dst = append(dst, "did:plc:"...)
+	for range 2 {
+		for w, i := r.next(), 0; i < 12; i++ {
+			dst = append(dst, "abcdefghijklmnopqrstuvwxyz234567"[w&31])
+			w >>= 5
+		}
+	}
+	return dst
+}
+
+// AppendSubject appends what an event is about: a DID, or a post's URI.
+func (n *Network) AppendSubject(dst []byte, e *Event) []byte {
+	if e.SubjectTID == 0 {
+		return n.AppendDID(dst, e.Subject)
+	}
+	dst = n.AppendDID(append(dst, "at://"...), e.Subject)
+	return intern.AppendTID(append(dst, "/app.bsky.feed.post/"...), e.SubjectTID)
+}

@@ -1,0 +1,221 @@
+// Package scale measures an index of the size of a real one: a network of a
+// hundred million edges and more, made by package network, and three accounts
+// with 10 million, 1 million and 1 million followers among it.
+//
+//	go test ./internal/scale -run Build -v -timeout 3h -scale.dir /var/tmp/skein-scale -scale.edges 100000000
+//	go test ./internal/scale -run xxx -bench . -timeout 1h -scale.dir /var/tmp/skein-scale
+//
+// The first makes the store and says where its bytes are, the second asks it.
+package scale
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/intern"
+	"skein/internal/app"
+	"skein/internal/kv/pebblekv"
+	"skein/internal/network"
+)
+
+var (
+	dir      = flag.String("scale.dir", "", "the folder of the store; none: a small one in a temporary folder")
+	edges    = flag.Int64("scale.edges", 300_000, "edges of the network")
+	accounts = flag.Int("scale.accounts", 0, "its population; 0: 12 million, or less if the network is small")
+	big      = flag.Int("scale.big", 0, "followers of the largest account; 0: 10 million, or less if the population is")
+	profile  = flag.String("scale.cpuprofile", "", "write a CPU profile of the network's indexing to this file")
+)
+
+// feed turns a network's events into batches.
+type feed struct {
+	n                  *network.Network
+	x                  *app.Index
+	b                  graph.Batch
+	did, subject, rkey []byte
+	rev, since         []byte
+	started            time.Time
+	events             int64
+}
+
+const batchEvents = 16_384
+
+func (f *feed) add(tb testing.TB, e *network.Event) {
+	f.did = f.n.AppendDID(f.did[:0], e.Account)
+	f.rev = intern.AppendTID(f.rev[:0], e.Rev)
+	root := f.n.Root(e.Account, e.Rev)
+	c := graph.Commit{DID: f.did, Rev: f.rev, Data: root[:]}
+	if e.Since != 0 {
+		f.since = intern.AppendTID(f.since[:0], e.Since)
+		before := f.n.Root(e.Account, e.Since)
+		c.Since, c.PrevData = f.since, before[:]
+	}
+	f.b.AddCommit(graph.Seq(e.Seq), &c)
+	f.rkey = intern.AppendTID(f.rkey[:0], e.TID)
+	if e.Delete {
+		f.b.AddDelete(graph.Kind(e.Kind), f.rkey)
+	} else {
+		f.subject = f.n.AppendSubject(f.subject[:0], e)
+		f.b.AddPut(graph.Kind(e.Kind), f.rkey, f.subject)
+	}
+	f.b.Seen(graph.Seq(e.Seq), nil)
+	if f.events++; f.events%batchEvents == 0 {
+		f.flush(tb)
+	}
+}
+
+func (f *feed) flush(tb testing.TB) {
+	tb.Helper()
+	if err := f.x.Graph.Apply(tb.Context(), "network", &f.b); err != nil {
+		tb.Fatal(err)
+	}
+	f.b.Reset()
+	if f.events%(batchEvents*61) == 0 {
+		took := time.Since(f.started)
+		tb.Logf("%d million events, %.0f/s, peak memory %d MiB", f.events/1e6, float64(f.events)/took.Seconds(), peakMemory()>>20)
+	}
+}
+
+// peakMemory is the most that the process has had resident, in bytes.
+func peakMemory() int64 {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kb, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			return kb << 10
+		}
+	}
+	return 0
+}
+
+func records(tb testing.TB, x *app.Index) (n int64) {
+	tb.Helper()
+	err := x.Graph.View(tb.Context(), func(s *graph.Snapshot) error {
+		c, err := s.Counts()
+		for _, v := range c.Records {
+			n += v
+		}
+		return err
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+// population is that of the network, and the followers of the largest account.
+func population() (people, most int) {
+	if people = *accounts; people == 0 {
+		people = int(min(12_000_000, max(*edges/8, 4096)))
+	}
+	if most = *big; most == 0 {
+		most = min(10_000_000, people*5/6)
+	}
+	return people, most
+}
+
+// stars are the accounts with very many followers: a tenth as many for B and C
+// as for A.
+var stars = [...]int{1, 2, 3}
+
+func TestBuild(t *testing.T) {
+	where := *dir
+	if where == "" {
+		where = t.TempDir()
+	} else if _, err := os.Stat(filepath.Join(where, "CURRENT")); err == nil {
+		t.Skip("there is a store in", where)
+	}
+	build(t, where)
+}
+
+// build makes the store, and prints what it takes, before the stars and after.
+func build(tb testing.TB, where string) {
+	tb.Helper()
+	x := open(tb, where)
+	people, most := population()
+	f := &feed{n: network.New(network.Options{Seed: 1, Accounts: people}), x: x, started: time.Now()}
+	if *profile != "" {
+		out, err := os.Create(*profile)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if err := pprof.StartCPUProfile(out); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	var e network.Event
+	for target := *edges; records(tb, x) < target; {
+		for range max(batchEvents, (target-records(tb, x))*10/9/batchEvents*batchEvents) {
+			f.n.Next(&e)
+			f.add(tb, &e)
+		}
+	}
+	f.flush(tb)
+	took := time.Since(f.started)
+	pprof.StopCPUProfile()
+	tm := x.Graph.Timing()
+	tb.Logf("%d events in %v, %.0f/s; intern %v, read %v, graph %v, commit %v", f.events, took.Round(time.Second),
+		float64(f.events)/took.Seconds(), tm.Intern, tm.Read, tm.Graph, tm.Commit)
+	settle(tb, x)
+	usage(tb, x, "the network alone")
+	for i, star := range stars {
+		n := most
+		if i > 0 {
+			n /= 10
+		}
+		step := f.n.Accounts() / n
+		for a := range n {
+			f.n.Plant(&e, a*step+i%step, star)
+			f.add(tb, &e)
+		}
+	}
+	f.flush(tb)
+	settle(tb, x)
+	usage(tb, x, "with the stars")
+	tb.Logf("peak memory %d MiB", peakMemory()>>20)
+	if err := x.Close(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func settle(tb testing.TB, x *app.Index) {
+	tb.Helper()
+	start := time.Now()
+	if p, ok := x.KV.(*pebblekv.Store); ok {
+		if err := p.Compact(tb.Context()); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	tb.Logf("compacted in %v", time.Since(start).Round(time.Second))
+}
+
+func open(tb testing.TB, where string) *app.Index {
+	tb.Helper()
+	x, err := app.OpenIndex(tb.Context(), app.StoreOptions{Store: where, Create: true})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return x
+}
+
+// usage prints the table of skein stats.
+func usage(tb testing.TB, x *app.Index, title string) {
+	tb.Helper()
+	spaces, err := graph.Usage(tb.Context(), x.KV, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var b strings.Builder
+	app.WriteUsage(&b, spaces, records(tb, x))
+	fmt.Printf("\n%s: %d bytes on disk\n\n%s\n", title, x.KV.DiskBytes(), b.String())
+}

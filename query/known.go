@@ -1,0 +1,95 @@
+package query
+
+import (
+	"context"
+
+	"skein/graph"
+	"skein/intern"
+	"skein/internal/idset"
+)
+
+// knownEdges are the edges that known asks about, by the names of their sets.
+var knownEdges = func() map[string]graph.KindInfo {
+	edges := map[string]graph.KindInfo{}
+	for _, k := range graph.Kinds {
+		switch k.Reverse {
+		case "followers", "likers", "reposters":
+			edges[k.Reverse] = k
+		}
+	}
+	return edges
+}()
+
+// followKind is the edge from an actor to the people whose doings known shows.
+var followKind = knownEdges["followers"].Kind
+
+const (
+	maxSubjects   = 100 // of one known
+	maxSample     = 100
+	defaultSample = 5
+)
+
+type knownSubject struct {
+	Subject string   `json:"subject"`
+	Total   uint64   `json:"total"`
+	Sample  []string `json:"sample"`
+}
+
+// known says who of the people that an actor follows also follows, likes or
+// reposts each of the subjects.
+func (s *Server) known(ctx context.Context, q params) (any, error) {
+	actor, err := q.list("actor", 1, 1, intern.DID)
+	if err != nil {
+		return nil, err
+	}
+	edge, ok := knownEdges[q.values.Get("edge")]
+	if !ok {
+		return nil, invalid("parameter edge is %q, it must be followers, likers or reposters", clip(q.values.Get("edge")))
+	}
+	subjects, err := q.list("subject", 1, maxSubjects, edge.SubjectIs)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := q.integer("limit", 0, maxSample, defaultSample)
+	if err != nil {
+		return nil, err
+	}
+	out := struct {
+		Subjects []knownSubject `json:"subjects"`
+	}{make([]knownSubject, len(subjects))}
+	err = s.store.View(ctx, func(sn *graph.Snapshot) error {
+		ids, err := lookup(sn, append(subjects[:len(subjects):len(subjects)], actor[0]))
+		if err != nil {
+			return err
+		}
+		v := &evaluation{ctx: ctx, s: sn, heavy: q.work.heavy}
+		follows, err := v.forward(followKind, ids[len(subjects)])
+		if err != nil {
+			return err
+		}
+		var sample []intern.ID
+		var of []int // the subject that each is a sample of
+		for i, subject := range subjects {
+			out.Subjects[i] = knownSubject{subject.s, 0, []string{}}
+			t, err := v.openActors(edge.Kind, ids[i])
+			if err != nil {
+				return err
+			}
+			set, err := v.and(follows, t)
+			if err != nil {
+				return err
+			}
+			out.Subjects[i].Total = set.Len() - idset.AndLen(sn.Hidden(), set)
+			page, _ := set.Page(0, limit, sn.Hidden())
+			for _, id := range page {
+				sample, of = append(sample, intern.ID(id)), append(of, i)
+			}
+		}
+		return sn.Strings(intern.DID, sample, func(i int, did []byte) error {
+			to := &out.Subjects[of[i]].Sample
+			*to = append(*to, string(did))
+			return nil
+		})
+	})
+	return out, err
+}

@@ -1,0 +1,146 @@
+package query
+
+import (
+	"context"
+	"time"
+
+	"skein/graph"
+	"skein/intern"
+)
+
+func typeName(ns intern.Namespace) string { return ns.String() }
+
+func (s *Server) query(ctx context.Context, q params) (any, error) {
+	e, err := q.expr("set")
+	if err != nil {
+		return nil, err
+	}
+	limit, err := q.integer("limit", 1, 1000, 100)
+	if err != nil {
+		return nil, err
+	}
+	countOnly, err := q.boolean("count")
+	if err != nil {
+		return nil, err
+	}
+	var after intern.ID
+	var pinned unseen
+	if q.values.Has("cursor") {
+		if after, pinned, err = s.cursors.open(e, q.values.Get("cursor")); err != nil {
+			return nil, invalid("%v", err)
+		}
+	}
+	out := struct {
+		Type    string    `json:"type"`
+		Total   uint64    `json:"total"`
+		Members *[]string `json:"members,omitempty"`
+		Cursor  string    `json:"cursor,omitempty"`
+	}{Type: typeName(e.Type())}
+	err = s.store.View(ctx, func(sn *graph.Snapshot) error {
+		v, err := newEvaluation(ctx, sn, e, q.work.heavy)
+		if err != nil {
+			return err
+		}
+		if countOnly {
+			out.Total, err = v.count()
+			return err
+		}
+		set, total, err := v.result()
+		if err != nil {
+			return err
+		}
+		if pinned == nil {
+			pinned = v.unseen()
+		}
+		members, last, err := v.page(set, after, limit, pinned)
+		if err != nil {
+			return err
+		}
+		out.Total, out.Members = total, &members
+		if last != intern.None {
+			out.Cursor = s.cursors.seal(e, last, pinned)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// maxMembers bounds the members of one contains.
+const maxMembers = 100
+
+func (s *Server) contains(ctx context.Context, q params) (any, error) {
+	e, err := q.expr("set")
+	if err != nil {
+		return nil, err
+	}
+	members, err := q.list("member", 1, maxMembers, e.Type())
+	if err != nil {
+		return nil, err
+	}
+	type item struct {
+		Member    string `json:"member"`
+		Contained bool   `json:"contained"`
+	}
+	out := struct {
+		Members []item `json:"members"`
+	}{make([]item, len(members))}
+	err = s.store.View(ctx, func(sn *graph.Snapshot) error {
+		v, err := newEvaluation(ctx, sn, e, q.work.heavy)
+		if err != nil {
+			return err
+		}
+		ids, err := lookup(sn, members)
+		if err != nil {
+			return err
+		}
+		for i, m := range members {
+			in, err := v.contains(m, ids[i])
+			if err != nil {
+				return err
+			}
+			out.Members[i] = item{m.s, in}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (s *Server) getStats(ctx context.Context, _ params) (any, error) {
+	var counts graph.Counts
+	var cursors []graph.Cursor
+	err := s.store.View(ctx, func(sn *graph.Snapshot) (err error) {
+		if counts, err = sn.Counts(); err != nil {
+			return err
+		}
+		cursors, err = sn.Cursors()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := struct {
+		Version    string  `json:"version"`
+		Engine     string  `json:"engine"`
+		Relay      string  `json:"relay"`
+		Cursor     int64   `json:"cursor"`
+		LagSeconds float64 `json:"lagSeconds"`
+		graph.Counts
+	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: s.o.Relay, Counts: counts}
+	var newest time.Time
+	for _, c := range cursors {
+		if c.Source == s.o.Relay || s.o.Relay == "" && !c.Time.Before(newest) {
+			newest = c.Time
+			out.Relay, out.Cursor, out.LagSeconds = c.Source, int64(c.Seq), Lag(c.Time)
+		}
+	}
+	return out, nil
+}
+
+// Lag returns the age in seconds of an event of time t, 0 if t is not known or
+// in the future.
+func Lag(t time.Time) float64 {
+	if t.Unix() <= 0 {
+		return 0
+	}
+	return max(0, time.Since(t).Round(time.Millisecond).Seconds())
+}

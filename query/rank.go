@@ -1,0 +1,270 @@
+package query
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"skein/graph"
+	"skein/intern"
+	"skein/internal/idset"
+)
+
+// Bounds of one rank.
+const (
+	maxRanked   = 4 << 20  // different results, 16 bytes each
+	maxExpanded = 64 << 20 // results in all
+)
+
+type rankItem struct {
+	Member string `json:"member"`
+	Count  uint32 `json:"count"`
+}
+
+// rank expands every member of a set along an edge, and counts how often each
+// result occurs.
+func (s *Server) rank(ctx context.Context, q params) (any, error) {
+	of, err := q.expr("of")
+	if err != nil {
+		return nil, err
+	}
+	if of.Type() != intern.DID {
+		return nil, invalid("of: is a set of %s, it must be one of %s", plural(of.Type()), plural(intern.DID))
+	}
+	via, err := parseVia(q.values.Get("via"))
+	if err != nil {
+		return nil, err
+	}
+	var except *Expr
+	if q.values.Has("except") {
+		if except, err = q.expr("except"); err != nil {
+			return nil, err
+		}
+		if except.Type() != via.is {
+			return nil, invalid("except: is a set of %s, the results are %s", plural(except.Type()), plural(via.is))
+		}
+	}
+	limit, err := q.integer("limit", 1, 1000, 100)
+	if err != nil {
+		return nil, err
+	}
+	out := struct {
+		Type  string     `json:"type"`
+		Items []rankItem `json:"items"`
+	}{via.is.String(), []rankItem{}}
+	err = s.store.View(ctx, func(sn *graph.Snapshot) error {
+		top, err := s.ranked(ctx, sn, q, of, via, except, limit)
+		if err != nil {
+			return err
+		}
+		ids := make([]intern.ID, len(top))
+		for i, t := range top {
+			ids[i] = intern.ID(t.id)
+		}
+		return sn.Strings(via.is, ids, func(i int, member []byte) error {
+			out.Items = append(out.Items, rankItem{string(member), top[i].count})
+			return nil
+		})
+	})
+	return out, err
+}
+
+// via is the edge that rank goes along, and what it leads to.
+type via struct {
+	kind    graph.Kind
+	reverse bool
+	is      intern.Namespace
+}
+
+// parseVia finds the set that a name is of. It must be one of a DID.
+func parseVia(name string) (v via, err error) {
+	var names []string
+	for _, k := range graph.Kinds {
+		names = append(names, k.Forward)
+		if name == k.Forward {
+			return via{k.Kind, false, k.SubjectIs}, nil
+		}
+		if k.SubjectIs == intern.DID {
+			names = append(names, k.Reverse)
+			if name == k.Reverse {
+				return via{k.Kind, true, intern.DID}, nil
+			}
+		}
+	}
+	return v, invalid("parameter via is %q, it must be one of %s", clip(name), strings.Join(names, ", "))
+}
+
+// ranked returns the results that occur the most often.
+func (s *Server) ranked(ctx context.Context, sn *graph.Snapshot, q params, of *Expr, along via, except *Expr, limit int) ([]counted, error) {
+	v, err := newEvaluation(ctx, sn, of, q.work.heavy)
+	if err != nil {
+		return nil, err
+	}
+	actors, _, err := v.result()
+	if err != nil {
+		return nil, err
+	}
+	var without idset.Set
+	if except != nil {
+		e, err := newEvaluation(ctx, sn, except, q.work.heavy)
+		if err != nil {
+			return nil, err
+		}
+		if without, err = e.set(&except.root); err != nil {
+			return nil, err
+		}
+	}
+	if err := q.work.heavy(ctx); err != nil {
+		return nil, err
+	}
+	var t tally
+	var buf []uint64
+	hidden := sn.Hidden()
+	for actor := range actors.All() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if hidden.Has(actor) || intern.ID(actor) >= intern.FirstReserved {
+			continue
+		}
+		t.next()
+		if !along.reverse {
+			if buf, err = sn.AppendSubjects(buf[:0], along.kind, intern.ID(actor)); err != nil {
+				return nil, err
+			}
+			err = t.add(slices.Values(buf))
+		} else {
+			var set idset.Set
+			if set, err = v.actors(along.kind, intern.ID(actor)); err == nil {
+				err = t.add(set.All())
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if along.is == intern.DID {
+		return t.top(limit, hidden, without), nil
+	}
+	return t.top(limit, idset.Set{}, without), nil
+}
+
+// actors reads a whole reverse set.
+func (v *evaluation) actors(k graph.Kind, subject intern.ID) (idset.Set, error) {
+	t, err := v.openActors(k, subject)
+	if err != nil {
+		return idset.Set{}, err
+	}
+	return v.all(t)
+}
+
+// counted is a result and how often it occurred.
+type counted struct {
+	id    uint64
+	count uint32
+}
+
+// tally counts ids: an open table, doubled when it is three quarters full. An
+// id counts once for each actor.
+type tally struct {
+	table    []tallied // a power of two
+	used     int
+	actor    uint32
+	expanded int
+}
+
+type tallied struct {
+	id    uint64
+	count uint32 // 0: free
+	actor uint32 // the last that it was counted for
+}
+
+func (t *tally) next() { t.actor++ }
+
+func (t *tally) add(ids func(func(uint64) bool)) (err error) {
+	ids(func(id uint64) bool {
+		if t.expanded++; t.expanded > maxExpanded {
+			err = invalid("of expands to more than %d results; ask about fewer actors", maxExpanded)
+			return false
+		}
+		if 4*t.used >= 3*len(t.table) {
+			if t.used >= maxRanked {
+				err = invalid("of expands to more than %d different results; ask about fewer actors", maxRanked)
+				return false
+			}
+			t.grow()
+		}
+		e := t.slot(id)
+		if e.count == 0 {
+			e.id = id
+			t.used++
+		} else if e.actor == t.actor {
+			return true
+		}
+		e.count++
+		e.actor = t.actor
+		return true
+	})
+	return err
+}
+
+// slot returns the place of id.
+func (t *tally) slot(id uint64) *tallied {
+	mask := uint64(len(t.table) - 1)
+	for i := id * 0x9e3779b97f4a7c15 >> 20 & mask; ; i = (i + 1) & mask {
+		if e := &t.table[i]; e.count == 0 || e.id == id {
+			return e
+		}
+	}
+}
+
+func (t *tally) grow() {
+	old := t.table
+	t.table = make([]tallied, max(1024, 2*len(old)))
+	for _, e := range old {
+		if e.count > 0 {
+			*t.slot(e.id) = e
+		}
+	}
+}
+
+// top returns the results that occur the most often, but those left out: by
+// count, then by id.
+func (t *tally) top(limit int, without ...idset.Set) []counted {
+	var all []counted
+	most := uint32(0)
+	for _, e := range t.table {
+		most = max(most, e.count)
+	}
+	// Only the counts that are needed: from the highest down, until there are
+	// enough results, those left out included or not.
+	perCount := make([]int, most+1)
+	for _, e := range t.table {
+		perCount[e.count]++
+	}
+	for hi := most; hi > 0 && len(all) < limit; {
+		lo, n := hi, 0
+		for ; lo > 0 && n < limit; lo-- {
+			n += perCount[lo]
+		}
+		level := make([]counted, 0, n)
+		for _, e := range t.table {
+			if e.count <= lo || e.count > hi || slices.ContainsFunc(without, func(s idset.Set) bool { return s.Has(e.id) }) {
+				continue
+			}
+			level = append(level, counted{e.id, e.count})
+		}
+		slices.SortFunc(level, func(x, y counted) int {
+			switch {
+			case x.count != y.count:
+				return int(y.count) - int(x.count)
+			case x.id < y.id:
+				return -1
+			}
+			return 1
+		})
+		all = append(all, level[:min(len(level), limit-len(all))]...)
+		hi = lo
+	}
+	return all
+}

@@ -1,0 +1,154 @@
+package query
+
+import (
+	"context"
+	"net/http"
+
+	"skein/graph"
+	"skein/intern"
+)
+
+// maxOthers bounds the others of one getRelationships, as its lexicon does.
+const maxOthers = 30
+
+// relationship is app.bsky.graph.defs#relationship, or #notFoundActor.
+type relationship struct {
+	Type       string `json:"$type"`
+	DID        string `json:"did,omitempty"`
+	Following  string `json:"following,omitempty"`
+	FollowedBy string `json:"followedBy,omitempty"`
+	Blocking   string `json:"blocking,omitempty"`
+	BlockedBy  string `json:"blockedBy,omitempty"`
+	Actor      string `json:"actor,omitempty"`
+	NotFound   bool   `json:"notFound,omitempty"`
+}
+
+// relations are the edges of a relationship, each with its places there.
+var relations = []struct {
+	name    string // of the kind
+	out, in func(*relationship) *string
+}{
+	{"follow", func(r *relationship) *string { return &r.Following }, func(r *relationship) *string { return &r.FollowedBy }},
+	{"block", func(r *relationship) *string { return &r.Blocking }, func(r *relationship) *string { return &r.BlockedBy }},
+}
+
+// getRelationships is Bluesky's own method, answered from the index: how one
+// account stands to others. Handles are not resolved here: they are actors
+// not found.
+func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
+	if !q.values.Has("actor") {
+		return nil, invalid("parameter actor is missing")
+	}
+	others := q.values["others"]
+	if len(others) > maxOthers {
+		return nil, invalid("parameter others is given %d times, it must be 0 to %d", len(others), maxOthers)
+	}
+	actor := q.values.Get("actor")
+	for i, a := range append([]string{actor}, others...) {
+		if !intern.ValidDID(a) && !intern.ValidHandle(a) {
+			return nil, invalid("%q (%s) is neither a DID nor a handle", clip(a), map[bool]string{true: "actor", false: "others"}[i == 0])
+		}
+	}
+	if !intern.ValidDID(actor) {
+		return nil, &Error{http.StatusBadRequest, "ActorNotFound", "handles are not resolved here: give the actor's DID"}
+	}
+	out := struct {
+		Actor         string         `json:"actor"`
+		Relationships []relationship `json:"relationships"`
+	}{actor, make([]relationship, len(others))}
+	dids := []literal{{actor, intern.DID}}
+	var places []int // in out, of dids[1:]
+	for i, other := range others {
+		r := &out.Relationships[i]
+		if !intern.ValidDID(other) {
+			*r = relationship{Type: "app.bsky.graph.defs#notFoundActor", Actor: other, NotFound: true}
+			continue
+		}
+		*r = relationship{Type: "app.bsky.graph.defs#relationship", DID: other}
+		dids, places = append(dids, literal{other, intern.DID}), append(places, i)
+	}
+	err := s.store.View(ctx, func(sn *graph.Snapshot) error {
+		ids, err := lookup(sn, dids)
+		if err != nil || ids[0] == intern.None || sn.IsHidden(ids[0]) {
+			return err
+		}
+		for i := range ids {
+			if sn.IsHidden(ids[i]) {
+				ids[i] = intern.None
+			}
+		}
+		for _, rel := range relations {
+			k := kindNamed(rel.name)
+			if err := outward(sn, k, dids, ids, func(i int, uri string) { *rel.out(&out.Relationships[places[i]]) = uri }); err != nil {
+				return err
+			}
+			if err := inward(ctx, sn, k, dids, ids, func(i int, uri string) { *rel.in(&out.Relationships[places[i]]) = uri }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func kindNamed(name string) graph.KindInfo {
+	for _, k := range graph.Kinds {
+		if k.Name == name {
+			return k
+		}
+	}
+	panic("query: no kind " + name)
+}
+
+func recordURI(did string, k graph.KindInfo, rkey []byte) string {
+	return "at://" + did + "/" + k.Collection + "/" + string(rkey)
+}
+
+// outward finds the records by which the first of ids names the others. Their
+// sets are asked first: most name nobody, and then no record is read.
+func outward(sn *graph.Snapshot, k graph.KindInfo, dids []literal, ids []intern.ID, found func(i int, uri string)) error {
+	wanted, any := make([]intern.ID, len(ids)-1), false
+	for i, other := range ids[1:] {
+		has, err := sn.HasEdge(k.Kind, ids[0], other)
+		if err != nil {
+			return err
+		}
+		if has {
+			wanted[i], any = other, true
+		}
+	}
+	if !any {
+		return nil
+	}
+	rkeys, err := sn.Rkeys(k.Kind, ids[0], wanted)
+	for i, rkey := range rkeys {
+		if rkey != nil {
+			found(i, recordURI(dids[0].s, k, rkey))
+		}
+	}
+	return err
+}
+
+// inward finds the records by which the others name the first of ids.
+func inward(ctx context.Context, sn *graph.Snapshot, k graph.KindInfo, dids []literal, ids []intern.ID, found func(i int, uri string)) error {
+	for i, other := range ids[1:] {
+		has, err := sn.HasEdge(k.Kind, other, ids[0])
+		if err != nil {
+			return err
+		}
+		if !has {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		rkeys, err := sn.Rkeys(k.Kind, other, ids[:1])
+		if err != nil {
+			return err
+		}
+		if rkeys[0] != nil {
+			found(i, recordURI(dids[i+1].s, k, rkeys[0]))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package query
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// minCompressed is from how many bytes on an answer is compressed for those
+// who take it so.
+const minCompressed = 1024
+
+// write writes an answer as JSON. Answers carry an ETag, so that who asks the
+// same again and again is told in a few bytes that nothing has changed.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		s.o.Logger.Error("an answer cannot be written", "error", err)
+		status, b = http.StatusInternalServerError, []byte(`{"error":"InternalServerError","message":"the answer cannot be written"}`)
+	}
+	b = append(b, '\n')
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	if status == http.StatusOK {
+		tag := etag(b)
+		h.Set("ETag", tag)
+		h.Set("Cache-Control", "no-cache") // keep it, and ask whether it is still so
+		h.Set("Vary", "Accept-Encoding")
+		if matches(r.Header.Get("If-None-Match"), tag) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	if len(b) >= minCompressed {
+		if name, packed := compress(r.Header.Get("Accept-Encoding"), b); name != "" {
+			h.Set("Content-Encoding", name)
+			b = packed
+		}
+	}
+	w.WriteHeader(status)
+	if _, err := w.Write(b); err != nil {
+		s.o.Logger.Debug("a client left before its answer", "error", err)
+	}
+}
+
+// etag is weak: the same answer has the same, whatever its encoding.
+func etag(b []byte) string {
+	h := fnv.New128a()
+	_, _ = h.Write(b) // never fails
+	return `W/"` + base64.RawURLEncoding.EncodeToString(h.Sum(nil)) + `"`
+}
+
+// matches reports whether an If-None-Match header names the tag
+// (https://www.rfc-editor.org/rfc/rfc9110#name-if-none-match).
+func matches(header, tag string) bool {
+	for t := range strings.SplitSeq(header, ",") {
+		if t = strings.TrimSpace(t); t == "*" || strings.TrimPrefix(t, "W/") == strings.TrimPrefix(tag, "W/") {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	zstdEncoders = sync.Pool{New: func() any {
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(128<<10))
+		if err != nil {
+			panic(err) // the options are wrong
+		}
+		return e
+	}}
+	gzipWriters = sync.Pool{New: func() any {
+		w, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
+		if err != nil {
+			panic(err) // the level is wrong
+		}
+		return w
+	}}
+)
+
+// compress packs b by the best of the encodings that a client takes, if it
+// takes any: zstd, else gzip.
+func compress(accept string, b []byte) (name string, packed []byte) {
+	takes := map[string]bool{}
+	for part := range strings.SplitSeq(accept, ",") {
+		coding, q, _ := strings.Cut(part, ";")
+		q = strings.ReplaceAll(q, " ", "")
+		takes[strings.ToLower(strings.TrimSpace(coding))] = q != "q=0" && !strings.HasPrefix(q, "q=0.000")
+	}
+	switch {
+	case takes["zstd"]:
+		e, ok := zstdEncoders.Get().(*zstd.Encoder)
+		if !ok {
+			return "", nil
+		}
+		defer zstdEncoders.Put(e)
+		return "zstd", e.EncodeAll(b, nil)
+	case takes["gzip"]:
+		z, ok := gzipWriters.Get().(*gzip.Writer)
+		if !ok {
+			return "", nil
+		}
+		defer gzipWriters.Put(z)
+		var out bytes.Buffer
+		z.Reset(&out)
+		if _, err := z.Write(b); err != nil || z.Close() != nil {
+			return "", nil
+		}
+		return "gzip", out.Bytes()
+	}
+	return "", nil
+}
