@@ -39,8 +39,10 @@ func (s *Snapshot) IsHidden(actor intern.ID) bool { return s.hidden.Contains(uin
 func (s *Snapshot) Counts() (Counts, error) { return readCounts(s.r) }
 
 // Cursors returns the cursors of all sources.
-func (s *Snapshot) Cursors() (all []Cursor, err error) {
-	err = eachWithPrefix(s.r, []byte{keyCursor}, func(k, v []byte) error {
+func (s *Snapshot) Cursors() ([]Cursor, error) { return readCursors(s.r) }
+
+func readCursors(r kv.Reader) (all []Cursor, err error) {
+	err = eachWithPrefix(r, []byte{keyCursor}, func(k, v []byte) error {
 		c, err := decodeCursor(v)
 		all = append(all, Cursor{string(k[1:]), c.seq, c.time, c.future})
 		return err

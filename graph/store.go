@@ -89,11 +89,8 @@ func (s *Store) prepare(ctx context.Context) error {
 		if err != nil || !ok {
 			return err
 		}
-		if len(v) != 1 || v[0] != formatVersion {
-			return fmt.Errorf("%w: the store has format %x, this program reads %d", ErrFormat, v, formatVersion)
-		}
 		found = true
-		return nil
+		return readFormat(v)
 	}
 	if err := s.kv.View(ctx, check); err != nil || found {
 		return err
@@ -110,6 +107,26 @@ func (s *Store) prepare(ctx context.Context) error {
 		tx.Set(keySecret, secret)
 		return nil
 	})
+}
+
+// readFormat checks the value that says a store's format.
+func readFormat(v []byte) error {
+	if len(v) != 1 || v[0] != formatVersion {
+		return fmt.Errorf("%w: the store has format %x, this program reads %d; index it anew with skein replay", ErrFormat, v, formatVersion)
+	}
+	return nil
+}
+
+// checkFormat checks that a store holds a graph of this format.
+func checkFormat(r kv.Reader) error {
+	v, ok, err := r.Get(keyFormat)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("%w: there is no graph in the store", ErrFormat)
+	}
+	return readFormat(v)
 }
 
 // load reads what is kept in memory: nothing whose size grows with the graph

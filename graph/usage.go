@@ -7,6 +7,22 @@ import (
 	"skein/internal/kv"
 )
 
+// Totals returns the counts and cursors of a store that is not opened as a
+// graph.
+func Totals(ctx context.Context, store kv.Store) (counts Counts, cursors []Cursor, err error) {
+	err = store.View(ctx, func(r kv.Reader) (err error) {
+		if err := checkFormat(r); err != nil {
+			return err
+		}
+		if counts, err = readCounts(r); err != nil {
+			return err
+		}
+		cursors, err = readCursors(r)
+		return err
+	})
+	return counts, cursors, err
+}
+
 // A Keyspace is a part of the store, and what it takes.
 type Keyspace struct {
 	Name  string `json:"name"`

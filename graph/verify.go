@@ -56,12 +56,8 @@ type verifier struct {
 func (v *verifier) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
 
 func (v *verifier) run() error {
-	f, ok, err := v.r.Get(keyFormat)
-	if err != nil {
+	if err := checkFormat(v.r); err != nil {
 		return err
-	}
-	if !ok || len(f) != 1 || f[0] != formatVersion {
-		return fmt.Errorf("%w: %x", ErrFormat, f)
 	}
 	// Erase jobs and accounts first: the edges of accounts that are being
 	// erased are half gone, and not looked at.

@@ -1,9 +1,18 @@
 package intern
 
+import (
+	"crypto/sha256"
+	"encoding/binary"
+)
+
 // A Batch gathers the strings of many events, each once, to be resolved
 // together. It is reused: Reset keeps its memory.
+//
+// A string that has a packed form (pack.go) is taken apart as it is added, and
+// its text is not kept. With a packed URI comes its author, which is a string
+// of the batch too.
 type Batch struct {
-	arena []byte
+	arena []byte // raw strings
 	items []batchItem
 	slots []uint32 // 1 + an index of items; 0: free
 	keys  [][]byte // scratch of the lookups
@@ -12,21 +21,19 @@ type Batch struct {
 }
 
 type batchItem struct {
-	hash  uint64
-	id    ID
-	start uint32
-	len   uint16
-	ns    Namespace
-	state itemState
-	// Of a URI that is packed, once it was not found in the cache: the index
-	// of its author among the items, and the rest of it.
-	author     int32
-	collection byte
-	tid        uint64
+	key        cacheKey // of a packed URI: of its author's index, see Add
+	id         ID
+	tid        uint64 // of a packed URI
+	start      uint32 // of a raw string, in arena
+	len        uint16
+	author     int32 // of a packed URI: its index; else noAuthor
+	collection byte  // of a packed URI
+	ns         Namespace
+	state      itemState
 }
 
-// raw is the author of a string that is not packed.
-const raw int32 = -1
+// noAuthor is the author of whatever is not a packed URI.
+const noAuthor int32 = -1
 
 type itemState uint8
 
@@ -36,6 +43,37 @@ const (
 	stored               // found in the store
 	created              // made by the transaction under way
 )
+
+// cacheKey is a string in 16 bytes: a tag and the packed form, or the beginning
+// of the SHA-256 of a string that has none, of which there are few.
+type cacheKey struct{ hi, lo uint64 }
+
+const (
+	tagDID = 1 + iota
+	tagURI
+	tagRaw       // and the namespace
+	tagUnsettled = tagRaw + 8
+)
+
+func (k cacheKey) hash() uint64 {
+	h := (k.hi ^ k.lo>>32) * 0x9e3779b97f4a7c15
+	h = (h ^ h>>32 ^ k.lo) * 0xbf58476d1ce4e5b9
+	return h ^ h>>29
+}
+
+func didKey(form []byte) cacheKey {
+	return cacheKey{tagDID<<56 | binary.BigEndian.Uint64(form[:8])>>8, binary.BigEndian.Uint64(form[7:])}
+}
+
+// uriKey is that of a packed URI whose author's id, or index, has up to 48 bits.
+func uriKey(tag uint64, tid uint64, author uint64, collection byte) cacheKey {
+	return cacheKey{tag<<56 | uint64(collection)<<48 | author, tid}
+}
+
+func rawKey(ns Namespace, s []byte) cacheKey {
+	sum := sha256.Sum256(s)
+	return cacheKey{(tagRaw+uint64(ns))<<56 | binary.BigEndian.Uint64(sum[:])>>8, binary.BigEndian.Uint64(sum[8:])}
+}
 
 // Reset empties the batch.
 func (b *Batch) Reset() {
@@ -53,44 +91,61 @@ func (b *Batch) Retry() {
 	}
 }
 
-// Len returns how many strings the batch holds.
+// Len returns how many strings the batch holds, authors included.
 func (b *Batch) Len() int { return len(b.items) }
 
 // Add puts s, which must be valid in ns, into the batch and returns its index:
 // that of the first of its equals. s is copied.
 func (b *Batch) Add(ns Namespace, s []byte) int {
+	if ns == URI {
+		if p, ok := splitURI(s); ok {
+			author := b.Add(DID, p.author)
+			it := batchItem{tid: p.tid, author: int32(author), collection: p.collection, ns: URI}
+			it.key = uriKey(tagUnsettled, p.tid, uint64(author), p.collection)
+			i, _ := b.put(it)
+			return i
+		}
+	} else {
+		var form [packedDID]byte
+		if v, ok := packPLC(form[:0], s); ok {
+			i, _ := b.put(batchItem{key: didKey(v), author: noAuthor, ns: DID})
+			return i
+		}
+	}
+	i, isNew := b.put(batchItem{key: rawKey(ns, s), author: noAuthor, ns: ns, start: uint32(len(b.arena)), len: uint16(len(s))})
+	if isNew {
+		b.arena = append(b.arena, s...)
+	}
+	return i
+}
+
+// put returns the index of the item with it's key, which is it if it is new.
+func (b *Batch) put(it batchItem) (index int, isNew bool) {
 	if 4*(len(b.items)+1) > 3*len(b.slots) {
 		b.grow()
 	}
-	hash := hashString(ns, s)
 	mask := uint64(len(b.slots) - 1)
-	i := hash & mask
+	i := it.key.hash() & mask
 	for ; b.slots[i] != 0; i = (i + 1) & mask {
-		it := &b.items[b.slots[i]-1]
-		if it.hash == hash && it.ns == ns && string(b.string(it)) == string(s) {
-			return int(b.slots[i] - 1)
+		if b.items[b.slots[i]-1].key == it.key {
+			return int(b.slots[i] - 1), false
 		}
 	}
-	b.items = append(b.items, batchItem{hash: hash, start: uint32(len(b.arena)), len: uint16(len(s)), ns: ns, author: raw})
-	b.arena = append(b.arena, s...)
+	b.items = append(b.items, it)
 	b.slots[i] = uint32(len(b.items))
-	return len(b.items) - 1
+	return len(b.items) - 1, true
 }
 
 func (b *Batch) grow() {
 	b.slots = make([]uint32, max(1024, 2*len(b.slots)))
 	mask := uint64(len(b.slots) - 1)
 	for n := range b.items {
-		i := b.items[n].hash & mask
+		i := b.items[n].key.hash() & mask
 		for b.slots[i] != 0 {
 			i = (i + 1) & mask
 		}
 		b.slots[i] = uint32(n + 1)
 	}
-}
-
-func (b *Batch) string(it *batchItem) []byte {
-	return b.arena[it.start : it.start+uint32(it.len)]
 }
 
 // ID returns the id of the i-th string: None before it is resolved, and after
@@ -101,32 +156,30 @@ func (b *Batch) ID(i int) ID { return b.items[i].id }
 // way: nothing can be stored about it yet.
 func (b *Batch) Made(i int) bool { return b.items[i].state == created }
 
-// authors adds the authors of the packed URIs among the items from index from
-// on that are not resolved.
-func (b *Batch) authors(from int) {
-	for i := from; i < len(b.items); i++ {
-		it := &b.items[i]
-		if it.ns != URI || it.state != unresolved || it.author != raw {
-			continue
-		}
-		if p, ok := splitURI(b.string(it)); ok {
-			author := b.Add(DID, p.author) // may move items
-			it = &b.items[i]
-			it.author, it.collection, it.tid = int32(author), p.collection, p.tid
-		}
+// settled is the key under which the cache knows an item. The author of a
+// packed URI must have its id.
+func (b *Batch) settled(it *batchItem) cacheKey {
+	if it.author == noAuthor {
+		return it.key
 	}
+	author := b.items[it.author].id
+	if author >= 1<<48 {
+		return rawKey(URI, appendPackedURI(nil, it.tid, author, it.collection))
+	}
+	return uriKey(tagURI, it.tid, uint64(author), it.collection)
 }
 
 // appendForm appends the form in which an item's string is stored. The author
 // of a packed URI must have its id.
 func (b *Batch) appendForm(dst []byte, it *batchItem) []byte {
 	switch {
-	case it.ns == DID:
-		return appendPackedDID(dst, b.string(it))
-	case it.author == raw:
-		return appendRaw(dst, URI, b.string(it))
+	case it.author != noAuthor:
+		return appendPackedURI(dst, it.tid, b.items[it.author].id, it.collection)
+	case it.key.hi>>56 == tagDID:
+		dst = binary.BigEndian.AppendUint64(dst, it.key.hi<<8|it.key.lo>>56)
+		return binary.BigEndian.AppendUint64(dst, it.key.lo<<8)[:len(dst)+7]
 	}
-	return appendPackedURI(dst, uriParts{collection: it.collection, tid: it.tid}, b.items[it.author].id)
+	return appendRaw(dst, it.ns, b.arena[it.start:it.start+uint32(it.len)])
 }
 
 // missing collects the keys of the items of a namespace that are not resolved
@@ -135,7 +188,7 @@ func (b *Batch) missing(ns Namespace) {
 	b.keys, b.miss, b.kbuf = b.keys[:0], b.miss[:0], b.kbuf[:0]
 	for i := range b.items {
 		it := &b.items[i]
-		if it.ns != ns || it.state != unresolved || it.author != raw && b.items[it.author].id == None {
+		if it.ns != ns || it.state != unresolved || it.author != noAuthor && b.items[it.author].id == None {
 			continue
 		}
 		start := len(b.kbuf)

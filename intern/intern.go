@@ -137,11 +137,8 @@ var ErrNoLease = errors.New("intern: leased ids are used up")
 // the transaction is tried again, call Retry on b first; once it is committed,
 // Committed.
 func (in *Interner) Resolve(tx kv.Txn, b *Batch) (made [len(Namespaces) + 1]int, err error) {
-	given := len(b.items)
-	in.fromCache(b, 0)
-	b.authors(0)
-	in.fromCache(b, given)
 	for _, ns := range Namespaces { // DIDs first: packed URIs hold their ids
+		in.fromCache(b, ns)
 		b.missing(ns)
 		if err := tx.MultiGet(b.keys, b.found(in.metrics)); err != nil {
 			return made, fmt.Errorf("intern: looking up strings: %w", err)
@@ -153,14 +150,14 @@ func (in *Interner) Resolve(tx kv.Txn, b *Batch) (made [len(Namespaces) + 1]int,
 	return made, nil
 }
 
-// fromCache resolves the items from index from on that the cache knows.
-func (in *Interner) fromCache(b *Batch, from int) {
-	for i := from; i < len(b.items); i++ {
+// fromCache resolves the items of a namespace that the cache knows.
+func (in *Interner) fromCache(b *Batch, ns Namespace) {
+	for i := range b.items {
 		it := &b.items[i]
-		if it.state != unresolved {
+		if it.ns != ns || it.state != unresolved {
 			continue
 		}
-		if it.id = in.cache.get(it.hash, it.ns, b.string(it)); it.id != None {
+		if it.id = in.cache.get(b.settled(it)); it.id != None {
 			it.state = cached
 			in.metrics.lookup(it.ns, lookupCache)
 		}
@@ -198,7 +195,7 @@ func (b *Batch) found(m *Metrics) func(i int, value []byte, ok bool) error {
 		it := &b.items[b.miss[i]]
 		id, n := ReadID(value)
 		if n == 0 || n != len(value) {
-			return fmt.Errorf("intern: the id of %q is %x", b.string(it), value)
+			return fmt.Errorf("intern: the id under %x is %x", b.keys[i], value)
 		}
 		it.id, it.state = id, stored
 		m.lookup(it.ns, lookupStore)
@@ -215,7 +212,7 @@ func (in *Interner) Committed(b *Batch) {
 			if it.state == created {
 				in.metrics.allocated(it.ns)
 			}
-			in.cache.add(it.hash, it.ns, b.string(it), it.id)
+			in.cache.add(b.settled(it), it.id)
 			it.state = cached
 		}
 	}
@@ -223,7 +220,6 @@ func (in *Interner) Committed(b *Batch) {
 
 // Lookup finds the ids of the strings of b that have one, and makes none.
 func (in *Interner) Lookup(r kv.Reader, b *Batch) error {
-	b.authors(0)
 	for _, ns := range Namespaces {
 		b.missing(ns)
 		if err := r.MultiGet(b.keys, b.found(nil)); err != nil {

@@ -95,23 +95,29 @@ func unpackRaw(v []byte) []byte {
 
 // appendPackedDID appends the form of a DID.
 func appendPackedDID(dst, did []byte) []byte {
-	if len(did) != len(plcPrefix)+plcChars || string(did[:len(plcPrefix)]) != plcPrefix {
-		return appendRaw(dst, DID, did)
+	if v, ok := packPLC(dst, did); ok {
+		return v
 	}
-	start := len(dst)
+	return appendRaw(dst, DID, did)
+}
+
+// packPLC appends the packed form of a DID, if it has one.
+func packPLC(dst, did []byte) (v []byte, ok bool) {
+	if len(did) != len(plcPrefix)+plcChars || string(did[:len(plcPrefix)]) != plcPrefix {
+		return dst, false
+	}
 	id := did[len(plcPrefix):]
+	bad := byte(0)
 	for i := 0; i < plcChars; i += 8 { // eight characters are five bytes
 		var n uint64
 		for _, c := range id[i : i+8] {
 			v := base32Value[c]
-			if v == 0xff {
-				return appendRaw(dst[:start], DID, did)
-			}
-			n = n<<5 | uint64(v)
+			bad |= v
+			n = n<<5 | uint64(v&31)
 		}
 		dst = append(dst, byte(n>>32), byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
 	}
-	return dst
+	return dst, bad&0x80 == 0
 }
 
 // appendUnpackedDID appends the DID that v is the form of.
@@ -158,8 +164,8 @@ func splitURI(uri []byte) (p uriParts, ok bool) {
 }
 
 // appendPackedURI appends the form of a URI whose author has the id given.
-func appendPackedURI(dst []byte, p uriParts, author ID) []byte {
-	return append(AppendID(binary.BigEndian.AppendUint64(dst, p.tid), author), p.collection)
+func appendPackedURI(dst []byte, tid uint64, author ID, collection byte) []byte {
+	return append(AppendID(binary.BigEndian.AppendUint64(dst, tid), author), collection)
 }
 
 // unpackURI takes the form of a URI apart; packed is false if it is raw.

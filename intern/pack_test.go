@@ -25,7 +25,7 @@ func roundTrip(t *testing.T, s string, author ID) (forms []string) {
 	p, packs := splitURI([]byte(s))
 	form := appendRaw(nil, URI, []byte(s))
 	if packs {
-		form = appendPackedURI(nil, p, author)
+		form = appendPackedURI(nil, p.tid, author, p.collection)
 	}
 	tid, a, collection, packed, err := unpackURI(form)
 	switch {

@@ -97,7 +97,7 @@ func (v *verifier) form(ns Namespace, form []byte) error {
 			}
 			s = appendURI(nil, appendUnpackedDID(nil, did), collection, tid)
 			if p, ok := splitURI(s); ok {
-				again = appendPackedURI(nil, p, author)
+				again = appendPackedURI(nil, p.tid, author, p.collection)
 			}
 		} else {
 			s = unpackRaw(form)

@@ -30,20 +30,13 @@ func checkCommand(e *environment) *cli.Command {
 			}
 			defer func() { err = errors.Join(err, store.Close()) }()
 			problems := 0
-			var keys int64
+			p := e.progress("%d keys read")
 			err = graph.Verify(ctx, store, func(problem string) {
 				if problems++; problems <= maxProblems {
 					fmt.Fprintln(e.stdout, problem)
 				}
-			}, func(n int64) {
-				keys = n
-				if e.terminal() {
-					fmt.Fprintf(e.stderr, "\r\033[K%d keys read", n)
-				}
-			})
-			if e.terminal() && keys > 0 {
-				fmt.Fprint(e.stderr, "\r\033[K")
-			}
+			}, p.tell)
+			p.end()
 			if err != nil {
 				return fmt.Errorf("check: %w", err)
 			}

@@ -21,8 +21,10 @@ import (
 // Options say which network. The zero value of each field is a default.
 type Options struct {
 	Seed uint64
-	// Accounts is the population. Most are seldom heard of. 0 means 12 million.
+	// Accounts is the population. 0 means 5 million.
 	Accounts int
+	// Lurkers are more accounts, of which nothing is heard but by Plant.
+	Lurkers int
 	// PerSecond is how many events happen in a second of the network's time. 0
 	// means 300.
 	PerSecond int
@@ -81,17 +83,17 @@ type Network struct {
 // New returns a network at its beginning.
 func New(o Options) *Network {
 	if o.Accounts <= 0 {
-		o.Accounts = 12_000_000
+		o.Accounts = 5_000_000
 	}
 	if o.PerSecond <= 0 {
 		o.PerSecond = 300
 	}
 	o.Accounts = max(o.Accounts/block, 1) * block
-	return &Network{o, 0, make([]uint64, o.Accounts)}
+	return &Network{o, 0, make([]uint64, o.Accounts+o.Lurkers)}
 }
 
-// Accounts returns the population.
-func (n *Network) Accounts() int { return n.o.Accounts }
+// Accounts returns the population, lurkers included.
+func (n *Network) Accounts() int { return len(n.last) }
 
 // rng is a stream of random numbers that follows from the seed and two more.
 type rng struct{ state uint64 }
@@ -116,6 +118,10 @@ func (r *rng) next() uint64 {
 func (r *rng) float() float64   { return float64(r.next()>>11) / (1 << 53) }
 func (r *rng) below(n int) int  { return int(r.next() % uint64(n)) }
 func (r *rng) age(mean int) int { return int(-math.Log(1-r.float()) * float64(mean)) }
+
+// Liveliest is how far apart the accounts are that do the most: 0, Liveliest,
+// 2 × Liveliest and so on.
+const Liveliest = block
 
 // What random numbers are for.
 const (

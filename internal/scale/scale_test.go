@@ -29,8 +29,8 @@ import (
 var (
 	dir      = flag.String("scale.dir", "", "the folder of the store; none: a small one in a temporary folder")
 	edges    = flag.Int64("scale.edges", 300_000, "edges of the network")
-	accounts = flag.Int("scale.accounts", 0, "its population; 0: 12 million, or less if the network is small")
-	big      = flag.Int("scale.big", 0, "followers of the largest account; 0: 10 million, or less if the population is")
+	accounts = flag.Int("scale.accounts", 0, "its population; 0: one for 20 edges")
+	big      = flag.Int("scale.big", 0, "followers of the largest account; 0: 10 million, or a tenth of the edges if they are fewer")
 	profile  = flag.String("scale.cpuprofile", "", "write a CPU profile of the network's indexing to this file")
 )
 
@@ -113,20 +113,27 @@ func records(tb testing.TB, x *app.Index) (n int64) {
 	return n
 }
 
-// population is that of the network, and the followers of the largest account.
-func population() (people, most int) {
-	if people = *accounts; people == 0 {
-		people = int(min(12_000_000, max(*edges/8, 4096)))
+// population is that of the network, and the followers of the largest account:
+// those that the network has not are lurkers. The real network has more than a
+// hundred edges to an account; twenty are those of some days of it, heard live.
+func population() (o network.Options, most int) {
+	o.Seed = 1
+	if o.Accounts = *accounts; o.Accounts == 0 {
+		o.Accounts = max(int(*edges/20), 4096)
 	}
 	if most = *big; most == 0 {
-		most = min(10_000_000, people*5/6)
+		most = int(min(10_000_000, *edges/10))
 	}
-	return people, most
+	o.Lurkers = max(0, most*6/5-o.Accounts)
+	return o, most
 }
 
 // stars are the accounts with very many followers: a tenth as many for B and C
 // as for A.
 var stars = [...]int{1, 2, 3}
+
+// reader is an account that follows the 300 liveliest ones.
+const reader = 4
 
 func TestBuild(t *testing.T) {
 	where := *dir
@@ -142,8 +149,8 @@ func TestBuild(t *testing.T) {
 func build(tb testing.TB, where string) {
 	tb.Helper()
 	x := open(tb, where)
-	people, most := population()
-	f := &feed{n: network.New(network.Options{Seed: 1, Accounts: people}), x: x, started: time.Now()}
+	o, most := population()
+	f := &feed{n: network.New(o), x: x, started: time.Now()}
 	if *profile != "" {
 		out, err := os.Create(*profile)
 		if err != nil {
@@ -178,6 +185,10 @@ func build(tb testing.TB, where string) {
 			f.n.Plant(&e, a*step+i%step, star)
 			f.add(tb, &e)
 		}
+	}
+	for i := range 300 {
+		f.n.Plant(&e, reader, i*network.Liveliest)
+		f.add(tb, &e)
 	}
 	f.flush(tb)
 	settle(tb, x)

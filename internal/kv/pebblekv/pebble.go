@@ -160,10 +160,11 @@ func pebbleOptions(o Options, fs vfs.FS) (po *pebble.Options, release func()) {
 	po.TargetFileSizes[0] = 8 << 20
 	for i := range po.Levels {
 		po.Levels[i].BlockSize = 32 << 10
-		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		profile := block.NoCompression
 		if i == len(po.Levels)-1 {
 			profile = block.GoodCompression
+		} else {
+			po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		}
 		po.Levels[i].Compression = func() *block.CompressionProfile { return profile }
 	}

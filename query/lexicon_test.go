@@ -1,0 +1,130 @@
+package query_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein/query"
+)
+
+// The lexicons and the handlers agree: every method has one, every parameter
+// and every field of every answer is in it, and what is required is there.
+func TestLexicons(t *testing.T) {
+	w := newWorld(t, 6, 1000)
+	a := w.history.Accounts()
+	calls := map[string][]string{
+		"blue.skein.graph.query":    {"set=members(" + a[0] + "," + a[1] + ")&limit=1", "set=members(" + a[0] + ")&count=true"},
+		"blue.skein.graph.contains": {"set=members(" + a[0] + ")&member=" + a[1]},
+		"blue.skein.graph.known":    {"actor=" + a[0] + "&edge=followers&subject=" + a[1] + "&subject=" + a[2]},
+		"blue.skein.graph.rank":     {"of=follows(" + a[0] + ")&via=likes", "of=followers(" + a[0] + ")&via=followers&except=follows(" + a[0] + ")"},
+		"blue.skein.graph.getStats": {""},
+	}
+	files, err := query.Lexicons.ReadDir("lexicons")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, about, _ := w.get("/")
+	if served := strings.Count(about, "/xrpc/blue.skein."); served != len(files)+1 { // one in the example
+		t.Errorf("%d methods are served, %d have lexicons", served-1, len(files))
+	}
+	for _, f := range files {
+		b, err := query.Lexicons.ReadFile("lexicons/" + f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lex struct {
+			ID   string
+			Defs map[string]struct {
+				Parameters struct {
+					Properties map[string]any
+					Required   []string
+				}
+				Output     struct{ Schema schema }
+				Properties map[string]schema
+				Required   []string
+			}
+		}
+		if err := json.Unmarshal(b, &lex); err != nil || lex.ID+".json" != f.Name() {
+			t.Fatalf("%s: %v", f.Name(), err)
+		}
+		defs := map[string]schema{}
+		for name, d := range lex.Defs {
+			defs["#"+name] = schema{Properties: d.Properties, Required: d.Required}
+		}
+		main := lex.Defs["main"]
+		_, line, _ := strings.Cut(about, "/xrpc/"+lex.ID+"  ")
+		line, _, _ = strings.Cut(line, "\n")
+		takes := strings.Split(line, ", ")
+		for p := range main.Parameters.Properties {
+			if !slices.Contains(takes, p) {
+				t.Errorf("%s: parameter %s is not in the list at /: %q", lex.ID, p, takes)
+			}
+		}
+		if line != "" && len(takes) != len(main.Parameters.Properties) {
+			t.Errorf("%s: takes %q, the lexicon has %d", lex.ID, takes, len(main.Parameters.Properties))
+		}
+		for _, call := range calls[lex.ID] {
+			status, body, _ := w.get("/xrpc/" + lex.ID + "?" + call)
+			var v map[string]any
+			if err := json.Unmarshal([]byte(body), &v); err != nil || status != 200 {
+				t.Fatalf("%s: %d %s", lex.ID, status, body)
+			}
+			main.Output.Schema.check(t, lex.ID, v, defs)
+		}
+		if len(calls[lex.ID]) == 0 {
+			t.Errorf("%s is never called", lex.ID)
+		}
+	}
+}
+
+type schema struct {
+	Type, Ref  string
+	Properties map[string]schema
+	Required   []string
+	Items      *schema
+}
+
+func (s schema) check(t *testing.T, where string, v any, defs map[string]schema) {
+	t.Helper()
+	if s.Ref != "" {
+		s = defs[s.Ref]
+		s.Type = "object"
+	}
+	ok := true
+	switch s.Type {
+	case "object":
+		m, isMap := v.(map[string]any)
+		ok = isMap
+		for _, r := range s.Required {
+			if _, has := m[r]; !has {
+				t.Errorf("%s: %s is missing", where, r)
+			}
+		}
+		for k, x := range m {
+			p, known := s.Properties[k]
+			if !known {
+				t.Errorf("%s: %s is not in the lexicon", where, k)
+				continue
+			}
+			p.check(t, where+"."+k, x, defs)
+		}
+	case "array":
+		list, isList := v.([]any)
+		ok = isList
+		for _, x := range list {
+			s.Items.check(t, where+"[]", x, defs)
+		}
+	case "string":
+		_, ok = v.(string)
+	case "boolean":
+		_, ok = v.(bool)
+	case "integer":
+		n, isNumber := v.(float64)
+		ok = isNumber && n == float64(int64(n))
+	}
+	if !ok {
+		t.Errorf("%s is %T, the lexicon says %s", where, v, s.Type)
+	}
+}

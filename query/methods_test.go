@@ -1,0 +1,294 @@
+package query_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"compress/gzip"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// ask calls a method that must answer, and decodes into v.
+func (w *world) ask(method string, p url.Values, v any) {
+	w.t.Helper()
+	status, body, _ := w.get("/xrpc/" + method + "?" + p.Encode())
+	if err := json.Unmarshal([]byte(body), v); err != nil || status != 200 {
+		w.t.Fatalf("%s %v: %d %s %v", method, p, status, body, err)
+	}
+}
+
+func intersect(a, b []string) (both []string) {
+	for _, x := range a {
+		if slices.Contains(b, x) {
+			both = append(both, x)
+		}
+	}
+	return both
+}
+
+func TestKnown(t *testing.T) {
+	w := newWorld(t, 11, 6000)
+	v := w.model.Views()
+	rng := rand.New(rand.NewPCG(3, 3))
+	accounts := append(w.history.Accounts(), "did:plc:neverseen")
+	kinds := map[string]string{"followers": "follow", "likers": "like", "reposters": "repost"}
+	hits := 0
+	for range 300 {
+		edge := []string{"followers", "likers", "reposters"}[rng.IntN(3)]
+		actor := accounts[rng.IntN(len(accounts))]
+		subjects := []string{accounts[rng.IntN(len(accounts))], accounts[rng.IntN(len(accounts))], accounts[0]}
+		if edge != "followers" {
+			subjects = []string{"at://did:plc:neverseen/app.bsky.feed.post/x"}
+			for uri := range v.Reverse[kinds[edge]] {
+				if subjects = append(subjects, uri); len(subjects) == 5 {
+					break
+				}
+			}
+		}
+		limit := rng.IntN(8)
+		var got struct {
+			Subjects []struct {
+				Subject string
+				Total   int
+				Sample  []string
+			}
+		}
+		w.ask("blue.skein.graph.known", url.Values{"actor": {actor}, "edge": {edge}, "subject": subjects, "limit": {fmt.Sprint(limit)}}, &got)
+		if len(got.Subjects) != len(subjects) {
+			t.Fatalf("%d subjects, asked about %d", len(got.Subjects), len(subjects))
+		}
+		for i, g := range got.Subjects {
+			want := intersect(v.Forward["follow"][actor], v.Reverse[kinds[edge]][subjects[i]])
+			hits += len(want)
+			if g.Subject != subjects[i] || g.Total != len(want) || len(g.Sample) != min(limit, len(want)) || len(intersect(g.Sample, want)) != len(g.Sample) || g.Sample == nil {
+				t.Fatalf("%s, %s of %s: %+v, want %q", actor, edge, subjects[i], g, want)
+			}
+		}
+	}
+	if hits == 0 {
+		t.Error("nobody was known")
+	}
+}
+
+func TestRank(t *testing.T) {
+	w := newWorld(t, 12, 6000)
+	v := w.model.Views()
+	rng := rand.New(rand.NewPCG(4, 4))
+	dirs := map[string]map[string][]string{
+		"follows": v.Forward["follow"], "likes": v.Forward["like"], "reposts": v.Forward["repost"], "blocks": v.Forward["block"],
+		"followers": v.Reverse["follow"], "blockers": v.Reverse["block"],
+	}
+	long := 0
+	for range 300 {
+		via := []string{"follows", "likes", "reposts", "blocks", "followers", "blockers"}[rng.IntN(6)]
+		isURI := via == "likes" || via == "reposts"
+		of, ofMembers := w.expression(rng, true, 2)
+		p := url.Values{"of": {of}, "via": {via}, "limit": {fmt.Sprint(1 + rng.IntN(60))}}
+		var except map[string]bool
+		if rng.IntN(2) == 0 {
+			var e string
+			e, except = w.expression(rng, !isURI, 2)
+			p.Set("except", e)
+		}
+		var got struct {
+			Type  string
+			Items []struct {
+				Member string
+				Count  int
+			}
+		}
+		w.ask("blue.skein.graph.rank", p, &got)
+		counts := map[string]int{}
+		for m := range ofMembers {
+			for _, r := range dirs[via][m] {
+				if !except[r] && !w.model.Hidden[r] {
+					counts[r]++
+				}
+			}
+		}
+		var want []int
+		for _, n := range counts {
+			want = append(want, n)
+		}
+		slices.SortFunc(want, func(x, y int) int { return cmp.Compare(y, x) })
+		if limit := len(want); limit > 0 {
+			var n int
+			fmt.Sscan(p.Get("limit"), &n)
+			want = want[:min(n, limit)]
+		}
+		if len(got.Items) != len(want) || got.Items == nil || got.Type != map[bool]string{true: "uri", false: "did"}[isURI] {
+			t.Fatalf("%v: %d items of %s, want %d", p, len(got.Items), got.Type, len(want))
+		}
+		seen := map[string]bool{}
+		for i, g := range got.Items {
+			if g.Count != want[i] || counts[g.Member] != g.Count || seen[g.Member] {
+				t.Fatalf("%v: item %d is %+v, want a count of %d; the model counts %d", p, i, g, want[i], counts[g.Member])
+			}
+			seen[g.Member] = true
+		}
+		long = max(long, len(got.Items))
+	}
+	if long < 30 {
+		t.Errorf("no ranking had more than %d items", long)
+	}
+}
+
+func TestRelationships(t *testing.T) {
+	w := newWorld(t, 13, 8000)
+	rng := rand.New(rand.NewPCG(5, 5))
+	accounts := append(w.history.Accounts(), "did:plc:neverseen", "some.handle.example", "did:web:hello.example")
+	lowest := func(kind, actor, subject string) string {
+		low := ""
+		for p, s := range w.model.Records {
+			if p.Kind == kind && p.DID == actor && s == subject && (low == "" || p.Rkey < low) {
+				low = p.Rkey
+			}
+		}
+		if low == "" || w.model.Hidden[actor] || w.model.Hidden[subject] {
+			return ""
+		}
+		return "at://" + actor + "/app.bsky.graph." + kind + "/" + low
+	}
+	found := 0
+	for range 150 {
+		actor := w.history.Accounts()[rng.IntN(len(w.history.Accounts()))]
+		var others []string
+		for range rng.IntN(31) {
+			others = append(others, accounts[rng.IntN(len(accounts))])
+		}
+		var got struct {
+			Actor         string
+			Relationships []map[string]any
+		}
+		w.ask("app.bsky.graph.getRelationships", url.Values{"actor": {actor}, "others": others}, &got)
+		if got.Actor != actor || len(got.Relationships) != len(others) || got.Relationships == nil {
+			t.Fatalf("%s: %d relationships, want %d", got.Actor, len(got.Relationships), len(others))
+		}
+		for i, other := range others {
+			want := map[string]any{"$type": "app.bsky.graph.defs#relationship", "did": other}
+			if !strings.HasPrefix(other, "did:") {
+				want = map[string]any{"$type": "app.bsky.graph.defs#notFoundActor", "actor": other, "notFound": true}
+			}
+			for name, uri := range map[string]string{
+				"following": lowest("follow", actor, other), "followedBy": lowest("follow", other, actor),
+				"blocking": lowest("block", actor, other), "blockedBy": lowest("block", other, actor),
+			} {
+				if uri != "" {
+					want[name] = uri
+					found++
+				}
+			}
+			if g := got.Relationships[i]; fmt.Sprint(g) != fmt.Sprint(want) {
+				t.Fatalf("%s and %s: %v, want %v", actor, other, g, want)
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("only %d relations", found)
+	}
+}
+
+// What is wrong with a call is said, as a 4xx.
+func TestBadCalls(t *testing.T) {
+	w := newWorld(t, 14, 300)
+	did, uri := w.history.Accounts()[0], "at://did:plc:x/app.bsky.feed.post/y"
+	many := func(name, v string, n int) string { return strings.Repeat("&"+name+"="+v, n) }
+	const known, rank, rel = "blue.skein.graph.known?", "blue.skein.graph.rank?", "app.bsky.graph.getRelationships?"
+	for call, want := range map[string]string{
+		known + "edge=followers&subject=" + did:                                       "actor is given 0 times",
+		known + "actor=x&edge=followers&subject=" + did:                               `actor "x" (number 1) is none of DIDs`,
+		known + "actor=" + did + "&actor=" + did + "&edge=followers&subject=" + did:   "parameter actor is given 2 times",
+		known + "actor=" + did + "&subject=" + did:                                    "it must be followers, likers or reposters",
+		known + "actor=" + did + "&edge=blockers&subject=" + did:                      "it must be followers, likers or reposters",
+		known + "actor=" + did + "&edge=likers&subject=" + did:                        "(number 1) is none of AT URIs",
+		known + "actor=" + did + "&edge=followers&subject=" + did + "&subject=" + uri: "(number 2) is none of DIDs",
+		known + "actor=" + did + "&edge=followers":                                    "subject is given 0 times, it must be 1 to 100",
+		known + "actor=" + did + "&edge=followers" + many("subject", did, 101):        "subject is given 101 times, it must be 1 to 100",
+		known + "actor=" + did + "&edge=followers&limit=101&subject=" + did:           "from 0 to 100",
+		known + "actor=" + did + "&edge=followers&limit=-1&subject=" + did:            "from 0 to 100",
+		rank + "via=follows":                                                                  "parameter of is missing",
+		rank + "of=followers(" + did + ")":                                                    "parameter via is",
+		rank + "of=followers(" + did + ")&via=likers":                                         "it must be one of follows",
+		rank + "of=likes(" + did + ")&via=follows":                                            "of: is a set of AT URIs",
+		rank + "of=follows(" + did + ")&via=likes&except=follows(" + did + ")":                "except: is a set of DIDs, the results are AT URIs",
+		rank + "of=follows(" + did + ")&via=likes&except=":                                    "except: at position 0",
+		rank + "of=follows(" + did + ")&via=likes&limit=0":                                    "from 1 to 1000",
+		rank + "of=follows(" + did + ")&via=likes&limit=1001":                                 "from 1 to 1000",
+		rel + "others=" + did:                                                                 "parameter actor is missing",
+		rel + "actor=x":                                                                       "neither a DID nor a handle",
+		rel + "actor=" + did + "&others=x y":                                                  "neither a DID nor a handle",
+		rel + "actor=" + did + many("others", did, 31):                                        "others is given 31 times",
+		rel + "actor=" + did + "&actor=" + did:                                                "parameter actor is given 2 times",
+		"blue.skein.graph.query?set=" + strings.Repeat("union(", 33) + "members(" + did + ")": "nested deeper than 32",
+		"blue.skein.graph.query?set=union(followers(" + did + ")" + strings.Repeat(",followers("+did+")", 64) + ")": "more than 64 leaves",
+	} {
+		status, body, _ := w.get("/xrpc/" + strings.ReplaceAll(call, " ", "%20"))
+		if status != 400 || !strings.Contains(body, `"InvalidRequest"`) || !strings.Contains(strings.ReplaceAll(body, `\"`, `"`), want) {
+			t.Errorf("%.100s: %d %s, want %q", call, status, body, want)
+		}
+	}
+	status, body, _ := w.get("/xrpc/" + rel + "actor=some.handle.example&others=" + did)
+	if status != 400 || !strings.Contains(body, `"ActorNotFound"`) {
+		t.Errorf("a handle as actor: %d %s", status, body)
+	}
+}
+
+// The same answer has the same tag, and is not sent twice; who takes a packed
+// answer gets one.
+func TestTagsAndEncodings(t *testing.T) {
+	w := newWorld(t, 15, 3000)
+	path := "/xrpc/blue.skein.graph.query?limit=40&set=members(" + strings.Join(w.history.Accounts(), ",") + ")"
+	status, plain, h := w.get(path) // the client asks for gzip by itself
+	if status != 200 || h.Get("ETag") == "" || len(plain) < 1024 {
+		t.Fatalf("%d %s %v", status, plain, h)
+	}
+	get := func(header, value string) (*http.Response, []byte) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.base+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept-Encoding", "identity")
+		req.Header.Set(header, value)
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		if err != nil || resp.Body.Close() != nil {
+			t.Fatal(err)
+		}
+		return resp, b
+	}
+	if resp, b := get("If-None-Match", `"x", `+h.Get("ETag")); resp.StatusCode != http.StatusNotModified || len(b) > 0 {
+		t.Errorf("with the tag: %d, %d bytes", resp.StatusCode, len(b))
+	}
+	if resp, b := get("If-None-Match", `W/"other"`); resp.StatusCode != 200 || string(b) != plain {
+		t.Errorf("with another tag: %d, %d bytes, want %d", resp.StatusCode, len(b), len(plain))
+	}
+	resp, b := get("Accept-Encoding", "gzip, zstd")
+	z, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	if got, err := z.DecodeAll(b, nil); resp.Header.Get("Content-Encoding") != "zstd" || err != nil || string(got) != plain {
+		t.Errorf("zstd: %v, %d bytes, %v", resp.Header, len(b), err)
+	}
+	resp, b = get("Accept-Encoding", "gzip;q=1.0, zstd;q=0")
+	r, err := gzip.NewReader(strings.NewReader(string(b)))
+	if err != nil {
+		t.Fatalf("%v: %v", resp.Header, err)
+	}
+	if got, err := io.ReadAll(r); resp.Header.Get("Content-Encoding") != "gzip" || err != nil || string(got) != plain {
+		t.Errorf("gzip: %v, %d bytes, %v", resp.Header, len(b), err)
+	}
+}
