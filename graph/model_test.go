@@ -147,11 +147,11 @@ func put2(m map[string]map[string][]string, kind string, sets map[string][]strin
 // members reads one set, without the hidden accounts, as sorted strings.
 func members(sn *graph.Snapshot, ns intern.Namespace, read func(intern.ID) (idset.Set, error), ofNS intern.Namespace, of string) ([]string, error) {
 	var b intern.Batch
-	b.Add(ofNS, []byte(of))
+	index := b.Add(ofNS, []byte(of))
 	if err := sn.Lookup(&b); err != nil {
 		return nil, err
 	}
-	set, err := read(b.ID(0))
+	set, err := read(b.ID(index))
 	if err != nil {
 		return nil, err
 	}
