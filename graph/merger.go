@@ -17,7 +17,7 @@ type Limits struct{ Row, Chunk int }
 // 2,000 records is 20 KB, which is what a delete reads.
 var DefaultLimits = Limits{Row: 2048, Chunk: 2048}
 
-// A Merger folds rows, containers and chunks. It implements kv.Merger. It also
+// A Merger folds rows, containers and chunks, and what package intern merges. It implements kv.Merger. It also
 // notes which of them have grown too large, for the writer to spill.
 type Merger struct {
 	limits Limits
@@ -59,6 +59,8 @@ func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 		out, size, err = f.fold(dst, values, base)
 		m.rows.Put(f)
 		limit = m.limits.Row
+	case len(key) > 0 && key[0] == intern.KeyString:
+		out, err = intern.FoldStrings(dst, values)
 	default:
 		out, err = foldContainers(dst, values, base)
 	}

@@ -47,7 +47,6 @@ type verifier struct {
 	reader   bucketReader
 	hidden   *roaring64.Bitmap // by the accounts' rows
 	erasing  map[intern.ID]bool
-	buf      []byte
 	rowKey   []byte   // of the row read last
 	over     []uint64 // what it says anything of
 	spilled  bool     // whether it was
@@ -163,8 +162,7 @@ func (v *verifier) account(k, value []byte) error {
 
 // named checks that an id has a string.
 func (v *verifier) named(ns intern.Namespace, id intern.ID, what string) error {
-	v.buf = intern.AppendStringKey(v.buf[:0], ns, id)
-	_, ok, err := v.r.Get(v.buf)
+	ok, err := intern.Named(v.r, ns, id)
 	if err == nil && !ok {
 		v.broken("%s %d has no string", what, id)
 	}

@@ -18,6 +18,9 @@ type Batch struct {
 	keys  [][]byte // scratch of the lookups
 	miss  []int32  // the items that keys are for
 	kbuf  []byte
+
+	entries []groupEntry // scratch of what is created
+	groups  []ID
 }
 
 type batchItem struct {

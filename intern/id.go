@@ -181,7 +181,7 @@ func ReadID(b []byte) (id ID, n int) {
 // numbers big-endian, strings as pack.go says. ns is the Namespace, a byte.
 //
 //	'i' ns string        → id                the dictionary
-//	's' ns id            → string            and back
+//	's' ns id            → group             and back, 64 ids to a row: strings.go
 //	'n' ns shard(4)      → next block (8)    the shard's counter
 //	'l' ns shard(4) block(8) → lease row     see lease.go
 //	'h' ns               → shard(4)          where the last lease was drawn
@@ -198,11 +198,6 @@ var keySettings = []byte("mintern")
 
 // formatVersion is that of everything this package stores.
 const formatVersion = 2
-
-// AppendStringKey appends the key of an id's string.
-func AppendStringKey(dst []byte, ns Namespace, id ID) []byte {
-	return AppendID(append(dst, KeyString, byte(ns)), id)
-}
 
 // AppendNextKey appends the key of a shard's counter.
 func AppendNextKey(dst []byte, ns Namespace, shard uint32) []byte {

@@ -167,6 +167,7 @@ func (in *Interner) fromCache(b *Batch, ns Namespace) {
 // create gives new ids to those of the items looked up last that had none.
 func (in *Interner) create(tx kv.Txn, b *Batch, ns Namespace) (made int, err error) {
 	var buf []byte
+	b.entries, b.groups = b.entries[:0], b.groups[:0]
 	for i, n := range b.miss {
 		it := &b.items[n]
 		if it.state != unresolved {
@@ -181,9 +182,10 @@ func (in *Interner) create(tx kv.Txn, b *Batch, ns Namespace) (made int, err err
 		key := b.keys[i]
 		buf = AppendID(buf[:0], it.id)
 		tx.Set(key, buf)
-		buf = AppendStringKey(buf[:0], ns, it.id)
-		tx.Set(buf, key[2:])
+		b.entries = append(b.entries, entryOf(ns, it.id, key[2:]))
+		b.groups = append(b.groups, it.id&^groupMask)
 	}
+	writeStrings(tx, ns, b.entries, b.groups)
 	return made, nil
 }
 
@@ -243,7 +245,7 @@ func (in *Interner) Strings(r kv.Reader, ns Namespace, ids []ID, each func(i int
 	type uri struct {
 		raw        string // or:
 		author     int    // index in authors
-		collection string
+		collection byte
 		tid        uint64
 	}
 	uris := make([]uri, len(ids))
@@ -282,23 +284,6 @@ func (in *Interner) Strings(r kv.Reader, ns Namespace, ids []ID, each func(i int
 		}
 	}
 	return nil
-}
-
-// forms reads the stored forms of the strings of ids.
-func forms(r kv.Reader, ns Namespace, ids []ID, each func(i int, form []byte) error) error {
-	buf := make([]byte, 0, 9*len(ids))
-	keys := make([][]byte, len(ids))
-	for i, id := range ids {
-		start := len(buf)
-		buf = AppendStringKey(buf, ns, id)
-		keys[i] = buf[start:len(buf):len(buf)]
-	}
-	return r.MultiGet(keys, func(i int, v []byte, ok bool) error {
-		if !ok {
-			return fmt.Errorf("intern: %s id %d has no string; run skein check", ns, ids[i])
-		}
-		return each(i, v)
-	})
 }
 
 // EachID calls each with every id of a namespace, in no particular order.

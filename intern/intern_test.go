@@ -14,7 +14,6 @@ import (
 
 	"skein/intern"
 	"skein/internal/kv"
-	"skein/internal/kv/kvtest"
 	"skein/internal/kv/memkv"
 	"skein/internal/kv/pebblekv"
 )
@@ -122,7 +121,7 @@ func BenchmarkSyntax(b *testing.B) {
 }
 
 func mem(seed uint64) *memkv.Store {
-	return memkv.Open(memkv.Options{Merger: kvtest.LastByte{}, Faults: memkv.Faults{Seed: seed, Conflict: 0.1, Unknown: 0.1}})
+	return memkv.Open(memkv.Options{Merger: intern.Merger{}, Faults: memkv.Faults{Seed: seed, Conflict: 0.1, Unknown: 0.1}})
 }
 
 func open(t testing.TB, s kv.Store, o intern.Options) *intern.Interner {
@@ -256,7 +255,7 @@ func TestConcurrentWriters(t *testing.T) {
 
 // A single writer's ids are one dense sequence, block after block.
 func TestDense(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: kvtest.LastByte{}})
+	store := memkv.Open(memkv.Options{Merger: intern.Merger{}})
 	in := open(t, store, intern.Options{Settings: intern.Settings{ShardBits: 8, LeaseSize: 256}})
 	var b intern.Batch
 	for i := range 1000 {
@@ -275,7 +274,7 @@ func TestDense(t *testing.T) {
 func TestExhausted(t *testing.T) {
 	// 2^32 ids a shard, less those kept back, in blocks of 2^16, and two shards:
 	// put the counters at the end.
-	store := memkv.Open(memkv.Options{Merger: kvtest.LastByte{}})
+	store := memkv.Open(memkv.Options{Merger: intern.Merger{}})
 	in := open(t, store, intern.Options{Settings: intern.Settings{ShardBits: 1, LeaseSize: 65536}})
 	err := store.Update(t.Context(), func(tx kv.Txn) error {
 		for shard := range uint32(2) {
@@ -310,7 +309,7 @@ func TestSettings(t *testing.T) {
 //
 //	go test ./intern -run xxx -bench Resolve
 func BenchmarkResolve(b *testing.B) {
-	store, err := pebblekv.Open(pebblekv.Options{Dir: b.TempDir(), Create: true, Merger: kvtest.LastByte{}})
+	store, err := pebblekv.Open(pebblekv.Options{Dir: b.TempDir(), Create: true, Merger: intern.Merger{}})
 	if err != nil {
 		b.Fatal(err)
 	}

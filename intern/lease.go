@@ -232,12 +232,8 @@ func (in *Interner) pickBlock(tx kv.Txn, ns Namespace, redraw bool) (shard uint3
 	for draw := range draws {
 		if draw > 0 || redraw {
 			shard = rand.Uint32() >> (32 - in.settings.ShardBits)
-		} else if v, ok, err := tx.Snapshot().Get([]byte{keyHome, byte(ns)}); err != nil {
+		} else if shard, err = in.home(tx, ns); err != nil {
 			return 0, 0, err
-		} else if ok && len(v) == 4 {
-			shard = binary.BigEndian.Uint32(v)
-		} else {
-			shard = rand.Uint32() >> (32 - in.settings.ShardBits)
 		}
 		v, ok, err := tx.Get(AppendNextKey(nil, ns, shard))
 		if err != nil {
@@ -259,4 +255,20 @@ func (in *Interner) pickBlock(tx kv.Txn, ns Namespace, redraw bool) (shard uint3
 	}
 	return 0, 0, fmt.Errorf("%w: %d draws among %d shards of %d blocks of %d ids found no free block",
 		ErrExhausted, draws, uint64(1)<<in.settings.ShardBits, limit, in.settings.LeaseSize)
+}
+
+// home returns the shard where the last lease of the namespace was drawn; else
+// that of another namespace, whose counters are others, so that ids of both are
+// numbers close together, and their differences short; else a new one.
+func (in *Interner) home(tx kv.Txn, ns Namespace) (uint32, error) {
+	for _, from := range append([]Namespace{ns}, Namespaces[:]...) {
+		v, ok, err := tx.Snapshot().Get([]byte{keyHome, byte(from)})
+		if err != nil {
+			return 0, err
+		}
+		if ok && len(v) == 4 {
+			return binary.BigEndian.Uint32(v), nil
+		}
+	}
+	return rand.Uint32() >> (32 - in.settings.ShardBits), nil
 }

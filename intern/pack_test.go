@@ -50,18 +50,22 @@ func TestPack(t *testing.T) {
 		"did:web:abc.xyz":                   16, // as long as a packed one
 		"did:web:abcd.xyz":                  16,
 		"did:plc:ewvi7nxzyoun6zhxrhs64oiza": 33,
-		"at://" + did + "/app.bsky.feed.post/3jzfcijpj2z2a":                             14,
-		"at://did:web:example.com/app.bsky.feed.post/3jzfcijpj2z2a":                     14,
-		"at://" + did + "/app.bsky.feed.post/self":                                      61,
-		"at://" + did + "/app.bsky.feed.post/zjzfcijpj2z2a":                             70, // no TID
-		"at://" + did + "/app.bsky.feed.other/3jzfcijpj2z2a":                            71,
-		"at://" + did + "/app.bsky.feed.generator/Custom.key_1~x:y-Z":                   80,
-		"at://handle.example.com/app.bsky.feed.post/3jzfcijpj2z2a":                      56,
-		"at://" + did + "/app.bsky.feed.post":                                           56,
-		"at://" + did:                                                                   37,
-		"at://abc.defgh":                                                                15, // as long as a packed one
-		"at://abcd.efghijkl":                                                            19,
-		"at://" + did + "/app.bsky.feed.post/2222222222222":                             14,
+		"at://" + did + "/app.bsky.feed.post/3jzfcijpj2z2a":                                                14,
+		"at://" + did + "/app.bsky.feed.post/" + string(AppendTID(nil, 1_767_225_600_123_000<<10|31)):      11,
+		"at://" + did + "/app.bsky.feed.post/" + string(AppendTID(nil, 1_767_225_600_123_000<<10|32)):      14,
+		"at://" + did + "/app.bsky.feed.post/" + string(AppendTID(nil, 1_767_225_600_123_001<<10|31)):      14,
+		"at://" + did + "/app.bsky.feed.generator/" + string(AppendTID(nil, 1_767_225_600_123_000<<10|31)): 14,
+		"at://did:web:example.com/app.bsky.feed.post/3jzfcijpj2z2a":                                        14,
+		"at://" + did + "/app.bsky.feed.post/self":                                                         61,
+		"at://" + did + "/app.bsky.feed.post/zjzfcijpj2z2a":                                                70, // no TID
+		"at://" + did + "/app.bsky.feed.other/3jzfcijpj2z2a":                                               71,
+		"at://" + did + "/app.bsky.feed.generator/Custom.key_1~x:y-Z":                                      80,
+		"at://handle.example.com/app.bsky.feed.post/3jzfcijpj2z2a":                                         56,
+		"at://" + did + "/app.bsky.feed.post":                                                              56,
+		"at://" + did:                                                                                      37,
+		"at://abc.defgh":                                                                                   16, // as long as a packed one
+		"at://abcd.efghijkl":                                                                               19, "at://a.bcd": 10, "at://ab.cde": 12, "at://abc.defghi": 16,
+		"at://" + did + "/app.bsky.feed.post/2222222222222":                             11,
 		"at://" + did + "/app.bsky.feed.post/jzzzzzzzzzzzz":                             14,
 		"at://did:x:" + strings.Repeat("a", 2042) + "/app.bsky.feed.post/3jzfcijpj2z2a": 14,
 	} {

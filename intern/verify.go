@@ -46,7 +46,9 @@ type verifier struct {
 	report   func(string)
 	settings Settings
 	strings  [len(Namespaces) + 1]int64
-	key, buf []byte
+	key      []byte
+	groupKey []byte // of the group read last
+	group    []byte
 }
 
 func (v *verifier) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
@@ -59,13 +61,17 @@ func (v *verifier) id(k, value []byte) error {
 	}
 	ns, form := Namespace(k[1]), k[2:]
 	v.strings[ns]++
-	v.key = AppendStringKey(v.key[:0], ns, id)
-	back, ok, err := v.r.Get(v.key)
+	named := false
+	err := v.stringOf(ns, id, func(back []byte) {
+		if named = true; !bytes.Equal(back, form) {
+			v.broken("dictionary: %s %x has id %d, which stands for %x", ns, form, id, back)
+		}
+	})
 	if err != nil {
 		return err
 	}
-	if !ok || !bytes.Equal(back, form) {
-		v.broken("dictionary: %s %x has id %d, which stands for %x", ns, form, id, back)
+	if !named {
+		v.broken("dictionary: %s %x has id %d, which has no string", ns, form, id)
 	}
 	if err := v.form(ns, form); err != nil {
 		return err
@@ -86,16 +92,15 @@ func (v *verifier) form(ns Namespace, form []byte) error {
 			return nil
 		}
 		if packed {
-			v.key = AppendStringKey(v.key[:0], DID, author)
-			did, ok, err := v.r.Get(v.key)
-			if err != nil {
+			var did []byte
+			if err := v.stringOf(DID, author, func(form []byte) { did = appendUnpackedDID(nil, form) }); err != nil {
 				return err
 			}
-			if !ok {
+			if did == nil {
 				v.broken("dictionary: the author %d of URI %x has no string", author, form)
 				return nil
 			}
-			s = appendURI(nil, appendUnpackedDID(nil, did), collection, tid)
+			s = appendURI(nil, did, collection, tid)
 			if p, ok := splitURI(s); ok {
 				again = appendPackedURI(nil, p.tid, author, p.collection)
 			}
@@ -141,22 +146,51 @@ func (v *verifier) leased(ns Namespace, id ID) error {
 	return nil
 }
 
+// stringOf calls found with the form of an id's string, if it has one.
+func (v *verifier) stringOf(ns Namespace, id ID, found func(form []byte)) error {
+	v.key = appendGroupKey(v.key[:0], ns, id)
+	if !bytes.Equal(v.key, v.groupKey) { // ids of neighbours come one after the other, now and then
+		group, _, err := v.r.Get(v.key)
+		if err != nil {
+			return err
+		}
+		v.groupKey, v.group = append(v.groupKey[:0], v.key...), append(v.group[:0], group...)
+	}
+	return eachEntry(v.group, func(e *groupEntry) bool {
+		mine := e.at == uint8(id&groupMask)
+		if mine {
+			found(e.appendForm(nil))
+		}
+		return !mine
+	})
+}
+
 func (v *verifier) string(k, value []byte) error {
-	if len(k) < 3 {
+	first, n := ReadID(k[2:])
+	if n == 0 || n != len(k)-2 || first&groupMask != 0 {
 		v.broken("dictionary row %x is malformed", k)
 		return nil
 	}
-	id, n := ReadID(k[2:])
-	if n == 0 || n != len(k)-2 {
-		v.broken("dictionary row %x is malformed", k)
+	var entries []groupEntry
+	if err := eachEntry(value, func(e *groupEntry) bool { entries = append(entries, *e); return true }); err != nil {
+		v.broken("dictionary row %x: %v", k, err)
 		return nil
 	}
-	v.key = append(append(v.key[:0], KeyID, k[1]), value...)
-	back, ok, err := v.r.Get(v.key)
-	if err == nil && (!ok || !bytes.Equal(back, k[2:])) {
-		v.broken("dictionary: id %d stands for %x, whose id is %x", id, value, back)
+	if again, err := FoldStrings(nil, [][]byte{value}); err != nil || !bytes.Equal(again, value) {
+		v.broken("dictionary row %x is %x, it should be %x", k, value, again)
 	}
-	return err
+	for i := range entries {
+		id := first | ID(entries[i].at)
+		v.key = entries[i].appendForm(append(v.key[:0], KeyID, k[1]))
+		back, ok, err := v.r.Get(v.key)
+		if err != nil {
+			return err
+		}
+		if got, _ := ReadID(back); !ok || got != id {
+			v.broken("dictionary: id %d stands for %x, whose id is %x", id, v.key[2:], back)
+		}
+	}
+	return nil
 }
 
 func (v *verifier) lease(k, value []byte) error {

@@ -43,6 +43,8 @@ type feed struct {
 	rev, since         []byte
 	started            time.Time
 	events             int64
+	source             string
+	offset             int64 // of the sequence numbers
 }
 
 const batchEvents = 16_384
@@ -57,7 +59,7 @@ func (f *feed) add(tb testing.TB, e *network.Event) {
 		before := f.n.Root(e.Account, e.Since)
 		c.Since, c.PrevData = f.since, before[:]
 	}
-	f.b.AddCommit(graph.Seq(e.Seq), &c)
+	f.b.AddCommit(graph.Seq(e.Seq+f.offset), &c)
 	f.rkey = intern.AppendTID(f.rkey[:0], e.TID)
 	if e.Delete {
 		f.b.AddDelete(graph.Kind(e.Kind), f.rkey)
@@ -65,7 +67,7 @@ func (f *feed) add(tb testing.TB, e *network.Event) {
 		f.subject = f.n.AppendSubject(f.subject[:0], e)
 		f.b.AddPut(graph.Kind(e.Kind), f.rkey, f.subject)
 	}
-	f.b.Seen(graph.Seq(e.Seq), nil)
+	f.b.Seen(graph.Seq(e.Seq+f.offset), nil)
 	if f.events++; f.events%batchEvents == 0 {
 		f.flush(tb)
 	}
@@ -73,7 +75,7 @@ func (f *feed) add(tb testing.TB, e *network.Event) {
 
 func (f *feed) flush(tb testing.TB) {
 	tb.Helper()
-	if err := f.x.Graph.Apply(tb.Context(), "network", &f.b); err != nil {
+	if err := f.x.Graph.Apply(tb.Context(), f.source, &f.b); err != nil {
 		tb.Fatal(err)
 	}
 	f.b.Reset()
@@ -150,7 +152,7 @@ func build(tb testing.TB, where string) {
 	tb.Helper()
 	x := open(tb, where)
 	o, most := population()
-	f := &feed{n: network.New(o), x: x, started: time.Now()}
+	f := &feed{n: network.New(o), x: x, started: time.Now(), source: "network"}
 	if *profile != "" {
 		out, err := os.Create(*profile)
 		if err != nil {
