@@ -113,19 +113,14 @@ func newChunkCoder(key []byte) (c chunkCoder, err error) {
 	if err != nil {
 		return c, err
 	}
-	info := k.Info()
-	if info == nil {
+	if k.Info() == nil {
 		return c, fmt.Errorf("graph: record key %x is of an unknown kind", key)
 	}
-	return coderOf(info, actor, bucket), nil
+	return coderOf(actor, bucket), nil
 }
 
-func coderOf(info *KindInfo, actor intern.ID, bucket uint16) chunkCoder {
-	c := chunkCoder{bucket: bucket}
-	if info.SubjectIs == intern.DID {
-		c.first = uint64(actor)
-	}
-	return c
+func coderOf(actor intern.ID, bucket uint16) chunkCoder {
+	return chunkCoder{bucket, uint64(actor)}
 }
 
 func zigzag(n int64) uint64   { return uint64(n<<1) ^ uint64(n>>63) }

@@ -58,7 +58,7 @@ func (a *applier) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) {
 		}
 		q := ask[i]
 		c := &a.changes[q.from]
-		coder := coderOf(c.kind.Info(), c.actor, c.path.bucket())
+		coder := coderOf(c.actor, c.path.bucket())
 		var generation uint64
 		var err error
 		if a.records, generation, err = coder.read(a.records[:0], v, 0); err != nil {
@@ -243,7 +243,7 @@ func (a *applier) writeRecords(tx kv.Txn) {
 		}
 		c := &changes[0]
 		a.kbuf = appendChunkKey(a.kbuf[:0], c.kind, c.actor, c.path, 0)
-		a.vbuf = coderOf(c.kind.Info(), c.actor, c.path.bucket()).append(a.vbuf[:0], 0, a.records)
+		a.vbuf = coderOf(c.actor, c.path.bucket()).append(a.vbuf[:0], 0, a.records)
 		tx.Merge(a.kbuf, a.vbuf)
 	}
 }
@@ -261,7 +261,7 @@ func (s *edgeSorter) merge(tx kv.Txn, m *Merger) {
 		}
 		c := changes[0]
 		s.kbuf = appendRowKey(s.kbuf[:0], c.kind, c.subject)
-		s.vbuf = appendRow(s.vbuf[:0], 0, s.less, s.add)
+		s.vbuf = appendRow(s.vbuf[:0], c.subject, 0, s.less, s.add)
 		tx.Merge(s.kbuf, s.vbuf)
 		if len(changes) > m.limits.Row {
 			m.note(s.kbuf)

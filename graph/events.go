@@ -206,7 +206,7 @@ func (s *Store) writeTotals(tx kv.Txn) error {
 		} else {
 			remove = []uint64{uint64(id)}
 		}
-		tx.Merge(appendRowKey(nil, hiddenKind, 0), appendRow(nil, 0, remove, add))
+		tx.Merge(appendRowKey(nil, hiddenKind, 0), appendRow(nil, 0, 0, remove, add))
 	}
 	return nil
 }

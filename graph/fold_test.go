@@ -48,7 +48,7 @@ func TestFoldRows(t *testing.T) {
 		var values [][]byte
 		spilled := rng.IntN(3) == 0
 		if spilled {
-			values = append(values, appendRow(nil, 3, nil, nil))
+			values = append(values, appendRow(nil, 77, 3, nil, nil))
 		}
 		for range 1 + rng.IntN(40) {
 			n := 1
@@ -67,16 +67,16 @@ func TestFoldRows(t *testing.T) {
 					remove = append(remove, m)
 				}
 			}
-			values = append(values, appendRow(nil, 0, remove, add))
+			values = append(values, appendRow(nil, 77, 0, remove, add))
 			maps.Copy(want, op)
 		}
 		v := foldInParts(t, rng, key, values)
-		r, err := parseRow(v)
+		r, err := parseRow(77, v)
 		if err != nil || (r.generation == 3) != spilled {
 			t.Fatalf("seed %d: %x: %v", seed, v, err)
 		}
-		members, err1 := appendList(nil, r.members)
-		removed, err2 := appendList(nil, r.removed)
+		members, err1 := r.appendMembers(nil)
+		removed, err2 := r.appendRemoved(nil)
 		var in, out []uint64
 		for m, present := range want {
 			if present {
@@ -92,7 +92,7 @@ func TestFoldRows(t *testing.T) {
 		}
 		for range 50 {
 			m := rng.Uint64N(space)
-			if listHas(r.members, m) != want[m] {
+			if r.has(m) != want[m] {
 				t.Fatalf("seed %d: listHas(%d) is %v", seed, m, !want[m])
 			}
 		}
@@ -160,20 +160,21 @@ func TestFoldChunks(t *testing.T) {
 func TestGolden(t *testing.T) {
 	const actor = 0x0102030405
 	tid := uint64(1650)<<bucketShift | 5<<clockBits | 17
-	like := coderOf(Kind(2).Info(), actor, 1650)
-	follow := coderOf(Kind(1).Info(), actor, 1650)
-	raw := coderOf(Kind(2).Info(), actor, rawBucket)
+	like := coderOf(actor, 1650)
+	follow := coderOf(actor, 1650)
+	raw := coderOf(actor, rawBucket)
 	for want, v := range map[string][]byte{
-		"\x01\x02\x03\x04\x05":                  appendRow(nil, 0, nil, []uint64{actor}),
-		"\x01\x02\x03\x04\x05\x80\x01\x01":      appendRow(nil, 0, nil, []uint64{actor, actor + 128, actor + 129}),
-		"\xff\x80\x00\x00\x00\x00\x00\x00\x07":  appendRow(nil, 0, nil, []uint64{1<<63 | 7}),
-		"\xfe\x00\x01\x00\x00\x00\x00\x09":      appendRow(nil, 0, []uint64{9}, nil),
-		"\xfe\x07\x00\x00\x00\x00\x00\x09":      appendRow(nil, 7, nil, []uint64{9}),
-		"\x0b\x00\x11\x14\x0a\x03":              like.append(nil, 0, []record{{path: path{tid: tid}, subject: 10}, {path: path{tid: tid + 5<<clockBits}, subject: 8}}),
+		"":                 appendRow(nil, 7, 0, nil, nil),
+		"\x0c":             appendRow(nil, 7, 0, nil, []uint64{10}),
+		"\x0a\x80\x01\x01": appendRow(nil, 7, 0, nil, []uint64{4, 132, 133}),
+		"\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01": appendRow(nil, 7, 0, nil, []uint64{1<<63 + 7}),
+		"\x01\x01\x04":                          appendRow(nil, 7, 0, []uint64{9}, nil),
+		"\x0f\x00\x04\x01":                      appendRow(nil, 7, 7, nil, []uint64{9, 10}),
+		"\x0b\x00\x11\x14\x0a\x03":              like.append(nil, 0, []record{{path: path{tid: tid}, subject: actor + 10}, {path: path{tid: tid + 5<<clockBits}, subject: actor + 8}}),
 		"\x0b\x00\x11\x02":                      follow.append(nil, 0, []record{{path: path{tid: tid}, subject: actor + 1}}),
 		"\x0b\x04\x11":                          like.append(nil, 0, []record{{path: path{tid: tid}, flags: flagRemoved}}),
 		"\x01\x10\x00\x03\x0b\x08\x11":          like.append(nil, 3, []record{{path: path{tid: tid}, flags: flagNoSubject}}),
-		"\x08self\x04\x07ab\xff\x04\x00":        append(raw.append(nil, 0, []record{{path: path{raw: []byte("self")}, subject: 2}}), "\x07ab\xff\x04\x00"...),
+		"\x08self\x04\x07ab\xff\x04\x00":        append(raw.append(nil, 0, []record{{path: path{raw: []byte("self")}, subject: actor + 2}}), "\x07ab\xff\x04\x00"...),
 		"r\x02\x01\x02\x03\x04\x05\x06\x72":     appendChunkKey(nil, 2, actor, path{tid: tid}, 0),
 		"r\x02\x01\x02\x03\x04\x05\x40\x00":     appendChunkKey(nil, 2, actor, path{raw: []byte("self")}, 0),
 		"v\x02\x01\x02\x03\x04\x05":             appendRowKey(nil, 2, actor),

@@ -55,8 +55,9 @@ func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 		m.chunks.Put(f)
 		limit = m.limits.Chunk
 	case isRowKey(key):
+		subject, _ := intern.ReadID(key[2:])
 		f, _ := m.rows.Get().(*rowFolder)
-		out, size, err = f.fold(dst, values, base)
+		out, size, err = f.fold(dst, subject, values, base)
 		m.rows.Put(f)
 		limit = m.limits.Row
 	case len(key) > 0 && key[0] == intern.KeyString:

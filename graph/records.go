@@ -58,7 +58,7 @@ func eachRecord(r kv.Reader, k Kind, actor intern.ID, each func(*record) bool) e
 			v = rr.raw[start:]
 		}
 		rr.chunks++
-		rr.records, _, err = coderOf(k.Info(), actor, bucket).read(rr.records, v, uint32(depth))
+		rr.records, _, err = coderOf(actor, bucket).read(rr.records, v, uint32(depth))
 		if err != nil {
 			return false, fmt.Errorf("graph: chunk %x: %w", key, err)
 		}
@@ -135,14 +135,14 @@ func hasEdge(r kv.Reader, k Kind, actor, subject intern.ID) (bool, error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	row, err := parseRow(v)
+	row, err := parseRow(subject, v)
 	if err != nil {
 		return false, fmt.Errorf("graph: reading set %x: %w", key, err)
 	}
-	if listHas(row.members, uint64(actor)) {
+	if row.has(uint64(actor)) {
 		return true, nil
 	}
-	if row.generation == 0 || listHas(row.removed, uint64(actor)) {
+	if row.generation == 0 || row.hasRemoved(uint64(actor)) {
 		return false, nil
 	}
 	key = appendBlock(key, blockOf(uint64(actor)))

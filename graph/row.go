@@ -9,38 +9,41 @@ import (
 )
 
 // A row holds the members of a reverse set, or the newest changes of one whose
-// members were spilled into containers. On disk it is
+// members were spilled into containers. On disk it is empty, or
 //
-//	list                              the members, or
-//	0xfe  uvarint generation  uvarint n, list of n  list
-//	                                  the removed, then the members
-//	list: the first id (intern.AppendID), then the difference of each to the
-//	one before it (uvarint, at least 1), ascending
+//	uvarint 2 × d, list of the other members        the members; d: of the first
+//	uvarint 2 × generation + 1, uvarint n, list of n removed, list of members
 //
-// No id begins with 0xfe. A stored row and a merge operand have the same form,
-// and the newest word on a member counts. Removed members are kept until a fold
-// includes the oldest value, and for ever where the generation is not 0: then
-// there are containers below, over which the row stands. The generation grows
-// with every spill, so a container that was read under it is the same as long
-// as the row says the same generation.
+// A list is the ids, ascending: the first as its difference to the id of the
+// set's subject (zigzag uvarint), which is short because ids of both namespaces
+// are drawn from the same shard; of the others the difference to the one before
+// (uvarint, at least 1). In the first form, which nearly all rows have, the
+// first member's difference d is below 2^61.
+//
+// A stored row and a merge operand have the same form, and the newest word on a
+// member counts. Removed members are kept until a fold includes the oldest
+// value, and for ever where the generation is not 0: then there are containers
+// below, over which the row stands. The generation grows with every spill, so a
+// container that was read under it is the same as long as the row says the same
+// generation.
 type row struct {
+	subject    uint64
 	generation uint64
 	removed    []byte // lists
 	members    []byte
+	shift      int // of members: the first is written shifted by so many bits
 }
-
-const rowMark = 0xfe
 
 var errRow = errors.New("graph: malformed set row")
 
-// parseRow splits a row.
-func parseRow(v []byte) (r row, err error) {
-	if len(v) == 0 || v[0] != rowMark {
-		r.members = v
+// parseRow splits the row of a subject's set.
+func parseRow(subject intern.ID, v []byte) (r row, err error) {
+	r.subject = uint64(subject)
+	if len(v) == 0 || v[0]&1 == 0 {
+		r.members, r.shift = v, 1
 		return r, nil
 	}
-	v = v[1:]
-	generation, w := binary.Uvarint(v)
+	head, w := binary.Uvarint(v)
 	if w <= 0 {
 		return r, errRow
 	}
@@ -49,49 +52,50 @@ func parseRow(v []byte) (r row, err error) {
 	if w <= 0 {
 		return r, errRow
 	}
-	r.generation, v = generation, v[w:]
+	r.generation, v = head>>1, v[w:]
 	end := 0
-	if n > 0 {
-		if _, end = intern.ReadID(v); end == 0 {
+	for range n {
+		_, w := binary.Uvarint(v[end:])
+		if w <= 0 {
 			return r, errRow
 		}
-		for range n - 1 {
-			_, w := binary.Uvarint(v[end:])
-			if w <= 0 {
-				return r, errRow
-			}
-			end += w
-		}
+		end += w
 	}
 	r.removed, r.members = v[:end], v[end:]
 	return r, nil
 }
 
+// appendMembers appends the members to dst.
+func (r *row) appendMembers(dst []uint64) ([]uint64, error) {
+	return appendList(dst, r.subject, r.members, r.shift)
+}
+
+// appendRemoved appends the removed to dst.
+func (r *row) appendRemoved(dst []uint64) ([]uint64, error) {
+	return appendList(dst, r.subject, r.removed, 0)
+}
+
+// has and hasRemoved report whether id is in one of the lists.
+func (r *row) has(id uint64) bool        { return listHas(r.subject, r.members, r.shift, id) }
+func (r *row) hasRemoved(id uint64) bool { return listHas(r.subject, r.removed, 0, id) }
+
 // appendList decodes a list onto dst.
-func appendList(dst []uint64, list []byte) ([]uint64, error) {
+func appendList(dst []uint64, subject uint64, list []byte, shift int) ([]uint64, error) {
 	if len(list) == 0 {
 		return dst, nil
 	}
-	first, n := intern.ReadID(list)
-	if n == 0 {
+	d, w := binary.Uvarint(list)
+	if w <= 0 {
 		return dst, errRow
 	}
-	id := uint64(first)
+	id := subject + uint64(unzigzag(d>>shift))
 	dst = append(dst, id)
-	for list = list[n:]; len(list) > 0; {
-		var d uint64
-		if list[0] < 0x80 {
-			d, list = uint64(list[0]), list[1:]
-		} else {
-			var w int
-			if d, w = binary.Uvarint(list); w <= 0 {
-				return dst, errRow
-			}
-			list = list[w:]
-		}
-		if d == 0 || id+d < id {
+	for list = list[w:]; len(list) > 0; {
+		d, w := uvarint(list)
+		if w <= 0 || d == 0 || id+d < id {
 			return dst, errRow
 		}
+		list = list[w:]
 		id += d
 		dst = append(dst, id)
 	}
@@ -100,28 +104,28 @@ func appendList(dst []uint64, list []byte) ([]uint64, error) {
 
 // listHas reports whether id is in a list. It stops where the list has gone
 // past it.
-func listHas(list []byte, id uint64) bool {
-	if len(list) == 0 {
+func listHas(subject uint64, list []byte, shift int, id uint64) bool {
+	d, w := binary.Uvarint(list)
+	if w <= 0 {
 		return false
 	}
-	first, n := intern.ReadID(list)
-	at := uint64(first)
-	for list = list[n:]; at < id && len(list) > 0; {
-		d, w := binary.Uvarint(list)
+	at := subject + uint64(unzigzag(d>>shift))
+	for list = list[w:]; at < id && len(list) > 0; {
+		d, w := uvarint(list)
 		if w <= 0 {
 			return false
 		}
 		at += d
 		list = list[w:]
 	}
-	return n > 0 && at == id
+	return at == id
 }
 
 // encodeList appends the list of ids, which ascend.
-func encodeList(dst []byte, ids []uint64) []byte {
+func encodeList(dst []byte, subject uint64, ids []uint64, shift int) []byte {
 	for i, id := range ids {
 		if i == 0 {
-			dst = intern.AppendID(dst, intern.ID(id))
+			dst = binary.AppendUvarint(dst, zigzag(int64(id-subject))<<shift)
 		} else {
 			dst = binary.AppendUvarint(dst, id-ids[i-1])
 		}
@@ -130,13 +134,15 @@ func encodeList(dst []byte, ids []uint64) []byte {
 }
 
 // appendRow appends a row or operand. Both lists ascend, and are disjoint.
-func appendRow(dst []byte, generation uint64, removed, members []uint64) []byte {
-	if generation > 0 || len(removed) > 0 {
-		dst = binary.AppendUvarint(append(dst, rowMark), generation)
-		dst = binary.AppendUvarint(dst, uint64(len(removed)))
-		dst = encodeList(dst, removed)
+func appendRow(dst []byte, subject intern.ID, generation uint64, removed, members []uint64) []byte {
+	of := uint64(subject)
+	if generation == 0 && len(removed) == 0 && (len(members) == 0 || zigzag(int64(members[0]-of)) < 1<<61) {
+		return encodeList(dst, of, members, 1)
 	}
-	return encodeList(dst, members)
+	dst = binary.AppendUvarint(dst, generation<<1|1)
+	dst = binary.AppendUvarint(dst, uint64(len(removed)))
+	dst = encodeList(dst, of, removed, 0)
+	return encodeList(dst, of, members, 0)
 }
 
 // word is what one value says of one member.
@@ -155,21 +161,26 @@ type rowFolder struct {
 }
 
 // read appends what v says to dst, in the order of the ids.
-func (f *rowFolder) read(dst []word, v []byte, age uint32) (out []word, generation uint64, err error) {
-	r, err := parseRow(v)
+func (f *rowFolder) read(dst []word, subject intern.ID, v []byte, age uint32) (out []word, generation uint64, err error) {
+	r, err := parseRow(subject, v)
 	if err != nil {
 		return dst, 0, err
 	}
 	start := len(dst)
-	for i, list := range [][]byte{r.removed, r.members} {
-		if f.ids, err = appendList(f.ids[:0], list); err != nil {
+	for _, present := range []bool{false, true} {
+		if present {
+			f.ids, err = r.appendMembers(f.ids[:0])
+		} else {
+			f.ids, err = r.appendRemoved(f.ids[:0])
+		}
+		if err != nil {
 			return dst, 0, err
 		}
 		for _, id := range f.ids {
-			dst = append(dst, word{id, age, i == 1})
+			dst = append(dst, word{id, age, present})
 		}
 	}
-	if len(r.removed) > 0 {
+	if len(r.removed) > 0 || !slices.IsSortedFunc(dst[start:], compareWords) {
 		slices.SortFunc(dst[start:], compareWords)
 	}
 	return dst, r.generation, nil
@@ -193,15 +204,15 @@ func compareWords(x, y word) int {
 // fold appends what values, oldest first, come to, and returns how many ids the
 // result holds. The oldest value is usually the largest: the others are sorted
 // by themselves and merged into it.
-func (f *rowFolder) fold(dst []byte, values [][]byte, base bool) (out []byte, n int, err error) {
+func (f *rowFolder) fold(dst []byte, subject intern.ID, values [][]byte, base bool) (out []byte, n int, err error) {
 	f.words, f.other = f.words[:0], f.other[:0]
 	var generation uint64
 	for age, v := range values {
 		var g uint64
 		if age == 0 {
-			f.words, g, err = f.read(f.words, v, 0)
+			f.words, g, err = f.read(f.words, subject, v, 0)
 		} else {
-			f.other, g, err = f.read(f.other, v, uint32(age))
+			f.other, g, err = f.read(f.other, subject, v, uint32(age))
 		}
 		if err != nil {
 			return nil, 0, err
@@ -232,5 +243,5 @@ func (f *rowFolder) fold(dst []byte, values [][]byte, base bool) (out []byte, n 
 			f.removed = append(f.removed, w.id)
 		}
 	}
-	return appendRow(dst, generation, f.removed, f.members), len(f.members) + len(f.removed), nil
+	return appendRow(dst, subject, generation, f.removed, f.members), len(f.members) + len(f.removed), nil
 }

@@ -38,7 +38,7 @@ func (s *Snapshot) Actors(k Kind, subject intern.ID) (*ActorSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := t.parse(v); err != nil {
+	if err := t.parse(subject, v); err != nil {
 		return nil, fmt.Errorf("graph: reading set %x: %w", t.key, err)
 	}
 	if t.whole == nil {
@@ -47,12 +47,12 @@ func (s *Snapshot) Actors(k Kind, subject intern.ID) (*ActorSet, error) {
 	return t, nil
 }
 
-func (t *ActorSet) parse(v []byte) error {
-	r, err := parseRow(v)
+func (t *ActorSet) parse(subject intern.ID, v []byte) error {
+	r, err := parseRow(subject, v)
 	if err != nil {
 		return err
 	}
-	members, err := appendList(nil, r.members)
+	members, err := r.appendMembers(nil)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (t *ActorSet) parse(v []byte) error {
 		t.whole = &t.row
 		return nil
 	}
-	removed, err := appendList(nil, r.removed)
+	removed, err := r.appendRemoved(nil)
 	t.removed = idset.FromList(removed)
 	return err
 }
@@ -174,7 +174,7 @@ func readBitmap(r kv.Reader, k Kind, subject intern.ID) (*roaring64.Bitmap, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := t.parse(v); err != nil {
+	if err := t.parse(subject, v); err != nil {
 		return nil, fmt.Errorf("graph: reading set %x: %w", t.key, err)
 	}
 	if t.whole != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"skein/intern"
 	"skein/internal/kv"
 )
 
@@ -98,15 +99,16 @@ func (m *Merger) spillOne(tx kv.Txn, key []byte) error {
 }
 
 func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
-	r, err := parseRow(v)
+	subject, _ := intern.ReadID(key[2:])
+	r, err := parseRow(subject, v)
 	if err != nil {
 		return err
 	}
-	removed, err := appendList(nil, r.removed)
+	removed, err := r.appendRemoved(nil)
 	if err != nil {
 		return err
 	}
-	members, err := appendList(nil, r.members)
+	members, err := r.appendMembers(nil)
 	if err != nil || len(members)+len(removed) <= m.limits.Row {
 		return err
 	}
@@ -125,7 +127,7 @@ func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
 		vbuf = appendOperand(vbuf[:0], add, less)
 		tx.Merge(kbuf, vbuf)
 	}
-	tx.Set(key, appendRow(nil, r.generation+1, nil, nil))
+	tx.Set(key, appendRow(nil, subject, r.generation+1, nil, nil))
 	return nil
 }
 
@@ -146,7 +148,7 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
 	if k.Info() == nil {
 		return fmt.Errorf("graph: record key %x is of an unknown kind", key)
 	}
-	coder := coderOf(k.Info(), actor, bucket)
+	coder := coderOf(actor, bucket)
 	records, generation, err := coder.read(nil, v, 0)
 	if err != nil || len(records) <= m.limits.Chunk {
 		return err

@@ -167,7 +167,7 @@ func (v *verifier) chunk(key, value []byte, depth int) {
 	start := len(b.raw)
 	b.raw = append(b.raw, value...)
 	value = b.raw[start:]
-	c := coderOf(b.kind.Info(), b.actor, b.bucket)
+	c := coderOf(b.actor, b.bucket)
 	from := len(b.records)
 	var generation uint64
 	var err error
@@ -247,7 +247,7 @@ func (v *verifier) eachSet(each func(k Kind, subject intern.ID, members []uint64
 		var members []uint64
 		if isRow {
 			v.rowKey = append(v.rowKey[:0], key...)
-			members, err = v.row(key, value)
+			members, err = v.row(subject, key, value)
 		} else {
 			members, err = v.container(key, value, block)
 		}
@@ -281,18 +281,18 @@ func (v *verifier) eachSet(each func(k Kind, subject intern.ID, members []uint64
 
 // row checks a row, and returns its members that are in no container below.
 // What it removes is left out of the containers that follow.
-func (v *verifier) row(key, value []byte) (members []uint64, err error) {
-	r, err := parseRow(value)
+func (v *verifier) row(subject intern.ID, key, value []byte) (members []uint64, err error) {
+	r, err := parseRow(subject, value)
 	if err != nil {
 		return nil, err
 	}
-	if members, err = appendList(nil, r.members); err != nil {
+	if members, err = r.appendMembers(nil); err != nil {
 		return nil, err
 	}
-	if v.over, err = appendList(v.over[:0], r.removed); err != nil {
+	if v.over, err = r.appendRemoved(v.over[:0]); err != nil {
 		return nil, err
 	}
-	if again := appendRow(nil, r.generation, v.over, members); string(again) != string(value) {
+	if again := appendRow(nil, subject, r.generation, v.over, members); string(again) != string(value) {
 		v.broken("row %x is %x, it should be %x", key, value, again)
 	}
 	if len(v.over) > 0 && r.generation == 0 {

@@ -49,18 +49,31 @@ func newWorld(t *testing.T, seed uint64, events int) *world {
 	return w
 }
 
-// grow lets more events happen, through the consumer and its decoder.
+// grow lets more events happen.
 func (w *world) grow(events int) {
 	w.t.Helper()
-	var frames [][]byte
+	var list []*model.Event
 	for range events {
 		e := w.history.Next()
 		w.model.Apply(e)
-		frames = append(frames, synth.Frame(e))
+		list = append(list, e)
 	}
+	w.apply(list)
+}
+
+// happen lets one event happen.
+func (w *world) happen(e *model.Event) {
+	w.t.Helper()
+	w.model.Apply(e)
+	w.apply([]*model.Event{e})
+}
+
+// apply indexes events, through the consumer and its decoder.
+func (w *world) apply(events []*model.Event) {
+	w.t.Helper()
 	c, err := consumer.New(w.store, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error {
-		for _, f := range frames {
-			if err := handle(f); err != nil {
+		for _, e := range events {
+			if err := handle(synth.Frame(e)); err != nil {
 				return err
 			}
 		}
@@ -294,18 +307,6 @@ func TestPagesWhileGrowing(t *testing.T) {
 	if i < 10 {
 		t.Fatalf("only %d pages", i)
 	}
-}
-
-func (w *world) apply(e *model.Event) {
-	w.t.Helper()
-	c, err := consumer.New(w.store, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error { return handle(synth.Frame(e)) }})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := c.Run(w.t.Context()); err != nil {
-		w.t.Fatal(err)
-	}
-	w.model.Apply(e)
 }
 
 func TestErrors(t *testing.T) {

@@ -57,5 +57,5 @@ func LimitMemory(memory int64) {
 	if memory <= 0 {
 		memory = DefaultMemory()
 	}
-	debug.SetMemoryLimit(memory + memory/2 + 256<<20)
+	debug.SetMemoryLimit(memory + memory/4 + 128<<20)
 }

@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +46,7 @@ func asked(b *testing.B) *app.Index {
 				b.Fatal(err)
 			}
 		}
-		if _, err := os.Stat(filepath.Join(shared.dir, "CURRENT")); err != nil {
+		if !exists(shared.dir) {
 			build(b, shared.dir)
 		}
 		shared.x = open(b, shared.dir)
