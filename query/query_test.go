@@ -292,7 +292,7 @@ func TestPagesWhileGrowing(t *testing.T) {
 			Type: model.Commit, Seq: 1_000_000 + int64(i), DID: "did:plc:follower", Rev: model.TID(1<<55 + uint64(i)),
 			Ops: []model.Op{{Kind: "follow", Rkey: fmt.Sprint("r", i), Subject: fmt.Sprintf("did:plc:%024d", (i*7)%60)}},
 		}
-		w.apply(e)
+		w.happen(e)
 		i++
 	})
 	seen := map[string]int{}

@@ -122,6 +122,9 @@ func TestSoak(t *testing.T) {
 	}
 }
 
+// keptVersions is how far back an answer may lie: seconds.
+const keptVersions = 100
+
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -146,9 +149,9 @@ func (s *soak) step(n int) {
 		s.apply(piece)
 		s.mu.Lock()
 		s.committed = number
-		if len(s.versions) > 2000 {
-			s.versions = slices.Clone(s.versions[1000:])
-			s.first += 1000
+		if len(s.versions) > 2*keptVersions {
+			s.versions = slices.Clone(s.versions[keptVersions:])
+			s.first += keptVersions
 		}
 		s.mu.Unlock()
 	}
@@ -207,10 +210,14 @@ func (s *soak) question(client *http.Client, rng *rand.Rand) {
 		return
 	}
 	slices.Sort(got.Members)
-	s.asked.Add(1)
 	s.mu.Lock()
 	to := s.first + len(s.versions)
-	versions := s.versions[max(0, from-s.first) : to-s.first]
+	if from < s.first { // it took so long that the truth is forgotten
+		s.mu.Unlock()
+		return
+	}
+	s.asked.Add(1)
+	versions := slices.Clone(s.versions[from-s.first : to-s.first])
 	s.mu.Unlock()
 	for i := range versions {
 		want := slices.Sorted(maps.Keys(setOf(truth(&versions[i]))))
