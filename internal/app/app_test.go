@@ -102,6 +102,16 @@ func compare(t *testing.T, tr *truth.Truth, base string, limits ...int) {
 			t.Fatalf("pages of %d: %d differences, %d sets with members", limit, len(diffs), n)
 		}
 	}
+	diffs, said, err := tr.CompareMethods(t.Context(), base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range diffs[:min(5, len(diffs))] {
+		t.Error(d)
+	}
+	if len(diffs) > 0 || said < 1000 {
+		t.Fatalf("known, rank and getRelationships: %d differences, %d answers that say something", len(diffs), said)
+	}
 }
 
 type stats struct {

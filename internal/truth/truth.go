@@ -21,7 +21,8 @@ type Truth struct {
 	Accounts map[string]struct {
 		Status string `json:"status"`
 	} `json:"accounts"`
-	LivePosts []string `json:"livePosts"`
+	LivePosts []string          `json:"livePosts"`
+	Records   map[string]Record `json:"records"`
 	Views     struct {
 		Active map[string]map[string][]string `json:"active"`
 	} `json:"views"`
