@@ -81,9 +81,11 @@ func comparePaths(x, y path) int {
 // Nearly all records of an actor are made by one clock, its PDS. A stored chunk
 // and a merge operand have the same form, and the newest word on a path counts;
 // removed paths are kept as those of a row are.
-type chunk struct {
-	generation uint64
-	records    []record
+//
+// chunkCoder reads and writes chunks. It is what a chunk's key says about it.
+type chunkCoder struct {
+	bucket uint16
+	first  uint64 // the subject before the first
 }
 
 // record is an entry of a chunk.
@@ -101,12 +103,6 @@ const (
 )
 
 var errChunk = errors.New("graph: malformed record chunk")
-
-// chunkCoder knows what a chunk's key says about it.
-type chunkCoder struct {
-	bucket uint16
-	first  uint64 // the subject before the first
-}
 
 func newChunkCoder(key []byte) (c chunkCoder, err error) {
 	k, actor, bucket, _, err := parseChunkKey(key)

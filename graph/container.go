@@ -71,12 +71,11 @@ func appendBitmap(dst []byte, b *[bitmapWords]uint64) []byte {
 	return dst
 }
 
-// appendMembers appends the members present in a container to dst, each with
-// base added.
-func appendMembers(dst []uint64, base uint64, v []byte) ([]uint64, error) {
+// containerMembers returns the members present in a container, each with base added.
+func containerMembers(base uint64, v []byte) (dst []uint64, err error) {
 	_, present, err := splitContainer(v)
 	if err != nil {
-		return dst, err
+		return nil, err
 	}
 	if len(present) < bitmapBytes {
 		for i := 0; i < len(present); i += 2 {

@@ -20,7 +20,7 @@ func (w twin) apply(v []byte) error {
 	for i := 0; i < len(removed); i += 2 {
 		w[binary.LittleEndian.Uint16(removed[i:])] = false
 	}
-	members, err := appendMembers(nil, 0, append([]byte{0}, present...))
+	members, err := containerMembers(0, append([]byte{0}, present...))
 	for _, m := range members {
 		w[uint16(m)] = true
 	}
@@ -88,7 +88,7 @@ func TestFold(t *testing.T) {
 		if !bytes.Equal(whole, parts) {
 			t.Fatalf("seed %d: folded in parts it is another", seed)
 		}
-		got, err := appendMembers(nil, 0, whole)
+		got, err := containerMembers(0, whole)
 		if err != nil || !slices.Equal(got, want.members()) {
 			t.Fatalf("seed %d: %d members, want %d, %v", seed, len(got), len(want.members()), err)
 		}
@@ -137,7 +137,7 @@ func FuzzFold(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := appendMembers(nil, 0, v); err != nil {
+		if _, err := containerMembers(0, v); err != nil {
 			t.Errorf("%x + %x folds to %x: %v", a, b, v, err)
 		}
 	})

@@ -237,7 +237,7 @@ func (s *stitcher) add(block uint64, v []byte) error {
 		}
 	}
 	if len(present) == bitmapBytes && n <= arrayMax { // Roaring has arrays of up to 4,096, we to 4,095
-		ids, err := appendMembers(nil, 0, v)
+		ids, err := containerMembers(0, v)
 		if err != nil {
 			return err
 		}

@@ -131,7 +131,7 @@ func (v *verifier) eachActor(each func(k Kind, actor intern.ID, subjects []uint6
 		k, actor, bucket, depth, err := parseChunkKey(key)
 		if err != nil || k.Info() == nil {
 			v.broken("record key %x is malformed, or of an unknown kind", key)
-			return nil
+			return nil //nolint:nilerr // it is reported
 		}
 		if b.kind != k || b.actor != actor || b.bucket != bucket {
 			v.endBucket()
@@ -242,7 +242,7 @@ func (v *verifier) eachSet(each func(k Kind, subject intern.ID, members []uint64
 		k, subject, block, isRow, err := parseReverseKey(key)
 		if err != nil || k != hiddenKind && k.Info() == nil {
 			v.broken("set key %x is malformed, or of an unknown kind", key)
-			return nil
+			return nil //nolint:nilerr // it is reported
 		}
 		var members []uint64
 		if isRow {
@@ -315,7 +315,7 @@ func (v *verifier) container(key, value []byte, block uint64) (members []uint64,
 	if err != nil {
 		return nil, err
 	}
-	if members, err = appendMembers(nil, block<<16, value); err != nil {
+	if members, err = containerMembers(block<<16, value); err != nil {
 		return nil, err
 	}
 	for i := 1; i < len(members); i++ {

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"slices"
 
 	"skein/graph"
 	"skein/intern"
@@ -58,7 +59,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 		Subjects []knownSubject `json:"subjects"`
 	}{make([]knownSubject, len(subjects))}
 	err = s.store.View(ctx, func(sn *graph.Snapshot) error {
-		ids, err := lookup(sn, append(subjects[:len(subjects):len(subjects)], actor[0]))
+		ids, err := lookup(sn, append(slices.Clip(subjects), actor[0]))
 		if err != nil {
 			return err
 		}

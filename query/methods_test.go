@@ -1,7 +1,9 @@
 package query_test
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,10 +11,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
-
-	"compress/gzip"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -120,11 +121,11 @@ func TestRank(t *testing.T) {
 			want = append(want, n)
 		}
 		slices.SortFunc(want, func(x, y int) int { return cmp.Compare(y, x) })
-		if limit := len(want); limit > 0 {
-			var n int
-			fmt.Sscan(p.Get("limit"), &n)
-			want = want[:min(n, limit)]
+		limit, err := strconv.Atoi(p.Get("limit"))
+		if err != nil {
+			t.Fatal(err)
 		}
+		want = want[:min(limit, len(want))]
 		if len(got.Items) != len(want) || got.Items == nil || got.Type != map[bool]string{true: "uri", false: "did"}[isURI] {
 			t.Fatalf("%v: %d items of %s, want %d", p, len(got.Items), got.Type, len(want))
 		}
@@ -251,7 +252,12 @@ func TestTagsAndEncodings(t *testing.T) {
 	if status != 200 || h.Get("ETag") == "" || len(plain) < 1024 {
 		t.Fatalf("%d %s %v", status, plain, h)
 	}
-	get := func(header, value string) (*http.Response, []byte) {
+	type reply struct {
+		status int
+		header http.Header
+		body   []byte
+	}
+	get := func(header, value string) reply {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.base+path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -266,29 +272,29 @@ func TestTagsAndEncodings(t *testing.T) {
 		if err != nil || resp.Body.Close() != nil {
 			t.Fatal(err)
 		}
-		return resp, b
+		return reply{resp.StatusCode, resp.Header, b}
 	}
-	if resp, b := get("If-None-Match", `"x", `+h.Get("ETag")); resp.StatusCode != http.StatusNotModified || len(b) > 0 {
-		t.Errorf("with the tag: %d, %d bytes", resp.StatusCode, len(b))
+	if got := get("If-None-Match", `"x", `+h.Get("ETag")); got.status != http.StatusNotModified || len(got.body) > 0 {
+		t.Errorf("with the tag: %d, %d bytes", got.status, len(got.body))
 	}
-	if resp, b := get("If-None-Match", `W/"other"`); resp.StatusCode != 200 || string(b) != plain {
-		t.Errorf("with another tag: %d, %d bytes, want %d", resp.StatusCode, len(b), len(plain))
+	if got := get("If-None-Match", `W/"other"`); got.status != 200 || string(got.body) != plain {
+		t.Errorf("with another tag: %d, %d bytes, want %d", got.status, len(got.body), len(plain))
 	}
-	resp, b := get("Accept-Encoding", "gzip, zstd")
+	packed := get("Accept-Encoding", "gzip, zstd")
 	z, err := zstd.NewReader(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer z.Close()
-	if got, err := z.DecodeAll(b, nil); resp.Header.Get("Content-Encoding") != "zstd" || err != nil || string(got) != plain {
-		t.Errorf("zstd: %v, %d bytes, %v", resp.Header, len(b), err)
+	if got, err := z.DecodeAll(packed.body, nil); packed.header.Get("Content-Encoding") != "zstd" || err != nil || string(got) != plain {
+		t.Errorf("zstd: %v, %d bytes, %v", packed.header, len(packed.body), err)
 	}
-	resp, b = get("Accept-Encoding", "gzip;q=1.0, zstd;q=0")
-	r, err := gzip.NewReader(strings.NewReader(string(b)))
+	packed = get("Accept-Encoding", "gzip;q=1.0, zstd;q=0")
+	r, err := gzip.NewReader(bytes.NewReader(packed.body))
 	if err != nil {
-		t.Fatalf("%v: %v", resp.Header, err)
+		t.Fatalf("%v: %v", packed.header, err)
 	}
-	if got, err := io.ReadAll(r); resp.Header.Get("Content-Encoding") != "gzip" || err != nil || string(got) != plain {
-		t.Errorf("gzip: %v, %d bytes, %v", resp.Header, len(b), err)
+	if got, err := io.ReadAll(r); packed.header.Get("Content-Encoding") != "gzip" || err != nil || string(got) != plain {
+		t.Errorf("gzip: %v, %d bytes, %v", packed.header, len(packed.body), err)
 	}
 }

@@ -332,7 +332,8 @@ func smallQuestions(b *testing.B, srv *httptest.Server) (requests [][]byte) {
 		return string(n.AppendDID(nil, rng.IntN(o.Accounts/network.Liveliest)*network.Liveliest))
 	}
 	for len(requests) < 4000 {
-		p, method := url.Values{}, askQuery
+		var p url.Values
+		method := askQuery
 		switch rng.IntN(4) {
 		case 0:
 			method = "blue.skein.graph.contains"
