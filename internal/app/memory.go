@@ -49,9 +49,10 @@ func split(memory int64) budget {
 }
 
 // LimitMemory tells the garbage collector to work harder when the process
-// nears what the budget allows for it, unless GOMEMLIMIT says otherwise: the
-// budget, and a quarter of a GiB for the rest. With cgo the engine's share lies
-// outside the collector's heap, and does not count there.
+// nears what the budget allows for it, unless GOMEMLIMIT says otherwise: half as
+// much again as the budget. With cgo the engine's share lies outside the
+// collector's heap, in the C library's, where it takes up to twice its size, so
+// builds without cgo, as the image and the Makefile make them, take less.
 func LimitMemory(memory int64) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -59,9 +60,9 @@ func LimitMemory(memory int64) {
 	if memory <= 0 {
 		memory = DefaultMemory()
 	}
-	limit := memory + 256<<20
+	limit := memory + memory/2
 	if cgo {
-		limit -= split(memory).engine
+		limit -= 2 * split(memory).engine
 	}
 	debug.SetMemoryLimit(limit)
 }

@@ -2,6 +2,7 @@
 // hundred million edges and more, made by package network, and three accounts
 // with 10 million, 1 million and 1 million followers among it.
 //
+//	export CGO_ENABLED=0 # as the released binary is built: less memory
 //	go test ./internal/scale -run Build -v -timeout 3h -scale.dir /var/tmp/skein-scale -scale.edges 100000000
 //	go test ./internal/scale -run xxx -bench . -timeout 1h -scale.dir /var/tmp/skein-scale
 //
@@ -47,7 +48,7 @@ type feed struct {
 	offset             int64 // of the sequence numbers
 }
 
-const batchEvents = 16_384
+const batchEvents = 32_768
 
 func (f *feed) add(tb testing.TB, e *network.Event) {
 	f.did = f.n.AppendDID(f.did[:0], e.Account)
