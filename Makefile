@@ -20,15 +20,20 @@ lint:
 
 fuzz: ## each decoder and parser of outside bytes, for a minute
 	go test ./consumer/wire -run xxx -fuzz FuzzDecode -fuzztime 60s
-	go test ./graph -run xxx -fuzz FuzzFold -fuzztime 60s
+	go test ./graph -run xxx -fuzz 'FuzzFold$$' -fuzztime 60s
+	go test ./graph -run xxx -fuzz FuzzFoldValues -fuzztime 60s
 	go test ./intern -run xxx -fuzz FuzzSyntax -fuzztime 60s
+	go test ./intern -run xxx -fuzz FuzzPack -fuzztime 60s
 	go test ./query -run xxx -fuzz FuzzParse -fuzztime 60s
 
-bench: ## decoding against indigo, and frames from memory to committed
+bench: ## decoding against indigo, frames from memory to committed, ids, sets, questions
 	go test ./consumer/wire -run xxx -bench Decode -benchmem
 	go test ./internal/app -run xxx -bench Ingest -benchtime 1x -timeout 30m
 	go test ./intern -run xxx -bench .
+	go test ./internal/idset -run xxx -bench .
+	CGO_ENABLED=0 go test ./internal/scale -run xxx -bench . -timeout 1h
 
-soak: ## the long runs: a million operations a history, twenty kills in a minute
+soak: ## the long runs: a million operations a history, twenty kills in a minute, ten minutes of asking
 	go test ./graph -run TestModel -model.ops 1000000 -timeout 2h -v
 	go test ./cmd/skein -run TestKill -kill.times 20 -kill.rate 35 -v
+	go test ./query -run Soak -v -soak.for 10m -timeout 20m

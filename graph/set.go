@@ -303,7 +303,7 @@ type cachedSet struct {
 	row        []byte    // the row that
 	set        idset.Set // was made with
 	size       int
-	used       uint64
+	used       uint64 // guarded by mu; the rest is never changed
 }
 
 func newSetCache(budget int64) *setCache {
@@ -321,31 +321,55 @@ func (c *setCache) count(result string) {
 
 // changed returns the set if it is kept, with the row v laid over it.
 func (c *setCache) changed(t *ActorSet, v []byte) *idset.Set {
+	e, base := c.find(t)
+	if e == nil {
+		return nil
+	}
+	c.count("cache")
+	if slices.Equal(e.row, v) {
+		return &e.set
+	}
+	set := t.over(base) // a copy of the set: not under the lock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.sets[string(t.key)]; now != nil && now.generation == t.generation {
+		laid := &cachedSet{now.generation, base, slices.Clone(v), set, now.size, now.used}
+		laid.size = int(base.GetSizeInBytes()) + len(v)
+		if !t.row.Empty() || !t.removed.Empty() {
+			laid.size += set.Bytes()
+		}
+		c.put(string(t.key), laid)
+	}
+	return &set
+}
+
+// find returns what is kept of a set, if it is of the set's generation. An entry
+// is never changed, only replaced.
+func (c *setCache) find(t *ActorSet) (*cachedSet, *roaring64.Bitmap) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.sets[string(t.key)]
 	if e == nil || e.generation != t.generation {
-		return nil
+		return nil, nil
 	}
 	c.tick++
 	e.used = c.tick
-	c.count("cache")
-	if !slices.Equal(e.row, v) {
-		c.lay(e, t, v)
-	}
-	return &e.set
+	return e, e.base
 }
 
-// lay is called with mu held.
-func (c *setCache) lay(e *cachedSet, t *ActorSet, v []byte) {
-	set := t.over(e.base)
-	c.size -= e.size
-	e.row, e.set = slices.Clone(v), set
-	e.size = int(e.base.GetSizeInBytes()) + len(v)
-	if !t.row.Empty() || !t.removed.Empty() {
-		e.size += set.Bytes()
+// put keeps an entry in the place of an older one, and makes room for it. It is
+// called with mu held.
+func (c *setCache) put(key string, e *cachedSet) {
+	if old := c.sets[key]; old != nil {
+		c.size -= old.size
 	}
+	c.tick++
+	e.used = c.tick
+	c.sets[key] = e
 	c.size += e.size
+	for c.size > c.budget {
+		c.evict()
+	}
 }
 
 // popularAfter is how often a large set must be asked for to be read whole
@@ -377,21 +401,11 @@ func (c *setCache) keep(t *ActorSet, base *roaring64.Bitmap) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	old := c.sets[string(t.key)]
-	if old != nil {
-		if old.generation >= t.generation {
-			return
-		}
-		c.size -= old.size
+	if old := c.sets[string(t.key)]; old != nil && old.generation >= t.generation {
+		return
 	}
-	c.tick++
-	e := &cachedSet{generation: t.generation, base: base, set: *t.whole, used: c.tick, size: 2 * size}
-	e.row = nil // laid again when it is asked for
-	c.sets[string(t.key)] = e
-	c.size += e.size
-	for c.size > c.budget {
-		c.evict()
-	}
+	// The row is laid over it again when it is asked for: with the row nil.
+	c.put(string(t.key), &cachedSet{generation: t.generation, base: base, set: *t.whole, size: 2 * size})
 }
 
 // evict drops the set that was used the longest ago. It is called with mu held.

@@ -174,44 +174,48 @@ func (s *Server) answer(ctx context.Context, r *http.Request, m *method) (any, e
 	if err != nil {
 		return nil, err
 	}
-	release, err := acquire(ctx, s.slots)
-	if err != nil {
+	q.work = &work{}
+	defer q.work.end()
+	if err := q.work.enter(ctx, s.slots); err != nil {
 		return nil, err
 	}
-	defer release()
-	q.work = &work{slots: s.heavy}
-	defer q.work.end()
+	q.work.heavySlots = s.heavy
 	return m.serve(s, ctx, q)
 }
 
-// acquire takes a slot, or waits for one until ctx ends.
-func acquire(ctx context.Context, slots chan struct{}) (release func(), err error) {
-	select {
-	case slots <- struct{}{}:
-		return func() { <-slots }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err() //nolint:wrapcheck // it says what happened
-	}
+// work is the slot that a question under way holds: one of many, or one of the
+// few for those that read large sets.
+type work struct {
+	slots      chan struct{} // where it holds one
+	heavySlots chan struct{}
 }
 
-// work is what a question under way has taken of what is bounded for all.
-type work struct {
-	slots   chan struct{}
-	release func()
+// enter takes a slot, or waits for one until ctx ends. The one held before, if
+// any, is given back first: who waits keeps nobody else waiting.
+func (w *work) enter(ctx context.Context, slots chan struct{}) error {
+	w.end()
+	select {
+	case slots <- struct{}{}:
+		w.slots = slots
+		return nil
+	case <-ctx.Done():
+		return ctx.Err() //nolint:wrapcheck // it says what happened
+	}
 }
 
 // heavy waits until the question may read large sets. It is called any number
 // of times.
-func (w *work) heavy(ctx context.Context) (err error) {
-	if w.release == nil {
-		w.release, err = acquire(ctx, w.slots)
+func (w *work) heavy(ctx context.Context) error {
+	if w.slots == w.heavySlots {
+		return nil
 	}
-	return err
+	return w.enter(ctx, w.heavySlots)
 }
 
 func (w *work) end() {
-	if w.release != nil {
-		w.release()
+	if w.slots != nil {
+		<-w.slots
+		w.slots = nil
 	}
 }
 
