@@ -129,14 +129,14 @@ func exists(fs vfs.FS, dir string) error {
 
 // pebbleOptions are chosen by what ../shared/docs/layout-measured.md measured:
 // no compression above the last level (the keys' entropy is gone already),
-// zstd there, 32 KiB blocks, memtables small against the cache, and a wide
-// L1 with a lazy L0. release drops the caller's reference to the cache.
+// zstd there, memtables small against the cache, and a wide L1 with a lazy L0.
+// Blocks have 8 KiB, not 32: a look-up that misses the cache unpacks a whole one. release drops the caller's reference to the cache.
 func pebbleOptions(o Options, fs vfs.FS) (po *pebble.Options, release func()) {
 	memory := o.Memory
 	if memory <= 0 {
 		memory = DefaultMemory
 	}
-	memtable := min(max(memory/16, 4<<20), 64<<20)
+	memtable := min(max(memory/8, 4<<20), 64<<20)
 	cache := pebble.NewCache(max(memory-memtable, 8<<20))
 	po = &pebble.Options{
 		FS:                          fs,
@@ -149,7 +149,7 @@ func pebbleOptions(o Options, fs vfs.FS) (po *pebble.Options, release func()) {
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       8,
 		L0StopWritesThreshold:       64,
-		LBaseMaxBytes:               256 << 20,
+		LBaseMaxBytes:               512 << 20,
 		MaxOpenFiles:                2048,
 		WALBytesPerSync:             1 << 20,
 		// One below FormatWALSyncChunks on purpose: from there on a WAL
@@ -159,7 +159,7 @@ func pebbleOptions(o Options, fs vfs.FS) (po *pebble.Options, release func()) {
 	}
 	po.TargetFileSizes[0] = 8 << 20
 	for i := range po.Levels {
-		po.Levels[i].BlockSize = 32 << 10
+		po.Levels[i].BlockSize = 8 << 10
 		profile := block.NoCompression
 		if i == len(po.Levels)-1 {
 			profile = block.GoodCompression
