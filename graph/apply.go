@@ -30,6 +30,7 @@ type applier struct {
 	edges   edgeSorter
 	keys    keyBuffer
 	asked   []asked // what keys are for
+	index32 []int32 // the changes that are asked for
 	records []record
 	left    []edge // scratch of otherRecords
 	kbuf    []byte

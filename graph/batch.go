@@ -194,6 +194,9 @@ func (b *Batch) AddDelete(k Kind, rkey []byte) {
 }
 
 func (b *Batch) addOp(o op) {
+	if o.rkey.start == o.rkey.end {
+		return // no record has an empty key
+	}
 	b.ops = append(b.ops, o)
 	b.events[len(b.events)-1].ops.end = uint32(len(b.ops))
 }

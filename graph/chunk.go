@@ -2,10 +2,10 @@ package graph
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"slices"
 
 	"skein/intern"
@@ -35,9 +35,16 @@ func (p path) appendRkey(dst []byte) []byte {
 
 func (p path) bucket() uint16 {
 	if p.raw != nil {
-		return rawBucket
+		return rawBucket | uint16(p.hash()>>56)
 	}
 	return uint16(p.tid >> bucketShift)
+}
+
+// hash is that of a raw key. It is SHA-256, so that nobody can choose many keys
+// for one place.
+func (p path) hash() uint64 {
+	sum := sha256.Sum256(p.raw)
+	return binary.BigEndian.Uint64(sum[:])
 }
 
 // spread is what tells the chunks under a bucket apart, from the top bit down.
@@ -45,9 +52,7 @@ func (p path) spread() uint64 {
 	if p.raw == nil {
 		return p.tid << (64 - bucketShift)
 	}
-	h := fnv.New64a()
-	_, _ = h.Write(p.raw) // never fails
-	return h.Sum64()
+	return p.hash() << 8
 }
 
 // comparePaths orders the paths of one bucket.
@@ -119,6 +124,8 @@ func coderOf(actor intern.ID, bucket uint16) chunkCoder {
 	return chunkCoder{bucket, uint64(actor)}
 }
 
+func (c chunkCoder) isRaw() bool { return c.bucket >= rawBucket }
+
 func zigzag(n int64) uint64   { return uint64(n<<1) ^ uint64(n>>63) }
 func unzigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
 
@@ -137,7 +144,7 @@ func (c chunkCoder) append(dst []byte, generation uint64, records []record) []by
 	micros, clock, subject := uint64(c.bucket)<<(bucketShift-clockBits), uint64(0), c.first
 	for i := range records {
 		r := &records[i]
-		if c.bucket == rawBucket {
+		if c.isRaw() {
 			ext := min(uint64(r.flags), 1)
 			dst = binary.AppendUvarint(dst, uint64(len(r.path.raw))<<1|ext)
 			dst = append(dst, r.path.raw...)
@@ -173,7 +180,7 @@ func (c chunkCoder) read(dst []record, v []byte, age uint32) (out []record, gene
 		}
 		v = v[w:]
 		r := record{age: age}
-		if c.bucket == rawBucket && n > 1 {
+		if c.isRaw() && n > 1 {
 			if n>>1 > uint64(len(v)) {
 				return dst, 0, errChunk
 			}
@@ -198,7 +205,7 @@ func (c chunkCoder) read(dst []record, v []byte, age uint32) (out []record, gene
 				return dst, 0, errChunk
 			}
 		}
-		if c.bucket != rawBucket {
+		if !c.isRaw() {
 			micros += n >> 1
 			r.path.tid = micros<<clockBits | clock
 		} else if r.path.raw == nil {

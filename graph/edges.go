@@ -10,16 +10,17 @@ import (
 	"skein/internal/kv"
 )
 
-// asked is a chunk that is looked up for a run of the changes.
+// asked is a chunk that is looked up for some of the changes.
 type asked struct {
-	from, to int32 // of the changes, all in one bucket
-	depth    int
+	changes []int32 // of one bucket
+	depth   int
 }
 
 // readOld reads what the changed paths that are not fresh held before: one
-// look-up for each chunk, and one more for every time that it was spilled.
+// look-up for each chunk, and for those that were spilled one for each chunk
+// below that may know more.
 func (a *applier) readOld(tx kv.Txn) error {
-	a.asked = a.asked[:0]
+	a.asked, a.index32 = a.asked[:0], slices.Grow(a.index32[:0], len(a.changes))
 	for i := range a.changes {
 		c := &a.changes[i]
 		if c.subject >= 0 {
@@ -28,11 +29,14 @@ func (a *applier) readOld(tx kv.Txn) error {
 		if c.fresh {
 			continue
 		}
-		if n := len(a.asked); n > 0 && sameChunk(a.changes[a.asked[n-1].from], *c) {
-			a.asked[n-1].to = int32(i + 1)
+		a.index32 = append(a.index32, int32(i)) // does not move: it has room
+		end := len(a.index32)
+		if n := len(a.asked); n > 0 && sameChunk(a.changes[a.asked[n-1].changes[0]], *c) {
+			q := &a.asked[n-1]
+			q.changes = a.index32[end-1-len(q.changes) : end]
 			continue
 		}
-		a.asked = append(a.asked, asked{int32(i), int32(i + 1), 0})
+		a.asked = append(a.asked, asked{a.index32[end-1 : end], 0})
 	}
 	for ask := a.asked; len(ask) > 0; {
 		var err error
@@ -44,11 +48,11 @@ func (a *applier) readOld(tx kv.Txn) error {
 }
 
 // readChunks looks up the chunks asked for, and returns those to ask for next:
-// below chunks that were spilled, where they did not know the path.
+// below chunks that were spilled, for the paths that they did not know.
 func (a *applier) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) {
 	a.keys.reset()
 	for _, q := range ask {
-		c := &a.changes[q.from]
+		c := &a.changes[q.changes[0]]
 		a.kbuf = appendChunkKey(a.kbuf[:0], c.kind, c.actor, c.path, q.depth)
 		a.keys.add(a.kbuf)
 	}
@@ -57,31 +61,40 @@ func (a *applier) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) {
 			return nil
 		}
 		q := ask[i]
-		c := &a.changes[q.from]
-		coder := coderOf(c.actor, c.path.bucket())
+		first := &a.changes[q.changes[0]]
 		var generation uint64
 		var err error
-		if a.records, generation, err = coder.read(a.records[:0], v, 0); err != nil {
+		if a.records, generation, err = coderOf(first.actor, first.path.bucket()).read(a.records[:0], v, 0); err != nil {
 			return fmt.Errorf("%x: %w", a.keys.keys[i], err)
 		}
-		for j := q.from; j < q.to; j++ {
+		var below []int32
+		for _, j := range q.changes {
 			c := &a.changes[j]
-			if c.fresh {
-				continue
-			}
 			at, found := slices.BinarySearchFunc(a.records, c.path, func(r record, p path) int { return comparePaths(r.path, p) })
-			if !found {
-				if generation > 0 {
-					next = append(next, asked{j, j + 1, q.depth + 1})
-				}
-				continue
+			if found {
+				r := &a.records[at]
+				c.existed, c.old = r.flags != flagRemoved, r.subject
+			} else if generation > 0 {
+				below = append(below, j)
 			}
-			r := &a.records[at]
-			c.existed, c.old = r.flags != flagRemoved, r.subject
 		}
+		next = a.askBelow(next, below, q.depth)
 		return nil
 	})
 	return next, err
+}
+
+// askBelow appends what is to be asked for below a chunk: each chunk once.
+func (a *applier) askBelow(next []asked, changes []int32, depth int) []asked {
+	if len(changes) == 0 || depth == maxChunkDepth {
+		return next
+	}
+	place := func(j int32) byte { return byte(a.changes[j].path.spread() >> (56 - 8*depth)) }
+	slices.SortStableFunc(changes, func(x, y int32) int { return int(place(x)) - int(place(y)) })
+	for group := range groups(changes, func(x, y int32) bool { return place(x) == place(y) }) {
+		next = append(next, asked{group, depth + 1})
+	}
+	return next
 }
 
 // decide notes what each change does to the records and their edges.

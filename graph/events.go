@@ -143,11 +143,11 @@ func compareChanges(x, y *change) int {
 		return cmp.Compare(x.kind, y.kind)
 	case x.actor != y.actor:
 		return cmp.Compare(x.actor, y.actor)
-	case (x.path.raw == nil) != (y.path.raw == nil): // the raw bucket comes last
-		if x.path.raw == nil {
-			return -1
+	}
+	if x.path.raw != nil || y.path.raw != nil { // the order of TIDs is that of their buckets
+		if c := cmp.Compare(x.path.bucket(), y.path.bucket()); c != 0 {
+			return c
 		}
-		return 1
 	}
 	return comparePaths(x.path, y.path)
 }

@@ -61,8 +61,8 @@ var (
 // record and none of the forms of 2.
 const formatVersion = 2
 
-// A bucket of records: the upper 14 bits of a TID, which are 12.7 days, or
-// rawBucket for record keys that are no TIDs.
+// A bucket of records: the upper 14 bits of a TID, which are 12.7 days, or for
+// record keys that are no TIDs rawBucket and the first byte of their hash.
 const (
 	bucketShift = 50
 	rawBucket   = 1 << 14

@@ -53,7 +53,11 @@ func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 		f, _ := m.chunks.Get().(*chunkFolder)
 		out, size, err = f.fold(dst, key, values, base)
 		m.chunks.Put(f)
-		limit = m.limits.Chunk
+		if _, _, _, depth, kerr := parseChunkKey(key); kerr == nil && depth < maxChunkDepth {
+			if limit = m.limits.Chunk; len(out)-len(dst) > maxChunkBytes {
+				limit = 1
+			}
+		}
 	case isRowKey(key):
 		subject, _ := intern.ReadID(key[2:])
 		f, _ := m.rows.Get().(*rowFolder)

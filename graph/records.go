@@ -52,7 +52,7 @@ func eachRecord(r kv.Reader, k Kind, actor intern.ID, each func(*record) bool) e
 			}
 		}
 		rr.bucket = bucket
-		if bucket == rawBucket { // the keys outlive this call
+		if bucket >= rawBucket { // the keys outlive this call
 			start := len(rr.raw)
 			rr.raw = append(rr.raw, v...)
 			v = rr.raw[start:]

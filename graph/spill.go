@@ -22,6 +22,10 @@ import (
 // noted is lost in a crash, and noted again at a later fold; a value that
 // nobody folds any more stays large, and is read as it is.
 
+// maxChunkBytes is from how many bytes on a chunk is too large, however few its
+// records: keys may have 512 bytes, and FoundationDB's values 100,000.
+const maxChunkBytes = 32 << 10
+
 // spillsPerWrite bounds how many values are spilled in one write.
 const spillsPerWrite = 32
 
@@ -55,6 +59,9 @@ func (s *Store) spill(ctx context.Context) error {
 				s.merger.note([]byte(key))
 			}
 			most = len(keys) / 2
+		case errors.Is(err, kv.ErrTooLarge): // it stays as it is, and is read so
+			s.o.Metrics.retry("spill_too_large")
+			return nil
 		default:
 			return fmt.Errorf("graph: spilling large values: %w", err)
 		}
@@ -150,11 +157,11 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
 	}
 	coder := coderOf(actor, bucket)
 	records, generation, err := coder.read(nil, v, 0)
-	if err != nil || len(records) <= m.limits.Chunk {
+	if err != nil || len(records) <= m.limits.Chunk && len(v) <= maxChunkBytes {
 		return err
 	}
 	below := func(r record) byte { return byte(r.path.spread() >> (56 - 8*depth)) }
-	if bucket == rawBucket { // by hash; within one, by path
+	if bucket >= rawBucket { // by hash; within one, by path
 		slices.SortStableFunc(records, func(x, y record) int { return int(below(x)) - int(below(y)) })
 	}
 	var kbuf, vbuf []byte

@@ -3,6 +3,8 @@ package intern
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"math/bits"
+	"math/rand/v2"
 )
 
 // A Batch gathers the strings of many events, each once, to be resolved
@@ -58,10 +60,14 @@ const (
 	tagUnsettled = tagRaw + 8
 )
 
+// hashSecrets are drawn anew by each process: strings come from strangers, who
+// must not know which ones meet in a table.
+var hashSecrets = [4]uint64{rand.Uint64() | 1, rand.Uint64() | 1, rand.Uint64() | 1, rand.Uint64() | 1}
+
 func (k cacheKey) hash() uint64 {
-	h := (k.hi ^ k.lo>>32) * 0x9e3779b97f4a7c15
-	h = (h ^ h>>32 ^ k.lo) * 0xbf58476d1ce4e5b9
-	return h ^ h>>29
+	hi, lo := bits.Mul64(k.hi^hashSecrets[0], k.lo^hashSecrets[1])
+	hi, lo = bits.Mul64(hi^lo^hashSecrets[2], hashSecrets[3]^k.lo)
+	return hi ^ lo
 }
 
 func didKey(form []byte) cacheKey {

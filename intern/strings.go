@@ -18,6 +18,8 @@ import (
 //	        as the difference to those of the last such in the row, zigzag
 //	        uvarint; at first to 0
 //	kind 2: uvarint length, another form (pack.go)
+//	kind 3: nothing: the form has over 256 bytes, and a row of its own, whose key
+//	        is the group's and then the id's lowest six bits (1)
 //
 // An operand and a stored row have the same form.
 const (
@@ -27,11 +29,19 @@ const (
 	kindPLC  = 0
 	kindPost = 1
 	kindForm = 2
+	kindOwn  = 3
+
+	maxInGroup = 256 // bytes: 64 such are far below what an engine takes
 )
 
 // appendGroupKey appends the key of the group that an id's string lies in.
 func appendGroupKey(dst []byte, ns Namespace, id ID) []byte {
 	return AppendID(append(dst, KeyString, byte(ns)), id&^groupMask)
+}
+
+// appendOwnKey appends the key of the row of an id's string that has one.
+func appendOwnKey(dst []byte, ns Namespace, id ID) []byte {
+	return append(appendGroupKey(dst, ns, id), byte(id&groupMask))
 }
 
 // groupEntry is an id's string in a group.
@@ -57,6 +67,8 @@ func entryOf(ns Namespace, id ID, form []byte) groupEntry {
 	case ns == URI && (len(form) == packedPost || len(form) == packedPostLong):
 		e.kind, e.post = kindPost, binary.BigEndian.Uint64(form)>>16
 		e.author, _ = ReadID(form[6:])
+	case len(form) > maxInGroup:
+		e.kind = kindOwn
 	}
 	return e
 }
@@ -82,6 +94,8 @@ func (w *groupWriter) append(dst []byte, e *groupEntry) []byte {
 		dst = binary.AppendUvarint(dst, zigzag(e.post-w.post))
 		dst = binary.AppendUvarint(dst, zigzag(uint64(e.author)-w.author))
 		w.post, w.author = e.post, uint64(e.author)
+		return dst
+	case kindOwn:
 		return dst
 	}
 	return append(binary.AppendUvarint(dst, uint64(len(e.form))), e.form...)
@@ -115,7 +129,6 @@ func eachEntry(v []byte, each func(*groupEntry) bool) error {
 			}
 			e.form, v = v[n:n+int(l):n+int(l)], v[n+int(l):]
 		default:
-			return errGroup
 		}
 		if !each(&e) {
 			return nil
@@ -167,6 +180,9 @@ func writeStrings(tx kv.Txn, ns Namespace, entries []groupEntry, groups []ID) {
 		j := i
 		for ; j < len(entries) && groups[j] == groups[i]; j++ {
 			value = w.append(value, &entries[j])
+			if entries[j].kind == kindOwn {
+				tx.Set(appendOwnKey(nil, ns, groups[i]|ID(entries[j].at)), entries[j].form)
+			}
 		}
 		key = appendGroupKey(key[:0], ns, groups[i])
 		tx.Merge(key, value)
@@ -190,28 +206,55 @@ func forms(r kv.Reader, ns Namespace, ids []ID, each func(i int, form []byte) er
 		starts = append(starts, i)
 	}
 	starts = append(starts, len(ids))
-	var form []byte
-	return r.MultiGet(keys, func(k int, v []byte, _ bool) error {
+	type span struct{ start, end int }
+	var arena []byte
+	spans := make([]span, len(ids))
+	var own []int
+	err := r.MultiGet(keys, func(k int, v []byte, _ bool) error {
 		for i := starts[k]; i < starts[k+1]; i++ {
 			var found bool
 			err := eachEntry(v, func(e *groupEntry) bool {
 				if found = e.at == uint8(ids[i]&groupMask); found {
-					form = e.appendForm(form[:0])
+					start := len(arena)
+					arena = e.appendForm(arena)
+					spans[i] = span{start, len(arena)}
+					if e.kind == kindOwn {
+						own = append(own, i)
+					}
 				}
 				return !found
 			})
 			if err == nil && !found {
-				err = fmt.Errorf("intern: %s id %d has no string; run skein check", ns, ids[i])
+				err = noString(ns, ids[i])
 			}
 			if err != nil {
-				return err
-			}
-			if err := each(i, form); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	for _, i := range own {
+		v, ok, err := r.Get(appendOwnKey(nil, ns, ids[i]))
+		if err != nil || !ok {
+			return errors.Join(err, noString(ns, ids[i]))
+		}
+		start := len(arena)
+		arena = append(arena, v...)
+		spans[i] = span{start, len(arena)}
+	}
+	for i, s := range spans {
+		if err := each(i, arena[s.start:s.end]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func noString(ns Namespace, id ID) error {
+	return fmt.Errorf("intern: %s id %d has no string; run skein check", ns, id)
 }
 
 // Named reports whether an id has a string.

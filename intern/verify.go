@@ -156,20 +156,32 @@ func (v *verifier) stringOf(ns Namespace, id ID, found func(form []byte)) error 
 		}
 		v.groupKey, v.group = append(v.groupKey[:0], v.key...), append(v.group[:0], group...)
 	}
-	return eachEntry(v.group, func(e *groupEntry) bool {
+	var own bool
+	err := eachEntry(v.group, func(e *groupEntry) bool {
 		mine := e.at == uint8(id&groupMask)
-		if mine {
+		if own = mine && e.kind == kindOwn; mine && !own {
 			found(e.appendForm(nil))
 		}
 		return !mine
 	})
+	if err != nil || !own {
+		return err
+	}
+	form, ok, err := v.r.Get(appendOwnKey(nil, ns, id))
+	if err == nil && ok {
+		found(bytes.Clone(form))
+	}
+	return err
 }
 
 func (v *verifier) string(k, value []byte) error {
 	first, n := ReadID(k[2:])
-	if n == 0 || n != len(k)-2 || first&groupMask != 0 {
+	switch {
+	case n == 0 || first&groupMask != 0 || len(k)-2 > n+1:
 		v.broken("dictionary row %x is malformed", k)
 		return nil
+	case len(k)-2 == n+1: // a long string's own row
+		return v.names(k[1], value, first|ID(k[len(k)-1]))
 	}
 	var entries []groupEntry
 	if err := eachEntry(value, func(e *groupEntry) bool { entries = append(entries, *e); return true }); err != nil {
@@ -180,15 +192,25 @@ func (v *verifier) string(k, value []byte) error {
 		v.broken("dictionary row %x is %x, it should be %x", k, value, again)
 	}
 	for i := range entries {
-		id := first | ID(entries[i].at)
-		v.key = entries[i].appendForm(append(v.key[:0], KeyID, k[1]))
-		back, ok, err := v.r.Get(v.key)
-		if err != nil {
+		if entries[i].kind == kindOwn {
+			continue // its row is checked by itself
+		}
+		if err := v.names(k[1], entries[i].appendForm(nil), first|ID(entries[i].at)); err != nil {
 			return err
 		}
-		if got, _ := ReadID(back); !ok || got != id {
-			v.broken("dictionary: id %d stands for %x, whose id is %x", id, v.key[2:], back)
-		}
+	}
+	return nil
+}
+
+// names checks that a form has the id that stands for it.
+func (v *verifier) names(ns byte, form []byte, id ID) error {
+	v.key = append(append(v.key[:0], KeyID, ns), form...)
+	back, ok, err := v.r.Get(v.key)
+	if err != nil {
+		return err
+	}
+	if got, _ := ReadID(back); !ok || got != id {
+		v.broken("dictionary: id %d stands for %x, whose id is %x", id, form, back)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 )
 
 // History makes a random stream: creates, deletes, duplicates, updates, paths
@@ -43,6 +44,9 @@ func NewHistory(seed uint64, accounts int) *History {
 
 // did makes mostly did:plc, and the odd other method.
 func (h *History) did(i int) string {
+	if i%20 == 19 { // long ones are stored apart
+		return fmt.Sprintf("did:web:host%d.%s.example.com", i, strings.Repeat("long-", 60))
+	}
 	if i%10 == 9 {
 		return fmt.Sprintf("did:web:host%d.example.com", i)
 	}

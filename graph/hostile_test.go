@@ -1,0 +1,147 @@
+package graph
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/intern"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+	"skein/internal/kv/pebblekv"
+)
+
+// hostile is one repo that writes what it likes.
+type hostile struct {
+	t     *testing.T
+	s     *Store
+	store kv.Store
+	seq   Seq
+}
+
+func newHostile(t *testing.T, store kv.Store) *hostile {
+	t.Helper()
+	s, err := Open(t.Context(), store, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &hostile{t, s, store, 0}
+}
+
+// commit applies one commit. A key that begins with a minus sign is deleted.
+func (h *hostile) commit(subject string, rkeys ...string) {
+	h.t.Helper()
+	h.seq++
+	var b Batch
+	b.AddCommit(h.seq, &Commit{DID: []byte("did:plc:hostile"), Rev: intern.AppendTID(nil, uint64(h.seq)), Data: make([]byte, 32)})
+	for _, rkey := range rkeys {
+		if rest, del := strings.CutPrefix(rkey, "-"); del {
+			b.AddDelete(1, []byte(rest))
+		} else {
+			b.AddPut(1, []byte(rkey), []byte(subject))
+		}
+	}
+	b.Seen(h.seq, nil)
+	done := make(chan error, 1)
+	go func() { done <- h.s.Apply(h.t.Context(), "test", &b) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			h.t.Fatal(err)
+		}
+	case <-time.After(30 * time.Second):
+		h.t.Fatal("a commit is still being applied after 30 seconds")
+	}
+}
+
+func (h *hostile) records(want int) {
+	h.t.Helper()
+	err := h.s.View(h.t.Context(), func(sn *Snapshot) error {
+		c, err := sn.Counts()
+		if n := c.Records["follow"]; n != int64(want) {
+			h.t.Errorf("%d records, want %d", n, want)
+		}
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := Verify(h.t.Context(), h.store, func(p string) { h.t.Error(p) }, nil); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func openPebble(t *testing.T, l Limits) kv.Store {
+	t.Helper()
+	s, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20, Merger: NewMerger(l)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// Keys that share all that chunks are told apart by stay in one chunk, and the
+// spilling of it ends.
+func TestSpillEnds(t *testing.T) {
+	h := newHostile(t, openPebble(t, Limits{Row: 3, Chunk: 3}))
+	var rkeys []string
+	for i := range uint64(4) {
+		rkeys = append(rkeys, string(intern.AppendTID(nil, 1<<60|i)))
+	}
+	h.commit("did:plc:a", rkeys...)
+	for range 3 * maxChunkDepth {
+		h.commit("did:plc:b", rkeys...)
+		h.commit("did:plc:c", rkeys[0], "-"+rkeys[1])
+		h.records(3)
+	}
+}
+
+// Many paths in one chunk are one look-up of it, however deep it lies.
+func TestOneLookupPerChunk(t *testing.T) {
+	h := newHostile(t, openPebble(t, Limits{Row: 100, Chunk: 50}))
+	rng := rand.New(rand.NewPCG(1, 1))
+	var puts, deletes []string
+	for i := range 3000 { // all within 71 minutes, a chunk of the first depth
+		puts = append(puts, string(intern.AppendTID(nil, 1<<60|uint64(i)<<20|rng.Uint64N(1<<20))))
+		deletes = append(deletes, "-"+string(intern.AppendTID(nil, 1<<60|uint64(i)<<20|rng.Uint64N(1<<20))))
+	}
+	h.commit("did:plc:a", puts...)
+	for i := range 8 {
+		h.commit("did:plc:b", puts[i])
+	}
+	h.records(3000)
+	h.commit("", deletes...) // none of them exists
+	chunks := 0
+	err := h.store.View(t.Context(), func(r kv.Reader) error {
+		return eachWithPrefix(r, []byte{keyRecord}, func(_, _ []byte) error { chunks++; return nil })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(h.s.ap.keys.keys); n > chunks {
+		t.Errorf("the last look-up asked for %d keys, there are %d chunks", n, chunks)
+	}
+	h.records(3000)
+}
+
+// Long keys and long strings stay below what FoundationDB takes as a value.
+func TestLongStrings(t *testing.T) {
+	h := newHostile(t, memkv.Open(memkv.Options{Merger: NewMerger(Limits{})}))
+	n := 0
+	for range 30 {
+		var rkeys []string
+		for range 50 {
+			n++
+			rkeys = append(rkeys, fmt.Sprintf("%06d%s", n, strings.Repeat("k", 500)))
+		}
+		h.commit(fmt.Sprintf("did:web:%06d%s.example.com", n, strings.Repeat("d", 1900)), rkeys...)
+	}
+	h.records(n)
+}
