@@ -25,7 +25,24 @@ func (s *Store) View(ctx context.Context, fn func(*Snapshot) error) error {
 		if err != nil {
 			return fmt.Errorf("graph: reading the hidden accounts: %w", err)
 		}
-		return fn(&Snapshot{r, s, hidden})
+		return fn(&Snapshot{&interruptible{r, ctx}, s, hidden})
+	})
+}
+
+// interruptible is a Reader whose scans end with a context, however long they
+// are.
+type interruptible struct {
+	kv.Reader
+	ctx context.Context //nolint:containedctx // lives as long as the one View
+}
+
+// Scan implements kv.Reader.
+func (r *interruptible) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+	return r.Reader.Scan(lo, hi, reverse, func(key, value []byte) (bool, error) {
+		if err := r.ctx.Err(); err != nil {
+			return false, err
+		}
+		return each(key, value)
 	})
 }
 

@@ -19,7 +19,15 @@ type evaluation struct {
 	e     *Expr
 	s     *graph.Snapshot
 	ids   []intern.ID // of e.strings
-	heavy func(context.Context) error
+	work  *work
+	again map[leaf]*operand // those that occur more than once, when they have been opened
+}
+
+// leaf is a set that the graph has.
+type leaf struct {
+	op   op
+	kind graph.Kind
+	of   intern.ID
 }
 
 // Strings that have no id, and so are in no set of the graph, may still be
@@ -32,11 +40,30 @@ func literalID(i int) intern.ID { return intern.FirstReserved + intern.ID(i) }
 // have got one meanwhile: each would otherwise change its place.
 type unseen []bool
 
-// newEvaluation looks up the expression's strings. heavy is called before the
-// work that is bounded for all questions together.
-func newEvaluation(ctx context.Context, s *graph.Snapshot, e *Expr, heavy func(context.Context) error) (*evaluation, error) {
+// newEvaluation looks up the expression's strings. Before what is bounded for
+// all questions together it asks w.
+func newEvaluation(ctx context.Context, s *graph.Snapshot, e *Expr, w *work) (*evaluation, error) {
 	ids, err := lookup(s, e.strings)
-	return &evaluation{ctx, e, s, ids, heavy}, err
+	if err != nil {
+		return nil, err
+	}
+	v := &evaluation{ctx: ctx, e: e, s: s, ids: ids, work: w, again: map[leaf]*operand{}}
+	v.repeated(&e.root, map[leaf]bool{})
+	return v, nil
+}
+
+// repeated notes which leaves occur more than once.
+func (v *evaluation) repeated(n *node, seen map[leaf]bool) {
+	if n.op == opForward || n.op == opReverse {
+		l := leaf{n.op, n.kind, v.ids[n.of]}
+		if seen[l] {
+			v.again[l] = nil
+		}
+		seen[l] = true
+	}
+	for i := range n.args {
+		v.repeated(&n.args[i], seen)
+	}
 }
 
 func lookup(s *graph.Snapshot, strings []literal) ([]intern.ID, error) {
@@ -115,11 +142,8 @@ func (v *evaluation) open(n *node) (operand, error) {
 		return operand{}, err
 	}
 	switch n.op {
-	case opForward:
-		set, err := v.forward(n.kind, v.ids[n.of])
-		return operand{set: set}, err
-	case opReverse:
-		return v.openActors(n.kind, v.ids[n.of])
+	case opForward, opReverse:
+		return v.leaf(leaf{n.op, n.kind, v.ids[n.of]})
 	case opMembers:
 		var ids []uint64
 		for i := n.first; i < n.last; i++ {
@@ -138,6 +162,26 @@ func (v *evaluation) open(n *node) (operand, error) {
 	}
 }
 
+// leaf opens a leaf. What occurs more than once is read once.
+func (v *evaluation) leaf(l leaf) (t operand, err error) {
+	kept, repeated := v.again[l]
+	if kept != nil {
+		return *kept, nil
+	}
+	if l.op == opForward {
+		t.set, err = v.s.Subjects(l.kind, l.of)
+	} else {
+		t, err = v.openActors(l.kind, l.of)
+	}
+	if err == nil && t.set.Len() > idset.ListMax {
+		err = v.work.heavy()
+	}
+	if err == nil && repeated {
+		v.again[l] = &t
+	}
+	return t, err
+}
+
 func (v *evaluation) openActors(k graph.Kind, subject intern.ID) (operand, error) {
 	t, err := v.s.Actors(k, subject)
 	if err != nil {
@@ -149,19 +193,11 @@ func (v *evaluation) openActors(k graph.Kind, subject intern.ID) (operand, error
 	return operand{large: t}, nil
 }
 
-func (v *evaluation) forward(k graph.Kind, actor intern.ID) (idset.Set, error) {
-	set, err := v.s.Subjects(k, actor)
-	if err == nil && set.Len() > idset.ListMax {
-		err = v.heavy(v.ctx)
-	}
-	return set, err
-}
-
 func (v *evaluation) all(t operand) (idset.Set, error) {
 	if t.large == nil {
 		return t.set, nil
 	}
-	if err := v.heavy(v.ctx); err != nil {
+	if err := v.work.heavy(); err != nil {
 		return idset.Set{}, err
 	}
 	return t.large.All()
@@ -175,7 +211,7 @@ func (v *evaluation) and(set idset.Set, t operand) (idset.Set, error) {
 	if err := v.ctx.Err(); err != nil {
 		return idset.Set{}, err
 	}
-	if err := v.heavy(v.ctx); err != nil {
+	if err := v.work.heavy(); err != nil {
 		return idset.Set{}, err
 	}
 	return t.large.And(set)
@@ -186,19 +222,29 @@ func (v *evaluation) and(set idset.Set, t operand) (idset.Set, error) {
 // is empty, and the first the result.
 func (v *evaluation) intersect(n *node, two bool) (set, last idset.Set, err error) {
 	var small, large []operand
-	leaf := func(n *node) bool { return n.op <= opMembers }
+	isLeaf := func(n *node) bool { return n.op <= opMembers }
 	for _, leaves := range []bool{true, false} { // operators may cost more: last, and not if need be
 		for i := range n.args {
-			if leaf(&n.args[i]) != leaves {
+			if isLeaf(&n.args[i]) != leaves {
 				continue
 			}
 			t, err := v.open(&n.args[i])
 			if err != nil {
 				return set, last, err
 			}
-			if t.large != nil {
+			switch {
+			case t.large != nil:
 				large = append(large, t)
-			} else if small = append(small, t); t.set.Empty() {
+			case t.set.Len() > idset.ListMax && len(small) > 1 && small[0].set.Len() > idset.ListMax:
+				small[0].set = idset.And(small[0].set, t.set) // two of the large ones at most are held
+				t = small[0]
+			default:
+				small = append(small, t)
+				if t.set.Len() > idset.ListMax { // the large ones come first, for now
+					small[0], small[len(small)-1] = small[len(small)-1], small[0]
+				}
+			}
+			if t.large == nil && t.set.Empty() {
 				return set, last, nil
 			}
 		}
@@ -266,12 +312,12 @@ func (v *evaluation) literal(i int) intern.ID {
 	if v.ids[i] != intern.None {
 		return v.ids[i]
 	}
-	for j := range i {
-		if v.e.strings[j] == v.e.strings[i] {
-			return literalID(j)
-		}
-	}
-	return literalID(i)
+	return literalID(v.first(i))
+}
+
+// first returns the index of the first of the strings that equal string i.
+func (v *evaluation) first(i int) int {
+	return slices.Index(v.e.strings, v.e.strings[i])
 }
 
 // contains reports whether the string x is in the set, asking about x alone.
@@ -328,7 +374,7 @@ func (v *evaluation) pin(set idset.Set, u unseen) idset.Set {
 	var from, to []uint64
 	for i := range v.e.strings {
 		if i < len(u) && u[i] && v.ids[i] != intern.None && set.Has(uint64(v.ids[i])) {
-			from, to = append(from, uint64(v.ids[i])), append(to, uint64(literalID(i)))
+			from, to = append(from, uint64(v.ids[i])), append(to, uint64(literalID(v.first(i))))
 		}
 	}
 	if len(from) == 0 {

@@ -58,21 +58,22 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 	out := struct {
 		Subjects []knownSubject `json:"subjects"`
 	}{make([]knownSubject, len(subjects))}
-	err = s.store.View(ctx, func(sn *graph.Snapshot) error {
+	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
 		ids, err := lookup(sn, append(slices.Clip(subjects), actor[0]))
 		if err != nil {
 			return err
 		}
-		v := &evaluation{ctx: ctx, s: sn, heavy: q.work.heavy}
-		follows, err := v.forward(followKind, ids[len(subjects)])
+		v := &evaluation{ctx: ctx, s: sn, work: q.work}
+		t, err := v.leaf(leaf{opForward, followKind, ids[len(subjects)]})
 		if err != nil {
 			return err
 		}
+		follows := t.set
 		var sample []intern.ID
 		var of []int // the subject that each is a sample of
 		for i, subject := range subjects {
 			out.Subjects[i] = knownSubject{subject.s, 0, []string{}}
-			t, err := v.openActors(edge.Kind, ids[i])
+			t, err := v.leaf(leaf{opReverse, edge.Kind, ids[i]})
 			if err != nil {
 				return err
 			}

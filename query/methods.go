@@ -36,8 +36,8 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 		Members *[]string `json:"members,omitempty"`
 		Cursor  string    `json:"cursor,omitempty"`
 	}{Type: typeName(e.Type())}
-	err = s.store.View(ctx, func(sn *graph.Snapshot) error {
-		v, err := newEvaluation(ctx, sn, e, q.work.heavy)
+	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
+		v, err := newEvaluation(ctx, sn, e, q.work)
 		if err != nil {
 			return err
 		}
@@ -84,8 +84,8 @@ func (s *Server) contains(ctx context.Context, q params) (any, error) {
 	out := struct {
 		Members []item `json:"members"`
 	}{make([]item, len(members))}
-	err = s.store.View(ctx, func(sn *graph.Snapshot) error {
-		v, err := newEvaluation(ctx, sn, e, q.work.heavy)
+	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
+		v, err := newEvaluation(ctx, sn, e, q.work)
 		if err != nil {
 			return err
 		}
@@ -105,10 +105,10 @@ func (s *Server) contains(ctx context.Context, q params) (any, error) {
 	return out, err
 }
 
-func (s *Server) getStats(ctx context.Context, _ params) (any, error) {
+func (s *Server) getStats(ctx context.Context, q params) (any, error) {
 	var counts graph.Counts
 	var cursors []graph.Cursor
-	err := s.store.View(ctx, func(sn *graph.Snapshot) (err error) {
+	err := s.view(ctx, q.work, func(sn *graph.Snapshot) (err error) {
 		if counts, err = sn.Counts(); err != nil {
 			return err
 		}
@@ -119,18 +119,18 @@ func (s *Server) getStats(ctx context.Context, _ params) (any, error) {
 		return nil, err
 	}
 	out := struct {
-		Version    string  `json:"version"`
-		Engine     string  `json:"engine"`
-		Relay      string  `json:"relay"`
-		Cursor     int64   `json:"cursor"`
-		LagSeconds float64 `json:"lagSeconds"`
+		Version    string `json:"version"`
+		Engine     string `json:"engine"`
+		Relay      string `json:"relay"`
+		Cursor     int64  `json:"cursor"`
+		LagSeconds int64  `json:"lagSeconds"` // lexicons know no fractions
 		graph.Counts
 	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: s.o.Relay, Counts: counts}
 	var newest time.Time
 	for _, c := range cursors {
 		if c.Source == s.o.Relay || s.o.Relay == "" && !c.Time.Before(newest) {
 			newest = c.Time
-			out.Relay, out.Cursor, out.LagSeconds = c.Source, int64(c.Seq), Lag(c.Time)
+			out.Relay, out.Cursor, out.LagSeconds = c.Source, int64(c.Seq), int64(Lag(c.Time))
 		}
 	}
 	return out, nil

@@ -290,6 +290,13 @@ func TestTagsAndEncodings(t *testing.T) {
 		t.Errorf("zstd: %v, %d bytes, %v", packed.header, len(packed.body), err)
 	}
 	packed = get("Accept-Encoding", "gzip;q=1.0, zstd;q=0")
+	for accept, want := range map[string]string{
+		"gzip;q=0.0": "", "gzip;q=0.00, zstd;Q=0": "", "gzip; q=0.5, zstd ;q=0.4": "gzip", "br, GZIP": "gzip", "zstd;q=x": "", "": "",
+	} {
+		if got := get("Accept-Encoding", accept); got.header.Get("Content-Encoding") != want {
+			t.Errorf("%q gets %q, want %q", accept, got.header.Get("Content-Encoding"), want)
+		}
+	}
 	r, err := gzip.NewReader(bytes.NewReader(packed.body))
 	if err != nil {
 		t.Fatalf("%v: %v", packed.header, err)

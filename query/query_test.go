@@ -309,6 +309,23 @@ func TestPagesWhileGrowing(t *testing.T) {
 	}
 }
 
+// A string that is given twice, and gets its id between two pages, is one member.
+func TestPinnedTwice(t *testing.T) {
+	w := newWorld(t, 5, 100)
+	const x, y = "did:plc:xnever", "did:plc:ynever"
+	i := 0
+	members, totals := w.all("members("+y+","+x+","+x+")", 1, func() {
+		w.happen(&model.Event{
+			Type: model.Commit, Seq: 1_000_000 + int64(i), DID: "did:plc:follower", Rev: model.TID(1<<55 + uint64(i)),
+			Ops: []model.Op{{Kind: "follow", Rkey: "r", Subject: []string{x, y}[i%2]}},
+		})
+		i++
+	})
+	if slices.Sort(members); !slices.Equal(members, []string{x, y}) || slices.Max(totals) != 2 {
+		t.Errorf("%q, totals %v", members, totals)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	w := newWorld(t, 4, 500)
 	a := w.history.Accounts()

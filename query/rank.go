@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -12,7 +13,7 @@ import (
 
 // Bounds of one rank.
 const (
-	maxRanked   = 4 << 20  // different results, 16 bytes each
+	maxRanked   = 4 << 20  // different results, 32 bytes each at most
 	maxExpanded = 64 << 20 // results in all
 )
 
@@ -52,7 +53,8 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 		Type  string     `json:"type"`
 		Items []rankItem `json:"items"`
 	}{via.is.String(), []rankItem{}}
-	err = s.store.View(ctx, func(sn *graph.Snapshot) error {
+	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
+		out.Items = []rankItem{}
 		top, err := s.ranked(ctx, sn, q, of, via, except, limit)
 		if err != nil {
 			return err
@@ -96,7 +98,7 @@ func parseVia(name string) (v via, err error) {
 
 // ranked returns the results that occur the most often.
 func (s *Server) ranked(ctx context.Context, sn *graph.Snapshot, q params, of *Expr, along via, except *Expr, limit int) ([]counted, error) {
-	v, err := newEvaluation(ctx, sn, of, q.work.heavy)
+	v, err := newEvaluation(ctx, sn, of, q.work)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +108,7 @@ func (s *Server) ranked(ctx context.Context, sn *graph.Snapshot, q params, of *E
 	}
 	var without idset.Set
 	if except != nil {
-		e, err := newEvaluation(ctx, sn, except, q.work.heavy)
+		e, err := newEvaluation(ctx, sn, except, q.work)
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +116,7 @@ func (s *Server) ranked(ctx context.Context, sn *graph.Snapshot, q params, of *E
 			return nil, err
 		}
 	}
-	if err := q.work.heavy(ctx); err != nil {
+	if err := q.work.heavy(); err != nil {
 		return nil, err
 	}
 	var t tally
@@ -144,9 +146,13 @@ func (s *Server) ranked(ctx context.Context, sn *graph.Snapshot, q params, of *E
 		}
 	}
 	if along.is == intern.DID {
-		return t.top(limit, hidden, without), nil
+		t.leaveOut(hidden)
 	}
-	return t.top(limit, idset.Set{}, without), nil
+	t.leaveOut(without)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return t.top(limit), ctx.Err()
 }
 
 // actors reads a whole reverse set.
@@ -188,14 +194,14 @@ func (t *tally) add(ids func(func(uint64) bool)) (err error) {
 			return false
 		}
 		if 4*t.used >= 3*len(t.table) {
-			if t.used >= maxRanked {
-				err = invalid("of expands to more than %d different results; ask about fewer actors", maxRanked)
-				return false
-			}
 			t.grow()
 		}
 		e := t.slot(id)
 		if e.count == 0 {
+			if t.used == maxRanked {
+				err = invalid("of expands to more than %d different results; ask about fewer actors", maxRanked)
+				return false
+			}
 			e.id = id
 			t.used++
 		} else if e.actor == t.actor {
@@ -228,43 +234,81 @@ func (t *tally) grow() {
 	}
 }
 
-// top returns the results that occur the most often, but those left out: by
-// count, then by id.
-func (t *tally) top(limit int, without ...idset.Set) []counted {
-	var all []counted
+// leaveOut takes a set out of the results. Nothing can be added after it.
+func (t *tally) leaveOut(set idset.Set) {
+	if set.Empty() {
+		return
+	}
+	for i := range t.table {
+		if e := &t.table[i]; e.count > 0 && set.Has(e.id) {
+			e.count = 0
+		}
+	}
+}
+
+// top returns up to limit of the results that occur the most often: by count,
+// then by id. It goes over the table twice, and holds no more than it returns
+// and those that count as little as the last.
+func (t *tally) top(limit int) []counted {
 	most := uint32(0)
 	for _, e := range t.table {
 		most = max(most, e.count)
 	}
-	// Only the counts that are needed: from the highest down, until there are
-	// enough results, those left out included or not.
 	perCount := make([]int, most+1)
 	for _, e := range t.table {
 		perCount[e.count]++
 	}
-	for hi := most; hi > 0 && len(all) < limit; {
-		lo, n := hi, 0
-		for ; lo > 0 && n < limit; lo-- {
-			n += perCount[lo]
-		}
-		level := make([]counted, 0, n)
-		for _, e := range t.table {
-			if e.count <= lo || e.count > hi || slices.ContainsFunc(without, func(s idset.Set) bool { return s.Has(e.id) }) {
-				continue
-			}
-			level = append(level, counted{e.id, e.count})
-		}
-		slices.SortFunc(level, func(x, y counted) int {
-			switch {
-			case x.count != y.count:
-				return int(y.count) - int(x.count)
-			case x.id < y.id:
-				return -1
-			}
-			return 1
-		})
-		all = append(all, level[:min(len(level), limit-len(all))]...)
-		hi = lo
+	last, above := most, 0 // the count of the last result, and how many have a higher one
+	for last > 1 && above+perCount[last] < limit {
+		above += perCount[last]
+		last--
 	}
+	all := make([]counted, 0, above)
+	var lowest smallest
+	for _, e := range t.table {
+		switch {
+		case e.count > last:
+			all = append(all, counted{e.id, e.count})
+		case e.count == last && e.count > 0:
+			lowest.offer(e.id, limit-above)
+		}
+	}
+	for _, id := range lowest {
+		all = append(all, counted{id, last})
+	}
+	slices.SortFunc(all, func(x, y counted) int {
+		return cmp.Or(cmp.Compare(y.count, x.count), cmp.Compare(x.id, y.id))
+	})
 	return all
+}
+
+// smallest keeps the smallest ids that it was offered: a heap, the largest of
+// them on top.
+type smallest []uint64
+
+func (s *smallest) offer(id uint64, most int) {
+	h := *s
+	if len(h) < most {
+		h = append(h, id)
+		for i := len(h) - 1; i > 0 && h[(i-1)/2] < h[i]; i = (i - 1) / 2 {
+			h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
+		}
+		*s = h
+		return
+	}
+	if most == 0 || id >= h[0] {
+		return
+	}
+	h[0] = id
+	for i := 0; ; {
+		c := 2*i + 1
+		if c+1 < len(h) && h[c+1] > h[c] {
+			c++
+		}
+		if c >= len(h) || h[c] <= h[i] {
+			return
+		}
+		h[i], h[c] = h[c], h[i]
+		i = c
+	}
 }

@@ -67,7 +67,7 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 		*r = relationship{Type: "app.bsky.graph.defs#relationship", DID: other}
 		dids, places = append(dids, literal{other, intern.DID}), append(places, i)
 	}
-	err := s.store.View(ctx, func(sn *graph.Snapshot) error {
+	err := s.view(ctx, q.work, func(sn *graph.Snapshot) error {
 		ids, err := lookup(sn, dids)
 		if err != nil || ids[0] == intern.None || sn.IsHidden(ids[0]) {
 			return err

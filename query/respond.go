@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -34,13 +35,13 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any
 		h.Set("ETag", tag)
 		h.Set("Cache-Control", "no-cache") // keep it, and ask whether it is still so
 		h.Set("Vary", "Accept-Encoding")
-		if matches(r.Header.Get("If-None-Match"), tag) {
+		if matches(strings.Join(r.Header.Values("If-None-Match"), ","), tag) {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
 	}
 	if len(b) >= minCompressed {
-		if name, packed := compress(r.Header.Get("Accept-Encoding"), b); name != "" {
+		if name, packed := compress(strings.Join(r.Header.Values("Accept-Encoding"), ","), b); name != "" {
 			h.Set("Content-Encoding", name)
 			b = packed
 		}
@@ -86,24 +87,31 @@ var (
 	}}
 )
 
-// compress packs b by the best of the encodings that a client takes, if it
-// takes any: zstd, else gzip.
+// compress packs b by the encoding that a client likes best
+// (https://www.rfc-editor.org/rfc/rfc9110#name-accept-encoding), zstd before
+// gzip, if it takes either.
 func compress(accept string, b []byte) (name string, packed []byte) {
-	takes := map[string]bool{}
-	for part := range strings.SplitSeq(accept, ",") {
-		coding, q, _ := strings.Cut(part, ";")
-		q = strings.ReplaceAll(q, " ", "")
-		takes[strings.ToLower(strings.TrimSpace(coding))] = q != "q=0" && !strings.HasPrefix(q, "q=0.000")
+	takes := map[string]float64{}
+	for part := range strings.SplitSeq(strings.ToLower(accept), ",") {
+		coding, weight, _ := strings.Cut(part, ";")
+		q := 1.0
+		if w, ok := strings.CutPrefix(strings.TrimSpace(weight), "q="); ok {
+			var err error
+			if q, err = strconv.ParseFloat(strings.TrimSpace(w), 64); err != nil {
+				q = 0
+			}
+		}
+		takes[strings.TrimSpace(coding)] = q
 	}
 	switch {
-	case takes["zstd"]:
+	case takes["zstd"] > 0 && takes["zstd"] >= takes["gzip"]:
 		e, ok := zstdEncoders.Get().(*zstd.Encoder)
 		if !ok {
 			return "", nil
 		}
 		defer zstdEncoders.Put(e)
 		return "zstd", e.EncodeAll(b, nil)
-	case takes["gzip"]:
+	case takes["gzip"] > 0:
 		z, ok := gzipWriters.Get().(*gzip.Writer)
 		if !ok {
 			return "", nil

@@ -203,13 +203,30 @@ func (w *work) enter(ctx context.Context, slots chan struct{}) error {
 	}
 }
 
-// heavy waits until the question may read large sets. It is called any number
-// of times.
-func (w *work) heavy(ctx context.Context) error {
+// errHeavy ends the work on a question that turns out to need one of the few
+// slots. It is begun again with one.
+var errHeavy = errors.New("query: large sets are to be read")
+
+// heavy reports, as errHeavy, that the question may not read large sets.
+func (w *work) heavy() error {
 	if w.slots == w.heavySlots {
 		return nil
 	}
-	return w.enter(ctx, w.heavySlots)
+	return errHeavy
+}
+
+// view calls fn with a state of the graph. If fn meets large sets it ends, and
+// is called again when the question has a slot for that: who waits for one
+// holds nothing, neither sets nor a state of the store.
+func (s *Server) view(ctx context.Context, w *work, fn func(*graph.Snapshot) error) error {
+	err := s.store.View(ctx, fn)
+	if !errors.Is(err, errHeavy) {
+		return err
+	}
+	if err := w.enter(ctx, w.heavySlots); err != nil {
+		return err
+	}
+	return s.store.View(ctx, fn)
 }
 
 func (w *work) end() {
