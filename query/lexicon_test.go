@@ -92,7 +92,7 @@ func (s schema) check(t *testing.T, where string, v any, defs map[string]schema)
 		s = defs[s.Ref]
 		s.Type = "object"
 	}
-	ok := true
+	var ok bool
 	switch s.Type {
 	case "object":
 		m, isMap := v.(map[string]any)

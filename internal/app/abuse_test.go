@@ -44,7 +44,9 @@ func TestAbuse(t *testing.T) {
 	defer stop()
 	const did = "did:plc:6tnmqzyj3aj56cfk2uw7mi5e"
 	ask := "/xrpc/blue.skein.graph.query?set=" + url.QueryEscape("followers("+did+")")
-	get := func(path, headers string) string { return "GET " + path + " HTTP/1.1\r\nHost: x\r\n" + headers + "\r\n" }
+	get := func(path, headers string) string {
+		return "GET " + path + " HTTP/1.1\r\nHost: x\r\n" + headers + "\r\n"
+	}
 	for name, c := range map[string]struct{ request, want string }{
 		"fine":                  {get(ask, "Connection: close\r\n"), "HTTP/1.1 200 OK"},
 		"a huge header":         {get(ask, "X-Junk: "+strings.Repeat("a", 2<<20)+"\r\n"), "HTTP/1.1 431 Request Header Fields Too Large"},
@@ -93,7 +95,7 @@ func TestAbuse(t *testing.T) {
 	for _, c := range slow {
 		_ = c.Close() // half of them were cut off
 	}
-	http.DefaultTransport.(*http.Transport).CloseIdleConnections() //nolint:forcetypeassert // it is one
+	http.DefaultClient.CloseIdleConnections()
 	stop()
 	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(deadline); {
 		time.Sleep(20 * time.Millisecond)
