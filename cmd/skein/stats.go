@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,49 +9,36 @@ import (
 
 	"skein/graph"
 	"skein/internal/app"
+	"skein/internal/kv"
 )
 
 func statsCommand(e *environment) *cli.Command {
-	s := &settings{}
-	return &cli.Command{
-		Name:  "stats",
-		Usage: "say what is in the store, and where its bytes are",
-		Flags: []cli.Flag{s.storeFlag()},
-		Action: func(ctx context.Context, c *cli.Command) (err error) {
-			if err := noArguments(c); err != nil {
-				return err
-			}
-			store, err := app.OpenStore(app.StoreOptions{Store: s.store, ReadOnly: true})
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, store.Close()) }()
-			counts, cursors, err := graph.Totals(ctx, store)
-			if err != nil {
-				return fmt.Errorf("stats: %w", err)
-			}
-			p := e.progress("%d keys counted")
-			spaces, err := graph.Usage(ctx, store, p.tell)
-			p.end()
-			if err != nil {
-				return fmt.Errorf("stats: %w", err)
-			}
-			fmt.Fprintf(e.stdout, "%s: %s, %d bytes on disk\n\n", s.store, store.Engine(), store.DiskBytes())
-			edges := int64(0)
-			for _, k := range graph.Kinds {
-				fmt.Fprintf(e.stdout, "%-15s %d\n", k.Name+" records", counts.Records[k.Name])
-				edges += counts.Records[k.Name]
-			}
-			fmt.Fprintf(e.stdout, "%-15s %d, of them hidden %d, partial %d, desynchronized %d\n", "accounts", counts.Accounts, counts.Hidden, counts.Partial, counts.Desynchronized)
-			fmt.Fprintf(e.stdout, "%-15s %d DIDs, %d AT URIs\n", "strings", counts.Strings["did"], counts.Strings["uri"])
-			for _, c := range cursors {
-				fmt.Fprintf(e.stdout, "%-15s %s: seq %d%s\n", "cursor", c.Source, c.Seq, at(c.Time))
-			}
-			fmt.Fprintln(e.stdout)
-			app.WriteUsage(e.stdout, spaces, edges)
-			return nil
-		},
-	}
+	return storeCommand("stats", "say what is in the store, and where its bytes are", func(ctx context.Context, path string, store kv.Store) error {
+		counts, cursors, err := graph.Totals(ctx, store)
+		if err != nil {
+			return fmt.Errorf("stats: %w", err)
+		}
+		p := e.progress("%d keys counted")
+		spaces, err := graph.Usage(ctx, store, p.tell)
+		p.end()
+		if err != nil {
+			return fmt.Errorf("stats: %w", err)
+		}
+		fmt.Fprintf(e.stdout, "%s: %s, %d bytes on disk\n\n", path, store.Engine(), store.DiskBytes())
+		edges := int64(0)
+		for _, k := range graph.Kinds {
+			fmt.Fprintf(e.stdout, "%-15s %d\n", k.Name+" records", counts.Records[k.Name])
+			edges += counts.Records[k.Name]
+		}
+		fmt.Fprintf(e.stdout, "%-15s %d, of them hidden %d, partial %d, desynchronized %d\n", "accounts", counts.Accounts, counts.Hidden, counts.Partial, counts.Desynchronized)
+		fmt.Fprintf(e.stdout, "%-15s %d DIDs, %d AT URIs\n", "strings", counts.Strings["did"], counts.Strings["uri"])
+		for _, c := range cursors {
+			fmt.Fprintf(e.stdout, "%-15s %s: seq %d%s\n", "cursor", c.Source, c.Seq, at(c.Time))
+		}
+		fmt.Fprintln(e.stdout)
+		app.WriteUsage(e.stdout, spaces, edges)
+		return nil
+	})
 }
 
 func at(t time.Time) string {

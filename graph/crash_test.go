@@ -1,0 +1,196 @@
+package graph_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"skein/graph"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+	"skein/internal/kv/pebblekv"
+	"skein/internal/model"
+)
+
+// A crash at every commit, before and after it: what is in the store is the
+// model at the stored cursor.
+func TestCrashAtEveryCommit(t *testing.T) {
+	h := model.NewHistory(4, 12)
+	var events []*model.Event
+	for range 400 {
+		events = append(events, h.Next())
+	}
+	boom := errors.New("crash")
+	for n := 1; ; n++ {
+		for _, crash := range []error{boom, errors.Join(boom, memkv.ErrAfterCommit)} {
+			if done := crashAt(t, events, n, crash, boom); done {
+				t.Logf("%d commits, a crash before and after each", n-1)
+				return
+			}
+		}
+	}
+}
+
+func crashAt(t *testing.T, events []*model.Event, n int, crash, boom error) (done bool) {
+	store := memkv.Open(memkv.Options{Merger: merger(), OnCommit: func(i int) error {
+		if i == n {
+			return crash
+		}
+		return nil
+	}})
+	err := func() error {
+		s, err := graph.Open(t.Context(), store, graph.Options{SliceSize: 3})
+		if err != nil {
+			return err
+		}
+		var b graph.Batch
+		for i, e := range events {
+			fill(&b, e)
+			if i%9 != 8 && i != len(events)-1 {
+				continue
+			}
+			if err := s.Apply(t.Context(), "relay", &b); err != nil {
+				return err
+			}
+			if err := s.EraseSlice(t.Context()); err != nil {
+				return err
+			}
+			b.Reset()
+		}
+		return s.Close(t.Context())
+	}()
+	if err != nil && !errors.Is(err, boom) {
+		t.Fatal(err)
+	}
+	store = store.Reopen(memkv.Options{Merger: merger()})
+	s := openGraph(t, store)
+	var cursor int64
+	if c, ok := s.Cursor("relay"); ok {
+		cursor = int64(c.Seq)
+	}
+	m := model.New()
+	for _, e := range events {
+		if e.Seq <= cursor {
+			m.Apply(e)
+		}
+	}
+	if !compareViews(t, views(t, s), m.Views()) {
+		t.Fatalf("crash at commit %d (%v)", n, crash)
+	}
+	compareCounts(t, s, m)
+	verify(t, store)
+	if t.Failed() {
+		t.Fatalf("crash at commit %d (%v)", n, crash)
+	}
+	return err == nil
+}
+
+// A power failure at random moments, on the embedded engine: what is in the
+// store afterwards is the model at the stored cursor, which is not before what
+// was synced.
+func TestPowerFailure(t *testing.T) {
+	for seed := range uint64(6) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		fs := vfs.NewCrashableMem()
+		openMem := func(fs vfs.FS) (kv.Store, *graph.Store) {
+			store, err := pebblekv.Open(pebblekv.Options{Dir: "s", Create: true, FS: fs, Merger: merger(), Memory: 8 << 20, SyncInterval: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return store, openGraph(t, store)
+		}
+		store, s := openMem(fs)
+		h := model.NewHistory(seed, 30)
+		var events []*model.Event
+		var b graph.Batch
+		synced := int64(0)
+		for range 80 {
+			for range 40 {
+				e := h.Next()
+				events = append(events, e)
+				fill(&b, e)
+			}
+			if err := s.Apply(t.Context(), "relay", &b); err != nil {
+				t.Fatal(err)
+			}
+			b.Reset()
+			if rng.IntN(10) == 0 {
+				if err := store.Sync(); err != nil {
+					t.Fatal(err)
+				}
+				synced = events[len(events)-1].Seq
+			}
+		}
+		clone := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rand.New(rand.NewPCG(seed, 4))})
+		after, s2 := openMem(clone)
+		var cursor int64
+		if c, ok := s2.Cursor("relay"); ok {
+			cursor = int64(c.Seq)
+		}
+		if cursor < synced {
+			t.Errorf("seed %d: the cursor is %d, %d was synced", seed, cursor, synced)
+		}
+		m := model.New()
+		for _, e := range events {
+			if e.Seq <= cursor {
+				m.Apply(e)
+			}
+		}
+		compareViews(t, views(t, s2), m.Views())
+		verify(t, after)
+		for s2.Erasing() { // deletions are resumed where they were
+			if err := s2.EraseSlice(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		compareViews(t, views(t, s2), m.Views())
+		compareCounts(t, s2, m)
+		verify(t, after)
+		if t.Failed() {
+			t.Fatalf("seed %d, cursor %d of %d", seed, cursor, events[len(events)-1].Seq)
+		}
+		if err := errors.Join(after.Close(), store.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A replay over a deletion does not bring back what was deleted, also when the
+// new repo's revs are below the old one's.
+func TestReplayOverDeletion(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: merger()})
+	s := openGraph(t, store)
+	commit := func(seq int64, rev uint64, rkey string) *model.Event {
+		return &model.Event{
+			Type: model.Commit, Seq: seq, DID: "did:plc:a", Rev: model.TID(rev),
+			Ops: []model.Op{{Kind: "follow", Rkey: rkey, Subject: "did:plc:b"}},
+		}
+	}
+	for range 2 {
+		var b graph.Batch
+		for _, e := range []*model.Event{
+			commit(10, 2000, "old"),
+			{Type: model.Account, Seq: 20, DID: "did:plc:a", Deleted: true},
+			{Type: model.Account, Seq: 25, DID: "did:plc:a", Active: true},
+			commit(30, 1000, "new"),
+		} {
+			fill(&b, e)
+		}
+		if err := s.Apply(t.Context(), "relay", &b); err != nil {
+			t.Fatal(err)
+		}
+		for s.Erasing() {
+			if err := s.EraseSlice(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m := model.New()
+		m.Apply(commit(30, 1000, "new"))
+		compareViews(t, views(t, s), m.Views())
+		compareCounts(t, s, m)
+		verify(t, store)
+	}
+}
