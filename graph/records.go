@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"sync"
 
 	"skein/intern"
 	"skein/internal/idset"
@@ -20,10 +21,14 @@ type recordReader struct {
 	chunks  int
 }
 
+var recordReaders = sync.Pool{New: func() any { return new(recordReader) }}
+
 // eachRecord calls each for the live records of an actor until it returns
 // false. The record is valid only during the call.
 func eachRecord(r kv.Reader, k Kind, actor intern.ID, each func(*record) bool) error {
-	var rr recordReader
+	rr, _ := recordReaders.Get().(*recordReader)
+	defer recordReaders.Put(rr)
+	rr.records, rr.raw, rr.chunks = rr.records[:0], rr.raw[:0], 0
 	prefix := appendRecordsKey(nil, k, actor)
 	more := true
 	flush := func() {

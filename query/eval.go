@@ -222,17 +222,21 @@ func (v *evaluation) and(set idset.Set, t operand) (idset.Set, error) {
 // is empty, and the first the result.
 func (v *evaluation) intersect(n *node, two bool) (set, last idset.Set, err error) {
 	var small, large []operand
-	isLeaf := func(n *node) bool { return n.op <= opMembers }
-	for _, leaves := range []bool{true, false} { // operators may cost more: last, and not if need be
+	for stage := range stages {
 		for i := range n.args {
-			if isLeaf(&n.args[i]) != leaves {
+			if n.args[i].stage() != stage {
 				continue
 			}
-			t, err := v.open(&n.args[i])
+			t, done, err := v.probe(&n.args[i], small)
+			if err == nil && !done {
+				t, err = v.open(&n.args[i])
+			}
 			if err != nil {
 				return set, last, err
 			}
 			switch {
+			case done: // what is left of the smallest stands for both
+				small[0] = t
 			case t.large != nil:
 				large = append(large, t)
 			case t.set.Len() > idset.ListMax && len(small) > 1 && small[0].set.Len() > idset.ListMax:
@@ -271,6 +275,48 @@ func (v *evaluation) intersect(n *node, two bool) (set, last idset.Set, err erro
 		return set, set, nil
 	}
 	return set, last, nil
+}
+
+// An intersection's operands are opened in stages, by what they cost: sets that
+// come with one read, then those that are read record by record, then operators.
+const stages = 3
+
+func (n *node) stage() int {
+	switch n.op {
+	case opReverse, opMembers:
+		return 0
+	case opForward:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// probeMembers is up to how many members of another operand are looked up one
+// by one, rather than an actor's records read: a look-up costs as much as
+// reading some fifty records.
+const probeMembers = 8
+
+// probe intersects a forward set with the only operand that is there, if that
+// is very small, by asking about its members. done is false if it is not.
+func (v *evaluation) probe(n *node, small []operand) (t operand, done bool, err error) {
+	if n.op != opForward || len(small) != 1 || small[0].set.Len() > probeMembers {
+		return t, false, nil
+	}
+	actor := v.ids[n.of]
+	var left []uint64
+	for id := range small[0].set.All() {
+		has := false
+		if !v.s.IsHidden(actor) && intern.ID(id) < intern.FirstReserved {
+			if has, err = v.s.HasEdge(n.kind, actor, intern.ID(id)); err != nil {
+				return t, false, err
+			}
+		}
+		if has {
+			left = append(left, id)
+		}
+	}
+	return operand{set: idset.FromList(left)}, true, nil
 }
 
 func (v *evaluation) union(n *node) (sum idset.Set, err error) {

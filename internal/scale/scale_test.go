@@ -178,7 +178,9 @@ func build(tb testing.TB, where string) {
 	}
 	f.flush(tb)
 	took := time.Since(f.started)
-	pprof.StopCPUProfile()
+	if *profile != "" {
+		pprof.StopCPUProfile()
+	}
 	tm := x.Graph.Timing()
 	tb.Logf("%d events in %v, %.0f/s; intern %v, read %v, graph %v, commit %v", f.events, took.Round(time.Second),
 		float64(f.events)/took.Seconds(), tm.Intern, tm.Read, tm.Graph, tm.Commit)
