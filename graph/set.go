@@ -90,11 +90,10 @@ func (t *ActorSet) All() (idset.Set, error) {
 	return set, nil
 }
 
-// over lays the row over the containers.
+// over lays the row over the containers. The result is a copy: containers in
+// base are marked as shared, and the library writes to the marks even when it
+// only reads, so base is for copying, and for nothing else.
 func (t *ActorSet) over(base *roaring64.Bitmap) idset.Set {
-	if t.row.Empty() && t.removed.Empty() {
-		return idset.FromBitmap(base)
-	}
 	set := base.Clone()
 	set.AddMany(t.row.List(nil))
 	for _, id := range t.removed.List(nil) {
@@ -187,11 +186,13 @@ func readBitmap(r kv.Reader, k Kind, subject intern.ID) (*roaring64.Bitmap, erro
 	return t.over(base).Bitmap(), nil
 }
 
-// readContainers reads the containers under a row's key. It does not decode
-// them: it puts the headers of the portable Roaring format
+// readContainers reads the containers under a row's key, for ActorSet.over. It
+// does not decode them: it puts the headers of the portable Roaring format
 // (https://github.com/RoaringBitmap/RoaringFormatSpec) before their bytes.
 func readContainers(r kv.Reader, key []byte) (*roaring64.Bitmap, error) {
-	st := stitcher{}
+	st, _ := stitchers.Get().(*stitcher)
+	defer stitchers.Put(st)
+	st.parts, st.data = st.parts[:0], st.data[:0]
 	lo := append(slices.Clone(key), 0)
 	err := r.Scan(lo, kv.PrefixEnd(key), false, func(k, v []byte) (bool, error) {
 		_, _, block, isRow, err := parseReverseKey(k)
@@ -211,6 +212,9 @@ func readContainers(r kv.Reader, key []byte) (*roaring64.Bitmap, error) {
 	}
 	return st.bitmap()
 }
+
+// stitchers keep their memory: that of a large set is much to ask for anew.
+var stitchers = sync.Pool{New: func() any { return new(stitcher) }}
 
 // stitcher makes a bitmap of containers, which come in ascending order.
 type stitcher struct {
@@ -276,9 +280,7 @@ func (s *stitcher) bitmap() (*roaring64.Bitmap, error) {
 	if _, err := set.FromUnsafeBytes(out); err != nil {
 		return nil, fmt.Errorf("graph: %w: %w", errContainer, err)
 	}
-	// A copy of its own: containers that lie in out are marked as shared, and the
-	// library writes to the marks even when it only reads.
-	return set.Clone(), nil
+	return set, nil
 }
 
 // setCache keeps large sets that are asked for often decoded, the latest used,
@@ -333,12 +335,8 @@ func (c *setCache) changed(t *ActorSet, v []byte) *idset.Set {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := c.sets[string(t.key)]; now != nil && now.generation == t.generation {
-		laid := &cachedSet{now.generation, base, slices.Clone(v), set, now.size, now.used}
-		laid.size = int(base.GetSizeInBytes()) + len(v)
-		if !t.row.Empty() || !t.removed.Empty() {
-			laid.size += set.Bytes()
-		}
-		c.put(string(t.key), laid)
+		size := int(base.GetSizeInBytes()) + len(v) + set.Bytes()
+		c.put(string(t.key), &cachedSet{generation: now.generation, base: base, row: slices.Clone(v), set: set, size: size})
 	}
 	return &set
 }
