@@ -230,18 +230,22 @@ func BenchmarkRank(b *testing.B) {
 // BenchmarkServe asks many small questions over loopback, 64 clients at a time:
 // half contains, half intersections of two everyday sets with a count or up to
 // ten members. beside indexes 20,000 events a second at the same time.
+// heavy asks, beside the same, for the largest sets that there are and for
+// rankings of half a million likes.
 func BenchmarkServe(b *testing.B) {
-	b.Run("alone", func(b *testing.B) { serve(b, 0) })
-	b.Run("beside", func(b *testing.B) { serve(b, 20_000) })
+	b.Run("alone", func(b *testing.B) { serve(b, 0, smallQuestions, 2500) })
+	b.Run("beside", func(b *testing.B) { serve(b, 20_000, smallQuestions, 2500) })
+	b.Run("heavy", func(b *testing.B) { serve(b, 20_000, largeQuestions, 5) })
 }
 
 const clients = 64
 
-func serve(b *testing.B, rate int) {
+// serve has every client ask so many of the requests.
+func serve(b *testing.B, rate int, questions func(*testing.B, *httptest.Server) [][]byte, asks int) {
 	x := asked(b)
 	srv := httptest.NewServer(server(b, x))
 	defer srv.Close()
-	requests := smallQuestions(b, srv)
+	requests := questions(b, srv)
 	stop := make(chan struct{})
 	indexed := make(chan int64, 1)
 	if rate > 0 {
@@ -251,7 +255,6 @@ func serve(b *testing.B, rate int) {
 	var wg sync.WaitGroup
 	b.ResetTimer()
 	start := time.Now()
-	const asks = 20_000 / clients * 8 // per client and round
 	for range b.N {
 		for c := range clients {
 			wg.Go(func() {
@@ -317,6 +320,20 @@ func client(addr string, requests [][]byte, seed uint64, n int) (times []time.Du
 		times = append(times, time.Since(start))
 	}
 	return times, nil
+}
+
+// largeQuestions makes requests for large sets.
+func largeQuestions(*testing.B, *httptest.Server) (requests [][]byte) {
+	a, c := followersOf(stars[0]), followersOf(stars[2])
+	for _, q := range []string{
+		askQuery + "?limit=1000&set=" + url.QueryEscape("union("+a+","+followersOf(stars[1])+","+c+")"),
+		askQuery + "?limit=1000&set=" + url.QueryEscape("except("+a+","+c+")"),
+		askQuery + "?count=true&set=" + url.QueryEscape("intersect("+a+","+c+")"),
+		askRank + "?limit=1000&via=likes&of=" + url.QueryEscape("follows("+did(reader)+")"),
+	} {
+		requests = append(requests, []byte("GET /xrpc/"+q+" HTTP/1.1\r\nHost: skein\r\n\r\n"))
+	}
+	return requests
 }
 
 // smallQuestions makes the requests, and asks each once.

@@ -184,7 +184,8 @@ func build(tb testing.TB, where string) {
 	tm := x.Graph.Timing()
 	tb.Logf("%d events in %v, %.0f/s; intern %v, read %v, graph %v, commit %v", f.events, took.Round(time.Second),
 		float64(f.events)/took.Seconds(), tm.Intern, tm.Read, tm.Graph, tm.Commit)
-	settle(tb, x)
+	x = settle(tb, x, where)
+	f.x = x
 	usage(tb, x, "the network alone")
 	for i, star := range stars {
 		n := most
@@ -202,7 +203,7 @@ func build(tb testing.TB, where string) {
 		f.add(tb, &e)
 	}
 	f.flush(tb)
-	settle(tb, x)
+	x = settle(tb, x, where)
 	usage(tb, x, "with the stars")
 	tb.Logf("peak memory %d MiB", peakMemory()>>20)
 	if err := x.Close(tb.Context()); err != nil {
@@ -210,7 +211,10 @@ func build(tb testing.TB, where string) {
 	}
 }
 
-func settle(tb testing.TB, x *app.Index) {
+// settle compacts the store, and closes and opens it, so that no log is left of
+// what is in its tables. (A process that runs has some 80 MB of logs, whatever
+// the size of the store.)
+func settle(tb testing.TB, x *app.Index, where string) *app.Index {
 	tb.Helper()
 	start := time.Now()
 	if p, ok := x.KV.(*pebblekv.Store); ok {
@@ -218,7 +222,11 @@ func settle(tb testing.TB, x *app.Index) {
 			tb.Fatal(err)
 		}
 	}
-	tb.Logf("compacted in %v", time.Since(start).Round(time.Second))
+	if err := x.Close(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Logf("settled in %v", time.Since(start).Round(time.Second))
+	return open(tb, where)
 }
 
 func open(tb testing.TB, where string) *app.Index {
