@@ -46,6 +46,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any
 			b = packed
 		}
 	}
+	h.Set("Content-Length", strconv.Itoa(len(b)))
 	w.WriteHeader(status)
 	if _, err := w.Write(b); err != nil {
 		s.o.Logger.Debug("a client left before its answer", "error", err)

@@ -32,8 +32,8 @@ type Options struct {
 	Timeout time.Duration
 	// Concurrent is how many questions are worked on at a time; the others wait.
 	// 0 means eight for each processor. HeavyConcurrent is how many of them may
-	// read large sets, which bounds the memory that they take. 0 means one for
-	// each processor.
+	// read large sets, which bounds the memory that they take, and leaves
+	// processors for the rest. 0 means one for every two processors.
 	Concurrent, HeavyConcurrent int
 	// Version is that of the program, for _health and getStats.
 	Version string
@@ -85,7 +85,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 		o.Concurrent = 8 * runtime.GOMAXPROCS(0)
 	}
 	if o.HeavyConcurrent <= 0 {
-		o.HeavyConcurrent = runtime.GOMAXPROCS(0)
+		o.HeavyConcurrent = (runtime.GOMAXPROCS(0) + 1) / 2
 	}
 	c, err := newCursors(store.Secret())
 	if err != nil {
