@@ -67,7 +67,7 @@ func (t *ActorSet) parse(subject intern.ID, v []byte) error {
 }
 
 // Known returns the set if it costs nothing to have: it is small, or decoded
-// already. What is not known has at least some thousand members.
+// already. What is not known has had more members than a row holds.
 func (t *ActorSet) Known() (idset.Set, bool) {
 	if t.whole == nil {
 		return idset.Set{}, false

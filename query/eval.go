@@ -293,8 +293,7 @@ func (n *node) stage() int {
 }
 
 // probeMembers is up to how many members of another operand are looked up one
-// by one, rather than an actor's records read: a look-up costs as much as
-// reading some fifty records.
+// by one, rather than an actor's records read, all of them.
 const probeMembers = 8
 
 // probe intersects a forward set with the only operand that is there, if that
