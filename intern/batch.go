@@ -21,8 +21,8 @@ type Batch struct {
 	miss  []int32  // the items that keys are for
 	kbuf  []byte
 
-	entries []groupEntry // scratch of what is created
-	groups  []ID
+	made    maker // scratch of what is created
+	drawers [len(Namespaces) + 1]drawer
 }
 
 type batchItem struct {
@@ -91,17 +91,30 @@ func (b *Batch) Reset() {
 }
 
 // Retry begins another attempt at a transaction: what the last one made may
-// have been discarded, and is looked up again.
+// have been discarded, and is looked up again. A string keeps the id that was
+// drawn for it, in case it has none still.
 func (b *Batch) Retry() {
 	for i := range b.items {
 		if it := &b.items[i]; it.state == created {
-			it.id, it.state = None, unresolved
+			it.state = unresolved
 		}
 	}
 }
 
 // Len returns how many strings the batch holds, authors included.
 func (b *Batch) Len() int { return len(b.items) }
+
+// partition returns the partition that an item's id is drawn for.
+func (s Settings) partition(b *Batch, it *batchItem) uint8 {
+	if it.ns != DID || s.Partitions == 1 {
+		return 0
+	}
+	if it.key.hi>>56 != tagDID {
+		return s.PartitionOf(b.arena[it.start : it.start+uint32(it.len)])
+	}
+	var form [packedDID + 1]byte
+	return s.partitionOfForm(b.appendForm(form[:0], it))
+}
 
 // Add puts s, which must be valid in ns, into the batch and returns its index:
 // that of the first of its equals. s is copied.
@@ -159,7 +172,12 @@ func (b *Batch) grow() {
 
 // ID returns the id of the i-th string: None before it is resolved, and after
 // a Lookup of a string that has none.
-func (b *Batch) ID(i int) ID { return b.items[i].id }
+func (b *Batch) ID(i int) ID {
+	if b.items[i].state == unresolved {
+		return None
+	}
+	return b.items[i].id
+}
 
 // Made reports whether the i-th string got its id in the transaction under
 // way: nothing can be stored about it yet.
@@ -197,7 +215,7 @@ func (b *Batch) missing(ns Namespace) {
 	b.keys, b.miss, b.kbuf = b.keys[:0], b.miss[:0], b.kbuf[:0]
 	for i := range b.items {
 		it := &b.items[i]
-		if it.ns != ns || it.state != unresolved || it.author != noAuthor && b.items[it.author].id == None {
+		if it.ns != ns || it.state != unresolved || it.author != noAuthor && b.ID(int(it.author)) == None {
 			continue
 		}
 		start := len(b.kbuf)

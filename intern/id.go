@@ -73,13 +73,57 @@ type Settings struct {
 	ShardBits uint8
 	// LeaseSize is how many ids one lease takes: a power of two, 1 to 65,536.
 	LeaseSize uint32
+	// Partitions is how many partitions the DIDs are in, a power of two, 1 to
+	// 64: 1 where one process writes, 64 where several do. The ids of a
+	// partition's DIDs come from shards of its own.
+	Partitions uint8
 }
+
+// MaxPartitions is how many partitions a store for several writers has.
+const MaxPartitions = 64
+
+// PartitionOf returns the partition that a DID is in. It is stored: it must
+// stay as it is.
+func (s Settings) PartitionOf(did []byte) uint8 {
+	if s.Partitions == 1 {
+		return 0
+	}
+	var form [packedDID]byte
+	if v, ok := packPLC(form[:0], did); ok {
+		return s.partitionOfForm(v)
+	}
+	return s.partitionOfForm(did)
+}
+
+// partitionOfForm hashes the packed form of a DID, or its text, with FNV-1a,
+// whose upper bits are folded into the lower.
+func (s Settings) partitionOfForm(form []byte) uint8 {
+	h := uint64(14695981039346656037)
+	for _, c := range form {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	h ^= h >> 32
+	h ^= h >> 16
+	return uint8(h) & (s.Partitions - 1)
+}
+
+// PartitionOfID returns the partition of the DID that has id: shards belong to
+// the partition that is their number's remainder.
+func (s Settings) PartitionOfID(id ID) uint8 { return uint8(s.Shard(id)) & (s.Partitions - 1) }
 
 // MaxLeaseSize is the largest lease, one Roaring container.
 const MaxLeaseSize = 1 << 16
 
 // DefaultSettings are those of a new store.
-var DefaultSettings = Settings{ShardBits: 14, LeaseSize: MaxLeaseSize}
+var DefaultSettings = Settings{ShardBits: 14, LeaseSize: MaxLeaseSize, Partitions: 1}
+
+// SharedSettings are those of a new store that several processes write.
+var SharedSettings = Settings{ShardBits: 14, LeaseSize: MaxLeaseSize, Partitions: MaxPartitions}
+
+// String names the settings in messages.
+func (s Settings) String() string {
+	return fmt.Sprintf("%d shard bits, leases of %d, %d partitions", s.ShardBits, s.LeaseSize, s.Partitions)
+}
 
 // ErrSettings is returned by Open when the settings are out of bounds, or are
 // not those that the store was made with.
@@ -91,6 +135,10 @@ func (s Settings) check() error {
 	}
 	if s.LeaseSize < 1 || s.LeaseSize > MaxLeaseSize || s.LeaseSize&(s.LeaseSize-1) != 0 {
 		return fmt.Errorf("%w: lease size %d, must be a power of two up to %d", ErrSettings, s.LeaseSize, MaxLeaseSize)
+	}
+	if s.Partitions < 1 || s.Partitions > MaxPartitions || s.Partitions&(s.Partitions-1) != 0 || s.ShardBits < 32 && 1<<s.ShardBits < uint32(s.Partitions) {
+		return fmt.Errorf("%w: %d partitions, must be a power of two up to %d, and no more than the %d shards",
+			ErrSettings, s.Partitions, MaxPartitions, uint64(1)<<s.ShardBits)
 	}
 	return nil
 }
@@ -185,13 +233,18 @@ func ReadID(b []byte) (id ID, n int) {
 //	'n' ns shard(4)      → next block (8)    the shard's counter
 //	'l' ns shard(4) block(8) → lease row     see lease.go
 //	'h' ns               → shard(4)          where the last lease was drawn
-//	'm' "intern"         → version, ShardBits, LeaseSize(4)
+//	'h' ns part slot     → shard(4)          the same, with several partitions
+//	'u' ns slot lane     → strings (8)       how many a writer has claimed
+//	'm' "intern"         → version, ShardBits, LeaseSize(4), Partitions if not 1
+//
+// A writer's slot is the first of the partitions that it owns.
 const (
 	KeyID     = 'i'
 	KeyString = 's'
 	KeyNext   = 'n'
 	KeyLease  = 'l'
 	keyHome   = 'h'
+	keyClaims = 'u'
 )
 
 var keySettings = []byte("mintern")

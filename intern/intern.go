@@ -21,26 +21,35 @@ type Options struct {
 	CacheBytes int64
 	// Owner names this writer in its leases: host and process, say.
 	Owner string
+	// Shards confines this writer to a range of shards. nil: all.
+	Shards *ShardRange
+	// Slot is the first of the partitions that this writer owns.
+	Slot uint8
 	// Metrics may be nil.
 	Metrics *Metrics
 }
 
-// An Interner hands out ids. Resolve and Committed are for one goroutine, the
-// writer; Lookup and Strings for any.
+// An Interner hands out ids. In a store of one partition, Resolve gives them out
+// within the transaction that uses them, and it and Committed are for one
+// goroutine, the writer. In one of several, Claim gives them out in transactions
+// of its own, and is for any goroutine, as Lookup and Strings are in both.
 type Interner struct {
 	store    kv.Store
 	settings Settings
 	owner    string
+	shards   ShardRange
+	slot     uint8
 	metrics  *Metrics
-	cache    *cache
-	alloc    [len(Namespaces) + 1]*allocator // by Namespace
+	alloc    [len(Namespaces) + 1][]*allocator // by Namespace and partition
+	claims   []*claimer                        // idle ones
+	claiming sync.Mutex                        // guards claims, and what new strings get
+
+	cacheMu sync.Mutex // guards cache
+	cache   *cache
 
 	ctx        context.Context //nolint:containedctx // of the background leases, ended by Close
 	cancel     context.CancelFunc
 	background sync.WaitGroup
-
-	mu      sync.Mutex
-	retired []*held // used up; their rows are closed with the next Close
 }
 
 // Open makes the store's settings if it has none, and checks them if it has.
@@ -52,15 +61,32 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Interner, error) {
 	if err != nil {
 		return nil, err
 	}
+	shards, err := o.Shards.check(settings)
+	if err != nil {
+		return nil, err
+	}
 	in := &Interner{
-		store: store, settings: settings, owner: o.Owner, metrics: o.Metrics,
+		store: store, settings: settings, owner: o.Owner, shards: shards, slot: o.Slot, metrics: o.Metrics,
 		cache: newCache(o.CacheBytes),
 	}
 	in.ctx, in.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, ns := range Namespaces {
-		in.alloc[ns] = &allocator{in: in, ns: ns}
+		for part := range settings.partitions(ns) {
+			in.alloc[ns] = append(in.alloc[ns], &allocator{in: in, ns: ns, part: part})
+		}
+	}
+	for lane := range claimsInFlight {
+		in.claims = append(in.claims, &claimer{in: in, lane: uint8(lane)})
 	}
 	return in, nil
+}
+
+// partitions is how many partitions the namespace has: AT URIs have one.
+func (s Settings) partitions(ns Namespace) uint8 {
+	if ns == DID {
+		return s.Partitions
+	}
+	return 1
 }
 
 // ReadSettings returns the settings of a store that has been written to.
@@ -72,13 +98,28 @@ func ReadSettings(r kv.Reader) (s Settings, found bool, err error) {
 	if len(v) < 1 || v[0] != formatVersion {
 		return s, true, fmt.Errorf("intern: the store's dictionary has format %x, this program reads %d", v, formatVersion)
 	}
-	if len(v) != 6 {
+	s.Partitions = 1
+	if len(v) == 7 {
+		s.Partitions = v[6]
+	} else if len(v) != 6 {
 		return s, true, fmt.Errorf("intern: the store's settings are malformed: %x", v)
 	}
-	return Settings{ShardBits: v[1], LeaseSize: binary.BigEndian.Uint32(v[2:])}, true, nil
+	s.ShardBits, s.LeaseSize = v[1], binary.BigEndian.Uint32(v[2:])
+	return s, true, nil
+}
+
+func (s Settings) value() []byte {
+	v := binary.BigEndian.AppendUint32([]byte{formatVersion, s.ShardBits}, s.LeaseSize)
+	if s.Partitions != 1 {
+		v = append(v, s.Partitions)
+	}
+	return v
 }
 
 func settle(ctx context.Context, store kv.Store, want Settings) (Settings, error) {
+	if want != (Settings{}) && want.Partitions == 0 {
+		want.Partitions = 1
+	}
 	var s Settings
 	var found bool
 	read := func(r kv.Reader) (err error) { s, found, err = ReadSettings(r); return err }
@@ -97,8 +138,7 @@ func settle(ctx context.Context, store kv.Store, want Settings) (Settings, error
 				return err
 			}
 			s = want
-			v := []byte{formatVersion, want.ShardBits}
-			tx.Set(keySettings, binary.BigEndian.AppendUint32(v, want.LeaseSize))
+			tx.Set(keySettings, want.value())
 			return nil
 		})
 		if err != nil {
@@ -106,7 +146,7 @@ func settle(ctx context.Context, store kv.Store, want Settings) (Settings, error
 		}
 	}
 	if want != (Settings{}) && want != s {
-		return s, fmt.Errorf("%w: the store was made with %+v, not %+v", ErrSettings, s, want)
+		return s, fmt.Errorf("%w: the store was made with %s; asked for: %s", ErrSettings, s, want)
 	}
 	return s, s.check()
 }
@@ -115,10 +155,11 @@ func settle(ctx context.Context, store kv.Store, want Settings) (Settings, error
 func (in *Interner) Settings() Settings { return in.settings }
 
 // Reserve makes sure that n new strings of each namespace can be given ids
-// without waiting: n of DIDs counts the authors of new URIs too. Call it before the transaction: a lease is one of its own.
+// without waiting: n of DIDs counts the authors of new URIs too. Call it before
+// the transaction of Resolve: a lease is one of its own.
 func (in *Interner) Reserve(ctx context.Context, n int) error {
 	for _, ns := range Namespaces {
-		if err := in.alloc[ns].reserve(ctx, n); err != nil {
+		if err := in.alloc[ns][0].reserve(ctx, n); err != nil {
 			return err
 		}
 	}
@@ -152,40 +193,47 @@ func (in *Interner) Resolve(tx kv.Txn, b *Batch) (made [len(Namespaces) + 1]int,
 
 // fromCache resolves the items of a namespace that the cache knows.
 func (in *Interner) fromCache(b *Batch, ns Namespace) {
+	in.cacheMu.Lock()
+	defer in.cacheMu.Unlock()
 	for i := range b.items {
 		it := &b.items[i]
 		if it.ns != ns || it.state != unresolved {
 			continue
 		}
-		if it.id = in.cache.get(b.settled(it)); it.id != None {
-			it.state = cached
+		if id := in.cache.get(b.settled(it)); id != None {
+			it.id, it.state = id, cached
 			in.metrics.lookup(it.ns, lookupCache)
 		}
 	}
 }
 
-// create gives new ids to those of the items looked up last that had none.
+// create gives ids to those of the items looked up last that had none.
 func (in *Interner) create(tx kv.Txn, b *Batch, ns Namespace) (made int, err error) {
-	var buf []byte
-	b.entries, b.groups = b.entries[:0], b.groups[:0]
+	d := &b.drawers[ns]
+	d.a = in.alloc[ns][0]
+	fresh := 0
+	for _, n := range b.miss {
+		if it := &b.items[n]; it.state == unresolved && it.id == None {
+			fresh++
+		}
+	}
+	if !d.need(fresh) {
+		return 0, ErrNoLease
+	}
 	for i, n := range b.miss {
 		it := &b.items[n]
 		if it.state != unresolved {
 			continue
 		}
-		if it.id = in.alloc[ns].take(); it.id == None {
-			return made, ErrNoLease
+		if it.id == None {
+			it.id = d.take()
 		}
 		it.state = created
 		made++
 		in.metrics.lookup(ns, lookupNew)
-		key := b.keys[i]
-		buf = AppendID(buf[:0], it.id)
-		tx.Set(key, buf)
-		b.entries = append(b.entries, entryOf(ns, it.id, key[2:]))
-		b.groups = append(b.groups, it.id&^groupMask)
+		b.made.add(tx, ns, it.id, b.keys[i])
 	}
-	writeStrings(tx, ns, b.entries, b.groups)
+	b.made.write(tx, in.settings, ns)
 	return made, nil
 }
 
@@ -199,24 +247,61 @@ func (b *Batch) found(m *Metrics) func(i int, value []byte, ok bool) error {
 		if n == 0 || n != len(value) {
 			return fmt.Errorf("intern: the id under %x is %x", b.keys[i], value)
 		}
-		it.id, it.state = id, stored
+		it.found(id)
 		m.lookup(it.ns, lookupStore)
 		return nil
 	}
 }
 
+// found notes the id that the store has for an item. If it is the one that was
+// drawn for it, an attempt whose outcome nobody knew was committed.
+func (it *batchItem) found(id ID) {
+	if it.state = stored; it.id == id {
+		it.state = created
+	}
+	it.id = id
+}
+
 // Committed tells that the transaction that b was resolved in is committed:
 // its strings may now be found in the cache.
 func (in *Interner) Committed(b *Batch) {
+	for _, ns := range Namespaces {
+		d := &b.drawers[ns]
+		d.ids = d.ids[:0]
+		for i := range b.items {
+			if it := &b.items[i]; it.ns == ns && it.state == created {
+				d.ids = append(d.ids, it.id)
+			}
+		}
+		in.metrics.allocated(ns, len(d.ids))
+		d.settle(d.ids)
+	}
+	in.remember(b)
+}
+
+// remember puts into the cache what was found or made.
+func (in *Interner) remember(b *Batch) {
+	in.cacheMu.Lock()
+	defer in.cacheMu.Unlock()
 	for i := range b.items {
 		it := &b.items[i]
 		if it.state == stored || it.state == created {
-			if it.state == created {
-				in.metrics.allocated(it.ns)
-			}
 			in.cache.add(b.settled(it), it.id)
 			it.state = cached
 		}
+	}
+}
+
+// Abandon tells that the transaction that b was resolved in was not committed,
+// and will not be: the ids that were drawn for it go to others.
+func (in *Interner) Abandon(b *Batch) {
+	for i := range b.items {
+		if it := &b.items[i]; it.state == created || it.state == unresolved {
+			it.id, it.state = None, unresolved
+		}
+	}
+	for _, ns := range Namespaces {
+		b.drawers[ns].settle(nil)
 	}
 }
 
@@ -298,32 +383,23 @@ func EachID(r kv.Reader, ns Namespace, each func(ID) error) error {
 	})
 }
 
-// retire keeps a lease that is used up, to note so in its row at Close.
-func (in *Interner) retire(l *held) {
-	in.mu.Lock()
-	in.retired = append(in.retired, l)
-	in.mu.Unlock()
-}
-
-// Close ends the background leases and notes in the rows of the leases how
-// far they were used. It does not close the store.
+// Close ends the background leases and notes in the rows of the leases how many
+// of their ids were used. It does not close the store.
 func (in *Interner) Close(ctx context.Context) error {
 	in.cancel()
 	in.background.Wait()
-	leases := in.retired
+	var leases []*held
 	for _, ns := range Namespaces {
-		leases = append(leases, in.alloc[ns].leases...)
-		in.alloc[ns].leases = nil
+		for _, a := range in.alloc[ns] {
+			leases = append(leases, a.all()...)
+		}
 	}
-	in.retired = nil
 	if len(leases) == 0 {
 		return nil
 	}
 	err := in.store.Update(ctx, func(tx kv.Txn) error {
 		for _, l := range leases {
-			l.Used = uint32(l.next - in.settings.start(l.Shard, l.Block))
-			l.Closed = true
-			tx.Set(AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), l.value())
+			l.close(tx)
 		}
 		return nil
 	})
@@ -339,9 +415,14 @@ type Metrics struct {
 	Lookups   *prometheus.CounterVec // namespace, result
 	Leases    *prometheus.CounterVec // namespace
 	Waits     *prometheus.CounterVec // namespace
+	Meetings  *prometheus.CounterVec // namespace
 	Remaining *prometheus.GaugeVec   // namespace
 	lookups   [len(Namespaces) + 1][3]prometheus.Counter
 	made      [len(Namespaces) + 1]prometheus.Counter
+
+	mu   sync.Mutex
+	left [len(Namespaces) + 1][MaxPartitions]int
+	sum  [len(Namespaces) + 1]int
 }
 
 const (
@@ -362,6 +443,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Lookups:   counter("lookups_total", "Strings looked up while indexing, by where they were found: cache, store, new.", "namespace", "result"),
 		Leases:    counter("leases_total", "Blocks of ids leased from a shard.", "namespace"),
 		Waits:     counter("lease_waits_total", "Times that indexing waited for a lease.", "namespace"),
+		Meetings:  counter("lease_retries_total", "Times that a lease was tried again, having met another writer.", "namespace"),
 		Remaining: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "skein_intern_lease_remaining", Help: "Leased ids not yet handed out."}, []string{"namespace"}),
 	}
 	reg.MustRegister(m.Remaining)
@@ -380,9 +462,9 @@ func (m *Metrics) lookup(ns Namespace, result int) {
 	}
 }
 
-func (m *Metrics) allocated(ns Namespace) {
-	if m != nil {
-		m.made[ns].Inc()
+func (m *Metrics) allocated(ns Namespace, n int) {
+	if m != nil && n > 0 {
+		m.made[ns].Add(float64(n))
 	}
 }
 
@@ -398,8 +480,22 @@ func (m *Metrics) waited(ns Namespace) {
 	}
 }
 
-func (m *Metrics) remaining(ns Namespace, n int) {
+// met counts meetings with other writers on a shard.
+func (m *Metrics) met(ns Namespace, n int) {
 	if m != nil {
-		m.Remaining.WithLabelValues(ns.String()).Set(float64(n))
+		m.Meetings.WithLabelValues(ns.String()).Add(float64(n))
 	}
+}
+
+// remaining notes how many leased ids a partition has left. The metric is their
+// sum.
+func (m *Metrics) remaining(ns Namespace, part uint8, n int) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sum[ns] += n - m.left[ns][part]
+	m.left[ns][part] = n
+	m.Remaining.WithLabelValues(ns.String()).Set(float64(m.sum[ns]))
 }

@@ -135,6 +135,9 @@ func open(t testing.TB, s kv.Store, o intern.Options) *intern.Interner {
 
 // resolve interns strings in one transaction.
 func resolve(ctx context.Context, s kv.Store, in *intern.Interner, b *intern.Batch) error {
+	if in.Settings().Partitions > 1 {
+		return in.Claim(ctx, b)
+	}
 	for {
 		if err := in.Reserve(ctx, b.Len()); err != nil {
 			return err
@@ -161,7 +164,7 @@ func uri(i int) string {
 // Many writers, one store, conflicts and unknown outcomes: one id a string,
 // one string an id, across namespaces and restarts.
 func TestConcurrentWriters(t *testing.T) {
-	for _, settings := range []intern.Settings{{ShardBits: 14, LeaseSize: 65536}, {ShardBits: 1, LeaseSize: 16}, {ShardBits: 32, LeaseSize: 1}} {
+	for _, settings := range []intern.Settings{{14, 65536, 1}, {1, 16, 1}, {32, 1, 1}, {14, 65536, 64}, {6, 16, 64}, {3, 128, 4}, {32, 1, 2}} {
 		t.Run(fmt.Sprintf("%+v", settings), func(t *testing.T) {
 			store := mem(7)
 			var mu sync.Mutex
@@ -294,7 +297,7 @@ func TestExhausted(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	store := mem(1)
-	for _, bad := range []intern.Settings{{0, 1}, {33, 1}, {14, 0}, {14, 3}, {14, 1 << 17}} {
+	for _, bad := range []intern.Settings{{0, 1, 1}, {33, 1, 1}, {14, 0, 1}, {14, 3, 1}, {14, 1 << 17, 1}, {14, 1, 3}, {14, 1, 128}, {5, 1, 64}} {
 		if _, err := intern.Open(t.Context(), store, intern.Options{Settings: bad}); !errors.Is(err, intern.ErrSettings) {
 			t.Errorf("%+v: %v", bad, err)
 		}

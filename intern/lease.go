@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"skein/internal/kv"
@@ -15,21 +14,22 @@ import (
 // ErrExhausted is returned when no shard that was drawn has a block left.
 var ErrExhausted = errors.New("intern: id shards exhausted")
 
-// A Lease row says who took a block, when, and how much of it was used when
-// its owner closed cleanly. Its value is
+// A Lease row says who took a block, when, and how many of its ids had been
+// given to strings when its owner was done with it. Its value is
 //
-//	token(8) unix seconds(8) used(4) closed(1) owner…
+//	token(8) unix seconds(8) used(4) flags(1) owner…
 //
 // token is random per lease, so that an attempt whose outcome is unknown
-// recognizes its own. A row that is not closed belongs to a writer that runs,
-// or to one that crashed: what it did not use is lost and never handed out.
+// recognizes its own. flags is 1 once the owner is done with the block. A row
+// that is not closed belongs to a writer that runs, or to one that crashed:
+// what that had not used is lost and never handed out.
 type Lease struct {
 	Namespace Namespace
 	Shard     uint32
 	Block     uint64
 	Taken     time.Time
-	// Used is how many of the block's ids were handed out. It is known, and
-	// Closed set, once the owner has closed cleanly.
+	// Used is how many of the block's ids were given to strings. It is known
+	// once the lease is Closed: its owner will hand out no more of it.
 	Used   uint32
 	Closed bool
 	Owner  string
@@ -37,15 +37,17 @@ type Lease struct {
 	token uint64
 }
 
+const leaseClosed = 1
+
 func (l *Lease) value() []byte {
 	b := binary.BigEndian.AppendUint64(nil, l.token)
 	b = binary.BigEndian.AppendUint64(b, uint64(l.Taken.Unix()))
 	b = binary.BigEndian.AppendUint32(b, l.Used)
-	closed := byte(0)
+	flags := byte(0)
 	if l.Closed {
-		closed = 1
+		flags = leaseClosed
 	}
-	return append(append(b, closed), l.Owner...)
+	return append(append(b, flags), l.Owner...)
 }
 
 func (l *Lease) decode(key, value []byte) error {
@@ -58,7 +60,7 @@ func (l *Lease) decode(key, value []byte) error {
 	l.token = binary.BigEndian.Uint64(value)
 	l.Taken = time.Unix(int64(binary.BigEndian.Uint64(value[8:])), 0)
 	l.Used = binary.BigEndian.Uint32(value[16:])
-	l.Closed = value[20] == 1
+	l.Closed = value[20] == leaseClosed
 	l.Owner = string(value[21:])
 	return nil
 }
@@ -81,113 +83,54 @@ func Leases(r kv.Reader, each func(Lease) error) error {
 	})
 }
 
-// An allocator hands out the ids of one namespace. Leases are taken ahead of
-// need, by one goroutine at a time.
-type allocator struct {
-	in *Interner
-	ns Namespace
+// A ShardRange confines a writer to the shards from First to Last.
+type ShardRange struct{ First, Last uint32 }
 
-	mu      sync.Mutex
-	leases  []*held       // in use first
-	ahead   chan struct{} // closed when the fetch under way has ended; nil: none
-	aheadOf error         // how the last fetch ahead ended
-}
-
-// held is a lease with what has been used of it.
-type held struct {
-	Lease
-	next ID
-	end  ID // exclusive
-}
-
-// remaining is called with mu held.
-func (a *allocator) remaining() int {
-	n := 0
-	for _, l := range a.leases {
-		n += int(l.end - l.next)
+// check returns the range, or all shards if it is zero and so not set.
+func (g *ShardRange) check(s Settings) (ShardRange, error) {
+	all := ShardRange{0, uint32(1<<s.ShardBits - 1)}
+	switch {
+	case g == nil:
+		return all, nil
+	case g.First > g.Last || g.Last > all.Last:
+		return all, fmt.Errorf("%w: shards %d-%d, and the store has 0-%d", ErrSettings, g.First, g.Last, all.Last)
+	case s.shards(*g) == 0:
+		return all, fmt.Errorf("%w: shards %d-%d are too few: each of the store's %d partitions needs one",
+			ErrSettings, g.First, g.Last, s.Partitions)
 	}
-	return n
+	return *g, nil
 }
 
-// take returns the next id, or None when a lease must be awaited first.
-func (a *allocator) take() ID {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for len(a.leases) > 0 && a.leases[0].next == a.leases[0].end {
-		if len(a.leases) == 1 {
-			return None
-		}
-		a.in.retire(a.leases[0])
-		a.leases = a.leases[1:]
-	}
-	if len(a.leases) == 0 {
-		return None
-	}
-	id := a.leases[0].next
-	a.leases[0].next++
-	return id
-}
+// String returns the range as it is given: "0-127".
+func (g ShardRange) String() string { return fmt.Sprintf("%d-%d", g.First, g.Last) }
 
-// reserve makes sure that the next n takes succeed, and has the next lease
-// fetched in the background when less than a quarter of one would be left.
-func (a *allocator) reserve(ctx context.Context, n int) error {
-	for {
-		a.mu.Lock()
-		left := a.remaining()
-		a.in.metrics.remaining(a.ns, left)
-		low := left-n <= int(a.in.settings.LeaseSize)/4
-		if low && a.ahead == nil {
-			done := make(chan struct{})
-			a.ahead = done
-			a.in.background.Go(func() { a.fetch(done) })
-		}
-		wait, failed := a.ahead, a.aheadOf
-		a.mu.Unlock()
-		if left >= n {
-			return nil
-		}
-		if wait == nil {
-			return failed
-		}
-		a.in.metrics.waited(a.ns)
-		select {
-		case <-wait:
-			a.mu.Lock()
-			failed = a.aheadOf
-			a.mu.Unlock()
-			if failed != nil {
-				return failed
-			}
-		case <-ctx.Done():
-			return fmt.Errorf("intern: waiting for a lease: %w", ctx.Err())
-		}
-	}
-}
-
-// fetch takes one lease. It is the only one of its allocator to run.
-func (a *allocator) fetch(done chan struct{}) {
-	l, err := a.in.lease(a.in.ctx, a.ns)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err == nil {
-		a.leases = append(a.leases, l)
-	}
-	a.ahead, a.aheadOf = nil, err
-	close(done)
-}
-
-// draws is how many exhausted shards are skipped before giving up.
+// draws is how many shards are tried before giving up.
 const draws = 64
+
+// draw returns a shard of the range whose number leaves the partition when
+// divided by their number; n counts up from a random start, so that in a small
+// range every shard is drawn before one is drawn twice.
+func (in *Interner) draw(part uint8, n uint64) uint32 {
+	parts := uint64(in.settings.Partitions)
+	first := uint64(in.shards.First)
+	first += (uint64(part) + parts - first%parts) % parts
+	count := (uint64(in.shards.Last)-first)/parts + 1
+	return uint32(first + n%count*parts)
+}
 
 // lease takes the next block of the home shard, in a transaction of its own.
 // It draws another shard when there is no home yet, when the home is used up,
-// and when it met another writer there.
-func (in *Interner) lease(ctx context.Context, ns Namespace) (*held, error) {
-	l := &held{Lease: Lease{Namespace: ns, Taken: time.Now(), Owner: in.owner, token: rand.Uint64()}}
+// and when it met another writer there. With it goes what is known of blocks
+// that this writer is done with.
+//
+// The shard's counter is read without conflicts and written blind. What two
+// writers can conflict on is the row of the one block that both chose: it must
+// be new. A counter is never behind, since whoever takes a block moves it on.
+func (in *Interner) lease(ctx context.Context, a *allocator, done []*held) (*held, error) {
+	l := &held{Lease: Lease{Namespace: a.ns, Taken: time.Now(), Owner: in.owner, token: rand.Uint64()}}
 	attempts := 0
 	err := in.store.Update(ctx, func(tx kv.Txn) error {
-		attempts++
-		if attempts > 1 {
+		if attempts++; attempts > 1 {
 			switch mine, err := in.holds(tx, l); {
 			case err != nil:
 				return err
@@ -195,80 +138,114 @@ func (in *Interner) lease(ctx context.Context, ns Namespace) (*held, error) {
 				return nil
 			}
 		}
-		shard, block, err := in.pickBlock(tx, ns, attempts > 1)
+		shard, block, err := in.pickBlock(tx, a, attempts > 1)
 		if err != nil {
 			return err
 		}
 		l.Shard, l.Block = shard, block
-		tx.Set(AppendNextKey(nil, ns, shard), binary.BigEndian.AppendUint64(nil, block+1))
-		tx.Set(AppendLeaseKey(nil, ns, shard, block), l.value())
-		tx.Set([]byte{keyHome, byte(ns)}, binary.BigEndian.AppendUint32(nil, shard))
+		tx.Set(AppendNextKey(nil, a.ns, shard), binary.BigEndian.AppendUint64(nil, block+1))
+		tx.Set(AppendLeaseKey(nil, a.ns, shard, block), l.value())
+		tx.Set(in.homeKey(a.ns, a.part), binary.BigEndian.AppendUint32(nil, shard))
+		for _, d := range done {
+			d.close(tx)
+		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("intern: leasing %s ids: %w", ns, err)
+		return nil, fmt.Errorf("intern: leasing %s ids: %w", a.ns, err)
 	}
 	l.next = in.settings.start(l.Shard, l.Block)
 	l.end = l.next + ID(in.settings.LeaseSize)
 	if l.next == None {
 		l.next++
 	}
-	in.metrics.leased(ns)
+	in.metrics.leased(a.ns)
+	if attempts > 1 {
+		in.metrics.met(a.ns, attempts-1)
+	}
 	return l, nil
 }
 
 func (in *Interner) holds(tx kv.Txn, l *held) (bool, error) {
-	v, ok, err := tx.Get(AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block))
+	key := AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block)
+	v, ok, err := tx.Get(key)
 	if err != nil || !ok {
 		return false, err
 	}
 	var row Lease
-	err = row.decode(AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), v)
+	err = row.decode(key, v)
 	return row.token == l.token, err
 }
 
-func (in *Interner) pickBlock(tx kv.Txn, ns Namespace, redraw bool) (shard uint32, block uint64, err error) {
+func (in *Interner) pickBlock(tx kv.Txn, a *allocator, redraw bool) (shard uint32, block uint64, err error) {
 	limit := in.settings.blocks()
-	for draw := range draws {
-		if draw > 0 || redraw {
-			shard = rand.Uint32() >> (32 - in.settings.ShardBits)
-		} else if shard, err = in.home(tx, ns); err != nil {
-			return 0, 0, err
+	start := rand.Uint64() >> 1
+	for draw := range uint64(draws) {
+		at := start + draw
+		if draws < in.settings.shards(in.shards) {
+			at = rand.Uint64() >> 1
 		}
-		v, ok, err := tx.Get(AppendNextKey(nil, ns, shard))
+		shard = in.draw(a.part, at)
+		if draw == 0 && !redraw {
+			if shard, err = in.home(tx, a, shard); err != nil {
+				return 0, 0, err
+			}
+		}
+		v, ok, err := tx.Snapshot().Get(AppendNextKey(nil, a.ns, shard))
 		if err != nil {
 			return 0, 0, err
 		}
+		block = 0
 		if ok {
 			if len(v) != 8 {
 				return 0, 0, fmt.Errorf("intern: the counter of shard %d holds %x", shard, v)
 			}
 			block = binary.BigEndian.Uint64(v)
-		} else {
-			block = 0
 		}
 		// Short ids are worth another draw: they save four bytes wherever one
 		// is written.
-		if block < limit && (draw >= draws/2 || !in.settings.long(shard, block)) {
-			return shard, block, nil
+		if block >= limit || draw < draws/2 && in.settings.long(shard, block) {
+			continue
 		}
+		_, taken, err := tx.Get(AppendLeaseKey(nil, a.ns, shard, block))
+		switch {
+		case err != nil:
+			return 0, 0, err
+		case taken:
+			return 0, 0, fmt.Errorf("intern: block %d of shard %d (%s) is leased, and the shard's counter does not know: run skein check", block, shard, a.ns)
+		}
+		return shard, block, nil
 	}
-	return 0, 0, fmt.Errorf("%w: %d draws among %d shards of %d blocks of %d ids found no free block",
-		ErrExhausted, draws, uint64(1)<<in.settings.ShardBits, limit, in.settings.LeaseSize)
+	return 0, 0, fmt.Errorf("%w: %d draws among the shards %s, of %d blocks of %d ids each, found no free block",
+		ErrExhausted, draws, in.shards, limit, in.settings.LeaseSize)
 }
 
-// home returns the shard where the last lease of the namespace was drawn; else
-// that of another namespace, whose counters are others, so that ids of both are
-// numbers close together, and their differences short; else a new one.
-func (in *Interner) home(tx kv.Txn, ns Namespace) (uint32, error) {
-	for _, from := range append([]Namespace{ns}, Namespaces[:]...) {
-		v, ok, err := tx.Snapshot().Get([]byte{keyHome, byte(from)})
+// shards is how many shards of the range each partition has.
+func (s Settings) shards(g ShardRange) uint64 {
+	return (uint64(g.Last) - uint64(g.First) + 1) / uint64(s.Partitions)
+}
+
+// home returns the shard where the last lease was drawn; else that of another
+// namespace, whose counters are others, so that ids of both are numbers close
+// together, and their differences short; else the one drawn.
+func (in *Interner) home(tx kv.Txn, a *allocator, drawn uint32) (uint32, error) {
+	for _, from := range append([]Namespace{a.ns}, Namespaces[:]...) {
+		v, ok, err := tx.Snapshot().Get(in.homeKey(from, a.part))
 		if err != nil {
 			return 0, err
 		}
 		if ok && len(v) == 4 {
-			return binary.BigEndian.Uint32(v), nil
+			if shard := binary.BigEndian.Uint32(v); shard >= in.shards.First && shard <= in.shards.Last {
+				return shard, nil
+			}
 		}
 	}
-	return rand.Uint32() >> (32 - in.settings.ShardBits), nil
+	return drawn, nil
+}
+
+func (in *Interner) homeKey(ns Namespace, part uint8) []byte {
+	if in.settings.Partitions == 1 {
+		return []byte{keyHome, byte(ns)}
+	}
+	return []byte{keyHome, byte(ns), part, in.slot}
 }

@@ -148,7 +148,7 @@ func TestIDForms(t *testing.T) {
 	}
 	for bits := uint8(1); bits <= 32; bits++ {
 		for _, size := range []uint32{1, 4096, 65536} {
-			s := Settings{bits, size}
+			s := Settings{bits, size, 1}
 			for _, shard := range []uint32{0, 1, 1<<bits - 1} {
 				for _, block := range []uint64{0, 1, s.shortCounters()/uint64(size) - 1, s.shortCounters() / uint64(size), s.blocks() - 1} {
 					if block >= s.blocks() {

@@ -1,9 +1,11 @@
 package intern
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"skein/internal/kv"
 )
@@ -46,6 +48,7 @@ func appendOwnKey(dst []byte, ns Namespace, id ID) []byte {
 
 // groupEntry is an id's string in a group.
 type groupEntry struct {
+	id     ID // of an entry to be written
 	at     uint8
 	kind   uint8
 	post   uint64 // of kindPost: the 6 bytes
@@ -60,7 +63,7 @@ func unzigzag(n uint64) uint64 { return n>>1 ^ -(n & 1) }
 
 // entryOf takes the form of a string apart for a group.
 func entryOf(ns Namespace, id ID, form []byte) groupEntry {
-	e := groupEntry{at: uint8(id & groupMask), kind: kindForm, form: form}
+	e := groupEntry{id: id, at: uint8(id & groupMask), kind: kindForm, form: form}
 	switch {
 	case ns == DID && len(form) == packedDID:
 		e.kind = kindPLC
@@ -171,24 +174,51 @@ func (Merger) Fold(dst, _ []byte, values [][]byte, _ bool) ([]byte, error) {
 	return FoldStrings(dst, values)
 }
 
-// writeStrings merges the strings of new ids, which ascend, into their groups.
-func writeStrings(tx kv.Txn, ns Namespace, entries []groupEntry, groups []ID) {
+// A maker writes strings with their new ids, both ways.
+type maker struct {
+	entries []groupEntry
+	buf     []byte
+}
+
+// add writes string to id, and keeps the way back for write. form must live
+// until then.
+func (m *maker) add(tx kv.Txn, ns Namespace, id ID, key []byte) {
+	m.buf = AppendID(m.buf[:0], id)
+	tx.Set(key, m.buf)
+	m.entries = append(m.entries, entryOf(ns, id, key[2:]))
+}
+
+// write writes the way back. A group whose first id is among the new ones has
+// none of before, and so is set, not merged: ids are given in ascending order,
+// and no two leases share a group, if they are as large as one.
+func (m *maker) write(tx kv.Txn, s Settings, ns Namespace) {
+	if !slices.IsSortedFunc(m.entries, compareEntries) {
+		slices.SortFunc(m.entries, compareEntries)
+	}
 	var key, value []byte
-	for i := 0; i < len(entries); {
+	for entries := m.entries; len(entries) > 0; {
 		var w groupWriter
 		value = value[:0]
-		j := i
-		for ; j < len(entries) && groups[j] == groups[i]; j++ {
-			value = w.append(value, &entries[j])
-			if entries[j].kind == kindOwn {
-				tx.Set(appendOwnKey(nil, ns, groups[i]|ID(entries[j].at)), entries[j].form)
+		group := entries[0].id &^ groupMask
+		first := entries[0].id == group && s.LeaseSize > groupMask
+		for ; len(entries) > 0 && entries[0].id&^groupMask == group; entries = entries[1:] {
+			e := &entries[0]
+			value = w.append(value, e)
+			if e.kind == kindOwn {
+				tx.Set(appendOwnKey(nil, ns, e.id), e.form)
 			}
 		}
-		key = appendGroupKey(key[:0], ns, groups[i])
-		tx.Merge(key, value)
-		i = j
+		key = appendGroupKey(key[:0], ns, group)
+		if first {
+			tx.Set(key, value)
+		} else {
+			tx.Merge(key, value)
+		}
 	}
+	m.entries = m.entries[:0]
 }
+
+func compareEntries(x, y groupEntry) int { return cmp.Compare(x.id, y.id) }
 
 // forms reads the stored forms of the strings of ids, each group once if they
 // ascend.

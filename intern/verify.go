@@ -14,7 +14,7 @@ import (
 // every id lies in the used part of a leased block. tick is called with every
 // row. It returns how many strings there are, by namespace.
 func Verify(r kv.Reader, report func(problem string), tick func() error) (strings [len(Namespaces) + 1]int64, err error) {
-	v := &verifier{r: r, report: report}
+	v := &verifier{r: r, report: report, used: map[blockKey]uint32{}}
 	var found bool
 	if v.settings, found, err = ReadSettings(r); err != nil || !found {
 		return strings, errors.Join(errors.New("intern: the store has no dictionary"), err)
@@ -38,7 +38,17 @@ func Verify(r kv.Reader, report func(problem string), tick func() error) (string
 			return strings, fmt.Errorf("intern: checking keyspace %q: %w", part.keyspace, err)
 		}
 	}
+	for b := range v.used {
+		v.broken("dictionary: %d ids (%s) lie in block %d of shard %d, which was never leased", v.used[b], b.ns, b.block, b.shard)
+	}
 	return v.strings, nil
+}
+
+// blockKey names a block of ids.
+type blockKey struct {
+	ns    Namespace
+	shard uint32
+	block uint64
 }
 
 type verifier struct {
@@ -46,6 +56,7 @@ type verifier struct {
 	report   func(string)
 	settings Settings
 	strings  [len(Namespaces) + 1]int64
+	used     map[blockKey]uint32 // ids that stand for a string
 	key      []byte
 	groupKey []byte // of the group read last
 	group    []byte
@@ -76,7 +87,8 @@ func (v *verifier) id(k, value []byte) error {
 	if err := v.form(ns, form); err != nil {
 		return err
 	}
-	return v.leased(ns, id)
+	v.leased(ns, id, form)
+	return nil
 }
 
 // form checks that a form is that of a valid string, and its only one.
@@ -123,27 +135,18 @@ func (v *verifier) form(ns Namespace, form []byte) error {
 	return nil
 }
 
-// leased checks that an id lies in a block that was leased, before what a
-// clean close said was used.
-func (v *verifier) leased(ns Namespace, id ID) error {
-	v.key = AppendLeaseKey(v.key[:0], ns, v.settings.Shard(id), v.settings.Block(id))
-	row, ok, err := v.r.Get(v.key)
-	if err != nil {
-		return err
+// leased notes that an id is used, for the check of its lease.
+func (v *verifier) leased(ns Namespace, id ID, form []byte) {
+	v.used[blockKey{ns, v.settings.Shard(id), v.settings.Block(id)}]++
+	if ns != DID || v.settings.Partitions == 1 {
+		return
 	}
-	if !ok {
-		v.broken("dictionary: id %d (%s) lies in a block that was never leased", id, ns)
-		return nil
+	if len(form) != packedDID {
+		form = unpackRaw(form)
 	}
-	var l Lease
-	if err := l.decode(v.key, row); err != nil {
-		v.broken("%v", err)
-		return nil
+	if want, got := v.settings.partitionOfForm(form), v.settings.PartitionOfID(id); want != got {
+		v.broken("dictionary: DID %x is of partition %d, its id %d of %d", form, want, id, got)
 	}
-	if at := uint32(uint64(id) & uint64(v.settings.LeaseSize-1)); l.Closed && at >= l.Used {
-		v.broken("dictionary: id %d (%s) lies beyond the %d used of its block", id, ns, l.Used)
-	}
-	return nil
 }
 
 // stringOf calls found with the form of an id's string, if it has one.
@@ -221,6 +224,11 @@ func (v *verifier) lease(k, value []byte) error {
 		v.broken("%v", err)
 		return nil
 	}
+	b := blockKey{l.Namespace, l.Shard, l.Block}
+	if n := v.used[b]; l.Closed && n != l.Used {
+		v.broken("block %d of shard %d (%s) was closed with %d ids used, and %d stand for strings", l.Block, l.Shard, l.Namespace, l.Used, n)
+	}
+	delete(v.used, b)
 	v.key = AppendNextKey(v.key[:0], l.Namespace, l.Shard)
 	next, ok, err := v.r.Get(v.key)
 	if err == nil && (!ok || len(next) != 8 || binary.BigEndian.Uint64(next) <= l.Block) {

@@ -12,6 +12,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 )
 
 // Errors that an engine returns. They are wrapped; test with errors.Is.
@@ -27,7 +28,33 @@ var (
 	// ErrNotFound is returned by an engine's Open when it was told not to
 	// create a store and there is none.
 	ErrNotFound = errors.New("kv: no store here")
+	// ErrUnavailable is returned when the servers of a store do not answer.
+	// Update does not return it: it tries until its context ends.
+	ErrUnavailable = errors.New("kv: the store does not answer")
+	// ErrTooOld is returned by View when reading took longer than the engine
+	// keeps a state (FoundationDB: five seconds). See AllowCrossing.
+	ErrTooOld = errors.New("kv: reading took longer than the engine keeps a state")
+	// ErrFormat is returned by an engine's Open for a store that was made with
+	// another Merger, or another version of the engine.
+	ErrFormat = errors.New("kv: the store has another format")
 )
+
+type crossingKey struct{}
+
+// AllowCrossing lets a View under the context it returns go over to a newer
+// state where the engine no longer keeps the one that it began with, instead of
+// failing with ErrTooOld. Each time it does so adds one to crossings: the caller
+// then has seen a mix of states, unless it can tell that nothing was written.
+// It is for reading a whole store, not for questions.
+func AllowCrossing(ctx context.Context, crossings *atomic.Int64) context.Context {
+	return context.WithValue(ctx, crossingKey{}, crossings)
+}
+
+// Crossings returns what AllowCrossing put into ctx, nil if nothing.
+func Crossings(ctx context.Context) *atomic.Int64 {
+	n, _ := ctx.Value(crossingKey{}).(*atomic.Int64)
+	return n
+}
 
 // A Reader reads one state of the store. It is used by one goroutine at a time.
 type Reader interface {
@@ -59,6 +86,8 @@ type Txn interface {
 
 	// Snapshot reads the same state as the Txn without adding conflicts.
 	Snapshot() Reader
+	// Conflict has key checked at commit, as if the Txn had read it.
+	Conflict(key []byte)
 
 	Set(key, value []byte)
 	Delete(key []byte)

@@ -107,6 +107,9 @@ type txn struct {
 // Snapshot implements kv.Txn.
 func (t *txn) Snapshot() kv.Reader { return &reader{tree: t.tree} }
 
+// Conflict implements kv.Txn.
+func (t *txn) Conflict(key []byte) { t.note(key, after(key)) }
+
 func (t *txn) add(kind opKind, lo, hi, value []byte) {
 	t.size += len(lo) + len(hi) + len(value)
 	switch {

@@ -211,6 +211,9 @@ func (t *txn) note(err error) {
 // Snapshot implements kv.Txn: there are no conflicts to avoid.
 func (t *txn) Snapshot() kv.Reader { return &t.reader }
 
+// Conflict implements kv.Txn: with one writer there are none.
+func (t *txn) Conflict([]byte) {}
+
 // Set implements kv.Txn.
 func (t *txn) Set(key, value []byte) { t.note(t.batch.Set(key, value, nil)) }
 

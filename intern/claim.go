@@ -1,0 +1,223 @@
+package intern
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"skein/internal/kv"
+)
+
+// How many strings are claimed in one transaction, and how many transactions of
+// one writer are in flight.
+const (
+	claimSize      = 1000
+	claimsInFlight = 8
+)
+
+// Claim gives every string of b its id, from the cache, the store, or new. New
+// ones are claimed in transactions of their own, before they are used: an id
+// without data is harmless, and two writers that meet the same new string
+// conflict on its key, in a small transaction, and nowhere else. Known strings
+// are read without conflicts.
+func (in *Interner) Claim(ctx context.Context, b *Batch) error {
+	for _, ns := range Namespaces { // DIDs first: packed URIs hold their ids
+		in.fromCache(b, ns)
+		b.missing(ns)
+		if len(b.miss) > 0 {
+			if err := in.claimMissing(ctx, b, ns); err != nil {
+				return err
+			}
+		}
+	}
+	in.remember(b)
+	return nil
+}
+
+// claimMissing claims what b.miss lists. One batch does so at a time: two of
+// one process have new strings in common all the time.
+func (in *Interner) claimMissing(ctx context.Context, b *Batch, ns Namespace) error {
+	order := make([]claim, len(b.miss))
+	for i, n := range b.miss {
+		order[i] = claim{&b.items[n], b.keys[i], in.settings.partition(b, &b.items[n])}
+	}
+	if in.settings.partitions(ns) > 1 { // so that a partition's groups are written together
+		slices.SortStableFunc(order, func(x, y claim) int { return int(x.part) - int(y.part) })
+	}
+	in.claiming.Lock()
+	defer in.claiming.Unlock()
+	var wg sync.WaitGroup
+	errs := make([]error, len(in.claims))
+	chunks := slices.Collect(slices.Chunk(order, claimSize))
+	for w := range min(len(in.claims), len(chunks)) {
+		wg.Go(func() {
+			for i := w; i < len(chunks) && errs[w] == nil; i += len(in.claims) {
+				errs[w] = in.claims[w].run(ctx, ns, chunks[i])
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("intern: claiming %d strings: %w", len(order), err)
+	}
+	return nil
+}
+
+// claim is a string to be claimed.
+type claim struct {
+	it   *batchItem
+	key  []byte
+	part uint8
+}
+
+// claimer makes claims, one transaction after the other.
+type claimer struct {
+	in      *Interner
+	lane    uint8
+	drawers [MaxPartitions]drawer
+	keys    [][]byte
+	made    maker
+}
+
+func (c *claimer) run(ctx context.Context, ns Namespace, claims []claim) error {
+	c.keys = c.keys[:0]
+	for i := range claims {
+		c.keys = append(c.keys, claims[i].key)
+	}
+	for {
+		err := c.in.store.Update(ctx, func(tx kv.Txn) error { return c.attempt(tx, ns, claims) })
+		var short errShort
+		if errors.As(err, &short) {
+			if err := short.a.reserve(ctx, short.n); err != nil {
+				return err
+			}
+			continue
+		}
+		c.settle(ns, claims, err == nil)
+		return err
+	}
+}
+
+// errShort says that an allocator has not so many ids.
+type errShort struct {
+	a *allocator
+	n int
+}
+
+func (e errShort) Error() string { return fmt.Sprintf("intern: %d %s ids are needed", e.n, e.a.ns) }
+
+func (c *claimer) attempt(tx kv.Txn, ns Namespace, claims []claim) error {
+	var fresh [MaxPartitions]int
+	made := 0
+	err := tx.Snapshot().MultiGet(c.keys, func(i int, v []byte, ok bool) error {
+		it := claims[i].it
+		if it.state == stored { // by an earlier attempt: that id was not drawn for it
+			it.id = None
+		}
+		it.state = unresolved
+		if !ok {
+			if made++; it.id == None {
+				fresh[claims[i].part]++
+			}
+			return nil
+		}
+		id, n := ReadID(v)
+		if n == 0 || n != len(v) {
+			return fmt.Errorf("intern: the id under %x is %x", claims[i].key, v)
+		}
+		it.found(id)
+		return nil
+	})
+	if err != nil || made == 0 {
+		return err
+	}
+	for part := range c.in.settings.partitions(ns) {
+		if n := fresh[part]; n > 0 {
+			d := &c.drawers[part]
+			d.a = c.in.alloc[ns][part]
+			if !d.need(n) {
+				return errShort{d.a, n}
+			}
+		}
+	}
+	for i := range claims {
+		it := claims[i].it
+		if it.state != unresolved {
+			continue
+		}
+		if it.id == None {
+			it.id = c.drawers[claims[i].part].take()
+		}
+		it.state = created
+		tx.Conflict(claims[i].key)
+		c.made.add(tx, ns, it.id, claims[i].key)
+	}
+	c.made.write(tx, c.in.settings, ns)
+	return c.count(tx, ns, made)
+}
+
+// count adds to the number of strings that this writer has claimed.
+func (c *claimer) count(tx kv.Txn, ns Namespace, n int) error {
+	key := []byte{keyClaims, byte(ns), c.in.slot, c.lane}
+	v, ok, err := tx.Get(key)
+	if err != nil || ok && len(v) != 8 {
+		return errors.Join(err, fmt.Errorf("intern: reading the count of claims: %x", v))
+	}
+	total := uint64(n)
+	if ok {
+		total += binary.BigEndian.Uint64(v)
+	}
+	tx.Set(key, binary.BigEndian.AppendUint64(nil, total))
+	return nil
+}
+
+// settle says what became of the ids that were drawn. After a failure nobody
+// knows, and they are lost.
+func (c *claimer) settle(ns Namespace, claims []claim, committed bool) {
+	if !committed {
+		c.drawers = [MaxPartitions]drawer{}
+		for i := range claims {
+			if it := claims[i].it; it.state == created || it.state == unresolved {
+				it.id, it.state = None, unresolved
+			}
+		}
+		return
+	}
+	made := 0
+	for i := range claims {
+		if claims[i].it.state == created {
+			made++
+			d := &c.drawers[claims[i].part]
+			d.ids = append(d.ids, claims[i].it.id)
+			c.in.metrics.lookup(ns, lookupNew)
+		} else {
+			c.in.metrics.lookup(ns, lookupStore)
+		}
+	}
+	c.in.metrics.allocated(ns, made)
+	for i := range c.drawers {
+		d := &c.drawers[i]
+		if a := d.a; len(d.out) > 0 {
+			d.settle(d.ids)
+			a.prefetch()
+		}
+		d.ids = d.ids[:0]
+	}
+}
+
+// Claimed returns how many strings have been claimed in a store of several
+// partitions, by namespace.
+func Claimed(r kv.Reader) (n [len(Namespaces) + 1]int64, err error) {
+	prefix := []byte{keyClaims}
+	err = r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
+		if len(k) != 4 || len(v) != 8 || k[1] == 0 || int(k[1]) >= len(n) {
+			return false, fmt.Errorf("intern: count of claims %x → %x is malformed", k, v)
+		}
+		n[k[1]] += int64(binary.BigEndian.Uint64(v))
+		return true, nil
+	})
+	return n, err
+}

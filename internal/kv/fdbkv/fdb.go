@@ -1,0 +1,337 @@
+//go:build fdb
+
+package fdbkv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/apple/foundationdb/bindings/go/src/fdb"
+	"github.com/apple/foundationdb/bindings/go/src/fdb/tuple"
+
+	"skein/internal/kv"
+)
+
+// Built reports whether this program can open a store on FoundationDB.
+const Built = true
+
+// apiVersion is the version of FoundationDB's API that this package is written
+// for; clusters and libraries from 7.3 on speak it.
+const apiVersion = 730
+
+// formatVersion is that of the way keys and values lie under the prefix.
+const formatVersion = "1"
+
+// FoundationDB's error codes that are told apart here
+// (https://apple.github.io/foundationdb/api-error-codes.html).
+const (
+	codeTooOld        = 1007 // transaction_too_old
+	codeFutureVersion = 1009 // future_version
+	codeNotCommitted  = 1020 // not_committed: a conflict
+	codeUnknown       = 1021 // commit_unknown_result
+	codeCancelled     = 1025 // transaction_cancelled
+	codeTimedOut      = 1031 // transaction_timed_out
+	codeBehind        = 1037 // process_behind
+	codeTxnTooLarge   = 2101 // transaction_too_large
+	codeKeyTooLarge   = 2102 // key_too_large
+	codeValueTooLarge = 2103 // value_too_large
+)
+
+// Store is an open store. It implements kv.Store.
+//
+//	prefix as a tuple              the keys of the store: 0x02 prefix 0x00 key
+//	0x02 prefix 0x01 "format"  →   formatVersion, a space, the Merger's name
+type Store struct {
+	db     fdb.Database
+	o      Options
+	prefix []byte
+	end    []byte // of the prefix
+	closed atomic.Bool
+}
+
+// Open opens the store that o names.
+func Open(ctx context.Context, o Options) (kv.Store, error) {
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Retried == nil {
+		o.Retried = func(string) {}
+	}
+	if err := checkClusterFile(o.ClusterFile); err != nil {
+		return nil, err
+	}
+	if err := fdb.APIVersion(apiVersion); err != nil {
+		return nil, fmt.Errorf("FoundationDB's client library: %w", err)
+	}
+	db, err := fdb.OpenDatabase(o.ClusterFile)
+	if err != nil {
+		return nil, fmt.Errorf("opening the cluster of %s: %w", o.ClusterFile, err)
+	}
+	if err := db.Options().SetTransactionReportConflictingKeys(); err != nil {
+		return nil, fmt.Errorf("opening the cluster of %s: %w", o.ClusterFile, err)
+	}
+	s := &Store{db: db, o: o, prefix: tuple.Tuple{o.Prefix}.Pack()}
+	s.end = kv.PrefixEnd(s.prefix)
+	for {
+		err := s.checkFormat(ctx)
+		if !o.Wait || !errors.Is(err, kv.ErrUnavailable) {
+			if err != nil {
+				return nil, err
+			}
+			return s, nil
+		}
+		o.Logger.Warn("the FoundationDB cluster does not answer; trying again", "cluster_file", o.ClusterFile)
+	}
+}
+
+func (s *Store) formatKey() fdb.Key {
+	k := bytes.Clone(s.prefix)
+	k[len(k)-1] = 1
+	return append(k, "format"...)
+}
+
+// checkFormat reads the format of the store, or writes that of a new one.
+func (s *Store) checkFormat(ctx context.Context) error {
+	want := formatVersion + " " + s.o.Merger.Name()
+	return s.transact(ctx, false, func(tr fdb.Transaction) error {
+		v, err := tr.Get(s.formatKey()).Get()
+		switch {
+		case err != nil:
+			return err
+		case v == nil && !s.o.Create:
+			return fmt.Errorf("%s: %w", s.o.Location, kv.ErrNotFound)
+		case v == nil:
+			tr.Set(s.formatKey(), []byte(want))
+		case string(v) != want:
+			return fmt.Errorf("%s: %w: it was made as %q, this program makes %q", s.o.Location, kv.ErrFormat, v, want)
+		}
+		return nil
+	})
+}
+
+// transact calls fn with transactions until one is committed. With persist,
+// a cluster that does not answer is waited for; else it is an error.
+func (s *Store) transact(ctx context.Context, persist bool, fn func(fdb.Transaction) error) error {
+	tooOld := 0
+	silent := time.Time{}
+	for {
+		tr, err := s.begin()
+		if err != nil {
+			return err
+		}
+		stop := context.AfterFunc(ctx, tr.Cancel)
+		for err == nil {
+			err = s.attempt(tr, fn)
+			if err == nil {
+				stop()
+				if !silent.IsZero() {
+					s.o.Logger.Info("the FoundationDB cluster answers again", "after", time.Since(silent).Round(time.Second))
+				}
+				return nil
+			}
+			var fe fdb.Error
+			if !errors.As(err, &fe) {
+				stop()
+				return err
+			}
+			if fe.Code == codeTooOld {
+				if tooOld++; tooOld == 3 {
+					stop()
+					return fmt.Errorf("fdbkv: three attempts took longer than FoundationDB keeps a state: %w", kv.ErrTooLarge)
+				}
+			}
+			s.o.Retried(cause(fe.Code))
+			if fe.Code == codeNotCommitted {
+				s.reportConflicts(tr)
+			}
+			err = tr.OnError(fe).Get()
+		}
+		stop()
+		var fe fdb.Error
+		switch errors.As(err, &fe); {
+		case ctx.Err() != nil:
+			return fmt.Errorf("fdbkv: %w", context.Cause(ctx))
+		case fe.Code == codeTimedOut && persist:
+			if silent.IsZero() {
+				silent = time.Now().Add(-s.o.Timeout)
+			}
+			s.o.Logger.Warn("the FoundationDB cluster does not answer; the write is tried again until it does",
+				"cluster_file", s.o.ClusterFile, "for", time.Since(silent).Round(time.Second))
+		default:
+			return s.explain(err)
+		}
+	}
+}
+
+func cause(code int) string {
+	switch code {
+	case codeNotCommitted:
+		return "conflict"
+	case codeUnknown:
+		return "unknown"
+	case codeTooOld:
+		return "too_old"
+	case codeTimedOut:
+		return "timeout"
+	}
+	return "other"
+}
+
+func (s *Store) begin() (fdb.Transaction, error) {
+	if s.closed.Load() {
+		return fdb.Transaction{}, kv.ErrClosed
+	}
+	tr, err := s.db.CreateTransaction()
+	if err != nil {
+		return tr, fmt.Errorf("fdbkv: beginning a transaction: %w", err)
+	}
+	if err := tr.Options().SetTimeout(s.o.Timeout.Milliseconds()); err != nil {
+		return tr, fmt.Errorf("fdbkv: beginning a transaction: %w", err)
+	}
+	return tr, nil
+}
+
+// attempt calls fn and commits. The reads of fn never see its writes, so the
+// library need not keep them together.
+func (s *Store) attempt(tr fdb.Transaction, fn func(fdb.Transaction) error) error {
+	if err := tr.Options().SetReadYourWritesDisable(); err != nil {
+		return err
+	}
+	if err := fn(tr); err != nil {
+		return err
+	}
+	return tr.Commit().Get()
+}
+
+// conflictSpace is where a transaction that did not commit lists the ranges of
+// its reads that others had changed: first keys map to "1", ends to "0".
+const conflictSpace = "\xff\xff/transaction/conflicting_keys/"
+
+func (s *Store) reportConflicts(tr fdb.Transaction) {
+	if s.o.Conflicted == nil {
+		return
+	}
+	rows, err := tr.GetRange(fdb.KeyRange{Begin: fdb.Key(conflictSpace), End: fdb.Key(conflictSpace + "\xff")}, fdb.RangeOptions{}).GetSliceWithError()
+	if err != nil {
+		s.o.Logger.Warn("reading what a write conflicted with", "error", err)
+	}
+	for _, row := range rows {
+		key, ok := bytes.CutPrefix(row.Key[len(conflictSpace):], s.prefix)
+		if ok && string(row.Value) == "1" {
+			s.o.Conflicted(key)
+		}
+	}
+}
+
+// explain puts an error of FoundationDB into words of ours.
+func (s *Store) explain(err error) error {
+	var fe fdb.Error
+	if !errors.As(err, &fe) {
+		return err
+	}
+	switch fe.Code {
+	case codeTimedOut:
+		return fmt.Errorf("the FoundationDB cluster of %s did not answer within %v: is it running (fdbcli --exec status)? %w", s.o.ClusterFile, s.o.Timeout, kv.ErrUnavailable)
+	case codeTooOld:
+		return fmt.Errorf("fdbkv: %w: %w", kv.ErrTooOld, err)
+	case codeTxnTooLarge, codeKeyTooLarge, codeValueTooLarge:
+		return fmt.Errorf("fdbkv: %w: %w", kv.ErrTooLarge, err)
+	}
+	return fmt.Errorf("fdbkv: %w", err)
+}
+
+// View implements kv.Store.
+func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	tr, err := s.begin()
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, tr.Cancel)
+	defer stop()
+	r := &reader{s: s, tr: tr, from: tr.Snapshot(), view: true, crossings: kv.Crossings(ctx)}
+	err = fn(r)
+	if ctx.Err() != nil && errors.As(err, &fdb.Error{}) {
+		return context.Cause(ctx)
+	}
+	return s.explain(err)
+}
+
+// Update implements kv.Store. Attempts that took too long three times are
+// reported as kv.ErrTooLarge.
+func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.o.ReadOnly {
+		return ErrReadOnly
+	}
+	t := &txn{s: s}
+	return s.transact(ctx, true, func(tr fdb.Transaction) error {
+		t.begin(tr)
+		if err := fn(t); err != nil {
+			return err
+		}
+		return t.finish()
+	})
+}
+
+// Sync implements kv.Store: FoundationDB has synced what it says is committed.
+func (s *Store) Sync() error { return nil }
+
+// Engine implements kv.Store.
+func (s *Store) Engine() string { return "fdb" }
+
+// Merger implements kv.Store.
+func (s *Store) Merger() kv.Merger { return s.o.Merger }
+
+// DiskBytes implements kv.Store: FoundationDB's estimate, of one copy.
+func (s *Store) DiskBytes() uint64 {
+	n, err := s.RangeBytes(nil, nil)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// RangeBytes implements kv.Store: FoundationDB's estimate of keys and values,
+// prefix included, of one copy. It is rough for less than 3 MB.
+func (s *Store) RangeBytes(lo, hi []byte) (uint64, error) {
+	tr, err := s.begin()
+	if err != nil {
+		return 0, err
+	}
+	n, err := tr.GetEstimatedRangeSizeBytes(s.keyRange(lo, hi)).Get()
+	if err != nil {
+		return 0, s.explain(err)
+	}
+	return uint64(n), nil
+}
+
+// Close implements kv.Store. The client library's connection stays: the process
+// has one.
+func (s *Store) Close() error {
+	s.closed.Store(true)
+	return nil
+}
+
+func (s *Store) key(key []byte) fdb.Key {
+	return append(append(make(fdb.Key, 0, len(s.prefix)+len(key)), s.prefix...), key...)
+}
+
+func (s *Store) keyRange(lo, hi []byte) fdb.KeyRange {
+	if hi == nil {
+		return fdb.KeyRange{Begin: s.key(lo), End: fdb.Key(s.end)}
+	}
+	return fdb.KeyRange{Begin: s.key(lo), End: s.key(hi)}
+}
