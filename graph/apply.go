@@ -1,12 +1,10 @@
 package graph
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"sync"
 	"time"
 
 	"skein/intern"
@@ -22,6 +20,8 @@ import (
 // each edge once, write. Reads see the state before the write, so nothing may
 // be decided before the whole stretch has been walked.
 type applier struct {
+	events  []picked
+	source  uint32 // number of the source, in the partition of the event at hand
 	strings intern.Batch
 	actors  []int32 // per event, the index of its actor in strings
 	index   map[intern.ID]int32
@@ -37,6 +37,12 @@ type applier struct {
 	vbuf    []byte
 	result  result
 	timing  Timing
+}
+
+// picked is an event of the batch that is the lane's.
+type picked struct {
+	n    int32 // index in the batch
+	part uint8 // that its account is in
 }
 
 type actorState struct {
@@ -68,8 +74,8 @@ type result struct {
 	hidden        map[intern.ID]bool // changes of the hidden set
 	hiddenVersion uint64
 	erasing       map[intern.ID]bool
-	cursor        cursorRow
-	cursorSet     bool             // it was written
+	cursors       []cursorRow      // by partition, from the lane's first
+	cursorSet     bool             // they were written
 	added         [maxKind + 1]int // edges, by kind
 	removed       [maxKind + 1]int
 	replays       int
@@ -85,17 +91,51 @@ type Timing struct {
 }
 
 // Timing returns where the time of the writer went. It is for the writer.
-func (s *Store) Timing() Timing { return s.ap.timing }
+func (s *Store) Timing() (t Timing) {
+	for _, l := range s.lanes {
+		t.Intern += l.ap.timing.Intern
+		t.Read += l.ap.timing.Read
+		t.Graph += l.ap.timing.Graph
+		t.Commit += l.ap.timing.Commit
+	}
+	return t
+}
 
 // maxSegment bounds the events of one write.
 const maxSegment = 32_768
 
 // Apply applies a batch from the named source and stores its cursor, in as few
 // atomic writes as it can: the cursor of each covers just what is in it. A
-// commit is never split. What was applied before is dropped.
+// commit is never split. What was applied before is dropped, and so are the
+// events of partitions that are not this Store's.
 func (s *Store) Apply(ctx context.Context, source string, b *Batch) error {
+	if len(s.lanes) == 1 {
+		if err := s.lanes[0].apply(ctx, source, b); err != nil {
+			return err
+		}
+	} else {
+		errs := make([]error, len(s.lanes))
+		var wg sync.WaitGroup
+		for i, l := range s.lanes {
+			wg.Go(func() { errs[i] = l.apply(ctx, source, b) })
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+		s.gauges()
+	}
+	if err := s.spill(ctx); err != nil {
+		return err
+	}
+	return s.lanes[0].trimDeadLetters(ctx)
+}
+
+// apply applies what the lane has in the batch.
+func (s *lane) apply(ctx context.Context, source string, b *Batch) error {
+	s.pick(source, b)
 	for from := 0; ; {
-		to := b.segment(from)
+		to := s.segment(b, from)
 		for {
 			err := s.applySegment(ctx, source, b, from, to)
 			if err == nil {
@@ -104,14 +144,17 @@ func (s *Store) Apply(ctx context.Context, source string, b *Batch) error {
 			if !errors.Is(err, kv.ErrTooLarge) || to-from <= 1 {
 				return err
 			}
+			s.in.Abandon(&s.ap.strings)
 			s.o.Metrics.retry("too_large")
 			to = from + (to-from)/2
 		}
-		if err := s.spill(ctx); err != nil {
-			return err
+		if from = to; from == len(s.ap.events) {
+			return nil
 		}
-		if from = to; from == len(b.events) {
-			return s.trimDeadLetters(ctx)
+		if !s.shared() { // else when all lanes are done
+			if err := s.spill(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -119,9 +162,10 @@ func (s *Store) Apply(ctx context.Context, source string, b *Batch) error {
 // segment returns the end of the write that begins at from. The deletion of an
 // account ends a write: what comes after it in the stream finds the account's
 // records gone.
-func (b *Batch) segment(from int) int {
-	for i := from; i < len(b.events); i++ {
-		e := &b.events[i]
+func (s *lane) segment(b *Batch, from int) int {
+	events := s.ap.events
+	for i := from; i < len(events); i++ {
+		e := &b.events[events[i].n]
 		if i-from >= maxSegment {
 			return i
 		}
@@ -129,7 +173,7 @@ func (b *Batch) segment(from int) int {
 			return i + 1
 		}
 	}
-	return len(b.events)
+	return len(events)
 }
 
 // errErasing ends an attempt that met an account which is still being erased.
@@ -137,15 +181,19 @@ type errErasing struct{ actor intern.ID }
 
 func (e errErasing) Error() string { return fmt.Sprintf("graph: account %d is being erased", e.actor) }
 
-func (s *Store) applySegment(ctx context.Context, source string, b *Batch, from, to int) error {
+func (s *lane) applySegment(ctx context.Context, source string, b *Batch, from, to int) error {
 	a := &s.ap
 	a.strings.Reset()
 	need := 0
-	for i := from; i < to; i++ {
-		need += 1 + int(b.events[i].ops.end-b.events[i].ops.start)
+	for _, p := range a.events[from:to] {
+		need += 1 + int(b.events[p.n].ops.end-b.events[p.n].ops.start)
 	}
 	for {
-		if err := s.in.Reserve(ctx, need); err != nil {
+		if s.shared() {
+			if err := s.claimStrings(ctx, b, a.events[from:to]); err != nil {
+				return err
+			}
+		} else if err := s.in.Reserve(ctx, need); err != nil {
 			return err
 		}
 		start := time.Now()
@@ -177,34 +225,14 @@ func (s *Store) applySegment(ctx context.Context, source string, b *Batch, from,
 	}
 }
 
-// update makes one write of the writer. Each write leaves a token of its own,
-// so that an attempt that follows one of unknown outcome sees whether that one
-// was committed: then fn, which has left its result, is not called again.
-func (s *Store) update(ctx context.Context, fn func(kv.Txn) error) error {
-	var token [16]byte
-	binary.BigEndian.PutUint64(token[:], rand.Uint64())
-	binary.BigEndian.PutUint64(token[8:], rand.Uint64())
-	attempts := 0
-	return s.kv.Update(ctx, func(tx kv.Txn) error {
-		if attempts++; attempts > 1 {
-			s.o.Metrics.retry("conflict")
-			v, _, err := tx.Get(keyWriter)
-			if err != nil || bytes.Equal(v, token[:]) {
-				return err
-			}
-		}
-		tx.Set(keyWriter, token[:])
-		return fn(tx)
-	})
-}
-
 // attempt is one attempt at the write. It changes nothing but the applier.
-func (s *Store) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
+func (s *lane) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
 	a := &s.ap
-	a.result = result{counts: s.counts.clone(), cursor: s.source(source), notes: -1}
+	a.result = result{counts: s.counts.clone(), cursors: s.cursors(source), notes: -1}
 	a.edges.reset()
 	a.strings.Retry()
-	whole := to == len(b.events)
+	events := a.events[from:to]
+	whole := to == len(a.events)
 
 	clock := time.Now()
 	lap := func(d *time.Duration) {
@@ -213,8 +241,8 @@ func (s *Store) attempt(tx kv.Txn, source string, b *Batch, from, to int) error 
 		clock = now
 	}
 	a.actors = a.actors[:0]
-	for i := from; i < to; i++ {
-		a.actors = append(a.actors, int32(a.strings.Add(intern.DID, b.bytes(b.events[i].did))))
+	for _, p := range events {
+		a.actors = append(a.actors, int32(a.strings.Add(intern.DID, b.bytes(b.events[p.n].did))))
 	}
 	if err := s.resolve(tx); err != nil {
 		return err
@@ -225,8 +253,9 @@ func (s *Store) attempt(tx kv.Txn, source string, b *Batch, from, to int) error 
 	}
 	lap(&a.timing.Read)
 	a.changes = a.changes[:0]
-	for i := from; i < to; i++ {
-		if err := s.event(b, &b.events[i], &a.states[a.index[a.strings.ID(int(a.actors[i-from]))]]); err != nil {
+	for i, p := range events {
+		a.source = a.result.cursors[p.part-s.first].number
+		if err := s.event(b, &b.events[p.n], &a.states[a.index[a.strings.ID(int(a.actors[i]))]]); err != nil {
 			return err
 		}
 	}
@@ -253,21 +282,28 @@ func (s *Store) attempt(tx kv.Txn, source string, b *Batch, from, to int) error 
 	}
 	lap(&a.timing.Read)
 	a.writeRecords(tx)
-	a.edges.merge(tx, s.merger)
+	a.edges.merge(tx, s.Store)
 	a.writeStates(tx)
-	if whole {
-		if b.last != 0 {
-			a.result.cursor.seq, a.result.cursor.time, a.result.cursor.future = b.last, b.Time(), false
-		}
+	seq := b.last
+	if !whole {
+		seq = b.events[events[len(events)-1].n].seq
+	} else if s == s.lanes[0] {
 		if err := s.writeNotes(tx, source, b); err != nil {
 			return err
 		}
-	} else {
-		a.result.cursor.seq = b.events[to-1].seq
 	}
 	if b.last != 0 {
 		a.result.cursorSet = true
-		tx.Set(cursorKey(source), a.result.cursor.value())
+		for i := range a.result.cursors {
+			c := &a.result.cursors[i]
+			if s.shared() && c.seq > seq && !c.future { // it was ahead of the others
+				continue
+			}
+			if c.seq = seq; whole {
+				c.time, c.future = b.Time(), false
+			}
+			tx.Set(s.cursorKey(s.first+uint8(i), source), c.value())
+		}
 	}
 	err := s.writeTotals(tx)
 	lap(&a.timing.Commit)
@@ -275,7 +311,10 @@ func (s *Store) attempt(tx kv.Txn, source string, b *Batch, from, to int) error 
 }
 
 // resolve gives ids to the strings that have none, and counts the new ones.
-func (s *Store) resolve(tx kv.Txn) error {
+func (s *lane) resolve(tx kv.Txn) error {
+	if s.shared() {
+		return nil // they are claimed
+	}
 	made, err := s.in.Resolve(tx, &s.ap.strings)
 	for _, ns := range intern.Namespaces {
 		s.ap.result.counts.Strings[ns.String()] += int64(made[ns])
@@ -284,7 +323,7 @@ func (s *Store) resolve(tx kv.Txn) error {
 }
 
 // loadStates reads the states of the actors of the write, each once.
-func (s *Store) loadStates(tx kv.Txn) error {
+func (s *lane) loadStates(tx kv.Txn) error {
 	a := &s.ap
 	if a.index == nil {
 		a.index = map[intern.ID]int32{}
@@ -320,10 +359,12 @@ func (s *Store) loadStates(tx kv.Txn) error {
 }
 
 // committed takes over what the attempt came to.
-func (s *Store) committed(source string) {
+func (s *lane) committed(source string) {
 	a := &s.ap
 	r := &a.result
-	s.in.Committed(&a.strings)
+	if !s.shared() {
+		s.in.Committed(&a.strings)
+	}
 	for i := range a.states {
 		if as := &a.states[i]; as.changed || as.known {
 			s.states.put(as.id, as.now)
@@ -331,10 +372,9 @@ func (s *Store) committed(source string) {
 	}
 	s.counts = r.counts
 	if r.cursorSet { // else the source has no cursor still, or the one that it had
-		c := r.cursor
-		s.sources[source] = &c
+		s.sources[source] = r.cursors
 	}
-	if len(r.hidden) > 0 {
+	if len(r.hidden) > 0 && !s.shared() {
 		s.hidden.publish(r.hiddenVersion, r.hidden)
 	}
 	for id := range r.erasing {
@@ -350,7 +390,9 @@ func (s *Store) committed(source string) {
 			m.Edges.WithLabelValues(k.Name, "remove").Add(float64(r.removed[k.Kind]))
 		}
 	}
-	s.gauges()
+	if !s.shared() {
+		s.gauges()
+	}
 }
 
 // keyBuffer gathers keys for a MultiGet in one arena.

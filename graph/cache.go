@@ -11,6 +11,7 @@ import (
 // hiddenCache is the newest hidden set, which the writer publishes with every
 // commit that changes it. A published set is never changed again.
 type hiddenCache struct {
+	reading sync.Mutex // by who reads the set anew
 	mu      sync.Mutex
 	version uint64
 	set     *roaring64.Bitmap
@@ -42,6 +43,15 @@ func (h *hiddenCache) publish(version uint64, changes map[intern.ID]bool) {
 	h.mu.Lock()
 	h.version, h.set = version, set
 	h.mu.Unlock()
+}
+
+// put keeps a set that was read, unless a newer one is there.
+func (h *hiddenCache) put(version uint64, set *roaring64.Bitmap) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if version > h.version {
+		h.version, h.set = version, set
+	}
 }
 
 // stateCache remembers the states of accounts as of the last commit, for the

@@ -261,9 +261,13 @@ func (a *applier) writeRecords(tx kv.Txn) {
 	}
 }
 
-// merge merges what the sets gain and lose, one operand per set.
-func (s *edgeSorter) merge(tx kv.Txn, m *Merger) {
-	for changes := range groups(s.sets, func(x, y setChange) bool { return x.kind == y.kind && x.subject == y.subject }) {
+// merge merges what the sets gain and lose, one operand per row.
+func (s *edgeSorter) merge(tx kv.Txn, st *Store) {
+	sameRow := func(x, y setChange) bool {
+		return x.kind == y.kind && x.subject == y.subject &&
+			(!st.shared() || st.settings.PartitionOfID(x.member) == st.settings.PartitionOfID(y.member))
+	}
+	for changes := range groups(s.sets, sameRow) {
 		s.add, s.less = s.add[:0], s.less[:0]
 		for _, c := range changes {
 			if c.remove {
@@ -273,11 +277,11 @@ func (s *edgeSorter) merge(tx kv.Txn, m *Merger) {
 			}
 		}
 		c := changes[0]
-		s.kbuf = appendRowKey(s.kbuf[:0], c.kind, c.subject)
+		s.kbuf = st.appendMemberKey(s.kbuf[:0], c.kind, c.subject, c.member)
 		s.vbuf = appendRow(s.vbuf[:0], c.subject, 0, s.less, s.add)
 		tx.Merge(s.kbuf, s.vbuf)
-		if len(changes) > m.limits.Row {
-			m.note(s.kbuf)
+		if len(changes) > st.merger.limits.Row {
+			st.merger.note(s.kbuf)
 		}
 	}
 }

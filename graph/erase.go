@@ -12,20 +12,24 @@ import (
 )
 
 // Erasing reports whether a deleted account waits to be erased.
-func (s *Store) Erasing() bool { return len(s.erasing) > 0 }
+func (s *Store) Erasing() bool {
+	return slices.ContainsFunc(s.lanes, func(l *lane) bool { return len(l.erasing) > 0 })
+}
 
 // EraseSlice erases up to Options.SliceSize records of one deleted account, in
 // one atomic write. What has been erased is gone from the store, and the job's
 // row says where to go on: it is resumed wherever it was interrupted.
 func (s *Store) EraseSlice(ctx context.Context) error {
-	for actor := range s.erasing {
-		return s.eraseSlice(ctx, actor)
+	for _, l := range s.lanes {
+		for actor := range l.erasing {
+			return l.eraseSlice(ctx, actor)
+		}
 	}
 	return nil
 }
 
 // eraseNow finishes the job of an account whose next event has come.
-func (s *Store) eraseNow(ctx context.Context, actor intern.ID) error {
+func (s *lane) eraseNow(ctx context.Context, actor intern.ID) error {
 	s.erasing[actor] = true // by its row, whatever this process remembers
 	for s.erasing[actor] {
 		if err := s.eraseSlice(ctx, actor); err != nil {
@@ -35,7 +39,7 @@ func (s *Store) eraseNow(ctx context.Context, actor intern.ID) error {
 	return nil
 }
 
-func (s *Store) eraseSlice(ctx context.Context, actor intern.ID) error {
+func (s *lane) eraseSlice(ctx context.Context, actor intern.ID) error {
 	var done bool
 	var counts Counts
 	var state repoState
@@ -92,7 +96,7 @@ func readRepoState(r kv.Reader, actor intern.ID) (repoState, error) {
 // its last chunk to its first, so that what a chunk spilled goes before what
 // stands over it. It begins below the key resume, and returns the key below
 // which to go on, nil at the end.
-func (s *Store) eraseRecords(tx kv.Txn, actor intern.ID, resume []byte, counts *Counts) (next []byte, erased map[Kind]int, err error) {
+func (s *lane) eraseRecords(tx kv.Txn, actor intern.ID, resume []byte, counts *Counts) (next []byte, erased map[Kind]int, err error) {
 	var sets edgeSorter
 	left := s.o.SliceSize
 	for _, k := range Kinds {
@@ -134,7 +138,7 @@ func (s *Store) eraseRecords(tx kv.Txn, actor intern.ID, resume []byte, counts *
 	// An actor's two records of one subject are one member.
 	slices.SortFunc(sets.sets, compareSetChanges)
 	sets.sets = slices.Compact(sets.sets)
-	sets.merge(tx, s.merger)
+	sets.merge(tx, s.Store)
 	erased = map[Kind]int{}
 	for _, c := range sets.sets {
 		erased[c.kind]++

@@ -12,7 +12,7 @@ import (
 // event applies one event to the state of its account, and collects the
 // changes that it makes to records. The order of the questions asked here is
 // that of ../shared/docs/semantics.md, 6 to 14.
-func (s *Store) event(b *Batch, e *event, as *actorState) error {
+func (s *lane) event(b *Batch, e *event, as *actorState) error {
 	if as.was.has(flagErasing) {
 		return errErasing{as.id}
 	}
@@ -29,9 +29,9 @@ func (s *Store) event(b *Batch, e *event, as *actorState) error {
 
 func (a *applier) replay() { a.result.replays++ }
 
-func (s *Store) commit(b *Batch, e *event, as *actorState) {
+func (s *lane) commit(b *Batch, e *event, as *actorState) {
 	a, st := &s.ap, &as.now
-	source := a.result.cursor.number
+	source := a.source
 	switch {
 	case st.delSrc == source && e.seq <= st.delSeq: // from before the account's deletion
 		a.replay()
@@ -78,23 +78,23 @@ func (s *Store) commit(b *Batch, e *event, as *actorState) {
 }
 
 // sync: the same root as ours means that nothing was missed.
-func (s *Store) sync(e *event, as *actorState) {
+func (s *lane) sync(e *event, as *actorState) {
 	a, st := &s.ap, &as.now
-	if st.source == a.result.cursor.number && e.seq <= st.seq {
+	if st.source == a.source && e.seq <= st.seq {
 		a.replay()
 		return
 	}
 	as.changed = true
-	st.source, st.seq = a.result.cursor.number, e.seq
+	st.source, st.seq = a.source, e.seq
 	if st.has(flagHasRev) && e.flags&hasData != 0 && root(e.data[:8]) == st.data {
 		return
 	}
 	st.flags |= flagDesync
 }
 
-func (s *Store) account(e *event, as *actorState) {
+func (s *lane) account(e *event, as *actorState) {
 	a, st := &s.ap, &as.now
-	source := a.result.cursor.number
+	source := a.source
 	if st.acctSrc == source && e.seq <= st.acctSeq {
 		a.replay()
 		return
@@ -185,7 +185,7 @@ func (a *applier) writeStates(tx kv.Txn) {
 }
 
 // writeTotals writes the counts, and the hidden set with its version.
-func (s *Store) writeTotals(tx kv.Txn) error {
+func (s *lane) writeTotals(tx kv.Txn) error {
 	r := &s.ap.result
 	if err := s.writeCounts(tx, r.counts); err != nil {
 		return err
@@ -193,12 +193,13 @@ func (s *Store) writeTotals(tx kv.Txn) error {
 	if len(r.hidden) == 0 {
 		return nil
 	}
-	version, err := readHiddenVersion(tx)
+	key := s.partKey(keyHidden, s.first)
+	version, err := readVersion(tx, key)
 	if err != nil {
 		return err
 	}
 	r.hiddenVersion = version + 1
-	tx.Set(keyHidden, binary.BigEndian.AppendUint64(nil, r.hiddenVersion))
+	tx.Set(key, binary.BigEndian.AppendUint64(nil, r.hiddenVersion))
 	for id, hide := range r.hidden {
 		var add, remove []uint64
 		if hide {
@@ -206,7 +207,7 @@ func (s *Store) writeTotals(tx kv.Txn) error {
 		} else {
 			remove = []uint64{uint64(id)}
 		}
-		tx.Merge(appendRowKey(nil, hiddenKind, 0), appendRow(nil, 0, 0, remove, add))
+		tx.Merge(s.appendMemberKey(nil, hiddenKind, 0, id), appendRow(nil, 0, 0, remove, add))
 	}
 	return nil
 }

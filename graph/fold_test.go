@@ -219,6 +219,18 @@ func TestKeys(t *testing.T) {
 			if k, s, b, isRow, err := parseReverseKey(key); k != 3 || s != id || isRow || b != block || err != nil || isRowKey(key) {
 				t.Errorf("block %x of %d: %x is read as %d, %d, %x, %v, %v", block, id, key, k, s, b, isRow, err)
 			}
+			shared := layout{intern.SharedSettings}
+			row := shared.appendMemberKey(nil, 3, id, intern.ID(block<<16))
+			if k, s, _, isRow, err := parseReverseKey(row); k != 3 || s != id || !isRow || err != nil || !isRowKey(row) {
+				t.Errorf("row of %d, of one partition: %x", id, row)
+			}
+			key = appendContainerKey(nil, row, block)
+			if k, s, b, isRow, err := parseReverseKey(key); k != 3 || s != id || isRow || b != block || err != nil || isRowKey(key) {
+				t.Errorf("block %x of %d, of one partition: %x is read as %d, %d, %x, %v, %v", block, id, key, k, s, b, isRow, err)
+			}
+			if under := shared.containers(appendRowKey(nil, 3, id)); !bytes.HasPrefix(key, under) || bytes.Compare(row, under) >= 0 {
+				t.Errorf("container %x of %d is not after row %x", key, id, row)
+			}
 		}
 		for depth := range maxChunkDepth + 1 {
 			for _, p := range []path{{tid: 1<<64 - 1}, {tid: 5}, {raw: []byte("self")}} {
@@ -229,7 +241,7 @@ func TestKeys(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"", "v", "v\x01", "v\x01\x01\x02\x03\x04", "v\x01\x01\x02\x03\x04\x05\x06", "r\x01\x01\x02\x03\x04\x05\x06"} {
+	for _, bad := range []string{"", "v", "v\x01", "v\x01\x01\x02\x03\x04", "v\x01\x01\x02\x03\x04\x05\x46", "v\x01\x01\x02\x03\x04\x05\xff", "r\x01\x01\x02\x03\x04\x05\x06"} {
 		if _, _, _, _, err := parseReverseKey([]byte(bad)); err == nil {
 			t.Errorf("%x is read as a set's key", bad)
 		}

@@ -27,11 +27,17 @@ func noteKey(keyspace byte, source uint32, seq Seq, rest string) []byte {
 
 // writeNotes writes the dead letters and gaps of a batch. Their keys say where
 // in the stream they are, so that a replay writes them over themselves.
-func (s *Store) writeNotes(tx kv.Txn, source string, b *Batch) error {
+func (s *lane) writeNotes(tx kv.Txn, source string, b *Batch) error {
 	r := &s.ap.result
-	number := r.cursor.number
+	number := r.cursors[0].number
+	if s.shared() {
+		number = number&0xffffff | uint32(s.first)<<24
+	}
 	r.notes = len(b.dead)
 	for _, d := range b.dead {
+		if s.shared() && !s.isMine(d) {
+			continue // another writer met it too
+		}
 		d.Source = source
 		v, err := json.Marshal(d)
 		if err != nil {
@@ -55,17 +61,26 @@ func (s *Store) writeNotes(tx kv.Txn, source string, b *Batch) error {
 	return nil
 }
 
-func (s *Store) writeCounts(tx kv.Txn, c Counts) error {
+// isMine reports whether it is for this writer to note a dead letter: those of
+// no account are noted where the first partition is written.
+func (s *Store) isMine(d DeadLetter) bool {
+	if d.DID == "" {
+		return s.ownsPart(0)
+	}
+	return s.Owns([]byte(d.DID))
+}
+
+func (s *lane) writeCounts(tx kv.Txn, c Counts) error {
 	v, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("graph: writing the counts: %w", err)
 	}
-	tx.Set(keyCounts, v)
+	tx.Set(s.partKey(keyCounts, s.first), v)
 	return nil
 }
 
 // trimDeadLetters deletes the oldest dead letters and gaps over the bound.
-func (s *Store) trimDeadLetters(ctx context.Context) error {
+func (s *lane) trimDeadLetters(ctx context.Context) error {
 	if s.notes <= MaxDeadLetters+trimSlack {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"skein/intern"
@@ -30,7 +31,21 @@ import (
 //	'm' "counts"                 → Counts, JSON
 //	'm' "hidden"                 → version of the hidden set (8)
 //	'm' "secret"                 → 32 random bytes, for opaque query cursors
-//	'm' "writer"                 → token of the last write (16), see Store.update
+//	'm' "writer"                 → token of the last write (16), see lane.update
+//
+// In a store that several processes write (intern.Settings.Partitions), nothing
+// that is read to be written again belongs to two partitions, so that two
+// writers never conflict on it. Some keys then are longer; their lengths tell
+// the two layouts apart:
+//
+//	'v' kind subject part        → row            the members of one partition
+//	'v' kind subject 0xff block  → container      a block's ids are of one partition
+//	'c' 0 part source            → cursor row
+//	'm' "counts", "hidden", "writer", each followed by the first partition of
+//	                               the lane that writes it; totals are sums
+//	'd', 'g'                       the source's number has that in its first byte
+//	'p' part                     → claim, JSON    who indexes it (claim.go)
+//	'q' token(16)                → heartbeat      of a claim
 //
 // 'r' answers what a delete names, and is the forward set. 'v' is the reverse
 // set. Both are written blind, by merge operands, into a value that is small
@@ -47,6 +62,8 @@ const (
 	keyCursor     = 'c'
 	keyDeadLetter = 'd'
 	keyGap        = 'g'
+	keyClaim      = 'p'
+	keyHeartbeat  = 'q'
 )
 
 var (
@@ -108,6 +125,55 @@ func appendRowKey(dst []byte, k Kind, subject intern.ID) []byte {
 	return intern.AppendID(append(dst, keyReverse, byte(k)), subject)
 }
 
+// A layout says how the keys look that depend on the store's settings.
+type layout struct{ settings intern.Settings }
+
+// shared reports whether several processes may write the store.
+func (l layout) shared() bool { return l.settings.Partitions > 1 }
+
+// containersMark stands before the blocks of a set in several partitions.
+const containersMark = 0xff
+
+// appendMemberKey appends the key of the row that a member of a set belongs in.
+func (l layout) appendMemberKey(dst []byte, k Kind, subject, member intern.ID) []byte {
+	dst = appendRowKey(dst, k, subject)
+	if l.shared() {
+		dst = append(dst, l.settings.PartitionOfID(member))
+	}
+	return dst
+}
+
+// containers returns the prefix of the keys of a set's containers, of which set
+// is the prefix of all keys.
+func (l layout) containers(set []byte) []byte {
+	if !l.shared() {
+		return set
+	}
+	return append(slices.Clone(set), containersMark)
+}
+
+// partKey returns the key of what each partition has its own of.
+func (l layout) partKey(key []byte, part uint8) []byte {
+	if !l.shared() {
+		return key
+	}
+	return append(slices.Clone(key), part)
+}
+
+func (l layout) cursorKey(part uint8, source string) []byte {
+	if !l.shared() {
+		return append([]byte{keyCursor}, source...)
+	}
+	return append([]byte{keyCursor, 0, part}, source...)
+}
+
+func parseCursorKey(key []byte) (part uint8, source string) {
+	if len(key) > 2 && key[1] == 0 { // no source begins with it
+		return key[2], string(key[3:])
+	}
+	return 0, string(key[1:])
+}
+
 // appendBlock appends a block's number, in 3 bytes or 7: an id without its
 // lowest two.
 func appendBlock(dst []byte, block uint64) []byte {
@@ -120,8 +186,11 @@ func parseReverseKey(key []byte) (k Kind, subject intern.ID, block uint64, isRow
 	if len(key) > 2 && key[0] == keyReverse {
 		id, n := intern.ReadID(key[2:])
 		rest := key[2+n:]
-		if n > 0 && len(rest) == 0 {
+		if n > 0 && (len(rest) == 0 || len(rest) == 1 && rest[0] < intern.MaxPartitions) {
 			return Kind(key[1]), id, 0, true, nil
+		}
+		if (len(rest) == 4 || len(rest) == 8) && rest[0] == containersMark {
+			rest = rest[1:]
 		}
 		if first, m := intern.ReadID(append(bytes.Clone(rest), 0, 0)); n > 0 && m == len(rest)+2 {
 			return Kind(key[1]), id, blockOf(uint64(first)), false, nil
@@ -143,8 +212,6 @@ func parseActorKey(key []byte) (intern.ID, error) {
 	}
 	return 0, fmt.Errorf("graph: account key %x is malformed", key)
 }
-
-func cursorKey(source string) []byte { return append([]byte{keyCursor}, source...) }
 
 // Counts are the totals of the store, kept in the write that changes them.
 type Counts struct {
@@ -168,15 +235,41 @@ func (c Counts) clone() Counts {
 	return d
 }
 
-func readCounts(r kv.Reader) (c Counts, err error) {
-	v, ok, err := r.Get(keyCounts)
-	if err != nil {
-		return c, err
+// add adds what d says.
+func (c *Counts) add(d Counts) {
+	c.Accounts += d.Accounts
+	c.Hidden += d.Hidden
+	c.Partial += d.Partial
+	c.Desynchronized += d.Desynchronized
+	for _, k := range Kinds {
+		c.Records[k.Name] += d.Records[k.Name]
 	}
-	if ok {
-		if err := json.Unmarshal(v, &c); err != nil {
-			return c, fmt.Errorf("graph: reading the counts: %w", err)
-		}
+	for _, ns := range intern.Namespaces {
+		c.Strings[ns.String()] += d.Strings[ns.String()]
+	}
+}
+
+// readCounts adds up the counts of all lanes, and the strings that were claimed.
+func readCounts(r kv.Reader) (Counts, error) {
+	total := Counts{}.clone()
+	err := eachWithPrefix(r, keyCounts, func(_, v []byte) error {
+		c, err := decodeCounts(v)
+		total.add(c)
+		return err
+	})
+	if err != nil {
+		return total, err
+	}
+	claimed, err := intern.Claimed(r)
+	for _, ns := range intern.Namespaces {
+		total.Strings[ns.String()] += claimed[ns]
+	}
+	return total, err
+}
+
+func decodeCounts(v []byte) (c Counts, err error) {
+	if err := json.Unmarshal(v, &c); err != nil {
+		return c.clone(), fmt.Errorf("graph: reading the counts: %w", err)
 	}
 	return c.clone(), nil
 }
@@ -212,11 +305,30 @@ func decodeCursor(v []byte) (c cursorRow, err error) {
 	return c, nil
 }
 
-func readHiddenVersion(r kv.Reader) (uint64, error) {
-	v, ok, err := r.Get(keyHidden)
+// hiddenVersion returns the version of the hidden set: the sum of those of its
+// parts, which only grow, so that in two states that have one sum all are the
+// same.
+func (l layout) hiddenVersion(r kv.Reader) (version uint64, err error) {
+	if !l.shared() {
+		return readVersion(r, keyHidden)
+	}
+	err = eachWithPrefix(r, keyHidden, func(_, v []byte) error {
+		n, err := decodeVersion(v)
+		version += n
+		return err
+	})
+	return version, err
+}
+
+func readVersion(r kv.Reader, key []byte) (uint64, error) {
+	v, ok, err := r.Get(key)
 	if err != nil || !ok {
 		return 0, err
 	}
+	return decodeVersion(v)
+}
+
+func decodeVersion(v []byte) (uint64, error) {
 	if len(v) != 8 {
 		return 0, fmt.Errorf("graph: the hidden set's version is %x", v)
 	}

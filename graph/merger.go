@@ -83,7 +83,7 @@ func isRowKey(key []byte) bool {
 		return false
 	}
 	_, n := intern.ReadID(key[2:])
-	return n > 0 && len(key) == 2+n
+	return n > 0 && (len(key) == 2+n || len(key) == 3+n && key[2+n] < intern.MaxPartitions)
 }
 
 // maxNoted bounds how many keys wait to be spilled. What finds no place is

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,24 +70,24 @@ func views(t *testing.T, s *graph.Store) model.Views {
 	t.Helper()
 	v := model.Views{Forward: map[string]map[string][]string{}, Reverse: map[string]map[string][]string{}}
 	err := s.View(context.Background(), func(sn *graph.Snapshot) error {
-		strings := map[intern.Namespace][]string{}
+		all := map[intern.Namespace][]string{}
 		for _, ns := range intern.Namespaces {
-			all, err := sn.AllStrings(ns)
+			list, err := sn.AllStrings(ns)
 			if err != nil {
 				return err
 			}
-			strings[ns] = all
+			all[ns] = list
 		}
 		for _, k := range graph.Kinds {
 			fwd, rev := map[string][]string{}, map[string][]string{}
-			for _, did := range strings[intern.DID] {
+			for _, did := range all[intern.DID] {
 				members, err := members(sn, k.SubjectIs, func(id intern.ID) (idset.Set, error) { return sn.Subjects(k.Kind, id) }, intern.DID, did)
 				if err != nil {
 					return err
 				}
 				put(fwd, did, members)
 			}
-			for _, subject := range strings[k.SubjectIs] {
+			for _, subject := range all[k.SubjectIs] {
 				members, err := members(sn, intern.DID, func(id intern.ID) (idset.Set, error) { return actors(sn, k.Kind, id) }, k.SubjectIs, subject)
 				if err != nil {
 					return err
@@ -233,7 +234,8 @@ func verify(t *testing.T, store kv.Store) {
 
 // engine opens a store, and opens it again after a crash.
 type engine struct {
-	name   string
+	name     string
+	settings intern.Settings
 	open   func(t *testing.T, seed uint64) kv.Store
 	reopen func(t *testing.T, s kv.Store) kv.Store
 }
@@ -264,9 +266,9 @@ func engines() []engine {
 		dirs[s] = dir
 		return s
 	}
-	return []engine{
+	all := []engine{
 		{
-			"pebble",
+			"pebble", intern.DefaultSettings,
 			func(t *testing.T, _ uint64) kv.Store { return openDir(t, t.TempDir()) },
 			func(t *testing.T, s kv.Store) kv.Store {
 				if err := s.Close(); err != nil {
@@ -276,7 +278,7 @@ func engines() []engine {
 			},
 		},
 		{
-			"memory",
+			"memory", intern.DefaultSettings,
 			func(_ *testing.T, seed uint64) kv.Store { return memkv.Open(memOptions(seed)) },
 			func(t *testing.T, s kv.Store) kv.Store {
 				m, ok := s.(*memkv.Store)
@@ -287,13 +289,26 @@ func engines() []engine {
 			},
 		},
 	}
+	for _, e := range all {
+		e.name += "-shared"
+		e.settings = intern.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 64}
+		all = append(all, e)
+	}
+	return all
 }
 
 func openGraph(t *testing.T, store kv.Store) *graph.Store {
 	t.Helper()
+	return openShare(t, store, intern.Settings{}, graph.Share{})
+}
+
+// openShare opens the share of a store, which is made with settings if it is
+// new.
+func openShare(t *testing.T, store kv.Store, settings intern.Settings, share graph.Share) *graph.Store {
+	t.Helper()
 	s, err := graph.Open(t.Context(), store, graph.Options{
-		Intern:     intern.Options{CacheBytes: 64 << 10, Owner: "test"}, // small, so that it rotates
-		StateCache: 20, SliceSize: 7,
+		Intern:     intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, // small, so that it rotates
+		StateCache: 20, SliceSize: 7, Share: share, Beat: 20 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -311,7 +326,7 @@ func TestModel(t *testing.T) {
 
 func testModel(t *testing.T, eng engine, seed uint64) {
 	store := eng.open(t, seed)
-	s := openGraph(t, store)
+	s := openShare(t, store, eng.settings, graph.Share{})
 	m, h := model.New(), model.NewHistory(seed, 60)
 	rng := rand.New(rand.NewPCG(seed, 5))
 	var b graph.Batch
@@ -395,7 +410,7 @@ func dump(t *testing.T, store kv.Store) map[string]string {
 	err := store.View(t.Context(), func(r kv.Reader) error {
 		return r.Scan(nil, nil, false, func(k, v []byte) (bool, error) {
 			switch {
-			case k[0] == intern.KeyLease || k[0] == intern.KeyNext || string(k) == "msecret" || string(k) == "mwriter":
+			case k[0] == intern.KeyLease || k[0] == intern.KeyNext || string(k) == "msecret" || strings.HasPrefix(string(k), "mwriter") || k[0] == 'q':
 			case (k[0] == 'v' || k[0] == 'r') && len(v) == 0: // an emptied fold is the same as none
 			default:
 				all[string(k)] = string(v)
@@ -417,7 +432,7 @@ func TestDoubleDelivery(t *testing.T) {
 			limits = graph.DefaultLimits
 			defer func() { limits = smallLimits }()
 			store := eng.open(t, 1)
-			s := openGraph(t, store)
+			s := openShare(t, store, eng.settings, graph.Share{})
 			h := model.NewHistory(9, 40)
 			var events []*model.Event
 			for range 4000 {

@@ -1,8 +1,10 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
@@ -58,13 +60,17 @@ func (s *Snapshot) Counts() (Counts, error) { return readCounts(s.r) }
 // Cursors returns the cursors of all sources.
 func (s *Snapshot) Cursors() ([]Cursor, error) { return readCursors(s.r) }
 
-func readCursors(r kv.Reader) (all []Cursor, err error) {
-	err = eachWithPrefix(r, []byte{keyCursor}, func(k, v []byte) error {
+// readCursors returns the cursor of each source: of its partitions', the lowest.
+func readCursors(r kv.Reader) ([]Cursor, error) {
+	var all []Cursor
+	err := eachWithPrefix(r, []byte{keyCursor}, func(k, v []byte) error {
 		c, err := decodeCursor(v)
-		all = append(all, Cursor{string(k[1:]), c.seq, c.time, c.future})
+		_, source := parseCursorKey(k)
+		all = append(all, Cursor{source, c.seq, c.time, c.future})
 		return err
 	})
-	return all, err
+	slices.SortFunc(all, func(x, y Cursor) int { return cmp.Or(cmp.Compare(x.Source, y.Source), cmp.Compare(x.Seq, y.Seq)) })
+	return slices.CompactFunc(all, func(x, y Cursor) bool { return x.Source == y.Source }), err
 }
 
 // Lookup finds the ids of strings; those that have none are left None.

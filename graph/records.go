@@ -130,12 +130,12 @@ func (s *Snapshot) HasEdge(k Kind, actor, subject intern.ID) (bool, error) {
 	if actor == intern.None || subject == intern.None {
 		return false, nil
 	}
-	return hasEdge(s.r, k, actor, subject)
+	return s.s.hasEdge(s.r, k, actor, subject)
 }
 
 // hasEdge asks the reverse set: one value or two, whatever their sizes.
-func hasEdge(r kv.Reader, k Kind, actor, subject intern.ID) (bool, error) {
-	key := appendRowKey(nil, k, subject)
+func (l layout) hasEdge(r kv.Reader, k Kind, actor, subject intern.ID) (bool, error) {
+	key := l.appendMemberKey(nil, k, subject, actor)
 	v, ok, err := r.Get(key)
 	if err != nil || !ok {
 		return false, err
@@ -150,7 +150,7 @@ func hasEdge(r kv.Reader, k Kind, actor, subject intern.ID) (bool, error) {
 	if row.generation == 0 || row.hasRemoved(uint64(actor)) {
 		return false, nil
 	}
-	key = appendBlock(key, blockOf(uint64(actor)))
+	key = appendContainerKey(nil, key, blockOf(uint64(actor)))
 	v, ok, err = r.Get(key)
 	if err != nil || !ok {
 		return false, err

@@ -19,9 +19,10 @@ import (
 // it.
 type ActorSet struct {
 	s          *Snapshot
-	key        []byte // of the row
+	key        []byte // of the row, or of those of its partitions the prefix
+	below      []byte // the prefix of the keys of containers
 	generation uint64
-	row        idset.Set // the members in the row
+	row        idset.Set // the members in the row, or rows
 	removed    idset.Set
 	whole      *idset.Set // once it is known
 }
@@ -33,37 +34,54 @@ func (s *Snapshot) Actors(k Kind, subject intern.ID) (*ActorSet, error) {
 		t.whole = &t.row
 		return t, nil
 	}
-	t.key = appendRowKey(nil, k, subject)
-	v, _, err := s.r.Get(t.key)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.parse(subject, v); err != nil {
-		return nil, fmt.Errorf("graph: reading set %x: %w", t.key, err)
-	}
-	if t.whole == nil {
+	v, err := t.open(s.r, s.s.layout, k, subject)
+	if err == nil && t.whole == nil {
 		t.whole = s.s.sets.changed(t, v)
 	}
-	return t, nil
+	return t, err
 }
 
-func (t *ActorSet) parse(subject intern.ID, v []byte) error {
-	r, err := parseRow(subject, v)
-	if err != nil {
+// open reads the set's row, or those of its partitions, and returns their bytes.
+func (t *ActorSet) open(r kv.Reader, l layout, k Kind, subject intern.ID) (rows []byte, err error) {
+	t.key = appendRowKey(nil, k, subject)
+	t.below = l.containers(t.key)
+	var members, removed []uint64
+	add := func(v []byte) error {
+		row, err := parseRow(subject, v)
+		if err != nil {
+			return err
+		}
+		if members, err = row.appendMembers(members); err != nil {
+			return err
+		}
+		// Generations only grow: in two states that have one sum, all are the
+		// same.
+		t.generation += row.generation
+		removed, err = row.appendRemoved(removed)
 		return err
 	}
-	members, err := r.appendMembers(nil)
-	if err != nil {
-		return err
+	if l.shared() {
+		err = r.Scan(t.key, t.below, false, func(_, v []byte) (bool, error) {
+			rows = append(rows, v...)
+			err := add(v)
+			return err == nil, err
+		})
+		slices.Sort(members)
+		slices.Sort(removed)
+	} else {
+		var v []byte
+		if v, _, err = r.Get(t.key); err == nil {
+			rows, err = v, add(v)
+		}
 	}
-	t.row, t.generation = idset.FromList(members), r.generation
-	if r.generation == 0 {
+	if err != nil {
+		return nil, fmt.Errorf("graph: reading set %x: %w", t.key, err)
+	}
+	t.row, t.removed = idset.FromList(members), idset.FromList(removed)
+	if t.generation == 0 {
 		t.whole = &t.row
-		return nil
 	}
-	removed, err := r.appendRemoved(nil)
-	t.removed = idset.FromList(removed)
-	return err
+	return rows, nil
 }
 
 // Known returns the set if it costs nothing to have: it is small, or decoded
@@ -133,7 +151,7 @@ func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 	}
 	var keys keyBuffer
 	for _, b := range blocks {
-		keys.add(appendBlock(slices.Clone(t.key), b))
+		keys.add(appendBlock(slices.Clone(t.below), b))
 	}
 	t.s.s.sets.count("probe")
 	below := make([]uint64, 0, len(ids))
@@ -167,34 +185,30 @@ func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 
 // readBitmap reads a whole reverse set, or the hidden set, as a bitmap of the
 // caller's.
-func readBitmap(r kv.Reader, k Kind, subject intern.ID) (*roaring64.Bitmap, error) {
-	t := &ActorSet{key: appendRowKey(nil, k, subject)}
-	v, _, err := r.Get(t.key)
-	if err != nil {
+func (l layout) readBitmap(r kv.Reader, k Kind, subject intern.ID) (*roaring64.Bitmap, error) {
+	t := &ActorSet{}
+	if _, err := t.open(r, l, k, subject); err != nil {
 		return nil, err
-	}
-	if err := t.parse(subject, v); err != nil {
-		return nil, fmt.Errorf("graph: reading set %x: %w", t.key, err)
 	}
 	if t.whole != nil {
 		return t.whole.Bitmap().Clone(), nil
 	}
-	base, err := readContainers(r, t.key)
+	base, err := readContainers(r, t.below)
 	if err != nil {
 		return nil, err
 	}
 	return t.over(base).Bitmap(), nil
 }
 
-// readContainers reads the containers under a row's key, for ActorSet.over. It
+// readContainers reads the containers whose keys begin with prefix, for ActorSet.over. It
 // does not decode them: it puts the headers of the portable Roaring format
 // (https://github.com/RoaringBitmap/RoaringFormatSpec) before their bytes.
-func readContainers(r kv.Reader, key []byte) (*roaring64.Bitmap, error) {
+func readContainers(r kv.Reader, prefix []byte) (*roaring64.Bitmap, error) {
 	st, _ := stitchers.Get().(*stitcher)
 	defer stitchers.Put(st)
 	st.parts, st.data = st.parts[:0], st.data[:0]
-	lo := append(slices.Clone(key), 0)
-	err := r.Scan(lo, kv.PrefixEnd(key), false, func(k, v []byte) (bool, error) {
+	lo := append(slices.Clone(prefix), 0) // not the row
+	err := r.Scan(lo, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
 		_, _, block, isRow, err := parseReverseKey(k)
 		if err == nil && isRow {
 			err = errContainer
@@ -387,7 +401,7 @@ func (c *setCache) popular(t *ActorSet) bool {
 // base returns the containers of a set.
 func (c *setCache) base(t *ActorSet) (*roaring64.Bitmap, error) {
 	c.count("load")
-	return readContainers(t.s.r, t.key)
+	return readContainers(t.s.r, t.below)
 }
 
 // keep keeps a set that was read whole, unless it is too large for the budget

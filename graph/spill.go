@@ -38,7 +38,7 @@ func (s *Store) spill(ctx context.Context) error {
 			return nil
 		}
 		keys = s.merger.apart(keys)
-		err := s.update(ctx, func(tx kv.Txn) error {
+		err := s.lanes[0].update(ctx, func(tx kv.Txn) error {
 			for _, key := range keys {
 				if s.goes([]byte(key)) {
 					continue
@@ -68,14 +68,21 @@ func (s *Store) spill(ctx context.Context) error {
 	}
 }
 
-// goes reports whether a key is that of a chunk that is being erased: erasing
-// works its way down the keys, and must not find that something went up again.
+// goes reports whether a key is not to be spilled: that of a chunk that is being
+// erased, for erasing works its way down the keys, and must not find that
+// something went up again; and one of a partition that another process writes,
+// which the two of a test may share a Merger with.
 func (s *Store) goes(key []byte) bool {
 	if key[0] != keyRecord {
-		return false
+		_, n := intern.ReadID(key[2:])
+		return len(key) > 2+n && !s.ownsPart(key[2+n])
 	}
 	_, actor, _, _, err := parseChunkKey(key)
-	return err == nil && s.erasing[actor]
+	if err != nil {
+		return false
+	}
+	part := s.settings.PartitionOfID(actor)
+	return !s.ownsPart(part) || s.laneOf(part).erasing[actor]
 }
 
 // apart puts back the keys that lie under another of keys: what is spilled into
@@ -130,12 +137,23 @@ func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
 		}
 		add, members = takeBlock(add[:0], members, block)
 		less, removed = takeBlock(less[:0], removed, block)
-		kbuf = appendBlock(append(kbuf[:0], key...), block)
+		kbuf = appendContainerKey(kbuf[:0], key, block)
 		vbuf = appendOperand(vbuf[:0], add, less)
 		tx.Merge(kbuf, vbuf)
 	}
 	tx.Set(key, appendRow(nil, subject, r.generation+1, nil, nil))
 	return nil
+}
+
+// appendContainerKey appends the key of a container of the set whose row has
+// the key given.
+func appendContainerKey(dst, row []byte, block uint64) []byte {
+	_, n := intern.ReadID(row[2:])
+	dst = append(dst, row...)
+	if len(row) > 2+n {
+		dst[len(dst)-1] = containersMark // in the place of the partition
+	}
+	return appendBlock(dst, block)
 }
 
 // takeBlock moves the ids of a block from the front of ids to dst.

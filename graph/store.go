@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
@@ -28,6 +29,20 @@ type Options struct {
 	SliceSize int
 	// SetCache is how many bytes of large sets are kept decoded. 0 means 64 MiB.
 	SetCache int64
+	// Share is what is written of a store of several partitions. The zero Share
+	// is all of it.
+	Share Share
+	// Lanes is into how many lanes the share is divided, which apply their
+	// events at the same time: in a store of several partitions. 0 means 4.
+	Lanes int
+	// Beat is how often the writer of a share says that it is alive; whoever
+	// finds its claim waits four times as long before taking it over. 0 means a
+	// second.
+	Beat time.Duration
+	// ReadOnly opens the graph for questions only.
+	ReadOnly bool
+	// Logger receives what the operator should know. nil means nothing is said.
+	Logger *slog.Logger
 	// Metrics may be nil.
 	Metrics *Metrics
 }
@@ -35,19 +50,17 @@ type Options struct {
 // A Store is the graph. Apply, EraseSlice and the cursor methods are for one
 // goroutine, the writer; View and all reading for any.
 type Store struct {
-	kv      kv.Store
-	merger  *Merger
-	sets    *setCache
-	in      *intern.Interner
-	o       Options
-	secret  []byte
-	hidden  hiddenCache
-	counts  Counts                // as of the last commit
-	erasing map[intern.ID]bool    // accounts with an erase job
-	sources map[string]*cursorRow // as of the last commit
-	states  stateCache
-	notes   int // dead letters in the store, about
-	ap      applier
+	layout
+
+	kv     kv.Store
+	merger *Merger
+	sets   *setCache
+	in     *intern.Interner
+	o      Options
+	secret []byte
+	hidden hiddenCache
+	lanes  []*lane // one, but in a store of several partitions; none if it is read only
+	claim  *claim  // of the partitions that are written; nil if there is but one
 }
 
 // Open opens the graph in store, and makes its rows if the store is empty.
@@ -58,27 +71,58 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if o.SliceSize <= 0 {
 		o.SliceSize = 4000
 	}
+	if o.Beat <= 0 {
+		o.Beat = defaultBeat
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	merger, ok := store.Merger().(*Merger)
 	if !ok {
 		return nil, errors.New("graph: the store was opened with a Merger that is not the graph's")
 	}
-	s := &Store{kv: store, merger: merger, sets: newSetCache(o.SetCache), o: o, erasing: map[intern.ID]bool{}, sources: map[string]*cursorRow{}}
-	s.states.limit = o.StateCache / 2
+	s := &Store{kv: store, merger: merger, sets: newSetCache(o.SetCache), o: o}
 	if o.Metrics != nil {
 		s.sets.results = func(result string) { o.Metrics.Sets.WithLabelValues(result).Inc() }
 	}
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
-	in, err := intern.Open(ctx, store, o.Intern)
+	in, err := intern.Open(ctx, store, s.internOptions())
 	if err != nil {
 		return nil, err
 	}
-	s.in = in
-	if err := store.View(ctx, s.load); err != nil {
-		return nil, errors.Join(fmt.Errorf("graph: opening: %w", err), in.Close(ctx))
+	s.in, s.layout = in, layout{in.Settings()}
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("graph: opening: %w", err), s.Close(ctx))
 	}
 	return s, nil
+}
+
+// internOptions are the interner's: its slot is the first partition of ours.
+func (s *Store) internOptions() intern.Options {
+	o := s.o.Intern
+	if first, _, err := s.o.Share.partitions(intern.MaxPartitions); err == nil {
+		o.Slot = first
+	}
+	return o
+}
+
+// open claims what is written, makes the lanes, and reads what they keep.
+func (s *Store) open(ctx context.Context) error {
+	if !s.o.ReadOnly {
+		first, end, err := s.o.Share.partitions(s.settings.Partitions)
+		if err != nil {
+			return err
+		}
+		if s.shared() {
+			if s.claim, err = s.takeClaim(ctx, first, end); err != nil {
+				return err
+			}
+		}
+		s.makeLanes(first, end)
+	}
+	return s.kv.View(ctx, s.load)
 }
 
 // prepare checks the format, or makes the rows of a new store.
@@ -94,6 +138,9 @@ func (s *Store) prepare(ctx context.Context) error {
 	}
 	if err := s.kv.View(ctx, check); err != nil || found {
 		return err
+	}
+	if s.o.ReadOnly {
+		return fmt.Errorf("%w: there is no graph in the store; a node that indexes makes it", ErrFormat)
 	}
 	secret := make([]byte, 32)
 	if _, err := rand.Read(secret); err != nil {
@@ -132,38 +179,24 @@ func checkFormat(r kv.Reader) error {
 // load reads what is kept in memory: nothing whose size grows with the graph
 // but the hidden set, a bit per hidden account.
 func (s *Store) load(r kv.Reader) error {
-	var err error
-	if s.counts, err = readCounts(r); err != nil {
-		return err
-	}
 	secret, _, err := r.Get(keySecret)
 	if err != nil {
 		return err
 	}
 	s.secret = append([]byte(nil), secret...)
-	if s.hidden.version, err = readHiddenVersion(r); err != nil {
+	if s.hidden.version, err = s.hiddenVersion(r); err != nil {
 		return err
 	}
-	if s.hidden.set, err = readBitmap(r, hiddenKind, 0); err != nil {
+	if s.hidden.set, err = s.readBitmap(r, hiddenKind, 0); err != nil {
 		return err
 	}
-	err = eachWithPrefix(r, []byte{keyErase}, func(k, _ []byte) error {
-		id, err := parseActorKey(k)
-		s.erasing[id] = true
-		return err
-	})
-	if err != nil {
-		return err
+	for _, l := range s.lanes {
+		if err := l.load(r); err != nil {
+			return err
+		}
 	}
-	err = eachWithPrefix(r, []byte{keyCursor}, func(k, v []byte) error {
-		c, err := decodeCursor(v)
-		s.sources[string(k[1:])] = &c
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return eachWithPrefix(r, []byte{keyDeadLetter}, func(_, _ []byte) error { s.notes++; return nil })
+	s.gauges()
+	return nil
 }
 
 func eachWithPrefix(r kv.Reader, prefix []byte, each func(k, v []byte) error) error {
@@ -173,9 +206,18 @@ func eachWithPrefix(r kv.Reader, prefix []byte, each func(k, v []byte) error) er
 	})
 }
 
-// Close notes how far the leased ids were used. It does not close the store
-// under it.
-func (s *Store) Close(ctx context.Context) error { return s.in.Close(ctx) }
+// Close notes how far the leased ids were used, and gives up the claim. It does
+// not close the store under it.
+func (s *Store) Close(ctx context.Context) error {
+	if s.o.ReadOnly {
+		return nil
+	}
+	err := s.in.Close(ctx)
+	if s.claim != nil {
+		err = errors.Join(err, s.claim.close(ctx))
+	}
+	return err
+}
 
 // Engine names the engine below.
 func (s *Store) Engine() string { return s.kv.Engine() }
@@ -193,19 +235,29 @@ type Cursor struct {
 	Future bool
 }
 
-// Cursor returns the committed cursor of a source, for the writer.
-func (s *Store) Cursor(source string) (Cursor, bool) {
-	c, ok := s.sources[source]
-	if !ok {
-		return Cursor{}, false
+// Cursor returns the committed cursor of a source, for the writer: the lowest of
+// its partitions'.
+func (s *Store) Cursor(source string) (c Cursor, found bool) {
+	for _, l := range s.lanes {
+		for _, row := range l.sources[source] {
+			if row.number != 0 && (!found || row.seq < c.Seq) {
+				c, found = Cursor{source, row.seq, row.time, row.future}, true
+			}
+		}
 	}
-	return Cursor{source, c.seq, c.time, c.future}, true
+	return c, found
 }
 
 // Cursors returns the cursors of all sources, for the writer.
 func (s *Store) Cursors() []Cursor {
+	names := map[string]bool{}
+	for _, l := range s.lanes {
+		for source := range l.sources {
+			names[source] = true
+		}
+	}
 	var all []Cursor
-	for source := range s.sources {
+	for source := range names {
 		c, _ := s.Cursor(source)
 		all = append(all, c)
 	}
@@ -215,10 +267,7 @@ func (s *Store) Cursors() []Cursor {
 // SetFuture notes that the source called its cursor one in its future, until
 // an event of it is applied. A source without a cursor is left without.
 func (s *Store) SetFuture(ctx context.Context, source string) error {
-	if _, ok := s.sources[source]; !ok {
-		return nil
-	}
-	return s.changeCursor(ctx, source, func(c *cursorRow) { c.future = true })
+	return s.changeCursors(ctx, source, func(_ *lane, c *cursorRow) { c.future = c.number != 0 })
 }
 
 // Rewind sets the cursor of a source to seq, so that what comes after is
@@ -226,52 +275,47 @@ func (s *Store) SetFuture(ctx context.Context, source string) error {
 // have begun anew (SetFuture), the source counts as a new one from here on,
 // and its numbers are not compared with those of before.
 func (s *Store) Rewind(ctx context.Context, source string, seq Seq) error {
-	return s.changeCursor(ctx, source, func(c *cursorRow) {
-		if c.future {
-			c.number, c.future = s.newSource(), false
+	return s.changeCursors(ctx, source, func(l *lane, c *cursorRow) {
+		if c.future || c.number == 0 {
+			c.number, c.future = l.newSource(), false
 		}
 		c.seq = seq
 	})
 }
 
-func (s *Store) changeCursor(ctx context.Context, source string, change func(*cursorRow)) error {
-	c := s.source(source)
-	change(&c)
-	err := s.kv.Update(ctx, func(tx kv.Txn) error { tx.Set(cursorKey(source), c.value()); return nil })
-	if err != nil {
-		return fmt.Errorf("graph: storing the cursor of %s: %w", source, err)
+func (s *Store) changeCursors(ctx context.Context, source string, change func(*lane, *cursorRow)) error {
+	for _, l := range s.lanes {
+		if err := l.changeCursors(ctx, source, change); err != nil {
+			return fmt.Errorf("graph: storing the cursor of %s: %w", source, err)
+		}
 	}
-	s.sources[source] = &c
 	return nil
-}
-
-// source returns the source's row, or a new one.
-func (s *Store) source(name string) cursorRow {
-	if c, ok := s.sources[name]; ok {
-		return *c
-	}
-	return cursorRow{number: s.newSource()}
-}
-
-func (s *Store) newSource() uint32 {
-	n := uint32(0)
-	for _, c := range s.sources {
-		n = max(n, c.number)
-	}
-	return n + 1
 }
 
 // hiddenOf returns the hidden set of the state that r reads. The set kept by
 // the writer serves where its version is the same, which is nearly always.
 func (s *Store) hiddenOf(r kv.Reader) (*roaring64.Bitmap, error) {
-	version, err := readHiddenVersion(r)
+	version, err := s.hiddenVersion(r)
 	if err != nil {
 		return nil, err
 	}
 	if set := s.hidden.get(version); set != nil {
 		return set, nil
 	}
-	return readBitmap(r, hiddenKind, 0)
+	if !s.shared() {
+		return s.readBitmap(r, hiddenKind, 0)
+	}
+	// Another process has changed it.
+	s.hidden.reading.Lock()
+	defer s.hidden.reading.Unlock()
+	if set := s.hidden.get(version); set != nil {
+		return set, nil
+	}
+	set, err := s.readBitmap(r, hiddenKind, 0)
+	if err == nil {
+		s.hidden.put(version, set)
+	}
+	return set, err
 }
 
 // Metrics of this package. A nil *Metrics counts nothing.
@@ -333,8 +377,14 @@ func (m *Metrics) retry(cause string) {
 // gauges tells the metrics what the store holds now.
 func (s *Store) gauges() {
 	if m := s.o.Metrics; m != nil {
-		m.Desynchronized.Set(float64(s.counts.Desynchronized))
-		m.Partial.Set(float64(s.counts.Partial))
-		m.Erasing.Set(float64(len(s.erasing)))
+		var desynchronized, partial, erasing int64
+		for _, l := range s.lanes {
+			desynchronized += l.counts.Desynchronized + l.others.Desynchronized
+			partial += l.counts.Partial + l.others.Partial
+			erasing += int64(len(l.erasing))
+		}
+		m.Desynchronized.Set(float64(desynchronized))
+		m.Partial.Set(float64(partial))
+		m.Erasing.Set(float64(erasing))
 	}
 }

@@ -80,7 +80,7 @@ func Usage(ctx context.Context, store kv.Store, tick func(keys int64)) ([]Keyspa
 			out = append(out, Keyspace{Name: p.name, Keys: n})
 		}
 		rest := int64(0)
-		for _, prefix := range []byte{keyErase, keyCursor, keyDeadLetter, keyGap, intern.KeyNext, intern.KeyLease, 'h', 'm'} {
+		for _, prefix := range []byte{keyErase, keyCursor, keyDeadLetter, keyGap, intern.KeyNext, intern.KeyLease, 'h', 'm', keyClaim, keyHeartbeat, 'u'} {
 			n, err := count([]byte{prefix}, []byte{prefix + 1})
 			if err != nil {
 				return err

@@ -35,6 +35,8 @@ func Verify(ctx context.Context, store kv.Store, report func(problem string), pr
 }
 
 type verifier struct {
+	layout
+
 	ctx      context.Context //nolint:containedctx // lives as long as the one call of Verify
 	r        kv.Reader
 	report   func(string)
@@ -47,15 +49,19 @@ type verifier struct {
 	reader   bucketReader
 	hidden   *roaring64.Bitmap // by the accounts' rows
 	erasing  map[intern.ID]bool
-	rowKey   []byte   // of the row read last
-	over     []uint64 // what it says anything of
-	spilled  bool     // whether it was
+	setKey   []byte   // the prefix of the keys of the set read last
+	over     []uint64 // what its rows say anything of
+	spilled  uint64   // which of their partitions have containers, a bit each
 }
 
 func (v *verifier) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
 
 func (v *verifier) run() error {
-	if err := checkFormat(v.r); err != nil {
+	err := checkFormat(v.r)
+	if err == nil {
+		v.settings, _, err = intern.ReadSettings(v.r)
+	}
+	if err != nil {
 		return err
 	}
 	// Erase jobs and accounts first: the edges of accounts that are being
@@ -104,7 +110,7 @@ func (v *verifier) tick() error {
 
 // keyspaces looks for keys that belong to nobody.
 func (v *verifier) keyspaces() error {
-	const known = "acdeghilmnrsv"
+	const known = "acdeghilmnpqrsuv"
 	for lo := []byte{0}; ; {
 		var key []byte
 		if err := v.r.Scan(lo, nil, false, func(k, _ []byte) (bool, error) { key = bytes.Clone(k); return false, nil }); err != nil {

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
@@ -71,7 +72,7 @@ func (v *verifier) compareEdges(kind Kind) error {
 			return nil
 		}
 		for _, s := range subjects {
-			has, err := hasEdge(v.r, k, actor, intern.ID(s))
+			has, err := v.layout.hasEdge(v.r, k, actor, intern.ID(s))
 			if err != nil {
 				return err
 			}
@@ -245,11 +246,16 @@ func (v *verifier) eachSet(each func(k Kind, subject intern.ID, members []uint64
 			return nil //nolint:nilerr // it is reported
 		}
 		var members []uint64
+		v.beginSet(appendRowKey(nil, k, subject))
 		if isRow {
-			v.rowKey = append(v.rowKey[:0], key...)
 			members, err = v.row(subject, key, value)
 		} else {
 			members, err = v.container(key, value, block)
+		}
+		for _, m := range members {
+			if len(key) > len(v.setKey) && isRow && v.settings.PartitionOfID(intern.ID(m)) != key[len(key)-1] {
+				v.broken("row %x has member %d, which is of partition %d", key, m, v.settings.PartitionOfID(intern.ID(m)))
+			}
 		}
 		if err != nil {
 			v.broken("set %x: %v", key, err)
@@ -289,27 +295,40 @@ func (v *verifier) row(subject intern.ID, key, value []byte) (members []uint64, 
 	if members, err = r.appendMembers(nil); err != nil {
 		return nil, err
 	}
-	if v.over, err = r.appendRemoved(v.over[:0]); err != nil {
+	removed, err := r.appendRemoved(nil)
+	if err != nil {
 		return nil, err
 	}
-	if again := appendRow(nil, subject, r.generation, v.over, members); string(again) != string(value) {
+	if again := appendRow(nil, subject, r.generation, removed, members); string(again) != string(value) {
 		v.broken("row %x is %x, it should be %x", key, value, again)
 	}
-	if len(v.over) > 0 && r.generation == 0 {
-		v.broken("row %x keeps %d removed members, with nothing below it", key, len(v.over))
+	if len(removed) > 0 && r.generation == 0 {
+		v.broken("row %x keeps %d removed members, with nothing below it", key, len(removed))
 	}
-	v.spilled = r.generation > 0
-	v.over = append(v.over, members...)
+	if r.generation > 0 {
+		part := uint8(0)
+		if v.shared() {
+			part = key[len(key)-1]
+		}
+		v.spilled |= 1 << part
+	}
+	v.over = append(append(v.over, removed...), members...)
 	slices.Sort(v.over)
 	return members, nil
+}
+
+// beginSet forgets what the rows of another set said.
+func (v *verifier) beginSet(key []byte) {
+	if !bytes.Equal(key, v.setKey) {
+		v.setKey, v.over, v.spilled = append(v.setKey[:0], key...), v.over[:0], 0
+	}
 }
 
 // container checks a container, and returns its members that the row over it
 // says nothing of.
 func (v *verifier) container(key, value []byte, block uint64) (members []uint64, err error) {
-	if !v.spilled || len(key) <= len(v.rowKey) || string(key[:len(v.rowKey)]) != string(v.rowKey) {
+	if v.spilled>>v.settings.PartitionOfID(intern.ID(block<<16))&1 == 0 {
 		v.broken("container %x lies under no row that was spilled", key)
-		v.over = v.over[:0]
 	}
 	removed, _, err := splitContainer(value)
 	if err != nil {

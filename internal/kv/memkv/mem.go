@@ -47,6 +47,9 @@ type Options struct {
 	// from 1. An error ends the Update with it, before (or, if the error wraps
 	// ErrAfterCommit, after) the commit is applied: a crash in a test.
 	OnCommit func(n int) error
+	// Conflicted, if set, is told of what made a commit conflict, as
+	// FoundationDB reports it: the first key of the range that was read.
+	Conflicted func(key []byte)
 }
 
 // ErrAfterCommit in an error of Options.OnCommit lets the commit happen first.
@@ -203,7 +206,10 @@ func (s *Store) conflicts(t *txn, version uint64) bool {
 			break
 		}
 		for _, w := range c.writes {
-			if slices.ContainsFunc(t.reads, w.overlaps) {
+			if i := slices.IndexFunc(t.reads, w.overlaps); i >= 0 {
+				if s.o.Conflicted != nil {
+					s.o.Conflicted(t.reads[i].lo)
+				}
 				return true
 			}
 		}

@@ -1,0 +1,245 @@
+package graph
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"skein/intern"
+	"skein/internal/kv"
+)
+
+// ErrClaimed is returned by Open when another writer that is alive writes one of
+// the partitions, and by writes after another has taken them over.
+var ErrClaimed = errors.New("graph: another writer has these partitions")
+
+// A partition that several writers could write belongs to the one whose claim
+// lies under its key. Every write reads the claims of its writer, so that a
+// writer whose partitions another took over writes nothing any more: the claim
+// is a fencing token. Who is alive says so in a row of its own, which no write
+// reads.
+//
+// Whether a writer that left its claim behind is alive is found out by watching
+// its heartbeat for a while, and not by comparing clocks.
+type claimRow struct {
+	Token  []byte             `json:"token"`
+	Owner  string             `json:"owner"`
+	Since  time.Time          `json:"since"`
+	Shards *intern.ShardRange `json:"shards,omitempty"`
+}
+
+// defaultBeat is how often a writer says that it is alive; one that does not is
+// given patience times as long.
+const (
+	defaultBeat = time.Second
+	patience    = 4
+)
+
+// claim is the one that this process holds.
+type claim struct {
+	s          *Store
+	row        claimRow
+	first, end uint8
+	stop       context.CancelFunc
+	stopped    sync.WaitGroup
+}
+
+func claimKey(part uint8) []byte       { return []byte{keyClaim, part} }
+func heartbeatKey(token []byte) []byte { return append([]byte{keyHeartbeat}, token...) }
+func (c *claim) scan(r kv.Reader, each func(part uint8, row claimRow) error) error {
+	return scanClaims(r, c.first, c.end, each)
+}
+
+func scanClaims(r kv.Reader, first, end uint8, each func(part uint8, row claimRow) error) error {
+	return r.Scan(claimKey(first), claimKey(end), false, func(k, v []byte) (bool, error) {
+		var row claimRow
+		if err := json.Unmarshal(v, &row); err != nil || len(k) != 2 {
+			return false, fmt.Errorf("graph: claim %x is malformed: %w", k, err)
+		}
+		err := each(k[1], row)
+		return err == nil, err
+	})
+}
+
+// rival is another writer's claim that stands in the way.
+type rival struct {
+	row  claimRow
+	part uint8
+	beat []byte
+	why  string
+}
+
+// rivals returns who has the partitions, and who draws ids from a part of our
+// shards, by token.
+func (c *claim) rivals(r kv.Reader) (map[string]rival, error) {
+	found := map[string]rival{}
+	err := scanClaims(r, 0, intern.MaxPartitions, func(part uint8, row claimRow) error {
+		token := string(row.Token)
+		switch _, known := found[token]; {
+		case known:
+		case part >= c.first && part < c.end:
+			found[token] = rival{row: row, part: part, why: fmt.Sprintf("partition %d is written by %s since %s", part, row.Owner, row.Since.Format(time.RFC3339))}
+		case c.row.Shards != nil && row.Shards != nil && c.row.Shards.First <= row.Shards.Last && row.Shards.First <= c.row.Shards.Last && *c.row.Shards != *row.Shards:
+			found[token] = rival{row: row, part: part, why: fmt.Sprintf("the shards %s overlap those of %s, %s", c.row.Shards, row.Owner, row.Shards)}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for token, v := range found {
+		beat, _, err := r.Get(heartbeatKey(v.row.Token))
+		if err != nil {
+			return nil, err
+		}
+		v.beat = bytes.Clone(beat)
+		found[token] = v
+	}
+	return found, nil
+}
+
+// takeClaim claims the partitions from first to end-1.
+func (s *Store) takeClaim(ctx context.Context, first, end uint8) (*claim, error) {
+	c := &claim{s: s, first: first, end: end, row: claimRow{
+		Token: make([]byte, 16), Owner: s.o.Intern.Owner, Since: time.Now().UTC().Truncate(time.Second), Shards: s.o.Intern.Shards,
+	}}
+	if _, err := rand.Read(c.row.Token); err != nil {
+		return nil, fmt.Errorf("graph: making a token: %w", err)
+	}
+	dead, err := c.awaitRivals(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v, err := json.Marshal(c.row)
+	if err != nil {
+		return nil, fmt.Errorf("graph: making a claim: %w", err)
+	}
+	err = s.kv.Update(ctx, func(tx kv.Txn) error {
+		err := c.scan(tx, func(part uint8, row claimRow) error {
+			if _, known := dead[string(row.Token)]; !known && !bytes.Equal(row.Token, c.row.Token) {
+				return fmt.Errorf("%w: partition %d was just taken by %s", ErrClaimed, part, row.Owner)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for token := range dead {
+			tx.Delete(heartbeatKey([]byte(token)))
+		}
+		for part := first; part < end; part++ {
+			tx.Set(claimKey(part), v)
+		}
+		c.writeBeat(tx)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.start(ctx)
+	return c, nil
+}
+
+// awaitRivals returns the claims that stand in the way once their writers are
+// known to be gone, or an error that names one that is alive.
+func (c *claim) awaitRivals(ctx context.Context) (dead map[string]rival, err error) {
+	look := func() (found map[string]rival, err error) {
+		err = c.s.kv.View(ctx, func(r kv.Reader) (err error) { found, err = c.rivals(r); return err })
+		return found, err
+	}
+	first, err := look()
+	if err != nil || len(first) == 0 {
+		return nil, err
+	}
+	for _, v := range first {
+		c.s.o.Logger.Info("another writer left its claim, or is alive; watching it", "claim", v.why, "for", patience*c.s.o.Beat)
+	}
+	for end := time.Now().Add(patience * c.s.o.Beat); time.Now().Before(end); {
+		select {
+		case <-time.After(c.s.o.Beat / 2):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		now, err := look()
+		if err != nil {
+			return nil, err
+		}
+		for token, v := range now {
+			if was, known := first[token]; !known || !bytes.Equal(was.beat, v.beat) {
+				return nil, fmt.Errorf("%w: %s, and it is alive; stop it, or give --partition another share and --shards another range", ErrClaimed, v.why)
+			}
+		}
+		if len(now) == 0 {
+			return nil, nil
+		}
+	}
+	return first, nil
+}
+
+func (c *claim) writeBeat(tx kv.Txn) {
+	tx.Set(heartbeatKey(c.row.Token), binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixMilli())))
+}
+
+// start says regularly that this writer is alive.
+func (c *claim) start(ctx context.Context) {
+	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	c.stopped.Go(func() {
+		for ticker := time.NewTicker(c.s.o.Beat); ; {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				ticker.Stop()
+				return
+			}
+			err := c.s.kv.Update(ctx, func(tx kv.Txn) error { c.writeBeat(tx); return nil })
+			if err != nil && ctx.Err() == nil {
+				c.s.o.Logger.Warn("saying that this writer is alive", "error", err)
+			}
+		}
+	})
+}
+
+// check makes sure, as part of a write, that the partitions are still this
+// writer's.
+func (c *claim) check(tx kv.Txn) error {
+	if c == nil {
+		return nil
+	}
+	n := uint8(0)
+	err := c.scan(tx, func(part uint8, row claimRow) error {
+		if n++; !bytes.Equal(row.Token, c.row.Token) {
+			return fmt.Errorf("%w: partition %d was taken over by %s at %s; this writer stops", ErrClaimed, part, row.Owner, row.Since.Format(time.RFC3339))
+		}
+		return nil
+	})
+	if err == nil && n != c.end-c.first {
+		err = fmt.Errorf("%w: %d of the %d claims of this writer are gone; it stops", ErrClaimed, c.end-c.first-n, c.end-c.first)
+	}
+	return err
+}
+
+// close gives the partitions up.
+func (c *claim) close(ctx context.Context) error {
+	c.stop()
+	c.stopped.Wait()
+	err := c.s.kv.Update(ctx, func(tx kv.Txn) error {
+		err := c.scan(tx, func(part uint8, row claimRow) error {
+			if bytes.Equal(row.Token, c.row.Token) {
+				tx.Delete(claimKey(part))
+			}
+			return nil
+		})
+		tx.Delete(heartbeatKey(c.row.Token))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("graph: giving up the claim: %w", err)
+	}
+	return nil
+}

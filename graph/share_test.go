@@ -1,0 +1,187 @@
+package graph_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/intern"
+	"skein/internal/kv/memkv"
+	"skein/internal/model"
+)
+
+var sharedSettings = intern.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 64}
+
+// Several writers on one store, each with a share of the partitions, and other
+// shares in each run: together they know what one alone would. They conflict
+// on strings, which they may, and on nothing of the graph.
+func TestShares(t *testing.T) {
+	var mu sync.Mutex
+	conflicts := map[byte]int{}
+	o := memkv.Options{Merger: merger(), Conflicted: func(key []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		conflicts[key[0]]++
+	}}
+	store := memkv.Open(o)
+	m, h := model.New(), model.NewHistory(3, 200)
+	var stream []*model.Event
+	for run, n := range []int{1, 2, 3, 2, 64, 1} {
+		for range 1500 {
+			e := h.Next()
+			stream = append(stream, e)
+			m.Apply(e)
+		}
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				s := openShare(t, store, sharedSettings, graph.Share{I: i, N: n})
+				if err := followStream(t, s, stream, uint64(run)); err != nil {
+					t.Error(err)
+				}
+				if err := s.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		s, err := graph.Open(t.Context(), store, graph.Options{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !compareViews(t, views(t, s), m.Views()) {
+			t.Fatalf("after run %d, of %d writers", run, n)
+		}
+		compareCounts(t, s, m)
+		verify(t, store)
+		if t.Failed() {
+			t.Fatalf("after run %d, of %d writers", run, n)
+		}
+	}
+	t.Logf("conflicts by keyspace: %v", conflicts)
+	for keyspace, n := range conflicts {
+		if keyspace != intern.KeyID && keyspace != intern.KeyLease {
+			t.Errorf("%d conflicts in keyspace %q", n, keyspace)
+		}
+	}
+}
+
+// followStream applies the stream from the store's own cursor on.
+func followStream(t *testing.T, s *graph.Store, stream []*model.Event, seed uint64) error {
+	cursor, _ := s.Cursor("relay")
+	rng := rand.New(rand.NewPCG(seed, 9))
+	var b graph.Batch
+	left := 0
+	for _, e := range stream {
+		if e.Seq <= int64(cursor.Seq) {
+			continue
+		}
+		fill(&b, e)
+		if left--; left > 0 {
+			continue
+		}
+		left = rng.IntN(100)
+		if err := s.Apply(t.Context(), "relay", &b); err != nil {
+			return err
+		}
+		b.Reset()
+	}
+	if err := s.Apply(t.Context(), "relay", &b); err != nil {
+		return err
+	}
+	for s.Erasing() {
+		if err := s.EraseSlice(t.Context()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A share that is written already is refused. One whose writer is gone is taken
+// over, and that writer, should it come back, writes nothing any more.
+func TestFence(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: merger()})
+	first := openShare(t, store, sharedSettings, graph.Share{I: 0, N: 2})
+	open := func(share graph.Share, shards *intern.ShardRange) (*graph.Store, error) {
+		return graph.Open(t.Context(), store, graph.Options{
+			Share: share, Beat: 20 * time.Millisecond, Intern: intern.Options{Owner: "second", Shards: shards},
+		})
+	}
+	for _, share := range []graph.Share{{}, {I: 0, N: 2}, {I: 1, N: 4}} {
+		if _, err := open(share, nil); !errors.Is(err, graph.ErrClaimed) {
+			t.Errorf("share %s beside 0/2: %v", share, err)
+		}
+	}
+	for _, share := range []graph.Share{{I: 2, N: 2}, {I: -1, N: 2}, {I: 0, N: 65}, {I: 0, N: -1}} {
+		if _, err := open(share, nil); !errors.Is(err, graph.ErrShare) {
+			t.Errorf("share %+v: %v", share, err)
+		}
+	}
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// One that says nothing for long counts as gone.
+	silent, err := graph.Open(t.Context(), store, graph.Options{Share: graph.Share{I: 0, N: 2}, Beat: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := open(graph.Share{I: 1, N: 4}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b graph.Batch
+	for i := range 64 { // of nearly all partitions
+		fill(&b, &model.Event{
+			Type: model.Commit, Seq: int64(i + 1), DID: fmt.Sprintf("did:plc:a%d", i), Rev: model.TID(1000),
+			Ops: []model.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:b"}},
+		})
+	}
+	if err := silent.Apply(t.Context(), "relay", &b); !errors.Is(err, graph.ErrClaimed) {
+		t.Errorf("a writer that was replaced writes on: %v", err)
+	}
+	if err := second.Apply(t.Context(), "relay", &b); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(silent.Close(t.Context()), second.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	verify(t, store)
+
+	// Ranges of shards are there to be apart.
+	low, err := open(graph.Share{I: 0, N: 2}, &intern.ShardRange{First: 0, Last: 127})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(graph.Share{I: 1, N: 2}, &intern.ShardRange{First: 100, Last: 200}); !errors.Is(err, graph.ErrClaimed) {
+		t.Errorf("shards 100-200 beside 0-127: %v", err)
+	}
+	for _, r := range []intern.ShardRange{{First: 5, Last: 4}, {First: 0, Last: 256}, {First: 128, Last: 190}} {
+		if _, err := open(graph.Share{I: 1, N: 2}, &r); !errors.Is(err, intern.ErrSettings) {
+			t.Errorf("shards %s: %v", r, err)
+		}
+	}
+	high, err := open(graph.Share{I: 1, N: 2}, &intern.ShardRange{First: 128, Last: 255})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*graph.Store{low, high} {
+		b.Reset()
+		for i := range 64 {
+			fill(&b, &model.Event{
+				Type: model.Commit, Seq: int64(i + 100), DID: fmt.Sprintf("did:plc:c%d", i), Rev: model.TID(2000),
+				Ops: []model.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:d"}},
+			})
+		}
+		if err := s.Apply(t.Context(), "relay", &b); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verify(t, store)
+}
