@@ -111,6 +111,7 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 		o.MaxBackoff = time.Minute
 	}
 	c := &Consumer{o: o, store: store, metrics: o.Metrics, feed: newFeed()}
+	c.decoder.Owns = store.Owns
 	var err error
 	if o.Frames != "" {
 		c.source, err = fileSource(o.Frames)

@@ -243,3 +243,24 @@ func (c *claim) close(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Writers returns the owners of the claims in a store whose writers said lately
+// that they are alive: within twice the time that they are given before their
+// partitions are taken over, by the clocks of the machines.
+func Writers(ctx context.Context, store kv.Store) (alive map[string]bool, err error) {
+	alive = map[string]bool{}
+	err = store.View(ctx, func(r kv.Reader) error {
+		return scanClaims(r, 0, intern.MaxPartitions, func(_ uint8, row claimRow) error {
+			if alive[row.Owner] {
+				return nil
+			}
+			v, ok, err := r.Get(heartbeatKey(row.Token))
+			if ok && len(v) == 8 {
+				at := time.UnixMilli(int64(binary.BigEndian.Uint64(v)))
+				alive[row.Owner] = time.Since(at) < 2*patience*defaultBeat
+			}
+			return err
+		})
+	})
+	return alive, err
+}

@@ -236,8 +236,8 @@ func verify(t *testing.T, store kv.Store) {
 type engine struct {
 	name     string
 	settings intern.Settings
-	open   func(t *testing.T, seed uint64) kv.Store
-	reopen func(t *testing.T, s kv.Store) kv.Store
+	open     func(t *testing.T, seed uint64) kv.Store
+	reopen   func(t *testing.T, s kv.Store) kv.Store
 }
 
 // smallLimits spill early and often.

@@ -323,7 +323,9 @@ type Metrics struct {
 	Edges  *prometheus.CounterVec // kind, action
 	Commit prometheus.Histogram
 	// Retries are attempts that were made again, by cause.
-	Retries        *prometheus.CounterVec
+	Retries *prometheus.CounterVec
+	// Conflicts are what commits conflicted on, by keyspace.
+	Conflicts      *prometheus.CounterVec
 	Replays        prometheus.Counter
 	Spills         prometheus.Counter
 	Sets           *prometheus.CounterVec // result
@@ -345,6 +347,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_store_retries_total", Help: "Writes tried again, by cause.",
 		}, []string{"cause"}),
+		Conflicts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_store_conflicts_total", Help: "Key ranges that another writer had changed when a commit was tried, as the engine reports them, by keyspace.",
+		}, []string{"keyspace"}),
 		Replays: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "skein_graph_replays_total", Help: "Events dropped because they had been applied before.",
 		}),
@@ -364,9 +369,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "skein_graph_erasing_accounts", Help: "Deleted accounts whose records are still being erased.",
 		}),
 	}
-	reg.MustRegister(m.Edges, m.Commit, m.Retries, m.Replays, m.Spills, m.Sets, m.Desynchronized, m.Partial, m.Erasing)
+	reg.MustRegister(m.Edges, m.Commit, m.Retries, m.Conflicts, m.Replays, m.Spills, m.Sets, m.Desynchronized, m.Partial, m.Erasing)
 	return m
 }
+
+// Retried counts an attempt that the engine makes again.
+func (m *Metrics) Retried(cause string) { m.retry(cause) }
+
+// Conflicted counts a conflict that the engine reports, by its first key.
+func (m *Metrics) Conflicted(key []byte) { m.Conflicts.WithLabelValues(KeyspaceOf(key)).Inc() }
 
 func (m *Metrics) retry(cause string) {
 	if m != nil {

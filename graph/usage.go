@@ -80,7 +80,7 @@ func Usage(ctx context.Context, store kv.Store, tick func(keys int64)) ([]Keyspa
 			out = append(out, Keyspace{Name: p.name, Keys: n})
 		}
 		rest := int64(0)
-		for _, prefix := range []byte{keyErase, keyCursor, keyDeadLetter, keyGap, intern.KeyNext, intern.KeyLease, 'h', 'm', keyClaim, keyHeartbeat, 'u'} {
+		for _, prefix := range []byte{keyErase, keyCursor, keyDeadLetter, keyGap, intern.KeyNext, intern.KeyLease, intern.KeyHome, 'm', keyClaim, keyHeartbeat, intern.KeyClaims} {
 			n, err := count([]byte{prefix}, []byte{prefix + 1})
 			if err != nil {
 				return err
@@ -107,4 +107,20 @@ func Usage(ctx context.Context, store kv.Store, tick func(keys int64)) ([]Keyspa
 		out = append(out, Keyspace{Name: "logs, indexes and overhead", Bytes: disk - sum})
 	}
 	return out, nil
+}
+
+// keyspaces names the keyspaces of the store.
+var keyspaces = map[byte]string{
+	keyRecord: "records", keyReverse: "sets", keyAccount: "accounts", keyErase: "erase jobs", keyCursor: "cursors",
+	keyDeadLetter: "dead letters", keyGap: "gaps", keyClaim: "claims", keyHeartbeat: "heartbeats", 'm': "totals",
+	intern.KeyID: "strings", intern.KeyString: "ids", intern.KeyNext: "shard counters", intern.KeyLease: "leases",
+	intern.KeyHome: "shard homes", intern.KeyClaims: "claim counts",
+}
+
+// KeyspaceOf names the keyspace that a key belongs to.
+func KeyspaceOf(key []byte) string {
+	if len(key) > 0 && keyspaces[key[0]] != "" {
+		return keyspaces[key[0]]
+	}
+	return "unknown"
 }

@@ -180,7 +180,6 @@ func (a *allocator) fetch(done chan struct{}) {
 	a.mu.Unlock()
 	l, err := a.in.lease(a.in.ctx, a, closing)
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	if err == nil {
 		a.leases = append(a.leases, l)
 	} else {
@@ -188,6 +187,8 @@ func (a *allocator) fetch(done chan struct{}) {
 	}
 	a.ahead, a.aheadOf = nil, err
 	close(done)
+	a.mu.Unlock()
+	a.in.usage(a.in.ctx)
 }
 
 // all returns the leases whose rows may be closed: of which no ids are still

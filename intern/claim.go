@@ -161,7 +161,7 @@ func (c *claimer) attempt(tx kv.Txn, ns Namespace, claims []claim) error {
 
 // count adds to the number of strings that this writer has claimed.
 func (c *claimer) count(tx kv.Txn, ns Namespace, n int) error {
-	key := []byte{keyClaims, byte(ns), c.in.slot, c.lane}
+	key := []byte{KeyClaims, byte(ns), c.in.slot, c.lane}
 	v, ok, err := tx.Get(key)
 	if err != nil || ok && len(v) != 8 {
 		return errors.Join(err, fmt.Errorf("intern: reading the count of claims: %x", v))
@@ -211,7 +211,7 @@ func (c *claimer) settle(ns Namespace, claims []claim, committed bool) {
 // Claimed returns how many strings have been claimed in a store of several
 // partitions, by namespace.
 func Claimed(r kv.Reader) (n [len(Namespaces) + 1]int64, err error) {
-	prefix := []byte{keyClaims}
+	prefix := []byte{KeyClaims}
 	err = r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
 		if len(k) != 4 || len(v) != 8 || k[1] == 0 || int(k[1]) >= len(n) {
 			return false, fmt.Errorf("intern: count of claims %x → %x is malformed", k, v)

@@ -243,8 +243,8 @@ const (
 	KeyString = 's'
 	KeyNext   = 'n'
 	KeyLease  = 'l'
-	keyHome   = 'h'
-	keyClaims = 'u'
+	KeyHome   = 'h'
+	KeyClaims = 'u'
 )
 
 var keySettings = []byte("mintern")

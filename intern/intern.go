@@ -6,17 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-
-	"github.com/prometheus/client_golang/prometheus"
+	"time"
 
 	"skein/internal/kv"
 )
 
 // Options say how an Interner works.
 type Options struct {
-	// Settings of a store that is new. Those of one that is not must be the
-	// same, or zero.
+	// Settings of a store that is new; what is zero in them is as in Default.
+	// Those of a store that is not new must be the same, but for what is zero.
 	Settings Settings
+	// Default is what a new store gets where Settings say nothing. The zero
+	// value means DefaultSettings.
+	Default Settings
 	// CacheBytes bounds the memory of the cache. 0 means 64 MiB.
 	CacheBytes int64
 	// Owner names this writer in its leases: host and process, say.
@@ -44,6 +46,9 @@ type Interner struct {
 	claims   []*claimer                        // idle ones
 	claiming sync.Mutex                        // guards claims, and what new strings get
 
+	usageMu sync.Mutex // guards usageAt
+	usageAt time.Time
+
 	cacheMu sync.Mutex // guards cache
 	cache   *cache
 
@@ -57,7 +62,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Interner, error) {
 	if o.CacheBytes <= 0 {
 		o.CacheBytes = 64 << 20
 	}
-	settings, err := settle(ctx, store, o.Settings)
+	settings, err := settle(ctx, store, o.Settings, o.Default)
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +121,9 @@ func (s Settings) value() []byte {
 	return v
 }
 
-func settle(ctx context.Context, store kv.Store, want Settings) (Settings, error) {
-	if want != (Settings{}) && want.Partitions == 0 {
-		want.Partitions = 1
+func settle(ctx context.Context, store kv.Store, want, defaults Settings) (Settings, error) {
+	if defaults == (Settings{}) {
+		defaults = DefaultSettings
 	}
 	var s Settings
 	var found bool
@@ -127,9 +132,7 @@ func settle(ctx context.Context, store kv.Store, want Settings) (Settings, error
 		return s, err
 	}
 	if !found {
-		if want == (Settings{}) {
-			want = DefaultSettings
-		}
+		want = want.or(defaults)
 		if err := want.check(); err != nil {
 			return s, err
 		}
@@ -145,10 +148,24 @@ func settle(ctx context.Context, store kv.Store, want Settings) (Settings, error
 			return s, fmt.Errorf("intern: storing the settings: %w", err)
 		}
 	}
-	if want != (Settings{}) && want != s {
-		return s, fmt.Errorf("%w: the store was made with %s; asked for: %s", ErrSettings, s, want)
+	if want = want.or(s); want != s {
+		return s, fmt.Errorf("%w: the store was made with %s, and asked for are %s", ErrSettings, s, want)
 	}
 	return s, s.check()
+}
+
+// or fills what is zero from defaults.
+func (s Settings) or(defaults Settings) Settings {
+	if s.ShardBits == 0 {
+		s.ShardBits = defaults.ShardBits
+	}
+	if s.LeaseSize == 0 {
+		s.LeaseSize = defaults.LeaseSize
+	}
+	if s.Partitions == 0 {
+		s.Partitions = defaults.Partitions
+	}
+	return s
 }
 
 // Settings returns those of the store.
@@ -407,95 +424,4 @@ func (in *Interner) Close(ctx context.Context) error {
 		return fmt.Errorf("intern: closing %d leases: %w", len(leases), err)
 	}
 	return nil
-}
-
-// Metrics of this package. A nil *Metrics counts nothing.
-type Metrics struct {
-	Allocated *prometheus.CounterVec // namespace
-	Lookups   *prometheus.CounterVec // namespace, result
-	Leases    *prometheus.CounterVec // namespace
-	Waits     *prometheus.CounterVec // namespace
-	Meetings  *prometheus.CounterVec // namespace
-	Remaining *prometheus.GaugeVec   // namespace
-	lookups   [len(Namespaces) + 1][3]prometheus.Counter
-	made      [len(Namespaces) + 1]prometheus.Counter
-
-	mu   sync.Mutex
-	left [len(Namespaces) + 1][MaxPartitions]int
-	sum  [len(Namespaces) + 1]int
-}
-
-const (
-	lookupCache = iota
-	lookupStore
-	lookupNew
-)
-
-// NewMetrics registers the metrics of this package.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "skein_intern_" + name, Help: help}, labels)
-		reg.MustRegister(c)
-		return c
-	}
-	m := &Metrics{
-		Allocated: counter("allocated_total", "Ids given to new strings.", "namespace"),
-		Lookups:   counter("lookups_total", "Strings looked up while indexing, by where they were found: cache, store, new.", "namespace", "result"),
-		Leases:    counter("leases_total", "Blocks of ids leased from a shard.", "namespace"),
-		Waits:     counter("lease_waits_total", "Times that indexing waited for a lease.", "namespace"),
-		Meetings:  counter("lease_retries_total", "Times that a lease was tried again, having met another writer.", "namespace"),
-		Remaining: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "skein_intern_lease_remaining", Help: "Leased ids not yet handed out."}, []string{"namespace"}),
-	}
-	reg.MustRegister(m.Remaining)
-	for _, ns := range Namespaces {
-		m.made[ns] = m.Allocated.WithLabelValues(ns.String())
-		for i, result := range []string{"cache", "store", "new"} {
-			m.lookups[ns][i] = m.Lookups.WithLabelValues(ns.String(), result)
-		}
-	}
-	return m
-}
-
-func (m *Metrics) lookup(ns Namespace, result int) {
-	if m != nil {
-		m.lookups[ns][result].Inc()
-	}
-}
-
-func (m *Metrics) allocated(ns Namespace, n int) {
-	if m != nil && n > 0 {
-		m.made[ns].Add(float64(n))
-	}
-}
-
-func (m *Metrics) leased(ns Namespace) {
-	if m != nil {
-		m.Leases.WithLabelValues(ns.String()).Inc()
-	}
-}
-
-func (m *Metrics) waited(ns Namespace) {
-	if m != nil {
-		m.Waits.WithLabelValues(ns.String()).Inc()
-	}
-}
-
-// met counts meetings with other writers on a shard.
-func (m *Metrics) met(ns Namespace, n int) {
-	if m != nil {
-		m.Meetings.WithLabelValues(ns.String()).Add(float64(n))
-	}
-}
-
-// remaining notes how many leased ids a partition has left. The metric is their
-// sum.
-func (m *Metrics) remaining(ns Namespace, part uint8, n int) {
-	if m == nil {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.sum[ns] += n - m.left[ns][part]
-	m.left[ns][part] = n
-	m.Remaining.WithLabelValues(ns.String()).Set(float64(m.sum[ns]))
 }

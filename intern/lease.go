@@ -245,7 +245,7 @@ func (in *Interner) home(tx kv.Txn, a *allocator, drawn uint32) (uint32, error) 
 
 func (in *Interner) homeKey(ns Namespace, part uint8) []byte {
 	if in.settings.Partitions == 1 {
-		return []byte{keyHome, byte(ns)}
+		return []byte{KeyHome, byte(ns)}
 	}
-	return []byte{keyHome, byte(ns), part, in.slot}
+	return []byte{KeyHome, byte(ns), part, in.slot}
 }

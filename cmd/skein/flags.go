@@ -10,6 +10,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein/consumer"
+	"skein/graph"
+	"skein/intern"
 	"skein/internal/app"
 )
 
@@ -21,6 +23,10 @@ type settings struct {
 	cursor        string
 	forceCursor   bool
 	consume       bool
+	partition     string
+	shards        string
+	shardBits     int
+	leaseSize     int
 	memory        string
 	syncInterval  time.Duration
 	watchdog      time.Duration
@@ -33,7 +39,7 @@ func env(flag string) cli.ValueSourceChain {
 }
 
 func (s *settings) storeFlag() cli.Flag {
-	return &cli.StringFlag{Name: "store", Value: "skein-data", Usage: "the folder of the store", Destination: &s.store, Sources: env("store")}
+	return &cli.StringFlag{Name: "store", Value: "skein-data", Usage: "the folder of the store, or fdb:///path/to/fdb.cluster?prefix=skein", Destination: &s.store, Sources: env("store")}
 }
 
 func (s *settings) relayFlag() cli.Flag {
@@ -45,6 +51,10 @@ func (s *settings) indexFlags(e *environment) []cli.Flag {
 	return []cli.Flag{
 		s.storeFlag(), s.relayFlag(),
 		&cli.StringFlag{Name: "cursor", Usage: "begin after this sequence number; 0 is the oldest that the relay keeps (default: the stored cursor, else live)", Destination: &s.cursor, Sources: env("cursor")},
+		&cli.StringFlag{Name: "partition", Value: "0/1", Usage: "index only the repos of this share, i/n with i from 0: several writers on one FoundationDB", Destination: &s.partition, Sources: env("partition")},
+		&cli.StringFlag{Name: "shards", Usage: "draw ids from this range of shards only, such as 0-127 (default: all)", Destination: &s.shards, Sources: env("shards")},
+		&cli.IntFlag{Name: "shard-bits", Usage: "of a new store: the width of its shard numbers, 1 to 32 (default: 14)", Destination: &s.shardBits, Sources: env("shard-bits")},
+		&cli.IntFlag{Name: "lease-size", Usage: "of a new store: how many ids a lease takes, a power of two up to 65536 (default: 65536)", Destination: &s.leaseSize, Sources: env("lease-size")},
 		&cli.StringFlag{Name: "memory", Usage: "memory budget, such as 512MiB (default: an eighth of the machine's, at most 1GiB)", Destination: &s.memory, Sources: env("memory")},
 		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how soon what is committed is also synced to disk", Destination: &s.syncInterval, Sources: env("sync-interval")},
 		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect when the relay has sent nothing and answered no ping for so long; 0: never", Destination: &s.watchdog, Sources: env("idle-timeout")},
@@ -140,9 +150,45 @@ func (s *settings) storeOptions(e *environment) (app.StoreOptions, error) {
 	if s.syncInterval <= 0 {
 		return o, usage("--sync-interval %v: it must be more than 0", s.syncInterval)
 	}
+	if err := s.idOptions(&o); err != nil {
+		return o, err
+	}
 	if o.Memory, err = s.memoryBytes(); err != nil {
 		return o, err
 	}
 	o.Logger, err = e.logger()
 	return o, err
+}
+
+// idOptions reads the flags that say which share is written, and how ids are
+// drawn.
+func (s *settings) idOptions(o *app.StoreOptions) error {
+	i, n, ok := twoNumbers(s.partition, "/")
+	if !ok || n < 1 || i >= n || n > intern.MaxPartitions {
+		return usage("--partition %q: it must be i/n, with n from 1 to %d and i from 0 to n-1", s.partition, intern.MaxPartitions)
+	}
+	o.Share = graph.Share{I: int(i), N: int(n)}
+	if s.shards != "" {
+		first, last, ok := twoNumbers(s.shards, "-")
+		if !ok || first > last || last > 1<<32-1 {
+			return usage("--shards %q: it must be a range such as 0-127", s.shards)
+		}
+		o.Shards = &intern.ShardRange{First: uint32(first), Last: uint32(last)}
+	}
+	if s.shardBits < 0 || s.shardBits > 32 {
+		return usage("--shard-bits %d: it must be 1 to 32", s.shardBits)
+	}
+	if s.leaseSize < 0 || s.leaseSize > intern.MaxLeaseSize || s.leaseSize&(s.leaseSize-1) != 0 {
+		return usage("--lease-size %d: it must be a power of two up to %d", s.leaseSize, intern.MaxLeaseSize)
+	}
+	o.Settings = intern.Settings{ShardBits: uint8(s.shardBits), LeaseSize: uint32(s.leaseSize)}
+	return nil
+}
+
+// twoNumbers reads two numbers with sep between them.
+func twoNumbers(s, sep string) (a, b uint64, ok bool) {
+	left, right, found := strings.Cut(s, sep)
+	a, err1 := strconv.ParseUint(left, 10, 64)
+	b, err2 := strconv.ParseUint(right, 10, 64)
+	return a, b, found && err1 == nil && err2 == nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -37,7 +38,9 @@ func serve(ctx context.Context, e *environment, s *settings, flags []cli.Flag) (
 	if err != nil {
 		return err
 	}
-	so.Create = true
+	onFDB := strings.HasPrefix(s.store, "fdb:")
+	so.Create, so.Wait = s.consume || !onFDB, true
+	so.ReadOnly = onFDB && !s.consume // beside the writers; a folder has one process
 	co, err := s.consumerOptions()
 	if err != nil {
 		return err

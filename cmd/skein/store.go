@@ -19,11 +19,16 @@ func storeCommand(name, usage string, action func(ctx context.Context, path stri
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			store, err := app.OpenStore(app.StoreOptions{Store: s.store, ReadOnly: true})
-			if err != nil {
-				return err
-			}
-			return errors.Join(action(ctx, s.store, store), store.Close())
+			return withStore(ctx, s.store, func(store kv.Store) error { return action(ctx, s.store, store) })
 		},
 	}
+}
+
+// withStore opens a store for reading, calls fn with it, and closes it.
+func withStore(ctx context.Context, path string, fn func(kv.Store) error) error {
+	store, err := app.OpenStore(ctx, app.StoreOptions{Store: path, ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	return errors.Join(fn(store), store.Close())
 }

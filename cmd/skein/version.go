@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"github.com/urfave/cli/v3"
+
+	"skein/internal/kv/fdbkv"
 )
 
 // number is the version, also set by the linker: -X main.number=…
@@ -40,8 +42,12 @@ func versionCommand(e *environment) *cli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			fmt.Fprintf(e.stdout, "skein %s\ncommit %s\n%s %s/%s\nengines: pebble\n",
-				version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			engines := "pebble"
+			if fdbkv.Built {
+				engines += " fdb"
+			}
+			fmt.Fprintf(e.stdout, "skein %s\ncommit %s\n%s %s/%s\nengines: %s\n",
+				version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH, engines)
 			return nil
 		},
 	}

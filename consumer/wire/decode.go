@@ -70,6 +70,9 @@ type Decoder struct {
 	// Ops counts the operations of indexed collections since the Decoder was
 	// made.
 	Ops Counts
+	// Owns, if set, says whether an account's events are wanted at all: the
+	// events of others are not looked into.
+	Owns func(did []byte) bool
 
 	wants wants
 	ops   []rawOp
@@ -91,6 +94,9 @@ func (d *Decoder) Add(m *Message, b *graph.Batch) {
 	case Commit, Sync, Account:
 		if !intern.ValidDID(m.DID) {
 			d.drop(BadDID, nil)
+			break
+		}
+		if d.Owns != nil && !d.Owns(m.DID) {
 			break
 		}
 		switch m.Type {

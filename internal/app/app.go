@@ -24,12 +24,10 @@ import (
 	"skein/graph"
 	"skein/intern"
 	"skein/internal/kv"
+	"skein/internal/kv/fdbkv"
 	"skein/internal/kv/pebblekv"
 	"skein/query"
 )
-
-// ErrNoFDB is returned for a FoundationDB store by a binary without it.
-var ErrNoFDB = errors.New("this skein was built without FoundationDB; give --store a folder")
 
 // StoreOptions say which store is opened, and how.
 type StoreOptions struct {
@@ -38,13 +36,38 @@ type StoreOptions struct {
 	ReadOnly     bool
 	Memory       int64 // bytes, of everything together; 0: DefaultMemory()
 	SyncInterval time.Duration
-	Logger       *slog.Logger
+	// Settings are those of a new store, where they are not zero, and must be
+	// those of one that is not new.
+	Settings intern.Settings
+	// Share and Shards are what this process writes of a store on FoundationDB,
+	// and where it draws ids.
+	Share  graph.Share
+	Shards *intern.ShardRange
+	// Wait waits for a cluster that does not answer.
+	Wait   bool
+	Logger *slog.Logger
+
+	metrics *graph.Metrics
+}
+
+// fdb reports whether the store is on FoundationDB.
+func (o *StoreOptions) fdb() bool { return strings.HasPrefix(o.Store, "fdb:") }
+
+// defaults are the settings of a new store on its engine.
+func (o *StoreOptions) defaults() intern.Settings {
+	if o.fdb() {
+		return intern.SharedSettings
+	}
+	return intern.DefaultSettings
 }
 
 // OpenStore opens the engine that o.Store names.
-func OpenStore(o StoreOptions) (kv.Store, error) {
-	if strings.HasPrefix(o.Store, "fdb:") {
-		return nil, ErrNoFDB
+func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
+	if o.fdb() {
+		return openFDB(ctx, o)
+	}
+	if o.Share.N > 1 {
+		return nil, fmt.Errorf("%w: %s: a store in a folder has one writer; several share one on FoundationDB (--store fdb://…)", graph.ErrShare, o.Share)
 	}
 	s, err := pebblekv.Open(pebblekv.Options{
 		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.NewMerger(graph.Limits{}),
@@ -65,6 +88,25 @@ func OpenStore(o StoreOptions) (kv.Store, error) {
 	return s, nil
 }
 
+func openFDB(ctx context.Context, o StoreOptions) (kv.Store, error) {
+	at, err := fdbkv.Parse(o.Store)
+	if err != nil {
+		return nil, fmt.Errorf("--store: %w", err)
+	}
+	fo := fdbkv.Options{
+		Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Wait: o.Wait, Merger: graph.NewMerger(graph.Limits{}),
+		Logger: logger(o.Logger).With("component", "store"),
+	}
+	if o.metrics != nil {
+		fo.Retried, fo.Conflicted = o.metrics.Retried, o.metrics.Conflicted
+	}
+	s, err := fdbkv.Open(ctx, fo)
+	if errors.Is(err, kv.ErrNotFound) {
+		return nil, fmt.Errorf("there is no store at %s; skein serve and skein replay make one: %w", at, err)
+	}
+	return s, err
+}
+
 func logger(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		return slog.New(slog.DiscardHandler)
@@ -80,22 +122,28 @@ type Index struct {
 	log      *slog.Logger
 }
 
-// OpenIndex opens a store to be written, or queried, by this process.
+// OpenIndex opens a store to be written, or with o.ReadOnly only queried, by
+// this process.
 func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
-	store, err := OpenStore(o)
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	o.metrics = graph.NewMetrics(reg)
+	store, err := OpenStore(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	budget := split(o.Memory)
 	g, err := graph.Open(ctx, store, graph.Options{
 		Intern: intern.Options{
+			Settings: o.Settings, Default: o.defaults(), Shards: o.Shards,
 			CacheBytes: budget.strings, Owner: owner(), Metrics: intern.NewMetrics(reg),
 		},
 		StateCache: int(budget.states / bytesPerState),
 		SetCache:   budget.sets,
-		Metrics:    graph.NewMetrics(reg),
+		Share:      o.Share,
+		ReadOnly:   o.ReadOnly && o.fdb(),
+		Logger:     logger(o.Logger).With("component", "graph"),
+		Metrics:    o.metrics,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), store.Close())

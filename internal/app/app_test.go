@@ -146,7 +146,7 @@ func replay(t *testing.T, x *app.Index, o consumer.Options) {
 
 func check(t *testing.T, dir string) {
 	t.Helper()
-	s, err := app.OpenStore(app.StoreOptions{Store: dir, ReadOnly: true})
+	s, err := app.OpenStore(t.Context(), app.StoreOptions{Store: dir, ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}

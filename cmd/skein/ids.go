@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"skein/graph"
+	"skein/intern"
+	"skein/internal/app"
+	"skein/internal/kv"
+)
+
+func idsCommand(e *environment) *cli.Command {
+	audit := storeCommand("audit", "list leases, gaps with their reasons, and what is left", func(ctx context.Context, path string, store kv.Store) error {
+		return e.audit(ctx, path, store)
+	})
+	s := &settings{}
+	var byID bool
+	resolve := &cli.Command{
+		Name: "resolve", Usage: "show the ids of DIDs and AT URIs, or with --id the strings of ids", ArgsUsage: "STRING… | --id N…",
+		Flags: []cli.Flag{s.storeFlag(), &cli.BoolFlag{Name: "id", Usage: "the arguments are ids", Destination: &byID}},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if !c.Args().Present() {
+				return usage("ids resolve: name DIDs or AT URIs, or with --id ids")
+			}
+			asked, err := parseAsked(c.Args().Slice(), byID)
+			if err != nil {
+				return err
+			}
+			return withStore(ctx, s.store, func(store kv.Store) error { return e.resolve(ctx, store, asked) })
+		},
+	}
+	return &cli.Command{
+		Name: "ids", Usage: "how strings and ids belong together, and what became of every id", Commands: []*cli.Command{audit, resolve},
+		Action: func(_ context.Context, c *cli.Command) error {
+			if c.Args().Present() {
+				return usage("there is no command ids %q; there are audit and resolve", c.Args().First())
+			}
+			return usage("ids: name a command, audit or resolve")
+		},
+	}
+}
+
+// asked is what ids resolve is asked for: a string, or an id.
+type asked struct {
+	ns intern.Namespace // of a string
+	s  string
+	id intern.ID
+}
+
+func parseAsked(args []string, byID bool) (all []asked, err error) {
+	for _, a := range args {
+		if byID {
+			n, err := strconv.ParseUint(a, 0, 64)
+			if err != nil || n == 0 {
+				return nil, usage("ids resolve --id %q: an id is a number, 1 or greater", a)
+			}
+			all = append(all, asked{s: a, id: intern.ID(n)})
+			continue
+		}
+		switch {
+		case intern.DID.Valid([]byte(a)):
+			all = append(all, asked{intern.DID, a, 0})
+		case intern.URI.Valid([]byte(a)):
+			all = append(all, asked{intern.URI, a, 0})
+		default:
+			return nil, usage("ids resolve %q: that is neither a DID nor an AT URI", a)
+		}
+	}
+	return all, nil
+}
+
+func (e *environment) resolve(ctx context.Context, store kv.Store, all []asked) error {
+	missing := 0
+	w := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAMESPACE\tID\tSTRING\tSHARD\tBLOCK\tPARTITION\tLEASED BY")
+	err := store.View(ctx, func(r kv.Reader) error {
+		for _, a := range all {
+			found := false
+			for _, ns := range intern.Namespaces {
+				var res intern.Resolved
+				var ok bool
+				var err error
+				if a.id != intern.None {
+					res, ok, err = intern.ResolveID(r, ns, a.id)
+				} else if a.ns == ns {
+					res, ok, err = intern.ResolveString(r, ns, a.s)
+				}
+				if err != nil {
+					return err
+				}
+				if ok {
+					found = true
+					writeResolved(w, &res)
+				}
+			}
+			if !found {
+				missing++
+				fmt.Fprintf(e.stderr, "%s: not in the store\n", a.s)
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = w.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("ids resolve: %w", err)
+	}
+	if missing > 0 {
+		return errQuiet
+	}
+	return nil
+}
+
+func writeResolved(w io.Writer, res *intern.Resolved) {
+	shard, block, by := "-", "-", "nobody: run skein check"
+	if l := res.Lease; l != nil {
+		shard, block = fmt.Sprint(l.Shard), fmt.Sprint(l.Block)
+		by = fmt.Sprintf("%s, %s", l.Owner, l.Taken.UTC().Format(time.RFC3339))
+	}
+	part := "-"
+	if res.Namespace == intern.DID {
+		part = fmt.Sprint(res.Partition)
+	}
+	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", res.Namespace, res.ID, res.String, shard, block, part, by)
+}
+
+// audit lists the leases. What it reads may change while it does so, where
+// others write the store.
+func (e *environment) audit(ctx context.Context, path string, store kv.Store) error {
+	var crossed atomic.Int64
+	ctx = kv.AllowCrossing(ctx, &crossed)
+	writers, err := graph.Writers(ctx, store)
+	if err != nil {
+		return fmt.Errorf("ids audit: %w", err)
+	}
+	var settings intern.Settings
+	var leases []intern.AuditedLease
+	var left []intern.Capacity
+	p := e.progress("%d rows read")
+	rows := int64(0)
+	err = store.View(ctx, func(r kv.Reader) (err error) {
+		if settings, _, err = intern.ReadSettings(r); err != nil {
+			return err
+		}
+		left, err = intern.Audit(r, func(owner string) bool { return writers[owner] }, func(l intern.AuditedLease) error {
+			leases = append(leases, l)
+			return nil
+		}, func() error {
+			if rows++; rows%65536 == 0 {
+				p.tell(rows)
+			}
+			return ctx.Err()
+		})
+		return err
+	})
+	p.end()
+	if err != nil {
+		return fmt.Errorf("ids audit: %w", err)
+	}
+	fmt.Fprintf(e.stdout, "%s: %s\n\n", path, settings)
+	app.WriteAudit(e.stdout, leases, left)
+	if crossed.Load() > 0 && len(writers) > 0 {
+		fmt.Fprintln(e.stdout, "\nThe store was written to while it was read: leases in use may be counted as of different moments.")
+	}
+	return nil
+}

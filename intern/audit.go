@@ -1,0 +1,277 @@
+package intern
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"skein/internal/kv"
+)
+
+// A Gap says why ids of a lease stand for nothing.
+type Gap string
+
+// The gaps.
+const (
+	// NoGap: every id of the lease stands for a string.
+	NoGap Gap = ""
+	// GapOpen: its owner is alive, and hands them out.
+	GapOpen Gap = "not used yet: the writer that has the lease is alive"
+	// GapClosed: its owner was done before they were used.
+	GapClosed Gap = "left over when the writer closed; never handed out"
+	// GapCrash: its owner is gone, and did not say how far it came.
+	GapCrash Gap = "lost when the writer ended without closing; never handed out again"
+)
+
+// An AuditedLease is a lease with what became of its ids.
+type AuditedLease struct {
+	Lease
+
+	Partition uint8 // of DIDs
+	First     ID    // the first of its ids
+	Strings   int   // how many of its ids stand for a string
+	Lost      int   // how many do not
+	Gap       Gap
+}
+
+// A Capacity says how many ids of a namespace there are, and how many are left.
+type Capacity struct {
+	Namespace Namespace
+	Shards    int64   // from which something was leased
+	Leases    int64   // blocks
+	Ids       float64 // leased
+	Left      float64 // ids of all shards that were not leased
+	LeftShort float64 // of these, those that are written in five bytes
+	// PerDay is how many ids a day were leased since the first lease, and
+	// Exhausted how long the rest lasts at that rate, 0 if nobody can tell.
+	PerDay    float64
+	Exhausted time.Duration
+}
+
+// Audit calls each for every lease of the store, by namespace, shard and block,
+// and returns what is left. alive says whether the owner of a lease is; nil says
+// that none is. tick is called with every row that is read: all strings are.
+func Audit(r kv.Reader, alive func(owner string) bool, each func(AuditedLease) error, tick func() error) ([]Capacity, error) {
+	settings, found, err := ReadSettings(r)
+	if err != nil || !found {
+		return nil, errors.Join(errors.New("intern: the store has no dictionary"), err)
+	}
+	used, err := countByBlock(r, settings, tick)
+	if err != nil {
+		return nil, err
+	}
+	err = Leases(r, func(l Lease) error {
+		a := AuditedLease{Lease: l, First: settings.start(l.Shard, l.Block)}
+		if l.Namespace == DID {
+			a.Partition = settings.PartitionOfID(a.First)
+		}
+		size := int(settings.LeaseSize)
+		if a.First == None {
+			size-- // it is no id
+			a.First++
+		}
+		a.Strings = used[blockKey{l.Namespace, l.Shard, l.Block}]
+		if a.Lost = size - a.Strings; a.Lost > 0 {
+			switch {
+			case l.Closed:
+				a.Gap = GapClosed
+			case alive != nil && alive(l.Owner):
+				a.Gap = GapOpen
+			default:
+				a.Gap = GapCrash
+			}
+		}
+		return each(a)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return capacities(r, settings)
+}
+
+// countByBlock counts the ids that stand for a string.
+func countByBlock(r kv.Reader, s Settings, tick func() error) (map[blockKey]int, error) {
+	used := map[blockKey]int{}
+	for _, ns := range Namespaces {
+		prefix := []byte{KeyString, byte(ns)}
+		err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
+			if err := tick(); err != nil {
+				return false, err
+			}
+			first, n := ReadID(k[2:])
+			if n == 0 {
+				return false, fmt.Errorf("intern: dictionary row %x is malformed", k)
+			}
+			if len(k) > 2+n {
+				return true, nil // a long string, which its group lists too
+			}
+			err := eachEntry(v, func(e *groupEntry) bool {
+				id := first | ID(e.at)
+				used[blockKey{ns, s.Shard(id), s.Block(id)}]++
+				return true
+			})
+			return err == nil, err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("intern: counting the strings: %w", err)
+		}
+	}
+	return used, nil
+}
+
+// capacities reads the shards' counters.
+func capacities(r kv.Reader, s Settings) ([]Capacity, error) {
+	firsts := map[Namespace]time.Time{}
+	err := Leases(r, func(l Lease) error {
+		if t, ok := firsts[l.Namespace]; !ok || l.Taken.Before(t) {
+			firsts[l.Namespace] = l.Taken
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	size := float64(s.LeaseSize)
+	short := float64(s.shortCounters()) * float64(uint64(1)<<s.ShardBits)
+	if short > firstLong {
+		short = firstLong
+	}
+	var all []Capacity
+	for _, ns := range Namespaces {
+		c := Capacity{Namespace: ns}
+		shortLeased := 0.0
+		err := eachCounter(r, ns, func(_ uint32, next uint64) error {
+			c.Shards++
+			c.Leases += int64(next)
+			shortLeased += min(float64(next)*size, float64(s.shortCounters()))
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		c.Ids = float64(c.Leases) * size
+		c.Left = float64(s.blocks())*size*math.Exp2(float64(s.ShardBits)) - c.Ids
+		c.LeftShort = max(short-shortLeased, 0)
+		if age := time.Since(firsts[ns]); c.Leases > 1 && age > time.Minute {
+			c.PerDay = c.Ids / (age.Hours() / 24)
+			if days := c.Left / c.PerDay; days < 100*365 {
+				c.Exhausted = time.Duration(days * float64(24*time.Hour))
+			}
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+func eachCounter(r kv.Reader, ns Namespace, each func(shard uint32, next uint64) error) error {
+	prefix := []byte{KeyNext, byte(ns)}
+	return r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
+		if len(k) != 6 || len(v) != 8 {
+			return false, fmt.Errorf("intern: shard counter %x → %x is malformed", k, v)
+		}
+		err := each(binary.BigEndian.Uint32(k[2:]), binary.BigEndian.Uint64(v))
+		return err == nil, err
+	})
+}
+
+// A Resolved is a string with its id.
+type Resolved struct {
+	Namespace Namespace
+	ID        ID
+	String    string
+	Lease     *Lease // that the id was drawn from
+	Partition uint8  // of a DID
+}
+
+// ResolveString finds the id of a string, if it has one.
+func ResolveString(r kv.Reader, ns Namespace, s string) (res Resolved, found bool, err error) {
+	settings, _, err := ReadSettings(r)
+	if err != nil {
+		return res, false, err
+	}
+	in := &Interner{settings: settings}
+	var b Batch
+	i := b.Add(ns, []byte(s))
+	if err := in.Lookup(r, &b); err != nil || b.ID(i) == None {
+		return res, false, err
+	}
+	return ResolveID(r, ns, b.ID(i))
+}
+
+// ResolveID finds the string of an id, if it has one.
+func ResolveID(r kv.Reader, ns Namespace, id ID) (res Resolved, found bool, err error) {
+	settings, _, err := ReadSettings(r)
+	if err != nil || id == None {
+		return res, false, err
+	}
+	if found, err = Named(r, ns, id); err != nil || !found {
+		return res, false, err
+	}
+	res = Resolved{Namespace: ns, ID: id}
+	if ns == DID {
+		res.Partition = settings.PartitionOfID(id)
+	}
+	in := &Interner{settings: settings}
+	if err := in.Strings(r, ns, []ID{id}, func(_ int, s []byte) error { res.String = string(s); return nil }); err != nil {
+		return res, false, err
+	}
+	key := AppendLeaseKey(nil, ns, settings.Shard(id), settings.Block(id))
+	v, ok, err := r.Get(key)
+	if err != nil || !ok {
+		return res, true, err
+	}
+	l, err := DecodeLease(key, v)
+	res.Lease = &l
+	return res, true, err
+}
+
+// usage refreshes what the metrics say of capacity. It is called after a lease,
+// and does something once a minute at most: it reads all counters and leases. A
+// failure leaves the metrics as they were; it is the store's, and will be met
+// where it matters.
+func (in *Interner) usage(ctx context.Context) {
+	const every = time.Minute
+	if in.metrics == nil {
+		return
+	}
+	in.usageMu.Lock()
+	defer in.usageMu.Unlock()
+	if time.Since(in.usageAt) < every {
+		return
+	}
+	in.usageAt = time.Now()
+	_ = in.store.View(ctx, func(r kv.Reader) error {
+		all, err := capacities(r, in.settings)
+		if err != nil {
+			return err
+		}
+		for _, c := range all {
+			in.metrics.capacity(c)
+			type shard struct {
+				number uint32
+				next   uint64
+			}
+			var fullest []shard
+			err := eachCounter(r, c.Namespace, func(number uint32, next uint64) error {
+				fullest = append(fullest, shard{number, next})
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			slices.SortFunc(fullest, func(x, y shard) int { return cmp.Compare(y.next, x.next) })
+			for i, s := range fullest[:min(len(fullest), shardsShown)] {
+				in.metrics.ShardUsed.WithLabelValues(c.Namespace.String(), fmt.Sprint(i)).Set(float64(s.next) / float64(in.settings.blocks()))
+			}
+		}
+		return nil
+	})
+}
+
+// shardsShown is how many shards have a metric of their own: the fullest.
+const shardsShown = 8

@@ -1,0 +1,118 @@
+package intern
+
+import (
+	"math"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics of this package. A nil *Metrics counts nothing.
+type Metrics struct {
+	Allocated *prometheus.CounterVec // namespace
+	Lookups   *prometheus.CounterVec // namespace, result
+	Leases    *prometheus.CounterVec // namespace
+	Waits     *prometheus.CounterVec // namespace
+	Meetings  *prometheus.CounterVec // namespace
+	Remaining *prometheus.GaugeVec   // namespace
+	Left      *prometheus.GaugeVec   // namespace
+	Exhausted *prometheus.GaugeVec   // namespace
+	ShardUsed *prometheus.GaugeVec   // namespace, rank
+	lookups   [len(Namespaces) + 1][3]prometheus.Counter
+	made      [len(Namespaces) + 1]prometheus.Counter
+
+	mu   sync.Mutex
+	left [len(Namespaces) + 1][MaxPartitions]int
+	sum  [len(Namespaces) + 1]int
+}
+
+const (
+	lookupCache = iota
+	lookupStore
+	lookupNew
+)
+
+// NewMetrics registers the metrics of this package.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "skein_intern_" + name, Help: help}, labels)
+		reg.MustRegister(c)
+		return c
+	}
+	m := &Metrics{
+		Allocated: counter("allocated_total", "Ids given to new strings.", "namespace"),
+		Lookups:   counter("lookups_total", "Strings looked up while indexing, by where they were found: cache, store, new.", "namespace", "result"),
+		Leases:    counter("leases_total", "Blocks of ids leased from a shard.", "namespace"),
+		Waits:     counter("lease_waits_total", "Times that indexing waited for a lease.", "namespace"),
+		Meetings:  counter("lease_retries_total", "Times that a lease was tried again, having met another writer.", "namespace"),
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "skein_intern_" + name, Help: help}, labels)
+		reg.MustRegister(g)
+		return g
+	}
+	m.Remaining = gauge("lease_remaining", "Leased ids not yet handed out.", "namespace")
+	m.Left = gauge("ids_left", "Ids that no shard has leased yet, as of the last minute.", "namespace")
+	m.Exhausted = gauge("exhaustion_seconds", "How long they last at the rate of leases since the first; +Inf: longer than a century, or nobody can tell.", "namespace")
+	m.ShardUsed = gauge("shard_used_ratio", "How much of the fullest shards is leased; rank 0 is the fullest.", "namespace", "rank")
+	for _, ns := range Namespaces {
+		m.made[ns] = m.Allocated.WithLabelValues(ns.String())
+		for i, result := range []string{"cache", "store", "new"} {
+			m.lookups[ns][i] = m.Lookups.WithLabelValues(ns.String(), result)
+		}
+	}
+	return m
+}
+
+func (m *Metrics) lookup(ns Namespace, result int) {
+	if m != nil {
+		m.lookups[ns][result].Inc()
+	}
+}
+
+func (m *Metrics) allocated(ns Namespace, n int) {
+	if m != nil && n > 0 {
+		m.made[ns].Add(float64(n))
+	}
+}
+
+func (m *Metrics) leased(ns Namespace) {
+	if m != nil {
+		m.Leases.WithLabelValues(ns.String()).Inc()
+	}
+}
+
+func (m *Metrics) waited(ns Namespace) {
+	if m != nil {
+		m.Waits.WithLabelValues(ns.String()).Inc()
+	}
+}
+
+// met counts meetings with other writers on a shard.
+func (m *Metrics) met(ns Namespace, n int) {
+	if m != nil {
+		m.Meetings.WithLabelValues(ns.String()).Add(float64(n))
+	}
+}
+
+func (m *Metrics) capacity(c Capacity) {
+	m.Left.WithLabelValues(c.Namespace.String()).Set(c.Left)
+	seconds := math.Inf(1)
+	if c.Exhausted > 0 {
+		seconds = c.Exhausted.Seconds()
+	}
+	m.Exhausted.WithLabelValues(c.Namespace.String()).Set(seconds)
+}
+
+// remaining notes how many leased ids a partition has left. The metric is their
+// sum.
+func (m *Metrics) remaining(ns Namespace, part uint8, n int) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sum[ns] += n - m.left[ns][part]
+	m.left[ns][part] = n
+	m.Remaining.WithLabelValues(ns.String()).Set(float64(m.sum[ns]))
+}

@@ -1,0 +1,50 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"skein/intern"
+)
+
+// WriteAudit writes the leases, the gaps and what is left as a table.
+func WriteAudit(out io.Writer, leases []intern.AuditedLease, left []intern.Capacity) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+	row("NAMESPACE\tSHARD\tBLOCK\tPARTITION\tFIRST ID\tTAKEN\tOWNER\tUSED\tNOT USED\tWHY")
+	type sum struct{ leases, lost int }
+	gaps := map[intern.Gap]sum{}
+	for _, l := range leases {
+		part := "-"
+		if l.Namespace == intern.DID {
+			part = fmt.Sprint(l.Partition)
+		}
+		row("%s\t%d\t%d\t%s\t%d\t%s\t%s\t%d\t%d\t%s", l.Namespace, l.Shard, l.Block, part, uint64(l.First),
+			l.Taken.UTC().Format(time.RFC3339), l.Owner, l.Strings, l.Lost, l.Gap)
+		if l.Lost > 0 {
+			s := gaps[l.Gap]
+			gaps[l.Gap] = sum{s.leases + 1, s.lost + l.Lost}
+		}
+	}
+	row("")
+	for _, g := range []intern.Gap{intern.GapOpen, intern.GapClosed, intern.GapCrash} {
+		if s := gaps[g]; s.leases > 0 {
+			row("%d ids of %d leases: %s", s.lost, s.leases, g)
+		}
+	}
+	row("")
+	row("NAMESPACE\tSHARDS IN USE\tLEASES\tIDS LEASED\tLEFT\tLEFT IN FIVE BYTES\tA DAY\tLASTS")
+	for _, c := range left {
+		perDay, lasts := "-", "longer than a century"
+		if c.PerDay > 0 {
+			perDay = fmt.Sprintf("%.3g", c.PerDay)
+		}
+		if c.Exhausted > 0 {
+			lasts = fmt.Sprintf("%.1f years", c.Exhausted.Hours()/24/365)
+		}
+		row("%s\t%d\t%d\t%.0f\t%.3g\t%.3g\t%s\t%s", c.Namespace, c.Shards, c.Leases, c.Ids, c.Left, c.LeftShort, perDay, lasts)
+	}
+	_ = w.Flush()
+}

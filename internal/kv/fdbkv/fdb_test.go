@@ -1,0 +1,331 @@
+//go:build fdb
+
+package fdbkv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"skein/internal/kv"
+	"skein/internal/kv/fdbkv"
+	"skein/internal/kv/fdbkv/fdbtest"
+	"skein/internal/kv/kvtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(fdbtest.Main(m)) }
+
+var stores atomic.Int64
+
+// open opens a new store on the cluster.
+func open(t testing.TB, m kv.Merger, change func(*fdbkv.Options)) kv.Store {
+	t.Helper()
+	o := fdbkv.Options{
+		Location: fdbkv.Location{ClusterFile: fdbtest.Shared(t).File, Prefix: fmt.Sprintf("test%d", stores.Add(1))},
+		Create:   true, Merger: m,
+	}
+	if change != nil {
+		change(&o)
+	}
+	s, err := fdbkv.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	at := map[kv.Store]fdbkv.Options{}
+	kvtest.Run(t, func(t *testing.T, m kv.Merger) kv.Store {
+		var options fdbkv.Options
+		s := open(t, m, func(o *fdbkv.Options) { options = *o })
+		at[s] = options
+		return s
+	}, func(t *testing.T, s kv.Store) kv.Store {
+		o := at[s]
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		again, err := fdbkv.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at[again] = o
+		return again
+	})
+}
+
+// Prefixes that begin with each other do not share keys, and a store keeps to
+// its own, also where a range has no end.
+func TestPrefixes(t *testing.T) {
+	a := open(t, kvtest.LastByte{}, func(o *fdbkv.Options) { o.Prefix = "p" })
+	b := open(t, kvtest.LastByte{}, func(o *fdbkv.Options) { o.Prefix = "pp" })
+	for i, s := range []kv.Store{a, b} {
+		err := s.Update(t.Context(), func(tx kv.Txn) error {
+			tx.Set([]byte{0}, []byte{byte(i)})
+			tx.Set([]byte{0xff, 0xff}, []byte{byte(i)})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Update(t.Context(), func(tx kv.Txn) error { tx.DeleteRange(nil, nil); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range []kv.Store{a, b} {
+		n := 0
+		err := s.View(t.Context(), func(r kv.Reader) error {
+			return r.Scan(nil, nil, false, func(_, v []byte) (bool, error) {
+				if n++; v[0] != byte(i) {
+					t.Errorf("store %d has %x", i, v)
+				}
+				return true, nil
+			})
+		})
+		if err != nil || n != 2*i {
+			t.Errorf("store %d: %d keys, %v", i, n, err)
+		}
+	}
+}
+
+// What was read and changed by another is reported, by its key.
+func TestConflictsAreReported(t *testing.T) {
+	var mu sync.Mutex
+	var conflicts []string
+	causes := map[string]int{}
+	s := open(t, kvtest.LastByte{}, func(o *fdbkv.Options) {
+		o.Conflicted = func(key []byte) { mu.Lock(); conflicts = append(conflicts, string(key)); mu.Unlock() }
+		o.Retried = func(cause string) { mu.Lock(); causes[cause]++; mu.Unlock() }
+	})
+	attempts := 0
+	err := s.Update(t.Context(), func(tx kv.Txn) error {
+		if _, _, err := tx.Snapshot().Get([]byte("free")); err != nil {
+			return err
+		}
+		for _, key := range []string{"read", "other"} {
+			if _, _, err := tx.Get([]byte(key)); err != nil {
+				return err
+			}
+		}
+		tx.Conflict([]byte("named"))
+		if attempts++; attempts < 4 {
+			key := []string{"free", "read", "named", "free"}[attempts]
+			if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte(key), []byte{1, 1}); return nil }); err != nil {
+				return err
+			}
+		}
+		tx.Set([]byte("written"), []byte{1, 1})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(conflicts, " "); got != "read named" || attempts != 3 || causes["conflict"] != 2 {
+		t.Errorf("%d attempts, conflicts %q, causes %v", attempts, got, causes)
+	}
+}
+
+// Limits are errors that name themselves, and nothing is written.
+func TestTooLarge(t *testing.T) {
+	s := open(t, kvtest.LastByte{}, nil)
+	for name, fn := range map[string]func(kv.Txn){
+		"value": func(tx kv.Txn) { tx.Set([]byte("a"), make([]byte, 100_001)) },
+		"key":   func(tx kv.Txn) { tx.Set(make([]byte, 10_001), nil) },
+		"transaction": func(tx kv.Txn) {
+			for i := range 120 {
+				tx.Set(fmt.Appendf(nil, "%d", i), make([]byte, 99_000))
+			}
+		},
+	} {
+		err := s.Update(t.Context(), func(tx kv.Txn) error {
+			tx.Set([]byte("b"), []byte("b"))
+			fn(tx)
+			return nil
+		})
+		if !errors.Is(err, kv.ErrTooLarge) {
+			t.Errorf("a large %s: %v", name, err)
+		}
+	}
+	err := s.View(t.Context(), func(r kv.Reader) error {
+		return r.Scan(nil, nil, false, func(k, _ []byte) (bool, error) {
+			t.Errorf("%q was written", k)
+			return true, nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A View that lasts longer than the cluster keeps a state fails, unless it was
+// allowed to go over to a newer one: then it goes on where it was, and counts.
+func TestLongView(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 20 s")
+	}
+	s := open(t, kvtest.LastByte{}, nil)
+	const keys = 2000
+	err := s.Update(t.Context(), func(tx kv.Txn) error {
+		for i := range keys {
+			tx.Set(fmt.Appendf(nil, "%05d", i), make([]byte, 200))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scan := func(ctx context.Context, reverse bool) (seen []string, err error) {
+		err = s.View(ctx, func(r kv.Reader) error {
+			return r.Scan(nil, nil, reverse, func(k, _ []byte) (bool, error) {
+				if seen = append(seen, string(k)); len(seen) == 10 {
+					time.Sleep(6 * time.Second)
+				}
+				return true, nil
+			})
+		})
+		return seen, err
+	}
+	if _, err := scan(t.Context(), false); !errors.Is(err, kv.ErrTooOld) {
+		t.Errorf("a scan of six seconds: %v", err)
+	}
+	for _, reverse := range []bool{false, true} {
+		var crossed atomic.Int64
+		seen, err := scan(kv.AllowCrossing(t.Context(), &crossed), reverse)
+		if err != nil || len(seen) != keys || crossed.Load() != 1 {
+			t.Errorf("a scan that may cross (reverse %v): %d keys, %d crossings, %v", reverse, len(seen), crossed.Load(), err)
+		}
+		for i, k := range seen {
+			if reverse {
+				i = keys - 1 - i
+			}
+			if k != fmt.Sprintf("%05d", i) {
+				t.Fatalf("key %q in the place of %d", k, i)
+			}
+		}
+	}
+}
+
+// What stands in the way of opening a store is said within seconds.
+func TestOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	try := func(path string, change func(*fdbkv.Options)) error {
+		o := fdbkv.Options{Location: fdbkv.Location{ClusterFile: path, Prefix: "open"}, Merger: kvtest.LastByte{}, Timeout: 2 * time.Second}
+		if change != nil {
+			change(&o)
+		}
+		begun := time.Now()
+		s, err := fdbkv.Open(t.Context(), o)
+		if err == nil {
+			err = s.Close()
+			t.Errorf("%s: it opened", path)
+		}
+		if took := time.Since(begun); took > 6*time.Second {
+			t.Errorf("%s: it took %v to say: %v", path, took, err)
+		}
+		return err
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "none"):        "no such file",
+		dir:                               "is a directory",
+		file("empty", "# nothing\n"):      "is empty",
+		file("garbage", "hello there\n"):  "hello there",
+		file("silent", "a:b@127.0.0.1:1"): "did not answer within 2s",
+	} {
+		if err := try(path, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	cluster := fdbtest.Shared(t).File
+	if err := try(cluster, nil); !errors.Is(err, kv.ErrNotFound) {
+		t.Errorf("no store: %v", err)
+	}
+	open(t, kvtest.LastByte{}, func(o *fdbkv.Options) { o.Prefix = "open" })
+	if err := try(cluster, func(o *fdbkv.Options) { o.Merger = otherMerger{} }); !errors.Is(err, kv.ErrFormat) || !strings.Contains(err.Error(), "another") || !strings.Contains(err.Error(), "lastbyte") {
+		t.Errorf("another merger: %v", err)
+	}
+}
+
+type otherMerger struct{ kvtest.LastByte }
+
+func (otherMerger) Name() string { return "another" }
+
+// A cluster that goes away and comes back: questions fail within the time-out,
+// writes wait, and none is lost or made twice.
+func TestClusterRestarts(t *testing.T) {
+	c := fdbtest.Start(t)
+	defer func() {
+		if err := c.Remove(); err != nil {
+			t.Error(err)
+		}
+	}()
+	s, err := fdbkv.Open(t.Context(), fdbkv.Options{
+		Location: fdbkv.Location{ClusterFile: c.File, Prefix: "x"}, Create: true, Merger: kvtest.LastByte{}, Timeout: 2 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	written := make(chan int)
+	go func() { // adds members one after the other
+		n := 0
+		for ; ; n++ {
+			select {
+			case <-stop:
+				written <- n
+				return
+			default:
+			}
+			err := s.Update(context.Background(), func(tx kv.Txn) error {
+				tx.Set(fmt.Appendf(nil, "%06d", n), []byte{1, 1})
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for range 3 {
+		time.Sleep(500 * time.Millisecond)
+		if err := c.Down(); err != nil {
+			t.Fatal(err)
+		}
+		err := s.View(t.Context(), func(r kv.Reader) error { _, _, err := r.Get([]byte("x")); return err })
+		if !errors.Is(err, kv.ErrUnavailable) {
+			t.Errorf("a question to a cluster that is gone: %v", err)
+		}
+		if err := errors.Join(c.Up(), c.Ready()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(time.Second)
+	close(stop)
+	want := <-written
+	got := 0
+	err = s.View(t.Context(), func(r kv.Reader) error {
+		return r.Scan(nil, nil, false, func(k, _ []byte) (bool, error) {
+			if string(k) != fmt.Sprintf("%06d", got) {
+				t.Errorf("%q in the place of %d", k, got)
+			}
+			got++
+			return true, nil
+		})
+	})
+	if err != nil || got != want || got < 100 {
+		t.Errorf("%d writes were confirmed, %d are there: %v", want, got, err)
+	}
+}

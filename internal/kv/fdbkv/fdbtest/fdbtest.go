@@ -1,0 +1,160 @@
+// Package fdbtest runs a FoundationDB cluster of one process on loopback, for
+// tests. It needs fdbserver and fdbcli, in the PATH or where FoundationDB's
+// packages put them; tests are skipped, and say so, where they are not.
+package fdbtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Main runs the tests of a package, and stops the cluster that they may have
+// started: os.Exit(fdbtest.Main(m)).
+func Main(m *testing.M) int {
+	code := m.Run()
+	mu.Lock()
+	defer mu.Unlock()
+	if shared != nil {
+		if err := shared.Remove(); err != nil {
+			fmt.Fprintln(os.Stderr, "fdbtest:", err)
+			return 1
+		}
+	}
+	return code
+}
+
+var (
+	mu     sync.Mutex
+	shared *Cluster
+)
+
+// Shared returns the cluster that the tests of a package have in common, each
+// under a prefix of its own. It is started by the first that asks.
+func Shared(t testing.TB) *Cluster {
+	t.Helper()
+	mu.Lock()
+	defer mu.Unlock()
+	if shared == nil {
+		shared = Start(t)
+	}
+	return shared
+}
+
+// A Cluster is one fdbserver process.
+type Cluster struct {
+	File string // the cluster file
+
+	dir, server, cli, address string
+	process                   *exec.Cmd
+}
+
+// Start starts a cluster, and skips the test where there is none to start. The
+// caller removes it.
+func Start(t testing.TB) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	var err error
+	if c.server, err = find("fdbserver"); err == nil {
+		c.cli, err = find("fdbcli")
+	}
+	if err != nil {
+		t.Skipf("FoundationDB is not installed: %v", err)
+	}
+	if err := c.create(); err != nil {
+		t.Fatal(errors.Join(err, c.Remove()))
+	}
+	return c
+}
+
+// find looks where FoundationDB's packages put their programs.
+func find(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/libexec"} {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is neither in the PATH nor in /usr/sbin", name)
+}
+
+func (c *Cluster) create() (err error) {
+	if c.dir, err = os.MkdirTemp("", "skein-fdb-"); err != nil {
+		return err
+	}
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	c.address = l.Addr().String()
+	if err := l.Close(); err != nil {
+		return err
+	}
+	c.File = filepath.Join(c.dir, "fdb.cluster")
+	if err := os.WriteFile(c.File, []byte("skein:test@"+c.address+"\n"), 0o600); err != nil {
+		return err
+	}
+	if err := c.Up(); err != nil {
+		return err
+	}
+	return c.run("configure new single ssd-2")
+}
+
+// Up starts the server process.
+func (c *Cluster) Up() error {
+	log, err := os.OpenFile(filepath.Join(c.dir, "fdbserver.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	c.process = exec.CommandContext(context.Background(), c.server, "--cluster-file", c.File, "--public-address", c.address,
+		"--datadir", filepath.Join(c.dir, "data"), "--logdir", c.dir, "--memory", "3GiB", "--cache-memory", "512MiB",
+		"--knob_disable_posix_kernel_aio=1")
+	c.process.Stdout, c.process.Stderr = log, log
+	dieWithParent(c.process)
+	if err := c.process.Start(); err != nil {
+		return fmt.Errorf("starting fdbserver: %w", err)
+	}
+	return nil
+}
+
+// Down kills the server process, as a power cut would.
+func (c *Cluster) Down() error {
+	if c.process == nil {
+		return nil
+	}
+	err := c.process.Process.Kill()
+	_ = c.process.Wait() // it says that it was killed
+	c.process = nil
+	return err
+}
+
+// Ready waits until the cluster answers.
+func (c *Cluster) Ready() error { return c.run("getversion") }
+
+func (c *Cluster) run(command string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		out, err := exec.CommandContext(ctx, c.cli, "-C", c.File, "--timeout", "20", "--exec", command).CombinedOutput()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("fdbcli %s: %w: %s", command, err, out)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// Remove stops the cluster and deletes what it stored.
+func (c *Cluster) Remove() error { return errors.Join(c.Down(), os.RemoveAll(c.dir)) }
