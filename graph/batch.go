@@ -21,6 +21,7 @@ type Batch struct {
 	time   []byte // of last, as it stood in the event
 	dead   []DeadLetter
 	gaps   []Gap
+	states []repoState // of eventImport with hasState, in their order
 }
 
 type span struct{ start, end uint32 }
@@ -31,6 +32,7 @@ const (
 	eventCommit eventType = iota
 	eventSync
 	eventAccount
+	eventImport
 )
 
 type event struct {
@@ -45,16 +47,18 @@ type event struct {
 	prevData Digest
 }
 
-type eventFlags uint8
+type eventFlags uint16
 
 const (
 	hasRev eventFlags = 1 << iota
 	hasSince
 	hasData
 	hasPrevData
-	damaged // could not be read whole, or tooBig: the repo is desynchronized
-	active  // of an account
-	deleted // of an account
+	hasState // of an import: it has the account's state
+	fresh    // of an import: the store was empty
+	damaged  // could not be read whole, or tooBig: the repo is desynchronized
+	active   // of an account
+	deleted  // of an account
 )
 
 type op struct {
@@ -85,7 +89,7 @@ func (b *Batch) Reset() {
 		b.arena = nil
 	}
 	b.arena, b.events, b.ops = b.arena[:0], b.events[:0], b.ops[:0]
-	b.dead, b.gaps = b.dead[:0], b.gaps[:0]
+	b.dead, b.gaps, b.states = b.dead[:0], b.gaps[:0], b.states[:0]
 	b.last, b.time = 0, b.time[:0]
 }
 
@@ -191,6 +195,19 @@ func (b *Batch) AddPut(k Kind, rkey, subject []byte) {
 // AddDelete adds to the last commit the deletion of a record of kind k.
 func (b *Batch) AddDelete(k Kind, rkey []byte) {
 	b.addOp(op{kind: k, delete: true, rkey: b.put(rkey)})
+}
+
+// addImport adds what another store knew of an account: its state, or if that is
+// nil records, which AddPut then adds.
+func (b *Batch) addImport(did []byte, st *repoState, isFresh bool) {
+	e := b.add(Seq(len(b.states)), eventImport, &Commit{DID: did})
+	if e.flags = 0; isFresh {
+		e.flags = fresh
+	}
+	if st != nil {
+		e.flags |= hasState
+		b.states = append(b.states, *st)
+	}
 }
 
 func (b *Batch) addOp(o op) {

@@ -17,6 +17,8 @@ func (s *lane) event(b *Batch, e *event, as *actorState) error {
 		return errErasing{as.id}
 	}
 	switch e.kind {
+	case eventImport:
+		s.importEvent(b, e, as)
 	case eventAccount:
 		s.account(e, as)
 	case eventSync:
@@ -92,6 +94,34 @@ func (s *lane) sync(e *event, as *actorState) {
 	st.flags |= flagDesync
 }
 
+// hide notes that an account is to be hidden, or shown again.
+func (a *applier) hide(id intern.ID, hide bool) {
+	if a.result.hidden == nil {
+		a.result.hidden = map[intern.ID]bool{}
+	}
+	a.result.hidden[id] = hide
+}
+
+// importEvent takes over what another store knew.
+func (s *lane) importEvent(b *Batch, e *event, as *actorState) {
+	a := &s.ap
+	if e.flags&hasState != 0 {
+		st := b.states[e.seq]
+		if as.now.has(flagHidden) != st.has(flagHidden) {
+			a.hide(as.id, st.has(flagHidden))
+		}
+		as.now, as.changed = st, true
+	}
+	for i := e.ops.start; i < e.ops.end; i++ {
+		o := &b.ops[i]
+		c := change{kind: o.kind, fresh: e.flags&fresh != 0, actor: as.id, path: parsePath(b.bytes(o.rkey)), subject: -1, order: i}
+		if o.subject.end > o.subject.start {
+			c.subject = int32(i)
+		}
+		a.changes = append(a.changes, c)
+	}
+}
+
 func (s *lane) account(e *event, as *actorState) {
 	a, st := &s.ap, &as.now
 	source := a.source
@@ -103,10 +133,7 @@ func (s *lane) account(e *event, as *actorState) {
 	st.acctSrc, st.acctSeq = source, e.seq
 	if hide := e.flags&active == 0; hide != st.has(flagHidden) {
 		st.flags ^= flagHidden
-		if a.result.hidden == nil {
-			a.result.hidden = map[intern.ID]bool{}
-		}
-		a.result.hidden[as.id] = hide
+		a.hide(as.id, hide)
 	}
 	if e.flags&deleted != 0 {
 		*st = repoState{

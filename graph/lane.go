@@ -166,7 +166,7 @@ func (s *lane) pick(source string, b *Batch) {
 		part := s.settings.PartitionOf(b.bytes(e.did))
 		switch {
 		case !s.has(part):
-		case cursors != nil && cursors[part-s.first].number != 0 && e.seq <= cursors[part-s.first].seq && !cursors[part-s.first].future:
+		case e.kind != eventImport && cursors != nil && cursors[part-s.first].number != 0 && e.seq <= cursors[part-s.first].seq && !cursors[part-s.first].future:
 			if s.o.Metrics != nil {
 				s.o.Metrics.Replays.Inc()
 			}

@@ -30,6 +30,7 @@ import (
 //	'm' "graph"                  → format version (2)
 //	'm' "counts"                 → Counts, JSON
 //	'm' "hidden"                 → version of the hidden set (8)
+//	'm' "import"                 → nothing        while an import is not finished
 //	'm' "secret"                 → 32 random bytes, for opaque query cursors
 //	'm' "writer"                 → token of the last write (16), see lane.update
 //
@@ -72,6 +73,7 @@ var (
 	keyHidden = []byte("mhidden")
 	keySecret = []byte("msecret")
 	keyWriter = []byte("mwriter")
+	keyImport = []byte("mimport")
 )
 
 // formatVersion is that of everything this package stores. 1 had a key per

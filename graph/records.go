@@ -11,12 +11,13 @@ import (
 	"skein/internal/kv"
 )
 
-// recordReader walks the records of one actor and kind, chunk by chunk. Where
+// recordReader walks records in the order of their keys, chunk by chunk. Where
 // a chunk was spilled, the chunks of its bucket are gathered, and the newest
 // word on each path counts: that of the chunk least deep.
 type recordReader struct {
 	records []record // of the bucket
 	raw     []byte   // raw keys of a bucket with several chunks
+	actor   intern.ID
 	bucket  uint16
 	chunks  int
 }
@@ -26,10 +27,15 @@ var recordReaders = sync.Pool{New: func() any { return new(recordReader) }}
 // eachRecord calls each for the live records of an actor until it returns
 // false. The record is valid only during the call.
 func eachRecord(r kv.Reader, k Kind, actor intern.ID, each func(*record) bool) error {
+	return eachRecordUnder(r, appendRecordsKey(nil, k, actor), func(_ intern.ID, rec *record) bool { return each(rec) })
+}
+
+// eachRecordUnder is eachRecord for all actors whose records' keys begin with
+// prefix, by actor.
+func eachRecordUnder(r kv.Reader, prefix []byte, each func(actor intern.ID, rec *record) bool) error {
 	rr, _ := recordReaders.Get().(*recordReader)
 	defer recordReaders.Put(rr)
 	rr.records, rr.raw, rr.chunks = rr.records[:0], rr.raw[:0], 0
-	prefix := appendRecordsKey(nil, k, actor)
 	more := true
 	flush := func() {
 		if rr.chunks > 1 {
@@ -41,22 +47,22 @@ func eachRecord(r kv.Reader, k Kind, actor intern.ID, each func(*record) bool) e
 				continue
 			}
 			if rec.flags != flagRemoved && more {
-				more = each(rec)
+				more = each(rr.actor, rec)
 			}
 		}
 		rr.records, rr.raw, rr.chunks = rr.records[:0], rr.raw[:0], 0
 	}
 	err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(key, v []byte) (bool, error) {
-		_, _, bucket, depth, err := parseChunkKey(key)
+		_, actor, bucket, depth, err := parseChunkKey(key)
 		if err != nil {
 			return false, err
 		}
-		if rr.chunks > 0 && bucket != rr.bucket {
+		if rr.chunks > 0 && (bucket != rr.bucket || actor != rr.actor) {
 			if flush(); !more {
 				return false, nil
 			}
 		}
-		rr.bucket = bucket
+		rr.bucket, rr.actor = bucket, actor
 		if bucket >= rawBucket { // the keys outlive this call
 			start := len(rr.raw)
 			rr.raw = append(rr.raw, v...)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -184,4 +186,97 @@ func TestFence(t *testing.T) {
 		}
 	}
 	verify(t, store)
+}
+
+// A store moves to another engine and layout, and back, and answers as before.
+// What is not whole, or not an export, is refused and changes nothing for good.
+func TestExportImport(t *testing.T) {
+	m, h := model.New(), model.NewHistory(8, 100)
+	mem := func(settings intern.Settings, imports bool) (*memkv.Store, *graph.Store) {
+		store := memkv.Open(memkv.Options{Merger: merger()})
+		s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings}, Import: imports, Beat: 20 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store, s
+	}
+	store, s := mem(intern.Settings{}, false)
+	var b graph.Batch
+	history := func(n int) {
+		for range n {
+			e := h.Next()
+			m.Apply(e)
+			fill(&b, e)
+		}
+		b.AddDeadLetter(graph.DeadLetter{Seq: b.Last(), DID: "did:plc:x", Reason: "bad", Time: time.Unix(5, 0).UTC()})
+		b.AddGap(graph.Gap{After: b.Last(), Reason: "gap", Time: time.Unix(6, 0).UTC()})
+		if err := s.Apply(t.Context(), "relay", &b); err != nil {
+			t.Fatal(err)
+		}
+		b.Reset()
+		for s.Erasing() {
+			if err := s.EraseSlice(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	history(6000)
+	var first string
+	for i, settings := range []intern.Settings{sharedSettings, intern.DefaultSettings, {ShardBits: 32, LeaseSize: 1}} {
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if _, err := graph.Export(t.Context(), store, &out, nil); err != nil {
+			t.Fatal(err)
+		}
+		export := out.String()
+		if lines := sortedLines(export); first == "" {
+			first = lines
+		} else if lines != first && i < 2 {
+			t.Error("the export of an import is another")
+		}
+		store, s = mem(settings, true)
+		lines := strings.SplitAfter(export, "\n")
+		for name, bad := range map[string]string{
+			"cut off":   strings.Join(lines[:len(lines)-2], ""),
+			"in a line": export[:len(export)/2],
+			"no export": "{}\n",
+			"a gap":     strings.Join(append(lines[:len(lines)/2:len(lines)/2], lines[len(lines)/2+1:]...), ""),
+		} {
+			if _, err := s.Import(t.Context(), strings.NewReader(bad), nil); !errors.Is(err, graph.ErrImport) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, err := graph.Open(t.Context(), store, graph.Options{}); err == nil || !strings.Contains(err.Error(), "skein import") {
+			t.Errorf("a store whose import was not finished is opened: %v", err)
+		}
+		if _, err := s.Import(t.Context(), strings.NewReader(export), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Import(t.Context(), strings.NewReader(export), nil); !errors.Is(err, graph.ErrImport) {
+			t.Errorf("into a store that is not empty: %v", err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s = openShare(t, store, intern.Settings{}, graph.Share{})
+		compareViews(t, views(t, s), m.Views())
+		compareCounts(t, s, m)
+		verify(t, store)
+		if t.Failed() {
+			t.Fatalf("imported with %s", settings)
+		}
+		if i == 1 { // the stream goes on where it was
+			history(2000)
+			compareViews(t, views(t, s), m.Views())
+			verify(t, store)
+		}
+	}
+}
+
+func sortedLines(s string) string {
+	lines := strings.Split(s, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }

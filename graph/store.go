@@ -41,6 +41,8 @@ type Options struct {
 	Beat time.Duration
 	// ReadOnly opens the graph for questions only.
 	ReadOnly bool
+	// Import opens the graph for Import only.
+	Import bool
 	// Logger receives what the operator should know. nil means nothing is said.
 	Logger *slog.Logger
 	// Metrics may be nil.
@@ -134,7 +136,13 @@ func (s *Store) prepare(ctx context.Context) error {
 			return err
 		}
 		found = true
-		return readFormat(v)
+		if err := readFormat(v); err != nil || s.o.Import {
+			return err
+		}
+		if _, importing, err := r.Get(keyImport); err != nil || importing {
+			return errors.Join(err, errors.New("graph: an import into this store was not finished: run skein import again, from the beginning"))
+		}
+		return nil
 	}
 	if err := s.kv.View(ctx, check); err != nil || found {
 		return err

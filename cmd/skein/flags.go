@@ -48,16 +48,23 @@ func (s *settings) relayFlag() cli.Flag {
 
 // indexFlags are those that concern indexing.
 func (s *settings) indexFlags(e *environment) []cli.Flag {
-	return []cli.Flag{
-		s.storeFlag(), s.relayFlag(),
+	return append([]cli.Flag{
+		s.relayFlag(),
 		&cli.StringFlag{Name: "cursor", Usage: "begin after this sequence number; 0 is the oldest that the relay keeps (default: the stored cursor, else live)", Destination: &s.cursor, Sources: env("cursor")},
 		&cli.StringFlag{Name: "partition", Value: "0/1", Usage: "index only the repos of this share, i/n with i from 0: several writers on one FoundationDB", Destination: &s.partition, Sources: env("partition")},
+		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect when the relay has sent nothing and answered no ping for so long; 0: never", Destination: &s.watchdog, Sources: env("idle-timeout")},
+	}, s.writeFlags(e)...)
+}
+
+// writeFlags are those that concern a store which is written.
+func (s *settings) writeFlags(e *environment) []cli.Flag {
+	return []cli.Flag{
+		s.storeFlag(),
 		&cli.StringFlag{Name: "shards", Usage: "draw ids from this range of shards only, such as 0-127 (default: all)", Destination: &s.shards, Sources: env("shards")},
 		&cli.IntFlag{Name: "shard-bits", Usage: "of a new store: the width of its shard numbers, 1 to 32 (default: 14)", Destination: &s.shardBits, Sources: env("shard-bits")},
 		&cli.IntFlag{Name: "lease-size", Usage: "of a new store: how many ids a lease takes, a power of two up to 65536 (default: 65536)", Destination: &s.leaseSize, Sources: env("lease-size")},
 		&cli.StringFlag{Name: "memory", Usage: "memory budget, such as 512MiB (default: an eighth of the machine's, at most 1GiB)", Destination: &s.memory, Sources: env("memory")},
 		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how soon what is committed is also synced to disk", Destination: &s.syncInterval, Sources: env("sync-interval")},
-		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect when the relay has sent nothing and answered no ping for so long; 0: never", Destination: &s.watchdog, Sources: env("idle-timeout")},
 		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error", Destination: &e.level, Sources: env("log-level")},
 	}
 }
@@ -163,6 +170,9 @@ func (s *settings) storeOptions(e *environment) (app.StoreOptions, error) {
 // idOptions reads the flags that say which share is written, and how ids are
 // drawn.
 func (s *settings) idOptions(o *app.StoreOptions) error {
+	if s.partition == "" { // a command without the flag
+		s.partition = "0/1"
+	}
 	i, n, ok := twoNumbers(s.partition, "/")
 	if !ok || n < 1 || i >= n || n > intern.MaxPartitions {
 		return usage("--partition %q: it must be i/n, with n from 1 to %d and i from 0 to n-1", s.partition, intern.MaxPartitions)

@@ -43,6 +43,8 @@ type StoreOptions struct {
 	// and where it draws ids.
 	Share  graph.Share
 	Shards *intern.ShardRange
+	// Import opens the store for graph.Store.Import.
+	Import bool
 	// Wait waits for a cluster that does not answer.
 	Wait   bool
 	Logger *slog.Logger
@@ -142,6 +144,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		SetCache:   budget.sets,
 		Share:      o.Share,
 		ReadOnly:   o.ReadOnly && o.fdb(),
+		Import:     o.Import,
 		Logger:     logger(o.Logger).With("component", "graph"),
 		Metrics:    o.metrics,
 	})

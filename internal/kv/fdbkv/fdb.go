@@ -276,7 +276,7 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	if s.o.ReadOnly {
 		return ErrReadOnly
 	}
-	t := &txn{s: s}
+	t := &txn{reader: reader{s: s}}
 	return s.transact(ctx, true, func(tr fdb.Transaction) error {
 		t.begin(tr)
 		if err := fn(t); err != nil {

@@ -1,0 +1,314 @@
+package graph
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"skein/intern"
+	"skein/internal/kv"
+)
+
+// An export holds a store in a form that does not depend on its engine, nor on
+// its ids: one JSON object a line, of the type line. Its lines are, in order,
+//
+//	{"export":1}                                   the version of the form
+//	{"cursor":{…}}                                 for each source
+//	{"dead":{…}}, {"gap":{…}}                      the dead letters and gaps
+//	{"account":{…}}                                for each account
+//	{"did":…,"kind":"like","records":[[rkey,subject],…]}
+//	                                               its records, maybe in several lines
+//	{"end":{"accounts":n,"records":n}}             or else the export is not whole
+//
+// A record that names no subject has "" in its place. Of accounts that are being
+// erased, the records are left out.
+type line struct {
+	Export  int             `json:"export,omitempty"`
+	Cursor  *exportCursor   `json:"cursor,omitempty"`
+	Dead    *DeadLetter     `json:"dead,omitempty"`
+	Gap     *Gap            `json:"gap,omitempty"`
+	Account *exportAccount  `json:"account,omitempty"`
+	DID     string          `json:"did,omitempty"`
+	Kind    string          `json:"kind,omitempty"`
+	Records [][2]string     `json:"records,omitempty"`
+	End     *ExportedCounts `json:"end,omitempty"`
+}
+
+// exportVersion is that of the form.
+const exportVersion = 1
+
+// ExportedCounts say how much an export holds.
+type ExportedCounts struct {
+	Accounts int64 `json:"accounts"`
+	Records  int64 `json:"records"`
+}
+
+type exportCursor struct {
+	Source string    `json:"source"`
+	Seq    Seq       `json:"seq"`
+	Time   time.Time `json:"time"`
+	Future bool      `json:"future,omitempty"`
+}
+
+// exportAccount is a repoState. A Source that is "" is one without a cursor.
+type exportAccount struct {
+	DID            string     `json:"did"`
+	Rev            string     `json:"rev,omitempty"`
+	Root           string     `json:"root,omitempty"` // the first 8 bytes of the root's digest
+	Top            string     `json:"top,omitempty"`
+	Hidden         bool       `json:"hidden,omitempty"`
+	Partial        bool       `json:"partial,omitempty"`
+	Desynchronized bool       `json:"desynchronized,omitempty"`
+	Last           exportSeq  `json:"last"`
+	LastAccount    *exportSeq `json:"lastAccount,omitempty"`
+	LastDeletion   *exportSeq `json:"lastDeletion,omitempty"`
+}
+
+type exportSeq struct {
+	Source string `json:"source,omitempty"`
+	Seq    Seq    `json:"seq,omitempty"`
+}
+
+// linesAtOnce is how many accounts, or records, are gathered before their
+// strings are read.
+const linesAtOnce = 2000
+
+// Export writes the store to w. It fails if the store is written to while it is
+// read and the engine does not keep a state for so long.
+func Export(ctx context.Context, store kv.Store, w io.Writer, progress func(records int64)) (ExportedCounts, error) {
+	before, err := WriteState(ctx, store)
+	if err != nil {
+		return ExportedCounts{}, err
+	}
+	x := &exporter{out: bufio.NewWriterSize(w, 1<<20), progress: progress, ctx: ctx}
+	x.json = json.NewEncoder(x.out)
+	x.json.SetEscapeHTML(false)
+	if err := store.View(ctx, x.run); err != nil {
+		return x.counts, err
+	}
+	if n := kv.Crossings(ctx); n != nil && n.Load() > 0 {
+		after, err := WriteState(ctx, store)
+		if err != nil {
+			return x.counts, err
+		}
+		if after != before {
+			return x.counts, errors.New("the store was written to while it was exported, which took longer than the engine keeps a state: stop the writers and export again")
+		}
+	}
+	err = errors.Join(x.json.Encode(line{End: &x.counts}), x.out.Flush())
+	return x.counts, err
+}
+
+type exporter struct {
+	ctx      context.Context //nolint:containedctx // lives as long as the one Export
+	out      *bufio.Writer
+	json     *json.Encoder
+	progress func(int64)
+	r        kv.Reader
+	layout   layout
+	in       intern.Interner
+	sources  map[[2]uint32]string // by partition and number
+	erasing  map[intern.ID]bool
+	counts   ExportedCounts
+}
+
+func (x *exporter) run(r kv.Reader) error {
+	x.r = &interruptible{r, x.ctx}
+	if err := checkFormat(r); err != nil {
+		return err
+	}
+	settings, _, err := intern.ReadSettings(r)
+	if err != nil {
+		return err
+	}
+	x.layout = layout{settings}
+	if err := errors.Join(x.json.Encode(line{Export: exportVersion}), x.cursors(), x.notes()); err != nil {
+		return err
+	}
+	x.erasing = map[intern.ID]bool{}
+	err = eachWithPrefix(x.r, []byte{keyErase}, func(k, _ []byte) error {
+		id, err := parseActorKey(k)
+		x.erasing[id] = true
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := x.accounts(); err != nil {
+		return err
+	}
+	for _, k := range Kinds {
+		if err := x.records(k); err != nil {
+			return fmt.Errorf("graph: exporting %s records: %w", k.Name, err)
+		}
+	}
+	return nil
+}
+
+func (x *exporter) cursors() error {
+	x.sources = map[[2]uint32]string{}
+	all, err := readCursors(x.r)
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
+		if err := x.json.Encode(line{Cursor: &exportCursor{c.Source, c.Seq, c.Time.UTC(), c.Future}}); err != nil {
+			return err
+		}
+	}
+	return eachWithPrefix(x.r, []byte{keyCursor}, func(k, v []byte) error {
+		part, source := parseCursorKey(k)
+		c, err := decodeCursor(v)
+		x.sources[[2]uint32{uint32(part), c.number}] = source
+		return err
+	})
+}
+
+func (x *exporter) notes() error {
+	dead, err := DeadLetters(x.r)
+	if err != nil {
+		return err
+	}
+	for i := range dead {
+		if err := x.json.Encode(line{Dead: &dead[i]}); err != nil {
+			return err
+		}
+	}
+	gaps, err := Gaps(x.r)
+	if err != nil {
+		return err
+	}
+	for i := range gaps {
+		if err := x.json.Encode(line{Gap: &gaps[i]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *exporter) accounts() error {
+	var ids []intern.ID
+	var states []repoState
+	flush := func() error {
+		err := x.in.Strings(x.r, intern.DID, ids, func(i int, did []byte) error {
+			x.counts.Accounts++
+			return x.json.Encode(line{Account: x.account(ids[i], string(did), &states[i])})
+		})
+		ids, states = ids[:0], states[:0]
+		return err
+	}
+	err := eachWithPrefix(x.r, []byte{keyAccount}, func(k, v []byte) error {
+		id, err := parseActorKey(k)
+		if err != nil {
+			return err
+		}
+		st, err := decodeRepoState(v)
+		if err != nil {
+			return err
+		}
+		ids, states = append(ids, id), append(states, st)
+		if len(ids) < linesAtOnce {
+			return nil
+		}
+		return flush()
+	})
+	if err == nil {
+		err = flush()
+	}
+	if err != nil {
+		return fmt.Errorf("graph: exporting the accounts: %w", err)
+	}
+	return nil
+}
+
+func (x *exporter) account(id intern.ID, did string, st *repoState) *exportAccount {
+	part := uint32(x.layout.settings.PartitionOfID(id))
+	at := func(number uint32, seq Seq) exportSeq { return exportSeq{x.sources[[2]uint32{part, number}], seq} }
+	a := &exportAccount{
+		DID: did, Hidden: st.has(flagHidden), Partial: st.has(flagPartial), Desynchronized: st.has(flagDesync),
+		Last: at(st.source, st.seq),
+	}
+	if st.has(flagHasRev) {
+		a.Rev, a.Root = st.rev.String(), hex.EncodeToString(st.data[:])
+	}
+	if st.top > uint64(st.rev) {
+		a.Top = Rev(st.top).String()
+	}
+	if st.acctSrc != 0 || st.acctSeq != 0 {
+		s := at(st.acctSrc, st.acctSeq)
+		a.LastAccount = &s
+	}
+	if st.delSrc != 0 || st.delSeq != 0 {
+		s := at(st.delSrc, st.delSeq)
+		a.LastDeletion = &s
+	}
+	return a
+}
+
+// records exports all records of a kind.
+func (x *exporter) records(k KindInfo) error {
+	type entry struct {
+		actor, subject intern.ID
+		rkey           string
+	}
+	var batch []entry
+	flush := func() error {
+		var actors, subjects []intern.ID
+		for _, e := range batch {
+			if len(actors) == 0 || actors[len(actors)-1] != e.actor {
+				actors = append(actors, e.actor)
+			}
+			if e.subject != intern.None {
+				subjects = append(subjects, e.subject)
+			}
+		}
+		var dids, names []string
+		err := errors.Join(
+			x.in.Strings(x.r, intern.DID, actors, func(_ int, s []byte) error { dids = append(dids, string(s)); return nil }),
+			x.in.Strings(x.r, k.SubjectIs, subjects, func(_ int, s []byte) error { names = append(names, string(s)); return nil }))
+		if err != nil {
+			return err
+		}
+		for group := range groups(batch, func(a, b entry) bool { return a.actor == b.actor }) {
+			l := line{DID: dids[0], Kind: k.Name, Records: make([][2]string, len(group))}
+			dids = dids[1:]
+			for i, e := range group {
+				if l.Records[i][0] = e.rkey; e.subject != intern.None {
+					l.Records[i][1], names = names[0], names[1:]
+				}
+			}
+			if err := x.json.Encode(l); err != nil {
+				return err
+			}
+		}
+		x.counts.Records += int64(len(batch))
+		if x.progress != nil {
+			x.progress(x.counts.Records)
+		}
+		batch = batch[:0]
+		return nil
+	}
+	var failed error
+	var rkey []byte
+	err := eachRecordUnder(x.r, []byte{keyRecord, byte(k.Kind)}, func(actor intern.ID, r *record) bool {
+		if x.erasing[actor] {
+			return true
+		}
+		rkey = r.path.appendRkey(rkey[:0])
+		batch = append(batch, entry{actor, r.subject, string(bytes.Clone(rkey))})
+		if len(batch) >= linesAtOnce {
+			failed = flush()
+		}
+		return failed == nil
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return err
+	}
+	return flush()
+}

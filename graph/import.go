@@ -1,0 +1,200 @@
+package graph
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"skein/intern"
+	"skein/internal/kv"
+)
+
+// ErrImport is returned by Import for an export that cannot be read, or a store
+// that is not empty.
+var ErrImport = errors.New("graph: import")
+
+// importOps is how many records are imported in one batch.
+const importOps = 50_000
+
+// Import fills an empty store, which was opened with Options.Import, from an
+// export. Ids are drawn anew. One that was not finished is begun again from the
+// beginning, into the same store; until it is, the store is good for nothing
+// else.
+func (s *Store) Import(ctx context.Context, r io.Reader, progress func(records int64)) (ExportedCounts, error) {
+	m := &importer{s: s, ctx: ctx, progress: progress, numbers: map[string]uint32{}}
+	if err := m.begin(); err != nil {
+		return m.counts, err
+	}
+	in := json.NewDecoder(bufio.NewReaderSize(r, 1<<20))
+	for n := 1; ; n++ {
+		var l line
+		err := in.Decode(&l)
+		switch {
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			return m.counts, fmt.Errorf("%w: the export ends in line %d, before its end: it is not whole", ErrImport, n)
+		case err != nil:
+			return m.counts, fmt.Errorf("%w: line %d: %w", ErrImport, n, err)
+		case (n == 1) != (l.Export != 0) || l.Export > exportVersion:
+			return m.counts, fmt.Errorf("%w: line %d: this is no export that skein knows", ErrImport, n)
+		case l.End != nil:
+			if err := m.end(l.End); err != nil {
+				return m.counts, err
+			}
+			return m.counts, nil
+		}
+		if err := m.line(&l); err != nil {
+			return m.counts, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+}
+
+type importer struct {
+	s        *Store
+	ctx      context.Context //nolint:containedctx // lives as long as the one Import
+	fresh    bool
+	batch    Batch
+	numbers  map[string]uint32 // of sources, in all partitions
+	counts   ExportedCounts
+	progress func(int64)
+}
+
+// begin marks the store as being imported into, if it is empty.
+func (m *importer) begin() error {
+	return m.s.kv.Update(m.ctx, func(tx kv.Txn) error {
+		_, again, err := tx.Get(keyImport)
+		if err != nil {
+			return err
+		}
+		counts, err := readCounts(tx)
+		if err != nil {
+			return err
+		}
+		if m.fresh = counts.Accounts == 0; !m.fresh && !again {
+			return fmt.Errorf("%w: the store has %d accounts already; import into an empty one", ErrImport, counts.Accounts)
+		}
+		tx.Set(keyImport, nil)
+		return nil
+	})
+}
+
+func (m *importer) line(l *line) error {
+	switch {
+	case l.Cursor != nil:
+		return m.cursor(l.Cursor)
+	case l.Dead != nil:
+		return m.note(l.Dead.Source, func(b *Batch) { b.AddDeadLetter(*l.Dead) })
+	case l.Gap != nil:
+		return m.note(l.Gap.Source, func(b *Batch) { b.AddGap(*l.Gap) })
+	case l.Account != nil:
+		return m.account(l.Account)
+	case l.Kind != "":
+		return m.records(l)
+	}
+	return nil
+}
+
+func (m *importer) cursor(c *exportCursor) error {
+	m.numbers[c.Source] = uint32(len(m.numbers) + 1)
+	return m.s.changeCursors(m.ctx, c.Source, func(_ *lane, row *cursorRow) {
+		*row = cursorRow{m.numbers[c.Source], c.Seq, c.Time, c.Future}
+	})
+}
+
+// note writes one dead letter or gap.
+func (m *importer) note(source string, add func(*Batch)) error {
+	add(&m.batch)
+	return m.apply(source)
+}
+
+func (m *importer) apply(source string) error {
+	err := m.s.Apply(m.ctx, source, &m.batch)
+	m.batch.Reset()
+	if m.progress != nil {
+		m.progress(m.counts.Records)
+	}
+	return err
+}
+
+// full applies the batch if it has enough.
+func (m *importer) full() error {
+	if events, ops, _ := m.batch.Size(); events+ops >= importOps {
+		return m.apply("")
+	}
+	return nil
+}
+
+func (m *importer) account(a *exportAccount) error {
+	if !intern.ValidDID(a.DID) {
+		return fmt.Errorf("%w: %q is no DID", ErrImport, a.DID)
+	}
+	st := repoState{source: m.numbers[a.Last.Source], seq: a.Last.Seq}
+	for flag, on := range map[byte]bool{flagHidden: a.Hidden, flagPartial: a.Partial, flagDesync: a.Desynchronized} {
+		if on {
+			st.flags |= flag
+		}
+	}
+	if a.Rev != "" {
+		rev, ok := intern.ParseTID(a.Rev)
+		root, err := hex.DecodeString(a.Root)
+		if !ok || err != nil || len(root) != len(st.data) {
+			return fmt.Errorf("%w: the rev or root of %s is malformed", ErrImport, a.DID)
+		}
+		st.flags |= flagHasRev
+		st.rev = Rev(rev)
+		copy(st.data[:], root)
+	}
+	st.top = uint64(st.rev)
+	if a.Top != "" {
+		top, ok := intern.ParseTID(a.Top)
+		if !ok {
+			return fmt.Errorf("%w: the top of %s is malformed", ErrImport, a.DID)
+		}
+		st.top = top
+	}
+	if s := a.LastAccount; s != nil {
+		st.acctSrc, st.acctSeq = m.numbers[s.Source], s.Seq
+	}
+	if s := a.LastDeletion; s != nil {
+		st.delSrc, st.delSeq = m.numbers[s.Source], s.Seq
+	}
+	m.batch.addImport([]byte(a.DID), &st, m.fresh)
+	m.counts.Accounts++
+	return m.full()
+}
+
+func (m *importer) records(l *line) error {
+	var kind *KindInfo
+	for i := range Kinds {
+		if Kinds[i].Name == l.Kind {
+			kind = &Kinds[i]
+		}
+	}
+	if kind == nil || !intern.ValidDID(l.DID) {
+		return fmt.Errorf("%w: %s records of %q", ErrImport, l.Kind, l.DID)
+	}
+	m.batch.addImport([]byte(l.DID), nil, m.fresh)
+	for _, r := range l.Records {
+		if !intern.ValidRkey(r[0]) || r[1] != "" && !kind.SubjectIs.Valid([]byte(r[1])) {
+			return fmt.Errorf("%w: the %s record %q of %s names %q", ErrImport, l.Kind, r[0], l.DID, r[1])
+		}
+		m.batch.AddPut(kind.Kind, []byte(r[0]), []byte(r[1]))
+		m.counts.Records++
+	}
+	return m.full()
+}
+
+// end finishes the import, if all is there.
+func (m *importer) end(want *ExportedCounts) error {
+	if err := m.apply(""); err != nil {
+		return err
+	}
+	if m.counts != *want {
+		return fmt.Errorf("%w: there are %d accounts and %d records, and should be %d and %d",
+			ErrImport, m.counts.Accounts, m.counts.Records, want.Accounts, want.Records)
+	}
+	return m.s.kv.Update(m.ctx, func(tx kv.Txn) error { tx.Delete(keyImport); return nil })
+}
