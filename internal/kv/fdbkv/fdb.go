@@ -239,7 +239,7 @@ func (s *Store) explain(err error) error {
 	}
 	switch fe.Code {
 	case codeTimedOut:
-		return fmt.Errorf("the FoundationDB cluster of %s did not answer within %v: is it running (fdbcli --exec status)? %w", s.o.ClusterFile, s.o.Timeout, kv.ErrUnavailable)
+		return fmt.Errorf("the FoundationDB cluster of %s does not answer: is it running (fdbcli --exec status)? %w", s.o.ClusterFile, kv.ErrUnavailable)
 	case codeTooOld:
 		return fmt.Errorf("fdbkv: %w: %w", kv.ErrTooOld, err)
 	case codeTxnTooLarge, codeKeyTooLarge, codeValueTooLarge:
@@ -247,6 +247,10 @@ func (s *Store) explain(err error) error {
 	}
 	return fmt.Errorf("fdbkv: %w", err)
 }
+
+// viewTimeouts is how many times the time that the cluster has for an answer a
+// View may take, between two states of AllowCrossing.
+const viewTimeouts = 3
 
 // View implements kv.Store.
 func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
@@ -257,8 +261,16 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	if err != nil {
 		return err
 	}
+	// A state is kept for five seconds: reading it may take longer than an answer.
+	if err := tr.Options().SetTimeout(viewTimeouts * s.o.Timeout.Milliseconds()); err != nil {
+		return s.explain(err)
+	}
 	stop := context.AfterFunc(ctx, tr.Cancel)
 	defer stop()
+	// The state is that of now, and not of the first read.
+	if _, err := tr.GetReadVersion().Get(); err != nil {
+		return s.explain(err)
+	}
 	r := &reader{s: s, tr: tr, from: tr.Snapshot(), view: true, crossings: kv.Crossings(ctx)}
 	err = fn(r)
 	if ctx.Err() != nil && errors.As(err, &fdb.Error{}) {

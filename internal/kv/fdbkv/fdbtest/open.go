@@ -1,0 +1,35 @@
+package fdbtest
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"skein/internal/kv"
+	"skein/internal/kv/fdbkv"
+)
+
+var prefixes atomic.Int64
+
+// Options returns those of a new store on the shared cluster, and skips the
+// test where there is none.
+func Options(t testing.TB, m kv.Merger) fdbkv.Options {
+	t.Helper()
+	if !fdbkv.Built {
+		t.Skip("built without FoundationDB: go test -tags fdb")
+	}
+	return fdbkv.Options{
+		Location: fdbkv.Location{ClusterFile: Shared(t).File, Prefix: fmt.Sprintf("test%d", prefixes.Add(1))},
+		Create:   true, Merger: m,
+	}
+}
+
+// Open opens a store.
+func Open(t testing.TB, o fdbkv.Options) kv.Store {
+	t.Helper()
+	s, err := fdbkv.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
