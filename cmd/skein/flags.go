@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,6 +15,7 @@ import (
 	"skein/graph"
 	"skein/intern"
 	"skein/internal/app"
+	"skein/internal/kv/fdbkv"
 )
 
 // settings are the flags that several commands share.
@@ -157,6 +160,9 @@ func (s *settings) storeOptions(e *environment) (app.StoreOptions, error) {
 	if s.syncInterval <= 0 {
 		return o, usage("--sync-interval %v: it must be more than 0", s.syncInterval)
 	}
+	if err := checkStoreFlag(s.store); err != nil {
+		return o, err
+	}
 	if err := s.idOptions(&o); err != nil {
 		return o, err
 	}
@@ -165,6 +171,26 @@ func (s *settings) storeOptions(e *environment) (app.StoreOptions, error) {
 	}
 	o.Logger, err = e.logger()
 	return o, err
+}
+
+// checkStoreFlag reads --store, if it is a URL.
+func checkStoreFlag(store string) error {
+	if strings.HasPrefix(store, "fdb:") {
+		if _, err := fdbkv.Parse(store); err != nil {
+			return usage("--store: %v", err)
+		}
+	}
+	return nil
+}
+
+// openIndex opens the store that is to be written. Settings that it cannot have
+// are wrong usage.
+func openIndex(ctx context.Context, o app.StoreOptions) (*app.Index, error) {
+	x, err := app.OpenIndex(ctx, o)
+	if errors.Is(err, graph.ErrShare) || errors.Is(err, intern.ErrSettings) {
+		return nil, usage("%v", err)
+	}
+	return x, err
 }
 
 // idOptions reads the flags that say which share is written, and how ids are

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"skein/internal/kv/fdbkv"
 	"skein/internal/truth"
 )
 
@@ -44,7 +45,11 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		binary = filepath.Join(dir, "skein")
-		build := exec.Command("go", "build", "-o", binary, ".")
+		args := []string{"build", "-o", binary}
+		if fdbkv.Built {
+			args = append(args, "-tags", "fdb")
+		}
+		build := exec.Command("go", append(args, ".")...)
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "building skein: %v\n%s", err, out)
 			return 1
@@ -227,6 +232,13 @@ func TestServeWithoutRelay(t *testing.T) {
 	}
 }
 
+func withoutFDB(without, with string) string {
+	if fdbkv.Built {
+		return with
+	}
+	return without
+}
+
 func TestExitCodes(t *testing.T) {
 	dir := t.TempDir()
 	store := filepath.Join(dir, "store")
@@ -260,7 +272,28 @@ func TestExitCodes(t *testing.T) {
 		{1, "no store", []string{"check", "--store", filepath.Join(dir, "none")}},
 		{1, "no store", []string{"check", "--store", dir}},
 		{1, "no folder", []string{"check", "--store", broken}},
-		{1, "FoundationDB", []string{"check", "--store", "fdb:///etc/foundationdb/fdb.cluster"}},
+		{1, withoutFDB("-tags fdb", "reading the cluster file"), []string{"check", "--store", "fdb:///nowhere/fdb.cluster"}},
+		{2, "three slashes", []string{"check", "--store", "fdb://nowhere"}},
+		{2, "prefix", []string{"serve", "--store", "fdb:///nowhere/fdb.cluster?prefix=a/b"}},
+		{2, "i/n", []string{"serve", "--store", store, "--partition", "2/2"}},
+		{2, "one writer", []string{"serve", "--store", store, "--partition", "0/2"}},
+		{2, "--shards", []string{"serve", "--store", store, "--shards", "5-4"}},
+		{2, "the store has 0-16383", []string{"serve", "--store", store, "--shards", "0-16384"}},
+		{2, "--lease-size", []string{"serve", "--store", store, "--lease-size", "3"}},
+		{2, "--shard-bits", []string{"serve", "--store", store, "--shard-bits", "33"}},
+		{2, "leases of 4096", []string{"serve", "--store", store, "--lease-size", "4096"}},
+		{0, "never handed out", []string{"ids", "audit", "--store", store}},
+		{0, "did:plc:6tnmqzyj3aj56cfk2uw7mi5e", []string{"ids", "resolve", "--store", store, "did:plc:6tnmqzyj3aj56cfk2uw7mi5e"}},
+		{1, "did:plc:nobody: not in the store", []string{"ids", "resolve", "--store", store, "did:plc:nobody"}},
+		{2, "neither a DID nor an AT URI", []string{"ids", "resolve", "--store", store, "nobody"}},
+		{2, "an id is a number", []string{"ids", "resolve", "--store", store, "--id", "x"}},
+		{2, "audit or resolve", []string{"ids"}},
+		{0, `{"end":{"accounts":30,"records":874}}`, []string{"export", "--store", store}},
+		{1, "no such file", []string{"import", "--store", filepath.Join(dir, "new"), "nothing.export"}},
+		{1, "line 1", []string{"import", "--store", filepath.Join(dir, "new"), broken}},
+		{1, "accounts already", []string{"import", "--store", store, broken}},
+		{2, "name the file", []string{"import", "--store", store}},
+		{1, "ends within a message", []string{"simulate", "--frames", broken}},
 		{1, "skein serve", []string{"query", "--server", "http://127.0.0.1:1", "followers(did:plc:a)"}},
 	} {
 		code, out, errs := skein(t, c.args...)

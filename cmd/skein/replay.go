@@ -70,7 +70,7 @@ func replay(ctx context.Context, e *environment, s *settings, o consumer.Options
 		}
 	}
 	app.LimitMemory(so.Memory)
-	x, err := app.OpenIndex(ctx, so)
+	x, err := openIndex(ctx, so)
 	if err != nil {
 		return err
 	}

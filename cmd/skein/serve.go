@@ -52,7 +52,7 @@ func serve(ctx context.Context, e *environment, s *settings, flags []cli.Flag) (
 		so.Logger.Warn("this environment variable is no setting of skein serve", "name", name)
 	}
 	app.LimitMemory(so.Memory)
-	x, err := app.OpenIndex(ctx, so)
+	x, err := openIndex(ctx, so)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,9 @@ func storeCommand(name, usage string, action func(ctx context.Context, path stri
 
 // withStore opens a store for reading, calls fn with it, and closes it.
 func withStore(ctx context.Context, path string, fn func(kv.Store) error) error {
+	if err := checkStoreFlag(path); err != nil {
+		return err
+	}
 	store, err := app.OpenStore(ctx, app.StoreOptions{Store: path, ReadOnly: true})
 	if err != nil {
 		return err

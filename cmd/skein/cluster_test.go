@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/internal/kv/fdbkv"
+	"skein/internal/kv/fdbkv/fdbtest"
+	"skein/internal/truth"
+)
+
+// go test -tags fdb ./cmd/skein -run TestCluster -cluster.rounds 100 -timeout 2h
+// is the long loop.
+var clusterRounds = flag.Int("cluster.rounds", 1, "how often TestCluster indexes the recorded stream with two writers that are killed")
+
+// Two writers and a node that only answers, on one cluster, while the writers
+// are killed and the cluster goes down: they end with the truth, and never
+// conflict on what a set holds.
+func TestCluster(t *testing.T) {
+	if !fdbkv.Built {
+		t.Skip("built without FoundationDB: go test -tags fdb")
+	}
+	tr, err := truth.Read(plainTruth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := fdbtest.Start(t)
+	defer func() {
+		if err := c.Remove(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for round := range *clusterRounds {
+		seed := rand.Uint64()
+		t.Logf("round %d, seed %d", round, seed)
+		clusterRound(t, c, tr, fmt.Sprintf("fdb://%s?prefix=round%d", c.File, round), rand.New(rand.NewPCG(seed, 0)))
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func clusterRound(t *testing.T, c *fdbtest.Cluster, tr *truth.Truth, store string, rng *rand.Rand) {
+	relay := startSimulator(t, plainPDS, 120) // for 18 s
+	writers := make([]*daemon, 2)
+	seen := map[string]string{}
+	start := func(i int, args ...string) {
+		args = append(args, "--store", store, "--relay", relay, "--partition", fmt.Sprintf("%d/2", i))
+		writers[i] = serveDaemon(t, nil, args...)
+	}
+	start(0, "--cursor", "0")
+	start(1, "--cursor", "0")
+	node := serveDaemon(t, nil, "--store", store, "--consume=false")
+	if code, _, errs := skein(t, "serve", "--store", store, "--relay", relay, "--partition", "1/4"); code != 1 || !strings.Contains(errs, "and it is alive") {
+		t.Errorf("a share that is written already: exit %d, %s", code, errs)
+	}
+	pause := func(most time.Duration) { time.Sleep(time.Duration(rng.Int64N(int64(most)))) }
+	for i := range 5 {
+		pause(2 * time.Second)
+		if i == 2 {
+			if err := c.Down(); err != nil {
+				t.Fatal(err)
+			}
+			pause(3 * time.Second)
+			if err := errors.Join(c.Up(), c.Ready()); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		w := rng.IntN(2)
+		if metric(t, writers[w], "skein_consumer_cursor") == "" {
+			continue // it has not committed: its cursor would be lost
+		}
+		notePermitted(t, writers[w], seen)
+		if err := writers[w].cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-writers[w].read
+		start(w)
+	}
+	const last = 2116
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		var stats struct{ Cursor int64 }
+		if err := truth.Get(t.Context(), node.api+"/xrpc/blue.skein.graph.getStats", &stats); err == nil && stats.Cursor == last {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("cursor %d after a minute (%v)\n%s\n%s", stats.Cursor, err, writers[0].log.String(), writers[1].log.String())
+		}
+	}
+	for _, d := range []*daemon{node, writers[0]} {
+		diffs, n, err := tr.Compare(t.Context(), d.api, 100)
+		if err != nil || len(diffs) > 0 || n < 200 {
+			t.Errorf("%d sets, %v, %q", n, err, diffs)
+		}
+		diffs, n, err = tr.CompareMethods(t.Context(), d.api)
+		if err != nil || len(diffs) > 0 || n == 0 {
+			t.Errorf("%d answers, %v, %q", n, err, diffs)
+		}
+	}
+	for _, w := range writers {
+		notePermitted(t, w, seen)
+		w.stop()
+	}
+	node.stop()
+	t.Logf("conflicts by keyspace, as FoundationDB reported them: %v", seen)
+	if code, out, errs := skein(t, "check", "--store", store); code != 0 {
+		t.Errorf("check: %s%s", out, errs)
+	}
+	if code, out, errs := skein(t, "ids", "audit", "--store", store); code != 0 || !strings.Contains(out, "lost when the writer ended without closing") {
+		t.Errorf("audit: %d %s%s", code, out, errs)
+	}
+	if code, out, errs := skein(t, "stats", "--store", store); code != 0 || !strings.Contains(out, "874 records") && !strings.Contains(out, "fdb") {
+		t.Errorf("stats: %d %s%s", code, out, errs)
+	}
+}
+
+// notePermitted reads what a writer conflicted on: strings, which two writers
+// may meet at once, and the rows of leases, and nothing else.
+func notePermitted(t *testing.T, d *daemon, seen map[string]string) {
+	t.Helper()
+	for _, m := range regexp.MustCompile(`skein_store_conflicts_total\{keyspace="([^"]*)"\} (\S+)`).FindAllStringSubmatch(metrics(t, d), -1) {
+		seen[m[1]] = m[2]
+		if m[1] != "strings" && m[1] != "leases" {
+			t.Errorf("%s conflicts on %s", m[2], m[1])
+		}
+	}
+}
+
+func metrics(t *testing.T, d *daemon) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.admin+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// metric returns the value of a metric without labels, "" if it is 0.
+func metric(t *testing.T, d *daemon, name string) string {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindStringSubmatch(metrics(t, d))
+	if m == nil || m[1] == "0" {
+		return ""
+	}
+	return m[1]
+}
+
+// startSimulator serves recorded frames, and returns the relay's address.
+func startSimulator(t *testing.T, file string, rate int) string {
+	t.Helper()
+	cmd := exec.CommandContext(context.Background(), binary, "simulate", "--frames", file, "--listen", "127.0.0.1:0", "--rate", fmt.Sprint(rate))
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	var frames int
+	var address string
+	if _, err := fmt.Fscanf(stderr, "serving %d frames on %s\n", &frames, &address); err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
