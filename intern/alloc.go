@@ -22,6 +22,11 @@ type allocator struct {
 	ns   Namespace
 	part uint8
 
+	shard   uint32 // that the last lease was drawn from: of who fetches
+	settled bool   // there is one
+	// attempts is how often the last lease was tried.
+	attempts int
+
 	mu      sync.Mutex
 	leases  []*held       // with ids that were never checked out, in use first
 	spare   []stretch     // checked in

@@ -1,6 +1,8 @@
 package intern
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -44,9 +46,9 @@ func (in *Interner) claimMissing(ctx context.Context, b *Batch, ns Namespace) er
 	for i, n := range b.miss {
 		order[i] = claim{&b.items[n], b.keys[i], in.settings.partition(b, &b.items[n])}
 	}
-	if in.settings.partitions(ns) > 1 { // so that a partition's groups are written together
-		slices.SortStableFunc(order, func(x, y claim) int { return int(x.part) - int(y.part) })
-	}
+	// By partition, so that a partition's groups are written together; then as
+	// they lie in the store.
+	slices.SortFunc(order, func(x, y claim) int { return cmp.Or(cmp.Compare(x.part, y.part), bytes.Compare(x.key, y.key)) })
 	in.claiming.Lock()
 	defer in.claiming.Unlock()
 	var wg sync.WaitGroup
@@ -78,15 +80,12 @@ type claimer struct {
 	in      *Interner
 	lane    uint8
 	drawers [MaxPartitions]drawer
+	window  [len(Namespaces) + 1]window
 	keys    [][]byte
 	made    maker
 }
 
 func (c *claimer) run(ctx context.Context, ns Namespace, claims []claim) error {
-	c.keys = c.keys[:0]
-	for i := range claims {
-		c.keys = append(c.keys, claims[i].key)
-	}
 	for {
 		err := c.in.store.Update(ctx, func(tx kv.Txn) error { return c.attempt(tx, ns, claims) })
 		var short errShort
@@ -101,6 +100,68 @@ func (c *claimer) run(ctx context.Context, ns Namespace, claims []claim) error {
 	}
 }
 
+// look finds out which of the claims' strings have ids. Where the store has
+// little between the first of them and the last, as it has when it is new and
+// where strings come in the order of their keys, one scan tells of all. It is
+// given up after as many rows as there are strings, and then not tried for a
+// while, and longer each time: what is left is looked up one by one.
+func (c *claimer) look(r kv.Reader, claims []claim, found func(it *batchItem, key, value []byte) error) error {
+	w := &c.window[claims[0].it.ns]
+	left := claims
+	if slices.IsSortedFunc(claims, func(x, y claim) int { return bytes.Compare(x.key, y.key) }) && w.due() {
+		rows := 0
+		last := append(slices.Clone(claims[len(claims)-1].key), 0)
+		err := r.Scan(claims[0].key, last, false, func(k, v []byte) (bool, error) {
+			for len(left) > 0 && bytes.Compare(left[0].key, k) < 0 {
+				left = left[1:]
+			}
+			if len(left) > 0 && bytes.Equal(left[0].key, k) {
+				if err := found(left[0].it, k, v); err != nil {
+					return false, err
+				}
+				left = left[1:]
+			}
+			rows++
+			return rows <= len(claims), nil
+		})
+		if err != nil {
+			return err
+		}
+		if w.tried(rows <= len(claims)); rows <= len(claims) {
+			return nil
+		}
+	}
+	c.keys = c.keys[:0]
+	for i := range left {
+		c.keys = append(c.keys, left[i].key)
+	}
+	return r.MultiGet(c.keys, func(i int, v []byte, ok bool) error {
+		if !ok {
+			return nil
+		}
+		return found(left[i].it, c.keys[i], v)
+	})
+}
+
+// window says when a scan is worth trying.
+type window struct{ skip, backoff int }
+
+func (w *window) due() bool {
+	if w.skip > 0 {
+		w.skip--
+		return false
+	}
+	return true
+}
+
+func (w *window) tried(worked bool) {
+	const longest = 64
+	if w.backoff = min(2*w.backoff+1, longest); worked {
+		w.backoff = 0
+	}
+	w.skip = w.backoff
+}
+
 // errShort says that an allocator has not so many ids.
 type errShort struct {
 	a *allocator
@@ -111,26 +172,29 @@ func (e errShort) Error() string { return fmt.Sprintf("intern: %d %s ids are nee
 
 func (c *claimer) attempt(tx kv.Txn, ns Namespace, claims []claim) error {
 	var fresh [MaxPartitions]int
-	made := 0
-	err := tx.Snapshot().MultiGet(c.keys, func(i int, v []byte, ok bool) error {
+	for i := range claims {
 		it := claims[i].it
 		if it.state == stored { // by an earlier attempt: that id was not drawn for it
 			it.id = None
 		}
 		it.state = unresolved
-		if !ok {
-			if made++; it.id == None {
-				fresh[claims[i].part]++
-			}
-			return nil
-		}
+	}
+	err := c.look(tx.Snapshot(), claims, func(it *batchItem, key, v []byte) error {
 		id, n := ReadID(v)
 		if n == 0 || n != len(v) {
-			return fmt.Errorf("intern: the id under %x is %x", claims[i].key, v)
+			return fmt.Errorf("intern: the id under %x is %x", key, v)
 		}
 		it.found(id)
 		return nil
 	})
+	made := 0
+	for i := range claims {
+		if it := claims[i].it; it.state == unresolved {
+			if made++; it.id == None {
+				fresh[claims[i].part]++
+			}
+		}
+	}
 	if err != nil || made == 0 {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 	"skein/intern"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
-	"skein/internal/kv/pebblekv"
 )
 
 // corpus has strings at the edges of the syntax.
@@ -305,33 +304,5 @@ func TestSettings(t *testing.T) {
 	open(t, store, intern.Options{Settings: intern.Settings{ShardBits: 5, LeaseSize: 8}})
 	if _, err := intern.Open(t.Context(), store, intern.Options{Settings: intern.Settings{ShardBits: 6, LeaseSize: 8}}); !errors.Is(err, intern.ErrSettings) {
 		t.Errorf("other settings: %v", err)
-	}
-}
-
-// BenchmarkResolve interns new URIs in batches, both directions stored.
-//
-//	go test ./intern -run xxx -bench Resolve
-func BenchmarkResolve(b *testing.B) {
-	store, err := pebblekv.Open(pebblekv.Options{Dir: b.TempDir(), Create: true, Merger: intern.Merger{}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	in := open(b, store, intern.Options{})
-	const size = 10_000
-	var batch intern.Batch
-	n := 0
-	for b.Loop() {
-		batch.Reset()
-		for range size {
-			batch.Add(intern.URI, fmt.Appendf(nil, "at://did:plc:%024d/app.bsky.feed.post/3k%011d", n%9973, n))
-			n++
-		}
-		if err := resolve(b.Context(), store, in, &batch); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "strings/s")
-	if err := errors.Join(in.Close(b.Context()), store.Close()); err != nil {
-		b.Fatal(err)
 	}
 }

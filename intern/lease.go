@@ -154,6 +154,7 @@ func (in *Interner) lease(ctx context.Context, a *allocator, done []*held) (*hel
 	if err != nil {
 		return nil, fmt.Errorf("intern: leasing %s ids: %w", a.ns, err)
 	}
+	a.shard, a.settled, a.attempts = l.Shard, true, attempts
 	l.next = in.settings.start(l.Shard, l.Block)
 	l.end = l.next + ID(in.settings.LeaseSize)
 	if l.next == None {
@@ -186,7 +187,11 @@ func (in *Interner) pickBlock(tx kv.Txn, a *allocator, redraw bool) (shard uint3
 			at = rand.Uint64() >> 1
 		}
 		shard = in.draw(a.part, at)
-		if draw == 0 && !redraw {
+		switch {
+		case draw > 0 || redraw:
+		case a.settled:
+			shard = a.shard
+		default:
 			if shard, err = in.home(tx, a, shard); err != nil {
 				return 0, 0, err
 			}
@@ -225,7 +230,7 @@ func (s Settings) shards(g ShardRange) uint64 {
 	return (uint64(g.Last) - uint64(g.First) + 1) / uint64(s.Partitions)
 }
 
-// home returns the shard where the last lease was drawn; else that of another
+// home returns the shard where the last lease was drawn in an earlier run; else that of another
 // namespace, whose counters are others, so that ids of both are numbers close
 // together, and their differences short; else the one drawn.
 func (in *Interner) home(tx kv.Txn, a *allocator, drawn uint32) (uint32, error) {

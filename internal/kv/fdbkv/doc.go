@@ -51,6 +51,9 @@ type Options struct {
 	// Conflicted, if set, is told of each key range that made a commit
 	// conflict, as FoundationDB reports it: by its first key.
 	Conflicted func(key []byte)
+	// Wrote, if set, is told of each key and value that a commit is about to
+	// set, merges folded. It is for measurements.
+	Wrote func(key, value []byte)
 }
 
 // DefaultTimeout is how long a cluster may take to answer.

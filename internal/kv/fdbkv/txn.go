@@ -262,6 +262,13 @@ func (t *txn) DeleteRange(lo, hi []byte) {
 	t.ranges = append(t.ranges, r)
 }
 
+func (t *txn) set(key fdb.Key, value []byte) {
+	t.tr.Set(key, value)
+	if t.s.o.Wrote != nil {
+		t.s.o.Wrote(key[len(t.s.prefix):], value)
+	}
+}
+
 // finish folds the merges and hands everything to FoundationDB. The values that
 // merges fold into are read with conflicts: two writers may merge into one key,
 // and neither's operand is lost.
@@ -297,7 +304,7 @@ func (t *txn) finish() error {
 		case o.kind == opDelete:
 			t.tr.Clear(o.key)
 		case o.kind == opSet:
-			t.tr.Set(o.key, o.values[0])
+			t.set(o.key, o.values[0])
 		default:
 			buf, err = t.s.o.Merger.Fold(buf[:0], o.key[len(t.s.prefix):], o.values, true)
 			if err != nil {
@@ -306,7 +313,7 @@ func (t *txn) finish() error {
 			if len(buf) == 0 {
 				t.tr.Clear(o.key)
 			} else {
-				t.tr.Set(o.key, buf)
+				t.set(o.key, buf)
 			}
 		}
 	}

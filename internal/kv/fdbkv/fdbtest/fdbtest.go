@@ -106,7 +106,11 @@ func (c *Cluster) create() (err error) {
 	if err := c.Up(); err != nil {
 		return err
 	}
-	return c.run("configure new single ssd-2")
+	engine := os.Getenv("SKEIN_TEST_FDB_ENGINE") // to compare FoundationDB's own
+	if engine == "" {
+		engine = "ssd-2"
+	}
+	return c.run("configure new single " + engine)
 }
 
 // Up starts the server process.
