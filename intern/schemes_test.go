@@ -268,61 +268,6 @@ func (s *scheme) sets() (bytesPerMember float64, and time.Duration) {
 	return bytesPerMember, and
 }
 
-// recorder is a store that remembers what is set through it.
-type recorder struct {
-	kv.Store
-
-	mu   sync.Mutex
-	keys []byte
-	rows []recorded
-}
-
-type recorded struct{ key, value uint32 } // lengths
-
-func (r *recorder) wrote(key, value []byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.keys = append(append(r.keys, key...), value...)
-	r.rows = append(r.rows, recorded{uint32(len(key)), uint32(len(value))})
-}
-
-// blind writes what was recorded again into store, in transactions of size keys,
-// several in flight, with nothing read.
-func (r *recorder) blind(b *testing.B, store kv.Store, size, inFlight int) time.Duration {
-	type row struct{ key, value []byte }
-	rows := make([]row, len(r.rows))
-	at := uint32(0)
-	for i, l := range r.rows {
-		rows[i] = row{r.keys[at : at+l.key], r.keys[at+l.key : at+l.key+l.value]}
-		at += l.key + l.value
-	}
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	begun := time.Now()
-	for range inFlight {
-		wg.Go(func() {
-			for {
-				from := int(next.Add(int64(size))) - size
-				if from >= len(rows) {
-					return
-				}
-				err := store.Update(b.Context(), func(tx kv.Txn) error {
-					for _, r := range rows[from:min(from+size, len(rows))] {
-						tx.Set(r.key, r.value)
-					}
-					return nil
-				})
-				if err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return time.Since(begun)
-}
-
 // adders make new strings: the URIs of posts as they are made, DIDs, which are in
 // no order, and URIs that have no packed form.
 var adders = map[string]func(batch *Batch, i int){
@@ -391,9 +336,9 @@ func BenchmarkClaim(b *testing.B) {
 
 func benchmarkClaim(b *testing.B, add func(batch *Batch, i int)) {
 	const size, batches = 10_000, 20
-	var rec recorder
+	var rec fdbtest.Recorder
 	o := fdbtest.Options(b, Merger{})
-	o.Wrote = rec.wrote
+	o.Wrote = rec.Wrote
 	store := fdbtest.Open(b, o)
 	raw := fdbtest.Open(b, fdbtest.Options(b, Merger{}))
 	var claims, blind time.Duration
@@ -410,13 +355,13 @@ func benchmarkClaim(b *testing.B, add func(batch *Batch, i int)) {
 				add(&batch, made)
 				made++
 			}
-			rec.keys, rec.rows = rec.keys[:0], rec.rows[:0]
+			rec.Reset()
 			begun := time.Now()
 			if err := in.Claim(b.Context(), &batch); err != nil {
 				b.Fatal(err)
 			}
 			took := time.Since(begun)
-			wrote := rec.blind(b, raw, claimSize, claimsInFlight)
+			wrote := rec.Blind(b, raw, claimSize, claimsInFlight)
 			if n > 0 { // the first takes the leases
 				claims, blind, measured = claims+took, blind+wrote, measured+size
 			}

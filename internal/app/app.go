@@ -97,7 +97,8 @@ func openFDB(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	}
 	fo := fdbkv.Options{
 		Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Wait: o.Wait, Merger: graph.NewMerger(graph.Limits{}),
-		Logger: logger(o.Logger).With("component", "store"),
+		MergeCache: split(o.Memory).engine,
+		Logger:     logger(o.Logger).With("component", "store"),
 	}
 	if o.metrics != nil {
 		fo.Retried, fo.Conflicted = o.metrics.Retried, o.metrics.Conflicted

@@ -24,6 +24,7 @@ import (
 	"skein/graph"
 	"skein/intern"
 	"skein/internal/app"
+	"skein/internal/kv/fdbkv/fdbtest"
 	"skein/internal/network"
 	"skein/query"
 )
@@ -55,7 +56,7 @@ func asked(b *testing.B) *app.Index {
 }
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := fdbtest.Main(m)
 	if shared.x != nil {
 		if err := shared.x.KV.Close(); err != nil {
 			fmt.Println(err)

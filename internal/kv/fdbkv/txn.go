@@ -162,6 +162,7 @@ type op struct {
 	base   bool
 	key    fdb.Key
 	values [][]byte // of a set: one; of merges: the operands, oldest first
+	result []byte   // what the key has in the end, where the cache is to know
 }
 
 // txn implements kv.Txn. What is written is gathered, and handed to
@@ -262,6 +263,39 @@ func (t *txn) DeleteRange(lo, hi []byte) {
 	t.ranges = append(t.ranges, r)
 }
 
+// known folds into the operands what the cache has of their keys, and calls ask
+// for those that must be read.
+func (t *txn) known(ask func(i int)) {
+	c := t.s.cache
+	if c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+	}
+	for i := range t.ops {
+		o := &t.ops[i]
+		if o.kind != opMerge || o.base {
+			continue
+		}
+		if c != nil {
+			if v, ok := c.get(o.key[len(t.s.prefix):]); ok {
+				if len(v) > 0 {
+					o.values = slices.Insert(o.values, 0, v)
+				}
+				continue
+			}
+		}
+		ask(i)
+	}
+}
+
+// keepResult keeps what a key has in the end, for the cache.
+func (t *txn) keepResult(o *op, value []byte) {
+	o.result = nil
+	if c := t.s.cache; c != nil && c.exclusive(o.key[len(t.s.prefix):]) {
+		o.result = bytes.Clone(value)
+	}
+}
+
 func (t *txn) set(key fdb.Key, value []byte) {
 	t.tr.Set(key, value)
 	if t.s.o.Wrote != nil {
@@ -278,12 +312,10 @@ func (t *txn) finish() error {
 	}
 	var keys [][]byte
 	var which []int
-	for i := range t.ops {
-		if o := &t.ops[i]; o.kind == opMerge && !o.base {
-			keys = append(keys, o.key[len(t.s.prefix):])
-			which = append(which, i)
-		}
-	}
+	t.known(func(i int) {
+		keys = append(keys, t.ops[i].key[len(t.s.prefix):])
+		which = append(which, i)
+	})
 	err := t.MultiGet(keys, func(n int, v []byte, ok bool) error {
 		if ok {
 			o := &t.ops[which[n]]
@@ -302,14 +334,17 @@ func (t *txn) finish() error {
 		o := &t.ops[i]
 		switch {
 		case o.kind == opDelete:
+			o.result = nil
 			t.tr.Clear(o.key)
 		case o.kind == opSet:
+			t.keepResult(o, o.values[0])
 			t.set(o.key, o.values[0])
 		default:
 			buf, err = t.s.o.Merger.Fold(buf[:0], o.key[len(t.s.prefix):], o.values, true)
 			if err != nil {
 				return fmt.Errorf("fdbkv: folding %x: %w", o.key[len(t.s.prefix):], err)
 			}
+			t.keepResult(o, buf)
 			if len(buf) == 0 {
 				t.tr.Clear(o.key)
 			} else {
