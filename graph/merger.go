@@ -78,12 +78,6 @@ func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 	return out, nil
 }
 
-// Exclusive implements kv.ExclusiveMerger: records and sets are merged by the one
-// lane that has their partition.
-func (m *Merger) Exclusive(key []byte) bool {
-	return len(key) > 0 && (key[0] == keyRecord || key[0] == keyReverse)
-}
-
 func isRowKey(key []byte) bool {
 	if len(key) < 3 || key[0] != keyReverse {
 		return false

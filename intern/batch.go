@@ -35,6 +35,7 @@ type batchItem struct {
 	collection byte  // of a packed URI
 	ns         Namespace
 	state      itemState
+	claimed    bool // by this batch, new
 }
 
 // noAuthor is the author of whatever is not a packed URI.
@@ -181,7 +182,7 @@ func (b *Batch) ID(i int) ID {
 
 // Made reports whether the i-th string got its id in the transaction under
 // way: nothing can be stored about it yet.
-func (b *Batch) Made(i int) bool { return b.items[i].state == created }
+func (b *Batch) Made(i int) bool { return b.items[i].state == created || b.items[i].claimed }
 
 // settled is the key under which the cache knows an item. The author of a
 // packed URI must have its id.

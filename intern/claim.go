@@ -254,6 +254,7 @@ func (c *claimer) settle(ns Namespace, claims []claim, committed bool) {
 	for i := range claims {
 		if claims[i].it.state == created {
 			made++
+			claims[i].it.claimed = true
 			d := &c.drawers[claims[i].part]
 			d.ids = append(d.ids, claims[i].it.id)
 			c.in.metrics.lookup(ns, lookupNew)

@@ -97,8 +97,7 @@ func openFDB(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	}
 	fo := fdbkv.Options{
 		Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Wait: o.Wait, Merger: graph.NewMerger(graph.Limits{}),
-		MergeCache: split(o.Memory).engine,
-		Logger:     logger(o.Logger).With("component", "store"),
+		Logger: logger(o.Logger).With("component", "store"),
 	}
 	if o.metrics != nil {
 		fo.Retried, fo.Conflicted = o.metrics.Retried, o.metrics.Conflicted

@@ -150,14 +150,6 @@ type Merger interface {
 	Fold(dst, key []byte, values [][]byte, base bool) ([]byte, error)
 }
 
-// An ExclusiveMerger is a Merger that knows keys which only one open store at a
-// time merges into, or sets: an engine that has to read what it folds into may
-// remember it.
-type ExclusiveMerger interface {
-	Merger
-	Exclusive(key []byte) bool
-}
-
 // PrefixEnd returns the first key after all keys that begin with prefix, or
 // nil when there is none (a prefix of 0xff bytes only).
 func PrefixEnd(prefix []byte) []byte {

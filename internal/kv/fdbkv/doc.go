@@ -43,10 +43,6 @@ type Options struct {
 	// Timeout is how long a cluster may take to answer a read or a commit.
 	// 0 means DefaultTimeout.
 	Timeout time.Duration
-	// MergeCache is how many bytes may remember the values of keys that only
-	// this store merges into, if the Merger is a kv.ExclusiveMerger. 0 means
-	// none: they are read.
-	MergeCache int64
 	// Logger receives what the engine says. nil means nothing is said.
 	Logger *slog.Logger
 	// Retried, if set, is told of each attempt of an Update that is made

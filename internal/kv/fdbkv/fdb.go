@@ -51,7 +51,6 @@ type Store struct {
 	o      Options
 	prefix []byte
 	end    []byte // of the prefix
-	cache  *mergeCache
 	closed atomic.Bool
 }
 
@@ -81,7 +80,6 @@ func Open(ctx context.Context, o Options) (kv.Store, error) {
 	}
 	s := &Store{db: db, o: o, prefix: tuple.Tuple{o.Prefix}.Pack()}
 	s.end = kv.PrefixEnd(s.prefix)
-	s.cache = newMergeCache(o.Merger, o.MergeCache)
 	for {
 		err := s.checkFormat(ctx)
 		if !o.Wait || !errors.Is(err, kv.ErrUnavailable) {
@@ -291,28 +289,13 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 		return ErrReadOnly
 	}
 	t := &txn{reader: reader{s: s}}
-	tried := false // and nobody knows what became of it
-	forget := func() {
-		if tried && s.cache != nil {
-			s.cache.settle(t, false)
-		}
-		tried = false
-	}
-	err := s.transact(ctx, true, func(tr fdb.Transaction) error {
-		forget()
+	return s.transact(ctx, true, func(tr fdb.Transaction) error {
 		t.begin(tr)
 		if err := fn(t); err != nil {
 			return err
 		}
-		tried = true
 		return t.finish()
 	})
-	if err != nil {
-		forget()
-	} else if tried && s.cache != nil {
-		s.cache.settle(t, true)
-	}
-	return err
 }
 
 // Sync implements kv.Store: FoundationDB has synced what it says is committed.

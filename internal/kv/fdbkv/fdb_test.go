@@ -177,7 +177,7 @@ func TestLongView(t *testing.T) {
 		err = s.View(ctx, func(r kv.Reader) error {
 			return r.Scan(nil, nil, reverse, func(k, _ []byte) (bool, error) {
 				if seen = append(seen, string(k)); len(seen) == 10 {
-					time.Sleep(6 * time.Second)
+					time.Sleep(8 * time.Second)
 				}
 				return true, nil
 			})
@@ -185,7 +185,7 @@ func TestLongView(t *testing.T) {
 		return seen, err
 	}
 	if _, err := scan(t.Context(), false); !errors.Is(err, kv.ErrTooOld) {
-		t.Errorf("a scan of six seconds: %v", err)
+		t.Errorf("a scan of eight seconds: %v", err)
 	}
 	for _, reverse := range []bool{false, true} {
 		var crossed atomic.Int64

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 
@@ -61,7 +62,13 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 			v, err = futures[0].Get()
 		}
 		futures = futures[1:]
-		if err := each(i, v, v != nil); err != nil {
+		ok := v != nil
+		if ok {
+			if v, err = r.s.value(keys[i], v); err != nil {
+				return err
+			}
+		}
+		if err := each(i, v, ok); err != nil {
 			return err
 		}
 	}
@@ -87,7 +94,12 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 				} else {
 					rng.Begin = append(row.Key[:len(row.Key):len(row.Key)], 0)
 				}
-				if more, err := each(row.Key[len(r.s.prefix):], row.Value); err != nil || !more {
+				key := row.Key[len(r.s.prefix):]
+				value, err := r.s.value(key, row.Value)
+				if err != nil {
+					return callerDone{err}
+				}
+				if more, err := each(key, value); err != nil || !more {
 					return callerDone{err}
 				}
 			}
@@ -151,7 +163,8 @@ type opKind uint8
 const (
 	opSet opKind = iota
 	opDelete
-	opMerge
+	opMerge  // folded
+	opAppend // merged by appending
 )
 
 // op is what happens to one key, or a link of a chain of merges into it.
@@ -162,7 +175,6 @@ type op struct {
 	base   bool
 	key    fdb.Key
 	values [][]byte // of a set: one; of merges: the operands, oldest first
-	result []byte   // what the key has in the end, where the cache is to know
 }
 
 // txn implements kv.Txn. What is written is gathered, and handed to
@@ -174,7 +186,8 @@ type txn struct {
 	at     map[string]int // key → index in ops
 	ranges []fdb.KeyRange // deleted, before all ops
 	arena  []byte
-	failed error // what could not be said at once
+	frames []byte // scratch
+	failed error  // what could not be said at once
 }
 
 func (t *txn) begin(tr fdb.Transaction) {
@@ -263,59 +276,32 @@ func (t *txn) DeleteRange(lo, hi []byte) {
 	t.ranges = append(t.ranges, r)
 }
 
-// known folds into the operands what the cache has of their keys, and calls ask
-// for those that must be read.
-func (t *txn) known(ask func(i int)) {
-	c := t.s.cache
-	if c != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-	}
-	for i := range t.ops {
-		o := &t.ops[i]
-		if o.kind != opMerge || o.base {
-			continue
-		}
-		if c != nil {
-			if v, ok := c.get(o.key[len(t.s.prefix):]); ok {
-				if len(v) > 0 {
-					o.values = slices.Insert(o.values, 0, v)
-				}
-				continue
-			}
-		}
-		ask(i)
-	}
-}
-
-// keepResult keeps what a key has in the end, for the cache.
-func (t *txn) keepResult(o *op, value []byte) {
-	o.result = nil
-	if c := t.s.cache; c != nil && c.exclusive(o.key[len(t.s.prefix):]) {
-		o.result = bytes.Clone(value)
-	}
-}
-
-func (t *txn) set(key fdb.Key, value []byte) {
-	t.tr.Set(key, value)
-	if t.s.o.Wrote != nil {
-		t.s.o.Wrote(key[len(t.s.prefix):], value)
-	}
-}
-
-// finish folds the merges and hands everything to FoundationDB. The values that
-// merges fold into are read with conflicts: two writers may merge into one key,
-// and neither's operand is lost.
+// finish hands everything to FoundationDB. A merge is appended to the value,
+// unread; one in foldEvery, and what is not small, is folded into the value
+// instead, which keeps it short. That is read with conflicts, so that nothing
+// which another writer appends meanwhile is lost.
 func (t *txn) finish() error {
 	if t.failed != nil {
 		return t.failed
 	}
 	var keys [][]byte
 	var which []int
-	t.known(func(i int) {
-		keys = append(keys, t.ops[i].key[len(t.s.prefix):])
+	for i := range t.ops {
+		o := &t.ops[i]
+		if o.kind != opMerge || o.base {
+			continue
+		}
+		size := 0
+		for _, v := range o.values {
+			size += len(v)
+		}
+		if size <= maxAppend && rand.IntN(foldEvery) > 0 {
+			o.kind = opAppend
+			continue
+		}
+		keys = append(keys, o.key[len(t.s.prefix):])
 		which = append(which, i)
-	})
+	}
 	err := t.MultiGet(keys, func(n int, v []byte, ok bool) error {
 		if ok {
 			o := &t.ops[which[n]]
@@ -329,26 +315,30 @@ func (t *txn) finish() error {
 	for _, r := range t.ranges {
 		t.tr.ClearRange(r)
 	}
-	var buf []byte
+	var folded []byte
 	for i := range t.ops {
 		o := &t.ops[i]
-		switch {
-		case o.kind == opDelete:
-			o.result = nil
+		switch o.kind {
+		case opDelete:
 			t.tr.Clear(o.key)
-		case o.kind == opSet:
-			t.keepResult(o, o.values[0])
+		case opSet:
 			t.set(o.key, o.values[0])
-		default:
-			buf, err = t.s.o.Merger.Fold(buf[:0], o.key[len(t.s.prefix):], o.values, true)
+		case opAppend:
+			t.frames = t.frames[:0]
+			for _, v := range o.values {
+				t.frames = appendFrame(t.frames, v, true)
+			}
+			t.tr.AppendIfFits(o.key, t.frames)
+			t.wrote(o.key)
+		case opMerge:
+			folded, err = t.s.o.Merger.Fold(folded[:0], o.key[len(t.s.prefix):], o.values, true)
 			if err != nil {
 				return fmt.Errorf("fdbkv: folding %x: %w", o.key[len(t.s.prefix):], err)
 			}
-			t.keepResult(o, buf)
-			if len(buf) == 0 {
+			if len(folded) == 0 {
 				t.tr.Clear(o.key)
 			} else {
-				t.set(o.key, buf)
+				t.set(o.key, folded)
 			}
 		}
 	}
@@ -357,4 +347,16 @@ func (t *txn) finish() error {
 		return fmt.Errorf("fdbkv: a transaction of %d bytes: %w", size, kv.ErrTooLarge)
 	}
 	return err
+}
+
+func (t *txn) set(key fdb.Key, value []byte) {
+	t.frames = appendFrame(t.frames[:0], value, false)
+	t.tr.Set(key, t.frames)
+	t.wrote(key)
+}
+
+func (t *txn) wrote(key fdb.Key) {
+	if t.s.o.Wrote != nil {
+		t.s.o.Wrote(key[len(t.s.prefix):], t.frames)
+	}
 }

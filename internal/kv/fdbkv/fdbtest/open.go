@@ -20,7 +20,7 @@ func Options(t testing.TB, m kv.Merger) fdbkv.Options {
 	}
 	return fdbkv.Options{
 		Location: fdbkv.Location{ClusterFile: Shared(t).File, Prefix: fmt.Sprintf("test%d", prefixes.Add(1))},
-		Create:   true, Merger: m, MergeCache: 64 << 20,
+		Create:   true, Merger: m,
 	}
 }
 
