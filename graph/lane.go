@@ -55,7 +55,10 @@ type lane struct {
 }
 
 // defaultLanes is how many writes a writer of several partitions has in flight.
-const defaultLanes = 4
+// On two cores with the server beside it, two index the most events: 51,000/s, and
+// one 40,000 to 52,000, three 44,000, eight 39,000 (internal/scale,
+// BenchmarkIndexFDB -scale.lanes).
+const defaultLanes = 2
 
 // makeLanes divides the partitions among the lanes.
 func (s *Store) makeLanes(first, end uint8) {

@@ -33,7 +33,7 @@ type Options struct {
 	// is all of it.
 	Share Share
 	// Lanes is into how many lanes the share is divided, which apply their
-	// events at the same time: in a store of several partitions. 0 means 4.
+	// events at the same time: in a store of several partitions. 0 means 2.
 	Lanes int
 	// Beat is how often the writer of a share says that it is alive; whoever
 	// finds its claim waits four times as long before taking it over. 0 means a

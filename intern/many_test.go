@@ -1,0 +1,152 @@
+package intern
+
+import (
+	"flag"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"skein/internal/kv"
+	"skein/internal/kv/fdbkv/fdbtest"
+	"skein/internal/kv/memkv"
+)
+
+// go test -tags fdb ./intern -run TestManyIDs -ids.count 100000000 -v is the run
+// of a hundred million.
+var idsCount = flag.Int64("ids.count", 4_000_000, "ids that TestManyIDs hands out")
+
+// handed notes which ids of a block were handed out.
+type handed struct {
+	mu  sync.Mutex
+	set [MaxLeaseSize / 64]uint64
+}
+
+// Sixty-four writers hand out ids, end at any moment without a word, and begin
+// again. No id is handed out twice, and of every lease it is known how many
+// were, or that its writer crashed.
+func TestManyIDs(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) kv.Store{
+		"memory": func(*testing.T) kv.Store {
+			return memkv.Open(memkv.Options{Merger: Merger{}, Faults: memkv.Faults{Seed: 5, Conflict: 0.05, Unknown: 0.05}})
+		},
+		"fdb": func(t *testing.T) kv.Store { return fdbtest.Open(t, fdbtest.Options(t, Merger{})) },
+	} {
+		t.Run(name, func(t *testing.T) { testManyIDs(t, open(t)) })
+	}
+}
+
+func testManyIDs(t *testing.T, store kv.Store) {
+	const writers = 64
+	settings := Settings{ShardBits: 6, LeaseSize: MaxLeaseSize, Partitions: 1} // so few shards that they meet
+	var mu sync.Mutex
+	blocks := map[blockKey]*handed{}
+	var count, duplicates, crashes atomic.Int64
+	note := func(id ID) {
+		b := blockKey{URI, settings.Shard(id), settings.Block(id)}
+		mu.Lock()
+		h := blocks[b]
+		if h == nil {
+			h = new(handed)
+			blocks[b] = h
+		}
+		mu.Unlock()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		at := uint64(id) % MaxLeaseSize
+		if h.set[at/64]>>(at%64)&1 != 0 {
+			duplicates.Add(1)
+		}
+		h.set[at/64] |= 1 << (at % 64)
+		count.Add(1)
+	}
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(w), 1))
+			for life := 0; count.Load() < *idsCount; life++ {
+				in, err := Open(t.Context(), store, Options{Settings: settings, CacheBytes: 1, Owner: fmt.Sprintf("%d.%d", w, life), Slot: uint8(w)})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				a := in.alloc[URI][0]
+				d := drawer{a: a}
+				for range 1 + rng.IntN(60) {
+					n := 1 + rng.IntN(5000)
+					if err := a.reserve(t.Context(), n); err != nil {
+						t.Error(err)
+						return
+					}
+					if !d.need(n) {
+						t.Error("what was reserved is not there")
+						return
+					}
+					d.ids = d.ids[:0]
+					for range n {
+						id := d.take()
+						if rng.IntN(100) > 0 { // some attempts find that another was first
+							note(id)
+							d.ids = append(d.ids, id)
+						}
+					}
+					d.settle(d.ids)
+					a.prefetch()
+					if count.Load() >= *idsCount {
+						break
+					}
+				}
+				if rng.IntN(2) == 0 { // it is gone, with what it held
+					crashes.Add(1)
+					in.cancel()
+					in.background.Wait()
+					continue
+				}
+				if err := in.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := duplicates.Load(); n > 0 {
+		t.Errorf("%d ids were handed out twice", n)
+	}
+	var leases, closed, used, left, lost int64
+	err := store.View(t.Context(), func(r kv.Reader) error {
+		return Leases(r, func(l Lease) error {
+			leases++
+			n := 0
+			if h := blocks[blockKey{l.Namespace, l.Shard, l.Block}]; h != nil {
+				for _, word := range h.set {
+					n += bits.OnesCount64(word)
+				}
+			}
+			delete(blocks, blockKey{l.Namespace, l.Shard, l.Block})
+			used += int64(n)
+			switch {
+			case l.Closed && int(l.Used) != n:
+				t.Errorf("block %d of shard %d was closed with %d ids used, and %d were", l.Block, l.Shard, l.Used, n)
+			case l.Closed:
+				closed++
+				left += int64(settings.LeaseSize) - int64(n)
+			default:
+				lost += int64(settings.LeaseSize) - int64(n)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(blocks) > 0 {
+		t.Errorf("ids of %d blocks were handed out that were never leased", len(blocks))
+	}
+	if used != count.Load() || crashes.Load() == 0 || closed == 0 {
+		t.Errorf("%d ids in leases, %d handed out, %d crashes, %d leases closed", used, count.Load(), crashes.Load(), closed)
+	}
+	t.Logf("%d ids from %d leases of %d writers with %d crashes: none twice; %d left over at a close, %d lost in a crash",
+		used, leases, writers, crashes.Load(), left, lost)
+}
