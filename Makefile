@@ -1,6 +1,6 @@
 # The one entry for people. .ci/run is the same for machines.
 
-.PHONY: build run test race lint fuzz bench soak
+.PHONY: build run test race lint fuzz bench soak cluster ids
 
 build: ## the binary, static, as bin/skein
 	CGO_ENABLED=0 go build -trimpath -o bin/skein ./cmd/skein
@@ -37,3 +37,11 @@ soak: ## the long runs: a million operations a history, twenty kills in a minute
 	go test ./graph -run TestModel -model.ops 1000000 -timeout 2h -v
 	go test ./cmd/skein -run TestKill -kill.times 20 -kill.rate 35 -v
 	go test ./query -run Soak -v -soak.for 10m -timeout 20m
+
+cluster: ## where FoundationDB is installed: two writers that are killed and a cluster that goes down, twenty times
+	go test -tags fdb ./cmd/skein -run TestCluster -cluster.rounds 20 -timeout 1h -v
+
+ids: ## ways to hand out ids, compared on both engines where both are there; and a hundred million from 64 writers
+	go test -tags fdb ./intern -run xxx -bench 'Schemes|Claim' -benchtime 1x -timeout 20m
+	go test -tags fdb ./internal/scale -run xxx -bench IndexFDB -benchtime 1x
+	go test -tags fdb ./intern -run TestManyIDs -ids.count 100000000 -v -timeout 30m

@@ -88,8 +88,7 @@ type claimer struct {
 func (c *claimer) run(ctx context.Context, ns Namespace, claims []claim) error {
 	for {
 		err := c.in.store.Update(ctx, func(tx kv.Txn) error { return c.attempt(tx, ns, claims) })
-		var short errShort
-		if errors.As(err, &short) {
+		if short, ok := errors.AsType[errShort](err); ok {
 			if err := short.a.reserve(ctx, short.n); err != nil {
 				return err
 			}

@@ -146,9 +146,8 @@ func metrics(t *testing.T, d *daemon) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return string(b)

@@ -29,7 +29,6 @@ type reader struct {
 	from fdb.ReadTransaction // tr, or its snapshot
 	// Of a View:
 	view      bool
-	version   int64
 	crossings *atomic.Int64
 }
 
@@ -92,7 +91,7 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 				if reverse { // where to go on from, should that be needed
 					rng.End = row.Key
 				} else {
-					rng.Begin = append(row.Key[:len(row.Key):len(row.Key)], 0)
+					rng.Begin = append(slices.Clip(row.Key), 0)
 				}
 				key := row.Key[len(r.s.prefix):]
 				value, err := r.s.value(key, row.Value)

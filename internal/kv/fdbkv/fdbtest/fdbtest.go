@@ -119,13 +119,12 @@ func (c *Cluster) Up() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
 	c.process = exec.CommandContext(context.Background(), c.server, "--cluster-file", c.File, "--public-address", c.address,
 		"--datadir", filepath.Join(c.dir, "data"), "--logdir", c.dir, "--memory", "3GiB", "--cache-memory", "512MiB",
 		"--knob_disable_posix_kernel_aio=1")
 	c.process.Stdout, c.process.Stderr = log, log
 	dieWithParent(c.process)
-	if err := c.process.Start(); err != nil {
+	if err := errors.Join(c.process.Start(), log.Close()); err != nil {
 		return fmt.Errorf("starting fdbserver: %w", err)
 	}
 	return nil
@@ -153,10 +152,11 @@ func (c *Cluster) run(command string) error {
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() != nil {
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
 			return fmt.Errorf("fdbcli %s: %w: %s", command, err, out)
 		}
-		time.Sleep(200 * time.Millisecond)
 	}
 }
 
