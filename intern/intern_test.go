@@ -9,11 +9,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"skein/intern"
 	"skein/internal/kv"
+	"skein/internal/kv/fdbkv/fdbtest"
 	"skein/internal/kv/memkv"
 )
 
@@ -163,9 +167,26 @@ func uri(i int) string {
 // Many writers, one store, conflicts and unknown outcomes: one id a string,
 // one string an id, across namespaces and restarts.
 func TestConcurrentWriters(t *testing.T) {
-	for _, settings := range []intern.Settings{{14, 65536, 1}, {1, 16, 1}, {32, 1, 1}, {14, 65536, 64}, {6, 16, 64}, {3, 128, 4}, {32, 1, 2}} {
-		t.Run(fmt.Sprintf("%+v", settings), func(t *testing.T) {
-			store := mem(7)
+	onMemory := func(*testing.T) kv.Store { return mem(7) }
+	onFDB := func(t *testing.T) kv.Store { return fdbtest.Open(t, fdbtest.Options(t, intern.Merger{})) }
+	for _, c := range []struct {
+		intern.Settings
+		engine string
+		open   func(t *testing.T) kv.Store
+	}{
+		{intern.Settings{14, 65536, 1}, "memory", onMemory},
+		{intern.Settings{1, 16, 1}, "memory", onMemory},
+		{intern.Settings{32, 1, 1}, "memory", onMemory},
+		{intern.Settings{14, 65536, 64}, "memory", onMemory},
+		{intern.Settings{6, 16, 64}, "memory", onMemory},
+		{intern.Settings{3, 128, 4}, "memory", onMemory},
+		{intern.Settings{32, 1, 2}, "memory", onMemory},
+		{intern.SharedSettings, "fdb", onFDB},
+		{intern.Settings{8, 32, 8}, "fdb", onFDB},
+	} {
+		settings := c.Settings
+		t.Run(fmt.Sprintf("%s/%s", c.engine, settings), func(t *testing.T) {
+			store := c.open(t)
 			var mu sync.Mutex
 			ids := map[string]intern.ID{}
 			note := func(s string, id intern.ID) {
@@ -269,6 +290,41 @@ func TestDense(t *testing.T) {
 	for i := 1; i < 1000; i++ {
 		if b.ID(i) != b.ID(i-1)+1 {
 			t.Fatalf("id %d follows %d", b.ID(i), b.ID(i-1))
+		}
+	}
+}
+
+// The next lease is there before it is needed: nothing waits for one but the
+// first strings of each namespace.
+func TestNobodyWaits(t *testing.T) {
+	for _, partitions := range []uint8{1, 4} {
+		store := memkv.Open(memkv.Options{Merger: intern.Merger{}})
+		metrics := intern.NewMetrics(prometheus.NewRegistry())
+		in := open(t, store, intern.Options{Settings: intern.Settings{ShardBits: 8, LeaseSize: 4096, Partitions: partitions}, CacheBytes: 1, Metrics: metrics})
+		waits := func() (n float64) {
+			for _, ns := range intern.Namespaces {
+				n += testutil.ToFloat64(metrics.Waits.WithLabelValues(ns.String()))
+			}
+			return n
+		}
+		first := 0.0
+		var b intern.Batch
+		for i := range 200 {
+			b.Reset()
+			for j := range 200 {
+				b.Add(intern.URI, fmt.Appendf(nil, "at://did:plc:a%d/app.bsky.feed.post/%d", i*200+j, i))
+			}
+			if err := resolve(t.Context(), store, in, &b); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				first = waits()
+			}
+			time.Sleep(100 * time.Microsecond) // for the goroutine that fetches
+		}
+		leases := testutil.ToFloat64(metrics.Leases.WithLabelValues("uri"))
+		if got := waits(); got != first || leases < 10 {
+			t.Errorf("%d partitions: %v waits after the first batch's %v, with %v leases", partitions, got-first, first, leases)
 		}
 	}
 }
