@@ -109,6 +109,14 @@ const maxSegment = 32_768
 // commit is never split. What was applied before is dropped, and so are the
 // events of partitions that are not this Store's.
 func (s *Store) Apply(ctx context.Context, source string, b *Batch) error {
+	if s.shared() {
+		if err := s.beginSource(ctx, source, b); err != nil {
+			return err
+		}
+		if err := s.lanes[0].applyNotes(ctx, source, b); err != nil {
+			return err
+		}
+	}
 	if len(s.lanes) == 1 {
 		if err := s.lanes[0].apply(ctx, source, b); err != nil {
 			return err
@@ -125,36 +133,38 @@ func (s *Store) Apply(ctx context.Context, source string, b *Batch) error {
 		}
 		s.gauges()
 	}
-	if err := s.spill(ctx); err != nil {
-		return err
-	}
 	return s.lanes[0].trimDeadLetters(ctx)
 }
 
-// apply applies what the lane has in the batch.
+// apply applies what the lane has in the batch. A write that is too large is
+// divided, and before that, what made it so may be spilled.
 func (s *lane) apply(ctx context.Context, source string, b *Batch) error {
 	s.pick(source, b)
-	for from := 0; ; {
+	for from, spilledFor := 0, -1; ; {
 		to := s.segment(b, from)
 		for {
 			err := s.applySegment(ctx, source, b, from, to)
 			if err == nil {
 				break
 			}
-			if !errors.Is(err, kv.ErrTooLarge) || to-from <= 1 {
+			if !errors.Is(err, kv.ErrTooLarge) || to-from <= 1 && spilledFor == from {
 				return err
+			}
+			if to-from <= 1 {
+				spilledFor = from
 			}
 			s.in.Abandon(&s.ap.strings)
 			s.o.Metrics.retry("too_large")
-			to = from + (to-from)/2
-		}
-		if from = to; from == len(s.ap.events) {
-			return nil
-		}
-		if !s.shared() { // else when all lanes are done
 			if err := s.spill(ctx); err != nil {
 				return err
 			}
+			to = from + max((to-from)/2, 1)
+		}
+		if err := s.spill(ctx); err != nil {
+			return err
+		}
+		if from = to; from == len(s.ap.events) {
+			return nil
 		}
 	}
 }
@@ -281,14 +291,17 @@ func (s *lane) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
 		return err
 	}
 	lap(&a.timing.Read)
-	a.writeRecords(tx)
+	if err := a.writeRecords(tx); err != nil {
+		return err
+	}
 	a.edges.merge(tx, s.Store)
 	a.writeStates(tx)
 	seq := b.last
 	if !whole {
 		seq = b.events[events[len(events)-1].n].seq
-	} else if s == s.lanes[0] {
-		if err := s.writeNotes(tx, source, b); err != nil {
+	} else if !s.shared() {
+		a.result.notes = len(b.dead) + len(b.gaps)
+		if err := writeNotes(tx, source, a.result.cursors[0].number, b.dead, b.gaps); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ type Batch struct {
 	arena  []byte
 	events []event
 	ops    []op
+	first  Seq
 	last   Seq
 	time   []byte // of last, as it stood in the event
 	dead   []DeadLetter
@@ -90,7 +91,7 @@ func (b *Batch) Reset() {
 	}
 	b.arena, b.events, b.ops = b.arena[:0], b.events[:0], b.ops[:0]
 	b.dead, b.gaps, b.states = b.dead[:0], b.gaps[:0], b.states[:0]
-	b.last, b.time = 0, b.time[:0]
+	b.first, b.last, b.time = 0, 0, b.time[:0]
 }
 
 // Empty reports whether applying the batch would change nothing.
@@ -116,6 +117,9 @@ func (b *Batch) bytes(s span) []byte { return b.arena[s.start:s.end] }
 // the event's own, in RFC 3339; anything else counts as unknown.
 func (b *Batch) Seen(seq Seq, eventTime []byte) {
 	b.last = seq
+	if b.first == 0 {
+		b.first = seq
+	}
 	if len(eventTime) < 64 {
 		b.time = append(b.time[:0], eventTime...)
 	}

@@ -235,7 +235,7 @@ func groups[T any](list []T, same func(x, y T) bool) iter.Seq[[]T] {
 }
 
 // writeRecords merges what changed of the records, one operand per chunk.
-func (a *applier) writeRecords(tx kv.Txn) {
+func (a *applier) writeRecords(tx kv.Txn) error {
 	for changes := range groups(a.changes, sameChunk) {
 		a.records = a.records[:0]
 		for i := range changes {
@@ -256,9 +256,16 @@ func (a *applier) writeRecords(tx kv.Txn) {
 		}
 		c := &changes[0]
 		a.kbuf = appendChunkKey(a.kbuf[:0], c.kind, c.actor, c.path, 0)
-		a.vbuf = coderOf(c.actor, c.path.bucket()).append(a.vbuf[:0], 0, a.records)
-		tx.Merge(a.kbuf, a.vbuf)
+		coder := coderOf(c.actor, c.path.bucket())
+		if a.vbuf = coder.append(a.vbuf[:0], 0, a.records); len(a.vbuf) <= maxOperandBytes {
+			tx.Merge(a.kbuf, a.vbuf)
+			continue
+		}
+		if err := coder.place(tx, a.kbuf, 0, a.records); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // merge merges what the sets gain and lose, one operand per row.

@@ -22,7 +22,9 @@ func (s *Store) Erasing() bool {
 func (s *Store) EraseSlice(ctx context.Context) error {
 	for _, l := range s.lanes {
 		for actor := range l.erasing {
-			return l.eraseSlice(ctx, actor)
+			err := l.eraseSlice(ctx, actor)
+			s.gauges()
+			return err
 		}
 	}
 	return nil
@@ -80,7 +82,6 @@ func (s *lane) eraseSlice(ctx context.Context, actor intern.ID) error {
 			m.Edges.WithLabelValues(k.String(), "remove").Add(float64(n))
 		}
 	}
-	s.gauges()
 	return nil
 }
 

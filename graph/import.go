@@ -196,5 +196,20 @@ func (m *importer) end(want *ExportedCounts) error {
 		return fmt.Errorf("%w: there are %d accounts and %d records, and should be %d and %d",
 			ErrImport, m.counts.Accounts, m.counts.Records, want.Accounts, want.Records)
 	}
-	return m.s.kv.Update(m.ctx, func(tx kv.Txn) error { tx.Delete(keyImport); return nil })
+	return m.s.kv.Update(m.ctx, func(tx kv.Txn) error {
+		counts, err := readCounts(tx)
+		if err != nil {
+			return err
+		}
+		records := int64(0)
+		for _, n := range counts.Records {
+			records += n
+		}
+		if counts.Accounts != want.Accounts || records != want.Records {
+			return fmt.Errorf("%w: the store has %d accounts and %d records now, the export %d and %d: the import was begun with another export, or that repeats itself; import into an empty store",
+				ErrImport, counts.Accounts, records, want.Accounts, want.Records)
+		}
+		tx.Delete(keyImport)
+		return nil
+	})
 }

@@ -25,19 +25,30 @@ func noteKey(keyspace byte, source uint32, seq Seq, rest string) []byte {
 	return append(k, rest...)
 }
 
-// writeNotes writes the dead letters and gaps of a batch. Their keys say where
-// in the stream they are, so that a replay writes them over themselves.
-func (s *lane) writeNotes(tx kv.Txn, source string, b *Batch) error {
-	r := &s.ap.result
-	number := r.cursors[0].number
-	if s.shared() {
-		number = number&0xffffff | uint32(s.first)<<24
-	}
-	r.notes = len(b.dead)
-	for _, d := range b.dead {
-		if s.shared() && !s.isMine(d) {
-			continue // another writer met it too
+// applyNotes writes the dead letters and gaps of a batch in writes of their own,
+// where one may be too large for all of them.
+func (s *lane) applyNotes(ctx context.Context, source string, b *Batch) error {
+	const atOnce = 500
+	number := s.cursors(source)[0].number&0xffffff | uint32(s.first)<<24
+	// What is not ours another writer met too.
+	dead := slices.DeleteFunc(slices.Clone(b.dead), func(d DeadLetter) bool { return !s.isMine(d) })
+	gaps := b.gaps
+	for len(dead)+len(gaps) > 0 {
+		d, g := dead[:min(len(dead), atOnce)], gaps[:min(len(gaps), atOnce)]
+		err := s.update(ctx, func(tx kv.Txn) error { return writeNotes(tx, source, number, d, g) })
+		if err != nil {
+			return fmt.Errorf("graph: noting %d dead letters and gaps: %w", len(d)+len(g), err)
 		}
+		s.notes += len(d) + len(g)
+		dead, gaps = dead[len(d):], gaps[len(g):]
+	}
+	return nil
+}
+
+// writeNotes writes dead letters and gaps. Their keys say where in the stream
+// they are, so that a replay writes them over themselves.
+func writeNotes(tx kv.Txn, source string, number uint32, dead []DeadLetter, gaps []Gap) error {
+	for _, d := range dead {
 		d.Source = source
 		v, err := json.Marshal(d)
 		if err != nil {
@@ -49,13 +60,12 @@ func (s *lane) writeNotes(tx kv.Txn, source string, b *Batch) error {
 		}
 		tx.Set(noteKey(keyDeadLetter, number, d.Seq, path), v)
 	}
-	for _, g := range b.gaps {
+	for _, g := range gaps {
 		g.Source = source
 		v, err := json.Marshal(g)
 		if err != nil {
 			return fmt.Errorf("graph: writing a gap: %w", err)
 		}
-		r.notes++
 		tx.Set(noteKey(keyGap, number, g.After, g.Reason), v)
 	}
 	return nil

@@ -219,33 +219,6 @@ func (s *lane) newSource() uint32 {
 	return n + 1
 }
 
-// changeCursors changes the rows of a source. One whose number stays 0 is not
-// written.
-func (s *lane) changeCursors(ctx context.Context, source string, change func(*lane, *cursorRow)) error {
-	rows := slices.Clone(s.sources[source])
-	if rows == nil {
-		rows = make([]cursorRow, s.end-s.first)
-	}
-	for i := range rows {
-		change(s, &rows[i])
-	}
-	err := s.kv.Update(ctx, func(tx kv.Txn) error {
-		if err := s.claim.check(tx); err != nil {
-			return err
-		}
-		for i := range rows {
-			if rows[i].number != 0 {
-				tx.Set(s.cursorKey(s.first+uint8(i), source), rows[i].value())
-			}
-		}
-		return nil
-	})
-	if err == nil && slices.ContainsFunc(rows, func(c cursorRow) bool { return c.number != 0 }) {
-		s.sources[source] = rows
-	}
-	return err
-}
-
 // update makes one write of the lane. Each write leaves a token of its own, so
 // that an attempt that follows one of unknown outcome sees whether that one was
 // committed: then fn, which has left its result, is not called again.
@@ -265,6 +238,9 @@ func (s *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
 				return err
 			}
 		}
+		// Whatever the lane writes later makes an attempt conflict that was given
+		// up, but is still under way.
+		tx.Conflict(key)
 		tx.Set(key, token[:])
 		return fn(tx)
 	})

@@ -99,13 +99,16 @@ func (m *Merger) note(key []byte) {
 	}
 }
 
-// noted takes up to n of the keys noted.
-func (m *Merger) noted(n int) (keys []string) {
+// noted takes up to n of the keys noted that mine says are the caller's.
+func (m *Merger) noted(n int, mine func(key string) bool) (keys []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key := range m.big {
 		if len(keys) == n {
 			break
+		}
+		if !mine(key) {
+			continue
 		}
 		keys = append(keys, key)
 		delete(m.big, key)

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,16 +30,16 @@ const maxChunkBytes = 32 << 10
 // spillsPerWrite bounds how many values are spilled in one write.
 const spillsPerWrite = 32
 
-// spill spills what the Merger found too large.
-func (s *Store) spill(ctx context.Context) error {
+// spill spills what the Merger found too large of the lane's.
+func (s *lane) spill(ctx context.Context) error {
 	most := spillsPerWrite
 	for {
-		keys := s.merger.noted(most)
+		keys := s.merger.noted(most, s.isMineToSpill)
 		if len(keys) == 0 {
 			return nil
 		}
 		keys = s.merger.apart(keys)
-		err := s.lanes[0].update(ctx, func(tx kv.Txn) error {
+		err := s.update(ctx, func(tx kv.Txn) error {
 			for _, key := range keys {
 				if s.goes([]byte(key)) {
 					continue
@@ -68,21 +69,24 @@ func (s *Store) spill(ctx context.Context) error {
 	}
 }
 
-// goes reports whether a key is not to be spilled: that of a chunk that is being
-// erased, for erasing works its way down the keys, and must not find that
-// something went up again; and one of a partition that another process writes,
-// which the two of a test may share a Merger with.
-func (s *Store) goes(key []byte) bool {
-	if key[0] != keyRecord {
-		_, n := intern.ReadID(key[2:])
-		return len(key) > 2+n && !s.ownsPart(key[2+n])
+// isMineToSpill reports whether a key is of a partition of the lane.
+func (s *lane) isMineToSpill(key string) bool {
+	_, n := intern.ReadID([]byte(key[2:]))
+	if key[0] == keyRecord {
+		actor, _ := intern.ReadID([]byte(key[2:]))
+		return s.has(s.settings.PartitionOfID(actor))
 	}
-	_, actor, _, _, err := parseChunkKey(key)
-	if err != nil {
+	return !s.shared() || len(key) > 2+n && s.has(key[2+n])
+}
+
+// goes reports whether a key is that of a chunk that is being erased: erasing
+// works its way down the keys, and must not find that something went up again.
+func (s *lane) goes(key []byte) bool {
+	if key[0] != keyRecord {
 		return false
 	}
-	part := s.settings.PartitionOfID(actor)
-	return !s.ownsPart(part) || s.laneOf(part).erasing[actor]
+	_, actor, _, _, err := parseChunkKey(key)
+	return err == nil && s.erasing[actor]
 }
 
 // apart puts back the keys that lie under another of keys: what is spilled into
@@ -178,16 +182,48 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
 	if err != nil || len(records) <= m.limits.Chunk && len(v) <= maxChunkBytes {
 		return err
 	}
+	return coder.spill(tx, key, depth, generation, records)
+}
+
+// maxOperandBytes is from how many bytes on records that are written at once are
+// not merged into their chunk: with what it holds it could become more than an
+// engine takes.
+const maxOperandBytes = 16 << 10
+
+// place writes records, which ascend, into the chunk of the key given; or, being
+// too many bytes, below it, as if the chunk had been spilled at once.
+func (c chunkCoder) place(tx kv.Txn, key []byte, depth int, records []record) error {
+	operand := c.append(nil, 0, records)
+	if len(operand) <= maxOperandBytes || depth == maxChunkDepth {
+		tx.Merge(key, operand)
+		return nil
+	}
+	v, _, err := tx.Get(key)
+	if err != nil {
+		return err
+	}
+	old, generation, err := c.read(nil, bytes.Clone(v), 0)
+	if err != nil {
+		return fmt.Errorf("graph: chunk %x: %w", key, err)
+	}
+	compare := func(x, y record) int { return comparePaths(x.path, y.path) }
+	old = slices.DeleteFunc(old, func(r record) bool { _, again := slices.BinarySearchFunc(records, r, compare); return again })
+	all := append(old, records...)
+	slices.SortFunc(all, compare)
+	return c.spill(tx, key, depth, generation, all)
+}
+
+// spill writes records below a chunk, and leaves it empty.
+func (c chunkCoder) spill(tx kv.Txn, key []byte, depth int, generation uint64, records []record) error {
 	below := func(r record) byte { return byte(r.path.spread() >> (56 - 8*depth)) }
-	if bucket >= rawBucket { // by hash; within one, by path
+	if c.isRaw() { // by hash; within one, by path
 		slices.SortStableFunc(records, func(x, y record) int { return int(below(x)) - int(below(y)) })
 	}
-	var kbuf, vbuf []byte
 	for group := range groups(records, func(x, y record) bool { return below(x) == below(y) }) {
-		kbuf = append(append(kbuf[:0], key...), below(group[0]))
-		vbuf = coder.append(vbuf[:0], 0, group)
-		tx.Merge(kbuf, vbuf)
+		if err := c.place(tx, append(slices.Clone(key), below(group[0])), depth+1, group); err != nil {
+			return err
+		}
 	}
-	tx.Set(key, coder.append(nil, generation+1, nil))
+	tx.Set(key, c.append(nil, generation+1, nil))
 	return nil
 }

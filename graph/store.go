@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
@@ -214,12 +215,18 @@ func eachWithPrefix(r kv.Reader, prefix []byte, each func(k, v []byte) error) er
 	})
 }
 
+// closeTime is how long a Close may take: the store may not answer, and what was
+// not said is found out by the next writer.
+const closeTime = 2 * time.Second
+
 // Close notes how far the leased ids were used, and gives up the claim. It does
-// not close the store under it.
+// not close the store under it, and is not cut short by the end of ctx.
 func (s *Store) Close(ctx context.Context) error {
 	if s.o.ReadOnly {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
 	err := s.in.Close(ctx)
 	if s.claim != nil {
 		err = errors.Join(err, s.claim.close(ctx))
@@ -291,13 +298,59 @@ func (s *Store) Rewind(ctx context.Context, source string, seq Seq) error {
 	})
 }
 
+// changeCursors changes the rows of a source in all partitions that are written
+// here, at once. One whose number stays 0 is not written.
 func (s *Store) changeCursors(ctx context.Context, source string, change func(*lane, *cursorRow)) error {
-	for _, l := range s.lanes {
-		if err := l.changeCursors(ctx, source, change); err != nil {
-			return fmt.Errorf("graph: storing the cursor of %s: %w", source, err)
+	rows := make([][]cursorRow, len(s.lanes))
+	for i, l := range s.lanes {
+		if rows[i] = slices.Clone(l.sources[source]); rows[i] == nil {
+			rows[i] = make([]cursorRow, l.end-l.first)
+		}
+		for j := range rows[i] {
+			change(l, &rows[i][j])
+		}
+	}
+	isSet := func(c cursorRow) bool { return c.number != 0 }
+	err := s.kv.Update(ctx, func(tx kv.Txn) error {
+		if err := s.claim.check(tx); err != nil {
+			return err
+		}
+		for i, l := range s.lanes {
+			for j, c := range rows[i] {
+				if isSet(c) {
+					tx.Set(s.cursorKey(l.first+uint8(j), source), c.value())
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("graph: storing the cursor of %s: %w", source, err)
+	}
+	for i, l := range s.lanes {
+		if slices.ContainsFunc(rows[i], isSet) {
+			l.sources[source] = rows[i]
 		}
 	}
 	return nil
+}
+
+// beginSource makes the cursors of a source of which not all partitions have one,
+// before anything of it is applied: lanes commit one after the other, and the
+// cursor of the first must not be taken for that of all.
+func (s *Store) beginSource(ctx context.Context, source string, b *Batch) error {
+	missing := func(l *lane) bool {
+		rows := l.sources[source]
+		return rows == nil || slices.ContainsFunc(rows, func(c cursorRow) bool { return c.number == 0 })
+	}
+	if b.first == 0 || !slices.ContainsFunc(s.lanes, missing) {
+		return nil
+	}
+	return s.changeCursors(ctx, source, func(l *lane, c *cursorRow) {
+		if c.number == 0 {
+			*c = cursorRow{number: l.newSource(), seq: b.first - 1}
+		}
+	})
 }
 
 // hiddenOf returns the hidden set of the state that r reads. The set kept by
@@ -395,7 +448,7 @@ func (m *Metrics) retry(cause string) {
 
 // gauges tells the metrics what the store holds now.
 func (s *Store) gauges() {
-	if m := s.o.Metrics; m != nil {
+	if m := s.o.Metrics; m != nil && len(s.lanes) > 0 {
 		var desynchronized, partial, erasing int64
 		for _, l := range s.lanes {
 			desynchronized += l.counts.Desynchronized + l.others.Desynchronized

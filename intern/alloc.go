@@ -3,6 +3,7 @@ package intern
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -140,7 +141,7 @@ func (a *allocator) reserve(ctx context.Context, n int) error {
 			return nil
 		}
 		if wait == nil {
-			return failed
+			return errors.Join(failed, a.in.ctx.Err())
 		}
 		a.in.metrics.waited(a.ns)
 		select {

@@ -85,8 +85,14 @@ func rawKey(ns Namespace, s []byte) cacheKey {
 	return cacheKey{(tagRaw+uint64(ns))<<56 | binary.BigEndian.Uint64(sum[:])>>8, binary.BigEndian.Uint64(sum[8:])}
 }
 
-// Reset empties the batch.
+// Reset empties the batch. Ids that were drawn for it, and of which nobody said
+// what became of them (Committed, Abandon), are lost.
 func (b *Batch) Reset() {
+	for i := range b.drawers {
+		if len(b.drawers[i].out) > 0 {
+			b.drawers[i] = drawer{}
+		}
+	}
 	b.arena, b.items = b.arena[:0], b.items[:0]
 	clear(b.slots)
 }

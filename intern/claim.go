@@ -53,7 +53,7 @@ func (in *Interner) claimMissing(ctx context.Context, b *Batch, ns Namespace) er
 	defer in.claiming.Unlock()
 	var wg sync.WaitGroup
 	errs := make([]error, len(in.claims))
-	chunks := slices.Collect(slices.Chunk(order, claimSize))
+	chunks := chunksOf(order)
 	for w := range min(len(in.claims), len(chunks)) {
 		wg.Go(func() {
 			for i := w; i < len(chunks) && errs[w] == nil; i += len(in.claims) {
@@ -66,6 +66,22 @@ func (in *Interner) claimMissing(ctx context.Context, b *Batch, ns Namespace) er
 		return fmt.Errorf("intern: claiming %d strings: %w", len(order), err)
 	}
 	return nil
+}
+
+// chunksOf divides claims into those of a transaction each: so many, and of so
+// many bytes, as FoundationDB takes several times over.
+func chunksOf(order []claim) (chunks [][]claim) {
+	const maxBytes = 500_000
+	for len(order) > 0 {
+		n, bytes := 0, 0
+		for n < len(order) && n < claimSize && bytes < maxBytes {
+			bytes += len(order[n].key)
+			n++
+		}
+		chunks = append(chunks, order[:n:n])
+		order = order[n:]
+	}
+	return chunks
 }
 
 // claim is a string to be claimed.
@@ -218,7 +234,7 @@ func (c *claimer) attempt(tx kv.Txn, ns Namespace, claims []claim) error {
 		tx.Conflict(claims[i].key)
 		c.made.add(tx, ns, it.id, claims[i].key)
 	}
-	c.made.write(tx, c.in.settings, ns)
+	c.made.write(tx, ns)
 	return c.count(tx, ns, made)
 }
 

@@ -250,7 +250,7 @@ func (in *Interner) create(tx kv.Txn, b *Batch, ns Namespace) (made int, err err
 		in.metrics.lookup(ns, lookupNew)
 		b.made.add(tx, ns, it.id, b.keys[i])
 	}
-	b.made.write(tx, in.settings, ns)
+	b.made.write(tx, ns)
 	return made, nil
 }
 

@@ -188,10 +188,8 @@ func (m *maker) add(tx kv.Txn, ns Namespace, id ID, key []byte) {
 	m.entries = append(m.entries, entryOf(ns, id, key[2:]))
 }
 
-// write writes the way back. A group whose first id is among the new ones has
-// none of before, and so is set, not merged: ids are given in ascending order,
-// and no two leases share a group, if they are as large as one.
-func (m *maker) write(tx kv.Txn, s Settings, ns Namespace) {
+// write merges the way back into the groups.
+func (m *maker) write(tx kv.Txn, ns Namespace) {
 	if !slices.IsSortedFunc(m.entries, compareEntries) {
 		slices.SortFunc(m.entries, compareEntries)
 	}
@@ -200,7 +198,6 @@ func (m *maker) write(tx kv.Txn, s Settings, ns Namespace) {
 		var w groupWriter
 		value = value[:0]
 		group := entries[0].id &^ groupMask
-		first := entries[0].id == group && s.LeaseSize > groupMask
 		for ; len(entries) > 0 && entries[0].id&^groupMask == group; entries = entries[1:] {
 			e := &entries[0]
 			value = w.append(value, e)
@@ -209,11 +206,7 @@ func (m *maker) write(tx kv.Txn, s Settings, ns Namespace) {
 			}
 		}
 		key = appendGroupKey(key[:0], ns, group)
-		if first {
-			tx.Set(key, value)
-		} else {
-			tx.Merge(key, value)
-		}
+		tx.Merge(key, value)
 	}
 	m.entries = m.entries[:0]
 }

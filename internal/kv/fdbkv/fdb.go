@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -122,13 +123,23 @@ func (s *Store) checkFormat(ctx context.Context) error {
 func (s *Store) transact(ctx context.Context, persist bool, fn func(fdb.Transaction) error) error {
 	tooOld := 0
 	silent := time.Time{}
+	patience := s.o.Timeout
+	if persist {
+		patience = max(2*s.o.Timeout, stateAge+2*time.Second)
+	}
 	for {
 		tr, err := s.begin()
 		if err != nil {
 			return err
 		}
 		stop := context.AfterFunc(ctx, tr.Cancel)
-		for err == nil {
+		for begun := time.Now(); err == nil; {
+			// FoundationDB counts from the beginning of the transaction, whatever
+			// was tried before.
+			tried := time.Now()
+			if err = tr.Options().SetTimeout((time.Since(begun) + patience).Milliseconds()); err != nil {
+				break
+			}
 			err = s.attempt(tr, fn)
 			if err == nil {
 				stop()
@@ -142,7 +153,7 @@ func (s *Store) transact(ctx context.Context, persist bool, fn func(fdb.Transact
 				stop()
 				return err
 			}
-			if fe.Code == codeTooOld {
+			if fe.Code == codeTooOld && time.Since(tried) > stateAge*3/4 {
 				if tooOld++; tooOld == 3 {
 					stop()
 					return fmt.Errorf("fdbkv: three attempts took longer than FoundationDB keeps a state: %w", kv.ErrTooLarge)
@@ -191,9 +202,6 @@ func (s *Store) begin() (fdb.Transaction, error) {
 	}
 	tr, err := s.db.CreateTransaction()
 	if err != nil {
-		return tr, fmt.Errorf("fdbkv: beginning a transaction: %w", err)
-	}
-	if err := tr.Options().SetTimeout(s.o.Timeout.Milliseconds()); err != nil {
 		return tr, fmt.Errorf("fdbkv: beginning a transaction: %w", err)
 	}
 	return tr, nil
@@ -248,9 +256,8 @@ func (s *Store) explain(err error) error {
 	return fmt.Errorf("fdbkv: %w", err)
 }
 
-// viewTimeouts is how many times the time that the cluster has for an answer a
-// View may take, between two states of AllowCrossing.
-const viewTimeouts = 3
+// stateAge is how long FoundationDB keeps a state.
+const stateAge = 5 * time.Second
 
 // View implements kv.Store.
 func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
@@ -261,8 +268,8 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	if err != nil {
 		return err
 	}
-	// A state is kept for five seconds: reading it may take longer than an answer.
-	if err := tr.Options().SetTimeout(viewTimeouts * s.o.Timeout.Milliseconds()); err != nil {
+	r := &reader{s: s, tr: tr, from: tr.Snapshot(), view: true, crossings: kv.Crossings(ctx), begun: time.Now()}
+	if err := r.allow(); err != nil {
 		return s.explain(err)
 	}
 	stop := context.AfterFunc(ctx, tr.Cancel)
@@ -271,7 +278,6 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	if _, err := tr.GetReadVersion().Get(); err != nil {
 		return s.explain(err)
 	}
-	r := &reader{s: s, tr: tr, from: tr.Snapshot(), view: true, crossings: kv.Crossings(ctx)}
 	err = fn(r)
 	if ctx.Err() != nil && errors.As(err, &fdb.Error{}) {
 		return context.Cause(ctx)
@@ -288,7 +294,7 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	if s.o.ReadOnly {
 		return ErrReadOnly
 	}
-	t := &txn{reader: reader{s: s}}
+	t := &txn{reader: reader{s: s}, seed: maphash.MakeSeed()}
 	return s.transact(ctx, true, func(tr fdb.Transaction) error {
 		t.begin(tr)
 		if err := fn(t); err != nil {
@@ -322,6 +328,9 @@ func (s *Store) RangeBytes(lo, hi []byte) (uint64, error) {
 	tr, err := s.begin()
 	if err != nil {
 		return 0, err
+	}
+	if err := tr.Options().SetTimeout(s.o.Timeout.Milliseconds()); err != nil {
+		return 0, s.explain(err)
 	}
 	n, err := tr.GetEstimatedRangeSizeBytes(s.keyRange(lo, hi)).Get()
 	if err != nil {

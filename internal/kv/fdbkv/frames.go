@@ -13,12 +13,12 @@ import (
 // without a conflict (APPEND_IF_FITS), and whoever reads folds.
 //
 // An append that does not fit into the 100,000 bytes of a value is lost without
-// a word. So only operands of up to maxAppend bytes are appended, and each is
-// folded with the value instead with a chance of one in foldEvery, which needs
-// no count anywhere: that a value grows by 50,000 bytes without being folded has
-// a chance of less than (15/16)^(50,000/66), 10^-21. The layers above keep what
-// is folded below 40,000.
+// a word. So what is folded may have maxFolded bytes, only operands of up to
+// maxAppend are appended, and each is folded with the value instead with a chance
+// of one in foldEvery, which needs no count anywhere: that a value grows by 50,000
+// bytes without being folded has a chance of less than (15/16)^(50,000/66), 10^-21.
 const (
+	maxFolded = 50_000
 	maxAppend = 64
 	foldEvery = 16
 )

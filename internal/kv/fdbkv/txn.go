@@ -6,9 +6,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"hash/maphash"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/apple/foundationdb/bindings/go/src/fdb"
 
@@ -29,6 +30,7 @@ type reader struct {
 	from fdb.ReadTransaction // tr, or its snapshot
 	// Of a View:
 	view      bool
+	begun     time.Time
 	crossings *atomic.Int64
 }
 
@@ -154,7 +156,13 @@ func (r *reader) recover(err error) error {
 	if version != 0 {
 		r.tr.SetReadVersion(version)
 	}
-	return nil
+	return r.allow()
+}
+
+// allow gives the View time for one state from now on: FoundationDB counts from
+// its beginning.
+func (r *reader) allow() error {
+	return r.tr.Options().SetTimeout((time.Since(r.begun) + 2*stateAge + r.s.o.Timeout).Milliseconds())
 }
 
 type opKind uint8
@@ -186,7 +194,10 @@ type txn struct {
 	ranges []fdb.KeyRange // deleted, before all ops
 	arena  []byte
 	frames []byte // scratch
-	failed error  // what could not be said at once
+	// seed decides which merges are folded: the same in every attempt, or those
+	// into a key that others merge into all the time never would be.
+	seed   maphash.Seed
+	failed error // what could not be said at once
 }
 
 func (t *txn) begin(tr fdb.Transaction) {
@@ -294,7 +305,7 @@ func (t *txn) finish() error {
 		for _, v := range o.values {
 			size += len(v)
 		}
-		if size <= maxAppend && rand.IntN(foldEvery) > 0 {
+		if size <= maxAppend && maphash.Bytes(t.seed, o.key)%foldEvery > 0 {
 			o.kind = opAppend
 			continue
 		}
@@ -333,6 +344,9 @@ func (t *txn) finish() error {
 			folded, err = t.s.o.Merger.Fold(folded[:0], o.key[len(t.s.prefix):], o.values, true)
 			if err != nil {
 				return fmt.Errorf("fdbkv: folding %x: %w", o.key[len(t.s.prefix):], err)
+			}
+			if len(folded) > maxFolded {
+				return fmt.Errorf("fdbkv: %x folds to %d bytes: %w", o.key[len(t.s.prefix):], len(folded), kv.ErrTooLarge)
 			}
 			if len(folded) == 0 {
 				t.tr.Clear(o.key)
