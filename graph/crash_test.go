@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein/graph"
+	"skein/intern"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
 	"skein/internal/kv/pebblekv"
@@ -24,25 +25,36 @@ func TestCrashAtEveryCommit(t *testing.T) {
 		events = append(events, h.Next())
 	}
 	boom := errors.New("crash")
-	for n := 1; ; n++ {
-		for _, crash := range []error{boom, errors.Join(boom, memkv.ErrAfterCommit)} {
-			if done := crashAt(t, events, n, crash, boom); done {
-				t.Logf("%d commits, a crash before and after each", n-1)
-				return
+	for _, settings := range []intern.Settings{intern.DefaultSettings, sharedSettings} {
+		t.Run(settings.String(), func(t *testing.T) {
+			events := events
+			if settings.Partitions > 1 { // who opens the store waits for the crashed one's claim
+				events = events[:120]
 			}
-		}
+			for n := 1; ; n++ {
+				for _, crash := range []error{boom, errors.Join(boom, memkv.ErrAfterCommit)} {
+					if done := crashAt(t, settings, events, n, crash, boom); done {
+						t.Logf("%d commits, a crash before and after each", n-1)
+						return
+					}
+				}
+			}
+		})
 	}
 }
 
-func crashAt(t *testing.T, events []*model.Event, n int, crash, boom error) (done bool) {
+func crashAt(t *testing.T, settings intern.Settings, events []*model.Event, n int, crash, boom error) (done bool) {
 	store := memkv.Open(memkv.Options{Merger: merger(), OnCommit: func(i int) error {
-		if i == n {
+		switch {
+		case i == n:
 			return crash
+		case i > n: // of other lanes: the process is gone
+			return boom
 		}
 		return nil
 	}})
 	err := func() error {
-		s, err := graph.Open(t.Context(), store, graph.Options{SliceSize: 3})
+		s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings}, SliceSize: 3, Beat: time.Hour})
 		if err != nil {
 			return err
 		}
@@ -66,15 +78,27 @@ func crashAt(t *testing.T, events []*model.Event, n int, crash, boom error) (don
 		t.Fatal(err)
 	}
 	store = store.Reopen(memkv.Options{Merger: merger()})
-	s := openGraph(t, store)
+	s := openShare(t, store, settings, graph.Share{})
 	var cursor int64
 	if c, ok := s.Cursor("relay"); ok {
 		cursor = int64(c.Seq)
 	}
 	m := model.New()
+	var b graph.Batch
 	for _, e := range events {
 		if e.Seq <= cursor {
 			m.Apply(e)
+		} else if settings.Partitions > 1 { // a lane may be ahead of the others: go on to the end
+			m.Apply(e)
+			fill(&b, e)
+		}
+	}
+	if err := s.Apply(t.Context(), "relay", &b); err != nil {
+		t.Fatal(err)
+	}
+	for s.Erasing() && settings.Partitions > 1 {
+		if err := s.EraseSlice(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if !compareViews(t, views(t, s), m.Views()) {

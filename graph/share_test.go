@@ -222,6 +222,18 @@ func TestExportImport(t *testing.T) {
 	}
 	history(6000)
 	var first string
+	if _, other := mem(intern.Settings{}, true); true { // begun with one export, and gone on with another
+		const head, tail = `{"export":1}`, `{"end":{"accounts":1,"records":%d}}`
+		account := `{"account":{"did":"did:plc:a","last":{}}}`
+		record := `{"did":"did:plc:a","kind":"follow","records":[[%q,"did:plc:b"]]}`
+		first := strings.Join([]string{head, account, fmt.Sprintf(record, "x"), fmt.Sprintf(record, "y"), fmt.Sprintf(tail, 3)}, "\n")
+		second := strings.Join([]string{head, account, fmt.Sprintf(record, "x"), fmt.Sprintf(tail, 1)}, "\n")
+		for _, e := range []string{first, second} {
+			if _, err := other.Import(t.Context(), strings.NewReader(e), nil); !errors.Is(err, graph.ErrImport) {
+				t.Errorf("%v", err)
+			}
+		}
+	}
 	for i, settings := range []intern.Settings{sharedSettings, intern.DefaultSettings, {ShardBits: 32, LeaseSize: 1}} {
 		if err := s.Close(t.Context()); err != nil {
 			t.Fatal(err)

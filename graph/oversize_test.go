@@ -1,0 +1,142 @@
+package graph
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"skein/intern"
+	"skein/internal/kv"
+	"skein/internal/kv/fdbkv/fdbtest"
+	"skein/internal/kv/memkv"
+)
+
+// What one account may do in one commit, or one batch, is written whatever the
+// engine's limits: nobody can stop the writer by being too large.
+func TestOversize(t *testing.T) {
+	const actor = "did:plc:hostile"
+	commit := func(b *Batch, seq Seq, n int, put func(i int) (rkey, subject []byte)) {
+		b.AddCommit(seq, &Commit{DID: []byte(actor), Rev: intern.AppendTID(nil, 1<<60|uint64(seq)<<32), Data: make([]byte, 32)})
+		for i := range n {
+			rkey, subject := put(i)
+			b.AddPut(1, rkey, subject)
+		}
+		b.Seen(seq, nil)
+	}
+	keys := keysOfOneBucket(200)
+	long := func(from int) func(int) ([]byte, []byte) {
+		return func(i int) ([]byte, []byte) { return []byte(keys[from+i]), []byte("did:plc:a") }
+	}
+	for name, c := range map[string]struct {
+		fill func(b *Batch)
+		want int64
+	}{
+		"one commit of long keys": {func(b *Batch) { commit(b, 1, 200, long(0)) }, 200},
+		"commits of long keys": {func(b *Batch) {
+			for i := range 4 {
+				commit(b, Seq(i+1), 50, long(50*i))
+			}
+		}, 200},
+		"30,000 follows in two weeks": {func(b *Batch) {
+			for c := range 150 {
+				commit(b, Seq(c+1), 200, func(i int) ([]byte, []byte) {
+					n := uint64(200*c + i + 1)
+					return intern.AppendTID(nil, 1<<60|n<<23|n*7%1024), fmt.Appendf(nil, "did:web:s%d.example.com", n)
+				})
+			}
+		}, 30_000},
+		"5,000 dead letters": {func(b *Batch) {
+			b.Seen(1, nil)
+			for i := range 5000 {
+				b.AddDeadLetter(DeadLetter{Seq: 1, DID: actor, Path: fmt.Sprintf("%05d%s", i, strings.Repeat("k", 505)), Reason: "bad_path"})
+			}
+		}, 0},
+		"1,000 long subjects": {func(b *Batch) {
+			commit(b, 1, 1000, func(i int) ([]byte, []byte) {
+				return fmt.Appendf(nil, "k%d", i), fmt.Appendf(nil, "did:web:%s%d.example.com", strings.Repeat("abcdefghi.", 190), i)
+			})
+		}, 1000},
+	} {
+		for engine, open := range map[string]func(t *testing.T) kv.Store{
+			"memory": func(*testing.T) kv.Store { return memkv.Open(memkv.Options{Merger: NewMerger(Limits{})}) },
+			"fdb":    func(t *testing.T) kv.Store { return fdbtest.Open(t, fdbtest.Options(t, NewMerger(Limits{}))) },
+		} {
+			t.Run(name+"/"+engine, func(t *testing.T) {
+				store := open(t)
+				s, err := Open(t.Context(), store, Options{Intern: intern.Options{Settings: intern.SharedSettings}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var b Batch
+				c.fill(&b)
+				if err := s.Apply(t.Context(), "relay", &b); err != nil {
+					t.Fatal(err)
+				}
+				var got Counts
+				if err := s.View(t.Context(), func(sn *Snapshot) (err error) { got, err = sn.Counts(); return err }); err != nil || got.Records["follow"] != c.want {
+					t.Errorf("%d records, want %d: %v", got.Records["follow"], c.want, err)
+				}
+				if err := s.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				err = Verify(t.Context(), store, func(p string) { t.Error(p) }, nil)
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// keysOfOneBucket returns long record keys whose hashes begin alike.
+func keysOfOneBucket(n int) (keys []string) {
+	for i := 0; len(keys) < n; i++ {
+		k := fmt.Sprintf("%08d%s", i, strings.Repeat("k", 504))
+		if sha256.Sum256([]byte(k))[0] == 7 {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// Accounts that are deleted, and heard of again, in all lanes at once. The race
+// detector is to see it.
+func TestErasingInLanes(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
+	s, err := Open(t.Context(), store, Options{
+		Intern: intern.Options{Settings: intern.SharedSettings}, Metrics: NewMetrics(prometheus.NewRegistry()), Lanes: 4,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b Batch
+	seq := Seq(0)
+	for round := range 3 {
+		for i := range 40 {
+			seq++
+			did := fmt.Appendf(nil, "did:plc:a%d", i)
+			b.AddCommit(seq, &Commit{DID: did, Rev: intern.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
+			b.AddPut(1, fmt.Appendf(nil, "x%d", round), []byte("did:plc:s"))
+			seq++
+			b.AddAccount(seq, did, false, true)
+			b.Seen(seq, nil)
+		}
+	}
+	if err := s.Apply(t.Context(), "relay", &b); err != nil {
+		t.Fatal(err)
+	}
+	for s.Erasing() {
+		if err := s.EraseSlice(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := Verify(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,84 @@
+package intern
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+)
+
+// hook calls before once, between the first attempt of an Update and its commit.
+type hook struct {
+	kv.Store
+	before func()
+}
+
+func (h *hook) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	return h.Store.Update(ctx, func(tx kv.Txn) error {
+		err := fn(tx)
+		if before := h.before; before != nil {
+			h.before = nil
+			before()
+		}
+		return err
+	})
+}
+
+// The first id of a group comes back, when another writer was first with the
+// string that it was drawn for, and goes out again: the strings that the group
+// has by then stay.
+func TestFirstOfGroupComesBack(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
+	open := func(slot uint8) *Interner {
+		in, err := Open(t.Context(), store, Options{Settings: Settings{ShardBits: 6, LeaseSize: 65536, Partitions: 64}, Slot: slot})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in
+	}
+	a, b := open(0), open(1)
+	claim := func(in *Interner, from, to int) ID {
+		var batch Batch
+		for i := from; i < to; i++ {
+			batch.Add(URI, fmt.Appendf(nil, "at://did:web:x.com/a.b.c/%05d", i))
+		}
+		if err := in.Claim(t.Context(), &batch); err != nil {
+			t.Fatal(err)
+		}
+		return batch.ID(0)
+	}
+	claim(a, 1000, 1063) // so that a's next group begins
+	hooked := &hook{store, func() { claim(b, 0, 1) }}
+	a.store = hooked
+	claim(a, 0, 10) // its first id is given to nobody
+	a.store = store
+	if id := claim(a, 100, 200); id&groupMask != 0 {
+		t.Errorf("the test is none: the ids go on with %d", id)
+	}
+	err := store.View(t.Context(), func(r kv.Reader) error {
+		_, err := Verify(r, func(p string) { t.Error(p) }, func() error { return nil })
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Who claims after Close is told, and does not wait for ever.
+func TestClaimAfterClose(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
+	in, err := Open(t.Context(), store, Options{Settings: SharedSettings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var batch Batch
+	batch.Add(DID, []byte("did:web:x.com"))
+	if err := in.Claim(t.Context(), &batch); err == nil {
+		t.Error("a closed Interner gives out ids")
+	}
+}
