@@ -78,16 +78,6 @@ func (s *Store) makeLanes(first, end uint8) {
 	}
 }
 
-// laneOf returns the lane of a partition that is written here.
-func (s *Store) laneOf(part uint8) *lane {
-	for _, l := range s.lanes {
-		if part < l.end {
-			return l
-		}
-	}
-	return s.lanes[len(s.lanes)-1]
-}
-
 // Owns reports whether the events of an account are applied here.
 func (s *Store) Owns(did []byte) bool {
 	if !s.shared() {
