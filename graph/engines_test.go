@@ -1,0 +1,114 @@
+package graph_test
+
+import (
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/intern"
+	"skein/internal/kv"
+	"skein/internal/kv/fdbkv"
+	"skein/internal/kv/fdbkv/fdbtest"
+	"skein/internal/kv/memkv"
+	"skein/internal/kv/pebblekv"
+)
+
+// engine opens a store, and opens it again after a crash.
+type engine struct {
+	name     string
+	settings intern.Settings
+	open     func(t *testing.T, seed uint64) kv.Store
+	reopen   func(t *testing.T, s kv.Store) kv.Store
+}
+
+// smallLimits spill early and often.
+var (
+	smallLimits = graph.Limits{Row: 6, Chunk: 5}
+	limits      = smallLimits
+)
+
+func merger() kv.Merger { return graph.NewMerger(limits) }
+
+func memOptions(seed uint64) memkv.Options {
+	return memkv.Options{
+		Merger: merger(),
+		Faults: memkv.Faults{Seed: seed, Conflict: 0.05, Unknown: 0.05},
+		Limits: memkv.Limits{Key: 10_000, Value: 100_000, Txn: 40_000, Age: time.Minute},
+	}
+}
+
+func engines() []engine {
+	dirs := map[kv.Store]string{}
+	openDir := func(t *testing.T, dir string) kv.Store {
+		s, err := pebblekv.Open(pebblekv.Options{Dir: dir, Create: true, Merger: merger(), Memory: 8 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dirs[s] = dir
+		return s
+	}
+	all := []engine{
+		{
+			"pebble", intern.DefaultSettings,
+			func(t *testing.T, _ uint64) kv.Store { return openDir(t, t.TempDir()) },
+			func(t *testing.T, s kv.Store) kv.Store {
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				return openDir(t, dirs[s])
+			},
+		},
+		{
+			"memory", intern.DefaultSettings,
+			func(_ *testing.T, seed uint64) kv.Store { return memkv.Open(memOptions(seed)) },
+			func(t *testing.T, s kv.Store) kv.Store {
+				m, ok := s.(*memkv.Store)
+				if !ok {
+					t.Fatal("not a memkv")
+				}
+				return m.Reopen(memOptions(uint64(m.Counts().Commits)))
+			},
+		},
+	}
+	fdb := map[kv.Store]fdbkv.Options{}
+	openFDB := func(t *testing.T, o fdbkv.Options) kv.Store {
+		s := fdbtest.Open(t, o)
+		fdb[s] = o
+		return s
+	}
+	onFDB := engine{
+		"fdb", intern.SharedSettings,
+		func(t *testing.T, _ uint64) kv.Store { return openFDB(t, fdbtest.Options(t, merger())) },
+		func(t *testing.T, s kv.Store) kv.Store {
+			if err := s.Close(); err != nil { // its heartbeat ends with it
+				t.Fatal(err)
+			}
+			return openFDB(t, fdb[s])
+		},
+	}
+	for _, e := range all {
+		e.name += "-shared"
+		e.settings = intern.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 64}
+		all = append(all, e)
+	}
+	return append(all, onFDB)
+}
+
+func openGraph(t *testing.T, store kv.Store) *graph.Store {
+	t.Helper()
+	return openShare(t, store, intern.Settings{}, graph.Share{})
+}
+
+// openShare opens the share of a store, which is made with settings if it is
+// new.
+func openShare(t *testing.T, store kv.Store, settings intern.Settings, share graph.Share) *graph.Store {
+	t.Helper()
+	s, err := graph.Open(t.Context(), store, graph.Options{
+		Intern:     intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, // small, so that it rotates
+		StateCache: 20, SliceSize: 7, Share: share, Beat: 20 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
