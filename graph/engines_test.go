@@ -27,6 +27,9 @@ var (
 	limits      = smallLimits
 )
 
+// fewPartitions are so few that rows of one are spilled.
+var fewPartitions = intern.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 4}
+
 func merger() kv.Merger { return graph.NewMerger(limits) }
 
 func memOptions(seed uint64) memkv.Options {
@@ -77,7 +80,7 @@ func engines() []engine {
 		return s
 	}
 	onFDB := engine{
-		"fdb", intern.SharedSettings,
+		"fdb", fewPartitions,
 		func(t *testing.T, _ uint64) kv.Store { return openFDB(t, fdbtest.Options(t, merger())) },
 		func(t *testing.T, s kv.Store) kv.Store {
 			if err := s.Close(); err != nil { // its heartbeat ends with it
@@ -88,7 +91,7 @@ func engines() []engine {
 	}
 	for _, e := range all {
 		e.name += "-shared"
-		e.settings = intern.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 64}
+		e.settings = fewPartitions
 		all = append(all, e)
 	}
 	return append(all, onFDB)

@@ -131,14 +131,19 @@ func TestFence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var b graph.Batch
+	fill(&b, &model.Event{Type: model.Identity, Seq: 1}) // so that it has a cursor
+	if err := silent.Apply(t.Context(), "relay", &b); err != nil {
+		t.Fatal(err)
+	}
+	b.Reset()
 	second, err := open(graph.Share{I: 1, N: 4}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b graph.Batch
 	for i := range 64 { // of nearly all partitions
 		fill(&b, &model.Event{
-			Type: model.Commit, Seq: int64(i + 1), DID: fmt.Sprintf("did:plc:a%d", i), Rev: model.TID(1000),
+			Type: model.Commit, Seq: int64(i + 2), DID: fmt.Sprintf("did:plc:a%d", i), Rev: model.TID(1000),
 			Ops: []model.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:b"}},
 		})
 	}
