@@ -51,7 +51,19 @@ type Capacity struct {
 	// Exhausted how long the rest lasts at that rate, 0 if nobody can tell.
 	PerDay    float64
 	Exhausted time.Duration
+	// Fullest are the shards from which the most was leased, the fullest first.
+	Fullest []ShardUse
 }
+
+// ShardUse says how much of a shard is leased.
+type ShardUse struct {
+	Shard  uint32
+	Leases uint64  // blocks
+	Share  float64 // of its blocks
+}
+
+// shardsShown is how many shards are listed, and have a metric of their own.
+const shardsShown = 8
 
 // Audit calls each for every lease of the store, by namespace, shard and block,
 // and returns what is left. alive says whether the owner of a lease is; nil says
@@ -145,7 +157,11 @@ func capacities(r kv.Reader, s Settings) ([]Capacity, error) {
 	for _, ns := range Namespaces {
 		c := Capacity{Namespace: ns}
 		shortLeased := 0.0
-		err := eachCounter(r, ns, func(_ uint32, next uint64) error {
+		err := eachCounter(r, ns, func(shard uint32, next uint64) error {
+			c.Fullest = append(c.Fullest, ShardUse{shard, next, float64(next) / float64(s.blocks())})
+			if len(c.Fullest) == 2*shardsShown {
+				c.keepFullest()
+			}
 			c.Shards++
 			c.Leases += int64(next)
 			shortLeased += min(float64(next)*size, float64(s.shortCounters()))
@@ -154,6 +170,7 @@ func capacities(r kv.Reader, s Settings) ([]Capacity, error) {
 		if err != nil {
 			return nil, err
 		}
+		c.keepFullest()
 		c.Ids = float64(c.Leases) * size
 		c.Left = float64(s.blocks())*size*math.Exp2(float64(s.ShardBits)) - c.Ids
 		c.LeftShort = max(short-shortLeased, 0)
@@ -166,6 +183,11 @@ func capacities(r kv.Reader, s Settings) ([]Capacity, error) {
 		all = append(all, c)
 	}
 	return all, nil
+}
+
+func (c *Capacity) keepFullest() {
+	slices.SortFunc(c.Fullest, func(x, y ShardUse) int { return cmp.Or(cmp.Compare(y.Leases, x.Leases), cmp.Compare(x.Shard, y.Shard)) })
+	c.Fullest = c.Fullest[:min(len(c.Fullest), shardsShown)]
 }
 
 func eachCounter(r kv.Reader, ns Namespace, each func(shard uint32, next uint64) error) error {
@@ -252,26 +274,10 @@ func (in *Interner) usage(ctx context.Context) {
 		}
 		for _, c := range all {
 			in.metrics.capacity(c)
-			type shard struct {
-				number uint32
-				next   uint64
-			}
-			var fullest []shard
-			err := eachCounter(r, c.Namespace, func(number uint32, next uint64) error {
-				fullest = append(fullest, shard{number, next})
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-			slices.SortFunc(fullest, func(x, y shard) int { return cmp.Compare(y.next, x.next) })
-			for i, s := range fullest[:min(len(fullest), shardsShown)] {
-				in.metrics.ShardUsed.WithLabelValues(c.Namespace.String(), fmt.Sprint(i)).Set(float64(s.next) / float64(in.settings.blocks()))
+			for i, use := range c.Fullest {
+				in.metrics.ShardUsed.WithLabelValues(c.Namespace.String(), fmt.Sprint(i)).Set(use.Share)
 			}
 		}
 		return nil
 	})
 }
-
-// shardsShown is how many shards have a metric of their own: the fullest.
-const shardsShown = 8

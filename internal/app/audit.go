@@ -46,5 +46,12 @@ func WriteAudit(out io.Writer, leases []intern.AuditedLease, left []intern.Capac
 		}
 		row("%s\t%d\t%d\t%.0f\t%.3g\t%.3g\t%s\t%s", c.Namespace, c.Shards, c.Leases, c.Ids, c.Left, c.LeftShort, perDay, lasts)
 	}
+	row("")
+	row("NAMESPACE\tFULLEST SHARDS\tLEASES\tOF ALL ITS IDS")
+	for _, c := range left {
+		for _, use := range c.Fullest {
+			row("%s\t%d\t%d\t%.3g %%", c.Namespace, use.Shard, use.Leases, 100*use.Share)
+		}
+	}
 	_ = w.Flush()
 }
