@@ -57,7 +57,7 @@ func importStore(ctx context.Context, e *environment, s *settings, file string) 
 		}
 		in = f
 	}
-	app.LimitMemory(so.Memory)
+	app.LimitMemory(so)
 	x, err := openIndex(ctx, so)
 	if err != nil {
 		return errors.Join(err, in.Close())

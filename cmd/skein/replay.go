@@ -69,7 +69,7 @@ func replay(ctx context.Context, e *environment, s *settings, o consumer.Options
 			return fmt.Errorf("replay: %w", err)
 		}
 	}
-	app.LimitMemory(so.Memory)
+	app.LimitMemory(so)
 	x, err := openIndex(ctx, so)
 	if err != nil {
 		return err

@@ -51,7 +51,7 @@ func serve(ctx context.Context, e *environment, s *settings, flags []cli.Flag) (
 	for _, name := range environmentWarnings(os.Environ(), flags) {
 		so.Logger.Warn("this environment variable is no setting of skein serve", "name", name)
 	}
-	app.LimitMemory(so.Memory)
+	app.LimitMemory(so)
 	x, err := openIndex(ctx, so)
 	if err != nil {
 		return err

@@ -135,6 +135,9 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		return nil, err
 	}
 	budget := split(o.Memory)
+	if o.fdb() {
+		budget = splitFDB(o.Memory)
+	}
 	g, err := graph.Open(ctx, store, graph.Options{
 		Intern: intern.Options{
 			Settings: o.Settings, Default: o.defaults(), Shards: o.Shards,

@@ -48,20 +48,34 @@ func split(memory int64) budget {
 	return budget{memory / 2, memory / 8, memory / 8, memory / 8}
 }
 
+// splitFDB divides the budget where the engine is another process: a quarter each
+// for the dictionary's cache and the large sets, an eighth for the accounts'
+// states, the rest for batches and what is under way to the cluster.
+func splitFDB(memory int64) budget {
+	if memory <= 0 {
+		memory = DefaultMemory()
+	}
+	return budget{0, memory / 4, memory / 8, memory / 4}
+}
+
 // LimitMemory tells the garbage collector to work harder when the process
 // nears what the budget allows for it, unless GOMEMLIMIT says otherwise: half as
 // much again as the budget. With cgo the engine's share lies outside the
 // collector's heap, in the C library's, where it takes up to twice its size, so
-// builds without cgo, as the image and the Makefile make them, take less.
-func LimitMemory(memory int64) {
+// builds without cgo, as the image and the Makefile make them, take less. On
+// FoundationDB the collector has the budget.
+func LimitMemory(o StoreOptions) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
+	memory := o.Memory
 	if memory <= 0 {
 		memory = DefaultMemory()
 	}
 	limit := memory + memory/2
-	if cgo {
+	if o.fdb() {
+		limit = memory
+	} else if cgo {
 		limit -= 2 * split(memory).engine
 	}
 	debug.SetMemoryLimit(limit)

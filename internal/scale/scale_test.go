@@ -231,7 +231,7 @@ func settle(tb testing.TB, x *app.Index, where string) *app.Index {
 
 func open(tb testing.TB, where string) *app.Index {
 	tb.Helper()
-	app.LimitMemory(0)
+	app.LimitMemory(app.StoreOptions{})
 	x, err := app.OpenIndex(tb.Context(), app.StoreOptions{Store: where, Create: true})
 	if err != nil {
 		tb.Fatal(err)
