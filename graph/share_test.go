@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"skein/graph"
 	"skein/intern"
 	"skein/internal/kv/memkv"
@@ -227,18 +230,6 @@ func TestExportImport(t *testing.T) {
 	}
 	history(6000)
 	var first string
-	if _, other := mem(intern.Settings{}, true); true { // begun with one export, and gone on with another
-		const head, tail = `{"export":1}`, `{"end":{"accounts":1,"records":%d}}`
-		account := `{"account":{"did":"did:plc:a","last":{}}}`
-		record := `{"did":"did:plc:a","kind":"follow","records":[[%q,"did:plc:b"]]}`
-		first := strings.Join([]string{head, account, fmt.Sprintf(record, "x"), fmt.Sprintf(record, "y"), fmt.Sprintf(tail, 3)}, "\n")
-		second := strings.Join([]string{head, account, fmt.Sprintf(record, "x"), fmt.Sprintf(tail, 1)}, "\n")
-		for _, e := range []string{first, second} {
-			if _, err := other.Import(t.Context(), strings.NewReader(e), nil); !errors.Is(err, graph.ErrImport) {
-				t.Errorf("%v", err)
-			}
-		}
-	}
 	for i, settings := range []intern.Settings{sharedSettings, intern.DefaultSettings, {ShardBits: 32, LeaseSize: 1}} {
 		if err := s.Close(t.Context()); err != nil {
 			t.Fatal(err)
@@ -296,4 +287,43 @@ func sortedLines(s string) string {
 	lines := strings.Split(s, "\n")
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
+}
+
+// An import that was begun with one export does not end well with another.
+func TestImportOfAnother(t *testing.T) {
+	const account = `{"account":{"did":"did:plc:a","last":{}}}`
+	export := func(end int, rkeys ...string) string {
+		lines := []string{`{"export":1}`, account}
+		for _, rkey := range rkeys {
+			lines = append(lines, fmt.Sprintf(`{"did":"did:plc:a","kind":"follow","records":[[%q,"did:plc:b"]]}`, rkey))
+		}
+		return strings.Join(append(lines, fmt.Sprintf(`{"end":{"accounts":1,"records":%d}}`, end)), "\n")
+	}
+	for name, second := range map[string]string{"another": export(1, "x"), "the same": export(2, "x", "y")} {
+		store := memkv.Open(memkv.Options{Merger: merger()})
+		s, err := graph.Open(t.Context(), store, graph.Options{Import: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Import(t.Context(), strings.NewReader(export(3, "x", "y")), nil); !errors.Is(err, graph.ErrImport) {
+			t.Errorf("an export that is not whole: %v", err)
+		}
+		if _, err := s.Import(t.Context(), strings.NewReader(second), nil); (err == nil) != (name == "the same") {
+			t.Errorf("gone on with %s: %v", name, err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What the engine reports of conflicts is counted by what the keys are.
+func TestConflictMetric(t *testing.T) {
+	m := graph.NewMetrics(prometheus.NewRegistry())
+	for key, want := range map[string]string{"v\x01": "sets", "r\x01": "records", "i\x01": "strings", "l\x01": "leases", "\x00": "unknown"} {
+		m.Conflicted([]byte(key))
+		if got := testutil.ToFloat64(m.Conflicts.WithLabelValues(want)); got != 1 {
+			t.Errorf("%q: %s has %v", key, want, got)
+		}
+	}
 }

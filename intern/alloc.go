@@ -23,9 +23,10 @@ type allocator struct {
 	ns   Namespace
 	part uint8
 
-	shard   uint32 // that the last lease was drawn from: of who fetches
-	settled bool   // there is one
-	// attempts is how often the last lease was tried.
+	// Of who fetches: the shard that the last lease was drawn from, if there is
+	// one, and how often that lease was tried.
+	shard    uint32
+	hasShard bool
 	attempts int
 
 	mu      sync.Mutex

@@ -43,7 +43,7 @@ type Interner struct {
 	slot     uint8
 	metrics  *Metrics
 	alloc    [len(Namespaces) + 1][]*allocator // by Namespace and partition
-	claims   []*claimer                        // idle ones
+	claims   []*claimer                        // as many as may be in flight
 	claiming sync.Mutex                        // guards claims, and what new strings get
 
 	usageMu sync.Mutex // guards usageAt

@@ -154,7 +154,7 @@ func (in *Interner) lease(ctx context.Context, a *allocator, done []*held) (*hel
 	if err != nil {
 		return nil, fmt.Errorf("intern: leasing %s ids: %w", a.ns, err)
 	}
-	a.shard, a.settled, a.attempts = l.Shard, true, attempts
+	a.shard, a.hasShard, a.attempts = l.Shard, true, attempts
 	l.next = in.settings.start(l.Shard, l.Block)
 	l.end = l.next + ID(in.settings.LeaseSize)
 	if l.next == None {
@@ -189,7 +189,7 @@ func (in *Interner) pickBlock(tx kv.Txn, a *allocator, redraw bool) (shard uint3
 		shard = in.draw(a.part, at)
 		switch {
 		case draw > 0 || redraw:
-		case a.settled:
+		case a.hasShard:
 			shard = a.shard
 		default:
 			if shard, err = in.home(tx, a, shard); err != nil {

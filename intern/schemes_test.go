@@ -159,7 +159,7 @@ func (s *scheme) mint(b *testing.B, store kv.Store, n int) (ids, commits, retrie
 				} else {
 					tried := 0
 					if s.how == fresh {
-						a.settled = false
+						a.hasShard = false
 						err = in.leaseAnew(ctx, a, &tried)
 					} else {
 						_, err = in.lease(ctx, a, nil)
