@@ -30,6 +30,9 @@ var ErrCursorStored = errors.New("consumer: a cursor is stored already")
 type Options struct {
 	// Relay is where to connect, unless Frames is set. See ParseRelay.
 	Relay string
+	// Source, if set, is the name under which the cursor is kept, in place of the
+	// relay's host.
+	Source string
 	// Frames is a .frames file to read instead.
 	Frames string
 	// Read, if set, is called instead of reading either: it hands each message
@@ -56,6 +59,10 @@ type Options struct {
 	MinBackoff, MaxBackoff time.Duration
 	// StopOnError ends the run when the relay sends an error frame.
 	StopOnError bool
+	// Committed, if set, is told for some of the events when they arrived, and
+	// how many events, it and those after it, that stands for. It is called once
+	// they can be queried.
+	Committed func(arrived time.Time, events int)
 	// UserAgent is sent to the relay.
 	UserAgent string
 
@@ -120,6 +127,9 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if o.Source != "" {
+		c.source = o.Source
 	}
 	c.log = o.Logger.With("component", "consumer", "relay", c.source)
 	stored, isStored := store.Cursor(c.source)
@@ -221,10 +231,17 @@ func (c *Consumer) startName() string {
 }
 
 // apply commits a batch. It is the applier's.
-func (c *Consumer) apply(ctx context.Context, b *graph.Batch) error {
+func (c *Consumer) apply(ctx context.Context, q *queued) error {
+	b := &q.batch
 	if err := c.store.Apply(ctx, c.source, b); err != nil {
 		return err
 	}
+	q.eachMark(func(arrived time.Time, events int) {
+		c.metrics.queryable(time.Since(arrived))
+		if c.o.Committed != nil {
+			c.o.Committed(arrived, events)
+		}
+	})
 	if b.Last() != 0 {
 		c.applied.Store(int64(b.Last()))
 		if t := b.Time(); !t.IsZero() {
@@ -307,6 +324,8 @@ func (c *Consumer) order(seq graph.Seq, frame []byte) (take bool, err error) {
 // release takes the event that was held.
 func (c *Consumer) release() error {
 	frame := c.held
+	c.log.Warn("the relay's numbering has jumped", "from", int64(c.last), "to", int64(c.heldSeq))
+	c.metrics.jump()
 	c.held, c.last = nil, c.heldSeq
 	if err := wire.Parse(frame, &c.heldMessage); err != nil {
 		return err
@@ -385,6 +404,17 @@ func clip(b []byte) string {
 		return string(b[:most]) + "…"
 	}
 	return string(b)
+}
+
+// Ops returns how many operations on indexed collections were decoded. It is
+// for after Run.
+func (c *Consumer) Ops() (n int64) {
+	for _, kinds := range c.decoder.Ops {
+		for _, ops := range kinds {
+			n += int64(ops)
+		}
+	}
+	return n
 }
 
 // Progress is how far a Consumer has come.

@@ -24,7 +24,7 @@ const (
 type feed struct {
 	mu     sync.Mutex
 	room   sync.Cond // cur has room again, or err is set
-	cur    *graph.Batch
+	cur    *queued
 	full   bool
 	busy   bool // a batch is being applied
 	closed bool
@@ -34,8 +34,50 @@ type feed struct {
 	push chan struct{} // cur is not to linger; one token
 }
 
+// queued is a batch and when its events arrived.
+type queued struct {
+	batch graph.Batch
+	marks []mark
+	added int // messages
+}
+
+// mark says when a message arrived: the first of the batch, and some after it.
+type mark struct {
+	message int
+	at      time.Time
+}
+
+// eachMark calls each with the marks, and how many messages each stands for.
+func (q *queued) eachMark(each func(at time.Time, messages int)) {
+	for i, m := range q.marks {
+		next := q.added
+		if i+1 < len(q.marks) {
+			next = q.marks[i+1].message
+		}
+		each(m.at, next-m.message)
+	}
+}
+
+func (q *queued) reset() {
+	q.batch.Reset()
+	q.marks, q.added = q.marks[:0], 0
+}
+
+// arrived notes a message. Most have the time of one before: to ask for it costs
+// as much as to decode a small message.
+func (q *queued) arrived() {
+	every := 64
+	if q.added < 512 {
+		every = 8
+	}
+	if q.added%every == 0 {
+		q.marks = append(q.marks, mark{q.added, time.Now()})
+	}
+	q.added++
+}
+
 func newFeed() *feed {
-	f := &feed{cur: new(graph.Batch), wake: make(chan struct{}, 1), push: make(chan struct{}, 1)}
+	f := &feed{cur: new(queued), wake: make(chan struct{}, 1), push: make(chan struct{}, 1)}
 	f.room.L = &f.mu
 	return f
 }
@@ -58,14 +100,16 @@ func (f *feed) add(fill func(*graph.Batch)) error {
 	if f.err != nil {
 		return f.err
 	}
-	wasEmpty := f.cur.Empty()
-	fill(f.cur)
-	events, ops, bytes := f.cur.Size()
-	if f.cur.Notes() >= graph.MaxNotes || events >= maxBatchEvents || ops >= maxBatchOps || bytes >= maxBatchBytes {
+	b := &f.cur.batch
+	wasEmpty := b.Empty()
+	fill(b)
+	f.cur.arrived()
+	events, ops, bytes := b.Size()
+	if b.Notes() >= graph.MaxNotes || events >= maxBatchEvents || ops >= maxBatchOps || bytes >= maxBatchBytes {
 		f.full = true
 		token(f.push)
 	}
-	if wasEmpty && !f.cur.Empty() {
+	if wasEmpty && !b.Empty() {
 		token(f.wake)
 	}
 	return nil
@@ -75,7 +119,7 @@ func (f *feed) add(fill func(*graph.Batch)) error {
 func (f *feed) drain() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.err == nil && (f.busy || !f.cur.Empty()) {
+	for f.err == nil && (f.busy || !f.cur.batch.Empty()) {
 		token(f.wake)
 		token(f.push)
 		f.room.Wait()
@@ -95,8 +139,8 @@ func (f *feed) close() {
 // run applies batches until the feed is closed and empty, or apply fails. When
 // there is nothing to apply it calls idle, which does a bit of background work
 // and reports whether there is more. ctx ends only what must not go on.
-func (f *feed) run(ctx context.Context, apply func(context.Context, *graph.Batch) error, idle func(context.Context) (more bool, err error)) error {
-	spare := new(graph.Batch)
+func (f *feed) run(ctx context.Context, apply func(context.Context, *queued) error, idle func(context.Context) (more bool, err error)) error {
+	spare := new(queued)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -109,7 +153,7 @@ func (f *feed) run(ctx context.Context, apply func(context.Context, *graph.Batch
 			case <-f.wake:
 			default:
 				f.mu.Lock()
-				done := f.closed && f.cur.Empty()
+				done := f.closed && f.cur.batch.Empty()
 				f.mu.Unlock()
 				if done {
 					return nil // background work is resumed at the next start
@@ -131,12 +175,12 @@ func (f *feed) run(ctx context.Context, apply func(context.Context, *graph.Batch
 			return f.fail(ctx.Err())
 		}
 		batch, done := f.take(spare)
-		if !batch.Empty() {
+		if !batch.batch.Empty() {
 			if err := apply(ctx, batch); err != nil {
 				return f.fail(err)
 			}
 		}
-		batch.Reset()
+		batch.reset()
 		spare = batch
 		f.mu.Lock()
 		f.busy = false
@@ -149,7 +193,7 @@ func (f *feed) run(ctx context.Context, apply func(context.Context, *graph.Batch
 }
 
 // take swaps the current batch for an empty one.
-func (f *feed) take(spare *graph.Batch) (batch *graph.Batch, done bool) {
+func (f *feed) take(spare *queued) (batch *queued, done bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	batch, f.cur = f.cur, spare

@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein/consumer/wire"
@@ -24,6 +26,8 @@ type Metrics struct {
 	Reconnects prometheus.Counter
 	Gaps       prometheus.Counter
 	Connected  prometheus.Gauge
+	Jumps      prometheus.Counter
+	Queryable  prometheus.Histogram
 
 	events [wire.Types]prometheus.Counter
 }
@@ -52,8 +56,15 @@ func NewMetrics(reg prometheus.Registerer, lag func() float64) *Metrics {
 		Connected: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_consumer_connected", Help: "1 while a connection to the relay stands.",
 		}),
+		Jumps: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "skein_consumer_seq_jumps_total", Help: "Places where the relay's numbering jumped by a million or more, and the next event agreed.",
+		}),
+		Queryable: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "skein_consumer_queryable_seconds", Help: "Time from a message's arrival until a query sees it; of a sample of the messages.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 2, 14),
+		}),
 	}
-	reg.MustRegister(m.Cursor, m.Reconnects, m.Gaps, m.Connected,
+	reg.MustRegister(m.Cursor, m.Reconnects, m.Gaps, m.Connected, m.Jumps, m.Queryable,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "skein_consumer_lag_seconds", Help: "Age of the last event committed, 0 before the first.",
 		}, lag))
@@ -84,6 +95,18 @@ func (m *Metrics) gap(r wire.Reason) {
 		if r != "outdated_cursor" {
 			m.Dropped.WithLabelValues(string(r)).Inc()
 		}
+	}
+}
+
+func (m *Metrics) jump() {
+	if m != nil {
+		m.Jumps.Inc()
+	}
+}
+
+func (m *Metrics) queryable(after time.Duration) {
+	if m != nil {
+		m.Queryable.Observe(after.Seconds())
 	}
 }
 

@@ -13,66 +13,143 @@ import (
 
 	"skein/internal/frames"
 	"skein/internal/relay"
+	"skein/internal/simulate"
 )
 
+// simulateOptions are the flags of simulate.
+type simulateOptions struct {
+	simulate.Options
+
+	frames string
+	listen string
+	proofs string
+	faults []string
+}
+
+// peakRate is the real network's peak so far, in events per second.
+const peakRate = 1500
+
 func simulateCommand(e *environment) *cli.Command {
-	var file, listen string
-	var rate float64
+	o := &simulateOptions{}
 	return &cli.Command{
-		Name: "simulate", Usage: "serve recorded frames as a relay does, with cursor replay",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "frames", Usage: "the .frames file to serve; it is kept in memory", Required: true, Destination: &file},
-			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3212", Usage: "address of com.atproto.sync.subscribeRepos", Destination: &listen},
-			&cli.FloatFlag{Name: "rate", Usage: "frames per second, as they come in live (default: all of them lie in the past, for who asks with a cursor)", Destination: &rate},
-		},
+		Name: "simulate", Usage: "a relay: serve a made-up network, or recorded frames, with cursor replay",
+		Flags: append(networkFlags(&o.Options),
+			&cli.StringFlag{Name: "frames", Usage: "serve this .frames file, which is kept in memory, instead of a network", Destination: &o.frames},
+			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3212", Usage: "address of com.atproto.sync.subscribeRepos", Destination: &o.listen},
+			&cli.FloatFlag{Name: "rate", Usage: "events per second; 0: as many as are read (default: 1500; of a file, all lie in the past, for who asks with a cursor)", Destination: &o.Rate},
+			&cli.StringFlag{Name: "proofs", Value: "sized", Usage: "sized: commits as large as real ones, their records and commit blocks true; full: commits that can be verified, from repos that are kept", Destination: &o.proofs},
+			&cli.Int64Flag{Name: "from", Usage: "how many events of the network lie behind at the start", Destination: &o.From},
+			&cli.Int64Flag{Name: "events", Usage: "end the stream after so many; the connections stay (default: no end)", Destination: &o.Events},
+			&cli.IntFlag{Name: "window", Value: simulate.DefaultWindow, Usage: "events kept for who asks with a cursor", Destination: &o.Window},
+			&cli.BoolFlag{Name: "hold", Usage: "let nothing happen before somebody has subscribed", Destination: &o.Hold},
+		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			if rate < 0 {
-				return usage("--rate %v is negative", rate)
-			}
-			return simulate(ctx, e, file, listen, rate)
+			o.faults = c.StringSlice("fault")
+			return runSimulate(ctx, e, o, c.IsSet)
 		},
 	}
 }
 
-func simulate(ctx context.Context, e *environment, file, listen string, rate float64) error {
-	all, err := frames.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("simulate: %w", err)
+// networkFlags are those of simulate and load.
+func networkFlags(o *simulate.Options) []cli.Flag {
+	return []cli.Flag{
+		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "which network; the same seed makes the same events", Destination: &o.Network.Seed},
+		&cli.IntFlag{Name: "accounts", Value: 5_000_000, Usage: "its population", Destination: &o.Network.Accounts},
+		&cli.StringSliceFlag{Name: "fault", Usage: "what the relay does wrong, several times: stall=60s@30s (30 s after its start), repeat=60s@90s, jump=10000000@20s, burst=10x5s@20s, corrupt=0.01"},
 	}
-	r := relay.New(nil)
+}
+
+// faults reads the faults, and what they need.
+func faults(o *simulate.Options, given []string) error {
+	for _, f := range given {
+		if err := o.Faults.Set(f); err != nil {
+			return usage("--fault %v", err)
+		}
+	}
+	if o.Faults.NeedRate() && o.Rate == 0 {
+		return usage("--fault: only corrupt goes without a --rate")
+	}
+	return nil
+}
+
+func runSimulate(ctx context.Context, e *environment, o *simulateOptions, given func(flag string) bool) error {
+	if !given("rate") && o.frames == "" {
+		o.Rate = peakRate
+	}
+	if err := faults(&o.Options, o.faults); err != nil {
+		return err
+	}
+	switch {
+	case o.Rate < 0:
+		return usage("--rate %v is negative", o.Rate)
+	case o.From < 0 || o.Events < 0:
+		return usage("--from and --events must not be negative")
+	case o.Window < 1000:
+		return usage("--window %d: at least 1000 events are needed", o.Window)
+	case o.Network.Accounts < 1:
+		return usage("--accounts %d: at least one is needed", o.Network.Accounts)
+	case o.proofs != "sized" && o.proofs != "full":
+		return usage("--proofs %q: it must be sized or full", o.proofs)
+	case o.proofs == "full" && o.Faults.Corrupt > 0:
+		return usage("--fault corrupt is for --proofs sized")
+	case o.frames != "" && (given("seed") || given("accounts") || given("fault") || given("proofs")):
+		return usage("--frames serves what was recorded: --seed, --accounts, --proofs and --fault are a made-up network's")
+	}
+	o.Full = o.proofs == "full"
 	mux := http.NewServeMux()
-	mux.Handle("GET /xrpc/com.atproto.sync.subscribeRepos", r)
 	mux.HandleFunc("GET /xrpc/_health", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"version":"`+version()+`"}`)
 	})
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
+	var handler http.Handler
+	var run func(context.Context)
+	what := "a network"
+	if o.frames != "" {
+		all, err := frames.ReadFile(o.frames)
+		if err != nil {
+			return fmt.Errorf("simulate: %w", err)
+		}
+		r := relay.New(nil)
+		handler, run = r, func(ctx context.Context) { playFrames(ctx, r, all, o.Rate) }
+		what = fmt.Sprintf("%d frames", len(all))
+	} else {
+		r := simulate.New(o.Options)
+		handler, run = r, r.Run
+		if o.Full {
+			mux.Handle("GET /{did}", r.Documents(o.listen))
+		}
+	}
+	mux.Handle("GET /xrpc/com.atproto.sync.subscribeRepos", handler)
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", o.listen)
 	if err != nil {
-		return fmt.Errorf("simulate: --listen %s: %w", listen, err)
+		return fmt.Errorf("simulate: --listen %s: %w", o.listen, err)
 	}
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
-	go func() {
-		if rate == 0 {
-			r.Append(all...)
-			return
-		}
-		begun := time.Now()
-		for i, f := range all {
-			select {
-			case <-time.After(time.Until(begun.Add(time.Duration(float64(i) / rate * float64(time.Second))))):
-				r.Append(f)
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	fmt.Fprintf(e.stderr, "serving %d frames on ws://%s\n", len(all), ln.Addr())
+	go run(ctx)
+	fmt.Fprintf(e.stderr, "serving %s on ws://%s\n", what, ln.Addr())
 	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("simulate: %w", err)
 	}
 	return nil
+}
+
+// playFrames lets recorded frames come in, so many a second, or all at once.
+func playFrames(ctx context.Context, r *relay.Relay, all [][]byte, rate float64) {
+	if rate == 0 {
+		r.Append(all...)
+		return
+	}
+	begun := time.Now()
+	for i, f := range all {
+		select {
+		case <-time.After(time.Until(begun.Add(time.Duration(float64(i) / rate * float64(time.Second))))):
+			r.Append(f)
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -1,8 +1,8 @@
 // Package network is a network of accounts that does not exist: an endless,
-// seeded stream of follows, likes, reposts, blocks and deletes, in the shape of
-// the real one. Whatever it says follows from the seed and a number, so that it
-// keeps eight bytes per account and nothing per record. It knows nothing of
-// wire formats and stores.
+// seeded stream of follows, likes, reposts, blocks, posts, deletes and changes
+// of accounts, in the shape of the real one. Whatever it says follows from the
+// seed and a number, so that it keeps eight bytes per account and nothing per
+// record. It knows nothing of wire formats and stores.
 //
 // The shape, and where it is from: shares of the kinds and of deletes as on the
 // firehose of 2025; who acts and who is followed, by power laws; likes on fresh
@@ -31,13 +31,38 @@ type Options struct {
 	PerSecond int
 }
 
-// Shares of the events, in 1/1000.
+// Shares of the events, in 1/1000. The rest creates what is there once more.
 const (
-	shareLikes     = 665
-	shareFollows   = 160
-	shareReposts   = 100
-	shareBlocks    = 15
-	shareDeletes   = 55 // the rest creates what is there once more
+	shareLikes    = 560
+	shareFollows  = 110
+	shareReposts  = 85
+	shareBlocks   = 15
+	shareDeletes  = 50
+	sharePosts    = 125
+	shareOthers   = 40
+	shareIdentity = 5
+	shareAccount  = 2
+	shareSync     = 2
+	shareUpdates  = 1
+)
+
+// The events, cumulated: what is below creates a record of an indexed
+// collection, of its own accord.
+const (
+	belowLikes    = shareLikes
+	belowReposts  = belowLikes + shareReposts
+	belowFollows  = belowReposts + shareFollows
+	belowBlocks   = belowFollows + shareBlocks
+	belowDeletes  = belowBlocks + shareDeletes
+	belowPosts    = belowDeletes + sharePosts
+	belowOthers   = belowPosts + shareOthers
+	belowIdentity = belowOthers + shareIdentity
+	belowAccount  = belowIdentity + shareAccount
+	belowSync     = belowAccount + shareSync
+	belowUpdates  = belowSync + shareUpdates
+)
+
+const (
 	recentOps      = 1_000_000
 	bucketOps      = 1024 // in so many events,
 	bucketPosts    = 110  // so many posts are made that anybody likes
@@ -46,32 +71,101 @@ const (
 	block          = 4096                  // of accounts, each with its power law
 	startMicros    = 1_767_225_600_000_000 // 2026-01-01
 	maxCelebrities = 10_000
+	packs          = 50 // one follow in so many comes in a commit of several
+	maxPack        = 8
+)
+
+// A Type is the type of an event.
+type Type uint8
+
+// The types.
+const (
+	Commit Type = iota
+	Account
+	Identity
+	Sync
 )
 
 // A Kind is the kind of a record, by its name in graph.Kinds.
 type Kind uint8
 
-// The kinds.
+// The kinds. Post and Other are not indexed.
 const (
-	Follow Kind = 1 + iota
+	Post Kind = iota
+	Follow
 	Like
 	Repost
 	Block
+	Other
 )
 
-// An Event is a commit with one operation.
+// A Status is what becomes of an account.
+type Status uint8
+
+// The statuses. Away is one that names no status.
+const (
+	Active Status = iota
+	Deactivated
+	TakenDown
+	Suspended
+	Away
+	Deleted
+)
+
+// An Action is what is done to a record.
+type Action uint8
+
+// The actions.
+const (
+	Create Action = iota
+	Update
+	Delete
+)
+
+// An Event is a message of the stream.
 type Event struct {
 	Seq     int64
-	Micros  uint64 // its time
-	Account int
-	Rev     uint64
-	Since   uint64 // the account's last rev, 0 if this is its first
-	Kind    Kind
-	Delete  bool
+	Rev     uint64 // of a commit; of a #sync, the account's last
+	Since   uint64 // the account's rev before, 0 if it had none
 	TID     uint64 // the record key
-	// The subject: an account, or its post with the key given.
-	Subject    int
+	Account int32
+	// The subject: an account, or its post with the key given. Of a delete, what
+	// the record named once.
+	Subject    int32
 	SubjectTID uint64
+	Type       Type
+	Status     Status
+	Kind       Kind
+	Action     Action
+	More       uint8 // operations after the first: see Network.Op
+}
+
+// An Op is an operation of a commit.
+type Op struct {
+	Kind       Kind
+	Action     Action
+	TID        uint64
+	Subject    int32
+	SubjectTID uint64
+}
+
+// Ops returns how many operations the event has.
+func (e *Event) Ops() int {
+	if e.Type != Commit {
+		return 0
+	}
+	return 1 + int(e.More)
+}
+
+// Op returns the k-th operation of a commit. Those after the first follow
+// somebody else.
+func (n *Network) Op(e *Event, k int) Op {
+	o := Op{e.Kind, e.Action, e.TID + uint64(k)<<10, e.Subject, e.SubjectTID}
+	if k > 0 {
+		r := n.rng(forMore, uint64(e.Seq)*maxPack+uint64(k))
+		o.Subject = int32(n.followed(&r))
+	}
+	return o
 }
 
 // A Network makes the stream. It is for one goroutine.
@@ -133,6 +227,8 @@ const (
 	forClock
 	forTime
 	forDelete
+	forMore
+	forRest
 )
 
 // active draws an account by how much it does. In a block of 4,096 accounts
@@ -194,88 +290,188 @@ func (n *Network) tid(account int, micros uint64) uint64 {
 	return micros<<10 | uint64(r.below(32))
 }
 
-// create is the record that event i creates, if it creates one.
-func (n *Network) create(i int64, e *Event) bool {
+// create is the record that event i creates, if it creates one that is indexed.
+// shallow leaves out whom it is about.
+func (n *Network) create(i int64, e *Event, shallow bool) bool {
 	r := n.rng(forOp, uint64(i))
 	share := r.below(1000)
-	e.Account = n.active(&r)
+	if share >= belowBlocks && share < belowUpdates {
+		return false
+	}
+	account := n.active(&r)
 	if share%200 == 7 { // bots
-		e.Account = r.below(64) * (n.o.Accounts / 64)
+		account = r.below(64) * (n.o.Accounts / 64)
 	}
 	switch {
-	case share < shareLikes:
+	case share < belowLikes:
 		e.Kind = Like
-	case share < shareLikes+shareReposts:
+	case share < belowReposts:
 		e.Kind = Repost
-	case share < shareLikes+shareReposts+shareFollows:
+	case share < belowFollows:
 		e.Kind = Follow
-	case share < shareLikes+shareReposts+shareFollows+shareBlocks:
+		if share%packs == 0 {
+			e.More = uint8(1 + r.below(maxPack-1))
+		}
+	case share < belowBlocks:
 		e.Kind = Block
-	case share < shareLikes+shareReposts+shareFollows+shareBlocks+shareDeletes:
-		return false
 	default:
 		// What the same account made a while ago, under another key.
-		for back := int64(1 + r.below(recentOps)); i-back >= 0; back++ {
-			if n.create(i-back, e) {
-				break
-			}
-		}
-		if e.Kind == 0 {
+		if !n.earlier(i-int64(r.below(recentOps)), e, shallow) {
 			return false
 		}
+		e.More = 0
+		account = int(e.Account)
 	}
-	if share < shareLikes+shareReposts+shareFollows+shareBlocks {
-		if e.Kind == Like || e.Kind == Repost {
-			e.Subject, e.SubjectTID = n.post(&r, i)
-		} else if e.Subject, e.SubjectTID = n.followed(&r), 0; e.Subject == e.Account {
-			e.Subject = (e.Subject + 1) % n.o.Accounts
-		}
+	e.Account = int32(account)
+	if shallow {
+		return true
 	}
-	e.TID = n.tid(e.Account, n.micros(i)+uint64(r.below(1500)))
+	if share < belowBlocks {
+		n.subject(&r, i, e)
+	}
+	e.TID = n.tid(account, n.micros(i)+uint64(r.below(1500)))
 	return true
 }
 
-// Next makes the next event.
-func (n *Network) Next(e *Event) {
-	n.next++
-	i := n.next
-	*e = Event{}
-	if !n.create(i, e) {
-		r := n.rng(forDelete, uint64(i))
-		back := int64(1)
-		if r.below(10) < 6 {
-			back += int64(r.below(recentOps))
-		} else {
-			back += int64(r.next() % uint64(i))
-		}
-		*e = Event{}
-		for j := max(i-back, 1); ; j-- {
-			if j < 1 { // nothing was made yet
-				e.Account, e.Kind, e.TID = n.active(&r), Like, n.tid(0, n.micros(i))
-				break
-			}
-			if n.create(j, e) {
-				break
-			}
-		}
-		e.Delete, e.Subject, e.SubjectTID = true, 0, 0
+// subject draws whom or what an event is about.
+func (n *Network) subject(r *rng, i int64, e *Event) {
+	if e.Kind == Like || e.Kind == Repost {
+		author, tid := n.post(r, i)
+		e.Subject, e.SubjectTID = int32(author), tid
+		return
 	}
-	n.stamp(e)
+	if e.Subject, e.SubjectTID = int32(n.followed(r)), 0; e.Subject == e.Account {
+		e.Subject = (e.Subject + 1) % int32(n.o.Accounts)
+	}
 }
+
+// earlier is the last record that was created before event i.
+func (n *Network) earlier(i int64, e *Event, shallow bool) bool {
+	for i--; i > 0; i-- {
+		if n.create(i, e, shallow) {
+			return true
+		}
+	}
+	return false
+}
+
+// at makes event i, but for what depends on the events before it.
+func (n *Network) at(i int64, e *Event, shallow bool) {
+	*e = Event{Seq: i}
+	if n.create(i, e, shallow) {
+		return
+	}
+	r := n.rng(forRest, uint64(i))
+	first := n.rng(forOp, uint64(i))
+	share := first.below(1000)
+	e.Account = int32(n.active(&r))
+	switch {
+	case share < belowDeletes, share >= belowSync && share < belowUpdates:
+		from := i - int64(r.below(recentOps))
+		if r.below(10) >= 6 {
+			from = i - int64(r.next()%uint64(i))
+		}
+		if !n.earlier(from, e, shallow) { // nothing was made yet
+			e.Kind, e.TID = Like, n.tid(0, n.micros(i))
+		}
+		if e.More = 0; share < belowDeletes {
+			e.Action = Delete
+		} else if e.Action = Update; !shallow {
+			n.subject(&r, i, e)
+		}
+	case share < belowOthers:
+		if e.Kind = Post; share >= belowPosts {
+			e.Kind = Other
+		}
+		e.TID = n.tid(int(e.Account), n.micros(i)+uint64(r.below(1500)))
+		if r.below(10) == 0 {
+			e.Action = Delete
+		}
+	case share < belowIdentity:
+		e.Type = Identity
+	case share < belowAccount:
+		e.Type = Account
+		n.status(&r, i, e)
+	case share < belowSync:
+		e.Type = Sync
+	default: // nothing was there to be made once more
+		e.Kind = Other
+		e.TID = n.tid(int(e.Account), n.micros(i))
+	}
+}
+
+// status draws what becomes of an account: half of the changes take one away,
+// others bring one back that was away, or say of one what was so all along.
+func (n *Network) status(r *rng, i int64, e *Event) {
+	e.Account = int32(r.below(n.o.Accounts))
+	switch draw := r.below(100); {
+	case draw < 25:
+		e.Status = Deactivated
+	case draw < 36:
+		e.Status = TakenDown
+	case draw < 41:
+		e.Status = Suspended
+	case draw < 43:
+		e.Status = Away
+	case draw < 45:
+		e.Status = Deleted
+	case draw < 90:
+		const farthest = 20_000
+		from := i - int64(r.below(recentOps))
+		for j := from; j > max(0, from-farthest); j-- {
+			f := n.rng(forOp, uint64(j))
+			if s := f.below(1000); s < belowIdentity || s >= belowAccount || j == i {
+				continue
+			}
+			before := n.rng(forRest, uint64(j))
+			n.active(&before)
+			e.Account = int32(before.below(n.o.Accounts))
+			return
+		}
+	}
+}
+
+// Next makes the next event.
+func (n *Network) Next(e *Event) { n.step(e, false) }
+
+// Skip goes on to where event seq is the last one made, without making the
+// events on the way: faster than Next.
+func (n *Network) Skip(seq int64) {
+	var e Event
+	for n.next < seq {
+		n.step(&e, true)
+	}
+}
+
+func (n *Network) step(e *Event, shallow bool) {
+	n.next++
+	n.at(n.next, e, shallow)
+	switch {
+	case e.Type == Commit:
+		n.stamp(e)
+	case e.Type == Account && e.Status == Deleted:
+		n.last[e.Account] = 0
+	case e.Type == Sync:
+		if e.Rev = n.last[e.Account]; e.Rev == 0 {
+			e.Type = Identity
+		}
+	}
+}
+
+// Seq returns the sequence number of the last event made.
+func (n *Network) Seq() int64 { return n.next }
 
 // Plant makes an event out of turn: account follows subject.
 func (n *Network) Plant(e *Event, account, subject int) {
 	n.next++
-	*e = Event{Account: account, Kind: Follow, Subject: subject}
+	*e = Event{Seq: n.next, Account: int32(account), Kind: Follow, Subject: int32(subject)}
 	e.TID = n.tid(account, n.micros(n.next))
 	n.stamp(e)
 }
 
 func (n *Network) stamp(e *Event) {
-	e.Seq = n.next
-	e.Micros = n.micros(n.next)
 	e.Since = n.last[e.Account]
-	e.Rev = n.tid(e.Account, e.Micros+2000)
+	e.Rev = n.tid(int(e.Account), n.micros(e.Seq)+2000)
 	e.Rev = max(e.Rev, e.Since+1)
 	n.last[e.Account] = e.Rev
 }
@@ -310,11 +506,11 @@ func (n *Network) AppendDID(dst []byte, account int) []byte {
 	return dst
 }
 
-// AppendSubject appends what an event is about: a DID, or a post's URI.
-func (n *Network) AppendSubject(dst []byte, e *Event) []byte {
-	if e.SubjectTID == 0 {
-		return n.AppendDID(dst, e.Subject)
+// AppendSubject appends what an operation is about: a DID, or a post's URI.
+func (n *Network) AppendSubject(dst []byte, o *Op) []byte {
+	if o.SubjectTID == 0 {
+		return n.AppendDID(dst, int(o.Subject))
 	}
-	dst = n.AppendDID(append(dst, "at://"...), e.Subject)
-	return intern.AppendTID(append(dst, "/app.bsky.feed.post/"...), e.SubjectTID)
+	dst = n.AppendDID(append(dst, "at://"...), int(o.Subject))
+	return intern.AppendTID(append(dst, "/app.bsky.feed.post/"...), o.SubjectTID)
 }

@@ -32,7 +32,7 @@ func BenchmarkIndexFDB(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	f := &feed{n: network.New(network.Options{Seed: 1, Accounts: 20_000}), x: &app.Index{KV: store, Graph: g}, started: time.Now(), source: "network"}
+	f := newFeed(network.Options{Seed: 1, Accounts: 20_000}, &app.Index{KV: store, Graph: g}, "network")
 	var index, blind time.Duration
 	var keys, bytes, events int
 	var e network.Event

@@ -382,12 +382,12 @@ func smallQuestions(b *testing.B, srv *httptest.Server) (requests [][]byte) {
 func index(b *testing.B, x *app.Index, rate int, stop chan struct{}) int64 {
 	o, _ := population()
 	o.Seed, o.Lurkers = uint64(time.Now().UnixNano()), 0
-	f := &feed{n: network.New(o), x: x, started: time.Now()}
+	f := newFeed(o, x, "beside")
 	var seq graph.Seq
 	if c, ok := x.Graph.Cursor("beside"); ok {
 		seq = c.Seq
 	}
-	f.source, f.offset = "beside", int64(seq)
+	f.offset = int64(seq)
 	const slice = 50 // a second has so many batches
 	tick := time.NewTicker(time.Second / slice)
 	defer tick.Stop()

@@ -21,9 +21,9 @@ import (
 	"time"
 
 	"skein/graph"
-	"skein/intern"
 	"skein/internal/app"
 	"skein/internal/kv/pebblekv"
+	"skein/internal/load"
 	"skein/internal/network"
 )
 
@@ -37,38 +37,26 @@ var (
 
 // feed turns a network's events into batches.
 type feed struct {
-	n                  *network.Network
-	x                  *app.Index
-	b                  graph.Batch
-	did, subject, rkey []byte
-	rev, since         []byte
-	started            time.Time
-	events             int64
-	source             string
-	offset             int64 // of the sequence numbers
+	*load.Feeder
+
+	n       *network.Network
+	x       *app.Index
+	b       graph.Batch
+	started time.Time
+	events  int64
+	source  string
+	offset  int64 // of the sequence numbers
+}
+
+func newFeed(o network.Options, x *app.Index, source string) *feed {
+	n := network.New(o)
+	return &feed{Feeder: load.NewFeeder(n), n: n, x: x, started: time.Now(), source: source}
 }
 
 const batchEvents = 32_768
 
 func (f *feed) add(tb testing.TB, e *network.Event) {
-	f.did = f.n.AppendDID(f.did[:0], e.Account)
-	f.rev = intern.AppendTID(f.rev[:0], e.Rev)
-	root := f.n.Root(e.Account, e.Rev)
-	c := graph.Commit{DID: f.did, Rev: f.rev, Data: root[:]}
-	if e.Since != 0 {
-		f.since = intern.AppendTID(f.since[:0], e.Since)
-		before := f.n.Root(e.Account, e.Since)
-		c.Since, c.PrevData = f.since, before[:]
-	}
-	f.b.AddCommit(graph.Seq(e.Seq+f.offset), &c)
-	f.rkey = intern.AppendTID(f.rkey[:0], e.TID)
-	if e.Delete {
-		f.b.AddDelete(graph.Kind(e.Kind), f.rkey)
-	} else {
-		f.subject = f.n.AppendSubject(f.subject[:0], e)
-		f.b.AddPut(graph.Kind(e.Kind), f.rkey, f.subject)
-	}
-	f.b.Seen(graph.Seq(e.Seq+f.offset), nil)
+	f.Add(&f.b, e, f.offset)
 	if f.events++; f.events%batchEvents == 0 {
 		f.flush(tb)
 	}
@@ -159,7 +147,7 @@ func build(tb testing.TB, where string) {
 	tb.Helper()
 	x := open(tb, where)
 	o, most := population()
-	f := &feed{n: network.New(o), x: x, started: time.Now(), source: "network"}
+	f := newFeed(o, x, "network")
 	if *profile != "" {
 		out, err := os.Create(*profile)
 		if err != nil {

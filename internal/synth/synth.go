@@ -16,7 +16,8 @@ import (
 
 // CBOR writers.
 
-func head(dst []byte, major byte, n uint64) []byte {
+// Head appends the head of an item: its major type and its number.
+func Head(dst []byte, major byte, n uint64) []byte {
 	switch {
 	case n < 24:
 		return append(dst, major<<5|byte(n))
@@ -56,23 +57,23 @@ func CBOR(dst []byte, v any) []byte {
 		return CBOR(dst, int64(v))
 	case int64:
 		if v < 0 {
-			return head(dst, 1, uint64(-1-v))
+			return Head(dst, 1, uint64(-1-v))
 		}
-		return head(dst, 0, uint64(v))
+		return Head(dst, 0, uint64(v))
 	case string:
-		return append(head(dst, 3, uint64(len(v))), v...)
+		return append(Head(dst, 3, uint64(len(v))), v...)
 	case []byte:
-		return append(head(dst, 2, uint64(len(v))), v...)
+		return append(Head(dst, 2, uint64(len(v))), v...)
 	case Link:
 		return append(append(dst, "\xd8\x2aX\x25\x00\x01q\x12\x20"...), v[:]...)
 	case []any:
-		dst = head(dst, 4, uint64(len(v)))
+		dst = Head(dst, 4, uint64(len(v)))
 		for _, x := range v {
 			dst = CBOR(dst, x)
 		}
 		return dst
 	case Map:
-		dst = head(dst, 5, uint64(len(v)))
+		dst = Head(dst, 5, uint64(len(v)))
 		for _, p := range v {
 			dst = CBOR(CBOR(dst, p.Key), p.Value)
 		}

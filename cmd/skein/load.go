@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"skein/internal/load"
+	"skein/internal/simulate"
+)
+
+func loadCommand(e *environment) *cli.Command {
+	s := &settings{}
+	var o load.Options
+	var network simulate.Options
+	var markdown bool
+	flags := append(networkFlags(&network),
+		&cli.FloatFlag{Name: "rate", Value: 150_000, Usage: "events offered per second; 0: as many as are taken", Destination: &o.Rate},
+		&cli.DurationFlag{Name: "duration", Value: 2 * time.Minute, Usage: "how long", Destination: &o.Duration},
+		&cli.Int64Flag{Name: "prefill", Usage: "put so many edges in before the clock starts", Destination: &o.Prefill},
+		&cli.BoolFlag{Name: "kill", Usage: "kill the relay in the middle, and start it again", Destination: &o.Kill},
+		&cli.BoolFlag{Name: "no-compaction", Usage: "measure the store as it is left, and do not rewrite it first", Destination: &o.KeepUncompacted},
+		&cli.BoolFlag{Name: "markdown", Usage: "print a table instead of JSON", Destination: &markdown},
+	)
+	return &cli.Command{
+		Name:  "load",
+		Usage: "the load test: offer a simulated network to the indexer, and compare what comes out",
+		Flags: append(flags, s.writeFlags(e)...),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			o.Faults, network.Rate = simulate.Faults{}, o.Rate
+			if err := faults(&network, c.StringSlice("fault")); err != nil {
+				return err
+			}
+			o.Network, o.Faults = network.Network, network.Faults
+			switch {
+			case o.Rate < 0:
+				return usage("--rate %v is negative", o.Rate)
+			case o.Duration <= 0:
+				return usage("--duration %v: it must be more than 0", o.Duration)
+			case o.Prefill < 0:
+				return usage("--prefill %d is negative", o.Prefill)
+			case o.Network.Accounts < 1:
+				return usage("--accounts %d: at least one is needed", o.Network.Accounts)
+			case o.Kill && o.Rate == 0:
+				return usage("--kill needs a --rate")
+			}
+			if !c.IsSet("log-level") {
+				e.level = "warn"
+			}
+			return runLoad(ctx, e, s, o, c.IsSet("store"), markdown)
+		},
+	}
+}
+
+func runLoad(ctx context.Context, e *environment, s *settings, o load.Options, given, markdown bool) (err error) {
+	if !given {
+		if s.store, err = os.MkdirTemp("", "skein-load"); err != nil {
+			return fmt.Errorf("load: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(s.store)) }()
+	}
+	if o.Store, err = s.storeOptions(e); err != nil {
+		return err
+	}
+	o.Stderr, o.Simulator = e.stderr, launchSimulator
+	report, problems, err := load.Run(ctx, o)
+	if errors.Is(err, load.ErrOther) {
+		return usage("load: %v", err)
+	}
+	if err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	if markdown {
+		head, row := report.Markdown()
+		fmt.Fprint(e.stdout, head, row)
+	} else if err := json.NewEncoder(e.stdout).Encode(report); err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	for _, p := range problems {
+		fmt.Fprintln(e.stderr, "load: difference:", p)
+	}
+	if len(problems) > 0 {
+		return errQuiet
+	}
+	return nil
+}
+
+// simulator is skein simulate in a process of its own.
+type simulator struct {
+	cmd     *exec.Cmd
+	address string
+	killed  bool
+}
+
+// launchSimulator starts it, and waits until it listens.
+func launchSimulator(ctx context.Context, o load.SimulatorOptions) (load.Simulator, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	listen := o.Address
+	if listen == "" {
+		listen = "127.0.0.1:0"
+	}
+	args := []string{
+		"simulate", "--hold", "--listen", listen,
+		"--seed", strconv.FormatUint(o.Network.Seed, 10), "--accounts", strconv.Itoa(o.Network.Accounts),
+		"--rate", strconv.FormatFloat(o.Rate, 'f', -1, 64), "--from", strconv.FormatInt(o.From, 10),
+		"--events", strconv.FormatInt(o.Events, 10), "--window", strconv.Itoa(o.Window),
+	}
+	for _, f := range o.Faults.List() {
+		args = append(args, "--fault", f)
+	}
+	s := &simulator{cmd: exec.CommandContext(ctx, self, args...)}
+	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGTERM) }
+	s.cmd.WaitDelay = 5 * time.Second
+	out, err := s.cmd.StderrPipe()
+	if err != nil {
+		return nil, fmt.Errorf("starting skein simulate: %w", err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting skein simulate: %w", err)
+	}
+	lines := bufio.NewReader(out)
+	line, err := lines.ReadString('\n')
+	_, address, ok := strings.Cut(strings.TrimSpace(line), "ws://")
+	if err != nil || !ok {
+		return nil, errors.Join(fmt.Errorf("skein simulate did not start: %s", line), s.cmd.Wait())
+	}
+	s.address = address
+	go func() { _, _ = io.Copy(io.Discard, lines) }()
+	return s, nil
+}
+
+// Address implements load.Simulator.
+func (s *simulator) Address() string { return s.address }
+
+// Usage implements load.Simulator.
+func (s *simulator) Usage() (cpu time.Duration, peak int64) {
+	return load.UsageOf(strconv.Itoa(s.cmd.Process.Pid))
+}
+
+// Kill implements load.Simulator.
+func (s *simulator) Kill() {
+	s.killed = true
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait() // that it was killed
+}
+
+// Stop implements load.Simulator.
+func (s *simulator) Stop() error {
+	if s.killed {
+		return nil
+	}
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stopping skein simulate: %w", err)
+	}
+	if err := s.cmd.Wait(); err != nil {
+		return fmt.Errorf("skein simulate: %w", err)
+	}
+	return nil
+}

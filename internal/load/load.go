@@ -1,0 +1,551 @@
+// Package load is the load test: a simulated relay in a process of its own, the
+// indexer as users run it, and the comparison of what came out with what the
+// network's events say.
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"skein/consumer"
+	"skein/graph"
+	"skein/internal/app"
+	"skein/internal/kv/pebblekv"
+	"skein/internal/network"
+	"skein/internal/simulate"
+)
+
+// Options say what is offered to what.
+type Options struct {
+	Store    app.StoreOptions
+	Network  network.Options
+	Rate     float64 // events per second; 0: as fast as they are taken
+	Duration time.Duration
+	Prefill  int64 // edges that are there before the clock starts
+	Faults   simulate.Faults
+	// Simulator starts a relay in another process.
+	Simulator func(ctx context.Context, o SimulatorOptions) (Simulator, error)
+	// Kill has the relay killed in the middle, and started again.
+	Kill bool
+	// KeepUncompacted leaves out the rewriting of the store before it is measured.
+	KeepUncompacted bool
+	// Stderr is told how far it is.
+	Stderr io.Writer
+}
+
+// SimulatorOptions say which relay is wanted.
+type SimulatorOptions struct {
+	Network network.Options
+	From    int64
+	Events  int64
+	Rate    float64
+	Window  int
+	Faults  simulate.Faults
+	Address string // where it listens; "" is anywhere
+}
+
+// A Simulator is a relay in another process.
+type Simulator interface {
+	// Address is its host and port.
+	Address() string
+	// Usage returns the processor time it has used, and its peak memory in bytes.
+	Usage() (cpu time.Duration, peak int64)
+	// Kill ends it as SIGKILL does, Stop as it likes to end.
+	Kill()
+	Stop() error
+}
+
+// Quantiles are of durations, in milliseconds.
+type Quantiles struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// Report is what came out. Behind is how old the newest event that can be
+// queried is, by the relay's clock, as of each write: it grows if the indexer
+// does not keep up.
+type Report struct {
+	RateOffered        float64        `json:"rate_offered"`
+	Events             int64          `json:"events"`
+	Seconds            float64        `json:"seconds"`
+	EventsPerSecond    float64        `json:"events_per_second"`
+	MegabytesPerSecond float64        `json:"megabytes_per_second"`
+	OpsIndexed         int64          `json:"ops_indexed"`
+	Lag                Quantiles      `json:"lag_ms"`
+	Behind             Quantiles      `json:"behind_ms"`
+	CPUSeconds         float64        `json:"cpu_seconds"`
+	PeakRSS            int64          `json:"peak_rss_bytes"`
+	Simulator          SimulatorUsage `json:"simulator"`
+	DiskBytes          uint64         `json:"disk_bytes"`
+	Edges              int64          `json:"edges"`
+	BytesPerEdge       float64        `json:"bytes_per_edge"`
+	Interned           int64          `json:"interned"`
+	Verified           bool           `json:"verified"`
+}
+
+// SimulatorUsage is what the relay took.
+type SimulatorUsage struct {
+	CPUSeconds float64 `json:"cpu_seconds"`
+	PeakRSS    int64   `json:"peak_rss_bytes"`
+}
+
+// ErrOther is returned for a store that another network, or another source, was
+// indexed into.
+var ErrOther = errors.New("the store is not one that this load made")
+
+// sourcePrefix begins the name of the source of every store that load makes.
+const sourcePrefix = "load:"
+
+func (o *Options) source() string {
+	s := fmt.Sprintf("%sseed=%d,accounts=%d", sourcePrefix, o.Network.Seed, network.New(o.Network).Accounts())
+	if o.Faults.Corrupt > 0 {
+		s += fmt.Sprintf(",corrupt=%v", o.Faults.Corrupt)
+	}
+	if o.Faults.Jump > 0 {
+		s += fmt.Sprintf(",jump=%d", o.Faults.Jump)
+	}
+	return s
+}
+
+// run is one load.
+type run struct {
+	o       Options
+	x       *app.Index
+	source  string
+	report  Report
+	lags    histogram
+	behind  histogram
+	sim     Simulator
+	started time.Time // when the clock started
+	cpu     time.Duration
+	simCPU  time.Duration
+	kills   int
+}
+
+// Run offers, indexes, compares, and reports. Problems are what the comparison
+// found, at most some.
+func Run(ctx context.Context, o Options) (report Report, problems []string, err error) {
+	r := &run{o: o, source: o.source()}
+	if err := r.open(ctx); err != nil {
+		return r.report, nil, err
+	}
+	from, err := r.prefill(ctx)
+	if err == nil {
+		err = r.index(ctx, from)
+	}
+	to, _ := r.x.Graph.Cursor(r.source)
+	if err == nil {
+		err = r.settle(ctx)
+	}
+	if err := errors.Join(err, r.x.Close(ctx)); err != nil {
+		return r.report, nil, err
+	}
+	problems, err = r.verify(ctx, r.event(int64(to.Seq)))
+	r.report.Verified = err == nil && len(problems) == 0
+	return r.report, problems, err
+}
+
+func (r *run) say(format string, args ...any) { fmt.Fprintf(r.o.Stderr, "load: "+format+"\n", args...) }
+
+// open opens the store, which is new, or one that a load of the same network
+// made.
+func (r *run) open(ctx context.Context) (err error) {
+	app.LimitMemory(r.o.Store)
+	so := r.o.Store
+	so.Create = true
+	if r.x, err = app.OpenIndex(ctx, so); err != nil {
+		return err
+	}
+	for _, c := range r.x.Graph.Cursors() {
+		if c.Source != r.source || r.o.Faults.Jump > 0 {
+			other := fmt.Errorf("%w: %s holds %s up to seq %d, and this would be %s; give it another --store, or the --seed and --accounts that it was made with",
+				ErrOther, r.o.Store.Store, c.Source, c.Seq, r.source)
+			return errors.Join(other, r.x.Close(ctx))
+		}
+	}
+	counts, err := r.counts(ctx)
+	if err != nil {
+		return errors.Join(err, r.x.Close(ctx))
+	}
+	if _, has := r.x.Graph.Cursor(r.source); !has && counts.Accounts > 0 {
+		return errors.Join(fmt.Errorf("%w: %s holds %d accounts of no source", ErrOther, r.o.Store.Store, counts.Accounts), r.x.Close(ctx))
+	}
+	return nil
+}
+
+func (r *run) counts(ctx context.Context) (c graph.Counts, err error) {
+	err = r.x.Graph.View(ctx, func(s *graph.Snapshot) error { c, err = s.Counts(); return err })
+	return c, err
+}
+
+func edges(c graph.Counts) (n int64) {
+	for _, v := range c.Records {
+		n += v
+	}
+	return n
+}
+
+// prefillEvents is how many events a write of the prefilling holds.
+const prefillEvents = 65_536
+
+// prefill puts edges in, and returns the last event that the store then has.
+func (r *run) prefill(ctx context.Context) (last int64, err error) {
+	cursor, _ := r.x.Graph.Cursor(r.source)
+	last = r.event(int64(cursor.Seq))
+	counts, err := r.counts(ctx)
+	if err != nil || edges(counts) >= r.o.Prefill {
+		return last, err
+	}
+	n := network.New(r.o.Network)
+	n.Skip(last)
+	f := NewFeeder(n)
+	full, empty := make(chan *graph.Batch), make(chan *graph.Batch, 2)
+	empty <- new(graph.Batch)
+	empty <- new(graph.Batch)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		defer close(full)
+		var e network.Event
+		for {
+			var b *graph.Batch
+			select {
+			case b = <-empty:
+			case <-ctx.Done():
+				return
+			}
+			b.Reset()
+			for range prefillEvents {
+				n.Next(&e)
+				f.Add(b, &e, 0)
+			}
+			select {
+			case full <- b:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	begun, first, said := time.Now(), last, time.Now()
+	for edges(counts) < r.o.Prefill {
+		b := <-full
+		if err := r.x.Graph.Apply(ctx, r.source, b); err != nil {
+			return last, err
+		}
+		last = int64(b.Last())
+		empty <- b
+		if counts, err = r.counts(ctx); err != nil {
+			return last, err
+		}
+		if time.Since(said) > 10*time.Second {
+			said = time.Now()
+			r.say("prefilling: %d of %d edges, %.0f events/s, %d MiB", edges(counts), r.o.Prefill,
+				float64(last-first)/time.Since(begun).Seconds(), peakMemory()>>20)
+		}
+	}
+	r.say("prefilled %d edges by %d events in %v, %.0f events/s", edges(counts), last-first,
+		time.Since(begun).Round(time.Second), float64(last-first)/time.Since(begun).Seconds())
+	return last, r.erase(ctx)
+}
+
+// erase does what deletions have left to do.
+func (r *run) erase(ctx context.Context) error {
+	for r.x.Graph.Erasing() {
+		if err := r.x.Graph.EraseSlice(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// event is the number of the last event that a cursor stands for.
+func (r *run) event(seq int64) int64 {
+	if r.o.Faults.Jump > 0 && seq > r.o.Faults.Jump {
+		return seq - r.o.Faults.Jump
+	}
+	return seq
+}
+
+// simulator starts the relay at an event.
+func (r *run) simulator(ctx context.Context, from, events int64) (err error) {
+	window := simulate.DefaultWindow
+	if r.o.Rate > 0 { // a minute's worth and more
+		window = max(window, int(r.o.Rate*(60+r.o.Faults.Stall.Seconds()*1.2)))
+	}
+	r.sim, err = r.o.Simulator(ctx, SimulatorOptions{
+		Network: r.o.Network, From: from, Events: events, Rate: r.o.Rate, Window: min(window, 16<<20), Faults: r.o.Faults,
+	})
+	if err == nil {
+		r.simCPU, _ = r.sim.Usage()
+	}
+	return err
+}
+
+// index consumes for as long as it is to.
+func (r *run) index(ctx context.Context, from int64) (err error) {
+	events := int64(0)
+	if r.o.Rate > 0 {
+		events = int64(r.o.Rate * r.o.Duration.Seconds())
+	}
+	if err := r.simulator(ctx, from, events); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.sim.Stop()) }()
+	cursor := from
+	o := consumer.Options{
+		Relay: "ws://" + r.sim.Address(), Source: r.source, Cursor: &cursor, UserAgent: "skein load",
+		MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second, Watchdog: time.Minute,
+		Committed: func(arrived time.Time, events int) { r.lags.add(time.Since(arrived), events) },
+	}
+	if events > 0 {
+		o.Until = r.o.Faults.Seq(from, r.o.Rate, from+events)
+	}
+	c, err := r.x.Consumer(o)
+	if err != nil {
+		return err
+	}
+	stop, done := context.WithCancel(ctx)
+	defer done()
+	var watching sync.WaitGroup
+	watching.Go(func() { r.watch(stop, c, from, events, done) })
+	if r.o.Kill {
+		watching.Go(func() { r.kill(stop, c, from, events) })
+	}
+	err = c.Run(stop)
+	end := time.Now()
+	p := c.Progress()
+	cpu, peak := usage()
+	simCPU, simPeak := r.sim.Usage()
+	done()
+	watching.Wait()
+	if ctx.Err() != nil {
+		return fmt.Errorf("stopped at seq %d", p.Applied)
+	}
+	if err != nil {
+		return err
+	}
+	if r.started.IsZero() {
+		return errors.New("the relay sent nothing")
+	}
+	rep := &r.report
+	rep.RateOffered = r.o.Rate
+	rep.Events = r.event(p.Applied) - from
+	rep.Seconds = end.Sub(r.started).Seconds()
+	rep.EventsPerSecond = float64(rep.Events) / rep.Seconds
+	rep.MegabytesPerSecond = float64(p.Bytes) / rep.Seconds / 1e6
+	rep.OpsIndexed = c.Ops()
+	rep.Lag, rep.Behind = r.lags.quantiles(), r.behind.quantiles()
+	rep.CPUSeconds = (cpu - r.cpu).Seconds()
+	rep.PeakRSS = peak
+	rep.Simulator = SimulatorUsage{(simCPU - r.simCPU).Seconds(), simPeak}
+	return nil
+}
+
+// watch starts the clock at the first message, says every few seconds how far it
+// is, and ends a load that has no rate.
+func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int64, end func()) {
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for c.Progress().Events == 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+	r.started = time.Now()
+	r.cpu, _ = usage()
+	r.simCPU, _ = r.sim.Usage()
+	ticker.Reset(100 * time.Millisecond)
+	said, before, last := time.Now(), from, time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		p := c.Progress()
+		if r.o.Rate > 0 && !p.Time.IsZero() && p.Time.After(last) {
+			r.behind.add(time.Since(p.Time), 1)
+			last = p.Time
+		}
+		passed := time.Since(r.started)
+		if d := time.Since(said); d >= 5*time.Second {
+			at := r.event(p.Applied)
+			line := fmt.Sprintf("%3.0f s: %d events, %.0f/s now, lag p99 %.0f ms", passed.Seconds(), at-from, float64(at-before)/d.Seconds(), r.lags.quantiles().P99)
+			if r.o.Rate > 0 {
+				line += fmt.Sprintf(", %.1f s behind", time.Since(p.Time).Seconds())
+			}
+			_, peak := usage()
+			r.say("%s, peak memory %d MiB", line, peak>>20)
+			said, before = time.Now(), at
+		}
+		if events == 0 && passed >= r.o.Duration {
+			end()
+			return
+		}
+	}
+}
+
+// kill ends the relay in the middle, and starts it where it would be.
+func (r *run) kill(ctx context.Context, c *consumer.Consumer, from, events int64) {
+	for r.event(c.Progress().Seq) < from+events/2 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	address := r.sim.Address()
+	r.sim.Kill()
+	time.Sleep(time.Second)
+	at := r.event(c.Progress().Seq)
+	r.say("the relay was killed; it starts again at event %d", at)
+	sim, err := r.o.Simulator(ctx, SimulatorOptions{
+		Network: r.o.Network, From: at, Events: from + events - at, Rate: r.o.Rate, Window: simulate.DefaultWindow, Faults: r.o.Faults,
+		Address: address,
+	})
+	if err != nil {
+		r.say("starting the relay again: %v", err)
+		return
+	}
+	r.sim = sim
+}
+
+// settle lets the store come to rest, and measures it.
+func (r *run) settle(ctx context.Context) error {
+	if err := r.erase(ctx); err != nil {
+		return err
+	}
+	counts, err := r.counts(ctx)
+	if err != nil {
+		return err
+	}
+	if p, ok := r.x.KV.(*pebblekv.Store); ok && !r.o.KeepUncompacted {
+		r.say("compacting")
+		if err := p.Compact(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.x.Close(ctx); err != nil { // leaves no log of what is in tables
+		return err
+	}
+	if r.x, err = app.OpenIndex(ctx, r.o.Store); err != nil {
+		return err
+	}
+	rep := &r.report
+	rep.Edges = edges(counts)
+	for _, n := range counts.Strings {
+		rep.Interned += n
+	}
+	rep.DiskBytes = r.x.KV.DiskBytes()
+	if rep.Edges > 0 {
+		rep.BytesPerEdge = math.Round(float64(rep.DiskBytes)/float64(rep.Edges)*100) / 100
+	}
+	return nil
+}
+
+// verify compares the store with the model, after it was closed and opened.
+func (r *run) verify(ctx context.Context, to int64) (problems []string, err error) {
+	limit := debug.SetMemoryLimit(math.MaxInt64) // the model is no part of the indexer
+	defer debug.SetMemoryLimit(limit)
+	so := r.o.Store
+	so.Create = false
+	x, err := app.OpenIndex(ctx, so)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, x.Close(ctx)) }()
+	every := 1
+	if r.report.Edges > checkedWhole {
+		every = int(r.report.Edges/(checkedWhole/2)) + 1
+	}
+	r.say("comparing with the model: %d events, one account and one subject in %d", to, every)
+	m := newModel(r.o.Network, r.o.Faults, every)
+	m.run(to)
+	problems, sets, err := verify(ctx, x, m)
+	r.say("%d sets compared, %d differences", sets, len(problems))
+	return problems, err
+}
+
+// histogram is of durations, in steps of 2.5 %.
+type histogram struct {
+	mu     sync.Mutex
+	counts [1024]int64
+	most   time.Duration
+	total  atomic.Int64
+}
+
+// histogramSteps is how many steps there are to a factor of e: one is 2.5 %.
+const histogramSteps = 40.0
+
+func (h *histogram) add(d time.Duration, n int) {
+	at := 0
+	if us := float64(d.Microseconds()); us > 1 {
+		at = min(int(math.Log(us)*histogramSteps), len(h.counts)-1)
+	}
+	h.mu.Lock()
+	h.counts[at] += int64(n)
+	h.most = max(h.most, d)
+	h.mu.Unlock()
+	h.total.Add(int64(n))
+}
+
+func (h *histogram) quantiles() (q Quantiles) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	total := h.total.Load()
+	at := func(share float64) float64 {
+		left := int64(math.Ceil(float64(total) * share))
+		for i, n := range h.counts {
+			if left -= n; left <= 0 {
+				return math.Round(math.Exp(float64(i+1)/histogramSteps)/10) / 100
+			}
+		}
+		return 0
+	}
+	if total == 0 {
+		return q
+	}
+	most := float64(h.most.Milliseconds())
+	return Quantiles{min(at(0.5), most), min(at(0.99), most), most}
+}
+
+// Markdown is the report as a row of a table, and the table's head.
+func (r *Report) Markdown() (head, row string) {
+	cells := [][2]string{
+		{"offered/s", offered(r.RateOffered)},
+		{"events", fmt.Sprintf("%d", r.Events)},
+		{"events/s", fmt.Sprintf("%.0f", r.EventsPerSecond)},
+		{"MB/s", fmt.Sprintf("%.0f", r.MegabytesPerSecond)},
+		{"lag p50 / p99 / max, ms", fmt.Sprintf("%.0f / %.0f / %.0f", r.Lag.P50, r.Lag.P99, r.Lag.Max)},
+		{"CPU s, indexer / relay", fmt.Sprintf("%.1f / %.1f", r.CPUSeconds, r.Simulator.CPUSeconds)},
+		{"peak MiB", fmt.Sprintf("%d", r.PeakRSS>>20)},
+		{"edges", fmt.Sprintf("%d", r.Edges)},
+		{"bytes/edge", fmt.Sprintf("%.1f", r.BytesPerEdge)},
+		{"verified", fmt.Sprintf("%t", r.Verified)},
+	}
+	var names, lines, values []string
+	for _, c := range cells {
+		names, lines, values = append(names, c[0]), append(lines, "--:"), append(values, c[1])
+	}
+	line := func(cells []string) string { return "| " + strings.Join(slices.Clip(cells), " | ") + " |\n" }
+	return line(names) + strings.ReplaceAll(line(lines), " ", ""), line(values)
+}
+
+func offered(rate float64) string {
+	if rate == 0 {
+		return "as fast as it goes"
+	}
+	return fmt.Sprintf("%.0f", rate)
+}

@@ -1,0 +1,216 @@
+package load
+
+import (
+	"cmp"
+	"slices"
+
+	"skein/graph"
+	"skein/internal/network"
+	"skein/internal/simulate"
+)
+
+// model is what the index must hold after the network's events, worked out from
+// the events themselves: of all accounts, or, where every is more than 1, of one
+// in so many, and of the subjects that one in so many is.
+type model struct {
+	n       *network.Network
+	faults  simulate.Faults
+	every   uint64
+	records map[recordKey]recordValue
+	hidden  []bool
+	gone    []int64 // the event that deleted the account, by account
+	rev     []uint64
+	partial []bool
+	desync  []bool
+	events  int64
+}
+
+// recordKey is a path: 16 bytes.
+type recordKey struct {
+	tid     uint64
+	account int32
+	kind    network.Kind
+}
+
+// recordValue is what a record names. Its subject is -1 if it names none.
+type recordValue struct {
+	tid     uint64
+	event   int64
+	subject int32
+}
+
+func newModel(o network.Options, faults simulate.Faults, every int) *model {
+	n := network.New(o)
+	return &model{
+		n: n, faults: faults, every: uint64(max(every, 1)), records: map[recordKey]recordValue{},
+		hidden: make([]bool, n.Accounts()), gone: make([]int64, n.Accounts()), rev: make([]uint64, n.Accounts()),
+		partial: make([]bool, n.Accounts()), desync: make([]bool, n.Accounts()),
+	}
+}
+
+// actor reports whether an account's own sets are looked at, and subject whether
+// those about something are.
+func (m *model) actor(account int32) bool { return uint64(account)*0x9e3779b97f4a7c15>>32%m.every == 0 }
+
+func (m *model) subject(subject int32, tid uint64) bool {
+	return (uint64(subject)+tid*31)*0x9e3779b97f4a7c15>>32%m.every == 0
+}
+
+// run applies the events up to one.
+func (m *model) run(to int64) {
+	made := make(chan []network.Event, 4)
+	free := make(chan []network.Event, 4)
+	for range cap(free) {
+		free <- make([]network.Event, 0, 4096)
+	}
+	go func() {
+		defer close(made)
+		for m.n.Seq() < to {
+			events := (<-free)[:min(4096, to-m.n.Seq())]
+			for i := range events {
+				m.n.Next(&events[i])
+			}
+			made <- events
+		}
+	}()
+	for events := range made {
+		for i := range events {
+			m.apply(&events[i])
+		}
+		free <- events[:0]
+	}
+}
+
+func (m *model) apply(e *network.Event) {
+	m.events++
+	damage := m.faults.Damage(e)
+	if damage == simulate.Truncated || damage == simulate.Garbage {
+		return // never heard of
+	}
+	a := e.Account
+	switch e.Type {
+	case network.Account:
+		m.hidden[a] = e.Status != network.Active
+		if e.Status == network.Deleted {
+			m.gone[a], m.rev[a], m.partial[a], m.desync[a] = e.Seq, 0, false, false
+		}
+	case network.Sync:
+		if m.rev[a] != e.Rev { // its root is not ours
+			m.desync[a] = true
+		}
+	case network.Commit:
+		m.commit(e, damage)
+	default:
+	}
+}
+
+func (m *model) commit(e *network.Event, damage simulate.Damage) {
+	a := e.Account
+	if damage == simulate.BadCommit {
+		m.desync[a] = true
+		return
+	}
+	switch before := m.rev[a]; {
+	case before == 0:
+		m.partial[a] = m.partial[a] || e.Since != 0
+	case before >= e.Rev:
+		return
+	case before != e.Since:
+		m.desync[a] = true
+	}
+	m.rev[a] = e.Rev
+	for k := range e.Ops() {
+		o := m.n.Op(e, k)
+		if o.Kind == network.Post || o.Kind == network.Other {
+			continue
+		}
+		key := recordKey{o.TID, a, o.Kind}
+		if o.Action == network.Delete || !m.actor(a) && !m.subject(o.Subject, o.SubjectTID) {
+			delete(m.records, key)
+			continue
+		}
+		v := recordValue{o.SubjectTID, e.Seq, o.Subject}
+		if k == 0 && damage == simulate.BadRecord {
+			v = recordValue{0, e.Seq, -1}
+		}
+		m.records[key] = v
+	}
+}
+
+// A record is a live record that names a subject.
+type record struct {
+	recordKey
+	subject    int32
+	subjectTID uint64
+}
+
+// live returns the records that are left, and how many there are of each kind,
+// those that name no subject included.
+func (m *model) live() (all []record, counts [network.Other + 1]int64) {
+	all = make([]record, 0, len(m.records))
+	for k, v := range m.records {
+		if v.event < m.gone[k.account] {
+			continue
+		}
+		counts[k.kind]++
+		if v.subject >= 0 {
+			all = append(all, record{k, v.subject, v.tid})
+		}
+	}
+	return all, counts
+}
+
+func (m *model) count(of []bool) (n int64) {
+	for _, v := range of {
+		if v {
+			n++
+		}
+	}
+	return n
+}
+
+// byActor and bySubject are the orders in which the sets of both directions lie
+// together.
+func byActor(x, y record) int {
+	return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.account, y.account), cmp.Compare(x.subject, y.subject), cmp.Compare(x.subjectTID, y.subjectTID))
+}
+
+func bySubject(x, y record) int {
+	return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.subject, y.subject), cmp.Compare(x.subjectTID, y.subjectTID), cmp.Compare(x.account, y.account))
+}
+
+// groups calls each with the stretches of records between which same is false.
+func groups(all []record, same func(x, y record) bool, each func([]record) error) error {
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && same(all[0], all[n]) {
+			n++
+		}
+		if err := each(all[:n]); err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+// kindOf is a kind as the graph numbers it.
+func kindOf(k network.Kind) graph.Kind { return graph.Kind(k) }
+
+// kindNames are the kinds' names, as getStats has them.
+var kindNames = func() (byKind [network.Other + 1]string) {
+	for _, k := range graph.Kinds {
+		byKind[k.Kind] = k.Name
+	}
+	return byKind
+}()
+
+// networkOp is the operation that made a record.
+func networkOp(r *record) network.Op {
+	return network.Op{Kind: r.kind, TID: r.tid, Subject: r.subject, SubjectTID: r.subjectTID}
+}
+
+func dedupe(ids []uint64) []uint64 {
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}

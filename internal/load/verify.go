@@ -1,0 +1,270 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"skein/graph"
+	"skein/intern"
+	"skein/internal/app"
+)
+
+// checkedWhole is up to how many records an index is compared with the model
+// whole; of more, one account and one subject in so many that as many are left.
+const checkedWhole = 10_000_000
+
+// maxProblems bounds what is said of an index that is wrong throughout.
+const maxProblems = 20
+
+// checker compares an index with a model.
+type checker struct {
+	ctx      context.Context //nolint:containedctx // lives as long as the one call of verify
+	s        *graph.Snapshot
+	m        *model
+	ids      []intern.ID // by account, None for those not asked for, or not known
+	problems []string
+	sets     int
+	ids64    []uint64
+	want     []uint64
+}
+
+func (c *checker) broken(format string, args ...any) {
+	if len(c.problems) <= maxProblems {
+		c.problems = append(c.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// verify compares the index with the model: all sets of both directions that the
+// model looks at, the record keys, the hidden accounts and the totals. If the
+// model is whole, the store's own invariants too, which tie what was not asked
+// for to what was. It returns what is wrong, and how many sets it compared.
+func verify(ctx context.Context, x *app.Index, m *model) (problems []string, sets int, err error) {
+	c := &checker{ctx: ctx, m: m, ids: make([]intern.ID, m.n.Accounts())}
+	all, counts := m.live()
+	if err := x.Graph.View(ctx, func(s *graph.Snapshot) error { c.s = s; return c.run(all, counts) }); err != nil {
+		return nil, c.sets, err
+	}
+	if m.every == 1 {
+		err = graph.Verify(ctx, x.KV, func(p string) { c.broken("%s", p) }, func(int64) {})
+	}
+	return c.problems, c.sets, err
+}
+
+func (c *checker) run(all []record, counts [len(kindNames)]int64) error {
+	if err := c.totals(counts); err != nil {
+		return err
+	}
+	if err := c.accounts(all); err != nil {
+		return err
+	}
+	slices.SortFunc(all, byActor)
+	err := c.sorted(all, func(x, y record) bool { return x.kind == y.kind && x.account == y.account }, c.forward)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, bySubject)
+	return c.sorted(all, func(x, y record) bool {
+		return x.kind == y.kind && x.subject == y.subject && x.subjectTID == y.subjectTID
+	}, c.reverse)
+}
+
+func (c *checker) totals(counts [len(kindNames)]int64) error {
+	got, err := c.s.Counts()
+	if err != nil {
+		return err
+	}
+	compare := func(what string, got, want int64) {
+		if got != want {
+			c.broken("%s: the index says %d, the model %d", what, got, want)
+		}
+	}
+	compare("hidden accounts", got.Hidden, c.m.count(c.m.hidden))
+	compare("partial repos", got.Partial, c.m.count(c.m.partial))
+	compare("desynchronized repos", got.Desynchronized, c.m.count(c.m.desync))
+	if c.m.every == 1 {
+		for k, name := range kindNames {
+			if name != "" {
+				compare(name+" records", got.Records[name], counts[k])
+			}
+		}
+	}
+	return nil
+}
+
+// accounts finds the ids of the accounts that records speak of, and compares the
+// hidden ones.
+func (c *checker) accounts(all []record) error {
+	asked := make([]bool, len(c.ids))
+	for i := range all {
+		asked[all[i].account] = true
+		if all[i].subjectTID == 0 {
+			asked[all[i].subject] = true
+		}
+	}
+	var b intern.Batch
+	var at []int
+	var which []int
+	flush := func() error {
+		if err := c.s.Lookup(&b); err != nil {
+			return err
+		}
+		for i, account := range which {
+			id := b.ID(at[i])
+			c.ids[account] = id
+			hidden := id != intern.None && c.s.IsHidden(id)
+			if c.m.hidden[account] != hidden {
+				c.broken("account %s: hidden=%t, the model says %t", c.did(int32(account)), hidden, c.m.hidden[account])
+			}
+			if id == intern.None && asked[account] {
+				c.broken("account %s is not known", c.did(int32(account)))
+			}
+		}
+		b.Reset()
+		at, which = at[:0], which[:0]
+		return c.ctx.Err()
+	}
+	var did []byte
+	for account, is := range asked {
+		if is || c.m.hidden[account] {
+			did = c.m.n.AppendDID(did[:0], account)
+			at, which = append(at, b.Add(intern.DID, did)), append(which, account)
+		}
+		if len(which) == 8192 || account == len(asked)-1 {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *checker) did(account int32) string { return string(c.m.n.AppendDID(nil, int(account))) }
+
+// set is a stretch of sorted records that is one set, and the ids of the
+// subjects.
+type set struct {
+	records  []record
+	subjects []intern.ID
+}
+
+// sorted hands over set after set, with the ids of their subjects looked up many
+// at a time.
+func (c *checker) sorted(all []record, same func(x, y record) bool, each func(*set) error) error {
+	var b intern.Batch
+	var sets []set
+	var at []int
+	pending := 0
+	var uri []byte
+	flush := func() error {
+		if err := c.s.Lookup(&b); err != nil {
+			return err
+		}
+		i := 0
+		for n := range sets {
+			s := &sets[n]
+			for _, r := range s.records {
+				if r.subjectTID == 0 {
+					s.subjects = append(s.subjects, c.ids[r.subject])
+					continue
+				}
+				s.subjects = append(s.subjects, b.ID(at[i]))
+				i++
+			}
+			if err := each(s); err != nil {
+				return err
+			}
+		}
+		c.sets += len(sets)
+		b.Reset()
+		sets, at, pending = sets[:0], at[:0], 0
+		return c.ctx.Err()
+	}
+	err := groups(all, same, func(records []record) error {
+		sets = append(sets, set{records: records})
+		for i := range records {
+			if r := &records[i]; r.subjectTID != 0 {
+				uri = c.uri(uri[:0], r)
+				at = append(at, b.Add(intern.URI, uri))
+			}
+		}
+		if pending += len(records); pending > 20_000 {
+			return flush()
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+func (c *checker) uri(dst []byte, r *record) []byte {
+	o := networkOp(r)
+	return c.m.n.AppendSubject(dst, &o)
+}
+
+// forward compares what an account has edges to, and under which keys.
+func (c *checker) forward(s *set) error {
+	r := &s.records[0]
+	if !c.m.actor(r.account) {
+		return nil
+	}
+	actor, kind := c.ids[r.account], kindOf(r.kind)
+	c.want = c.want[:0]
+	for _, id := range s.subjects {
+		c.want = append(c.want, uint64(id))
+	}
+	c.want = dedupe(c.want)
+	var err error
+	if c.ids64, err = c.s.AppendSubjects(c.ids64[:0], kind, actor); err != nil {
+		return err
+	}
+	got := dedupe(c.ids64)
+	if !c.m.hidden[r.account] && !slices.Equal(got, c.want) {
+		c.broken("%s of %s: the index has %d, the model %d", kind, c.did(r.account), len(got), len(c.want))
+	}
+	keys, err := c.s.Rkeys(kind, actor, s.subjects)
+	if err != nil {
+		return err
+	}
+	for i := range s.records {
+		lowest := s.records[i].tid
+		for j := i - 1; j >= 0 && s.subjects[j] == s.subjects[i]; j-- {
+			lowest = min(lowest, s.records[j].tid)
+		}
+		for j := i + 1; j < len(s.records) && s.subjects[j] == s.subjects[i]; j++ {
+			lowest = min(lowest, s.records[j].tid)
+		}
+		if want := intern.AppendTID(nil, lowest); string(keys[i]) != string(want) {
+			c.broken("%s of %s: the record of subject %d has key %q, in the model %q", kind, c.did(r.account), s.subjects[i], keys[i], want)
+		}
+	}
+	return nil
+}
+
+// reverse compares who has edges to a subject.
+func (c *checker) reverse(s *set) error {
+	r := &s.records[0]
+	if !c.m.subject(r.subject, r.subjectTID) {
+		return nil
+	}
+	kind := kindOf(r.kind)
+	c.want = c.want[:0]
+	for i := range s.records {
+		c.want = append(c.want, uint64(c.ids[s.records[i].account]))
+	}
+	c.want = dedupe(c.want)
+	set, err := c.s.Actors(kind, s.subjects[0])
+	if err != nil {
+		return err
+	}
+	whole, err := set.All()
+	if err != nil {
+		return err
+	}
+	if c.ids64 = whole.List(c.ids64[:0]); !slices.Equal(c.ids64, c.want) {
+		c.broken("who has %s edges to %s: the index has %d, the model %d", kind, c.uri(nil, r), len(c.ids64), len(c.want))
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"skein/internal/network"
+	"skein/internal/synth"
+)
+
+// Faults are what a relay does wrong, each once, after Relay has run for a time;
+// but for Corrupt, which it does all the time.
+type Faults struct {
+	Stall   time.Duration // it sends nothing, and answers no ping
+	StallAt time.Duration
+
+	Repeat   time.Duration // it sends so long a time once more
+	RepeatAt time.Duration
+
+	Jump   int64 // its numbering jumps
+	JumpAt time.Duration
+
+	Burst   float64 // so many times its rate,
+	BurstOf time.Duration
+	BurstAt time.Duration
+
+	Corrupt float64 // the share of its messages that are damaged
+}
+
+// errFault is wrapped by the errors of Set.
+var errFault = errors.New("it must be stall=60s, repeat=60s, jump=10000000 or burst=10x5s, each with @ and a time after the start, or corrupt=0.01")
+
+// Set adds a fault, as a command line gives it: stall=60s@30s, say.
+func (f *Faults) Set(s string) error {
+	bad := func() error { return fmt.Errorf("%q: %w", s, errFault) }
+	name, rest, _ := strings.Cut(s, "=")
+	value, when, timed := strings.Cut(rest, "@")
+	var at time.Duration
+	var err error
+	if timed {
+		at, err = time.ParseDuration(when)
+	}
+	if err != nil || at < 0 || timed == (name == "corrupt") {
+		return bad()
+	}
+	switch name {
+	case "stall":
+		f.Stall, err = time.ParseDuration(value)
+		f.StallAt = at
+	case "repeat":
+		f.Repeat, err = time.ParseDuration(value)
+		f.RepeatAt = at
+	case "jump":
+		f.Jump, err = strconv.ParseInt(value, 10, 64)
+		f.JumpAt = at
+	case "burst":
+		times, of, _ := strings.Cut(value, "x")
+		f.BurstOf, err = time.ParseDuration(of)
+		if err == nil {
+			f.Burst, err = strconv.ParseFloat(times, 64)
+		}
+		f.BurstAt = at
+	case "corrupt":
+		f.Corrupt, err = strconv.ParseFloat(value, 64)
+	default:
+		return bad()
+	}
+	if err != nil || f.Stall < 0 || f.Repeat < 0 || f.Jump < 0 || f.Burst < 0 || f.BurstOf < 0 || f.Corrupt < 0 || f.Corrupt > 1 {
+		return bad()
+	}
+	return nil
+}
+
+// String returns the faults as Set takes them.
+func (f *Faults) String() string { return strings.Join(f.List(), " ") }
+
+// List returns the faults as Set takes them.
+func (f *Faults) List() (all []string) {
+	if f.Stall > 0 {
+		all = append(all, fmt.Sprintf("stall=%v@%v", f.Stall, f.StallAt))
+	}
+	if f.Repeat > 0 {
+		all = append(all, fmt.Sprintf("repeat=%v@%v", f.Repeat, f.RepeatAt))
+	}
+	if f.Jump > 0 {
+		all = append(all, fmt.Sprintf("jump=%d@%v", f.Jump, f.JumpAt))
+	}
+	if f.Burst > 0 {
+		all = append(all, fmt.Sprintf("burst=%vx%v@%v", f.Burst, f.BurstOf, f.BurstAt))
+	}
+	if f.Corrupt > 0 {
+		all = append(all, fmt.Sprintf("corrupt=%v", f.Corrupt))
+	}
+	return all
+}
+
+// NeedRate reports whether there are faults that happen at a time, so that the
+// relay must have a rate.
+func (f *Faults) NeedRate() bool { return f.Stall > 0 || f.Repeat > 0 || f.Jump > 0 || f.Burst > 0 }
+
+// passed turns the time that has passed into how much of it counts, and whether
+// the relay stalls now. What happens during a stall comes all at once after it.
+func (f *Faults) passed(d time.Duration) (counts time.Duration, stalled bool) {
+	if f.Burst > 0 && d > f.BurstAt {
+		d += time.Duration(float64(min(d-f.BurstAt, f.BurstOf)) * (f.Burst - 1))
+	}
+	return d, f.Stall > 0 && d > f.StallAt && d < f.StallAt+f.Stall
+}
+
+// eventAt is the last event before a time, if nothing else disturbs the rate.
+func eventAt(from int64, rate float64, at time.Duration) int64 {
+	return from + int64(at.Seconds()*rate)
+}
+
+// Seq is the sequence number of event i of a relay that began after event from.
+func (f *Faults) Seq(from int64, rate float64, i int64) int64 {
+	if f.Jump > 0 && i > eventAt(from, rate, f.JumpAt) {
+		return i + f.Jump
+	}
+	return i
+}
+
+// event is the last event whose sequence number is not above seq.
+func (f *Faults) event(from int64, rate float64, seq int64) int64 {
+	if at := eventAt(from, rate, f.JumpAt); f.Jump > 0 && seq > at {
+		return max(at, seq-f.Jump)
+	}
+	return seq
+}
+
+// repeats sends a reader back, once, and reports whether it has.
+func (f *Faults) repeats(from int64, rate float64, c *reader) bool {
+	at := eventAt(from, rate, f.RepeatAt)
+	if f.Repeat == 0 || c.repeated || c.next <= at {
+		return false
+	}
+	c.repeated = true
+	c.r.mu.Lock()
+	c.next = max(c.r.tail, at-int64(f.Repeat.Seconds()*rate), 1)
+	c.live = false
+	c.r.mu.Unlock()
+	return true
+}
+
+// Damage is what becomes of a message.
+type Damage uint8
+
+// The kinds of damage.
+const (
+	Whole     Damage = iota
+	Truncated        // cut off somewhere
+	Garbage          // random bytes
+	BadCommit        // a bit of the commit block is another
+	BadRecord        // a bit of the first record is another
+)
+
+// Damage returns what becomes of an event's message. It follows from the event.
+func (f *Faults) Damage(e *network.Event) Damage {
+	if f.Corrupt == 0 {
+		return Whole
+	}
+	r := mix(uint64(e.Seq) ^ 0x5ca1ab1e)
+	if float64(r>>11)/(1<<53) >= f.Corrupt {
+		return Whole
+	}
+	d := Truncated + Damage(mix(r)%4)
+	if d >= BadCommit && e.Type != network.Commit {
+		return Garbage
+	}
+	if d == BadRecord && e.Action == network.Delete {
+		return BadCommit
+	}
+	return d
+}
+
+// damage returns what is left of a message.
+func (f *Faults) damage(c *encoder, e *network.Event, m []byte) []byte {
+	r := mix(uint64(e.Seq) ^ 0xfa17)
+	switch f.Damage(e) {
+	case Truncated:
+		return m[:r%uint64(len(m))]
+	case Garbage:
+		m = m[:1+r%200%uint64(len(m))]
+		for i := range m {
+			r = mix(r)
+			m[i] = byte(r) | 0x1c // an item of a kind that there is not
+		}
+	case BadCommit:
+		m[c.commitAt] ^= 1 << (r % 8)
+	case BadRecord:
+		m[c.recordAt] ^= 1 << (r % 8)
+	default:
+	}
+	return m
+}
+
+func info(name, text string) []byte {
+	return synth.CBOR(synth.CBOR(nil, synth.Map{{Key: "t", Value: "#info"}, {Key: "op", Value: 1}}),
+		synth.Map{{Key: "name", Value: name}, {Key: "message", Value: text}})
+}
+
+func errorFrame(name, text string) []byte {
+	return synth.CBOR(synth.CBOR(nil, synth.Map{{Key: "op", Value: -1}}),
+		synth.Map{{Key: "error", Value: name}, {Key: "message", Value: text}})
+}

@@ -1,0 +1,223 @@
+package simulate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/bluesky-social/indigo/atproto/atcrypto"
+	"github.com/bluesky-social/indigo/atproto/repo"
+	"github.com/bluesky-social/indigo/atproto/repo/mst"
+	blocks "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	blockstore "github.com/ipfs/go-ipfs-blockstore"
+	"github.com/multiformats/go-multihash"
+
+	"skein/intern"
+	"skein/internal/network"
+	"skein/internal/synth"
+)
+
+// fullRepos keeps every account's repo, so that its commits can be verified:
+// the tree with indigo's own code, and signatures by a key for each account
+// that follows from the seed.
+type fullRepos struct {
+	n     *network.Network
+	seed  uint64
+	enc   encoder
+	repos map[int32]*fullRepo
+}
+
+type fullRepo struct {
+	key    *atcrypto.PrivateKeyK256
+	tree   mst.Tree
+	data   synth.Link // the root of the tree
+	commit synth.Block
+}
+
+func newFullRepos(n *network.Network, seed uint64) *fullRepos {
+	return &fullRepos{n: n, seed: seed, enc: encoder{n: n}, repos: map[int32]*fullRepo{}}
+}
+
+// key returns the signing key of an account.
+func key(seed uint64, account int) (*atcrypto.PrivateKeyK256, error) {
+	secret := sha256.Sum256(fmt.Appendf(nil, "skein simulate %d %d", seed, account))
+	return atcrypto.ParsePrivateBytesK256(secret[:])
+}
+
+// must is for what cannot fail but by a fault of ours.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(fmt.Sprintf("simulate: %v", err))
+	}
+	return v
+}
+
+func link(c *cid.Cid) (l synth.Link) {
+	copy(l[:], c.Bytes()[len(cidHead):])
+	return l
+}
+
+func cidOf(l synth.Link) cid.Cid {
+	return cid.NewCidV1(cid.DagCBOR, must(multihash.Encode(l[:], multihash.SHA2_256)))
+}
+
+func (f *fullRepos) repo(account int32) *fullRepo {
+	r := f.repos[account]
+	if r == nil {
+		r = &fullRepo{key: must(key(f.seed, int(account))), tree: mst.NewEmptyTree()}
+		f.repos[account] = r
+	}
+	return r
+}
+
+// message makes the message of an event, and brings its repo up to it.
+func (f *fullRepos) message(e *network.Event, seq, at int64) []byte {
+	switch {
+	case e.Type == network.Commit:
+		return f.commitMessage(e, seq, at)
+	case e.Type == network.Sync:
+		r := f.repo(e.Account)
+		return synth.Message("#sync", synth.Map{
+			{Key: "did", Value: f.did(e)}, {Key: "rev", Value: tid(e.Rev)}, {Key: "seq", Value: seq},
+			{Key: "time", Value: string(f.enc.stamps.append(nil, at))}, {Key: "blocks", Value: synth.CAR(r.commit.CID, r.commit)},
+		})
+	case e.Type == network.Account && e.Status == network.Deleted:
+		delete(f.repos, e.Account)
+	}
+	return f.enc.message(nil, e, seq, at)
+}
+
+func (f *fullRepos) did(e *network.Event) string { return string(f.n.AppendDID(nil, int(e.Account))) }
+
+func tid(n uint64) string { return string(intern.AppendTID(nil, n)) }
+
+// collector takes the nodes of a tree that are new, and those that prove what
+// was changed.
+type collector struct {
+	blockstore.Blockstore
+	blocks *[]synth.Block
+}
+
+// Put implements blockstore.Blockstore.
+func (c collector) Put(_ context.Context, b blocks.Block) error {
+	id := b.Cid()
+	*c.blocks = append(*c.blocks, synth.Block{CID: link(&id), Bytes: b.RawData()})
+	return nil
+}
+
+func (f *fullRepos) commitMessage(e *network.Event, seq, at int64) []byte {
+	ctx := context.Background()
+	r := f.repo(e.Account)
+	was := r.data
+	var ops []any
+	var records []synth.Block
+	for k := range e.Ops() {
+		o := f.n.Op(e, k)
+		path := collections[o.Kind] + "/" + tid(o.TID)
+		block := synth.NewBlock(f.enc.record(nil, &o))
+		value := cidOf(block.CID)
+		there := must(r.tree.Get([]byte(path)))
+		m := synth.Map{{Key: "cid", Value: nil}, {Key: "path", Value: path}}
+		if there != nil {
+			m = append(m, synth.Pair{Key: "prev", Value: link(there)})
+		}
+		switch {
+		case o.Action == network.Delete && there == nil:
+			continue // it is deleted already: a commit that changes nothing
+		case o.Action == network.Delete:
+			must(repo.ApplyOp(&r.tree, path, nil))
+			m = append(m, synth.Pair{Key: "action", Value: "delete"})
+		default:
+			must(repo.ApplyOp(&r.tree, path, &value))
+			records = append(records, block)
+			m[0].Value = block.CID
+			action := "create"
+			if there != nil {
+				action = "update"
+			}
+			m = append(m, synth.Pair{Key: "action", Value: action})
+		}
+		ops = append(ops, m)
+	}
+	if len(ops) == 0 { // a repo is read from its root, also where nothing is new
+		r.tree.Root.Dirty = true
+	}
+	root := must(r.tree.WriteDiffBlocks(ctx, collector{blocks: &records}))
+	r.data = link(root)
+	commit := repo.Commit{DID: f.did(e), Version: repo.ATPROTO_REPO_VERSION, Data: *root, Rev: tid(e.Rev)}
+	must(0, commit.Sign(r.key))
+	r.commit = synth.NewBlock(synth.CBOR(nil, synth.Map{
+		{Key: "did", Value: commit.DID}, {Key: "rev", Value: commit.Rev}, {Key: "sig", Value: commit.Sig},
+		{Key: "data", Value: r.data}, {Key: "prev", Value: nil}, {Key: "version", Value: int(commit.Version)},
+	}))
+	m := synth.Map{
+		{Key: "ops", Value: append([]any{}, ops...)},
+		{Key: "rev", Value: commit.Rev},
+		{Key: "seq", Value: seq},
+		{Key: "repo", Value: commit.DID},
+		{Key: "time", Value: string(f.enc.stamps.append(nil, at))},
+		{Key: "blobs", Value: []any{}},
+		{Key: "since", Value: nil},
+		{Key: "blocks", Value: synth.CAR(r.commit.CID, append(records, r.commit)...)},
+		{Key: "commit", Value: r.commit.CID},
+		{Key: "rebase", Value: false},
+		{Key: "tooBig", Value: false},
+	}
+	if e.Since != 0 {
+		m[6].Value = tid(e.Since)
+		m = append(m, synth.Pair{Key: "prevData", Value: was})
+	}
+	return synth.Message("#commit", m)
+}
+
+// Documents serves the DID documents of the network's accounts under
+// /{did}, as the PLC directory does, so that signatures can be verified. It
+// knows the accounts of which something was heard.
+func (r *Relay) Documents(host string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		did := strings.TrimPrefix(req.URL.Path, "/")
+		account, ok := r.account(did)
+		if !ok {
+			http.Error(w, "DID not registered: "+did, http.StatusNotFound)
+			return
+		}
+		k, err := key(r.o.Network.Seed, account)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		public, err := k.PublicKey()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/did+ld+json")
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"@context":    []string{"https://www.w3.org/ns/did/v1", "https://w3id.org/security/multikey/v1"},
+			"id":          did,
+			"alsoKnownAs": []string{fmt.Sprintf("at://u%d.example.com", account)},
+			"verificationMethod": []any{map[string]string{
+				"id": did + "#atproto", "type": "Multikey", "controller": did, "publicKeyMultibase": public.Multibase(),
+			}},
+			"service": []any{map[string]string{"id": "#atproto_pds", "type": "AtprotoPersonalDataServer", "serviceEndpoint": "http://" + host}},
+		})
+	})
+}
+
+// account finds an account by its DID.
+func (r *Relay) account(did string) (account int, ok bool) {
+	r.mu.Lock()
+	if r.dids == nil {
+		r.dids = map[string]int32{}
+		for i := range r.net.Accounts() {
+			r.dids[string(r.net.AppendDID(nil, i))] = int32(i)
+		}
+	}
+	n, ok := r.dids[did]
+	r.mu.Unlock()
+	return int(n), ok
+}
