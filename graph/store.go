@@ -105,6 +105,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 // internOptions are the interner's: its slot is the first partition of ours.
 func (s *Store) internOptions() intern.Options {
 	o := s.o.Intern
+	o.Alone = true // a store that several write has several partitions
 	if first, _, err := s.o.Share.partitions(intern.MaxPartitions); err == nil {
 		o.Slot = first
 	}

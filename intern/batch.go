@@ -19,6 +19,7 @@ type Batch struct {
 	slots []uint32 // 1 + an index of items; 0: free
 	keys  [][]byte // scratch of the lookups
 	miss  []int32  // the items that keys are for
+	sure  []int32  // scratch of missing
 	kbuf  []byte
 
 	made    maker // scratch of what is created
@@ -217,18 +218,34 @@ func (b *Batch) appendForm(dst []byte, it *batchItem) []byte {
 }
 
 // missing collects the keys of the items of a namespace that are not resolved
-// yet. The URIs of authors without an id are left out: they have none either.
-func (b *Batch) missing(ns Namespace) {
-	b.keys, b.miss, b.kbuf = b.keys[:0], b.miss[:0], b.kbuf[:0]
+// yet: first, as many as it returns, those that are to be looked up, then those
+// that isNew says are not there. The URIs of authors without an id are left out:
+// they have none either.
+func (b *Batch) missing(ns Namespace, isNew func(*Batch, *batchItem) bool) (asked int) {
+	b.keys, b.miss, b.kbuf, b.sure = b.keys[:0], b.miss[:0], b.kbuf[:0], b.sure[:0]
 	for i := range b.items {
 		it := &b.items[i]
 		if it.ns != ns || it.state != unresolved || it.author != noAuthor && b.ID(int(it.author)) == None {
 			continue
 		}
-		start := len(b.kbuf)
-		b.kbuf = b.appendForm(append(b.kbuf, KeyID, byte(ns)), it)
-		// If kbuf grows, earlier keys go on living in the old array.
-		b.keys = append(b.keys, b.kbuf[start:len(b.kbuf):len(b.kbuf)])
-		b.miss = append(b.miss, int32(i))
+		if isNew != nil && isNew(b, it) {
+			b.sure = append(b.sure, int32(i))
+			continue
+		}
+		b.want(ns, i)
 	}
+	asked = len(b.keys)
+	for _, i := range b.sure {
+		b.want(ns, int(i))
+	}
+	return asked
+}
+
+// want collects the key of an item.
+func (b *Batch) want(ns Namespace, i int) {
+	start := len(b.kbuf)
+	b.kbuf = b.appendForm(append(b.kbuf, KeyID, byte(ns)), &b.items[i])
+	// If kbuf grows, earlier keys go on living in the old array.
+	b.keys = append(b.keys, b.kbuf[start:len(b.kbuf):len(b.kbuf)])
+	b.miss = append(b.miss, int32(i))
 }

@@ -28,7 +28,7 @@ const (
 func (in *Interner) Claim(ctx context.Context, b *Batch) error {
 	for _, ns := range Namespaces { // DIDs first: packed URIs hold their ids
 		in.fromCache(b, ns)
-		b.missing(ns)
+		b.missing(ns, nil)
 		if len(b.miss) > 0 {
 			if err := in.claimMissing(ctx, b, ns); err != nil {
 				return err

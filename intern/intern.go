@@ -21,6 +21,11 @@ type Options struct {
 	Default Settings
 	// CacheBytes bounds the memory of the cache. 0 means 64 MiB.
 	CacheBytes int64
+	// Alone says that nobody else makes strings in a store of one partition.
+	Alone bool
+	// FilterBytes bounds the memory of the filters that know what strings there
+	// are. 0 means 32 MiB.
+	FilterBytes int64
 	// Owner names this writer in its leases: host and process, say.
 	Owner string
 	// Shards confines this writer to a range of shards. nil: all.
@@ -51,6 +56,7 @@ type Interner struct {
 
 	cacheMu sync.Mutex // guards cache
 	cache   *cache
+	known   *known // nil if other writers make strings too
 
 	ctx        context.Context //nolint:containedctx // of the background leases, ended by Close
 	cancel     context.CancelFunc
@@ -61,6 +67,9 @@ type Interner struct {
 func Open(ctx context.Context, store kv.Store, o Options) (*Interner, error) {
 	if o.CacheBytes <= 0 {
 		o.CacheBytes = 64 << 20
+	}
+	if o.FilterBytes <= 0 {
+		o.FilterBytes = 32 << 20
 	}
 	settings, err := settle(ctx, store, o.Settings, o.Default)
 	if err != nil {
@@ -82,6 +91,13 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Interner, error) {
 	}
 	for lane := range claimsInFlight {
 		in.claims = append(in.claims, &claimer{in: in, lane: uint8(lane)})
+	}
+	if o.Alone && settings.Partitions == 1 {
+		in.known = newKnown(o.FilterBytes)
+		if err := in.known.open(ctx, store); err != nil {
+			in.cancel()
+			return nil, err
+		}
 	}
 	return in, nil
 }
@@ -197,8 +213,8 @@ var ErrNoLease = errors.New("intern: leased ids are used up")
 func (in *Interner) Resolve(tx kv.Txn, b *Batch) (made [len(Namespaces) + 1]int, err error) {
 	for _, ns := range Namespaces { // DIDs first: packed URIs hold their ids
 		in.fromCache(b, ns)
-		b.missing(ns)
-		if err := tx.MultiGet(b.keys, b.found(in.metrics)); err != nil {
+		asked := b.missing(ns, in.isNew)
+		if err := tx.MultiGet(b.keys[:asked], b.found(in.metrics)); err != nil {
 			return made, fmt.Errorf("intern: looking up strings: %w", err)
 		}
 		if made[ns], err = in.create(tx, b, ns); err != nil {
@@ -293,6 +309,7 @@ func (in *Interner) Committed(b *Batch) {
 		in.metrics.allocated(ns, len(d.ids))
 		d.settle(d.ids)
 	}
+	in.learn(b)
 	in.remember(b)
 }
 
@@ -325,7 +342,7 @@ func (in *Interner) Abandon(b *Batch) {
 // Lookup finds the ids of the strings of b that have one, and makes none.
 func (in *Interner) Lookup(r kv.Reader, b *Batch) error {
 	for _, ns := range Namespaces {
-		b.missing(ns)
+		b.missing(ns, nil)
 		if err := r.MultiGet(b.keys, b.found(nil)); err != nil {
 			return fmt.Errorf("intern: looking up strings: %w", err)
 		}

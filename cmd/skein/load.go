@@ -31,6 +31,7 @@ func loadCommand(e *environment) *cli.Command {
 		&cli.Int64Flag{Name: "prefill", Usage: "put so many edges in before the clock starts", Destination: &o.Prefill},
 		&cli.BoolFlag{Name: "kill", Usage: "kill the relay in the middle, and start it again", Destination: &o.Kill},
 		&cli.BoolFlag{Name: "no-compaction", Usage: "measure the store as it is left, and do not rewrite it first", Destination: &o.KeepUncompacted},
+		&cli.StringFlag{Name: "cpuprofile", Usage: "write a profile of the indexer, without prefilling and comparing, to this file", Destination: &o.Profile},
 		&cli.BoolFlag{Name: "markdown", Usage: "print a table instead of JSON", Destination: &markdown},
 	)
 	return &cli.Command{

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"runtime/debug"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +40,9 @@ type Options struct {
 	Kill bool
 	// KeepUncompacted leaves out the rewriting of the store before it is measured.
 	KeepUncompacted bool
+	// Profile is a file for a profile of the processor's time while the clock
+	// runs; "" is none.
+	Profile string
 	// Stderr is told how far it is.
 	Stderr io.Writer
 }
@@ -321,8 +326,18 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	if r.o.Kill {
 		watching.Go(func() { r.kill(stop, c, from, events) })
 	}
+	if r.o.Profile != "" {
+		f, err := os.Create(r.o.Profile)
+		if err != nil {
+			return err
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
 	err = c.Run(stop)
 	end := time.Now()
+	pprof.StopCPUProfile()
 	p := c.Progress()
 	cpu, peak := usage()
 	simCPU, simPeak := r.sim.Usage()
@@ -343,6 +358,9 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	rep.Seconds = end.Sub(r.started).Seconds()
 	rep.EventsPerSecond = float64(rep.Events) / rep.Seconds
 	rep.MegabytesPerSecond = float64(p.Bytes) / rep.Seconds / 1e6
+	t := r.x.Graph.Timing()
+	r.say("the writer: intern %v, read %v, graph %v, commit %v of %v", t.Intern.Round(time.Millisecond), t.Read.Round(time.Millisecond),
+		t.Graph.Round(time.Millisecond), t.Commit.Round(time.Millisecond), end.Sub(r.started).Round(time.Millisecond))
 	rep.OpsIndexed = c.Ops()
 	rep.Lag, rep.Behind = r.lags.quantiles(), r.behind.quantiles()
 	rep.CPUSeconds = (cpu - r.cpu).Seconds()

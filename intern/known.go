@@ -1,0 +1,300 @@
+package intern
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"skein/internal/kv"
+)
+
+// known knows of every string of the store that it is there: filters in memory,
+// which may say yes of one that is not, once in some hundred, and never no of
+// one that is. Most of what is not in the cache is new, and to find out from the
+// store costs several levels of tables; here it costs a cache line or a few.
+//
+// It is for a store that has one writer, and begins to work once it has been
+// filled: at once if the store is empty, else by reading the dictionary in the
+// background, which begins when so many look-ups were in vain that it pays. The
+// URIs are kept by the time in their TIDs, in spans of 19 hours; the oldest are
+// let go when there are too many, and are then looked up as before.
+//
+// (An idea of ../shared/docs/layout-measured.md: a per-day in-memory Bloom filter of known
+// URIs. The filters are blocked ones: Putze, Sanders, Singler, Cache-, Hash- and
+// Space-Efficient Bloom Filters, 2007.)
+type known struct {
+	budget int64 // bytes
+
+	mu      sync.Mutex // guards the filters until ready, and size
+	ready   atomic.Bool
+	dids    filter
+	others  filter // URIs without a TID
+	spans   map[uint64]*filter
+	floor   uint64 // spans below are not kept
+	size    int64  // bytes
+	full    bool   // not even the DIDs have room: it is of no use
+	vain    int    // look-ups in vain so far
+	started bool
+}
+
+// fillAfter is after how many look-ups in vain the filters are filled.
+const fillAfter = 300_000
+
+// spanShift makes 2^36 microseconds of a TID a span.
+const spanShift = 36 + 10
+
+func newKnown(budget int64) *known { return &known{budget: budget, spans: map[uint64]*filter{}} }
+
+// open makes the filters ready if the store is empty.
+func (k *known) open(ctx context.Context, store kv.Store) error {
+	err := store.View(ctx, func(r kv.Reader) error {
+		empty := true
+		err := r.Scan([]byte{KeyID}, []byte{KeyID + 1}, false, func(_, _ []byte) (bool, error) { empty = false; return false, nil })
+		k.ready.Store(empty && err == nil)
+		k.started = k.ready.Load()
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("intern: looking whether there are strings: %w", err)
+	}
+	return nil
+}
+
+// of returns the filter that a string belongs to, nil if it is not kept.
+func (k *known) of(ns Namespace, packed bool, tid uint64) *filter {
+	switch {
+	case ns == DID:
+		return &k.dids
+	case !packed:
+		return &k.others
+	}
+	span := tid >> spanShift
+	if span < k.floor {
+		return nil
+	}
+	return k.spans[span]
+}
+
+// isNew reports whether the store surely has no string of this key.
+func (k *known) isNew(ns Namespace, packed bool, tid uint64, key cacheKey) bool {
+	if !k.ready.Load() || packed && tid>>spanShift < k.floor {
+		return false
+	}
+	f := k.of(ns, packed, tid)
+	return f == nil || !f.has(key.hash())
+}
+
+// add notes a string of the store. k.mu is held, or k is ready and the caller
+// the writer.
+func (k *known) add(ns Namespace, packed bool, tid uint64, key cacheKey) {
+	if k.full {
+		return
+	}
+	f := k.of(ns, packed, tid)
+	if f == nil {
+		if tid>>spanShift < k.floor {
+			return
+		}
+		f = new(filter)
+		k.spans[tid>>spanShift] = f
+	}
+	k.size += f.add(key.hash())
+	for k.size > k.budget {
+		if len(k.spans) == 0 {
+			k.full, k.dids, k.others = true, filter{}, filter{}
+			return
+		}
+		oldest := ^uint64(0)
+		for s := range k.spans {
+			oldest = min(oldest, s)
+		}
+		k.size -= k.spans[oldest].bytes()
+		k.floor = oldest + 1
+		delete(k.spans, oldest)
+	}
+}
+
+// filter is a Bloom filter that grows: parts that are filled one after another,
+// each twice as large as the one before.
+type filter struct {
+	parts []filterPart
+}
+
+type filterPart struct {
+	blocks [][8]uint64
+	left   int // keys that it still takes
+}
+
+const (
+	firstBlocks    = 1 << 10
+	keysPerBlock   = 40 // 12.8 bits to a key
+	bytesPerBlock  = 64
+	bitsPerKey     = 6
+	blockBitsShift = 9 // 512 bits
+)
+
+// add returns by how many bytes the filter grew.
+func (f *filter) add(hash uint64) (grown int64) {
+	n := len(f.parts)
+	if n == 0 || f.parts[n-1].left == 0 {
+		blocks := firstBlocks << n
+		f.parts = append(f.parts, filterPart{make([][8]uint64, blocks), blocks * keysPerBlock})
+		grown = int64(blocks) * bytesPerBlock
+		n++
+	}
+	p := &f.parts[n-1]
+	p.left--
+	b, bit := p.block(hash)
+	for range bitsPerKey {
+		b[bit>>6&7] |= 1 << (bit & 63)
+		bit >>= blockBitsShift
+	}
+	return grown
+}
+
+func (p *filterPart) block(hash uint64) (b *[8]uint64, bit uint64) {
+	hi, _ := bits.Mul64(hash, uint64(len(p.blocks)))
+	return &p.blocks[hi], hash * 0x9e3779b97f4a7c15 >> 2 // 6 × 9 bits, others than those that chose the block
+}
+
+func (f *filter) has(hash uint64) bool {
+	for i := range slices.Backward(f.parts) {
+		if f.parts[i].has(hash) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *filterPart) has(hash uint64) bool {
+	b, bit := p.block(hash)
+	for range bitsPerKey {
+		if b[bit>>6&7]>>(bit&63)&1 == 0 {
+			return false
+		}
+		bit >>= blockBitsShift
+	}
+	return true
+}
+
+func (f *filter) bytes() (n int64) {
+	for _, p := range f.parts {
+		n += int64(len(p.blocks)) * bytesPerBlock
+	}
+	return n
+}
+
+// fill reads the dictionary into the filters. Strings that are made meanwhile
+// are noted by the writer, whether the scan meets them or not.
+func (k *known) fill(ctx context.Context, store kv.Store) error {
+	type item struct {
+		ns     Namespace
+		packed bool
+		tid    uint64
+		key    cacheKey
+	}
+	var items []item
+	flush := func() {
+		k.mu.Lock()
+		for i := range items {
+			it := &items[i]
+			k.add(it.ns, it.packed, it.tid, it.key)
+		}
+		k.mu.Unlock()
+		items = items[:0]
+	}
+	err := store.View(ctx, func(r kv.Reader) error {
+		for _, ns := range Namespaces {
+			prefix := []byte{KeyID, byte(ns)}
+			err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(row, _ []byte) (bool, error) {
+				it := item{ns: ns}
+				var err error
+				it.key, it.tid, it.packed, err = keyOfForm(ns, row[len(prefix):])
+				if items = append(items, it); len(items) == 4096 {
+					flush()
+				}
+				return !k.full && ctx.Err() == nil, err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return fmt.Errorf("intern: reading the dictionary: %w", err)
+	}
+	flush()
+	k.ready.Store(!k.full)
+	return nil
+}
+
+// keyOfForm returns the cache's key of a string in the form that it is stored
+// in, and the TID of a packed URI.
+func keyOfForm(ns Namespace, form []byte) (key cacheKey, tid uint64, packed bool, err error) {
+	if ns == DID {
+		if len(form) == packedDID {
+			return didKey(form), 0, false, nil
+		}
+		return rawKey(DID, unpackRaw(form)), 0, false, nil
+	}
+	tid, author, collection, packed, err := unpackURI(form)
+	switch {
+	case err != nil:
+		return key, 0, false, err
+	case !packed:
+		return rawKey(URI, unpackRaw(form)), 0, false, nil
+	case author >= 1<<48:
+		return rawKey(URI, form), tid, true, nil
+	}
+	return uriKey(tagURI, tid, uint64(author), collection), tid, true, nil
+}
+
+// isNew reports whether an item surely has no id in the store. One that had an
+// id drawn for it may have been committed by an attempt of unknown outcome.
+func (in *Interner) isNew(b *Batch, it *batchItem) bool {
+	if it.id != None || in.known == nil {
+		return false
+	}
+	if it.author != noAuthor && b.items[it.author].state == created {
+		return true // its author was not there before
+	}
+	return in.known.isNew(it.ns, it.author != noAuthor, it.tid, b.settled(it))
+}
+
+// learn notes the strings that a committed transaction made, and fills the
+// filters when it is time.
+func (in *Interner) learn(b *Batch) {
+	k := in.known
+	if k == nil {
+		return
+	}
+	if !k.ready.Load() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+	}
+	for i := range b.items {
+		if it := &b.items[i]; it.state == created {
+			k.vain++
+			k.add(it.ns, it.author != noAuthor, it.tid, b.settled(it))
+		}
+	}
+	if k.full {
+		k.ready.Store(false)
+		return
+	}
+	if k.started || k.vain < fillAfter {
+		return
+	}
+	k.started = true
+	in.background.Go(func() {
+		if err := k.fill(in.ctx, in.store); err != nil { // who else reads will say so
+			k.mu.Lock()
+			k.started, k.vain = false, 0
+			k.mu.Unlock()
+		}
+	})
+}
