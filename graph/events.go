@@ -194,13 +194,11 @@ func (a *applier) writeStates(tx kv.Txn) {
 		if !as.known {
 			n.Accounts++
 		}
-		for flag, total := range map[byte]*int64{flagHidden: &n.Hidden, flagPartial: &n.Partial, flagDesync: &n.Desynchronized} {
-			switch was, now := as.was.has(flag), as.now.has(flag); {
-			case !was && now:
-				*total++
-			case was && !now:
-				*total--
-			}
+		const counted = flagHidden | flagPartial | flagDesync
+		if (as.was.flags^as.now.flags)&counted != 0 {
+			n.Hidden += turned(as, flagHidden)
+			n.Partial += turned(as, flagPartial)
+			n.Desynchronized += turned(as, flagDesync)
 		}
 		a.kbuf = accountKey(a.kbuf[:0], as.id)
 		a.vbuf = as.now.append(a.vbuf[:0])
@@ -209,6 +207,17 @@ func (a *applier) writeStates(tx kv.Txn) {
 	for id := range a.result.erasing {
 		tx.Set(eraseKey(id), nil)
 	}
+}
+
+// turned is 1 if the account got the flag, -1 if it lost it.
+func turned(as *actorState, flag byte) int64 {
+	switch was, now := as.was.has(flag), as.now.has(flag); {
+	case !was && now:
+		return 1
+	case was && !now:
+		return -1
+	}
+	return 0
 }
 
 // writeTotals writes the counts, and the hidden set with its version.

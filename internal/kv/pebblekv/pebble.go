@@ -196,19 +196,24 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 		return err
 	}
 	t := &s.txn
-	t.batch = s.db.NewBatchWithSize(min(t.size, maxBatchHint))
-	t.err = nil
-	err := errors.Join(fn(t), t.err)
-	err = errors.Join(err, t.reader.close())
-	if err != nil || t.batch.Empty() {
-		return errors.Join(err, t.batch.Close())
+	t.writes.reset()
+	err := fn(t)
+	if err = errors.Join(err, t.reader.close()); err != nil || len(t.writes.ops) == 0 {
+		return err
 	}
-	t.size = t.batch.Len()
+	if t.writes.full() {
+		return fmt.Errorf("pebblekv: a write of %d bytes: %w", len(t.writes.arena), kv.ErrTooLarge)
+	}
+	batch := s.db.NewBatchWithSize(min(t.size, maxBatchHint))
+	if err := t.writes.put(batch); err != nil {
+		return errors.Join(fmt.Errorf("pebblekv: building a batch: %w", err), batch.Close())
+	}
+	t.size = batch.Len()
 	// Sync here means: handed to the operating system. See walFS.
-	if err := t.batch.Commit(pebble.Sync); err != nil {
-		return errors.Join(fmt.Errorf("pebblekv: committing: %w", err), t.batch.Close())
+	if err := batch.Commit(pebble.Sync); err != nil {
+		return errors.Join(fmt.Errorf("pebblekv: committing: %w", err), batch.Close())
 	}
-	return t.batch.Close()
+	return batch.Close()
 }
 
 // maxBatchHint bounds what is set aside for a batch because the one before it

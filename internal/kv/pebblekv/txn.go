@@ -197,15 +197,8 @@ func scan(it *pebble.Iterator, reverse bool, each func(key, value []byte) (bool,
 // keeps that still.
 type txn struct {
 	reader
-	batch *pebble.Batch
-	size  int // bytes of the last batch: about what the next one will take
-	err   error
-}
-
-func (t *txn) note(err error) {
-	if err != nil && t.err == nil {
-		t.err = fmt.Errorf("pebblekv: building a batch: %w", err)
-	}
+	writes writes
+	size   int // bytes of the last batch: about what the next one will take
 }
 
 // Snapshot implements kv.Txn: there are no conflicts to avoid.
@@ -215,13 +208,13 @@ func (t *txn) Snapshot() kv.Reader { return &t.reader }
 func (t *txn) Conflict([]byte) {}
 
 // Set implements kv.Txn.
-func (t *txn) Set(key, value []byte) { t.note(t.batch.Set(key, value, nil)) }
+func (t *txn) Set(key, value []byte) { t.writes.add(writeSet, key, value) }
 
 // Delete implements kv.Txn.
-func (t *txn) Delete(key []byte) { t.note(t.batch.Delete(key, nil)) }
+func (t *txn) Delete(key []byte) { t.writes.add(writeDelete, key, nil) }
 
 // DeleteRange implements kv.Txn.
-func (t *txn) DeleteRange(lo, hi []byte) { t.note(t.batch.DeleteRange(lo, hi, nil)) }
+func (t *txn) DeleteRange(lo, hi []byte) { t.writes.add(writeDeleteRange, lo, hi) }
 
 // Merge implements kv.Txn.
-func (t *txn) Merge(key, operand []byte) { t.note(t.batch.Merge(key, operand, nil)) }
+func (t *txn) Merge(key, operand []byte) { t.writes.add(writeMerge, key, operand) }

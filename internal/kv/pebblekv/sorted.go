@@ -1,0 +1,143 @@
+package pebblekv
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// writes gathers what a transaction writes, so that it can be put into the
+// engine's batch in the order of the keys: the memtable, a skip list, then finds
+// the place of a key near that of the one before, in memory that is in the
+// processor's caches (before and after: docs/performance.md).
+type writes struct {
+	arena  []byte
+	ops    []write
+	spare  []write // scratch of sort
+	ranges bool // there is a DeleteRange, before or after which the others stay
+}
+
+// write is one operation: its key, and behind it the value, or the end of the
+// range, in the arena.
+type write struct {
+	prefix uint64 // the key's first eight bytes
+	at     uint32
+	key    uint32 // lengths
+	value  uint32
+	kind   writeKind
+}
+
+type writeKind uint8
+
+const (
+	writeSet writeKind = iota
+	writeDelete
+	writeMerge
+	writeDeleteRange
+)
+
+// maxKeptWrites bounds the arena that is kept between transactions.
+const maxKeptWrites = 32 << 20
+
+func (w *writes) reset() {
+	if cap(w.arena) > maxKeptWrites {
+		w.arena = nil
+	}
+	w.arena, w.ops, w.ranges = w.arena[:0], w.ops[:0], false
+}
+
+func (w *writes) add(kind writeKind, key, value []byte) {
+	o := write{at: uint32(len(w.arena)), key: uint32(len(key)), value: uint32(len(value)), kind: kind}
+	if len(key) >= 8 {
+		o.prefix = binary.BigEndian.Uint64(key)
+	} else {
+		var b [8]byte
+		copy(b[:], key)
+		o.prefix = binary.BigEndian.Uint64(b[:])
+	}
+	w.arena = append(append(w.arena, key...), value...)
+	w.ops = append(w.ops, o)
+	w.ranges = w.ranges || kind == writeDeleteRange
+}
+
+// full reports whether the arena cannot take more.
+func (w *writes) full() bool { return len(w.arena) > 1<<31 }
+
+// sort puts the operations into the order of their keys, those of one key as
+// they came: by the first eight bytes with a radix sort, which they come to in
+// runs that are sorted already or in no order at all; the few that agree in them
+// by comparing.
+func (w *writes) sort() {
+	const digits, radix = 8, 256
+	var counts [digits][radix]int32
+	for i := range w.ops {
+		for d, p := 0, w.ops[i].prefix; d < digits; d, p = d+1, p>>8 {
+			counts[d][p&0xff]++
+		}
+	}
+	w.spare = slices.Grow(w.spare[:0], len(w.ops))[:len(w.ops)]
+	from, to := w.ops, w.spare
+	for d := range digits {
+		at := &counts[d]
+		sum, most := int32(0), int32(0)
+		for v, n := range at {
+			at[v], sum, most = sum, sum+n, max(most, n)
+		}
+		if int(most) == len(from) {
+			continue // all have the same
+		}
+		shift := 8 * d
+		for i := range from {
+			v := from[i].prefix >> shift & 0xff
+			to[at[v]] = from[i]
+			at[v]++
+		}
+		from, to = to, from
+	}
+	w.ops, w.spare = from, to
+	for rest := w.ops; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].prefix == rest[0].prefix {
+			n++
+		}
+		if n > 1 {
+			slices.SortFunc(rest[:n], w.compare)
+		}
+		rest = rest[n:]
+	}
+}
+
+// compare orders operations by key, those of one key as they came.
+func (w *writes) compare(x, y write) int {
+	return cmp.Or(bytes.Compare(w.arena[x.at:x.at+x.key], w.arena[y.at:y.at+y.key]), cmp.Compare(x.at, y.at))
+}
+
+// put puts everything into a batch.
+func (w *writes) put(b *pebble.Batch) error {
+	if !w.ranges {
+		w.sort()
+	}
+	for i := range w.ops {
+		o := &w.ops[i]
+		key := w.arena[o.at : o.at+o.key]
+		value := w.arena[o.at+o.key : o.at+o.key+o.value]
+		var err error
+		switch o.kind {
+		case writeSet:
+			err = b.Set(key, value, nil)
+		case writeDelete:
+			err = b.Delete(key, nil)
+		case writeMerge:
+			err = b.Merge(key, value, nil)
+		default:
+			err = b.DeleteRange(key, value, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
