@@ -117,6 +117,9 @@ func (c *Consumer) session(ctx context.Context) error {
 	}
 	c.resume(c.from)
 	dialer := websocket.Dialer{ReadBufferSize: 64 << 10, HandshakeTimeout: 30 * time.Second, Proxy: http.ProxyFromEnvironment}
+	if strings.HasPrefix(address, "ws:") {
+		dialer.ReadBufferSize, dialer.NetDialContext = smallBuffer, dialBuffered
+	}
 	header := http.Header{}
 	if c.o.UserAgent != "" {
 		header.Set("User-Agent", c.o.UserAgent)
@@ -238,9 +241,12 @@ func (c *Consumer) readMessages(conn *websocket.Conn) error {
 	buf := make([]byte, 64<<10)
 	c.silence.Store(false)
 	defer c.waiting.Store(false)
-	for n := 0; !c.ended; n++ {
-		if err := holdDeadline(conn, c.held != nil); err != nil {
-			return fmt.Errorf("reading from the relay: %w", err)
+	for n, held := 0, false; !c.ended; n++ {
+		if held || c.held != nil {
+			held = c.held != nil
+			if err := holdDeadline(conn, held); err != nil {
+				return fmt.Errorf("reading from the relay: %w", err)
+			}
 		}
 		c.waiting.Store(true)
 		kind, r, err := conn.NextReader()
@@ -288,6 +294,41 @@ func holdDeadline(conn *websocket.Conn, held bool) error {
 		t = time.Now().Add(holdTime)
 	}
 	return conn.SetReadDeadline(t)
+}
+
+// A connection without TLS is read through a buffer of ours, and the library's is
+// small: what is larger than that it hands through, so that a message is copied
+// once and not twice, and the system is asked for much at a time.
+const smallBuffer, largeBuffer = 256, 256 << 10
+
+type bufferedConn struct {
+	net.Conn
+
+	buf  []byte
+	r, w int
+}
+
+func dialBuffered(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &bufferedConn{Conn: conn, buf: make([]byte, largeBuffer)}, nil
+}
+
+// Read implements net.Conn.
+func (c *bufferedConn) Read(p []byte) (n int, err error) {
+	if c.r == c.w {
+		if c.r, c.w = 0, 0; len(p) >= len(c.buf) {
+			return c.Conn.Read(p)
+		}
+		if c.w, err = c.Conn.Read(c.buf); c.w == 0 {
+			return 0, err
+		}
+	}
+	n = copy(p, c.buf[c.r:c.w])
+	c.r += n
+	return n, nil
 }
 
 // readAll reads a message into buf, which grows to the largest message seen.

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"math/bits"
 	"sync"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
@@ -55,23 +56,76 @@ func (h *hiddenCache) put(version uint64, set *roaring64.Bitmap) {
 }
 
 // stateCache remembers the states of accounts as of the last commit, for the
-// writer: two generations of maps without pointers.
+// writer: two generations of flat tables, filled up to three quarters. A table
+// grows to its limit; what is put when the young one is full makes it the old
+// one.
 type stateCache struct {
-	young, old map[intern.ID]repoState
-	limit      int // of each generation
+	young, old []stateEntry
+	used       int // of young
+	limit      int // slots of a table
+}
+
+type stateEntry struct {
+	id intern.ID // None: free
+	repoState
+}
+
+// bytesPerState is what an entry takes, and firstStates the slots of a table at
+// first.
+const bytesPerState, firstStates = 72, 1024
+
+func newStateCache(bytes int64) stateCache {
+	limit := max(int(bytes/2/bytesPerState), 16)
+	slots := min(limit, firstStates)
+	return stateCache{young: make([]stateEntry, slots), old: make([]stateEntry, 16), limit: limit}
 }
 
 func (c *stateCache) get(id intern.ID) (repoState, bool) {
-	if st, ok := c.young[id]; ok {
-		return st, true
+	if e := slotOf(c.young, id); e.id != intern.None {
+		return e.repoState, true
 	}
-	st, ok := c.old[id]
-	return st, ok
+	e := slotOf(c.old, id)
+	return e.repoState, e.id != intern.None
 }
 
 func (c *stateCache) put(id intern.ID, st repoState) {
-	if c.young == nil || len(c.young) >= c.limit {
-		c.old, c.young = c.young, make(map[intern.ID]repoState, c.limit/4)
+	e := slotOf(c.young, id)
+	if e.id == intern.None {
+		if 4*c.used >= 3*len(c.young) {
+			c.makeRoom()
+			e = slotOf(c.young, id)
+		}
+		c.used++
 	}
-	c.young[id] = st
+	*e = stateEntry{id, st}
+}
+
+func (c *stateCache) makeRoom() {
+	switch full := c.young; {
+	case len(full) < c.limit:
+		c.young = make([]stateEntry, min(2*len(full), c.limit))
+		for i := range full {
+			if full[i].id != intern.None {
+				*slotOf(c.young, full[i].id) = full[i]
+			}
+		}
+	case len(c.old) < c.limit:
+		c.young, c.old, c.used = make([]stateEntry, c.limit), full, 0
+	default:
+		c.young, c.old, c.used = c.old, full, 0
+		clear(c.young)
+	}
+}
+
+// slotOf returns the place of an account, or the free one where it would be.
+func slotOf(table []stateEntry, id intern.ID) *stateEntry {
+	hi, _ := bits.Mul64(uint64(id)*0x9e3779b97f4a7c15, uint64(len(table)))
+	for i := int(hi); ; {
+		if e := &table[i]; e.id == id || e.id == intern.None {
+			return e
+		}
+		if i++; i == len(table) {
+			i = 0
+		}
+	}
 }

@@ -73,7 +73,7 @@ func (s *Store) makeLanes(first, end uint8) {
 			Store: s, first: first + uint8(i*all/n), end: first + uint8((i+1)*all/n),
 			erasing: map[intern.ID]bool{}, sources: map[string][]cursorRow{},
 		}
-		l.states.limit = max(s.o.StateCache/2/n, 1)
+		l.states = newStateCache(s.o.StateCache / int64(n))
 		s.lanes = append(s.lanes, l)
 	}
 }

@@ -22,9 +22,9 @@ var ErrFormat = errors.New("graph: unknown store format")
 // Options say how a Store works. The zero value is usable.
 type Options struct {
 	Intern intern.Options
-	// StateCache is how many accounts' states are kept in memory. 0 means
+	// StateCache bounds, in bytes, the accounts' states kept in memory. 0 means
 	// 200,000, about 60 MB.
-	StateCache int
+	StateCache int64
 	// SliceSize is how many records of a deleted account are erased in one
 	// write. 0 means 4,000.
 	SliceSize int
@@ -69,7 +69,7 @@ type Store struct {
 // Open opens the graph in store, and makes its rows if the store is empty.
 func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if o.StateCache <= 0 {
-		o.StateCache = 200_000
+		o.StateCache = 16 << 20
 	}
 	if o.SliceSize <= 0 {
 		o.SliceSize = 4000

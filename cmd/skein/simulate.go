@@ -57,7 +57,7 @@ func simulateCommand(e *environment) *cli.Command {
 func networkFlags(o *simulate.Options) []cli.Flag {
 	return []cli.Flag{
 		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "which network; the same seed makes the same events", Destination: &o.Network.Seed},
-		&cli.IntFlag{Name: "accounts", Value: 5_000_000, Usage: "its population", Destination: &o.Network.Accounts},
+		&cli.IntFlag{Name: "accounts", Value: 1_000_000, Usage: "its population: how many act and are followed, by power laws", Destination: &o.Network.Accounts},
 		&cli.StringSliceFlag{Name: "fault", Usage: "what the relay does wrong, several times: stall=60s@30s (30 s after its start), repeat=60s@90s, jump=10000000@20s, burst=10x5s@20s, corrupt=0.01"},
 	}
 }

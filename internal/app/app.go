@@ -143,7 +143,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 			Settings: o.Settings, Default: o.defaults(), Shards: o.Shards,
 			CacheBytes: budget.strings, Owner: owner(), Metrics: intern.NewMetrics(reg),
 		},
-		StateCache: int(budget.states / bytesPerState),
+		StateCache: budget.states,
 		SetCache:   budget.sets,
 		Share:      o.Share,
 		ReadOnly:   o.ReadOnly && o.fdb(),

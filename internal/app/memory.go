@@ -8,9 +8,6 @@ import (
 	"strings"
 )
 
-// bytesPerState is what one account's state takes in the writer's cache.
-const bytesPerState = 130
-
 // DefaultMemory returns the memory budget, in bytes, for this machine: an
 // eighth of what it, or the container, has, and at most 1 GiB.
 func DefaultMemory() int64 {

@@ -45,7 +45,8 @@ type encoder struct {
 	block  []byte
 	did    []byte
 	str    []byte
-	stamps stamps
+	stamps stamps // of messages
+	made   stamps // of records
 	// Where, in the last message, is the block of the commit and that of the
 	// first record, 0 if it has none: what a fault may damage.
 	commitAt, recordAt int
@@ -266,7 +267,7 @@ func (c *encoder) record(dst []byte, o *network.Op) []byte {
 		dst = append(dst, "eallow\x80"...)
 	}
 	dst = append(dst, "icreatedAt\x78\x18"...)
-	return c.stamps.append(dst, int64(o.TID>>10/1000))
+	return c.made.append(dst, int64(o.TID>>10/1000))
 }
 
 const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
