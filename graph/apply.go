@@ -1,9 +1,11 @@
 package graph
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -169,18 +171,23 @@ func (s *lane) apply(ctx context.Context, source string, b *Batch) error {
 	}
 }
 
-// segment returns the end of the write that begins at from. The deletion of an
-// account ends a write: what comes after it in the stream finds the account's
-// records gone.
+// segment returns the end of the write that begins at from. What comes in the
+// stream after the deletion of an account and is that account's is left to
+// another write, which finds the account's records gone.
 func (s *lane) segment(b *Batch, from int) int {
+	const mostDeleted = 16
 	events := s.ap.events
+	var gone [][]byte
 	for i := from; i < len(events); i++ {
 		e := &b.events[events[i].n]
-		if i-from >= maxSegment {
+		if i-from >= maxSegment || len(gone) == mostDeleted {
+			return i
+		}
+		if len(gone) > 0 && slices.ContainsFunc(gone, func(did []byte) bool { return bytes.Equal(did, b.bytes(e.did)) }) {
 			return i
 		}
 		if e.kind == eventAccount && e.flags&deleted != 0 {
-			return i + 1
+			gone = append(gone, b.bytes(e.did))
 		}
 	}
 	return len(events)

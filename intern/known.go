@@ -26,7 +26,8 @@ import (
 // URIs. The filters are blocked ones: Putze, Sanders, Singler, Cache-, Hash- and
 // Space-Efficient Bloom Filters, 2007.)
 type known struct {
-	budget int64 // bytes
+	budget    int64 // bytes
+	fillAfter int   // look-ups in vain until the filters are filled
 
 	mu      sync.Mutex // guards the filters until ready, and size
 	ready   atomic.Bool
@@ -40,13 +41,16 @@ type known struct {
 	started bool
 }
 
-// fillAfter is after how many look-ups in vain the filters are filled.
-const fillAfter = 300_000
+// defaultFillAfter is after how many look-ups in vain the filters are filled:
+// a store that is not busy never reads its dictionary for them.
+const defaultFillAfter = 300_000
 
 // spanShift makes 2^36 microseconds of a TID a span.
 const spanShift = 36 + 10
 
-func newKnown(budget int64) *known { return &known{budget: budget, spans: map[uint64]*filter{}} }
+func newKnown(budget int64) *known {
+	return &known{budget: budget, fillAfter: defaultFillAfter, spans: map[uint64]*filter{}}
+}
 
 // open makes the filters ready if the store is empty.
 func (k *known) open(ctx context.Context, store kv.Store) error {
@@ -286,7 +290,7 @@ func (in *Interner) learn(b *Batch) {
 		k.ready.Store(false)
 		return
 	}
-	if k.started || k.vain < fillAfter {
+	if k.started || k.vain < k.fillAfter {
 		return
 	}
 	k.started = true

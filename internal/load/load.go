@@ -43,6 +43,8 @@ type Options struct {
 	// Profile is a file for a profile of the processor's time while the clock
 	// runs; "" is none.
 	Profile string
+	// Inspect, if set, is shown the index once the clock has stopped.
+	Inspect func(*app.Index)
 	// Stderr is told how far it is.
 	Stderr io.Writer
 }
@@ -348,6 +350,9 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if r.o.Inspect != nil {
+		r.o.Inspect(r.x)
 	}
 	if r.started.IsZero() {
 		return errors.New("the relay sent nothing")

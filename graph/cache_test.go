@@ -1,0 +1,42 @@
+package graph
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"skein/intern"
+)
+
+// TestStateCache compares the cache with a map: what it has is what was put
+// last, the newest are there, and it does not grow over its limit.
+func TestStateCache(t *testing.T) {
+	const bytes = 100_000
+	c := newStateCache(bytes)
+	rng := rand.New(rand.NewPCG(1, 3))
+	truth := map[intern.ID]repoState{}
+	var newest []intern.ID
+	for n := range 200_000 {
+		id := intern.ID(1 + rng.IntN(20_000))
+		st := repoState{seq: Seq(n), rev: Rev(rng.Uint64())}
+		c.put(id, st)
+		truth[id] = st
+		newest = append(newest, id)
+		if n%7 == 0 {
+			for _, id := range newest[max(0, len(newest)-c.limit/2):] {
+				if got, ok := c.get(id); !ok || got != truth[id] {
+					t.Fatalf("after %d: %d is %v %t, want %v", n, id, got, ok, truth[id])
+				}
+				if n%70 != 0 {
+					break
+				}
+			}
+			id := intern.ID(1 + rng.IntN(20_000))
+			if got, ok := c.get(id); ok && got != truth[id] {
+				t.Fatalf("after %d: %d is %v, want %v", n, id, got, truth[id])
+			}
+		}
+	}
+	if size := (len(c.young) + len(c.old)) * bytesPerState; size > bytes {
+		t.Errorf("it takes %d bytes of %d", size, bytes)
+	}
+}

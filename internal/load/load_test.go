@@ -1,0 +1,280 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/intern"
+	"skein/internal/app"
+	"skein/internal/network"
+	"skein/internal/simulate"
+)
+
+// inProcess is a relay in this process.
+type inProcess struct {
+	server *httptest.Server
+	stop   context.CancelFunc
+	done   chan struct{}
+}
+
+func start(ctx context.Context, o SimulatorOptions) (Simulator, error) {
+	r := simulate.New(simulate.Options{
+		Network: o.Network, From: o.From, Events: o.Events, Rate: o.Rate, Window: o.Window, Faults: o.Faults, Hold: true,
+	})
+	ctx, stop := context.WithCancel(ctx)
+	s := &inProcess{server: httptest.NewUnstartedServer(r), stop: stop, done: make(chan struct{})}
+	if o.Address != "" {
+		if err := listenAt(ctx, s.server, o.Address); err != nil {
+			stop()
+			return nil, err
+		}
+	}
+	s.server.Start()
+	go func() { defer close(s.done); r.Run(ctx) }()
+	return s, nil
+}
+
+func (s *inProcess) Address() string               { return strings.TrimPrefix(s.server.URL, "http://") }
+func (s *inProcess) Usage() (time.Duration, int64) { return 0, 0 }
+func (s *inProcess) Kill()                         { _ = s.Stop() }
+func (s *inProcess) Stop() error {
+	s.stop()
+	<-s.done
+	s.server.CloseClientConnections()
+	s.server.Close()
+	return nil
+}
+
+// load runs a small load, and returns what the metrics say of it.
+func load(t *testing.T, o Options) (Report, []string, map[string]float64) {
+	t.Helper()
+	if o.Store.Store == "" {
+		o.Store.Store = t.TempDir()
+	}
+	o.Store.Memory = 64 << 20
+	if o.Network.Accounts == 0 {
+		o.Network = network.Options{Seed: 7, Accounts: 8192}
+	}
+	o.Simulator, o.Stderr, o.KeepUncompacted = start, testWriter{t}, true
+	metrics := map[string]float64{}
+	o.Inspect = func(x *app.Index) {
+		families, err := x.Registry.Gather()
+		if err != nil {
+			t.Error(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				name := f.GetName()
+				for _, l := range m.GetLabel() {
+					name += "," + l.GetValue()
+				}
+				metrics[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	report, problems, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", report)
+	return report, problems, metrics
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(b []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// want fails the test if the load found a difference, or lost events.
+func want(t *testing.T, r Report, problems []string, events int64) {
+	t.Helper()
+	if !r.Verified || len(problems) > 0 {
+		t.Errorf("differences: %s", strings.Join(problems, "\n"))
+	}
+	if r.Events != events || r.Edges < events/3 {
+		t.Errorf("%d events and %d edges, of %d events", r.Events, r.Edges, events)
+	}
+}
+
+func faults(t *testing.T, list ...string) (f simulate.Faults) {
+	t.Helper()
+	for _, s := range list {
+		if err := f.Set(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f.String() != strings.Join(list, " ") {
+		t.Errorf("%q is %q", list, f.String())
+	}
+	return f
+}
+
+// TestLoad runs a load, and another on the store that it leaves.
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	o := Options{Rate: 20_000, Duration: 2 * time.Second, Prefill: 20_000}
+	o.Store.Store = dir
+	r, problems, _ := load(t, o)
+	want(t, r, problems, 40_000)
+	if r.Edges < 45_000 || r.OpsIndexed < 30_000 || r.Lag.P99 <= 0 || r.Lag.P50 > r.Lag.P99 || r.DiskBytes == 0 || r.Interned == 0 {
+		t.Errorf("%+v", r)
+	}
+	o.Rate, o.Duration = 0, time.Second
+	next, problems, _ := load(t, o)
+	if !next.Verified || len(problems) > 0 || next.Edges <= r.Edges || next.Events < 1000 {
+		t.Errorf("%+v %q", next, problems)
+	}
+	o.Network = network.Options{Seed: 8, Accounts: 8192}
+	if _, _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "seed=7") {
+		t.Errorf("another network was taken: %v", err)
+	}
+}
+
+// TestFaults has a relay do wrong what relays do, at a small rate: nothing is
+// lost that was valid, no edge is wrong, nobody had to help, and the metrics tell.
+func TestFaults(t *testing.T) {
+	t.Run("killed", func(t *testing.T) {
+		r, problems, m := load(t, Options{Rate: 10_000, Duration: 3 * time.Second, Kill: true})
+		want(t, r, problems, 30_000)
+		if m["skein_consumer_reconnects_total"] < 1 {
+			t.Error("no connection was counted")
+		}
+	})
+	t.Run("stalls", func(t *testing.T) {
+		r, problems, _ := load(t, Options{Rate: 10_000, Duration: 4 * time.Second, Faults: faults(t, "stall=2s@1s")})
+		want(t, r, problems, 40_000)
+		if r.Behind.Max < 1000 {
+			t.Errorf("it was at most %v ms behind", r.Behind.Max)
+		}
+	})
+	t.Run("repeats", func(t *testing.T) {
+		r, problems, m := load(t, Options{Rate: 10_000, Duration: 3 * time.Second, Faults: faults(t, "repeat=1s@2s")})
+		want(t, r, problems, 30_000)
+		if n := m["skein_consumer_dropped_total,old_seq"]; n < 9000 {
+			t.Errorf("%v old events were dropped", n)
+		}
+	})
+	t.Run("jumps", func(t *testing.T) {
+		r, problems, m := load(t, Options{Rate: 10_000, Duration: 3 * time.Second, Faults: faults(t, "jump=10000000@1s")})
+		want(t, r, problems, 30_000)
+		if n := m["skein_consumer_seq_jumps_total"]; n != 1 {
+			t.Errorf("%v jumps", n)
+		}
+	})
+	t.Run("corrupts", func(t *testing.T) {
+		r, problems, m := load(t, Options{Rate: 10_000, Duration: 4 * time.Second, Faults: faults(t, "corrupt=0.01")})
+		want(t, r, problems, 40_000)
+		for _, reason := range []string{"frame", "commit_block", "block_hash"} {
+			if m["skein_consumer_dropped_total,"+reason] == 0 {
+				t.Errorf("none was dropped for %s", reason)
+			}
+		}
+		if m["skein_consumer_gaps_total"] < 100 {
+			t.Errorf("%v gaps", m["skein_consumer_gaps_total"])
+		}
+	})
+	t.Run("bursts", func(t *testing.T) {
+		r, problems, _ := load(t, Options{Rate: 5000, Duration: 12 * time.Second, Faults: faults(t, "burst=10x1s@1s")})
+		want(t, r, problems, 60_000)
+	})
+}
+
+// TestDifference changes an index behind the model's back, in one place, and
+// wants to be told.
+func TestDifference(t *testing.T) {
+	const events = 20_000
+	o := Options{Network: network.Options{Seed: 9, Accounts: 4096}, Stderr: testWriter{t}}
+	changes := map[string]func(b *graph.Batch, r *record, n *network.Network){
+		"nothing": func(*graph.Batch, *record, *network.Network) {},
+		"a record is gone": func(b *graph.Batch, r *record, n *network.Network) {
+			commit(b, n, r)
+			b.AddDelete(kindOf(r.kind), tid(r.tid))
+		},
+		"a record is there": func(b *graph.Batch, r *record, n *network.Network) {
+			commit(b, n, r)
+			b.AddPut(kindOf(r.kind), tid(r.tid+7), n.AppendDID(nil, 5))
+		},
+		"a record names another": func(b *graph.Batch, r *record, n *network.Network) {
+			commit(b, n, r)
+			b.AddPut(kindOf(r.kind), tid(r.tid), n.AppendDID(nil, int(r.subject)^1))
+		},
+		"an account is hidden": func(b *graph.Batch, r *record, n *network.Network) {
+			b.AddAccount(events+1, n.AppendDID(nil, int(r.account)), false, false)
+		},
+		"a repo is desynchronized": func(b *graph.Batch, r *record, n *network.Network) {
+			b.AddSync(events+1, &graph.Commit{DID: n.AppendDID(nil, int(r.account)), Rev: tid(1 << 61), Data: make([]byte, 32)})
+		},
+	}
+	for what, change := range changes {
+		for _, every := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s, of one in %d", what, every), func(t *testing.T) {
+				x, err := app.OpenIndex(t.Context(), app.StoreOptions{Store: t.TempDir(), Create: true, Memory: 64 << 20})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var b graph.Batch
+				var e network.Event
+				n := network.New(o.Network)
+				f := NewFeeder(n)
+				for range events {
+					n.Next(&e)
+					f.Add(&b, &e, 0)
+				}
+				m := newModel(o.Network, simulate.Faults{}, every)
+				m.run(events)
+				all, _ := m.live()
+				var r *record
+				for i := range all { // one that the sample looks at in both directions
+					if c := &all[i]; c.kind == network.Follow && m.actor(c.account) && m.subject(c.subject, 0) && !m.hidden[c.account] && !m.hidden[c.subject] && (r == nil || c.tid < r.tid) {
+						r = c
+					}
+				}
+				change(&b, r, n)
+				b.Seen(events+1, nil)
+				if err := x.Graph.Apply(t.Context(), "load:test", &b); err != nil {
+					t.Fatal(err)
+				}
+				for x.Graph.Erasing() {
+					if err := x.Graph.EraseSlice(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+
+				problems, sets, err := verify(t.Context(), x, m)
+				if err != nil || sets < 1000 {
+					t.Fatal(sets, err)
+				}
+				if (len(problems) > 0) == (what == "nothing") {
+					t.Errorf("%d problems: %q", len(problems), problems)
+				}
+				if err := x.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+func commit(b *graph.Batch, n *network.Network, r *record) {
+	b.AddCommit(20_001, &graph.Commit{DID: n.AppendDID(nil, int(r.account)), Rev: tid(1 << 61), Since: tid(3), Data: make([]byte, 32)})
+}
+
+func tid(n uint64) []byte { return intern.AppendTID(nil, n) }
+
+// listenAt has a server listen where one did before.
+func listenAt(ctx context.Context, s *httptest.Server, address string) error {
+	if err := s.Listener.Close(); err != nil {
+		return err
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	s.Listener = ln
+	return err
+}
