@@ -11,6 +11,7 @@ import (
 
 	"skein/intern"
 	"skein/internal/kv"
+	"skein/internal/radix"
 )
 
 // An applier turns a stretch of a batch into one atomic write. Its memory is
@@ -29,6 +30,8 @@ type applier struct {
 	index   map[intern.ID]int32
 	states  []actorState
 	changes []change
+	spare   []change // scratch of lastWords
+	sorter  radix.Sorter
 	edges   edgeSorter
 	keys    keyBuffer
 	asked   []asked // what keys are for

@@ -249,16 +249,18 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []b
 	}
 	f.records = f.records[:0]
 	var generation uint64
+	oldest := 0 // how many records the oldest value has
 	for age, v := range values {
 		var g uint64
 		if f.records, g, err = c.read(f.records, v, uint32(age)); err != nil {
 			return nil, 0, err
 		}
 		generation = max(generation, g)
+		if age == 0 {
+			oldest = len(f.records)
+		}
 	}
-	if !slices.IsSortedFunc(f.records, compareRecords) {
-		slices.SortFunc(f.records, compareRecords)
-	}
+	f.sort(oldest)
 	kept := f.records[:0]
 	for i := range f.records {
 		r := &f.records[i]
@@ -274,4 +276,29 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []b
 }
 
 // chunkFolder is the scratch of a fold.
-type chunkFolder struct{ records []record }
+type chunkFolder struct{ records, newer []record }
+
+// sort sorts the records. The first so many are the oldest value's: mostly they
+// are many, and sorted, and the rest few.
+func (f *chunkFolder) sort(oldest int) {
+	all := f.records
+	for _, part := range [][]record{all[:oldest], all[oldest:]} {
+		if !slices.IsSortedFunc(part, compareRecords) {
+			slices.SortFunc(part, compareRecords)
+		}
+	}
+	if oldest == 0 || oldest == len(all) || compareRecords(all[oldest-1], all[oldest]) < 0 {
+		return
+	}
+	// Merge from the end, into the place of the newer ones and on.
+	f.newer = append(f.newer[:0], all[oldest:]...)
+	for i, j, at := oldest-1, len(f.newer)-1, len(all)-1; j >= 0; at-- {
+		if i >= 0 && compareRecords(all[i], f.newer[j]) > 0 {
+			all[at] = all[i]
+			i--
+		} else {
+			all[at] = f.newer[j]
+			j--
+		}
+	}
+}

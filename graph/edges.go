@@ -100,14 +100,14 @@ func (a *applier) askBelow(next []asked, changes []int32, depth int) []asked {
 // decide notes what each change does to the records and their edges.
 func (a *applier) decide() {
 	e := &a.edges
+	var records [maxKind + 1]int64
 	for i := range a.changes {
 		c := &a.changes[i]
-		records := a.result.counts.Records
 		switch {
 		case c.delete && c.existed:
-			records[c.kind.String()]--
+			records[c.kind]--
 		case !c.delete && !c.existed:
-			records[c.kind.String()]++
+			records[c.kind]++
 		}
 		if c.old != intern.None && (c.delete || c.new != c.old) {
 			e.gone = append(e.gone, edge{c.kind, c.actor, c.old})
@@ -116,11 +116,21 @@ func (a *applier) decide() {
 			e.come = append(e.come, edge{c.kind, c.actor, c.new})
 		}
 	}
-	// The changes ascend by kind and actor already.
-	slices.SortFunc(e.gone, compareEdges)
-	e.gone = slices.Compact(e.gone)
-	slices.SortFunc(e.come, compareEdges)
-	e.come = slices.Compact(e.come)
+	for _, k := range Kinds {
+		a.result.counts.Records[k.Name] += records[k.Kind]
+	}
+	e.gone, e.come = sortEdges(e.gone), sortEdges(e.come)
+}
+
+// sortEdges sorts edges that ascend by kind and actor already, and leaves each
+// in once.
+func sortEdges(edges []edge) []edge {
+	for one := range groups(edges, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
+		if len(one) > 1 {
+			slices.SortFunc(one, compareEdges)
+		}
+	}
+	return slices.Compact(edges)
 }
 
 // edge is an edge that a record names from now on, or does no longer.
@@ -151,6 +161,7 @@ type setChange struct {
 type edgeSorter struct {
 	gone, come []edge      // ascending, each once
 	sets       []setChange // by set, then member
+	spare      []setChange // scratch of sorting them
 	add, less  []uint64    // of one set
 	kbuf, vbuf []byte
 }
@@ -174,7 +185,8 @@ func (a *applier) decideEdges(tx kv.Txn) error {
 			return fmt.Errorf("graph: looking for other records of an edge: %w", err)
 		}
 	}
-	slices.SortFunc(e.sets, compareSetChanges)
+	e.spare = sortByID(&a.sorter, e.sets, e.spare, func(c *setChange) (Kind, intern.ID) { return c.kind, c.subject }, compareSetChanges)
+	e.sets, e.spare = e.spare, e.sets
 	return nil
 }
 
@@ -197,12 +209,16 @@ func (a *applier) otherRecords(tx kv.Txn, gone []edge) error {
 	})
 	changes := a.changes[first:]
 	left := append(a.left[:0], gone...)
-	err := eachRecord(tx, gone[0].kind, gone[0].actor, func(r *record) bool {
-		g := edge{gone[0].kind, gone[0].actor, r.subject}
-		at, lost := slices.BinarySearchFunc(left, g, compareEdges)
-		if !lost {
-			return true
+	wanted := func(subject intern.ID) bool {
+		if len(left) == 1 {
+			return left[0].subject == subject
 		}
+		_, lost := slices.BinarySearchFunc(left, subject, func(e edge, id intern.ID) int { return cmp.Compare(e.subject, id) })
+		return lost
+	}
+	err := eachRecordOf(tx, gone[0].kind, gone[0].actor, wanted, func(r *record) bool {
+		g := edge{gone[0].kind, gone[0].actor, r.subject}
+		at, _ := slices.BinarySearchFunc(left, g, compareEdges)
 		c := change{kind: g.kind, actor: g.actor, path: r.path}
 		i, changed := slices.BinarySearchFunc(changes, c, func(x, y change) int { return compareChanges(&x, &y) })
 		if !changed || !changes[i].delete && changes[i].new == r.subject { // or put again as it is

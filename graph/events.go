@@ -7,6 +7,7 @@ import (
 
 	"skein/intern"
 	"skein/internal/kv"
+	"skein/internal/radix"
 )
 
 // event applies one event to the state of its account, and collects the
@@ -149,9 +150,9 @@ func (s *lane) account(e *event, as *actorState) {
 
 // lastWords sorts the changes by path and keeps the last on each.
 func (a *applier) lastWords() {
-	slices.SortFunc(a.changes, func(x, y change) int {
-		return cmp.Or(compareChanges(&x, &y), cmp.Compare(x.order, y.order))
-	})
+	a.spare = sortByID(&a.sorter, a.changes, a.spare, func(c *change) (Kind, intern.ID) { return c.kind, c.actor },
+		func(x, y change) int { return cmp.Or(compareChanges(&x, &y), cmp.Compare(x.order, y.order)) })
+	a.changes, a.spare = a.spare, a.changes
 	kept := a.changes[:0]
 	for i := range a.changes {
 		if i+1 < len(a.changes) && compareChanges(&a.changes[i], &a.changes[i+1]) == 0 {
@@ -160,6 +161,36 @@ func (a *applier) lastWords() {
 		kept = append(kept, a.changes[i])
 	}
 	a.changes = kept
+}
+
+// sortByID sorts a list into spare, by kind and id without comparing, and what
+// agrees in both by compare.
+func sortByID[T any](s *radix.Sorter, list, spare []T, of func(*T) (Kind, intern.ID), compare func(x, y T) int) []T {
+	s.Reset()
+	for i := range list {
+		_, id := of(&list[i])
+		s.Add(uint64(id), i)
+	}
+	s.Sort()
+	s.Rekey(func(at uint32) uint64 { kind, _ := of(&list[at]); return uint64(kind) })
+	spare = spare[:0]
+	for _, it := range s.Sort() {
+		spare = append(spare, list[it.At])
+	}
+	for rest := spare; len(rest) > 0; {
+		kind, id := of(&rest[0])
+		n := 1
+		for ; n < len(rest); n++ {
+			if k, i := of(&rest[n]); k != kind || i != id {
+				break
+			}
+		}
+		if n > 1 {
+			slices.SortFunc(rest[:n], compare)
+		}
+		rest = rest[n:]
+	}
+	return spare
 }
 
 // compareChanges orders changes as their records lie in the store: by kind,

@@ -33,11 +33,7 @@ func eachRecord(r kv.Reader, k Kind, actor intern.ID, each func(*record) bool) e
 // eachRecordUnder is eachRecord for all actors whose records' keys begin with
 // prefix, by actor.
 func eachRecordUnder(r kv.Reader, prefix []byte, each func(actor intern.ID, rec *record) bool) error {
-	rr, _ := recordReaders.Get().(*recordReader)
-	defer recordReaders.Put(rr)
-	rr.records, rr.raw, rr.chunks = rr.records[:0], rr.raw[:0], 0
-	more := true
-	flush := func() {
+	return eachBucket(r, prefix, func(rr *recordReader) (more bool) {
 		if rr.chunks > 1 {
 			slices.SortFunc(rr.records, compareRecords)
 		}
@@ -46,21 +42,55 @@ func eachRecordUnder(r kv.Reader, prefix []byte, each func(actor intern.ID, rec 
 			if rr.chunks > 1 && i > 0 && comparePaths(rr.records[i-1].path, rec.path) == 0 {
 				continue
 			}
-			if rec.flags != flagRemoved && more {
-				more = each(rr.actor, rec)
+			if rec.flags != flagRemoved && !each(rr.actor, rec) {
+				return false
 			}
 		}
-		rr.records, rr.raw, rr.chunks = rr.records[:0], rr.raw[:0], 0
-	}
+		return true
+	})
+}
+
+// eachRecordOf calls each for the live records of an actor whose subject is
+// wanted, in no order, until it returns false. Of a bucket of thousands it looks
+// at every record, but puts none in order.
+func eachRecordOf(r kv.Reader, k Kind, actor intern.ID, wanted func(intern.ID) bool, each func(*record) bool) error {
+	return eachBucket(r, appendRecordsKey(nil, k, actor), func(rr *recordReader) (more bool) {
+		for i := range rr.records {
+			rec := &rr.records[i]
+			if rec.flags == 0 && wanted(rec.subject) && !rr.superseded(rec) && !each(rec) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// superseded reports whether a chunk that is less deep has another word on the
+// record's path.
+func (rr *recordReader) superseded(rec *record) bool {
+	return rr.chunks > 1 && slices.ContainsFunc(rr.records, func(r record) bool {
+		return r.age < rec.age && comparePaths(r.path, rec.path) == 0
+	})
+}
+
+// eachBucket calls each with the records of one bucket after another, of all its
+// chunks end to end, until it returns false.
+func eachBucket(r kv.Reader, prefix []byte, each func(*recordReader) bool) error {
+	rr, _ := recordReaders.Get().(*recordReader)
+	defer recordReaders.Put(rr)
+	reset := func() { rr.records, rr.raw, rr.chunks = rr.records[:0], rr.raw[:0], 0 }
+	reset()
+	more := true
 	err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(key, v []byte) (bool, error) {
 		_, actor, bucket, depth, err := parseChunkKey(key)
 		if err != nil {
 			return false, err
 		}
 		if rr.chunks > 0 && (bucket != rr.bucket || actor != rr.actor) {
-			if flush(); !more {
+			if more = each(rr); !more {
 				return false, nil
 			}
+			reset()
 		}
 		rr.bucket, rr.actor = bucket, actor
 		if bucket >= rawBucket { // the keys outlive this call
@@ -75,8 +105,8 @@ func eachRecordUnder(r kv.Reader, prefix []byte, each func(actor intern.ID, rec 
 		}
 		return true, nil
 	})
-	if err == nil && more {
-		flush()
+	if err == nil && more && rr.chunks > 0 {
+		each(rr)
 	}
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"skein/internal/radix"
 )
 
 // writes gathers what a transaction writes, so that it can be put into the
@@ -16,7 +18,8 @@ import (
 type writes struct {
 	arena  []byte
 	ops    []write
-	spare  []write // scratch of sort
+	sorted []write // scratch of sort
+	sorter radix.Sorter
 	ranges bool // there is a DeleteRange, before or after which the others stay
 }
 
@@ -67,37 +70,18 @@ func (w *writes) add(kind writeKind, key, value []byte) {
 func (w *writes) full() bool { return len(w.arena) > 1<<31 }
 
 // sort puts the operations into the order of their keys, those of one key as
-// they came: by the first eight bytes with a radix sort, which they come to in
-// runs that are sorted already or in no order at all; the few that agree in them
-// by comparing.
+// they came: by the first eight bytes without comparing, the few that agree in
+// them by comparing.
 func (w *writes) sort() {
-	const digits, radix = 8, 256
-	var counts [digits][radix]int32
+	w.sorter.Reset()
 	for i := range w.ops {
-		for d, p := 0, w.ops[i].prefix; d < digits; d, p = d+1, p>>8 {
-			counts[d][p&0xff]++
-		}
+		w.sorter.Add(w.ops[i].prefix, i)
 	}
-	w.spare = slices.Grow(w.spare[:0], len(w.ops))[:len(w.ops)]
-	from, to := w.ops, w.spare
-	for d := range digits {
-		at := &counts[d]
-		sum, most := int32(0), int32(0)
-		for v, n := range at {
-			at[v], sum, most = sum, sum+n, max(most, n)
-		}
-		if int(most) == len(from) {
-			continue // all have the same
-		}
-		shift := 8 * d
-		for i := range from {
-			v := from[i].prefix >> shift & 0xff
-			to[at[v]] = from[i]
-			at[v]++
-		}
-		from, to = to, from
+	w.sorted = w.sorted[:0]
+	for _, it := range w.sorter.Sort() {
+		w.sorted = append(w.sorted, w.ops[it.At])
 	}
-	w.ops, w.spare = from, to
+	w.ops, w.sorted = w.sorted, w.ops
 	for rest := w.ops; len(rest) > 0; {
 		n := 1
 		for n < len(rest) && rest[n].prefix == rest[0].prefix {

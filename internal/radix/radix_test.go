@@ -1,0 +1,70 @@
+package radix
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestSort compares with the library's stable sort.
+func TestSort(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	var s Sorter
+	for round := range 500 {
+		s.Reset()
+		var want []Item
+		mask := rng.Uint64() & rng.Uint64()
+		for i := range rng.IntN(1000) {
+			key := rng.Uint64() & mask
+			if round%3 == 0 {
+				key |= 1 << 63
+			}
+			s.Add(key, i)
+			want = append(want, Item{key, uint32(i)})
+		}
+		slices.SortStableFunc(want, func(x, y Item) int { return cmp.Compare(x.Key, y.Key) })
+		if got := s.Sort(); !slices.Equal(got, want) && len(want) > 0 {
+			t.Fatalf("round %d: %v, want %v", round, got, want)
+		}
+		if round%2 == 0 { // again, by another key
+			other := func(at uint32) uint64 { return uint64(at) * 0x9e3779b97f4a7c15 >> 50 }
+			s.Rekey(other)
+			for i := range want {
+				want[i].Key = other(want[i].At)
+			}
+			slices.SortStableFunc(want, func(x, y Item) int { return cmp.Compare(x.Key, y.Key) })
+			if got := s.Sort(); !slices.Equal(got, want) && len(want) > 0 {
+				t.Fatalf("round %d, again: %v, want %v", round, got, want)
+			}
+		}
+	}
+}
+
+func BenchmarkSort(b *testing.B) {
+	const n = 64_000
+	keys := make([]uint64, n)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range keys {
+		keys[i] = 5<<56 | rng.Uint64N(5_000_000)<<16
+	}
+	b.Run("radix", func(b *testing.B) {
+		var s Sorter
+		for b.Loop() {
+			s.Reset()
+			for i, k := range keys {
+				s.Add(k, i)
+			}
+			s.Sort()
+		}
+	})
+	b.Run("slices", func(b *testing.B) {
+		items := make([]Item, n)
+		for b.Loop() {
+			for i, k := range keys {
+				items[i] = Item{k, uint32(i)}
+			}
+			slices.SortFunc(items, func(x, y Item) int { return cmp.Compare(x.Key, y.Key) })
+		}
+	})
+}
