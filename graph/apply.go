@@ -37,7 +37,11 @@ type applier struct {
 	asked   []asked // what keys are for
 	index32 []int32 // the changes that are asked for
 	records []record
-	left    []edge // scratch of otherRecords
+	raw     []byte // keys of records
+	left    []edge // scratch of others
+	gone    []edge // scratch of scanOld
+	scanned []edge // the actors and kinds that were scanned, ascending; without subjects
+	lost    []edge // of those, the edges that have no record left, ascending
 	kbuf    []byte
 	vbuf    []byte
 	result  result

@@ -80,12 +80,19 @@ func newStateCache(bytes int64) stateCache {
 	return stateCache{young: make([]stateEntry, slots), old: make([]stateEntry, 16), limit: limit}
 }
 
+// get returns the state of an account. That of one that was not asked for lately
+// moves among the young.
 func (c *stateCache) get(id intern.ID) (repoState, bool) {
 	if e := slotOf(c.young, id); e.id != intern.None {
 		return e.repoState, true
 	}
 	e := slotOf(c.old, id)
-	return e.repoState, e.id != intern.None
+	if e.id == intern.None {
+		return repoState{}, false
+	}
+	st := e.repoState
+	c.put(id, st)
+	return st, true
 }
 
 func (c *stateCache) put(id intern.ID, st repoState) {

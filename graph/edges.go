@@ -18,25 +18,31 @@ type asked struct {
 
 // readOld reads what the changed paths that are not fresh held before: one
 // look-up for each chunk, and for those that were spilled one for each chunk
-// below that may know more.
+// below that may know more. Where an actor deletes records, all of the kind are
+// read at once instead, as they have to be for the edges that are lost.
 func (a *applier) readOld(tx kv.Txn) error {
 	a.asked, a.index32 = a.asked[:0], slices.Grow(a.index32[:0], len(a.changes))
+	a.scanned, a.lost = a.scanned[:0], a.lost[:0]
 	for i := range a.changes {
-		c := &a.changes[i]
-		if c.subject >= 0 {
+		if c := &a.changes[i]; c.subject >= 0 {
 			c.new = a.strings.ID(int(c.subject))
 		}
-		if c.fresh {
+	}
+	first := 0
+	for one := range groups(a.changes, sameActor) {
+		start := first
+		first += len(one)
+		if slices.ContainsFunc(one, func(c change) bool { return c.delete && !c.fresh }) {
+			if err := a.scanOld(tx, one); err != nil {
+				return fmt.Errorf("graph: reading records: %w", err)
+			}
 			continue
 		}
-		a.index32 = append(a.index32, int32(i)) // does not move: it has room
-		end := len(a.index32)
-		if n := len(a.asked); n > 0 && sameChunk(a.changes[a.asked[n-1].changes[0]], *c) {
-			q := &a.asked[n-1]
-			q.changes = a.index32[end-1-len(q.changes) : end]
-			continue
+		for i := range one {
+			if !one[i].fresh {
+				a.ask(int32(start + i))
+			}
 		}
-		a.asked = append(a.asked, asked{a.index32[end-1 : end], 0})
 	}
 	for ask := a.asked; len(ask) > 0; {
 		var err error
@@ -44,6 +50,92 @@ func (a *applier) readOld(tx kv.Txn) error {
 			return fmt.Errorf("graph: reading records: %w", err)
 		}
 	}
+	return nil
+}
+
+// ask notes that the chunk of a change is to be looked up. The changes ascend.
+func (a *applier) ask(i int32) {
+	a.index32 = append(a.index32, i) // does not move: it has room
+	end := len(a.index32)
+	if n := len(a.asked); n > 0 && sameChunk(a.changes[a.asked[n-1].changes[0]], a.changes[i]) {
+		q := &a.asked[n-1]
+		q.changes = a.index32[end-1-len(q.changes) : end]
+		return
+	}
+	a.asked = append(a.asked, asked{a.index32[end-1 : end], 0})
+}
+
+// fewChanges is up to how many changes are looked for among an actor's records
+// one by one; for more the records are sorted.
+const fewChanges = 4
+
+// scanOld reads all records of one actor and kind, finds what the changes find,
+// and which of the edges that they take have no other record.
+func (a *applier) scanOld(tx kv.Txn, changes []change) error {
+	kind, actor := changes[0].kind, changes[0].actor
+	a.records, a.raw = a.records[:0], a.raw[:0]
+	deep := false // records may be superseded by others
+	err := eachBucket(tx, appendRecordsKey(nil, kind, actor), func(rr *recordReader) bool {
+		start := len(a.records)
+		a.records = append(a.records, rr.records...)
+		deep = deep || rr.chunks > 1
+		if rr.bucket >= rawBucket { // the keys outlive the call
+			for i := start; i < len(a.records); i++ {
+				r := &a.records[i].path
+				at := len(a.raw)
+				a.raw = append(a.raw, r.raw...)
+				r.raw = a.raw[at:len(a.raw):len(a.raw)]
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	sorted := len(changes) > fewChanges
+	if sorted {
+		slices.SortFunc(a.records, compareRecords)
+	}
+	find := func(p path) (newest *record) {
+		if sorted { // the first of its path is the least deep
+			i, ok := slices.BinarySearchFunc(a.records, p, func(r record, p path) int { return comparePaths(r.path, p) })
+			if ok {
+				newest = &a.records[i]
+			}
+			return newest
+		}
+		for i := range a.records {
+			if r := &a.records[i]; comparePaths(r.path, p) == 0 && (newest == nil || r.age < newest.age) {
+				newest = r
+			}
+		}
+		return newest
+	}
+	a.gone = a.gone[:0]
+	for i := range changes {
+		c := &changes[i]
+		if c.fresh {
+			continue
+		}
+		if r := find(c.path); r != nil {
+			c.existed, c.old = r.flags != flagRemoved, r.subject
+		}
+		if c.old != intern.None && (c.delete || c.new != c.old) {
+			a.gone = append(a.gone, edge{kind, actor, c.old})
+		}
+	}
+	slices.SortFunc(a.gone, compareEdges)
+	a.gone = slices.Compact(a.gone)
+	left := a.others(changes, a.gone, func(wanted func(intern.ID) bool, each func(*record) bool) {
+		for i := range a.records {
+			r := &a.records[i]
+			if r.flags == 0 && wanted(r.subject) && (!deep || find(r.path) == r) && !each(r) {
+				return
+			}
+		}
+	})
+	a.scanned = append(a.scanned, edge{kind, actor, intern.None})
+	a.lost = append(a.lost, left...)
 	return nil
 }
 
@@ -181,6 +273,14 @@ func (a *applier) decideEdges(tx kv.Txn) error {
 		return comes
 	})
 	for gone := range groups(e.gone, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
+		_, known := slices.BinarySearchFunc(a.scanned, edge{gone[0].kind, gone[0].actor, intern.None}, compareEdges)
+		if known {
+			a.remove(slices.DeleteFunc(gone, func(g edge) bool {
+				_, lost := slices.BinarySearchFunc(a.lost, g, compareEdges)
+				return !lost
+			}))
+			continue
+		}
 		if err := a.otherRecords(tx, gone); err != nil {
 			return fmt.Errorf("graph: looking for other records of an edge: %w", err)
 		}
@@ -201,13 +301,26 @@ func compareSetChanges(x, y setChange) int {
 }
 
 // otherRecords removes those edges, all of one actor and kind, of which the
-// store has no record but on paths that this write changes to name another. The actor's records are read once, however many
-// of its edges are in question.
-func (a *applier) otherRecords(tx kv.Txn, gone []edge) error {
+// store has no record but on paths that this write changes to name another. The
+// actor's records are read once, however many of its edges are in question.
+func (a *applier) otherRecords(tx kv.Txn, gone []edge) (err error) {
+	kind, actor := gone[0].kind, gone[0].actor
 	first, _ := slices.BinarySearchFunc(a.changes, gone[0], func(c change, g edge) int {
 		return cmp.Or(cmp.Compare(c.kind, g.kind), cmp.Compare(c.actor, g.actor))
 	})
-	changes := a.changes[first:]
+	a.remove(a.others(a.changes[first:], gone, func(wanted func(intern.ID) bool, each func(*record) bool) {
+		err = eachRecordOf(tx, kind, actor, wanted, each)
+	}))
+	return err
+}
+
+// others returns those edges, all of one actor and kind, that no record names but
+// on paths that changes make name another. scan calls each for the live records
+// of the actor whose subject is wanted, until it returns false.
+func (a *applier) others(changes []change, gone []edge, scan func(wanted func(intern.ID) bool, each func(*record) bool)) []edge {
+	if len(gone) == 0 {
+		return nil
+	}
 	left := append(a.left[:0], gone...)
 	wanted := func(subject intern.ID) bool {
 		if len(left) == 1 {
@@ -216,7 +329,7 @@ func (a *applier) otherRecords(tx kv.Txn, gone []edge) error {
 		_, lost := slices.BinarySearchFunc(left, subject, func(e edge, id intern.ID) int { return cmp.Compare(e.subject, id) })
 		return lost
 	}
-	err := eachRecordOf(tx, gone[0].kind, gone[0].actor, wanted, func(r *record) bool {
+	scan(wanted, func(r *record) bool {
 		g := edge{gone[0].kind, gone[0].actor, r.subject}
 		at, _ := slices.BinarySearchFunc(left, g, compareEdges)
 		c := change{kind: g.kind, actor: g.actor, path: r.path}
@@ -227,11 +340,15 @@ func (a *applier) otherRecords(tx kv.Txn, gone []edge) error {
 		return len(left) > 0
 	})
 	a.left = left
-	for _, g := range left {
+	return left
+}
+
+// remove takes edges out of their sets.
+func (a *applier) remove(lost []edge) {
+	for _, g := range lost {
 		a.edges.sets = append(a.edges.sets, setChange{g.kind, true, g.subject, g.actor})
 		a.result.removed[g.kind]++
 	}
-	return err
 }
 
 // groups yields the runs of list whose neighbours are the same.

@@ -38,6 +38,10 @@ var binary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if address := os.Getenv(peerVariable); address != "" {
+		fmt.Fprintln(os.Stderr, indigoConsumer(address))
+		os.Exit(1)
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "skein-test")
 		if err != nil {

@@ -34,15 +34,17 @@ func DefaultMemory() int64 {
 // budget is how the memory is divided.
 type budget struct{ engine, strings, states, sets int64 }
 
-// split divides the budget: half for the engine's cache and memtables, an
-// eighth each for the dictionary's cache, the accounts' states, large sets that
-// are asked for often, and the batches, which need no number of their own: they
-// are bounded.
+// split divides the budget into sixteen parts: nine for the engine's cache and
+// memtables, two for the dictionary's cache, three for the accounts' states, one
+// for large sets that are asked for often, and one for the batches, which needs no
+// number of its own: they are bounded. At a hundred million edges a look-up that
+// misses the caches costs as much as ten events that do not (docs/performance.md).
 func split(memory int64) budget {
 	if memory <= 0 {
 		memory = DefaultMemory()
 	}
-	return budget{memory / 2, memory / 8, memory / 8, memory / 8}
+	part := memory / 16
+	return budget{9 * part, 2 * part, 3 * part, part}
 }
 
 // splitFDB divides the budget where the engine is another process: a quarter each

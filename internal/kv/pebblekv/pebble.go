@@ -129,7 +129,7 @@ func exists(fs vfs.FS, dir string) error {
 
 // pebbleOptions are chosen by what ../shared/docs/layout-measured.md measured:
 // no compression above the last level (the keys' entropy is gone already),
-// zstd there, and a wide base level with a lazy L0. Memtables of a quarter of the
+// zstd there, and a wide base level with a lazy L0. Memtables of two ninths of the
 // memory, and a base level of eight of them: a third less processor time than half
 // of both, at fifty million edges (docs/performance.md).
 // Blocks have 8 KiB, not 32: a look-up that misses the cache unpacks a whole one. release drops the caller's reference to the cache.
@@ -138,7 +138,7 @@ func pebbleOptions(o Options, fs vfs.FS) (po *pebble.Options, release func()) {
 	if memory <= 0 {
 		memory = DefaultMemory
 	}
-	memtable := min(max(memory/4, 4<<20), 128<<20)
+	memtable := min(max(memory*2/9, 4<<20), 128<<20)
 	cache := pebble.NewCache(max(memory-memtable, 8<<20))
 	po = &pebble.Options{
 		FS:                          fs,

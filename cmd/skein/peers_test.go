@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bluesky-social/indigo/events"
+	"github.com/bluesky-social/indigo/events/schedulers/parallel"
+	"github.com/gorilla/websocket"
+)
+
+var peersFor = flag.Duration("peers.for", 15*time.Second, "how long BenchmarkPeers lets each consume")
+
+// peerVariable is set in processes that are to be indigo's consumer.
+const peerVariable = "SKEIN_TEST_PEER"
+
+// indigoConsumer consumes a relay with indigo's consumer, decodes every event and
+// drops it, until it is told to end; then it prints how many there were.
+func indigoConsumer(address string) error {
+	conn, resp, err := websocket.DefaultDialer.Dial("ws://"+address+"/xrpc/com.atproto.sync.subscribeRepos?cursor=0", nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var n atomic.Int64
+	count := func(context.Context, *events.XRPCStreamEvent) error { n.Add(1); return nil }
+	ctx, stop := context.WithTimeout(context.Background(), *peersFor)
+	defer stop()
+	context.AfterFunc(ctx, func() { fmt.Println(n.Load()); os.Exit(0) })
+	return events.HandleRepoStream(ctx, conn, parallel.NewScheduler(16, 1000, "skein", count), slog.New(slog.DiscardHandler))
+}
+
+// BenchmarkPeers has skein and indigo's consumer take the same stream, each from a
+// relay of its own in another process, on the same cores, as fast as they can:
+// skein serve indexes it, indigo's decodes the messages' envelopes and drops them.
+//
+//	go test ./cmd/skein -run xxx -bench Peers -benchtime 1x
+func BenchmarkPeers(b *testing.B) {
+	b.Run("skein", func(b *testing.B) {
+		for b.Loop() {
+			relay := startMadeUp(b)
+			cmd := exec.CommandContext(b.Context(), binary, "serve", "--relay", "ws://"+relay, "--store", b.TempDir(), "--cursor", "0",
+				"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-level", "info")
+			logs, err := cmd.StderrPipe()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				b.Fatal(err)
+			}
+			api := ""
+			for lines := bufio.NewScanner(logs); api == "" && lines.Scan(); {
+				var m struct {
+					API string `json:"api"`
+				}
+				if json.Unmarshal(lines.Bytes(), &m) == nil {
+					api = m.API
+				}
+			}
+			time.Sleep(*peersFor)
+			var stats struct {
+				Cursor int64 `json:"cursor"`
+			}
+			resp, err := http.Get("http://" + api + "/xrpc/blue.skein.graph.getStats")
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil || resp.Body.Close() != nil {
+				b.Fatal(err)
+			}
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				b.Fatal(err)
+			}
+			_ = cmd.Wait()
+			reportPeer(b, cmd, stats.Cursor)
+		}
+	})
+	b.Run("indigo", func(b *testing.B) {
+		for b.Loop() {
+			cmd := exec.CommandContext(b.Context(), os.Args[0], "-test.run", "xxx", "-peers.for", peersFor.String())
+			cmd.Env = append(os.Environ(), peerVariable+"="+startMadeUp(b))
+			out, err := cmd.Output()
+			if err != nil {
+				b.Fatal(err)
+			}
+			var n int64
+			if _, err := fmt.Sscan(strings.TrimSpace(string(out)), &n); err != nil {
+				b.Fatalf("%q: %v", out, err)
+			}
+			reportPeer(b, cmd, n)
+		}
+	})
+}
+
+// startMadeUp starts a relay of a made-up network, and returns its address.
+func startMadeUp(b *testing.B) string {
+	b.Helper()
+	cmd := exec.CommandContext(b.Context(), binary, "simulate", "--rate", "0", "--hold", "--listen", "127.0.0.1:0")
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	_, address, ok := strings.Cut(strings.TrimSpace(line), "ws://")
+	if err != nil || !ok {
+		b.Fatal(line, err)
+	}
+	return address
+}
+
+func reportPeer(b *testing.B, cmd *exec.Cmd, n int64) {
+	b.Helper()
+	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok || n == 0 {
+		b.Fatal(n)
+	}
+	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	b.ReportMetric(float64(n)/peersFor.Seconds(), "events/s")
+	b.ReportMetric(cpu.Seconds()/float64(n)*1e6, "cpu-s/million")
+	b.ReportMetric(float64(usage.Maxrss)/1024, "peak-MiB")
+}
