@@ -1,6 +1,6 @@
 # The one entry for people. .ci/run is the same for machines.
 
-.PHONY: build run test race lint fuzz bench soak cluster ids
+.PHONY: build run test race lint fuzz bench soak cluster ids load faults peers
 
 build: ## the binary, static, as bin/skein
 	CGO_ENABLED=0 go build -trimpath -o bin/skein ./cmd/skein
@@ -45,3 +45,12 @@ ids: ## ways to hand out ids, compared on both engines where both are there; and
 	go test -tags fdb ./intern -run xxx -bench 'Schemes|Claim' -benchtime 1x -timeout 20m
 	go test -tags fdb ./internal/scale -run xxx -bench IndexFDB -benchtime 1x
 	go test -tags fdb ./intern -run TestManyIDs -ids.count 100000000 -v -timeout 30m
+
+load: ## the load test: a hundred times the network's peak for two minutes, relay included
+	CGO_ENABLED=0 go run ./cmd/skein load --rate 150000 --duration 120s
+
+faults: ## what relays do wrong, for minutes each: killed, stalling, repeating, jumping, corrupting, bursting
+	.ci/faults
+
+peers: ## the same stream to skein and to indigo's consumer
+	CGO_ENABLED=0 go test ./cmd/skein -run xxx -bench Peers -benchtime 1x -timeout 20m
