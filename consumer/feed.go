@@ -12,9 +12,9 @@ import (
 // linger old and the applier is idle: small batches when little happens, so
 // that the index is fresh, and large ones when much does.
 const (
-	maxBatchEvents = 16_384
-	maxBatchOps    = 32_768
-	maxBatchBytes  = 8 << 20
+	maxBatchEvents = 32_768
+	maxBatchOps    = 65_536
+	maxBatchBytes  = 16 << 20
 	linger         = 20 * time.Millisecond
 )
 

@@ -31,10 +31,15 @@ type root [8]byte
 //	uvarint source, uvarint seq               of the last deletion, if flagDeleted
 //	rev(8) data(8)                            if flagHasRev
 //	top(8)                                    if flagAhead
+//	low(2)                                    if it is known
 //
 // top is the highest TID that is, or was, the key of an indexed record, where
 // that is above rev. It is seldom: a PDS draws a commit's rev after its keys.
 // A new record's key above both is that of no record we have.
+//
+// low is 1 + the lowest bucket that a record may lie in, where all keys of the
+// account's records have been TIDs since it was first heard of, or lowNone if
+// there were none. With top, it says where all its records are.
 type repoState struct {
 	flags           byte
 	source, acctSrc uint32
@@ -44,7 +49,11 @@ type repoState struct {
 	rev             Rev
 	data            root
 	top             uint64
+	low             uint16
 }
+
+// lowNone is the low of an account that never had a record.
+const lowNone = 0xffff
 
 const (
 	flagHasRev  byte = 1 << iota // rev and data are those of the last applied commit
@@ -62,6 +71,28 @@ func (s *repoState) has(flag byte) bool { return s.flags&flag != 0 }
 // mayHold reports whether the repo may have a record of the path already.
 func (s *repoState) mayHold(p path) bool {
 	return s.has(flagHasRev) && (p.raw != nil || p.tid <= max(uint64(s.rev), s.top))
+}
+
+// lower notes that a record is put under a path.
+func (s *repoState) lower(p path) {
+	switch {
+	case s.low == 0: // not known
+	case p.raw != nil:
+		s.low = 0
+	default:
+		s.low = min(s.low, p.bucket()+1)
+	}
+}
+
+// buckets returns in which buckets all of the account's records lie, if that is
+// known and they are few.
+func (s *repoState) buckets() (low, high uint16, ok bool) {
+	const few = 4
+	if s.low == 0 || s.low == lowNone || !s.has(flagHasRev) {
+		return 0, 0, false
+	}
+	low, high = s.low-1, path{tid: max(uint64(s.rev), s.top)}.bucket()
+	return low, high, high >= low && high-low < few
 }
 
 func (s *repoState) append(dst []byte) []byte {
@@ -92,6 +123,9 @@ func (s *repoState) append(dst []byte) []byte {
 	}
 	if flags&flagAhead != 0 {
 		dst = binary.BigEndian.AppendUint64(dst, s.top)
+	}
+	if s.low != 0 {
+		dst = binary.BigEndian.AppendUint16(dst, s.low)
 	}
 	return dst
 }
@@ -135,7 +169,10 @@ func decodeRepoState(v []byte) (s repoState, err error) {
 		}
 		s.top, rest = binary.BigEndian.Uint64(rest), rest[8:]
 	}
-	if !ok || len(rest) != 0 {
+	if len(rest) == 2 {
+		s.low, rest = binary.BigEndian.Uint16(rest), nil
+	}
+	if !ok || len(rest) != 0 || s.low > rawBucket && s.low != lowNone {
 		return bad()
 	}
 	s.flags = flags &^ (flagAccount | flagDeleted | flagAhead)

@@ -39,7 +39,8 @@ type applier struct {
 	records []record
 	raw     []byte // keys of records
 	left    []edge // scratch of others
-	gone    []edge // scratch of scanOld
+	gone    []edge // scratch of settleOld
+	direct  []direct
 	scanned []edge // the actors and kinds that were scanned, ascending; without subjects
 	lost    []edge // of those, the edges that have no record left, ascending
 	kbuf    []byte
@@ -372,7 +373,11 @@ func (s *lane) loadStates(tx kv.Txn) error {
 			a.kbuf = accountKey(a.kbuf[:0], id)
 			a.keys.add(a.kbuf)
 		}
-		a.states = append(a.states, actorState{id: id, known: ok, made: made, was: st, now: st})
+		now := st
+		if !ok {
+			now.low = lowNone // unless it is found
+		}
+		a.states = append(a.states, actorState{id: id, known: ok, made: made, was: st, now: now})
 	}
 	return tx.MultiGet(a.keys.keys, func(i int, v []byte, ok bool) error {
 		if !ok {

@@ -19,10 +19,13 @@ type asked struct {
 // readOld reads what the changed paths that are not fresh held before: one
 // look-up for each chunk, and for those that were spilled one for each chunk
 // below that may know more. Where an actor deletes records, all of the kind are
-// read at once instead, as they have to be for the edges that are lost.
+// read at once instead, as they have to be for the edges that are lost: by
+// look-ups, together with those of the other actors, if it is known that they are
+// in few buckets, else by a scan.
 func (a *applier) readOld(tx kv.Txn) error {
 	a.asked, a.index32 = a.asked[:0], slices.Grow(a.index32[:0], len(a.changes))
-	a.scanned, a.lost = a.scanned[:0], a.lost[:0]
+	a.scanned, a.lost, a.direct = a.scanned[:0], a.lost[:0], a.direct[:0]
+	a.keys.reset()
 	for i := range a.changes {
 		if c := &a.changes[i]; c.subject >= 0 {
 			c.new = a.strings.ID(int(c.subject))
@@ -33,7 +36,7 @@ func (a *applier) readOld(tx kv.Txn) error {
 		start := first
 		first += len(one)
 		if slices.ContainsFunc(one, func(c change) bool { return c.delete && !c.fresh }) {
-			if err := a.scanOld(tx, one); err != nil {
+			if err := a.readAll(tx, one); err != nil {
 				return fmt.Errorf("graph: reading records: %w", err)
 			}
 			continue
@@ -44,6 +47,11 @@ func (a *applier) readOld(tx kv.Txn) error {
 			}
 		}
 	}
+	if err := a.readDirect(tx); err != nil {
+		return fmt.Errorf("graph: reading records: %w", err)
+	}
+	slices.SortFunc(a.scanned, compareEdges)
+	slices.SortFunc(a.lost, compareEdges)
 	for ask := a.asked; len(ask) > 0; {
 		var err error
 		if ask, err = a.readChunks(tx, ask); err != nil {
@@ -51,6 +59,66 @@ func (a *applier) readOld(tx kv.Txn) error {
 		}
 	}
 	return nil
+}
+
+// direct is what is looked up for an actor and kind: the chunks of so many
+// buckets.
+type direct struct {
+	changes []change
+	chunks  int
+}
+
+// readAll reads all records of one actor and kind, or notes which chunks they are
+// in.
+func (a *applier) readAll(tx kv.Txn, changes []change) error {
+	c := &changes[0]
+	low, high, ok := a.states[a.index[c.actor]].was.buckets()
+	if !ok {
+		return a.scanOld(tx, changes)
+	}
+	for b := low; b <= high; b++ {
+		a.kbuf = appendChunkKey(a.kbuf[:0], c.kind, c.actor, path{tid: uint64(b) << bucketShift}, 0)
+		a.keys.add(a.kbuf)
+	}
+	a.direct = append(a.direct, direct{changes, int(high-low) + 1})
+	return nil
+}
+
+// readDirect looks up the chunks that are noted. Of an actor of whom one was
+// spilled, all records are scanned after all.
+func (a *applier) readDirect(tx kv.Txn) error {
+	var spilled []direct
+	d, left, deep := 0, 0, false
+	err := tx.MultiGet(a.keys.keys, func(_ int, v []byte, ok bool) (err error) {
+		one := &a.direct[d]
+		if left == 0 {
+			a.records, left, deep = a.records[:0], one.chunks, false
+		}
+		c := &one.changes[0]
+		if ok {
+			bucket := a.states[a.index[c.actor]].was.low - 1 + uint16(one.chunks-left)
+			var generation uint64
+			if a.records, generation, err = coderOf(c.actor, bucket).read(a.records, v, 0); err != nil {
+				return err
+			}
+			deep = deep || generation > 0
+		}
+		if left--; left > 0 {
+			return nil
+		}
+		if d++; deep {
+			spilled = append(spilled, *one)
+			return nil
+		}
+		a.settleOld(one.changes, false)
+		return nil
+	})
+	for _, one := range spilled {
+		if err == nil {
+			err = a.scanOld(tx, one.changes)
+		}
+	}
+	return err
 }
 
 // ask notes that the chunk of a change is to be looked up. The changes ascend.
@@ -69,8 +137,7 @@ func (a *applier) ask(i int32) {
 // one by one; for more the records are sorted.
 const fewChanges = 4
 
-// scanOld reads all records of one actor and kind, finds what the changes find,
-// and which of the edges that they take have no other record.
+// scanOld reads all records of one actor and kind, bucket after bucket.
 func (a *applier) scanOld(tx kv.Txn, changes []change) error {
 	kind, actor := changes[0].kind, changes[0].actor
 	a.records, a.raw = a.records[:0], a.raw[:0]
@@ -89,9 +156,17 @@ func (a *applier) scanOld(tx kv.Txn, changes []change) error {
 		}
 		return true
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		a.settleOld(changes, deep)
 	}
+	return err
+}
+
+// settleOld finds, among all records of an actor and kind, in a.records, what the
+// changes find, and which of the edges that they take have no other record. deep
+// says that a record may be superseded by one of the same path and a lower age.
+func (a *applier) settleOld(changes []change, deep bool) {
+	kind, actor := changes[0].kind, changes[0].actor
 	sorted := len(changes) > fewChanges
 	if sorted {
 		slices.SortFunc(a.records, compareRecords)
@@ -136,7 +211,6 @@ func (a *applier) scanOld(tx kv.Txn, changes []change) error {
 	})
 	a.scanned = append(a.scanned, edge{kind, actor, intern.None})
 	a.lost = append(a.lost, left...)
-	return nil
 }
 
 // readChunks looks up the chunks asked for, and returns those to ask for next:

@@ -70,8 +70,11 @@ func (s *lane) commit(b *Batch, e *event, as *actorState) {
 		o := &b.ops[i]
 		p := parsePath(b.bytes(o.rkey))
 		c := change{kind: o.kind, delete: o.delete, fresh: as.made || !as.was.mayHold(p), actor: as.id, path: p, subject: -1, order: i}
-		if p.raw == nil && !o.delete {
-			st.top = max(st.top, p.tid)
+		if !o.delete {
+			st.lower(p)
+			if p.raw == nil {
+				st.top = max(st.top, p.tid)
+			}
 		}
 		if o.subject.end > o.subject.start {
 			c.subject = int32(i)
@@ -111,11 +114,15 @@ func (s *lane) importEvent(b *Batch, e *event, as *actorState) {
 		if as.now.has(flagHidden) != st.has(flagHidden) {
 			a.hide(as.id, st.has(flagHidden))
 		}
+		st.low = as.now.low
 		as.now, as.changed = st, true
 	}
 	for i := e.ops.start; i < e.ops.end; i++ {
 		o := &b.ops[i]
 		c := change{kind: o.kind, fresh: e.flags&fresh != 0, actor: as.id, path: parsePath(b.bytes(o.rkey)), subject: -1, order: i}
+		was := as.now.low
+		as.now.lower(c.path)
+		as.changed = as.changed || as.now.low != was
 		if o.subject.end > o.subject.start {
 			c.subject = int32(i)
 		}
@@ -139,7 +146,7 @@ func (s *lane) account(e *event, as *actorState) {
 	if e.flags&deleted != 0 {
 		*st = repoState{
 			flags: flagHidden | flagErasing, source: source, seq: e.seq,
-			acctSrc: source, acctSeq: e.seq, delSrc: source, delSeq: e.seq,
+			acctSrc: source, acctSeq: e.seq, delSrc: source, delSeq: e.seq, low: st.low,
 		}
 		if a.result.erasing == nil {
 			a.result.erasing = map[intern.ID]bool{}
