@@ -103,6 +103,8 @@ type Consumer struct {
 	applied atomic.Int64
 	micros  atomic.Int64 // event time of the last applied
 	started atomic.Int64 // event time of the first, in Unix microseconds
+
+	outdated atomic.Bool
 }
 
 // New returns a Consumer that will write to store, and checks the cursor
@@ -278,6 +280,7 @@ func (c *Consumer) handle(frame []byte) error {
 	case wire.Info:
 		c.log.Warn("the relay says", "name", clip(m.Name), "message", clip(m.Text), "cursor", int64(c.last))
 		if string(m.Name) == "OutdatedCursor" {
+			c.outdated.Store(true)
 			return c.gap("outdated_cursor", "the relay no longer has what came after our cursor")
 		}
 		return nil
@@ -426,12 +429,15 @@ type Progress struct {
 	Applied int64     // the last committed
 	Time    time.Time // of the last event committed
 	First   time.Time // of the first event read
+
+	Outdated bool // the relay once no longer had what came next
 }
 
 // Progress returns how far the Consumer has come. Any goroutine may call it.
 func (c *Consumer) Progress() Progress {
 	p := Progress{
 		Events: c.events.Load(), Bytes: c.bytes.Load(), Size: c.size.Load(), Seq: c.seq.Load(), Applied: c.applied.Load(),
+		Outdated: c.outdated.Load(),
 	}
 	if us := c.micros.Load(); us > 0 {
 		p.Time = time.UnixMicro(us)

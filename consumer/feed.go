@@ -65,13 +65,18 @@ func (q *queued) reset() {
 
 // arrived notes a message. Most have the time of one before: to ask for it costs
 // as much as to decode a small message.
-func (q *queued) arrived() {
+//
+// waited is when it arrived if it had to wait for the batch, else zero.
+func (q *queued) arrived(waited time.Time) {
 	every := 64
 	if q.added < 512 {
 		every = 8
 	}
 	if q.added%every == 0 {
-		q.marks = append(q.marks, mark{q.added, time.Now()})
+		if waited.IsZero() {
+			waited = time.Now()
+		}
+		q.marks = append(q.marks, mark{q.added, waited})
 	}
 	q.added++
 }
@@ -94,6 +99,10 @@ func token(c chan struct{}) {
 func (f *feed) add(fill func(*graph.Batch)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	var waited time.Time
+	if f.full {
+		waited = time.Now()
+	}
 	for f.full && f.err == nil {
 		f.room.Wait()
 	}
@@ -103,7 +112,7 @@ func (f *feed) add(fill func(*graph.Batch)) error {
 	b := &f.cur.batch
 	wasEmpty := b.Empty()
 	fill(b)
-	f.cur.arrived()
+	f.cur.arrived(waited)
 	events, ops, bytes := b.Size()
 	if b.Notes() >= graph.MaxNotes || events >= maxBatchEvents || ops >= maxBatchOps || bytes >= maxBatchBytes {
 		f.full = true

@@ -72,7 +72,7 @@ type stateEntry struct {
 
 // bytesPerState is what an entry takes, and firstStates the slots of a table at
 // first.
-const bytesPerState, firstStates = 72, 1024
+const bytesPerState, firstStates = 80, 1024
 
 func newStateCache(bytes int64) stateCache {
 	limit := max(int(bytes/2/bytesPerState), 16)

@@ -159,8 +159,15 @@ func (a *applier) scanOld(tx kv.Txn, changes []change) error {
 	if err == nil {
 		a.settleOld(changes, deep)
 	}
+	if cap(a.records) > maxKeptRecords {
+		a.records, a.raw = nil, nil
+	}
 	return err
 }
+
+// maxKeptRecords bounds the memory for an actor's records that is kept, 48 bytes
+// each: a rare actor with millions does not take it for ever.
+const maxKeptRecords = 200_000
 
 // settleOld finds, among all records of an actor and kind, in a.records, what the
 // changes find, and which of the edges that they take have no other record. deep

@@ -108,7 +108,7 @@ func openShare(t *testing.T, store kv.Store, settings intern.Settings, share gra
 	t.Helper()
 	s, err := graph.Open(t.Context(), store, graph.Options{
 		Intern:     intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, // small, so that it rotates
-		StateCache: 20, SliceSize: 7, Share: share, Beat: 20 * time.Millisecond,
+		StateCache: 4 << 10, SliceSize: 7, Share: share, Embedded: settings.Partitions <= 1, Beat: 20 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)

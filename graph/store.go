@@ -23,7 +23,7 @@ var ErrFormat = errors.New("graph: unknown store format")
 type Options struct {
 	Intern intern.Options
 	// StateCache bounds, in bytes, the accounts' states kept in memory. 0 means
-	// 200,000, about 60 MB.
+	// 16 MiB.
 	StateCache int64
 	// SliceSize is how many records of a deleted account are erased in one
 	// write. 0 means 4,000.
@@ -40,6 +40,9 @@ type Options struct {
 	// finds its claim waits four times as long before taking it over. 0 means a
 	// second.
 	Beat time.Duration
+	// Embedded says that the engine has but one process, and that it has the store
+	// open once: nobody else writes it.
+	Embedded bool
 	// ReadOnly opens the graph for questions only.
 	ReadOnly bool
 	// Import opens the graph for Import only.
@@ -105,7 +108,8 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 // internOptions are the interner's: its slot is the first partition of ours.
 func (s *Store) internOptions() intern.Options {
 	o := s.o.Intern
-	o.Alone = true // a store that several write has several partitions
+	o.Alone = s.o.Embedded
+	o.Logger = s.o.Logger
 	if first, _, err := s.o.Share.partitions(intern.MaxPartitions); err == nil {
 		o.Slot = first
 	}

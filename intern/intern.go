@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -32,6 +33,8 @@ type Options struct {
 	Shards *ShardRange
 	// Slot is the first of the partitions that this writer owns.
 	Slot uint8
+	// Logger may be nil.
+	Logger *slog.Logger
 	// Metrics may be nil.
 	Metrics *Metrics
 }
@@ -68,6 +71,9 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Interner, error) {
 	if o.CacheBytes <= 0 {
 		o.CacheBytes = 64 << 20
 	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	if o.FilterBytes <= 0 {
 		o.FilterBytes = 32 << 20
 	}
@@ -93,7 +99,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Interner, error) {
 		in.claims = append(in.claims, &claimer{in: in, lane: uint8(lane)})
 	}
 	if o.Alone && settings.Partitions == 1 {
-		in.known = newKnown(o.FilterBytes)
+		in.known = newKnown(o.FilterBytes, o.Logger)
 		if err := in.known.open(ctx, store); err != nil {
 			in.cancel()
 			return nil, err
@@ -206,7 +212,8 @@ var ErrNoLease = errors.New("intern: leased ids are used up")
 // Resolve gives every string of b its id, from the cache, the store, or new,
 // as part of tx, and returns how many it made, by namespace. The strings'
 // keys are the only ones whose conflicts matter: another writer that makes the
-// same string makes this transaction begin again, and find that one's id.
+// same string makes this transaction begin again, and find that one's id. (With
+// Options.Alone there is none, and what is surely new is not read.)
 // It may be called again in the same transaction, after more was added. When
 // the transaction is tried again, call Retry on b first; once it is committed,
 // Committed.

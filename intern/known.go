@@ -3,10 +3,12 @@ package intern
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"skein/internal/kv"
 )
@@ -29,6 +31,9 @@ type known struct {
 	budget    int64 // bytes
 	fillAfter int   // look-ups in vain until the filters are filled
 
+	ceiling uint64 // spans from here on count as others: nobody can fill them up with the future
+	log     *slog.Logger
+
 	mu      sync.Mutex // guards the filters until ready, and size
 	ready   atomic.Bool
 	dids    filter
@@ -48,9 +53,17 @@ const defaultFillAfter = 300_000
 // spanShift makes 2^36 microseconds of a TID a span.
 const spanShift = 36 + 10
 
-func newKnown(budget int64) *known {
-	return &known{budget: budget, fillAfter: defaultFillAfter, spans: map[uint64]*filter{}}
+// aheadSpans is how far in the future, at the opening, a URI's TID may lie to be
+// kept by its time: half a year.
+const aheadSpans = 230
+
+func newKnown(budget int64, log *slog.Logger) *known {
+	now := uint64(time.Now().UnixMicro()) << 10 >> spanShift
+	return &known{budget: budget, fillAfter: defaultFillAfter, ceiling: now + aheadSpans, log: log, spans: map[uint64]*filter{}}
 }
+
+// timed reports whether a URI is kept by its time.
+func (k *known) timed(packed bool, tid uint64) bool { return packed && tid>>spanShift < k.ceiling }
 
 // open makes the filters ready if the store is empty.
 func (k *known) open(ctx context.Context, store kv.Store) error {
@@ -72,7 +85,7 @@ func (k *known) of(ns Namespace, packed bool, tid uint64) *filter {
 	switch {
 	case ns == DID:
 		return &k.dids
-	case !packed:
+	case !k.timed(packed, tid):
 		return &k.others
 	}
 	span := tid >> spanShift
@@ -84,7 +97,7 @@ func (k *known) of(ns Namespace, packed bool, tid uint64) *filter {
 
 // isNew reports whether the store surely has no string of this key.
 func (k *known) isNew(ns Namespace, packed bool, tid uint64, key cacheKey) bool {
-	if !k.ready.Load() || packed && tid>>spanShift < k.floor {
+	if !k.ready.Load() || k.timed(packed, tid) && tid>>spanShift < k.floor {
 		return false
 	}
 	f := k.of(ns, packed, tid)
@@ -109,6 +122,7 @@ func (k *known) add(ns Namespace, packed bool, tid uint64, key cacheKey) {
 	for k.size > k.budget {
 		if len(k.spans) == 0 {
 			k.full, k.dids, k.others = true, filter{}, filter{}
+			k.log.Info("there are too many strings to know them by filters: new ones are looked up in the store; more --memory changes that", "bytes", k.budget)
 			return
 		}
 		oldest := ^uint64(0)
@@ -201,14 +215,15 @@ func (k *known) fill(ctx context.Context, store kv.Store) error {
 		key    cacheKey
 	}
 	var items []item
-	flush := func() {
+	flush := func() (more bool) {
 		k.mu.Lock()
+		defer k.mu.Unlock()
 		for i := range items {
 			it := &items[i]
 			k.add(it.ns, it.packed, it.tid, it.key)
 		}
-		k.mu.Unlock()
 		items = items[:0]
+		return !k.full && ctx.Err() == nil
 	}
 	err := store.View(ctx, func(r kv.Reader) error {
 		for _, ns := range Namespaces {
@@ -217,10 +232,11 @@ func (k *known) fill(ctx context.Context, store kv.Store) error {
 				it := item{ns: ns}
 				var err error
 				it.key, it.tid, it.packed, err = keyOfForm(ns, row[len(prefix):])
+				more := true
 				if items = append(items, it); len(items) == 4096 {
-					flush()
+					more = flush()
 				}
-				return !k.full && ctx.Err() == nil, err
+				return more, err
 			})
 			if err != nil {
 				return err
@@ -232,7 +248,10 @@ func (k *known) fill(ctx context.Context, store kv.Store) error {
 		return fmt.Errorf("intern: reading the dictionary: %w", err)
 	}
 	flush()
+	k.mu.Lock() // the writer may find at this moment that there are too many
+	defer k.mu.Unlock()
 	k.ready.Store(!k.full)
+	k.log.Info("what strings there are is known by filters", "bytes", k.size, "older_than_kept", k.floor > 0)
 	return nil
 }
 
@@ -295,7 +314,10 @@ func (in *Interner) learn(b *Batch) {
 	}
 	k.started = true
 	in.background.Go(func() {
-		if err := k.fill(in.ctx, in.store); err != nil { // who else reads will say so
+		if err := k.fill(in.ctx, in.store); err != nil {
+			if in.ctx.Err() == nil {
+				k.log.Warn("filling the filters of known strings; it is tried again", "error", err)
+			}
 			k.mu.Lock()
 			k.started, k.vain = false, 0
 			k.mu.Unlock()

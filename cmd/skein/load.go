@@ -58,6 +58,10 @@ func loadCommand(e *environment) *cli.Command {
 				return usage("--accounts %d: at least one is needed", o.Network.Accounts)
 			case o.Kill && o.Rate == 0:
 				return usage("--kill needs a --rate")
+			case o.Kill && o.Faults.Jump > 0:
+				return usage("--kill and --fault jump exclude each other: the new relay would not know of the jump")
+			case o.Prefill > 0 && (o.Faults.Corrupt > 0 || o.Faults.Jump > 0):
+				return usage("--prefill puts in what is whole: not with --fault corrupt or jump")
 			}
 			if !c.IsSet("log-level") {
 				e.level = "warn"

@@ -141,11 +141,12 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	g, err := graph.Open(ctx, store, graph.Options{
 		Intern: intern.Options{
 			Settings: o.Settings, Default: o.defaults(), Shards: o.Shards,
-			CacheBytes: budget.strings, Owner: owner(), Metrics: intern.NewMetrics(reg),
+			CacheBytes: budget.strings, FilterBytes: budget.filters, Owner: owner(), Metrics: intern.NewMetrics(reg),
 		},
 		StateCache: budget.states,
 		SetCache:   budget.sets,
 		Share:      o.Share,
+		Embedded:   !o.fdb(),
 		ReadOnly:   o.ReadOnly && o.fdb(),
 		Import:     o.Import,
 		Logger:     logger(o.Logger).With("component", "graph"),

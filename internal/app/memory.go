@@ -32,19 +32,19 @@ func DefaultMemory() int64 {
 }
 
 // budget is how the memory is divided.
-type budget struct{ engine, strings, states, sets int64 }
+type budget struct{ engine, strings, filters, states, sets int64 }
 
 // split divides the budget into sixteen parts: nine for the engine's cache and
-// memtables, two for the dictionary's cache, three for the accounts' states, one
-// for large sets that are asked for often, and one for the batches, which needs no
-// number of its own: they are bounded. At a hundred million edges a look-up that
+// memtables, two for the dictionary's cache, one for its filters, three for the
+// accounts' states, half of one for large sets that are asked for often, and half of
+// one for the batches, which needs no number of its own: they are bounded. At a hundred million edges a look-up that
 // misses the caches costs as much as ten events that do not (docs/performance.md).
 func split(memory int64) budget {
 	if memory <= 0 {
 		memory = DefaultMemory()
 	}
 	part := memory / 16
-	return budget{9 * part, 2 * part, 3 * part, part}
+	return budget{9 * part, 2 * part, part, 3 * part, part / 2}
 }
 
 // splitFDB divides the budget where the engine is another process: a quarter each
@@ -54,7 +54,7 @@ func splitFDB(memory int64) budget {
 	if memory <= 0 {
 		memory = DefaultMemory()
 	}
-	return budget{0, memory / 4, memory / 8, memory / 4}
+	return budget{0, memory / 4, 0, memory / 8, memory / 4}
 }
 
 // LimitMemory tells the garbage collector to work harder when the process

@@ -132,11 +132,16 @@ type run struct {
 	report  Report
 	lags    histogram
 	behind  histogram
-	sim     Simulator
+	from    int64     // the last event that was there before
 	started time.Time // when the clock started
 	cpu     time.Duration
-	simCPU  time.Duration
-	kills   int
+
+	mu      sync.Mutex // guards what follows
+	sim     Simulator
+	simBase time.Duration // what it had used when the clock started
+	simCPU  time.Duration // what those that were killed used after that
+	simPeak int64
+	failed  error // why the relay is not to be waited for
 }
 
 // Run offers, indexes, compares, and reports. Problems are what the comparison
@@ -174,7 +179,10 @@ func (r *run) open(ctx context.Context) (err error) {
 		return err
 	}
 	for _, c := range r.x.Graph.Cursors() {
-		if c.Source != r.source || r.o.Faults.Jump > 0 {
+		if r.o.Faults.Jump > 0 {
+			return errors.Join(fmt.Errorf("%w: %s holds events already, and with a jump of the numbering it must be new", ErrOther, r.o.Store.Store), r.x.Close(ctx))
+		}
+		if c.Source != r.source {
 			other := fmt.Errorf("%w: %s holds %s up to seq %d, and this would be %s; give it another --store, or the --seed and --accounts that it was made with",
 				ErrOther, r.o.Store.Store, c.Source, c.Seq, r.source)
 			return errors.Join(other, r.x.Close(ctx))
@@ -214,7 +222,9 @@ func (r *run) prefill(ctx context.Context) (last int64, err error) {
 		return last, err
 	}
 	n := network.New(r.o.Network)
-	n.Skip(last)
+	for n.Seq() < last && ctx.Err() == nil {
+		n.Skip(min(last, n.Seq()+1_000_000))
+	}
 	f := NewFeeder(n)
 	full, empty := make(chan *graph.Batch), make(chan *graph.Batch, 2)
 	empty <- new(graph.Batch)
@@ -245,7 +255,10 @@ func (r *run) prefill(ctx context.Context) (last int64, err error) {
 	}()
 	begun, first, said := time.Now(), last, time.Now()
 	for edges(counts) < r.o.Prefill {
-		b := <-full
+		b, ok := <-full
+		if !ok {
+			return last, ctx.Err()
+		}
 		if err := r.x.Graph.Apply(ctx, r.source, b); err != nil {
 			return last, err
 		}
@@ -275,13 +288,9 @@ func (r *run) erase(ctx context.Context) error {
 	return nil
 }
 
-// event is the number of the last event that a cursor stands for.
-func (r *run) event(seq int64) int64 {
-	if r.o.Faults.Jump > 0 && seq > r.o.Faults.Jump {
-		return seq - r.o.Faults.Jump
-	}
-	return seq
-}
+// event is the number of the last event that a cursor stands for. Only a store
+// that begins with this run may see a jump.
+func (r *run) event(seq int64) int64 { return r.o.Faults.Event(r.from, r.o.Rate, seq) }
 
 // simulator starts the relay at an event.
 func (r *run) simulator(ctx context.Context, from, events int64) (err error) {
@@ -289,13 +298,47 @@ func (r *run) simulator(ctx context.Context, from, events int64) (err error) {
 	if r.o.Rate > 0 { // a minute's worth and more
 		window = max(window, int(r.o.Rate*(60+r.o.Faults.Stall.Seconds()*1.2)))
 	}
-	r.sim, err = r.o.Simulator(ctx, SimulatorOptions{
-		Network: r.o.Network, From: from, Events: events, Rate: r.o.Rate, Window: min(window, 16<<20), Faults: r.o.Faults,
+	sim, err := r.o.Simulator(ctx, SimulatorOptions{
+		Network: r.o.Network, From: from, Events: events, Rate: r.o.Rate, Window: min(window, maxWindow), Faults: r.o.Faults,
 	})
-	if err == nil {
-		r.simCPU, _ = r.sim.Usage()
+	if err != nil {
+		return err
 	}
-	return err
+	r.mu.Lock()
+	r.sim = sim
+	r.mu.Unlock()
+	return nil
+}
+
+// maxWindow bounds how many events the relay keeps: 1.5 GB.
+const maxWindow = 16 << 20
+
+// startClock notes what was used until now.
+func (r *run) startClock() {
+	r.started = time.Now()
+	r.cpu, _ = usage()
+	r.mu.Lock()
+	r.simBase, _ = r.sim.Usage()
+	r.mu.Unlock()
+}
+
+// relayUsage returns what the relays have used since then, and the most memory
+// that one had.
+func (r *run) relayUsage() (cpu time.Duration, peak int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cpu, peak = r.sim.Usage()
+	return r.simCPU + cpu - r.simBase, max(peak, r.simPeak)
+}
+
+// give ends the run with an error.
+func (r *run) give(err error, end func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed == nil {
+		r.failed = err
+	}
+	end()
 }
 
 // index consumes for as long as it is to.
@@ -307,6 +350,7 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	if err := r.simulator(ctx, from, events); err != nil {
 		return err
 	}
+	r.from = from
 	defer func() { err = errors.Join(err, r.sim.Stop()) }()
 	cursor := from
 	o := consumer.Options{
@@ -315,7 +359,11 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 		Committed: func(arrived time.Time, events int) { r.lags.add(time.Since(arrived), events) },
 	}
 	if events > 0 {
-		o.Until = r.o.Faults.Seq(from, r.o.Rate, from+events)
+		last := from + events
+		for last > from+1 && r.o.Faults.Hit(last) {
+			last-- // it may be damaged beyond reading, and then nobody learns its number
+		}
+		o.Until = r.o.Faults.Seq(from, r.o.Rate, last)
 	}
 	c, err := r.x.Consumer(o)
 	if err != nil {
@@ -326,7 +374,7 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watch(stop, c, from, events, done) })
 	if r.o.Kill {
-		watching.Go(func() { r.kill(stop, c, from, events) })
+		watching.Go(func() { r.kill(stop, c, from, events, done) })
 	}
 	if r.o.Profile != "" {
 		f, err := os.Create(r.o.Profile)
@@ -342,9 +390,12 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	pprof.StopCPUProfile()
 	p := c.Progress()
 	cpu, peak := usage()
-	simCPU, simPeak := r.sim.Usage()
 	done()
 	watching.Wait()
+	simCPU, simPeak := r.relayUsage()
+	if r.failed != nil {
+		return r.failed
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("stopped at seq %d", p.Applied)
 	}
@@ -370,7 +421,7 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	rep.Lag, rep.Behind = r.lags.quantiles(), r.behind.quantiles()
 	rep.CPUSeconds = (cpu - r.cpu).Seconds()
 	rep.PeakRSS = peak
-	rep.Simulator = SimulatorUsage{(simCPU - r.simCPU).Seconds(), simPeak}
+	rep.Simulator = SimulatorUsage{simCPU.Seconds(), simPeak}
 	return nil
 }
 
@@ -386,11 +437,11 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 		case <-ticker.C:
 		}
 	}
-	r.started = time.Now()
-	r.cpu, _ = usage()
-	r.simCPU, _ = r.sim.Usage()
-	ticker.Reset(100 * time.Millisecond)
+	r.startClock()
+	const tick = 100 * time.Millisecond
+	ticker.Reset(tick)
 	said, before, last := time.Now(), from, time.Time{}
+	events0, quiet := int64(0), 0
 	for {
 		select {
 		case <-ctx.Done():
@@ -398,6 +449,19 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 		case <-ticker.C:
 		}
 		p := c.Progress()
+		if p.Outdated {
+			r.give(fmt.Errorf("the indexer fell too far behind: the relay, which keeps %d events, no longer has what comes next, at seq %d; offer less (--rate)", maxWindow, p.Applied), end)
+			return
+		}
+		if p.Events == events0 {
+			quiet++
+		} else {
+			events0, quiet = p.Events, 0
+		}
+		if quiet > int((r.o.Faults.Stall+giveUpAfter)/tick) {
+			r.give(fmt.Errorf("nothing came from the relay for %v, at seq %d; did it die?", r.o.Faults.Stall+giveUpAfter, p.Applied), end)
+			return
+		}
 		if r.o.Rate > 0 && !p.Time.IsZero() && p.Time.After(last) {
 			r.behind.add(time.Since(p.Time), 1)
 			last = p.Time
@@ -420,8 +484,11 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 	}
 }
 
+// giveUpAfter is how long a run waits for a relay that says nothing.
+const giveUpAfter = 30 * time.Second
+
 // kill ends the relay in the middle, and starts it where it would be.
-func (r *run) kill(ctx context.Context, c *consumer.Consumer, from, events int64) {
+func (r *run) kill(ctx context.Context, c *consumer.Consumer, from, events int64, end func()) {
 	for r.event(c.Progress().Seq) < from+events/2 {
 		select {
 		case <-ctx.Done():
@@ -430,6 +497,7 @@ func (r *run) kill(ctx context.Context, c *consumer.Consumer, from, events int64
 		}
 	}
 	address := r.sim.Address()
+	cpu, peak := r.relayUsage()
 	r.sim.Kill()
 	time.Sleep(time.Second)
 	at := r.event(c.Progress().Seq)
@@ -439,10 +507,12 @@ func (r *run) kill(ctx context.Context, c *consumer.Consumer, from, events int64
 		Address: address,
 	})
 	if err != nil {
-		r.say("starting the relay again: %v", err)
+		r.give(fmt.Errorf("starting the relay again: %w", err), end)
 		return
 	}
-	r.sim = sim
+	r.mu.Lock()
+	r.sim, r.simCPU, r.simPeak, r.simBase = sim, cpu, peak, 0
+	r.mu.Unlock()
 }
 
 // settle lets the store come to rest, and measures it.
@@ -463,9 +533,11 @@ func (r *run) settle(ctx context.Context) error {
 	if err := r.x.Close(ctx); err != nil { // leaves no log of what is in tables
 		return err
 	}
-	if r.x, err = app.OpenIndex(ctx, r.o.Store); err != nil {
-		return err
+	x, err := app.OpenIndex(ctx, r.o.Store)
+	if err != nil {
+		return err // r.x is closed, and may be again
 	}
+	r.x = x
 	rep := &r.report
 	rep.Edges = edges(counts)
 	for _, n := range counts.Strings {
@@ -495,7 +567,9 @@ func (r *run) verify(ctx context.Context, to int64) (problems []string, err erro
 	}
 	r.say("comparing with the model: %d events, one account and one subject in %d", to, every)
 	m := newModel(r.o.Network, r.o.Faults, every)
-	m.run(to)
+	if err := m.run(ctx, to); err != nil {
+		return nil, err
+	}
 	problems, sets, err := verify(ctx, x, m)
 	r.say("%d sets compared, %d differences", sets, len(problems))
 	return problems, err

@@ -2,6 +2,7 @@ package load
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"skein/graph"
@@ -17,12 +18,21 @@ type model struct {
 	faults  simulate.Faults
 	every   uint64
 	records map[recordKey]recordValue
+	named   map[setKey]bool // the sets that had a member once, of those that are looked at
 	hidden  []bool
 	gone    []int64 // the event that deleted the account, by account
 	rev     []uint64
 	partial []bool
 	desync  []bool
 	events  int64
+}
+
+// setKey names a set: of an account's edges of a kind, or of those to a subject.
+type setKey struct {
+	tid     uint64
+	of      int32
+	kind    network.Kind
+	reverse bool
 }
 
 // recordKey is a path: 16 bytes.
@@ -42,7 +52,7 @@ type recordValue struct {
 func newModel(o network.Options, faults simulate.Faults, every int) *model {
 	n := network.New(o)
 	return &model{
-		n: n, faults: faults, every: uint64(max(every, 1)), records: map[recordKey]recordValue{},
+		n: n, faults: faults, every: uint64(max(every, 1)), records: map[recordKey]recordValue{}, named: map[setKey]bool{},
 		hidden: make([]bool, n.Accounts()), gone: make([]int64, n.Accounts()), rev: make([]uint64, n.Accounts()),
 		partial: make([]bool, n.Accounts()), desync: make([]bool, n.Accounts()),
 	}
@@ -57,7 +67,7 @@ func (m *model) subject(subject int32, tid uint64) bool {
 }
 
 // run applies the events up to one.
-func (m *model) run(to int64) {
+func (m *model) run(ctx context.Context, to int64) error {
 	made := make(chan []network.Event, 4)
 	free := make(chan []network.Event, 4)
 	for range cap(free) {
@@ -65,7 +75,7 @@ func (m *model) run(to int64) {
 	}
 	go func() {
 		defer close(made)
-		for m.n.Seq() < to {
+		for m.n.Seq() < to && ctx.Err() == nil {
 			events := (<-free)[:min(4096, to-m.n.Seq())]
 			for i := range events {
 				m.n.Next(&events[i])
@@ -79,6 +89,7 @@ func (m *model) run(to int64) {
 		}
 		free <- events[:0]
 	}
+	return ctx.Err()
 }
 
 func (m *model) apply(e *network.Event) {
@@ -132,6 +143,13 @@ func (m *model) commit(e *network.Event, damage simulate.Damage) {
 		v := recordValue{o.SubjectTID, e.Seq, o.Subject}
 		if k == 0 && damage == simulate.BadRecord {
 			v = recordValue{0, e.Seq, -1}
+		} else {
+			if m.actor(a) {
+				m.named[setKey{0, a, o.Kind, false}] = true
+			}
+			if m.subject(o.Subject, o.SubjectTID) {
+				m.named[setKey{o.SubjectTID, o.Subject, o.Kind, true}] = true
+			}
 		}
 		m.records[key] = v
 	}

@@ -8,6 +8,7 @@ import (
 	"skein/graph"
 	"skein/intern"
 	"skein/internal/app"
+	"skein/internal/network"
 )
 
 // checkedWhole is up to how many records an index is compared with the model
@@ -64,9 +65,73 @@ func (c *checker) run(all []record, counts [len(kindNames)]int64) error {
 		return err
 	}
 	slices.SortFunc(all, bySubject)
-	return c.sorted(all, func(x, y record) bool {
+	err = c.sorted(all, func(x, y record) bool {
 		return x.kind == y.kind && x.subject == y.subject && x.subjectTID == y.subjectTID
 	}, c.reverse)
+	if err != nil {
+		return err
+	}
+	return c.empty()
+}
+
+// empty looks at the sets that had a member once and have none.
+func (c *checker) empty() error {
+	var b intern.Batch
+	var keys []setKey
+	var at []int
+	var str []byte
+	flush := func() error {
+		if err := c.s.Lookup(&b); err != nil {
+			return err
+		}
+		for i, k := range keys {
+			id, kind := b.ID(at[i]), kindOf(k.kind)
+			members := uint64(0)
+			if k.reverse {
+				set, err := c.s.Actors(kind, id)
+				if err != nil {
+					return err
+				}
+				whole, err := set.All()
+				if err != nil {
+					return err
+				}
+				members = whole.Len()
+			} else {
+				set, err := c.s.Subjects(kind, id)
+				if err != nil {
+					return err
+				}
+				members = set.Len()
+			}
+			if members > 0 {
+				c.broken("%s set of %s (reverse: %t): the index has %d, the model none", kind, c.str(str, k), k.reverse, members)
+			}
+		}
+		c.sets += len(keys)
+		b.Reset()
+		keys, at = keys[:0], at[:0]
+		return c.ctx.Err()
+	}
+	for k := range c.m.named {
+		ns := intern.DID
+		if k.tid != 0 {
+			ns = intern.URI
+		}
+		str = c.str(str[:0], k)
+		keys, at = append(keys, k), append(at, b.Add(ns, str))
+		if len(keys) == 8192 {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// str appends the DID or URI that a set is of.
+func (c *checker) str(dst []byte, k setKey) []byte {
+	return c.m.n.AppendSubject(dst, &network.Op{Subject: k.of, SubjectTID: k.tid})
 }
 
 func (c *checker) totals(counts [len(kindNames)]int64) error {
@@ -210,6 +275,7 @@ func (c *checker) forward(s *set) error {
 	if !c.m.actor(r.account) {
 		return nil
 	}
+	delete(c.m.named, setKey{0, r.account, r.kind, false})
 	actor, kind := c.ids[r.account], kindOf(r.kind)
 	c.want = c.want[:0]
 	for _, id := range s.subjects {
@@ -221,7 +287,10 @@ func (c *checker) forward(s *set) error {
 		return err
 	}
 	got := dedupe(c.ids64)
-	if !c.m.hidden[r.account] && !slices.Equal(got, c.want) {
+	if c.m.hidden[r.account] {
+		c.want = c.want[:0] // its own sets read as empty
+	}
+	if !slices.Equal(got, c.want) {
 		c.broken("%s of %s: the index has %d, the model %d", kind, c.did(r.account), len(got), len(c.want))
 	}
 	keys, err := c.s.Rkeys(kind, actor, s.subjects)
@@ -249,6 +318,7 @@ func (c *checker) reverse(s *set) error {
 	if !c.m.subject(r.subject, r.subjectTID) {
 		return nil
 	}
+	delete(c.m.named, setKey{r.subjectTID, r.subject, r.kind, true})
 	kind := kindOf(r.kind)
 	c.want = c.want[:0]
 	for i := range s.records {

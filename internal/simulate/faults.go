@@ -123,8 +123,8 @@ func (f *Faults) Seq(from int64, rate float64, i int64) int64 {
 	return i
 }
 
-// event is the last event whose sequence number is not above seq.
-func (f *Faults) event(from int64, rate float64, seq int64) int64 {
+// Event is the last event whose sequence number is not above seq.
+func (f *Faults) Event(from int64, rate float64, seq int64) int64 {
 	if at := eventAt(from, rate, f.JumpAt); f.Jump > 0 && seq > at {
 		return max(at, seq-f.Jump)
 	}
@@ -157,15 +157,19 @@ const (
 	BadRecord        // a bit of the first record is another
 )
 
+const hitSecret = 0x5ca1ab1e
+
+// Hit reports whether the message of an event is damaged.
+func (f *Faults) Hit(event int64) bool {
+	return f.Corrupt > 0 && float64(mix(uint64(event)^hitSecret)>>11)/(1<<53) < f.Corrupt
+}
+
 // Damage returns what becomes of an event's message. It follows from the event.
 func (f *Faults) Damage(e *network.Event) Damage {
-	if f.Corrupt == 0 {
+	if !f.Hit(e.Seq) {
 		return Whole
 	}
-	r := mix(uint64(e.Seq) ^ 0x5ca1ab1e)
-	if float64(r>>11)/(1<<53) >= f.Corrupt {
-		return Whole
-	}
+	r := mix(uint64(e.Seq) ^ hitSecret)
 	d := Truncated + Damage(mix(r)%4)
 	if d >= BadCommit && e.Type != network.Commit {
 		return Garbage

@@ -44,7 +44,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// DefaultWindow is how many events a relay keeps, 64 bytes each.
+// DefaultWindow is how many events a relay keeps, 88 bytes each.
 const DefaultWindow = 4 << 20
 
 // tooSlow is the share of the window that a reader may lie behind once it has
@@ -207,6 +207,7 @@ type reader struct {
 	enc      encoder
 	next     int64 // the event to be sent next
 	live     bool  // it had caught up once
+	outdated bool  // its cursor lay before what is kept
 	repeated bool  // it was sent back: a fault
 	took     []entry
 	buf      []byte
@@ -227,17 +228,42 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	c := &reader{r: r, conn: conn, enc: encoder{n: r.net, pool: r.pool}, gone: make(chan struct{})}
-	go c.listen()
-	c.serve(text != "", cursor)
+	if c.join(text != "", cursor) {
+		go c.listen()
+		c.serve()
+	} else {
+		go c.listen()
+		c.fail("FutureCursor", fmt.Sprintf("Cursor %d in the future, this relay is at %d.", cursor, r.Head()))
+	}
 	_ = conn.Close() // the client will notice
 	<-c.gone
+}
+
+// join settles where to begin, and reports whether there is such a place.
+func (c *reader) join(hasCursor bool, cursor int64) bool {
+	r := c.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.joined = true
+	r.changed.Broadcast()
+	c.next = r.head + 1
+	if hasCursor {
+		c.next = r.o.Faults.Event(r.o.From, r.o.Rate, cursor) + 1
+		if c.next > r.head+1 {
+			return false
+		}
+		if c.next < r.tail {
+			c.outdated, c.next = true, r.tail
+		}
+	}
+	r.readers[c] = true
+	return true
 }
 
 // listen answers pings until the client is gone. A relay that is stalled does
 // nothing, that neither.
 func (c *reader) listen() {
 	defer close(c.gone)
-	answer := c.conn.PingHandler()
 	c.conn.SetPingHandler(func(data string) error {
 		c.r.mu.Lock()
 		stalled := c.r.stalled
@@ -245,7 +271,10 @@ func (c *reader) listen() {
 		if stalled {
 			return nil
 		}
-		return answer(data)
+		// Not by the library, which would set a deadline for what serve writes.
+		const pong = 0x8a
+		_, err := c.conn.NetConn().Write(append([]byte{pong, byte(len(data))}, data...))
+		return err
 	})
 	for {
 		if _, _, err := c.conn.NextReader(); err != nil {
@@ -259,27 +288,9 @@ func (c *reader) listen() {
 }
 
 // serve sends until the client is gone, or has done something wrong.
-func (c *reader) serve(hasCursor bool, cursor int64) {
+func (c *reader) serve() {
 	r := c.r
-	r.mu.Lock()
-	outdated := false
-	c.next = r.head + 1
-	if hasCursor {
-		c.next = r.o.Faults.event(r.o.From, r.o.Rate, cursor) + 1
-		if c.next > r.head+1 {
-			r.mu.Unlock()
-			c.fail("FutureCursor", fmt.Sprintf("Cursor %d in the future, this relay is at %d.", cursor, r.Head()))
-			return
-		}
-		if c.next < r.tail {
-			outdated, c.next = true, r.tail
-		}
-	}
-	r.joined = true
-	r.readers[c] = true
-	r.changed.Broadcast()
-	r.mu.Unlock()
-	if outdated && c.write(info("OutdatedCursor", "Requested cursor exceeded limit. Possibly missing events")) != nil {
+	if c.outdated && c.write(info("OutdatedCursor", "Requested cursor exceeded limit. Possibly missing events")) != nil {
 		return
 	}
 	for c.take() {
