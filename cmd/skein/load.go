@@ -131,6 +131,7 @@ func launchSimulator(ctx context.Context, o load.SimulatorOptions) (load.Simulat
 		args = append(args, "--fault", f)
 	}
 	s := &simulator{cmd: exec.CommandContext(ctx, self, args...)}
+	s.cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // one core makes twice what is asked for; two would stand in the indexer's way
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGTERM) }
 	s.cmd.WaitDelay = 5 * time.Second
 	out, err := s.cmd.StderrPipe()

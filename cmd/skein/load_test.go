@@ -1,0 +1,76 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"skein/internal/load"
+)
+
+// runs a load, and reads its report.
+func loadReport(t *testing.T, args ...string) (load.Report, string) {
+	t.Helper()
+	code, stdout, stderr := skein(t, append([]string{"load"}, args...)...)
+	var r load.Report
+	d := json.NewDecoder(strings.NewReader(stdout))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil || code != 0 {
+		t.Fatalf("%d: %v\n%s\n%s", code, err, stdout, stderr)
+	}
+	return r, stderr
+}
+
+// TestLoadCommand runs the load test as a user does, the relay in a process of
+// its own, killed once.
+func TestLoadCommand(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	r, stderr := loadReport(t, "--store", dir, "--rate", "4000", "--duration", "4s", "--accounts", "8192", "--kill")
+	if !r.Verified || r.Events != 16_000 || r.Edges < 5000 || r.RateOffered != 4000 || r.BytesPerEdge <= 0 ||
+		r.Simulator.CPUSeconds <= 0 || r.Simulator.PeakRSS == 0 || r.PeakRSS == 0 || r.MegabytesPerSecond < 1 {
+		t.Errorf("%+v", r)
+	}
+	if !strings.Contains(stderr, "killed") {
+		t.Error(stderr)
+	}
+	if code, _, stderr := skein(t, "check", "--store", dir); code != 0 {
+		t.Error(code, stderr)
+	}
+	if code, stdout, _ := skein(t, "load", "--store", dir, "--rate", "2000", "--duration", "1s", "--accounts", "8192", "--markdown"); code != 0 ||
+		!strings.HasPrefix(stdout, "| offered/s |") || strings.Count(stdout, "\n") != 3 {
+		t.Errorf("%d\n%s", code, stdout)
+	}
+	for _, wrong := range [][]string{
+		{"--store", dir, "--seed", "2", "--accounts", "8192"}, // another network
+		{"--rate", "-1"},
+		{"--rate", "0", "--fault", "stall=1s@1s"},
+		{"--fault", "nonsense=1"},
+		{"--duration", "0s"},
+		{"--prefill", "10", "--fault", "corrupt=0.5"},
+		{"--kill", "--fault", "jump=5000000@1s"},
+	} {
+		if code, _, stderr := skein(t, append([]string{"load"}, wrong...)...); code != exitUsage || stderr == "" {
+			t.Errorf("%q: exit code %d: %s", wrong, code, stderr)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "skein-load*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("temporary stores are left: %q %v", left, err)
+	}
+}
+
+// TestMemory offers a hundred times the network's peak to a process with a small
+// budget: what it cannot take in time waits in the relay, and not in its memory.
+func TestMemory(t *testing.T) {
+	const budget = 128 << 20
+	r, _ := loadReport(t, "--memory", "128MiB", "--rate", "150000", "--duration", "6s", "--no-compaction", "--accounts", "300000")
+	if !r.Verified {
+		t.Errorf("%+v", r)
+	}
+	// With cgo the C library's heap takes up to twice its share.
+	if most := int64(2 * budget); r.PeakRSS > most {
+		t.Errorf("it had %d MiB resident, of a budget of %d", r.PeakRSS>>20, budget>>20)
+	}
+}
