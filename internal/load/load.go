@@ -374,7 +374,7 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watch(stop, c, from, events, done) })
 	if r.o.Kill {
-		watching.Go(func() { r.kill(stop, c, from, events, done) })
+		watching.Go(func() { r.kill(stop, ctx, c, from, events, done) })
 	}
 	if r.o.Profile != "" {
 		f, err := os.Create(r.o.Profile)
@@ -487,8 +487,9 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 // giveUpAfter is how long a run waits for a relay that says nothing.
 const giveUpAfter = 30 * time.Second
 
-// kill ends the relay in the middle, and starts it where it would be.
-func (r *run) kill(ctx context.Context, c *consumer.Consumer, from, events int64, end func()) {
+// kill ends the relay in the middle, and starts it where it would be, for as long
+// as the whole load lasts.
+func (r *run) kill(ctx, whole context.Context, c *consumer.Consumer, from, events int64, end func()) {
 	for r.event(c.Progress().Seq) < from+events/2 {
 		select {
 		case <-ctx.Done():
@@ -499,10 +500,14 @@ func (r *run) kill(ctx context.Context, c *consumer.Consumer, from, events int64
 	address := r.sim.Address()
 	cpu, peak := r.relayUsage()
 	r.sim.Kill()
-	time.Sleep(time.Second)
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		return
+	}
 	at := r.event(c.Progress().Seq)
 	r.say("the relay was killed; it starts again at event %d", at)
-	sim, err := r.o.Simulator(ctx, SimulatorOptions{
+	sim, err := r.o.Simulator(whole, SimulatorOptions{
 		Network: r.o.Network, From: at, Events: from + events - at, Rate: r.o.Rate, Window: simulate.DefaultWindow, Faults: r.o.Faults,
 		Address: address,
 	})

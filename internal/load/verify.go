@@ -86,7 +86,7 @@ func (c *checker) empty() error {
 		}
 		for i, k := range keys {
 			id, kind := b.ID(at[i]), kindOf(k.kind)
-			members := uint64(0)
+			var members uint64
 			if k.reverse {
 				set, err := c.s.Actors(kind, id)
 				if err != nil {

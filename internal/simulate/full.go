@@ -82,8 +82,11 @@ func (f *fullRepos) message(e *network.Event, seq, at int64) []byte {
 	case e.Type == network.Sync:
 		r := f.repo(e.Account)
 		return synth.Message("#sync", synth.Map{
-			{Key: "did", Value: f.did(e)}, {Key: "rev", Value: tid(e.Rev)}, {Key: "seq", Value: seq},
-			{Key: "time", Value: string(f.enc.stamps.append(nil, at))}, {Key: "blocks", Value: synth.CAR(r.commit.CID, r.commit)},
+			{Key: "did", Value: f.did(e)},
+			{Key: "rev", Value: tid(e.Rev)},
+			{Key: "seq", Value: seq},
+			{Key: "time", Value: string(f.enc.stamps.append(nil, at))},
+			{Key: "blocks", Value: synth.CAR(r.commit.CID, r.commit)},
 		})
 	case e.Type == network.Account && e.Status == network.Deleted:
 		delete(f.repos, e.Account)
@@ -151,8 +154,12 @@ func (f *fullRepos) commitMessage(e *network.Event, seq, at int64) []byte {
 	commit := repo.Commit{DID: f.did(e), Version: repo.ATPROTO_REPO_VERSION, Data: *root, Rev: tid(e.Rev)}
 	must(0, commit.Sign(r.key))
 	r.commit = synth.NewBlock(synth.CBOR(nil, synth.Map{
-		{Key: "did", Value: commit.DID}, {Key: "rev", Value: commit.Rev}, {Key: "sig", Value: commit.Sig},
-		{Key: "data", Value: r.data}, {Key: "prev", Value: nil}, {Key: "version", Value: int(commit.Version)},
+		{Key: "did", Value: commit.DID},
+		{Key: "rev", Value: commit.Rev},
+		{Key: "sig", Value: commit.Sig},
+		{Key: "data", Value: r.data},
+		{Key: "prev", Value: nil},
+		{Key: "version", Value: int(commit.Version)},
 	}))
 	m := synth.Map{
 		{Key: "ops", Value: append([]any{}, ops...)},

@@ -160,7 +160,10 @@ func (r *Relay) Run(ctx context.Context) {
 			<-ctx.Done()
 		case !more && r.o.Rate > 0:
 			const tick = 2 * time.Millisecond
-			time.Sleep(max(tick, min(time.Duration(float64(time.Second)/r.o.Rate), 100*time.Millisecond)))
+			select {
+			case <-time.After(max(tick, min(time.Duration(float64(time.Second)/r.o.Rate), 100*time.Millisecond))):
+			case <-ctx.Done():
+			}
 		}
 	}
 }
