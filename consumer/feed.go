@@ -15,7 +15,7 @@ const (
 	maxBatchEvents = 32_768
 	maxBatchOps    = 65_536
 	maxBatchBytes  = 16 << 20
-	linger         = 20 * time.Millisecond
+	linger         = 60 * time.Millisecond
 )
 
 // feed is the one queue between reading and applying: a batch that is being
