@@ -12,10 +12,7 @@ import (
 	"os"
 	"runtime/debug"
 	"runtime/pprof"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"skein/consumer"
@@ -69,41 +66,6 @@ type Simulator interface {
 	// Kill ends it as SIGKILL does, Stop as it likes to end.
 	Kill()
 	Stop() error
-}
-
-// Quantiles are of durations, in milliseconds.
-type Quantiles struct {
-	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"`
-	Max float64 `json:"max"`
-}
-
-// Report is what came out. Behind is how old the newest event that can be
-// queried is, by the relay's clock, as of each write: it grows if the indexer
-// does not keep up.
-type Report struct {
-	RateOffered        float64        `json:"rate_offered"`
-	Events             int64          `json:"events"`
-	Seconds            float64        `json:"seconds"`
-	EventsPerSecond    float64        `json:"events_per_second"`
-	MegabytesPerSecond float64        `json:"megabytes_per_second"`
-	OpsIndexed         int64          `json:"ops_indexed"`
-	Lag                Quantiles      `json:"lag_ms"`
-	Behind             Quantiles      `json:"behind_ms"`
-	CPUSeconds         float64        `json:"cpu_seconds"`
-	PeakRSS            int64          `json:"peak_rss_bytes"`
-	Simulator          SimulatorUsage `json:"simulator"`
-	DiskBytes          uint64         `json:"disk_bytes"`
-	Edges              int64          `json:"edges"`
-	BytesPerEdge       float64        `json:"bytes_per_edge"`
-	Interned           int64          `json:"interned"`
-	Verified           bool           `json:"verified"`
-}
-
-// SimulatorUsage is what the relay took.
-type SimulatorUsage struct {
-	CPUSeconds float64 `json:"cpu_seconds"`
-	PeakRSS    int64   `json:"peak_rss_bytes"`
 }
 
 // ErrOther is returned for a store that another network, or another source, was
@@ -578,76 +540,4 @@ func (r *run) verify(ctx context.Context, to int64) (problems []string, err erro
 	problems, sets, err := verify(ctx, x, m)
 	r.say("%d sets compared, %d differences", sets, len(problems))
 	return problems, err
-}
-
-// histogram is of durations, in steps of 2.5 %.
-type histogram struct {
-	mu     sync.Mutex
-	counts [1024]int64
-	most   time.Duration
-	total  atomic.Int64
-}
-
-// histogramSteps is how many steps there are to a factor of e: one is 2.5 %.
-const histogramSteps = 40.0
-
-func (h *histogram) add(d time.Duration, n int) {
-	at := 0
-	if us := float64(d.Microseconds()); us > 1 {
-		at = min(int(math.Log(us)*histogramSteps), len(h.counts)-1)
-	}
-	h.mu.Lock()
-	h.counts[at] += int64(n)
-	h.most = max(h.most, d)
-	h.mu.Unlock()
-	h.total.Add(int64(n))
-}
-
-func (h *histogram) quantiles() (q Quantiles) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	total := h.total.Load()
-	at := func(share float64) float64 {
-		left := int64(math.Ceil(float64(total) * share))
-		for i, n := range h.counts {
-			if left -= n; left <= 0 {
-				return math.Round(math.Exp(float64(i+1)/histogramSteps)/10) / 100
-			}
-		}
-		return 0
-	}
-	if total == 0 {
-		return q
-	}
-	most := float64(h.most.Milliseconds())
-	return Quantiles{min(at(0.5), most), min(at(0.99), most), most}
-}
-
-// Markdown is the report as a row of a table, and the table's head.
-func (r *Report) Markdown() (head, row string) {
-	cells := [][2]string{
-		{"offered/s", offered(r.RateOffered)},
-		{"events", fmt.Sprintf("%d", r.Events)},
-		{"events/s", fmt.Sprintf("%.0f", r.EventsPerSecond)},
-		{"MB/s", fmt.Sprintf("%.0f", r.MegabytesPerSecond)},
-		{"lag p50 / p99 / max, ms", fmt.Sprintf("%.0f / %.0f / %.0f", r.Lag.P50, r.Lag.P99, r.Lag.Max)},
-		{"CPU s, indexer / relay", fmt.Sprintf("%.1f / %.1f", r.CPUSeconds, r.Simulator.CPUSeconds)},
-		{"peak MiB", fmt.Sprintf("%d", r.PeakRSS>>20)},
-		{"edges", fmt.Sprintf("%d", r.Edges)},
-		{"bytes/edge", fmt.Sprintf("%.1f", r.BytesPerEdge)},
-		{"verified", fmt.Sprintf("%t", r.Verified)},
-	}
-	var names, lines, values []string
-	for _, c := range cells {
-		names, lines, values = append(names, c[0]), append(lines, "--:"), append(values, c[1])
-	}
-	line := func(cells []string) string { return "| " + strings.Join(slices.Clip(cells), " | ") + " |\n" }
-	return line(names) + strings.ReplaceAll(line(lines), " ", ""), line(values)
-}
-
-func offered(rate float64) string {
-	if rate == 0 {
-		return "as fast as it goes"
-	}
-	return fmt.Sprintf("%.0f", rate)
 }

@@ -1,0 +1,269 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+
+	"skein/intern"
+	"skein/internal/kv"
+)
+
+// asked is a chunk that is looked up for some of the changes.
+type asked struct {
+	changes []int32 // of one bucket
+	depth   int
+}
+
+// readOld reads what the changed paths that are not fresh held before: one
+// look-up for each chunk, and for those that were spilled one for each chunk
+// below that may know more. Where an actor deletes records, all of the kind are
+// read at once instead, as they have to be for the edges that are lost: by
+// look-ups, together with those of the other actors, if it is known that they are
+// in few buckets, else by a scan.
+func (a *applier) readOld(tx kv.Txn) error {
+	a.asked, a.index32 = a.asked[:0], slices.Grow(a.index32[:0], len(a.changes))
+	a.scanned, a.lost, a.direct = a.scanned[:0], a.lost[:0], a.direct[:0]
+	a.keys.reset()
+	for i := range a.changes {
+		if c := &a.changes[i]; c.subject >= 0 {
+			c.new = a.strings.ID(int(c.subject))
+		}
+	}
+	first := 0
+	for one := range groups(a.changes, sameActor) {
+		start := first
+		first += len(one)
+		if slices.ContainsFunc(one, func(c change) bool { return c.delete && !c.fresh }) {
+			if err := a.readAll(tx, one); err != nil {
+				return fmt.Errorf("graph: reading records: %w", err)
+			}
+			continue
+		}
+		for i := range one {
+			if !one[i].fresh {
+				a.ask(int32(start + i))
+			}
+		}
+	}
+	if err := a.readDirect(tx); err != nil {
+		return fmt.Errorf("graph: reading records: %w", err)
+	}
+	slices.SortFunc(a.scanned, compareEdges)
+	slices.SortFunc(a.lost, compareEdges)
+	for ask := a.asked; len(ask) > 0; {
+		var err error
+		if ask, err = a.readChunks(tx, ask); err != nil {
+			return fmt.Errorf("graph: reading records: %w", err)
+		}
+	}
+	return nil
+}
+
+// direct is what is looked up for an actor and kind: the chunks of so many
+// buckets.
+type direct struct {
+	changes []change
+	chunks  int
+}
+
+// readAll reads all records of one actor and kind, or notes which chunks they are
+// in.
+func (a *applier) readAll(tx kv.Txn, changes []change) error {
+	c := &changes[0]
+	low, high, ok := a.states[a.index[c.actor]].was.buckets()
+	if !ok {
+		return a.scanOld(tx, changes)
+	}
+	for b := low; b <= high; b++ {
+		a.kbuf = appendChunkKey(a.kbuf[:0], c.kind, c.actor, path{tid: uint64(b) << bucketShift}, 0)
+		a.keys.add(a.kbuf)
+	}
+	a.direct = append(a.direct, direct{changes, int(high-low) + 1})
+	return nil
+}
+
+// readDirect looks up the chunks that are noted. Of an actor of whom one was
+// spilled, all records are scanned after all.
+func (a *applier) readDirect(tx kv.Txn) error {
+	var spilled []direct
+	d, left, deep := 0, 0, false
+	err := tx.MultiGet(a.keys.keys, func(_ int, v []byte, ok bool) (err error) {
+		one := &a.direct[d]
+		if left == 0 {
+			a.records, left, deep = a.records[:0], one.chunks, false
+		}
+		c := &one.changes[0]
+		if ok {
+			bucket := a.states[a.index[c.actor]].was.low - 1 + uint16(one.chunks-left)
+			var generation uint64
+			if a.records, generation, err = coderOf(c.actor, bucket).read(a.records, v, 0); err != nil {
+				return err
+			}
+			deep = deep || generation > 0
+		}
+		if left--; left > 0 {
+			return nil
+		}
+		if d++; deep {
+			spilled = append(spilled, *one)
+			return nil
+		}
+		a.settleOld(one.changes, false)
+		return nil
+	})
+	for _, one := range spilled {
+		if err == nil {
+			err = a.scanOld(tx, one.changes)
+		}
+	}
+	return err
+}
+
+// ask notes that the chunk of a change is to be looked up. The changes ascend.
+func (a *applier) ask(i int32) {
+	a.index32 = append(a.index32, i) // does not move: it has room
+	end := len(a.index32)
+	if n := len(a.asked); n > 0 && sameChunk(a.changes[a.asked[n-1].changes[0]], a.changes[i]) {
+		q := &a.asked[n-1]
+		q.changes = a.index32[end-1-len(q.changes) : end]
+		return
+	}
+	a.asked = append(a.asked, asked{a.index32[end-1 : end], 0})
+}
+
+// fewChanges is up to how many changes are looked for among an actor's records
+// one by one; for more the records are sorted.
+const fewChanges = 4
+
+// scanOld reads all records of one actor and kind, bucket after bucket.
+func (a *applier) scanOld(tx kv.Txn, changes []change) error {
+	kind, actor := changes[0].kind, changes[0].actor
+	a.records, a.raw = a.records[:0], a.raw[:0]
+	deep := false // records may be superseded by others
+	err := eachBucket(tx, appendRecordsKey(nil, kind, actor), func(rr *recordReader) bool {
+		start := len(a.records)
+		a.records = append(a.records, rr.records...)
+		deep = deep || rr.chunks > 1
+		if rr.bucket >= rawBucket { // the keys outlive the call
+			for i := start; i < len(a.records); i++ {
+				r := &a.records[i].path
+				at := len(a.raw)
+				a.raw = append(a.raw, r.raw...)
+				r.raw = a.raw[at:len(a.raw):len(a.raw)]
+			}
+		}
+		return true
+	})
+	if err == nil {
+		a.settleOld(changes, deep)
+	}
+	if cap(a.records) > maxKeptRecords {
+		a.records, a.raw = nil, nil
+	}
+	return err
+}
+
+// maxKeptRecords bounds the memory for an actor's records that is kept, 48 bytes
+// each: a rare actor with millions does not take it for ever.
+const maxKeptRecords = 200_000
+
+// settleOld finds, among all records of an actor and kind, in a.records, what the
+// changes find, and which of the edges that they take have no other record. deep
+// says that a record may be superseded by one of the same path and a lower age.
+func (a *applier) settleOld(changes []change, deep bool) {
+	kind, actor := changes[0].kind, changes[0].actor
+	sorted := len(changes) > fewChanges
+	if sorted {
+		slices.SortFunc(a.records, compareRecords)
+	}
+	find := func(p path) (newest *record) {
+		if sorted { // the first of its path is the least deep
+			i, ok := slices.BinarySearchFunc(a.records, p, func(r record, p path) int { return comparePaths(r.path, p) })
+			if ok {
+				newest = &a.records[i]
+			}
+			return newest
+		}
+		for i := range a.records {
+			if r := &a.records[i]; comparePaths(r.path, p) == 0 && (newest == nil || r.age < newest.age) {
+				newest = r
+			}
+		}
+		return newest
+	}
+	a.gone = a.gone[:0]
+	for i := range changes {
+		c := &changes[i]
+		if c.fresh {
+			continue
+		}
+		if r := find(c.path); r != nil {
+			c.existed, c.old = r.flags != flagRemoved, r.subject
+		}
+		if c.old != intern.None && (c.delete || c.new != c.old) {
+			a.gone = append(a.gone, edge{kind, actor, c.old})
+		}
+	}
+	slices.SortFunc(a.gone, compareEdges)
+	a.gone = slices.Compact(a.gone)
+	left := a.others(changes, a.gone, func(wanted func(intern.ID) bool, each func(*record) bool) {
+		for i := range a.records {
+			r := &a.records[i]
+			if r.flags == 0 && wanted(r.subject) && (!deep || find(r.path) == r) && !each(r) {
+				return
+			}
+		}
+	})
+	a.scanned = append(a.scanned, edge{kind, actor, intern.None})
+	a.lost = append(a.lost, left...)
+}
+
+// readChunks looks up the chunks asked for, and returns those to ask for next:
+// below chunks that were spilled, for the paths that they did not know.
+func (a *applier) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) {
+	a.keys.reset()
+	for _, q := range ask {
+		c := &a.changes[q.changes[0]]
+		a.kbuf = appendChunkKey(a.kbuf[:0], c.kind, c.actor, c.path, q.depth)
+		a.keys.add(a.kbuf)
+	}
+	err = tx.MultiGet(a.keys.keys, func(i int, v []byte, ok bool) error {
+		if !ok {
+			return nil
+		}
+		q := ask[i]
+		first := &a.changes[q.changes[0]]
+		var generation uint64
+		var err error
+		if a.records, generation, err = coderOf(first.actor, first.path.bucket()).read(a.records[:0], v, 0); err != nil {
+			return fmt.Errorf("%x: %w", a.keys.keys[i], err)
+		}
+		var below []int32
+		for _, j := range q.changes {
+			c := &a.changes[j]
+			at, found := slices.BinarySearchFunc(a.records, c.path, func(r record, p path) int { return comparePaths(r.path, p) })
+			if found {
+				r := &a.records[at]
+				c.existed, c.old = r.flags != flagRemoved, r.subject
+			} else if generation > 0 {
+				below = append(below, j)
+			}
+		}
+		next = a.askBelow(next, below, q.depth)
+		return nil
+	})
+	return next, err
+}
+
+// askBelow appends what is to be asked for below a chunk: each chunk once.
+func (a *applier) askBelow(next []asked, changes []int32, depth int) []asked {
+	if len(changes) == 0 || depth == maxChunkDepth {
+		return next
+	}
+	place := func(j int32) byte { return byte(a.changes[j].path.spread() >> (56 - 8*depth)) }
+	slices.SortStableFunc(changes, func(x, y int32) int { return int(place(x)) - int(place(y)) })
+	for group := range groups(changes, func(x, y int32) bool { return place(x) == place(y) }) {
+		next = append(next, asked{group, depth + 1})
+	}
+	return next
+}
