@@ -250,8 +250,11 @@ func (k *known) fill(ctx context.Context, store kv.Store) error {
 	flush()
 	k.mu.Lock() // the writer may find at this moment that there are too many
 	defer k.mu.Unlock()
-	k.ready.Store(!k.full)
-	k.log.Info("what strings there are is known by filters", "bytes", k.size, "older_than_kept", k.floor > 0)
+	if k.full {
+		return nil
+	}
+	k.log.Info("what strings there are is known by filters", "bytes", k.size, "all", k.floor == 0)
+	k.ready.Store(true) // from here on they are the writer's
 	return nil
 }
 
