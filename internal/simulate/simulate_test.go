@@ -292,9 +292,14 @@ func TestCursor(t *testing.T) {
 // skipped it, and one that has made it.
 func TestRepeatable(t *testing.T) {
 	now := func() time.Time { return time.Unix(1_700_000_000, 0) }
-	_, one := serve(t, Options{Network: small(4), Events: 6000, Rate: 1e6, Window: 8000, Now: tick(now())})
-	_, two := serve(t, Options{Network: small(4), From: 4000, Events: 2000, Rate: 1e6, Window: 4000, Now: tick(now())})
-	_, other := serve(t, Options{Network: small(5), From: 4000, Events: 2000, Rate: 1e6, Window: 8000, Now: tick(now())})
+	first, one := serve(t, Options{Network: small(4), Events: 6000, Rate: 1e6, Window: 8000, Now: tick(now())})
+	second, two := serve(t, Options{Network: small(4), From: 4000, Events: 2000, Rate: 1e6, Window: 4000, Now: tick(now())})
+	third, other := serve(t, Options{Network: small(5), From: 4000, Events: 2000, Rate: 1e6, Window: 8000, Now: tick(now())})
+	for _, r := range []*Relay{first, second, third} {
+		for r.Head() < 6000 { // a cursor that has not happened is refused
+			time.Sleep(time.Millisecond)
+		}
+	}
 	a, b, c := subscribe(t, one, "4900"), subscribe(t, two, "4000"), subscribe(t, other, "4900")
 	var ma, mb wire.Message
 	strip := func(f []byte, m *wire.Message) string {
