@@ -230,6 +230,7 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if err != nil {
 		return
 	}
+	unpaced(conn.NetConn())
 	c := &reader{r: r, conn: conn, enc: encoder{n: r.net, pool: r.pool}, gone: make(chan struct{})}
 	if c.join(text != "", cursor) {
 		go c.listen()
