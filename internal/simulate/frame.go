@@ -349,7 +349,7 @@ func newPool(seed uint64) *pool {
 		}
 		return b[:n]
 	}
-	for len(p.sections) < 2<<20 {
+	for len(p.sections) < 512<<10 {
 		var entries []any
 		link := func() (l synth.Link) { copy(l[:], random(32)); return l }
 		for range 1 + next(8) {
