@@ -373,11 +373,11 @@ func newPool(seed uint64) *pool {
 	return p
 }
 
-// take returns about n bytes of whole sections, from a place that r draws, in
-// two parts, of which the first has so many quarters.
+// take returns about n bytes of whole sections, at least one, from a place that r
+// draws, in two parts, of which the first has so many quarters.
 func (p *pool) take(r uint64, n, quarters int) (before, after []byte) {
 	const most = 16 << 10
-	n = min(max(n, 0), most)
+	n = min(max(n, poolStep), most)
 	start := int(p.starts[r%uint64(len(p.starts)-most/poolStep-4)])
 	end := int(p.starts[(start+n)/poolStep])
 	middle := min(max(int(p.starts[(start+n*quarters/4)/poolStep]), start), max(end, start))
