@@ -2,6 +2,7 @@ package graph
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"skein/intern"
@@ -24,7 +25,93 @@ type Digest [32]byte
 // agree hides nothing but its own repo's being desynchronized.
 type root [8]byte
 
-// repoState is what is known of one account and its repo. Its row is
+// The states of accounts are kept in groups of 256 neighbouring ids, which are
+// those of accounts that were met about the same time, as package intern keeps
+// their DIDs: a batch of events changes most accounts that are awake, and a write
+// of some hundred bytes to a group costs little more than one to a row of its own
+// (docs/performance.md). A group is, by id, ascending,
+//
+//	the id's lowest eight bits (1), the row's length (1), the row (repoState)
+//
+// An operand and a stored group have the same form; of what is said of one
+// account, the newest stands.
+const (
+	accountBits = 8
+	accountMask = 1<<accountBits - 1
+)
+
+// appendAccount appends an account to a group.
+func appendAccount(dst []byte, actor intern.ID, s *repoState) []byte {
+	start := len(dst) + 2
+	dst = s.append(append(dst, byte(actor&accountMask), 0))
+	dst[start-1] = byte(len(dst) - start) // at most 76
+	return dst
+}
+
+// eachAccount calls each for the accounts of a group, with their lowest bits and
+// rows, until it returns false.
+func eachAccount(v []byte, each func(low byte, row []byte) bool) error {
+	for last := -1; len(v) > 0; {
+		if len(v) < 2 || len(v) < 2+int(v[1]) || int(v[0]) <= last {
+			return fmt.Errorf("graph: group of accounts is malformed at %x", v)
+		}
+		n := 2 + int(v[1])
+		if !each(v[0], v[2:n:n]) {
+			return nil
+		}
+		last, v = int(v[0]), v[n:]
+	}
+	return nil
+}
+
+// accountIn returns the state of an account, and whether the group has it.
+func accountIn(v []byte, actor intern.ID) (s repoState, ok bool, err error) {
+	err = eachAccount(v, func(low byte, row []byte) bool {
+		if ok = low == byte(actor&accountMask); ok {
+			s, err = decodeRepoState(row)
+		}
+		return !ok
+	})
+	return s, ok, err
+}
+
+// eachState calls each for the accounts of a group with their ids and states.
+func eachState(key, v []byte, each func(actor intern.ID, s repoState) error) error {
+	first, err := parseActorKey(key)
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = eachAccount(v, func(low byte, row []byte) bool {
+		var s repoState
+		if s, failed = decodeRepoState(row); failed == nil {
+			failed = each(first|intern.ID(low), s)
+		}
+		return failed == nil
+	})
+	return errors.Join(err, failed)
+}
+
+// foldAccounts appends what the groups in values, oldest first, come to.
+func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
+	if len(values) == 1 {
+		return append(dst, values[0]...), nil
+	}
+	var rows [1 << accountBits][]byte
+	for _, v := range values {
+		if err := eachAccount(v, func(low byte, row []byte) bool { rows[low] = row; return true }); err != nil {
+			return nil, err
+		}
+	}
+	for low, row := range rows {
+		if row != nil {
+			dst = append(append(dst, byte(low), byte(len(row))), row...)
+		}
+	}
+	return dst, nil
+}
+
+// repoState is what is known of one account and its repo. Its row in a group is
 //
 //	flags(1) uvarint source, uvarint seq      of the last commit, sync or deletion
 //	uvarint source, uvarint seq               of the last #account, if flagAccount

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,8 +42,9 @@ type applier struct {
 	left    []edge // scratch of others
 	gone    []edge // scratch of settleOld
 	direct  []direct
-	scanned []edge // the actors and kinds that were scanned, ascending; without subjects
-	lost    []edge // of those, the edges that have no record left, ascending
+	scanned []edge  // the actors and kinds that were scanned, ascending; without subjects
+	lost    []edge  // of those, the edges that have no record left, ascending
+	missing []int32 // states that are to be read
 	kbuf    []byte
 	vbuf    []byte
 	result  result
@@ -358,8 +360,7 @@ func (s *lane) loadStates(tx kv.Txn) error {
 	}
 	clear(a.index)
 	a.states = a.states[:0]
-	a.keys.reset()
-	var missing []int32
+	a.missing = a.missing[:0]
 	for _, n := range a.actors {
 		id := a.strings.ID(int(n))
 		if _, ok := a.index[id]; ok {
@@ -369,9 +370,7 @@ func (s *lane) loadStates(tx kv.Txn) error {
 		st, ok := s.states.get(id)
 		made := a.strings.Made(int(n))
 		if !ok && !made {
-			missing = append(missing, int32(len(a.states)))
-			a.kbuf = accountKey(a.kbuf[:0], id)
-			a.keys.add(a.kbuf)
+			a.missing = append(a.missing, int32(len(a.states)))
 		}
 		now := st
 		if !ok {
@@ -379,14 +378,45 @@ func (s *lane) loadStates(tx kv.Txn) error {
 		}
 		a.states = append(a.states, actorState{id: id, known: ok, made: made, was: st, now: now})
 	}
-	return tx.MultiGet(a.keys.keys, func(i int, v []byte, ok bool) error {
-		if !ok {
-			return nil
+	return a.readStates(tx)
+}
+
+// readStates reads the groups of the states that are missing, each once.
+func (a *applier) readStates(tx kv.Txn) error {
+	group := func(i int32) intern.ID { return a.states[i].id &^ accountMask }
+	slices.SortFunc(a.missing, func(x, y int32) int { return cmp.Compare(a.states[x].id, a.states[y].id) })
+	a.keys.reset()
+	for n, i := range a.missing {
+		if n == 0 || group(i) != group(a.missing[n-1]) {
+			a.kbuf = accountKey(a.kbuf[:0], group(i))
+			a.keys.add(a.kbuf)
 		}
-		st, err := decodeRepoState(v)
-		as := &a.states[missing[i]]
-		as.known, as.was, as.now = true, st, st
-		return err
+	}
+	rest := a.missing
+	return tx.MultiGet(a.keys.keys, func(_ int, v []byte, _ bool) error { // no group: an empty one
+		of := rest
+		for n := range rest {
+			if group(rest[n]) != group(rest[0]) {
+				of = rest[:n]
+				break
+			}
+		}
+		rest = rest[len(of):]
+		var failed error
+		err := eachAccount(v, func(low byte, row []byte) bool { // both ascend
+			for len(of) > 0 && byte(a.states[of[0]].id&accountMask) < low {
+				of = of[1:]
+			}
+			if len(of) == 0 {
+				return false
+			}
+			if as := &a.states[of[0]]; byte(as.id&accountMask) == low {
+				as.was, failed = decodeRepoState(row)
+				as.known, as.now = true, as.was
+			}
+			return failed == nil
+		})
+		return errors.Join(err, failed)
 	})
 }
 

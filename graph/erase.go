@@ -65,7 +65,7 @@ func (s *lane) eraseSlice(ctx context.Context, actor intern.ID) error {
 				return err
 			}
 			state.flags &^= flagErasing
-			tx.Set(accountKey(nil, actor), state.append(nil))
+			tx.Merge(accountKey(nil, actor), appendAccount(nil, actor, &state))
 		}
 		return s.writeCounts(tx, counts)
 	})
@@ -90,7 +90,8 @@ func readRepoState(r kv.Reader, actor intern.ID) (repoState, error) {
 	if err != nil || !ok {
 		return repoState{}, err
 	}
-	return decodeRepoState(v)
+	s, _, err := accountIn(v, actor)
+	return s, err
 }
 
 // eraseRecords deletes a slice of the actor's records, kind by kind, each from

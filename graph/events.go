@@ -221,9 +221,11 @@ func sameActor(x, y change) bool { return x.kind == y.kind && x.actor == y.actor
 
 func sameChunk(x, y change) bool { return sameActor(x, y) && x.path.bucket() == y.path.bucket() }
 
-// writeStates writes the accounts that changed, and their share of the totals.
+// writeStates merges the accounts that changed into their groups, and adds up
+// their share of the totals.
 func (a *applier) writeStates(tx kv.Txn) {
 	n := &a.result.counts
+	a.sorter.Reset()
 	for i := range a.states {
 		as := &a.states[i]
 		if !as.changed {
@@ -238,10 +240,26 @@ func (a *applier) writeStates(tx kv.Txn) {
 			n.Partial += turned(as, flagPartial)
 			n.Desynchronized += turned(as, flagDesync)
 		}
-		a.kbuf = accountKey(a.kbuf[:0], as.id)
-		a.vbuf = as.now.append(a.vbuf[:0])
-		tx.Set(a.kbuf, a.vbuf)
+		a.sorter.Add(uint64(as.id), i)
 	}
+	group := intern.None
+	a.vbuf = a.vbuf[:0]
+	flush := func() {
+		if len(a.vbuf) > 0 {
+			a.kbuf = accountKey(a.kbuf[:0], group)
+			tx.Merge(a.kbuf, a.vbuf)
+		}
+		a.vbuf = a.vbuf[:0]
+	}
+	for _, it := range a.sorter.Sort() {
+		as := &a.states[it.At]
+		if as.id&^accountMask != group {
+			flush()
+			group = as.id &^ accountMask
+		}
+		a.vbuf = appendAccount(a.vbuf, as.id, &as.now)
+	}
+	flush()
 	for id := range a.result.erasing {
 		tx.Set(eraseKey(id), nil)
 	}

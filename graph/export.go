@@ -204,17 +204,12 @@ func (x *exporter) accounts() error {
 		return err
 	}
 	err := eachWithPrefix(x.r, []byte{keyAccount}, func(k, v []byte) error {
-		id, err := parseActorKey(k)
-		if err != nil {
-			return err
-		}
-		st, err := decodeRepoState(v)
-		if err != nil {
-			return err
-		}
-		ids, states = append(ids, id), append(states, st)
-		if len(ids) < linesAtOnce {
+		err := eachState(k, v, func(id intern.ID, st repoState) error {
+			ids, states = append(ids, id), append(states, st)
 			return nil
+		})
+		if err != nil || len(ids) < linesAtOnce {
+			return err
 		}
 		return flush()
 	})

@@ -22,12 +22,12 @@ import (
 //	'v' kind subject             → row            who has an edge to subject (row.go)
 //	'v' kind subject block       → container      what a row spilled (container.go)
 //	'v' 0 0 …                    → row, containers  the hidden accounts
-//	'a' actor                    → repo state     (account.go)
+//	'a' actor, first of a group  → repo states    (account.go)
 //	'e' actor                    → resume key     accounts being erased
 //	'c' source                   → cursor row
 //	'd' source-number(4) seq(8) path → dead letter, JSON
 //	'g' source-number(4) seq(8) kind → gap, JSON
-//	'm' "graph"                  → format version (2)
+//	'm' "graph"                  → format version (3)
 //	'm' "counts"                 → Counts, JSON
 //	'm' "hidden"                 → version of the hidden set (8)
 //	'm' "import"                 → nothing        while an import is not finished
@@ -77,8 +77,8 @@ var (
 )
 
 // formatVersion is that of everything this package stores. 1 had a key per
-// record and none of the forms of 2.
-const formatVersion = 2
+// record and none of the forms of 2, 2 a key per account.
+const formatVersion = 3
 
 // A bucket of records: the upper 14 bits of a TID, which are 12.7 days, or for
 // record keys that are no TIDs rawBucket and the first byte of their hash.
@@ -201,13 +201,14 @@ func parseReverseKey(key []byte) (k Kind, subject intern.ID, block uint64, isRow
 	return 0, 0, 0, false, fmt.Errorf("graph: set key %x is malformed", key)
 }
 
+// accountKey appends the key of the group that an account's state lies in.
 func accountKey(dst []byte, actor intern.ID) []byte {
-	return intern.AppendID(append(dst, keyAccount), actor)
+	return intern.AppendID(append(dst, keyAccount), actor&^accountMask)
 }
 
 func eraseKey(actor intern.ID) []byte { return intern.AppendID([]byte{keyErase}, actor) }
 
-// parseActorKey reads the id of an account or erase key.
+// parseActorKey reads the id of an erase key, or the first of a group of accounts.
 func parseActorKey(key []byte) (intern.ID, error) {
 	if id, n := intern.ReadID(key[1:]); n > 0 && n == len(key)-1 {
 		return id, nil

@@ -17,8 +17,9 @@ type Limits struct{ Row, Chunk int }
 // 2,000 records is 20 KB, which is what a delete reads.
 var DefaultLimits = Limits{Row: 2048, Chunk: 2048}
 
-// A Merger folds rows, containers and chunks, and what package intern merges. It implements kv.Merger. It also
-// notes which of them have grown too large, for the writer to spill.
+// A Merger folds rows, containers, chunks and groups of accounts, and what
+// package intern merges. It implements kv.Merger. It also notes which of them
+// have grown too large, for the writer to spill.
 type Merger struct {
 	limits Limits
 	rows   sync.Pool
@@ -43,7 +44,7 @@ func NewMerger(l Limits) *Merger {
 
 // Name implements kv.Merger. It is in every store: a change of the values'
 // forms is a new name.
-func (*Merger) Name() string { return "skein.graph.v2" }
+func (*Merger) Name() string { return "skein.graph.v3" }
 
 // Fold implements kv.Merger.
 func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, err error) {
@@ -64,6 +65,8 @@ func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 		out, size, err = f.fold(dst, subject, values, base)
 		m.rows.Put(f)
 		limit = m.limits.Row
+	case len(key) > 0 && key[0] == keyAccount:
+		out, err = foldAccounts(dst, values)
 	case len(key) > 0 && key[0] == intern.KeyString:
 		out, err = intern.FoldStrings(dst, values)
 	default:

@@ -83,7 +83,7 @@ func (v *verifier) run() error {
 		check    func(k, value []byte) error
 	}{
 		{keyErase, v.eraseJob},
-		{keyAccount, v.account},
+		{keyAccount, v.accounts},
 	} {
 		if err := eachWithPrefix(v.r, []byte{part.keyspace}, func(k, value []byte) error {
 			if err := v.tick(); err != nil {
@@ -149,17 +149,19 @@ func (v *verifier) eraseJob(k, _ []byte) error {
 	return nil
 }
 
-func (v *verifier) account(k, value []byte) error {
-	id, err := parseActorKey(k)
-	if err != nil {
+// accounts checks a group of accounts.
+func (v *verifier) accounts(k, value []byte) error {
+	var named error
+	if err := eachState(k, value, func(id intern.ID, st repoState) error {
+		named = v.account(id, &st)
+		return named
+	}); err != nil && named == nil {
 		v.broken("%v", err)
-		return nil
 	}
-	st, err := decodeRepoState(value)
-	if err != nil {
-		v.broken("%v", err)
-		return nil
-	}
+	return named
+}
+
+func (v *verifier) account(id intern.ID, st *repoState) error {
 	v.counts.Accounts++
 	if st.has(flagHidden) {
 		v.counts.Hidden++
