@@ -145,3 +145,45 @@ func TestLongStrings(t *testing.T) {
 	}
 	h.records(n)
 }
+
+// What was deleted from a chunk that was spilled, where a removal stands over the
+// record, is deleted again, put again, and deleted at last: each counts once.
+func TestDeletedTwice(t *testing.T) {
+	h := newHostile(t, memkv.Open(memkv.Options{Merger: NewMerger(Limits{Row: 8, Chunk: 8})}))
+	var rkeys []string
+	for i := range uint64(40) {
+		rkeys = append(rkeys, string(intern.AppendTID(nil, 3<<bucketShift+i<<40)))
+		h.commit("did:plc:subject", rkeys[i])
+	}
+	h.spilled()
+	h.records(40)
+	for n, rkey := range rkeys[:20] {
+		for range 2 {
+			h.commit("did:plc:subject", "-"+rkey)
+			h.records(40 - n - 1)
+		}
+	}
+	for range 2 {
+		h.commit("did:plc:subject", rkeys[19]) // its removal is the newest
+		h.records(21)
+	}
+	for range 2 {
+		h.commit("did:plc:subject", "-"+rkeys[19], "-"+rkeys[4], "-"+rkeys[5], "-"+rkeys[6], "-"+rkeys[7], "-"+rkeys[8])
+		h.records(20)
+	}
+}
+
+// spilled checks that a chunk was.
+func (h *hostile) spilled() {
+	h.t.Helper()
+	deep := 0
+	if err := h.store.View(h.t.Context(), func(r kv.Reader) error {
+		return eachWithPrefix(r, []byte{keyRecord}, func(k, _ []byte) error {
+			_, _, _, depth, err := parseChunkKey(k)
+			deep += depth
+			return err
+		})
+	}); err != nil || deep == 0 {
+		h.t.Fatal("no chunk was spilled", err)
+	}
+}
