@@ -116,9 +116,11 @@ func (c *Consumer) session(ctx context.Context) error {
 		address += sep + "cursor=" + strconv.FormatInt(int64(c.from), 10)
 	}
 	c.resume(c.from)
-	dialer := websocket.Dialer{ReadBufferSize: 64 << 10, HandshakeTimeout: 30 * time.Second, Proxy: http.ProxyFromEnvironment}
+	dialer := websocket.Dialer{
+		ReadBufferSize: 64 << 10, HandshakeTimeout: 30 * time.Second, Proxy: http.ProxyFromEnvironment, NetDialContext: dialBuffered,
+	}
 	if strings.HasPrefix(address, "ws:") {
-		dialer.ReadBufferSize, dialer.NetDialContext = smallBuffer, dialBuffered
+		dialer.ReadBufferSize = smallBuffer
 	}
 	header := http.Header{}
 	if c.o.UserAgent != "" {
@@ -296,16 +298,22 @@ func holdDeadline(conn *websocket.Conn, held bool) error {
 	return conn.SetReadDeadline(t)
 }
 
-// A connection without TLS is read through a buffer of ours, and the library's is
-// small: what is larger than that it hands through, so that a message is copied
-// once and not twice, and the system is asked for much at a time.
+// A connection is read through a buffer of ours, so that the system is asked for
+// much at a time. Without TLS the library's own is small: what is larger than that
+// it hands through, so that a message is copied once and not twice.
 const smallBuffer, largeBuffer = 256, 256 << 10
+
+// gather is how long after a small read the next one waits, while the system
+// gathers what comes. A relay sends each message for itself; to be woken for each
+// costs more than to index it (docs/performance.md).
+const gather = 10 * time.Millisecond
 
 type bufferedConn struct {
 	net.Conn
 
 	buf  []byte
 	r, w int
+	read time.Time // when buf was filled last
 }
 
 func dialBuffered(ctx context.Context, network, address string) (net.Conn, error) {
@@ -319,10 +327,15 @@ func dialBuffered(ctx context.Context, network, address string) (net.Conn, error
 // Read implements net.Conn.
 func (c *bufferedConn) Read(p []byte) (n int, err error) {
 	if c.r == c.w {
-		if c.r, c.w = 0, 0; len(p) >= len(c.buf) {
-			return c.Conn.Read(p)
+		if c.w < len(c.buf)/4 && !c.read.IsZero() {
+			if wait := gather - time.Since(c.read); wait > 0 {
+				<-time.After(wait)
+			}
 		}
-		if c.w, err = c.Conn.Read(c.buf); c.w == 0 {
+		c.r = 0
+		c.w, err = c.Conn.Read(c.buf)
+		c.read = time.Now()
+		if c.w == 0 {
 			return 0, err
 		}
 	}

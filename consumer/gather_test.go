@@ -1,0 +1,77 @@
+package consumer
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// countedConn counts reads.
+type countedConn struct {
+	net.Conn
+
+	reads int
+}
+
+func (c *countedConn) Read(p []byte) (int, error) { c.reads++; return c.Conn.Read(p) }
+
+// TestGather has a peer send a little every millisecond: it is read as it was
+// sent, a hundred times a second at most; and a peer that sends much is read at
+// once.
+func TestGather(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	var sent bytes.Buffer
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		ticker := time.NewTicker(time.Millisecond)
+		defer ticker.Stop()
+		for i := range 300 {
+			<-ticker.C
+			message := bytes.Repeat([]byte{byte(i)}, 100)
+			sent.Write(message)
+			if _, err := conn.Write(message); err != nil {
+				break
+			}
+		}
+		much := bytes.Repeat([]byte("much"), 4<<20)
+		sent.Write(much)
+		_, _ = conn.Write(much)
+		_ = conn.Close()
+	}()
+	conn, err := dialBuffered(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	buffered, ok := conn.(*bufferedConn)
+	if !ok {
+		t.Fatal(conn)
+	}
+	counted := &countedConn{Conn: buffered.Conn}
+	buffered.Conn = counted
+	begun := time.Now()
+	little := make([]byte, 300*100)
+	if _, err := io.ReadFull(conn, little); err != nil {
+		t.Fatal(err)
+	}
+	passed, reads := time.Since(begun), counted.reads
+	if most := int(passed/gather) + 2; reads > most {
+		t.Errorf("%d reads in %v, want at most %d", reads, passed, most)
+	}
+	rest, err := io.ReadAll(conn)
+	<-done
+	if err != nil || !bytes.Equal(append(little, rest...), sent.Bytes()) {
+		t.Errorf("%d bytes came of %d, %v", len(little)+len(rest), sent.Len(), err)
+	}
+	t.Logf("%d reads of a little in %v, %d of much", reads, passed, counted.reads-reads)
+}
