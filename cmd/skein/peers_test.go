@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -21,7 +22,10 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-var peersFor = flag.Duration("peers.for", 15*time.Second, "how long BenchmarkPeers lets each consume")
+var (
+	peersFor       = flag.Duration("peers.for", 15*time.Second, "how long BenchmarkPeers lets each consume")
+	peersJetstream = flag.String("peers.jetstream", "", "a Jetstream program (v2), which BenchmarkPeers then runs too")
+)
 
 // peerVariable is set in processes that are to be indigo's consumer.
 const peerVariable = "SKEIN_TEST_PEER"
@@ -42,51 +46,16 @@ func indigoConsumer(address string) error {
 	return events.HandleRepoStream(ctx, conn, parallel.NewScheduler(16, 1000, "skein", count), slog.New(slog.DiscardHandler))
 }
 
-// BenchmarkPeers has skein and indigo's consumer take the same stream, each from a
-// relay of its own in another process, on the same cores, as fast as they can:
-// skein serve indexes it, indigo's decodes the messages' envelopes and drops them.
+// BenchmarkPeers has skein and its peers take the same stream, each from a relay
+// of its own in another process, on the same cores, as fast as they can: skein
+// serve indexes it, indigo's consumer decodes the messages' envelopes and drops
+// them. With -peers.jetstream, skein and Jetstream, which checks every signature
+// and archives all records, take a stream whose proofs are whole; then most of the
+// time is the relay's, which signs, and what counts is cpu-s/million.
 //
 //	go test ./cmd/skein -run xxx -bench Peers -benchtime 1x
 func BenchmarkPeers(b *testing.B) {
-	b.Run("skein", func(b *testing.B) {
-		for b.Loop() {
-			relay := startMadeUp(b)
-			cmd := exec.CommandContext(b.Context(), binary, "serve", "--relay", "ws://"+relay, "--store", b.TempDir(), "--cursor", "0",
-				"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-level", "info")
-			logs, err := cmd.StderrPipe()
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				b.Fatal(err)
-			}
-			api := ""
-			for lines := bufio.NewScanner(logs); api == "" && lines.Scan(); {
-				var m struct {
-					API string `json:"api"`
-				}
-				if json.Unmarshal(lines.Bytes(), &m) == nil {
-					api = m.API
-				}
-			}
-			time.Sleep(*peersFor)
-			var stats struct {
-				Cursor int64 `json:"cursor"`
-			}
-			resp, err := http.Get("http://" + api + "/xrpc/blue.skein.graph.getStats")
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil || resp.Body.Close() != nil {
-				b.Fatal(err)
-			}
-			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				b.Fatal(err)
-			}
-			_ = cmd.Wait()
-			reportPeer(b, cmd, stats.Cursor)
-		}
-	})
+	b.Run("skein", func(b *testing.B) { benchmarkServe(b) })
 	b.Run("indigo", func(b *testing.B) {
 		for b.Loop() {
 			cmd := exec.CommandContext(b.Context(), os.Args[0], "-test.run", "xxx", "-peers.for", peersFor.String())
@@ -102,12 +71,102 @@ func BenchmarkPeers(b *testing.B) {
 			reportPeer(b, cmd, n)
 		}
 	})
+	if *peersJetstream == "" {
+		return
+	}
+	whole := []string{"--proofs", "full", "--accounts", "4096"}
+	b.Run("proofs/skein", func(b *testing.B) { benchmarkServe(b, whole...) })
+	b.Run("proofs/jetstream", func(b *testing.B) {
+		for b.Loop() {
+			relay := "http://" + startMadeUp(b, whole...)
+			const metrics = "127.0.0.1:32179"
+			// It begins with a backfill: of one account that there is not.
+			cmd := exec.CommandContext(b.Context(), *peersJetstream, "serve", "--relay-url", relay, "--plc-url", relay,
+				"--data-dir", b.TempDir(), "--addr", "127.0.0.1:0", "--debug-addr", metrics, "--backfill-repos", "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa")
+			if err := cmd.Start(); err != nil {
+				b.Fatal(err)
+			}
+			time.Sleep(*peersFor)
+			n := scrape(b, "http://"+metrics+"/metrics", "jetstream_livestream_events_received_total")
+			if bad := scrape(b, "http://"+metrics+"/metrics", "jetstream_livestream_decode_errors_total"); bad > n/100 {
+				b.Errorf("%d events, and %d that it refused", n, bad)
+			}
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				b.Fatal(err)
+			}
+			_ = cmd.Wait()
+			reportPeer(b, cmd, n)
+		}
+	})
+}
+
+// benchmarkServe has skein serve index what a relay has.
+func benchmarkServe(b *testing.B, relayArgs ...string) {
+	for b.Loop() {
+		relay := startMadeUp(b, relayArgs...)
+		cmd := exec.CommandContext(b.Context(), binary, "serve", "--relay", "ws://"+relay, "--store", b.TempDir(), "--cursor", "0",
+			"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-level", "info")
+		logs, err := cmd.StderrPipe()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		api := ""
+		for lines := bufio.NewScanner(logs); api == "" && lines.Scan(); {
+			var m struct {
+				API string `json:"api"`
+			}
+			if json.Unmarshal(lines.Bytes(), &m) == nil {
+				api = m.API
+			}
+		}
+		time.Sleep(*peersFor)
+		var stats struct {
+			Cursor int64 `json:"cursor"`
+		}
+		resp, err := http.Get("http://" + api + "/xrpc/blue.skein.graph.getStats")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil || resp.Body.Close() != nil {
+			b.Fatal(err)
+		}
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			b.Fatal(err)
+		}
+		_ = cmd.Wait()
+		reportPeer(b, cmd, stats.Cursor)
+	}
+}
+
+// scrape returns a counter's sum over its labels, 0 if there is none.
+func scrape(b *testing.B, url, name string) (n int64) {
+	b.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		rest, ok := strings.CutPrefix(lines.Text(), name)
+		if !ok || rest[0] != ' ' && rest[0] != '{' {
+			continue
+		}
+		v, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+		if err != nil {
+			b.Fatal(lines.Text())
+		}
+		n += int64(v)
+	}
+	return n
 }
 
 // startMadeUp starts a relay of a made-up network, and returns its address.
-func startMadeUp(b *testing.B) string {
+func startMadeUp(b *testing.B, args ...string) string {
 	b.Helper()
-	cmd := exec.CommandContext(b.Context(), binary, "simulate", "--rate", "0", "--hold", "--listen", "127.0.0.1:0")
+	cmd := exec.CommandContext(b.Context(), binary, append([]string{"simulate", "--rate", "0", "--hold", "--listen", "127.0.0.1:0"}, args...)...)
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		b.Fatal(err)
