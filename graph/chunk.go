@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"skein/intern"
@@ -141,7 +142,20 @@ func (c chunkCoder) append(dst []byte, generation uint64, records []record) []by
 		dst = binary.BigEndian.AppendUint16(dst, flagSpilled<<clockBits)
 		dst = binary.AppendUvarint(dst, generation)
 	}
-	micros, clock, subject := uint64(c.bucket)<<(bucketShift-clockBits), uint64(0), c.first
+	return c.appendAfter(dst, c.start(), records)
+}
+
+// chunkEnd is what the next record of a chunk is written as a difference to.
+type chunkEnd struct{ micros, clock, subject uint64 }
+
+// start is the end of an empty chunk.
+func (c chunkCoder) start() chunkEnd {
+	return chunkEnd{micros: uint64(c.bucket) << (bucketShift - clockBits), subject: c.first}
+}
+
+// appendAfter appends records that ascend by path to a chunk that ends so.
+func (c chunkCoder) appendAfter(dst []byte, end chunkEnd, records []record) []byte {
+	micros, clock, subject := end.micros, end.clock, end.subject
 	for i := range records {
 		r := &records[i]
 		if c.isRaw() {
@@ -225,12 +239,70 @@ func (c chunkCoder) read(dst []record, v []byte, age uint32) (out []record, gene
 	return dst, generation, nil
 }
 
-// uvarint is binary.Uvarint, with the short forms first.
-func uvarint(v []byte) (uint64, int) {
-	if len(v) > 0 && v[0] < 0x80 {
-		return uint64(v[0]), 1
+// walk returns how a chunk of TIDs ends, how many records it has, and its
+// generation, without reading the records. It returns false for one that holds
+// removed paths, or is malformed.
+func (c chunkCoder) walk(v []byte) (end chunkEnd, n int, generation uint64, ok bool) {
+	end = c.start()
+	for first := true; len(v) > 0; first = false {
+		d, w := uvarint(v)
+		if w <= 0 {
+			return end, 0, 0, false
+		}
+		v = v[w:]
+		subject := true
+		if d&1 != 0 {
+			if len(v) < 2 {
+				return end, 0, 0, false
+			}
+			ext := binary.BigEndian.Uint16(v)
+			v = v[2:]
+			switch end.clock = uint64(ext & clockMask); ext >> clockBits {
+			case 0:
+			case flagNoSubject:
+				subject = false
+			case flagSpilled:
+				if generation, w = binary.Uvarint(v); w <= 0 || generation == 0 || !first {
+					return end, 0, 0, false
+				}
+				v, end.clock = v[w:], 0
+				continue
+			default:
+				return end, 0, 0, false
+			}
+		}
+		end.micros += d >> 1
+		if n++; subject {
+			d, w := uvarint(v)
+			if w <= 0 {
+				return end, 0, 0, false
+			}
+			v = v[w:]
+			end.subject += uint64(unzigzag(d))
+		}
 	}
-	return binary.Uvarint(v)
+	return end, n, generation, true
+}
+
+// uvarint is binary.Uvarint, without a loop where eight bytes can be read at once.
+func uvarint(v []byte) (uint64, int) {
+	if len(v) < 8 {
+		return binary.Uvarint(v)
+	}
+	x := binary.LittleEndian.Uint64(v)
+	if x&0x80 == 0 {
+		return x & 0x7f, 1
+	}
+	last := ^x & 0x8080808080808080 // the highest bits of bytes that end a number
+	if last == 0 {
+		return binary.Uvarint(v)
+	}
+	x &= last ^ (last - 1) // up to the first such
+	x &= 0x7f7f7f7f7f7f7f7f
+	x = x&0x007f007f007f007f | x&0x7f007f007f007f00>>1
+	x = x&0x00003fff00003fff | x&0x3fff00003fff0000>>2
+	x = x&0x000000000fffffff | x&0x0fffffff00000000>>4
+	return x, bits.TrailingZeros64(last)>>3 + 1
 }
 
 func compareRecords(x, y record) int {
@@ -247,6 +319,9 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []b
 	if err != nil {
 		return nil, 0, err
 	}
+	if out, n, ok := f.extend(dst, c, values, base); ok {
+		return out, n, nil
+	}
 	f.records = f.records[:0]
 	var generation uint64
 	oldest := 0 // how many records the oldest value has
@@ -261,18 +336,49 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []b
 		}
 	}
 	f.sort(oldest)
+	kept := f.newest(base && generation == 0)
+	return c.append(dst, generation, kept), len(kept), nil
+}
+
+// extend folds as fold does where the newer values are all of later paths than
+// the oldest one, as what an account does mostly is: that one's bytes stay as they
+// are. It returns false if they are not.
+func (f *chunkFolder) extend(dst []byte, c chunkCoder, values [][]byte, base bool) (out []byte, n int, ok bool) {
+	if c.isRaw() || len(values) < 2 {
+		return nil, 0, false
+	}
+	f.records = f.records[:0]
+	for age, v := range values[1:] {
+		var generation uint64
+		var err error
+		if f.records, generation, err = c.read(f.records, v, uint32(age)); err != nil || generation > 0 {
+			return nil, 0, false
+		}
+	}
+	f.sort(len(f.records))
+	end, n, generation, ok := c.walk(values[0])
+	if !ok || len(f.records) > 0 && n > 0 && f.records[0].path.tid <= end.micros<<clockBits|end.clock {
+		return nil, 0, false
+	}
+	kept := f.newest(base && generation == 0)
+	return c.appendAfter(append(dst, values[0]...), end, kept), n + len(kept), true
+}
+
+// newest leaves, of the sorted records, the newest of each path, and of those the
+// removed ones only if there may be older ones elsewhere.
+func (f *chunkFolder) newest(base bool) []record {
 	kept := f.records[:0]
 	for i := range f.records {
 		r := &f.records[i]
 		if i+1 < len(f.records) && comparePaths(r.path, f.records[i+1].path) == 0 {
 			continue
 		}
-		if r.flags == flagRemoved && base && generation == 0 {
+		if r.flags == flagRemoved && base {
 			continue
 		}
 		kept = append(kept, *r)
 	}
-	return c.append(dst, generation, kept), len(kept), nil
+	return kept
 }
 
 // chunkFolder is the scratch of a fold.

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -249,4 +250,77 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%x is read as a chunk's key", bad)
 		}
 	}
+}
+
+// TestExtend folds what mostly comes in the order of time, with and without
+// reading the oldest value: the bytes are the same.
+func TestExtend(t *testing.T) {
+	extended := 0
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c := coderOf(900, 1650)
+		tid := uint64(1650) << bucketShift
+		var operands [][]byte
+		for range 2 + rng.IntN(5) {
+			var records []record
+			for range rng.IntN(6) {
+				if tid += rng.Uint64N(1 << rng.IntN(40)); rng.IntN(20) == 0 {
+					tid -= rng.Uint64N(1 << 30)
+				}
+				if tid = max(tid, 1650<<bucketShift); len(records) > 0 && records[len(records)-1].path.tid >= tid {
+					break
+				}
+				r := record{path: path{tid: tid}, subject: intern.ID(rng.Uint64() >> rng.IntN(64)), flags: max(uint8(rng.IntN(12)), 9) - 9}
+				if r.flags != 0 {
+					r.subject = 0
+				}
+				records = append(records, r)
+			}
+			generation := uint64(0)
+			if len(operands) == 0 {
+				generation = rng.Uint64N(2)
+			}
+			operands = append(operands, c.append(nil, generation, records))
+		}
+		base := rng.IntN(2) == 0
+		var f chunkFolder
+		got, n, ok := f.extend([]byte("x"), c, operands, base)
+		if !ok {
+			continue
+		}
+		extended++
+		var all []record
+		var generation uint64
+		for age, v := range operands {
+			var g uint64
+			var err error
+			if all, g, err = c.read(all, v, uint32(age)); err != nil {
+				t.Fatal(err)
+			}
+			generation = max(generation, g)
+		}
+		slices.SortFunc(all, compareRecords)
+		f.records = all
+		kept := f.newest(base && generation == 0)
+		if want := c.append([]byte("x"), generation, kept); !bytes.Equal(got, want) || n != len(kept) {
+			t.Fatalf("seed %d: %d records, %x, want %d, %x", seed, n, got, len(kept), want)
+		}
+	}
+	if extended < 500 {
+		t.Errorf("only %d were extended", extended)
+	}
+}
+
+// FuzzUvarint compares uvarint with the library's.
+func FuzzUvarint(f *testing.F) {
+	for _, n := range []uint64{0, 1, 127, 128, 1 << 20, 1<<56 - 1, 1 << 56, 1<<64 - 1} {
+		f.Add(append(binary.AppendUvarint(nil, n), "more than that"...))
+		f.Add(binary.AppendUvarint(nil, n))
+	}
+	f.Fuzz(func(t *testing.T, v []byte) {
+		got, n := uvarint(v)
+		if want, m := binary.Uvarint(v); got != want || n != m {
+			t.Errorf("%x: %d in %d, want %d in %d", v, got, n, want, m)
+		}
+	})
 }
