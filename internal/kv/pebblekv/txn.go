@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -22,11 +23,11 @@ type pebbleReader interface {
 // reader implements kv.Reader on a snapshot, or on the store itself while the
 // writer's token is held, when nothing else changes it.
 type reader struct {
-	db      pebbleReader
-	buf     []byte
-	iter    *pebble.Iterator // kept between scans: opening one costs microseconds
-	inUse   bool             // iter is in a Scan that has not returned
-	lookups []lookup         // scratch of MultiGet
+	db    pebbleReader
+	buf   []byte
+	iter  *pebble.Iterator // kept between scans: opening one costs microseconds
+	inUse bool             // iter is in a Scan that has not returned
+	multi multiGet
 }
 
 func (r *reader) close() error {
@@ -51,23 +52,37 @@ func (r *reader) Get(key []byte) ([]byte, bool, error) {
 	return r.buf, true, closer.Close()
 }
 
-// lookup is one worker's part of a MultiGet: the values it found, end to end.
+// multiGet is the scratch of a MultiGet.
+type multiGet struct {
+	order   []int32 // the keys, ascending
+	found   []found // by key
+	workers []lookup
+	next    atomic.Int32 // the part of order that nobody has taken yet
+}
+
+// found is where a value lies: in the values of a worker; start -1: there is none.
+type found struct {
+	start, end int
+	worker     int
+}
+
+// lookup is what one worker found: the values, end to end.
 type lookup struct {
-	order  []int32 // the worker's keys, ascending
 	values []byte
-	spans  []span // per key of the worker; start -1: no value
 	err    error
 }
 
-// Keys that one worker takes at a time: under it, a goroutine costs more than
-// it saves. Below fewKeys, single Gets are as good.
-const keysPerWorker, maxWorkers, fewKeys = 256, 4, 8
+// How many keys a worker takes at a time, and how many workers there are. With
+// fewer keys than keysPerWorker for each, a goroutine costs more than it saves.
+// Below fewKeys, single Gets are as good.
+const keysAtOnce, keysPerWorker, maxWorkers, fewKeys = 64, 256, 4, 8
 
 // MultiGet implements kv.Reader. The keys are looked up in ascending order
 // with one iterator, which keeps the tables of all levels open and moves
 // forward only (before and after: docs/performance.md). Large batches are
 // read by a few goroutines at once, because a lookup that misses the cache
-// waits for the disk.
+// waits for the disk; each takes a few keys, and then the next few, because
+// what is behind a key may be ten bytes or ten thousand.
 func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
 	if len(keys) < fewKeys {
 		for i, key := range keys {
@@ -81,65 +96,73 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 		}
 		return nil
 	}
+	m := &r.multi
+	m.order, m.found = m.order[:0], slices.Grow(m.found[:0], len(keys))[:len(keys)]
+	for i := range keys {
+		m.order = append(m.order, int32(i))
+		m.found[i].start = -1
+	}
+	ascending := func(a, b int32) int { return bytes.Compare(keys[a], keys[b]) }
+	if !slices.IsSortedFunc(m.order, ascending) {
+		slices.SortFunc(m.order, ascending)
+	}
 	workers := max(1, min(maxWorkers, len(keys)/keysPerWorker))
-	for len(r.lookups) < workers {
-		r.lookups = append(r.lookups, lookup{})
+	for len(m.workers) < workers {
+		m.workers = append(m.workers, lookup{})
 	}
-	bound := func(w int) int { return w * len(keys) / workers }
+	m.next.Store(0)
 	var wg sync.WaitGroup
-	for w := range workers {
-		l, part := &r.lookups[w], keys[bound(w):bound(w+1)]
-		if w == workers-1 {
-			l.run(r.db, part)
-			break
-		}
-		wg.Go(func() { l.run(r.db, part) })
+	for w := range workers - 1 {
+		wg.Go(func() { m.look(r.db, keys, w) })
 	}
+	m.look(r.db, keys, workers-1)
 	wg.Wait()
 	for w := range workers {
-		l := &r.lookups[w]
-		if l.err != nil {
-			return fmt.Errorf("pebblekv: reading: %w", l.err)
+		if err := m.workers[w].err; err != nil {
+			return fmt.Errorf("pebblekv: reading: %w", err)
 		}
-		for j, s := range l.spans {
-			var v []byte
-			if s.start >= 0 {
-				v = l.values[s.start:s.end:s.end]
-			}
-			if err := each(bound(w)+j, v, s.start >= 0); err != nil {
-				return err
-			}
+	}
+	for i, f := range m.found {
+		var v []byte
+		if f.start >= 0 {
+			v = m.workers[f.worker].values[f.start:f.end:f.end]
+		}
+		if err := each(i, v, f.start >= 0); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (l *lookup) run(db pebbleReader, keys [][]byte) {
-	l.values, l.order, l.err = l.values[:0], l.order[:0], nil
-	l.spans = slices.Grow(l.spans[:0], len(keys))[:len(keys)]
-	for i := range keys {
-		l.order = append(l.order, int32(i))
-		l.spans[i] = span{-1, -1}
-	}
-	slices.SortFunc(l.order, func(a, b int32) int { return bytes.Compare(keys[a], keys[b]) })
+// look has a worker look up keys until all are taken.
+func (m *multiGet) look(db pebbleReader, keys [][]byte, worker int) {
+	l := &m.workers[worker]
+	l.values, l.err = l.values[:0], nil
 	it, err := db.NewIter(nil)
 	if err != nil {
 		l.err = err
 		return
 	}
-	for _, n := range l.order {
-		// Split takes the whole key, so that this asks the Bloom filters.
-		if !it.SeekPrefixGE(keys[n]) || !bytes.Equal(it.Key(), keys[n]) {
-			continue
+	for {
+		end := int(m.next.Add(keysAtOnce))
+		from := end - keysAtOnce
+		if from >= len(m.order) {
+			break
 		}
-		v, err := it.ValueAndErr()
-		if err != nil {
-			l.err = errors.Join(err, it.Close())
-			return
+		for _, n := range m.order[from:min(end, len(m.order))] {
+			// Split takes the whole key, so that this asks the Bloom filters.
+			if !it.SeekPrefixGE(keys[n]) || !bytes.Equal(it.Key(), keys[n]) {
+				continue
+			}
+			v, err := it.ValueAndErr()
+			if err != nil {
+				l.err = errors.Join(err, it.Close())
+				return
+			}
+			start := len(l.values)
+			l.values = append(l.values, v...)
+			m.found[n] = found{start, len(l.values), worker}
 		}
-		start := len(l.values)
-		l.values = append(l.values, v...)
-		l.spans[n] = span{start, len(l.values)}
 	}
 	l.err = errors.Join(it.Error(), it.Close())
 }
