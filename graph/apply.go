@@ -378,11 +378,12 @@ func (s *lane) loadStates(tx kv.Txn) error {
 		}
 		a.states = append(a.states, actorState{id: id, known: ok, made: made, was: st, now: now})
 	}
-	return a.readStates(tx)
+	return s.readStates(tx)
 }
 
 // readStates reads the groups of the states that are missing, each once.
-func (a *applier) readStates(tx kv.Txn) error {
+func (s *lane) readStates(tx kv.Txn) error {
+	a := &s.ap
 	group := func(i int32) intern.ID { return a.states[i].id &^ accountMask }
 	slices.SortFunc(a.missing, func(x, y int32) int { return cmp.Compare(a.states[x].id, a.states[y].id) })
 	a.keys.reset()
@@ -392,7 +393,7 @@ func (a *applier) readStates(tx kv.Txn) error {
 			a.keys.add(a.kbuf)
 		}
 	}
-	rest := a.missing
+	rest, filling := a.missing, s.states.filling()
 	return tx.MultiGet(a.keys.keys, func(_ int, v []byte, _ bool) error { // no group: an empty one
 		of := rest
 		for n := range rest {
@@ -402,17 +403,22 @@ func (a *applier) readStates(tx kv.Txn) error {
 			}
 		}
 		rest = rest[len(of):]
+		first := group(of[0])
 		var failed error
 		err := eachAccount(v, func(low byte, row []byte) bool { // both ascend
 			for len(of) > 0 && byte(a.states[of[0]].id&accountMask) < low {
 				of = of[1:]
 			}
-			if len(of) == 0 {
-				return false
+			wanted := len(of) > 0 && byte(a.states[of[0]].id&accountMask) == low
+			if !wanted && !filling {
+				return len(of) > 0
 			}
-			if as := &a.states[of[0]]; byte(as.id&accountMask) == low {
-				as.was, failed = decodeRepoState(row)
-				as.known, as.now = true, as.was
+			var st repoState
+			if st, failed = decodeRepoState(row); wanted {
+				as := &a.states[of[0]]
+				as.known, as.was, as.now = true, st, st
+			} else if failed == nil {
+				s.states.offer(first|intern.ID(low), st)
 			}
 			return failed == nil
 		})

@@ -95,6 +95,18 @@ func (c *stateCache) get(id intern.ID) (repoState, bool) {
 	return st, true
 }
 
+// filling reports whether nothing was forgotten yet, so that there is room for what
+// is not asked for: the other accounts of a group that had to be read. Then a
+// store that was just opened reads each group once.
+func (c *stateCache) filling() bool { return len(c.old) < c.limit && len(c.young) < c.limit }
+
+// offer puts the state of an account that is not among the young.
+func (c *stateCache) offer(id intern.ID, st repoState) {
+	if slotOf(c.young, id).id == intern.None {
+		c.put(id, st)
+	}
+}
+
 func (c *stateCache) put(id intern.ID, st repoState) {
 	e := slotOf(c.young, id)
 	if e.id == intern.None {
