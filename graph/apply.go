@@ -41,6 +41,8 @@ type applier struct {
 	raw     []byte // keys of records
 	left    []edge // scratch of others
 	gone    []edge // scratch of settleOld
+	newest  []*record
+	byPath  []int32
 	direct  []direct
 	scanned []edge  // the actors and kinds that were scanned, ascending; without subjects
 	lost    []edge  // of those, the edges that have no record left, ascending

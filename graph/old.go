@@ -131,10 +131,6 @@ func (a *applier) ask(i int32) {
 	a.asked = append(a.asked, asked{a.index32[end-1 : end], 0})
 }
 
-// fewChanges is up to how many changes are looked for among an actor's records
-// one by one; for more the records are sorted.
-const fewChanges = 4
-
 // scanOld reads all records of one actor and kind, bucket after bucket.
 func (a *applier) scanOld(tx kv.Txn, changes []change) error {
 	kind, actor := changes[0].kind, changes[0].actor
@@ -158,7 +154,7 @@ func (a *applier) scanOld(tx kv.Txn, changes []change) error {
 		a.settleOld(changes, deep)
 	}
 	if cap(a.records) > maxKeptRecords {
-		a.records, a.raw = nil, nil
+		a.records, a.raw, a.newest = nil, nil, nil
 	}
 	return err
 }
@@ -172,32 +168,14 @@ const maxKeptRecords = 200_000
 // says that a record may be superseded by one of the same path and a lower age.
 func (a *applier) settleOld(changes []change, deep bool) {
 	kind, actor := changes[0].kind, changes[0].actor
-	sorted := len(changes) > fewChanges
-	if sorted {
-		slices.SortFunc(a.records, compareRecords)
-	}
-	find := func(p path) (newest *record) {
-		if sorted { // the first of its path is the least deep
-			i, ok := slices.BinarySearchFunc(a.records, p, func(r record, p path) int { return comparePaths(r.path, p) })
-			if ok {
-				newest = &a.records[i]
-			}
-			return newest
-		}
-		for i := range a.records {
-			if r := &a.records[i]; comparePaths(r.path, p) == 0 && (newest == nil || r.age < newest.age) {
-				newest = r
-			}
-		}
-		return newest
-	}
+	found := a.findOld(changes)
 	a.gone = a.gone[:0]
 	for i := range changes {
 		c := &changes[i]
 		if c.fresh {
 			continue
 		}
-		if r := find(c.path); r != nil {
+		if r := a.newest[i]; r != nil {
 			c.existed, c.old = r.flags != flagRemoved, r.subject
 		}
 		if c.old != intern.None && (c.delete || c.new != c.old) {
@@ -206,16 +184,55 @@ func (a *applier) settleOld(changes []change, deep bool) {
 	}
 	slices.SortFunc(a.gone, compareEdges)
 	a.gone = slices.Compact(a.gone)
+	superseded := func(r *record) bool {
+		if i, ok := found(r.path); ok {
+			return a.newest[i] != r
+		}
+		return slices.ContainsFunc(a.records, func(o record) bool { return o.age < r.age && comparePaths(o.path, r.path) == 0 })
+	}
 	left := a.others(changes, a.gone, func(wanted func(intern.ID) bool, each func(*record) bool) {
 		for i := range a.records {
 			r := &a.records[i]
-			if r.flags == 0 && wanted(r.subject) && (!deep || find(r.path) == r) && !each(r) {
+			if r.flags == 0 && wanted(r.subject) && (!deep || !superseded(r)) && !each(r) {
 				return
 			}
 		}
 	})
 	a.scanned = append(a.scanned, edge{kind, actor, intern.None})
 	a.lost = append(a.lost, left...)
+}
+
+// findOld leaves in a.newest, for each of the changes, all of one actor and kind,
+// what the least deep record in a.records of its path is, nil if there is none. It
+// returns which change has a path.
+func (a *applier) findOld(changes []change) (find func(path) (i int32, ok bool)) {
+	a.newest = append(a.newest[:0], make([]*record, len(changes))...)
+	a.byPath = a.byPath[:0]
+	for i := range changes {
+		a.byPath = append(a.byPath, int32(i))
+	}
+	ascending := func(x, y int32) int { return comparePaths(changes[x].path, changes[y].path) }
+	if !slices.IsSortedFunc(a.byPath, ascending) { // paths that are no TIDs come by bucket
+		slices.SortFunc(a.byPath, ascending)
+	}
+	first, last := changes[a.byPath[0]].path, changes[a.byPath[len(changes)-1]].path
+	find = func(p path) (int32, bool) {
+		if comparePaths(p, first) < 0 || comparePaths(p, last) > 0 {
+			return 0, false
+		}
+		at, ok := slices.BinarySearchFunc(a.byPath, p, func(i int32, p path) int { return comparePaths(changes[i].path, p) })
+		if !ok {
+			return 0, false
+		}
+		return a.byPath[at], true
+	}
+	for n := range a.records {
+		r := &a.records[n]
+		if i, ok := find(r.path); ok && (a.newest[i] == nil || r.age < a.newest[i].age) {
+			a.newest[i] = r
+		}
+	}
+	return find
 }
 
 // readChunks looks up the chunks asked for, and returns those to ask for next:
