@@ -304,16 +304,19 @@ func holdDeadline(conn *websocket.Conn, held bool) error {
 const smallBuffer, largeBuffer = 256, 256 << 10
 
 // gather is how long after a small read the next one waits, while the system
-// gathers what comes. A relay sends each message for itself; to be woken for each
-// costs more than to index it (docs/performance.md).
-const gather = 10 * time.Millisecond
+// gathers what comes, unless so much comes that it would be over muchAtOnce. A
+// relay sends each message for itself, and at the network's rate to be woken for
+// each costs more than to index it (docs/performance.md).
+const gather, muchAtOnce = 40 * time.Millisecond, 1 << 20
 
 type bufferedConn struct {
 	net.Conn
 
-	buf  []byte
-	r, w int
-	read time.Time // when buf was filled last
+	buf   []byte
+	r, w  int
+	read  time.Time // when buf was filled last
+	since time.Time // when pause was called last
+	bytes int       // read since then
 }
 
 func dialBuffered(ctx context.Context, network, address string) (net.Conn, error) {
@@ -327,14 +330,13 @@ func dialBuffered(ctx context.Context, network, address string) (net.Conn, error
 // Read implements net.Conn.
 func (c *bufferedConn) Read(p []byte) (n int, err error) {
 	if c.r == c.w {
-		if c.w < len(c.buf)/4 && !c.read.IsZero() {
-			if wait := gather - time.Since(c.read); wait > 0 {
-				<-time.After(wait)
-			}
+		if c.w < len(c.buf)/4 {
+			c.pause()
 		}
 		c.r = 0
 		c.w, err = c.Conn.Read(c.buf)
 		c.read = time.Now()
+		c.bytes += c.w
 		if c.w == 0 {
 			return 0, err
 		}
@@ -342,6 +344,17 @@ func (c *bufferedConn) Read(p []byte) (n int, err error) {
 	n = copy(p, c.buf[c.r:c.w])
 	c.r += n
 	return n, nil
+}
+
+// pause waits after a small read.
+func (c *bufferedConn) pause() {
+	now := time.Now()
+	passed := max(now.Sub(c.since), time.Microsecond)
+	busy := float64(c.bytes)*float64(gather)/float64(passed) > muchAtOnce
+	c.since, c.bytes = now, 0
+	if wait := gather - now.Sub(c.read); wait > 0 && !busy && !c.read.IsZero() {
+		<-time.After(wait)
+	}
 }
 
 // readAll reads a message into buf, which grows to the largest message seen.
