@@ -151,7 +151,14 @@ func (m *multiGet) look(db pebbleReader, keys [][]byte, worker int) {
 		}
 		for _, n := range m.order[from:min(end, len(m.order))] {
 			// Split takes the whole key, so that this asks the Bloom filters.
-			if !it.SeekPrefixGE(keys[n]) || !bytes.Equal(it.Key(), keys[n]) {
+			if !it.SeekPrefixGE(keys[n]) {
+				if err := it.Error(); err != nil { // the next seek would clear it
+					l.err = errors.Join(err, it.Close())
+					return
+				}
+				continue
+			}
+			if !bytes.Equal(it.Key(), keys[n]) {
 				continue
 			}
 			v, err := it.ValueAndErr()
