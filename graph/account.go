@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"skein/intern"
+	"skein/internal/kv"
 )
 
 // A Rev is the revision of a repo: the number of a TID, which compare as it.
@@ -34,18 +35,34 @@ type root [8]byte
 //	the id's lowest eight bits (1), the row's length (1), the row (repoState)
 //
 // An operand and a stored group have the same form; of what is said of one
-// account, the newest stands.
-const (
-	accountBits = 8
-	accountMask = 1<<accountBits - 1
-)
+// account, the newest stands. In a store that several processes write, which is
+// FoundationDB, a merge of more than some bytes reads what it merges into: there
+// an account is a group of its own, with 0 for the bits, and is set.
+const accountBits = 8
 
-// appendAccount appends an account to a group.
-func appendAccount(dst []byte, actor intern.ID, s *repoState) []byte {
+// accountMask covers the bits of an id that tell the accounts of a group apart.
+func (l layout) accountMask() intern.ID {
+	if l.shared() {
+		return 0
+	}
+	return 1<<accountBits - 1
+}
+
+// appendAccount appends an account to its group.
+func (l layout) appendAccount(dst []byte, actor intern.ID, s *repoState) []byte {
 	start := len(dst) + 2
-	dst = s.append(append(dst, byte(actor&accountMask), 0))
+	dst = s.append(append(dst, byte(actor&l.accountMask()), 0))
 	dst[start-1] = byte(len(dst) - start) // at most 76
 	return dst
+}
+
+// writeAccounts writes a group's accounts that changed.
+func (l layout) writeAccounts(tx kv.Txn, key, group []byte) {
+	if l.shared() {
+		tx.Set(key, group)
+		return
+	}
+	tx.Merge(key, group)
 }
 
 // eachAccount calls each for the accounts of a group, with their lowest bits and
@@ -65,9 +82,10 @@ func eachAccount(v []byte, each func(low byte, row []byte) bool) error {
 }
 
 // accountIn returns the state of an account, and whether the group has it.
-func accountIn(v []byte, actor intern.ID) (s repoState, ok bool, err error) {
+func (l layout) accountIn(v []byte, actor intern.ID) (s repoState, ok bool, err error) {
+	at := byte(actor & l.accountMask())
 	err = eachAccount(v, func(low byte, row []byte) bool {
-		if ok = low == byte(actor&accountMask); ok {
+		if ok = low == at; ok {
 			s, err = decodeRepoState(row)
 		}
 		return !ok
@@ -76,13 +94,20 @@ func accountIn(v []byte, actor intern.ID) (s repoState, ok bool, err error) {
 }
 
 // eachState calls each for the accounts of a group with their ids and states.
-func eachState(key, v []byte, each func(actor intern.ID, s repoState) error) error {
+func (l layout) eachState(key, v []byte, each func(actor intern.ID, s repoState) error) error {
 	first, err := parseActorKey(key)
 	if err != nil {
 		return err
 	}
+	if first&l.accountMask() != 0 {
+		return fmt.Errorf("graph: account key %x is that of no group", key)
+	}
 	var failed error
 	err = eachAccount(v, func(low byte, row []byte) bool {
+		if intern.ID(low)&^l.accountMask() != 0 {
+			failed = fmt.Errorf("graph: group %x has an account at %d", key, low)
+			return false
+		}
 		var s repoState
 		if s, failed = decodeRepoState(row); failed == nil {
 			failed = each(first|intern.ID(low), s)

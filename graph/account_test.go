@@ -1,20 +1,24 @@
 package graph
 
 import (
+	"bytes"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"skein/intern"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
 )
 
 // TestAccountGroups writes the states of accounts into groups at random and folds
 // them in any grouping: what stands is the newest of each.
 func TestAccountGroups(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	m := NewMerger(Limits{})
+	m, l := NewMerger(Limits{}), layout{}
 	const first = intern.ID(7 << 40)
-	key := accountKey(nil, first+200)
+	key := l.accountKey(nil, first+200)
 	for range 300 {
 		var operands [][]byte
 		twin := map[intern.ID]repoState{}
@@ -26,7 +30,7 @@ func TestAccountGroups(t *testing.T) {
 			var v []byte
 			for id := first; id < first+256; id++ { // an operand ascends
 				if s, ok := said[id]; ok {
-					v = appendAccount(v, id, &s)
+					v = l.appendAccount(v, id, &s)
 				}
 			}
 			operands = append(operands, v)
@@ -43,7 +47,7 @@ func TestAccountGroups(t *testing.T) {
 		}
 		got := map[intern.ID]repoState{}
 		last := intern.None
-		if err := eachState(key, operands[0], func(id intern.ID, s repoState) error {
+		if err := l.eachState(key, operands[0], func(id intern.ID, s repoState) error {
 			if id <= last {
 				t.Errorf("%d comes after %d", id, last)
 			}
@@ -53,7 +57,7 @@ func TestAccountGroups(t *testing.T) {
 			t.Fatalf("%v, want %v; %v", got, twin, err)
 		}
 		for id := first; id < first+256; id++ {
-			s, ok, err := accountIn(operands[0], id)
+			s, ok, err := l.accountIn(operands[0], id)
 			if want, has := twin[id]; ok != has || s != want || err != nil {
 				t.Fatalf("%d: %+v %v %v, want %+v %v", id, s, ok, err, want, has)
 			}
@@ -64,7 +68,7 @@ func TestAccountGroups(t *testing.T) {
 // FuzzAccountGroup folds what it is given: whole groups, or an error.
 func FuzzAccountGroup(f *testing.F) {
 	s := repoState{flags: flagHasRev, source: 1, seq: 9, rev: 7}
-	v := appendAccount(appendAccount(nil, 3, &s), 200, &s)
+	v := layout{}.appendAccount(layout{}.appendAccount(nil, 3, &s), 200, &s)
 	f.Add(v, v[:len(v)/2])
 	f.Add(v, v[:len(v)-1])
 	f.Fuzz(func(t *testing.T, a, b []byte) {
@@ -83,4 +87,27 @@ func FuzzAccountGroup(f *testing.F) {
 			t.Errorf("%x + %x folds to %x: %v", a, b, v, err)
 		}
 	})
+}
+
+// A group under a key that is no group's is where nobody looks: the check says so.
+func TestMisplacedGroup(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
+	h := newHostile(t, store)
+	h.commit("did:plc:subject", "a")
+	h.records(1)
+	if err := store.Update(t.Context(), func(tx kv.Txn) error {
+		return eachWithPrefix(tx.Snapshot(), []byte{keyAccount}, func(k, v []byte) error {
+			tx.Delete(k)
+			moved := bytes.Clone(k)
+			moved[len(moved)-1]++
+			tx.Set(moved, v)
+			return nil
+		})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	said := ""
+	if err := Verify(t.Context(), store, func(p string) { said += p + "\n" }, nil); err != nil || !strings.Contains(said, "that of no group") {
+		t.Errorf("%v; the check says %q", err, said)
+	}
 }

@@ -43,6 +43,7 @@ type applier struct {
 	gone    []edge // scratch of settleOld
 	newest  []*record
 	byPath  []int32
+	order   []int32
 	direct  []direct
 	scanned []edge  // the actors and kinds that were scanned, ascending; without subjects
 	lost    []edge  // of those, the edges that have no record left, ascending
@@ -254,7 +255,9 @@ func (s *lane) applySegment(ctx context.Context, source string, b *Batch, from, 
 	}
 }
 
-// attempt is one attempt at the write. It changes nothing but the applier.
+// attempt is one attempt at the write. It changes nothing but the applier, and the
+// cache of states: what it reads there of accounts that are not in the write nobody
+// else changes, and those that are committed overwrites.
 func (s *lane) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
 	a := &s.ap
 	a.result = result{counts: s.counts.clone(), cursors: s.cursors(source), notes: -1}
@@ -314,7 +317,7 @@ func (s *lane) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
 		return err
 	}
 	a.edges.merge(tx, s.Store)
-	a.writeStates(tx)
+	s.writeStates(tx)
 	seq := b.last
 	if !whole {
 		seq = b.events[events[len(events)-1].n].seq
@@ -386,12 +389,13 @@ func (s *lane) loadStates(tx kv.Txn) error {
 // readStates reads the groups of the states that are missing, each once.
 func (s *lane) readStates(tx kv.Txn) error {
 	a := &s.ap
-	group := func(i int32) intern.ID { return a.states[i].id &^ accountMask }
+	mask := s.accountMask()
+	group := func(i int32) intern.ID { return a.states[i].id &^ mask }
 	slices.SortFunc(a.missing, func(x, y int32) int { return cmp.Compare(a.states[x].id, a.states[y].id) })
 	a.keys.reset()
 	for n, i := range a.missing {
 		if n == 0 || group(i) != group(a.missing[n-1]) {
-			a.kbuf = accountKey(a.kbuf[:0], group(i))
+			a.kbuf = s.accountKey(a.kbuf[:0], group(i))
 			a.keys.add(a.kbuf)
 		}
 	}
@@ -408,10 +412,10 @@ func (s *lane) readStates(tx kv.Txn) error {
 		first := group(of[0])
 		var failed error
 		err := eachAccount(v, func(low byte, row []byte) bool { // both ascend
-			for len(of) > 0 && byte(a.states[of[0]].id&accountMask) < low {
+			for len(of) > 0 && byte(a.states[of[0]].id&mask) < low {
 				of = of[1:]
 			}
-			wanted := len(of) > 0 && byte(a.states[of[0]].id&accountMask) == low
+			wanted := len(of) > 0 && byte(a.states[of[0]].id&mask) == low
 			if !wanted && !filling {
 				return len(of) > 0
 			}

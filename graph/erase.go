@@ -61,11 +61,11 @@ func (s *lane) eraseSlice(ctx context.Context, actor intern.ID) error {
 			tx.Set(eraseKey(actor), next)
 		} else {
 			tx.Delete(eraseKey(actor))
-			if state, err = readRepoState(tx, actor); err != nil {
+			if state, err = s.readRepoState(tx, actor); err != nil {
 				return err
 			}
 			state.flags &^= flagErasing
-			tx.Merge(accountKey(nil, actor), appendAccount(nil, actor, &state))
+			s.writeAccounts(tx, s.accountKey(nil, actor), s.appendAccount(nil, actor, &state))
 		}
 		return s.writeCounts(tx, counts)
 	})
@@ -85,12 +85,12 @@ func (s *lane) eraseSlice(ctx context.Context, actor intern.ID) error {
 	return nil
 }
 
-func readRepoState(r kv.Reader, actor intern.ID) (repoState, error) {
-	v, ok, err := r.Get(accountKey(nil, actor))
+func (l layout) readRepoState(r kv.Reader, actor intern.ID) (repoState, error) {
+	v, ok, err := r.Get(l.accountKey(nil, actor))
 	if err != nil || !ok {
 		return repoState{}, err
 	}
-	s, _, err := accountIn(v, actor)
+	s, _, err := l.accountIn(v, actor)
 	return s, err
 }
 

@@ -221,10 +221,11 @@ func sameActor(x, y change) bool { return x.kind == y.kind && x.actor == y.actor
 
 func sameChunk(x, y change) bool { return sameActor(x, y) && x.path.bucket() == y.path.bucket() }
 
-// writeStates merges the accounts that changed into their groups, and adds up
+// writeStates writes the accounts that changed, by groups, and adds up
 // their share of the totals.
-func (a *applier) writeStates(tx kv.Txn) {
-	n := &a.result.counts
+func (s *lane) writeStates(tx kv.Txn) {
+	a := &s.ap
+	n, mask := &a.result.counts, s.accountMask()
 	a.sorter.Reset()
 	for i := range a.states {
 		as := &a.states[i]
@@ -246,18 +247,18 @@ func (a *applier) writeStates(tx kv.Txn) {
 	a.vbuf = a.vbuf[:0]
 	flush := func() {
 		if len(a.vbuf) > 0 {
-			a.kbuf = accountKey(a.kbuf[:0], group)
-			tx.Merge(a.kbuf, a.vbuf)
+			a.kbuf = s.accountKey(a.kbuf[:0], group)
+			s.writeAccounts(tx, a.kbuf, a.vbuf)
 		}
 		a.vbuf = a.vbuf[:0]
 	}
 	for _, it := range a.sorter.Sort() {
 		as := &a.states[it.At]
-		if as.id&^accountMask != group {
+		if as.id&^mask != group {
 			flush()
-			group = as.id &^ accountMask
+			group = as.id &^ mask
 		}
-		a.vbuf = appendAccount(a.vbuf, as.id, &as.now)
+		a.vbuf = s.appendAccount(a.vbuf, as.id, &as.now)
 	}
 	flush()
 	for id := range a.result.erasing {

@@ -204,7 +204,7 @@ func (x *exporter) accounts() error {
 		return err
 	}
 	err := eachWithPrefix(x.r, []byte{keyAccount}, func(k, v []byte) error {
-		err := eachState(k, v, func(id intern.ID, st repoState) error {
+		err := x.layout.eachState(k, v, func(id intern.ID, st repoState) error {
 			ids, states = append(ids, id), append(states, st)
 			return nil
 		})

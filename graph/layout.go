@@ -41,6 +41,7 @@ import (
 //
 //	'v' kind subject part        → row            the members of one partition
 //	'v' kind subject 0xff block  → container      a block's ids are of one partition
+//	'a' actor                    → repo state, a group of one
 //	'c' 0 part source            → cursor row
 //	'm' "counts", "hidden", "writer", each followed by the first partition of
 //	                               the lane that writes it; totals are sums
@@ -202,8 +203,8 @@ func parseReverseKey(key []byte) (k Kind, subject intern.ID, block uint64, isRow
 }
 
 // accountKey appends the key of the group that an account's state lies in.
-func accountKey(dst []byte, actor intern.ID) []byte {
-	return intern.AppendID(append(dst, keyAccount), actor&^accountMask)
+func (l layout) accountKey(dst []byte, actor intern.ID) []byte {
+	return intern.AppendID(append(dst, keyAccount), actor&^l.accountMask())
 }
 
 func eraseKey(actor intern.ID) []byte { return intern.AppendID([]byte{keyErase}, actor) }

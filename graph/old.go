@@ -154,7 +154,7 @@ func (a *applier) scanOld(tx kv.Txn, changes []change) error {
 		a.settleOld(changes, deep)
 	}
 	if cap(a.records) > maxKeptRecords {
-		a.records, a.raw, a.newest = nil, nil, nil
+		a.records, a.raw, a.newest, a.order = nil, nil, nil, nil
 	}
 	return err
 }
@@ -184,11 +184,19 @@ func (a *applier) settleOld(changes []change, deep bool) {
 	}
 	slices.SortFunc(a.gone, compareEdges)
 	a.gone = slices.Compact(a.gone)
+	order := a.order[:0] // of the records, by path and age, once it is needed
 	superseded := func(r *record) bool {
 		if i, ok := found(r.path); ok {
 			return a.newest[i] != r
 		}
-		return slices.ContainsFunc(a.records, func(o record) bool { return o.age < r.age && comparePaths(o.path, r.path) == 0 })
+		if len(order) == 0 { // seldom: another record names the subject, too
+			for n := range a.records {
+				order = append(order, int32(n))
+			}
+			slices.SortFunc(order, func(x, y int32) int { return compareRecords(a.records[x], a.records[y]) })
+		}
+		at, _ := slices.BinarySearchFunc(order, r.path, func(n int32, p path) int { return comparePaths(a.records[n].path, p) })
+		return &a.records[order[at]] != r
 	}
 	left := a.others(changes, a.gone, func(wanted func(intern.ID) bool, each func(*record) bool) {
 		for i := range a.records {
@@ -198,6 +206,7 @@ func (a *applier) settleOld(changes []change, deep bool) {
 			}
 		}
 	})
+	a.order = order
 	a.scanned = append(a.scanned, edge{kind, actor, intern.None})
 	a.lost = append(a.lost, left...)
 }

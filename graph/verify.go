@@ -152,7 +152,7 @@ func (v *verifier) eraseJob(k, _ []byte) error {
 // accounts checks a group of accounts.
 func (v *verifier) accounts(k, value []byte) error {
 	var named error
-	if err := eachState(k, value, func(id intern.ID, st repoState) error {
+	if err := v.eachState(k, value, func(id intern.ID, st repoState) error {
 		named = v.account(id, &st)
 		return named
 	}); err != nil && named == nil {
