@@ -2,6 +2,7 @@ package graph
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"strings"
@@ -109,5 +110,48 @@ func TestMisplacedGroup(t *testing.T) {
 	said := ""
 	if err := Verify(t.Context(), store, func(p string) { said += p + "\n" }, nil); err != nil || !strings.Contains(said, "that of no group") {
 		t.Errorf("%v; the check says %q", err, said)
+	}
+}
+
+// TestNeighboursAreKept opens a store anew, whose first event reads a group: the
+// states of its neighbours, which are kept with it, are what they were.
+func TestNeighboursAreKept(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
+	const accounts = 20
+	did := func(i int) []byte { return fmt.Appendf(nil, "did:web:n%02d.example.com", i) }
+	seq := Seq(0)
+	apply := func(s *Store, i int, rev, since uint64) {
+		seq++
+		var b Batch
+		b.AddCommit(seq, &Commit{DID: did(i), Rev: intern.AppendTID(nil, rev), Since: intern.AppendTID(nil, since), Data: make([]byte, 32)})
+		b.AddPut(1, intern.AppendTID(nil, rev), []byte("did:plc:subject"))
+		b.Seen(seq, nil)
+		if err := s.Apply(t.Context(), "test", &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := range uint64(4) {
+		s, err := Open(t.Context(), store, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range accounts {
+			apply(s, i, round+2, round+1)
+		}
+		if kept := s.lanes[0].states.used; kept < accounts {
+			t.Errorf("%d states are kept", kept)
+		}
+		if err := Verify(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.View(t.Context(), func(sn *Snapshot) error {
+			c, err := sn.Counts()
+			if want := int64(accounts * (round + 1)); c.Accounts != accounts || c.Desynchronized != 0 || c.Records["follow"] != want {
+				t.Errorf("round %d: %+v, want %d records", round, c, want)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
