@@ -6,13 +6,13 @@ require (
 	github.com/RoaringBitmap/roaring/v2 v2.30.0
 	github.com/bluesky-social/indigo v0.0.0-20260605210604-af2fec94f34c
 	github.com/cockroachdb/pebble/v2 v2.1.7
-	github.com/gorilla/websocket v1.5.1
+	github.com/gorilla/websocket v1.5.3
 	github.com/ipfs/go-cid v0.6.2
-	github.com/klauspost/compress v1.20.1
+	github.com/klauspost/compress v1.20.3
 	github.com/prometheus/client_golang v1.25.0
 	github.com/tidwall/btree v1.8.2
-	github.com/urfave/cli/v3 v3.4.1
-	golang.org/x/term v0.46.0
+	github.com/urfave/cli/v3 v3.14.0
+	golang.org/x/term v0.47.0
 )
 
 require github.com/kylelemons/godebug v1.1.0 // indirect
@@ -100,7 +100,6 @@ require (
 	go.uber.org/zap v1.26.0 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/exp v0.0.0-20231110203233-9a3e6036ecaa // indirect
-	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	golang.org/x/time v0.3.0 // indirect

@@ -70,6 +70,9 @@ type Decoder struct {
 	// Ops counts the operations of indexed collections since the Decoder was
 	// made.
 	Ops Counts
+	// OtherRevs counts the messages whose rev is not that of their commit block,
+	// since the Decoder was made. They are read all the same: see commitBlock.
+	OtherRevs int
 	// Owns, if set, says whether an account's events are wanted at all: the
 	// events of others are not looked into.
 	Owns func(did []byte) bool
@@ -179,7 +182,7 @@ func (d *Decoder) read(m *Message, c *graph.Commit) Reason {
 	if w.block == nil || !hashes(w.cid, w.block) {
 		return BadCommit
 	}
-	data, ok := commitBlock(w.block, m.DID, m.Rev)
+	data, ok := d.commitBlock(w.block, m)
 	if !ok {
 		return BadCommit
 	}
@@ -188,8 +191,15 @@ func (d *Decoder) read(m *Message, c *graph.Commit) Reason {
 }
 
 // commitBlock reads the root of a repo from its commit, which must be that of
-// did at rev.
-func commitBlock(block, did, rev []byte) (data []byte, ok bool) {
+// the message's DID.
+//
+// The lexicons say that the message's rev "must match that in the commit
+// object", and indigo's relay drops a message where it does not. But the
+// reference PDS announces an imported repo so: it keeps the imported commit
+// block as it was signed, and gives the repo a rev of its own, which the next
+// commit's since then names. The root is what the account signed, so the message
+// is read, its rev continues the chain, and it is counted in OtherRevs.
+func (d *Decoder) commitBlock(block []byte, m *Message) (data []byte, ok bool) {
 	c := cursor{b: block}
 	var gotDID, gotRev []byte
 	version := uint64(0)
@@ -207,7 +217,10 @@ func commitBlock(block, did, rev []byte) (data []byte, ok bool) {
 			c.skip()
 		}
 	}
-	ok = !c.bad && c.i == len(block) && version == 3 && len(data) > 0 && bytes.Equal(gotDID, did) && bytes.Equal(gotRev, rev)
+	ok = !c.bad && c.i == len(block) && version == 3 && len(data) > 0 && bytes.Equal(gotDID, m.DID) && intern.ValidTID(gotRev)
+	if ok && !bytes.Equal(gotRev, m.Rev) {
+		d.OtherRevs++
+	}
 	return data, ok
 }
 
@@ -225,7 +238,7 @@ func (d *Decoder) sync(m *Message, b *graph.Batch) {
 		d.wants.add(root)
 		whole := d.wants.find(m.blocks[start:])
 		block := d.wants.list[0].block
-		data, ok := commitBlock(block, m.DID, m.Rev)
+		data, ok := d.commitBlock(block, m)
 		if whole && block != nil && hashes(root, block) && ok {
 			c.Data = digest(data, &d.buf[0])
 		} else {

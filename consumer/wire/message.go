@@ -82,7 +82,7 @@ func Parse(frame []byte, m *Message) error {
 const commitHeader = "\xa2atg#commitbop\x01"
 
 func (m *Message) header(c *cursor) {
-	isError, otherOp := false, false
+	isMessage, isError := false, false
 	for range c.count(majorMap) {
 		switch string(c.text()) {
 		case "op":
@@ -91,8 +91,8 @@ func (m *Message) header(c *cursor) {
 				isError = true
 			case major > majorNegative:
 				c.fail()
-			case major != majorUint || n != 1:
-				otherOp = true
+			case major == majorUint && n == 1:
+				isMessage = true
 			}
 		case "t":
 			m.Type = typeOf(c.text())
@@ -103,7 +103,7 @@ func (m *Message) header(c *cursor) {
 	switch {
 	case isError:
 		m.Type = Error
-	case otherOp:
+	case !isMessage: // another op, or none: it is skipped, as indigo does
 		m.Type = Unknown
 	}
 }
