@@ -13,11 +13,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"skein/consumer/wire"
 	"skein/graph"
+	"skein/internal/loglimit"
 )
 
 // ErrRelay is wrapped by the error that an error frame of the relay becomes.
@@ -25,6 +27,10 @@ var ErrRelay = errors.New("consumer: the relay ended the stream")
 
 // ErrCursorStored is returned where a cursor was given, but one is stored.
 var ErrCursorStored = errors.New("consumer: a cursor is stored already")
+
+// ErrBlocked is returned by a run that is to end on errors, where the relay said
+// that the stored cursor lies in its future, and nobody has decided what to do.
+var ErrBlocked = errors.New("consumer: the relay said that the stored cursor lies in its future")
 
 // Options say what is consumed.
 type Options struct {
@@ -82,18 +88,27 @@ type Consumer struct {
 	begun   time.Time
 
 	// Of the reading goroutine.
+	from       graph.Seq // begin after this; live if hasFrom is false
+	hasFrom    bool
+	countedOps wire.Counts
+	limit      loglimit.Limiter
+
+	// taking is held while a message is taken in: by the reading goroutine, and
+	// when an event has been held for too long, by the one that watches.
+	taking      sync.Mutex
 	decoder     wire.Decoder
 	message     wire.Message
-	from        graph.Seq // begin after this; live if hasFrom is false
-	hasFrom     bool
-	last        graph.Seq // the last seq taken
-	countedOps  wire.Counts
-	ended       bool        // Until or CatchUp was reached
-	silence     atomic.Bool // the session ended by silence, and with it the replay
-	waiting     atomic.Bool // for the relay, and not for the store
-	held        []byte      // an event whose seq is implausible, until the next confirms it
-	heldSeq     graph.Seq
 	heldMessage wire.Message
+	numbers     numbering
+	countedRevs int
+	ended       bool       // Until or CatchUp was reached
+	unseen      *graph.Gap // from a cursor of another source on, unless the first event is older
+	dropped     int        // events in a row whose numbers were no good
+	droppedFrom time.Time  // since when
+
+	silence atomic.Bool // the session ended by silence, and with it the replay
+	waiting atomic.Bool // for the relay, and not for the store
+	life    life
 
 	// For Progress.
 	events  atomic.Int64
@@ -138,6 +153,9 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	switch {
 	case o.Cursor != nil && *o.Cursor < 0:
 		return nil, fmt.Errorf("consumer: cursor %d is negative", *o.Cursor)
+	case o.Cursor != nil && isStored && !o.ForceCursor && stored.Future:
+		return nil, fmt.Errorf("%w: %s was applied up to seq %d, which the relay said lies in its future; add --force-cursor to begin after %d, or leave --cursor out to wait",
+			ErrCursorStored, c.source, stored.Seq, *o.Cursor)
 	case o.Cursor != nil && isStored && !o.ForceCursor && graph.Seq(*o.Cursor) != stored.Seq:
 		return nil, fmt.Errorf("%w: %s was applied up to seq %d; leave --cursor out to go on from there, or add --force-cursor to begin after %d instead",
 			ErrCursorStored, c.source, stored.Seq, *o.Cursor)
@@ -190,11 +208,15 @@ func (c *Consumer) Run(ctx context.Context) error {
 	default:
 		err = c.readRelay(ctx)
 	}
-	if err == nil && c.held != nil && (c.o.Frames != "" || c.o.Read != nil) {
-		err = c.release() // the last of a file: nothing refutes it
+	if c.o.Frames != "" || c.o.Read != nil {
+		err = errors.Join(err, c.settle())
 	}
 	c.feed.close()
 	if applyErr := <-applied; applyErr != nil {
+		if applyCtx.Err() != nil && errors.Is(applyErr, context.Canceled) {
+			c.log.Warn("stopped before all that was read was committed; the rest is read again at the next start", "after", drainTime.String())
+			return nil
+		}
 		return applyErr
 	}
 	return err
@@ -203,34 +225,6 @@ func (c *Consumer) Run(ctx context.Context) error {
 // drainTime is how long what was read may take to be committed once the run is
 // to end. What is not is read again at the next start.
 const drainTime = 7 * time.Second
-
-// begin settles where to begin.
-func (c *Consumer) begin(ctx context.Context) error {
-	stored, isStored := c.store.Cursor(c.source)
-	if !isStored {
-		for _, other := range c.store.Cursors() {
-			c.log.Warn("the store has a cursor of another source, which says nothing about this one",
-				"other", other.Source, "cursor", int64(other.Seq), "starts", c.startName())
-		}
-	}
-	if c.o.Cursor == nil || isStored && c.from == stored.Seq && !stored.Future {
-		return nil
-	}
-	if isStored {
-		c.log.Info("the stored cursor is replaced", "stored", int64(stored.Seq), "cursor", int64(c.from))
-	}
-	return c.store.Rewind(ctx, c.source, c.from)
-}
-
-func (c *Consumer) startName() string {
-	switch {
-	case c.hasFrom:
-		return fmt.Sprintf("after seq %d", c.from)
-	case c.o.Frames != "":
-		return "at the file's beginning"
-	}
-	return "live"
-}
 
 // apply commits a batch. It is the applier's.
 func (c *Consumer) apply(ctx context.Context, q *queued) error {
@@ -249,7 +243,6 @@ func (c *Consumer) apply(ctx context.Context, q *queued) error {
 		if t := b.Time(); !t.IsZero() {
 			c.micros.Store(t.UnixMicro())
 		}
-		c.metrics.cursor(int64(b.Last()))
 	}
 	return nil
 }
@@ -267,10 +260,12 @@ func (c *Consumer) idle(ctx context.Context) (more bool, err error) {
 
 // handle takes one message. It returns an error if the stream is over.
 func (c *Consumer) handle(frame []byte) error {
+	c.taking.Lock()
+	defer c.taking.Unlock()
 	m := &c.message
 	c.bytes.Add(int64(len(frame)))
 	if err := wire.Parse(frame, m); err != nil {
-		return c.gap(wire.BadFrame, fmt.Sprintf("a message of %d bytes cannot be parsed", len(frame)))
+		return c.gap(&graph.Gap{Reason: string(wire.BadFrame)}, fmt.Sprintf("a message of %d bytes cannot be parsed", len(frame)))
 	}
 	c.metrics.event(m.Type)
 	c.events.Add(1)
@@ -278,71 +273,122 @@ func (c *Consumer) handle(frame []byte) error {
 	case wire.Error:
 		return fmt.Errorf("%w: %s: %s", ErrRelay, clip(m.Name), clip(m.Text))
 	case wire.Info:
-		c.log.Warn("the relay says", "name", clip(m.Name), "message", clip(m.Text), "cursor", int64(c.last))
-		if string(m.Name) == "OutdatedCursor" {
-			c.outdated.Store(true)
-			return c.gap("outdated_cursor", "the relay no longer has what came after our cursor")
-		}
-		return nil
+		return c.info(m)
 	default: // the decoder's
 	}
-	if m.Seq > 0 {
-		if take, err := c.order(m.Seq, frame); err != nil || !take {
+	if m.Seq <= 0 {
+		return c.accept(m)
+	}
+	v := c.numbers.offer(m.Seq, frame, time.Now())
+	if !v.take || v.refuted != nil {
+		if err := c.obey(&v); err != nil || !v.take {
 			return err
 		}
 	}
 	return c.accept(m)
 }
 
-// implausibleJump is a distance that no relay's numbering jumps in one step.
-const implausibleJump = 1_000_000
+func (c *Consumer) info(m *wire.Message) error {
+	c.say("info "+string(m.Name), slog.LevelWarn, "the relay says", "name", clip(m.Name), "message", clip(m.Text), "cursor", int64(c.numbers.last))
+	if string(m.Name) != "OutdatedCursor" {
+		return nil
+	}
+	c.outdated.Store(true)
+	if c.numbers.last == 0 { // asked for the oldest: what came before it was never here
+		return nil
+	}
+	g := &graph.Gap{Reason: outdatedCursor, Suspect: true}
+	if us := c.micros.Load(); us > 0 {
+		g.Since = time.UnixMicro(us).UTC()
+	}
+	return c.gap(g, "the relay no longer has what came after our cursor")
+}
 
-// order reports whether an event with this seq is to be taken now. What is
-// repeated or older is dropped; holes are no loss. But an event that jumps
-// implausibly far is held back until the next one confirms it: to believe a
-// damaged seq would be to drop all that follows, and to store it as cursor.
-func (c *Consumer) order(seq graph.Seq, frame []byte) (take bool, err error) {
-	if seq <= c.last || c.held != nil && seq == c.heldSeq {
+// obey does what the numbering decided about the events that it held.
+func (c *Consumer) obey(v *verdict) error {
+	drops := v.late
+	if v.old {
+		drops++
+	}
+	for range drops {
 		c.metrics.drop(oldSeq)
-		return false, nil
 	}
-	if c.held != nil {
-		if seq > c.heldSeq {
-			err = c.release()
-		} else {
-			err = c.refute()
-		}
+	for _, seq := range v.refuted {
+		c.metrics.drop(seqJump)
+		c.say("refuted", slog.LevelWarn, "an event was dropped: its number is implausible", "seq", int64(seq), "last", int64(c.numbers.last))
+		err := c.feed.add(func(b *graph.Batch) {
+			b.AddDeadLetter(graph.DeadLetter{Seq: seq, Reason: string(seqJump), Time: time.Now().UTC()})
+		})
 		if err != nil {
-			return false, err
+			return err
 		}
 	}
-	if c.last > 0 && seq-c.last >= implausibleJump {
-		c.held, c.heldSeq = append(c.held[:0:0], frame...), seq
-		return false, nil
+	if v.jumped {
+		c.log.Warn("the relay's numbering has jumped", "from", int64(v.from), "to", int64(c.numbers.last))
+		c.metrics.jump()
 	}
-	c.last = seq
-	return true, nil
+	for _, frame := range v.frames {
+		if err := wire.Parse(frame, &c.heldMessage); err != nil {
+			return fmt.Errorf("consumer: reading a message that was held: %w", err)
+		}
+		if err := c.accept(&c.heldMessage); err != nil {
+			return err
+		}
+	}
+	if n := drops + len(v.refuted); n > 0 && !v.take && len(v.frames) == 0 {
+		c.deaf(n)
+	}
+	return nil
 }
 
-// release takes the event that was held.
-func (c *Consumer) release() error {
-	frame := c.held
-	c.log.Warn("the relay's numbering has jumped", "from", int64(c.last), "to", int64(c.heldSeq))
-	c.metrics.jump()
-	c.held, c.last = nil, c.heldSeq
-	if err := wire.Parse(frame, &c.heldMessage); err != nil {
-		return err
+// deafAfter is for how long a stream may bring nothing but events that are
+// dropped, before that is called an error.
+var deafAfter = time.Minute
+
+// deaf says so where all that comes is dropped for its numbers.
+func (c *Consumer) deaf(n int) {
+	now := time.Now()
+	if c.dropped == 0 {
+		c.droppedFrom = now
 	}
-	return c.accept(&c.heldMessage)
+	c.dropped += n
+	if now.Sub(c.droppedFrom) < deafAfter || c.dropped < 2 {
+		return
+	}
+	c.say("deaf", slog.LevelError, "nothing that the relay sends is taken: all of its numbers lie at or below our cursor, or implausibly far above it. "+
+		"Its numbering may have begun anew, or the cursor may come from a damaged message: to take what the relay has, restart with --cursor 0 --force-cursor (what was applied before changes nothing)",
+		"cursor", int64(c.numbers.last), "dropped", c.dropped, "since", c.droppedFrom.UTC().Format(time.RFC3339))
 }
 
-// refute drops the event that was held: the stream goes on where it was.
-func (c *Consumer) refute() error {
-	c.held = nil
-	c.metrics.drop(seqJump)
-	return c.feed.add(func(b *graph.Batch) {
-		b.AddDeadLetter(graph.DeadLetter{Seq: c.heldSeq, Reason: string(seqJump), Time: time.Now().UTC()})
-	})
+// say logs what may come often: once in ten seconds.
+func (c *Consumer) say(key string, level slog.Level, message string, args ...any) {
+	held, ok := c.limit.Allow(key)
+	if !ok {
+		return
+	}
+	if held > 0 {
+		args = append(args, "times_since_last_said", held+1)
+	}
+	c.log.Log(context.Background(), level, message, args...)
+}
+
+// settle decides what is held when nothing more will come.
+func (c *Consumer) settle() error {
+	c.taking.Lock()
+	defer c.taking.Unlock()
+	v := c.numbers.settle()
+	return c.obey(&v)
+}
+
+// expire decides what has been held for too long, unless a message is being taken
+// in. It reports whether the relay is to be asked again.
+func (c *Consumer) expire(now time.Time) (again bool) {
+	if !c.taking.TryLock() {
+		return false
+	}
+	defer c.taking.Unlock()
+	v := c.numbers.expire(now)
+	return c.obey(&v) != nil || len(v.refuted) > 0
 }
 
 // accept adds a message to the batch.
@@ -359,10 +405,17 @@ func (c *Consumer) accept(m *wire.Message) error {
 	if err != nil {
 		return err
 	}
+	if n := c.decoder.OtherRevs; n > c.countedRevs {
+		c.metrics.otherRev()
+		c.countedRevs = n
+	}
 	if m.Seq > 0 {
+		c.dropped = 0
 		c.seq.Store(int64(m.Seq))
-		if c.o.CatchUp || c.started.Load() == 0 {
-			c.checkTime(m.Time)
+		if c.o.CatchUp || c.started.Load() == 0 || c.unseen != nil {
+			if err := c.checkTime(m.Time); err != nil {
+				return err
+			}
 		}
 		if c.o.Until > 0 && int64(m.Seq) >= c.o.Until {
 			c.ended = true
@@ -371,10 +424,10 @@ func (c *Consumer) accept(m *wire.Message) error {
 	return nil
 }
 
-func (c *Consumer) checkTime(text []byte) {
+func (c *Consumer) checkTime(text []byte) error {
 	var t time.Time
 	if t.UnmarshalText(text) != nil {
-		return
+		return nil //nolint:nilerr // a time that cannot be read is not known
 	}
 	if c.started.Load() == 0 {
 		c.started.Store(t.UnixMicro())
@@ -382,20 +435,36 @@ func (c *Consumer) checkTime(text []byte) {
 	if c.o.CatchUp && t.After(c.begun) {
 		c.ended = true
 	}
+	if g := c.unseen; g != nil {
+		c.unseen = nil
+		if t.After(g.Since) {
+			return c.gap(g, "the relay's first event is later than the last of the source before")
+		}
+	}
+	return nil
 }
 
 // resume sets where the stream begins.
-func (c *Consumer) resume(after graph.Seq) { c.from, c.last, c.held = after, after, nil }
+func (c *Consumer) resume(after graph.Seq) {
+	c.taking.Lock()
+	defer c.taking.Unlock()
+	c.from, c.numbers = after, numbering{last: after}
+	c.dropped = 0
+}
 
 // gap records that something may be missing here.
-func (c *Consumer) gap(reason wire.Reason, what string) error {
-	c.metrics.gap(reason)
-	c.log.Warn("a gap in the stream", "reason", string(reason), "after_seq", int64(c.last), "detail", what)
+func (c *Consumer) gap(g *graph.Gap, what string) error {
+	g.After, g.Time, g.Detail = c.numbers.newest(), time.Now().UTC(), what
+	c.metrics.gap(g)
+	args := []any{"reason", g.Reason, "after_seq", int64(g.After), "detail", what}
+	if !g.Since.IsZero() {
+		args = append(args, "since", g.Since.UTC().Format(time.RFC3339))
+	}
+	c.say("gap "+g.Reason, slog.LevelWarn, "a gap in the stream", args...)
 	return c.feed.add(func(b *graph.Batch) {
-		now := time.Now().UTC()
-		b.AddGap(graph.Gap{After: c.last, Reason: string(reason), Time: now})
-		if reason != "outdated_cursor" {
-			b.AddDeadLetter(graph.DeadLetter{Seq: c.last, Reason: string(reason), Time: now})
+		b.AddGap(*g)
+		if !g.Suspect {
+			b.AddDeadLetter(graph.DeadLetter{Seq: g.After, Reason: g.Reason, Time: g.Time})
 		}
 	})
 }

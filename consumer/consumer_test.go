@@ -101,15 +101,27 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-// A jump that is confirmed by the next event, or by nothing after it, is taken.
+// A jump that enough events confirm is taken; one that nothing confirms is
+// dropped, and kept as a dead letter. So it is with a first event.
 func TestJump(t *testing.T) {
-	g, _ := open(t)
-	run(t, g, consumer.Options{}, follow(10, "a"), follow(1<<40, "b"), follow(1<<40, "b2"), follow(1<<40+1, "c"), follow(1<<41, "d"))
-	if n := follows(t, g); n != 4 || cursor(g, "memory") != 1<<41 {
+	g, store := open(t)
+	const far = 1 << 40
+	run(t, g, consumer.Options{}, follow(10, "a"), follow(far, "b"), follow(far, "b2"), follow(far+1, "c"), follow(far+2, "d"), follow(far+3, "e"), follow(2*far, "f"))
+	if n := follows(t, g); n != 5 || cursor(g, "memory") != far+3 {
 		t.Errorf("%d follows, cursor %d", n, cursor(g, "memory"))
 	}
-	// Over a socket, a relay that has nothing more to say confirms it, too.
-	srv := httptest.NewServer(relay.New([][]byte{follow(10, "a"), follow(1<<40, "b")}))
+	err := store.View(t.Context(), func(r kv.Reader) error {
+		letters, err := graph.DeadLetters(r)
+		if len(letters) != 1 || letters[0].Seq != 2*far || letters[0].Reason != "seq_jump" {
+			t.Errorf("dead letters: %+v", letters)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Over a socket, silence confirms nothing.
+	srv := httptest.NewServer(relay.New([][]byte{follow(far, "b"), follow(10, "a")}))
 	defer srv.Close()
 	defer srv.CloseClientConnections()
 	g, _ = open(t)
@@ -121,7 +133,7 @@ func TestJump(t *testing.T) {
 	if err := c.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := follows(t, g); n != 2 {
+	if n := follows(t, g); n != 1 || cursor(g, strings.TrimPrefix(srv.URL, "http://")) != 10 {
 		t.Errorf("%d follows", n)
 	}
 }
@@ -159,7 +171,11 @@ func TestNoCursorIsInvented(t *testing.T) {
 				t.Fatal(err)
 			}
 			n, cursors := r.Connections()
-			if n < 2 || cursors[0] != c.want || cursors[1] != c.want {
+			least := 2
+			if name == "cursor in the future" { // that waits for an operator
+				least = 1
+			}
+			if n < least || cursors[0] != c.want || cursors[least-1] != c.want {
 				t.Errorf("%d connections, cursors %q, want %q each time", n, cursors[:min(n, 4)], c.want)
 			}
 		})
@@ -209,7 +225,7 @@ func TestGarbage(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	damaged := follow(4, "c")
 	damaged[bytes.Index(damaged, []byte("did:plc:subject"))+10] ^= 1
-	run(t, g, consumer.Options{Metrics: consumer.NewMetrics(reg, func() float64 { return 0 })},
+	run(t, g, consumer.Options{Metrics: consumer.NewMetrics(reg, nil)},
 		follow(1, "a"), []byte("garbage"), nil, follow(2, "b"), follow(3, "b2")[:100], damaged, synth.Message("#novel", synth.Map{{Key: "seq", Value: 5}}), follow(6, "d"))
 	if n := follows(t, g); n != 4 || cursor(g, "memory") != 6 {
 		t.Errorf("%d follows, cursor %d", n, cursor(g, "memory"))

@@ -136,6 +136,13 @@ func (f *feed) drain() error {
 	return f.err
 }
 
+// empty reports whether all that was added is committed.
+func (f *feed) empty() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.busy && f.cur.batch.Empty()
+}
+
 // close lets run end once all that was added is committed.
 func (f *feed) close() {
 	f.mu.Lock()

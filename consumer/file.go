@@ -44,7 +44,7 @@ func (c *Consumer) readFile(ctx context.Context) (err error) {
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, frames.ErrTooLarge):
-			err = c.gap(tooLarge, err.Error())
+			err = c.lost(tooLarge, err.Error())
 		case err != nil:
 			return fmt.Errorf("consumer: reading %s: %w", c.source, err)
 		default:

@@ -52,12 +52,9 @@ func TestGather(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	buffered, ok := conn.(*bufferedConn)
-	if !ok {
-		t.Fatal(conn)
-	}
-	counted := &countedConn{Conn: buffered.Conn}
-	buffered.Conn = counted
+	conn.limit.Store(0)
+	counted := &countedConn{Conn: conn.Conn}
+	conn.Conn = counted
 	begun := time.Now()
 	little := make([]byte, 300*100)
 	if _, err := io.ReadFull(conn, little); err != nil {

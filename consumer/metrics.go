@@ -22,19 +22,19 @@ type Metrics struct {
 	Events     *prometheus.CounterVec // type
 	Ops        *prometheus.CounterVec // collection, action
 	Dropped    *prometheus.CounterVec // reason
-	Cursor     prometheus.Gauge
 	Reconnects prometheus.Counter
 	Gaps       prometheus.Counter
 	Connected  prometheus.Gauge
 	Jumps      prometheus.Counter
+	OtherRevs  prometheus.Counter
 	Queryable  prometheus.Histogram
 
 	events [wire.Types]prometheus.Counter
 }
 
-// NewMetrics registers the metrics of this package. lag, in seconds, is asked
-// for at every scrape.
-func NewMetrics(reg prometheus.Registerer, lag func() float64) *Metrics {
+// NewMetrics registers the metrics of this package. status, which may be nil, is
+// asked at every scrape.
+func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "skein_consumer_" + name, Help: help}, labels)
 		reg.MustRegister(c)
@@ -44,9 +44,6 @@ func NewMetrics(reg prometheus.Registerer, lag func() float64) *Metrics {
 		Events:  counter("events_total", "Messages read, by type.", "type"),
 		Ops:     counter("ops_total", "Operations on records of indexed collections.", "collection", "action"),
 		Dropped: counter("dropped_total", "Input dropped, by reason.", "reason"),
-		Cursor: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "skein_consumer_cursor", Help: "The last sequence number that is committed.",
-		}),
 		Reconnects: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "skein_consumer_reconnects_total", Help: "Connections to the relay after the first.",
 		}),
@@ -59,15 +56,18 @@ func NewMetrics(reg prometheus.Registerer, lag func() float64) *Metrics {
 		Jumps: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "skein_consumer_seq_jumps_total", Help: "Places where the relay's numbering jumped by a million or more, and the next event agreed.",
 		}),
+		OtherRevs: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "skein_consumer_other_revs_total", Help: "Messages whose rev is not that of their commit block, as after the import of a repo. They are read all the same.",
+		}),
 		Queryable: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "skein_consumer_queryable_seconds", Help: "Time from a message's arrival until a query sees it; of a sample of the messages.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 14),
 		}),
 	}
-	reg.MustRegister(m.Cursor, m.Reconnects, m.Gaps, m.Connected, m.Jumps, m.Queryable,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "skein_consumer_lag_seconds", Help: "Age of the last event committed, 0 before the first.",
-		}, lag))
+	reg.MustRegister(m.Reconnects, m.Gaps, m.Connected, m.Jumps, m.OtherRevs, m.Queryable)
+	if status != nil {
+		reg.MustRegister(statusCollector(status))
+	}
 	for t := range m.events {
 		m.events[t] = m.Events.WithLabelValues(wire.Type(t).String())
 	}
@@ -89,12 +89,18 @@ func (m *Metrics) drop(r wire.Reason) {
 	}
 }
 
-func (m *Metrics) gap(r wire.Reason) {
+func (m *Metrics) gap(g *graph.Gap) {
 	if m != nil {
 		m.Gaps.Inc()
-		if r != "outdated_cursor" {
-			m.Dropped.WithLabelValues(string(r)).Inc()
+		if !g.Suspect { // a message that could not be read
+			m.Dropped.WithLabelValues(g.Reason).Inc()
 		}
+	}
+}
+
+func (m *Metrics) otherRev() {
+	if m != nil {
+		m.OtherRevs.Inc()
 	}
 }
 
@@ -107,12 +113,6 @@ func (m *Metrics) jump() {
 func (m *Metrics) queryable(after time.Duration) {
 	if m != nil {
 		m.Queryable.Observe(after.Seconds())
-	}
-}
-
-func (m *Metrics) cursor(seq int64) {
-	if m != nil {
-		m.Cursor.Set(float64(seq))
 	}
 }
 
@@ -140,4 +140,44 @@ func (m *Metrics) ops(now, counted *wire.Counts) {
 		}
 	}
 	*counted = *now
+}
+
+// statusCollector turns a Status into metrics. What is not known yet is absent.
+type statusCollector func() Status
+
+var (
+	lagDesc = prometheus.NewDesc("skein_consumer_lag_seconds",
+		"Age of the last event committed; where the stream is idle and all of it is committed, time since the relay last proved that it is alive. Absent before the first event.", nil, nil)
+	cursorDesc = prometheus.NewDesc("skein_consumer_cursor", "The last sequence number that is committed. Absent before the first event.", nil, nil)
+	newestDesc = prometheus.NewDesc("skein_consumer_last_event_timestamp_seconds", "The time of the last event committed, in Unix seconds. Absent before the first event.", nil, nil)
+	stateDesc  = prometheus.NewDesc("skein_consumer_state", "1 for what the consumer is doing, 0 for the other states.", []string{"state"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (statusCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{lagDesc, cursorDesc, newestDesc, stateDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (status statusCollector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	s := status()
+	if s.HasLag {
+		gauge(lagDesc, s.Lag.Round(time.Millisecond).Seconds())
+		gauge(newestDesc, float64(s.Newest.UnixMilli())/1000)
+	}
+	if s.Cursor > 0 {
+		gauge(cursorDesc, float64(s.Cursor))
+	}
+	for _, state := range States {
+		v := 0.0
+		if state == s.State {
+			v = 1
+		}
+		gauge(stateDesc, v, string(state))
+	}
 }

@@ -1,11 +1,12 @@
 package consumer
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"skein/consumer/wire"
+	"skein/graph"
 	"skein/internal/frames"
 )
 
@@ -27,6 +30,9 @@ const subscribePath = "/xrpc/com.atproto.sync.subscribeRepos"
 // host, or a whole subscribeRepos URL, into the name of the source (the host)
 // and the URL to connect to.
 func ParseRelay(relay string) (source, address string, err error) {
+	if !strings.Contains(relay, "://") {
+		return "", "", fmt.Errorf("consumer: relay %q has no scheme: did you mean ws://%s, or wss://%s with TLS?", relay, relay, relay)
+	}
 	u, err := url.Parse(relay)
 	if err != nil {
 		return "", "", fmt.Errorf("consumer: relay %q: %w", relay, err)
@@ -56,13 +62,16 @@ func ParseRelay(relay string) (source, address string, err error) {
 func (c *Consumer) readRelay(ctx context.Context) error {
 	backoff := c.o.MinBackoff
 	for first := true; ; first = false {
-		if !first {
-			if c.metrics != nil {
-				c.metrics.Reconnects.Inc()
-			}
+		if c.blocked() {
+			return c.awaitOperator(ctx)
 		}
-		before := c.events.Load()
+		if !first && c.metrics != nil {
+			c.metrics.Reconnects.Inc()
+		}
+		before, began := c.events.Load(), time.Now()
 		err := c.session(ctx)
+		lasted := time.Since(began)
+		c.life.end()
 		c.metrics.connected(false)
 		c.metrics.ops(&c.decoder.Ops, &c.countedOps)
 		if ctx.Err() != nil || c.ended {
@@ -73,17 +82,23 @@ func (c *Consumer) readRelay(ctx context.Context) error {
 			return c.applyFailed()
 		case errors.Is(err, ErrRelay) && c.o.StopOnError:
 			return err
+		case c.blocked():
+			continue
 		}
-		if c.events.Load() > before+10 {
+		// A relay that sent something works, however little it was: a small PDS is
+		// silent most of the time. An error frame counts for nothing.
+		if lasted > backoff || c.events.Load() > before && !errors.Is(err, ErrRelay) {
 			backoff = c.o.MinBackoff
 		}
 		wait := backoff/2 + rand.N(backoff/2+1)
-		retry := wait.Round(time.Millisecond).String()
-		if c.o.StopOnError { // a replay: nobody asks
-			c.log.Warn("no connection to the relay", "error", err, "retry_in", retry)
-		} else {
-			c.log.Warn("no connection to the relay; queries are answered meanwhile", "error", err, "retry_in", retry)
+		if asked, ok := errors.AsType[*refusal](err); ok {
+			wait = max(wait, asked.retryAfter)
 		}
+		message := "no connection to the relay; queries are answered meanwhile"
+		if c.o.StopOnError { // a replay: nobody asks
+			message = "no connection to the relay"
+		}
+		c.log.Warn(message, "error", err, "retry_in", wait.Round(time.Millisecond).String())
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -116,8 +131,50 @@ func (c *Consumer) session(ctx context.Context) error {
 		address += sep + "cursor=" + strconv.FormatInt(int64(c.from), 10)
 	}
 	c.resume(c.from)
+	conn, err := c.dial(ctx, address)
+	if err != nil {
+		return err
+	}
+	if !c.hasFrom {
+		if err := c.listen(ctx); err != nil {
+			return errors.Join(err, conn.Close())
+		}
+	}
+	c.log.Info("connected to the relay", "starts", c.startName())
+	c.metrics.connected(true)
+	c.life.begin()
+	stop := c.watch(ctx, conn)
+	err = c.readMessages(conn)
+	stop()
+	if !c.hasFrom { // what is held does not come again
+		err = errors.Join(err, c.settle())
+	}
+	if closeErr := conn.Close(); closeErr != nil && err == nil {
+		err = closeErr
+	}
+	if errors.Is(err, ErrRelay) && strings.Contains(err.Error(), "FutureCursor") {
+		return c.futureCursor(ctx, err)
+	}
+	return err
+}
+
+// How much the relay may answer, and how long it may take, until the connection
+// is made: TLS certificates and HTTP headers, or an error's page.
+const handshakeBytes, handshakeTime = 256 << 10, 30 * time.Second
+
+// dial connects to the relay.
+func (c *Consumer) dial(ctx context.Context, address string) (*websocket.Conn, error) {
+	var under *bufferedConn
 	dialer := websocket.Dialer{
-		ReadBufferSize: 64 << 10, HandshakeTimeout: 30 * time.Second, Proxy: http.ProxyFromEnvironment, NetDialContext: dialBuffered,
+		ReadBufferSize: 64 << 10, HandshakeTimeout: handshakeTime, Proxy: http.ProxyFromEnvironment,
+		NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialBuffered(ctx, network, address)
+			under = conn
+			if err != nil {
+				return nil, err // and not a nil pointer in an interface
+			}
+			return conn, nil
+		},
 	}
 	if strings.HasPrefix(address, "ws:") {
 		dialer.ReadBufferSize = smallBuffer
@@ -128,71 +185,97 @@ func (c *Consumer) session(ctx context.Context) error {
 	}
 	conn, resp, err := dialer.DialContext(ctx, address, header)
 	if err != nil {
-		return fmt.Errorf("connecting to %s: %w%s", address, err, said(resp))
+		return nil, newRefusal(address, err, resp)
 	}
-	c.log.Info("connected to the relay", "starts", c.startName())
-	c.metrics.connected(true)
-	stop := c.watch(ctx, conn)
-	err = c.readMessages(conn)
-	stop()
-	if closeErr := conn.Close(); closeErr != nil && err == nil {
-		err = closeErr
-	}
-	if errors.Is(err, ErrRelay) && strings.Contains(err.Error(), "FutureCursor") {
-		return c.futureCursor(ctx, err)
-	}
-	return err
+	under.limit.Store(0)
+	return conn, nil
 }
 
-// said returns what the relay answered instead of a websocket.
-func said(resp *http.Response) string {
+// A refusal says why there is no connection.
+type refusal struct {
+	address    string
+	err        error
+	said       string        // what the relay answered instead of a websocket
+	retryAfter time.Duration // what it asked for, 0 if nothing
+}
+
+// Error implements error.
+func (r *refusal) Error() string {
+	return fmt.Sprintf("connecting to %s: %v%s", r.address, r.err, r.said)
+}
+
+// Unwrap lets errors.Is see the cause.
+func (r *refusal) Unwrap() error { return r.err }
+
+// maxRetryAfter bounds how long a relay can keep us away.
+const maxRetryAfter = time.Hour
+
+func newRefusal(address string, err error, resp *http.Response) *refusal {
+	r := &refusal{address: address, err: err}
 	if resp == nil || resp.Body == nil {
-		return ""
+		return r
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 512))
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		r.retryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return ""
+		body = nil
 	}
-	return fmt.Sprintf(" (%s: %s)", resp.Status, bytes.TrimSpace(body))
+	r.said = " (" + resp.Status + brief(body) + ")"
+	return r
 }
 
-// futureCursor is what follows when the relay has never reached our cursor:
-// its sequence has begun anew, or it is not the relay that it was. Nothing is
-// skipped on our own account.
-func (c *Consumer) futureCursor(ctx context.Context, err error) error {
-	if derr := c.feed.drain(); derr != nil { // the store is the applier's
-		return errors.Join(err, derr)
+// retryAfter reads the header of that name: seconds, or a date
+// (https://www.rfc-editor.org/rfc/rfc9110#name-retry-after).
+func retryAfter(v string, now time.Time) time.Duration {
+	var wait time.Duration
+	if seconds, err := strconv.Atoi(strings.TrimSpace(v)); err == nil {
+		wait = time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(v); err == nil {
+		wait = at.Sub(now)
 	}
-	if serr := c.store.SetFuture(ctx, c.source); serr != nil {
-		return errors.Join(err, serr)
-	}
-	c.log.Error("the relay says that our cursor lies in its future: its sequence has begun anew, or this is another relay under the same name. "+
-		"Nothing is indexed until an operator decides: check --relay, or restart with --cursor 0 --force-cursor to take all that this relay still has",
-		"cursor", int64(c.from))
-	return err
+	return min(max(wait, 0), maxRetryAfter)
 }
+
+// brief says in a few words what a refusal's body says: an XRPC error, or a line
+// of plain text. A page is left out.
+func brief(body []byte) string {
+	var xrpc struct{ Error, Message string }
+	if json.Unmarshal(body, &xrpc) == nil && xrpc.Error != "" {
+		return ": " + clip([]byte(strings.TrimSuffix(xrpc.Error+": "+xrpc.Message, ": ")))
+	}
+	const most = 120
+	line, _, more := strings.Cut(strings.TrimSpace(string(body)), "\n")
+	if line = strings.TrimSpace(line); line == "" || more || len(line) > most || strings.HasPrefix(line, "<") {
+		return ""
+	}
+	return ": " + line
+}
+
+// pingEvery is how often the relay is asked for a sign of life, unless the
+// watchdog is to bark sooner.
+const pingEvery = 7500 * time.Millisecond
 
 // watch closes the connection when ctx ends, when it has been silent for
 // longer than the watchdog allows, and, in a replay, when the silence means
 // that the replay is over. Silence is no fault in itself: an idle PDS sends
-// nothing. So it pings, and a pong is a sign of life.
+// nothing. So it pings, and a pong is a sign of life. A message that does not
+// become complete is silence, too. It also sees to what is held for its number.
 func (c *Consumer) watch(ctx context.Context, conn *websocket.Conn) (stop func()) {
-	var alive atomic.Int64
-	conn.SetPongHandler(func(string) error { alive.Add(1); return nil })
+	conn.SetPongHandler(func(string) error { stamp(&c.life.sign); return nil })
 	quit := make(chan struct{})
 	var done sync.WaitGroup
 	done.Go(func() {
-		every := 100 * time.Millisecond
-		if c.o.Idle == 0 {
-			every = max(c.o.Watchdog/8, 100*time.Millisecond)
-			if c.o.Watchdog == 0 {
-				every = time.Hour
-			}
+		ping := pingEvery
+		if c.o.Watchdog > 0 {
+			ping = min(ping, max(c.o.Watchdog/8, 100*time.Millisecond))
 		}
-		ticker := time.NewTicker(every)
+		ticker := time.NewTicker(100 * time.Millisecond)
 		defer ticker.Stop()
-		lastMessage, lastSign := time.Now(), time.Now()
-		var events, signs, bytes int64
+		pinged := time.Now()
+		var comingSince time.Time
+		var messages, coming int64
 		for {
 			select {
 			case <-quit:
@@ -203,30 +286,38 @@ func (c *Consumer) watch(ctx context.Context, conn *websocket.Conn) (stop func()
 			case <-ticker.C:
 			}
 			now := time.Now()
-			if !c.waiting.Load() { // for the store: that is no silence of the relay's
-				lastMessage, lastSign = now, now
+			// What waits for the store is no silence of the relay's.
+			if n := c.life.messages.Load(); n != messages || !c.waiting.Load() {
+				messages = n
+				stamp(&c.life.message)
+				stamp(&c.life.sign)
+			}
+			if !c.waiting.Load() {
 				continue
 			}
-			if e, b := c.events.Load(), c.bytes.Load(); e != events || b != bytes {
-				events, bytes, lastMessage, lastSign = e, b, now, now
-			}
-			if s := alive.Load(); s != signs {
-				signs, lastSign = s, now
+			over := c.expire(now)
+			if n := c.life.coming.Load(); n != coming {
+				coming, comingSince = n, now
 			}
 			switch {
-			case c.o.Idle > 0 && now.Sub(lastMessage) >= c.o.Idle:
+			case over:
+				c.say("jump", slog.LevelWarn, "the relay's numbering jumped, and too little followed to believe it; asking again from the cursor", "cursor", int64(c.from))
+			case c.o.Idle > 0 && coming == 0 && since(&c.life.message) >= c.o.Idle:
 				c.silence.Store(true)
+				over = true
+			case c.o.Watchdog > 0 && coming != 0 && now.Sub(comingSince) >= c.o.Watchdog:
+				c.log.Warn("a message of the relay's is not complete; connecting anew", "after", now.Sub(comingSince).Round(time.Second).String())
+				over = true
+			case c.o.Watchdog > 0 && since(&c.life.sign) >= c.o.Watchdog:
+				c.log.Warn("the relay is silent and answers no ping; connecting anew", "for", since(&c.life.sign).Round(time.Second).String())
+				over = true
+			case now.Sub(pinged) >= ping:
+				pinged = now
+				over = conn.WriteControl(websocket.PingMessage, nil, now.Add(time.Second)) != nil
+			}
+			if over {
 				closeNow(conn)
 				return
-			case c.o.Watchdog > 0 && now.Sub(lastSign) >= c.o.Watchdog:
-				c.log.Warn("the relay is silent and answers no ping; connecting anew", "for", now.Sub(lastSign).Round(time.Second).String())
-				closeNow(conn)
-				return
-			case c.o.Watchdog > 0:
-				if err := conn.WriteControl(websocket.PingMessage, nil, now.Add(time.Second)); err != nil {
-					closeNow(conn)
-					return
-				}
 			}
 		}
 	})
@@ -243,37 +334,33 @@ func (c *Consumer) readMessages(conn *websocket.Conn) error {
 	buf := make([]byte, 64<<10)
 	c.silence.Store(false)
 	defer c.waiting.Store(false)
-	for n, held := 0, false; !c.ended; n++ {
-		if held || c.held != nil {
-			held = c.held != nil
-			if err := holdDeadline(conn, held); err != nil {
-				return fmt.Errorf("reading from the relay: %w", err)
-			}
-		}
+	for n := 0; !c.ended; n++ {
 		c.waiting.Store(true)
 		kind, r, err := conn.NextReader()
-		if err != nil {
-			if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() && c.held != nil {
-				err = errors.Join(err, c.release())
-			}
+		var frame []byte
+		if err == nil {
+			c.life.coming.Store(int64(n) + 1)
+			frame, err = readAll(r, &buf)
+			c.life.coming.Store(0)
+		}
+		tooLong := errors.Is(err, frames.ErrTooLarge)
+		if err != nil && !tooLong {
 			if c.silence.Load() {
 				c.ended = true
-				return nil
+				return c.settle()
 			}
 			return fmt.Errorf("reading from the relay: %w", err)
 		}
-		frame, err := readAll(r, &buf)
 		c.waiting.Store(false)
+		c.life.messages.Add(1)
 		if n%1024 == 0 {
 			c.metrics.ops(&c.decoder.Ops, &c.countedOps)
 		}
 		switch {
-		case errors.Is(err, frames.ErrTooLarge):
-			err = c.gap(tooLarge, err.Error())
-		case err != nil:
-			return fmt.Errorf("reading from the relay: %w", err)
+		case tooLong:
+			err = c.lost(tooLarge, err.Error())
 		case kind != websocket.BinaryMessage:
-			err = c.gap(textMessage, "a text message of "+strconv.Itoa(len(frame))+" bytes")
+			err = c.lost(textMessage, "a text message of "+strconv.Itoa(len(frame))+" bytes")
 		default:
 			err = c.handle(frame)
 		}
@@ -284,18 +371,11 @@ func (c *Consumer) readMessages(conn *websocket.Conn) error {
 	return nil
 }
 
-// holdTime is how long an event with an implausible seq waits for the next one
-// to confirm it. A relay that is silent for so long has nothing else to say.
-const holdTime = time.Second
-
-// holdDeadline makes the next read end after holdTime if an event is held. A
-// connection whose read has timed out is of no more use, and is made anew.
-func holdDeadline(conn *websocket.Conn, held bool) error {
-	var t time.Time
-	if held {
-		t = time.Now().Add(holdTime)
-	}
-	return conn.SetReadDeadline(t)
+// lost records a message that cannot be read.
+func (c *Consumer) lost(reason wire.Reason, what string) error {
+	c.taking.Lock()
+	defer c.taking.Unlock()
+	return c.gap(&graph.Gap{Reason: string(reason)}, what)
 }
 
 // A connection is read through a buffer of ours, so that the system is asked for
@@ -317,15 +397,21 @@ type bufferedConn struct {
 	read  time.Time // when buf was filled last
 	since time.Time // when pause was called last
 	bytes int       // read since then
+
+	limit atomic.Int64 // of the bytes that may still be handed on, if it is not 0
 }
 
-func dialBuffered(ctx context.Context, network, address string) (net.Conn, error) {
+func dialBuffered(ctx context.Context, network, address string) (*bufferedConn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	return &bufferedConn{Conn: conn, buf: make([]byte, largeBuffer)}, nil
+	c := &bufferedConn{Conn: conn, buf: make([]byte, largeBuffer)}
+	c.limit.Store(handshakeBytes)
+	return c, nil
 }
+
+var errHandshake = fmt.Errorf("the answer is larger than %d KiB before there is a connection: that is no relay", handshakeBytes>>10)
 
 // Read implements net.Conn.
 func (c *bufferedConn) Read(p []byte) (n int, err error) {
@@ -343,6 +429,12 @@ func (c *bufferedConn) Read(p []byte) (n int, err error) {
 	}
 	n = copy(p, c.buf[c.r:c.w])
 	c.r += n
+	if left := c.limit.Load(); left > 0 {
+		if left -= int64(n); left <= 0 {
+			return 0, errHandshake
+		}
+		c.limit.Store(left)
+	}
 	return n, nil
 }
 

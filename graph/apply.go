@@ -94,7 +94,7 @@ type result struct {
 	added         [maxKind + 1]int // edges, by kind
 	removed       [maxKind + 1]int
 	replays       int
-	notes         int
+	notes         uint32 // under which number the notes of the batch were written; 0: they were not
 }
 
 // Timing says where the time of Apply went, since the store was opened.
@@ -148,7 +148,7 @@ func (s *Store) Apply(ctx context.Context, source string, b *Batch) error {
 		}
 		s.gauges()
 	}
-	return s.lanes[0].trimDeadLetters(ctx)
+	return s.lanes[0].trimNotes(ctx)
 }
 
 // apply applies what the lane has in the batch. A write that is too large is
@@ -240,7 +240,7 @@ func (s *lane) applySegment(ctx context.Context, source string, b *Batch, from, 
 			if s.o.Metrics != nil {
 				s.o.Metrics.Commit.Observe(time.Since(start).Seconds())
 			}
-			s.committed(source)
+			s.committed(source, b)
 			return nil
 		case isErasing:
 			s.o.Metrics.retry("erasing")
@@ -260,7 +260,7 @@ func (s *lane) applySegment(ctx context.Context, source string, b *Batch, from, 
 // else changes, and those that are committed overwrites.
 func (s *lane) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
 	a := &s.ap
-	a.result = result{counts: s.counts.clone(), cursors: s.cursors(source), notes: -1}
+	a.result = result{counts: s.counts.clone(), cursors: s.cursors(source)}
 	a.edges.reset()
 	a.strings.Retry()
 	events := a.events[from:to]
@@ -322,8 +322,8 @@ func (s *lane) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
 	if !whole {
 		seq = b.events[events[len(events)-1].n].seq
 	} else if !s.shared() {
-		a.result.notes = len(b.dead) + len(b.gaps)
-		if err := writeNotes(tx, source, a.result.cursors[0].number, b.dead, b.gaps); err != nil {
+		a.result.notes = noteNumber(a.result.cursors[0].number, s.first)
+		if err := writeNotes(tx, source, a.result.notes, b.dead, b.gaps); err != nil {
 			return err
 		}
 	}
@@ -334,6 +334,7 @@ func (s *lane) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
 			if s.shared() && c.seq > seq && !c.future { // it was ahead of the others
 				continue
 			}
+			c.live = false
 			if c.seq = seq; whole {
 				c.time, c.future = b.Time(), false
 			}
@@ -433,7 +434,7 @@ func (s *lane) readStates(tx kv.Txn) error {
 }
 
 // committed takes over what the attempt came to.
-func (s *lane) committed(source string) {
+func (s *lane) committed(source string, b *Batch) {
 	a := &s.ap
 	r := &a.result
 	if !s.shared() {
@@ -454,8 +455,8 @@ func (s *lane) committed(source string) {
 	for id := range r.erasing {
 		s.erasing[id] = true
 	}
-	if r.notes >= 0 {
-		s.notes += r.notes
+	if r.notes != 0 {
+		s.notes.add(r.notes, len(b.dead), len(b.gaps))
 	}
 	if m := s.o.Metrics; m != nil {
 		m.Replays.Add(float64(r.replays))

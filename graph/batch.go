@@ -234,10 +234,27 @@ type DeadLetter struct {
 
 // A Gap is a place in the stream where something may be missing.
 type Gap struct {
-	Source string    `json:"source"`
-	After  Seq       `json:"after"` // the last seq before it
-	Reason string    `json:"reason"`
-	Time   time.Time `json:"time"`
+	Source string `json:"source"`
+	After  Seq    `json:"after"` // the last seq before it; 0 if none is known
+	Reason string `json:"reason"`
+	// Time is when it was noticed. What is missing happened between Since, where
+	// that is known, and then.
+	Time  time.Time `json:"time"`
+	Since time.Time `json:"since,omitzero"`
+	// Suspect says that any repo may have changed in the gap: what the index has
+	// of each is to be compared with what its host has.
+	Suspect bool `json:"suspect,omitempty"`
+	// Detail says more, for an operator.
+	Detail string `json:"detail,omitempty"`
+}
+
+// place tells the gaps after one seq apart: a stretch of the stream that is read
+// again finds the same ones.
+func (g *Gap) place() string {
+	if g.Since.IsZero() {
+		return g.Reason
+	}
+	return g.Reason + " " + g.Since.UTC().Format(time.RFC3339Nano)
 }
 
 // MaxNotes bounds the dead letters, and the gaps, that one batch keeps: a flood

@@ -61,10 +61,16 @@ func (s *lane) eraseSlice(ctx context.Context, actor intern.ID) error {
 			tx.Set(eraseKey(actor), next)
 		} else {
 			tx.Delete(eraseKey(actor))
-			if state, err = s.readRepoState(tx, actor); err != nil {
-				return err
+			// The state kept in memory, if it is there: one that was merged often is
+			// read by folding all that was merged.
+			var kept bool
+			if state, kept = s.states.get(actor); !kept {
+				if state, err = s.readRepoState(tx, actor); err != nil {
+					return err
+				}
 			}
 			state.flags &^= flagErasing
+			state.low, state.top = lowNone, 0 // no record is left
 			s.writeAccounts(tx, s.accountKey(nil, actor), s.appendAccount(nil, actor, &state))
 		}
 		return s.writeCounts(tx, counts)

@@ -12,7 +12,7 @@ import (
 
 // event applies one event to the state of its account, and collects the
 // changes that it makes to records. The order of the questions asked here is
-// that of ../shared/docs/semantics.md, 6 to 14.
+// that of docs/SEMANTICS.md, 6 to 14.
 func (s *lane) event(b *Batch, e *event, as *actorState) error {
 	if as.was.has(flagErasing) {
 		return errErasing{as.id}
@@ -83,19 +83,29 @@ func (s *lane) commit(b *Batch, e *event, as *actorState) {
 	}
 }
 
-// sync: the same root as ours means that nothing was missed.
+// sync: the same root as ours means that nothing was missed. The next commit then
+// continues from the rev of the #sync, as after the import of a repo whose content
+// is what it was.
 func (s *lane) sync(e *event, as *actorState) {
 	a, st := &s.ap, &as.now
-	if st.source == a.source && e.seq <= st.seq {
+	known := st.has(flagHasRev) && e.flags&hasRev != 0
+	switch {
+	case st.source == a.source && e.seq <= st.seq:
+		a.replay()
+		return
+	case st.source != a.source && known && e.rev <= st.rev: // of another source, or from before a sequence began anew
 		a.replay()
 		return
 	}
 	as.changed = true
 	st.source, st.seq = a.source, e.seq
-	if st.has(flagHasRev) && e.flags&hasData != 0 && root(e.data[:8]) == st.data {
+	if !st.has(flagHasRev) || e.flags&hasData == 0 || root(e.data[:8]) != st.data {
+		st.flags |= flagDesync
 		return
 	}
-	st.flags |= flagDesync
+	if known {
+		st.rev = max(st.rev, e.rev)
+	}
 }
 
 // hide notes that an account is to be hidden, or shown again.

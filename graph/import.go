@@ -99,8 +99,8 @@ func (m *importer) line(l *line) error {
 
 func (m *importer) cursor(c *exportCursor) error {
 	m.numbers[c.Source] = uint32(len(m.numbers) + 1)
-	return m.s.changeCursors(m.ctx, c.Source, func(_ *lane, row *cursorRow) {
-		*row = cursorRow{m.numbers[c.Source], c.Seq, c.Time, c.Future}
+	return m.s.changeCursors(m.ctx, c.Source, nil, func(_ *lane, row *cursorRow) {
+		*row = cursorRow{number: m.numbers[c.Source], seq: c.Seq, time: c.Time, future: c.Future}
 	})
 }
 

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -15,9 +16,49 @@ import (
 // MaxDeadLetters is how many dead letters, and gaps, are kept: the newest.
 const MaxDeadLetters = 10_000
 
-// trimSlack is how far over MaxDeadLetters the store may grow before the
-// oldest are deleted, so that they are not looked for with every write.
-const trimSlack = 1_000
+// trimSlack is how far over MaxDeadLetters the store may grow before the oldest
+// are deleted, so that the keys are gone through once for as many that come.
+const trimSlack = MaxDeadLetters
+
+// noteCounts say how many notes there are, by keyspace and the number of their
+// source, of those that this writer wrote. One that is written over itself
+// counts again, until they are trimmed.
+type noteCounts map[byte]map[uint32]int
+
+func (c *noteCounts) add(number uint32, dead, gaps int) {
+	if *c == nil {
+		*c = noteCounts{keyDeadLetter: {}, keyGap: {}}
+	}
+	(*c)[keyDeadLetter][number] += dead
+	(*c)[keyGap][number] += gaps
+}
+
+// load counts the notes of a writer, whose first partition is first.
+func (c *noteCounts) load(r kv.Reader, first uint8) error {
+	*c = nil
+	for keyspace, one := range map[byte][2]int{keyDeadLetter: {1, 0}, keyGap: {0, 1}} {
+		err := eachWithPrefix(r, []byte{keyspace}, func(k, _ []byte) error {
+			if number := numberOf(k); uint8(number>>24) == first {
+				c.add(number, one[0], one[1])
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noteNumber is the number under which a writer notes things of a source.
+func noteNumber(source uint32, first uint8) uint32 { return source&0xffffff | uint32(first)<<24 }
+
+func numberOf(key []byte) uint32 {
+	if len(key) < 5 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(key[1:])
+}
 
 func noteKey(keyspace byte, source uint32, seq Seq, rest string) []byte {
 	k := binary.BigEndian.AppendUint32([]byte{keyspace}, source)
@@ -29,7 +70,7 @@ func noteKey(keyspace byte, source uint32, seq Seq, rest string) []byte {
 // where one may be too large for all of them.
 func (s *lane) applyNotes(ctx context.Context, source string, b *Batch) error {
 	const atOnce = 500
-	number := s.cursors(source)[0].number&0xffffff | uint32(s.first)<<24
+	number := noteNumber(s.cursors(source)[0].number, s.first)
 	// What is not ours another writer met too.
 	dead := slices.DeleteFunc(slices.Clone(b.dead), func(d DeadLetter) bool { return !s.isMine(d) })
 	gaps := b.gaps
@@ -39,7 +80,7 @@ func (s *lane) applyNotes(ctx context.Context, source string, b *Batch) error {
 		if err != nil {
 			return fmt.Errorf("graph: noting %d dead letters and gaps: %w", len(d)+len(g), err)
 		}
-		s.notes += len(d) + len(g)
+		s.notes.add(number, len(d), len(g))
 		dead, gaps = dead[len(d):], gaps[len(g):]
 	}
 	return nil
@@ -66,7 +107,7 @@ func writeNotes(tx kv.Txn, source string, number uint32, dead []DeadLetter, gaps
 		if err != nil {
 			return fmt.Errorf("graph: writing a gap: %w", err)
 		}
-		tx.Set(noteKey(keyGap, number, g.After, g.Reason), v)
+		tx.Set(noteKey(keyGap, number, g.After, g.place()), v)
 	}
 	return nil
 }
@@ -89,62 +130,121 @@ func (s *lane) writeCounts(tx kv.Txn, c Counts) error {
 	return nil
 }
 
-// trimDeadLetters deletes the oldest dead letters and gaps over the bound.
-func (s *lane) trimDeadLetters(ctx context.Context) error {
-	if s.notes <= MaxDeadLetters+trimSlack {
-		return nil
-	}
-	err := s.kv.Update(ctx, func(tx kv.Txn) error {
-		s.notes = 0
-		for _, keyspace := range []byte{keyDeadLetter, keyGap} {
-			n, err := trimNotes(tx, keyspace)
-			if err != nil {
-				return err
-			}
-			s.notes = max(s.notes, n)
+// trimNotes deletes the oldest notes where there are too many: those that come
+// first in the stream of a source, of the source whose first is the oldest.
+func (s *lane) trimNotes(ctx context.Context) error {
+	for keyspace, counts := range s.notes {
+		total := 0
+		for _, n := range counts {
+			total += n
 		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("graph: trimming the dead letters: %w", err)
+		if total <= MaxDeadLetters+trimSlack {
+			continue
+		}
+		var left map[uint32]int
+		err := s.update(ctx, func(tx kv.Txn) (err error) {
+			left, err = trimKeyspace(tx, keyspace, counts)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("graph: trimming the dead letters: %w", err)
+		}
+		s.notes[keyspace] = left
 	}
 	return nil
 }
 
-// trimNotes returns how many notes are left in the keyspace.
-func trimNotes(tx kv.Txn, keyspace byte) (int, error) {
-	type note struct {
-		key  string
-		time time.Time
+// trimKeyspace leaves MaxDeadLetters notes of the sources that are counted, and
+// returns how many each then has. It reads the keys of notes, and what they hold
+// only of each source's first.
+func trimKeyspace(tx kv.Txn, keyspace byte, counts map[uint32]int) (left map[uint32]int, err error) {
+	type source struct {
+		number uint32
+		oldest time.Time
 	}
-	var notes []note
-	err := eachWithPrefix(tx.Snapshot(), []byte{keyspace}, func(k, v []byte) error {
-		var n struct {
-			Time time.Time `json:"time"`
+	var sources []source
+	left = map[uint32]int{}
+	excess := -MaxDeadLetters
+	for number := range counts {
+		prefix := noteKey(keyspace, number, 0, "")[:5]
+		n, oldest := 0, time.Time{}
+		err := eachWithPrefix(tx.Snapshot(), prefix, func(k, v []byte) error {
+			if n++; n > 1 {
+				return nil
+			}
+			var note struct {
+				Time time.Time `json:"time"`
+			}
+			if err := json.Unmarshal(v, &note); err != nil {
+				return fmt.Errorf("graph: reading note %x: %w", k, err)
+			}
+			oldest = note.Time
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
-		if err := json.Unmarshal(v, &n); err != nil {
-			return fmt.Errorf("graph: reading note %x: %w", k, err)
+		if n > 0 { // counts may be too high: see noteCounts
+			left[number] = n
+			sources = append(sources, source{number, oldest})
+			excess += n
 		}
-		notes = append(notes, note{string(k), n.Time})
-		return nil
-	})
-	if err != nil || len(notes) <= MaxDeadLetters {
-		return len(notes), err
 	}
-	slices.SortStableFunc(notes, func(x, y note) int {
-		return cmp.Or(x.time.Compare(y.time), cmp.Compare(x.key, y.key))
-	})
-	for _, n := range notes[:len(notes)-MaxDeadLetters] {
-		tx.Delete([]byte(n.key))
+	slices.SortFunc(sources, func(x, y source) int { return cmp.Or(x.oldest.Compare(y.oldest), cmp.Compare(x.number, y.number)) })
+	for _, src := range sources {
+		n := min(excess, left[src.number])
+		if n <= 0 {
+			break
+		}
+		if err := deleteFirst(tx, noteKey(keyspace, src.number, 0, "")[:5], n); err != nil {
+			return nil, err
+		}
+		left[src.number] -= n
+		excess -= n
 	}
-	return MaxDeadLetters, nil
+	return left, nil
 }
 
-// DeadLetters returns the dead letters, by source and seq.
-func DeadLetters(r kv.Reader) ([]DeadLetter, error) { return readNotes[DeadLetter](r, keyDeadLetter) }
+// deleteFirst deletes the first n keys under prefix, as one range.
+func deleteFirst(tx kv.Txn, prefix []byte, n int) error {
+	end := kv.PrefixEnd(prefix)
+	err := tx.Snapshot().Scan(prefix, end, false, func(k, _ []byte) (bool, error) {
+		if n--; n < 0 {
+			end = bytes.Clone(k)
+		}
+		return n >= 0, nil
+	})
+	if err == nil {
+		tx.DeleteRange(prefix, end)
+	}
+	return err
+}
 
-// Gaps returns the gaps, by source and seq.
-func Gaps(r kv.Reader) ([]Gap, error) { return readNotes[Gap](r, keyGap) }
+// DeadLetters returns the newest MaxDeadLetters dead letters, by source and seq.
+func DeadLetters(r kv.Reader) ([]DeadLetter, error) {
+	all, err := readNotes[DeadLetter](r, keyDeadLetter)
+	return newest(all, func(d *DeadLetter) time.Time { return d.Time }), err
+}
+
+// Gaps returns the newest MaxDeadLetters gaps, by source and seq.
+func Gaps(r kv.Reader) ([]Gap, error) {
+	all, err := readNotes[Gap](r, keyGap)
+	return newest(all, func(g *Gap) time.Time { return g.Time }), err
+}
+
+// newest leaves out the oldest of more than MaxDeadLetters notes.
+func newest[T any](all []T, at func(*T) time.Time) []T {
+	if len(all) <= MaxDeadLetters {
+		return all
+	}
+	times := make([]time.Time, len(all))
+	for i := range all {
+		times[i] = at(&all[i])
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	from := times[len(times)-MaxDeadLetters]
+	return slices.DeleteFunc(all, func(n T) bool { return at(&n).Before(from) })
+}
 
 func readNotes[T any](r kv.Reader, keyspace byte) (all []T, err error) {
 	err = eachWithPrefix(r, []byte{keyspace}, func(k, v []byte) error {

@@ -50,7 +50,7 @@ type lane struct {
 	erasing    map[intern.ID]bool     // accounts with an erase job
 	sources    map[string][]cursorRow // as of the last commit, by partition
 	states     stateCache
-	notes      int // dead letters in the store, about
+	notes      noteCounts
 	ap         applier
 }
 
@@ -136,10 +136,10 @@ func (s *lane) load(r kv.Reader) error {
 		s.sources[source][part-s.first] = c
 		return err
 	})
-	if err != nil || s.first != 0 {
+	if err != nil {
 		return err
 	}
-	return eachWithPrefix(r, []byte{keyDeadLetter}, func(_, _ []byte) error { s.notes++; return nil })
+	return s.notes.load(r, s.first)
 }
 
 // pick lists the events of the batch that are the lane's, and have not been

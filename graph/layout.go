@@ -26,7 +26,7 @@ import (
 //	'e' actor                    → resume key     accounts being erased
 //	'c' source                   → cursor row
 //	'd' source-number(4) seq(8) path → dead letter, JSON
-//	'g' source-number(4) seq(8) kind → gap, JSON
+//	'g' source-number(4) seq(8) reason … → gap, JSON
 //	'm' "graph"                  → format version (3)
 //	'm' "counts"                 → Counts, JSON
 //	'm' "hidden"                 → version of the hidden set (8)
@@ -278,24 +278,40 @@ func decodeCounts(v []byte) (c Counts, err error) {
 	return c.clone(), nil
 }
 
-// A cursor row is number(4) seq(8) event time, unix microseconds(8) flags(1).
-// The number stands for the source in other rows. A new one is drawn when the
-// relay is known to have begun its sequence anew.
+// A cursor row is number(4) seq(8) time, unix microseconds(8) flags(1). The number
+// stands for the source in other rows. A new one is drawn when the relay is known
+// to have begun its sequence anew. The time is that of the event seq; with
+// cursorLive, which a source has until its first event is applied, it is when
+// listening began, and seq is 0.
 type cursorRow struct {
 	number uint32
 	seq    Seq
 	time   time.Time
 	future bool // the relay said that seq is in its future
+	live   bool // listened to live, and no event has been applied yet
 }
+
+// Flags of a cursor row.
+const (
+	cursorFuture = 1 << iota
+	cursorLive
+)
+
+// isCursor reports whether the row says how far the source was applied.
+func (c cursorRow) isCursor() bool { return c.number != 0 && !c.live }
 
 func (c cursorRow) value() []byte {
 	v := binary.BigEndian.AppendUint32(nil, c.number)
 	v = binary.BigEndian.AppendUint64(v, uint64(c.seq))
 	v = binary.BigEndian.AppendUint64(v, uint64(c.time.UnixMicro()))
+	flags := byte(0)
 	if c.future {
-		return append(v, 1)
+		flags |= cursorFuture
 	}
-	return append(v, 0)
+	if c.live {
+		flags |= cursorLive
+	}
+	return append(v, flags)
 }
 
 func decodeCursor(v []byte) (c cursorRow, err error) {
@@ -305,7 +321,7 @@ func decodeCursor(v []byte) (c cursorRow, err error) {
 	c.number = binary.BigEndian.Uint32(v)
 	c.seq = Seq(binary.BigEndian.Uint64(v[4:]))
 	c.time = time.UnixMicro(int64(binary.BigEndian.Uint64(v[12:])))
-	c.future = v[20] != 0
+	c.future, c.live = v[20]&cursorFuture != 0, v[20]&cursorLive != 0
 	return c, nil
 }
 

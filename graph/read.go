@@ -66,7 +66,9 @@ func readCursors(r kv.Reader) ([]Cursor, error) {
 	err := eachWithPrefix(r, []byte{keyCursor}, func(k, v []byte) error {
 		c, err := decodeCursor(v)
 		_, source := parseCursorKey(k)
-		all = append(all, Cursor{source, c.seq, c.time, c.future})
+		if c.isCursor() {
+			all = append(all, Cursor{source, c.seq, c.time, c.future})
+		}
 		return err
 	})
 	slices.SortFunc(all, func(x, y Cursor) int { return cmp.Or(cmp.Compare(x.Source, y.Source), cmp.Compare(x.Seq, y.Seq)) })

@@ -175,11 +175,11 @@ func (x *Index) Close(ctx context.Context) error {
 func (x *Index) Consumer(o consumer.Options) (*consumer.Consumer, error) {
 	o.Logger = x.log
 	var c *consumer.Consumer
-	o.Metrics = consumer.NewMetrics(x.Registry, func() float64 {
+	o.Metrics = consumer.NewMetrics(x.Registry, func() consumer.Status {
 		if c == nil {
-			return 0
+			return consumer.Status{State: consumer.Connecting}
 		}
-		return query.Lag(c.Progress().Time)
+		return c.Status()
 	})
 	made, err := consumer.New(x.Graph, o)
 	c = made

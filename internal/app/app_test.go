@@ -350,7 +350,7 @@ func TestRelayFaults(t *testing.T) {
 		gaps int
 		drop string
 	}{
-		"OutdatedCursor": {func(r *relay.Relay) { r.First = one("info-outdatedcursor") }, "OutdatedCursor", 1, ""},
+		"OutdatedCursor": {func(r *relay.Relay) { r.First = one("info-outdatedcursor") }, "OutdatedCursor", 0, ""}, // of the oldest: nothing was here before
 		"garbage":        {func(r *relay.Relay) { r.First = []byte("garbage") }, "a gap in the stream", 1, "frame"},
 		"text":           {func(r *relay.Relay) { r.Text = "hello" }, "text message", 1, "text_message"},
 		"too large":      {func(r *relay.Relay) { r.First = make([]byte, 9<<20) }, "too large", 1, "too_large"},
@@ -424,13 +424,30 @@ func TestFutureCursor(t *testing.T) {
 	log := &lockedBuffer{}
 	x, closeIt = open(t, dir, slog.New(slog.NewTextHandler(log, nil)))
 	base, _, stop = serve(t, x, &consumer.Options{Relay: srv.URL, MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond})
-	for n := 0; n < 3; {
+	for n := 0; n < 1; {
 		time.Sleep(time.Millisecond)
 		n, _ = r.Connections()
 	}
+	for began := time.Now(); getStats(t, base).State != "blocked"; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("it is not blocked")
+		}
+	}
+	// The new numbering passes our cursor: nothing of it is applied all the same,
+	// and the relay is not even asked.
+	for i := range int64(10) {
+		r.Append(synth.Frame(&model.Event{
+			Type: model.Commit, Seq: tr.FinalSeq + 1 + i, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaa" + string('a'+rune(i)), Rev: model.TID(1 << 60),
+			Ops: []model.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:bbbbbbbbbbbbbbbbbbbbbbbb"}},
+		}))
+	}
+	time.Sleep(100 * time.Millisecond)
 	compare(t, tr, base, 1000)
-	if s := getStats(t, base); s.Cursor != tr.FinalSeq {
-		t.Errorf("the cursor jumped to %d", s.Cursor)
+	if s := getStats(t, base); s.Cursor != tr.FinalSeq || s.State != "blocked" {
+		t.Errorf("the cursor jumped to %d, the state is %s", s.Cursor, s.State)
+	}
+	if n, _ := r.Connections(); n != 1 {
+		t.Errorf("%d connections", n)
 	}
 	stop()
 	closeIt()
@@ -439,18 +456,42 @@ func TestFutureCursor(t *testing.T) {
 			t.Errorf("the log does not name %q:\n%s", want, log)
 		}
 	}
+	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
+		t.Errorf("it was said %d times:\n%s", n, log)
+	}
 
+	// Nor after a restart, nor with a cursor that a unit file might hold.
 	x, closeIt = open(t, dir, nil)
-	if _, err := x.Consumer(consumer.Options{Relay: srv.URL, Cursor: &zero}); !errors.Is(err, consumer.ErrCursorStored) {
-		t.Errorf("a cursor was taken although one is stored: %v", err)
+	for _, at := range []int64{0, tr.FinalSeq} {
+		if _, err := x.Consumer(consumer.Options{Relay: srv.URL, Cursor: &at}); !errors.Is(err, consumer.ErrCursorStored) {
+			t.Errorf("cursor %d was taken although one is stored: %v", at, err)
+		}
+		closeIt()
+		x, closeIt = open(t, dir, nil)
+	}
+	c, err := x.Consumer(consumer.Options{Relay: srv.URL, StopOnError: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(t.Context()); !errors.Is(err, consumer.ErrBlocked) {
+		t.Errorf("a replay: %v", err)
 	}
 	closeIt()
+
+	r = relay.New(all[:300])
+	srv.Config.Handler = r
 	x, closeIt = open(t, dir, nil)
-	base, _, stop = serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: &zero, ForceCursor: true, MinBackoff: time.Millisecond})
+	base, admin, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: &zero, ForceCursor: true, MinBackoff: time.Millisecond})
 	waitForCursor(t, base, 300)
 	r.Append(all[300:]...)
 	waitForCursor(t, base, tr.FinalSeq)
 	compare(t, tr, base, 1000)
+	if s := getStats(t, base); s.Desynchronized != 0 || s.Partial != 0 {
+		t.Errorf("after the decision: %+v", s)
+	}
+	if gaps := body(t, admin+"/gaps"); strings.Count(gaps, "\n") != 1 || !strings.Contains(gaps, `"reason":"future_cursor"`) || !strings.Contains(gaps, `"suspect":true`) || !strings.Contains(gaps, fmt.Sprintf(`"after":%d`, tr.FinalSeq)) {
+		t.Errorf("the decision is not recorded: %s", gaps)
+	}
 	stop()
 	closeIt()
 	check(t, dir)

@@ -111,6 +111,9 @@ func (h *History) Next() *Event {
 	case n < 25:
 		e.Type = Sync
 		if r := h.repos[did]; r != nil && h.rng.IntN(10) > 0 {
+			if h.rng.IntN(3) == 0 { // an import of what the repo holds already
+				r.rev = h.tid()
+			}
 			e.Rev, e.Data = r.rev, r.data
 		} else {
 			e.Rev, e.Data = h.tid(), h.digest()

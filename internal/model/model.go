@@ -88,6 +88,8 @@ func (m *Model) Apply(e *Event) {
 	case Sync:
 		if r.Rev == "" || e.Data != r.Data {
 			r.Desync = true
+		} else {
+			r.Rev = max(r.Rev, e.Rev)
 		}
 	case Commit:
 		m.commit(r, e)

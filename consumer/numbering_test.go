@@ -1,0 +1,107 @@
+package consumer
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"skein/graph"
+)
+
+// feedNumbers offers numbers, and returns which were taken, in what order.
+func feedNumbers(n *numbering, now time.Time, seqs ...graph.Seq) (taken []graph.Seq) {
+	for _, seq := range seqs {
+		v := n.offer(seq, binary.BigEndian.AppendUint64(nil, uint64(seq)), now)
+		taken = append(taken, frameSeqs(v)...)
+		if v.take {
+			taken = append(taken, seq)
+		}
+	}
+	return taken
+}
+
+func frameSeqs(v verdict) (seqs []graph.Seq) {
+	for _, f := range v.frames {
+		seqs = append(seqs, graph.Seq(binary.BigEndian.Uint64(f)))
+	}
+	return seqs
+}
+
+func TestNumbering(t *testing.T) {
+	now := time.Unix(1000, 0)
+	const far = 1 << 40
+	for name, c := range map[string]struct {
+		last   graph.Seq
+		seqs   []graph.Seq
+		want   []graph.Seq // taken at once
+		later  []graph.Seq // after the time that the first may be held
+		cursor graph.Seq   // in the end
+	}{
+		"in order":                        {5, []graph.Seq{6, 7, 9}, []graph.Seq{6, 7, 9}, nil, 9},
+		"older and repeated":              {5, []graph.Seq{5, 3, 6, 6}, []graph.Seq{6}, nil, 6},
+		"one absurd":                      {5, []graph.Seq{far, 6, 7}, []graph.Seq{6, 7}, nil, 7},
+		"two absurd":                      {5, []graph.Seq{far, far + 1, 6}, []graph.Seq{6}, nil, 6},
+		"absurd, then silence":            {5, []graph.Seq{far}, nil, nil, 5},
+		"absurd beyond all numbers":       {5, []graph.Seq{1 << 60, 1<<60 + 1, 1<<60 + 2, 1<<60 + 3, 1<<60 + 4}, nil, nil, 5},
+		"a jump":                          {5, []graph.Seq{far, far + 1, far + 2, far + 3, far + 4}, []graph.Seq{far, far + 1, far + 2, far + 3, far + 4}, nil, far + 4},
+		"a jump, with an absurd one":      {5, []graph.Seq{far, 2 * far, far + 1, far + 2, far + 3}, []graph.Seq{far, far + 1, far + 2, far + 3}, nil, far + 3},
+		"first, few":                      {0, []graph.Seq{100, 101}, nil, []graph.Seq{100, 101}, 101},
+		"first, enough":                   {0, []graph.Seq{100, 101, 103, 104}, []graph.Seq{100, 101, 103, 104}, nil, 104},
+		"first absurd":                    {0, []graph.Seq{far, 100, 101, 102, 103}, []graph.Seq{100, 101, 102, 103}, nil, 103},
+		"first two absurd":                {0, []graph.Seq{far, far + 1, 100, 101, 102, 103}, []graph.Seq{100, 101, 102, 103}, nil, 103},
+		"first absurd, then one":          {0, []graph.Seq{far, 100}, nil, []graph.Seq{100}, 100},
+		"first absurd beyond all numbers": {0, []graph.Seq{1 << 60}, nil, nil, 0},
+		"first, and a jump":               {0, []graph.Seq{10, far, far + 1, far + 2, far + 3}, []graph.Seq{10, far, far + 1, far + 2, far + 3}, nil, far + 3},
+		"first, and an older one":         {0, []graph.Seq{10, 9, 11, 12, 13}, []graph.Seq{10, 11, 12, 13}, nil, 13},
+		"first alone":                     {0, []graph.Seq{26_000_000_000}, nil, []graph.Seq{26_000_000_000}, 26_000_000_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := numbering{last: c.last}
+			if got := feedNumbers(&n, now, c.seqs...); !slices.Equal(got, c.want) {
+				t.Errorf("took %v, want %v", got, c.want)
+			}
+			if v := n.expire(now.Add(firstTime / 2)); v.frames != nil || v.refuted != nil {
+				t.Errorf("decided too soon: %+v", v)
+			}
+			if got := frameSeqs(n.expire(now.Add(jumpTime))); !slices.Equal(got, c.later) {
+				t.Errorf("took %v in the end, want %v", got, c.later)
+			}
+			if n.last != c.cursor || len(n.runs) != 0 {
+				t.Errorf("the cursor is %d, want %d; %d runs are held", n.last, c.cursor, len(n.runs))
+			}
+		})
+	}
+}
+
+// Whatever absurd numbers are strewn in, up to three in a row, all others are
+// taken, in their order, and none of the absurd ones.
+func TestNumberingIsNotPoisoned(t *testing.T) {
+	for seed := range uint64(500) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		now := time.Unix(1000, 0)
+		var n numbering
+		var stream, want []graph.Seq
+		seq := graph.Seq(rng.Int64N(1 << 40))
+		if rng.IntN(2) == 0 {
+			n.last = seq
+		}
+		for range 60 {
+			if rng.IntN(4) == 0 {
+				absurd := graph.Seq(1<<41 + rng.Int64N(1<<61))
+				for range 1 + rng.IntN(3) {
+					stream = append(stream, absurd)
+					absurd += graph.Seq(1 + rng.Int64N(5))
+				}
+			}
+			for range confirming { // no less, or nobody could tell which are absurd
+				seq += graph.Seq(1 + rng.Int64N(1000))
+				stream, want = append(stream, seq), append(want, seq)
+			}
+		}
+		if got := feedNumbers(&n, now, stream...); !slices.Equal(got, want) {
+			t.Fatalf("seed %d: %d taken, want %d: %v of %v", seed, len(got), len(want), got, stream)
+		}
+	}
+}

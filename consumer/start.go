@@ -1,0 +1,151 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"skein/graph"
+)
+
+// Reasons for gaps besides the unreadable messages: what happened in them is
+// missing, and any repo may be concerned.
+const (
+	outdatedCursor = "outdated_cursor" // the relay no longer had what came after our cursor
+	futureCursor   = "future_cursor"   // the relay's sequence had begun anew, and an operator decided where to go on
+	cursorSkipped  = "cursor_skipped"  // a cursor after the stored one was given
+	sourceChanged  = "source_changed"  // another source was followed before
+	liveStartCut   = "live_start_cut"  // listening live ended before the first event
+)
+
+// begin settles where to begin, by the options and by what the store knows.
+func (c *Consumer) begin(ctx context.Context) error {
+	stored, isStored := c.store.Cursor(c.source)
+	other, changed := c.before()
+	if !isStored && changed {
+		c.warnOfChange(other)
+	}
+	if c.o.Cursor == nil || isStored && c.from == stored.Seq && !stored.Future {
+		return nil
+	}
+	now := time.Now().UTC()
+	var gap *graph.Gap
+	switch {
+	case isStored && stored.Future:
+		gap = &graph.Gap{Reason: futureCursor, Detail: fmt.Sprintf("the relay's sequence had begun anew; an operator had it read again after seq %d", c.from)}
+	case isStored && c.from > stored.Seq:
+		gap = &graph.Gap{Reason: cursorSkipped, Detail: fmt.Sprintf("an operator had the stream read after seq %d, and not from the stored cursor", c.from)}
+	case !isStored && changed && c.url != "":
+		c.unseen = &graph.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Suspect: true}
+	}
+	if gap != nil {
+		gap.After, gap.Since, gap.Time, gap.Suspect = stored.Seq, stored.Time.UTC(), now, true
+		c.metrics.gap(gap)
+		c.log.Warn("a gap in the stream", "reason", gap.Reason, "after_seq", int64(gap.After), "detail", gap.Detail)
+	} else if isStored {
+		c.log.Info("the stored cursor is replaced", "stored", int64(stored.Seq), "cursor", int64(c.from))
+	}
+	if err := c.store.Rewind(ctx, c.source, c.from, gap); err != nil {
+		return fmt.Errorf("consumer: beginning after seq %d: %w", c.from, err)
+	}
+	return nil
+}
+
+// before returns the cursor of the source that was followed the longest, if it is
+// not this one.
+func (c *Consumer) before() (newest graph.Cursor, any bool) {
+	for _, other := range c.store.Cursors() {
+		if other.Source != c.source && (!any || other.Time.After(newest.Time)) {
+			newest, any = other, true
+		}
+	}
+	return newest, any
+}
+
+func (c *Consumer) warnOfChange(other graph.Cursor) {
+	args := []any{"other", other.Source, "other_cursor", int64(other.Seq), "other_time", other.Time.UTC().Format(time.RFC3339), "starts", c.startName()}
+	const same = "the store followed another source before, whose cursor says nothing about this one"
+	if c.hasFrom || c.url == "" {
+		c.log.Warn(same, args...)
+		return
+	}
+	c.log.Warn(same+": what happened between that source's last event and now is missing, and will be recorded as a gap. "+
+		"To close it, restart with --cursor 0, and once an event has come with --cursor 0 --force-cursor: all that this relay still has is then read, and what was applied before changes nothing", args...)
+}
+
+func (c *Consumer) startName() string {
+	switch {
+	case c.hasFrom:
+		return fmt.Sprintf("after seq %d", c.from)
+	case c.o.Frames != "":
+		return "at the file's beginning"
+	}
+	return "live"
+}
+
+// listen notes that a source without a cursor is listened to live from now on,
+// and as a gap what was missed since another source, or an earlier attempt at it,
+// ended. The applier must be at rest.
+func (c *Consumer) listen(ctx context.Context) error {
+	now := time.Now().UTC()
+	var gap *graph.Gap
+	if since, listening := c.store.LiveSince(c.source); listening {
+		gap = &graph.Gap{Reason: liveStartCut, Since: since.UTC(), Detail: "the connection, or the process, ended before the first event came"}
+	} else if other, changed := c.before(); changed {
+		gap = &graph.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Detail: "followed " + other.Source + " before"}
+	}
+	if gap != nil {
+		gap.Time, gap.Suspect = now, true
+		c.metrics.gap(gap)
+		c.say("gap "+gap.Reason, slog.LevelWarn, "a gap in the stream", "reason", gap.Reason, "since", gap.Since.Format(time.RFC3339), "detail", gap.Detail)
+	}
+	if err := c.store.SetLive(ctx, c.source, now, gap); err != nil {
+		return fmt.Errorf("consumer: beginning live: %w", err)
+	}
+	return nil
+}
+
+// futureCursor is what follows when the relay has never reached our cursor: its
+// sequence has begun anew, or it is not the relay that it was. Nothing is skipped
+// on our own account, also not when its new numbers have passed our cursor.
+func (c *Consumer) futureCursor(ctx context.Context, err error) error {
+	if derr := c.feed.drain(); derr != nil { // the store is the applier's
+		return errors.Join(err, derr)
+	}
+	if serr := c.store.SetFuture(ctx, c.source); serr != nil {
+		return errors.Join(err, serr)
+	}
+	return err
+}
+
+// sayBlocked is how often it is said that an operator has to decide.
+const sayBlocked = time.Hour
+
+// blocked reports whether the source waits for an operator's decision.
+func (c *Consumer) blocked() bool {
+	stored, ok := c.store.Cursor(c.source)
+	return ok && stored.Future
+}
+
+// awaitOperator waits for the end of the run: the decision is a start with
+// --cursor.
+func (c *Consumer) awaitOperator(ctx context.Context) error {
+	if c.o.StopOnError {
+		return fmt.Errorf("%w (seq %d of %s): its sequence has begun anew, or this is another relay under the same name. Check --relay, or say where to begin with --cursor: 0 is all that it still has",
+			ErrBlocked, c.from, c.source)
+	}
+	c.life.blocked.Store(true)
+	for ticker := time.NewTicker(sayBlocked); ; {
+		c.log.Error("the relay said that our cursor lies in its future: its sequence has begun anew, or this is another relay under the same name. "+
+			"Nothing is indexed until an operator decides: check --relay, or restart with --cursor 0 --force-cursor to take all that this relay still has (what was applied before changes nothing). Queries are answered meanwhile",
+			"cursor", int64(c.from))
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			ticker.Stop()
+			return nil
+		}
+	}
+}

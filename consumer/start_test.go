@@ -1,0 +1,401 @@
+package consumer_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"skein/consumer"
+	"skein/graph"
+	"skein/internal/kv"
+	"skein/internal/relay"
+	"skein/internal/synth"
+)
+
+// consume runs a consumer for a while, or until done reports true.
+func consume(t *testing.T, g *graph.Store, o consumer.Options, most time.Duration, done func(*consumer.Consumer) bool) {
+	t.Helper()
+	if o.MinBackoff == 0 {
+		o.MinBackoff = time.Millisecond
+	}
+	c, err := consumer.New(g, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), most)
+	defer cancel()
+	if done != nil {
+		go func() {
+			for ctx.Err() == nil && !done(c) {
+				time.Sleep(time.Millisecond)
+			}
+			cancel()
+		}()
+	}
+	if err := c.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func gaps(t *testing.T, store kv.Store) (all []graph.Gap) {
+	t.Helper()
+	if err := store.View(t.Context(), func(r kv.Reader) (err error) { all, err = graph.Gaps(r); return err }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// websocketServer calls serve with each connection.
+func websocketServer(t *testing.T, serve func(n int64, conn *websocket.Conn)) (url string, connections *atomic.Int64) {
+	t.Helper()
+	connections = new(atomic.Int64)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var up websocket.Upgrader
+		conn, err := up.Upgrade(w, r, nil)
+		if err != nil {
+			return
+		}
+		serve(connections.Add(1), conn)
+		_ = conn.Close()
+	}))
+	t.Cleanup(srv.Close)
+	t.Cleanup(srv.CloseClientConnections)
+	return srv.URL, connections
+}
+
+// A live start that is cut before its first event is a gap, whether the connection
+// was cut or the process ended. Nothing is missing before the first start, and
+// nothing where the connection lasts until an event comes.
+func TestLiveStartCut(t *testing.T) {
+	g, store := open(t)
+	var cut atomic.Int64
+	cut.Store(3)
+	url, n := websocketServer(t, func(n int64, conn *websocket.Conn) {
+		if n <= cut.Load() {
+			return
+		}
+		if n > 4 {
+			for seq := range int64(4) {
+				_ = conn.WriteMessage(websocket.BinaryMessage, follow(100+seq, fmt.Sprint("a", seq)))
+			}
+		}
+		_, _, _ = conn.NextReader()
+	})
+	consume(t, g, consumer.Options{Relay: url}, 5*time.Second, func(*consumer.Consumer) bool { return n.Load() == 4 })
+	all := gaps(t, store)
+	if len(all) != 3 { // between four connections
+		t.Fatalf("gaps: %+v", all)
+	}
+	for _, gap := range all {
+		if gap.Reason != "live_start_cut" || !gap.Suspect || gap.Since.IsZero() || gap.Since.After(gap.Time) {
+			t.Errorf("gap: %+v", gap)
+		}
+	}
+	// The process ended before the first event: one more. Then events come.
+	consume(t, g, consumer.Options{Relay: url}, 5*time.Second, func(c *consumer.Consumer) bool { return c.Status().Cursor == 103 })
+	if all := gaps(t, store); len(all) != 4 {
+		t.Fatalf("gaps: %+v", all)
+	}
+	consume(t, g, consumer.Options{Relay: url}, 300*time.Millisecond, nil)
+	if all := gaps(t, store); len(all) != 4 {
+		t.Errorf("gaps: %+v", all)
+	}
+}
+
+// Another source is followed: what happened since the last event of the one
+// before is a gap, unless what the new one still has begins before that.
+func TestSourceChanged(t *testing.T) {
+	at := func(seq int64) time.Time {
+		t.Helper()
+		when, err := time.Parse(time.RFC3339, synth.Time(seq))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return when
+	}
+	zero := int64(0)
+	for name, c := range map[string]struct {
+		cursor *int64
+		first  int64 // of the new source's events
+		gap    bool
+	}{
+		"live":           {nil, 200, true},
+		"from an older":  {&zero, 90, false},
+		"from a younger": {&zero, 150, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, store := open(t)
+			run(t, g, consumer.Options{Relay: "ws://first.example.com"}, follow(99, "a"), follow(100, "b"))
+			r := relay.New([][]byte{follow(c.first, "c"), follow(c.first+1, "d")})
+			srv := httptest.NewServer(r)
+			defer srv.Close()
+			defer srv.CloseClientConnections()
+			log := &lockedBuffer{}
+			o := consumer.Options{Relay: srv.URL, Cursor: c.cursor, Logger: slog.New(slog.NewTextHandler(log, nil))}
+			consume(t, g, o, 5*time.Second, func(k *consumer.Consumer) bool {
+				if n, _ := r.Connections(); n == 1 && c.cursor == nil {
+					r.Append(follow(c.first+2, "e"))
+				}
+				return k.Status().Cursor >= c.first+1
+			})
+			all := gaps(t, store)
+			if !c.gap {
+				if len(all) != 0 {
+					t.Errorf("gaps: %+v", all)
+				}
+				return
+			}
+			if len(all) != 1 || all[0].Reason != "source_changed" || !all[0].Since.Equal(at(100)) || !all[0].Suspect {
+				t.Errorf("gaps: %+v, want one since %v", all, at(100))
+			}
+			if c.cursor == nil && !strings.Contains(log.String(), "--cursor 0 --force-cursor") {
+				t.Errorf("the log does not say how to close the gap:\n%s", log)
+			}
+		})
+	}
+}
+
+// A relay that sends little and ends each connection is asked again soon: one
+// event is a sign that it works.
+func TestBackoffOnAQuietStream(t *testing.T) {
+	g, _ := open(t)
+	zero := int64(0)
+	url, n := websocketServer(t, func(n int64, conn *websocket.Conn) {
+		_ = conn.WriteMessage(websocket.BinaryMessage, follow(n, fmt.Sprint("a", n)))
+		time.Sleep(5 * time.Millisecond)
+	})
+	// With the wait doubled each time, ten connections would take ten seconds.
+	consume(t, g, consumer.Options{Relay: url, Cursor: &zero, MinBackoff: 20 * time.Millisecond, MaxBackoff: time.Minute}, 8*time.Second,
+		func(*consumer.Consumer) bool { return n.Load() >= 10 })
+	if n.Load() < 10 {
+		t.Errorf("%d connections", n.Load())
+	}
+}
+
+// What a relay answers before there is a connection is bounded.
+func TestHandshakeIsBounded(t *testing.T) {
+	var sent atomic.Int64
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nX-Endless: ")
+				junk := make([]byte, 64<<10)
+				for i := range junk {
+					junk[i] = 'a'
+				}
+				for {
+					n, err := conn.Write(junk)
+					sent.Add(int64(n))
+					if err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	g, _ := open(t)
+	log := &lockedBuffer{}
+	o := consumer.Options{Relay: "ws://" + l.Addr().String(), MinBackoff: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	consume(t, g, o, 20*time.Second, func(*consumer.Consumer) bool { return strings.Contains(log.String(), "retry_in") })
+	if !strings.Contains(log.String(), "that is no relay") {
+		t.Errorf("the log: %s", log)
+	}
+	if n := sent.Load(); n > 64<<20 { // what lies in the system's buffers included
+		t.Errorf("%d bytes were taken", n)
+	}
+}
+
+// A relay that asks for patience gets it, and a page that is not its own is not
+// put into the log.
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		status       int
+		header, body string
+		want, not    string
+		again        bool // within a second
+	}{
+		"too many":    {429, "2", `{"error":"RateLimitExceeded","message":"slow down"}`, "RateLimitExceeded: slow down", "", false},
+		"unavailable": {503, "2", "down for a while", "down for a while", "", false},
+		"not found":   {404, "2", "<!doctype html><html>a page</html>", "404 Not Found", "page", true},
+		"lines":       {500, "", "one\ntwo", "500 Internal", "two", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var n atomic.Int64
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				n.Add(1)
+				w.Header().Set("Retry-After", c.header)
+				w.WriteHeader(c.status)
+				_, _ = io.WriteString(w, c.body)
+			}))
+			defer srv.Close()
+			g, _ := open(t)
+			log := &lockedBuffer{}
+			o := consumer.Options{Relay: srv.URL, MaxBackoff: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))}
+			consume(t, g, o, time.Second, func(*consumer.Consumer) bool { return n.Load() > 1 })
+			if !strings.Contains(log.String(), c.want) || c.not != "" && strings.Contains(log.String(), c.not) {
+				t.Errorf("the log: %s", log)
+			}
+			if again := n.Load() > 1; again != c.again {
+				t.Errorf("asked %d times", n.Load())
+			}
+		})
+	}
+}
+
+// A message that comes in drips is silence, although the relay answers pings; and
+// it is not the end of a replay.
+func TestDrippedMessage(t *testing.T) {
+	url, n := websocketServer(t, func(_ int64, conn *websocket.Conn) {
+		go func() { _, _, _ = conn.NextReader() }() // answers pings
+		w, err := conn.NextWriter(websocket.BinaryMessage)
+		for err == nil {
+			if _, err = w.Write(make([]byte, 5000)); err == nil {
+				time.Sleep(20 * time.Millisecond)
+			}
+		}
+	})
+	g, _ := open(t)
+	consume(t, g, consumer.Options{Relay: url, Watchdog: 300 * time.Millisecond}, 10*time.Second, func(*consumer.Consumer) bool { return n.Load() >= 2 })
+	if n.Load() < 2 {
+		t.Error("the connection was kept")
+	}
+	n.Store(0)
+	zero := int64(0)
+	began := time.Now()
+	consume(t, g, consumer.Options{Relay: url, Cursor: &zero, Idle: 100 * time.Millisecond, Watchdog: time.Second}, 10*time.Second, func(*consumer.Consumer) bool { return n.Load() >= 2 })
+	if n.Load() < 2 {
+		t.Errorf("the replay ended after %v, within a message", time.Since(began))
+	}
+}
+
+// Each reason is said once in ten seconds.
+func TestGarbageInTheLog(t *testing.T) {
+	g, _ := open(t)
+	log := &lockedBuffer{}
+	var all [][]byte
+	for i := range 5000 {
+		all = append(all, []byte("garbage"), follow(int64(i+1), "a"))
+	}
+	run(t, g, consumer.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}, all...)
+	if n := strings.Count(log.String(), "\n"); n > 5 {
+		t.Errorf("%d lines for 5,000 damaged messages", n)
+	}
+}
+
+// A stream of which nothing is taken says so.
+func TestDeafStream(t *testing.T) {
+	defer consumer.SetDeafAfter(50 * time.Millisecond)()
+	g, _ := open(t)
+	run(t, g, consumer.Options{}, follow(1<<45, "a"), follow(1<<45+1, "b"), follow(1<<45+2, "c"), follow(1<<45+3, "d"))
+	log := &lockedBuffer{}
+	n := int64(0)
+	c, err := consumer.New(g, consumer.Options{
+		Relay: "ws://memory", Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Read: func(handle func([]byte) error) error {
+			for began := time.Now(); time.Since(began) < 200*time.Millisecond; time.Sleep(time.Millisecond) {
+				n++
+				if err := handle(follow(n, "x")); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(log.String(), "level=ERROR"); got != 1 || !strings.Contains(log.String(), "--cursor 0 --force-cursor") {
+		t.Errorf("%d errors:\n%s", got, log)
+	}
+}
+
+// What is not known yet is absent. On a stream that is idle and caught up the lag
+// does not grow, however old the last event is, as long as the relay is alive.
+func TestStatus(t *testing.T) {
+	var quiet atomic.Bool
+	url, _ := websocketServer(t, func(_ int64, conn *websocket.Conn) {
+		for !quiet.Load() {
+			time.Sleep(time.Millisecond)
+		}
+		for seq := range int64(4) {
+			_ = conn.WriteMessage(websocket.BinaryMessage, follow(100+seq, fmt.Sprint("a", seq))) // of the year 2023
+		}
+		_, _, _ = conn.NextReader()
+	})
+	g, _ := open(t)
+	reg := prometheus.NewRegistry()
+	var c *consumer.Consumer
+	zero := int64(0)
+	c, err := consumer.New(g, consumer.Options{
+		Relay: url, Cursor: &zero, MinBackoff: time.Millisecond, Watchdog: 2 * time.Second,
+		Metrics: consumer.NewMetrics(reg, func() consumer.Status { return c.Status() }),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	present := func(name string) bool {
+		n, err := testutil.GatherAndCount(reg, name)
+		return err == nil && n > 0
+	}
+	if s := c.Status(); s.State != consumer.Connecting || s.HasLag || s.Cursor != 0 || present("skein_consumer_lag_seconds") || present("skein_consumer_cursor") {
+		t.Errorf("before the start: %+v", s)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- c.Run(ctx) }()
+	await := func(what string, ok func(consumer.Status) bool) {
+		t.Helper()
+		for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+			if s := c.Status(); ok(s) {
+				return
+			} else if time.Since(began) > 10*time.Second {
+				t.Fatalf("never %s: %+v", what, s)
+			}
+		}
+	}
+	await("connected", func(s consumer.Status) bool { return s.State == consumer.Live && !s.HasLag })
+	quiet.Store(true)
+	await("catching up", func(s consumer.Status) bool {
+		return s.State == consumer.CatchingUp && s.Lag > 365*24*time.Hour && s.Cursor == 103
+	})
+	await("caught up", func(s consumer.Status) bool { return s.State == consumer.Live && s.Lag < catchingUp })
+	for range 20 { // pongs come every quarter of a second
+		if s := c.Status(); s.Lag > 2*time.Second {
+			t.Errorf("the lag of an idle stream grows: %+v", s)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if !present("skein_consumer_lag_seconds") || !present("skein_consumer_cursor") {
+		t.Error("metrics are missing")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+const catchingUp = 10 * time.Second

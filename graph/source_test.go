@@ -1,0 +1,264 @@
+package graph_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/intern"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+	"skein/internal/model"
+)
+
+// apply applies events as batches of one source.
+func apply(t *testing.T, s *graph.Store, source string, events []*model.Event) {
+	t.Helper()
+	var b graph.Batch
+	for i, e := range events {
+		fill(&b, e)
+		if i%50 == 49 || i == len(events)-1 {
+			if err := s.Apply(t.Context(), source, &b); err != nil {
+				t.Fatal(err)
+			}
+			b.Reset()
+		}
+	}
+	for s.Erasing() {
+		if err := s.EraseSlice(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What another source tells that was applied already changes nothing: the relay
+// after the PDS, in another order across repos and under numbers of its own. No
+// repo is desynchronized by a #sync that is older than what is known of it.
+func TestOtherSource(t *testing.T) {
+	for seed := range uint64(6) {
+		for _, settings := range []intern.Settings{intern.DefaultSettings, sharedSettings} {
+			store := memkv.Open(memkv.Options{Merger: merger()})
+			s := openShare(t, store, settings, graph.Share{})
+			h, m := model.NewHistory(seed, 15), model.New()
+			var events []*model.Event
+			for range 1500 {
+				e := h.Next()
+				// An #account of another source cannot be told from a new one: that
+				// the stream ends with the same one is what makes it right.
+				m.Apply(e)
+				events = append(events, e)
+			}
+			apply(t, s, "pds", events)
+			compareCounts(t, s, m)
+			var again []*model.Event // by repo, not by time
+			for _, did := range h.Accounts() {
+				for _, e := range events {
+					if e.DID == did {
+						copied := *e
+						copied.Seq = int64(len(again) + 1)
+						again = append(again, &copied)
+					}
+				}
+			}
+			apply(t, s, "relay", again)
+			if !compareViews(t, views(t, s), m.Views()) {
+				t.Fatalf("seed %d", seed)
+			}
+			compareCounts(t, s, m)
+			verify(t, store)
+			if t.Failed() {
+				t.Fatalf("seed %d, %s", seed, settings)
+			}
+		}
+	}
+}
+
+// The import of a repo whose content is what it was gives it a new rev: nothing
+// was missed, and its next commit continues from there.
+func TestImportOfTheSame(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: merger()})
+	s := openShare(t, store, intern.DefaultSettings, graph.Share{})
+	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+	root, next := [32]byte{1}, [32]byte{2}
+	apply(t, s, "pds", []*model.Event{
+		{Type: model.Commit, Seq: 1, DID: did, Rev: model.TID(100 << 20), Data: root},
+		{Type: model.Sync, Seq: 2, DID: did, Rev: model.TID(200 << 20), Data: root},
+		{Type: model.Commit, Seq: 3, DID: did, Rev: model.TID(300 << 20), Since: model.TID(200 << 20), Data: next, PrevData: &root},
+	})
+	if c := counts(t, s); c.Desynchronized != 0 {
+		t.Errorf("%+v", c)
+	}
+	apply(t, s, "pds", []*model.Event{{Type: model.Sync, Seq: 4, DID: did, Rev: model.TID(250 << 20), Data: root}})
+	if c := counts(t, s); c.Desynchronized != 1 { // an older repo, imported
+		t.Errorf("%+v", c)
+	}
+}
+
+func counts(t *testing.T, s *graph.Store) (c graph.Counts) {
+	t.Helper()
+	if err := s.View(t.Context(), func(sn *graph.Snapshot) (err error) { c, err = sn.Counts(); return err }); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A source that is listened to live and has told nothing yet has no cursor, and
+// what is known of it goes over into one with the first event.
+func TestLiveSource(t *testing.T) {
+	for _, settings := range []intern.Settings{intern.DefaultSettings, sharedSettings} {
+		store := memkv.Open(memkv.Options{Merger: merger()})
+		s := openShare(t, store, settings, graph.Share{})
+		now := time.UnixMicro(1_700_000_000_000_000).UTC()
+		if err := s.SetLive(t.Context(), "relay", now, nil); err != nil {
+			t.Fatal(err)
+		}
+		look := func(s *graph.Store, cursor graph.Seq, live bool) {
+			t.Helper()
+			c, ok := s.Cursor("relay")
+			since, listening := s.LiveSince("relay")
+			if ok != (cursor > 0) || c.Seq != cursor || listening != live || live && !since.Equal(now) || len(s.Cursors()) != map[bool]int{true: 1}[ok] {
+				t.Errorf("cursor %+v %v, live %v since %v", c, ok, listening, since)
+			}
+			err := s.View(t.Context(), func(sn *graph.Snapshot) error {
+				all, err := sn.Cursors()
+				if len(all) != len(s.Cursors()) {
+					t.Errorf("a question sees %+v", all)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		look(s, 0, true)
+		if err := s.SetFuture(t.Context(), "relay"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s = openShare(t, store, settings, graph.Share{})
+		look(s, 0, true)
+		apply(t, s, "relay", []*model.Event{{Type: model.Account, Seq: 1000, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", Active: true}})
+		look(s, 1000, false)
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s = openShare(t, store, settings, graph.Share{})
+		look(s, 1000, false)
+		verify(t, store)
+	}
+}
+
+// reads counts the look-ups of accounts in transactions.
+type reads struct {
+	kv.Store
+	accounts int
+}
+
+func (r *reads) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	return r.Store.Update(ctx, func(tx kv.Txn) error { return fn(&readsTxn{tx, r}) })
+}
+
+type readsTxn struct {
+	kv.Txn
+	r *reads
+}
+
+func (x *readsTxn) Get(key []byte) ([]byte, bool, error) {
+	if strings.HasPrefix(string(key), "a") {
+		x.r.accounts++
+	}
+	return x.Txn.Get(key)
+}
+
+// An account that is deleted and comes back again and again is not read anew each
+// time: a read folds all that was merged since the last one, so that it would cost
+// the square of what is sent.
+func TestToggledAccount(t *testing.T) {
+	store := &reads{Store: memkv.Open(memkv.Options{Merger: merger()})}
+	s, err := graph.Open(t.Context(), store, graph.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const did, toggles = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", 1000
+	m := model.New()
+	var events []*model.Event
+	for i := range int64(toggles) {
+		events = append(events,
+			&model.Event{Type: model.Commit, Seq: 3*i + 1, DID: did, Rev: model.TID(uint64(i+1) << 20), Ops: []model.Op{{Kind: "follow", Rkey: "x", Subject: did}}},
+			&model.Event{Type: model.Account, Seq: 3*i + 2, DID: did, Deleted: true},
+			&model.Event{Type: model.Account, Seq: 3*i + 3, DID: did, Active: true})
+	}
+	for _, e := range events {
+		m.Apply(e)
+	}
+	apply(t, s, "relay", events)
+	compareViews(t, views(t, s), m.Views())
+	compareCounts(t, s, m)
+	verify(t, store)
+	if store.accounts > 10 {
+		t.Errorf("the account was read %d times in %d toggles", store.accounts, toggles)
+	}
+}
+
+// Notes are bounded whichever source they come from, the newest of each stay, and
+// trimming them reads no more than a few keys for each that comes.
+func TestNotesAreBounded(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: merger()})
+	s := openShare(t, store, intern.DefaultSettings, graph.Share{})
+	begun := time.Now().UTC()
+	seq := graph.Seq(0)
+	note := func(source string, n int) {
+		var b graph.Batch
+		for range n {
+			seq++
+			b.AddDeadLetter(graph.DeadLetter{Seq: seq, Reason: "frame", Time: begun.Add(time.Duration(seq) * time.Millisecond)})
+			b.Seen(seq, nil)
+			if b.Notes() == graph.MaxNotes {
+				if err := s.Apply(t.Context(), source, &b); err != nil {
+					t.Fatal(err)
+				}
+				b.Reset()
+			}
+		}
+		if err := s.Apply(t.Context(), source, &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func() (n int, letters []graph.DeadLetter) {
+		t.Helper()
+		err := store.View(t.Context(), func(r kv.Reader) (err error) {
+			if letters, err = graph.DeadLetters(r); err != nil {
+				return err
+			}
+			return r.Scan([]byte("d"), []byte("e"), false, func(_, _ []byte) (bool, error) { n++; return true, nil })
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n, letters
+	}
+	note("first", 3000)
+	note("second", 60_000)
+	if n, letters := kept(); n > 2*graph.MaxDeadLetters+graph.MaxNotes || len(letters) != graph.MaxDeadLetters || letters[len(letters)-1].Seq != seq {
+		t.Errorf("%d are stored, %d shown", n, len(letters))
+	}
+	// After a restart, what is there is counted.
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s = openShare(t, store, intern.DefaultSettings, graph.Share{})
+	note("third", 25_000)
+	n, letters := kept()
+	if n > 2*graph.MaxDeadLetters+graph.MaxNotes || len(letters) != graph.MaxDeadLetters || letters[len(letters)-1].Seq != seq {
+		t.Errorf("%d are stored, %d shown", n, len(letters))
+	}
+	for i, d := range letters {
+		if d.Seq != seq-graph.MaxDeadLetters+graph.Seq(i)+1 {
+			t.Fatalf("letter %d is of seq %d", i, d.Seq)
+		}
+	}
+}
