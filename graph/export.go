@@ -119,7 +119,7 @@ type exporter struct {
 }
 
 func (x *exporter) run(r kv.Reader) error {
-	x.r = &interruptible{r, x.ctx}
+	x.r = &interruptible{Reader: r, ctx: x.ctx}
 	if err := checkFormat(r); err != nil {
 		return err
 	}

@@ -22,26 +22,70 @@ type Snapshot struct {
 
 // View calls fn with a consistent state of the graph.
 func (s *Store) View(ctx context.Context, fn func(*Snapshot) error) error {
+	return s.ViewCharged(ctx, nil, fn)
+}
+
+// ViewCharged is View, and tells charge, if it is not nil, what is read, as it is
+// read: bytes, and readCost for each key. An error from charge ends the read that
+// it was called in, and is returned by it.
+func (s *Store) ViewCharged(ctx context.Context, charge func(cost int) error, fn func(*Snapshot) error) error {
 	return s.kv.View(ctx, func(r kv.Reader) error {
 		hidden, err := s.hiddenOf(r)
 		if err != nil {
 			return fmt.Errorf("graph: reading the hidden accounts: %w", err)
 		}
-		return fn(&Snapshot{&interruptible{r, ctx}, s, hidden})
+		return fn(&Snapshot{&interruptible{r, ctx, charge}, s, hidden})
 	})
 }
 
-// interruptible is a Reader whose scans end with a context, however long they
-// are.
+// readCost is what looking a key up is worth in bytes that are read in order; a
+// key of a scan is worth a sixteenth of it.
+const readCost = 512
+
+// interruptible is a Reader that ends with a context, however much is read, and
+// charges for it.
 type interruptible struct {
 	kv.Reader
-	ctx context.Context //nolint:containedctx // lives as long as the one View
+	ctx    context.Context //nolint:containedctx // lives as long as the one View
+	charge func(cost int) error
+}
+
+func (r *interruptible) passed(cost int) error {
+	if err := r.ctx.Err(); err != nil {
+		return err //nolint:wrapcheck // it says what happened
+	}
+	if r.charge == nil {
+		return nil
+	}
+	return r.charge(cost)
+}
+
+// Get implements kv.Reader.
+func (r *interruptible) Get(key []byte) (value []byte, ok bool, err error) {
+	value, ok, err = r.Reader.Get(key)
+	if err == nil {
+		err = r.passed(readCost + len(value))
+	}
+	return value, ok, err
+}
+
+// MultiGet implements kv.Reader.
+func (r *interruptible) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
+	return r.Reader.MultiGet(keys, func(i int, value []byte, ok bool) error {
+		if err := r.passed(readCost + len(value)); err != nil {
+			return err
+		}
+		return each(i, value, ok)
+	})
 }
 
 // Scan implements kv.Reader.
 func (r *interruptible) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+	if err := r.passed(readCost); err != nil {
+		return err
+	}
 	return r.Reader.Scan(lo, hi, reverse, func(key, value []byte) (bool, error) {
-		if err := r.ctx.Err(); err != nil {
+		if err := r.passed(readCost/16 + len(value)); err != nil {
 			return false, err
 		}
 		return each(key, value)

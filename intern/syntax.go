@@ -77,6 +77,11 @@ func ValidDID[S ~string | ~[]byte](s S) bool {
 	return all(id, alnum|didRest|didInner) && class[id[len(id)-1]]&(alnum|didRest) != 0
 }
 
+// ValidPLC reports whether s is what stands behind did:plc: in a DID of that method
+// (https://web.plc.directory/spec/v0.1/did-plc): 24 characters of base32. The
+// protocol's syntax takes any; the method makes no others.
+func ValidPLC[S ~string | ~[]byte](s S) bool { return len(s) == 24 && all(s, tidRest) }
+
 // ValidRkey reports whether s is a record key
 // (https://atproto.com/specs/record-key).
 func ValidRkey[S ~string | ~[]byte](s S) bool {

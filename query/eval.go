@@ -437,16 +437,30 @@ func (v *evaluation) unseen() unseen {
 	return u
 }
 
-// page returns the strings of up to limit members of a result after the one
+// page returns the strings of up to limit members, and of no more than maxPageBytes, of a result after the one
 // with id after, in the order of their ids, and the last of these if there are
 // more, else None.
 func (v *evaluation) page(set idset.Set, after intern.ID, limit int, pinned unseen) (members []string, last intern.ID, err error) {
 	ids, more := v.pin(set, pinned).Page(uint64(after), limit, v.pinnedHidden(pinned))
-	if members, err = v.strings(ids); more && err == nil {
+	if members, err = v.strings(ids); err != nil {
+		return nil, intern.None, err
+	}
+	bytes := 0
+	for i := range members {
+		if bytes += len(members[i]); bytes > maxPageBytes && i > 0 {
+			members, ids, more = members[:i], ids[:i], true
+			break
+		}
+	}
+	if more {
 		last = intern.ID(ids[len(ids)-1])
 	}
-	return members, last, err
+	return members, last, nil
 }
+
+// maxPageBytes bounds the members of a page: URIs of up to 8 KiB would make pages
+// of many megabytes. Of posts' URIs a page of a thousand has 70 KB.
+const maxPageBytes = 512 << 10
 
 // pinnedHidden is hidden, with the strings that are pinned under the ids that
 // they stand under.

@@ -5,6 +5,8 @@ package query
 
 import (
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"skein/graph"
 	"skein/intern"
@@ -56,6 +58,22 @@ type literal struct {
 // Type returns what the set is of.
 func (e *Expr) Type() intern.Namespace { return e.root.is }
 
+// unusable says why a valid string names nothing that the index could know, or
+// nothing.
+func (l literal) unusable() string {
+	did := l.s
+	if l.is == intern.URI {
+		did, _, _ = strings.Cut(strings.TrimPrefix(l.s, "at://"), "/")
+		if !strings.HasPrefix(did, "did:") {
+			return "its authority is a handle, and the index names accounts by their DIDs: write at://did:…"
+		}
+	}
+	if id, ok := strings.CutPrefix(did, "did:plc:"); ok && !intern.ValidPLC(id) {
+		return "a did:plc has 24 characters behind did:plc:, of a to z and 2 to 7"
+	}
+	return ""
+}
+
 // A SyntaxError says what is wrong with an expression, and where.
 type SyntaxError struct {
 	Offset int // in bytes
@@ -64,6 +82,56 @@ type SyntaxError struct {
 
 // Error implements error.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("at position %d: %s", e.Offset, e.What) }
+
+// Point shows the place in the expression: the part of it around the place, and
+// under that a caret.
+func (e *SyntaxError) Point(source string) string {
+	const around = 60
+	at := min(max(e.Offset, 0), len(source))
+	from, to := max(0, at-around), min(len(source), at+around)
+	visible := func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}
+	part := strings.Map(visible, strings.ToValidUTF8(source[from:to], "?"))
+	before := strings.Map(visible, strings.ToValidUTF8(source[from:at], "?"))
+	return part + "\n" + strings.Repeat(" ", utf8.RuneCountInString(before)) + "^"
+}
+
+// nearest returns the name of a set or operator that a word may be meant for, ""
+// if none is near.
+func nearest(word string) string {
+	best, least := "", len(word)/3+2
+	for name := range functions {
+		if d := distance(strings.ToLower(word), name); d < least || d == least && best != "" && name < best {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's: how many letters are to be added, removed or replaced.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := corner
+			if a[i] != b[j] {
+				d++
+			}
+			corner = row[j+1]
+			row[j+1] = min(d, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
 
 type function struct {
 	op   op
@@ -156,7 +224,12 @@ func (p *parser) expr(depth int) (node, error) {
 	}
 	f, ok := functions[name]
 	if !ok {
-		return node{}, p.errorf(start, "%q is no set or operator", clip(name))
+		if len(name) <= 30 {
+			if near := nearest(name); near != "" {
+				return node{}, p.errorf(start, "%q is not a set or an operator; did you mean %s?", name, near)
+			}
+		}
+		return node{}, p.errorf(start, "%q is not a set or an operator", clip(name))
 	}
 	if err := p.open(name); err != nil {
 		return node{}, err
@@ -255,6 +328,9 @@ func (p *parser) literals(n *node, name string) error {
 		}
 		if l.is != want {
 			return p.errorf(start, "the argument %q of %s is one of %s, it takes %s", clip(l.s), name, plural(l.is), plural(want))
+		}
+		if why := l.unusable(); why != "" {
+			return p.errorf(start, "the argument %q of %s: %s", clip(l.s), name, why)
 		}
 		p.e.strings = append(p.e.strings, l)
 		var err error

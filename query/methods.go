@@ -122,25 +122,23 @@ func (s *Server) getStats(ctx context.Context, q params) (any, error) {
 		Version    string `json:"version"`
 		Engine     string `json:"engine"`
 		Relay      string `json:"relay"`
-		Cursor     int64  `json:"cursor"`
-		LagSeconds int64  `json:"lagSeconds"` // lexicons know no fractions
+		State      string `json:"state"`
+		Cursor     *int64 `json:"cursor,omitempty"`
+		LagSeconds *int64 `json:"lagSeconds,omitempty"` // lexicons know no fractions
 		graph.Counts
-	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: s.o.Relay, Counts: counts}
+	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: s.o.Relay, State: "off", Counts: counts}
 	var newest time.Time
 	for _, c := range cursors {
 		if c.Source == s.o.Relay || s.o.Relay == "" && !c.Time.Before(newest) {
 			newest = c.Time
-			out.Relay, out.Cursor, out.LagSeconds = c.Source, int64(c.Seq), int64(Lag(c.Time))
+			out.Relay, out.Cursor = c.Source, new(int64(c.Seq))
+		}
+	}
+	if s.o.Status != nil {
+		st := s.o.Status()
+		if out.State = st.State; st.HasLag {
+			out.LagSeconds = new(int64(st.Lag / time.Second))
 		}
 	}
 	return out, nil
-}
-
-// Lag returns the age in seconds of an event of time t, 0 if t is not known or
-// in the future.
-func Lag(t time.Time) float64 {
-	if t.Unix() <= 0 {
-		return 0
-	}
-	return max(0, time.Since(t).Round(time.Millisecond).Seconds())
 }

@@ -2,6 +2,7 @@ package query_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -149,14 +150,14 @@ func (w *world) all(set string, limit int, between func()) (members []string, to
 // according to the model.
 func (w *world) expression(rng *rand.Rand, dids bool, depth int) (string, map[string]bool) {
 	v := w.model.Views()
-	accounts := append(w.history.Accounts(), "did:plc:neverseen")
+	accounts := append(w.history.Accounts(), "did:plc:neverseenaaaaaaaaaaaaaaa")
 	pick := func(list []string) string { return list[rng.IntN(len(list))] }
 	set := map[string]bool{}
 	if depth == 0 || rng.IntN(3) == 0 {
 		if rng.IntN(6) == 0 {
 			pool := accounts
 			if !dids {
-				pool = append(w.posts(v), "at://did:plc:neverseen/app.bsky.feed.post/x")
+				pool = append(w.posts(v), "at://did:plc:neverseenaaaaaaaaaaaaaaa/app.bsky.feed.post/x")
 			}
 			var args []string
 			for range 1 + rng.IntN(5) {
@@ -212,7 +213,9 @@ func (w *world) expression(rng *rand.Rand, dids bool, depth int) (string, map[st
 
 func (w *world) posts(v model.Views) (posts []string) {
 	for uri := range v.Reverse["like"] {
-		posts = append(posts, uri)
+		if strings.HasPrefix(uri, "at://did:") { // the others may not be asked about
+			posts = append(posts, uri)
+		}
 	}
 	slices.Sort(posts)
 	return posts
@@ -242,9 +245,9 @@ func TestExpressions(t *testing.T) {
 		if a := w.query(url.Values{"set": {expr}, "count": {"true"}}); a.Total != len(want) || a.Members != nil || a.Cursor != "" {
 			t.Fatalf("%s, count: %+v", expr, a)
 		}
-		pool := append(w.history.Accounts(), "did:plc:neverseen", "did:plc:neither")
+		pool := append(w.history.Accounts(), "did:plc:neverseenaaaaaaaaaaaaaaa", "did:plc:neitheraaaaaaaaaaaaaaaaa")
 		if !dids {
-			pool = append(w.posts(w.model.Views()), "at://did:plc:neverseen/app.bsky.feed.post/x")
+			pool = append(w.posts(w.model.Views()), "at://did:plc:neverseenaaaaaaaaaaaaaaa/app.bsky.feed.post/x")
 		}
 		rng.Shuffle(len(pool), func(i, j int) { pool[i], pool[j] = pool[j], pool[i] })
 		asked := pool[:min(20, len(pool))]
@@ -278,7 +281,7 @@ func TestPagesWhileGrowing(t *testing.T) {
 	w := newWorld(t, 3, 300)
 	var given []string
 	for i := range 60 {
-		given = append(given, fmt.Sprintf("did:plc:%024d", i))
+		given = append(given, numbered(i))
 	}
 	given = append(given, w.history.Accounts()...)
 	before := map[string]bool{}
@@ -289,8 +292,8 @@ func TestPagesWhileGrowing(t *testing.T) {
 	members, _ := w.all("union(members("+strings.Join(given, ",")+"), followers("+w.history.Accounts()[0]+"))", 5, func() {
 		// One of the strings that were never seen gets an id, as a subject.
 		e := &model.Event{
-			Type: model.Commit, Seq: 1_000_000 + int64(i), DID: "did:plc:follower", Rev: model.TID(1<<55 + uint64(i)),
-			Ops: []model.Op{{Kind: "follow", Rkey: fmt.Sprint("r", i), Subject: fmt.Sprintf("did:plc:%024d", (i*7)%60)}},
+			Type: model.Commit, Seq: 1_000_000 + int64(i), DID: "did:plc:followeraaaaaaaaaaaaaaaa", Rev: model.TID(1<<55 + uint64(i)),
+			Ops: []model.Op{{Kind: "follow", Rkey: fmt.Sprint("r", i), Subject: numbered((i * 7) % 60)}},
 		}
 		w.happen(e)
 		i++
@@ -312,11 +315,11 @@ func TestPagesWhileGrowing(t *testing.T) {
 // A string that is given twice, and gets its id between two pages, is one member.
 func TestPinnedTwice(t *testing.T) {
 	w := newWorld(t, 5, 100)
-	const x, y = "did:plc:xnever", "did:plc:ynever"
+	const x, y = "did:plc:xneveraaaaaaaaaaaaaaaaaa", "did:plc:yneveraaaaaaaaaaaaaaaaaa"
 	i := 0
 	members, totals := w.all("members("+y+","+x+","+x+")", 1, func() {
 		w.happen(&model.Event{
-			Type: model.Commit, Seq: 1_000_000 + int64(i), DID: "did:plc:follower", Rev: model.TID(1<<55 + uint64(i)),
+			Type: model.Commit, Seq: 1_000_000 + int64(i), DID: "did:plc:followeraaaaaaaaaaaaaaaa", Rev: model.TID(1<<55 + uint64(i)),
 			Ops: []model.Op{{Kind: "follow", Rkey: "r", Subject: []string{x, y}[i%2]}},
 		})
 		i++
@@ -335,8 +338,8 @@ func TestErrors(t *testing.T) {
 		t.Fatal("no cursor")
 	}
 	q := func(params url.Values) string { return "/xrpc/blue.skein.graph.query?" + params.Encode() }
-	deep := strings.Repeat("union(", 32) + "follows(did:plc:a)" + strings.Repeat(")", 32)
-	leaves := "union(" + strings.TrimSuffix(strings.Repeat("follows(did:plc:a),", 65), ",") + ")"
+	deep := strings.Repeat("union(", 32) + "follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)" + strings.Repeat(")", 32)
+	leaves := "union(" + strings.TrimSuffix(strings.Repeat("follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa),", 65), ",") + ")"
 	for name, c := range map[string]struct {
 		path   string
 		status int
@@ -344,21 +347,28 @@ func TestErrors(t *testing.T) {
 	}{
 		"no set":           {q(nil), 400, "set is missing"},
 		"empty set":        {q(url.Values{"set": {""}}), 400, "position 0"},
-		"unknown function": {q(url.Values{"set": {"frob(did:plc:a)"}}), 400, "frob"},
+		"misspelt":         {q(url.Values{"set": {"folowers(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)"}}), 400, "did you mean followers?"},
+		"short did:plc":    {q(url.Values{"set": {"followers(did:plc:short)"}}), 400, "24 characters"},
+		"did:plc with a 1": {q(url.Values{"set": {"followers(did:plc:1aaaaaaaaaaaaaaaaaaaaaaa)"}}), 400, "24 characters"},
+		"handle in a URI":  {q(url.Values{"set": {"likers(at://alice.example/app.bsky.feed.post/3kaaaaaaaaaaa)"}}), 400, "at://did:"},
+		"short DID in URI": {q(url.Values{"set": {"likers(at://did:plc:short/app.bsky.feed.post/3kaaaaaaaaaaa)"}}), 400, "24 characters"},
+		"short member":     {q(url.Values{"set": {"members(did:plc:short)"}}), 400, "24 characters"},
+		"member is short":  {"/xrpc/blue.skein.graph.contains?set=" + url.QueryEscape(set) + "&member=did:plc:short", 400, "24 characters"},
+		"unknown function": {q(url.Values{"set": {"frob(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)"}}), 400, "frob"},
 		"no parenthesis":   {q(url.Values{"set": {"follows"}}), 400, "position 7"},
-		"not closed":       {q(url.Values{"set": {"follows(did:plc:a"}}), 400, "position 17"},
-		"tail":             {q(url.Values{"set": {"follows(did:plc:a) x"}}), 400, "position 19"},
+		"not closed":       {q(url.Values{"set": {"follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"}}), 400, "position 40"},
+		"tail":             {q(url.Values{"set": {"follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa) x"}}), 400, "position 42"},
 		"no argument":      {q(url.Values{"set": {"follows()"}}), 400, "position 8"},
-		"two arguments":    {q(url.Values{"set": {"follows(did:plc:a,did:plc:b)"}}), 400, "one argument"},
+		"two arguments":    {q(url.Values{"set": {"follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa,did:plc:baaaaaaaaaaaaaaaaaaaaaaa)"}}), 400, "one argument"},
 		"no operands":      {q(url.Values{"set": {"union()"}}), 400, "position 6"},
 		"malformed DID":    {q(url.Values{"set": {"follows(alice.example.com)"}}), 400, "alice.example.com"},
-		"URI for a DID":    {q(url.Values{"set": {"follows(at://did:plc:a/app.bsky.feed.post/x)"}}), 400, "DIDs"},
-		"DID for a URI":    {q(url.Values{"set": {"likers(did:plc:a)"}}), 400, "AT URIs"},
-		"mixed operands":   {q(url.Values{"set": {"union(follows(did:plc:a), likes(did:plc:a))"}}), 400, "position 26"},
-		"mixed members":    {q(url.Values{"set": {"members(did:plc:a,at://did:plc:a)"}}), 400, "position 18"},
+		"URI for a DID":    {q(url.Values{"set": {"follows(at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/x)"}}), 400, "DIDs"},
+		"DID for a URI":    {q(url.Values{"set": {"likers(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)"}}), 400, "AT URIs"},
+		"mixed operands":   {q(url.Values{"set": {"union(follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa), likes(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa))"}}), 400, "position 49"},
+		"mixed members":    {q(url.Values{"set": {"members(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa,at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)"}}), 400, "position 41"},
 		"65 leaves":        {q(url.Values{"set": {leaves}}), 400, "64"},
 		"depth 33":         {q(url.Values{"set": {deep}}), 400, "32"},
-		"too long":         {q(url.Values{"set": {strings.Repeat(" ", 16<<10) + "follows(did:plc:a)"}}), 400, "16384"},
+		"too long":         {q(url.Values{"set": {strings.Repeat(" ", 16<<10) + "follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)"}}), 400, "16384"},
 		"limit 0":          {q(url.Values{"set": {set}, "limit": {"0"}}), 400, "1 to 1000"},
 		"limit 1001":       {q(url.Values{"set": {set}, "limit": {"1001"}}), 400, "1 to 1000"},
 		"limit text":       {q(url.Values{"set": {set}, "limit": {"ten"}}), 400, "ten"},
@@ -371,8 +381,8 @@ func TestErrors(t *testing.T) {
 		"cursor of others": {q(url.Values{"set": {"members(" + a[0] + ")"}, "cursor": {first.Cursor}}), 400, "cursor"},
 		"bad escape":       {"/xrpc/blue.skein.graph.query?set=%zz", 400, "query string"},
 		"no member":        {"/xrpc/blue.skein.graph.contains?set=" + url.QueryEscape(set), 400, "member"},
-		"101 members":      {"/xrpc/blue.skein.graph.contains?set=" + url.QueryEscape(set) + strings.Repeat("&member=did:plc:a", 101), 400, "100"},
-		"member's type":    {"/xrpc/blue.skein.graph.contains?set=" + url.QueryEscape(set) + "&member=at://did:plc:a", 400, "member"},
+		"101 members":      {"/xrpc/blue.skein.graph.contains?set=" + url.QueryEscape(set) + strings.Repeat("&member=did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", 101), 400, "100"},
+		"member's type":    {"/xrpc/blue.skein.graph.contains?set=" + url.QueryEscape(set) + "&member=at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", 400, "member"},
 		"unknown method":   {"/xrpc/blue.skein.graph.frob", 501, "frob"},
 		"not served yet":   {"/xrpc/app.bsky.feed.getTimeline", 501, "getTimeline"},
 		"unknown page":     {"/nothing", 404, ""},
@@ -412,10 +422,9 @@ func TestErrors(t *testing.T) {
 	}
 	// What is at the bound is taken.
 	for _, ok := range []string{
-		"union(" + strings.TrimSuffix(strings.Repeat("follows(did:plc:a),", 64), ",") + ")",
-		strings.Repeat("union(", 31) + "follows(did:plc:a)" + strings.Repeat(")", 31),
+		"union(" + strings.TrimSuffix(strings.Repeat("follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa),", 64), ",") + ")",
+		strings.Repeat("union(", 31) + "follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)" + strings.Repeat(")", 31),
 		" intersect ( followers ( did:web:example.com%3A80 ) ) ",
-		"likers(at://handle.example.com)",
 	} {
 		if a := w.query(url.Values{"set": {ok}, "limit": {"1000"}, "novel": {"1", "2"}}); a.Total != 0 || a.Members == nil {
 			t.Errorf("%s: %+v", ok, a)
@@ -430,14 +439,14 @@ func TestTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := httptest.NewRecorder()
-	s.ServeHTTP(rec, httptest.NewRequest("GET", "/xrpc/blue.skein.graph.query?set=follows(did:plc:a)", nil))
+	s.ServeHTTP(rec, httptest.NewRequest("GET", "/xrpc/blue.skein.graph.query?set=follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)", nil))
 	if rec.Code != http.StatusGatewayTimeout || !strings.Contains(rec.Body.String(), "QueryTimeout") {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add("intersect(followers(did:plc:a), except(likers(at://did:plc:a/app.bsky.feed.post/x), members(did:plc:a,did:plc:b)))")
+	f.Add("intersect(followers(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa), except(likers(at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/x), members(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa,did:plc:baaaaaaaaaaaaaaaaaaaaaaa)))")
 	f.Add("union(,)")
 	f.Add("((((")
 	f.Fuzz(func(t *testing.T, s string) {
@@ -446,4 +455,32 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q: %v, %v", s, e, err)
 		}
 	})
+}
+
+// numbered makes a DID of a number.
+func numbered(i int) string {
+	did := []byte(fmt.Sprintf("did:plc:%024d", i))
+	for j := 8; j < len(did); j++ {
+		did[j] += 'a' - '0'
+	}
+	return string(did)
+}
+
+// The place of an error is shown.
+func TestPoint(t *testing.T) {
+	for source, want := range map[string]string{
+		"folowers(did:plc:a)":            "folowers(did:plc:a)\n^",
+		"union(follows(did:web:a.b), x)": "union(follows(did:web:a.b), x)\n                            ^",
+		"union(\nxäö":                    "union( xäö\n       ^",
+		"union(follows(did:web:" + strings.Repeat("long.", 30) + "b), x)": "." + strings.Repeat("long.", 11) + "b), x)\n" + strings.Repeat(" ", 60) + "^",
+	} {
+		_, err := query.Parse(source)
+		var e *query.SyntaxError
+		if !errors.As(err, &e) {
+			t.Fatalf("%q: %v", source, err)
+		}
+		if got := e.Point(source); got != want {
+			t.Errorf("%q:\n%s\nwant\n%s", source, got, want)
+		}
+	}
 }

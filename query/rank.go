@@ -15,6 +15,8 @@ import (
 const (
 	maxRanked   = 4 << 20  // different results, 32 bytes each at most
 	maxExpanded = 64 << 20 // results in all
+
+	checkEvery = 1 << 16 // results between two looks whether time is over
 )
 
 type rankItem struct {
@@ -134,11 +136,11 @@ func (s *Server) ranked(ctx context.Context, sn *graph.Snapshot, q params, of *E
 			if buf, err = sn.AppendSubjects(buf[:0], along.kind, intern.ID(actor)); err != nil {
 				return nil, err
 			}
-			err = t.add(slices.Values(buf))
+			err = t.add(ctx, slices.Values(buf))
 		} else {
 			var set idset.Set
 			if set, err = v.actors(along.kind, intern.ID(actor)); err == nil {
-				err = t.add(set.All())
+				err = t.add(ctx, set.All())
 			}
 		}
 		if err != nil {
@@ -187,8 +189,13 @@ type tallied struct {
 
 func (t *tally) next() { t.actor++ }
 
-func (t *tally) add(ids func(func(uint64) bool)) (err error) {
+func (t *tally) add(ctx context.Context, ids func(func(uint64) bool)) (err error) {
 	ids(func(id uint64) bool {
+		if t.expanded%checkEvery == 0 {
+			if err = ctx.Err(); err != nil {
+				return false
+			}
+		}
 		if t.expanded++; t.expanded > maxExpanded {
 			err = invalid("of expands to more than %d results; ask about fewer actors", maxExpanded)
 			return false

@@ -48,6 +48,9 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 		if !intern.ValidDID(a) && !intern.ValidHandle(a) {
 			return nil, invalid("%q (%s) is neither a DID nor a handle", clip(a), map[bool]string{true: "actor", false: "others"}[i == 0])
 		}
+		if why := (literal{a, intern.DID}).unusable(); why != "" {
+			return nil, invalid("%q (%s): %s", clip(a), map[bool]string{true: "actor", false: "others"}[i == 0], why)
+		}
 	}
 	if !intern.ValidDID(actor) {
 		return nil, &Error{http.StatusBadRequest, "ActorNotFound", "handles are not resolved here: give the actor's DID"}

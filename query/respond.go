@@ -19,6 +19,10 @@ import (
 // who take it so.
 const minCompressed = 1024
 
+// largeAnswer is from how many bytes on an answer counts among those in flight.
+// Smaller ones are never refused.
+const largeAnswer = 64 << 10
+
 // write writes an answer as JSON. Answers carry an ETag, so that who asks the
 // same again and again is told in a few bytes that nothing has changed.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any) {
@@ -38,6 +42,18 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any
 		if matches(strings.Join(r.Header.Values("If-None-Match"), ","), tag) {
 			w.WriteHeader(http.StatusNotModified)
 			return
+		}
+	}
+	if len(b) > largeAnswer {
+		defer s.inFlight.Add(-int64(len(b)))
+		if s.inFlight.Add(int64(len(b))) > s.o.InFlight {
+			status = http.StatusServiceUnavailable
+			h.Del("ETag")
+			h.Set("Retry-After", "1")
+			if s.o.Metrics != nil {
+				s.o.Metrics.Errors.WithLabelValues("any", "Busy").Inc()
+			}
+			b = []byte(`{"error":"Busy","message":"too many bytes of answers wait for clients that read slowly; ask again, or for smaller pages"}` + "\n")
 		}
 	}
 	if len(b) >= minCompressed {

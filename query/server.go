@@ -9,15 +9,18 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein/graph"
 	"skein/intern"
+	"skein/internal/kv"
 )
 
 // Lexicons are the lexicons of the methods served here, by NSID, as in the
@@ -31,18 +34,31 @@ type Options struct {
 	// Timeout is how long one question may take. 0 means ten seconds.
 	Timeout time.Duration
 	// Concurrent is how many questions are worked on at a time; the others wait.
-	// 0 means eight for each processor. HeavyConcurrent is how many of them may
-	// read large sets, which bounds the memory that they take, and leaves
+	// 0 means eight for each processor. HeavyConcurrent is how many may besides
+	// that read much, which bounds the memory that they take, and leaves
 	// processors for the rest. 0 means one for every two processors.
 	Concurrent, HeavyConcurrent int
 	// Version is that of the program, for _health and getStats.
 	Version string
+	// InFlight bounds the bytes of the large answers that clients have not read
+	// yet. One that is over it is refused. 0 means 64 MiB.
+	InFlight int64
 	// Relay is the source whose cursor getStats shows. Empty means the one
 	// whose last event is the newest.
 	Relay string
+	// Status says what the consumer of Relay is doing. nil means that this process
+	// has none.
+	Status func() Status
 	// Logger and Metrics may be nil.
 	Logger  *slog.Logger
 	Metrics *Metrics
+}
+
+// A Status is what getStats says of the consumer.
+type Status struct {
+	State  string        // see consumer.State
+	Lag    time.Duration // how old the newest event is, see consumer.Status
+	HasLag bool
 }
 
 // Server serves questions. It implements http.Handler.
@@ -51,8 +67,10 @@ type Server struct {
 	o       Options
 	cursors *cursors
 	mux     *http.ServeMux
-	slots   chan struct{} // of questions under way
-	heavy   chan struct{} // of those that read large sets
+	light   *lane
+	heavy   *lane
+
+	inFlight atomic.Int64 // bytes of large answers on their way
 }
 
 // method is an XRPC query.
@@ -84,6 +102,9 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	if o.Concurrent <= 0 {
 		o.Concurrent = 8 * runtime.GOMAXPROCS(0)
 	}
+	if o.InFlight <= 0 {
+		o.InFlight = 64 << 20
+	}
 	if o.HeavyConcurrent <= 0 {
 		o.HeavyConcurrent = (runtime.GOMAXPROCS(0) + 1) / 2
 	}
@@ -93,7 +114,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	}
 	s := &Server{
 		store: store, o: o, cursors: c, mux: http.NewServeMux(),
-		slots: make(chan struct{}, o.Concurrent), heavy: make(chan struct{}, o.HeavyConcurrent),
+		light: newLane(o.Concurrent), heavy: newLane(o.HeavyConcurrent),
 	}
 	for _, m := range methods {
 		s.mux.HandleFunc("/xrpc/"+m.nsid, func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })
@@ -144,7 +165,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
 	defer cancel()
-	answer, err := s.answer(ctx, r, m)
+	answer, err := s.recovered(ctx, r, m)
 	if s.o.Metrics != nil {
 		s.o.Metrics.Seconds.WithLabelValues(m.nsid).Observe(time.Since(start).Seconds())
 	}
@@ -158,13 +179,27 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
 	xerr, ok := errors.AsType[*Error](err)
 	switch {
 	case ok:
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, kv.ErrCorrupt):
+		s.o.Logger.Error("a question met a damaged part of the store", "method", m.nsid, "error", err)
+		xerr = &Error{http.StatusInternalServerError, "StoreDamaged", "a part of the store that the answer needs is damaged; the server's log names it"}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kv.ErrTooOld):
 		xerr = &Error{http.StatusGatewayTimeout, "QueryTimeout", fmt.Sprintf("the question took longer than %v", s.o.Timeout)}
 	default:
 		s.o.Logger.Error("a question failed", "method", m.nsid, "error", err)
 		xerr = &Error{http.StatusInternalServerError, "InternalServerError", "the question failed; the server's log says why"}
 	}
 	s.fail(w, r, m.nsid, xerr)
+}
+
+// recovered is answer, with a panic as an error: a question that meets what we got
+// wrong must not end without an answer.
+func (s *Server) recovered(ctx context.Context, r *http.Request, m *method) (answer any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return s.answer(ctx, r, m)
 }
 
 // answer works out an answer. It holds one of the slots while it does, and not
@@ -174,66 +209,12 @@ func (s *Server) answer(ctx context.Context, r *http.Request, m *method) (any, e
 	if err != nil {
 		return nil, err
 	}
-	q.work = &work{}
+	q.work = &work{light: s.light, heavyLane: s.heavy, client: clientOf(r)}
 	defer q.work.end()
-	if err := q.work.enter(ctx, s.slots); err != nil {
+	if err := q.work.enter(ctx, s.light); err != nil {
 		return nil, err
 	}
-	q.work.heavySlots = s.heavy
 	return m.serve(s, ctx, q)
-}
-
-// work is the slot that a question under way holds: one of many, or one of the
-// few for those that read large sets.
-type work struct {
-	slots      chan struct{} // where it holds one
-	heavySlots chan struct{}
-}
-
-// enter takes a slot, or waits for one until ctx ends. The one held before, if
-// any, is given back first: who waits keeps nobody else waiting.
-func (w *work) enter(ctx context.Context, slots chan struct{}) error {
-	w.end()
-	select {
-	case slots <- struct{}{}:
-		w.slots = slots
-		return nil
-	case <-ctx.Done():
-		return ctx.Err() //nolint:wrapcheck // it says what happened
-	}
-}
-
-// errHeavy ends the work on a question that turns out to need one of the few
-// slots. It is begun again with one.
-var errHeavy = errors.New("query: large sets are to be read")
-
-// heavy reports, as errHeavy, that the question may not read large sets.
-func (w *work) heavy() error {
-	if w.slots == w.heavySlots {
-		return nil
-	}
-	return errHeavy
-}
-
-// view calls fn with a state of the graph. If fn meets large sets it ends, and
-// is called again when the question has a slot for that: who waits for one
-// holds nothing, neither sets nor a state of the store.
-func (s *Server) view(ctx context.Context, w *work, fn func(*graph.Snapshot) error) error {
-	err := s.store.View(ctx, fn)
-	if !errors.Is(err, errHeavy) {
-		return err
-	}
-	if err := w.enter(ctx, w.heavySlots); err != nil {
-		return err
-	}
-	return s.store.View(ctx, fn)
-}
-
-func (w *work) end() {
-	if w.slots != nil {
-		<-w.slots
-		w.slots = nil
-	}
 }
 
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *Error) {
@@ -287,6 +268,9 @@ func (q params) list(name string, lo, hi int, ns intern.Namespace) ([]literal, e
 	for i, v := range given {
 		if list[i] = (literal{v, ns}); !ns.Valid([]byte(v)) {
 			return nil, invalid("%s %q (number %d) is none of %s", name, clip(v), i+1, plural(ns))
+		}
+		if why := list[i].unusable(); why != "" {
+			return nil, invalid("%s %q (number %d): %s", name, clip(v), i+1, why)
 		}
 	}
 	return list, nil

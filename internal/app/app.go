@@ -200,14 +200,19 @@ type ServeOptions struct {
 func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	var c *consumer.Consumer
 	var source string
+	var status func() query.Status
 	if o.Consume != nil {
 		if c, err = x.Consumer(*o.Consume); err != nil {
 			return err
 		}
 		source = c.Source()
+		status = func() query.Status {
+			st := c.Status()
+			return query.Status{State: string(st.State), Lag: st.Lag, HasLag: st.HasLag}
+		}
 	}
 	api, err := query.New(x.Graph, query.Options{
-		Version: o.Version, Relay: source, Logger: x.log, Metrics: query.NewMetrics(x.Registry),
+		Version: o.Version, Relay: source, Status: status, Logger: x.log, Metrics: query.NewMetrics(x.Registry),
 	})
 	if err != nil {
 		return err

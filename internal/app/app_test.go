@@ -22,7 +22,9 @@ import (
 	"skein/graph"
 	"skein/internal/app"
 	"skein/internal/frames"
+	"skein/internal/model"
 	"skein/internal/relay"
+	"skein/internal/synth"
 	"skein/internal/truth"
 )
 
@@ -116,6 +118,7 @@ func compare(t *testing.T, tr *truth.Truth, base string, limits ...int) {
 
 type stats struct {
 	Cursor                                    int64
+	State                                     string
 	Accounts, Hidden, Partial, Desynchronized int64
 	Records                                   map[string]int64
 }

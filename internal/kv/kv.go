@@ -37,6 +37,15 @@ var (
 	// ErrFormat is returned by an engine's Open for a store that was made with
 	// another Merger, or another version of the engine.
 	ErrFormat = errors.New("kv: the store has another format")
+	// ErrCorrupt is returned by reads that meet bytes which are not those that were
+	// written, as their checksums tell.
+	ErrCorrupt = errors.New("kv: a part of the store is damaged")
+	// ErrDamaged is returned by an engine's Open where the store's files are not
+	// whole: it was not opened, and nothing was changed.
+	ErrDamaged = errors.New("kv: the store is damaged")
+	// ErrDiskFull is returned by Open and Update where there is too little room left
+	// to go on safely. What was committed before is kept.
+	ErrDiskFull = errors.New("kv: the disk is full")
 )
 
 type crossingKey struct{}

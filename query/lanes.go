@@ -1,0 +1,176 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+
+	"skein/graph"
+)
+
+// A lane lets a number of questions be worked on at a time. The others wait, and
+// their clients take turns: whoever asks much waits for itself.
+type lane struct {
+	mu      sync.Mutex
+	free    int
+	turns   []string                   // clients that wait, in the order of their turns
+	waiting map[string][]chan struct{} // by client; each is closed with a slot for it
+}
+
+func newLane(slots int) *lane { return &lane{free: slots, waiting: map[string][]chan struct{}{}} }
+
+// enter takes a slot, or waits for one until ctx ends.
+func (l *lane) enter(ctx context.Context, client string) error {
+	l.mu.Lock()
+	if l.free > 0 {
+		l.free--
+		l.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	if len(l.waiting[client]) == 0 {
+		l.turns = append(l.turns, client)
+	}
+	l.waiting[client] = append(l.waiting[client], turn)
+	l.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-turn: // it came all the same
+		l.pass()
+	default:
+		l.forget(client, turn)
+	}
+	return ctx.Err() //nolint:wrapcheck // it says what happened
+}
+
+// leave gives a slot back.
+func (l *lane) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pass()
+}
+
+// pass hands a slot on to the client whose turn it is. It is called with mu held.
+func (l *lane) pass() {
+	if len(l.turns) == 0 {
+		l.free++
+		return
+	}
+	client := l.turns[0]
+	l.turns = l.turns[1:]
+	queue := l.waiting[client]
+	close(queue[0])
+	if len(queue) == 1 {
+		delete(l.waiting, client)
+		return
+	}
+	l.waiting[client] = queue[1:]
+	l.turns = append(l.turns, client)
+}
+
+// forget takes a question that waits no longer out. It is called with mu held.
+func (l *lane) forget(client string, turn chan struct{}) {
+	var left []chan struct{}
+	for _, t := range l.waiting[client] {
+		if t != turn {
+			left = append(left, t)
+		}
+	}
+	if len(left) > 0 {
+		l.waiting[client] = left
+		return
+	}
+	delete(l.waiting, client)
+	for i, c := range l.turns {
+		if c == client {
+			l.turns = append(l.turns[:i:i], l.turns[i+1:]...)
+			return
+		}
+	}
+}
+
+// clientOf names who asks: an address. Those behind one proxy are one client.
+func clientOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// Every question begins in the light lane, and is charged there for what it reads.
+// One that has spent lightCharge goes over to the heavy lane, where few are worked
+// on at a time, and begins again: so a small question always finds a slot soon,
+// whatever the others ask. A page of a thousand URIs costs two to four million, a
+// set of a hundred thousand records half of one.
+const lightCharge = 4 << 20
+
+// work is the slot that a question under way holds.
+type work struct {
+	light, heavyLane *lane
+	client           string
+
+	in    *lane // where it holds a slot, nil if it holds none
+	spent int
+}
+
+// enter takes a slot of a lane. The one held before, if any, is given back first:
+// who waits keeps nobody else waiting.
+func (w *work) enter(ctx context.Context, l *lane) error {
+	w.end()
+	if err := l.enter(ctx, w.client); err != nil {
+		return err
+	}
+	w.in = l
+	return nil
+}
+
+func (w *work) end() {
+	if w.in != nil {
+		w.in.leave()
+		w.in = nil
+	}
+}
+
+// errHeavy ends the work on a question that turns out to be for the heavy lane. It
+// is begun again there.
+var errHeavy = errors.New("query: much is to be read")
+
+// heavy reports, as errHeavy, that the question may not do what costs much: read
+// large sets, or expand many.
+func (w *work) heavy() error {
+	if w.in == w.heavyLane {
+		return nil
+	}
+	return errHeavy
+}
+
+// charge charges the question for what it has read.
+func (w *work) charge(cost int) error {
+	if w.spent += cost; w.spent <= lightCharge {
+		return nil
+	}
+	return w.heavy()
+}
+
+// view calls fn with a state of the graph. If fn reads much it ends, and is called
+// again when the question has a slot for that: who waits for one holds nothing,
+// neither sets nor a state of the store.
+func (s *Server) view(ctx context.Context, w *work, fn func(*graph.Snapshot) error) error {
+	err := s.store.ViewCharged(ctx, w.charge, fn)
+	if !errors.Is(err, errHeavy) {
+		return err
+	}
+	if err := w.enter(ctx, w.heavyLane); err != nil {
+		return err
+	}
+	return s.store.ViewCharged(ctx, w.charge, fn)
+}

@@ -1,0 +1,361 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"skein/graph"
+	"skein/intern"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+)
+
+// Clients take turns: one that asks much waits for itself.
+func TestLaneTakesTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLane(1)
+		if err := l.enter(t.Context(), "busy"); err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var served []string
+		ask := func(client string) {
+			go func() {
+				if err := l.enter(t.Context(), client); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				served = append(served, client)
+				mu.Unlock()
+				l.leave()
+			}()
+			synctest.Wait()
+		}
+		for range 8 {
+			ask("busy")
+		}
+		ask("small")
+		ask("other")
+		// One gives up while it waits, and one after its turn has come.
+		ctx, cancel := context.WithCancel(t.Context())
+		gaveUp := make(chan error, 1)
+		go func() { gaveUp <- l.enter(ctx, "impatient") }()
+		synctest.Wait()
+		cancel()
+		if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		l.leave()
+		synctest.Wait()
+		if got := strings.Join(served[:3], " "); got != "busy small other" || len(served) != 10 {
+			t.Errorf("served %v", served)
+		}
+		if l.free != 1 || len(l.waiting) != 0 || len(l.turns) != 0 {
+			t.Errorf("left: %+v", l)
+		}
+	})
+}
+
+// many makes a graph in which others follow very many, all of them one account.
+func many(t *testing.T, others, follows int) (s *graph.Store, star string, dids []string) {
+	t.Helper()
+	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e7, Txn: 1e9, Age: time.Hour}}), graph.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	did := func(i int) string {
+		b := []byte(fmt.Sprintf("did:plc:%024d", i))
+		for j := 8; j < len(b); j++ {
+			b[j] += 'a' - '0'
+		}
+		return string(b)
+	}
+	star = did(0)
+	var b graph.Batch
+	seq := graph.Seq(0)
+	for o := range others {
+		dids = append(dids, did(1+o))
+		for from := 0; from < follows; from += 1000 {
+			seq++
+			b.AddCommit(seq, &graph.Commit{DID: []byte(dids[o]), Rev: intern.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
+			for i := from; i < from+1000; i++ {
+				subject := did(1_000_000 + i)
+				if i == follows/2 {
+					subject = star
+				}
+				b.AddPut(1, intern.AppendTID(nil, uint64(o*follows+i+1)<<20), []byte(subject))
+			}
+			b.Seen(seq, nil)
+		}
+		if err := s.Apply(t.Context(), "test", &b); err != nil {
+			t.Fatal(err)
+		}
+		b.Reset()
+	}
+	return s, star, dids
+}
+
+// Every question that reads much goes over to the heavy lane, whichever method it
+// is of, and small ones find a slot whatever the dear ones do.
+func TestDearQuestionsWaitForEachOther(t *testing.T) {
+	store, star, others := many(t, 22, 60_000)
+	s, err := New(store, Options{Concurrent: 2, HeavyConcurrent: 1, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(ctx context.Context, client, path string) int {
+		rec := httptest.NewRecorder()
+		req := httptest.NewRequest(http.MethodGet, path, nil).WithContext(ctx)
+		req.RemoteAddr = client + ":1"
+		s.ServeHTTP(rec, req)
+		if rec.Code == 200 && strings.Contains(path, "getRelationships") && strings.Count(rec.Body.String(), "followedBy") != len(others) {
+			t.Errorf("%s", rec.Body)
+		}
+		return rec.Code
+	}
+	// Accounts with so many followers that each fills a row.
+	var b graph.Batch
+	for i := range 1500 {
+		seq := graph.Seq(1_000_000 + i)
+		b.AddCommit(seq, &graph.Commit{DID: fmt.Appendf(nil, "did:web:fan%d.example", i), Rev: intern.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
+		for j := range 64 {
+			b.AddPut(1, intern.AppendTID(nil, uint64(i*64+j+1)<<20), fmt.Appendf(nil, "did:web:star%d.example", j))
+		}
+		b.Seen(seq, nil)
+	}
+	if err := store.Apply(t.Context(), "test", &b); err != nil {
+		t.Fatal(err)
+	}
+	leaves := "intersect(" + strings.Join(repeat("followers(did:web:star%d.example)", 64), ",") + ")"
+	dear := map[string]string{
+		"getRelationships": "/xrpc/app.bsky.graph.getRelationships?" + url.Values{"actor": {star}, "others": others}.Encode(),
+		"contains":         "/xrpc/blue.skein.graph.contains?" + url.Values{"set": {leaves}, "member": repeat("did:web:fan%d.example", 100)}.Encode(),
+		"query":            "/xrpc/blue.skein.graph.query?" + url.Values{"set": {"union(follows(" + strings.Join(others, "),follows(") + "))"}}.Encode(),
+	}
+	const small = "/xrpc/blue.skein.graph.query?set=followers(did:web:nobody.example)"
+	for name, path := range dear {
+		t.Run(name, func(t *testing.T) {
+			// The one heavy slot is taken: the dear question waits for it.
+			if err := s.heavy.enter(t.Context(), "someone"); err != nil {
+				t.Fatal(err)
+			}
+			leave := sync.OnceFunc(s.heavy.leave)
+			defer leave()
+			ctx, cancel := context.WithCancel(t.Context())
+			answered := make(chan int, 16)
+			for i := range 8 {
+				go func() { answered <- get(ctx, fmt.Sprintf("10.0.0.%d", i), path) }()
+			}
+			for began := time.Now(); ; time.Sleep(time.Millisecond) {
+				s.heavy.mu.Lock()
+				waiting := len(s.heavy.turns)
+				s.heavy.mu.Unlock()
+				if waiting == 8 {
+					break
+				}
+				if len(answered) > 0 {
+					t.Fatal("it was answered without a heavy slot")
+				}
+				if time.Since(began) > 30*time.Second {
+					t.Fatalf("%d wait", waiting)
+				}
+			}
+			for range 100 {
+				if code := get(t.Context(), "10.0.1.1", small); code != 200 {
+					t.Fatalf("a small question: %d", code)
+				}
+			}
+			cancel()
+			for range 8 {
+				<-answered
+			}
+			leave()
+			if code := get(t.Context(), "10.0.0.1", path); code != 200 {
+				t.Errorf("with a slot: %d", code)
+			}
+		})
+	}
+}
+
+func repeat(format string, n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf(format, i))
+	}
+	return all
+}
+
+// A question's time is over within what it reads and expands, too.
+func TestTimeIsLookedAt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var ta tally
+	n := 0
+	err := ta.add(ctx, func(yield func(uint64) bool) {
+		for n = 1; n < 50*checkEvery; n++ {
+			if n == checkEvery {
+				cancel()
+			}
+			if !yield(uint64(n)) {
+				return
+			}
+		}
+	})
+	if !errors.Is(err, context.Canceled) || n > 3*checkEvery {
+		t.Errorf("%v after %d", err, n)
+	}
+}
+
+// Pages are bounded in bytes, and so are the answers that nobody has read yet.
+func TestBytesAreBounded(t *testing.T) {
+	store, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Limits: memkv.Limits{Key: 1e5, Value: 1e7, Txn: 1e9, Age: time.Hour}}), graph.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+	var b graph.Batch
+	b.AddCommit(1, &graph.Commit{DID: []byte(did), Rev: intern.AppendTID(nil, 1<<50), Data: make([]byte, 32)})
+	long := "at://did:web:" + strings.Repeat("a", 2000) + ".example/app.bsky.feed.post/"
+	for i := range 1000 {
+		b.AddPut(2, intern.AppendTID(nil, uint64(i+1)<<20), fmt.Appendf(nil, "%s%d", long, i))
+	}
+	b.Seen(1, nil)
+	if err := store.Apply(t.Context(), "test", &b); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(store, Options{InFlight: 1 << 20, Metrics: NewMetrics(prometheus.NewRegistry())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, pages := map[string]bool{}, 0
+	for cursor := ""; ; pages++ {
+		q := url.Values{"set": {"likes(" + did + ")"}, "limit": {"1000"}}
+		if cursor != "" {
+			q.Set("cursor", cursor)
+		}
+		rec := httptest.NewRecorder()
+		s.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/xrpc/blue.skein.graph.query?"+q.Encode(), nil))
+		page := decodePage(t, rec)
+		if rec.Body.Len() > maxPageBytes+1000 || page.Total != 1000 {
+			t.Errorf("a page of %d bytes, total %d", rec.Body.Len(), page.Total)
+		}
+		for _, m := range page.Members {
+			if seen[m] {
+				t.Errorf("%s came twice", m)
+			}
+			seen[m] = true
+		}
+		if cursor = page.Cursor; cursor == "" {
+			break
+		}
+	}
+	if len(seen) != 1000 || pages < 3 {
+		t.Errorf("%d members in %d pages", len(seen), pages+1)
+	}
+	// Readers that do not read hold 64 KiB of each answer at least.
+	release := make(chan struct{})
+	var wg sync.WaitGroup
+	codes := make(chan int, 8)
+	for range 8 {
+		wg.Go(func() {
+			w := &stuck{ResponseRecorder: httptest.NewRecorder(), release: release}
+			s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/xrpc/blue.skein.graph.query?limit=1000&set=likes("+did+")", nil))
+			codes <- w.Code
+		})
+	}
+	for range 6 { // two of half a megabyte each are on their way, the others are refused
+		if code := <-codes; code != http.StatusServiceUnavailable {
+			t.Errorf("%d", code)
+		}
+	}
+	rec := httptest.NewRecorder()
+	s.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/xrpc/blue.skein.graph.query?limit=5&set=likes("+did+")", nil))
+	if rec.Code != 200 {
+		t.Errorf("a small answer: %d", rec.Code)
+	}
+	close(release)
+	wg.Wait()
+	if n := testutil.ToFloat64(s.o.Metrics.Errors.WithLabelValues("any", "Busy")); n != 6 || s.inFlight.Load() != 0 {
+		t.Errorf("%v refused; %d bytes are still in flight", n, s.inFlight.Load())
+	}
+}
+
+// stuck is a client that does not read large answers until it is released.
+type stuck struct {
+	*httptest.ResponseRecorder
+	release chan struct{}
+}
+
+func (s *stuck) Write(b []byte) (int, error) {
+	if len(b) > 1000 {
+		<-s.release
+	}
+	return s.ResponseRecorder.Write(b)
+}
+
+func decodePage(t *testing.T, rec *httptest.ResponseRecorder) (p struct {
+	Total   int
+	Members []string
+	Cursor  string
+}) {
+	t.Helper()
+	if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil || rec.Code != 200 {
+		t.Fatalf("%d, %v", rec.Code, err)
+	}
+	return p
+}
+
+// A damaged store is an error with a name, and a panic one at all.
+func TestDamagedStore(t *testing.T) {
+	mem := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+	broken := &brokenStore{Store: mem}
+	store, err := graph.Open(t.Context(), broken, graph.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(store, Options{Metrics: NewMetrics(prometheus.NewRegistry())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, fail := range map[string]func() error{
+		"500 StoreDamaged":        func() error { return fmt.Errorf("reading: %w", kv.ErrCorrupt) },
+		"504 QueryTimeout":        func() error { return kv.ErrTooOld },
+		"500 InternalServerError": func() error { panic("a mistake of ours") },
+	} {
+		broken.fail = fail
+		rec := httptest.NewRecorder()
+		s.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)", nil))
+		status, name, _ := strings.Cut(want, " ")
+		if fmt.Sprint(rec.Code) != status || !strings.Contains(rec.Body.String(), `"`+name+`"`) {
+			t.Errorf("%d %s, want %s", rec.Code, rec.Body, want)
+		}
+		if n := testutil.ToFloat64(s.o.Metrics.Errors.WithLabelValues("blue.skein.graph.query", name)); n != 1 {
+			t.Errorf("%s is counted %v times", name, n)
+		}
+	}
+}
+
+type brokenStore struct {
+	kv.Store
+	fail func() error
+}
+
+func (b *brokenStore) View(ctx context.Context, fn func(kv.Reader) error) error {
+	if b.fail != nil {
+		if err := b.fail(); err != nil {
+			return err
+		}
+	}
+	return b.Store.View(ctx, fn)
+}
