@@ -121,7 +121,7 @@ func TestDearQuestionsWaitForEachOther(t *testing.T) {
 		req := httptest.NewRequest(http.MethodGet, path, nil).WithContext(ctx)
 		req.RemoteAddr = client + ":1"
 		s.ServeHTTP(rec, req)
-		if rec.Code == 200 && strings.Contains(path, "getRelationships") && strings.Count(rec.Body.String(), "followedBy") != len(others) {
+		if rec.Body.Len() > 0 && strings.Contains(path, "getRelationships") && strings.Count(rec.Body.String(), "followedBy") != len(others) {
 			t.Errorf("%s", rec.Body)
 		}
 		return rec.Code
