@@ -77,6 +77,9 @@ var (
 	keyImport = []byte("mimport")
 )
 
+// Marker returns a key that every store has from its first write on.
+func Marker() []byte { return keyFormat }
+
 // formatVersion is that of everything this package stores. 1 had a key per
 // record and none of the forms of 2, 2 a key per account.
 const formatVersion = 3

@@ -64,6 +64,7 @@ type Store struct {
 	in     *intern.Interner
 	o      Options
 	secret []byte
+	made   bool // by this Open
 	hidden hiddenCache
 	lanes  []*lane // one, but in a store of several partitions; none if it is read only
 	claim  *claim  // of the partitions that are written; nil if there is but one
@@ -166,6 +167,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		}
 		tx.Set(keyFormat, []byte{formatVersion})
 		tx.Set(keySecret, secret)
+		s.made = true
 		return nil
 	})
 }
@@ -241,6 +243,9 @@ func (s *Store) Close(ctx context.Context) error {
 
 // Engine names the engine below.
 func (s *Store) Engine() string { return s.kv.Engine() }
+
+// Made reports whether Open made the store, and did not find one.
+func (s *Store) Made() bool { return s.made }
 
 // Secret returns 32 bytes that belong to this store and never leave it.
 func (s *Store) Secret() []byte { return s.secret }

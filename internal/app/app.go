@@ -13,7 +13,9 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +28,7 @@ import (
 	"skein/internal/kv"
 	"skein/internal/kv/fdbkv"
 	"skein/internal/kv/pebblekv"
+	"skein/internal/loglimit"
 	"skein/query"
 )
 
@@ -46,7 +49,10 @@ type StoreOptions struct {
 	// Import opens the store for graph.Store.Import.
 	Import bool
 	// Wait waits for a cluster that does not answer.
-	Wait   bool
+	Wait bool
+	// Fatal is called when the engine can go on no longer, and must not return. nil
+	// means a panic.
+	Fatal  func(error)
 	Logger *slog.Logger
 
 	metrics *graph.Metrics
@@ -74,11 +80,14 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	s, err := pebblekv.Open(pebblekv.Options{
 		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.NewMerger(graph.Limits{}),
 		Memory: split(o.Memory).engine, SyncInterval: o.SyncInterval,
+		OpenFiles: divideDescriptors(openFiles()).tables, Marker: graph.Marker(), Fatal: o.Fatal,
 		Logger: logger(o.Logger).With("component", "store"),
 	})
 	switch {
 	case errors.Is(err, kv.ErrLocked):
 		return nil, fmt.Errorf("the store %s is in use by another skein: stop that one, or ask it (skein query) instead of opening its store: %w", o.Store, err)
+	case errors.Is(err, kv.ErrDamaged):
+		return nil, fmt.Errorf("the store %s is damaged; nothing in it was changed. Restore the folder from a backup, or index anew into another one: %w", o.Store, err)
 	case errors.Is(err, kv.ErrNotFound):
 		return nil, fmt.Errorf("there is no store in %s; skein serve and skein replay make one: %w", o.Store, err)
 	case err != nil && strings.Contains(err.Error(), "merger name"): // how Pebble says that other code wrote the store
@@ -118,10 +127,12 @@ func logger(l *slog.Logger) *slog.Logger {
 
 // An Index is an open store with its graph and its metrics.
 type Index struct {
+	Path     string // of the store, absolute if it is a folder
 	KV       kv.Store
 	Graph    *graph.Store
 	Registry *prometheus.Registry
 	log      *slog.Logger
+	seldom   loglimit.Limiter
 }
 
 // OpenIndex opens a store to be written, or with o.ReadOnly only queried, by
@@ -155,7 +166,12 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), store.Close())
 	}
-	return &Index{store, g, reg, logger(o.Logger)}, nil
+	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, log: logger(o.Logger)}
+	if abs, err := filepath.Abs(o.Store); err == nil && !o.fdb() {
+		x.Path = abs
+	}
+	x.monitor()
+	return x, nil
 }
 
 func owner() string {
@@ -219,21 +235,23 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	apiListener, err := x.serveHTTP(ctx, "--listen", o.Listen, api, stop)
+	share := divideDescriptors(openFiles())
+	apiListener, err := x.serveHTTP(ctx, "--listen", o.Listen, api, share.api, stop)
 	if err != nil {
 		return err
 	}
-	adminListener, err := x.serveHTTP(ctx, "--admin-listen", o.AdminListen, x.admin(), stop)
+	adminListener, err := x.serveHTTP(ctx, "--admin-listen", o.AdminListen, x.admin(), share.admin, stop)
 	if err != nil {
 		stop(nil)
 		apiListener.wait()
 		return err
 	}
-	x.log.Info("answering", "api", apiListener.addr.String(), "admin", adminListener.addr.String(), "engine", x.KV.Engine())
+	x.logStart(o.Version, apiListener.addr, adminListener.addr)
 	if o.Ready != nil {
 		o.Ready(apiListener.addr, adminListener.addr)
 	}
 	if c != nil {
+		x.logProgress(ctx, c)
 		if err = c.Run(ctx); err != nil {
 			err = fmt.Errorf("indexing failed: %w", err)
 			stop(err)
@@ -257,17 +275,27 @@ type listener struct {
 
 func (l *listener) wait() { <-l.done }
 
-func (x *Index) serveHTTP(ctx context.Context, flag, address string, h http.Handler, fail context.CancelCauseFunc) (*listener, error) {
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+// serveHTTP serves h on an address, on so many connections at most.
+func (x *Index) serveHTTP(ctx context.Context, flag, address string, h http.Handler, most int, fail context.CancelCauseFunc) (*listener, error) {
+	tcp, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s %s: another program listens there: stop it, or give %s another address: %w", flag, address, flag, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", flag, address, err)
 	}
+	ln := limitListener(tcp, most, func() {
+		if held, ok := x.seldom.Allow(flag); ok {
+			x.log.Warn("a connection was refused: all that are allowed are busy", "component", "http", "listener", flag, "most", most, "times_since_last_said", held+1)
+		}
+	})
 	srv := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       2 * time.Minute,
+		ConnState:         ln.state,
 		MaxHeaderBytes:    256 << 10, // an expression of 16 KiB and 100 URIs, percent-encoded
 		ErrorLog:          slog.NewLogLogger(x.log.With("component", "http").Handler(), slog.LevelDebug),
 	}
@@ -298,6 +326,11 @@ func (x *Index) admin() http.Handler {
 	ready := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
+		if m, ok := x.KV.(kv.Monitored); ok {
+			if err := m.Healthy(); err != nil {
+				return err
+			}
+		}
 		return x.Graph.View(ctx, func(s *graph.Snapshot) error { _, err := s.Counts(); return err })
 	}
 	x.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

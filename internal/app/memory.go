@@ -1,34 +1,28 @@
 package app
 
 import (
-	"bytes"
 	"os"
 	"runtime/debug"
-	"strconv"
-	"strings"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 // DefaultMemory returns the memory budget, in bytes, for this machine: an
-// eighth of what it, or the container, has, and at most 1 GiB.
-func DefaultMemory() int64 {
-	total := int64(4 << 30)
-	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
-		if _, rest, ok := bytes.Cut(b, []byte("MemTotal:")); ok {
-			if f := strings.Fields(string(rest)); len(f) > 0 {
-				if kb, err := strconv.ParseInt(f[0], 10, 64); err == nil {
-					total = kb << 10
-				}
-			}
-		}
+// eighth of what this process may have, and at most 1 GiB.
+func DefaultMemory() int64 { return max(min(availableMemory()/8, 1<<30), 64<<20) }
+
+// availableMemory returns how much memory this process may have: what the machine
+// has, or the tightest limit of the control groups that the process is in, however
+// deep they are nested (systemd's MemoryMax, a container's).
+func availableMemory() int64 {
+	total := uint64(4 << 30)
+	if n, err := memlimit.FromSystem(); err == nil && n > 0 {
+		total = n
 	}
-	for _, f := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		if b, err := os.ReadFile(f); err == nil {
-			if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 {
-				total = min(total, n)
-			}
-		}
+	if n, err := memlimit.FromCgroup(); err == nil && n > 0 {
+		total = min(total, n)
 	}
-	return max(min(total/8, 1<<30), 64<<20)
+	return int64(min(total, 1<<50))
 }
 
 // budget is how the memory is divided.
@@ -77,5 +71,6 @@ func LimitMemory(o StoreOptions) {
 	} else if cgo {
 		limit -= 2 * split(memory).engine
 	}
-	debug.SetMemoryLimit(limit)
+	// A limit that the system enforces comes before one that the budget asks for.
+	debug.SetMemoryLimit(min(limit, availableMemory()*9/10))
 }

@@ -12,6 +12,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 )
 
@@ -47,6 +48,32 @@ var (
 	// to go on safely. What was committed before is kept.
 	ErrDiskFull = errors.New("kv: the disk is full")
 )
+
+// Damage is an ErrCorrupt that says where it is.
+type Damage struct {
+	File        string // that is damaged
+	First, Last []byte // keys that lie in it lie between these, inclusive
+	Err         error  // what is wrong with it
+}
+
+// Error implements error.
+func (d *Damage) Error() string {
+	return fmt.Sprintf("%v: file %s, with keys from %x to %x: %v", ErrCorrupt, d.File, d.First, d.Last, d.Err)
+}
+
+// Is reports that it is an ErrCorrupt.
+func (d *Damage) Is(target error) bool { return target == ErrCorrupt } //nolint:errorlint // as errors.Is asks
+
+// Unwrap returns what is wrong.
+func (d *Damage) Unwrap() error { return d.Err }
+
+// Monitored is implemented by engines that can tell how they fare.
+type Monitored interface {
+	// Healthy returns nil as long as the store can be read whole, and written.
+	Healthy() error
+	// FreeBytes returns how many bytes the disk has left, and whether that is known.
+	FreeBytes() (uint64, bool)
+}
 
 type crossingKey struct{}
 

@@ -6,11 +6,11 @@
 package pebblekv
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +23,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein/internal/kv"
+	"skein/internal/loglimit"
 )
 
 // Options say how a store is opened. The zero value of every field but Dir and
@@ -43,6 +44,15 @@ type Options struct {
 	// SyncInterval is how soon a committed write is also synced to disk.
 	// 0 means one second.
 	SyncInterval time.Duration
+	// OpenFiles bounds the tables that are kept open. 0 means 2,048.
+	OpenFiles int
+	// Marker is a key that every store of this kind has from its first write on. A
+	// folder that holds a store without it is not written.
+	Marker []byte
+	// Fatal is called when the engine can go on no longer: the disk is full, or
+	// fails. It must not return: end the process. What was committed is kept. nil
+	// means a panic.
+	Fatal func(error)
 	// Logger receives what the engine says. nil means nothing is said.
 	Logger *slog.Logger
 	// FS is the file system, nil for the machine's own. Tests crash theirs.
@@ -56,75 +66,107 @@ const DefaultMemory = 256 << 20
 type Store struct {
 	db     *pebble.DB
 	merger kv.Merger
-	lock   *pebble.Lock
-	wal    *walFS
+	lock   *folderLock
+	fs     *storeFS
+	fatal  func(error)
+	damage atomic.Pointer[kv.Damage] // the first that was met
+	said   loglimit.Limiter
 	writer chan struct{} // holds one token: whoever has it may update
 	txn    txn           // the one transaction, reused; guarded by writer
 	closed atomic.Bool
 	views  sync.RWMutex // held by every View; Close waits for them
 }
 
-// Open opens the store in o.Dir. It returns kv.ErrLocked if another process
-// has it open, and kv.ErrNotFound if there is none and o.Create is not set.
+// Open opens the store in o.Dir. It returns kv.ErrLocked if another process has it
+// open, kv.ErrNotFound if there is none and o.Create is not set, kv.ErrDamaged if
+// what is there is no whole store, and kv.ErrDiskFull if there is no room to write
+// it. After any of these nothing in the folder has changed.
 func Open(o Options) (*Store, error) {
-	fs := o.FS
-	if fs == nil {
-		fs = vfs.Default
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.SyncInterval <= 0 {
 		o.SyncInterval = time.Second
 	}
+	fs := o.FS
+	if fs == nil {
+		fs = vfs.Default
+	}
 	if o.Create && !o.ReadOnly {
 		if err := fs.MkdirAll(o.Dir, 0o755); err != nil {
 			return nil, fmt.Errorf("pebblekv: making the store's folder %s: %w", o.Dir, err)
 		}
-	} else if err := exists(fs, o.Dir); err != nil {
+	}
+	found, err := look(fs, o.Dir) // before the lock, which leaves a file
+	if err != nil {
 		return nil, err
 	}
-	lock, err := pebble.LockDirectory(o.Dir, fs)
-	switch {
-	case errors.Is(err, syscall.EAGAIN) || err != nil && strings.Contains(err.Error(), "lock held"):
-		return nil, fmt.Errorf("pebblekv: locking %s: %w: %w", o.Dir, kv.ErrLocked, err)
-	case err != nil:
-		return nil, fmt.Errorf("pebblekv: locking %s: %w", o.Dir, err)
+	if !found && (!o.Create || o.ReadOnly) {
+		return nil, fmt.Errorf("pebblekv: %s: %w", o.Dir, kv.ErrNotFound)
 	}
-	wal := newWALFS(fs)
-	po, release := pebbleOptions(o, wal)
-	po.Lock = lock
-	db, err := pebble.Open(o.Dir, po)
-	release()
+	if o.ReadOnly {
+		fs = unlockedFS{fs}
+	}
+	held, err := lockFolder(fs, o)
 	if err != nil {
-		return nil, fmt.Errorf("pebblekv: opening %s: %w", o.Dir, errors.Join(err, lock.Close()))
+		return nil, err
 	}
-	s := &Store{db: db, merger: o.Merger, lock: lock, wal: wal, writer: make(chan struct{}, 1)}
-	s.txn.reader.db = db
+	s := &Store{merger: o.Merger, lock: held, fs: newStoreFS(fs, o), writer: make(chan struct{}, 1)}
+	s.fatal = s.stopper(o)
+	if err := s.open(o, found); err != nil {
+		return nil, errors.Join(err, held.Close())
+	}
+	s.txn.reader.db = s.db
 	s.writer <- struct{}{}
-	wal.start(o.SyncInterval, o.Logger)
+	s.fs.start(o.SyncInterval, o.Logger)
 	return s, nil
 }
 
-// exists reports, as an error, that there is no store in dir. It leaves
-// nothing behind there.
-func exists(fs vfs.FS, dir string) error {
-	switch st, err := fs.Stat(dir); {
-	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("pebblekv: %s: %w", dir, kv.ErrNotFound)
-	case err != nil:
-		return fmt.Errorf("pebblekv: %s: %w", dir, err)
-	case !st.IsDir():
-		return fmt.Errorf("pebblekv: %s is no folder: %w", dir, kv.ErrNotFound)
+// open opens the engine, once it is sure that nothing will be lost by it.
+func (s *Store) open(o Options, found bool) error {
+	if !o.ReadOnly {
+		if err := s.fs.room(); err != nil {
+			return err
+		}
+		if found {
+			if err := s.prove(o); err != nil {
+				return err
+			}
+		}
 	}
-	desc, err := pebble.Peek(dir, fs)
+	po, release := s.pebbleOptions(o)
+	defer release()
+	db, err := pebble.Open(o.Dir, po)
 	if err != nil {
-		return fmt.Errorf("pebblekv: %s: %w", dir, err)
+		return fmt.Errorf("pebblekv: opening %s: %w", o.Dir, opening(err))
 	}
-	if !desc.Exists {
-		return fmt.Errorf("pebblekv: %s: %w", dir, kv.ErrNotFound)
-	}
+	s.db = db
 	return nil
+}
+
+// opening names what went wrong at opening, where it has a name.
+func opening(err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return fmt.Errorf("%w: %w", kv.ErrDiskFull, err)
+	case pebble.IsCorruptionError(err), strings.Contains(err.Error(), "malformed manifest"), strings.Contains(err.Error(), "file does not exist"):
+		return fmt.Errorf("%w: %w", kv.ErrDamaged, err)
+	}
+	return err
+}
+
+// stopper returns what is called when the engine cannot go on. It does not return.
+func (s *Store) stopper(o Options) func(error) {
+	return func(err error) {
+		if errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
+			err = fmt.Errorf("%w: %w", kv.ErrDiskFull, err)
+		}
+		err = fmt.Errorf("pebblekv: %s: %w", o.Dir, err)
+		if o.Fatal != nil {
+			o.Fatal(err)
+		}
+		panic(err)
+	}
 }
 
 // pebbleOptions are chosen by what ../shared/docs/layout-measured.md measured:
@@ -133,26 +175,31 @@ func exists(fs vfs.FS, dir string) error {
 // memory, and a base level of eight of them: a third less processor time than half
 // of both, at fifty million edges (docs/performance.md).
 // Blocks have 8 KiB, not 32: a look-up that misses the cache unpacks a whole one. release drops the caller's reference to the cache.
-func pebbleOptions(o Options, fs vfs.FS) (po *pebble.Options, release func()) {
+func (s *Store) pebbleOptions(o Options) (po *pebble.Options, release func()) {
 	memory := o.Memory
 	if memory <= 0 {
 		memory = DefaultMemory
 	}
-	memtable := min(max(memory*2/9, 4<<20), 128<<20)
+	if o.OpenFiles <= 0 {
+		o.OpenFiles = 2048
+	}
+	memtable := memtableSize(memory)
 	cache := pebble.NewCache(max(memory-memtable, 8<<20))
 	po = &pebble.Options{
-		FS:                          fs,
+		FS:                          s.fs,
+		Lock:                        s.lock.lock,
 		Cache:                       cache,
 		ReadOnly:                    o.ReadOnly,
 		ErrorIfNotExists:            !o.Create,
 		Merger:                      pebbleMerger(o.Merger),
-		Logger:                      logger{o.Logger},
+		Logger:                      logger{o.Logger, s.fatal},
+		EventListener:               s.listener(o.Logger),
 		MemTableSize:                uint64(memtable),
 		MemTableStopWritesThreshold: 3,
 		L0CompactionThreshold:       8,
 		L0StopWritesThreshold:       64,
 		LBaseMaxBytes:               8 * memtable,
-		MaxOpenFiles:                2048,
+		MaxOpenFiles:                o.OpenFiles,
 		WALBytesPerSync:             1 << 20,
 		// One below FormatWALSyncChunks on purpose: from there on a WAL
 		// promises what has been synced, and walFS syncs later than it says.
@@ -194,7 +241,7 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	case <-ctx.Done():
 		return fmt.Errorf("pebblekv: waiting to write: %w", ctx.Err())
 	}
-	if err := s.usable(ctx); err != nil {
+	if err := errors.Join(s.usable(ctx), s.fs.full()); err != nil {
 		return err
 	}
 	t := &s.txn
@@ -226,14 +273,64 @@ func (s *Store) usable(ctx context.Context) error {
 	if s.closed.Load() {
 		return kv.ErrClosed
 	}
-	if err := s.wal.failed(); err != nil {
+	if err := s.fs.failed(); err != nil {
 		return fmt.Errorf("pebblekv: an earlier sync failed, stop and check the disk: %w", err)
 	}
 	return ctx.Err()
 }
 
+// Healthy returns nil as long as the store can be read whole and written: not once
+// a damaged part of it was met, a sync failed, or the disk is full.
+func (s *Store) Healthy() error {
+	if d := s.damage.Load(); d != nil {
+		return d
+	}
+	return errors.Join(s.fs.failed(), s.fs.full())
+}
+
+// FreeBytes returns how many bytes the disk has left, and whether that is known.
+func (s *Store) FreeBytes() (uint64, bool) { return s.fs.freeBytes() }
+
+// listener hears what the engine does in the background. Whatever keeps it from
+// working is said seldom: it tries again and again.
+func (s *Store) listener(log *slog.Logger) *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: func(err error) {
+			if errors.Is(err, syscall.ENOSPC) && s.fs.full() != nil {
+				s.fatal(err)
+			}
+			if held, ok := s.said.Allow("background"); ok {
+				log.Error("the engine failed at a background job, and tries again", "error", err, "times_since_last_said", held+1)
+			}
+		},
+		DataCorruption: func(info pebble.DataCorruptionInfo) {
+			d := damageOf(info)
+			s.damage.CompareAndSwap(nil, d)
+			if _, ok := s.said.Allow("damage " + info.Path); ok {
+				log.Error("a part of the store is damaged: restore it from a backup, or index anew; skein check lists what is damaged", "file", info.Path, "error", info.Details)
+			}
+		},
+	}
+}
+
+// damageOf says which keys a damaged file holds.
+func damageOf(info pebble.DataCorruptionInfo) *kv.Damage {
+	return &kv.Damage{File: info.Path, First: bytes.Clone(info.Bounds.Start), Last: bytes.Clone(info.Bounds.End.Key), Err: info.Details}
+}
+
+// readError names the damage that a read met.
+func readError(err error) error {
+	if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
+		return damageOf(*info)
+	}
+	if pebble.IsCorruptionError(err) {
+		return fmt.Errorf("%w: %w", kv.ErrCorrupt, err)
+	}
+	return err
+}
+
 // Sync implements kv.Store.
-func (s *Store) Sync() error { return s.wal.syncAll() }
+func (s *Store) Sync() error { return s.fs.syncAll() }
 
 // Merger implements kv.Store.
 func (s *Store) Merger() kv.Merger { return s.merger }
@@ -275,14 +372,17 @@ func (s *Store) Close() error {
 	<-s.writer
 	s.views.Lock()
 	defer s.views.Unlock()
-	err := errors.Join(s.wal.stop(), s.db.Close(), s.wal.failed(), s.lock.Close())
+	err := errors.Join(s.fs.stop(), s.db.Close(), s.fs.failed(), s.lock.Close())
 	s.writer <- struct{}{}
 	return err
 }
 
 // logger hands Pebble's messages to slog. Pebble calls Fatalf when going on
 // would corrupt the store.
-type logger struct{ l *slog.Logger }
+type logger struct {
+	l     *slog.Logger
+	fatal func(error)
+}
 
 func (l logger) Infof(format string, args ...any) {
 	l.l.Debug("pebble", "detail", fmt.Sprintf(format, args...))
@@ -293,6 +393,5 @@ func (l logger) Errorf(format string, args ...any) {
 }
 
 func (l logger) Fatalf(format string, args ...any) {
-	l.l.Error("pebble cannot go on", "detail", fmt.Sprintf(format, args...))
-	panic("pebble: " + fmt.Sprintf(format, args...))
+	l.fatal(fmt.Errorf("the engine cannot go on: "+format, args...)) //nolint:err113 // it is pebble's
 }

@@ -46,7 +46,7 @@ func (r *reader) Get(key []byte) ([]byte, bool, error) {
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("pebblekv: reading %x: %w", key, err)
+		return nil, false, fmt.Errorf("pebblekv: reading %x: %w", key, readError(err))
 	}
 	r.buf = append(r.buf[:0], v...)
 	return r.buf, true, closer.Close()
@@ -119,7 +119,7 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 	wg.Wait()
 	for w := range workers {
 		if err := m.workers[w].err; err != nil {
-			return fmt.Errorf("pebblekv: reading: %w", err)
+			return fmt.Errorf("pebblekv: reading: %w", readError(err))
 		}
 	}
 	for i, f := range m.found {
@@ -188,7 +188,7 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 	case it == nil || r.inUse:
 		var err error
 		if it, err = r.db.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi}); err != nil {
-			return fmt.Errorf("pebblekv: scanning: %w", err)
+			return fmt.Errorf("pebblekv: scanning: %w", readError(err))
 		}
 	default:
 		it.SetBounds(lo, hi)
@@ -210,7 +210,7 @@ func scan(it *pebble.Iterator, reverse bool, each func(key, value []byte) (bool,
 	for ok := first(); ok; ok = next() {
 		v, err := it.ValueAndErr()
 		if err != nil {
-			return fmt.Errorf("pebblekv: scanning, at %x: %w", it.Key(), err)
+			return fmt.Errorf("pebblekv: scanning, at %x: %w", it.Key(), readError(err))
 		}
 		more, err := each(it.Key(), v)
 		if err != nil || !more {
@@ -218,7 +218,7 @@ func scan(it *pebble.Iterator, reverse bool, each func(key, value []byte) (bool,
 		}
 	}
 	if err := it.Error(); err != nil {
-		return fmt.Errorf("pebblekv: scanning: %w", err)
+		return fmt.Errorf("pebblekv: scanning: %w", readError(err))
 	}
 	return nil
 }

@@ -2,24 +2,42 @@ package pebblekv
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"skein/internal/kv"
 )
 
-// walFS delays the syncs of the write-ahead log. Pebble offers two commits:
-// NoSync, which returns while the write still lies in this process, so that a
-// SIGKILL loses it; and Sync, which waits for the disk. What a commit here
-// promises lies between the two: when it returns, the write is with the
-// operating system. So log files are opened through walFS, where a sync only
-// marks the file, and a ticker syncs the marked files for real. A log that is
-// closed is synced first, so that only the newest log can have a loose end
-// after a power failure, which is what Pebble's recovery expects.
-type walFS struct {
+// storeFS is the file system under the engine. It does three things.
+//
+// It delays the syncs of the write-ahead log. Pebble offers two commits: NoSync,
+// which returns while the write still lies in this process, so that a SIGKILL
+// loses it; and Sync, which waits for the disk. What a commit here promises lies
+// between the two: when it returns, the write is with the operating system. So log
+// files are opened through storeFS, where a sync only marks the file, and a ticker
+// syncs the marked files for real. A log that is closed is synced first, so that
+// only the newest log can have a loose end after a power failure, which is what
+// Pebble's recovery expects.
+//
+// It looks how much room the disk has left, so that writing ends before it is full
+// and the engine can still close what it has.
+//
+// It keeps the guard of the manifest (guard.go).
+type storeFS struct {
 	vfs.FS
+
+	dir     string
+	reserve uint64 // bytes that must be free
+	free    atomic.Uint64
+	known   atomic.Bool // free is
 
 	mu    sync.Mutex
 	dirty map[*walFile]struct{}
@@ -31,17 +49,59 @@ type walFS struct {
 	done sync.WaitGroup
 }
 
-func newWALFS(fs vfs.FS) *walFS {
-	return &walFS{FS: fs, dirty: make(map[*walFile]struct{}), quit: make(chan struct{})}
+// memtableSize is the size of a memtable, of the memory that the engine has.
+func memtableSize(memory int64) int64 { return min(max(memory*2/9, 4<<20), 128<<20) }
+
+func newStoreFS(fs vfs.FS, o Options) *storeFS {
+	memory := o.Memory
+	if memory <= 0 {
+		memory = DefaultMemory
+	}
+	s := &storeFS{FS: fs, dir: o.Dir, dirty: make(map[*walFile]struct{}), quit: make(chan struct{})}
+	// What the memtables hold is still to be written, and their logs stay meanwhile.
+	s.reserve = uint64(64<<20 + 3*memtableSize(memory))
+	s.look()
+	return s
 }
 
-func (fs *walFS) start(every time.Duration, log *slog.Logger) {
+// look asks the system how much room there is.
+func (fs *storeFS) look() {
+	if du, err := fs.FS.GetDiskUsage(fs.dir); err == nil {
+		fs.free.Store(du.AvailBytes)
+		fs.known.Store(true)
+	}
+}
+
+func (fs *storeFS) freeBytes() (uint64, bool) { return fs.free.Load(), fs.known.Load() }
+
+// full returns kv.ErrDiskFull if too little room is left.
+func (fs *storeFS) full() error {
+	if free, known := fs.freeBytes(); known && free < fs.reserve {
+		return fmt.Errorf("pebblekv: %w: the disk of %s has %d MiB left, %d MiB are needed to go on safely; make room, or move the store",
+			kv.ErrDiskFull, fs.dir, free>>20, fs.reserve>>20)
+	}
+	return nil
+}
+
+// room is full, for who is about to open the store.
+func (fs *storeFS) room() error {
+	fs.look()
+	return fs.full()
+}
+
+func (fs *storeFS) start(every time.Duration, log *slog.Logger) {
 	fs.done.Go(func() {
-		ticker := time.NewTicker(every)
+		ticker := time.NewTicker(min(every, time.Second))
 		defer ticker.Stop()
+		synced := time.Now()
 		for {
 			select {
 			case <-ticker.C:
+				fs.look()
+				if time.Since(synced) < every-every/10 {
+					continue
+				}
+				synced = time.Now()
 				if err := fs.syncAll(); err != nil {
 					log.Error("syncing the write-ahead log failed; the store accepts no more writes", "error", err)
 					return
@@ -53,20 +113,20 @@ func (fs *walFS) start(every time.Duration, log *slog.Logger) {
 	})
 }
 
-func (fs *walFS) stop() error {
+func (fs *storeFS) stop() error {
 	close(fs.quit)
 	fs.done.Wait()
 	return fs.syncAll()
 }
 
-func (fs *walFS) failed() error {
+func (fs *storeFS) failed() error {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	return fs.err
 }
 
 // syncAll syncs every log that was written since its last sync.
-func (fs *walFS) syncAll() error {
+func (fs *storeFS) syncAll() error {
 	fs.syncing.Lock() // whoever comes second waits for what the first has taken on
 	defer fs.syncing.Unlock()
 	fs.mu.Lock()
@@ -88,21 +148,34 @@ func (fs *walFS) syncAll() error {
 	return err
 }
 
-func (fs *walFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
-	if err != nil || !strings.HasSuffix(name, ".log") {
+func (fs *storeFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
+	base := filepath.Base(name)
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		time.Sleep(tryAgain) // the engine would try again at once, for ever
 		return f, err
+	case err != nil:
+		return f, err
+	case strings.HasSuffix(base, ".log"):
+		return &walFile{File: f, fs: fs}, nil
+	case strings.HasPrefix(base, manifestPrefix):
+		return newManifestFile(fs, base, f)
 	}
-	return &walFile{File: f, fs: fs}, nil
+	return f, nil
 }
 
+// tryAgain is how long the engine waits where a file cannot be made for want of
+// room or of descriptors.
+const tryAgain = 200 * time.Millisecond
+
 // Create implements vfs.FS.
-func (fs *walFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (fs *storeFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := fs.FS.Create(name, category)
 	return fs.wrap(name, f, err)
 }
 
 // ReuseForWrite implements vfs.FS.
-func (fs *walFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (fs *storeFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := fs.FS.ReuseForWrite(oldname, newname, category)
 	return fs.wrap(newname, f, err)
 }
@@ -110,7 +183,7 @@ func (fs *walFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCa
 // walFile is a log being written.
 type walFile struct {
 	vfs.File
-	fs     *walFS
+	fs     *storeFS
 	mu     sync.Mutex // a real sync and Close exclude each other
 	closed bool
 }
@@ -138,6 +211,10 @@ func (f *walFile) SyncData() error { f.mark(); return nil }
 
 // SyncTo implements vfs.File. It promises nothing, as its contract allows.
 func (f *walFile) SyncTo(int64) (bool, error) { f.mark(); return false, nil }
+
+// Preallocate implements vfs.File. Nothing is set aside: a log would take the size
+// of a memtable on disk while it is empty, and it is synced once a second at most.
+func (f *walFile) Preallocate(int64, int64) error { return nil }
 
 // Close implements vfs.File. It syncs for real.
 func (f *walFile) Close() error {

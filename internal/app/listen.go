@@ -1,0 +1,117 @@
+package app
+
+import (
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// openFiles returns how many descriptors this process may have.
+func openFiles() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 1024
+	}
+	return int(min(limit.Cur, 1<<20))
+}
+
+// descriptors is how they are divided: half for the store's tables, as many as it
+// has use for, a quarter for clients, a sixteenth for operators. The rest is for
+// logs, manifests, and the connection to the relay.
+type descriptors struct{ tables, api, admin int }
+
+func divideDescriptors(n int) descriptors {
+	return descriptors{min(2048, n/2), max(n/4, 8), max(min(n/16, 256), 4)}
+}
+
+// A limitedListener has so many connections open at most. Where there is one too
+// many, the one that has been idle the longest is closed; where all are busy, the
+// new one.
+type limitedListener struct {
+	net.Listener
+
+	most    int
+	refused func()
+
+	mu    sync.Mutex
+	conns map[*limitedConn]struct{}
+}
+
+type limitedConn struct {
+	net.Conn
+
+	l     *limitedListener
+	idle  bool      // guarded by l.mu: it waits for a request, or has not sent one whole
+	since time.Time // likewise: idle
+}
+
+func limitListener(ln net.Listener, most int, refused func()) *limitedListener {
+	return &limitedListener{Listener: ln, most: most, refused: refused, conns: map[*limitedConn]struct{}{}}
+}
+
+// Accept implements net.Listener.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err //nolint:wrapcheck // the server looks at its type
+		}
+		c := &limitedConn{Conn: conn, l: l, idle: true, since: time.Now()}
+		if l.add(c) {
+			return c, nil
+		}
+		l.refused()
+		_ = conn.Close() // it has said nothing
+	}
+}
+
+// add makes room for a connection, and reports whether there is any.
+func (l *limitedListener) add(c *limitedConn) bool {
+	l.mu.Lock()
+	var oldest *limitedConn
+	if len(l.conns) >= l.most {
+		for other := range l.conns {
+			if other.idle && (oldest == nil || other.since.Before(oldest.since)) {
+				oldest = other
+			}
+		}
+		if oldest == nil {
+			l.mu.Unlock()
+			return false
+		}
+		delete(l.conns, oldest)
+	}
+	l.conns[c] = struct{}{}
+	l.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Conn.Close() // its server notices
+	}
+	return true
+}
+
+// state is the server's ConnState.
+func (l *limitedListener) state(conn net.Conn, s http.ConnState) {
+	c, ok := conn.(*limitedConn)
+	if !ok {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch s {
+	case http.StateNew, http.StateIdle:
+		c.idle, c.since = true, time.Now()
+	case http.StateActive:
+		c.idle = false
+	default: // closed: Close was called
+	}
+}
+
+// Close implements net.Conn.
+func (c *limitedConn) Close() error {
+	c.l.mu.Lock()
+	delete(c.l.conns, c)
+	c.l.mu.Unlock()
+	return c.Conn.Close() //nolint:wrapcheck // the server's
+}

@@ -1,0 +1,288 @@
+package pebblekv
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/record"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"skein/internal/kv"
+)
+
+// Pebble's manifest lists the tables that make up the store, by edits, one behind
+// the other. One that is cut short, or damaged, is read up to there; the tables
+// that came later are then taken for left-overs and deleted, and an older state
+// is served as if it were the newest. So we write down beside it how long it was
+// when it was last synced: the guard, a file of JSON. The manifest is synced before
+// the guard is written, and only grows, so it is never shorter than its guard says
+// unless somebody cut it.
+const (
+	guardFile      = "skein.manifest"
+	manifestPrefix = "MANIFEST-"
+)
+
+type guard struct {
+	Manifest string `json:"manifest"` // its name
+	Bytes    int64  `json:"bytes"`    // how many of it were synced
+}
+
+// manifestFile is a manifest being written.
+type manifestFile struct {
+	vfs.File
+
+	fs      *storeFS
+	name    string
+	mu      sync.Mutex
+	written int64
+}
+
+func newManifestFile(fs *storeFS, name string, f vfs.File) (vfs.File, error) {
+	return &manifestFile{File: f, fs: fs, name: name}, nil
+}
+
+// Write implements vfs.File.
+func (f *manifestFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	f.mu.Lock()
+	f.written += int64(n)
+	f.mu.Unlock()
+	return n, err //nolint:wrapcheck // it is the engine's
+}
+
+// Sync implements vfs.File.
+func (f *manifestFile) Sync() error { return f.guarded(f.File.Sync) }
+
+// SyncData implements vfs.File.
+func (f *manifestFile) SyncData() error { return f.guarded(f.File.SyncData) }
+
+func (f *manifestFile) guarded(sync func() error) error {
+	f.mu.Lock()
+	written := f.written
+	f.mu.Unlock()
+	if err := sync(); err != nil {
+		return err
+	}
+	return f.fs.writeGuard(guard{f.name, written})
+}
+
+// writeGuard replaces the guard. It need not be synced: an older one is right, too.
+func (fs *storeFS) writeGuard(g guard) error {
+	b, err := json.Marshal(g)
+	if err != nil {
+		return fmt.Errorf("pebblekv: the manifest's guard: %w", err)
+	}
+	name := fs.PathJoin(fs.dir, guardFile)
+	f, err := fs.FS.Create(name+".new", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("pebblekv: the manifest's guard: %w", err)
+	}
+	_, err = f.Write(append(b, '\n'))
+	// Synced, so that no power failure leaves an empty file under the name.
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = fs.FS.Rename(name+".new", name)
+	}
+	if err != nil {
+		return fmt.Errorf("pebblekv: the manifest's guard: %w", err)
+	}
+	return nil
+}
+
+// readGuard returns the guard, if there is one.
+func (fs *storeFS) readGuard() (g guard, ok bool, err error) {
+	f, err := fs.FS.Open(fs.PathJoin(fs.dir, guardFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return g, false, nil
+	}
+	if err != nil {
+		return g, false, fmt.Errorf("pebblekv: the manifest's guard: %w", err)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, 4096))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return g, false, fmt.Errorf("pebblekv: the manifest's guard: %w", err)
+	}
+	return g, json.Unmarshal(b, &g) == nil && g.Manifest != "", nil
+}
+
+// storeFiles are the beginnings and ends of the names of files that only a store
+// has.
+func isStoreFile(name string) bool {
+	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".log") || strings.HasPrefix(name, manifestPrefix) || strings.HasPrefix(name, "OPTIONS-")
+}
+
+// look reports whether there is a store in dir. Files of one that is not whole are
+// kv.ErrDamaged. It leaves nothing behind there.
+func look(fs vfs.FS, dir string) (found bool, err error) {
+	switch st, err := fs.Stat(dir); {
+	case errors.Is(err, os.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("pebblekv: %s: %w", dir, err)
+	case !st.IsDir():
+		return false, fmt.Errorf("pebblekv: %s is not a folder: %w", dir, kv.ErrNotFound)
+	}
+	desc, err := pebble.Peek(dir, fs)
+	if err != nil {
+		return false, fmt.Errorf("pebblekv: %s: %w: %w", dir, kv.ErrDamaged, err)
+	}
+	if desc.Exists {
+		return true, nil
+	}
+	names, err := fs.List(dir)
+	if err != nil {
+		return false, fmt.Errorf("pebblekv: %s: %w", dir, err)
+	}
+	for _, name := range names {
+		if isStoreFile(name) {
+			return false, fmt.Errorf("pebblekv: %s: %w: there are files of a store (%s), but its manifest, or the marker that names it, is gone", dir, kv.ErrDamaged, name)
+		}
+	}
+	return false, nil
+}
+
+// prove makes sure, before a store is opened to be written, that its manifest is
+// whole. Where nothing was written down about that, as by earlier programs, the
+// store is opened without writing, and must have its marker.
+func (s *Store) prove(o Options) error {
+	desc, err := pebble.Peek(o.Dir, s.fs.FS)
+	if err != nil {
+		return fmt.Errorf("pebblekv: %s: %w: %w", o.Dir, kv.ErrDamaged, err)
+	}
+	g, ok, err := s.fs.readGuard()
+	if err != nil {
+		return err
+	}
+	if ok && s.fs.PathBase(desc.ManifestFilename) == g.Manifest {
+		return s.fs.readManifest(desc.ManifestFilename, g)
+	}
+	if o.Marker == nil {
+		return nil
+	}
+	return s.proveMarker(o)
+}
+
+// readManifest reads a manifest to its end, and compares it with the guard.
+func (fs *storeFS) readManifest(name string, g guard) error {
+	f, err := fs.FS.Open(name)
+	if err != nil {
+		return fmt.Errorf("pebblekv: %s: %w: %w", fs.dir, kv.ErrDamaged, err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	st, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("pebblekv: reading %s: %w", name, err)
+	}
+	if st.Size() < g.Bytes {
+		return fmt.Errorf("pebblekv: %s: %w: %s has %d bytes, and had %d", fs.dir, kv.ErrDamaged, g.Manifest, st.Size(), g.Bytes)
+	}
+	r := record.NewReader(f, 0)
+	for end := int64(0); ; end = r.Offset() {
+		rec, err := r.Next()
+		if err == nil {
+			_, err = io.Copy(io.Discard, rec)
+		}
+		switch {
+		case err == nil:
+		case end < g.Bytes:
+			return fmt.Errorf("pebblekv: %s: %w: %s cannot be read from byte %d on: %w", fs.dir, kv.ErrDamaged, g.Manifest, end, err)
+		default:
+			return nil
+		}
+	}
+}
+
+// proveMarker opens the store without writing and looks for its marker. Only a
+// store that has nothing in it may be without.
+func (s *Store) proveMarker(o Options) (err error) {
+	po, release := s.pebbleOptions(o)
+	defer release()
+	po.ReadOnly = true
+	db, err := pebble.Open(o.Dir, po)
+	if err != nil {
+		return fmt.Errorf("pebblekv: opening %s: %w", o.Dir, opening(err))
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	r := &reader{db: db}
+	defer func() { err = errors.Join(err, r.close()) }()
+	if _, ok, err := r.Get(o.Marker); err != nil || ok {
+		return err
+	}
+	empty := true
+	if err := r.Scan(nil, nil, false, func(_, _ []byte) (bool, error) { empty = false; return false, nil }); err != nil {
+		return err
+	}
+	names, err := s.fs.FS.List(o.Dir)
+	if err != nil {
+		return fmt.Errorf("pebblekv: %s: %w", o.Dir, err)
+	}
+	for _, name := range names {
+		empty = empty && !strings.HasSuffix(name, ".sst")
+	}
+	if !empty {
+		return fmt.Errorf("pebblekv: %s: %w: it does not say that it is a store of ours, as each does from its first write on; its manifest may have been cut", o.Dir, kv.ErrDamaged)
+	}
+	return nil
+}
+
+// folderLock keeps other processes out: by a lock on the folder, which stays
+// whatever becomes of the files in it, and one on Pebble's lock file, for programs
+// that know only that.
+type folderLock struct {
+	lock   *pebble.Lock
+	folder io.Closer
+}
+
+func lockFolder(fs vfs.FS, o Options) (*folderLock, error) {
+	l := &folderLock{}
+	locked := func(err error) error {
+		if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EWOULDBLOCK) || strings.Contains(err.Error(), "lock held") {
+			return fmt.Errorf("pebblekv: %s: %w", o.Dir, kv.ErrLocked)
+		}
+		return fmt.Errorf("pebblekv: locking %s: %w", o.Dir, err)
+	}
+	if o.FS == nil {
+		folder, err := flock(o.Dir)
+		if err != nil {
+			return nil, locked(err)
+		}
+		l.folder = folder
+	}
+	lock, err := pebble.LockDirectory(o.Dir, fs)
+	if err != nil {
+		if l.folder != nil {
+			err = errors.Join(err, l.folder.Close())
+		}
+		return nil, locked(err)
+	}
+	l.lock = lock
+	return l, nil
+}
+
+// Close gives the locks up.
+func (l *folderLock) Close() error {
+	err := l.lock.Close()
+	if l.folder != nil {
+		err = errors.Join(err, l.folder.Close())
+	}
+	return err
+}
+
+// unlockedFS does without a lock file where none can be made: on a file system
+// that is mounted read-only nobody else writes.
+type unlockedFS struct{ vfs.FS }
+
+// Lock implements vfs.FS.
+func (fs unlockedFS) Lock(name string) (io.Closer, error) {
+	c, err := fs.FS.Lock(name)
+	if errors.Is(err, syscall.EROFS) || errors.Is(err, os.ErrPermission) {
+		return io.NopCloser(nil), nil
+	}
+	return c, err //nolint:wrapcheck // it is the engine's
+}

@@ -1,0 +1,415 @@
+package pebblekv
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"skein/internal/kv"
+	"skein/internal/kv/kvtest"
+)
+
+var marker = []byte("marker")
+
+const guardedKeys = 60
+
+// makeGuarded makes a store of several tables in dir.
+func makeGuarded(t *testing.T, dir string) Options {
+	t.Helper()
+	o := Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 40 << 20, Marker: marker}
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range guardedKeys {
+		err := s.Update(t.Context(), func(tx kv.Txn) error {
+			tx.Set(marker, []byte{1})
+			tx.Set(fmt.Appendf(nil, "k%06d", i), make([]byte, 900_000))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// copyOf copies a folder by links, but for the manifest, which may be changed.
+func copyOf(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "copy")
+	if err := os.Mkdir(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names(t, dir) {
+		from := filepath.Join(dir, name)
+		if strings.HasPrefix(name, manifestPrefix) || name == guardFile {
+			b, err := os.ReadFile(from)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(to, name), b, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := os.Link(from, filepath.Join(to, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
+func names(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		if e.Name() != "LOCK" {
+			all = append(all, e.Name())
+		}
+	}
+	return all
+}
+
+func manifestOf(t *testing.T, dir string) string {
+	t.Helper()
+	for _, name := range names(t, dir) {
+		if _, manifest, ok := strings.Cut(name, "marker.manifest."); ok {
+			_, manifest, _ = strings.Cut(manifest, ".")
+			return filepath.Join(dir, manifest)
+		}
+	}
+	t.Fatal("no manifest")
+	return ""
+}
+
+// refusedOrWhole opens a store: it is refused and left as it was, or has all keys.
+func refusedOrWhole(t *testing.T, o Options) (refused bool) {
+	t.Helper()
+	before := names(t, o.Dir)
+	s, err := Open(o)
+	if err != nil {
+		if !errors.Is(err, kv.ErrDamaged) {
+			t.Errorf("it is refused with %v", err)
+		}
+		if after := names(t, o.Dir); !slices.Equal(before, after) {
+			t.Errorf("it was refused, but changed:\n%v\n%v", before, after)
+		}
+		return true
+	}
+	n := 0
+	err = s.View(t.Context(), func(r kv.Reader) error {
+		return r.Scan([]byte("k"), []byte("l"), false, func(_, _ []byte) (bool, error) { n++; return true, nil })
+	})
+	if err = errors.Join(err, s.Close()); err != nil || n != guardedKeys {
+		t.Errorf("%d keys are left, %v", n, err)
+	}
+	return false
+}
+
+// A manifest that is cut short or damaged anywhere is not taken for an older one,
+// with and without its guard.
+func TestManifestIsGuarded(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s")
+	o := makeGuarded(t, dir)
+	b, err := os.ReadFile(manifestOf(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := max(1, len(b)/60)
+	refused := map[string]int{}
+	for at := 0; at < len(b); at += step {
+		for what, spoil := range map[string]func() []byte{
+			"cut":     func() []byte { return b[:at] },
+			"flipped": func() []byte { c := slices.Clone(b); c[at] ^= 0x40; return c },
+		} {
+			c := o
+			c.Dir = copyOf(t, dir)
+			if err := os.WriteFile(manifestOf(t, c.Dir), spoil(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if refusedOrWhole(t, c) {
+				refused[what]++
+			}
+			if t.Failed() {
+				t.Fatalf("%s at %d of %d", what, at, len(b))
+			}
+		}
+	}
+	if refused["cut"] == 0 || refused["flipped"] == 0 {
+		t.Errorf("refused: %v", refused)
+	}
+	// A store of a program that wrote no guard: there its marker is asked for.
+	c := o
+	c.Dir = copyOf(t, dir)
+	if err := os.Remove(filepath.Join(c.Dir, guardFile)); err != nil {
+		t.Fatal(err)
+	}
+	whole := c
+	whole.Dir = copyOf(t, c.Dir)
+	if refusedOrWhole(t, whole) {
+		t.Error("a whole store without a guard is refused")
+	}
+	if err := os.WriteFile(manifestOf(t, c.Dir), b[:60], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names(t, c.Dir) { // the logs of those tables are gone long ago
+		if strings.HasSuffix(name, ".log") {
+			if err := os.Remove(filepath.Join(c.Dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !refusedOrWhole(t, c) {
+		t.Error("a cut store without a guard is not refused")
+	}
+}
+
+// A folder with parts of a store is never begun anew.
+func TestPartsOfAStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s")
+	o := makeGuarded(t, dir)
+	for what, gone := range map[string]func(name string) bool{
+		"no marker of the manifest": func(name string) bool { return strings.HasPrefix(name, "marker.manifest") },
+		"no manifest":               func(name string) bool { return strings.HasPrefix(name, manifestPrefix) },
+		"only tables":               func(name string) bool { return !strings.HasSuffix(name, ".sst") },
+		"only logs":                 func(name string) bool { return !strings.HasSuffix(name, ".log") },
+		"only options":              func(name string) bool { return !strings.HasPrefix(name, "OPTIONS") },
+		"no tables":                 func(name string) bool { return strings.HasSuffix(name, ".sst") },
+		"one table less":            func(name string) bool { return name == tableOf(t, dir) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			c := o
+			c.Dir = copyOf(t, dir)
+			for _, name := range names(t, c.Dir) {
+				if gone(name) {
+					if err := os.Remove(filepath.Join(c.Dir, name)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for _, create := range []bool{true, false} {
+				if c.Create = create; !refusedOrWhole(t, c) {
+					t.Error("it is not refused")
+				}
+			}
+		})
+	}
+	// A start that was interrupted before the first write is gone on with.
+	c := o
+	c.Dir = filepath.Join(t.TempDir(), "new")
+	for range 2 {
+		s, err := Open(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Remove(filepath.Join(c.Dir, guardFile)) // as if it had not come so far
+	}
+}
+
+func tableOf(t *testing.T, dir string) string {
+	t.Helper()
+	for _, name := range names(t, dir) {
+		if strings.HasSuffix(name, ".sst") {
+			return name
+		}
+	}
+	t.Fatal("no table")
+	return ""
+}
+
+// Who deletes the lock file lets nobody in; and a new store takes little room.
+func TestLockAndSize(t *testing.T) {
+	dir := t.TempDir()
+	o := Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 1 << 30}
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "LOCK")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(o); !errors.Is(err, kv.ErrLocked) {
+		t.Errorf("with the lock file gone: %v", err)
+	}
+	if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), nil); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	taken := int64(0)
+	for _, name := range names(t, dir) {
+		st, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+			taken += sys.Blocks * 512
+		}
+	}
+	if taken > 1<<20 {
+		t.Errorf("an empty store takes %d bytes of disk", taken)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readOnlyFS is mounted read-only.
+type readOnlyFS struct{ vfs.FS }
+
+func (readOnlyFS) Create(string, vfs.DiskWriteCategory) (vfs.File, error) { return nil, syscall.EROFS }
+func (readOnlyFS) Remove(string) error                                    { return syscall.EROFS }
+func (readOnlyFS) Rename(_, _ string) error                               { return syscall.EROFS }
+func (readOnlyFS) MkdirAll(string, os.FileMode) error                     { return syscall.EROFS }
+func (readOnlyFS) Lock(string) (io.Closer, error)                         { return nil, syscall.EROFS }
+
+func TestReadOnlyMount(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s")
+	o := makeGuarded(t, dir)
+	o.Create, o.ReadOnly, o.FS = false, true, readOnlyFS{vfs.Default}
+	if refusedOrWhole(t, o) {
+		t.Error("it is refused")
+	}
+}
+
+// smallDisk has as much room as free says, and none at all where it says so.
+type smallDisk struct {
+	vfs.FS
+
+	free *atomic.Int64
+}
+
+func (d smallDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: uint64(d.free.Load())}, nil
+}
+
+func (d smallDisk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if d.free.Load() == 0 {
+		return nil, &os.PathError{Op: "open", Path: name, Err: syscall.ENOSPC}
+	}
+	f, err := d.FS.Create(name, c)
+	return smallFile{f, d.free}, err
+}
+
+type smallFile struct {
+	vfs.File
+
+	free *atomic.Int64
+}
+
+func (f smallFile) Write(p []byte) (int, error) {
+	if f.free.Load() == 0 {
+		return 0, syscall.ENOSPC
+	}
+	return f.File.Write(p)
+}
+
+// Before the disk is full no more is written, and what was committed is whole.
+// Where it is full at once, the process is told to end, with a clear error.
+func TestFullDisk(t *testing.T) {
+	var free atomic.Int64
+	free.Store(1 << 30)
+	fs := smallDisk{vfs.NewMem(), &free}
+	fatal := make(chan error, 10)
+	o := Options{Dir: "/s", Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, FS: fs, SyncInterval: 10 * time.Millisecond, Fatal: func(err error) {
+		fatal <- err
+		select {} // as if the process had ended
+	}}
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func() error {
+		return s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("b")); return nil })
+	}
+	if err := errors.Join(write(), s.Healthy()); err != nil {
+		t.Fatal(err)
+	}
+	free.Store(50 << 20)
+	await := func(ok func() bool) {
+		t.Helper()
+		for began := time.Now(); !ok(); time.Sleep(time.Millisecond) {
+			if time.Since(began) > 10*time.Second {
+				t.Fatal("it does not come")
+			}
+		}
+	}
+	await(func() bool { return errors.Is(write(), kv.ErrDiskFull) && errors.Is(s.Healthy(), kv.ErrDiskFull) })
+	if n, known := s.FreeBytes(); !known || n != 50<<20 {
+		t.Errorf("%d bytes are free", n)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(o); !errors.Is(err, kv.ErrDiskFull) {
+		t.Errorf("opening: %v", err)
+	}
+	free.Store(1 << 30)
+	if s, err = Open(o); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	free.Store(0)
+	go func() { _ = write() }()
+	select {
+	case err := <-fatal:
+		if !errors.Is(err, kv.ErrDiskFull) {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the process is not told")
+	}
+}
+
+// Flipped bits in a table are an error that names the file and its keys.
+func TestDamagedTable(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s")
+	o := makeGuarded(t, dir)
+	table := filepath.Join(dir, tableOf(t, dir))
+	b, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/3] ^= 1
+	if err := os.WriteFile(table, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.ReadOnly, o.Create = true, false
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.View(t.Context(), func(r kv.Reader) error {
+		return r.Scan(nil, nil, false, func(_, _ []byte) (bool, error) { return true, nil })
+	})
+	var d *kv.Damage
+	if !errors.Is(err, kv.ErrCorrupt) || !errors.As(err, &d) || !strings.Contains(d.File, filepath.Base(table)) || d.First == nil || d.Last == nil {
+		t.Errorf("%v", err)
+	}
+	if err := s.Healthy(); !errors.Is(err, kv.ErrCorrupt) {
+		t.Errorf("it is healthy: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
