@@ -240,6 +240,7 @@ func (s *lane) applySegment(ctx context.Context, source string, b *Batch, from, 
 			if s.o.Metrics != nil {
 				s.o.Metrics.Commit.Observe(time.Since(start).Seconds())
 			}
+			s.events += int64(to - from)
 			s.committed(source, b)
 			return nil
 		case isErasing:
@@ -446,6 +447,7 @@ func (s *lane) committed(source string, b *Batch) {
 		}
 	}
 	s.counts = r.counts
+	s.replays += int64(r.replays)
 	if r.cursorSet { // else the source has no cursor still, or the one that it had
 		s.sources[source] = r.cursors
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -18,13 +19,16 @@ import (
 // An export holds a store in a form that does not depend on its engine, nor on
 // its ids: one JSON object a line, of the type line. Its lines are, in order,
 //
-//	{"export":1}                                   the version of the form
+//	{"export":2}                                   the version of the form
 //	{"cursor":{…}}                                 for each source
 //	{"dead":{…}}, {"gap":{…}}                      the dead letters and gaps
 //	{"account":{…}}                                for each account
 //	{"did":…,"kind":"like","records":[[rkey,subject],…]}
 //	                                               its records, maybe in several lines
-//	{"end":{"accounts":n,"records":n}}             or else the export is not whole
+//	{"end":{"accounts":n,"records":n,"sha256":s}}  or else the export is not whole
+//
+// The sum is that of all bytes before the last line, in hexadecimal. Version 1 had
+// none.
 //
 // A record that names no subject has "" in its place. Of accounts that are being
 // erased, the records are left out.
@@ -41,12 +45,14 @@ type line struct {
 }
 
 // exportVersion is that of the form.
-const exportVersion = 1
+const exportVersion = 2
 
 // ExportedCounts say how much an export holds.
 type ExportedCounts struct {
 	Accounts int64 `json:"accounts"`
 	Records  int64 `json:"records"`
+	// SHA256 is the sum of the export's bytes before its last line, in hexadecimal.
+	SHA256 string `json:"sha256,omitempty"`
 }
 
 type exportCursor struct {
@@ -86,7 +92,8 @@ func Export(ctx context.Context, store kv.Store, w io.Writer, progress func(reco
 	if err != nil {
 		return ExportedCounts{}, err
 	}
-	x := &exporter{out: bufio.NewWriterSize(w, 1<<20), progress: progress, ctx: ctx}
+	sum := sha256.New()
+	x := &exporter{out: bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20), progress: progress, ctx: ctx}
 	x.json = json.NewEncoder(x.out)
 	x.json.SetEscapeHTML(false)
 	if err := store.View(ctx, x.run); err != nil {
@@ -101,6 +108,10 @@ func Export(ctx context.Context, store kv.Store, w io.Writer, progress func(reco
 			return x.counts, errors.New("the store was written to while it was exported, which took longer than the engine keeps a state: stop the writers and export again")
 		}
 	}
+	if err := x.out.Flush(); err != nil {
+		return x.counts, err //nolint:wrapcheck // it is that of the writer
+	}
+	x.counts.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	err = errors.Join(x.json.Encode(line{End: &x.counts}), x.out.Flush())
 	return x.counts, err
 }

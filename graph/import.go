@@ -3,6 +3,7 @@ package graph
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -29,23 +30,30 @@ func (s *Store) Import(ctx context.Context, r io.Reader, progress func(records i
 	if err := m.begin(); err != nil {
 		return m.counts, err
 	}
-	in := json.NewDecoder(bufio.NewReaderSize(r, 1<<20))
-	for n := 1; ; n++ {
+	in, sum := bufio.NewReaderSize(r, 1<<20), sha256.New()
+	for n, version := 1, 0; ; n++ {
 		var l line
-		err := in.Decode(&l)
+		text, err := in.ReadBytes('\n')
+		if err == nil {
+			err = json.Unmarshal(text, &l)
+		}
 		switch {
-		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		case errors.Is(err, io.EOF):
 			return m.counts, fmt.Errorf("%w: the export ends in line %d, before its end: it is not whole", ErrImport, n)
 		case err != nil:
 			return m.counts, fmt.Errorf("%w: line %d: %w", ErrImport, n, err)
 		case (n == 1) != (l.Export != 0) || l.Export > exportVersion:
-			return m.counts, fmt.Errorf("%w: line %d: this is no export that skein knows", ErrImport, n)
+			return m.counts, fmt.Errorf("%w: line %d: this is not an export that skein knows", ErrImport, n)
 		case l.End != nil:
-			if err := m.end(l.End); err != nil {
-				return m.counts, err
+			if got := hex.EncodeToString(sum.Sum(nil)); version >= 2 && got != l.End.SHA256 {
+				return m.counts, fmt.Errorf("%w: the export is damaged: the sum of its bytes is %s, its end says %s", ErrImport, got, l.End.SHA256)
 			}
-			return m.counts, nil
+			return m.counts, m.end(l.End)
 		}
+		if _, err := sum.Write(text); err != nil {
+			return m.counts, fmt.Errorf("%w: line %d: %w", ErrImport, n, err)
+		}
+		version = max(version, l.Export)
 		if err := m.line(&l); err != nil {
 			return m.counts, fmt.Errorf("line %d: %w", n, err)
 		}

@@ -51,6 +51,8 @@ type lane struct {
 	sources    map[string][]cursorRow // as of the last commit, by partition
 	states     stateCache
 	notes      noteCounts
+	events     int64 // committed since the store was opened
+	replays    int64 // of them, dropped
 	ap         applier
 }
 
@@ -160,6 +162,8 @@ func (s *lane) pick(source string, b *Batch) {
 		switch {
 		case !s.has(part):
 		case e.kind != eventImport && cursors != nil && cursors[part-s.first].number != 0 && e.seq <= cursors[part-s.first].seq && !cursors[part-s.first].future:
+			s.events++
+			s.replays++
 			if s.o.Metrics != nil {
 				s.o.Metrics.Replays.Inc()
 			}

@@ -244,6 +244,17 @@ func (s *Store) Close(ctx context.Context) error {
 // Engine names the engine below.
 func (s *Store) Engine() string { return s.kv.Engine() }
 
+// Events returns how many events of repos were applied since the store was opened,
+// and how many were dropped because they had been applied before. It is for the
+// writer.
+func (s *Store) Events() (applied, replayed int64) {
+	for _, l := range s.lanes {
+		applied += l.events
+		replayed += l.replays
+	}
+	return applied - replayed, replayed
+}
+
 // Made reports whether Open made the store, and did not find one.
 func (s *Store) Made() bool { return s.made }
 
@@ -252,12 +263,12 @@ func (s *Store) Secret() []byte { return s.secret }
 
 // A Cursor says how far a source has been applied.
 type Cursor struct {
-	Source string
-	Seq    Seq       // the last event applied
-	Time   time.Time // of that event
+	Source string    `json:"source"`
+	Seq    Seq       `json:"seq"`  // the last event applied
+	Time   time.Time `json:"time"` // of that event
 	// Future says that the source called this cursor one in its future: its
 	// sequence has begun anew.
-	Future bool
+	Future bool `json:"future,omitempty"`
 }
 
 // Cursor returns the committed cursor of a source, for the writer: the lowest of

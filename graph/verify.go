@@ -19,15 +19,18 @@ import (
 // What it proves: the dictionary is one to one, and every id lies in a leased
 // block; the records and the sets have the same edges; every value is in its
 // one form, and ordered; the accounts, the hidden set and the erase jobs agree;
-// the counts are right.
+// the counts are right. What is damaged on disk is reported, and the rest checked;
+// what concerns the damaged part as well, the edges and the counts, is then not
+// compared.
 //
 // The edges are compared by the sums of their hashes (128 bits, seeded anew),
 // each side read once in its own order. Where the sums differ, the edges are
 // compared one by one, to say which.
 func Verify(ctx context.Context, store kv.Store, report func(problem string), progress func(keys int64)) error {
 	return store.View(ctx, func(r kv.Reader) error {
+		damage := &tolerant{Reader: r, report: report}
 		v := &verifier{
-			ctx: ctx, r: r, report: report, progress: progress,
+			ctx: ctx, r: damage, damage: damage, report: report, progress: progress,
 			counts: Counts{}.clone(), hidden: roaring64.New(), erasing: map[intern.ID]bool{},
 		}
 		return v.run()
@@ -51,6 +54,7 @@ type verifier struct {
 
 	ctx      context.Context //nolint:containedctx // lives as long as the one call of Verify
 	r        kv.Reader
+	damage   *tolerant
 	report   func(string)
 	progress func(int64)
 	keys     int64
@@ -104,7 +108,9 @@ func (v *verifier) run() error {
 	if err := v.edges(); err != nil {
 		return err
 	}
-	if err := v.totals(); err != nil {
+	if v.damage.any() {
+		v.broken("the edges and the counts were not compared: a part of the store is damaged")
+	} else if err := v.totals(); err != nil {
 		return err
 	}
 	return v.keyspaces()

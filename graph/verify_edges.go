@@ -53,7 +53,7 @@ func (v *verifier) edges() error {
 		return err
 	}
 	for _, k := range Kinds {
-		if v.records[k.Kind] == v.sets[k.Kind] {
+		if v.records[k.Kind] == v.sets[k.Kind] || v.damage.any() {
 			continue
 		}
 		v.broken("the records hold %d %s edges, the sets %d, and they are not the same", v.records[k.Kind].n, k.Name, v.sets[k.Kind].n)

@@ -53,7 +53,7 @@ func (s *settings) relayFlag() cli.Flag {
 func (s *settings) indexFlags(e *environment) []cli.Flag {
 	return append([]cli.Flag{
 		s.relayFlag(),
-		&cli.StringFlag{Name: "cursor", Usage: "begin after this sequence number; 0 is the oldest that the relay keeps (default: the stored cursor, else live)", Destination: &s.cursor, Sources: env("cursor")},
+		&cli.StringFlag{Name: "cursor", DefaultText: "the stored cursor, else live", Usage: "begin after this sequence number; 0 is the oldest that the relay keeps", Destination: &s.cursor, Sources: env("cursor")},
 		&cli.StringFlag{Name: "partition", Value: "0/1", Usage: "index only the repos of this share, i/n with i from 0: several writers on one FoundationDB", Destination: &s.partition, Sources: env("partition")},
 		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect when the relay has sent nothing and answered no ping for so long; 0: never", Destination: &s.watchdog, Sources: env("idle-timeout")},
 	}, s.writeFlags(e)...)
@@ -63,10 +63,10 @@ func (s *settings) indexFlags(e *environment) []cli.Flag {
 func (s *settings) writeFlags(e *environment) []cli.Flag {
 	return []cli.Flag{
 		s.storeFlag(),
-		&cli.StringFlag{Name: "shards", Usage: "draw ids from this range of shards only, such as 0-127 (default: all)", Destination: &s.shards, Sources: env("shards")},
-		&cli.IntFlag{Name: "shard-bits", Usage: "of a new store: the width of its shard numbers, 1 to 32 (default: 14)", Destination: &s.shardBits, Sources: env("shard-bits")},
-		&cli.IntFlag{Name: "lease-size", Usage: "of a new store: how many ids a lease takes, a power of two up to 65536 (default: 65536)", Destination: &s.leaseSize, Sources: env("lease-size")},
-		&cli.StringFlag{Name: "memory", Usage: "memory budget, such as 512MiB (default: an eighth of the machine's, at most 1GiB)", Destination: &s.memory, Sources: env("memory")},
+		&cli.StringFlag{Name: "shards", DefaultText: "all", Usage: "draw ids from this range of shards only, such as 0-127", Destination: &s.shards, Sources: env("shards")},
+		&cli.IntFlag{Name: "shard-bits", DefaultText: "14", Usage: "of a new store: the width of its shard numbers, 1 to 32", Destination: &s.shardBits, Sources: env("shard-bits")},
+		&cli.IntFlag{Name: "lease-size", DefaultText: "65536", Usage: "of a new store: how many ids a lease takes, a power of two up to 65536", Destination: &s.leaseSize, Sources: env("lease-size")},
+		&cli.StringFlag{Name: "memory", DefaultText: "an eighth of what the process may have, at most 1GiB", Usage: "memory budget, such as 512MiB", Destination: &s.memory, Sources: env("memory")},
 		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how soon what is committed is also synced to disk", Destination: &s.syncInterval, Sources: env("sync-interval")},
 		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error", Destination: &e.level, Sources: env("log-level")},
 	}
@@ -128,12 +128,12 @@ func parseBytes(s string) (int64, error) {
 		if number, ok := strings.CutSuffix(s, u.suffix); ok {
 			n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 			if err != nil || n < 0 || n*float64(u.size) > 1<<62 {
-				return 0, fmt.Errorf("%q is no number of bytes, such as 512MiB", s)
+				return 0, fmt.Errorf("%q is not a number of bytes, such as 512MiB", s)
 			}
 			return int64(n * float64(u.size)), nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no number of bytes", s)
+	return 0, fmt.Errorf("%q is not a number of bytes", s)
 }
 
 // consumerOptions makes the consumer's options of the flags.
@@ -155,7 +155,7 @@ func (s *settings) consumerOptions() (consumer.Options, error) {
 }
 
 func (s *settings) storeOptions(e *environment) (app.StoreOptions, error) {
-	o := app.StoreOptions{Store: s.store, SyncInterval: s.syncInterval}
+	o := app.StoreOptions{Store: s.store, SyncInterval: s.syncInterval, Fatal: e.fatal}
 	var err error
 	if s.syncInterval <= 0 {
 		return o, usage("--sync-interval %v: it must be more than 0", s.syncInterval)

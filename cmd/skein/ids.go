@@ -39,12 +39,7 @@ func idsCommand(e *environment) *cli.Command {
 	}
 	return &cli.Command{
 		Name: "ids", Usage: "how strings and ids belong together, and what became of every id", Commands: []*cli.Command{audit, resolve},
-		Action: func(_ context.Context, c *cli.Command) error {
-			if c.Args().Present() {
-				return usage("there is no command ids %q; there are audit and resolve", c.Args().First())
-			}
-			return usage("ids: name a command, audit or resolve")
-		},
+		Action: chooseCommand,
 	}
 }
 

@@ -38,6 +38,9 @@ var binary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if os.Getenv(stuckVariable) != "" {
+		stuck()
+	}
 	if address := os.Getenv(peerVariable); address != "" {
 		fmt.Fprintln(os.Stderr, indigoConsumer(address))
 		os.Exit(1)
@@ -108,7 +111,7 @@ func serveDaemon(t *testing.T, env []string, args ...string) *daemon {
 			fmt.Fprintln(&d.log, lines.Text())
 			var l struct{ Msg, API, Admin string }
 			if json.Unmarshal(lines.Bytes(), &l) == nil && l.Msg == "answering" {
-				d.api, d.admin = "http://"+l.API, "http://"+l.Admin
+				d.api, d.admin = l.API, l.Admin
 				close(ready)
 			}
 		}
@@ -258,45 +261,58 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{0, "", []string{"help"}},
 		{0, "engines: pebble", []string{"version"}},
-		{2, "no command", []string{"frob"}},
-		{2, "not defined", []string{"serve", "--frob"}},
-		{2, "takes no argument", []string{"serve", "frob"}},
-		{2, "set expression", []string{"query"}},
-		{2, "--memory", []string{"serve", "--store", store, "--memory", "lots"}},
-		{2, "--cursor", []string{"serve", "--store", store, "--cursor", "-1"}},
-		{2, "--relay", []string{"serve", "--store", store, "--relay", "relay.example.com"}},
-		{2, "--log-level", []string{"serve", "--store", store, "--log-level", "loud"}},
+		{64, "no command", []string{"frob"}},
+		{64, "did you mean serve?", []string{"serv"}},
+		{64, "skein serve has no flag --bogus", []string{"serve", "--bogus"}},
+		{64, "did you mean --listen?", []string{"serve", "--lisen", "x"}},
+		{64, "takes no argument", []string{"serve", "frob"}},
+		{64, "set expression", []string{"query"}},
+		{64, "--memory", []string{"serve", "--store", store, "--memory", "lots"}},
+		{64, "--cursor", []string{"serve", "--store", store, "--cursor", "-1"}},
+		{64, "did you mean ws://relay.example.com", []string{"serve", "--store", store, "--relay", "relay.example.com"}},
+		{64, "did you mean ws://127.0.0.1:2583", []string{"serve", "--store", store, "--relay", "127.0.0.1:2583"}},
+		{64, "--log-level", []string{"serve", "--store", store, "--log-level", "loud"}},
 		{1, "no such file", []string{"replay", "--store", store, "--frames", "nothing.frames"}},
 		{1, "ends within a message", []string{"replay", "--store", store, "--frames", broken}},
 		{1, "FutureCursor", []string{"replay", "--store", store, "--frames", "../../testdata/pds/error-futurecursor.frames"}},
-		{0, "replayed 2115 messages", []string{"replay", "--store", store, "--frames", plainPDS}},
-		{0, "replayed 2115 messages", []string{"replay", "--store", store, "--frames", plainPDS, "--cursor", "0"}},
+		{64, "--cursor (0 is the oldest", []string{"replay", "--store", filepath.Join(dir, "never")}},
+		{64, "--cursor (0 is the oldest", []string{"replay", "--store", store}},
+		{1, "there is no store", []string{"serve", "--store", filepath.Join(dir, "never"), "--consume=false"}},
+		{0, "all of it was new", []string{"replay", "--store", store, "--frames", plainPDS}},
+		{0, "read 2115 messages", []string{"replay", "--store", store, "--frames", plainPDS, "--cursor", "0"}},
+		{0, "nothing was new", []string{"replay", "--store", store, "--frames", plainPDS, "--cursor", "0"}},
 		{0, "cursor 1000", []string{"replay", "--store", filepath.Join(dir, "until"), "--frames", plainPDS, "--until", "1000"}},
 		{0, "all invariants hold", []string{"check", "--store", store}},
 		{1, "no store", []string{"check", "--store", filepath.Join(dir, "none")}},
 		{1, "no store", []string{"check", "--store", dir}},
-		{1, "no folder", []string{"check", "--store", broken}},
+		{1, "not a folder", []string{"check", "--store", broken}},
 		{1, withoutFDB("-tags fdb", "reading the cluster file"), []string{"check", "--store", "fdb:///nowhere/fdb.cluster"}},
-		{2, "three slashes", []string{"check", "--store", "fdb://nowhere"}},
-		{2, "prefix", []string{"serve", "--store", "fdb:///nowhere/fdb.cluster?prefix=a/b"}},
-		{2, "i/n", []string{"serve", "--store", store, "--partition", "2/2"}},
-		{2, "one writer", []string{"serve", "--store", store, "--partition", "0/2"}},
-		{2, "--shards", []string{"serve", "--store", store, "--shards", "5-4"}},
-		{2, "the store has 0-16383", []string{"serve", "--store", store, "--shards", "0-16384"}},
-		{2, "--lease-size", []string{"serve", "--store", store, "--lease-size", "3"}},
-		{2, "--shard-bits", []string{"serve", "--store", store, "--shard-bits", "33"}},
-		{2, "leases of 4096", []string{"serve", "--store", store, "--lease-size", "4096"}},
+		{64, "three slashes", []string{"check", "--store", "fdb://nowhere"}},
+		{64, "prefix", []string{"serve", "--store", "fdb:///nowhere/fdb.cluster?prefix=a/b"}},
+		{64, "i/n", []string{"serve", "--store", store, "--partition", "2/2"}},
+		{64, "one writer", []string{"serve", "--store", store, "--partition", "0/2"}},
+		{64, "--shards", []string{"serve", "--store", store, "--shards", "5-4"}},
+		{64, "the store has 0-16383", []string{"serve", "--store", store, "--shards", "0-16384"}},
+		{64, "--lease-size", []string{"serve", "--store", store, "--lease-size", "3"}},
+		{64, "--shard-bits", []string{"serve", "--store", store, "--shard-bits", "33"}},
+		{64, "leases of 4096", []string{"serve", "--store", store, "--lease-size", "4096"}},
 		{0, "never handed out", []string{"ids", "audit", "--store", store}},
 		{0, "did:plc:6tnmqzyj3aj56cfk2uw7mi5e", []string{"ids", "resolve", "--store", store, "did:plc:6tnmqzyj3aj56cfk2uw7mi5e"}},
 		{1, "did:plc:nobody: not in the store", []string{"ids", "resolve", "--store", store, "did:plc:nobody"}},
-		{2, "neither a DID nor an AT URI", []string{"ids", "resolve", "--store", store, "nobody"}},
-		{2, "an id is a number", []string{"ids", "resolve", "--store", store, "--id", "x"}},
-		{2, "audit or resolve", []string{"ids"}},
-		{0, `{"end":{"accounts":30,"records":874}}`, []string{"export", "--store", store}},
+		{64, "neither a DID nor an AT URI", []string{"ids", "resolve", "--store", store, "nobody"}},
+		{64, "an id is a number", []string{"ids", "resolve", "--store", store, "--id", "x"}},
+		{0, "resolve", []string{"ids"}},
+		{64, "did you mean audit?", []string{"ids", "audi"}},
+		{1, "there is no store", []string{"ids", "audit", "--store", filepath.Join(dir, "never")}},
+		{1, "there is no store", []string{"ids", "resolve", "--store", filepath.Join(dir, "never"), "did:plc:6tnmqzyj3aj56cfk2uw7mi5e"}},
+		{0, "| followers | ", []string{"stats", "--store", store}},
+		{0, `"records": 874`, []string{"stats", "--store", store, "--json"}},
+		{0, "complete", []string{"completion", "bash"}},
+		{0, `{"end":{"accounts":30,"records":874,"sha256":"`, []string{"export", "--store", store}},
 		{1, "no such file", []string{"import", "--store", filepath.Join(dir, "new"), "nothing.export"}},
 		{1, "line 1", []string{"import", "--store", filepath.Join(dir, "new"), broken}},
 		{1, "accounts already", []string{"import", "--store", store, broken}},
-		{2, "name the file", []string{"import", "--store", store}},
+		{64, "name the file", []string{"import", "--store", store}},
 		{1, "ends within a message", []string{"simulate", "--frames", broken}},
 		{1, "skein serve", []string{"query", "--server", "http://127.0.0.1:1", "followers(did:plc:a)"}},
 	} {
@@ -304,13 +320,48 @@ func TestExitCodes(t *testing.T) {
 		if code != c.code || !strings.Contains(out+errs, c.says) {
 			t.Errorf("skein %s: exit %d, want %d and %q:\n%s%s", strings.Join(c.args, " "), code, c.code, c.says, out, errs)
 		}
+		for _, leak := range []string{"usage: ", "consumer: ", "pebblekv: ", "graph: ", "kv: ", "app: "} {
+			if strings.Contains(errs, leak) && !strings.Contains(errs, "USAGE") {
+				t.Errorf("skein %s: the message names a package:\n%s", strings.Join(c.args, " "), errs)
+			}
+		}
 	}
+	if _, err := os.Stat(filepath.Join(dir, "never")); !os.IsNotExist(err) {
+		t.Errorf("a store was made by a command that only reads: %v", err)
+	}
+}
+
+// No flag has two defaults in its help.
+func TestHelp(t *testing.T) {
+	for _, command := range []string{"serve", "replay", "import", "load", "simulate"} {
+		_, out, _ := skein(t, command, "--help")
+		for line := range strings.Lines(out) {
+			if strings.Count(line, "(default:") > 1 {
+				t.Errorf("%s: %s", command, line)
+			}
+		}
+	}
+}
+
+// A wrong expression is shown, with the place of the mistake.
+func TestQueryPoints(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "store")
+	if code, _, errs := skein(t, "replay", "--frames", plainPDS, "--store", store); code != 0 {
+		t.Fatal(errs)
+	}
+	d := serveDaemon(t, nil, "--store", store, "--consume=false")
+	const expr = "union(folowers(did:plc:6tnmqzyj3aj56cfk2uw7mi5e))"
+	code, _, errs := skein(t, "query", "--server", d.api, expr)
+	if code != 1 || !strings.Contains(errs, expr+"\n      ^\n") || !strings.Contains(errs, "did you mean followers?") {
+		t.Errorf("%d\n%s", code, errs)
+	}
+	d.stop()
 }
 
 // A setting of the environment that cannot be read is wrong usage, too.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("SKEIN_SYNC_INTERVAL", "soon")
-	if code, _, errs := skein(t, "serve", "--store", filepath.Join(t.TempDir(), "store")); code != 2 || !strings.Contains(errs, "soon") {
+	if code, _, errs := skein(t, "serve", "--store", filepath.Join(t.TempDir(), "store")); code != 64 || !strings.Contains(errs, "soon") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }

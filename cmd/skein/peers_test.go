@@ -126,7 +126,7 @@ func benchmarkServe(b *testing.B, relayArgs ...string) {
 		var stats struct {
 			Cursor int64 `json:"cursor"`
 		}
-		resp, err := http.Get("http://" + api + "/xrpc/blue.skein.graph.getStats")
+		resp, err := http.Get(api + "/xrpc/blue.skein.graph.getStats")
 		if err != nil {
 			b.Fatal(err)
 		}

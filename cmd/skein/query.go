@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
+
+	"skein/query"
 )
 
 func queryCommand(e *environment) *cli.Command {
@@ -39,9 +41,28 @@ func queryCommand(e *environment) *cli.Command {
 				server = "http://" + server
 			}
 			out := bufio.NewWriter(e.stdout)
-			err := ask(ctx, out, server, c.Args().First(), count, limit)
-			return errors.Join(err, out.Flush())
+			expr := c.Args().First()
+			err := errors.Join(ask(ctx, out, server, expr, count, limit), out.Flush())
+			if no, ok := errors.AsType[*refused](err); ok && no.name == "InvalidRequest" {
+				point(e.stderr, expr)
+			}
+			return err
 		},
+	}
+}
+
+// refused is an error that the server answered with.
+type refused struct{ name, message string }
+
+// Error implements error.
+func (r *refused) Error() string { return r.name + ": " + r.message }
+
+// point shows where in an expression the server found it wrong, as far as this
+// program reads expressions as the server does.
+func point(w io.Writer, expr string) {
+	_, err := query.Parse(expr)
+	if wrong, ok := errors.AsType[*query.SyntaxError](err); ok {
+		fmt.Fprintln(w, wrong.Point(expr))
 	}
 }
 
@@ -100,7 +121,7 @@ func get(ctx context.Context, client *http.Client, address string) (a queryAnswe
 		return a, fmt.Errorf("%s answered %s with something that is not skein's: %w", req.URL.Host, resp.Status, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return a, fmt.Errorf("%s: %s", a.Error, a.Message)
+		return a, &refused{a.Error, a.Message}
 	}
 	return a, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"skein/consumer"
 	"skein/internal/app"
+	"skein/internal/kv"
 )
 
 func replayCommand(e *environment) *cli.Command {
@@ -18,8 +19,8 @@ func replayCommand(e *environment) *cli.Command {
 	var o consumer.Options
 	flags := append(s.indexFlags(e),
 		&cli.StringFlag{Name: "frames", Usage: "read recorded frames from this file instead of a relay", Destination: &o.Frames},
-		&cli.FloatFlag{Name: "rate", Usage: "frames per second, with --frames (default: as fast as it goes)", Destination: &o.Rate},
-		&cli.Int64Flag{Name: "until", Usage: "end at the first sequence number that is this or greater", Destination: &o.Until},
+		&cli.FloatFlag{Name: "rate", DefaultText: "as fast as it goes", Usage: "frames per second, with --frames", Destination: &o.Rate},
+		&cli.Int64Flag{Name: "until", DefaultText: "none", Usage: "end at the first sequence number that is this or greater", Destination: &o.Until},
 		&cli.DurationFlag{Name: "idle", Value: 2 * time.Second, Usage: "a relay that is silent for so long has sent all that it has", Destination: &o.Idle},
 	)
 	return &cli.Command{
@@ -50,7 +51,6 @@ func replay(ctx context.Context, e *environment, s *settings, o consumer.Options
 	if err != nil {
 		return err
 	}
-	so.Create = true
 	common, err := s.consumerOptions()
 	if err != nil {
 		return err
@@ -70,11 +70,26 @@ func replay(ctx context.Context, e *environment, s *settings, o consumer.Options
 		}
 	}
 	app.LimitMemory(so)
+	// Without a cursor a relay is listened to live, and nothing is replayed: then
+	// there must be a store that has one.
+	so.Create = o.Frames != "" || o.Cursor != nil
 	x, err := openIndex(ctx, so)
+	if errors.Is(err, kv.ErrNotFound) && !so.Create {
+		return usage("%v", errNothingToReplay)
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, x.Close(ctx)) }()
+	if !so.Create {
+		source, _, err := consumer.ParseRelay(o.Relay)
+		if err != nil {
+			return usage("--relay: %v", err)
+		}
+		if _, stored := x.Graph.Cursor(source); !stored {
+			return usage("%v", errNothingToReplay)
+		}
+	}
 	c, err := x.Consumer(o)
 	if err != nil {
 		return err
@@ -84,8 +99,8 @@ func replay(ctx context.Context, e *environment, s *settings, o consumer.Options
 	err = c.Run(ctx)
 	stop()
 	p := c.Progress()
-	if err == nil && ctx.Err() != nil {
-		err = fmt.Errorf("stopped at seq %d; the same command goes on from there", p.Applied)
+	if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) {
+		err = fmt.Errorf("stopped at seq %d; %s", p.Applied, s.goOn())
 	}
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)
@@ -96,9 +111,30 @@ func replay(ctx context.Context, e *environment, s *settings, o consumer.Options
 		}
 	}
 	took := time.Since(start)
-	fmt.Fprintf(e.stderr, "replayed %d messages in %v, %.0f/s; cursor %d\n",
-		p.Events, took.Round(time.Millisecond), float64(p.Events)/took.Seconds(), p.Applied)
+	fmt.Fprintf(e.stderr, "read %d messages in %v, %.0f/s: %s; cursor %d\n",
+		p.Events, took.Round(time.Millisecond), float64(p.Events)/took.Seconds(), news(x.Graph.Events()), p.Applied)
 	return nil
+}
+
+var errNothingToReplay = errors.New("replay: no cursor of this relay is stored, so there is no past to begin with: say where to begin with --cursor (0 is the oldest that the relay keeps), or name a file with --frames")
+
+// goOn says how a replay that was stopped is gone on with.
+func (s *settings) goOn() string {
+	if s.cursor != "" {
+		return "the same command without --cursor goes on from there"
+	}
+	return "the same command goes on from there"
+}
+
+// news says how much of what was read had not been applied before.
+func news(applied, replayed int64) string {
+	switch {
+	case applied == 0:
+		return "nothing was new"
+	case replayed == 0:
+		return "all of it was new"
+	}
+	return fmt.Sprintf("%d of the %d events of repos were new", applied, applied+replayed)
 }
 
 // showProgress writes a line a second about how far c has come, if somebody

@@ -39,8 +39,8 @@ func serve(ctx context.Context, e *environment, s *settings, flags []cli.Flag) (
 		return err
 	}
 	onFDB := strings.HasPrefix(s.store, "fdb:")
-	so.Create, so.Wait = s.consume || !onFDB, true
-	so.ReadOnly = onFDB && !s.consume // beside the writers; a folder has one process
+	so.Create, so.Wait = s.consume, true // a node that only answers never makes a store
+	so.ReadOnly = onFDB && !s.consume    // beside the writers; a folder has one process
 	co, err := s.consumerOptions()
 	if err != nil {
 		return err
@@ -51,8 +51,13 @@ func serve(ctx context.Context, e *environment, s *settings, flags []cli.Flag) (
 	for _, name := range environmentWarnings(os.Environ(), flags) {
 		so.Logger.Warn("this environment variable is no setting of skein serve", "name", name)
 	}
+	e.stop.onHangup(func() { so.Logger.Info("SIGHUP: there is nothing to read anew; going on") })
 	app.LimitMemory(so)
 	x, err := openIndex(ctx, so)
+	if err != nil && ctx.Err() != nil {
+		so.Logger.Info("stopped before it had begun")
+		return nil
+	}
 	if err != nil {
 		return err
 	}

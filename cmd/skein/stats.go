@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"sync/atomic"
 	"time"
 
@@ -10,11 +12,24 @@ import (
 
 	"skein/graph"
 	"skein/internal/app"
+	"skein/internal/human"
 	"skein/internal/kv"
 )
 
+// storeStats is what skein stats --json prints.
+type storeStats struct {
+	Store     string           `json:"store"`
+	Engine    string           `json:"engine"`
+	DiskBytes uint64           `json:"diskBytes"`
+	Records   int64            `json:"records"`
+	Cursors   []graph.Cursor   `json:"cursors"`
+	Keyspaces []graph.Keyspace `json:"keyspaces"`
+	Counts    graph.Counts     `json:"counts"`
+}
+
 func statsCommand(e *environment) *cli.Command {
-	return storeCommand("stats", "say what is in the store, and where its bytes are", func(ctx context.Context, path string, store kv.Store) error {
+	var exact bool
+	c := storeCommand("stats", "say what is in the store, and where its bytes are", func(ctx context.Context, path string, store kv.Store) error {
 		var crossed atomic.Int64 // the numbers are estimates anyway
 		ctx = kv.AllowCrossing(ctx, &crossed)
 		counts, cursors, err := graph.Totals(ctx, store)
@@ -27,21 +42,37 @@ func statsCommand(e *environment) *cli.Command {
 		if err != nil {
 			return fmt.Errorf("stats: %w", err)
 		}
-		fmt.Fprintf(e.stdout, "%s: %s, %d bytes on disk\n\n", path, store.Engine(), store.DiskBytes())
-		edges := int64(0)
-		for _, k := range graph.Kinds {
-			fmt.Fprintf(e.stdout, "%-15s %d\n", k.Name+" records", counts.Records[k.Name])
-			edges += counts.Records[k.Name]
+		st := storeStats{Store: path, Engine: store.Engine(), DiskBytes: store.DiskBytes(), Cursors: cursors, Keyspaces: spaces, Counts: counts}
+		for _, n := range counts.Records {
+			st.Records += n
 		}
-		fmt.Fprintf(e.stdout, "%-15s %d, of them hidden %d, partial %d, desynchronized %d\n", "accounts", counts.Accounts, counts.Hidden, counts.Partial, counts.Desynchronized)
-		fmt.Fprintf(e.stdout, "%-15s %d DIDs, %d AT URIs\n", "strings", counts.Strings["did"], counts.Strings["uri"])
-		for _, c := range cursors {
-			fmt.Fprintf(e.stdout, "%-15s %s: seq %d%s\n", "cursor", c.Source, c.Seq, at(c.Time))
+		if exact {
+			out := json.NewEncoder(e.stdout)
+			out.SetIndent("", "  ")
+			return out.Encode(&st)
 		}
-		fmt.Fprintln(e.stdout)
-		app.WriteUsage(e.stdout, spaces, edges)
+		st.write(e.stdout)
 		return nil
 	})
+	c.Flags = append(c.Flags, &cli.BoolFlag{Name: "json", Usage: "print exact numbers, as JSON", Destination: &exact})
+	return c
+}
+
+// write writes the numbers for people.
+func (st *storeStats) write(w io.Writer) {
+	fmt.Fprintf(w, "%s: %s, %s on disk\n\n", st.Store, st.Engine, human.Bytes(st.DiskBytes))
+	c := &st.Counts
+	for _, k := range graph.Kinds {
+		fmt.Fprintf(w, "%-15s %s\n", k.Name+" records", human.Count(c.Records[k.Name]))
+	}
+	fmt.Fprintf(w, "%-15s %s, of them hidden %s, partial %s, desynchronized %s\n", "accounts",
+		human.Count(c.Accounts), human.Count(c.Hidden), human.Count(c.Partial), human.Count(c.Desynchronized))
+	fmt.Fprintf(w, "%-15s %s DIDs, %s AT URIs\n", "strings", human.Count(c.Strings["did"]), human.Count(c.Strings["uri"]))
+	for _, c := range st.Cursors {
+		fmt.Fprintf(w, "%-15s %s: seq %d%s\n", "cursor", c.Source, c.Seq, at(c.Time))
+	}
+	fmt.Fprintln(w)
+	app.WriteUsage(w, st.Keyspaces, st.Records, false)
 }
 
 func at(t time.Time) string {

@@ -5,16 +5,29 @@ import (
 	"io"
 
 	"skein/graph"
+	"skein/internal/human"
 )
 
 // WriteUsage writes where the bytes of a store are, as a Markdown table. edges
-// are its live records, over which the bytes are shared out.
-func WriteUsage(w io.Writer, spaces []graph.Keyspace, edges int64) {
-	per := func(bytes uint64) string {
-		if edges == 0 {
-			return ""
+// are its live records, over which the bytes are shared out. With exact, numbers
+// are written as they are, else for people.
+func WriteUsage(w io.Writer, spaces []graph.Keyspace, edges int64, exact bool) {
+	count, size := func(n int64) string { return human.Count(n) }, func(n uint64) string { return human.Bytes(n) }
+	if exact {
+		count, size = func(n int64) string { return fmt.Sprint(n) }, func(n uint64) string { return fmt.Sprint(n) }
+	}
+	row := func(name string, keys int64, bytes uint64, strong string) {
+		k, b, per := count(keys), size(bytes), "–"
+		if bytes == 0 && keys > 0 {
+			b = "–" // the engine cannot tell
 		}
-		return fmt.Sprintf("%.2f", float64(bytes)/float64(edges))
+		if keys == 0 {
+			k = "–"
+		}
+		if edges > 0 && bytes > 0 {
+			per = strong + fmt.Sprintf("%.2f", float64(bytes)/float64(edges)) + strong
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", strong+name+strong, k, b, per)
 	}
 	fmt.Fprintln(w, "| keyspace | keys | bytes | bytes per edge |")
 	fmt.Fprintln(w, "|---|--:|--:|--:|")
@@ -24,9 +37,9 @@ func WriteUsage(w io.Writer, spaces []graph.Keyspace, edges int64) {
 		if s.Keys == 0 && s.Bytes == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "| %s | %d | %d | %s |\n", s.Name, s.Keys, s.Bytes, per(s.Bytes))
+		row(s.Name, s.Keys, s.Bytes, "")
 		keys += s.Keys
 		bytes += s.Bytes
 	}
-	fmt.Fprintf(w, "| **all** | %d | %d | **%s** |\n", keys, bytes, per(bytes))
+	row("all", keys, bytes, "**")
 }

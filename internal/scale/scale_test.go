@@ -235,6 +235,6 @@ func usage(tb testing.TB, x *app.Index, title string) {
 		tb.Fatal(err)
 	}
 	var b strings.Builder
-	app.WriteUsage(&b, spaces, records(tb, x))
+	app.WriteUsage(&b, spaces, records(tb, x), true)
 	fmt.Printf("\n%s: %d bytes on disk\n\n%s\n", title, x.KV.DiskBytes(), b.String())
 }

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"skein/internal/app"
+)
+
+// stuckVariable makes the test binary a command that does not end by itself.
+const stuckVariable = "SKEIN_TEST_STUCK"
+
+func stuck() {
+	mostStopping = 300 * time.Millisecond
+	env := &environment{stdout: os.Stdout, stderr: os.Stderr}
+	ctx := env.stop.listen(os.Stderr)
+	fmt.Println("listening")
+	<-ctx.Done()
+	select {} // the store does not answer
+}
+
+// SIGHUP does not end a daemon, and ends a replay in order.
+func TestHangup(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "store")
+	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1"}, "--store", store)
+	for range 3 {
+		if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.admin+"/healthz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil || resp.Body.Close() != nil {
+		t.Fatalf("after SIGHUP: %v", err)
+	}
+	if _, log := d.stop(); !strings.Contains(log, "SIGHUP") {
+		t.Errorf("the log: %s", log)
+	}
+	replay := exec.CommandContext(t.Context(), binary, "replay", "--frames", plainPDS, "--store", store, "--rate", "200")
+	var errs strings.Builder
+	replay.Stderr = &errs
+	if err := replay.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	if err := replay.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if err := replay.Wait(); replay.ProcessState.ExitCode() != exitFailed || !strings.Contains(errs.String(), "goes on from there") {
+		t.Errorf("%v: %s", err, errs.String())
+	}
+	if code, out, errs := skein(t, "check", "--store", store); code != 0 {
+		t.Errorf("%s%s", out, errs)
+	}
+}
+
+// A signal as soon as the program runs ends it in order.
+func TestEarlySignal(t *testing.T) {
+	for i := range 10 {
+		cmd := exec.CommandContext(t.Context(), binary, "serve", "--store", filepath.Join(t.TempDir(), "store"), "--relay", "ws://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// The runtime itself takes some milliseconds, and most of our packages'
+		// initialization: before that a signal ends any program.
+		time.Sleep(60*time.Millisecond + time.Duration(i)*7*time.Millisecond)
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("after %d ms: %v\n%s", 60+7*i, err, errs.String())
+		}
+	}
+}
+
+// What does not end in time after a signal is ended.
+func TestStuck(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(os.Environ(), stuckVariable+"=1")
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(errs.String(), "what was committed is kept") {
+		t.Errorf("%v: %s", err, errs.String())
+	}
+}
+
+// On a disk that fills up, the daemon ends with one clear message and 1, without a
+// panic, and the next start says the same; with room again it goes on.
+func TestDiskFills(t *testing.T) {
+	disk := t.TempDir()
+	if err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=160m", "tmpfs", disk).Run(); err != nil {
+		t.Skipf("no file system of our own can be mounted here: %v", err)
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", disk).Run() })
+	args := []string{"--store", filepath.Join(disk, "store"), "--memory", "32MiB", "--relay", "ws://127.0.0.1:1"}
+	d := serveDaemon(t, nil, args...)
+	ballast := filepath.Join(disk, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 140<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ready := func() int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.admin+"/readyz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil || resp.Body.Close() != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode
+	}
+	for began := time.Now(); ready() != http.StatusServiceUnavailable; time.Sleep(50 * time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("it is ready on a full disk")
+		}
+	}
+	d.stop()
+	for _, command := range [][]string{append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...), {"replay", "--frames", plainPDS, "--store", filepath.Join(disk, "store"), "--memory", "32MiB"}} {
+		code, _, errs := skein(t, command...)
+		if code != exitFailed || !strings.Contains(errs, "the disk is full") || strings.Contains(errs, "goroutine") || strings.Count(errs, "\n") > 2 {
+			t.Errorf("%s: %d\n%s", command[0], code, errs)
+		}
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := skein(t, "replay", "--frames", plainPDS, "--store", filepath.Join(disk, "store"), "--memory", "32MiB"); code != 0 {
+		t.Errorf("with room again: %d\n%s", code, errs)
+	}
+	if code, out, errs := skein(t, "check", "--store", filepath.Join(disk, "store")); code != 0 {
+		t.Errorf("%s%s", out, errs)
+	}
+}
+
+// The memory limit of a control group that the process is in is seen, also where a
+// group further up has it.
+func TestNestedMemoryLimit(t *testing.T) {
+	if limit := os.Getenv("SKEIN_TEST_CGROUP"); limit != "" {
+		fmt.Println("budget", app.DefaultMemory())
+		return
+	}
+	const root = "/sys/fs/cgroup"
+	outer := filepath.Join(root, fmt.Sprintf("skein-test-%d", os.Getpid()))
+	inner := filepath.Join(outer, "inner")
+	if err := os.MkdirAll(inner, 0o755); err != nil {
+		t.Skipf("no control group can be made here: %v", err)
+	}
+	t.Cleanup(func() { _ = os.Remove(inner); _ = os.Remove(outer) })
+	if err := os.WriteFile(filepath.Join(outer, "memory.max"), []byte("800000000"), 0o600); err != nil {
+		t.Skipf("no memory limit can be set here: %v", err)
+	}
+	group, err := os.Open(inner)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer func() { _ = group.Close() }()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.run", "TestNestedMemoryLimit", "-test.v")
+	cmd.Env = append(os.Environ(), "SKEIN_TEST_CGROUP=1", "PATH="+os.Getenv("PATH"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Skipf("no process can be started in a control group here: %v %s", err, out)
+	}
+	if !strings.Contains(string(out), "budget 100000") { // an eighth of it, by pages
+		t.Errorf("%s", out)
+	}
+}
