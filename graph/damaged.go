@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"skein/internal/kv"
 )
@@ -15,6 +16,19 @@ type tolerant struct {
 
 	report func(problem string)
 	said   map[string]bool // files that were reported
+	failed int             // look-ups that met damage
+	ranges []kv.Damage     // where
+}
+
+// mostFailed is how many look-ups may fail before those in files that are known to
+// be damaged are given up: each costs far more than one that does not.
+const mostFailed = 10_000
+
+// given reports whether a key is not looked up any more.
+func (r *tolerant) given(key []byte) bool {
+	return r.failed > mostFailed && slices.ContainsFunc(r.ranges, func(d kv.Damage) bool {
+		return bytes.Compare(key, d.First) >= 0 && bytes.Compare(key, d.Last) <= 0
+	})
 }
 
 // damaged reports an error that is damage, and returns the first key after it. ok
@@ -32,6 +46,7 @@ func (r *tolerant) damaged(err error) (after []byte, ok bool) {
 	}
 	if !r.said[d.File] {
 		r.said[d.File] = true
+		r.ranges = append(r.ranges, *d)
 		r.report(fmt.Sprintf("file %s is damaged: keys from %x to %x cannot all be read, and were not checked: %v", d.File, d.First, d.Last, d.Err))
 	}
 	if d.Last == nil {
@@ -45,8 +60,12 @@ func (r *tolerant) any() bool { return len(r.said) > 0 }
 
 // Get implements kv.Reader.
 func (r *tolerant) Get(key []byte) (value []byte, ok bool, err error) {
+	if r.given(key) {
+		return nil, false, nil
+	}
 	value, ok, err = r.Reader.Get(key)
 	if _, damaged := r.damaged(err); damaged {
+		r.failed++
 		return nil, false, nil
 	}
 	return value, ok, err
@@ -69,10 +88,10 @@ func (r *tolerant) MultiGet(keys [][]byte, each func(i int, value []byte, ok boo
 // Scan implements kv.Reader.
 func (r *tolerant) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
 	var inner error // of each: it is not ours to judge
-	var last []byte
+	at := bytes.Clone(lo)
 	for {
 		err := r.Reader.Scan(lo, hi, reverse, func(key, value []byte) (bool, error) {
-			last = append(last[:0], key...)
+			at = append(at[:0], key...)
 			more, err := each(key, value)
 			inner = err
 			return more, err
@@ -80,19 +99,37 @@ func (r *tolerant) Scan(lo, hi []byte, reverse bool, each func(key, value []byte
 		if err == nil || inner != nil {
 			return err
 		}
-		after, ok := r.damaged(err)
-		switch {
-		case !ok:
+		end, ok := r.damaged(err)
+		if !ok {
 			return err
-		case after == nil || reverse:
-			return nil // the rest of this scan cannot be found
 		}
-		if len(last) > 0 && bytes.Compare(after, last) <= 0 {
-			after = append(bytes.Clone(last), 0)
+		if reverse || end == nil {
+			return nil // what lies behind cannot be found
 		}
-		if bytes.Compare(after, lo) <= 0 || len(hi) > 0 && bytes.Compare(after, hi) >= 0 {
+		if lo, ok = r.behind(at, end, hi); !ok {
 			return nil
 		}
-		lo = after
 	}
+}
+
+// behind finds a key after at from which on keys can be read again: a block of a
+// table is damaged, and not all of it. It tries further and further away, and in
+// the end where the damaged file ends.
+func (r *tolerant) behind(at, end, hi []byte) (next []byte, ok bool) {
+	for n := len(at) - 1; n >= 0; n-- {
+		if next = kv.PrefixEnd(at[:n]); n == 0 || next == nil || bytes.Compare(next, end) > 0 {
+			next = end
+		}
+		if bytes.Compare(next, at) <= 0 || len(hi) > 0 && bytes.Compare(next, hi) >= 0 {
+			return nil, false
+		}
+		err := r.Reader.Scan(next, hi, false, func(_, _ []byte) (bool, error) { return false, nil })
+		if _, damaged := r.damaged(err); !damaged {
+			return next, true
+		}
+		if bytes.Equal(next, end) {
+			return nil, false
+		}
+	}
+	return nil, false
 }

@@ -324,3 +324,16 @@ func FuzzUvarint(f *testing.F) {
 		}
 	})
 }
+
+// A row that says of one member that it is there and that it is gone was not
+// written by us: to fold it would make one that cannot be read.
+func TestRowSaysOneThing(t *testing.T) {
+	key := appendRowKey(nil, 1, 5)
+	both := appendRow(nil, 5, 3, []uint64{7, 9}, []uint64{9, 11})
+	m := NewMerger(Limits{})
+	for _, values := range [][][]byte{{both}, {appendRow(nil, 5, 0, nil, []uint64{8}), both}, {both, appendRow(nil, 5, 0, nil, []uint64{8})}} {
+		if v, err := m.Fold(nil, key, values, false); err == nil {
+			t.Errorf("%x folds to %x", values, v)
+		}
+	}
+}

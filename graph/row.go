@@ -183,6 +183,11 @@ func (f *rowFolder) read(dst []word, subject intern.ID, v []byte, age uint32) (o
 	if len(r.removed) > 0 || !slices.IsSortedFunc(dst[start:], compareWords) {
 		slices.SortFunc(dst[start:], compareWords)
 	}
+	for i := start + 1; i < len(dst); i++ {
+		if dst[i].id == dst[i-1].id { // one value cannot say two things of a member
+			return dst, 0, errRow
+		}
+	}
 	return dst, r.generation, nil
 }
 

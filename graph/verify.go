@@ -29,6 +29,21 @@ import (
 func Verify(ctx context.Context, store kv.Store, report func(problem string), progress func(keys int64)) error {
 	return store.View(ctx, func(r kv.Reader) error {
 		damage := &tolerant{Reader: r, report: report}
+		const most = 20 // of what may come of damage
+		later, plain := 0, report
+		report := func(problem string) {
+			if damage.any() {
+				if later++; later > most {
+					return
+				}
+			}
+			plain(problem)
+		}
+		defer func() {
+			if later > most {
+				plain(fmt.Sprintf("%d more problems were found, which may all come of the damage", later-most))
+			}
+		}()
 		v := &verifier{
 			ctx: ctx, r: damage, damage: damage, report: report, progress: progress,
 			counts: Counts{}.clone(), hidden: roaring64.New(), erasing: map[intern.ID]bool{},
@@ -76,6 +91,9 @@ func (v *verifier) run() error {
 	err := checkFormat(v.r)
 	if err == nil {
 		v.settings, _, err = intern.ReadSettings(v.r)
+	}
+	if err != nil && v.damage.any() { // what it could not read; most stores are so
+		v.settings, err = intern.DefaultSettings, nil
 	}
 	if err != nil {
 		return err

@@ -1,0 +1,117 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Connections over the limit: the idle ones are closed first, those that are busy
+// never, and one that finds all busy is refused.
+func TestLimitedListener(t *testing.T) {
+	tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 8
+	var refused atomic.Int64
+	ln := limitListener(tcp, most, func() { refused.Add(1) })
+	release := make(chan struct{})
+	srv := &http.Server{ConnState: ln.state, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			<-release
+		}
+		_, _ = io.WriteString(w, "ok")
+	})}
+	go func() {
+		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}()
+	open := func() int { ln.mu.Lock(); defer ln.mu.Unlock(); return len(ln.conns) }
+	ask := func(path string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+tcp.Addr().String()+path, nil)
+		if err != nil {
+			return err
+		}
+		req.Close = true
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	}
+	// Connections that say nothing, far more than there is room for.
+	var idle []net.Conn
+	for range 20 * most {
+		conn, err := net.Dial("tcp", tcp.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		idle = append(idle, conn)
+	}
+	for range 20 {
+		if err := ask("/"); err != nil {
+			t.Errorf("beside idle connections: %v", err)
+		}
+	}
+	if n := open(); n > most || refused.Load() != 0 {
+		t.Errorf("%d are open, %d were refused", n, refused.Load())
+	}
+	// Busy ones are left alone.
+	busy := make(chan error, most)
+	for range most {
+		go func() { busy <- ask("/slow") }()
+	}
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		ln.mu.Lock()
+		working := 0
+		for c := range ln.conns {
+			if !c.idle {
+				working++
+			}
+		}
+		ln.mu.Unlock()
+		if working == most {
+			break
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("%d are busy", working)
+		}
+	}
+	if err := ask("/"); err == nil || refused.Load() == 0 {
+		t.Errorf("one more was served: %v, %d refused", err, refused.Load())
+	}
+	close(release)
+	for range most {
+		if err := <-busy; err != nil {
+			t.Errorf("a busy one was cut off: %v", err)
+		}
+	}
+	for _, c := range idle {
+		_ = c.Close()
+	}
+	if err := srv.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := open(); n != 0 {
+		t.Errorf("%d are counted as open in the end", n)
+	}
+}
+
+// However few descriptors there are, the store and both listeners leave some.
+func TestDescriptors(t *testing.T) {
+	for _, n := range []int{64, 256, 1024, 4096, 1 << 20} {
+		d := divideDescriptors(n)
+		if sum := d.tables + d.api + d.admin; sum > n*7/8 || d.tables < 16 || d.api < 8 || d.admin < 4 {
+			t.Errorf("of %d: %+v", n, d)
+		}
+	}
+}
