@@ -58,6 +58,7 @@ const (
 	hasState // of an import: it has the account's state
 	fresh    // of an import: the store was empty
 	damaged  // could not be read whole, or tooBig: the repo is desynchronized
+	otherRev // the rev is the commit block's, the message said another
 	active   // of an account
 	deleted  // of an account
 )
@@ -78,6 +79,7 @@ type Commit struct {
 	Data     []byte // the Digest of the commit block's data, or empty if the block cannot be read
 	PrevData []byte // likewise of prevData, or empty
 	TooBig   bool
+	OtherRev bool // Rev is that of the commit block, and the message said another
 }
 
 // maxKept bounds the arena that Reset keeps: a rare large batch does not take
@@ -153,6 +155,9 @@ func (b *Batch) add(seq Seq, kind eventType, c *Commit) *event {
 	}
 	if copy(e.prevData[:], c.PrevData) == len(e.prevData) {
 		e.flags |= hasPrevData
+	}
+	if c.OtherRev {
+		e.flags |= otherRev
 	}
 	if c.TooBig || e.flags&hasRev == 0 || e.flags&hasData == 0 {
 		e.flags |= damaged

@@ -41,6 +41,13 @@ func (s *lane) commit(b *Batch, e *event, as *actorState) {
 		return
 	case st.has(flagHasRev) && e.flags&hasRev != 0:
 		if e.rev <= st.rev {
+			// A repo that was imported may be announced by a commit of the rev that it
+			// was signed under.
+			if e.flags&(otherRev|hasData) == otherRev|hasData && root(e.data[:8]) != st.data && (st.source != source || e.seq > st.seq) {
+				as.changed = true
+				st.flags |= flagDesync
+				return
+			}
 			a.replay()
 			return
 		}

@@ -75,8 +75,8 @@ func TestOtherSource(t *testing.T) {
 	}
 }
 
-// The import of a repo whose content is what it was gives it a new rev: nothing
-// was missed, and its next commit continues from there.
+// A #sync that brings the root that we have: nothing was missed, whatever its rev.
+// The next commit continues from the higher one.
 func TestImportOfTheSame(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: merger()})
 	s := openShare(t, store, intern.DefaultSettings, graph.Share{})

@@ -182,7 +182,7 @@ func (d *Decoder) read(m *Message, c *graph.Commit) Reason {
 	if w.block == nil || !hashes(w.cid, w.block) {
 		return BadCommit
 	}
-	data, ok := d.commitBlock(w.block, m)
+	data, ok := d.commitBlock(w.block, m, c)
 	if !ok {
 		return BadCommit
 	}
@@ -191,15 +191,15 @@ func (d *Decoder) read(m *Message, c *graph.Commit) Reason {
 }
 
 // commitBlock reads the root of a repo from its commit, which must be that of
-// the message's DID.
+// the message's DID, and puts its rev into c.
 //
 // The lexicons say that the message's rev "must match that in the commit
 // object", and indigo's relay drops a message where it does not. But the
 // reference PDS announces an imported repo so: it keeps the imported commit
-// block as it was signed, and gives the repo a rev of its own, which the next
-// commit's since then names. The root is what the account signed, so the message
-// is read, its rev continues the chain, and it is counted in OtherRevs.
-func (d *Decoder) commitBlock(block []byte, m *Message) (data []byte, ok bool) {
+// block as it was signed, and writes a rev of its own over the message; the next
+// commit's since names that of the block. So the block, which the account signed,
+// is believed, and the message counted in OtherRevs.
+func (d *Decoder) commitBlock(block []byte, m *Message, commit *graph.Commit) (data []byte, ok bool) {
 	c := cursor{b: block}
 	var gotDID, gotRev []byte
 	version := uint64(0)
@@ -218,8 +218,12 @@ func (d *Decoder) commitBlock(block []byte, m *Message) (data []byte, ok bool) {
 		}
 	}
 	ok = !c.bad && c.i == len(block) && version == 3 && len(data) > 0 && bytes.Equal(gotDID, m.DID) && intern.ValidTID(gotRev)
-	if ok && !bytes.Equal(gotRev, m.Rev) {
-		d.OtherRevs++
+	if ok {
+		if !bytes.Equal(gotRev, m.Rev) {
+			d.OtherRevs++
+			commit.OtherRev = true
+		}
+		commit.Rev = gotRev
 	}
 	return data, ok
 }
@@ -238,7 +242,7 @@ func (d *Decoder) sync(m *Message, b *graph.Batch) {
 		d.wants.add(root)
 		whole := d.wants.find(m.blocks[start:])
 		block := d.wants.list[0].block
-		data, ok := d.commitBlock(block, m)
+		data, ok := d.commitBlock(block, m, &c)
 		if whole && block != nil && hashes(root, block) && ok {
 			c.Data = digest(data, &d.buf[0])
 		} else {
