@@ -1,12 +1,12 @@
 # The one entry for people. .ci/run is the same for machines.
 
-.PHONY: build run test race lint fuzz bench soak cluster ids load faults peers
+.PHONY: build run test race lint fuzz bench soak cluster ids load faults peers chaos
 
 build: ## the binary, static, as bin/skein
 	CGO_ENABLED=0 go build -trimpath -o bin/skein ./cmd/skein
 
 run: ## the daemon, on the live network
-	go run ./cmd/skein serve
+	CGO_ENABLED=0 go run ./cmd/skein serve
 
 test: ## what every change must pass
 	go test ./...
@@ -19,12 +19,7 @@ lint:
 	go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
 
 fuzz: ## each decoder and parser of outside bytes, for a minute
-	go test ./consumer/wire -run xxx -fuzz FuzzDecode -fuzztime 60s
-	go test ./graph -run xxx -fuzz 'FuzzFold$$' -fuzztime 60s
-	go test ./graph -run xxx -fuzz FuzzFoldValues -fuzztime 60s
-	go test ./intern -run xxx -fuzz FuzzSyntax -fuzztime 60s
-	go test ./intern -run xxx -fuzz FuzzPack -fuzztime 60s
-	go test ./query -run xxx -fuzz FuzzParse -fuzztime 60s
+	.ci/fuzz 60s
 
 bench: ## decoding against indigo, frames from memory to committed, ids, sets, questions
 	go test ./consumer/wire -run xxx -bench Decode -benchmem
@@ -54,3 +49,7 @@ faults: ## what relays do wrong, for minutes each: killed, stalling, repeating, 
 
 peers: ## the same stream to skein and to indigo's consumer
 	CGO_ENABLED=0 go test ./cmd/skein -run xxx -bench Peers -benchtime 1x -timeout 20m
+
+chaos: ## the reference PDS and indigo's relay, cut, stalled, killed and replaced, for some minutes
+	.ci/peers .tools/peers
+	go test ./internal/peers -run TestChaos -peers $(CURDIR)/.tools/peers -v -timeout 1h

@@ -3,7 +3,7 @@
 // write per batch. It does not know how events arrive or how questions are
 // written; strings become ids through package intern.
 //
-// What is true of it is written in ../shared/docs/semantics.md; how it lies on
+// What is true of it is written in docs/SEMANTICS.md; how it lies on
 // disk, in layout.go alone.
 package graph
 

@@ -1,0 +1,740 @@
+package peers_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/internal/model"
+	"skein/internal/peers"
+	"skein/internal/truth"
+)
+
+var (
+	peersDir = flag.String("peers", "", "the folder that .ci/peers installed the PDS, PLC directory and relay into")
+	chaosFor = flag.Duration("chaos.for", 4*time.Minute, "how long TestChaos goes on, about")
+	seedFlag = flag.Uint64("chaos.seed", 0, "the seed of TestChaos; 0: another each time")
+)
+
+// TestChaos follows the reference PDS, then indigo's relay, then the PDS again, and
+// last a PDS that begins its sequence anew, with one store, over connections that
+// are cut within frames and stall, while the index, the PDS and the relay are
+// killed. At the end of each part every record and every set is compared with what
+// the PDS holds, and no repo is desynchronized whose chain of commits is whole in
+// what was followed.
+//
+//	.ci/peers DIR && go test ./internal/peers -run TestChaos -peers DIR -v
+func TestChaos(t *testing.T) {
+	if *peersDir == "" {
+		t.Skip("skipped: it needs the reference PDS and indigo's relay. Install them with .ci/peers DIR, and give -peers DIR")
+	}
+	kit, err := peers.Find(*peersDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-chaos.seed %d", seed)
+	n := newNetwork(t, kit, seed)
+	part := *chaosFor / 4
+
+	n.follow("--relay", "ws://"+n.pdsProxy.Addr, "--cursor", "0")
+	n.rough(part, true, n.killIndex, n.killPDS)
+	n.settleAndCompare("following the PDS")
+
+	n.follow("--relay", "ws://"+n.relayProxy.Addr, "--cursor", "0")
+	n.rough(part, false, n.killIndex, n.killPDS, n.killRelay)
+	n.settleAndCompare("following the relay")
+
+	n.follow("--relay", "ws://"+n.pdsProxy.Addr)
+	n.rough(part, false, n.killIndex, n.killPDS)
+	n.settleAndCompare("following the PDS again")
+
+	n.replacePDS()
+	n.rough(part, false, n.killIndex)
+	n.settleAndCompare("following a PDS that began anew")
+	cuts, stalls := n.pdsProxy.Done()
+	cuts2, stalls2 := n.relayProxy.Done()
+	t.Logf("index killed %d times, PDS %d, relay %d; %d connections cut, %d stalled; %d writes, %d records and %d sets compared",
+		n.kills["index"], n.kills["PDS"], n.kills["relay"], cuts+cuts2, stalls+stalls2, n.writes.Load(), n.comparedRecords, n.comparedSets)
+}
+
+// network is a PDS, a relay that crawls it, an index that follows one of them, and
+// what the index should hold.
+type network struct {
+	t    *testing.T
+	kit  *peers.Kit
+	rng  *rand.Rand
+	log  *os.File
+	dir  string
+	data string // the PDS's
+
+	plcPort, pdsPort, relayPort, metricsPort int
+	plc, pds, relay                          *peers.Process
+	pdsProxy, relayProxy                     *peers.Proxy
+	client                                   *peers.Client
+
+	binary string
+	index  *index
+
+	accounts []*account
+	gone     map[string]truthRepo // repos of a PDS that was replaced
+	old      []string             // their DIDs
+	broken   map[string]string    // repos whose chain is broken in a stream that was followed, and where
+	deleted  map[string]bool
+
+	kills                         map[string]int
+	writes                        atomic.Int64
+	comparedRecords, comparedSets int
+}
+
+type account struct {
+	peers.Account
+	live []peers.Write // about what stands
+}
+
+func newNetwork(t *testing.T, kit *peers.Kit, seed uint64) *network {
+	t.Helper()
+	n := &network{
+		t: t, kit: kit, rng: rand.New(rand.NewPCG(seed, 5)), dir: t.TempDir(),
+		gone: map[string]truthRepo{}, broken: map[string]string{}, deleted: map[string]bool{}, kills: map[string]int{},
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	n.log, err = os.Create(filepath.Join(n.dir, "peers.log"))
+	must(err)
+	n.binary = filepath.Join(n.dir, "skein")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", n.binary, "skein/cmd/skein")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	if err != nil {
+		t.Fatalf("building skein: %v\n%s", err, out)
+	}
+	ports, err := peers.FreePorts(4)
+	must(err)
+	n.plcPort, n.pdsPort, n.relayPort, n.metricsPort = ports[0], ports[1], ports[2], ports[3]
+	n.data = filepath.Join(n.dir, "pds")
+	n.plc, err = kit.PLC(n.log, n.plcPort)
+	must(err)
+	t.Cleanup(func() { n.plc.Kill() })
+	n.pds, err = kit.PDS(n.log, n.plcPort, n.pdsPort, n.data)
+	must(err)
+	t.Cleanup(func() { n.pds.Kill() })
+	must(kit.Crawl(n.log, n.relayDir(), n.pdsPort, 0))
+	n.relay, err = kit.Relay(n.log, n.plcPort, n.relayPort, n.metricsPort, n.relayDir())
+	must(err)
+	t.Cleanup(func() { n.relay.Kill() })
+	n.pdsProxy, err = peers.NewProxy(fmt.Sprintf("127.0.0.1:%d", n.pdsPort), seed)
+	must(err)
+	t.Cleanup(n.pdsProxy.Close)
+	n.relayProxy, err = peers.NewProxy(fmt.Sprintf("127.0.0.1:%d", n.relayPort), seed+1)
+	must(err)
+	t.Cleanup(n.relayProxy.Close)
+	n.client = peers.NewClient(n.pdsPort)
+	time.Sleep(2 * time.Second) // the relay subscribes live
+	n.makeAccounts("a", 12)
+	return n
+}
+
+func (n *network) relayDir() string { return filepath.Join(n.dir, "relay") }
+
+func (n *network) makeAccounts(prefix string, count int) {
+	n.t.Helper()
+	for i := range count {
+		a, err := n.client.CreateAccount(n.t.Context(), fmt.Sprintf("user-%s%d", prefix, i))
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		n.accounts = append(n.accounts, &account{Account: a})
+	}
+}
+
+// rough writes for a while, and now and then calls one of the kills. With odd, the
+// repo of the first account is also put back to what it was.
+func (n *network) rough(for_ time.Duration, odd bool, kills ...func()) {
+	n.t.Helper()
+	n.pdsProxy.Gentle(false)
+	n.relayProxy.Gentle(false)
+	ctx, cancel := context.WithTimeout(n.t.Context(), for_)
+	defer cancel()
+	var wg sync.WaitGroup
+	seed := n.rng.Uint64()
+	wg.Go(func() {
+		w := &writer{n: n, rng: rand.New(rand.NewPCG(seed, 6)), clock: uint64(time.Now().UnixMicro()) << 10}
+		for i := 0; ctx.Err() == nil; i++ {
+			w.step()
+			if odd && i == 150 {
+				w.goBack()
+			}
+		}
+		w.showAll()
+	})
+	for ctx.Err() == nil {
+		select {
+		case <-time.After(3*time.Second + time.Duration(n.rng.IntN(4000))*time.Millisecond):
+			kills[n.rng.IntN(len(kills))]()
+		case <-ctx.Done():
+		}
+	}
+	wg.Wait()
+}
+
+// writer makes writes, one after the other.
+type writer struct {
+	n     *network
+	rng   *rand.Rand
+	clock uint64
+}
+
+func (w *writer) tid() string {
+	w.clock += 1 + w.rng.Uint64N(1<<20)
+	return model.TID(w.clock)
+}
+
+func (w *writer) write(a *account, writes ...peers.Write) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := w.n.client.ApplyWrites(ctx, a.Account, writes...); err != nil {
+		time.Sleep(100 * time.Millisecond) // the PDS may be down; whether it was written does not matter
+		return
+	}
+	w.n.writes.Add(int64(len(writes)))
+	for _, x := range writes {
+		if x.Value != nil {
+			a.live = append(a.live, x)
+		}
+	}
+}
+
+func (w *writer) create() peers.Write {
+	collection := []string{"app.bsky.graph.follow", "app.bsky.feed.like", "app.bsky.feed.repost", "app.bsky.graph.block", "app.bsky.feed.like"}[w.rng.IntN(5)]
+	x := peers.Write{Collection: collection, Rkey: w.tid()}
+	other := w.n.accounts[w.rng.IntN(len(w.n.accounts))].DID
+	if strings.HasPrefix(collection, "app.bsky.graph") {
+		x.Value = map[string]any{"subject": other}
+	} else {
+		uri := fmt.Sprintf("at://%s/app.bsky.feed.post/3k%011d", other, 22222222222+w.rng.IntN(5))
+		x.Value = map[string]any{"subject": map[string]any{"uri": uri, "cid": "bafyreib2rxk3rybk3aobmv5cjuql3bm2twh4jo5uxgf5kpqcsgz7soitae"}}
+	}
+	if w.rng.IntN(40) == 0 {
+		x.Value = map[string]any{"subject": "not a subject"}
+	}
+	return x
+}
+
+// step is one change of the network.
+func (w *writer) step() {
+	n := w.n
+	a := n.accounts[w.rng.IntN(len(n.accounts))]
+	if n.deleted[a.DID] {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	switch k := w.rng.IntN(1000); {
+	case k < 600 || len(a.live) < 5:
+		w.write(a, w.create())
+	case k < 700: // several at once
+		var all []peers.Write
+		for range 2 + w.rng.IntN(20) {
+			all = append(all, w.create())
+		}
+		w.write(a, all...)
+	case k < 900: // a delete, and maybe the same again
+		i := w.rng.IntN(len(a.live))
+		x := a.live[i]
+		a.live = slices.Delete(a.live, i, i+1)
+		gone := x
+		gone.Value = nil
+		if k < 880 {
+			w.write(a, gone)
+		} else {
+			w.write(a, gone, x)
+		}
+	case k < 960: // a second record of one subject, or another subject for one record
+		x := a.live[w.rng.IntN(len(a.live))]
+		if k < 930 {
+			x.Rkey = w.tid()
+			w.write(a, x)
+		} else if y := w.create(); y.Collection == x.Collection {
+			x.Value, x.Update = y.Value, true
+			w.write(a, x)
+		}
+	case k < 975:
+		_ = n.client.Deactivate(ctx, a.Account) // whatever comes of it: showAll is called in the end
+		time.Sleep(50 * time.Millisecond)
+		_ = n.client.Activate(ctx, a.Account)
+	case k < 985:
+		_ = n.client.Takedown(ctx, a.Account, true)
+		time.Sleep(50 * time.Millisecond)
+		_ = n.client.Takedown(ctx, a.Account, false)
+	case k < 996: // the repo is imported as it is, and announced
+		if car, err := n.client.GetRepo(ctx, a.DID); err == nil && n.client.ImportRepo(ctx, a.Account, car) == nil {
+			_ = n.client.Activate(ctx, a.Account)
+		}
+	case k < 998 && len(n.accounts)-len(n.deleted) > 8 && a != n.accounts[0]: // which goBack wants
+		if n.client.DeleteAccount(ctx, a.Account) == nil {
+			n.deleted[a.DID] = true
+		}
+	}
+}
+
+// goBack puts the first account's repo back to what it was some writes ago.
+func (w *writer) goBack() {
+	a := w.n.accounts[0]
+	ctx := context.Background()
+	for range 100 {
+		car, err := w.n.client.GetRepo(ctx, a.DID)
+		if err != nil {
+			time.Sleep(200 * time.Millisecond)
+			continue
+		}
+		for range 5 {
+			w.write(a, w.create())
+		}
+		if w.n.client.ImportRepo(ctx, a.Account, car) == nil {
+			w.write(a, w.create())
+			w.n.broken[a.DID] = "imported"
+			return
+		}
+	}
+}
+
+// showAll activates all accounts, and has each make a last commit: what was lost
+// before it then shows in its chain.
+func (w *writer) showAll() {
+	ctx := context.Background()
+	for _, a := range w.n.accounts {
+		for try := 0; !w.n.deleted[a.DID]; try++ {
+			err := errors.Join(w.n.client.Takedown(ctx, a.Account, false), w.n.client.Activate(ctx, a.Account), w.n.client.ApplyWrites(ctx, a.Account, w.create()))
+			if err == nil {
+				break
+			}
+			if try > 100 {
+				w.n.t.Errorf("%s: %v", a.DID, err)
+				break
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
+}
+
+// index is a running skein serve.
+type index struct {
+	cmd        *exec.Cmd
+	api, admin string
+	done       chan struct{}
+}
+
+// follow starts the index with these arguments, after the one before was stopped.
+func (n *network) follow(args ...string) {
+	n.t.Helper()
+	n.stopIndex()
+	n.index = n.startIndex(args...)
+}
+
+func (n *network) store() string { return filepath.Join(n.dir, "store") }
+
+// args are those of the index when it is started again.
+func again(args []string) []string {
+	if i := slices.Index(args, "--cursor"); i >= 0 { // it is stored now
+		args = slices.Delete(slices.Clone(args), i, i+2)
+	}
+	return slices.DeleteFunc(slices.Clone(args), func(s string) bool { return s == "--force-cursor" })
+}
+
+func (n *network) startIndex(args ...string) *index {
+	n.t.Helper()
+	x := &index{done: make(chan struct{})}
+	x.cmd = exec.CommandContext(context.Background(), n.binary, append([]string{
+		"serve", "--store", n.store(), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--memory", "64MiB", "--idle-timeout", "3s",
+	}, args...)...)
+	out, err := x.cmd.StderrPipe()
+	if err == nil {
+		err = x.cmd.Start()
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	ready := make(chan struct{})
+	var tail bytes.Buffer
+	go func() {
+		defer close(x.done)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			fmt.Fprintln(n.log, lines.Text())
+			fmt.Fprintln(&tail, lines.Text())
+			var l struct{ Msg, API, Admin string }
+			if json.Unmarshal(lines.Bytes(), &l) == nil && l.Msg == "answering" {
+				x.api, x.admin = l.API, l.Admin
+				close(ready)
+			}
+		}
+		_ = x.cmd.Wait()
+	}()
+	n.t.Cleanup(func() { _ = x.cmd.Process.Kill() })
+	select {
+	case <-ready:
+	case <-x.done:
+		n.t.Fatalf("the index ended: %s", tail.String())
+	case <-time.After(time.Minute):
+		n.t.Fatal("the index is not ready")
+	}
+	return x
+}
+
+func (n *network) stopIndex() {
+	if n.index == nil {
+		return
+	}
+	_ = n.index.cmd.Process.Signal(syscall.SIGTERM)
+	<-n.index.done
+	if code := n.index.cmd.ProcessState.ExitCode(); code != 0 {
+		n.t.Errorf("the index ended with %d", code)
+	}
+	n.index = nil
+}
+
+func (n *network) killIndex() {
+	args := again(n.index.cmd.Args[2:])
+	_ = n.index.cmd.Process.Kill()
+	<-n.index.done
+	n.kills["index"]++
+	i := slices.Index(args, "--relay")
+	n.index = n.startIndex(args[i : i+2]...)
+}
+
+func (n *network) killPDS() {
+	n.pds.Kill()
+	n.kills["PDS"]++
+	n.startPDS()
+}
+
+func (n *network) startPDS() {
+	n.t.Helper()
+	var err error
+	if n.pds, err = n.kit.PDS(n.log, n.plcPort, n.pdsPort, n.data); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *network) killRelay() {
+	n.relay.Kill()
+	n.kills["relay"]++
+	var err error
+	if n.relay, err = n.kit.Relay(n.log, n.plcPort, n.relayPort, n.metricsPort, n.relayDir()); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// replacePDS puts a PDS without data in the place of the one that is followed. The
+// index must wait for an operator, and go on when one has decided.
+func (n *network) replacePDS() {
+	n.t.Helper()
+	n.pdsProxy.Gentle(true)
+	n.follow("--relay", "ws://"+n.pdsProxy.Addr)
+	before := n.stats()
+	n.gone = n.truth()
+	for _, a := range n.accounts {
+		n.old = append(n.old, a.DID)
+	}
+	n.pds.Kill()
+	n.data = filepath.Join(n.dir, "pds2")
+	n.startPDS()
+	n.accounts = nil
+	for began := time.Now(); n.stats().State != "blocked"; time.Sleep(100 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			n.t.Fatalf("a PDS that began anew does not block the index: %+v", n.stats())
+		}
+	}
+	n.makeAccounts("b", 8)
+	w := &writer{n: n, rng: rand.New(rand.NewPCG(1, 7)), clock: uint64(time.Now().UnixMicro()) << 10}
+	for range 100 {
+		w.step()
+	}
+	n.killIndex()
+	for began := time.Now(); n.stats().State != "blocked"; time.Sleep(100 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			n.t.Fatalf("after a restart it is not blocked: %+v", n.stats())
+		}
+	}
+	if after := n.stats(); after.Cursor != before.Cursor || !maps.Equal(after.Records, before.Records) {
+		n.t.Errorf("something was applied while it was blocked: %+v, before %+v", after, before)
+	}
+	n.follow("--relay", "ws://"+n.pdsProxy.Addr, "--cursor", "0", "--force-cursor")
+	if gaps := n.get(n.index.admin + "/gaps"); !strings.Contains(gaps, `"future_cursor"`) {
+		n.t.Errorf("the decision is not recorded: %s", gaps)
+	}
+}
+
+func (n *network) get(url string) string {
+	n.t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(resp.Body); err != nil || resp.Body.Close() != nil {
+		n.t.Fatal(err)
+	}
+	return b.String()
+}
+
+type stats struct {
+	State   string
+	Cursor  int64
+	Records map[string]int64
+}
+
+func (n *network) stats() (s stats) {
+	n.t.Helper()
+	if err := json.Unmarshal([]byte(n.get(n.index.api+"/xrpc/blue.skein.graph.getStats")), &s); err != nil {
+		n.t.Fatal(err)
+	}
+	return s
+}
+
+// truthRepo is what a repo holds: by kind and record key, the subject.
+type truthRepo map[string]map[string]string
+
+// truth reads all repos of the PDS.
+func (n *network) truth() map[string]truthRepo {
+	n.t.Helper()
+	all := maps.Clone(n.gone)
+	for _, a := range n.accounts {
+		if n.deleted[a.DID] {
+			continue
+		}
+		repo := truthRepo{}
+		for _, k := range graph.Kinds {
+			records, err := n.client.ListRecords(n.t.Context(), a.DID, k.Collection)
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			for _, r := range records {
+				if repo[k.Name] == nil {
+					repo[k.Name] = map[string]string{}
+				}
+				repo[k.Name][r.Rkey] = subjectOf(&k, r.Value)
+			}
+		}
+		all[a.DID] = repo
+	}
+	return all
+}
+
+// subjectOf reads a record as the semantics say.
+func subjectOf(k *graph.KindInfo, value json.RawMessage) string {
+	for _, key := range k.Subject {
+		var m map[string]json.RawMessage
+		if json.Unmarshal(value, &m) != nil {
+			return ""
+		}
+		value = m[key]
+	}
+	var s string
+	if json.Unmarshal(value, &s) != nil || !k.SubjectIs.Valid([]byte(s)) {
+		return ""
+	}
+	return s
+}
+
+// exported is what the index holds of a repo, and whether it is desynchronized.
+type exported struct {
+	repos  map[string]truthRepo
+	desync map[string]bool
+}
+
+func (n *network) export() exported {
+	n.t.Helper()
+	x := exported{map[string]truthRepo{}, map[string]bool{}}
+	cmd := exec.CommandContext(n.t.Context(), n.binary, "export", "--store", n.store())
+	out, err := cmd.Output()
+	if err != nil {
+		n.t.Fatalf("export: %v", err)
+	}
+	for line := range bytes.Lines(out) {
+		var l struct {
+			Account *struct {
+				DID            string
+				Desynchronized bool
+			}
+			DID, Kind string
+			Records   [][2]string
+		}
+		if err := json.Unmarshal(line, &l); err != nil {
+			n.t.Fatal(err)
+		}
+		if l.Account != nil && l.Account.Desynchronized {
+			x.desync[l.Account.DID] = true
+		}
+		if l.DID != "" {
+			if x.repos[l.DID] == nil {
+				x.repos[l.DID] = truthRepo{}
+			}
+			if x.repos[l.DID][l.Kind] == nil {
+				x.repos[l.DID][l.Kind] = map[string]string{}
+			}
+			for _, r := range l.Records {
+				x.repos[l.DID][l.Kind][r[0]] = r[1]
+			}
+		}
+	}
+	return x
+}
+
+// settleAndCompare waits until the index has what the PDS has, and compares it.
+func (n *network) settleAndCompare(when string) {
+	n.t.Helper()
+	n.pdsProxy.Gentle(true)
+	n.relayProxy.Gentle(true)
+	n.chains(when)
+	want := n.truth()
+	var differences []string
+	for began := time.Now(); ; {
+		differences = n.compareSets(want)
+		if len(differences) == 0 || time.Since(began) > 90*time.Second {
+			break
+		}
+		time.Sleep(time.Second)
+		n.chains(when) // the relay may have been behind
+	}
+	args := again(n.index.cmd.Args[2:])
+	n.stopIndex()
+	x := n.export()
+	for did, repo := range want {
+		if why, broken := n.broken[did]; broken {
+			n.t.Logf("%s: %s is not compared: %s", when, did, why)
+			continue
+		}
+		if got := x.repos[did]; fmt.Sprint(got) != fmt.Sprint(repo) && (len(got) > 0 || len(repo) > 0) {
+			n.t.Errorf("%s: the records of %s: got %v, want %v", when, did, got, repo)
+		}
+		for _, records := range repo {
+			n.comparedRecords += len(records)
+		}
+	}
+	for did := range x.desync {
+		if _, broken := n.broken[did]; !broken {
+			n.t.Errorf("%s: %s is desynchronized, and its chain is whole", when, did)
+		}
+	}
+	for did, why := range n.broken {
+		if why == "imported" && !x.desync[did] {
+			n.t.Errorf("%s: %s was put back to an older state, and is not desynchronized", when, did)
+		}
+		if !x.desync[did] && !n.deleted[did] && why != "imported" {
+			n.t.Logf("%s: %s has a broken chain (%s), which the index did not meet", when, did, why)
+		}
+	}
+	if out, err := exec.CommandContext(n.t.Context(), n.binary, "check", "--store", n.store()).CombinedOutput(); err != nil {
+		n.t.Errorf("%s: check: %s", when, out)
+	}
+	for _, d := range differences[:min(len(differences), 20)] {
+		n.t.Errorf("%s: %s", when, d)
+	}
+	if n.t.Failed() {
+		log, _ := os.ReadFile(n.log.Name())
+		n.t.Fatalf("%s; the end of the logs:\n%s", when, log[max(0, len(log)-6000):])
+	}
+	n.t.Logf("%s: %d repos are as in the PDS, %d are known to be broken, %d desynchronized", when, len(want), len(n.broken), len(x.desync))
+	i := slices.Index(args, "--relay")
+	n.index = n.startIndex(args[i : i+2]...)
+}
+
+// compareSets asks for every set, and leaves out what repos that are broken make of it.
+func (n *network) compareSets(want map[string]truthRepo) (differences []string) {
+	n.t.Helper()
+	sets := map[string]map[string]bool{}
+	add := func(set, member string) {
+		if sets[set] == nil {
+			sets[set] = map[string]bool{}
+		}
+		if member != "" {
+			sets[set][member] = true
+		}
+	}
+	for did, repo := range want {
+		_, broken := n.broken[did]
+		for _, k := range graph.Kinds {
+			if !broken {
+				add(k.Forward+"("+did+")", "")
+			}
+			for _, subject := range repo[k.Name] {
+				if subject == "" || k.SubjectIs.String() == "uri" && !strings.HasPrefix(subject, "at://did:") {
+					continue
+				}
+				if !broken {
+					add(k.Forward+"("+did+")", subject)
+					add(k.Reverse+"("+subject+")", did)
+				} else {
+					add(k.Reverse+"("+subject+")", "")
+				}
+			}
+		}
+	}
+	n.comparedSets += len(sets)
+	for set, members := range sets {
+		got, _, err := truth.Members(n.t.Context(), n.index.api, set, 1000)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		for _, m := range got {
+			_, broken := n.broken[m]
+			if !members[m] && !broken {
+				// Of forward sets, an account that is deleted is no member.
+				differences = append(differences, fmt.Sprintf("%s has %s", set, m))
+			}
+		}
+		for m := range members {
+			if !slices.Contains(got, m) && !n.deleted[m] {
+				differences = append(differences, fmt.Sprintf("%s has not %s", set, m))
+			}
+		}
+	}
+	return differences
+}
+
+// chains reads the whole stream of the PDS, and of the relay, and notes the repos
+// of which a commit does not follow the one before it.
+func (n *network) chains(when string) {
+	n.t.Helper()
+	for name, port := range map[string]int{"PDS": n.pdsPort, "relay": n.relayPort} {
+		if name == "relay" && len(n.gone) > 0 {
+			continue // it is not followed any more
+		}
+		broken, err := readChains(n.t.Context(), port)
+		if err != nil {
+			n.t.Fatalf("%s: reading the %s's stream: %v", when, name, err)
+		}
+		for did, why := range broken {
+			if n.broken[did] == "" {
+				n.broken[did] = "in the " + name + "'s stream, " + why
+			}
+		}
+	}
+}

