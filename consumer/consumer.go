@@ -369,7 +369,7 @@ func (c *Consumer) say(key string, level slog.Level, message string, args ...any
 	if held > 0 {
 		args = append(args, "times_since_last_said", held+1)
 	}
-	c.log.Log(context.Background(), level, message, args...)
+	c.log.Log(context.Background(), level, message, args...) //nolint:sloglint // it is the caller's
 }
 
 // settle decides what is held when nothing more will come.

@@ -94,11 +94,12 @@ func (c *Consumer) readRelay(ctx context.Context) error {
 		if asked, ok := errors.AsType[*refusal](err); ok {
 			wait = max(wait, asked.retryAfter)
 		}
-		message := "no connection to the relay; queries are answered meanwhile"
+		args := []any{"error", err, "retry_in", wait.Round(time.Millisecond).String()}
 		if c.o.StopOnError { // a replay: nobody asks
-			message = "no connection to the relay"
+			c.log.Warn("no connection to the relay", args...)
+		} else {
+			c.log.Warn("no connection to the relay; queries are answered meanwhile", args...)
 		}
-		c.log.Warn(message, "error", err, "retry_in", wait.Round(time.Millisecond).String())
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

@@ -116,7 +116,7 @@ func (r *tolerant) Scan(lo, hi []byte, reverse bool, each func(key, value []byte
 // table is damaged, and not all of it. It tries further and further away, and in
 // the end where the damaged file ends.
 func (r *tolerant) behind(at, end, hi []byte) (next []byte, ok bool) {
-	for n := len(at) - 1; n >= 0; n-- {
+	for n := range slices.Backward(at) {
 		if next = kv.PrefixEnd(at[:n]); n == 0 || next == nil || bytes.Compare(next, end) > 0 {
 			next = end
 		}

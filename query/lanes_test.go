@@ -308,7 +308,8 @@ func decodePage(t *testing.T, rec *httptest.ResponseRecorder) (p struct {
 	Total   int
 	Members []string
 	Cursor  string
-}) {
+},
+) {
 	t.Helper()
 	if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil || rec.Code != 200 {
 		t.Fatalf("%d, %v", rec.Code, err)

@@ -19,8 +19,7 @@ const stuckVariable = "SKEIN_TEST_STUCK"
 
 func stuck() {
 	mostStopping = 300 * time.Millisecond
-	env := &environment{stdout: os.Stdout, stderr: os.Stderr}
-	ctx := env.stop.listen(os.Stderr)
+	ctx := new(stopping).listen(os.Stderr)
 	fmt.Println("listening")
 	<-ctx.Done()
 	select {} // the store does not answer

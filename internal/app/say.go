@@ -58,7 +58,7 @@ func (x *Index) logStart(version string, api, admin net.Addr) {
 		args = append(args, "found", human.Count(edges)+" records of "+human.Count(counts.Accounts)+" accounts, "+human.Bytes(x.KV.DiskBytes())+" on disk")
 	}
 	for _, c := range cursors {
-		args = append(args, slog.Group("cursor", "source", c.Source, "seq", int64(c.Seq)))
+		args = append(args, slog.Group("cursor", "of", c.Source, "seq", int64(c.Seq)))
 	}
 	x.log.Info("answering", args...)
 }

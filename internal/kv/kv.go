@@ -62,7 +62,7 @@ func (d *Damage) Error() string {
 }
 
 // Is reports that it is an ErrCorrupt.
-func (d *Damage) Is(target error) bool { return target == ErrCorrupt } //nolint:errorlint // as errors.Is asks
+func (d *Damage) Is(target error) bool { return target == ErrCorrupt }
 
 // Unwrap returns what is wrong.
 func (d *Damage) Unwrap() error { return d.Err }

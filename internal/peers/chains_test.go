@@ -20,11 +20,11 @@ type link struct{ rev, data string }
 // readChains reads all that a PDS or relay has, with indigo's decoders, and returns
 // the repos of which a commit does not follow the one before it, and how.
 func readChains(ctx context.Context, port int) (broken map[string]string, err error) {
-	conn, _, err := websocket.DefaultDialer.DialContext(ctx, fmt.Sprintf("ws://127.0.0.1:%d/xrpc/com.atproto.sync.subscribeRepos?cursor=0", port), nil)
+	conn, resp, err := websocket.DefaultDialer.DialContext(ctx, fmt.Sprintf("ws://127.0.0.1:%d/xrpc/com.atproto.sync.subscribeRepos?cursor=0", port), nil)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
+	defer func() { err = errors.Join(err, conn.Close(), resp.Body.Close()) }()
 	last, broken := map[string]link{}, map[string]string{}
 	for {
 		if err := conn.SetReadDeadline(time.Now().Add(3 * time.Second)); err != nil {

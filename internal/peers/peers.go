@@ -163,8 +163,7 @@ func (k *Kit) Relay(log io.Writer, plc, port, metrics int, dir string) (*Process
 			return nil, errors.New("peers: the relay ended before it was ready")
 		case <-time.After(100 * time.Millisecond):
 		}
-		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/xrpc/_health", port))
-		if err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK {
+		if _, err := NewClient(port).do(context.Background(), http.MethodGet, "_health", "", "", nil); err == nil {
 			return p, nil
 		}
 	}
@@ -175,7 +174,7 @@ func (k *Kit) Relay(log io.Writer, plc, port, metrics int, dir string) (*Process
 // FreePorts returns so many ports of loopback that nobody listens on.
 func FreePorts(n int) (ports []int, err error) {
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("peers: %w", err)
 		}

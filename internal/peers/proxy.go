@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"context"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -24,7 +25,7 @@ type Proxy struct {
 
 // NewProxy begins to pass on.
 func NewProxy(target string, seed uint64) (*Proxy, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says all
 	}
@@ -63,7 +64,7 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		out, err := net.Dial("tcp", p.target)
+		out, err := new(net.Dialer).DialContext(context.Background(), "tcp", p.target)
 		if err != nil {
 			_ = in.Close()
 			continue
@@ -98,7 +99,7 @@ func (p *Proxy) pass(from, to net.Conn, rough bool) {
 		if _, err := to.Write(buf[:n]); err != nil || cut {
 			return
 		}
-		time.Sleep(stall)
+		<-time.After(stall)
 	}
 }
 

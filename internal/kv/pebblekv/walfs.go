@@ -152,7 +152,7 @@ func (fs *storeFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
 	base := filepath.Base(name)
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		time.Sleep(tryAgain) // the engine would try again at once, for ever
+		<-time.After(tryAgain) // the engine would try again at once, for ever
 		return f, err
 	case err != nil:
 		return f, err
