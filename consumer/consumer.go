@@ -93,9 +93,12 @@ type Consumer struct {
 	countedOps wire.Counts
 	limit      loglimit.Limiter
 
-	// taking is held while a message is taken in: by the reading goroutine, and
-	// when an event has been held for too long, by the one that watches.
+	// holding says that events are held for their numbers. As long as it is set,
+	// taking is held while a message is taken in, by the reading goroutine, and by
+	// the one that watches when something has been held for too long. Only the
+	// reading goroutine sets it, so that without it that one is alone.
 	taking      sync.Mutex
+	holding     atomic.Bool
 	decoder     wire.Decoder
 	message     wire.Message
 	heldMessage wire.Message
@@ -258,10 +261,17 @@ func (c *Consumer) idle(ctx context.Context) (more bool, err error) {
 	return c.store.Erasing(), nil
 }
 
-// handle takes one message. It returns an error if the stream is over.
+// handle takes one message. It returns an error if the stream is over. The lock is
+// taken only where something is held: see taking.
 func (c *Consumer) handle(frame []byte) error {
-	c.taking.Lock()
-	defer c.taking.Unlock()
+	if c.holding.Load() {
+		c.taking.Lock()
+		defer c.taking.Unlock()
+	}
+	return c.take(frame)
+}
+
+func (c *Consumer) take(frame []byte) error {
 	m := &c.message
 	c.bytes.Add(int64(len(frame)))
 	if err := wire.Parse(frame, m); err != nil {
@@ -279,11 +289,13 @@ func (c *Consumer) handle(frame []byte) error {
 	if m.Seq <= 0 {
 		return c.accept(m)
 	}
+	if c.numbers.goesOn(m.Seq) {
+		return c.accept(m)
+	}
 	v := c.numbers.offer(m.Seq, frame, time.Now())
-	if !v.take || v.refuted != nil {
-		if err := c.obey(&v); err != nil || !v.take {
-			return err
-		}
+	defer c.noteHolding()
+	if err := c.obey(&v); err != nil || !v.take {
+		return err
 	}
 	return c.accept(m)
 }
@@ -372,10 +384,14 @@ func (c *Consumer) say(key string, level slog.Level, message string, args ...any
 	c.log.Log(context.Background(), level, message, args...) //nolint:sloglint // it is the caller's
 }
 
+// noteHolding notes whether an event is held.
+func (c *Consumer) noteHolding() { c.holding.Store(len(c.numbers.runs) > 0) }
+
 // settle decides what is held when nothing more will come.
 func (c *Consumer) settle() error {
 	c.taking.Lock()
 	defer c.taking.Unlock()
+	defer c.noteHolding()
 	v := c.numbers.settle()
 	return c.obey(&v)
 }
@@ -383,10 +399,11 @@ func (c *Consumer) settle() error {
 // expire decides what has been held for too long, unless a message is being taken
 // in. It reports whether the relay is to be asked again.
 func (c *Consumer) expire(now time.Time) (again bool) {
-	if !c.taking.TryLock() {
+	if !c.holding.Load() || !c.taking.TryLock() {
 		return false
 	}
 	defer c.taking.Unlock()
+	defer c.noteHolding()
 	v := c.numbers.expire(now)
 	return c.obey(&v) != nil || len(v.refuted) > 0
 }
@@ -448,6 +465,7 @@ func (c *Consumer) checkTime(text []byte) error {
 func (c *Consumer) resume(after graph.Seq) {
 	c.taking.Lock()
 	defer c.taking.Unlock()
+	defer c.noteHolding()
 	c.from, c.numbers = after, numbering{last: after}
 	c.dropped = 0
 }

@@ -77,6 +77,16 @@ func (n *numbering) newest() graph.Seq {
 
 func continues(last, seq graph.Seq) bool { return seq > last && seq-last < implausibleJump }
 
+// goesOn takes an event that merely continues the stream, which nearly all do. The
+// others are to be offered.
+func (n *numbering) goesOn(seq graph.Seq) bool {
+	if n.last == 0 || !continues(n.last, seq) || len(n.runs) > 0 || seq > maxSeq {
+		return false
+	}
+	n.last = seq
+	return true
+}
+
 // offer takes in an event. frame is copied if it is kept.
 func (n *numbering) offer(seq graph.Seq, frame []byte, now time.Time) (v verdict) {
 	switch {
