@@ -104,11 +104,13 @@ type Consumer struct {
 	heldMessage wire.Message
 	numbers     numbering
 	countedRevs int
-	ended       bool       // Until or CatchUp was reached
 	unseen      *graph.Gap // from a cursor of another source on, unless the first event is older
 	dropped     int        // events in a row whose numbers were no good
 	droppedFrom time.Time  // since when
+	newestTime  []byte     // of the last event taken, as it stood there
+	restarted   int        // events in a row with old numbers and a newer time
 
+	ended   atomic.Bool // Until or CatchUp was reached
 	silence atomic.Bool // the session ended by silence, and with it the replay
 	waiting atomic.Bool // for the relay, and not for the store
 	life    life
@@ -294,6 +296,11 @@ func (c *Consumer) take(frame []byte) error {
 	}
 	v := c.numbers.offer(m.Seq, frame, time.Now())
 	defer c.noteHolding()
+	if v.old {
+		if err := c.oldNumber(m); err != nil {
+			return err
+		}
+	}
 	if err := c.obey(&v); err != nil || !v.take {
 		return err
 	}
@@ -343,12 +350,40 @@ func (c *Consumer) obey(v *verdict) error {
 		if err := wire.Parse(frame, &c.heldMessage); err != nil {
 			return fmt.Errorf("consumer: reading a message that was held: %w", err)
 		}
+		if v.unnumbered {
+			c.heldMessage.Seq = 0
+		}
 		if err := c.accept(&c.heldMessage); err != nil {
 			return err
 		}
 	}
 	if n := drops + len(v.refuted); n > 0 && !v.take && len(v.frames) == 0 {
 		c.deaf(n)
+	}
+	return nil
+}
+
+// errRestarted ends a session of which newer events come under older numbers.
+var errRestarted = errors.New("consumer: the relay's numbering has begun anew: events newer than the last that was applied come under numbers below the cursor")
+
+// restartedBy is by how much an event must be newer than the last one taken for its
+// old number to tell that the numbering has begun anew, and restartedEvents how many
+// such there must be in a row.
+const restartedBy, restartedEvents = 10 * time.Second, 4
+
+// oldNumber looks at an event whose number lies at or below the cursor. Mostly it is
+// repeated. But not every relay says FutureCursor when its sequence has begun anew:
+// then the event is newer than what we have.
+func (c *Consumer) oldNumber(m *wire.Message) error {
+	var newest, at time.Time
+	if newest.UnmarshalText(c.newestTime) != nil {
+		newest = time.UnixMicro(c.micros.Load())
+	}
+	if newest.Unix() <= 0 || at.UnmarshalText(m.Time) != nil || at.Sub(newest) < restartedBy {
+		return nil
+	}
+	if c.restarted++; c.restarted >= restartedEvents && c.url != "" {
+		return errRestarted
 	}
 	return nil
 }
@@ -396,6 +431,16 @@ func (c *Consumer) settle() error {
 	return c.obey(&v)
 }
 
+// takeHeld takes what is held for want of a number that is known, and leaves the
+// numbering as it is: what is taken so is applied, and not in the cursor.
+func (c *Consumer) takeHeld() error {
+	c.taking.Lock()
+	defer c.taking.Unlock()
+	defer c.noteHolding()
+	v := c.numbers.takeUnnumbered()
+	return c.obey(&v)
+}
+
 // expire decides what has been held for too long, unless a message is being taken
 // in. It reports whether the relay is to be asked again.
 func (c *Consumer) expire(now time.Time) (again bool) {
@@ -403,9 +448,12 @@ func (c *Consumer) expire(now time.Time) (again bool) {
 		return false
 	}
 	defer c.taking.Unlock()
+	if !c.holding.Load() { // the reading goroutine goes on without the lock
+		return false
+	}
 	defer c.noteHolding()
 	v := c.numbers.expire(now)
-	return c.obey(&v) != nil || len(v.refuted) > 0
+	return c.obey(&v) != nil || len(v.refuted) > 0 || c.ended.Load()
 }
 
 // accept adds a message to the batch.
@@ -426,6 +474,16 @@ func (c *Consumer) accept(m *wire.Message) error {
 		c.metrics.otherRev()
 		c.countedRevs = n
 	}
+	if c.restarted > 0 && m.Seq > 0 {
+		c.restarted = 0
+		g := &graph.Gap{Reason: sequenceRestarted, Suspect: true}
+		if err := c.gap(g, "events newer than the last came under numbers at or below the cursor, and were dropped"); err != nil {
+			return err
+		}
+	}
+	if len(m.Time) > 0 {
+		c.newestTime = append(c.newestTime[:0], m.Time...)
+	}
 	if m.Seq > 0 {
 		c.dropped = 0
 		c.seq.Store(int64(m.Seq))
@@ -435,7 +493,7 @@ func (c *Consumer) accept(m *wire.Message) error {
 			}
 		}
 		if c.o.Until > 0 && int64(m.Seq) >= c.o.Until {
-			c.ended = true
+			c.ended.Store(true)
 		}
 	}
 	return nil
@@ -450,7 +508,7 @@ func (c *Consumer) checkTime(text []byte) error {
 		c.started.Store(t.UnixMicro())
 	}
 	if c.o.CatchUp && t.After(c.begun) {
-		c.ended = true
+		c.ended.Store(true)
 	}
 	if g := c.unseen; g != nil {
 		c.unseen = nil
@@ -467,7 +525,7 @@ func (c *Consumer) resume(after graph.Seq) {
 	defer c.taking.Unlock()
 	defer c.noteHolding()
 	c.from, c.numbers = after, numbering{last: after}
-	c.dropped = 0
+	c.dropped, c.restarted = 0, 0
 }
 
 // gap records that something may be missing here.

@@ -133,8 +133,9 @@ func TestJump(t *testing.T) {
 	if err := c.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := follows(t, g); n != 1 || cursor(g, strings.TrimPrefix(srv.URL, "http://")) != 10 {
-		t.Errorf("%d follows", n)
+	// Both are applied, and neither is the cursor.
+	if n := follows(t, g); n != 2 || cursor(g, strings.TrimPrefix(srv.URL, "http://")) != 0 {
+		t.Errorf("%d follows, cursor %d", n, cursor(g, strings.TrimPrefix(srv.URL, "http://")))
 	}
 }
 

@@ -35,7 +35,7 @@ func (c *Consumer) readFile(ctx context.Context) (err error) {
 	c.resume(c.from)
 	r := frames.NewReader(f)
 	pace := time.Now()
-	for !c.ended {
+	for !c.ended.Load() {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("consumer: stopped at byte %d of %s: %w", r.Offset(), c.source, err)
 		}

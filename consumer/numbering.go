@@ -19,8 +19,8 @@ import (
 //     taken. If neither happens for jumpTime, it is dropped, and the relay asked
 //     again from the cursor;
 //   - where no number is known yet, the first events are held in the same way,
-//     until so many agree, or for firstTime: then those are taken that most agree
-//     with;
+//     until so many agree. After firstTime they are taken all the same, but their
+//     numbers are not believed until then: there is no cursor yet;
 //   - a number over maxSeq is never believed.
 //
 // What is held is not in the cursor: after a crash the relay sends it again.
@@ -34,10 +34,15 @@ type run struct {
 	seqs   []graph.Seq
 	frames [][]byte
 	since  time.Time
+	taken  bool // the frames were taken, without their numbers
 }
 
 func (r *run) first() graph.Seq { return r.seqs[0] }
 func (r *run) last() graph.Seq  { return r.seqs[len(r.seqs)-1] }
+
+// dropped returns the numbers of the events that are dropped with the run: those that
+// were not taken.
+func (r *run) dropped() []graph.Seq { return r.seqs[len(r.seqs)-len(r.frames):] }
 
 const (
 	// implausibleJump is a distance that no relay's numbering jumps in one step.
@@ -62,8 +67,10 @@ type verdict struct {
 	late    int  // so many that were held had come before
 	frames  [][]byte
 	refuted []graph.Seq
-	jumped  bool // the relay's numbering has jumped
-	from    graph.Seq
+	// unnumbered says that the frames' numbers are not believed.
+	unnumbered bool
+	jumped     bool // the relay's numbering has jumped
+	from       graph.Seq
 }
 
 // newest returns the last number that was taken, or if there is none yet the last
@@ -110,7 +117,7 @@ func (n *numbering) offer(seq graph.Seq, frame []byte, now time.Time) (v verdict
 		return v
 	case i < 0:
 		if len(n.runs) == maxRuns {
-			v.refuted = n.runs[0].seqs
+			v.refuted = n.runs[0].dropped()
 			n.runs = n.runs[1:]
 		}
 		i = len(n.runs)
@@ -118,6 +125,10 @@ func (n *numbering) offer(seq graph.Seq, frame []byte, now time.Time) (v verdict
 	}
 	r := &n.runs[i]
 	r.seqs, r.frames = append(r.seqs, seq), append(r.frames, slices.Clone(frame))
+	if r.taken {
+		r.since = now // of the frames that were not
+		r.taken = false
+	}
 	if len(r.seqs) >= confirming {
 		n.believe(i, &v)
 	}
@@ -134,11 +145,11 @@ func (n *numbering) believe(i int, v *verdict) {
 		switch {
 		case j == i:
 		case other.first() > r.last():
-			v.refuted = append(v.refuted, other.seqs...)
+			v.refuted = append(v.refuted, other.dropped()...)
 		case j < i:
 			below = append(below, other)
 		default:
-			v.late += len(other.seqs)
+			v.late += len(other.frames)
 		}
 	}
 	slices.SortFunc(below, func(x, y run) int { return cmp.Compare(x.first(), y.first()) })
@@ -160,8 +171,22 @@ func (n *numbering) expire(now time.Time) (v verdict) {
 			}
 			return over
 		})
-	case now.Sub(n.runs[0].since) >= firstTime:
-		return n.settle()
+	case slices.ContainsFunc(n.runs, func(r run) bool { return !r.taken && now.Sub(r.since) >= firstTime }):
+		return n.takeUnnumbered()
+	}
+	return v
+}
+
+// takeUnnumbered takes what is held where no number is known, and goes on waiting
+// for one.
+func (n *numbering) takeUnnumbered() (v verdict) {
+	if n.last > 0 {
+		return v
+	}
+	v.unnumbered = true
+	for i := range n.runs {
+		v.frames = append(v.frames, n.runs[i].frames...)
+		n.runs[i].frames, n.runs[i].taken = nil, true
 	}
 	return v
 }

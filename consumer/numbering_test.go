@@ -47,15 +47,15 @@ func TestNumbering(t *testing.T) {
 		"absurd beyond all numbers":       {5, []graph.Seq{1 << 60, 1<<60 + 1, 1<<60 + 2, 1<<60 + 3, 1<<60 + 4}, nil, nil, 5},
 		"a jump":                          {5, []graph.Seq{far, far + 1, far + 2, far + 3, far + 4}, []graph.Seq{far, far + 1, far + 2, far + 3, far + 4}, nil, far + 4},
 		"a jump, with an absurd one":      {5, []graph.Seq{far, 2 * far, far + 1, far + 2, far + 3}, []graph.Seq{far, far + 1, far + 2, far + 3}, nil, far + 3},
-		"first, few":                      {0, []graph.Seq{100, 101}, nil, []graph.Seq{100, 101}, 101},
+		"first, few":                      {0, []graph.Seq{100, 101}, nil, []graph.Seq{100, 101}, 0},
 		"first, enough":                   {0, []graph.Seq{100, 101, 103, 104}, []graph.Seq{100, 101, 103, 104}, nil, 104},
 		"first absurd":                    {0, []graph.Seq{far, 100, 101, 102, 103}, []graph.Seq{100, 101, 102, 103}, nil, 103},
 		"first two absurd":                {0, []graph.Seq{far, far + 1, 100, 101, 102, 103}, []graph.Seq{100, 101, 102, 103}, nil, 103},
-		"first absurd, then one":          {0, []graph.Seq{far, 100}, nil, []graph.Seq{100}, 100},
+		"first absurd, then one":          {0, []graph.Seq{far, 100}, nil, []graph.Seq{far, 100}, 0},
 		"first absurd beyond all numbers": {0, []graph.Seq{1 << 60}, nil, nil, 0},
 		"first, and a jump":               {0, []graph.Seq{10, far, far + 1, far + 2, far + 3}, []graph.Seq{10, far, far + 1, far + 2, far + 3}, nil, far + 3},
 		"first, and an older one":         {0, []graph.Seq{10, 9, 11, 12, 13}, []graph.Seq{10, 11, 12, 13}, nil, 13},
-		"first alone":                     {0, []graph.Seq{26_000_000_000}, nil, []graph.Seq{26_000_000_000}, 26_000_000_000},
+		"first alone":                     {0, []graph.Seq{26_000_000_000}, nil, []graph.Seq{26_000_000_000}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := numbering{last: c.last}
@@ -68,8 +68,16 @@ func TestNumbering(t *testing.T) {
 			if got := frameSeqs(n.expire(now.Add(jumpTime))); !slices.Equal(got, c.later) {
 				t.Errorf("took %v in the end, want %v", got, c.later)
 			}
-			if n.last != c.cursor || len(n.runs) != 0 {
+			if n.last != c.cursor || n.last > 0 && len(n.runs) != 0 {
 				t.Errorf("the cursor is %d, want %d; %d runs are held", n.last, c.cursor, len(n.runs))
+			}
+			if n.last > 0 || len(c.later) == 0 {
+				return
+			}
+			// What was taken without its number does not come again when the numbers
+			// are known, and takes nothing that follows along.
+			if got := feedNumbers(&n, now, 200, 201, 202, 203, 204); n.last != 204 || len(got) != 5 || got[0] != 200 {
+				t.Errorf("afterwards took %v, the cursor is %d", got, n.last)
 			}
 		})
 	}

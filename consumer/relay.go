@@ -62,27 +62,28 @@ func ParseRelay(relay string) (source, address string, err error) {
 func (c *Consumer) readRelay(ctx context.Context) error {
 	backoff := c.o.MinBackoff
 	for first := true; ; first = false {
-		if c.blocked() {
+		if c.life.blocked.Load() {
 			return c.awaitOperator(ctx)
 		}
 		if !first && c.metrics != nil {
 			c.metrics.Reconnects.Inc()
 		}
-		before, began := c.events.Load(), time.Now()
+		before := c.events.Load()
 		err := c.session(ctx)
-		lasted := time.Since(began)
-		c.life.end()
+		lasted := c.life.end()
 		c.metrics.connected(false)
 		c.metrics.ops(&c.decoder.Ops, &c.countedOps)
-		if ctx.Err() != nil || c.ended {
+		if ctx.Err() != nil || c.ended.Load() {
 			return nil //nolint:nilerr // the session's error is that it was ended
 		}
 		switch {
 		case c.applyFailed() != nil:
 			return c.applyFailed()
+		case errors.Is(err, errStore):
+			return err
 		case errors.Is(err, ErrRelay) && c.o.StopOnError:
 			return err
-		case c.blocked():
+		case c.life.blocked.Load():
 			continue
 		}
 		// A relay that sent something works, however little it was: a small PDS is
@@ -148,12 +149,12 @@ func (c *Consumer) session(ctx context.Context) error {
 	err = c.readMessages(conn)
 	stop()
 	if !c.hasFrom { // what is held does not come again
-		err = errors.Join(err, c.settle())
+		err = errors.Join(err, c.takeHeld())
 	}
 	if closeErr := conn.Close(); closeErr != nil && err == nil {
 		err = closeErr
 	}
-	if errors.Is(err, ErrRelay) && strings.Contains(err.Error(), "FutureCursor") {
+	if errors.Is(err, errRestarted) || errors.Is(err, ErrRelay) && strings.Contains(err.Error(), "FutureCursor") {
 		return c.futureCursor(ctx, err)
 	}
 	return err
@@ -335,7 +336,7 @@ func (c *Consumer) readMessages(conn *websocket.Conn) error {
 	buf := make([]byte, 64<<10)
 	c.silence.Store(false)
 	defer c.waiting.Store(false)
-	for n := 0; !c.ended; n++ {
+	for n := 0; !c.ended.Load(); n++ {
 		c.waiting.Store(true)
 		kind, r, err := conn.NextReader()
 		var frame []byte
@@ -347,8 +348,11 @@ func (c *Consumer) readMessages(conn *websocket.Conn) error {
 		tooLong := errors.Is(err, frames.ErrTooLarge)
 		if err != nil && !tooLong {
 			if c.silence.Load() {
-				c.ended = true
+				c.ended.Store(true)
 				return c.settle()
+			}
+			if c.ended.Load() { // by an event that had been held
+				return nil
 			}
 			return fmt.Errorf("reading from the relay: %w", err)
 		}

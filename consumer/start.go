@@ -18,6 +18,8 @@ const (
 	cursorSkipped  = "cursor_skipped"  // a cursor after the stored one was given
 	sourceChanged  = "source_changed"  // another source was followed before
 	liveStartCut   = "live_start_cut"  // listening live ended before the first event
+
+	sequenceRestarted = "sequence_restarted" // the relay's numbers began anew, and passed the cursor
 )
 
 // begin settles where to begin, by the options and by what the store knows.
@@ -27,7 +29,11 @@ func (c *Consumer) begin(ctx context.Context) error {
 	if !isStored && changed {
 		c.warnOfChange(other)
 	}
+	if c.url != "" && c.hasFrom && changed && (!isStored || stored.Time.Unix() <= 0) { // nothing of it was applied yet
+		c.unseen = &graph.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Suspect: true}
+	}
 	if c.o.Cursor == nil || isStored && c.from == stored.Seq && !stored.Future {
+		c.life.blocked.Store(isStored && stored.Future)
 		return nil
 	}
 	now := time.Now().UTC()
@@ -37,8 +43,6 @@ func (c *Consumer) begin(ctx context.Context) error {
 		gap = &graph.Gap{Reason: futureCursor, Detail: fmt.Sprintf("the relay's sequence had begun anew; an operator had it read again after seq %d", c.from)}
 	case isStored && c.from > stored.Seq:
 		gap = &graph.Gap{Reason: cursorSkipped, Detail: fmt.Sprintf("an operator had the stream read after seq %d, and not from the stored cursor", c.from)}
-	case !isStored && changed && c.url != "":
-		c.unseen = &graph.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Suspect: true}
 	}
 	if gap != nil {
 		gap.After, gap.Since, gap.Time, gap.Suspect = stored.Seq, stored.Time.UTC(), now, true
@@ -102,7 +106,7 @@ func (c *Consumer) listen(ctx context.Context) error {
 		c.say("gap "+gap.Reason, slog.LevelWarn, "a gap in the stream", "reason", gap.Reason, "since", gap.Since.Format(time.RFC3339), "detail", gap.Detail)
 	}
 	if err := c.store.SetLive(ctx, c.source, now, gap); err != nil {
-		return fmt.Errorf("consumer: beginning live: %w", err)
+		return fmt.Errorf("%w: beginning live: %w", errStore, err)
 	}
 	return nil
 }
@@ -115,19 +119,18 @@ func (c *Consumer) futureCursor(ctx context.Context, err error) error {
 		return errors.Join(err, derr)
 	}
 	if serr := c.store.SetFuture(ctx, c.source); serr != nil {
-		return errors.Join(err, serr)
+		return fmt.Errorf("%w: %w", errStore, serr)
 	}
+	_, stored := c.store.Cursor(c.source)
+	c.life.blocked.Store(stored)
 	return err
 }
 
+// errStore marks what the store failed at: to connect again does not mend it.
+var errStore = errors.New("consumer: the store failed")
+
 // sayBlocked is how often it is said that an operator has to decide.
 const sayBlocked = time.Hour
-
-// blocked reports whether the source waits for an operator's decision.
-func (c *Consumer) blocked() bool {
-	stored, ok := c.store.Cursor(c.source)
-	return ok && stored.Future
-}
 
 // awaitOperator waits for the end of the run: the decision is a start with
 // --cursor.
@@ -136,9 +139,8 @@ func (c *Consumer) awaitOperator(ctx context.Context) error {
 		return fmt.Errorf("%w (seq %d of %s): its sequence has begun anew, or this is another relay under the same name. Check --relay, or say where to begin with --cursor: 0 is all that it still has",
 			ErrBlocked, c.from, c.source)
 	}
-	c.life.blocked.Store(true)
 	for ticker := time.NewTicker(sayBlocked); ; {
-		c.log.Error("the relay said that our cursor lies in its future: its sequence has begun anew, or this is another relay under the same name. "+
+		c.log.Error("our cursor lies in the relay's future: its sequence has begun anew, or this is another relay under the same name. "+
 			"Nothing is indexed until an operator decides: check --relay, or restart with --cursor 0 --force-cursor to take all that this relay still has (what was applied before changes nothing). Queries are answered meanwhile",
 			"cursor", int64(c.from))
 		select {

@@ -138,17 +138,23 @@ func TestSourceChanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, store := open(t)
 			run(t, g, consumer.Options{Relay: "ws://first.example.com"}, follow(99, "a"), follow(100, "b"))
-			r := relay.New([][]byte{follow(c.first, "c"), follow(c.first+1, "d")})
+			four := func(seq int64) (all [][]byte) {
+				for i := range int64(4) {
+					all = append(all, follow(seq+i, fmt.Sprint("c", seq+i)))
+				}
+				return all
+			}
+			r := relay.New(four(c.first))
 			srv := httptest.NewServer(r)
 			defer srv.Close()
 			defer srv.CloseClientConnections()
 			log := &lockedBuffer{}
 			o := consumer.Options{Relay: srv.URL, Cursor: c.cursor, Logger: slog.New(slog.NewTextHandler(log, nil))}
 			consume(t, g, o, 5*time.Second, func(k *consumer.Consumer) bool {
-				if n, _ := r.Connections(); n == 1 && c.cursor == nil {
-					r.Append(follow(c.first+2, "e"))
+				if n, _ := r.Connections(); n == 1 && c.cursor == nil && k.Status().State == consumer.Live && k.Progress().Events == 0 {
+					r.Append(four(c.first + 4)...)
 				}
-				return k.Status().Cursor >= c.first+1
+				return k.Status().Cursor >= c.first+3
 			})
 			all := gaps(t, store)
 			if !c.gap {
@@ -399,3 +405,115 @@ func TestStatus(t *testing.T) {
 }
 
 const catchingUp = 10 * time.Second
+
+// identity is an event of a time of its own.
+func identity(seq int64, at time.Time) []byte {
+	return synth.Message("#identity", synth.Map{
+		{Key: "did", Value: "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"}, {Key: "seq", Value: seq}, {Key: "time", Value: at.UTC().Format(time.RFC3339Nano)},
+	})
+}
+
+// Not every relay says FutureCursor when its sequence has begun anew: it sends newer
+// events under older numbers. That is seen, and waits for an operator as well; where
+// too few come before the numbers have passed the cursor, it is a gap.
+func TestNumberingBegunAnew(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		first   int64 // of the new numbers, of which the cursor is 103
+		apart   time.Duration
+		blocked bool
+		gaps    int
+	}{
+		"many":     {50, time.Second, true, 0},
+		"few":      {102, time.Second, false, 1},
+		"repeated": {50, -time.Hour, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, store := open(t)
+			r := relay.New([][]byte{identity(100, now.Add(-time.Minute)), identity(101, now.Add(-time.Minute)), identity(102, now.Add(-time.Minute)), identity(103, now.Add(-time.Minute))})
+			srv := httptest.NewServer(r)
+			defer srv.Close()
+			defer srv.CloseClientConnections()
+			zero := int64(0)
+			consume(t, g, consumer.Options{Relay: srv.URL, Cursor: &zero}, 5*time.Second, func(k *consumer.Consumer) bool { return k.Status().Cursor == 103 })
+			url, _ := websocketServer(t, func(_ int64, conn *websocket.Conn) {
+				for seq := c.first; seq < 110; seq++ {
+					_ = conn.WriteMessage(websocket.BinaryMessage, identity(seq, now.Add(time.Duration(seq)*c.apart)))
+				}
+				_, _, _ = conn.NextReader()
+			})
+			source := strings.TrimPrefix(srv.URL, "http://")
+			var last consumer.Status
+			consume(t, g, consumer.Options{Relay: url, Source: source}, 2*time.Second, func(k *consumer.Consumer) bool {
+				last = k.Status()
+				return last.State == consumer.Blocked || last.Cursor == 109
+			})
+			if (last.State == consumer.Blocked) != c.blocked || c.blocked && cursor(g, source) != 103 || !c.blocked && cursor(g, source) != 109 {
+				t.Errorf("%+v, cursor %d", last, cursor(g, source))
+			}
+			if all := gaps(t, store); len(all) != c.gaps || c.gaps > 0 && (all[0].Reason != "sequence_restarted" || !all[0].Suspect) {
+				t.Errorf("gaps: %+v", all)
+			}
+		})
+	}
+}
+
+// A change of source whose first start ended before its first event is a gap still.
+func TestSourceChangedAndCut(t *testing.T) {
+	g, store := open(t)
+	run(t, g, consumer.Options{Relay: "ws://first.example.com"}, follow(99, "a"), follow(100, "b"))
+	r := relay.New(nil)
+	srv := httptest.NewServer(r)
+	defer srv.Close()
+	defer srv.CloseClientConnections()
+	zero := int64(0)
+	consume(t, g, consumer.Options{Relay: srv.URL, Cursor: &zero}, 5*time.Second, func(*consumer.Consumer) bool { n, _ := r.Connections(); return n > 0 })
+	r.Append(follow(150, "c"), follow(151, "d"), follow(152, "e"), follow(153, "f"))
+	consume(t, g, consumer.Options{Relay: srv.URL, Cursor: &zero}, 5*time.Second, func(k *consumer.Consumer) bool { return k.Status().Cursor == 153 })
+	if all := gaps(t, store); len(all) != 1 || all[0].Reason != "source_changed" {
+		t.Errorf("gaps: %+v", all)
+	}
+}
+
+// On a live start an absurd first number takes nothing along, however long the
+// silence after it.
+func TestAbsurdFirstNumber(t *testing.T) {
+	g, _ := open(t)
+	url, _ := websocketServer(t, func(_ int64, conn *websocket.Conn) {
+		_ = conn.WriteMessage(websocket.BinaryMessage, follow(1<<52, "z"))
+		time.Sleep(1500 * time.Millisecond)
+		for seq := range int64(10) {
+			_ = conn.WriteMessage(websocket.BinaryMessage, follow(1000+seq, fmt.Sprint("a", seq)))
+		}
+		_, _, _ = conn.NextReader()
+	})
+	consume(t, g, consumer.Options{Relay: url}, 10*time.Second, func(k *consumer.Consumer) bool { return k.Status().Cursor == 1009 })
+	if n := follows(t, g); n != 11 || cursor(g, strings.TrimPrefix(url, "http://")) != 1009 {
+		t.Errorf("%d follows", n)
+	}
+}
+
+// A relay that accepts connections and never makes one is asked less and less often.
+func TestBackoffGrows(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	var n atomic.Int64
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			n.Add(1)
+			time.AfterFunc(60*time.Millisecond, func() { _ = conn.Close() })
+		}
+	}()
+	g, _ := open(t)
+	consume(t, g, consumer.Options{Relay: "ws://" + l.Addr().String(), MinBackoff: 20 * time.Millisecond, MaxBackoff: time.Minute}, 2*time.Second, nil)
+	if n.Load() > 9 { // with a wait of 20 ms there would be 25
+		t.Errorf("asked %d times", n.Load())
+	}
+}

@@ -36,7 +36,7 @@ type life struct {
 	sign      atomic.Int64 // of life: a message, a pong, or the connection itself
 	messages  atomic.Int64 // how many have come
 	coming    atomic.Int64 // 1 + how many had come in this connection when one began that is not complete; 0: none is
-	blocked   atomic.Bool
+	blocked   atomic.Bool  // an operator must decide where to go on
 }
 
 func stamp(at *atomic.Int64) { at.Store(time.Now().UnixMicro()) }
@@ -51,7 +51,14 @@ func (l *life) begin() {
 	l.connected.Store(now)
 }
 
-func (l *life) end() { l.connected.Store(0) }
+// end notes that there is no connection any more, and returns how long there was one.
+func (l *life) end() time.Duration {
+	at := l.connected.Swap(0)
+	if at == 0 {
+		return 0
+	}
+	return time.Since(time.UnixMicro(at))
+}
 
 // A Status is what a Consumer is doing, and how fresh what it has applied is.
 type Status struct {

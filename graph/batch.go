@@ -97,7 +97,9 @@ func (b *Batch) Reset() {
 }
 
 // Empty reports whether applying the batch would change nothing.
-func (b *Batch) Empty() bool { return b.last == 0 && len(b.dead) == 0 && len(b.gaps) == 0 }
+func (b *Batch) Empty() bool {
+	return b.last == 0 && len(b.events) == 0 && len(b.dead) == 0 && len(b.gaps) == 0
+}
 
 // Size returns how much the batch holds: events, operations, and the bytes of
 // their strings.

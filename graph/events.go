@@ -43,7 +43,7 @@ func (s *lane) commit(b *Batch, e *event, as *actorState) {
 		if e.rev <= st.rev {
 			// A repo that was imported may be announced by a commit of the rev that it
 			// was signed under.
-			if e.flags&(otherRev|hasData) == otherRev|hasData && root(e.data[:8]) != st.data && (st.source != source || e.seq > st.seq) {
+			if e.flags&(otherRev|hasData) == otherRev|hasData && root(e.data[:8]) != st.data && st.source == source && e.seq > st.seq {
 				as.changed = true
 				st.flags |= flagDesync
 				return

@@ -161,7 +161,7 @@ func (s *lane) pick(source string, b *Batch) {
 		part := s.settings.PartitionOf(b.bytes(e.did))
 		switch {
 		case !s.has(part):
-		case e.kind != eventImport && cursors != nil && cursors[part-s.first].number != 0 && e.seq <= cursors[part-s.first].seq && !cursors[part-s.first].future:
+		case e.kind != eventImport && e.seq > 0 && cursors != nil && cursors[part-s.first].number != 0 && e.seq <= cursors[part-s.first].seq && !cursors[part-s.first].future:
 			s.events++
 			s.replays++
 			if s.o.Metrics != nil {

@@ -96,6 +96,39 @@ func TestImportOfTheSame(t *testing.T) {
 	}
 }
 
+// A commit whose message named another rev than its block: of the source that is
+// followed it tells of an import, of another one it is a replay like all others.
+func TestOtherRev(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: merger()})
+	s := openShare(t, store, intern.DefaultSettings, graph.Share{})
+	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+	commit := func(source string, seq graph.Seq, rev, since uint64, root byte, other bool) {
+		t.Helper()
+		var b graph.Batch
+		c := &graph.Commit{DID: []byte(did), Rev: []byte(model.TID(rev << 20)), Data: make([]byte, 32), OtherRev: other}
+		c.Data[0] = root
+		if since > 0 {
+			c.Since = []byte(model.TID(since << 20))
+		}
+		b.AddCommit(seq, c)
+		b.Seen(seq, nil)
+		if err := s.Apply(t.Context(), source, &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit("pds", 1, 100, 0, 1, true)
+	commit("pds", 2, 200, 100, 2, false)
+	commit("relay", 1, 100, 0, 1, true)
+	commit("relay", 2, 200, 100, 2, false)
+	if c := counts(t, s); c.Desynchronized != 0 {
+		t.Errorf("another source: %+v", c)
+	}
+	commit("pds", 3, 150, 0, 3, true)
+	if c := counts(t, s); c.Desynchronized != 1 {
+		t.Errorf("an import: %+v", c)
+	}
+}
+
 func counts(t *testing.T, s *graph.Store) (c graph.Counts) {
 	t.Helper()
 	if err := s.View(t.Context(), func(sn *graph.Snapshot) (err error) { c, err = sn.Counts(); return err }); err != nil {

@@ -45,6 +45,8 @@ type Options struct {
 	Embedded bool
 	// ReadOnly opens the graph for questions only.
 	ReadOnly bool
+	// MustExist refuses a store without a graph, and makes none in it.
+	MustExist bool
 	// Import opens the graph for Import only.
 	Import bool
 	// Logger receives what the operator should know. nil means nothing is said.
@@ -154,7 +156,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := s.kv.View(ctx, check); err != nil || found {
 		return err
 	}
-	if s.o.ReadOnly {
+	if s.o.ReadOnly || s.o.MustExist {
 		return fmt.Errorf("%w: there is no graph in the store; a node that indexes makes it", ErrFormat)
 	}
 	secret := make([]byte, 32)

@@ -3,8 +3,8 @@ package query
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 
 	"skein/graph"
@@ -97,13 +97,22 @@ func (l *lane) forget(client string, turn chan struct{}) {
 	}
 }
 
-// clientOf names who asks: an address. Those behind one proxy are one client.
+// clientOf names who asks: an address, of IPv6 the network of 64 bits that one
+// client has. Those behind one proxy are one client.
 func clientOf(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr
 	}
-	return host
+	bits := 32
+	if addr := at.Addr().Unmap(); addr.Is6() {
+		bits = 64
+	}
+	prefix, err := at.Addr().Unmap().Prefix(bits)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return prefix.String()
 }
 
 // Every question begins in the light lane, and is charged there for what it reads.

@@ -71,6 +71,10 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 		dids, places = append(dids, literal{other, intern.DID}), append(places, i)
 	}
 	err := s.view(ctx, q.work, func(sn *graph.Snapshot) error {
+		for _, i := range places { // it may have been begun in another state
+			r := &out.Relationships[i]
+			r.Following, r.FollowedBy, r.Blocking, r.BlockedBy = "", "", "", ""
+		}
 		ids, err := lookup(sn, dids)
 		if err != nil || ids[0] == intern.None || sn.IsHidden(ids[0]) {
 			return err

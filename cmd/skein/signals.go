@@ -41,7 +41,8 @@ func (s *stopping) listen(stderr io.Writer) context.Context {
 				continue
 			}
 			cancel()
-			signal.Reset(stops...) // the next one ends the process
+			signal.Reset(os.Interrupt, syscall.SIGTERM) // the next one ends the process
+			signal.Ignore(syscall.SIGHUP)               // and this one adds nothing
 			time.AfterFunc(mostStopping, func() {
 				fmt.Fprintln(stderr, "skein: not stopped ten seconds after the signal, so the process ends now; what was committed is kept, and the rest is read again")
 				os.Exit(exitFailed)

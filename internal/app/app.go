@@ -159,6 +159,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		Share:      o.Share,
 		Embedded:   !o.fdb(),
 		ReadOnly:   o.ReadOnly && o.fdb(),
+		MustExist:  !o.Create,
 		Import:     o.Import,
 		Logger:     logger(o.Logger).With("component", "graph"),
 		Metrics:    o.metrics,

@@ -27,11 +27,15 @@ import (
 const (
 	guardFile      = "skein.manifest"
 	manifestPrefix = "MANIFEST-"
+	firstManifest  = "MANIFEST-000001"
 )
 
 type guard struct {
 	Manifest string `json:"manifest"` // its name
 	Bytes    int64  `json:"bytes"`    // how many of it were synced
+	// Begun says that the store's marker was committed and synced: from then on a
+	// store without it has lost something.
+	Begun bool `json:"begun,omitempty"`
 }
 
 // manifestFile is a manifest being written.
@@ -70,12 +74,16 @@ func (f *manifestFile) guarded(sync func() error) error {
 	if err := sync(); err != nil {
 		return err
 	}
-	return f.fs.writeGuard(guard{f.name, written})
+	return f.fs.writeGuard(func(g *guard) { g.Manifest, g.Bytes = f.name, written })
 }
 
-// writeGuard replaces the guard. It need not be synced: an older one is right, too.
-func (fs *storeFS) writeGuard(g guard) error {
-	b, err := json.Marshal(g)
+// writeGuard changes the guard, and replaces its file. The folder need not be
+// synced: an older one is right, too.
+func (fs *storeFS) writeGuard(change func(*guard)) error {
+	fs.guarding.Lock()
+	defer fs.guarding.Unlock()
+	change(&fs.guard)
+	b, err := json.Marshal(fs.guard)
 	if err != nil {
 		return fmt.Errorf("pebblekv: the manifest's guard: %w", err)
 	}
@@ -140,16 +148,19 @@ func look(fs vfs.FS, dir string) (found bool, err error) {
 		return false, fmt.Errorf("pebblekv: %s: %w", dir, err)
 	}
 	for _, name := range names {
-		if isStoreFile(name) {
+		// A first start that was cut may have left its first manifest: the marker
+		// comes next, and only then the first log.
+		if isStoreFile(name) && name != firstManifest {
 			return false, fmt.Errorf("pebblekv: %s: %w: there are files of a store (%s), but its manifest, or the marker that names it, is gone", dir, kv.ErrDamaged, name)
 		}
 	}
 	return false, nil
 }
 
-// prove makes sure, before a store is opened to be written, that its manifest is
-// whole. Where nothing was written down about that, as by earlier programs, the
-// store is opened without writing, and must have its marker.
+// prove makes sure, before a store is opened, that its manifest is whole, and that
+// its logs are not gone. Where nothing was written down about that, as by earlier
+// programs, one that is to be written is first opened without, and must have its
+// marker.
 func (s *Store) prove(o Options) error {
 	desc, err := pebble.Peek(o.Dir, s.fs.FS)
 	if err != nil {
@@ -159,13 +170,61 @@ func (s *Store) prove(o Options) error {
 	if err != nil {
 		return err
 	}
+	s.fs.guard = g
+	if g.Begun {
+		if err := s.fs.hasLogs(); err != nil {
+			return err
+		}
+	}
 	if ok && s.fs.PathBase(desc.ManifestFilename) == g.Manifest {
 		return s.fs.readManifest(desc.ManifestFilename, g)
 	}
-	if o.Marker == nil {
+	if o.Marker == nil || o.ReadOnly {
 		return nil
 	}
 	return s.proveMarker(o)
+}
+
+// hasLogs makes sure that there is a log: a store always has the one that it writes,
+// or wrote last.
+func (fs *storeFS) hasLogs() error {
+	names, err := fs.FS.List(fs.dir)
+	if err != nil {
+		return fmt.Errorf("pebblekv: %s: %w", fs.dir, err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".log") {
+			return nil
+		}
+	}
+	return fmt.Errorf("pebblekv: %s: %w: its write-ahead logs (*.log) are gone, and with them what was written last", fs.dir, kv.ErrDamaged)
+}
+
+// hasMarker makes sure that a store which was begun has its marker.
+func (s *Store) hasMarker(marker []byte) error {
+	if marker == nil || !s.fs.guard.Begun {
+		return nil
+	}
+	if _, ok, err := (&reader{db: s.db}).Get(marker); err != nil || ok {
+		return err
+	}
+	return fmt.Errorf("pebblekv: %s: %w: it does not say that it is a store of ours, as it did; logs or tables of it are gone", s.fs.dir, kv.ErrDamaged)
+}
+
+// noteBegun notes in the guard that the marker is committed, once it is.
+func (s *Store) noteBegun() error {
+	_, ok, err := (&reader{db: s.db}).Get(s.marker)
+	if err != nil || !ok {
+		return err
+	}
+	if err := s.fs.syncAll(); err != nil { // the guard must not know more than the log
+		return err
+	}
+	if err := s.fs.writeGuard(func(g *guard) { g.Begun = true }); err != nil {
+		return err
+	}
+	s.begun = true
+	return nil
 }
 
 // readManifest reads a manifest to its end, and compares it with the guard.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,8 +145,14 @@ func TestManifestIsGuarded(t *testing.T) {
 			if err := os.WriteFile(manifestOf(t, c.Dir), spoil(), 0o600); err != nil {
 				t.Fatal(err)
 			}
+			c.ReadOnly, c.Create = true, false // as check and export do
+			first := refusedOrWhole(t, c)
+			c.ReadOnly, c.Create = false, true
 			if refusedOrWhole(t, c) {
 				refused[what]++
+				if !first {
+					t.Error("it is refused to who writes, and not to who reads")
+				}
 			}
 			if t.Failed() {
 				t.Fatalf("%s at %d of %d", what, at, len(b))
@@ -191,6 +198,7 @@ func TestPartsOfAStore(t *testing.T) {
 		"only tables":               func(name string) bool { return !strings.HasSuffix(name, ".sst") },
 		"only logs":                 func(name string) bool { return !strings.HasSuffix(name, ".log") },
 		"only options":              func(name string) bool { return !strings.HasPrefix(name, "OPTIONS") },
+		"no logs":                   func(name string) bool { return strings.HasSuffix(name, ".log") },
 		"no tables":                 func(name string) bool { return strings.HasSuffix(name, ".sst") },
 		"one table less":            func(name string) bool { return name == tableOf(t, dir) },
 	} {
@@ -235,6 +243,75 @@ func tableOf(t *testing.T, dir string) string {
 	}
 	t.Fatal("no table")
 	return ""
+}
+
+// cutFS ends the process, as far as the store is concerned, at a step.
+type cutFS struct {
+	vfs.FS
+
+	left *atomic.Int64
+}
+
+var errCut = errors.New("the process was killed")
+
+func (c cutFS) step() error {
+	if c.left.Add(-1) < 0 {
+		return errCut
+	}
+	return nil
+}
+
+func (c cutFS) Create(name string, k vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := c.step(); err != nil {
+		return nil, err
+	}
+	return c.FS.Create(name, k)
+}
+
+func (c cutFS) Rename(from, to string) error { return errors.Join(c.step(), c.FS.Rename(from, to)) }
+
+func (c cutFS) Remove(name string) error { return errors.Join(c.step(), c.FS.Remove(name)) }
+
+// A first start that is cut at any step is gone on with by the next.
+func TestFirstStartIsCut(t *testing.T) {
+	for steps := int64(0); ; steps++ {
+		mem := vfs.NewCrashableMem()
+		var left atomic.Int64
+		left.Store(steps)
+		o := Options{Dir: "s", Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, Marker: marker, FS: cutFS{mem, &left}, Fatal: func(error) { panic(errCut) }}
+		done := func() (done bool) {
+			defer func() {
+				if recover() != nil {
+					done = false
+				}
+			}()
+			s, err := Open(o)
+			if err != nil {
+				return false
+			}
+			err = s.Update(t.Context(), func(tx kv.Txn) error { tx.Set(marker, []byte{1}); return nil })
+			_ = s.Close() // the file system is gone
+			return err == nil && left.Load() > 0
+		}()
+		after := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+		o.FS = after
+		s, err := Open(o)
+		if err != nil {
+			t.Fatalf("cut after %d steps, it is refused: %v", steps, err)
+		}
+		if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set(marker, []byte{1}); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if done {
+			if steps < 5 {
+				t.Errorf("only %d steps", steps)
+			}
+			return
+		}
+	}
 }
 
 // Who deletes the lock file lets nobody in; and a new store takes little room.
@@ -298,7 +375,7 @@ type smallDisk struct {
 }
 
 func (d smallDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
-	return vfs.DiskUsage{AvailBytes: uint64(d.free.Load())}, nil
+	return vfs.DiskUsage{AvailBytes: uint64(d.free.Load()), TotalBytes: 1 << 40}, nil
 }
 
 func (d smallDisk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {

@@ -69,6 +69,8 @@ type Store struct {
 	lock   *folderLock
 	fs     *storeFS
 	fatal  func(error)
+	marker []byte
+	begun  bool                      // the guard says so, or need not; guarded by writer
 	damage atomic.Pointer[kv.Damage] // the first that was met
 	said   loglimit.Limiter
 	writer chan struct{} // holds one token: whoever has it may update
@@ -128,10 +130,10 @@ func (s *Store) open(o Options, found bool) error {
 		if err := s.fs.room(); err != nil {
 			return err
 		}
-		if found {
-			if err := s.prove(o); err != nil {
-				return err
-			}
+	}
+	if found {
+		if err := s.prove(o); err != nil {
+			return err
 		}
 	}
 	po, release := s.pebbleOptions(o)
@@ -140,7 +142,11 @@ func (s *Store) open(o Options, found bool) error {
 	if err != nil {
 		return fmt.Errorf("pebblekv: opening %s: %w", o.Dir, opening(err))
 	}
-	s.db = db
+	s.db, s.marker = db, o.Marker
+	if err := s.hasMarker(o.Marker); err != nil {
+		return errors.Join(err, db.Close())
+	}
+	s.begun = o.Marker == nil || o.ReadOnly || s.fs.guard.Begun
 	return nil
 }
 
@@ -261,6 +267,11 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	// Sync here means: handed to the operating system. See walFS.
 	if err := batch.Commit(pebble.Sync); err != nil {
 		return errors.Join(fmt.Errorf("pebblekv: committing: %w", err), batch.Close())
+	}
+	if !s.begun {
+		if err := s.noteBegun(); err != nil {
+			return errors.Join(err, batch.Close())
+		}
 	}
 	return batch.Close()
 }

@@ -45,6 +45,9 @@ type storeFS struct {
 
 	syncing sync.Mutex
 
+	guarding sync.Mutex
+	guard    guard
+
 	quit chan struct{}
 	done sync.WaitGroup
 }
@@ -66,7 +69,8 @@ func newStoreFS(fs vfs.FS, o Options) *storeFS {
 
 // look asks the system how much room there is.
 func (fs *storeFS) look() {
-	if du, err := fs.FS.GetDiskUsage(fs.dir); err == nil {
+	// A file system that has no size, such as one in memory, tells nothing.
+	if du, err := fs.FS.GetDiskUsage(fs.dir); err == nil && du.TotalBytes > 0 {
 		fs.free.Store(du.AvailBytes)
 		fs.known.Store(true)
 	}
