@@ -237,6 +237,9 @@ func (s *Store) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	err := s.in.Close(ctx)
+	if errors.Is(err, kv.ErrDiskFull) { // it was said, and the next writer finds it out
+		err = nil
+	}
 	if s.claim != nil {
 		err = errors.Join(err, s.claim.close(ctx))
 	}

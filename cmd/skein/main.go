@@ -128,7 +128,7 @@ func distance(a, b string) int {
 
 // inner are the names of packages before errors, which say nothing to who reads
 // the message.
-var inner = regexp.MustCompile(`(^|[ (:])(?:app|consumer|fdbkv|frames|graph|intern|kv|memkv|pebblekv|query|usage|wire): `)
+var inner = regexp.MustCompile(`(?m)(^|[ (:])(?:app|consumer|fdbkv|frames|graph|intern|kv|memkv|pebblekv|query|usage|wire): `)
 
 // plain writes an error without the names of packages.
 func plain(err error) string {
