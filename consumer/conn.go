@@ -1,0 +1,183 @@
+package consumer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// How much the relay may answer, and how long it may take, until the connection
+// is made: TLS certificates and HTTP headers, or an error's page.
+const handshakeBytes, handshakeTime = 256 << 10, 30 * time.Second
+
+// dial connects to the relay.
+func (c *Consumer) dial(ctx context.Context, address string) (*websocket.Conn, error) {
+	var under *bufferedConn
+	dialer := websocket.Dialer{
+		ReadBufferSize: 64 << 10, HandshakeTimeout: handshakeTime, Proxy: http.ProxyFromEnvironment,
+		NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialBuffered(ctx, network, address)
+			under = conn
+			if err != nil {
+				return nil, err // and not a nil pointer in an interface
+			}
+			return conn, nil
+		},
+	}
+	if strings.HasPrefix(address, "ws:") {
+		dialer.ReadBufferSize = smallBuffer
+	}
+	header := http.Header{}
+	if c.o.UserAgent != "" {
+		header.Set("User-Agent", c.o.UserAgent)
+	}
+	conn, resp, err := dialer.DialContext(ctx, address, header)
+	if err != nil {
+		return nil, newRefusal(address, err, resp)
+	}
+	under.limit.Store(0)
+	return conn, nil
+}
+
+// A refusal says why there is no connection.
+type refusal struct {
+	address    string
+	err        error
+	said       string        // what the relay answered instead of a websocket
+	retryAfter time.Duration // what it asked for, 0 if nothing
+}
+
+// Error implements error.
+func (r *refusal) Error() string {
+	return fmt.Sprintf("connecting to %s: %v%s", r.address, r.err, r.said)
+}
+
+// Unwrap lets errors.Is see the cause.
+func (r *refusal) Unwrap() error { return r.err }
+
+// maxRetryAfter bounds how long a relay can keep us away.
+const maxRetryAfter = time.Hour
+
+func newRefusal(address string, err error, resp *http.Response) *refusal {
+	r := &refusal{address: address, err: err}
+	if resp == nil || resp.Body == nil {
+		return r
+	}
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		r.retryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		body = nil
+	}
+	r.said = " (" + resp.Status + brief(body) + ")"
+	return r
+}
+
+// retryAfter reads the header of that name: seconds, or a date
+// (https://www.rfc-editor.org/rfc/rfc9110#name-retry-after).
+func retryAfter(v string, now time.Time) time.Duration {
+	var wait time.Duration
+	if seconds, err := strconv.Atoi(strings.TrimSpace(v)); err == nil {
+		wait = time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(v); err == nil {
+		wait = at.Sub(now)
+	}
+	return min(max(wait, 0), maxRetryAfter)
+}
+
+// brief says in a few words what a refusal's body says: an XRPC error, or a line
+// of plain text. A page is left out.
+func brief(body []byte) string {
+	var xrpc struct{ Error, Message string }
+	if json.Unmarshal(body, &xrpc) == nil && xrpc.Error != "" {
+		return ": " + clip([]byte(strings.TrimSuffix(xrpc.Error+": "+xrpc.Message, ": ")))
+	}
+	const most = 120
+	line, _, more := strings.Cut(strings.TrimSpace(string(body)), "\n")
+	if line = strings.TrimSpace(line); line == "" || more || len(line) > most || strings.HasPrefix(line, "<") {
+		return ""
+	}
+	return ": " + line
+}
+
+// A connection is read through a buffer of ours, so that the system is asked for
+// much at a time. Without TLS the library's own is small: what is larger than that
+// it hands through, so that a message is copied once and not twice.
+const smallBuffer, largeBuffer = 256, 256 << 10
+
+// gather is how long after a small read the next one waits, while the system
+// gathers what comes, unless so much comes that it would be over muchAtOnce. A
+// relay sends each message for itself, and at the network's rate to be woken for
+// each is a third of what an event costs (docs/performance.md).
+const gather, muchAtOnce = 40 * time.Millisecond, 1 << 20
+
+type bufferedConn struct {
+	net.Conn
+
+	buf   []byte
+	r, w  int
+	read  time.Time // when buf was filled last
+	since time.Time // when pause was called last
+	bytes int       // read since then
+
+	limit atomic.Int64 // of the bytes that may still be handed on, if it is not 0
+}
+
+func dialBuffered(ctx context.Context, network, address string) (*bufferedConn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	c := &bufferedConn{Conn: conn, buf: make([]byte, largeBuffer)}
+	c.limit.Store(handshakeBytes)
+	return c, nil
+}
+
+var errHandshake = fmt.Errorf("the answer is larger than %d KiB before there is a connection: that is no relay", handshakeBytes>>10)
+
+// Read implements net.Conn.
+func (c *bufferedConn) Read(p []byte) (n int, err error) {
+	if c.r == c.w {
+		if c.w < len(c.buf)/4 {
+			c.pause()
+		}
+		c.r = 0
+		c.w, err = c.Conn.Read(c.buf)
+		c.read = time.Now()
+		c.bytes += c.w
+		if c.w == 0 {
+			return 0, err
+		}
+	}
+	n = copy(p, c.buf[c.r:c.w])
+	c.r += n
+	if left := c.limit.Load(); left > 0 {
+		if left -= int64(n); left <= 0 {
+			return 0, errHandshake
+		}
+		c.limit.Store(left)
+	}
+	return n, nil
+}
+
+// pause waits after a small read.
+func (c *bufferedConn) pause() {
+	now := time.Now()
+	passed := max(now.Sub(c.since), time.Microsecond)
+	busy := float64(c.bytes)*float64(gather)/float64(passed) > muchAtOnce
+	c.since, c.bytes = now, 0
+	if wait := gather - now.Sub(c.read); wait > 0 && !busy && !c.read.IsZero() {
+		<-time.After(wait)
+	}
+}
