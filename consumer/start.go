@@ -76,7 +76,8 @@ func (c *Consumer) warnOfChange(other graph.Cursor) {
 		return
 	}
 	c.log.Warn(same+": what happened between that source's last event and now is missing, and will be recorded as a gap. "+
-		"To close it, restart with --cursor 0, and once an event has come with --cursor 0 --force-cursor: all that this relay still has is then read, and what was applied before changes nothing", args...)
+		"To leave nothing out, give --cursor 0 at the first start with another source: all that it still has is then read, and what was applied before changes nothing. "+
+		"Once events have come, --cursor 0 --force-cursor still brings what is missing of repos that have not committed meanwhile; the others stay desynchronized", args...)
 }
 
 func (c *Consumer) startName() string {

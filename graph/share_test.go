@@ -3,6 +3,7 @@ package graph_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -259,6 +260,12 @@ func TestExportImport(t *testing.T) {
 		}
 		if _, err := graph.Open(t.Context(), store, graph.Options{}); err == nil || !strings.Contains(err.Error(), "skein import") {
 			t.Errorf("a store whose import was not finished is opened: %v", err)
+		}
+		if err := graph.Verify(t.Context(), store, func(string) {}, nil); err == nil || !strings.Contains(err.Error(), "skein import") {
+			t.Errorf("a store whose import was not finished is checked: %v", err)
+		}
+		if _, err := graph.Export(t.Context(), store, io.Discard, nil); err == nil || !strings.Contains(err.Error(), "skein import") {
+			t.Errorf("a store whose import was not finished is exported: %v", err)
 		}
 		if _, err := s.Import(t.Context(), strings.NewReader(export), nil); err != nil {
 			t.Fatal(err)

@@ -147,10 +147,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		if err := readFormat(v); err != nil || s.o.Import {
 			return err
 		}
-		if _, importing, err := r.Get(keyImport); err != nil || importing {
-			return errors.Join(err, errors.New("graph: an import into this store was not finished: run skein import again, from the beginning"))
-		}
-		return nil
+		return notImporting(r)
 	}
 	if err := s.kv.View(ctx, check); err != nil || found {
 		return err
@@ -190,7 +187,19 @@ func checkFormat(r kv.Reader) error {
 	if !ok {
 		return fmt.Errorf("%w: there is no graph in the store", ErrFormat)
 	}
-	return readFormat(v)
+	if err := readFormat(v); err != nil {
+		return err
+	}
+	return notImporting(r)
+}
+
+// notImporting makes sure that no import was begun and not finished.
+func notImporting(r kv.Reader) error {
+	_, importing, err := r.Get(keyImport)
+	if err == nil && importing {
+		err = errors.New("graph: an import into this store was not finished: run skein import again, from the beginning")
+	}
+	return err
 }
 
 // load reads what is kept in memory: nothing whose size grows with the graph

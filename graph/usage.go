@@ -27,7 +27,7 @@ func Totals(ctx context.Context, store kv.Store) (counts Counts, cursors []Curso
 type Keyspace struct {
 	Name  string `json:"name"`
 	Keys  int64  `json:"keys"`
-	Bytes uint64 `json:"bytes"` // about, on disk
+	Bytes uint64 `json:"bytes,omitempty"` // about, on disk; 0 where the engine cannot tell
 }
 
 // Usage tells where the bytes of a store are: it counts all keys, and asks the

@@ -297,6 +297,24 @@ func plural(ns intern.Namespace) string {
 	return "AT URIs"
 }
 
+func singular(ns intern.Namespace) string {
+	if ns == intern.DID {
+		return "a DID"
+	}
+	return "an AT URI"
+}
+
+// insteadOf says what is to be given in the place of what people have at hand.
+func insteadOf(s string) string {
+	switch {
+	case intern.ValidHandle(strings.TrimPrefix(s, "@")):
+		return ": it is a handle, and the index names accounts by their DIDs"
+	case strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://"):
+		return ": it is a web address; of a post, write at://did:…/app.bsky.feed.post/…"
+	}
+	return ""
+}
+
 func (p *parser) literals(n *node, name string) error {
 	n.first = len(p.e.strings)
 	info := n.kind.Info()
@@ -312,7 +330,7 @@ func (p *parser) literals(n *node, name string) error {
 		case intern.ValidURI(l.s):
 			l.is = intern.URI
 		default:
-			return p.errorf(start, "the argument %q of %s is neither a DID nor an AT URI", clip(l.s), name)
+			return p.errorf(start, "the argument %q of %s is neither a DID nor an AT URI%s", clip(l.s), name, insteadOf(l.s))
 		}
 		want := l.is
 		switch n.op {
@@ -327,7 +345,7 @@ func (p *parser) literals(n *node, name string) error {
 			n.is = want
 		}
 		if l.is != want {
-			return p.errorf(start, "the argument %q of %s is one of %s, it takes %s", clip(l.s), name, plural(l.is), plural(want))
+			return p.errorf(start, "the argument %q of %s is %s, it takes %s", clip(l.s), name, singular(l.is), singular(want))
 		}
 		if why := l.unusable(); why != "" {
 			return p.errorf(start, "the argument %q of %s: %s", clip(l.s), name, why)

@@ -209,12 +209,12 @@ func TestBadCalls(t *testing.T) {
 	const known, rank, rel = "blue.skein.graph.known?", "blue.skein.graph.rank?", "app.bsky.graph.getRelationships?"
 	for call, want := range map[string]string{
 		known + "edge=followers&subject=" + did:                                       "actor is given 0 times",
-		known + "actor=x&edge=followers&subject=" + did:                               `actor "x" (number 1) is none of DIDs`,
+		known + "actor=x&edge=followers&subject=" + did:                               `actor "x" (number 1) is not a DID`,
 		known + "actor=" + did + "&actor=" + did + "&edge=followers&subject=" + did:   "parameter actor is given 2 times",
 		known + "actor=" + did + "&subject=" + did:                                    "it must be followers, likers or reposters",
 		known + "actor=" + did + "&edge=blockers&subject=" + did:                      "it must be followers, likers or reposters",
-		known + "actor=" + did + "&edge=likers&subject=" + did:                        "(number 1) is none of AT URIs",
-		known + "actor=" + did + "&edge=followers&subject=" + did + "&subject=" + uri: "(number 2) is none of DIDs",
+		known + "actor=" + did + "&edge=likers&subject=" + did:                        "(number 1) is not an AT URI",
+		known + "actor=" + did + "&edge=followers&subject=" + did + "&subject=" + uri: "(number 2) is not a DID",
 		known + "actor=" + did + "&edge=followers":                                    "subject is given 0 times, it must be 1 to 100",
 		known + "actor=" + did + "&edge=followers" + many("subject", did, 101):        "subject is given 101 times, it must be 1 to 100",
 		known + "actor=" + did + "&edge=followers&limit=101&subject=" + did:           "from 0 to 100",

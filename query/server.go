@@ -267,7 +267,7 @@ func (q params) list(name string, lo, hi int, ns intern.Namespace) ([]literal, e
 	list := make([]literal, len(given))
 	for i, v := range given {
 		if list[i] = (literal{v, ns}); !ns.Valid([]byte(v)) {
-			return nil, invalid("%s %q (number %d) is none of %s", name, clip(v), i+1, plural(ns))
+			return nil, invalid("%s %q (number %d) is not %s%s", name, clip(v), i+1, singular(ns), insteadOf(v))
 		}
 		if why := list[i].unusable(); why != "" {
 			return nil, invalid("%s %q (number %d): %s", name, clip(v), i+1, why)

@@ -28,7 +28,7 @@ func queryCommand(e *environment) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:3210", Usage: "the query API to ask", Destination: &server, Sources: env("server")},
 			&cli.BoolFlag{Name: "count", Usage: "print only how many there are", Destination: &count},
-			&cli.Int64Flag{Name: "limit", Usage: "print at most so many members (default: all)", Destination: &limit},
+			&cli.Int64Flag{Name: "limit", DefaultText: "all", Usage: "print at most so many members", Destination: &limit},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Len() != 1 {
@@ -118,7 +118,7 @@ func get(ctx context.Context, client *http.Client, address string) (a queryAnswe
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
-		return a, fmt.Errorf("%s answered %s with something that is not skein's: %w", req.URL.Host, resp.Status, err)
+		return a, fmt.Errorf("%s answered %s with something that is not skein's: is --server the address of the query API, and not of the admin one?", req.URL.Host, resp.Status)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return a, &refused{a.Error, a.Message}

@@ -23,6 +23,11 @@ func replayCommand(e *environment) *cli.Command {
 		&cli.Int64Flag{Name: "until", DefaultText: "none", Usage: "end at the first sequence number that is this or greater", Destination: &o.Until},
 		&cli.DurationFlag{Name: "idle", Value: 2 * time.Second, Usage: "a relay that is silent for so long has sent all that it has", Destination: &o.Idle},
 	)
+	for _, f := range flags {
+		if c, ok := f.(*cli.StringFlag); ok && c.Name == "cursor" {
+			c.DefaultText = "the stored cursor"
+		}
+	}
 	return &cli.Command{
 		Name:  "replay",
 		Usage: "index from a relay's cursor, or from recorded frames, until caught up",

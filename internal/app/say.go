@@ -57,10 +57,19 @@ func (x *Index) logStart(version string, api, admin net.Addr) {
 	} else {
 		args = append(args, "found", human.Count(edges)+" records of "+human.Count(counts.Accounts)+" accounts, "+human.Bytes(x.KV.DiskBytes())+" on disk")
 	}
-	for _, c := range cursors {
-		args = append(args, slog.Group("cursor", "of", c.Source, "seq", int64(c.Seq)))
+	if len(cursors) > 0 {
+		args = append(args, cursorsAttr(cursors))
 	}
 	x.log.Info("answering", args...)
+}
+
+// cursorsAttr lists the cursors, by their sources.
+func cursorsAttr(cursors []graph.Cursor) slog.Attr {
+	var attrs []any
+	for _, c := range cursors {
+		attrs = append(attrs, slog.Int64(c.Source, int64(c.Seq)))
+	}
+	return slog.Group("cursors", attrs...)
 }
 
 // sayEvery is how often the log says what is being done.

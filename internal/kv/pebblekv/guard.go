@@ -137,6 +137,9 @@ func look(fs vfs.FS, dir string) (found bool, err error) {
 		return false, fmt.Errorf("pebblekv: %s is not a folder: %w", dir, kv.ErrNotFound)
 	}
 	desc, err := pebble.Peek(dir, fs)
+	if errors.Is(err, os.ErrPermission) {
+		return false, forbidden(dir, err)
+	}
 	if err != nil {
 		return false, fmt.Errorf("pebblekv: %s: %w: %w", dir, kv.ErrDamaged, err)
 	}
@@ -157,12 +160,20 @@ func look(fs vfs.FS, dir string) (found bool, err error) {
 	return false, nil
 }
 
+// forbidden says that this user may not read, or write, a store.
+func forbidden(dir string, err error) error {
+	return fmt.Errorf("pebblekv: %s may not be opened by this user: run skein as the user that the folder belongs to: %w", dir, err)
+}
+
 // prove makes sure, before a store is opened, that its manifest is whole, and that
 // its logs are not gone. Where nothing was written down about that, as by earlier
 // programs, one that is to be written is first opened without, and must have its
 // marker.
 func (s *Store) prove(o Options) error {
 	desc, err := pebble.Peek(o.Dir, s.fs.FS)
+	if errors.Is(err, os.ErrPermission) {
+		return forbidden(o.Dir, err)
+	}
 	if err != nil {
 		return fmt.Errorf("pebblekv: %s: %w: %w", o.Dir, kv.ErrDamaged, err)
 	}
@@ -230,6 +241,9 @@ func (s *Store) noteBegun() error {
 // readManifest reads a manifest to its end, and compares it with the guard.
 func (fs *storeFS) readManifest(name string, g guard) error {
 	f, err := fs.FS.Open(name)
+	if errors.Is(err, os.ErrPermission) {
+		return forbidden(fs.dir, err)
+	}
 	if err != nil {
 		return fmt.Errorf("pebblekv: %s: %w: %w", fs.dir, kv.ErrDamaged, err)
 	}
@@ -303,6 +317,9 @@ func lockFolder(fs vfs.FS, o Options) (*folderLock, error) {
 	locked := func(err error) error {
 		if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EWOULDBLOCK) || strings.Contains(err.Error(), "lock held") {
 			return fmt.Errorf("pebblekv: %s: %w", o.Dir, kv.ErrLocked)
+		}
+		if errors.Is(err, os.ErrPermission) {
+			return forbidden(o.Dir, err)
 		}
 		return fmt.Errorf("pebblekv: locking %s: %w", o.Dir, err)
 	}
