@@ -183,7 +183,7 @@ func TestBackoffOnAQuietStream(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	})
 	// With the wait doubled each time, ten connections would take ten seconds.
-	consume(t, g, consumer.Options{Relay: url, Cursor: &zero, MinBackoff: 20 * time.Millisecond, MaxBackoff: time.Minute}, 8*time.Second,
+	consume(t, g, consumer.Options{Relay: url, Cursor: &zero, MinBackoff: 20 * time.Millisecond, MaxBackoff: time.Minute}, 3*time.Second,
 		func(*consumer.Consumer) bool { return n.Load() >= 10 })
 	if n.Load() < 10 {
 		t.Errorf("%d connections", n.Load())

@@ -90,9 +90,10 @@ func (s *lane) commit(b *Batch, e *event, as *actorState) {
 	}
 }
 
-// sync: the same root as ours means that nothing was missed. The next commit then
-// continues from the rev of the #sync, as after the import of a repo whose content
-// is what it was.
+// sync: the same root as ours means that nothing was missed, and the chain goes on
+// from the higher rev. Another root under a rev that is not above ours is from before:
+// a relay that was killed sends the last ones again, under new numbers. But one whose
+// message names another rev announces an import, which may bring an older repo.
 func (s *lane) sync(e *event, as *actorState) {
 	a, st := &s.ap, &as.now
 	known := st.has(flagHasRev) && e.flags&hasRev != 0
@@ -104,9 +105,14 @@ func (s *lane) sync(e *event, as *actorState) {
 		a.replay()
 		return
 	}
+	same := st.has(flagHasRev) && e.flags&hasData != 0 && root(e.data[:8]) == st.data
+	if !same && known && e.rev <= st.rev && e.flags&(otherRev|hasData) == hasData {
+		a.replay()
+		return
+	}
 	as.changed = true
 	st.source, st.seq = a.source, e.seq
-	if !st.has(flagHasRev) || e.flags&hasData == 0 || root(e.data[:8]) != st.data {
+	if !same {
 		st.flags |= flagDesync
 		return
 	}

@@ -90,9 +90,20 @@ func TestImportOfTheSame(t *testing.T) {
 	if c := counts(t, s); c.Desynchronized != 0 {
 		t.Errorf("%+v", c)
 	}
-	apply(t, s, "pds", []*model.Event{{Type: model.Sync, Seq: 4, DID: did, Rev: model.TID(250 << 20), Data: root}})
-	if c := counts(t, s); c.Desynchronized != 1 { // an older repo, imported
-		t.Errorf("%+v", c)
+	// A relay that was killed sends an older one again, under a new number.
+	apply(t, s, "pds", []*model.Event{{Type: model.Sync, Seq: 4, DID: did, Rev: model.TID(200 << 20), Data: root}})
+	if c := counts(t, s); c.Desynchronized != 0 {
+		t.Errorf("sent again: %+v", c)
+	}
+	// An older repo is imported: the message names a rev that its block does not have.
+	var b graph.Batch
+	b.AddSync(5, &graph.Commit{DID: []byte(did), Rev: []byte(model.TID(100 << 20)), Data: root[:], OtherRev: true})
+	b.Seen(5, nil)
+	if err := s.Apply(t.Context(), "pds", &b); err != nil {
+		t.Fatal(err)
+	}
+	if c := counts(t, s); c.Desynchronized != 1 {
+		t.Errorf("imported: %+v", c)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"skein/graph"
 	"skein/intern"
 	"skein/internal/app"
+	"skein/internal/kv"
 	"skein/internal/kv/pebblekv"
 )
 
@@ -32,6 +33,10 @@ func TestDamage(t *testing.T) {
 		b.Seen(seq, nil)
 	}
 	if err := x.Graph.Apply(t.Context(), "test", &b); err != nil {
+		t.Fatal(err)
+	}
+	// What is wrong behind the damage is found, too: a key of no kind that there is.
+	if err := x.KV.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("v\xfebehind"), nil); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if s, ok := x.KV.(*pebblekv.Store); !ok || s.Compact(t.Context()) != nil {
@@ -63,7 +68,7 @@ func TestDamage(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if all := strings.Join(problems, "\n"); !strings.Contains(all, ".sst is damaged") || !strings.Contains(all, "were not compared") {
+	if all := strings.Join(problems, "\n"); !strings.Contains(all, "set key 76fe") || !strings.Contains(all, ".sst is damaged") || !strings.Contains(all, "were not compared") {
 		t.Errorf("check says:\n%s", all)
 	}
 
