@@ -182,8 +182,8 @@ func TestBackoffOnAQuietStream(t *testing.T) {
 		_ = conn.WriteMessage(websocket.BinaryMessage, follow(n, fmt.Sprint("a", n)))
 		time.Sleep(5 * time.Millisecond)
 	})
-	// With the wait doubled each time, ten connections would take ten seconds.
-	consume(t, g, consumer.Options{Relay: url, Cursor: &zero, MinBackoff: 20 * time.Millisecond, MaxBackoff: time.Minute}, 3*time.Second,
+	// With the wait doubled each time, ten connections would take minutes.
+	consume(t, g, consumer.Options{Relay: url, Cursor: &zero, MinBackoff: 200 * time.Millisecond, MaxBackoff: time.Minute}, 6*time.Second,
 		func(*consumer.Consumer) bool { return n.Load() >= 10 })
 	if n.Load() < 10 {
 		t.Errorf("%d connections", n.Load())
