@@ -13,7 +13,7 @@ import (
 type Limits struct{ Row, Chunk int }
 
 // DefaultLimits are from measurements: containers take fewer bytes than a row
-// above about 2,000 members (../shared/docs/layout-measured.md), and a chunk of
+// above about 2,000 members, and a chunk of
 // 2,000 records is 20 KB, which is what a delete reads.
 var DefaultLimits = Limits{Row: 2048, Chunk: 2048}
 

@@ -7,8 +7,7 @@
 // block of a container's worth (65,536) from a shard that it drew at random,
 // in one small transaction, and hands the ids out from memory. Writers thus
 // contend 65,536 times less than one that draws single ids, and the ids of a
-// block fill one Roaring container. See ../shared/docs/design.md, "Ids decide
-// everything about the sets", for what was measured.
+// block fill one Roaring container. What was measured is in docs/ids.md.
 package intern
 
 import (

@@ -24,8 +24,7 @@ import (
 // URIs are kept by the time in their TIDs, in spans of 19 hours; the oldest are
 // let go when there are too many, and are then looked up as before.
 //
-// (An idea of ../shared/docs/layout-measured.md: a per-day in-memory Bloom filter of known
-// URIs. The filters are blocked ones: Putze, Sanders, Singler, Cache-, Hash- and
+// (The filters are blocked ones: Putze, Sanders, Singler, Cache-, Hash- and
 // Space-Efficient Bloom Filters, 2007.)
 type known struct {
 	budget    int64 // bytes

@@ -175,7 +175,7 @@ func (s *Store) stopper(o Options) func(error) {
 	}
 }
 
-// pebbleOptions are chosen by what ../shared/docs/layout-measured.md measured:
+// pebbleOptions are chosen by what was measured before the first version:
 // no compression above the last level (the keys' entropy is gone already),
 // zstd there, and a wide base level with a lazy L0. Memtables of two ninths of the
 // memory, and a base level of eight of them: a third less processor time than half
