@@ -57,8 +57,7 @@ func (c *Consumer) begin(ctx context.Context) error {
 	return nil
 }
 
-// before returns the cursor of the source that was followed the longest, if it is
-// not this one.
+// before returns, of the cursors of other sources, the one whose event is the newest.
 func (c *Consumer) before() (newest graph.Cursor, any bool) {
 	for _, other := range c.store.Cursors() {
 		if other.Source != c.source && (!any || other.Time.After(newest.Time)) {

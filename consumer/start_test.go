@@ -423,10 +423,14 @@ func TestNumberingBegunAnew(t *testing.T) {
 		apart   time.Duration
 		blocked bool
 		gaps    int
+		older   int64 // each so many-th event is older
 	}{
-		"many":     {50, time.Second, true, 0},
-		"few":      {102, time.Second, false, 1},
-		"repeated": {50, -time.Hour, false, 0},
+		"many":     {50, time.Second, true, 0, 1000},
+		"few":      {102, time.Second, false, 1, 1000},
+		"repeated": {50, -time.Hour, false, 0, 1000},
+		// A stretch that is repeated, of hosts of which most have clocks that are ahead: it
+		// is not taken for a sequence begun anew. The last one alone cannot be told from it.
+		"clocks ahead": {51, time.Second, false, 1, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, store := open(t)
@@ -436,9 +440,15 @@ func TestNumberingBegunAnew(t *testing.T) {
 			defer srv.CloseClientConnections()
 			zero := int64(0)
 			consume(t, g, consumer.Options{Relay: srv.URL, Cursor: &zero}, 5*time.Second, func(k *consumer.Consumer) bool { return k.Status().Cursor == 103 })
+			at := func(seq int64) time.Time {
+				if seq%c.older == 0 && seq < 104 {
+					return now.Add(-time.Hour)
+				}
+				return now.Add(time.Duration(seq) * c.apart)
+			}
 			url, _ := websocketServer(t, func(_ int64, conn *websocket.Conn) {
 				for seq := c.first; seq < 110; seq++ {
-					_ = conn.WriteMessage(websocket.BinaryMessage, identity(seq, now.Add(time.Duration(seq)*c.apart)))
+					_ = conn.WriteMessage(websocket.BinaryMessage, identity(seq, at(seq)))
 				}
 				_, _, _ = conn.NextReader()
 			})

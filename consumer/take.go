@@ -129,6 +129,7 @@ func (c *Consumer) oldNumber(m *wire.Message) error {
 	}
 	unknown := at.UnmarshalText(m.Time) != nil || newest.Unix() <= 0
 	if unknown || at.Sub(newest) < restartedBy {
+		c.restarted = 0 // repeated; among those some may come from hosts whose clocks are ahead
 		return nil
 	}
 	if c.restarted++; c.restarted >= restartedEvents && c.url != "" {
@@ -274,7 +275,7 @@ func (c *Consumer) resume(after graph.Seq) {
 	defer c.taking.Unlock()
 	defer c.noteHolding()
 	c.from, c.numbers = after, numbering{last: after}
-	c.dropped, c.restarted = 0, 0
+	c.dropped = 0
 }
 
 // gap records that something may be missing here.
