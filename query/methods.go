@@ -131,7 +131,10 @@ func (s *Server) getStats(ctx context.Context, q params) (any, error) {
 	for _, c := range cursors {
 		if c.Source == s.o.Relay || s.o.Relay == "" && !c.Time.Before(newest) {
 			newest = c.Time
-			out.Relay, out.Cursor = c.Source, new(int64(c.Seq))
+			out.Relay = c.Source
+			if c.Seq > 0 { // else nothing of it has been applied
+				out.Cursor = new(int64(c.Seq))
+			}
 		}
 	}
 	if s.o.Status != nil {

@@ -208,7 +208,7 @@ func (s *Store) pebbleOptions(o Options) (po *pebble.Options, release func()) {
 		MaxOpenFiles:                o.OpenFiles,
 		WALBytesPerSync:             1 << 20,
 		// One below FormatWALSyncChunks on purpose: from there on a WAL
-		// promises what has been synced, and walFS syncs later than it says.
+		// promises what has been synced, and storeFS syncs later than it says.
 		FormatMajorVersion:         pebble.FormatColumnarBlocks,
 		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
 	}
@@ -264,7 +264,7 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 		return errors.Join(fmt.Errorf("pebblekv: building a batch: %w", err), batch.Close())
 	}
 	t.size = batch.Len()
-	// Sync here means: handed to the operating system. See walFS.
+	// Sync here means: handed to the operating system. See storeFS.
 	if err := batch.Commit(pebble.Sync); err != nil {
 		return errors.Join(fmt.Errorf("pebblekv: committing: %w", err), batch.Close())
 	}
