@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"skein/intern"
-	"skein/internal/kv"
+	"skein/intern/dict"
+	"skein/internal/syntax"
 )
 
 // A Rev is the revision of a repo: the number of a TID, which compare as it.
@@ -16,7 +16,7 @@ type Rev uint64
 const noRev Rev = 1<<64 - 1
 
 // String returns the TID.
-func (r Rev) String() string { return string(intern.AppendTID(nil, uint64(r))) }
+func (r Rev) String() string { return string(syntax.AppendTID(nil, uint64(r))) }
 
 // A Digest is the SHA-256 of a CID. Only the roots of repos are kept by it.
 type Digest [32]byte
@@ -41,7 +41,7 @@ type root [8]byte
 const accountBits = 8
 
 // accountMask covers the bits of an id that tell the accounts of a group apart.
-func (l layout) accountMask() intern.ID {
+func (l layout) accountMask() dict.ID {
 	if l.shared() {
 		return 0
 	}
@@ -49,20 +49,11 @@ func (l layout) accountMask() intern.ID {
 }
 
 // appendAccount appends an account to its group.
-func (l layout) appendAccount(dst []byte, actor intern.ID, s *repoState) []byte {
+func (l layout) appendAccount(dst []byte, actor dict.ID, s *repoState) []byte {
 	start := len(dst) + 2
 	dst = s.append(append(dst, byte(actor&l.accountMask()), 0))
 	dst[start-1] = byte(len(dst) - start) // at most 76
 	return dst
-}
-
-// writeAccounts writes a group's accounts that changed.
-func (l layout) writeAccounts(tx kv.Txn, key, group []byte) {
-	if l.shared() {
-		tx.Set(key, group)
-		return
-	}
-	tx.Merge(key, group)
 }
 
 // eachAccount calls each for the accounts of a group, with their lowest bits and
@@ -82,7 +73,7 @@ func eachAccount(v []byte, each func(low byte, row []byte) bool) error {
 }
 
 // accountIn returns the state of an account, and whether the group has it.
-func (l layout) accountIn(v []byte, actor intern.ID) (s repoState, ok bool, err error) {
+func (l layout) accountIn(v []byte, actor dict.ID) (s repoState, ok bool, err error) {
 	at := byte(actor & l.accountMask())
 	err = eachAccount(v, func(low byte, row []byte) bool {
 		if ok = low == at; ok {
@@ -94,7 +85,7 @@ func (l layout) accountIn(v []byte, actor intern.ID) (s repoState, ok bool, err 
 }
 
 // eachState calls each for the accounts of a group with their ids and states.
-func (l layout) eachState(key, v []byte, each func(actor intern.ID, s repoState) error) error {
+func (l layout) eachState(key, v []byte, each func(actor dict.ID, s repoState) error) error {
 	first, err := parseActorKey(key)
 	if err != nil {
 		return err
@@ -104,13 +95,13 @@ func (l layout) eachState(key, v []byte, each func(actor intern.ID, s repoState)
 	}
 	var failed error
 	err = eachAccount(v, func(low byte, row []byte) bool {
-		if intern.ID(low)&^l.accountMask() != 0 {
+		if dict.ID(low)&^l.accountMask() != 0 {
 			failed = fmt.Errorf("graph: group %x has an account at %d", key, low)
 			return false
 		}
 		var s repoState
 		if s, failed = decodeRepoState(row); failed == nil {
-			failed = each(first|intern.ID(low), s)
+			failed = each(first|dict.ID(low), s)
 		}
 		return failed == nil
 	})

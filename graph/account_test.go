@@ -8,9 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
+	"skein/internal/syntax"
 )
 
 // TestAccountGroups writes the states of accounts into groups at random and folds
@@ -18,15 +19,15 @@ import (
 func TestAccountGroups(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	m, l := NewMerger(Limits{}), layout{}
-	const first = intern.ID(7 << 40)
+	const first = dict.ID(7 << 40)
 	key := l.accountKey(nil, first+200)
 	for range 300 {
 		var operands [][]byte
-		twin := map[intern.ID]repoState{}
+		twin := map[dict.ID]repoState{}
 		for range 1 + rng.IntN(12) {
-			said := map[intern.ID]repoState{}
+			said := map[dict.ID]repoState{}
 			for range rng.IntN(40) {
-				said[first+intern.ID(rng.IntN(256))] = repoState{flags: flagHasRev, source: 1, seq: Seq(rng.Uint64N(1 << 40)), rev: Rev(rng.Uint64()), low: uint16(rng.IntN(3))}
+				said[first+dict.ID(rng.IntN(256))] = repoState{flags: flagHasRev, source: 1, seq: Seq(rng.Uint64N(1 << 40)), rev: Rev(rng.Uint64()), low: uint16(rng.IntN(3))}
 			}
 			var v []byte
 			for id := first; id < first+256; id++ { // an operand ascends
@@ -46,9 +47,9 @@ func TestAccountGroups(t *testing.T) {
 			}
 			operands = append(operands[:lo], append([][]byte{v}, operands[hi:]...)...)
 		}
-		got := map[intern.ID]repoState{}
-		last := intern.None
-		if err := l.eachState(key, operands[0], func(id intern.ID, s repoState) error {
+		got := map[dict.ID]repoState{}
+		last := dict.None
+		if err := l.eachState(key, operands[0], func(id dict.ID, s repoState) error {
 			if id <= last {
 				t.Errorf("%d comes after %d", id, last)
 			}
@@ -123,8 +124,8 @@ func TestNeighboursAreKept(t *testing.T) {
 	apply := func(s *Store, i int, rev, since uint64) {
 		seq++
 		var b Batch
-		b.AddCommit(seq, &Commit{DID: did(i), Rev: intern.AppendTID(nil, rev), Since: intern.AppendTID(nil, since), Data: make([]byte, 32)})
-		b.AddPut(1, intern.AppendTID(nil, rev), []byte("did:plc:subject"))
+		b.AddCommit(seq, &Commit{DID: did(i), Rev: syntax.AppendTID(nil, rev), Since: syntax.AppendTID(nil, since), Data: make([]byte, 32)})
+		b.AddPut(1, syntax.AppendTID(nil, rev), []byte("did:plc:subject"))
 		b.Seen(seq, nil)
 		if err := s.Apply(t.Context(), "test", &b); err != nil {
 			t.Fatal(err)

@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
+	"skein/internal/syntax"
 )
 
 // touching counts the bytes that merges into one set touch: those of the
@@ -63,8 +65,8 @@ func TestAddEdge(t *testing.T) {
 				did[8+j] = 'a' + did[8+j] - '0'
 			}
 			data := make([]byte, 32)
-			b.AddCommit(Seq(i+1), &Commit{DID: did, Rev: intern.AppendTID(nil, uint64(i+1)<<20), Data: data})
-			b.AddPut(1, intern.AppendTID(nil, uint64(i+1)<<19), []byte("did:plc:star"))
+			b.AddCommit(Seq(i+1), &Commit{DID: did, Rev: syntax.AppendTID(nil, uint64(i+1)<<20), Data: data})
+			b.AddPut(1, syntax.AppendTID(nil, uint64(i+1)<<19), []byte("did:plc:star"))
 			b.Seen(Seq(i+1), nil)
 		}
 		event(0)
@@ -72,10 +74,10 @@ func TestAddEdge(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Put the members there, as spills would have.
-		var star intern.ID
+		var star dict.ID
 		err = s.View(t.Context(), func(sn *Snapshot) error {
 			var sb intern.Batch
-			i := sb.Add(intern.DID, []byte("did:plc:star"))
+			i := sb.Add(dict.DID, []byte("did:plc:star"))
 			err := sn.Lookup(&sb)
 			star = sb.ID(i)
 			return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/radix"
 )
@@ -28,7 +29,7 @@ type applier struct {
 	source  uint32 // number of the source, in the partition of the event at hand
 	strings intern.Batch
 	actors  []int32 // per event, the index of its actor in strings
-	index   map[intern.ID]int32
+	index   map[dict.ID]int32
 	states  []actorState
 	changes []change
 	spare   []change // scratch of lastWords
@@ -61,7 +62,7 @@ type picked struct {
 }
 
 type actorState struct {
-	id       intern.ID
+	id       dict.ID
 	known    bool // had a row before
 	made     bool // got its id in this write: the store has nothing about it
 	changed  bool
@@ -75,20 +76,20 @@ type change struct {
 	delete  bool
 	existed bool
 	fresh   bool // nothing can be stored under the path
-	actor   intern.ID
-	path    path      // its bytes lie in the batch
-	subject int32     // index in strings, or -1
-	order   uint32    // position in the stream
-	new     intern.ID // the subject from now on, or None
-	old     intern.ID // the subject before, or None
+	actor   dict.ID
+	path    path    // its bytes lie in the batch
+	subject int32   // index in strings, or -1
+	order   uint32  // position in the stream
+	new     dict.ID // the subject from now on, or None
+	old     dict.ID // the subject before, or None
 }
 
 // result is what an attempt came to, kept until it is known to be committed.
 type result struct {
 	counts        Counts
-	hidden        map[intern.ID]bool // changes of the hidden set
+	hidden        map[dict.ID]bool // changes of the hidden set
 	hiddenVersion uint64
-	erasing       map[intern.ID]bool
+	erasing       map[dict.ID]bool
 	cursors       []cursorRow      // by partition, from the lane's first
 	cursorSet     bool             // they were written
 	added         [maxKind + 1]int // edges, by kind
@@ -207,7 +208,7 @@ func (s *lane) segment(b *Batch, from int) int {
 }
 
 // errErasing ends an attempt that met an account which is still being erased.
-type errErasing struct{ actor intern.ID }
+type errErasing struct{ actor dict.ID }
 
 func (e errErasing) Error() string { return fmt.Sprintf("graph: account %d is being erased", e.actor) }
 
@@ -223,7 +224,7 @@ func (s *lane) applySegment(ctx context.Context, source string, b *Batch, from, 
 			if err := s.claimStrings(ctx, b, a.events[from:to]); err != nil {
 				return err
 			}
-		} else if err := s.in.Reserve(ctx, need); err != nil {
+		} else if err := s.in.Prepare(ctx, &s.ap.strings, need); err != nil {
 			return err
 		}
 		start := time.Now()
@@ -275,7 +276,7 @@ func (s *lane) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
 	}
 	a.actors = a.actors[:0]
 	for _, p := range events {
-		a.actors = append(a.actors, int32(a.strings.Add(intern.DID, b.bytes(b.events[p.n].did))))
+		a.actors = append(a.actors, int32(a.strings.Add(dict.DID, b.bytes(b.events[p.n].did))))
 	}
 	if err := s.resolve(tx); err != nil {
 		return err
@@ -353,7 +354,7 @@ func (s *lane) resolve(tx kv.Txn) error {
 		return nil // they are claimed
 	}
 	made, err := s.in.Resolve(tx, &s.ap.strings)
-	for _, ns := range intern.Namespaces {
+	for _, ns := range dict.Namespaces {
 		s.ap.result.counts.Strings[ns.String()] += int64(made[ns])
 	}
 	return err
@@ -363,7 +364,7 @@ func (s *lane) resolve(tx kv.Txn) error {
 func (s *lane) loadStates(tx kv.Txn) error {
 	a := &s.ap
 	if a.index == nil {
-		a.index = map[intern.ID]int32{}
+		a.index = map[dict.ID]int32{}
 	}
 	clear(a.index)
 	a.states = a.states[:0]
@@ -392,7 +393,7 @@ func (s *lane) loadStates(tx kv.Txn) error {
 func (s *lane) readStates(tx kv.Txn) error {
 	a := &s.ap
 	mask := s.accountMask()
-	group := func(i int32) intern.ID { return a.states[i].id &^ mask }
+	group := func(i int32) dict.ID { return a.states[i].id &^ mask }
 	slices.SortFunc(a.missing, func(x, y int32) int { return cmp.Compare(a.states[x].id, a.states[y].id) })
 	a.keys.reset()
 	for n, i := range a.missing {
@@ -426,7 +427,7 @@ func (s *lane) readStates(tx kv.Txn) error {
 				as := &a.states[of[0]]
 				as.known, as.was, as.now = true, st, st
 			} else if failed == nil {
-				s.states.offer(first|intern.ID(low), st)
+				s.states.offer(first|dict.ID(low), st)
 			}
 			return failed == nil
 		})

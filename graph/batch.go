@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"skein/intern"
+	"skein/internal/syntax"
 )
-
-// A Seq is a relay's sequence number. 0 is none.
-type Seq int64
 
 // A Batch is a stretch of the stream, decoded: what Store.Apply takes. It holds
 // all strings in one arena, and Reset keeps its memory, so that filling one
@@ -141,13 +138,13 @@ func (b *Batch) add(seq Seq, kind eventType, c *Commit) *event {
 	b.events = append(b.events, event{seq: seq, kind: kind, did: b.put(c.DID)})
 	e := &b.events[len(b.events)-1]
 	e.ops = span{uint32(len(b.ops)), uint32(len(b.ops))}
-	if tid, ok := intern.ParseTID(c.Rev); ok {
+	if tid, ok := syntax.ParseTID(c.Rev); ok {
 		e.rev = Rev(tid)
 		e.flags |= hasRev
 	}
 	if len(c.Since) > 0 {
 		e.since = noRev
-		if tid, ok := intern.ParseTID(c.Since); ok {
+		if tid, ok := syntax.ParseTID(c.Since); ok {
 			e.since = Rev(tid)
 		}
 		e.flags |= hasSince
@@ -227,41 +224,6 @@ func (b *Batch) addOp(o op) {
 	}
 	b.ops = append(b.ops, o)
 	b.events[len(b.events)-1].ops.end = uint32(len(b.ops))
-}
-
-// A DeadLetter is a piece of input that was dropped.
-type DeadLetter struct {
-	Source string    `json:"source"`
-	Seq    Seq       `json:"seq"` // of the event, or of the last one before it that had one
-	DID    string    `json:"did,omitempty"`
-	Path   string    `json:"path,omitempty"`
-	Reason string    `json:"reason"`
-	Time   time.Time `json:"time"`
-}
-
-// A Gap is a place in the stream where something may be missing.
-type Gap struct {
-	Source string `json:"source"`
-	After  Seq    `json:"after"` // the last seq before it; 0 if none is known
-	Reason string `json:"reason"`
-	// Time is when it was noticed. What is missing happened between Since, where
-	// that is known, and then.
-	Time  time.Time `json:"time"`
-	Since time.Time `json:"since,omitzero"`
-	// Suspect says that any repo may have changed in the gap: what the index has
-	// of each is to be compared with what its host has.
-	Suspect bool `json:"suspect,omitempty"`
-	// Detail says more, for an operator.
-	Detail string `json:"detail,omitempty"`
-}
-
-// place tells the gaps after one seq apart: a stretch of the stream that is read
-// again finds the same ones.
-func (g *Gap) place() string {
-	if g.Since.IsZero() {
-		return g.Reason
-	}
-	return g.Reason + " " + g.Since.UTC().Format(time.RFC3339Nano)
 }
 
 // MaxNotes bounds the dead letters, and the gaps, that one batch keeps: a flood

@@ -6,7 +6,7 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
-	"skein/intern"
+	"skein/intern/dict"
 )
 
 // hiddenCache is the newest hidden set, which the writer publishes with every
@@ -29,7 +29,7 @@ func (h *hiddenCache) get(version uint64) *roaring64.Bitmap {
 
 // publish replaces the set by one with the changes made. Containers that do
 // not change are shared with the old one.
-func (h *hiddenCache) publish(version uint64, changes map[intern.ID]bool) {
+func (h *hiddenCache) publish(version uint64, changes map[dict.ID]bool) {
 	h.mu.Lock()
 	old := h.set
 	h.mu.Unlock()
@@ -66,7 +66,7 @@ type stateCache struct {
 }
 
 type stateEntry struct {
-	id intern.ID // None: free
+	id dict.ID // None: free
 	repoState
 }
 
@@ -82,12 +82,12 @@ func newStateCache(bytes int64) stateCache {
 
 // get returns the state of an account. That of one that was not asked for lately
 // moves among the young.
-func (c *stateCache) get(id intern.ID) (repoState, bool) {
-	if e := slotOf(c.young, id); e.id != intern.None {
+func (c *stateCache) get(id dict.ID) (repoState, bool) {
+	if e := slotOf(c.young, id); e.id != dict.None {
 		return e.repoState, true
 	}
 	e := slotOf(c.old, id)
-	if e.id == intern.None {
+	if e.id == dict.None {
 		return repoState{}, false
 	}
 	st := e.repoState
@@ -101,15 +101,15 @@ func (c *stateCache) get(id intern.ID) (repoState, bool) {
 func (c *stateCache) filling() bool { return len(c.old) < c.limit && len(c.young) < c.limit }
 
 // offer puts the state of an account that is not among the young.
-func (c *stateCache) offer(id intern.ID, st repoState) {
-	if slotOf(c.young, id).id == intern.None {
+func (c *stateCache) offer(id dict.ID, st repoState) {
+	if slotOf(c.young, id).id == dict.None {
 		c.put(id, st)
 	}
 }
 
-func (c *stateCache) put(id intern.ID, st repoState) {
+func (c *stateCache) put(id dict.ID, st repoState) {
 	e := slotOf(c.young, id)
-	if e.id == intern.None {
+	if e.id == dict.None {
 		if 4*c.used >= 3*len(c.young) {
 			c.makeRoom()
 			e = slotOf(c.young, id)
@@ -124,7 +124,7 @@ func (c *stateCache) makeRoom() {
 	case len(full) < c.limit:
 		c.young = make([]stateEntry, min(2*len(full), c.limit))
 		for i := range full {
-			if full[i].id != intern.None {
+			if full[i].id != dict.None {
 				*slotOf(c.young, full[i].id) = full[i]
 			}
 		}
@@ -137,10 +137,10 @@ func (c *stateCache) makeRoom() {
 }
 
 // slotOf returns the place of an account, or the free one where it would be.
-func slotOf(table []stateEntry, id intern.ID) *stateEntry {
+func slotOf(table []stateEntry, id dict.ID) *stateEntry {
 	hi, _ := bits.Mul64(uint64(id)*0x9e3779b97f4a7c15, uint64(len(table)))
 	for i := int(hi); ; {
-		if e := &table[i]; e.id == id || e.id == intern.None {
+		if e := &table[i]; e.id == id || e.id == dict.None {
 			return e
 		}
 		if i++; i == len(table) {

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"skein/intern"
+	"skein/intern/dict"
 )
 
 // TestStateCache compares the cache with a map: what it has is what was put
@@ -13,10 +13,10 @@ func TestStateCache(t *testing.T) {
 	const bytes = 100_000
 	c := newStateCache(bytes)
 	rng := rand.New(rand.NewPCG(1, 3))
-	truth := map[intern.ID]repoState{}
-	var newest []intern.ID
+	truth := map[dict.ID]repoState{}
+	var newest []dict.ID
 	for n := range 200_000 {
-		id := intern.ID(1 + rng.IntN(20_000))
+		id := dict.ID(1 + rng.IntN(20_000))
 		st := repoState{seq: Seq(n), rev: Rev(rng.Uint64())}
 		c.put(id, st)
 		truth[id] = st
@@ -30,7 +30,7 @@ func TestStateCache(t *testing.T) {
 					break
 				}
 			}
-			id := intern.ID(1 + rng.IntN(20_000))
+			id := dict.ID(1 + rng.IntN(20_000))
 			if got, ok := c.get(id); ok && got != truth[id] {
 				t.Fatalf("after %d: %d is %v, want %v", n, id, got, truth[id])
 			}

@@ -9,7 +9,8 @@ import (
 	"math/bits"
 	"slices"
 
-	"skein/intern"
+	"skein/intern/dict"
+	"skein/internal/syntax"
 )
 
 // A path is a record key as the record map sees it: the number of a TID, or
@@ -20,7 +21,7 @@ type path struct {
 }
 
 func parsePath(rkey []byte) path {
-	if tid, ok := intern.ParseTID(rkey); ok {
+	if tid, ok := syntax.ParseTID(rkey); ok {
 		return path{tid: tid}
 	}
 	return path{raw: rkey}
@@ -31,7 +32,7 @@ func (p path) appendRkey(dst []byte) []byte {
 	if p.raw != nil {
 		return append(dst, p.raw...)
 	}
-	return intern.AppendTID(dst, p.tid)
+	return syntax.AppendTID(dst, p.tid)
 }
 
 func (p path) bucket() uint16 {
@@ -97,7 +98,7 @@ type chunkCoder struct {
 // record is an entry of a chunk.
 type record struct {
 	path    path
-	subject intern.ID // None if flags say so
+	subject dict.ID // None if flags say so
 	flags   uint8
 	age     uint32 // of the value that it is from, in a fold; the depth, in a read
 }
@@ -121,7 +122,7 @@ func newChunkCoder(key []byte) (c chunkCoder, err error) {
 	return coderOf(actor, bucket), nil
 }
 
-func coderOf(actor intern.ID, bucket uint16) chunkCoder {
+func coderOf(actor dict.ID, bucket uint16) chunkCoder {
 	return chunkCoder{bucket, uint64(actor)}
 }
 
@@ -232,7 +233,7 @@ func (c chunkCoder) read(dst []record, v []byte, age uint32) (out []record, gene
 			}
 			v = v[w:]
 			subject += uint64(unzigzag(d))
-			r.subject = intern.ID(subject)
+			r.subject = dict.ID(subject)
 		}
 		dst = append(dst, r)
 	}

@@ -11,28 +11,13 @@ import (
 	"sync"
 	"time"
 
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 )
 
 // ErrClaimed is returned by Open when another writer that is alive writes one of
 // the partitions, and by writes after another has taken them over.
 var ErrClaimed = errors.New("graph: another writer has these partitions")
-
-// A partition that several writers could write belongs to the one whose claim
-// lies under its key. Every write reads the claims of its writer, so that a
-// writer whose partitions another took over writes nothing any more: the claim
-// is a fencing token. Who is alive says so in a row of its own, which no write
-// reads.
-//
-// Whether a writer that left its claim behind is alive is found out by watching
-// its heartbeat for a while, and not by comparing clocks.
-type claimRow struct {
-	Token  []byte             `json:"token"`
-	Owner  string             `json:"owner"`
-	Since  time.Time          `json:"since"`
-	Shards *intern.ShardRange `json:"shards,omitempty"`
-}
 
 // defaultBeat is how often a writer says that it is alive; one that does not is
 // given patience times as long.
@@ -50,8 +35,6 @@ type claim struct {
 	stopped    sync.WaitGroup
 }
 
-func claimKey(part uint8) []byte       { return []byte{keyClaim, part} }
-func heartbeatKey(token []byte) []byte { return append([]byte{keyHeartbeat}, token...) }
 func (c *claim) scan(r kv.Reader, each func(part uint8, row claimRow) error) error {
 	return scanClaims(r, c.first, c.end, each)
 }
@@ -79,7 +62,7 @@ type rival struct {
 // shards, by token.
 func (c *claim) rivals(r kv.Reader) (map[string]rival, error) {
 	found := map[string]rival{}
-	err := scanClaims(r, 0, intern.MaxPartitions, func(part uint8, row claimRow) error {
+	err := scanClaims(r, 0, dict.MaxPartitions, func(part uint8, row claimRow) error {
 		token := string(row.Token)
 		switch _, known := found[token]; {
 		case known:
@@ -250,7 +233,7 @@ func (c *claim) close(ctx context.Context) error {
 func Writers(ctx context.Context, store kv.Store) (alive map[string]bool, err error) {
 	alive = map[string]bool{}
 	err = store.View(ctx, func(r kv.Reader) error {
-		return scanClaims(r, 0, intern.MaxPartitions, func(_ uint8, row claimRow) error {
+		return scanClaims(r, 0, dict.MaxPartitions, func(_ uint8, row claimRow) error {
 			if alive[row.Owner] {
 				return nil
 			}

@@ -229,3 +229,12 @@ func appendArray(dst []byte, b *[bitmapWords]uint64) []byte {
 	}
 	return dst
 }
+
+// takeBlock moves the ids of a block from the front of ids to dst.
+func takeBlock(dst []uint16, ids []uint64, block uint64) (taken []uint16, rest []uint64) {
+	for len(ids) > 0 && blockOf(ids[0]) == block {
+		dst = append(dst, uint16(ids[0]))
+		ids = ids[1:]
+	}
+	return dst, ids
+}

@@ -10,6 +10,7 @@ import (
 
 	"skein/graph"
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
 	"skein/internal/kv/pebblekv"
@@ -25,7 +26,7 @@ func TestCrashAtEveryCommit(t *testing.T) {
 		events = append(events, h.Next())
 	}
 	boom := errors.New("crash")
-	for _, settings := range []intern.Settings{intern.DefaultSettings, sharedSettings} {
+	for _, settings := range []dict.Settings{dict.DefaultSettings, sharedSettings} {
 		t.Run(settings.String(), func(t *testing.T) {
 			events := events
 			if settings.Partitions > 1 { // who opens the store waits for the crashed one's claim
@@ -43,7 +44,7 @@ func TestCrashAtEveryCommit(t *testing.T) {
 	}
 }
 
-func crashAt(t *testing.T, settings intern.Settings, events []*model.Event, n int, crash, boom error) (done bool) {
+func crashAt(t *testing.T, settings dict.Settings, events []*model.Event, n int, crash, boom error) (done bool) {
 	store := memkv.Open(memkv.Options{Merger: merger(), OnCommit: func(i int) error {
 		switch {
 		case i == n:

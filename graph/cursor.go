@@ -9,16 +9,6 @@ import (
 	"skein/internal/kv"
 )
 
-// A Cursor says how far a source has been applied.
-type Cursor struct {
-	Source string    `json:"source"`
-	Seq    Seq       `json:"seq"`  // the last event applied
-	Time   time.Time `json:"time"` // of that event
-	// Future says that the source called this cursor one in its future: its
-	// sequence has begun anew.
-	Future bool `json:"future,omitempty"`
-}
-
 // Cursor returns the committed cursor of a source, for the writer: the lowest of
 // its partitions'.
 func (s *Store) Cursor(source string) (c Cursor, found bool) {

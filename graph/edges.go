@@ -3,11 +3,11 @@ package graph
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"slices"
 
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
+	"skein/internal/runs"
 )
 
 // decide notes what each change does to the records and their edges.
@@ -22,10 +22,10 @@ func (a *applier) decide() {
 		case !c.delete && !c.existed:
 			records[c.kind]++
 		}
-		if c.old != intern.None && (c.delete || c.new != c.old) {
+		if c.old != dict.None && (c.delete || c.new != c.old) {
 			e.gone = append(e.gone, edge{c.kind, c.actor, c.old})
 		}
-		if !c.delete && c.new != intern.None && c.new != c.old {
+		if !c.delete && c.new != dict.None && c.new != c.old {
 			e.come = append(e.come, edge{c.kind, c.actor, c.new})
 		}
 	}
@@ -38,7 +38,7 @@ func (a *applier) decide() {
 // sortEdges sorts edges that ascend by kind and actor already, and leaves each
 // in once.
 func sortEdges(edges []edge) []edge {
-	for one := range groups(edges, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
+	for one := range runs.Of(edges, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
 		if len(one) > 1 {
 			slices.SortFunc(one, compareEdges)
 		}
@@ -49,8 +49,8 @@ func sortEdges(edges []edge) []edge {
 // edge is an edge that a record names from now on, or does no longer.
 type edge struct {
 	kind    Kind
-	actor   intern.ID
-	subject intern.ID
+	actor   dict.ID
+	subject dict.ID
 }
 
 func compareEdges(x, y edge) int {
@@ -67,8 +67,8 @@ func compareEdges(x, y edge) int {
 type setChange struct {
 	kind    Kind
 	remove  bool
-	subject intern.ID
-	member  intern.ID
+	subject dict.ID
+	member  dict.ID
 }
 
 type edgeSorter struct {
@@ -93,8 +93,8 @@ func (a *applier) decideEdges(tx kv.Txn) error {
 		_, comes := slices.BinarySearchFunc(e.come, g, compareEdges)
 		return comes
 	})
-	for gone := range groups(e.gone, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
-		_, known := slices.BinarySearchFunc(a.scanned, edge{gone[0].kind, gone[0].actor, intern.None}, compareEdges)
+	for gone := range runs.Of(e.gone, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
+		_, known := slices.BinarySearchFunc(a.scanned, edge{gone[0].kind, gone[0].actor, dict.None}, compareEdges)
 		if known {
 			a.remove(slices.DeleteFunc(gone, func(g edge) bool {
 				_, lost := slices.BinarySearchFunc(a.lost, g, compareEdges)
@@ -106,7 +106,7 @@ func (a *applier) decideEdges(tx kv.Txn) error {
 			return fmt.Errorf("graph: looking for other records of an edge: %w", err)
 		}
 	}
-	e.spare = sortByID(&a.sorter, e.sets, e.spare, func(c *setChange) (Kind, intern.ID) { return c.kind, c.subject }, compareSetChanges)
+	e.spare = sortByID(&a.sorter, e.sets, e.spare, func(c *setChange) (Kind, dict.ID) { return c.kind, c.subject }, compareSetChanges)
 	e.sets, e.spare = e.spare, e.sets
 	return nil
 }
@@ -129,7 +129,7 @@ func (a *applier) otherRecords(tx kv.Txn, gone []edge) (err error) {
 	first, _ := slices.BinarySearchFunc(a.changes, gone[0], func(c change, g edge) int {
 		return cmp.Or(cmp.Compare(c.kind, g.kind), cmp.Compare(c.actor, g.actor))
 	})
-	a.remove(a.others(a.changes[first:], gone, func(wanted func(intern.ID) bool, each func(*record) bool) {
+	a.remove(a.others(a.changes[first:], gone, func(wanted func(dict.ID) bool, each func(*record) bool) {
 		err = eachRecordOf(tx, kind, actor, wanted, each)
 	}))
 	return err
@@ -138,16 +138,16 @@ func (a *applier) otherRecords(tx kv.Txn, gone []edge) (err error) {
 // others returns those edges, all of one actor and kind, that no record names but
 // on paths that changes make name another. scan calls each for the live records
 // of the actor whose subject is wanted, until it returns false.
-func (a *applier) others(changes []change, gone []edge, scan func(wanted func(intern.ID) bool, each func(*record) bool)) []edge {
+func (a *applier) others(changes []change, gone []edge, scan func(wanted func(dict.ID) bool, each func(*record) bool)) []edge {
 	if len(gone) == 0 {
 		return nil
 	}
 	left := append(a.left[:0], gone...)
-	wanted := func(subject intern.ID) bool {
+	wanted := func(subject dict.ID) bool {
 		if len(left) == 1 {
 			return left[0].subject == subject
 		}
-		_, lost := slices.BinarySearchFunc(left, subject, func(e edge, id intern.ID) int { return cmp.Compare(e.subject, id) })
+		_, lost := slices.BinarySearchFunc(left, subject, func(e edge, id dict.ID) int { return cmp.Compare(e.subject, id) })
 		return lost
 	}
 	scan(wanted, func(r *record) bool {
@@ -172,25 +172,9 @@ func (a *applier) remove(lost []edge) {
 	}
 }
 
-// groups yields the runs of list whose neighbours are the same.
-func groups[T any](list []T, same func(x, y T) bool) iter.Seq[[]T] {
-	return func(yield func([]T) bool) {
-		for len(list) > 0 {
-			n := 1
-			for n < len(list) && same(list[n-1], list[n]) {
-				n++
-			}
-			if !yield(list[:n]) {
-				return
-			}
-			list = list[n:]
-		}
-	}
-}
-
 // writeRecords merges what changed of the records, one operand per chunk.
 func (a *applier) writeRecords(tx kv.Txn) error {
-	for changes := range groups(a.changes, sameChunk) {
+	for changes := range runs.Of(a.changes, sameChunk) {
 		a.records = a.records[:0]
 		for i := range changes {
 			c := &changes[i]
@@ -199,8 +183,8 @@ func (a *applier) writeRecords(tx kv.Txn) error {
 			}
 			r := record{path: c.path, subject: c.new}
 			if c.delete {
-				r.flags, r.subject = flagRemoved, intern.None
-			} else if c.new == intern.None {
+				r.flags, r.subject = flagRemoved, dict.None
+			} else if c.new == dict.None {
 				r.flags = flagNoSubject
 			}
 			a.records = append(a.records, r)
@@ -228,7 +212,7 @@ func (s *edgeSorter) merge(tx kv.Txn, st *Store) {
 		return x.kind == y.kind && x.subject == y.subject &&
 			(!st.shared() || st.settings.PartitionOfID(x.member) == st.settings.PartitionOfID(y.member))
 	}
-	for changes := range groups(s.sets, sameRow) {
+	for changes := range runs.Of(s.sets, sameRow) {
 		s.add, s.less = s.add[:0], s.less[:0]
 		for _, c := range changes {
 			if c.remove {

@@ -6,6 +6,7 @@ import (
 
 	"skein/graph"
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/fdbkv"
 	"skein/internal/kv/fdbkv/fdbtest"
@@ -16,7 +17,7 @@ import (
 // engine opens a store, and opens it again after a crash.
 type engine struct {
 	name     string
-	settings intern.Settings
+	settings dict.Settings
 	open     func(t *testing.T, seed uint64) kv.Store
 	reopen   func(t *testing.T, s kv.Store) kv.Store
 }
@@ -28,7 +29,7 @@ var (
 )
 
 // fewPartitions are so few that rows of one are spilled.
-var fewPartitions = intern.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 4}
+var fewPartitions = dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 4}
 
 func merger() kv.Merger { return graph.NewMerger(limits) }
 
@@ -52,7 +53,7 @@ func engines() []engine {
 	}
 	all := []engine{
 		{
-			"pebble", intern.DefaultSettings,
+			"pebble", dict.DefaultSettings,
 			func(t *testing.T, _ uint64) kv.Store { return openDir(t, t.TempDir()) },
 			func(t *testing.T, s kv.Store) kv.Store {
 				if err := s.Close(); err != nil {
@@ -62,7 +63,7 @@ func engines() []engine {
 			},
 		},
 		{
-			"memory", intern.DefaultSettings,
+			"memory", dict.DefaultSettings,
 			func(_ *testing.T, seed uint64) kv.Store { return memkv.Open(memOptions(seed)) },
 			func(t *testing.T, s kv.Store) kv.Store {
 				m, ok := s.(*memkv.Store)
@@ -99,12 +100,12 @@ func engines() []engine {
 
 func openGraph(t *testing.T, store kv.Store) *graph.Store {
 	t.Helper()
-	return openShare(t, store, intern.Settings{}, graph.Share{})
+	return openShare(t, store, dict.Settings{}, graph.Share{})
 }
 
 // openShare opens the share of a store, which is made with settings if it is
 // new.
-func openShare(t *testing.T, store kv.Store, settings intern.Settings, share graph.Share) *graph.Store {
+func openShare(t *testing.T, store kv.Store, settings dict.Settings, share graph.Share) *graph.Store {
 	t.Helper()
 	s, err := graph.Open(t.Context(), store, graph.Options{
 		Intern:     intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, // small, so that it rotates

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 )
 
@@ -31,7 +31,7 @@ func (s *Store) EraseSlice(ctx context.Context) error {
 }
 
 // eraseNow finishes the job of an account whose next event has come.
-func (s *lane) eraseNow(ctx context.Context, actor intern.ID) error {
+func (s *lane) eraseNow(ctx context.Context, actor dict.ID) error {
 	s.erasing[actor] = true // by its row, whatever this process remembers
 	for s.erasing[actor] {
 		if err := s.eraseSlice(ctx, actor); err != nil {
@@ -41,7 +41,7 @@ func (s *lane) eraseNow(ctx context.Context, actor intern.ID) error {
 	return nil
 }
 
-func (s *lane) eraseSlice(ctx context.Context, actor intern.ID) error {
+func (s *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 	var done bool
 	var counts Counts
 	var state repoState
@@ -91,7 +91,7 @@ func (s *lane) eraseSlice(ctx context.Context, actor intern.ID) error {
 	return nil
 }
 
-func (l layout) readRepoState(r kv.Reader, actor intern.ID) (repoState, error) {
+func (l layout) readRepoState(r kv.Reader, actor dict.ID) (repoState, error) {
 	v, ok, err := r.Get(l.accountKey(nil, actor))
 	if err != nil || !ok {
 		return repoState{}, err
@@ -104,7 +104,7 @@ func (l layout) readRepoState(r kv.Reader, actor intern.ID) (repoState, error) {
 // its last chunk to its first, so that what a chunk spilled goes before what
 // stands over it. It begins below the key resume, and returns the key below
 // which to go on, nil at the end.
-func (s *lane) eraseRecords(tx kv.Txn, actor intern.ID, resume []byte, counts *Counts) (next []byte, erased map[Kind]int, err error) {
+func (s *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *Counts) (next []byte, erased map[Kind]int, err error) {
 	var sets edgeSorter
 	left := s.o.SliceSize
 	for _, k := range Kinds {
@@ -129,7 +129,7 @@ func (s *lane) eraseRecords(tx kv.Txn, actor intern.ID, resume []byte, counts *C
 			left -= max(1, len(records))
 			counts.Records[k.Name] -= int64(len(records))
 			for _, r := range records {
-				if r.subject != intern.None {
+				if r.subject != dict.None {
 					sets.sets = append(sets.sets, setChange{k.Kind, true, r.subject, actor})
 				}
 			}

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/radix"
 )
@@ -122,9 +122,9 @@ func (s *lane) sync(e *event, as *actorState) {
 }
 
 // hide notes that an account is to be hidden, or shown again.
-func (a *applier) hide(id intern.ID, hide bool) {
+func (a *applier) hide(id dict.ID, hide bool) {
 	if a.result.hidden == nil {
-		a.result.hidden = map[intern.ID]bool{}
+		a.result.hidden = map[dict.ID]bool{}
 	}
 	a.result.hidden[id] = hide
 }
@@ -172,7 +172,7 @@ func (s *lane) account(e *event, as *actorState) {
 			acctSrc: source, acctSeq: e.seq, delSrc: source, delSeq: e.seq, low: st.low,
 		}
 		if a.result.erasing == nil {
-			a.result.erasing = map[intern.ID]bool{}
+			a.result.erasing = map[dict.ID]bool{}
 		}
 		a.result.erasing[as.id] = true
 	}
@@ -180,7 +180,7 @@ func (s *lane) account(e *event, as *actorState) {
 
 // lastWords sorts the changes by path and keeps the last on each.
 func (a *applier) lastWords() {
-	a.spare = sortByID(&a.sorter, a.changes, a.spare, func(c *change) (Kind, intern.ID) { return c.kind, c.actor },
+	a.spare = sortByID(&a.sorter, a.changes, a.spare, func(c *change) (Kind, dict.ID) { return c.kind, c.actor },
 		func(x, y change) int { return cmp.Or(compareChanges(&x, &y), cmp.Compare(x.order, y.order)) })
 	a.changes, a.spare = a.spare, a.changes
 	kept := a.changes[:0]
@@ -195,7 +195,7 @@ func (a *applier) lastWords() {
 
 // sortByID sorts a list into spare, by kind and id without comparing, and what
 // agrees in both by compare.
-func sortByID[T any](s *radix.Sorter, list, spare []T, of func(*T) (Kind, intern.ID), compare func(x, y T) int) []T {
+func sortByID[T any](s *radix.Sorter, list, spare []T, of func(*T) (Kind, dict.ID), compare func(x, y T) int) []T {
 	s.Reset()
 	for i := range list {
 		_, id := of(&list[i])
@@ -266,7 +266,7 @@ func (s *lane) writeStates(tx kv.Txn) {
 		}
 		a.sorter.Add(uint64(as.id), i)
 	}
-	group := intern.None
+	group := dict.None
 	a.vbuf = a.vbuf[:0]
 	flush := func() {
 		if len(a.vbuf) > 0 {

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
+	"skein/internal/runs"
 )
 
 // An export holds a store in a form that does not depend on its engine, nor on
@@ -123,26 +125,22 @@ type exporter struct {
 	progress func(int64)
 	r        kv.Reader
 	layout   layout
-	in       intern.Interner
 	sources  map[[2]uint32]string // by partition and number
-	erasing  map[intern.ID]bool
+	erasing  map[dict.ID]bool
 	counts   ExportedCounts
 }
 
 func (x *exporter) run(r kv.Reader) error {
 	x.r = &interruptible{Reader: r, ctx: x.ctx}
-	if err := checkFormat(r); err != nil {
-		return err
-	}
-	settings, _, err := intern.ReadSettings(r)
+	h, err := ReadHeader(r)
 	if err != nil {
 		return err
 	}
-	x.layout = layout{settings}
+	x.layout = layout{h.Settings}
 	if err := errors.Join(x.json.Encode(line{Export: exportVersion}), x.cursors(), x.notes()); err != nil {
 		return err
 	}
-	x.erasing = map[intern.ID]bool{}
+	x.erasing = map[dict.ID]bool{}
 	err = eachWithPrefix(x.r, []byte{keyErase}, func(k, _ []byte) error {
 		id, err := parseActorKey(k)
 		x.erasing[id] = true
@@ -204,10 +202,10 @@ func (x *exporter) notes() error {
 }
 
 func (x *exporter) accounts() error {
-	var ids []intern.ID
+	var ids []dict.ID
 	var states []repoState
 	flush := func() error {
-		err := x.in.Strings(x.r, intern.DID, ids, func(i int, did []byte) error {
+		err := intern.Strings(x.r, dict.DID, ids, func(i int, did []byte) error {
 			x.counts.Accounts++
 			return x.json.Encode(line{Account: x.account(ids[i], string(did), &states[i])})
 		})
@@ -215,7 +213,7 @@ func (x *exporter) accounts() error {
 		return err
 	}
 	err := eachWithPrefix(x.r, []byte{keyAccount}, func(k, v []byte) error {
-		err := x.layout.eachState(k, v, func(id intern.ID, st repoState) error {
+		err := x.layout.eachState(k, v, func(id dict.ID, st repoState) error {
 			ids, states = append(ids, id), append(states, st)
 			return nil
 		})
@@ -233,7 +231,7 @@ func (x *exporter) accounts() error {
 	return nil
 }
 
-func (x *exporter) account(id intern.ID, did string, st *repoState) *exportAccount {
+func (x *exporter) account(id dict.ID, did string, st *repoState) *exportAccount {
 	part := uint32(x.layout.settings.PartitionOfID(id))
 	at := func(number uint32, seq Seq) exportSeq { return exportSeq{x.sources[[2]uint32{part, number}], seq} }
 	a := &exportAccount{
@@ -260,32 +258,32 @@ func (x *exporter) account(id intern.ID, did string, st *repoState) *exportAccou
 // records exports all records of a kind.
 func (x *exporter) records(k KindInfo) error {
 	type entry struct {
-		actor, subject intern.ID
+		actor, subject dict.ID
 		rkey           string
 	}
 	var batch []entry
 	flush := func() error {
-		var actors, subjects []intern.ID
+		var actors, subjects []dict.ID
 		for _, e := range batch {
 			if len(actors) == 0 || actors[len(actors)-1] != e.actor {
 				actors = append(actors, e.actor)
 			}
-			if e.subject != intern.None {
+			if e.subject != dict.None {
 				subjects = append(subjects, e.subject)
 			}
 		}
 		var dids, names []string
 		err := errors.Join(
-			x.in.Strings(x.r, intern.DID, actors, func(_ int, s []byte) error { dids = append(dids, string(s)); return nil }),
-			x.in.Strings(x.r, k.SubjectIs, subjects, func(_ int, s []byte) error { names = append(names, string(s)); return nil }))
+			intern.Strings(x.r, dict.DID, actors, func(_ int, s []byte) error { dids = append(dids, string(s)); return nil }),
+			intern.Strings(x.r, k.SubjectIs, subjects, func(_ int, s []byte) error { names = append(names, string(s)); return nil }))
 		if err != nil {
 			return err
 		}
-		for group := range groups(batch, func(a, b entry) bool { return a.actor == b.actor }) {
+		for group := range runs.Of(batch, func(a, b entry) bool { return a.actor == b.actor }) {
 			l := line{DID: dids[0], Kind: k.Name, Records: make([][2]string, len(group))}
 			dids = dids[1:]
 			for i, e := range group {
-				if l.Records[i][0] = e.rkey; e.subject != intern.None {
+				if l.Records[i][0] = e.rkey; e.subject != dict.None {
 					l.Records[i][1], names = names[0], names[1:]
 				}
 			}
@@ -302,7 +300,7 @@ func (x *exporter) records(k KindInfo) error {
 	}
 	var failed error
 	var rkey []byte
-	err := eachRecordUnder(x.r, []byte{keyRecord, byte(k.Kind)}, func(actor intern.ID, r *record) bool {
+	err := eachRecordUnder(x.r, []byte{keyRecord, byte(k.Kind)}, func(actor dict.ID, r *record) bool {
 		if x.erasing[actor] {
 			return true
 		}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"skein/intern"
+	"skein/intern/dict"
 )
 
 // foldInParts folds values whole, and neighbours first as an engine would, and
@@ -127,7 +127,7 @@ func TestFoldChunks(t *testing.T) {
 		for range 1 + rng.IntN(30) {
 			op := map[string]record{}
 			for range 1 + rng.IntN(5) {
-				r := record{path: randomPath(rng, bucket), subject: intern.ID(rng.Uint64() >> rng.IntN(64))}
+				r := record{path: randomPath(rng, bucket), subject: dict.ID(rng.Uint64() >> rng.IntN(64))}
 				if r.flags = uint8(rng.IntN(4)); r.flags > flagNoSubject {
 					r.flags = 0
 				}
@@ -210,7 +210,7 @@ func FuzzFoldValues(f *testing.F) {
 }
 
 func TestKeys(t *testing.T) {
-	for _, id := range []intern.ID{0, 1, 0xfdffffffff, 0xfe00000000, 1 << 63} {
+	for _, id := range []dict.ID{0, 1, 0xfdffffffff, 0xfe00000000, 1 << 63} {
 		for _, block := range []uint64{0, 5, 0xfdffff, 0xfe0000, 1<<48 - 1} {
 			key := appendRowKey(nil, 3, id)
 			if k, s, _, isRow, err := parseReverseKey(key); k != 3 || s != id || !isRow || err != nil || !isRowKey(key) {
@@ -220,8 +220,8 @@ func TestKeys(t *testing.T) {
 			if k, s, b, isRow, err := parseReverseKey(key); k != 3 || s != id || isRow || b != block || err != nil || isRowKey(key) {
 				t.Errorf("block %x of %d: %x is read as %d, %d, %x, %v, %v", block, id, key, k, s, b, isRow, err)
 			}
-			shared := layout{intern.SharedSettings}
-			row := shared.appendMemberKey(nil, 3, id, intern.ID(block<<16))
+			shared := layout{dict.SharedSettings}
+			row := shared.appendMemberKey(nil, 3, id, dict.ID(block<<16))
 			if k, s, _, isRow, err := parseReverseKey(row); k != 3 || s != id || !isRow || err != nil || !isRowKey(row) {
 				t.Errorf("row of %d, of one partition: %x", id, row)
 			}
@@ -270,7 +270,7 @@ func TestExtend(t *testing.T) {
 				if tid = max(tid, 1650<<bucketShift); len(records) > 0 && records[len(records)-1].path.tid >= tid {
 					break
 				}
-				r := record{path: path{tid: tid}, subject: intern.ID(rng.Uint64() >> rng.IntN(64)), flags: max(uint8(rng.IntN(12)), 9) - 9}
+				r := record{path: path{tid: tid}, subject: dict.ID(rng.Uint64() >> rng.IntN(64)), flags: max(uint8(rng.IntN(12)), 9) - 9}
 				if r.flags != 0 {
 					r.subject = 0
 				}

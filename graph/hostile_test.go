@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"skein/intern"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
 	"skein/internal/kv/pebblekv"
+	"skein/internal/syntax"
 )
 
 // hostile is one repo that writes what it likes.
@@ -35,7 +35,7 @@ func (h *hostile) commit(subject string, rkeys ...string) {
 	h.t.Helper()
 	h.seq++
 	var b Batch
-	b.AddCommit(h.seq, &Commit{DID: []byte("did:plc:hostile"), Rev: intern.AppendTID(nil, uint64(h.seq)), Data: make([]byte, 32)})
+	b.AddCommit(h.seq, &Commit{DID: []byte("did:plc:hostile"), Rev: syntax.AppendTID(nil, uint64(h.seq)), Data: make([]byte, 32)})
 	for _, rkey := range rkeys {
 		if rest, del := strings.CutPrefix(rkey, "-"); del {
 			b.AddDelete(1, []byte(rest))
@@ -93,7 +93,7 @@ func TestSpillEnds(t *testing.T) {
 	h := newHostile(t, openPebble(t, Limits{Row: 3, Chunk: 3}))
 	var rkeys []string
 	for i := range uint64(4) {
-		rkeys = append(rkeys, string(intern.AppendTID(nil, 1<<60|i)))
+		rkeys = append(rkeys, string(syntax.AppendTID(nil, 1<<60|i)))
 	}
 	h.commit("did:plc:a", rkeys...)
 	for range 3 * maxChunkDepth {
@@ -109,8 +109,8 @@ func TestOneLookupPerChunk(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var puts, deletes []string
 	for i := range 3000 { // all within 71 minutes, a chunk of the first depth
-		puts = append(puts, string(intern.AppendTID(nil, 1<<60|uint64(i)<<20|rng.Uint64N(1<<20))))
-		deletes = append(deletes, "-"+string(intern.AppendTID(nil, 1<<60|uint64(i)<<20|rng.Uint64N(1<<20))))
+		puts = append(puts, string(syntax.AppendTID(nil, 1<<60|uint64(i)<<20|rng.Uint64N(1<<20))))
+		deletes = append(deletes, "-"+string(syntax.AppendTID(nil, 1<<60|uint64(i)<<20|rng.Uint64N(1<<20))))
 	}
 	h.commit("did:plc:a", puts...)
 	for i := range 8 {
@@ -152,7 +152,7 @@ func TestDeletedTwice(t *testing.T) {
 	h := newHostile(t, memkv.Open(memkv.Options{Merger: NewMerger(Limits{Row: 8, Chunk: 8})}))
 	var rkeys []string
 	for i := range uint64(40) {
-		rkeys = append(rkeys, string(intern.AppendTID(nil, 3<<bucketShift+i<<40)))
+		rkeys = append(rkeys, string(syntax.AppendTID(nil, 3<<bucketShift+i<<40)))
 		h.commit("did:plc:subject", rkeys[i])
 	}
 	h.spilled()

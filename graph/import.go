@@ -11,8 +11,8 @@ import (
 	"fmt"
 	"io"
 
-	"skein/intern"
 	"skein/internal/kv"
+	"skein/internal/syntax"
 )
 
 // ErrImport is returned by Import for an export that cannot be read, or a store
@@ -139,7 +139,7 @@ func (m *importer) full() error {
 }
 
 func (m *importer) account(a *exportAccount) error {
-	if !intern.ValidDID(a.DID) {
+	if !syntax.ValidDID(a.DID) {
 		return fmt.Errorf("%w: %q is no DID", ErrImport, a.DID)
 	}
 	st := repoState{source: m.numbers[a.Last.Source], seq: a.Last.Seq}
@@ -149,7 +149,7 @@ func (m *importer) account(a *exportAccount) error {
 		}
 	}
 	if a.Rev != "" {
-		rev, ok := intern.ParseTID(a.Rev)
+		rev, ok := syntax.ParseTID(a.Rev)
 		root, err := hex.DecodeString(a.Root)
 		if !ok || err != nil || len(root) != len(st.data) {
 			return fmt.Errorf("%w: the rev or root of %s is malformed", ErrImport, a.DID)
@@ -160,7 +160,7 @@ func (m *importer) account(a *exportAccount) error {
 	}
 	st.top = uint64(st.rev)
 	if a.Top != "" {
-		top, ok := intern.ParseTID(a.Top)
+		top, ok := syntax.ParseTID(a.Top)
 		if !ok {
 			return fmt.Errorf("%w: the top of %s is malformed", ErrImport, a.DID)
 		}
@@ -184,12 +184,12 @@ func (m *importer) records(l *line) error {
 			kind = &Kinds[i]
 		}
 	}
-	if kind == nil || !intern.ValidDID(l.DID) {
+	if kind == nil || !syntax.ValidDID(l.DID) {
 		return fmt.Errorf("%w: %s records of %q", ErrImport, l.Kind, l.DID)
 	}
 	m.batch.addImport([]byte(l.DID), nil, m.fresh)
 	for _, r := range l.Records {
-		if !intern.ValidRkey(r[0]) || r[1] != "" && !kind.SubjectIs.Valid([]byte(r[1])) {
+		if !syntax.ValidRkey(r[0]) || r[1] != "" && !kind.SubjectIs.Valid([]byte(r[1])) {
 			return fmt.Errorf("%w: the %s record %q of %s names %q", ErrImport, l.Kind, r[0], l.DID, r[1])
 		}
 		m.batch.AddPut(kind.Kind, []byte(r[0]), []byte(r[1]))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -48,22 +47,6 @@ func (c *noteCounts) load(r kv.Reader, first uint8) error {
 		}
 	}
 	return nil
-}
-
-// noteNumber is the number under which a writer notes things of a source.
-func noteNumber(source uint32, first uint8) uint32 { return source&0xffffff | uint32(first)<<24 }
-
-func numberOf(key []byte) uint32 {
-	if len(key) < 5 {
-		return 0
-	}
-	return binary.BigEndian.Uint32(key[1:])
-}
-
-func noteKey(keyspace byte, source uint32, seq Seq, rest string) []byte {
-	k := binary.BigEndian.AppendUint32([]byte{keyspace}, source)
-	k = binary.BigEndian.AppendUint64(k, uint64(seq))
-	return append(k, rest...)
 }
 
 // applyNotes writes the dead letters and gaps of a batch in writes of their own,

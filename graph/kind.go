@@ -10,7 +10,7 @@ package graph
 import (
 	"fmt"
 
-	"skein/intern"
+	"skein/intern/dict"
 )
 
 // A Kind is a kind of edge: one collection of records. Its value is in the
@@ -20,21 +20,21 @@ type Kind uint8
 // KindInfo is a row of the table of kinds.
 type KindInfo struct {
 	Kind       Kind
-	Name       string           // in stats and metrics
-	Collection string           // the NSID of the records
-	Subject    []string         // where the subject stands in the record
-	SubjectIs  intern.Namespace // a DID or an AT URI
-	Forward    string           // the query operator from the actor to the subjects
-	Reverse    string           // the query operator from the subject to the actors
+	Name       string         // in stats and metrics
+	Collection string         // the NSID of the records
+	Subject    []string       // where the subject stands in the record
+	SubjectIs  dict.Namespace // a DID or an AT URI
+	Forward    string         // the query operator from the actor to the subjects
+	Reverse    string         // the query operator from the subject to the actors
 }
 
 // Kinds is the one table of what is indexed. A row more is an edge kind more,
 // and nothing else changes. A Kind's number is never used again.
 var Kinds = []KindInfo{
-	{1, "follow", "app.bsky.graph.follow", []string{"subject"}, intern.DID, "follows", "followers"},
-	{2, "like", "app.bsky.feed.like", []string{"subject", "uri"}, intern.URI, "likes", "likers"},
-	{3, "repost", "app.bsky.feed.repost", []string{"subject", "uri"}, intern.URI, "reposts", "reposters"},
-	{4, "block", "app.bsky.graph.block", []string{"subject"}, intern.DID, "blocks", "blockers"},
+	{1, "follow", "app.bsky.graph.follow", []string{"subject"}, dict.DID, "follows", "followers"},
+	{2, "like", "app.bsky.feed.like", []string{"subject", "uri"}, dict.URI, "likes", "likers"},
+	{3, "repost", "app.bsky.feed.repost", []string{"subject", "uri"}, dict.URI, "reposts", "reposters"},
+	{4, "block", "app.bsky.graph.block", []string{"subject"}, dict.DID, "blocks", "blockers"},
 }
 
 // hiddenKind is the kind under which the set of hidden accounts is kept.

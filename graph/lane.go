@@ -9,7 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 )
 
@@ -47,7 +47,7 @@ type lane struct {
 	first, end uint8                  // the partitions are first to end-1
 	counts     Counts                 // as of the last commit: of the row of first
 	others     Counts                 // of the rows of the others, which other runs wrote
-	erasing    map[intern.ID]bool     // accounts with an erase job
+	erasing    map[dict.ID]bool       // accounts with an erase job
 	sources    map[string][]cursorRow // as of the last commit, by partition
 	states     stateCache
 	notes      noteCounts
@@ -73,7 +73,7 @@ func (s *Store) makeLanes(first, end uint8) {
 	for i := range n {
 		l := &lane{
 			Store: s, first: first + uint8(i*all/n), end: first + uint8((i+1)*all/n),
-			erasing: map[intern.ID]bool{}, sources: map[string][]cursorRow{},
+			erasing: map[dict.ID]bool{}, sources: map[string][]cursorRow{},
 		}
 		l.states = newStateCache(s.o.StateCache / int64(n))
 		s.lanes = append(s.lanes, l)
@@ -179,14 +179,14 @@ func (s *lane) claimStrings(ctx context.Context, b *Batch, events []picked) erro
 	strings := &s.ap.strings
 	for _, p := range events {
 		e := &b.events[p.n]
-		strings.Add(intern.DID, b.bytes(e.did))
+		strings.Add(dict.DID, b.bytes(e.did))
 		for i := e.ops.start; i < e.ops.end; i++ {
 			if o := &b.ops[i]; o.subject.end > o.subject.start {
 				strings.Add(o.kind.Info().SubjectIs, b.bytes(o.subject))
 			}
 		}
 	}
-	return s.in.Claim(ctx, strings)
+	return s.in.Prepare(ctx, strings, 0)
 }
 
 // cursors returns a copy of the source's rows, or new ones.

@@ -3,13 +3,10 @@ package graph
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
-	"skein/intern"
-	"skein/internal/kv"
+	"skein/intern/dict"
 )
 
 // How the graph lies in the store. Nothing outside this file, chunk.go, row.go
@@ -69,20 +66,12 @@ const (
 )
 
 var (
-	keyFormat = []byte("mgraph")
 	keyCounts = []byte("mcounts")
 	keyHidden = []byte("mhidden")
 	keySecret = []byte("msecret")
 	keyWriter = []byte("mwriter")
 	keyImport = []byte("mimport")
 )
-
-// Marker returns a key that every store has from its first write on.
-func Marker() []byte { return keyFormat }
-
-// formatVersion is that of everything this package stores. 1 had a key per
-// record and none of the forms of 2, 2 a key per account.
-const formatVersion = 3
 
 // A bucket of records: the upper 14 bits of a TID, which are 12.7 days, or for
 // record keys that are no TIDs rawBucket and the first byte of their hash.
@@ -92,8 +81,8 @@ const (
 )
 
 // appendRecordsKey appends the prefix of the keys of an actor's records.
-func appendRecordsKey(dst []byte, k Kind, actor intern.ID) []byte {
-	return intern.AppendID(append(dst, keyRecord, byte(k)), actor)
+func appendRecordsKey(dst []byte, k Kind, actor dict.ID) []byte {
+	return dict.AppendID(append(dst, keyRecord, byte(k)), actor)
 }
 
 // maxChunkDepth is how often what was spilled may be spilled again: each time
@@ -101,7 +90,7 @@ func appendRecordsKey(dst []byte, k Kind, actor intern.ID) []byte {
 const maxChunkDepth = 6
 
 // appendChunkKey appends the key of the chunk that holds a path, at a depth.
-func appendChunkKey(dst []byte, k Kind, actor intern.ID, p path, depth int) []byte {
+func appendChunkKey(dst []byte, k Kind, actor dict.ID, p path, depth int) []byte {
 	dst = binary.BigEndian.AppendUint16(appendRecordsKey(dst, k, actor), p.bucket())
 	bits := p.spread()
 	for range depth {
@@ -112,9 +101,9 @@ func appendChunkKey(dst []byte, k Kind, actor intern.ID, p path, depth int) []by
 }
 
 // parseChunkKey takes a chunk's key apart.
-func parseChunkKey(key []byte) (k Kind, actor intern.ID, bucket uint16, depth int, err error) {
+func parseChunkKey(key []byte) (k Kind, actor dict.ID, bucket uint16, depth int, err error) {
 	if len(key) > 2 && key[0] == keyRecord {
-		id, n := intern.ReadID(key[2:])
+		id, n := dict.ReadID(key[2:])
 		if rest := key[2+n:]; n > 0 && len(rest) >= 2 && len(rest) <= 2+maxChunkDepth {
 			return Kind(key[1]), id, binary.BigEndian.Uint16(rest), len(rest) - 2, nil
 		}
@@ -127,12 +116,12 @@ func blockOf(member uint64) uint64 { return member >> 16 }
 
 // appendRowKey appends the key of a reverse set's row, the prefix of those of
 // its containers.
-func appendRowKey(dst []byte, k Kind, subject intern.ID) []byte {
-	return intern.AppendID(append(dst, keyReverse, byte(k)), subject)
+func appendRowKey(dst []byte, k Kind, subject dict.ID) []byte {
+	return dict.AppendID(append(dst, keyReverse, byte(k)), subject)
 }
 
 // A layout says how the keys look that depend on the store's settings.
-type layout struct{ settings intern.Settings }
+type layout struct{ settings dict.Settings }
 
 // shared reports whether several processes may write the store.
 func (l layout) shared() bool { return l.settings.Partitions > 1 }
@@ -141,7 +130,7 @@ func (l layout) shared() bool { return l.settings.Partitions > 1 }
 const containersMark = 0xff
 
 // appendMemberKey appends the key of the row that a member of a set belongs in.
-func (l layout) appendMemberKey(dst []byte, k Kind, subject, member intern.ID) []byte {
+func (l layout) appendMemberKey(dst []byte, k Kind, subject, member dict.ID) []byte {
 	dst = appendRowKey(dst, k, subject)
 	if l.shared() {
 		dst = append(dst, l.settings.PartitionOfID(member))
@@ -183,22 +172,22 @@ func parseCursorKey(key []byte) (part uint8, source string) {
 // appendBlock appends a block's number, in 3 bytes or 7: an id without its
 // lowest two.
 func appendBlock(dst []byte, block uint64) []byte {
-	dst = intern.AppendID(dst, intern.ID(block<<16))
+	dst = dict.AppendID(dst, dict.ID(block<<16))
 	return dst[:len(dst)-2]
 }
 
 // parseReverseKey takes the key of a row or of a container apart.
-func parseReverseKey(key []byte) (k Kind, subject intern.ID, block uint64, isRow bool, err error) {
+func parseReverseKey(key []byte) (k Kind, subject dict.ID, block uint64, isRow bool, err error) {
 	if len(key) > 2 && key[0] == keyReverse {
-		id, n := intern.ReadID(key[2:])
+		id, n := dict.ReadID(key[2:])
 		rest := key[2+n:]
-		if n > 0 && (len(rest) == 0 || len(rest) == 1 && rest[0] < intern.MaxPartitions) {
+		if n > 0 && (len(rest) == 0 || len(rest) == 1 && rest[0] < dict.MaxPartitions) {
 			return Kind(key[1]), id, 0, true, nil
 		}
 		if (len(rest) == 4 || len(rest) == 8) && rest[0] == containersMark {
 			rest = rest[1:]
 		}
-		if first, m := intern.ReadID(append(bytes.Clone(rest), 0, 0)); n > 0 && m == len(rest)+2 {
+		if first, m := dict.ReadID(append(bytes.Clone(rest), 0, 0)); n > 0 && m == len(rest)+2 {
 			return Kind(key[1]), id, blockOf(uint64(first)), false, nil
 		}
 	}
@@ -206,149 +195,18 @@ func parseReverseKey(key []byte) (k Kind, subject intern.ID, block uint64, isRow
 }
 
 // accountKey appends the key of the group that an account's state lies in.
-func (l layout) accountKey(dst []byte, actor intern.ID) []byte {
-	return intern.AppendID(append(dst, keyAccount), actor&^l.accountMask())
+func (l layout) accountKey(dst []byte, actor dict.ID) []byte {
+	return dict.AppendID(append(dst, keyAccount), actor&^l.accountMask())
 }
 
-func eraseKey(actor intern.ID) []byte { return intern.AppendID([]byte{keyErase}, actor) }
+func eraseKey(actor dict.ID) []byte { return dict.AppendID([]byte{keyErase}, actor) }
 
 // parseActorKey reads the id of an erase key, or the first of a group of accounts.
-func parseActorKey(key []byte) (intern.ID, error) {
-	if id, n := intern.ReadID(key[1:]); n > 0 && n == len(key)-1 {
+func parseActorKey(key []byte) (dict.ID, error) {
+	if id, n := dict.ReadID(key[1:]); n > 0 && n == len(key)-1 {
 		return id, nil
 	}
 	return 0, fmt.Errorf("graph: account key %x is malformed", key)
-}
-
-// Counts are the totals of the store, kept in the write that changes them.
-type Counts struct {
-	Accounts       int64            `json:"accounts"`       // repos of which anything is known
-	Hidden         int64            `json:"hidden"`         // accounts not active
-	Partial        int64            `json:"partial"`        // repos whose past was never seen
-	Desynchronized int64            `json:"desynchronized"` // repos of which something was missed
-	Records        map[string]int64 `json:"records"`        // live records, by Kind name
-	Strings        map[string]int64 `json:"strings"`        // ids given, by namespace
-}
-
-func (c Counts) clone() Counts {
-	d := c
-	d.Records, d.Strings = make(map[string]int64, len(Kinds)), make(map[string]int64, 2)
-	for _, k := range Kinds {
-		d.Records[k.Name] = c.Records[k.Name]
-	}
-	for _, ns := range intern.Namespaces {
-		d.Strings[ns.String()] = c.Strings[ns.String()]
-	}
-	return d
-}
-
-// add adds what d says.
-func (c *Counts) add(d Counts) {
-	c.Accounts += d.Accounts
-	c.Hidden += d.Hidden
-	c.Partial += d.Partial
-	c.Desynchronized += d.Desynchronized
-	for _, k := range Kinds {
-		c.Records[k.Name] += d.Records[k.Name]
-	}
-	for _, ns := range intern.Namespaces {
-		c.Strings[ns.String()] += d.Strings[ns.String()]
-	}
-}
-
-// readCounts adds up the counts of all lanes, and the strings that were claimed.
-func readCounts(r kv.Reader) (Counts, error) {
-	total := Counts{}.clone()
-	err := eachWithPrefix(r, keyCounts, func(_, v []byte) error {
-		c, err := decodeCounts(v)
-		total.add(c)
-		return err
-	})
-	if err != nil {
-		return total, err
-	}
-	claimed, err := intern.Claimed(r)
-	for _, ns := range intern.Namespaces {
-		total.Strings[ns.String()] += claimed[ns]
-	}
-	return total, err
-}
-
-func decodeCounts(v []byte) (c Counts, err error) {
-	if err := json.Unmarshal(v, &c); err != nil {
-		return c.clone(), fmt.Errorf("graph: reading the counts: %w", err)
-	}
-	return c.clone(), nil
-}
-
-// A cursor row is number(4) seq(8) time, unix microseconds(8) flags(1). The number
-// stands for the source in other rows. A new one is drawn when the relay is known
-// to have begun its sequence anew. The time is that of the event seq; with
-// cursorLive, which a source has until its first event is applied, it is when
-// listening began, and seq is 0.
-type cursorRow struct {
-	number uint32
-	seq    Seq
-	time   time.Time
-	future bool // the relay said that seq is in its future
-	live   bool // listened to live, and no event has been applied yet
-}
-
-// Flags of a cursor row.
-const (
-	cursorFuture = 1 << iota
-	cursorLive
-)
-
-// isCursor reports whether the row says how far the source was applied.
-func (c cursorRow) isCursor() bool { return c.number != 0 && !c.live }
-
-func (c cursorRow) value() []byte {
-	v := binary.BigEndian.AppendUint32(nil, c.number)
-	v = binary.BigEndian.AppendUint64(v, uint64(c.seq))
-	v = binary.BigEndian.AppendUint64(v, uint64(c.time.UnixMicro()))
-	flags := byte(0)
-	if c.future {
-		flags |= cursorFuture
-	}
-	if c.live {
-		flags |= cursorLive
-	}
-	return append(v, flags)
-}
-
-func decodeCursor(v []byte) (c cursorRow, err error) {
-	if len(v) != 21 {
-		return c, fmt.Errorf("graph: cursor row %x is malformed", v)
-	}
-	c.number = binary.BigEndian.Uint32(v)
-	c.seq = Seq(binary.BigEndian.Uint64(v[4:]))
-	c.time = time.UnixMicro(int64(binary.BigEndian.Uint64(v[12:])))
-	c.future, c.live = v[20]&cursorFuture != 0, v[20]&cursorLive != 0
-	return c, nil
-}
-
-// hiddenVersion returns the version of the hidden set: the sum of those of its
-// parts, which only grow, so that in two states that have one sum all are the
-// same.
-func (l layout) hiddenVersion(r kv.Reader) (version uint64, err error) {
-	if !l.shared() {
-		return readVersion(r, keyHidden)
-	}
-	err = eachWithPrefix(r, keyHidden, func(_, v []byte) error {
-		n, err := decodeVersion(v)
-		version += n
-		return err
-	})
-	return version, err
-}
-
-func readVersion(r kv.Reader, key []byte) (uint64, error) {
-	v, ok, err := r.Get(key)
-	if err != nil || !ok {
-		return 0, err
-	}
-	return decodeVersion(v)
 }
 
 func decodeVersion(v []byte) (uint64, error) {
@@ -356,4 +214,39 @@ func decodeVersion(v []byte) (uint64, error) {
 		return 0, fmt.Errorf("graph: the hidden set's version is %x", v)
 	}
 	return binary.BigEndian.Uint64(v), nil
+}
+
+func isRowKey(key []byte) bool {
+	if len(key) < 3 || key[0] != keyReverse {
+		return false
+	}
+	_, n := dict.ReadID(key[2:])
+	return n > 0 && (len(key) == 2+n || len(key) == 3+n && key[2+n] < dict.MaxPartitions)
+}
+
+// appendContainerKey appends the key of a container of the set whose row has
+// the key given.
+func appendContainerKey(dst, row []byte, block uint64) []byte {
+	_, n := dict.ReadID(row[2:])
+	dst = append(dst, row...)
+	if len(row) > 2+n {
+		dst[len(dst)-1] = containersMark // in the place of the partition
+	}
+	return appendBlock(dst, block)
+}
+
+// keyspaces names the keyspaces of the store.
+var keyspaces = map[byte]string{
+	keyRecord: "records", keyReverse: "sets", keyAccount: "accounts", keyErase: "erase jobs", keyCursor: "cursors",
+	keyDeadLetter: "dead letters", keyGap: "gaps", keyClaim: "claims", keyHeartbeat: "heartbeats", 'm': "totals",
+	dict.KeyID: "strings", dict.KeyString: "ids", dict.KeyNext: "shard counters", dict.KeyLease: "leases",
+	dict.KeyHome: "shard homes", dict.KeyClaims: "claim counts",
+}
+
+// KeyspaceOf names the keyspace that a key belongs to.
+func KeyspaceOf(key []byte) string {
+	if len(key) > 0 && keyspaces[key[0]] != "" {
+		return keyspaces[key[0]]
+	}
+	return "unknown"
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 )
 
@@ -60,15 +60,15 @@ func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 			}
 		}
 	case isRowKey(key):
-		subject, _ := intern.ReadID(key[2:])
+		subject, _ := dict.ReadID(key[2:])
 		f, _ := m.rows.Get().(*rowFolder)
 		out, size, err = f.fold(dst, subject, values, base)
 		m.rows.Put(f)
 		limit = m.limits.Row
 	case len(key) > 0 && key[0] == keyAccount:
 		out, err = foldAccounts(dst, values)
-	case len(key) > 0 && key[0] == intern.KeyString:
-		out, err = intern.FoldStrings(dst, values)
+	case len(key) > 0 && key[0] == dict.KeyString:
+		out, err = dict.FoldGroups(dst, values)
 	default:
 		out, err = foldContainers(dst, values, base)
 	}
@@ -79,14 +79,6 @@ func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 		m.note(key)
 	}
 	return out, nil
-}
-
-func isRowKey(key []byte) bool {
-	if len(key) < 3 || key[0] != keyReverse {
-		return false
-	}
-	_, n := intern.ReadID(key[2:])
-	return n > 0 && (len(key) == 2+n || len(key) == 3+n && key[2+n] < intern.MaxPartitions)
 }
 
 // maxNoted bounds how many keys wait to be spilled. What finds no place is

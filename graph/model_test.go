@@ -15,6 +15,7 @@ import (
 
 	"skein/graph"
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/idset"
 	"skein/internal/kv"
 	"skein/internal/kv/fdbkv/fdbtest"
@@ -72,8 +73,8 @@ func views(t *testing.T, s *graph.Store) model.Views {
 	t.Helper()
 	v := model.Views{Forward: map[string]map[string][]string{}, Reverse: map[string]map[string][]string{}}
 	err := s.View(context.Background(), func(sn *graph.Snapshot) error {
-		all := map[intern.Namespace][]string{}
-		for _, ns := range intern.Namespaces {
+		all := map[dict.Namespace][]string{}
+		for _, ns := range dict.Namespaces {
 			list, err := sn.AllStrings(ns)
 			if err != nil {
 				return err
@@ -82,15 +83,15 @@ func views(t *testing.T, s *graph.Store) model.Views {
 		}
 		for _, k := range graph.Kinds {
 			fwd, rev := map[string][]string{}, map[string][]string{}
-			for _, did := range all[intern.DID] {
-				members, err := members(sn, k.SubjectIs, func(id intern.ID) (idset.Set, error) { return sn.Subjects(k.Kind, id) }, intern.DID, did)
+			for _, did := range all[dict.DID] {
+				members, err := members(sn, k.SubjectIs, func(id dict.ID) (idset.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
 				if err != nil {
 					return err
 				}
 				put(fwd, did, members)
 			}
 			for _, subject := range all[k.SubjectIs] {
-				members, err := members(sn, intern.DID, func(id intern.ID) (idset.Set, error) { return actors(sn, k.Kind, id) }, k.SubjectIs, subject)
+				members, err := members(sn, dict.DID, func(id dict.ID) (idset.Set, error) { return actors(sn, k.Kind, id) }, k.SubjectIs, subject)
 				if err != nil {
 					return err
 				}
@@ -108,7 +109,7 @@ func views(t *testing.T, s *graph.Store) model.Views {
 }
 
 // actors reads a reverse set twice, whole and by parts.
-func actors(sn *graph.Snapshot, k graph.Kind, subject intern.ID) (idset.Set, error) {
+func actors(sn *graph.Snapshot, k graph.Kind, subject dict.ID) (idset.Set, error) {
 	a, err := sn.Actors(k, subject)
 	if err != nil {
 		return idset.Set{}, err
@@ -126,7 +127,7 @@ func actors(sn *graph.Snapshot, k graph.Kind, subject intern.ID) (idset.Set, err
 		err = fmt.Errorf("set %d of %d: in parts it is %v, whole %v", k, subject, part.List(nil), all.List(nil))
 	}
 	for _, id := range all.List(nil) {
-		if has, herr := sn.HasEdge(k, intern.ID(id), subject); herr != nil || !has {
+		if has, herr := sn.HasEdge(k, dict.ID(id), subject); herr != nil || !has {
 			err = errors.Join(err, herr, fmt.Errorf("%d is in set %d of %d, HasEdge says no", id, k, subject))
 		}
 	}
@@ -146,7 +147,7 @@ func put2(m map[string]map[string][]string, kind string, sets map[string][]strin
 }
 
 // members reads one set, without the hidden accounts, as sorted strings.
-func members(sn *graph.Snapshot, ns intern.Namespace, read func(intern.ID) (idset.Set, error), ofNS intern.Namespace, of string) ([]string, error) {
+func members(sn *graph.Snapshot, ns dict.Namespace, read func(dict.ID) (idset.Set, error), ofNS dict.Namespace, of string) ([]string, error) {
 	var b intern.Batch
 	index := b.Add(ofNS, []byte(of))
 	if err := sn.Lookup(&b); err != nil {
@@ -156,10 +157,10 @@ func members(sn *graph.Snapshot, ns intern.Namespace, read func(intern.ID) (idse
 	if err != nil {
 		return nil, err
 	}
-	var list []intern.ID
+	var list []dict.ID
 	for _, id := range set.List(nil) {
-		if ns == intern.URI || !sn.IsHidden(intern.ID(id)) {
-			list = append(list, intern.ID(id))
+		if ns == dict.URI || !sn.IsHidden(dict.ID(id)) {
+			list = append(list, dict.ID(id))
 		}
 	}
 	var out []string
@@ -332,7 +333,7 @@ func dump(t *testing.T, store kv.Store) map[string]string {
 	err := store.View(t.Context(), func(r kv.Reader) error {
 		return r.Scan(nil, nil, false, func(k, v []byte) (bool, error) {
 			switch {
-			case k[0] == intern.KeyLease || k[0] == intern.KeyNext || string(k) == "msecret" || strings.HasPrefix(string(k), "mwriter") || k[0] == 'q':
+			case k[0] == dict.KeyLease || k[0] == dict.KeyNext || string(k) == "msecret" || strings.HasPrefix(string(k), "mwriter") || k[0] == 'q':
 			case (k[0] == 'v' || k[0] == 'r') && len(v) == 0: // an emptied fold is the same as none
 			default:
 				all[string(k)] = string(v)

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
+	"skein/internal/runs"
 )
 
 // asked is a chunk that is looked up for some of the changes.
@@ -30,7 +31,7 @@ func (a *applier) readOld(tx kv.Txn) error {
 		}
 	}
 	first := 0
-	for one := range groups(a.changes, sameActor) {
+	for one := range runs.Of(a.changes, sameActor) {
 		start := first
 		first += len(one)
 		if slices.ContainsFunc(one, func(c change) bool { return c.delete && !c.fresh }) {
@@ -178,7 +179,7 @@ func (a *applier) settleOld(changes []change, deep bool) {
 		if r := a.newest[i]; r != nil {
 			c.existed, c.old = r.flags != flagRemoved, r.subject
 		}
-		if c.old != intern.None && (c.delete || c.new != c.old) {
+		if c.old != dict.None && (c.delete || c.new != c.old) {
 			a.gone = append(a.gone, edge{kind, actor, c.old})
 		}
 	}
@@ -198,7 +199,7 @@ func (a *applier) settleOld(changes []change, deep bool) {
 		at, _ := slices.BinarySearchFunc(order, r.path, func(n int32, p path) int { return comparePaths(a.records[n].path, p) })
 		return &a.records[order[at]] != r
 	}
-	left := a.others(changes, a.gone, func(wanted func(intern.ID) bool, each func(*record) bool) {
+	left := a.others(changes, a.gone, func(wanted func(dict.ID) bool, each func(*record) bool) {
 		for i := range a.records {
 			r := &a.records[i]
 			if r.flags == 0 && wanted(r.subject) && (!deep || !superseded(r)) && !each(r) {
@@ -207,7 +208,7 @@ func (a *applier) settleOld(changes []change, deep bool) {
 		}
 	})
 	a.order = order
-	a.scanned = append(a.scanned, edge{kind, actor, intern.None})
+	a.scanned = append(a.scanned, edge{kind, actor, dict.None})
 	a.lost = append(a.lost, left...)
 }
 
@@ -288,7 +289,7 @@ func (a *applier) askBelow(next []asked, changes []int32, depth int) []asked {
 	}
 	place := func(j int32) byte { return byte(a.changes[j].path.spread() >> (56 - 8*depth)) }
 	slices.SortStableFunc(changes, func(x, y int32) int { return int(place(x)) - int(place(y)) })
-	for group := range groups(changes, func(x, y int32) bool { return place(x) == place(y) }) {
+	for group := range runs.Of(changes, func(x, y int32) bool { return place(x) == place(y) }) {
 		next = append(next, asked{group, depth + 1})
 	}
 	return next

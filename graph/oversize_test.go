@@ -9,9 +9,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/fdbkv/fdbtest"
 	"skein/internal/kv/memkv"
+	"skein/internal/syntax"
 )
 
 // What one account may do in one commit, or one batch, is written whatever the
@@ -19,7 +21,7 @@ import (
 func TestOversize(t *testing.T) {
 	const actor = "did:plc:hostile"
 	commit := func(b *Batch, seq Seq, n int, put func(i int) (rkey, subject []byte)) {
-		b.AddCommit(seq, &Commit{DID: []byte(actor), Rev: intern.AppendTID(nil, 1<<60|uint64(seq)<<32), Data: make([]byte, 32)})
+		b.AddCommit(seq, &Commit{DID: []byte(actor), Rev: syntax.AppendTID(nil, 1<<60|uint64(seq)<<32), Data: make([]byte, 32)})
 		for i := range n {
 			rkey, subject := put(i)
 			b.AddPut(1, rkey, subject)
@@ -44,7 +46,7 @@ func TestOversize(t *testing.T) {
 			for c := range 150 {
 				commit(b, Seq(c+1), 200, func(i int) ([]byte, []byte) {
 					n := uint64(200*c + i + 1)
-					return intern.AppendTID(nil, 1<<60|n<<23|n*7%1024), fmt.Appendf(nil, "did:web:s%d.example.com", n)
+					return syntax.AppendTID(nil, 1<<60|n<<23|n*7%1024), fmt.Appendf(nil, "did:web:s%d.example.com", n)
 				})
 			}
 		}, 30_000},
@@ -66,7 +68,7 @@ func TestOversize(t *testing.T) {
 		} {
 			t.Run(name+"/"+engine, func(t *testing.T) {
 				store := open(t)
-				s, err := Open(t.Context(), store, Options{Intern: intern.Options{Settings: intern.SharedSettings}})
+				s, err := Open(t.Context(), store, Options{Intern: intern.Options{Settings: dict.SharedSettings}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -107,7 +109,7 @@ func keysOfOneBucket(n int) (keys []string) {
 func TestErasingInLanes(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
 	s, err := Open(t.Context(), store, Options{
-		Intern: intern.Options{Settings: intern.SharedSettings}, Metrics: NewMetrics(prometheus.NewRegistry()), Lanes: 4,
+		Intern: intern.Options{Settings: dict.SharedSettings}, Metrics: NewMetrics(prometheus.NewRegistry()), Lanes: 4,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +120,7 @@ func TestErasingInLanes(t *testing.T) {
 		for i := range 40 {
 			seq++
 			did := fmt.Appendf(nil, "did:plc:a%d", i)
-			b.AddCommit(seq, &Commit{DID: did, Rev: intern.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
+			b.AddCommit(seq, &Commit{DID: did, Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
 			b.AddPut(1, fmt.Appendf(nil, "x%d", round), []byte("did:plc:s"))
 			seq++
 			b.AddAccount(seq, did, false, true)

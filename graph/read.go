@@ -9,6 +9,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/idset"
 	"skein/internal/kv"
 )
@@ -96,7 +97,7 @@ func (r *interruptible) Scan(lo, hi []byte, reverse bool, each func(key, value [
 func (s *Snapshot) Hidden() idset.Set { return idset.FromBitmap(s.hidden) }
 
 // IsHidden reports whether an account is not active.
-func (s *Snapshot) IsHidden(actor intern.ID) bool { return s.hidden.Contains(uint64(actor)) }
+func (s *Snapshot) IsHidden(actor dict.ID) bool { return s.hidden.Contains(uint64(actor)) }
 
 // Counts returns the totals.
 func (s *Snapshot) Counts() (Counts, error) { return readCounts(s.r) }
@@ -120,18 +121,18 @@ func readCursors(r kv.Reader) ([]Cursor, error) {
 }
 
 // Lookup finds the ids of strings; those that have none are left None.
-func (s *Snapshot) Lookup(b *intern.Batch) error { return s.s.in.Lookup(s.r, b) }
+func (s *Snapshot) Lookup(b *intern.Batch) error { return intern.Lookup(s.r, b) }
 
 // Strings calls each with the string of every id, in order.
-func (s *Snapshot) Strings(ns intern.Namespace, ids []intern.ID, each func(i int, s []byte) error) error {
-	return s.s.in.Strings(s.r, ns, ids, each)
+func (s *Snapshot) Strings(ns dict.Namespace, ids []dict.ID, each func(i int, s []byte) error) error {
+	return intern.Strings(s.r, ns, ids, each)
 }
 
 // AllStrings returns every string of a namespace. It is for tests and tools:
 // the list is as large as the dictionary.
-func (s *Snapshot) AllStrings(ns intern.Namespace) (all []string, err error) {
-	var ids []intern.ID
-	err = intern.EachID(s.r, ns, func(id intern.ID) error { ids = append(ids, id); return nil })
+func (s *Snapshot) AllStrings(ns dict.Namespace) (all []string, err error) {
+	var ids []dict.ID
+	err = intern.EachID(s.r, ns, func(id dict.ID) error { ids = append(ids, id); return nil })
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/idset"
 	"skein/internal/kv"
 )
@@ -17,7 +17,7 @@ import (
 type recordReader struct {
 	records []record // of the bucket
 	raw     []byte   // raw keys of a bucket with several chunks
-	actor   intern.ID
+	actor   dict.ID
 	bucket  uint16
 	chunks  int
 }
@@ -26,13 +26,13 @@ var recordReaders = sync.Pool{New: func() any { return new(recordReader) }}
 
 // eachRecord calls each for the live records of an actor until it returns
 // false. The record is valid only during the call.
-func eachRecord(r kv.Reader, k Kind, actor intern.ID, each func(*record) bool) error {
-	return eachRecordUnder(r, appendRecordsKey(nil, k, actor), func(_ intern.ID, rec *record) bool { return each(rec) })
+func eachRecord(r kv.Reader, k Kind, actor dict.ID, each func(*record) bool) error {
+	return eachRecordUnder(r, appendRecordsKey(nil, k, actor), func(_ dict.ID, rec *record) bool { return each(rec) })
 }
 
 // eachRecordUnder is eachRecord for all actors whose records' keys begin with
 // prefix, by actor.
-func eachRecordUnder(r kv.Reader, prefix []byte, each func(actor intern.ID, rec *record) bool) error {
+func eachRecordUnder(r kv.Reader, prefix []byte, each func(actor dict.ID, rec *record) bool) error {
 	return eachBucket(r, prefix, func(rr *recordReader) (more bool) {
 		if rr.chunks > 1 {
 			slices.SortFunc(rr.records, compareRecords)
@@ -53,7 +53,7 @@ func eachRecordUnder(r kv.Reader, prefix []byte, each func(actor intern.ID, rec 
 // eachRecordOf calls each for the live records of an actor whose subject is
 // wanted, in no order, until it returns false. Of a bucket of thousands it looks
 // at every record, but puts none in order.
-func eachRecordOf(r kv.Reader, k Kind, actor intern.ID, wanted func(intern.ID) bool, each func(*record) bool) error {
+func eachRecordOf(r kv.Reader, k Kind, actor dict.ID, wanted func(dict.ID) bool, each func(*record) bool) error {
 	return eachBucket(r, appendRecordsKey(nil, k, actor), func(rr *recordReader) (more bool) {
 		for i := range rr.records {
 			rec := &rr.records[i]
@@ -113,19 +113,19 @@ func eachBucket(r kv.Reader, prefix []byte, each func(*recordReader) bool) error
 
 // Subjects returns the subjects that actor has an edge to: a forward set, such
 // as follows. That of a hidden account is empty. Hidden accounts are in it.
-func (s *Snapshot) Subjects(k Kind, actor intern.ID) (idset.Set, error) {
+func (s *Snapshot) Subjects(k Kind, actor dict.ID) (idset.Set, error) {
 	ids, err := s.AppendSubjects(nil, k, actor)
 	return idset.FromUnsorted(ids), err
 }
 
 // AppendSubjects appends a forward set to dst, in no order; a subject that
 // several records name may be there several times.
-func (s *Snapshot) AppendSubjects(dst []uint64, k Kind, actor intern.ID) ([]uint64, error) {
-	if actor == intern.None || s.IsHidden(actor) {
+func (s *Snapshot) AppendSubjects(dst []uint64, k Kind, actor dict.ID) ([]uint64, error) {
+	if actor == dict.None || s.IsHidden(actor) {
 		return dst, nil
 	}
 	err := eachRecord(s.r, k, actor, func(r *record) bool {
-		if r.subject != intern.None {
+		if r.subject != dict.None {
 			dst = append(dst, uint64(r.subject))
 		}
 		return true
@@ -136,14 +136,14 @@ func (s *Snapshot) AppendSubjects(dst []uint64, k Kind, actor intern.ID) ([]uint
 // Rkeys returns, for each of the subjects, the lowest record key under which a
 // live record of actor names it, nil if none does, whatever the state of the
 // accounts.
-func (s *Snapshot) Rkeys(k Kind, actor intern.ID, subjects []intern.ID) ([][]byte, error) {
+func (s *Snapshot) Rkeys(k Kind, actor dict.ID, subjects []dict.ID) ([][]byte, error) {
 	rkeys := make([][]byte, len(subjects))
-	if actor == intern.None {
+	if actor == dict.None {
 		return rkeys, nil
 	}
-	index := make(map[intern.ID][]int, len(subjects))
+	index := make(map[dict.ID][]int, len(subjects))
 	for i, id := range subjects {
-		if id != intern.None {
+		if id != dict.None {
 			index[id] = append(index[id], i)
 		}
 	}
@@ -162,15 +162,15 @@ func (s *Snapshot) Rkeys(k Kind, actor intern.ID, subjects []intern.ID) ([][]byt
 
 // HasEdge reports whether a live record of actor names subject, whatever the
 // state of the two accounts.
-func (s *Snapshot) HasEdge(k Kind, actor, subject intern.ID) (bool, error) {
-	if actor == intern.None || subject == intern.None {
+func (s *Snapshot) HasEdge(k Kind, actor, subject dict.ID) (bool, error) {
+	if actor == dict.None || subject == dict.None {
 		return false, nil
 	}
 	return s.s.hasEdge(s.r, k, actor, subject)
 }
 
 // hasEdge asks the reverse set: one value or two, whatever their sizes.
-func (l layout) hasEdge(r kv.Reader, k Kind, actor, subject intern.ID) (bool, error) {
+func (l layout) hasEdge(r kv.Reader, k Kind, actor, subject dict.ID) (bool, error) {
 	key := l.appendMemberKey(nil, k, subject, actor)
 	v, ok, err := r.Get(key)
 	if err != nil || !ok {

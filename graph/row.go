@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"skein/intern"
+	"skein/intern/dict"
 )
 
 // A row holds the members of a reverse set, or the newest changes of one whose
@@ -37,7 +37,7 @@ type row struct {
 var errRow = errors.New("graph: malformed set row")
 
 // parseRow splits the row of a subject's set.
-func parseRow(subject intern.ID, v []byte) (r row, err error) {
+func parseRow(subject dict.ID, v []byte) (r row, err error) {
 	r.subject = uint64(subject)
 	if len(v) == 0 || v[0]&1 == 0 {
 		r.members, r.shift = v, 1
@@ -134,7 +134,7 @@ func encodeList(dst []byte, subject uint64, ids []uint64, shift int) []byte {
 }
 
 // appendRow appends a row or operand. Both lists ascend, and are disjoint.
-func appendRow(dst []byte, subject intern.ID, generation uint64, removed, members []uint64) []byte {
+func appendRow(dst []byte, subject dict.ID, generation uint64, removed, members []uint64) []byte {
 	of := uint64(subject)
 	if generation == 0 && len(removed) == 0 && (len(members) == 0 || zigzag(int64(members[0]-of)) < 1<<61) {
 		return encodeList(dst, of, members, 1)
@@ -161,7 +161,7 @@ type rowFolder struct {
 }
 
 // read appends what v says to dst, in the order of the ids.
-func (f *rowFolder) read(dst []word, subject intern.ID, v []byte, age uint32) (out []word, generation uint64, err error) {
+func (f *rowFolder) read(dst []word, subject dict.ID, v []byte, age uint32) (out []word, generation uint64, err error) {
 	r, err := parseRow(subject, v)
 	if err != nil {
 		return dst, 0, err
@@ -209,7 +209,7 @@ func compareWords(x, y word) int {
 // fold appends what values, oldest first, come to, and returns how many ids the
 // result holds. The oldest value is usually the largest: the others are sorted
 // by themselves and merged into it.
-func (f *rowFolder) fold(dst []byte, subject intern.ID, values [][]byte, base bool) (out []byte, n int, err error) {
+func (f *rowFolder) fold(dst []byte, subject dict.ID, values [][]byte, base bool) (out []byte, n int, err error) {
 	f.words, f.other = f.words[:0], f.other[:0]
 	var generation uint64
 	for age, v := range values {

@@ -9,9 +9,10 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/idset"
 	"skein/internal/kv"
+	"skein/internal/runs"
 )
 
 // ActorSet is a reverse set that has been opened: its row is read, and of its
@@ -28,9 +29,9 @@ type ActorSet struct {
 }
 
 // Actors opens the set of who has an edge to subject, such as followers.
-func (s *Snapshot) Actors(k Kind, subject intern.ID) (*ActorSet, error) {
+func (s *Snapshot) Actors(k Kind, subject dict.ID) (*ActorSet, error) {
 	t := &ActorSet{s: s}
-	if subject == intern.None {
+	if subject == dict.None {
 		t.whole = &t.row
 		return t, nil
 	}
@@ -42,7 +43,7 @@ func (s *Snapshot) Actors(k Kind, subject intern.ID) (*ActorSet, error) {
 }
 
 // open reads the set's row, or those of its partitions, and returns their bytes.
-func (t *ActorSet) open(r kv.Reader, l layout, k Kind, subject intern.ID) (rows []byte, err error) {
+func (t *ActorSet) open(r kv.Reader, l layout, k Kind, subject dict.ID) (rows []byte, err error) {
 	t.key = appendRowKey(nil, k, subject)
 	t.below = l.containers(t.key)
 	var members, removed []uint64
@@ -185,7 +186,7 @@ func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 
 // readBitmap reads a whole reverse set, or the hidden set, as a bitmap of the
 // caller's.
-func (l layout) readBitmap(r kv.Reader, k Kind, subject intern.ID) (*roaring64.Bitmap, error) {
+func (l layout) readBitmap(r kv.Reader, k Kind, subject dict.ID) (*roaring64.Bitmap, error) {
 	t := &ActorSet{}
 	if _, err := t.open(r, l, k, subject); err != nil {
 		return nil, err
@@ -273,7 +274,7 @@ func (s *stitcher) bitmap() (*roaring64.Bitmap, error) {
 	const noRuns = 12346
 	var tops int
 	out := make([]byte, 8, 8+len(s.data)+16*len(s.parts)+64)
-	for parts := range groups(s.parts, func(x, y stitched) bool { return x.block>>16 == y.block>>16 }) {
+	for parts := range runs.Of(s.parts, func(x, y stitched) bool { return x.block>>16 == y.block>>16 }) {
 		tops++
 		out = binary.LittleEndian.AppendUint32(out, uint32(parts[0].block>>16))
 		out = binary.LittleEndian.AppendUint32(out, noRuns)

@@ -16,11 +16,12 @@ import (
 
 	"skein/graph"
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv/memkv"
 	"skein/internal/model"
 )
 
-var sharedSettings = intern.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 64}
+var sharedSettings = dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 64}
 
 // Several writers on one store, each with a share of the partitions, and other
 // shares in each run: together they know what one alone would. They conflict
@@ -70,7 +71,7 @@ func TestShares(t *testing.T) {
 	}
 	t.Logf("conflicts by keyspace: %v", conflicts)
 	for keyspace, n := range conflicts {
-		if keyspace != intern.KeyID && keyspace != intern.KeyLease {
+		if keyspace != dict.KeyID && keyspace != dict.KeyLease {
 			t.Errorf("%d conflicts in keyspace %q", n, keyspace)
 		}
 	}
@@ -112,7 +113,7 @@ func followStream(t *testing.T, s *graph.Store, stream []*model.Event, seed uint
 func TestFence(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: merger()})
 	first := openShare(t, store, sharedSettings, graph.Share{I: 0, N: 2})
-	open := func(share graph.Share, shards *intern.ShardRange) (*graph.Store, error) {
+	open := func(share graph.Share, shards *dict.ShardRange) (*graph.Store, error) {
 		return graph.Open(t.Context(), store, graph.Options{
 			Share: share, Beat: 20 * time.Millisecond, Intern: intern.Options{Owner: "second", Shards: shards},
 		})
@@ -163,19 +164,19 @@ func TestFence(t *testing.T) {
 	verify(t, store)
 
 	// Ranges of shards are there to be apart.
-	low, err := open(graph.Share{I: 0, N: 2}, &intern.ShardRange{First: 0, Last: 127})
+	low, err := open(graph.Share{I: 0, N: 2}, &dict.ShardRange{First: 0, Last: 127})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(graph.Share{I: 1, N: 2}, &intern.ShardRange{First: 100, Last: 200}); !errors.Is(err, graph.ErrClaimed) {
+	if _, err := open(graph.Share{I: 1, N: 2}, &dict.ShardRange{First: 100, Last: 200}); !errors.Is(err, graph.ErrClaimed) {
 		t.Errorf("shards 100-200 beside 0-127: %v", err)
 	}
-	for _, r := range []intern.ShardRange{{First: 5, Last: 4}, {First: 0, Last: 256}, {First: 128, Last: 190}} {
-		if _, err := open(graph.Share{I: 1, N: 2}, &r); !errors.Is(err, intern.ErrSettings) {
+	for _, r := range []dict.ShardRange{{First: 5, Last: 4}, {First: 0, Last: 256}, {First: 128, Last: 190}} {
+		if _, err := open(graph.Share{I: 1, N: 2}, &r); !errors.Is(err, dict.ErrSettings) {
 			t.Errorf("shards %s: %v", r, err)
 		}
 	}
-	high, err := open(graph.Share{I: 1, N: 2}, &intern.ShardRange{First: 128, Last: 255})
+	high, err := open(graph.Share{I: 1, N: 2}, &dict.ShardRange{First: 128, Last: 255})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +202,7 @@ func TestFence(t *testing.T) {
 // What is not whole, or not an export, is refused and changes nothing for good.
 func TestExportImport(t *testing.T) {
 	m, h := model.New(), model.NewHistory(8, 100)
-	mem := func(settings intern.Settings, imports bool) (*memkv.Store, *graph.Store) {
+	mem := func(settings dict.Settings, imports bool) (*memkv.Store, *graph.Store) {
 		store := memkv.Open(memkv.Options{Merger: merger()})
 		s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings}, Import: imports, Beat: 20 * time.Millisecond})
 		if err != nil {
@@ -209,7 +210,7 @@ func TestExportImport(t *testing.T) {
 		}
 		return store, s
 	}
-	store, s := mem(intern.Settings{}, false)
+	store, s := mem(dict.Settings{}, false)
 	var b graph.Batch
 	history := func(n int) {
 		for range n {
@@ -231,7 +232,7 @@ func TestExportImport(t *testing.T) {
 	}
 	history(6000)
 	var first string
-	for i, settings := range []intern.Settings{sharedSettings, intern.DefaultSettings, {ShardBits: 32, LeaseSize: 1}} {
+	for i, settings := range []dict.Settings{sharedSettings, dict.DefaultSettings, {ShardBits: 32, LeaseSize: 1}} {
 		if err := s.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +277,7 @@ func TestExportImport(t *testing.T) {
 		if err := s.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s = openShare(t, store, intern.Settings{}, graph.Share{})
+		s = openShare(t, store, dict.Settings{}, graph.Share{})
 		compareViews(t, views(t, s), m.Views())
 		compareCounts(t, s, m)
 		verify(t, store)

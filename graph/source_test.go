@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"skein/graph"
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
 	"skein/internal/model"
@@ -38,7 +38,7 @@ func apply(t *testing.T, s *graph.Store, source string, events []*model.Event) {
 // repo is desynchronized by a #sync that is older than what is known of it.
 func TestOtherSource(t *testing.T) {
 	for seed := range uint64(6) {
-		for _, settings := range []intern.Settings{intern.DefaultSettings, sharedSettings} {
+		for _, settings := range []dict.Settings{dict.DefaultSettings, sharedSettings} {
 			store := memkv.Open(memkv.Options{Merger: merger()})
 			s := openShare(t, store, settings, graph.Share{})
 			h, m := model.NewHistory(seed, 15), model.New()
@@ -79,7 +79,7 @@ func TestOtherSource(t *testing.T) {
 // The next commit continues from the higher one.
 func TestImportOfTheSame(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: merger()})
-	s := openShare(t, store, intern.DefaultSettings, graph.Share{})
+	s := openShare(t, store, dict.DefaultSettings, graph.Share{})
 	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
 	root, next := [32]byte{1}, [32]byte{2}
 	apply(t, s, "pds", []*model.Event{
@@ -111,7 +111,7 @@ func TestImportOfTheSame(t *testing.T) {
 // followed it tells of an import, of another one it is a replay like all others.
 func TestOtherRev(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: merger()})
-	s := openShare(t, store, intern.DefaultSettings, graph.Share{})
+	s := openShare(t, store, dict.DefaultSettings, graph.Share{})
 	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
 	commit := func(source string, seq graph.Seq, rev, since uint64, root byte, other bool) {
 		t.Helper()
@@ -151,7 +151,7 @@ func counts(t *testing.T, s *graph.Store) (c graph.Counts) {
 // A source that is listened to live and has told nothing yet has no cursor, and
 // what is known of it goes over into one with the first event.
 func TestLiveSource(t *testing.T) {
-	for _, settings := range []intern.Settings{intern.DefaultSettings, sharedSettings} {
+	for _, settings := range []dict.Settings{dict.DefaultSettings, sharedSettings} {
 		store := memkv.Open(memkv.Options{Merger: merger()})
 		s := openShare(t, store, settings, graph.Share{})
 		now := time.UnixMicro(1_700_000_000_000_000).UTC()
@@ -252,7 +252,7 @@ func TestToggledAccount(t *testing.T) {
 // trimming them reads no more than a few keys for each that comes.
 func TestNotesAreBounded(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: merger()})
-	s := openShare(t, store, intern.DefaultSettings, graph.Share{})
+	s := openShare(t, store, dict.DefaultSettings, graph.Share{})
 	begun := time.Now().UTC()
 	seq := graph.Seq(0)
 	note := func(source string, n int) {
@@ -294,7 +294,7 @@ func TestNotesAreBounded(t *testing.T) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s = openShare(t, store, intern.DefaultSettings, graph.Share{})
+	s = openShare(t, store, dict.DefaultSettings, graph.Share{})
 	note("third", 25_000)
 	n, letters := kept()
 	if n > 2*graph.MaxDeadLetters+graph.MaxNotes || len(letters) != graph.MaxDeadLetters || letters[len(letters)-1].Seq != seq {

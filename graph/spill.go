@@ -8,8 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
+	"skein/internal/runs"
 )
 
 // A value that has grown too large is spilled: in one atomic write, what it
@@ -71,9 +72,9 @@ func (s *lane) spill(ctx context.Context) error {
 
 // isMineToSpill reports whether a key is of a partition of the lane.
 func (s *lane) isMineToSpill(key string) bool {
-	_, n := intern.ReadID([]byte(key[2:]))
+	_, n := dict.ReadID([]byte(key[2:]))
 	if key[0] == keyRecord {
-		actor, _ := intern.ReadID([]byte(key[2:]))
+		actor, _ := dict.ReadID([]byte(key[2:]))
 		return s.has(s.settings.PartitionOfID(actor))
 	}
 	return !s.shared() || len(key) > 2+n && s.has(key[2+n])
@@ -117,7 +118,7 @@ func (m *Merger) spillOne(tx kv.Txn, key []byte) error {
 }
 
 func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
-	subject, _ := intern.ReadID(key[2:])
+	subject, _ := dict.ReadID(key[2:])
 	r, err := parseRow(subject, v)
 	if err != nil {
 		return err
@@ -147,26 +148,6 @@ func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
 	}
 	tx.Set(key, appendRow(nil, subject, r.generation+1, nil, nil))
 	return nil
-}
-
-// appendContainerKey appends the key of a container of the set whose row has
-// the key given.
-func appendContainerKey(dst, row []byte, block uint64) []byte {
-	_, n := intern.ReadID(row[2:])
-	dst = append(dst, row...)
-	if len(row) > 2+n {
-		dst[len(dst)-1] = containersMark // in the place of the partition
-	}
-	return appendBlock(dst, block)
-}
-
-// takeBlock moves the ids of a block from the front of ids to dst.
-func takeBlock(dst []uint16, ids []uint64, block uint64) (taken []uint16, rest []uint64) {
-	for len(ids) > 0 && blockOf(ids[0]) == block {
-		dst = append(dst, uint16(ids[0]))
-		ids = ids[1:]
-	}
-	return dst, ids
 }
 
 func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
@@ -219,7 +200,7 @@ func (c chunkCoder) spill(tx kv.Txn, key []byte, depth int, generation uint64, r
 	if c.isRaw() { // by hash; within one, by path
 		slices.SortStableFunc(records, func(x, y record) int { return int(below(x)) - int(below(y)) })
 	}
-	for group := range groups(records, func(x, y record) bool { return below(x) == below(y) }) {
+	for group := range runs.Of(records, func(x, y record) bool { return below(x) == below(y) }) {
 		if err := c.place(tx, append(slices.Clone(key), below(group[0])), depth+1, group); err != nil {
 			return err
 		}

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 )
 
@@ -21,6 +23,9 @@ var ErrFormat = errors.New("graph: unknown store format")
 // Options say how a Store works. The zero value is usable.
 type Options struct {
 	Intern intern.Options
+	// Defaults are the settings of a new store where Intern.Settings say nothing. The
+	// zero value means dict.DefaultSettings.
+	Defaults dict.Settings
 	// StateCache bounds, in bytes, the accounts' states kept in memory. 0 means
 	// 16 MiB.
 	StateCache int64
@@ -62,7 +67,8 @@ type Store struct {
 	kv     kv.Store
 	merger *Merger
 	sets   *setCache
-	in     *intern.Interner
+	header Header
+	in     intern.Interner // nil if it is read only
 	o      Options
 	secret []byte
 	made   bool // by this Open
@@ -100,7 +106,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.in, s.layout = in, layout{in.Settings()}
+	s.in = in
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("graph: opening: %w", err), s.Close(ctx))
 	}
@@ -110,9 +116,10 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 // internOptions are the interner's: its slot is the first partition of ours.
 func (s *Store) internOptions() intern.Options {
 	o := s.o.Intern
+	o.Settings = s.settings
 	o.Alone = s.o.Embedded
 	o.Logger = s.o.Logger
-	if first, _, err := s.o.Share.partitions(intern.MaxPartitions); err == nil {
+	if first, _, err := s.o.Share.partitions(dict.MaxPartitions); err == nil {
 		o.Slot = first
 	}
 	return o
@@ -135,62 +142,99 @@ func (s *Store) open(ctx context.Context) error {
 	return s.kv.View(ctx, s.load)
 }
 
-// prepare checks the format, or makes the rows of a new store.
+// prepare reads the header, or makes the rows of a new store.
 func (s *Store) prepare(ctx context.Context) error {
+	want := s.o.Intern.Settings
 	var found bool
-	check := func(r kv.Reader) error {
-		v, ok, err := r.Get(keyFormat)
-		if err != nil || !ok {
-			return err
-		}
-		found = true
-		if err := readFormat(v); err != nil || s.o.Import {
+	var h Header
+	check := func(r kv.Reader) (err error) {
+		if h, found, err = readHeader(r); err != nil || !found || s.o.Import {
 			return err
 		}
 		return notImporting(r)
 	}
-	if err := s.kv.View(ctx, check); err != nil || found {
+	if err := s.kv.View(ctx, check); err != nil {
 		return err
 	}
-	if s.o.ReadOnly || s.o.MustExist {
+	if !found && (s.o.ReadOnly || s.o.MustExist) {
 		return fmt.Errorf("%w: there is no graph in the store; a node that indexes makes it", ErrFormat)
+	}
+	if !found {
+		if err := s.makeRows(ctx, want, check, &h); err != nil {
+			return err
+		}
+	}
+	if want = want.Or(h.Settings); want != h.Settings {
+		return fmt.Errorf("%w: the store was made with %s, and asked for are %s", dict.ErrSettings, h.Settings, want)
+	}
+	s.layout, s.header = layout{h.Settings}, h
+	return nil
+}
+
+// makeRows makes the rows of a new store. Another process may be first.
+func (s *Store) makeRows(ctx context.Context, want dict.Settings, check func(kv.Reader) error, h *Header) error {
+	defaults := s.o.Defaults
+	if defaults == (dict.Settings{}) {
+		defaults = dict.DefaultSettings
+	}
+	made := Header{Version: Version, Settings: want.Or(defaults), Kinds: allKinds()}
+	if err := made.Settings.Check(); err != nil {
+		return err
 	}
 	secret := make([]byte, 32)
 	if _, err := rand.Read(secret); err != nil {
 		return fmt.Errorf("graph: making a secret: %w", err)
 	}
 	return s.kv.Update(ctx, func(tx kv.Txn) error {
-		if err := check(tx); err != nil || found {
+		s.made = false
+		if err := check(tx); err != nil || h.Version != 0 {
 			return err
 		}
-		tx.Set(keyFormat, []byte{formatVersion})
+		tx.Set(HeaderKey, made.Append(nil))
 		tx.Set(keySecret, secret)
-		s.made = true
+		*h, s.made = made, true
 		return nil
 	})
 }
 
-// readFormat checks the value that says a store's format.
-func readFormat(v []byte) error {
-	if len(v) != 1 || v[0] != formatVersion {
-		return fmt.Errorf("%w: the store has format %x, this program reads %d; index it anew with skein replay", ErrFormat, v, formatVersion)
+func allKinds() (all []Kind) {
+	for _, k := range Kinds {
+		all = append(all, k.Kind)
 	}
-	return nil
+	slices.Sort(all)
+	return all
 }
 
-// checkFormat checks that a store holds a graph of this format.
-func checkFormat(r kv.Reader) error {
-	v, ok, err := r.Get(keyFormat)
+// readHeader reads the header of a store, and refuses one of another version. found is
+// false where there is none.
+func readHeader(r kv.Reader) (h Header, found bool, err error) {
+	v, ok, err := r.Get(HeaderKey)
+	if err != nil || !ok {
+		return h, false, err
+	}
+	version, err := HeaderVersion(v)
+	switch {
+	case err != nil:
+		return h, true, err
+	case version < Version:
+		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: bring it up to date with skein upgrade", ErrFormat, version, Version)
+	case version > Version:
+		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: it was written by a newer skein; use that one", ErrFormat, version, Version)
+	}
+	h, err = DecodeHeader(v)
+	return h, true, err
+}
+
+// ReadHeader reads the header of a store that holds a whole graph.
+func ReadHeader(r kv.Reader) (Header, error) {
+	h, found, err := readHeader(r)
 	if err != nil {
-		return err
+		return h, err
 	}
-	if !ok {
-		return fmt.Errorf("%w: there is no graph in the store", ErrFormat)
+	if !found {
+		return h, fmt.Errorf("%w: there is no graph in the store", ErrFormat)
 	}
-	if err := readFormat(v); err != nil {
-		return err
-	}
-	return notImporting(r)
+	return h, notImporting(r)
 }
 
 // notImporting makes sure that no import was begun and not finished.
@@ -223,13 +267,6 @@ func (s *Store) load(r kv.Reader) error {
 	}
 	s.gauges()
 	return nil
-}
-
-func eachWithPrefix(r kv.Reader, prefix []byte, each func(k, v []byte) error) error {
-	return r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
-		err := each(k, v)
-		return err == nil, err
-	})
 }
 
 // closeTime is how long a Close may take: the store may not answer, and what was

@@ -3,7 +3,7 @@ package graph
 import (
 	"context"
 
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 )
 
@@ -11,7 +11,7 @@ import (
 // graph.
 func Totals(ctx context.Context, store kv.Store) (counts Counts, cursors []Cursor, err error) {
 	err = store.View(ctx, func(r kv.Reader) (err error) {
-		if err := checkFormat(r); err != nil {
+		if _, err := ReadHeader(r); err != nil {
 			return err
 		}
 		if counts, err = readCounts(r); err != nil {
@@ -39,10 +39,10 @@ func Usage(ctx context.Context, store kv.Store, tick func(keys int64)) ([]Keyspa
 		prefix []byte
 	}
 	parts := []part{
-		{"DIDs → ids", []byte{intern.KeyID, byte(intern.DID)}},
-		{"ids → DIDs", []byte{intern.KeyString, byte(intern.DID)}},
-		{"URIs → ids", []byte{intern.KeyID, byte(intern.URI)}},
-		{"ids → URIs", []byte{intern.KeyString, byte(intern.URI)}},
+		{"DIDs → ids", []byte{dict.KeyID, byte(dict.DID)}},
+		{"ids → DIDs", []byte{dict.KeyString, byte(dict.DID)}},
+		{"URIs → ids", []byte{dict.KeyID, byte(dict.URI)}},
+		{"ids → URIs", []byte{dict.KeyString, byte(dict.URI)}},
 		{"accounts", []byte{keyAccount}},
 	}
 	for _, k := range Kinds {
@@ -80,7 +80,7 @@ func Usage(ctx context.Context, store kv.Store, tick func(keys int64)) ([]Keyspa
 			out = append(out, Keyspace{Name: p.name, Keys: n})
 		}
 		rest := int64(0)
-		for _, prefix := range []byte{keyErase, keyCursor, keyDeadLetter, keyGap, intern.KeyNext, intern.KeyLease, intern.KeyHome, 'm', keyClaim, keyHeartbeat, intern.KeyClaims} {
+		for _, prefix := range []byte{keyErase, keyCursor, keyDeadLetter, keyGap, dict.KeyNext, dict.KeyLease, dict.KeyHome, 'm', keyClaim, keyHeartbeat, dict.KeyClaims} {
 			n, err := count([]byte{prefix}, []byte{prefix + 1})
 			if err != nil {
 				return err
@@ -115,20 +115,4 @@ func Usage(ctx context.Context, store kv.Store, tick func(keys int64)) ([]Keyspa
 		out = append(out, Keyspace{Name: "logs, indexes and overhead", Bytes: disk - sum})
 	}
 	return out, nil
-}
-
-// keyspaces names the keyspaces of the store.
-var keyspaces = map[byte]string{
-	keyRecord: "records", keyReverse: "sets", keyAccount: "accounts", keyErase: "erase jobs", keyCursor: "cursors",
-	keyDeadLetter: "dead letters", keyGap: "gaps", keyClaim: "claims", keyHeartbeat: "heartbeats", 'm': "totals",
-	intern.KeyID: "strings", intern.KeyString: "ids", intern.KeyNext: "shard counters", intern.KeyLease: "leases",
-	intern.KeyHome: "shard homes", intern.KeyClaims: "claim counts",
-}
-
-// KeyspaceOf names the keyspace that a key belongs to.
-func KeyspaceOf(key []byte) string {
-	if len(key) > 0 && keyspaces[key[0]] != "" {
-		return keyspaces[key[0]]
-	}
-	return "unknown"
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 )
 
@@ -46,7 +47,7 @@ func Verify(ctx context.Context, store kv.Store, report func(problem string), pr
 		}()
 		v := &verifier{
 			ctx: ctx, r: damage, damage: damage, report: report, progress: progress,
-			counts: Counts{}.clone(), hidden: roaring64.New(), erasing: map[intern.ID]bool{},
+			counts: Counts{}.clone(), hidden: roaring64.New(), erasing: map[dict.ID]bool{},
 		}
 		return v.run()
 	})
@@ -79,7 +80,7 @@ type verifier struct {
 	sets     map[Kind]edgeSum
 	reader   bucketReader
 	hidden   *roaring64.Bitmap // by the accounts' rows
-	erasing  map[intern.ID]bool
+	erasing  map[dict.ID]bool
 	setKey   []byte   // the prefix of the keys of the set read last
 	over     []uint64 // what its rows say anything of
 	spilled  uint64   // which of their partitions have containers, a bit each
@@ -88,12 +89,10 @@ type verifier struct {
 func (v *verifier) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
 
 func (v *verifier) run() error {
-	err := checkFormat(v.r)
-	if err == nil {
-		v.settings, _, err = intern.ReadSettings(v.r)
-	}
+	h, err := ReadHeader(v.r)
+	v.settings = h.Settings
 	if err != nil && v.damage.any() { // what it could not read; most stores are so
-		v.settings, err = intern.DefaultSettings, nil
+		v.settings, err = dict.DefaultSettings, nil
 	}
 	if err != nil {
 		return err
@@ -116,11 +115,11 @@ func (v *verifier) run() error {
 			return fmt.Errorf("graph: checking keyspace %q: %w", part.keyspace, err)
 		}
 	}
-	strings, err := intern.Verify(v.r, v.report, v.tick)
+	strings, err := intern.Verify(v.r, v.settings, v.report, v.tick)
 	if err != nil {
 		return err
 	}
-	for _, ns := range intern.Namespaces {
+	for _, ns := range dict.Namespaces {
 		v.counts.Strings[ns.String()] = strings[ns]
 	}
 	if err := v.edges(); err != nil {
@@ -176,7 +175,7 @@ func (v *verifier) eraseJob(k, _ []byte) error {
 // accounts checks a group of accounts.
 func (v *verifier) accounts(k, value []byte) error {
 	var named error
-	if err := v.eachState(k, value, func(id intern.ID, st repoState) error {
+	if err := v.eachState(k, value, func(id dict.ID, st repoState) error {
 		named = v.account(id, &st)
 		return named
 	}); err != nil && named == nil {
@@ -185,7 +184,7 @@ func (v *verifier) accounts(k, value []byte) error {
 	return named
 }
 
-func (v *verifier) account(id intern.ID, st *repoState) error {
+func (v *verifier) account(id dict.ID, st *repoState) error {
 	v.counts.Accounts++
 	if st.has(flagHidden) {
 		v.counts.Hidden++
@@ -200,11 +199,11 @@ func (v *verifier) account(id intern.ID, st *repoState) error {
 	if st.has(flagErasing) != v.erasing[id] {
 		v.broken("account %d: its row says erasing=%v, its job %v", id, st.has(flagErasing), v.erasing[id])
 	}
-	return v.named(intern.DID, id, "account")
+	return v.named(dict.DID, id, "account")
 }
 
 // named checks that an id has a string.
-func (v *verifier) named(ns intern.Namespace, id intern.ID, what string) error {
+func (v *verifier) named(ns dict.Namespace, id dict.ID, what string) error {
 	ok, err := intern.Named(v.r, ns, id)
 	if err == nil && !ok {
 		v.broken("%s %d has no string", what, id)

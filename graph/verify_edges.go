@@ -8,7 +8,8 @@ import (
 	"math/bits"
 	"slices"
 
-	"skein/intern"
+	"skein/intern/dict"
+	"skein/internal/syntax"
 )
 
 // edgeSum is a sum of the hashes of edges, and their number: the same for the
@@ -34,7 +35,7 @@ func (v *verifier) add(sums map[Kind]edgeSum, k Kind, actor, subject uint64) {
 func (v *verifier) edges() error {
 	v.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 	v.records, v.sets = map[Kind]edgeSum{}, map[Kind]edgeSum{}
-	if err := v.eachActor(func(k Kind, actor intern.ID, subjects []uint64) error {
+	if err := v.eachActor(func(k Kind, actor dict.ID, subjects []uint64) error {
 		for _, s := range subjects {
 			v.add(v.records, k, uint64(actor), s)
 		}
@@ -42,9 +43,9 @@ func (v *verifier) edges() error {
 	}); err != nil {
 		return err
 	}
-	if err := v.eachSet(func(k Kind, subject intern.ID, members []uint64) error {
+	if err := v.eachSet(func(k Kind, subject dict.ID, members []uint64) error {
 		for _, m := range members {
-			if !v.erasing[intern.ID(m)] {
+			if !v.erasing[dict.ID(m)] {
 				v.add(v.sets, k, m, uint64(subject))
 			}
 		}
@@ -67,12 +68,12 @@ func (v *verifier) edges() error {
 // compareEdges says which edges are on one side only. It takes a look-up, or
 // the reading of an actor's records, for each edge.
 func (v *verifier) compareEdges(kind Kind) error {
-	err := v.eachActor(func(k Kind, actor intern.ID, subjects []uint64) error {
+	err := v.eachActor(func(k Kind, actor dict.ID, subjects []uint64) error {
 		if k != kind {
 			return nil
 		}
 		for _, s := range subjects {
-			has, err := v.layout.hasEdge(v.r, k, actor, intern.ID(s))
+			has, err := v.layout.hasEdge(v.r, k, actor, dict.ID(s))
 			if err != nil {
 				return err
 			}
@@ -85,13 +86,13 @@ func (v *verifier) compareEdges(kind Kind) error {
 	if err != nil {
 		return err
 	}
-	return v.eachSet(func(k Kind, subject intern.ID, members []uint64) error {
+	return v.eachSet(func(k Kind, subject dict.ID, members []uint64) error {
 		for _, m := range members {
-			if k != kind || v.erasing[intern.ID(m)] {
+			if k != kind || v.erasing[dict.ID(m)] {
 				continue
 			}
 			found := false
-			if err := eachRecord(v.r, k, intern.ID(m), func(r *record) bool {
+			if err := eachRecord(v.r, k, dict.ID(m), func(r *record) bool {
 				found = found || r.subject == subject
 				return !found
 			}); err != nil {
@@ -108,7 +109,7 @@ func (v *verifier) compareEdges(kind Kind) error {
 // bucketReader gathers the records of an actor and kind from a scan.
 type bucketReader struct {
 	kind    Kind
-	actor   intern.ID
+	actor   dict.ID
 	bucket  uint16
 	depth   int
 	spilled [maxChunkDepth + 1]bool // of the chunks above, by depth
@@ -121,7 +122,7 @@ type bucketReader struct {
 // eachActor reads all records, checks their form, counts them, and calls each
 // with the subjects of every actor and kind, ascending. Accounts that are being
 // erased are counted and left out.
-func (v *verifier) eachActor(each func(k Kind, actor intern.ID, subjects []uint64) error) error {
+func (v *verifier) eachActor(each func(k Kind, actor dict.ID, subjects []uint64) error) error {
 	b := &v.reader
 	*b = bucketReader{}
 	v.counts.Records = Counts{}.clone().Records
@@ -142,7 +143,7 @@ func (v *verifier) eachActor(each func(k Kind, actor intern.ID, subjects []uint6
 					return err
 				}
 				b.kind, b.actor = k, actor
-				if err := v.named(intern.DID, actor, "actor"); err != nil {
+				if err := v.named(dict.DID, actor, "actor"); err != nil {
 					return err
 				}
 			}
@@ -190,7 +191,7 @@ func (v *verifier) chunk(key, value []byte, depth int) {
 			v.broken("chunk %x holds %q, which belongs elsewhere", key, r.path.appendRkey(nil))
 		}
 		if r.path.raw != nil {
-			if _, isTID := intern.ParseTID(r.path.raw); isTID || !intern.ValidRkey(r.path.raw) {
+			if _, isTID := syntax.ParseTID(r.path.raw); isTID || !syntax.ValidRkey(r.path.raw) {
 				v.broken("chunk %x holds the record key %q", key, r.path.raw)
 			}
 		}
@@ -211,14 +212,14 @@ func (v *verifier) endBucket() {
 			continue
 		}
 		v.counts.Records[b.kind.String()]++
-		if r.subject != intern.None {
+		if r.subject != dict.None {
 			b.all = append(b.all, uint64(r.subject))
 		}
 	}
 	b.records, b.raw, b.chunks = b.records[:0], b.raw[:0], 0
 }
 
-func (v *verifier) endActor(each func(k Kind, actor intern.ID, subjects []uint64) error) error {
+func (v *verifier) endActor(each func(k Kind, actor dict.ID, subjects []uint64) error) error {
 	b := &v.reader
 	if b.kind == 0 {
 		return nil
@@ -234,7 +235,7 @@ func (v *verifier) endActor(each func(k Kind, actor intern.ID, subjects []uint64
 
 // eachSet reads all reverse sets, checks their form, and calls each with the
 // members of every one. The hidden set is compared with the accounts.
-func (v *verifier) eachSet(each func(k Kind, subject intern.ID, members []uint64) error) error {
+func (v *verifier) eachSet(each func(k Kind, subject dict.ID, members []uint64) error) error {
 	hidden := v.hidden.Clone()
 	err := eachWithPrefix(v.r, []byte{keyReverse}, func(key, value []byte) error {
 		if err := v.tick(); err != nil {
@@ -253,8 +254,8 @@ func (v *verifier) eachSet(each func(k Kind, subject intern.ID, members []uint64
 			members, err = v.container(key, value, block)
 		}
 		for _, m := range members {
-			if len(key) > len(v.setKey) && isRow && v.settings.PartitionOfID(intern.ID(m)) != key[len(key)-1] {
-				v.broken("row %x has member %d, which is of partition %d", key, m, v.settings.PartitionOfID(intern.ID(m)))
+			if len(key) > len(v.setKey) && isRow && v.settings.PartitionOfID(dict.ID(m)) != key[len(key)-1] {
+				v.broken("row %x has member %d, which is of partition %d", key, m, v.settings.PartitionOfID(dict.ID(m)))
 			}
 		}
 		if err != nil {
@@ -287,7 +288,7 @@ func (v *verifier) eachSet(each func(k Kind, subject intern.ID, members []uint64
 
 // row checks a row, and returns its members that are in no container below.
 // What it removes is left out of the containers that follow.
-func (v *verifier) row(subject intern.ID, key, value []byte) (members []uint64, err error) {
+func (v *verifier) row(subject dict.ID, key, value []byte) (members []uint64, err error) {
 	r, err := parseRow(subject, value)
 	if err != nil {
 		return nil, err
@@ -327,7 +328,7 @@ func (v *verifier) beginSet(key []byte) {
 // container checks a container, and returns its members that the row over it
 // says nothing of.
 func (v *verifier) container(key, value []byte, block uint64) (members []uint64, err error) {
-	if v.spilled>>v.settings.PartitionOfID(intern.ID(block<<16))&1 == 0 {
+	if v.spilled>>v.settings.PartitionOfID(dict.ID(block<<16))&1 == 0 {
 		v.broken("container %x lies under no row that was spilled", key)
 	}
 	removed, _, err := splitContainer(value)

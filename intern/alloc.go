@@ -8,20 +8,21 @@ import (
 	"slices"
 	"sync"
 
+	"skein/intern/dict"
 	"skein/internal/kv"
 )
 
 // An allocator hands out the ids of one namespace and partition. Leases are
 // taken ahead of need, by one goroutine at a time.
 //
-// Ids are checked out in stretches: whole groups (strings.go), or what is left
+// Ids are checked out in ranges: whole groups (strings.go), or what is left
 // of one, so that two transactions that are in flight together never write the
 // same group. What a transaction did not use is checked in again, and goes out
 // first the next time.
 type allocator struct {
-	in   *Interner
-	ns   Namespace
-	part uint8
+	leases *leaser
+	ns     dict.Namespace
+	part   uint8
 
 	// Of who fetches: the shard that the last lease was drawn from, if there is
 	// one, and how often that lease was tried.
@@ -30,8 +31,8 @@ type allocator struct {
 	attempts int
 
 	mu      sync.Mutex
-	leases  []*held       // with ids that were never checked out, in use first
-	spare   []stretch     // checked in
+	held    []*held       // with ids that were never checked out, in use first
+	spare   []idRange     // checked in
 	done    []*held       // used up; their rows are to be closed
 	ahead   chan struct{} // closed when the fetch under way has ended; nil: none
 	aheadOf error         // how the last fetch ahead ended
@@ -39,29 +40,29 @@ type allocator struct {
 
 // held is a lease with what has been used of it.
 type held struct {
-	Lease
-	next, end ID  // not checked out yet
-	out       int // checked out, and neither used nor checked in
-	free      int // checked in
-	used      int // given to strings
+	dict.Lease
+	next, end dict.ID // not checked out yet
+	out       int     // checked out, and neither used nor checked in
+	free      int     // checked in
+	used      int     // given to strings
 }
 
-// A stretch is a run of ids of one lease.
-type stretch struct {
-	next, end ID
+// An idRange is a range of ids of one lease.
+type idRange struct {
+	next, end dict.ID
 	of        *held
 }
 
 func (l *held) close(tx kv.Txn) {
 	row := l.Lease
 	row.Used, row.Closed = uint32(l.used), true
-	tx.Set(AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), row.value())
+	tx.Set(dict.AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), row.Value())
 }
 
 // remaining is called with mu held.
 func (a *allocator) remaining() int {
 	n := 0
-	for _, l := range a.leases {
+	for _, l := range a.held {
 		n += int(l.end - l.next)
 	}
 	for _, s := range a.spare {
@@ -70,9 +71,9 @@ func (a *allocator) remaining() int {
 	return n
 }
 
-// checkOut appends stretches of at least n ids, or nothing when there are not
+// checkOut appends idRangees of at least n ids, or nothing when there are not
 // so many.
-func (a *allocator) checkOut(n int, out []stretch) (_ []stretch, ok bool) {
+func (a *allocator) checkOut(n int, out []idRange) (_ []idRange, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.remaining() < n {
@@ -87,14 +88,14 @@ func (a *allocator) checkOut(n int, out []stretch) (_ []stretch, ok bool) {
 		n -= size
 	}
 	for n > 0 {
-		l := a.leases[0]
-		size := min(uint64(n+groupMask)&^groupMask+uint64(-l.next)&groupMask, uint64(l.end-l.next))
-		out = append(out, stretch{l.next, l.next + ID(size), l})
-		l.next += ID(size)
+		l := a.held[0]
+		size := min(uint64(n+dict.GroupMask)&^dict.GroupMask+uint64(-l.next)&dict.GroupMask, uint64(l.end-l.next))
+		out = append(out, idRange{l.next, l.next + dict.ID(size), l})
+		l.next += dict.ID(size)
 		l.out += int(size)
 		n -= int(size)
 		if l.next == l.end {
-			a.leases = a.leases[1:]
+			a.held = a.held[1:]
 		}
 	}
 	return out, true
@@ -102,31 +103,34 @@ func (a *allocator) checkOut(n int, out []stretch) (_ []stretch, ok bool) {
 
 // settle takes back what was checked out: ids, ascending, are those that have
 // been given to strings since.
-func (a *allocator) settle(out []stretch, ids []ID) {
+func (a *allocator) settle(out []idRange, ids []dict.ID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, s := range out {
 		l, from := s.of, s.next
 		l.out -= int(s.end - s.next)
 		for ; len(ids) > 0 && ids[0] < s.end; ids = ids[1:] {
-			a.give(stretch{from, ids[0], l})
+			a.give(idRange{from, ids[0], l})
 			from = ids[0] + 1
 			l.used++
 		}
-		a.give(stretch{from, s.end, l})
+		a.give(idRange{from, s.end, l})
 		if l.out == 0 && l.free == 0 && l.next == l.end {
 			a.done = append(a.done, l)
 		}
 	}
 }
 
-// give makes a stretch spare. It is called with mu held.
-func (a *allocator) give(s stretch) {
+// give makes a range spare. It is called with mu held.
+func (a *allocator) give(s idRange) {
 	if s.next < s.end {
 		s.of.free += int(s.end - s.next)
 		a.spare = append(a.spare, s)
 	}
 }
+
+// errClosed is returned where ids are asked for after Close.
+var errClosed = errors.New("intern: ids are asked for after Close")
 
 // reserve makes sure that n ids can be checked out, and has the next lease
 // fetched in the background when less than a quarter of one would be left.
@@ -134,17 +138,17 @@ func (a *allocator) reserve(ctx context.Context, n int) error {
 	for {
 		a.mu.Lock()
 		left := a.remaining()
-		a.in.metrics.remaining(a.ns, a.part, left)
-		a.fetchAhead(left - n)
+		a.leases.metrics.remaining(a.ns, a.part, left)
+		a.fetchAhead(ctx, left-n)
 		wait, failed := a.ahead, a.aheadOf
 		a.mu.Unlock()
 		if left >= n {
 			return nil
 		}
 		if wait == nil {
-			return errors.Join(failed, a.in.ctx.Err())
+			return errors.Join(failed, errClosed)
 		}
-		a.in.metrics.waited(a.ns)
+		a.leases.metrics.waited(a.ns)
 		select {
 		case <-wait:
 			a.mu.Lock()
@@ -161,41 +165,41 @@ func (a *allocator) reserve(ctx context.Context, n int) error {
 
 // fetchAhead has the next lease fetched when less than a quarter of one is left,
 // and nobody is fetching one already. It is called with mu held.
-func (a *allocator) fetchAhead(left int) {
-	if left > int(a.in.settings.LeaseSize)/4 || a.ahead != nil || a.in.ctx.Err() != nil {
+func (a *allocator) fetchAhead(ctx context.Context, left int) {
+	if left > int(a.leases.settings.LeaseSize)/4 || a.ahead != nil || a.leases.closed() {
 		return
 	}
 	done := make(chan struct{})
 	a.ahead = done
-	a.in.background.Go(func() { a.fetch(done) })
+	a.leases.inBackground(ctx, func(ctx context.Context) { a.fetch(ctx, done) })
 }
 
 // prefetch has the next lease fetched if it is time.
-func (a *allocator) prefetch() {
+func (a *allocator) prefetch(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	left := a.remaining()
-	a.in.metrics.remaining(a.ns, a.part, left)
-	a.fetchAhead(left)
+	a.leases.metrics.remaining(a.ns, a.part, left)
+	a.fetchAhead(ctx, left)
 }
 
 // fetch takes one lease. It is the only one of its allocator to run.
-func (a *allocator) fetch(done chan struct{}) {
+func (a *allocator) fetch(ctx context.Context, done chan struct{}) {
 	a.mu.Lock()
 	closing := a.done
 	a.done = nil
 	a.mu.Unlock()
-	l, err := a.in.lease(a.in.ctx, a, closing)
+	l, err := a.leases.lease(ctx, a, closing)
 	a.mu.Lock()
 	if err == nil {
-		a.leases = append(a.leases, l)
+		a.held = append(a.held, l)
 	} else {
 		a.done = append(a.done, closing...)
 	}
 	a.ahead, a.aheadOf = nil, err
 	close(done)
 	a.mu.Unlock()
-	a.in.usage(a.in.ctx)
+	a.leases.refreshCapacity(ctx)
 }
 
 // all returns the leases whose rows may be closed: of which no ids are still
@@ -203,62 +207,13 @@ func (a *allocator) fetch(done chan struct{}) {
 func (a *allocator) all() []*held {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	all := append(slices.Clone(a.done), a.leases...)
+	all := append(slices.Clone(a.done), a.held...)
 	for _, s := range a.spare {
 		all = append(all, s.of)
 	}
 	slices.SortFunc(all, func(x, y *held) int {
 		return cmp.Or(cmp.Compare(x.Shard, y.Shard), cmp.Compare(x.Block, y.Block))
 	})
-	a.done, a.leases, a.spare = nil, nil, nil
+	a.done, a.held, a.spare = nil, nil, nil
 	return slices.DeleteFunc(slices.Compact(all), func(l *held) bool { return l.out > 0 })
-}
-
-// A drawer hands out, one by one, ids that were checked out of one allocator.
-type drawer struct {
-	a    *allocator
-	out  []stretch // as they were checked out
-	at   int       // of out, the one in use
-	next ID        // in it
-	ids  []ID      // scratch
-}
-
-// need checks out what is missing for n more ids. It reports whether there were
-// so many.
-func (d *drawer) need(n int) (ok bool) {
-	for i, s := range d.out[min(d.at, len(d.out)):] {
-		if i == 0 {
-			s.next = max(s.next, d.next)
-		}
-		n -= int(s.end - s.next)
-	}
-	if n <= 0 {
-		return true
-	}
-	had := len(d.out)
-	d.out, ok = d.a.checkOut(n, d.out)
-	// In ascending order, so that the strings of a group come together.
-	slices.SortFunc(d.out[had:], func(x, y stretch) int { return cmp.Compare(x.next, y.next) })
-	return ok
-}
-
-// take returns the next id. need has made sure that there is one.
-func (d *drawer) take() ID {
-	for d.next = max(d.next, d.out[d.at].next); d.next == d.out[d.at].end; {
-		d.at++
-		d.next = d.out[d.at].next
-	}
-	d.next++
-	return d.next - 1
-}
-
-// settle gives back what was not used: all but ids.
-func (d *drawer) settle(ids []ID) {
-	if len(d.out) == 0 {
-		return
-	}
-	slices.Sort(ids)
-	slices.SortFunc(d.out, func(x, y stretch) int { return cmp.Compare(x.next, y.next) })
-	d.a.settle(d.out, ids)
-	d.out, d.at, d.next = d.out[:0], 0, None
 }

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
+	"skein/intern/dict"
 	"skein/internal/kv"
 )
 
@@ -30,18 +30,18 @@ const (
 
 // An AuditedLease is a lease with what became of its ids.
 type AuditedLease struct {
-	Lease
+	dict.Lease
 
-	Partition uint8 // of DIDs
-	First     ID    // the first of its ids
-	Strings   int   // how many of its ids stand for a string
-	Lost      int   // how many do not
+	Partition uint8   // of DIDs
+	First     dict.ID // the first of its ids
+	Strings   int     // how many of its ids stand for a string
+	Lost      int     // how many do not
 	Gap       Gap
 }
 
 // A Capacity says how many ids of a namespace there are, and how many are left.
 type Capacity struct {
-	Namespace Namespace
+	Namespace dict.Namespace
 	Shards    int64   // from which something was leased
 	Leases    int64   // blocks
 	Ids       float64 // leased
@@ -68,26 +68,22 @@ const shardsShown = 8
 // Audit calls each for every lease of the store, by namespace, shard and block,
 // and returns what is left. alive says whether the owner of a lease is; nil says
 // that none is. tick is called with every row that is read: all strings are.
-func Audit(r kv.Reader, alive func(owner string) bool, each func(AuditedLease) error, tick func() error) ([]Capacity, error) {
-	settings, found, err := ReadSettings(r)
-	if err != nil || !found {
-		return nil, errors.Join(errors.New("intern: the store has no dictionary"), err)
-	}
+func Audit(r kv.Reader, settings dict.Settings, alive func(owner string) bool, each func(AuditedLease) error, tick func() error) ([]Capacity, error) {
 	used, err := countByBlock(r, settings, tick)
 	if err != nil {
 		return nil, err
 	}
-	err = Leases(r, func(l Lease) error {
-		a := AuditedLease{Lease: l, First: settings.start(l.Shard, l.Block)}
-		if l.Namespace == DID {
+	err = Leases(r, func(l dict.Lease) error {
+		a := AuditedLease{Lease: l, First: settings.Start(l.Shard, l.Block)}
+		if l.Namespace == dict.DID {
 			a.Partition = settings.PartitionOfID(a.First)
 		}
 		size := int(settings.LeaseSize)
-		if a.First == None {
+		if a.First == dict.None {
 			size-- // it is no id
 			a.First++
 		}
-		a.Strings = used[blockKey{l.Namespace, l.Shard, l.Block}]
+		a.Strings = used[l.BlockKey()]
 		if a.Lost = size - a.Strings; a.Lost > 0 {
 			switch {
 			case l.Closed:
@@ -107,24 +103,24 @@ func Audit(r kv.Reader, alive func(owner string) bool, each func(AuditedLease) e
 }
 
 // countByBlock counts the ids that stand for a string.
-func countByBlock(r kv.Reader, s Settings, tick func() error) (map[blockKey]int, error) {
-	used := map[blockKey]int{}
-	for _, ns := range Namespaces {
-		prefix := []byte{KeyString, byte(ns)}
+func countByBlock(r kv.Reader, s dict.Settings, tick func() error) (map[dict.BlockKey]int, error) {
+	used := map[dict.BlockKey]int{}
+	for _, ns := range dict.Namespaces {
+		prefix := []byte{dict.KeyString, byte(ns)}
 		err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
 			if err := tick(); err != nil {
 				return false, err
 			}
-			first, n := ReadID(k[2:])
+			first, n := dict.ReadID(k[2:])
 			if n == 0 {
 				return false, fmt.Errorf("intern: dictionary row %x is malformed", k)
 			}
 			if len(k) > 2+n {
 				return true, nil // a long string, which its group lists too
 			}
-			err := eachEntry(v, func(e *groupEntry) bool {
-				id := first | ID(e.at)
-				used[blockKey{ns, s.Shard(id), s.Block(id)}]++
+			err := dict.EachEntry(v, func(e *dict.Entry) bool {
+				id := first | dict.ID(e.At)
+				used[s.BlockOf(ns, id)]++
 				return true
 			})
 			return err == nil, err
@@ -137,9 +133,9 @@ func countByBlock(r kv.Reader, s Settings, tick func() error) (map[blockKey]int,
 }
 
 // capacities reads the shards' counters.
-func capacities(r kv.Reader, s Settings) ([]Capacity, error) {
-	firsts := map[Namespace]time.Time{}
-	err := Leases(r, func(l Lease) error {
+func capacities(r kv.Reader, s dict.Settings) ([]Capacity, error) {
+	firsts := map[dict.Namespace]time.Time{}
+	err := Leases(r, func(l dict.Lease) error {
 		if t, ok := firsts[l.Namespace]; !ok || l.Taken.Before(t) {
 			firsts[l.Namespace] = l.Taken
 		}
@@ -149,22 +145,22 @@ func capacities(r kv.Reader, s Settings) ([]Capacity, error) {
 		return nil, err
 	}
 	size := float64(s.LeaseSize)
-	short := float64(s.shortCounters()) * float64(uint64(1)<<s.ShardBits)
-	if short > firstLong {
-		short = firstLong
+	short := float64(s.ShortCounters()) * float64(uint64(1)<<s.ShardBits)
+	if short > dict.FirstLong {
+		short = dict.FirstLong
 	}
 	var all []Capacity
-	for _, ns := range Namespaces {
+	for _, ns := range dict.Namespaces {
 		c := Capacity{Namespace: ns}
 		shortLeased := 0.0
 		err := eachCounter(r, ns, func(shard uint32, next uint64) error {
-			c.Fullest = append(c.Fullest, ShardUse{shard, next, float64(next) / float64(s.blocks())})
+			c.Fullest = append(c.Fullest, ShardUse{shard, next, float64(next) / float64(s.Blocks())})
 			if len(c.Fullest) == 2*shardsShown {
 				c.keepFullest()
 			}
 			c.Shards++
 			c.Leases += int64(next)
-			shortLeased += min(float64(next)*size, float64(s.shortCounters()))
+			shortLeased += min(float64(next)*size, float64(s.ShortCounters()))
 			return nil
 		})
 		if err != nil {
@@ -172,7 +168,7 @@ func capacities(r kv.Reader, s Settings) ([]Capacity, error) {
 		}
 		c.keepFullest()
 		c.Ids = float64(c.Leases) * size
-		c.Left = float64(s.blocks())*size*math.Exp2(float64(s.ShardBits)) - c.Ids
+		c.Left = float64(s.Blocks())*size*math.Exp2(float64(s.ShardBits)) - c.Ids
 		c.LeftShort = max(short-shortLeased, 0)
 		if age := time.Since(firsts[ns]); c.Leases > 1 && age > time.Minute {
 			c.PerDay = c.Ids / (age.Hours() / 24)
@@ -190,8 +186,8 @@ func (c *Capacity) keepFullest() {
 	c.Fullest = c.Fullest[:min(len(c.Fullest), shardsShown)]
 }
 
-func eachCounter(r kv.Reader, ns Namespace, each func(shard uint32, next uint64) error) error {
-	prefix := []byte{KeyNext, byte(ns)}
+func eachCounter(r kv.Reader, ns dict.Namespace, each func(shard uint32, next uint64) error) error {
+	prefix := []byte{dict.KeyNext, byte(ns)}
 	return r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
 		if len(k) != 6 || len(v) != 8 {
 			return false, fmt.Errorf("intern: shard counter %x → %x is malformed", k, v)
@@ -203,79 +199,72 @@ func eachCounter(r kv.Reader, ns Namespace, each func(shard uint32, next uint64)
 
 // A Resolved is a string with its id.
 type Resolved struct {
-	Namespace Namespace
-	ID        ID
+	Namespace dict.Namespace
+	ID        dict.ID
 	String    string
-	Lease     *Lease // that the id was drawn from
-	Partition uint8  // of a DID
+	Lease     *dict.Lease // that the id was drawn from
+	Partition uint8       // of a DID
 }
 
 // ResolveString finds the id of a string, if it has one.
-func ResolveString(r kv.Reader, ns Namespace, s string) (res Resolved, found bool, err error) {
-	settings, _, err := ReadSettings(r)
-	if err != nil {
-		return res, false, err
-	}
-	in := &Interner{settings: settings}
+func ResolveString(r kv.Reader, settings dict.Settings, ns dict.Namespace, s string) (res Resolved, found bool, err error) {
 	var b Batch
 	i := b.Add(ns, []byte(s))
-	if err := in.Lookup(r, &b); err != nil || b.ID(i) == None {
+	if err := Lookup(r, &b); err != nil || b.ID(i) == dict.None {
 		return res, false, err
 	}
-	return ResolveID(r, ns, b.ID(i))
+	return ResolveID(r, settings, ns, b.ID(i))
 }
 
 // ResolveID finds the string of an id, if it has one.
-func ResolveID(r kv.Reader, ns Namespace, id ID) (res Resolved, found bool, err error) {
-	settings, _, err := ReadSettings(r)
-	if err != nil || id == None {
-		return res, false, err
+func ResolveID(r kv.Reader, settings dict.Settings, ns dict.Namespace, id dict.ID) (res Resolved, found bool, err error) {
+	if id == dict.None {
+		return res, false, nil
 	}
 	if found, err = Named(r, ns, id); err != nil || !found {
 		return res, false, err
 	}
 	res = Resolved{Namespace: ns, ID: id}
-	if ns == DID {
+	if ns == dict.DID {
 		res.Partition = settings.PartitionOfID(id)
 	}
-	in := &Interner{settings: settings}
-	if err := in.Strings(r, ns, []ID{id}, func(_ int, s []byte) error { res.String = string(s); return nil }); err != nil {
+	if err := Strings(r, ns, []dict.ID{id}, func(_ int, s []byte) error { res.String = string(s); return nil }); err != nil {
 		return res, false, err
 	}
-	key := AppendLeaseKey(nil, ns, settings.Shard(id), settings.Block(id))
+	key := dict.AppendLeaseKey(nil, ns, settings.Shard(id), settings.Block(id))
 	v, ok, err := r.Get(key)
 	if err != nil || !ok {
 		return res, true, err
 	}
-	l, err := DecodeLease(key, v)
+	l, err := dict.DecodeLease(key, v)
 	res.Lease = &l
 	return res, true, err
 }
 
-// usage refreshes what the metrics say of capacity. It is called after a lease,
+// refreshCapacity refreshes what the metrics say of capacity. It is called after a lease,
 // and does something once a minute at most: it reads all counters and leases. A
 // failure leaves the metrics as they were; it is the store's, and will be met
 // where it matters.
-func (in *Interner) usage(ctx context.Context) {
+func (p *leaser) refreshCapacity(ctx context.Context) {
 	const every = time.Minute
-	if in.metrics == nil {
+	if p.metrics == nil {
 		return
 	}
-	in.usageMu.Lock()
-	defer in.usageMu.Unlock()
-	if time.Since(in.usageAt) < every {
+	p.capacityMu.Lock()
+	defer p.capacityMu.Unlock()
+	if time.Since(p.capacityAt) < every {
 		return
 	}
-	in.usageAt = time.Now()
-	_ = in.store.View(ctx, func(r kv.Reader) error {
-		all, err := capacities(r, in.settings)
+	p.capacityAt = time.Now()
+	_ = p.store.View(ctx, func(r kv.Reader) error {
+		all, err := capacities(r, p.settings)
 		if err != nil {
 			return err
 		}
 		for _, c := range all {
-			in.metrics.capacity(c)
+			p.metrics.capacity(c)
 			for i, use := range c.Fullest {
-				in.metrics.ShardUsed.WithLabelValues(c.Namespace.String(), fmt.Sprint(i)).Set(use.Share)
+				p.metrics.ShardUsed.WithLabelValues(c.Namespace.String(), fmt.Sprint(i)).Set(use.Share)
 			}
 		}
 		return nil

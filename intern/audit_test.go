@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
 )
@@ -12,13 +13,13 @@ import (
 // The audit tells a lease in use from one that was closed and one whose writer
 // is gone, and counts what each gave out.
 func TestAudit(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: intern.Merger{}})
-	settings := intern.Settings{ShardBits: 8, LeaseSize: 1024, Partitions: 1}
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	settings := dict.Settings{ShardBits: 8, LeaseSize: 1024, Partitions: 1}
 	for i, owner := range []string{"closed", "crashed", "alive"} {
 		in := open(t, store, intern.Options{Settings: settings, Owner: owner})
 		var b intern.Batch
 		for n := range 10 * (i + 1) {
-			b.Add(intern.DID, fmt.Appendf(nil, "did:web:%s%d.example.com", owner, n))
+			b.Add(dict.DID, fmt.Appendf(nil, "did:web:%s%d.example.com", owner, n))
 		}
 		if err := resolve(t.Context(), store, in, &b); err != nil {
 			t.Fatal(err)
@@ -35,8 +36,8 @@ func TestAudit(t *testing.T) {
 	}{"closed": {10, intern.GapClosed}, "crashed": {20, intern.GapCrash}, "alive": {30, intern.GapOpen}}
 	err := store.View(t.Context(), func(r kv.Reader) error {
 		size := int(settings.LeaseSize)
-		left, err := intern.Audit(r, func(owner string) bool { return owner == "alive" }, func(l intern.AuditedLease) error {
-			if l.Namespace != intern.DID {
+		left, err := intern.Audit(r, settings, func(owner string) bool { return owner == "alive" }, func(l intern.AuditedLease) error {
+			if l.Namespace != dict.DID {
 				return nil
 			}
 			w, ok := want[l.Owner]
@@ -50,20 +51,20 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%v is missing: %v", want, err)
 		}
 		for _, c := range left {
-			if c.Namespace == intern.DID && (c.Leases != 3 || c.Ids != 3*1024 || len(c.Fullest) == 0) {
+			if c.Namespace == dict.DID && (c.Leases != 3 || c.Ids != 3*1024 || len(c.Fullest) == 0) {
 				t.Errorf("%+v", c)
 			}
 		}
 		const did = "did:web:crashed7.example.com"
-		byName, found, err := intern.ResolveString(r, intern.DID, did)
+		byName, found, err := intern.ResolveString(r, settings, dict.DID, did)
 		if err != nil || !found || byName.Lease == nil || byName.Lease.Owner != "crashed" {
 			t.Errorf("%+v, %v, %v", byName, found, err)
 		}
-		byID, found, err := intern.ResolveID(r, intern.DID, byName.ID)
+		byID, found, err := intern.ResolveID(r, settings, dict.DID, byName.ID)
 		if err != nil || !found || byID.String != did {
 			t.Errorf("%+v, %v, %v", byID, found, err)
 		}
-		if _, found, err := intern.ResolveID(r, intern.URI, byName.ID); found || err != nil {
+		if _, found, err := intern.ResolveID(r, settings, dict.URI, byName.ID); found || err != nil {
 			t.Errorf("%v, %v", found, err)
 		}
 		return nil

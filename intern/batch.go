@@ -3,8 +3,11 @@ package intern
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"math/bits"
 	"math/rand/v2"
+
+	"skein/intern/dict"
 )
 
 // A Batch gathers the strings of many events, each once, to be resolved
@@ -22,19 +25,19 @@ type Batch struct {
 	sure  []int32  // scratch of missing
 	kbuf  []byte
 
-	made    maker // scratch of what is created
-	drawers [len(Namespaces) + 1]drawer
+	made      maker // scratch of what is created
+	checkouts [len(dict.Namespaces) + 1]checkout
 }
 
 type batchItem struct {
 	key        cacheKey // of a packed URI: of its author's index, see Add
-	id         ID
+	id         dict.ID
 	tid        uint64 // of a packed URI
 	start      uint32 // of a raw string, in arena
 	len        uint16
 	author     int32 // of a packed URI: its index; else noAuthor
 	collection byte  // of a packed URI
-	ns         Namespace
+	ns         dict.Namespace
 	state      itemState
 	claimed    bool // by this batch, new
 }
@@ -81,7 +84,7 @@ func uriKey(tag uint64, tid uint64, author uint64, collection byte) cacheKey {
 	return cacheKey{tag<<56 | uint64(collection)<<48 | author, tid}
 }
 
-func rawKey(ns Namespace, s []byte) cacheKey {
+func rawKey(ns dict.Namespace, s []byte) cacheKey {
 	sum := sha256.Sum256(s)
 	return cacheKey{(tagRaw+uint64(ns))<<56 | binary.BigEndian.Uint64(sum[:])>>8, binary.BigEndian.Uint64(sum[8:])}
 }
@@ -89,9 +92,9 @@ func rawKey(ns Namespace, s []byte) cacheKey {
 // Reset empties the batch. Ids that were drawn for it, and of which nobody said
 // what became of them (Committed, Abandon), are lost.
 func (b *Batch) Reset() {
-	for i := range b.drawers {
-		if len(b.drawers[i].out) > 0 {
-			b.drawers[i] = drawer{}
+	for i := range b.checkouts {
+		if len(b.checkouts[i].out) > 0 {
+			b.checkouts[i] = checkout{}
 		}
 	}
 	b.arena, b.items = b.arena[:0], b.items[:0]
@@ -113,32 +116,32 @@ func (b *Batch) Retry() {
 func (b *Batch) Len() int { return len(b.items) }
 
 // partition returns the partition that an item's id is drawn for.
-func (s Settings) partition(b *Batch, it *batchItem) uint8 {
-	if it.ns != DID || s.Partitions == 1 {
+func (b *Batch) partition(s dict.Settings, it *batchItem) uint8 {
+	if it.ns != dict.DID || s.Partitions == 1 {
 		return 0
 	}
 	if it.key.hi>>56 != tagDID {
 		return s.PartitionOf(b.arena[it.start : it.start+uint32(it.len)])
 	}
-	var form [packedDID + 1]byte
-	return s.partitionOfForm(b.appendForm(form[:0], it))
+	var form [dict.PackedDIDLen + 1]byte
+	return s.PartitionOfForm(b.appendForm(form[:0], it))
 }
 
 // Add puts s, which must be valid in ns, into the batch and returns its index:
 // that of the first of its equals. s is copied.
-func (b *Batch) Add(ns Namespace, s []byte) int {
-	if ns == URI {
-		if p, ok := splitURI(s); ok {
-			author := b.Add(DID, p.author)
-			it := batchItem{tid: p.tid, author: int32(author), collection: p.collection, ns: URI}
-			it.key = uriKey(tagUnsettled, p.tid, uint64(author), p.collection)
+func (b *Batch) Add(ns dict.Namespace, s []byte) int {
+	if ns == dict.URI {
+		if p, ok := dict.SplitURI(s); ok {
+			author := b.Add(dict.DID, p.Author)
+			it := batchItem{tid: p.TID, author: int32(author), collection: p.Collection, ns: dict.URI}
+			it.key = uriKey(tagUnsettled, p.TID, uint64(author), p.Collection)
 			i, _ := b.put(it)
 			return i
 		}
 	} else {
-		var form [packedDID]byte
-		if v, ok := packPLC(form[:0], s); ok {
-			i, _ := b.put(batchItem{key: didKey(v), author: noAuthor, ns: DID})
+		var form [dict.PackedDIDLen]byte
+		if v, ok := dict.PackPLC(form[:0], s); ok {
+			i, _ := b.put(batchItem{key: didKey(v), author: noAuthor, ns: dict.DID})
 			return i
 		}
 	}
@@ -180,9 +183,9 @@ func (b *Batch) grow() {
 
 // ID returns the id of the i-th string: None before it is resolved, and after
 // a Lookup of a string that has none.
-func (b *Batch) ID(i int) ID {
+func (b *Batch) ID(i int) dict.ID {
 	if b.items[i].state == unresolved {
-		return None
+		return dict.None
 	}
 	return b.items[i].id
 }
@@ -199,7 +202,7 @@ func (b *Batch) settled(it *batchItem) cacheKey {
 	}
 	author := b.items[it.author].id
 	if author >= 1<<48 {
-		return rawKey(URI, appendPackedURI(nil, it.tid, author, it.collection))
+		return rawKey(dict.URI, dict.AppendPackedURI(nil, it.tid, author, it.collection))
 	}
 	return uriKey(tagURI, it.tid, uint64(author), it.collection)
 }
@@ -209,23 +212,23 @@ func (b *Batch) settled(it *batchItem) cacheKey {
 func (b *Batch) appendForm(dst []byte, it *batchItem) []byte {
 	switch {
 	case it.author != noAuthor:
-		return appendPackedURI(dst, it.tid, b.items[it.author].id, it.collection)
+		return dict.AppendPackedURI(dst, it.tid, b.items[it.author].id, it.collection)
 	case it.key.hi>>56 == tagDID:
 		dst = binary.BigEndian.AppendUint64(dst, it.key.hi<<8|it.key.lo>>56)
 		return binary.BigEndian.AppendUint64(dst, it.key.lo<<8)[:len(dst)+7]
 	}
-	return appendRaw(dst, it.ns, b.arena[it.start:it.start+uint32(it.len)])
+	return dict.AppendRaw(dst, it.ns, b.arena[it.start:it.start+uint32(it.len)])
 }
 
 // missing collects the keys of the items of a namespace that are not resolved
 // yet: first, as many as it returns, those that are to be looked up, then those
 // that isNew says are not there. The URIs of authors without an id are left out:
 // they have none either.
-func (b *Batch) missing(ns Namespace, isNew func(*Batch, *batchItem) bool) (asked int) {
+func (b *Batch) missing(ns dict.Namespace, isNew func(*Batch, *batchItem) bool) (asked int) {
 	b.keys, b.miss, b.kbuf, b.sure = b.keys[:0], b.miss[:0], b.kbuf[:0], b.sure[:0]
 	for i := range b.items {
 		it := &b.items[i]
-		if it.ns != ns || it.state != unresolved || it.author != noAuthor && b.ID(int(it.author)) == None {
+		if it.ns != ns || it.state != unresolved || it.author != noAuthor && b.ID(int(it.author)) == dict.None {
 			continue
 		}
 		if isNew != nil && isNew(b, it) {
@@ -242,10 +245,36 @@ func (b *Batch) missing(ns Namespace, isNew func(*Batch, *batchItem) bool) (aske
 }
 
 // want collects the key of an item.
-func (b *Batch) want(ns Namespace, i int) {
+func (b *Batch) want(ns dict.Namespace, i int) {
 	start := len(b.kbuf)
-	b.kbuf = b.appendForm(append(b.kbuf, KeyID, byte(ns)), &b.items[i])
+	b.kbuf = b.appendForm(append(b.kbuf, dict.KeyID, byte(ns)), &b.items[i])
 	// If kbuf grows, earlier keys go on living in the old array.
 	b.keys = append(b.keys, b.kbuf[start:len(b.kbuf):len(b.kbuf)])
 	b.miss = append(b.miss, int32(i))
+}
+
+// found returns what takes in the answers to a look-up of b.keys.
+func (b *Batch) found(m *Metrics) func(i int, value []byte, ok bool) error {
+	return func(i int, value []byte, ok bool) error {
+		if !ok {
+			return nil
+		}
+		it := &b.items[b.miss[i]]
+		id, n := dict.ReadID(value)
+		if n == 0 || n != len(value) {
+			return fmt.Errorf("intern: the id under %x is %x", b.keys[i], value)
+		}
+		it.found(id)
+		m.lookup(it.ns, lookupStore)
+		return nil
+	}
+}
+
+// found notes the id that the store has for an item. If it is the one that was
+// drawn for it, an attempt whose outcome nobody knew was committed.
+func (it *batchItem) found(id dict.ID) {
+	if it.state = stored; it.id == id {
+		it.state = created
+	}
+	it.id = id
 }

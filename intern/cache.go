@@ -1,12 +1,19 @@
 package intern
 
-import "math/bits"
+import (
+	"math/bits"
+	"sync"
+
+	"skein/intern/dict"
+)
 
 // cache remembers the ids of strings that were met lately, in bounded memory
 // and without pointers: two generations of flat tables. What is found in the
 // old one moves to the young one; when the young one is full, it becomes the
-// old one, and the old one's memory is used again. One goroutine uses it.
+// old one, and the old one's memory is used again. It may be used from any
+// goroutine.
 type cache struct {
+	mu         sync.Mutex
 	young, old *generation
 }
 
@@ -18,7 +25,7 @@ type generation struct {
 
 type cacheEntry struct {
 	key cacheKey
-	id  ID // None: free
+	id  dict.ID // None: free
 }
 
 const bytesPerEntry = 24
@@ -26,23 +33,24 @@ const bytesPerEntry = 24
 func newCache(budget int64) *cache {
 	size := uint64(max(budget/2/bytesPerEntry, 64))
 	slots := 1 << (bits.Len64(size) - 1)
-	return &cache{&generation{entries: make([]cacheEntry, slots)}, &generation{entries: make([]cacheEntry, slots)}}
+	return &cache{young: &generation{entries: make([]cacheEntry, slots)}, old: &generation{entries: make([]cacheEntry, slots)}}
 }
 
-func (c *cache) get(key cacheKey) ID {
+// get is called with mu held.
+func (c *cache) get(key cacheKey) dict.ID {
 	hash := key.hash()
-	if id := c.young.slot(key, hash).id; id != None {
+	if id := c.young.slot(key, hash).id; id != dict.None {
 		return id
 	}
 	id := c.old.slot(key, hash).id
-	if id != None {
+	if id != dict.None {
 		c.add(key, id)
 	}
 	return id
 }
 
-// add puts in a string that get did not find.
-func (c *cache) add(key cacheKey, id ID) {
+// add puts in a string that get did not find. It is called with mu held.
+func (c *cache) add(key cacheKey, id dict.ID) {
 	if 4*c.young.used >= 3*len(c.young.entries) {
 		c.young, c.old = c.old, c.young
 		clear(c.young.entries)
@@ -56,8 +64,37 @@ func (c *cache) add(key cacheKey, id ID) {
 func (g *generation) slot(key cacheKey, hash uint64) *cacheEntry {
 	mask := uint64(len(g.entries) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
-		if e := &g.entries[i]; e.id == None || e.key == key {
+		if e := &g.entries[i]; e.id == dict.None || e.key == key {
 			return e
+		}
+	}
+}
+
+// resolve gives the items of a namespace that the cache has their ids.
+func (c *cache) resolve(b *Batch, ns dict.Namespace, m *Metrics) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range b.items {
+		it := &b.items[i]
+		if it.ns != ns || it.state != unresolved {
+			continue
+		}
+		if id := c.get(b.settled(it)); id != dict.None {
+			it.id, it.state = id, cached
+			m.lookup(it.ns, lookupCache)
+		}
+	}
+}
+
+// remember puts into the cache what was found or made.
+func (c *cache) remember(b *Batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range b.items {
+		it := &b.items[i]
+		if it.state == stored || it.state == created {
+			c.add(b.settled(it), it.id)
+			it.state = cached
 		}
 	}
 }

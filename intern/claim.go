@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"skein/intern/dict"
 	"skein/internal/kv"
 )
 
@@ -20,44 +21,75 @@ const (
 	claimsInFlight = 8
 )
 
-// Claim gives every string of b its id, from the cache, the store, or new. New
+// A Claimer gives ids to new strings in transactions of their own, before they are
+// used. It is for a store that several processes write, and for any goroutine.
+type Claimer struct {
+	leases   *leaser
+	cache    *cache
+	claiming sync.Mutex     // guards workers, and what new strings get
+	workers  []*claimWorker // as many as may be in flight
+}
+
+func newClaimer(leases *leaser, c *cache) *Claimer {
+	all := &Claimer{leases: leases, cache: c}
+	for n := range claimsInFlight {
+		all.workers = append(all.workers, &claimWorker{leases: leases, number: uint8(n)})
+	}
+	return all
+}
+
+// Resolve implements Interner: all strings have their ids already.
+func (c *Claimer) Resolve(kv.Txn, *Batch) (made [len(dict.Namespaces) + 1]int, err error) {
+	return made, nil
+}
+
+// Committed implements Interner.
+func (c *Claimer) Committed(*Batch) {}
+
+// Abandon implements Interner: the strings keep the ids that were claimed for them.
+func (c *Claimer) Abandon(*Batch) {}
+
+// Close implements Interner.
+func (c *Claimer) Close(ctx context.Context) error { return c.leases.close(ctx) }
+
+// Prepare implements Interner: it gives every string of b its id. New
 // ones are claimed in transactions of their own, before they are used: an id
 // without data is harmless, and two writers that meet the same new string
 // conflict on its key, in a small transaction, and nowhere else. Known strings
 // are read without conflicts.
-func (in *Interner) Claim(ctx context.Context, b *Batch) error {
-	for _, ns := range Namespaces { // DIDs first: packed URIs hold their ids
-		in.fromCache(b, ns)
+func (c *Claimer) Prepare(ctx context.Context, b *Batch, _ int) error {
+	for _, ns := range dict.Namespaces { // DIDs first: packed URIs hold their ids
+		c.cache.resolve(b, ns, c.leases.metrics)
 		b.missing(ns, nil)
 		if len(b.miss) > 0 {
-			if err := in.claimMissing(ctx, b, ns); err != nil {
+			if err := c.claimMissing(ctx, b, ns); err != nil {
 				return err
 			}
 		}
 	}
-	in.remember(b)
+	c.cache.remember(b)
 	return nil
 }
 
 // claimMissing claims what b.miss lists. One batch does so at a time: two of
 // one process have new strings in common all the time.
-func (in *Interner) claimMissing(ctx context.Context, b *Batch, ns Namespace) error {
+func (c *Claimer) claimMissing(ctx context.Context, b *Batch, ns dict.Namespace) error {
 	order := make([]claim, len(b.miss))
 	for i, n := range b.miss {
-		order[i] = claim{&b.items[n], b.keys[i], in.settings.partition(b, &b.items[n])}
+		order[i] = claim{&b.items[n], b.keys[i], b.partition(c.leases.settings, &b.items[n])}
 	}
 	// By partition, so that a partition's groups are written together; then as
 	// they lie in the store.
 	slices.SortFunc(order, func(x, y claim) int { return cmp.Or(cmp.Compare(x.part, y.part), bytes.Compare(x.key, y.key)) })
-	in.claiming.Lock()
-	defer in.claiming.Unlock()
+	c.claiming.Lock()
+	defer c.claiming.Unlock()
 	var wg sync.WaitGroup
-	errs := make([]error, len(in.claims))
+	errs := make([]error, len(c.workers))
 	chunks := chunksOf(order)
-	for w := range min(len(in.claims), len(chunks)) {
+	for w := range min(len(c.workers), len(chunks)) {
 		wg.Go(func() {
-			for i := w; i < len(chunks) && errs[w] == nil; i += len(in.claims) {
-				errs[w] = in.claims[w].run(ctx, ns, chunks[i])
+			for i := w; i < len(chunks) && errs[w] == nil; i += len(c.workers) {
+				errs[w] = c.workers[w].run(ctx, ns, chunks[i])
 			}
 		})
 	}
@@ -91,26 +123,26 @@ type claim struct {
 	part uint8
 }
 
-// claimer makes claims, one transaction after the other.
-type claimer struct {
-	in      *Interner
-	lane    uint8
-	drawers [MaxPartitions]drawer
-	window  [len(Namespaces) + 1]window
-	keys    [][]byte
-	made    maker
+// claimWorker makes claims, one transaction after the other.
+type claimWorker struct {
+	leases    *leaser
+	number    uint8
+	checkouts [dict.MaxPartitions]checkout
+	window    [len(dict.Namespaces) + 1]window
+	keys      [][]byte
+	made      maker
 }
 
-func (c *claimer) run(ctx context.Context, ns Namespace, claims []claim) error {
+func (w *claimWorker) run(ctx context.Context, ns dict.Namespace, claims []claim) error {
 	for {
-		err := c.in.store.Update(ctx, func(tx kv.Txn) error { return c.attempt(tx, ns, claims) })
+		err := w.leases.store.Update(ctx, func(tx kv.Txn) error { return w.attempt(tx, ns, claims) })
 		if short, ok := errors.AsType[errShort](err); ok {
 			if err := short.a.reserve(ctx, short.n); err != nil {
 				return err
 			}
 			continue
 		}
-		c.settle(ns, claims, err == nil)
+		w.settle(ctx, ns, claims, err == nil)
 		return err
 	}
 }
@@ -120,10 +152,10 @@ func (c *claimer) run(ctx context.Context, ns Namespace, claims []claim) error {
 // where strings come in the order of their keys, one scan tells of all. It is
 // given up after as many rows as there are strings, and then not tried for a
 // while, and longer each time: what is left is looked up one by one.
-func (c *claimer) look(r kv.Reader, claims []claim, found func(it *batchItem, key, value []byte) error) error {
-	w := &c.window[claims[0].it.ns]
+func (w *claimWorker) look(r kv.Reader, claims []claim, found func(it *batchItem, key, value []byte) error) error {
+	tries := &w.window[claims[0].it.ns]
 	left := claims
-	if slices.IsSortedFunc(claims, func(x, y claim) int { return bytes.Compare(x.key, y.key) }) && w.due() {
+	if slices.IsSortedFunc(claims, func(x, y claim) int { return bytes.Compare(x.key, y.key) }) && tries.due() {
 		rows := 0
 		last := append(slices.Clone(claims[len(claims)-1].key), 0)
 		err := r.Scan(claims[0].key, last, false, func(k, v []byte) (bool, error) {
@@ -142,19 +174,19 @@ func (c *claimer) look(r kv.Reader, claims []claim, found func(it *batchItem, ke
 		if err != nil {
 			return err
 		}
-		if w.tried(rows <= len(claims)); rows <= len(claims) {
+		if tries.tried(rows <= len(claims)); rows <= len(claims) {
 			return nil
 		}
 	}
-	c.keys = c.keys[:0]
+	w.keys = w.keys[:0]
 	for i := range left {
-		c.keys = append(c.keys, left[i].key)
+		w.keys = append(w.keys, left[i].key)
 	}
-	return r.MultiGet(c.keys, func(i int, v []byte, ok bool) error {
+	return r.MultiGet(w.keys, func(i int, v []byte, ok bool) error {
 		if !ok {
 			return nil
 		}
-		return found(left[i].it, c.keys[i], v)
+		return found(left[i].it, w.keys[i], v)
 	})
 }
 
@@ -185,17 +217,17 @@ type errShort struct {
 
 func (e errShort) Error() string { return fmt.Sprintf("intern: %d %s ids are needed", e.n, e.a.ns) }
 
-func (c *claimer) attempt(tx kv.Txn, ns Namespace, claims []claim) error {
-	var fresh [MaxPartitions]int
+func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) error {
+	var fresh [dict.MaxPartitions]int
 	for i := range claims {
 		it := claims[i].it
 		if it.state == stored { // by an earlier attempt: that id was not drawn for it
-			it.id = None
+			it.id = dict.None
 		}
 		it.state = unresolved
 	}
-	err := c.look(tx.Snapshot(), claims, func(it *batchItem, key, v []byte) error {
-		id, n := ReadID(v)
+	err := w.look(tx.Snapshot(), claims, func(it *batchItem, key, v []byte) error {
+		id, n := dict.ReadID(v)
 		if n == 0 || n != len(v) {
 			return fmt.Errorf("intern: the id under %x is %x", key, v)
 		}
@@ -205,7 +237,7 @@ func (c *claimer) attempt(tx kv.Txn, ns Namespace, claims []claim) error {
 	made := 0
 	for i := range claims {
 		if it := claims[i].it; it.state == unresolved {
-			if made++; it.id == None {
+			if made++; it.id == dict.None {
 				fresh[claims[i].part]++
 			}
 		}
@@ -213,12 +245,12 @@ func (c *claimer) attempt(tx kv.Txn, ns Namespace, claims []claim) error {
 	if err != nil || made == 0 {
 		return err
 	}
-	for part := range c.in.settings.partitions(ns) {
+	for part := range w.leases.settings.PartitionsOf(ns) {
 		if n := fresh[part]; n > 0 {
-			d := &c.drawers[part]
-			d.a = c.in.alloc[ns][part]
-			if !d.need(n) {
-				return errShort{d.a, n}
+			out := &w.checkouts[part]
+			out.a = w.leases.alloc[ns][part]
+			if !out.need(n) {
+				return errShort{out.a, n}
 			}
 		}
 	}
@@ -227,20 +259,20 @@ func (c *claimer) attempt(tx kv.Txn, ns Namespace, claims []claim) error {
 		if it.state != unresolved {
 			continue
 		}
-		if it.id == None {
-			it.id = c.drawers[claims[i].part].take()
+		if it.id == dict.None {
+			it.id = w.checkouts[claims[i].part].take()
 		}
 		it.state = created
 		tx.Conflict(claims[i].key)
-		c.made.add(tx, ns, it.id, claims[i].key)
+		w.made.add(tx, ns, it.id, claims[i].key)
 	}
-	c.made.write(tx, ns)
-	return c.count(tx, ns, made)
+	w.made.write(tx, ns)
+	return w.count(tx, ns, made)
 }
 
 // count adds to the number of strings that this writer has claimed.
-func (c *claimer) count(tx kv.Txn, ns Namespace, n int) error {
-	key := []byte{KeyClaims, byte(ns), c.in.slot, c.lane}
+func (w *claimWorker) count(tx kv.Txn, ns dict.Namespace, n int) error {
+	key := []byte{dict.KeyClaims, byte(ns), w.leases.slot, w.number}
 	v, ok, err := tx.Get(key)
 	if err != nil || ok && len(v) != 8 {
 		return errors.Join(err, fmt.Errorf("intern: reading the count of claims: %x", v))
@@ -255,12 +287,12 @@ func (c *claimer) count(tx kv.Txn, ns Namespace, n int) error {
 
 // settle says what became of the ids that were drawn. After a failure nobody
 // knows, and they are lost.
-func (c *claimer) settle(ns Namespace, claims []claim, committed bool) {
+func (w *claimWorker) settle(ctx context.Context, ns dict.Namespace, claims []claim, committed bool) {
 	if !committed {
-		c.drawers = [MaxPartitions]drawer{}
+		w.checkouts = [dict.MaxPartitions]checkout{}
 		for i := range claims {
 			if it := claims[i].it; it.state == created || it.state == unresolved {
-				it.id, it.state = None, unresolved
+				it.id, it.state = dict.None, unresolved
 			}
 		}
 		return
@@ -270,28 +302,28 @@ func (c *claimer) settle(ns Namespace, claims []claim, committed bool) {
 		if claims[i].it.state == created {
 			made++
 			claims[i].it.claimed = true
-			d := &c.drawers[claims[i].part]
-			d.ids = append(d.ids, claims[i].it.id)
-			c.in.metrics.lookup(ns, lookupNew)
+			out := &w.checkouts[claims[i].part]
+			out.ids = append(out.ids, claims[i].it.id)
+			w.leases.metrics.lookup(ns, lookupNew)
 		} else {
-			c.in.metrics.lookup(ns, lookupStore)
+			w.leases.metrics.lookup(ns, lookupStore)
 		}
 	}
-	c.in.metrics.allocated(ns, made)
-	for i := range c.drawers {
-		d := &c.drawers[i]
-		if a := d.a; len(d.out) > 0 {
-			d.settle(d.ids)
-			a.prefetch()
+	w.leases.metrics.allocated(ns, made)
+	for i := range w.checkouts {
+		out := &w.checkouts[i]
+		if a := out.a; len(out.out) > 0 {
+			out.settle(out.ids)
+			a.prefetch(ctx)
 		}
-		d.ids = d.ids[:0]
+		out.ids = out.ids[:0]
 	}
 }
 
 // Claimed returns how many strings have been claimed in a store of several
 // partitions, by namespace.
-func Claimed(r kv.Reader) (n [len(Namespaces) + 1]int64, err error) {
-	prefix := []byte{KeyClaims}
+func Claimed(r kv.Reader) (n [len(dict.Namespaces) + 1]int64, err error) {
+	prefix := []byte{dict.KeyClaims}
 	err = r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
 		if len(k) != 4 || len(v) != 8 || k[1] == 0 || int(k[1]) >= len(n) {
 			return false, fmt.Errorf("intern: count of claims %x → %x is malformed", k, v)

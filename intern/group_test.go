@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
 )
@@ -30,35 +31,37 @@ func (h *hook) Update(ctx context.Context, fn func(kv.Txn) error) error {
 // string that it was drawn for, and goes out again: the strings that the group
 // has by then stay.
 func TestFirstOfGroupComesBack(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: Merger{}})
-	open := func(slot uint8) *Interner {
-		in, err := Open(t.Context(), store, Options{Settings: Settings{ShardBits: 6, LeaseSize: 65536, Partitions: 64}, Slot: slot})
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	settings := dict.Settings{ShardBits: 6, LeaseSize: 65536, Partitions: 64}
+	open := func(slot uint8) *Claimer {
+		in, err := Open(t.Context(), store, Options{Settings: settings, Slot: slot})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return in
+		c, _ := in.(*Claimer)
+		return c
 	}
 	a, b := open(0), open(1)
-	claim := func(in *Interner, from, to int) ID {
+	claim := func(in *Claimer, from, to int) dict.ID {
 		var batch Batch
 		for i := from; i < to; i++ {
-			batch.Add(URI, fmt.Appendf(nil, "at://did:web:x.com/a.b.c/%05d", i))
+			batch.Add(dict.URI, fmt.Appendf(nil, "at://did:web:x.com/a.b.c/%05d", i))
 		}
-		if err := in.Claim(t.Context(), &batch); err != nil {
+		if err := in.Prepare(t.Context(), &batch, 0); err != nil {
 			t.Fatal(err)
 		}
 		return batch.ID(0)
 	}
 	claim(a, 1000, 1063) // so that a's next group begins
 	hooked := &hook{store, func() { claim(b, 0, 1) }}
-	a.store = hooked
+	a.leases.store = hooked
 	claim(a, 0, 10) // its first id is given to nobody
-	a.store = store
-	if id := claim(a, 100, 200); id&groupMask != 0 {
+	a.leases.store = store
+	if id := claim(a, 100, 200); id&dict.GroupMask != 0 {
 		t.Errorf("the test is none: the ids go on with %d", id)
 	}
 	err := store.View(t.Context(), func(r kv.Reader) error {
-		_, err := Verify(r, func(p string) { t.Error(p) }, func() error { return nil })
+		_, err := Verify(r, settings, func(p string) { t.Error(p) }, func() error { return nil })
 		return err
 	})
 	if err != nil {
@@ -68,8 +71,8 @@ func TestFirstOfGroupComesBack(t *testing.T) {
 
 // Who claims after Close is told, and does not wait for ever.
 func TestClaimAfterClose(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: Merger{}})
-	in, err := Open(t.Context(), store, Options{Settings: SharedSettings})
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	in, err := Open(t.Context(), store, Options{Settings: dict.SharedSettings})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +80,8 @@ func TestClaimAfterClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	var batch Batch
-	batch.Add(DID, []byte("did:web:x.com"))
-	if err := in.Claim(t.Context(), &batch); err == nil {
+	batch.Add(dict.DID, []byte("did:web:x.com"))
+	if err := in.Prepare(t.Context(), &batch, 0); err == nil {
 		t.Error("a closed Interner gives out ids")
 	}
 }

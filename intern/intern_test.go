@@ -5,129 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/fdbkv/fdbtest"
 	"skein/internal/kv/memkv"
 )
 
-// corpus has strings at the edges of the syntax.
-func corpus() []string {
-	long := strings.Repeat("a", 63)
-	all := []string{
-		"", "did:", "did:plc", "did:plc:", "did:plc:a", "did:plc:ewvi7nxzyoun6zhxrhs64oiz", "did:web:example.com", "did:web:a%3A80",
-		"did:web:a%", "did:web:a:", "did:Web:a", "did::a", "did:w3b:a", "DID:plc:a", "did:plc:a b", "did:plc:é", "did:x:" + strings.Repeat("a", 2042), "did:x:" + strings.Repeat("a", 2043),
-		"at://", "at://did:plc:a", "at://did:plc:a/", "at://did:plc:a/app.bsky.feed.post", "at://did:plc:a/app.bsky.feed.post/",
-		"at://did:plc:a/app.bsky.feed.post/self", "at://did:plc:a/app.bsky.feed.post/a/b", "at://did:plc:a/app.bsky.feed.post/.", "at://did:plc:a/app.bsky.feed.post/..",
-		"at://did:plc:a/app.bsky.feed.post/...", "at://did:plc:a/app.bsky/x", "at://did:plc:a/app/x", "at://did:plc:a/app.bsky.3/x", "at://did:plc:a/a-.b.c/x", "at://did:plc:a/3a.b.c/x",
-		"at://did:plc:a/a.3.c/x", "at://did:plc:a/a.b.c-d/x", "at://did:plc:a/a.b." + long, "at://did:plc:a/a.b." + long + "a", "at://handle.example.com/app.bsky.feed.post/x",
-		"at://handle/app.bsky.feed.post/x", "at://-a.com", "at://a-.com", "at://a.c-", "at://a.1", "at://a..com", "at://" + long + ".com", "at://" + long + "a.com",
-		"at://did:plc:a?x", "at://did:plc:a#x", "at:/did:plc:a", "https://example.com", "at://did:plc:a//x",
-		".", "..", "...", "self", "whats-hot", "Custom.key_1~x:y-Z", "a/b", "a b", strings.Repeat("k", 512), strings.Repeat("k", 513), "3jzfcijpj2z2a", "3jzfcijpj2z2", "zjzfcijpj2z2a", "3jzfcijpj2z21",
-		"at://did:plc:a/app.bsky.feed.post/" + strings.Repeat("k", 512), "at://did:x:" + strings.Repeat("a", 2042) + "/a.b.c",
-	}
-	for i := 250; i < 256; i++ {
-		all = append(all, "at://"+strings.Repeat("a.", i/2)+"com"[:i%3+1], "at://did:plc:a/a."+strings.Repeat("b.", i/2+30)+"c")
-	}
-	return all
-}
-
-func compareSyntax(t *testing.T, s string) {
-	t.Helper()
-	_, did := syntax.ParseDID(s)
-	_, uri := syntax.ParseATURI(s)
-	_, rkey := syntax.ParseRecordKey(s)
-	_, tid := syntax.ParseTID(s)
-	for _, c := range []struct {
-		what string
-		got  bool
-		want error
-	}{
-		{"DID", intern.ValidDID(s), did},
-		{"AT URI", intern.ValidURI(s), uri},
-		{"record key", intern.ValidRkey(s), rkey},
-		{"TID", intern.ValidTID(s), tid},
-	} {
-		if c.got != (c.want == nil) {
-			t.Errorf("%q as a %s: %v, indigo says %v", s, c.what, c.got, c.want)
-		}
-	}
-}
-
-func TestSyntaxAgainstIndigo(t *testing.T) {
-	all := corpus()
-	for _, s := range all {
-		compareSyntax(t, s)
-	}
-	rng := rand.New(rand.NewPCG(1, 1))
-	for range 200_000 { // splice and spoil
-		s := all[rng.IntN(len(all))]
-		if len(s) > 600 {
-			continue
-		}
-		b := []byte(s)
-		for range rng.IntN(3) {
-			c := "abz019.:-_~%/AZ \x00é#"[rng.IntN(20)]
-			switch i := rng.IntN(len(b) + 1); rng.IntN(3) {
-			case 0:
-				b = slices.Insert(b, i, c)
-			case 1:
-				if i < len(b) {
-					b[i] = c
-				}
-			default:
-				b = b[:i]
-			}
-		}
-		compareSyntax(t, string(b))
-	}
-}
-
-func FuzzSyntax(f *testing.F) {
-	for _, s := range corpus() {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) { compareSyntax(t, s) })
-}
-
-// BenchmarkSyntax is why the validators are our own.
-//
-//	go test ./intern -run xxx -bench Syntax
-func BenchmarkSyntax(b *testing.B) {
-	const did, uri = "did:plc:ewvi7nxzyoun6zhxrhs64oiz", "at://did:plc:ewvi7nxzyoun6zhxrhs64oiz/app.bsky.feed.post/3jzfcijpj2z2a"
-	b.Run("skein", func(b *testing.B) {
-		for b.Loop() {
-			if !intern.ValidDID(did) || !intern.ValidURI(uri) {
-				b.Fatal("invalid")
-			}
-		}
-	})
-	b.Run("indigo", func(b *testing.B) {
-		for b.Loop() {
-			_, err1 := syntax.ParseDID(did)
-			_, err2 := syntax.ParseATURI(uri)
-			if err := errors.Join(err1, err2); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
 func mem(seed uint64) *memkv.Store {
-	return memkv.Open(memkv.Options{Merger: intern.Merger{}, Faults: memkv.Faults{Seed: seed, Conflict: 0.1, Unknown: 0.1}})
+	return memkv.Open(memkv.Options{Merger: dict.Merger{}, Faults: memkv.Faults{Seed: seed, Conflict: 0.1, Unknown: 0.1}})
 }
 
-func open(t testing.TB, s kv.Store, o intern.Options) *intern.Interner {
+func open(t testing.TB, s kv.Store, o intern.Options) intern.Interner {
 	t.Helper()
 	in, err := intern.Open(t.Context(), s, o)
 	if err != nil {
@@ -137,12 +33,9 @@ func open(t testing.TB, s kv.Store, o intern.Options) *intern.Interner {
 }
 
 // resolve interns strings in one transaction.
-func resolve(ctx context.Context, s kv.Store, in *intern.Interner, b *intern.Batch) error {
-	if in.Settings().Partitions > 1 {
-		return in.Claim(ctx, b)
-	}
+func resolve(ctx context.Context, s kv.Store, in intern.Interner, b *intern.Batch) error {
 	for {
-		if err := in.Reserve(ctx, b.Len()); err != nil {
+		if err := in.Prepare(ctx, b, b.Len()); err != nil {
 			return err
 		}
 		err := s.Update(ctx, func(tx kv.Txn) error {
@@ -168,28 +61,28 @@ func uri(i int) string {
 // one string an id, across namespaces and restarts.
 func TestConcurrentWriters(t *testing.T) {
 	onMemory := func(*testing.T) kv.Store { return mem(7) }
-	onFDB := func(t *testing.T) kv.Store { return fdbtest.Open(t, fdbtest.Options(t, intern.Merger{})) }
+	onFDB := func(t *testing.T) kv.Store { return fdbtest.Open(t, fdbtest.Options(t, dict.Merger{})) }
 	for _, c := range []struct {
-		intern.Settings
+		dict.Settings
 		engine string
 		open   func(t *testing.T) kv.Store
 	}{
-		{intern.Settings{14, 65536, 1}, "memory", onMemory},
-		{intern.Settings{1, 16, 1}, "memory", onMemory},
-		{intern.Settings{32, 1, 1}, "memory", onMemory},
-		{intern.Settings{14, 65536, 64}, "memory", onMemory},
-		{intern.Settings{6, 16, 64}, "memory", onMemory},
-		{intern.Settings{3, 128, 4}, "memory", onMemory},
-		{intern.Settings{32, 1, 2}, "memory", onMemory},
-		{intern.SharedSettings, "fdb", onFDB},
-		{intern.Settings{8, 32, 8}, "fdb", onFDB},
+		{dict.Settings{ShardBits: 14, LeaseSize: 65536, Partitions: 1}, "memory", onMemory},
+		{dict.Settings{ShardBits: 1, LeaseSize: 16, Partitions: 1}, "memory", onMemory},
+		{dict.Settings{ShardBits: 32, LeaseSize: 1, Partitions: 1}, "memory", onMemory},
+		{dict.Settings{ShardBits: 14, LeaseSize: 65536, Partitions: 64}, "memory", onMemory},
+		{dict.Settings{ShardBits: 6, LeaseSize: 16, Partitions: 64}, "memory", onMemory},
+		{dict.Settings{ShardBits: 3, LeaseSize: 128, Partitions: 4}, "memory", onMemory},
+		{dict.Settings{ShardBits: 32, LeaseSize: 1, Partitions: 2}, "memory", onMemory},
+		{dict.SharedSettings, "fdb", onFDB},
+		{dict.Settings{ShardBits: 8, LeaseSize: 32, Partitions: 8}, "fdb", onFDB},
 	} {
 		settings := c.Settings
 		t.Run(fmt.Sprintf("%s/%s", c.engine, settings), func(t *testing.T) {
 			store := c.open(t)
 			var mu sync.Mutex
-			ids := map[string]intern.ID{}
-			note := func(s string, id intern.ID) {
+			ids := map[string]dict.ID{}
+			note := func(s string, id dict.ID) {
 				mu.Lock()
 				defer mu.Unlock()
 				if old, ok := ids[s]; ok && old != id {
@@ -214,14 +107,14 @@ func TestConcurrentWriters(t *testing.T) {
 							for range 1 + rng.IntN(30) {
 								s := uri(rng.IntN(600))
 								strings = append(strings, s)
-								b.Add(intern.URI, []byte(s))
+								b.Add(dict.URI, []byte(s))
 							}
 							if err := resolve(t.Context(), store, in, &b); err != nil {
 								t.Error(err)
 								return
 							}
 							for _, s := range strings {
-								note(s, b.ID(b.Add(intern.URI, []byte(s))))
+								note(s, b.ID(b.Add(dict.URI, []byte(s))))
 							}
 						}
 						if w%2 == 0 { // the others crash
@@ -233,30 +126,26 @@ func TestConcurrentWriters(t *testing.T) {
 				}
 				wg.Wait()
 			}
-			seen := map[intern.ID]string{}
+			seen := map[dict.ID]string{}
 			for s, id := range ids {
-				if other, ok := seen[id]; ok || id == intern.None {
+				if other, ok := seen[id]; ok || id == dict.None {
 					t.Fatalf("%d is %q and %q", id, s, other)
 				}
 				seen[id] = s
 			}
-			in := open(t, store, intern.Options{})
-			if in.Settings() != settings {
-				t.Errorf("settings %+v", in.Settings())
-			}
 			err := store.View(t.Context(), func(r kv.Reader) error {
-				list := make([]intern.ID, 0, len(seen))
+				list := make([]dict.ID, 0, len(seen))
 				for id := range seen {
 					list = append(list, id)
 				}
-				err := in.Strings(r, intern.URI, list, func(i int, s []byte) error {
+				err := intern.Strings(r, dict.URI, list, func(i int, s []byte) error {
 					if string(s) != seen[list[i]] {
 						t.Errorf("%d is %q, want %q", list[i], s, seen[list[i]])
 					}
 					return nil
 				})
 				open, closed := 0, 0
-				err = errors.Join(err, intern.Leases(r, func(l intern.Lease) error {
+				err = errors.Join(err, intern.Leases(r, func(l dict.Lease) error {
 					if l.Closed {
 						closed++
 					} else {
@@ -278,11 +167,11 @@ func TestConcurrentWriters(t *testing.T) {
 
 // A single writer's ids are one dense sequence, block after block.
 func TestDense(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: intern.Merger{}})
-	in := open(t, store, intern.Options{Settings: intern.Settings{ShardBits: 8, LeaseSize: 256}})
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	in := open(t, store, intern.Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 256}})
 	var b intern.Batch
 	for i := range 1000 {
-		b.Add(intern.DID, fmt.Appendf(nil, "did:plc:%d", i))
+		b.Add(dict.DID, fmt.Appendf(nil, "did:plc:%d", i))
 	}
 	if err := resolve(t.Context(), store, in, &b); err != nil {
 		t.Fatal(err)
@@ -298,11 +187,11 @@ func TestDense(t *testing.T) {
 // first strings of each namespace.
 func TestNobodyWaits(t *testing.T) {
 	for _, partitions := range []uint8{1, 4} {
-		store := memkv.Open(memkv.Options{Merger: intern.Merger{}})
+		store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 		metrics := intern.NewMetrics(prometheus.NewRegistry())
-		in := open(t, store, intern.Options{Settings: intern.Settings{ShardBits: 8, LeaseSize: 4096, Partitions: partitions}, CacheBytes: 1, Metrics: metrics})
+		in := open(t, store, intern.Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 4096, Partitions: partitions}, CacheBytes: 1, Metrics: metrics})
 		waits := func() (n float64) {
-			for _, ns := range intern.Namespaces {
+			for _, ns := range dict.Namespaces {
 				n += testutil.ToFloat64(metrics.Waits.WithLabelValues(ns.String()))
 			}
 			return n
@@ -312,7 +201,7 @@ func TestNobodyWaits(t *testing.T) {
 		for i := range 200 {
 			b.Reset()
 			for j := range 200 {
-				b.Add(intern.URI, fmt.Appendf(nil, "at://did:plc:a%d/app.bsky.feed.post/%d", i*200+j, i))
+				b.Add(dict.URI, fmt.Appendf(nil, "at://did:plc:a%d/app.bsky.feed.post/%d", i*200+j, i))
 			}
 			if err := resolve(t.Context(), store, in, &b); err != nil {
 				t.Fatal(err)
@@ -332,12 +221,12 @@ func TestNobodyWaits(t *testing.T) {
 func TestExhausted(t *testing.T) {
 	// 2^32 ids a shard, less those kept back, in blocks of 2^16, and two shards:
 	// put the counters at the end.
-	store := memkv.Open(memkv.Options{Merger: intern.Merger{}})
-	in := open(t, store, intern.Options{Settings: intern.Settings{ShardBits: 1, LeaseSize: 65536}})
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	in := open(t, store, intern.Options{Settings: dict.Settings{ShardBits: 1, LeaseSize: 65536}})
 	err := store.Update(t.Context(), func(tx kv.Txn) error {
 		for shard := range uint32(2) {
-			for _, ns := range intern.Namespaces {
-				tx.Set(intern.AppendNextKey(nil, ns, shard), []byte{0, 0, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff})
+			for _, ns := range dict.Namespaces {
+				tx.Set(dict.AppendNextKey(nil, ns, shard), []byte{0, 0, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff})
 			}
 		}
 		return nil
@@ -345,20 +234,16 @@ func TestExhausted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := in.Reserve(t.Context(), 1); !errors.Is(err, intern.ErrExhausted) {
+	if err := in.Prepare(t.Context(), nil, 1); !errors.Is(err, intern.ErrExhausted) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestSettings(t *testing.T) {
 	store := mem(1)
-	for _, bad := range []intern.Settings{{33, 1, 1}, {14, 3, 1}, {14, 1 << 17, 1}, {14, 1, 3}, {14, 1, 128}, {5, 1, 64}} {
-		if _, err := intern.Open(t.Context(), store, intern.Options{Settings: bad}); !errors.Is(err, intern.ErrSettings) {
+	for _, bad := range []dict.Settings{{ShardBits: 33, LeaseSize: 1, Partitions: 1}, {ShardBits: 14, LeaseSize: 3, Partitions: 1}, {ShardBits: 14, LeaseSize: 1 << 17, Partitions: 1}, {ShardBits: 14, LeaseSize: 1, Partitions: 3}, {ShardBits: 14, LeaseSize: 1, Partitions: 128}, {ShardBits: 5, LeaseSize: 1, Partitions: 64}} {
+		if _, err := intern.Open(t.Context(), store, intern.Options{Settings: bad}); !errors.Is(err, dict.ErrSettings) {
 			t.Errorf("%+v: %v", bad, err)
 		}
-	}
-	open(t, store, intern.Options{Settings: intern.Settings{ShardBits: 5, LeaseSize: 8}})
-	if _, err := intern.Open(t.Context(), store, intern.Options{Settings: intern.Settings{ShardBits: 6, LeaseSize: 8}}); !errors.Is(err, intern.ErrSettings) {
-		t.Errorf("other settings: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/fdbkv/fdbtest"
 	"skein/internal/kv/memkv"
@@ -21,7 +22,7 @@ var idsCount = flag.Int64("ids.count", 4_000_000, "ids that TestManyIDs hands ou
 // handed notes which ids of a block were handed out.
 type handed struct {
 	mu  sync.Mutex
-	set [MaxLeaseSize / 64]uint64
+	set [dict.MaxLeaseSize / 64]uint64
 }
 
 // Sixty-four writers hand out ids, end at any moment without a word, and begin
@@ -30,9 +31,9 @@ type handed struct {
 func TestManyIDs(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) kv.Store{
 		"memory": func(*testing.T) kv.Store {
-			return memkv.Open(memkv.Options{Merger: Merger{}, Faults: memkv.Faults{Seed: 5, Conflict: 0.05, Unknown: 0.05}})
+			return memkv.Open(memkv.Options{Merger: dict.Merger{}, Faults: memkv.Faults{Seed: 5, Conflict: 0.05, Unknown: 0.05}})
 		},
-		"fdb": func(t *testing.T) kv.Store { return fdbtest.Open(t, fdbtest.Options(t, Merger{})) },
+		"fdb": func(t *testing.T) kv.Store { return fdbtest.Open(t, fdbtest.Options(t, dict.Merger{})) },
 	} {
 		t.Run(name, func(t *testing.T) { testManyIDs(t, open(t)) })
 	}
@@ -40,12 +41,12 @@ func TestManyIDs(t *testing.T) {
 
 func testManyIDs(t *testing.T, store kv.Store) {
 	const writers = 64
-	settings := Settings{ShardBits: 6, LeaseSize: MaxLeaseSize, Partitions: 1} // so few shards that they meet
+	settings := dict.Settings{ShardBits: 6, LeaseSize: dict.MaxLeaseSize, Partitions: 1} // so few shards that they meet
 	var mu sync.Mutex
-	blocks := map[blockKey]*handed{}
+	blocks := map[dict.BlockKey]*handed{}
 	var count, duplicates, crashes atomic.Int64
-	note := func(id ID) {
-		b := blockKey{URI, settings.Shard(id), settings.Block(id)}
+	note := func(id dict.ID) {
+		b := settings.BlockOf(dict.URI, id)
 		mu.Lock()
 		h := blocks[b]
 		if h == nil {
@@ -55,7 +56,7 @@ func testManyIDs(t *testing.T, store kv.Store) {
 		mu.Unlock()
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		at := uint64(id) % MaxLeaseSize
+		at := uint64(id) % dict.MaxLeaseSize
 		if h.set[at/64]>>(at%64)&1 != 0 {
 			duplicates.Add(1)
 		}
@@ -67,13 +68,13 @@ func testManyIDs(t *testing.T, store kv.Store) {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(w), 1))
 			for life := 0; count.Load() < *idsCount; life++ {
-				in, err := Open(t.Context(), store, Options{Settings: settings, CacheBytes: 1, Owner: fmt.Sprintf("%d.%d", w, life), Slot: uint8(w)})
+				in, err := newLeaser(store, Options{Settings: settings, Owner: fmt.Sprintf("%d.%d", w, life), Slot: uint8(w)})
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				a := in.alloc[URI][0]
-				d := drawer{a: a}
+				a := in.alloc[dict.URI][0]
+				d := checkout{a: a}
 				for range 1 + rng.IntN(60) {
 					n := 1 + rng.IntN(5000)
 					if err := a.reserve(t.Context(), n); err != nil {
@@ -93,18 +94,18 @@ func testManyIDs(t *testing.T, store kv.Store) {
 						}
 					}
 					d.settle(d.ids)
-					a.prefetch()
+					a.prefetch(t.Context())
 					if count.Load() >= *idsCount {
 						break
 					}
 				}
 				if rng.IntN(2) == 0 { // it is gone, with what it held
 					crashes.Add(1)
-					in.cancel()
+					close(in.closing)
 					in.background.Wait()
 					continue
 				}
-				if err := in.Close(t.Context()); err != nil {
+				if err := in.close(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -116,15 +117,15 @@ func testManyIDs(t *testing.T, store kv.Store) {
 	}
 	var leases, closed, used, left, lost int64
 	err := store.View(t.Context(), func(r kv.Reader) error {
-		return Leases(r, func(l Lease) error {
+		return Leases(r, func(l dict.Lease) error {
 			leases++
 			n := 0
-			if h := blocks[blockKey{l.Namespace, l.Shard, l.Block}]; h != nil {
+			if h := blocks[l.BlockKey()]; h != nil {
 				for _, word := range h.set {
 					n += bits.OnesCount64(word)
 				}
 			}
-			delete(blocks, blockKey{l.Namespace, l.Shard, l.Block})
+			delete(blocks, l.BlockKey())
 			used += int64(n)
 			switch {
 			case l.Closed && int(l.Used) != n:

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"skein/intern/dict"
 )
 
 // Metrics of this package. A nil *Metrics counts nothing.
@@ -18,12 +20,12 @@ type Metrics struct {
 	Left      *prometheus.GaugeVec   // namespace
 	Exhausted *prometheus.GaugeVec   // namespace
 	ShardUsed *prometheus.GaugeVec   // namespace, rank
-	lookups   [len(Namespaces) + 1][3]prometheus.Counter
-	made      [len(Namespaces) + 1]prometheus.Counter
+	lookups   [len(dict.Namespaces) + 1][3]prometheus.Counter
+	made      [len(dict.Namespaces) + 1]prometheus.Counter
 
 	mu   sync.Mutex
-	left [len(Namespaces) + 1][MaxPartitions]int
-	sum  [len(Namespaces) + 1]int
+	left [len(dict.Namespaces) + 1][dict.MaxPartitions]int
+	sum  [len(dict.Namespaces) + 1]int
 }
 
 const (
@@ -55,7 +57,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.Left = gauge("ids_left", "Ids that no shard has leased yet, as of the last minute.", "namespace")
 	m.Exhausted = gauge("exhaustion_seconds", "How long they last at the rate of leases since the first; +Inf: longer than a century, or nobody can tell.", "namespace")
 	m.ShardUsed = gauge("shard_used_ratio", "How much of the fullest shards is leased; rank 0 is the fullest.", "namespace", "rank")
-	for _, ns := range Namespaces {
+	for _, ns := range dict.Namespaces {
 		m.made[ns] = m.Allocated.WithLabelValues(ns.String())
 		for i, result := range []string{"cache", "store", "new"} {
 			m.lookups[ns][i] = m.Lookups.WithLabelValues(ns.String(), result)
@@ -64,32 +66,32 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) lookup(ns Namespace, result int) {
+func (m *Metrics) lookup(ns dict.Namespace, result int) {
 	if m != nil {
 		m.lookups[ns][result].Inc()
 	}
 }
 
-func (m *Metrics) allocated(ns Namespace, n int) {
+func (m *Metrics) allocated(ns dict.Namespace, n int) {
 	if m != nil && n > 0 {
 		m.made[ns].Add(float64(n))
 	}
 }
 
-func (m *Metrics) leased(ns Namespace) {
+func (m *Metrics) leased(ns dict.Namespace) {
 	if m != nil {
 		m.Leases.WithLabelValues(ns.String()).Inc()
 	}
 }
 
-func (m *Metrics) waited(ns Namespace) {
+func (m *Metrics) waited(ns dict.Namespace) {
 	if m != nil {
 		m.Waits.WithLabelValues(ns.String()).Inc()
 	}
 }
 
 // met counts meetings with other writers on a shard.
-func (m *Metrics) met(ns Namespace, n int) {
+func (m *Metrics) met(ns dict.Namespace, n int) {
 	if m != nil {
 		m.Meetings.WithLabelValues(ns.String()).Add(float64(n))
 	}
@@ -106,7 +108,7 @@ func (m *Metrics) capacity(c Capacity) {
 
 // remaining notes how many leased ids a partition has left. The metric is their
 // sum.
-func (m *Metrics) remaining(ns Namespace, part uint8, n int) {
+func (m *Metrics) remaining(ns dict.Namespace, part uint8, n int) {
 	if m == nil {
 		return
 	}

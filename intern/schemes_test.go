@@ -16,9 +16,11 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/fdbkv/fdbtest"
 	"skein/internal/kv/pebblekv"
+	"skein/internal/syntax"
 )
 
 func TestMain(m *testing.M) { os.Exit(fdbtest.Main(m)) }
@@ -51,8 +53,8 @@ var schemes = []scheme{
 	{"e. 2^14 shards, leases of 65,536, staying", 14, 65536, stay},
 }
 
-func (s *scheme) settings() Settings {
-	return Settings{ShardBits: max(s.bits, 1), LeaseSize: uint32(s.block), Partitions: 1}
+func (s *scheme) settings() dict.Settings {
+	return dict.Settings{ShardBits: max(s.bits, 1), LeaseSize: uint32(s.block), Partitions: 1}
 }
 
 // BenchmarkSchemes compares ways to hand out ids, on both engines, and prints
@@ -65,13 +67,13 @@ func BenchmarkSchemes(b *testing.B) {
 		open func(b *testing.B) kv.Store
 	}{
 		{"pebble", func(b *testing.B) kv.Store {
-			s, err := pebblekv.Open(pebblekv.Options{Dir: b.TempDir(), Create: true, Merger: Merger{}})
+			s, err := pebblekv.Open(pebblekv.Options{Dir: b.TempDir(), Create: true, Merger: dict.Merger{}})
 			if err != nil {
 				b.Fatal(err)
 			}
 			return s
 		}},
-		{"fdb", func(b *testing.B) kv.Store { return fdbtest.Open(b, fdbtest.Options(b, Merger{})) }},
+		{"fdb", func(b *testing.B) kv.Store { return fdbtest.Open(b, fdbtest.Options(b, dict.Merger{})) }},
 	}
 	writers := []int{1, 8, 64}
 	type cell struct{ ids, retries float64 }
@@ -139,7 +141,7 @@ func short(n float64) string {
 func (s *scheme) mint(b *testing.B, store kv.Store, n int) (ids, commits, retries int64, took time.Duration) {
 	const length = time.Second
 	// Each cell begins anew: with shards, and homes, of its own.
-	if err := store.Update(b.Context(), func(tx kv.Txn) error { tx.DeleteRange([]byte{KeyHome}, []byte{KeyNext + 1}); return nil }); err != nil {
+	if err := store.Update(b.Context(), func(tx kv.Txn) error { tx.DeleteRange([]byte{dict.KeyHome}, []byte{dict.KeyNext + 1}); return nil }); err != nil {
 		b.Fatal(err)
 	}
 	var done, attempts atomic.Int64
@@ -149,8 +151,11 @@ func (s *scheme) mint(b *testing.B, store kv.Store, n int) (ids, commits, retrie
 	begun := time.Now()
 	for w := range n {
 		settings := s.settings()
-		in := &Interner{store: store, settings: settings, owner: fmt.Sprint(w), shards: ShardRange{0, uint32(1<<settings.ShardBits - 1)}, ctx: ctx, cancel: cancel}
-		a := &allocator{in: in, ns: URI}
+		in, err := newLeaser(store, Options{Settings: settings, Owner: fmt.Sprint(w)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		a := &allocator{leases: in, ns: dict.URI}
 		wg.Go(func() {
 			for time.Since(begun) < length {
 				var err error
@@ -188,7 +193,7 @@ func (s *scheme) take(ctx context.Context, store kv.Store, attempts *atomic.Int6
 		if s.bits > 0 {
 			shard = rand.Uint32() >> (32 - s.bits)
 		}
-		key := AppendNextKey(nil, URI, shard)
+		key := dict.AppendNextKey(nil, dict.URI, shard)
 		v, ok, err := tx.Get(key)
 		if err != nil {
 			return err
@@ -203,16 +208,16 @@ func (s *scheme) take(ctx context.Context, store kv.Store, attempts *atomic.Int6
 }
 
 // leaseAnew is lease, but from a shard drawn anew.
-func (in *Interner) leaseAnew(ctx context.Context, a *allocator, tried *int) error {
-	return in.store.Update(ctx, func(tx kv.Txn) error {
+func (p *leaser) leaseAnew(ctx context.Context, a *allocator, tried *int) error {
+	return p.store.Update(ctx, func(tx kv.Txn) error {
 		*tried++
-		shard, block, err := in.pickBlock(tx, a, true)
+		shard, block, err := p.pickBlock(tx, a, true)
 		if err != nil {
 			return err
 		}
-		l := Lease{Namespace: a.ns, Taken: time.Now(), Owner: in.owner, token: rand.Uint64()}
-		tx.Set(AppendNextKey(nil, a.ns, shard), binary.BigEndian.AppendUint64(nil, block+1))
-		tx.Set(AppendLeaseKey(nil, a.ns, shard, block), l.value())
+		l := dict.Lease{Namespace: a.ns, Taken: time.Now(), Owner: p.owner, Token: rand.Uint64()}
+		tx.Set(dict.AppendNextKey(nil, a.ns, shard), binary.BigEndian.AppendUint64(nil, block+1))
+		tx.Set(dict.AppendLeaseKey(nil, a.ns, shard, block), l.Value())
 		return nil
 	})
 }
@@ -225,7 +230,7 @@ func (s *scheme) sets() (bytesPerMember float64, and time.Duration) {
 	settings := s.settings()
 	next := map[uint32]uint64{}
 	type run struct {
-		next, end ID
+		next, end dict.ID
 		shard     uint32
 		has       bool
 	}
@@ -241,8 +246,8 @@ func (s *scheme) sets() (bytesPerMember float64, and time.Duration) {
 			}
 			block := next[w.shard]
 			next[w.shard]++
-			w.next = settings.start(w.shard, block)
-			w.end, w.has = w.next+ID(s.block), true
+			w.next = settings.Start(w.shard, block)
+			w.end, w.has = w.next+dict.ID(s.block), true
 		}
 		ids = append(ids, uint64(w.next))
 		w.next++
@@ -272,12 +277,12 @@ func (s *scheme) sets() (bytesPerMember float64, and time.Duration) {
 // no order, and URIs that have no packed form.
 var adders = map[string]func(batch *Batch, i int){
 	"posts": func(batch *Batch, i int) {
-		tid := uint64(1<<60) + uint64(i)*1000<<clockBits
-		batch.Add(URI, fmt.Appendf(nil, "at://did:plc:%s/app.bsky.feed.post/%s", base32Of(uint64(i%5000)), AppendTID(nil, tid)))
+		tid := uint64(1<<60) + uint64(i)*1000<<dict.ClockBits
+		batch.Add(dict.URI, fmt.Appendf(nil, "at://did:plc:%s/app.bsky.feed.post/%s", base32Of(uint64(i%5000)), syntax.AppendTID(nil, tid)))
 	},
-	"dids": func(batch *Batch, i int) { batch.Add(DID, fmt.Appendf(nil, "did:plc:%s", base32Of(uint64(i)))) },
+	"dids": func(batch *Batch, i int) { batch.Add(dict.DID, fmt.Appendf(nil, "did:plc:%s", base32Of(uint64(i)))) },
 	"raw": func(batch *Batch, i int) {
-		batch.Add(URI, fmt.Appendf(nil, "at://did:plc:%s/app.bsky.feed.post/post-%d", base32Of(uint64(i%5000)), i))
+		batch.Add(dict.URI, fmt.Appendf(nil, "at://did:plc:%s/app.bsky.feed.post/post-%d", base32Of(uint64(i%5000)), i))
 	},
 }
 
@@ -288,7 +293,7 @@ var adders = map[string]func(batch *Batch, i int){
 func BenchmarkResolve(b *testing.B) {
 	for name, add := range adders {
 		b.Run(name, func(b *testing.B) {
-			store, err := pebblekv.Open(pebblekv.Options{Dir: b.TempDir(), Create: true, Merger: Merger{}})
+			store, err := pebblekv.Open(pebblekv.Options{Dir: b.TempDir(), Create: true, Merger: dict.Merger{}})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -307,7 +312,7 @@ func BenchmarkResolve(b *testing.B) {
 					n++
 				}
 				b.StartTimer()
-				err := in.Reserve(b.Context(), batch.Len())
+				err := in.Prepare(b.Context(), nil, batch.Len())
 				if err == nil {
 					err = store.Update(b.Context(), func(tx kv.Txn) error { _, err := in.Resolve(tx, &batch); return err })
 				}
@@ -337,14 +342,14 @@ func BenchmarkClaim(b *testing.B) {
 func benchmarkClaim(b *testing.B, add func(batch *Batch, i int)) {
 	const size, batches = 10_000, 20
 	var rec fdbtest.Recorder
-	o := fdbtest.Options(b, Merger{})
+	o := fdbtest.Options(b, dict.Merger{})
 	o.Wrote = rec.Wrote
 	store := fdbtest.Open(b, o)
-	raw := fdbtest.Open(b, fdbtest.Options(b, Merger{}))
+	raw := fdbtest.Open(b, fdbtest.Options(b, dict.Merger{}))
 	var claims, blind time.Duration
 	made, measured := 0, 0
 	for b.Loop() {
-		in, err := Open(b.Context(), store, Options{Settings: SharedSettings, CacheBytes: 64 << 20})
+		in, err := Open(b.Context(), store, Options{Settings: dict.SharedSettings, CacheBytes: 64 << 20})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -357,7 +362,7 @@ func benchmarkClaim(b *testing.B, add func(batch *Batch, i int)) {
 			}
 			rec.Reset()
 			begun := time.Now()
-			if err := in.Claim(b.Context(), &batch); err != nil {
+			if err := in.Prepare(b.Context(), &batch, 0); err != nil {
 				b.Fatal(err)
 			}
 			took := time.Since(begun)
@@ -383,7 +388,7 @@ func base32Of(n uint64) []byte {
 	out := make([]byte, 24)
 	h := n * 0x9e3779b97f4a7c15
 	for i := range out {
-		out[i] = base32Alphabet[(h>>(i%12*5)^n>>(i/12*7))&31]
+		out[i] = dict.Base32Alphabet[(h>>(i%12*5)^n>>(i/12*7))&31]
 	}
 	return out
 }

@@ -10,7 +10,7 @@ import (
 	"errors"
 	"fmt"
 
-	"skein/intern"
+	"skein/intern/dict"
 )
 
 // errCursor is returned for a cursor that this store did not make for this
@@ -43,7 +43,7 @@ func newCursors(secret []byte) (*cursors, error) {
 	return &cursors{aead, key}, nil
 }
 
-func (c *cursors) seal(e *Expr, after intern.ID, u unseen) string {
+func (c *cursors) seal(e *Expr, after dict.ID, u unseen) string {
 	plain := binary.BigEndian.AppendUint64(nil, uint64(after))
 	for i := 0; i < len(u); i += 8 {
 		var b byte
@@ -61,7 +61,7 @@ func (c *cursors) seal(e *Expr, after intern.ID, u unseen) string {
 	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nonce, nonce, plain, []byte(e.source)))
 }
 
-func (c *cursors) open(e *Expr, cursor string) (after intern.ID, u unseen, err error) {
+func (c *cursors) open(e *Expr, cursor string) (after dict.ID, u unseen, err error) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	if err != nil || len(sealed) < c.aead.NonceSize() {
 		return 0, nil, errCursor
@@ -75,5 +75,5 @@ func (c *cursors) open(e *Expr, cursor string) (after intern.ID, u unseen, err e
 	for i := range u {
 		u[i] = plain[8+i/8]&(1<<(i%8)) != 0
 	}
-	return intern.ID(binary.BigEndian.Uint64(plain)), u, nil
+	return dict.ID(binary.BigEndian.Uint64(plain)), u, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"skein/graph"
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/idset"
 )
 
@@ -18,7 +19,7 @@ type evaluation struct {
 	ctx   context.Context //nolint:containedctx // lives as long as one question
 	e     *Expr
 	s     *graph.Snapshot
-	ids   []intern.ID // of e.strings
+	ids   []dict.ID // of e.strings
 	work  *work
 	again map[leaf]*operand // those that occur more than once, when they have been opened
 }
@@ -27,13 +28,13 @@ type evaluation struct {
 type leaf struct {
 	op   op
 	kind graph.Kind
-	of   intern.ID
+	of   dict.ID
 }
 
 // Strings that have no id, and so are in no set of the graph, may still be
 // given as members. They take the ids at the end of the id space, which are
 // never handed out: string i of the expression is literalID(i).
-func literalID(i int) intern.ID { return intern.FirstReserved + intern.ID(i) }
+func literalID(i int) dict.ID { return dict.FirstReserved + dict.ID(i) }
 
 // unseen says, by index in Expr.strings, which were without an id when the
 // first page was made. They stay so for the pages after it, also when they
@@ -66,7 +67,7 @@ func (v *evaluation) repeated(n *node, seen map[leaf]bool) {
 	}
 }
 
-func lookup(s *graph.Snapshot, strings []literal) ([]intern.ID, error) {
+func lookup(s *graph.Snapshot, strings []literal) ([]dict.ID, error) {
 	var b intern.Batch
 	index := make([]int, len(strings))
 	for i, l := range strings {
@@ -75,7 +76,7 @@ func lookup(s *graph.Snapshot, strings []literal) ([]intern.ID, error) {
 	if err := s.Lookup(&b); err != nil {
 		return nil, err
 	}
-	ids := make([]intern.ID, len(strings))
+	ids := make([]dict.ID, len(strings))
 	for i := range strings {
 		ids[i] = b.ID(index[i])
 	}
@@ -86,7 +87,7 @@ func lookup(s *graph.Snapshot, strings []literal) ([]intern.ID, error) {
 // that it is made of. To leave them out of each, or once at the end, comes to
 // the same.
 func (v *evaluation) hidden() idset.Set {
-	if v.e.root.is == intern.DID {
+	if v.e.root.is == dict.DID {
 		return v.s.Hidden()
 	}
 	return idset.Set{}
@@ -182,7 +183,7 @@ func (v *evaluation) leaf(l leaf) (t operand, err error) {
 	return t, err
 }
 
-func (v *evaluation) openActors(k graph.Kind, subject intern.ID) (operand, error) {
+func (v *evaluation) openActors(k graph.Kind, subject dict.ID) (operand, error) {
 	t, err := v.s.Actors(k, subject)
 	if err != nil {
 		return operand{}, err
@@ -306,8 +307,8 @@ func (v *evaluation) probe(n *node, small []operand) (t operand, done bool, err 
 	var left []uint64
 	for id := range small[0].set.All() {
 		has := false
-		if !v.s.IsHidden(actor) && intern.ID(id) < intern.FirstReserved {
-			if has, err = v.s.HasEdge(n.kind, actor, intern.ID(id)); err != nil {
+		if !v.s.IsHidden(actor) && dict.ID(id) < dict.FirstReserved {
+			if has, err = v.s.HasEdge(n.kind, actor, dict.ID(id)); err != nil {
 				return t, false, err
 			}
 		}
@@ -353,8 +354,8 @@ func (v *evaluation) except(n *node) (set idset.Set, err error) {
 
 // literal returns the id of a string given as a member: the first of its
 // equals stands for all, if it has none of its own.
-func (v *evaluation) literal(i int) intern.ID {
-	if v.ids[i] != intern.None {
+func (v *evaluation) literal(i int) dict.ID {
+	if v.ids[i] != dict.None {
 		return v.ids[i]
 	}
 	return literalID(v.first(i))
@@ -366,14 +367,14 @@ func (v *evaluation) first(i int) int {
 }
 
 // contains reports whether the string x is in the set, asking about x alone.
-func (v *evaluation) contains(x literal, id intern.ID) (bool, error) {
-	if x.is == intern.DID && id != intern.None && v.s.IsHidden(id) {
+func (v *evaluation) contains(x literal, id dict.ID) (bool, error) {
+	if x.is == dict.DID && id != dict.None && v.s.IsHidden(id) {
 		return false, nil
 	}
 	return v.has(&v.e.root, x, id)
 }
 
-func (v *evaluation) has(n *node, x literal, id intern.ID) (bool, error) {
+func (v *evaluation) has(n *node, x literal, id dict.ID) (bool, error) {
 	if err := v.ctx.Err(); err != nil {
 		return false, err
 	}
@@ -394,7 +395,7 @@ func (v *evaluation) has(n *node, x literal, id intern.ID) (bool, error) {
 }
 
 // hasAll asks an operator's parts, and no more of them than need be.
-func (v *evaluation) hasAll(n *node, x literal, id intern.ID) (bool, error) {
+func (v *evaluation) hasAll(n *node, x literal, id dict.ID) (bool, error) {
 	// intersect is in all; union in any; except in the first and in no other.
 	for i := range n.args {
 		in, err := v.has(&n.args[i], x, id)
@@ -418,7 +419,7 @@ func (v *evaluation) hasAll(n *node, x literal, id intern.ID) (bool, error) {
 func (v *evaluation) pin(set idset.Set, u unseen) idset.Set {
 	var from, to []uint64
 	for i := range v.e.strings {
-		if i < len(u) && u[i] && v.ids[i] != intern.None && set.Has(uint64(v.ids[i])) {
+		if i < len(u) && u[i] && v.ids[i] != dict.None && set.Has(uint64(v.ids[i])) {
 			from, to = append(from, uint64(v.ids[i])), append(to, uint64(literalID(v.first(i))))
 		}
 	}
@@ -432,7 +433,7 @@ func (v *evaluation) pin(set idset.Set, u unseen) idset.Set {
 func (v *evaluation) unseen() unseen {
 	u := make(unseen, len(v.ids))
 	for i, id := range v.ids {
-		u[i] = id == intern.None
+		u[i] = id == dict.None
 	}
 	return u
 }
@@ -440,10 +441,10 @@ func (v *evaluation) unseen() unseen {
 // page returns the strings of up to limit members, and of no more than maxPageBytes, of a result after the one
 // with id after, in the order of their ids, and the last of these if there are
 // more, else None.
-func (v *evaluation) page(set idset.Set, after intern.ID, limit int, pinned unseen) (members []string, last intern.ID, err error) {
+func (v *evaluation) page(set idset.Set, after dict.ID, limit int, pinned unseen) (members []string, last dict.ID, err error) {
 	ids, more := v.pin(set, pinned).Page(uint64(after), limit, v.pinnedHidden(pinned))
 	if members, err = v.strings(ids); err != nil {
-		return nil, intern.None, err
+		return nil, dict.None, err
 	}
 	bytes := 0
 	for i := range members {
@@ -453,7 +454,7 @@ func (v *evaluation) page(set idset.Set, after intern.ID, limit int, pinned unse
 		}
 	}
 	if more {
-		last = intern.ID(ids[len(ids)-1])
+		last = dict.ID(ids[len(ids)-1])
 	}
 	return members, last, nil
 }
@@ -471,7 +472,7 @@ func (v *evaluation) pinnedHidden(u unseen) idset.Set {
 	}
 	var more []uint64
 	for i := range v.e.strings {
-		if i < len(u) && u[i] && v.ids[i] != intern.None && h.Has(uint64(v.ids[i])) {
+		if i < len(u) && u[i] && v.ids[i] != dict.None && h.Has(uint64(v.ids[i])) {
 			more = append(more, uint64(literalID(i)))
 		}
 	}
@@ -484,12 +485,12 @@ func (v *evaluation) pinnedHidden(u unseen) idset.Set {
 // strings returns the strings of ids, which ascend, reserved ones included.
 func (v *evaluation) strings(ids []uint64) ([]string, error) {
 	out := make([]string, len(ids))
-	known := make([]intern.ID, 0, len(ids))
+	known := make([]dict.ID, 0, len(ids))
 	for i, id := range ids {
-		if intern.ID(id) >= intern.FirstReserved { // they come last
-			out[i] = v.e.strings[intern.ID(id)-intern.FirstReserved].s
+		if dict.ID(id) >= dict.FirstReserved { // they come last
+			out[i] = v.e.strings[dict.ID(id)-dict.FirstReserved].s
 		} else {
-			known = append(known, intern.ID(id))
+			known = append(known, dict.ID(id))
 		}
 	}
 	err := v.s.Strings(v.e.root.is, known, func(i int, s []byte) error {

@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 
 	"skein/graph"
-	"skein/intern"
+	"skein/intern/dict"
+	"skein/internal/syntax"
 )
 
 // Bounds of an expression.
@@ -22,13 +23,13 @@ const (
 // A node is a set expression, or a part of one.
 type node struct {
 	op     op
-	kind   graph.Kind       // of a leaf
-	of     int              // of a leaf: the index of its argument in Expr.strings
-	args   []node           // of an operator
-	first  int              // of members: its arguments are strings[first:last]
-	last   int              //
-	is     intern.Namespace // what the set is of
-	offset int              // in the source
+	kind   graph.Kind     // of a leaf
+	of     int            // of a leaf: the index of its argument in Expr.strings
+	args   []node         // of an operator
+	first  int            // of members: its arguments are strings[first:last]
+	last   int            //
+	is     dict.Namespace // what the set is of
+	offset int            // in the source
 }
 
 type op uint8
@@ -52,23 +53,23 @@ type Expr struct {
 // literal is a DID or a URI in an expression.
 type literal struct {
 	s  string
-	is intern.Namespace
+	is dict.Namespace
 }
 
 // Type returns what the set is of.
-func (e *Expr) Type() intern.Namespace { return e.root.is }
+func (e *Expr) Type() dict.Namespace { return e.root.is }
 
 // unusable says why a valid string names nothing that the index could know, or
 // nothing.
 func (l literal) unusable() string {
 	did := l.s
-	if l.is == intern.URI {
+	if l.is == dict.URI {
 		did, _, _ = strings.Cut(strings.TrimPrefix(l.s, "at://"), "/")
 		if !strings.HasPrefix(did, "did:") {
 			return "its authority is a handle, and the index names accounts by their DIDs: write at://did:…"
 		}
 	}
-	if id, ok := strings.CutPrefix(did, "did:plc:"); ok && !intern.ValidPLC(id) {
+	if id, ok := strings.CutPrefix(did, "did:plc:"); ok && !syntax.ValidPLC(id) {
 		return "a did:plc has 24 characters behind did:plc:, of a to z and 2 to 7"
 	}
 	return ""
@@ -290,15 +291,15 @@ func (p *parser) operands(n *node, name string, depth int) error {
 	return nil
 }
 
-func plural(ns intern.Namespace) string {
-	if ns == intern.DID {
+func plural(ns dict.Namespace) string {
+	if ns == dict.DID {
 		return "DIDs"
 	}
 	return "AT URIs"
 }
 
-func singular(ns intern.Namespace) string {
-	if ns == intern.DID {
+func singular(ns dict.Namespace) string {
+	if ns == dict.DID {
 		return "a DID"
 	}
 	return "an AT URI"
@@ -307,7 +308,7 @@ func singular(ns intern.Namespace) string {
 // insteadOf says what is to be given in the place of what people have at hand.
 func insteadOf(s string) string {
 	switch {
-	case intern.ValidHandle(strings.TrimPrefix(s, "@")):
+	case syntax.ValidHandle(strings.TrimPrefix(s, "@")):
 		return ": it is a handle, and the index names accounts by their DIDs"
 	case strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://"):
 		return ": it is a web address; of a post, write at://did:…/app.bsky.feed.post/…"
@@ -325,19 +326,19 @@ func (p *parser) literals(n *node, name string) error {
 		switch {
 		case l.s == "":
 			return p.errorf(start, "an argument of %s is missing", name)
-		case intern.ValidDID(l.s):
-			l.is = intern.DID
-		case intern.ValidURI(l.s):
-			l.is = intern.URI
+		case syntax.ValidDID(l.s):
+			l.is = dict.DID
+		case syntax.ValidURI(l.s):
+			l.is = dict.URI
 		default:
 			return p.errorf(start, "the argument %q of %s is neither a DID nor an AT URI%s", clip(l.s), name, insteadOf(l.s))
 		}
 		want := l.is
 		switch n.op {
 		case opForward:
-			want, n.is = intern.DID, info.SubjectIs
+			want, n.is = dict.DID, info.SubjectIs
 		case opReverse:
-			want, n.is = info.SubjectIs, intern.DID
+			want, n.is = info.SubjectIs, dict.DID
 		default:
 			if len(p.e.strings) > n.first {
 				want = n.is

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"skein/graph"
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/idset"
 )
 
@@ -39,7 +39,7 @@ type knownSubject struct {
 // known says who of the people that an actor follows also follows, likes or
 // reposts each of the subjects.
 func (s *Server) known(ctx context.Context, q params) (any, error) {
-	actor, err := q.list("actor", 1, 1, intern.DID)
+	actor, err := q.list("actor", 1, 1, dict.DID)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 			return err
 		}
 		follows := t.set
-		var sample []intern.ID
+		var sample []dict.ID
 		var of []int // the subject that each is a sample of
 		for i, subject := range subjects {
 			out.Subjects[i] = knownSubject{subject.s, 0, []string{}}
@@ -84,10 +84,10 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 			out.Subjects[i].Total = set.Len() - idset.AndLen(sn.Hidden(), set)
 			page, _ := set.Page(0, limit, sn.Hidden())
 			for _, id := range page {
-				sample, of = append(sample, intern.ID(id)), append(of, i)
+				sample, of = append(sample, dict.ID(id)), append(of, i)
 			}
 		}
-		return sn.Strings(intern.DID, sample, func(i int, did []byte) error {
+		return sn.Strings(dict.DID, sample, func(i int, did []byte) error {
 			to := &out.Subjects[of[i]].Sample
 			*to = append(*to, string(did))
 			return nil

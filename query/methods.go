@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"skein/graph"
-	"skein/intern"
+	"skein/intern/dict"
 )
 
-func typeName(ns intern.Namespace) string { return ns.String() }
+func typeName(ns dict.Namespace) string { return ns.String() }
 
 func (s *Server) query(ctx context.Context, q params) (any, error) {
 	e, err := q.expr("set")
@@ -23,7 +23,7 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var after intern.ID
+	var after dict.ID
 	var pinned unseen
 	if q.values.Has("cursor") {
 		if after, pinned, err = s.cursors.open(e, q.values.Get("cursor")); err != nil {
@@ -57,7 +57,7 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 			return err
 		}
 		out.Total, out.Members = total, &members
-		if last != intern.None {
+		if last != dict.None {
 			out.Cursor = s.cursors.seal(e, last, pinned)
 		}
 		return nil

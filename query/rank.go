@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"skein/graph"
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/idset"
 )
 
@@ -31,8 +31,8 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if of.Type() != intern.DID {
-		return nil, invalid("of: is a set of %s, it must be one of %s", plural(of.Type()), plural(intern.DID))
+	if of.Type() != dict.DID {
+		return nil, invalid("of: is a set of %s, it must be one of %s", plural(of.Type()), plural(dict.DID))
 	}
 	via, err := parseVia(q.values.Get("via"))
 	if err != nil {
@@ -61,9 +61,9 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 		if err != nil {
 			return err
 		}
-		ids := make([]intern.ID, len(top))
+		ids := make([]dict.ID, len(top))
 		for i, t := range top {
-			ids[i] = intern.ID(t.id)
+			ids[i] = dict.ID(t.id)
 		}
 		return sn.Strings(via.is, ids, func(i int, member []byte) error {
 			out.Items = append(out.Items, rankItem{string(member), top[i].count})
@@ -77,7 +77,7 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 type via struct {
 	kind    graph.Kind
 	reverse bool
-	is      intern.Namespace
+	is      dict.Namespace
 }
 
 // parseVia finds the set that a name is of. It must be one of a DID.
@@ -88,10 +88,10 @@ func parseVia(name string) (v via, err error) {
 		if name == k.Forward {
 			return via{k.Kind, false, k.SubjectIs}, nil
 		}
-		if k.SubjectIs == intern.DID {
+		if k.SubjectIs == dict.DID {
 			names = append(names, k.Reverse)
 			if name == k.Reverse {
-				return via{k.Kind, true, intern.DID}, nil
+				return via{k.Kind, true, dict.DID}, nil
 			}
 		}
 	}
@@ -128,18 +128,18 @@ func (s *Server) ranked(ctx context.Context, sn *graph.Snapshot, q params, of *E
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if hidden.Has(actor) || intern.ID(actor) >= intern.FirstReserved {
+		if hidden.Has(actor) || dict.ID(actor) >= dict.FirstReserved {
 			continue
 		}
 		t.next()
 		if !along.reverse {
-			if buf, err = sn.AppendSubjects(buf[:0], along.kind, intern.ID(actor)); err != nil {
+			if buf, err = sn.AppendSubjects(buf[:0], along.kind, dict.ID(actor)); err != nil {
 				return nil, err
 			}
 			err = t.add(ctx, slices.Values(buf))
 		} else {
 			var set idset.Set
-			if set, err = v.actors(along.kind, intern.ID(actor)); err == nil {
+			if set, err = v.actors(along.kind, dict.ID(actor)); err == nil {
 				err = t.add(ctx, set.All())
 			}
 		}
@@ -147,7 +147,7 @@ func (s *Server) ranked(ctx context.Context, sn *graph.Snapshot, q params, of *E
 			return nil, err
 		}
 	}
-	if along.is == intern.DID {
+	if along.is == dict.DID {
 		t.leaveOut(hidden)
 	}
 	t.leaveOut(without)
@@ -158,7 +158,7 @@ func (s *Server) ranked(ctx context.Context, sn *graph.Snapshot, q params, of *E
 }
 
 // actors reads a whole reverse set.
-func (v *evaluation) actors(k graph.Kind, subject intern.ID) (idset.Set, error) {
+func (v *evaluation) actors(k graph.Kind, subject dict.ID) (idset.Set, error) {
 	t, err := v.openActors(k, subject)
 	if err != nil {
 		return idset.Set{}, err

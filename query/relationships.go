@@ -5,7 +5,8 @@ import (
 	"net/http"
 
 	"skein/graph"
-	"skein/intern"
+	"skein/intern/dict"
+	"skein/internal/syntax"
 )
 
 // maxOthers bounds the others of one getRelationships, as its lexicon does.
@@ -45,30 +46,30 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 	}
 	actor := q.values.Get("actor")
 	for i, a := range append([]string{actor}, others...) {
-		if !intern.ValidDID(a) && !intern.ValidHandle(a) {
+		if !syntax.ValidDID(a) && !syntax.ValidHandle(a) {
 			return nil, invalid("%q (%s) is neither a DID nor a handle", clip(a), map[bool]string{true: "actor", false: "others"}[i == 0])
 		}
-		if why := (literal{a, intern.DID}).unusable(); why != "" {
+		if why := (literal{a, dict.DID}).unusable(); why != "" {
 			return nil, invalid("%q (%s): %s", clip(a), map[bool]string{true: "actor", false: "others"}[i == 0], why)
 		}
 	}
-	if !intern.ValidDID(actor) {
+	if !syntax.ValidDID(actor) {
 		return nil, &Error{http.StatusBadRequest, "ActorNotFound", "handles are not resolved here: give the actor's DID"}
 	}
 	out := struct {
 		Actor         string         `json:"actor"`
 		Relationships []relationship `json:"relationships"`
 	}{actor, make([]relationship, len(others))}
-	dids := []literal{{actor, intern.DID}}
+	dids := []literal{{actor, dict.DID}}
 	var places []int // in out, of dids[1:]
 	for i, other := range others {
 		r := &out.Relationships[i]
-		if !intern.ValidDID(other) {
+		if !syntax.ValidDID(other) {
 			*r = relationship{Type: "app.bsky.graph.defs#notFoundActor", Actor: other, NotFound: true}
 			continue
 		}
 		*r = relationship{Type: "app.bsky.graph.defs#relationship", DID: other}
-		dids, places = append(dids, literal{other, intern.DID}), append(places, i)
+		dids, places = append(dids, literal{other, dict.DID}), append(places, i)
 	}
 	err := s.view(ctx, q.work, func(sn *graph.Snapshot) error {
 		for _, i := range places { // it may have been begun in another state
@@ -76,12 +77,12 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 			r.Following, r.FollowedBy, r.Blocking, r.BlockedBy = "", "", "", ""
 		}
 		ids, err := lookup(sn, dids)
-		if err != nil || ids[0] == intern.None || sn.IsHidden(ids[0]) {
+		if err != nil || ids[0] == dict.None || sn.IsHidden(ids[0]) {
 			return err
 		}
 		for i := range ids {
 			if sn.IsHidden(ids[i]) {
-				ids[i] = intern.None
+				ids[i] = dict.None
 			}
 		}
 		for _, rel := range relations {
@@ -113,8 +114,8 @@ func recordURI(did string, k graph.KindInfo, rkey []byte) string {
 
 // outward finds the records by which the first of ids names the others. Their
 // sets are asked first: most name nobody, and then no record is read.
-func outward(sn *graph.Snapshot, k graph.KindInfo, dids []literal, ids []intern.ID, found func(i int, uri string)) error {
-	wanted, any := make([]intern.ID, len(ids)-1), false
+func outward(sn *graph.Snapshot, k graph.KindInfo, dids []literal, ids []dict.ID, found func(i int, uri string)) error {
+	wanted, any := make([]dict.ID, len(ids)-1), false
 	for i, other := range ids[1:] {
 		has, err := sn.HasEdge(k.Kind, ids[0], other)
 		if err != nil {
@@ -137,7 +138,7 @@ func outward(sn *graph.Snapshot, k graph.KindInfo, dids []literal, ids []intern.
 }
 
 // inward finds the records by which the others name the first of ids.
-func inward(ctx context.Context, sn *graph.Snapshot, k graph.KindInfo, dids []literal, ids []intern.ID, found func(i int, uri string)) error {
+func inward(ctx context.Context, sn *graph.Snapshot, k graph.KindInfo, dids []literal, ids []dict.ID, found func(i int, uri string)) error {
 	for i, other := range ids[1:] {
 		has, err := sn.HasEdge(k.Kind, other, ids[0])
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein/graph"
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 )
 
@@ -259,7 +259,7 @@ func (q params) expr(name string) (*Expr, error) {
 }
 
 // list returns a repeated parameter, given lo to hi times, each valid in ns.
-func (q params) list(name string, lo, hi int, ns intern.Namespace) ([]literal, error) {
+func (q params) list(name string, lo, hi int, ns dict.Namespace) ([]literal, error) {
 	given := q.values[name]
 	if len(given) < lo || len(given) > hi {
 		return nil, invalid("parameter %s is given %d times, it must be %d to %d", name, len(given), lo, hi)

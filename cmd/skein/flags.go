@@ -13,7 +13,7 @@ import (
 
 	"skein/consumer"
 	"skein/graph"
-	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/app"
 	"skein/internal/kv/fdbkv"
 )
@@ -187,7 +187,7 @@ func checkStoreFlag(store string) error {
 // are wrong usage.
 func openIndex(ctx context.Context, o app.StoreOptions) (*app.Index, error) {
 	x, err := app.OpenIndex(ctx, o)
-	if errors.Is(err, graph.ErrShare) || errors.Is(err, intern.ErrSettings) {
+	if errors.Is(err, graph.ErrShare) || errors.Is(err, dict.ErrSettings) {
 		return nil, usage("%v", err)
 	}
 	return x, err
@@ -200,8 +200,8 @@ func (s *settings) idOptions(o *app.StoreOptions) error {
 		s.partition = "0/1"
 	}
 	i, n, ok := twoNumbers(s.partition, "/")
-	if !ok || n < 1 || i >= n || n > intern.MaxPartitions {
-		return usage("--partition %q: it must be i/n, with n from 1 to %d and i from 0 to n-1", s.partition, intern.MaxPartitions)
+	if !ok || n < 1 || i >= n || n > dict.MaxPartitions {
+		return usage("--partition %q: it must be i/n, with n from 1 to %d and i from 0 to n-1", s.partition, dict.MaxPartitions)
 	}
 	o.Share = graph.Share{I: int(i), N: int(n)}
 	if s.shards != "" {
@@ -209,15 +209,15 @@ func (s *settings) idOptions(o *app.StoreOptions) error {
 		if !ok || first > last || last > 1<<32-1 {
 			return usage("--shards %q: it must be a range such as 0-127", s.shards)
 		}
-		o.Shards = &intern.ShardRange{First: uint32(first), Last: uint32(last)}
+		o.Shards = &dict.ShardRange{First: uint32(first), Last: uint32(last)}
 	}
 	if s.shardBits < 0 || s.shardBits > 32 {
 		return usage("--shard-bits %d: it must be 1 to 32", s.shardBits)
 	}
-	if s.leaseSize < 0 || s.leaseSize > intern.MaxLeaseSize || s.leaseSize&(s.leaseSize-1) != 0 {
-		return usage("--lease-size %d: it must be a power of two up to %d", s.leaseSize, intern.MaxLeaseSize)
+	if s.leaseSize < 0 || s.leaseSize > dict.MaxLeaseSize || s.leaseSize&(s.leaseSize-1) != 0 {
+		return usage("--lease-size %d: it must be a power of two up to %d", s.leaseSize, dict.MaxLeaseSize)
 	}
-	o.Settings = intern.Settings{ShardBits: uint8(s.shardBits), LeaseSize: uint32(s.leaseSize)}
+	o.Settings = dict.Settings{ShardBits: uint8(s.shardBits), LeaseSize: uint32(s.leaseSize)}
 	return nil
 }
 

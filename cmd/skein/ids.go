@@ -13,6 +13,7 @@ import (
 
 	"skein/graph"
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/app"
 	"skein/internal/kv"
 )
@@ -45,9 +46,9 @@ func idsCommand(e *environment) *cli.Command {
 
 // asked is what ids resolve is asked for: a string, or an id.
 type asked struct {
-	ns intern.Namespace // of a string
+	ns dict.Namespace // of a string
 	s  string
-	id intern.ID
+	id dict.ID
 }
 
 func parseAsked(args []string, byID bool) (all []asked, err error) {
@@ -57,14 +58,14 @@ func parseAsked(args []string, byID bool) (all []asked, err error) {
 			if err != nil || n == 0 {
 				return nil, usage("ids resolve --id %q: an id is a number, 1 or greater", a)
 			}
-			all = append(all, asked{s: a, id: intern.ID(n)})
+			all = append(all, asked{s: a, id: dict.ID(n)})
 			continue
 		}
 		switch {
-		case intern.DID.Valid([]byte(a)):
-			all = append(all, asked{intern.DID, a, 0})
-		case intern.URI.Valid([]byte(a)):
-			all = append(all, asked{intern.URI, a, 0})
+		case dict.DID.Valid([]byte(a)):
+			all = append(all, asked{dict.DID, a, 0})
+		case dict.URI.Valid([]byte(a)):
+			all = append(all, asked{dict.URI, a, 0})
 		default:
 			return nil, usage("ids resolve %q: that is neither a DID nor an AT URI", a)
 		}
@@ -77,16 +78,20 @@ func (e *environment) resolve(ctx context.Context, store kv.Store, all []asked) 
 	w := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAMESPACE\tID\tSTRING\tSHARD\tBLOCK\tPARTITION\tLEASED BY")
 	err := store.View(ctx, func(r kv.Reader) error {
+		h, err := graph.ReadHeader(r)
+		if err != nil {
+			return err
+		}
 		for _, a := range all {
 			found := false
-			for _, ns := range intern.Namespaces {
+			for _, ns := range dict.Namespaces {
 				var res intern.Resolved
 				var ok bool
 				var err error
-				if a.id != intern.None {
-					res, ok, err = intern.ResolveID(r, ns, a.id)
+				if a.id != dict.None {
+					res, ok, err = intern.ResolveID(r, h.Settings, ns, a.id)
 				} else if a.ns == ns {
-					res, ok, err = intern.ResolveString(r, ns, a.s)
+					res, ok, err = intern.ResolveString(r, h.Settings, ns, a.s)
 				}
 				if err != nil {
 					return err
@@ -122,7 +127,7 @@ func writeResolved(w io.Writer, res *intern.Resolved) {
 		by = fmt.Sprintf("%s, %s", l.Owner, l.Taken.UTC().Format(time.RFC3339))
 	}
 	part := "-"
-	if res.Namespace == intern.DID {
+	if res.Namespace == dict.DID {
 		part = fmt.Sprint(res.Partition)
 	}
 	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", res.Namespace, res.ID, res.String, shard, block, part, by)
@@ -137,16 +142,18 @@ func (e *environment) audit(ctx context.Context, path string, store kv.Store) er
 	if err != nil {
 		return fmt.Errorf("ids audit: %w", err)
 	}
-	var settings intern.Settings
+	var settings dict.Settings
 	var leases []intern.AuditedLease
 	var left []intern.Capacity
 	p := e.progress("%d rows read")
 	rows := int64(0)
 	err = store.View(ctx, func(r kv.Reader) (err error) {
-		if settings, _, err = intern.ReadSettings(r); err != nil {
+		h, err := graph.ReadHeader(r)
+		if err != nil {
 			return err
 		}
-		left, err = intern.Audit(r, func(owner string) bool { return writers[owner] }, func(l intern.AuditedLease) error {
+		settings = h.Settings
+		left, err = intern.Audit(r, settings, func(owner string) bool { return writers[owner] }, func(l intern.AuditedLease) error {
 			leases = append(leases, l)
 			return nil
 		}, func() error {

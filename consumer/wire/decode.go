@@ -12,7 +12,7 @@ import (
 	"bytes"
 
 	"skein/graph"
-	"skein/intern"
+	"skein/internal/syntax"
 )
 
 // A Reason says why something was dropped. Reasons are metric labels.
@@ -95,7 +95,7 @@ func (d *Decoder) Add(m *Message, b *graph.Batch) {
 	d.Drops = d.Drops[:0]
 	switch m.Type {
 	case Commit, Sync, Account:
-		if !intern.ValidDID(m.DID) {
+		if !syntax.ValidDID(m.DID) {
 			d.drop(BadDID, nil)
 			break
 		}
@@ -125,12 +125,12 @@ func (d *Decoder) drop(r Reason, path []byte) { d.Drops = append(d.Drops, Drop{r
 
 func (d *Decoder) commit(m *Message, b *graph.Batch) {
 	c := graph.Commit{DID: m.DID, TooBig: m.tooBig, PrevData: digest(m.prevData, &d.buf[0])}
-	if intern.ValidTID(m.Since) {
+	if syntax.ValidTID(m.Since) {
 		c.Since = m.Since
 	} else if len(m.Since) > 0 {
 		c.Since = noSuchRev
 	}
-	if !intern.ValidTID(m.Rev) {
+	if !syntax.ValidTID(m.Rev) {
 		d.drop(BadRev, nil)
 		b.AddCommit(m.Seq, &c)
 		return
@@ -217,7 +217,7 @@ func (d *Decoder) commitBlock(block []byte, m *Message, commit *graph.Commit) (d
 			c.skip()
 		}
 	}
-	ok = !c.bad && c.i == len(block) && version == 3 && len(data) > 0 && bytes.Equal(gotDID, m.DID) && intern.ValidTID(gotRev)
+	ok = !c.bad && c.i == len(block) && version == 3 && len(data) > 0 && bytes.Equal(gotDID, m.DID) && syntax.ValidTID(gotRev)
 	if ok {
 		if !bytes.Equal(gotRev, m.Rev) {
 			d.OtherRevs++
@@ -230,7 +230,7 @@ func (d *Decoder) commitBlock(block []byte, m *Message, commit *graph.Commit) (d
 
 func (d *Decoder) sync(m *Message, b *graph.Batch) {
 	c := graph.Commit{DID: m.DID}
-	if intern.ValidTID(m.Rev) {
+	if syntax.ValidTID(m.Rev) {
 		c.Rev = m.Rev
 	} else {
 		d.drop(BadRev, nil)
@@ -308,7 +308,7 @@ func (d *Decoder) op(i int, b *graph.Batch) {
 	}
 	info := k.Info()
 	rkey := o.path[len(info.Collection)+1:]
-	if !intern.ValidRkey(rkey) {
+	if !syntax.ValidRkey(rkey) {
 		d.drop(BadPath, o.path)
 		return
 	}

@@ -25,6 +25,7 @@ import (
 	"skein/consumer"
 	"skein/graph"
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/fdbkv"
 	"skein/internal/kv/pebblekv"
@@ -41,11 +42,11 @@ type StoreOptions struct {
 	SyncInterval time.Duration
 	// Settings are those of a new store, where they are not zero, and must be
 	// those of one that is not new.
-	Settings intern.Settings
+	Settings dict.Settings
 	// Share and Shards are what this process writes of a store on FoundationDB,
 	// and where it draws ids.
 	Share  graph.Share
-	Shards *intern.ShardRange
+	Shards *dict.ShardRange
 	// Import opens the store for graph.Store.Import.
 	Import bool
 	// Wait waits for a cluster that does not answer.
@@ -62,11 +63,11 @@ type StoreOptions struct {
 func (o *StoreOptions) fdb() bool { return strings.HasPrefix(o.Store, "fdb:") }
 
 // defaults are the settings of a new store on its engine.
-func (o *StoreOptions) defaults() intern.Settings {
+func (o *StoreOptions) defaults() dict.Settings {
 	if o.fdb() {
-		return intern.SharedSettings
+		return dict.SharedSettings
 	}
-	return intern.DefaultSettings
+	return dict.DefaultSettings
 }
 
 // OpenStore opens the engine that o.Store names.
@@ -80,7 +81,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	s, err := pebblekv.Open(pebblekv.Options{
 		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.NewMerger(graph.Limits{}),
 		Memory: split(o.Memory).engine, SyncInterval: o.SyncInterval,
-		OpenFiles: divideDescriptors(openFiles()).tables, Marker: graph.Marker(), Fatal: o.Fatal,
+		OpenFiles: divideDescriptors(openFiles()).tables, Marker: graph.HeaderKey, Fatal: o.Fatal,
 		Logger: logger(o.Logger).With("component", "store"),
 	})
 	switch {
@@ -151,9 +152,10 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	}
 	g, err := graph.Open(ctx, store, graph.Options{
 		Intern: intern.Options{
-			Settings: o.Settings, Default: o.defaults(), Shards: o.Shards,
+			Settings: o.Settings, Shards: o.Shards,
 			CacheBytes: budget.strings, FilterBytes: budget.filters, Owner: owner(), Metrics: intern.NewMetrics(reg),
 		},
+		Defaults:   o.defaults(),
 		StateCache: budget.states,
 		SetCache:   budget.sets,
 		Share:      o.Share,

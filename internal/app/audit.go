@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skein/intern"
+	"skein/intern/dict"
 )
 
 // WriteAudit writes the leases, the gaps and what is left as a table.
@@ -18,7 +19,7 @@ func WriteAudit(out io.Writer, leases []intern.AuditedLease, left []intern.Capac
 	gaps := map[intern.Gap]sum{}
 	for _, l := range leases {
 		part := "-"
-		if l.Namespace == intern.DID {
+		if l.Namespace == dict.DID {
 			part = fmt.Sprint(l.Partition)
 		}
 		row("%s\t%d\t%d\t%s\t%d\t%s\t%s\t%d\t%d\t%s", l.Namespace, l.Shard, l.Block, part, uint64(l.First),

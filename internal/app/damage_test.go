@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"skein/graph"
-	"skein/intern"
 	"skein/internal/app"
 	"skein/internal/kv"
 	"skein/internal/kv/pebblekv"
+	"skein/internal/syntax"
 )
 
 // Flipped bits in the store's tables: check lists them and goes on, a question that
@@ -26,9 +26,9 @@ func TestDamage(t *testing.T) {
 	var b graph.Batch
 	for i := range accounts {
 		seq := graph.Seq(i + 1)
-		b.AddCommit(seq, &graph.Commit{DID: fmt.Appendf(nil, "did:web:fan%d.example", i), Rev: intern.AppendTID(nil, uint64(seq)<<30), Data: make([]byte, 32)})
+		b.AddCommit(seq, &graph.Commit{DID: fmt.Appendf(nil, "did:web:fan%d.example", i), Rev: syntax.AppendTID(nil, uint64(seq)<<30), Data: make([]byte, 32)})
 		for j := range 5 {
-			b.AddPut(1, intern.AppendTID(nil, uint64(seq)<<30+uint64(j)), fmt.Appendf(nil, "did:web:star%d.example", (i*7+j*911)%stars))
+			b.AddPut(1, syntax.AppendTID(nil, uint64(seq)<<30+uint64(j)), fmt.Appendf(nil, "did:web:star%d.example", (i*7+j*911)%stars))
 		}
 		b.Seen(seq, nil)
 	}

@@ -2,8 +2,8 @@ package load
 
 import (
 	"skein/graph"
-	"skein/intern"
 	"skein/internal/network"
+	"skein/internal/syntax"
 )
 
 // Feeder puts a network's events into batches, as the consumer would after it
@@ -26,7 +26,7 @@ func (f *Feeder) Add(b *graph.Batch, e *network.Event, offset int64) {
 		f.commit(b, e, seq)
 	case network.Sync:
 		root := f.n.Root(int(e.Account), e.Rev)
-		f.rev = intern.AppendTID(f.rev[:0], e.Rev)
+		f.rev = syntax.AppendTID(f.rev[:0], e.Rev)
 		b.AddSync(seq, &graph.Commit{DID: f.did, Rev: f.rev, Data: root[:]})
 	case network.Account:
 		b.AddAccount(seq, f.did, e.Status == network.Active, e.Status == network.Deleted)
@@ -36,11 +36,11 @@ func (f *Feeder) Add(b *graph.Batch, e *network.Event, offset int64) {
 }
 
 func (f *Feeder) commit(b *graph.Batch, e *network.Event, seq graph.Seq) {
-	f.rev = intern.AppendTID(f.rev[:0], e.Rev)
+	f.rev = syntax.AppendTID(f.rev[:0], e.Rev)
 	root := f.n.Root(int(e.Account), e.Rev)
 	c := graph.Commit{DID: f.did, Rev: f.rev, Data: root[:]}
 	if e.Since != 0 {
-		f.since = intern.AppendTID(f.since[:0], e.Since)
+		f.since = syntax.AppendTID(f.since[:0], e.Since)
 		before := f.n.Root(int(e.Account), e.Since)
 		c.Since, c.PrevData = f.since, before[:]
 	}
@@ -50,7 +50,7 @@ func (f *Feeder) commit(b *graph.Batch, e *network.Event, seq graph.Seq) {
 		if o.Kind == network.Post || o.Kind == network.Other {
 			continue
 		}
-		f.rkey = intern.AppendTID(f.rkey[:0], o.TID)
+		f.rkey = syntax.AppendTID(f.rkey[:0], o.TID)
 		if o.Action == network.Delete {
 			b.AddDelete(kindOf(o.Kind), f.rkey)
 			continue

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"skein/graph"
-	"skein/intern"
 	"skein/internal/app"
 	"skein/internal/network"
 	"skein/internal/simulate"
+	"skein/internal/syntax"
 )
 
 // inProcess is a relay in this process.
@@ -288,7 +288,7 @@ func commit(b *graph.Batch, n *network.Network, r *record) {
 	b.AddCommit(20_001, &graph.Commit{DID: n.AppendDID(nil, int(r.account)), Rev: tid(1 << 61), Since: tid(3), Data: make([]byte, 32)})
 }
 
-func tid(n uint64) []byte { return intern.AppendTID(nil, n) }
+func tid(n uint64) []byte { return syntax.AppendTID(nil, n) }
 
 // listenAt has a server listen where one did before.
 func listenAt(ctx context.Context, s *httptest.Server, address string) error {

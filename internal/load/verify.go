@@ -8,9 +8,11 @@ import (
 
 	"skein/graph"
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/app"
 	"skein/internal/kv"
 	"skein/internal/network"
+	"skein/internal/syntax"
 )
 
 // checkedWhole is up to how many records an index is compared with the model
@@ -25,7 +27,7 @@ type checker struct {
 	ctx      context.Context //nolint:containedctx // lives as long as the one call of verify
 	s        *graph.Snapshot
 	m        *model
-	ids      []intern.ID // by account, None for those not asked for, or not known
+	ids      []dict.ID // by account, None for those not asked for, or not known
 	problems []string
 	sets     int
 	ids64    []uint64
@@ -43,7 +45,7 @@ func (c *checker) broken(format string, args ...any) {
 // model is whole, the store's own invariants too, which tie what was not asked
 // for to what was. It returns what is wrong, and how many sets it compared.
 func verify(ctx context.Context, x *app.Index, m *model) (problems []string, sets int, err error) {
-	c := &checker{ctx: ctx, m: m, ids: make([]intern.ID, m.n.Accounts())}
+	c := &checker{ctx: ctx, m: m, ids: make([]dict.ID, m.n.Accounts())}
 	all, counts := m.live()
 	var crossed atomic.Int64 // nobody writes any more: all states are the same
 	ctx = kv.AllowCrossing(ctx, &crossed)
@@ -118,9 +120,9 @@ func (c *checker) empty() error {
 		return c.ctx.Err()
 	}
 	for k := range c.m.named {
-		ns := intern.DID
+		ns := dict.DID
 		if k.tid != 0 {
-			ns = intern.URI
+			ns = dict.URI
 		}
 		str = c.str(str[:0], k)
 		keys, at = append(keys, k), append(at, b.Add(ns, str))
@@ -181,11 +183,11 @@ func (c *checker) accounts(all []record) error {
 		for i, account := range which {
 			id := b.ID(at[i])
 			c.ids[account] = id
-			hidden := id != intern.None && c.s.IsHidden(id)
+			hidden := id != dict.None && c.s.IsHidden(id)
 			if c.m.hidden[account] != hidden {
 				c.broken("account %s: hidden=%t, the model says %t", c.did(int32(account)), hidden, c.m.hidden[account])
 			}
-			if id == intern.None && asked[account] {
+			if id == dict.None && asked[account] {
 				c.broken("account %s is not known", c.did(int32(account)))
 			}
 		}
@@ -197,7 +199,7 @@ func (c *checker) accounts(all []record) error {
 	for account, is := range asked {
 		if is || c.m.hidden[account] {
 			did = c.m.n.AppendDID(did[:0], account)
-			at, which = append(at, b.Add(intern.DID, did)), append(which, account)
+			at, which = append(at, b.Add(dict.DID, did)), append(which, account)
 		}
 		if len(which) == 8192 || account == len(asked)-1 {
 			if err := flush(); err != nil {
@@ -214,7 +216,7 @@ func (c *checker) did(account int32) string { return string(c.m.n.AppendDID(nil,
 // subjects.
 type set struct {
 	records  []record
-	subjects []intern.ID
+	subjects []dict.ID
 }
 
 // sorted hands over set after set, with the ids of their subjects looked up many
@@ -254,7 +256,7 @@ func (c *checker) sorted(all []record, same func(x, y record) bool, each func(*s
 		for i := range records {
 			if r := &records[i]; r.subjectTID != 0 {
 				uri = c.uri(uri[:0], r)
-				at = append(at, b.Add(intern.URI, uri))
+				at = append(at, b.Add(dict.URI, uri))
 			}
 		}
 		if pending += len(records); pending > 20_000 {
@@ -309,7 +311,7 @@ func (c *checker) forward(s *set) error {
 		for j := i + 1; j < len(s.records) && s.subjects[j] == s.subjects[i]; j++ {
 			lowest = min(lowest, s.records[j].tid)
 		}
-		if want := intern.AppendTID(nil, lowest); string(keys[i]) != string(want) {
+		if want := syntax.AppendTID(nil, lowest); string(keys[i]) != string(want) {
 			c.broken("%s of %s: the record of subject %d has key %q, in the model %q", kind, c.did(r.account), s.subjects[i], keys[i], want)
 		}
 	}

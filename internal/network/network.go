@@ -16,7 +16,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"skein/intern"
+	"skein/internal/syntax"
 )
 
 // Options say which network. The zero value of each field is a default.
@@ -419,5 +419,5 @@ func (n *Network) AppendSubject(dst []byte, o *Op) []byte {
 		return n.AppendDID(dst, int(o.Subject))
 	}
 	dst = n.AppendDID(append(dst, "at://"...), int(o.Subject))
-	return intern.AppendTID(append(dst, "/app.bsky.feed.post/"...), o.SubjectTID)
+	return syntax.AppendTID(append(dst, "/app.bsky.feed.post/"...), o.SubjectTID)
 }

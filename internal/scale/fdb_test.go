@@ -8,6 +8,7 @@ import (
 
 	"skein/graph"
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/app"
 	"skein/internal/kv/fdbkv/fdbtest"
 	"skein/internal/network"
@@ -28,7 +29,7 @@ func BenchmarkIndexFDB(b *testing.B) {
 	o.Retried = func(string) { retries++ }
 	store := fdbtest.Open(b, o)
 	raw := fdbtest.Open(b, fdbtest.Options(b, graph.NewMerger(graph.Limits{})))
-	g, err := graph.Open(b.Context(), store, graph.Options{Intern: intern.Options{Settings: intern.SharedSettings, CacheBytes: 128 << 20}, Lanes: *lanes})
+	g, err := graph.Open(b.Context(), store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings, CacheBytes: 128 << 20}, Lanes: *lanes})
 	if err != nil {
 		b.Fatal(err)
 	}

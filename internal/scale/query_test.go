@@ -23,6 +23,7 @@ import (
 
 	"skein/graph"
 	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/app"
 	"skein/internal/kv/fdbkv/fdbtest"
 	"skein/internal/network"
@@ -103,7 +104,7 @@ func setOf(b *testing.B, x *app.Index, account int) (set *roaring64.Bitmap) {
 	b.Helper()
 	err := x.Graph.View(b.Context(), func(s *graph.Snapshot) error {
 		var batch intern.Batch
-		i := batch.Add(intern.DID, []byte(did(account)))
+		i := batch.Add(dict.DID, []byte(did(account)))
 		if err := s.Lookup(&batch); err != nil {
 			return err
 		}
@@ -205,7 +206,7 @@ func BenchmarkRank(b *testing.B) {
 				kind := map[string]graph.Kind{"follows": 1, "likes": 2}[via]
 				var at []int
 				for i := range 300 {
-					at = append(at, batch.Add(intern.DID, []byte(did(i*network.Liveliest))))
+					at = append(at, batch.Add(dict.DID, []byte(did(i*network.Liveliest))))
 				}
 				if err := s.Lookup(&batch); err != nil {
 					return err

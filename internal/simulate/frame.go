@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"skein/graph"
-	"skein/intern"
 	"skein/internal/network"
+	"skein/internal/syntax"
 	"skein/internal/synth"
 )
 
@@ -61,7 +61,7 @@ func appendText(dst []byte, s string) []byte { return append(synth.Head(dst, 3, 
 
 func appendBytes(dst, s []byte) []byte { return append(synth.Head(dst, 3, uint64(len(s))), s...) }
 
-func appendTID(dst []byte, tid uint64) []byte { return intern.AppendTID(append(dst, 0x60|13), tid) }
+func appendTID(dst []byte, tid uint64) []byte { return syntax.AppendTID(append(dst, 0x60|13), tid) }
 
 func appendLink(dst []byte, l *synth.Link) []byte { return append(append(dst, linkHead...), l[:]...) }
 
@@ -220,7 +220,7 @@ func (c *encoder) appendOps(dst []byte, e *network.Event) []byte {
 		}
 		nsid := collections[o.Kind]
 		dst = synth.Head(append(dst, "dpath"...), 3, uint64(len(nsid)+14))
-		dst = intern.AppendTID(append(append(dst, nsid...), '/'), o.TID)
+		dst = syntax.AppendTID(append(append(dst, nsid...), '/'), o.TID)
 		switch o.Action {
 		case network.Update:
 			was := synth.Link(c.n.Root(int(e.Account), o.TID)) // what it was before is not kept

@@ -16,8 +16,8 @@ import (
 	blockstore "github.com/ipfs/go-ipfs-blockstore"
 	"github.com/multiformats/go-multihash"
 
-	"skein/intern"
 	"skein/internal/network"
+	"skein/internal/syntax"
 	"skein/internal/synth"
 )
 
@@ -96,7 +96,7 @@ func (f *fullRepos) message(e *network.Event, seq, at int64) []byte {
 
 func (f *fullRepos) did(e *network.Event) string { return string(f.n.AppendDID(nil, int(e.Account))) }
 
-func tid(n uint64) string { return string(intern.AppendTID(nil, n)) }
+func tid(n uint64) string { return string(syntax.AppendTID(nil, n)) }
 
 // collector takes the nodes of a tree that are new, and those that prove what
 // was changed.

@@ -1,9 +1,4 @@
-package intern
-
-// The validators below say what indigo's atproto/syntax says, byte for byte
-// (TestSyntaxAgainstIndigo and FuzzSyntax hold them together). They exist
-// because every event is validated: indigo's regular expressions take about 60
-// times as long (BenchmarkSyntax).
+package syntax
 
 // Limits of the protocol, in bytes.
 const (
@@ -91,12 +86,6 @@ func ValidRkey[S ~string | ~[]byte](s S) bool {
 	return all(s, alnum|rkeyExtra)
 }
 
-// ValidTID reports whether s is a timestamp identifier
-// (https://atproto.com/specs/tid), as revs are.
-func ValidTID[S ~string | ~[]byte](s S) bool {
-	return len(s) == 13 && class[s[0]]&tidFirst != 0 && all(s, tidRest)
-}
-
 // ValidURI reports whether s is an AT URI (https://atproto.com/specs/at-uri-scheme)
 // without query or fragment, of at most MaxURI bytes. Its authority may be a
 // handle.
@@ -105,20 +94,20 @@ func ValidURI[S ~string | ~[]byte](s S) bool {
 	if len(s) > MaxURI || len(s) <= len(prefix) || string(s[:len(prefix)]) != prefix {
 		return false
 	}
-	authority, path, hasPath := cut(s[len(prefix):])
+	authority, path, hasPath := Cut(s[len(prefix):])
 	if !ValidDID(authority) && !ValidHandle(authority) {
 		return false
 	}
 	if !hasPath {
 		return true
 	}
-	collection, rkey, hasRkey := cut(path)
+	collection, rkey, hasRkey := Cut(path)
 	const post = "app.bsky.feed.post" // nearly always
-	return (string(collection) == post || validNSID(collection)) && (!hasRkey || ValidRkey(rkey))
+	return (string(collection) == post || ValidNSID(collection)) && (!hasRkey || ValidRkey(rkey))
 }
 
 // cut splits s at its first slash.
-func cut[S ~string | ~[]byte](s S) (before, after S, found bool) {
+func Cut[S ~string | ~[]byte](s S) (before, after S, found bool) {
 	for i := range len(s) {
 		if s[i] == '/' {
 			return s[:i], s[i+1:], true
@@ -157,7 +146,7 @@ func ValidHandle[S ~string | ~[]byte](s S) bool {
 	}) >= 2
 }
 
-func validNSID[S ~string | ~[]byte](s S) bool {
+func ValidNSID[S ~string | ~[]byte](s S) bool {
 	return len(s) <= 317 && labels(s, func(l S, first, last bool) bool {
 		return validLabel(l) && (!first && !last || class[l[0]]&alpha != 0) && (!last || all(l, alnum))
 	}) >= 3

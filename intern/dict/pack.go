@@ -1,10 +1,12 @@
-package intern
+package dict
 
 import (
 	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"skein/internal/syntax"
 )
 
 // How strings lie in the dictionary. Those that nearly all are get a packed
@@ -26,7 +28,7 @@ import (
 // posts named in ../shared/testdata/public/jetstream, 117 are of the second
 // form.)
 const (
-	packedDID      = 15
+	PackedDIDLen   = 15
 	packedPost     = 6 + 5
 	packedPostLong = 6 + 9
 	packedURI      = 8 + 5 + 1
@@ -35,8 +37,7 @@ const (
 	plcChars       = 24
 	uriPrefix      = "at://"
 	tidChars       = 13
-	base32Alphabet = "abcdefghijklmnopqrstuvwxyz234567"
-	tidAlphabet    = "234567abcdefghijklmnopqrstuvwxyz"
+	Base32Alphabet = "abcdefghijklmnopqrstuvwxyz234567"
 )
 
 // packedCollections are those whose URIs are packed, by their number in the
@@ -50,51 +51,20 @@ var packedCollections = [...]string{
 	"app.bsky.graph.starterpack",
 }
 
-var errPacked = errors.New("malformed dictionary row")
+var ErrMalformed = errors.New("malformed dictionary row")
 
-func reverseAlphabet(alphabet string) (t [256]byte) {
-	for i := range t {
-		t[i] = 0xff
-	}
-	for i := range len(alphabet) {
-		t[alphabet[i]] = byte(i)
-	}
-	return t
-}
-
-var base32Value, tidValue = reverseAlphabet(base32Alphabet), reverseAlphabet(tidAlphabet)
-
-// ParseTID returns the number that a TID stands for. TIDs compare as their
-// numbers do. The upper 54 bits are microseconds since 1970, the lower 10 a
-// clock's id (https://atproto.com/specs/tid).
-func ParseTID[S ~string | ~[]byte](s S) (tid uint64, ok bool) {
-	if !ValidTID(s) {
-		return 0, false
-	}
-	for i := range len(s) {
-		tid = tid<<5 | uint64(tidValue[s[i]])
-	}
-	return tid, true
-}
-
-// AppendTID appends the 13 characters of a TID.
-func AppendTID(dst []byte, tid uint64) []byte {
-	for shift := 60; shift >= 0; shift -= 5 {
-		dst = append(dst, tidAlphabet[tid>>shift&31])
-	}
-	return dst
-}
+var base32Value = syntax.Values(Base32Alphabet)
 
 // isPackedLen reports whether a packed form of the namespace has n bytes.
 func isPackedLen(ns Namespace, n int) bool {
 	if ns == DID {
-		return n == packedDID
+		return n == PackedDIDLen
 	}
 	return n == packedPost || n == packedPostLong || n == packedURI || n == packedURILong
 }
 
 // appendRaw appends a string that is not packed.
-func appendRaw(dst []byte, ns Namespace, s []byte) []byte {
+func AppendRaw(dst []byte, ns Namespace, s []byte) []byte {
 	n := len(s)
 	for dst = append(dst, s...); isPackedLen(ns, n); n++ {
 		dst = append(dst, 0)
@@ -102,18 +72,18 @@ func appendRaw(dst []byte, ns Namespace, s []byte) []byte {
 	return dst
 }
 
-func unpackRaw(v []byte) []byte { return bytes.TrimRight(v, "\x00") }
+func UnpackRaw(v []byte) []byte { return bytes.TrimRight(v, "\x00") }
 
 // appendPackedDID appends the form of a DID.
-func appendPackedDID(dst, did []byte) []byte {
-	if v, ok := packPLC(dst, did); ok {
+func PackDID(dst, did []byte) []byte {
+	if v, ok := PackPLC(dst, did); ok {
 		return v
 	}
-	return appendRaw(dst, DID, did)
+	return AppendRaw(dst, DID, did)
 }
 
 // packPLC appends the packed form of a DID, if it has one.
-func packPLC(dst, did []byte) (v []byte, ok bool) {
+func PackPLC(dst, did []byte) (v []byte, ok bool) {
 	if len(did) != len(plcPrefix)+plcChars || string(did[:len(plcPrefix)]) != plcPrefix {
 		return dst, false
 	}
@@ -132,42 +102,42 @@ func packPLC(dst, did []byte) (v []byte, ok bool) {
 }
 
 // appendUnpackedDID appends the DID that v is the form of.
-func appendUnpackedDID(dst, v []byte) []byte {
-	if len(v) != packedDID {
-		return append(dst, unpackRaw(v)...)
+func AppendDID(dst, v []byte) []byte {
+	if len(v) != PackedDIDLen {
+		return append(dst, UnpackRaw(v)...)
 	}
 	dst = append(dst, plcPrefix...)
-	for i := 0; i < packedDID; i += 5 {
+	for i := 0; i < PackedDIDLen; i += 5 {
 		n := uint64(v[i])<<32 | uint64(binary.BigEndian.Uint32(v[i+1:]))
 		for shift := 35; shift >= 0; shift -= 5 {
-			dst = append(dst, base32Alphabet[n>>shift&31])
+			dst = append(dst, Base32Alphabet[n>>shift&31])
 		}
 	}
 	return dst
 }
 
 // uriParts are those of a URI that can be packed.
-type uriParts struct {
-	author     []byte // its DID
-	collection byte
-	tid        uint64
+type URIParts struct {
+	Author     []byte // its DID
+	Collection byte
+	TID        uint64
 }
 
 // splitURI takes a valid URI apart; ok is false if it is not to be packed.
-func splitURI(uri []byte) (p uriParts, ok bool) {
+func SplitURI(uri []byte) (p URIParts, ok bool) {
 	rest := uri[len(uriPrefix):]
 	if len(rest) < tidChars || string(rest[:4]) != "did:" {
 		return p, false
 	}
-	author, path, _ := cut(rest)
-	collection, rkey, hasRkey := cut(path)
+	author, path, _ := syntax.Cut(rest)
+	collection, rkey, hasRkey := syntax.Cut(path)
 	if !hasRkey {
 		return p, false
 	}
 	for i, c := range packedCollections {
 		if string(collection) == c {
-			p.author, p.collection = author, byte(i)
-			p.tid, ok = ParseTID(rkey)
+			p.Author, p.Collection = author, byte(i)
+			p.TID, ok = syntax.ParseTID(rkey)
 			return p, ok
 		}
 	}
@@ -175,19 +145,19 @@ func splitURI(uri []byte) (p uriParts, ok bool) {
 }
 
 // Of a TID, a clock's id takes the lowest 10 bits.
-const clockBits = 10
+const ClockBits = 10
 
 // shortPost returns what stands for the TID of a post of the shorter form.
 func shortPost(tid uint64, collection byte) (n uint64, ok bool) {
-	clock, micros := tid&(1<<clockBits-1), tid>>clockBits
+	clock, micros := tid&(1<<ClockBits-1), tid>>ClockBits
 	millis := micros / 1000
 	return millis<<5 | clock, collection == 0 && clock < 32 && micros%1000 == 0 && millis < 1<<43
 }
 
-func longTID(n uint64) uint64 { return (n>>5*1000)<<clockBits | n&31 }
+func longTID(n uint64) uint64 { return (n>>5*1000)<<ClockBits | n&31 }
 
 // appendPackedURI appends the form of a URI whose author has the id given.
-func appendPackedURI(dst []byte, tid uint64, author ID, collection byte) []byte {
+func AppendPackedURI(dst []byte, tid uint64, author ID, collection byte) []byte {
 	if n, ok := shortPost(tid, collection); ok {
 		dst = binary.BigEndian.AppendUint64(dst, n<<16)
 		return AppendID(dst[:len(dst)-2], author)
@@ -196,7 +166,7 @@ func appendPackedURI(dst []byte, tid uint64, author ID, collection byte) []byte 
 }
 
 // unpackURI takes the form of a URI apart; packed is false if it is raw.
-func unpackURI(v []byte) (tid uint64, author ID, collection byte, packed bool, err error) {
+func UnpackURI(v []byte) (tid uint64, author ID, collection byte, packed bool, err error) {
 	var n, rest int
 	switch len(v) {
 	case packedPost, packedPostLong:
@@ -211,13 +181,13 @@ func unpackURI(v []byte) (tid uint64, author ID, collection byte, packed bool, e
 		return 0, 0, 0, false, nil
 	}
 	if n != len(v)-rest || int(collection) >= len(packedCollections) {
-		return 0, 0, 0, true, fmt.Errorf("intern: %w: %x", errPacked, v)
+		return 0, 0, 0, true, fmt.Errorf("dict: %w: %x", ErrMalformed, v)
 	}
 	return tid, author, collection, true, nil
 }
 
 // appendURI appends the text of a packed URI.
-func appendURI(dst, author []byte, collection byte, tid uint64) []byte {
+func AppendURI(dst, author []byte, collection byte, tid uint64) []byte {
 	dst = append(append(append(dst, uriPrefix...), author...), '/')
-	return AppendTID(append(append(dst, packedCollections[collection]...), '/'), tid)
+	return syntax.AppendTID(append(append(dst, packedCollections[collection]...), '/'), tid)
 }

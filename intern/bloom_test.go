@@ -5,8 +5,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
+	"skein/internal/syntax"
 )
 
 // TestFilter puts keys in: each is there ever after, and of others few seem to
@@ -41,24 +43,24 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestKnown resolves strings again and again, over stores that are opened anew,
+// TestStringFilter resolves strings again and again, over stores that are opened anew,
 // with filters filled in the background, and with ones that are too small.
-func TestKnown(t *testing.T) {
+func TestStringFilter(t *testing.T) {
 	for _, budget := range []int64{1 << 30, 300 << 10, 100 << 10} {
-		t.Run(fmt.Sprint(budget), func(t *testing.T) { testKnown(t, budget) })
+		t.Run(fmt.Sprint(budget), func(t *testing.T) { testStringFilter(t, budget) })
 	}
 }
 
-func testKnown(t *testing.T, budget int64) {
-	store := memkv.Open(memkv.Options{Merger: Merger{}})
+func testStringFilter(t *testing.T, budget int64) {
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	rng := rand.New(rand.NewPCG(3, uint64(budget)))
-	ids := map[string]ID{}
+	ids := map[string]dict.ID{}
 	did := func() string {
 		n := rng.IntN(4000)
 		if n%50 == 0 {
 			return fmt.Sprintf("did:web:u%d.example.com", n)
 		}
-		return fmt.Sprintf("did:plc:%024s", AppendTID(AppendTID(nil, uint64(n)<<40), uint64(n))[:24])
+		return fmt.Sprintf("did:plc:%024s", syntax.AppendTID(syntax.AppendTID(nil, uint64(n)<<40), uint64(n))[:24])
 	}
 	uri := func() string {
 		d := did()
@@ -66,7 +68,7 @@ func testKnown(t *testing.T, budget int64) {
 			return fmt.Sprintf("at://%s/app.bsky.feed.post/key%d", d, rng.IntN(100))
 		}
 		tid := (uint64(rng.IntN(5))<<spanShift | uint64(rng.IntN(50))<<20) + 1<<50
-		return fmt.Sprintf("at://%s/app.bsky.feed.post/%s", d, AppendTID(nil, tid))
+		return fmt.Sprintf("at://%s/app.bsky.feed.post/%s", d, syntax.AppendTID(nil, tid))
 	}
 	var filled, skipped bool
 	for round := range 6 {
@@ -74,19 +76,20 @@ func testKnown(t *testing.T, budget int64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in.known.fillAfter = 500
+		d, _ := in.(*Drawer)
+		d.strings.fillAfter = 500
 		for batch := range 40 {
 			var b Batch
 			var strs []string
 			var at []int
 			for range 200 {
-				ns, s := DID, did()
+				ns, s := dict.DID, did()
 				if rng.IntN(2) == 0 {
-					ns, s = URI, uri()
+					ns, s = dict.URI, uri()
 				}
 				strs, at = append(strs, s), append(at, b.Add(ns, []byte(s)))
 			}
-			if err := in.Reserve(t.Context(), 1000); err != nil {
+			if err := in.Prepare(t.Context(), nil, 1000); err != nil {
 				t.Fatal(err)
 			}
 			if err := store.Update(t.Context(), func(tx kv.Txn) error {
@@ -99,24 +102,24 @@ func testKnown(t *testing.T, budget int64) {
 			in.Committed(&b)
 			for i, s := range strs {
 				id := b.ID(at[i])
-				if was, ok := ids[s]; id == None || ok && was != id {
+				if was, ok := ids[s]; id == dict.None || ok && was != id {
 					t.Fatalf("round %d: %s was %d and is %d", round, s, was, id)
 				}
 				ids[s] = id
 			}
 			if batch == 20 && round > 0 {
-				in.background.Wait() // the rest with the filters
+				d.leases.background.Wait() // the rest with the filters
 			}
 		}
-		filled = filled || in.known.ready.Load() && round > 0
-		skipped = skipped || in.known.floor > 0
+		filled = filled || d.strings.ready.Load() && round > 0
+		skipped = skipped || d.strings.floor > 0
 		if err := in.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	byID := map[ID]string{}
+	byID := map[dict.ID]string{}
 	for s, id := range ids {
-		key := id<<1 | ID(len(s)>>31)
+		key := id<<1 | dict.ID(len(s)>>31)
 		if s[0] == 'a' {
 			key |= 1
 		}

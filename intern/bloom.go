@@ -10,10 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"skein/intern/dict"
 	"skein/internal/kv"
 )
 
-// known knows of every string of the store that it is there: filters in memory,
+// A stringFilter is Bloom filters of the strings of the store: filters in memory,
 // which may say yes of one that is not, once in some hundred, and never no of
 // one that is. Most of what is not in the cache is new, and to find out from the
 // store costs several levels of tables; here it costs a cache line or a few.
@@ -26,7 +27,7 @@ import (
 //
 // (The filters are blocked ones: Putze, Sanders, Singler, Cache-, Hash- and
 // Space-Efficient Bloom Filters, 2007.)
-type known struct {
+type stringFilter struct {
 	budget    int64 // bytes
 	fillAfter int   // look-ups in vain until the filters are filled
 
@@ -56,19 +57,21 @@ const spanShift = 36 + 10
 // kept by its time: half a year.
 const aheadSpans = 230
 
-func newKnown(budget int64, log *slog.Logger) *known {
+func newStringFilter(budget int64, log *slog.Logger) *stringFilter {
 	now := uint64(time.Now().UnixMicro()) << 10 >> spanShift
-	return &known{budget: budget, fillAfter: defaultFillAfter, ceiling: now + aheadSpans, log: log, spans: map[uint64]*filter{}}
+	return &stringFilter{budget: budget, fillAfter: defaultFillAfter, ceiling: now + aheadSpans, log: log, spans: map[uint64]*filter{}}
 }
 
 // timed reports whether a URI is kept by its time.
-func (k *known) timed(packed bool, tid uint64) bool { return packed && tid>>spanShift < k.ceiling }
+func (k *stringFilter) timed(packed bool, tid uint64) bool {
+	return packed && tid>>spanShift < k.ceiling
+}
 
 // open makes the filters ready if the store is empty.
-func (k *known) open(ctx context.Context, store kv.Store) error {
+func (k *stringFilter) open(ctx context.Context, store kv.Store) error {
 	err := store.View(ctx, func(r kv.Reader) error {
 		empty := true
-		err := r.Scan([]byte{KeyID}, []byte{KeyID + 1}, false, func(_, _ []byte) (bool, error) { empty = false; return false, nil })
+		err := r.Scan([]byte{dict.KeyID}, []byte{dict.KeyID + 1}, false, func(_, _ []byte) (bool, error) { empty = false; return false, nil })
 		k.ready.Store(empty && err == nil)
 		k.started = k.ready.Load()
 		return err
@@ -80,9 +83,9 @@ func (k *known) open(ctx context.Context, store kv.Store) error {
 }
 
 // of returns the filter that a string belongs to, nil if it is not kept.
-func (k *known) of(ns Namespace, packed bool, tid uint64) *filter {
+func (k *stringFilter) of(ns dict.Namespace, packed bool, tid uint64) *filter {
 	switch {
-	case ns == DID:
+	case ns == dict.DID:
 		return &k.dids
 	case !k.timed(packed, tid):
 		return &k.others
@@ -95,7 +98,7 @@ func (k *known) of(ns Namespace, packed bool, tid uint64) *filter {
 }
 
 // isNew reports whether the store surely has no string of this key.
-func (k *known) isNew(ns Namespace, packed bool, tid uint64, key cacheKey) bool {
+func (k *stringFilter) isNew(ns dict.Namespace, packed bool, tid uint64, key cacheKey) bool {
 	if !k.ready.Load() || k.timed(packed, tid) && tid>>spanShift < k.floor {
 		return false
 	}
@@ -105,7 +108,7 @@ func (k *known) isNew(ns Namespace, packed bool, tid uint64, key cacheKey) bool 
 
 // add notes a string of the store. k.mu is held, or k is ready and the caller
 // the writer.
-func (k *known) add(ns Namespace, packed bool, tid uint64, key cacheKey) {
+func (k *stringFilter) add(ns dict.Namespace, packed bool, tid uint64, key cacheKey) {
 	if k.full {
 		return
 	}
@@ -206,9 +209,9 @@ func (f *filter) bytes() (n int64) {
 
 // fill reads the dictionary into the filters. Strings that are made meanwhile
 // are noted by the writer, whether the scan meets them or not.
-func (k *known) fill(ctx context.Context, store kv.Store) error {
+func (k *stringFilter) fill(ctx context.Context, store kv.Store) error {
 	type item struct {
-		ns     Namespace
+		ns     dict.Namespace
 		packed bool
 		tid    uint64
 		key    cacheKey
@@ -225,8 +228,8 @@ func (k *known) fill(ctx context.Context, store kv.Store) error {
 		return !k.full && ctx.Err() == nil
 	}
 	err := store.View(ctx, func(r kv.Reader) error {
-		for _, ns := range Namespaces {
-			prefix := []byte{KeyID, byte(ns)}
+		for _, ns := range dict.Namespaces {
+			prefix := []byte{dict.KeyID, byte(ns)}
 			err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(row, _ []byte) (bool, error) {
 				it := item{ns: ns}
 				var err error
@@ -259,70 +262,21 @@ func (k *known) fill(ctx context.Context, store kv.Store) error {
 
 // keyOfForm returns the cache's key of a string in the form that it is stored
 // in, and the TID of a packed URI.
-func keyOfForm(ns Namespace, form []byte) (key cacheKey, tid uint64, packed bool, err error) {
-	if ns == DID {
-		if len(form) == packedDID {
+func keyOfForm(ns dict.Namespace, form []byte) (key cacheKey, tid uint64, packed bool, err error) {
+	if ns == dict.DID {
+		if len(form) == dict.PackedDIDLen {
 			return didKey(form), 0, false, nil
 		}
-		return rawKey(DID, unpackRaw(form)), 0, false, nil
+		return rawKey(dict.DID, dict.UnpackRaw(form)), 0, false, nil
 	}
-	tid, author, collection, packed, err := unpackURI(form)
+	tid, author, collection, packed, err := dict.UnpackURI(form)
 	switch {
 	case err != nil:
 		return key, 0, false, err
 	case !packed:
-		return rawKey(URI, unpackRaw(form)), 0, false, nil
+		return rawKey(dict.URI, dict.UnpackRaw(form)), 0, false, nil
 	case author >= 1<<48:
-		return rawKey(URI, form), tid, true, nil
+		return rawKey(dict.URI, form), tid, true, nil
 	}
 	return uriKey(tagURI, tid, uint64(author), collection), tid, true, nil
-}
-
-// isNew reports whether an item surely has no id in the store. One that had an
-// id drawn for it may have been committed by an attempt of unknown outcome.
-func (in *Interner) isNew(b *Batch, it *batchItem) bool {
-	if it.id != None || in.known == nil {
-		return false
-	}
-	if it.author != noAuthor && b.items[it.author].state == created {
-		return true // its author was not there before
-	}
-	return in.known.isNew(it.ns, it.author != noAuthor, it.tid, b.settled(it))
-}
-
-// learn notes the strings that a committed transaction made, and fills the
-// filters when it is time.
-func (in *Interner) learn(b *Batch) {
-	k := in.known
-	if k == nil {
-		return
-	}
-	if !k.ready.Load() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-	}
-	for i := range b.items {
-		if it := &b.items[i]; it.state == created {
-			k.vain++
-			k.add(it.ns, it.author != noAuthor, it.tid, b.settled(it))
-		}
-	}
-	if k.full {
-		k.ready.Store(false)
-		return
-	}
-	if k.started || k.vain < k.fillAfter {
-		return
-	}
-	k.started = true
-	in.background.Go(func() {
-		if err := k.fill(in.ctx, in.store); err != nil {
-			if in.ctx.Err() == nil {
-				k.log.Warn("filling the filters of known strings; it is tried again", "error", err)
-			}
-			k.mu.Lock()
-			k.started, k.vain = false, 0
-			k.mu.Unlock()
-		}
-	})
 }

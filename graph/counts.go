@@ -1,0 +1,51 @@
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"skein/intern/dict"
+)
+
+// Counts are the totals of the store, kept in the write that changes them.
+type Counts struct {
+	Accounts       int64            `json:"accounts"`       // repos of which anything is known
+	Hidden         int64            `json:"hidden"`         // accounts not active
+	Partial        int64            `json:"partial"`        // repos whose past was never seen
+	Desynchronized int64            `json:"desynchronized"` // repos of which something was missed
+	Records        map[string]int64 `json:"records"`        // live records, by Kind name
+	Strings        map[string]int64 `json:"strings"`        // ids given, by namespace
+}
+
+func (c Counts) clone() Counts {
+	d := c
+	d.Records, d.Strings = make(map[string]int64, len(Kinds)), make(map[string]int64, 2)
+	for _, k := range Kinds {
+		d.Records[k.Name] = c.Records[k.Name]
+	}
+	for _, ns := range dict.Namespaces {
+		d.Strings[ns.String()] = c.Strings[ns.String()]
+	}
+	return d
+}
+
+// add adds what d says.
+func (c *Counts) add(d Counts) {
+	c.Accounts += d.Accounts
+	c.Hidden += d.Hidden
+	c.Partial += d.Partial
+	c.Desynchronized += d.Desynchronized
+	for _, k := range Kinds {
+		c.Records[k.Name] += d.Records[k.Name]
+	}
+	for _, ns := range dict.Namespaces {
+		c.Strings[ns.String()] += d.Strings[ns.String()]
+	}
+}
+
+func decodeCounts(v []byte) (c Counts, err error) {
+	if err := json.Unmarshal(v, &c); err != nil {
+		return c.clone(), fmt.Errorf("graph: reading the counts: %w", err)
+	}
+	return c.clone(), nil
+}

@@ -1,0 +1,174 @@
+package dict
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+)
+
+// The way back from ids to strings is kept in groups of 64 neighbouring ids,
+// which are those of strings that were met about the same time: one row for
+// each, merged together as its ids are given. A row is, by id, ascending,
+//
+//	kind << 6 | the id's lowest six bits (1)
+//	kind 0: the 15 bytes of a packed DID
+//	kind 1: a post of the shorter form: its 6 bytes and its author's id, each
+//	        as the difference to those of the last such in the row, zigzag
+//	        uvarint; at first to 0
+//	kind 2: uvarint length, another form (pack.go)
+//	kind 3: nothing: the form has over 256 bytes, and a row of its own, whose key
+//	        is the group's and then the id's lowest six bits (1)
+//
+// An operand and a stored row have the same form.
+const (
+	GroupBits = 6
+	GroupMask = 1<<GroupBits - 1
+
+	KindPLC  = 0
+	kindPost = 1
+	kindForm = 2
+	KindOwn  = 3
+
+	maxInGroup = 256 // bytes: 64 such are far below what an engine takes
+)
+
+// appendGroupKey appends the key of the group that an id's string lies in.
+func AppendGroupKey(dst []byte, ns Namespace, id ID) []byte {
+	return AppendID(append(dst, KeyString, byte(ns)), id&^GroupMask)
+}
+
+// appendOwnKey appends the key of the row of an id's string that has one.
+func AppendOwnKey(dst []byte, ns Namespace, id ID) []byte {
+	return append(AppendGroupKey(dst, ns, id), byte(id&GroupMask))
+}
+
+// groupEntry is an id's string in a group.
+type Entry struct {
+	ID     ID // of an entry to be written
+	At     uint8
+	Kind   uint8
+	post   uint64 // of kindPost: the 6 bytes
+	author ID
+	Form   []byte // else
+}
+
+var ErrGroup = errors.New("dict: malformed group of strings")
+
+func Zigzag(n uint64) uint64 { return n<<1 ^ uint64(int64(n)>>63) }
+
+func Unzigzag(n uint64) uint64 { return n>>1 ^ -(n & 1) }
+
+// entryOf takes the form of a string apart for a group.
+func EntryOf(ns Namespace, id ID, form []byte) Entry {
+	e := Entry{ID: id, At: uint8(id & GroupMask), Kind: kindForm, Form: form}
+	switch {
+	case ns == DID && len(form) == PackedDIDLen:
+		e.Kind = KindPLC
+	case ns == URI && (len(form) == packedPost || len(form) == packedPostLong):
+		e.Kind, e.post = kindPost, binary.BigEndian.Uint64(form)>>16
+		e.author, _ = ReadID(form[6:])
+	case len(form) > maxInGroup:
+		e.Kind = KindOwn
+	}
+	return e
+}
+
+// appendForm appends the form of the string.
+func (e *Entry) AppendForm(dst []byte) []byte {
+	if e.Kind != kindPost {
+		return append(dst, e.Form...)
+	}
+	dst = binary.BigEndian.AppendUint64(dst, e.post<<16)
+	return AppendID(dst[:len(dst)-2], e.author)
+}
+
+// groupWriter appends entries, which ascend.
+type GroupWriter struct{ post, author uint64 }
+
+func (w *GroupWriter) Append(dst []byte, e *Entry) []byte {
+	dst = append(dst, e.Kind<<GroupBits|e.At)
+	switch e.Kind {
+	case KindPLC:
+		return append(dst, e.Form...)
+	case kindPost:
+		dst = binary.AppendUvarint(dst, Zigzag(e.post-w.post))
+		dst = binary.AppendUvarint(dst, Zigzag(uint64(e.author)-w.author))
+		w.post, w.author = e.post, uint64(e.author)
+		return dst
+	case KindOwn:
+		return dst
+	}
+	return append(binary.AppendUvarint(dst, uint64(len(e.Form))), e.Form...)
+}
+
+// eachEntry calls each for the entries of a group until it returns false.
+// Their forms lie in v.
+func EachEntry(v []byte, each func(*Entry) bool) error {
+	var post, author uint64
+	for len(v) > 0 {
+		e := Entry{At: v[0] & GroupMask, Kind: v[0] >> GroupBits}
+		v = v[1:]
+		switch e.Kind {
+		case KindPLC:
+			if len(v) < PackedDIDLen {
+				return ErrGroup
+			}
+			e.Form, v = v[:PackedDIDLen:PackedDIDLen], v[PackedDIDLen:]
+		case kindPost:
+			p, n := binary.Uvarint(v)
+			a, m := binary.Uvarint(v[max(n, 0):])
+			if n <= 0 || m <= 0 {
+				return ErrGroup
+			}
+			post, author, v = post+Unzigzag(p), author+Unzigzag(a), v[n+m:]
+			e.post, e.author = post, ID(author)
+		case kindForm:
+			l, n := binary.Uvarint(v)
+			if n <= 0 || l > uint64(len(v)-n) {
+				return ErrGroup
+			}
+			e.Form, v = v[n:n+int(l):n+int(l)], v[n+int(l):]
+		default:
+		}
+		if !each(&e) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// FoldStrings appends what the groups in values, oldest first, come to. It is
+// the part of the store's Merger that belongs to this package: for keys that
+// begin with KeyString.
+func FoldGroups(dst []byte, values [][]byte) ([]byte, error) {
+	var slots [1 << GroupBits]Entry
+	var found [1 << GroupBits]bool
+	for _, v := range values {
+		if err := EachEntry(v, func(e *Entry) bool {
+			slots[e.At], found[e.At] = *e, true
+			return true
+		}); err != nil {
+			return nil, err
+		}
+	}
+	var w GroupWriter
+	for i := range slots {
+		if found[i] {
+			dst = w.Append(dst, &slots[i])
+		}
+	}
+	return dst, nil
+}
+
+// Merger folds what this package merges, for stores that hold nothing else.
+type Merger struct{}
+
+// Name implements kv.Merger.
+func (Merger) Name() string { return "skein.intern.v2" }
+
+// Fold implements kv.Merger.
+func (Merger) Fold(dst, _ []byte, values [][]byte, _ bool) ([]byte, error) {
+	return FoldGroups(dst, values)
+}
+
+func CompareEntries(x, y Entry) int { return cmp.Compare(x.ID, y.ID) }

@@ -1,0 +1,95 @@
+package dict
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+// A Lease row says who took a block, when, and how many of its ids had been
+// given to strings when its owner was done with it. Its value is
+//
+//	token(8) unix seconds(8) used(4) flags(1) owner…
+//
+// token is random per lease, so that an attempt whose outcome is unknown
+// recognizes its own. flags is 1 once the owner is done with the block. A row
+// that is not closed belongs to a writer that runs, or to one that crashed:
+// what that had not used is lost and never handed out.
+type Lease struct {
+	Namespace Namespace
+	Shard     uint32
+	Block     uint64
+	Taken     time.Time
+	// Used is how many of the block's ids were given to strings. It is known
+	// once the lease is Closed: its owner will hand out no more of it.
+	Used   uint32
+	Closed bool
+	Owner  string
+
+	Token uint64
+}
+
+const leaseClosed = 1
+
+func (l *Lease) Value() []byte {
+	b := binary.BigEndian.AppendUint64(nil, l.Token)
+	b = binary.BigEndian.AppendUint64(b, uint64(l.Taken.Unix()))
+	b = binary.BigEndian.AppendUint32(b, l.Used)
+	flags := byte(0)
+	if l.Closed {
+		flags = leaseClosed
+	}
+	return append(append(b, flags), l.Owner...)
+}
+
+func (l *Lease) Decode(key, value []byte) error {
+	if len(key) != 14 || len(value) < 21 {
+		return fmt.Errorf("dict: lease row %x is malformed", key)
+	}
+	l.Namespace = Namespace(key[1])
+	l.Shard = binary.BigEndian.Uint32(key[2:])
+	l.Block = binary.BigEndian.Uint64(key[6:])
+	l.Token = binary.BigEndian.Uint64(value)
+	l.Taken = time.Unix(int64(binary.BigEndian.Uint64(value[8:])), 0)
+	l.Used = binary.BigEndian.Uint32(value[16:])
+	l.Closed = value[20] == leaseClosed
+	l.Owner = string(value[21:])
+	return nil
+}
+
+// DecodeLease reads a lease row.
+func DecodeLease(key, value []byte) (l Lease, err error) {
+	err = l.Decode(key, value)
+	return l, err
+}
+
+// A ShardRange confines a writer to the shards from First to Last.
+type ShardRange struct{ First, Last uint32 }
+
+// check returns the range, or all shards if it is zero and so not set.
+func (g *ShardRange) Check(s Settings) (ShardRange, error) {
+	all := ShardRange{0, uint32(1<<s.ShardBits - 1)}
+	switch {
+	case g == nil:
+		return all, nil
+	case g.First > g.Last || g.Last > all.Last:
+		return all, fmt.Errorf("%w: shards %d-%d, and the store has 0-%d", ErrSettings, g.First, g.Last, all.Last)
+	case s.ShardsOf(*g) == 0:
+		return all, fmt.Errorf("%w: shards %d-%d are too few: each of the store's %d partitions needs one",
+			ErrSettings, g.First, g.Last, s.Partitions)
+	}
+	return *g, nil
+}
+
+// String returns the range as it is given: "0-127".
+func (g ShardRange) String() string { return fmt.Sprintf("%d-%d", g.First, g.Last) }
+
+// shards is how many shards of the range each partition has.
+func (s Settings) ShardsOf(g ShardRange) uint64 {
+	return (uint64(g.Last) - uint64(g.First) + 1) / uint64(s.Partitions)
+}
+
+// BlockKey names the block that was leased.
+func (l *Lease) BlockKey() BlockKey {
+	return BlockKey{Namespace: l.Namespace, Shard: l.Shard, Block: l.Block}
+}

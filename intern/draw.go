@@ -1,0 +1,174 @@
+package intern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"skein/intern/dict"
+	"skein/internal/kv"
+)
+
+// A Drawer gives ids to new strings within the transaction that uses them. It is
+// for a store that one process writes, and for one goroutine of it.
+type Drawer struct {
+	leases  *leaser
+	cache   *cache
+	strings *stringFilter // nil if other writers make strings too
+}
+
+// Prepare implements Interner: it makes sure that n new strings of each namespace
+// can be given ids without waiting. n of DIDs counts the authors of new URIs too.
+func (d *Drawer) Prepare(ctx context.Context, _ *Batch, n int) error {
+	d.fill(ctx)
+	for _, ns := range dict.Namespaces {
+		if err := d.leases.alloc[ns][0].reserve(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ErrNoLease is returned by Resolve when the leased ids do not suffice: leave
+// the transaction, call Prepare and begin again.
+var ErrNoLease = errors.New("intern: leased ids are used up")
+
+// Resolve implements Interner. The strings' keys are the only ones whose conflicts
+// matter: another writer that makes the same string makes this transaction begin
+// again, and find that one's id. (With Options.Alone there is none, and what is
+// surely new is not read.)
+func (d *Drawer) Resolve(tx kv.Txn, b *Batch) (made [len(dict.Namespaces) + 1]int, err error) {
+	for _, ns := range dict.Namespaces { // DIDs first: packed URIs hold their ids
+		d.cache.resolve(b, ns, d.leases.metrics)
+		asked := b.missing(ns, d.isNew)
+		if err := tx.MultiGet(b.keys[:asked], b.found(d.leases.metrics)); err != nil {
+			return made, fmt.Errorf("intern: looking up strings: %w", err)
+		}
+		if made[ns], err = d.create(tx, b, ns); err != nil {
+			return made, err
+		}
+	}
+	return made, nil
+}
+
+// create gives ids to those of the items looked up last that had none.
+func (d *Drawer) create(tx kv.Txn, b *Batch, ns dict.Namespace) (made int, err error) {
+	out := &b.checkouts[ns]
+	out.a = d.leases.alloc[ns][0]
+	fresh := 0
+	for _, n := range b.miss {
+		if it := &b.items[n]; it.state == unresolved && it.id == dict.None {
+			fresh++
+		}
+	}
+	if !out.need(fresh) {
+		return 0, ErrNoLease
+	}
+	for i, n := range b.miss {
+		it := &b.items[n]
+		if it.state != unresolved {
+			continue
+		}
+		if it.id == dict.None {
+			it.id = out.take()
+		}
+		it.state = created
+		made++
+		d.leases.metrics.lookup(ns, lookupNew)
+		b.made.add(tx, ns, it.id, b.keys[i])
+	}
+	b.made.write(tx, ns)
+	return made, nil
+}
+
+// Committed implements Interner.
+func (d *Drawer) Committed(b *Batch) {
+	for _, ns := range dict.Namespaces {
+		out := &b.checkouts[ns]
+		out.ids = out.ids[:0]
+		for i := range b.items {
+			if it := &b.items[i]; it.ns == ns && it.state == created {
+				out.ids = append(out.ids, it.id)
+			}
+		}
+		d.leases.metrics.allocated(ns, len(out.ids))
+		out.settle(out.ids)
+	}
+	d.learn(b)
+	d.cache.remember(b)
+}
+
+// Abandon implements Interner.
+func (d *Drawer) Abandon(b *Batch) {
+	for i := range b.items {
+		if it := &b.items[i]; it.state == created || it.state == unresolved {
+			it.id, it.state = dict.None, unresolved
+		}
+	}
+	for _, ns := range dict.Namespaces {
+		b.checkouts[ns].settle(nil)
+	}
+}
+
+// Close implements Interner.
+func (d *Drawer) Close(ctx context.Context) error { return d.leases.close(ctx) }
+
+// isNew reports whether an item surely has no id in the store. One that had an
+// id drawn for it may have been committed by an attempt of unknown outcome.
+func (d *Drawer) isNew(b *Batch, it *batchItem) bool {
+	if it.id != dict.None || d.strings == nil {
+		return false
+	}
+	if it.author != noAuthor && b.items[it.author].state == created {
+		return true // its author was not there before
+	}
+	return d.strings.isNew(it.ns, it.author != noAuthor, it.tid, b.settled(it))
+}
+
+// learn notes the strings that a committed transaction made, and fills the
+// filters when it is time.
+func (d *Drawer) learn(b *Batch) {
+	k := d.strings
+	if k == nil {
+		return
+	}
+	if !k.ready.Load() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+	}
+	for i := range b.items {
+		if it := &b.items[i]; it.state == created {
+			k.vain++
+			k.add(it.ns, it.author != noAuthor, it.tid, b.settled(it))
+		}
+	}
+	if k.full {
+		k.ready.Store(false)
+		return
+	}
+}
+
+// fill has the filters filled in the background, when it is time.
+func (d *Drawer) fill(ctx context.Context) {
+	k := d.strings
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	due := !k.started && !k.full && k.vain >= k.fillAfter
+	k.started = k.started || due
+	k.mu.Unlock()
+	if !due {
+		return
+	}
+	d.leases.inBackground(ctx, func(ctx context.Context) {
+		if err := k.fill(ctx, d.leases.store); err != nil {
+			if ctx.Err() == nil {
+				k.log.Warn("filling the filters of the strings that there are; it is tried again", "error", err)
+			}
+			k.mu.Lock()
+			k.started, k.vain = false, 0
+			k.mu.Unlock()
+		}
+	})
+}

@@ -1,0 +1,167 @@
+package intern
+
+import (
+	"errors"
+	"fmt"
+
+	"skein/intern/dict"
+	"skein/internal/kv"
+)
+
+// Lookup finds the ids of the strings of b that have one, and makes none.
+func Lookup(r kv.Reader, b *Batch) error {
+	for _, ns := range dict.Namespaces {
+		b.missing(ns, nil)
+		if err := r.MultiGet(b.keys, b.found(nil)); err != nil {
+			return fmt.Errorf("intern: looking up strings: %w", err)
+		}
+	}
+	return nil
+}
+
+// Strings calls each with the string of every id, in order. s is valid only
+// during the call. An id without a string is an error: it means corruption.
+// It takes one batched read, and for URIs one more, of their authors.
+func Strings(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, s []byte) error) error {
+	if ns == dict.DID {
+		var buf []byte
+		return forms(r, dict.DID, ids, func(i int, v []byte) error {
+			buf = dict.AppendDID(buf[:0], v)
+			return each(i, buf)
+		})
+	}
+	type uri struct {
+		raw        string // or:
+		author     int    // index in authors
+		collection byte
+		tid        uint64
+	}
+	uris := make([]uri, len(ids))
+	index := make(map[dict.ID]int, len(ids))
+	var authors []dict.ID
+	err := forms(r, dict.URI, ids, func(i int, v []byte) error {
+		tid, author, collection, packed, err := dict.UnpackURI(v)
+		if !packed {
+			uris[i].raw = string(dict.UnpackRaw(v))
+			return err
+		}
+		n, ok := index[author]
+		if !ok {
+			n = len(authors)
+			index[author] = n
+			authors = append(authors, author)
+		}
+		uris[i] = uri{"", n, collection, tid}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	dids := make([]string, len(authors))
+	err = Strings(r, dict.DID, authors, func(i int, s []byte) error { dids[i] = string(s); return nil })
+	if err != nil {
+		return err
+	}
+	var buf []byte
+	for i, u := range uris {
+		if buf = append(buf[:0], u.raw...); u.raw == "" {
+			buf = dict.AppendURI(buf, []byte(dids[u.author]), u.collection, u.tid)
+		}
+		if err := each(i, buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EachID calls each with every id of a namespace, in no particular order.
+func EachID(r kv.Reader, ns dict.Namespace, each func(dict.ID) error) error {
+	prefix := []byte{dict.KeyID, byte(ns)}
+	return r.Scan(prefix, kv.PrefixEnd(prefix), false, func(_, v []byte) (bool, error) {
+		id, n := dict.ReadID(v)
+		if n == 0 || n != len(v) {
+			return false, fmt.Errorf("intern: %w: an id is %x", dict.ErrMalformed, v)
+		}
+		return true, each(id)
+	})
+}
+
+// forms reads the stored forms of the strings of ids, each group once if they
+// ascend.
+func forms(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, form []byte) error) error {
+	buf := make([]byte, 0, 11*len(ids))
+	keys := make([][]byte, 0, len(ids))
+	starts := make([]int, 0, len(ids)+1) // of each group, in ids
+	for i, id := range ids {
+		if i > 0 && id&^dict.GroupMask == ids[i-1]&^dict.GroupMask {
+			continue
+		}
+		start := len(buf)
+		buf = dict.AppendGroupKey(buf, ns, id)
+		keys = append(keys, buf[start:len(buf):len(buf)])
+		starts = append(starts, i)
+	}
+	starts = append(starts, len(ids))
+	type span struct{ start, end int }
+	var arena []byte
+	spans := make([]span, len(ids))
+	var own []int
+	err := r.MultiGet(keys, func(k int, v []byte, _ bool) error {
+		for i := starts[k]; i < starts[k+1]; i++ {
+			var found bool
+			err := dict.EachEntry(v, func(e *dict.Entry) bool {
+				if found = e.At == uint8(ids[i]&dict.GroupMask); found {
+					start := len(arena)
+					arena = e.AppendForm(arena)
+					spans[i] = span{start, len(arena)}
+					if e.Kind == dict.KindOwn {
+						own = append(own, i)
+					}
+				}
+				return !found
+			})
+			if err == nil && !found {
+				err = noString(ns, ids[i])
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, i := range own {
+		v, ok, err := r.Get(dict.AppendOwnKey(nil, ns, ids[i]))
+		if err != nil || !ok {
+			return errors.Join(err, noString(ns, ids[i]))
+		}
+		start := len(arena)
+		arena = append(arena, v...)
+		spans[i] = span{start, len(arena)}
+	}
+	for i, s := range spans {
+		if err := each(i, arena[s.start:s.end]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func noString(ns dict.Namespace, id dict.ID) error {
+	return fmt.Errorf("intern: %s id %d has no string; run skein check", ns, id)
+}
+
+// Named reports whether an id has a string.
+func Named(r kv.Reader, ns dict.Namespace, id dict.ID) (found bool, err error) {
+	v, _, err := r.Get(dict.AppendGroupKey(nil, ns, id))
+	if err != nil {
+		return false, err
+	}
+	err = dict.EachEntry(v, func(e *dict.Entry) bool {
+		found = found || e.At == uint8(id&dict.GroupMask)
+		return !found
+	})
+	return found, err
+}

@@ -1,0 +1,21 @@
+// Package runs divides a list into its runs: neighbours that belong together.
+package runs
+
+import "iter"
+
+// Of yields the runs of list whose neighbours are the same, in order. They lie in
+// list.
+func Of[T any](list []T, same func(x, y T) bool) iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		for len(list) > 0 {
+			n := 1
+			for n < len(list) && same(list[n-1], list[n]) {
+				n++
+			}
+			if !yield(list[:n]) {
+				return
+			}
+			list = list[n:]
+		}
+	}
+}

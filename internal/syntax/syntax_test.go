@@ -1,0 +1,115 @@
+package syntax_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	indigo "github.com/bluesky-social/indigo/atproto/syntax"
+
+	"skein/internal/syntax"
+)
+
+// corpus has strings at the edges of the syntax.
+func corpus() []string {
+	long := strings.Repeat("a", 63)
+	all := []string{
+		"", "did:", "did:plc", "did:plc:", "did:plc:a", "did:plc:ewvi7nxzyoun6zhxrhs64oiz", "did:web:example.com", "did:web:a%3A80",
+		"did:web:a%", "did:web:a:", "did:Web:a", "did::a", "did:w3b:a", "DID:plc:a", "did:plc:a b", "did:plc:é", "did:x:" + strings.Repeat("a", 2042), "did:x:" + strings.Repeat("a", 2043),
+		"at://", "at://did:plc:a", "at://did:plc:a/", "at://did:plc:a/app.bsky.feed.post", "at://did:plc:a/app.bsky.feed.post/",
+		"at://did:plc:a/app.bsky.feed.post/self", "at://did:plc:a/app.bsky.feed.post/a/b", "at://did:plc:a/app.bsky.feed.post/.", "at://did:plc:a/app.bsky.feed.post/..",
+		"at://did:plc:a/app.bsky.feed.post/...", "at://did:plc:a/app.bsky/x", "at://did:plc:a/app/x", "at://did:plc:a/app.bsky.3/x", "at://did:plc:a/a-.b.c/x", "at://did:plc:a/3a.b.c/x",
+		"at://did:plc:a/a.3.c/x", "at://did:plc:a/a.b.c-d/x", "at://did:plc:a/a.b." + long, "at://did:plc:a/a.b." + long + "a", "at://handle.example.com/app.bsky.feed.post/x",
+		"at://handle/app.bsky.feed.post/x", "at://-a.com", "at://a-.com", "at://a.c-", "at://a.1", "at://a..com", "at://" + long + ".com", "at://" + long + "a.com",
+		"at://did:plc:a?x", "at://did:plc:a#x", "at:/did:plc:a", "https://example.com", "at://did:plc:a//x",
+		".", "..", "...", "self", "whats-hot", "Custom.key_1~x:y-Z", "a/b", "a b", strings.Repeat("k", 512), strings.Repeat("k", 513), "3jzfcijpj2z2a", "3jzfcijpj2z2", "zjzfcijpj2z2a", "3jzfcijpj2z21",
+		"at://did:plc:a/app.bsky.feed.post/" + strings.Repeat("k", 512), "at://did:x:" + strings.Repeat("a", 2042) + "/a.b.c",
+	}
+	for i := 250; i < 256; i++ {
+		all = append(all, "at://"+strings.Repeat("a.", i/2)+"com"[:i%3+1], "at://did:plc:a/a."+strings.Repeat("b.", i/2+30)+"c")
+	}
+	return all
+}
+
+func compareSyntax(t *testing.T, s string) {
+	t.Helper()
+	_, did := indigo.ParseDID(s)
+	_, uri := indigo.ParseATURI(s)
+	_, rkey := indigo.ParseRecordKey(s)
+	_, tid := indigo.ParseTID(s)
+	for _, c := range []struct {
+		what string
+		got  bool
+		want error
+	}{
+		{"DID", syntax.ValidDID(s), did},
+		{"AT URI", syntax.ValidURI(s), uri},
+		{"record key", syntax.ValidRkey(s), rkey},
+		{"TID", syntax.ValidTID(s), tid},
+	} {
+		if c.got != (c.want == nil) {
+			t.Errorf("%q as a %s: %v, indigo says %v", s, c.what, c.got, c.want)
+		}
+	}
+}
+
+func TestSyntaxAgainstIndigo(t *testing.T) {
+	all := corpus()
+	for _, s := range all {
+		compareSyntax(t, s)
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 200_000 { // splice and spoil
+		s := all[rng.IntN(len(all))]
+		if len(s) > 600 {
+			continue
+		}
+		b := []byte(s)
+		for range rng.IntN(3) {
+			c := "abz019.:-_~%/AZ \x00é#"[rng.IntN(20)]
+			switch i := rng.IntN(len(b) + 1); rng.IntN(3) {
+			case 0:
+				b = slices.Insert(b, i, c)
+			case 1:
+				if i < len(b) {
+					b[i] = c
+				}
+			default:
+				b = b[:i]
+			}
+		}
+		compareSyntax(t, string(b))
+	}
+}
+
+func FuzzSyntax(f *testing.F) {
+	for _, s := range corpus() {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) { compareSyntax(t, s) })
+}
+
+// BenchmarkSyntax is why the validators are our own.
+//
+//	go test ./internal/syntax -run xxx -bench Syntax
+func BenchmarkSyntax(b *testing.B) {
+	const did, uri = "did:plc:ewvi7nxzyoun6zhxrhs64oiz", "at://did:plc:ewvi7nxzyoun6zhxrhs64oiz/app.bsky.feed.post/3jzfcijpj2z2a"
+	b.Run("skein", func(b *testing.B) {
+		for b.Loop() {
+			if !syntax.ValidDID(did) || !syntax.ValidURI(uri) {
+				b.Fatal("invalid")
+			}
+		}
+	})
+	b.Run("indigo", func(b *testing.B) {
+		for b.Loop() {
+			_, err1 := indigo.ParseDID(did)
+			_, err2 := indigo.ParseATURI(uri)
+			if err := errors.Join(err1, err2); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,43 @@
+package syntax
+
+// ValidTID reports whether s is a timestamp identifier
+// (https://atproto.com/specs/tid), as revs are.
+func ValidTID[S ~string | ~[]byte](s S) bool {
+	return len(s) == 13 && class[s[0]]&tidFirst != 0 && all(s, tidRest)
+}
+
+// Values returns the place of each byte in an alphabet, 0xff where it is not in it.
+func Values(alphabet string) (t [256]byte) {
+	for i := range t {
+		t[i] = 0xff
+	}
+	for i := range len(alphabet) {
+		t[alphabet[i]] = byte(i)
+	}
+	return t
+}
+
+// ParseTID returns the number that a TID stands for. TIDs compare as their
+// numbers do. The upper 54 bits are microseconds since 1970, the lower 10 a
+// clock's id (https://atproto.com/specs/tid).
+func ParseTID[S ~string | ~[]byte](s S) (tid uint64, ok bool) {
+	if !ValidTID(s) {
+		return 0, false
+	}
+	for i := range len(s) {
+		tid = tid<<5 | uint64(tidValue[s[i]])
+	}
+	return tid, true
+}
+
+// AppendTID appends the 13 characters of a TID.
+func AppendTID(dst []byte, tid uint64) []byte {
+	for shift := 60; shift >= 0; shift -= 5 {
+		dst = append(dst, tidAlphabet[tid>>shift&31])
+	}
+	return dst
+}
+
+const tidAlphabet = "234567abcdefghijklmnopqrstuvwxyz"
+
+var tidValue = Values(tidAlphabet)
