@@ -7,6 +7,7 @@ import (
 
 	"skein/consumer/wire"
 	"skein/graph"
+	"skein/graph/kinds"
 )
 
 // Reasons for drops and gaps besides those of package wire.
@@ -133,7 +134,7 @@ func (m *Metrics) ops(now, counted *wire.Counts) {
 		return
 	}
 	for action := range now {
-		for _, k := range graph.Kinds {
+		for _, k := range kinds.All {
 			if n := now[action][k.Kind] - counted[action][k.Kind]; n > 0 {
 				m.Ops.WithLabelValues(k.Collection, wire.ActionName(action)).Add(float64(n))
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"skein/graph/format"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
@@ -65,9 +66,9 @@ func TestAddEdge(t *testing.T) {
 				did[8+j] = 'a' + did[8+j] - '0'
 			}
 			data := make([]byte, 32)
-			b.AddCommit(Seq(i+1), &Commit{DID: did, Rev: syntax.AppendTID(nil, uint64(i+1)<<20), Data: data})
+			b.AddCommit(format.Seq(i+1), &Commit{DID: did, Rev: syntax.AppendTID(nil, uint64(i+1)<<20), Data: data})
 			b.AddPut(1, syntax.AppendTID(nil, uint64(i+1)<<19), []byte("did:plc:star"))
-			b.Seen(Seq(i+1), nil)
+			b.Seen(format.Seq(i+1), nil)
 		}
 		event(0)
 		if err := s.Apply(t.Context(), "test", &b); err != nil {
@@ -85,7 +86,7 @@ func TestAddEdge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := appendRowKey(nil, 1, star)
+		key := format.AppendRowKey(nil, 1, star)
 		first := uint64(star) >> 16 << 16
 		for block := first; block < first+actors; block += 1 << 16 {
 			var members []uint16
@@ -95,8 +96,8 @@ func TestAddEdge(t *testing.T) {
 				}
 			}
 			err := store.Store.Update(t.Context(), func(tx kv.Txn) error {
-				tx.Merge(appendBlock(append([]byte(nil), key...), block>>16), appendOperand(nil, members, nil))
-				tx.Set(key, appendRow(nil, star, 1, nil, nil))
+				tx.Merge(format.AppendBlock(append([]byte(nil), key...), block>>16), format.AppendContainer(nil, members, nil))
+				tx.Set(key, format.AppendRow(nil, star, 1, nil, nil))
 				return nil
 			})
 			if err != nil {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
@@ -38,11 +40,11 @@ type applier struct {
 	keys    keyBuffer
 	asked   []asked // what keys are for
 	index32 []int32 // the changes that are asked for
-	records []record
+	records []format.Record
 	raw     []byte // keys of records
 	left    []edge // scratch of others
 	gone    []edge // scratch of settleOld
-	newest  []*record
+	newest  []*format.Record
 	byPath  []int32
 	order   []int32
 	direct  []direct
@@ -66,34 +68,34 @@ type actorState struct {
 	known    bool // had a row before
 	made     bool // got its id in this write: the store has nothing about it
 	changed  bool
-	was, now repoState
+	was, now format.RepoState
 }
 
 // change is the last word on one path within the write, and before that was
 // found, any word on it.
 type change struct {
-	kind    Kind
+	kind    kinds.Kind
 	delete  bool
 	existed bool
 	fresh   bool // nothing can be stored under the path
 	actor   dict.ID
-	path    path    // its bytes lie in the batch
-	subject int32   // index in strings, or -1
-	order   uint32  // position in the stream
-	new     dict.ID // the subject from now on, or None
-	old     dict.ID // the subject before, or None
+	path    format.Path // its bytes lie in the batch
+	subject int32       // index in strings, or -1
+	order   uint32      // position in the stream
+	new     dict.ID     // the subject from now on, or None
+	old     dict.ID     // the subject before, or None
 }
 
 // result is what an attempt came to, kept until it is known to be committed.
 type result struct {
-	counts        Counts
+	counts        format.Counts
 	hidden        map[dict.ID]bool // changes of the hidden set
 	hiddenVersion uint64
 	erasing       map[dict.ID]bool
-	cursors       []cursorRow      // by partition, from the lane's first
-	cursorSet     bool             // they were written
-	added         [maxKind + 1]int // edges, by kind
-	removed       [maxKind + 1]int
+	cursors       []format.CursorRow // by partition, from the lane's first
+	cursorSet     bool               // they were written
+	added         [kinds.Max + 1]int // edges, by kind
+	removed       [kinds.Max + 1]int
 	replays       int
 	notes         uint32 // under which number the notes of the batch were written; 0: they were not
 }
@@ -125,7 +127,7 @@ const maxSegment = 32_768
 // commit is never split. What was applied before is dropped, and so are the
 // events of partitions that are not this Store's.
 func (s *Store) Apply(ctx context.Context, source string, b *Batch) error {
-	if s.shared() {
+	if s.Shared() {
 		if err := s.beginSource(ctx, source, b); err != nil {
 			return err
 		}
@@ -220,7 +222,7 @@ func (s *lane) applySegment(ctx context.Context, source string, b *Batch, from, 
 		need += 1 + int(b.events[p.n].ops.end-b.events[p.n].ops.start)
 	}
 	for {
-		if s.shared() {
+		if s.Shared() {
 			if err := s.claimStrings(ctx, b, a.events[from:to]); err != nil {
 				return err
 			}
@@ -262,7 +264,7 @@ func (s *lane) applySegment(ctx context.Context, source string, b *Batch, from, 
 // else changes, and those that are committed overwrites.
 func (s *lane) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
 	a := &s.ap
-	a.result = result{counts: s.counts.clone(), cursors: s.cursors(source)}
+	a.result = result{counts: s.counts.Clone(), cursors: s.cursors(source)}
 	a.edges.reset()
 	a.strings.Retry()
 	events := a.events[from:to]
@@ -288,7 +290,7 @@ func (s *lane) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
 	lap(&a.timing.Read)
 	a.changes = a.changes[:0]
 	for i, p := range events {
-		a.source = a.result.cursors[p.part-s.first].number
+		a.source = a.result.cursors[p.part-s.first].Number
 		if err := s.event(b, &b.events[p.n], &a.states[a.index[a.strings.ID(int(a.actors[i]))]]); err != nil {
 			return err
 		}
@@ -298,7 +300,7 @@ func (s *lane) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
 	for i := range a.changes {
 		if c := &a.changes[i]; c.subject >= 0 {
 			o := &b.ops[c.subject]
-			c.subject = int32(a.strings.Add(o.kind.Info().SubjectIs, b.bytes(o.subject)))
+			c.subject = int32(a.strings.Add(o.kind.Info().To.Is, b.bytes(o.subject)))
 		}
 	}
 	if err := s.resolve(tx); err != nil {
@@ -323,8 +325,8 @@ func (s *lane) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
 	seq := b.last
 	if !whole {
 		seq = b.events[events[len(events)-1].n].seq
-	} else if !s.shared() {
-		a.result.notes = noteNumber(a.result.cursors[0].number, s.first)
+	} else if !s.Shared() {
+		a.result.notes = format.NoteNumber(a.result.cursors[0].Number, s.first)
 		if err := writeNotes(tx, source, a.result.notes, b.dead, b.gaps); err != nil {
 			return err
 		}
@@ -333,14 +335,14 @@ func (s *lane) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
 		a.result.cursorSet = true
 		for i := range a.result.cursors {
 			c := &a.result.cursors[i]
-			if s.shared() && c.seq > seq && !c.future { // it was ahead of the others
+			if s.Shared() && c.Seq > seq && !c.Future { // it was ahead of the others
 				continue
 			}
-			c.live = false
-			if c.seq = seq; whole {
-				c.time, c.future = b.Time(), false
+			c.Live = false
+			if c.Seq = seq; whole {
+				c.Time, c.Future = b.Time(), false
 			}
-			tx.Set(s.cursorKey(s.first+uint8(i), source), c.value())
+			tx.Set(s.CursorKey(s.first+uint8(i), source), c.Value())
 		}
 	}
 	err := s.writeTotals(tx)
@@ -350,7 +352,7 @@ func (s *lane) attempt(tx kv.Txn, source string, b *Batch, from, to int) error {
 
 // resolve gives ids to the strings that have none, and counts the new ones.
 func (s *lane) resolve(tx kv.Txn) error {
-	if s.shared() {
+	if s.Shared() {
 		return nil // they are claimed
 	}
 	made, err := s.in.Resolve(tx, &s.ap.strings)
@@ -382,7 +384,7 @@ func (s *lane) loadStates(tx kv.Txn) error {
 		}
 		now := st
 		if !ok {
-			now.low = lowNone // unless it is found
+			now.LowBucket = format.LowNone // unless it is found
 		}
 		a.states = append(a.states, actorState{id: id, known: ok, made: made, was: st, now: now})
 	}
@@ -392,13 +394,13 @@ func (s *lane) loadStates(tx kv.Txn) error {
 // readStates reads the groups of the states that are missing, each once.
 func (s *lane) readStates(tx kv.Txn) error {
 	a := &s.ap
-	mask := s.accountMask()
+	mask := s.AccountMask()
 	group := func(i int32) dict.ID { return a.states[i].id &^ mask }
 	slices.SortFunc(a.missing, func(x, y int32) int { return cmp.Compare(a.states[x].id, a.states[y].id) })
 	a.keys.reset()
 	for n, i := range a.missing {
 		if n == 0 || group(i) != group(a.missing[n-1]) {
-			a.kbuf = s.accountKey(a.kbuf[:0], group(i))
+			a.kbuf = s.AccountKey(a.kbuf[:0], group(i))
 			a.keys.add(a.kbuf)
 		}
 	}
@@ -414,7 +416,7 @@ func (s *lane) readStates(tx kv.Txn) error {
 		rest = rest[len(of):]
 		first := group(of[0])
 		var failed error
-		err := eachAccount(v, func(low byte, row []byte) bool { // both ascend
+		err := format.EachAccount(v, func(low byte, row []byte) bool { // both ascend
 			for len(of) > 0 && byte(a.states[of[0]].id&mask) < low {
 				of = of[1:]
 			}
@@ -422,8 +424,8 @@ func (s *lane) readStates(tx kv.Txn) error {
 			if !wanted && !filling {
 				return len(of) > 0
 			}
-			var st repoState
-			if st, failed = decodeRepoState(row); wanted {
+			var st format.RepoState
+			if st, failed = format.DecodeRepoState(row); wanted {
 				as := &a.states[of[0]]
 				as.known, as.was, as.now = true, st, st
 			} else if failed == nil {
@@ -439,7 +441,7 @@ func (s *lane) readStates(tx kv.Txn) error {
 func (s *lane) committed(source string, b *Batch) {
 	a := &s.ap
 	r := &a.result
-	if !s.shared() {
+	if !s.Shared() {
 		s.in.Committed(&a.strings)
 	}
 	for i := range a.states {
@@ -452,7 +454,7 @@ func (s *lane) committed(source string, b *Batch) {
 	if r.cursorSet { // else the source has no cursor still, or the one that it had
 		s.sources[source] = r.cursors
 	}
-	if len(r.hidden) > 0 && !s.shared() {
+	if len(r.hidden) > 0 && !s.Shared() {
 		s.hidden.publish(r.hiddenVersion, r.hidden)
 	}
 	for id := range r.erasing {
@@ -463,12 +465,12 @@ func (s *lane) committed(source string, b *Batch) {
 	}
 	if m := s.o.Metrics; m != nil {
 		m.Replays.Add(float64(r.replays))
-		for _, k := range Kinds {
+		for _, k := range kinds.All {
 			m.Edges.WithLabelValues(k.Name, "add").Add(float64(r.added[k.Kind]))
 			m.Edges.WithLabelValues(k.Name, "remove").Add(float64(r.removed[k.Kind]))
 		}
 	}
-	if !s.shared() {
+	if !s.Shared() {
 		s.gauges()
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/internal/syntax"
 )
 
@@ -14,12 +16,12 @@ type Batch struct {
 	arena  []byte
 	events []event
 	ops    []op
-	first  Seq
-	last   Seq
+	first  format.Seq
+	last   format.Seq
 	time   []byte // of last, as it stood in the event
-	dead   []DeadLetter
-	gaps   []Gap
-	states []repoState // of eventImport with hasState, in their order
+	dead   []format.DeadLetter
+	gaps   []format.Gap
+	states []format.RepoState // of eventImport with hasState, in their order
 }
 
 type span struct{ start, end uint32 }
@@ -34,15 +36,15 @@ const (
 )
 
 type event struct {
-	seq      Seq
+	seq      format.Seq
 	did      span
 	ops      span // of Batch.ops
 	kind     eventType
 	flags    eventFlags
-	rev      Rev
-	since    Rev
-	data     Digest
-	prevData Digest
+	rev      format.Rev
+	since    format.Rev
+	data     format.Digest
+	prevData format.Digest
 }
 
 type eventFlags uint16
@@ -61,7 +63,7 @@ const (
 )
 
 type op struct {
-	kind    Kind
+	kind    kinds.Kind
 	delete  bool
 	rkey    span
 	subject span // empty: no subject
@@ -103,7 +105,7 @@ func (b *Batch) Empty() bool {
 func (b *Batch) Size() (events, ops, bytes int) { return len(b.events), len(b.ops), len(b.arena) }
 
 // Last returns the last sequence number of the batch, 0 if it has none.
-func (b *Batch) Last() Seq { return b.last }
+func (b *Batch) Last() format.Seq { return b.last }
 
 func (b *Batch) put(s []byte) span {
 	start := uint32(len(b.arena))
@@ -116,7 +118,7 @@ func (b *Batch) bytes(s span) []byte { return b.arena[s.start:s.end] }
 // Seen notes that everything up to seq is in the batch. Every event of the
 // stream that has a seq ends in a call of it, whatever else it is. eventTime is
 // the event's own, in RFC 3339; anything else counts as unknown.
-func (b *Batch) Seen(seq Seq, eventTime []byte) {
+func (b *Batch) Seen(seq format.Seq, eventTime []byte) {
 	b.last = seq
 	if b.first == 0 {
 		b.first = seq
@@ -134,18 +136,18 @@ func (b *Batch) Time() (t time.Time) {
 	return t
 }
 
-func (b *Batch) add(seq Seq, kind eventType, c *Commit) *event {
+func (b *Batch) add(seq format.Seq, kind eventType, c *Commit) *event {
 	b.events = append(b.events, event{seq: seq, kind: kind, did: b.put(c.DID)})
 	e := &b.events[len(b.events)-1]
 	e.ops = span{uint32(len(b.ops)), uint32(len(b.ops))}
 	if tid, ok := syntax.ParseTID(c.Rev); ok {
-		e.rev = Rev(tid)
+		e.rev = format.Rev(tid)
 		e.flags |= hasRev
 	}
 	if len(c.Since) > 0 {
-		e.since = noRev
+		e.since = format.NoRev
 		if tid, ok := syntax.ParseTID(c.Since); ok {
-			e.since = Rev(tid)
+			e.since = format.Rev(tid)
 		}
 		e.flags |= hasSince
 	}
@@ -167,13 +169,13 @@ func (b *Batch) add(seq Seq, kind eventType, c *Commit) *event {
 // AddCommit adds a #commit; AddOp then adds its operations. A commit without
 // Rev or Data could not be read whole: it applies nothing and desynchronizes
 // its repo.
-func (b *Batch) AddCommit(seq Seq, c *Commit) { b.add(seq, eventCommit, c) }
+func (b *Batch) AddCommit(seq format.Seq, c *Commit) { b.add(seq, eventCommit, c) }
 
 // AddSync adds a #sync.
-func (b *Batch) AddSync(seq Seq, c *Commit) { b.add(seq, eventSync, c) }
+func (b *Batch) AddSync(seq format.Seq, c *Commit) { b.add(seq, eventSync, c) }
 
 // AddAccount adds an #account. erase says that its status is deleted.
-func (b *Batch) AddAccount(seq Seq, did []byte, isActive, erase bool) {
+func (b *Batch) AddAccount(seq format.Seq, did []byte, isActive, erase bool) {
 	e := b.add(seq, eventAccount, &Commit{DID: did})
 	e.flags = 0
 	if isActive {
@@ -190,25 +192,25 @@ type Ref struct{ span }
 func (b *Batch) Keep(s []byte) Ref { return Ref{b.put(s)} }
 
 // AddPutRef is AddPut with a subject that several records may share.
-func (b *Batch) AddPutRef(k Kind, rkey []byte, subject Ref) {
+func (b *Batch) AddPutRef(k kinds.Kind, rkey []byte, subject Ref) {
 	b.addOp(op{kind: k, rkey: b.put(rkey), subject: subject.span})
 }
 
 // AddPut adds to the last commit the creation or update of a record of kind k.
 // subject is nil if the record is malformed: its path then names no subject.
-func (b *Batch) AddPut(k Kind, rkey, subject []byte) {
+func (b *Batch) AddPut(k kinds.Kind, rkey, subject []byte) {
 	b.addOp(op{kind: k, rkey: b.put(rkey), subject: b.put(subject)})
 }
 
 // AddDelete adds to the last commit the deletion of a record of kind k.
-func (b *Batch) AddDelete(k Kind, rkey []byte) {
+func (b *Batch) AddDelete(k kinds.Kind, rkey []byte) {
 	b.addOp(op{kind: k, delete: true, rkey: b.put(rkey)})
 }
 
 // addImport adds what another store knew of an account: its state, or if that is
 // nil records, which AddPut then adds.
-func (b *Batch) addImport(did []byte, st *repoState, isFresh bool) {
-	e := b.add(Seq(len(b.states)), eventImport, &Commit{DID: did})
+func (b *Batch) addImport(did []byte, st *format.RepoState, isFresh bool) {
+	e := b.add(format.Seq(len(b.states)), eventImport, &Commit{DID: did})
 	if e.flags = 0; isFresh {
 		e.flags = fresh
 	}
@@ -235,10 +237,10 @@ const MaxNotes = 1000
 func (b *Batch) Notes() int { return max(len(b.dead), len(b.gaps)) }
 
 // AddDeadLetter adds a dead letter. Its Source is set by Apply.
-func (b *Batch) AddDeadLetter(d DeadLetter) { b.dead = addNote(b.dead, d) }
+func (b *Batch) AddDeadLetter(d format.DeadLetter) { b.dead = addNote(b.dead, d) }
 
 // AddGap adds a gap. Its Source is set by Apply.
-func (b *Batch) AddGap(g Gap) { b.gaps = addNote(b.gaps, g) }
+func (b *Batch) AddGap(g format.Gap) { b.gaps = addNote(b.gaps, g) }
 
 func addNote[T any](notes []T, n T) []T {
 	if len(notes) == 8*MaxNotes { // one message made so many

@@ -6,6 +6,7 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
+	"skein/graph/format"
 	"skein/intern/dict"
 )
 
@@ -67,7 +68,7 @@ type stateCache struct {
 
 type stateEntry struct {
 	id dict.ID // None: free
-	repoState
+	format.RepoState
 }
 
 // bytesPerState is what an entry takes, and firstStates the slots of a table at
@@ -82,15 +83,15 @@ func newStateCache(bytes int64) stateCache {
 
 // get returns the state of an account. That of one that was not asked for lately
 // moves among the young.
-func (c *stateCache) get(id dict.ID) (repoState, bool) {
+func (c *stateCache) get(id dict.ID) (format.RepoState, bool) {
 	if e := slotOf(c.young, id); e.id != dict.None {
-		return e.repoState, true
+		return e.RepoState, true
 	}
 	e := slotOf(c.old, id)
 	if e.id == dict.None {
-		return repoState{}, false
+		return format.RepoState{}, false
 	}
-	st := e.repoState
+	st := e.RepoState
 	c.put(id, st)
 	return st, true
 }
@@ -101,13 +102,13 @@ func (c *stateCache) get(id dict.ID) (repoState, bool) {
 func (c *stateCache) filling() bool { return len(c.old) < c.limit && len(c.young) < c.limit }
 
 // offer puts the state of an account that is not among the young.
-func (c *stateCache) offer(id dict.ID, st repoState) {
+func (c *stateCache) offer(id dict.ID, st format.RepoState) {
 	if slotOf(c.young, id).id == dict.None {
 		c.put(id, st)
 	}
 }
 
-func (c *stateCache) put(id dict.ID, st repoState) {
+func (c *stateCache) put(id dict.ID, st format.RepoState) {
 	e := slotOf(c.young, id)
 	if e.id == dict.None {
 		if 4*c.used >= 3*len(c.young) {

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"skein/graph/format"
 	"skein/intern/dict"
 )
 
@@ -13,11 +14,11 @@ func TestStateCache(t *testing.T) {
 	const bytes = 100_000
 	c := newStateCache(bytes)
 	rng := rand.New(rand.NewPCG(1, 3))
-	truth := map[dict.ID]repoState{}
+	truth := map[dict.ID]format.RepoState{}
 	var newest []dict.ID
 	for n := range 200_000 {
 		id := dict.ID(1 + rng.IntN(20_000))
-		st := repoState{seq: Seq(n), rev: Rev(rng.Uint64())}
+		st := format.RepoState{Seq: format.Seq(n), Rev: format.Rev(rng.Uint64())}
 		c.put(id, st)
 		truth[id] = st
 		newest = append(newest, id)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"skein/graph/format"
 	"skein/intern/dict"
 	"skein/internal/kv"
 )
@@ -29,19 +30,19 @@ const (
 // claim is the one that this process holds.
 type claim struct {
 	s          *Store
-	row        claimRow
+	row        format.ClaimRow
 	first, end uint8
 	stop       context.CancelFunc
 	stopped    sync.WaitGroup
 }
 
-func (c *claim) scan(r kv.Reader, each func(part uint8, row claimRow) error) error {
+func (c *claim) scan(r kv.Reader, each func(part uint8, row format.ClaimRow) error) error {
 	return scanClaims(r, c.first, c.end, each)
 }
 
-func scanClaims(r kv.Reader, first, end uint8, each func(part uint8, row claimRow) error) error {
-	return r.Scan(claimKey(first), claimKey(end), false, func(k, v []byte) (bool, error) {
-		var row claimRow
+func scanClaims(r kv.Reader, first, end uint8, each func(part uint8, row format.ClaimRow) error) error {
+	return r.Scan(format.ClaimKey(first), format.ClaimKey(end), false, func(k, v []byte) (bool, error) {
+		var row format.ClaimRow
 		if err := json.Unmarshal(v, &row); err != nil || len(k) != 2 {
 			return false, fmt.Errorf("graph: claim %x is malformed: %w", k, err)
 		}
@@ -52,7 +53,7 @@ func scanClaims(r kv.Reader, first, end uint8, each func(part uint8, row claimRo
 
 // rival is another writer's claim that stands in the way.
 type rival struct {
-	row  claimRow
+	row  format.ClaimRow
 	part uint8
 	beat []byte
 	why  string
@@ -62,7 +63,7 @@ type rival struct {
 // shards, by token.
 func (c *claim) rivals(r kv.Reader) (map[string]rival, error) {
 	found := map[string]rival{}
-	err := scanClaims(r, 0, dict.MaxPartitions, func(part uint8, row claimRow) error {
+	err := scanClaims(r, 0, dict.MaxPartitions, func(part uint8, row format.ClaimRow) error {
 		token := string(row.Token)
 		switch _, known := found[token]; {
 		case known:
@@ -77,7 +78,7 @@ func (c *claim) rivals(r kv.Reader) (map[string]rival, error) {
 		return nil, err
 	}
 	for token, v := range found {
-		beat, _, err := r.Get(heartbeatKey(v.row.Token))
+		beat, _, err := r.Get(format.HeartbeatKey(v.row.Token))
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +90,7 @@ func (c *claim) rivals(r kv.Reader) (map[string]rival, error) {
 
 // takeClaim claims the partitions from first to end-1.
 func (s *Store) takeClaim(ctx context.Context, first, end uint8) (*claim, error) {
-	c := &claim{s: s, first: first, end: end, row: claimRow{
+	c := &claim{s: s, first: first, end: end, row: format.ClaimRow{
 		Token: make([]byte, 16), Owner: s.o.Intern.Owner, Since: time.Now().UTC().Truncate(time.Second), Shards: s.o.Intern.Shards,
 	}}
 	if _, err := rand.Read(c.row.Token); err != nil {
@@ -104,7 +105,7 @@ func (s *Store) takeClaim(ctx context.Context, first, end uint8) (*claim, error)
 		return nil, fmt.Errorf("graph: making a claim: %w", err)
 	}
 	err = s.kv.Update(ctx, func(tx kv.Txn) error {
-		err := c.scan(tx, func(part uint8, row claimRow) error {
+		err := c.scan(tx, func(part uint8, row format.ClaimRow) error {
 			if _, known := dead[string(row.Token)]; !known && !bytes.Equal(row.Token, c.row.Token) {
 				return fmt.Errorf("%w: partition %d was just taken by %s", ErrClaimed, part, row.Owner)
 			}
@@ -114,10 +115,10 @@ func (s *Store) takeClaim(ctx context.Context, first, end uint8) (*claim, error)
 			return err
 		}
 		for token := range dead {
-			tx.Delete(heartbeatKey([]byte(token)))
+			tx.Delete(format.HeartbeatKey([]byte(token)))
 		}
 		for part := first; part < end; part++ {
-			tx.Set(claimKey(part), v)
+			tx.Set(format.ClaimKey(part), v)
 		}
 		c.writeBeat(tx)
 		return nil
@@ -166,7 +167,7 @@ func (c *claim) awaitRivals(ctx context.Context) (dead map[string]rival, err err
 }
 
 func (c *claim) writeBeat(tx kv.Txn) {
-	tx.Set(heartbeatKey(c.row.Token), binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixMilli())))
+	tx.Set(format.HeartbeatKey(c.row.Token), binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixMilli())))
 }
 
 // start says regularly that this writer is alive.
@@ -195,7 +196,7 @@ func (c *claim) check(tx kv.Txn) error {
 		return nil
 	}
 	n := uint8(0)
-	err := c.scan(tx, func(part uint8, row claimRow) error {
+	err := c.scan(tx, func(part uint8, row format.ClaimRow) error {
 		if n++; !bytes.Equal(row.Token, c.row.Token) {
 			return fmt.Errorf("%w: partition %d was taken over by %s at %s; this writer stops", ErrClaimed, part, row.Owner, row.Since.Format(time.RFC3339))
 		}
@@ -212,13 +213,13 @@ func (c *claim) close(ctx context.Context) error {
 	c.stop()
 	c.stopped.Wait()
 	err := c.s.kv.Update(ctx, func(tx kv.Txn) error {
-		err := c.scan(tx, func(part uint8, row claimRow) error {
+		err := c.scan(tx, func(part uint8, row format.ClaimRow) error {
 			if bytes.Equal(row.Token, c.row.Token) {
-				tx.Delete(claimKey(part))
+				tx.Delete(format.ClaimKey(part))
 			}
 			return nil
 		})
-		tx.Delete(heartbeatKey(c.row.Token))
+		tx.Delete(format.HeartbeatKey(c.row.Token))
 		return err
 	})
 	if err != nil {
@@ -233,11 +234,11 @@ func (c *claim) close(ctx context.Context) error {
 func Writers(ctx context.Context, store kv.Store) (alive map[string]bool, err error) {
 	alive = map[string]bool{}
 	err = store.View(ctx, func(r kv.Reader) error {
-		return scanClaims(r, 0, dict.MaxPartitions, func(_ uint8, row claimRow) error {
+		return scanClaims(r, 0, dict.MaxPartitions, func(_ uint8, row format.ClaimRow) error {
 			if alive[row.Owner] {
 				return nil
 			}
-			v, ok, err := r.Get(heartbeatKey(row.Token))
+			v, ok, err := r.Get(format.HeartbeatKey(row.Token))
 			if ok && len(v) == 8 {
 				at := time.UnixMilli(int64(binary.BigEndian.Uint64(v)))
 				alive[row.Owner] = time.Since(at) < 2*patience*defaultBeat

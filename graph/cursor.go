@@ -6,16 +6,17 @@ import (
 	"slices"
 	"time"
 
+	"skein/graph/format"
 	"skein/internal/kv"
 )
 
 // Cursor returns the committed cursor of a source, for the writer: the lowest of
 // its partitions'.
-func (s *Store) Cursor(source string) (c Cursor, found bool) {
+func (s *Store) Cursor(source string) (c format.Cursor, found bool) {
 	for _, l := range s.lanes {
 		for _, row := range l.sources[source] {
-			if row.isCursor() && (!found || row.seq < c.Seq) {
-				c, found = Cursor{source, row.seq, row.time, row.future}, true
+			if row.IsCursor() && (!found || row.Seq < c.Seq) {
+				c, found = format.Cursor{Source: source, Seq: row.Seq, Time: row.Time, Future: row.Future}, true
 			}
 		}
 	}
@@ -27,8 +28,8 @@ func (s *Store) Cursor(source string) (c Cursor, found bool) {
 func (s *Store) LiveSince(source string) (since time.Time, listening bool) {
 	for _, l := range s.lanes {
 		for _, row := range l.sources[source] {
-			if row.live && (!listening || row.time.Before(since)) {
-				since, listening = row.time, true
+			if row.Live && (!listening || row.Time.Before(since)) {
+				since, listening = row.Time, true
 			}
 		}
 	}
@@ -39,27 +40,27 @@ func (s *Store) LiveSince(source string) (since time.Time, listening bool) {
 // should that end before its first event, the next start can tell what it missed.
 // gap, which may be nil, is what was missed before; it is recorded in the same
 // write.
-func (s *Store) SetLive(ctx context.Context, source string, now time.Time, gap *Gap) error {
-	return s.changeCursors(ctx, source, gap, func(l *lane, c *cursorRow) {
-		if c.number == 0 {
-			c.number = l.newSource()
-			c.live = true
+func (s *Store) SetLive(ctx context.Context, source string, now time.Time, gap *format.Gap) error {
+	return s.changeCursors(ctx, source, gap, func(l *lane, c *format.CursorRow) {
+		if c.Number == 0 {
+			c.Number = l.newSource()
+			c.Live = true
 		}
-		if c.live {
-			c.time = now
+		if c.Live {
+			c.Time = now
 		}
 	})
 }
 
 // Cursors returns the cursors of all sources, for the writer.
-func (s *Store) Cursors() []Cursor {
+func (s *Store) Cursors() []format.Cursor {
 	names := map[string]bool{}
 	for _, l := range s.lanes {
 		for source := range l.sources {
 			names[source] = true
 		}
 	}
-	var all []Cursor
+	var all []format.Cursor
 	for source := range names {
 		if c, ok := s.Cursor(source); ok {
 			all = append(all, c)
@@ -72,7 +73,7 @@ func (s *Store) Cursors() []Cursor {
 // takes the note away: whoever consumes the source applies nothing of it until
 // then. A source without a cursor is left without.
 func (s *Store) SetFuture(ctx context.Context, source string) error {
-	return s.changeCursors(ctx, source, nil, func(_ *lane, c *cursorRow) { c.future = c.isCursor() })
+	return s.changeCursors(ctx, source, nil, func(_ *lane, c *format.CursorRow) { c.Future = c.IsCursor() })
 }
 
 // Rewind sets the cursor of a source to seq, so that what comes after is
@@ -80,28 +81,28 @@ func (s *Store) SetFuture(ctx context.Context, source string) error {
 // have begun anew (SetFuture), the source counts as a new one from here on,
 // and its numbers are not compared with those of before. gap, which may be nil,
 // is what the change leaves out; it is recorded in the same write.
-func (s *Store) Rewind(ctx context.Context, source string, seq Seq, gap *Gap) error {
-	return s.changeCursors(ctx, source, gap, func(l *lane, c *cursorRow) {
-		if c.future || c.number == 0 {
-			c.number, c.future = l.newSource(), false
+func (s *Store) Rewind(ctx context.Context, source string, seq format.Seq, gap *format.Gap) error {
+	return s.changeCursors(ctx, source, gap, func(l *lane, c *format.CursorRow) {
+		if c.Future || c.Number == 0 {
+			c.Number, c.Future = l.newSource(), false
 		}
-		c.seq, c.live = seq, false
+		c.Seq, c.Live = seq, false
 	})
 }
 
 // changeCursors changes the rows of a source in all partitions that are written
 // here, at once. One whose number stays 0 is not written.
-func (s *Store) changeCursors(ctx context.Context, source string, gap *Gap, change func(*lane, *cursorRow)) error {
-	rows := make([][]cursorRow, len(s.lanes))
+func (s *Store) changeCursors(ctx context.Context, source string, gap *format.Gap, change func(*lane, *format.CursorRow)) error {
+	rows := make([][]format.CursorRow, len(s.lanes))
 	for i, l := range s.lanes {
 		if rows[i] = slices.Clone(l.sources[source]); rows[i] == nil {
-			rows[i] = make([]cursorRow, l.end-l.first)
+			rows[i] = make([]format.CursorRow, l.end-l.first)
 		}
 		for j := range rows[i] {
 			change(l, &rows[i][j])
 		}
 	}
-	isSet := func(c cursorRow) bool { return c.number != 0 }
+	isSet := func(c format.CursorRow) bool { return c.Number != 0 }
 	err := s.kv.Update(ctx, func(tx kv.Txn) error {
 		if err := s.claim.check(tx); err != nil {
 			return err
@@ -109,14 +110,14 @@ func (s *Store) changeCursors(ctx context.Context, source string, gap *Gap, chan
 		for i, l := range s.lanes {
 			for j, c := range rows[i] {
 				if isSet(c) {
-					tx.Set(s.cursorKey(l.first+uint8(j), source), c.value())
+					tx.Set(s.CursorKey(l.first+uint8(j), source), c.Value())
 				}
 			}
 		}
 		if gap == nil {
 			return nil
 		}
-		return writeNotes(tx, source, noteNumber(rows[0][0].number, s.lanes[0].first), nil, []Gap{*gap})
+		return writeNotes(tx, source, format.NoteNumber(rows[0][0].Number, s.lanes[0].first), nil, []format.Gap{*gap})
 	})
 	if err != nil {
 		return fmt.Errorf("graph: storing the cursor of %s: %w", source, err)
@@ -135,18 +136,18 @@ func (s *Store) changeCursors(ctx context.Context, source string, gap *Gap, chan
 func (s *Store) beginSource(ctx context.Context, source string, b *Batch) error {
 	missing := func(l *lane) bool {
 		rows := l.sources[source]
-		return rows == nil || slices.ContainsFunc(rows, func(c cursorRow) bool { return !c.isCursor() })
+		return rows == nil || slices.ContainsFunc(rows, func(c format.CursorRow) bool { return !c.IsCursor() })
 	}
 	if b.first == 0 || !slices.ContainsFunc(s.lanes, missing) {
 		return nil
 	}
-	return s.changeCursors(ctx, source, nil, func(l *lane, c *cursorRow) {
-		if c.number == 0 {
-			c.number = l.newSource()
-			c.live = true
+	return s.changeCursors(ctx, source, nil, func(l *lane, c *format.CursorRow) {
+		if c.Number == 0 {
+			c.Number = l.newSource()
+			c.Live = true
 		}
-		if c.live {
-			*c = cursorRow{number: c.number, seq: b.first - 1}
+		if c.Live {
+			*c = format.CursorRow{Number: c.Number, Seq: b.first - 1}
 		}
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/runs"
@@ -13,7 +15,7 @@ import (
 // decide notes what each change does to the records and their edges.
 func (a *applier) decide() {
 	e := &a.edges
-	var records [maxKind + 1]int64
+	var records [kinds.Max + 1]int64
 	for i := range a.changes {
 		c := &a.changes[i]
 		switch {
@@ -29,7 +31,7 @@ func (a *applier) decide() {
 			e.come = append(e.come, edge{c.kind, c.actor, c.new})
 		}
 	}
-	for _, k := range Kinds {
+	for _, k := range kinds.All {
 		a.result.counts.Records[k.Name] += records[k.Kind]
 	}
 	e.gone, e.come = sortEdges(e.gone), sortEdges(e.come)
@@ -48,7 +50,7 @@ func sortEdges(edges []edge) []edge {
 
 // edge is an edge that a record names from now on, or does no longer.
 type edge struct {
-	kind    Kind
+	kind    kinds.Kind
 	actor   dict.ID
 	subject dict.ID
 }
@@ -65,7 +67,7 @@ func compareEdges(x, y edge) int {
 
 // setChange is a member that a reverse set gains or loses.
 type setChange struct {
-	kind    Kind
+	kind    kinds.Kind
 	remove  bool
 	subject dict.ID
 	member  dict.ID
@@ -106,7 +108,7 @@ func (a *applier) decideEdges(tx kv.Txn) error {
 			return fmt.Errorf("graph: looking for other records of an edge: %w", err)
 		}
 	}
-	e.spare = sortByID(&a.sorter, e.sets, e.spare, func(c *setChange) (Kind, dict.ID) { return c.kind, c.subject }, compareSetChanges)
+	e.spare = sortByID(&a.sorter, e.sets, e.spare, func(c *setChange) (kinds.Kind, dict.ID) { return c.kind, c.subject }, compareSetChanges)
 	e.sets, e.spare = e.spare, e.sets
 	return nil
 }
@@ -129,7 +131,7 @@ func (a *applier) otherRecords(tx kv.Txn, gone []edge) (err error) {
 	first, _ := slices.BinarySearchFunc(a.changes, gone[0], func(c change, g edge) int {
 		return cmp.Or(cmp.Compare(c.kind, g.kind), cmp.Compare(c.actor, g.actor))
 	})
-	a.remove(a.others(a.changes[first:], gone, func(wanted func(dict.ID) bool, each func(*record) bool) {
+	a.remove(a.others(a.changes[first:], gone, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
 		err = eachRecordOf(tx, kind, actor, wanted, each)
 	}))
 	return err
@@ -138,7 +140,7 @@ func (a *applier) otherRecords(tx kv.Txn, gone []edge) (err error) {
 // others returns those edges, all of one actor and kind, that no record names but
 // on paths that changes make name another. scan calls each for the live records
 // of the actor whose subject is wanted, until it returns false.
-func (a *applier) others(changes []change, gone []edge, scan func(wanted func(dict.ID) bool, each func(*record) bool)) []edge {
+func (a *applier) others(changes []change, gone []edge, scan func(wanted func(dict.ID) bool, each func(*format.Record) bool)) []edge {
 	if len(gone) == 0 {
 		return nil
 	}
@@ -150,12 +152,12 @@ func (a *applier) others(changes []change, gone []edge, scan func(wanted func(di
 		_, lost := slices.BinarySearchFunc(left, subject, func(e edge, id dict.ID) int { return cmp.Compare(e.subject, id) })
 		return lost
 	}
-	scan(wanted, func(r *record) bool {
-		g := edge{gone[0].kind, gone[0].actor, r.subject}
+	scan(wanted, func(r *format.Record) bool {
+		g := edge{gone[0].kind, gone[0].actor, r.Subject}
 		at, _ := slices.BinarySearchFunc(left, g, compareEdges)
-		c := change{kind: g.kind, actor: g.actor, path: r.path}
+		c := change{kind: g.kind, actor: g.actor, path: r.Path}
 		i, changed := slices.BinarySearchFunc(changes, c, func(x, y change) int { return compareChanges(&x, &y) })
-		if !changed || !changes[i].delete && changes[i].new == r.subject { // or put again as it is
+		if !changed || !changes[i].delete && changes[i].new == r.Subject { // or put again as it is
 			left = slices.Delete(left, at, at+1)
 		}
 		return len(left) > 0
@@ -181,11 +183,11 @@ func (a *applier) writeRecords(tx kv.Txn) error {
 			if c.delete && !c.existed || !c.delete && c.existed && c.new == c.old {
 				continue
 			}
-			r := record{path: c.path, subject: c.new}
+			r := format.Record{Path: c.path, Subject: c.new}
 			if c.delete {
-				r.flags, r.subject = flagRemoved, dict.None
+				r.Flags, r.Subject = format.Removed, dict.None
 			} else if c.new == dict.None {
-				r.flags = flagNoSubject
+				r.Flags = format.NoSubject
 			}
 			a.records = append(a.records, r)
 		}
@@ -193,13 +195,13 @@ func (a *applier) writeRecords(tx kv.Txn) error {
 			continue
 		}
 		c := &changes[0]
-		a.kbuf = appendChunkKey(a.kbuf[:0], c.kind, c.actor, c.path, 0)
-		coder := coderOf(c.actor, c.path.bucket())
-		if a.vbuf = coder.append(a.vbuf[:0], 0, a.records); len(a.vbuf) <= maxOperandBytes {
+		a.kbuf = format.AppendChunkKey(a.kbuf[:0], c.kind, c.actor, c.path, 0)
+		coder := format.CoderOf(c.actor, c.path.Bucket())
+		if a.vbuf = coder.Append(a.vbuf[:0], 0, a.records); len(a.vbuf) <= maxOperandBytes {
 			tx.Merge(a.kbuf, a.vbuf)
 			continue
 		}
-		if err := coder.place(tx, a.kbuf, 0, a.records); err != nil {
+		if err := place(tx, coder, a.kbuf, 0, a.records); err != nil {
 			return err
 		}
 	}
@@ -210,7 +212,7 @@ func (a *applier) writeRecords(tx kv.Txn) error {
 func (s *edgeSorter) merge(tx kv.Txn, st *Store) {
 	sameRow := func(x, y setChange) bool {
 		return x.kind == y.kind && x.subject == y.subject &&
-			(!st.shared() || st.settings.PartitionOfID(x.member) == st.settings.PartitionOfID(y.member))
+			(!st.Shared() || st.Settings.PartitionOfID(x.member) == st.Settings.PartitionOfID(y.member))
 	}
 	for changes := range runs.Of(s.sets, sameRow) {
 		s.add, s.less = s.add[:0], s.less[:0]
@@ -222,8 +224,8 @@ func (s *edgeSorter) merge(tx kv.Txn, st *Store) {
 			}
 		}
 		c := changes[0]
-		s.kbuf = st.appendMemberKey(s.kbuf[:0], c.kind, c.subject, c.member)
-		s.vbuf = appendRow(s.vbuf[:0], c.subject, 0, s.less, s.add)
+		s.kbuf = st.AppendMemberKey(s.kbuf[:0], c.kind, c.subject, c.member)
+		s.vbuf = format.AppendRow(s.vbuf[:0], c.subject, 0, s.less, s.add)
 		tx.Merge(s.kbuf, s.vbuf)
 		if len(changes) > st.merger.limits.Row {
 			st.merger.note(s.kbuf)

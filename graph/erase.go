@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/kv"
 )
@@ -43,12 +45,12 @@ func (s *lane) eraseNow(ctx context.Context, actor dict.ID) error {
 
 func (s *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 	var done bool
-	var counts Counts
-	var state repoState
-	var erased map[Kind]int
+	var counts format.Counts
+	var state format.RepoState
+	var erased map[kinds.Kind]int
 	err := s.update(ctx, func(tx kv.Txn) error {
-		counts = s.counts.clone()
-		resume, _, err := tx.Get(eraseKey(actor))
+		counts = s.counts.Clone()
+		resume, _, err := tx.Get(format.EraseKey(actor))
 		if err != nil {
 			return err
 		}
@@ -58,20 +60,20 @@ func (s *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 			return err
 		}
 		if done = next == nil; !done {
-			tx.Set(eraseKey(actor), next)
+			tx.Set(format.EraseKey(actor), next)
 		} else {
-			tx.Delete(eraseKey(actor))
+			tx.Delete(format.EraseKey(actor))
 			// The state kept in memory, if it is there: one that was merged often is
 			// read by folding all that was merged.
 			var kept bool
 			if state, kept = s.states.get(actor); !kept {
-				if state, err = s.readRepoState(tx, actor); err != nil {
+				if state, err = readAccount(s.Layout, tx, actor); err != nil {
 					return err
 				}
 			}
-			state.flags &^= flagErasing
-			state.low, state.top = lowNone, 0 // no record is left
-			s.writeAccounts(tx, s.accountKey(nil, actor), s.appendAccount(nil, actor, &state))
+			state.Flags &^= format.FlagErasing
+			state.LowBucket, state.Top = format.LowNone, 0 // no record is left
+			writeAccounts(s.Layout, tx, s.AccountKey(nil, actor), s.AppendAccount(nil, actor, &state))
 		}
 		return s.writeCounts(tx, counts)
 	})
@@ -91,12 +93,12 @@ func (s *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 	return nil
 }
 
-func (l layout) readRepoState(r kv.Reader, actor dict.ID) (repoState, error) {
-	v, ok, err := r.Get(l.accountKey(nil, actor))
+func readAccount(l format.Layout, r kv.Reader, actor dict.ID) (format.RepoState, error) {
+	v, ok, err := r.Get(l.AccountKey(nil, actor))
 	if err != nil || !ok {
-		return repoState{}, err
+		return format.RepoState{}, err
 	}
-	s, _, err := l.accountIn(v, actor)
+	s, _, err := l.AccountIn(v, actor)
 	return s, err
 }
 
@@ -104,11 +106,11 @@ func (l layout) readRepoState(r kv.Reader, actor dict.ID) (repoState, error) {
 // its last chunk to its first, so that what a chunk spilled goes before what
 // stands over it. It begins below the key resume, and returns the key below
 // which to go on, nil at the end.
-func (s *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *Counts) (next []byte, erased map[Kind]int, err error) {
+func (s *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *format.Counts) (next []byte, erased map[kinds.Kind]int, err error) {
 	var sets edgeSorter
 	left := s.o.SliceSize
-	for _, k := range Kinds {
-		lo := appendRecordsKey(nil, k.Kind, actor)
+	for _, k := range kinds.All {
+		lo := format.AppendRecordsKey(nil, k.Kind, actor)
 		hi := kv.PrefixEnd(lo)
 		if len(resume) > 0 {
 			if bytes.Compare(resume, lo) < 0 || bytes.Compare(resume, hi) > 0 {
@@ -129,8 +131,8 @@ func (s *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *Cou
 			left -= max(1, len(records))
 			counts.Records[k.Name] -= int64(len(records))
 			for _, r := range records {
-				if r.subject != dict.None {
-					sets.sets = append(sets.sets, setChange{k.Kind, true, r.subject, actor})
+				if r.Subject != dict.None {
+					sets.sets = append(sets.sets, setChange{k.Kind, true, r.Subject, actor})
 				}
 			}
 			return true, nil
@@ -147,7 +149,7 @@ func (s *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *Cou
 	slices.SortFunc(sets.sets, compareSetChanges)
 	sets.sets = slices.Compact(sets.sets)
 	sets.merge(tx, s.Store)
-	erased = map[Kind]int{}
+	erased = map[kinds.Kind]int{}
 	for _, c := range sets.sets {
 		erased[c.kind]++
 	}
@@ -155,16 +157,16 @@ func (s *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *Cou
 }
 
 // liveRecords returns the records of a chunk that no chunk above it overrides.
-func liveRecords(r kv.Reader, key, v []byte) ([]record, error) {
-	_, _, _, depth, err := parseChunkKey(key)
+func liveRecords(r kv.Reader, key, v []byte) ([]format.Record, error) {
+	_, _, _, depth, err := format.ParseChunkKey(key)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newChunkCoder(key)
+	c, err := format.CoderOfKey(key)
 	if err != nil {
 		return nil, err
 	}
-	records, _, err := c.read(nil, bytes.Clone(v), 0)
+	records, _, err := c.Read(nil, bytes.Clone(v), 0)
 	if err != nil {
 		return nil, fmt.Errorf("graph: chunk %x: %w", key, err)
 	}
@@ -174,14 +176,14 @@ func liveRecords(r kv.Reader, key, v []byte) ([]record, error) {
 		if err != nil || !ok {
 			return nil, errors.Join(err, fmt.Errorf("graph: there is no chunk %x over %x", above, key))
 		}
-		over, _, err := c.read(nil, v, 0)
+		over, _, err := c.Read(nil, v, 0)
 		if err != nil {
 			return nil, fmt.Errorf("graph: chunk %x: %w", above, err)
 		}
-		records = slices.DeleteFunc(records, func(r record) bool {
-			_, found := slices.BinarySearchFunc(over, r, func(x, y record) int { return comparePaths(x.path, y.path) })
+		records = slices.DeleteFunc(records, func(r format.Record) bool {
+			_, found := slices.BinarySearchFunc(over, r, func(x, y format.Record) int { return format.ComparePaths(x.Path, y.Path) })
 			return found
 		})
 	}
-	return slices.DeleteFunc(records, func(r record) bool { return r.flags == flagRemoved }), nil
+	return slices.DeleteFunc(records, func(r format.Record) bool { return r.Flags == format.Removed }), nil
 }

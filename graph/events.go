@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/radix"
@@ -14,7 +16,7 @@ import (
 // changes that it makes to records. The order of the questions asked here is
 // that of docs/SEMANTICS.md, 6 to 14.
 func (s *lane) event(b *Batch, e *event, as *actorState) error {
-	if as.was.has(flagErasing) {
+	if as.was.Has(format.FlagErasing) {
 		return errErasing{as.id}
 	}
 	switch e.kind {
@@ -36,51 +38,51 @@ func (s *lane) commit(b *Batch, e *event, as *actorState) {
 	a, st := &s.ap, &as.now
 	source := a.source
 	switch {
-	case st.delSrc == source && e.seq <= st.delSeq: // from before the account's deletion
+	case st.DeletionSource == source && e.seq <= st.DeletionSeq: // from before the account's deletion
 		a.replay()
 		return
-	case st.has(flagHasRev) && e.flags&hasRev != 0:
-		if e.rev <= st.rev {
+	case st.Has(format.FlagHasRev) && e.flags&hasRev != 0:
+		if e.rev <= st.Rev {
 			// A repo that was imported may be announced by a commit of the rev that it
 			// was signed under.
-			if e.flags&(otherRev|hasData) == otherRev|hasData && root(e.data[:8]) != st.data && st.source == source && e.seq > st.seq {
+			if e.flags&(otherRev|hasData) == otherRev|hasData && format.Root(e.data[:8]) != st.Data && st.Source == source && e.seq > st.Seq {
 				as.changed = true
-				st.flags |= flagDesync
+				st.Flags |= format.FlagDesync
 				return
 			}
 			a.replay()
 			return
 		}
-	case st.source == source && e.seq <= st.seq: // without a rev of its own, or of ours
+	case st.Source == source && e.seq <= st.Seq: // without a rev of its own, or of ours
 		a.replay()
 		return
 	}
 	as.changed = true
 	if e.flags&damaged != 0 {
-		st.flags |= flagDesync
+		st.Flags |= format.FlagDesync
 	}
 	if e.flags&(hasRev|hasData) != hasRev|hasData {
 		return // could not be read whole: applies nothing, the rev stays
 	}
-	if !st.has(flagHasRev) {
+	if !st.Has(format.FlagHasRev) {
 		if e.flags&hasSince != 0 {
-			st.flags |= flagPartial
+			st.Flags |= format.FlagPartial
 		}
-	} else if e.flags&hasSince == 0 || e.since != st.rev ||
-		e.flags&hasPrevData != 0 && root(e.prevData[:8]) != st.data {
-		st.flags |= flagDesync
+	} else if e.flags&hasSince == 0 || e.since != st.Rev ||
+		e.flags&hasPrevData != 0 && format.Root(e.prevData[:8]) != st.Data {
+		st.Flags |= format.FlagDesync
 	}
-	st.flags |= flagHasRev
-	st.rev, st.data = e.rev, root(e.data[:8])
-	st.source, st.seq = source, e.seq
+	st.Flags |= format.FlagHasRev
+	st.Rev, st.Data = e.rev, format.Root(e.data[:8])
+	st.Source, st.Seq = source, e.seq
 	for i := e.ops.start; i < e.ops.end; i++ {
 		o := &b.ops[i]
-		p := parsePath(b.bytes(o.rkey))
-		c := change{kind: o.kind, delete: o.delete, fresh: as.made || !as.was.mayHold(p), actor: as.id, path: p, subject: -1, order: i}
+		p := format.ParsePath(b.bytes(o.rkey))
+		c := change{kind: o.kind, delete: o.delete, fresh: as.made || !as.was.MayHold(p), actor: as.id, path: p, subject: -1, order: i}
 		if !o.delete {
-			st.lower(p)
-			if p.raw == nil {
-				st.top = max(st.top, p.tid)
+			st.NoteLow(p)
+			if p.Raw == nil {
+				st.Top = max(st.Top, p.TID)
 			}
 		}
 		if o.subject.end > o.subject.start {
@@ -96,28 +98,28 @@ func (s *lane) commit(b *Batch, e *event, as *actorState) {
 // message names another rev announces an import, which may bring an older repo.
 func (s *lane) sync(e *event, as *actorState) {
 	a, st := &s.ap, &as.now
-	known := st.has(flagHasRev) && e.flags&hasRev != 0
+	known := st.Has(format.FlagHasRev) && e.flags&hasRev != 0
 	switch {
-	case st.source == a.source && e.seq <= st.seq:
+	case st.Source == a.source && e.seq <= st.Seq:
 		a.replay()
 		return
-	case st.source != a.source && known && e.rev <= st.rev: // of another source, or from before a sequence began anew
+	case st.Source != a.source && known && e.rev <= st.Rev: // of another source, or from before a sequence began anew
 		a.replay()
 		return
 	}
-	same := st.has(flagHasRev) && e.flags&hasData != 0 && root(e.data[:8]) == st.data
-	if !same && known && e.rev <= st.rev && e.flags&(otherRev|hasData) == hasData {
+	same := st.Has(format.FlagHasRev) && e.flags&hasData != 0 && format.Root(e.data[:8]) == st.Data
+	if !same && known && e.rev <= st.Rev && e.flags&(otherRev|hasData) == hasData {
 		a.replay()
 		return
 	}
 	as.changed = true
-	st.source, st.seq = a.source, e.seq
+	st.Source, st.Seq = a.source, e.seq
 	if !same {
-		st.flags |= flagDesync
+		st.Flags |= format.FlagDesync
 		return
 	}
 	if known {
-		st.rev = max(st.rev, e.rev)
+		st.Rev = max(st.Rev, e.rev)
 	}
 }
 
@@ -134,18 +136,18 @@ func (s *lane) importEvent(b *Batch, e *event, as *actorState) {
 	a := &s.ap
 	if e.flags&hasState != 0 {
 		st := b.states[e.seq]
-		if as.now.has(flagHidden) != st.has(flagHidden) {
-			a.hide(as.id, st.has(flagHidden))
+		if as.now.Has(format.FlagHidden) != st.Has(format.FlagHidden) {
+			a.hide(as.id, st.Has(format.FlagHidden))
 		}
-		st.low = as.now.low
+		st.LowBucket = as.now.LowBucket
 		as.now, as.changed = st, true
 	}
 	for i := e.ops.start; i < e.ops.end; i++ {
 		o := &b.ops[i]
-		c := change{kind: o.kind, fresh: e.flags&fresh != 0, actor: as.id, path: parsePath(b.bytes(o.rkey)), subject: -1, order: i}
-		was := as.now.low
-		as.now.lower(c.path)
-		as.changed = as.changed || as.now.low != was
+		c := change{kind: o.kind, fresh: e.flags&fresh != 0, actor: as.id, path: format.ParsePath(b.bytes(o.rkey)), subject: -1, order: i}
+		was := as.now.LowBucket
+		as.now.NoteLow(c.path)
+		as.changed = as.changed || as.now.LowBucket != was
 		if o.subject.end > o.subject.start {
 			c.subject = int32(i)
 		}
@@ -156,20 +158,20 @@ func (s *lane) importEvent(b *Batch, e *event, as *actorState) {
 func (s *lane) account(e *event, as *actorState) {
 	a, st := &s.ap, &as.now
 	source := a.source
-	if st.acctSrc == source && e.seq <= st.acctSeq {
+	if st.AccountSource == source && e.seq <= st.AccountSeq {
 		a.replay()
 		return
 	}
 	as.changed = true
-	st.acctSrc, st.acctSeq = source, e.seq
-	if hide := e.flags&active == 0; hide != st.has(flagHidden) {
-		st.flags ^= flagHidden
+	st.AccountSource, st.AccountSeq = source, e.seq
+	if hide := e.flags&active == 0; hide != st.Has(format.FlagHidden) {
+		st.Flags ^= format.FlagHidden
 		a.hide(as.id, hide)
 	}
 	if e.flags&deleted != 0 {
-		*st = repoState{
-			flags: flagHidden | flagErasing, source: source, seq: e.seq,
-			acctSrc: source, acctSeq: e.seq, delSrc: source, delSeq: e.seq, low: st.low,
+		*st = format.RepoState{
+			Flags: format.FlagHidden | format.FlagErasing, Source: source, Seq: e.seq,
+			AccountSource: source, AccountSeq: e.seq, DeletionSource: source, DeletionSeq: e.seq, LowBucket: st.LowBucket,
 		}
 		if a.result.erasing == nil {
 			a.result.erasing = map[dict.ID]bool{}
@@ -180,7 +182,7 @@ func (s *lane) account(e *event, as *actorState) {
 
 // lastWords sorts the changes by path and keeps the last on each.
 func (a *applier) lastWords() {
-	a.spare = sortByID(&a.sorter, a.changes, a.spare, func(c *change) (Kind, dict.ID) { return c.kind, c.actor },
+	a.spare = sortByID(&a.sorter, a.changes, a.spare, func(c *change) (kinds.Kind, dict.ID) { return c.kind, c.actor },
 		func(x, y change) int { return cmp.Or(compareChanges(&x, &y), cmp.Compare(x.order, y.order)) })
 	a.changes, a.spare = a.spare, a.changes
 	kept := a.changes[:0]
@@ -195,7 +197,7 @@ func (a *applier) lastWords() {
 
 // sortByID sorts a list into spare, by kind and id without comparing, and what
 // agrees in both by compare.
-func sortByID[T any](s *radix.Sorter, list, spare []T, of func(*T) (Kind, dict.ID), compare func(x, y T) int) []T {
+func sortByID[T any](s *radix.Sorter, list, spare []T, of func(*T) (kinds.Kind, dict.ID), compare func(x, y T) int) []T {
 	s.Reset()
 	for i := range list {
 		_, id := of(&list[i])
@@ -232,23 +234,23 @@ func compareChanges(x, y *change) int {
 	case x.actor != y.actor:
 		return cmp.Compare(x.actor, y.actor)
 	}
-	if x.path.raw != nil || y.path.raw != nil { // the order of TIDs is that of their buckets
-		if c := cmp.Compare(x.path.bucket(), y.path.bucket()); c != 0 {
+	if x.path.Raw != nil || y.path.Raw != nil { // the order of TIDs is that of their buckets
+		if c := cmp.Compare(x.path.Bucket(), y.path.Bucket()); c != 0 {
 			return c
 		}
 	}
-	return comparePaths(x.path, y.path)
+	return format.ComparePaths(x.path, y.path)
 }
 
 func sameActor(x, y change) bool { return x.kind == y.kind && x.actor == y.actor }
 
-func sameChunk(x, y change) bool { return sameActor(x, y) && x.path.bucket() == y.path.bucket() }
+func sameChunk(x, y change) bool { return sameActor(x, y) && x.path.Bucket() == y.path.Bucket() }
 
 // writeStates writes the accounts that changed, by groups, and adds up
 // their share of the totals.
 func (s *lane) writeStates(tx kv.Txn) {
 	a := &s.ap
-	n, mask := &a.result.counts, s.accountMask()
+	n, mask := &a.result.counts, s.AccountMask()
 	a.sorter.Reset()
 	for i := range a.states {
 		as := &a.states[i]
@@ -258,11 +260,11 @@ func (s *lane) writeStates(tx kv.Txn) {
 		if !as.known {
 			n.Accounts++
 		}
-		const counted = flagHidden | flagPartial | flagDesync
-		if (as.was.flags^as.now.flags)&counted != 0 {
-			n.Hidden += turned(as, flagHidden)
-			n.Partial += turned(as, flagPartial)
-			n.Desynchronized += turned(as, flagDesync)
+		const counted = format.FlagHidden | format.FlagPartial | format.FlagDesync
+		if (as.was.Flags^as.now.Flags)&counted != 0 {
+			n.Hidden += turned(as, format.FlagHidden)
+			n.Partial += turned(as, format.FlagPartial)
+			n.Desynchronized += turned(as, format.FlagDesync)
 		}
 		a.sorter.Add(uint64(as.id), i)
 	}
@@ -270,8 +272,8 @@ func (s *lane) writeStates(tx kv.Txn) {
 	a.vbuf = a.vbuf[:0]
 	flush := func() {
 		if len(a.vbuf) > 0 {
-			a.kbuf = s.accountKey(a.kbuf[:0], group)
-			s.writeAccounts(tx, a.kbuf, a.vbuf)
+			a.kbuf = s.AccountKey(a.kbuf[:0], group)
+			writeAccounts(s.Layout, tx, a.kbuf, a.vbuf)
 		}
 		a.vbuf = a.vbuf[:0]
 	}
@@ -281,17 +283,17 @@ func (s *lane) writeStates(tx kv.Txn) {
 			flush()
 			group = as.id &^ mask
 		}
-		a.vbuf = s.appendAccount(a.vbuf, as.id, &as.now)
+		a.vbuf = s.AppendAccount(a.vbuf, as.id, &as.now)
 	}
 	flush()
 	for id := range a.result.erasing {
-		tx.Set(eraseKey(id), nil)
+		tx.Set(format.EraseKey(id), nil)
 	}
 }
 
 // turned is 1 if the account got the flag, -1 if it lost it.
 func turned(as *actorState, flag byte) int64 {
-	switch was, now := as.was.has(flag), as.now.has(flag); {
+	switch was, now := as.was.Has(flag), as.now.Has(flag); {
 	case !was && now:
 		return 1
 	case was && !now:
@@ -309,7 +311,7 @@ func (s *lane) writeTotals(tx kv.Txn) error {
 	if len(r.hidden) == 0 {
 		return nil
 	}
-	key := s.partKey(keyHidden, s.first)
+	key := s.PartKey(format.KeyHidden, s.first)
 	version, err := readVersion(tx, key)
 	if err != nil {
 		return err
@@ -323,7 +325,7 @@ func (s *lane) writeTotals(tx kv.Txn) error {
 		} else {
 			remove = []uint64{uint64(id)}
 		}
-		tx.Merge(s.appendMemberKey(nil, hiddenKind, 0, id), appendRow(nil, 0, 0, remove, add))
+		tx.Merge(s.AppendMemberKey(nil, kinds.Hidden, 0, id), format.AppendRow(nil, 0, 0, remove, add))
 	}
 	return nil
 }

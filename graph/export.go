@@ -12,6 +12,8 @@ import (
 	"io"
 	"time"
 
+	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
@@ -35,15 +37,15 @@ import (
 // A record that names no subject has "" in its place. Of accounts that are being
 // erased, the records are left out.
 type line struct {
-	Export  int             `json:"export,omitempty"`
-	Cursor  *exportCursor   `json:"cursor,omitempty"`
-	Dead    *DeadLetter     `json:"dead,omitempty"`
-	Gap     *Gap            `json:"gap,omitempty"`
-	Account *exportAccount  `json:"account,omitempty"`
-	DID     string          `json:"did,omitempty"`
-	Kind    string          `json:"kind,omitempty"`
-	Records [][2]string     `json:"records,omitempty"`
-	End     *ExportedCounts `json:"end,omitempty"`
+	Export  int                `json:"export,omitempty"`
+	Cursor  *exportCursor      `json:"cursor,omitempty"`
+	Dead    *format.DeadLetter `json:"dead,omitempty"`
+	Gap     *format.Gap        `json:"gap,omitempty"`
+	Account *exportAccount     `json:"account,omitempty"`
+	DID     string             `json:"did,omitempty"`
+	Kind    string             `json:"kind,omitempty"`
+	Records [][2]string        `json:"records,omitempty"`
+	End     *ExportedCounts    `json:"end,omitempty"`
 }
 
 // exportVersion is that of the form.
@@ -58,10 +60,10 @@ type ExportedCounts struct {
 }
 
 type exportCursor struct {
-	Source string    `json:"source"`
-	Seq    Seq       `json:"seq"`
-	Time   time.Time `json:"time"`
-	Future bool      `json:"future,omitempty"`
+	Source string     `json:"source"`
+	Seq    format.Seq `json:"seq"`
+	Time   time.Time  `json:"time"`
+	Future bool       `json:"future,omitempty"`
 }
 
 // exportAccount is a repoState. A Source that is "" is one without a cursor.
@@ -79,8 +81,8 @@ type exportAccount struct {
 }
 
 type exportSeq struct {
-	Source string `json:"source,omitempty"`
-	Seq    Seq    `json:"seq,omitempty"`
+	Source string     `json:"source,omitempty"`
+	Seq    format.Seq `json:"seq,omitempty"`
 }
 
 // linesAtOnce is how many accounts, or records, are gathered before their
@@ -124,7 +126,7 @@ type exporter struct {
 	json     *json.Encoder
 	progress func(int64)
 	r        kv.Reader
-	layout   layout
+	layout   format.Layout
 	sources  map[[2]uint32]string // by partition and number
 	erasing  map[dict.ID]bool
 	counts   ExportedCounts
@@ -136,13 +138,13 @@ func (x *exporter) run(r kv.Reader) error {
 	if err != nil {
 		return err
 	}
-	x.layout = layout{h.Settings}
+	x.layout = format.Layout{Settings: h.Settings}
 	if err := errors.Join(x.json.Encode(line{Export: exportVersion}), x.cursors(), x.notes()); err != nil {
 		return err
 	}
 	x.erasing = map[dict.ID]bool{}
-	err = eachWithPrefix(x.r, []byte{keyErase}, func(k, _ []byte) error {
-		id, err := parseActorKey(k)
+	err = eachWithPrefix(x.r, []byte{format.KeyErase}, func(k, _ []byte) error {
+		id, err := format.ParseActorKey(k)
 		x.erasing[id] = true
 		return err
 	})
@@ -152,7 +154,7 @@ func (x *exporter) run(r kv.Reader) error {
 	if err := x.accounts(); err != nil {
 		return err
 	}
-	for _, k := range Kinds {
+	for _, k := range kinds.All {
 		if err := x.records(k); err != nil {
 			return fmt.Errorf("graph: exporting %s records: %w", k.Name, err)
 		}
@@ -171,10 +173,10 @@ func (x *exporter) cursors() error {
 			return err
 		}
 	}
-	return eachWithPrefix(x.r, []byte{keyCursor}, func(k, v []byte) error {
-		part, source := parseCursorKey(k)
-		c, err := decodeCursor(v)
-		x.sources[[2]uint32{uint32(part), c.number}] = source
+	return eachWithPrefix(x.r, []byte{format.KeyCursor}, func(k, v []byte) error {
+		part, source := format.ParseCursorKey(k)
+		c, err := format.DecodeCursor(v)
+		x.sources[[2]uint32{uint32(part), c.Number}] = source
 		return err
 	})
 }
@@ -203,7 +205,7 @@ func (x *exporter) notes() error {
 
 func (x *exporter) accounts() error {
 	var ids []dict.ID
-	var states []repoState
+	var states []format.RepoState
 	flush := func() error {
 		err := intern.Strings(x.r, dict.DID, ids, func(i int, did []byte) error {
 			x.counts.Accounts++
@@ -212,8 +214,8 @@ func (x *exporter) accounts() error {
 		ids, states = ids[:0], states[:0]
 		return err
 	}
-	err := eachWithPrefix(x.r, []byte{keyAccount}, func(k, v []byte) error {
-		err := x.layout.eachState(k, v, func(id dict.ID, st repoState) error {
+	err := eachWithPrefix(x.r, []byte{format.KeyAccount}, func(k, v []byte) error {
+		err := x.layout.EachState(k, v, func(id dict.ID, st format.RepoState) error {
 			ids, states = append(ids, id), append(states, st)
 			return nil
 		})
@@ -231,32 +233,34 @@ func (x *exporter) accounts() error {
 	return nil
 }
 
-func (x *exporter) account(id dict.ID, did string, st *repoState) *exportAccount {
-	part := uint32(x.layout.settings.PartitionOfID(id))
-	at := func(number uint32, seq Seq) exportSeq { return exportSeq{x.sources[[2]uint32{part, number}], seq} }
+func (x *exporter) account(id dict.ID, did string, st *format.RepoState) *exportAccount {
+	part := uint32(x.layout.Settings.PartitionOfID(id))
+	at := func(number uint32, seq format.Seq) exportSeq {
+		return exportSeq{x.sources[[2]uint32{part, number}], seq}
+	}
 	a := &exportAccount{
-		DID: did, Hidden: st.has(flagHidden), Partial: st.has(flagPartial), Desynchronized: st.has(flagDesync),
-		Last: at(st.source, st.seq),
+		DID: did, Hidden: st.Has(format.FlagHidden), Partial: st.Has(format.FlagPartial), Desynchronized: st.Has(format.FlagDesync),
+		Last: at(st.Source, st.Seq),
 	}
-	if st.has(flagHasRev) {
-		a.Rev, a.Root = st.rev.String(), hex.EncodeToString(st.data[:])
+	if st.Has(format.FlagHasRev) {
+		a.Rev, a.Root = st.Rev.String(), hex.EncodeToString(st.Data[:])
 	}
-	if st.top > uint64(st.rev) {
-		a.Top = Rev(st.top).String()
+	if st.Top > uint64(st.Rev) {
+		a.Top = format.Rev(st.Top).String()
 	}
-	if st.acctSrc != 0 || st.acctSeq != 0 {
-		s := at(st.acctSrc, st.acctSeq)
+	if st.AccountSource != 0 || st.AccountSeq != 0 {
+		s := at(st.AccountSource, st.AccountSeq)
 		a.LastAccount = &s
 	}
-	if st.delSrc != 0 || st.delSeq != 0 {
-		s := at(st.delSrc, st.delSeq)
+	if st.DeletionSource != 0 || st.DeletionSeq != 0 {
+		s := at(st.DeletionSource, st.DeletionSeq)
 		a.LastDeletion = &s
 	}
 	return a
 }
 
 // records exports all records of a kind.
-func (x *exporter) records(k KindInfo) error {
+func (x *exporter) records(k kinds.Info) error {
 	type entry struct {
 		actor, subject dict.ID
 		rkey           string
@@ -275,7 +279,7 @@ func (x *exporter) records(k KindInfo) error {
 		var dids, names []string
 		err := errors.Join(
 			intern.Strings(x.r, dict.DID, actors, func(_ int, s []byte) error { dids = append(dids, string(s)); return nil }),
-			intern.Strings(x.r, k.SubjectIs, subjects, func(_ int, s []byte) error { names = append(names, string(s)); return nil }))
+			intern.Strings(x.r, k.To.Is, subjects, func(_ int, s []byte) error { names = append(names, string(s)); return nil }))
 		if err != nil {
 			return err
 		}
@@ -300,12 +304,12 @@ func (x *exporter) records(k KindInfo) error {
 	}
 	var failed error
 	var rkey []byte
-	err := eachRecordUnder(x.r, []byte{keyRecord, byte(k.Kind)}, func(actor dict.ID, r *record) bool {
+	err := eachRecordUnder(x.r, []byte{format.KeyRecord, byte(k.Kind)}, func(actor dict.ID, r *format.Record) bool {
 		if x.erasing[actor] {
 			return true
 		}
-		rkey = r.path.appendRkey(rkey[:0])
-		batch = append(batch, entry{actor, r.subject, string(bytes.Clone(rkey))})
+		rkey = r.Path.AppendRkey(rkey[:0])
+		batch = append(batch, entry{actor, r.Subject, string(bytes.Clone(rkey))})
 		if len(batch) >= linesAtOnce {
 			failed = flush()
 		}

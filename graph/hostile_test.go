@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"skein/graph/format"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
 	"skein/internal/kv/pebblekv"
@@ -18,7 +19,7 @@ type hostile struct {
 	t     *testing.T
 	s     *Store
 	store kv.Store
-	seq   Seq
+	seq   format.Seq
 }
 
 func newHostile(t *testing.T, store kv.Store) *hostile {
@@ -96,7 +97,7 @@ func TestSpillEnds(t *testing.T) {
 		rkeys = append(rkeys, string(syntax.AppendTID(nil, 1<<60|i)))
 	}
 	h.commit("did:plc:a", rkeys...)
-	for range 3 * maxChunkDepth {
+	for range 3 * format.MaxChunkDepth {
 		h.commit("did:plc:b", rkeys...)
 		h.commit("did:plc:c", rkeys[0], "-"+rkeys[1])
 		h.records(3)
@@ -120,7 +121,7 @@ func TestOneLookupPerChunk(t *testing.T) {
 	h.commit("", deletes...) // none of them exists
 	chunks := 0
 	err := h.store.View(t.Context(), func(r kv.Reader) error {
-		return eachWithPrefix(r, []byte{keyRecord}, func(_, _ []byte) error { chunks++; return nil })
+		return eachWithPrefix(r, []byte{format.KeyRecord}, func(_, _ []byte) error { chunks++; return nil })
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +153,7 @@ func TestDeletedTwice(t *testing.T) {
 	h := newHostile(t, memkv.Open(memkv.Options{Merger: NewMerger(Limits{Row: 8, Chunk: 8})}))
 	var rkeys []string
 	for i := range uint64(40) {
-		rkeys = append(rkeys, string(syntax.AppendTID(nil, 3<<bucketShift+i<<40)))
+		rkeys = append(rkeys, string(syntax.AppendTID(nil, 3<<format.BucketShift+i<<40)))
 		h.commit("did:plc:subject", rkeys[i])
 	}
 	h.spilled()
@@ -178,8 +179,8 @@ func (h *hostile) spilled() {
 	h.t.Helper()
 	deep := 0
 	if err := h.store.View(h.t.Context(), func(r kv.Reader) error {
-		return eachWithPrefix(r, []byte{keyRecord}, func(k, _ []byte) error {
-			_, _, _, depth, err := parseChunkKey(k)
+		return eachWithPrefix(r, []byte{format.KeyRecord}, func(k, _ []byte) error {
+			_, _, _, depth, err := format.ParseChunkKey(k)
 			deep += depth
 			return err
 		})

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 
+	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/internal/kv"
 	"skein/internal/syntax"
 )
@@ -76,7 +78,7 @@ type importer struct {
 // begin marks the store as being imported into, if it is empty.
 func (m *importer) begin() error {
 	return m.s.kv.Update(m.ctx, func(tx kv.Txn) error {
-		_, again, err := tx.Get(keyImport)
+		_, again, err := tx.Get(format.KeyImport)
 		if err != nil {
 			return err
 		}
@@ -87,7 +89,7 @@ func (m *importer) begin() error {
 		if m.fresh = counts.Accounts == 0; !m.fresh && !again {
 			return fmt.Errorf("%w: the store has %d accounts already; import into an empty one", ErrImport, counts.Accounts)
 		}
-		tx.Set(keyImport, nil)
+		tx.Set(format.KeyImport, nil)
 		return nil
 	})
 }
@@ -110,8 +112,8 @@ func (m *importer) line(l *line) error {
 
 func (m *importer) cursor(c *exportCursor) error {
 	m.numbers[c.Source] = uint32(len(m.numbers) + 1)
-	return m.s.changeCursors(m.ctx, c.Source, nil, func(_ *lane, row *cursorRow) {
-		*row = cursorRow{number: m.numbers[c.Source], seq: c.Seq, time: c.Time, future: c.Future}
+	return m.s.changeCursors(m.ctx, c.Source, nil, func(_ *lane, row *format.CursorRow) {
+		*row = format.CursorRow{Number: m.numbers[c.Source], Seq: c.Seq, Time: c.Time, Future: c.Future}
 	})
 }
 
@@ -142,35 +144,35 @@ func (m *importer) account(a *exportAccount) error {
 	if !syntax.ValidDID(a.DID) {
 		return fmt.Errorf("%w: %q is no DID", ErrImport, a.DID)
 	}
-	st := repoState{source: m.numbers[a.Last.Source], seq: a.Last.Seq}
-	for flag, on := range map[byte]bool{flagHidden: a.Hidden, flagPartial: a.Partial, flagDesync: a.Desynchronized} {
+	st := format.RepoState{Source: m.numbers[a.Last.Source], Seq: a.Last.Seq}
+	for flag, on := range map[byte]bool{format.FlagHidden: a.Hidden, format.FlagPartial: a.Partial, format.FlagDesync: a.Desynchronized} {
 		if on {
-			st.flags |= flag
+			st.Flags |= flag
 		}
 	}
 	if a.Rev != "" {
 		rev, ok := syntax.ParseTID(a.Rev)
 		root, err := hex.DecodeString(a.Root)
-		if !ok || err != nil || len(root) != len(st.data) {
+		if !ok || err != nil || len(root) != len(st.Data) {
 			return fmt.Errorf("%w: the rev or root of %s is malformed", ErrImport, a.DID)
 		}
-		st.flags |= flagHasRev
-		st.rev = Rev(rev)
-		copy(st.data[:], root)
+		st.Flags |= format.FlagHasRev
+		st.Rev = format.Rev(rev)
+		copy(st.Data[:], root)
 	}
-	st.top = uint64(st.rev)
+	st.Top = uint64(st.Rev)
 	if a.Top != "" {
 		top, ok := syntax.ParseTID(a.Top)
 		if !ok {
 			return fmt.Errorf("%w: the top of %s is malformed", ErrImport, a.DID)
 		}
-		st.top = top
+		st.Top = top
 	}
 	if s := a.LastAccount; s != nil {
-		st.acctSrc, st.acctSeq = m.numbers[s.Source], s.Seq
+		st.AccountSource, st.AccountSeq = m.numbers[s.Source], s.Seq
 	}
 	if s := a.LastDeletion; s != nil {
-		st.delSrc, st.delSeq = m.numbers[s.Source], s.Seq
+		st.DeletionSource, st.DeletionSeq = m.numbers[s.Source], s.Seq
 	}
 	m.batch.addImport([]byte(a.DID), &st, m.fresh)
 	m.counts.Accounts++
@@ -178,10 +180,10 @@ func (m *importer) account(a *exportAccount) error {
 }
 
 func (m *importer) records(l *line) error {
-	var kind *KindInfo
-	for i := range Kinds {
-		if Kinds[i].Name == l.Kind {
-			kind = &Kinds[i]
+	var kind *kinds.Info
+	for i := range kinds.All {
+		if kinds.All[i].Name == l.Kind {
+			kind = &kinds.All[i]
 		}
 	}
 	if kind == nil || !syntax.ValidDID(l.DID) {
@@ -189,7 +191,7 @@ func (m *importer) records(l *line) error {
 	}
 	m.batch.addImport([]byte(l.DID), nil, m.fresh)
 	for _, r := range l.Records {
-		if !syntax.ValidRkey(r[0]) || r[1] != "" && !kind.SubjectIs.Valid([]byte(r[1])) {
+		if !syntax.ValidRkey(r[0]) || r[1] != "" && !kind.To.Is.Valid([]byte(r[1])) {
 			return fmt.Errorf("%w: the %s record %q of %s names %q", ErrImport, l.Kind, r[0], l.DID, r[1])
 		}
 		m.batch.AddPut(kind.Kind, []byte(r[0]), []byte(r[1]))
@@ -220,7 +222,7 @@ func (m *importer) end(want *ExportedCounts) error {
 			return fmt.Errorf("%w: the store has %d accounts and %d records now, the export %d and %d: the import was begun with another export, or that repeats itself; import into an empty store",
 				ErrImport, counts.Accounts, records, want.Accounts, want.Records)
 		}
-		tx.Delete(keyImport)
+		tx.Delete(format.KeyImport)
 		return nil
 	})
 }

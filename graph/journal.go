@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"skein/graph/format"
 	"skein/internal/kv"
 )
 
@@ -26,18 +27,18 @@ type noteCounts map[byte]map[uint32]int
 
 func (c *noteCounts) add(number uint32, dead, gaps int) {
 	if *c == nil {
-		*c = noteCounts{keyDeadLetter: {}, keyGap: {}}
+		*c = noteCounts{format.KeyDeadLetter: {}, format.KeyGap: {}}
 	}
-	(*c)[keyDeadLetter][number] += dead
-	(*c)[keyGap][number] += gaps
+	(*c)[format.KeyDeadLetter][number] += dead
+	(*c)[format.KeyGap][number] += gaps
 }
 
 // load counts the notes of a writer, whose first partition is first.
 func (c *noteCounts) load(r kv.Reader, first uint8) error {
 	*c = nil
-	for keyspace, one := range map[byte][2]int{keyDeadLetter: {1, 0}, keyGap: {0, 1}} {
+	for keyspace, one := range map[byte][2]int{format.KeyDeadLetter: {1, 0}, format.KeyGap: {0, 1}} {
 		err := eachWithPrefix(r, []byte{keyspace}, func(k, _ []byte) error {
-			if number := numberOf(k); uint8(number>>24) == first {
+			if number := format.NumberOf(k); uint8(number>>24) == first {
 				c.add(number, one[0], one[1])
 			}
 			return nil
@@ -53,9 +54,9 @@ func (c *noteCounts) load(r kv.Reader, first uint8) error {
 // where one may be too large for all of them.
 func (s *lane) applyNotes(ctx context.Context, source string, b *Batch) error {
 	const atOnce = 500
-	number := noteNumber(s.cursors(source)[0].number, s.first)
+	number := format.NoteNumber(s.cursors(source)[0].Number, s.first)
 	// What is not ours another writer met too.
-	dead := slices.DeleteFunc(slices.Clone(b.dead), func(d DeadLetter) bool { return !s.isMine(d) })
+	dead := slices.DeleteFunc(slices.Clone(b.dead), func(d format.DeadLetter) bool { return !s.isMine(d) })
 	gaps := b.gaps
 	for len(dead)+len(gaps) > 0 {
 		d, g := dead[:min(len(dead), atOnce)], gaps[:min(len(gaps), atOnce)]
@@ -71,7 +72,7 @@ func (s *lane) applyNotes(ctx context.Context, source string, b *Batch) error {
 
 // writeNotes writes dead letters and gaps. Their keys say where in the stream
 // they are, so that a replay writes them over themselves.
-func writeNotes(tx kv.Txn, source string, number uint32, dead []DeadLetter, gaps []Gap) error {
+func writeNotes(tx kv.Txn, source string, number uint32, dead []format.DeadLetter, gaps []format.Gap) error {
 	for _, d := range dead {
 		d.Source = source
 		v, err := json.Marshal(d)
@@ -82,7 +83,7 @@ func writeNotes(tx kv.Txn, source string, number uint32, dead []DeadLetter, gaps
 		if len(path) > 1024 {
 			path = path[:1024] // the store's keys are bounded, and the letter has it whole
 		}
-		tx.Set(noteKey(keyDeadLetter, number, d.Seq, path), v)
+		tx.Set(format.NoteKey(format.KeyDeadLetter, number, d.Seq, path), v)
 	}
 	for _, g := range gaps {
 		g.Source = source
@@ -90,26 +91,26 @@ func writeNotes(tx kv.Txn, source string, number uint32, dead []DeadLetter, gaps
 		if err != nil {
 			return fmt.Errorf("graph: writing a gap: %w", err)
 		}
-		tx.Set(noteKey(keyGap, number, g.After, g.place()), v)
+		tx.Set(format.NoteKey(format.KeyGap, number, g.After, g.Place()), v)
 	}
 	return nil
 }
 
 // isMine reports whether it is for this writer to note a dead letter: those of
 // no account are noted where the first partition is written.
-func (s *Store) isMine(d DeadLetter) bool {
+func (s *Store) isMine(d format.DeadLetter) bool {
 	if d.DID == "" {
 		return s.ownsPart(0)
 	}
 	return s.Owns([]byte(d.DID))
 }
 
-func (s *lane) writeCounts(tx kv.Txn, c Counts) error {
+func (s *lane) writeCounts(tx kv.Txn, c format.Counts) error {
 	v, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("graph: writing the counts: %w", err)
 	}
-	tx.Set(s.partKey(keyCounts, s.first), v)
+	tx.Set(s.PartKey(format.KeyCounts, s.first), v)
 	return nil
 }
 
@@ -149,7 +150,7 @@ func trimKeyspace(tx kv.Txn, keyspace byte, counts map[uint32]int) (left map[uin
 	left = map[uint32]int{}
 	excess := -MaxDeadLetters
 	for number := range counts {
-		prefix := noteKey(keyspace, number, 0, "")[:5]
+		prefix := format.NoteKey(keyspace, number, 0, "")[:5]
 		n, oldest := 0, time.Time{}
 		err := eachWithPrefix(tx.Snapshot(), prefix, func(k, v []byte) error {
 			if n++; n > 1 {
@@ -179,7 +180,7 @@ func trimKeyspace(tx kv.Txn, keyspace byte, counts map[uint32]int) (left map[uin
 		if n <= 0 {
 			break
 		}
-		if err := deleteFirst(tx, noteKey(keyspace, src.number, 0, "")[:5], n); err != nil {
+		if err := deleteFirst(tx, format.NoteKey(keyspace, src.number, 0, "")[:5], n); err != nil {
 			return nil, err
 		}
 		left[src.number] -= n
@@ -204,15 +205,15 @@ func deleteFirst(tx kv.Txn, prefix []byte, n int) error {
 }
 
 // DeadLetters returns the newest MaxDeadLetters dead letters, by source and seq.
-func DeadLetters(r kv.Reader) ([]DeadLetter, error) {
-	all, err := readNotes[DeadLetter](r, keyDeadLetter)
-	return newest(all, func(d *DeadLetter) time.Time { return d.Time }), err
+func DeadLetters(r kv.Reader) ([]format.DeadLetter, error) {
+	all, err := readNotes[format.DeadLetter](r, format.KeyDeadLetter)
+	return newest(all, func(d *format.DeadLetter) time.Time { return d.Time }), err
 }
 
 // Gaps returns the newest MaxDeadLetters gaps, by source and seq.
-func Gaps(r kv.Reader) ([]Gap, error) {
-	all, err := readNotes[Gap](r, keyGap)
-	return newest(all, func(g *Gap) time.Time { return g.Time }), err
+func Gaps(r kv.Reader) ([]format.Gap, error) {
+	all, err := readNotes[format.Gap](r, format.KeyGap)
+	return newest(all, func(g *format.Gap) time.Time { return g.Time }), err
 }
 
 // newest leaves out the oldest of more than MaxDeadLetters notes.

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"skein/graph/format"
 	"skein/intern/dict"
 	"skein/internal/kv"
 )
@@ -44,11 +45,11 @@ func (h Share) partitions(all uint8) (first, end uint8, err error) {
 type lane struct {
 	*Store
 
-	first, end uint8                  // the partitions are first to end-1
-	counts     Counts                 // as of the last commit: of the row of first
-	others     Counts                 // of the rows of the others, which other runs wrote
-	erasing    map[dict.ID]bool       // accounts with an erase job
-	sources    map[string][]cursorRow // as of the last commit, by partition
+	first, end uint8                         // the partitions are first to end-1
+	counts     format.Counts                 // as of the last commit: of the row of first
+	others     format.Counts                 // of the rows of the others, which other runs wrote
+	erasing    map[dict.ID]bool              // accounts with an erase job
+	sources    map[string][]format.CursorRow // as of the last commit, by partition
 	states     stateCache
 	notes      noteCounts
 	events     int64 // committed since the store was opened
@@ -73,7 +74,7 @@ func (s *Store) makeLanes(first, end uint8) {
 	for i := range n {
 		l := &lane{
 			Store: s, first: first + uint8(i*all/n), end: first + uint8((i+1)*all/n),
-			erasing: map[dict.ID]bool{}, sources: map[string][]cursorRow{},
+			erasing: map[dict.ID]bool{}, sources: map[string][]format.CursorRow{},
 		}
 		l.states = newStateCache(s.o.StateCache / int64(n))
 		s.lanes = append(s.lanes, l)
@@ -82,10 +83,10 @@ func (s *Store) makeLanes(first, end uint8) {
 
 // Owns reports whether the events of an account are applied here.
 func (s *Store) Owns(did []byte) bool {
-	if !s.shared() {
+	if !s.Shared() {
 		return true
 	}
-	return s.ownsPart(s.settings.PartitionOf(did))
+	return s.ownsPart(s.Settings.PartitionOf(did))
 }
 
 func (s *Store) ownsPart(part uint8) bool {
@@ -96,29 +97,29 @@ func (s *lane) has(part uint8) bool { return part >= s.first && part < s.end }
 
 // load reads what the lane keeps in memory.
 func (s *lane) load(r kv.Reader) error {
-	s.others = Counts{}.clone()
-	s.counts = Counts{}.clone()
+	s.others = format.Counts{}.Clone()
+	s.counts = format.Counts{}.Clone()
 	for part := s.first; part < s.end; part++ {
-		v, ok, err := r.Get(s.partKey(keyCounts, part))
+		v, ok, err := r.Get(s.PartKey(format.KeyCounts, part))
 		if err != nil {
 			return err
 		}
 		if !ok {
 			continue
 		}
-		c, err := decodeCounts(v)
+		c, err := format.DecodeCounts(v)
 		if err != nil {
 			return err
 		}
 		if part == s.first {
 			s.counts = c
 		} else {
-			s.others.add(c)
+			s.others.Add(c)
 		}
 	}
-	err := eachWithPrefix(r, []byte{keyErase}, func(k, _ []byte) error {
-		id, err := parseActorKey(k)
-		if err == nil && s.has(s.settings.PartitionOfID(id)) {
+	err := eachWithPrefix(r, []byte{format.KeyErase}, func(k, _ []byte) error {
+		id, err := format.ParseActorKey(k)
+		if err == nil && s.has(s.Settings.PartitionOfID(id)) {
 			s.erasing[id] = true
 		}
 		return err
@@ -126,15 +127,15 @@ func (s *lane) load(r kv.Reader) error {
 	if err != nil {
 		return err
 	}
-	err = eachWithPrefix(r, []byte{keyCursor}, func(k, v []byte) error {
-		part, source := parseCursorKey(k)
+	err = eachWithPrefix(r, []byte{format.KeyCursor}, func(k, v []byte) error {
+		part, source := format.ParseCursorKey(k)
 		if !s.has(part) {
 			return nil
 		}
 		if s.sources[source] == nil {
-			s.sources[source] = make([]cursorRow, s.end-s.first)
+			s.sources[source] = make([]format.CursorRow, s.end-s.first)
 		}
-		c, err := decodeCursor(v)
+		c, err := format.DecodeCursor(v)
 		s.sources[source][part-s.first] = c
 		return err
 	})
@@ -149,7 +150,7 @@ func (s *lane) load(r kv.Reader) error {
 func (s *lane) pick(source string, b *Batch) {
 	a := &s.ap
 	a.events = a.events[:0]
-	if !s.shared() {
+	if !s.Shared() {
 		for i := range b.events {
 			a.events = append(a.events, picked{int32(i), 0})
 		}
@@ -158,10 +159,10 @@ func (s *lane) pick(source string, b *Batch) {
 	cursors := s.sources[source]
 	for i := range b.events {
 		e := &b.events[i]
-		part := s.settings.PartitionOf(b.bytes(e.did))
+		part := s.Settings.PartitionOf(b.bytes(e.did))
 		switch {
 		case !s.has(part):
-		case e.kind != eventImport && e.seq > 0 && cursors != nil && cursors[part-s.first].number != 0 && e.seq <= cursors[part-s.first].seq && !cursors[part-s.first].future:
+		case e.kind != eventImport && e.seq > 0 && cursors != nil && cursors[part-s.first].Number != 0 && e.seq <= cursors[part-s.first].Seq && !cursors[part-s.first].Future:
 			s.events++
 			s.replays++
 			if s.o.Metrics != nil {
@@ -182,7 +183,7 @@ func (s *lane) claimStrings(ctx context.Context, b *Batch, events []picked) erro
 		strings.Add(dict.DID, b.bytes(e.did))
 		for i := e.ops.start; i < e.ops.end; i++ {
 			if o := &b.ops[i]; o.subject.end > o.subject.start {
-				strings.Add(o.kind.Info().SubjectIs, b.bytes(o.subject))
+				strings.Add(o.kind.Info().To.Is, b.bytes(o.subject))
 			}
 		}
 	}
@@ -190,14 +191,14 @@ func (s *lane) claimStrings(ctx context.Context, b *Batch, events []picked) erro
 }
 
 // cursors returns a copy of the source's rows, or new ones.
-func (s *lane) cursors(source string) []cursorRow {
+func (s *lane) cursors(source string) []format.CursorRow {
 	rows := slices.Clone(s.sources[source])
 	if rows == nil {
-		rows = make([]cursorRow, s.end-s.first)
+		rows = make([]format.CursorRow, s.end-s.first)
 	}
 	for i := range rows {
-		if rows[i].number == 0 {
-			rows[i].number = s.newSource()
+		if rows[i].Number == 0 {
+			rows[i].Number = s.newSource()
 		}
 	}
 	return rows
@@ -207,7 +208,7 @@ func (s *lane) newSource() uint32 {
 	n := uint32(0)
 	for _, rows := range s.sources {
 		for _, c := range rows {
-			n = max(n, c.number)
+			n = max(n, c.Number)
 		}
 	}
 	return n + 1
@@ -220,7 +221,7 @@ func (s *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
 	var token [16]byte
 	binary.BigEndian.PutUint64(token[:], rand.Uint64())
 	binary.BigEndian.PutUint64(token[8:], rand.Uint64())
-	key := s.partKey(keyWriter, s.first)
+	key := s.PartKey(format.KeyWriter, s.first)
 	attempts := 0
 	return s.kv.Update(ctx, func(tx kv.Txn) error {
 		if err := s.claim.check(tx); err != nil {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"skein/intern/dict"
+	"skein/graph/format"
 	"skein/internal/kv"
 )
 
@@ -21,9 +21,8 @@ var DefaultLimits = Limits{Row: 2048, Chunk: 2048}
 // package intern merges. It implements kv.Merger. It also notes which of them
 // have grown too large, for the writer to spill.
 type Merger struct {
-	limits Limits
-	rows   sync.Pool
-	chunks sync.Pool
+	limits  Limits
+	folders sync.Pool
 
 	mu  sync.Mutex
 	big map[string]struct{} // keys, at most maxNoted
@@ -35,50 +34,39 @@ func NewMerger(l Limits) *Merger {
 		l = DefaultLimits
 	}
 	return &Merger{
-		limits: l,
-		rows:   sync.Pool{New: func() any { return new(rowFolder) }},
-		chunks: sync.Pool{New: func() any { return new(chunkFolder) }},
-		big:    map[string]struct{}{},
+		limits:  l,
+		folders: sync.Pool{New: func() any { return new(format.Folder) }},
+		big:     map[string]struct{}{},
 	}
 }
 
-// Name implements kv.Merger. It is in every store: a change of the values'
-// forms is a new name.
+// Name implements kv.Merger. It is in every store that was ever made, and engines
+// refuse another: it stays as it is. Which format a store has says its header.
 func (*Merger) Name() string { return "skein.graph.v3" }
 
 // Fold implements kv.Merger.
 func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, err error) {
-	size, limit := 0, 0
-	switch {
-	case len(key) > 2 && key[0] == keyRecord:
-		f, _ := m.chunks.Get().(*chunkFolder)
-		out, size, err = f.fold(dst, key, values, base)
-		m.chunks.Put(f)
-		if _, _, _, depth, kerr := parseChunkKey(key); kerr == nil && depth < maxChunkDepth {
-			if limit = m.limits.Chunk; len(out)-len(dst) > maxChunkBytes {
-				limit = 1
-			}
-		}
-	case isRowKey(key):
-		subject, _ := dict.ReadID(key[2:])
-		f, _ := m.rows.Get().(*rowFolder)
-		out, size, err = f.fold(dst, subject, values, base)
-		m.rows.Put(f)
-		limit = m.limits.Row
-	case len(key) > 0 && key[0] == keyAccount:
-		out, err = foldAccounts(dst, values)
-	case len(key) > 0 && key[0] == dict.KeyString:
-		out, err = dict.FoldGroups(dst, values)
-	default:
-		out, err = foldContainers(dst, values, base)
-	}
+	f, _ := m.folders.Get().(*format.Folder)
+	out, size, err := f.Fold(dst, key, values, base)
+	m.folders.Put(f)
 	if err != nil {
 		return nil, fmt.Errorf("folding %x: %w", key, err)
 	}
-	if limit > 0 && size > limit {
+	if m.tooLarge(key, size) {
 		m.note(key)
 	}
 	return out, nil
+}
+
+// tooLarge reports whether a value is to be spilled.
+func (m *Merger) tooLarge(key []byte, size format.Folded) bool {
+	if size.Entries == 0 {
+		return false
+	}
+	if key[0] == format.KeyRecord {
+		return size.Entries > m.limits.Chunk || size.Bytes > maxChunkBytes && size.Entries > 1
+	}
+	return size.Entries > m.limits.Row
 }
 
 // maxNoted bounds how many keys wait to be spilled. What finds no place is

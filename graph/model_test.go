@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"skein/graph"
+	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/idset"
@@ -30,7 +32,7 @@ func TestMain(m *testing.M) { os.Exit(fdbtest.Main(m)) }
 func fill(b *graph.Batch, e *model.Event) {
 	switch e.Type {
 	case model.Account:
-		b.AddAccount(graph.Seq(e.Seq), []byte(e.DID), e.Active, e.Deleted)
+		b.AddAccount(format.Seq(e.Seq), []byte(e.DID), e.Active, e.Deleted)
 	case model.Commit, model.Sync:
 		c := &graph.Commit{DID: []byte(e.DID), Rev: []byte(e.Rev), Since: []byte(e.Since), Data: e.Data[:], TooBig: e.TooBig}
 		if e.PrevData != nil {
@@ -40,10 +42,10 @@ func fill(b *graph.Batch, e *model.Event) {
 			c.Data = nil
 		}
 		if e.Type == model.Sync {
-			b.AddSync(graph.Seq(e.Seq), c)
+			b.AddSync(format.Seq(e.Seq), c)
 			break
 		}
-		b.AddCommit(graph.Seq(e.Seq), c)
+		b.AddCommit(format.Seq(e.Seq), c)
 		for _, o := range e.Ops {
 			k := kindOf(o.Kind)
 			switch {
@@ -56,11 +58,11 @@ func fill(b *graph.Batch, e *model.Event) {
 		}
 	case model.Identity:
 	}
-	b.Seen(graph.Seq(e.Seq), []byte(time.Unix(e.Seq, 0).UTC().Format(time.RFC3339)))
+	b.Seen(format.Seq(e.Seq), []byte(time.Unix(e.Seq, 0).UTC().Format(time.RFC3339)))
 }
 
-func kindOf(name string) graph.Kind {
-	for _, k := range graph.Kinds {
+func kindOf(name string) kinds.Kind {
+	for _, k := range kinds.All {
 		if k.Name == name {
 			return k.Kind
 		}
@@ -81,17 +83,17 @@ func views(t *testing.T, s *graph.Store) model.Views {
 			}
 			all[ns] = list
 		}
-		for _, k := range graph.Kinds {
+		for _, k := range kinds.All {
 			fwd, rev := map[string][]string{}, map[string][]string{}
 			for _, did := range all[dict.DID] {
-				members, err := members(sn, k.SubjectIs, func(id dict.ID) (idset.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
+				members, err := members(sn, k.To.Is, func(id dict.ID) (idset.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
 				if err != nil {
 					return err
 				}
 				put(fwd, did, members)
 			}
-			for _, subject := range all[k.SubjectIs] {
-				members, err := members(sn, dict.DID, func(id dict.ID) (idset.Set, error) { return actors(sn, k.Kind, id) }, k.SubjectIs, subject)
+			for _, subject := range all[k.To.Is] {
+				members, err := members(sn, dict.DID, func(id dict.ID) (idset.Set, error) { return actors(sn, k.Kind, id) }, k.To.Is, subject)
 				if err != nil {
 					return err
 				}
@@ -109,7 +111,7 @@ func views(t *testing.T, s *graph.Store) model.Views {
 }
 
 // actors reads a reverse set twice, whole and by parts.
-func actors(sn *graph.Snapshot, k graph.Kind, subject dict.ID) (idset.Set, error) {
+func actors(sn *graph.Snapshot, k kinds.Kind, subject dict.ID) (idset.Set, error) {
 	a, err := sn.Actors(k, subject)
 	if err != nil {
 		return idset.Set{}, err
@@ -173,7 +175,7 @@ func compareViews(t *testing.T, got, want model.Views) bool {
 	t.Helper()
 	same := true
 	for name, pair := range map[string][2]map[string]map[string][]string{"forward": {got.Forward, want.Forward}, "reverse": {got.Reverse, want.Reverse}} {
-		for _, k := range graph.Kinds {
+		for _, k := range kinds.All {
 			g, w := pair[0][k.Name], pair[1][k.Name]
 			if maps.EqualFunc(g, w, slices.Equal) {
 				continue
@@ -196,7 +198,7 @@ func compareViews(t *testing.T, got, want model.Views) bool {
 
 func compareCounts(t *testing.T, s *graph.Store, m *model.Model) {
 	t.Helper()
-	var c graph.Counts
+	var c format.Counts
 	err := s.View(context.Background(), func(sn *graph.Snapshot) (err error) { c, err = sn.Counts(); return err })
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"skein/graph/format"
 	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/runs"
@@ -71,12 +72,12 @@ type direct struct {
 // in.
 func (a *applier) readAll(tx kv.Txn, changes []change) error {
 	c := &changes[0]
-	low, high, ok := a.states[a.index[c.actor]].was.buckets()
+	low, high, ok := a.states[a.index[c.actor]].was.Buckets()
 	if !ok {
 		return a.scanOld(tx, changes)
 	}
 	for b := low; b <= high; b++ {
-		a.kbuf = appendChunkKey(a.kbuf[:0], c.kind, c.actor, path{tid: uint64(b) << bucketShift}, 0)
+		a.kbuf = format.AppendChunkKey(a.kbuf[:0], c.kind, c.actor, format.Path{TID: uint64(b) << format.BucketShift}, 0)
 		a.keys.add(a.kbuf)
 	}
 	a.direct = append(a.direct, direct{changes, int(high-low) + 1})
@@ -95,9 +96,9 @@ func (a *applier) readDirect(tx kv.Txn) error {
 		}
 		c := &one.changes[0]
 		if ok {
-			bucket := a.states[a.index[c.actor]].was.low - 1 + uint16(one.chunks-left)
+			bucket := a.states[a.index[c.actor]].was.LowBucket - 1 + uint16(one.chunks-left)
 			var generation uint64
-			if a.records, generation, err = coderOf(c.actor, bucket).read(a.records, v, 0); err != nil {
+			if a.records, generation, err = format.CoderOf(c.actor, bucket).Read(a.records, v, 0); err != nil {
 				return err
 			}
 			deep = deep || generation > 0
@@ -137,16 +138,16 @@ func (a *applier) scanOld(tx kv.Txn, changes []change) error {
 	kind, actor := changes[0].kind, changes[0].actor
 	a.records, a.raw = a.records[:0], a.raw[:0]
 	deep := false // records may be superseded by others
-	err := eachBucket(tx, appendRecordsKey(nil, kind, actor), func(rr *recordReader) bool {
+	err := eachBucket(tx, format.AppendRecordsKey(nil, kind, actor), func(rr *recordReader) bool {
 		start := len(a.records)
 		a.records = append(a.records, rr.records...)
 		deep = deep || rr.chunks > 1
-		if rr.bucket >= rawBucket { // the keys outlive the call
+		if rr.bucket >= format.RawBucket { // the keys outlive the call
 			for i := start; i < len(a.records); i++ {
-				r := &a.records[i].path
+				r := &a.records[i].Path
 				at := len(a.raw)
-				a.raw = append(a.raw, r.raw...)
-				r.raw = a.raw[at:len(a.raw):len(a.raw)]
+				a.raw = append(a.raw, r.Raw...)
+				r.Raw = a.raw[at:len(a.raw):len(a.raw)]
 			}
 		}
 		return true
@@ -177,7 +178,7 @@ func (a *applier) settleOld(changes []change, deep bool) {
 			continue
 		}
 		if r := a.newest[i]; r != nil {
-			c.existed, c.old = r.flags != flagRemoved, r.subject
+			c.existed, c.old = r.Flags != format.Removed, r.Subject
 		}
 		if c.old != dict.None && (c.delete || c.new != c.old) {
 			a.gone = append(a.gone, edge{kind, actor, c.old})
@@ -186,23 +187,23 @@ func (a *applier) settleOld(changes []change, deep bool) {
 	slices.SortFunc(a.gone, compareEdges)
 	a.gone = slices.Compact(a.gone)
 	order := a.order[:0] // of the records, by path and age, once it is needed
-	superseded := func(r *record) bool {
-		if i, ok := found(r.path); ok {
+	superseded := func(r *format.Record) bool {
+		if i, ok := found(r.Path); ok {
 			return a.newest[i] != r
 		}
 		if len(order) == 0 { // seldom: another record names the subject, too
 			for n := range a.records {
 				order = append(order, int32(n))
 			}
-			slices.SortFunc(order, func(x, y int32) int { return compareRecords(a.records[x], a.records[y]) })
+			slices.SortFunc(order, func(x, y int32) int { return format.CompareRecords(a.records[x], a.records[y]) })
 		}
-		at, _ := slices.BinarySearchFunc(order, r.path, func(n int32, p path) int { return comparePaths(a.records[n].path, p) })
+		at, _ := slices.BinarySearchFunc(order, r.Path, func(n int32, p format.Path) int { return format.ComparePaths(a.records[n].Path, p) })
 		return &a.records[order[at]] != r
 	}
-	left := a.others(changes, a.gone, func(wanted func(dict.ID) bool, each func(*record) bool) {
+	left := a.others(changes, a.gone, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
 		for i := range a.records {
 			r := &a.records[i]
-			if r.flags == 0 && wanted(r.subject) && (!deep || !superseded(r)) && !each(r) {
+			if r.Flags == 0 && wanted(r.Subject) && (!deep || !superseded(r)) && !each(r) {
 				return
 			}
 		}
@@ -215,22 +216,22 @@ func (a *applier) settleOld(changes []change, deep bool) {
 // findOld leaves in a.newest, for each of the changes, all of one actor and kind,
 // what the least deep record in a.records of its path is, nil if there is none. It
 // returns which change has a path.
-func (a *applier) findOld(changes []change) (find func(path) (i int32, ok bool)) {
-	a.newest = append(a.newest[:0], make([]*record, len(changes))...)
+func (a *applier) findOld(changes []change) (find func(format.Path) (i int32, ok bool)) {
+	a.newest = append(a.newest[:0], make([]*format.Record, len(changes))...)
 	a.byPath = a.byPath[:0]
 	for i := range changes {
 		a.byPath = append(a.byPath, int32(i))
 	}
-	ascending := func(x, y int32) int { return comparePaths(changes[x].path, changes[y].path) }
+	ascending := func(x, y int32) int { return format.ComparePaths(changes[x].path, changes[y].path) }
 	if !slices.IsSortedFunc(a.byPath, ascending) { // paths that are no TIDs come by bucket
 		slices.SortFunc(a.byPath, ascending)
 	}
 	first, last := changes[a.byPath[0]].path, changes[a.byPath[len(changes)-1]].path
-	find = func(p path) (int32, bool) {
-		if comparePaths(p, first) < 0 || comparePaths(p, last) > 0 {
+	find = func(p format.Path) (int32, bool) {
+		if format.ComparePaths(p, first) < 0 || format.ComparePaths(p, last) > 0 {
 			return 0, false
 		}
-		at, ok := slices.BinarySearchFunc(a.byPath, p, func(i int32, p path) int { return comparePaths(changes[i].path, p) })
+		at, ok := slices.BinarySearchFunc(a.byPath, p, func(i int32, p format.Path) int { return format.ComparePaths(changes[i].path, p) })
 		if !ok {
 			return 0, false
 		}
@@ -238,7 +239,7 @@ func (a *applier) findOld(changes []change) (find func(path) (i int32, ok bool))
 	}
 	for n := range a.records {
 		r := &a.records[n]
-		if i, ok := find(r.path); ok && (a.newest[i] == nil || r.age < a.newest[i].age) {
+		if i, ok := find(r.Path); ok && (a.newest[i] == nil || r.Age < a.newest[i].Age) {
 			a.newest[i] = r
 		}
 	}
@@ -251,7 +252,7 @@ func (a *applier) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) {
 	a.keys.reset()
 	for _, q := range ask {
 		c := &a.changes[q.changes[0]]
-		a.kbuf = appendChunkKey(a.kbuf[:0], c.kind, c.actor, c.path, q.depth)
+		a.kbuf = format.AppendChunkKey(a.kbuf[:0], c.kind, c.actor, c.path, q.depth)
 		a.keys.add(a.kbuf)
 	}
 	err = tx.MultiGet(a.keys.keys, func(i int, v []byte, ok bool) error {
@@ -262,16 +263,16 @@ func (a *applier) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) {
 		first := &a.changes[q.changes[0]]
 		var generation uint64
 		var err error
-		if a.records, generation, err = coderOf(first.actor, first.path.bucket()).read(a.records[:0], v, 0); err != nil {
+		if a.records, generation, err = format.CoderOf(first.actor, first.path.Bucket()).Read(a.records[:0], v, 0); err != nil {
 			return fmt.Errorf("%x: %w", a.keys.keys[i], err)
 		}
 		var below []int32
 		for _, j := range q.changes {
 			c := &a.changes[j]
-			at, found := slices.BinarySearchFunc(a.records, c.path, func(r record, p path) int { return comparePaths(r.path, p) })
+			at, found := slices.BinarySearchFunc(a.records, c.path, func(r format.Record, p format.Path) int { return format.ComparePaths(r.Path, p) })
 			if found {
 				r := &a.records[at]
-				c.existed, c.old = r.flags != flagRemoved, r.subject
+				c.existed, c.old = r.Flags != format.Removed, r.Subject
 			} else if generation > 0 {
 				below = append(below, j)
 			}
@@ -284,10 +285,10 @@ func (a *applier) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) {
 
 // askBelow appends what is to be asked for below a chunk: each chunk once.
 func (a *applier) askBelow(next []asked, changes []int32, depth int) []asked {
-	if len(changes) == 0 || depth == maxChunkDepth {
+	if len(changes) == 0 || depth == format.MaxChunkDepth {
 		return next
 	}
-	place := func(j int32) byte { return byte(a.changes[j].path.spread() >> (56 - 8*depth)) }
+	place := func(j int32) byte { return byte(a.changes[j].path.Spread() >> (56 - 8*depth)) }
 	slices.SortStableFunc(changes, func(x, y int32) int { return int(place(x)) - int(place(y)) })
 	for group := range runs.Of(changes, func(x, y int32) bool { return place(x) == place(y) }) {
 		next = append(next, asked{group, depth + 1})

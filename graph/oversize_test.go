@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"skein/graph/format"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
@@ -20,7 +21,7 @@ import (
 // engine's limits: nobody can stop the writer by being too large.
 func TestOversize(t *testing.T) {
 	const actor = "did:plc:hostile"
-	commit := func(b *Batch, seq Seq, n int, put func(i int) (rkey, subject []byte)) {
+	commit := func(b *Batch, seq format.Seq, n int, put func(i int) (rkey, subject []byte)) {
 		b.AddCommit(seq, &Commit{DID: []byte(actor), Rev: syntax.AppendTID(nil, 1<<60|uint64(seq)<<32), Data: make([]byte, 32)})
 		for i := range n {
 			rkey, subject := put(i)
@@ -39,12 +40,12 @@ func TestOversize(t *testing.T) {
 		"one commit of long keys": {func(b *Batch) { commit(b, 1, 200, long(0)) }, 200},
 		"commits of long keys": {func(b *Batch) {
 			for i := range 4 {
-				commit(b, Seq(i+1), 50, long(50*i))
+				commit(b, format.Seq(i+1), 50, long(50*i))
 			}
 		}, 200},
 		"30,000 follows in two weeks": {func(b *Batch) {
 			for c := range 150 {
-				commit(b, Seq(c+1), 200, func(i int) ([]byte, []byte) {
+				commit(b, format.Seq(c+1), 200, func(i int) ([]byte, []byte) {
 					n := uint64(200*c + i + 1)
 					return syntax.AppendTID(nil, 1<<60|n<<23|n*7%1024), fmt.Appendf(nil, "did:web:s%d.example.com", n)
 				})
@@ -53,7 +54,7 @@ func TestOversize(t *testing.T) {
 		"5,000 dead letters": {func(b *Batch) {
 			b.Seen(1, nil)
 			for i := range 5000 {
-				b.AddDeadLetter(DeadLetter{Seq: 1, DID: actor, Path: fmt.Sprintf("%05d%s", i, strings.Repeat("k", 505)), Reason: "bad_path"})
+				b.AddDeadLetter(format.DeadLetter{Seq: 1, DID: actor, Path: fmt.Sprintf("%05d%s", i, strings.Repeat("k", 505)), Reason: "bad_path"})
 			}
 		}, 0},
 		"1,000 long subjects": {func(b *Batch) {
@@ -77,7 +78,7 @@ func TestOversize(t *testing.T) {
 				if err := s.Apply(t.Context(), "relay", &b); err != nil {
 					t.Fatal(err)
 				}
-				var got Counts
+				var got format.Counts
 				if err := s.View(t.Context(), func(sn *Snapshot) (err error) { got, err = sn.Counts(); return err }); err != nil || got.Records["follow"] != c.want {
 					t.Errorf("%d records, want %d: %v", got.Records["follow"], c.want, err)
 				}
@@ -115,7 +116,7 @@ func TestErasingInLanes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b Batch
-	seq := Seq(0)
+	seq := format.Seq(0)
 	for round := range 3 {
 		for i := range 40 {
 			seq++

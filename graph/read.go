@@ -8,6 +8,7 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
+	"skein/graph/format"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/idset"
@@ -100,24 +101,26 @@ func (s *Snapshot) Hidden() idset.Set { return idset.FromBitmap(s.hidden) }
 func (s *Snapshot) IsHidden(actor dict.ID) bool { return s.hidden.Contains(uint64(actor)) }
 
 // Counts returns the totals.
-func (s *Snapshot) Counts() (Counts, error) { return readCounts(s.r) }
+func (s *Snapshot) Counts() (format.Counts, error) { return readCounts(s.r) }
 
 // Cursors returns the cursors of all sources.
-func (s *Snapshot) Cursors() ([]Cursor, error) { return readCursors(s.r) }
+func (s *Snapshot) Cursors() ([]format.Cursor, error) { return readCursors(s.r) }
 
 // readCursors returns the cursor of each source: of its partitions', the lowest.
-func readCursors(r kv.Reader) ([]Cursor, error) {
-	var all []Cursor
-	err := eachWithPrefix(r, []byte{keyCursor}, func(k, v []byte) error {
-		c, err := decodeCursor(v)
-		_, source := parseCursorKey(k)
-		if c.isCursor() {
-			all = append(all, Cursor{source, c.seq, c.time, c.future})
+func readCursors(r kv.Reader) ([]format.Cursor, error) {
+	var all []format.Cursor
+	err := eachWithPrefix(r, []byte{format.KeyCursor}, func(k, v []byte) error {
+		c, err := format.DecodeCursor(v)
+		_, source := format.ParseCursorKey(k)
+		if c.IsCursor() {
+			all = append(all, format.Cursor{Source: source, Seq: c.Seq, Time: c.Time, Future: c.Future})
 		}
 		return err
 	})
-	slices.SortFunc(all, func(x, y Cursor) int { return cmp.Or(cmp.Compare(x.Source, y.Source), cmp.Compare(x.Seq, y.Seq)) })
-	return slices.CompactFunc(all, func(x, y Cursor) bool { return x.Source == y.Source }), err
+	slices.SortFunc(all, func(x, y format.Cursor) int {
+		return cmp.Or(cmp.Compare(x.Source, y.Source), cmp.Compare(x.Seq, y.Seq))
+	})
+	return slices.CompactFunc(all, func(x, y format.Cursor) bool { return x.Source == y.Source }), err
 }
 
 // Lookup finds the ids of strings; those that have none are left None.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/idset"
 	"skein/internal/kv"
@@ -15,8 +17,8 @@ import (
 // a chunk was spilled, the chunks of its bucket are gathered, and the newest
 // word on each path counts: that of the chunk least deep.
 type recordReader struct {
-	records []record // of the bucket
-	raw     []byte   // raw keys of a bucket with several chunks
+	records []format.Record // of the bucket
+	raw     []byte          // raw keys of a bucket with several chunks
 	actor   dict.ID
 	bucket  uint16
 	chunks  int
@@ -26,23 +28,23 @@ var recordReaders = sync.Pool{New: func() any { return new(recordReader) }}
 
 // eachRecord calls each for the live records of an actor until it returns
 // false. The record is valid only during the call.
-func eachRecord(r kv.Reader, k Kind, actor dict.ID, each func(*record) bool) error {
-	return eachRecordUnder(r, appendRecordsKey(nil, k, actor), func(_ dict.ID, rec *record) bool { return each(rec) })
+func eachRecord(r kv.Reader, k kinds.Kind, actor dict.ID, each func(*format.Record) bool) error {
+	return eachRecordUnder(r, format.AppendRecordsKey(nil, k, actor), func(_ dict.ID, rec *format.Record) bool { return each(rec) })
 }
 
 // eachRecordUnder is eachRecord for all actors whose records' keys begin with
 // prefix, by actor.
-func eachRecordUnder(r kv.Reader, prefix []byte, each func(actor dict.ID, rec *record) bool) error {
+func eachRecordUnder(r kv.Reader, prefix []byte, each func(actor dict.ID, rec *format.Record) bool) error {
 	return eachBucket(r, prefix, func(rr *recordReader) (more bool) {
 		if rr.chunks > 1 {
-			slices.SortFunc(rr.records, compareRecords)
+			slices.SortFunc(rr.records, format.CompareRecords)
 		}
 		for i := range rr.records {
 			rec := &rr.records[i]
-			if rr.chunks > 1 && i > 0 && comparePaths(rr.records[i-1].path, rec.path) == 0 {
+			if rr.chunks > 1 && i > 0 && format.ComparePaths(rr.records[i-1].Path, rec.Path) == 0 {
 				continue
 			}
-			if rec.flags != flagRemoved && !each(rr.actor, rec) {
+			if rec.Flags != format.Removed && !each(rr.actor, rec) {
 				return false
 			}
 		}
@@ -53,11 +55,11 @@ func eachRecordUnder(r kv.Reader, prefix []byte, each func(actor dict.ID, rec *r
 // eachRecordOf calls each for the live records of an actor whose subject is
 // wanted, in no order, until it returns false. Of a bucket of thousands it looks
 // at every record, but puts none in order.
-func eachRecordOf(r kv.Reader, k Kind, actor dict.ID, wanted func(dict.ID) bool, each func(*record) bool) error {
-	return eachBucket(r, appendRecordsKey(nil, k, actor), func(rr *recordReader) (more bool) {
+func eachRecordOf(r kv.Reader, k kinds.Kind, actor dict.ID, wanted func(dict.ID) bool, each func(*format.Record) bool) error {
+	return eachBucket(r, format.AppendRecordsKey(nil, k, actor), func(rr *recordReader) (more bool) {
 		for i := range rr.records {
 			rec := &rr.records[i]
-			if rec.flags == 0 && wanted(rec.subject) && !rr.superseded(rec) && !each(rec) {
+			if rec.Flags == 0 && wanted(rec.Subject) && !rr.superseded(rec) && !each(rec) {
 				return false
 			}
 		}
@@ -67,9 +69,9 @@ func eachRecordOf(r kv.Reader, k Kind, actor dict.ID, wanted func(dict.ID) bool,
 
 // superseded reports whether a chunk that is less deep has another word on the
 // record's path.
-func (rr *recordReader) superseded(rec *record) bool {
-	return rr.chunks > 1 && slices.ContainsFunc(rr.records, func(r record) bool {
-		return r.age < rec.age && comparePaths(r.path, rec.path) == 0
+func (rr *recordReader) superseded(rec *format.Record) bool {
+	return rr.chunks > 1 && slices.ContainsFunc(rr.records, func(r format.Record) bool {
+		return r.Age < rec.Age && format.ComparePaths(r.Path, rec.Path) == 0
 	})
 }
 
@@ -82,7 +84,7 @@ func eachBucket(r kv.Reader, prefix []byte, each func(*recordReader) bool) error
 	reset()
 	more := true
 	err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(key, v []byte) (bool, error) {
-		_, actor, bucket, depth, err := parseChunkKey(key)
+		_, actor, bucket, depth, err := format.ParseChunkKey(key)
 		if err != nil {
 			return false, err
 		}
@@ -93,13 +95,13 @@ func eachBucket(r kv.Reader, prefix []byte, each func(*recordReader) bool) error
 			reset()
 		}
 		rr.bucket, rr.actor = bucket, actor
-		if bucket >= rawBucket { // the keys outlive this call
+		if bucket >= format.RawBucket { // the keys outlive this call
 			start := len(rr.raw)
 			rr.raw = append(rr.raw, v...)
 			v = rr.raw[start:]
 		}
 		rr.chunks++
-		rr.records, _, err = coderOf(actor, bucket).read(rr.records, v, uint32(depth))
+		rr.records, _, err = format.CoderOf(actor, bucket).Read(rr.records, v, uint32(depth))
 		if err != nil {
 			return false, fmt.Errorf("graph: chunk %x: %w", key, err)
 		}
@@ -113,20 +115,20 @@ func eachBucket(r kv.Reader, prefix []byte, each func(*recordReader) bool) error
 
 // Subjects returns the subjects that actor has an edge to: a forward set, such
 // as follows. That of a hidden account is empty. Hidden accounts are in it.
-func (s *Snapshot) Subjects(k Kind, actor dict.ID) (idset.Set, error) {
+func (s *Snapshot) Subjects(k kinds.Kind, actor dict.ID) (idset.Set, error) {
 	ids, err := s.AppendSubjects(nil, k, actor)
 	return idset.FromUnsorted(ids), err
 }
 
 // AppendSubjects appends a forward set to dst, in no order; a subject that
 // several records name may be there several times.
-func (s *Snapshot) AppendSubjects(dst []uint64, k Kind, actor dict.ID) ([]uint64, error) {
+func (s *Snapshot) AppendSubjects(dst []uint64, k kinds.Kind, actor dict.ID) ([]uint64, error) {
 	if actor == dict.None || s.IsHidden(actor) {
 		return dst, nil
 	}
-	err := eachRecord(s.r, k, actor, func(r *record) bool {
-		if r.subject != dict.None {
-			dst = append(dst, uint64(r.subject))
+	err := eachRecord(s.r, k, actor, func(r *format.Record) bool {
+		if r.Subject != dict.None {
+			dst = append(dst, uint64(r.Subject))
 		}
 		return true
 	})
@@ -136,7 +138,7 @@ func (s *Snapshot) AppendSubjects(dst []uint64, k Kind, actor dict.ID) ([]uint64
 // Rkeys returns, for each of the subjects, the lowest record key under which a
 // live record of actor names it, nil if none does, whatever the state of the
 // accounts.
-func (s *Snapshot) Rkeys(k Kind, actor dict.ID, subjects []dict.ID) ([][]byte, error) {
+func (s *Snapshot) Rkeys(k kinds.Kind, actor dict.ID, subjects []dict.ID) ([][]byte, error) {
 	rkeys := make([][]byte, len(subjects))
 	if actor == dict.None {
 		return rkeys, nil
@@ -148,9 +150,9 @@ func (s *Snapshot) Rkeys(k Kind, actor dict.ID, subjects []dict.ID) ([][]byte, e
 		}
 	}
 	var buf []byte
-	err := eachRecord(s.r, k, actor, func(r *record) bool {
-		for _, i := range index[r.subject] {
-			buf = r.path.appendRkey(buf[:0])
+	err := eachRecord(s.r, k, actor, func(r *format.Record) bool {
+		for _, i := range index[r.Subject] {
+			buf = r.Path.AppendRkey(buf[:0])
 			if rkeys[i] == nil || bytes.Compare(buf, rkeys[i]) < 0 {
 				rkeys[i] = bytes.Clone(buf)
 			}
@@ -162,34 +164,34 @@ func (s *Snapshot) Rkeys(k Kind, actor dict.ID, subjects []dict.ID) ([][]byte, e
 
 // HasEdge reports whether a live record of actor names subject, whatever the
 // state of the two accounts.
-func (s *Snapshot) HasEdge(k Kind, actor, subject dict.ID) (bool, error) {
+func (s *Snapshot) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
 	if actor == dict.None || subject == dict.None {
 		return false, nil
 	}
-	return s.s.hasEdge(s.r, k, actor, subject)
+	return hasEdge(s.s.Layout, s.r, k, actor, subject)
 }
 
 // hasEdge asks the reverse set: one value or two, whatever their sizes.
-func (l layout) hasEdge(r kv.Reader, k Kind, actor, subject dict.ID) (bool, error) {
-	key := l.appendMemberKey(nil, k, subject, actor)
+func hasEdge(l format.Layout, r kv.Reader, k kinds.Kind, actor, subject dict.ID) (bool, error) {
+	key := l.AppendMemberKey(nil, k, subject, actor)
 	v, ok, err := r.Get(key)
 	if err != nil || !ok {
 		return false, err
 	}
-	row, err := parseRow(subject, v)
+	row, err := format.ParseRow(subject, v)
 	if err != nil {
 		return false, fmt.Errorf("graph: reading set %x: %w", key, err)
 	}
-	if row.has(uint64(actor)) {
+	if row.Has(uint64(actor)) {
 		return true, nil
 	}
-	if row.generation == 0 || row.hasRemoved(uint64(actor)) {
+	if row.Generation == 0 || row.HasRemoved(uint64(actor)) {
 		return false, nil
 	}
-	key = appendContainerKey(nil, key, blockOf(uint64(actor)))
+	key = format.AppendContainerKey(nil, key, format.BlockOf(uint64(actor)))
 	v, ok, err = r.Get(key)
 	if err != nil || !ok {
 		return false, err
 	}
-	return containerHas(v, uint16(actor))
+	return format.ContainerHas(v, uint16(actor))
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
+	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/idset"
 	"skein/internal/kv"
@@ -29,13 +31,13 @@ type ActorSet struct {
 }
 
 // Actors opens the set of who has an edge to subject, such as followers.
-func (s *Snapshot) Actors(k Kind, subject dict.ID) (*ActorSet, error) {
+func (s *Snapshot) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 	t := &ActorSet{s: s}
 	if subject == dict.None {
 		t.whole = &t.row
 		return t, nil
 	}
-	v, err := t.open(s.r, s.s.layout, k, subject)
+	v, err := t.open(s.r, s.s.Layout, k, subject)
 	if err == nil && t.whole == nil {
 		t.whole = s.s.sets.changed(t, v)
 	}
@@ -43,25 +45,25 @@ func (s *Snapshot) Actors(k Kind, subject dict.ID) (*ActorSet, error) {
 }
 
 // open reads the set's row, or those of its partitions, and returns their bytes.
-func (t *ActorSet) open(r kv.Reader, l layout, k Kind, subject dict.ID) (rows []byte, err error) {
-	t.key = appendRowKey(nil, k, subject)
-	t.below = l.containers(t.key)
+func (t *ActorSet) open(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (rows []byte, err error) {
+	t.key = format.AppendRowKey(nil, k, subject)
+	t.below = l.Containers(t.key)
 	var members, removed []uint64
 	add := func(v []byte) error {
-		row, err := parseRow(subject, v)
+		row, err := format.ParseRow(subject, v)
 		if err != nil {
 			return err
 		}
-		if members, err = row.appendMembers(members); err != nil {
+		if members, err = row.AppendMembers(members); err != nil {
 			return err
 		}
 		// Generations only grow: in two states that have one sum, all are the
 		// same.
-		t.generation += row.generation
-		removed, err = row.appendRemoved(removed)
+		t.generation += row.Generation
+		removed, err = row.AppendRemoved(removed)
 		return err
 	}
-	if l.shared() {
+	if l.Shared() {
 		err = r.Scan(t.key, t.below, false, func(_, v []byte) (bool, error) {
 			rows = append(rows, v...)
 			err := add(v)
@@ -140,7 +142,7 @@ func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 	ids := x.List(nil)
 	var blocks []uint64
 	for _, id := range ids {
-		if b := blockOf(id); len(blocks) == 0 || blocks[len(blocks)-1] != b {
+		if b := format.BlockOf(id); len(blocks) == 0 || blocks[len(blocks)-1] != b {
 			blocks = append(blocks, b)
 		}
 	}
@@ -152,13 +154,13 @@ func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 	}
 	var keys keyBuffer
 	for _, b := range blocks {
-		keys.add(appendBlock(slices.Clone(t.below), b))
+		keys.add(format.AppendBlock(slices.Clone(t.below), b))
 	}
 	t.s.s.sets.count("probe")
 	below := make([]uint64, 0, len(ids))
 	err := t.s.r.MultiGet(keys.keys, func(i int, v []byte, ok bool) error {
 		n := 0
-		for n < len(ids) && blockOf(ids[n]) == blocks[i] {
+		for n < len(ids) && format.BlockOf(ids[n]) == blocks[i] {
 			n++
 		}
 		mine := ids[:n]
@@ -167,7 +169,7 @@ func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 			return nil
 		}
 		for _, id := range mine {
-			has, err := containerHas(v, uint16(id))
+			has, err := format.ContainerHas(v, uint16(id))
 			if err != nil {
 				return fmt.Errorf("graph: container %x: %w", keys.keys[i], err)
 			}
@@ -186,7 +188,7 @@ func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 
 // readBitmap reads a whole reverse set, or the hidden set, as a bitmap of the
 // caller's.
-func (l layout) readBitmap(r kv.Reader, k Kind, subject dict.ID) (*roaring64.Bitmap, error) {
+func readBitmap(l format.Layout, r kv.Reader, k kinds.Kind, subject dict.ID) (*roaring64.Bitmap, error) {
 	t := &ActorSet{}
 	if _, err := t.open(r, l, k, subject); err != nil {
 		return nil, err
@@ -210,9 +212,9 @@ func readContainers(r kv.Reader, prefix []byte) (*roaring64.Bitmap, error) {
 	st.parts, st.data = st.parts[:0], st.data[:0]
 	lo := append(slices.Clone(prefix), 0) // not the row
 	err := r.Scan(lo, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
-		_, _, block, isRow, err := parseReverseKey(k)
+		_, _, block, isRow, err := format.ParseReverseKey(k)
 		if err == nil && isRow {
-			err = errContainer
+			err = format.ErrContainer
 		}
 		if err == nil {
 			err = st.add(block, v)
@@ -244,19 +246,19 @@ type stitched struct {
 }
 
 func (s *stitcher) add(block uint64, v []byte) error {
-	_, present, err := splitContainer(v)
+	_, present, err := format.SplitContainer(v)
 	if err != nil || len(present) == 0 {
 		return err
 	}
 	start, n := len(s.data), len(present)/2
-	if len(present) == bitmapBytes {
+	if len(present) == format.BitmapBytes {
 		n = 0
-		for i := 0; i < bitmapBytes; i += 8 {
+		for i := 0; i < format.BitmapBytes; i += 8 {
 			n += bits.OnesCount64(binary.LittleEndian.Uint64(present[i:]))
 		}
 	}
-	if len(present) == bitmapBytes && n <= arrayMax { // Roaring has arrays of up to 4,096, we to 4,095
-		ids, err := containerMembers(0, v)
+	if len(present) == format.BitmapBytes && n <= format.ArrayMax { // Roaring has arrays of up to 4,096, we to 4,095
+		ids, err := format.ContainerMembers(0, v)
 		if err != nil {
 			return err
 		}
@@ -293,7 +295,7 @@ func (s *stitcher) bitmap() (*roaring64.Bitmap, error) {
 	binary.LittleEndian.PutUint64(out, uint64(tops))
 	set := roaring64.New()
 	if _, err := set.FromUnsafeBytes(out); err != nil {
-		return nil, fmt.Errorf("graph: %w: %w", errContainer, err)
+		return nil, fmt.Errorf("graph: %w: %w", format.ErrContainer, err)
 	}
 	return set, nil
 }

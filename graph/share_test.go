@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"skein/graph"
+	"skein/graph/format"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv/memkv"
@@ -218,8 +219,8 @@ func TestExportImport(t *testing.T) {
 			m.Apply(e)
 			fill(&b, e)
 		}
-		b.AddDeadLetter(graph.DeadLetter{Seq: b.Last(), DID: "did:plc:x", Reason: "bad", Time: time.Unix(5, 0).UTC()})
-		b.AddGap(graph.Gap{After: b.Last(), Reason: "gap", Time: time.Unix(6, 0).UTC()})
+		b.AddDeadLetter(format.DeadLetter{Seq: b.Last(), DID: "did:plc:x", Reason: "bad", Time: time.Unix(5, 0).UTC()})
+		b.AddGap(format.Gap{After: b.Last(), Reason: "gap", Time: time.Unix(6, 0).UTC()})
 		if err := s.Apply(t.Context(), "relay", &b); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skein/graph"
+	"skein/graph/format"
 	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
@@ -113,7 +114,7 @@ func TestOtherRev(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: merger()})
 	s := openShare(t, store, dict.DefaultSettings, graph.Share{})
 	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
-	commit := func(source string, seq graph.Seq, rev, since uint64, root byte, other bool) {
+	commit := func(source string, seq format.Seq, rev, since uint64, root byte, other bool) {
 		t.Helper()
 		var b graph.Batch
 		c := &graph.Commit{DID: []byte(did), Rev: []byte(model.TID(rev << 20)), Data: make([]byte, 32), OtherRev: other}
@@ -140,7 +141,7 @@ func TestOtherRev(t *testing.T) {
 	}
 }
 
-func counts(t *testing.T, s *graph.Store) (c graph.Counts) {
+func counts(t *testing.T, s *graph.Store) (c format.Counts) {
 	t.Helper()
 	if err := s.View(t.Context(), func(sn *graph.Snapshot) (err error) { c, err = sn.Counts(); return err }); err != nil {
 		t.Fatal(err)
@@ -158,7 +159,7 @@ func TestLiveSource(t *testing.T) {
 		if err := s.SetLive(t.Context(), "relay", now, nil); err != nil {
 			t.Fatal(err)
 		}
-		look := func(s *graph.Store, cursor graph.Seq, live bool) {
+		look := func(s *graph.Store, cursor format.Seq, live bool) {
 			t.Helper()
 			c, ok := s.Cursor("relay")
 			since, listening := s.LiveSince("relay")
@@ -254,12 +255,12 @@ func TestNotesAreBounded(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: merger()})
 	s := openShare(t, store, dict.DefaultSettings, graph.Share{})
 	begun := time.Now().UTC()
-	seq := graph.Seq(0)
+	seq := format.Seq(0)
 	note := func(source string, n int) {
 		var b graph.Batch
 		for range n {
 			seq++
-			b.AddDeadLetter(graph.DeadLetter{Seq: seq, Reason: "frame", Time: begun.Add(time.Duration(seq) * time.Millisecond)})
+			b.AddDeadLetter(format.DeadLetter{Seq: seq, Reason: "frame", Time: begun.Add(time.Duration(seq) * time.Millisecond)})
 			b.Seen(seq, nil)
 			if b.Notes() == graph.MaxNotes {
 				if err := s.Apply(t.Context(), source, &b); err != nil {
@@ -272,7 +273,7 @@ func TestNotesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kept := func() (n int, letters []graph.DeadLetter) {
+	kept := func() (n int, letters []format.DeadLetter) {
 		t.Helper()
 		err := store.View(t.Context(), func(r kv.Reader) (err error) {
 			if letters, err = graph.DeadLetters(r); err != nil {
@@ -301,7 +302,7 @@ func TestNotesAreBounded(t *testing.T) {
 		t.Errorf("%d are stored, %d shown", n, len(letters))
 	}
 	for i, d := range letters {
-		if d.Seq != seq-graph.MaxDeadLetters+graph.Seq(i)+1 {
+		if d.Seq != seq-graph.MaxDeadLetters+format.Seq(i)+1 {
 			t.Fatalf("letter %d is of seq %d", i, d.Seq)
 		}
 	}

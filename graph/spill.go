@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"skein/graph/format"
 	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/runs"
@@ -73,20 +74,20 @@ func (s *lane) spill(ctx context.Context) error {
 // isMineToSpill reports whether a key is of a partition of the lane.
 func (s *lane) isMineToSpill(key string) bool {
 	_, n := dict.ReadID([]byte(key[2:]))
-	if key[0] == keyRecord {
+	if key[0] == format.KeyRecord {
 		actor, _ := dict.ReadID([]byte(key[2:]))
-		return s.has(s.settings.PartitionOfID(actor))
+		return s.has(s.Settings.PartitionOfID(actor))
 	}
-	return !s.shared() || len(key) > 2+n && s.has(key[2+n])
+	return !s.Shared() || len(key) > 2+n && s.has(key[2+n])
 }
 
 // goes reports whether a key is that of a chunk that is being erased: erasing
 // works its way down the keys, and must not find that something went up again.
 func (s *lane) goes(key []byte) bool {
-	if key[0] != keyRecord {
+	if key[0] != format.KeyRecord {
 		return false
 	}
-	_, actor, _, _, err := parseChunkKey(key)
+	_, actor, _, _, err := format.ParseChunkKey(key)
 	return err == nil && s.erasing[actor]
 }
 
@@ -111,7 +112,7 @@ func (m *Merger) spillOne(tx kv.Txn, key []byte) error {
 	if err != nil || !ok {
 		return err
 	}
-	if key[0] == keyRecord {
+	if key[0] == format.KeyRecord {
 		return m.spillChunk(tx, key, v)
 	}
 	return m.spillRow(tx, key, v)
@@ -119,15 +120,15 @@ func (m *Merger) spillOne(tx kv.Txn, key []byte) error {
 
 func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
 	subject, _ := dict.ReadID(key[2:])
-	r, err := parseRow(subject, v)
+	r, err := format.ParseRow(subject, v)
 	if err != nil {
 		return err
 	}
-	removed, err := r.appendRemoved(nil)
+	removed, err := r.AppendRemoved(nil)
 	if err != nil {
 		return err
 	}
-	members, err := r.appendMembers(nil)
+	members, err := r.AppendMembers(nil)
 	if err != nil || len(members)+len(removed) <= m.limits.Row {
 		return err
 	}
@@ -137,33 +138,33 @@ func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
 		block := ^uint64(0)
 		for _, list := range [][]uint64{members, removed} {
 			if len(list) > 0 {
-				block = min(block, blockOf(list[0]))
+				block = min(block, format.BlockOf(list[0]))
 			}
 		}
-		add, members = takeBlock(add[:0], members, block)
-		less, removed = takeBlock(less[:0], removed, block)
-		kbuf = appendContainerKey(kbuf[:0], key, block)
-		vbuf = appendOperand(vbuf[:0], add, less)
+		add, members = format.TakeBlock(add[:0], members, block)
+		less, removed = format.TakeBlock(less[:0], removed, block)
+		kbuf = format.AppendContainerKey(kbuf[:0], key, block)
+		vbuf = format.AppendContainer(vbuf[:0], add, less)
 		tx.Merge(kbuf, vbuf)
 	}
-	tx.Set(key, appendRow(nil, subject, r.generation+1, nil, nil))
+	tx.Set(key, format.AppendRow(nil, subject, r.Generation+1, nil, nil))
 	return nil
 }
 
 func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
-	k, actor, bucket, depth, err := parseChunkKey(key)
-	if err != nil || depth == maxChunkDepth {
+	k, actor, bucket, depth, err := format.ParseChunkKey(key)
+	if err != nil || depth == format.MaxChunkDepth {
 		return err
 	}
 	if k.Info() == nil {
 		return fmt.Errorf("graph: record key %x is of an unknown kind", key)
 	}
-	coder := coderOf(actor, bucket)
-	records, generation, err := coder.read(nil, v, 0)
+	coder := format.CoderOf(actor, bucket)
+	records, generation, err := coder.Read(nil, v, 0)
 	if err != nil || len(records) <= m.limits.Chunk && len(v) <= maxChunkBytes {
 		return err
 	}
-	return coder.spill(tx, key, depth, generation, records)
+	return spillRecords(tx, coder, key, depth, generation, records)
 }
 
 // maxOperandBytes is from how many bytes on records that are written at once are
@@ -173,9 +174,9 @@ const maxOperandBytes = 16 << 10
 
 // place writes records, which ascend, into the chunk of the key given; or, being
 // too many bytes, below it, as if the chunk had been spilled at once.
-func (c chunkCoder) place(tx kv.Txn, key []byte, depth int, records []record) error {
-	operand := c.append(nil, 0, records)
-	if len(operand) <= maxOperandBytes || depth == maxChunkDepth {
+func place(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, records []format.Record) error {
+	operand := c.Append(nil, 0, records)
+	if len(operand) <= maxOperandBytes || depth == format.MaxChunkDepth {
 		tx.Merge(key, operand)
 		return nil
 	}
@@ -183,28 +184,28 @@ func (c chunkCoder) place(tx kv.Txn, key []byte, depth int, records []record) er
 	if err != nil {
 		return err
 	}
-	old, generation, err := c.read(nil, bytes.Clone(v), 0)
+	old, generation, err := c.Read(nil, bytes.Clone(v), 0)
 	if err != nil {
 		return fmt.Errorf("graph: chunk %x: %w", key, err)
 	}
-	compare := func(x, y record) int { return comparePaths(x.path, y.path) }
-	old = slices.DeleteFunc(old, func(r record) bool { _, again := slices.BinarySearchFunc(records, r, compare); return again })
+	compare := func(x, y format.Record) int { return format.ComparePaths(x.Path, y.Path) }
+	old = slices.DeleteFunc(old, func(r format.Record) bool { _, again := slices.BinarySearchFunc(records, r, compare); return again })
 	all := append(old, records...)
 	slices.SortFunc(all, compare)
-	return c.spill(tx, key, depth, generation, all)
+	return spillRecords(tx, c, key, depth, generation, all)
 }
 
-// spill writes records below a chunk, and leaves it empty.
-func (c chunkCoder) spill(tx kv.Txn, key []byte, depth int, generation uint64, records []record) error {
-	below := func(r record) byte { return byte(r.path.spread() >> (56 - 8*depth)) }
-	if c.isRaw() { // by hash; within one, by path
-		slices.SortStableFunc(records, func(x, y record) int { return int(below(x)) - int(below(y)) })
+// spillRecords writes records below a chunk, and leaves it empty.
+func spillRecords(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, generation uint64, records []format.Record) error {
+	below := func(r format.Record) byte { return byte(r.Path.Spread() >> (56 - 8*depth)) }
+	if c.IsRaw() { // by hash; within one, by path
+		slices.SortStableFunc(records, func(x, y format.Record) int { return int(below(x)) - int(below(y)) })
 	}
-	for group := range runs.Of(records, func(x, y record) bool { return below(x) == below(y) }) {
-		if err := c.place(tx, append(slices.Clone(key), below(group[0])), depth+1, group); err != nil {
+	for group := range runs.Of(records, func(x, y format.Record) bool { return below(x) == below(y) }) {
+		if err := place(tx, c, append(slices.Clone(key), below(group[0])), depth+1, group); err != nil {
 			return err
 		}
 	}
-	tx.Set(key, c.append(nil, generation+1, nil))
+	tx.Set(key, c.Append(nil, generation+1, nil))
 	return nil
 }

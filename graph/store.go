@@ -12,6 +12,8 @@ import (
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
@@ -62,12 +64,12 @@ type Options struct {
 // A Store is the graph. Apply, EraseSlice and the cursor methods are for one
 // goroutine, the writer; View and all reading for any.
 type Store struct {
-	layout
+	format.Layout
 
 	kv     kv.Store
 	merger *Merger
 	sets   *setCache
-	header Header
+	header format.Header
 	in     intern.Interner // nil if it is read only
 	o      Options
 	secret []byte
@@ -116,7 +118,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 // internOptions are the interner's: its slot is the first partition of ours.
 func (s *Store) internOptions() intern.Options {
 	o := s.o.Intern
-	o.Settings = s.settings
+	o.Settings = s.Settings
 	o.Alone = s.o.Embedded
 	o.Logger = s.o.Logger
 	if first, _, err := s.o.Share.partitions(dict.MaxPartitions); err == nil {
@@ -128,11 +130,11 @@ func (s *Store) internOptions() intern.Options {
 // open claims what is written, makes the lanes, and reads what they keep.
 func (s *Store) open(ctx context.Context) error {
 	if !s.o.ReadOnly {
-		first, end, err := s.o.Share.partitions(s.settings.Partitions)
+		first, end, err := s.o.Share.partitions(s.Settings.Partitions)
 		if err != nil {
 			return err
 		}
-		if s.shared() {
+		if s.Shared() {
 			if s.claim, err = s.takeClaim(ctx, first, end); err != nil {
 				return err
 			}
@@ -146,7 +148,7 @@ func (s *Store) open(ctx context.Context) error {
 func (s *Store) prepare(ctx context.Context) error {
 	want := s.o.Intern.Settings
 	var found bool
-	var h Header
+	var h format.Header
 	check := func(r kv.Reader) (err error) {
 		if h, found, err = readHeader(r); err != nil || !found || s.o.Import {
 			return err
@@ -167,17 +169,17 @@ func (s *Store) prepare(ctx context.Context) error {
 	if want = want.Or(h.Settings); want != h.Settings {
 		return fmt.Errorf("%w: the store was made with %s, and asked for are %s", dict.ErrSettings, h.Settings, want)
 	}
-	s.layout, s.header = layout{h.Settings}, h
+	s.Layout, s.header = format.Layout{Settings: h.Settings}, h
 	return nil
 }
 
 // makeRows makes the rows of a new store. Another process may be first.
-func (s *Store) makeRows(ctx context.Context, want dict.Settings, check func(kv.Reader) error, h *Header) error {
+func (s *Store) makeRows(ctx context.Context, want dict.Settings, check func(kv.Reader) error, h *format.Header) error {
 	defaults := s.o.Defaults
 	if defaults == (dict.Settings{}) {
 		defaults = dict.DefaultSettings
 	}
-	made := Header{Version: Version, Settings: want.Or(defaults), Kinds: allKinds()}
+	made := format.Header{Version: format.Version, Settings: want.Or(defaults), Kinds: allKinds()}
 	if err := made.Settings.Check(); err != nil {
 		return err
 	}
@@ -190,15 +192,15 @@ func (s *Store) makeRows(ctx context.Context, want dict.Settings, check func(kv.
 		if err := check(tx); err != nil || h.Version != 0 {
 			return err
 		}
-		tx.Set(HeaderKey, made.Append(nil))
-		tx.Set(keySecret, secret)
+		tx.Set(format.HeaderKey, made.Append(nil))
+		tx.Set(format.KeySecret, secret)
 		*h, s.made = made, true
 		return nil
 	})
 }
 
-func allKinds() (all []Kind) {
-	for _, k := range Kinds {
+func allKinds() (all []kinds.Kind) {
+	for _, k := range kinds.All {
 		all = append(all, k.Kind)
 	}
 	slices.Sort(all)
@@ -207,26 +209,26 @@ func allKinds() (all []Kind) {
 
 // readHeader reads the header of a store, and refuses one of another version. found is
 // false where there is none.
-func readHeader(r kv.Reader) (h Header, found bool, err error) {
-	v, ok, err := r.Get(HeaderKey)
+func readHeader(r kv.Reader) (h format.Header, found bool, err error) {
+	v, ok, err := r.Get(format.HeaderKey)
 	if err != nil || !ok {
 		return h, false, err
 	}
-	version, err := HeaderVersion(v)
+	version, err := format.HeaderVersion(v)
 	switch {
 	case err != nil:
 		return h, true, err
-	case version < Version:
-		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: bring it up to date with skein upgrade", ErrFormat, version, Version)
-	case version > Version:
-		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: it was written by a newer skein; use that one", ErrFormat, version, Version)
+	case version < format.Version:
+		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: bring it up to date with skein upgrade", ErrFormat, version, format.Version)
+	case version > format.Version:
+		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: it was written by a newer skein; use that one", ErrFormat, version, format.Version)
 	}
-	h, err = DecodeHeader(v)
+	h, err = format.DecodeHeader(v)
 	return h, true, err
 }
 
 // ReadHeader reads the header of a store that holds a whole graph.
-func ReadHeader(r kv.Reader) (Header, error) {
+func ReadHeader(r kv.Reader) (format.Header, error) {
 	h, found, err := readHeader(r)
 	if err != nil {
 		return h, err
@@ -239,7 +241,7 @@ func ReadHeader(r kv.Reader) (Header, error) {
 
 // notImporting makes sure that no import was begun and not finished.
 func notImporting(r kv.Reader) error {
-	_, importing, err := r.Get(keyImport)
+	_, importing, err := r.Get(format.KeyImport)
 	if err == nil && importing {
 		err = errors.New("graph: an import into this store was not finished: run skein import again, from the beginning")
 	}
@@ -249,15 +251,15 @@ func notImporting(r kv.Reader) error {
 // load reads what is kept in memory: nothing whose size grows with the graph
 // but the hidden set, a bit per hidden account.
 func (s *Store) load(r kv.Reader) error {
-	secret, _, err := r.Get(keySecret)
+	secret, _, err := r.Get(format.KeySecret)
 	if err != nil {
 		return err
 	}
 	s.secret = append([]byte(nil), secret...)
-	if s.hidden.version, err = s.hiddenVersion(r); err != nil {
+	if s.hidden.version, err = hiddenVersion(s.Layout, r); err != nil {
 		return err
 	}
-	if s.hidden.set, err = s.readBitmap(r, hiddenKind, 0); err != nil {
+	if s.hidden.set, err = readBitmap(s.Layout, r, kinds.Hidden, 0); err != nil {
 		return err
 	}
 	for _, l := range s.lanes {
@@ -314,15 +316,15 @@ func (s *Store) Secret() []byte { return s.secret }
 // hiddenOf returns the hidden set of the state that r reads. The set kept by
 // the writer serves where its version is the same, which is nearly always.
 func (s *Store) hiddenOf(r kv.Reader) (*roaring64.Bitmap, error) {
-	version, err := s.hiddenVersion(r)
+	version, err := hiddenVersion(s.Layout, r)
 	if err != nil {
 		return nil, err
 	}
 	if set := s.hidden.get(version); set != nil {
 		return set, nil
 	}
-	if !s.shared() {
-		return s.readBitmap(r, hiddenKind, 0)
+	if !s.Shared() {
+		return readBitmap(s.Layout, r, kinds.Hidden, 0)
 	}
 	// Another process has changed it.
 	s.hidden.reading.Lock()
@@ -330,7 +332,7 @@ func (s *Store) hiddenOf(r kv.Reader) (*roaring64.Bitmap, error) {
 	if set := s.hidden.get(version); set != nil {
 		return set, nil
 	}
-	set, err := s.readBitmap(r, hiddenKind, 0)
+	set, err := readBitmap(s.Layout, r, kinds.Hidden, 0)
 	if err == nil {
 		s.hidden.put(version, set)
 	}
@@ -396,7 +398,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 func (m *Metrics) Retried(cause string) { m.retry(cause) }
 
 // Conflicted counts a conflict that the engine reports, by its first key.
-func (m *Metrics) Conflicted(key []byte) { m.Conflicts.WithLabelValues(KeyspaceOf(key)).Inc() }
+func (m *Metrics) Conflicted(key []byte) { m.Conflicts.WithLabelValues(format.KeyspaceOf(key)).Inc() }
 
 func (m *Metrics) retry(cause string) {
 	if m != nil {

@@ -3,13 +3,15 @@ package graph
 import (
 	"context"
 
+	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/kv"
 )
 
 // Totals returns the counts and cursors of a store that is not opened as a
 // graph.
-func Totals(ctx context.Context, store kv.Store) (counts Counts, cursors []Cursor, err error) {
+func Totals(ctx context.Context, store kv.Store) (counts format.Counts, cursors []format.Cursor, err error) {
 	err = store.View(ctx, func(r kv.Reader) (err error) {
 		if _, err := ReadHeader(r); err != nil {
 			return err
@@ -43,15 +45,15 @@ func Usage(ctx context.Context, store kv.Store, tick func(keys int64)) ([]Keyspa
 		{"ids → DIDs", []byte{dict.KeyString, byte(dict.DID)}},
 		{"URIs → ids", []byte{dict.KeyID, byte(dict.URI)}},
 		{"ids → URIs", []byte{dict.KeyString, byte(dict.URI)}},
-		{"accounts", []byte{keyAccount}},
+		{"accounts", []byte{format.KeyAccount}},
 	}
-	for _, k := range Kinds {
-		parts = append(parts, part{k.Name + " records", []byte{keyRecord, byte(k.Kind)}})
+	for _, k := range kinds.All {
+		parts = append(parts, part{k.Name + " records", []byte{format.KeyRecord, byte(k.Kind)}})
 	}
-	for _, k := range Kinds {
-		parts = append(parts, part{k.Reverse, []byte{keyReverse, byte(k.Kind)}})
+	for _, k := range kinds.All {
+		parts = append(parts, part{k.Reverse, []byte{format.KeyReverse, byte(k.Kind)}})
 	}
-	parts = append(parts, part{"hidden accounts", []byte{keyReverse, byte(hiddenKind)}})
+	parts = append(parts, part{"hidden accounts", []byte{format.KeyReverse, byte(kinds.Hidden)}})
 	out := make([]Keyspace, 0, len(parts)+1)
 	var total, counted int64
 	err := store.View(ctx, func(r kv.Reader) error {
@@ -80,7 +82,7 @@ func Usage(ctx context.Context, store kv.Store, tick func(keys int64)) ([]Keyspa
 			out = append(out, Keyspace{Name: p.name, Keys: n})
 		}
 		rest := int64(0)
-		for _, prefix := range []byte{keyErase, keyCursor, keyDeadLetter, keyGap, dict.KeyNext, dict.KeyLease, dict.KeyHome, 'm', keyClaim, keyHeartbeat, dict.KeyClaims} {
+		for _, prefix := range []byte{format.KeyErase, format.KeyCursor, format.KeyDeadLetter, format.KeyGap, dict.KeyNext, dict.KeyLease, dict.KeyHome, 'm', format.KeyClaim, format.KeyHeartbeat, dict.KeyClaims} {
 			n, err := count([]byte{prefix}, []byte{prefix + 1})
 			if err != nil {
 				return err

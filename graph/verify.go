@@ -8,6 +8,8 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
+	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
@@ -47,7 +49,7 @@ func Verify(ctx context.Context, store kv.Store, report func(problem string), pr
 		}()
 		v := &verifier{
 			ctx: ctx, r: damage, damage: damage, report: report, progress: progress,
-			counts: Counts{}.clone(), hidden: roaring64.New(), erasing: map[dict.ID]bool{},
+			counts: format.Counts{}.Clone(), hidden: roaring64.New(), erasing: map[dict.ID]bool{},
 		}
 		return v.run()
 	})
@@ -57,7 +59,7 @@ func Verify(ctx context.Context, store kv.Store, report func(problem string), pr
 // before and after something, nothing was written in between.
 func WriteState(ctx context.Context, store kv.Store) (state string, err error) {
 	err = store.View(ctx, func(r kv.Reader) error {
-		return eachWithPrefix(r, keyWriter, func(k, v []byte) error {
+		return eachWithPrefix(r, format.KeyWriter, func(k, v []byte) error {
 			state += fmt.Sprintf("%x %x\n", k, v)
 			return nil
 		})
@@ -66,7 +68,7 @@ func WriteState(ctx context.Context, store kv.Store) (state string, err error) {
 }
 
 type verifier struct {
-	layout
+	format.Layout
 
 	ctx      context.Context //nolint:containedctx // lives as long as the one call of Verify
 	r        kv.Reader
@@ -74,10 +76,10 @@ type verifier struct {
 	report   func(string)
 	progress func(int64)
 	keys     int64
-	counts   Counts
+	counts   format.Counts
 	seeds    [2]maphash.Seed
-	records  map[Kind]edgeSum
-	sets     map[Kind]edgeSum
+	records  map[kinds.Kind]edgeSum
+	sets     map[kinds.Kind]edgeSum
 	reader   bucketReader
 	hidden   *roaring64.Bitmap // by the accounts' rows
 	erasing  map[dict.ID]bool
@@ -90,9 +92,9 @@ func (v *verifier) broken(format string, args ...any) { v.report(fmt.Sprintf(for
 
 func (v *verifier) run() error {
 	h, err := ReadHeader(v.r)
-	v.settings = h.Settings
+	v.Settings = h.Settings
 	if err != nil && v.damage.any() { // what it could not read; most stores are so
-		v.settings, err = dict.DefaultSettings, nil
+		v.Settings, err = dict.DefaultSettings, nil
 	}
 	if err != nil {
 		return err
@@ -103,8 +105,8 @@ func (v *verifier) run() error {
 		keyspace byte
 		check    func(k, value []byte) error
 	}{
-		{keyErase, v.eraseJob},
-		{keyAccount, v.accounts},
+		{format.KeyErase, v.eraseJob},
+		{format.KeyAccount, v.accounts},
 	} {
 		if err := eachWithPrefix(v.r, []byte{part.keyspace}, func(k, value []byte) error {
 			if err := v.tick(); err != nil {
@@ -115,7 +117,7 @@ func (v *verifier) run() error {
 			return fmt.Errorf("graph: checking keyspace %q: %w", part.keyspace, err)
 		}
 	}
-	strings, err := intern.Verify(v.r, v.settings, v.report, v.tick)
+	strings, err := intern.Verify(v.r, v.Settings, v.report, v.tick)
 	if err != nil {
 		return err
 	}
@@ -153,7 +155,7 @@ func (v *verifier) keyspaces() error {
 		if key == nil {
 			return nil
 		}
-		if keyspaces[key[0]] == "" {
+		if format.Keyspaces[key[0]] == "" {
 			v.broken("key %x belongs to no keyspace", key)
 		}
 		if lo = kv.PrefixEnd(key[:1]); lo == nil {
@@ -163,7 +165,7 @@ func (v *verifier) keyspaces() error {
 }
 
 func (v *verifier) eraseJob(k, _ []byte) error {
-	id, err := parseActorKey(k)
+	id, err := format.ParseActorKey(k)
 	if err != nil {
 		v.broken("%v", err)
 		return nil
@@ -175,7 +177,7 @@ func (v *verifier) eraseJob(k, _ []byte) error {
 // accounts checks a group of accounts.
 func (v *verifier) accounts(k, value []byte) error {
 	var named error
-	if err := v.eachState(k, value, func(id dict.ID, st repoState) error {
+	if err := v.EachState(k, value, func(id dict.ID, st format.RepoState) error {
 		named = v.account(id, &st)
 		return named
 	}); err != nil && named == nil {
@@ -184,20 +186,20 @@ func (v *verifier) accounts(k, value []byte) error {
 	return named
 }
 
-func (v *verifier) account(id dict.ID, st *repoState) error {
+func (v *verifier) account(id dict.ID, st *format.RepoState) error {
 	v.counts.Accounts++
-	if st.has(flagHidden) {
+	if st.Has(format.FlagHidden) {
 		v.counts.Hidden++
 		v.hidden.Add(uint64(id))
 	}
-	if st.has(flagPartial) {
+	if st.Has(format.FlagPartial) {
 		v.counts.Partial++
 	}
-	if st.has(flagDesync) {
+	if st.Has(format.FlagDesync) {
 		v.counts.Desynchronized++
 	}
-	if st.has(flagErasing) != v.erasing[id] {
-		v.broken("account %d: its row says erasing=%v, its job %v", id, st.has(flagErasing), v.erasing[id])
+	if st.Has(format.FlagErasing) != v.erasing[id] {
+		v.broken("account %d: its row says erasing=%v, its job %v", id, st.Has(format.FlagErasing), v.erasing[id])
 	}
 	return v.named(dict.DID, id, "account")
 }

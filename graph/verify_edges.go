@@ -8,6 +8,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/syntax"
 )
@@ -19,7 +21,7 @@ type edgeSum struct {
 	hash [2]uint64
 }
 
-func (v *verifier) add(sums map[Kind]edgeSum, k Kind, actor, subject uint64) {
+func (v *verifier) add(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, subject uint64) {
 	var b [16]byte
 	binary.LittleEndian.PutUint64(b[:], actor)
 	binary.LittleEndian.PutUint64(b[8:], subject)
@@ -34,8 +36,8 @@ func (v *verifier) add(sums map[Kind]edgeSum, k Kind, actor, subject uint64) {
 // edges reads the records and the sets, each in its order, and compares them.
 func (v *verifier) edges() error {
 	v.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
-	v.records, v.sets = map[Kind]edgeSum{}, map[Kind]edgeSum{}
-	if err := v.eachActor(func(k Kind, actor dict.ID, subjects []uint64) error {
+	v.records, v.sets = map[kinds.Kind]edgeSum{}, map[kinds.Kind]edgeSum{}
+	if err := v.eachActor(func(k kinds.Kind, actor dict.ID, subjects []uint64) error {
 		for _, s := range subjects {
 			v.add(v.records, k, uint64(actor), s)
 		}
@@ -43,7 +45,7 @@ func (v *verifier) edges() error {
 	}); err != nil {
 		return err
 	}
-	if err := v.eachSet(func(k Kind, subject dict.ID, members []uint64) error {
+	if err := v.eachSet(func(k kinds.Kind, subject dict.ID, members []uint64) error {
 		for _, m := range members {
 			if !v.erasing[dict.ID(m)] {
 				v.add(v.sets, k, m, uint64(subject))
@@ -53,7 +55,7 @@ func (v *verifier) edges() error {
 	}); err != nil {
 		return err
 	}
-	for _, k := range Kinds {
+	for _, k := range kinds.All {
 		if v.records[k.Kind] == v.sets[k.Kind] || v.damage.any() {
 			continue
 		}
@@ -67,13 +69,13 @@ func (v *verifier) edges() error {
 
 // compareEdges says which edges are on one side only. It takes a look-up, or
 // the reading of an actor's records, for each edge.
-func (v *verifier) compareEdges(kind Kind) error {
-	err := v.eachActor(func(k Kind, actor dict.ID, subjects []uint64) error {
+func (v *verifier) compareEdges(kind kinds.Kind) error {
+	err := v.eachActor(func(k kinds.Kind, actor dict.ID, subjects []uint64) error {
 		if k != kind {
 			return nil
 		}
 		for _, s := range subjects {
-			has, err := v.layout.hasEdge(v.r, k, actor, dict.ID(s))
+			has, err := hasEdge(v.Layout, v.r, k, actor, dict.ID(s))
 			if err != nil {
 				return err
 			}
@@ -86,14 +88,14 @@ func (v *verifier) compareEdges(kind Kind) error {
 	if err != nil {
 		return err
 	}
-	return v.eachSet(func(k Kind, subject dict.ID, members []uint64) error {
+	return v.eachSet(func(k kinds.Kind, subject dict.ID, members []uint64) error {
 		for _, m := range members {
 			if k != kind || v.erasing[dict.ID(m)] {
 				continue
 			}
 			found := false
-			if err := eachRecord(v.r, k, dict.ID(m), func(r *record) bool {
-				found = found || r.subject == subject
+			if err := eachRecord(v.r, k, dict.ID(m), func(r *format.Record) bool {
+				found = found || r.Subject == subject
 				return !found
 			}); err != nil {
 				return err
@@ -108,13 +110,13 @@ func (v *verifier) compareEdges(kind Kind) error {
 
 // bucketReader gathers the records of an actor and kind from a scan.
 type bucketReader struct {
-	kind    Kind
+	kind    kinds.Kind
 	actor   dict.ID
 	bucket  uint16
 	depth   int
-	spilled [maxChunkDepth + 1]bool // of the chunks above, by depth
+	spilled [format.MaxChunkDepth + 1]bool // of the chunks above, by depth
 	chunks  int
-	records []record // of the bucket
+	records []format.Record // of the bucket
 	raw     []byte
 	all     []uint64 // subjects of the actor
 }
@@ -122,15 +124,15 @@ type bucketReader struct {
 // eachActor reads all records, checks their form, counts them, and calls each
 // with the subjects of every actor and kind, ascending. Accounts that are being
 // erased are counted and left out.
-func (v *verifier) eachActor(each func(k Kind, actor dict.ID, subjects []uint64) error) error {
+func (v *verifier) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []uint64) error) error {
 	b := &v.reader
 	*b = bucketReader{}
-	v.counts.Records = Counts{}.clone().Records
-	err := eachWithPrefix(v.r, []byte{keyRecord}, func(key, value []byte) error {
+	v.counts.Records = format.Counts{}.Clone().Records
+	err := eachWithPrefix(v.r, []byte{format.KeyRecord}, func(key, value []byte) error {
 		if err := v.tick(); err != nil {
 			return err
 		}
-		k, actor, bucket, depth, err := parseChunkKey(key)
+		k, actor, bucket, depth, err := format.ParseChunkKey(key)
 		if err != nil || k.Info() == nil {
 			v.broken("record key %x is malformed, or of an unknown kind", key)
 			return nil //nolint:nilerr // it is reported
@@ -169,34 +171,34 @@ func (v *verifier) chunk(key, value []byte, depth int) {
 	start := len(b.raw)
 	b.raw = append(b.raw, value...)
 	value = b.raw[start:]
-	c := coderOf(b.actor, b.bucket)
+	c := format.CoderOf(b.actor, b.bucket)
 	from := len(b.records)
 	var generation uint64
 	var err error
-	if b.records, generation, err = c.read(b.records, value, uint32(depth)); err != nil {
+	if b.records, generation, err = c.Read(b.records, value, uint32(depth)); err != nil {
 		v.broken("chunk %x: %v", key, err)
 		return
 	}
 	b.spilled[depth] = generation > 0
 	mine := b.records[from:]
-	if again := c.append(nil, generation, mine); string(again) != string(value) {
+	if again := c.Append(nil, generation, mine); string(again) != string(value) {
 		v.broken("chunk %x is %x, it should be %x", key, value, again)
 	}
 	for i := range mine {
 		r := &mine[i]
-		if i > 0 && comparePaths(mine[i-1].path, r.path) >= 0 {
+		if i > 0 && format.ComparePaths(mine[i-1].Path, r.Path) >= 0 {
 			v.broken("chunk %x does not ascend", key)
 		}
-		if string(appendChunkKey(nil, b.kind, b.actor, r.path, depth)) != string(key) {
-			v.broken("chunk %x holds %q, which belongs elsewhere", key, r.path.appendRkey(nil))
+		if string(format.AppendChunkKey(nil, b.kind, b.actor, r.Path, depth)) != string(key) {
+			v.broken("chunk %x holds %q, which belongs elsewhere", key, r.Path.AppendRkey(nil))
 		}
-		if r.path.raw != nil {
-			if _, isTID := syntax.ParseTID(r.path.raw); isTID || !syntax.ValidRkey(r.path.raw) {
-				v.broken("chunk %x holds the record key %q", key, r.path.raw)
+		if r.Path.Raw != nil {
+			if _, isTID := syntax.ParseTID(r.Path.Raw); isTID || !syntax.ValidRkey(r.Path.Raw) {
+				v.broken("chunk %x holds the record key %q", key, r.Path.Raw)
 			}
 		}
-		if r.flags == flagRemoved && generation == 0 {
-			v.broken("chunk %x keeps that %q was removed, with nothing below it", key, r.path.appendRkey(nil))
+		if r.Flags == format.Removed && generation == 0 {
+			v.broken("chunk %x keeps that %q was removed, with nothing below it", key, r.Path.AppendRkey(nil))
 		}
 	}
 }
@@ -204,22 +206,22 @@ func (v *verifier) chunk(key, value []byte, depth int) {
 func (v *verifier) endBucket() {
 	b := &v.reader
 	if b.chunks > 1 {
-		slices.SortFunc(b.records, compareRecords)
+		slices.SortFunc(b.records, format.CompareRecords)
 	}
 	for i := range b.records {
 		r := &b.records[i]
-		if i > 0 && comparePaths(b.records[i-1].path, r.path) == 0 || r.flags == flagRemoved {
+		if i > 0 && format.ComparePaths(b.records[i-1].Path, r.Path) == 0 || r.Flags == format.Removed {
 			continue
 		}
 		v.counts.Records[b.kind.String()]++
-		if r.subject != dict.None {
-			b.all = append(b.all, uint64(r.subject))
+		if r.Subject != dict.None {
+			b.all = append(b.all, uint64(r.Subject))
 		}
 	}
 	b.records, b.raw, b.chunks = b.records[:0], b.raw[:0], 0
 }
 
-func (v *verifier) endActor(each func(k Kind, actor dict.ID, subjects []uint64) error) error {
+func (v *verifier) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uint64) error) error {
 	b := &v.reader
 	if b.kind == 0 {
 		return nil
@@ -235,34 +237,34 @@ func (v *verifier) endActor(each func(k Kind, actor dict.ID, subjects []uint64) 
 
 // eachSet reads all reverse sets, checks their form, and calls each with the
 // members of every one. The hidden set is compared with the accounts.
-func (v *verifier) eachSet(each func(k Kind, subject dict.ID, members []uint64) error) error {
+func (v *verifier) eachSet(each func(k kinds.Kind, subject dict.ID, members []uint64) error) error {
 	hidden := v.hidden.Clone()
-	err := eachWithPrefix(v.r, []byte{keyReverse}, func(key, value []byte) error {
+	err := eachWithPrefix(v.r, []byte{format.KeyReverse}, func(key, value []byte) error {
 		if err := v.tick(); err != nil {
 			return err
 		}
-		k, subject, block, isRow, err := parseReverseKey(key)
-		if err != nil || k != hiddenKind && k.Info() == nil {
+		k, subject, block, isRow, err := format.ParseReverseKey(key)
+		if err != nil || k != kinds.Hidden && k.Info() == nil {
 			v.broken("set key %x is malformed, or of an unknown kind", key)
 			return nil //nolint:nilerr // it is reported
 		}
 		var members []uint64
-		v.beginSet(appendRowKey(nil, k, subject))
+		v.beginSet(format.AppendRowKey(nil, k, subject))
 		if isRow {
 			members, err = v.row(subject, key, value)
 		} else {
 			members, err = v.container(key, value, block)
 		}
 		for _, m := range members {
-			if len(key) > len(v.setKey) && isRow && v.settings.PartitionOfID(dict.ID(m)) != key[len(key)-1] {
-				v.broken("row %x has member %d, which is of partition %d", key, m, v.settings.PartitionOfID(dict.ID(m)))
+			if len(key) > len(v.setKey) && isRow && v.Settings.PartitionOfID(dict.ID(m)) != key[len(key)-1] {
+				v.broken("row %x has member %d, which is of partition %d", key, m, v.Settings.PartitionOfID(dict.ID(m)))
 			}
 		}
 		if err != nil {
 			v.broken("set %x: %v", key, err)
 			return nil
 		}
-		if k == hiddenKind {
+		if k == kinds.Hidden {
 			for _, m := range members {
 				if !hidden.CheckedRemove(m) {
 					v.broken("account %d is in the hidden set, but its row says active", m)
@@ -271,7 +273,7 @@ func (v *verifier) eachSet(each func(k Kind, subject dict.ID, members []uint64) 
 			return nil
 		}
 		if isRow && len(members) > 0 {
-			if err := v.named(k.Info().SubjectIs, subject, "subject"); err != nil {
+			if err := v.named(k.Info().To.Is, subject, "subject"); err != nil {
 				return err
 			}
 		}
@@ -289,26 +291,26 @@ func (v *verifier) eachSet(each func(k Kind, subject dict.ID, members []uint64) 
 // row checks a row, and returns its members that are in no container below.
 // What it removes is left out of the containers that follow.
 func (v *verifier) row(subject dict.ID, key, value []byte) (members []uint64, err error) {
-	r, err := parseRow(subject, value)
+	r, err := format.ParseRow(subject, value)
 	if err != nil {
 		return nil, err
 	}
-	if members, err = r.appendMembers(nil); err != nil {
+	if members, err = r.AppendMembers(nil); err != nil {
 		return nil, err
 	}
-	removed, err := r.appendRemoved(nil)
+	removed, err := r.AppendRemoved(nil)
 	if err != nil {
 		return nil, err
 	}
-	if again := appendRow(nil, subject, r.generation, removed, members); string(again) != string(value) {
+	if again := format.AppendRow(nil, subject, r.Generation, removed, members); string(again) != string(value) {
 		v.broken("row %x is %x, it should be %x", key, value, again)
 	}
-	if len(removed) > 0 && r.generation == 0 {
+	if len(removed) > 0 && r.Generation == 0 {
 		v.broken("row %x keeps %d removed members, with nothing below it", key, len(removed))
 	}
-	if r.generation > 0 {
+	if r.Generation > 0 {
 		part := uint8(0)
-		if v.shared() {
+		if v.Shared() {
 			part = key[len(key)-1]
 		}
 		v.spilled |= 1 << part
@@ -328,14 +330,14 @@ func (v *verifier) beginSet(key []byte) {
 // container checks a container, and returns its members that the row over it
 // says nothing of.
 func (v *verifier) container(key, value []byte, block uint64) (members []uint64, err error) {
-	if v.spilled>>v.settings.PartitionOfID(dict.ID(block<<16))&1 == 0 {
+	if v.spilled>>v.Settings.PartitionOfID(dict.ID(block<<16))&1 == 0 {
 		v.broken("container %x lies under no row that was spilled", key)
 	}
-	removed, _, err := splitContainer(value)
+	removed, _, err := format.SplitContainer(value)
 	if err != nil {
 		return nil, err
 	}
-	if members, err = containerMembers(block<<16, value); err != nil {
+	if members, err = format.ContainerMembers(block<<16, value); err != nil {
 		return nil, err
 	}
 	for i := 1; i < len(members); i++ {

@@ -1,17 +1,18 @@
 package graph
 
 import (
+	"skein/graph/format"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
 )
 
 // readCounts adds up the counts of all lanes, and the strings that were claimed.
-func readCounts(r kv.Reader) (Counts, error) {
-	total := Counts{}.clone()
-	err := eachWithPrefix(r, keyCounts, func(_, v []byte) error {
-		c, err := decodeCounts(v)
-		total.add(c)
+func readCounts(r kv.Reader) (format.Counts, error) {
+	total := format.Counts{}.Clone()
+	err := eachWithPrefix(r, format.KeyCounts, func(_, v []byte) error {
+		c, err := format.DecodeCounts(v)
+		total.Add(c)
 		return err
 	})
 	if err != nil {
@@ -27,12 +28,12 @@ func readCounts(r kv.Reader) (Counts, error) {
 // hiddenVersion returns the version of the hidden set: the sum of those of its
 // parts, which only grow, so that in two states that have one sum all are the
 // same.
-func (l layout) hiddenVersion(r kv.Reader) (version uint64, err error) {
-	if !l.shared() {
-		return readVersion(r, keyHidden)
+func hiddenVersion(l format.Layout, r kv.Reader) (version uint64, err error) {
+	if !l.Shared() {
+		return readVersion(r, format.KeyHidden)
 	}
-	err = eachWithPrefix(r, keyHidden, func(_, v []byte) error {
-		n, err := decodeVersion(v)
+	err = eachWithPrefix(r, format.KeyHidden, func(_, v []byte) error {
+		n, err := format.DecodeVersion(v)
 		version += n
 		return err
 	})
@@ -44,12 +45,12 @@ func readVersion(r kv.Reader, key []byte) (uint64, error) {
 	if err != nil || !ok {
 		return 0, err
 	}
-	return decodeVersion(v)
+	return format.DecodeVersion(v)
 }
 
 // writeAccounts writes a group's accounts that changed.
-func (l layout) writeAccounts(tx kv.Txn, key, group []byte) {
-	if l.shared() {
+func writeAccounts(l format.Layout, tx kv.Txn, key, group []byte) {
+	if l.Shared() {
 		tx.Set(key, group)
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"skein/graph"
+	"skein/graph/kinds"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/idset"
@@ -27,7 +28,7 @@ type evaluation struct {
 // leaf is a set that the graph has.
 type leaf struct {
 	op   op
-	kind graph.Kind
+	kind kinds.Kind
 	of   dict.ID
 }
 
@@ -183,7 +184,7 @@ func (v *evaluation) leaf(l leaf) (t operand, err error) {
 	return t, err
 }
 
-func (v *evaluation) openActors(k graph.Kind, subject dict.ID) (operand, error) {
+func (v *evaluation) openActors(k kinds.Kind, subject dict.ID) (operand, error) {
 	t, err := v.s.Actors(k, subject)
 	if err != nil {
 		return operand{}, err

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"skein/graph"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/syntax"
 )
@@ -23,7 +23,7 @@ const (
 // A node is a set expression, or a part of one.
 type node struct {
 	op     op
-	kind   graph.Kind     // of a leaf
+	kind   kinds.Kind     // of a leaf
 	of     int            // of a leaf: the index of its argument in Expr.strings
 	args   []node         // of an operator
 	first  int            // of members: its arguments are strings[first:last]
@@ -136,7 +136,7 @@ func distance(a, b string) int {
 
 type function struct {
 	op   op
-	kind graph.Kind
+	kind kinds.Kind
 }
 
 // functions are the names of an expression: the operators, and what the table
@@ -145,7 +145,7 @@ var functions = func() map[string]function {
 	f := map[string]function{
 		"members": {op: opMembers}, "intersect": {op: opIntersect}, "union": {op: opUnion}, "except": {op: opExcept},
 	}
-	for _, k := range graph.Kinds {
+	for _, k := range kinds.All {
 		f[k.Forward] = function{opForward, k.Kind}
 		f[k.Reverse] = function{opReverse, k.Kind}
 	}
@@ -336,9 +336,9 @@ func (p *parser) literals(n *node, name string) error {
 		want := l.is
 		switch n.op {
 		case opForward:
-			want, n.is = dict.DID, info.SubjectIs
+			want, n.is = dict.DID, info.To.Is
 		case opReverse:
-			want, n.is = info.SubjectIs, dict.DID
+			want, n.is = info.To.Is, dict.DID
 		default:
 			if len(p.e.strings) > n.first {
 				want = n.is

@@ -5,14 +5,15 @@ import (
 	"slices"
 
 	"skein/graph"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/idset"
 )
 
 // knownEdges are the edges that known asks about, by the names of their sets.
-var knownEdges = func() map[string]graph.KindInfo {
-	edges := map[string]graph.KindInfo{}
-	for _, k := range graph.Kinds {
+var knownEdges = func() map[string]kinds.Info {
+	edges := map[string]kinds.Info{}
+	for _, k := range kinds.All {
 		switch k.Reverse {
 		case "followers", "likers", "reposters":
 			edges[k.Reverse] = k
@@ -47,7 +48,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 	if !ok {
 		return nil, invalid("parameter edge is %q, it must be followers, likers or reposters", clip(q.values.Get("edge")))
 	}
-	subjects, err := q.list("subject", 1, maxSubjects, edge.SubjectIs)
+	subjects, err := q.list("subject", 1, maxSubjects, edge.To.Is)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"skein/consumer"
 	"skein/graph"
+	"skein/graph/kinds"
 	"skein/internal/kv/memkv"
 	"skein/internal/model"
 	"skein/internal/synth"
@@ -169,17 +170,17 @@ func (w *world) expression(rng *rand.Rand, dids bool, depth int) (string, map[st
 			}
 			return "members( " + strings.Join(args, " , ") + ")", set
 		}
-		var kinds []graph.KindInfo
-		for _, k := range graph.Kinds {
-			if !dids == (k.SubjectIs.String() == "uri") || dids {
-				kinds = append(kinds, k)
+		var fit []kinds.Info
+		for _, k := range kinds.All {
+			if !dids == (k.To.Is.String() == "uri") || dids {
+				fit = append(fit, k)
 			}
 		}
-		k := kinds[rng.IntN(len(kinds))]
+		k := fit[rng.IntN(len(fit))]
 		of, name, members := pick(accounts), k.Forward, v.Forward[k.Name]
-		if dids && (k.SubjectIs.String() == "uri" || rng.IntN(2) == 0) {
+		if dids && (k.To.Is.String() == "uri" || rng.IntN(2) == 0) {
 			name, members = k.Reverse, v.Reverse[k.Name]
-			if k.SubjectIs.String() == "uri" {
+			if k.To.Is.String() == "uri" {
 				of = pick(w.posts(v))
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"skein/graph"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/idset"
 )
@@ -75,7 +76,7 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 
 // via is the edge that rank goes along, and what it leads to.
 type via struct {
-	kind    graph.Kind
+	kind    kinds.Kind
 	reverse bool
 	is      dict.Namespace
 }
@@ -83,12 +84,12 @@ type via struct {
 // parseVia finds the set that a name is of. It must be one of a DID.
 func parseVia(name string) (v via, err error) {
 	var names []string
-	for _, k := range graph.Kinds {
+	for _, k := range kinds.All {
 		names = append(names, k.Forward)
 		if name == k.Forward {
-			return via{k.Kind, false, k.SubjectIs}, nil
+			return via{k.Kind, false, k.To.Is}, nil
 		}
-		if k.SubjectIs == dict.DID {
+		if k.To.Is == dict.DID {
 			names = append(names, k.Reverse)
 			if name == k.Reverse {
 				return via{k.Kind, true, dict.DID}, nil
@@ -158,7 +159,7 @@ func (s *Server) ranked(ctx context.Context, sn *graph.Snapshot, q params, of *E
 }
 
 // actors reads a whole reverse set.
-func (v *evaluation) actors(k graph.Kind, subject dict.ID) (idset.Set, error) {
+func (v *evaluation) actors(k kinds.Kind, subject dict.ID) (idset.Set, error) {
 	t, err := v.openActors(k, subject)
 	if err != nil {
 		return idset.Set{}, err

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"skein/graph"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/syntax"
 )
@@ -99,8 +100,8 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 	return out, err
 }
 
-func kindNamed(name string) graph.KindInfo {
-	for _, k := range graph.Kinds {
+func kindNamed(name string) kinds.Info {
+	for _, k := range kinds.All {
 		if k.Name == name {
 			return k
 		}
@@ -108,13 +109,13 @@ func kindNamed(name string) graph.KindInfo {
 	panic("query: no kind " + name)
 }
 
-func recordURI(did string, k graph.KindInfo, rkey []byte) string {
+func recordURI(did string, k kinds.Info, rkey []byte) string {
 	return "at://" + did + "/" + k.Collection + "/" + string(rkey)
 }
 
 // outward finds the records by which the first of ids names the others. Their
 // sets are asked first: most name nobody, and then no record is read.
-func outward(sn *graph.Snapshot, k graph.KindInfo, dids []literal, ids []dict.ID, found func(i int, uri string)) error {
+func outward(sn *graph.Snapshot, k kinds.Info, dids []literal, ids []dict.ID, found func(i int, uri string)) error {
 	wanted, any := make([]dict.ID, len(ids)-1), false
 	for i, other := range ids[1:] {
 		has, err := sn.HasEdge(k.Kind, ids[0], other)
@@ -138,7 +139,7 @@ func outward(sn *graph.Snapshot, k graph.KindInfo, dids []literal, ids []dict.ID
 }
 
 // inward finds the records by which the others name the first of ids.
-func inward(ctx context.Context, sn *graph.Snapshot, k graph.KindInfo, dids []literal, ids []dict.ID, found func(i int, uri string)) error {
+func inward(ctx context.Context, sn *graph.Snapshot, k kinds.Info, dids []literal, ids []dict.ID, found func(i int, uri string)) error {
 	for i, other := range ids[1:] {
 		has, err := sn.HasEdge(k.Kind, other, ids[0])
 		if err != nil {

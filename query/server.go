@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein/graph"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/kv"
 )
@@ -309,8 +310,8 @@ func (s *Server) about(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(&b, "  /xrpc/%s  %s\n", m.nsid, strings.Join(m.takes, ", "))
 	}
 	fmt.Fprintf(&b, "  /xrpc/_health\n\nSets:\n")
-	for _, k := range graph.Kinds {
-		fmt.Fprintf(&b, "  %s(DID)  %s(%s)\n", k.Forward, k.Reverse, strings.ToUpper(k.SubjectIs.String()))
+	for _, k := range kinds.All {
+		fmt.Fprintf(&b, "  %s(DID)  %s(%s)\n", k.Forward, k.Reverse, strings.ToUpper(k.To.Is.String()))
 	}
 	fmt.Fprintf(&b, "  members(X, …)  intersect(E, …)  union(E, …)  except(E, …)\n\nExample:\n  /xrpc/blue.skein.graph.query?set=intersect(followers(did:plc:…),followers(did:plc:…))\n")
 	_, _ = w.Write([]byte(b.String()))

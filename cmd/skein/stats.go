@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein/graph"
+	"skein/graph/kinds"
 	"skein/internal/app"
 	"skein/internal/human"
 	"skein/internal/kv"
@@ -62,7 +63,7 @@ func statsCommand(e *environment) *cli.Command {
 func (st *storeStats) write(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s, %s on disk\n\n", st.Store, st.Engine, human.Bytes(st.DiskBytes))
 	c := &st.Counts
-	for _, k := range graph.Kinds {
+	for _, k := range kinds.All {
 		fmt.Fprintf(w, "%-15s %s\n", k.Name+" records", human.Count(c.Records[k.Name]))
 	}
 	fmt.Fprintf(w, "%-15s %s, of them hidden %s, partial %s, desynchronized %s\n", "accounts",

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 
 	"skein/graph"
+	"skein/graph/kinds"
 )
 
 // A CID that this protocol uses is version 1, codec dag-cbor, SHA-256.
@@ -102,7 +103,7 @@ type want struct {
 
 	// What the block says as a record of kind, once it has been read: records
 	// with the same bytes have the same CID, and are read and kept once.
-	kind    graph.Kind
+	kind    kinds.Kind
 	reads   int
 	subject graph.Ref
 	reason  Reason

@@ -12,6 +12,7 @@ import (
 	"bytes"
 
 	"skein/graph"
+	"skein/graph/kinds"
 	"skein/internal/syntax"
 )
 
@@ -83,7 +84,7 @@ type Decoder struct {
 }
 
 type rawOp struct {
-	kind   graph.Kind // 0: not indexed
+	kind   kinds.Kind // 0: not indexed
 	action []byte
 	path   []byte
 	cid    []byte
@@ -287,11 +288,11 @@ func (d *Decoder) parseOps(array []byte) bool {
 }
 
 // kindOf returns the kind of a path's collection, 0 if it is not indexed.
-func kindOf(path []byte) graph.Kind {
-	for i := range graph.Kinds {
-		c := graph.Kinds[i].Collection
+func kindOf(path []byte) kinds.Kind {
+	for i := range kinds.All {
+		c := kinds.All[i].Collection
 		if len(path) > len(c) && path[len(c)] == '/' && string(path[:len(c)]) == c {
-			return graph.Kinds[i].Kind
+			return kinds.All[i].Kind
 		}
 	}
 	return 0
@@ -349,7 +350,7 @@ func (d *Decoder) superseded(i int) bool {
 
 // subject returns the subject that the record behind cid names, or why it
 // names none.
-func (d *Decoder) subject(info *graph.KindInfo, cid []byte, b *graph.Batch) (graph.Ref, Reason) {
+func (d *Decoder) subject(info *kinds.Info, cid []byte, b *graph.Batch) (graph.Ref, Reason) {
 	if len(cid) == 0 {
 		return graph.Ref{}, NoBlock
 	}
@@ -360,7 +361,7 @@ func (d *Decoder) subject(info *graph.KindInfo, cid []byte, b *graph.Batch) (gra
 	w := &d.wants.list[n]
 	if w.kind != info.Kind {
 		// The same bytes under other collections: its $type fits one at most.
-		if w.reads++; w.reads > len(graph.Kinds) {
+		if w.reads++; w.reads > len(kinds.All) {
 			return graph.Ref{}, BadRecord
 		}
 		var subject []byte
@@ -370,16 +371,16 @@ func (d *Decoder) subject(info *graph.KindInfo, cid []byte, b *graph.Batch) (gra
 	return w.subject, w.reason
 }
 
-func readRecord(info *graph.KindInfo, w *want) ([]byte, Reason) {
+func readRecord(info *kinds.Info, w *want) ([]byte, Reason) {
 	if !hashes(w.cid, w.block) {
 		return nil, BadHash
 	}
 	c := cursor{b: w.block}
-	subject := find(&c, info.Subject)
+	subject := find(&c, info.To.Field)
 	if c.bad || c.i != len(w.block) {
 		return nil, BadRecord
 	}
-	if subject == nil || !info.SubjectIs.Valid(subject) {
+	if subject == nil || !info.To.Is.Valid(subject) {
 		return nil, BadSubject
 	}
 	return subject, ""

@@ -20,6 +20,7 @@ import (
 
 	"skein/consumer/wire"
 	"skein/graph"
+	"skein/graph/kinds"
 	"skein/internal/frames"
 )
 
@@ -110,7 +111,7 @@ func oracleCommit(e *comatproto.SyncSubscribeRepos_Commit) ([]string, error) {
 	for _, op := range e.Ops {
 		collection, rkey, _ := strings.Cut(op.Path, "/")
 		var kind string
-		for _, k := range graph.Kinds {
+		for _, k := range kinds.All {
 			if k.Collection == collection {
 				kind = k.Name
 			}
@@ -379,7 +380,7 @@ func indigoDecode(frame []byte) error {
 			continue
 		}
 		collection, _, _ := strings.Cut(op.Path, "/")
-		i := slices.IndexFunc(graph.Kinds, func(k graph.KindInfo) bool { return k.Collection == collection })
+		i := slices.IndexFunc(kinds.All, func(k kinds.Info) bool { return k.Collection == collection })
 		if i < 0 {
 			continue
 		}
@@ -387,7 +388,7 @@ func indigoDecode(frame []byte) error {
 		if err != nil {
 			return err
 		}
-		if _, err := oracleSubject(graph.Kinds[i].Name, blk.RawData()); err != nil {
+		if _, err := oracleSubject(kinds.All[i].Name, blk.RawData()); err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,7 @@ import (
 
 	"skein/consumer"
 	"skein/graph"
+	"skein/graph/format"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
@@ -81,7 +82,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	s, err := pebblekv.Open(pebblekv.Options{
 		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.NewMerger(graph.Limits{}),
 		Memory: split(o.Memory).engine, SyncInterval: o.SyncInterval,
-		OpenFiles: divideDescriptors(openFiles()).tables, Marker: graph.HeaderKey, Fatal: o.Fatal,
+		OpenFiles: divideDescriptors(openFiles()).tables, Marker: format.HeaderKey, Fatal: o.Fatal,
 		Logger: logger(o.Logger).With("component", "store"),
 	})
 	switch {

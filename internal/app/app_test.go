@@ -20,6 +20,7 @@ import (
 
 	"skein/consumer"
 	"skein/graph"
+	"skein/graph/kinds"
 	"skein/internal/app"
 	"skein/internal/frames"
 	"skein/internal/model"
@@ -284,7 +285,7 @@ func TestJetstream(t *testing.T) {
 		if e.Commit == nil {
 			continue
 		}
-		for _, k := range graph.Kinds {
+		for _, k := range kinds.All {
 			if k.Collection != e.Commit.Collection {
 				continue
 			}

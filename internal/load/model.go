@@ -5,7 +5,7 @@ import (
 	"context"
 	"slices"
 
-	"skein/graph"
+	"skein/graph/kinds"
 	"skein/internal/network"
 	"skein/internal/simulate"
 )
@@ -213,11 +213,11 @@ func groups(all []record, same func(x, y record) bool, each func([]record) error
 }
 
 // kindOf is a kind as the graph numbers it.
-func kindOf(k network.Kind) graph.Kind { return graph.Kind(k) }
+func kindOf(k network.Kind) kinds.Kind { return kinds.Kind(k) }
 
 // kindNames are the kinds' names, as getStats has them.
 var kindNames = func() (byKind [network.Other + 1]string) {
-	for _, k := range graph.Kinds {
+	for _, k := range kinds.All {
 		byKind[k.Kind] = k.Name
 	}
 	return byKind

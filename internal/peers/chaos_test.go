@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
+	"skein/graph/kinds"
 	"skein/internal/model"
 	"skein/internal/peers"
 	"skein/internal/truth"
@@ -530,7 +530,7 @@ func (n *network) truth() map[string]truthRepo {
 			continue
 		}
 		repo := truthRepo{}
-		for _, k := range graph.Kinds {
+		for _, k := range kinds.All {
 			records, err := n.client.ListRecords(n.t.Context(), a.DID, k.Collection)
 			if err != nil {
 				n.t.Fatal(err)
@@ -548,8 +548,8 @@ func (n *network) truth() map[string]truthRepo {
 }
 
 // subjectOf reads a record as the semantics say.
-func subjectOf(k *graph.KindInfo, value json.RawMessage) string {
-	for _, key := range k.Subject {
+func subjectOf(k *kinds.Info, value json.RawMessage) string {
+	for _, key := range k.To.Field {
 		var m map[string]json.RawMessage
 		if json.Unmarshal(value, &m) != nil {
 			return ""
@@ -557,7 +557,7 @@ func subjectOf(k *graph.KindInfo, value json.RawMessage) string {
 		value = m[key]
 	}
 	var s string
-	if json.Unmarshal(value, &s) != nil || !k.SubjectIs.Valid([]byte(s)) {
+	if json.Unmarshal(value, &s) != nil || !k.To.Is.Valid([]byte(s)) {
 		return ""
 	}
 	return s
@@ -680,12 +680,12 @@ func (n *network) compareSets(want map[string]truthRepo) (differences []string) 
 	}
 	for did, repo := range want {
 		_, broken := n.broken[did]
-		for _, k := range graph.Kinds {
+		for _, k := range kinds.All {
 			if !broken {
 				add(k.Forward+"("+did+")", "")
 			}
 			for _, subject := range repo[k.Name] {
-				if subject == "" || k.SubjectIs.String() == "uri" && !strings.HasPrefix(subject, "at://did:") {
+				if subject == "" || k.To.Is.String() == "uri" && !strings.HasPrefix(subject, "at://did:") {
 					continue
 				}
 				if !broken {

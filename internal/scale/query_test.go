@@ -22,6 +22,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
 	"skein/graph"
+	"skein/graph/kinds"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/app"
@@ -203,7 +204,7 @@ func BenchmarkRank(b *testing.B) {
 			expanded := 0
 			err := x.Graph.View(b.Context(), func(s *graph.Snapshot) error {
 				var batch intern.Batch
-				kind := map[string]graph.Kind{"follows": 1, "likes": 2}[via]
+				kind := map[string]kinds.Kind{"follows": 1, "likes": 2}[via]
 				var at []int
 				for i := range 300 {
 					at = append(at, batch.Add(dict.DID, []byte(did(i*network.Liveliest))))

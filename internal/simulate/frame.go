@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"skein/graph"
+	"skein/graph/kinds"
 	"skein/internal/network"
 	"skein/internal/syntax"
 	"skein/internal/synth"
@@ -16,7 +16,7 @@ import (
 var collections = func() (nsid [network.Other + 1]string) {
 	nsid[network.Post] = "app.bsky.feed.post"
 	nsid[network.Other] = "app.bsky.feed.threadgate"
-	for _, k := range graph.Kinds {
+	for _, k := range kinds.All {
 		switch k.Name {
 		case "follow":
 			nsid[network.Follow] = k.Collection

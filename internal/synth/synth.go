@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"skein/graph"
+	"skein/graph/kinds"
 	"skein/internal/model"
 )
 
@@ -116,14 +116,14 @@ func CommitBlock(did, rev string, data [32]byte) Block {
 }
 
 // Record makes the record of a kind. An empty subject makes a malformed one.
-func Record(kind graph.KindInfo, subject string) []byte {
+func Record(kind kinds.Info, subject string) []byte {
 	m := Map{{"$type", kind.Collection}}
 	switch {
 	case subject == "":
-	case len(kind.Subject) == 2:
-		m = append(m, Pair{kind.Subject[0], Map{{"cid", "bafyreib"}, {kind.Subject[1], subject}}})
+	case len(kind.To.Field) == 2:
+		m = append(m, Pair{kind.To.Field[0], Map{{"cid", "bafyreib"}, {kind.To.Field[1], subject}}})
 	default:
-		m = append(m, Pair{kind.Subject[0], subject})
+		m = append(m, Pair{kind.To.Field[0], subject})
 	}
 	return CBOR(nil, append(m, Pair{"createdAt", "2026-01-01T00:00:00Z"}))
 }
@@ -133,8 +133,8 @@ func Time(seq int64) string {
 	return time.Unix(1_700_000_000+seq, 0).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-func info(name string) graph.KindInfo {
-	for _, k := range graph.Kinds {
+func info(name string) kinds.Info {
+	for _, k := range kinds.All {
 		if k.Name == name {
 			return k
 		}

@@ -1,4 +1,4 @@
-package graph
+package format
 
 import (
 	"encoding/binary"
@@ -11,12 +11,12 @@ import (
 // to have begun its sequence anew. The time is that of the event seq; with
 // cursorLive, which a source has until its first event is applied, it is when
 // listening began, and seq is 0.
-type cursorRow struct {
-	number uint32
-	seq    Seq
-	time   time.Time
-	future bool // the relay said that seq is in its future
-	live   bool // listened to live, and no event has been applied yet
+type CursorRow struct {
+	Number uint32
+	Seq    Seq
+	Time   time.Time
+	Future bool // the relay said that seq is in its future
+	Live   bool // listened to live, and no event has been applied yet
 }
 
 // Flags of a cursor row.
@@ -26,30 +26,30 @@ const (
 )
 
 // isCursor reports whether the row says how far the source was applied.
-func (c cursorRow) isCursor() bool { return c.number != 0 && !c.live }
+func (c CursorRow) IsCursor() bool { return c.Number != 0 && !c.Live }
 
-func (c cursorRow) value() []byte {
-	v := binary.BigEndian.AppendUint32(nil, c.number)
-	v = binary.BigEndian.AppendUint64(v, uint64(c.seq))
-	v = binary.BigEndian.AppendUint64(v, uint64(c.time.UnixMicro()))
+func (c CursorRow) Value() []byte {
+	v := binary.BigEndian.AppendUint32(nil, c.Number)
+	v = binary.BigEndian.AppendUint64(v, uint64(c.Seq))
+	v = binary.BigEndian.AppendUint64(v, uint64(c.Time.UnixMicro()))
 	flags := byte(0)
-	if c.future {
+	if c.Future {
 		flags |= cursorFuture
 	}
-	if c.live {
+	if c.Live {
 		flags |= cursorLive
 	}
 	return append(v, flags)
 }
 
-func decodeCursor(v []byte) (c cursorRow, err error) {
+func DecodeCursor(v []byte) (c CursorRow, err error) {
 	if len(v) != 21 {
-		return c, fmt.Errorf("graph: cursor row %x is malformed", v)
+		return c, fmt.Errorf("format: cursor row %x is malformed", v)
 	}
-	c.number = binary.BigEndian.Uint32(v)
-	c.seq = Seq(binary.BigEndian.Uint64(v[4:]))
-	c.time = time.UnixMicro(int64(binary.BigEndian.Uint64(v[12:])))
-	c.future, c.live = v[20]&cursorFuture != 0, v[20]&cursorLive != 0
+	c.Number = binary.BigEndian.Uint32(v)
+	c.Seq = Seq(binary.BigEndian.Uint64(v[4:]))
+	c.Time = time.UnixMicro(int64(binary.BigEndian.Uint64(v[12:])))
+	c.Future, c.Live = v[20]&cursorFuture != 0, v[20]&cursorLive != 0
 	return c, nil
 }
 

@@ -1,9 +1,10 @@
-package graph
+package format
 
 import (
 	"encoding/json"
 	"fmt"
 
+	"skein/graph/kinds"
 	"skein/intern/dict"
 )
 
@@ -17,10 +18,10 @@ type Counts struct {
 	Strings        map[string]int64 `json:"strings"`        // ids given, by namespace
 }
 
-func (c Counts) clone() Counts {
+func (c Counts) Clone() Counts {
 	d := c
-	d.Records, d.Strings = make(map[string]int64, len(Kinds)), make(map[string]int64, 2)
-	for _, k := range Kinds {
+	d.Records, d.Strings = make(map[string]int64, len(kinds.All)), make(map[string]int64, 2)
+	for _, k := range kinds.All {
 		d.Records[k.Name] = c.Records[k.Name]
 	}
 	for _, ns := range dict.Namespaces {
@@ -30,12 +31,12 @@ func (c Counts) clone() Counts {
 }
 
 // add adds what d says.
-func (c *Counts) add(d Counts) {
+func (c *Counts) Add(d Counts) {
 	c.Accounts += d.Accounts
 	c.Hidden += d.Hidden
 	c.Partial += d.Partial
 	c.Desynchronized += d.Desynchronized
-	for _, k := range Kinds {
+	for _, k := range kinds.All {
 		c.Records[k.Name] += d.Records[k.Name]
 	}
 	for _, ns := range dict.Namespaces {
@@ -43,9 +44,9 @@ func (c *Counts) add(d Counts) {
 	}
 }
 
-func decodeCounts(v []byte) (c Counts, err error) {
+func DecodeCounts(v []byte) (c Counts, err error) {
 	if err := json.Unmarshal(v, &c); err != nil {
-		return c.clone(), fmt.Errorf("graph: reading the counts: %w", err)
+		return c.Clone(), fmt.Errorf("format: reading the counts: %w", err)
 	}
-	return c.clone(), nil
+	return c.Clone(), nil
 }

@@ -1,4 +1,4 @@
-package graph
+package format
 
 import (
 	"bytes"
@@ -15,56 +15,56 @@ import (
 
 // A path is a record key as the record map sees it: the number of a TID, or
 // the key itself.
-type path struct {
-	tid uint64
-	raw []byte // set if the key is no TID
+type Path struct {
+	TID uint64
+	Raw []byte // set if the key is no TID
 }
 
-func parsePath(rkey []byte) path {
+func ParsePath(rkey []byte) Path {
 	if tid, ok := syntax.ParseTID(rkey); ok {
-		return path{tid: tid}
+		return Path{TID: tid}
 	}
-	return path{raw: rkey}
+	return Path{Raw: rkey}
 }
 
 // appendRkey appends the record key.
-func (p path) appendRkey(dst []byte) []byte {
-	if p.raw != nil {
-		return append(dst, p.raw...)
+func (p Path) AppendRkey(dst []byte) []byte {
+	if p.Raw != nil {
+		return append(dst, p.Raw...)
 	}
-	return syntax.AppendTID(dst, p.tid)
+	return syntax.AppendTID(dst, p.TID)
 }
 
-func (p path) bucket() uint16 {
-	if p.raw != nil {
-		return rawBucket | uint16(p.hash()>>56)
+func (p Path) Bucket() uint16 {
+	if p.Raw != nil {
+		return RawBucket | uint16(p.hash()>>56)
 	}
-	return uint16(p.tid >> bucketShift)
+	return uint16(p.TID >> BucketShift)
 }
 
 // hash is that of a raw key. It is SHA-256, so that nobody can choose many keys
 // for one place.
-func (p path) hash() uint64 {
-	sum := sha256.Sum256(p.raw)
+func (p Path) hash() uint64 {
+	sum := sha256.Sum256(p.Raw)
 	return binary.BigEndian.Uint64(sum[:])
 }
 
 // spread is what tells the chunks under a bucket apart, from the top bit down.
-func (p path) spread() uint64 {
-	if p.raw == nil {
-		return p.tid << (64 - bucketShift)
+func (p Path) Spread() uint64 {
+	if p.Raw == nil {
+		return p.TID << (64 - BucketShift)
 	}
 	return p.hash() << 8
 }
 
 // comparePaths orders the paths of one bucket.
-func comparePaths(x, y path) int {
+func ComparePaths(x, y Path) int {
 	switch {
-	case x.raw != nil || y.raw != nil:
-		return bytes.Compare(x.raw, y.raw)
-	case x.tid < y.tid:
+	case x.Raw != nil || y.Raw != nil:
+		return bytes.Compare(x.Raw, y.Raw)
+	case x.TID < y.TID:
 		return -1
-	case x.tid > y.tid:
+	case x.TID > y.TID:
 		return 1
 	}
 	return 0
@@ -90,57 +90,57 @@ func comparePaths(x, y path) int {
 // removed paths are kept as those of a row are.
 //
 // chunkCoder reads and writes chunks. It is what a chunk's key says about it.
-type chunkCoder struct {
-	bucket uint16
+type ChunkCoder struct {
+	Bucket uint16
 	first  uint64 // the subject before the first
 }
 
 // record is an entry of a chunk.
-type record struct {
-	path    path
-	subject dict.ID // None if flags say so
-	flags   uint8
-	age     uint32 // of the value that it is from, in a fold; the depth, in a read
+type Record struct {
+	Path    Path
+	Subject dict.ID // None if flags say so
+	Flags   uint8
+	Age     uint32 // of the value that it is from, in a fold; the depth, in a read
 }
 
 const (
-	flagRemoved   = 1 << iota // there is no such record
-	flagNoSubject             // there is, and it names no subject
-	flagSpilled               // of the chunk: see there
+	Removed     = 1 << iota // there is no such record
+	NoSubject               // there is, and it names no subject
+	flagSpilled             // of the chunk: see there
 )
 
-var errChunk = errors.New("graph: malformed record chunk")
+var ErrChunk = errors.New("format: malformed record chunk")
 
-func newChunkCoder(key []byte) (c chunkCoder, err error) {
-	k, actor, bucket, _, err := parseChunkKey(key)
+func CoderOfKey(key []byte) (c ChunkCoder, err error) {
+	k, actor, bucket, _, err := ParseChunkKey(key)
 	if err != nil {
 		return c, err
 	}
 	if k.Info() == nil {
-		return c, fmt.Errorf("graph: record key %x is of an unknown kind", key)
+		return c, fmt.Errorf("format: record key %x is of an unknown kind", key)
 	}
-	return coderOf(actor, bucket), nil
+	return CoderOf(actor, bucket), nil
 }
 
-func coderOf(actor dict.ID, bucket uint16) chunkCoder {
-	return chunkCoder{bucket, uint64(actor)}
+func CoderOf(actor dict.ID, bucket uint16) ChunkCoder {
+	return ChunkCoder{bucket, uint64(actor)}
 }
 
-func (c chunkCoder) isRaw() bool { return c.bucket >= rawBucket }
+func (c ChunkCoder) IsRaw() bool { return c.Bucket >= RawBucket }
 
 func zigzag(n int64) uint64   { return uint64(n<<1) ^ uint64(n>>63) }
 func unzigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
 
 const (
-	clockBits = 10
-	clockMask = 1<<clockBits - 1
+	ClockBits = 10
+	clockMask = 1<<ClockBits - 1
 )
 
 // append appends a chunk whose records ascend by path.
-func (c chunkCoder) append(dst []byte, generation uint64, records []record) []byte {
+func (c ChunkCoder) Append(dst []byte, generation uint64, records []Record) []byte {
 	if generation > 0 {
 		dst = append(dst, 1)
-		dst = binary.BigEndian.AppendUint16(dst, flagSpilled<<clockBits)
+		dst = binary.BigEndian.AppendUint16(dst, flagSpilled<<ClockBits)
 		dst = binary.AppendUvarint(dst, generation)
 	}
 	return c.appendAfter(dst, c.start(), records)
@@ -150,90 +150,90 @@ func (c chunkCoder) append(dst []byte, generation uint64, records []record) []by
 type chunkEnd struct{ micros, clock, subject uint64 }
 
 // start is the end of an empty chunk.
-func (c chunkCoder) start() chunkEnd {
-	return chunkEnd{micros: uint64(c.bucket) << (bucketShift - clockBits), subject: c.first}
+func (c ChunkCoder) start() chunkEnd {
+	return chunkEnd{micros: uint64(c.Bucket) << (BucketShift - ClockBits), subject: c.first}
 }
 
 // appendAfter appends records that ascend by path to a chunk that ends so.
-func (c chunkCoder) appendAfter(dst []byte, end chunkEnd, records []record) []byte {
+func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []byte {
 	micros, clock, subject := end.micros, end.clock, end.subject
 	for i := range records {
 		r := &records[i]
-		if c.isRaw() {
-			ext := min(uint64(r.flags), 1)
-			dst = binary.AppendUvarint(dst, uint64(len(r.path.raw))<<1|ext)
-			dst = append(dst, r.path.raw...)
+		if c.IsRaw() {
+			ext := min(uint64(r.Flags), 1)
+			dst = binary.AppendUvarint(dst, uint64(len(r.Path.Raw))<<1|ext)
+			dst = append(dst, r.Path.Raw...)
 			if ext == 1 {
-				dst = binary.BigEndian.AppendUint16(dst, uint16(r.flags)<<clockBits)
+				dst = binary.BigEndian.AppendUint16(dst, uint16(r.Flags)<<ClockBits)
 			}
 		} else {
-			d := (r.path.tid>>clockBits - micros) << 1
-			micros = r.path.tid >> clockBits
-			if at := r.path.tid & clockMask; at != clock || r.flags != 0 {
+			d := (r.Path.TID>>ClockBits - micros) << 1
+			micros = r.Path.TID >> ClockBits
+			if at := r.Path.TID & clockMask; at != clock || r.Flags != 0 {
 				clock = at
 				dst = binary.AppendUvarint(dst, d|1)
-				dst = binary.BigEndian.AppendUint16(dst, uint16(r.flags)<<clockBits|uint16(at))
+				dst = binary.BigEndian.AppendUint16(dst, uint16(r.Flags)<<ClockBits|uint16(at))
 			} else {
 				dst = binary.AppendUvarint(dst, d)
 			}
 		}
-		if r.flags == 0 {
-			dst = binary.AppendUvarint(dst, zigzag(int64(uint64(r.subject)-subject)))
-			subject = uint64(r.subject)
+		if r.Flags == 0 {
+			dst = binary.AppendUvarint(dst, zigzag(int64(uint64(r.Subject)-subject)))
+			subject = uint64(r.Subject)
 		}
 	}
 	return dst
 }
 
 // read appends the records of v to dst, with the age given. Raw keys lie in v.
-func (c chunkCoder) read(dst []record, v []byte, age uint32) (out []record, generation uint64, err error) {
-	micros, clock, subject := uint64(c.bucket)<<(bucketShift-clockBits), uint64(0), c.first
+func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, generation uint64, err error) {
+	micros, clock, subject := uint64(c.Bucket)<<(BucketShift-ClockBits), uint64(0), c.first
 	for first := true; len(v) > 0; first = false {
-		n, w := uvarint(v)
+		n, w := Uvarint(v)
 		if w <= 0 {
-			return dst, 0, errChunk
+			return dst, 0, ErrChunk
 		}
 		v = v[w:]
-		r := record{age: age}
-		if c.isRaw() && n > 1 {
+		r := Record{Age: age}
+		if c.IsRaw() && n > 1 {
 			if n>>1 > uint64(len(v)) {
-				return dst, 0, errChunk
+				return dst, 0, ErrChunk
 			}
-			r.path.raw, v = v[:n>>1:n>>1], v[n>>1:]
+			r.Path.Raw, v = v[:n>>1:n>>1], v[n>>1:]
 		}
 		if n&1 != 0 {
 			if len(v) < 2 {
-				return dst, 0, errChunk
+				return dst, 0, ErrChunk
 			}
 			ext := binary.BigEndian.Uint16(v)
 			v = v[2:]
-			clock, r.flags = uint64(ext&clockMask), uint8(ext>>clockBits)
-			if r.flags == flagSpilled && first {
+			clock, r.Flags = uint64(ext&clockMask), uint8(ext>>ClockBits)
+			if r.Flags == flagSpilled && first {
 				generation, w = binary.Uvarint(v)
 				if w <= 0 || generation == 0 {
-					return dst, 0, errChunk
+					return dst, 0, ErrChunk
 				}
 				v, clock = v[w:], 0
 				continue
 			}
-			if r.flags > flagNoSubject {
-				return dst, 0, errChunk
+			if r.Flags > NoSubject {
+				return dst, 0, ErrChunk
 			}
 		}
-		if !c.isRaw() {
+		if !c.IsRaw() {
 			micros += n >> 1
-			r.path.tid = micros<<clockBits | clock
-		} else if r.path.raw == nil {
-			return dst, 0, errChunk
+			r.Path.TID = micros<<ClockBits | clock
+		} else if r.Path.Raw == nil {
+			return dst, 0, ErrChunk
 		}
-		if r.flags == 0 {
-			d, w := uvarint(v)
+		if r.Flags == 0 {
+			d, w := Uvarint(v)
 			if w <= 0 {
-				return dst, 0, errChunk
+				return dst, 0, ErrChunk
 			}
 			v = v[w:]
 			subject += uint64(unzigzag(d))
-			r.subject = dict.ID(subject)
+			r.Subject = dict.ID(subject)
 		}
 		dst = append(dst, r)
 	}
@@ -243,10 +243,10 @@ func (c chunkCoder) read(dst []record, v []byte, age uint32) (out []record, gene
 // walk returns how a chunk of TIDs ends, how many records it has, and its
 // generation, without reading the records. It returns false for one that holds
 // removed paths, or is malformed.
-func (c chunkCoder) walk(v []byte) (end chunkEnd, n int, generation uint64, ok bool) {
+func (c ChunkCoder) walk(v []byte) (end chunkEnd, n int, generation uint64, ok bool) {
 	end = c.start()
 	for first := true; len(v) > 0; first = false {
-		d, w := uvarint(v)
+		d, w := Uvarint(v)
 		if w <= 0 {
 			return end, 0, 0, false
 		}
@@ -258,9 +258,9 @@ func (c chunkCoder) walk(v []byte) (end chunkEnd, n int, generation uint64, ok b
 			}
 			ext := binary.BigEndian.Uint16(v)
 			v = v[2:]
-			switch end.clock = uint64(ext & clockMask); ext >> clockBits {
+			switch end.clock = uint64(ext & clockMask); ext >> ClockBits {
 			case 0:
-			case flagNoSubject:
+			case NoSubject:
 				subject = false
 			case flagSpilled:
 				if generation, w = binary.Uvarint(v); w <= 0 || generation == 0 || !first {
@@ -274,7 +274,7 @@ func (c chunkCoder) walk(v []byte) (end chunkEnd, n int, generation uint64, ok b
 		}
 		end.micros += d >> 1
 		if n++; subject {
-			d, w := uvarint(v)
+			d, w := Uvarint(v)
 			if w <= 0 {
 				return end, 0, 0, false
 			}
@@ -286,7 +286,7 @@ func (c chunkCoder) walk(v []byte) (end chunkEnd, n int, generation uint64, ok b
 }
 
 // uvarint is binary.Uvarint, without a loop where eight bytes can be read at once.
-func uvarint(v []byte) (uint64, int) {
+func Uvarint(v []byte) (uint64, int) {
 	if len(v) < 8 {
 		return binary.Uvarint(v)
 	}
@@ -306,75 +306,75 @@ func uvarint(v []byte) (uint64, int) {
 	return x, bits.TrailingZeros64(last)>>3 + 1
 }
 
-func compareRecords(x, y record) int {
-	if c := comparePaths(x.path, y.path); c != 0 {
+func CompareRecords(x, y Record) int {
+	if c := ComparePaths(x.Path, y.Path); c != 0 {
 		return c
 	}
-	return int(x.age) - int(y.age)
+	return int(x.Age) - int(y.Age)
 }
 
 // fold appends what values, oldest first, come to, and returns how many paths
 // the result holds.
 func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []byte, n int, err error) {
-	c, err := newChunkCoder(key)
+	c, err := CoderOfKey(key)
 	if err != nil {
 		return nil, 0, err
 	}
-	if out, n, ok := f.extend(dst, c, values, base); ok {
+	if out, n, ok := f.Extend(dst, c, values, base); ok {
 		return out, n, nil
 	}
-	f.records = f.records[:0]
+	f.Records = f.Records[:0]
 	var generation uint64
 	oldest := 0 // how many records the oldest value has
 	for age, v := range values {
 		var g uint64
-		if f.records, g, err = c.read(f.records, v, uint32(age)); err != nil {
+		if f.Records, g, err = c.Read(f.Records, v, uint32(age)); err != nil {
 			return nil, 0, err
 		}
 		generation = max(generation, g)
 		if age == 0 {
-			oldest = len(f.records)
+			oldest = len(f.Records)
 		}
 	}
 	f.sort(oldest)
-	kept := f.newest(base && generation == 0)
-	return c.append(dst, generation, kept), len(kept), nil
+	kept := f.Newest(base && generation == 0)
+	return c.Append(dst, generation, kept), len(kept), nil
 }
 
 // extend folds as fold does where the newer values are all of later paths than
 // the oldest one, as what an account does mostly is: that one's bytes stay as they
 // are. It returns false if they are not.
-func (f *chunkFolder) extend(dst []byte, c chunkCoder, values [][]byte, base bool) (out []byte, n int, ok bool) {
-	if c.isRaw() || len(values) < 2 {
+func (f *chunkFolder) Extend(dst []byte, c ChunkCoder, values [][]byte, base bool) (out []byte, n int, ok bool) {
+	if c.IsRaw() || len(values) < 2 {
 		return nil, 0, false
 	}
-	f.records = f.records[:0]
+	f.Records = f.Records[:0]
 	for age, v := range values[1:] {
 		var generation uint64
 		var err error
-		if f.records, generation, err = c.read(f.records, v, uint32(age)); err != nil || generation > 0 {
+		if f.Records, generation, err = c.Read(f.Records, v, uint32(age)); err != nil || generation > 0 {
 			return nil, 0, false
 		}
 	}
-	f.sort(len(f.records))
+	f.sort(len(f.Records))
 	end, n, generation, ok := c.walk(values[0])
-	if !ok || len(f.records) > 0 && n > 0 && f.records[0].path.tid <= end.micros<<clockBits|end.clock {
+	if !ok || len(f.Records) > 0 && n > 0 && f.Records[0].Path.TID <= end.micros<<ClockBits|end.clock {
 		return nil, 0, false
 	}
-	kept := f.newest(base && generation == 0)
+	kept := f.Newest(base && generation == 0)
 	return c.appendAfter(append(dst, values[0]...), end, kept), n + len(kept), true
 }
 
 // newest leaves, of the sorted records, the newest of each path, and of those the
 // removed ones only if there may be older ones elsewhere.
-func (f *chunkFolder) newest(base bool) []record {
-	kept := f.records[:0]
-	for i := range f.records {
-		r := &f.records[i]
-		if i+1 < len(f.records) && comparePaths(r.path, f.records[i+1].path) == 0 {
+func (f *chunkFolder) Newest(base bool) []Record {
+	kept := f.Records[:0]
+	for i := range f.Records {
+		r := &f.Records[i]
+		if i+1 < len(f.Records) && ComparePaths(r.Path, f.Records[i+1].Path) == 0 {
 			continue
 		}
-		if r.flags == flagRemoved && base {
+		if r.Flags == Removed && base {
 			continue
 		}
 		kept = append(kept, *r)
@@ -383,24 +383,24 @@ func (f *chunkFolder) newest(base bool) []record {
 }
 
 // chunkFolder is the scratch of a fold.
-type chunkFolder struct{ records, newer []record }
+type chunkFolder struct{ Records, newer []Record }
 
 // sort sorts the records. The first so many are the oldest value's: mostly they
 // are many, and sorted, and the rest few.
 func (f *chunkFolder) sort(oldest int) {
-	all := f.records
-	for _, part := range [][]record{all[:oldest], all[oldest:]} {
-		if !slices.IsSortedFunc(part, compareRecords) {
-			slices.SortFunc(part, compareRecords)
+	all := f.Records
+	for _, part := range [][]Record{all[:oldest], all[oldest:]} {
+		if !slices.IsSortedFunc(part, CompareRecords) {
+			slices.SortFunc(part, CompareRecords)
 		}
 	}
-	if oldest == 0 || oldest == len(all) || compareRecords(all[oldest-1], all[oldest]) < 0 {
+	if oldest == 0 || oldest == len(all) || CompareRecords(all[oldest-1], all[oldest]) < 0 {
 		return
 	}
 	// Merge from the end, into the place of the newer ones and on.
 	f.newer = append(f.newer[:0], all[oldest:]...)
 	for i, j, at := oldest-1, len(f.newer)-1, len(all)-1; j >= 0; at-- {
-		if i >= 0 && compareRecords(all[i], f.newer[j]) > 0 {
+		if i >= 0 && CompareRecords(all[i], f.newer[j]) > 0 {
 			all[at] = all[i]
 			i--
 		} else {

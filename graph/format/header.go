@@ -1,10 +1,11 @@
-package graph
+package format
 
 import (
 	"encoding/binary"
 	"fmt"
 	"slices"
 
+	"skein/graph/kinds"
 	"skein/intern/dict"
 )
 
@@ -25,7 +26,7 @@ const Version = 4
 type Header struct {
 	Version  uint8
 	Settings dict.Settings
-	Kinds    []Kind
+	Kinds    []kinds.Kind
 }
 
 // HeaderKey is the key of the Header. Every store has it from its first write on.
@@ -62,7 +63,7 @@ func DecodeHeader(v []byte) (h Header, err error) {
 	h.Version = v[0]
 	h.Settings = dict.Settings{ShardBits: v[1], LeaseSize: binary.BigEndian.Uint32(v[2:]), Partitions: v[6]}
 	for _, k := range v[fixed:] {
-		h.Kinds = append(h.Kinds, Kind(k))
+		h.Kinds = append(h.Kinds, kinds.Kind(k))
 	}
 	if !slices.IsSorted(h.Kinds) || len(slices.Compact(slices.Clone(h.Kinds))) != len(h.Kinds) {
 		return h, fmt.Errorf("format: the store's header is malformed: %x", v)

@@ -1,4 +1,4 @@
-package graph
+package format
 
 import (
 	"bytes"
@@ -13,14 +13,14 @@ import (
 type twin map[uint16]bool
 
 func (w twin) apply(v []byte) error {
-	removed, present, err := splitContainer(v)
+	removed, present, err := SplitContainer(v)
 	if err != nil {
 		return err
 	}
 	for i := 0; i < len(removed); i += 2 {
 		w[binary.LittleEndian.Uint16(removed[i:])] = false
 	}
-	members, err := containerMembers(0, append([]byte{0}, present...))
+	members, err := ContainerMembers(0, append([]byte{0}, present...))
 	for _, m := range members {
 		w[uint16(m)] = true
 	}
@@ -61,7 +61,7 @@ func TestFold(t *testing.T) {
 					remove = append(remove, m)
 				}
 			}
-			v := appendOperand(nil, add, remove)
+			v := AppendContainer(nil, add, remove)
 			values = append(values, v)
 			if err := want.apply(v); err != nil {
 				t.Fatal(err)
@@ -88,16 +88,16 @@ func TestFold(t *testing.T) {
 		if !bytes.Equal(whole, parts) {
 			t.Fatalf("seed %d: folded in parts it is another", seed)
 		}
-		got, err := containerMembers(0, whole)
+		got, err := ContainerMembers(0, whole)
 		if err != nil || !slices.Equal(got, want.members()) {
 			t.Fatalf("seed %d: %d members, want %d, %v", seed, len(got), len(want.members()), err)
 		}
-		if len(whole) > 1+bitmapBytes {
+		if len(whole) > 1+BitmapBytes {
 			t.Errorf("seed %d: %d bytes", seed, len(whole))
 		}
 		for range 100 {
 			m := uint16(rng.IntN(space))
-			if has, err := containerHas(whole, m); err != nil || has != want[m] {
+			if has, err := ContainerHas(whole, m); err != nil || has != want[m] {
 				t.Fatalf("seed %d: has(%d) = %v, %v", seed, m, has, err)
 			}
 		}
@@ -107,24 +107,24 @@ func TestFold(t *testing.T) {
 // The form on disk, byte for byte: what is written today is read for ever.
 func TestContainerGolden(t *testing.T) {
 	for want, v := range map[string][]byte{
-		"\x00\x01\x00":                 appendOperand(nil, []uint16{1}, nil),
-		"\x01\x02\x01":                 appendOperand(nil, nil, []uint16{0x102}),
-		"\x01\x05\x00\x01\x00\xff\xff": appendOperand(nil, []uint16{1, 0xffff}, []uint16{5}),
+		"\x00\x01\x00":                 AppendContainer(nil, []uint16{1}, nil),
+		"\x01\x02\x01":                 AppendContainer(nil, nil, []uint16{0x102}),
+		"\x01\x05\x00\x01\x00\xff\xff": AppendContainer(nil, []uint16{1, 0xffff}, []uint16{5}),
 	} {
 		if string(v) != want {
 			t.Errorf("%x, want %x", v, want)
 		}
 	}
-	many := make([]uint16, arrayMax)
+	many := make([]uint16, ArrayMax)
 	for i := range many {
 		many[i] = uint16(i)
 	}
-	if v := appendOperand(nil, many[:arrayMax-1], nil); len(v) != 1+2*(arrayMax-1) {
-		t.Errorf("%d members take %d bytes", arrayMax-1, len(v))
+	if v := AppendContainer(nil, many[:ArrayMax-1], nil); len(v) != 1+2*(ArrayMax-1) {
+		t.Errorf("%d members take %d bytes", ArrayMax-1, len(v))
 	}
-	v := appendOperand(nil, many, nil)
-	if len(v) != 1+bitmapBytes || v[1] != 0xff || v[512] != 0xff || v[513] != 0 {
-		t.Errorf("%d members take %d bytes", arrayMax, len(v))
+	v := AppendContainer(nil, many, nil)
+	if len(v) != 1+BitmapBytes || v[1] != 0xff || v[512] != 0xff || v[513] != 0 {
+		t.Errorf("%d members take %d bytes", ArrayMax, len(v))
 	}
 }
 
@@ -137,26 +137,26 @@ func FuzzFold(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := containerMembers(0, v); err != nil {
+		if _, err := ContainerMembers(0, v); err != nil {
 			t.Errorf("%x + %x folds to %x: %v", a, b, v, err)
 		}
 	})
 }
 
 func TestRepoState(t *testing.T) {
-	for _, s := range []repoState{
+	for _, s := range []RepoState{
 		{},
-		{flags: flagHidden, acctSrc: 3, acctSeq: 1 << 60},
-		{flags: flagHasRev | flagDesync, source: 1, seq: 31_527_015_322, rev: 1 << 60, data: root{1, 2, 3}},
-		{flags: flagHasRev, source: 1, seq: 5, rev: 7, top: 9, delSrc: 2, delSeq: 4, acctSrc: 2, acctSeq: 4},
+		{Flags: FlagHidden, AccountSource: 3, AccountSeq: 1 << 60},
+		{Flags: FlagHasRev | FlagDesync, Source: 1, Seq: 31_527_015_322, Rev: 1 << 60, Data: Root{1, 2, 3}},
+		{Flags: FlagHasRev, Source: 1, Seq: 5, Rev: 7, Top: 9, DeletionSource: 2, DeletionSeq: 4, AccountSource: 2, AccountSeq: 4},
 	} {
-		v := s.append(nil)
-		got, err := decodeRepoState(v)
+		v := s.Append(nil)
+		got, err := DecodeRepoState(v)
 		if err != nil || got != s {
 			t.Errorf("%+v became %+v, %v", s, got, err)
 		}
 		for n := range v {
-			if got, err := decodeRepoState(v[:n]); err == nil {
+			if got, err := DecodeRepoState(v[:n]); err == nil {
 				t.Errorf("%x cut to %d is read as %+v", v, n, got)
 			}
 		}

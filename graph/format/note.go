@@ -1,4 +1,4 @@
-package graph
+package format
 
 import (
 	"encoding/binary"
@@ -6,16 +6,16 @@ import (
 )
 
 // noteNumber is the number under which a writer notes things of a source.
-func noteNumber(source uint32, first uint8) uint32 { return source&0xffffff | uint32(first)<<24 }
+func NoteNumber(source uint32, first uint8) uint32 { return source&0xffffff | uint32(first)<<24 }
 
-func numberOf(key []byte) uint32 {
+func NumberOf(key []byte) uint32 {
 	if len(key) < 5 {
 		return 0
 	}
 	return binary.BigEndian.Uint32(key[1:])
 }
 
-func noteKey(keyspace byte, source uint32, seq Seq, rest string) []byte {
+func NoteKey(keyspace byte, source uint32, seq Seq, rest string) []byte {
 	k := binary.BigEndian.AppendUint32([]byte{keyspace}, source)
 	k = binary.BigEndian.AppendUint64(k, uint64(seq))
 	return append(k, rest...)
@@ -52,7 +52,7 @@ type Gap struct {
 
 // place tells the gaps after one seq apart: a stretch of the stream that is read
 // again finds the same ones.
-func (g *Gap) place() string {
+func (g *Gap) Place() string {
 	if g.Since.IsZero() {
 		return g.Reason
 	}

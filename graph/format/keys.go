@@ -1,11 +1,11 @@
-package graph
+package format
 
 import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"slices"
 
+	"skein/graph/kinds"
 	"skein/intern/dict"
 )
 
@@ -54,45 +54,45 @@ import (
 // touches one small value, whatever the size of the set, and whoever reads
 // needs no list of what is large.
 const (
-	keyRecord     = 'r'
-	keyReverse    = 'v'
-	keyAccount    = 'a'
-	keyErase      = 'e'
-	keyCursor     = 'c'
-	keyDeadLetter = 'd'
-	keyGap        = 'g'
-	keyClaim      = 'p'
-	keyHeartbeat  = 'q'
+	KeyRecord     = 'r'
+	KeyReverse    = 'v'
+	KeyAccount    = 'a'
+	KeyErase      = 'e'
+	KeyCursor     = 'c'
+	KeyDeadLetter = 'd'
+	KeyGap        = 'g'
+	KeyClaim      = 'p'
+	KeyHeartbeat  = 'q'
 )
 
 var (
-	keyCounts = []byte("mcounts")
-	keyHidden = []byte("mhidden")
-	keySecret = []byte("msecret")
-	keyWriter = []byte("mwriter")
-	keyImport = []byte("mimport")
+	KeyCounts = []byte("mcounts")
+	KeyHidden = []byte("mhidden")
+	KeySecret = []byte("msecret")
+	KeyWriter = []byte("mwriter")
+	KeyImport = []byte("mimport")
 )
 
 // A bucket of records: the upper 14 bits of a TID, which are 12.7 days, or for
 // record keys that are no TIDs rawBucket and the first byte of their hash.
 const (
-	bucketShift = 50
-	rawBucket   = 1 << 14
+	BucketShift = 50
+	RawBucket   = 1 << 14
 )
 
 // appendRecordsKey appends the prefix of the keys of an actor's records.
-func appendRecordsKey(dst []byte, k Kind, actor dict.ID) []byte {
-	return dict.AppendID(append(dst, keyRecord, byte(k)), actor)
+func AppendRecordsKey(dst []byte, k kinds.Kind, actor dict.ID) []byte {
+	return dict.AppendID(append(dst, KeyRecord, byte(k)), actor)
 }
 
 // maxChunkDepth is how often what was spilled may be spilled again: each time
 // the next byte of the TID, or of the hash of the record key, is added.
-const maxChunkDepth = 6
+const MaxChunkDepth = 6
 
 // appendChunkKey appends the key of the chunk that holds a path, at a depth.
-func appendChunkKey(dst []byte, k Kind, actor dict.ID, p path, depth int) []byte {
-	dst = binary.BigEndian.AppendUint16(appendRecordsKey(dst, k, actor), p.bucket())
-	bits := p.spread()
+func AppendChunkKey(dst []byte, k kinds.Kind, actor dict.ID, p Path, depth int) []byte {
+	dst = binary.BigEndian.AppendUint16(AppendRecordsKey(dst, k, actor), p.Bucket())
+	bits := p.Spread()
 	for range depth {
 		dst = append(dst, byte(bits>>56))
 		bits <<= 8
@@ -101,68 +101,26 @@ func appendChunkKey(dst []byte, k Kind, actor dict.ID, p path, depth int) []byte
 }
 
 // parseChunkKey takes a chunk's key apart.
-func parseChunkKey(key []byte) (k Kind, actor dict.ID, bucket uint16, depth int, err error) {
-	if len(key) > 2 && key[0] == keyRecord {
+func ParseChunkKey(key []byte) (k kinds.Kind, actor dict.ID, bucket uint16, depth int, err error) {
+	if len(key) > 2 && key[0] == KeyRecord {
 		id, n := dict.ReadID(key[2:])
-		if rest := key[2+n:]; n > 0 && len(rest) >= 2 && len(rest) <= 2+maxChunkDepth {
-			return Kind(key[1]), id, binary.BigEndian.Uint16(rest), len(rest) - 2, nil
+		if rest := key[2+n:]; n > 0 && len(rest) >= 2 && len(rest) <= 2+MaxChunkDepth {
+			return kinds.Kind(key[1]), id, binary.BigEndian.Uint16(rest), len(rest) - 2, nil
 		}
 	}
-	return 0, 0, 0, 0, fmt.Errorf("graph: record key %x is malformed", key)
+	return 0, 0, 0, 0, fmt.Errorf("format: record key %x is malformed", key)
 }
 
 // A member's id is its container's block and 16 bits within it.
-func blockOf(member uint64) uint64 { return member >> 16 }
+func BlockOf(member uint64) uint64 { return member >> 16 }
 
 // appendRowKey appends the key of a reverse set's row, the prefix of those of
 // its containers.
-func appendRowKey(dst []byte, k Kind, subject dict.ID) []byte {
-	return dict.AppendID(append(dst, keyReverse, byte(k)), subject)
+func AppendRowKey(dst []byte, k kinds.Kind, subject dict.ID) []byte {
+	return dict.AppendID(append(dst, KeyReverse, byte(k)), subject)
 }
 
-// A layout says how the keys look that depend on the store's settings.
-type layout struct{ settings dict.Settings }
-
-// shared reports whether several processes may write the store.
-func (l layout) shared() bool { return l.settings.Partitions > 1 }
-
-// containersMark stands before the blocks of a set in several partitions.
-const containersMark = 0xff
-
-// appendMemberKey appends the key of the row that a member of a set belongs in.
-func (l layout) appendMemberKey(dst []byte, k Kind, subject, member dict.ID) []byte {
-	dst = appendRowKey(dst, k, subject)
-	if l.shared() {
-		dst = append(dst, l.settings.PartitionOfID(member))
-	}
-	return dst
-}
-
-// containers returns the prefix of the keys of a set's containers, of which set
-// is the prefix of all keys.
-func (l layout) containers(set []byte) []byte {
-	if !l.shared() {
-		return set
-	}
-	return append(slices.Clone(set), containersMark)
-}
-
-// partKey returns the key of what each partition has its own of.
-func (l layout) partKey(key []byte, part uint8) []byte {
-	if !l.shared() {
-		return key
-	}
-	return append(slices.Clone(key), part)
-}
-
-func (l layout) cursorKey(part uint8, source string) []byte {
-	if !l.shared() {
-		return append([]byte{keyCursor}, source...)
-	}
-	return append([]byte{keyCursor, 0, part}, source...)
-}
-
-func parseCursorKey(key []byte) (part uint8, source string) {
+func ParseCursorKey(key []byte) (part uint8, source string) {
 	if len(key) > 2 && key[1] == 0 { // no source begins with it
 		return key[2], string(key[3:])
 	}
@@ -171,53 +129,48 @@ func parseCursorKey(key []byte) (part uint8, source string) {
 
 // appendBlock appends a block's number, in 3 bytes or 7: an id without its
 // lowest two.
-func appendBlock(dst []byte, block uint64) []byte {
+func AppendBlock(dst []byte, block uint64) []byte {
 	dst = dict.AppendID(dst, dict.ID(block<<16))
 	return dst[:len(dst)-2]
 }
 
 // parseReverseKey takes the key of a row or of a container apart.
-func parseReverseKey(key []byte) (k Kind, subject dict.ID, block uint64, isRow bool, err error) {
-	if len(key) > 2 && key[0] == keyReverse {
+func ParseReverseKey(key []byte) (k kinds.Kind, subject dict.ID, block uint64, isRow bool, err error) {
+	if len(key) > 2 && key[0] == KeyReverse {
 		id, n := dict.ReadID(key[2:])
 		rest := key[2+n:]
 		if n > 0 && (len(rest) == 0 || len(rest) == 1 && rest[0] < dict.MaxPartitions) {
-			return Kind(key[1]), id, 0, true, nil
+			return kinds.Kind(key[1]), id, 0, true, nil
 		}
 		if (len(rest) == 4 || len(rest) == 8) && rest[0] == containersMark {
 			rest = rest[1:]
 		}
 		if first, m := dict.ReadID(append(bytes.Clone(rest), 0, 0)); n > 0 && m == len(rest)+2 {
-			return Kind(key[1]), id, blockOf(uint64(first)), false, nil
+			return kinds.Kind(key[1]), id, BlockOf(uint64(first)), false, nil
 		}
 	}
-	return 0, 0, 0, false, fmt.Errorf("graph: set key %x is malformed", key)
+	return 0, 0, 0, false, fmt.Errorf("format: set key %x is malformed", key)
 }
 
-// accountKey appends the key of the group that an account's state lies in.
-func (l layout) accountKey(dst []byte, actor dict.ID) []byte {
-	return dict.AppendID(append(dst, keyAccount), actor&^l.accountMask())
-}
-
-func eraseKey(actor dict.ID) []byte { return dict.AppendID([]byte{keyErase}, actor) }
+func EraseKey(actor dict.ID) []byte { return dict.AppendID([]byte{KeyErase}, actor) }
 
 // parseActorKey reads the id of an erase key, or the first of a group of accounts.
-func parseActorKey(key []byte) (dict.ID, error) {
+func ParseActorKey(key []byte) (dict.ID, error) {
 	if id, n := dict.ReadID(key[1:]); n > 0 && n == len(key)-1 {
 		return id, nil
 	}
-	return 0, fmt.Errorf("graph: account key %x is malformed", key)
+	return 0, fmt.Errorf("format: account key %x is malformed", key)
 }
 
-func decodeVersion(v []byte) (uint64, error) {
+func DecodeVersion(v []byte) (uint64, error) {
 	if len(v) != 8 {
-		return 0, fmt.Errorf("graph: the hidden set's version is %x", v)
+		return 0, fmt.Errorf("format: the hidden set's version is %x", v)
 	}
 	return binary.BigEndian.Uint64(v), nil
 }
 
 func isRowKey(key []byte) bool {
-	if len(key) < 3 || key[0] != keyReverse {
+	if len(key) < 3 || key[0] != KeyReverse {
 		return false
 	}
 	_, n := dict.ReadID(key[2:])
@@ -226,27 +179,27 @@ func isRowKey(key []byte) bool {
 
 // appendContainerKey appends the key of a container of the set whose row has
 // the key given.
-func appendContainerKey(dst, row []byte, block uint64) []byte {
+func AppendContainerKey(dst, row []byte, block uint64) []byte {
 	_, n := dict.ReadID(row[2:])
 	dst = append(dst, row...)
 	if len(row) > 2+n {
 		dst[len(dst)-1] = containersMark // in the place of the partition
 	}
-	return appendBlock(dst, block)
+	return AppendBlock(dst, block)
 }
 
 // keyspaces names the keyspaces of the store.
-var keyspaces = map[byte]string{
-	keyRecord: "records", keyReverse: "sets", keyAccount: "accounts", keyErase: "erase jobs", keyCursor: "cursors",
-	keyDeadLetter: "dead letters", keyGap: "gaps", keyClaim: "claims", keyHeartbeat: "heartbeats", 'm': "totals",
+var Keyspaces = map[byte]string{
+	KeyRecord: "records", KeyReverse: "sets", KeyAccount: "accounts", KeyErase: "erase jobs", KeyCursor: "cursors",
+	KeyDeadLetter: "dead letters", KeyGap: "gaps", KeyClaim: "claims", KeyHeartbeat: "heartbeats", 'm': "totals",
 	dict.KeyID: "strings", dict.KeyString: "ids", dict.KeyNext: "shard counters", dict.KeyLease: "leases",
 	dict.KeyHome: "shard homes", dict.KeyClaims: "claim counts",
 }
 
 // KeyspaceOf names the keyspace that a key belongs to.
 func KeyspaceOf(key []byte) string {
-	if len(key) > 0 && keyspaces[key[0]] != "" {
-		return keyspaces[key[0]]
+	if len(key) > 0 && Keyspaces[key[0]] != "" {
+		return Keyspaces[key[0]]
 	}
 	return "unknown"
 }

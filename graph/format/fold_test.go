@@ -1,4 +1,4 @@
-package graph
+package format
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"skein/graph/kinds"
 	"skein/intern/dict"
 )
 
@@ -16,7 +17,7 @@ import (
 // says whether that comes to the same.
 func foldInParts(t *testing.T, rng *rand.Rand, key []byte, values [][]byte) []byte {
 	t.Helper()
-	m := NewMerger(Limits{})
+	m := newFolder()
 	whole, err := m.Fold(nil, key, values, true)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +42,7 @@ func foldInParts(t *testing.T, rng *rand.Rand, key []byte, values [][]byte) []by
 }
 
 func TestFoldRows(t *testing.T) {
-	key := appendRowKey(nil, 1, 77)
+	key := AppendRowKey(nil, 1, 77)
 	for seed := range uint64(500) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		space := []uint64{8, 3000, 1 << 39, 1 << 62}[rng.IntN(4)]
@@ -49,7 +50,7 @@ func TestFoldRows(t *testing.T) {
 		var values [][]byte
 		spilled := rng.IntN(3) == 0
 		if spilled {
-			values = append(values, appendRow(nil, 77, 3, nil, nil))
+			values = append(values, AppendRow(nil, 77, 3, nil, nil))
 		}
 		for range 1 + rng.IntN(40) {
 			n := 1
@@ -68,16 +69,16 @@ func TestFoldRows(t *testing.T) {
 					remove = append(remove, m)
 				}
 			}
-			values = append(values, appendRow(nil, 77, 0, remove, add))
+			values = append(values, AppendRow(nil, 77, 0, remove, add))
 			maps.Copy(want, op)
 		}
 		v := foldInParts(t, rng, key, values)
-		r, err := parseRow(77, v)
-		if err != nil || (r.generation == 3) != spilled {
+		r, err := ParseRow(77, v)
+		if err != nil || (r.Generation == 3) != spilled {
 			t.Fatalf("seed %d: %x: %v", seed, v, err)
 		}
-		members, err1 := r.appendMembers(nil)
-		removed, err2 := r.appendRemoved(nil)
+		members, err1 := r.AppendMembers(nil)
+		removed, err2 := r.AppendRemoved(nil)
 		var in, out []uint64
 		for m, present := range want {
 			if present {
@@ -93,7 +94,7 @@ func TestFoldRows(t *testing.T) {
 		}
 		for range 50 {
 			m := rng.Uint64N(space)
-			if r.has(m) != want[m] {
+			if r.Has(m) != want[m] {
 				t.Fatalf("seed %d: listHas(%d) is %v", seed, m, !want[m])
 			}
 		}
@@ -101,56 +102,56 @@ func TestFoldRows(t *testing.T) {
 }
 
 // randomPath makes paths of one bucket.
-func randomPath(rng *rand.Rand, bucket uint16) path {
-	if bucket >= rawBucket {
-		return path{raw: fmt.Appendf(nil, "key-%d", rng.IntN(30))}
+func randomPath(rng *rand.Rand, bucket uint16) Path {
+	if bucket >= RawBucket {
+		return Path{Raw: fmt.Appendf(nil, "key-%d", rng.IntN(30))}
 	}
-	return path{tid: uint64(bucket)<<bucketShift | rng.Uint64N(40)<<40 | rng.Uint64N(3)}
+	return Path{TID: uint64(bucket)<<BucketShift | rng.Uint64N(40)<<40 | rng.Uint64N(3)}
 }
 
 func TestFoldChunks(t *testing.T) {
 	for seed := range uint64(500) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		bucket := []uint16{0, 1650, rawBucket - 1, rawBucket}[rng.IntN(4)]
-		kind := Kinds[rng.IntN(len(Kinds))].Kind
-		key := appendChunkKey(nil, kind, 900, randomPath(rng, bucket), rng.IntN(3))
-		c, err := newChunkCoder(key)
-		if err != nil || c.bucket != bucket && !c.isRaw() {
+		bucket := []uint16{0, 1650, RawBucket - 1, RawBucket}[rng.IntN(4)]
+		kind := kinds.All[rng.IntN(len(kinds.All))].Kind
+		key := AppendChunkKey(nil, kind, 900, randomPath(rng, bucket), rng.IntN(3))
+		c, err := CoderOfKey(key)
+		if err != nil || c.Bucket != bucket && !c.IsRaw() {
 			t.Fatal(err)
 		}
-		want := map[string]record{}
+		want := map[string]Record{}
 		var values [][]byte
 		spilled := rng.IntN(3) == 0
 		if spilled {
-			values = append(values, c.append(nil, 9, nil))
+			values = append(values, c.Append(nil, 9, nil))
 		}
 		for range 1 + rng.IntN(30) {
-			op := map[string]record{}
+			op := map[string]Record{}
 			for range 1 + rng.IntN(5) {
-				r := record{path: randomPath(rng, bucket), subject: dict.ID(rng.Uint64() >> rng.IntN(64))}
-				if r.flags = uint8(rng.IntN(4)); r.flags > flagNoSubject {
-					r.flags = 0
+				r := Record{Path: randomPath(rng, bucket), Subject: dict.ID(rng.Uint64() >> rng.IntN(64))}
+				if r.Flags = uint8(rng.IntN(4)); r.Flags > NoSubject {
+					r.Flags = 0
 				}
-				if r.flags != 0 {
-					r.subject = 0
+				if r.Flags != 0 {
+					r.Subject = 0
 				}
-				op[string(r.path.appendRkey(nil))] = r
+				op[string(r.Path.AppendRkey(nil))] = r
 			}
-			records := slices.SortedFunc(maps.Values(op), compareRecords)
-			values = append(values, c.append(nil, 0, records))
+			records := slices.SortedFunc(maps.Values(op), CompareRecords)
+			values = append(values, c.Append(nil, 0, records))
 			maps.Copy(want, op)
 		}
 		v := foldInParts(t, rng, key, values)
-		got, generation, err := c.read(nil, v, 0)
+		got, generation, err := c.Read(nil, v, 0)
 		if err != nil || (generation == 9) != spilled {
 			t.Fatalf("seed %d: generation %d, %v", seed, generation, err)
 		}
 		if !spilled {
-			maps.DeleteFunc(want, func(_ string, r record) bool { return r.flags == flagRemoved })
+			maps.DeleteFunc(want, func(_ string, r Record) bool { return r.Flags == Removed })
 		}
-		list := slices.SortedFunc(maps.Values(want), compareRecords)
-		if !slices.EqualFunc(got, list, func(x, y record) bool {
-			return comparePaths(x.path, y.path) == 0 && x.subject == y.subject && x.flags == y.flags
+		list := slices.SortedFunc(maps.Values(want), CompareRecords)
+		if !slices.EqualFunc(got, list, func(x, y Record) bool {
+			return ComparePaths(x.Path, y.Path) == 0 && x.Subject == y.Subject && x.Flags == y.Flags
 		}) {
 			t.Fatalf("seed %d: got %v, want %v", seed, got, list)
 		}
@@ -160,26 +161,26 @@ func TestFoldChunks(t *testing.T) {
 // The forms on disk, byte for byte: what is written today is read for ever.
 func TestGolden(t *testing.T) {
 	const actor = 0x0102030405
-	tid := uint64(1650)<<bucketShift | 5<<clockBits | 17
-	like := coderOf(actor, 1650)
-	follow := coderOf(actor, 1650)
-	raw := coderOf(actor, rawBucket)
+	tid := uint64(1650)<<BucketShift | 5<<ClockBits | 17
+	like := CoderOf(actor, 1650)
+	follow := CoderOf(actor, 1650)
+	raw := CoderOf(actor, RawBucket)
 	for want, v := range map[string][]byte{
-		"":                 appendRow(nil, 7, 0, nil, nil),
-		"\x0c":             appendRow(nil, 7, 0, nil, []uint64{10}),
-		"\x0a\x80\x01\x01": appendRow(nil, 7, 0, nil, []uint64{4, 132, 133}),
-		"\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01": appendRow(nil, 7, 0, nil, []uint64{1<<63 + 7}),
-		"\x01\x01\x04":                          appendRow(nil, 7, 0, []uint64{9}, nil),
-		"\x0f\x00\x04\x01":                      appendRow(nil, 7, 7, nil, []uint64{9, 10}),
-		"\x0b\x00\x11\x14\x0a\x03":              like.append(nil, 0, []record{{path: path{tid: tid}, subject: actor + 10}, {path: path{tid: tid + 5<<clockBits}, subject: actor + 8}}),
-		"\x0b\x00\x11\x02":                      follow.append(nil, 0, []record{{path: path{tid: tid}, subject: actor + 1}}),
-		"\x0b\x04\x11":                          like.append(nil, 0, []record{{path: path{tid: tid}, flags: flagRemoved}}),
-		"\x01\x10\x00\x03\x0b\x08\x11":          like.append(nil, 3, []record{{path: path{tid: tid}, flags: flagNoSubject}}),
-		"\x08self\x04\x07ab\xff\x04\x00":        append(raw.append(nil, 0, []record{{path: path{raw: []byte("self")}, subject: actor + 2}}), "\x07ab\xff\x04\x00"...),
-		"r\x02\x01\x02\x03\x04\x05\x06\x72":     appendChunkKey(nil, 2, actor, path{tid: tid}, 0),
-		"r\x02\x01\x02\x03\x04\x05\x40\x06":     appendChunkKey(nil, 2, actor, path{raw: []byte("self")}, 0),
-		"v\x02\x01\x02\x03\x04\x05":             appendRowKey(nil, 2, actor),
-		"v\x02\x01\x02\x03\x04\x05\x01\x02\x03": appendBlock(appendRowKey(nil, 2, actor), 0x010203),
+		"":                 AppendRow(nil, 7, 0, nil, nil),
+		"\x0c":             AppendRow(nil, 7, 0, nil, []uint64{10}),
+		"\x0a\x80\x01\x01": AppendRow(nil, 7, 0, nil, []uint64{4, 132, 133}),
+		"\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01": AppendRow(nil, 7, 0, nil, []uint64{1<<63 + 7}),
+		"\x01\x01\x04":                          AppendRow(nil, 7, 0, []uint64{9}, nil),
+		"\x0f\x00\x04\x01":                      AppendRow(nil, 7, 7, nil, []uint64{9, 10}),
+		"\x0b\x00\x11\x14\x0a\x03":              like.Append(nil, 0, []Record{{Path: Path{TID: tid}, Subject: actor + 10}, {Path: Path{TID: tid + 5<<ClockBits}, Subject: actor + 8}}),
+		"\x0b\x00\x11\x02":                      follow.Append(nil, 0, []Record{{Path: Path{TID: tid}, Subject: actor + 1}}),
+		"\x0b\x04\x11":                          like.Append(nil, 0, []Record{{Path: Path{TID: tid}, Flags: Removed}}),
+		"\x01\x10\x00\x03\x0b\x08\x11":          like.Append(nil, 3, []Record{{Path: Path{TID: tid}, Flags: NoSubject}}),
+		"\x08self\x04\x07ab\xff\x04\x00":        append(raw.Append(nil, 0, []Record{{Path: Path{Raw: []byte("self")}, Subject: actor + 2}}), "\x07ab\xff\x04\x00"...),
+		"r\x02\x01\x02\x03\x04\x05\x06\x72":     AppendChunkKey(nil, 2, actor, Path{TID: tid}, 0),
+		"r\x02\x01\x02\x03\x04\x05\x40\x06":     AppendChunkKey(nil, 2, actor, Path{Raw: []byte("self")}, 0),
+		"v\x02\x01\x02\x03\x04\x05":             AppendRowKey(nil, 2, actor),
+		"v\x02\x01\x02\x03\x04\x05\x01\x02\x03": AppendBlock(AppendRowKey(nil, 2, actor), 0x010203),
 	} {
 		if string(v) != want {
 			t.Errorf("%x, want %x", v, want)
@@ -194,11 +195,11 @@ func FuzzFoldValues(f *testing.F) {
 	f.Add([]byte{8, 's', 'e', 'l', 'f', 4}, []byte{1, 0x10, 0, 3}, false, uint8(2))
 	f.Fuzz(func(t *testing.T, a, b []byte, base bool, which uint8) {
 		keys := [][]byte{
-			appendRowKey(nil, 1, 5), appendChunkKey(nil, 2, 5, path{tid: 1650 << bucketShift}, 0),
-			appendChunkKey(nil, 1, 5, path{raw: []byte("x")}, 0), appendBlock(appendRowKey(nil, 1, 5), 7),
+			AppendRowKey(nil, 1, 5), AppendChunkKey(nil, 2, 5, Path{TID: 1650 << BucketShift}, 0),
+			AppendChunkKey(nil, 1, 5, Path{Raw: []byte("x")}, 0), AppendBlock(AppendRowKey(nil, 1, 5), 7),
 		}
 		key := keys[int(which)%len(keys)]
-		m := NewMerger(Limits{})
+		m := newFolder()
 		v, err := m.Fold(nil, key, [][]byte{a, b}, base)
 		if err != nil {
 			return
@@ -212,41 +213,41 @@ func FuzzFoldValues(f *testing.F) {
 func TestKeys(t *testing.T) {
 	for _, id := range []dict.ID{0, 1, 0xfdffffffff, 0xfe00000000, 1 << 63} {
 		for _, block := range []uint64{0, 5, 0xfdffff, 0xfe0000, 1<<48 - 1} {
-			key := appendRowKey(nil, 3, id)
-			if k, s, _, isRow, err := parseReverseKey(key); k != 3 || s != id || !isRow || err != nil || !isRowKey(key) {
+			key := AppendRowKey(nil, 3, id)
+			if k, s, _, isRow, err := ParseReverseKey(key); k != 3 || s != id || !isRow || err != nil || !isRowKey(key) {
 				t.Errorf("row of %d: %x", id, key)
 			}
-			key = appendBlock(key, block)
-			if k, s, b, isRow, err := parseReverseKey(key); k != 3 || s != id || isRow || b != block || err != nil || isRowKey(key) {
+			key = AppendBlock(key, block)
+			if k, s, b, isRow, err := ParseReverseKey(key); k != 3 || s != id || isRow || b != block || err != nil || isRowKey(key) {
 				t.Errorf("block %x of %d: %x is read as %d, %d, %x, %v, %v", block, id, key, k, s, b, isRow, err)
 			}
-			shared := layout{dict.SharedSettings}
-			row := shared.appendMemberKey(nil, 3, id, dict.ID(block<<16))
-			if k, s, _, isRow, err := parseReverseKey(row); k != 3 || s != id || !isRow || err != nil || !isRowKey(row) {
+			shared := Layout{dict.SharedSettings}
+			row := shared.AppendMemberKey(nil, 3, id, dict.ID(block<<16))
+			if k, s, _, isRow, err := ParseReverseKey(row); k != 3 || s != id || !isRow || err != nil || !isRowKey(row) {
 				t.Errorf("row of %d, of one partition: %x", id, row)
 			}
-			key = appendContainerKey(nil, row, block)
-			if k, s, b, isRow, err := parseReverseKey(key); k != 3 || s != id || isRow || b != block || err != nil || isRowKey(key) {
+			key = AppendContainerKey(nil, row, block)
+			if k, s, b, isRow, err := ParseReverseKey(key); k != 3 || s != id || isRow || b != block || err != nil || isRowKey(key) {
 				t.Errorf("block %x of %d, of one partition: %x is read as %d, %d, %x, %v, %v", block, id, key, k, s, b, isRow, err)
 			}
-			if under := shared.containers(appendRowKey(nil, 3, id)); !bytes.HasPrefix(key, under) || bytes.Compare(row, under) >= 0 {
+			if under := shared.Containers(AppendRowKey(nil, 3, id)); !bytes.HasPrefix(key, under) || bytes.Compare(row, under) >= 0 {
 				t.Errorf("container %x of %d is not after row %x", key, id, row)
 			}
 		}
-		for depth := range maxChunkDepth + 1 {
-			for _, p := range []path{{tid: 1<<64 - 1}, {tid: 5}, {raw: []byte("self")}} {
-				key := appendChunkKey(nil, 4, id, p, depth)
-				if k, a, bucket, d, err := parseChunkKey(key); k != 4 || a != id || bucket != p.bucket() || d != depth || err != nil {
+		for depth := range MaxChunkDepth + 1 {
+			for _, p := range []Path{{TID: 1<<64 - 1}, {TID: 5}, {Raw: []byte("self")}} {
+				key := AppendChunkKey(nil, 4, id, p, depth)
+				if k, a, bucket, d, err := ParseChunkKey(key); k != 4 || a != id || bucket != p.Bucket() || d != depth || err != nil {
 					t.Errorf("chunk of %d: %x", id, key)
 				}
 			}
 		}
 	}
 	for _, bad := range []string{"", "v", "v\x01", "v\x01\x01\x02\x03\x04", "v\x01\x01\x02\x03\x04\x05\x46", "v\x01\x01\x02\x03\x04\x05\xff", "r\x01\x01\x02\x03\x04\x05\x06"} {
-		if _, _, _, _, err := parseReverseKey([]byte(bad)); err == nil {
+		if _, _, _, _, err := ParseReverseKey([]byte(bad)); err == nil {
 			t.Errorf("%x is read as a set's key", bad)
 		}
-		if _, _, _, _, err := parseChunkKey([]byte(bad)); err == nil {
+		if _, _, _, _, err := ParseChunkKey([]byte(bad)); err == nil {
 			t.Errorf("%x is read as a chunk's key", bad)
 		}
 	}
@@ -258,21 +259,21 @@ func TestExtend(t *testing.T) {
 	extended := 0
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := coderOf(900, 1650)
-		tid := uint64(1650) << bucketShift
+		c := CoderOf(900, 1650)
+		tid := uint64(1650) << BucketShift
 		var operands [][]byte
 		for range 2 + rng.IntN(5) {
-			var records []record
+			var records []Record
 			for range rng.IntN(6) {
 				if tid += rng.Uint64N(1 << rng.IntN(40)); rng.IntN(20) == 0 {
 					tid -= rng.Uint64N(1 << 30)
 				}
-				if tid = max(tid, 1650<<bucketShift); len(records) > 0 && records[len(records)-1].path.tid >= tid {
+				if tid = max(tid, 1650<<BucketShift); len(records) > 0 && records[len(records)-1].Path.TID >= tid {
 					break
 				}
-				r := record{path: path{tid: tid}, subject: dict.ID(rng.Uint64() >> rng.IntN(64)), flags: max(uint8(rng.IntN(12)), 9) - 9}
-				if r.flags != 0 {
-					r.subject = 0
+				r := Record{Path: Path{TID: tid}, Subject: dict.ID(rng.Uint64() >> rng.IntN(64)), Flags: max(uint8(rng.IntN(12)), 9) - 9}
+				if r.Flags != 0 {
+					r.Subject = 0
 				}
 				records = append(records, r)
 			}
@@ -280,29 +281,29 @@ func TestExtend(t *testing.T) {
 			if len(operands) == 0 {
 				generation = rng.Uint64N(2)
 			}
-			operands = append(operands, c.append(nil, generation, records))
+			operands = append(operands, c.Append(nil, generation, records))
 		}
 		base := rng.IntN(2) == 0
 		var f chunkFolder
-		got, n, ok := f.extend([]byte("x"), c, operands, base)
+		got, n, ok := f.Extend([]byte("x"), c, operands, base)
 		if !ok {
 			continue
 		}
 		extended++
-		var all []record
+		var all []Record
 		var generation uint64
 		for age, v := range operands {
 			var g uint64
 			var err error
-			if all, g, err = c.read(all, v, uint32(age)); err != nil {
+			if all, g, err = c.Read(all, v, uint32(age)); err != nil {
 				t.Fatal(err)
 			}
 			generation = max(generation, g)
 		}
-		slices.SortFunc(all, compareRecords)
-		f.records = all
-		kept := f.newest(base && generation == 0)
-		if want := c.append([]byte("x"), generation, kept); !bytes.Equal(got, want) || n != len(kept) {
+		slices.SortFunc(all, CompareRecords)
+		f.Records = all
+		kept := f.Newest(base && generation == 0)
+		if want := c.Append([]byte("x"), generation, kept); !bytes.Equal(got, want) || n != len(kept) {
 			t.Fatalf("seed %d: %d records, %x, want %d, %x", seed, n, got, len(kept), want)
 		}
 	}
@@ -318,7 +319,7 @@ func FuzzUvarint(f *testing.F) {
 		f.Add(binary.AppendUvarint(nil, n))
 	}
 	f.Fuzz(func(t *testing.T, v []byte) {
-		got, n := uvarint(v)
+		got, n := Uvarint(v)
 		if want, m := binary.Uvarint(v); got != want || n != m {
 			t.Errorf("%x: %d in %d, want %d in %d", v, got, n, want, m)
 		}
@@ -328,10 +329,10 @@ func FuzzUvarint(f *testing.F) {
 // A row that says of one member that it is there and that it is gone was not
 // written by us: to fold it would make one that cannot be read.
 func TestRowSaysOneThing(t *testing.T) {
-	key := appendRowKey(nil, 1, 5)
-	both := appendRow(nil, 5, 3, []uint64{7, 9}, []uint64{9, 11})
-	m := NewMerger(Limits{})
-	for _, values := range [][][]byte{{both}, {appendRow(nil, 5, 0, nil, []uint64{8}), both}, {both, appendRow(nil, 5, 0, nil, []uint64{8})}} {
+	key := AppendRowKey(nil, 1, 5)
+	both := AppendRow(nil, 5, 3, []uint64{7, 9}, []uint64{9, 11})
+	m := newFolder()
+	for _, values := range [][][]byte{{both}, {AppendRow(nil, 5, 0, nil, []uint64{8}), both}, {both, AppendRow(nil, 5, 0, nil, []uint64{8})}} {
 		if v, err := m.Fold(nil, key, values, false); err == nil {
 			t.Errorf("%x folds to %x", values, v)
 		}

@@ -1,4 +1,4 @@
-package graph
+package format
 
 import (
 	"encoding/binary"
@@ -20,38 +20,38 @@ import (
 // the newest word on a member counts. Removed members are kept until a fold
 // includes the oldest value (see kv.Merger); readers ignore them.
 const (
-	bitmapBytes = 8192
-	bitmapWords = bitmapBytes / 8
-	arrayMax    = 4096 // so many members and more are a bitmap
+	BitmapBytes = 8192
+	bitmapWords = BitmapBytes / 8
+	ArrayMax    = 4096 // so many members and more are a bitmap
 )
 
-var errContainer = errors.New("graph: malformed container")
+var ErrContainer = errors.New("format: malformed container")
 
 // splitContainer returns the two parts of a container.
-func splitContainer(v []byte) (removed, present []byte, err error) {
+func SplitContainer(v []byte) (removed, present []byte, err error) {
 	if len(v) == 0 {
 		return nil, nil, nil
 	}
 	n, w := binary.Uvarint(v)
 	if w <= 0 || n > 1<<16 || uint64(len(v)-w) < 2*n || (len(v)-w)%2 != 0 {
-		return nil, nil, errContainer
+		return nil, nil, ErrContainer
 	}
 	cut := w + 2*int(n)
 	removed, present = v[w:cut], v[cut:]
-	if len(present) > bitmapBytes {
-		return nil, nil, errContainer
+	if len(present) > BitmapBytes {
+		return nil, nil, ErrContainer
 	}
 	return removed, present, nil
 }
 
 // appendOperand appends an operand that adds and removes members. Both lists
 // are ascending, and disjoint.
-func appendOperand(dst []byte, add, remove []uint16) []byte {
+func AppendContainer(dst []byte, add, remove []uint16) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(remove)))
 	for _, m := range remove {
 		dst = binary.LittleEndian.AppendUint16(dst, m)
 	}
-	if len(add) < arrayMax {
+	if len(add) < ArrayMax {
 		for _, m := range add {
 			dst = binary.LittleEndian.AppendUint16(dst, m)
 		}
@@ -72,12 +72,12 @@ func appendBitmap(dst []byte, b *[bitmapWords]uint64) []byte {
 }
 
 // containerMembers returns the members present in a container, each with base added.
-func containerMembers(base uint64, v []byte) (dst []uint64, err error) {
-	_, present, err := splitContainer(v)
+func ContainerMembers(base uint64, v []byte) (dst []uint64, err error) {
+	_, present, err := SplitContainer(v)
 	if err != nil {
 		return nil, err
 	}
-	if len(present) < bitmapBytes {
+	if len(present) < BitmapBytes {
 		for i := 0; i < len(present); i += 2 {
 			dst = append(dst, base+uint64(binary.LittleEndian.Uint16(present[i:])))
 		}
@@ -92,12 +92,12 @@ func containerMembers(base uint64, v []byte) (dst []uint64, err error) {
 }
 
 // containerHas reports whether member is present.
-func containerHas(v []byte, member uint16) (bool, error) {
-	_, present, err := splitContainer(v)
+func ContainerHas(v []byte, member uint16) (bool, error) {
+	_, present, err := SplitContainer(v)
 	if err != nil {
 		return false, err
 	}
-	if len(present) == bitmapBytes {
+	if len(present) == BitmapBytes {
 		return present[member>>3]&(1<<(member&7)) != 0, nil
 	}
 	lo, hi := 0, len(present)/2
@@ -120,7 +120,7 @@ const smallFold = 96
 func foldContainers(dst []byte, values [][]byte, base bool) ([]byte, error) {
 	total := 0
 	for _, v := range values {
-		removed, present, err := splitContainer(v)
+		removed, present, err := SplitContainer(v)
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +137,7 @@ func foldSmall(dst []byte, values [][]byte, base bool) []byte {
 	var buf [smallFold]uint32
 	words := buf[:0]
 	for age, v := range values {
-		removed, present, _ := splitContainer(v) // checked by Fold
+		removed, present, _ := SplitContainer(v) // checked by Fold
 		for i := 0; i < len(removed); i += 2 {
 			words = append(words, uint32(binary.LittleEndian.Uint16(removed[i:]))<<16|uint32(age)<<1)
 		}
@@ -163,7 +163,7 @@ func foldSmall(dst []byte, values [][]byte, base bool) []byte {
 	if na == 0 && nr == 0 {
 		return dst
 	}
-	return appendOperand(dst, add[:na], remove[:nr])
+	return AppendContainer(dst, add[:na], remove[:nr])
 }
 
 type foldScratch struct{ present, removed [bitmapWords]uint64 }
@@ -176,13 +176,13 @@ func foldBitmaps(dst []byte, values [][]byte, base bool) []byte {
 	clear(s.present[:])
 	clear(s.removed[:])
 	for _, v := range values {
-		removed, present, _ := splitContainer(v) // checked by Fold
+		removed, present, _ := SplitContainer(v) // checked by Fold
 		for i := 0; i < len(removed); i += 2 {
 			m := binary.LittleEndian.Uint16(removed[i:])
 			s.removed[m>>6] |= 1 << (m & 63)
 			s.present[m>>6] &^= 1 << (m & 63)
 		}
-		if len(present) == bitmapBytes {
+		if len(present) == BitmapBytes {
 			for i := range s.present {
 				w := binary.LittleEndian.Uint64(present[8*i:])
 				s.present[i] |= w
@@ -207,7 +207,7 @@ func foldBitmaps(dst []byte, values [][]byte, base bool) []byte {
 	if nr > 0 {
 		dst = appendArray(dst, &s.removed)
 	}
-	if np < arrayMax {
+	if np < ArrayMax {
 		return appendArray(dst, &s.present)
 	}
 	return appendBitmap(dst, &s.present)
@@ -231,8 +231,8 @@ func appendArray(dst []byte, b *[bitmapWords]uint64) []byte {
 }
 
 // takeBlock moves the ids of a block from the front of ids to dst.
-func takeBlock(dst []uint16, ids []uint64, block uint64) (taken []uint16, rest []uint64) {
-	for len(ids) > 0 && blockOf(ids[0]) == block {
+func TakeBlock(dst []uint16, ids []uint64, block uint64) (taken []uint16, rest []uint64) {
+	for len(ids) > 0 && BlockOf(ids[0]) == block {
 		dst = append(dst, uint16(ids[0]))
 		ids = ids[1:]
 	}

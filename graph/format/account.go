@@ -1,4 +1,4 @@
-package graph
+package format
 
 import (
 	"encoding/binary"
@@ -13,7 +13,7 @@ import (
 type Rev uint64
 
 // noRev is the highest TID: that of no commit that another comes after.
-const noRev Rev = 1<<64 - 1
+const NoRev Rev = 1<<64 - 1
 
 // String returns the TID.
 func (r Rev) String() string { return string(syntax.AppendTID(nil, uint64(r))) }
@@ -24,7 +24,7 @@ type Digest [32]byte
 // A root is what is kept of a repo's root: the first 8 bytes of its Digest. Two
 // roots that differ agree in them once in 2^64; an account that makes its own
 // agree hides nothing but its own repo's being desynchronized.
-type root [8]byte
+type Root [8]byte
 
 // The states of accounts are kept in groups of 256 neighbouring ids, which are
 // those of accounts that were met about the same time, as package intern keeps
@@ -40,28 +40,20 @@ type root [8]byte
 // an account is a group of its own, with 0 for the bits, and is set.
 const accountBits = 8
 
-// accountMask covers the bits of an id that tell the accounts of a group apart.
-func (l layout) accountMask() dict.ID {
-	if l.shared() {
-		return 0
-	}
-	return 1<<accountBits - 1
-}
-
 // appendAccount appends an account to its group.
-func (l layout) appendAccount(dst []byte, actor dict.ID, s *repoState) []byte {
+func (l Layout) AppendAccount(dst []byte, actor dict.ID, s *RepoState) []byte {
 	start := len(dst) + 2
-	dst = s.append(append(dst, byte(actor&l.accountMask()), 0))
+	dst = s.Append(append(dst, byte(actor&l.AccountMask()), 0))
 	dst[start-1] = byte(len(dst) - start) // at most 76
 	return dst
 }
 
 // eachAccount calls each for the accounts of a group, with their lowest bits and
 // rows, until it returns false.
-func eachAccount(v []byte, each func(low byte, row []byte) bool) error {
+func EachAccount(v []byte, each func(low byte, row []byte) bool) error {
 	for last := -1; len(v) > 0; {
 		if len(v) < 2 || len(v) < 2+int(v[1]) || int(v[0]) <= last {
-			return fmt.Errorf("graph: group of accounts is malformed at %x", v)
+			return fmt.Errorf("format: group of accounts is malformed at %x", v)
 		}
 		n := 2 + int(v[1])
 		if !each(v[0], v[2:n:n]) {
@@ -73,11 +65,11 @@ func eachAccount(v []byte, each func(low byte, row []byte) bool) error {
 }
 
 // accountIn returns the state of an account, and whether the group has it.
-func (l layout) accountIn(v []byte, actor dict.ID) (s repoState, ok bool, err error) {
-	at := byte(actor & l.accountMask())
-	err = eachAccount(v, func(low byte, row []byte) bool {
+func (l Layout) AccountIn(v []byte, actor dict.ID) (s RepoState, ok bool, err error) {
+	at := byte(actor & l.AccountMask())
+	err = EachAccount(v, func(low byte, row []byte) bool {
 		if ok = low == at; ok {
-			s, err = decodeRepoState(row)
+			s, err = DecodeRepoState(row)
 		}
 		return !ok
 	})
@@ -85,22 +77,22 @@ func (l layout) accountIn(v []byte, actor dict.ID) (s repoState, ok bool, err er
 }
 
 // eachState calls each for the accounts of a group with their ids and states.
-func (l layout) eachState(key, v []byte, each func(actor dict.ID, s repoState) error) error {
-	first, err := parseActorKey(key)
+func (l Layout) EachState(key, v []byte, each func(actor dict.ID, s RepoState) error) error {
+	first, err := ParseActorKey(key)
 	if err != nil {
 		return err
 	}
-	if first&l.accountMask() != 0 {
-		return fmt.Errorf("graph: account key %x is that of no group", key)
+	if first&l.AccountMask() != 0 {
+		return fmt.Errorf("format: account key %x is that of no group", key)
 	}
 	var failed error
-	err = eachAccount(v, func(low byte, row []byte) bool {
-		if dict.ID(low)&^l.accountMask() != 0 {
-			failed = fmt.Errorf("graph: group %x has an account at %d", key, low)
+	err = EachAccount(v, func(low byte, row []byte) bool {
+		if dict.ID(low)&^l.AccountMask() != 0 {
+			failed = fmt.Errorf("format: group %x has an account at %d", key, low)
 			return false
 		}
-		var s repoState
-		if s, failed = decodeRepoState(row); failed == nil {
+		var s RepoState
+		if s, failed = DecodeRepoState(row); failed == nil {
 			failed = each(first|dict.ID(low), s)
 		}
 		return failed == nil
@@ -115,7 +107,7 @@ func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
 	}
 	var rows [1 << accountBits][]byte
 	for _, v := range values {
-		if err := eachAccount(v, func(low byte, row []byte) bool { rows[low] = row; return true }); err != nil {
+		if err := EachAccount(v, func(low byte, row []byte) bool { rows[low] = row; return true }); err != nil {
 			return nil, err
 		}
 	}
@@ -143,99 +135,99 @@ func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
 // low is 1 + the lowest bucket that a record may lie in, where all keys of the
 // account's records have been TIDs since it was first heard of, or lowNone if
 // there were none. With top, it says where all its records are.
-type repoState struct {
-	flags           byte
-	source, acctSrc uint32
-	seq, acctSeq    Seq
-	delSrc          uint32
-	delSeq          Seq
-	rev             Rev
-	data            root
-	top             uint64
-	low             uint16
+type RepoState struct {
+	Flags                 byte
+	Source, AccountSource uint32
+	Seq, AccountSeq       Seq
+	DeletionSource        uint32
+	DeletionSeq           Seq
+	Rev                   Rev
+	Data                  Root
+	Top                   uint64
+	LowBucket             uint16
 }
 
 // lowNone is the low of an account that never had a record.
-const lowNone = 0xffff
+const LowNone = 0xffff
 
 const (
-	flagHasRev  byte = 1 << iota // rev and data are those of the last applied commit
-	flagPartial                  // the repo's past was never seen
-	flagDesync                   // something of the repo was missed
-	flagHidden                   // the last #account said active: false
-	flagErasing                  // deleted, and not all of it is erased yet
+	FlagHasRev  byte = 1 << iota // rev and data are those of the last applied commit
+	FlagPartial                  // the repo's past was never seen
+	FlagDesync                   // something of the repo was missed
+	FlagHidden                   // the last #account said active: false
+	FlagErasing                  // deleted, and not all of it is erased yet
 	flagAccount                  // an #account was seen
 	flagDeleted                  // it was deleted once
 	flagAhead                    // top is above rev
 )
 
-func (s *repoState) has(flag byte) bool { return s.flags&flag != 0 }
+func (s *RepoState) Has(flag byte) bool { return s.Flags&flag != 0 }
 
 // mayHold reports whether the repo may have a record of the path already.
-func (s *repoState) mayHold(p path) bool {
-	return s.has(flagHasRev) && (p.raw != nil || p.tid <= max(uint64(s.rev), s.top))
+func (s *RepoState) MayHold(p Path) bool {
+	return s.Has(FlagHasRev) && (p.Raw != nil || p.TID <= max(uint64(s.Rev), s.Top))
 }
 
 // lower notes that a record is put under a path.
-func (s *repoState) lower(p path) {
+func (s *RepoState) NoteLow(p Path) {
 	switch {
-	case s.low == 0: // not known
-	case p.raw != nil:
-		s.low = 0
+	case s.LowBucket == 0: // not known
+	case p.Raw != nil:
+		s.LowBucket = 0
 	default:
-		s.low = min(s.low, p.bucket()+1)
+		s.LowBucket = min(s.LowBucket, p.Bucket()+1)
 	}
 }
 
 // buckets returns in which buckets all of the account's records lie, if that is
 // known and they are few.
-func (s *repoState) buckets() (low, high uint16, ok bool) {
+func (s *RepoState) Buckets() (low, high uint16, ok bool) {
 	const few = 4
-	if s.low == 0 || s.low == lowNone || !s.has(flagHasRev) {
+	if s.LowBucket == 0 || s.LowBucket == LowNone || !s.Has(FlagHasRev) {
 		return 0, 0, false
 	}
-	low, high = s.low-1, path{tid: max(uint64(s.rev), s.top)}.bucket()
+	low, high = s.LowBucket-1, Path{TID: max(uint64(s.Rev), s.Top)}.Bucket()
 	return low, high, high >= low && high-low < few
 }
 
-func (s *repoState) append(dst []byte) []byte {
-	flags := s.flags &^ (flagAccount | flagDeleted | flagAhead)
-	if s.acctSrc != 0 {
+func (s *RepoState) Append(dst []byte) []byte {
+	flags := s.Flags &^ (flagAccount | flagDeleted | flagAhead)
+	if s.AccountSource != 0 {
 		flags |= flagAccount
 	}
-	if s.delSrc != 0 {
+	if s.DeletionSource != 0 {
 		flags |= flagDeleted
 	}
-	if s.has(flagHasRev) && s.top > uint64(s.rev) {
+	if s.Has(FlagHasRev) && s.Top > uint64(s.Rev) {
 		flags |= flagAhead
 	}
 	dst = append(dst, flags)
-	dst = binary.AppendUvarint(dst, uint64(s.source))
-	dst = binary.AppendUvarint(dst, uint64(s.seq))
+	dst = binary.AppendUvarint(dst, uint64(s.Source))
+	dst = binary.AppendUvarint(dst, uint64(s.Seq))
 	if flags&flagAccount != 0 {
-		dst = binary.AppendUvarint(dst, uint64(s.acctSrc))
-		dst = binary.AppendUvarint(dst, uint64(s.acctSeq))
+		dst = binary.AppendUvarint(dst, uint64(s.AccountSource))
+		dst = binary.AppendUvarint(dst, uint64(s.AccountSeq))
 	}
 	if flags&flagDeleted != 0 {
-		dst = binary.AppendUvarint(dst, uint64(s.delSrc))
-		dst = binary.AppendUvarint(dst, uint64(s.delSeq))
+		dst = binary.AppendUvarint(dst, uint64(s.DeletionSource))
+		dst = binary.AppendUvarint(dst, uint64(s.DeletionSeq))
 	}
-	if flags&flagHasRev != 0 {
-		dst = binary.BigEndian.AppendUint64(dst, uint64(s.rev))
-		dst = append(dst, s.data[:]...)
+	if flags&FlagHasRev != 0 {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(s.Rev))
+		dst = append(dst, s.Data[:]...)
 	}
 	if flags&flagAhead != 0 {
-		dst = binary.BigEndian.AppendUint64(dst, s.top)
+		dst = binary.BigEndian.AppendUint64(dst, s.Top)
 	}
-	if s.low != 0 {
-		dst = binary.BigEndian.AppendUint16(dst, s.low)
+	if s.LowBucket != 0 {
+		dst = binary.BigEndian.AppendUint16(dst, s.LowBucket)
 	}
 	return dst
 }
 
-func decodeRepoState(v []byte) (s repoState, err error) {
-	bad := func() (repoState, error) {
-		return s, fmt.Errorf("graph: account row %x is malformed", v)
+func DecodeRepoState(v []byte) (s RepoState, err error) {
+	bad := func() (RepoState, error) {
+		return s, fmt.Errorf("format: account row %x is malformed", v)
 	}
 	if len(v) == 0 {
 		return bad()
@@ -251,33 +243,33 @@ func decodeRepoState(v []byte) (s repoState, err error) {
 		}
 		*source, *seq, rest = uint32(a), Seq(b), rest[n+m:]
 	}
-	pair(&s.source, &s.seq)
+	pair(&s.Source, &s.Seq)
 	if flags&flagAccount != 0 {
-		pair(&s.acctSrc, &s.acctSeq)
+		pair(&s.AccountSource, &s.AccountSeq)
 	}
 	if flags&flagDeleted != 0 {
-		pair(&s.delSrc, &s.delSeq)
+		pair(&s.DeletionSource, &s.DeletionSeq)
 	}
-	if flags&flagHasRev != 0 {
+	if flags&FlagHasRev != 0 {
 		if len(rest) < 16 {
 			return bad()
 		}
-		s.rev = Rev(binary.BigEndian.Uint64(rest))
-		copy(s.data[:], rest[8:])
+		s.Rev = Rev(binary.BigEndian.Uint64(rest))
+		copy(s.Data[:], rest[8:])
 		rest = rest[16:]
 	}
 	if flags&flagAhead != 0 {
 		if len(rest) < 8 {
 			return bad()
 		}
-		s.top, rest = binary.BigEndian.Uint64(rest), rest[8:]
+		s.Top, rest = binary.BigEndian.Uint64(rest), rest[8:]
 	}
 	if len(rest) == 2 {
-		s.low, rest = binary.BigEndian.Uint16(rest), nil
+		s.LowBucket, rest = binary.BigEndian.Uint16(rest), nil
 	}
-	if !ok || len(rest) != 0 || s.low > rawBucket && s.low != lowNone {
+	if !ok || len(rest) != 0 || s.LowBucket > RawBucket && s.LowBucket != LowNone {
 		return bad()
 	}
-	s.flags = flags &^ (flagAccount | flagDeleted | flagAhead)
+	s.Flags = flags &^ (flagAccount | flagDeleted | flagAhead)
 	return s, nil
 }

@@ -1,4 +1,4 @@
-package graph
+package format
 
 import (
 	"time"
@@ -14,13 +14,13 @@ import (
 //
 // Whether a writer that left its claim behind is alive is found out by watching
 // its heartbeat for a while, and not by comparing clocks.
-type claimRow struct {
+type ClaimRow struct {
 	Token  []byte           `json:"token"`
 	Owner  string           `json:"owner"`
 	Since  time.Time        `json:"since"`
 	Shards *dict.ShardRange `json:"shards,omitempty"`
 }
 
-func claimKey(part uint8) []byte { return []byte{keyClaim, part} }
+func ClaimKey(part uint8) []byte { return []byte{KeyClaim, part} }
 
-func heartbeatKey(token []byte) []byte { return append([]byte{keyHeartbeat}, token...) }
+func HeartbeatKey(token []byte) []byte { return append([]byte{KeyHeartbeat}, token...) }

@@ -1,4 +1,4 @@
-package graph
+package format
 
 import (
 	"encoding/binary"
@@ -26,21 +26,21 @@ import (
 // below, over which the row stands. The generation grows with every spill, so a
 // container that was read under it is the same as long as the row says the same
 // generation.
-type row struct {
+type Row struct {
 	subject    uint64
-	generation uint64
-	removed    []byte // lists
-	members    []byte
+	Generation uint64
+	Removed    []byte // lists
+	Members    []byte
 	shift      int // of members: the first is written shifted by so many bits
 }
 
-var errRow = errors.New("graph: malformed set row")
+var errRow = errors.New("format: malformed set row")
 
 // parseRow splits the row of a subject's set.
-func parseRow(subject dict.ID, v []byte) (r row, err error) {
+func ParseRow(subject dict.ID, v []byte) (r Row, err error) {
 	r.subject = uint64(subject)
 	if len(v) == 0 || v[0]&1 == 0 {
-		r.members, r.shift = v, 1
+		r.Members, r.shift = v, 1
 		return r, nil
 	}
 	head, w := binary.Uvarint(v)
@@ -52,7 +52,7 @@ func parseRow(subject dict.ID, v []byte) (r row, err error) {
 	if w <= 0 {
 		return r, errRow
 	}
-	r.generation, v = head>>1, v[w:]
+	r.Generation, v = head>>1, v[w:]
 	end := 0
 	for range n {
 		_, w := binary.Uvarint(v[end:])
@@ -61,23 +61,23 @@ func parseRow(subject dict.ID, v []byte) (r row, err error) {
 		}
 		end += w
 	}
-	r.removed, r.members = v[:end], v[end:]
+	r.Removed, r.Members = v[:end], v[end:]
 	return r, nil
 }
 
 // appendMembers appends the members to dst.
-func (r *row) appendMembers(dst []uint64) ([]uint64, error) {
-	return appendList(dst, r.subject, r.members, r.shift)
+func (r *Row) AppendMembers(dst []uint64) ([]uint64, error) {
+	return appendList(dst, r.subject, r.Members, r.shift)
 }
 
 // appendRemoved appends the removed to dst.
-func (r *row) appendRemoved(dst []uint64) ([]uint64, error) {
-	return appendList(dst, r.subject, r.removed, 0)
+func (r *Row) AppendRemoved(dst []uint64) ([]uint64, error) {
+	return appendList(dst, r.subject, r.Removed, 0)
 }
 
 // has and hasRemoved report whether id is in one of the lists.
-func (r *row) has(id uint64) bool        { return listHas(r.subject, r.members, r.shift, id) }
-func (r *row) hasRemoved(id uint64) bool { return listHas(r.subject, r.removed, 0, id) }
+func (r *Row) Has(id uint64) bool        { return listHas(r.subject, r.Members, r.shift, id) }
+func (r *Row) HasRemoved(id uint64) bool { return listHas(r.subject, r.Removed, 0, id) }
 
 // appendList decodes a list onto dst.
 func appendList(dst []uint64, subject uint64, list []byte, shift int) ([]uint64, error) {
@@ -91,7 +91,7 @@ func appendList(dst []uint64, subject uint64, list []byte, shift int) ([]uint64,
 	id := subject + uint64(unzigzag(d>>shift))
 	dst = append(dst, id)
 	for list = list[w:]; len(list) > 0; {
-		d, w := uvarint(list)
+		d, w := Uvarint(list)
 		if w <= 0 || d == 0 || id+d < id {
 			return dst, errRow
 		}
@@ -111,7 +111,7 @@ func listHas(subject uint64, list []byte, shift int, id uint64) bool {
 	}
 	at := subject + uint64(unzigzag(d>>shift))
 	for list = list[w:]; at < id && len(list) > 0; {
-		d, w := uvarint(list)
+		d, w := Uvarint(list)
 		if w <= 0 {
 			return false
 		}
@@ -134,7 +134,7 @@ func encodeList(dst []byte, subject uint64, ids []uint64, shift int) []byte {
 }
 
 // appendRow appends a row or operand. Both lists ascend, and are disjoint.
-func appendRow(dst []byte, subject dict.ID, generation uint64, removed, members []uint64) []byte {
+func AppendRow(dst []byte, subject dict.ID, generation uint64, removed, members []uint64) []byte {
 	of := uint64(subject)
 	if generation == 0 && len(removed) == 0 && (len(members) == 0 || zigzag(int64(members[0]-of)) < 1<<61) {
 		return encodeList(dst, of, members, 1)
@@ -162,16 +162,16 @@ type rowFolder struct {
 
 // read appends what v says to dst, in the order of the ids.
 func (f *rowFolder) read(dst []word, subject dict.ID, v []byte, age uint32) (out []word, generation uint64, err error) {
-	r, err := parseRow(subject, v)
+	r, err := ParseRow(subject, v)
 	if err != nil {
 		return dst, 0, err
 	}
 	start := len(dst)
 	for _, present := range []bool{false, true} {
 		if present {
-			f.ids, err = r.appendMembers(f.ids[:0])
+			f.ids, err = r.AppendMembers(f.ids[:0])
 		} else {
-			f.ids, err = r.appendRemoved(f.ids[:0])
+			f.ids, err = r.AppendRemoved(f.ids[:0])
 		}
 		if err != nil {
 			return dst, 0, err
@@ -180,7 +180,7 @@ func (f *rowFolder) read(dst []word, subject dict.ID, v []byte, age uint32) (out
 			dst = append(dst, word{id, age, present})
 		}
 	}
-	if len(r.removed) > 0 || !slices.IsSortedFunc(dst[start:], compareWords) {
+	if len(r.Removed) > 0 || !slices.IsSortedFunc(dst[start:], compareWords) {
 		slices.SortFunc(dst[start:], compareWords)
 	}
 	for i := start + 1; i < len(dst); i++ {
@@ -188,7 +188,7 @@ func (f *rowFolder) read(dst []word, subject dict.ID, v []byte, age uint32) (out
 			return dst, 0, errRow
 		}
 	}
-	return dst, r.generation, nil
+	return dst, r.Generation, nil
 }
 
 func compareWords(x, y word) int {
@@ -248,5 +248,5 @@ func (f *rowFolder) fold(dst []byte, subject dict.ID, values [][]byte, base bool
 			f.removed = append(f.removed, w.id)
 		}
 	}
-	return appendRow(dst, subject, generation, f.removed, f.members), len(f.members) + len(f.removed), nil
+	return AppendRow(dst, subject, generation, f.removed, f.members), len(f.members) + len(f.removed), nil
 }

@@ -1,0 +1,86 @@
+package format
+
+import (
+	"maps"
+	"math/rand/v2"
+	"testing"
+
+	"skein/intern/dict"
+)
+
+// TestAccountGroups writes the states of accounts into groups at random and folds
+// them in any grouping: what stands is the newest of each.
+func TestAccountGroups(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	m, l := newFolder(), Layout{}
+	const first = dict.ID(7 << 40)
+	key := l.AccountKey(nil, first+200)
+	for range 300 {
+		var operands [][]byte
+		twin := map[dict.ID]RepoState{}
+		for range 1 + rng.IntN(12) {
+			said := map[dict.ID]RepoState{}
+			for range rng.IntN(40) {
+				said[first+dict.ID(rng.IntN(256))] = RepoState{Flags: FlagHasRev, Source: 1, Seq: Seq(rng.Uint64N(1 << 40)), Rev: Rev(rng.Uint64()), LowBucket: uint16(rng.IntN(3))}
+			}
+			var v []byte
+			for id := first; id < first+256; id++ { // an operand ascends
+				if s, ok := said[id]; ok {
+					v = l.AppendAccount(v, id, &s)
+				}
+			}
+			operands = append(operands, v)
+			maps.Copy(twin, said)
+		}
+		for len(operands) > 1 { // any run of neighbours, as engines do
+			lo := rng.IntN(len(operands) - 1)
+			hi := lo + 2 + rng.IntN(len(operands)-lo-1)
+			v, err := m.Fold(nil, key, operands[lo:hi], lo == 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			operands = append(operands[:lo], append([][]byte{v}, operands[hi:]...)...)
+		}
+		got := map[dict.ID]RepoState{}
+		last := dict.None
+		if err := l.EachState(key, operands[0], func(id dict.ID, s RepoState) error {
+			if id <= last {
+				t.Errorf("%d comes after %d", id, last)
+			}
+			got[id], last = s, id
+			return nil
+		}); err != nil || !maps.Equal(got, twin) {
+			t.Fatalf("%v, want %v; %v", got, twin, err)
+		}
+		for id := first; id < first+256; id++ {
+			s, ok, err := l.AccountIn(operands[0], id)
+			if want, has := twin[id]; ok != has || s != want || err != nil {
+				t.Fatalf("%d: %+v %v %v, want %+v %v", id, s, ok, err, want, has)
+			}
+		}
+	}
+}
+
+// FuzzAccountGroup folds what it is given: whole groups, or an error.
+func FuzzAccountGroup(f *testing.F) {
+	s := RepoState{Flags: FlagHasRev, Source: 1, Seq: 9, Rev: 7}
+	v := Layout{}.AppendAccount(Layout{}.AppendAccount(nil, 3, &s), 200, &s)
+	f.Add(v, v[:len(v)/2])
+	f.Add(v, v[:len(v)-1])
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		v, err := foldAccounts(nil, [][]byte{a, b})
+		if err != nil {
+			return
+		}
+		last := -1
+		if err := EachAccount(v, func(low byte, _ []byte) bool {
+			if int(low) <= last {
+				t.Errorf("%x + %x: %d after %d", a, b, low, last)
+			}
+			last = int(low)
+			return true
+		}); err != nil {
+			t.Errorf("%x + %x folds to %x: %v", a, b, v, err)
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package kinds_test
+
+import (
+	"testing"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"skein/graph/kinds"
+	"skein/intern/dict"
+)
+
+// The rows of the table can be told apart, and are ones that the store takes.
+func TestTable(t *testing.T) {
+	seen := map[string]bool{}
+	once := func(k kinds.Info, what, name string) {
+		if name == "" || seen[what+name] {
+			t.Errorf("%s: the %s %q is empty, or another kind's too", k.Name, what, name)
+		}
+		seen[what+name] = true
+	}
+	numbers := map[kinds.Kind]bool{kinds.Hidden: true}
+	for _, k := range kinds.All {
+		once(k, "name", k.Name)
+		once(k, "collection", k.Collection)
+		once(k, "operator", k.Forward)
+		once(k, "operator", k.Reverse)
+		if numbers[k.Kind] {
+			t.Errorf("%s: number %d is another's", k.Name, k.Kind)
+		}
+		numbers[k.Kind] = true
+		if k.Kind.Info().Name != k.Name || k.Kind.String() != k.Name || kinds.ByName(k.Name).Kind != k.Kind {
+			t.Errorf("%s is not found by its number and name", k.Name)
+		}
+		if _, err := syntax.ParseNSID(k.Collection); err != nil {
+			t.Errorf("%s: %v", k.Name, err)
+		}
+		if !k.From.IsAuthor() || k.From.Is != dict.DID {
+			t.Errorf("%s begins at %v: the store takes edges that begin at the author", k.Name, k.From)
+		}
+		if k.To.IsAuthor() || k.To.Is != dict.DID && k.To.Is != dict.URI {
+			t.Errorf("%s goes to %v: a record must name it", k.Name, k.To)
+		}
+	}
+	if kinds.Kind(200).Info() != nil || kinds.Kind(200).String() != "kind(200)" || kinds.ByName("no") != nil {
+		t.Error("a kind that is not there has a row")
+	}
+}
