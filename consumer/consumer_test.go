@@ -20,6 +20,7 @@ import (
 
 	"skein/consumer"
 	"skein/graph"
+	"skein/graph/read"
 	"skein/internal/frames"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
@@ -111,7 +112,7 @@ func TestJump(t *testing.T) {
 		t.Errorf("%d follows, cursor %d", n, cursor(g, "memory"))
 	}
 	err := store.View(t.Context(), func(r kv.Reader) error {
-		letters, err := graph.DeadLetters(r)
+		letters, err := read.DeadLetters(r)
 		if len(letters) != 1 || letters[0].Seq != 2*far || letters[0].Reason != "seq_jump" {
 			t.Errorf("dead letters: %+v", letters)
 		}
@@ -232,7 +233,7 @@ func TestGarbage(t *testing.T) {
 		t.Errorf("%d follows, cursor %d", n, cursor(g, "memory"))
 	}
 	err := store.View(t.Context(), func(r kv.Reader) error {
-		letters, err := graph.DeadLetters(r)
+		letters, err := read.DeadLetters(r)
 		var got []string
 		for _, l := range letters {
 			got = append(got, l.Source, l.Reason, l.DID, l.Path)
@@ -241,7 +242,7 @@ func TestGarbage(t *testing.T) {
 		if s := strings.Join(got, " "); s != want {
 			t.Errorf("dead letters %q, want %q", s, want)
 		}
-		gaps, err2 := graph.Gaps(r)
+		gaps, err2 := read.Gaps(r)
 		if len(gaps) != 2 || gaps[0].After != 1 || gaps[1].After != 2 {
 			t.Errorf("gaps %+v", gaps)
 		}
@@ -260,7 +261,7 @@ func TestDeadLettersAreBounded(t *testing.T) {
 		f[bytes.Index(f, []byte("did:plc:subject"))+10] ^= 1
 		return f
 	}
-	const n = graph.MaxDeadLetters + 2000
+	const n = read.MaxDeadLetters + 2000
 	for from := int64(1); from <= n; from += 500 {
 		var all [][]byte
 		for seq := from; seq < from+500; seq++ {
@@ -269,8 +270,8 @@ func TestDeadLettersAreBounded(t *testing.T) {
 		run(t, g, consumer.Options{}, all...)
 	}
 	err := store.View(t.Context(), func(r kv.Reader) error {
-		letters, err := graph.DeadLetters(r)
-		if len(letters) < graph.MaxDeadLetters || len(letters) > graph.MaxDeadLetters+1100 || letters[len(letters)-1].Seq != n || letters[0].Seq < 500 {
+		letters, err := read.DeadLetters(r)
+		if len(letters) < read.MaxDeadLetters || len(letters) > read.MaxDeadLetters+1100 || letters[len(letters)-1].Seq != n || letters[0].Seq < 500 {
 			t.Errorf("%d letters, from %d to %d", len(letters), letters[0].Seq, letters[len(letters)-1].Seq)
 		}
 		return err

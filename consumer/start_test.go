@@ -19,6 +19,7 @@ import (
 
 	"skein/consumer"
 	"skein/graph"
+	"skein/graph/read"
 	"skein/internal/kv"
 	"skein/internal/relay"
 	"skein/internal/synth"
@@ -51,7 +52,7 @@ func consume(t *testing.T, g *graph.Store, o consumer.Options, most time.Duratio
 
 func gaps(t *testing.T, store kv.Store) (all []graph.Gap) {
 	t.Helper()
-	if err := store.View(t.Context(), func(r kv.Reader) (err error) { all, err = graph.Gaps(r); return err }); err != nil {
+	if err := store.View(t.Context(), func(r kv.Reader) (err error) { all, err = read.Gaps(r); return err }); err != nil {
 		t.Fatal(err)
 	}
 	return all

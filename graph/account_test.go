@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"skein/graph/check"
 	"skein/graph/format"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
@@ -19,7 +20,7 @@ func TestMisplacedGroup(t *testing.T) {
 	h.commit("did:plc:subject", "a")
 	h.records(1)
 	if err := store.Update(t.Context(), func(tx kv.Txn) error {
-		return eachWithPrefix(tx.Snapshot(), []byte{format.KeyAccount}, func(k, v []byte) error {
+		return kv.ScanPrefix(tx.Snapshot(), []byte{format.KeyAccount}, func(k, v []byte) error {
 			tx.Delete(k)
 			moved := bytes.Clone(k)
 			moved[len(moved)-1]++
@@ -30,7 +31,7 @@ func TestMisplacedGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := ""
-	if err := Verify(t.Context(), store, func(p string) { said += p + "\n" }, nil); err != nil || !strings.Contains(said, "that of no group") {
+	if err := check.Store(t.Context(), store, func(p string) { said += p + "\n" }, nil); err != nil || !strings.Contains(said, "that of no group") {
 		t.Errorf("%v; the check says %q", err, said)
 	}
 }
@@ -63,7 +64,7 @@ func TestNeighboursAreKept(t *testing.T) {
 		if kept := s.lanes[0].states.used; kept < accounts {
 			t.Errorf("%d states are kept", kept)
 		}
-		if err := Verify(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
+		if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.View(t.Context(), func(sn *Snapshot) error {

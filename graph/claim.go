@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -29,11 +30,23 @@ const (
 
 // claim is the one that this process holds.
 type claim struct {
-	s          *Store
+	store      kv.Store
+	o          fenceOptions
 	row        format.ClaimRow
 	first, end uint8
 	stop       context.CancelFunc
 	stopped    sync.WaitGroup
+}
+
+// fenceOptions say who claims what.
+type fenceOptions struct {
+	First, End uint8 // the partitions are First to End-1
+	Owner      string
+	Shards     *dict.ShardRange // that ids are drawn from; nil: all
+	// Beat is how often the writer says that it is alive; whoever finds its claim
+	// waits four times as long before taking it over. 0 means DefaultBeat.
+	Beat   time.Duration
+	Logger *slog.Logger
 }
 
 func (c *claim) scan(r kv.Reader, each func(part uint8, row format.ClaimRow) error) error {
@@ -43,8 +56,11 @@ func (c *claim) scan(r kv.Reader, each func(part uint8, row format.ClaimRow) err
 func scanClaims(r kv.Reader, first, end uint8, each func(part uint8, row format.ClaimRow) error) error {
 	return r.Scan(format.ClaimKey(first), format.ClaimKey(end), false, func(k, v []byte) (bool, error) {
 		var row format.ClaimRow
-		if err := json.Unmarshal(v, &row); err != nil || len(k) != 2 {
-			return false, fmt.Errorf("graph: claim %x is malformed: %w", k, err)
+		if len(k) != 2 {
+			return false, fmt.Errorf("the key of claim %x is malformed", k)
+		}
+		if err := json.Unmarshal(v, &row); err != nil {
+			return false, fmt.Errorf("claim %x is malformed: %w", k, err)
 		}
 		err := each(k[1], row)
 		return err == nil, err
@@ -88,10 +104,13 @@ func (c *claim) rivals(r kv.Reader) (map[string]rival, error) {
 	return found, nil
 }
 
-// takeClaim claims the partitions from first to end-1.
-func (s *Store) takeClaim(ctx context.Context, first, end uint8) (*claim, error) {
-	c := &claim{s: s, first: first, end: end, row: format.ClaimRow{
-		Token: make([]byte, 16), Owner: s.o.Intern.Owner, Since: time.Now().UTC().Truncate(time.Second), Shards: s.o.Intern.Shards,
+// takeClaim claims the partitions, once nobody that is alive has one of them.
+func takeClaim(ctx context.Context, store kv.Store, o fenceOptions) (*claim, error) {
+	if o.Beat <= 0 {
+		o.Beat = defaultBeat
+	}
+	c := &claim{store: store, o: o, first: o.First, end: o.End, row: format.ClaimRow{
+		Token: make([]byte, 16), Owner: o.Owner, Since: time.Now().UTC().Truncate(time.Second), Shards: o.Shards,
 	}}
 	if _, err := rand.Read(c.row.Token); err != nil {
 		return nil, fmt.Errorf("graph: making a token: %w", err)
@@ -104,7 +123,7 @@ func (s *Store) takeClaim(ctx context.Context, first, end uint8) (*claim, error)
 	if err != nil {
 		return nil, fmt.Errorf("graph: making a claim: %w", err)
 	}
-	err = s.kv.Update(ctx, func(tx kv.Txn) error {
+	err = store.Update(ctx, func(tx kv.Txn) error {
 		err := c.scan(tx, func(part uint8, row format.ClaimRow) error {
 			if _, known := dead[string(row.Token)]; !known && !bytes.Equal(row.Token, c.row.Token) {
 				return fmt.Errorf("%w: partition %d was just taken by %s", ErrClaimed, part, row.Owner)
@@ -117,7 +136,7 @@ func (s *Store) takeClaim(ctx context.Context, first, end uint8) (*claim, error)
 		for token := range dead {
 			tx.Delete(format.HeartbeatKey([]byte(token)))
 		}
-		for part := first; part < end; part++ {
+		for part := c.first; part < c.end; part++ {
 			tx.Set(format.ClaimKey(part), v)
 		}
 		c.writeBeat(tx)
@@ -134,7 +153,7 @@ func (s *Store) takeClaim(ctx context.Context, first, end uint8) (*claim, error)
 // known to be gone, or an error that names one that is alive.
 func (c *claim) awaitRivals(ctx context.Context) (dead map[string]rival, err error) {
 	look := func() (found map[string]rival, err error) {
-		err = c.s.kv.View(ctx, func(r kv.Reader) (err error) { found, err = c.rivals(r); return err })
+		err = c.store.View(ctx, func(r kv.Reader) (err error) { found, err = c.rivals(r); return err })
 		return found, err
 	}
 	first, err := look()
@@ -142,11 +161,11 @@ func (c *claim) awaitRivals(ctx context.Context) (dead map[string]rival, err err
 		return nil, err
 	}
 	for _, v := range first {
-		c.s.o.Logger.Info("another writer left its claim, or is alive; watching it", "claim", v.why, "for", patience*c.s.o.Beat)
+		c.o.Logger.Info("another writer left its claim, or is alive; watching it", "claim", v.why, "for", patience*c.o.Beat)
 	}
-	for end := time.Now().Add(patience * c.s.o.Beat); time.Now().Before(end); {
+	for end := time.Now().Add(patience * c.o.Beat); time.Now().Before(end); {
 		select {
-		case <-time.After(c.s.o.Beat / 2):
+		case <-time.After(c.o.Beat / 2):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -174,16 +193,16 @@ func (c *claim) writeBeat(tx kv.Txn) {
 func (c *claim) start(ctx context.Context) {
 	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.stopped.Go(func() {
-		for ticker := time.NewTicker(c.s.o.Beat); ; {
+		for ticker := time.NewTicker(c.o.Beat); ; {
 			select {
 			case <-ticker.C:
 			case <-ctx.Done():
 				ticker.Stop()
 				return
 			}
-			err := c.s.kv.Update(ctx, func(tx kv.Txn) error { c.writeBeat(tx); return nil })
+			err := c.store.Update(ctx, func(tx kv.Txn) error { c.writeBeat(tx); return nil })
 			if err != nil && ctx.Err() == nil {
-				c.s.o.Logger.Warn("saying that this writer is alive", "error", err)
+				c.o.Logger.Warn("saying that this writer is alive", "error", err)
 			}
 		}
 	})
@@ -192,9 +211,6 @@ func (c *claim) start(ctx context.Context) {
 // check makes sure, as part of a write, that the partitions are still this
 // writer's.
 func (c *claim) check(tx kv.Txn) error {
-	if c == nil {
-		return nil
-	}
 	n := uint8(0)
 	err := c.scan(tx, func(part uint8, row format.ClaimRow) error {
 		if n++; !bytes.Equal(row.Token, c.row.Token) {
@@ -212,7 +228,7 @@ func (c *claim) check(tx kv.Txn) error {
 func (c *claim) close(ctx context.Context) error {
 	c.stop()
 	c.stopped.Wait()
-	err := c.s.kv.Update(ctx, func(tx kv.Txn) error {
+	err := c.store.Update(ctx, func(tx kv.Txn) error {
 		err := c.scan(tx, func(part uint8, row format.ClaimRow) error {
 			if bytes.Equal(row.Token, c.row.Token) {
 				tx.Delete(format.ClaimKey(part))
@@ -231,20 +247,17 @@ func (c *claim) close(ctx context.Context) error {
 // Writers returns the owners of the claims in a store whose writers said lately
 // that they are alive: within twice the time that they are given before their
 // partitions are taken over, by the clocks of the machines.
-func Writers(ctx context.Context, store kv.Store) (alive map[string]bool, err error) {
+func Writers(r kv.Reader) (alive map[string]bool, err error) {
 	alive = map[string]bool{}
-	err = store.View(ctx, func(r kv.Reader) error {
-		return scanClaims(r, 0, dict.MaxPartitions, func(_ uint8, row format.ClaimRow) error {
-			if alive[row.Owner] {
-				return nil
-			}
-			v, ok, err := r.Get(format.HeartbeatKey(row.Token))
-			if ok && len(v) == 8 {
-				at := time.UnixMilli(int64(binary.BigEndian.Uint64(v)))
-				alive[row.Owner] = time.Since(at) < 2*patience*defaultBeat
-			}
-			return err
-		})
+	return alive, scanClaims(r, 0, dict.MaxPartitions, func(_ uint8, row format.ClaimRow) error {
+		if alive[row.Owner] {
+			return nil
+		}
+		v, ok, err := r.Get(format.HeartbeatKey(row.Token))
+		if ok && len(v) == 8 {
+			at := time.UnixMilli(int64(binary.BigEndian.Uint64(v)))
+			alive[row.Owner] = time.Since(at) < 2*patience*defaultBeat
+		}
+		return err
 	})
-	return alive, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"skein/graph/format"
 	"skein/graph/kinds"
+	"skein/graph/read"
 	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/runs"
@@ -132,7 +133,7 @@ func (a *applier) otherRecords(tx kv.Txn, gone []edge) (err error) {
 		return cmp.Or(cmp.Compare(c.kind, g.kind), cmp.Compare(c.actor, g.actor))
 	})
 	a.remove(a.others(a.changes[first:], gone, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
-		err = eachRecordOf(tx, kind, actor, wanted, each)
+		err = read.RecordsOf(tx, kind, actor, wanted, each)
 	}))
 	return err
 }

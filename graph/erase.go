@@ -9,6 +9,7 @@ import (
 
 	"skein/graph/format"
 	"skein/graph/kinds"
+	"skein/graph/read"
 	"skein/intern/dict"
 	"skein/internal/kv"
 )
@@ -67,7 +68,7 @@ func (s *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 			// read by folding all that was merged.
 			var kept bool
 			if state, kept = s.states.get(actor); !kept {
-				if state, err = readAccount(s.Layout, tx, actor); err != nil {
+				if state, err = read.Account(tx, s.Layout, actor); err != nil {
 					return err
 				}
 			}
@@ -91,15 +92,6 @@ func (s *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 		}
 	}
 	return nil
-}
-
-func readAccount(l format.Layout, r kv.Reader, actor dict.ID) (format.RepoState, error) {
-	v, ok, err := r.Get(l.AccountKey(nil, actor))
-	if err != nil || !ok {
-		return format.RepoState{}, err
-	}
-	s, _, err := l.AccountIn(v, actor)
-	return s, err
 }
 
 // eraseRecords deletes a slice of the actor's records, kind by kind, each from

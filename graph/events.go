@@ -7,6 +7,7 @@ import (
 
 	"skein/graph/format"
 	"skein/graph/kinds"
+	"skein/graph/read"
 	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/radix"
@@ -312,7 +313,7 @@ func (s *lane) writeTotals(tx kv.Txn) error {
 		return nil
 	}
 	key := s.PartKey(format.KeyHidden, s.first)
-	version, err := readVersion(tx, key)
+	version, err := read.Version(tx, key)
 	if err != nil {
 		return err
 	}

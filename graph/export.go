@@ -14,6 +14,7 @@ import (
 
 	"skein/graph/format"
 	"skein/graph/kinds"
+	"skein/graph/read"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
@@ -92,25 +93,26 @@ const linesAtOnce = 2000
 // Export writes the store to w. It fails if the store is written to while it is
 // read and the engine does not keep a state for so long.
 func Export(ctx context.Context, store kv.Store, w io.Writer, progress func(records int64)) (ExportedCounts, error) {
-	before, err := WriteState(ctx, store)
-	if err != nil {
-		return ExportedCounts{}, err
-	}
 	sum := sha256.New()
-	x := &exporter{out: bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20), progress: progress, ctx: ctx}
+	x := &exporter{out: bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20), progress: progress}
 	x.json = json.NewEncoder(x.out)
 	x.json.SetEscapeHTML(false)
-	if err := store.View(ctx, x.run); err != nil {
+	var before, after string
+	crossed, err := store.ViewAcross(ctx, func(r kv.Reader) (err error) {
+		if before, err = read.WriteState(r); err != nil {
+			return err
+		}
+		if err = x.run(r); err != nil {
+			return err
+		}
+		after, err = read.WriteState(r)
+		return err
+	})
+	if err != nil {
 		return x.counts, err
 	}
-	if n := kv.Crossings(ctx); n != nil && n.Load() > 0 {
-		after, err := WriteState(ctx, store)
-		if err != nil {
-			return x.counts, err
-		}
-		if after != before {
-			return x.counts, errors.New("the store was written to while it was exported, which took longer than the engine keeps a state: stop the writers and export again")
-		}
+	if crossed > 0 && after != before {
+		return x.counts, errors.New("the store was written to while it was exported, which took longer than the engine keeps a state: stop the writers and export again")
 	}
 	if err := x.out.Flush(); err != nil {
 		return x.counts, err //nolint:wrapcheck // it is that of the writer
@@ -121,7 +123,6 @@ func Export(ctx context.Context, store kv.Store, w io.Writer, progress func(reco
 }
 
 type exporter struct {
-	ctx      context.Context //nolint:containedctx // lives as long as the one Export
 	out      *bufio.Writer
 	json     *json.Encoder
 	progress func(int64)
@@ -133,8 +134,8 @@ type exporter struct {
 }
 
 func (x *exporter) run(r kv.Reader) error {
-	x.r = &interruptible{Reader: r, ctx: x.ctx}
-	h, err := ReadHeader(r)
+	x.r = r
+	h, err := read.Header(r)
 	if err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (x *exporter) run(r kv.Reader) error {
 		return err
 	}
 	x.erasing = map[dict.ID]bool{}
-	err = eachWithPrefix(x.r, []byte{format.KeyErase}, func(k, _ []byte) error {
+	err = kv.ScanPrefix(x.r, []byte{format.KeyErase}, func(k, _ []byte) error {
 		id, err := format.ParseActorKey(k)
 		x.erasing[id] = true
 		return err
@@ -164,7 +165,7 @@ func (x *exporter) run(r kv.Reader) error {
 
 func (x *exporter) cursors() error {
 	x.sources = map[[2]uint32]string{}
-	all, err := readCursors(x.r)
+	all, err := read.Cursors(x.r)
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ func (x *exporter) cursors() error {
 			return err
 		}
 	}
-	return eachWithPrefix(x.r, []byte{format.KeyCursor}, func(k, v []byte) error {
+	return kv.ScanPrefix(x.r, []byte{format.KeyCursor}, func(k, v []byte) error {
 		part, source := format.ParseCursorKey(k)
 		c, err := format.DecodeCursor(v)
 		x.sources[[2]uint32{uint32(part), c.Number}] = source
@@ -182,7 +183,7 @@ func (x *exporter) cursors() error {
 }
 
 func (x *exporter) notes() error {
-	dead, err := DeadLetters(x.r)
+	dead, err := read.DeadLetters(x.r)
 	if err != nil {
 		return err
 	}
@@ -191,7 +192,7 @@ func (x *exporter) notes() error {
 			return err
 		}
 	}
-	gaps, err := Gaps(x.r)
+	gaps, err := read.Gaps(x.r)
 	if err != nil {
 		return err
 	}
@@ -214,7 +215,7 @@ func (x *exporter) accounts() error {
 		ids, states = ids[:0], states[:0]
 		return err
 	}
-	err := eachWithPrefix(x.r, []byte{format.KeyAccount}, func(k, v []byte) error {
+	err := kv.ScanPrefix(x.r, []byte{format.KeyAccount}, func(k, v []byte) error {
 		err := x.layout.EachState(k, v, func(id dict.ID, st format.RepoState) error {
 			ids, states = append(ids, id), append(states, st)
 			return nil
@@ -304,7 +305,7 @@ func (x *exporter) records(k kinds.Info) error {
 	}
 	var failed error
 	var rkey []byte
-	err := eachRecordUnder(x.r, []byte{format.KeyRecord, byte(k.Kind)}, func(actor dict.ID, r *format.Record) bool {
+	err := read.RecordsUnder(x.r, []byte{format.KeyRecord, byte(k.Kind)}, func(actor dict.ID, r *format.Record) bool {
 		if x.erasing[actor] {
 			return true
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"skein/graph/check"
 	"skein/graph/format"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
@@ -69,7 +70,7 @@ func (h *hostile) records(want int) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if err := Verify(h.t.Context(), h.store, func(p string) { h.t.Error(p) }, nil); err != nil {
+	if err := check.Store(h.t.Context(), h.store, func(p string) { h.t.Error(p) }, nil); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -121,7 +122,7 @@ func TestOneLookupPerChunk(t *testing.T) {
 	h.commit("", deletes...) // none of them exists
 	chunks := 0
 	err := h.store.View(t.Context(), func(r kv.Reader) error {
-		return eachWithPrefix(r, []byte{format.KeyRecord}, func(_, _ []byte) error { chunks++; return nil })
+		return kv.ScanPrefix(r, []byte{format.KeyRecord}, func(_, _ []byte) error { chunks++; return nil })
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +180,7 @@ func (h *hostile) spilled() {
 	h.t.Helper()
 	deep := 0
 	if err := h.store.View(h.t.Context(), func(r kv.Reader) error {
-		return eachWithPrefix(r, []byte{format.KeyRecord}, func(k, _ []byte) error {
+		return kv.ScanPrefix(r, []byte{format.KeyRecord}, func(k, _ []byte) error {
 			_, _, _, depth, err := format.ParseChunkKey(k)
 			deep += depth
 			return err

@@ -13,6 +13,7 @@ import (
 
 	"skein/graph/format"
 	"skein/graph/kinds"
+	"skein/graph/read"
 	"skein/internal/kv"
 	"skein/internal/syntax"
 )
@@ -82,7 +83,7 @@ func (m *importer) begin() error {
 		if err != nil {
 			return err
 		}
-		counts, err := readCounts(tx)
+		counts, err := read.Counts(tx)
 		if err != nil {
 			return err
 		}
@@ -210,7 +211,7 @@ func (m *importer) end(want *ExportedCounts) error {
 			ErrImport, m.counts.Accounts, m.counts.Records, want.Accounts, want.Records)
 	}
 	return m.s.kv.Update(m.ctx, func(tx kv.Txn) error {
-		counts, err := readCounts(tx)
+		counts, err := read.Counts(tx)
 		if err != nil {
 			return err
 		}

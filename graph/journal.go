@@ -10,15 +10,13 @@ import (
 	"time"
 
 	"skein/graph/format"
+	"skein/graph/read"
 	"skein/internal/kv"
 )
 
-// MaxDeadLetters is how many dead letters, and gaps, are kept: the newest.
-const MaxDeadLetters = 10_000
-
 // trimSlack is how far over MaxDeadLetters the store may grow before the oldest
 // are deleted, so that the keys are gone through once for as many that come.
-const trimSlack = MaxDeadLetters
+const trimSlack = read.MaxDeadLetters
 
 // noteCounts say how many notes there are, by keyspace and the number of their
 // source, of those that this writer wrote. One that is written over itself
@@ -37,7 +35,7 @@ func (c *noteCounts) add(number uint32, dead, gaps int) {
 func (c *noteCounts) load(r kv.Reader, first uint8) error {
 	*c = nil
 	for keyspace, one := range map[byte][2]int{format.KeyDeadLetter: {1, 0}, format.KeyGap: {0, 1}} {
-		err := eachWithPrefix(r, []byte{keyspace}, func(k, _ []byte) error {
+		err := kv.ScanPrefix(r, []byte{keyspace}, func(k, _ []byte) error {
 			if number := format.NumberOf(k); uint8(number>>24) == first {
 				c.add(number, one[0], one[1])
 			}
@@ -122,7 +120,7 @@ func (s *lane) trimNotes(ctx context.Context) error {
 		for _, n := range counts {
 			total += n
 		}
-		if total <= MaxDeadLetters+trimSlack {
+		if total <= read.MaxDeadLetters+trimSlack {
 			continue
 		}
 		var left map[uint32]int
@@ -148,11 +146,11 @@ func trimKeyspace(tx kv.Txn, keyspace byte, counts map[uint32]int) (left map[uin
 	}
 	var sources []source
 	left = map[uint32]int{}
-	excess := -MaxDeadLetters
+	excess := -read.MaxDeadLetters
 	for number := range counts {
 		prefix := format.NoteKey(keyspace, number, 0, "")[:5]
 		n, oldest := 0, time.Time{}
-		err := eachWithPrefix(tx.Snapshot(), prefix, func(k, v []byte) error {
+		err := kv.ScanPrefix(tx.Snapshot(), prefix, func(k, v []byte) error {
 			if n++; n > 1 {
 				return nil
 			}
@@ -202,42 +200,4 @@ func deleteFirst(tx kv.Txn, prefix []byte, n int) error {
 		tx.DeleteRange(prefix, end)
 	}
 	return err
-}
-
-// DeadLetters returns the newest MaxDeadLetters dead letters, by source and seq.
-func DeadLetters(r kv.Reader) ([]format.DeadLetter, error) {
-	all, err := readNotes[format.DeadLetter](r, format.KeyDeadLetter)
-	return newest(all, func(d *format.DeadLetter) time.Time { return d.Time }), err
-}
-
-// Gaps returns the newest MaxDeadLetters gaps, by source and seq.
-func Gaps(r kv.Reader) ([]format.Gap, error) {
-	all, err := readNotes[format.Gap](r, format.KeyGap)
-	return newest(all, func(g *format.Gap) time.Time { return g.Time }), err
-}
-
-// newest leaves out the oldest of more than MaxDeadLetters notes.
-func newest[T any](all []T, at func(*T) time.Time) []T {
-	if len(all) <= MaxDeadLetters {
-		return all
-	}
-	times := make([]time.Time, len(all))
-	for i := range all {
-		times[i] = at(&all[i])
-	}
-	slices.SortFunc(times, time.Time.Compare)
-	from := times[len(times)-MaxDeadLetters]
-	return slices.DeleteFunc(all, func(n T) bool { return at(&n).Before(from) })
-}
-
-func readNotes[T any](r kv.Reader, keyspace byte) (all []T, err error) {
-	err = eachWithPrefix(r, []byte{keyspace}, func(k, v []byte) error {
-		var n T
-		if err := json.Unmarshal(v, &n); err != nil {
-			return fmt.Errorf("graph: reading note %x: %w", k, err)
-		}
-		all = append(all, n)
-		return nil
-	})
-	return all, err
 }

@@ -117,7 +117,7 @@ func (s *lane) load(r kv.Reader) error {
 			s.others.Add(c)
 		}
 	}
-	err := eachWithPrefix(r, []byte{format.KeyErase}, func(k, _ []byte) error {
+	err := kv.ScanPrefix(r, []byte{format.KeyErase}, func(k, _ []byte) error {
 		id, err := format.ParseActorKey(k)
 		if err == nil && s.has(s.Settings.PartitionOfID(id)) {
 			s.erasing[id] = true
@@ -127,7 +127,7 @@ func (s *lane) load(r kv.Reader) error {
 	if err != nil {
 		return err
 	}
-	err = eachWithPrefix(r, []byte{format.KeyCursor}, func(k, v []byte) error {
+	err = kv.ScanPrefix(r, []byte{format.KeyCursor}, func(k, v []byte) error {
 		part, source := format.ParseCursorKey(k)
 		if !s.has(part) {
 			return nil
@@ -224,8 +224,10 @@ func (s *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
 	key := s.PartKey(format.KeyWriter, s.first)
 	attempts := 0
 	return s.kv.Update(ctx, func(tx kv.Txn) error {
-		if err := s.claim.check(tx); err != nil {
-			return err
+		if s.claim != nil {
+			if err := s.claim.check(tx); err != nil {
+				return err
+			}
 		}
 		if attempts++; attempts > 1 {
 			v, _, err := tx.Get(key)

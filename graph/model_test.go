@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"skein/graph"
+	"skein/graph/check"
 	"skein/graph/format"
 	"skein/graph/kinds"
 	"skein/intern"
@@ -227,7 +228,7 @@ func compareCounts(t *testing.T, s *graph.Store, m *model.Model) {
 func verify(t *testing.T, store kv.Store) {
 	t.Helper()
 	n := 0
-	err := graph.Verify(context.Background(), store, func(p string) {
+	err := check.Store(context.Background(), store, func(p string) {
 		if n++; n < 20 {
 			t.Errorf("check: %s", p)
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"skein/graph/format"
+	"skein/graph/read"
 	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/runs"
@@ -138,11 +139,11 @@ func (a *applier) scanOld(tx kv.Txn, changes []change) error {
 	kind, actor := changes[0].kind, changes[0].actor
 	a.records, a.raw = a.records[:0], a.raw[:0]
 	deep := false // records may be superseded by others
-	err := eachBucket(tx, format.AppendRecordsKey(nil, kind, actor), func(rr *recordReader) bool {
+	err := read.Buckets(tx, format.AppendRecordsKey(nil, kind, actor), func(rr *read.Bucket) bool {
 		start := len(a.records)
-		a.records = append(a.records, rr.records...)
-		deep = deep || rr.chunks > 1
-		if rr.bucket >= format.RawBucket { // the keys outlive the call
+		a.records = append(a.records, rr.Records...)
+		deep = deep || rr.Chunks > 1
+		if rr.Number >= format.RawBucket { // the keys outlive the call
 			for i := start; i < len(a.records); i++ {
 				r := &a.records[i].Path
 				at := len(a.raw)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"skein/graph/check"
 	"skein/graph/format"
 	"skein/intern"
 	"skein/intern/dict"
@@ -85,7 +86,7 @@ func TestOversize(t *testing.T) {
 				if err := s.Close(t.Context()); err != nil {
 					t.Error(err)
 				}
-				err = Verify(t.Context(), store, func(p string) { t.Error(p) }, nil)
+				err = check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil)
 				if err != nil {
 					t.Error(err)
 				}
@@ -139,7 +140,7 @@ func TestErasingInLanes(t *testing.T) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := Verify(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
+	if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,14 +1,13 @@
 package graph
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
 	"skein/graph/format"
+	"skein/graph/read"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/idset"
@@ -31,50 +30,50 @@ func (s *Store) View(ctx context.Context, fn func(*Snapshot) error) error {
 // read: bytes, and readCost for each key. An error from charge ends the read that
 // it was called in, and is returned by it.
 func (s *Store) ViewCharged(ctx context.Context, charge func(cost int) error, fn func(*Snapshot) error) error {
-	return s.kv.View(ctx, func(r kv.Reader) error {
-		hidden, err := s.hiddenOf(r)
-		if err != nil {
-			return fmt.Errorf("graph: reading the hidden accounts: %w", err)
-		}
-		return fn(&Snapshot{&interruptible{r, ctx, charge}, s, hidden})
-	})
+	return s.kv.View(ctx, func(r kv.Reader) error { return s.view(r, charge, fn) })
+}
+
+// ViewAcross is View for reading much of the graph, however long that takes
+// (kv.Store.ViewAcross).
+func (s *Store) ViewAcross(ctx context.Context, fn func(*Snapshot) error) (crossings int, err error) {
+	return s.kv.ViewAcross(ctx, func(r kv.Reader) error { return s.view(r, nil, fn) })
+}
+
+func (s *Store) view(r kv.Reader, charge func(cost int) error, fn func(*Snapshot) error) error {
+	hidden, err := s.hiddenOf(r)
+	if err != nil {
+		return fmt.Errorf("graph: reading the hidden accounts: %w", err)
+	}
+	if charge != nil {
+		r = &charged{r, charge}
+	}
+	return fn(&Snapshot{r, s, hidden})
 }
 
 // readCost is what looking a key up is worth in bytes that are read in order; a
 // key of a scan is worth a sixteenth of it.
 const readCost = 512
 
-// interruptible is a Reader that ends with a context, however much is read, and
-// charges for it.
-type interruptible struct {
+// charged is a Reader that tells what is read.
+type charged struct {
 	kv.Reader
-	ctx    context.Context //nolint:containedctx // lives as long as the one View
+
 	charge func(cost int) error
 }
 
-func (r *interruptible) passed(cost int) error {
-	if err := r.ctx.Err(); err != nil {
-		return err //nolint:wrapcheck // it says what happened
-	}
-	if r.charge == nil {
-		return nil
-	}
-	return r.charge(cost)
-}
-
 // Get implements kv.Reader.
-func (r *interruptible) Get(key []byte) (value []byte, ok bool, err error) {
+func (r *charged) Get(key []byte) (value []byte, ok bool, err error) {
 	value, ok, err = r.Reader.Get(key)
 	if err == nil {
-		err = r.passed(readCost + len(value))
+		err = r.charge(readCost + len(value))
 	}
 	return value, ok, err
 }
 
 // MultiGet implements kv.Reader.
-func (r *interruptible) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
+func (r *charged) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
 	return r.Reader.MultiGet(keys, func(i int, value []byte, ok bool) error {
-		if err := r.passed(readCost + len(value)); err != nil {
+		if err := r.charge(readCost + len(value)); err != nil {
 			return err
 		}
 		return each(i, value, ok)
@@ -82,12 +81,12 @@ func (r *interruptible) MultiGet(keys [][]byte, each func(i int, value []byte, o
 }
 
 // Scan implements kv.Reader.
-func (r *interruptible) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
-	if err := r.passed(readCost); err != nil {
+func (r *charged) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+	if err := r.charge(readCost); err != nil {
 		return err
 	}
 	return r.Reader.Scan(lo, hi, reverse, func(key, value []byte) (bool, error) {
-		if err := r.passed(readCost/16 + len(value)); err != nil {
+		if err := r.charge(readCost/16 + len(value)); err != nil {
 			return false, err
 		}
 		return each(key, value)
@@ -101,27 +100,10 @@ func (s *Snapshot) Hidden() idset.Set { return idset.FromBitmap(s.hidden) }
 func (s *Snapshot) IsHidden(actor dict.ID) bool { return s.hidden.Contains(uint64(actor)) }
 
 // Counts returns the totals.
-func (s *Snapshot) Counts() (format.Counts, error) { return readCounts(s.r) }
+func (s *Snapshot) Counts() (format.Counts, error) { return read.Counts(s.r) }
 
 // Cursors returns the cursors of all sources.
-func (s *Snapshot) Cursors() ([]format.Cursor, error) { return readCursors(s.r) }
-
-// readCursors returns the cursor of each source: of its partitions', the lowest.
-func readCursors(r kv.Reader) ([]format.Cursor, error) {
-	var all []format.Cursor
-	err := eachWithPrefix(r, []byte{format.KeyCursor}, func(k, v []byte) error {
-		c, err := format.DecodeCursor(v)
-		_, source := format.ParseCursorKey(k)
-		if c.IsCursor() {
-			all = append(all, format.Cursor{Source: source, Seq: c.Seq, Time: c.Time, Future: c.Future})
-		}
-		return err
-	})
-	slices.SortFunc(all, func(x, y format.Cursor) int {
-		return cmp.Or(cmp.Compare(x.Source, y.Source), cmp.Compare(x.Seq, y.Seq))
-	})
-	return slices.CompactFunc(all, func(x, y format.Cursor) bool { return x.Source == y.Source }), err
-}
+func (s *Snapshot) Cursors() ([]format.Cursor, error) { return read.Cursors(s.r) }
 
 // Lookup finds the ids of strings; those that have none are left None.
 func (s *Snapshot) Lookup(b *intern.Batch) error { return intern.Lookup(s.r, b) }

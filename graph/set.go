@@ -1,9 +1,7 @@
 package graph
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math/bits"
 	"slices"
 	"sync"
 
@@ -11,23 +9,20 @@ import (
 
 	"skein/graph/format"
 	"skein/graph/kinds"
+	"skein/graph/read"
 	"skein/intern/dict"
 	"skein/internal/idset"
-	"skein/internal/kv"
-	"skein/internal/runs"
 )
 
 // ActorSet is a reverse set that has been opened: its row is read, and of its
 // containers, if it has any, no more than is asked for. Hidden accounts are in
 // it.
 type ActorSet struct {
-	s          *Snapshot
-	key        []byte // of the row, or of those of its partitions the prefix
-	below      []byte // the prefix of the keys of containers
-	generation uint64
-	row        idset.Set // the members in the row, or rows
-	removed    idset.Set
-	whole      *idset.Set // once it is known
+	s       *Snapshot
+	set     read.Set
+	row     idset.Set  // the members in the row, or rows
+	removed idset.Set  // likewise
+	whole   *idset.Set // once it is known
 }
 
 // Actors opens the set of who has an edge to subject, such as followers.
@@ -37,54 +32,17 @@ func (s *Snapshot) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 		t.whole = &t.row
 		return t, nil
 	}
-	v, err := t.open(s.r, s.s.Layout, k, subject)
-	if err == nil && t.whole == nil {
-		t.whole = s.s.sets.changed(t, v)
+	var err error
+	if t.set, err = read.OpenSet(s.r, s.s.Layout, k, subject); err != nil {
+		return nil, err
 	}
-	return t, err
-}
-
-// open reads the set's row, or those of its partitions, and returns their bytes.
-func (t *ActorSet) open(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (rows []byte, err error) {
-	t.key = format.AppendRowKey(nil, k, subject)
-	t.below = l.Containers(t.key)
-	var members, removed []uint64
-	add := func(v []byte) error {
-		row, err := format.ParseRow(subject, v)
-		if err != nil {
-			return err
-		}
-		if members, err = row.AppendMembers(members); err != nil {
-			return err
-		}
-		// Generations only grow: in two states that have one sum, all are the
-		// same.
-		t.generation += row.Generation
-		removed, err = row.AppendRemoved(removed)
-		return err
-	}
-	if l.Shared() {
-		err = r.Scan(t.key, t.below, false, func(_, v []byte) (bool, error) {
-			rows = append(rows, v...)
-			err := add(v)
-			return err == nil, err
-		})
-		slices.Sort(members)
-		slices.Sort(removed)
-	} else {
-		var v []byte
-		if v, _, err = r.Get(t.key); err == nil {
-			rows, err = v, add(v)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("graph: reading set %x: %w", t.key, err)
-	}
-	t.row, t.removed = idset.FromList(members), idset.FromList(removed)
-	if t.generation == 0 {
+	t.row, t.removed = idset.FromList(t.set.Members), idset.FromList(t.set.Removed)
+	if t.set.Generation == 0 {
 		t.whole = &t.row
+		return t, nil
 	}
-	return rows, nil
+	t.whole = s.s.sets.changed(t)
+	return t, nil
 }
 
 // Known returns the set if it costs nothing to have: it is small, or decoded
@@ -111,16 +69,9 @@ func (t *ActorSet) All() (idset.Set, error) {
 	return set, nil
 }
 
-// over lays the row over the containers. The result is a copy: containers in
-// base are marked as shared, and the library writes to the marks even when it
-// only reads, so base is for copying, and for nothing else.
+// over lays the row over the containers.
 func (t *ActorSet) over(base *roaring64.Bitmap) idset.Set {
-	set := base.Clone()
-	set.AddMany(t.row.List(nil))
-	for _, id := range t.removed.List(nil) {
-		set.Remove(id)
-	}
-	return idset.FromBitmap(set)
+	return idset.FromBitmap(t.set.Over(base))
 }
 
 // probeBlocks is up to how many containers are looked up one by one, rather
@@ -154,7 +105,7 @@ func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 	}
 	var keys keyBuffer
 	for _, b := range blocks {
-		keys.add(format.AppendBlock(slices.Clone(t.below), b))
+		keys.add(t.set.ContainerKey(b))
 	}
 	t.s.s.sets.count("probe")
 	below := make([]uint64, 0, len(ids))
@@ -184,120 +135,6 @@ func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 	}
 	set := idset.AndNot(idset.FromList(below), t.removed)
 	return idset.Or(set, idset.And(x, t.row)), nil
-}
-
-// readBitmap reads a whole reverse set, or the hidden set, as a bitmap of the
-// caller's.
-func readBitmap(l format.Layout, r kv.Reader, k kinds.Kind, subject dict.ID) (*roaring64.Bitmap, error) {
-	t := &ActorSet{}
-	if _, err := t.open(r, l, k, subject); err != nil {
-		return nil, err
-	}
-	if t.whole != nil {
-		return t.whole.Bitmap().Clone(), nil
-	}
-	base, err := readContainers(r, t.below)
-	if err != nil {
-		return nil, err
-	}
-	return t.over(base).Bitmap(), nil
-}
-
-// readContainers reads the containers whose keys begin with prefix, for ActorSet.over. It
-// does not decode them: it puts the headers of the portable Roaring format
-// (https://github.com/RoaringBitmap/RoaringFormatSpec) before their bytes.
-func readContainers(r kv.Reader, prefix []byte) (*roaring64.Bitmap, error) {
-	st, _ := stitchers.Get().(*stitcher)
-	defer stitchers.Put(st)
-	st.parts, st.data = st.parts[:0], st.data[:0]
-	lo := append(slices.Clone(prefix), 0) // not the row
-	err := r.Scan(lo, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
-		_, _, block, isRow, err := format.ParseReverseKey(k)
-		if err == nil && isRow {
-			err = format.ErrContainer
-		}
-		if err == nil {
-			err = st.add(block, v)
-		}
-		if err != nil {
-			return false, fmt.Errorf("graph: reading container %x: %w", k, err)
-		}
-		return true, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return st.bitmap()
-}
-
-// stitchers keep their memory: that of a large set is much to ask for anew.
-var stitchers = sync.Pool{New: func() any { return new(stitcher) }}
-
-// stitcher makes a bitmap of containers, which come in ascending order.
-type stitcher struct {
-	parts []stitched
-	data  []byte
-}
-
-type stitched struct {
-	block      uint64
-	start, end int
-	n          int // members
-}
-
-func (s *stitcher) add(block uint64, v []byte) error {
-	_, present, err := format.SplitContainer(v)
-	if err != nil || len(present) == 0 {
-		return err
-	}
-	start, n := len(s.data), len(present)/2
-	if len(present) == format.BitmapBytes {
-		n = 0
-		for i := 0; i < format.BitmapBytes; i += 8 {
-			n += bits.OnesCount64(binary.LittleEndian.Uint64(present[i:]))
-		}
-	}
-	if len(present) == format.BitmapBytes && n <= format.ArrayMax { // Roaring has arrays of up to 4,096, we to 4,095
-		ids, err := format.ContainerMembers(0, v)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			s.data = binary.LittleEndian.AppendUint16(s.data, uint16(id))
-		}
-	} else {
-		s.data = append(s.data, present...)
-	}
-	s.parts = append(s.parts, stitched{block, start, len(s.data), n})
-	return nil
-}
-
-func (s *stitcher) bitmap() (*roaring64.Bitmap, error) {
-	const noRuns = 12346
-	var tops int
-	out := make([]byte, 8, 8+len(s.data)+16*len(s.parts)+64)
-	for parts := range runs.Of(s.parts, func(x, y stitched) bool { return x.block>>16 == y.block>>16 }) {
-		tops++
-		out = binary.LittleEndian.AppendUint32(out, uint32(parts[0].block>>16))
-		out = binary.LittleEndian.AppendUint32(out, noRuns)
-		out = binary.LittleEndian.AppendUint32(out, uint32(len(parts)))
-		for _, p := range parts {
-			out = binary.LittleEndian.AppendUint16(out, uint16(p.block))
-			out = binary.LittleEndian.AppendUint16(out, uint16(p.n-1))
-		}
-		offset := 8 + 8*len(parts)
-		for _, p := range parts {
-			out = binary.LittleEndian.AppendUint32(out, uint32(offset))
-			offset += p.end - p.start
-		}
-		out = append(out, s.data[parts[0].start:parts[len(parts)-1].end]...)
-	}
-	binary.LittleEndian.PutUint64(out, uint64(tops))
-	set := roaring64.New()
-	if _, err := set.FromUnsafeBytes(out); err != nil {
-		return nil, fmt.Errorf("graph: %w: %w", format.ErrContainer, err)
-	}
-	return set, nil
 }
 
 // setCache keeps large sets that are asked for often decoded, the latest used,
@@ -338,22 +175,22 @@ func (c *setCache) count(result string) {
 	}
 }
 
-// changed returns the set if it is kept, with the row v laid over it.
-func (c *setCache) changed(t *ActorSet, v []byte) *idset.Set {
+// changed returns the set if it is kept, with the row laid over it.
+func (c *setCache) changed(t *ActorSet) *idset.Set {
 	e, base := c.find(t)
 	if e == nil {
 		return nil
 	}
 	c.count("cache")
-	if slices.Equal(e.row, v) {
+	if slices.Equal(e.row, t.set.Rows) {
 		return &e.set
 	}
 	set := t.over(base) // a copy of the set: not under the lock
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := c.sets[string(t.key)]; now != nil && now.generation == t.generation {
-		size := int(base.GetSizeInBytes()) + len(v) + set.Bytes()
-		c.put(string(t.key), &cachedSet{generation: now.generation, base: base, row: slices.Clone(v), set: set, size: size})
+	if now := c.sets[string(t.set.Key)]; now != nil && now.generation == t.set.Generation {
+		size := int(base.GetSizeInBytes()) + len(t.set.Rows) + set.Bytes()
+		c.put(string(t.set.Key), &cachedSet{generation: now.generation, base: base, row: slices.Clone(t.set.Rows), set: set, size: size})
 	}
 	return &set
 }
@@ -363,8 +200,8 @@ func (c *setCache) changed(t *ActorSet, v []byte) *idset.Set {
 func (c *setCache) find(t *ActorSet) (*cachedSet, *roaring64.Bitmap) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.sets[string(t.key)]
-	if e == nil || e.generation != t.generation {
+	e := c.sets[string(t.set.Key)]
+	if e == nil || e.generation != t.set.Generation {
 		return nil, nil
 	}
 	c.tick++
@@ -397,14 +234,14 @@ func (c *setCache) popular(t *ActorSet) bool {
 	if len(c.touched) >= maxTouched {
 		clear(c.touched)
 	}
-	c.touched[string(t.key)]++
-	return c.touched[string(t.key)] > popularAfter
+	c.touched[string(t.set.Key)]++
+	return c.touched[string(t.set.Key)] > popularAfter
 }
 
 // base returns the containers of a set.
 func (c *setCache) base(t *ActorSet) (*roaring64.Bitmap, error) {
 	c.count("load")
-	return readContainers(t.s.r, t.below)
+	return t.set.Containers(t.s.r)
 }
 
 // keep keeps a set that was read whole, unless it is too large for the budget
@@ -416,11 +253,11 @@ func (c *setCache) keep(t *ActorSet, base *roaring64.Bitmap) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old := c.sets[string(t.key)]; old != nil && old.generation >= t.generation {
+	if old := c.sets[string(t.set.Key)]; old != nil && old.generation >= t.set.Generation {
 		return
 	}
 	// The row is laid over it again when it is asked for: with the row nil.
-	c.put(string(t.key), &cachedSet{generation: t.generation, base: base, set: *t.whole, size: 2 * size})
+	c.put(string(t.set.Key), &cachedSet{generation: t.set.Generation, base: base, set: *t.whole, size: 2 * size})
 }
 
 // evict drops the set that was used the longest ago. It is called with mu held.

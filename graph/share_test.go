@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"skein/graph"
+	"skein/graph/check"
 	"skein/graph/format"
 	"skein/intern"
 	"skein/intern/dict"
@@ -263,7 +264,7 @@ func TestExportImport(t *testing.T) {
 		if _, err := graph.Open(t.Context(), store, graph.Options{}); err == nil || !strings.Contains(err.Error(), "skein import") {
 			t.Errorf("a store whose import was not finished is opened: %v", err)
 		}
-		if err := graph.Verify(t.Context(), store, func(string) {}, nil); err == nil || !strings.Contains(err.Error(), "skein import") {
+		if err := check.Store(t.Context(), store, func(string) {}, nil); err == nil || !strings.Contains(err.Error(), "skein import") {
 			t.Errorf("a store whose import was not finished is checked: %v", err)
 		}
 		if _, err := graph.Export(t.Context(), store, io.Discard, nil); err == nil || !strings.Contains(err.Error(), "skein import") {

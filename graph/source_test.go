@@ -8,6 +8,7 @@ import (
 
 	"skein/graph"
 	"skein/graph/format"
+	"skein/graph/read"
 	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
@@ -276,7 +277,7 @@ func TestNotesAreBounded(t *testing.T) {
 	kept := func() (n int, letters []format.DeadLetter) {
 		t.Helper()
 		err := store.View(t.Context(), func(r kv.Reader) (err error) {
-			if letters, err = graph.DeadLetters(r); err != nil {
+			if letters, err = read.DeadLetters(r); err != nil {
 				return err
 			}
 			return r.Scan([]byte("d"), []byte("e"), false, func(_, _ []byte) (bool, error) { n++; return true, nil })
@@ -288,7 +289,7 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 	note("first", 3000)
 	note("second", 60_000)
-	if n, letters := kept(); n > 2*graph.MaxDeadLetters+graph.MaxNotes || len(letters) != graph.MaxDeadLetters || letters[len(letters)-1].Seq != seq {
+	if n, letters := kept(); n > 2*read.MaxDeadLetters+graph.MaxNotes || len(letters) != read.MaxDeadLetters || letters[len(letters)-1].Seq != seq {
 		t.Errorf("%d are stored, %d shown", n, len(letters))
 	}
 	// After a restart, what is there is counted.
@@ -298,11 +299,11 @@ func TestNotesAreBounded(t *testing.T) {
 	s = openShare(t, store, dict.DefaultSettings, graph.Share{})
 	note("third", 25_000)
 	n, letters := kept()
-	if n > 2*graph.MaxDeadLetters+graph.MaxNotes || len(letters) != graph.MaxDeadLetters || letters[len(letters)-1].Seq != seq {
+	if n > 2*read.MaxDeadLetters+graph.MaxNotes || len(letters) != read.MaxDeadLetters || letters[len(letters)-1].Seq != seq {
 		t.Errorf("%d are stored, %d shown", n, len(letters))
 	}
 	for i, d := range letters {
-		if d.Seq != seq-graph.MaxDeadLetters+format.Seq(i)+1 {
+		if d.Seq != seq-read.MaxDeadLetters+format.Seq(i)+1 {
 			t.Fatalf("letter %d is of seq %d", i, d.Seq)
 		}
 	}

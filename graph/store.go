@@ -14,13 +14,11 @@ import (
 
 	"skein/graph/format"
 	"skein/graph/kinds"
+	"skein/graph/read"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
 )
-
-// ErrFormat is returned by Open for a store that this program cannot read.
-var ErrFormat = errors.New("graph: unknown store format")
 
 // Options say how a Store works. The zero value is usable.
 type Options struct {
@@ -87,9 +85,6 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if o.SliceSize <= 0 {
 		o.SliceSize = 4000
 	}
-	if o.Beat <= 0 {
-		o.Beat = defaultBeat
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -135,7 +130,9 @@ func (s *Store) open(ctx context.Context) error {
 			return err
 		}
 		if s.Shared() {
-			if s.claim, err = s.takeClaim(ctx, first, end); err != nil {
+			if s.claim, err = takeClaim(ctx, s.kv, fenceOptions{
+				First: first, End: end, Owner: s.o.Intern.Owner, Shards: s.o.Intern.Shards, Beat: s.o.Beat, Logger: s.o.Logger,
+			}); err != nil {
 				return err
 			}
 		}
@@ -150,16 +147,16 @@ func (s *Store) prepare(ctx context.Context) error {
 	var found bool
 	var h format.Header
 	check := func(r kv.Reader) (err error) {
-		if h, found, err = readHeader(r); err != nil || !found || s.o.Import {
+		if h, found, err = read.FindHeader(r); err != nil || !found || s.o.Import {
 			return err
 		}
-		return notImporting(r)
+		return read.NotImporting(r)
 	}
 	if err := s.kv.View(ctx, check); err != nil {
 		return err
 	}
 	if !found && (s.o.ReadOnly || s.o.MustExist) {
-		return fmt.Errorf("%w: there is no graph in the store; a node that indexes makes it", ErrFormat)
+		return fmt.Errorf("%w: there is no graph in the store; a node that indexes makes it", read.ErrFormat)
 	}
 	if !found {
 		if err := s.makeRows(ctx, want, check, &h); err != nil {
@@ -207,47 +204,6 @@ func allKinds() (all []kinds.Kind) {
 	return all
 }
 
-// readHeader reads the header of a store, and refuses one of another version. found is
-// false where there is none.
-func readHeader(r kv.Reader) (h format.Header, found bool, err error) {
-	v, ok, err := r.Get(format.HeaderKey)
-	if err != nil || !ok {
-		return h, false, err
-	}
-	version, err := format.HeaderVersion(v)
-	switch {
-	case err != nil:
-		return h, true, err
-	case version < format.Version:
-		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: bring it up to date with skein upgrade", ErrFormat, version, format.Version)
-	case version > format.Version:
-		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: it was written by a newer skein; use that one", ErrFormat, version, format.Version)
-	}
-	h, err = format.DecodeHeader(v)
-	return h, true, err
-}
-
-// ReadHeader reads the header of a store that holds a whole graph.
-func ReadHeader(r kv.Reader) (format.Header, error) {
-	h, found, err := readHeader(r)
-	if err != nil {
-		return h, err
-	}
-	if !found {
-		return h, fmt.Errorf("%w: there is no graph in the store", ErrFormat)
-	}
-	return h, notImporting(r)
-}
-
-// notImporting makes sure that no import was begun and not finished.
-func notImporting(r kv.Reader) error {
-	_, importing, err := r.Get(format.KeyImport)
-	if err == nil && importing {
-		err = errors.New("graph: an import into this store was not finished: run skein import again, from the beginning")
-	}
-	return err
-}
-
 // load reads what is kept in memory: nothing whose size grows with the graph
 // but the hidden set, a bit per hidden account.
 func (s *Store) load(r kv.Reader) error {
@@ -256,10 +212,10 @@ func (s *Store) load(r kv.Reader) error {
 		return err
 	}
 	s.secret = append([]byte(nil), secret...)
-	if s.hidden.version, err = hiddenVersion(s.Layout, r); err != nil {
+	if s.hidden.version, err = read.HiddenVersion(r, s.Layout); err != nil {
 		return err
 	}
-	if s.hidden.set, err = readBitmap(s.Layout, r, kinds.Hidden, 0); err != nil {
+	if s.hidden.set, err = read.Bitmap(r, s.Layout, kinds.Hidden, 0); err != nil {
 		return err
 	}
 	for _, l := range s.lanes {
@@ -316,7 +272,7 @@ func (s *Store) Secret() []byte { return s.secret }
 // hiddenOf returns the hidden set of the state that r reads. The set kept by
 // the writer serves where its version is the same, which is nearly always.
 func (s *Store) hiddenOf(r kv.Reader) (*roaring64.Bitmap, error) {
-	version, err := hiddenVersion(s.Layout, r)
+	version, err := read.HiddenVersion(r, s.Layout)
 	if err != nil {
 		return nil, err
 	}
@@ -324,7 +280,7 @@ func (s *Store) hiddenOf(r kv.Reader) (*roaring64.Bitmap, error) {
 		return set, nil
 	}
 	if !s.Shared() {
-		return readBitmap(s.Layout, r, kinds.Hidden, 0)
+		return read.Bitmap(r, s.Layout, kinds.Hidden, 0)
 	}
 	// Another process has changed it.
 	s.hidden.reading.Lock()
@@ -332,7 +288,7 @@ func (s *Store) hiddenOf(r kv.Reader) (*roaring64.Bitmap, error) {
 	if set := s.hidden.get(version); set != nil {
 		return set, nil
 	}
-	set, err := readBitmap(s.Layout, r, kinds.Hidden, 0)
+	set, err := read.Bitmap(r, s.Layout, kinds.Hidden, 0)
 	if err == nil {
 		s.hidden.put(version, set)
 	}

@@ -61,8 +61,18 @@ func TestFirstOfGroupComesBack(t *testing.T) {
 		t.Errorf("the test is none: the ids go on with %d", id)
 	}
 	err := store.View(t.Context(), func(r kv.Reader) error {
-		_, err := Verify(r, settings, func(p string) { t.Error(p) }, func() error { return nil })
-		return err
+		var ids []dict.ID
+		if err := EachID(r, dict.URI, func(id dict.ID) error { ids = append(ids, id); return nil }); err != nil {
+			return err
+		}
+		return Strings(r, dict.URI, ids, func(i int, s []byte) error {
+			var back Batch
+			n := back.Add(dict.URI, s)
+			if err := Lookup(r, &back); err != nil || back.ID(n) != ids[i] {
+				t.Errorf("id %d stands for %s, whose id is %d: %v", ids[i], s, back.ID(n), err)
+			}
+			return nil
+		})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"skein/graph"
+	"skein/graph/check"
 	"skein/internal/kv/pebblekv"
 	"skein/internal/model"
 	"skein/query"
@@ -111,7 +112,7 @@ func TestSoak(t *testing.T) {
 		t.Errorf("the heap grew from %d to %d bytes", heapEarly, late)
 	}
 	problems := 0
-	if err := graph.Verify(t.Context(), store, func(p string) { problems++; t.Error(p) }, nil); err != nil || problems > 0 {
+	if err := check.Store(t.Context(), store, func(p string) { problems++; t.Error(p) }, nil); err != nil || problems > 0 {
 		t.Errorf("check: %d problems, %v", problems, err)
 	}
 	if err := g.Close(t.Context()); err != nil {

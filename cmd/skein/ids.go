@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"skein/graph"
+	"skein/graph/read"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/app"
@@ -78,7 +78,7 @@ func (e *environment) resolve(ctx context.Context, store kv.Store, all []asked) 
 	w := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAMESPACE\tID\tSTRING\tSHARD\tBLOCK\tPARTITION\tLEASED BY")
 	err := store.View(ctx, func(r kv.Reader) error {
-		h, err := graph.ReadHeader(r)
+		h, err := read.Header(r)
 		if err != nil {
 			return err
 		}
@@ -136,23 +136,21 @@ func writeResolved(w io.Writer, res *intern.Resolved) {
 // audit lists the leases. What it reads may change while it does so, where
 // others write the store.
 func (e *environment) audit(ctx context.Context, path string, store kv.Store) error {
-	var crossed atomic.Int64
-	ctx = kv.AllowCrossing(ctx, &crossed)
-	writers, err := graph.Writers(ctx, store)
-	if err != nil {
-		return fmt.Errorf("ids audit: %w", err)
-	}
+	var writers map[string]bool
 	var settings dict.Settings
 	var leases []intern.AuditedLease
 	var left []intern.Capacity
 	p := e.progress("%d rows read")
 	rows := int64(0)
-	err = store.View(ctx, func(r kv.Reader) (err error) {
-		h, err := graph.ReadHeader(r)
+	crossed, err := store.ViewAcross(ctx, func(r kv.Reader) (err error) {
+		h, err := read.Header(r)
 		if err != nil {
 			return err
 		}
 		settings = h.Settings
+		if writers, err = graph.Writers(r); err != nil {
+			return err
+		}
 		left, err = intern.Audit(r, settings, func(owner string) bool { return writers[owner] }, func(l intern.AuditedLease) error {
 			leases = append(leases, l)
 			return nil
@@ -170,7 +168,7 @@ func (e *environment) audit(ctx context.Context, path string, store kv.Store) er
 	}
 	fmt.Fprintf(e.stdout, "%s: %s\n\n", path, settings)
 	app.WriteAudit(e.stdout, leases, left)
-	if crossed.Load() > 0 && len(writers) > 0 {
+	if crossed > 0 && len(writers) > 0 {
 		fmt.Fprintln(e.stdout, "\nThe store was written to while it was read: leases in use may be counted as of different moments.")
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync/atomic"
 
 	"github.com/urfave/cli/v3"
 
@@ -17,9 +16,8 @@ import (
 
 func exportCommand(e *environment) *cli.Command {
 	return storeCommand("export", "write the store to standard output, as lines of JSON that import reads into any engine", func(ctx context.Context, path string, store kv.Store) error {
-		var crossed atomic.Int64
 		p := e.progress("%d records")
-		n, err := graph.Export(kv.AllowCrossing(ctx, &crossed), store, e.stdout, p.tell)
+		n, err := graph.Export(ctx, store, e.stdout, p.tell)
 		p.end()
 		if err != nil {
 			return fmt.Errorf("export: %w", err)

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"skein/graph"
+	"skein/graph/check"
 	"skein/graph/kinds"
 	"skein/internal/app"
 	"skein/internal/human"
@@ -24,27 +24,27 @@ type storeStats struct {
 	DiskBytes uint64           `json:"diskBytes"`
 	Records   int64            `json:"records"`
 	Cursors   []graph.Cursor   `json:"cursors"`
-	Keyspaces []graph.Keyspace `json:"keyspaces"`
+	Keyspaces []check.Keyspace `json:"keyspaces"`
 	Counts    graph.Counts     `json:"counts"`
 }
 
 func statsCommand(e *environment) *cli.Command {
 	var exact bool
 	c := storeCommand("stats", "say what is in the store, and where its bytes are", func(ctx context.Context, path string, store kv.Store) error {
-		var crossed atomic.Int64 // the numbers are estimates anyway
-		ctx = kv.AllowCrossing(ctx, &crossed)
-		counts, cursors, err := graph.Totals(ctx, store)
-		if err != nil {
-			return fmt.Errorf("stats: %w", err)
-		}
+		st := storeStats{Store: path, Engine: store.Engine(), DiskBytes: store.DiskBytes()}
 		p := e.progress("%d keys counted")
-		spaces, err := graph.Usage(ctx, store, p.tell)
+		_, err := store.ViewAcross(ctx, func(r kv.Reader) (err error) { // the numbers are estimates anyway
+			if st.Counts, st.Cursors, err = check.Totals(r); err != nil {
+				return err
+			}
+			st.Keyspaces, err = check.Usage(r, store, p.tell)
+			return err
+		})
 		p.end()
 		if err != nil {
 			return fmt.Errorf("stats: %w", err)
 		}
-		st := storeStats{Store: path, Engine: store.Engine(), DiskBytes: store.DiskBytes(), Cursors: cursors, Keyspaces: spaces, Counts: counts}
-		for _, n := range counts.Records {
+		for _, n := range st.Counts.Records {
 			st.Records += n
 		}
 		if exact {

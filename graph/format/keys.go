@@ -187,19 +187,3 @@ func AppendContainerKey(dst, row []byte, block uint64) []byte {
 	}
 	return AppendBlock(dst, block)
 }
-
-// keyspaces names the keyspaces of the store.
-var Keyspaces = map[byte]string{
-	KeyRecord: "records", KeyReverse: "sets", KeyAccount: "accounts", KeyErase: "erase jobs", KeyCursor: "cursors",
-	KeyDeadLetter: "dead letters", KeyGap: "gaps", KeyClaim: "claims", KeyHeartbeat: "heartbeats", 'm': "totals",
-	dict.KeyID: "strings", dict.KeyString: "ids", dict.KeyNext: "shard counters", dict.KeyLease: "leases",
-	dict.KeyHome: "shard homes", dict.KeyClaims: "claim counts",
-}
-
-// KeyspaceOf names the keyspace that a key belongs to.
-func KeyspaceOf(key []byte) string {
-	if len(key) > 0 && Keyspaces[key[0]] != "" {
-		return Keyspaces[key[0]]
-	}
-	return "unknown"
-}

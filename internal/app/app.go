@@ -25,6 +25,7 @@ import (
 	"skein/consumer"
 	"skein/graph"
 	"skein/graph/format"
+	"skein/graph/read"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
@@ -356,8 +357,8 @@ func (x *Index) admin() http.Handler {
 		}
 		_, _ = w.Write([]byte("ready\n"))
 	})
-	mux.HandleFunc("/deadletters", func(w http.ResponseWriter, r *http.Request) { serveNotes(x, w, r, graph.DeadLetters) })
-	mux.HandleFunc("/gaps", func(w http.ResponseWriter, r *http.Request) { serveNotes(x, w, r, graph.Gaps) })
+	mux.HandleFunc("/deadletters", func(w http.ResponseWriter, r *http.Request) { serveNotes(x, w, r, read.DeadLetters) })
+	mux.HandleFunc("/gaps", func(w http.ResponseWriter, r *http.Request) { serveNotes(x, w, r, read.Gaps) })
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

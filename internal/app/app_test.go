@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"skein/consumer"
-	"skein/graph"
+	"skein/graph/check"
 	"skein/graph/kinds"
 	"skein/internal/app"
 	"skein/internal/frames"
@@ -148,13 +148,13 @@ func replay(t *testing.T, x *app.Index, o consumer.Options) {
 	}
 }
 
-func check(t *testing.T, dir string) {
+func checkStore(t *testing.T, dir string) {
 	t.Helper()
 	s, err := app.OpenStore(t.Context(), app.StoreOptions{Store: dir, ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := graph.Verify(t.Context(), s, func(p string) { t.Error("check: " + p) }, nil); err != nil {
+	if err := check.Store(t.Context(), s, func(p string) { t.Error("check: " + p) }, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -187,7 +187,7 @@ func TestTruth(t *testing.T) {
 				}
 				stop()
 				closeIt()
-				check(t, dir)
+				checkStore(t, dir)
 			}
 		})
 	}
@@ -230,7 +230,7 @@ func TestTruthOverSocket(t *testing.T) {
 	}
 	stop()
 	closeIt()
-	check(t, dir)
+	checkStore(t, dir)
 }
 
 func body(t *testing.T, address string) string {
@@ -332,7 +332,7 @@ func TestJetstream(t *testing.T) {
 	}
 	stop()
 	closeIt()
-	check(t, dir)
+	checkStore(t, dir)
 }
 
 // What goes wrong at the relay is said, and mended without a hand.
@@ -498,5 +498,5 @@ func TestFutureCursor(t *testing.T) {
 	}
 	stop()
 	closeIt()
-	check(t, dir)
+	checkStore(t, dir)
 }

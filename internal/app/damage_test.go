@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"skein/graph"
+	"skein/graph/check"
 	"skein/internal/app"
 	"skein/internal/kv"
 	"skein/internal/kv/pebblekv"
@@ -62,7 +63,7 @@ func TestDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var problems []string
-	if err := graph.Verify(t.Context(), store, func(p string) { problems = append(problems, p) }, nil); err != nil {
+	if err := check.Store(t.Context(), store, func(p string) { problems = append(problems, p) }, nil); err != nil {
 		t.Errorf("check ended: %v", err)
 	}
 	if err := store.Close(); err != nil {

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"io"
 
-	"skein/graph"
+	"skein/graph/check"
 	"skein/internal/human"
 )
 
 // WriteUsage writes where the bytes of a store are, as a Markdown table. edges
 // are its live records, over which the bytes are shared out. With exact, numbers
 // are written as they are, else for people.
-func WriteUsage(w io.Writer, spaces []graph.Keyspace, edges int64, exact bool) {
+func WriteUsage(w io.Writer, spaces []check.Keyspace, edges int64, exact bool) {
 	count, size := func(n int64) string { return human.Count(n) }, func(n uint64) string { return human.Bytes(n) }
 	if exact {
 		count, size = func(n int64) string { return fmt.Sprint(n) }, func(n uint64) string { return fmt.Sprint(n) }

@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 )
 
 // Errors that an engine returns. They are wrapped; test with errors.Is.
@@ -33,7 +32,7 @@ var (
 	// Update does not return it: it tries until its context ends.
 	ErrUnavailable = errors.New("kv: the store does not answer")
 	// ErrTooOld is returned by View when reading took longer than the engine
-	// keeps a state (FoundationDB: five seconds). See AllowCrossing.
+	// keeps a state (FoundationDB: five seconds). See ViewAcross.
 	ErrTooOld = errors.New("kv: reading took longer than the engine keeps a state")
 	// ErrFormat is returned by an engine's Open for a store that was made with
 	// another Merger, or another version of the engine.
@@ -75,21 +74,24 @@ type Monitored interface {
 	FreeBytes() (uint64, bool)
 }
 
-type crossingKey struct{}
-
-// AllowCrossing lets a View under the context it returns go over to a newer
-// state where the engine no longer keeps the one that it began with, instead of
-// failing with ErrTooOld. Each time it does so adds one to crossings: the caller
-// then has seen a mix of states, unless it can tell that nothing was written.
-// It is for reading a whole store, not for questions.
-func AllowCrossing(ctx context.Context, crossings *atomic.Int64) context.Context {
-	return context.WithValue(ctx, crossingKey{}, crossings)
+// An Interrupt tells a Reader when the context of its View has ended: every read
+// asks it. The zero Interrupt never does.
+type Interrupt struct {
+	done <-chan struct{}
+	err  func() error
 }
 
-// Crossings returns what AllowCrossing put into ctx, nil if nothing.
-func Crossings(ctx context.Context) *atomic.Int64 {
-	n, _ := ctx.Value(crossingKey{}).(*atomic.Int64)
-	return n
+// InterruptOf returns the Interrupt of a context.
+func InterruptOf(ctx context.Context) Interrupt { return Interrupt{ctx.Done(), ctx.Err} }
+
+// Err returns what ended the context, nil if it has not ended.
+func (i Interrupt) Err() error {
+	select {
+	case <-i.done:
+		return i.err()
+	default:
+		return nil
+	}
 }
 
 // A Reader reads one state of the store. It is used by one goroutine at a time.
@@ -136,8 +138,15 @@ type Txn interface {
 // A Store is one open store. All methods may be called from any goroutine.
 type Store interface {
 	// View calls fn with a consistent state of the store. The Reader is dead
-	// when fn returns.
+	// when fn returns; its reads fail once ctx has ended.
 	View(ctx context.Context, fn func(Reader) error) error
+
+	// ViewAcross is View for reading a whole store, however long that takes: where
+	// the engine no longer keeps the state that it began with, the Reader goes over
+	// to a newer one, instead of failing with ErrTooOld. It returns how often: fn
+	// then has seen a mix of states, unless the caller can tell that nothing was
+	// written. It is not for questions.
+	ViewAcross(ctx context.Context, fn func(Reader) error) (crossings int, err error)
 
 	// Update calls fn and commits what it wrote, atomically. When it returns
 	// nil the write is committed: it survives SIGKILL, and is synced to disk
@@ -184,6 +193,15 @@ type Merger interface {
 	// "nothing", an engine may keep it or drop the key: readers must take an
 	// empty fold and a missing key for the same. An error means corruption.
 	Fold(dst, key []byte, values [][]byte, base bool) ([]byte, error)
+}
+
+// ScanPrefix calls each for the keys that begin with prefix, in ascending order, until
+// it returns an error.
+func ScanPrefix(r Reader, prefix []byte, each func(key, value []byte) error) error {
+	return r.Scan(prefix, PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
+		err := each(k, v)
+		return err == nil, err
+	})
 }
 
 // PrefixEnd returns the first key after all keys that begin with prefix, or

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"skein/graph"
+	"skein/graph/check"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/app"
-	"skein/internal/kv"
 	"skein/internal/network"
 	"skein/internal/syntax"
 )
@@ -24,7 +23,6 @@ const maxProblems = 20
 
 // checker compares an index with a model.
 type checker struct {
-	ctx      context.Context //nolint:containedctx // lives as long as the one call of verify
 	s        *graph.Snapshot
 	m        *model
 	ids      []dict.ID // by account, None for those not asked for, or not known
@@ -45,15 +43,14 @@ func (c *checker) broken(format string, args ...any) {
 // model is whole, the store's own invariants too, which tie what was not asked
 // for to what was. It returns what is wrong, and how many sets it compared.
 func verify(ctx context.Context, x *app.Index, m *model) (problems []string, sets int, err error) {
-	c := &checker{ctx: ctx, m: m, ids: make([]dict.ID, m.n.Accounts())}
+	c := &checker{m: m, ids: make([]dict.ID, m.n.Accounts())}
 	all, counts := m.live()
-	var crossed atomic.Int64 // nobody writes any more: all states are the same
-	ctx = kv.AllowCrossing(ctx, &crossed)
-	if err := x.Graph.View(ctx, func(s *graph.Snapshot) error { c.s = s; return c.run(all, counts) }); err != nil {
+	// Nobody writes any more: all states are the same.
+	if _, err := x.Graph.ViewAcross(ctx, func(s *graph.Snapshot) error { c.s = s; return c.run(all, counts) }); err != nil {
 		return nil, c.sets, err
 	}
 	if m.every == 1 {
-		err = graph.Verify(ctx, x.KV, func(p string) { c.broken("%s", p) }, func(int64) {})
+		err = check.Store(ctx, x.KV, func(p string) { c.broken("%s", p) }, func(int64) {})
 	}
 	return c.problems, c.sets, err
 }
@@ -117,7 +114,7 @@ func (c *checker) empty() error {
 		c.sets += len(keys)
 		b.Reset()
 		keys, at = keys[:0], at[:0]
-		return c.ctx.Err()
+		return nil
 	}
 	for k := range c.m.named {
 		ns := dict.DID
@@ -193,7 +190,7 @@ func (c *checker) accounts(all []record) error {
 		}
 		b.Reset()
 		at, which = at[:0], which[:0]
-		return c.ctx.Err()
+		return nil
 	}
 	var did []byte
 	for account, is := range asked {
@@ -249,7 +246,7 @@ func (c *checker) sorted(all []record, same func(x, y record) bool, each func(*s
 		c.sets += len(sets)
 		b.Reset()
 		sets, at, pending = sets[:0], at[:0], 0
-		return c.ctx.Err()
+		return nil
 	}
 	err := groups(all, same, func(records []record) error {
 		sets = append(sets, set{records: records})

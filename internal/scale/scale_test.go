@@ -21,7 +21,9 @@ import (
 	"time"
 
 	"skein/graph"
+	"skein/graph/check"
 	"skein/internal/app"
+	"skein/internal/kv"
 	"skein/internal/kv/pebblekv"
 	"skein/internal/load"
 	"skein/internal/network"
@@ -230,7 +232,8 @@ func open(tb testing.TB, where string) *app.Index {
 // usage prints the table of skein stats.
 func usage(tb testing.TB, x *app.Index, title string) {
 	tb.Helper()
-	spaces, err := graph.Usage(tb.Context(), x.KV, nil)
+	var spaces []check.Keyspace
+	err := x.KV.View(tb.Context(), func(r kv.Reader) (err error) { spaces, err = check.Usage(r, x.KV, nil); return err })
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -261,28 +261,39 @@ const stateAge = 5 * time.Second
 
 // View implements kv.Store.
 func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
+	_, err := s.view(ctx, 0, fn)
+	return err
+}
+
+// ViewAcross implements kv.Store.
+func (s *Store) ViewAcross(ctx context.Context, fn func(kv.Reader) error) (crossings int, err error) {
+	return s.view(ctx, maxCrossings, fn)
+}
+
+// view is View, and may go over to a newer state so often.
+func (s *Store) view(ctx context.Context, crossings int, fn func(kv.Reader) error) (crossed int, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return 0, err
 	}
 	tr, err := s.begin()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	r := &reader{s: s, tr: tr, from: tr.Snapshot(), view: true, crossings: kv.Crossings(ctx), begun: time.Now()}
+	r := &reader{s: s, tr: tr, from: tr.Snapshot(), view: true, interrupt: kv.InterruptOf(ctx), mayCross: crossings, begun: time.Now()}
 	if err := r.allow(); err != nil {
-		return s.explain(err)
+		return 0, s.explain(err)
 	}
 	stop := context.AfterFunc(ctx, tr.Cancel)
 	defer stop()
 	// The state is that of now, and not of the first read.
 	if _, err := tr.GetReadVersion().Get(); err != nil {
-		return s.explain(err)
+		return 0, s.explain(err)
 	}
 	err = fn(r)
 	if ctx.Err() != nil && errors.As(err, &fdb.Error{}) {
-		return context.Cause(ctx)
+		return r.crossed, context.Cause(ctx)
 	}
-	return s.explain(err)
+	return r.crossed, s.explain(err)
 }
 
 // Update implements kv.Store. Attempts that took too long three times are

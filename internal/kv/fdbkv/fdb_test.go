@@ -172,8 +172,8 @@ func TestLongView(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scan := func(ctx context.Context, reverse bool) (seen []string, err error) {
-		err = s.View(ctx, func(r kv.Reader) error {
+	scan := func(view func(context.Context, func(kv.Reader) error) error, reverse bool) (seen []string, err error) {
+		err = view(t.Context(), func(r kv.Reader) error {
 			return r.Scan(nil, nil, reverse, func(k, _ []byte) (bool, error) {
 				if seen = append(seen, string(k)); len(seen)%700 == 10 { // three times
 					time.Sleep(8 * time.Second)
@@ -183,14 +183,17 @@ func TestLongView(t *testing.T) {
 		})
 		return seen, err
 	}
-	if _, err := scan(t.Context(), false); !errors.Is(err, kv.ErrTooOld) {
+	if _, err := scan(s.View, false); !errors.Is(err, kv.ErrTooOld) {
 		t.Errorf("a scan of eight seconds: %v", err)
 	}
 	for _, reverse := range []bool{false, true} {
-		var crossed atomic.Int64
-		seen, err := scan(kv.AllowCrossing(t.Context(), &crossed), reverse)
-		if err != nil || len(seen) != keys || crossed.Load() < 2 {
-			t.Errorf("a scan that may cross (reverse %v): %d keys, %d crossings, %v", reverse, len(seen), crossed.Load(), err)
+		crossed := 0
+		seen, err := scan(func(ctx context.Context, fn func(kv.Reader) error) (err error) {
+			crossed, err = s.ViewAcross(ctx, fn)
+			return err
+		}, reverse)
+		if err != nil || len(seen) != keys || crossed < 2 {
+			t.Errorf("a scan that may cross (reverse %v): %d keys, %d crossings, %v", reverse, len(seen), crossed, err)
 		}
 		for i, k := range seen {
 			if reverse {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/apple/foundationdb/bindings/go/src/fdb"
@@ -31,7 +30,9 @@ type reader struct {
 	// Of a View:
 	view      bool
 	begun     time.Time
-	crossings *atomic.Int64
+	interrupt kv.Interrupt
+	mayCross  int // how often it may go over to a newer state
+	crossed   int
 }
 
 // Get implements kv.Reader.
@@ -48,6 +49,9 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 	futures := make([]fdb.FutureByteSlice, 0, min(len(keys), readsInFlight))
 	asked := 0
 	for i := range keys {
+		if err := r.interrupt.Err(); err != nil {
+			return err
+		}
 		for ; asked < len(keys) && asked-i < readsInFlight; asked++ {
 			futures = append(futures, r.from.Get(r.s.key(keys[asked])))
 		}
@@ -86,6 +90,9 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 		it := r.from.GetRange(rng, fdb.RangeOptions{Mode: fdb.StreamingModeIterator, Reverse: reverse}).Iterator()
 		err := func() error {
 			for it.Advance() {
+				if err := r.interrupt.Err(); err != nil {
+					return callerDone{err}
+				}
 				row, err := it.Get()
 				if err != nil {
 					return err
@@ -125,8 +132,8 @@ type callerDone struct{ error }
 
 func (callerDone) Error() string { return "done" }
 
-// maxRecoveries bounds how often one View may begin again.
-const maxRecoveries = 1 << 20
+// maxCrossings bounds how often one ViewAcross may go over to a newer state.
+const maxCrossings = 1 << 20
 
 // recover makes ready for another try of a read that failed, at the same state
 // if that is to be had, or returns the error. The reads of an Update are not
@@ -139,10 +146,10 @@ func (r *reader) recover(err error) error {
 	version := int64(0)
 	switch fe.Code {
 	case codeTooOld:
-		if r.crossings == nil || r.crossings.Load() > maxRecoveries {
+		if r.crossed >= r.mayCross {
 			return err
 		}
-		r.crossings.Add(1)
+		r.crossed++
 	case codeFutureVersion, codeBehind:
 		if version, err = r.tr.GetReadVersion().Get(); err != nil {
 			return err

@@ -126,7 +126,12 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	if err != nil {
 		return err
 	}
-	return fn(&reader{tree: tree})
+	return fn(&reader{tree: tree, interrupt: kv.InterruptOf(ctx)})
+}
+
+// ViewAcross implements kv.Store: a state is kept for as long as it is read.
+func (s *Store) ViewAcross(ctx context.Context, fn func(kv.Reader) error) (crossings int, err error) {
+	return 0, s.View(ctx, fn)
 }
 
 // Update implements kv.Store. An attempt that was too slow three times is

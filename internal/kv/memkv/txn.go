@@ -17,6 +17,7 @@ func isAfter(err error) bool { return errors.Is(err, ErrAfterCommit) }
 type reader struct {
 	tree      *btree.BTreeG[item]
 	conflicts *[]keyRange
+	interrupt kv.Interrupt // of a View
 }
 
 func (r *reader) note(lo, hi []byte) {
@@ -30,6 +31,9 @@ func after(key []byte) []byte { return append(bytes.Clone(key), 0) }
 
 // Get implements kv.Reader.
 func (r *reader) Get(key []byte) ([]byte, bool, error) {
+	if err := r.interrupt.Err(); err != nil {
+		return nil, false, err
+	}
 	r.note(key, after(key))
 	it, ok := r.tree.Get(item{key: key})
 	return bytes.Clone(it.value), ok, nil
@@ -55,6 +59,9 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 	r.note(lo, hi)
 	var err error
 	step := func(it item) bool {
+		if err = r.interrupt.Err(); err != nil {
+			return false
+		}
 		if reverse && bytes.Compare(it.key, lo) < 0 || !reverse && hi != nil && bytes.Compare(it.key, hi) >= 0 {
 			return false
 		}

@@ -234,9 +234,14 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 		return err
 	}
 	snap := s.db.NewSnapshot()
-	r := &reader{db: snap}
+	r := &reader{db: snap, interrupt: kv.InterruptOf(ctx)}
 	err := fn(r)
 	return errors.Join(err, r.close(), snap.Close())
+}
+
+// ViewAcross implements kv.Store: a snapshot is kept for as long as it is read.
+func (s *Store) ViewAcross(ctx context.Context, fn func(kv.Reader) error) (crossings int, err error) {
+	return 0, s.View(ctx, fn)
 }
 
 // Update implements kv.Store. Updates wait for one another; fn runs once.

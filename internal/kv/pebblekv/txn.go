@@ -28,6 +28,8 @@ type reader struct {
 	iter  *pebble.Iterator // kept between scans: opening one costs microseconds
 	inUse bool             // iter is in a Scan that has not returned
 	multi multiGet
+
+	interrupt kv.Interrupt // of a View
 }
 
 func (r *reader) close() error {
@@ -41,6 +43,9 @@ func (r *reader) close() error {
 
 // Get implements kv.Reader.
 func (r *reader) Get(key []byte) ([]byte, bool, error) {
+	if err := r.interrupt.Err(); err != nil {
+		return nil, false, err
+	}
 	v, closer, err := r.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, false, nil
@@ -122,6 +127,9 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 			return fmt.Errorf("pebblekv: reading: %w", readError(err))
 		}
 	}
+	if err := r.interrupt.Err(); err != nil {
+		return err
+	}
 	for i, f := range m.found {
 		var v []byte
 		if f.start >= 0 {
@@ -194,20 +202,23 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 		it.SetBounds(lo, hi)
 	}
 	if r.inUse {
-		return errors.Join(scan(it, reverse, each), it.Close())
+		return errors.Join(r.scan(it, reverse, each), it.Close())
 	}
 	r.iter, r.inUse = it, true
-	err := scan(it, reverse, each)
+	err := r.scan(it, reverse, each)
 	r.inUse = false
 	return err
 }
 
-func scan(it *pebble.Iterator, reverse bool, each func(key, value []byte) (bool, error)) error {
+func (r *reader) scan(it *pebble.Iterator, reverse bool, each func(key, value []byte) (bool, error)) error {
 	first, next := it.First, it.Next
 	if reverse {
 		first, next = it.Last, it.Prev
 	}
 	for ok := first(); ok; ok = next() {
+		if err := r.interrupt.Err(); err != nil {
+			return err
+		}
 		v, err := it.ValueAndErr()
 		if err != nil {
 			return fmt.Errorf("pebblekv: scanning, at %x: %w", it.Key(), readError(err))

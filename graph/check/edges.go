@@ -1,4 +1,4 @@
-package graph
+package check
 
 import (
 	"bytes"
@@ -10,7 +10,9 @@ import (
 
 	"skein/graph/format"
 	"skein/graph/kinds"
+	"skein/graph/read"
 	"skein/intern/dict"
+	"skein/internal/kv"
 	"skein/internal/syntax"
 )
 
@@ -21,7 +23,7 @@ type edgeSum struct {
 	hash [2]uint64
 }
 
-func (v *verifier) add(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, subject uint64) {
+func (v *checker) add(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, subject uint64) {
 	var b [16]byte
 	binary.LittleEndian.PutUint64(b[:], actor)
 	binary.LittleEndian.PutUint64(b[8:], subject)
@@ -34,7 +36,7 @@ func (v *verifier) add(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, subject
 }
 
 // edges reads the records and the sets, each in its order, and compares them.
-func (v *verifier) edges() error {
+func (v *checker) edges() error {
 	v.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 	v.records, v.sets = map[kinds.Kind]edgeSum{}, map[kinds.Kind]edgeSum{}
 	if err := v.eachActor(func(k kinds.Kind, actor dict.ID, subjects []uint64) error {
@@ -69,13 +71,13 @@ func (v *verifier) edges() error {
 
 // compareEdges says which edges are on one side only. It takes a look-up, or
 // the reading of an actor's records, for each edge.
-func (v *verifier) compareEdges(kind kinds.Kind) error {
+func (v *checker) compareEdges(kind kinds.Kind) error {
 	err := v.eachActor(func(k kinds.Kind, actor dict.ID, subjects []uint64) error {
 		if k != kind {
 			return nil
 		}
 		for _, s := range subjects {
-			has, err := hasEdge(v.Layout, v.r, k, actor, dict.ID(s))
+			has, err := read.HasEdge(v.r, v.Layout, k, actor, dict.ID(s))
 			if err != nil {
 				return err
 			}
@@ -94,7 +96,7 @@ func (v *verifier) compareEdges(kind kinds.Kind) error {
 				continue
 			}
 			found := false
-			if err := eachRecord(v.r, k, dict.ID(m), func(r *format.Record) bool {
+			if err := read.Records(v.r, k, dict.ID(m), func(r *format.Record) bool {
 				found = found || r.Subject == subject
 				return !found
 			}); err != nil {
@@ -124,11 +126,11 @@ type bucketReader struct {
 // eachActor reads all records, checks their form, counts them, and calls each
 // with the subjects of every actor and kind, ascending. Accounts that are being
 // erased are counted and left out.
-func (v *verifier) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []uint64) error) error {
+func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []uint64) error) error {
 	b := &v.reader
 	*b = bucketReader{}
 	v.counts.Records = format.Counts{}.Clone().Records
-	err := eachWithPrefix(v.r, []byte{format.KeyRecord}, func(key, value []byte) error {
+	err := kv.ScanPrefix(v.r, []byte{format.KeyRecord}, func(key, value []byte) error {
 		if err := v.tick(); err != nil {
 			return err
 		}
@@ -161,7 +163,7 @@ func (v *verifier) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []u
 }
 
 // chunk takes in one chunk of the bucket.
-func (v *verifier) chunk(key, value []byte, depth int) {
+func (v *checker) chunk(key, value []byte, depth int) {
 	b := &v.reader
 	if depth > 0 && !v.erasing[b.actor] && (depth > b.depth+1 || b.chunks == 0 || !b.spilled[depth-1]) {
 		v.broken("chunk %x lies under none that was spilled", key)
@@ -203,7 +205,7 @@ func (v *verifier) chunk(key, value []byte, depth int) {
 	}
 }
 
-func (v *verifier) endBucket() {
+func (v *checker) endBucket() {
 	b := &v.reader
 	if b.chunks > 1 {
 		slices.SortFunc(b.records, format.CompareRecords)
@@ -221,7 +223,7 @@ func (v *verifier) endBucket() {
 	b.records, b.raw, b.chunks = b.records[:0], b.raw[:0], 0
 }
 
-func (v *verifier) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uint64) error) error {
+func (v *checker) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uint64) error) error {
 	b := &v.reader
 	if b.kind == 0 {
 		return nil
@@ -237,9 +239,9 @@ func (v *verifier) endActor(each func(k kinds.Kind, actor dict.ID, subjects []ui
 
 // eachSet reads all reverse sets, checks their form, and calls each with the
 // members of every one. The hidden set is compared with the accounts.
-func (v *verifier) eachSet(each func(k kinds.Kind, subject dict.ID, members []uint64) error) error {
+func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uint64) error) error {
 	hidden := v.hidden.Clone()
-	err := eachWithPrefix(v.r, []byte{format.KeyReverse}, func(key, value []byte) error {
+	err := kv.ScanPrefix(v.r, []byte{format.KeyReverse}, func(key, value []byte) error {
 		if err := v.tick(); err != nil {
 			return err
 		}
@@ -290,7 +292,7 @@ func (v *verifier) eachSet(each func(k kinds.Kind, subject dict.ID, members []ui
 
 // row checks a row, and returns its members that are in no container below.
 // What it removes is left out of the containers that follow.
-func (v *verifier) row(subject dict.ID, key, value []byte) (members []uint64, err error) {
+func (v *checker) row(subject dict.ID, key, value []byte) (members []uint64, err error) {
 	r, err := format.ParseRow(subject, value)
 	if err != nil {
 		return nil, err
@@ -321,7 +323,7 @@ func (v *verifier) row(subject dict.ID, key, value []byte) (members []uint64, er
 }
 
 // beginSet forgets what the rows of another set said.
-func (v *verifier) beginSet(key []byte) {
+func (v *checker) beginSet(key []byte) {
 	if !bytes.Equal(key, v.setKey) {
 		v.setKey, v.over, v.spilled = append(v.setKey[:0], key...), v.over[:0], 0
 	}
@@ -329,7 +331,7 @@ func (v *verifier) beginSet(key []byte) {
 
 // container checks a container, and returns its members that the row over it
 // says nothing of.
-func (v *verifier) container(key, value []byte, block uint64) (members []uint64, err error) {
+func (v *checker) container(key, value []byte, block uint64) (members []uint64, err error) {
 	if v.spilled>>v.Settings.PartitionOfID(dict.ID(block<<16))&1 == 0 {
 		v.broken("container %x lies under no row that was spilled", key)
 	}

@@ -1,4 +1,4 @@
-package graph
+package check
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 
 	"skein/graph/format"
 	"skein/graph/kinds"
+	"skein/graph/read"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
@@ -29,48 +30,57 @@ import (
 // The edges are compared by the sums of their hashes (128 bits, seeded anew),
 // each side read once in its own order. Where the sums differ, the edges are
 // compared one by one, to say which.
-func Verify(ctx context.Context, store kv.Store, report func(problem string), progress func(keys int64)) error {
-	return store.View(ctx, func(r kv.Reader) error {
-		damage := &tolerant{Reader: r, report: report}
-		const most = 20 // of what may come of damage
-		later, plain := 0, report
-		report := func(problem string) {
-			if damage.any() {
-				if later++; later > most {
-					return
-				}
+func Verify(r kv.Reader, report func(problem string), progress func(keys int64)) error {
+	damage := &tolerant{Reader: r, report: report}
+	const most = 20 // of what may come of damage
+	later, plain := 0, report
+	report = func(problem string) {
+		if damage.any() {
+			if later++; later > most {
+				return
 			}
-			plain(problem)
 		}
-		defer func() {
-			if later > most {
-				plain(fmt.Sprintf("%d more problems were found, which may all come of the damage", later-most))
-			}
-		}()
-		v := &verifier{
-			ctx: ctx, r: damage, damage: damage, report: report, progress: progress,
-			counts: format.Counts{}.Clone(), hidden: roaring64.New(), erasing: map[dict.ID]bool{},
+		plain(problem)
+	}
+	defer func() {
+		if later > most {
+			plain(fmt.Sprintf("%d more problems were found, which may all come of the damage", later-most))
 		}
-		return v.run()
-	})
+	}()
+	v := &checker{
+		r: damage, damage: damage, report: report, progress: progress,
+		counts: format.Counts{}.Clone(), hidden: roaring64.New(), erasing: map[dict.ID]bool{},
+	}
+	return v.run()
 }
 
-// WriteState returns what every write of the graph changes: where it is the same
-// before and after something, nothing was written in between.
-func WriteState(ctx context.Context, store kv.Store) (state string, err error) {
-	err = store.View(ctx, func(r kv.Reader) error {
-		return eachWithPrefix(r, format.KeyWriter, func(k, v []byte) error {
-			state += fmt.Sprintf("%x %x\n", k, v)
-			return nil
-		})
-	})
-	return state, err
+// Mixed is the error of a check of a store that was written to while it was read, which
+// took longer than the engine keeps a state: what was reported may be none.
+type Mixed struct{ States int }
+
+// Error implements error.
+func (m *Mixed) Error() string {
+	return fmt.Sprintf("it was written to while it was read, in %d states", m.States)
 }
 
-type verifier struct {
+// VerifyStore is Verify of a whole store, however long it takes.
+func Store(ctx context.Context, store kv.Store, report func(problem string), progress func(keys int64)) error {
+	var before, after string
+	crossed, err := store.ViewAcross(ctx, func(r kv.Reader) error {
+		before, _ = read.WriteState(r) // what cannot be read, Verify finds
+		err := Verify(r, report, progress)
+		after, _ = read.WriteState(r)
+		return err
+	})
+	if err == nil && crossed > 0 && before != after {
+		return &Mixed{crossed + 1}
+	}
+	return err
+}
+
+type checker struct {
 	format.Layout
 
-	ctx      context.Context //nolint:containedctx // lives as long as the one call of Verify
 	r        kv.Reader
 	damage   *tolerant
 	report   func(string)
@@ -88,10 +98,10 @@ type verifier struct {
 	spilled  uint64   // which of their partitions have containers, a bit each
 }
 
-func (v *verifier) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
+func (v *checker) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
 
-func (v *verifier) run() error {
-	h, err := ReadHeader(v.r)
+func (v *checker) run() error {
+	h, err := read.Header(v.r)
 	v.Settings = h.Settings
 	if err != nil && v.damage.any() { // what it could not read; most stores are so
 		v.Settings, err = dict.DefaultSettings, nil
@@ -108,7 +118,7 @@ func (v *verifier) run() error {
 		{format.KeyErase, v.eraseJob},
 		{format.KeyAccount, v.accounts},
 	} {
-		if err := eachWithPrefix(v.r, []byte{part.keyspace}, func(k, value []byte) error {
+		if err := kv.ScanPrefix(v.r, []byte{part.keyspace}, func(k, value []byte) error {
 			if err := v.tick(); err != nil {
 				return err
 			}
@@ -117,7 +127,7 @@ func (v *verifier) run() error {
 			return fmt.Errorf("graph: checking keyspace %q: %w", part.keyspace, err)
 		}
 	}
-	strings, err := intern.Verify(v.r, v.Settings, v.report, v.tick)
+	strings, err := Dictionary(v.r, v.Settings, v.report, v.tick)
 	if err != nil {
 		return err
 	}
@@ -135,18 +145,18 @@ func (v *verifier) run() error {
 	return v.keyspaces()
 }
 
-func (v *verifier) tick() error {
+func (v *checker) tick() error {
 	if v.keys++; v.keys%65536 != 0 {
 		return nil
 	}
 	if v.progress != nil {
 		v.progress(v.keys)
 	}
-	return v.ctx.Err()
+	return nil
 }
 
 // keyspaces looks for keys that belong to nobody.
-func (v *verifier) keyspaces() error {
+func (v *checker) keyspaces() error {
 	for lo := []byte{0}; ; {
 		var key []byte
 		if err := v.r.Scan(lo, nil, false, func(k, _ []byte) (bool, error) { key = bytes.Clone(k); return false, nil }); err != nil {
@@ -155,7 +165,7 @@ func (v *verifier) keyspaces() error {
 		if key == nil {
 			return nil
 		}
-		if format.Keyspaces[key[0]] == "" {
+		if format.KeyspaceOf(key) == "unknown" {
 			v.broken("key %x belongs to no keyspace", key)
 		}
 		if lo = kv.PrefixEnd(key[:1]); lo == nil {
@@ -164,7 +174,7 @@ func (v *verifier) keyspaces() error {
 	}
 }
 
-func (v *verifier) eraseJob(k, _ []byte) error {
+func (v *checker) eraseJob(k, _ []byte) error {
 	id, err := format.ParseActorKey(k)
 	if err != nil {
 		v.broken("%v", err)
@@ -175,7 +185,7 @@ func (v *verifier) eraseJob(k, _ []byte) error {
 }
 
 // accounts checks a group of accounts.
-func (v *verifier) accounts(k, value []byte) error {
+func (v *checker) accounts(k, value []byte) error {
 	var named error
 	if err := v.EachState(k, value, func(id dict.ID, st format.RepoState) error {
 		named = v.account(id, &st)
@@ -186,7 +196,7 @@ func (v *verifier) accounts(k, value []byte) error {
 	return named
 }
 
-func (v *verifier) account(id dict.ID, st *format.RepoState) error {
+func (v *checker) account(id dict.ID, st *format.RepoState) error {
 	v.counts.Accounts++
 	if st.Has(format.FlagHidden) {
 		v.counts.Hidden++
@@ -205,7 +215,7 @@ func (v *verifier) account(id dict.ID, st *format.RepoState) error {
 }
 
 // named checks that an id has a string.
-func (v *verifier) named(ns dict.Namespace, id dict.ID, what string) error {
+func (v *checker) named(ns dict.Namespace, id dict.ID, what string) error {
 	ok, err := intern.Named(v.r, ns, id)
 	if err == nil && !ok {
 		v.broken("%s %d has no string", what, id)
@@ -213,8 +223,8 @@ func (v *verifier) named(ns dict.Namespace, id dict.ID, what string) error {
 	return err
 }
 
-func (v *verifier) totals() error {
-	stored, err := readCounts(v.r)
+func (v *checker) totals() error {
+	stored, err := read.Counts(v.r)
 	if err != nil {
 		v.broken("%v", err)
 		return nil

@@ -1,4 +1,4 @@
-package intern
+package check
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 // does not hold: it is one to one, every form is the only one of its string,
 // every id lies in the used part of a leased block. tick is called with every
 // row. It returns how many strings there are, by namespace.
-func Verify(r kv.Reader, settings dict.Settings, report func(problem string), tick func() error) (strings [len(dict.Namespaces) + 1]int64, err error) {
-	v := &verifier{r: r, settings: settings, report: report, used: map[dict.BlockKey]uint32{}}
+func Dictionary(r kv.Reader, settings dict.Settings, report func(problem string), tick func() error) (strings [len(dict.Namespaces) + 1]int64, err error) {
+	v := &dictionary{r: r, settings: settings, report: report, used: map[dict.BlockKey]uint32{}}
 	for _, part := range []struct {
 		keyspace byte
 		check    func(k, value []byte) error
@@ -40,7 +40,7 @@ func Verify(r kv.Reader, settings dict.Settings, report func(problem string), ti
 	return v.strings, nil
 }
 
-type verifier struct {
+type dictionary struct {
 	r        kv.Reader
 	report   func(string)
 	settings dict.Settings
@@ -51,9 +51,9 @@ type verifier struct {
 	group    []byte
 }
 
-func (v *verifier) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
+func (v *dictionary) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
 
-func (v *verifier) id(k, value []byte) error {
+func (v *dictionary) id(k, value []byte) error {
 	id, n := dict.ReadID(value)
 	if len(k) < 3 || (dict.Namespace(k[1]) != dict.DID && dict.Namespace(k[1]) != dict.URI) || n == 0 || n != len(value) {
 		v.broken("dictionary row %x → %x is malformed", k, value)
@@ -81,7 +81,7 @@ func (v *verifier) id(k, value []byte) error {
 }
 
 // form checks that a form is that of a valid string, and its only one.
-func (v *verifier) form(ns dict.Namespace, form []byte) error {
+func (v *dictionary) form(ns dict.Namespace, form []byte) error {
 	var s, again []byte
 	if ns == dict.DID {
 		s = dict.AppendDID(nil, form)
@@ -125,7 +125,7 @@ func (v *verifier) form(ns dict.Namespace, form []byte) error {
 }
 
 // leased notes that an id is used, for the check of its lease.
-func (v *verifier) leased(ns dict.Namespace, id dict.ID, form []byte) {
+func (v *dictionary) leased(ns dict.Namespace, id dict.ID, form []byte) {
 	v.used[v.settings.BlockOf(ns, id)]++
 	if ns != dict.DID || v.settings.Partitions == 1 {
 		return
@@ -139,7 +139,7 @@ func (v *verifier) leased(ns dict.Namespace, id dict.ID, form []byte) {
 }
 
 // stringOf calls found with the form of an id's string, if it has one.
-func (v *verifier) stringOf(ns dict.Namespace, id dict.ID, found func(form []byte)) error {
+func (v *dictionary) stringOf(ns dict.Namespace, id dict.ID, found func(form []byte)) error {
 	v.key = dict.AppendGroupKey(v.key[:0], ns, id)
 	if !bytes.Equal(v.key, v.groupKey) { // ids of neighbours come one after the other, now and then
 		group, _, err := v.r.Get(v.key)
@@ -166,7 +166,7 @@ func (v *verifier) stringOf(ns dict.Namespace, id dict.ID, found func(form []byt
 	return err
 }
 
-func (v *verifier) string(k, value []byte) error {
+func (v *dictionary) string(k, value []byte) error {
 	first, n := dict.ReadID(k[2:])
 	switch {
 	case n == 0 || first&dict.GroupMask != 0 || len(k)-2 > n+1:
@@ -195,7 +195,7 @@ func (v *verifier) string(k, value []byte) error {
 }
 
 // names checks that a form has the id that stands for it.
-func (v *verifier) names(ns byte, form []byte, id dict.ID) error {
+func (v *dictionary) names(ns byte, form []byte, id dict.ID) error {
 	v.key = append(append(v.key[:0], dict.KeyID, ns), form...)
 	back, ok, err := v.r.Get(v.key)
 	if err != nil {
@@ -207,7 +207,7 @@ func (v *verifier) names(ns byte, form []byte, id dict.ID) error {
 	return nil
 }
 
-func (v *verifier) lease(k, value []byte) error {
+func (v *dictionary) lease(k, value []byte) error {
 	var l dict.Lease
 	if err := l.Decode(k, value); err != nil {
 		v.broken("%v", err)

@@ -1,0 +1,89 @@
+package check
+
+import (
+	"skein/graph/format"
+	"skein/graph/read"
+	"skein/internal/kv"
+)
+
+// Totals returns the counts and cursors of a store that is not opened as a
+// graph.
+func Totals(r kv.Reader) (counts format.Counts, cursors []format.Cursor, err error) {
+	if _, err := read.Header(r); err != nil {
+		return counts, nil, err
+	}
+	if counts, err = read.Counts(r); err != nil {
+		return counts, nil, err
+	}
+	cursors, err = read.Cursors(r)
+	return counts, cursors, err
+}
+
+// A Keyspace is a part of the store, and what it takes.
+type Keyspace struct {
+	Name  string `json:"name"`
+	Keys  int64  `json:"keys"`
+	Bytes uint64 `json:"bytes,omitempty"` // about, on disk; 0 where the engine cannot tell
+}
+
+// A Sizer is an engine that tells what its keys take (kv.Store).
+type Sizer interface {
+	DiskBytes() uint64
+	RangeBytes(lo, hi []byte) (uint64, error)
+}
+
+// Usage tells where the bytes of a store are: it counts all keys, and asks the
+// engine how many bytes they take. tick, which may be nil, is called with how
+// many keys have been counted.
+func Usage(r kv.Reader, engine Sizer, tick func(keys int64)) ([]Keyspace, error) {
+	parts, rest := format.Parts()
+	var out []Keyspace
+	total := int64(0)
+	count := func(prefix []byte) (n int64, err error) {
+		err = kv.ScanPrefix(r, prefix, func(_, _ []byte) error {
+			if n++; n%65536 == 0 && tick != nil {
+				tick(total + n)
+			}
+			return nil
+		})
+		total += n
+		return n, err
+	}
+	var sum uint64
+	for _, p := range parts {
+		n, err := count(p.Prefix)
+		if err != nil {
+			return nil, err
+		}
+		space := Keyspace{Name: p.Name, Keys: n}
+		if n > 0 { // an estimate of nothing is a whole block
+			if space.Bytes, err = engine.RangeBytes(p.Prefix, kv.PrefixEnd(p.Prefix)); err != nil {
+				return nil, err
+			}
+		}
+		sum += space.Bytes
+		out = append(out, space)
+	}
+	others := Keyspace{Name: "leases, cursors, notes"}
+	for _, first := range rest {
+		n, err := count([]byte{first})
+		if err != nil {
+			return nil, err
+		}
+		others.Keys += n
+	}
+	out = append(out, others)
+	disk := engine.DiskBytes()
+	if sum > disk && disk > 0 {
+		// The engine tells by blocks, and a small store has a few for everything:
+		// where its answers cannot be true they are left out.
+		for i := range out {
+			out[i].Bytes = 0
+		}
+		sum = 0
+	}
+	if disk > sum {
+		out = append(out, Keyspace{Name: "logs, indexes and overhead", Bytes: disk - sum})
+	}
+	return out, nil
+}

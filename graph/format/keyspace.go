@@ -1,0 +1,62 @@
+package format
+
+import (
+	"skein/graph/kinds"
+	"skein/intern/dict"
+)
+
+// keyTotals is the first byte of the keys of rows that there is one of, or one for
+// each partition.
+const keyTotals = 'm'
+
+// keyspaces names the keyspaces of the store, by the first byte of their keys.
+var keyspaces = map[byte]string{
+	KeyRecord: "records", KeyReverse: "sets", KeyAccount: "accounts", KeyErase: "erase jobs", KeyCursor: "cursors",
+	KeyDeadLetter: "dead letters", KeyGap: "gaps", KeyClaim: "claims", KeyHeartbeat: "heartbeats", keyTotals: "totals",
+	dict.KeyID: "strings", dict.KeyString: "ids", dict.KeyNext: "shard counters", dict.KeyLease: "leases",
+	dict.KeyHome: "shard homes", dict.KeyClaims: "claim counts",
+}
+
+// KeyspaceOf names the keyspace that a key belongs to, "unknown" if it belongs to
+// none.
+func KeyspaceOf(key []byte) string {
+	if len(key) > 0 && keyspaces[key[0]] != "" {
+		return keyspaces[key[0]]
+	}
+	return "unknown"
+}
+
+// A Part is a part of the store, by a prefix of its keys.
+type Part struct {
+	Name   string
+	Prefix []byte
+}
+
+// Parts lists the parts that grow with the network. Rest is all other keyspaces, by
+// the first byte of their keys.
+func Parts() (parts []Part, rest []byte) {
+	parts = []Part{
+		{"DIDs → ids", []byte{dict.KeyID, byte(dict.DID)}},
+		{"ids → DIDs", []byte{dict.KeyString, byte(dict.DID)}},
+		{"URIs → ids", []byte{dict.KeyID, byte(dict.URI)}},
+		{"ids → URIs", []byte{dict.KeyString, byte(dict.URI)}},
+		{"accounts", []byte{KeyAccount}},
+	}
+	for _, k := range kinds.All {
+		parts = append(parts, Part{k.Name + " records", []byte{KeyRecord, byte(k.Kind)}})
+	}
+	for _, k := range kinds.All {
+		parts = append(parts, Part{k.Reverse, []byte{KeyReverse, byte(k.Kind)}})
+	}
+	parts = append(parts, Part{"hidden accounts", []byte{KeyReverse, byte(kinds.Hidden)}})
+	listed := map[byte]bool{}
+	for _, p := range parts {
+		listed[p.Prefix[0]] = true
+	}
+	for first := range 256 {
+		if k := byte(first); keyspaces[k] != "" && !listed[k] {
+			rest = append(rest, k)
+		}
+	}
+	return parts, rest
+}

@@ -1,0 +1,63 @@
+package read
+
+import (
+	"errors"
+	"fmt"
+
+	"skein/graph/format"
+	"skein/intern/dict"
+	"skein/internal/kv"
+)
+
+// ErrFormat is returned by Open for a store that this program cannot read.
+var ErrFormat = errors.New("unknown store format")
+
+// readHeader reads the header of a store, and refuses one of another version. found is
+// false where there is none.
+func FindHeader(r kv.Reader) (h format.Header, found bool, err error) {
+	v, ok, err := r.Get(format.HeaderKey)
+	if err != nil || !ok {
+		return h, false, err
+	}
+	version, err := format.HeaderVersion(v)
+	switch {
+	case err != nil:
+		return h, true, err
+	case version < format.Version:
+		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: bring it up to date with skein upgrade", ErrFormat, version, format.Version)
+	case version > format.Version:
+		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: it was written by a newer skein; use that one", ErrFormat, version, format.Version)
+	}
+	h, err = format.DecodeHeader(v)
+	return h, true, err
+}
+
+// ReadHeader reads the header of a store that holds a whole graph.
+func Header(r kv.Reader) (format.Header, error) {
+	h, found, err := FindHeader(r)
+	if err != nil {
+		return h, err
+	}
+	if !found {
+		return h, fmt.Errorf("%w: there is no graph in the store", ErrFormat)
+	}
+	return h, NotImporting(r)
+}
+
+// notImporting makes sure that no import was begun and not finished.
+func NotImporting(r kv.Reader) error {
+	_, importing, err := r.Get(format.KeyImport)
+	if err == nil && importing {
+		err = errors.New("an import into this store was not finished: run skein import again, from the beginning")
+	}
+	return err
+}
+
+func Account(r kv.Reader, l format.Layout, actor dict.ID) (format.RepoState, error) {
+	v, ok, err := r.Get(l.AccountKey(nil, actor))
+	if err != nil || !ok {
+		return format.RepoState{}, err
+	}
+	s, _, err := l.AccountIn(v, actor)
+	return s, err
+}

@@ -1,0 +1,137 @@
+package read
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/intern/dict"
+	"skein/internal/kv"
+)
+
+// recordReader walks records in the order of their keys, chunk by chunk. Where
+// a chunk was spilled, the chunks of its bucket are gathered, and the newest
+// word on each path counts: that of the chunk least deep.
+type Bucket struct {
+	Records []format.Record // of the bucket
+	raw     []byte          // raw keys of a bucket with several chunks
+	actor   dict.ID
+	Number  uint16
+	Chunks  int
+}
+
+var recordReaders = sync.Pool{New: func() any { return new(Bucket) }}
+
+// eachRecord calls each for the live records of an actor until it returns
+// false. The record is valid only during the call.
+func Records(r kv.Reader, k kinds.Kind, actor dict.ID, each func(*format.Record) bool) error {
+	return RecordsUnder(r, format.AppendRecordsKey(nil, k, actor), func(_ dict.ID, rec *format.Record) bool { return each(rec) })
+}
+
+// eachRecordUnder is eachRecord for all actors whose records' keys begin with
+// prefix, by actor.
+func RecordsUnder(r kv.Reader, prefix []byte, each func(actor dict.ID, rec *format.Record) bool) error {
+	return Buckets(r, prefix, func(rr *Bucket) (more bool) {
+		if rr.Chunks > 1 {
+			slices.SortFunc(rr.Records, format.CompareRecords)
+		}
+		for i := range rr.Records {
+			rec := &rr.Records[i]
+			if rr.Chunks > 1 && i > 0 && format.ComparePaths(rr.Records[i-1].Path, rec.Path) == 0 {
+				continue
+			}
+			if rec.Flags != format.Removed && !each(rr.actor, rec) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// eachRecordOf calls each for the live records of an actor whose subject is
+// wanted, in no order, until it returns false. Of a bucket of thousands it looks
+// at every record, but puts none in order.
+func RecordsOf(r kv.Reader, k kinds.Kind, actor dict.ID, wanted func(dict.ID) bool, each func(*format.Record) bool) error {
+	return Buckets(r, format.AppendRecordsKey(nil, k, actor), func(rr *Bucket) (more bool) {
+		for i := range rr.Records {
+			rec := &rr.Records[i]
+			if rec.Flags == 0 && wanted(rec.Subject) && !rr.superseded(rec) && !each(rec) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// superseded reports whether a chunk that is less deep has another word on the
+// record's path.
+func (rr *Bucket) superseded(rec *format.Record) bool {
+	return rr.Chunks > 1 && slices.ContainsFunc(rr.Records, func(r format.Record) bool {
+		return r.Age < rec.Age && format.ComparePaths(r.Path, rec.Path) == 0
+	})
+}
+
+// eachBucket calls each with the records of one bucket after another, of all its
+// chunks end to end, until it returns false.
+func Buckets(r kv.Reader, prefix []byte, each func(*Bucket) bool) error {
+	rr, _ := recordReaders.Get().(*Bucket)
+	defer recordReaders.Put(rr)
+	reset := func() { rr.Records, rr.raw, rr.Chunks = rr.Records[:0], rr.raw[:0], 0 }
+	reset()
+	more := true
+	err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(key, v []byte) (bool, error) {
+		_, actor, bucket, depth, err := format.ParseChunkKey(key)
+		if err != nil {
+			return false, err
+		}
+		if rr.Chunks > 0 && (bucket != rr.Number || actor != rr.actor) {
+			if more = each(rr); !more {
+				return false, nil
+			}
+			reset()
+		}
+		rr.Number, rr.actor = bucket, actor
+		if bucket >= format.RawBucket { // the keys outlive this call
+			start := len(rr.raw)
+			rr.raw = append(rr.raw, v...)
+			v = rr.raw[start:]
+		}
+		rr.Chunks++
+		rr.Records, _, err = format.CoderOf(actor, bucket).Read(rr.Records, v, uint32(depth))
+		if err != nil {
+			return false, fmt.Errorf("chunk %x: %w", key, err)
+		}
+		return true, nil
+	})
+	if err == nil && more && rr.Chunks > 0 {
+		each(rr)
+	}
+	return err
+}
+
+// hasEdge asks the reverse set: one value or two, whatever their sizes.
+func HasEdge(r kv.Reader, l format.Layout, k kinds.Kind, actor, subject dict.ID) (bool, error) {
+	key := l.AppendMemberKey(nil, k, subject, actor)
+	v, ok, err := r.Get(key)
+	if err != nil || !ok {
+		return false, err
+	}
+	row, err := format.ParseRow(subject, v)
+	if err != nil {
+		return false, fmt.Errorf("reading set %x: %w", key, err)
+	}
+	if row.Has(uint64(actor)) {
+		return true, nil
+	}
+	if row.Generation == 0 || row.HasRemoved(uint64(actor)) {
+		return false, nil
+	}
+	key = format.AppendContainerKey(nil, key, format.BlockOf(uint64(actor)))
+	v, ok, err = r.Get(key)
+	if err != nil || !ok {
+		return false, err
+	}
+	return format.ContainerHas(v, uint16(actor))
+}

@@ -1,0 +1,199 @@
+package read
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/runs"
+)
+
+// A Set is a reverse set whose row has been read, or rows, where several processes
+// write the store. If Generation is not 0, more members lie in containers, which
+// Containers and ContainerKey find; the rows stand over them.
+type Set struct {
+	Key              []byte // of the row; of several, the prefix of their keys
+	Rows             []byte // the values, one after the other
+	Generation       uint64 // the sum of the rows'
+	Members, Removed []uint64
+
+	below []byte // the prefix of the containers' keys
+}
+
+// OpenSet reads the row, or rows, of the set of who has an edge of a kind to subject.
+func OpenSet(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (t Set, err error) {
+	t.Key = format.AppendRowKey(nil, k, subject)
+	t.below = l.Containers(t.Key)
+	add := func(v []byte) error {
+		row, err := format.ParseRow(subject, v)
+		if err != nil {
+			return err
+		}
+		if t.Members, err = row.AppendMembers(t.Members); err != nil {
+			return err
+		}
+		// Generations only grow: in two states that have one sum, all are the
+		// same.
+		t.Generation += row.Generation
+		t.Removed, err = row.AppendRemoved(t.Removed)
+		return err
+	}
+	if l.Shared() {
+		err = r.Scan(t.Key, t.below, false, func(_, v []byte) (bool, error) {
+			t.Rows = append(t.Rows, v...)
+			err := add(v)
+			return err == nil, err
+		})
+		slices.Sort(t.Members)
+		slices.Sort(t.Removed)
+	} else {
+		var v []byte
+		if v, _, err = r.Get(t.Key); err == nil {
+			err = add(v)
+		}
+		if t.Generation > 0 { // else nobody asks for it
+			t.Rows = bytes.Clone(v)
+		}
+	}
+	if err != nil {
+		return t, fmt.Errorf("reading set %x: %w", t.Key, err)
+	}
+	return t, nil
+}
+
+// ContainerKey returns the key of the container of a block of members.
+func (t *Set) ContainerKey(block uint64) []byte {
+	return format.AppendBlock(slices.Clone(t.below), block)
+}
+
+// Over lays the rows over the containers. The result is a copy: containers in base
+// are marked as shared, and the library writes to the marks even when it only reads,
+// so base is for copying, and for nothing else.
+func (t *Set) Over(base *roaring64.Bitmap) *roaring64.Bitmap {
+	set := base.Clone()
+	set.AddMany(t.Members)
+	for _, id := range t.Removed {
+		set.Remove(id)
+	}
+	return set
+}
+
+// Bitmap reads a whole reverse set, or the hidden set, as a bitmap of the caller's.
+func Bitmap(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (*roaring64.Bitmap, error) {
+	t, err := OpenSet(r, l, k, subject)
+	if err != nil {
+		return nil, err
+	}
+	base := roaring64.New()
+	if t.Generation > 0 {
+		if base, err = t.Containers(r); err != nil {
+			return nil, err
+		}
+	}
+	return t.Over(base), nil
+}
+
+// Containers reads the containers of the set, for Over. It does not decode them: it puts the headers of the portable Roaring format
+// (https://github.com/RoaringBitmap/RoaringFormatSpec) before their bytes.
+func (t *Set) Containers(r kv.Reader) (*roaring64.Bitmap, error) {
+	st, _ := stitchers.Get().(*stitcher)
+	defer stitchers.Put(st)
+	st.parts, st.data = st.parts[:0], st.data[:0]
+	lo := append(slices.Clone(t.below), 0) // not the row
+	err := r.Scan(lo, kv.PrefixEnd(t.below), false, func(k, v []byte) (bool, error) {
+		_, _, block, isRow, err := format.ParseReverseKey(k)
+		if err == nil && isRow {
+			err = format.ErrContainer
+		}
+		if err == nil {
+			err = st.add(block, v)
+		}
+		if err != nil {
+			return false, fmt.Errorf("reading container %x: %w", k, err)
+		}
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return st.bitmap()
+}
+
+// stitchers keep their memory: that of a large set is much to ask for anew.
+var stitchers = sync.Pool{New: func() any { return new(stitcher) }}
+
+// stitcher makes a bitmap of containers, which come in ascending order.
+type stitcher struct {
+	parts []stitched
+	data  []byte
+}
+
+type stitched struct {
+	block      uint64
+	start, end int
+	n          int // members
+}
+
+func (s *stitcher) add(block uint64, v []byte) error {
+	_, present, err := format.SplitContainer(v)
+	if err != nil || len(present) == 0 {
+		return err
+	}
+	start, n := len(s.data), len(present)/2
+	if len(present) == format.BitmapBytes {
+		n = 0
+		for i := 0; i < format.BitmapBytes; i += 8 {
+			n += bits.OnesCount64(binary.LittleEndian.Uint64(present[i:]))
+		}
+	}
+	if len(present) == format.BitmapBytes && n <= format.ArrayMax { // Roaring has arrays of up to 4,096, we to 4,095
+		ids, err := format.ContainerMembers(0, v)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			s.data = binary.LittleEndian.AppendUint16(s.data, uint16(id))
+		}
+	} else {
+		s.data = append(s.data, present...)
+	}
+	s.parts = append(s.parts, stitched{block, start, len(s.data), n})
+	return nil
+}
+
+func (s *stitcher) bitmap() (*roaring64.Bitmap, error) {
+	const noRuns = 12346
+	var tops int
+	out := make([]byte, 8, 8+len(s.data)+16*len(s.parts)+64)
+	for parts := range runs.Of(s.parts, func(x, y stitched) bool { return x.block>>16 == y.block>>16 }) {
+		tops++
+		out = binary.LittleEndian.AppendUint32(out, uint32(parts[0].block>>16))
+		out = binary.LittleEndian.AppendUint32(out, noRuns)
+		out = binary.LittleEndian.AppendUint32(out, uint32(len(parts)))
+		for _, p := range parts {
+			out = binary.LittleEndian.AppendUint16(out, uint16(p.block))
+			out = binary.LittleEndian.AppendUint16(out, uint16(p.n-1))
+		}
+		offset := 8 + 8*len(parts)
+		for _, p := range parts {
+			out = binary.LittleEndian.AppendUint32(out, uint32(offset))
+			offset += p.end - p.start
+		}
+		out = append(out, s.data[parts[0].start:parts[len(parts)-1].end]...)
+	}
+	binary.LittleEndian.PutUint64(out, uint64(tops))
+	set := roaring64.New()
+	if _, err := set.FromUnsafeBytes(out); err != nil {
+		return nil, fmt.Errorf("%w: %w", format.ErrContainer, err)
+	}
+	return set, nil
+}
