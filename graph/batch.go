@@ -207,9 +207,9 @@ func (b *Batch) AddDelete(k kinds.Kind, rkey []byte) {
 	b.addOp(op{kind: k, delete: true, rkey: b.put(rkey)})
 }
 
-// addImport adds what another store knew of an account: its state, or if that is
+// AddImport adds what another store knew of an account: its state, or if that is
 // nil records, which AddPut then adds.
-func (b *Batch) addImport(did []byte, st *format.RepoState, isFresh bool) {
+func (b *Batch) AddImport(did []byte, st *format.RepoState, isFresh bool) {
 	e := b.add(format.Seq(len(b.states)), eventImport, &Commit{DID: did})
 	if e.flags = 0; isFresh {
 		e.flags = fresh

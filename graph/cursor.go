@@ -105,7 +105,7 @@ func (s *Store) changeCursors(ctx context.Context, source string, gap *format.Ga
 	isSet := func(c format.CursorRow) bool { return c.Number != 0 }
 	err := s.kv.Update(ctx, func(tx kv.Txn) error {
 		if s.claim != nil {
-			if err := s.claim.check(tx); err != nil {
+			if err := s.claim.Check(tx); err != nil {
 				return err
 			}
 		}

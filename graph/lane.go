@@ -225,7 +225,7 @@ func (s *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
 	attempts := 0
 	return s.kv.Update(ctx, func(tx kv.Txn) error {
 		if s.claim != nil {
-			if err := s.claim.check(tx); err != nil {
+			if err := s.claim.Check(tx); err != nil {
 				return err
 			}
 		}

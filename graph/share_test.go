@@ -16,6 +16,8 @@ import (
 
 	"skein/graph"
 	"skein/graph/check"
+	"skein/graph/export"
+	"skein/graph/fence"
 	"skein/graph/format"
 	"skein/intern"
 	"skein/intern/dict"
@@ -121,7 +123,7 @@ func TestFence(t *testing.T) {
 		})
 	}
 	for _, share := range []graph.Share{{}, {I: 0, N: 2}, {I: 1, N: 4}} {
-		if _, err := open(share, nil); !errors.Is(err, graph.ErrClaimed) {
+		if _, err := open(share, nil); !errors.Is(err, fence.ErrClaimed) {
 			t.Errorf("share %s beside 0/2: %v", share, err)
 		}
 	}
@@ -154,7 +156,7 @@ func TestFence(t *testing.T) {
 			Ops: []model.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:b"}},
 		})
 	}
-	if err := silent.Apply(t.Context(), "relay", &b); !errors.Is(err, graph.ErrClaimed) {
+	if err := silent.Apply(t.Context(), "relay", &b); !errors.Is(err, fence.ErrClaimed) {
 		t.Errorf("a writer that was replaced writes on: %v", err)
 	}
 	if err := second.Apply(t.Context(), "relay", &b); err != nil {
@@ -170,7 +172,7 @@ func TestFence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(graph.Share{I: 1, N: 2}, &dict.ShardRange{First: 100, Last: 200}); !errors.Is(err, graph.ErrClaimed) {
+	if _, err := open(graph.Share{I: 1, N: 2}, &dict.ShardRange{First: 100, Last: 200}); !errors.Is(err, fence.ErrClaimed) {
 		t.Errorf("shards 100-200 beside 0-127: %v", err)
 	}
 	for _, r := range []dict.ShardRange{{First: 5, Last: 4}, {First: 0, Last: 256}, {First: 128, Last: 190}} {
@@ -239,25 +241,25 @@ func TestExportImport(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		if _, err := graph.Export(t.Context(), store, &out, nil); err != nil {
+		if _, err := export.Write(t.Context(), store, &out, nil); err != nil {
 			t.Fatal(err)
 		}
-		export := out.String()
-		if lines := sortedLines(export); first == "" {
+		exported := out.String()
+		if lines := sortedLines(exported); first == "" {
 			first = lines
 		} else if lines != first && i < 2 {
 			t.Error("the export of an import is another")
 		}
 		store, s = mem(settings, true)
-		lines := strings.SplitAfter(export, "\n")
+		lines := strings.SplitAfter(exported, "\n")
 		for name, bad := range map[string]string{
 			"cut off":   strings.Join(lines[:len(lines)-2], ""),
-			"in a line": export[:len(export)/2],
+			"in a line": exported[:len(exported)/2],
 			"no export": "{}\n",
-			"a change":  strings.Replace(export, `"kind":"like"`, `"kind":"repost"`, 1),
+			"a change":  strings.Replace(exported, `"kind":"like"`, `"kind":"repost"`, 1),
 			"a gap":     strings.Join(append(lines[:len(lines)/2:len(lines)/2], lines[len(lines)/2+1:]...), ""),
 		} {
-			if _, err := s.Import(t.Context(), strings.NewReader(bad), nil); !errors.Is(err, graph.ErrImport) {
+			if _, err := export.Read(t.Context(), s, strings.NewReader(bad), nil); !errors.Is(err, graph.ErrImport) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -267,13 +269,13 @@ func TestExportImport(t *testing.T) {
 		if err := check.Store(t.Context(), store, func(string) {}, nil); err == nil || !strings.Contains(err.Error(), "skein import") {
 			t.Errorf("a store whose import was not finished is checked: %v", err)
 		}
-		if _, err := graph.Export(t.Context(), store, io.Discard, nil); err == nil || !strings.Contains(err.Error(), "skein import") {
+		if _, err := export.Write(t.Context(), store, io.Discard, nil); err == nil || !strings.Contains(err.Error(), "skein import") {
 			t.Errorf("a store whose import was not finished is exported: %v", err)
 		}
-		if _, err := s.Import(t.Context(), strings.NewReader(export), nil); err != nil {
+		if _, err := export.Read(t.Context(), s, strings.NewReader(exported), nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Import(t.Context(), strings.NewReader(export), nil); !errors.Is(err, graph.ErrImport) {
+		if _, err := export.Read(t.Context(), s, strings.NewReader(exported), nil); !errors.Is(err, graph.ErrImport) {
 			t.Errorf("into a store that is not empty: %v", err)
 		}
 		if err := s.Close(t.Context()); err != nil {
@@ -304,23 +306,23 @@ func sortedLines(s string) string {
 // An import that was begun with one export does not end well with another.
 func TestImportOfAnother(t *testing.T) {
 	const account = `{"account":{"did":"did:plc:a","last":{}}}`
-	export := func(end int, rkeys ...string) string {
+	exported := func(end int, rkeys ...string) string {
 		lines := []string{`{"export":1}`, account}
 		for _, rkey := range rkeys {
 			lines = append(lines, fmt.Sprintf(`{"did":"did:plc:a","kind":"follow","records":[[%q,"did:plc:b"]]}`, rkey))
 		}
 		return strings.Join(append(lines, fmt.Sprintf(`{"end":{"accounts":1,"records":%d}}`, end)), "\n")
 	}
-	for name, second := range map[string]string{"another": export(1, "x"), "the same": export(2, "x", "y")} {
+	for name, second := range map[string]string{"another": exported(1, "x"), "the same": exported(2, "x", "y")} {
 		store := memkv.Open(memkv.Options{Merger: merger()})
 		s, err := graph.Open(t.Context(), store, graph.Options{Import: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Import(t.Context(), strings.NewReader(export(3, "x", "y")), nil); !errors.Is(err, graph.ErrImport) {
+		if _, err := export.Read(t.Context(), s, strings.NewReader(exported(3, "x", "y")), nil); !errors.Is(err, graph.ErrImport) {
 			t.Errorf("an export that is not whole: %v", err)
 		}
-		if _, err := s.Import(t.Context(), strings.NewReader(second), nil); (err == nil) != (name == "the same") {
+		if _, err := export.Read(t.Context(), s, strings.NewReader(second), nil); (err == nil) != (name == "the same") {
 			t.Errorf("gone on with %s: %v", name, err)
 		}
 		if err := s.Close(t.Context()); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"skein/graph/fence"
 	"skein/graph/format"
 	"skein/graph/kinds"
 	"skein/graph/read"
@@ -73,8 +74,8 @@ type Store struct {
 	secret []byte
 	made   bool // by this Open
 	hidden hiddenCache
-	lanes  []*lane // one, but in a store of several partitions; none if it is read only
-	claim  *claim  // of the partitions that are written; nil if there is but one
+	lanes  []*lane      // one, but in a store of several partitions; none if it is read only
+	claim  *fence.Claim // of the partitions that are written; nil if there is but one
 }
 
 // Open opens the graph in store, and makes its rows if the store is empty.
@@ -130,7 +131,7 @@ func (s *Store) open(ctx context.Context) error {
 			return err
 		}
 		if s.Shared() {
-			if s.claim, err = takeClaim(ctx, s.kv, fenceOptions{
+			if s.claim, err = fence.Take(ctx, s.kv, fence.Options{
 				First: first, End: end, Owner: s.o.Intern.Owner, Shards: s.o.Intern.Shards, Beat: s.o.Beat, Logger: s.o.Logger,
 			}); err != nil {
 				return err
@@ -244,7 +245,7 @@ func (s *Store) Close(ctx context.Context) error {
 		err = nil
 	}
 	if s.claim != nil {
-		err = errors.Join(err, s.claim.close(ctx))
+		err = errors.Join(err, s.claim.Close(ctx))
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/graph"
+	"skein/graph/fence"
 	"skein/graph/read"
 	"skein/intern"
 	"skein/intern/dict"
@@ -148,7 +148,7 @@ func (e *environment) audit(ctx context.Context, path string, store kv.Store) er
 			return err
 		}
 		settings = h.Settings
-		if writers, err = graph.Writers(r); err != nil {
+		if writers, err = fence.Writers(r); err != nil {
 			return err
 		}
 		left, err = intern.Audit(r, settings, func(owner string) bool { return writers[owner] }, func(l intern.AuditedLease) error {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/graph"
+	"skein/graph/export"
 	"skein/internal/app"
 	"skein/internal/kv"
 )
@@ -17,7 +17,7 @@ import (
 func exportCommand(e *environment) *cli.Command {
 	return storeCommand("export", "write the store to standard output, as lines of JSON that import reads into any engine", func(ctx context.Context, path string, store kv.Store) error {
 		p := e.progress("%d records")
-		n, err := graph.Export(ctx, store, e.stdout, p.tell)
+		n, err := export.Write(ctx, store, e.stdout, p.tell)
 		p.end()
 		if err != nil {
 			return fmt.Errorf("export: %w", err)
@@ -61,7 +61,7 @@ func importStore(ctx context.Context, e *environment, s *settings, file string) 
 		return errors.Join(err, in.Close())
 	}
 	p := e.progress("%d records")
-	n, err := x.Graph.Import(ctx, in, p.tell)
+	n, err := export.Read(ctx, x.Graph, in, p.tell)
 	p.end()
 	if err = errors.Join(err, in.Close(), x.Close(ctx)); err != nil {
 		return fmt.Errorf("import: %w", err)

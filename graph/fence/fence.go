@@ -1,4 +1,4 @@
-package graph
+package fence
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 
 // ErrClaimed is returned by Open when another writer that is alive writes one of
 // the partitions, and by writes after another has taken them over.
-var ErrClaimed = errors.New("graph: another writer has these partitions")
+var ErrClaimed = errors.New("fence: another writer has these partitions")
 
 // defaultBeat is how often a writer says that it is alive; one that does not is
 // given patience times as long.
@@ -29,9 +29,9 @@ const (
 )
 
 // claim is the one that this process holds.
-type claim struct {
+type Claim struct {
 	store      kv.Store
-	o          fenceOptions
+	o          Options
 	row        format.ClaimRow
 	first, end uint8
 	stop       context.CancelFunc
@@ -39,7 +39,7 @@ type claim struct {
 }
 
 // fenceOptions say who claims what.
-type fenceOptions struct {
+type Options struct {
 	First, End uint8 // the partitions are First to End-1
 	Owner      string
 	Shards     *dict.ShardRange // that ids are drawn from; nil: all
@@ -49,7 +49,7 @@ type fenceOptions struct {
 	Logger *slog.Logger
 }
 
-func (c *claim) scan(r kv.Reader, each func(part uint8, row format.ClaimRow) error) error {
+func (c *Claim) scan(r kv.Reader, each func(part uint8, row format.ClaimRow) error) error {
 	return scanClaims(r, c.first, c.end, each)
 }
 
@@ -77,7 +77,7 @@ type rival struct {
 
 // rivals returns who has the partitions, and who draws ids from a part of our
 // shards, by token.
-func (c *claim) rivals(r kv.Reader) (map[string]rival, error) {
+func (c *Claim) rivals(r kv.Reader) (map[string]rival, error) {
 	found := map[string]rival{}
 	err := scanClaims(r, 0, dict.MaxPartitions, func(part uint8, row format.ClaimRow) error {
 		token := string(row.Token)
@@ -105,15 +105,15 @@ func (c *claim) rivals(r kv.Reader) (map[string]rival, error) {
 }
 
 // takeClaim claims the partitions, once nobody that is alive has one of them.
-func takeClaim(ctx context.Context, store kv.Store, o fenceOptions) (*claim, error) {
+func Take(ctx context.Context, store kv.Store, o Options) (*Claim, error) {
 	if o.Beat <= 0 {
 		o.Beat = defaultBeat
 	}
-	c := &claim{store: store, o: o, first: o.First, end: o.End, row: format.ClaimRow{
+	c := &Claim{store: store, o: o, first: o.First, end: o.End, row: format.ClaimRow{
 		Token: make([]byte, 16), Owner: o.Owner, Since: time.Now().UTC().Truncate(time.Second), Shards: o.Shards,
 	}}
 	if _, err := rand.Read(c.row.Token); err != nil {
-		return nil, fmt.Errorf("graph: making a token: %w", err)
+		return nil, fmt.Errorf("fence: making a token: %w", err)
 	}
 	dead, err := c.awaitRivals(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func takeClaim(ctx context.Context, store kv.Store, o fenceOptions) (*claim, err
 	}
 	v, err := json.Marshal(c.row)
 	if err != nil {
-		return nil, fmt.Errorf("graph: making a claim: %w", err)
+		return nil, fmt.Errorf("fence: making a claim: %w", err)
 	}
 	err = store.Update(ctx, func(tx kv.Txn) error {
 		err := c.scan(tx, func(part uint8, row format.ClaimRow) error {
@@ -151,7 +151,7 @@ func takeClaim(ctx context.Context, store kv.Store, o fenceOptions) (*claim, err
 
 // awaitRivals returns the claims that stand in the way once their writers are
 // known to be gone, or an error that names one that is alive.
-func (c *claim) awaitRivals(ctx context.Context) (dead map[string]rival, err error) {
+func (c *Claim) awaitRivals(ctx context.Context) (dead map[string]rival, err error) {
 	look := func() (found map[string]rival, err error) {
 		err = c.store.View(ctx, func(r kv.Reader) (err error) { found, err = c.rivals(r); return err })
 		return found, err
@@ -185,12 +185,12 @@ func (c *claim) awaitRivals(ctx context.Context) (dead map[string]rival, err err
 	return first, nil
 }
 
-func (c *claim) writeBeat(tx kv.Txn) {
+func (c *Claim) writeBeat(tx kv.Txn) {
 	tx.Set(format.HeartbeatKey(c.row.Token), binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixMilli())))
 }
 
 // start says regularly that this writer is alive.
-func (c *claim) start(ctx context.Context) {
+func (c *Claim) start(ctx context.Context) {
 	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.stopped.Go(func() {
 		for ticker := time.NewTicker(c.o.Beat); ; {
@@ -210,7 +210,7 @@ func (c *claim) start(ctx context.Context) {
 
 // check makes sure, as part of a write, that the partitions are still this
 // writer's.
-func (c *claim) check(tx kv.Txn) error {
+func (c *Claim) Check(tx kv.Txn) error {
 	n := uint8(0)
 	err := c.scan(tx, func(part uint8, row format.ClaimRow) error {
 		if n++; !bytes.Equal(row.Token, c.row.Token) {
@@ -225,7 +225,7 @@ func (c *claim) check(tx kv.Txn) error {
 }
 
 // close gives the partitions up.
-func (c *claim) close(ctx context.Context) error {
+func (c *Claim) Close(ctx context.Context) error {
 	c.stop()
 	c.stopped.Wait()
 	err := c.store.Update(ctx, func(tx kv.Txn) error {
@@ -239,7 +239,7 @@ func (c *claim) close(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("graph: giving up the claim: %w", err)
+		return fmt.Errorf("fence: giving up the claim: %w", err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package graph
+package export
 
 import (
 	"bufio"
@@ -46,14 +46,14 @@ type line struct {
 	DID     string             `json:"did,omitempty"`
 	Kind    string             `json:"kind,omitempty"`
 	Records [][2]string        `json:"records,omitempty"`
-	End     *ExportedCounts    `json:"end,omitempty"`
+	End     *Counts            `json:"end,omitempty"`
 }
 
 // exportVersion is that of the form.
 const exportVersion = 2
 
 // ExportedCounts say how much an export holds.
-type ExportedCounts struct {
+type Counts struct {
 	Accounts int64 `json:"accounts"`
 	Records  int64 `json:"records"`
 	// SHA256 is the sum of the export's bytes before its last line, in hexadecimal.
@@ -92,7 +92,7 @@ const linesAtOnce = 2000
 
 // Export writes the store to w. It fails if the store is written to while it is
 // read and the engine does not keep a state for so long.
-func Export(ctx context.Context, store kv.Store, w io.Writer, progress func(records int64)) (ExportedCounts, error) {
+func Write(ctx context.Context, store kv.Store, w io.Writer, progress func(records int64)) (Counts, error) {
 	sum := sha256.New()
 	x := &exporter{out: bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20), progress: progress}
 	x.json = json.NewEncoder(x.out)
@@ -130,7 +130,7 @@ type exporter struct {
 	layout   format.Layout
 	sources  map[[2]uint32]string // by partition and number
 	erasing  map[dict.ID]bool
-	counts   ExportedCounts
+	counts   Counts
 }
 
 func (x *exporter) run(r kv.Reader) error {
@@ -157,7 +157,7 @@ func (x *exporter) run(r kv.Reader) error {
 	}
 	for _, k := range kinds.All {
 		if err := x.records(k); err != nil {
-			return fmt.Errorf("graph: exporting %s records: %w", k.Name, err)
+			return fmt.Errorf("exporting %s records: %w", k.Name, err)
 		}
 	}
 	return nil
@@ -229,7 +229,7 @@ func (x *exporter) accounts() error {
 		err = flush()
 	}
 	if err != nil {
-		return fmt.Errorf("graph: exporting the accounts: %w", err)
+		return fmt.Errorf("exporting the accounts: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,183 @@
+package export
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"skein/graph"
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/internal/syntax"
+)
+
+// importOps is how many records are imported in one batch.
+const importOps = 50_000
+
+// Import fills an empty store, which was opened with Options.Import, from an
+// export. Ids are drawn anew. One that was not finished is begun again from the
+// beginning, into the same store; until it is, the store is good for nothing
+// else.
+func Read(ctx context.Context, s *graph.Store, r io.Reader, progress func(records int64)) (Counts, error) {
+	m := &importer{s: s, progress: progress, numbers: map[string]uint32{}}
+	var err error
+	if m.fresh, err = s.BeginImport(ctx); err != nil {
+		return m.counts, err
+	}
+	in, sum := bufio.NewReaderSize(r, 1<<20), sha256.New()
+	for n, version := 1, 0; ; n++ {
+		var l line
+		text, err := in.ReadBytes('\n')
+		if err == nil || errors.Is(err, io.EOF) && len(text) > 0 { // the last line may have no end
+			if err = json.Unmarshal(text, &l); err != nil && !bytes.HasSuffix(text, []byte("\n")) {
+				err = io.EOF // it was cut
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return m.counts, fmt.Errorf("%w: the export ends in line %d, before its end: it is not whole", graph.ErrImport, n)
+		case err != nil:
+			return m.counts, fmt.Errorf("%w: line %d: %w", graph.ErrImport, n, err)
+		case (n == 1) != (l.Export != 0) || l.Export > exportVersion:
+			return m.counts, fmt.Errorf("%w: line %d: this is not an export that skein knows", graph.ErrImport, n)
+		case l.End != nil:
+			if got := hex.EncodeToString(sum.Sum(nil)); version >= 2 && got != l.End.SHA256 {
+				return m.counts, fmt.Errorf("%w: the export is damaged: the sum of its bytes is %s, its end says %s", graph.ErrImport, got, l.End.SHA256)
+			}
+			return m.counts, m.end(ctx, l.End)
+		}
+		if _, err := sum.Write(text); err != nil {
+			return m.counts, fmt.Errorf("%w: line %d: %w", graph.ErrImport, n, err)
+		}
+		version = max(version, l.Export)
+		if err := m.line(ctx, &l); err != nil {
+			return m.counts, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+}
+
+type importer struct {
+	s        *graph.Store
+	fresh    bool
+	batch    graph.Batch
+	numbers  map[string]uint32 // of sources, in all partitions
+	counts   Counts
+	progress func(int64)
+}
+
+func (m *importer) line(ctx context.Context, l *line) error {
+	switch {
+	case l.Cursor != nil:
+		return m.cursor(ctx, l.Cursor)
+	case l.Dead != nil:
+		return m.note(ctx, l.Dead.Source, func(b *graph.Batch) { b.AddDeadLetter(*l.Dead) })
+	case l.Gap != nil:
+		return m.note(ctx, l.Gap.Source, func(b *graph.Batch) { b.AddGap(*l.Gap) })
+	case l.Account != nil:
+		return m.account(ctx, l.Account)
+	case l.Kind != "":
+		return m.records(ctx, l)
+	}
+	return nil
+}
+
+func (m *importer) cursor(ctx context.Context, c *exportCursor) error {
+	m.numbers[c.Source] = uint32(len(m.numbers) + 1)
+	return m.s.ImportCursor(ctx, graph.Cursor{Source: c.Source, Seq: c.Seq, Time: c.Time, Future: c.Future}, m.numbers[c.Source])
+}
+
+// note writes one dead letter or gap.
+func (m *importer) note(ctx context.Context, source string, add func(*graph.Batch)) error {
+	add(&m.batch)
+	return m.apply(ctx, source)
+}
+
+func (m *importer) apply(ctx context.Context, source string) error {
+	err := m.s.Apply(ctx, source, &m.batch)
+	m.batch.Reset()
+	if m.progress != nil {
+		m.progress(m.counts.Records)
+	}
+	return err
+}
+
+// full applies the batch if it has enough.
+func (m *importer) full(ctx context.Context) error {
+	if events, ops, _ := m.batch.Size(); events+ops >= importOps {
+		return m.apply(ctx, "")
+	}
+	return nil
+}
+
+func (m *importer) account(ctx context.Context, a *exportAccount) error {
+	if !syntax.ValidDID(a.DID) {
+		return fmt.Errorf("%w: %q is no DID", graph.ErrImport, a.DID)
+	}
+	st := format.RepoState{Source: m.numbers[a.Last.Source], Seq: a.Last.Seq}
+	for flag, on := range map[byte]bool{format.FlagHidden: a.Hidden, format.FlagPartial: a.Partial, format.FlagDesync: a.Desynchronized} {
+		if on {
+			st.Flags |= flag
+		}
+	}
+	if a.Rev != "" {
+		rev, ok := syntax.ParseTID(a.Rev)
+		root, err := hex.DecodeString(a.Root)
+		if !ok || err != nil || len(root) != len(st.Data) {
+			return fmt.Errorf("%w: the rev or root of %s is malformed", graph.ErrImport, a.DID)
+		}
+		st.Flags |= format.FlagHasRev
+		st.Rev = format.Rev(rev)
+		copy(st.Data[:], root)
+	}
+	st.Top = uint64(st.Rev)
+	if a.Top != "" {
+		top, ok := syntax.ParseTID(a.Top)
+		if !ok {
+			return fmt.Errorf("%w: the top of %s is malformed", graph.ErrImport, a.DID)
+		}
+		st.Top = top
+	}
+	if s := a.LastAccount; s != nil {
+		st.AccountSource, st.AccountSeq = m.numbers[s.Source], s.Seq
+	}
+	if s := a.LastDeletion; s != nil {
+		st.DeletionSource, st.DeletionSeq = m.numbers[s.Source], s.Seq
+	}
+	m.batch.AddImport([]byte(a.DID), &st, m.fresh)
+	m.counts.Accounts++
+	return m.full(ctx)
+}
+
+func (m *importer) records(ctx context.Context, l *line) error {
+	kind := kinds.ByName(l.Kind)
+	if kind == nil || !syntax.ValidDID(l.DID) {
+		return fmt.Errorf("%w: %s records of %q", graph.ErrImport, l.Kind, l.DID)
+	}
+	m.batch.AddImport([]byte(l.DID), nil, m.fresh)
+	for _, r := range l.Records {
+		if !syntax.ValidRkey(r[0]) || r[1] != "" && !kind.To.Is.Valid([]byte(r[1])) {
+			return fmt.Errorf("%w: the %s record %q of %s names %q", graph.ErrImport, l.Kind, r[0], l.DID, r[1])
+		}
+		m.batch.AddPut(kind.Kind, []byte(r[0]), []byte(r[1]))
+		m.counts.Records++
+	}
+	return m.full(ctx)
+}
+
+// end finishes the import, if all is there.
+func (m *importer) end(ctx context.Context, want *Counts) error {
+	if err := m.apply(ctx, ""); err != nil {
+		return err
+	}
+	if m.counts.Accounts != want.Accounts || m.counts.Records != want.Records {
+		return fmt.Errorf("%w: there are %d accounts and %d records, and should be %d and %d",
+			graph.ErrImport, m.counts.Accounts, m.counts.Records, want.Accounts, want.Records)
+	}
+	return m.s.EndImport(ctx, want.Accounts, want.Records)
+}
