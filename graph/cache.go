@@ -7,7 +7,10 @@ import (
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
 	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/graph/read"
 	"skein/intern/dict"
+	"skein/internal/kv"
 )
 
 // hiddenCache is the newest hidden set, which the writer publishes with every
@@ -45,6 +48,15 @@ func (h *hiddenCache) publish(version uint64, changes map[dict.ID]bool) {
 	h.mu.Lock()
 	h.version, h.set = version, set
 	h.mu.Unlock()
+}
+
+// load reads the set.
+func (h *hiddenCache) load(r kv.Reader, l format.Layout) (err error) {
+	if h.version, err = read.HiddenVersion(r, l); err != nil {
+		return err
+	}
+	h.set, err = read.Bitmap(r, l, kinds.Hidden, 0)
+	return err
 }
 
 // put keeps a set that was read, unless a newer one is there.

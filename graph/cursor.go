@@ -104,22 +104,21 @@ func (s *Store) changeCursors(ctx context.Context, source string, gap *format.Ga
 	}
 	isSet := func(c format.CursorRow) bool { return c.Number != 0 }
 	err := s.kv.Update(ctx, func(tx kv.Txn) error {
-		if s.claim != nil {
-			if err := s.claim.Check(tx); err != nil {
-				return err
-			}
+		if err := s.writers.check(tx); err != nil {
+			return err
 		}
 		for i, l := range s.lanes {
 			for j, c := range rows[i] {
 				if isSet(c) {
-					tx.Set(s.CursorKey(l.first+uint8(j), source), c.Value())
+					tx.Set(s.layout.CursorKey(l.first+uint8(j), source), c.Value())
 				}
 			}
 		}
 		if gap == nil {
 			return nil
 		}
-		return writeNotes(tx, source, format.NoteNumber(rows[0][0].Number, s.lanes[0].first), nil, []format.Gap{*gap})
+		_, err := s.lanes[0].notes.write(tx, source, rows[0][0].Number, nil, []format.Gap{*gap})
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("graph: storing the cursor of %s: %w", source, err)
@@ -130,26 +129,4 @@ func (s *Store) changeCursors(ctx context.Context, source string, gap *format.Ga
 		}
 	}
 	return nil
-}
-
-// beginSource makes the cursors of a source of which not all partitions have one,
-// before anything of it is applied: lanes commit one after the other, and the
-// cursor of the first must not be taken for that of all.
-func (s *Store) beginSource(ctx context.Context, source string, b *Batch) error {
-	missing := func(l *lane) bool {
-		rows := l.sources[source]
-		return rows == nil || slices.ContainsFunc(rows, func(c format.CursorRow) bool { return !c.IsCursor() })
-	}
-	if b.first == 0 || !slices.ContainsFunc(s.lanes, missing) {
-		return nil
-	}
-	return s.changeCursors(ctx, source, nil, func(l *lane, c *format.CursorRow) {
-		if c.Number == 0 {
-			c.Number = l.newSource()
-			c.Live = true
-		}
-		if c.Live {
-			*c = format.CursorRow{Number: c.Number, Seq: b.first - 1}
-		}
-	})
 }

@@ -34,29 +34,30 @@ func (s *Store) EraseSlice(ctx context.Context) error {
 }
 
 // eraseNow finishes the job of an account whose next event has come.
-func (s *lane) eraseNow(ctx context.Context, actor dict.ID) error {
-	s.erasing[actor] = true // by its row, whatever this process remembers
-	for s.erasing[actor] {
-		if err := s.eraseSlice(ctx, actor); err != nil {
+func (l *lane) eraseNow(ctx context.Context, actor dict.ID) error {
+	l.erasing[actor] = true // by its row, whatever this process remembers
+	for l.erasing[actor] {
+		if err := l.eraseSlice(ctx, actor); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
+func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
+	layout := l.store.layout
 	var done bool
 	var counts format.Counts
 	var state format.RepoState
 	var erased map[kinds.Kind]int
-	err := s.update(ctx, func(tx kv.Txn) error {
-		counts = s.counts.Clone()
+	err := l.update(ctx, func(tx kv.Txn) error {
+		counts = l.counts.Clone()
 		resume, _, err := tx.Get(format.EraseKey(actor))
 		if err != nil {
 			return err
 		}
 		var next []byte
-		next, erased, err = s.eraseRecords(tx, actor, bytes.Clone(resume), &counts)
+		next, erased, err = l.eraseRecords(tx, actor, bytes.Clone(resume), &counts)
 		if err != nil {
 			return err
 		}
@@ -67,26 +68,26 @@ func (s *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 			// The state kept in memory, if it is there: one that was merged often is
 			// read by folding all that was merged.
 			var kept bool
-			if state, kept = s.states.get(actor); !kept {
-				if state, err = read.Account(tx, s.Layout, actor); err != nil {
+			if state, kept = l.states.get(actor); !kept {
+				if state, err = read.Account(tx, layout, actor); err != nil {
 					return err
 				}
 			}
 			state.Flags &^= format.FlagErasing
 			state.LowBucket, state.Top = format.LowNone, 0 // no record is left
-			writeAccounts(s.Layout, tx, s.AccountKey(nil, actor), s.AppendAccount(nil, actor, &state))
+			writeGroup(tx, layout, layout.AccountKey(nil, actor), layout.AppendAccount(nil, actor, &state))
 		}
-		return s.writeCounts(tx, counts)
+		return writeCounts(tx, layout.PartKey(format.KeyCounts, l.first), counts)
 	})
 	if err != nil {
 		return fmt.Errorf("graph: erasing a deleted account: %w", err)
 	}
-	s.counts = counts
+	l.counts = counts
 	if done {
-		delete(s.erasing, actor)
-		s.states.put(actor, state)
+		delete(l.erasing, actor)
+		l.states.put(actor, state)
 	}
-	if m := s.o.Metrics; m != nil {
+	if m := l.store.o.Metrics; m != nil {
 		for k, n := range erased {
 			m.Edges.WithLabelValues(k.String(), "remove").Add(float64(n))
 		}
@@ -98,9 +99,9 @@ func (s *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 // its last chunk to its first, so that what a chunk spilled goes before what
 // stands over it. It begins below the key resume, and returns the key below
 // which to go on, nil at the end.
-func (s *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *format.Counts) (next []byte, erased map[kinds.Kind]int, err error) {
-	var sets edgeSorter
-	left := s.o.SliceSize
+func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *format.Counts) (next []byte, erased map[kinds.Kind]int, err error) {
+	var sets edges
+	left := l.store.o.SliceSize
 	for _, k := range kinds.All {
 		lo := format.AppendRecordsKey(nil, k.Kind, actor)
 		hi := kv.PrefixEnd(lo)
@@ -140,7 +141,7 @@ func (s *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *for
 	// An actor's two records of one subject are one member.
 	slices.SortFunc(sets.sets, compareSetChanges)
 	sets.sets = slices.Compact(sets.sets)
-	sets.merge(tx, s.Store)
+	sets.write(tx, l.store.layout, l.store.merger)
 	erased = map[kinds.Kind]int{}
 	for _, c := range sets.sets {
 		erased[c.kind]++

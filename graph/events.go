@@ -2,81 +2,120 @@ package graph
 
 import (
 	"cmp"
-	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"skein/graph/format"
 	"skein/graph/kinds"
-	"skein/graph/read"
+	"skein/intern"
 	"skein/intern/dict"
-	"skein/internal/kv"
 	"skein/internal/radix"
 )
 
-// event applies one event to the state of its account, and collects the
-// changes that it makes to records. The order of the questions asked here is
-// that of docs/SEMANTICS.md, 6 to 14.
-func (s *lane) event(b *Batch, e *event, as *actorState) error {
-	if as.was.Has(format.FlagErasing) {
-		return errErasing{as.id}
+// events is the phase of a write that walks its events in the order of the stream:
+// replays drop out, the states of accounts change, and of the changes to each path
+// the last is kept.
+type events struct {
+	changes []change
+	spare   []change // scratch of lastWriteWins
+	sorter  radix.Sorter
+
+	replays int              // events that had been applied before
+	hidden  map[dict.ID]bool // changes of the hidden set
+	erasing []dict.ID        // accounts that were deleted
+}
+
+// change is the last change of a path within the write, and before that was found,
+// any.
+type change struct {
+	kind    kinds.Kind
+	delete  bool
+	existed bool // set by the phase previous, as old is
+	fresh   bool // nothing can be stored under the path
+	actor   dict.ID
+	path    format.Path // its bytes lie in the batch
+	subject int32       // index among the write's strings (walk: of the batch's operations), or -1
+	order   uint32      // position in the stream
+	new     dict.ID     // the subject from now on, or None
+	old     dict.ID     // the subject before, or None
+}
+
+// errErasing ends an attempt that met an account which is still being erased.
+type errErasing struct{ actor dict.ID }
+
+func (e errErasing) Error() string { return fmt.Sprintf("graph: account %d is being erased", e.actor) }
+
+// walk applies the segment's events to the states of their accounts, and leaves in
+// e.changes what they change, by path.
+func (e *events) walk(seg *segment, of *accounts, strings *intern.Batch) error {
+	e.changes, e.replays, e.hidden, e.erasing = e.changes[:0], 0, nil, e.erasing[:0]
+	for i, p := range seg.events {
+		as := of.ofEvent(i, strings)
+		if as.was.Has(format.FlagErasing) {
+			return errErasing{as.id}
+		}
+		e.event(seg.batch, &seg.batch.events[p.n], as, seg.sourceOf(p))
 	}
-	switch e.kind {
-	case eventImport:
-		s.importEvent(b, e, as)
-	case eventAccount:
-		s.account(e, as)
-	case eventSync:
-		s.sync(e, as)
-	case eventCommit:
-		s.commit(b, e, as)
-	}
+	e.lastWriteWins()
 	return nil
 }
 
-func (a *applier) replay() { a.result.replays++ }
+// event applies one event. source is the number of the source in the partition of its
+// account. The order of the questions asked here is that of docs/SEMANTICS.md, 6 to 14.
+func (e *events) event(b *Batch, ev *event, as *actorState, source uint32) {
+	switch ev.kind {
+	case eventImport:
+		e.importEvent(b, ev, as)
+	case eventAccount:
+		e.account(ev, as, source)
+	case eventSync:
+		e.sync(ev, as, source)
+	case eventCommit:
+		e.commit(b, ev, as, source)
+	}
+}
 
-func (s *lane) commit(b *Batch, e *event, as *actorState) {
-	a, st := &s.ap, &as.now
-	source := a.source
+func (e *events) commit(b *Batch, ev *event, as *actorState, source uint32) {
+	st := &as.now
 	switch {
-	case st.DeletionSource == source && e.seq <= st.DeletionSeq: // from before the account's deletion
-		a.replay()
+	case st.DeletionSource == source && ev.seq <= st.DeletionSeq: // from before the account's deletion
+		e.replays++
 		return
-	case st.Has(format.FlagHasRev) && e.flags&hasRev != 0:
-		if e.rev <= st.Rev {
+	case st.Has(format.FlagHasRev) && ev.flags&hasRev != 0:
+		if ev.rev <= st.Rev {
 			// A repo that was imported may be announced by a commit of the rev that it
 			// was signed under.
-			if e.flags&(otherRev|hasData) == otherRev|hasData && format.Root(e.data[:8]) != st.Data && st.Source == source && e.seq > st.Seq {
+			if ev.flags&(otherRev|hasData) == otherRev|hasData && format.Root(ev.data[:8]) != st.Data && st.Source == source && ev.seq > st.Seq {
 				as.changed = true
 				st.Flags |= format.FlagDesync
 				return
 			}
-			a.replay()
+			e.replays++
 			return
 		}
-	case st.Source == source && e.seq <= st.Seq: // without a rev of its own, or of ours
-		a.replay()
+	case st.Source == source && ev.seq <= st.Seq: // without a rev of its own, or of ours
+		e.replays++
 		return
 	}
 	as.changed = true
-	if e.flags&damaged != 0 {
+	if ev.flags&damaged != 0 {
 		st.Flags |= format.FlagDesync
 	}
-	if e.flags&(hasRev|hasData) != hasRev|hasData {
+	if ev.flags&(hasRev|hasData) != hasRev|hasData {
 		return // could not be read whole: applies nothing, the rev stays
 	}
 	if !st.Has(format.FlagHasRev) {
-		if e.flags&hasSince != 0 {
+		if ev.flags&hasSince != 0 {
 			st.Flags |= format.FlagPartial
 		}
-	} else if e.flags&hasSince == 0 || e.since != st.Rev ||
-		e.flags&hasPrevData != 0 && format.Root(e.prevData[:8]) != st.Data {
+	} else if ev.flags&hasSince == 0 || ev.since != st.Rev ||
+		ev.flags&hasPrevData != 0 && format.Root(ev.prevData[:8]) != st.Data {
 		st.Flags |= format.FlagDesync
 	}
 	st.Flags |= format.FlagHasRev
-	st.Rev, st.Data = e.rev, format.Root(e.data[:8])
-	st.Source, st.Seq = source, e.seq
-	for i := e.ops.start; i < e.ops.end; i++ {
+	st.Rev, st.Data = ev.rev, format.Root(ev.data[:8])
+	st.Source, st.Seq = source, ev.seq
+	for i := ev.ops.start; i < ev.ops.end; i++ {
 		o := &b.ops[i]
 		p := format.ParsePath(b.bytes(o.rkey))
 		c := change{kind: o.kind, delete: o.delete, fresh: as.made || !as.was.MayHold(p), actor: as.id, path: p, subject: -1, order: i}
@@ -89,7 +128,7 @@ func (s *lane) commit(b *Batch, e *event, as *actorState) {
 		if o.subject.end > o.subject.start {
 			c.subject = int32(i)
 		}
-		a.changes = append(a.changes, c)
+		e.changes = append(e.changes, c)
 	}
 }
 
@@ -97,103 +136,117 @@ func (s *lane) commit(b *Batch, e *event, as *actorState) {
 // from the higher rev. Another root under a rev that is not above ours is from before:
 // a relay that was killed sends the last ones again, under new numbers. But one whose
 // message names another rev announces an import, which may bring an older repo.
-func (s *lane) sync(e *event, as *actorState) {
-	a, st := &s.ap, &as.now
-	known := st.Has(format.FlagHasRev) && e.flags&hasRev != 0
+func (e *events) sync(ev *event, as *actorState, source uint32) {
+	st := &as.now
+	known := st.Has(format.FlagHasRev) && ev.flags&hasRev != 0
 	switch {
-	case st.Source == a.source && e.seq <= st.Seq:
-		a.replay()
+	case st.Source == source && ev.seq <= st.Seq:
+		e.replays++
 		return
-	case st.Source != a.source && known && e.rev <= st.Rev: // of another source, or from before a sequence began anew
-		a.replay()
+	case st.Source != source && known && ev.rev <= st.Rev: // of another source, or from before a sequence began anew
+		e.replays++
 		return
 	}
-	same := st.Has(format.FlagHasRev) && e.flags&hasData != 0 && format.Root(e.data[:8]) == st.Data
-	if !same && known && e.rev <= st.Rev && e.flags&(otherRev|hasData) == hasData {
-		a.replay()
+	same := st.Has(format.FlagHasRev) && ev.flags&hasData != 0 && format.Root(ev.data[:8]) == st.Data
+	if !same && known && ev.rev <= st.Rev && ev.flags&(otherRev|hasData) == hasData {
+		e.replays++
 		return
 	}
 	as.changed = true
-	st.Source, st.Seq = a.source, e.seq
+	st.Source, st.Seq = source, ev.seq
 	if !same {
 		st.Flags |= format.FlagDesync
 		return
 	}
 	if known {
-		st.Rev = max(st.Rev, e.rev)
+		st.Rev = max(st.Rev, ev.rev)
 	}
 }
 
 // hide notes that an account is to be hidden, or shown again.
-func (a *applier) hide(id dict.ID, hide bool) {
-	if a.result.hidden == nil {
-		a.result.hidden = map[dict.ID]bool{}
+func (e *events) hide(id dict.ID, hide bool) {
+	if e.hidden == nil {
+		e.hidden = map[dict.ID]bool{}
 	}
-	a.result.hidden[id] = hide
+	e.hidden[id] = hide
 }
 
 // importEvent takes over what another store knew.
-func (s *lane) importEvent(b *Batch, e *event, as *actorState) {
-	a := &s.ap
-	if e.flags&hasState != 0 {
-		st := b.states[e.seq]
+func (e *events) importEvent(b *Batch, ev *event, as *actorState) {
+	if ev.flags&hasState != 0 {
+		st := b.states[ev.seq]
 		if as.now.Has(format.FlagHidden) != st.Has(format.FlagHidden) {
-			a.hide(as.id, st.Has(format.FlagHidden))
+			e.hide(as.id, st.Has(format.FlagHidden))
 		}
 		st.LowBucket = as.now.LowBucket
 		as.now, as.changed = st, true
 	}
-	for i := e.ops.start; i < e.ops.end; i++ {
+	for i := ev.ops.start; i < ev.ops.end; i++ {
 		o := &b.ops[i]
-		c := change{kind: o.kind, fresh: e.flags&fresh != 0, actor: as.id, path: format.ParsePath(b.bytes(o.rkey)), subject: -1, order: i}
+		c := change{kind: o.kind, fresh: ev.flags&fresh != 0, actor: as.id, path: format.ParsePath(b.bytes(o.rkey)), subject: -1, order: i}
 		was := as.now.LowBucket
 		as.now.NoteLow(c.path)
 		as.changed = as.changed || as.now.LowBucket != was
 		if o.subject.end > o.subject.start {
 			c.subject = int32(i)
 		}
-		a.changes = append(a.changes, c)
+		e.changes = append(e.changes, c)
 	}
 }
 
-func (s *lane) account(e *event, as *actorState) {
-	a, st := &s.ap, &as.now
-	source := a.source
-	if st.AccountSource == source && e.seq <= st.AccountSeq {
-		a.replay()
+func (e *events) account(ev *event, as *actorState, source uint32) {
+	st := &as.now
+	if st.AccountSource == source && ev.seq <= st.AccountSeq {
+		e.replays++
 		return
 	}
 	as.changed = true
-	st.AccountSource, st.AccountSeq = source, e.seq
-	if hide := e.flags&active == 0; hide != st.Has(format.FlagHidden) {
+	st.AccountSource, st.AccountSeq = source, ev.seq
+	if hide := ev.flags&active == 0; hide != st.Has(format.FlagHidden) {
 		st.Flags ^= format.FlagHidden
-		a.hide(as.id, hide)
+		e.hide(as.id, hide)
 	}
-	if e.flags&deleted != 0 {
+	if ev.flags&deleted != 0 {
 		*st = format.RepoState{
-			Flags: format.FlagHidden | format.FlagErasing, Source: source, Seq: e.seq,
-			AccountSource: source, AccountSeq: e.seq, DeletionSource: source, DeletionSeq: e.seq, LowBucket: st.LowBucket,
+			Flags: format.FlagHidden | format.FlagErasing, Source: source, Seq: ev.seq,
+			AccountSource: source, AccountSeq: ev.seq, DeletionSource: source, DeletionSeq: ev.seq, LowBucket: st.LowBucket,
 		}
-		if a.result.erasing == nil {
-			a.result.erasing = map[dict.ID]bool{}
-		}
-		a.result.erasing[as.id] = true
+		e.erasing = append(e.erasing, as.id)
 	}
 }
 
-// lastWords sorts the changes by path and keeps the last on each.
-func (a *applier) lastWords() {
-	a.spare = sortByID(&a.sorter, a.changes, a.spare, func(c *change) (kinds.Kind, dict.ID) { return c.kind, c.actor },
+// lastWriteWins sorts the changes by path and keeps the last on each.
+func (e *events) lastWriteWins() {
+	e.spare = sortByID(&e.sorter, e.changes, e.spare, func(c *change) (kinds.Kind, dict.ID) { return c.kind, c.actor },
 		func(x, y change) int { return cmp.Or(compareChanges(&x, &y), cmp.Compare(x.order, y.order)) })
-	a.changes, a.spare = a.spare, a.changes
-	kept := a.changes[:0]
-	for i := range a.changes {
-		if i+1 < len(a.changes) && compareChanges(&a.changes[i], &a.changes[i+1]) == 0 {
+	e.changes, e.spare = e.spare, e.changes
+	kept := e.changes[:0]
+	for i := range e.changes {
+		if i+1 < len(e.changes) && compareChanges(&e.changes[i], &e.changes[i+1]) == 0 {
 			continue
 		}
-		kept = append(kept, a.changes[i])
+		kept = append(kept, e.changes[i])
 	}
-	a.changes = kept
+	e.changes = kept
+}
+
+// subjects adds the subjects of the changes to strings.
+func (e *events) subjects(b *Batch, strings *intern.Batch) {
+	for i := range e.changes {
+		if c := &e.changes[i]; c.subject >= 0 {
+			o := &b.ops[c.subject]
+			c.subject = int32(strings.Add(o.kind.Info().To.Is, b.bytes(o.subject)))
+		}
+	}
+}
+
+// resolved takes over the ids of the subjects.
+func (e *events) resolved(strings *intern.Batch) {
+	for i := range e.changes {
+		if c := &e.changes[i]; c.subject >= 0 {
+			c.new = strings.ID(int(c.subject))
+		}
+	}
 }
 
 // sortByID sorts a list into spare, by kind and id without comparing, and what
@@ -246,87 +299,3 @@ func compareChanges(x, y *change) int {
 func sameActor(x, y change) bool { return x.kind == y.kind && x.actor == y.actor }
 
 func sameChunk(x, y change) bool { return sameActor(x, y) && x.path.Bucket() == y.path.Bucket() }
-
-// writeStates writes the accounts that changed, by groups, and adds up
-// their share of the totals.
-func (s *lane) writeStates(tx kv.Txn) {
-	a := &s.ap
-	n, mask := &a.result.counts, s.AccountMask()
-	a.sorter.Reset()
-	for i := range a.states {
-		as := &a.states[i]
-		if !as.changed {
-			continue
-		}
-		if !as.known {
-			n.Accounts++
-		}
-		const counted = format.FlagHidden | format.FlagPartial | format.FlagDesync
-		if (as.was.Flags^as.now.Flags)&counted != 0 {
-			n.Hidden += turned(as, format.FlagHidden)
-			n.Partial += turned(as, format.FlagPartial)
-			n.Desynchronized += turned(as, format.FlagDesync)
-		}
-		a.sorter.Add(uint64(as.id), i)
-	}
-	group := dict.None
-	a.vbuf = a.vbuf[:0]
-	flush := func() {
-		if len(a.vbuf) > 0 {
-			a.kbuf = s.AccountKey(a.kbuf[:0], group)
-			writeAccounts(s.Layout, tx, a.kbuf, a.vbuf)
-		}
-		a.vbuf = a.vbuf[:0]
-	}
-	for _, it := range a.sorter.Sort() {
-		as := &a.states[it.At]
-		if as.id&^mask != group {
-			flush()
-			group = as.id &^ mask
-		}
-		a.vbuf = s.AppendAccount(a.vbuf, as.id, &as.now)
-	}
-	flush()
-	for id := range a.result.erasing {
-		tx.Set(format.EraseKey(id), nil)
-	}
-}
-
-// turned is 1 if the account got the flag, -1 if it lost it.
-func turned(as *actorState, flag byte) int64 {
-	switch was, now := as.was.Has(flag), as.now.Has(flag); {
-	case !was && now:
-		return 1
-	case was && !now:
-		return -1
-	}
-	return 0
-}
-
-// writeTotals writes the counts, and the hidden set with its version.
-func (s *lane) writeTotals(tx kv.Txn) error {
-	r := &s.ap.result
-	if err := s.writeCounts(tx, r.counts); err != nil {
-		return err
-	}
-	if len(r.hidden) == 0 {
-		return nil
-	}
-	key := s.PartKey(format.KeyHidden, s.first)
-	version, err := read.Version(tx, key)
-	if err != nil {
-		return err
-	}
-	r.hiddenVersion = version + 1
-	tx.Set(key, binary.BigEndian.AppendUint64(nil, r.hiddenVersion))
-	for id, hide := range r.hidden {
-		var add, remove []uint64
-		if hide {
-			add = []uint64{uint64(id)}
-		} else {
-			remove = []uint64{uint64(id)}
-		}
-		tx.Merge(s.AppendMemberKey(nil, kinds.Hidden, 0, id), format.AppendRow(nil, 0, 0, remove, add))
-	}
-	return nil
-}

@@ -38,23 +38,23 @@ func (h Share) partitions(all uint8) (first, end uint8, err error) {
 	return uint8(h.I * int(all) / n), uint8((h.I + 1) * int(all) / n), nil
 }
 
-// A lane applies the events of a run of partitions, in the order of the stream,
+// A lane applies the events of a range of partitions, in the order of the stream,
 // one write at a time. What a lane writes is read by no other to be written
 // again, so that lanes, of one process or of several, do not wait for each
 // other.
 type lane struct {
-	*Store
-
+	store      *Store
 	first, end uint8                         // the partitions are first to end-1
 	counts     format.Counts                 // as of the last commit: of the row of first
 	others     format.Counts                 // of the rows of the others, which other runs wrote
 	erasing    map[dict.ID]bool              // accounts with an erase job
 	sources    map[string][]format.CursorRow // as of the last commit, by partition
 	states     stateCache
-	notes      noteCounts
-	events     int64 // committed since the store was opened
+	notes      notes
+	applied    int64 // events committed since the store was opened
 	replays    int64 // of them, dropped
-	ap         applier
+	events     []picked
+	w          writer
 }
 
 // defaultLanes is how many writes a writer of several partitions has in flight.
@@ -73,34 +73,30 @@ func (s *Store) makeLanes(first, end uint8) {
 	n = min(n, all)
 	for i := range n {
 		l := &lane{
-			Store: s, first: first + uint8(i*all/n), end: first + uint8((i+1)*all/n),
+			store: s, first: first + uint8(i*all/n), end: first + uint8((i+1)*all/n),
 			erasing: map[dict.ID]bool{}, sources: map[string][]format.CursorRow{},
+			states: newStateCache(s.o.StateCache / int64(n)),
 		}
-		l.states = newStateCache(s.o.StateCache / int64(n))
+		l.notes.first = l.first
+		l.w = writer{
+			layout: s.layout, merger: s.merger, ids: s.ids, writers: s.writers, notes: &l.notes,
+			accounts: accounts{layout: s.layout, cache: &l.states},
+		}
 		s.lanes = append(s.lanes, l)
 	}
 }
 
 // Owns reports whether the events of an account are applied here.
-func (s *Store) Owns(did []byte) bool {
-	if !s.Shared() {
-		return true
-	}
-	return s.ownsPart(s.Settings.PartitionOf(did))
-}
+func (s *Store) Owns(did []byte) bool { return s.writers.owns(did) }
 
-func (s *Store) ownsPart(part uint8) bool {
-	return part >= s.lanes[0].first && part < s.lanes[len(s.lanes)-1].end
-}
-
-func (s *lane) has(part uint8) bool { return part >= s.first && part < s.end }
+func (l *lane) has(part uint8) bool { return part >= l.first && part < l.end }
 
 // load reads what the lane keeps in memory.
-func (s *lane) load(r kv.Reader) error {
-	s.others = format.Counts{}.Clone()
-	s.counts = format.Counts{}.Clone()
-	for part := s.first; part < s.end; part++ {
-		v, ok, err := r.Get(s.PartKey(format.KeyCounts, part))
+func (l *lane) load(r kv.Reader) error {
+	l.others = format.Counts{}.Clone()
+	l.counts = format.Counts{}.Clone()
+	for part := l.first; part < l.end; part++ {
+		v, ok, err := r.Get(l.store.layout.PartKey(format.KeyCounts, part))
 		if err != nil {
 			return err
 		}
@@ -111,16 +107,16 @@ func (s *lane) load(r kv.Reader) error {
 		if err != nil {
 			return err
 		}
-		if part == s.first {
-			s.counts = c
+		if part == l.first {
+			l.counts = c
 		} else {
-			s.others.Add(c)
+			l.others.Add(c)
 		}
 	}
 	err := kv.ScanPrefix(r, []byte{format.KeyErase}, func(k, _ []byte) error {
 		id, err := format.ParseActorKey(k)
-		if err == nil && s.has(s.Settings.PartitionOfID(id)) {
-			s.erasing[id] = true
+		if err == nil && l.has(l.store.layout.Settings.PartitionOfID(id)) {
+			l.erasing[id] = true
 		}
 		return err
 	})
@@ -129,84 +125,39 @@ func (s *lane) load(r kv.Reader) error {
 	}
 	err = kv.ScanPrefix(r, []byte{format.KeyCursor}, func(k, v []byte) error {
 		part, source := format.ParseCursorKey(k)
-		if !s.has(part) {
+		if !l.has(part) {
 			return nil
 		}
-		if s.sources[source] == nil {
-			s.sources[source] = make([]format.CursorRow, s.end-s.first)
+		if l.sources[source] == nil {
+			l.sources[source] = make([]format.CursorRow, l.end-l.first)
 		}
 		c, err := format.DecodeCursor(v)
-		s.sources[source][part-s.first] = c
+		l.sources[source][part-l.first] = c
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return s.notes.load(r, s.first)
-}
-
-// pick lists the events of the batch that are the lane's, and have not been
-// applied.
-func (s *lane) pick(source string, b *Batch) {
-	a := &s.ap
-	a.events = a.events[:0]
-	if !s.Shared() {
-		for i := range b.events {
-			a.events = append(a.events, picked{int32(i), 0})
-		}
-		return
-	}
-	cursors := s.sources[source]
-	for i := range b.events {
-		e := &b.events[i]
-		part := s.Settings.PartitionOf(b.bytes(e.did))
-		switch {
-		case !s.has(part):
-		case e.kind != eventImport && e.seq > 0 && cursors != nil && cursors[part-s.first].Number != 0 && e.seq <= cursors[part-s.first].Seq && !cursors[part-s.first].Future:
-			s.events++
-			s.replays++
-			if s.o.Metrics != nil {
-				s.o.Metrics.Replays.Inc()
-			}
-		default:
-			a.events = append(a.events, picked{int32(i), part})
-		}
-	}
-}
-
-// claimStrings gives ids to the strings of events before they are applied, in
-// transactions of their own: other writers may meet the same ones.
-func (s *lane) claimStrings(ctx context.Context, b *Batch, events []picked) error {
-	strings := &s.ap.strings
-	for _, p := range events {
-		e := &b.events[p.n]
-		strings.Add(dict.DID, b.bytes(e.did))
-		for i := e.ops.start; i < e.ops.end; i++ {
-			if o := &b.ops[i]; o.subject.end > o.subject.start {
-				strings.Add(o.kind.Info().To.Is, b.bytes(o.subject))
-			}
-		}
-	}
-	return s.in.Prepare(ctx, strings, 0)
+	return l.notes.load(r)
 }
 
 // cursors returns a copy of the source's rows, or new ones.
-func (s *lane) cursors(source string) []format.CursorRow {
-	rows := slices.Clone(s.sources[source])
+func (l *lane) cursors(source string) []format.CursorRow {
+	rows := slices.Clone(l.sources[source])
 	if rows == nil {
-		rows = make([]format.CursorRow, s.end-s.first)
+		rows = make([]format.CursorRow, l.end-l.first)
 	}
 	for i := range rows {
 		if rows[i].Number == 0 {
-			rows[i].Number = s.newSource()
+			rows[i].Number = l.newSource()
 		}
 	}
 	return rows
 }
 
-func (s *lane) newSource() uint32 {
+func (l *lane) newSource() uint32 {
 	n := uint32(0)
-	for _, rows := range s.sources {
+	for _, rows := range l.sources {
 		for _, c := range rows {
 			n = max(n, c.Number)
 		}
@@ -217,17 +168,15 @@ func (s *lane) newSource() uint32 {
 // update makes one write of the lane. Each write leaves a token of its own, so
 // that an attempt that follows one of unknown outcome sees whether that one was
 // committed: then fn, which has left its result, is not called again.
-func (s *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
+func (l *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
 	var token [16]byte
 	binary.BigEndian.PutUint64(token[:], rand.Uint64())
 	binary.BigEndian.PutUint64(token[8:], rand.Uint64())
-	key := s.PartKey(format.KeyWriter, s.first)
+	key := l.store.layout.PartKey(format.KeyWriter, l.first)
 	attempts := 0
-	return s.kv.Update(ctx, func(tx kv.Txn) error {
-		if s.claim != nil {
-			if err := s.claim.Check(tx); err != nil {
-				return err
-			}
+	return l.store.kv.Update(ctx, func(tx kv.Txn) error {
+		if err := l.store.writers.check(tx); err != nil {
+			return err
 		}
 		if attempts++; attempts > 1 {
 			v, _, err := tx.Get(key)

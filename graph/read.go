@@ -40,7 +40,7 @@ func (s *Store) ViewAcross(ctx context.Context, fn func(*Snapshot) error) (cross
 }
 
 func (s *Store) view(r kv.Reader, charge func(cost int) error, fn func(*Snapshot) error) error {
-	hidden, err := s.hiddenOf(r)
+	hidden, err := s.writers.hidden(r)
 	if err != nil {
 		return fmt.Errorf("graph: reading the hidden accounts: %w", err)
 	}

@@ -33,7 +33,7 @@ func (s *Snapshot) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 		return t, nil
 	}
 	var err error
-	if t.set, err = read.OpenSet(s.r, s.s.Layout, k, subject); err != nil {
+	if t.set, err = read.OpenSet(s.r, s.s.layout, k, subject); err != nil {
 		return nil, err
 	}
 	t.row, t.removed = idset.FromList(t.set.Members), idset.FromList(t.set.Removed)

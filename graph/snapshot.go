@@ -65,5 +65,5 @@ func (s *Snapshot) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
 	if actor == dict.None || subject == dict.None {
 		return false, nil
 	}
-	return read.HasEdge(s.r, s.s.Layout, k, actor, subject)
+	return read.HasEdge(s.r, s.s.layout, k, actor, subject)
 }

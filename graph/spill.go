@@ -33,20 +33,20 @@ const maxChunkBytes = 32 << 10
 const spillsPerWrite = 32
 
 // spill spills what the Merger found too large of the lane's.
-func (s *lane) spill(ctx context.Context) error {
+func (l *lane) spill(ctx context.Context) error {
 	most := spillsPerWrite
 	for {
-		keys := s.merger.noted(most, s.isMineToSpill)
+		keys := l.store.merger.noted(most, l.isMineToSpill)
 		if len(keys) == 0 {
 			return nil
 		}
-		keys = s.merger.apart(keys)
-		err := s.update(ctx, func(tx kv.Txn) error {
+		keys = l.store.merger.apart(keys)
+		err := l.update(ctx, func(tx kv.Txn) error {
 			for _, key := range keys {
-				if s.goes([]byte(key)) {
+				if l.goes([]byte(key)) {
 					continue
 				}
-				if err := s.merger.spillOne(tx, []byte(key)); err != nil {
+				if err := l.store.merger.spillOne(tx, []byte(key)); err != nil {
 					return fmt.Errorf("%x: %w", key, err)
 				}
 			}
@@ -54,16 +54,16 @@ func (s *lane) spill(ctx context.Context) error {
 		})
 		switch {
 		case err == nil:
-			if s.o.Metrics != nil {
-				s.o.Metrics.Spills.Add(float64(len(keys)))
+			if l.store.o.Metrics != nil {
+				l.store.o.Metrics.Spills.Add(float64(len(keys)))
 			}
 		case errors.Is(err, kv.ErrTooLarge) && len(keys) > 1:
 			for _, key := range keys {
-				s.merger.note([]byte(key))
+				l.store.merger.note([]byte(key))
 			}
 			most = len(keys) / 2
 		case errors.Is(err, kv.ErrTooLarge): // it stays as it is, and is read so
-			s.o.Metrics.retry("spill_too_large")
+			l.store.o.Metrics.retry("spill_too_large")
 			return nil
 		default:
 			return fmt.Errorf("graph: spilling large values: %w", err)
@@ -72,23 +72,18 @@ func (s *lane) spill(ctx context.Context) error {
 }
 
 // isMineToSpill reports whether a key is of a partition of the lane.
-func (s *lane) isMineToSpill(key string) bool {
-	_, n := dict.ReadID([]byte(key[2:]))
-	if key[0] == format.KeyRecord {
-		actor, _ := dict.ReadID([]byte(key[2:]))
-		return s.has(s.Settings.PartitionOfID(actor))
-	}
-	return !s.Shared() || len(key) > 2+n && s.has(key[2+n])
+func (l *lane) isMineToSpill(key string) bool {
+	return l.has(l.store.layout.PartitionOfKey([]byte(key)))
 }
 
 // goes reports whether a key is that of a chunk that is being erased: erasing
 // works its way down the keys, and must not find that something went up again.
-func (s *lane) goes(key []byte) bool {
+func (l *lane) goes(key []byte) bool {
 	if key[0] != format.KeyRecord {
 		return false
 	}
 	_, actor, _, _, err := format.ParseChunkKey(key)
-	return err == nil && s.erasing[actor]
+	return err == nil && l.erasing[actor]
 }
 
 // apart puts back the keys that lie under another of keys: what is spilled into

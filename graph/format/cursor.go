@@ -28,6 +28,9 @@ const (
 // isCursor reports whether the row says how far the source was applied.
 func (c CursorRow) IsCursor() bool { return c.Number != 0 && !c.Live }
 
+// Covers reports whether an event of the source has been applied, by its number.
+func (c CursorRow) Covers(seq Seq) bool { return c.Number != 0 && seq <= c.Seq && !c.Future }
+
 func (c CursorRow) Value() []byte {
 	v := binary.BigEndian.AppendUint32(nil, c.Number)
 	v = binary.BigEndian.AppendUint64(v, uint64(c.Seq))

@@ -61,3 +61,15 @@ func (l Layout) AccountMask() dict.ID {
 	}
 	return 1<<accountBits - 1
 }
+
+// PartitionOfKey returns the partition that a chunk, or the row of a set, belongs to.
+func (l Layout) PartitionOfKey(key []byte) uint8 {
+	id, n := dict.ReadID(key[2:])
+	switch {
+	case key[0] == KeyRecord:
+		return l.Settings.PartitionOfID(id)
+	case l.Shared() && len(key) > 2+n:
+		return key[2+n]
+	}
+	return 0
+}

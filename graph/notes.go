@@ -18,26 +18,34 @@ import (
 // are deleted, so that the keys are gone through once for as many that come.
 const trimSlack = read.MaxDeadLetters
 
-// noteCounts say how many notes there are, by keyspace and the number of their
-// source, of those that this writer wrote. One that is written over itself
-// counts again, until they are trimmed.
-type noteCounts map[byte]map[uint32]int
-
-func (c *noteCounts) add(number uint32, dead, gaps int) {
-	if *c == nil {
-		*c = noteCounts{format.KeyDeadLetter: {}, format.KeyGap: {}}
-	}
-	(*c)[format.KeyDeadLetter][number] += dead
-	(*c)[format.KeyGap][number] += gaps
+// notes is the part of a write that records dead letters and gaps, and what deletes
+// the oldest where there are too many. It is the writer's whose first partition is
+// first.
+type notes struct {
+	first  uint8
+	counts noteCounts // of the notes of this writer
 }
 
-// load counts the notes of a writer, whose first partition is first.
-func (c *noteCounts) load(r kv.Reader, first uint8) error {
-	*c = nil
+// noteCounts say how many notes there are, by keyspace and the number of their
+// source. One that is written over itself counts again, until they are trimmed.
+type noteCounts map[byte]map[uint32]int
+
+// add notes that so many were committed.
+func (n *notes) add(number uint32, dead, gaps int) {
+	if n.counts == nil {
+		n.counts = noteCounts{format.KeyDeadLetter: {}, format.KeyGap: {}}
+	}
+	n.counts[format.KeyDeadLetter][number] += dead
+	n.counts[format.KeyGap][number] += gaps
+}
+
+// load counts the notes of the writer.
+func (n *notes) load(r kv.Reader) error {
+	n.counts = nil
 	for keyspace, one := range map[byte][2]int{format.KeyDeadLetter: {1, 0}, format.KeyGap: {0, 1}} {
 		err := kv.ScanPrefix(r, []byte{keyspace}, func(k, _ []byte) error {
-			if number := format.NumberOf(k); uint8(number>>24) == first {
-				c.add(number, one[0], one[1])
+			if number := format.NumberOf(k); uint8(number>>24) == n.first {
+				n.add(number, one[0], one[1])
 			}
 			return nil
 		})
@@ -48,34 +56,16 @@ func (c *noteCounts) load(r kv.Reader, first uint8) error {
 	return nil
 }
 
-// applyNotes writes the dead letters and gaps of a batch in writes of their own,
-// where one may be too large for all of them.
-func (s *lane) applyNotes(ctx context.Context, source string, b *Batch) error {
-	const atOnce = 500
-	number := format.NoteNumber(s.cursors(source)[0].Number, s.first)
-	// What is not ours another writer met too.
-	dead := slices.DeleteFunc(slices.Clone(b.dead), func(d format.DeadLetter) bool { return !s.isMine(d) })
-	gaps := b.gaps
-	for len(dead)+len(gaps) > 0 {
-		d, g := dead[:min(len(dead), atOnce)], gaps[:min(len(gaps), atOnce)]
-		err := s.update(ctx, func(tx kv.Txn) error { return writeNotes(tx, source, number, d, g) })
-		if err != nil {
-			return fmt.Errorf("graph: noting %d dead letters and gaps: %w", len(d)+len(g), err)
-		}
-		s.notes.add(number, len(d), len(g))
-		dead, gaps = dead[len(d):], gaps[len(g):]
-	}
-	return nil
-}
-
-// writeNotes writes dead letters and gaps. Their keys say where in the stream
+// write writes dead letters and gaps of a source, and returns the number under which
+// they are counted (add) once they are committed. Their keys say where in the stream
 // they are, so that a replay writes them over themselves.
-func writeNotes(tx kv.Txn, source string, number uint32, dead []format.DeadLetter, gaps []format.Gap) error {
+func (n *notes) write(tx kv.Txn, source string, sourceNumber uint32, dead []format.DeadLetter, gaps []format.Gap) (number uint32, err error) {
+	number = format.NoteNumber(sourceNumber, n.first)
 	for _, d := range dead {
 		d.Source = source
 		v, err := json.Marshal(d)
 		if err != nil {
-			return fmt.Errorf("graph: writing a dead letter: %w", err)
+			return 0, fmt.Errorf("graph: writing a dead letter: %w", err)
 		}
 		path := d.Path
 		if len(path) > 1024 {
@@ -87,52 +77,51 @@ func writeNotes(tx kv.Txn, source string, number uint32, dead []format.DeadLette
 		g.Source = source
 		v, err := json.Marshal(g)
 		if err != nil {
-			return fmt.Errorf("graph: writing a gap: %w", err)
+			return 0, fmt.Errorf("graph: writing a gap: %w", err)
 		}
 		tx.Set(format.NoteKey(format.KeyGap, number, g.After, g.Place()), v)
 	}
-	return nil
+	return number, nil
 }
 
-// isMine reports whether it is for this writer to note a dead letter: those of
-// no account are noted where the first partition is written.
-func (s *Store) isMine(d format.DeadLetter) bool {
-	if d.DID == "" {
-		return s.ownsPart(0)
+// due lists the keyspaces that have too many notes.
+func (n *notes) due() (keyspaces []byte) {
+	for keyspace, counts := range n.counts {
+		total := 0
+		for _, c := range counts {
+			total += c
+		}
+		if total > read.MaxDeadLetters+trimSlack {
+			keyspaces = append(keyspaces, keyspace)
+		}
 	}
-	return s.Owns([]byte(d.DID))
-}
-
-func (s *lane) writeCounts(tx kv.Txn, c format.Counts) error {
-	v, err := json.Marshal(c)
-	if err != nil {
-		return fmt.Errorf("graph: writing the counts: %w", err)
-	}
-	tx.Set(s.PartKey(format.KeyCounts, s.first), v)
-	return nil
+	return keyspaces
 }
 
 // trimNotes deletes the oldest notes where there are too many: those that come
 // first in the stream of a source, of the source whose first is the oldest.
-func (s *lane) trimNotes(ctx context.Context) error {
-	for keyspace, counts := range s.notes {
-		total := 0
-		for _, n := range counts {
-			total += n
-		}
-		if total <= read.MaxDeadLetters+trimSlack {
-			continue
-		}
+func (l *lane) trimNotes(ctx context.Context) error {
+	for _, keyspace := range l.notes.due() {
 		var left map[uint32]int
-		err := s.update(ctx, func(tx kv.Txn) (err error) {
-			left, err = trimKeyspace(tx, keyspace, counts)
+		err := l.update(ctx, func(tx kv.Txn) (err error) {
+			left, err = trimKeyspace(tx, keyspace, l.notes.counts[keyspace])
 			return err
 		})
 		if err != nil {
 			return fmt.Errorf("graph: trimming the dead letters: %w", err)
 		}
-		s.notes[keyspace] = left
+		l.notes.counts[keyspace] = left
 	}
+	return nil
+}
+
+// writeCounts writes the totals of a lane.
+func writeCounts(tx kv.Txn, key []byte, c format.Counts) error {
+	v, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("graph: writing the counts: %w", err)
+	}
+	tx.Set(key, v)
 	return nil
 }
 

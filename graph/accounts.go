@@ -1,0 +1,206 @@
+package graph
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"skein/graph/format"
+	"skein/intern"
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/radix"
+)
+
+// accounts is the phase of a write that reads the states of its accounts, each once,
+// and in the end writes those that changed.
+type accounts struct {
+	layout  format.Layout
+	cache   *stateCache
+	actors  []int32           // per event, the index of its DID among the write's strings
+	index   map[dict.ID]int32 // of states
+	states  []actorState
+	missing []int32 // states that are to be read
+	keys    keyBuffer
+	sorter  radix.Sorter
+	kbuf    []byte
+	group   []byte
+}
+
+// actorState is the state of an account before the write, and as it is to be.
+type actorState struct {
+	id       dict.ID
+	known    bool // had a row before
+	made     bool // got its id in this write: the store has nothing about it
+	changed  bool
+	was, now format.RepoState
+}
+
+// gather adds the DIDs of the segment's events to strings.
+func (a *accounts) gather(seg *segment, strings *intern.Batch) {
+	a.actors = a.actors[:0]
+	for _, p := range seg.events {
+		a.actors = append(a.actors, int32(strings.Add(dict.DID, seg.batch.did(p))))
+	}
+}
+
+// read reads the states of the accounts, which have their ids.
+func (a *accounts) read(tx kv.Txn, strings *intern.Batch) error {
+	if a.index == nil {
+		a.index = map[dict.ID]int32{}
+	}
+	clear(a.index)
+	a.states = a.states[:0]
+	a.missing = a.missing[:0]
+	for _, n := range a.actors {
+		id := strings.ID(int(n))
+		if _, ok := a.index[id]; ok {
+			continue
+		}
+		a.index[id] = int32(len(a.states))
+		st, ok := a.cache.get(id)
+		made := strings.Made(int(n))
+		if !ok && !made {
+			a.missing = append(a.missing, int32(len(a.states)))
+		}
+		now := st
+		if !ok {
+			now.LowBucket = format.LowNone // unless it is found
+		}
+		a.states = append(a.states, actorState{id: id, known: ok, made: made, was: st, now: now})
+	}
+	return a.readMissing(tx)
+}
+
+// readMissing reads the groups of the states that are missing, each once.
+func (a *accounts) readMissing(tx kv.Txn) error {
+	mask := a.layout.AccountMask()
+	group := func(i int32) dict.ID { return a.states[i].id &^ mask }
+	slices.SortFunc(a.missing, func(x, y int32) int { return cmp.Compare(a.states[x].id, a.states[y].id) })
+	a.keys.reset()
+	for n, i := range a.missing {
+		if n == 0 || group(i) != group(a.missing[n-1]) {
+			a.kbuf = a.layout.AccountKey(a.kbuf[:0], group(i))
+			a.keys.add(a.kbuf)
+		}
+	}
+	rest, filling := a.missing, a.cache.filling()
+	return tx.MultiGet(a.keys.keys, func(_ int, v []byte, _ bool) error { // no group: an empty one
+		of := rest
+		for n := range rest {
+			if group(rest[n]) != group(rest[0]) {
+				of = rest[:n]
+				break
+			}
+		}
+		rest = rest[len(of):]
+		return a.takeGroup(v, of, filling)
+	})
+}
+
+// takeGroup takes the states that are missing, all of one group and ascending, out of
+// its value. While the cache is being filled, it takes the others' too.
+func (a *accounts) takeGroup(v []byte, missing []int32, filling bool) error {
+	mask := a.layout.AccountMask()
+	first := a.states[missing[0]].id &^ mask
+	var failed error
+	err := format.EachAccount(v, func(low byte, row []byte) bool { // both ascend
+		for len(missing) > 0 && byte(a.states[missing[0]].id&mask) < low {
+			missing = missing[1:]
+		}
+		wanted := len(missing) > 0 && byte(a.states[missing[0]].id&mask) == low
+		if !wanted && !filling {
+			return len(missing) > 0
+		}
+		var st format.RepoState
+		if st, failed = format.DecodeRepoState(row); wanted {
+			as := &a.states[missing[0]]
+			as.known, as.was, as.now = true, st, st
+		} else if failed == nil {
+			a.cache.offer(first|dict.ID(low), st)
+		}
+		return failed == nil
+	})
+	return errors.Join(err, failed)
+}
+
+// of returns the state of an account of the write.
+func (a *accounts) of(id dict.ID) *actorState { return &a.states[a.index[id]] }
+
+// ofEvent returns the state of the account of the segment's i-th event.
+func (a *accounts) ofEvent(i int, strings *intern.Batch) *actorState {
+	return a.of(strings.ID(int(a.actors[i])))
+}
+
+// write writes the accounts that changed, by groups, and adds up their share of the
+// totals.
+func (a *accounts) write(tx kv.Txn, totals *format.Counts) {
+	mask := a.layout.AccountMask()
+	a.sorter.Reset()
+	for i := range a.states {
+		if as := &a.states[i]; as.changed {
+			as.count(totals)
+			a.sorter.Add(uint64(as.id), i)
+		}
+	}
+	group := dict.None
+	a.group = a.group[:0]
+	flush := func() {
+		if len(a.group) > 0 {
+			a.kbuf = a.layout.AccountKey(a.kbuf[:0], group)
+			writeGroup(tx, a.layout, a.kbuf, a.group)
+		}
+		a.group = a.group[:0]
+	}
+	for _, it := range a.sorter.Sort() {
+		as := &a.states[it.At]
+		if as.id&^mask != group {
+			flush()
+			group = as.id &^ mask
+		}
+		a.group = a.layout.AppendAccount(a.group, as.id, &as.now)
+	}
+	flush()
+}
+
+// writeGroup writes the accounts of a group that changed.
+func writeGroup(tx kv.Txn, l format.Layout, key, group []byte) {
+	if l.AccountMask() == 0 { // the account is all of it
+		tx.Set(key, group)
+		return
+	}
+	tx.Merge(key, group)
+}
+
+// committed keeps the states in the cache.
+func (a *accounts) committed() {
+	for i := range a.states {
+		if as := &a.states[i]; as.changed || as.known {
+			a.cache.put(as.id, as.now)
+		}
+	}
+}
+
+// count adds what the account's change means for the totals.
+func (as *actorState) count(totals *format.Counts) {
+	if !as.known {
+		totals.Accounts++
+	}
+	const counted = format.FlagHidden | format.FlagPartial | format.FlagDesync
+	if (as.was.Flags^as.now.Flags)&counted != 0 {
+		totals.Hidden += as.turned(format.FlagHidden)
+		totals.Partial += as.turned(format.FlagPartial)
+		totals.Desynchronized += as.turned(format.FlagDesync)
+	}
+}
+
+// turned is 1 if the account got the flag, -1 if it lost it.
+func (as *actorState) turned(flag byte) int64 {
+	switch was, now := as.was.Has(flag), as.now.Has(flag); {
+	case !was && now:
+		return 1
+	case was && !now:
+		return -1
+	}
+	return 0
+}

@@ -1,0 +1,233 @@
+package graph
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"skein/graph/fence"
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/graph/read"
+	"skein/intern"
+	"skein/intern/dict"
+	"skein/internal/kv"
+)
+
+// KindAdded is the reason of the gap that is recorded for every source when a store is
+// opened by the first program that indexes a kind: what was made of it before is not in
+// the store.
+const KindAdded = "kind_added"
+
+// Open opens the graph in store, and makes its rows if the store is empty.
+func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
+	if o.StateCache <= 0 {
+		o.StateCache = 16 << 20
+	}
+	if o.SliceSize <= 0 {
+		o.SliceSize = 4000
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	merger, ok := store.Merger().(*Merger)
+	if !ok {
+		return nil, errors.New("graph: the store was opened with a Merger that is not the graph's")
+	}
+	s := &Store{kv: store, o: o, merger: merger, sets: newSetCache(o.SetCache)}
+	if o.Metrics != nil {
+		s.sets.results = func(result string) { o.Metrics.Sets.WithLabelValues(result).Inc() }
+	}
+	header, err := s.header(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.layout = format.Layout{Settings: header.Settings}
+	if s.ids, err = intern.Open(ctx, store, s.internOptions()); err != nil {
+		return nil, err
+	}
+	if err := s.open(ctx, header); err != nil {
+		return nil, errors.Join(fmt.Errorf("graph: opening: %w", err), s.Close(ctx))
+	}
+	return s, nil
+}
+
+// internOptions are the interner's: its slot is the first partition of ours.
+func (s *Store) internOptions() intern.Options {
+	o := s.o.Intern
+	o.Settings = s.layout.Settings
+	o.Alone = s.o.Embedded
+	o.Logger = s.o.Logger
+	if first, _, err := s.o.Share.partitions(dict.MaxPartitions); err == nil {
+		o.Slot = first
+	}
+	return o
+}
+
+// open claims what is written, makes the lanes, and reads what they keep.
+func (s *Store) open(ctx context.Context, header format.Header) error {
+	partitions := s.layout.Settings.Partitions
+	first, end, err := s.o.Share.partitions(partitions)
+	if s.o.ReadOnly {
+		first, end, err = 0, 0, nil
+	}
+	if partitions == 1 {
+		s.writers = &alone{layout: s.layout, ids: s.ids}
+	} else {
+		s.writers = &several{store: s, first: first, end: end}
+	}
+	if err != nil {
+		return err
+	}
+	if !s.o.ReadOnly {
+		if w, ok := s.writers.(*several); ok {
+			if w.claim, err = fence.Take(ctx, s.kv, fence.Options{
+				First: first, End: end, Owner: s.o.Intern.Owner, Shards: s.o.Intern.Shards, Beat: s.o.Beat, Logger: s.o.Logger,
+			}); err != nil {
+				return err
+			}
+		}
+		s.makeLanes(first, end)
+	}
+	if err := s.kv.View(ctx, s.load); err != nil {
+		return err
+	}
+	if s.o.ReadOnly || s.o.Import {
+		return nil
+	}
+	return s.addKinds(ctx, header)
+}
+
+// header reads the header of the store, or makes the rows of a new one.
+func (s *Store) header(ctx context.Context) (h format.Header, err error) {
+	want := s.o.Intern.Settings
+	var found bool
+	check := func(r kv.Reader) (err error) {
+		if h, found, err = read.FindHeader(r); err != nil || !found || s.o.Import {
+			return err
+		}
+		return read.NotImporting(r)
+	}
+	if err := s.kv.View(ctx, check); err != nil {
+		return h, err
+	}
+	if !found {
+		if s.o.ReadOnly || s.o.MustExist {
+			return h, fmt.Errorf("%w: there is no graph in the store; a node that indexes makes it", read.ErrFormat)
+		}
+		made := format.Header{Version: format.Version, Settings: want.Or(s.o.Defaults.Or(dict.DefaultSettings)), Kinds: allKinds()}
+		err := s.makeRows(ctx, made, func(tx kv.Txn) (others bool, err error) { err = check(tx); return found, err })
+		if err != nil {
+			return h, err
+		}
+		if s.made {
+			h = made
+		}
+	}
+	if want = want.Or(h.Settings); want != h.Settings {
+		return h, fmt.Errorf("%w: the store was made with %s, and asked for are %s", dict.ErrSettings, h.Settings, want)
+	}
+	for _, k := range h.Kinds {
+		if k.Info() == nil {
+			return h, fmt.Errorf("%w: the store has records of kind %d, which this program does not know: it was written by a newer skein; use that one", read.ErrFormat, k)
+		}
+	}
+	return h, nil
+}
+
+// makeRows makes the rows of a new store, unless another process was first.
+func (s *Store) makeRows(ctx context.Context, h format.Header, others func(kv.Txn) (bool, error)) error {
+	if err := h.Settings.Check(); err != nil {
+		return err
+	}
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return fmt.Errorf("graph: making a secret: %w", err)
+	}
+	return s.kv.Update(ctx, func(tx kv.Txn) error {
+		s.made = false
+		if found, err := others(tx); err != nil || found {
+			return err
+		}
+		tx.Set(format.HeaderKey, h.Append(nil))
+		tx.Set(format.KeySecret, secret)
+		s.made = true
+		return nil
+	})
+}
+
+func allKinds() (all []kinds.Kind) {
+	for _, k := range kinds.All {
+		all = append(all, k.Kind)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// addKinds notes in the header the kinds that the store did not have, and as a gap of
+// every source that what was made of them before is not there.
+func (s *Store) addKinds(ctx context.Context, header format.Header) error {
+	if slices.Equal(header.Kinds, allKinds()) {
+		return nil
+	}
+	return s.kv.Update(ctx, func(tx kv.Txn) error {
+		if err := s.writers.check(tx); err != nil {
+			return err
+		}
+		h, err := read.Header(tx)
+		if err != nil {
+			return err
+		}
+		var added []string
+		for _, k := range kinds.All {
+			if !slices.Contains(h.Kinds, k.Kind) {
+				added = append(added, k.Collection)
+			}
+		}
+		if len(added) == 0 { // another writer was first
+			return nil
+		}
+		h.Kinds = allKinds()
+		tx.Set(format.HeaderKey, h.Append(nil))
+		cursors, err := read.Cursors(tx)
+		if err != nil {
+			return err
+		}
+		l := s.lanes[0]
+		for _, c := range cursors {
+			gap := Gap{
+				Source: c.Source, After: c.Seq, Reason: KindAdded, Time: time.Now().UTC().Truncate(time.Second), Suspect: true,
+				Detail: "records of " + strings.Join(added, ", ") + " that were made before are not in the index",
+			}
+			if _, err := l.notes.write(tx, c.Source, l.sources[c.Source][0].Number, nil, []Gap{gap}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// load reads what is kept in memory: nothing whose size grows with the graph
+// but the hidden set, a bit per hidden account.
+func (s *Store) load(r kv.Reader) error {
+	secret, _, err := r.Get(format.KeySecret)
+	if err != nil {
+		return err
+	}
+	s.secret = slices.Clone(secret)
+	if err := s.writers.load(r); err != nil {
+		return err
+	}
+	for _, l := range s.lanes {
+		if err := l.load(r); err != nil {
+			return err
+		}
+	}
+	s.gauges()
+	return nil
+}

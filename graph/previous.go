@@ -1,0 +1,326 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+
+	"skein/graph/format"
+	"skein/graph/read"
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/runs"
+)
+
+// previous is the phase of a write that reads what the changed paths held before.
+type previous struct {
+	all     []change // the changes that are looked at
+	asked   []asked
+	index   []int32 // the changes that are asked for
+	keys    keyBuffer
+	direct  []direct
+	records []format.Record
+	raw     []byte // keys of records
+	newest  []*format.Record
+	byPath  []int32
+	order   []int32
+	removed []edge // scratch of settle
+	others  otherRecords
+	scanned []edge // the actors and kinds of which all records were read, ascending; without subjects
+	lost    []edge // of those, the edges that have no record left, ascending
+	kbuf    []byte
+}
+
+// asked is a chunk that is looked up for some of the changes.
+type asked struct {
+	changes []int32 // of one bucket
+	depth   int
+}
+
+// read reads what the changed paths that are not fresh held before, and notes it in
+// the changes, which ascend: one
+// look-up for each chunk, and for those that were spilled one for each chunk
+// below that may know more. Where an actor deletes records, all of the kind are
+// read at once instead, as they have to be for the edges that are lost: by
+// look-ups, together with those of the other actors, if it is known that they are
+// in few buckets, else by a scan.
+func (p *previous) read(tx kv.Txn, changes []change, of *accounts) error {
+	p.all = changes
+	p.asked, p.index = p.asked[:0], slices.Grow(p.index[:0], len(changes))
+	p.scanned, p.lost, p.direct = p.scanned[:0], p.lost[:0], p.direct[:0]
+	p.keys.reset()
+	first := 0
+	for one := range runs.Of(changes, sameActor) {
+		start := first
+		first += len(one)
+		if slices.ContainsFunc(one, func(c change) bool { return c.delete && !c.fresh }) {
+			if err := p.readAll(tx, one, of); err != nil {
+				return fmt.Errorf("graph: reading records: %w", err)
+			}
+			continue
+		}
+		for i := range one {
+			if !one[i].fresh {
+				p.ask(int32(start + i))
+			}
+		}
+	}
+	if err := p.readDirect(tx, of); err != nil {
+		return fmt.Errorf("graph: reading records: %w", err)
+	}
+	slices.SortFunc(p.scanned, compareEdges)
+	slices.SortFunc(p.lost, compareEdges)
+	for ask := p.asked; len(ask) > 0; {
+		var err error
+		if ask, err = p.readChunks(tx, ask); err != nil {
+			return fmt.Errorf("graph: reading records: %w", err)
+		}
+	}
+	return nil
+}
+
+// lostOf returns, of edges of one actor and kind, those that have no record left, if
+// it is known because all records were read.
+func (p *previous) lostOf(removed []edge) (lost []edge, known bool) {
+	if _, known = slices.BinarySearchFunc(p.scanned, edge{removed[0].kind, removed[0].actor, dict.None}, compareEdges); !known {
+		return nil, false
+	}
+	return slices.DeleteFunc(removed, func(g edge) bool {
+		_, lost := slices.BinarySearchFunc(p.lost, g, compareEdges)
+		return !lost
+	}), true
+}
+
+// direct is what is looked up for an actor and kind: the chunks of so many
+// buckets.
+type direct struct {
+	changes []change
+	chunks  int
+}
+
+// readAll reads all records of one actor and kind, or notes which chunks they are
+// in.
+func (p *previous) readAll(tx kv.Txn, changes []change, of *accounts) error {
+	c := &changes[0]
+	low, high, ok := of.of(c.actor).was.Buckets()
+	if !ok {
+		return p.scan(tx, changes)
+	}
+	for b := low; b <= high; b++ {
+		p.kbuf = format.AppendChunkKey(p.kbuf[:0], c.kind, c.actor, format.Path{TID: uint64(b) << format.BucketShift}, 0)
+		p.keys.add(p.kbuf)
+	}
+	p.direct = append(p.direct, direct{changes, int(high-low) + 1})
+	return nil
+}
+
+// readDirect looks up the chunks that are noted. Of an actor of whom one was
+// spilled, all records are scanned after all.
+func (p *previous) readDirect(tx kv.Txn, of *accounts) error {
+	var spilled []direct
+	d, left, deep := 0, 0, false
+	err := tx.MultiGet(p.keys.keys, func(_ int, v []byte, ok bool) (err error) {
+		one := &p.direct[d]
+		if left == 0 {
+			p.records, left, deep = p.records[:0], one.chunks, false
+		}
+		c := &one.changes[0]
+		if ok {
+			bucket := of.of(c.actor).was.LowBucket - 1 + uint16(one.chunks-left)
+			var generation uint64
+			if p.records, generation, err = format.CoderOf(c.actor, bucket).Read(p.records, v, 0); err != nil {
+				return err
+			}
+			deep = deep || generation > 0
+		}
+		if left--; left > 0 {
+			return nil
+		}
+		if d++; deep {
+			spilled = append(spilled, *one)
+			return nil
+		}
+		p.settle(one.changes, false)
+		return nil
+	})
+	for _, one := range spilled {
+		if err == nil {
+			err = p.scan(tx, one.changes)
+		}
+	}
+	return err
+}
+
+// ask notes that the chunk of a change is to be looked up. The changes ascend.
+func (p *previous) ask(i int32) {
+	p.index = append(p.index, i) // does not move: it has room
+	end := len(p.index)
+	if n := len(p.asked); n > 0 && sameChunk(p.all[p.asked[n-1].changes[0]], p.all[i]) {
+		q := &p.asked[n-1]
+		q.changes = p.index[end-1-len(q.changes) : end]
+		return
+	}
+	p.asked = append(p.asked, asked{p.index[end-1 : end], 0})
+}
+
+// scan reads all records of one actor and kind, bucket after bucket.
+func (p *previous) scan(tx kv.Txn, changes []change) error {
+	kind, actor := changes[0].kind, changes[0].actor
+	p.records, p.raw = p.records[:0], p.raw[:0]
+	deep := false // records may be superseded by others
+	err := read.Buckets(tx, format.AppendRecordsKey(nil, kind, actor), func(rr *read.Bucket) bool {
+		start := len(p.records)
+		p.records = append(p.records, rr.Records...)
+		deep = deep || rr.Chunks > 1
+		if rr.Number >= format.RawBucket { // the keys outlive the call
+			for i := start; i < len(p.records); i++ {
+				r := &p.records[i].Path
+				at := len(p.raw)
+				p.raw = append(p.raw, r.Raw...)
+				r.Raw = p.raw[at:len(p.raw):len(p.raw)]
+			}
+		}
+		return true
+	})
+	if err == nil {
+		p.settle(changes, deep)
+	}
+	if cap(p.records) > maxKeptRecords {
+		p.records, p.raw, p.newest, p.order = nil, nil, nil, nil
+	}
+	return err
+}
+
+// maxKeptRecords bounds the memory for an actor's records that is kept, 48 bytes
+// each: a rare actor with millions does not take it for ever.
+const maxKeptRecords = 200_000
+
+// settle finds, among all records of an actor and kind, in p.records, what the
+// changes find, and which of the edges that they take have no other record. deep
+// says that a record may be superseded by one of the same path and a lower age.
+func (p *previous) settle(changes []change, deep bool) {
+	kind, actor := changes[0].kind, changes[0].actor
+	found := p.find(changes)
+	p.removed = p.removed[:0]
+	for i := range changes {
+		c := &changes[i]
+		if c.fresh {
+			continue
+		}
+		if r := p.newest[i]; r != nil {
+			c.existed, c.old = r.Flags != format.Removed, r.Subject
+		}
+		if c.old != dict.None && (c.delete || c.new != c.old) {
+			p.removed = append(p.removed, edge{kind, actor, c.old})
+		}
+	}
+	slices.SortFunc(p.removed, compareEdges)
+	p.removed = slices.Compact(p.removed)
+	order := p.order[:0] // of the records, by path and age, once it is needed
+	superseded := func(r *format.Record) bool {
+		if i, ok := found(r.Path); ok {
+			return p.newest[i] != r
+		}
+		if len(order) == 0 { // seldom: another record names the subject, too
+			for n := range p.records {
+				order = append(order, int32(n))
+			}
+			slices.SortFunc(order, func(x, y int32) int { return format.CompareRecords(p.records[x], p.records[y]) })
+		}
+		at, _ := slices.BinarySearchFunc(order, r.Path, func(n int32, q format.Path) int { return format.ComparePaths(p.records[n].Path, q) })
+		return &p.records[order[at]] != r
+	}
+	left := p.others.without(changes, p.removed, func(wanted func(dict.ID) bool, each func(*format.Record) bool) {
+		for i := range p.records {
+			r := &p.records[i]
+			if r.Flags == 0 && wanted(r.Subject) && (!deep || !superseded(r)) && !each(r) {
+				return
+			}
+		}
+	})
+	p.order = order
+	p.scanned = append(p.scanned, edge{kind, actor, dict.None})
+	p.lost = append(p.lost, left...)
+}
+
+// find leaves in p.newest, for each of the changes, all of one actor and kind,
+// what the least deep record in p.records of its path is, nil if there is none. It
+// returns which change has a path.
+func (p *previous) find(changes []change) (lookup func(format.Path) (i int32, ok bool)) {
+	p.newest = append(p.newest[:0], make([]*format.Record, len(changes))...)
+	p.byPath = p.byPath[:0]
+	for i := range changes {
+		p.byPath = append(p.byPath, int32(i))
+	}
+	ascending := func(x, y int32) int { return format.ComparePaths(changes[x].path, changes[y].path) }
+	if !slices.IsSortedFunc(p.byPath, ascending) { // paths that are no TIDs come by bucket
+		slices.SortFunc(p.byPath, ascending)
+	}
+	first, last := changes[p.byPath[0]].path, changes[p.byPath[len(changes)-1]].path
+	lookup = func(q format.Path) (int32, bool) {
+		if format.ComparePaths(q, first) < 0 || format.ComparePaths(q, last) > 0 {
+			return 0, false
+		}
+		at, ok := slices.BinarySearchFunc(p.byPath, q, func(i int32, q format.Path) int { return format.ComparePaths(changes[i].path, q) })
+		if !ok {
+			return 0, false
+		}
+		return p.byPath[at], true
+	}
+	for n := range p.records {
+		r := &p.records[n]
+		if i, ok := lookup(r.Path); ok && (p.newest[i] == nil || r.Age < p.newest[i].Age) {
+			p.newest[i] = r
+		}
+	}
+	return lookup
+}
+
+// readChunks looks up the chunks asked for, and returns those to ask for next:
+// below chunks that were spilled, for the paths that they did not know.
+func (p *previous) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) {
+	p.keys.reset()
+	for _, q := range ask {
+		c := &p.all[q.changes[0]]
+		p.kbuf = format.AppendChunkKey(p.kbuf[:0], c.kind, c.actor, c.path, q.depth)
+		p.keys.add(p.kbuf)
+	}
+	err = tx.MultiGet(p.keys.keys, func(i int, v []byte, ok bool) error {
+		if !ok {
+			return nil
+		}
+		q := ask[i]
+		first := &p.all[q.changes[0]]
+		var generation uint64
+		var err error
+		if p.records, generation, err = format.CoderOf(first.actor, first.path.Bucket()).Read(p.records[:0], v, 0); err != nil {
+			return fmt.Errorf("%x: %w", p.keys.keys[i], err)
+		}
+		var below []int32
+		for _, j := range q.changes {
+			c := &p.all[j]
+			at, found := slices.BinarySearchFunc(p.records, c.path, func(r format.Record, q format.Path) int { return format.ComparePaths(r.Path, q) })
+			if found {
+				r := &p.records[at]
+				c.existed, c.old = r.Flags != format.Removed, r.Subject
+			} else if generation > 0 {
+				below = append(below, j)
+			}
+		}
+		next = p.askBelow(next, below, q.depth)
+		return nil
+	})
+	return next, err
+}
+
+// askBelow appends what is to be asked for below a chunk: each chunk once.
+func (p *previous) askBelow(next []asked, changes []int32, depth int) []asked {
+	if len(changes) == 0 || depth == format.MaxChunkDepth {
+		return next
+	}
+	place := func(j int32) byte { return byte(p.all[j].path.Spread() >> (56 - 8*depth)) }
+	slices.SortStableFunc(changes, func(x, y int32) int { return int(place(x)) - int(place(y)) })
+	for group := range runs.Of(changes, func(x, y int32) bool { return place(x) == place(y) }) {
+		next = append(next, asked{group, depth + 1})
+	}
+	return next
+}

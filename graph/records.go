@@ -1,0 +1,48 @@
+package graph
+
+import (
+	"skein/graph/format"
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/runs"
+)
+
+// records is the phase of a write that writes what changed of the records.
+type records struct {
+	records    []format.Record
+	kbuf, vbuf []byte
+}
+
+// write merges what changed of the records, one operand per chunk.
+func (r *records) write(tx kv.Txn, all []change) error {
+	for changes := range runs.Of(all, sameChunk) {
+		r.records = r.records[:0]
+		for i := range changes {
+			c := &changes[i]
+			if c.delete && !c.existed || !c.delete && c.existed && c.new == c.old {
+				continue
+			}
+			rec := format.Record{Path: c.path, Subject: c.new}
+			if c.delete {
+				rec.Flags, rec.Subject = format.Removed, dict.None
+			} else if c.new == dict.None {
+				rec.Flags = format.NoSubject
+			}
+			r.records = append(r.records, rec)
+		}
+		if len(r.records) == 0 {
+			continue
+		}
+		c := &changes[0]
+		r.kbuf = format.AppendChunkKey(r.kbuf[:0], c.kind, c.actor, c.path, 0)
+		coder := format.CoderOf(c.actor, c.path.Bucket())
+		if r.vbuf = coder.Append(r.vbuf[:0], 0, r.records); len(r.vbuf) <= maxOperandBytes {
+			tx.Merge(r.kbuf, r.vbuf)
+			continue
+		}
+		if err := place(tx, coder, r.kbuf, 0, r.records); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package graph
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+
+	"skein/graph/fence"
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/graph/read"
+	"skein/intern"
+	"skein/intern/dict"
+	"skein/internal/kv"
+)
+
+// several is for a store that several processes write: this one its share of the
+// partitions, in one lane or more, as long as its claim of them stands.
+type several struct {
+	store      *Store
+	first, end uint8 // the partitions are first to end-1
+	claim      *fence.Claim
+	cache      hiddenCache
+}
+
+func (s *several) owns(did []byte) bool {
+	return s.ownsPart(s.store.layout.Settings.PartitionOf(did))
+}
+
+func (s *several) ownsPart(part uint8) bool { return part >= s.first && part < s.end }
+
+// begin makes the cursors of a source that is new, and writes the notes of the batch,
+// in writes of their own: one may be too large for all of them.
+func (s *several) begin(ctx context.Context, source string, b *Batch) error {
+	if err := s.beginSource(ctx, source, b); err != nil {
+		return err
+	}
+	const atOnce = 500
+	l := s.store.lanes[0]
+	number := l.cursors(source)[0].Number
+	// What is not ours another writer met too.
+	dead := slices.DeleteFunc(slices.Clone(b.dead), func(d format.DeadLetter) bool { return !s.isMine(d) })
+	gaps := b.gaps
+	for len(dead)+len(gaps) > 0 {
+		d, g := dead[:min(len(dead), atOnce)], gaps[:min(len(gaps), atOnce)]
+		var noted uint32
+		err := l.update(ctx, func(tx kv.Txn) (err error) {
+			noted, err = l.notes.write(tx, source, number, d, g)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("graph: noting %d dead letters and gaps: %w", len(d)+len(g), err)
+		}
+		l.notes.add(noted, len(d), len(g))
+		dead, gaps = dead[len(d):], gaps[len(g):]
+	}
+	return nil
+}
+
+// isMine reports whether it is for this writer to note a dead letter: those of
+// no account are noted where the first partition is written.
+func (s *several) isMine(d format.DeadLetter) bool {
+	if d.DID == "" {
+		return s.ownsPart(0)
+	}
+	return s.owns([]byte(d.DID))
+}
+
+// beginSource makes the cursors of a source of which not all partitions have one,
+// before anything of it is applied: lanes commit one after the other, and the
+// cursor of the first must not be taken for that of all.
+func (s *several) beginSource(ctx context.Context, source string, b *Batch) error {
+	missing := func(l *lane) bool {
+		rows := l.sources[source]
+		return rows == nil || slices.ContainsFunc(rows, func(c format.CursorRow) bool { return !c.IsCursor() })
+	}
+	if b.first == 0 || !slices.ContainsFunc(s.store.lanes, missing) {
+		return nil
+	}
+	return s.store.changeCursors(ctx, source, nil, func(l *lane, c *format.CursorRow) {
+		if c.Number == 0 {
+			c.Number = l.newSource()
+			c.Live = true
+		}
+		if c.Live {
+			*c = format.CursorRow{Number: c.Number, Seq: b.first - 1}
+		}
+	})
+}
+
+// pick leaves out what other lanes and processes apply, and what the cursor of its
+// partition says has been applied: they are not all as far as each other.
+func (s *several) pick(to []picked, l *lane, source string, b *Batch) []picked {
+	cursors := l.sources[source]
+	for i := range b.events {
+		e := &b.events[i]
+		part := s.store.layout.Settings.PartitionOf(b.bytes(e.did))
+		if !l.has(part) {
+			continue
+		}
+		if e.kind != eventImport && e.seq > 0 && cursors != nil && cursors[part-l.first].Covers(e.seq) {
+			l.applied++
+			l.replays++
+			if m := s.store.o.Metrics; m != nil {
+				m.Replays.Inc()
+			}
+			continue
+		}
+		to = append(to, picked{int32(i), part})
+	}
+	return to
+}
+
+// prepare gives ids to the strings of the events before they are applied, in
+// transactions of their own: other writers may meet the same ones.
+func (s *several) prepare(ctx context.Context, seg *segment, strings *intern.Batch) error {
+	b := seg.batch
+	for _, p := range seg.events {
+		e := &b.events[p.n]
+		strings.Add(dict.DID, b.bytes(e.did))
+		for i := e.ops.start; i < e.ops.end; i++ {
+			if o := &b.ops[i]; o.subject.end > o.subject.start {
+				strings.Add(o.kind.Info().To.Is, b.bytes(o.subject))
+			}
+		}
+	}
+	return s.store.ids.Prepare(ctx, strings, 0)
+}
+
+func (s *several) check(tx kv.Txn) error {
+	if s.claim == nil { // it is being opened
+		return nil
+	}
+	return s.claim.Check(tx)
+}
+
+func (s *several) notesInWrite() bool { return false }
+
+func (s *several) isAhead(c *format.CursorRow, seq Seq) bool { return c.Seq > seq && !c.Future }
+
+// hidden reads the set where another process has changed it since it was read.
+func (s *several) hidden(r kv.Reader) (*roaring64.Bitmap, error) {
+	version, err := read.HiddenVersion(r, s.store.layout)
+	if err != nil {
+		return nil, err
+	}
+	if set := s.cache.get(version); set != nil {
+		return set, nil
+	}
+	s.cache.reading.Lock()
+	defer s.cache.reading.Unlock()
+	if set := s.cache.get(version); set != nil {
+		return set, nil
+	}
+	set, err := read.Bitmap(r, s.store.layout, kinds.Hidden, 0)
+	if err == nil {
+		s.cache.put(version, set)
+	}
+	return set, err
+}
+
+func (s *several) hiddenChanged(uint64, map[dict.ID]bool) {} // hidden finds it out
+
+func (s *several) load(r kv.Reader) error { return s.cache.load(r, s.store.layout) }
+
+func (s *several) close(ctx context.Context) error {
+	if s.claim == nil {
+		return nil
+	}
+	return s.claim.Close(ctx)
+}
