@@ -43,7 +43,7 @@ func run(ctx context.Context, env *environment, args []string) int {
 		Version: version(),
 		Usage:   "who follows whom and who likes what on the AT Protocol network, as sets",
 		Commands: []*cli.Command{
-			serveCommand(env), replayCommand(env), queryCommand(env), checkCommand(env), statsCommand(env), idsCommand(env), exportCommand(env), importCommand(env), simulateCommand(env), loadCommand(env), versionCommand(env),
+			serveCommand(env), replayCommand(env), queryCommand(env), checkCommand(env), statsCommand(env), idsCommand(env), exportCommand(env), importCommand(env), upgradeCommand(env), simulateCommand(env), loadCommand(env), versionCommand(env),
 		},
 		Writer:         stdout,
 		ErrWriter:      stderr,

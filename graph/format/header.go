@@ -32,6 +32,9 @@ type Header struct {
 // HeaderKey is the key of the Header. Every store has it from its first write on.
 var HeaderKey = []byte("mgraph")
 
+// UpgradeKey is that of how far a step of package upgrade came.
+var UpgradeKey = []byte("mupgrade")
+
 // OldSettingsKey is that of the settings of a store before version 4.
 var OldSettingsKey = []byte("mintern")
 
@@ -44,6 +47,22 @@ func (h *Header) Append(dst []byte) []byte {
 		dst = append(dst, byte(k))
 	}
 	return dst
+}
+
+// upgrading stands in the place of the version while a store is being brought up to
+// date. The header before follows it.
+const upgrading = 0xff
+
+// AppendUpgrading appends the header of a store that is being brought up to date.
+func AppendUpgrading(dst, before []byte) []byte { return append(append(dst, upgrading), before...) }
+
+// UpgradingHeader returns the header that a store had before it was begun to be brought
+// up to date, nil if that is not under way.
+func UpgradingHeader(v []byte) (before []byte) {
+	if len(v) > 1 && v[0] == upgrading {
+		return v[1:]
+	}
+	return nil
 }
 
 // HeaderVersion returns the version of the format that a value of HeaderKey names.

@@ -19,6 +19,9 @@ func FindHeader(r kv.Reader) (h format.Header, found bool, err error) {
 	if err != nil || !ok {
 		return h, false, err
 	}
+	if format.UpgradingHeader(v) != nil {
+		return h, true, fmt.Errorf("%w: the store was begun to be brought up to date, and that was not finished: run skein upgrade again", ErrFormat)
+	}
 	version, err := format.HeaderVersion(v)
 	switch {
 	case err != nil:

@@ -1,0 +1,306 @@
+package upgrade
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/graph/check"
+	"skein/graph/export"
+	"skein/graph/format"
+	"skein/graph/read"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+	"skein/internal/kv/pebblekv"
+)
+
+func gunzip(t *testing.T, name string) []byte {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// unpack makes the folder of a store.
+func unpack(t *testing.T, archive []byte) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for r := tar.NewReader(bytes.NewReader(archive)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return dir
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(h.Name)), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// load puts the keys and values of a dump into a store in memory.
+func load(t *testing.T, dump []byte, faults memkv.Faults) kv.Store {
+	t.Helper()
+	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+	if err := store.Update(t.Context(), func(tx kv.Txn) error {
+		next := func() []byte {
+			n, w := binary.Uvarint(dump)
+			b := dump[w : w+int(n)]
+			dump = dump[w+int(n):]
+			return b
+		}
+		for len(dump) > 0 {
+			k := next()
+			tx.Set(k, next())
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func exported(t *testing.T, store kv.Store) string {
+	t.Helper()
+	var b strings.Builder
+	if _, err := export.Write(t.Context(), store, &b, nil); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// A store of every version that there was, made by the program of its time, is refused
+// with the command that brings it up to date, and afterwards holds what it held, to the
+// byte of its export, and goes on being written.
+func TestStoresOfEveryVersion(t *testing.T) {
+	for name, c := range map[string]struct {
+		version uint8
+		open    func(*testing.T) kv.Store
+	}{
+		"v3-alone": {3, func(t *testing.T) kv.Store {
+			dir := unpack(t, gunzip(t, "v3-alone.tar.gz"))
+			s, err := pebblekv.Open(pebblekv.Options{Dir: dir, Merger: graph.NewMerger(graph.Limits{}), SyncInterval: time.Second, Marker: format.HeaderKey})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}},
+		"v3-several": {3, func(t *testing.T) kv.Store { return load(t, gunzip(t, "v3-several.kv.gz"), memkv.Faults{}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := c.open(t)
+			o := graph.Options{MustExist: true, Beat: 10 * time.Millisecond}
+			if _, err := graph.Open(t.Context(), store, o); !errors.Is(err, read.ErrFormat) || !strings.Contains(err.Error(), "skein upgrade") {
+				t.Fatalf("a store of an older format: %v", err)
+			}
+			from, err := Run(t.Context(), store, nil)
+			if err != nil || from != c.version {
+				t.Fatalf("from %d: %v", from, err)
+			}
+			if from, err := Run(t.Context(), store, nil); err != nil || from != format.Version {
+				t.Errorf("once more: from %d: %v", from, err)
+			}
+			if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := exported(t, store), string(gunzip(t, name+".export.gz")); got != want {
+				t.Errorf("its export is another, of %d bytes, not %d", len(got), len(want))
+			}
+			s, err := graph.Open(t.Context(), store, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b graph.Batch
+			b.AddCommit(1<<40, &graph.Commit{DID: []byte("did:web:new.example.com"), Rev: []byte("3zzzzzzzzzz2a"), Data: make([]byte, 32)})
+			b.AddPut(1, []byte("3zzzzzzzzzz2a"), []byte("did:web:other.example.com"))
+			b.Seen(1<<40, nil)
+			if err := s.Apply(t.Context(), "wss://relay.example.com", &b); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(s.Close(t.Context()), check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil), store.Close()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// errCrash ends a run as a crash would.
+var errCrash = errors.New("crash")
+
+// crashing fails the n-th write, before or after it was committed.
+type crashing struct {
+	kv.Store
+
+	n     int
+	after bool
+}
+
+func (c *crashing) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	c.n--
+	if c.n == 0 && !c.after {
+		return errCrash
+	}
+	if err := c.Store.Update(ctx, fn); err != nil {
+		return err
+	}
+	if c.n == 0 {
+		return errCrash
+	}
+	return nil
+}
+
+// A run may be interrupted before and after every write, any number of times, and
+// conflicts and commits of unknown outcome change nothing: every key is moved once.
+func TestInterrupted(t *testing.T) {
+	step := Step{
+		From: 3, Prefixes: [][]byte{[]byte("b"), []byte("a1")},
+		Move: func(k, v []byte) ([]byte, []byte, error) { // done twice, it would show
+			return append([]byte("z"), k...), append(bytes.Clone(v), '.'), nil
+		},
+		Finish: func(tx kv.Txn, header []byte) ([]byte, error) {
+			tx.Set([]byte("finished"), header)
+			return []byte{4}, nil
+		},
+	}
+	want := map[string]string{"finished": "\x03", string(format.HeaderKey): "\x04", "a0": "stays"}
+	fill := map[string]string{string(format.HeaderKey): "\x03", "a0": "stays"}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range 5000 {
+		k, v := fmt.Sprintf("%s%d", []string{"a1", "b"}[i%2], i), strings.Repeat("v", rng.IntN(900))
+		fill[k], want["z"+k] = v, v+"."
+	}
+	crashes := 0
+	for n := 1; ; n++ {
+		for _, after := range []bool{false, true} {
+			store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Faults: memkv.Faults{Seed: uint64(n), Conflict: 0.2, Unknown: 0.2}})
+			if err := store.Update(t.Context(), func(tx kv.Txn) error {
+				for k, v := range fill {
+					tx.Set([]byte(k), []byte(v))
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := run(t.Context(), &crashing{store, n, after}, []Step{step}, 4, nil)
+			if err != nil && !errors.Is(err, errCrash) {
+				t.Fatal(err)
+			}
+			crashed := err != nil
+			if crashed {
+				crashes++
+				err := store.View(t.Context(), func(r kv.Reader) error { _, err := read.Header(r); return err })
+				if v := header(t, store); format.UpgradingHeader(v) != nil && (!errors.Is(err, read.ErrFormat) || !strings.Contains(err.Error(), "skein upgrade again")) {
+					t.Errorf("a store that is being brought up to date is opened: %v", err)
+				}
+				if _, err := run(t.Context(), store, []Step{step}, 4, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := everything(t, store); !maps.Equal(got, want) {
+				for k, v := range want {
+					if got[k] != v {
+						t.Errorf("%q is %.20q, it should be %.20q", k, got[k], v)
+						break
+					}
+				}
+				t.Fatalf("after a crash at write %d (after it: %t) the store has %d keys, and should have %d", n, after, len(got), len(want))
+			}
+			if !crashed && after {
+				if crashes < 10 {
+					t.Errorf("the test is none: %d crashes", crashes)
+				}
+				return
+			}
+		}
+	}
+}
+
+func header(t *testing.T, store kv.Store) (v []byte) {
+	t.Helper()
+	if err := store.View(t.Context(), func(r kv.Reader) error {
+		h, _, err := r.Get(format.HeaderKey)
+		v = bytes.Clone(h)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func everything(t *testing.T, store kv.Store) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	if err := store.View(t.Context(), func(r kv.Reader) error {
+		return r.Scan(nil, nil, false, func(k, v []byte) (bool, error) { all[string(k)] = string(v); return true, nil })
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// What cannot be brought up to date is left as it is.
+func TestRefused(t *testing.T) {
+	for name, h := range map[string]string{"no store": "", "too old": "\x02", "newer": "\x63"} {
+		store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+		if h != "" {
+			if err := store.Update(t.Context(), func(tx kv.Txn) error { tx.Set(format.HeaderKey, []byte(h)); return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := everything(t, store)
+		if _, err := Run(t.Context(), store, nil); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !maps.Equal(before, everything(t, store)) {
+			t.Errorf("%s: the store was changed", name)
+		}
+	}
+	// A writer that is alive is in the way.
+	store := load(t, gunzip(t, "v3-several.kv.gz"), memkv.Faults{})
+	if _, err := Run(t.Context(), store, nil); err != nil {
+		t.Fatal(err)
+	}
+	s, err := graph.Open(t.Context(), store, graph.Options{Beat: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), store, nil); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "stop it first") {
+		t.Errorf("while a writer is alive: %v", err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
