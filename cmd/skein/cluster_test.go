@@ -166,7 +166,7 @@ func metric(t *testing.T, d *daemon, name string) string {
 // startSimulator serves recorded frames, and returns the relay's address.
 func startSimulator(t *testing.T, file string, rate int) string {
 	t.Helper()
-	cmd := exec.CommandContext(context.Background(), binary, "simulate", "--frames", file, "--listen", "127.0.0.1:0", "--rate", fmt.Sprint(rate))
+	cmd := exec.CommandContext(context.Background(), simulator, "relay", "--frames", file, "--listen", "127.0.0.1:0", "--rate", fmt.Sprint(rate))
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

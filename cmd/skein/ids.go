@@ -15,32 +15,33 @@ import (
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/app"
+	"skein/internal/command"
 	"skein/internal/kv"
 )
 
-func idsCommand(e *environment) *cli.Command {
+func idsCommand(e *command.Environment) *cli.Command {
 	audit := storeCommand("audit", "list leases, gaps with their reasons, and what is left", func(ctx context.Context, path string, store kv.Store) error {
-		return e.audit(ctx, path, store)
+		return auditIDs(ctx, e, path, store)
 	})
-	s := &settings{}
+	s := &command.Settings{}
 	var byID bool
 	resolve := &cli.Command{
 		Name: "resolve", Usage: "show the ids of DIDs and AT URIs, or with --id the strings of ids", ArgsUsage: "STRING… | --id N…",
-		Flags: []cli.Flag{s.storeFlag(), &cli.BoolFlag{Name: "id", Usage: "the arguments are ids", Destination: &byID}},
+		Flags: []cli.Flag{s.StoreFlag(), &cli.BoolFlag{Name: "id", Usage: "the arguments are ids", Destination: &byID}},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if !c.Args().Present() {
-				return usage("ids resolve: name DIDs or AT URIs, or with --id ids")
+				return command.UsageError("ids resolve: name DIDs or AT URIs, or with --id ids")
 			}
 			asked, err := parseAsked(c.Args().Slice(), byID)
 			if err != nil {
 				return err
 			}
-			return withStore(ctx, s.store, func(store kv.Store) error { return e.resolve(ctx, store, asked) })
+			return withStore(ctx, s.Store, func(store kv.Store) error { return resolveIDs(ctx, e, store, asked) })
 		},
 	}
 	return &cli.Command{
 		Name: "ids", Usage: "how strings and ids belong together, and what became of every id", Commands: []*cli.Command{audit, resolve},
-		Action: chooseCommand,
+		Action: command.ChooseCommand,
 	}
 }
 
@@ -56,7 +57,7 @@ func parseAsked(args []string, byID bool) (all []asked, err error) {
 		if byID {
 			n, err := strconv.ParseUint(a, 0, 64)
 			if err != nil || n == 0 {
-				return nil, usage("ids resolve --id %q: an id is a number, 1 or greater", a)
+				return nil, command.UsageError("ids resolve --id %q: an id is a number, 1 or greater", a)
 			}
 			all = append(all, asked{s: a, id: dict.ID(n)})
 			continue
@@ -67,15 +68,15 @@ func parseAsked(args []string, byID bool) (all []asked, err error) {
 		case dict.URI.Valid([]byte(a)):
 			all = append(all, asked{dict.URI, a, 0})
 		default:
-			return nil, usage("ids resolve %q: that is neither a DID nor an AT URI", a)
+			return nil, command.UsageError("ids resolve %q: that is neither a DID nor an AT URI", a)
 		}
 	}
 	return all, nil
 }
 
-func (e *environment) resolve(ctx context.Context, store kv.Store, all []asked) error {
+func resolveIDs(ctx context.Context, e *command.Environment, store kv.Store, all []asked) error {
 	missing := 0
-	w := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(e.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAMESPACE\tID\tSTRING\tSHARD\tBLOCK\tPARTITION\tLEASED BY")
 	err := store.View(ctx, func(r kv.Reader) error {
 		h, err := read.Header(r)
@@ -103,7 +104,7 @@ func (e *environment) resolve(ctx context.Context, store kv.Store, all []asked) 
 			}
 			if !found {
 				missing++
-				fmt.Fprintf(e.stderr, "%s: not in the store\n", a.s)
+				fmt.Fprintf(e.Stderr, "%s: not in the store\n", a.s)
 			}
 		}
 		return nil
@@ -115,7 +116,7 @@ func (e *environment) resolve(ctx context.Context, store kv.Store, all []asked) 
 		return fmt.Errorf("ids resolve: %w", err)
 	}
 	if missing > 0 {
-		return errQuiet
+		return command.ErrQuiet
 	}
 	return nil
 }
@@ -133,14 +134,14 @@ func writeResolved(w io.Writer, res *intern.Resolved) {
 	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", res.Namespace, res.ID, res.String, shard, block, part, by)
 }
 
-// audit lists the leases. What it reads may change while it does so, where
+// auditIDs lists the leases. What it reads may change while it does so, where
 // others write the store.
-func (e *environment) audit(ctx context.Context, path string, store kv.Store) error {
+func auditIDs(ctx context.Context, e *command.Environment, path string, store kv.Store) error {
 	var writers map[string]bool
 	var settings dict.Settings
 	var leases []intern.AuditedLease
 	var left []intern.Capacity
-	p := e.progress("%d rows read")
+	p := e.Progress("%d rows read")
 	rows := int64(0)
 	crossed, err := store.ViewAcross(ctx, func(r kv.Reader) (err error) {
 		h, err := read.Header(r)
@@ -156,20 +157,20 @@ func (e *environment) audit(ctx context.Context, path string, store kv.Store) er
 			return nil
 		}, func() error {
 			if rows++; rows%65536 == 0 {
-				p.tell(rows)
+				p.Tell(rows)
 			}
 			return ctx.Err()
 		})
 		return err
 	})
-	p.end()
+	p.End()
 	if err != nil {
 		return fmt.Errorf("ids audit: %w", err)
 	}
-	fmt.Fprintf(e.stdout, "%s: %s\n\n", path, settings)
-	app.WriteAudit(e.stdout, leases, left)
+	fmt.Fprintf(e.Stdout, "%s: %s\n\n", path, settings)
+	app.WriteAudit(e.Stdout, leases, left)
 	if crossed > 0 && len(writers) > 0 {
-		fmt.Fprintln(e.stdout, "\nThe store was written to while it was read: leases in use may be counted as of different moments.")
+		fmt.Fprintln(e.Stdout, "\nThe store was written to while it was read: leases in use may be counted as of different moments.")
 	}
 	return nil
 }

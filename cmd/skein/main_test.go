@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"skein/internal/kv/fdbkv"
+	"skein/internal/testing/program"
 	"skein/internal/truth"
 )
 
@@ -34,7 +35,7 @@ const (
 	plainTruth = "../../testdata/pds/plain-truth.json"
 )
 
-var binary string
+var binary, simulator string // skein, and skein-sim
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -45,40 +46,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, indigoConsumer(address))
 		os.Exit(1)
 	}
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "skein-test")
-		if err != nil {
-			panic(err)
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		binary = filepath.Join(dir, "skein")
-		args := []string{"build", "-o", binary}
-		if fdbkv.Built {
-			args = append(args, "-tags", "fdb")
-		}
-		build := exec.Command("go", append(args, ".")...)
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "building skein: %v\n%s", err, out)
-			return 1
-		}
-		return m.Run()
-	}())
+	os.Exit(program.Main(m, func(path func(string) string) { binary, simulator = path("skein"), path("skein-sim") }, "skein", "skein-sim"))
 }
 
 // skein runs the program to its end.
 func skein(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary, args...)
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return exit.ExitCode(), out.String(), errs.String()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return 0, out.String(), errs.String()
+	return program.Run(t, binary, args...)
 }
 
 // daemon is a running skein serve.
@@ -313,7 +287,8 @@ func TestExitCodes(t *testing.T) {
 		{1, "line 1", []string{"import", "--store", filepath.Join(dir, "new"), broken}},
 		{1, "accounts already", []string{"import", "--store", store, broken}},
 		{64, "name the file", []string{"import", "--store", store}},
-		{1, "ends within a message", []string{"simulate", "--frames", broken}},
+		{64, "skein-sim relay now", []string{"simulate", "--frames", broken}},
+		{64, "skein-sim load now", []string{"load"}},
 		{1, "skein serve", []string{"query", "--server", "http://127.0.0.1:1", "followers(did:plc:a)"}},
 	} {
 		code, out, errs := skein(t, c.args...)
@@ -333,7 +308,7 @@ func TestExitCodes(t *testing.T) {
 
 // No flag has two defaults in its help.
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"serve", "replay", "import", "load", "simulate"} {
+	for _, command := range []string{"serve", "replay", "import", "upgrade"} {
 		_, out, _ := skein(t, command, "--help")
 		for line := range strings.Lines(out) {
 			if strings.Count(line, "(default:") > 1 {

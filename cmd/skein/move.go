@@ -11,38 +11,39 @@ import (
 
 	"skein/graph/export"
 	"skein/internal/app"
+	"skein/internal/command"
 	"skein/internal/kv"
 )
 
-func exportCommand(e *environment) *cli.Command {
+func exportCommand(e *command.Environment) *cli.Command {
 	return storeCommand("export", "write the store to standard output, as lines of JSON that import reads into any engine", func(ctx context.Context, path string, store kv.Store) error {
-		p := e.progress("%d records")
-		n, err := export.Write(ctx, store, e.stdout, p.tell)
-		p.end()
+		p := e.Progress("%d records")
+		n, err := export.Write(ctx, store, e.Stdout, p.Tell)
+		p.End()
 		if err != nil {
 			return fmt.Errorf("export: %w", err)
 		}
-		fmt.Fprintf(e.stderr, "%s: %d accounts and %d records exported\n", path, n.Accounts, n.Records)
+		fmt.Fprintf(e.Stderr, "%s: %d accounts and %d records exported\n", path, n.Accounts, n.Records)
 		return nil
 	})
 }
 
-func importCommand(e *environment) *cli.Command {
-	s := &settings{}
+func importCommand(e *command.Environment) *cli.Command {
+	s := &command.Settings{}
 	return &cli.Command{
 		Name: "import", Usage: "fill an empty store with what export wrote", ArgsUsage: "FILE (- is standard input)",
-		Flags: s.writeFlags(e),
+		Flags: s.WriteFlags(e),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Len() != 1 {
-				return usage("import: name the file that skein export wrote, or - for standard input")
+				return command.UsageError("import: name the file that skein export wrote, or - for standard input")
 			}
 			return importStore(ctx, e, s, c.Args().First())
 		},
 	}
 }
 
-func importStore(ctx context.Context, e *environment, s *settings, file string) (err error) {
-	so, err := s.storeOptions(e)
+func importStore(ctx context.Context, e *command.Environment, s *command.Settings, file string) (err error) {
+	so, err := s.StoreOptions(e)
 	if err != nil {
 		return err
 	}
@@ -56,16 +57,16 @@ func importStore(ctx context.Context, e *environment, s *settings, file string) 
 		in = f
 	}
 	app.LimitMemory(so)
-	x, err := openIndex(ctx, so)
+	x, err := command.OpenIndex(ctx, so)
 	if err != nil {
 		return errors.Join(err, in.Close())
 	}
-	p := e.progress("%d records")
-	n, err := export.Read(ctx, x.Graph, in, p.tell)
-	p.end()
+	p := e.Progress("%d records")
+	n, err := export.Read(ctx, x.Graph, in, p.Tell)
+	p.End()
 	if err = errors.Join(err, in.Close(), x.Close(ctx)); err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
-	fmt.Fprintf(e.stderr, "%s: %d accounts and %d records imported\n", s.store, n.Accounts, n.Records)
+	fmt.Fprintf(e.Stderr, "%s: %d accounts and %d records imported\n", s.Store, n.Accounts, n.Records)
 	return nil
 }

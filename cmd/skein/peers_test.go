@@ -166,7 +166,7 @@ func scrape(b *testing.B, url, name string) (n int64) {
 // startMadeUp starts a relay of a made-up network, and returns its address.
 func startMadeUp(b *testing.B, args ...string) string {
 	b.Helper()
-	cmd := exec.CommandContext(b.Context(), binary, append([]string{"simulate", "--rate", "0", "--hold", "--listen", "127.0.0.1:0"}, args...)...)
+	cmd := exec.CommandContext(b.Context(), simulator, append([]string{"relay", "--rate", "0", "--hold", "--listen", "127.0.0.1:0"}, args...)...)
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		b.Fatal(err)

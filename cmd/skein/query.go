@@ -14,10 +14,11 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"skein/internal/command"
 	"skein/query"
 )
 
-func queryCommand(e *environment) *cli.Command {
+func queryCommand(e *command.Environment) *cli.Command {
 	var server string
 	var count bool
 	var limit int64
@@ -26,25 +27,25 @@ func queryCommand(e *environment) *cli.Command {
 		Usage:     "ask a running server; prints the members of the set, one a line",
 		ArgsUsage: "EXPR",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:3210", Usage: "the query API to ask", Destination: &server, Sources: env("server")},
+			&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:3210", Usage: "the query API to ask", Destination: &server, Sources: command.Env("server")},
 			&cli.BoolFlag{Name: "count", Usage: "print only how many there are", Destination: &count},
 			&cli.Int64Flag{Name: "limit", DefaultText: "all", Usage: "print at most so many members", Destination: &limit},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Len() != 1 {
-				return usage("skein query takes one set expression in quotes, such as 'followers(did:plc:…)'")
+				return command.UsageError("skein query takes one set expression in quotes, such as 'followers(did:plc:…)'")
 			}
 			if limit < 0 {
-				return usage("--limit %d is negative", limit)
+				return command.UsageError("--limit %d is negative", limit)
 			}
 			if !strings.Contains(server, "://") {
 				server = "http://" + server
 			}
-			out := bufio.NewWriter(e.stdout)
+			out := bufio.NewWriter(e.Stdout)
 			expr := c.Args().First()
 			err := errors.Join(ask(ctx, out, server, expr, count, limit), out.Flush())
 			if no, ok := errors.AsType[*refused](err); ok && no.name == "InvalidRequest" {
-				point(e.stderr, expr)
+				point(e.Stderr, expr)
 			}
 			return err
 		},
@@ -110,7 +111,7 @@ func ask(ctx context.Context, out io.Writer, server, expr string, count bool, li
 func get(ctx context.Context, client *http.Client, address string) (a queryAnswer, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return a, usage("--server: %v", err)
+		return a, command.UsageError("--server: %v", err)
 	}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -11,13 +11,14 @@ import (
 
 	"skein/consumer"
 	"skein/internal/app"
+	"skein/internal/command"
 	"skein/internal/kv"
 )
 
-func replayCommand(e *environment) *cli.Command {
-	s := &settings{}
+func replayCommand(e *command.Environment) *cli.Command {
+	s := &command.Settings{}
 	var o consumer.Options
-	flags := append(s.indexFlags(e),
+	flags := append(s.IndexFlags(e),
 		&cli.StringFlag{Name: "frames", Usage: "read recorded frames from this file instead of a relay", Destination: &o.Frames},
 		&cli.FloatFlag{Name: "rate", DefaultText: "as fast as it goes", Usage: "frames per second, with --frames", Destination: &o.Rate},
 		&cli.Int64Flag{Name: "until", DefaultText: "none", Usage: "end at the first sequence number that is this or greater", Destination: &o.Until},
@@ -33,30 +34,30 @@ func replayCommand(e *environment) *cli.Command {
 		Usage: "index from a relay's cursor, or from recorded frames, until caught up",
 		Flags: flags,
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := noArguments(c); err != nil {
+			if err := command.NoArguments(c); err != nil {
 				return err
 			}
 			switch {
 			case o.Rate < 0:
-				return usage("--rate %v is negative", o.Rate)
+				return command.UsageError("--rate %v is negative", o.Rate)
 			case o.Until < 0:
-				return usage("--until %v is negative", o.Until)
+				return command.UsageError("--until %v is negative", o.Until)
 			case o.Idle <= 0:
-				return usage("--idle %v: it must be more than 0", o.Idle)
-			case o.Frames != "" && c.IsSet("relay") && os.Getenv(envPrefix+"RELAY") == "":
-				return usage("--frames and --relay exclude each other")
+				return command.UsageError("--idle %v: it must be more than 0", o.Idle)
+			case o.Frames != "" && c.IsSet("relay") && os.Getenv(command.EnvPrefix+"RELAY") == "":
+				return command.UsageError("--frames and --relay exclude each other")
 			}
 			return replay(ctx, e, s, o)
 		},
 	}
 }
 
-func replay(ctx context.Context, e *environment, s *settings, o consumer.Options) (err error) {
-	so, err := s.storeOptions(e)
+func replay(ctx context.Context, e *command.Environment, s *command.Settings, o consumer.Options) (err error) {
+	so, err := s.StoreOptions(e)
 	if err != nil {
 		return err
 	}
-	common, err := s.consumerOptions()
+	common, err := s.ConsumerOptions()
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func replay(ctx context.Context, e *environment, s *settings, o consumer.Options
 	if o.Frames != "" {
 		o.Idle = 0
 	} else if _, _, err := consumer.ParseRelay(o.Relay); err != nil {
-		return usage("--relay: %v", err)
+		return command.UsageError("--relay: %v", err)
 	}
 	if o.Frames != "" { // before a store is made for it
 		if _, err := os.Stat(o.Frames); err != nil {
@@ -78,9 +79,9 @@ func replay(ctx context.Context, e *environment, s *settings, o consumer.Options
 	// Without a cursor a relay is listened to live, and nothing is replayed: then
 	// there must be a store that has one.
 	so.Create = o.Frames != "" || o.Cursor != nil
-	x, err := openIndex(ctx, so)
+	x, err := command.OpenIndex(ctx, so)
 	if errors.Is(err, kv.ErrNotFound) && !so.Create {
-		return usage("%v", errNothingToReplay)
+		return command.UsageError("%v", errNothingToReplay)
 	}
 	if err != nil {
 		return err
@@ -89,10 +90,10 @@ func replay(ctx context.Context, e *environment, s *settings, o consumer.Options
 	if !so.Create {
 		source, _, err := consumer.ParseRelay(o.Relay)
 		if err != nil {
-			return usage("--relay: %v", err)
+			return command.UsageError("--relay: %v", err)
 		}
 		if _, stored := x.Graph.Cursor(source); !stored {
-			return usage("%v", errNothingToReplay)
+			return command.UsageError("%v", errNothingToReplay)
 		}
 	}
 	c, err := x.Consumer(o)
@@ -105,7 +106,7 @@ func replay(ctx context.Context, e *environment, s *settings, o consumer.Options
 	stop()
 	p := c.Progress()
 	if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) {
-		err = fmt.Errorf("stopped at seq %d; %s", p.Applied, s.goOn())
+		err = fmt.Errorf("stopped at seq %d; %s", p.Applied, goOn(s))
 	}
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)
@@ -116,7 +117,7 @@ func replay(ctx context.Context, e *environment, s *settings, o consumer.Options
 		}
 	}
 	took := time.Since(start)
-	fmt.Fprintf(e.stderr, "read %d messages in %v, %.0f/s: %s; cursor %d\n",
+	fmt.Fprintf(e.Stderr, "read %d messages in %v, %.0f/s: %s; cursor %d\n",
 		p.Events, took.Round(time.Millisecond), float64(p.Events)/took.Seconds(), news(x.Graph.Events()), p.Applied)
 	return nil
 }
@@ -124,8 +125,8 @@ func replay(ctx context.Context, e *environment, s *settings, o consumer.Options
 var errNothingToReplay = errors.New("replay: no cursor of this relay is stored, so there is no past to begin with: say where to begin with --cursor (0 is the oldest that the relay keeps), or name a file with --frames")
 
 // goOn says how a replay that was stopped is gone on with.
-func (s *settings) goOn() string {
-	if s.cursor != "" {
+func goOn(s *command.Settings) string {
+	if s.Cursor != "" {
 		return "the same command without --cursor goes on from there"
 	}
 	return "the same command goes on from there"
@@ -144,8 +145,8 @@ func news(applied, replayed int64) string {
 
 // showProgress writes a line a second about how far c has come, if somebody
 // watches, and returns what ends that.
-func showProgress(e *environment, c *consumer.Consumer, until int64) (stop func()) {
-	if !e.terminal() {
+func showProgress(e *command.Environment, c *consumer.Consumer, until int64) (stop func()) {
+	if !e.Terminal() {
 		return func() {}
 	}
 	quit, done := make(chan struct{}), make(chan struct{})
@@ -158,12 +159,12 @@ func showProgress(e *environment, c *consumer.Consumer, until int64) (stop func(
 		for {
 			select {
 			case <-quit:
-				fmt.Fprint(e.stderr, "\r\033[K")
+				fmt.Fprint(e.Stderr, "\r\033[K")
 				return
 			case <-ticker.C:
 			}
 			p := c.Progress()
-			fmt.Fprintf(e.stderr, "\r\033[K%s", progressLine(p, p.Events-last, time.Since(start), until, start))
+			fmt.Fprintf(e.Stderr, "\r\033[K%s", progressLine(p, p.Events-last, time.Since(start), until, start))
 			last = p.Events
 		}
 	}()

@@ -10,22 +10,23 @@ import (
 
 	"skein/consumer"
 	"skein/internal/app"
+	"skein/internal/command"
 )
 
-func serveCommand(e *environment) *cli.Command {
-	s := &settings{}
-	flags := append(s.indexFlags(e),
-		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the query API", Destination: &s.listen, Sources: env("listen")},
-		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of /metrics, /healthz, /readyz, /deadletters, /gaps, /debug/pprof/", Destination: &s.admin, Sources: env("admin-listen")},
-		&cli.BoolFlag{Name: "force-cursor", Usage: "use --cursor although one is stored", Destination: &s.forceCursor, Sources: env("force-cursor")},
-		&cli.BoolFlag{Name: "consume", Value: true, Usage: "false: only answer questions", Destination: &s.consume, Sources: env("consume")},
+func serveCommand(e *command.Environment) *cli.Command {
+	s := &command.Settings{}
+	flags := append(s.IndexFlags(e),
+		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the query API", Destination: &s.Listen, Sources: command.Env("listen")},
+		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of /metrics, /healthz, /readyz, /deadletters, /gaps, /debug/pprof/", Destination: &s.Admin, Sources: command.Env("admin-listen")},
+		&cli.BoolFlag{Name: "force-cursor", Usage: "use --cursor although one is stored", Destination: &s.ForceCursor, Sources: command.Env("force-cursor")},
+		&cli.BoolFlag{Name: "consume", Value: true, Usage: "false: only answer questions", Destination: &s.Consume, Sources: command.Env("consume")},
 	)
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "consume the firehose, index it, answer queries",
 		Flags: flags,
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := noArguments(c); err != nil {
+			if err := command.NoArguments(c); err != nil {
 				return err
 			}
 			return serve(ctx, e, s, flags)
@@ -33,27 +34,27 @@ func serveCommand(e *environment) *cli.Command {
 	}
 }
 
-func serve(ctx context.Context, e *environment, s *settings, flags []cli.Flag) (err error) {
-	so, err := s.storeOptions(e)
+func serve(ctx context.Context, e *command.Environment, s *command.Settings, flags []cli.Flag) (err error) {
+	so, err := s.StoreOptions(e)
 	if err != nil {
 		return err
 	}
-	onFDB := strings.HasPrefix(s.store, "fdb:")
-	so.Create, so.Wait = s.consume, true // a node that only answers never makes a store
-	so.ReadOnly = onFDB && !s.consume    // beside the writers; a folder has one process
-	co, err := s.consumerOptions()
+	onFDB := strings.HasPrefix(s.Store, "fdb:")
+	so.Create, so.Wait = s.Consume, true // a node that only answers never makes a store
+	so.ReadOnly = onFDB && !s.Consume    // beside the writers; a folder has one process
+	co, err := s.ConsumerOptions()
 	if err != nil {
 		return err
 	}
-	if _, _, err := consumer.ParseRelay(s.relay); err != nil {
-		return usage("--relay: %v", err)
+	if _, _, err := consumer.ParseRelay(s.Relay); err != nil {
+		return command.UsageError("--relay: %v", err)
 	}
-	for _, name := range environmentWarnings(os.Environ(), flags) {
+	for _, name := range command.EnvironmentWarnings(os.Environ(), flags) {
 		so.Logger.Warn("this environment variable is no setting of skein serve", "name", name)
 	}
-	e.stop.onHangup(func() { so.Logger.Info("SIGHUP: there is nothing to read anew; going on") })
+	e.Stop.OnHangup(func() { so.Logger.Info("SIGHUP: there is nothing to read anew; going on") })
 	app.LimitMemory(so)
-	x, err := openIndex(ctx, so)
+	x, err := command.OpenIndex(ctx, so)
 	if err != nil && ctx.Err() != nil {
 		so.Logger.Info("stopped before it had begun")
 		return nil
@@ -65,13 +66,13 @@ func serve(ctx context.Context, e *environment, s *settings, flags []cli.Flag) (
 		err = errors.Join(err, x.Close(ctx))
 		so.Logger.Info("stopped")
 	}()
-	o := app.ServeOptions{Listen: s.listen, AdminListen: s.admin, Version: version()}
-	if s.consume {
+	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, Version: command.Version()}
+	if s.Consume {
 		o.Consume = &co
 	}
 	err = x.Serve(ctx, o)
 	if errors.Is(err, consumer.ErrCursorStored) {
-		return usage("%v", err)
+		return command.UsageError("%v", err)
 	}
 	return err
 }

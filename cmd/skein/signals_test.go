@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"skein/internal/app"
+	"skein/internal/command"
 )
 
 // stuckVariable makes the test binary a command that does not end by itself.
 const stuckVariable = "SKEIN_TEST_STUCK"
 
 func stuck() {
-	mostStopping = 300 * time.Millisecond
-	ctx := new(stopping).listen(os.Stderr)
+	command.MostStopping = 300 * time.Millisecond
+	ctx := new(command.Stopping).Listen(os.Stderr)
 	fmt.Println("listening")
 	<-ctx.Done()
 	select {} // the store does not answer
@@ -56,7 +57,7 @@ func TestHangup(t *testing.T) {
 	if err := replay.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	if err := replay.Wait(); replay.ProcessState.ExitCode() != exitFailed || !strings.Contains(errs.String(), "goes on from there") {
+	if err := replay.Wait(); replay.ProcessState.ExitCode() != command.ExitFailed || !strings.Contains(errs.String(), "goes on from there") {
 		t.Errorf("%v: %s", err, errs.String())
 	}
 	if code, out, errs := skein(t, "check", "--store", store); code != 0 {
@@ -108,7 +109,7 @@ func TestStuck(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(errs.String(), "what was committed is kept") {
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != command.ExitFailed || !strings.Contains(errs.String(), "what was committed is kept") {
 		t.Errorf("%v: %s", err, errs.String())
 	}
 }
@@ -144,10 +145,10 @@ func TestDiskFills(t *testing.T) {
 		}
 	}
 	d.stop()
-	for _, command := range [][]string{append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...), {"replay", "--frames", plainPDS, "--store", filepath.Join(disk, "store"), "--memory", "32MiB"}} {
-		code, _, errs := skein(t, command...)
-		if code != exitFailed || !strings.Contains(errs, "the disk is full") || strings.Contains(errs, "goroutine") || strings.Count(errs, "\n") > 2 {
-			t.Errorf("%s: %d\n%s", command[0], code, errs)
+	for _, line := range [][]string{append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...), {"replay", "--frames", plainPDS, "--store", filepath.Join(disk, "store"), "--memory", "32MiB"}} {
+		code, _, errs := skein(t, line...)
+		if code != command.ExitFailed || !strings.Contains(errs, "the disk is full") || strings.Contains(errs, "goroutine") || strings.Count(errs, "\n") > 2 {
+			t.Errorf("%s: %d\n%s", line[0], code, errs)
 		}
 	}
 	if err := os.Remove(ballast); err != nil {

@@ -13,6 +13,7 @@ import (
 	"skein/graph/check"
 	"skein/graph/kinds"
 	"skein/internal/app"
+	"skein/internal/command"
 	"skein/internal/human"
 	"skein/internal/kv"
 )
@@ -28,19 +29,19 @@ type storeStats struct {
 	Counts    graph.Counts     `json:"counts"`
 }
 
-func statsCommand(e *environment) *cli.Command {
+func statsCommand(e *command.Environment) *cli.Command {
 	var exact bool
 	c := storeCommand("stats", "say what is in the store, and where its bytes are", func(ctx context.Context, path string, store kv.Store) error {
 		st := storeStats{Store: path, Engine: store.Engine(), DiskBytes: store.DiskBytes()}
-		p := e.progress("%d keys counted")
+		p := e.Progress("%d keys counted")
 		_, err := store.ViewAcross(ctx, func(r kv.Reader) (err error) { // the numbers are estimates anyway
 			if st.Counts, st.Cursors, err = check.Totals(r); err != nil {
 				return err
 			}
-			st.Keyspaces, err = check.Usage(r, store, p.tell)
+			st.Keyspaces, err = check.Usage(r, store, p.Tell)
 			return err
 		})
-		p.end()
+		p.End()
 		if err != nil {
 			return fmt.Errorf("stats: %w", err)
 		}
@@ -48,11 +49,11 @@ func statsCommand(e *environment) *cli.Command {
 			st.Records += n
 		}
 		if exact {
-			out := json.NewEncoder(e.stdout)
+			out := json.NewEncoder(e.Stdout)
 			out.SetIndent("", "  ")
 			return out.Encode(&st)
 		}
-		st.write(e.stdout)
+		st.write(e.Stdout)
 		return nil
 	})
 	c.Flags = append(c.Flags, &cli.BoolFlag{Name: "json", Usage: "print exact numbers, as JSON", Destination: &exact})
@@ -81,26 +82,4 @@ func at(t time.Time) string {
 		return ""
 	}
 	return ", an event of " + t.UTC().Format(time.RFC3339)
-}
-
-// progress shows a number that grows, on a terminal.
-type progress struct {
-	e      *environment
-	format string
-	told   bool
-}
-
-func (e *environment) progress(format string) *progress { return &progress{e: e, format: format} }
-
-func (p *progress) tell(n int64) {
-	if p.e.terminal() {
-		p.told = true
-		fmt.Fprintf(p.e.stderr, "\r\033[K"+p.format, n)
-	}
-}
-
-func (p *progress) end() {
-	if p.told {
-		fmt.Fprint(p.e.stderr, "\r\033[K")
-	}
 }

@@ -7,26 +7,27 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein/internal/app"
+	"skein/internal/command"
 	"skein/internal/kv"
 )
 
 // storeCommand is a command that reads the store of --store.
 func storeCommand(name, usage string, action func(ctx context.Context, path string, store kv.Store) error) *cli.Command {
-	s := &settings{}
+	s := &command.Settings{}
 	return &cli.Command{
-		Name: name, Usage: usage, Flags: []cli.Flag{s.storeFlag()},
+		Name: name, Usage: usage, Flags: []cli.Flag{s.StoreFlag()},
 		Action: func(ctx context.Context, c *cli.Command) (err error) {
-			if err := noArguments(c); err != nil {
+			if err := command.NoArguments(c); err != nil {
 				return err
 			}
-			return withStore(ctx, s.store, func(store kv.Store) error { return action(ctx, s.store, store) })
+			return withStore(ctx, s.Store, func(store kv.Store) error { return action(ctx, s.Store, store) })
 		},
 	}
 }
 
 // withStore opens a store for reading, calls fn with it, and closes it.
 func withStore(ctx context.Context, path string, fn func(kv.Store) error) error {
-	if err := checkStoreFlag(path); err != nil {
+	if err := command.CheckStoreFlag(path); err != nil {
 		return err
 	}
 	store, err := app.OpenStore(ctx, app.StoreOptions{Store: path, ReadOnly: true})

@@ -10,15 +10,16 @@ import (
 	"skein/graph/format"
 	"skein/graph/upgrade"
 	"skein/internal/app"
+	"skein/internal/command"
 )
 
-func upgradeCommand(e *environment) *cli.Command {
-	s := &settings{}
+func upgradeCommand(e *command.Environment) *cli.Command {
+	s := &command.Settings{}
 	return &cli.Command{
 		Name: "upgrade", Usage: "bring a store that an older skein made up to date; where it is interrupted, run it again",
-		Flags: s.writeFlags(e),
+		Flags: s.WriteFlags(e),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := noArguments(c); err != nil {
+			if err := command.NoArguments(c); err != nil {
 				return err
 			}
 			return upgradeStore(ctx, e, s)
@@ -26,8 +27,8 @@ func upgradeCommand(e *environment) *cli.Command {
 	}
 }
 
-func upgradeStore(ctx context.Context, e *environment, s *settings) error {
-	so, err := s.storeOptions(e)
+func upgradeStore(ctx context.Context, e *command.Environment, s *command.Settings) error {
+	so, err := s.StoreOptions(e)
 	if err != nil {
 		return err
 	}
@@ -36,16 +37,16 @@ func upgradeStore(ctx context.Context, e *environment, s *settings) error {
 	if err != nil {
 		return err
 	}
-	p := e.progress("%d keys moved")
-	from, err := upgrade.Run(ctx, store, p.tell)
-	p.end()
+	p := e.Progress("%d keys moved")
+	from, err := upgrade.Run(ctx, store, p.Tell)
+	p.End()
 	if err = errors.Join(err, store.Close()); err != nil {
-		return fmt.Errorf("upgrade: %s: %w", s.store, err)
+		return fmt.Errorf("upgrade: %s: %w", s.Store, err)
 	}
 	if from == format.Version {
-		fmt.Fprintf(e.stdout, "%s: it has format %d, which is that of this program\n", s.store, from)
+		fmt.Fprintf(e.Stdout, "%s: it has format %d, which is that of this program\n", s.Store, from)
 		return nil
 	}
-	fmt.Fprintf(e.stdout, "%s: brought up to date, from format %d to %d\n", s.store, from, format.Version)
+	fmt.Fprintf(e.Stdout, "%s: brought up to date, from format %d to %d\n", s.Store, from, format.Version)
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -11,10 +11,10 @@ import (
 	"skein/internal/kv/fdbkv"
 )
 
-// number is the version, also set by the linker: -X main.number=…
+// number is the version, also set by the linker: -X skein/internal/command.number=…
 var number = "0.1.0-dev"
 
-func version() string { return number }
+func Version() string { return number }
 
 // commit returns the commit that the binary was built from, if Go noted it.
 func commit() string {
@@ -34,20 +34,20 @@ func commit() string {
 	return rev + dirty
 }
 
-func versionCommand(e *environment) *cli.Command {
+func VersionCommand(e *Environment) *cli.Command {
 	return &cli.Command{
 		Name:  "version",
 		Usage: "print version, commit, Go version and the engines built in",
 		Action: func(_ context.Context, c *cli.Command) error {
-			if err := noArguments(c); err != nil {
+			if err := NoArguments(c); err != nil {
 				return err
 			}
 			engines := "pebble"
 			if fdbkv.Built {
 				engines += " fdb"
 			}
-			fmt.Fprintf(e.stdout, "skein %s\ncommit %s\n%s %s/%s\nengines: %s\n",
-				version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH, engines)
+			fmt.Fprintf(e.Stdout, "%s %s\ncommit %s\n%s %s/%s\nengines: %s\n",
+				e.program.Name, Version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH, engines)
 			return nil
 		},
 	}

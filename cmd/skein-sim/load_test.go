@@ -7,13 +7,21 @@ import (
 	"strings"
 	"testing"
 
+	"skein/internal/command"
 	"skein/internal/load"
+	"skein/internal/testing/program"
 )
 
-// runs a load, and reads its report.
+var binary, skein string // skein-sim, and skein
+
+func TestMain(m *testing.M) {
+	os.Exit(program.Main(m, func(path func(string) string) { binary, skein = path("skein-sim"), path("skein") }, "skein-sim", "skein"))
+}
+
+// loadReport runs a load, and reads its report.
 func loadReport(t *testing.T, args ...string) (load.Report, string) {
 	t.Helper()
-	code, stdout, stderr := skein(t, append([]string{"load"}, args...)...)
+	code, stdout, stderr := program.Run(t, binary, append([]string{"load"}, args...)...)
 	var r load.Report
 	d := json.NewDecoder(strings.NewReader(stdout))
 	d.DisallowUnknownFields()
@@ -35,10 +43,10 @@ func TestLoadCommand(t *testing.T) {
 	if !strings.Contains(stderr, "killed") {
 		t.Error(stderr)
 	}
-	if code, _, stderr := skein(t, "check", "--store", dir); code != 0 {
+	if code, _, stderr := program.Run(t, skein, "check", "--store", dir); code != 0 {
 		t.Error(code, stderr)
 	}
-	if code, stdout, _ := skein(t, "load", "--store", dir, "--rate", "2000", "--duration", "1s", "--accounts", "8192", "--markdown"); code != 0 ||
+	if code, stdout, _ := program.Run(t, binary, "load", "--store", dir, "--rate", "2000", "--duration", "1s", "--accounts", "8192", "--markdown"); code != 0 ||
 		!strings.HasPrefix(stdout, "| offered/s |") || strings.Count(stdout, "\n") != 3 {
 		t.Errorf("%d\n%s", code, stdout)
 	}
@@ -51,11 +59,11 @@ func TestLoadCommand(t *testing.T) {
 		{"--prefill", "10", "--fault", "corrupt=0.5"},
 		{"--kill", "--fault", "jump=5000000@1s"},
 	} {
-		if code, _, stderr := skein(t, append([]string{"load"}, wrong...)...); code != exitUsage || stderr == "" {
+		if code, _, stderr := program.Run(t, binary, append([]string{"load"}, wrong...)...); code != command.ExitUsage || stderr == "" {
 			t.Errorf("%q: exit code %d: %s", wrong, code, stderr)
 		}
 	}
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), "skein-load*"))
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "skein-sim-load*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("temporary stores are left: %q %v", left, err)
 	}
@@ -72,5 +80,37 @@ func TestMemory(t *testing.T) {
 	// With cgo the C library's heap takes up to twice its share.
 	if most := int64(2 * budget); r.PeakRSS > most {
 		t.Errorf("it had %d MiB resident, of a budget of %d", r.PeakRSS>>20, budget>>20)
+	}
+}
+
+// What is wrong with the command line of the relay is said.
+func TestRelayCommand(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "broken.frames")
+	if err := os.WriteFile(broken, []byte("\x00\x00\x00\x09abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{1, "ends within a message", []string{"relay", "--frames", broken}},
+		{64, "is negative", []string{"relay", "--rate", "-1"}},
+		{64, "sized or full", []string{"relay", "--proofs", "half"}},
+		{64, "did you mean relay?", []string{"relai"}},
+		{0, "skein-sim 0.", []string{"version"}},
+	} {
+		code, out, errs := program.Run(t, binary, c.args...)
+		if code != c.code || !strings.Contains(out+errs, c.says) {
+			t.Errorf("skein-sim %s: exit %d, want %d and %q:\n%s%s", strings.Join(c.args, " "), code, c.code, c.says, out, errs)
+		}
+	}
+	for _, name := range []string{"relay", "load"} {
+		_, out, _ := program.Run(t, binary, name, "--help")
+		for line := range strings.Lines(out) {
+			if strings.Count(line, "(default:") > 1 {
+				t.Errorf("%s has a flag with two defaults: %s", name, line)
+			}
+		}
 	}
 }

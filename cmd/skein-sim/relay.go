@@ -11,13 +11,14 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"skein/internal/command"
 	"skein/internal/frames"
 	"skein/internal/relay"
 	"skein/internal/simulate"
 )
 
-// simulateOptions are the flags of simulate.
-type simulateOptions struct {
+// relayOptions are the flags of relay.
+type relayOptions struct {
 	simulate.Options
 
 	frames string
@@ -29,10 +30,10 @@ type simulateOptions struct {
 // peakRate is the real network's peak so far, in events per second.
 const peakRate = 1500
 
-func simulateCommand(e *environment) *cli.Command {
-	o := &simulateOptions{}
+func relayCommand(e *command.Environment) *cli.Command {
+	o := &relayOptions{}
 	return &cli.Command{
-		Name: "simulate", Usage: "a relay: serve a made-up network, or recorded frames, with cursor replay",
+		Name: "relay", Usage: "serve a made-up network, or recorded frames, with cursor replay",
 		Flags: append(networkFlags(&o.Options),
 			&cli.StringFlag{Name: "frames", Usage: "serve this .frames file, which is kept in memory, instead of a network", Destination: &o.frames},
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3212", Usage: "address of com.atproto.sync.subscribeRepos", Destination: &o.listen},
@@ -44,16 +45,16 @@ func simulateCommand(e *environment) *cli.Command {
 			&cli.BoolFlag{Name: "hold", Usage: "let nothing happen before somebody has subscribed", Destination: &o.Hold},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := noArguments(c); err != nil {
+			if err := command.NoArguments(c); err != nil {
 				return err
 			}
 			o.faults = c.StringSlice("fault")
-			return runSimulate(ctx, e, o, c.IsSet)
+			return runRelay(ctx, e, o, c.IsSet)
 		},
 	}
 }
 
-// networkFlags are those of simulate and load.
+// networkFlags are those of relay and load.
 func networkFlags(o *simulate.Options) []cli.Flag {
 	return []cli.Flag{
 		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "which network; the same seed makes the same events", Destination: &o.Network.Seed},
@@ -66,16 +67,16 @@ func networkFlags(o *simulate.Options) []cli.Flag {
 func faults(o *simulate.Options, given []string) error {
 	for _, f := range given {
 		if err := o.Faults.Set(f); err != nil {
-			return usage("--fault %v", err)
+			return command.UsageError("--fault %v", err)
 		}
 	}
 	if o.Faults.NeedRate() && o.Rate == 0 {
-		return usage("--fault: only corrupt goes without a --rate")
+		return command.UsageError("--fault: only corrupt goes without a --rate")
 	}
 	return nil
 }
 
-func runSimulate(ctx context.Context, e *environment, o *simulateOptions, given func(flag string) bool) error {
+func runRelay(ctx context.Context, e *command.Environment, o *relayOptions, given func(flag string) bool) error {
 	if !given("rate") && o.frames == "" {
 		o.Rate = peakRate
 	}
@@ -84,25 +85,25 @@ func runSimulate(ctx context.Context, e *environment, o *simulateOptions, given 
 	}
 	switch {
 	case o.Rate < 0:
-		return usage("--rate %v is negative", o.Rate)
+		return command.UsageError("--rate %v is negative", o.Rate)
 	case o.From < 0 || o.Events < 0:
-		return usage("--from and --events must not be negative")
+		return command.UsageError("--from and --events must not be negative")
 	case o.Window < 1000:
-		return usage("--window %d: at least 1000 events are needed", o.Window)
+		return command.UsageError("--window %d: at least 1000 events are needed", o.Window)
 	case o.Network.Accounts < 1:
-		return usage("--accounts %d: at least one is needed", o.Network.Accounts)
+		return command.UsageError("--accounts %d: at least one is needed", o.Network.Accounts)
 	case o.proofs != "sized" && o.proofs != "full":
-		return usage("--proofs %q: it must be sized or full", o.proofs)
+		return command.UsageError("--proofs %q: it must be sized or full", o.proofs)
 	case o.proofs == "full" && o.Faults.Corrupt > 0:
-		return usage("--fault corrupt is for --proofs sized")
+		return command.UsageError("--fault corrupt is for --proofs sized")
 	case o.frames != "" && (given("seed") || given("accounts") || given("fault") || given("proofs")):
-		return usage("--frames serves what was recorded: --seed, --accounts, --proofs and --fault are a made-up network's")
+		return command.UsageError("--frames serves what was recorded: --seed, --accounts, --proofs and --fault are a made-up network's")
 	}
 	o.Full = o.proofs == "full"
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /xrpc/_health", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"version":"`+version()+`"}`)
+		_, _ = io.WriteString(w, `{"version":"`+command.Version()+`"}`)
 	})
 	var handler http.Handler
 	var run func(context.Context)
@@ -110,7 +111,7 @@ func runSimulate(ctx context.Context, e *environment, o *simulateOptions, given 
 	if o.frames != "" {
 		all, err := frames.ReadFile(o.frames)
 		if err != nil {
-			return fmt.Errorf("simulate: %w", err)
+			return fmt.Errorf("relay: %w", err)
 		}
 		r := relay.New(nil)
 		handler, run = r, func(ctx context.Context) { playFrames(ctx, r, all, o.Rate) }
@@ -125,14 +126,14 @@ func runSimulate(ctx context.Context, e *environment, o *simulateOptions, given 
 	mux.Handle("GET /xrpc/com.atproto.sync.subscribeRepos", handler)
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", o.listen)
 	if err != nil {
-		return fmt.Errorf("simulate: --listen %s: %w", o.listen, err)
+		return fmt.Errorf("relay: --listen %s: %w", o.listen, err)
 	}
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
 	go run(ctx)
-	fmt.Fprintf(e.stderr, "serving %s on ws://%s\n", what, ln.Addr())
+	fmt.Fprintf(e.Stderr, "serving %s on ws://%s\n", what, ln.Addr())
 	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("simulate: %w", err)
+		return fmt.Errorf("relay: %w", err)
 	}
 	return nil
 }

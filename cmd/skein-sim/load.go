@@ -16,12 +16,13 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"skein/internal/command"
 	"skein/internal/load"
 	"skein/internal/simulate"
 )
 
-func loadCommand(e *environment) *cli.Command {
-	s := &settings{}
+func loadCommand(e *command.Environment) *cli.Command {
+	s := &command.Settings{}
 	var o load.Options
 	var network simulate.Options
 	var markdown bool
@@ -37,9 +38,9 @@ func loadCommand(e *environment) *cli.Command {
 	return &cli.Command{
 		Name:  "load",
 		Usage: "the load test: offer a simulated network to the indexer, and compare what comes out",
-		Flags: append(flags, s.writeFlags(e)...),
+		Flags: append(flags, s.WriteFlags(e)...),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := noArguments(c); err != nil {
+			if err := command.NoArguments(c); err != nil {
 				return err
 			}
 			o.Faults, network.Rate = simulate.Faults{}, o.Rate
@@ -49,62 +50,62 @@ func loadCommand(e *environment) *cli.Command {
 			o.Network, o.Faults = network.Network, network.Faults
 			switch {
 			case o.Rate < 0:
-				return usage("--rate %v is negative", o.Rate)
+				return command.UsageError("--rate %v is negative", o.Rate)
 			case o.Duration <= 0:
-				return usage("--duration %v: it must be more than 0", o.Duration)
+				return command.UsageError("--duration %v: it must be more than 0", o.Duration)
 			case o.Prefill < 0:
-				return usage("--prefill %d is negative", o.Prefill)
+				return command.UsageError("--prefill %d is negative", o.Prefill)
 			case o.Network.Accounts < 1:
-				return usage("--accounts %d: at least one is needed", o.Network.Accounts)
+				return command.UsageError("--accounts %d: at least one is needed", o.Network.Accounts)
 			case o.Kill && o.Rate == 0:
-				return usage("--kill needs a --rate")
+				return command.UsageError("--kill needs a --rate")
 			case o.Kill && o.Faults.Jump > 0:
-				return usage("--kill and --fault jump exclude each other: the new relay would not know of the jump")
+				return command.UsageError("--kill and --fault jump exclude each other: the new relay would not know of the jump")
 			case o.Prefill > 0 && (o.Faults.Corrupt > 0 || o.Faults.Jump > 0):
-				return usage("--prefill puts in what is whole: not with --fault corrupt or jump")
+				return command.UsageError("--prefill puts in what is whole: not with --fault corrupt or jump")
 			}
 			if !c.IsSet("log-level") {
-				e.level = "warn"
+				e.Level = "warn"
 			}
 			return runLoad(ctx, e, s, o, c.IsSet("store"), markdown)
 		},
 	}
 }
 
-func runLoad(ctx context.Context, e *environment, s *settings, o load.Options, given, markdown bool) (err error) {
+func runLoad(ctx context.Context, e *command.Environment, s *command.Settings, o load.Options, given, markdown bool) (err error) {
 	if !given {
-		if s.store, err = os.MkdirTemp("", "skein-load"); err != nil {
+		if s.Store, err = os.MkdirTemp("", "skein-sim-load"); err != nil {
 			return fmt.Errorf("load: %w", err)
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(s.store)) }()
+		defer func() { err = errors.Join(err, os.RemoveAll(s.Store)) }()
 	}
-	if o.Store, err = s.storeOptions(e); err != nil {
+	if o.Store, err = s.StoreOptions(e); err != nil {
 		return err
 	}
-	o.Stderr, o.Simulator = e.stderr, launchSimulator
+	o.Stderr, o.Simulator = e.Stderr, launchSimulator
 	report, problems, err := load.Run(ctx, o)
 	if errors.Is(err, load.ErrOther) {
-		return usage("load: %v", err)
+		return command.UsageError("load: %v", err)
 	}
 	if err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
 	if markdown {
 		head, row := report.Markdown()
-		fmt.Fprint(e.stdout, head, row)
-	} else if err := json.NewEncoder(e.stdout).Encode(report); err != nil {
+		fmt.Fprint(e.Stdout, head, row)
+	} else if err := json.NewEncoder(e.Stdout).Encode(report); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
 	for _, p := range problems {
-		fmt.Fprintln(e.stderr, "load: difference:", p)
+		fmt.Fprintln(e.Stderr, "load: difference:", p)
 	}
 	if len(problems) > 0 {
-		return errQuiet
+		return command.ErrQuiet
 	}
 	return nil
 }
 
-// simulator is skein simulate in a process of its own.
+// simulator is skein-sim relay in a process of its own.
 type simulator struct {
 	cmd     *exec.Cmd
 	address string
@@ -122,7 +123,7 @@ func launchSimulator(ctx context.Context, o load.SimulatorOptions) (load.Simulat
 		listen = "127.0.0.1:0"
 	}
 	args := []string{
-		"simulate", "--hold", "--listen", listen,
+		"relay", "--hold", "--listen", listen,
 		"--seed", strconv.FormatUint(o.Network.Seed, 10), "--accounts", strconv.Itoa(o.Network.Accounts),
 		"--rate", strconv.FormatFloat(o.Rate, 'f', -1, 64), "--from", strconv.FormatInt(o.From, 10),
 		"--events", strconv.FormatInt(o.Events, 10), "--window", strconv.Itoa(o.Window),
@@ -136,16 +137,16 @@ func launchSimulator(ctx context.Context, o load.SimulatorOptions) (load.Simulat
 	s.cmd.WaitDelay = 5 * time.Second
 	out, err := s.cmd.StderrPipe()
 	if err != nil {
-		return nil, fmt.Errorf("starting skein simulate: %w", err)
+		return nil, fmt.Errorf("starting skein-sim relay: %w", err)
 	}
 	if err := s.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting skein simulate: %w", err)
+		return nil, fmt.Errorf("starting skein-sim relay: %w", err)
 	}
 	lines := bufio.NewReader(out)
 	line, err := lines.ReadString('\n')
 	_, address, ok := strings.Cut(strings.TrimSpace(line), "ws://")
 	if err != nil || !ok {
-		return nil, errors.Join(fmt.Errorf("skein simulate did not start: %s", line), s.cmd.Wait())
+		return nil, errors.Join(fmt.Errorf("skein-sim relay did not start: %s", line), s.cmd.Wait())
 	}
 	s.address = address
 	go func() { _, _ = io.Copy(io.Discard, lines) }()
@@ -173,10 +174,10 @@ func (s *simulator) Stop() error {
 		return nil
 	}
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stopping skein simulate: %w", err)
+		return fmt.Errorf("stopping skein-sim relay: %w", err)
 	}
 	if err := s.cmd.Wait(); err != nil {
-		return fmt.Errorf("skein simulate: %w", err)
+		return fmt.Errorf("skein-sim relay: %w", err)
 	}
 	return nil
 }

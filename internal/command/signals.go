@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -14,19 +14,19 @@ import (
 // mostStopping is how long the end may take after the first signal. A store that
 // cannot write, or is still being opened, does not hold it up: what was committed
 // is kept.
-var mostStopping = 9500 * time.Millisecond
+var MostStopping = 9500 * time.Millisecond
 
 // stopping is how signals end a command.
-type stopping struct {
+type Stopping struct {
 	hangup atomic.Pointer[func()] // what SIGHUP does instead of ending
 }
 
 // onHangup has SIGHUP call fn instead of ending the process.
-func (s *stopping) onHangup(fn func()) { s.hangup.Store(&fn) }
+func (s *Stopping) OnHangup(fn func()) { s.hangup.Store(&fn) }
 
 // listen returns a context that SIGINT, SIGTERM and SIGHUP end. A second signal
 // ends the process at once, and so does time.
-func (s *stopping) listen(stderr io.Writer) context.Context {
+func (s *Stopping) Listen(stderr io.Writer) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 4)
 	stops := []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -43,9 +43,9 @@ func (s *stopping) listen(stderr io.Writer) context.Context {
 			cancel()
 			signal.Reset(os.Interrupt, syscall.SIGTERM) // the next one ends the process
 			signal.Ignore(syscall.SIGHUP)               // and this one adds nothing
-			time.AfterFunc(mostStopping, func() {
-				fmt.Fprintln(stderr, "skein: not stopped ten seconds after the signal, so the process ends now; what was committed is kept, and the rest is read again")
-				os.Exit(exitFailed)
+			time.AfterFunc(MostStopping, func() {
+				fmt.Fprintln(stderr, "not stopped ten seconds after the signal, so the process ends now; what was committed is kept, and the rest is read again")
+				os.Exit(ExitFailed)
 			})
 			return
 		}

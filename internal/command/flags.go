@@ -1,0 +1,230 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"skein/consumer"
+	"skein/graph"
+	"skein/intern/dict"
+	"skein/internal/app"
+	"skein/internal/kv/fdbkv"
+)
+
+// settings are the flags that several commands share.
+type Settings struct {
+	Relay         string
+	Store         string
+	Listen, Admin string
+	Cursor        string
+	ForceCursor   bool
+	Consume       bool
+	partition     string
+	shards        string
+	shardBits     int
+	leaseSize     int
+	memory        string
+	syncInterval  time.Duration
+	watchdog      time.Duration
+}
+
+const EnvPrefix = "SKEIN_"
+
+func Env(flag string) cli.ValueSourceChain {
+	return cli.EnvVars(EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
+}
+
+func (s *Settings) StoreFlag() cli.Flag {
+	return &cli.StringFlag{Name: "store", Value: "skein-data", Usage: "the folder of the store, or fdb:///path/to/fdb.cluster?prefix=skein", Destination: &s.Store, Sources: Env("store")}
+}
+
+func (s *Settings) relayFlag() cli.Flag {
+	return &cli.StringFlag{Name: "relay", Value: "wss://relay1.us-west.bsky.network", Usage: "the relay: ws(s):// or http(s):// and a host, or a whole subscribeRepos URL", Destination: &s.Relay, Sources: Env("relay")}
+}
+
+// indexFlags are those that concern indexing.
+func (s *Settings) IndexFlags(e *Environment) []cli.Flag {
+	return append([]cli.Flag{
+		s.relayFlag(),
+		&cli.StringFlag{Name: "cursor", DefaultText: "the stored cursor, else live", Usage: "begin after this sequence number; 0 is the oldest that the relay keeps", Destination: &s.Cursor, Sources: Env("cursor")},
+		&cli.StringFlag{Name: "partition", Value: "0/1", Usage: "index only the repos of this share, i/n with i from 0: several writers on one FoundationDB", Destination: &s.partition, Sources: Env("partition")},
+		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect when the relay has sent nothing and answered no ping for so long; 0: never", Destination: &s.watchdog, Sources: Env("idle-timeout")},
+	}, s.WriteFlags(e)...)
+}
+
+// writeFlags are those that concern a store which is written.
+func (s *Settings) WriteFlags(e *Environment) []cli.Flag {
+	return []cli.Flag{
+		s.StoreFlag(),
+		&cli.StringFlag{Name: "shards", DefaultText: "all", Usage: "draw ids from this range of shards only, such as 0-127", Destination: &s.shards, Sources: Env("shards")},
+		&cli.IntFlag{Name: "shard-bits", DefaultText: "14", Usage: "of a new store: the width of its shard numbers, 1 to 32", Destination: &s.shardBits, Sources: Env("shard-bits")},
+		&cli.IntFlag{Name: "lease-size", DefaultText: "65536", Usage: "of a new store: how many ids a lease takes, a power of two up to 65536", Destination: &s.leaseSize, Sources: Env("lease-size")},
+		&cli.StringFlag{Name: "memory", DefaultText: "an eighth of what the process may have, at most 1GiB", Usage: "memory budget, such as 512MiB", Destination: &s.memory, Sources: Env("memory")},
+		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how soon what is committed is also synced to disk", Destination: &s.syncInterval, Sources: Env("sync-interval")},
+		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error", Destination: &e.Level, Sources: Env("log-level")},
+	}
+}
+
+// environmentWarnings names the SKEIN_ variables that nothing reads: a typing
+// error would otherwise be a setting that silently is not.
+func EnvironmentWarnings(environ []string, flags []cli.Flag) (unknown []string) {
+	var known []string
+	for _, f := range flags {
+		for _, name := range f.Names() {
+			known = append(known, EnvPrefix+strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+		}
+	}
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		if strings.HasPrefix(name, EnvPrefix) && !slices.Contains(known, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
+}
+
+func (s *Settings) memoryBytes() (int64, error) {
+	if s.memory == "" {
+		return app.DefaultMemory(), nil
+	}
+	n, err := parseBytes(s.memory)
+	if err != nil {
+		return 0, UsageError("--memory: %v", err)
+	}
+	if n < 32<<20 {
+		return 0, UsageError("--memory %s: at least 32MiB are needed", s.memory)
+	}
+	return n, nil
+}
+
+// parseBytes reads a number of bytes, with a unit or without.
+func parseBytes(s string) (int64, error) {
+	units := []struct {
+		suffix string
+		size   int64
+	}{
+		{"KiB", 1 << 10},
+		{"MiB", 1 << 20},
+		{"GiB", 1 << 30},
+		{"TiB", 1 << 40},
+		{"KB", 1e3},
+		{"MB", 1e6},
+		{"GB", 1e9},
+		{"TB", 1e12},
+		{"K", 1 << 10},
+		{"M", 1 << 20},
+		{"G", 1 << 30},
+		{"B", 1},
+		{"", 1},
+	}
+	for _, u := range units {
+		if number, ok := strings.CutSuffix(s, u.suffix); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+			if err != nil || n < 0 || n*float64(u.size) > 1<<62 {
+				return 0, fmt.Errorf("%q is not a number of bytes, such as 512MiB", s)
+			}
+			return int64(n * float64(u.size)), nil
+		}
+	}
+	return 0, fmt.Errorf("%q is not a number of bytes", s)
+}
+
+// consumerOptions makes the consumer's options of the flags.
+func (s *Settings) ConsumerOptions() (consumer.Options, error) {
+	o := consumer.Options{
+		Relay: s.Relay, ForceCursor: s.ForceCursor, Watchdog: s.watchdog, UserAgent: "skein/" + Version(),
+	}
+	if s.watchdog < 0 {
+		return o, UsageError("--idle-timeout %v is negative", s.watchdog)
+	}
+	if s.Cursor != "" {
+		n, err := strconv.ParseInt(s.Cursor, 10, 64)
+		if err != nil || n < 0 {
+			return o, UsageError("--cursor %q: it must be a sequence number, 0 or greater", s.Cursor)
+		}
+		o.Cursor = &n
+	}
+	return o, nil
+}
+
+func (s *Settings) StoreOptions(e *Environment) (app.StoreOptions, error) {
+	o := app.StoreOptions{Store: s.Store, SyncInterval: s.syncInterval, Fatal: e.fatal}
+	var err error
+	if s.syncInterval <= 0 {
+		return o, UsageError("--sync-interval %v: it must be more than 0", s.syncInterval)
+	}
+	if err := CheckStoreFlag(s.Store); err != nil {
+		return o, err
+	}
+	if err := s.idOptions(&o); err != nil {
+		return o, err
+	}
+	if o.Memory, err = s.memoryBytes(); err != nil {
+		return o, err
+	}
+	o.Logger, err = e.logger()
+	return o, err
+}
+
+// checkStoreFlag reads --store, if it is a URL.
+func CheckStoreFlag(store string) error {
+	if strings.HasPrefix(store, "fdb:") {
+		if _, err := fdbkv.Parse(store); err != nil {
+			return UsageError("--store: %v", err)
+		}
+	}
+	return nil
+}
+
+// openIndex opens the store that is to be written. Settings that it cannot have
+// are wrong usage.
+func OpenIndex(ctx context.Context, o app.StoreOptions) (*app.Index, error) {
+	x, err := app.OpenIndex(ctx, o)
+	if errors.Is(err, graph.ErrShare) || errors.Is(err, dict.ErrSettings) {
+		return nil, UsageError("%v", err)
+	}
+	return x, err
+}
+
+// idOptions reads the flags that say which share is written, and how ids are
+// drawn.
+func (s *Settings) idOptions(o *app.StoreOptions) error {
+	if s.partition == "" { // a command without the flag
+		s.partition = "0/1"
+	}
+	i, n, ok := twoNumbers(s.partition, "/")
+	if !ok || n < 1 || i >= n || n > dict.MaxPartitions {
+		return UsageError("--partition %q: it must be i/n, with n from 1 to %d and i from 0 to n-1", s.partition, dict.MaxPartitions)
+	}
+	o.Share = graph.Share{I: int(i), N: int(n)}
+	if s.shards != "" {
+		first, last, ok := twoNumbers(s.shards, "-")
+		if !ok || first > last || last > 1<<32-1 {
+			return UsageError("--shards %q: it must be a range such as 0-127", s.shards)
+		}
+		o.Shards = &dict.ShardRange{First: uint32(first), Last: uint32(last)}
+	}
+	if s.shardBits < 0 || s.shardBits > 32 {
+		return UsageError("--shard-bits %d: it must be 1 to 32", s.shardBits)
+	}
+	if s.leaseSize < 0 || s.leaseSize > dict.MaxLeaseSize || s.leaseSize&(s.leaseSize-1) != 0 {
+		return UsageError("--lease-size %d: it must be a power of two up to %d", s.leaseSize, dict.MaxLeaseSize)
+	}
+	o.Settings = dict.Settings{ShardBits: uint8(s.shardBits), LeaseSize: uint32(s.leaseSize)}
+	return nil
+}
+
+// twoNumbers reads two numbers with sep between them.
+func twoNumbers(s, sep string) (a, b uint64, ok bool) {
+	left, right, found := strings.Cut(s, sep)
+	a, err1 := strconv.ParseUint(left, 10, 64)
+	b, err2 := strconv.ParseUint(right, 10, 64)
+	return a, b, found && err1 == nil && err2 == nil
+}

@@ -1,0 +1,55 @@
+// Package program builds the programs of this module for tests, and runs them as a user
+// does.
+package program
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"skein/internal/kv/fdbkv"
+)
+
+// Main builds the commands named, of skein/cmd, runs the tests with a function that
+// finds them, and returns the exit code for os.Exit.
+func Main(m *testing.M, use func(path func(name string) string), names ...string) int {
+	dir, err := os.MkdirTemp("", "skein-test")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	if fdbkv.Built {
+		args = append(args, "-tags", "fdb")
+	}
+	for _, name := range names {
+		args = append(args, "skein/cmd/"+name)
+	}
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building %v: %v\n%s", names, err, out)
+		return 1
+	}
+	use(func(name string) string { return filepath.Join(dir, name) })
+	return m.Run()
+}
+
+// Run runs a program to its end.
+func Run(t *testing.T, binary string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode(), out.String(), errs.String()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return 0, out.String(), errs.String()
+}
