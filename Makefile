@@ -26,7 +26,7 @@ bench: ## decoding against indigo, frames from memory to committed, ids, sets, q
 	go test ./internal/app -run xxx -bench Ingest -benchtime 1x -timeout 30m
 	go test ./intern -run xxx -bench .
 	go test ./internal/idset -run xxx -bench .
-	CGO_ENABLED=0 go test ./internal/scale -run xxx -bench . -timeout 1h
+	CGO_ENABLED=0 go test ./internal/testing/scale -run xxx -bench . -timeout 1h
 
 soak: ## the long runs: a million operations a history, twenty kills in a minute, ten minutes of asking
 	go test ./graph -run TestModel -model.ops 1000000 -timeout 2h -v
@@ -38,7 +38,7 @@ cluster: ## where FoundationDB is installed: two writers that are killed and a c
 
 ids: ## ways to hand out ids, compared on both engines where both are there; and a hundred million from 64 writers
 	go test -tags fdb ./intern -run xxx -bench 'Schemes|Claim' -benchtime 1x -timeout 20m
-	go test -tags fdb ./internal/scale -run xxx -bench IndexFDB -benchtime 1x
+	go test -tags fdb ./internal/testing/scale -run xxx -bench IndexFDB -benchtime 1x
 	go test -tags fdb ./intern -run TestManyIDs -ids.count 100000000 -v -timeout 30m
 
 load: ## the load test: a hundred times the network's peak for two minutes, relay included
@@ -52,4 +52,4 @@ peers: ## the same stream to skein and to indigo's consumer
 
 chaos: ## the reference PDS and indigo's relay, cut, stalled, killed and replaced, for some minutes
 	.ci/peers .tools/peers
-	go test ./internal/peers -run TestChaos -peers $(CURDIR)/.tools/peers -v -timeout 1h
+	go test ./internal/testing/peers -run TestChaos -peers $(CURDIR)/.tools/peers -v -timeout 1h

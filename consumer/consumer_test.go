@@ -24,9 +24,10 @@ import (
 	"skein/internal/frames"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
-	"skein/internal/model"
+	"skein/internal/oracle"
 	"skein/internal/relay"
 	"skein/internal/synth"
+	"skein/internal/testing/history"
 )
 
 func open(t *testing.T) (*graph.Store, kv.Store) {
@@ -41,9 +42,9 @@ func open(t *testing.T) (*graph.Store, kv.Store) {
 
 // follow makes the only commit of an account of its own.
 func follow(seq int64, rkey string) []byte {
-	return synth.Frame(&model.Event{
-		Type: model.Commit, Seq: seq, DID: "did:plc:" + rkey, Rev: model.TID(1<<50 + uint64(seq)),
-		Ops: []model.Op{{Kind: "follow", Rkey: rkey, Subject: "did:plc:subject"}},
+	return synth.Frame(&oracle.Event{
+		Type: oracle.CommitEvent, Seq: seq, DID: "did:plc:" + rkey, Rev: history.TID(1<<50 + uint64(seq)),
+		Ops: []oracle.Op{{Kind: "follow", Rkey: rkey, Subject: "did:plc:subject"}},
 	})
 }
 
@@ -189,7 +190,7 @@ func TestSlowStore(t *testing.T) {
 	const n = 40_000
 	all := make([][]byte, 0, n)
 	for i := range int64(n) {
-		all = append(all, follow(i+1, "r"+model.TID(uint64(i))))
+		all = append(all, follow(i+1, "r"+history.TID(uint64(i))))
 	}
 	srv := httptest.NewServer(relay.New(all))
 	defer srv.Close()
@@ -302,7 +303,7 @@ func TestParseRelay(t *testing.T) {
 func TestReplayFromRelay(t *testing.T) {
 	var all [][]byte
 	for i := range int64(500) {
-		all = append(all, follow(i+1, "r"+model.TID(uint64(i))))
+		all = append(all, follow(i+1, "r"+history.TID(uint64(i))))
 	}
 	zero := int64(0)
 	for name, c := range map[string]struct {

@@ -14,14 +14,15 @@ import (
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
 	"skein/internal/kv/pebblekv"
-	"skein/internal/model"
+	"skein/internal/oracle"
+	"skein/internal/testing/history"
 )
 
 // A crash at every commit, before and after it: what is in the store is the
 // model at the stored cursor.
 func TestCrashAtEveryCommit(t *testing.T) {
-	h := model.NewHistory(4, 12)
-	var events []*model.Event
+	h := history.New(4, 12)
+	var events []*oracle.Event
 	for range 400 {
 		events = append(events, h.Next())
 	}
@@ -44,7 +45,7 @@ func TestCrashAtEveryCommit(t *testing.T) {
 	}
 }
 
-func crashAt(t *testing.T, settings dict.Settings, events []*model.Event, n int, crash, boom error) (done bool) {
+func crashAt(t *testing.T, settings dict.Settings, events []*oracle.Event, n int, crash, boom error) (done bool) {
 	store := memkv.Open(memkv.Options{Merger: merger(), OnCommit: func(i int) error {
 		switch {
 		case i == n:
@@ -84,7 +85,7 @@ func crashAt(t *testing.T, settings dict.Settings, events []*model.Event, n int,
 	if c, ok := s.Cursor("relay"); ok {
 		cursor = int64(c.Seq)
 	}
-	m := model.New()
+	m := oracle.New()
 	var b graph.Batch
 	for _, e := range events {
 		if e.Seq <= cursor {
@@ -129,8 +130,8 @@ func TestPowerFailure(t *testing.T) {
 			return store, openGraph(t, store)
 		}
 		store, s := openMem(fs)
-		h := model.NewHistory(seed, 30)
-		var events []*model.Event
+		h := history.New(seed, 30)
+		var events []*oracle.Event
 		var b graph.Batch
 		synced := int64(0)
 		for range 80 {
@@ -159,7 +160,7 @@ func TestPowerFailure(t *testing.T) {
 		if cursor < synced {
 			t.Errorf("seed %d: the cursor is %d, %d was synced", seed, cursor, synced)
 		}
-		m := model.New()
+		m := oracle.New()
 		for _, e := range events {
 			if e.Seq <= cursor {
 				m.Apply(e)
@@ -189,18 +190,18 @@ func TestPowerFailure(t *testing.T) {
 func TestReplayOverDeletion(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: merger()})
 	s := openGraph(t, store)
-	commit := func(seq int64, rev uint64, rkey string) *model.Event {
-		return &model.Event{
-			Type: model.Commit, Seq: seq, DID: "did:plc:a", Rev: model.TID(rev),
-			Ops: []model.Op{{Kind: "follow", Rkey: rkey, Subject: "did:plc:b"}},
+	commit := func(seq int64, rev uint64, rkey string) *oracle.Event {
+		return &oracle.Event{
+			Type: oracle.CommitEvent, Seq: seq, DID: "did:plc:a", Rev: history.TID(rev),
+			Ops: []oracle.Op{{Kind: "follow", Rkey: rkey, Subject: "did:plc:b"}},
 		}
 	}
 	for range 2 {
 		var b graph.Batch
-		for _, e := range []*model.Event{
+		for _, e := range []*oracle.Event{
 			commit(10, 2000, "old"),
-			{Type: model.Account, Seq: 20, DID: "did:plc:a", Deleted: true},
-			{Type: model.Account, Seq: 25, DID: "did:plc:a", Active: true},
+			{Type: oracle.AccountEvent, Seq: 20, DID: "did:plc:a", Deleted: true},
+			{Type: oracle.AccountEvent, Seq: 25, DID: "did:plc:a", Active: true},
 			commit(30, 1000, "new"),
 		} {
 			fill(&b, e)
@@ -213,7 +214,7 @@ func TestReplayOverDeletion(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		m := model.New()
+		m := oracle.New()
 		m.Apply(commit(30, 1000, "new"))
 		compareViews(t, views(t, s), m.Views())
 		compareCounts(t, s, m)

@@ -59,7 +59,7 @@ type lane struct {
 
 // defaultLanes is how many writes a writer of several partitions has in flight.
 // On two cores with the server beside it, two index the most events: 51,000/s, and
-// one 40,000 to 52,000, three 44,000, eight 39,000 (internal/scale,
+// one 40,000 to 52,000, three 44,000, eight 39,000 (internal/testing/scale,
 // BenchmarkIndexFDB -scale.lanes).
 const defaultLanes = 2
 

@@ -22,7 +22,8 @@ import (
 	"skein/internal/idset"
 	"skein/internal/kv"
 	"skein/internal/kv/fdbkv/fdbtest"
-	"skein/internal/model"
+	"skein/internal/oracle"
+	"skein/internal/testing/history"
 )
 
 // go test ./graph -run TestModel -model.ops 1000000 -timeout 1h is the long run.
@@ -30,11 +31,11 @@ var modelOps = flag.Int("model.ops", 20_000, "operations per history in TestMode
 
 func TestMain(m *testing.M) { os.Exit(fdbtest.Main(m)) }
 
-func fill(b *graph.Batch, e *model.Event) {
+func fill(b *graph.Batch, e *oracle.Event) {
 	switch e.Type {
-	case model.Account:
+	case oracle.AccountEvent:
 		b.AddAccount(format.Seq(e.Seq), []byte(e.DID), e.Active, e.Deleted)
-	case model.Commit, model.Sync:
+	case oracle.CommitEvent, oracle.SyncEvent:
 		c := &graph.Commit{DID: []byte(e.DID), Rev: []byte(e.Rev), Since: []byte(e.Since), Data: e.Data[:], TooBig: e.TooBig}
 		if e.PrevData != nil {
 			c.PrevData = e.PrevData[:]
@@ -42,7 +43,7 @@ func fill(b *graph.Batch, e *model.Event) {
 		if e.Damaged {
 			c.Data = nil
 		}
-		if e.Type == model.Sync {
+		if e.Type == oracle.SyncEvent {
 			b.AddSync(format.Seq(e.Seq), c)
 			break
 		}
@@ -57,7 +58,7 @@ func fill(b *graph.Batch, e *model.Event) {
 				b.AddPut(k, []byte(o.Rkey), []byte(o.Subject))
 			}
 		}
-	case model.Identity:
+	case oracle.IdentityEvent:
 	}
 	b.Seen(format.Seq(e.Seq), []byte(time.Unix(e.Seq, 0).UTC().Format(time.RFC3339)))
 }
@@ -72,9 +73,9 @@ func kindOf(name string) kinds.Kind {
 }
 
 // views reads every set of the index that has a member.
-func views(t *testing.T, s *graph.Store) model.Views {
+func views(t *testing.T, s *graph.Store) oracle.Views {
 	t.Helper()
-	v := model.Views{Forward: map[string]map[string][]string{}, Reverse: map[string]map[string][]string{}}
+	v := oracle.Views{Forward: map[string]map[string][]string{}, Reverse: map[string]map[string][]string{}}
 	err := s.View(context.Background(), func(sn *graph.Snapshot) error {
 		all := map[dict.Namespace][]string{}
 		for _, ns := range dict.Namespaces {
@@ -172,7 +173,7 @@ func members(sn *graph.Snapshot, ns dict.Namespace, read func(dict.ID) (idset.Se
 	return out, err
 }
 
-func compareViews(t *testing.T, got, want model.Views) bool {
+func compareViews(t *testing.T, got, want oracle.Views) bool {
 	t.Helper()
 	same := true
 	for name, pair := range map[string][2]map[string]map[string][]string{"forward": {got.Forward, want.Forward}, "reverse": {got.Reverse, want.Reverse}} {
@@ -197,7 +198,7 @@ func compareViews(t *testing.T, got, want model.Views) bool {
 	return same
 }
 
-func compareCounts(t *testing.T, s *graph.Store, m *model.Model) {
+func compareCounts(t *testing.T, s *graph.Store, m *oracle.Model) {
 	t.Helper()
 	var c format.Counts
 	err := s.View(context.Background(), func(sn *graph.Snapshot) (err error) { c, err = sn.Counts(); return err })
@@ -253,10 +254,10 @@ func TestModel(t *testing.T) {
 func testModel(t *testing.T, eng engine, seed uint64, most int) {
 	store := eng.open(t, seed)
 	s := openShare(t, store, eng.settings, graph.Share{})
-	m, h := model.New(), model.NewHistory(seed, 60)
+	m, h := oracle.New(), history.New(seed, 60)
 	rng := rand.New(rand.NewPCG(seed, 5))
 	var b graph.Batch
-	var window []*model.Event // the newest events, for replays
+	var window []*oracle.Event // the newest events, for replays
 	apply := func() {
 		if err := s.Apply(t.Context(), "relay", &b); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -359,12 +360,12 @@ func TestDoubleDelivery(t *testing.T) {
 			defer func() { limits = smallLimits }()
 			store := eng.open(t, 1)
 			s := openShare(t, store, eng.settings, graph.Share{})
-			h := model.NewHistory(9, 40)
-			var events []*model.Event
+			h := history.New(9, 40)
+			var events []*oracle.Event
 			for range 4000 {
 				events = append(events, h.Next())
 			}
-			deliver := func(events []*model.Event, batch int) {
+			deliver := func(events []*oracle.Event, batch int) {
 				var b graph.Batch
 				for i, e := range events {
 					fill(&b, e)

@@ -22,7 +22,8 @@ import (
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv/memkv"
-	"skein/internal/model"
+	"skein/internal/oracle"
+	"skein/internal/testing/history"
 )
 
 var sharedSettings = dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 64}
@@ -39,8 +40,8 @@ func TestShares(t *testing.T) {
 		conflicts[key[0]]++
 	}}
 	store := memkv.Open(o)
-	m, h := model.New(), model.NewHistory(3, 200)
-	var stream []*model.Event
+	m, h := oracle.New(), history.New(3, 200)
+	var stream []*oracle.Event
 	for run, n := range []int{1, 2, 3, 2, 64, 1} {
 		for range 1500 {
 			e := h.Next()
@@ -82,7 +83,7 @@ func TestShares(t *testing.T) {
 }
 
 // followStream applies the stream from the store's own cursor on.
-func followStream(t *testing.T, s *graph.Store, stream []*model.Event, seed uint64) error {
+func followStream(t *testing.T, s *graph.Store, stream []*oracle.Event, seed uint64) error {
 	cursor, _ := s.Cursor("relay")
 	rng := rand.New(rand.NewPCG(seed, 9))
 	var b graph.Batch
@@ -141,7 +142,7 @@ func TestFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b graph.Batch
-	fill(&b, &model.Event{Type: model.Identity, Seq: 1}) // so that it has a cursor
+	fill(&b, &oracle.Event{Type: oracle.IdentityEvent, Seq: 1}) // so that it has a cursor
 	if err := silent.Apply(t.Context(), "relay", &b); err != nil {
 		t.Fatal(err)
 	}
@@ -151,9 +152,9 @@ func TestFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 64 { // of nearly all partitions
-		fill(&b, &model.Event{
-			Type: model.Commit, Seq: int64(i + 2), DID: fmt.Sprintf("did:plc:a%d", i), Rev: model.TID(1000),
-			Ops: []model.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:b"}},
+		fill(&b, &oracle.Event{
+			Type: oracle.CommitEvent, Seq: int64(i + 2), DID: fmt.Sprintf("did:plc:a%d", i), Rev: history.TID(1000),
+			Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:b"}},
 		})
 	}
 	if err := silent.Apply(t.Context(), "relay", &b); !errors.Is(err, fence.ErrClaimed) {
@@ -187,9 +188,9 @@ func TestFence(t *testing.T) {
 	for _, s := range []*graph.Store{low, high} {
 		b.Reset()
 		for i := range 64 {
-			fill(&b, &model.Event{
-				Type: model.Commit, Seq: int64(i + 100), DID: fmt.Sprintf("did:plc:c%d", i), Rev: model.TID(2000),
-				Ops: []model.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:d"}},
+			fill(&b, &oracle.Event{
+				Type: oracle.CommitEvent, Seq: int64(i + 100), DID: fmt.Sprintf("did:plc:c%d", i), Rev: history.TID(2000),
+				Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:d"}},
 			})
 		}
 		if err := s.Apply(t.Context(), "relay", &b); err != nil {
@@ -205,7 +206,7 @@ func TestFence(t *testing.T) {
 // A store moves to another engine and layout, and back, and answers as before.
 // What is not whole, or not an export, is refused and changes nothing for good.
 func TestExportImport(t *testing.T) {
-	m, h := model.New(), model.NewHistory(8, 100)
+	m, h := oracle.New(), history.New(8, 100)
 	mem := func(settings dict.Settings, imports bool) (*memkv.Store, *graph.Store) {
 		store := memkv.Open(memkv.Options{Merger: merger()})
 		s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings}, Import: imports, Beat: 20 * time.Millisecond})

@@ -12,11 +12,12 @@ import (
 	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
-	"skein/internal/model"
+	"skein/internal/oracle"
+	"skein/internal/testing/history"
 )
 
 // apply applies events as batches of one source.
-func apply(t *testing.T, s *graph.Store, source string, events []*model.Event) {
+func apply(t *testing.T, s *graph.Store, source string, events []*oracle.Event) {
 	t.Helper()
 	var b graph.Batch
 	for i, e := range events {
@@ -43,8 +44,8 @@ func TestOtherSource(t *testing.T) {
 		for _, settings := range []dict.Settings{dict.DefaultSettings, sharedSettings} {
 			store := memkv.Open(memkv.Options{Merger: merger()})
 			s := openShare(t, store, settings, graph.Share{})
-			h, m := model.NewHistory(seed, 15), model.New()
-			var events []*model.Event
+			h, m := history.New(seed, 15), oracle.New()
+			var events []*oracle.Event
 			for range 1500 {
 				e := h.Next()
 				// An #account of another source cannot be told from a new one: that
@@ -54,7 +55,7 @@ func TestOtherSource(t *testing.T) {
 			}
 			apply(t, s, "pds", events)
 			compareCounts(t, s, m)
-			var again []*model.Event // by repo, not by time
+			var again []*oracle.Event // by repo, not by time
 			for _, did := range h.Accounts() {
 				for _, e := range events {
 					if e.DID == did {
@@ -84,22 +85,22 @@ func TestImportOfTheSame(t *testing.T) {
 	s := openShare(t, store, dict.DefaultSettings, graph.Share{})
 	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
 	root, next := [32]byte{1}, [32]byte{2}
-	apply(t, s, "pds", []*model.Event{
-		{Type: model.Commit, Seq: 1, DID: did, Rev: model.TID(100 << 20), Data: root},
-		{Type: model.Sync, Seq: 2, DID: did, Rev: model.TID(200 << 20), Data: root},
-		{Type: model.Commit, Seq: 3, DID: did, Rev: model.TID(300 << 20), Since: model.TID(200 << 20), Data: next, PrevData: &root},
+	apply(t, s, "pds", []*oracle.Event{
+		{Type: oracle.CommitEvent, Seq: 1, DID: did, Rev: history.TID(100 << 20), Data: root},
+		{Type: oracle.SyncEvent, Seq: 2, DID: did, Rev: history.TID(200 << 20), Data: root},
+		{Type: oracle.CommitEvent, Seq: 3, DID: did, Rev: history.TID(300 << 20), Since: history.TID(200 << 20), Data: next, PrevData: &root},
 	})
 	if c := counts(t, s); c.Desynchronized != 0 {
 		t.Errorf("%+v", c)
 	}
 	// A relay that was killed sends an older one again, under a new number.
-	apply(t, s, "pds", []*model.Event{{Type: model.Sync, Seq: 4, DID: did, Rev: model.TID(200 << 20), Data: root}})
+	apply(t, s, "pds", []*oracle.Event{{Type: oracle.SyncEvent, Seq: 4, DID: did, Rev: history.TID(200 << 20), Data: root}})
 	if c := counts(t, s); c.Desynchronized != 0 {
 		t.Errorf("sent again: %+v", c)
 	}
 	// An older repo is imported: the message names a rev that its block does not have.
 	var b graph.Batch
-	b.AddSync(5, &graph.Commit{DID: []byte(did), Rev: []byte(model.TID(100 << 20)), Data: root[:], OtherRev: true})
+	b.AddSync(5, &graph.Commit{DID: []byte(did), Rev: []byte(history.TID(100 << 20)), Data: root[:], OtherRev: true})
 	b.Seen(5, nil)
 	if err := s.Apply(t.Context(), "pds", &b); err != nil {
 		t.Fatal(err)
@@ -118,10 +119,10 @@ func TestOtherRev(t *testing.T) {
 	commit := func(source string, seq format.Seq, rev, since uint64, root byte, other bool) {
 		t.Helper()
 		var b graph.Batch
-		c := &graph.Commit{DID: []byte(did), Rev: []byte(model.TID(rev << 20)), Data: make([]byte, 32), OtherRev: other}
+		c := &graph.Commit{DID: []byte(did), Rev: []byte(history.TID(rev << 20)), Data: make([]byte, 32), OtherRev: other}
 		c.Data[0] = root
 		if since > 0 {
-			c.Since = []byte(model.TID(since << 20))
+			c.Since = []byte(history.TID(since << 20))
 		}
 		b.AddCommit(seq, c)
 		b.Seen(seq, nil)
@@ -187,7 +188,7 @@ func TestLiveSource(t *testing.T) {
 		}
 		s = openShare(t, store, settings, graph.Share{})
 		look(s, 0, true)
-		apply(t, s, "relay", []*model.Event{{Type: model.Account, Seq: 1000, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", Active: true}})
+		apply(t, s, "relay", []*oracle.Event{{Type: oracle.AccountEvent, Seq: 1000, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", Active: true}})
 		look(s, 1000, false)
 		if err := s.Close(t.Context()); err != nil {
 			t.Fatal(err)
@@ -230,13 +231,13 @@ func TestToggledAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	const did, toggles = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", 1000
-	m := model.New()
-	var events []*model.Event
+	m := oracle.New()
+	var events []*oracle.Event
 	for i := range int64(toggles) {
 		events = append(events,
-			&model.Event{Type: model.Commit, Seq: 3*i + 1, DID: did, Rev: model.TID(uint64(i+1) << 20), Ops: []model.Op{{Kind: "follow", Rkey: "x", Subject: did}}},
-			&model.Event{Type: model.Account, Seq: 3*i + 2, DID: did, Deleted: true},
-			&model.Event{Type: model.Account, Seq: 3*i + 3, DID: did, Active: true})
+			&oracle.Event{Type: oracle.CommitEvent, Seq: 3*i + 1, DID: did, Rev: history.TID(uint64(i+1) << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: did}}},
+			&oracle.Event{Type: oracle.AccountEvent, Seq: 3*i + 2, DID: did, Deleted: true},
+			&oracle.Event{Type: oracle.AccountEvent, Seq: 3*i + 3, DID: did, Active: true})
 	}
 	for _, e := range events {
 		m.Apply(e)

@@ -18,8 +18,9 @@ import (
 	"skein/graph"
 	"skein/graph/kinds"
 	"skein/internal/kv/memkv"
-	"skein/internal/model"
+	"skein/internal/oracle"
 	"skein/internal/synth"
+	"skein/internal/testing/history"
 	"skein/query"
 )
 
@@ -27,8 +28,8 @@ import (
 type world struct {
 	t       *testing.T
 	store   *graph.Store
-	history *model.History
-	model   *model.Model
+	history *history.History
+	model   *oracle.Model
 	base    string
 	n       int
 }
@@ -46,7 +47,7 @@ func newWorld(t *testing.T, seed uint64, events int) *world {
 	}
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	w := &world{t, g, model.NewHistory(seed, 40), model.New(), srv.URL, 0}
+	w := &world{t, g, history.New(seed, 40), oracle.New(), srv.URL, 0}
 	w.grow(events)
 	return w
 }
@@ -54,7 +55,7 @@ func newWorld(t *testing.T, seed uint64, events int) *world {
 // grow lets more events happen.
 func (w *world) grow(events int) {
 	w.t.Helper()
-	var list []*model.Event
+	var list []*oracle.Event
 	for range events {
 		e := w.history.Next()
 		w.model.Apply(e)
@@ -64,14 +65,14 @@ func (w *world) grow(events int) {
 }
 
 // happen lets one event happen.
-func (w *world) happen(e *model.Event) {
+func (w *world) happen(e *oracle.Event) {
 	w.t.Helper()
 	w.model.Apply(e)
-	w.apply([]*model.Event{e})
+	w.apply([]*oracle.Event{e})
 }
 
 // apply indexes events, through the consumer and its decoder.
-func (w *world) apply(events []*model.Event) {
+func (w *world) apply(events []*oracle.Event) {
 	w.t.Helper()
 	c, err := consumer.New(w.store, consumer.Options{Relay: "ws://memory", Read: func(handle func([]byte) error) error {
 		for _, e := range events {
@@ -212,7 +213,7 @@ func (w *world) expression(rng *rand.Rand, dids bool, depth int) (string, map[st
 	return op + "(" + strings.Join(parts, ",\n") + ")", set
 }
 
-func (w *world) posts(v model.Views) (posts []string) {
+func (w *world) posts(v oracle.Views) (posts []string) {
 	for uri := range v.Reverse["like"] {
 		if strings.HasPrefix(uri, "at://did:") { // the others may not be asked about
 			posts = append(posts, uri)
@@ -292,9 +293,9 @@ func TestPagesWhileGrowing(t *testing.T) {
 	i := 0
 	members, _ := w.all("union(members("+strings.Join(given, ",")+"), followers("+w.history.Accounts()[0]+"))", 5, func() {
 		// One of the strings that were never seen gets an id, as a subject.
-		e := &model.Event{
-			Type: model.Commit, Seq: 1_000_000 + int64(i), DID: "did:plc:followeraaaaaaaaaaaaaaaa", Rev: model.TID(1<<55 + uint64(i)),
-			Ops: []model.Op{{Kind: "follow", Rkey: fmt.Sprint("r", i), Subject: numbered((i * 7) % 60)}},
+		e := &oracle.Event{
+			Type: oracle.CommitEvent, Seq: 1_000_000 + int64(i), DID: "did:plc:followeraaaaaaaaaaaaaaaa", Rev: history.TID(1<<55 + uint64(i)),
+			Ops: []oracle.Op{{Kind: "follow", Rkey: fmt.Sprint("r", i), Subject: numbered((i * 7) % 60)}},
 		}
 		w.happen(e)
 		i++
@@ -319,9 +320,9 @@ func TestPinnedTwice(t *testing.T) {
 	const x, y = "did:plc:xneveraaaaaaaaaaaaaaaaaa", "did:plc:yneveraaaaaaaaaaaaaaaaaa"
 	i := 0
 	members, totals := w.all("members("+y+","+x+","+x+")", 1, func() {
-		w.happen(&model.Event{
-			Type: model.Commit, Seq: 1_000_000 + int64(i), DID: "did:plc:followeraaaaaaaaaaaaaaaa", Rev: model.TID(1<<55 + uint64(i)),
-			Ops: []model.Op{{Kind: "follow", Rkey: "r", Subject: []string{x, y}[i%2]}},
+		w.happen(&oracle.Event{
+			Type: oracle.CommitEvent, Seq: 1_000_000 + int64(i), DID: "did:plc:followeraaaaaaaaaaaaaaaa", Rev: history.TID(1<<55 + uint64(i)),
+			Ops: []oracle.Op{{Kind: "follow", Rkey: "r", Subject: []string{x, y}[i%2]}},
 		})
 		i++
 	})

@@ -20,7 +20,8 @@ import (
 	"skein/graph"
 	"skein/graph/check"
 	"skein/internal/kv/pebblekv"
-	"skein/internal/model"
+	"skein/internal/oracle"
+	"skein/internal/testing/history"
 	"skein/query"
 )
 
@@ -31,7 +32,7 @@ var soakFor = flag.Duration("soak.for", 5*time.Second, "how long TestSoak runs: 
 type soak struct {
 	*world
 	mu        sync.Mutex
-	versions  []model.Views
+	versions  []oracle.Views
 	first     int // the number of versions[0]
 	committed int // the number of the newest that is known to be in the store
 	asked     atomic.Int64
@@ -59,9 +60,9 @@ func TestSoak(t *testing.T) {
 	}
 	before := runtime.NumGoroutine()
 	srv := httptest.NewServer(api)
-	s := &soak{world: &world{t, g, model.NewHistory(21, 80), model.New(), srv.URL, 0}}
+	s := &soak{world: &world{t, g, history.New(21, 80), oracle.New(), srv.URL, 0}}
 	s.grow(2000)
-	s.versions = []model.Views{s.model.Views()}
+	s.versions = []oracle.Views{s.model.Views()}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -141,7 +142,7 @@ func (s *soak) heap() uint64 {
 // step lets events happen, in one commit or several: the version after each.
 func (s *soak) step(n int) {
 	for range n / 10 {
-		var piece []*model.Event
+		var piece []*oracle.Event
 		for range 10 {
 			e := s.history.Next()
 			s.model.Apply(e)
@@ -169,31 +170,31 @@ func (s *soak) question(client *http.Client, rng *rand.Rand) {
 	pick := func() string { return accounts[int(float64(len(accounts))*rng.Float64()*rng.Float64())] }
 	a, b, c := pick(), pick(), pick()
 	var set string
-	var truth func(v *model.Views) []string
+	var truth func(v *oracle.Views) []string
 	switch rng.IntN(5) {
 	case 0:
 		set = "followers(" + a + ")"
-		truth = func(v *model.Views) []string { return v.Reverse["follow"][a] }
+		truth = func(v *oracle.Views) []string { return v.Reverse["follow"][a] }
 	case 1:
 		set = "intersect(followers(" + a + "),followers(" + b + "),followers(" + c + "))"
-		truth = func(v *model.Views) []string {
+		truth = func(v *oracle.Views) []string {
 			return intersect(intersect(v.Reverse["follow"][a], v.Reverse["follow"][b]), v.Reverse["follow"][c])
 		}
 	case 2:
 		set = "union(likes(" + a + "),likes(" + b + "))"
-		truth = func(v *model.Views) []string {
+		truth = func(v *oracle.Views) []string {
 			return append(slices.Clone(v.Forward["like"][a]), v.Forward["like"][b]...)
 		}
 	case 3:
 		set = "except(union(followers(" + a + "),blockers(" + a + ")),follows(" + b + "),blocks(" + c + "))"
-		truth = func(v *model.Views) []string {
+		truth = func(v *oracle.Views) []string {
 			return slices.DeleteFunc(append(slices.Clone(v.Reverse["follow"][a]), v.Reverse["block"][a]...), func(x string) bool {
 				return slices.Contains(v.Forward["follow"][b], x) || slices.Contains(v.Forward["block"][c], x)
 			})
 		}
 	default:
 		set = "intersect(follows(" + a + "),followers(" + b + "))"
-		truth = func(v *model.Views) []string { return intersect(v.Forward["follow"][a], v.Reverse["follow"][b]) }
+		truth = func(v *oracle.Views) []string { return intersect(v.Forward["follow"][a], v.Reverse["follow"][b]) }
 	}
 	s.mu.Lock()
 	from := s.committed

@@ -16,7 +16,7 @@ import (
 
 	"skein/internal/kv/fdbkv"
 	"skein/internal/kv/fdbkv/fdbtest"
-	"skein/internal/truth"
+	"skein/internal/testing/truth"
 )
 
 // go test -tags fdb ./cmd/skein -run TestCluster -cluster.rounds 100 -timeout 2h

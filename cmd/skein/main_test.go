@@ -20,7 +20,7 @@ import (
 
 	"skein/internal/kv/fdbkv"
 	"skein/internal/testing/program"
-	"skein/internal/truth"
+	"skein/internal/testing/truth"
 )
 
 // go test ./cmd/skein -run TestKill -kill.times 20 -kill.rate 35 is the run of

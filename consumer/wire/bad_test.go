@@ -10,8 +10,9 @@ import (
 
 	"skein/consumer/wire"
 	"skein/graph"
-	"skein/internal/model"
+	"skein/internal/oracle"
 	"skein/internal/synth"
+	"skein/internal/testing/history"
 )
 
 const (
@@ -257,7 +258,7 @@ func TestSharedBlock(t *testing.T) {
 // What package synth encodes is read back as the event that it was, and indigo
 // reads the same.
 func TestSynthetic(t *testing.T) {
-	h := model.NewHistory(3, 30)
+	h := history.New(3, 30)
 	var d wire.Decoder
 	for range 3000 {
 		e := h.Next()
@@ -266,7 +267,7 @@ func TestSynthetic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Type == model.Commit && !e.Damaged {
+		if e.Type == oracle.CommitEvent && !e.Damaged {
 			puts, deletes := 0, 0
 			for i, o := range e.Ops {
 				want := fmt.Sprintf("  put %s %s %s", o.Kind, o.Rkey, o.Subject)
@@ -284,8 +285,8 @@ func TestSynthetic(t *testing.T) {
 				t.Fatalf("%q", got)
 			}
 		}
-		if e.Type == model.Sync || e.Type == model.Account {
-			want, err := oracle(frame)
+		if e.Type == oracle.SyncEvent || e.Type == oracle.AccountEvent {
+			want, err := indigoSays(frame)
 			if err != nil || !slices.Equal(got, want) {
 				t.Fatalf("got %q\nwant %q, %v", got, want, err)
 			}

@@ -54,8 +54,8 @@ func decode(d *wire.Decoder, frame []byte) ([]string, *wire.Message, error) {
 	return b.Describe(), &m, nil
 }
 
-// oracle returns what indigo makes of a frame, in the same words.
-func oracle(frame []byte) ([]string, error) {
+// indigoSays returns what indigo makes of a frame, in the same words.
+func indigoSays(frame []byte) ([]string, error) {
 	r := bytes.NewReader(frame)
 	var h events.EventHeader
 	if err := h.UnmarshalCBOR(r); err != nil {
@@ -181,7 +181,7 @@ func TestAgainstIndigo(t *testing.T) {
 			var d wire.Decoder
 			n, puts := 0, 0
 			for i, frame := range read(t, path) {
-				want, err := oracle(frame)
+				want, err := indigoSays(frame)
 				if err != nil {
 					t.Fatalf("indigo: frame %d: %v", i, err)
 				}
@@ -260,7 +260,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		var d wire.Decoder
 		got, m, err := decode(&d, frame)
-		want, oerr := oracle(frame)
+		want, oerr := indigoSays(frame)
 		if err != nil || oerr != nil || len(d.Drops) > 0 || m.Type == wire.Unknown {
 			return
 		}

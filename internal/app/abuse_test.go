@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"skein/consumer"
-	"skein/internal/truth"
+	"skein/internal/testing/truth"
 )
 
 // raw sends bytes and returns the first line of the answer, "" if the

@@ -23,10 +23,11 @@ import (
 	"skein/graph/kinds"
 	"skein/internal/app"
 	"skein/internal/frames"
-	"skein/internal/model"
+	"skein/internal/oracle"
 	"skein/internal/relay"
 	"skein/internal/synth"
-	"skein/internal/truth"
+	"skein/internal/testing/history"
+	"skein/internal/testing/truth"
 )
 
 const (
@@ -440,9 +441,9 @@ func TestFutureCursor(t *testing.T) {
 	// The new numbering passes our cursor: nothing of it is applied all the same,
 	// and the relay is not even asked.
 	for i := range int64(10) {
-		r.Append(synth.Frame(&model.Event{
-			Type: model.Commit, Seq: tr.FinalSeq + 1 + i, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaa" + string('a'+rune(i)), Rev: model.TID(1 << 60),
-			Ops: []model.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:bbbbbbbbbbbbbbbbbbbbbbbb"}},
+		r.Append(synth.Frame(&oracle.Event{
+			Type: oracle.CommitEvent, Seq: tr.FinalSeq + 1 + i, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaa" + string('a'+rune(i)), Rev: history.TID(1 << 60),
+			Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:bbbbbbbbbbbbbbbbbbbbbbbb"}},
 		}))
 	}
 	time.Sleep(100 * time.Millisecond)

@@ -10,7 +10,7 @@ import (
 	"skein/graph"
 	"skein/internal/app"
 	"skein/internal/frames"
-	"skein/internal/vary"
+	"skein/internal/testing/vary"
 )
 
 var (

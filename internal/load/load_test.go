@@ -254,7 +254,7 @@ func TestDifference(t *testing.T) {
 				all, _ := m.live()
 				var r *record
 				for i := range all { // one that the sample looks at in both directions
-					if c := &all[i]; c.kind == network.Follow && m.actor(c.account) && m.subject(c.subject, 0) && !m.hidden[c.account] && !m.hidden[c.subject] && (r == nil || c.tid < r.tid) {
+					if c := &all[i]; c.kind == network.Follow && m.actor(c.account) && m.subject(c.subject, 0) && !m.repos[c.account].Hidden && !m.repos[c.subject].Hidden && (r == nil || c.tid < r.tid) {
 						r = c
 					}
 				}

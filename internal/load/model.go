@@ -7,6 +7,7 @@ import (
 
 	"skein/graph/kinds"
 	"skein/internal/network"
+	"skein/internal/oracle"
 	"skein/internal/simulate"
 )
 
@@ -19,13 +20,13 @@ type model struct {
 	every   uint64
 	records map[recordKey]recordValue
 	named   map[setKey]bool // the sets that had a member once, of those that are looked at
-	hidden  []bool
-	gone    []int64 // the event that deleted the account, by account
-	rev     []uint64
-	partial []bool
-	desync  []bool
+	gone    []int64         // the event that deleted the account, by account
+	repos   []repo          // by account
 	events  int64
 }
+
+// repo is a repo of the network: a rev says which root it has.
+type repo = oracle.Repo[uint64, uint64]
 
 // setKey names a set: of an account's edges of a kind, or of those to a subject.
 type setKey struct {
@@ -53,8 +54,7 @@ func newModel(o network.Options, faults simulate.Faults, every int) *model {
 	n := network.New(o)
 	return &model{
 		n: n, faults: faults, every: uint64(max(every, 1)), records: map[recordKey]recordValue{}, named: map[setKey]bool{},
-		hidden: make([]bool, n.Accounts()), gone: make([]int64, n.Accounts()), rev: make([]uint64, n.Accounts()),
-		partial: make([]bool, n.Accounts()), desync: make([]bool, n.Accounts()),
+		gone: make([]int64, n.Accounts()), repos: make([]repo, n.Accounts()),
 	}
 }
 
@@ -98,38 +98,24 @@ func (m *model) apply(e *network.Event) {
 	if damage == simulate.Truncated || damage == simulate.Garbage {
 		return // never heard of
 	}
-	a := e.Account
+	r := &m.repos[e.Account]
 	switch e.Type {
 	case network.Account:
-		m.hidden[a] = e.Status != network.Active
-		if e.Status == network.Deleted {
-			m.gone[a], m.rev[a], m.partial[a], m.desync[a] = e.Seq, 0, false, false
+		if r.Account(e.Status == network.Active, e.Status == network.Deleted) {
+			m.gone[e.Account] = e.Seq
 		}
 	case network.Sync:
-		if m.rev[a] != e.Rev { // its root is not ours
-			m.desync[a] = true
-		}
+		r.Sync(e.Rev, e.Rev)
 	case network.Commit:
-		m.commit(e, damage)
+		if r.Commit(oracle.Commit[uint64, uint64]{Rev: e.Rev, Since: e.Since, Root: e.Rev, Damaged: damage == simulate.BadCommit}) {
+			m.commit(e, damage)
+		}
 	default:
 	}
 }
 
 func (m *model) commit(e *network.Event, damage simulate.Damage) {
 	a := e.Account
-	if damage == simulate.BadCommit {
-		m.desync[a] = true
-		return
-	}
-	switch before := m.rev[a]; {
-	case before == 0:
-		m.partial[a] = m.partial[a] || e.Since != 0
-	case before >= e.Rev:
-		return
-	case before != e.Since:
-		m.desync[a] = true
-	}
-	m.rev[a] = e.Rev
 	for k := range e.Ops() {
 		o := m.n.Op(e, k)
 		if o.Kind == network.Post || o.Kind == network.Other {
@@ -178,9 +164,10 @@ func (m *model) live() (all []record, counts [network.Other + 1]int64) {
 	return all, counts
 }
 
-func (m *model) count(of []bool) (n int64) {
-	for _, v := range of {
-		if v {
+// count counts the repos of which something is true.
+func (m *model) count(is func(*repo) bool) (n int64) {
+	for i := range m.repos {
+		if is(&m.repos[i]) {
 			n++
 		}
 	}
@@ -195,21 +182,6 @@ func byActor(x, y record) int {
 
 func bySubject(x, y record) int {
 	return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.subject, y.subject), cmp.Compare(x.subjectTID, y.subjectTID), cmp.Compare(x.account, y.account))
-}
-
-// groups calls each with the stretches of records between which same is false.
-func groups(all []record, same func(x, y record) bool, each func([]record) error) error {
-	for len(all) > 0 {
-		n := 1
-		for n < len(all) && same(all[0], all[n]) {
-			n++
-		}
-		if err := each(all[:n]); err != nil {
-			return err
-		}
-		all = all[n:]
-	}
-	return nil
 }
 
 // kindOf is a kind as the graph numbers it.

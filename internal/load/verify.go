@@ -11,6 +11,7 @@ import (
 	"skein/intern/dict"
 	"skein/internal/app"
 	"skein/internal/network"
+	"skein/internal/runs"
 	"skein/internal/syntax"
 )
 
@@ -147,9 +148,9 @@ func (c *checker) totals(counts [len(kindNames)]int64) error {
 			c.broken("%s: the index says %d, the model %d", what, got, want)
 		}
 	}
-	compare("hidden accounts", got.Hidden, c.m.count(c.m.hidden))
-	compare("partial repos", got.Partial, c.m.count(c.m.partial))
-	compare("desynchronized repos", got.Desynchronized, c.m.count(c.m.desync))
+	compare("hidden accounts", got.Hidden, c.m.count(func(r *repo) bool { return r.Hidden }))
+	compare("partial repos", got.Partial, c.m.count(func(r *repo) bool { return r.Partial }))
+	compare("desynchronized repos", got.Desynchronized, c.m.count(func(r *repo) bool { return r.Desync }))
 	if c.m.every == 1 {
 		for k, name := range kindNames {
 			if name != "" {
@@ -181,8 +182,8 @@ func (c *checker) accounts(all []record) error {
 			id := b.ID(at[i])
 			c.ids[account] = id
 			hidden := id != dict.None && c.s.IsHidden(id)
-			if c.m.hidden[account] != hidden {
-				c.broken("account %s: hidden=%t, the model says %t", c.did(int32(account)), hidden, c.m.hidden[account])
+			if c.m.repos[account].Hidden != hidden {
+				c.broken("account %s: hidden=%t, the model says %t", c.did(int32(account)), hidden, c.m.repos[account].Hidden)
 			}
 			if id == dict.None && asked[account] {
 				c.broken("account %s is not known", c.did(int32(account)))
@@ -194,7 +195,7 @@ func (c *checker) accounts(all []record) error {
 	}
 	var did []byte
 	for account, is := range asked {
-		if is || c.m.hidden[account] {
+		if is || c.m.repos[account].Hidden {
 			did = c.m.n.AppendDID(did[:0], account)
 			at, which = append(at, b.Add(dict.DID, did)), append(which, account)
 		}
@@ -209,7 +210,7 @@ func (c *checker) accounts(all []record) error {
 
 func (c *checker) did(account int32) string { return string(c.m.n.AppendDID(nil, int(account))) }
 
-// set is a stretch of sorted records that is one set, and the ids of the
+// set is a run of sorted records that is one set, and the ids of the
 // subjects.
 type set struct {
 	records  []record
@@ -248,7 +249,7 @@ func (c *checker) sorted(all []record, same func(x, y record) bool, each func(*s
 		sets, at, pending = sets[:0], at[:0], 0
 		return nil
 	}
-	err := groups(all, same, func(records []record) error {
+	for records := range runs.Of(all, same) {
 		sets = append(sets, set{records: records})
 		for i := range records {
 			if r := &records[i]; r.subjectTID != 0 {
@@ -257,12 +258,10 @@ func (c *checker) sorted(all []record, same func(x, y record) bool, each func(*s
 			}
 		}
 		if pending += len(records); pending > 20_000 {
-			return flush()
+			if err := flush(); err != nil {
+				return err
+			}
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
 	return flush()
 }
@@ -290,7 +289,7 @@ func (c *checker) forward(s *set) error {
 		return err
 	}
 	got := dedupe(c.ids64)
-	if c.m.hidden[r.account] {
+	if c.m.repos[r.account].Hidden {
 		c.want = c.want[:0] // its own sets read as empty
 	}
 	if !slices.Equal(got, c.want) {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"skein/graph/kinds"
-	"skein/internal/model"
+	"skein/internal/oracle"
 )
 
 // CBOR writers.
@@ -143,12 +143,12 @@ func info(name string) kinds.Info {
 }
 
 // Frame makes the message of an event.
-func Frame(e *model.Event) []byte {
+func Frame(e *oracle.Event) []byte {
 	seq, at := Pair{"seq", e.Seq}, Pair{"time", Time(e.Seq)}
 	switch e.Type {
-	case model.Identity:
+	case oracle.IdentityEvent:
 		return Message("#identity", Map{{"did", e.DID}, seq, at})
-	case model.Account:
+	case oracle.AccountEvent:
 		m := Map{{"did", e.DID}, seq, at, {"active", e.Active}}
 		if e.Deleted {
 			m = append(m, Pair{"status", "deleted"})
@@ -156,7 +156,7 @@ func Frame(e *model.Event) []byte {
 			m = append(m, Pair{"status", "takendown"})
 		}
 		return Message("#account", m)
-	case model.Sync:
+	case oracle.SyncEvent:
 		b := CommitBlock(e.DID, e.Rev, e.Data)
 		return Message("#sync", Map{{"did", e.DID}, {"rev", e.Rev}, seq, at, {"blocks", CAR(b.CID, b)}})
 	default:
@@ -164,7 +164,7 @@ func Frame(e *model.Event) []byte {
 	}
 }
 
-func commit(e *model.Event) []byte {
+func commit(e *oracle.Event) []byte {
 	var ops []any
 	var blocks []Block
 	for i, o := range e.Ops {
@@ -203,7 +203,7 @@ func commit(e *model.Event) []byte {
 	return Message("#commit", m)
 }
 
-func at(e *model.Event) Pair { return Pair{"time", Time(e.Seq)} }
+func at(e *oracle.Event) Pair { return Pair{"time", Time(e.Seq)} }
 
 func orNull(s string) any {
 	if s == "" {

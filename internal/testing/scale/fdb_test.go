@@ -19,7 +19,7 @@ var lanes = flag.Int("scale.lanes", 0, "lanes of BenchmarkIndexFDB; 0: as the da
 // BenchmarkIndexFDB indexes a network on FoundationDB, and then writes the same
 // keys and bytes blind, batch by batch in turn.
 //
-//	go test -tags fdb ./internal/scale -run xxx -bench IndexFDB -benchtime 1x
+//	go test -tags fdb ./internal/testing/scale -run xxx -bench IndexFDB -benchtime 1x
 func BenchmarkIndexFDB(b *testing.B) {
 	const batches, perBatch = 12, 16_384
 	var rec fdbtest.Recorder

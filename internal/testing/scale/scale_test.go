@@ -3,8 +3,8 @@
 // with 10 million, 1 million and 1 million followers among it.
 //
 //	export CGO_ENABLED=0 # as the released binary is built: less memory
-//	go test ./internal/scale -run Build -v -timeout 3h -scale.dir /var/tmp/skein-scale -scale.edges 100000000
-//	go test ./internal/scale -run xxx -bench . -timeout 1h -scale.dir /var/tmp/skein-scale
+//	go test ./internal/testing/scale -run Build -v -timeout 3h -scale.dir /var/tmp/skein-scale -scale.edges 100000000
+//	go test ./internal/testing/scale -run xxx -bench . -timeout 1h -scale.dir /var/tmp/skein-scale
 //
 // The first makes the store and says where its bytes are, the second asks it.
 package scale

@@ -23,9 +23,9 @@ import (
 	"time"
 
 	"skein/graph/kinds"
-	"skein/internal/model"
-	"skein/internal/peers"
-	"skein/internal/truth"
+	"skein/internal/testing/history"
+	"skein/internal/testing/peers"
+	"skein/internal/testing/truth"
 )
 
 var (
@@ -41,7 +41,7 @@ var (
 // the PDS holds, and no repo is desynchronized whose chain of commits is whole in
 // what was followed.
 //
-//	.ci/peers DIR && go test ./internal/peers -run TestChaos -peers DIR -v
+//	.ci/peers DIR && go test ./internal/testing/peers -run TestChaos -peers DIR -v
 func TestChaos(t *testing.T) {
 	if *peersDir == "" {
 		t.Skip("skipped: it needs the reference PDS and indigo's relay. Install them with .ci/peers DIR, and give -peers DIR")
@@ -213,7 +213,7 @@ type writer struct {
 
 func (w *writer) tid() string {
 	w.clock += 1 + w.rng.Uint64N(1<<20)
-	return model.TID(w.clock)
+	return history.TID(w.clock)
 }
 
 func (w *writer) write(a *account, writes ...peers.Write) {

@@ -1,9 +1,11 @@
-package model
+package history
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+
+	"skein/internal/oracle"
 )
 
 // History makes a random stream: creates, deletes, duplicates, updates, paths
@@ -17,7 +19,7 @@ type History struct {
 	accounts []string
 	posts    []string
 	repos    map[string]*repo
-	live     map[string][]Op // by DID: what a delete may hit
+	live     map[string][]oracle.Op // by DID: what a delete may hit
 }
 
 type repo struct {
@@ -27,10 +29,10 @@ type repo struct {
 
 // NewHistory returns a history of so many accounts. The same seed makes the
 // same history.
-func NewHistory(seed uint64, accounts int) *History {
+func New(seed uint64, accounts int) *History {
 	h := &History{
 		rng:   rand.New(rand.NewPCG(seed, 77)),
-		repos: map[string]*repo{}, live: map[string][]Op{},
+		repos: map[string]*repo{}, live: map[string][]oracle.Op{},
 		clock: 1 << 50,
 	}
 	for i := range accounts {
@@ -96,20 +98,20 @@ func (h *History) digest() (d [32]byte) {
 func (h *History) Accounts() []string { return h.accounts }
 
 // Next returns the next event.
-func (h *History) Next() *Event {
+func (h *History) Next() *oracle.Event {
 	h.seq += 1 + h.rng.Int64N(3)
 	did := h.accounts[int(float64(len(h.accounts))*h.rng.Float64()*h.rng.Float64())]
-	e := &Event{Seq: h.seq, DID: did}
+	e := &oracle.Event{Seq: h.seq, DID: did}
 	switch n := h.rng.IntN(1000); {
 	case n < 15:
-		e.Type, e.Active = Account, h.rng.IntN(3) > 0
+		e.Type, e.Active = oracle.AccountEvent, h.rng.IntN(3) > 0
 		e.Deleted = h.rng.IntN(8) == 0
 		if e.Deleted && !e.Active {
 			delete(h.repos, did)
 			delete(h.live, did)
 		}
 	case n < 25:
-		e.Type = Sync
+		e.Type = oracle.SyncEvent
 		if r := h.repos[did]; r != nil && h.rng.IntN(10) > 0 {
 			if h.rng.IntN(3) == 0 { // an import of what the repo holds already
 				r.rev = h.tid()
@@ -119,14 +121,14 @@ func (h *History) Next() *Event {
 			e.Rev, e.Data = h.tid(), h.digest()
 		}
 	case n < 35:
-		e.Type = Identity
+		e.Type = oracle.IdentityEvent
 	default:
 		h.commit(e)
 	}
 	return e
 }
 
-func (h *History) commit(e *Event) {
+func (h *History) commit(e *oracle.Event) {
 	r := h.repos[e.DID]
 	if r == nil {
 		r = &repo{}
@@ -135,7 +137,7 @@ func (h *History) commit(e *Event) {
 			r.rev, r.data = h.tid(), h.digest()
 		}
 	}
-	e.Type, e.Since, e.Rev, e.Data = Commit, r.rev, h.tid(), h.digest()
+	e.Type, e.Since, e.Rev, e.Data = oracle.CommitEvent, r.rev, h.tid(), h.digest()
 	if r.rev != "" && h.rng.IntN(20) > 0 {
 		prev := r.data
 		e.PrevData = &prev
@@ -156,7 +158,7 @@ func (h *History) commit(e *Event) {
 	r.rev, r.data = e.Rev, e.Data
 }
 
-func (h *History) op(did string) Op {
+func (h *History) op(did string) oracle.Op {
 	live := h.live[did]
 	n := h.rng.IntN(100)
 	switch {
@@ -165,7 +167,7 @@ func (h *History) op(did string) Op {
 		o := live[i]
 		if n < 22 {
 			h.live[did] = append(live[:i], live[i+1:]...)
-			return Op{Kind: o.Kind, Delete: true, Rkey: o.Rkey}
+			return oracle.Op{Kind: o.Kind, Delete: true, Rkey: o.Rkey}
 		}
 		if n > 24 { // else: an update to the same subject
 			o.Subject = h.subject(o.Kind)
@@ -173,23 +175,20 @@ func (h *History) op(did string) Op {
 		live[i] = o
 		return o
 	case n < 33: // a path that may or may not stand
-		return Op{Kind: h.kind(), Delete: h.rng.IntN(2) == 0, Rkey: fmt.Sprint("key", h.rng.IntN(4))}.orSubject(h)
+		o := oracle.Op{Kind: h.kind(), Delete: h.rng.IntN(2) == 0, Rkey: fmt.Sprint("key", h.rng.IntN(4))}
+		if !o.Delete {
+			o.Subject = h.subject(o.Kind)
+		}
+		return o
 	case n < 38 && len(live) > 0: // a second record of the same subject
 		o := live[h.rng.IntN(len(live))]
 		o.Rkey = h.tid()
 		h.live[did] = append(live, o)
 		return o
 	}
-	o := Op{Kind: h.kind(), Rkey: h.tid()}
+	o := oracle.Op{Kind: h.kind(), Rkey: h.tid()}
 	o.Subject = h.subject(o.Kind)
 	h.live[did] = append(live, o)
-	return o
-}
-
-func (o Op) orSubject(h *History) Op {
-	if !o.Delete {
-		o.Subject = h.subject(o.Kind)
-	}
 	return o
 }
 

@@ -7,6 +7,10 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+
+	"skein/graph/kinds"
+	"skein/intern/dict"
+	"skein/internal/oracle"
 )
 
 // Record is a live record of a truth file.
@@ -17,49 +21,28 @@ type Record struct {
 	Subject    string `json:"subject"`
 }
 
-// facts are what the records say, hidden accounts left out where they act.
+// facts are what the records say: the sets that the oracle makes of them.
 type facts struct {
-	t       *Truth
-	forward map[string]map[string]set // by collection and actor: the subjects
-	reverse map[string]map[string]set // by collection and subject: the actors
+	t *Truth
+	oracle.Views
 }
-
-type set map[string]bool
-
-const (
-	follow = "app.bsky.graph.follow"
-	like   = "app.bsky.feed.like"
-	repost = "app.bsky.feed.repost"
-	block  = "app.bsky.graph.block"
-)
 
 func (t *Truth) hidden(did string) bool {
 	a, known := t.Accounts[did]
 	return known && a.Status != "active"
 }
 
-func (t *Truth) facts() facts {
-	f := facts{t, map[string]map[string]set{}, map[string]map[string]set{}}
-	put := func(m map[string]map[string]set, collection, of, member string) {
-		if m[collection] == nil {
-			m[collection] = map[string]set{}
-		}
-		if m[collection][of] == nil {
-			m[collection][of] = set{}
-		}
-		m[collection][of][member] = true
-	}
+// edges yields what the records of indexed collections say.
+func (t *Truth) edges(yield func(oracle.Edge) bool) {
 	for _, r := range t.Records {
-		if r.Subject == "" || t.hidden(r.DID) {
-			continue
+		i := slices.IndexFunc(kinds.All, func(k kinds.Info) bool { return k.Collection == r.Collection })
+		if i >= 0 && !yield(oracle.Edge{Kind: kinds.All[i].Name, Actor: r.DID, Subject: r.Subject}) {
+			return
 		}
-		if !t.hidden(r.Subject) {
-			put(f.forward, r.Collection, r.DID, r.Subject)
-		}
-		put(f.reverse, r.Collection, r.Subject, r.DID)
 	}
-	return f
 }
+
+func (t *Truth) facts() facts { return facts{t, oracle.ViewsOf(t.edges, t.hidden)} }
 
 // CompareMethods asks the server at base what the people that each account
 // follows also follow, like and repost (known), what they have in common
@@ -80,11 +63,17 @@ func (t *Truth) CompareMethods(ctx context.Context, base string) (differences []
 	return differences, said, nil
 }
 
+// follow is the kind of who is known to whom.
+const follow = "follow"
+
 func (f facts) known(ctx context.Context, base, actor string, accounts []string) (differences []string, said int, err error) {
-	for edge, collection := range map[string]string{"followers": follow, "likers": like, "reposters": repost} {
+	for _, k := range kinds.All {
+		if k.Name == "block" || k.Name == "listblock" { // nobody is known by whom they block
+			continue
+		}
 		subjects := accounts
-		if edge != "followers" {
-			subjects = slices.Sorted(maps.Keys(f.reverse[collection]))
+		if k.To.Is == dict.URI {
+			subjects = slices.Sorted(maps.Keys(f.Reverse[k.Name]))
 		}
 		for chunk := range slices.Chunk(subjects, 100) {
 			var got struct {
@@ -94,22 +83,22 @@ func (f facts) known(ctx context.Context, base, actor string, accounts []string)
 					Sample  []string
 				}
 			}
-			q := url.Values{"actor": {actor}, "edge": {edge}, "subject": chunk, "limit": {"100"}}
+			q := url.Values{"actor": {actor}, "edge": {k.Reverse}, "subject": chunk, "limit": {"100"}}
 			if err := Get(ctx, base+"/xrpc/blue.skein.graph.known?"+q.Encode(), &got); err != nil {
 				return nil, 0, err
 			}
 			for i, subject := range chunk {
-				want := set{}
-				for member := range f.reverse[collection][subject] {
-					if f.forward[follow][actor][member] {
-						want[member] = true
+				var want []string
+				for _, member := range f.Reverse[k.Name][subject] {
+					if slices.Contains(f.Forward[follow][actor], member) {
+						want = append(want, member)
 					}
 				}
 				said += min(len(want), 1)
 				g := got.Subjects[i]
 				slices.Sort(g.Sample)
-				if g.Subject != subject || g.Total != len(want) || !slices.Equal(g.Sample, slices.Sorted(maps.Keys(want))) {
-					differences = append(differences, fmt.Sprintf("known %s of %s for %s: %+v, want %v", edge, subject, actor, g, want))
+				if g.Subject != subject || g.Total != len(want) || !slices.Equal(g.Sample, want) {
+					differences = append(differences, fmt.Sprintf("known %s of %s for %s: %+v, want %v", k.Reverse, subject, actor, g, want))
 				}
 			}
 		}
@@ -117,11 +106,20 @@ func (f facts) known(ctx context.Context, base, actor string, accounts []string)
 	return differences, said, nil
 }
 
+// via lists the operators that go on from an account, and the sets that they lead to.
+func (f facts) via() map[string]map[string][]string {
+	all := map[string]map[string][]string{}
+	for _, k := range kinds.All {
+		all[k.Forward] = f.Forward[k.Name]
+		if k.To.Is == dict.DID {
+			all[k.Reverse] = f.Reverse[k.Name]
+		}
+	}
+	return all
+}
+
 func (f facts) rank(ctx context.Context, base, actor string, _ []string) (differences []string, said int, err error) {
-	for via, sets := range map[string]map[string]set{
-		"follows": f.forward[follow], "likes": f.forward[like], "reposts": f.forward[repost], "blocks": f.forward[block],
-		"followers": f.reverse[follow], "blockers": f.reverse[block],
-	} {
+	for via, sets := range f.via() {
 		var got struct {
 			Items []struct {
 				Member string
@@ -133,8 +131,8 @@ func (f facts) rank(ctx context.Context, base, actor string, _ []string) (differ
 			return nil, 0, err
 		}
 		want, have := map[string]int{}, map[string]int{}
-		for member := range f.forward[follow][actor] {
-			for result := range sets[member] {
+		for _, member := range f.Forward[follow][actor] {
+			for _, result := range sets[member] {
 				if !f.t.hidden(result) {
 					want[result]++
 				}
@@ -170,9 +168,9 @@ func (f facts) relationships(ctx context.Context, base, actor string, accounts [
 					name := ""
 					switch {
 					case r.DID == actor && r.Subject == other:
-						name = map[string]string{follow: "following", block: "blocking"}[r.Collection]
+						name = map[string]string{"app.bsky.graph.follow": "following", "app.bsky.graph.block": "blocking"}[r.Collection]
 					case r.DID == other && r.Subject == actor:
-						name = map[string]string{follow: "followedBy", block: "blockedBy"}[r.Collection]
+						name = map[string]string{"app.bsky.graph.follow": "followedBy", "app.bsky.graph.block": "blockedBy"}[r.Collection]
 					}
 					if name != "" && (want[name] == "" || uri < want[name]) {
 						want[name] = uri

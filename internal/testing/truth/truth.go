@@ -1,6 +1,7 @@
-// Package truth reads the truth files that go with recorded streams, and
-// compares a running server with them over HTTP: every set of every account
-// and post, in pages. It shares no code with the index.
+// Package truth reads the truth files that go with recorded streams, and compares a
+// running server with what the oracle makes of them, over HTTP: every set of every
+// account and post, in pages (truth.go), and the methods (methods.go). It shares no code
+// with the index but the table of kinds.
 package truth
 
 import (
@@ -8,10 +9,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"slices"
+	"strings"
+
+	"skein/graph/kinds"
+	"skein/intern/dict"
 )
 
 // Truth is a truth file.
@@ -41,38 +47,52 @@ func Read(path string) (*Truth, error) {
 	return t, nil
 }
 
-// expected returns all sets that are to be asked for, by expression. The
-// file's views leave out hidden authors; subjects that are hidden are left out
-// here, as semantics.md 8 says.
+// expected returns all sets that are to be asked for, by expression: those of every
+// account, and those about every post. They are the oracle's, of the records.
 func (t *Truth) expected() map[string][]string {
 	want := map[string][]string{}
-	views := t.Views.Active
-	for did := range t.Accounts {
-		want["follows("+did+")"] = t.active(views["following"][did])
-		want["followers("+did+")"] = views["followers"][did]
-		want["likes("+did+")"] = views["liked"][did]
-		want["blocks("+did+")"] = t.active(views["blocking"][did])
-	}
-	posts := slices.Clone(t.LivePosts)
-	for _, view := range []string{"likers", "reposters"} {
-		for uri := range views[view] {
-			posts = append(posts, uri)
+	v := t.facts()
+	subjects := map[dict.Namespace][]string{dict.DID: slices.Collect(maps.Keys(t.Accounts)), dict.URI: slices.Clone(t.LivePosts)}
+	for _, sets := range v.Reverse {
+		for of := range sets {
+			if strings.HasPrefix(of, "at://") {
+				subjects[dict.URI] = append(subjects[dict.URI], of)
+			}
 		}
 	}
-	for _, uri := range posts {
-		want["likers("+uri+")"] = views["likers"][uri]
-		want["reposters("+uri+")"] = views["reposters"][uri]
+	for _, k := range kinds.All {
+		for did := range t.Accounts {
+			want[k.Forward+"("+did+")"] = v.Forward[k.Name][did]
+		}
+		for _, of := range subjects[k.To.Is] {
+			want[k.Reverse+"("+of+")"] = v.Reverse[k.Name][of]
+		}
 	}
 	return want
 }
 
-func (t *Truth) active(dids []string) (out []string) {
-	for _, did := range dids {
-		if a, known := t.Accounts[did]; !known || a.Status == "active" {
-			out = append(out, did)
+// Check compares what the oracle makes of the records with the sets that the file lists,
+// which whoever recorded the stream worked out. It returns the differences.
+func (t *Truth) Check() (differences []string) {
+	v := t.facts()
+	active := func(dids []string) []string {
+		return slices.DeleteFunc(slices.Clone(dids), t.hidden)
+	}
+	for view, sets := range map[string]map[string][]string{
+		"following": v.Forward["follow"], "followers": v.Reverse["follow"], "liked": v.Forward["like"],
+		"likers": v.Reverse["like"], "reposters": v.Reverse["repost"], "blocking": v.Forward["block"],
+	} {
+		for of, listed := range t.Views.Active[view] {
+			if view == "following" || view == "blocking" { // the file's sets leave out hidden authors only
+				listed = active(listed)
+			}
+			slices.Sort(listed)
+			if !slices.Equal(listed, sets[of]) {
+				differences = append(differences, fmt.Sprintf("%s of %s: the file has %v, its records say %v", view, of, listed, sets[of]))
+			}
 		}
 	}
-	return out
+	return differences
 }
 
 // Compare asks the server at base for every set, in pages of limit, and

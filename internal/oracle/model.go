@@ -1,0 +1,116 @@
+// Package oracle is the index in the plainest form there is: what the real one is
+// compared with. It shares no code with it but the table of kinds.
+//
+// The rules of a repo (repo.go) and of the sets (sets.go) are there once. Model (model.go)
+// applies them to events in maps of strings, for tests and recorded streams; the load test
+// applies the same rules to numbers, of which it has millions (internal/load). It knows
+// nothing of batches, ids, stores or wire formats.
+package oracle
+
+import (
+	"iter"
+	"maps"
+)
+
+// Type is the type of an event.
+type Type int
+
+// The types of events.
+const (
+	CommitEvent Type = iota
+	SyncEvent
+	AccountEvent
+	IdentityEvent
+)
+
+// An Event is one message of the stream.
+type Event struct {
+	Type     Type
+	Seq      int64
+	DID      string
+	Rev      string // of a commit
+	Since    string // "" if absent
+	Data     [32]byte
+	PrevData *[32]byte
+	TooBig   bool
+	Damaged  bool // the commit cannot be read whole
+	Ops      []Op
+	Active   bool // of an account
+	Deleted  bool // its status
+}
+
+// An Op is one operation of a commit.
+type Op struct {
+	Kind    string // as in kinds.All
+	Delete  bool
+	Rkey    string
+	Subject string // "" if the record is malformed
+}
+
+// Path names a record.
+type Path struct{ DID, Kind, Rkey string }
+
+// Model is the whole truth.
+type Model struct {
+	Records map[Path]string // "" is a record that names no subject
+	Hidden  map[string]bool
+	Repos   map[string]*Repo[string, [32]byte] // of every account that an event was seen of
+}
+
+// New returns an empty model.
+func New() *Model {
+	return &Model{map[Path]string{}, map[string]bool{}, map[string]*Repo[string, [32]byte]{}}
+}
+
+// Apply applies an event that was not applied before.
+func (m *Model) Apply(e *Event) {
+	if e.Type == IdentityEvent {
+		return
+	}
+	r := m.Repos[e.DID]
+	if r == nil {
+		r = &Repo[string, [32]byte]{}
+		m.Repos[e.DID] = r
+	}
+	switch e.Type {
+	case AccountEvent:
+		if r.Account(e.Active, e.Deleted) {
+			maps.DeleteFunc(m.Records, func(p Path, _ string) bool { return p.DID == e.DID })
+		}
+		delete(m.Hidden, e.DID)
+		if r.Hidden {
+			m.Hidden[e.DID] = true
+		}
+	case SyncEvent:
+		r.Sync(e.Rev, e.Data)
+	case CommitEvent:
+		if !r.Commit(Commit[string, [32]byte]{Rev: e.Rev, Since: e.Since, Root: e.Data, Prev: e.PrevData, TooBig: e.TooBig, Damaged: e.Damaged}) {
+			return
+		}
+		for _, o := range e.Ops {
+			p := Path{e.DID, o.Kind, o.Rkey}
+			if o.Delete {
+				delete(m.Records, p)
+			} else {
+				m.Records[p] = o.Subject
+			}
+		}
+	default:
+	}
+}
+
+// Edges yields what the records say.
+func (m *Model) Edges() iter.Seq[Edge] {
+	return func(yield func(Edge) bool) {
+		for p, subject := range m.Records {
+			if !yield(Edge{p.Kind, p.DID, subject}) {
+				return
+			}
+		}
+	}
+}
+
+// Views computes all sets.
+func (m *Model) Views() Views {
+	return ViewsOf(m.Edges(), func(did string) bool { return m.Hidden[did] })
+}

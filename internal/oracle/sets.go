@@ -1,0 +1,46 @@
+package oracle
+
+import (
+	"iter"
+	"slices"
+)
+
+// An Edge is what a record says: Actor has an edge of a kind to Subject.
+type Edge struct{ Kind, Actor, Subject string }
+
+// Views are all sets that have a member, sorted, by the name of the kind and then by the
+// DID or URI that they are of, as a query must answer them.
+type Views struct {
+	Forward, Reverse map[string]map[string][]string
+}
+
+// ViewsOf computes the sets of edges (docs/SEMANTICS.md, 8): the edges of a hidden
+// account are in none, and a hidden account is in none.
+func ViewsOf(edges iter.Seq[Edge], hidden func(did string) bool) Views {
+	v := Views{map[string]map[string][]string{}, map[string]map[string][]string{}}
+	for e := range edges {
+		if e.Subject == "" || hidden(e.Actor) {
+			continue
+		}
+		if !hidden(e.Subject) {
+			add(v.Forward, e.Kind, e.Actor, e.Subject)
+		}
+		add(v.Reverse, e.Kind, e.Subject, e.Actor)
+	}
+	for _, dir := range []map[string]map[string][]string{v.Forward, v.Reverse} {
+		for _, sets := range dir {
+			for of, set := range sets {
+				slices.Sort(set)
+				sets[of] = slices.Compact(set)
+			}
+		}
+	}
+	return v
+}
+
+func add(dir map[string]map[string][]string, kind, of, member string) {
+	if dir[kind] == nil {
+		dir[kind] = map[string][]string{}
+	}
+	dir[kind][of] = append(dir[kind][of], member)
+}

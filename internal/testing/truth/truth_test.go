@@ -1,0 +1,21 @@
+package truth_test
+
+import (
+	"testing"
+
+	"skein/internal/testing/truth"
+)
+
+// What the recorder of the stream worked out is what the oracle works out.
+func TestFilesAgree(t *testing.T) {
+	tr, err := truth.Read("../../../testdata/pds/plain-truth.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range tr.Check() {
+		t.Error(d)
+	}
+	if len(tr.Views.Active["followers"]) < 10 || len(tr.Records) < 100 {
+		t.Error("the file is nearly empty")
+	}
+}
