@@ -52,10 +52,10 @@ func (f *Feeder) commit(b *graph.Batch, e *network.Event, seq graph.Seq) {
 		}
 		f.rkey = syntax.AppendTID(f.rkey[:0], o.TID)
 		if o.Action == network.Delete {
-			b.AddDelete(kindOf(o.Kind), f.rkey)
+			b.AddDelete(o.Kind, f.rkey)
 			continue
 		}
 		f.subject = f.n.AppendSubject(f.subject[:0], &o)
-		b.AddPut(kindOf(o.Kind), f.rkey, f.subject)
+		b.AddPut(o.Kind, f.rkey, f.subject)
 	}
 }

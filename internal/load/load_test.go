@@ -208,21 +208,21 @@ func TestDifference(t *testing.T) {
 		"nothing": func(*graph.Batch, *record, *network.Network) {},
 		"a record is gone": func(b *graph.Batch, r *record, n *network.Network) {
 			commit(b, n, r)
-			b.AddDelete(kindOf(r.kind), tid(r.tid))
+			b.AddDelete(r.kind, tid(r.tid))
 		},
 		"a record is there": func(b *graph.Batch, r *record, n *network.Network) {
 			commit(b, n, r)
-			b.AddPut(kindOf(r.kind), tid(r.tid+7), n.AppendDID(nil, 5))
+			b.AddPut(r.kind, tid(r.tid+7), n.AppendDID(nil, 5))
 		},
 		"a record names another": func(b *graph.Batch, r *record, n *network.Network) {
 			commit(b, n, r)
-			b.AddPut(kindOf(r.kind), tid(r.tid), n.AppendDID(nil, int(r.subject)^1))
+			b.AddPut(r.kind, tid(r.tid), n.AppendDID(nil, int(r.subject)^1))
 		},
 		"a set is not empty": func(b *graph.Batch, _ *record, n *network.Network) {
 			// What was taken back long ago: blocks of accounts that have none now.
 			for account := range 3000 {
 				b.AddCommit(20_001, &graph.Commit{DID: n.AppendDID(nil, account), Rev: tid(1 << 61), Since: tid(3), Data: make([]byte, 32)})
-				b.AddPut(kindOf(network.Block), tid(1<<60), n.AppendDID(nil, 4000))
+				b.AddPut(network.Block, tid(1<<60), n.AppendDID(nil, 4000))
 			}
 		},
 		"an account is hidden": func(b *graph.Batch, r *record, n *network.Network) {

@@ -32,7 +32,7 @@ type repo = oracle.Repo[uint64, uint64]
 type setKey struct {
 	tid     uint64
 	of      int32
-	kind    network.Kind
+	kind    kinds.Kind
 	reverse bool
 }
 
@@ -40,7 +40,7 @@ type setKey struct {
 type recordKey struct {
 	tid     uint64
 	account int32
-	kind    network.Kind
+	kind    kinds.Kind
 }
 
 // recordValue is what a record names. Its subject is -1 if it names none.
@@ -150,7 +150,7 @@ type record struct {
 
 // live returns the records that are left, and how many there are of each kind,
 // those that name no subject included.
-func (m *model) live() (all []record, counts [network.Other + 1]int64) {
+func (m *model) live() (all []record, counts [kinds.Max + 1]int64) {
 	all = make([]record, 0, len(m.records))
 	for k, v := range m.records {
 		if v.event < m.gone[k.account] {
@@ -183,17 +183,6 @@ func byActor(x, y record) int {
 func bySubject(x, y record) int {
 	return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.subject, y.subject), cmp.Compare(x.subjectTID, y.subjectTID), cmp.Compare(x.account, y.account))
 }
-
-// kindOf is a kind as the graph numbers it.
-func kindOf(k network.Kind) kinds.Kind { return kinds.Kind(k) }
-
-// kindNames are the kinds' names, as getStats has them.
-var kindNames = func() (byKind [network.Other + 1]string) {
-	for _, k := range kinds.All {
-		byKind[k.Kind] = k.Name
-	}
-	return byKind
-}()
 
 // networkOp is the operation that made a record.
 func networkOp(r *record) network.Op {

@@ -7,6 +7,7 @@ import (
 
 	"skein/graph"
 	"skein/graph/check"
+	"skein/graph/kinds"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/app"
@@ -56,7 +57,7 @@ func verify(ctx context.Context, x *app.Index, m *model) (problems []string, set
 	return c.problems, c.sets, err
 }
 
-func (c *checker) run(all []record, counts [len(kindNames)]int64) error {
+func (c *checker) run(all []record, counts [kinds.Max + 1]int64) error {
 	if err := c.totals(counts); err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func (c *checker) empty() error {
 			return err
 		}
 		for i, k := range keys {
-			id, kind := b.ID(at[i]), kindOf(k.kind)
+			id, kind := b.ID(at[i]), k.kind
 			var members uint64
 			if k.reverse {
 				set, err := c.s.Actors(kind, id)
@@ -138,7 +139,7 @@ func (c *checker) str(dst []byte, k setKey) []byte {
 	return c.m.n.AppendSubject(dst, &network.Op{Subject: k.of, SubjectTID: k.tid})
 }
 
-func (c *checker) totals(counts [len(kindNames)]int64) error {
+func (c *checker) totals(counts [kinds.Max + 1]int64) error {
 	got, err := c.s.Counts()
 	if err != nil {
 		return err
@@ -152,10 +153,8 @@ func (c *checker) totals(counts [len(kindNames)]int64) error {
 	compare("partial repos", got.Partial, c.m.count(func(r *repo) bool { return r.Partial }))
 	compare("desynchronized repos", got.Desynchronized, c.m.count(func(r *repo) bool { return r.Desync }))
 	if c.m.every == 1 {
-		for k, name := range kindNames {
-			if name != "" {
-				compare(name+" records", got.Records[name], counts[k])
-			}
+		for _, k := range kinds.All {
+			compare(k.Name+" records", got.Records[k.Name], counts[k.Kind])
 		}
 	}
 	return nil
@@ -278,7 +277,7 @@ func (c *checker) forward(s *set) error {
 		return nil
 	}
 	delete(c.m.named, setKey{0, r.account, r.kind, false})
-	actor, kind := c.ids[r.account], kindOf(r.kind)
+	actor, kind := c.ids[r.account], r.kind
 	c.want = c.want[:0]
 	for _, id := range s.subjects {
 		c.want = append(c.want, uint64(id))
@@ -321,7 +320,7 @@ func (c *checker) reverse(s *set) error {
 		return nil
 	}
 	delete(c.m.named, setKey{r.subjectTID, r.subject, r.kind, true})
-	kind := kindOf(r.kind)
+	kind := r.kind
 	c.want = c.want[:0]
 	for i := range s.records {
 		c.want = append(c.want, uint64(c.ids[s.records[i].account]))

@@ -1,5 +1,7 @@
 package network
 
+import "skein/graph/kinds"
+
 // A Type is the type of an event.
 type Type uint8
 
@@ -11,17 +13,19 @@ const (
 	Sync
 )
 
-// A Kind is the kind of a record, by its name in graph.Kinds.
-type Kind uint8
+// The kinds of records. Those that are indexed are the table's; of them, these have
+// shares of their own. Post and Other are not indexed.
+var (
+	Follow = kinds.ByName("follow").Kind
+	Like   = kinds.ByName("like").Kind
+	Repost = kinds.ByName("repost").Kind
+	Block  = kinds.ByName("block").Kind
+)
 
-// The kinds. Post and Other are not indexed.
+// The kinds that are not indexed, which no row of the table has.
 const (
-	Post Kind = iota
-	Follow
-	Like
-	Repost
-	Block
-	Other
+	Other kinds.Kind = kinds.Max - iota
+	Post
 )
 
 // A Status is what becomes of an account.
@@ -60,14 +64,14 @@ type Event struct {
 	SubjectTID uint64
 	Type       Type
 	Status     Status
-	Kind       Kind
+	Kind       kinds.Kind
 	Action     Action
 	More       uint8 // operations after the first: see Network.Op
 }
 
 // An Op is an operation of a commit.
 type Op struct {
-	Kind       Kind
+	Kind       kinds.Kind
 	Action     Action
 	TID        uint64
 	Subject    int32

@@ -15,7 +15,10 @@ package network
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
+	"skein/graph/kinds"
+	"skein/intern/dict"
 	"skein/internal/syntax"
 )
 
@@ -44,7 +47,23 @@ const (
 	shareAccount  = 2
 	shareSync     = 2
 	shareUpdates  = 1
+
+	shareMore = 5 // of each kind that is not named above, out of shareOthers
 )
+
+// more are the kinds of the table that have no share of their own.
+var more = slices.DeleteFunc(slices.Clone(kinds.All), func(k kinds.Info) bool {
+	return k.Kind == Follow || k.Kind == Like || k.Kind == Repost || k.Kind == Block
+})
+
+// moreOf returns the kind of more that an event of shareOthers is, if it is one.
+func moreOf(share int) (k kinds.Kind, ok bool) {
+	i := share - belowPosts
+	if i < 0 || i >= shareMore*len(more) || share >= belowOthers {
+		return 0, false
+	}
+	return more[i/shareMore].Kind, true
+}
 
 // The events, cumulated: what is below creates a record of an indexed
 // collection, of its own accord.
@@ -202,7 +221,8 @@ func (n *Network) tid(account int, micros uint64) uint64 {
 func (n *Network) create(i int64, e *Event, shallow bool) bool {
 	r := n.rng(forOp, uint64(i))
 	share := r.below(1000)
-	if share >= belowBlocks && share < belowUpdates {
+	kind, isMore := moreOf(share)
+	if share >= belowBlocks && share < belowUpdates && !isMore {
 		return false
 	}
 	account := n.active(&r)
@@ -210,6 +230,8 @@ func (n *Network) create(i int64, e *Event, shallow bool) bool {
 		account = r.below(64) * (n.o.Accounts / 64)
 	}
 	switch {
+	case isMore:
+		e.Kind = kind
 	case share < belowLikes:
 		e.Kind = Like
 	case share < belowReposts:
@@ -233,7 +255,7 @@ func (n *Network) create(i int64, e *Event, shallow bool) bool {
 	if shallow {
 		return true
 	}
-	if share < belowBlocks {
+	if share < belowBlocks || isMore {
 		n.subject(&r, i, e)
 	}
 	e.TID = n.tid(account, n.micros(i)+uint64(r.below(1500)))
@@ -242,7 +264,7 @@ func (n *Network) create(i int64, e *Event, shallow bool) bool {
 
 // subject draws whom or what an event is about.
 func (n *Network) subject(r *rng, i int64, e *Event) {
-	if e.Kind == Like || e.Kind == Repost {
+	if e.Kind.Info().To.Is == dict.URI {
 		author, tid := n.post(r, i)
 		e.Subject, e.SubjectTID = int32(author), tid
 		return

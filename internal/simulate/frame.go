@@ -12,24 +12,16 @@ import (
 	"skein/internal/synth"
 )
 
-// collections are the kinds' NSIDs, by their number.
-var collections = func() (nsid [network.Other + 1]string) {
-	nsid[network.Post] = "app.bsky.feed.post"
-	nsid[network.Other] = "app.bsky.feed.threadgate"
-	for _, k := range kinds.All {
-		switch k.Name {
-		case "follow":
-			nsid[network.Follow] = k.Collection
-		case "like":
-			nsid[network.Like] = k.Collection
-		case "repost":
-			nsid[network.Repost] = k.Collection
-		case "block":
-			nsid[network.Block] = k.Collection
-		}
+// collection returns the NSID of a kind.
+func collection(k kinds.Kind) string {
+	switch k {
+	case network.Post:
+		return "app.bsky.feed.post"
+	case network.Other:
+		return "app.bsky.feed.threadgate"
 	}
-	return nsid
-}()
+	return k.Info().Collection
+}
 
 // An encoder makes the messages of events, of the size that they have on the
 // real network, without keeping the repos: the commit block and the blocks of
@@ -37,38 +29,30 @@ var collections = func() (nsid [network.Other + 1]string) {
 // are blocks out of a pool. The same event makes the same message, but for its
 // time. An encoder is for one goroutine.
 type encoder struct {
-	n      *network.Network
-	pool   *pool
-	ops    []network.Op
-	links  []synth.Link // of the ops' records
-	blocks []byte       // the record blocks, as sections of a CAR
-	block  []byte
-	did    []byte
-	str    []byte
-	stamps stamps // of messages
-	made   stamps // of records
+	n       *network.Network
+	pool    *pool
+	m       synth.Commit
+	ops     []network.Op
+	links   []synth.Link // of the ops' records, and of what they were before
+	was     []synth.Link
+	rkeys   []byte // of the ops
+	head    []byte // of the CAR
+	blocks  []byte // the record blocks, as sections of a CAR
+	section []byte // of the commit block
+	block   []byte
+	prev    synth.Link
+	sig     [64]byte
+	did     []byte
+	rev     []byte
+	since   []byte
+	str     []byte
+	cid     []byte
+	time    []byte
+	stamps  stamps // of messages
+	made    stamps // of records
 	// Where, in the last message, is the block of the commit and that of the
 	// first record, 0 if it has none: what a fault may damage.
 	commitAt, recordAt int
-}
-
-// cidHead is a CID up to its digest: version 1, DAG-CBOR, SHA-256.
-const cidHead = "\x01\x71\x12\x20"
-
-const linkHead = "\xd8\x2a\x58\x25\x00" + cidHead
-
-func appendText(dst []byte, s string) []byte { return append(synth.Head(dst, 3, uint64(len(s))), s...) }
-
-func appendBytes(dst, s []byte) []byte { return append(synth.Head(dst, 3, uint64(len(s))), s...) }
-
-func appendTID(dst []byte, tid uint64) []byte { return syntax.AppendTID(append(dst, 0x60|13), tid) }
-
-func appendLink(dst []byte, l *synth.Link) []byte { return append(append(dst, linkHead...), l[:]...) }
-
-// appendSection appends a block as a section of a CAR.
-func appendSection(dst []byte, l *synth.Link, block []byte) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(cidHead)+len(l)+len(block)))
-	return append(append(append(dst, cidHead...), l[:]...), block...)
 }
 
 // message appends the message of an event with a sequence number, that passed
@@ -76,198 +60,115 @@ func appendSection(dst []byte, l *synth.Link, block []byte) []byte {
 func (c *encoder) message(dst []byte, e *network.Event, seq, at int64) []byte {
 	c.commitAt, c.recordAt = 0, 0
 	c.did = c.n.AppendDID(c.did[:0], int(e.Account))
+	c.time = c.stamps.append(c.time[:0], at)
 	switch e.Type {
 	case network.Commit:
-		return c.commit(dst, e, seq, at)
+		return c.commit(dst, e, seq)
 	case network.Sync:
 		root := synth.Link(c.n.Root(int(e.Account), e.Rev))
-		commit, link := c.commitBlock(e, &root)
-		c.blocks = appendSection(carHead(c.blocks[:0], &link), &link, commit)
-		dst = append(dst, "\xa2ate#syncbop\x01\xa5cdid"...)
-		dst = appendBytes(dst, c.did)
-		dst = appendTID(append(dst, "crev"...), e.Rev)
-		dst = c.seqTime(dst, seq, at)
-		dst = append(dst, "fblocks"...)
-		return append(synth.Head(dst, 2, uint64(len(c.blocks))), c.blocks...)
+		block, link := c.commitBlock(e, &root)
+		c.blocks = synth.AppendSection(synth.AppendCARHead(c.blocks[:0], &link), &link, block)
+		return synth.AppendSync(dst, c.did, c.rev, seq, c.time, c.blocks)
 	case network.Account:
-		dst = append(dst, "\xa2ath#accountbop\x01"...)
 		status := [...]string{network.Deactivated: "deactivated", network.TakenDown: "takendown", network.Suspended: "suspended", network.Deleted: "deleted"}[e.Status]
-		dst = append(dst, 0xa4)
-		if status != "" {
-			dst[len(dst)-1] = 0xa5
-		}
-		dst = appendBytes(append(dst, "cdid"...), c.did)
-		dst = c.seqTime(dst, seq, at)
-		dst = append(append(dst, "factive"...), 0xf4)
-		if e.Status == network.Active {
-			dst[len(dst)-1] = 0xf5
-		}
-		if status != "" {
-			dst = appendText(append(dst, "fstatus"...), status)
-		}
-		return dst
+		return synth.AppendAccount(dst, c.did, seq, c.time, e.Status == network.Active, status)
 	default:
-		dst = append(dst, "\xa2ati#identitybop\x01\xa3cdid"...)
-		dst = appendBytes(dst, c.did)
-		return c.seqTime(dst, seq, at)
+		return synth.AppendIdentity(dst, c.did, seq, c.time)
 	}
 }
 
-func (c *encoder) seqTime(dst []byte, seq, at int64) []byte {
-	dst = synth.Head(append(dst, "cseq"...), 0, uint64(seq))
-	dst = append(dst, "dtime\x78\x18"...)
-	return c.stamps.append(dst, at)
-}
-
-// carHead appends the head of a CAR with one root.
-func carHead(dst []byte, root *synth.Link) []byte {
-	dst = append(dst, 58)
-	dst = appendLink(append(dst, "\xa2eroots\x81"...), root)
-	return append(dst, "gversion\x01"...)
-}
-
+// commitBlock makes the commit block of an event, which nobody signed, and leaves the
+// event's rev in c.rev.
 func (c *encoder) commitBlock(e *network.Event, root *synth.Link) (block []byte, link synth.Link) {
-	b := append(c.block[:0], "\xa6cdid"...)
-	b = appendBytes(b, c.did)
-	b = appendTID(append(b, "crev"...), e.Rev)
-	b = append(b, "csig\x58\x40"...)
+	c.rev = syntax.AppendTID(c.rev[:0], e.Rev)
+	sig := c.sig[:0]
 	for i, h := uint64(0), e.Rev; i < 8; i++ {
 		h = h*0x9e3779b97f4a7c15 + uint64(e.Account)
-		b = binary.LittleEndian.AppendUint64(b, h^h>>29)
+		sig = binary.LittleEndian.AppendUint64(sig, h^h>>29)
 	}
-	b = appendLink(append(b, "ddata"...), root)
-	b = append(b, "dprev\xf6gversion\x03"...)
-	c.block = b
-	return b, sha256.Sum256(b)
+	c.block = synth.AppendCommitBlock(c.block[:0], c.did, c.rev, sig, root)
+	return c.block, sha256.Sum256(c.block)
 }
 
-func (c *encoder) commit(dst []byte, e *network.Event, seq, at int64) []byte {
+func (c *encoder) commit(dst []byte, e *network.Event, seq int64) []byte {
 	start := len(dst)
+	c.records(e)
 	root := synth.Link(c.n.Root(int(e.Account), e.Rev))
-	c.ops, c.links, c.blocks = c.ops[:0], c.links[:0], c.blocks[:0]
+	block, commit := c.commitBlock(e, &root)
+	c.head = synth.AppendCARHead(c.head[:0], &commit)
+	c.section = synth.AppendSection(c.section[:0], &commit, block)
+
+	m := &c.m
+	m.Repo, m.Rev, m.Since, m.Seq, m.Time, m.Root, m.PrevData = c.did, c.rev, nil, seq, c.time, commit, nil
+	if e.Since != 0 {
+		c.since = syntax.AppendTID(c.since[:0], e.Since)
+		c.prev = c.n.Root(int(e.Account), e.Since)
+		m.Since, m.PrevData = c.since, &c.prev
+	}
+	// The CAR: its head, nodes, the records, more nodes, the commit.
+	r := mix(uint64(e.Seq))
+	const around = 390 // of the message without its operations and its CAR
+	want := sizeOf(r) - around - 110*len(m.Ops) - len(c.blocks) - len(c.section)
+	before, after := c.pool.take(r>>32, want, int(r>>16&3))
+	m.CAR = append(m.CAR[:0], c.head, before, c.blocks, after, c.section)
+	dst, carAt := m.Append(dst)
+	if c.recordAt = 0; len(c.blocks) > 0 {
+		c.recordAt = carAt - start + len(c.head) + len(before) + len(synth.CIDHead) + 64
+	}
+	c.commitAt = carAt - start + len(c.head) + len(before) + len(c.blocks) + len(after) + len(c.section) - len(block)/2
+	return dst
+}
+
+// records makes the operations of a commit in c.m.Ops, and their records in c.blocks.
+func (c *encoder) records(e *network.Event) {
+	c.ops, c.links, c.was, c.blocks, c.rkeys, c.m.Ops = c.ops[:0], c.links[:0], c.was[:0], c.blocks[:0], c.rkeys[:0], c.m.Ops[:0]
 	for k := range e.Ops() {
 		o := c.n.Op(e, k)
 		c.block = c.record(c.block[:0], &o)
 		link := synth.Link(sha256.Sum256(c.block))
 		c.ops, c.links = append(c.ops, o), append(c.links, link)
+		c.was = append(c.was, c.n.Root(int(e.Account), o.TID)) // what it was before is not kept
+		c.rkeys = syntax.AppendTID(c.rkeys, o.TID)
 		if o.Action != network.Delete {
-			c.blocks = appendSection(c.blocks, &link, c.block)
+			c.blocks = synth.AppendSection(c.blocks, &link, c.block)
 		}
 	}
-	block, commit := c.commitBlock(e, &root)
-
-	dst = append(dst, "\xa2atg#commitbop\x01"...)
-	dst = append(dst, 0xac)
-	if e.Since == 0 {
-		dst[len(dst)-1] = 0xab
-	}
-	dst = c.appendOps(dst, e)
-	dst = appendTID(append(dst, "crev"...), e.Rev)
-	dst = synth.Head(append(dst, "cseq"...), 0, uint64(seq))
-	dst = appendBytes(append(dst, "drepo"...), c.did)
-	dst = append(dst, "dtime\x78\x18"...)
-	dst = c.stamps.append(dst, at)
-	dst = append(dst, "eblobs\x80esince"...)
-	if e.Since == 0 {
-		dst = append(dst, 0xf6)
-	} else {
-		dst = appendTID(dst, e.Since)
-	}
-	// The CAR: its head, nodes, the records, more nodes, the commit.
-	r := mix(uint64(e.Seq))
-	const around = 59 + 41 + 80 // of the CAR, and of the message behind it
-	want := sizeOf(r) - (len(dst) - start) - len(c.blocks) - len(block) - around
-	before, after := c.pool.take(r>>32, want, int(r>>16&3))
-	size := 59 + len(before) + len(after) + len(c.blocks) + sectionSize(len(block))
-	dst = synth.Head(append(dst, "fblocks"...), 2, uint64(size))
-	dst = carHead(dst, &commit)
-	dst = append(dst, before...)
-	if c.recordAt = 0; len(c.blocks) > 0 {
-		c.recordAt = len(dst) - start + len(cidHead) + 64
-		dst = append(dst, c.blocks...)
-	}
-	dst = append(dst, after...)
-	dst = appendSection(dst, &commit, block)
-	c.commitAt = len(dst) - start - len(block)/2
-	dst = appendLink(append(dst, "fcommit"...), &commit)
-	dst = append(dst, "frebase\xf4ftooBig\xf4"...)
-	if e.Since != 0 {
-		was := synth.Link(c.n.Root(int(e.Account), e.Since))
-		dst = appendLink(append(dst, "hprevData"...), &was)
-	}
-	return dst
-}
-
-func sectionSize(block int) int {
-	n := len(cidHead) + 32 + block
-	var v [binary.MaxVarintLen64]byte
-	return binary.PutUvarint(v[:], uint64(n)) + n
-}
-
-func (c *encoder) appendOps(dst []byte, e *network.Event) []byte {
-	dst = synth.Head(append(dst, "cops"...), 4, uint64(len(c.ops)))
-	for k := range c.ops {
-		o := &c.ops[k]
-		if o.Action == network.Create {
-			dst = append(dst, "\xa3ccid"...)
-		} else {
-			dst = append(dst, "\xa4ccid"...)
-		}
-		if o.Action == network.Delete {
-			dst = append(dst, 0xf6)
-		} else {
-			dst = appendLink(dst, &c.links[k])
-		}
-		nsid := collections[o.Kind]
-		dst = synth.Head(append(dst, "dpath"...), 3, uint64(len(nsid)+14))
-		dst = syntax.AppendTID(append(append(dst, nsid...), '/'), o.TID)
-		switch o.Action {
+	for k := range c.ops { // the lists do not move any more
+		const tidLen = 13
+		op := synth.Op{Action: "create", Collection: collection(c.ops[k].Kind), Rkey: c.rkeys[k*tidLen : (k+1)*tidLen], CID: &c.links[k]}
+		switch c.ops[k].Action {
 		case network.Update:
-			was := synth.Link(c.n.Root(int(e.Account), o.TID)) // what it was before is not kept
-			dst = append(appendLink(append(dst, "dprev"...), &was), "factionfupdate"...)
+			op.Action, op.Prev = "update", &c.was[k]
 		case network.Delete:
-			dst = append(appendLink(append(dst, "dprev"...), &c.links[k]), "factionfdelete"...)
+			op.Action, op.CID, op.Prev = "delete", nil, &c.links[k]
 		default:
-			dst = append(dst, "factionfcreate"...)
 		}
+		c.m.Ops = append(c.m.Ops, op)
 	}
-	return dst
 }
 
 // record appends the record of an operation, which for a delete is what the
 // operation deletes.
 func (c *encoder) record(dst []byte, o *network.Op) []byte {
-	nsid := collections[o.Kind]
+	created := c.made.append(c.str[:0], int64(o.TID>>10/1000))
+	c.str = created
 	switch o.Kind {
 	case network.Post:
-		dst = append(dst, "\xa4dtext"...)
 		text := words[o.TID%uint64(len(words)-400):][:20+mix(o.TID)%280]
-		dst = appendText(dst, text)
-		dst = appendText(append(dst, "e$type"...), nsid)
-		dst = append(dst, "elangs\x81ben"...)
-	case network.Like, network.Repost:
-		dst = appendText(append(dst, "\xa3e$type"...), nsid)
-		dst = append(dst, "gsubject\xa2ccid"...)
-		dst = append(dst, "\x78\x3bbafyrei"...)
-		for i, h := 0, o.SubjectTID; i < 52; i++ {
-			if i%12 == 0 {
-				h = mix(h)
-			}
-			dst = append(dst, alphabet[h>>(i%12*5)&31])
-		}
-		dst = append(dst, "curi"...)
-		c.str = c.n.AppendSubject(c.str[:0], o)
-		dst = appendBytes(dst, c.str)
-	case network.Follow, network.Block:
-		dst = appendText(append(dst, "\xa3e$type"...), nsid)
-		c.str = c.n.AppendSubject(c.str[:0], o)
-		dst = appendBytes(append(dst, "gsubject"...), c.str)
-	default:
-		dst = appendText(append(dst, "\xa3e$type"...), nsid)
-		dst = append(dst, "eallow\x80"...)
+		return synth.CBOR(dst, synth.Map{{Key: "text", Value: text}, {Key: "$type", Value: collection(o.Kind)}, {Key: "langs", Value: []any{"en"}}, {Key: "createdAt", Value: string(created)}})
+	case network.Other:
+		return synth.CBOR(dst, synth.Map{{Key: "$type", Value: collection(o.Kind)}, {Key: "allow", Value: []any{}}, {Key: "createdAt", Value: string(created)}})
 	}
-	dst = append(dst, "icreatedAt\x78\x18"...)
-	return c.made.append(dst, int64(o.TID>>10/1000))
+	c.cid = append(c.cid[:0], "bafyrei"...)
+	for i, h := 0, o.SubjectTID; i < 52; i++ {
+		if i%12 == 0 {
+			h = mix(h)
+		}
+		c.cid = append(c.cid, alphabet[h>>(i%12*5)&31])
+	}
+	at := len(c.str)
+	c.str = c.n.AppendSubject(c.str, o)
+	return synth.AppendRecord(dst, o.Kind.Info(), c.str[at:], c.cid, c.str[:at])
 }
 
 const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
@@ -361,7 +262,7 @@ func newPool(seed uint64) *pool {
 			entries = append(entries, m)
 		}
 		node := synth.NewBlock(synth.CBOR(nil, synth.Map{{Key: "e", Value: entries}, {Key: "l", Value: nil}}))
-		p.sections = appendSection(p.sections, &node.CID, node.Bytes)
+		p.sections = synth.AppendSection(p.sections, &node.CID, node.Bytes)
 		p.ends = append(p.ends, int32(len(p.sections)))
 	}
 	for s, end := 0, 0; s < len(p.ends); s++ {

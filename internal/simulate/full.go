@@ -57,7 +57,7 @@ func must[T any](v T, err error) T {
 }
 
 func link(c *cid.Cid) (l synth.Link) {
-	copy(l[:], c.Bytes()[len(cidHead):])
+	copy(l[:], c.Bytes()[len(synth.CIDHead):])
 	return l
 }
 
@@ -81,22 +81,14 @@ func (f *fullRepos) message(e *network.Event, seq, at int64) []byte {
 		return f.commitMessage(e, seq, at)
 	case e.Type == network.Sync:
 		r := f.repo(e.Account)
-		return synth.Message("#sync", synth.Map{
-			{Key: "did", Value: f.did(e)},
-			{Key: "rev", Value: tid(e.Rev)},
-			{Key: "seq", Value: seq},
-			{Key: "time", Value: string(f.enc.stamps.append(nil, at))},
-			{Key: "blocks", Value: synth.CAR(r.commit.CID, r.commit)},
-		})
+		return synth.AppendSync(nil, f.did(e), syntax.AppendTID(nil, e.Rev), seq, f.enc.stamps.append(nil, at), synth.CAR(r.commit.CID, r.commit))
 	case e.Type == network.Account && e.Status == network.Deleted:
 		delete(f.repos, e.Account)
 	}
 	return f.enc.message(nil, e, seq, at)
 }
 
-func (f *fullRepos) did(e *network.Event) string { return string(f.n.AppendDID(nil, int(e.Account))) }
-
-func tid(n uint64) string { return string(syntax.AppendTID(nil, n)) }
+func (f *fullRepos) did(e *network.Event) []byte { return f.n.AppendDID(nil, int(e.Account)) }
 
 // collector takes the nodes of a tree that are new, and those that prove what
 // was changed.
@@ -115,70 +107,51 @@ func (c collector) Put(_ context.Context, b blocks.Block) error {
 func (f *fullRepos) commitMessage(e *network.Event, seq, at int64) []byte {
 	ctx := context.Background()
 	r := f.repo(e.Account)
-	was := r.data
-	var ops []any
+	m := synth.Commit{Repo: f.did(e), Rev: syntax.AppendTID(nil, e.Rev), Seq: seq, Time: f.enc.stamps.append(nil, at)}
+	if e.Since != 0 {
+		was := r.data
+		m.Since, m.PrevData = syntax.AppendTID(nil, e.Since), &was
+	}
 	var records []synth.Block
 	for k := range e.Ops() {
 		o := f.n.Op(e, k)
-		path := collections[o.Kind] + "/" + tid(o.TID)
+		op := synth.Op{Collection: collection(o.Kind), Rkey: syntax.AppendTID(nil, o.TID)}
+		path := op.Collection + "/" + string(op.Rkey)
 		block := synth.NewBlock(f.enc.record(nil, &o))
 		value := cidOf(block.CID)
 		there := must(r.tree.Get([]byte(path)))
-		m := synth.Map{{Key: "cid", Value: nil}, {Key: "path", Value: path}}
 		if there != nil {
-			m = append(m, synth.Pair{Key: "prev", Value: link(there)})
+			before := link(there)
+			op.Prev = &before
 		}
 		switch {
 		case o.Action == network.Delete && there == nil:
 			continue // it is deleted already: a commit that changes nothing
 		case o.Action == network.Delete:
 			must(repo.ApplyOp(&r.tree, path, nil))
-			m = append(m, synth.Pair{Key: "action", Value: "delete"})
+			op.Action = "delete"
 		default:
 			must(repo.ApplyOp(&r.tree, path, &value))
 			records = append(records, block)
-			m[0].Value = block.CID
-			action := "create"
+			op.Action, op.CID = "create", &block.CID
 			if there != nil {
-				action = "update"
+				op.Action = "update"
 			}
-			m = append(m, synth.Pair{Key: "action", Value: action})
 		}
-		ops = append(ops, m)
+		m.Ops = append(m.Ops, op)
 	}
-	if len(ops) == 0 { // a repo is read from its root, also where nothing is new
+	if len(m.Ops) == 0 { // a repo is read from its root, also where nothing is new
 		r.tree.Root.Dirty = true
 	}
 	root := must(r.tree.WriteDiffBlocks(ctx, collector{blocks: &records}))
 	r.data = link(root)
-	commit := repo.Commit{DID: f.did(e), Version: repo.ATPROTO_REPO_VERSION, Data: *root, Rev: tid(e.Rev)}
+	commit := repo.Commit{DID: string(m.Repo), Version: repo.ATPROTO_REPO_VERSION, Data: *root, Rev: string(m.Rev)}
 	must(0, commit.Sign(r.key))
-	r.commit = synth.NewBlock(synth.CBOR(nil, synth.Map{
-		{Key: "did", Value: commit.DID},
-		{Key: "rev", Value: commit.Rev},
-		{Key: "sig", Value: commit.Sig},
-		{Key: "data", Value: r.data},
-		{Key: "prev", Value: nil},
-		{Key: "version", Value: int(commit.Version)},
-	}))
-	m := synth.Map{
-		{Key: "ops", Value: append([]any{}, ops...)},
-		{Key: "rev", Value: commit.Rev},
-		{Key: "seq", Value: seq},
-		{Key: "repo", Value: commit.DID},
-		{Key: "time", Value: string(f.enc.stamps.append(nil, at))},
-		{Key: "blobs", Value: []any{}},
-		{Key: "since", Value: nil},
-		{Key: "blocks", Value: synth.CAR(r.commit.CID, append(records, r.commit)...)},
-		{Key: "commit", Value: r.commit.CID},
-		{Key: "rebase", Value: false},
-		{Key: "tooBig", Value: false},
-	}
-	if e.Since != 0 {
-		m[6].Value = tid(e.Since)
-		m = append(m, synth.Pair{Key: "prevData", Value: was})
-	}
-	return synth.Message("#commit", m)
+	r.commit = synth.NewBlock(synth.AppendCommitBlock(nil, m.Repo, m.Rev, commit.Sig, &r.data))
+	m.Root = r.commit.CID
+	m.CAR = [][]byte{synth.CAR(r.commit.CID, append(records, r.commit)...)}
+	message, _ := m.Append(nil)
+	return message
 }
 
 // Documents serves the DID documents of the network's accounts under

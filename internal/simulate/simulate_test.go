@@ -132,7 +132,7 @@ func TestSized(t *testing.T) {
 		types["ops"] += len(c.Ops)
 		for i, op := range c.Ops {
 			nsid, _, err := syntax.ParseRepoPath(op.Path)
-			if err != nil || nsid.String() != collections[n.Op(&e, i).Kind] {
+			if err != nil || nsid.String() != collection(n.Op(&e, i).Kind) {
 				t.Fatal(op.Path, err)
 			}
 			types[op.Action]++

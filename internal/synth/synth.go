@@ -1,13 +1,14 @@
-// Package synth makes messages of the firehose from scratch: valid ones from
-// the events of package model, and damaged ones for tests. It signs nothing
-// and keeps no tree: the root of a repo is whatever the event says.
+// Package synth makes messages of the firehose from scratch, byte for byte as a relay
+// sends them: message.go appends the types of messages, their blocks and records, and is
+// what the simulated relay makes its messages with, by the hundred thousand a second;
+// this file makes messages of the oracle's events, and of any CBOR, for tests. It signs
+// nothing and keeps no tree: the root of a repo is whatever the caller says.
 package synth
 
 import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"strings"
 	"time"
 
 	"skein/graph/kinds"
@@ -49,23 +50,17 @@ func CBOR(dst []byte, v any) []byte {
 	case nil:
 		return append(dst, 0xf6)
 	case bool:
-		if v {
-			return append(dst, 0xf5)
-		}
-		return append(dst, 0xf4)
+		return appendBool(dst, v)
 	case int:
 		return CBOR(dst, int64(v))
 	case int64:
-		if v < 0 {
-			return Head(dst, 1, uint64(-1-v))
-		}
-		return Head(dst, 0, uint64(v))
+		return appendInt(dst, v)
 	case string:
-		return append(Head(dst, 3, uint64(len(v))), v...)
+		return appendText(dst, v)
 	case []byte:
 		return append(Head(dst, 2, uint64(len(v))), v...)
 	case Link:
-		return append(append(dst, "\xd8\x2aX\x25\x00\x01q\x12\x20"...), v[:]...)
+		return AppendLink(dst, &v)
 	case []any:
 		dst = Head(dst, 4, uint64(len(v)))
 		for _, x := range v {
@@ -93,12 +88,9 @@ func NewBlock(b []byte) Block { return Block{sha256.Sum256(b), b} }
 
 // CAR makes a CAR of blocks.
 func CAR(root Link, blocks ...Block) []byte {
-	h := CBOR(nil, Map{{"roots", []any{root}}, {"version", 1}})
-	car := append(binary.AppendUvarint(nil, uint64(len(h))), h...)
-	for _, b := range blocks {
-		car = binary.AppendUvarint(car, uint64(36+len(b.Bytes)))
-		car = append(append(car, "\x01q\x12\x20"...), b.CID[:]...)
-		car = append(car, b.Bytes...)
+	car := AppendCARHead(nil, &root)
+	for i := range blocks {
+		car = AppendSection(car, &blocks[i].CID, blocks[i].Bytes)
 	}
 	return car
 }
@@ -108,24 +100,14 @@ func Message(t string, body Map) []byte {
 	return CBOR(CBOR(nil, Map{{"t", t}, {"op", 1}}), body)
 }
 
-// CommitBlock makes the commit block of a repo.
+// CommitBlock makes the commit block of a repo, which nobody signed.
 func CommitBlock(did, rev string, data [32]byte) Block {
-	return NewBlock(CBOR(nil, Map{
-		{"did", did}, {"rev", rev}, {"sig", make([]byte, 64)}, {"data", Link(data)}, {"prev", nil}, {"version", 3},
-	}))
+	return NewBlock(AppendCommitBlock(nil, []byte(did), []byte(rev), make([]byte, 64), (*Link)(&data)))
 }
 
 // Record makes the record of a kind. An empty subject makes a malformed one.
 func Record(kind kinds.Info, subject string) []byte {
-	m := Map{{"$type", kind.Collection}}
-	switch {
-	case subject == "":
-	case len(kind.To.Field) == 2:
-		m = append(m, Pair{kind.To.Field[0], Map{{"cid", "bafyreib"}, {kind.To.Field[1], subject}}})
-	default:
-		m = append(m, Pair{kind.To.Field[0], subject})
-	}
-	return CBOR(nil, append(m, Pair{"createdAt", "2026-01-01T00:00:00Z"}))
+	return AppendRecord(nil, &kind, []byte(subject), []byte("bafyreib"), []byte("2026-01-01T00:00:00Z"))
 }
 
 // Time is the event time of a seq.
@@ -133,81 +115,50 @@ func Time(seq int64) string {
 	return time.Unix(1_700_000_000+seq, 0).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-func info(name string) kinds.Info {
-	for _, k := range kinds.All {
-		if k.Name == name {
-			return k
-		}
-	}
-	panic("synth: no kind " + name)
-}
-
 // Frame makes the message of an event.
 func Frame(e *oracle.Event) []byte {
-	seq, at := Pair{"seq", e.Seq}, Pair{"time", Time(e.Seq)}
+	did, at := []byte(e.DID), []byte(Time(e.Seq))
 	switch e.Type {
 	case oracle.IdentityEvent:
-		return Message("#identity", Map{{"did", e.DID}, seq, at})
+		return AppendIdentity(nil, did, e.Seq, at)
 	case oracle.AccountEvent:
-		m := Map{{"did", e.DID}, seq, at, {"active", e.Active}}
+		status := ""
 		if e.Deleted {
-			m = append(m, Pair{"status", "deleted"})
+			status = "deleted"
 		} else if !e.Active {
-			m = append(m, Pair{"status", "takendown"})
+			status = "takendown"
 		}
-		return Message("#account", m)
+		return AppendAccount(nil, did, e.Seq, at, e.Active, status)
 	case oracle.SyncEvent:
 		b := CommitBlock(e.DID, e.Rev, e.Data)
-		return Message("#sync", Map{{"did", e.DID}, {"rev", e.Rev}, seq, at, {"blocks", CAR(b.CID, b)}})
+		return AppendSync(nil, did, []byte(e.Rev), e.Seq, at, CAR(b.CID, b))
 	default:
 		return commit(e)
 	}
 }
 
 func commit(e *oracle.Event) []byte {
-	var ops []any
+	root := CommitBlock(e.DID, e.Rev, e.Data)
+	m := Commit{
+		Repo: []byte(e.DID), Rev: []byte(e.Rev), Since: []byte(e.Since), Seq: e.Seq, Time: []byte(Time(e.Seq)),
+		Root: root.CID, TooBig: e.TooBig, PrevData: (*Link)(e.PrevData),
+	}
 	var blocks []Block
 	for i, o := range e.Ops {
-		k := info(o.Kind)
-		path := k.Collection + "/" + o.Rkey
-		if o.Delete {
-			ops = append(ops, Map{{"cid", nil}, {"path", path}, {"action", "delete"}})
-			continue
+		k := kinds.ByName(o.Kind)
+		op := Op{Action: "delete", Collection: k.Collection, Rkey: []byte(o.Rkey)}
+		if !o.Delete {
+			b := NewBlock(Record(*k, o.Subject))
+			blocks = append(blocks, b)
+			op.Action, op.CID = []string{"create", "update"}[i%2], &b.CID
 		}
-		b := NewBlock(Record(k, o.Subject))
-		blocks = append(blocks, b)
-		ops = append(ops, Map{{"cid", b.CID}, {"path", path}, {"action", []string{"create", "update"}[i%2]}})
+		m.Ops = append(m.Ops, op)
 	}
-	root := CommitBlock(e.DID, e.Rev, e.Data)
-	blocks = append(blocks, root)
-	car := CAR(root.CID, blocks...)
+	car := CAR(root.CID, append(blocks, root)...)
 	if e.Damaged {
 		car = car[:len(car)-5]
 	}
-	m := Map{
-		{"ops", ops},
-		{"rev", e.Rev},
-		{"seq", e.Seq},
-		{"repo", e.DID},
-		at(e),
-		{"blobs", []any{}},
-		{"since", orNull(e.Since)},
-		{"blocks", car},
-		{"commit", root.CID},
-		{"rebase", false},
-		{"tooBig", e.TooBig},
-	}
-	if e.PrevData != nil {
-		m = append(m, Pair{"prevData", Link(*e.PrevData)})
-	}
-	return Message("#commit", m)
-}
-
-func at(e *oracle.Event) Pair { return Pair{"time", Time(e.Seq)} }
-
-func orNull(s string) any {
-	if s == "" {
-		return nil
-	}
-	return strings.Clone(s)
+	m.CAR = [][]byte{car}
+	message, _ := m.Append(nil)
+	return message
 }
