@@ -154,10 +154,13 @@ func (c *encoder) record(dst []byte, o *network.Op) []byte {
 	c.str = created
 	switch o.Kind {
 	case network.Post:
-		text := words[o.TID%uint64(len(words)-400):][:20+mix(o.TID)%280]
-		return synth.CBOR(dst, synth.Map{{Key: "text", Value: text}, {Key: "$type", Value: collection(o.Kind)}, {Key: "langs", Value: []any{"en"}}, {Key: "createdAt", Value: string(created)}})
+		dst = append(dst, "\xa4dtext"...)
+		dst = synth.AppendText(dst, words[o.TID%uint64(len(words)-400):][:20+mix(o.TID)%280])
+		dst = synth.AppendText(append(dst, "e$type"...), collection(o.Kind))
+		return synth.AppendText(append(dst, "elangs\x81ben\x69createdAt"...), created)
 	case network.Other:
-		return synth.CBOR(dst, synth.Map{{Key: "$type", Value: collection(o.Kind)}, {Key: "allow", Value: []any{}}, {Key: "createdAt", Value: string(created)}})
+		dst = synth.AppendText(append(dst, "\xa3e$type"...), collection(o.Kind))
+		return synth.AppendText(append(dst, "eallow\x80\x69createdAt"...), created)
 	}
 	c.cid = append(c.cid[:0], "bafyrei"...)
 	for i, h := 0, o.SubjectTID; i < 52; i++ {

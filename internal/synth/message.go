@@ -39,15 +39,15 @@ func (c *Commit) Append(dst []byte) (message []byte, carAt int) {
 	for i := range c.Ops {
 		dst = c.Ops[i].append(dst)
 	}
-	dst = appendText(append(dst, "crev"...), c.Rev)
+	dst = AppendText(append(dst, "crev"...), c.Rev)
 	dst = appendInt(append(dst, "cseq"...), c.Seq)
-	dst = appendText(append(dst, "drepo"...), c.Repo)
-	dst = appendText(append(dst, "dtime"...), c.Time)
+	dst = AppendText(append(dst, "drepo"...), c.Repo)
+	dst = AppendText(append(dst, "dtime"...), c.Time)
 	dst = append(dst, "eblobs\x80esince"...)
 	if len(c.Since) == 0 {
 		dst = append(dst, 0xf6)
 	} else {
-		dst = appendText(dst, c.Since)
+		dst = AppendText(dst, c.Since)
 	}
 	size := 0
 	for _, part := range c.CAR {
@@ -82,16 +82,16 @@ func (o *Op) append(dst []byte) []byte {
 	if o.Prev != nil {
 		dst = AppendLink(append(dst, "dprev"...), o.Prev)
 	}
-	return appendText(append(dst, "faction"...), o.Action)
+	return AppendText(append(dst, "faction"...), o.Action)
 }
 
 // AppendSync appends a #sync.
 func AppendSync(dst []byte, did, rev []byte, seq int64, time, car []byte) []byte {
 	dst = append(dst, "\xa2ate#syncbop\x01\xa5cdid"...)
-	dst = appendText(dst, did)
-	dst = appendText(append(dst, "crev"...), rev)
+	dst = AppendText(dst, did)
+	dst = AppendText(append(dst, "crev"...), rev)
 	dst = appendInt(append(dst, "cseq"...), seq)
-	dst = appendText(append(dst, "dtime"...), time)
+	dst = AppendText(append(dst, "dtime"...), time)
 	dst = Head(append(dst, "fblocks"...), 2, uint64(len(car)))
 	return append(dst, car...)
 }
@@ -103,12 +103,12 @@ func AppendAccount(dst []byte, did []byte, seq int64, time []byte, active bool, 
 	if status != "" {
 		dst[len(dst)-1]++
 	}
-	dst = appendText(append(dst, "cdid"...), did)
+	dst = AppendText(append(dst, "cdid"...), did)
 	dst = appendInt(append(dst, "cseq"...), seq)
-	dst = appendText(append(dst, "dtime"...), time)
+	dst = AppendText(append(dst, "dtime"...), time)
 	dst = appendBool(append(dst, "factive"...), active)
 	if status != "" {
-		dst = appendText(append(dst, "fstatus"...), status)
+		dst = AppendText(append(dst, "fstatus"...), status)
 	}
 	return dst
 }
@@ -116,15 +116,15 @@ func AppendAccount(dst []byte, did []byte, seq int64, time []byte, active bool, 
 // AppendIdentity appends an #identity.
 func AppendIdentity(dst []byte, did []byte, seq int64, time []byte) []byte {
 	dst = append(dst, "\xa2ati#identitybop\x01\xa3cdid"...)
-	dst = appendText(dst, did)
+	dst = AppendText(dst, did)
 	dst = appendInt(append(dst, "cseq"...), seq)
-	return appendText(append(dst, "dtime"...), time)
+	return AppendText(append(dst, "dtime"...), time)
 }
 
 // AppendCommitBlock appends the commit block of a repo.
 func AppendCommitBlock(dst, did, rev, sig []byte, data *Link) []byte {
-	dst = appendText(append(dst, "\xa6cdid"...), did)
-	dst = appendText(append(dst, "crev"...), rev)
+	dst = AppendText(append(dst, "\xa6cdid"...), did)
+	dst = AppendText(append(dst, "crev"...), rev)
 	dst = append(Head(append(dst, "csig"...), 2, uint64(len(sig))), sig...)
 	dst = AppendLink(append(dst, "ddata"...), data)
 	return append(dst, "dprev\xf6gversion\x03"...)
@@ -138,16 +138,16 @@ func AppendRecord(dst []byte, k *kinds.Info, subject, cid, createdAt []byte) []b
 	if len(subject) == 0 {
 		dst[len(dst)-1]--
 	}
-	dst = appendText(append(dst, "e$type"...), k.Collection)
+	dst = AppendText(append(dst, "e$type"...), k.Collection)
 	if len(subject) > 0 {
-		dst = appendText(dst, field[0])
+		dst = AppendText(dst, field[0])
 		if len(field) > 1 {
-			dst = appendText(append(dst, "\xa2ccid"...), cid)
-			dst = appendText(dst, field[1])
+			dst = AppendText(append(dst, "\xa2ccid"...), cid)
+			dst = AppendText(dst, field[1])
 		}
-		dst = appendText(dst, subject)
+		dst = AppendText(dst, subject)
 	}
-	return appendText(append(dst, "icreatedAt"...), createdAt)
+	return AppendText(append(dst, "icreatedAt"...), createdAt)
 }
 
 // AppendLink appends a link.
@@ -174,7 +174,8 @@ func AppendSection(dst []byte, cid *Link, block []byte) []byte {
 	return append(append(append(dst, CIDHead...), cid[:]...), block...)
 }
 
-func appendText[S ~string | ~[]byte](dst []byte, s S) []byte {
+// AppendText appends a text.
+func AppendText[S ~string | ~[]byte](dst []byte, s S) []byte {
 	return append(Head(dst, 3, uint64(len(s))), s...)
 }
 

@@ -56,7 +56,7 @@ func CBOR(dst []byte, v any) []byte {
 	case int64:
 		return appendInt(dst, v)
 	case string:
-		return appendText(dst, v)
+		return AppendText(dst, v)
 	case []byte:
 		return append(Head(dst, 2, uint64(len(v))), v...)
 	case Link:

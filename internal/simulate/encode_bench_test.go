@@ -1,0 +1,26 @@
+package simulate
+
+import (
+	"testing"
+
+	"skein/internal/network"
+)
+
+// BenchmarkEncode is what a message costs the simulated relay: it allocates nothing.
+//
+//	go test ./internal/simulate -run xxx -bench Encode
+func BenchmarkEncode(b *testing.B) {
+	o := network.Options{Seed: 1, Accounts: 300_000}
+	enc := encoder{n: network.New(o), pool: newPool(1)}
+	n := network.New(o)
+	events := make([]network.Event, 4096)
+	for i := range events {
+		n.Next(&events[i])
+	}
+	var buf []byte
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		e := &events[i%len(events)]
+		buf = enc.message(buf[:0], e, e.Seq, 1_767_225_600_000+e.Seq)
+	}
+}
