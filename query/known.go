@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"skein/graph"
 	"skein/graph/kinds"
@@ -14,16 +15,25 @@ import (
 var knownEdges = func() map[string]kinds.Info {
 	edges := map[string]kinds.Info{}
 	for _, k := range kinds.All {
-		switch k.Reverse {
-		case "followers", "likers", "reposters":
+		if k.Known {
 			edges[k.Reverse] = k
 		}
 	}
 	return edges
 }()
 
+// KnownEdges lists the names of the sets that the method known asks about.
+func KnownEdges() (names []string) {
+	for _, k := range kinds.All {
+		if k.Known {
+			names = append(names, k.Reverse)
+		}
+	}
+	return names
+}
+
 // followKind is the edge from an actor to the people whose doings known shows.
-var followKind = knownEdges["followers"].Kind
+var followKind = kindNamed("follow").Kind
 
 const (
 	maxSubjects   = 100 // of one known
@@ -46,7 +56,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 	}
 	edge, ok := knownEdges[q.values.Get("edge")]
 	if !ok {
-		return nil, invalid("parameter edge is %q, it must be followers, likers or reposters", clip(q.values.Get("edge")))
+		return nil, invalid("parameter edge is %q, it must be one of %s", clip(q.values.Get("edge")), strings.Join(KnownEdges(), ", "))
 	}
 	subjects, err := q.list("subject", 1, maxSubjects, edge.To.Is)
 	if err != nil {

@@ -1,13 +1,50 @@
 package query_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"flag"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"skein/query"
 )
+
+var update = flag.Bool("update", false, "write the names of sets into the lexicons anew")
+
+// The names of sets in the lexicons are those of the table of kinds. After a row was
+// added, go test ./query -run TestLexiconNames -update writes them anew.
+func TestLexiconNames(t *testing.T) {
+	for name, c := range map[string]struct {
+		parameter string
+		want      []string
+	}{
+		"lexicons/blue.skein.graph.known.json": {"edge", query.KnownEdges()},
+		"lexicons/blue.skein.graph.rank.json":  {"via", query.Vias()},
+	} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := regexp.MustCompile(`("` + c.parameter + `": \{\s*"type": "string",\s*"enum": \[)[^]]*(\s*\])`)
+		const indent = "\n              "
+		want := list.ReplaceAll(b, []byte(`${1}`+indent+`"`+strings.Join(c.want, `",`+indent+`"`)+`"`+"\n            ]"))
+		switch {
+		case !list.Match(b):
+			t.Errorf("%s has no list of %s", name, c.parameter)
+		case bytes.Equal(b, want):
+		case *update:
+			if err := os.WriteFile(name, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			t.Errorf("%s is not that of the table of kinds: run go test ./query -run TestLexiconNames -update", name)
+		}
+	}
+}
 
 // The lexicons and the handlers agree: every method has one, every parameter
 // and every field of every answer is in it, and what is required is there.

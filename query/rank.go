@@ -81,20 +81,25 @@ type via struct {
 	is      dict.Namespace
 }
 
+// vias lists the sets of a DID, which rank goes along.
+func vias() (names []string, all []via) {
+	for _, k := range kinds.All {
+		names, all = append(names, k.Forward), append(all, via{k.Kind, false, k.To.Is})
+		if k.To.Is == dict.DID {
+			names, all = append(names, k.Reverse), append(all, via{k.Kind, true, dict.DID})
+		}
+	}
+	return names, all
+}
+
+// Vias lists the names of the sets that the method rank goes along.
+func Vias() []string { names, _ := vias(); return names }
+
 // parseVia finds the set that a name is of. It must be one of a DID.
 func parseVia(name string) (v via, err error) {
-	var names []string
-	for _, k := range kinds.All {
-		names = append(names, k.Forward)
-		if name == k.Forward {
-			return via{k.Kind, false, k.To.Is}, nil
-		}
-		if k.To.Is == dict.DID {
-			names = append(names, k.Reverse)
-			if name == k.Reverse {
-				return via{k.Kind, true, dict.DID}, nil
-			}
-		}
+	names, all := vias()
+	if i := slices.Index(names, name); i >= 0 {
+		return all[i], nil
 	}
 	return v, invalid("parameter via is %q, it must be one of %s", clip(name), strings.Join(names, ", "))
 }

@@ -100,13 +100,13 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 	return out, err
 }
 
+// kindNamed returns a kind that the methods here are about.
 func kindNamed(name string) kinds.Info {
-	for _, k := range kinds.All {
-		if k.Name == name {
-			return k
-		}
+	k := kinds.ByName(name)
+	if k == nil {
+		panic("query: no kind " + name)
 	}
-	panic("query: no kind " + name)
+	return *k
 }
 
 func recordURI(did string, k kinds.Info, rkey []byte) string {

@@ -43,6 +43,9 @@ type Info struct {
 	From, To   End    // what the edge goes from and to
 	Forward    string // the query operator from From to the set of To
 	Reverse    string // the query operator from To to the set of From
+	// Known says that it is worth telling who of the people somebody follows has such an
+	// edge to a subject (the method known).
+	Known bool
 }
 
 // All is the one table of what is indexed. A Kind's number is never used again.
@@ -51,10 +54,11 @@ type Info struct {
 // kind that begins elsewhere, as a list's members do, needs a second look-up that is
 // not there yet: TestTable refuses its row.
 var All = []Info{
-	{1, "follow", "app.bsky.graph.follow", Author, did("subject"), "follows", "followers"},
-	{2, "like", "app.bsky.feed.like", Author, uri("subject", "uri"), "likes", "likers"},
-	{3, "repost", "app.bsky.feed.repost", Author, uri("subject", "uri"), "reposts", "reposters"},
-	{4, "block", "app.bsky.graph.block", Author, did("subject"), "blocks", "blockers"},
+	{1, "follow", "app.bsky.graph.follow", Author, did("subject"), "follows", "followers", true},
+	{2, "like", "app.bsky.feed.like", Author, uri("subject", "uri"), "likes", "likers", true},
+	{3, "repost", "app.bsky.feed.repost", Author, uri("subject", "uri"), "reposts", "reposters", true},
+	{4, "block", "app.bsky.graph.block", Author, did("subject"), "blocks", "blockers", false},
+	{5, "listblock", "app.bsky.graph.listblock", Author, uri("subject"), "listblocks", "listblockers", false},
 }
 
 // Hidden is the kind under which the set of hidden accounts is kept.

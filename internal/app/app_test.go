@@ -182,7 +182,7 @@ func TestTruth(t *testing.T) {
 				if s.Partial != 0 || s.Desynchronized != 0 || s.Accounts != int64(len(tr.Accounts)) || s.Hidden != 4 {
 					t.Errorf("round %d: %+v", round, s)
 				}
-				want := map[string]int64{"follow": tr.Counts.Follow, "like": tr.Counts.Like, "repost": tr.Counts.Repost, "block": tr.Counts.Block}
+				want := tr.RecordCounts()
 				if !maps.Equal(s.Records, want) {
 					t.Errorf("round %d: records %v, want %v", round, s.Records, want)
 				}

@@ -394,12 +394,18 @@ func (r *run) kill(ctx, whole context.Context, c *consumer.Consumer, from, event
 	address := r.sim.Address()
 	cpu, peak := r.relayUsage()
 	r.sim.Kill()
-	select {
-	case <-time.After(time.Second):
-	case <-ctx.Done():
-		return
+	// What had arrived is taken in: a relay that began before it would be told of a
+	// cursor in its future.
+	at, last := r.event(c.Progress().Seq), int64(-1)
+	for at != last {
+		last = at
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
+		at = r.event(c.Progress().Seq)
 	}
-	at := r.event(c.Progress().Seq)
 	r.say("the relay was killed; it starts again at event %d", at)
 	sim, err := r.o.Simulator(whole, SimulatorOptions{
 		Network: r.o.Network, From: at, Events: from + events - at, Rate: r.o.Rate, Window: simulate.DefaultWindow, Faults: r.o.Faults,

@@ -1,3 +1,6 @@
+// Package history makes random streams of events, for tests that compare the index with
+// the oracle: few accounts, subjects and record keys, so that everything meets everything.
+// The same seed makes the same stream.
 package history
 
 import (
@@ -5,6 +8,8 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	"skein/graph/kinds"
+	"skein/intern/dict"
 	"skein/internal/oracle"
 )
 
@@ -193,14 +198,17 @@ func (h *History) op(did string) oracle.Op {
 }
 
 func (h *History) kind() string {
-	return []string{"like", "like", "follow", "repost", "block"}[h.rng.IntN(5)]
+	if n := h.rng.IntN(len(kinds.All) + 1); n < len(kinds.All) {
+		return kinds.All[n].Name
+	}
+	return "like" // twice as often
 }
 
 func (h *History) subject(kind string) string {
 	switch {
 	case h.rng.IntN(50) == 0:
 		return "" // malformed
-	case kind == "follow" || kind == "block":
+	case kinds.ByName(kind).To.Is == dict.DID:
 		return h.accounts[h.rng.IntN(len(h.accounts))]
 	}
 	return h.posts[h.rng.IntN(len(h.posts))]

@@ -68,7 +68,7 @@ const follow = "follow"
 
 func (f facts) known(ctx context.Context, base, actor string, accounts []string) (differences []string, said int, err error) {
 	for _, k := range kinds.All {
-		if k.Name == "block" || k.Name == "listblock" { // nobody is known by whom they block
+		if !k.Known {
 			continue
 		}
 		subjects := accounts

@@ -18,6 +18,7 @@ import (
 
 	"skein/graph/kinds"
 	"skein/intern/dict"
+	"skein/internal/oracle"
 )
 
 // Truth is a truth file.
@@ -71,10 +72,26 @@ func (t *Truth) expected() map[string][]string {
 	return want
 }
 
+// RecordCounts returns how many live records there are of each kind, by its name.
+func (t *Truth) RecordCounts() map[string]int64 {
+	counts := map[string]int64{}
+	for _, k := range kinds.All {
+		counts[k.Name] = 0
+	}
+	t.edges(func(e oracle.Edge) bool { counts[e.Kind]++; return true })
+	return counts
+}
+
 // Check compares what the oracle makes of the records with the sets that the file lists,
 // which whoever recorded the stream worked out. It returns the differences.
 func (t *Truth) Check() (differences []string) {
 	v := t.facts()
+	counts := t.RecordCounts()
+	for kind, want := range map[string]int64{"like": t.Counts.Like, "follow": t.Counts.Follow, "repost": t.Counts.Repost, "block": t.Counts.Block} {
+		if counts[kind] != want {
+			differences = append(differences, fmt.Sprintf("the file counts %d %s records, and lists %d", want, kind, counts[kind]))
+		}
+	}
 	active := func(dids []string) []string {
 		return slices.DeleteFunc(slices.Clone(dids), t.hidden)
 	}
