@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"skein/graph/kinds"
 	"skein/query"
 )
 
@@ -18,23 +19,34 @@ var update = flag.Bool("update", false, "write the names of sets into the lexico
 // The names of sets in the lexicons are those of the table of kinds. After a row was
 // added, go test ./query -run TestLexiconNames -update writes them anew.
 func TestLexiconNames(t *testing.T) {
-	for name, c := range map[string]struct {
-		parameter string
-		want      []string
-	}{
-		"lexicons/blue.skein.graph.known.json": {"edge", query.KnownEdges()},
-		"lexicons/blue.skein.graph.rank.json":  {"via", query.Vias()},
+	enum := func(parameter string, names []string) (list *regexp.Regexp, want string) {
+		const indent = "\n              "
+		return regexp.MustCompile(`("` + parameter + `": \{\s*"type": "string",\s*"enum": \[)[^]]*\]`),
+			`${1}` + indent + `"` + strings.Join(names, `",`+indent+`"`) + `"` + "\n            ]"
+	}
+	records := func() (list *regexp.Regexp, want string) {
+		var required, properties []string
+		for _, k := range kinds.All {
+			required = append(required, "        \""+k.Name+"\"")
+			properties = append(properties, "        \""+k.Name+"\": {\n          \"type\": \"integer\"\n        }")
+		}
+		return regexp.MustCompile(`(?s)("records": \{\n      "type": "object",\n      "required": \[).*?\n      \}`),
+			"${1}\n" + strings.Join(required, ",\n") + "\n      ],\n      \"properties\": {\n" + strings.Join(properties, ",\n") + "\n      }"
+	}
+	for name, list := range map[string]func() (*regexp.Regexp, string){
+		"lexicons/blue.skein.graph.known.json":    func() (*regexp.Regexp, string) { return enum("edge", query.KnownEdges()) },
+		"lexicons/blue.skein.graph.rank.json":     func() (*regexp.Regexp, string) { return enum("via", query.Vias()) },
+		"lexicons/blue.skein.graph.getStats.json": records,
 	} {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		list := regexp.MustCompile(`("` + c.parameter + `": \{\s*"type": "string",\s*"enum": \[)[^]]*(\s*\])`)
-		const indent = "\n              "
-		want := list.ReplaceAll(b, []byte(`${1}`+indent+`"`+strings.Join(c.want, `",`+indent+`"`)+`"`+"\n            ]"))
+		found, by := list()
+		want := found.ReplaceAll(b, []byte(by))
 		switch {
-		case !list.Match(b):
-			t.Errorf("%s has no list of %s", name, c.parameter)
+		case !found.Match(b):
+			t.Errorf("%s has not the list that is looked for", name)
 		case bytes.Equal(b, want):
 		case *update:
 			if err := os.WriteFile(name, want, 0o644); err != nil {
