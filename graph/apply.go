@@ -72,7 +72,7 @@ func (l *lane) apply(ctx context.Context, source string, b *Batch) error {
 				spilledFor = from
 			}
 			l.store.ids.Abandon(&l.w.strings)
-			l.store.o.Metrics.retry("too_large")
+			l.store.o.Writes.Retried("too_large")
 			if err := l.spill(ctx); err != nil {
 				return err
 			}
@@ -125,20 +125,20 @@ func (l *lane) applySegment(ctx context.Context, seg *segment) error {
 			return err
 		})
 		erasing, isErasing := errors.AsType[errErasing](err)
-		m := l.store.o.Metrics
+		m := l.store.o.Writes
 		switch {
 		case err == nil:
 			l.w.timing.Commit += time.Since(end)
-			m.committed(time.Since(start))
+			m.Committed(time.Since(start))
 			l.committed(seg, &out)
 			return nil
 		case isErasing:
-			m.retry("erasing")
+			m.Retried("erasing")
 			if err := l.eraseNow(ctx, erasing.actor); err != nil {
 				return err
 			}
 		case errors.Is(err, intern.ErrNoLease):
-			m.retry("lease")
+			m.Retried("lease")
 		default:
 			return fmt.Errorf("graph: applying up to seq %d of %s: %w", seg.batch.last, seg.source, err)
 		}

@@ -3,7 +3,6 @@ package graph
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -166,8 +165,11 @@ func liveRecords(r kv.Reader, key, v []byte) ([]format.Record, error) {
 	for d := range depth {
 		above := key[:len(key)-depth+d]
 		v, ok, err := r.Get(above)
-		if err != nil || !ok {
-			return nil, errors.Join(err, fmt.Errorf("graph: there is no chunk %x over %x", above, key))
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, fmt.Errorf("graph: there is no chunk %x over %x: run skein check", above, key)
 		}
 		over, _, err := c.Read(nil, v, 0)
 		if err != nil {

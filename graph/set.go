@@ -150,7 +150,7 @@ type setCache struct {
 	size    int
 	tick    uint64
 	sets    map[string]*cachedSet
-	touched map[string]uint64 // sets that were probed: how often
+	touched map[string]int // sets that were probed: how often, or neverWhole
 }
 
 type cachedSet struct {
@@ -166,7 +166,7 @@ func newSetCache(budget int64) *setCache {
 	if budget <= 0 {
 		budget = 64 << 20
 	}
-	return &setCache{budget: int(budget), sets: map[string]*cachedSet{}, touched: map[string]uint64{}}
+	return &setCache{budget: int(budget), sets: map[string]*cachedSet{}, touched: map[string]int{}}
 }
 
 func (c *setCache) count(result string) {
@@ -228,14 +228,31 @@ func (c *setCache) put(key string, e *cachedSet) {
 // where a part would do.
 const popularAfter, maxTouched = 2, 4096
 
+// neverWhole stands in the place of how often a set was asked for that is too large to
+// be kept.
+const neverWhole = -1
+
+// popular notes that a set was asked for, and reports whether that is so often that it is
+// worth reading whole, and keeping.
 func (c *setCache) popular(t *ActorSet) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.touched) >= maxTouched {
 		clear(c.touched)
 	}
-	c.touched[string(t.set.Key)]++
-	return c.touched[string(t.set.Key)] > popularAfter
+	n := c.touched[string(t.set.Key)]
+	if n == neverWhole {
+		return false
+	}
+	c.touched[string(t.set.Key)] = n + 1
+	return n >= popularAfter
+}
+
+// tooLarge notes that a set is too large to be kept.
+func (c *setCache) tooLarge(t *ActorSet) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.touched[string(t.set.Key)] = neverWhole
 }
 
 // base returns the containers of a set.
@@ -249,6 +266,7 @@ func (c *setCache) base(t *ActorSet) (*roaring64.Bitmap, error) {
 func (c *setCache) keep(t *ActorSet, base *roaring64.Bitmap) {
 	size := int(base.GetSizeInBytes())
 	if size > c.budget/4 {
+		c.tooLarge(t)
 		return
 	}
 	c.mu.Lock()

@@ -11,9 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"skein/graph"
 	"skein/graph/check"
 	"skein/graph/export"
@@ -332,13 +329,11 @@ func TestImportOfAnother(t *testing.T) {
 	}
 }
 
-// What the engine reports of conflicts is counted by what the keys are.
-func TestConflictMetric(t *testing.T) {
-	m := graph.NewMetrics(prometheus.NewRegistry())
+// What a conflict was on is named by what the keys are.
+func TestKeyspaces(t *testing.T) {
 	for key, want := range map[string]string{"v\x01": "sets", "r\x01": "records", "i\x01": "strings", "l\x01": "leases", "\x00": "unknown"} {
-		m.Conflicted([]byte(key))
-		if got := testutil.ToFloat64(m.Conflicts.WithLabelValues(want)); got != 1 {
-			t.Errorf("%q: %s has %v", key, want, got)
+		if got := format.KeyspaceOf([]byte(key)); got != want {
+			t.Errorf("%q is of %s, not %s", key, got, want)
 		}
 	}
 }

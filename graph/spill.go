@@ -63,7 +63,7 @@ func (l *lane) spill(ctx context.Context) error {
 			}
 			most = len(keys) / 2
 		case errors.Is(err, kv.ErrTooLarge): // it stays as it is, and is read so
-			l.store.o.Metrics.retry("spill_too_large")
+			l.store.o.Writes.Retried("spill_too_large")
 			return nil
 		default:
 			return fmt.Errorf("graph: spilling large values: %w", err)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"skein/graph/format"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
+	"skein/internal/kv/kvmetrics"
 )
 
 // Options say how a Store works. The zero value is usable.
@@ -49,6 +51,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Metrics may be nil.
 	Metrics *Metrics
+	// Writes count the store's writes. It may be nil.
+	Writes *kvmetrics.Metrics
 }
 
 // A Store is the graph. Apply, EraseSlice and the cursor methods are for one
@@ -64,6 +68,8 @@ type Store struct {
 	lanes   []*lane // one, but in a store of several partitions; none if it is read only
 	secret  []byte
 	made    bool // by this Open
+
+	desynchronized, partial atomic.Int64 // repos, as of the last commit
 }
 
 // closeTime is how long a Close may take: the store may not answer, and what was

@@ -274,8 +274,11 @@ func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) erro
 func (w *claimWorker) count(tx kv.Txn, ns dict.Namespace, n int) error {
 	key := []byte{dict.KeyClaims, byte(ns), w.leases.slot, w.number}
 	v, ok, err := tx.Get(key)
-	if err != nil || ok && len(v) != 8 {
-		return errors.Join(err, fmt.Errorf("intern: reading the count of claims: %x", v))
+	if err != nil {
+		return err
+	}
+	if ok && len(v) != 8 {
+		return fmt.Errorf("intern: the count of claims is malformed: %x", v)
 	}
 	total := uint64(n)
 	if ok {

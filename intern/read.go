@@ -1,7 +1,6 @@
 package intern
 
 import (
-	"errors"
 	"fmt"
 
 	"skein/intern/dict"
@@ -134,8 +133,11 @@ func forms(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, form 
 	}
 	for _, i := range own {
 		v, ok, err := r.Get(dict.AppendOwnKey(nil, ns, ids[i]))
-		if err != nil || !ok {
-			return errors.Join(err, noString(ns, ids[i]))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return noString(ns, ids[i])
 		}
 		start := len(arena)
 		arena = append(arena, v...)

@@ -9,6 +9,7 @@ import (
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/idset"
+	"skein/internal/kv"
 )
 
 // evaluation is an expression in front of a snapshot of the graph.
@@ -17,7 +18,7 @@ import (
 // with their first read, lead; a large one that is not in memory is asked only
 // about what is left when its turn comes (graph.ActorSet.And).
 type evaluation struct {
-	ctx   context.Context //nolint:containedctx // lives as long as one question
+	ended kv.Interrupt
 	e     *Expr
 	s     *graph.Snapshot
 	ids   []dict.ID // of e.strings
@@ -49,7 +50,7 @@ func newEvaluation(ctx context.Context, s *graph.Snapshot, e *Expr, w *work) (*e
 	if err != nil {
 		return nil, err
 	}
-	v := &evaluation{ctx: ctx, e: e, s: s, ids: ids, work: w, again: map[leaf]*operand{}}
+	v := &evaluation{ended: kv.InterruptOf(ctx), e: e, s: s, ids: ids, work: w, again: map[leaf]*operand{}}
 	v.repeated(&e.root, map[leaf]bool{})
 	return v, nil
 }
@@ -140,7 +141,7 @@ type operand struct {
 
 // open evaluates a node, unless it is a large set that is not in memory.
 func (v *evaluation) open(n *node) (operand, error) {
-	if err := v.ctx.Err(); err != nil {
+	if err := v.ended.Err(); err != nil {
 		return operand{}, err
 	}
 	switch n.op {
@@ -210,7 +211,7 @@ func (v *evaluation) and(set idset.Set, t operand) (idset.Set, error) {
 	if t.large == nil {
 		return idset.And(set, t.set), nil
 	}
-	if err := v.ctx.Err(); err != nil {
+	if err := v.ended.Err(); err != nil {
 		return idset.Set{}, err
 	}
 	if err := v.work.heavy(); err != nil {
@@ -376,7 +377,7 @@ func (v *evaluation) contains(x literal, id dict.ID) (bool, error) {
 }
 
 func (v *evaluation) has(n *node, x literal, id dict.ID) (bool, error) {
-	if err := v.ctx.Err(); err != nil {
+	if err := v.ended.Err(); err != nil {
 		return false, err
 	}
 	switch n.op {

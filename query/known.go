@@ -9,6 +9,7 @@ import (
 	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/idset"
+	"skein/internal/kv"
 )
 
 // knownEdges are the edges that known asks about, by the names of their sets.
@@ -74,7 +75,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 		if err != nil {
 			return err
 		}
-		v := &evaluation{ctx: ctx, s: sn, work: q.work}
+		v := &evaluation{ended: kv.InterruptOf(ctx), s: sn, work: q.work}
 		t, err := v.leaf(leaf{opForward, followKind, ids[len(subjects)]})
 		if err != nil {
 			return err

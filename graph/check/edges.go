@@ -115,8 +115,7 @@ type bucketReader struct {
 	kind    kinds.Kind
 	actor   dict.ID
 	bucket  uint16
-	depth   int
-	spilled [format.MaxChunkDepth + 1]bool // of the chunks above, by depth
+	above   [format.MaxChunkDepth + 1][]byte // the keys of the chunks above that were spilled, by depth
 	chunks  int
 	records []format.Record // of the bucket
 	raw     []byte
@@ -141,7 +140,7 @@ func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []ui
 		}
 		if b.kind != k || b.actor != actor || b.bucket != bucket {
 			v.endBucket()
-			b.bucket, b.depth, b.chunks = bucket, 0, 0
+			b.bucket, b.chunks = bucket, 0
 			if b.kind != k || b.actor != actor {
 				if err := v.endActor(each); err != nil {
 					return err
@@ -165,10 +164,9 @@ func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []ui
 // chunk takes in one chunk of the bucket.
 func (v *checker) chunk(key, value []byte, depth int) {
 	b := &v.reader
-	if depth > 0 && !v.erasing[b.actor] && (depth > b.depth+1 || b.chunks == 0 || !b.spilled[depth-1]) {
+	if depth > 0 && !v.erasing[b.actor] && !bytes.Equal(b.above[depth-1], key[:len(key)-1]) {
 		v.broken("chunk %x lies under none that was spilled", key)
 	}
-	b.depth = depth
 	b.chunks++
 	start := len(b.raw)
 	b.raw = append(b.raw, value...)
@@ -181,7 +179,10 @@ func (v *checker) chunk(key, value []byte, depth int) {
 		v.broken("chunk %x: %v", key, err)
 		return
 	}
-	b.spilled[depth] = generation > 0
+	b.above[depth] = b.above[depth][:0]
+	if generation > 0 {
+		b.above[depth] = append(b.above[depth], key...)
+	}
 	mine := b.records[from:]
 	if again := c.Append(nil, generation, mine); string(again) != string(value) {
 		v.broken("chunk %x is %x, it should be %x", key, value, again)

@@ -82,8 +82,7 @@ func ComparePaths(x, y Path) int {
 //	  else      uvarint: 2 × length, +1 if what follows is there
 //	            the record key; flags(6 bits) 0(10 bits)
 //	  unless a flag says that there is none: the subject, as its difference to
-//	  the one before, zigzag uvarint; the first to the actor for subjects that
-//	  are DIDs, to 0 for others
+//	  the one before, zigzag uvarint; the first to the actor's id
 //
 // Nearly all records of an actor are made by one clock, its PDS. A stored chunk
 // and a merge operand have the same form, and the newest word on a path counts;

@@ -15,6 +15,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,6 +32,7 @@ import (
 	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/fdbkv"
+	"skein/internal/kv/kvmetrics"
 	"skein/internal/kv/pebblekv"
 	"skein/internal/loglimit"
 	"skein/query"
@@ -58,7 +61,7 @@ type StoreOptions struct {
 	Fatal  func(error)
 	Logger *slog.Logger
 
-	metrics *graph.Metrics
+	writes *kvmetrics.Metrics
 }
 
 // fdb reports whether the store is on FoundationDB.
@@ -111,9 +114,7 @@ func openFDB(ctx context.Context, o StoreOptions) (kv.Store, error) {
 		Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Wait: o.Wait, Merger: graph.NewMerger(graph.Limits{}),
 		Logger: logger(o.Logger).With("component", "store"),
 	}
-	if o.metrics != nil {
-		fo.Retried, fo.Conflicted = o.metrics.Retried, o.metrics.Conflicted
-	}
+	fo.Retried, fo.Conflicted = o.writes.Retried, o.writes.Conflicted
 	s, err := fdbkv.Open(ctx, fo)
 	if errors.Is(err, kv.ErrNotFound) {
 		return nil, fmt.Errorf("there is no store at %s; skein serve and skein replay make one: %w", at, err)
@@ -136,6 +137,10 @@ type Index struct {
 	Registry *prometheus.Registry
 	log      *slog.Logger
 	seldom   loglimit.Limiter
+
+	consumerMetrics sync.Once
+	consuming       *consumer.Metrics
+	consumer        atomic.Pointer[consumer.Consumer] // the last that was made
 }
 
 // OpenIndex opens a store to be written, or with o.ReadOnly only queried, by
@@ -143,7 +148,7 @@ type Index struct {
 func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	o.metrics = graph.NewMetrics(reg)
+	o.writes = kvmetrics.New(reg, format.KeyspaceOf)
 	store, err := OpenStore(ctx, o)
 	if err != nil {
 		return nil, err
@@ -166,7 +171,8 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		MustExist:  !o.Create,
 		Import:     o.Import,
 		Logger:     logger(o.Logger).With("component", "graph"),
-		Metrics:    o.metrics,
+		Metrics:    graph.NewMetrics(reg),
+		Writes:     o.writes,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), store.Close())
@@ -192,18 +198,22 @@ func (x *Index) Close(ctx context.Context) error {
 	return errors.Join(x.Graph.Close(context.WithoutCancel(ctx)), x.KV.Close())
 }
 
-// Consumer makes the index's consumer, with metrics.
+// Consumer makes a consumer of the index, with metrics: those of the last that was made.
 func (x *Index) Consumer(o consumer.Options) (*consumer.Consumer, error) {
 	o.Logger = x.log
-	var c *consumer.Consumer
-	o.Metrics = consumer.NewMetrics(x.Registry, func() consumer.Status {
-		if c == nil {
+	x.consumerMetrics.Do(func() {
+		x.consuming = consumer.NewMetrics(x.Registry, func() consumer.Status {
+			if c := x.consumer.Load(); c != nil {
+				return c.Status()
+			}
 			return consumer.Status{State: consumer.Connecting}
-		}
-		return c.Status()
+		})
 	})
-	made, err := consumer.New(x.Graph, o)
-	c = made
+	o.Metrics = x.consuming
+	c, err := consumer.New(x.Graph, o)
+	if err == nil {
+		x.consumer.Store(c)
+	}
 	return c, err
 }
 

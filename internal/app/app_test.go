@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -500,4 +501,24 @@ func TestFutureCursor(t *testing.T) {
 	stop()
 	closeIt()
 	checkStore(t, dir)
+}
+
+// An index may have one consumer after another: the metrics are those of the last.
+func TestTwoConsumers(t *testing.T) {
+	x, err := app.OpenIndex(t.Context(), app.StoreOptions{Store: filepath.Join(t.TempDir(), "store"), Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := x.Consumer(consumer.Options{Relay: "ws://127.0.0.1:1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	families, err := x.Registry.Gather()
+	if err != nil || len(families) == 0 {
+		t.Error(len(families), err)
+	}
+	if err := x.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -3,8 +3,14 @@
 // the tag fdb, and then needs FoundationDB's client library (libfdb_c 7.3).
 //
 // All of a store's keys lie under one prefix, so that a cluster can hold
-// several. Merges, which FoundationDB does not have, are folded in the
-// transaction: the values are read, folded with the operands and written.
+// several. A small merge is an append, which FoundationDB does without a read and
+// without a conflict: readers fold what was appended (frames.go). A larger one, and now
+// and then a small one, is folded in the transaction: the value is read, folded with the
+// operand and written.
+//
+// A View is one state for up to five seconds; ViewAcross goes over to newer ones. An
+// Update is tried until it is committed, its context ends, or it is too large. A store
+// is for any number of processes, and goroutines.
 package fdbkv
 
 import (

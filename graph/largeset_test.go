@@ -1,0 +1,64 @@
+package graph
+
+import (
+	"fmt"
+	"testing"
+
+	"skein/graph/kinds"
+	"skein/intern"
+	"skein/intern/dict"
+	"skein/internal/idset"
+	"skein/internal/kv/memkv"
+)
+
+// A large set that is asked for often, and is larger than the cache keeps, is read whole
+// once, and from then on only where it is asked about.
+func TestSetTooLargeToKeep(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{Row: 64, Chunk: 64})})
+	results := map[string]int{}
+	s, err := Open(t.Context(), store, Options{SetCache: 4 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.sets.results = func(result string) { results[result]++ }
+	var b Batch
+	const followers = 20_000
+	for i := range followers {
+		b.AddCommit(Seq(i+1), &Commit{DID: fmt.Appendf(nil, "did:web:u%d.example.com", i), Rev: []byte("3jzfcijpj2z2a"), Data: make([]byte, 32)})
+		b.AddPut(1, []byte("3jzfcijpj2z2a"), []byte("did:web:subject.example.com"))
+		b.Seen(Seq(i+1), nil)
+		if i%5000 == 4999 {
+			if err := s.Apply(t.Context(), "relay", &b); err != nil {
+				t.Fatal(err)
+			}
+			b.Reset()
+		}
+	}
+	const asks = 10
+	for range asks {
+		if err := s.View(t.Context(), func(sn *Snapshot) error {
+			var ids intern.Batch
+			subject, follower := ids.Add(dict.DID, []byte("did:web:subject.example.com")), ids.Add(dict.DID, []byte("did:web:u7.example.com"))
+			if err := sn.Lookup(&ids); err != nil {
+				return err
+			}
+			set, err := sn.Actors(kinds.ByName("follow").Kind, ids.ID(subject))
+			if err != nil {
+				return err
+			}
+			if _, known := set.Known(); known {
+				t.Error("the set is small, or kept")
+			}
+			both, err := set.And(idset.FromList([]uint64{uint64(ids.ID(follower))}))
+			if both.Len() != 1 {
+				t.Errorf("%d members, not the one asked for", both.Len())
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if results["load"] > 1 || results["probe"] < asks-1 {
+		t.Errorf("%d asks: %v", asks, results)
+	}
+}

@@ -1,0 +1,58 @@
+// Package kvmetrics is the metrics of writes to a store, skein_store_*: how long they
+// take, how often they are tried again, and what they conflict on. A nil *Metrics counts
+// nothing.
+package kvmetrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics count the writes of one store.
+type Metrics struct {
+	commit     prometheus.Histogram
+	retries    *prometheus.CounterVec // cause
+	conflicts  *prometheus.CounterVec // keyspace
+	keyspaceOf func(key []byte) string
+}
+
+// New registers the metrics. keyspaceOf names the keyspace of a key.
+func New(reg prometheus.Registerer, keyspaceOf func(key []byte) string) *Metrics {
+	m := &Metrics{
+		commit: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "skein_store_commit_seconds", Help: "Time of one atomic write, reads included.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+		}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_store_retries_total", Help: "Writes tried again, by cause.",
+		}, []string{"cause"}),
+		conflicts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_store_conflicts_total", Help: "Key ranges that another writer had changed when a commit was tried, as the engine reports them, by keyspace.",
+		}, []string{"keyspace"}),
+		keyspaceOf: keyspaceOf,
+	}
+	reg.MustRegister(m.commit, m.retries, m.conflicts)
+	return m
+}
+
+// Committed counts a write, and how long it took.
+func (m *Metrics) Committed(took time.Duration) {
+	if m != nil {
+		m.commit.Observe(took.Seconds())
+	}
+}
+
+// Retried counts an attempt that is made again.
+func (m *Metrics) Retried(cause string) {
+	if m != nil {
+		m.retries.WithLabelValues(cause).Inc()
+	}
+}
+
+// Conflicted counts a conflict, by the first key of what it was on.
+func (m *Metrics) Conflicted(key []byte) {
+	if m != nil {
+		m.conflicts.WithLabelValues(m.keyspaceOf(key)).Inc()
+	}
+}

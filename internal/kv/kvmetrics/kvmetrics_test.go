@@ -1,0 +1,37 @@
+package kvmetrics_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"skein/internal/kv/kvmetrics"
+)
+
+// What is told is counted, and nil counts nothing.
+func TestMetrics(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	for _, m := range []*kvmetrics.Metrics{nil, kvmetrics.New(reg, func(key []byte) string { return "of " + string(key) })} {
+		m.Committed(time.Second)
+		m.Retried("conflict")
+		m.Retried("conflict")
+		m.Conflicted([]byte("k"))
+	}
+	want := `
+# HELP skein_store_conflicts_total Key ranges that another writer had changed when a commit was tried, as the engine reports them, by keyspace.
+# TYPE skein_store_conflicts_total counter
+skein_store_conflicts_total{keyspace="of k"} 1
+# HELP skein_store_retries_total Writes tried again, by cause.
+# TYPE skein_store_retries_total counter
+skein_store_retries_total{cause="conflict"} 2
+`
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "skein_store_conflicts_total", "skein_store_retries_total"); err != nil {
+		t.Error(err)
+	}
+	if n, err := testutil.GatherAndCount(reg, "skein_store_commit_seconds"); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+}
