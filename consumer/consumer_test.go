@@ -123,7 +123,7 @@ func TestJump(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Over a socket, silence confirms nothing.
-	srv := httptest.NewServer(relay.New([][]byte{follow(far, "b"), follow(10, "a")}))
+	srv := httptest.NewServer(relay.NewRecorded([][]byte{follow(far, "b"), follow(10, "a")}))
 	defer srv.Close()
 	defer srv.CloseClientConnections()
 	g, _ = open(t)
@@ -158,7 +158,7 @@ func TestNoCursorIsInvented(t *testing.T) {
 		"from zero":            {&zero, outdated[0], "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := relay.New([][]byte{follow(1, "a"), follow(2, "b")})
+			r := relay.NewRecorded([][]byte{follow(1, "a"), follow(2, "b")})
 			r.First, r.FirstOnce = c.first, c.first != nil
 			srv := httptest.NewServer(r)
 			defer srv.Close()
@@ -192,7 +192,7 @@ func TestSlowStore(t *testing.T) {
 	for i := range int64(n) {
 		all = append(all, follow(i+1, "r"+history.TID(uint64(i))))
 	}
-	srv := httptest.NewServer(relay.New(all))
+	srv := httptest.NewServer(relay.NewRecorded(all))
 	defer srv.Close()
 	defer srv.CloseClientConnections()
 	store := memkv.Open(memkv.Options{
@@ -318,7 +318,7 @@ func TestReplayFromRelay(t *testing.T) {
 		}), 500},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := relay.New(all)
+			r := relay.NewRecorded(all)
 			if c.more != nil {
 				r.Append(c.more)
 			}

@@ -145,7 +145,7 @@ func TestSourceChanged(t *testing.T) {
 				}
 				return all
 			}
-			r := relay.New(four(c.first))
+			r := relay.NewRecorded(four(c.first))
 			srv := httptest.NewServer(r)
 			defer srv.Close()
 			defer srv.CloseClientConnections()
@@ -435,7 +435,7 @@ func TestNumberingBegunAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, store := open(t)
-			r := relay.New([][]byte{identity(100, now.Add(-time.Minute)), identity(101, now.Add(-time.Minute)), identity(102, now.Add(-time.Minute)), identity(103, now.Add(-time.Minute))})
+			r := relay.NewRecorded([][]byte{identity(100, now.Add(-time.Minute)), identity(101, now.Add(-time.Minute)), identity(102, now.Add(-time.Minute)), identity(103, now.Add(-time.Minute))})
 			srv := httptest.NewServer(r)
 			defer srv.Close()
 			defer srv.CloseClientConnections()
@@ -473,7 +473,7 @@ func TestNumberingBegunAnew(t *testing.T) {
 func TestSourceChangedAndCut(t *testing.T) {
 	g, store := open(t)
 	run(t, g, consumer.Options{Relay: "ws://first.example.com"}, follow(99, "a"), follow(100, "b"))
-	r := relay.New(nil)
+	r := relay.NewRecorded(nil)
 	srv := httptest.NewServer(r)
 	defer srv.Close()
 	defer srv.CloseClientConnections()

@@ -18,13 +18,13 @@ import (
 
 	"skein/internal/command"
 	"skein/internal/load"
-	"skein/internal/simulate"
+	"skein/internal/relay"
 )
 
 func loadCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	var o load.Options
-	var network simulate.Options
+	var network relay.Options
 	var markdown bool
 	flags := append(networkFlags(&network),
 		&cli.FloatFlag{Name: "rate", Value: 150_000, Usage: "events offered per second; 0: as many as are taken", Destination: &o.Rate},
@@ -43,7 +43,7 @@ func loadCommand(e *command.Environment) *cli.Command {
 			if err := command.NoArguments(c); err != nil {
 				return err
 			}
-			o.Faults, network.Rate = simulate.Faults{}, o.Rate
+			o.Faults, network.Rate = relay.Faults{}, o.Rate
 			if err := faults(&network, c.StringSlice("fault")); err != nil {
 				return err
 			}

@@ -14,12 +14,11 @@ import (
 	"skein/internal/command"
 	"skein/internal/frames"
 	"skein/internal/relay"
-	"skein/internal/simulate"
 )
 
 // relayOptions are the flags of relay.
 type relayOptions struct {
-	simulate.Options
+	relay.Options
 
 	frames string
 	listen string
@@ -41,7 +40,7 @@ func relayCommand(e *command.Environment) *cli.Command {
 			&cli.StringFlag{Name: "proofs", Value: "sized", Usage: "sized: commits as large as real ones, their records and commit blocks true; full: commits that can be verified, from repos that are kept", Destination: &o.proofs},
 			&cli.Int64Flag{Name: "from", Usage: "how many events of the network lie behind at the start", Destination: &o.From},
 			&cli.Int64Flag{Name: "events", DefaultText: "no end", Usage: "end the stream after so many; the connections stay", Destination: &o.Events},
-			&cli.IntFlag{Name: "window", Value: simulate.DefaultWindow, Usage: "events kept for who asks with a cursor", Destination: &o.Window},
+			&cli.IntFlag{Name: "window", Value: relay.DefaultWindow, Usage: "events kept for who asks with a cursor", Destination: &o.Window},
 			&cli.BoolFlag{Name: "hold", Usage: "let nothing happen before somebody has subscribed", Destination: &o.Hold},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -55,7 +54,7 @@ func relayCommand(e *command.Environment) *cli.Command {
 }
 
 // networkFlags are those of relay and load.
-func networkFlags(o *simulate.Options) []cli.Flag {
+func networkFlags(o *relay.Options) []cli.Flag {
 	return []cli.Flag{
 		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "which network; the same seed makes the same events", Destination: &o.Network.Seed},
 		&cli.IntFlag{Name: "accounts", Value: 1_000_000, Usage: "its population: how many act and are followed, by power laws", Destination: &o.Network.Accounts},
@@ -64,7 +63,7 @@ func networkFlags(o *simulate.Options) []cli.Flag {
 }
 
 // faults reads the faults, and what they need.
-func faults(o *simulate.Options, given []string) error {
+func faults(o *relay.Options, given []string) error {
 	for _, f := range given {
 		if err := o.Faults.Set(f); err != nil {
 			return command.UsageError("--fault %v", err)
@@ -113,11 +112,11 @@ func runRelay(ctx context.Context, e *command.Environment, o *relayOptions, give
 		if err != nil {
 			return fmt.Errorf("relay: %w", err)
 		}
-		r := relay.New(nil)
+		r := relay.NewRecorded(nil)
 		handler, run = r, func(ctx context.Context) { playFrames(ctx, r, all, o.Rate) }
 		what = fmt.Sprintf("%d frames", len(all))
 	} else {
-		r := simulate.New(o.Options)
+		r := relay.NewMade(o.Options)
 		handler, run = r, r.Run
 		if o.Full {
 			mux.Handle("GET /{did}", r.Documents(o.listen))
@@ -139,7 +138,7 @@ func runRelay(ctx context.Context, e *command.Environment, o *relayOptions, give
 }
 
 // playFrames lets recorded frames come in, so many a second, or all at once.
-func playFrames(ctx context.Context, r *relay.Relay, all [][]byte, rate float64) {
+func playFrames(ctx context.Context, r *relay.Recorded, all [][]byte, rate float64) {
 	if rate == 0 {
 		r.Append(all...)
 		return

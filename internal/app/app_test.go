@@ -204,7 +204,7 @@ func TestTruthOverSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	r := relay.New(all[:1000])
+	r := relay.NewRecorded(all[:1000])
 	var mu sync.Mutex
 	r.DropAfter = func() int { mu.Lock(); defer mu.Unlock(); return 1 + rng.IntN(300) }
 	srv := httptest.NewServer(r)
@@ -351,21 +351,21 @@ func TestRelayFaults(t *testing.T) {
 		return f[0]
 	}
 	for name, c := range map[string]struct {
-		set  func(*relay.Relay)
+		set  func(*relay.Recorded)
 		log  string
 		gaps int
 		drop string
 	}{
-		"OutdatedCursor": {func(r *relay.Relay) { r.First = one("info-outdatedcursor") }, "OutdatedCursor", 0, ""}, // of the oldest: nothing was here before
-		"garbage":        {func(r *relay.Relay) { r.First = []byte("garbage") }, "a gap in the stream", 1, "frame"},
-		"text":           {func(r *relay.Relay) { r.Text = "hello" }, "text message", 1, "text_message"},
-		"too large":      {func(r *relay.Relay) { r.First = make([]byte, 9<<20) }, "too large", 1, "too_large"},
-		"ConsumerTooSlow": {func(r *relay.Relay) {
+		"OutdatedCursor": {func(r *relay.Recorded) { r.First = one("info-outdatedcursor") }, "OutdatedCursor", 0, ""}, // of the oldest: nothing was here before
+		"garbage":        {func(r *relay.Recorded) { r.First = []byte("garbage") }, "a gap in the stream", 1, "frame"},
+		"text":           {func(r *relay.Recorded) { r.Text = "hello" }, "text message", 1, "text_message"},
+		"too large":      {func(r *relay.Recorded) { r.First = make([]byte, 9<<20) }, "too large", 1, "too_large"},
+		"ConsumerTooSlow": {func(r *relay.Recorded) {
 			r.First, r.FirstOnce = one("error-consumertooslow"), true
 		}, "ConsumerTooSlow", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := relay.New(all[:200])
+			r := relay.NewRecorded(all[:200])
 			c.set(r)
 			srv := httptest.NewServer(r)
 			defer srv.Close()
@@ -415,7 +415,7 @@ func TestFutureCursor(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	r := relay.New(all)
+	r := relay.NewRecorded(all)
 	srv := httptest.NewServer(r)
 	defer srv.Close()
 	zero := int64(0)
@@ -425,7 +425,7 @@ func TestFutureCursor(t *testing.T) {
 	stop()
 	closeIt()
 
-	r = relay.New(all[:300]) // the same host, begun anew
+	r = relay.NewRecorded(all[:300]) // the same host, begun anew
 	srv.Config.Handler = r
 	log := &lockedBuffer{}
 	x, closeIt = open(t, dir, slog.New(slog.NewTextHandler(log, nil)))
@@ -484,7 +484,7 @@ func TestFutureCursor(t *testing.T) {
 	}
 	closeIt()
 
-	r = relay.New(all[:300])
+	r = relay.NewRecorded(all[:300])
 	srv.Config.Handler = r
 	x, closeIt = open(t, dir, nil)
 	base, admin, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: &zero, ForceCursor: true, MinBackoff: time.Millisecond})

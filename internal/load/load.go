@@ -20,7 +20,7 @@ import (
 	"skein/internal/app"
 	"skein/internal/kv/pebblekv"
 	"skein/internal/network"
-	"skein/internal/simulate"
+	"skein/internal/relay"
 )
 
 // Options say what is offered to what.
@@ -30,7 +30,7 @@ type Options struct {
 	Rate     float64 // events per second; 0: as fast as they are taken
 	Duration time.Duration
 	Prefill  int64 // edges that are there before the clock starts
-	Faults   simulate.Faults
+	Faults   relay.Faults
 	// Simulator starts a relay in another process.
 	Simulator func(ctx context.Context, o SimulatorOptions) (Simulator, error)
 	// Kill has the relay killed in the middle, and started again.
@@ -53,7 +53,7 @@ type SimulatorOptions struct {
 	Events  int64
 	Rate    float64
 	Window  int
-	Faults  simulate.Faults
+	Faults  relay.Faults
 	Address string // where it listens; "" is anywhere
 }
 
@@ -188,7 +188,7 @@ func (r *run) event(seq int64) int64 { return r.o.Faults.Event(r.from, r.o.Rate,
 
 // simulator starts the relay at an event.
 func (r *run) simulator(ctx context.Context, from, events int64) (err error) {
-	window := simulate.DefaultWindow
+	window := relay.DefaultWindow
 	if r.o.Rate > 0 { // a minute's worth and more
 		window = max(window, int(r.o.Rate*(60+r.o.Faults.Stall.Seconds()*1.2)))
 	}
@@ -408,7 +408,7 @@ func (r *run) kill(ctx, whole context.Context, c *consumer.Consumer, from, event
 	}
 	r.say("the relay was killed; it starts again at event %d", at)
 	sim, err := r.o.Simulator(whole, SimulatorOptions{
-		Network: r.o.Network, From: at, Events: from + events - at, Rate: r.o.Rate, Window: simulate.DefaultWindow, Faults: r.o.Faults,
+		Network: r.o.Network, From: at, Events: from + events - at, Rate: r.o.Rate, Window: relay.DefaultWindow, Faults: r.o.Faults,
 		Address: address,
 	})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"skein/graph"
 	"skein/internal/app"
 	"skein/internal/network"
-	"skein/internal/simulate"
+	"skein/internal/relay"
 	"skein/internal/syntax"
 )
 
@@ -24,7 +24,7 @@ type inProcess struct {
 }
 
 func start(ctx context.Context, o SimulatorOptions) (Simulator, error) {
-	r := simulate.New(simulate.Options{
+	r := relay.NewMade(relay.Options{
 		Network: o.Network, From: o.From, Events: o.Events, Rate: o.Rate, Window: o.Window, Faults: o.Faults, Hold: true,
 	})
 	ctx, stop := context.WithCancel(ctx)
@@ -104,7 +104,7 @@ func want(t *testing.T, r Report, problems []string, events int64) {
 	}
 }
 
-func faults(t *testing.T, list ...string) (f simulate.Faults) {
+func faults(t *testing.T, list ...string) (f relay.Faults) {
 	t.Helper()
 	for _, s := range list {
 		if err := f.Set(s); err != nil {
@@ -247,7 +247,7 @@ func TestDifference(t *testing.T) {
 					n.Next(&e)
 					f.Add(&b, &e, 0)
 				}
-				m := newModel(o.Network, simulate.Faults{}, every)
+				m := newModel(o.Network, relay.Faults{}, every)
 				if err := m.run(t.Context(), events); err != nil {
 					t.Fatal(err)
 				}

@@ -8,7 +8,7 @@ import (
 	"skein/graph/kinds"
 	"skein/internal/network"
 	"skein/internal/oracle"
-	"skein/internal/simulate"
+	"skein/internal/relay"
 )
 
 // model is what the index must hold after the network's events, worked out from
@@ -16,7 +16,7 @@ import (
 // in so many, and of the subjects that one in so many is.
 type model struct {
 	n       *network.Network
-	faults  simulate.Faults
+	faults  relay.Faults
 	every   uint64
 	records map[recordKey]recordValue
 	named   map[setKey]bool // the sets that had a member once, of those that are looked at
@@ -50,7 +50,7 @@ type recordValue struct {
 	subject int32
 }
 
-func newModel(o network.Options, faults simulate.Faults, every int) *model {
+func newModel(o network.Options, faults relay.Faults, every int) *model {
 	n := network.New(o)
 	return &model{
 		n: n, faults: faults, every: uint64(max(every, 1)), records: map[recordKey]recordValue{}, named: map[setKey]bool{},
@@ -95,7 +95,7 @@ func (m *model) run(ctx context.Context, to int64) error {
 func (m *model) apply(e *network.Event) {
 	m.events++
 	damage := m.faults.Damage(e)
-	if damage == simulate.Truncated || damage == simulate.Garbage {
+	if damage == relay.Truncated || damage == relay.Garbage {
 		return // never heard of
 	}
 	r := &m.repos[e.Account]
@@ -107,14 +107,14 @@ func (m *model) apply(e *network.Event) {
 	case network.Sync:
 		r.Sync(e.Rev, e.Rev)
 	case network.Commit:
-		if r.Commit(oracle.Commit[uint64, uint64]{Rev: e.Rev, Since: e.Since, Root: e.Rev, Damaged: damage == simulate.BadCommit}) {
+		if r.Commit(oracle.Commit[uint64, uint64]{Rev: e.Rev, Since: e.Since, Root: e.Rev, Damaged: damage == relay.BadCommit}) {
 			m.commit(e, damage)
 		}
 	default:
 	}
 }
 
-func (m *model) commit(e *network.Event, damage simulate.Damage) {
+func (m *model) commit(e *network.Event, damage relay.Damage) {
 	a := e.Account
 	for k := range e.Ops() {
 		o := m.n.Op(e, k)
@@ -127,7 +127,7 @@ func (m *model) commit(e *network.Event, damage simulate.Damage) {
 			continue
 		}
 		v := recordValue{o.SubjectTID, e.Seq, o.Subject}
-		if k == 0 && damage == simulate.BadRecord {
+		if k == 0 && damage == relay.BadRecord {
 			v = recordValue{0, e.Seq, -1}
 		} else {
 			if m.actor(a) {

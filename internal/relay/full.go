@@ -1,4 +1,4 @@
-package simulate
+package relay
 
 import (
 	"context"
@@ -51,7 +51,7 @@ func key(seed uint64, account int) (*atcrypto.PrivateKeyK256, error) {
 // must is for what cannot fail but by a fault of ours.
 func must[T any](v T, err error) T {
 	if err != nil {
-		panic(fmt.Sprintf("simulate: %v", err))
+		panic(fmt.Sprintf("relay: %v", err))
 	}
 	return v
 }
@@ -157,7 +157,7 @@ func (f *fullRepos) commitMessage(e *network.Event, seq, at int64) []byte {
 // Documents serves the DID documents of the network's accounts under
 // /{did}, as the PLC directory does, so that signatures can be verified. It
 // knows the accounts of which something was heard.
-func (r *Relay) Documents(host string) http.Handler {
+func (r *Made) Documents(host string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		did := strings.TrimPrefix(req.URL.Path, "/")
 		account, ok := r.account(did)
@@ -189,7 +189,7 @@ func (r *Relay) Documents(host string) http.Handler {
 }
 
 // account finds an account by its DID.
-func (r *Relay) account(did string) (account int, ok bool) {
+func (r *Made) account(did string) (account int, ok bool) {
 	r.mu.Lock()
 	if r.dids == nil {
 		r.dids = map[string]int32{}

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package simulate
+package relay
 
 import "net"
 

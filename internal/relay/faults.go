@@ -1,4 +1,4 @@
-package simulate
+package relay
 
 import (
 	"errors"
@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"skein/internal/network"
-	"skein/internal/synth"
 )
 
-// Faults are what a relay does wrong, each once, after Relay has run for a time;
+// Faults are what a relay does wrong, each once, after the relay has run for a time;
 // but for Corrupt, which it does all the time.
 type Faults struct {
 	Stall   time.Duration // it sends nothing, and answers no ping
@@ -132,7 +131,7 @@ func (f *Faults) Event(from int64, rate float64, seq int64) int64 {
 }
 
 // repeats sends a reader back, once, and reports whether it has.
-func (f *Faults) repeats(from int64, rate float64, c *reader) bool {
+func (f *Faults) repeats(from int64, rate float64, c *madeFeed) bool {
 	at := eventAt(from, rate, f.RepeatAt)
 	if f.Repeat == 0 || c.repeated || c.next <= at {
 		return false
@@ -199,14 +198,4 @@ func (f *Faults) damage(c *encoder, e *network.Event, m []byte) []byte {
 	default:
 	}
 	return m
-}
-
-func info(name, text string) []byte {
-	return synth.CBOR(synth.CBOR(nil, synth.Map{{Key: "t", Value: "#info"}, {Key: "op", Value: 1}}),
-		synth.Map{{Key: "name", Value: name}, {Key: "message", Value: text}})
-}
-
-func errorFrame(name, text string) []byte {
-	return synth.CBOR(synth.CBOR(nil, synth.Map{{Key: "op", Value: -1}}),
-		synth.Map{{Key: "error", Value: name}, {Key: "message", Value: text}})
 }

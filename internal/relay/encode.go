@@ -1,4 +1,4 @@
-package simulate
+package relay
 
 import (
 	"crypto/sha256"

@@ -1,4 +1,4 @@
-package simulate
+package relay
 
 import (
 	"bytes"
@@ -28,9 +28,9 @@ import (
 func small(seed uint64) network.Options { return network.Options{Seed: seed, Accounts: 4096} }
 
 // serve runs a relay and returns its address.
-func serve(tb testing.TB, o Options) (r *Relay, address string) {
+func serveMade(tb testing.TB, o Options) (r *Made, address string) {
 	tb.Helper()
-	r = New(o)
+	r = NewMade(o)
 	mux := http.NewServeMux()
 	mux.Handle("GET /xrpc/com.atproto.sync.subscribeRepos", r)
 	mux.Handle("GET /{did}", r.Documents("relay.test"))
@@ -176,7 +176,7 @@ func orEmpty(s *string) *string {
 // and its signature by the DID documents beside the stream.
 func TestFull(t *testing.T) {
 	const events = 4000
-	_, address := serve(t, Options{Network: small(2), Full: true, Events: events, Window: 2 * events, Rate: 1e6})
+	_, address := serveMade(t, Options{Network: small(2), Full: true, Events: events, Window: 2 * events, Rate: 1e6})
 	conn := subscribe(t, address, "0")
 	dir := documents{"http://" + address}
 	commits, signatures := 0, 0
@@ -259,7 +259,7 @@ func (d documents) Purge(context.Context, syntax.AtIdentifier) error { return ni
 
 // TestCursor asks a relay for what lies behind, in front, and just now.
 func TestCursor(t *testing.T) {
-	r, address := serve(t, Options{Network: small(3), From: 5000, Window: 1024, Rate: 1000, Events: 3000})
+	r, address := serveMade(t, Options{Network: small(3), From: 5000, Window: 1024, Rate: 1000, Events: 3000})
 	var m wire.Message
 	next := func(conn *websocket.Conn) *wire.Message {
 		m = wire.Message{}
@@ -296,10 +296,10 @@ func TestCursor(t *testing.T) {
 // skipped it, and one that has made it.
 func TestRepeatable(t *testing.T) {
 	now := func() time.Time { return time.Unix(1_700_000_000, 0) }
-	first, one := serve(t, Options{Network: small(4), Events: 6000, Rate: 1e6, Window: 8000, Now: tick(now())})
-	second, two := serve(t, Options{Network: small(4), From: 4000, Events: 2000, Rate: 1e6, Window: 4000, Now: tick(now())})
-	third, other := serve(t, Options{Network: small(5), From: 4000, Events: 2000, Rate: 1e6, Window: 8000, Now: tick(now())})
-	for _, r := range []*Relay{first, second, third} {
+	first, one := serveMade(t, Options{Network: small(4), Events: 6000, Rate: 1e6, Window: 8000, Now: tick(now())})
+	second, two := serveMade(t, Options{Network: small(4), From: 4000, Events: 2000, Rate: 1e6, Window: 4000, Now: tick(now())})
+	third, other := serveMade(t, Options{Network: small(5), From: 4000, Events: 2000, Rate: 1e6, Window: 8000, Now: tick(now())})
+	for _, r := range []*Made{first, second, third} {
 		for r.Head() < 6000 { // a cursor that has not happened is refused
 			time.Sleep(time.Millisecond)
 		}
@@ -343,7 +343,7 @@ func tick(from time.Time) func() time.Time {
 
 // TestTooSlow has a reader that does not read until it is too far behind.
 func TestTooSlow(t *testing.T) {
-	r, address := serve(t, Options{Network: small(6), Rate: 200_000, Window: 20_000, Events: 400_000})
+	r, address := serveMade(t, Options{Network: small(6), Rate: 200_000, Window: 20_000, Events: 400_000})
 	conn := subscribe(t, address, "")
 	read(t, conn)
 	for r.Head() < 100_000 {
@@ -381,7 +381,7 @@ func BenchmarkSized(b *testing.B) {
 		b.ReportMetric(float64(i)/b.Elapsed().Seconds(), "events/s")
 	})
 	b.Run("serve", func(b *testing.B) {
-		_, address := serve(b, Options{Network: network.Options{Seed: 1}})
+		_, address := serveMade(b, Options{Network: network.Options{Seed: 1}})
 		conn := subscribe(b, address, "0").NetConn()
 		buf := make([]byte, 1<<20)
 		size, begun := 0, time.Now()

@@ -1,0 +1,159 @@
+package relay
+
+import (
+	"net/http"
+	"sort"
+	"strconv"
+	"sync"
+
+	"skein/consumer/wire"
+)
+
+// Recorded serves messages that were made before, and does what tests want. It looks into
+// them for their sequence numbers only. It implements http.Handler.
+type Recorded struct {
+	// DropAfter, if set, is asked at each connection after how many messages
+	// it is to be cut. 0 is never. Set it before the first connection.
+	DropAfter func() int
+	// First, if set, is sent before anything else on each connection. With
+	// FirstOnce, only on the first connection, which is then closed: an error
+	// frame, say.
+	First     []byte
+	FirstOnce bool
+	// Text, if set, is sent as a text message at the start of each connection.
+	Text string
+
+	mu          sync.Mutex
+	frames      []frame
+	more        chan struct{} // closed when frames grows
+	connections int
+	cursors     []string // as asked for, in the order of the connections
+}
+
+type frame struct {
+	seq  int64
+	data []byte
+}
+
+// NewRecorded returns a relay that has these messages. One without a sequence number
+// is served behind the one before it.
+func NewRecorded(frames [][]byte) *Recorded {
+	r := &Recorded{more: make(chan struct{})}
+	r.Append(frames...)
+	return r
+}
+
+// Append adds messages: live ones, for who is connected.
+func (r *Recorded) Append(frames ...[]byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var m wire.Message
+	for _, f := range frames {
+		seq := r.last()
+		if wire.Parse(f, &m) == nil && m.Seq > 0 {
+			seq = max(seq, int64(m.Seq))
+		}
+		r.frames = append(r.frames, frame{seq, f})
+	}
+	close(r.more)
+	r.more = make(chan struct{})
+}
+
+// last is the newest sequence number. r.mu is held.
+func (r *Recorded) last() int64 {
+	if n := len(r.frames); n > 0 {
+		return r.frames[n-1].seq
+	}
+	return 0
+}
+
+// Connections returns how many connections there were, and the cursors that
+// they asked for, "" where they asked for none.
+func (r *Recorded) Connections() (n int, cursors []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.connections, append([]string(nil), r.cursors...)
+}
+
+// ServeHTTP implements http.Handler.
+func (r *Recorded) ServeHTTP(w http.ResponseWriter, req *http.Request) { serve(w, req, r) }
+
+// Subscribe implements Stream.
+func (r *Recorded) Subscribe(cursor int64, hasCursor bool) Feed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.connections++
+	f := &recordedFeed{r: r, first: r.connections == 1, next: len(r.frames), gone: make(chan struct{})}
+	asked := ""
+	if hasCursor {
+		asked = strconv.FormatInt(cursor, 10)
+		f.future = cursor > r.last()
+		f.next = sort.Search(len(r.frames), func(i int) bool { return r.frames[i].seq > cursor })
+	}
+	r.cursors = append(r.cursors, asked)
+	if r.DropAfter != nil {
+		f.left = r.DropAfter()
+		f.cut = f.left > 0
+	}
+	return f
+}
+
+// recordedFeed is the subscription of one connection.
+type recordedFeed struct {
+	r      *Recorded
+	next   int
+	begun  bool
+	first  bool // it is the first connection
+	future bool // its cursor is not reached yet
+	cut    bool // it ends after so many messages:
+	left   int
+	gone   chan struct{}
+}
+
+// Next implements Feed.
+func (f *recordedFeed) Next(s *Sender) error {
+	if !f.begun {
+		f.begun = true
+		if f.r.Text != "" {
+			s.AppendText(f.r.Text)
+		}
+		if f.r.First != nil && (!f.r.FirstOnce || f.first) {
+			s.Append(func(dst []byte) []byte { return append(dst, f.r.First...) })
+			if f.r.FirstOnce {
+				return errEnd
+			}
+		}
+		if f.future {
+			return &Refusal{"FutureCursor", "Cursor in the future."}
+		}
+		return nil
+	}
+	const atOnce = 48
+	for {
+		f.r.mu.Lock()
+		some, more := f.r.frames[f.next:min(len(f.r.frames), f.next+atOnce)], f.r.more
+		f.r.mu.Unlock()
+		if len(some) == 0 {
+			select {
+			case <-more:
+				continue
+			case <-f.gone:
+				return errEnd
+			}
+		}
+		for _, m := range some {
+			s.Append(func(dst []byte) []byte { return append(dst, m.data...) })
+			f.next++
+			if f.left--; f.cut && f.left == 0 {
+				return errEnd
+			}
+		}
+		return nil
+	}
+}
+
+// Stalled implements Feed.
+func (f *recordedFeed) Stalled() bool { return false }
+
+// Close implements Feed.
+func (f *recordedFeed) Close() { close(f.gone) }
