@@ -29,9 +29,18 @@ func (s *Store) BeginImport(ctx context.Context) (fresh bool, err error) {
 		if fresh = counts.Accounts == 0; !fresh && !again {
 			return fmt.Errorf("%w: the store has %d accounts already; import into an empty one", ErrImport, counts.Accounts)
 		}
+		for _, keyspace := range []byte{format.KeyCursor, format.KeyDeadLetter, format.KeyGap} { // what the one before left
+			tx.DeleteRange([]byte{keyspace}, []byte{keyspace + 1})
+		}
 		tx.Set(format.KeyImport, nil)
 		return nil
 	})
+	if err == nil {
+		for _, l := range s.lanes {
+			clear(l.sources)
+			l.notes.counts = nil
+		}
+	}
 	return fresh, err
 }
 

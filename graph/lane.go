@@ -49,12 +49,14 @@ type lane struct {
 	others     format.Counts                 // of the rows of the others, which other runs wrote
 	erasing    map[dict.ID]bool              // accounts with an erase job
 	sources    map[string][]format.CursorRow // as of the last commit, by partition
-	states     stateCache
-	notes      notes
-	applied    int64 // events committed since the store was opened
-	replays    int64 // of them, dropped
-	events     []picked
-	w          writer
+	// The numbers of sources that have no cursor yet.
+	provisional map[string]uint32
+	states      stateCache
+	notes       notes
+	applied     int64 // events committed since the store was opened
+	replays     int64 // of them, dropped
+	events      []picked
+	w           writer
 }
 
 // defaultLanes is how many writes a writer of several partitions has in flight.
@@ -74,7 +76,7 @@ func (s *Store) makeLanes(first, end uint8) {
 	for i := range n {
 		l := &lane{
 			store: s, first: first + uint8(i*all/n), end: first + uint8((i+1)*all/n),
-			erasing: map[dict.ID]bool{}, sources: map[string][]format.CursorRow{},
+			erasing: map[dict.ID]bool{}, sources: map[string][]format.CursorRow{}, provisional: map[string]uint32{},
 			states: newStateCache(s.o.StateCache / int64(n)),
 		}
 		l.notes.first = l.first
@@ -149,17 +151,29 @@ func (l *lane) cursors(source string) []format.CursorRow {
 	}
 	for i := range rows {
 		if rows[i].Number == 0 {
-			rows[i].Number = l.newSource()
+			if l.provisional[source] == 0 {
+				l.provisional[source] = l.newSource()
+			}
+			rows[i].Number = l.provisional[source]
 		}
 	}
 	return rows
 }
 
+// newSource returns a number that no source has, nor notes of one that has no cursor.
 func (l *lane) newSource() uint32 {
 	n := uint32(0)
 	for _, rows := range l.sources {
 		for _, c := range rows {
 			n = max(n, c.Number)
+		}
+	}
+	for _, provisional := range l.provisional {
+		n = max(n, provisional)
+	}
+	for _, counts := range l.notes.counts {
+		for number := range counts {
+			n = max(n, format.SourceOfNote(number))
 		}
 	}
 	return n + 1

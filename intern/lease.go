@@ -42,6 +42,7 @@ type leaser struct {
 	capacityAt time.Time  // when the metrics of capacity were refreshed
 
 	closing    chan struct{} // closed by close
+	closeOnce  sync.Once
 	background sync.WaitGroup
 }
 
@@ -91,7 +92,7 @@ func (p *leaser) closed() bool {
 // close ends what runs in the background and notes in the rows of the leases how many
 // of their ids were used. It does not close the store.
 func (p *leaser) close(ctx context.Context) error {
-	close(p.closing)
+	p.closeOnce.Do(func() { close(p.closing) })
 	p.background.Wait()
 	var leases []*held
 	for _, ns := range dict.Namespaces {

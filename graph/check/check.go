@@ -3,6 +3,8 @@ package check
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/maphash"
 
@@ -142,7 +144,46 @@ func (v *checker) run() error {
 	} else if err := v.totals(); err != nil {
 		return err
 	}
+	if err := v.rest(); err != nil {
+		return err
+	}
 	return v.keyspaces()
+}
+
+// rest checks the rows that there are few of: cursors, notes, claims, versions.
+func (v *checker) rest() error {
+	for keyspace, check := range map[byte]func(key, value []byte) error{
+		format.KeyCursor:     func(_, value []byte) error { _, err := format.DecodeCursor(value); return err },
+		format.KeyDeadLetter: func(key, value []byte) error { return isNote(key, value, new(format.DeadLetter)) },
+		format.KeyGap:        func(key, value []byte) error { return isNote(key, value, new(format.Gap)) },
+		format.KeyClaim: func(key, value []byte) error {
+			if len(key) != 2 {
+				return errors.New("its key is malformed")
+			}
+			return json.Unmarshal(value, new(format.ClaimRow))
+		},
+	} {
+		err := kv.ScanPrefix(v.r, []byte{keyspace}, func(key, value []byte) error {
+			if err := check(key, value); err != nil {
+				v.broken("%s %x: %v", format.KeyspaceOf(key), key, err)
+			}
+			return v.tick()
+		})
+		if err != nil {
+			return fmt.Errorf("checking the %s: %w", format.KeyspaceOf([]byte{keyspace}), err)
+		}
+	}
+	if _, err := read.HiddenVersion(v.r, v.Layout); err != nil {
+		v.broken("%v", err)
+	}
+	return nil
+}
+
+func isNote(key, value []byte, note any) error {
+	if len(key) < 13 {
+		return errors.New("its key is malformed")
+	}
+	return json.Unmarshal(value, note)
 }
 
 func (v *checker) tick() error {
@@ -217,6 +258,10 @@ func (v *checker) account(id dict.ID, st *format.RepoState) error {
 // named checks that an id has a string.
 func (v *checker) named(ns dict.Namespace, id dict.ID, what string) error {
 	ok, err := intern.Named(v.r, ns, id)
+	if errors.Is(err, dict.ErrGroup) {
+		v.broken("%s %d: %v", what, id, err)
+		return nil
+	}
 	if err == nil && !ok {
 		v.broken("%s %d has no string", what, id)
 	}

@@ -127,8 +127,12 @@ func (r *tolerant) behind(at, end, hi []byte) (next []byte, ok bool) {
 		if _, damaged := r.damaged(err); !damaged {
 			return next, true
 		}
-		if bytes.Equal(next, end) {
-			return nil, false
+		if bytes.Equal(next, end) { // what comes next is damaged, too
+			after, _ := r.damaged(err)
+			if after == nil || bytes.Compare(after, end) <= 0 {
+				return nil, false
+			}
+			return r.behind(end, after, hi)
 		}
 	}
 	return nil, false

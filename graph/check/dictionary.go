@@ -156,8 +156,12 @@ func (v *dictionary) stringOf(ns dict.Namespace, id dict.ID, found func(form []b
 		}
 		return !mine
 	})
-	if err != nil || !own {
-		return err
+	if err != nil {
+		v.broken("dictionary row %x: %v", v.key, err)
+		return nil
+	}
+	if !own {
+		return nil
 	}
 	form, ok, err := v.r.Get(dict.AppendOwnKey(nil, ns, id))
 	if err == nil && ok {
@@ -167,6 +171,10 @@ func (v *dictionary) stringOf(ns dict.Namespace, id dict.ID, found func(form []b
 }
 
 func (v *dictionary) string(k, value []byte) error {
+	if len(k) < 2 {
+		v.broken("dictionary row %x is malformed", k)
+		return nil
+	}
 	first, n := dict.ReadID(k[2:])
 	switch {
 	case n == 0 || first&dict.GroupMask != 0 || len(k)-2 > n+1:

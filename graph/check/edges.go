@@ -251,6 +251,10 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 			v.broken("set key %x is malformed, or of an unknown kind", key)
 			return nil //nolint:nilerr // it is reported
 		}
+		if !v.FitsReverseKey(key, isRow) {
+			v.broken("set key %x is not one of this store's layout", key)
+			return nil
+		}
 		var members []uint64
 		v.beginSet(format.AppendRowKey(nil, k, subject))
 		if isRow {
@@ -308,6 +312,11 @@ func (v *checker) row(subject dict.ID, key, value []byte) (members []uint64, err
 	if again := format.AppendRow(nil, subject, r.Generation, removed, members); string(again) != string(value) {
 		v.broken("row %x is %x, it should be %x", key, value, again)
 	}
+	for _, id := range removed {
+		if _, both := slices.BinarySearch(members, id); both {
+			v.broken("row %x has %d both as a member and as removed", key, id)
+		}
+	}
 	if len(removed) > 0 && r.Generation == 0 {
 		v.broken("row %x keeps %d removed members, with nothing below it", key, len(removed))
 	}
@@ -348,6 +357,13 @@ func (v *checker) container(key, value []byte, block uint64) (members []uint64, 
 			v.broken("container %x does not ascend", key)
 			break
 		}
+	}
+	low := make([]uint16, len(members))
+	for i, m := range members {
+		low[i] = uint16(m)
+	}
+	if again := format.AppendContainer(nil, low, nil); len(removed) == 0 && !bytes.Equal(again, value) {
+		v.broken("container %x is of %d bytes, and should be of %d", key, len(value), len(again))
 	}
 	if len(removed) > 0 {
 		v.broken("container %x keeps %d removed members, with nothing below it", key, len(removed)/2)

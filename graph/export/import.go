@@ -44,11 +44,14 @@ func Read(ctx context.Context, s *graph.Store, r io.Reader, progress func(record
 			return m.counts, fmt.Errorf("%w: the export ends in line %d, before its end: it is not whole", graph.ErrImport, n)
 		case err != nil:
 			return m.counts, fmt.Errorf("%w: line %d: %w", graph.ErrImport, n, err)
-		case (n == 1) != (l.Export != 0) || l.Export > exportVersion:
+		case (n == 1) != (l.Export != 0) || l.Export < 0 || l.Export > exportVersion:
 			return m.counts, fmt.Errorf("%w: line %d: this is not an export that skein knows", graph.ErrImport, n)
 		case l.End != nil:
 			if got := hex.EncodeToString(sum.Sum(nil)); version >= 2 && got != l.End.SHA256 {
 				return m.counts, fmt.Errorf("%w: the export is damaged: the sum of its bytes is %s, its end says %s", graph.ErrImport, got, l.End.SHA256)
+			}
+			if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
+				return m.counts, fmt.Errorf("%w: something follows the export's end in line %d: %w", graph.ErrImport, n, errors.Join(errTrailing, err))
 			}
 			return m.counts, m.end(ctx, l.End)
 		}
@@ -61,6 +64,9 @@ func Read(ctx context.Context, s *graph.Store, r io.Reader, progress func(record
 		}
 	}
 }
+
+// errTrailing says that a file goes on behind its end.
+var errTrailing = errors.New("the file goes on")
 
 type importer struct {
 	s        *graph.Store

@@ -67,13 +67,14 @@ func EachAccount(v []byte, each func(low byte, row []byte) bool) error {
 // accountIn returns the state of an account, and whether the group has it.
 func (l Layout) AccountIn(v []byte, actor dict.ID) (s RepoState, ok bool, err error) {
 	at := byte(actor & l.AccountMask())
+	var failed error
 	err = EachAccount(v, func(low byte, row []byte) bool {
 		if ok = low == at; ok {
-			s, err = DecodeRepoState(row)
+			s, failed = DecodeRepoState(row)
 		}
 		return !ok
 	})
-	return s, ok, err
+	return s, ok, errors.Join(err, failed)
 }
 
 // eachState calls each for the accounts of a group with their ids and states.
@@ -102,9 +103,6 @@ func (l Layout) EachState(key, v []byte, each func(actor dict.ID, s RepoState) e
 
 // foldAccounts appends what the groups in values, oldest first, come to.
 func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
-	if len(values) == 1 {
-		return append(dst, values[0]...), nil
-	}
 	var rows [1 << accountBits][]byte
 	for _, v := range values {
 		if err := EachAccount(v, func(low byte, row []byte) bool { rows[low] = row; return true }); err != nil {

@@ -156,6 +156,9 @@ func EraseKey(actor dict.ID) []byte { return dict.AppendID([]byte{KeyErase}, act
 
 // parseActorKey reads the id of an erase key, or the first of a group of accounts.
 func ParseActorKey(key []byte) (dict.ID, error) {
+	if len(key) == 0 {
+		return 0, fmt.Errorf("format: an account's key is empty")
+	}
 	if id, n := dict.ReadID(key[1:]); n > 0 && n == len(key)-1 {
 		return id, nil
 	}

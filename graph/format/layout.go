@@ -73,3 +73,17 @@ func (l Layout) PartitionOfKey(key []byte) uint8 {
 	}
 	return 0
 }
+
+// FitsReverseKey reports whether a key of a row, or of a container, is one of this
+// layout: with a partition, or the mark of containers, where several processes write.
+func (l Layout) FitsReverseKey(key []byte, isRow bool) bool {
+	_, n := dict.ReadID(key[2:])
+	rest := key[2+n:]
+	switch {
+	case isRow && l.Shared():
+		return len(rest) == 1 && rest[0] < l.Settings.Partitions
+	case isRow:
+		return len(rest) == 0
+	}
+	return l.Shared() == ((len(rest) == 4 || len(rest) == 8) && rest[0] == containersMark)
+}

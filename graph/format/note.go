@@ -6,6 +6,7 @@ import (
 )
 
 // noteNumber is the number under which a writer notes things of a source.
+// NoteNumber is the number under which a writer notes things of a source.
 func NoteNumber(source uint32, first uint8) uint32 { return source&0xffffff | uint32(first)<<24 }
 
 func NumberOf(key []byte) uint32 {
@@ -58,3 +59,6 @@ func (g *Gap) Place() string {
 	}
 	return g.Reason + " " + g.Since.UTC().Format(time.RFC3339Nano)
 }
+
+// SourceOfNote returns the number of the source that NoteNumber was given.
+func SourceOfNote(number uint32) uint32 { return number & 0xffffff }

@@ -96,7 +96,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 		return nil, fmt.Errorf("the store %s is damaged; nothing in it was changed. Restore the folder from a backup, or index anew into another one: %w", o.Store, err)
 	case errors.Is(err, kv.ErrNotFound):
 		return nil, fmt.Errorf("there is no store in %s; skein serve and skein replay make one: %w", o.Store, err)
-	case err != nil && strings.Contains(err.Error(), "merger name"): // how Pebble says that other code wrote the store
+	case errors.Is(err, kv.ErrFormat):
 		return nil, fmt.Errorf("the store %s was made by another version of skein, whose format this one (%s) does not read: use that one, or index anew into another folder: %w",
 			o.Store, graph.NewMerger(graph.Limits{}).Name(), err)
 	case err != nil:

@@ -65,27 +65,32 @@ func TestLimitedListener(t *testing.T) {
 	if n := open(); n > most || refused.Load() != 0 {
 		t.Errorf("%d are open, %d were refused", n, refused.Load())
 	}
+	awaitBusy := func(want int) {
+		t.Helper()
+		for began := time.Now(); ; time.Sleep(time.Millisecond) {
+			ln.mu.Lock()
+			working := 0
+			for c := range ln.conns {
+				if !c.idle {
+					working++
+				}
+			}
+			ln.mu.Unlock()
+			if working == want {
+				return
+			}
+			if time.Since(began) > 10*time.Second {
+				t.Fatalf("%d are busy", working)
+			}
+		}
+	}
+	awaitBusy(0) // those that were answered are closed a moment later
 	// Busy ones are left alone.
 	busy := make(chan error, most)
 	for range most {
 		go func() { busy <- ask("/slow") }()
 	}
-	for began := time.Now(); ; time.Sleep(time.Millisecond) {
-		ln.mu.Lock()
-		working := 0
-		for c := range ln.conns {
-			if !c.idle {
-				working++
-			}
-		}
-		ln.mu.Unlock()
-		if working == most {
-			break
-		}
-		if time.Since(began) > 10*time.Second {
-			t.Fatalf("%d are busy", working)
-		}
-	}
+	awaitBusy(most)
 	if err := ask("/"); err == nil || refused.Load() == 0 {
 		t.Errorf("one more was served: %v, %d refused", err, refused.Load())
 	}

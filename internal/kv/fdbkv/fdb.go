@@ -287,6 +287,9 @@ func (s *Store) view(ctx context.Context, crossings int, fn func(kv.Reader) erro
 	defer stop()
 	// The state is that of now, and not of the first read.
 	if _, err := tr.GetReadVersion().Get(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		return 0, s.explain(err)
 	}
 	err = fn(r)

@@ -35,22 +35,42 @@ func open(t testing.TB, m kv.Merger, change func(*fdbkv.Options)) kv.Store {
 
 func TestConformance(t *testing.T) {
 	at := map[kv.Store]fdbkv.Options{}
-	kvtest.Run(t, func(t *testing.T, m kv.Merger) kv.Store {
-		var options fdbkv.Options
-		s := open(t, m, func(o *fdbkv.Options) { options = *o })
-		at[s] = options
-		return s
-	}, func(t *testing.T, s kv.Store) kv.Store {
-		o := at[s]
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		again, err := fdbkv.Open(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		at[again] = o
-		return again
+	kvtest.Run(t, kvtest.Engine{
+		Open: func(t *testing.T, m kv.Merger) kv.Store {
+			var options fdbkv.Options
+			s := open(t, m, func(o *fdbkv.Options) { options = *o })
+			at[s] = options
+			return s
+		},
+		Reopen: func(t *testing.T, s kv.Store) kv.Store {
+			o := at[s]
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			again, err := fdbkv.Open(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at[again] = o
+			return again
+		},
+		OpenAs: func(t *testing.T, s kv.Store, m kv.Merger) error {
+			o := at[s]
+			o.Merger = m
+			again, err := fdbkv.Open(t.Context(), o)
+			if err == nil {
+				err = again.Close()
+				t.Errorf("it opened; closing: %v", err)
+			}
+			if !errors.Is(err, kv.ErrFormat) {
+				t.Errorf("with another Merger: %v", err)
+			}
+			return err
+		},
+		// Of a key the prefix is a part; a value must leave room for what is appended.
+		Fits:      kvtest.Sizes{Key: 9_900, Value: 50_000},
+		TooLarge:  kvtest.Sizes{Key: 10_001, Value: 50_001, Txn: 10_000_001},
+		Conflicts: true,
 	})
 }
 

@@ -46,6 +46,9 @@ func (r *reader) Get(key []byte) (value []byte, ok bool, err error) {
 
 // MultiGet implements kv.Reader.
 func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
+	if err := r.interrupt.Err(); err != nil {
+		return err
+	}
 	futures := make([]fdb.FutureByteSlice, 0, min(len(keys), readsInFlight))
 	asked := 0
 	for i := range keys {
@@ -82,6 +85,9 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 
 // Scan implements kv.Reader.
 func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (more bool, err error)) error {
+	if err := r.interrupt.Err(); err != nil {
+		return err
+	}
 	rng := r.s.keyRange(lo, hi)
 	for {
 		if bytes.Compare(rng.Begin.FDBKey(), rng.End.FDBKey()) >= 0 {
@@ -284,6 +290,9 @@ func (t *txn) Merge(key, operand []byte) {
 
 // DeleteRange implements kv.Txn.
 func (t *txn) DeleteRange(lo, hi []byte) {
+	if hi != nil && bytes.Compare(lo, hi) >= 0 {
+		return
+	}
 	r := t.s.keyRange(t.keep(lo), hi)
 	for i := range t.ops {
 		if o := &t.ops[i]; bytes.Compare(o.key, r.Begin.FDBKey()) >= 0 && bytes.Compare(o.key, r.End.FDBKey()) < 0 {
@@ -339,6 +348,9 @@ func (t *txn) finish() error {
 		case opDelete:
 			t.tr.Clear(o.key)
 		case opSet:
+			if n := len(o.values[0]); n > maxFolded { // operands that are appended later would be lost
+				return fmt.Errorf("fdbkv: %x is set to %d bytes: %w", o.key[len(t.s.prefix):], n, kv.ErrTooLarge)
+			}
 			t.set(o.key, o.values[0])
 		case opAppend:
 			t.frames = t.frames[:0]

@@ -3,12 +3,10 @@
 package kvtest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -43,36 +41,83 @@ func (LastByte) Fold(dst, key []byte, values [][]byte, base bool) ([]byte, error
 	return dst, nil
 }
 
-// Run runs the suite. open opens an empty store that folds with m; reopen
-// closes it and opens it again, or is nil where nothing outlives a Close.
-func Run(t *testing.T, open func(t *testing.T, m kv.Merger) kv.Store, reopen func(t *testing.T, s kv.Store) kv.Store) {
+// An Engine is what the suite runs on.
+type Engine struct {
+	// Open opens an empty store that folds with m.
+	Open func(t *testing.T, m kv.Merger) kv.Store
+	// Reopen closes a store and opens it again. nil: nothing outlives a Close.
+	Reopen func(t *testing.T, s kv.Store) kv.Store
+	// OpenAs opens again, with another Merger, a store that was closed, and returns
+	// the error of that. nil: nothing outlives a Close.
+	OpenAs func(t *testing.T, s kv.Store, m kv.Merger) error
+	// Fits are sizes that the engine takes, TooLarge ones that it refuses, 0 where
+	// it takes any.
+	Fits, TooLarge Sizes
+	// Conflicts says that transactions run at once and conflict, and fail for no
+	// other reason.
+	Conflicts bool
+	// Sizes says that RangeBytes is about right for a megabyte.
+	Sizes bool
+}
+
+// Sizes are those of a key, a value and a transaction, in bytes.
+type Sizes struct{ Key, Value, Txn int }
+
+// Run runs the suite.
+func Run(t *testing.T, e Engine) {
 	for name, test := range map[string]func(t *testing.T, s kv.Store){
 		"ReadsSeeTheStateBefore": testReadsSeeTheStateBefore,
 		"ErrorWritesNothing":     testErrorWritesNothing,
+		"Errors":                 testErrors,
 		"Snapshot":               testSnapshot,
 		"Scan":                   testScan,
+		"ScanBounds":             testScanBounds,
+		"ScanEnds":               testScanEnds,
 		"NestedScan":             testNestedScan,
+		"ReadsWithinScans":       testReadsWithinScans,
+		"ScanPrefix":             testScanPrefix,
 		"MultiGet":               testMultiGet,
+		"MultiGetRepeated":       testMultiGetRepeated,
+		"MultiGetErrors":         testMultiGetErrors,
+		"EmptyValues":            testEmptyValues,
 		"OrderWithinBatch":       testOrderWithinBatch,
+		"DeleteRanges":           testDeleteRanges,
 		"CallersBytesAreFree":    testCallersBytes,
+		"CallersBoundsAreFree":   testCallersBounds,
+		"ValuesAreTheCallers":    testValuesAreTheCallers,
 		"Counter":                testCounter,
+		"WriteSkew":              testWriteSkew,
 		"ConcurrentMerges":       testConcurrentMerges,
+		"ViewIsOneState":         testViewIsOneState,
+		"ViewsOfTwoStates":       testViewsOfTwoStates,
+		"ViewAcross":             testViewAcross,
+		"Interrupt":              testInterrupt,
 		"Cancelled":              testCancelled,
+		"CloseDuringViews":       testCloseDuringViews,
 		"Closed":                 testClosed,
+		"Names":                  testNames,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := open(t, LastByte{})
+			s := e.Open(t, LastByte{})
 			test(t, s)
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
 		})
 	}
-	t.Run("History", func(t *testing.T) {
-		for seed := range uint64(4) {
-			testHistory(t, open(t, LastByte{}), reopen, seed)
-		}
-	})
+	for name, test := range map[string]func(t *testing.T, e Engine){
+		"Histories":          testHistories,
+		"LongKeysAndValues":  testLong,
+		"TooLarge":           testTooLarge,
+		"CloseDuringUpdates": testCloseDuringUpdates,
+		"ReopenKeepsAll":     testReopen,
+		"Sizes":              testSizes,
+		"MergerIsNamed":      testMergerIsNamed,
+		"Conflicts":          testConflicts,
+		"MergesDoNotMeet":    testMergesDoNotMeet,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, e) })
+	}
 }
 
 func update(t *testing.T, s kv.Store, fn func(kv.Txn)) {
@@ -397,89 +442,5 @@ func testClosed(t *testing.T, s kv.Store) {
 	}
 	if err := s.View(context.Background(), func(kv.Reader) error { return nil }); !errors.Is(err, kv.ErrClosed) {
 		t.Errorf("View: %v", err)
-	}
-}
-
-// testHistory compares the engine with a map, over a random history.
-func testHistory(t *testing.T, s kv.Store, reopen func(*testing.T, kv.Store) kv.Store, seed uint64) {
-	rng := rand.New(rand.NewPCG(seed, 1))
-	twin := map[string][]byte{}
-	key := func() []byte { return fmt.Appendf(nil, "%c%d", 'a'+rng.IntN(4), rng.IntN(30)) }
-	for round := range 300 {
-		type step struct {
-			kind          int
-			key, hi, data []byte
-		}
-		var steps []step
-		for range rng.IntN(40) {
-			lo, hi := key(), key()
-			if bytes.Compare(lo, hi) > 0 {
-				lo, hi = hi, lo
-			}
-			kind := rng.IntN(20)
-			steps = append(steps, step{kind, lo, hi, []byte{byte(rng.IntN(6)), byte(rng.IntN(2))}})
-		}
-		update(t, s, func(tx kv.Txn) {
-			for _, st := range steps {
-				switch {
-				case st.kind < 5:
-					tx.Set(st.key, []byte{st.data[0], 1})
-				case st.kind < 8:
-					tx.Delete(st.key)
-				case st.kind < 9:
-					tx.DeleteRange(st.key, st.hi)
-				default:
-					tx.Merge(st.key, st.data)
-				}
-			}
-		})
-		for _, st := range steps {
-			k := string(st.key)
-			switch {
-			case st.kind < 5:
-				twin[k] = []byte{st.data[0], 1}
-			case st.kind < 8:
-				delete(twin, k)
-			case st.kind < 9:
-				maps.DeleteFunc(twin, func(x string, _ []byte) bool { return x >= k && x < string(st.hi) })
-			default:
-				v, err := LastByte{}.Fold(nil, nil, [][]byte{twin[k], st.data}, true)
-				if err != nil {
-					t.Fatal(err)
-				}
-				twin[k] = v
-			}
-		}
-		if reopen != nil && round%60 == 59 {
-			s = reopen(t, s)
-		}
-		if round%20 != 19 {
-			continue
-		}
-		// An emptied fold and a missing key are the same.
-		got := map[string]string{}
-		view(t, s, func(r kv.Reader) {
-			err := r.Scan(nil, nil, false, func(k, v []byte) (bool, error) {
-				if len(v) > 0 {
-					got[string(k)] = string(v)
-				}
-				return true, nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		})
-		want := map[string]string{}
-		for k, v := range twin {
-			if len(v) > 0 {
-				want[k] = string(v)
-			}
-		}
-		if !maps.Equal(got, want) {
-			t.Fatalf("seed %d, round %d: got %q\nwant %q", seed, round, got, want)
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -12,14 +12,34 @@ import (
 	"skein/internal/kv/memkv"
 )
 
-func TestConformance(t *testing.T) {
-	kvtest.Run(t, func(_ *testing.T, m kv.Merger) kv.Store { return memkv.Open(memkv.Options{Merger: m}) }, nil)
+// engine is a store in memory, as the suite wants it.
+func engine(f memkv.Faults) kvtest.Engine {
+	return kvtest.Engine{
+		Open: func(_ *testing.T, m kv.Merger) kv.Store { return memkv.Open(memkv.Options{Merger: m, Faults: f}) },
+		Reopen: func(t *testing.T, s kv.Store) kv.Store {
+			t.Helper()
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			mem, ok := s.(*memkv.Store)
+			if !ok {
+				t.Fatalf("it is a %T", s)
+			}
+			return mem.Reopen(memkv.Options{Merger: s.Merger(), Faults: f})
+		},
+		Fits:      kvtest.Sizes{Key: 10_000, Value: 100_000},
+		TooLarge:  kvtest.Sizes{Key: 10_001, Value: 100_001, Txn: 10_000_001},
+		Conflicts: f == memkv.Faults{},
+		Sizes:     true,
+	}
 }
 
+func TestConformance(t *testing.T) { kvtest.Run(t, engine(memkv.Faults{})) }
+
 func TestConformanceWithFaults(t *testing.T) {
-	kvtest.Run(t, func(_ *testing.T, m kv.Merger) kv.Store {
-		return memkv.Open(memkv.Options{Merger: m, Faults: memkv.Faults{Seed: 1, Conflict: 0.2, Unknown: 0.2}})
-	}, nil)
+	for seed := range uint64(3) {
+		kvtest.Run(t, engine(memkv.Faults{Seed: seed, Conflict: 0.2, Unknown: 0.2}))
+	}
 }
 
 func TestLimits(t *testing.T) {

@@ -41,6 +41,9 @@ func (r *reader) Get(key []byte) ([]byte, bool, error) {
 
 // MultiGet implements kv.Reader.
 func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
+	if err := r.interrupt.Err(); err != nil {
+		return err
+	}
 	for i, key := range keys {
 		v, ok, err := r.Get(key)
 		if err != nil {
@@ -56,6 +59,9 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 // Scan implements kv.Reader. The bytes handed out are destroyed after each
 // call, so that a caller who keeps them is found out.
 func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+	if err := r.interrupt.Err(); err != nil {
+		return err
+	}
 	r.note(lo, hi)
 	var err error
 	step := func(it item) bool {

@@ -457,36 +457,3 @@ func TestFullDisk(t *testing.T) {
 		t.Error("the process is not told")
 	}
 }
-
-// Flipped bits in a table are an error that names the file and its keys.
-func TestDamagedTable(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "s")
-	o := makeGuarded(t, dir)
-	table := filepath.Join(dir, tableOf(t, dir))
-	b, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b[len(b)/3] ^= 1
-	if err := os.WriteFile(table, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	o.ReadOnly, o.Create = true, false
-	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = s.View(t.Context(), func(r kv.Reader) error {
-		return r.Scan(nil, nil, false, func(_, _ []byte) (bool, error) { return true, nil })
-	})
-	var d *kv.Damage
-	if !errors.Is(err, kv.ErrCorrupt) || !errors.As(err, &d) || !strings.Contains(d.File, filepath.Base(table)) || d.First == nil || d.Last == nil {
-		t.Errorf("%v", err)
-	}
-	if err := s.Healthy(); !errors.Is(err, kv.ErrCorrupt) {
-		t.Errorf("it is healthy: %v", err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-}

@@ -155,6 +155,8 @@ func opening(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
 		return fmt.Errorf("%w: %w", kv.ErrDiskFull, err)
+	case strings.Contains(err.Error(), "merger name"): // Pebble has no error of its own for it
+		return fmt.Errorf("%w: %w", kv.ErrFormat, err)
 	case pebble.IsCorruptionError(err), strings.Contains(err.Error(), "malformed manifest"), strings.Contains(err.Error(), "file does not exist"):
 		return fmt.Errorf("%w: %w", kv.ErrDamaged, err)
 	}
@@ -228,6 +230,9 @@ func (s *Store) pebbleOptions(o Options) (po *pebble.Options, release func()) {
 
 // View implements kv.Store.
 func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
+	if err := s.usable(ctx); err != nil { // before waiting for a Close that waits for us
+		return err
+	}
 	s.views.RLock()
 	defer s.views.RUnlock()
 	if err := s.usable(ctx); err != nil {
@@ -236,7 +241,10 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	snap := s.db.NewSnapshot()
 	r := &reader{db: snap, interrupt: kv.InterruptOf(ctx)}
 	err := fn(r)
-	return errors.Join(err, r.close(), snap.Close())
+	if done := errors.Join(r.close(), snap.Close()); done != nil {
+		return errors.Join(err, done)
+	}
+	return err
 }
 
 // ViewAcross implements kv.Store: a snapshot is kept for as long as it is read.
@@ -246,6 +254,9 @@ func (s *Store) ViewAcross(ctx context.Context, fn func(kv.Reader) error) (cross
 
 // Update implements kv.Store. Updates wait for one another; fn runs once.
 func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
 	select {
 	case <-s.writer:
 		defer func() { s.writer <- struct{}{} }()
@@ -258,7 +269,10 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	t := &s.txn
 	t.writes.reset()
 	err := fn(t)
-	if err = errors.Join(err, t.reader.close()); err != nil || len(t.writes.ops) == 0 {
+	if done := t.reader.close(); done != nil {
+		err = errors.Join(err, done)
+	}
+	if err != nil || len(t.writes.ops) == 0 {
 		return err
 	}
 	if t.writes.full() {
@@ -353,8 +367,16 @@ func (s *Store) Merger() kv.Merger { return s.merger }
 
 // RangeBytes implements kv.Store.
 func (s *Store) RangeBytes(lo, hi []byte) (uint64, error) {
+	s.views.RLock()
+	defer s.views.RUnlock()
+	if s.closed.Load() {
+		return 0, kv.ErrClosed
+	}
 	if hi == nil {
-		hi = []byte{0xff}
+		hi = lastKey
+	}
+	if bytes.Compare(lo, hi) >= 0 {
+		return 0, nil
 	}
 	n, err := s.db.EstimateDiskUsage(lo, hi)
 	if err != nil {
@@ -371,6 +393,11 @@ func (s *Store) DiskBytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
 
 // Compact rewrites the whole store, so that its size on disk is settled.
 func (s *Store) Compact(ctx context.Context) error {
+	s.views.RLock()
+	defer s.views.RUnlock()
+	if s.closed.Load() {
+		return kv.ErrClosed
+	}
 	if err := s.db.Flush(); err != nil {
 		return fmt.Errorf("pebblekv: flushing: %w", err)
 	}

@@ -33,27 +33,47 @@ func open(t *testing.T, o pebblekv.Options) *pebblekv.Store {
 
 func TestConformance(t *testing.T) {
 	dirs := map[kv.Store]string{}
-	openIn := func(t *testing.T, dir string, m kv.Merger) kv.Store {
+	openIn := func(dir string, m kv.Merger) (kv.Store, error) {
 		s, err := pebblekv.Open(pebblekv.Options{Dir: dir, Create: true, Merger: m, Memory: 16 << 20})
+		if err != nil {
+			return nil, err
+		}
+		dirs[s] = dir
+		return s, nil
+	}
+	must := func(t *testing.T, dir string, m kv.Merger) kv.Store {
+		t.Helper()
+		s, err := openIn(dir, m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		dirs[s] = dir
 		return s
 	}
-	kvtest.Run(t,
-		func(t *testing.T, m kv.Merger) kv.Store { return openIn(t, t.TempDir(), m) },
-		func(t *testing.T, s kv.Store) kv.Store {
-			if ps, ok := s.(*pebblekv.Store); ok {
+	kvtest.Run(t, kvtest.Engine{
+		Open: func(t *testing.T, m kv.Merger) kv.Store { return must(t, t.TempDir(), m) },
+		Reopen: func(t *testing.T, s kv.Store) kv.Store {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			again := must(t, dirs[s], kvtest.LastByte{})
+			if ps, ok := again.(*pebblekv.Store); ok {
 				if err := ps.Compact(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
+			return again
+		},
+		OpenAs: func(t *testing.T, s kv.Store, m kv.Merger) error {
+			again, err := openIn(dirs[s], m)
+			if err == nil {
+				err = again.Close()
+				t.Errorf("it opened; closing: %v", err)
 			}
-			return openIn(t, dirs[s], kvtest.LastByte{})
-		})
+			return err
+		},
+		Fits:  kvtest.Sizes{Key: 100_000, Value: 1 << 20},
+		Sizes: true,
+	})
 }
 
 func TestOpenErrors(t *testing.T) {

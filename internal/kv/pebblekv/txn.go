@@ -59,6 +59,7 @@ func (r *reader) Get(key []byte) ([]byte, bool, error) {
 
 // multiGet is the scratch of a MultiGet.
 type multiGet struct {
+	inUse   bool
 	order   []int32 // the keys, ascending
 	found   []found // by key
 	workers []lookup
@@ -89,6 +90,9 @@ const keysAtOnce, keysPerWorker, maxWorkers, fewKeys = 64, 256, 4, 8
 // waits for the disk; each takes a few keys, and then the next few, because
 // what is behind a key may be ten bytes or ten thousand.
 func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
+	if err := r.interrupt.Err(); err != nil {
+		return err
+	}
 	if len(keys) < fewKeys {
 		for i, key := range keys {
 			v, ok, err := r.Get(key)
@@ -102,6 +106,11 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 		return nil
 	}
 	m := &r.multi
+	if m.inUse { // by the MultiGet that calls us back
+		m = new(multiGet)
+	}
+	m.inUse = true
+	defer func() { m.inUse = false }()
 	m.order, m.found = m.order[:0], slices.Grow(m.found[:0], len(keys))[:len(keys)]
 	for i := range keys {
 		m.order = append(m.order, int32(i))
@@ -185,11 +194,14 @@ func (m *multiGet) look(db pebbleReader, keys [][]byte, worker int) {
 // Scan implements kv.Reader. A Scan inside another's callback gets an iterator
 // of its own.
 func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+	if err := r.interrupt.Err(); err != nil {
+		return err
+	}
 	if len(lo) == 0 { // Pebble takes an empty bound that is not nil for a key
 		lo = nil
 	}
-	if len(hi) == 0 {
-		hi = nil
+	if hi != nil && bytes.Compare(lo, hi) >= 0 { // after which Pebble's iterator misses keys
+		return nil
 	}
 	it := r.iter
 	switch {
@@ -255,7 +267,17 @@ func (t *txn) Set(key, value []byte) { t.writes.add(writeSet, key, value) }
 func (t *txn) Delete(key []byte) { t.writes.add(writeDelete, key, nil) }
 
 // DeleteRange implements kv.Txn.
-func (t *txn) DeleteRange(lo, hi []byte) { t.writes.add(writeDeleteRange, lo, hi) }
+func (t *txn) DeleteRange(lo, hi []byte) {
+	if hi == nil {
+		hi = lastKey
+	}
+	if bytes.Compare(lo, hi) < 0 {
+		t.writes.add(writeDeleteRange, lo, hi)
+	}
+}
+
+// lastKey is above all keys that there are: Pebble has no range without an end.
+var lastKey = bytes.Repeat([]byte{0xff}, 64)
 
 // Merge implements kv.Txn.
 func (t *txn) Merge(key, operand []byte) { t.writes.add(writeMerge, key, operand) }

@@ -1,0 +1,185 @@
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/intern/dict"
+)
+
+// A breakage breaks one thing in a healthy store, and returns what is then to be
+// reported, "" if it cannot be broken there.
+type breakage func(b *bench) (want string)
+
+// testBroken breaks every store in every way, and looks for the report.
+func testBroken(t *testing.T, ways map[string]breakage) {
+	t.Helper()
+	tried := map[string]bool{}
+	eachStore(t, func(t *testing.T, h healthy) {
+		for name, breaks := range ways {
+			b := h.bench(t)
+			want := breaks(b)
+			if want == "" {
+				continue
+			}
+			tried[name] = true
+			found := b.problems()
+			if !strings.Contains(strings.Join(found, "\n"), want) {
+				t.Errorf("%s: it says %q, not %q", name, found, want)
+			}
+		}
+	})
+	for name := range ways {
+		if !tried[name] {
+			t.Errorf("%s: in none of the stores", name)
+		}
+	}
+}
+
+func TestBrokenAccounts(t *testing.T) {
+	testBroken(t, map[string]breakage{
+		"a job of nobody": func(b *bench) string {
+			b.rows[string(format.EraseKey(b.id(alice)))] = nil
+			return fmt.Sprintf("account %d: its row says erasing=false, its job true", b.id(alice))
+		},
+		"a job that is gone": func(b *bench) string {
+			delete(b.rows, string(format.EraseKey(b.id(erased))))
+			return fmt.Sprintf("account %d: its row says erasing=true, its job false", b.id(erased))
+		},
+		"a job of no id": func(b *bench) string {
+			b.rows["e\x01"] = nil
+			return "account key 6501 is malformed"
+		},
+		"an account of no id": func(b *bench) string {
+			b.rows["a\x01"] = nil
+			return "account key 6101 is malformed"
+		},
+		"no string": func(b *bench) string {
+			b.rows[string(b.AccountKey(nil, b.free()))] = b.AppendAccount(nil, b.free(), &format.RepoState{})
+			return fmt.Sprintf("account %d has no string", b.free())
+		},
+		"a malformed group": func(b *bench) string {
+			b.rows[string(b.AccountKey(nil, b.id(alice)))] = []byte{1}
+			return "group of accounts is malformed at 01"
+		},
+		"a malformed row": func(b *bench) string {
+			b.rows[string(b.AccountKey(nil, b.id(alice)))] = []byte{byte(b.id(alice) & b.AccountMask()), 1, 0xff}
+			return "account row ff is malformed"
+		},
+		"a key of no group": func(b *bench) string {
+			key := string(dict.AppendID([]byte{format.KeyAccount}, 257))
+			b.rows[key] = nil
+			if b.Shared() {
+				return ""
+			}
+			return fmt.Sprintf("account key %x is that of no group", key)
+		},
+		"a group of several": func(b *bench) string {
+			key := b.AccountKey(nil, b.id(alice))
+			b.rows[string(key)] = append([]byte{5}, b.rows[string(key)][1:]...)
+			if !b.Shared() {
+				return ""
+			}
+			return fmt.Sprintf("group %x has an account at 5", key)
+		},
+		"hidden by its row": func(b *bench) string {
+			b.setState(alice, func(st *format.RepoState) { st.Flags |= format.FlagHidden })
+			return "1 accounts are hidden by their rows, but not in the hidden set"
+		},
+		"hidden by the set": func(b *bench) string {
+			id := b.id(alice)
+			b.merge(b.AppendMemberKey(nil, kinds.Hidden, 0, id), format.AppendRow(nil, 0, 0, nil, []uint64{uint64(id)}))
+			return fmt.Sprintf("account %d is in the hidden set, but its row says active", id)
+		},
+		"no hidden set": func(b *bench) string {
+			for k := range b.rows {
+				if strings.HasPrefix(k, "v\x00") {
+					delete(b.rows, k)
+				}
+			}
+			return "accounts are hidden by their rows, but not in the hidden set"
+		},
+	})
+}
+
+// Every count is compared with what the store holds.
+func TestBrokenCounts(t *testing.T) {
+	ways := map[string]breakage{
+		"cut": func(b *bench) string {
+			b.rows[b.first('m', isCounts)] = []byte("{")
+			return "reading the counts"
+		},
+		"claimed strings": func(b *bench) string {
+			key := b.first(dict.KeyClaims, func(string, []byte) bool { return true })
+			if key == "" {
+				return ""
+			}
+			delete(b.rows, key)
+			return "the counts say"
+		},
+		"an account that is gone": func(b *bench) string {
+			delete(b.rows, string(b.AccountKey(nil, b.id("did:plc:onlyhidden"))))
+			return "the counts say"
+		},
+		"a flag": func(b *bench) string {
+			b.setState(alice, func(st *format.RepoState) { st.Flags |= format.FlagPartial })
+			return "the counts say"
+		},
+		"another flag": func(b *bench) string {
+			b.setState(alice, func(st *format.RepoState) { st.Flags |= format.FlagDesync })
+			return "the counts say"
+		},
+		"a record that names no subject": func(b *bench) string {
+			b.chunk(1, b.id(zoe), 7, 0, format.Record{Path: format.Path{TID: 7 << format.BucketShift}, Flags: format.NoSubject})
+			return "the counts say"
+		},
+	}
+	for name, change := range map[string]func(*format.Counts){
+		"accounts": func(c *format.Counts) { c.Accounts++ },
+		"hidden":   func(c *format.Counts) { c.Hidden-- },
+		"partial":  func(c *format.Counts) { c.Partial++ },
+		"desync":   func(c *format.Counts) { c.Desynchronized++ },
+		"likes":    func(c *format.Counts) { c.Records["like"]-- },
+		"dids":     func(c *format.Counts) { c.Strings["did"]++ },
+		"uris":     func(c *format.Counts) { c.Strings["uri"]-- },
+	} {
+		ways[name] = func(b *bench) string {
+			key := b.first('m', isCounts)
+			c, err := format.DecodeCounts(b.rows[key])
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			change(&c)
+			if b.rows[key], err = json.Marshal(c); err != nil {
+				b.t.Fatal(err)
+			}
+			return "the counts say"
+		}
+	}
+	testBroken(t, ways)
+}
+
+func isCounts(key string, _ []byte) bool { return strings.HasPrefix(key, string(format.KeyCounts)) }
+
+// Keys of no keyspace are reported wherever they lie, one of each first byte.
+func TestUnknownKeys(t *testing.T) {
+	ways := map[string]breakage{}
+	for first := range 256 {
+		key := string([]byte{byte(first), 0xff, 1})
+		if format.KeyspaceOf([]byte(key)) != "unknown" || first == 0 {
+			continue
+		}
+		ways[fmt.Sprintf("%x", key)] = func(b *bench) string {
+			b.rows[key] = []byte("x")
+			return fmt.Sprintf("key %x belongs to no keyspace", key)
+		}
+	}
+	if len(ways) < 200 {
+		t.Errorf("only %d bytes are no keyspace's", len(ways))
+	}
+	testBroken(t, ways)
+}

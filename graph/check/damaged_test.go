@@ -1,0 +1,268 @@
+package check
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein/graph/format"
+	"skein/intern/dict"
+	"skein/internal/kv"
+)
+
+// damage makes the keys from bad on, up to and with end, ones that cannot be read, in a
+// file that holds the keys from first to last.
+func damage(file, first, bad, end, last string) badRange {
+	return badRange{bad, end, &kv.Damage{File: file, First: []byte(first), Last: []byte(last), Err: errors.New("checksum mismatch")}}
+}
+
+// keyspaceKeys returns the keys of a keyspace, ascending.
+func (h *healthy) keyspaceKeys(keyspace byte) (keys []string) {
+	for _, k := range slices.Sorted(maps.Keys(h.rows)) {
+		if k[0] == keyspace {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// Whatever part of the store is damaged, the check says so once, goes on behind it, and
+// finds what is broken there. What the damage may be the reason of is not reported at
+// length.
+func TestDamage(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	eachStore(t, func(t *testing.T, h healthy) {
+		for _, keyspace := range []byte("aceilmnrsuv") {
+			keys := h.keyspaceKeys(keyspace)
+			if len(keys) == 0 {
+				continue
+			}
+			for range 3 {
+				at := []int{rng.IntN(len(keys)), rng.IntN(len(keys)), rng.IntN(len(keys)), rng.IntN(len(keys))}
+				slices.Sort(at)
+				b := h.bench(t)
+				b.bad = []badRange{damage("000123.sst", keys[at[0]], keys[at[1]], keys[at[2]], keys[at[3]])}
+				b.rows["zz"] = nil
+				found := b.problems()
+				said, about := 0, fmt.Sprintf("file 000123.sst is damaged: keys from %x to %x cannot all be read, and were not checked: checksum mismatch", keys[at[0]], keys[at[3]])
+				for _, p := range found {
+					if strings.HasPrefix(p, "file ") {
+						said++
+					}
+				}
+				if keyspace == 'c' || keyspace == 'n' && said == 0 || keyspace == 'u' && said == 0 || keyspace == 'm' && said == 0 {
+					continue // the check has no need of all of their rows
+				}
+				if said != 1 || !slices.Contains(found, about) {
+					t.Errorf("keyspace %q: %d reports of damage in %q, want %q", keyspace, said, found, about)
+				}
+				if !slices.Contains(found, "key 7a7a belongs to no keyspace") && len(found) < 20 {
+					t.Errorf("keyspace %q: what lies behind is not found, but %q", keyspace, found)
+				}
+				if len(found) > 25 {
+					t.Errorf("keyspace %q: %d reports", keyspace, len(found))
+				}
+			}
+		}
+	})
+}
+
+// Edges and counts are not compared where a part cannot be read, and only there.
+func TestNotCompared(t *testing.T) {
+	const notCompared = "the edges and the counts were not compared: a part of the store is damaged"
+	eachStore(t, func(t *testing.T, h healthy) {
+		records := h.keyspaceKeys(format.KeyRecord)
+		for _, damaged := range []bool{false, true} {
+			b := h.bench(t)
+			if damaged {
+				b.bad = []badRange{damage("f", records[0], records[1], records[2], records[3])}
+			}
+			delete(b.rows, string(b.row(1, b.id(alice), b.id(zoe)))) // an edge that differs
+			b.rows["zz"] = nil
+			found := strings.Join(b.problems(), "\n")
+			for says, want := range map[string]bool{
+				notCompared:           damaged,
+				"the records hold":    !damaged,
+				"in the subject's":    !damaged,
+				"belongs to no keysp": true,
+			} {
+				if strings.Contains(found, says) != want {
+					t.Errorf("damaged=%v: %q says %q=%v", damaged, found, says, !want)
+				}
+			}
+		}
+	})
+}
+
+// Of the problems that may come of the damage, twenty are told.
+func TestManyProblems(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		for _, more := range []int{0, 15, 19, 20, 30} {
+			b := h.bench(t)
+			b.bad = []badRange{damage("f", "e", "e", "e\xff", "e\xff")}
+			for n := range more {
+				b.rows[fmt.Sprintf("a%c", n)] = nil // malformed, and read after the damage
+			}
+			found := b.problems()
+			n := 0
+			for _, p := range found {
+				if strings.Contains(p, "account key ") {
+					n++
+				}
+			}
+			last := found[len(found)-1]
+			told := strings.HasSuffix(last, "more problems were found, which may all come of the damage")
+			if n != min(more, 20) || more == 0 && told || more >= 20 && !told {
+				t.Errorf("of %d problems %d are told, and at last %q", more, n, last)
+			}
+			var rest int
+			if _, err := fmt.Sscanf(last, "%d more problems", &rest); told && (err != nil || rest < more-20 || rest > more) {
+				t.Errorf("of %d problems %d are told, and %d more: %v", more, n, rest, err)
+			}
+		}
+	})
+}
+
+// Damage that does not say where it is ends the reading of its keyspace, and no more.
+func TestDamageOfUnknownPlace(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		b := h.bench(t)
+		b.bad = []badRange{{"r", "r\xff", fmt.Errorf("reading: %w", kv.ErrCorrupt)}}
+		b.rows["v\x01\x02"] = nil
+		found := strings.Join(b.problems(), "\n")
+		for _, want := range []string{"file of an unknown name is damaged", "set key 760102 is malformed"} {
+			if !strings.Contains(found, want) {
+				t.Errorf("%q does not say %q", found, want)
+			}
+		}
+	})
+}
+
+// The tolerant reader hands out every key that lies in no damaged file, each once and in
+// order, none that cannot be read, and each file is reported once.
+func TestTolerantScan(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 2000 {
+		b := &table{rows: map[string][]byte{}}
+		for range 5 + rng.IntN(60) {
+			key := make([]byte, 1+rng.IntN(4))
+			for i := range key {
+				key[i] = byte(rng.IntN(6))
+			}
+			b.rows["k"+string(key)] = key
+		}
+		keys := slices.Sorted(maps.Keys(b.rows))
+		at := make([]int, 4)
+		for i := range at {
+			at[i] = rng.IntN(len(keys))
+		}
+		slices.Sort(at)
+		b.bad = []badRange{damage("a", keys[at[0]], keys[at[1]], keys[at[2]], keys[at[3]])}
+		reports := 0
+		r := &tolerant{Reader: b, report: func(string) { reports++ }}
+		lo, hi := keys[0][:1+rng.IntN(len(keys[0]))], "k\xff"
+		if rng.IntN(2) == 0 {
+			hi = keys[rng.IntN(len(keys))]
+		}
+		var got []string
+		if err := r.Scan([]byte(lo), []byte(hi), false, func(k, v []byte) (bool, error) {
+			if !bytes.Equal(v, b.rows[string(k)]) {
+				t.Errorf("%x has %x, want %x", k, v, b.rows[string(k)])
+			}
+			got = append(got, string(k))
+			return true, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		met := false
+		for i, k := range keys {
+			if k < lo || k >= hi {
+				continue
+			}
+			bad := i >= at[1] && i <= at[2]
+			met = met || bad
+			_, is := slices.BinarySearch(got, k)
+			if outside := i < at[0] || i > at[3]; outside && !is || bad && is {
+				t.Errorf("key %x, outside=%v, bad=%v, was read=%v; of %x, file %x", k, outside, bad, is, keys, at)
+			}
+		}
+		if !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) || met != r.any() || met != (reports == 1) {
+			t.Errorf("%x, of %x; damage was met: %v, %d reports", got, keys, met, reports)
+		}
+	}
+}
+
+// An error of the caller's own, and one that is no damage, are passed on as they are;
+// a scan that was ended is not begun again.
+func TestTolerantErrors(t *testing.T) {
+	b := &table{rows: map[string][]byte{"k1": nil, "k2": nil, "k5": nil, "k9": nil}}
+	b.bad = []badRange{damage("a", "k3", "k5", "k6", "k7")}
+	r := &tolerant{Reader: b, report: func(string) {}}
+	own := fmt.Errorf("my own: %w", kv.ErrCorrupt)
+	n := 0
+	if err := kv.ScanPrefix(r, []byte("k"), func(_, _ []byte) error { n++; return own }); err != own || n != 1 || r.any() { //nolint:errorlint // it is the very same
+		t.Errorf("%v, after %d keys", err, n)
+	}
+	n = 0
+	if err := r.Scan([]byte("k"), nil, false, func(_, _ []byte) (bool, error) { n++; return n < 2, nil }); err != nil || n != 2 || r.any() {
+		t.Errorf("%v, after %d keys", err, n)
+	}
+	n = 0
+	if err := r.Scan([]byte("k"), []byte("l"), true, func(_, _ []byte) (bool, error) { n++; return true, nil }); err != nil || n != 1 || !r.any() {
+		t.Errorf("backwards: %v, after %d keys", err, n)
+	}
+	gone := errors.New("gone")
+	b.bad = []badRange{{"k2", "k2", gone}}
+	if err := r.Scan([]byte("k"), nil, false, func(_, _ []byte) (bool, error) { return true, nil }); !errors.Is(err, gone) {
+		t.Errorf("%v", err)
+	}
+	if _, _, err := r.Get([]byte("k2")); !errors.Is(err, gone) {
+		t.Errorf("%v", err)
+	}
+	if err := r.MultiGet([][]byte{[]byte("k1"), []byte("k2")}, func(int, []byte, bool) error { return nil }); !errors.Is(err, gone) {
+		t.Errorf("%v", err)
+	}
+	if err := r.MultiGet([][]byte{[]byte("k1"), []byte("k2")}, func(int, []byte, bool) error { return own }); !errors.Is(err, own) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A key that cannot be read counts as missing. After many of them, those that lie in a
+// file known to be damaged are not asked for any more, and others are.
+func TestTolerantGet(t *testing.T) {
+	key := func(n int) []byte { return dict.AppendID([]byte("k"), dict.ID(n)) }
+	b := &table{rows: map[string][]byte{"j": []byte("before"), "l": []byte("behind")}}
+	for n := range 2 * mostFailed {
+		b.rows[string(key(n))] = []byte("lost")
+	}
+	last := string(key(2*mostFailed - 1))
+	b.bad = []badRange{damage("a", "k", "k", last, last)}
+	reports := 0
+	r := &tolerant{Reader: b, report: func(string) { reports++ }}
+	var keys [][]byte
+	for n := range 2 * mostFailed {
+		keys = append(keys, key(n))
+	}
+	calls := 0
+	if err := r.MultiGet(keys, func(i int, v []byte, ok bool) error {
+		if calls++; v != nil || ok || i != calls-1 {
+			t.Errorf("key %d, after %d calls: %q, %v", i, calls, v, ok)
+		}
+		return nil
+	}); err != nil || calls != len(keys) || reports != 1 {
+		t.Errorf("%d calls, want %d, %d reports: %v", calls, len(keys), reports, err)
+	}
+	if len(b.gets) != mostFailed+1 {
+		t.Errorf("%d keys were looked up, want %d", len(b.gets), mostFailed+1)
+	}
+	for k, want := range map[string]string{"j": "before", "l": "behind", "k\xff": ""} {
+		if v, ok, err := r.Get([]byte(k)); err != nil || ok != (want != "") || string(v) != want {
+			t.Errorf("%q: %q, %v, %v", k, v, ok, err)
+		}
+	}
+}

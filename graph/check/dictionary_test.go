@@ -1,0 +1,205 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein/intern/dict"
+)
+
+func TestBrokenDictionary(t *testing.T) {
+	// lease returns the first lease of a block of which ids are used.
+	lease := func(b *bench) (key string, l dict.Lease) {
+		key = b.first(dict.KeyLease, func(k string, v []byte) bool {
+			if err := l.Decode([]byte(k), v); err != nil {
+				b.t.Fatal(err)
+			}
+			return l.Used > 0 && l.Closed
+		})
+		if key == "" {
+			b.t.Fatal("no lease is closed")
+		}
+		return key, l
+	}
+	testBroken(t, map[string]breakage{
+		"a row of no namespace": func(b *bench) string {
+			b.rows["i\x07abc"] = dict.AppendID(nil, 5)
+			return "dictionary row 6907616263 → 0000000005 is malformed"
+		},
+		"a row without an id": func(b *bench) string {
+			b.rows["i\x01did:web:a.b"] = nil
+			return "dictionary row 69016469643a7765623a612e62 →  is malformed"
+		},
+		"an id that is too long": func(b *bench) string {
+			b.rows[form(alice)] = append(slices.Clone(b.rows[form(alice)]), 0)
+			return fmt.Sprintf("dictionary row %x", form(alice))
+		},
+		"the id of another": func(b *bench) string {
+			id := b.id(zoe)
+			b.rows[form(alice)] = dict.AppendID(nil, id)
+			return fmt.Sprintf("did %x has id %d, which stands for %x", alice, id, zoe)
+		},
+		"an id without a string": func(b *bench) string {
+			b.rows[form("did:web:new.com")] = dict.AppendID(nil, b.free())
+			return fmt.Sprintf("has id %d, which has no string", b.free())
+		},
+		"a string without an id": func(b *bench) string {
+			id := b.id(alice)
+			delete(b.rows, form(alice))
+			return fmt.Sprintf("id %d stands for %x, whose id is", id, alice)
+		},
+		"no DID": func(b *bench) string {
+			b.name(dict.DID, b.free(), []byte("nodid"))
+			return `dictionary: "nodid" is not valid in namespace did`
+		},
+		"a DID that is not packed": func(b *bench) string {
+			did := strings.Replace(plc, "2", "3", 1)
+			b.name(dict.DID, b.free(), []byte(did))
+			return fmt.Sprintf("dictionary: %q lies as %x, it should be %x", did, did, dict.PackDID(nil, []byte(did)))
+		},
+		"a malformed URI": func(b *bench) string {
+			uri := append(dict.AppendID(make([]byte, 8), b.id(alice)), 200)
+			b.name(dict.URI, 1<<30, uri)
+			return fmt.Sprintf("malformed dictionary row: %x", uri)
+		},
+		"a URI of nobody": func(b *bench) string {
+			uri := dict.AppendPackedURI(nil, postTID, b.free(), 0)
+			b.name(dict.URI, 1<<30, uri)
+			return fmt.Sprintf("dictionary: the author %d of URI %x has no string", b.free(), uri)
+		},
+		"no URI": func(b *bench) string {
+			b.name(dict.URI, 1<<30, []byte("nouri"))
+			return `dictionary: "nouri" is not valid in namespace uri`
+		},
+		"a URI that is not packed": func(b *bench) string {
+			uri := strings.Replace(post, plc, alice, 1)
+			b.name(dict.URI, 1<<30, []byte(uri))
+			return fmt.Sprintf("dictionary: %q lies as %x, it should be", uri, uri)
+		},
+		"a URI that is packed in the other way": func(b *bench) string {
+			form := append(dict.AppendID(make([]byte, 8), b.id(alice)), 0)
+			b.name(dict.URI, 1<<30, form)
+			return fmt.Sprintf("lies as %x, it should be %x", form, dict.AppendPackedURI(nil, 0, b.id(alice), 0))
+		},
+		"a DID in another partition": func(b *bench) string {
+			if !b.Shared() {
+				return ""
+			}
+			did := []byte("did:web:other.example.com")
+			if b.Settings.PartitionOf(did) == b.Settings.PartitionOfID(b.free()) {
+				b.t.Fatal("it is the same")
+			}
+			b.name(dict.DID, b.free(), did)
+			return fmt.Sprintf("dictionary: DID %x is of partition %d, its id %d of %d", did,
+				b.Settings.PartitionOf(did), b.free(), b.Settings.PartitionOfID(b.free()))
+		},
+		"a group of no id": func(b *bench) string {
+			b.rows["s\x01\x02"] = nil
+			return "dictionary row 730102 is malformed"
+		},
+		"a group that begins within one": func(b *bench) string {
+			key := string(dict.AppendID([]byte{dict.KeyString, 1}, 1<<36|1))
+			b.rows[key] = nil
+			return fmt.Sprintf("dictionary row %x is malformed", key)
+		},
+		"a key that goes on": func(b *bench) string {
+			key := string(dict.AppendGroupKey(nil, dict.DID, b.id(alice))) + "\x01\x02"
+			b.rows[key] = nil
+			return fmt.Sprintf("dictionary row %x is malformed", key)
+		},
+		"a malformed group": func(b *bench) string {
+			key := dict.AppendGroupKey(nil, dict.DID, b.free())
+			b.rows[string(key)] = []byte{2 << dict.GroupBits}
+			return fmt.Sprintf("dictionary row %x: %v", key, dict.ErrGroup)
+		},
+		"a group that says all twice": func(b *bench) string {
+			key := dict.AppendGroupKey(nil, dict.DID, b.id(plc))
+			v := b.rows[string(key)]
+			b.rows[string(key)] = append(slices.Clone(v), v...)
+			return fmt.Sprintf("dictionary row %x is %x%x, it should be %x", key, v, v, v)
+		},
+		"a long string that is gone": func(b *bench) string {
+			id := b.id(long)
+			delete(b.rows, string(dict.AppendOwnKey(nil, dict.DID, id)))
+			return fmt.Sprintf("has id %d, which has no string", id)
+		},
+		"a long string that is another": func(b *bench) string {
+			id := b.id(long)
+			b.rows[string(dict.AppendOwnKey(nil, dict.DID, id))] = []byte(long + "m")
+			return fmt.Sprintf("has id %d, which stands for %x", id, long+"m")
+		},
+		"a malformed lease": func(b *bench) string {
+			b.rows["l\x01"] = nil
+			return "lease row 6c01 is malformed"
+		},
+		"a lease that says another number": func(b *bench) string {
+			key, l := lease(b)
+			l.Used++
+			b.rows[key] = l.Value()
+			return fmt.Sprintf("block %d of shard %d (%s) was closed with %d ids used, and %d stand for strings", l.Block, l.Shard, l.Namespace, l.Used, l.Used-1)
+		},
+		"a lease that is gone": func(b *bench) string {
+			key, l := lease(b)
+			delete(b.rows, key)
+			return fmt.Sprintf("%d ids (%s) lie in block %d of shard %d, which was never leased", l.Used, l.Namespace, l.Block, l.Shard)
+		},
+		"a counter that is behind": func(b *bench) string {
+			_, l := lease(b)
+			b.rows[string(dict.AppendNextKey(nil, l.Namespace, l.Shard))] = make([]byte, 8)
+			return fmt.Sprintf("block %d of shard %d (%s) is leased, but the shard's counter says 0000000000000000", l.Block, l.Shard, l.Namespace)
+		},
+		"a counter that is gone": func(b *bench) string {
+			_, l := lease(b)
+			delete(b.rows, string(dict.AppendNextKey(nil, l.Namespace, l.Shard)))
+			return fmt.Sprintf("block %d of shard %d (%s) is leased, but the shard's counter says ", l.Block, l.Shard, l.Namespace)
+		},
+	})
+}
+
+// Dictionary counts the strings, and calls tick with every row; an error of tick ends it.
+func TestDictionary(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		rows := 0
+		want := [3]int64{}
+		for k := range h.rows {
+			switch k[0] {
+			case dict.KeyID:
+				want[k[1]]++
+				rows++
+			case dict.KeyString, dict.KeyLease:
+				rows++
+			}
+		}
+		ticks := 0
+		report := func(p string) { t.Error(p) }
+		b := h.bench(t)
+		got, err := Dictionary(b.table, h.layout.Settings, report, func() error { ticks++; return nil })
+		if err != nil || got != want || ticks != rows {
+			t.Errorf("%v strings, want %v; %d rows, want %d: %v", got, want, ticks, rows, err)
+		}
+		stop := errors.New("stop")
+		for after := range 5 {
+			n := after * ticks / 5
+			left := n
+			_, err := Dictionary(b.table, h.layout.Settings, report, func() error {
+				if left--; left < 0 {
+					return stop
+				}
+				return nil
+			})
+			if !errors.Is(err, stop) || left != -1 {
+				t.Errorf("stopped after %d rows: %d more, %v", n, -left, err)
+			}
+		}
+		// Only of closed leases is the number of ids compared.
+		for k, v := range h.rows {
+			var l dict.Lease
+			if k[0] == dict.KeyLease && (l.Decode([]byte(k), v) != nil || !l.Closed) {
+				t.Errorf("lease %x is not closed", k)
+			}
+		}
+	})
+}

@@ -1,0 +1,310 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/intern/dict"
+	"skein/internal/syntax"
+)
+
+// at is a record of a TID that lies at the beginning of a bucket, and after it.
+func at(bucket uint16, after uint64, subject dict.ID) format.Record {
+	return format.Record{Path: format.Path{TID: uint64(bucket)<<format.BucketShift + after}, Subject: subject}
+}
+
+// rawRecord is a record whose key is said to be no TID.
+func rawRecord(rkey string) format.Record {
+	return format.Record{Path: format.Path{Raw: []byte(rkey)}, Flags: format.NoSubject}
+}
+
+func TestBrokenChunks(t *testing.T) {
+	const empty = 9 // a bucket that no actor has
+	testBroken(t, map[string]breakage{
+		"an unknown kind": func(b *bench) string {
+			key := b.chunk(1, b.id(alice), empty, 0)
+			delete(b.rows, key)
+			key = "r\xc8" + key[2:]
+			b.rows[key] = nil
+			return fmt.Sprintf("record key %x is malformed, or of an unknown kind", key)
+		},
+		"a key of no bucket": func(b *bench) string {
+			key := string(format.AppendRecordsKey(nil, 1, b.id(alice)))
+			b.rows[key] = nil
+			return fmt.Sprintf("record key %x is malformed", key)
+		},
+		"a key that is too deep": func(b *bench) string {
+			key := b.chunk(1, b.id(alice), empty, 0) + "1234567"
+			b.rows[key] = nil
+			return fmt.Sprintf("record key %x is malformed", key)
+		},
+		"an actor without a string": func(b *bench) string {
+			b.chunk(1, b.free(), empty, 0, at(empty, 1, b.id(alice)))
+			return fmt.Sprintf("actor %d has no string", b.free())
+		},
+		"under nothing": func(b *bench) string {
+			key := b.chunk(1, b.id(alice), empty, 0)
+			delete(b.rows, key)
+			b.rows[key+"\x00"] = nil
+			return fmt.Sprintf("chunk %x lies under none that was spilled", key+"\x00")
+		},
+		"under a chunk that was not spilled": func(b *bench) string {
+			key := b.chunk(1, b.id(alice), empty, 0) + "\x00"
+			b.rows[key] = nil
+			return fmt.Sprintf("chunk %x lies under none that was spilled", key)
+		},
+		"two levels under a chunk that was": func(b *bench) string {
+			key := b.chunk(1, b.id(alice), empty, 1) + "\x00\x00"
+			b.rows[key] = nil
+			return fmt.Sprintf("chunk %x lies under none that was spilled", key)
+		},
+		"the chunk over others is gone": func(b *bench) string {
+			if !b.spilled {
+				return ""
+			}
+			key := b.first(format.KeyRecord, func(k string, _ []byte) bool {
+				_, _, _, depth, err := format.ParseChunkKey([]byte(k))
+				return err == nil && depth == 1
+			})
+			delete(b.rows, key[:len(key)-1])
+			return fmt.Sprintf("chunk %x lies under none that was spilled", key)
+		},
+		"malformed": func(b *bench) string {
+			key := b.chunk(1, b.id(alice), empty, 0)
+			b.rows[key] = []byte{1}
+			return fmt.Sprintf("chunk %x: %v", key, format.ErrChunk)
+		},
+		"in another form": func(b *bench) string {
+			key := b.chunk(1, b.id(alice), empty, 0, at(empty, 0, b.id(alice)))
+			v := b.rows[key]
+			b.rows[key] = []byte{1, 0, 0, 0} // with the clock, which is that of the one before
+			return fmt.Sprintf("chunk %x is 01000000, it should be %x", key, v)
+		},
+		"a path twice": func(b *bench) string {
+			r := at(empty, 7, b.id(alice))
+			return fmt.Sprintf("chunk %x does not ascend", b.chunk(1, b.id(alice), empty, 0, r, r))
+		},
+		"raw keys out of order": func(b *bench) string {
+			x, y := rawRecord("b"), rawRecord("a")
+			return fmt.Sprintf("chunk %x does not ascend", b.chunk(1, b.id(alice), x.Path.Bucket(), 0, x, y))
+		},
+		"a record of another bucket": func(b *bench) string {
+			r := at(empty+1, 7, b.id(alice))
+			return fmt.Sprintf("chunk %x holds %q, which belongs elsewhere", b.chunk(1, b.id(alice), empty, 0, r), r.Path.AppendRkey(nil))
+		},
+		"a record of another chunk of the bucket": func(b *bench) string {
+			key := b.chunk(1, b.id(alice), empty, 1) + "\x05"
+			r := at(empty, 6<<42, b.id(alice))
+			b.rows[key] = format.CoderOf(b.id(alice), empty).Append(nil, 0, []format.Record{r})
+			return fmt.Sprintf("chunk %x holds %q, which belongs elsewhere", key, r.Path.AppendRkey(nil))
+		},
+		"a TID among the raw keys": func(b *bench) string {
+			r := rawRecord(string(syntax.AppendTID(nil, 12345)))
+			return fmt.Sprintf("chunk %x holds the record key %q", b.chunk(1, b.id(alice), r.Path.Bucket(), 0, r), r.Path.Raw)
+		},
+		"a key that is none": func(b *bench) string {
+			r := rawRecord("a/b")
+			return fmt.Sprintf("chunk %x holds the record key %q", b.chunk(1, b.id(alice), r.Path.Bucket(), 0, r), "a/b")
+		},
+		"removed from nothing": func(b *bench) string {
+			r := format.Record{Path: at(empty, 1, 0).Path, Flags: format.Removed}
+			return fmt.Sprintf("chunk %x keeps that %q was removed, with nothing below it", b.chunk(1, b.id(alice), empty, 0, r), r.Path.AppendRkey(nil))
+		},
+	})
+}
+
+// row returns the key of the row of a set that has a member.
+func (b *bench) row(k kinds.Kind, subject, member dict.ID) []byte {
+	return b.AppendMemberKey(nil, k, subject, member)
+}
+
+// newSet makes a set that was spilled, of which page has none, with a member in alice's
+// container, and returns the container's key.
+func (b *bench) newSet(v []byte) (container string) {
+	row := b.row(4, b.id(zoe), b.id(alice))
+	b.rows[string(row)] = format.AppendRow(nil, b.id(zoe), 1, nil, nil)
+	container = string(format.AppendContainerKey(nil, row, format.BlockOf(uint64(b.id(alice)))))
+	b.rows[container] = v
+	return container
+}
+
+func TestBrokenSets(t *testing.T) {
+	testBroken(t, map[string]breakage{
+		"a key of no subject": func(b *bench) string {
+			b.rows["v\x01\x02"] = nil
+			return "set key 760102 is malformed"
+		},
+		"an unknown kind": func(b *bench) string {
+			key := string(format.AppendRowKey(nil, 200, 5))
+			b.rows[key] = nil
+			return fmt.Sprintf("set key %x is malformed, or of an unknown kind", key)
+		},
+		"a malformed row": func(b *bench) string {
+			key := string(b.row(4, b.id(zoe), b.id(alice)))
+			b.rows[key] = []byte{0x81}
+			return fmt.Sprintf("set %x: format: malformed set row", key)
+		},
+		"a row with fewer removed than it says": func(b *bench) string {
+			key := string(b.row(4, b.id(zoe), b.id(alice)))
+			b.rows[key] = []byte{3, 9}
+			return fmt.Sprintf("set %x: format: malformed set row", key)
+		},
+		"a row in another form": func(b *bench) string {
+			key := string(b.row(1, b.id(alice), b.id(zoe)))
+			v := b.rows[key]
+			_, rest, _ := strings.Cut(string(format.AppendRow(nil, b.id(alice), 1, nil, []uint64{uint64(b.id(zoe))})), "\x03")
+			b.rows[key] = append([]byte{1}, rest...)
+			return fmt.Sprintf("row %x is %x, it should be %x", key, b.rows[key], v)
+		},
+		"removed from nothing": func(b *bench) string {
+			key := b.row(4, b.id(zoe), b.id(alice))
+			b.rows[string(key)] = format.AppendRow(nil, b.id(zoe), 0, []uint64{uint64(b.id(alice))}, nil)
+			return fmt.Sprintf("row %x keeps 1 removed members, with nothing below it", key)
+		},
+		"a member of another partition": func(b *bench) string {
+			if !b.Shared() {
+				return ""
+			}
+			member := b.id(zoe)
+			key := b.row(1, b.id(alice), member)
+			v := b.rows[string(key)]
+			delete(b.rows, string(key))
+			key[len(key)-1] ^= 1
+			b.rows[string(key)] = v
+			return fmt.Sprintf("row %x has member %d, which is of partition %d", key, member, b.Settings.PartitionOfID(member))
+		},
+		"a subject without a string": func(b *bench) string {
+			member := uint64(b.id(alice))
+			b.rows[string(b.row(1, b.free(), b.id(alice)))] = format.AppendRow(nil, b.free(), 0, nil, []uint64{member})
+			return fmt.Sprintf("subject %d has no string", b.free())
+		},
+		"a container under no row": func(b *bench) string {
+			key := b.newSet(format.AppendContainer(nil, []uint16{5}, nil))
+			delete(b.rows, string(b.row(4, b.id(zoe), b.id(alice))))
+			return fmt.Sprintf("container %x lies under no row that was spilled", key)
+		},
+		"a container under a row that was not spilled": func(b *bench) string {
+			key := b.newSet(format.AppendContainer(nil, []uint16{5}, nil))
+			b.rows[string(b.row(4, b.id(zoe), b.id(alice)))] = nil
+			return fmt.Sprintf("container %x lies under no row that was spilled", key)
+		},
+		"a malformed container": func(b *bench) string {
+			return fmt.Sprintf("set %x: %v", b.newSet([]byte{0, 1, 2, 3}), format.ErrContainer)
+		},
+		"a container that does not ascend": func(b *bench) string {
+			return fmt.Sprintf("container %x does not ascend", b.newSet(format.AppendContainer(nil, []uint16{6, 5}, nil)))
+		},
+		"a container with a member twice": func(b *bench) string {
+			return fmt.Sprintf("container %x does not ascend", b.newSet(format.AppendContainer(nil, []uint16{5, 5}, nil)))
+		},
+		"removed from a container": func(b *bench) string {
+			return fmt.Sprintf("container %x keeps 2 removed members, with nothing below it", b.newSet(format.AppendContainer(nil, nil, []uint16{5, 6})))
+		},
+	})
+}
+
+// The records and the sets are compared edge by edge where they differ, and each that
+// is on one side only is named.
+func TestBrokenEdges(t *testing.T) {
+	noRecord := func(b *bench, k, actor, subject string) string {
+		return fmt.Sprintf("actor %d is in the %s set of %d, but no record of it says so", b.id(actor), k, b.id(subject))
+	}
+	noMember := func(b *bench, k, actor, subject string) string {
+		return fmt.Sprintf("actor %d has a %s record of %d, but is not in the subject's set", b.id(actor), k, b.id(subject))
+	}
+	testBroken(t, map[string]breakage{
+		"a record that is gone": func(b *bench) string {
+			delete(b.rows, b.first(format.KeyRecord, func(k string, _ []byte) bool {
+				return strings.HasPrefix(k, string(format.AppendRecordsKey(nil, 1, b.id(zoe))))
+			}))
+			return noRecord(b, "follow", zoe, alice)
+		},
+		"a record of another": func(b *bench) string {
+			p := at(uint16(postTID>>format.BucketShift), (postTID+5)%(1<<format.BucketShift), b.id(famous))
+			b.chunk(1, b.id(zoe), p.Path.Bucket(), 0, p)
+			return noRecord(b, "follow", zoe, alice)
+		},
+		"a record of another, the other side": func(b *bench) string {
+			p := at(uint16(postTID>>format.BucketShift), (postTID+5)%(1<<format.BucketShift), b.id(famous))
+			b.chunk(1, b.id(zoe), p.Path.Bucket(), 0, p)
+			return noMember(b, "follow", zoe, famous)
+		},
+		"a record more": func(b *bench) string {
+			b.chunk(2, b.id(zoe), 9, 0, at(9, 5, b.id(post)))
+			return noMember(b, "like", zoe, post)
+		},
+		"a member that is gone": func(b *bench) string {
+			delete(b.rows, string(b.row(1, b.id(alice), b.id(zoe))))
+			return noMember(b, "follow", zoe, alice)
+		},
+		"a member more": func(b *bench) string {
+			b.merge(b.row(2, b.id(page), b.id(zoe)), format.AppendRow(nil, b.id(page), 0, nil, []uint64{uint64(b.id(zoe))}))
+			return noRecord(b, "like", zoe, page)
+		},
+		"a member of the other kind": func(b *bench) string {
+			key := b.row(1, b.id(alice), b.id(zoe))
+			v := b.rows[string(key)]
+			delete(b.rows, string(key))
+			key[1] = 4
+			b.rows[string(key)] = v
+			return noRecord(b, "block", zoe, alice)
+		},
+		"removed over a container": func(b *bench) string {
+			if !b.spilled {
+				return ""
+			}
+			b.merge(b.row(1, b.id(famous), b.id(alice)), format.AppendRow(nil, b.id(famous), 0, []uint64{uint64(b.id(alice))}, nil))
+			return noMember(b, "follow", alice, famous)
+		},
+		"a container that is gone": func(b *bench) string {
+			if !b.spilled {
+				return ""
+			}
+			set := string(format.AppendRowKey(nil, 1, b.id(famous)))
+			delete(b.rows, b.first(format.KeyReverse, func(k string, _ []byte) bool {
+				_, _, _, isRow, err := format.ParseReverseKey([]byte(k))
+				return err == nil && !isRow && strings.HasPrefix(k, set)
+			}))
+			return fmt.Sprintf("has a follow record of %d, but is not in the subject's set", b.id(famous))
+		},
+		"how many there are": func(b *bench) string {
+			delete(b.rows, string(b.row(1, b.id(alice), b.id(zoe))))
+			records := 0
+			want := b.problems()
+			i := slices.IndexFunc(want, func(p string) bool { return strings.HasPrefix(p, "the records hold ") })
+			var sets int
+			if i < 0 {
+				b.t.Fatalf("%q", want)
+			}
+			if _, err := fmt.Sscanf(want[i], "the records hold %d follow edges, the sets %d", &records, &sets); err != nil || records != sets+1 {
+				b.t.Errorf("%q: %v", want[i], err)
+			}
+			return fmt.Sprintf("the records hold %d follow edges, the sets %d, and they are not the same", sets+1, sets)
+		},
+	})
+}
+
+// The edges of an account that is being erased are half gone, and not looked at.
+func TestErasedEdges(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		b := h.bench(t)
+		prefix := string(format.AppendRecordsKey(nil, 1, b.id(erased)))
+		key := b.first(format.KeyRecord, func(k string, _ []byte) bool { return strings.HasPrefix(k, prefix) })
+		if key == "" {
+			t.Fatal("no record is left to erase")
+		}
+		id := uint64(b.id(erased))
+		b.merge(b.row(1, b.id(famous), b.id(erased)), format.AppendRow(nil, b.id(famous), 0, nil, []uint64{id}))
+		for _, p := range b.problems() {
+			t.Error(p)
+		}
+		delete(b.rows, key) // its records are counted still
+		if found := b.problems(); len(found) != 1 || !strings.HasPrefix(found[0], "the counts say") {
+			t.Errorf("%q", found)
+		}
+	})
+}

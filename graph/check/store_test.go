@@ -1,0 +1,143 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/graph/read"
+	"skein/intern/dict"
+	"skein/internal/kv"
+)
+
+// What is no store of ours is an error, and no report.
+func TestRefused(t *testing.T) {
+	h := format.Header{Version: format.Version + 1, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{1}}
+	newer := h.Append(nil)
+	gone := errors.New("gone")
+	for name, test := range map[string]struct {
+		change func(b *bench)
+		says   string
+	}{
+		"no header":         {func(b *bench) { delete(b.rows, string(format.HeaderKey)) }, "there is no graph in the store"},
+		"a newer format":    {func(b *bench) { b.rows[string(format.HeaderKey)] = newer }, "use that one"},
+		"an import":         {func(b *bench) { b.rows[string(format.KeyImport)] = nil }, "run skein import again"},
+		"the header fails":  {func(b *bench) { b.bad = []badRange{{"m", "n", gone}} }, "gone"},
+		"the jobs fail":     {func(b *bench) { b.bad = []badRange{{"e", "e\xff", gone}} }, `checking keyspace 'e'`},
+		"the accounts fail": {func(b *bench) { b.bad = []badRange{{"a", "a\xff", gone}} }, `checking keyspace 'a'`},
+		"the ids fail":      {func(b *bench) { b.bad = []badRange{{"i", "i\xff", gone}} }, `checking keyspace 'i'`},
+		"the leases fail":   {func(b *bench) { b.bad = []badRange{{"l", "l\xff", gone}} }, `checking keyspace 'l'`},
+		"the records fail":  {func(b *bench) { b.bad = []badRange{{"r", "r\xff", gone}} }, "checking the records"},
+		"the sets fail":     {func(b *bench) { b.bad = []badRange{{"v", "v\xff", gone}} }, "checking the sets"},
+	} {
+		eachStore(t, func(t *testing.T, h healthy) {
+			b := h.bench(t)
+			test.change(b)
+			err := Verify(b.table, func(p string) { t.Errorf("%s: %s", name, p) }, nil)
+			if err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%s: %v, want %q", name, err, test.says)
+			}
+		})
+	}
+}
+
+// longer is a Reader of a store that has many erase jobs more, whose keys are malformed.
+type longer struct {
+	*table
+
+	n int
+}
+
+func (l longer) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+	for n := 0; string(lo) == "e" && n < l.n; n++ {
+		if more, err := each([]byte{'e', byte(n >> 16), byte(n >> 8), byte(n)}, nil); !more || err != nil {
+			return err
+		}
+	}
+	return l.table.Scan(lo, hi, reverse, each)
+}
+
+// progress is told how many keys have been read, every so often.
+func TestProgress(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		const n = 140_000
+		read, reports := []int64{}, 0
+		err := Verify(longer{h.bench(t).table, n}, func(string) { reports++ }, func(keys int64) { read = append(read, keys) })
+		if err != nil || !slices.Equal(read, []int64{65536, 131072}) || reports != n {
+			t.Errorf("%v, %d reports, want %d: %v", read, reports, n, err)
+		}
+	})
+}
+
+// changing is an engine that cannot keep a state for long: it goes over to the next one
+// after so many scans.
+type changing struct {
+	kv.Store
+
+	states []*table
+	scans  int
+}
+
+type changingReader struct {
+	kv.Reader
+
+	c     *changing
+	scans int
+}
+
+func (r *changingReader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+	if r.scans++; r.scans%r.c.scans == 0 && len(r.c.states) > 1 {
+		r.c.states = r.c.states[1:]
+		r.Reader = r.c.states[0]
+	}
+	return r.Reader.Scan(lo, hi, reverse, each)
+}
+
+func (c *changing) ViewAcross(_ context.Context, fn func(kv.Reader) error) (crossings int, err error) {
+	before := len(c.states)
+	err = fn(&changingReader{Reader: c.states[0], c: c})
+	return before - len(c.states), err
+}
+
+// A check that met several states is worth what it says only if nothing was written in
+// between.
+func TestMixed(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		same := func() *table { return h.bench(t).table }
+		written := func() *table {
+			b := h.bench(t)
+			key := b.first('m', func(k string, _ []byte) bool { return strings.HasPrefix(k, string(format.KeyWriter)) })
+			b.rows[key] = []byte("another token")
+			return b.table
+		}
+		for name, test := range map[string]struct {
+			states []*table
+			want   int // states, 0 if they are one
+		}{
+			"one":                    {[]*table{same()}, 0},
+			"two of nothing written": {[]*table{same(), same()}, 0},
+			"two":                    {[]*table{same(), written()}, 2},
+			"three":                  {[]*table{same(), same(), written()}, 3},
+		} {
+			err := Store(t.Context(), &changing{states: test.states, scans: 3}, func(p string) { t.Errorf("%s: %s", name, p) }, nil)
+			var mixed *Mixed
+			switch {
+			case test.want == 0 && err != nil:
+				t.Errorf("%s: %v", name, err)
+			case test.want > 0 && (!errors.As(err, &mixed) || mixed.States != test.want || !strings.Contains(err.Error(), "written to while it was read")):
+				t.Errorf("%s: %v, want %d states", name, err, test.want)
+			}
+		}
+		// What ends the check is said, and not that it was written to.
+		one, two := same(), written()
+		delete(one.rows, string(format.HeaderKey))
+		delete(two.rows, string(format.HeaderKey))
+		if err := Store(t.Context(), &changing{states: []*table{one, two}, scans: 1}, func(string) {}, nil); !errors.Is(err, read.ErrFormat) {
+			t.Errorf("without a header: %v", err)
+		}
+	})
+}

@@ -1,0 +1,174 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein/graph/format"
+	"skein/graph/read"
+	"skein/intern/dict"
+	"skein/internal/kv"
+)
+
+// sizer is an engine that says what it is told to, and 1 byte more for each range.
+type sizer struct {
+	rows  map[string][]byte
+	disk  uint64
+	err   error
+	asked []string
+}
+
+func (s *sizer) DiskBytes() uint64 { return s.disk }
+
+func (s *sizer) RangeBytes(lo, hi []byte) (n uint64, err error) {
+	s.asked = append(s.asked, string(lo))
+	for k, v := range s.rows {
+		if k >= string(lo) && (hi == nil || k < string(hi)) {
+			n += uint64(len(k) + len(v))
+		}
+	}
+	return n, s.err
+}
+
+// All keys are counted, each once, in the part that it belongs to, and their bytes are
+// those that the engine tells of it.
+func TestUsage(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		b := h.bench(t)
+		b.rows["d\x00"], b.rows["g\x00"], b.rows["zz"] = []byte("1"), []byte("2"), []byte("of no keyspace")
+		keys, bytes := map[string]int64{}, map[string]uint64{}
+		parts, _ := format.Parts()
+		for k, v := range b.rows {
+			name := "leases, cursors, notes"
+			if i := slices.IndexFunc(parts, func(p format.Part) bool { return strings.HasPrefix(k, string(p.Prefix)) }); i >= 0 {
+				name = parts[i].Name
+				bytes[name] += uint64(len(k) + len(v))
+			}
+			if k != "zz" {
+				keys[name]++
+			}
+		}
+		all := uint64(0)
+		for _, n := range bytes {
+			all += n
+		}
+		const overhead = "logs, indexes and overhead"
+		for _, test := range []struct {
+			disk, over uint64 // and what is left over of it
+			known      bool   // the bytes of the parts are told
+		}{{all, 0, true}, {all + 7, 7, true}, {0, 0, true}, {all - 1, all - 1, false}} {
+			s := &sizer{rows: b.rows, disk: test.disk}
+			got, err := Usage(b.table, s, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := map[string]bool{}
+			for _, k := range got {
+				if seen[k.Name] {
+					t.Errorf("%s is there twice", k.Name)
+				}
+				seen[k.Name] = true
+				want := Keyspace{Name: k.Name, Keys: keys[k.Name], Bytes: bytes[k.Name]}
+				if !test.known {
+					want.Bytes = 0
+				}
+				if k.Name == overhead {
+					want.Bytes = test.over
+				}
+				if k != want {
+					t.Errorf("with %d bytes on disk: %+v, want %+v", test.disk, k, want)
+				}
+			}
+			if seen[overhead] != (test.over > 0) {
+				t.Errorf("with %d bytes on disk: %+v", test.disk, got)
+			}
+			for name := range keys {
+				if !seen[name] {
+					t.Errorf("%s is missing", name)
+				}
+			}
+			// What has no keys is not asked for: the answer would be a block.
+			for _, prefix := range s.asked {
+				if b.first(prefix[0], func(k string, _ []byte) bool { return strings.HasPrefix(k, prefix) }) == "" {
+					t.Errorf("the engine was asked about %q", prefix)
+				}
+			}
+		}
+		gone := errors.New("gone")
+		if _, err := Usage(b.table, &sizer{err: gone}, nil); !errors.Is(err, gone) {
+			t.Errorf("the engine cannot tell: %v", err)
+		}
+		for _, keyspace := range []byte{dict.KeyID, format.KeyReverse, dict.KeyLease} {
+			b.bad = []badRange{{string(keyspace), string(keyspace + 1), gone}}
+			if _, err := Usage(b.table, &sizer{}, nil); !errors.Is(err, gone) {
+				t.Errorf("keyspace %q cannot be read: %v", keyspace, err)
+			}
+		}
+	})
+}
+
+// crowded is a Reader of many keys that lie in one keyspace.
+type crowded struct {
+	kv.Reader
+
+	keyspace byte
+	n        int
+}
+
+func (c crowded) Scan(lo, _ []byte, _ bool, each func(key, value []byte) (bool, error)) error {
+	for n := 0; lo[0] == c.keyspace && n < c.n; n++ {
+		if more, err := each(append(slices.Clone(lo), byte(n>>16), byte(n>>8), byte(n)), nil); !more || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Who waits is told how many keys have been counted, now and then.
+func TestUsageTicks(t *testing.T) {
+	for name, test := range map[string]struct {
+		keyspace byte
+		n        int
+		want     []int64
+	}{
+		"few":        {format.KeyAccount, 65535, nil},
+		"many":       {format.KeyAccount, 200_000, []int64{65536, 131072, 196608}},
+		"of no part": {dict.KeyLease, 65536, []int64{65536}},
+		"of two":     {dict.KeyID, 70_000, []int64{65536, 70_000 + 65536}},
+	} {
+		var got []int64
+		_, err := Usage(crowded{nil, test.keyspace, test.n}, &sizer{}, func(n int64) { got = append(got, n) })
+		if err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v: %v", name, got, test.want, err)
+		}
+	}
+}
+
+func TestTotals(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		b := h.bench(t)
+		counts, cursors, err := Totals(b.table)
+		want, cerr := read.Counts(b.table)
+		if err != nil || cerr != nil || fmt.Sprint(counts) != fmt.Sprint(want) || counts.Accounts == 0 {
+			t.Errorf("%+v, want %+v: %v, %v", counts, want, err, cerr)
+		}
+		if len(cursors) != 1 || cursors[0].Source != "relay" || cursors[0].Seq == 0 {
+			t.Errorf("%+v", cursors)
+		}
+		for name, breaks := range map[string]func(){
+			"no header":   func() { delete(b.rows, string(format.HeaderKey)) },
+			"importing":   func() { b.rows[string(format.KeyImport)] = nil },
+			"the counts":  func() { b.rows[b.first('m', isCounts)] = nil },
+			"the cursors": func() { b.rows["c"] = nil },
+		} {
+			b = h.bench(t)
+			breaks()
+			if _, _, err := Totals(b.table); err == nil {
+				t.Errorf("%s: no error", name)
+			}
+		}
+	})
+}

@@ -1,0 +1,297 @@
+package export_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein/graph"
+	"skein/graph/check"
+	"skein/graph/export"
+	"skein/graph/format"
+	"skein/graph/read"
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+)
+
+// small is an export that has a line of everything.
+func small(t *testing.T) string {
+	t.Helper()
+	p := open(t, dict.DefaultSettings, false)
+	for _, did := range []string{"did:plc:a", "did:plc:b"} {
+		p.commit(did, "", did[8], func() {
+			p.b.AddPut(1, []byte(tid(1<<46)), []byte("did:plc:b"))
+			p.b.AddPut(2, []byte("self"), []byte("at://did:plc:b/a.b.c/x"))
+			p.b.AddPut(2, []byte("other"), nil)
+		})
+		p.b.AddDeadLetter(format.DeadLetter{Seq: p.seq, Reason: "bad"})
+		p.b.AddGap(format.Gap{After: p.seq, Reason: "gap"})
+		p.apply("wss://" + did[8:] + ".com")
+	}
+	p.account("did:plc:b", false, false)
+	p.apply("wss://b.com")
+	p.close()
+	return exported(t, p.store)
+}
+
+// refused reads an export into a place, and checks that it cannot be.
+func refused(t *testing.T, p *place, what, text string) {
+	t.Helper()
+	if _, err := export.Read(t.Context(), p.Store, strings.NewReader(text), nil); !errors.Is(err, graph.ErrImport) {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// unfinished checks that a store is good for nothing but the import.
+func unfinished(t *testing.T, store *memkv.Store) {
+	t.Helper()
+	_, opened := graph.Open(t.Context(), store, graph.Options{})
+	_, wrote := export.Write(t.Context(), store, io.Discard, nil)
+	checked := check.Store(t.Context(), store, func(string) {}, nil)
+	for i, err := range []error{opened, wrote, checked} {
+		if err == nil || !strings.Contains(err.Error(), "run skein import again") {
+			t.Errorf("%d: a store whose import is not finished: %v", i, err)
+		}
+	}
+}
+
+// finish reads the whole export at last: nothing of what was refused before is left.
+func finish(t *testing.T, p *place, text string) {
+	t.Helper()
+	unfinished(t, p.store)
+	if _, err := export.Read(t.Context(), p.Store, strings.NewReader(text), nil); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, p, "into a store that is not empty", text)
+	p.close()
+	if got := exported(t, p.store); sorted(got) != sorted(text) {
+		t.Errorf("the export became\n%s\nand was\n%s", got, text)
+	}
+	if err := check.Store(t.Context(), p.store, func(problem string) { t.Error(problem) }, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// An export that was cut is refused, wherever that was.
+func TestCut(t *testing.T) {
+	text := small(t)
+	for name, settings := range layouts {
+		p := open(t, settings, true)
+		for n := range len(text) - 1 { // the last byte ends the last line
+			if n%7 == 0 || settings.Partitions == 1 {
+				refused(t, p, fmt.Sprintf("%s: the first %d of %d bytes", name, n, len(text)), text[:n])
+			}
+		}
+		finish(t, p, text)
+	}
+	if store := imported(t, dict.DefaultSettings, text[:len(text)-1]); sorted(exported(t, store)) != sorted(text) {
+		t.Error("without the end of the last line, it is another")
+	}
+}
+
+// An export of which a byte was changed is refused. Where that does not change what its
+// first or last line says, it need not be: then it is imported as it was.
+func TestChangedByte(t *testing.T) {
+	text := small(t)
+	rng := rand.New(rand.NewPCG(3, 4))
+	first := strings.Index(text, "\n")
+	last := strings.LastIndex(text[:len(text)-1], "\n")
+	p := open(t, dict.DefaultSettings, true)
+	for i := range text {
+		for _, c := range []byte{text[i] ^ 1<<rng.IntN(8), byte(rng.IntN(256)), ' ', '\n'} {
+			if c == text[i] {
+				continue
+			}
+			changed := text[:i] + string([]byte{c}) + text[i+1:]
+			what := fmt.Sprintf("byte %d of %d is %q, and was %q", i, len(text), c, text[i])
+			if i >= first && i <= last {
+				refused(t, p, what, changed)
+				continue
+			}
+			fresh := open(t, dict.DefaultSettings, true)
+			if _, err := export.Read(t.Context(), fresh.Store, strings.NewReader(changed), nil); err == nil {
+				fresh.close()
+				if got := exported(t, fresh.store); sorted(got) != sorted(text) {
+					t.Errorf("%s, and it was imported as\n%s", what, got)
+				}
+			} else if !errors.Is(err, graph.ErrImport) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+	unfinished(t, p.store)
+}
+
+// Lines in another order, missing, repeated or added are found out.
+func TestLinesChanged(t *testing.T) {
+	text := small(t)
+	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
+	n := len(lines)
+	scratch := open(t, dict.DefaultSettings, true)
+	// What is wrong with accounts and records is made good by the next import.
+	mended := open(t, dict.DefaultSettings, true)
+	try := func(from int, what string, changed []string) {
+		t.Helper()
+		if all := strings.Join(changed, ""); all != text && all != strings.TrimSuffix(text, "\n") {
+			refused(t, scratch, what, all)
+			if strings.Contains(lines[from], `"did":`) {
+				refused(t, mended, what, all)
+			}
+		}
+	}
+	for i := range lines {
+		for j := i + 1; j < n; j++ {
+			changed := slices.Clone(lines)
+			changed[i], changed[j] = strings.TrimSuffix(changed[j], "\n")+"\n", changed[i]
+			try(i, fmt.Sprintf("lines %d and %d are exchanged", i+1, j+1), changed)
+		}
+		try(i, fmt.Sprintf("line %d is missing", i+1), slices.Delete(slices.Clone(lines), i, i+1))
+		if i < n-1 {
+			for _, at := range []int{i, n - 1} {
+				try(i, fmt.Sprintf("line %d is there again, at %d", i+1, at+1), slices.Insert(slices.Clone(lines), at, lines[i]))
+			}
+			try(i, fmt.Sprintf("after line %d comes another", i+1), slices.Insert(slices.Clone(lines), i+1, "{}\n"))
+			try(i, fmt.Sprintf("after line %d comes no JSON", i+1), slices.Insert(slices.Clone(lines), i+1, "\n"))
+		}
+	}
+	unfinished(t, scratch.store)
+	finish(t, mended, text)
+}
+
+// What is no export that skein knows is refused with the reason, and the line.
+func TestRefusals(t *testing.T) {
+	const account = `{"account":{"did":"did:plc:a","last":{}}}`
+	const end = `{"end":{"accounts":1,"records":0}}`
+	for name, test := range map[string]struct{ text, says string }{
+		"nothing":               {"", "the export ends in line 1, before its end"},
+		"no export":             {"{}", "line 1: this is not an export that skein knows"},
+		"no JSON":               {"hello\n", "line 1: "},
+		"without its first":     {account + "\n" + end, "line 1: this is not an export"},
+		"a newer version":       {`{"export":3}` + "\n" + account + "\n" + end, "line 1: this is not an export"},
+		"two first lines":       {`{"export":1}` + "\n" + `{"export":1}` + "\n" + end, "line 2: this is not an export"},
+		"no sum":                {`{"export":2}` + "\n" + account + "\n" + end, "the export is damaged: the sum of its bytes is "},
+		"no end":                {`{"export":1}` + "\n" + account + "\n", "ends in line 3, before its end"},
+		"too few accounts":      {`{"export":1}` + "\n" + end, "there are 0 accounts and 0 records, and should be 1 and 0"},
+		"too few records":       {`{"export":1}` + "\n" + account + "\n" + `{"end":{"accounts":1,"records":5}}`, "there are 1 accounts and 0 records, and should be 1 and 5"},
+		"an account twice":      {`{"export":1}` + "\n" + account + "\n" + account + "\n" + `{"end":{"accounts":2}}`, "the store has 1 accounts and 0 records now"},
+		"no DID":                {`{"export":1}` + "\n" + `{"account":{"did":"plc:a"}}` + "\n", `line 2: import: "plc:a" is no DID`},
+		"no rev":                {`{"export":1}` + "\n" + `{"account":{"did":"did:plc:a","rev":"1","root":"0000000000000000"}}` + "\n", "the rev or root of did:plc:a is malformed"},
+		"a root too short":      {`{"export":1}` + "\n" + `{"account":{"did":"did:plc:a","rev":"` + tid(0) + `","root":"00"}}` + "\n", "the rev or root of did:plc:a is malformed"},
+		"a root that is none":   {`{"export":1}` + "\n" + `{"account":{"did":"did:plc:a","rev":"` + tid(0) + `","root":"zz"}}` + "\n", "the rev or root of did:plc:a is malformed"},
+		"no top":                {`{"export":1}` + "\n" + `{"account":{"did":"did:plc:a","top":"x"}}` + "\n", "the top of did:plc:a is malformed"},
+		"records of a kind":     {`{"export":1}` + "\n" + `{"did":"did:plc:a","kind":"no","records":[["x",""]]}` + "\n", `line 2: import: no records of "did:plc:a"`},
+		"records of nobody":     {`{"export":1}` + "\n" + `{"did":"a","kind":"like","records":[["x",""]]}` + "\n", `line 2: import: like records of "a"`},
+		"no record key":         {`{"export":1}` + "\n" + `{"did":"did:plc:a","kind":"like","records":[["a/b",""]]}` + "\n", `the like record "a/b" of did:plc:a names ""`},
+		"no subject of a kind":  {`{"export":1}` + "\n" + `{"did":"did:plc:a","kind":"like","records":[["a","did:plc:b"]]}` + "\n", `the like record "a" of did:plc:a names "did:plc:b"`},
+		"no subject of another": {`{"export":1}` + "\n" + `{"did":"did:plc:a","kind":"follow","records":[["a","at://did:plc:b/a.b.c/d"]]}` + "\n", `the follow record "a" of did:plc:a`},
+		"a time that is none":   {`{"export":1}` + "\n" + `{"cursor":{"source":"a","time":"now"}}` + "\n", "line 2: "},
+	} {
+		p := open(t, dict.DefaultSettings, true)
+		_, err := export.Read(t.Context(), p.Store, strings.NewReader(test.text), nil)
+		if !errors.Is(err, graph.ErrImport) || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v, want %q", name, err, test.says)
+		}
+		unfinished(t, p.store)
+	}
+	// Version 1 had no sum, and is read still.
+	p := open(t, dict.DefaultSettings, true)
+	counts, err := export.Read(t.Context(), p.Store, strings.NewReader(`{"export":1}`+"\n"+account+"\n"+end), nil)
+	if err != nil || counts.Accounts != 1 {
+		t.Errorf("version 1: %+v, %v", counts, err)
+	}
+}
+
+// A store that has accounts is not imported into, and stays as it was.
+func TestNotEmpty(t *testing.T) {
+	text := small(t)
+	for name, settings := range layouts {
+		p := open(t, settings, false)
+		p.fill(3)
+		before := exported(t, p.store)
+		refused(t, p, name, text)
+		p.close()
+		if exported(t, p.store) != before {
+			t.Errorf("%s: it changed", name)
+		}
+	}
+}
+
+// limited is a writer with room for so many bytes.
+type limited int
+
+var errFull = errors.New("full")
+
+func (l *limited) Write(b []byte) (int, error) {
+	if *l -= limited(len(b)); *l < 0 {
+		return 0, errFull
+	}
+	return len(b), nil
+}
+
+// crossing is a store that goes over to another state while it is read.
+type crossing struct {
+	kv.Store
+
+	change func()
+}
+
+func (c *crossing) ViewAcross(ctx context.Context, fn func(kv.Reader) error) (crossings int, err error) {
+	return 1, c.View(ctx, func(r kv.Reader) error { return fn(&crossingReader{r, c}) })
+}
+
+// crossingReader reads the write state of now, whatever else it reads.
+type crossingReader struct {
+	kv.Reader
+
+	c *crossing
+}
+
+func (r *crossingReader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+	if !strings.HasPrefix(string(lo), string(format.KeyWriter)) {
+		r.c.change()
+		return r.Reader.Scan(lo, hi, reverse, each)
+	}
+	return r.c.View(context.Background(), func(now kv.Reader) error { return now.Scan(lo, hi, reverse, each) })
+}
+
+// What cannot be written whole is an error, and no export without one has no end.
+func TestWriteFails(t *testing.T) {
+	p := open(t, dict.DefaultSettings, false)
+	p.fill(20)
+	whole := len(exported(t, p.store))
+	for _, room := range []int{0, 1, whole / 2, whole - 1, whole} {
+		l := limited(room)
+		if _, err := export.Write(t.Context(), p.store, &l, nil); (err == nil) != (room == whole) || err != nil && !errors.Is(err, errFull) {
+			t.Errorf("with room for %d of %d bytes: %v", room, whole, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := export.Write(ctx, p.store, io.Discard, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of its context: %v", err)
+	}
+	empty := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+	if _, err := export.Write(t.Context(), empty, io.Discard, nil); !errors.Is(err, read.ErrFormat) {
+		t.Errorf("of an empty store: %v", err)
+	}
+	for _, written := range []bool{false, true} {
+		var out strings.Builder
+		c := &crossing{p.store, func() {
+			if written {
+				p.commit("did:plc:late", "", 1, func() {})
+				p.apply("wss://one.example.com")
+			}
+		}}
+		_, err := export.Write(t.Context(), c, &out, nil)
+		if (err != nil) != written || written && (!strings.Contains(err.Error(), "stop the writers and export again") || strings.Contains(out.String(), `{"end":`)) {
+			t.Errorf("over two states, written=%v: %v", written, err)
+		}
+	}
+	p.close()
+}

@@ -1,0 +1,397 @@
+package export_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/graph/check"
+	"skein/graph/export"
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/intern"
+	"skein/intern/dict"
+	"skein/internal/kv/memkv"
+	"skein/internal/syntax"
+)
+
+var layouts = map[string]dict.Settings{
+	"one":      dict.DefaultSettings,
+	"several":  dict.SharedSettings,
+	"long ids": {ShardBits: 32, LeaseSize: 1, Partitions: 1},
+}
+
+// A place is a store and the graph that is open in it.
+type place struct {
+	*graph.Store
+
+	t     *testing.T
+	store *memkv.Store
+	seq   graph.Seq
+	b     graph.Batch
+}
+
+func open(t *testing.T, settings dict.Settings, imports bool) *place {
+	t.Helper()
+	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{Row: 8, Chunk: 8})})
+	s, err := graph.Open(t.Context(), store, graph.Options{
+		Intern: intern.Options{Settings: settings}, Import: imports, Beat: time.Minute, SliceSize: 4,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &place{Store: s, t: t, store: store}
+}
+
+// close gives up what the writer has.
+func (p *place) close() {
+	p.t.Helper()
+	if err := p.Close(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// commit adds a commit to the batch. since and data say what came before it.
+func (p *place) commit(did, since string, data byte, put func()) (rev string) {
+	p.seq++
+	rev = tid(uint64(p.seq) << 40)
+	c := &graph.Commit{DID: []byte(did), Rev: []byte(rev), Since: []byte(since), Data: make([]byte, 32)}
+	c.Data[0] = data
+	p.b.AddCommit(p.seq, c)
+	put()
+	p.b.Seen(p.seq, []byte("2026-05-06T07:08:09.123456Z"))
+	return rev
+}
+
+func (p *place) account(did string, active, erase bool) {
+	p.seq++
+	p.b.AddAccount(p.seq, []byte(did), active, erase)
+	p.b.Seen(p.seq, []byte("2026-05-06T07:08:10Z"))
+}
+
+// apply applies the batch.
+func (p *place) apply(source string) {
+	p.t.Helper()
+	if err := p.Apply(p.t.Context(), source, &p.b); err != nil {
+		p.t.Fatal(err)
+	}
+	p.b.Reset()
+}
+
+func (p *place) erase() {
+	p.t.Helper()
+	for p.Erasing() {
+		if err := p.EraseSlice(p.t.Context()); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+const day = uint64(24*3600*1_000_000) << format.ClockBits
+
+// tid is a TID of 2024, or after.
+func tid(after uint64) string { return string(syntax.AppendTID(nil, 19_700*day+after)) }
+
+// fill makes a store that has something of everything.
+func (p *place) fill(records int) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	for i := range 30 {
+		did := fmt.Sprintf("did:plc:%024d", i)
+		since := ""
+		if i%5 == 1 {
+			since = tid(7) // there was a past, that was never seen
+		}
+		rev := p.commit(did, since, byte(i), func() {
+			for n := range records {
+				rkey := tid(rng.Uint64N(300 * day))
+				if n%4 == 0 {
+					rkey = fmt.Sprintf("raw_%d:%d", i, rng.IntN(1e6))
+				}
+				k := kinds.All[rng.IntN(4)]
+				subject := fmt.Sprintf("did:web:s%d.example.com", rng.IntN(12))
+				if k.To.Is == dict.URI {
+					subject = fmt.Sprintf("at://did:plc:%024d/app.bsky.feed.post/%s", rng.IntN(6), tid(rng.Uint64N(9)*day))
+				}
+				if n%7 == 0 {
+					subject = ""
+				}
+				p.b.AddPut(k.Kind, []byte(rkey), []byte(subject))
+			}
+		})
+		if i%5 == 2 {
+			p.commit(did, rev[:12]+"z", byte(i), func() {}) // one in between was missed
+		}
+		switch i % 6 {
+		case 3:
+			p.account(did, false, false)
+		case 4:
+			p.account(did, false, true)
+		}
+		if i == 10 {
+			p.commit(did, rev, 5, func() { p.b.AddDelete(1, []byte("x")) })
+		}
+		if i%10 == 9 {
+			p.b.AddDeadLetter(format.DeadLetter{Seq: p.seq, DID: did, Path: "a/b", Reason: "bad <&> \"'", Time: time.Unix(int64(i), 5000).UTC()})
+			p.b.AddGap(format.Gap{After: p.seq, Reason: "gap", Time: time.Unix(int64(i), 0).UTC(), Since: time.Unix(1, 0).UTC(), Suspect: i == 19, Detail: "more"})
+			p.apply([]string{"wss://one.example.com", "wss://two.example.com"}[i/10%2])
+		}
+	}
+	p.erase()
+	if err := p.SetFuture(p.t.Context(), "wss://two.example.com"); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// exported is the export of a store.
+func exported(t *testing.T, store *memkv.Store) string {
+	t.Helper()
+	var out strings.Builder
+	if _, err := export.Write(t.Context(), store, &out, nil); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// imported fills a new store from an export.
+func imported(t *testing.T, settings dict.Settings, text string) *memkv.Store {
+	t.Helper()
+	p := open(t, settings, true)
+	if _, err := export.Read(t.Context(), p.Store, strings.NewReader(text), nil); err != nil {
+		t.Fatal(err)
+	}
+	p.close()
+	return p.store
+}
+
+// sorted brings the lines of an export into one order, without the sum, which is that
+// of another order.
+func sorted(text string) string {
+	text, _, _ = strings.Cut(text, `,"sha256":`)
+	lines := strings.Split(text, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// A store moves from each layout to each other, and is the same: its export has the
+// same lines, and the check finds nothing.
+func TestRoundTrip(t *testing.T) {
+	first := ""
+	for from, settings := range layouts {
+		p := open(t, settings, false)
+		p.fill(20)
+		p.close()
+		text := exported(t, p.store)
+		if first == "" {
+			first = text
+		}
+		if sorted(text) != sorted(first) { // the stream was the same
+			t.Errorf("the export of %s is another", from)
+		}
+		if again := exported(t, p.store); again != text {
+			t.Errorf("the second export of %s is another", from)
+		}
+		for _, want := range []string{`"future":true`, `"hidden":true`, `"partial":true`, `"desynchronized":true`, `"top":`, `"lastDeletion":`, `"raw_`, `,""]`, `"suspect":true`, `"reason":"bad <&> \"'"`} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the export of %s has no %s", from, want)
+			}
+		}
+		for to, other := range layouts {
+			store := imported(t, other, text)
+			if got := exported(t, store); sorted(got) != sorted(text) {
+				t.Errorf("from %s to %s: %d bytes became %d others", from, to, len(text), len(got))
+			}
+			if err := check.Store(t.Context(), store, func(problem string) { t.Errorf("from %s to %s: %s", from, to, problem) }, nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// After an import, the stream goes on where it was, and what was applied is a replay.
+func TestStreamGoesOn(t *testing.T) {
+	for from, settings := range layouts {
+		for to, other := range layouts {
+			one := open(t, settings, false)
+			one.fill(5)
+			two := &place{t: t, store: imported(t, other, exported(t, one.store)), seq: one.seq}
+			var err error
+			if two.Store, err = graph.Open(t.Context(), two.store, graph.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range []*place{one, two} {
+				p.account("did:plc:000000000000000000000003", true, false)
+				p.commit("did:plc:000000000000000000000010", "", 1, func() { p.b.AddPut(1, []byte("new"), []byte("did:web:new.com")) })
+				p.commit("did:plc:000000000000000000000004", "", 1, func() { p.b.AddPut(1, []byte("new"), []byte("did:web:new.com")) })
+				p.apply("wss://one.example.com")
+			}
+			before := exported(t, two.store)
+			two.seq = 3 // far behind: all of it was applied
+			two.commit("did:plc:000000000000000000000010", "", 1, func() { two.b.AddPut(1, []byte("old"), []byte("did:web:old.com")) })
+			two.account("did:plc:000000000000000000000009", true, false)
+			two.b.Seen(one.seq, []byte("2026-05-06T07:08:09.123456Z"))
+			two.apply("wss://one.example.com")
+			one.close()
+			two.close()
+			if got := exported(t, two.store); got != before || sorted(got) != sorted(exported(t, one.store)) {
+				t.Errorf("from %s to %s, they went apart: %d bytes, %d before", from, to, len(got), len(before))
+			}
+		}
+	}
+}
+
+// TestLines spells out what an export says of a small store.
+func TestLines(t *testing.T) {
+	p := open(t, dict.DefaultSettings, false)
+	const relay = "wss://relay.example.com"
+	rev := p.commit("did:plc:a", "", 0xab, func() {
+		p.b.AddPut(1, []byte(tid(3<<41)), []byte("did:plc:b"))
+		p.b.AddPut(1, []byte("self"), []byte("did:plc:a"))
+		p.b.AddPut(2, []byte(tid(5)), nil)
+		p.b.AddPut(2, []byte(tid(6)), []byte("at://did:plc:b/a.b.c/x"))
+	})
+	p.b.AddDeadLetter(format.DeadLetter{Seq: 1, Reason: "<bad>", Time: time.Unix(0, 0).UTC()})
+	p.b.AddGap(format.Gap{After: 1, Reason: "gap", Time: time.Unix(0, 0).UTC()})
+	p.apply(relay)
+	p.account("did:plc:b", false, false)
+	p.apply(relay)
+	p.close()
+	want := []string{
+		`{"export":2}`,
+		`{"cursor":{"source":"` + relay + `","seq":2,"time":"2026-05-06T07:08:10Z"}}`,
+		`{"dead":{"source":"` + relay + `","seq":1,"reason":"<bad>","time":"1970-01-01T00:00:00Z"}}`,
+		`{"gap":{"source":"` + relay + `","after":1,"reason":"gap","time":"1970-01-01T00:00:00Z"}}`,
+		`{"account":{"did":"did:plc:a","rev":"` + rev + `","root":"ab00000000000000","top":"` + tid(3<<41) + `","last":{"source":"` + relay + `","seq":1}}}`,
+		`{"account":{"did":"did:plc:b","hidden":true,"last":{},"lastAccount":{"source":"` + relay + `","seq":2}}}`,
+		`{"did":"did:plc:a","kind":"follow","records":[["` + tid(3<<41) + `","did:plc:b"],["self","did:plc:a"]]}`,
+		`{"did":"did:plc:a","kind":"like","records":[["` + tid(5) + `",""],["` + tid(6) + `","at://did:plc:b/a.b.c/x"]]}`,
+	}
+	text := exported(t, p.store)
+	body := text[:strings.LastIndex(strings.TrimSuffix(text, "\n"), "\n")+1]
+	if got := strings.Split(strings.TrimSuffix(body, "\n"), "\n"); !slices.Equal(got, want) {
+		t.Errorf("it says\n%s\nand should\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	sum := sha256.Sum256([]byte(body))
+	end := fmt.Sprintf(`{"end":{"accounts":2,"records":4,"sha256":"%s"}}`, hex.EncodeToString(sum[:])) + "\n"
+	if got := text[len(body):]; got != end {
+		t.Errorf("it ends in %s, and should in %s", got, end)
+	}
+}
+
+// Of accounts that are being erased, the records are left out: the export is that of the
+// store in which they are gone.
+func TestErasing(t *testing.T) {
+	for name, settings := range layouts {
+		p := open(t, settings, false)
+		for i := range 3 {
+			p.commit(fmt.Sprintf("did:plc:x%d", i), "", 1, func() {
+				for n := range uint64(30) {
+					p.b.AddPut(kinds.Kind(1+n%4), []byte(tid(n<<44)), nil)
+				}
+			})
+		}
+		p.apply("relay")
+		p.account("did:plc:x1", false, true)
+		p.apply("relay")
+		during := []string{exported(t, p.store)}
+		for p.Erasing() {
+			if err := p.EraseSlice(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			during = append(during, exported(t, p.store))
+		}
+		for i, text := range during {
+			if text != during[len(during)-1] {
+				t.Errorf("%s, after %d of %d slices it is\n%s\nand after all\n%s", name, i, len(during)-1, text, during[len(during)-1])
+			}
+		}
+		if len(during) < 5 || strings.Contains(during[0], `{"did":"did:plc:x1","kind"`) || !strings.Contains(during[0], `{"did":"did:plc:x2","kind"`) {
+			t.Errorf("%s: %d slices; %s", name, len(during), during[0])
+		}
+		p.close()
+	}
+}
+
+// Many records of an account are several lines, and arrive as one account's; progress is
+// told on both sides.
+func TestProgress(t *testing.T) {
+	const n = 4567
+	p := open(t, dict.DefaultSettings, false)
+	p.commit("did:plc:many", "", 1, func() {
+		for i := range uint64(n) {
+			p.b.AddPut(1, []byte(tid(i<<30)), []byte("did:plc:b"))
+		}
+	})
+	p.apply("relay")
+	p.close()
+	var told []int64
+	var out strings.Builder
+	counts, err := export.Write(t.Context(), p.store, &out, func(records int64) { told = append(told, records) })
+	if err != nil || counts.Accounts != 1 || counts.Records != n || len(counts.SHA256) != 64 {
+		t.Errorf("%+v: %v", counts, err)
+	}
+	if !slices.IsSorted(told) || len(told) < 3 || told[0] != 2000 || told[len(told)-1] != n {
+		t.Errorf("it told %v", told)
+	}
+	read := map[string]bool{}
+	lines := 0
+	for text := range strings.Lines(out.String()) {
+		var l struct{ Records [][2]string }
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range l.Records {
+			read[r[0]] = true
+		}
+		if len(l.Records) > 0 {
+			lines++
+		}
+	}
+	if len(read) != n || lines != 3 {
+		t.Errorf("%d records in %d lines", len(read), lines)
+	}
+	told = nil
+	to := open(t, dict.SharedSettings, true)
+	got, err := export.Read(t.Context(), to.Store, strings.NewReader(out.String()), func(records int64) { told = append(told, records) })
+	if counts.SHA256 = ""; err != nil || got != counts || len(told) == 0 || told[len(told)-1] != n {
+		t.Errorf("%+v, want %+v, told %v: %v", got, counts, told, err)
+	}
+	to.close()
+	if again := exported(t, to.store); sorted(again) != sorted(out.String()) {
+		t.Errorf("%d bytes became %d others", out.Len(), len(again))
+	}
+}
+
+// A large import is several batches.
+func TestLargeImport(t *testing.T) {
+	const lines, perLine = 52, 1000
+	var text strings.Builder
+	text.WriteString(`{"export":1}` + "\n" + `{"account":{"did":"did:plc:a","last":{}}}` + "\n")
+	for i := range uint64(lines) {
+		var records []string
+		for n := range uint64(perLine) {
+			records = append(records, `["`+tid((i*perLine+n)<<36)+`",""]`)
+		}
+		fmt.Fprintf(&text, `{"did":"did:plc:a","kind":"follow","records":[%s]}`+"\n", strings.Join(records, ","))
+	}
+	fmt.Fprintf(&text, `{"end":{"accounts":1,"records":%d}}`, lines*perLine)
+	p := &place{t: t, store: memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})}
+	var err error
+	if p.Store, err = graph.Open(t.Context(), p.store, graph.Options{Import: true}); err != nil {
+		t.Fatal(err)
+	}
+	var told []int64
+	if _, err := export.Read(t.Context(), p.Store, strings.NewReader(text.String()), func(n int64) { told = append(told, n) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != 2 || told[0] < 49_000 || told[0] >= told[1] || told[1] != lines*perLine {
+		t.Errorf("it told %v", told)
+	}
+	p.close()
+}

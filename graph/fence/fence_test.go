@@ -1,0 +1,290 @@
+package fence_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/graph/fence"
+	"skein/graph/format"
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+)
+
+// A writer that is to be found alive is watched for far longer than it needs, as the
+// machine may have more to do.
+const (
+	beat    = 5 * time.Millisecond
+	patient = 12 * beat
+)
+
+// said is a log handler that sends the messages to a channel, with their attributes.
+type said chan string
+
+func (said) Enabled(context.Context, slog.Level) bool { return true }
+
+func (s said) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
+	select {
+	case s <- text:
+	default: // nobody reads so many
+	}
+	return nil
+}
+
+func (s said) WithAttrs([]slog.Attr) slog.Handler { return s }
+
+func (s said) WithGroup(string) slog.Handler { return s }
+
+// options are those of a writer that beats every so often.
+func options(owner string, first, end uint8, every time.Duration) fence.Options {
+	return fence.Options{First: first, End: end, Owner: owner, Beat: every, Logger: slog.New(slog.DiscardHandler)}
+}
+
+func open(faults memkv.Faults) *memkv.Store {
+	return memkv.Open(memkv.Options{Merger: dict.Merger{}, Faults: faults})
+}
+
+// take claims partitions, and gives them up in the end.
+func take(t *testing.T, store kv.Store, o fence.Options) *fence.Claim {
+	t.Helper()
+	c, err := fence.Take(t.Context(), store, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil && !errors.Is(err, kv.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// refused checks that partitions cannot be claimed, and what is said.
+func refused(t *testing.T, store kv.Store, o fence.Options, says ...string) {
+	t.Helper()
+	_, err := fence.Take(t.Context(), store, o)
+	if !errors.Is(err, fence.ErrClaimed) {
+		t.Errorf("%s takes %d to %d: %v", o.Owner, o.First, o.End, err)
+		return
+	}
+	for _, want := range says {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
+	}
+}
+
+// checked is what a write of the claim's owner ends with.
+func checked(t *testing.T, store kv.Store, c *fence.Claim) error {
+	t.Helper()
+	return store.Update(t.Context(), func(tx kv.Txn) error { return c.Check(tx) })
+}
+
+// rows reads the keys of a keyspace.
+func rows(t *testing.T, store kv.Store, keyspace byte) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	if err := store.View(t.Context(), func(r kv.Reader) error {
+		return kv.ScanPrefix(r, []byte{keyspace}, func(k, v []byte) error { all[string(k[1:])] = string(v); return nil })
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// owners lists who has which partition, "a0 a1 b2".
+func owners(t *testing.T, store kv.Store) string {
+	t.Helper()
+	var all []string
+	claims := rows(t, store, format.KeyClaim)
+	for _, part := range slices.Sorted(maps.Keys(claims)) {
+		var row format.ClaimRow
+		if err := json.Unmarshal([]byte(claims[part]), &row); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, fmt.Sprintf("%s%d", row.Owner, part[0]))
+	}
+	return strings.Join(all, " ")
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.After(5 * time.Second); !is(); {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-end:
+			t.Fatalf("after 5 seconds, %s still", what)
+		}
+	}
+}
+
+// A claim is there while its writer is, whatever the store does: a row for each
+// partition, and one heartbeat. Neighbours do not meet.
+func TestTake(t *testing.T) {
+	for name, faults := range map[string]memkv.Faults{"calm": {}, "faulty": {Seed: 3, Conflict: 0.3, Unknown: 0.3}} {
+		t.Run(name, func(t *testing.T) {
+			store := open(faults)
+			var claims []*fence.Claim
+			for i, ends := range [][2]uint8{{0, 1}, {1, 4}, {4, 5}, {62, 64}} {
+				c, err := fence.Take(t.Context(), store, options(string(rune('a'+i)), ends[0], ends[1], beat))
+				if err != nil {
+					t.Fatal(err)
+				}
+				claims = append(claims, c)
+			}
+			if got := owners(t, store); got != "a0 b1 b2 b3 c4 d62 d63" {
+				t.Errorf("owners: %s", got)
+			}
+			if n := len(rows(t, store, format.KeyHeartbeat)); n != 4 {
+				t.Errorf("%d heartbeats", n)
+			}
+			for i, want := range []string{"b1 b2 b3 c4 d62 d63", "c4 d62 d63", "d62 d63", ""} {
+				for _, c := range claims[i:] {
+					if err := checked(t, store, c); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := claims[i].Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if got := owners(t, store); got != want {
+					t.Errorf("after %d closed: %s, want %s", i+1, got, want)
+				}
+				if err := checked(t, store, claims[i]); !errors.Is(err, fence.ErrClaimed) || !strings.Contains(err.Error(), "claims of this writer are gone") {
+					t.Errorf("after its Close, a write: %v", err)
+				}
+			}
+			if n := len(rows(t, store, format.KeyHeartbeat)); n != 0 {
+				t.Errorf("%d heartbeats are left", n)
+			}
+		})
+	}
+}
+
+// A writer's heartbeat moves on.
+func TestBeats(t *testing.T) {
+	store := open(memkv.Faults{})
+	take(t, store, options("a", 0, 2, beat))
+	first := rows(t, store, format.KeyHeartbeat)
+	for token, at := range first {
+		if since := time.Since(time.UnixMilli(int64(binary.BigEndian.Uint64([]byte(at))))); since < -time.Second || since > time.Minute {
+			t.Errorf("it beat %v ago", since)
+		}
+		for range 3 {
+			eventually(t, "it has not beaten", func() bool { return rows(t, store, format.KeyHeartbeat)[token] > at })
+			at = rows(t, store, format.KeyHeartbeat)[token]
+		}
+	}
+	if len(first) != 1 {
+		t.Errorf("heartbeats %q", first)
+	}
+}
+
+// While a writer beats, nobody takes any of its partitions.
+func TestRefused(t *testing.T) {
+	store := open(memkv.Faults{})
+	first := take(t, store, options("first", 8, 16, beat))
+	for _, ends := range [][2]uint8{{8, 16}, {0, 64}, {0, 9}, {15, 16}, {10, 12}} {
+		refused(t, store, options("second", ends[0], ends[1], patient), "is written by first since ", "and it is alive", fmt.Sprintf("partition %d ", max(8, ends[0])))
+		if err := checked(t, store, first); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, ends := range [][2]uint8{{0, 8}, {16, 64}} {
+		take(t, store, options("other", ends[0], ends[1], beat))
+	}
+	if n := len(rows(t, store, format.KeyHeartbeat)); n != 3 {
+		t.Errorf("%d heartbeats: one that was refused left its own", n)
+	}
+}
+
+// A writer that says nothing is given four beats, and then is one no longer: it writes
+// nothing more, though others have but a part of what it had.
+func TestTakeOver(t *testing.T) {
+	for name, test := range map[string]struct {
+		first, end uint8
+		after      string // whose partitions are whose, once both closed but the second
+	}{
+		"all":      {2, 6, "new2 new3 new4 new5"},
+		"more":     {0, 8, "new0 new1 new2 new3 new4 new5 new6 new7"},
+		"the low":  {0, 3, "new0 new1 new2"},
+		"the last": {5, 6, "new5"},
+		"within":   {3, 4, "new3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := open(memkv.Faults{})
+			silent := options("old", 2, 6, time.Hour)
+			old, err := fence.Take(t.Context(), store, silent)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log := make(said, 100)
+			o := options("new", test.first, test.end, beat)
+			o.Logger = slog.New(log)
+			start := time.Now()
+			second := take(t, store, o)
+			if took := time.Since(start); took < 4*beat {
+				t.Errorf("it was taken over after %v, want %v", took, 4*beat)
+			}
+			if text := <-log; !strings.Contains(text, "watching it claim=partition ") || !strings.Contains(text, "written by old") || !strings.Contains(text, "for=20ms") {
+				t.Errorf("it says %q", text)
+			}
+			if err := checked(t, store, old); !errors.Is(err, fence.ErrClaimed) || !strings.Contains(err.Error(), "was taken over by new at ") {
+				t.Errorf("a write of the old one: %v", err)
+			}
+			if err := checked(t, store, second); err != nil {
+				t.Errorf("a write of the new one: %v", err)
+			}
+			if n := len(rows(t, store, format.KeyHeartbeat)); n != 1 {
+				t.Errorf("%d heartbeats", n)
+			}
+			if err := old.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := owners(t, store); got != test.after {
+				t.Errorf("owners %s, want %s", got, test.after)
+			}
+			if err := checked(t, store, second); err != nil {
+				t.Errorf("after the old one closed: %v", err)
+			}
+		})
+	}
+}
+
+// A crash leaves the claim behind, and nobody who beats.
+func TestCrash(t *testing.T) {
+	store := open(memkv.Faults{})
+	log := make(said, 1)
+	o := options("crashed", 0, 64, beat)
+	o.Logger = slog.New(log)
+	crashed, err := fence.Take(t.Context(), store, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := store.Reopen(memkv.Options{Merger: dict.Merger{}}) // the old one is closed
+	if text := <-log; !strings.Contains(text, "saying that this writer is alive error=") {
+		t.Errorf("it says %q", text)
+	}
+	if err := crashed.Close(t.Context()); !errors.Is(err, kv.ErrClosed) || !strings.Contains(err.Error(), "giving up the claim") {
+		t.Errorf("closing without a store: %v", err)
+	}
+	if n := len(rows(t, after, format.KeyClaim)); n != 64 {
+		t.Errorf("%d claims are left", n)
+	}
+	second := take(t, after, options("second", 0, 64, beat))
+	if err := checked(t, after, second); err != nil {
+		t.Error(err)
+	}
+}

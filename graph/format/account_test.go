@@ -1,0 +1,263 @@
+package format
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"skein/intern/dict"
+)
+
+// The row of an account says again what it was made from, with every combination of
+// flags and of parts. What its flags do not say to be there is not kept.
+func TestStatesInEveryCombination(t *testing.T) {
+	seen := map[string]RepoState{}
+	for flags := range byte(1 << 5) {
+		for parts := range 1 << 3 {
+			for _, low := range []uint16{0, 1, 0xff, RawBucket, LowNone} {
+				s := RepoState{Flags: flags, Source: 1 << 31, Seq: 1 << 62, Rev: 5 << 50, Data: Root{7, 7}, Top: 6 << 50, LowBucket: low}
+				if parts&1 != 0 {
+					s.AccountSource, s.AccountSeq = 1<<32-1, -1
+				}
+				if parts&2 != 0 {
+					s.DeletionSource, s.DeletionSeq = 1<<32-1, -1
+				}
+				if parts&4 != 0 {
+					s.Top = 4 << 50 // below rev
+					if parts&1 != 0 {
+						s.Top = uint64(s.Rev)
+					}
+				}
+				want := s
+				if flags&FlagHasRev == 0 {
+					want.Rev, want.Data = 0, Root{}
+				}
+				if flags&FlagHasRev == 0 || parts&4 != 0 {
+					want.Top = 0
+				}
+				v := s.Append([]byte("x"))[1:]
+				got, err := DecodeRepoState(v)
+				if err != nil || got != want {
+					t.Fatalf("%+v is written %x and read as %+v, %v", s, v, got, err)
+				}
+				if len(v) > 76 { // its length is one byte in a group
+					t.Fatalf("%+v takes %d bytes", s, len(v))
+				}
+				if again := got.Append(nil); !bytes.Equal(again, v) {
+					t.Fatalf("%x is read and written as %x", v, again)
+				}
+				if other, ok := seen[string(v)]; ok && other != want {
+					t.Fatalf("%+v and %+v are both %x", other, want, v)
+				}
+				seen[string(v)] = want
+			}
+		}
+	}
+}
+
+// The largest row fits its group.
+func TestLargestState(t *testing.T) {
+	s := RepoState{
+		Flags: 0x1f, Source: 1<<32 - 1, Seq: -1, AccountSource: 1<<32 - 1, AccountSeq: -1, DeletionSource: 1<<32 - 1, DeletionSeq: -1,
+		Rev: NoRev - 1, Top: 1<<64 - 1, LowBucket: LowNone,
+	}
+	v := alone.AppendAccount(nil, 255, &s)
+	if got, ok, err := alone.AccountIn(v, 255); got != s || !ok || err != nil || len(v) != 2+int(v[1]) {
+		t.Errorf("%x is read as %+v, %v, %v", v, got, ok, err)
+	}
+}
+
+// Rows of accounts that no account has are refused.
+func TestStatesRefused(t *testing.T) {
+	for name, v := range map[string][]byte{
+		"nothing":                        {},
+		"flags alone":                    {0},
+		"a source without a seq":         {0, 1},
+		"a source that is cut":           {0, 0x81},
+		"a seq that is cut":              {0, 1, 0x81},
+		"a seq of eleven bytes":          {0, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1},
+		"half a low bucket":              {0, 1, 1, 1},
+		"three bytes of low bucket":      {0, 1, 1, 0, 0, 1},
+		"a low bucket beyond the TIDs'":  {0, 1, 1, 0x40, 1},
+		"a low bucket before none":       {0, 1, 1, 0xff, 0xfe},
+		"no #account where one was":      {flagAccount, 1, 1},
+		"half an #account":               {flagAccount, 1, 1, 1},
+		"no deletion where one was":      {flagDeleted, 1, 1},
+		"no deletion after an #account":  {flagDeleted | flagAccount, 1, 1, 1, 1},
+		"no rev":                         {FlagHasRev, 1, 1},
+		"half a root":                    append([]byte{FlagHasRev, 1, 1}, make([]byte, 15)...),
+		"no top":                         append([]byte{FlagHasRev | flagAhead, 1, 1}, make([]byte, 16)...),
+		"half a top":                     append([]byte{FlagHasRev | flagAhead, 1, 1}, make([]byte, 23)...),
+		"a top without a rev, cut":       {flagAhead, 1, 1, 0, 0, 0, 0, 0, 0, 1},
+		"more than all parts":            append([]byte{0xff, 1, 1, 1, 1, 1, 1}, make([]byte, 16+8+2+1)...),
+		"a first pair cut before a root": append([]byte{FlagHasRev, 0x81}, bytes.Repeat([]byte{0x81}, 20)...),
+	} {
+		if s, err := DecodeRepoState(v); err == nil {
+			t.Errorf("%s: %x is read as %+v", name, v, s)
+		}
+		group := append([]byte{0, byte(len(v))}, v...)
+		if err := alone.EachState(alone.AccountKey(nil, 0), group, func(dict.ID, RepoState) error { return nil }); err == nil {
+			t.Errorf("%s: the group %x is read", name, group)
+		}
+	}
+}
+
+// Groups that no store has are refused: accounts out of order, twice, cut, or under a
+// key that is no group's.
+func TestGroupsRefused(t *testing.T) {
+	s := RepoState{Source: 1, Seq: 2}
+	one := alone.AppendAccount(nil, 3, &s)
+	two := alone.AppendAccount(one, 200, &s)
+	later := alone.AppendAccount(nil, 200, &s)
+	group, own := alone.AccountKey(nil, 0x700), shared.AccountKey(nil, 0x703)
+	for _, c := range []struct {
+		name string
+		l    Layout
+		key  []byte
+		v    []byte
+		ok   bool
+	}{
+		{"a group", alone, group, two, true},
+		{"nothing", alone, group, nil, true},
+		{"an account of its own", shared, own, shared.AppendAccount(nil, 0x703, &s), true},
+		{"accounts that descend", alone, group, append(bytes.Clone(later), one...), false},
+		{"an account twice", alone, group, append(bytes.Clone(one), one...), false},
+		{"an account that is cut", alone, group, two[:len(two)-1], false},
+		{"a length that is cut", alone, group, append(bytes.Clone(one), 4), false},
+		{"a group under an account's key", alone, own, two, false},
+		{"an account with bits in a group of one", shared, own, one, false},
+		{"two in a group of one", shared, own, append(shared.AppendAccount(nil, 0x703, &s), one...), false},
+		{"a key that is cut", alone, group[:len(group)-1], two, false},
+		{"a key that goes on", alone, append(bytes.Clone(group), 0), two, false},
+	} {
+		err := c.l.EachState(c.key, c.v, func(dict.ID, RepoState) error { return nil })
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %x under %x: %v", c.name, c.v, c.key, err)
+		}
+	}
+	// What the caller fails with is what EachState fails with, and nothing more is read.
+	calls := 0
+	err := alone.EachState(group, two, func(dict.ID, RepoState) error { calls++; return ErrChunk })
+	if calls != 1 || err == nil || err.Error() != ErrChunk.Error() {
+		t.Errorf("%d calls, %v", calls, err)
+	}
+}
+
+// Both layouts put the state of an account where they look for it, and nowhere else.
+func TestAccountsInBothLayouts(t *testing.T) {
+	rng := rand.New(rand.NewPCG(41, 0))
+	for range 500 {
+		for i, l := range []Layout{alone, shared} {
+			actor := randomID(rng)
+			s := goldenStates[rng.IntN(len(goldenStates))]
+			v := l.AppendAccount(nil, actor, &s)
+			if got, ok, err := l.AccountIn(v, actor); !ok || err != nil || got != s {
+				t.Fatalf("layout %d: %#x is %+v, %v, %v; want %+v", i, uint64(actor), got, ok, err, s)
+			}
+			if _, ok, err := l.AccountIn(v, actor^1); ok != l.Shared() || err != nil { // a group of one is whose key it has
+				t.Fatalf("layout %d: the neighbour of %#x is there: %v, %v", i, uint64(actor), ok, err)
+			}
+			var found []dict.ID
+			if err := l.EachState(l.AccountKey(nil, actor), v, func(id dict.ID, got RepoState) error {
+				if found = append(found, id); got != s {
+					return fmt.Errorf("it is %+v", got)
+				}
+				return nil
+			}); err != nil || !slices.Equal(found, []dict.ID{actor}) {
+				t.Fatalf("layout %d: the group of %#x holds %v: %v", i, uint64(actor), found, err)
+			}
+		}
+	}
+}
+
+// What is noted of the records of an account says where all of them lie, or nothing.
+func TestBucketsOfAnAccount(t *testing.T) {
+	known := 0
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 42))
+		s := RepoState{Flags: FlagHasRev, LowBucket: LowNone}
+		first, span := rng.Uint64N(RawBucket), 1+rng.Uint64N(8)
+		var tids []uint64
+		raw := false
+		for range rng.IntN(6) {
+			tid := min(first+rng.Uint64N(span), RawBucket-1)<<BucketShift | rng.Uint64N(1<<BucketShift)
+			tids = append(tids, tid)
+			s.NoteLow(Path{TID: tid})
+			s.Top = max(s.Top, tid)
+			if rng.IntN(20) == 0 {
+				s.NoteLow(Path{Raw: []byte("self")})
+				raw = true
+			}
+		}
+		s.Rev = Rev(rng.Uint64() >> 3)
+		low, high, ok := s.Buckets()
+		if raw && ok || len(tids) == 0 && ok {
+			t.Fatalf("seed %d: records of %v, raw %v, lie in %d-%d", seed, tids, raw, low, high)
+		}
+		for _, tid := range tids {
+			p := Path{TID: tid}
+			if ok && (p.Bucket() < low || p.Bucket() > high) {
+				t.Fatalf("seed %d: %#x lies not in %d-%d", seed, tid, low, high)
+			}
+			if !s.MayHold(p) {
+				t.Fatalf("seed %d: %+v may not hold %#x", seed, s, tid)
+			}
+		}
+		if ok {
+			known++
+			if p := (Path{TID: slices.Min(tids)}); p.Bucket() != low || high-low > 3 {
+				t.Fatalf("seed %d: %v lie in %d-%d", seed, tids, low, high)
+			}
+		}
+	}
+	if known < 200 {
+		t.Errorf("the buckets of %d accounts are known", known)
+	}
+}
+
+// What a repo may hold is asked before it is looked for: a no must be right.
+func TestMayHold(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		s    RepoState
+		p    Path
+		want bool
+	}{
+		{"a repo that is not known", RepoState{Rev: 9, Top: 9}, Path{TID: 1}, false},
+		{"its raw key", RepoState{}, Path{Raw: []byte("self")}, false},
+		{"a key below rev", RepoState{Flags: FlagHasRev, Rev: 9}, Path{TID: 8}, true},
+		{"the rev", RepoState{Flags: FlagHasRev, Rev: 9}, Path{TID: 9}, true},
+		{"a key above rev", RepoState{Flags: FlagHasRev, Rev: 9}, Path{TID: 10}, false},
+		{"a key above rev, below top", RepoState{Flags: FlagHasRev, Rev: 9, Top: 11}, Path{TID: 10}, true},
+		{"the top", RepoState{Flags: FlagHasRev, Rev: 9, Top: 11}, Path{TID: 11}, true},
+		{"a key above top", RepoState{Flags: FlagHasRev, Rev: 9, Top: 11}, Path{TID: 12}, false},
+		{"a key above top, below rev", RepoState{Flags: FlagHasRev, Rev: 9, Top: 3}, Path{TID: 5}, true},
+		{"a raw key", RepoState{Flags: FlagHasRev}, Path{Raw: []byte("self")}, true},
+	} {
+		if got := c.s.MayHold(c.p); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+	if _, _, ok := (&RepoState{Flags: FlagHasRev, LowBucket: 5, Rev: 3 << BucketShift}).Buckets(); ok {
+		t.Error("the lowest bucket is above the highest")
+	}
+	if low, high, ok := (&RepoState{Flags: FlagHasRev, LowBucket: 5, Rev: 7 << BucketShift}).Buckets(); low != 4 || high != 7 || !ok {
+		t.Errorf("buckets 4-7 are %d-%d, %v", low, high, ok)
+	}
+	if _, _, ok := (&RepoState{Flags: FlagHasRev, LowBucket: 5, Rev: 8 << BucketShift}).Buckets(); ok {
+		t.Error("five buckets are few")
+	}
+}
+
+// Revs compare as their TIDs do.
+func TestRevs(t *testing.T) {
+	last := ""
+	for _, r := range []Rev{0, 1, 31, 32, goldenTID, 1 << 63, NoRev - 1, NoRev} {
+		if s := r.String(); s <= last || len(s) != 13 {
+			t.Errorf("rev %d is %q, after %q", uint64(r), s, last)
+		}
+		last = r.String()
+	}
+}

@@ -1,0 +1,256 @@
+package format
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"skein/graph/kinds"
+	"skein/intern/dict"
+)
+
+// randomRecords draws records of a bucket, as they ascend: of one clock or of many,
+// near and far, with and without flags.
+func randomRecords(rng *rand.Rand, bucket uint16, most int) (records []Record) {
+	clocks, step := uint64(1+rng.IntN(3)), uint64(1)<<(10+rng.IntN(35))
+	tid := uint64(bucket)<<BucketShift + rng.Uint64N(step)
+	for i := range rng.IntN(most + 1) {
+		r := Record{Path: Path{TID: tid&^clockMask | rng.Uint64N(clocks)}, Subject: randomID(rng)}
+		if bucket >= RawBucket {
+			r.Path = Path{Raw: fmt.Appendf(nil, "%04d%s", i, bytes.Repeat([]byte("x"), rng.IntN(200)))}
+		} else if tid += 1<<ClockBits + rng.Uint64N(step); tid>>BucketShift != uint64(bucket) {
+			break
+		}
+		if rng.IntN(4) == 0 {
+			r.Flags, r.Subject = 1+uint8(rng.IntN(2)), dict.None
+		}
+		records = append(records, r)
+	}
+	return records
+}
+
+func sameRecord(x, y Record) bool {
+	return ComparePaths(x.Path, y.Path) == 0 && (x.Path.Raw == nil) == (y.Path.Raw == nil) && x.Subject == y.Subject && x.Flags == y.Flags
+}
+
+// naiveRead reads a chunk word by word, as the format's description has it.
+func naiveRead(actor dict.ID, bucket uint16, v []byte) (records []Record, generation uint64) {
+	next := func() uint64 {
+		n, w := binary.Uvarint(v)
+		v = v[w:]
+		return n
+	}
+	word := func() (flags uint8, clock uint64) {
+		n := binary.BigEndian.Uint16(v)
+		v = v[2:]
+		return uint8(n >> 10), uint64(n & 1023)
+	}
+	micros, clock, subject := uint64(bucket)<<40, uint64(0), uint64(actor)
+	for len(v) > 0 {
+		r := Record{}
+		n := next()
+		if len(records) == 0 && generation == 0 && n == 1 {
+			if binary.BigEndian.Uint16(v) == 4<<10 {
+				word()
+				generation = next()
+				continue
+			}
+		}
+		if bucket >= RawBucket {
+			r.Path.Raw, v = v[:n/2], v[n/2:]
+			if n%2 == 1 {
+				r.Flags, _ = word()
+			}
+		} else {
+			micros += n / 2
+			if n%2 == 1 {
+				r.Flags, clock = word()
+			}
+			r.Path.TID = micros*1024 + clock
+		}
+		if r.Flags == 0 {
+			d := next()
+			if d%2 == 0 {
+				subject += d / 2
+			} else {
+				subject -= d/2 + 1
+			}
+			r.Subject = dict.ID(subject)
+		}
+		records = append(records, r)
+	}
+	return records, generation
+}
+
+// A chunk says what it was made from, to Read, to walk and to who reads it by the
+// description of the format.
+func TestChunksSayWhatTheyHold(t *testing.T) {
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 30))
+		actor, bucket := randomID(rng), []uint16{0, 1607, RawBucket - 1, RawBucket, RawBucket + 255}[rng.IntN(5)]
+		c := CoderOf(actor, bucket)
+		records := randomRecords(rng, bucket, 40)
+		generation := max(rng.Uint64N(6), 3) - 3
+		v := c.Append([]byte("x"), generation, records)[1:]
+		got, g, err := c.Read([]Record{{Age: 9}}, v, 4)
+		if err != nil || g != generation || got[0].Age != 9 || !slices.EqualFunc(got[1:], records, sameRecord) {
+			t.Fatalf("seed %d: %x is read as %v of generation %d, %v; want %v of %d", seed, v, got[1:], g, err, records, generation)
+		}
+		if slices.ContainsFunc(got[1:], func(r Record) bool { return r.Age != 4 }) {
+			t.Fatalf("seed %d: records are not of age 4: %v", seed, got)
+		}
+		if naive, g := naiveRead(actor, bucket, v); g != generation || !slices.EqualFunc(naive, records, sameRecord) {
+			t.Fatalf("seed %d: by its description %x is %v, want %v", seed, v, naive, records)
+		}
+		if c.IsRaw() {
+			continue
+		}
+		_, n, g, ok := c.walk(v)
+		removed := slices.ContainsFunc(records, func(r Record) bool { return r.Flags == Removed })
+		if ok == removed || ok && (n != len(records) || g != generation) {
+			t.Fatalf("seed %d: a walk through %x finds %d records of generation %d, %v", seed, v, n, g, ok)
+		}
+		// What is appended at the end that the walk found is what would have been there.
+		if cut := rng.IntN(len(records) + 1); ok {
+			head := c.Append(nil, generation, records[:cut])
+			if end, _, _, _ := c.walk(head); !bytes.Equal(c.appendAfter(head, end, records[cut:]), v) {
+				t.Fatalf("seed %d: the last %d records are appended as others than %x", seed, len(records)-cut, v)
+			}
+		}
+	}
+}
+
+// What most records are takes few bytes. The numbers are those of the format.
+func TestChunkSizes(t *testing.T) {
+	const actor = shortID
+	bucket := Path{TID: goldenTID}.Bucket()
+	c := CoderOf(actor, bucket)
+	records := func(n int, micros uint64, flags uint8) (out []Record) {
+		for i := range n {
+			r := Record{Path: Path{TID: goldenTID + uint64(i)*micros<<ClockBits}, Subject: actor + dict.ID(i), Flags: flags}
+			if flags != 0 {
+				r.Subject = dict.None
+			}
+			out = append(out, r)
+		}
+		return out
+	}
+	for _, r := range []struct {
+		name       string
+		generation uint64
+		records    []Record
+		size       int
+	}{
+		{"none", 0, nil, 0},
+		{"one", 0, records(1, 0, 0), 6 + 2 + 1},
+		{"a hundred within 64 microseconds of each other", 0, records(100, 63, 0), 9 + 99*2},
+		{"a hundred, one each second", 0, records(100, 1_000_000, 0), 9 + 99*4},
+		{"ten removed, each with its word", 0, records(10, 63, Removed), 8 + 9*3},
+		{"a generation", 127, nil, 4},
+		{"a generation of two bytes", 128, nil, 5},
+	} {
+		if v := c.Append(nil, r.generation, r.records); len(v) != r.size {
+			t.Errorf("%s: %d bytes, want %d: %x", r.name, len(v), r.size, v)
+		}
+	}
+}
+
+// Bytes that no chunk has are refused by Read and by folds; walk refuses what Read does.
+func TestChunksRefused(t *testing.T) {
+	const tids, raws = 1607, RawBucket
+	for _, c := range []struct {
+		name   string
+		bucket uint16
+		v      []byte
+	}{
+		{"a number that is cut", tids, []byte{0x80}},
+		{"no word where one was said to be", tids, []byte{1}},
+		{"half a word", tids, []byte{1, 0}},
+		{"no subject", tids, []byte{2}},
+		{"no subject after the word", tids, []byte{3, 0, 17}},
+		{"a subject that is cut", tids, []byte{2, 0x80}},
+		{"a flag that none has", tids, []byte{3, 0x0c, 17}},
+		{"all flags", tids, []byte{3, 0xfc, 17, 2}},
+		{"spilled without a generation", tids, []byte{1, 0x10, 0}},
+		{"spilled in generation 0", tids, []byte{1, 0x10, 0, 0}},
+		{"a generation that is cut", tids, []byte{1, 0x10, 0, 0x80}},
+		{"spilled, said second", tids, []byte{2, 2, 1, 0x10, 0, 1}},
+		{"spilled twice", tids, []byte{1, 0x10, 0, 1, 1, 0x10, 0, 1}},
+		{"a key of no bytes", raws, []byte{0, 2}},
+		{"a key of no bytes and a word", raws, []byte{1, 0, 0, 2}},
+		{"a key that is cut", raws, []byte{8, 's', 'e', 'l'}},
+		{"a key longer than memory", raws, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 's'}},
+		{"a key without a subject", raws, []byte{8, 's', 'e', 'l', 'f'}},
+		{"a key with half a word", raws, []byte{9, 's', 'e', 'l', 'f', 4}},
+		{"a key with a flag that none has", raws, []byte{9, 's', 'e', 'l', 'f', 0x0c, 0}},
+		{"raw keys spilled in generation 0", raws, []byte{1, 0x10, 0, 0}},
+	} {
+		coder := CoderOf(5, c.bucket)
+		if got, _, err := coder.Read(nil, c.v, 0); err == nil {
+			t.Errorf("%s: %x is read as %v", c.name, c.v, got)
+		}
+		key := binary.BigEndian.AppendUint16(AppendRecordsKey(nil, 1, 5), c.bucket)
+		good := coder.Append(nil, 0, []Record{{Path: Path{TID: tids<<BucketShift | 1}, Subject: 1}})
+		if coder.IsRaw() {
+			good = coder.Append(nil, 0, []Record{{Path: Path{Raw: []byte("a")}, Subject: 1}})
+		} else if _, _, _, ok := coder.walk(c.v); ok {
+			t.Errorf("%s: a walk gets through %x", c.name, c.v)
+		}
+		for _, values := range [][][]byte{{c.v}, {good, c.v}, {c.v, good}} {
+			if v, _, err := new(Folder).Fold(nil, key, values, false); err == nil {
+				t.Errorf("%s: %x folds to %x", c.name, values, v)
+			}
+		}
+	}
+}
+
+// A chunk's coder is made from keys of kinds that are indexed, and from no others.
+func TestCoderOfKey(t *testing.T) {
+	for kind := range 256 {
+		k := kinds.Kind(kind)
+		c, err := CoderOfKey(AppendChunkKey(nil, k, longID, Path{TID: goldenTID}, 2))
+		if known := k.Info() != nil; (err == nil) != known || known && c != CoderOf(longID, 1607) {
+			t.Errorf("kind %v: %+v, %v", k, c, err)
+		}
+	}
+	if c, err := CoderOfKey(AppendRowKey(nil, 1, longID)); err == nil {
+		t.Errorf("a set has the coder %+v", c)
+	}
+}
+
+// A fold says how many paths it kept and how many bytes, for whoever spills; and
+// nothing of what cannot be spilled any more.
+func TestFoldedSizes(t *testing.T) {
+	for seed := range uint64(500) {
+		rng := rand.New(rand.NewPCG(seed, 31))
+		bucket := []uint16{1607, RawBucket}[rng.IntN(2)]
+		depth := rng.IntN(MaxChunkDepth + 1)
+		key := append(binary.BigEndian.AppendUint16(AppendRecordsKey(nil, 2, 5), bucket), make([]byte, depth)...)
+		c := CoderOf(5, bucket)
+		values := [][]byte{c.Append(nil, 1, randomRecords(rng, bucket, 20))}
+		for range rng.IntN(3) {
+			values = append(values, c.Append(nil, 0, randomRecords(rng, bucket, 20)))
+		}
+		var f Folder
+		v, size, err := f.Fold([]byte("before"), key, values, true)
+		records, _, err1 := c.Read(nil, v[6:], 0)
+		want := Folded{Entries: len(records), Bytes: len(v) - 6}
+		if depth == MaxChunkDepth {
+			want = Folded{}
+		}
+		if err != nil || err1 != nil || size != want || string(v[:6]) != "before" {
+			t.Fatalf("seed %d, depth %d: %+v, want %+v; %v %v", seed, depth, size, want, err, err1)
+		}
+	}
+	for name, key := range map[string][]byte{
+		"container": AppendContainerKey(nil, AppendRowKey(nil, 1, 5), 3),
+		"accounts":  alone.AccountKey(nil, 5), "strings": dict.AppendGroupKey(nil, dict.DID, 5),
+	} {
+		if _, size, err := new(Folder).Fold(nil, key, [][]byte{nil, nil}, true); err != nil || size != (Folded{}) {
+			t.Errorf("%s: %+v, %v", name, size, err)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package format
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// randomMembers draws n members of a space, as they ascend.
+func randomMembers(rng *rand.Rand, n, space int) (out []uint16) {
+	in := map[uint16]bool{}
+	for len(in) < n {
+		m := uint16(rng.IntN(space))
+		if !in[m] {
+			in[m] = true
+			out = append(out, m)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// wide turns members into ids.
+func wide(members []uint16, base uint64) (out []uint64) {
+	for _, m := range members {
+		out = append(out, base+uint64(m))
+	}
+	return out
+}
+
+// On both sides of the boundary between arrays and bitmaps, a container says of each
+// member what it was made from.
+func TestContainersAroundTheBoundary(t *testing.T) {
+	rng := rand.New(rand.NewPCG(20, 0))
+	for _, n := range []int{0, 1, 2, 95, 96, 97, ArrayMax - 2, ArrayMax - 1, ArrayMax, ArrayMax + 1, 40_000, 1<<16 - 1, 1 << 16} {
+		all := randomMembers(rng, n, 1<<16)
+		var remove []uint16
+		for range min(10, 1<<16-n) {
+			m := uint16(rng.IntN(1 << 16))
+			for slices.Contains(all, m) || slices.Contains(remove, m) {
+				m++
+			}
+			remove = append(remove, m)
+		}
+		slices.Sort(remove)
+		v := AppendContainer(nil, all, remove)
+		want := 1 + 2*len(remove) + min(2*n, BitmapBytes)
+		if len(v) != want {
+			t.Errorf("%d members take %d bytes, want %d", n, len(v), want)
+		}
+		removed, present, err := SplitContainer(v)
+		if err != nil || len(removed) != 2*len(remove) || (len(present) == BitmapBytes) != (n >= ArrayMax) {
+			t.Fatalf("%d members: %d and %d bytes, %v", n, len(removed), len(present), err)
+		}
+		const base = 77 << 16
+		if got, err := ContainerMembers(base, v); err != nil || !slices.Equal(got, wide(all, base)) {
+			t.Fatalf("%d members: %d are read, %v", n, len(got), err)
+		}
+		in := map[uint16]bool{}
+		for _, m := range all {
+			in[m] = true
+		}
+		for i := rng.IntN(4); i < 1<<16; i += 1 + rng.IntN(7) {
+			if has, err := ContainerHas(v, uint16(i)); err != nil || has != in[uint16(i)] {
+				t.Fatalf("%d members: has(%d) is %v, %v", n, i, has, err)
+			}
+		}
+	}
+}
+
+// A container has one form, however it became what it is: grown over the boundary, or
+// shrunk back under it.
+func TestContainersHaveOneForm(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 0))
+	for _, n := range []int{ArrayMax - 1, ArrayMax, ArrayMax + 1} {
+		all := randomMembers(rng, n, 1<<16)
+		want := AppendContainer(nil, all, nil)
+		cut := rng.IntN(n)
+		others := slices.DeleteFunc(upTo[uint16](0, 200), func(m uint16) bool { return slices.Contains(all, m) })
+		for name, values := range map[string][][]byte{
+			"as it is":       {want},
+			"of two halves":  {AppendContainer(nil, all[:cut], nil), AppendContainer(nil, all[cut:], nil)},
+			"later half":     {AppendContainer(nil, all[cut:], nil), AppendContainer(nil, all[:cut], nil)},
+			"one by one":     append([][]byte{AppendContainer(nil, all[:n-3], nil)}, single(all[n-3:])...),
+			"removed again":  {AppendContainer(nil, merge(all, others), nil), AppendContainer(nil, nil, others)},
+			"added again":    {want, AppendContainer(nil, nil, all[cut:]), AppendContainer(nil, all[cut:], nil)},
+			"twice the same": {want, want},
+			"after nothing":  {nil, want, AppendContainer(nil, nil, nil)},
+		} {
+			got, err := foldContainers([]byte("x"), values, true)
+			if err != nil || !bytes.Equal(got, append([]byte("x"), want...)) {
+				t.Errorf("%d members %s: %d bytes, want %d, %v", n, name, len(got)-1, len(want), err)
+			}
+		}
+	}
+}
+
+// single returns an operand for each member.
+func single(members []uint16) (values [][]byte) {
+	for _, m := range members {
+		values = append(values, AppendContainer(nil, []uint16{m}, nil))
+	}
+	return values
+}
+
+func merge(a, b []uint16) []uint16 {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return all
+}
+
+// The two ways to fold come to the same bytes, where both can be gone.
+func TestSmallFoldIsTheLargeOne(t *testing.T) {
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 22))
+		var values [][]byte
+		for left := smallFold; left > 0; {
+			n := rng.IntN(min(left, 20) + 1)
+			members := randomMembers(rng, n, 20+rng.IntN(100))
+			cut := rng.IntN(n + 1)
+			rng.Shuffle(n, func(i, j int) { members[i], members[j] = members[j], members[i] })
+			slices.Sort(members[:cut])
+			slices.Sort(members[cut:])
+			values = append(values, AppendContainer(nil, members[:cut], members[cut:]))
+			if left -= n; rng.IntN(8) == 0 {
+				break
+			}
+		}
+		for _, base := range []bool{false, true} {
+			small, large := foldSmall([]byte("x"), values, base), foldBitmaps([]byte("x"), values, base)
+			if !bytes.Equal(small, large) {
+				t.Fatalf("seed %d, base %v: %x folds to %x by sorting, to %x in bitmaps", seed, base, values, small, large)
+			}
+		}
+	}
+}
+
+// As many operands as one member may get, between two compactions, are folded: the
+// last says what stands.
+func TestFoldOfManyOperands(t *testing.T) {
+	put, remove := AppendContainer(nil, []uint16{5}, nil), AppendContainer(nil, nil, []uint16{5})
+	var values [][]byte
+	for i := range 1<<14 + 3 {
+		values = append(values, [][]byte{put, remove}[i%2])
+	}
+	for n := len(values) - 6; n <= len(values); n++ {
+		got, err := foldContainers(nil, values[:n], false)
+		if want := values[n-1]; err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d operands fold to %x, %v, want %x", n, got, err, want)
+		}
+	}
+	// The same with few members and many operands that say nothing.
+	values = slices.Concat([][]byte{put}, make([][]byte, 40_000), [][]byte{remove, AppendContainer(nil, []uint16{4}, nil)})
+	if got, err := foldContainers(nil, values, false); err != nil || !bytes.Equal(got, AppendContainer(nil, []uint16{4}, []uint16{5})) {
+		t.Errorf("%d operands fold to %x, %v", len(values), got, err)
+	}
+}
+
+// Bytes that no container has are refused by every reader.
+func TestContainersRefused(t *testing.T) {
+	for name, v := range map[string][]byte{
+		"a number of removed that is cut":      {0x80},
+		"fewer removed than their number":      {2, 1, 0},
+		"half a removed":                       {1, 1},
+		"half a member":                        {0, 1},
+		"half a member after the removed":      {1, 1, 0, 2},
+		"more removed than there are members":  append(binary.AppendUvarint(nil, 1<<16+1), make([]byte, 2<<16+2)...),
+		"a number of removed that overflows":   append(binary.AppendUvarint(nil, 1<<63), make([]byte, 8)...),
+		"more present than a bitmap":           append([]byte{0}, make([]byte, BitmapBytes+2)...),
+		"a number of removed of eleven bytes":  {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80},
+		"a number of removed beyond 64 bits":   {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2},
+		"the highest number of removed, twice": append(binary.AppendUvarint(nil, 1<<64-1), make([]byte, 20)...),
+	} {
+		_, _, err := SplitContainer(v)
+		_, err1 := ContainerMembers(0, v)
+		_, err2 := ContainerHas(v, 1)
+		_, err3 := foldContainers(nil, [][]byte{AppendContainer(nil, []uint16{1}, nil), v}, true)
+		if err == nil || err1 == nil || err2 == nil || err3 == nil {
+			t.Errorf("%s: %v, %v, %v, %v", name, err, err1, err2, err3)
+		}
+	}
+	// No value at all is an empty container.
+	if has, err := ContainerHas(nil, 0); has || err != nil {
+		t.Errorf("no bytes have 0: %v", err)
+	}
+}
+
+// TakeBlock takes the ids of one block and leaves the rest.
+func TestTakeBlock(t *testing.T) {
+	rng := rand.New(rand.NewPCG(23, 0))
+	for range 300 {
+		var ids []uint64
+		for range rng.IntN(50) {
+			ids = append(ids, rng.Uint64N(4)<<16|rng.Uint64N(3)<<15|rng.Uint64N(100))
+		}
+		slices.Sort(ids)
+		ids = slices.Compact(ids)
+		rest := slices.Clone(ids)
+		var got []uint64
+		for block := range uint64(7) {
+			var taken []uint16
+			if taken, rest = TakeBlock([]uint16{9}, rest, block); taken[0] != 9 {
+				t.Fatalf("block %d of %v: the list begins with %d", block, ids, taken[0])
+			}
+			got = append(got, wide(taken[1:], block<<16)...)
+		}
+		if !slices.Equal(got, ids) || len(rest) != 0 {
+			t.Fatalf("the blocks of %v are %v, and %v is left", ids, got, rest)
+		}
+	}
+	if taken, rest := TakeBlock(nil, []uint64{3 << 16}, 2); len(taken) != 0 || len(rest) != 1 {
+		t.Errorf("block 2 takes %v of block 3", taken)
+	}
+}

@@ -1,0 +1,198 @@
+package format
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"skein/intern/dict"
+)
+
+// fuzzCodec gives a codec's golden values, and those cut in half, to a fuzzer: no bytes
+// make it panic, and what it reads it writes in a form that it reads as the same.
+func fuzzCodec(f *testing.F, names ...string) {
+	f.Helper()
+	var chosen []codec
+	for _, c := range codecs() {
+		if slices.Contains(names, c.name) {
+			chosen = append(chosen, c)
+			for _, v := range c.valid {
+				if len(v) < 1000 { // a bitmap is not to be found by its bytes
+					f.Add(v)
+					f.Add(v[:len(v)/2])
+				}
+			}
+		}
+	}
+	if len(chosen) != len(names) {
+		f.Fatalf("%d codecs are called %q", len(chosen), names)
+	}
+	f.Fuzz(func(t *testing.T, v []byte) {
+		for _, c := range chosen {
+			if len(v) == 0 && c.name == "actor key" {
+				continue // no key is empty
+			}
+			c.check(t, v)
+		}
+	})
+}
+
+func FuzzRow(f *testing.F)       { fuzzCodec(f, "row") }
+func FuzzChunk(f *testing.F)     { fuzzCodec(f, "chunk of TIDs", "chunk of raw keys") }
+func FuzzContainer(f *testing.F) { fuzzCodec(f, "container") }
+func FuzzState(f *testing.F)     { fuzzCodec(f, "state", "accounts") }
+func FuzzSettings(f *testing.F)  { fuzzCodec(f, "header", "old settings") }
+func FuzzCursor(f *testing.F)    { fuzzCodec(f, "cursor", "version of the hidden set") }
+func FuzzCounts(f *testing.F)    { fuzzCodec(f, "counts") }
+
+// FuzzKey: no key is read as another than it is, nor by the functions of two keyspaces.
+func FuzzKey(f *testing.F) { fuzzCodec(f, "chunk key", "set key", "actor key") }
+
+// FuzzHas: what a row or a container says of one id is what its list says.
+func FuzzHas(f *testing.F) {
+	for _, form := range append(goldenRows(), goldenContainers()...) {
+		if len(form.bytes) < 1000 {
+			f.Add(form.bytes, uint64(1001))
+			f.Add(form.bytes, uint64(1<<64-1))
+		}
+	}
+	f.Fuzz(func(t *testing.T, v []byte, id uint64) {
+		if r, err := ParseRow(goldenSubject, v); err == nil {
+			members, err1 := r.AppendMembers(nil)
+			removed, err2 := r.AppendRemoved(nil)
+			if has := r.Has(id); err1 == nil && has != slices.Contains(members, id) {
+				t.Errorf("row %x: has(%d) is %v, of %v", v, id, has, members)
+			}
+			if has := r.HasRemoved(id); err2 == nil && has != slices.Contains(removed, id) {
+				t.Errorf("row %x: hasRemoved(%d) is %v, of %v", v, id, has, removed)
+			}
+		}
+		if members, err := ContainerMembers(0, v); err == nil && slices.IsSorted(members) {
+			if has, err := ContainerHas(v, uint16(id)); err != nil || has != slices.Contains(members, uint64(uint16(id))) {
+				t.Errorf("container %x: has(%d) is %v, of %v", v, uint16(id), has, members)
+			}
+		}
+	})
+}
+
+// FuzzExtend: where a fold can go on after the oldest value's bytes, it comes to what
+// a fold that reads them comes to.
+func FuzzExtend(f *testing.F) {
+	c := CoderOf(shortID, Path{TID: goldenTID}.Bucket())
+	for _, form := range goldenChunks() {
+		f.Add(form.bytes, c.Append(nil, 0, []Record{{Path: Path{TID: goldenTID + 1<<30}, Subject: 5}}), true)
+	}
+	f.Fuzz(func(t *testing.T, oldest, newer []byte, base bool) {
+		// Only what we wrote has ascending paths, written in their one form.
+		for _, v := range [][]byte{oldest, newer} {
+			records, generation, err := c.Read(nil, v, 0)
+			if err != nil || !bytes.Equal(c.Append(nil, generation, records), v) {
+				return
+			}
+			for i := range records {
+				if records[i].Path.TID>>BucketShift != uint64(c.Bucket) || i > 0 && ComparePaths(records[i-1].Path, records[i].Path) >= 0 {
+					return
+				}
+			}
+		}
+		var extended, read chunkFolder
+		got, n, ok := extended.Extend(nil, c, [][]byte{oldest, newer}, base)
+		if !ok {
+			return
+		}
+		var generation uint64
+		for age, v := range [][]byte{oldest, newer} {
+			var g uint64
+			read.Records, g, _ = c.Read(read.Records, v, uint32(age))
+			generation = max(generation, g)
+		}
+		slices.SortFunc(read.Records, CompareRecords)
+		kept := read.Newest(base && generation == 0)
+		if want := c.Append(nil, generation, kept); !bytes.Equal(got, want) || n != len(kept) {
+			t.Errorf("%x + %x is extended to %x, %d records; read it comes to %x, %d", oldest, newer, got, n, want, len(kept))
+		}
+	})
+}
+
+// FuzzFolder: whatever lies under whatever key, a fold of it can be folded again, and
+// comes to one form. (Of bytes that we did not write, the first fold may leave some as
+// they are: see Extend.) Who folds says of no value that it can be spilled for ever.
+func FuzzFolder(f *testing.F) {
+	for _, key := range goldenKeys() {
+		f.Add(key.bytes, []byte{1, 2, 3, 4}, []byte{3, 0, 2}, false)
+	}
+	for _, a := range alphabets() {
+		f.Add(a.key, a.operands[0], a.operands[2], true)
+		f.Add(a.key, a.operands[2], a.operands[1], false)
+	}
+	f.Fuzz(func(t *testing.T, key, a, b []byte, base bool) {
+		once, size, err := new(Folder).Fold(nil, key, [][]byte{a, b}, base)
+		if err != nil {
+			return
+		}
+		twice, _, err := new(Folder).Fold(nil, key, [][]byte{once}, base)
+		thrice, _, err1 := new(Folder).Fold(nil, key, [][]byte{twice}, base)
+		if err != nil || err1 != nil || !bytes.Equal(twice, thrice) {
+			t.Errorf("%x: %x + %x folds to %x, that to %x, that to %x; %v %v", key, a, b, once, twice, thrice, err, err1)
+		}
+		if size.Entries > 0 && KeyspaceOf(key) == "records" {
+			if _, _, _, depth, err := ParseChunkKey(key); err != nil || depth >= MaxChunkDepth {
+				t.Errorf("%x cannot be spilled and has %+v", key, size)
+			}
+		}
+	})
+}
+
+// FuzzCursorKey: the key of a cursor says whose it is, in both layouts.
+func FuzzCursorKey(f *testing.F) {
+	f.Add("wss://bsky.network", byte(0))
+	f.Add("", byte(63))
+	f.Add("x", byte(9))
+	f.Fuzz(func(t *testing.T, source string, part byte) {
+		if len(source) > 0 && source[0] == 0 {
+			return // no source begins with it
+		}
+		if p, s := ParseCursorKey(shared.CursorKey(part, source)); p != part || s != source {
+			t.Errorf("%q of partition %d is %q of %d", source, part, s, p)
+		}
+		if p, s := ParseCursorKey(alone.CursorKey(part, source)); p != 0 || s != source {
+			t.Errorf("%q is %q of %d", source, s, p)
+		}
+		if key := alone.CursorKey(part, source); key[0] != KeyCursor || bytes.Equal(key, shared.CursorKey(part, source)) {
+			t.Errorf("%q has the key %x in both layouts", source, key)
+		}
+	})
+}
+
+// FuzzRowOf: what a fold makes of rows of any subject is what a map makes of them.
+func FuzzRowOf(f *testing.F) {
+	f.Add(uint64(5), uint64(7), uint64(9), byte(0x1b), true)
+	f.Add(uint64(1<<64-1), uint64(0), uint64(1<<63), byte(0xe4), false)
+	f.Fuzz(func(t *testing.T, subject, x, y uint64, what byte, base bool) {
+		if x == y {
+			return
+		}
+		said := map[uint64]bool{}
+		var values [][]byte
+		for i := range 4 { // two bits of what: of which of the two, and whether it is there
+			id, present := []uint64{x, y}[what>>(2*i)&1], what>>(2*i)&2 != 0
+			said[id] = present
+			if present {
+				values = append(values, AppendRow(nil, dict.ID(subject), 0, nil, []uint64{id}))
+			} else {
+				values = append(values, AppendRow(nil, dict.ID(subject), 0, []uint64{id}, nil))
+			}
+		}
+		v, _, err := new(Folder).Fold(nil, AppendRowKey(nil, 1, dict.ID(subject)), values, base)
+		r, err1 := ParseRow(dict.ID(subject), v)
+		if err != nil || err1 != nil {
+			t.Fatalf("%x: %v, %v", values, err, err1)
+		}
+		for _, id := range []uint64{x, y} {
+			present, named := said[id]
+			if r.Has(id) != present || r.HasRemoved(id) != (named && !present && !base) {
+				t.Errorf("%x folds to %x, which has %d: %v, removed %v", values, v, id, r.Has(id), r.HasRemoved(id))
+			}
+		}
+	})
+}

@@ -1,0 +1,164 @@
+package format
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"skein/graph/kinds"
+	"skein/intern/dict"
+)
+
+var (
+	alone  = Layout{dict.DefaultSettings}
+	shared = Layout{dict.SharedSettings}
+)
+
+// goldenTID is the TID of a record in 2026, of clock 17.
+const goldenTID = 1_767_225_600_123_456<<ClockBits | 17
+
+// Ids of both lengths. Both are of shards of SharedSettings, and so of partitions.
+const (
+	shortID = dict.ID(5<<26 | 0x30201)            // shard 5, counter 0x30201
+	longID  = dict.ID(1<<63 | 70<<49 | 0x4030201) // shard 70, partition 6
+)
+
+func readChunkKey(key []byte) (string, error) {
+	k, actor, bucket, depth, err := ParseChunkKey(key)
+	return fmt.Sprintf("records of kind %v, actor %#x, bucket %d, depth %d [%x]", k, uint64(actor), bucket, depth,
+		key[len(key)-depth:]), err
+}
+
+func readSetKey(key []byte) (string, error) {
+	k, subject, block, isRow, err := ParseReverseKey(key)
+	if isRow {
+		part := "the only partition"
+		if at := len(AppendRowKey(nil, k, subject)); len(key) > at {
+			part = fmt.Sprintf("partition %d", key[at])
+		}
+		return fmt.Sprintf("row of the set of kind %v, subject %#x, %s", k, uint64(subject), part), err
+	}
+	return fmt.Sprintf("container of the set of kind %v, subject %#x, block %#x", k, uint64(subject), block), err
+}
+
+func readActorKey(key []byte) (string, error) {
+	id, err := ParseActorKey(key)
+	return fmt.Sprintf("%s, %#x", KeyspaceOf(key), uint64(id)), err
+}
+
+func readCursorKey(key []byte) (string, error) {
+	part, source := ParseCursorKey(key)
+	return fmt.Sprintf("cursor of partition %d, source %q", part, source), nil
+}
+
+func readNoteKey(key []byte) (string, error) {
+	number := NumberOf(key)
+	return fmt.Sprintf("%s, source number %d of partition %d, seq and rest %x", KeyspaceOf(key), number&0xffffff, number>>24, key[5:]), nil
+}
+
+// readPlainKey is for keys that no function takes apart.
+func readPlainKey(key []byte) (string, error) {
+	return fmt.Sprintf("%s, %q", KeyspaceOf(key), key), nil
+}
+
+// goldenKeys lists a key of every shape, in both layouts.
+func goldenKeys() []form {
+	tid, raw := Path{TID: goldenTID}, Path{Raw: []byte("self")}
+	var forms []form
+	add := func(name string, key []byte, read func([]byte) (string, error)) {
+		forms = append(forms, form{name, key, read})
+	}
+	for _, id := range []struct {
+		name string
+		id   dict.ID
+	}{{"short", shortID}, {"long", longID}} {
+		for depth := range MaxChunkDepth + 1 {
+			add(fmt.Sprintf("chunk of TIDs, %s actor, depth %d", id.name, depth), AppendChunkKey(nil, 2, id.id, tid, depth), readChunkKey)
+		}
+		for _, depth := range []int{0, 1, MaxChunkDepth} {
+			add(fmt.Sprintf("chunk of raw keys, %s actor, depth %d", id.name, depth), AppendChunkKey(nil, 1, id.id, raw, depth), readChunkKey)
+		}
+		for _, l := range []struct {
+			name string
+			Layout
+		}{{"alone", alone}, {"shared", shared}} {
+			row := l.AppendMemberKey(nil, 3, id.id, longID)
+			add(fmt.Sprintf("%s: row, %s subject", l.name, id.name), row, readSetKey)
+			add(fmt.Sprintf("%s: container, %s subject, short block", l.name, id.name), AppendContainerKey(nil, row, BlockOf(uint64(shortID))), readSetKey)
+			add(fmt.Sprintf("%s: container, %s subject, long block", l.name, id.name), AppendContainerKey(nil, row, BlockOf(uint64(longID))), readSetKey)
+			add(fmt.Sprintf("%s: account, %s", l.name, id.name), l.AccountKey(nil, id.id), readActorKey)
+		}
+		add(fmt.Sprintf("erase, %s", id.name), EraseKey(id.id), readActorKey)
+	}
+	for i, l := range []Layout{alone, shared} {
+		name := []string{"alone", "shared"}[i]
+		add(name+": counts", l.PartKey(KeyCounts, 9), readPlainKey)
+		add(name+": hidden", l.PartKey(KeyHidden, 9), readPlainKey)
+		add(name+": writer", l.PartKey(KeyWriter, 9), readPlainKey)
+		add(name+": cursor", l.CursorKey(9, "wss://bsky.network"), readCursorKey)
+		add(name+": row of hidden", l.AppendMemberKey(nil, kinds.Hidden, 0, longID), readSetKey)
+	}
+	add("header", HeaderKey, readPlainKey)
+	add("upgrade", UpgradeKey, readPlainKey)
+	add("old settings", OldSettingsKey, readPlainKey)
+	add("secret", KeySecret, readPlainKey)
+	add("import", KeyImport, readPlainKey)
+	add("claim", ClaimKey(63), readPlainKey)
+	add("heartbeat", HeartbeatKey([]byte("0123456789abcdef")), readPlainKey)
+	for first, number := range []uint32{NoteNumber(7, 0), NoteNumber(7, 1)} {
+		add(fmt.Sprintf("dead letter of partition %d", first), NoteKey(KeyDeadLetter, number, 31_527_015_322, "app.bsky.graph.follow/self"), readNoteKey)
+		add(fmt.Sprintf("gap of partition %d", first), NoteKey(KeyGap, number, 0, (&Gap{Reason: "began"}).Place()), readNoteKey)
+	}
+	return forms
+}
+
+// Every shape of key is written as it is in stores, and read from there.
+func TestGoldenKeys(t *testing.T) { checkGolden(t, "keys.golden", goldenKeys()) }
+
+// No shape of key is another's: what one form of key is, none of the others is.
+func TestKeysDiffer(t *testing.T) {
+	seen := map[string]string{}
+	for _, f := range goldenKeys() {
+		if other, ok := seen[string(f.bytes)]; ok {
+			t.Errorf("%s and %s are both %x", f.name, other, f.bytes)
+		}
+		seen[string(f.bytes)] = f.name
+		if KeyspaceOf(f.bytes) == "unknown" {
+			t.Errorf("%s is of no keyspace: %x", f.name, f.bytes)
+		}
+	}
+}
+
+// Append functions append: they keep what was there, and what they append is no other.
+func TestKeysAreAppended(t *testing.T) {
+	row := AppendRowKey(nil, 2, shortID)
+	for i, f := range []func([]byte) []byte{
+		func(dst []byte) []byte { return AppendRecordsKey(dst, 2, longID) },
+		func(dst []byte) []byte { return AppendChunkKey(dst, 2, longID, Path{TID: goldenTID}, 3) },
+		func(dst []byte) []byte { return AppendRowKey(dst, 2, longID) },
+		func(dst []byte) []byte { return alone.AppendMemberKey(dst, 2, longID, shortID) },
+		func(dst []byte) []byte { return shared.AppendMemberKey(dst, 2, longID, shortID) },
+		func(dst []byte) []byte { return AppendContainerKey(dst, row, 5) },
+		func(dst []byte) []byte { return AppendContainerKey(dst, append(bytes.Clone(row), 9), 5) },
+		func(dst []byte) []byte { return AppendBlock(dst, 1<<47) },
+		func(dst []byte) []byte { return alone.AccountKey(dst, longID) },
+		func(dst []byte) []byte { return shared.AccountKey(dst, longID) },
+	} {
+		before := append(make([]byte, 0, 64), "before"...)
+		want := append([]byte("before"), f(nil)...)
+		if got := f(before); !bytes.Equal(got, want) || string(before) != "before" {
+			t.Errorf("function %d appends %x, want %x", i, got, want)
+		}
+	}
+	if want := AppendContainerKey(nil, row, 5); !bytes.HasPrefix(want, row) {
+		t.Errorf("%x is not under %x", want, row)
+	}
+	// A prefix of a partition's row is not written over.
+	part := append(bytes.Clone(row), 9)
+	AppendContainerKey(nil, part, 5)
+	shared.Containers(row)
+	shared.PartKey(row, 1)
+	if part[len(part)-1] != 9 || !bytes.Equal(row, AppendRowKey(nil, 2, shortID)) {
+		t.Errorf("the row's key became %x", part)
+	}
+}

@@ -1,0 +1,284 @@
+package format
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"skein/graph/kinds"
+	"skein/intern/dict"
+)
+
+// goldenSubject is the subject of the golden rows.
+const goldenSubject = 1000
+
+func readRow(v []byte) (string, error) {
+	r, err := ParseRow(goldenSubject, v)
+	members, err1 := r.AppendMembers(nil)
+	removed, err2 := r.AppendRemoved(nil)
+	return fmt.Sprintf("generation %d, removed %s, members %s", r.Generation, ranges(removed), ranges(members)),
+		errors.Join(err, err1, err2)
+}
+
+// readChunk returns the reader of chunks of an actor and a bucket.
+func readChunk(c ChunkCoder) func(v []byte) (string, error) {
+	return func(v []byte) (string, error) {
+		records, generation, err := c.Read(nil, v, 0)
+		words := fmt.Sprintf("generation %d", generation)
+		for _, r := range records {
+			words += fmt.Sprintf(", %s", r.Path.AppendRkey(nil))
+			switch r.Flags {
+			case Removed:
+				words += " removed"
+			case NoSubject:
+				words += " names nothing"
+			default:
+				words += fmt.Sprintf(" names %#x", uint64(r.Subject))
+			}
+		}
+		return words, err
+	}
+}
+
+func readContainer(v []byte) (string, error) {
+	list, _, err := SplitContainer(v)
+	if err != nil {
+		return "", err
+	}
+	// The removed of a container are the members of one that has them as its array.
+	removed, err1 := ContainerMembers(0, append([]byte{0}, list...))
+	present, err2 := ContainerMembers(0, v)
+	return fmt.Sprintf("removed %s, present %s", ranges(removed), ranges(present)), errors.Join(err1, err2)
+}
+
+func stateWords(s RepoState) string {
+	flags := ""
+	for i, name := range []string{"has rev", "partial", "desynchronized", "hidden", "erasing"} {
+		if s.Has(1 << i) {
+			flags += name + " "
+		}
+	}
+	return fmt.Sprintf("{%scommit %d:%d account %d:%d deletion %d:%d rev %v data %x top %#x low %d}", flags, s.Source, s.Seq,
+		s.AccountSource, s.AccountSeq, s.DeletionSource, s.DeletionSeq, s.Rev, s.Data, s.Top, s.LowBucket)
+}
+
+// readGroup returns the reader of the group of accounts under a key.
+func readGroup(l Layout, actor dict.ID) func(v []byte) (string, error) {
+	return func(v []byte) (string, error) {
+		words := ""
+		err := l.EachState(l.AccountKey(nil, actor), v, func(actor dict.ID, s RepoState) error {
+			words += fmt.Sprintf("%#x %s ", uint64(actor), stateWords(s))
+			return nil
+		})
+		return words + ".", err
+	}
+}
+
+func readCursorRow(v []byte) (string, error) {
+	c, err := DecodeCursor(v)
+	return fmt.Sprintf("number %d, seq %d, time %s, future %v, live %v", c.Number, c.Seq, c.Time.UTC().Format(time.RFC3339Nano), c.Future, c.Live), err
+}
+
+func readHeader(v []byte) (string, error) {
+	h, err := DecodeHeader(v)
+	return fmt.Sprintf("version %d, %v, kinds %v", h.Version, h.Settings, h.Kinds), err
+}
+
+func readOldSettings(v []byte) (string, error) {
+	s, err := DecodeOldSettings(v)
+	return s.String(), err
+}
+
+// readJSON returns the reader of a value that is JSON.
+func readJSON[T any](v []byte) (string, error) {
+	var x T
+	err := json.Unmarshal(v, &x)
+	return fmt.Sprintf("%+v", x), err
+}
+
+func readCounts(v []byte) (string, error) {
+	c, err := DecodeCounts(v)
+	for _, m := range []map[string]int64{c.Records, c.Strings} { // a kind that is new has 0
+		maps.DeleteFunc(m, func(_ string, n int64) bool { return n == 0 })
+	}
+	return fmt.Sprintf("%+v", c), err
+}
+
+// upTo returns the numbers from first to the one before end.
+func upTo[N uint16 | uint64](first, end int) (list []N) {
+	for i := first; i < end; i++ {
+		list = append(list, N(i))
+	}
+	return list
+}
+
+func asJSON(x any) []byte {
+	v, err := json.Marshal(x)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return v
+}
+
+func goldenRows() (forms []form) {
+	for _, r := range []struct {
+		name             string
+		generation       uint64
+		removed, members []uint64
+	}{
+		{"row of nothing", 0, nil, nil},
+		{"row of one member above the subject", 0, nil, []uint64{1001}},
+		{"row of one member below the subject", 0, nil, []uint64{999}},
+		{"row of the subject itself", 0, nil, []uint64{goldenSubject}},
+		{"row of neighbours", 0, nil, []uint64{1, 2, 3, 4, 400, 100_000}},
+		{"row of the farthest member of the short form", 0, nil, []uint64{goldenSubject + 1<<60 - 1}},
+		{"row of the nearest member of the other form", 0, nil, []uint64{goldenSubject + 1<<60}},
+		{"row of the ends of the id space", 0, nil, []uint64{0, 1<<64 - 1}},
+		{"row of long ids", 0, nil, []uint64{uint64(longID), uint64(longID) + 70_000}},
+		{"row operand that removes", 0, []uint64{5}, nil},
+		{"row operand that adds and removes", 0, []uint64{5, 1002}, []uint64{7, 9}},
+		{"spilled row without changes", 1, nil, nil},
+		{"spilled row that adds", 2, nil, []uint64{1001, 1003}},
+		{"spilled row that adds and removes", 1 << 40, []uint64{1000, 1002}, []uint64{1001, 1003}},
+	} {
+		forms = append(forms, form{r.name, AppendRow(nil, goldenSubject, r.generation, r.removed, r.members), readRow})
+	}
+	return forms
+}
+
+func goldenChunks() (forms []form) {
+	tid := func(micros, clock uint64) Path { return Path{TID: (goldenTID>>ClockBits+micros)<<ClockBits | clock} }
+	raw := func(s string) Path { return Path{Raw: []byte(s)} }
+	const a = shortID
+	for _, c := range []struct {
+		name       string
+		generation uint64
+		actor      dict.ID
+		records    []Record
+	}{
+		{"chunk of a TID", 0, a, []Record{{Path: tid(0, 17), Subject: a + 1}}},
+		{"chunk of a TID of clock 0", 0, a, []Record{{Path: tid(0, 0), Subject: a + 1}}},
+		{"chunk of TIDs of one clock", 0, a, []Record{{Path: tid(0, 17), Subject: a + 1}, {Path: tid(1, 17), Subject: a - 1}, {Path: tid(5000, 17), Subject: a}}},
+		{"chunk of TIDs of two clocks", 0, a, []Record{{Path: tid(0, 17), Subject: 3}, {Path: tid(0, 18), Subject: 4}, {Path: tid(1, 1023), Subject: 5}}},
+		{"chunk of a TID removed", 0, a, []Record{{Path: tid(0, 17), Flags: Removed}, {Path: tid(1, 17), Subject: a + 2}}},
+		{"chunk of a TID that names nothing", 0, a, []Record{{Path: tid(0, 17), Flags: NoSubject}, {Path: tid(1, 17), Subject: a + 2}}},
+		{"chunk of a long subject", 0, a, []Record{{Path: tid(0, 17), Subject: longID}, {Path: tid(1, 17), Subject: shortID}}},
+		{"chunk of a long actor", 0, longID, []Record{{Path: tid(0, 17), Subject: longID + 1}}},
+		{"spilled chunk of nothing", 1, a, nil},
+		{"spilled chunk of a TID", 300, a, []Record{{Path: tid(0, 17), Flags: Removed}, {Path: tid(9, 17), Subject: a + 9}}},
+		{"chunk of a raw key", 0, a, []Record{{Path: raw("self"), Subject: a + 1}}},
+		{"chunk of raw keys", 0, a, []Record{{Path: raw("A"), Flags: Removed}, {Path: raw("b:c"), Flags: NoSubject}, {Path: raw("self"), Subject: longID}}},
+		{"spilled chunk of a raw key", 2, a, []Record{{Path: raw("self"), Flags: Removed}}},
+		{"spilled chunk of no raw key", 2, a, nil},
+	} {
+		bucket := Path{TID: goldenTID}.Bucket()
+		if len(c.records) > 0 {
+			bucket = c.records[0].Path.Bucket()
+		}
+		coder := CoderOf(c.actor, bucket)
+		forms = append(forms, form{c.name, coder.Append(nil, c.generation, c.records), readChunk(coder)})
+	}
+	return forms
+}
+
+func goldenContainers() (forms []form) {
+	for _, c := range []struct {
+		name         string
+		add, removed []uint16
+	}{
+		{"container of nothing", nil, nil},
+		{"container of the ends", []uint16{0, 65535}, nil},
+		{"container operand that removes", nil, []uint16{258}},
+		{"container operand that adds and removes", []uint16{1, 3}, []uint16{0, 2, 65535}},
+		{"container of a bitmap", upTo[uint16](0, ArrayMax), nil},
+		{"container of a bitmap and removed", upTo[uint16](300, 300+ArrayMax), []uint16{0, 299, 65535}},
+		{"container of all", upTo[uint16](0, 1<<16), nil},
+	} {
+		forms = append(forms, form{c.name, AppendContainer(nil, c.add, c.removed), readContainer})
+	}
+	return forms
+}
+
+// goldenStates are states of accounts in which each part of the row is once there.
+var goldenStates = []RepoState{
+	{},
+	{Flags: FlagPartial | FlagHidden, AccountSource: 3, AccountSeq: 1 << 40},
+	{Flags: FlagErasing, Source: 1, Seq: 7, DeletionSource: 1, DeletionSeq: 7},
+	{Flags: FlagHasRev, Source: 2, Seq: 31_527_015_322, Rev: goldenTID, Data: Root{1, 2, 3, 4, 5, 6, 7, 8}, LowBucket: LowNone},
+	{
+		Flags: FlagHasRev | FlagDesync, Source: 1 << 31, Seq: 300, AccountSource: 2, AccountSeq: 299, DeletionSource: 1, DeletionSeq: 128,
+		Rev: goldenTID, Data: Root{9}, Top: goldenTID + 1, LowBucket: 1608,
+	},
+}
+
+func goldenAccounts() (forms []form) {
+	var all []byte
+	for i, s := range goldenStates {
+		id := shortID&^255 + dict.ID(i*51)
+		all = alone.AppendAccount(all, id, &s)
+		forms = append(forms,
+			form{fmt.Sprintf("account %d, of a group", i), alone.AppendAccount(nil, id, &s), readGroup(alone, id)},
+			form{fmt.Sprintf("account %d, its own group", i), shared.AppendAccount(nil, id, &s), readGroup(shared, id)})
+	}
+	return append(forms, form{"group of accounts", all, readGroup(alone, shortID)})
+}
+
+func goldenRest() (forms []form) {
+	at := time.UnixMicro(1_767_225_600_123_456).UTC()
+	for _, c := range []struct {
+		name string
+		CursorRow
+	}{
+		{"cursor", CursorRow{Number: 1, Seq: 31_527_015_322, Time: at}},
+		{"cursor in the future", CursorRow{Number: 1 << 24, Seq: 5, Time: at, Future: true}},
+		{"cursor before the first event", CursorRow{Number: 2, Time: at, Live: true}},
+		{"cursor with both flags, before 1970", CursorRow{Number: 1<<32 - 1, Seq: -1, Time: time.UnixMicro(-1), Live: true, Future: true}},
+	} {
+		forms = append(forms, form{c.name, c.Value(), readCursorRow})
+	}
+	for _, h := range []struct {
+		name string
+		Header
+	}{
+		{"header of one writer", Header{Version, dict.DefaultSettings, []kinds.Kind{1, 2, 3, 4}}},
+		{"header of several writers", Header{Version, dict.SharedSettings, []kinds.Kind{1, 2, 3, 4}}},
+		{"header without kinds", Header{Version, dict.Settings{ShardBits: 32, LeaseSize: 1, Partitions: 1}, nil}},
+	} {
+		forms = append(forms, form{h.name, h.Append(nil), readHeader})
+	}
+	counts := Counts{
+		Accounts: 40_000_000, Hidden: 3, Partial: 2, Desynchronized: 1,
+		Records: map[string]int64{"follow": 5, "like": 6, "repost": -7, "block": 0}, Strings: map[string]int64{"did": 8, "uri": 9},
+	}
+	gap := Gap{Source: "wss://bsky.network", After: 5, Reason: "jump", Time: at, Since: at.Add(-time.Minute), Suspect: true, Detail: "5 to 9"}
+	letter := DeadLetter{Source: "wss://bsky.network", Seq: 5, DID: "did:plc:ewvi7nxzyoun6zhxrhs64oiz", Path: "app.bsky.graph.follow/self", Reason: "no CID", Time: at}
+	claim := ClaimRow{Token: []byte("0123456789abcdef"), Owner: "host:1", Since: at}
+	return append(forms,
+		form{"settings before version 4, one partition", []byte{2, 14, 0, 1, 0, 0}, readOldSettings},
+		form{"settings before version 4, several", []byte{2, 14, 0, 0, 16, 0, 64}, readOldSettings},
+		form{"header while it is upgraded", AppendUpgrading(nil, []byte{3}), func(v []byte) (string, error) {
+			version, err := HeaderVersion(UpgradingHeader(v))
+			return fmt.Sprintf("from version %d", version), err
+		}},
+		form{"counts", asJSON(counts), readCounts}, form{"counts of nothing", asJSON(Counts{}), readCounts},
+		form{"gap", asJSON(gap), readJSON[Gap]}, form{"gap without a beginning", asJSON(Gap{Reason: "began", Time: at}), readJSON[Gap]},
+		form{"dead letter", asJSON(letter), readJSON[DeadLetter]}, form{"dead letter of no account", asJSON(DeadLetter{Reason: "no frame", Time: at}), readJSON[DeadLetter]},
+		form{"claim", asJSON(claim), readJSON[ClaimRow]},
+		form{"claim of shards", asJSON(ClaimRow{Owner: "host:2", Since: at, Shards: &dict.ShardRange{First: 64, Last: 127}}), func(v []byte) (string, error) {
+			var c ClaimRow
+			err := json.Unmarshal(v, &c)
+			return fmt.Sprintf("owner %s, shards %v, since %v", c.Owner, c.Shards, c.Since), err
+		}})
+}
+
+// Every form of value is written as it is in stores, and read from there.
+func TestGoldenValues(t *testing.T) {
+	checkGolden(t, "rows.golden", goldenRows())
+	checkGolden(t, "chunks.golden", goldenChunks())
+	checkGolden(t, "containers.golden", goldenContainers())
+	checkGolden(t, "accounts.golden", goldenAccounts())
+	checkGolden(t, "rest.golden", goldenRest())
+}

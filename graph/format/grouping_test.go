@@ -1,0 +1,194 @@
+package format
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"skein/intern/dict"
+)
+
+// An alphabet is the operands that one key's values are put together from: so few,
+// and of so few members, that all that can come of them is tried.
+type alphabet struct {
+	name     string
+	key      []byte
+	operands [][]byte
+	spilled  []byte // the operand that has a generation
+}
+
+func alphabets() []alphabet {
+	tid := func(n uint64) Path { return Path{TID: 1650<<BucketShift | n} }
+	chunk, raw := CoderOf(5, 1650), CoderOf(5, RawBucket|0x2d)
+	s1, s2 := goldenStates[1], goldenStates[4]
+	plc := func(low dict.ID, c byte) []byte {
+		e := dict.EntryOf(dict.DID, low, bytes.Repeat([]byte{c}, dict.PackedDIDLen))
+		return new(dict.GroupWriter).Append(nil, &e)
+	}
+	all := []alphabet{
+		{name: "row", key: AppendRowKey(nil, 1, 5), operands: [][]byte{
+			AppendRow(nil, 5, 0, nil, []uint64{7}), AppendRow(nil, 5, 0, []uint64{7}, nil), AppendRow(nil, 5, 0, []uint64{9}, []uint64{7, 1 << 63}),
+			AppendRow(nil, 5, 2, nil, []uint64{9}), nil,
+		}},
+		{name: "container", key: AppendContainerKey(nil, AppendRowKey(nil, 1, 5), 3), operands: [][]byte{
+			AppendContainer(nil, []uint16{7}, nil), AppendContainer(nil, nil, []uint16{7}), AppendContainer(nil, []uint16{7, 9}, []uint16{8}),
+			AppendContainer(nil, upTo[uint16](8, 8+ArrayMax), nil), nil,
+		}},
+		{name: "chunk of TIDs", key: AppendChunkKey(nil, 2, 5, tid(0), 0), operands: [][]byte{
+			chunk.Append(nil, 0, []Record{{Path: tid(7), Subject: 3}}), chunk.Append(nil, 0, []Record{{Path: tid(7), Flags: Removed}}),
+			chunk.Append(nil, 0, []Record{{Path: tid(7), Flags: NoSubject}, {Path: tid(1 << 20), Subject: 4}}),
+			chunk.Append(nil, 2, []Record{{Path: tid(1 << 20), Flags: Removed}}), nil,
+		}},
+		{name: "chunk of raw keys", key: AppendChunkKey(nil, 2, 5, Path{Raw: []byte("self")}, 0), operands: [][]byte{
+			raw.Append(nil, 0, []Record{{Path: Path{Raw: []byte("a")}, Subject: 3}}), raw.Append(nil, 0, []Record{{Path: Path{Raw: []byte("a")}, Flags: Removed}}),
+			raw.Append(nil, 0, []Record{{Path: Path{Raw: []byte("a")}, Flags: NoSubject}, {Path: Path{Raw: []byte("ab")}, Subject: 4}}),
+			raw.Append(nil, 2, nil), nil,
+		}},
+		{name: "group of accounts", key: alone.AccountKey(nil, 5), operands: [][]byte{
+			alone.AppendAccount(nil, 7, &s1), alone.AppendAccount(nil, 7, &s2), alone.AppendAccount(alone.AppendAccount(nil, 0, &s2), 255, &s1), nil,
+		}},
+		{name: "group of strings", key: dict.AppendGroupKey(nil, dict.DID, 64), operands: [][]byte{plc(64, 1), plc(64, 2), append(plc(65, 3), plc(127, 1)...), nil}},
+	}
+	for _, i := range []int{0, 2, 3} {
+		all[i].spilled = all[i].operands[3]
+	}
+	return all
+}
+
+// Whatever four operands come to at once, they come to in any grouping: with and
+// without what is older, and in the same bytes.
+func TestEveryGrouping(t *testing.T) {
+	for _, a := range alphabets() {
+		t.Run(a.name, func(t *testing.T) {
+			f := new(Folder) // its scratch is used again
+			fold := func(base bool, values ...[]byte) []byte {
+				t.Helper()
+				v, _, err := f.Fold(nil, a.key, values, base)
+				if err != nil {
+					t.Fatalf("%x: %v", values, err)
+				}
+				return v
+			}
+			n := len(a.operands)
+			for i := range n * n * n * n {
+				w, x, y, z := a.operands[i%n], a.operands[i/n%n], a.operands[i/n/n%n], a.operands[i/n/n/n]
+				for _, base := range []bool{false, true} {
+					want := fold(base, w, x, y, z)
+					for name, got := range map[string][]byte{
+						"wx yz":           fold(base, fold(false, w, x), fold(false, y, z)),
+						"wx y z":          fold(base, fold(false, w, x), y, z),
+						"w xy z":          fold(base, w, fold(false, x, y), z),
+						"w x yz":          fold(base, w, x, fold(false, y, z)),
+						"wxy z":           fold(base, fold(false, w, x, y), z),
+						"w xyz":           fold(base, w, fold(false, x, y, z)),
+						"((wx)y)z":        fold(base, fold(false, fold(false, w, x), y), z),
+						"w(x(yz))":        fold(base, w, fold(false, x, fold(false, y, z))),
+						"wxyz, and again": fold(base, want),
+					} {
+						if !bytes.Equal(got, want) {
+							t.Fatalf("%x, %x, %x, %x come to %x; %s to %x; base %v", w, x, y, z, want, name, got, base)
+						}
+					}
+				}
+				// What is oldest may be folded as such before the rest comes. What was spilled
+				// is set, and not merged: nothing is older.
+				if isSpilled := func(v []byte) bool { return v != nil && bytes.Equal(v, a.spilled) }; isSpilled(x) || isSpilled(y) || isSpilled(z) {
+					continue
+				}
+				if got, want := fold(true, fold(true, w, x), y, z), fold(true, w, x, y, z); !bytes.Equal(got, want) {
+					t.Fatalf("%x, %x, %x, %x come to %x, the oldest first to %x", w, x, y, z, want, got)
+				}
+			}
+		})
+	}
+}
+
+// The last word on a thing stands, and that it is gone is kept until nothing older can
+// be there: for ever, under a generation.
+func TestLastWordStands(t *testing.T) {
+	path, rawPath := Path{TID: 1650<<BucketShift | 7}, Path{Raw: []byte("self")}
+	for _, c := range []struct {
+		name string
+		key  []byte
+		// of returns an operand of a generation: one that puts, or removes.
+		of     func(generation uint64, present bool) []byte
+		spills bool
+	}{
+		{"row", AppendRowKey(nil, 1, 5), func(g uint64, present bool) []byte {
+			if present {
+				return AppendRow(nil, 5, g, nil, []uint64{9})
+			}
+			return AppendRow(nil, 5, g, []uint64{9}, nil)
+		}, true},
+		{"container", AppendContainerKey(nil, AppendRowKey(nil, 1, 5), 3), func(_ uint64, present bool) []byte {
+			if present {
+				return AppendContainer(nil, []uint16{9}, nil)
+			}
+			return AppendContainer(nil, nil, []uint16{9})
+		}, false},
+		{"chunk of TIDs", AppendChunkKey(nil, 1, 5, path, 0), func(g uint64, present bool) []byte {
+			if present {
+				return CoderOf(5, path.Bucket()).Append(nil, g, []Record{{Path: path, Subject: 9}})
+			}
+			return CoderOf(5, path.Bucket()).Append(nil, g, []Record{{Path: path, Flags: Removed}})
+		}, true},
+		{"chunk of raw keys", AppendChunkKey(nil, 1, 5, rawPath, 0), func(g uint64, present bool) []byte {
+			if present {
+				return CoderOf(5, rawPath.Bucket()).Append(nil, g, []Record{{Path: rawPath, Subject: 9}})
+			}
+			return CoderOf(5, rawPath.Bucket()).Append(nil, g, []Record{{Path: rawPath, Flags: Removed}})
+		}, true},
+	} {
+		for history := range 1 << 5 { // by its bits, from the oldest on: there, or gone
+			for _, generation := range []uint64{0, 3} {
+				if generation > 0 && !c.spills {
+					continue
+				}
+				values := [][]byte{c.of(generation, history&1 != 0)}
+				for i := 1; i < 5; i++ {
+					values = append(values, c.of(0, history>>i&1 != 0))
+				}
+				last := history>>4 != 0
+				for _, base := range []bool{false, true} {
+					got, _, err := new(Folder).Fold(nil, c.key, values, base)
+					want := c.of(generation, last)
+					if !last && base && generation == 0 {
+						want = nil
+					}
+					if err != nil || !bytes.Equal(got, want) {
+						t.Errorf("%s: %05b, oldest last, generation %d, base %v: %x, want %x, %v", c.name, history, generation, base, got, want, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A folder that failed, or that folded something larger of another kind, folds the
+// next value as a new one does.
+func TestFolderKeepsNothing(t *testing.T) {
+	f := new(Folder)
+	all := alphabets()
+	for i := range 200 {
+		a, b := all[i%len(all)], all[i*7/3%len(all)]
+		if _, _, err := f.Fold(nil, b.key, [][]byte{b.operands[2], {0x81}, b.operands[0]}, i%2 == 0); err == nil {
+			t.Fatalf("%s: 81 is folded", b.name)
+		}
+		want, size, err := new(Folder).Fold(nil, a.key, a.operands, i%3 == 0)
+		got, gotSize, err1 := f.Fold(nil, a.key, a.operands, i%3 == 0)
+		if err != nil || err1 != nil || !bytes.Equal(got, want) || size != gotSize {
+			t.Fatalf("%s: %x, %+v, %v, and of a new folder %x, %+v, %v", a.name, got, gotSize, err1, want, size, err)
+		}
+	}
+}
+
+// A fold reads its values and changes none of them.
+func TestFoldLeavesItsValues(t *testing.T) {
+	for _, a := range alphabets() {
+		before := fmt.Sprintf("%x", a.operands)
+		dst := make([]byte, 3, 1<<15)
+		if _, _, err := new(Folder).Fold(dst, a.key, a.operands, true); err != nil || fmt.Sprintf("%x", a.operands) != before {
+			t.Errorf("%s: %s became %x, %v", a.name, before, a.operands, err)
+		}
+	}
+}

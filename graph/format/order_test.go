@@ -1,0 +1,295 @@
+package format
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"skein/graph/kinds"
+	"skein/intern/dict"
+)
+
+// randomID draws ids of both lengths, and often ones at the edges between them.
+func randomID(rng *rand.Rand) dict.ID {
+	switch rng.IntN(4) {
+	case 0:
+		return dict.ID(rng.Uint64N(1 << 40))
+	case 1:
+		return dict.ID(1<<63 | rng.Uint64())
+	case 2:
+		return dict.FirstLong - 2 + dict.ID(rng.IntN(4))
+	}
+	return dict.ID(rng.Uint64() >> rng.IntN(64))
+}
+
+// The keys of a set in one partition: its row, then its containers by block, and
+// nothing of the set of another subject between them.
+func TestOrderOfSets(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 0))
+	for range 2000 {
+		subject, other := randomID(rng), randomID(rng)
+		row := alone.AppendMemberKey(nil, 2, subject, 5)
+		var members []uint64
+		for range 20 {
+			members = append(members, uint64(randomID(rng)))
+		}
+		slices.Sort(members)
+		last := row
+		for i, m := range members {
+			key := AppendContainerKey(nil, row, BlockOf(m))
+			switch c := bytes.Compare(last, key); {
+			case i > 0 && BlockOf(m) == BlockOf(members[i-1]):
+				if c != 0 {
+					t.Fatalf("%#x and %#x are of one block, and lie under %x and %x", members[i-1], m, last, key)
+				}
+			case c >= 0:
+				t.Fatalf("the key %x of %#x does not come after %x", key, m, last)
+			}
+			if !bytes.HasPrefix(key, alone.Containers(row)) {
+				t.Fatalf("%x is not under %x", key, row)
+			}
+			last = key
+		}
+		if another := AppendRowKey(nil, 2, other); other != subject {
+			between := bytes.Compare(row, another) < 0 && bytes.Compare(another, last) <= 0
+			if between || bytes.HasPrefix(another, row) || cmp.Compare(subject, other) != bytes.Compare(row, another) {
+				t.Fatalf("the set of %#x begins with %x, within that of %#x, which ends with %x", uint64(other), another, uint64(subject), last)
+			}
+		}
+	}
+}
+
+// The keys of a set in several partitions: the rows by partition, then the
+// containers by block, under the prefix that Containers returns.
+func TestOrderOfSharedSets(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 0))
+	s := shared.Settings
+	for range 500 {
+		subject := randomID(rng)
+		set := AppendRowKey(nil, 4, subject)
+		var keys [][]byte
+		for part := range uint32(dict.MaxPartitions) {
+			// Any shard whose remainder is the partition has the partition's members.
+			member := s.Start(part+dict.MaxPartitions*rng.Uint32N(1<<14/dict.MaxPartitions), rng.Uint64N(s.Blocks()))
+			key := shared.AppendMemberKey(nil, 4, subject, member)
+			if got := shared.PartitionOfKey(key); uint32(got) != part || s.PartitionOfID(member) != got {
+				t.Fatalf("%x of member %#x is of partition %d, want %d", key, uint64(member), got, part)
+			}
+			keys = append(keys, key)
+		}
+		var blocks []uint64
+		for range 20 {
+			blocks = append(blocks, BlockOf(uint64(randomID(rng))))
+		}
+		slices.Sort(blocks)
+		for _, b := range slices.Compact(blocks) {
+			key := AppendContainerKey(nil, keys[rng.IntN(dict.MaxPartitions)], b)
+			if !bytes.HasPrefix(key, shared.Containers(set)) {
+				t.Fatalf("container %x is not under %x", key, shared.Containers(set))
+			}
+			keys = append(keys, key)
+		}
+		for i, key := range keys {
+			if !bytes.HasPrefix(key, set) || i > 0 && bytes.Compare(keys[i-1], key) >= 0 {
+				t.Fatalf("%x comes after %x, under %x", key, keys[max(i-1, 0)], set)
+			}
+			if isRow := i < dict.MaxPartitions; isRowKey(key) != isRow {
+				t.Fatalf("%x is a row: %v", key, !isRow)
+			}
+		}
+	}
+}
+
+// The chunks of an actor's TIDs sort as the TIDs do, at each depth, and before those
+// of raw keys, which sort by their hash. A deeper chunk lies under the one above it.
+func TestOrderOfChunks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 0))
+	for range 500 {
+		actor := randomID(rng)
+		var paths []Path
+		for range 20 {
+			paths = append(paths, Path{TID: rng.Uint64() >> rng.IntN(20)})
+		}
+		slices.SortFunc(paths, ComparePaths)
+		for range 20 {
+			paths = append(paths, Path{Raw: fmt.Appendf(nil, "key-%d", rng.IntN(1000))})
+		}
+		slices.SortFunc(paths[20:], func(x, y Path) int { return cmp.Compare(x.hash(), y.hash()) })
+		var above [][]byte // the keys at the depth before
+		for depth := range MaxChunkDepth + 1 {
+			var keys [][]byte
+			for i, p := range paths {
+				key := AppendChunkKey(nil, 1, actor, p, depth)
+				switch {
+				case !bytes.HasPrefix(key, AppendRecordsKey(nil, 1, actor)):
+					t.Fatalf("%x is no key of actor %#x", key, uint64(actor))
+				case i > 0 && bytes.Compare(keys[i-1], key) > 0:
+					t.Fatalf("depth %d: %v has key %x, before that of %v, %x", depth, p, key, paths[i-1], keys[i-1])
+				case depth > 0 && (!bytes.HasPrefix(key, above[i]) || len(key) != len(above[i])+1):
+					t.Fatalf("%v lies under %x and then under %x", p, above[i], key)
+				}
+				keys = append(keys, key)
+			}
+			if bytes.Compare(keys[19], keys[20]) >= 0 {
+				t.Fatalf("raw keys begin at %x, before the TID's %x", keys[20], keys[19])
+			}
+			above = keys
+		}
+	}
+}
+
+// What a chunk's key says of its records is what the records say.
+func TestBucketsAndSpread(t *testing.T) {
+	for _, tid := range []uint64{0, 1, 1<<BucketShift - 1, 1 << BucketShift, goldenTID, 1<<64 - 1} {
+		p := Path{TID: tid}
+		if back := uint64(p.Bucket())<<BucketShift | p.Spread()>>(64-BucketShift); back != tid || p.Bucket() >= RawBucket {
+			t.Errorf("%#x is of bucket %d and spread %#x, which are of %#x", tid, p.Bucket(), p.Spread(), back)
+		}
+		if q := ParsePath(p.AppendRkey(nil)); q.TID != tid || q.Raw != nil {
+			t.Errorf("%s is read as %v", p.AppendRkey(nil), q)
+		}
+	}
+	seen := map[uint16]bool{}
+	for i := range 2000 {
+		rkey := fmt.Appendf(nil, "key-%d", i)
+		p := ParsePath(rkey)
+		if string(p.AppendRkey(nil)) != string(rkey) || p.Bucket() < RawBucket || p.Bucket() > RawBucket+255 {
+			t.Fatalf("%s is of bucket %d, and is read as %v", rkey, p.Bucket(), p)
+		}
+		if back := uint64(p.Bucket()-RawBucket)<<56 | p.Spread()>>8; back != p.hash() {
+			t.Fatalf("%s has hash %#x, bucket and spread say %#x", rkey, p.hash(), back)
+		}
+		seen[p.Bucket()] = true
+	}
+	if len(seen) < 250 {
+		t.Errorf("2000 keys lie in %d buckets of 256", len(seen))
+	}
+}
+
+// A key that was cut, or goes on, is another's or none: whatever is read from it
+// makes the same key again.
+func TestParseRefuses(t *testing.T) {
+	for _, f := range goldenKeys() {
+		if slices.Contains([]byte{keyTotals, KeyCursor, KeyClaim, KeyHeartbeat, KeyDeadLetter, KeyGap}, f.bytes[0]) {
+			continue // no function takes these apart, or each is of any length
+		}
+		var near [][]byte
+		for n := 1; n < len(f.bytes); n++ {
+			near = append(near, f.bytes[:n])
+		}
+		for _, more := range []int{1, 2, 3, 4, 7, 8, 9, 20} {
+			near = append(near, append(bytes.Clone(f.bytes), make([]byte, more)...), append(bytes.Clone(f.bytes), bytes.Repeat([]byte{0xfe}, more)...))
+		}
+		for _, key := range near {
+			for name, again := range map[string]func([]byte) ([]byte, error){"chunk": chunkKeyAgain, "set": setKeyAgain, "actor": actorKeyAgain} {
+				if back, err := again(key); err == nil && !bytes.Equal(back, key) {
+					t.Errorf("%s: the %s key %x is read as %x", f.name, name, key, back)
+				}
+			}
+		}
+		// What lies in one keyspace is no key of another.
+		for first := range 256 {
+			key := append([]byte{byte(first)}, f.bytes[1:]...)
+			if _, _, _, _, err := ParseChunkKey(key); err == nil && first != KeyRecord {
+				t.Errorf("%x is read as a chunk's key", key)
+			}
+			if _, _, _, _, err := ParseReverseKey(key); err == nil && first != KeyReverse {
+				t.Errorf("%x is read as a set's key", key)
+			}
+			if isRowKey(key) && first != KeyReverse {
+				t.Errorf("%x is taken for a row's key", key)
+			}
+		}
+	}
+}
+
+// No chunk lies deeper than the deepest, and no row in a partition beyond the last.
+func TestParseRefusesBeyond(t *testing.T) {
+	for _, id := range []dict.ID{shortID, longID} {
+		deepest := AppendChunkKey(nil, 1, id, Path{TID: goldenTID}, MaxChunkDepth)
+		if _, _, _, depth, err := ParseChunkKey(append(deepest, 0)); err == nil {
+			t.Errorf("%x0 is read as a chunk's key at depth %d", deepest, depth)
+		}
+		row := AppendRowKey(nil, 1, id)
+		for part := range 256 {
+			key := append(bytes.Clone(row), byte(part))
+			_, _, _, isRow, err := ParseReverseKey(key)
+			if want := part < dict.MaxPartitions; isRow != want || isRow != isRowKey(key) || (err == nil) != want {
+				t.Errorf("%x is a row's key: %v, %v", key, isRow, err)
+			}
+		}
+	}
+}
+
+// The functions below read a key and make it again.
+func chunkKeyAgain(key []byte) ([]byte, error) {
+	k, actor, bucket, depth, err := ParseChunkKey(key)
+	if err != nil {
+		return nil, err
+	}
+	again := binary.BigEndian.AppendUint16(AppendRecordsKey(nil, k, actor), bucket)
+	return append(again, key[len(key)-depth:]...), nil
+}
+
+func setKeyAgain(key []byte) ([]byte, error) {
+	k, subject, block, isRow, err := ParseReverseKey(key)
+	if err != nil {
+		return nil, err
+	}
+	row := AppendRowKey(nil, k, subject)
+	if isRow {
+		if len(key) > len(row) { // of a partition
+			row = append(row, key[len(row)])
+		}
+		if len(row) != len(key) || !isRowKey(key) {
+			return nil, fmt.Errorf("row %x is not taken for one", key)
+		}
+		return row, nil
+	}
+	again := AppendContainerKey(nil, row, block)
+	if len(again) != len(key) {
+		again = AppendContainerKey(nil, append(row, 0), block)
+	}
+	return again, nil
+}
+
+func actorKeyAgain(key []byte) ([]byte, error) {
+	id, err := ParseActorKey(key)
+	return dict.AppendID([]byte{key[0]}, id), err
+}
+
+// Keys of random ids in both layouts are read as what they were made from, and belong
+// to the partition of the account that they are of.
+func TestKeysOfRandomIDs(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 0))
+	for range 20_000 {
+		l := Layout{dict.Settings{ShardBits: uint8(6 + rng.IntN(19)), LeaseSize: 1 << 16, Partitions: 1 << rng.IntN(7)}}
+		kind := kinds.All[rng.IntN(len(kinds.All))].Kind
+		actor, subject, member := randomID(rng), randomID(rng), randomID(rng)
+		row := l.AppendMemberKey(nil, kind, subject, member)
+		container := AppendContainerKey(nil, row, BlockOf(uint64(member)))
+		p := Path{TID: rng.Uint64()}
+		chunk := AppendChunkKey(nil, kind, actor, p, rng.IntN(MaxChunkDepth+1))
+		want := uint8(0)
+		if l.Shared() {
+			want = l.Settings.PartitionOfID(member)
+		}
+		if k, s, _, isRow, err := ParseReverseKey(row); k != kind || s != subject || !isRow || err != nil || l.PartitionOfKey(row) != want {
+			t.Fatalf("%v: row %x of %#x: kind %v, %#x, %v, %v, partition %d", l.Settings, row, uint64(subject), k, uint64(s), isRow, err, l.PartitionOfKey(row))
+		}
+		if k, s, b, isRow, err := ParseReverseKey(container); k != kind || s != subject || isRow || b != BlockOf(uint64(member)) || err != nil {
+			t.Fatalf("%v: container %x of %#x: kind %v, %#x, block %#x, %v, %v", l.Settings, container, uint64(subject), k, uint64(s), b, isRow, err)
+		}
+		if k, a, b, _, err := ParseChunkKey(chunk); k != kind || a != actor || b != p.Bucket() || err != nil || l.PartitionOfKey(chunk) != l.Settings.PartitionOfID(actor) {
+			t.Fatalf("%v: chunk %x of %#x: kind %v, %#x, bucket %d, %v", l.Settings, chunk, uint64(actor), k, uint64(a), b, err)
+		}
+		first, err := ParseActorKey(l.AccountKey(nil, actor))
+		if same := first == actor; err != nil || first|actor&l.AccountMask() != actor || l.Shared() && !same {
+			t.Fatalf("%v: account %#x is in the group of %#x, %v", l.Settings, uint64(actor), uint64(first), err)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package format
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"skein/intern/dict"
+)
+
+// randomSets draws two sets of ids that have none in common, as they ascend.
+func randomSets(rng *rand.Rand, around uint64, most int) (removed, members []uint64) {
+	said := map[uint64]bool{}
+	for range rng.IntN(most + 1) {
+		id := rng.Uint64() >> rng.IntN(64)
+		if rng.IntN(3) > 0 {
+			id = around + uint64(rng.IntN(400)) - 200 // it may go round the end
+		}
+		said[id] = rng.IntN(3) > 0
+	}
+	for id, present := range said {
+		if present {
+			members = append(members, id)
+		} else {
+			removed = append(removed, id)
+		}
+	}
+	slices.Sort(removed)
+	slices.Sort(members)
+	return removed, members
+}
+
+// A row says of every id what it was made from: of those that it names, of their
+// neighbours, and of the ends.
+func TestRowsSayWhatTheyHold(t *testing.T) {
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 10))
+		subject := randomID(rng)
+		removed, members := randomSets(rng, uint64(subject), 60)
+		if rng.IntN(2) == 0 {
+			removed = nil // as nearly all rows are
+		}
+		generation := max(rng.Uint64N(6), 2) - 2
+		v := AppendRow([]byte("x"), subject, generation, removed, members)[1:]
+		r, err := ParseRow(subject, v)
+		if err != nil || r.Generation != generation {
+			t.Fatalf("seed %d: generation %d of %x: %v", seed, r.Generation, v, err)
+		}
+		gotMembers, err1 := r.AppendMembers([]uint64{7})
+		gotRemoved, err2 := r.AppendRemoved([]uint64{7})
+		if err1 != nil || err2 != nil || !slices.Equal(gotMembers, append([]uint64{7}, members...)) || !slices.Equal(gotRemoved, append([]uint64{7}, removed...)) {
+			t.Fatalf("seed %d: %x holds %v and %v, want %v and %v; %v %v", seed, v, gotMembers, gotRemoved, members, removed, err1, err2)
+		}
+		for _, id := range slices.Concat(members, removed, []uint64{0, uint64(subject), 1<<64 - 1}) {
+			for _, id := range []uint64{id - 1, id, id + 1} {
+				if r.Has(id) != slices.Contains(members, id) || r.HasRemoved(id) != slices.Contains(removed, id) {
+					t.Fatalf("seed %d: %x says of %d: there %v, removed %v", seed, v, id, r.Has(id), r.HasRemoved(id))
+				}
+			}
+		}
+	}
+}
+
+// What most rows are takes few bytes. The numbers are those of the format: a row that
+// takes more is another format.
+func TestRowSizes(t *testing.T) {
+	const subject = 5<<26 + 100
+	block := uint64(subject) &^ 0xffff
+	for _, c := range []struct {
+		name             string
+		generation       uint64
+		removed, members []uint64
+		size             int
+	}{
+		{"nothing", 0, nil, nil, 0},
+		{"a member within 31", 0, nil, []uint64{subject + 31}, 1},
+		{"a member within 32 below", 0, nil, []uint64{subject - 32}, 1},
+		{"a member beyond", 0, nil, []uint64{subject + 32}, 2},
+		{"a member of the block", 0, nil, []uint64{block + 1<<12}, 2},
+		{"neighbours", 0, nil, upTo[uint64](subject, subject+100), 100},
+		{"a removed", 0, []uint64{subject + 1}, nil, 3},
+		{"a generation", 63, nil, nil, 2},
+		{"a generation and a member", 64, nil, []uint64{subject}, 4},
+		{"a member as far as can be", 0, nil, []uint64{subject + 1<<63}, 12},
+	} {
+		if v := AppendRow(nil, subject, c.generation, c.removed, c.members); len(v) != c.size {
+			t.Errorf("%s: %d bytes, %x; want %d", c.name, len(v), v, c.size)
+		}
+	}
+}
+
+// Bytes that no row has are refused by whoever reads the list that they are in.
+func TestRowsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		v    []byte
+	}{
+		{"a head that is cut", []byte{0x81}},
+		{"a head of eleven bytes", []byte{0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1}},
+		{"no number of removed", []byte{3}},
+		{"a number of removed that is cut", []byte{3, 0x80}},
+		{"fewer removed than their number", []byte{3, 2, 4}},
+		{"a removed that is cut", []byte{3, 1, 0x84}},
+		{"more removed than there are bytes", []byte{3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 4, 4}},
+		{"a first member that is cut", []byte{0x84}},
+		{"a next member that is cut", []byte{4, 0x81}},
+		{"a member twice", []byte{4, 0}},
+		{"a removed twice", []byte{3, 2, 4, 0}},
+		{"members that go round the end", []byte{4, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}},
+		{"a first member cut after the removed", []byte{3, 1, 4, 0x80}},
+	} {
+		r, err := ParseRow(goldenSubject, c.v)
+		if err == nil {
+			_, err = r.AppendMembers(nil)
+		}
+		if err == nil {
+			_, err = r.AppendRemoved(nil)
+		}
+		if err == nil {
+			t.Errorf("%s: %x is read", c.name, c.v)
+		}
+		key := AppendRowKey(nil, 1, goldenSubject)
+		for _, base := range []bool{false, true} {
+			if v, err := newFolder().Fold(nil, key, [][]byte{c.v}, base); err == nil {
+				t.Errorf("%s: %x is folded to %x", c.name, c.v, v)
+			}
+		}
+	}
+}
+
+// A row that was written for one subject says another thing under another: the key
+// is a part of it. Under the ids that are as far from the subject it says the same.
+func TestRowsBelongToTheirSubject(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 0))
+	for range 200 {
+		subject, other := randomID(rng), randomID(rng)
+		removed, members := randomSets(rng, uint64(subject), 20)
+		v := AppendRow(nil, subject, 1, removed, members)
+		r, err := ParseRow(other, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var moved []uint64
+		round := false // whether the ids go round the end, which a list cannot
+		for i, m := range members {
+			moved = append(moved, m+uint64(other-subject))
+			round = round || i > 0 && moved[i] < moved[i-1]
+		}
+		got, err := r.AppendMembers(nil)
+		if round != (err != nil) || !round && !slices.Equal(got, moved) {
+			t.Fatalf("%x of %d is, of %d, %v, %v; want %v", v, subject, other, got, err, moved)
+		}
+	}
+}
+
+// A fold of one value changes no byte of it, whatever it holds, unless it is the
+// oldest and drops what was removed.
+func TestFoldOfOneRow(t *testing.T) {
+	for seed := range uint64(500) {
+		rng := rand.New(rand.NewPCG(seed, 12))
+		subject := randomID(rng)
+		key := shared.AppendMemberKey(nil, 1, subject, 5)
+		removed, members := randomSets(rng, uint64(subject), 30)
+		for generation := range uint64(2) {
+			v := AppendRow(nil, subject, generation, removed, members)
+			for _, base := range []bool{false, true} {
+				want, n := v, len(removed)+len(members)
+				if base && generation == 0 {
+					want, n = AppendRow(nil, subject, 0, nil, members), len(members)
+				}
+				var f Folder
+				got, size, err := f.Fold([]byte("x"), key, [][]byte{v}, base)
+				if err != nil || string(got) != "x"+string(want) || size != (Folded{Entries: n}) {
+					t.Fatalf("seed %d: %x folds to %x, %+v, %v; want %x", seed, v, got, size, err, want)
+				}
+			}
+		}
+	}
+}
+
+// The highest generation of the values is the fold's: a row that was spilled twice is
+// never taken for what it was between.
+func TestGenerationsOfAFold(t *testing.T) {
+	rng := rand.New(rand.NewPCG(13, 0))
+	c := CoderOf(5, 1650)
+	for range 500 {
+		var rows, chunks [][]byte
+		highest := uint64(0)
+		for range 1 + rng.IntN(5) {
+			g := rng.Uint64N(4)
+			highest = max(highest, g)
+			rows = append(rows, AppendRow(nil, 5, g, nil, []uint64{9}))
+			chunks = append(chunks, c.Append(nil, g, []Record{{Path: Path{TID: 1650<<BucketShift | 7}, Subject: 3}}))
+		}
+		v, err := newFolder().Fold(nil, AppendRowKey(nil, 1, 5), rows, true)
+		r, err1 := ParseRow(dict.ID(5), v)
+		w, err2 := newFolder().Fold(nil, AppendChunkKey(nil, 1, 5, Path{TID: 1650 << BucketShift}, 0), chunks, true)
+		records, g, err3 := c.Read(nil, w, 0)
+		if err != nil || err1 != nil || err2 != nil || err3 != nil || r.Generation != highest || g != highest || len(records) != 1 {
+			t.Fatalf("%x is of generation %d, %x of %d; want %d", rows, r.Generation, chunks, g, highest)
+		}
+	}
+}

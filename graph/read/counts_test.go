@@ -1,0 +1,287 @@
+package read_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/graph/format"
+	"skein/graph/read"
+	"skein/intern"
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+)
+
+func TestCounts(t *testing.T) {
+	eachState(t, func(t *testing.T, v *view) {
+		want := format.Counts{Accounts: int64(len(v.repos))}.Clone()
+		for p := range v.records {
+			want.Records[p.kind.String()]++
+		}
+		for _, r := range v.repos {
+			for n, is := range map[*int64]bool{&want.Hidden: r.hidden, &want.Partial: r.partial, &want.Desynchronized: r.desync} {
+				if is {
+					*n++
+				}
+			}
+		}
+		for _, ns := range dict.Namespaces {
+			want.Strings[ns.String()] = int64(len(v.name[ns]))
+		}
+		got, err := read.Counts(v)
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%+v, want %+v: %v", got, want, err)
+		}
+		if want.Partial == 0 || want.Desynchronized == 0 || want.Hidden == 0 {
+			t.Errorf("the stream is too tame: %+v", want)
+		}
+	})
+}
+
+// The counts of lanes add up, whatever kinds they name.
+func TestCountsOfLanes(t *testing.T) {
+	rows, want := map[string][]byte{}, format.Counts{}.Clone()
+	for part := range 5 {
+		n := int64(1) << part
+		c := format.Counts{Accounts: n, Hidden: 2 * n, Partial: 3 * n, Desynchronized: 4 * n, Records: map[string]int64{"like": n, "gone": n}}
+		value, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows[string(format.KeyCounts)+string(rune(part))] = value
+		want.Accounts += n
+		want.Hidden += 2 * n
+		want.Partial += 3 * n
+		want.Desynchronized += 4 * n
+		want.Records["like"] += n
+	}
+	raw(t, rows, func(r kv.Reader) {
+		if got, err := read.Counts(r); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%+v, want %+v: %v", got, want, err)
+		}
+	})
+	rows[string(format.KeyCounts)+"\x09"] = []byte("{")
+	raw(t, rows, func(r kv.Reader) {
+		if _, err := read.Counts(r); err == nil || !strings.Contains(err.Error(), "reading the counts") {
+			t.Errorf("counts that are cut: %v", err)
+		}
+	})
+}
+
+// The hidden set's version is the sum of its parts'.
+func TestHiddenVersion(t *testing.T) {
+	one, several := format.Layout{Settings: dict.DefaultSettings}, format.Layout{Settings: dict.SharedSettings}
+	row := string(format.KeyHidden)
+	value := func(n byte) []byte { return []byte{0, 0, 0, 0, 0, 0, 0, n} }
+	for name, test := range map[string]struct {
+		l    format.Layout
+		rows map[string][]byte
+		want uint64
+		bad  bool
+	}{
+		"none":              {one, nil, 0, false},
+		"none of several":   {several, nil, 0, false},
+		"one":               {one, map[string][]byte{row: value(7)}, 7, false},
+		"of several":        {several, map[string][]byte{row + "\x00": value(7), row + "\x20": value(9), row + "\x3f": value(1)}, 17, false},
+		"malformed":         {one, map[string][]byte{row: {1}}, 0, true},
+		"malformed in part": {several, map[string][]byte{row + "\x00": value(7), row + "\x01": {}}, 0, true},
+	} {
+		raw(t, test.rows, func(r kv.Reader) {
+			got, err := read.HiddenVersion(r, test.l)
+			if (err != nil) != test.bad || !test.bad && got != test.want {
+				t.Errorf("%s: %d, %v", name, got, err)
+			}
+		})
+	}
+}
+
+// Of a running store: its version goes up when the hidden set changes, and only then;
+// its write state is another after every write, and the same where nothing was written.
+func TestVersionsOfWrites(t *testing.T) {
+	for name, settings := range layouts {
+		t.Run(name, func(t *testing.T) {
+			store := memkv.Open(options())
+			s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings}, Beat: 5 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := format.Layout{Settings: settings}
+			look := func() (version uint64, state string) {
+				if err := store.View(t.Context(), func(r kv.Reader) (err error) {
+					if version, err = read.HiddenVersion(r, l); err == nil {
+						state, err = read.WriteState(r)
+					}
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+				return version, state
+			}
+			seen := map[string]bool{}
+			rng := rand.New(rand.NewPCG(6, 6))
+			hidden := map[string]bool{}
+			for seq := graph.Seq(1); seq < 60; seq++ {
+				before, state := look()
+				if _, again := look(); again != state {
+					t.Errorf("nothing was written, and %q became %q", state, again)
+				}
+				did := fmt.Sprintf("did:plc:a%d", rng.IntN(10))
+				hide := rng.IntN(2) == 0
+				var b graph.Batch
+				b.AddAccount(seq, []byte(did), !hide, false)
+				b.Seen(seq, nil)
+				if err := s.Apply(t.Context(), "relay", &b); err != nil {
+					t.Fatal(err)
+				}
+				after, state := look()
+				if seen[state] || (after != before) != (hide != hidden[did]) || after < before {
+					t.Errorf("%s hidden=%v, before %v: version %d became %d, state %q", did, hide, hidden[did], before, after, state)
+				}
+				seen[state], hidden[did] = true, hide
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestCursorsOfStates(t *testing.T) {
+	eachState(t, func(t *testing.T, v *view) {
+		got, err := read.Cursors(v)
+		want := format.Cursor{Source: "relay", Seq: v.seq, Time: time.Unix(int64(v.seq), 0)}
+		if err != nil || len(got) != 1 || !got[0].Time.Equal(want.Time) || got[0].Seq != want.Seq || got[0].Source != want.Source || got[0].Future {
+			t.Errorf("%v, want %v: %v", got, want, err)
+		}
+	})
+}
+
+// Of each source, the lowest cursor of its partitions counts; rows that are none yet
+// do not.
+func TestCursors(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	for _, settings := range []dict.Settings{dict.DefaultSettings, dict.SharedSettings} {
+		l := format.Layout{Settings: settings}
+		for range 100 {
+			rows, want := map[string][]byte{}, map[string]format.Cursor{}
+			for n := range rng.IntN(6) {
+				source := fmt.Sprintf("wss://relay%d.example.com", n)
+				for part := range settings.Partitions {
+					c := format.CursorRow{
+						Number: uint32(rng.IntN(4)), Seq: format.Seq(rng.IntN(1000)), Live: rng.IntN(5) == 0, Future: rng.IntN(3) == 0,
+						Time: time.UnixMicro(rng.Int64N(1 << 50)),
+					}
+					for at, ok := want[source]; ok && at.Seq == c.Seq; { // two of one seq have one time
+						c.Time, c.Future = at.Time, at.Future
+						break
+					}
+					rows[string(l.CursorKey(part, source))] = c.Value()
+					if at, ok := want[source]; c.Number != 0 && !c.Live && (!ok || c.Seq < at.Seq) {
+						want[source] = format.Cursor{Source: source, Seq: c.Seq, Time: c.Time, Future: c.Future}
+					}
+				}
+			}
+			wanted := slices.SortedFunc(maps.Values(want), func(x, y format.Cursor) int { return cmp.Compare(x.Source, y.Source) })
+			raw(t, rows, func(r kv.Reader) {
+				if got, err := read.Cursors(r); err != nil || !slices.Equal(got, wanted) {
+					t.Errorf("%v, want %v: %v", got, wanted, err)
+				}
+			})
+		}
+	}
+	raw(t, map[string][]byte{"crelay": {1, 2, 3}}, func(r kv.Reader) {
+		if _, err := read.Cursors(r); err == nil || !strings.Contains(err.Error(), "cursor row 010203 is malformed") {
+			t.Errorf("a malformed cursor: %v", err)
+		}
+	})
+}
+
+func TestAccount(t *testing.T) {
+	eachState(t, func(t *testing.T, v *view) {
+		for _, did := range v.dids {
+			r, ever := v.repos[did]
+			got, err := read.Account(v, v.Layout, v.id[did])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ever {
+				if got != (format.RepoState{}) {
+					t.Errorf("%s, of which nothing is known, is %+v", did, got)
+				}
+				continue
+			}
+			want := format.RepoState{Rev: format.Rev(r.rev), Seq: r.seq, AccountSeq: r.accountSeq, DeletionSeq: r.deletionSeq, LowBucket: got.LowBucket}
+			for flag, is := range map[byte]bool{
+				format.FlagHasRev: r.everCommitted, format.FlagHidden: r.hidden, format.FlagPartial: r.partial, format.FlagDesync: r.desync,
+			} {
+				if is {
+					want.Flags |= flag
+				}
+			}
+			for number, is := range map[*uint32]bool{&want.Source: r.seq > 0, &want.AccountSource: r.wasToldOfAccount, &want.DeletionSource: r.deletionSeq > 0} {
+				if is {
+					*number = 1
+				}
+			}
+			if want.Data = format.Root(r.data[:8]); r.top > r.rev {
+				want.Top = r.top
+			}
+			if got != want {
+				t.Errorf("%s is %+v, want %+v", did, got, want)
+			}
+			v.compareLow(t, did, got.LowBucket)
+		}
+	})
+}
+
+// compareLow checks the lowest bucket that an account's records lie in: it is at or
+// below all of them, if it is known, and then none is raw.
+func (v *view) compareLow(t *testing.T, did string, low uint16) {
+	t.Helper()
+	for p := range v.records {
+		if p.did != did || low == 0 {
+			continue
+		}
+		if bucket := format.ParsePath([]byte(p.rkey)).Bucket(); low == format.LowNone || bucket >= format.RawBucket || bucket < low-1 {
+			t.Errorf("%s has a %s record in bucket %d, its lowest is said to be %d - 1", did, p.kind, bucket, low)
+		}
+	}
+}
+
+func TestAccountOfGroup(t *testing.T) {
+	one, several := format.Layout{Settings: dict.DefaultSettings}, format.Layout{Settings: dict.SharedSettings}
+	st := format.RepoState{Source: 3, Seq: 9, Rev: 5, Flags: format.FlagHasRev}
+	group := one.AppendAccount(one.AppendAccount(nil, 0x101, &st), 0x1fe, &format.RepoState{Seq: 1})
+	for name, test := range map[string]struct {
+		l     format.Layout
+		value []byte
+		id    dict.ID
+		want  format.RepoState
+		bad   bool
+	}{
+		"the first":          {one, group, 0x101, st, false},
+		"the last":           {one, group, 0x1fe, format.RepoState{Seq: 1}, false},
+		"between":            {one, group, 0x102, format.RepoState{}, false},
+		"of another group":   {one, group, 0x201, format.RepoState{}, false},
+		"a group of one":     {several, several.AppendAccount(nil, 0x1fe, &st), 0x1fe, st, false},
+		"another id":         {several, several.AppendAccount(nil, 0x1fe, &st), 0x1ff, format.RepoState{}, false},
+		"cut":                {one, group[:len(group)-1], 0x1fe, format.RepoState{}, true},
+		"not in their order": {one, append(slices.Clone(group), group...), 0x1ff, format.RepoState{}, true},
+	} {
+		key := test.l.AccountKey(nil, 0x1fe)
+		raw(t, map[string][]byte{string(key): test.value}, func(r kv.Reader) {
+			got, err := read.Account(r, test.l, test.id)
+			if (err != nil) != test.bad || !test.bad && got != test.want {
+				t.Errorf("%s: %+v, want %+v: %v", name, got, test.want, err)
+			}
+		})
+	}
+}

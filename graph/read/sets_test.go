@@ -1,0 +1,304 @@
+package read_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/graph/read"
+	"skein/intern/dict"
+	"skein/internal/kv"
+)
+
+// members returns the ids of those who have an edge to subject, ascending.
+func (v *view) members(k kinds.Kind, subject string) (ids []uint64) {
+	for p, s := range v.records {
+		if p.kind == k && s == subject {
+			ids = append(ids, uint64(v.id[p.did]))
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// hiddenIDs returns the ids of the hidden accounts, ascending.
+func (v *view) hiddenIDs() (ids []uint64) {
+	for did, r := range v.repos {
+		if r.hidden {
+			ids = append(ids, uint64(v.id[did]))
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// eachSet calls test with every set of the twin, those without members and the hidden
+// set included.
+func (v *view) eachSet(test func(k kinds.Kind, subject dict.ID, want []uint64)) {
+	for _, k := range kinds.All {
+		for subject := range v.id {
+			if strings.HasPrefix(subject, "did:") == (k.To.Is == dict.DID) {
+				test(k.Kind, v.id[subject], v.members(k.Kind, subject))
+			}
+		}
+	}
+	test(kinds.Hidden, 0, v.hiddenIDs())
+}
+
+func TestBitmap(t *testing.T) {
+	eachState(t, func(t *testing.T, v *view) {
+		several := 0 // sets of several members
+		v.eachSet(func(k kinds.Kind, subject dict.ID, want []uint64) {
+			got, err := read.Bitmap(v, v.Layout, k, subject)
+			if err != nil || !slices.Equal(got.ToArray(), want) && len(want)+int(got.GetCardinality()) > 0 {
+				t.Errorf("set %d of %d is %v, want %v: %v", k, subject, got, want, err)
+			}
+			if len(want) > 1 {
+				several++
+			}
+		})
+		if several < 20 {
+			t.Errorf("only %d sets have two members", several)
+		}
+	})
+}
+
+func TestHasEdge(t *testing.T) {
+	eachState(t, func(t *testing.T, v *view) {
+		v.eachSet(func(k kinds.Kind, subject dict.ID, want []uint64) {
+			for _, did := range append(v.dids, "did:plc:nobody") {
+				actor := v.id[did]
+				_, is := slices.BinarySearch(want, uint64(actor))
+				if has, err := read.HasEdge(v, v.Layout, k, actor, subject); err != nil || has != is {
+					t.Errorf("edge %d from %d to %d: %v, want %v: %v", k, actor, subject, has, is, err)
+				}
+			}
+		})
+	})
+}
+
+// A set is what its rows say over its containers. The containers are found one by one
+// as well, and stay as they are when the rows are laid over them.
+func TestSetInParts(t *testing.T) {
+	eachState(t, func(t *testing.T, v *view) {
+		spilled, removals := 0, 0
+		v.eachSet(func(k kinds.Kind, subject dict.ID, want []uint64) {
+			set, err := read.OpenSet(v, v.Layout, k, subject)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.IsSorted(set.Members) || !slices.IsSorted(set.Removed) || !bytes.Equal(set.Key, format.AppendRowKey(nil, k, subject)) {
+				t.Errorf("set %d of %d: %+v", k, subject, set)
+			}
+			if set.Generation == 0 {
+				if !slices.Equal(set.Members, want) || len(set.Removed) > 0 {
+					t.Errorf("set %d of %d: %v less %v, want %v", k, subject, set.Members, set.Removed, want)
+				}
+				return
+			}
+			spilled++
+			removals += len(set.Removed)
+			base, err := set.Containers(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := base.ToArray()
+			if got := set.Over(base).ToArray(); !slices.Equal(got, want) {
+				t.Errorf("set %d of %d is %v, want %v", k, subject, got, want)
+			}
+			if !slices.Equal(base.ToArray(), before) {
+				t.Errorf("set %d of %d: the containers changed", k, subject)
+			}
+			var one []uint64
+			for i, m := range before {
+				block := format.BlockOf(m)
+				if i > 0 && format.BlockOf(before[i-1]) == block {
+					continue
+				}
+				value, ok, err := v.Get(set.ContainerKey(block))
+				members, cerr := format.ContainerMembers(block<<16, value)
+				if one = append(one, members...); err != nil || cerr != nil || !ok {
+					t.Errorf("container %x: %v %v %v", set.ContainerKey(block), ok, err, cerr)
+				}
+			}
+			if !slices.Equal(one, before) {
+				t.Errorf("set %d of %d: one by one the containers hold %v, together %v", k, subject, one, before)
+			}
+			if set.Rows == nil { // two states that agree in them agree in the set
+				t.Errorf("set %d of %d was spilled, and has no rows", k, subject)
+			}
+		})
+		if spilled < 5 || removals == 0 {
+			t.Errorf("%d sets were spilled, with %d removals over them: the stream is too tame", spilled, removals)
+		}
+	})
+}
+
+// bigSet is a set that was spilled: its rows, and containers of members.
+func bigSet(l format.Layout, k kinds.Kind, subject dict.ID, row format.Row, removed, added []uint64, members []uint64) map[string][]byte {
+	first := dict.ID(1)
+	key := l.AppendMemberKey(nil, k, subject, first)
+	rows := map[string][]byte{string(key): format.AppendRow(nil, subject, row.Generation, removed, added)}
+	for len(members) > 0 {
+		var low []uint16
+		block := format.BlockOf(members[0])
+		low, members = format.TakeBlock(nil, members, block)
+		rows[string(format.AppendContainerKey(nil, key, block))] = format.AppendContainer(nil, low, nil)
+	}
+	return rows
+}
+
+// Containers of all sizes, beside each other and far apart, become one bitmap. Ours are
+// arrays up to one member less than those of Roaring.
+func TestContainerSizes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	sizes := []int{1, 2, 4095, 4096, 4097, 30_000, 1 << 16}
+	blocks := map[string][]uint64{
+		"neighbours": {0, 1, 2, 3, 4, 5, 6},
+		"apart":      {0, 1 << 15, 1<<23 + 5, 1 << 31, 1<<47 + 1, 1<<47 + 2, 1<<48 - 2},
+	}
+	for name, at := range blocks {
+		for _, settings := range []dict.Settings{dict.DefaultSettings, dict.SharedSettings} {
+			l := format.Layout{Settings: settings}
+			var members []uint64
+			for i, n := range sizes {
+				for _, low := range rng.Perm(1 << 16)[:n] {
+					members = append(members, at[i]<<16|uint64(low))
+				}
+			}
+			slices.Sort(members)
+			removed, added := members[5:50], []uint64{at[6]<<16 + 1<<17, at[6]<<16 + 1<<17 + 9}
+			want := roaring64.BitmapOf(members...)
+			want.AddMany(added)
+			for _, id := range removed {
+				want.Remove(id)
+			}
+			raw(t, bigSet(l, 2, 1<<33, format.Row{Generation: 3}, removed, added, members), func(r kv.Reader) {
+				got, err := read.Bitmap(r, l, 2, 1<<33)
+				if err != nil || !got.Equals(want) {
+					t.Fatalf("%s, %s: %d members, want %d: %v", name, settings, got.GetCardinality(), want.GetCardinality(), err)
+				}
+				got.Add(1 << 60) // it is the caller's: what was read before stays
+				if again, err := read.Bitmap(r, l, 2, 1<<33); err != nil || !again.Equals(want) {
+					t.Errorf("%s, %s: the second time it is another: %v", name, settings, err)
+				}
+				for i := 0; i < len(members); i += 1 + rng.IntN(2000) {
+					if l.Shared() && settings.PartitionOfID(dict.ID(members[i])) != settings.PartitionOfID(1) {
+						continue // its row is not there
+					}
+					if has, err := read.HasEdge(r, l, 2, dict.ID(members[i]), 1<<33); err != nil || has != want.Contains(members[i]) {
+						t.Errorf("%s: member %d: %v, %v", name, members[i], has, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// An emptied container is like none.
+func TestEmptyContainers(t *testing.T) {
+	l := format.Layout{Settings: dict.DefaultSettings}
+	rows := bigSet(l, 1, 9, format.Row{Generation: 1}, nil, []uint64{70}, []uint64{3 << 16})
+	key := format.AppendRowKey(nil, 1, 9)
+	rows[string(format.AppendContainerKey(nil, key, 2))] = nil
+	rows[string(format.AppendContainerKey(nil, key, 4))] = []byte{0}
+	rows[string(format.AppendContainerKey(nil, key, 5))] = format.AppendContainer(nil, nil, []uint16{8})
+	raw(t, rows, func(r kv.Reader) {
+		got, err := read.Bitmap(r, l, 1, 9)
+		if err != nil || !slices.Equal(got.ToArray(), []uint64{70, 3 << 16}) {
+			t.Errorf("%v, %v", got, err)
+		}
+		for _, id := range []dict.ID{2 << 16, 4 << 16, 5<<16 + 8, 6 << 16} {
+			if has, err := read.HasEdge(r, l, 1, id, 9); has || err != nil {
+				t.Errorf("%d is a member: %v", id, err)
+			}
+		}
+	})
+}
+
+// What is malformed is an error that names the key.
+func TestMalformedSets(t *testing.T) {
+	key := string(format.AppendRowKey(nil, 1, 9))
+	container := string(format.AppendContainerKey(nil, []byte(key), 1))
+	spilled := format.AppendRow(nil, 9, 1, nil, nil)
+	l := format.Layout{Settings: dict.DefaultSettings}
+	for name, test := range map[string]struct {
+		key    string
+		value  []byte
+		want   error  // of Bitmap
+		says   string // it too
+		edge   bool   // HasEdge of a member of block 1 meets it
+		shared bool
+	}{
+		"a row without its numbers":    {key: key, value: []byte{0x81}, says: "reading set ", edge: true},
+		"a row that does not ascend":   {key: key, value: []byte{4, 0}, says: "reading set "},
+		"a row with too many removed":  {key: key, value: []byte{3, 9, 1}, says: "reading set ", edge: true},
+		"an odd container":             {key: container, value: []byte{0, 1, 2, 3}, want: format.ErrContainer, edge: true},
+		"a container that is too long": {key: container, value: make([]byte, 1+format.BitmapBytes+2), want: format.ErrContainer, edge: true},
+		"more removed than there are":  {key: container, value: []byte{5, 0, 0}, want: format.ErrContainer, edge: true},
+		"a row among the containers":   {key: key + "\x05", value: []byte{4}, want: format.ErrContainer},
+		"a key of no container":        {key: key + "\x05\x05", value: []byte{0}, says: "is malformed"},
+		"of several, a row":            {key: key + "\x00", value: []byte{0x81}, says: "reading set ", edge: true, shared: true},
+	} {
+		if l.Settings = dict.DefaultSettings; test.shared {
+			l.Settings = dict.SharedSettings
+		}
+		raw(t, map[string][]byte{key: spilled}, func(r kv.Reader) {
+			if set, err := read.Bitmap(r, l, 1, 9); err != nil || !set.IsEmpty() {
+				t.Fatalf("before, it is %v, %v", set, err)
+			}
+		})
+		rows := map[string][]byte{key: spilled}
+		rows[test.key] = test.value
+		raw(t, rows, func(r kv.Reader) {
+			_, err := read.Bitmap(r, l, 1, 9)
+			if err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if _, err := read.HasEdge(r, l, 1, 1<<16, 9); (err != nil) != test.edge {
+				t.Errorf("%s: an edge: %v", name, err)
+			}
+		})
+	}
+}
+
+// In several partitions, the members of all rows are the set's, and the generations
+// add up: whatever changes below a row, the sum tells.
+func TestOpenSetOfSeveral(t *testing.T) {
+	l := format.Layout{Settings: dict.SharedSettings}
+	rng := rand.New(rand.NewPCG(4, 4))
+	for range 50 {
+		rows := map[string][]byte{}
+		var want []uint64
+		var generation uint64
+		key := format.AppendRowKey(nil, 3, 4)
+		for part := range uint8(64) {
+			if rng.IntN(3) == 0 {
+				continue
+			}
+			id := uint64(l.Settings.Start(uint32(part), rng.Uint64N(3))) + 1 + rng.Uint64N(100)
+			g := rng.Uint64N(3)
+			want = append(want, id)
+			generation += g
+			rows[string(key)+string(rune(part))] = format.AppendRow(nil, 4, g, nil, []uint64{id})
+		}
+		// The neighbours' are not.
+		rows[string(format.AppendRowKey(nil, 3, 5))+"\x00"] = binary.AppendUvarint(nil, 4)
+		rows[string(format.AppendRowKey(nil, 3, 3))+"\x01"] = binary.AppendUvarint(nil, 4)
+		slices.Sort(want)
+		raw(t, rows, func(r kv.Reader) {
+			set, err := read.OpenSet(r, l, 3, 4)
+			if err != nil || set.Generation != generation || !slices.Equal(set.Members, want) {
+				t.Errorf("%+v, want generation %d, %v: %v", set, generation, want, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,329 @@
+package intern
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+)
+
+// stocked returns an allocator that has leases, and can get no others.
+func stocked(sizes ...int) (*allocator, []*held) {
+	s := dict.Settings{ShardBits: 14, LeaseSize: dict.MaxLeaseSize, Partitions: 1}
+	a := &allocator{leases: &leaser{settings: s, closing: make(chan struct{})}, ns: dict.DID}
+	for i, size := range sizes {
+		l := &held{Lease: dict.Lease{Namespace: dict.DID, Shard: uint32(i + 1)}}
+		l.next = s.Start(l.Shard, 0)
+		l.end = l.next + dict.ID(size)
+		a.held = append(a.held, l)
+	}
+	return a, slices.Clone(a.held)
+}
+
+// Transactions in flight check ids out, use some of them in order, and check the rest
+// in: no id goes out twice while it is out or once it is used, none is lost, and of
+// each lease it is known what became of every id.
+func TestCheckoutTwin(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		sizes := []int{1 + rng.IntN(1000), 64 * (1 + rng.IntN(20)), 0, 1 + rng.IntN(2000)}
+		a, leases := stocked(sizes...)
+		total := 0
+		for _, n := range sizes {
+			total += n
+		}
+		used := map[dict.ID]bool{}
+		out := map[dict.ID]int{} // who has it
+		flying := make([]checkout, 3)
+		taken := make([][]dict.ID, len(flying))
+		for i := range flying {
+			flying[i].a = a
+		}
+		exhausted := false
+		for step := range 1500 {
+			who := rng.IntN(len(flying))
+			c := &flying[who]
+			if rng.IntN(3) > 0 {
+				n := rng.IntN(100)
+				a.mu.Lock()
+				left := a.remaining()
+				a.mu.Unlock()
+				if !c.need(n) {
+					exhausted = true
+					if left >= n {
+						t.Fatalf("seed %d: %d ids are left, and not %d to be had", seed, left, n)
+					}
+					continue
+				}
+				for range n {
+					id := c.take()
+					if other, is := out[id]; is || used[id] {
+						t.Fatalf("seed %d, step %d: %d is taken by %d, used %v, and %d has it", seed, step, id, who, used[id], other)
+					}
+					out[id] = who
+					taken[who] = append(taken[who], id)
+				}
+				continue
+			}
+			var ids []dict.ID
+			for _, id := range taken[who] {
+				delete(out, id)
+				if rng.IntN(3) > 0 {
+					ids = append(ids, id)
+					used[id] = true
+				}
+			}
+			rng.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+			c.settle(ids)
+			taken[who] = nil
+			for i, l := range leases {
+				n := 0
+				for id := range used {
+					if id >= l.end-dict.ID(sizes[i]) && id < l.end {
+						n++
+					}
+				}
+				if l.used != n || l.out+l.free+l.used+int(l.end-l.next) != sizes[i] {
+					t.Fatalf("seed %d: lease %d of %d: %d out, %d free, %d used, of which we know %d", seed, i, sizes[i], l.out, l.free, l.used, n)
+				}
+			}
+		}
+		if !exhausted {
+			t.Errorf("seed %d: there were enough ids for all", seed)
+		}
+		for i := range flying {
+			var ids []dict.ID
+			for _, id := range taken[i] {
+				ids = append(ids, id)
+				used[id] = true
+			}
+			flying[i].settle(ids)
+		}
+		if left := a.remaining(); left+len(used) != total {
+			t.Errorf("seed %d: %d ids are left and %d used, of %d", seed, left, len(used), total)
+		}
+		sum := 0
+		for _, l := range a.all() {
+			sum += l.used
+		}
+		if len(a.all()) > 0 || sum != len(used) {
+			t.Errorf("seed %d: the leases know of %d used ids, want %d", seed, sum, len(used))
+		}
+	}
+}
+
+// Ids go out in whole groups, so that two transactions do not write the same.
+func TestCheckoutWholeGroups(t *testing.T) {
+	a, _ := stocked(10 * 64)
+	x, y := checkout{a: a}, checkout{a: a}
+	groups := map[dict.ID]*checkout{}
+	for i := range 10 {
+		for _, c := range []*checkout{&x, &y} {
+			if !c.need(3 + i) {
+				t.Fatal("there are not so many")
+			}
+			for range 3 + i {
+				g := c.take() &^ dict.GroupMask
+				if of := groups[g]; of != nil && of != c {
+					t.Fatalf("both have ids of the group %d", g)
+				}
+				groups[g] = c
+			}
+		}
+	}
+	if len(groups) > 6 {
+		t.Errorf("%d groups were begun for what fits into few", len(groups))
+	}
+}
+
+// Leases of which ids are still out are not closed: nobody knows what became of them.
+func TestLeasesThatAreOut(t *testing.T) {
+	a, leases := stocked(64, 64)
+	lost, kept := checkout{a: a}, checkout{a: a}
+	if !lost.need(10) || !kept.need(64) {
+		t.Fatal("there are not so many")
+	}
+	kept.settle([]dict.ID{kept.take()})
+	if got := a.all(); len(got) != 1 || got[0] != leases[1] || got[0].used != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A writer stays in the shards that it is confined to, of its partition, goes on in
+// the shard where it was, and meets every shard of a small range.
+func TestDraw(t *testing.T) {
+	for _, c := range []struct {
+		settings    dict.Settings
+		first, last uint32
+	}{
+		{dict.Settings{ShardBits: 8, LeaseSize: 16, Partitions: 1}, 0, 255},
+		{dict.Settings{ShardBits: 8, LeaseSize: 16, Partitions: 1}, 7, 7},
+		{dict.Settings{ShardBits: 8, LeaseSize: 16, Partitions: 4}, 10, 40},
+		{dict.Settings{ShardBits: 8, LeaseSize: 16, Partitions: 64}, 128, 255},
+		{dict.Settings{ShardBits: 32, LeaseSize: 16, Partitions: 64}, 1 << 31, 1<<32 - 1},
+	} {
+		p := &leaser{settings: c.settings, shards: dict.ShardRange{First: c.first, Last: c.last}}
+		for part := range c.settings.Partitions {
+			met := map[uint32]bool{}
+			start := rand.Uint64() >> 1
+			for n := range uint64(300) {
+				shard := p.draw(part, start+n)
+				if shard < c.first || shard > c.last || shard%uint32(c.settings.Partitions) != uint32(part) {
+					t.Fatalf("%+v: partition %d draws the shard %d", c, part, shard)
+				}
+				met[shard] = true
+			}
+			all := 0
+			for s := uint64(c.first); s <= uint64(c.last) && all < 300; s++ {
+				if s%uint64(c.settings.Partitions) == uint64(part) {
+					all++
+				}
+			}
+			if len(met) != all {
+				t.Errorf("%+v: partition %d meets %d shards of %d", c, part, len(met), all)
+			}
+		}
+	}
+}
+
+// Leases are taken from the range, one block after the other of the home shard, by
+// who comes after too.
+func TestHome(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	o := Options{Settings: dict.Settings{ShardBits: 10, LeaseSize: 16, Partitions: 1}, Shards: &dict.ShardRange{First: 500, Last: 510}}
+	home, next := uint32(0), map[dict.Namespace]uint64{}
+	for life := range 4 {
+		p, err := newLeaser(store, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ns := range dict.Namespaces {
+			for range 3 {
+				l, err := p.lease(t.Context(), p.alloc[ns][0], nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if life == 0 && next[ns] == 0 && ns == dict.DID {
+					home = l.Shard
+				}
+				if l.Shard != home || l.Block != next[ns] || home < 500 || home > 510 || l.next != o.Settings.Start(home, l.Block) || int(l.end-l.next) != 16 {
+					t.Fatalf("life %d: %s leases block %d of %d, want %d of %d: %d to %d", life, ns, l.Block, l.Shard, next[ns], home, l.next, l.end)
+				}
+				next[ns]++
+			}
+		}
+	}
+	o.Shards = &dict.ShardRange{First: 0, Last: 9} // where the home is not
+	p, err := newLeaser(store, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err := p.lease(t.Context(), p.alloc[dict.DID][0], nil); err != nil || l.Shard > 9 || l.Block != 0 {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// Rows that do not fit together are named, and nothing is leased.
+func TestLeaseRefuses(t *testing.T) {
+	settings := dict.Settings{ShardBits: 1, LeaseSize: 16, Partitions: 1}
+	for name, c := range map[string]struct {
+		write func(tx kv.Txn)
+		says  string
+	}{
+		"a short counter": {func(tx kv.Txn) {
+			tx.Set(dict.AppendNextKey(nil, dict.DID, 0), []byte{1})
+			tx.Set(dict.AppendNextKey(nil, dict.DID, 1), []byte{1})
+		}, "counter of shard"},
+		"a counter that is behind": {func(tx kv.Txn) {
+			for shard := range uint32(2) {
+				tx.Set(dict.AppendLeaseKey(nil, dict.DID, shard, 5), (&dict.Lease{Owner: "other"}).Value())
+				tx.Set(dict.AppendNextKey(nil, dict.DID, shard), binary.BigEndian.AppendUint64(nil, 5))
+			}
+		}, "skein check"},
+	} {
+		store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+		if err := store.Update(t.Context(), func(tx kv.Txn) error { c.write(tx); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		in := openAs(t, store, Options{Settings: settings})
+		commits := store.Counts().Commits
+		if err := in.Prepare(t.Context(), nil, 1); err == nil || !strings.Contains(err.Error(), c.says) || store.Counts().Commits != commits {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	for _, bad := range []dict.ShardRange{{First: 1, Last: 0}, {First: 0, Last: 2}} {
+		if _, err := Open(t.Context(), store, Options{Settings: settings, Shards: &bad}); !errors.Is(err, dict.ErrSettings) {
+			t.Errorf("shards %s: %v", bad, err)
+		}
+	}
+}
+
+// A context that has ended ends the waiting for a lease, and no more is leased after
+// Close; what was asked for before is written down.
+func TestPrepareEnds(t *testing.T) {
+	for _, partitions := range []uint8{1, 2} {
+		store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+		o := Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 64, Partitions: partitions}, Owner: "me"}
+		in := openAs(t, store, o)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var b Batch
+		b.Add(dict.DID, []byte("did:web:a.com"))
+		if err := in.Prepare(ctx, &b, 1<<20); !errors.Is(err, context.Canceled) {
+			t.Errorf("%d partitions, a context that was over: %v", partitions, err)
+		}
+		if err := put(t.Context(), store, in, &b); err != nil {
+			t.Fatal(err)
+		}
+		if err := in.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w := newTwin()
+		w.note(t, named{dict.DID, "did:web:a.com"}, b.ID(0))
+		if _, open := w.audited(t, store, o.Settings); open > 0 {
+			t.Errorf("%d partitions: %d leases are open", partitions, open)
+		}
+		commits := store.Counts().Commits
+		var after Batch
+		after.Add(dict.DID, []byte("did:web:after.com"))
+		if err := in.Prepare(t.Context(), &after, 1); !errors.Is(err, errClosed) {
+			t.Errorf("%d partitions, after Close: %v", partitions, err)
+		}
+		if after.ID(0) != dict.None || store.Counts().Commits != commits {
+			t.Errorf("%d partitions: after Close it wrote", partitions)
+		}
+	}
+}
+
+// The smallest leases: of one id, of which the very first is none.
+func TestLeasesOfOne(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	o := Options{Settings: dict.Settings{ShardBits: 1, LeaseSize: 1, Partitions: 1}}
+	w := newTwin()
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 3 {
+		in := openAs(t, store, o)
+		var b Batch
+		for range 20 {
+			s := named{dict.DID, drawDID(rng, 100)}
+			i := b.Add(s.ns, []byte(s.s))
+			if err := put(t.Context(), store, in, &b); err != nil {
+				t.Fatal(err)
+			}
+			w.note(t, s, b.ID(i))
+		}
+		if err := in.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.equals(t, store)
+	w.audited(t, store, o.Settings)
+}

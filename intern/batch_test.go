@@ -1,0 +1,232 @@
+package intern
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein/intern/dict"
+)
+
+// The index of a string is that of the first of its equals, whatever was added
+// between, and a URI brings its author.
+func TestBatchIndex(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	var b Batch
+	for round := range 5 {
+		b.Reset()
+		at := map[named]int{}
+		for range 4000 << (round % 3) {
+			s := draw(rng, 3000)
+			buf := []byte(s.s)
+			if author, ok := authorOf(s); ok {
+				if _, known := at[author]; !known {
+					at[author] = b.Len() // it comes first
+				}
+			}
+			want, known := at[s]
+			if !known {
+				want = max(b.Len(), len(at))
+				at[s] = want
+			}
+			if got := b.Add(s.ns, buf); got != want {
+				t.Fatalf("round %d: %.60s is at %d, want %d", round, s.s, got, want)
+			}
+			clear(buf) // it was copied
+			if b.Len() != len(at) {
+				t.Fatalf("round %d: %d strings, want %d, after %.60s", round, b.Len(), len(at), s.s)
+			}
+		}
+		for s, i := range at {
+			if got := b.Add(s.ns, []byte(s.s)); got != i || b.ID(i) != dict.None || b.Made(i) {
+				t.Fatalf("round %d: %.60s is at %d, want %d", round, s.s, got, i)
+			}
+		}
+		if b.Len() != len(at) {
+			t.Errorf("round %d: %d strings, want %d", round, b.Len(), len(at))
+		}
+	}
+}
+
+// Strings that differ a little, and the same text in both namespaces, are others.
+func TestBatchTellsApart(t *testing.T) {
+	tid := "3jzfcijpj2z2a"
+	plc := "did:plc:" + strings.Repeat("a", 24)
+	all := []named{
+		{dict.DID, plc},
+		{dict.DID, plc[:31] + "b"},
+		{dict.DID, plc + "a"},
+		{dict.DID, plc[:31]},
+		{dict.DID, plc[:31] + "1"}, // no base32
+		{dict.DID, "did:web:abc.com"},
+		{dict.DID, "did:web:abc.con"},
+		{dict.URI, "at://" + plc},
+		{dict.URI, "at://" + plc + "/app.bsky.feed.post/" + tid},
+		{dict.URI, "at://" + plc + "/app.bsky.feed.like/" + tid},
+		{dict.URI, "at://" + plc + "/app.bsky.feed.post/" + tid[:12] + "b"},
+		{dict.URI, "at://" + plc + "/app.bsky.feed.post/" + tid + "a"},
+		{dict.URI, "at://" + plc[:31] + "b/app.bsky.feed.post/" + tid},
+		{dict.URI, "at://" + plc + "/app.bsky.feed.post"},
+		{dict.URI, "at://a.bc/app.bsky.feed.post/" + tid},
+		{dict.URI, strings.Repeat("x", 300)},
+		{dict.DID, strings.Repeat("x", 300)},
+	}
+	var b Batch
+	at := map[int]named{}
+	for _, s := range all {
+		i := b.Add(s.ns, []byte(s.s))
+		if other, ok := at[i]; ok {
+			t.Errorf("%v and %v are both at %d", s, other, i)
+		}
+		at[i] = s
+	}
+}
+
+// The form in which a batch stores a string is that of package dict, by which it is
+// found, and gives the string back.
+func TestBatchForms(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	var b Batch
+	for n := range 4000 {
+		s := draw(rng, 2000)
+		i := b.Add(s.ns, []byte(s.s))
+		author, packed := authorOf(s)
+		id := dict.ID(rng.Uint64N(1<<40) + 1)
+		if n%3 == 0 {
+			id = dict.ID(rng.Uint64() | 1<<63)
+		}
+		if packed {
+			a := b.Add(dict.DID, []byte(author.s))
+			b.items[a].id, b.items[a].state = id, stored
+		}
+		it := &b.items[i]
+		form := b.appendForm([]byte{'x'}, it)[1:]
+		var back []byte
+		switch {
+		case s.ns == dict.DID:
+			if want := dict.PackDID(nil, []byte(s.s)); !bytes.Equal(form, want) {
+				t.Fatalf("%.60s is stored as %x, want %x", s.s, form, want)
+			}
+			back = dict.AppendDID(nil, form)
+		case packed:
+			tid, of, collection, isPacked, err := dict.UnpackURI(form)
+			if err != nil || !isPacked || of != id {
+				t.Fatalf("%.60s is stored as %x: %v, %d, %v", s.s, form, isPacked, of, err)
+			}
+			back = dict.AppendURI(nil, []byte(author.s), collection, tid)
+		default:
+			back = dict.UnpackRaw(form)
+		}
+		if string(back) != s.s {
+			t.Fatalf("%.60s comes back as %.60s", s.s, back)
+		}
+		key, tid, isPacked, err := keyOfForm(s.ns, form)
+		if err != nil || key != b.settled(it) || isPacked != packed || packed && tid != it.tid {
+			t.Fatalf("%.60s is known as %x by its form, and as %x: %v", s.s, key, b.settled(it), err)
+		}
+	}
+	if _, _, _, err := keyOfForm(dict.URI, make([]byte, 11)[:11]); err != nil {
+		t.Errorf("a post of nobody: %v", err)
+	}
+	if _, _, _, err := keyOfForm(dict.URI, slices.Repeat([]byte{0xff}, 14)); err == nil {
+		t.Error("a malformed form has a key")
+	}
+}
+
+// The cache gives back what was put in, or nothing; what was put in lately is there;
+// and it does not grow.
+func TestCacheTwin(t *testing.T) {
+	for _, budget := range []int64{0, 1 << 12, 1 << 16} {
+		t.Run(fmt.Sprint(budget), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, uint64(budget)))
+			c := newCache(budget)
+			slots := len(c.young.entries)
+			if size := int64(len(c.young.entries)+len(c.old.entries)) * bytesPerEntry; size > max(budget, 128*bytesPerEntry) || slots&(slots-1) != 0 {
+				t.Errorf("%d slots take %d bytes", slots, size)
+			}
+			keys := uint64(4 * slots)
+			w := map[cacheKey]dict.ID{}
+			var lately []cacheKey
+			hits, misses := 0, 0
+			for n := range 40 * slots {
+				x := rng.Uint64N(keys)
+				key := cacheKey{x % 7, x} // many agree in half of it
+				id := c.get(key)
+				if id != dict.None {
+					if hits++; id != w[key] {
+						t.Fatalf("%x is %d, and was %d", key, id, w[key])
+					}
+				} else {
+					misses++
+					w[key] = dict.ID(n + 1)
+					c.add(key, w[key])
+				}
+				if lately = append(lately, key); len(lately) > slots/4 {
+					lately = lately[1:]
+				}
+				if k := lately[rng.IntN(len(lately))]; c.get(k) != w[k] {
+					t.Fatalf("%x, met lately, is %d, want %d", k, c.get(k), w[k])
+				}
+				if 4*c.young.used > 3*slots || len(c.young.entries) != slots || len(c.old.entries) != slots {
+					t.Fatalf("%d of %d slots are used", c.young.used, slots)
+				}
+			}
+			if hits == 0 || misses < 2*slots {
+				t.Errorf("%d hits, %d misses: it shows little", hits, misses)
+			}
+			// Each slot that is used is accounted for.
+			used := 0
+			for _, e := range c.young.entries {
+				if e.id != dict.None {
+					used++
+				}
+			}
+			if used != c.young.used {
+				t.Errorf("%d slots are used, and %d counted", used, c.young.used)
+			}
+		})
+	}
+}
+
+// What a batch got is in the cache once it is committed, and gives other batches
+// their ids; what has none is not.
+func TestCacheOfBatches(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	c := newCache(1 << 20)
+	w := newTwin()
+	next := dict.ID(1)
+	for range 50 {
+		var b Batch
+		var all []named
+		for range 30 {
+			s := draw(rng, 200)
+			all = append(all, s)
+			b.Add(s.ns, []byte(s.s))
+			if author, ok := authorOf(s); ok {
+				all = append(all, author)
+			}
+		}
+		for _, ns := range dict.Namespaces {
+			c.resolve(&b, ns, nil)
+			for i := range b.items {
+				if it := &b.items[i]; it.ns == ns && it.state == unresolved {
+					it.id, it.state = next, created
+					next++
+				}
+			}
+		}
+		for _, s := range all {
+			i := b.Add(s.ns, []byte(s.s))
+			if _, known := w.ids[s]; known != (b.items[i].state == cached) {
+				t.Fatalf("%.60s is known: %v, and in state %d", s.s, known, b.items[i].state)
+			}
+		}
+		for _, s := range all {
+			w.note(t, s, b.ID(b.Add(s.ns, []byte(s.s))))
+		}
+		c.remember(&b)
+	}
+}

@@ -1,0 +1,242 @@
+package intern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+)
+
+// cutter ends a context, if there is one to end, within an Update: the attempt may be
+// committed all the same.
+type cutter struct {
+	kv.Store
+	cancel context.CancelFunc
+}
+
+func (c *cutter) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	return c.Store.Update(ctx, func(tx kv.Txn) error {
+		err := fn(tx)
+		if ctx.Value(cutKey{}) != nil {
+			c.cancel()
+		}
+		return err
+	})
+}
+
+type cutKey struct{}
+
+// Several Claimers, with a slot each, claim the same strings at once, over lives that
+// end with Close, without, and in the midst of claiming, on a store whose commits
+// fail and have unknown outcomes: they agree on one id a string.
+func TestClaimersTwin(t *testing.T) {
+	for seed, settings := range []dict.Settings{
+		{ShardBits: 14, LeaseSize: 65536, Partitions: 64},
+		{ShardBits: 6, LeaseSize: 64, Partitions: 64},
+		{ShardBits: 4, LeaseSize: 16, Partitions: 2},
+	} {
+		t.Run(settings.String(), func(t *testing.T) { testClaimersTwin(t, settings, uint64(seed)) })
+	}
+}
+
+func testClaimersTwin(t *testing.T, settings dict.Settings, seed uint64) {
+	store := faulty(seed)
+	w := newTwin()
+	var mu sync.Mutex
+	cut := 0
+	var wg sync.WaitGroup
+	for slot := range uint8(4) {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, uint64(slot)))
+			for life := range 4 {
+				cutting := &cutter{Store: store}
+				in, err := Open(t.Context(), cutting, Options{Settings: settings, Slot: slot, Owner: fmt.Sprint(slot, life), CacheBytes: 8192})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for range 12 {
+					var b Batch
+					var all []named
+					var at []int
+					for range rng.IntN(60) {
+						s := draw(rng, 400)
+						all, at = append(all, s), append(at, b.Add(s.ns, []byte(s.s)))
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					if rng.IntN(6) == 0 {
+						cutting.cancel = cancel
+						ctx = context.WithValue(ctx, cutKey{}, true)
+					}
+					err := in.Prepare(ctx, &b, 0)
+					cancel()
+					if err != nil {
+						if !errors.Is(err, context.Canceled) {
+							t.Error(err)
+							return
+						}
+						mu.Lock()
+						cut++
+						mu.Unlock()
+						if err := in.Prepare(t.Context(), &b, 0); err != nil { // it can be gone on with
+							t.Error(err)
+							return
+						}
+					}
+					mu.Lock()
+					for i, s := range all {
+						w.note(t, s, b.ID(at[i]))
+						if author, ok := authorOf(s); ok {
+							w.note(t, author, b.ID(b.Add(dict.DID, []byte(author.s))))
+						}
+					}
+					mu.Unlock()
+				}
+				if c, ok := in.(*Claimer); ok && life%2 == 0 {
+					close(c.leases.closing)
+					c.leases.background.Wait()
+				} else if err := in.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	w.equals(t, store)
+	closed, open := w.audited(t, store, settings)
+	if closed == 0 || open == 0 || cut == 0 {
+		t.Errorf("it shows little: %d leases closed, %d not, %d claims cut", closed, open, cut)
+	}
+	for n, id := range w.ids {
+		if n.ns == dict.DID && settings.PartitionOfID(id) != settings.PartitionOf([]byte(n.s)) {
+			t.Fatalf("%s is %d, of another partition", n.s, id)
+		}
+	}
+	err := store.View(t.Context(), func(r kv.Reader) error {
+		claimed, err := Claimed(r)
+		for _, ns := range dict.Namespaces {
+			if claimed[ns] != int64(len(w.strings[ns])) {
+				t.Errorf("%d strings of %s are claimed, want %d", claimed[ns], ns, len(w.strings[ns]))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A Claimer says of a batch which of its strings it has made, and leaves nothing to
+// the transaction.
+func TestClaimerMade(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	in := openAs(t, store, Options{Settings: dict.SharedSettings})
+	var b Batch
+	old := b.Add(dict.DID, []byte("did:web:old.com"))
+	if err := in.Prepare(t.Context(), &b, 0); err != nil {
+		t.Fatal(err)
+	}
+	if !b.Made(old) {
+		t.Error("a new string is not made")
+	}
+	id := b.ID(old)
+	for _, cached := range []bool{true, false} {
+		if !cached {
+			in = openAs(t, store, Options{Settings: dict.SharedSettings, Slot: 1})
+		}
+		b.Reset()
+		old, fresh := b.Add(dict.DID, []byte("did:web:old.com")), b.Add(dict.DID, fmt.Appendf(nil, "did:web:%v.com", cached))
+		if err := in.Prepare(t.Context(), &b, 0); err != nil {
+			t.Fatal(err)
+		}
+		if b.Made(old) || b.ID(old) != id || !b.Made(fresh) {
+			t.Errorf("cached %v: made %v, %v", cached, b.Made(old), b.Made(fresh))
+		}
+		before := store.Counts().Commits
+		err := store.Update(t.Context(), func(tx kv.Txn) error {
+			made, err := in.Resolve(tx, &b)
+			if made != [len(dict.Namespaces) + 1]int{} {
+				t.Errorf("it makes %v in the transaction", made)
+			}
+			return err
+		})
+		if err != nil || store.Counts().Commits != before {
+			t.Errorf("it writes in the transaction: %v", err)
+		}
+		want := b.ID(fresh)
+		in.Abandon(&b)
+		in.Committed(&b)
+		if b.ID(fresh) != want {
+			t.Errorf("what was claimed is %d, and was %d", b.ID(fresh), want)
+		}
+	}
+}
+
+// Claims are divided into chunks that a transaction takes, and stay in order.
+func TestChunksOf(t *testing.T) {
+	for _, c := range []struct{ n, size, chunks int }{
+		{0, 10, 0}, {1, 10, 1}, {claimSize, 10, 1}, {claimSize + 1, 10, 2}, {5 * claimSize, 100, 5}, {400, 8000, 7},
+	} {
+		order := make([]claim, c.n)
+		for i := range order {
+			order[i].key = slices.Repeat([]byte{byte(i)}, c.size)
+		}
+		chunks := chunksOf(order)
+		if len(chunks) != c.chunks {
+			t.Errorf("%+v: %d chunks", c, len(chunks))
+		}
+		next := 0
+		for _, chunk := range chunks {
+			bytes := 0
+			for i := range chunk {
+				if &chunk[i] != &order[next] {
+					t.Fatalf("%+v: not in order at %d", c, next)
+				}
+				bytes += len(chunk[i].key)
+				next++
+			}
+			if len(chunk) > claimSize || bytes > 510_000 {
+				t.Errorf("%+v: a chunk of %d claims, %d bytes", c, len(chunk), bytes)
+			}
+		}
+		if next != c.n {
+			t.Errorf("%+v: %d claims", c, next)
+		}
+	}
+}
+
+// A scan that does not pay is tried seldom, and more seldom each time; one that pays
+// is tried the next time.
+func TestWindow(t *testing.T) {
+	var w window
+	tries := 0
+	for range 500 {
+		if w.due() {
+			w.tried(false)
+			tries++
+		}
+	}
+	if tries < 8 || tries > 20 {
+		t.Errorf("%d tries of 500", tries)
+	}
+	for !w.due() {
+		tries++
+	}
+	w.tried(true)
+	for range 10 {
+		if !w.due() {
+			t.Error("it pays, and is not tried")
+		}
+		w.tried(true)
+	}
+}

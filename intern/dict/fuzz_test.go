@@ -1,0 +1,229 @@
+package dict
+
+import (
+	"bytes"
+	"runtime"
+	"slices"
+	"testing"
+)
+
+// groupAgain reads a group and writes it again.
+func groupAgain(v []byte) (again []byte, err error) {
+	var w GroupWriter
+	err = EachEntry(v, func(e *Entry) bool { again = w.Append(again, e); return true })
+	return again, err
+}
+
+// uriAgain reads the form of a URI and writes it again.
+func uriAgain(v []byte) ([]byte, error) {
+	tid, author, collection, packed, err := UnpackURI(v)
+	if !packed {
+		return AppendRaw(nil, URI, UnpackRaw(v)), err
+	}
+	return AppendPackedURI(nil, tid, author, collection), err
+}
+
+func didAgain(v []byte) ([]byte, error) { return PackDID(nil, AppendDID(nil, v)), nil }
+
+// leaseAgain reads a lease row, whose first 14 bytes here are its key.
+func leaseAgain(v []byte) ([]byte, error) {
+	l, err := DecodeLease(v[:min(14, len(v))], v[min(14, len(v)):])
+	return append(AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), l.Value()...), err
+}
+
+func idAgain(v []byte) ([]byte, error) {
+	id, n := ReadID(v)
+	if n == 0 {
+		return nil, ErrMalformed
+	}
+	return append(AppendID(nil, id), v[n:]...), nil
+}
+
+// A codec reads values of one form and writes what it read again.
+type codec struct {
+	name  string
+	again func(v []byte) ([]byte, error)
+	valid [][]byte
+	exact bool // whatever is not refused is written again byte for byte
+}
+
+func codecs() []codec {
+	bytesOf := func(forms []form, prefix string) (out [][]byte) {
+		for _, f := range forms {
+			if len(f.name) >= len(prefix) && f.name[:len(prefix)] == prefix {
+				out = append(out, f.bytes)
+			}
+		}
+		return out
+	}
+	var leases [][]byte
+	for _, l := range goldenLeases {
+		leases = append(leases, append(AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), l.Value()...))
+	}
+	return []codec{
+		{"group", groupAgain, bytesOf(goldenGroups(), "group"), false},
+		{"uri", uriAgain, bytesOf(goldenStrings(), "uri"), false},
+		{"did", didAgain, bytesOf(goldenStrings(), "did"), false},
+		{"lease", leaseAgain, leases, false},
+		{"id", idAgain, bytesOf(goldenIDs(), "id"), true},
+	}
+}
+
+// check reads v. It must be refused, or be read as something that has a form, which is
+// read as the same: that form is returned.
+func (c codec) check(t *testing.T, v []byte) (again []byte, ok bool) {
+	t.Helper()
+	again, err := c.again(v)
+	if err != nil {
+		return nil, false
+	}
+	switch third, err := c.again(again); {
+	case err != nil:
+		t.Errorf("%s: %x is read, and written %x, which is not: %v", c.name, v, again, err)
+	case !bytes.Equal(third, again):
+		t.Errorf("%s: %x is written %x and that %x", c.name, v, again, third)
+	case c.exact && !bytes.Equal(again, v):
+		t.Errorf("%s: %x is read as if it was %x", c.name, v, again)
+	}
+	return again, true
+}
+
+// Values that were cut or changed in one byte are refused, or are those of something
+// else; and of groups, which are lists, what is left of a cut one is one.
+func TestBrokenValues(t *testing.T) {
+	for _, c := range codecs() {
+		refused, read := 0, 0
+		try := func(v []byte) (again []byte, ok bool) {
+			if again, ok = c.check(t, v); ok {
+				read++
+			} else {
+				refused++
+			}
+			return again, ok
+		}
+		for _, v := range c.valid {
+			if again, ok := try(v); !ok || !bytes.Equal(again, v) {
+				t.Errorf("%s: %x is written again as %x", c.name, v, again)
+			}
+			for n := range v {
+				if again, ok := try(v[:n]); ok && c.name != "uri" && c.name != "did" && !bytes.Equal(again, v[:n]) {
+					t.Errorf("%s: %x, cut to %x, is read as %x", c.name, v, v[:n], again)
+				}
+			}
+			changed := bytes.Clone(v)
+			for i := range v {
+				for by := 1; by < 256; by++ {
+					changed[i] = v[i] ^ byte(by)
+					try(changed)
+				}
+				changed[i] = v[i]
+			}
+		}
+		if read == 0 || refused == 0 && c.name != "did" { // which is never refused
+			t.Errorf("%s: %d values are refused, and %d are read", c.name, refused, read)
+		}
+	}
+}
+
+// No group makes its reader allocate as much as it says that it holds.
+func TestHostileLengths(t *testing.T) {
+	for _, c := range codecs() {
+		for _, v := range c.valid {
+			for i := range v {
+				hostile := slices.Concat(v[:i], []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, v[i:])
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				c.check(t, hostile)
+				runtime.ReadMemStats(&after)
+				if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(1<<14+64*len(hostile)); got > limit {
+					t.Errorf("%s: %d bytes are allocated for %x", c.name, got, hostile)
+				}
+			}
+		}
+	}
+}
+
+func fuzzCodec(f *testing.F, name string) {
+	f.Helper()
+	for _, c := range codecs() {
+		if c.name != name {
+			continue
+		}
+		for _, v := range c.valid {
+			f.Add(v)
+			f.Add(v[:len(v)/2])
+		}
+		f.Fuzz(func(t *testing.T, v []byte) { c.check(t, v) })
+		return
+	}
+	f.Fatalf("no codec is called %q", name)
+}
+
+func FuzzGroup(f *testing.F) { fuzzCodec(f, "group") }
+func FuzzURI(f *testing.F)   { fuzzCodec(f, "uri") }
+func FuzzDID(f *testing.F)   { fuzzCodec(f, "did") }
+func FuzzLease(f *testing.F) { fuzzCodec(f, "lease") }
+func FuzzID(f *testing.F)    { fuzzCodec(f, "id") }
+
+// FuzzFoldGroups: a fold of any groups is a group, has one form, and holds the newest
+// entry of each id.
+func FuzzFoldGroups(f *testing.F) {
+	groups := codecs()[0].valid
+	for i, v := range groups {
+		f.Add(v, groups[(i+1)%len(groups)])
+	}
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		v, err := FoldGroups(nil, [][]byte{a, b})
+		if err != nil {
+			return
+		}
+		want, got := map[uint8]Entry{}, map[uint8]Entry{}
+		for _, from := range [][]byte{a, b} {
+			if err := EachEntry(from, func(e *Entry) bool { want[e.At] = *e; return true }); err != nil {
+				t.Fatalf("%x is folded, and not read: %v", from, err)
+			}
+		}
+		last := -1
+		err = EachEntry(v, func(e *Entry) bool {
+			if int(e.At) <= last {
+				t.Errorf("%x + %x: %d comes after %d", a, b, e.At, last)
+			}
+			last = int(e.At)
+			got[e.At] = *e
+			return true
+		})
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("%x + %x folds to %x, which has %d entries of %d, %v", a, b, v, len(got), len(want), err)
+		}
+		for at, w := range want {
+			if g := got[at]; g.Kind != w.Kind || !bytes.Equal(g.AppendForm(nil), w.AppendForm(nil)) {
+				t.Errorf("%x + %x: of %d %+v is left, want %+v", a, b, at, g, w)
+			}
+		}
+		if again, err := FoldGroups(nil, [][]byte{v}); err != nil || !bytes.Equal(again, v) {
+			t.Errorf("%x folds to %x, %v", v, again, err)
+		}
+	})
+}
+
+// FuzzBlocks: settings that Check accepts have ids that say where they are from.
+func FuzzBlocks(f *testing.F) {
+	f.Add(byte(14), uint32(1<<16), byte(64), uint32(70), uint64(9))
+	f.Add(byte(32), uint32(1), byte(1), uint32(1<<32-1), uint64(1<<31-1<<16-1))
+	f.Add(byte(24), uint32(1<<16), byte(2), uint32(1<<24-1), uint64(1))
+	f.Fuzz(func(t *testing.T, bits byte, size uint32, partitions byte, shard uint32, block uint64) {
+		s := Settings{bits, size, partitions}
+		if s.Check() != nil {
+			return
+		}
+		shard, block = uint32(uint64(shard)%(1<<bits)), block%s.Blocks()
+		for _, id := range []ID{s.Start(shard, block), s.Start(shard, block) + ID(size) - 1} {
+			if got := s.BlockOf(DID, id); got != (BlockKey{DID, shard, block}) || id >= FirstReserved || s.PartitionOfID(id) >= partitions {
+				t.Errorf("%v: %#x, of block %d of shard %d, is of %+v", s, uint64(id), block, shard, got)
+			}
+			if back, n := ReadID(AppendID(nil, id)); back != id || n != len(AppendID(nil, id)) {
+				t.Errorf("%v: %#x is read as %#x", s, uint64(id), uint64(back))
+			}
+		}
+	})
+}

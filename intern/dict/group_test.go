@@ -1,0 +1,223 @@
+package dict
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// randomForm draws the form of a string of each kind.
+func randomForm(rng *rand.Rand, ns Namespace) []byte {
+	if ns == DID {
+		if rng.IntN(4) > 0 {
+			return PackDID(nil, []byte("did:plc:"+randomOf(Base32Alphabet, 24)))
+		}
+		return PackDID(nil, fmt.Appendf(nil, "did:web:%s.com", randomOf("abc", 1+rng.IntN(400))))
+	}
+	tid := shortTID + rng.Uint64N(1<<20)*1000<<ClockBits
+	if rng.IntN(8) == 0 {
+		tid = rng.Uint64()
+	}
+	switch rng.IntN(6) {
+	case 0:
+		return AppendPackedURI(nil, tid, randomID(rng), byte(1+rng.IntN(len(packedCollections)-1)))
+	case 1:
+		return AppendRaw(nil, URI, fmt.Appendf(nil, "at://%s.com", randomOf("abc", 1+rng.IntN(400))))
+	}
+	return AppendPackedURI(nil, tid, randomID(rng), 0)
+}
+
+// kindOf says of which kind an entry should be, by the length of its form.
+func kindOf(ns Namespace, form []byte) uint8 {
+	switch n := len(form); {
+	case ns == DID && n == 15:
+		return 0
+	case ns == URI && (n == 11 || n == 15):
+		return 1
+	case n <= 256:
+		return 2
+	}
+	return 3
+}
+
+func writeGroup(ns Namespace, group map[uint8][]byte) (v []byte) {
+	var w GroupWriter
+	for _, at := range slices.Sorted(maps.Keys(group)) {
+		e := EntryOf(ns, 77<<GroupBits|ID(at), group[at])
+		v = w.Append(v, &e)
+	}
+	return v
+}
+
+// readMap reads a group into a map; what has a row of its own has no form there.
+func readMap(t *testing.T, v []byte) map[uint8][]byte {
+	t.Helper()
+	group := map[uint8][]byte{}
+	last := -1
+	if err := EachEntry(v, func(e *Entry) bool {
+		if int(e.At) <= last {
+			t.Errorf("%d comes after %d in %x", e.At, last, v)
+		}
+		last = int(e.At)
+		if form := e.AppendForm([]byte("x")); e.Kind == KindOwn {
+			group[e.At] = nil
+		} else {
+			group[e.At] = form[1:]
+		}
+		return true
+	}); err != nil {
+		t.Fatalf("%x: %v", v, err)
+	}
+	return group
+}
+
+// Groups hold what was put into them, and folds of them, in any grouping, the newest
+// word on each id.
+func TestGroups(t *testing.T) {
+	seen := map[uint8]int{}
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		ns := Namespaces[rng.IntN(2)]
+		want := map[uint8][]byte{}
+		var values [][]byte
+		for range 1 + rng.IntN(6) {
+			said, read := map[uint8][]byte{}, map[uint8][]byte{}
+			for range rng.IntN(12) {
+				at, form := uint8(rng.IntN(1<<GroupBits)), randomForm(rng, ns)
+				if e := EntryOf(ns, 77<<GroupBits|ID(at), form); e.Kind != kindOf(ns, form) || e.At != at || e.ID&GroupMask != ID(at) {
+					t.Fatalf("seed %d: %x is an entry of kind %d at %d", seed, form, e.Kind, e.At)
+				}
+				seen[kindOf(ns, form)]++
+				said[at], read[at] = form, form
+				if kindOf(ns, form) == KindOwn {
+					read[at] = nil
+				}
+			}
+			v := writeGroup(ns, said)
+			if got := readMap(t, v); !maps.EqualFunc(got, read, bytes.Equal) {
+				t.Fatalf("seed %d: %x holds %x, want %x", seed, v, got, read)
+			}
+			values = append(values, v)
+			maps.Copy(want, read)
+		}
+		whole, err := FoldGroups([]byte("x"), values)
+		if err != nil || whole[0] != 'x' || !maps.EqualFunc(readMap(t, whole[1:]), want, bytes.Equal) {
+			t.Fatalf("seed %d: %x folds to %x, %v; want %x", seed, values, whole, err, want)
+		}
+		for len(values) > 1 {
+			i := rng.IntN(len(values) - 1)
+			n := min(2+rng.IntN(3), len(values)-i)
+			v, err := Merger{}.Fold(nil, nil, values[i:i+n], rng.IntN(2) == 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			values = slices.Replace(values, i, i+n, v)
+		}
+		if parts, err := FoldGroups(nil, values); err != nil || !bytes.Equal(parts, whole[1:]) {
+			t.Fatalf("seed %d: in parts it comes to %x, %v, not %x", seed, parts, err, whole[1:])
+		}
+	}
+	for kind := range uint8(4) {
+		if seen[kind] < 100 {
+			t.Errorf("%d entries were of kind %d", seen[kind], kind)
+		}
+	}
+}
+
+// A group's entry is found without reading what comes after it.
+func TestEachEntryStops(t *testing.T) {
+	v := writeGroup(URI, map[uint8][]byte{3: randomForm(rand.New(rand.NewPCG(1, 1)), URI), 9: []byte("at://a.b")})
+	calls := 0
+	if err := EachEntry(append(v, 0, 1), func(*Entry) bool { calls++; return calls < 2 }); err != nil || calls != 2 {
+		t.Errorf("%d calls, %v", calls, err)
+	}
+	if err := EachEntry(append(v, 0, 1), func(*Entry) bool { return true }); err == nil {
+		t.Error("a cut entry is read")
+	}
+}
+
+// Neighbours take few bytes. The numbers are those of the format.
+func TestGroupSizes(t *testing.T) {
+	post := func(millis uint64, author ID) []byte {
+		return AppendPackedURI(nil, shortTID+millis*1000<<ClockBits, author, 0)
+	}
+	for name, c := range map[string]struct {
+		ns    Namespace
+		forms [][]byte
+		size  int
+	}{
+		"a plc":                            {DID, [][]byte{make([]byte, 15)}, 16},
+		"64 plcs":                          {DID, slices.Repeat([][]byte{make([]byte, 15)}, 64), 64 * 16},
+		"a post":                           {URI, [][]byte{post(0, author)}, 1 + 7 + 5},
+		"a post and one at once, of one":   {URI, [][]byte{post(0, author), post(0, author)}, 13 + 3},
+		"a post and one a second later":    {URI, [][]byte{post(0, author), post(1000, author+1)}, 13 + 1 + 3 + 1},
+		"a post and one a second before":   {URI, [][]byte{post(1000, author+1), post(0, author)}, 13 + 1 + 3 + 1},
+		"a form of 127 bytes":              {URI, [][]byte{[]byte(strings.Repeat("x", 127))}, 129},
+		"a form of 256 bytes":              {URI, [][]byte{[]byte(strings.Repeat("x", 256))}, 259},
+		"a form of 257 bytes, its own row": {URI, [][]byte{[]byte(strings.Repeat("x", 257))}, 1},
+		"a DID as long as a post's form":   {DID, [][]byte{[]byte("did:web:x.y")}, 13},
+	} {
+		group := map[uint8][]byte{}
+		for i, f := range c.forms {
+			group[uint8(i)] = f
+		}
+		if v := writeGroup(c.ns, group); len(v) != c.size {
+			t.Errorf("%s: %d bytes, want %d: %x", name, len(v), c.size, v)
+		}
+	}
+}
+
+// Bytes that no group has are refused.
+func TestGroupsRefused(t *testing.T) {
+	for name, v := range map[string][]byte{
+		"a plc that is cut":               append([]byte{KindPLC<<GroupBits | 3}, make([]byte, 14)...),
+		"a post without numbers":          {kindPost<<GroupBits | 3},
+		"a post without an author":        {kindPost<<GroupBits | 3, 1},
+		"a post that is cut":              {kindPost<<GroupBits | 3, 0x81},
+		"an author that is cut":           {kindPost<<GroupBits | 3, 1, 0x81},
+		"a post of eleven bytes":          append([]byte{kindPost<<GroupBits | 3}, bytes.Repeat([]byte{0x80}, 11)...),
+		"a form without a length":         {kindForm<<GroupBits | 3},
+		"a length that is cut":            {kindForm<<GroupBits | 3, 0x80},
+		"a form that is cut":              {kindForm<<GroupBits | 3, 2, 'x'},
+		"a form longer than memory":       {kindForm<<GroupBits | 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 'x'},
+		"a length that overflows":         {kindForm<<GroupBits | 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 'x'},
+		"an own row and a plc that's cut": {KindOwn<<GroupBits | 3, KindPLC<<GroupBits | 4, 1},
+	} {
+		if err := EachEntry(v, func(*Entry) bool { return true }); err == nil {
+			t.Errorf("%s: %x is read", name, v)
+		}
+		if got, err := (Merger{}).Fold(nil, nil, [][]byte{nil, v}, false); err == nil {
+			t.Errorf("%s: %x is folded to %x", name, v, got)
+		}
+	}
+}
+
+// Zigzag numbers are short for numbers near 0 on either side, and are undone.
+func TestZigzag(t *testing.T) {
+	for i, n := range []uint64{0, 1<<64 - 1, 1, 1<<64 - 2, 2} {
+		if Zigzag(n) != uint64(i) {
+			t.Errorf("%#x is %d, want %d", n, Zigzag(n), i)
+		}
+	}
+	rng := rand.New(rand.NewPCG(4, 0))
+	for range 10_000 {
+		if n := rng.Uint64() >> rng.IntN(64); Unzigzag(Zigzag(n)) != n || Zigzag(Unzigzag(n)) != n || Unzigzag(Zigzag(-n)) != -n {
+			t.Fatalf("%#x is not undone", n)
+		}
+	}
+}
+
+// Entries compare by their ids.
+func TestCompareEntries(t *testing.T) {
+	entries := []Entry{{ID: longAuthor}, {ID: 1}, {ID: author}, {ID: 1<<64 - 1}, {ID: 0}}
+	slices.SortFunc(entries, CompareEntries)
+	for i := 1; i < len(entries); i++ {
+		if entries[i-1].ID >= entries[i].ID {
+			t.Errorf("%#x comes before %#x", uint64(entries[i-1].ID), uint64(entries[i].ID))
+		}
+	}
+}

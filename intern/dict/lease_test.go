@@ -1,0 +1,52 @@
+package dict
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A lease row says again what it was made from, to the second, and names its block.
+func TestLeaseRows(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 5))
+	for range 2000 {
+		l := Lease{
+			Namespace: Namespaces[rng.IntN(2)], Shard: rng.Uint32(), Block: rng.Uint64(), Used: rng.Uint32N(MaxLeaseSize + 1),
+			Taken: time.Unix(rng.Int64N(1<<40)-1<<39, 0), Closed: rng.IntN(2) == 0, Owner: randomOf("ab:\x00\xff", rng.IntN(20)), Token: rng.Uint64(),
+		}
+		got, err := DecodeLease(AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), l.Value())
+		if err != nil || !got.Taken.Equal(l.Taken) {
+			t.Fatalf("%+v became %+v, %v", l, got, err)
+		}
+		if got.Taken = l.Taken; got != l || got.BlockKey() != (BlockKey{l.Namespace, l.Shard, l.Block}) {
+			t.Fatalf("%+v became %+v, of %+v", l, got, got.BlockKey())
+		}
+		// Decode leaves nothing of a row that was read before.
+		again := goldenLeases[1]
+		if err := again.Decode(AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), l.Value()); err != nil || !again.Taken.Equal(l.Taken) {
+			t.Fatal(err)
+		}
+		if again.Taken = l.Taken; again != l {
+			t.Fatalf("%+v was read over another, and became %+v", l, again)
+		}
+	}
+}
+
+// Rows that were cut are refused, and so are keys of another length.
+func TestLeasesRefused(t *testing.T) {
+	l := goldenLeases[0]
+	key, value := AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), l.Value()
+	for n := range len(value) - len(l.Owner) {
+		if got, err := DecodeLease(key, value[:n]); err == nil {
+			t.Errorf("%x is read as %+v", value[:n], got)
+		}
+	}
+	if got, err := DecodeLease(key, value[:len(value)-len(l.Owner)]); err != nil || got.Owner != "" {
+		t.Errorf("a lease of nobody is read as %+v, %v", got, err)
+	}
+	for _, key := range [][]byte{nil, key[:13], append(key[:14:14], 0), AppendNextKey(nil, DID, 5)} {
+		if got, err := DecodeLease(key, value); err == nil {
+			t.Errorf("under %x there is %+v", key, got)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package dict
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// randomSettings draws settings that a store may have.
+func randomSettings(rng *rand.Rand) Settings {
+	for {
+		s := Settings{ShardBits: uint8(1 + rng.IntN(32)), LeaseSize: 1 << rng.IntN(17), Partitions: 1 << rng.IntN(7)}
+		if s.Check() == nil {
+			return s
+		}
+	}
+}
+
+// The ids of a block say which block and shard they are of, lie beside each other, are
+// never reserved ones, and are written as those of no other block.
+func TestBlocksAndIDs(t *testing.T) {
+	for seed := range uint64(20_000) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		s := randomSettings(rng)
+		shard, block := uint32(rng.Uint64N(1<<s.ShardBits)), rng.Uint64N(s.Blocks())
+		if perBlock := uint64(s.LeaseSize); rng.IntN(2) == 0 && s.ShortCounters() > 0 { // where short ids end
+			block = min(s.ShortCounters()/perBlock-1+rng.Uint64N(3), s.Blocks()-1)
+		}
+		start := s.Start(shard, block)
+		if uint64(start)%uint64(s.LeaseSize) != 0 {
+			t.Fatalf("%v: block %d of shard %d begins at %#x, which is not aligned", s, block, shard, uint64(start))
+		}
+		for _, at := range []uint64{0, 1, rng.Uint64N(uint64(s.LeaseSize)), uint64(s.LeaseSize) - 1} {
+			id := start + ID(at%uint64(s.LeaseSize))
+			if s.Shard(id) != shard || s.Block(id) != block {
+				t.Fatalf("%v: %#x is of block %d of shard %d, want %d of %d", s, uint64(id), s.Block(id), s.Shard(id), block, shard)
+			}
+			if key := s.BlockOf(URI, id); key != (BlockKey{URI, shard, block}) || s.BlockOf(DID, id).Namespace != DID {
+				t.Fatalf("%v: %#x is of %+v", s, uint64(id), key)
+			}
+			if part := s.PartitionOfID(id); uint32(part) != shard%uint32(s.Partitions) {
+				t.Fatalf("%v: shard %d is of partition %d", s, shard, part)
+			}
+			written := AppendID(nil, id)
+			if id >= FirstReserved || written[0] == 0xfe {
+				t.Fatalf("%v: shard %d hands out %#x, written %x", s, shard, uint64(id), written)
+			}
+			if isLong := len(written) == 9; isLong != (id >= FirstLong) || s.ShortCounters() > 0 && isLong != s.Long(shard, block) {
+				t.Fatalf("%v: block %d of shard %d is long: %v, and has %x", s, block, shard, s.Long(shard, block), written)
+			}
+		}
+		// The block after begins where this one ends, but where the long ids begin.
+		if next := block + 1; next < s.Blocks() && (block*uint64(s.LeaseSize) >= s.ShortCounters() || next*uint64(s.LeaseSize) < s.ShortCounters()) {
+			if s.Start(shard, next) != start+ID(s.LeaseSize) {
+				t.Fatalf("%v: block %d of shard %d begins at %#x, and the next at %#x", s, block, shard, uint64(start), uint64(s.Start(shard, next)))
+			}
+		}
+	}
+}
+
+// Of settings so small that all can be seen: no id is in two blocks, short ids fill
+// their part of the space, and a shard's ids ascend with its blocks.
+func TestAllShortBlocks(t *testing.T) {
+	s := Settings{ShardBits: 24, LeaseSize: MaxLeaseSize, Partitions: 64}
+	if s.ShortCounters() != MaxLeaseSize {
+		t.Fatalf("%d short counters", s.ShortCounters())
+	}
+	short, last := 0, None
+	for shard := range uint32(1 << 24) {
+		if shard%4099 != 0 && shard < 0xfe0000-2 { // some, and all at the end
+			continue
+		}
+		first, second := s.Start(shard, 0), s.Start(shard, 1)
+		if shard > 0 && (first <= last || first-last < MaxLeaseSize) || second < longBit || s.Long(shard, 0) != (shard >= 0xfe0000) || !s.Long(shard, 1) {
+			t.Fatalf("shard %d begins at %#x, after %#x, and goes on at %#x", shard, uint64(first), uint64(last), uint64(second))
+		}
+		if last = first; first < FirstLong {
+			short++
+		}
+	}
+	if short < 4000 {
+		t.Errorf("%d shards are short", short)
+	}
+	if long := (Settings{ShardBits: 25, LeaseSize: 1, Partitions: 1}); long.ShortCounters() != 0 || long.Start(0, 0) != longBit || long.Long(0, 0) {
+		t.Errorf("%v: %d short counters, the first id is %#x", long, long.ShortCounters(), uint64(long.Start(0, 0)))
+	}
+}
+
+// Settings that cannot work are refused, and say that they are.
+func TestSettingsChecked(t *testing.T) {
+	for _, c := range []struct {
+		s  Settings
+		ok bool
+	}{
+		{DefaultSettings, true},
+		{SharedSettings, true},
+		{Settings{1, 1, 1}, true},
+		{Settings{1, 1, 2}, true},
+		{Settings{32, MaxLeaseSize, 64}, true},
+		{Settings{31, 1, 64}, true},
+		{Settings{6, 1, 64}, true},
+		{Settings{}, false},
+		{Settings{0, 1, 1}, false},
+		{Settings{33, 1, 1}, false},
+		{Settings{255, 1, 1}, false},
+		{Settings{14, 0, 1}, false},
+		{Settings{14, 3, 1}, false},
+		{Settings{14, MaxLeaseSize + 1, 1}, false},
+		{Settings{14, 2 * MaxLeaseSize, 1}, false},
+		{Settings{14, 1 << 31, 1}, false},
+		{Settings{14, 1, 0}, false},
+		{Settings{14, 1, 3}, false},
+		{Settings{14, 1, 63}, false},
+		{Settings{14, 1, 128}, false},
+		{Settings{1, 1, 4}, false},
+		{Settings{5, 1, 64}, false},
+	} {
+		if err := c.s.Check(); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrSettings) {
+			t.Errorf("%v: %v", c.s, err)
+		}
+		if c.ok && (c.s.Or(DefaultSettings) != c.s || (Settings{}).Or(c.s) != c.s) {
+			t.Errorf("%v is not filled in as it is", c.s)
+		}
+	}
+	for want, s := range map[Settings]Settings{
+		{14, 4096, 1}:         {LeaseSize: 4096},
+		{8, 1 << 16, 1}:       {ShardBits: 8},
+		{14, 1 << 16, 4}:      {Partitions: 4},
+		{14, MaxLeaseSize, 1}: {},
+	} {
+		if got := s.Or(DefaultSettings); got != want {
+			t.Errorf("%v is filled in as %v, want %v", s, got, want)
+		}
+	}
+	if SharedSettings.PartitionsOf(DID) != MaxPartitions || SharedSettings.PartitionsOf(URI) != 1 || DefaultSettings.PartitionsOf(DID) != 1 {
+		t.Error("DIDs have partitions, and URIs have one")
+	}
+}
+
+// A range of shards is accepted where each partition has one of them.
+func TestShardRanges(t *testing.T) {
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		s := Settings{ShardBits: uint8(1 + rng.IntN(9)), LeaseSize: 1, Partitions: 1 << rng.IntN(7)}
+		if s.Check() != nil {
+			continue
+		}
+		count := uint32(1) << s.ShardBits
+		g := ShardRange{rng.Uint32N(count + 2), rng.Uint32N(count + 2)}
+		// Count the shards of each partition one by one.
+		of := make([]uint64, s.Partitions)
+		for shard := g.First; shard <= g.Last; shard++ {
+			of[shard%uint32(s.Partitions)]++
+		}
+		want := g.First <= g.Last && g.Last < count && slices.Min(of) > 0
+		got, err := g.Check(s)
+		// A range that begins in the middle gives each partition one more or less.
+		if (err == nil) != want || err != nil && !errors.Is(err, ErrSettings) || want && got != g {
+			t.Fatalf("%v, shards %v: %v, %v; partitions have %v", s, g, got, err, of)
+		}
+		if n := s.ShardsOf(g); want && (n < 1 || n > slices.Min(of)) {
+			t.Fatalf("%v, shards %v: %d for each partition, which have %v", s, g, n, of)
+		}
+		var none *ShardRange
+		if all, err := none.Check(s); err != nil || all != (ShardRange{0, count - 1}) {
+			t.Fatalf("%v: all shards are %v, %v", s, all, err)
+		}
+	}
+	var none *ShardRange
+	if all, err := none.Check(Settings{32, 1, 64}); err != nil || all != (ShardRange{0, 1<<32 - 1}) || all.String() != "0-4294967295" {
+		t.Errorf("all shards are %v, %v", all, err)
+	}
+	if n := (Settings{32, 1, 64}).ShardsOf(ShardRange{0, 1<<32 - 1}); n != 1<<26 {
+		t.Errorf("%d shards for each partition", n)
+	}
+}
+
+// DIDs are spread over the partitions, alike in text and packed, and those of fewer
+// partitions are made of those of more.
+func TestPartitionsOfDIDs(t *testing.T) {
+	const dids = 20_000
+	for _, pattern := range []string{"did:web:%d.example.com", "plc"} {
+		counts := make([]int, MaxPartitions)
+		for i := range dids {
+			did := fmt.Appendf(nil, pattern, i)
+			if pattern == "plc" { // neighbours, as an attacker may choose them
+				did = AppendDID(nil, fmt.Appendf(nil, "%015d", i))
+			}
+			part := SharedSettings.PartitionOf(did)
+			counts[part]++
+			if v, ok := PackPLC(nil, did); ok && SharedSettings.PartitionOfForm(v) != part {
+				t.Fatalf("%s is in partition %d, and its form in %d", did, part, SharedSettings.PartitionOfForm(v))
+			}
+			if four := (Settings{14, 1, 4}).PartitionOf(did); four != part%4 || DefaultSettings.PartitionOf(did) != 0 {
+				t.Fatalf("%s is in partition %d of 64 and %d of 4", did, part, four)
+			}
+		}
+		if low, high := slices.Min(counts), slices.Max(counts); low < dids/MaxPartitions*7/10 || high > dids/MaxPartitions*13/10 {
+			t.Errorf("%s: partitions have %d to %d of %d", pattern, low, high, dids)
+		}
+	}
+}

@@ -1,0 +1,298 @@
+package intern
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+)
+
+// A Drawer, over lives that end with Close and without, on a store whose commits
+// fail and have unknown outcomes, with transactions that are abandoned, made again,
+// and resolved in parts: one id a string for ever, and one string an id.
+func TestDrawerTwin(t *testing.T) {
+	for seed := range uint64(8) {
+		settings := dict.Settings{ShardBits: []uint8{14, 4, 1, 32}[seed%4], LeaseSize: []uint32{65536, 64, 16, 1024}[seed%4], Partitions: 1}
+		o := Options{Settings: settings, CacheBytes: 1 << (10 + seed), Alone: seed >= 4, FilterBytes: 1 << 20}
+		t.Run(fmt.Sprintf("%s, alone %v", settings, o.Alone), func(t *testing.T) { testDrawerTwin(t, o, seed) })
+	}
+}
+
+func testDrawerTwin(t *testing.T, o Options, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 5))
+	store := faulty(seed)
+	w := newTwin()
+	abandoned, closes := 0, 0
+	for life := range 12 {
+		o.Owner = fmt.Sprint(life)
+		in := openAs(t, store, o)
+		if d, ok := in.(*Drawer); ok && d.strings != nil {
+			d.strings.fillAfter = 50
+		}
+		var b Batch
+		for range 10 {
+			if rng.IntN(3) > 0 {
+				b = Batch{}
+			} else {
+				b.Reset()
+			}
+			var all []named
+			var at []int
+			add := func(n int) {
+				for range n {
+					s := draw(rng, 300)
+					all, at = append(all, s), append(at, b.Add(s.ns, []byte(s.s)))
+				}
+			}
+			add(rng.IntN(40))
+			if err := in.Prepare(t.Context(), nil, 200); err != nil {
+				t.Fatal(err)
+			}
+			later := rng.IntN(20)
+			attempt := func(giveUp bool) error {
+				added := false
+				return store.Update(t.Context(), func(tx kv.Txn) error {
+					b.Retry()
+					if _, err := in.Resolve(tx, &b); err != nil {
+						return err
+					}
+					if !added { // once: what an attempt added stays in the batch
+						add(later)
+						added = true
+					}
+					if _, err := in.Resolve(tx, &b); err != nil {
+						return err
+					}
+					for i, s := range all {
+						if was, known := w.ids[s]; known && (b.ID(at[i]) != was || b.Made(at[i])) {
+							t.Fatalf("%.60s is %d, made %v, and was %d", s.s, b.ID(at[i]), b.Made(at[i]), was)
+						}
+					}
+					if giveUp {
+						return errGiveUp
+					}
+					return nil
+				})
+			}
+			if rng.IntN(4) == 0 {
+				if err := attempt(true); !errors.Is(err, errGiveUp) {
+					t.Fatal(err)
+				}
+				abandoned++
+				in.Abandon(&b)
+				for i := range at {
+					if b.Made(at[i]) {
+						t.Fatal("what was abandoned is made")
+					}
+				}
+				if rng.IntN(2) == 0 {
+					continue
+				}
+				later = 0
+			}
+			if err := attempt(false); err != nil {
+				t.Fatal(err)
+			}
+			in.Committed(&b)
+			for i, s := range all {
+				w.note(t, s, b.ID(at[i]))
+				if author, ok := authorOf(s); ok {
+					w.note(t, author, b.ID(b.Add(dict.DID, []byte(author.s))))
+				}
+			}
+		}
+		if d, ok := in.(*Drawer); ok && rng.IntN(2) == 0 { // it is gone, without a word
+			close(d.leases.closing)
+			d.leases.background.Wait()
+			continue
+		}
+		closes++
+		if err := in.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.equals(t, store)
+	closed, open := w.audited(t, store, o.Settings)
+	if closed == 0 || open == 0 && closes < 12 || abandoned == 0 || len(w.ids) < 300 {
+		t.Errorf("it shows little: %d leases closed, %d not, %d batches abandoned, %d strings", closed, open, abandoned, len(w.ids))
+	}
+}
+
+// Without faults, what Resolve says it made is what was new, and a batch of which
+// nobody says what became is lost, and nothing else.
+func TestDrawerCounts(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	o := Options{Settings: dict.Settings{ShardBits: 4, LeaseSize: 1024, Partitions: 1}}
+	in := openAs(t, store, o)
+	rng := rand.New(rand.NewPCG(1, 1))
+	w := newTwin()
+	for round := range 60 {
+		var b Batch
+		var all []named
+		var want [len(dict.Namespaces) + 1]int
+		fresh := map[named]bool{}
+		for range rng.IntN(30) {
+			s := draw(rng, 200)
+			all = append(all, s)
+			b.Add(s.ns, []byte(s.s))
+			fresh[s] = true
+			if author, ok := authorOf(s); ok {
+				fresh[author] = true
+			}
+		}
+		for s := range fresh {
+			if _, known := w.ids[s]; !known {
+				want[s.ns]++
+			}
+		}
+		if err := in.Prepare(t.Context(), nil, b.Len()); err != nil {
+			t.Fatal(err)
+		}
+		err := store.Update(t.Context(), func(tx kv.Txn) error {
+			made, err := in.Resolve(tx, &b)
+			if made != want {
+				t.Errorf("round %d: it made %v, want %v", round, made, want)
+			}
+			if again, err := in.Resolve(tx, &b); err != nil || again != [len(dict.Namespaces) + 1]int{} {
+				t.Errorf("round %d: again it made %v, %v", round, again, err)
+			}
+			if round%5 == 4 {
+				return errGiveUp
+			}
+			return err
+		})
+		if round%5 == 4 {
+			if !errors.Is(err, errGiveUp) {
+				t.Fatal(err)
+			}
+			b.Reset() // nobody says what became of it
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Committed(&b)
+		for s := range fresh {
+			w.note(t, s, b.ID(b.Add(s.ns, []byte(s.s))))
+		}
+		_ = all
+	}
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.equals(t, store)
+	w.audited(t, store, o.Settings)
+}
+
+// Where more strings are new than was said, Resolve says so, and makes none; once
+// there are enough, it goes on.
+func TestNoLease(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	o := Options{Settings: dict.Settings{ShardBits: 4, LeaseSize: 16, Partitions: 1}}
+	in := openAs(t, store, o)
+	var b Batch
+	w := newTwin()
+	const n = 200
+	for i := range n {
+		b.Add(dict.DID, fmt.Appendf(nil, "did:web:%d.com", i))
+	}
+	short := 0
+	for _, room := range []int{0, 1, 30, n} {
+		if err := in.Prepare(t.Context(), nil, room); err != nil {
+			t.Fatal(err)
+		}
+		err := store.Update(t.Context(), func(tx kv.Txn) error {
+			b.Retry()
+			made, err := in.Resolve(tx, &b)
+			if errors.Is(err, ErrNoLease) && made[dict.DID] != 0 {
+				t.Errorf("it made %v without ids", made)
+			}
+			return err
+		})
+		if errors.Is(err, ErrNoLease) {
+			short++
+			if room == n {
+				t.Error("there are as many as were said")
+			}
+			w.equals(t, store)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Committed(&b)
+		for i := range n {
+			w.note(t, named{dict.DID, fmt.Sprintf("did:web:%d.com", i)}, b.ID(i))
+		}
+	}
+	if short == 0 || len(w.ids) != n {
+		t.Errorf("%d times too few, %d strings", short, len(w.ids))
+	}
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.equals(t, store)
+	w.audited(t, store, o.Settings)
+}
+
+// What was abandoned is in nobody's cache, and its ids go to others.
+func TestAbandonedIdsGoToOthers(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	o := Options{Settings: dict.Settings{ShardBits: 1, LeaseSize: 64, Partitions: 1}}
+	in := openAs(t, store, o)
+	if err := in.Prepare(t.Context(), nil, 10); err != nil {
+		t.Fatal(err)
+	}
+	resolve := func(b *Batch, then error) {
+		t.Helper()
+		err := store.Update(t.Context(), func(tx kv.Txn) error {
+			_, err := in.Resolve(tx, b)
+			return errors.Join(err, then)
+		})
+		if !errors.Is(err, then) {
+			t.Fatal(err)
+		}
+	}
+	var a, b Batch
+	for i := range 10 {
+		a.Add(dict.DID, fmt.Appendf(nil, "did:web:a%d.com", i))
+		b.Add(dict.DID, fmt.Appendf(nil, "did:web:b%d.com", i))
+	}
+	resolve(&a, errGiveUp)
+	drawn := map[dict.ID]bool{}
+	for i := range 10 {
+		drawn[a.ID(i)] = true
+	}
+	in.Abandon(&a)
+	in.Abandon(&a) // there is nothing more to give back
+	resolve(&b, nil)
+	in.Committed(&b)
+	for i := range 10 {
+		if !drawn[b.ID(i)] {
+			t.Errorf("%d was not drawn for what was abandoned", b.ID(i))
+		}
+		if a.ID(i) != dict.None || a.Made(i) {
+			t.Errorf("what was abandoned is %d", a.ID(i))
+		}
+	}
+	w := newTwin()
+	for i := range 10 {
+		w.note(t, named{dict.DID, fmt.Sprintf("did:web:b%d.com", i)}, b.ID(i))
+	}
+	w.equals(t, store)
+	if err := put(t.Context(), store, in, &a); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		w.note(t, named{dict.DID, fmt.Sprintf("did:web:a%d.com", i)}, a.ID(i))
+	}
+	w.equals(t, store)
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.audited(t, store, o.Settings)
+}

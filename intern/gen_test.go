@@ -1,0 +1,239 @@
+package intern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+	"skein/internal/syntax"
+)
+
+// named is a string of a namespace.
+type named struct {
+	ns dict.Namespace
+	s  string
+}
+
+// drawDID draws one of n DIDs: most have a packed form, some are as long as one, or
+// longer than what a group of strings takes.
+func drawDID(rng *rand.Rand, n int) string {
+	i := rng.IntN(n)
+	switch i % 8 {
+	case 0:
+		return fmt.Sprintf("did:web:u%d.example.com", i)
+	case 1:
+		return fmt.Sprintf("did:web:%07d", i) // 15 bytes
+	case 2:
+		return fmt.Sprintf("did:web:%s%d.com", strings.Repeat("long.", 50+i%40), i)
+	}
+	return "did:plc:" + string(base32Of(uint64(i)))
+}
+
+// drawURI draws a URI, of one of n authors: of each form that is stored.
+func drawURI(rng *rand.Rand, n int) string {
+	did := drawDID(rng, n)
+	tid := string(syntax.AppendTID(nil, 1<<60+uint64(rng.IntN(20))*1000<<dict.ClockBits+uint64(rng.IntN(2))*17))
+	switch rng.IntN(7) {
+	case 0:
+		return fmt.Sprintf("at://%s/app.bsky.feed.generator/%s", did, tid)
+	case 1:
+		return fmt.Sprintf("at://%s/com.example.thing/%s", did, tid)
+	case 2:
+		return fmt.Sprintf("at://%s/app.bsky.feed.post/%s", did, strings.Repeat("k", 1+rng.IntN(300)))
+	case 3:
+		return fmt.Sprintf("at://a%0*d.bc", 1+rng.IntN(9), rng.IntN(10)) // as long as packed forms, too
+	}
+	return fmt.Sprintf("at://%s/app.bsky.feed.post/%s", did, tid)
+}
+
+func draw(rng *rand.Rand, n int) named {
+	if rng.IntN(2) == 0 {
+		return named{dict.DID, drawDID(rng, n)}
+	}
+	return named{dict.URI, drawURI(rng, n)}
+}
+
+// authorOf returns the author that a string brings with it.
+func authorOf(n named) (author named, ok bool) {
+	if n.ns != dict.URI {
+		return n, false
+	}
+	p, ok := dict.SplitURI([]byte(n.s))
+	return named{dict.DID, string(p.Author)}, ok
+}
+
+// twin is the naive dictionary: what id each string got, and each id's string.
+type twin struct {
+	ids     map[named]dict.ID
+	strings [len(dict.Namespaces) + 1]map[dict.ID]string
+}
+
+func newTwin() *twin {
+	w := &twin{ids: map[named]dict.ID{}}
+	for _, ns := range dict.Namespaces {
+		w.strings[ns] = map[dict.ID]string{}
+	}
+	return w
+}
+
+// note takes in that a string has an id, and fails if it, or the id, had another.
+func (w *twin) note(t *testing.T, n named, id dict.ID) {
+	t.Helper()
+	if was, ok := w.ids[n]; id == dict.None || ok && was != id {
+		t.Fatalf("%.60s was %d and is %d", n.s, was, id)
+	}
+	if other, ok := w.strings[n.ns][id]; ok && other != n.s {
+		t.Fatalf("%d is %.60s and %.60s", id, other, n.s)
+	}
+	w.ids[n], w.strings[n.ns][id] = id, n.s
+}
+
+// equals fails unless the store's dictionary is the twin, both ways.
+func (w *twin) equals(t *testing.T, store kv.Store) {
+	t.Helper()
+	err := store.View(t.Context(), func(r kv.Reader) error {
+		var b Batch
+		all := slices.Collect(maps.Keys(w.ids))
+		at := make([]int, len(all))
+		for i, n := range all {
+			at[i] = b.Add(n.ns, []byte(n.s))
+		}
+		if err := Lookup(r, &b); err != nil {
+			return err
+		}
+		for i, n := range all {
+			if got := b.ID(at[i]); got != w.ids[n] {
+				t.Errorf("%.60s is %d in the store, want %d", n.s, got, w.ids[n])
+			}
+		}
+		for _, ns := range dict.Namespaces {
+			var ids []dict.ID
+			if err := EachID(r, ns, func(id dict.ID) error { ids = append(ids, id); return nil }); err != nil {
+				return err
+			}
+			if len(ids) != len(w.strings[ns]) {
+				t.Errorf("the store has %d strings of %s, want %d", len(ids), ns, len(w.strings[ns]))
+			}
+			err := Strings(r, ns, ids, func(i int, s []byte) error {
+				if want := w.strings[ns][ids[i]]; string(s) != want {
+					t.Errorf("%s %d is %.60s, want %.60s", ns, ids[i], s, want)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// audited compares what Audit says of each lease with the twin. Of leases that were
+// closed the rows must say the same.
+func (w *twin) audited(t *testing.T, store kv.Store, s dict.Settings) (closed, open int) {
+	t.Helper()
+	want := map[dict.BlockKey]int{}
+	for n, id := range w.ids {
+		want[s.BlockOf(n.ns, id)]++
+	}
+	leases := map[dict.Namespace]int64{}
+	err := store.View(t.Context(), func(r kv.Reader) error {
+		ticks := 0
+		capacities, err := Audit(r, s, nil, func(l AuditedLease) error {
+			n := want[l.BlockKey()]
+			delete(want, l.BlockKey())
+			leases[l.Namespace]++
+			size := int(s.LeaseSize)
+			if l.Shard == 0 && l.Block == 0 {
+				size-- // its first would be no id
+			}
+			gap := GapCrash
+			switch {
+			case n == size:
+				gap = NoGap
+			case l.Closed:
+				gap = GapClosed
+			}
+			if l.Strings != n || l.Lost != size-n || l.Gap != gap || l.Closed && int(l.Used) != n {
+				t.Errorf("%+v: want %d strings, %d lost, %q", l, n, size-n, gap)
+			}
+			if closed++; !l.Closed {
+				closed, open = closed-1, open+1
+			}
+			if l.Namespace == dict.DID && s.PartitionOfID(l.First) != l.Partition {
+				t.Errorf("%+v is of partition %d", l, s.PartitionOfID(l.First))
+			}
+			return nil
+		}, func() error { ticks++; return nil })
+		if len(want) > 0 {
+			t.Errorf("strings have ids of blocks that were never leased: %v", want)
+		}
+		if len(w.ids) > 0 && ticks == 0 {
+			t.Error("no row was counted")
+		}
+		for _, c := range capacities {
+			all := float64(s.Blocks()) * float64(s.LeaseSize) * float64(uint64(1)<<s.ShardBits)
+			if c.Leases != leases[c.Namespace] || c.Ids != float64(c.Leases)*float64(s.LeaseSize) || c.Left != all-c.Ids {
+				t.Errorf("%s: %d leases, want %d; %v ids, %v left of %v", c.Namespace, c.Leases, leases[c.Namespace], c.Ids, c.Left, all)
+			}
+			sum := uint64(0)
+			for i, f := range c.Fullest {
+				if sum += f.Leases; i > 0 && f.Leases > c.Fullest[i-1].Leases {
+					t.Errorf("%s: the fullest are %v", c.Namespace, c.Fullest)
+				}
+			}
+			if c.Shards <= shardsShown && int64(sum) != c.Leases || len(c.Fullest) > shardsShown {
+				t.Errorf("%s: %d shards, of which %d are shown, with %d of %d leases", c.Namespace, c.Shards, len(c.Fullest), sum, c.Leases)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return closed, open
+}
+
+// faulty is a store of which commits fail and have unknown outcomes.
+func faulty(seed uint64) *memkv.Store {
+	return memkv.Open(memkv.Options{Merger: dict.Merger{}, Faults: memkv.Faults{Seed: seed, Conflict: 0.15, Unknown: 0.15}})
+}
+
+// openAs opens an Interner.
+func openAs(t *testing.T, s kv.Store, o Options) Interner {
+	t.Helper()
+	in, err := Open(t.Context(), s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// put resolves and commits a batch.
+func put(ctx context.Context, s kv.Store, in Interner, b *Batch) error {
+	if err := in.Prepare(ctx, b, b.Len()); err != nil {
+		return err
+	}
+	err := s.Update(ctx, func(tx kv.Txn) error {
+		b.Retry()
+		_, err := in.Resolve(tx, b)
+		return err
+	})
+	if err == nil {
+		in.Committed(b)
+	}
+	return err
+}
+
+var errGiveUp = errors.New("given up")

@@ -1,0 +1,321 @@
+package intern
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+)
+
+// filled returns a store of some hundred strings, and its twin.
+func filled(t *testing.T, o Options) (*memkv.Store, *twin) {
+	t.Helper()
+	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+	in := openAs(t, store, o)
+	rng := rand.New(rand.NewPCG(9, 9))
+	w := newTwin()
+	for range 10 {
+		var b Batch
+		var all []named
+		for range 60 {
+			s := draw(rng, 300)
+			all = append(all, s)
+			b.Add(s.ns, []byte(s.s))
+			if author, ok := authorOf(s); ok {
+				all = append(all, author)
+			}
+		}
+		if err := put(t.Context(), store, in, &b); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range all {
+			w.note(t, s, b.ID(b.Add(s.ns, []byte(s.s))))
+		}
+	}
+	if err := in.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return store, w
+}
+
+func viewOf(t *testing.T, s kv.Store, fn func(r kv.Reader) error) {
+	t.Helper()
+	if err := s.View(t.Context(), fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Lookup finds what there is, tells what is not, authors of URIs included, and makes
+// nothing.
+func TestLookup(t *testing.T) {
+	for _, partitions := range []uint8{1, 4} {
+		store, w := filled(t, Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: partitions}})
+		before := store.Counts()
+		size, err := store.RangeBytes(nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(3, 3))
+		found, missing := 0, 0
+		for range 30 {
+			var b Batch
+			var all []named
+			var at []int
+			for range 50 {
+				s := draw(rng, 1000)
+				all, at = append(all, s), append(at, b.Add(s.ns, []byte(s.s)))
+			}
+			for range 2 { // the second time there is less to look up
+				viewOf(t, store, func(r kv.Reader) error { return Lookup(r, &b) })
+				for i, s := range all {
+					if got := b.ID(at[i]); got != w.ids[s] || b.Made(at[i]) {
+						t.Fatalf("%.60s is %d, want %d", s.s, got, w.ids[s])
+					}
+					if w.ids[s] == dict.None {
+						missing++
+					} else {
+						found++
+					}
+				}
+			}
+		}
+		after, err := store.RangeBytes(nil, nil)
+		if err != nil || after != size || store.Counts() != before {
+			t.Errorf("Lookup wrote: %+v, %+v, %d and %d bytes, %v", before, store.Counts(), size, after, err)
+		}
+		if found < 200 || missing < 200 {
+			t.Errorf("%d found, %d missing: it shows little", found, missing)
+		}
+	}
+}
+
+// Strings gives back each id's string in its place, in any order and again and again,
+// those of over 256 bytes, too.
+func TestStringsInAnyOrder(t *testing.T) {
+	store, w := filled(t, Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 1}})
+	rng := rand.New(rand.NewPCG(3, 3))
+	for _, ns := range dict.Namespaces {
+		var ids []dict.ID
+		long := 0
+		for id, s := range w.strings[ns] {
+			ids = append(ids, id)
+			if len(s) > 256 {
+				long++
+			}
+		}
+		if long < 5 {
+			t.Errorf("only %d strings of %s are long", long, ns)
+		}
+		for _, n := range []int{0, 1, 2, 50, 1000} {
+			asked := make([]dict.ID, n)
+			for i := range asked {
+				if asked[i] = ids[rng.IntN(len(ids))]; i > 0 && i%4 == 0 {
+					asked[i] = asked[i-1]
+				}
+			}
+			next := 0
+			viewOf(t, store, func(r kv.Reader) error {
+				return Strings(r, ns, asked, func(i int, s []byte) error {
+					if i != next || string(s) != w.strings[ns][asked[i]] {
+						t.Fatalf("%d. of %d is %.60s, want %.60s", i, n, s, w.strings[ns][asked[i]])
+					}
+					next++
+					return nil
+				})
+			})
+			if next != n {
+				t.Errorf("%d of %d strings", next, n)
+			}
+		}
+		// An error of the callback ends it.
+		boom, calls := errors.New("boom"), 0
+		err := store.View(t.Context(), func(r kv.Reader) error {
+			return Strings(r, ns, ids, func(i int, _ []byte) error {
+				if calls++; i == 2 {
+					return boom
+				}
+				return nil
+			})
+		})
+		if !errors.Is(err, boom) || calls != 3 {
+			t.Errorf("%d calls, %v", calls, err)
+		}
+	}
+}
+
+// An id without a string is an error that names it, wherever it stands; Named and
+// ResolveID just say that there is none.
+func TestIdsWithoutStrings(t *testing.T) {
+	settings := dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 1}
+	store, w := filled(t, Options{Settings: settings})
+	for _, ns := range dict.Namespaces {
+		known := dict.None
+		for id := range w.strings[ns] {
+			known = max(known, id)
+		}
+		for _, none := range []dict.ID{dict.None, known + 1, known + 64, 1 << 39, dict.FirstReserved} {
+			if _, is := w.strings[ns][none]; is {
+				continue
+			}
+			viewOf(t, store, func(r kv.Reader) error {
+				for _, ids := range [][]dict.ID{{none}, {known, none}, {none, known}, {known, none, known}} {
+					calls := 0
+					err := Strings(r, ns, ids, func(int, []byte) error { calls++; return nil })
+					if err == nil || !strings.Contains(err.Error(), fmt.Sprint(uint64(none))) || calls > 0 {
+						t.Errorf("%v: %d calls, %v", ids, calls, err)
+					}
+				}
+				if found, err := Named(r, ns, none); found || err != nil {
+					t.Errorf("%d is named: %v", none, err)
+				}
+				if res, found, err := ResolveID(r, settings, ns, none); found || err != nil || res.Lease != nil {
+					t.Errorf("%d is %+v, %v", none, res, err)
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// Resolving by name and by id say the same, with the lease that the id is of.
+func TestResolve(t *testing.T) {
+	for _, partitions := range []uint8{1, 4} {
+		settings := dict.Settings{ShardBits: 8, LeaseSize: 64, Partitions: partitions}
+		store, w := filled(t, Options{Settings: settings, Owner: "the owner"})
+		viewOf(t, store, func(r kv.Reader) error {
+			for s, id := range w.ids {
+				byName, found, err := ResolveString(r, settings, s.ns, s.s)
+				if err != nil || !found {
+					t.Fatalf("%.60s: %v, %v", s.s, found, err)
+				}
+				byID, found, err := ResolveID(r, settings, s.ns, id)
+				if err != nil || !found || byName.Lease == nil || byID.Lease == nil || *byName.Lease != *byID.Lease {
+					t.Fatalf("%d: %+v, %+v, %v", id, byName, byID, err)
+				}
+				lease := byID.Lease
+				byName.Lease, byID.Lease = nil, nil
+				want := Resolved{Namespace: s.ns, ID: id, String: s.s}
+				if s.ns == dict.DID {
+					want.Partition = settings.PartitionOf([]byte(s.s))
+				}
+				if byName != want || byID != want || lease.Owner != "the owner" || !lease.Closed || lease.BlockKey() != settings.BlockOf(s.ns, id) {
+					t.Fatalf("%.60s: %+v, %+v, want %+v, of %+v", s.s, byName, byID, want, lease)
+				}
+				if named, err := Named(r, s.ns, id); err != nil || !named {
+					t.Fatalf("%d is not named: %v", id, err)
+				}
+			}
+			for _, s := range []named{{dict.DID, "did:web:none.com"}, {dict.URI, "at://did:web:none.com/app.bsky.feed.post/3jzfcijpj2z2a"}} {
+				if res, found, err := ResolveString(r, settings, s.ns, s.s); found || err != nil {
+					t.Errorf("%s is %+v, %v", s.s, res, err)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// Rows that are malformed are errors, and not ids or strings.
+func TestMalformedRows(t *testing.T) {
+	const did = "did:web:a.com"
+	group := dict.AppendGroupKey(nil, dict.DID, 64)
+	for name, c := range map[string]struct {
+		key, value []byte
+		read       func(r kv.Reader) error
+	}{
+		"an id": {
+			dict.PackDID([]byte{dict.KeyID, byte(dict.DID)}, []byte(did)),
+			[]byte{1, 2, 3},
+			func(r kv.Reader) error {
+				var b Batch
+				b.Add(dict.DID, []byte(did))
+				return Lookup(r, &b)
+			},
+		},
+		"an id with more behind": {
+			[]byte{dict.KeyID, byte(dict.URI), 'x'},
+			make([]byte, 6),
+			func(r kv.Reader) error { return EachID(r, dict.URI, func(dict.ID) error { return nil }) },
+		},
+		"a group": {
+			group,
+			[]byte{dict.KindPLC << dict.GroupBits, 1},
+			func(r kv.Reader) error {
+				return Strings(r, dict.DID, []dict.ID{64}, func(int, []byte) error { return nil })
+			},
+		},
+		"a group that is asked": {
+			group,
+			[]byte{2 << dict.GroupBits, 200},
+			func(r kv.Reader) error { _, err := Named(r, dict.DID, 64); return err },
+		},
+		"a long string that is gone": {
+			group,
+			[]byte{dict.KindOwn << dict.GroupBits},
+			func(r kv.Reader) error {
+				return Strings(r, dict.DID, []dict.ID{64}, func(int, []byte) error { return nil })
+			},
+		},
+		"a lease": {
+			[]byte{dict.KeyLease, byte(dict.DID), 1},
+			make([]byte, 30),
+			func(r kv.Reader) error { return Leases(r, func(dict.Lease) error { return nil }) },
+		},
+		"a count of claims": {
+			[]byte{dict.KeyClaims, byte(dict.DID), 0, 0},
+			make([]byte, 7),
+			func(r kv.Reader) error { _, err := Claimed(r); return err },
+		},
+		"a count of claims of nothing": {
+			[]byte{dict.KeyClaims, 9, 0, 0},
+			make([]byte, 8),
+			func(r kv.Reader) error { _, err := Claimed(r); return err },
+		},
+	} {
+		store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
+		viewOf(t, store, func(r kv.Reader) error {
+			if err := c.read(r); err != nil && name[0] == 'a' && !strings.Contains(err.Error(), "has no string") {
+				t.Errorf("%s: without it: %v", name, err)
+			}
+			return nil
+		})
+		if err := store.Update(t.Context(), func(tx kv.Txn) error { tx.Set(c.key, c.value); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		viewOf(t, store, func(r kv.Reader) error {
+			if err := c.read(r); err == nil {
+				t.Errorf("%s is read", name)
+			}
+			return nil
+		})
+	}
+}
+
+// A tick that fails ends an Audit, as does the callback.
+func TestAuditEnds(t *testing.T) {
+	settings := dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 1}
+	store, _ := filled(t, Options{Settings: settings})
+	boom := errors.New("boom")
+	viewOf(t, store, func(r kv.Reader) error {
+		leases, ticks := 0, 0
+		_, err := Audit(r, settings, nil, func(AuditedLease) error { leases++; return nil }, func() error {
+			if ticks++; ticks == 3 {
+				return boom
+			}
+			return nil
+		})
+		if !errors.Is(err, boom) || ticks != 3 || leases > 0 {
+			t.Errorf("%d ticks, %d leases, %v", ticks, leases, err)
+		}
+		_, err = Audit(r, settings, nil, func(AuditedLease) error { leases++; return boom }, func() error { return nil })
+		if !errors.Is(err, boom) || leases != 1 {
+			t.Errorf("%d leases, %v", leases, err)
+		}
+		return nil
+	})
+}

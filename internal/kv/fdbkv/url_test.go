@@ -1,0 +1,69 @@
+package fdbkv_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"skein/internal/kv/fdbkv"
+)
+
+// A location that is written as a URL is read as the same, whatever is in its path.
+func TestURLsAreReadBack(t *testing.T) {
+	const inPrefix = "abcXYZ019._-"
+	const inPath = "ab/ %?#&=+:@äß'\"\\"
+	rng := rand.New(rand.NewPCG(1, 1))
+	runes := []rune(inPath)
+	for range 5000 {
+		l := fdbkv.Location{ClusterFile: "/f"}
+		for range rng.IntN(12) {
+			l.ClusterFile += string(runes[rng.IntN(len(runes))])
+		}
+		for range 1 + rng.IntN(64) {
+			l.Prefix += string(inPrefix[rng.IntN(len(inPrefix))])
+		}
+		if got, err := fdbkv.Parse(l.String()); err != nil || got != l {
+			t.Fatalf("%+v is written %s, and read as %+v, %v", l, l, got, err)
+		}
+	}
+}
+
+// Each URL that is refused says why, and repeats what was given.
+func TestParseRefuses(t *testing.T) {
+	t.Setenv("FDB_CLUSTER_FILE", "")
+	for store, why := range map[string]string{
+		"/a/b.cluster":               "three slashes",
+		"pebble:///a":                "three slashes",
+		"":                           "three slashes",
+		"fdb:a/b":                    "three slashes",
+		"fdb:/a?prefix=%00":          "letters",
+		"fdb://host/a.cluster":       "three slashes",
+		"fdb:///a?prefix=":           "1 to 64",
+		"fdb:///a?prefix=a b":        "1 to 64",
+		"fdb:///a?prefix=ä":          "1 to 64",
+		"fdb:///a?prefix=a%0a":       "1 to 64",
+		"fdb:///a?prefix=a&prefix=a": "one parameter",
+		"fdb:///a?prefix=a&x=1":      "one parameter",
+		"fdb:///a?Prefix=a":          "one parameter",
+		"fdb:///%":                   "no URL",
+		"fdb:///a?prefix=" + strings.Repeat("a", 65): "1 to 64",
+	} {
+		if got, err := fdbkv.Parse(store); err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), fmt.Sprintf("%q", store)) {
+			t.Errorf("%q is read as %+v, %v", store, got, err)
+		}
+	}
+	long := strings.Repeat("a", 64)
+	for store, want := range map[string]fdbkv.Location{
+		"fdb:":                    {ClusterFile: fdbkv.DefaultClusterFile, Prefix: fdbkv.DefaultPrefix},
+		"fdb:///":                 {ClusterFile: fdbkv.DefaultClusterFile, Prefix: fdbkv.DefaultPrefix},
+		"FDB:///a":                {ClusterFile: "/a", Prefix: fdbkv.DefaultPrefix},
+		"fdb:/a":                  {ClusterFile: "/a", Prefix: fdbkv.DefaultPrefix},
+		"fdb:///a%20b?prefix=%61": {ClusterFile: "/a b", Prefix: "a"},
+		"fdb:///a?prefix=" + long: {ClusterFile: "/a", Prefix: long},
+	} {
+		if got, err := fdbkv.Parse(store); err != nil || got != want {
+			t.Errorf("%q is read as %+v, %v", store, got, err)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package kv_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/internal/kv"
+)
+
+// The end of a prefix, at every place where a byte cannot grow.
+func TestPrefixEnd(t *testing.T) {
+	for _, c := range []struct{ prefix, end string }{
+		{"\x00", "\x01"},
+		{"a", "b"},
+		{"\xfe", "\xff"},
+		{"a\x00", "a\x01"},
+		{"a\xff", "b"},
+		{"a\xff\xff", "b"},
+		{"\x00\xff", "\x01"},
+		{"a\xfe\xff", "a\xff"},
+		{"a\xffb", "a\xffc"},
+		{"\xff\x00", "\xff\x01"},
+		{"\xff\xfe\xff", "\xff\xff"},
+	} {
+		prefix := []byte(c.prefix)
+		if got := kv.PrefixEnd(prefix); string(got) != c.end {
+			t.Errorf("%q ends at %q, want %q", c.prefix, got, c.end)
+		}
+		if string(prefix) != c.prefix {
+			t.Errorf("%q was changed into %q", c.prefix, prefix)
+		}
+	}
+	for _, none := range []string{"", "\xff", "\xff\xff\xff"} {
+		if got := kv.PrefixEnd([]byte(none)); got != nil {
+			t.Errorf("%q ends at %q", none, got)
+		}
+	}
+	if got := kv.PrefixEnd(nil); got != nil {
+		t.Errorf("nothing ends at %q", got)
+	}
+}
+
+// A key lies below the end of a prefix, and not below the prefix, exactly if it
+// begins with it.
+func TestPrefixEndHoldsThePrefix(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	random := func() []byte {
+		b := make([]byte, rng.IntN(5))
+		for i := range b {
+			b[i] = "\x00\x01a\xfe\xff"[rng.IntN(5)]
+		}
+		return b
+	}
+	within := 0
+	for range 200_000 {
+		prefix, key := random(), random()
+		end := kv.PrefixEnd(prefix)
+		in := bytes.Compare(key, prefix) >= 0 && (end == nil || bytes.Compare(key, end) < 0)
+		if in != bytes.HasPrefix(key, prefix) {
+			t.Fatalf("prefix %q ends at %q: is %q within? %v", prefix, end, key, in)
+		}
+		if in {
+			within++
+		}
+	}
+	if within < 1000 {
+		t.Errorf("only %d keys were within", within)
+	}
+}
+
+// asked notes what was asked of a Reader, and has rows for an answer.
+type asked struct {
+	kv.Reader
+
+	lo, hi  []byte
+	reverse bool
+	rows    []string
+	more    []bool // what the callback said
+}
+
+func (a *asked) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+	a.lo, a.hi, a.reverse = lo, hi, reverse
+	for _, row := range a.rows {
+		more, err := each([]byte(row), []byte("v"+row))
+		a.more = append(a.more, more)
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestScanPrefix(t *testing.T) {
+	r := &asked{rows: []string{"aa", "ab", "ac"}}
+	var got []string
+	err := kv.ScanPrefix(r, []byte("a"), func(k, v []byte) error { got = append(got, string(k)+string(v)); return nil })
+	if err != nil || strings.Join(got, " ") != "aavaa abvab acvac" || !slices.Equal(r.more, []bool{true, true, true}) {
+		t.Errorf("%q, %v, %v", got, r.more, err)
+	}
+	if string(r.lo) != "a" || string(r.hi) != "b" || r.reverse {
+		t.Errorf("it scanned [%q, %q), %v", r.lo, r.hi, r.reverse)
+	}
+	err = kv.ScanPrefix(r, []byte{0xff}, func(_, _ []byte) error { return io.ErrUnexpectedEOF })
+	if !errors.Is(err, io.ErrUnexpectedEOF) || r.hi != nil || len(r.more) != 4 || r.more[3] {
+		t.Errorf("after an error: %v, hi %q, %v", err, r.hi, r.more)
+	}
+}
+
+// An Interrupt says what ended a context, once it has ended.
+func TestInterrupt(t *testing.T) {
+	var never kv.Interrupt
+	if err := never.Err(); err != nil {
+		t.Errorf("the zero Interrupt: %v", err)
+	}
+	if err := kv.InterruptOf(context.Background()).Err(); err != nil {
+		t.Errorf("a context that never ends: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	child, cancelChild := context.WithTimeout(ctx, time.Hour)
+	defer cancelChild()
+	i, c := kv.InterruptOf(ctx), kv.InterruptOf(child)
+	if err := errors.Join(i.Err(), c.Err()); err != nil {
+		t.Errorf("before the end: %v", err)
+	}
+	cancel()
+	for range 2 {
+		if !errors.Is(i.Err(), context.Canceled) || !errors.Is(c.Err(), context.Canceled) {
+			t.Errorf("after it: %v, %v", i.Err(), c.Err())
+		}
+	}
+	over, cancelOver := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancelOver()
+	if err := kv.InterruptOf(over).Err(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after a deadline: %v", err)
+	}
+}
+
+// Damage is an ErrCorrupt, and what is wrong, and says where.
+func TestDamage(t *testing.T) {
+	var err error = &kv.Damage{File: "000007.sst", First: []byte{0x0a}, Last: []byte{0xff, 0x0b}, Err: io.ErrUnexpectedEOF}
+	if !errors.Is(err, kv.ErrCorrupt) || !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, kv.ErrDamaged) {
+		t.Errorf("%v", err)
+	}
+	for _, part := range []string{"000007.sst", "0a", "ff0b", io.ErrUnexpectedEOF.Error()} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not say %s", err, part)
+		}
+	}
+}

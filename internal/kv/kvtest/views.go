@@ -1,0 +1,409 @@
+package kvtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"skein/internal/kv"
+)
+
+// testViewIsOneState has writers go on while a View reads: each sets all keys to
+// the same, so that a View that mixes two states sees two values.
+func testViewIsOneState(t *testing.T, s kv.Store) {
+	const keys = 30
+	key := func(i int) []byte { return fmt.Appendf(nil, "k%02d", i) }
+	write := func(n int) {
+		update(t, s, func(tx kv.Txn) {
+			for i := range keys {
+				tx.Set(key(i), fmt.Append(nil, n))
+			}
+		})
+	}
+	write(0)
+	stop := make(chan struct{})
+	var written atomic.Int64
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n := 1; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+				write(n)
+				written.Add(1)
+			}
+		}
+	})
+	all := make([][]byte, keys)
+	for i := range all {
+		all[i] = key(i)
+	}
+	for seen, last := 0, ""; seen < 10; seen++ {
+		view(t, s, func(r kv.Reader) {
+			first := get(t, r, "k00")
+			if seen > 0 && len(first) < len(last) {
+				t.Errorf("a View of %s follows one of %s", first, last)
+			}
+			last = first
+			for from := written.Load(); written.Load() < from+3; { // while others write
+				err := r.MultiGet(all, func(i int, v []byte, _ bool) error {
+					if string(v) != first {
+						t.Errorf("key %d is %s, and the first was %s", i, v, first)
+					}
+					return nil
+				})
+				n := 0
+				err = errors.Join(err, r.Scan(nil, nil, seen%2 == 0, func(k, v []byte) (bool, error) {
+					if n++; string(v) != first {
+						t.Errorf("key %s is %s, and the first was %s", k, v, first)
+					}
+					return true, nil
+				}))
+				if err != nil || n != keys {
+					t.Fatalf("%d keys, %v", n, err)
+				}
+			}
+		})
+	}
+	close(stop)
+	wg.Wait()
+}
+
+// testViewsOfTwoStates reads two states in turn, one View within another's.
+func testViewsOfTwoStates(t *testing.T, s kv.Store) {
+	set := func(v string) {
+		update(t, s, func(tx kv.Txn) { tx.Set([]byte("a"), []byte(v)); tx.Set([]byte(v), nil) })
+	}
+	set("1")
+	view(t, s, func(old kv.Reader) {
+		set("2")
+		view(t, s, func(newer kv.Reader) {
+			set("3")
+			for range 3 {
+				if got := get(t, old, "a") + get(t, newer, "a"); got != "12" {
+					t.Errorf("two Views read %q", got)
+				}
+				if got := scan(t, old, "", "", false, 0) + " " + scan(t, newer, "", "", true, 0); got != "1a a21" {
+					t.Errorf("two Views have %q", got)
+				}
+			}
+		})
+	})
+	view(t, s, func(r kv.Reader) {
+		if got := get(t, r, "a"); got != "3" {
+			t.Errorf("then: %q", got)
+		}
+	})
+}
+
+// testViewAcross reads a store that nobody writes: there is nothing to cross.
+func testViewAcross(t *testing.T, s kv.Store) {
+	h := NewHistory(9)
+	for range 5 {
+		h.Write(t, s, 40)
+	}
+	crossings, err := s.ViewAcross(context.Background(), func(r kv.Reader) error {
+		h.Check(t, r, 10)
+		h.state.Equal(t, r)
+		return nil
+	})
+	if crossings != 0 || err != nil {
+		t.Errorf("%d crossings, %v", crossings, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	_, err = s.ViewAcross(ctx, func(r kv.Reader) error {
+		cancel()
+		_, _, err := r.Get([]byte(Round))
+		return err
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("a read after its context has ended: %v", err)
+	}
+	called := false
+	if _, err := s.ViewAcross(ctx, func(kv.Reader) error { called = true; return nil }); !errors.Is(err, context.Canceled) || called {
+		t.Errorf("with a context that was over: called %v, %v", called, err)
+	}
+}
+
+// testInterrupt ends the context of a View: all that it reads then fails, and what
+// is under way ends.
+func testInterrupt(t *testing.T, s kv.Store) {
+	var keys [][]byte
+	update(t, s, func(tx kv.Txn) {
+		for i := range 1500 {
+			keys = append(keys, fmt.Appendf(nil, "k%04d", i))
+			tx.Set(keys[i], []byte("v"))
+		}
+	})
+	nothing := func(int, []byte, bool) error { return nil }
+	reads := map[string]func(kv.Reader) error{
+		"Get":              func(r kv.Reader) error { _, _, err := r.Get(keys[0]); return err },
+		"Get of none":      func(r kv.Reader) error { _, _, err := r.Get([]byte("none")); return err },
+		"a small MultiGet": func(r kv.Reader) error { return r.MultiGet(keys[:3], nothing) },
+		"a large MultiGet": func(r kv.Reader) error { return r.MultiGet(keys, nothing) },
+		"a Scan": func(r kv.Reader) error {
+			return r.Scan(nil, nil, false, func(_, _ []byte) (bool, error) { return true, nil })
+		},
+		"a Scan backwards": func(r kv.Reader) error {
+			return r.Scan(nil, nil, true, func(_, _ []byte) (bool, error) { return true, nil })
+		},
+		"a Scan of one": func(r kv.Reader) error {
+			return r.Scan(keys[0], keys[1], false, func(_, _ []byte) (bool, error) { return false, nil })
+		},
+	}
+	for name, read := range reads {
+		ctx, cancel := context.WithCancel(context.Background())
+		err := s.View(ctx, func(r kv.Reader) error {
+			if err := read(r); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			cancel()
+			if err := read(r); err == nil {
+				t.Errorf("%s does not fail once the context has ended", name)
+			}
+			return read(r)
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+		deadline, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+		err = s.View(deadline, func(r kv.Reader) error {
+			<-deadline.Done()
+			return read(r)
+		})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s after a deadline: %v", name, err)
+		}
+		cancel()
+	}
+	for _, reverse := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(context.Background())
+		calls := 0
+		err := s.View(ctx, func(r kv.Reader) error {
+			return r.Scan(nil, nil, reverse, func(_, _ []byte) (bool, error) {
+				if calls++; calls == 3 {
+					cancel()
+				}
+				return true, nil
+			})
+		})
+		if calls != 3 || !errors.Is(err, context.Canceled) {
+			t.Errorf("a scan that is interrupted at the third key reads %d: %v", calls, err)
+		}
+		cancel()
+	}
+	view(t, s, func(r kv.Reader) { // of which nothing is left
+		for name, read := range reads {
+			if err := read(r); err != nil {
+				t.Errorf("%s in another View: %v", name, err)
+			}
+		}
+	})
+}
+
+// testCloseDuringViews closes a store while it is read: what is read is right, and
+// who comes later is told.
+func testCloseDuringViews(t *testing.T, s kv.Store) {
+	update(t, s, func(tx kv.Txn) {
+		for i := range 100 {
+			tx.Set(fmt.Appendf(nil, "k%02d", i), fmt.Append(nil, i))
+		}
+	})
+	began, closed := make(chan struct{}, 3), make(chan error, 1)
+	go func() {
+		for range cap(began) {
+			<-began
+		}
+		closed <- s.Close()
+	}()
+	var wg sync.WaitGroup
+	for w := range cap(began) {
+		wg.Go(func() {
+			view(t, s, func(r kv.Reader) {
+				began <- struct{}{}
+				for i := range 300 {
+					i = (i*7 + w) % 100
+					if got := get(t, r, fmt.Sprintf("k%02d", i)); got != fmt.Sprint(i) {
+						t.Errorf("key %d is %q", i, got)
+					}
+					if got := scan(t, r, fmt.Sprintf("k%02d", i), "", false, 1); got != fmt.Sprintf("k%02d", i) {
+						t.Errorf("a scan from key %d begins at %q", i, got)
+					}
+				}
+			})
+		})
+	}
+	wg.Wait()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if err := s.View(context.Background(), func(kv.Reader) error { return nil }); !errors.Is(err, kv.ErrClosed) {
+		t.Errorf("View: %v", err)
+	}
+	if _, err := s.ViewAcross(context.Background(), func(kv.Reader) error { return nil }); !errors.Is(err, kv.ErrClosed) {
+		t.Errorf("ViewAcross: %v", err)
+	}
+}
+
+// testCloseDuringUpdates closes a store while it is written: each Update was made,
+// and is found again, or says that the store is closed.
+func testCloseDuringUpdates(t *testing.T, e Engine) {
+	s := e.Open(t, LastByte{})
+	const writers = 4
+	var done [writers]int
+	var all atomic.Int64
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for {
+				err := s.Update(context.Background(), func(tx kv.Txn) error {
+					tx.Set(fmt.Appendf(nil, "%d/%04d", w, done[w]), nil)
+					return nil
+				})
+				if err != nil {
+					if !errors.Is(err, kv.ErrClosed) {
+						t.Errorf("Update: %v", err)
+					}
+					return
+				}
+				done[w]++
+				all.Add(1)
+			}
+		})
+	}
+	for all.Load() < 40 {
+		time.Sleep(time.Millisecond) //nolint:forbidigo // there is nothing to wait on
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	if e.Reopen == nil {
+		return
+	}
+	s = e.Reopen(t, s)
+	view(t, s, func(r kv.Reader) {
+		for w, n := range done {
+			got := 0
+			err := kv.ScanPrefix(r, fmt.Appendf(nil, "%d/", w), func(k, _ []byte) error {
+				if want := fmt.Sprintf("%d/%04d", w, got); string(k) != want {
+					t.Errorf("in the place of %s is %s", want, k)
+				}
+				got++
+				return nil
+			})
+			// One more may have been committed without a word, where that can be.
+			if err != nil || got != n && (got != n+1 || s.Engine() == "pebble") {
+				t.Errorf("writer %d was told of %d writes, and %d are there: %v", w, n, got, err)
+			}
+		}
+	})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testReopen closes a store again and again: all is there afterwards, whatever was
+// written last.
+func testReopen(t *testing.T, e Engine) {
+	if e.Reopen == nil {
+		return
+	}
+	s := e.Open(t, LastByte{})
+	h := NewHistory(77)
+	for _, writes := range []int{0, 1, 2, 20, 1, 0, 5} {
+		for range writes {
+			h.Write(t, s, 60)
+		}
+		if writes == 2 {
+			if err := s.Sync(); err != nil {
+				t.Error(err)
+			}
+		}
+		s = e.Reopen(t, s)
+		view(t, s, func(r kv.Reader) { h.state.Equal(t, r); h.Check(t, r, 10) })
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testSizes compares RangeBytes and DiskBytes with what was written, of bytes that
+// cannot be packed.
+func testSizes(t *testing.T, e Engine) {
+	if !e.Sizes {
+		return
+	}
+	s := e.Open(t, LastByte{})
+	rng := rand.New(rand.NewPCG(5, 5))
+	const rows, size = 1000, 1000
+	for part := range 4 {
+		update(t, s, func(tx kv.Txn) {
+			value := make([]byte, size)
+			for i := part * rows / 4; i < (part+1)*rows/4; i++ {
+				for j := range value {
+					value[j] = byte(rng.Uint32())
+				}
+				tx.Set(fmt.Appendf(nil, "k%03d", i), value)
+			}
+		})
+	}
+	if e.Reopen != nil {
+		s = e.Reopen(t, s)
+	}
+	bytes := func(lo, hi string) uint64 {
+		n, err := s.RangeBytes(bound(lo), bound(hi))
+		if err != nil {
+			t.Errorf("[%q, %q): %v", lo, hi, err)
+		}
+		return n
+	}
+	for _, c := range []struct {
+		lo, hi string
+		rows   int
+	}{{"-", "-", rows}, {"k", "l", rows}, {"k", "k500", rows / 2}, {"k250", "k500", rows / 4}, {"k900", "-", rows / 10}, {"-", "k", 0}, {"l", "-", 0}, {"k500", "k500", 0}} {
+		const slack = 80_000
+		if got, want := int(bytes(c.lo, c.hi)), c.rows*(size+4); got < want*9/10-slack || got > want*11/10+slack {
+			t.Errorf("[%q, %q): %d bytes, and %d were written", c.lo, c.hi, got, want)
+		}
+	}
+	if got := s.DiskBytes(); s.Engine() == "memory" && got != 0 || s.Engine() != "memory" && (got < rows*size*9/10 || got > 4*rows*size) {
+		t.Errorf("it takes %d bytes of disk", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// otherMerger is LastByte by another name.
+type otherMerger struct{ LastByte }
+
+// Name implements kv.Merger.
+func (otherMerger) Name() string { return "kvtest.another.v1" }
+
+// testMergerIsNamed opens a store with a Merger that it was not made with.
+func testMergerIsNamed(t *testing.T, e Engine) {
+	if e.OpenAs == nil {
+		return
+	}
+	s := e.Open(t, LastByte{})
+	h := NewHistory(3)
+	h.Write(t, s, 20)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.OpenAs(t, s, otherMerger{}); err == nil {
+		t.Error("a store is opened with another Merger")
+	}
+	s = e.Reopen(t, s)
+	view(t, s, func(r kv.Reader) { h.state.Equal(t, r) })
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,302 @@
+package pebblekv_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"skein/internal/kv"
+	"skein/internal/kv/kvtest"
+	"skein/internal/kv/pebblekv"
+)
+
+// roundOf returns how many transactions of a history a store holds.
+func roundOf(t *testing.T, s kv.Store) (round int) {
+	t.Helper()
+	err := s.View(t.Context(), func(r kv.Reader) error {
+		v, ok, err := r.Get([]byte(kvtest.Round))
+		if ok {
+			_, err = fmt.Sscan(string(v), &round)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return round
+}
+
+// states are those of a history, one after each transaction.
+type states struct {
+	mu  sync.Mutex
+	all []kvtest.State
+}
+
+func (s *states) add(w kvtest.State) { s.mu.Lock(); s.all = append(s.all, w); s.mu.Unlock() }
+
+func (s *states) len() int { s.mu.Lock(); defer s.mu.Unlock(); return len(s.all) }
+
+func (s *states) at(i int) kvtest.State { s.mu.Lock(); defer s.mu.Unlock(); return s.all[i] }
+
+// A crash at any moment, while there are writes, flushes, compactions and syncs,
+// leaves the state after one of the transactions: one at least as new as what was
+// synced, and after a SIGKILL, which loses nothing that the system has, one at least
+// as new as what was committed. And with that the store goes on.
+func TestCrashAtAnyMoment(t *testing.T) {
+	for seed := range uint64(3) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		mem := vfs.NewCrashableMem()
+		o := pebblekv.Options{Dir: "s", Create: true, FS: mem, SyncInterval: 3 * time.Millisecond, Memory: 8 << 20}
+		s := open(t, o)
+		var was states
+		was.add(kvtest.State{})
+		var synced atomic.Int64 // states
+		stop := make(chan struct{})
+		var busy sync.WaitGroup
+		busy.Go(func() {
+			h := kvtest.NewHistory(seed)
+			for n := 1; n < 600; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				h.Write(t, s, 60)
+				was.add(h.State())
+				if n%37 == 0 {
+					if err := s.Sync(); err != nil {
+						t.Error(err)
+					}
+					synced.Store(int64(n))
+				}
+			}
+		})
+		busy.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(5 * time.Millisecond):
+					if err := s.Compact(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+		type crash struct {
+			fs    *vfs.MemFS
+			least int
+		}
+		var crashes []crash
+		for i := range 8 {
+			<-time.After(time.Duration(rng.IntN(10_000)) * time.Microsecond)
+			share, least := rng.IntN(100), int(synced.Load())
+			if i%2 == 0 {
+				share, least = 100, was.len()-1
+			}
+			crashes = append(crashes, crash{mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: share, RNG: rand.New(rand.NewPCG(seed, uint64(i)))}), least})
+		}
+		close(stop)
+		busy.Wait()
+		for i, c := range crashes {
+			o.FS = c.fs
+			after := open(t, o)
+			n := roundOf(t, after)
+			if n < c.least || n >= was.len() {
+				t.Fatalf("seed %d, crash %d: %d transactions are left of %d, and %d were kept for sure", seed, i, n, was.len()-1, c.least)
+			}
+			look := func(w kvtest.State, s kv.Store) {
+				if err := s.View(t.Context(), func(r kv.Reader) error { w.Equal(t, r); return nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			look(was.at(n), after)
+			// It goes on, and is closed and opened again.
+			err := after.Update(t.Context(), func(tx kv.Txn) error { tx.DeleteRange(nil, []byte{0xff}); tx.Set([]byte("new"), nil); return nil })
+			if err = errors.Join(err, after.Close()); err != nil {
+				t.Fatal(err)
+			}
+			want := kvtest.State{"new": ""}
+			for k, v := range was.at(n) {
+				if k >= "\xff" {
+					want[k] = v
+				}
+			}
+			again := open(t, o)
+			look(want, again)
+			if err := again.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Without a call of Sync, a write is on disk soon after it was committed.
+func TestSyncInterval(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	o := pebblekv.Options{Dir: "s", Create: true, FS: mem, SyncInterval: 5 * time.Millisecond, Memory: 8 << 20}
+	s := open(t, o)
+	if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("1")); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); ; <-time.After(5 * time.Millisecond) {
+		after := o
+		after.FS = mem.CrashClone(vfs.CrashCloneCfg{})
+		found := false
+		err := open(t, after).View(t.Context(), func(r kv.Reader) (err error) { _, found, err = r.Get([]byte("a")); return err })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found {
+			return
+		}
+		if time.Since(began) > 5*time.Second {
+			t.Fatal("it is not synced")
+		}
+	}
+}
+
+// syncFails fails to sync logs once it is told to.
+type syncFails struct {
+	vfs.FS
+
+	fail *atomic.Bool
+}
+
+type logSyncFails struct {
+	vfs.File
+
+	fail *atomic.Bool
+}
+
+var errSync = errors.New("the disk does not answer")
+
+func (f syncFails) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.Create(name, c)
+	if err == nil && strings.HasSuffix(name, ".log") {
+		return logSyncFails{file, f.fail}, nil
+	}
+	return file, err
+}
+
+func (f logSyncFails) Sync() error {
+	if f.fail.Load() {
+		return errSync
+	}
+	return f.File.Sync()
+}
+
+// Once a sync has failed, nobody knows what is on disk: nothing more is taken, and
+// all who ask are told, to the end.
+func TestSyncFails(t *testing.T) {
+	var fail atomic.Bool
+	s, err := pebblekv.Open(pebblekv.Options{
+		Dir: "s", Create: true, FS: syncFails{vfs.NewMem(), &fail}, SyncInterval: time.Hour, Memory: 8 << 20, Merger: kvtest.LastByte{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func() error {
+		return s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), nil); return nil })
+	}
+	if err := errors.Join(write(), s.Sync(), s.Healthy()); err != nil {
+		t.Fatal(err)
+	}
+	fail.Store(true)
+	if err := s.Sync(); err != nil {
+		t.Errorf("nothing was written, and syncing that fails: %v", err)
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{
+		"Sync": s.Sync(), "Sync again": s.Sync(), "Update": write(), "Healthy": s.Healthy(),
+		"View": s.View(t.Context(), func(kv.Reader) error { return nil }),
+	} {
+		if !errors.Is(err, errSync) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	fail.Store(false) // that it would work now says nothing about what was lost
+	if err := write(); !errors.Is(err, errSync) {
+		t.Errorf("Update, later: %v", err)
+	}
+	if err := s.Close(); !errors.Is(err, errSync) {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// A store that was not closed is read without a byte of it being changed.
+func TestReadOnly(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	o := pebblekv.Options{Dir: "s", Create: true, FS: mem, Memory: 8 << 20}
+	s := open(t, o)
+	h := kvtest.NewHistory(4)
+	for range 20 {
+		h.Write(t, s, 60)
+	}
+	if err := s.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		h.Write(t, s, 60)
+	}
+	after := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+	list := func() (all []string) {
+		names, err := after.List("s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			st, err := after.Stat(after.PathJoin("s", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name != "LOCK" {
+				all = append(all, fmt.Sprintf("%s %d %v", name, st.Size(), st.ModTime()))
+			}
+		}
+		slices.Sort(all)
+		return all
+	}
+	before := list()
+	for _, create := range []bool{false, true} {
+		ro := pebblekv.Options{Dir: "s", FS: after, ReadOnly: true, Create: create, Memory: 8 << 20}
+		r := open(t, ro)
+		if err := r.View(t.Context(), func(r kv.Reader) error { h.State().Equal(t, r); h.Check(t, r, 30); return nil }); err != nil {
+			t.Error(err)
+		}
+		if err := r.Update(t.Context(), func(tx kv.Txn) error { tx.Delete([]byte(kvtest.Round)); return nil }); err == nil {
+			t.Error("it is written")
+		}
+		if err := errors.Join(r.Sync(), r.Healthy()); err != nil {
+			t.Error(err)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if now := list(); strings.Join(now, "\n") != strings.Join(before, "\n") {
+			t.Errorf("it was changed: %v\n%v", before, now)
+		}
+	}
+	// Where there is none, none is made.
+	dir := t.TempDir()
+	for _, name := range []string{"none", "."} {
+		_, err := pebblekv.Open(pebblekv.Options{Dir: dir + "/" + name, ReadOnly: true, Create: true, Merger: kvtest.LastByte{}})
+		if !errors.Is(err, kv.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+}

@@ -1,0 +1,195 @@
+package pebblekv
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"skein/internal/kv"
+	"skein/internal/kv/kvtest"
+)
+
+// inOrder is a Merger that shows in which order it was given what, and whether that
+// was the base.
+type inOrder struct{}
+
+func (inOrder) Name() string { return "inorder" }
+
+func (inOrder) Fold(dst, key []byte, values [][]byte, base bool) ([]byte, error) {
+	return fmt.Appendf(dst, "%s:%s:%v", key, bytes.Join(values, []byte(",")), base), nil
+}
+
+// Operands come from either side, and are folded from the oldest to the newest; what
+// a folder held before, which is used again, is forgotten.
+func TestFolder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	m := pebbleMerger(inOrder{})
+	if m.Name != "inorder" {
+		t.Errorf("it is named %q", m.Name)
+	}
+	for round := range 500 {
+		first := fmt.Appendf(nil, "v%d", round)
+		key := fmt.Appendf(nil, "k%d", round)
+		want := []string{string(first)}
+		f, err := m.Merge(key, first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clear(key)
+		clear(first)
+		for i := range rng.IntN(12) {
+			v := fmt.Appendf(nil, "%d", i)
+			if rng.IntN(2) == 0 {
+				want = append(want, string(v))
+				err = f.MergeNewer(v)
+			} else {
+				want = slices.Insert(want, 0, string(v))
+				err = f.MergeOlder(v)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			clear(v) // it is the engine's, and used again
+		}
+		base := rng.IntN(2) == 0
+		got, closer, err := f.Finish(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var values []byte
+		for i, v := range want {
+			if i > 0 {
+				values = append(values, ',')
+			}
+			values = append(values, v...)
+		}
+		if s := fmt.Sprintf("k%d:%s:%v", round, values, base); string(got) != s {
+			t.Fatalf("got %q, want %q", got, s)
+		}
+		if rng.IntN(4) > 0 { // or the engine forgets it
+			if err := closer.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Merges are folded by flushes and compactions at any moment, while there are Views
+// of older states: the twin sees no difference.
+func TestFoldingInCompactions(t *testing.T) {
+	s := openIn(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
+	h := kvtest.NewHistory(11)
+	check := func(w kvtest.State) {
+		t.Helper()
+		if err := s.View(t.Context(), func(r kv.Reader) error { w.Equal(t, r); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := range 40 {
+		var old kvtest.State
+		err := s.View(t.Context(), func(r kv.Reader) error {
+			old = h.State()
+			for range 3 {
+				h.Write(t, s, 60)
+			}
+			var err error
+			switch round % 3 {
+			case 0:
+				err = s.db.Flush()
+			case 1:
+				err = s.Compact(t.Context())
+			}
+			old.Equal(t, r)
+			h2 := h.State()
+			check(h2)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(h.State())
+	}
+	if err := s.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check(h.State())
+}
+
+// Writers merge while the store is flushed and compacted all the time.
+func TestMergingWhileCompacting(t *testing.T) {
+	s := openIn(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
+	const writers, each = 4, 64
+	var wg, compacting sync.WaitGroup
+	stop := make(chan struct{})
+	compacting.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+				if err := s.Compact(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				member := byte(w*each + i)
+				for _, alive := range []byte{1, 0, byte(i % 2)} {
+					if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Merge([]byte("m"), []byte{member, alive}); return nil }); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	compacting.Wait()
+	var want []byte
+	for i := 1; i < writers*each; i += 2 {
+		want = append(want, byte(i), 1)
+	}
+	err := s.View(t.Context(), func(r kv.Reader) error {
+		v, _, err := r.Get([]byte("m"))
+		if !bytes.Equal(v, want) {
+			t.Errorf("%d members, want %d", len(v)/2, len(want)/2)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a transaction writes is kept apart from what the one before wrote, and memory
+// for a large one is not kept for ever.
+func TestWritesAreReset(t *testing.T) {
+	var w writes
+	for _, size := range []int{10, maxKeptWrites + 1, 10} {
+		w.reset()
+		if len(w.ops) != 0 || len(w.arena) != 0 || w.ranges || cap(w.arena) > maxKeptWrites {
+			t.Errorf("%d operations, %d bytes, %v, room for %d", len(w.ops), len(w.arena), w.ranges, cap(w.arena))
+		}
+		w.add(writeSet, []byte("k"), make([]byte, size))
+		w.add(writeDeleteRange, []byte("a"), []byte("b"))
+		if len(w.ops) != 2 || len(w.arena) != size+3 || !w.ranges || w.full() {
+			t.Errorf("%d operations, %d bytes, %v", len(w.ops), len(w.arena), w.ranges)
+		}
+	}
+}
+
+// The size of a memtable is a share of the memory, within bounds.
+func TestMemtableSize(t *testing.T) {
+	for memory, want := range map[int64]int64{0: 4 << 20, 1 << 20: 4 << 20, 18 << 20: 4 << 20, 36 << 20: 8 << 20, 576 << 20: 128 << 20, 1 << 40: 128 << 20} {
+		if got := memtableSize(memory); got != want {
+			t.Errorf("of %d bytes %d, want %d", memory, got, want)
+		}
+	}
+}

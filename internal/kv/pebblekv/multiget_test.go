@@ -1,0 +1,152 @@
+package pebblekv
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"skein/internal/kv"
+	"skein/internal/kv/kvtest"
+)
+
+// openIn opens a store with the suite's Merger, and closes it at the end.
+func openIn(t *testing.T, o Options) *Store {
+	t.Helper()
+	o.Merger = kvtest.LastByte{}
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// MultiGet with one iterator, and with several at once, finds what single Gets find,
+// in the memtable and in tables, whatever the Reader read before.
+func TestMultiGetIsGet(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	s := openIn(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
+	key := func(i int) []byte { return fmt.Appendf(nil, "%c%d", "mk"[i%2], i) }
+	const stored = 6000
+	for part := range 3 { // in the last level, in an upper one, in the memtable
+		err := s.Update(t.Context(), func(tx kv.Txn) error {
+			for range stored / 2 {
+				i := rng.IntN(stored)
+				switch {
+				case i%2 == 0:
+					tx.Merge(key(i), []byte{byte(part), 1, byte(part + 1), byte(rng.IntN(2))})
+				case i%7 == 0:
+					tx.Delete(key(i))
+				default:
+					tx.Set(key(i), make([]byte, rng.IntN(200)))
+				}
+			}
+			tx.DeleteRange(fmt.Appendf(nil, "k%d", 100*part), fmt.Appendf(nil, "k%d", 100*part+20))
+			return nil
+		})
+		switch {
+		case err != nil:
+		case part == 0:
+			err = s.Compact(t.Context())
+		case part == 1:
+			err = s.db.Flush()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(r kv.Reader) error {
+		for _, n := range []int{1, fewKeys - 1, fewKeys, keysAtOnce - 1, keysAtOnce + 1, keysPerWorker, 2*keysPerWorker - 1, 2 * keysPerWorker, 3*keysPerWorker + 17, 5000, 20, fewKeys} {
+			keys := make([][]byte, n)
+			want := make([]string, n)
+			found := 0
+			for i := range keys {
+				keys[i] = key(rng.IntN(2 * stored))
+				if i > 0 && i%5 == 0 {
+					keys[i] = keys[rng.IntN(i)]
+				}
+				v, ok, err := r.Get(keys[i])
+				if err != nil {
+					return err
+				}
+				if want[i] = "-"; ok {
+					want[i] = string(v)
+					found++
+				}
+			}
+			err := r.MultiGet(keys, func(i int, v []byte, ok bool) error {
+				got := "-"
+				if ok {
+					got = string(v)
+				}
+				if got != want[i] || ok && v == nil && len(want[i]) > 0 {
+					return fmt.Errorf("%d keys: %s is %q, and Get says %q", n, keys[i], got, want[i])
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if n > 1000 && (found < n/8 || found > n*7/8) {
+				t.Errorf("of %d keys %d are there: it shows little", n, found)
+			}
+		}
+		return nil
+	}
+	if err := s.View(t.Context(), read); err != nil {
+		t.Error(err)
+	}
+	if err := s.Update(t.Context(), func(tx kv.Txn) error { return errors.Join(read(tx), read(tx.Snapshot())) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// Large values of one MultiGet do not come into each other, whatever worker read
+// them.
+func TestMultiGetLargeValues(t *testing.T) {
+	s := openIn(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
+	const n = 3 * keysPerWorker
+	var keys [][]byte
+	err := s.Update(t.Context(), func(tx kv.Txn) error {
+		for i := range n {
+			keys = append(keys, fmt.Appendf(nil, "k%d", i))
+			v := make([]byte, (i*i)%9000)
+			for j := range v {
+				v[j] = byte(i)
+			}
+			tx.Set(keys[i], v)
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.View(t.Context(), func(r kv.Reader) error {
+			for range 2 { // the second time in the memory of the first
+				err := r.MultiGet(keys, func(i int, v []byte, ok bool) error {
+					if !ok || len(v) != (i*i)%9000 {
+						return fmt.Errorf("key %d: %d bytes, %v", i, len(v), ok)
+					}
+					for _, c := range v {
+						if c != byte(i) {
+							return fmt.Errorf("key %d has a byte of another, %d", i, c)
+						}
+					}
+					_ = append(v, make([]byte, 100)...)
+					clear(v) // no key's value is another's memory
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
