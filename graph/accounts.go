@@ -40,7 +40,7 @@ type actorState struct {
 func (a *accounts) gather(seg *segment, strings *intern.Batch) {
 	a.actors = a.actors[:0]
 	for _, p := range seg.events {
-		a.actors = append(a.actors, int32(strings.Add(dict.DID, seg.batch.did(p))))
+		a.actors = append(a.actors, int32(strings.Add(dict.DID, seg.did(p))))
 	}
 }
 

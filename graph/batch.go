@@ -113,9 +113,6 @@ func (b *Batch) put(s []byte) span {
 	return span{start, uint32(len(b.arena))}
 }
 
-// did returns the account of an event.
-func (b *Batch) did(p picked) []byte { return b.bytes(b.events[p.n].did) }
-
 func (b *Batch) bytes(s span) []byte { return b.arena[s.start:s.end] }
 
 // Seen notes that everything up to seq is in the batch. Every event of the

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -204,4 +205,31 @@ func (l *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
 		tx.Set(key, token[:])
 		return fn(tx)
 	})
+}
+
+// trimNotes deletes the oldest notes where there are too many: those that come
+// first in the stream of a source, of the source whose first is the oldest.
+func (l *lane) trimNotes(ctx context.Context) error {
+	for _, keyspace := range l.notes.due() {
+		var left map[uint32]int
+		err := l.update(ctx, func(tx kv.Txn) (err error) {
+			left, err = trimKeyspace(tx, keyspace, l.notes.counts[keyspace])
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("graph: trimming the dead letters: %w", err)
+		}
+		l.notes.counts[keyspace] = left
+	}
+	return nil
+}
+
+// writeCounts writes the totals of a lane.
+func writeCounts(tx kv.Txn, key []byte, c format.Counts) error {
+	v, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("graph: writing the counts: %w", err)
+	}
+	tx.Set(key, v)
+	return nil
 }

@@ -100,3 +100,7 @@ func (m *Merger) noted(n int, mine func(key string) bool) (keys []string) {
 }
 
 var _ kv.Merger = (*Merger)(nil)
+
+// maxChunkBytes is from how many bytes on a chunk is too large, however few its
+// records: keys may have 512 bytes, and FoundationDB's values 100,000.
+const maxChunkBytes = 32 << 10

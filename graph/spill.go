@@ -25,10 +25,6 @@ import (
 // noted is lost in a crash, and noted again at a later fold; a value that
 // nobody folds any more stays large, and is read as it is.
 
-// maxChunkBytes is from how many bytes on a chunk is too large, however few its
-// records: keys may have 512 bytes, and FoundationDB's values 100,000.
-const maxChunkBytes = 32 << 10
-
 // spillsPerWrite bounds how many values are spilled in one write.
 const spillsPerWrite = 32
 

@@ -12,33 +12,6 @@ import (
 	"skein/internal/kv"
 )
 
-// A segment is what one write applies: events of a batch, in the order of the stream.
-type segment struct {
-	source  string
-	batch   *Batch
-	events  []picked
-	first   uint8              // the first of the lane's partitions
-	cursors []format.CursorRow // of the source, by partition, from the lane's first
-	whole   bool               // it ends where the batch ends
-}
-
-// picked is an event of the batch that is the lane's.
-type picked struct {
-	n    int32 // index in the batch
-	part uint8 // that its account is in
-}
-
-// sourceOf returns the number of the source in the partition of an event.
-func (g *segment) sourceOf(p picked) uint32 { return g.cursors[p.part-g.first].Number }
-
-// last returns the sequence number that the segment reaches, 0 if it has none.
-func (g *segment) last() Seq {
-	if g.whole || g.batch.last == 0 {
-		return g.batch.last
-	}
-	return g.batch.events[g.events[len(g.events)-1].n].seq
-}
-
 // A writer turns a segment into one atomic write, in phases: each decides one thing,
 // with what those before it have decided. Its memory is reused from write to write.
 //
@@ -200,27 +173,4 @@ func (w *writer) writeTotals(tx kv.Txn, first uint8, out *outcome) error {
 func (w *writer) committed() {
 	w.ids.Committed(&w.strings)
 	w.accounts.committed()
-}
-
-// stopwatch is the time of its last lap.
-type stopwatch time.Time
-
-func (s *stopwatch) lap(d *time.Duration) {
-	now := time.Now()
-	*d += now.Sub(time.Time(*s))
-	*s = stopwatch(now)
-}
-
-// keyBuffer gathers keys for a MultiGet in one arena.
-type keyBuffer struct {
-	keys  [][]byte
-	arena []byte
-}
-
-func (k *keyBuffer) reset() { k.keys, k.arena = k.keys[:0], k.arena[:0] }
-
-func (k *keyBuffer) add(key []byte) {
-	start := len(k.arena)
-	k.arena = append(k.arena, key...) // if it grows, earlier keys stay in the old array
-	k.keys = append(k.keys, k.arena[start:len(k.arena):len(k.arena)])
 }

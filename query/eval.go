@@ -368,54 +368,6 @@ func (v *evaluation) first(i int) int {
 	return slices.Index(v.e.strings, v.e.strings[i])
 }
 
-// contains reports whether the string x is in the set, asking about x alone.
-func (v *evaluation) contains(x literal, id dict.ID) (bool, error) {
-	if x.is == dict.DID && id != dict.None && v.s.IsHidden(id) {
-		return false, nil
-	}
-	return v.has(&v.e.root, x, id)
-}
-
-func (v *evaluation) has(n *node, x literal, id dict.ID) (bool, error) {
-	if err := v.ended.Err(); err != nil {
-		return false, err
-	}
-	switch n.op {
-	case opForward:
-		actor := v.ids[n.of]
-		if v.s.IsHidden(actor) {
-			return false, nil
-		}
-		return v.s.HasEdge(n.kind, actor, id)
-	case opReverse:
-		return v.s.HasEdge(n.kind, id, v.ids[n.of])
-	case opMembers:
-		return slices.Contains(v.e.strings[n.first:n.last], x), nil
-	default:
-		return v.hasAll(n, x, id)
-	}
-}
-
-// hasAll asks an operator's parts, and no more of them than need be.
-func (v *evaluation) hasAll(n *node, x literal, id dict.ID) (bool, error) {
-	// intersect is in all; union in any; except in the first and in no other.
-	for i := range n.args {
-		in, err := v.has(&n.args[i], x, id)
-		if err != nil {
-			return false, err
-		}
-		switch {
-		case n.op == opUnion:
-			if in {
-				return true, nil
-			}
-		case in == (n.op == opExcept && i > 0):
-			return false, nil
-		}
-	}
-	return n.op != opUnion, nil
-}
-
 // pin makes literal strings that were unseen on the first page stay so: in
 // the set they stand under their reserved id.
 func (v *evaluation) pin(set idset.Set, u unseen) idset.Set {

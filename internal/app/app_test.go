@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -24,10 +23,7 @@ import (
 	"skein/graph/kinds"
 	"skein/internal/app"
 	"skein/internal/frames"
-	"skein/internal/oracle"
 	"skein/internal/relay"
-	"skein/internal/synth"
-	"skein/internal/testing/history"
 	"skein/internal/testing/truth"
 )
 
@@ -404,121 +400,4 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
-}
-
-// FutureCursor: never a silent jump. The remedy that the message names works,
-// although the relay's sequence has begun anew.
-func TestFutureCursor(t *testing.T) {
-	tr := readTruth(t)
-	all, err := frames.ReadFile(plainPDS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	r := relay.NewRecorded(all)
-	srv := httptest.NewServer(r)
-	defer srv.Close()
-	zero := int64(0)
-	x, closeIt := open(t, dir, nil)
-	base, _, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: &zero, MinBackoff: time.Millisecond})
-	waitForCursor(t, base, tr.FinalSeq)
-	stop()
-	closeIt()
-
-	r = relay.NewRecorded(all[:300]) // the same host, begun anew
-	srv.Config.Handler = r
-	log := &lockedBuffer{}
-	x, closeIt = open(t, dir, slog.New(slog.NewTextHandler(log, nil)))
-	base, _, stop = serve(t, x, &consumer.Options{Relay: srv.URL, MinBackoff: time.Millisecond, MaxBackoff: 2 * time.Millisecond})
-	for n := 0; n < 1; {
-		time.Sleep(time.Millisecond)
-		n, _ = r.Connections()
-	}
-	for began := time.Now(); getStats(t, base).State != "blocked"; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 10*time.Second {
-			t.Fatal("it is not blocked")
-		}
-	}
-	// The new numbering passes our cursor: nothing of it is applied all the same,
-	// and the relay is not even asked.
-	for i := range int64(10) {
-		r.Append(synth.Frame(&oracle.Event{
-			Type: oracle.CommitEvent, Seq: tr.FinalSeq + 1 + i, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaa" + string('a'+rune(i)), Rev: history.TID(1 << 60),
-			Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:bbbbbbbbbbbbbbbbbbbbbbbb"}},
-		}))
-	}
-	time.Sleep(100 * time.Millisecond)
-	compare(t, tr, base, 1000)
-	if s := getStats(t, base); s.Cursor != tr.FinalSeq || s.State != "blocked" {
-		t.Errorf("the cursor jumped to %d, the state is %s", s.Cursor, s.State)
-	}
-	if n, _ := r.Connections(); n != 1 {
-		t.Errorf("%d connections", n)
-	}
-	stop()
-	closeIt()
-	for _, want := range []string{"--force-cursor", "cursor=2116", strings.TrimPrefix(srv.URL, "http://")} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log does not name %q:\n%s", want, log)
-		}
-	}
-	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
-		t.Errorf("it was said %d times:\n%s", n, log)
-	}
-
-	// Nor after a restart, nor with a cursor that a unit file might hold.
-	x, closeIt = open(t, dir, nil)
-	for _, at := range []int64{0, tr.FinalSeq} {
-		if _, err := x.Consumer(consumer.Options{Relay: srv.URL, Cursor: &at}); !errors.Is(err, consumer.ErrCursorStored) {
-			t.Errorf("cursor %d was taken although one is stored: %v", at, err)
-		}
-		closeIt()
-		x, closeIt = open(t, dir, nil)
-	}
-	c, err := x.Consumer(consumer.Options{Relay: srv.URL, StopOnError: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Run(t.Context()); !errors.Is(err, consumer.ErrBlocked) {
-		t.Errorf("a replay: %v", err)
-	}
-	closeIt()
-
-	r = relay.NewRecorded(all[:300])
-	srv.Config.Handler = r
-	x, closeIt = open(t, dir, nil)
-	base, admin, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: &zero, ForceCursor: true, MinBackoff: time.Millisecond})
-	waitForCursor(t, base, 300)
-	r.Append(all[300:]...)
-	waitForCursor(t, base, tr.FinalSeq)
-	compare(t, tr, base, 1000)
-	if s := getStats(t, base); s.Desynchronized != 0 || s.Partial != 0 {
-		t.Errorf("after the decision: %+v", s)
-	}
-	if gaps := body(t, admin+"/gaps"); strings.Count(gaps, "\n") != 1 || !strings.Contains(gaps, `"reason":"future_cursor"`) || !strings.Contains(gaps, `"suspect":true`) || !strings.Contains(gaps, fmt.Sprintf(`"after":%d`, tr.FinalSeq)) {
-		t.Errorf("the decision is not recorded: %s", gaps)
-	}
-	stop()
-	closeIt()
-	checkStore(t, dir)
-}
-
-// An index may have one consumer after another: the metrics are those of the last.
-func TestTwoConsumers(t *testing.T) {
-	x, err := app.OpenIndex(t.Context(), app.StoreOptions{Store: filepath.Join(t.TempDir(), "store"), Create: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if _, err := x.Consumer(consumer.Options{Relay: "ws://127.0.0.1:1"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	families, err := x.Registry.Gather()
-	if err != nil || len(families) == 0 {
-		t.Error(len(families), err)
-	}
-	if err := x.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -1,0 +1,80 @@
+package consumer_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"skein/consumer"
+)
+
+// What is not known yet is absent. On a stream that is idle and caught up the lag
+// does not grow, however old the last event is, as long as the relay is alive.
+func TestStatus(t *testing.T) {
+	var quiet atomic.Bool
+	url, _ := websocketServer(t, func(_ int64, conn *websocket.Conn) {
+		for !quiet.Load() {
+			time.Sleep(time.Millisecond)
+		}
+		for seq := range int64(4) {
+			_ = conn.WriteMessage(websocket.BinaryMessage, follow(100+seq, fmt.Sprint("a", seq))) // of the year 2023
+		}
+		_, _, _ = conn.NextReader()
+	})
+	g, _ := open(t)
+	reg := prometheus.NewRegistry()
+	var c *consumer.Consumer
+	zero := int64(0)
+	c, err := consumer.New(g, consumer.Options{
+		Relay: url, Cursor: &zero, MinBackoff: time.Millisecond, Watchdog: 2 * time.Second,
+		Metrics: consumer.NewMetrics(reg, func() consumer.Status { return c.Status() }),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	present := func(name string) bool {
+		n, err := testutil.GatherAndCount(reg, name)
+		return err == nil && n > 0
+	}
+	if s := c.Status(); s.State != consumer.Connecting || s.HasLag || s.Cursor != 0 || present("skein_consumer_lag_seconds") || present("skein_consumer_cursor") {
+		t.Errorf("before the start: %+v", s)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- c.Run(ctx) }()
+	await := func(what string, ok func(consumer.Status) bool) {
+		t.Helper()
+		for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+			if s := c.Status(); ok(s) {
+				return
+			} else if time.Since(began) > 10*time.Second {
+				t.Fatalf("never %s: %+v", what, s)
+			}
+		}
+	}
+	await("connected", func(s consumer.Status) bool { return s.State == consumer.Live && !s.HasLag })
+	quiet.Store(true)
+	await("catching up", func(s consumer.Status) bool {
+		return s.State == consumer.CatchingUp && s.Lag > 365*24*time.Hour && s.Cursor == 103
+	})
+	await("caught up", func(s consumer.Status) bool { return s.State == consumer.Live && s.Lag < catchingUp })
+	for range 20 { // pongs come every quarter of a second
+		if s := c.Status(); s.Lag > 2*time.Second {
+			t.Errorf("the lag of an idle stream grows: %+v", s)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if !present("skein_consumer_lag_seconds") || !present("skein_consumer_cursor") {
+		t.Error("metrics are missing")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,77 @@
+package graph
+
+import (
+	"cmp"
+	"slices"
+
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/intern/dict"
+	"skein/internal/radix"
+)
+
+// change is the last change of a path within the write, and before that was found,
+// any.
+type change struct {
+	kind    kinds.Kind
+	delete  bool
+	existed bool // set by the phase previous, as old is
+	fresh   bool // nothing can be stored under the path
+	actor   dict.ID
+	path    format.Path // its bytes lie in the batch
+	subject int32       // index among the write's strings (walk: of the batch's operations), or -1
+	order   uint32      // position in the stream
+	new     dict.ID     // the subject from now on, or None
+	old     dict.ID     // the subject before, or None
+}
+
+// sortByID sorts a list into spare, by kind and id without comparing, and what
+// agrees in both by compare.
+func sortByID[T any](s *radix.Sorter, list, spare []T, of func(*T) (kinds.Kind, dict.ID), compare func(x, y T) int) []T {
+	s.Reset()
+	for i := range list {
+		_, id := of(&list[i])
+		s.Add(uint64(id), i)
+	}
+	s.Sort()
+	s.Rekey(func(at uint32) uint64 { kind, _ := of(&list[at]); return uint64(kind) })
+	spare = spare[:0]
+	for _, it := range s.Sort() {
+		spare = append(spare, list[it.At])
+	}
+	for rest := spare; len(rest) > 0; {
+		kind, id := of(&rest[0])
+		n := 1
+		for ; n < len(rest); n++ {
+			if k, i := of(&rest[n]); k != kind || i != id {
+				break
+			}
+		}
+		if n > 1 {
+			slices.SortFunc(rest[:n], compare)
+		}
+		rest = rest[n:]
+	}
+	return spare
+}
+
+// compareChanges orders changes as their records lie in the store: by kind,
+// actor, bucket, and path.
+func compareChanges(x, y *change) int {
+	switch {
+	case x.kind != y.kind:
+		return cmp.Compare(x.kind, y.kind)
+	case x.actor != y.actor:
+		return cmp.Compare(x.actor, y.actor)
+	}
+	if x.path.Raw != nil || y.path.Raw != nil { // the order of TIDs is that of their buckets
+		if c := cmp.Compare(x.path.Bucket(), y.path.Bucket()); c != 0 {
+			return c
+		}
+	}
+	return format.ComparePaths(x.path, y.path)
+}
+
+func sameActor(x, y change) bool { return x.kind == y.kind && x.actor == y.actor }
+
+func sameChunk(x, y change) bool { return sameActor(x, y) && x.path.Bucket() == y.path.Bucket() }

@@ -1,0 +1,59 @@
+package graph
+
+import (
+	"cmp"
+	"slices"
+
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/intern/dict"
+)
+
+// edge is an edge that a record names from now on, or does no longer.
+type edge struct {
+	kind    kinds.Kind
+	actor   dict.ID
+	subject dict.ID
+}
+
+func compareEdges(x, y edge) int {
+	switch {
+	case x.kind != y.kind:
+		return cmp.Compare(x.kind, y.kind)
+	case x.actor != y.actor:
+		return cmp.Compare(x.actor, y.actor)
+	}
+	return cmp.Compare(x.subject, y.subject)
+}
+
+// otherRecords finds the edges that no other record names. It is the scratch of that.
+type otherRecords struct{ left []edge }
+
+// without returns those edges, all of one actor and kind, that no record names but
+// on paths that changes make name another. scan calls each for the live records
+// of the actor whose subject is wanted, until it returns false.
+func (o *otherRecords) without(changes []change, removed []edge, scan func(wanted func(dict.ID) bool, each func(*format.Record) bool)) []edge {
+	if len(removed) == 0 {
+		return nil
+	}
+	left := append(o.left[:0], removed...)
+	wanted := func(subject dict.ID) bool {
+		if len(left) == 1 {
+			return left[0].subject == subject
+		}
+		_, lost := slices.BinarySearchFunc(left, subject, func(e edge, id dict.ID) int { return cmp.Compare(e.subject, id) })
+		return lost
+	}
+	scan(wanted, func(r *format.Record) bool {
+		g := edge{removed[0].kind, removed[0].actor, r.Subject}
+		at, _ := slices.BinarySearchFunc(left, g, compareEdges)
+		c := change{kind: g.kind, actor: g.actor, path: r.Path}
+		i, changed := slices.BinarySearchFunc(changes, c, func(x, y change) int { return compareChanges(&x, &y) })
+		if !changed || !changes[i].delete && changes[i].new == r.Subject { // or put again as it is
+			left = slices.Delete(left, at, at+1)
+		}
+		return len(left) > 0
+	})
+	o.left = left
+	return left
+}
