@@ -362,7 +362,7 @@ func TestNumberingBegunAnew(t *testing.T) {
 		"many":     {50, time.Second, true, 0, 1000},
 		"few":      {102, time.Second, false, 1, 1000},
 		"repeated": {50, -time.Hour, false, 0, 1000},
-		// A stretch that is repeated, of hosts of which most have clocks that are ahead: it
+		// A part that is repeated, of hosts of which most have clocks that are ahead: it
 		// is not taken for a sequence begun anew. The last one alone cannot be told from it.
 		"clocks ahead": {51, time.Second, false, 1, 3},
 	} {

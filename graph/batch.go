@@ -9,7 +9,7 @@ import (
 	"skein/internal/syntax"
 )
 
-// A Batch is a stretch of the stream, decoded: what Store.Apply takes. It holds
+// A Batch is a range of the stream, decoded: what Store.Apply takes. It holds
 // all strings in one arena, and Reset keeps its memory, so that filling one
 // allocates nothing in the long run.
 type Batch struct {

@@ -252,7 +252,7 @@ func (p *previous) find(changes []change) (lookup func(format.Path) (i int32, ok
 		p.byPath = append(p.byPath, int32(i))
 	}
 	ascending := func(x, y int32) int { return format.ComparePaths(changes[x].path, changes[y].path) }
-	if !slices.IsSortedFunc(p.byPath, ascending) { // paths that are no TIDs come by bucket
+	if !slices.IsSortedFunc(p.byPath, ascending) { // paths that are not TIDs come by bucket
 		slices.SortFunc(p.byPath, ascending)
 	}
 	first, last := changes[p.byPath[0]].path, changes[p.byPath[len(changes)-1]].path

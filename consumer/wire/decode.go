@@ -23,7 +23,7 @@ type Reason string
 const (
 	BadFrame   Reason = "frame"          // the message cannot be parsed
 	BadDID     Reason = "did"            // the repo is not a valid DID
-	BadRev     Reason = "rev"            // the commit's rev is no TID
+	BadRev     Reason = "rev"            // the commit's rev is not a TID
 	BadOps     Reason = "ops"            // the list of operations cannot be parsed
 	BadCAR     Reason = "car"            // the CAR cannot be parsed
 	BadCommit  Reason = "commit_block"   // the commit block is missing, wrong, or no commit of this repo
@@ -153,7 +153,7 @@ func (d *Decoder) commit(m *Message, b *graph.Batch) {
 	}
 }
 
-// noSuchRev stands for a since that is no TID: nobody's rev.
+// noSuchRev stands for a since that is not a TID: nobody's rev.
 var noSuchRev = []byte("!!!!!!!!!!!!!")
 
 // read parses the operations and the CAR, and fills in c.Data. It returns why
@@ -387,7 +387,7 @@ func readRecord(info *kinds.Info, w *want) ([]byte, Reason) {
 }
 
 // find walks the map at c and returns the text at the path of keys, nil if
-// there is none or it is no text. It reads the map to its end.
+// there is none or it is not a text. It reads the map to its end.
 func find(c *cursor, keys []string) (found []byte) {
 	seen := false
 	for range c.count(majorMap) {

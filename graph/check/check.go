@@ -65,7 +65,7 @@ func (m *Mixed) Error() string {
 	return fmt.Sprintf("it was written to while it was read, in %d states", m.States)
 }
 
-// VerifyStore is Verify of a whole store, however long it takes.
+// Store is Verify of a whole store, however long it takes.
 func Store(ctx context.Context, store kv.Store, report func(problem string), progress func(keys int64)) error {
 	var before, after string
 	crossed, err := store.ViewAcross(ctx, func(r kv.Reader) error {

@@ -266,3 +266,58 @@ func TestTolerantGet(t *testing.T) {
 		}
 	}
 }
+
+// Damaged files beside each other are each reported, and what lies behind them is read.
+func TestDamagedFilesSideBySide(t *testing.T) {
+	var keys []string
+	for n := 10; n < 60; n++ {
+		keys = append(keys, fmt.Sprintf("k%d", n))
+	}
+	for name, c := range map[string]struct {
+		bad  []badRange
+		read int // the first key that must be read behind them
+	}{
+		"two":   {[]badRange{damage("a", "k10", "k15", "k19", "k19"), damage("b", "k20", "k20", "k25", "k29")}, 30},
+		"three": {[]badRange{damage("a", "k10", "k10", "k19", "k19"), damage("b", "k20", "k20", "k29", "k29"), damage("c", "k30", "k30", "k31", "k39")}, 40},
+		"many": {[]badRange{
+			damage("a", "k10", "k11", "k12", "k12"), damage("b", "k13", "k13", "k13", "k13"), damage("c", "k14", "k14", "k20", "k20"),
+			damage("d", "k21", "k21", "k39", "k40"), damage("e", "k41", "k41", "k41", "k41"), damage("f", "k42", "k42", "k47", "k48"),
+		}, 49},
+		"with a gap":   {[]badRange{damage("a", "k10", "k15", "k19", "k19"), damage("b", "k21", "k21", "k25", "k29")}, 30},
+		"whole files":  {[]badRange{damage("a", "k10", "k10", "k19", "k19"), damage("b", "k20", "k20", "k29", "k29")}, 30},
+		"to the end":   {[]badRange{damage("a", "k10", "k15", "k19", "k19"), damage("b", "k20", "k20", "k59", "k59")}, 60},
+		"over another": {[]badRange{damage("a", "k10", "k15", "k29", "k29"), damage("b", "k12", "k30", "k35", "k39")}, 40},
+	} {
+		b := &table{rows: map[string][]byte{}, bad: c.bad}
+		for _, k := range keys {
+			b.rows[k] = nil
+		}
+		for _, hi := range []string{"", "l", "k55"} {
+			reports := map[string]int{}
+			r := &tolerant{Reader: b, report: func(p string) { reports[strings.Fields(p)[1]]++ }}
+			bound := []byte(hi)
+			if hi == "" {
+				bound = nil
+			}
+			var got []string
+			if err := r.Scan([]byte("k"), bound, false, func(k, _ []byte) (bool, error) { got = append(got, string(k)); return true, nil }); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) {
+				t.Errorf("%s, to %q: %q", name, hi, got)
+			}
+			for n, k := range keys {
+				is := slices.Contains(got, k)
+				if behind := n+10 >= c.read && (hi == "" || k < hi); behind && !is || is && b.broken(k) != nil || k < c.bad[0].first && !is {
+					t.Errorf("%s, to %q: key %s was read: %v", name, hi, k, is)
+				}
+			}
+			for _, d := range c.bad {
+				var damage *kv.Damage
+				if !errors.As(d.err, &damage) || reports[damage.File] != 1 {
+					t.Errorf("%s, to %q: file %s is reported %d times", name, hi, damage.File, reports[damage.File])
+				}
+			}
+		}
+	}
+}

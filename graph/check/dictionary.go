@@ -9,7 +9,7 @@ import (
 	"skein/internal/kv"
 )
 
-// Verify reads the whole dictionary and calls report for every invariant that
+// Dictionary reads the whole dictionary and calls report for every invariant that
 // does not hold: it is one to one, every form is the only one of its string,
 // every id lies in the used part of a leased block. tick is called with every
 // row. It returns how many strings there are, by namespace.

@@ -52,7 +52,7 @@ type line struct {
 // exportVersion is that of the form.
 const exportVersion = 2
 
-// ExportedCounts say how much an export holds.
+// Counts say how much an export holds.
 type Counts struct {
 	Accounts int64 `json:"accounts"`
 	Records  int64 `json:"records"`
@@ -90,7 +90,7 @@ type exportSeq struct {
 // strings are read.
 const linesAtOnce = 2000
 
-// Export writes the store to w. It fails if the store is written to while it is
+// Write writes the store to w. It fails if the store is written to while it is
 // read and the engine does not keep a state for so long.
 func Write(ctx context.Context, store kv.Store, w io.Writer, progress func(records int64)) (Counts, error) {
 	sum := sha256.New()

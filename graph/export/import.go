@@ -20,7 +20,7 @@ import (
 // importOps is how many records are imported in one batch.
 const importOps = 50_000
 
-// Import fills an empty store, which was opened with Options.Import, from an
+// Read fills an empty store, which was opened with Options.Import, from an
 // export. Ids are drawn anew. One that was not finished is begun again from the
 // beginning, into the same store; until it is, the store is good for nothing
 // else.
@@ -123,7 +123,7 @@ func (m *importer) full(ctx context.Context) error {
 
 func (m *importer) account(ctx context.Context, a *exportAccount) error {
 	if !syntax.ValidDID(a.DID) {
-		return fmt.Errorf("%w: %q is no DID", graph.ErrImport, a.DID)
+		return fmt.Errorf("%w: %q is not a DID", graph.ErrImport, a.DID)
 	}
 	st := format.RepoState{Source: m.numbers[a.Last.Source], Seq: a.Last.Seq}
 	for flag, on := range map[byte]bool{format.FlagHidden: a.Hidden, format.FlagPartial: a.Partial, format.FlagDesync: a.Desynchronized} {

@@ -28,7 +28,7 @@ const (
 	patience    = 4
 )
 
-// claim is the one that this process holds.
+// Claim is the one that this process holds.
 type Claim struct {
 	store      kv.Store
 	o          Options
@@ -38,7 +38,7 @@ type Claim struct {
 	stopped    sync.WaitGroup
 }
 
-// fenceOptions say who claims what.
+// Options say who claims what.
 type Options struct {
 	First, End uint8 // the partitions are First to End-1
 	Owner      string
@@ -104,7 +104,7 @@ func (c *Claim) rivals(r kv.Reader) (map[string]rival, error) {
 	return found, nil
 }
 
-// takeClaim claims the partitions, once nobody that is alive has one of them.
+// Take claims the partitions, once nobody that is alive has one of them.
 func Take(ctx context.Context, store kv.Store, o Options) (*Claim, error) {
 	if o.Beat <= 0 {
 		o.Beat = defaultBeat
@@ -208,7 +208,7 @@ func (c *Claim) start(ctx context.Context) {
 	})
 }
 
-// check makes sure, as part of a write, that the partitions are still this
+// Check makes sure, as part of a write, that the partitions are still this
 // writer's.
 func (c *Claim) Check(tx kv.Txn) error {
 	n := uint8(0)
@@ -224,7 +224,7 @@ func (c *Claim) Check(tx kv.Txn) error {
 	return err
 }
 
-// close gives the partitions up.
+// Close gives the partitions up.
 func (c *Claim) Close(ctx context.Context) error {
 	c.stop()
 	c.stopped.Wait()

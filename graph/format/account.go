@@ -12,7 +12,7 @@ import (
 // A Rev is the revision of a repo: the number of a TID, which compare as it.
 type Rev uint64
 
-// noRev is the highest TID: that of no commit that another comes after.
+// NoRev is the highest TID: that of no commit that another comes after.
 const NoRev Rev = 1<<64 - 1
 
 // String returns the TID.
@@ -21,7 +21,7 @@ func (r Rev) String() string { return string(syntax.AppendTID(nil, uint64(r))) }
 // A Digest is the SHA-256 of a CID. Only the roots of repos are kept by it.
 type Digest [32]byte
 
-// A root is what is kept of a repo's root: the first 8 bytes of its Digest. Two
+// A Root is what is kept of a repo's root: the first 8 bytes of its Digest. Two
 // roots that differ agree in them once in 2^64; an account that makes its own
 // agree hides nothing but its own repo's being desynchronized.
 type Root [8]byte
@@ -40,7 +40,7 @@ type Root [8]byte
 // an account is a group of its own, with 0 for the bits, and is set.
 const accountBits = 8
 
-// appendAccount appends an account to its group.
+// AppendAccount appends an account to its group.
 func (l Layout) AppendAccount(dst []byte, actor dict.ID, s *RepoState) []byte {
 	start := len(dst) + 2
 	dst = s.Append(append(dst, byte(actor&l.AccountMask()), 0))
@@ -48,7 +48,7 @@ func (l Layout) AppendAccount(dst []byte, actor dict.ID, s *RepoState) []byte {
 	return dst
 }
 
-// eachAccount calls each for the accounts of a group, with their lowest bits and
+// EachAccount calls each for the accounts of a group, with their lowest bits and
 // rows, until it returns false.
 func EachAccount(v []byte, each func(low byte, row []byte) bool) error {
 	for last := -1; len(v) > 0; {
@@ -64,7 +64,7 @@ func EachAccount(v []byte, each func(low byte, row []byte) bool) error {
 	return nil
 }
 
-// accountIn returns the state of an account, and whether the group has it.
+// AccountIn returns the state of an account, and whether the group has it.
 func (l Layout) AccountIn(v []byte, actor dict.ID) (s RepoState, ok bool, err error) {
 	at := byte(actor & l.AccountMask())
 	var failed error
@@ -77,7 +77,7 @@ func (l Layout) AccountIn(v []byte, actor dict.ID) (s RepoState, ok bool, err er
 	return s, ok, errors.Join(err, failed)
 }
 
-// eachState calls each for the accounts of a group with their ids and states.
+// EachState calls each for the accounts of a group with their ids and states.
 func (l Layout) EachState(key, v []byte, each func(actor dict.ID, s RepoState) error) error {
 	first, err := ParseActorKey(key)
 	if err != nil {
@@ -117,7 +117,7 @@ func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
 	return dst, nil
 }
 
-// repoState is what is known of one account and its repo. Its row in a group is
+// RepoState is what is known of one account and its repo. Its row in a group is
 //
 //	flags(1) uvarint source, uvarint seq      of the last commit, sync or deletion
 //	uvarint source, uvarint seq               of the last #account, if flagAccount
@@ -145,9 +145,11 @@ type RepoState struct {
 	LowBucket             uint16
 }
 
-// lowNone is the low of an account that never had a record.
+// LowNone is the low of an account that never had a record.
 const LowNone = 0xffff
 
+// The flags of a RepoState. Those that say that a part of its row is there, append
+// sets.
 const (
 	FlagHasRev  byte = 1 << iota // rev and data are those of the last applied commit
 	FlagPartial                  // the repo's past was never seen
@@ -159,14 +161,15 @@ const (
 	flagAhead                    // top is above rev
 )
 
+// Has reports whether a flag is set.
 func (s *RepoState) Has(flag byte) bool { return s.Flags&flag != 0 }
 
-// mayHold reports whether the repo may have a record of the path already.
+// MayHold reports whether the repo may have a record of the path already.
 func (s *RepoState) MayHold(p Path) bool {
 	return s.Has(FlagHasRev) && (p.Raw != nil || p.TID <= max(uint64(s.Rev), s.Top))
 }
 
-// lower notes that a record is put under a path.
+// NoteLow notes that a record is put under a path.
 func (s *RepoState) NoteLow(p Path) {
 	switch {
 	case s.LowBucket == 0: // not known
@@ -177,7 +180,7 @@ func (s *RepoState) NoteLow(p Path) {
 	}
 }
 
-// buckets returns in which buckets all of the account's records lie, if that is
+// Buckets returns in which buckets all of the account's records lie, if that is
 // known and they are few.
 func (s *RepoState) Buckets() (low, high uint16, ok bool) {
 	const few = 4
@@ -188,6 +191,7 @@ func (s *RepoState) Buckets() (low, high uint16, ok bool) {
 	return low, high, high >= low && high-low < few
 }
 
+// Append appends the row.
 func (s *RepoState) Append(dst []byte) []byte {
 	flags := s.Flags &^ (flagAccount | flagDeleted | flagAhead)
 	if s.AccountSource != 0 {
@@ -223,6 +227,7 @@ func (s *RepoState) Append(dst []byte) []byte {
 	return dst
 }
 
+// DecodeRepoState reads a row.
 func DecodeRepoState(v []byte) (s RepoState, err error) {
 	bad := func() (RepoState, error) {
 		return s, fmt.Errorf("format: account row %x is malformed", v)

@@ -13,13 +13,14 @@ import (
 	"skein/internal/syntax"
 )
 
-// A path is a record key as the record map sees it: the number of a TID, or
+// A Path is a record key as the record map sees it: the number of a TID, or
 // the key itself.
 type Path struct {
 	TID uint64
-	Raw []byte // set if the key is no TID
+	Raw []byte // set if the key is not a TID
 }
 
+// ParsePath returns the path of a record key. A key that is not a TID lies in rkey.
 func ParsePath(rkey []byte) Path {
 	if tid, ok := syntax.ParseTID(rkey); ok {
 		return Path{TID: tid}
@@ -27,7 +28,7 @@ func ParsePath(rkey []byte) Path {
 	return Path{Raw: rkey}
 }
 
-// appendRkey appends the record key.
+// AppendRkey appends the record key.
 func (p Path) AppendRkey(dst []byte) []byte {
 	if p.Raw != nil {
 		return append(dst, p.Raw...)
@@ -35,6 +36,7 @@ func (p Path) AppendRkey(dst []byte) []byte {
 	return syntax.AppendTID(dst, p.TID)
 }
 
+// Bucket returns the bucket that the path belongs to.
 func (p Path) Bucket() uint16 {
 	if p.Raw != nil {
 		return RawBucket | uint16(p.hash()>>56)
@@ -49,7 +51,7 @@ func (p Path) hash() uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// spread is what tells the chunks under a bucket apart, from the top bit down.
+// Spread is what tells the chunks under a bucket apart, from the top bit down.
 func (p Path) Spread() uint64 {
 	if p.Raw == nil {
 		return p.TID << (64 - BucketShift)
@@ -57,7 +59,7 @@ func (p Path) Spread() uint64 {
 	return p.hash() << 8
 }
 
-// comparePaths orders the paths of one bucket.
+// ComparePaths orders the paths of one bucket.
 func ComparePaths(x, y Path) int {
 	switch {
 	case x.Raw != nil || y.Raw != nil:
@@ -70,7 +72,8 @@ func ComparePaths(x, y Path) int {
 	return 0
 }
 
-// A chunk holds an actor's records of one kind whose paths share a bucket, by
+// A ChunkCoder reads and writes chunks: it is what a chunk's key says about it. A chunk
+// holds an actor's records of one kind whose paths share a bucket, by
 // path, or the newest changes of one whose records were spilled. On disk it is
 //
 //	uvarint 1, flagSpilled in 2 bytes, uvarint generation   if it was spilled
@@ -85,16 +88,14 @@ func ComparePaths(x, y Path) int {
 //	  the one before, zigzag uvarint; the first to the actor's id
 //
 // Nearly all records of an actor are made by one clock, its PDS. A stored chunk
-// and a merge operand have the same form, and the newest word on a path counts;
+// and a merge operand have the same form, and the last write to a path wins;
 // removed paths are kept as those of a row are.
-//
-// chunkCoder reads and writes chunks. It is what a chunk's key says about it.
 type ChunkCoder struct {
 	Bucket uint16
 	first  uint64 // the subject before the first
 }
 
-// record is an entry of a chunk.
+// Record is an entry of a chunk.
 type Record struct {
 	Path    Path
 	Subject dict.ID // None if flags say so
@@ -102,14 +103,17 @@ type Record struct {
 	Age     uint32 // of the value that it is from, in a fold; the depth, in a read
 }
 
+// The flags of a record.
 const (
 	Removed     = 1 << iota // there is no such record
 	NoSubject               // there is, and it names no subject
 	flagSpilled             // of the chunk: see there
 )
 
+// ErrChunk is returned for a chunk that cannot be read.
 var ErrChunk = errors.New("format: malformed record chunk")
 
+// CoderOfKey returns the coder of the chunk under a key.
 func CoderOfKey(key []byte) (c ChunkCoder, err error) {
 	k, actor, bucket, _, err := ParseChunkKey(key)
 	if err != nil {
@@ -121,21 +125,24 @@ func CoderOfKey(key []byte) (c ChunkCoder, err error) {
 	return CoderOf(actor, bucket), nil
 }
 
+// CoderOf returns the coder of the chunks of an actor in a bucket.
 func CoderOf(actor dict.ID, bucket uint16) ChunkCoder {
 	return ChunkCoder{bucket, uint64(actor)}
 }
 
+// IsRaw reports whether the records have keys that are not TIDs.
 func (c ChunkCoder) IsRaw() bool { return c.Bucket >= RawBucket }
 
 func zigzag(n int64) uint64   { return uint64(n<<1) ^ uint64(n>>63) }
 func unzigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
 
+// Of a TID, a clock's id takes the lowest bits.
 const (
 	ClockBits = 10
 	clockMask = 1<<ClockBits - 1
 )
 
-// append appends a chunk whose records ascend by path.
+// Append appends a chunk whose records ascend by path.
 func (c ChunkCoder) Append(dst []byte, generation uint64, records []Record) []byte {
 	if generation > 0 {
 		dst = append(dst, 1)
@@ -184,7 +191,7 @@ func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []by
 	return dst
 }
 
-// read appends the records of v to dst, with the age given. Raw keys lie in v.
+// Read appends the records of v to dst, with the age given. Raw keys lie in v.
 func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, generation uint64, err error) {
 	micros, clock, subject := uint64(c.Bucket)<<(BucketShift-ClockBits), uint64(0), c.first
 	for first := true; len(v) > 0; first = false {
@@ -284,7 +291,7 @@ func (c ChunkCoder) walk(v []byte) (end chunkEnd, n int, generation uint64, ok b
 	return end, n, generation, true
 }
 
-// uvarint is binary.Uvarint, without a loop where eight bytes can be read at once.
+// Uvarint is binary.Uvarint, without a loop where eight bytes can be read at once.
 func Uvarint(v []byte) (uint64, int) {
 	if len(v) < 8 {
 		return binary.Uvarint(v)
@@ -305,6 +312,7 @@ func Uvarint(v []byte) (uint64, int) {
 	return x, bits.TrailingZeros64(last)>>3 + 1
 }
 
+// CompareRecords orders records by path, and those of one path by age.
 func CompareRecords(x, y Record) int {
 	if c := ComparePaths(x.Path, y.Path); c != 0 {
 		return c

@@ -6,7 +6,7 @@ import (
 	"skein/intern/dict"
 )
 
-// A partition that several writers could write belongs to the one whose claim
+// A ClaimRow is a claim of a partition: one that several writers could write belongs to the one whose claim
 // lies under its key. Every write reads the claims of its writer, so that a
 // writer whose partitions another took over writes nothing any more: the claim
 // is a fencing token. Who is alive says so in a row of its own, which no write
@@ -21,6 +21,8 @@ type ClaimRow struct {
 	Shards *dict.ShardRange `json:"shards,omitempty"`
 }
 
+// ClaimKey is that of the claim of a partition.
 func ClaimKey(part uint8) []byte { return []byte{KeyClaim, part} }
 
+// HeartbeatKey is that of the heartbeat of the claim with a token.
 func HeartbeatKey(token []byte) []byte { return append([]byte{KeyHeartbeat}, token...) }

@@ -17,7 +17,7 @@ import (
 //
 // which is Roaring's own split between arrays and bitmaps. A stored container
 // and a merge operand have the same form: an operand is a small container, and
-// the newest word on a member counts. Removed members are kept until a fold
+// the last write to a member wins. Removed members are kept until a fold
 // includes the oldest value (see kv.Merger); readers ignore them.
 const (
 	BitmapBytes = 8192
@@ -25,9 +25,10 @@ const (
 	ArrayMax    = 4096 // so many members and more are a bitmap
 )
 
+// ErrContainer is returned for a container that cannot be read.
 var ErrContainer = errors.New("format: malformed container")
 
-// splitContainer returns the two parts of a container.
+// SplitContainer returns the two parts of a container.
 func SplitContainer(v []byte) (removed, present []byte, err error) {
 	if len(v) == 0 {
 		return nil, nil, nil
@@ -44,7 +45,7 @@ func SplitContainer(v []byte) (removed, present []byte, err error) {
 	return removed, present, nil
 }
 
-// appendOperand appends an operand that adds and removes members. Both lists
+// AppendContainer appends an operand that adds and removes members. Both lists
 // are ascending, and disjoint.
 func AppendContainer(dst []byte, add, remove []uint16) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(remove)))
@@ -71,7 +72,7 @@ func appendBitmap(dst []byte, b *[bitmapWords]uint64) []byte {
 	return dst
 }
 
-// containerMembers returns the members present in a container, each with base added.
+// ContainerMembers returns the members present in a container, each with base added.
 func ContainerMembers(base uint64, v []byte) (dst []uint64, err error) {
 	_, present, err := SplitContainer(v)
 	if err != nil {
@@ -91,7 +92,7 @@ func ContainerMembers(base uint64, v []byte) (dst []uint64, err error) {
 	return dst, nil
 }
 
-// containerHas reports whether member is present.
+// ContainerHas reports whether member is present.
 func ContainerHas(v []byte, member uint16) (bool, error) {
 	_, present, err := SplitContainer(v)
 	if err != nil {
@@ -135,21 +136,21 @@ func foldContainers(dst []byte, values [][]byte, base bool) ([]byte, error) {
 // foldSmall sorts (member, age, present) and lets the newest of each win.
 func foldSmall(dst []byte, values [][]byte, base bool) []byte {
 	var buf [smallFold]uint32
-	words := buf[:0]
+	entries := buf[:0]
 	for age, v := range values {
 		removed, present, _ := SplitContainer(v) // checked by Fold
 		for i := 0; i < len(removed); i += 2 {
-			words = append(words, uint32(binary.LittleEndian.Uint16(removed[i:]))<<16|uint32(age)<<1)
+			entries = append(entries, uint32(binary.LittleEndian.Uint16(removed[i:]))<<16|uint32(age)<<1)
 		}
 		for i := 0; i < len(present); i += 2 {
-			words = append(words, uint32(binary.LittleEndian.Uint16(present[i:]))<<16|uint32(age)<<1|1)
+			entries = append(entries, uint32(binary.LittleEndian.Uint16(present[i:]))<<16|uint32(age)<<1|1)
 		}
 	}
-	slices.Sort(words)
+	slices.Sort(entries)
 	var add, remove [smallFold]uint16
 	na, nr := 0, 0
-	for i, w := range words {
-		if i+1 < len(words) && words[i+1]>>16 == w>>16 {
+	for i, w := range entries {
+		if i+1 < len(entries) && entries[i+1]>>16 == w>>16 {
 			continue
 		}
 		if w&1 != 0 {
@@ -230,7 +231,7 @@ func appendArray(dst []byte, b *[bitmapWords]uint64) []byte {
 	return dst
 }
 
-// takeBlock moves the ids of a block from the front of ids to dst.
+// TakeBlock moves the ids of a block from the front of ids to dst.
 func TakeBlock(dst []uint16, ids []uint64, block uint64) (taken []uint16, rest []uint64) {
 	for len(ids) > 0 && BlockOf(ids[0]) == block {
 		dst = append(dst, uint16(ids[0]))

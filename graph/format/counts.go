@@ -18,6 +18,7 @@ type Counts struct {
 	Strings        map[string]int64 `json:"strings"`        // ids given, by namespace
 }
 
+// Clone returns a copy that has every kind and namespace.
 func (c Counts) Clone() Counts {
 	d := c
 	d.Records, d.Strings = make(map[string]int64, len(kinds.All)), make(map[string]int64, 2)
@@ -30,7 +31,7 @@ func (c Counts) Clone() Counts {
 	return d
 }
 
-// add adds what d says.
+// Add adds what d says.
 func (c *Counts) Add(d Counts) {
 	c.Accounts += d.Accounts
 	c.Hidden += d.Hidden
@@ -44,6 +45,7 @@ func (c *Counts) Add(d Counts) {
 	}
 }
 
+// DecodeCounts reads the value of KeyCounts.
 func DecodeCounts(v []byte) (c Counts, err error) {
 	if err := json.Unmarshal(v, &c); err != nil {
 		return c.Clone(), fmt.Errorf("format: reading the counts: %w", err)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A cursor row is number(4) seq(8) time, unix microseconds(8) flags(1). The number
+// A CursorRow is how far a source was applied: number(4) seq(8) time, unix microseconds(8) flags(1). The number
 // stands for the source in other rows. A new one is drawn when the relay is known
 // to have begun its sequence anew. The time is that of the event seq; with
 // cursorLive, which a source has until its first event is applied, it is when
@@ -25,12 +25,13 @@ const (
 	cursorLive
 )
 
-// isCursor reports whether the row says how far the source was applied.
+// IsCursor reports whether the row says how far the source was applied.
 func (c CursorRow) IsCursor() bool { return c.Number != 0 && !c.Live }
 
 // Covers reports whether an event of the source has been applied, by its number.
 func (c CursorRow) Covers(seq Seq) bool { return c.Number != 0 && seq <= c.Seq && !c.Future }
 
+// Value returns the row.
 func (c CursorRow) Value() []byte {
 	v := binary.BigEndian.AppendUint32(nil, c.Number)
 	v = binary.BigEndian.AppendUint64(v, uint64(c.Seq))
@@ -45,6 +46,7 @@ func (c CursorRow) Value() []byte {
 	return append(v, flags)
 }
 
+// DecodeCursor reads a row.
 func DecodeCursor(v []byte) (c CursorRow, err error) {
 	if len(v) != 21 {
 		return c, fmt.Errorf("format: cursor row %x is malformed", v)

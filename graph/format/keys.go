@@ -9,50 +9,7 @@ import (
 	"skein/intern/dict"
 )
 
-// How the graph lies in the store. Nothing outside this file, chunk.go, row.go
-// and container.go knows it. The first byte of a key names the keyspace; ids
-// are written by intern.AppendID, other numbers big-endian. Package intern has
-// keyspaces of its own in the same store (intern/id.go).
-//
-//	'r' kind actor bucket(2)     → chunk          the records (chunk.go)
-//	'r' kind actor bucket(2) n×1 → chunk          what a chunk spilled
-//	'v' kind subject             → row            who has an edge to subject (row.go)
-//	'v' kind subject block       → container      what a row spilled (container.go)
-//	'v' 0 0 …                    → row, containers  the hidden accounts
-//	'a' actor, first of a group  → repo states    (account.go)
-//	'e' actor                    → resume key     accounts being erased
-//	'c' source                   → cursor row
-//	'd' source-number(4) seq(8) path → dead letter, JSON
-//	'g' source-number(4) seq(8) reason … → gap, JSON
-//	'm' "graph"                  → format version (3)
-//	'm' "counts"                 → Counts, JSON
-//	'm' "hidden"                 → version of the hidden set (8)
-//	'm' "import"                 → nothing        while an import is not finished
-//	'm' "secret"                 → 32 random bytes, for opaque query cursors
-//	'm' "writer"                 → token of the last write (16), see lane.update
-//
-// In a store that several processes write (intern.Settings.Partitions), nothing
-// that is read to be written again belongs to two partitions, so that two
-// writers never conflict on it. Some keys then are longer; their lengths tell
-// the two layouts apart:
-//
-//	'v' kind subject part        → row            the members of one partition
-//	'v' kind subject 0xff block  → container      a block's ids are of one partition
-//	'a' actor                    → repo state, a group of one
-//	'c' 0 part source            → cursor row
-//	'm' "counts", "hidden", "writer", each followed by the first partition of
-//	                               the lane that writes it; totals are sums
-//	'd', 'g'                       the source's number has that in its first byte
-//	'p' part                     → claim, JSON    who indexes it (claim.go)
-//	'q' token(16)                → heartbeat      of a claim
-//
-// 'r' answers what a delete names, and is the forward set. 'v' is the reverse
-// set. Both are written blind, by merge operands, into a value that is small
-// for nearly every actor and subject. One that has grown too large is spilled
-// (spill.go): what it holds moves to finer keys under it, and it goes on as the
-// place where changes land, which stand over what lies below. So a change
-// touches one small value, whatever the size of the set, and whoever reads
-// needs no list of what is large.
+// The keyspaces: the first bytes of keys.
 const (
 	KeyRecord     = 'r'
 	KeyReverse    = 'v'
@@ -65,6 +22,7 @@ const (
 	KeyHeartbeat  = 'q'
 )
 
+// The keys of rows that there is one of, or one for each partition.
 var (
 	KeyCounts = []byte("mcounts")
 	KeyHidden = []byte("mhidden")
@@ -74,22 +32,22 @@ var (
 )
 
 // A bucket of records: the upper 14 bits of a TID, which are 12.7 days, or for
-// record keys that are no TIDs rawBucket and the first byte of their hash.
+// record keys that are not TIDs rawBucket and the first byte of their hash.
 const (
 	BucketShift = 50
 	RawBucket   = 1 << 14
 )
 
-// appendRecordsKey appends the prefix of the keys of an actor's records.
+// AppendRecordsKey appends the prefix of the keys of an actor's records.
 func AppendRecordsKey(dst []byte, k kinds.Kind, actor dict.ID) []byte {
 	return dict.AppendID(append(dst, KeyRecord, byte(k)), actor)
 }
 
-// maxChunkDepth is how often what was spilled may be spilled again: each time
+// MaxChunkDepth is how often what was spilled may be spilled again: each time
 // the next byte of the TID, or of the hash of the record key, is added.
 const MaxChunkDepth = 6
 
-// appendChunkKey appends the key of the chunk that holds a path, at a depth.
+// AppendChunkKey appends the key of the chunk that holds a path, at a depth.
 func AppendChunkKey(dst []byte, k kinds.Kind, actor dict.ID, p Path, depth int) []byte {
 	dst = binary.BigEndian.AppendUint16(AppendRecordsKey(dst, k, actor), p.Bucket())
 	bits := p.Spread()
@@ -100,7 +58,7 @@ func AppendChunkKey(dst []byte, k kinds.Kind, actor dict.ID, p Path, depth int) 
 	return dst
 }
 
-// parseChunkKey takes a chunk's key apart.
+// ParseChunkKey takes a chunk's key apart.
 func ParseChunkKey(key []byte) (k kinds.Kind, actor dict.ID, bucket uint16, depth int, err error) {
 	if len(key) > 2 && key[0] == KeyRecord {
 		id, n := dict.ReadID(key[2:])
@@ -111,15 +69,17 @@ func ParseChunkKey(key []byte) (k kinds.Kind, actor dict.ID, bucket uint16, dept
 	return 0, 0, 0, 0, fmt.Errorf("format: record key %x is malformed", key)
 }
 
-// A member's id is its container's block and 16 bits within it.
+// BlockOf returns the block of a member: its id is its container's block, and 16 bits
+// within it.
 func BlockOf(member uint64) uint64 { return member >> 16 }
 
-// appendRowKey appends the key of a reverse set's row, the prefix of those of
+// AppendRowKey appends the key of a reverse set's row, the prefix of those of
 // its containers.
 func AppendRowKey(dst []byte, k kinds.Kind, subject dict.ID) []byte {
 	return dict.AppendID(append(dst, KeyReverse, byte(k)), subject)
 }
 
+// ParseCursorKey takes the key of a cursor apart.
 func ParseCursorKey(key []byte) (part uint8, source string) {
 	if len(key) > 2 && key[1] == 0 { // no source begins with it
 		return key[2], string(key[3:])
@@ -127,14 +87,14 @@ func ParseCursorKey(key []byte) (part uint8, source string) {
 	return 0, string(key[1:])
 }
 
-// appendBlock appends a block's number, in 3 bytes or 7: an id without its
+// AppendBlock appends a block's number, in 3 bytes or 7: an id without its
 // lowest two.
 func AppendBlock(dst []byte, block uint64) []byte {
 	dst = dict.AppendID(dst, dict.ID(block<<16))
 	return dst[:len(dst)-2]
 }
 
-// parseReverseKey takes the key of a row or of a container apart.
+// ParseReverseKey takes the key of a row or of a container apart.
 func ParseReverseKey(key []byte) (k kinds.Kind, subject dict.ID, block uint64, isRow bool, err error) {
 	if len(key) > 2 && key[0] == KeyReverse {
 		id, n := dict.ReadID(key[2:])
@@ -152,9 +112,10 @@ func ParseReverseKey(key []byte) (k kinds.Kind, subject dict.ID, block uint64, i
 	return 0, 0, 0, false, fmt.Errorf("format: set key %x is malformed", key)
 }
 
+// EraseKey is that of the job of erasing an account.
 func EraseKey(actor dict.ID) []byte { return dict.AppendID([]byte{KeyErase}, actor) }
 
-// parseActorKey reads the id of an erase key, or the first of a group of accounts.
+// ParseActorKey reads the id of an erase key, or the first of a group of accounts.
 func ParseActorKey(key []byte) (dict.ID, error) {
 	if len(key) == 0 {
 		return 0, fmt.Errorf("format: an account's key is empty")
@@ -165,6 +126,7 @@ func ParseActorKey(key []byte) (dict.ID, error) {
 	return 0, fmt.Errorf("format: account key %x is malformed", key)
 }
 
+// DecodeVersion reads the version of the hidden set.
 func DecodeVersion(v []byte) (uint64, error) {
 	if len(v) != 8 {
 		return 0, fmt.Errorf("format: the hidden set's version is %x", v)
@@ -180,7 +142,7 @@ func isRowKey(key []byte) bool {
 	return n > 0 && (len(key) == 2+n || len(key) == 3+n && key[2+n] < dict.MaxPartitions)
 }
 
-// appendContainerKey appends the key of a container of the set whose row has
+// AppendContainerKey appends the key of a container of the set whose row has
 // the key given.
 func AppendContainerKey(dst, row []byte, block uint64) []byte {
 	_, n := dict.ReadID(row[2:])

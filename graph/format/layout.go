@@ -7,16 +7,16 @@ import (
 	"skein/intern/dict"
 )
 
-// A layout says how the keys look that depend on the store's settings.
+// A Layout says how the keys look that depend on the store's settings.
 type Layout struct{ Settings dict.Settings }
 
-// shared reports whether several processes may write the store.
+// Shared reports whether several processes may write the store.
 func (l Layout) Shared() bool { return l.Settings.Partitions > 1 }
 
 // containersMark stands before the blocks of a set in several partitions.
 const containersMark = 0xff
 
-// appendMemberKey appends the key of the row that a member of a set belongs in.
+// AppendMemberKey appends the key of the row that a member of a set belongs in.
 func (l Layout) AppendMemberKey(dst []byte, k kinds.Kind, subject, member dict.ID) []byte {
 	dst = AppendRowKey(dst, k, subject)
 	if l.Shared() {
@@ -25,7 +25,7 @@ func (l Layout) AppendMemberKey(dst []byte, k kinds.Kind, subject, member dict.I
 	return dst
 }
 
-// containers returns the prefix of the keys of a set's containers, of which set
+// Containers returns the prefix of the keys of a set's containers, of which set
 // is the prefix of all keys.
 func (l Layout) Containers(set []byte) []byte {
 	if !l.Shared() {
@@ -34,7 +34,7 @@ func (l Layout) Containers(set []byte) []byte {
 	return append(slices.Clone(set), containersMark)
 }
 
-// partKey returns the key of what each partition has its own of.
+// PartKey returns the key of what each partition has its own of.
 func (l Layout) PartKey(key []byte, part uint8) []byte {
 	if !l.Shared() {
 		return key
@@ -42,6 +42,7 @@ func (l Layout) PartKey(key []byte, part uint8) []byte {
 	return append(slices.Clone(key), part)
 }
 
+// CursorKey is that of the cursor of a source in a partition.
 func (l Layout) CursorKey(part uint8, source string) []byte {
 	if !l.Shared() {
 		return append([]byte{KeyCursor}, source...)
@@ -49,12 +50,12 @@ func (l Layout) CursorKey(part uint8, source string) []byte {
 	return append([]byte{KeyCursor, 0, part}, source...)
 }
 
-// accountKey appends the key of the group that an account's state lies in.
+// AccountKey appends the key of the group that an account's state lies in.
 func (l Layout) AccountKey(dst []byte, actor dict.ID) []byte {
 	return dict.AppendID(append(dst, KeyAccount), actor&^l.AccountMask())
 }
 
-// accountMask covers the bits of an id that tell the accounts of a group apart.
+// AccountMask covers the bits of an id that tell the accounts of a group apart.
 func (l Layout) AccountMask() dict.ID {
 	if l.Shared() {
 		return 0

@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// noteNumber is the number under which a writer notes things of a source.
+// NoteNumber is the number under which a writer notes things of a source.
 // NoteNumber is the number under which a writer notes things of a source.
 func NoteNumber(source uint32, first uint8) uint32 { return source&0xffffff | uint32(first)<<24 }
 
+// NumberOf returns the number that the key of a note begins with.
 func NumberOf(key []byte) uint32 {
 	if len(key) < 5 {
 		return 0
@@ -16,6 +17,8 @@ func NumberOf(key []byte) uint32 {
 	return binary.BigEndian.Uint32(key[1:])
 }
 
+// NoteKey is that of a note: its place in the stream of a source, and what tells it
+// from others there.
 func NoteKey(keyspace byte, source uint32, seq Seq, rest string) []byte {
 	k := binary.BigEndian.AppendUint32([]byte{keyspace}, source)
 	k = binary.BigEndian.AppendUint64(k, uint64(seq))
@@ -51,7 +54,7 @@ type Gap struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// place tells the gaps after one seq apart: a stretch of the stream that is read
+// Place tells the gaps after one seq apart: a part of the stream that is read
 // again finds the same ones.
 func (g *Gap) Place() string {
 	if g.Since.IsZero() {

@@ -8,7 +8,7 @@ import (
 	"skein/intern/dict"
 )
 
-// A row holds the members of a reverse set, or the newest changes of one whose
+// A Row holds the members of a reverse set, or the newest changes of one whose
 // members were spilled into containers. On disk it is empty, or
 //
 //	uvarint 2 × d, list of the other members        the members; d: of the first
@@ -20,7 +20,7 @@ import (
 // (uvarint, at least 1). In the first form, which nearly all rows have, the
 // first member's difference d is below 2^61.
 //
-// A stored row and a merge operand have the same form, and the newest word on a
+// A stored row and a merge operand have the same form, and the last write to a
 // member counts. Removed members are kept until a fold includes the oldest
 // value, and for ever where the generation is not 0: then there are containers
 // below, over which the row stands. The generation grows with every spill, so a
@@ -36,7 +36,7 @@ type Row struct {
 
 var errRow = errors.New("format: malformed set row")
 
-// parseRow splits the row of a subject's set.
+// ParseRow splits the row of a subject's set.
 func ParseRow(subject dict.ID, v []byte) (r Row, err error) {
 	r.subject = uint64(subject)
 	if len(v) == 0 || v[0]&1 == 0 {
@@ -65,18 +65,20 @@ func ParseRow(subject dict.ID, v []byte) (r Row, err error) {
 	return r, nil
 }
 
-// appendMembers appends the members to dst.
+// AppendMembers appends the members to dst.
 func (r *Row) AppendMembers(dst []uint64) ([]uint64, error) {
 	return appendList(dst, r.subject, r.Members, r.shift)
 }
 
-// appendRemoved appends the removed to dst.
+// AppendRemoved appends the removed to dst.
 func (r *Row) AppendRemoved(dst []uint64) ([]uint64, error) {
 	return appendList(dst, r.subject, r.Removed, 0)
 }
 
-// has and hasRemoved report whether id is in one of the lists.
-func (r *Row) Has(id uint64) bool        { return listHas(r.subject, r.Members, r.shift, id) }
+// Has reports whether id is a member.
+func (r *Row) Has(id uint64) bool { return listHas(r.subject, r.Members, r.shift, id) }
+
+// HasRemoved reports whether id is among the removed.
 func (r *Row) HasRemoved(id uint64) bool { return listHas(r.subject, r.Removed, 0, id) }
 
 // appendList decodes a list onto dst.
@@ -133,7 +135,7 @@ func encodeList(dst []byte, subject uint64, ids []uint64, shift int) []byte {
 	return dst
 }
 
-// appendRow appends a row or operand. Both lists ascend, and are disjoint.
+// AppendRow appends a row or operand. Both lists ascend, and are disjoint.
 func AppendRow(dst []byte, subject dict.ID, generation uint64, removed, members []uint64) []byte {
 	of := uint64(subject)
 	if generation == 0 && len(removed) == 0 && (len(members) == 0 || zigzag(int64(members[0]-of)) < 1<<61) {
@@ -145,8 +147,8 @@ func AppendRow(dst []byte, subject dict.ID, generation uint64, removed, members 
 	return encodeList(dst, of, members, 0)
 }
 
-// word is what one value says of one member.
-type word struct {
+// entry is what one value says of one member.
+type entry struct {
 	id      uint64
 	age     uint32
 	present bool
@@ -155,13 +157,13 @@ type word struct {
 // rowFolder is the scratch of a fold.
 type rowFolder struct {
 	ids          []uint64
-	words, other []word
+	entries, other []entry
 	removed      []uint64
 	members      []uint64
 }
 
 // read appends what v says to dst, in the order of the ids.
-func (f *rowFolder) read(dst []word, subject dict.ID, v []byte, age uint32) (out []word, generation uint64, err error) {
+func (f *rowFolder) read(dst []entry, subject dict.ID, v []byte, age uint32) (out []entry, generation uint64, err error) {
 	r, err := ParseRow(subject, v)
 	if err != nil {
 		return dst, 0, err
@@ -177,11 +179,11 @@ func (f *rowFolder) read(dst []word, subject dict.ID, v []byte, age uint32) (out
 			return dst, 0, err
 		}
 		for _, id := range f.ids {
-			dst = append(dst, word{id, age, present})
+			dst = append(dst, entry{id, age, present})
 		}
 	}
-	if len(r.Removed) > 0 || !slices.IsSortedFunc(dst[start:], compareWords) {
-		slices.SortFunc(dst[start:], compareWords)
+	if len(r.Removed) > 0 || !slices.IsSortedFunc(dst[start:], compareEntries) {
+		slices.SortFunc(dst[start:], compareEntries)
 	}
 	for i := start + 1; i < len(dst); i++ {
 		if dst[i].id == dst[i-1].id { // one value cannot say two things of a member
@@ -191,7 +193,7 @@ func (f *rowFolder) read(dst []word, subject dict.ID, v []byte, age uint32) (out
 	return dst, r.Generation, nil
 }
 
-func compareWords(x, y word) int {
+func compareEntries(x, y entry) int {
 	switch {
 	case x.id != y.id:
 		if x.id < y.id {
@@ -210,12 +212,12 @@ func compareWords(x, y word) int {
 // result holds. The oldest value is usually the largest: the others are sorted
 // by themselves and merged into it.
 func (f *rowFolder) fold(dst []byte, subject dict.ID, values [][]byte, base bool) (out []byte, n int, err error) {
-	f.words, f.other = f.words[:0], f.other[:0]
+	f.entries, f.other = f.entries[:0], f.other[:0]
 	var generation uint64
 	for age, v := range values {
 		var g uint64
 		if age == 0 {
-			f.words, g, err = f.read(f.words, subject, v, 0)
+			f.entries, g, err = f.read(f.entries, subject, v, 0)
 		} else {
 			f.other, g, err = f.read(f.other, subject, v, uint32(age))
 		}
@@ -225,12 +227,12 @@ func (f *rowFolder) fold(dst []byte, subject dict.ID, values [][]byte, base bool
 		generation = max(generation, g)
 	}
 	if len(values) > 2 {
-		slices.SortFunc(f.other, compareWords)
+		slices.SortFunc(f.other, compareEntries)
 	}
 	f.removed, f.members = f.removed[:0], f.members[:0]
-	old, other := f.words, f.other
+	old, other := f.entries, f.other
 	for len(old) > 0 || len(other) > 0 {
-		var w word
+		var w entry
 		if len(other) == 0 || len(old) > 0 && old[0].id < other[0].id {
 			w, old = old[0], old[1:]
 		} else {

@@ -11,7 +11,7 @@ import (
 	"skein/internal/kv"
 )
 
-// readCounts adds up the counts of all lanes, and the strings that were claimed.
+// Counts adds up the counts of all lanes, and the strings that were claimed.
 func Counts(r kv.Reader) (format.Counts, error) {
 	total := format.Counts{}.Clone()
 	err := kv.ScanPrefix(r, format.KeyCounts, func(_, v []byte) error {
@@ -29,7 +29,7 @@ func Counts(r kv.Reader) (format.Counts, error) {
 	return total, err
 }
 
-// hiddenVersion returns the version of the hidden set: the sum of those of its
+// HiddenVersion returns the version of the hidden set: the sum of those of its
 // parts, which only grow, so that in two states that have one sum all are the
 // same.
 func HiddenVersion(r kv.Reader, l format.Layout) (version uint64, err error) {
@@ -44,6 +44,7 @@ func HiddenVersion(r kv.Reader, l format.Layout) (version uint64, err error) {
 	return version, err
 }
 
+// Version reads the version of the hidden set under a key, 0 if there is none.
 func Version(r kv.Reader, key []byte) (uint64, error) {
 	v, ok, err := r.Get(key)
 	if err != nil || !ok {
@@ -52,7 +53,7 @@ func Version(r kv.Reader, key []byte) (uint64, error) {
 	return format.DecodeVersion(v)
 }
 
-// readCursors returns the cursor of each source: of its partitions', the lowest.
+// Cursors returns the cursor of each source: of its partitions', the lowest.
 func Cursors(r kv.Reader) ([]format.Cursor, error) {
 	var all []format.Cursor
 	err := kv.ScanPrefix(r, []byte{format.KeyCursor}, func(k, v []byte) error {

@@ -12,7 +12,7 @@ import (
 // ErrFormat is returned by Open for a store that this program cannot read.
 var ErrFormat = errors.New("unknown store format")
 
-// readHeader reads the header of a store, and refuses one of another version. found is
+// FindHeader reads the header of a store, and refuses one of another version. found is
 // false where there is none.
 func FindHeader(r kv.Reader) (h format.Header, found bool, err error) {
 	v, ok, err := r.Get(format.HeaderKey)
@@ -35,7 +35,7 @@ func FindHeader(r kv.Reader) (h format.Header, found bool, err error) {
 	return h, true, err
 }
 
-// ReadHeader reads the header of a store that holds a whole graph.
+// Header reads the header of a store that holds a whole graph.
 func Header(r kv.Reader) (format.Header, error) {
 	h, found, err := FindHeader(r)
 	if err != nil {
@@ -47,7 +47,7 @@ func Header(r kv.Reader) (format.Header, error) {
 	return h, NotImporting(r)
 }
 
-// notImporting makes sure that no import was begun and not finished.
+// NotImporting makes sure that no import was begun and not finished.
 func NotImporting(r kv.Reader) error {
 	_, importing, err := r.Get(format.KeyImport)
 	if err == nil && importing {
@@ -56,6 +56,7 @@ func NotImporting(r kv.Reader) error {
 	return err
 }
 
+// Account reads the state of an account, the zero state if there is none.
 func Account(r kv.Reader, l format.Layout, actor dict.ID) (format.RepoState, error) {
 	v, ok, err := r.Get(l.AccountKey(nil, actor))
 	if err != nil || !ok {

@@ -11,7 +11,7 @@ import (
 	"skein/internal/kv"
 )
 
-// recordReader walks records in the order of their keys, chunk by chunk. Where
+// A Bucket is the records of an actor whose paths lie together. It walks records in the order of their keys, chunk by chunk. Where
 // a chunk was spilled, the chunks of its bucket are gathered, and the newest
 // word on each path counts: that of the chunk least deep.
 type Bucket struct {
@@ -24,13 +24,13 @@ type Bucket struct {
 
 var recordReaders = sync.Pool{New: func() any { return new(Bucket) }}
 
-// eachRecord calls each for the live records of an actor until it returns
+// Records calls each for the live records of an actor until it returns
 // false. The record is valid only during the call.
 func Records(r kv.Reader, k kinds.Kind, actor dict.ID, each func(*format.Record) bool) error {
 	return RecordsUnder(r, format.AppendRecordsKey(nil, k, actor), func(_ dict.ID, rec *format.Record) bool { return each(rec) })
 }
 
-// eachRecordUnder is eachRecord for all actors whose records' keys begin with
+// RecordsUnder is Records for all actors whose records' keys begin with
 // prefix, by actor.
 func RecordsUnder(r kv.Reader, prefix []byte, each func(actor dict.ID, rec *format.Record) bool) error {
 	return Buckets(r, prefix, func(rr *Bucket) (more bool) {
@@ -50,7 +50,7 @@ func RecordsUnder(r kv.Reader, prefix []byte, each func(actor dict.ID, rec *form
 	})
 }
 
-// eachRecordOf calls each for the live records of an actor whose subject is
+// RecordsOf calls each for the live records of an actor whose subject is
 // wanted, in no order, until it returns false. Of a bucket of thousands it looks
 // at every record, but puts none in order.
 func RecordsOf(r kv.Reader, k kinds.Kind, actor dict.ID, wanted func(dict.ID) bool, each func(*format.Record) bool) error {
@@ -73,7 +73,7 @@ func (rr *Bucket) superseded(rec *format.Record) bool {
 	})
 }
 
-// eachBucket calls each with the records of one bucket after another, of all its
+// Buckets calls each with the records of one bucket after another, of all its
 // chunks end to end, until it returns false.
 func Buckets(r kv.Reader, prefix []byte, each func(*Bucket) bool) error {
 	rr, _ := recordReaders.Get().(*Bucket)
@@ -111,7 +111,7 @@ func Buckets(r kv.Reader, prefix []byte, each func(*Bucket) bool) error {
 	return err
 }
 
-// hasEdge asks the reverse set: one value or two, whatever their sizes.
+// HasEdge asks the reverse set: one value or two, whatever their sizes.
 func HasEdge(r kv.Reader, l format.Layout, k kinds.Kind, actor, subject dict.ID) (bool, error) {
 	key := l.AppendMemberKey(nil, k, subject, actor)
 	v, ok, err := r.Get(key)

@@ -87,7 +87,7 @@ var rawKeys = sync.OnceValue(func() (keys []string) {
 	return keys
 })
 
-// rkey makes a record key: of a burst, of some day, or one that is no TID.
+// rkey makes a record key: of a burst, of some day, or one that is not a TID.
 func (w *twin) rkey() string {
 	switch w.rng.IntN(8) {
 	case 0, 1:
@@ -194,7 +194,7 @@ func (w *twin) commit(b *graph.Batch, did string) {
 	w.repos[did] = r
 }
 
-// A state is a store as it was after a stretch of the stream, and its twin then.
+// A state is a store as it was after a part of the stream, and its twin then.
 type state struct {
 	name  string
 	store *memkv.Store
@@ -233,7 +233,7 @@ func record(name string, settings dict.Settings) (all []state, err error) {
 	}
 	w := newTwin(11)
 	var b graph.Batch
-	for stretch := range 2 {
+	for part := range 2 {
 		for range 60 {
 			for range 1 + w.rng.IntN(50) {
 				w.event(&b)
@@ -248,9 +248,9 @@ func record(name string, settings dict.Settings) (all []state, err error) {
 				return nil, err
 			}
 		}
-		now := state{fmt.Sprintf("%s, %d", name, stretch), nil, *w, format.Layout{Settings: settings}}
+		now := state{fmt.Sprintf("%s, %d", name, part), nil, *w, format.Layout{Settings: settings}}
 		now.twin.records, now.twin.repos = maps.Clone(w.records), maps.Clone(w.repos)
-		if stretch == 1 {
+		if part == 1 {
 			if err := s.Close(ctx); err != nil {
 				return nil, err
 			}

@@ -32,17 +32,17 @@ const (
 	maxInGroup = 256 // bytes: 64 such are far below what an engine takes
 )
 
-// appendGroupKey appends the key of the group that an id's string lies in.
+// AppendGroupKey appends the key of the group that an id's string lies in.
 func AppendGroupKey(dst []byte, ns Namespace, id ID) []byte {
 	return AppendID(append(dst, KeyString, byte(ns)), id&^GroupMask)
 }
 
-// appendOwnKey appends the key of the row of an id's string that has one.
+// AppendOwnKey appends the key of the row of an id's string that has one.
 func AppendOwnKey(dst []byte, ns Namespace, id ID) []byte {
 	return append(AppendGroupKey(dst, ns, id), byte(id&GroupMask))
 }
 
-// groupEntry is an id's string in a group.
+// Entry is an id's string in a group.
 type Entry struct {
 	ID     ID // of an entry to be written
 	At     uint8
@@ -52,13 +52,16 @@ type Entry struct {
 	Form   []byte // else
 }
 
+// ErrGroup is returned for a group of strings that cannot be read.
 var ErrGroup = errors.New("dict: malformed group of strings")
 
+// Zigzag turns a difference into a number that is small where the difference is.
 func Zigzag(n uint64) uint64 { return n<<1 ^ uint64(int64(n)>>63) }
 
+// Unzigzag turns it back.
 func Unzigzag(n uint64) uint64 { return n>>1 ^ -(n & 1) }
 
-// entryOf takes the form of a string apart for a group.
+// EntryOf takes the form of a string apart for a group.
 func EntryOf(ns Namespace, id ID, form []byte) Entry {
 	e := Entry{ID: id, At: uint8(id & GroupMask), Kind: kindForm, Form: form}
 	switch {
@@ -73,7 +76,7 @@ func EntryOf(ns Namespace, id ID, form []byte) Entry {
 	return e
 }
 
-// appendForm appends the form of the string.
+// AppendForm appends the form of the string.
 func (e *Entry) AppendForm(dst []byte) []byte {
 	if e.Kind != kindPost {
 		return append(dst, e.Form...)
@@ -82,9 +85,10 @@ func (e *Entry) AppendForm(dst []byte) []byte {
 	return AppendID(dst[:len(dst)-2], e.author)
 }
 
-// groupWriter appends entries, which ascend.
+// GroupWriter appends entries, which ascend.
 type GroupWriter struct{ post, author uint64 }
 
+// Append appends an entry.
 func (w *GroupWriter) Append(dst []byte, e *Entry) []byte {
 	dst = append(dst, e.Kind<<GroupBits|e.At)
 	switch e.Kind {
@@ -101,7 +105,7 @@ func (w *GroupWriter) Append(dst []byte, e *Entry) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(e.Form))), e.Form...)
 }
 
-// eachEntry calls each for the entries of a group until it returns false.
+// EachEntry calls each for the entries of a group until it returns false.
 // Their forms lie in v.
 func EachEntry(v []byte, each func(*Entry) bool) error {
 	var post, author uint64
@@ -137,7 +141,7 @@ func EachEntry(v []byte, each func(*Entry) bool) error {
 	return nil
 }
 
-// FoldStrings appends what the groups in values, oldest first, come to. It is
+// FoldGroups appends what the groups in values, oldest first, come to. It is
 // the part of the store's Merger that belongs to this package: for keys that
 // begin with KeyString.
 func FoldGroups(dst []byte, values [][]byte) ([]byte, error) {
@@ -171,4 +175,5 @@ func (Merger) Fold(dst, _ []byte, values [][]byte, _ bool) ([]byte, error) {
 	return FoldGroups(dst, values)
 }
 
+// CompareEntries orders entries by id.
 func CompareEntries(x, y Entry) int { return cmp.Compare(x.ID, y.ID) }

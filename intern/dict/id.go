@@ -1,13 +1,3 @@
-// Package intern turns DIDs and AT URIs into uint64s and back: one id per
-// string for ever, whatever the number of writers and of crashes. It owns the
-// shard counters, the leases, both directions of the dictionary and the cache
-// in front of it. It does not know what the ids are used for.
-//
-// Ids are drawn from random shards in leased blocks: a writer takes an aligned
-// block of a container's worth (65,536) from a shard that it drew at random,
-// in one small transaction, and hands the ids out from memory. Writers thus
-// contend 65,536 times less than one that draws single ids, and the ids of a
-// block fill one Roaring container. What was measured is in docs/ids.md.
 package dict
 
 import (
@@ -24,7 +14,7 @@ import (
 // lie below 2^40, so that they are written in five bytes: with w shard bits up
 // to 24, the id of a counter below 2^(40-w) is shard<<(40-w) | counter. What
 // does not fit there is 1<<63 | shard<<(63-w) | counter. Either way 65,536
-// neighbours are one aligned stretch, a Roaring container. The last 65,536 ids
+// neighbours are one aligned range, a Roaring container. The last 65,536 ids
 // of every shard are never handed out, so that callers have numbers of their
 // own (see FirstReserved).
 type ID uint64

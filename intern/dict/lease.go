@@ -31,6 +31,7 @@ type Lease struct {
 
 const leaseClosed = 1
 
+// Value returns the row.
 func (l *Lease) Value() []byte {
 	b := binary.BigEndian.AppendUint64(nil, l.Token)
 	b = binary.BigEndian.AppendUint64(b, uint64(l.Taken.Unix()))
@@ -42,6 +43,7 @@ func (l *Lease) Value() []byte {
 	return append(append(b, flags), l.Owner...)
 }
 
+// Decode reads a row.
 func (l *Lease) Decode(key, value []byte) error {
 	if len(key) != 14 || len(value) < 21 {
 		return fmt.Errorf("dict: lease row %x is malformed", key)
@@ -66,7 +68,7 @@ func DecodeLease(key, value []byte) (l Lease, err error) {
 // A ShardRange confines a writer to the shards from First to Last.
 type ShardRange struct{ First, Last uint32 }
 
-// check returns the range, or all shards if it is zero and so not set.
+// Check returns the range, or all shards if it is zero and so not set.
 func (g *ShardRange) Check(s Settings) (ShardRange, error) {
 	all := ShardRange{0, uint32(1<<s.ShardBits - 1)}
 	switch {
@@ -84,7 +86,7 @@ func (g *ShardRange) Check(s Settings) (ShardRange, error) {
 // String returns the range as it is given: "0-127".
 func (g ShardRange) String() string { return fmt.Sprintf("%d-%d", g.First, g.Last) }
 
-// shards is how many shards of the range each partition has.
+// ShardsOf is how many shards of the range each partition has.
 func (s Settings) ShardsOf(g ShardRange) uint64 {
 	return (uint64(g.Last) - uint64(g.First) + 1) / uint64(s.Partitions)
 }

@@ -25,7 +25,7 @@ import (
 // form of its namespace come zero bytes, which no DID and no URI holds, until it
 // is not. TIDs come first because the network's URIs are young when they are
 // met: the keys that are written, and asked for, lie close together. (Of the 129
-// posts named in ../shared/testdata/public/jetstream, 117 are of the second
+// posts named in a recorded minute of the real network, 117 are of the second
 // form.)
 const (
 	PackedDIDLen   = 15
@@ -51,6 +51,7 @@ var packedCollections = [...]string{
 	"app.bsky.graph.starterpack",
 }
 
+// ErrMalformed is returned for a packed string that cannot be read.
 var ErrMalformed = errors.New("malformed dictionary row")
 
 var base32Value = syntax.Values(Base32Alphabet)
@@ -63,7 +64,7 @@ func isPackedLen(ns Namespace, n int) bool {
 	return n == packedPost || n == packedPostLong || n == packedURI || n == packedURILong
 }
 
-// appendRaw appends a string that is not packed.
+// AppendRaw appends a string that is not packed.
 func AppendRaw(dst []byte, ns Namespace, s []byte) []byte {
 	n := len(s)
 	for dst = append(dst, s...); isPackedLen(ns, n); n++ {
@@ -72,9 +73,10 @@ func AppendRaw(dst []byte, ns Namespace, s []byte) []byte {
 	return dst
 }
 
+// UnpackRaw returns the string of a form that is not packed. It lies in v.
 func UnpackRaw(v []byte) []byte { return bytes.TrimRight(v, "\x00") }
 
-// appendPackedDID appends the form of a DID.
+// PackDID appends the form of a DID.
 func PackDID(dst, did []byte) []byte {
 	if v, ok := PackPLC(dst, did); ok {
 		return v
@@ -82,7 +84,7 @@ func PackDID(dst, did []byte) []byte {
 	return AppendRaw(dst, DID, did)
 }
 
-// packPLC appends the packed form of a DID, if it has one.
+// PackPLC appends the packed form of a DID, if it has one.
 func PackPLC(dst, did []byte) (v []byte, ok bool) {
 	if len(did) != len(plcPrefix)+plcChars || string(did[:len(plcPrefix)]) != plcPrefix {
 		return dst, false
@@ -101,7 +103,7 @@ func PackPLC(dst, did []byte) (v []byte, ok bool) {
 	return dst, bad&0x80 == 0
 }
 
-// appendUnpackedDID appends the DID that v is the form of.
+// AppendDID appends the DID that v is the form of.
 func AppendDID(dst, v []byte) []byte {
 	if len(v) != PackedDIDLen {
 		return append(dst, UnpackRaw(v)...)
@@ -116,14 +118,14 @@ func AppendDID(dst, v []byte) []byte {
 	return dst
 }
 
-// uriParts are those of a URI that can be packed.
+// URIParts are those of a URI that can be packed.
 type URIParts struct {
 	Author     []byte // its DID
 	Collection byte
 	TID        uint64
 }
 
-// splitURI takes a valid URI apart; ok is false if it is not to be packed.
+// SplitURI takes a valid URI apart; ok is false if it is not to be packed.
 func SplitURI(uri []byte) (p URIParts, ok bool) {
 	rest := uri[len(uriPrefix):]
 	if len(rest) < tidChars || string(rest[:4]) != "did:" {
@@ -144,7 +146,7 @@ func SplitURI(uri []byte) (p URIParts, ok bool) {
 	return p, false
 }
 
-// Of a TID, a clock's id takes the lowest 10 bits.
+// ClockBits is how many of a TID's bits, the lowest, are the id of a clock.
 const ClockBits = 10
 
 // shortPost returns what stands for the TID of a post of the shorter form.
@@ -156,7 +158,7 @@ func shortPost(tid uint64, collection byte) (n uint64, ok bool) {
 
 func longTID(n uint64) uint64 { return (n>>5*1000)<<ClockBits | n&31 }
 
-// appendPackedURI appends the form of a URI whose author has the id given.
+// AppendPackedURI appends the form of a URI whose author has the id given.
 func AppendPackedURI(dst []byte, tid uint64, author ID, collection byte) []byte {
 	if n, ok := shortPost(tid, collection); ok {
 		dst = binary.BigEndian.AppendUint64(dst, n<<16)
@@ -165,7 +167,7 @@ func AppendPackedURI(dst []byte, tid uint64, author ID, collection byte) []byte 
 	return append(AppendID(binary.BigEndian.AppendUint64(dst, tid), author), collection)
 }
 
-// unpackURI takes the form of a URI apart; packed is false if it is raw.
+// UnpackURI takes the form of a URI apart; packed is false if it is raw.
 func UnpackURI(v []byte) (tid uint64, author ID, collection byte, packed bool, err error) {
 	var n, rest int
 	switch len(v) {
@@ -186,7 +188,7 @@ func UnpackURI(v []byte) (tid uint64, author ID, collection byte, packed bool, e
 	return tid, author, collection, true, nil
 }
 
-// appendURI appends the text of a packed URI.
+// AppendURI appends the text of a packed URI.
 func AppendURI(dst, author []byte, collection byte, tid uint64) []byte {
 	dst = append(append(append(dst, uriPrefix...), author...), '/')
 	return syntax.AppendTID(append(append(dst, packedCollections[collection]...), '/'), tid)

@@ -33,7 +33,7 @@ func (s Settings) PartitionOf(did []byte) uint8 {
 	return s.PartitionOfForm(did)
 }
 
-// partitionOfForm hashes the packed form of a DID, or its text, with FNV-1a,
+// PartitionOfForm hashes the packed form of a DID, or its text, with FNV-1a,
 // whose upper bits are folded into the lower.
 func (s Settings) PartitionOfForm(form []byte) uint8 {
 	h := uint64(14695981039346656037)
@@ -67,6 +67,7 @@ func (s Settings) String() string {
 // not those that the store was made with.
 var ErrSettings = errors.New("dict: unusable settings")
 
+// Check reports whether the settings are within bounds.
 func (s Settings) Check() error {
 	if s.ShardBits < 1 || s.ShardBits > 32 {
 		return fmt.Errorf("%w: %d shard bits, must be 1 to 32", ErrSettings, s.ShardBits)
@@ -81,7 +82,7 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// shortCounters is how many counters of each shard lie below 1<<shortBits.
+// ShortCounters is how many counters of each shard lie below 1<<shortBits.
 func (s Settings) ShortCounters() uint64 {
 	if s.ShardBits > shortBits-16 {
 		return 0
@@ -109,6 +110,7 @@ func (s Settings) Block(id ID) uint64 {
 	return counter / uint64(s.LeaseSize)
 }
 
+// Start returns the first id of a block of a shard.
 func (s Settings) Start(shard uint32, block uint64) ID {
 	counter := block * uint64(s.LeaseSize)
 	if counter < s.ShortCounters() {
@@ -117,17 +119,17 @@ func (s Settings) Start(shard uint32, block uint64) ID {
 	return ID(longBit | uint64(shard)<<(63-s.ShardBits) | counter)
 }
 
-// long reports whether a block's ids take nine bytes where others would not.
+// Long reports whether a block's ids take nine bytes where others would not.
 func (s Settings) Long(shard uint32, block uint64) bool {
 	return s.ShortCounters() > 0 && s.Start(shard, block)+ID(s.LeaseSize) > FirstLong
 }
 
-// blocks is how many blocks a shard may lease.
+// Blocks is how many blocks a shard may lease.
 func (s Settings) Blocks() uint64 {
 	return (1<<(63-s.ShardBits) - MaxLeaseSize) / uint64(s.LeaseSize)
 }
 
-// partitions is how many partitions the namespace has: AT URIs have one.
+// PartitionsOf is how many partitions the namespace has: AT URIs have one.
 func (s Settings) PartitionsOf(ns Namespace) uint8 {
 	if ns == DID {
 		return s.Partitions
@@ -135,7 +137,7 @@ func (s Settings) PartitionsOf(ns Namespace) uint8 {
 	return 1
 }
 
-// or fills what is zero from defaults.
+// Or fills what is zero from defaults.
 func (s Settings) Or(defaults Settings) Settings {
 	if s.ShardBits == 0 {
 		s.ShardBits = defaults.ShardBits

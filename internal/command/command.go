@@ -24,6 +24,7 @@ const (
 // errUsage marks errors of the command line.
 var errUsage = errors.New("usage")
 
+// UsageError is an error of the command line.
 func UsageError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errUsage, fmt.Sprintf(format, args...))
 }
@@ -44,7 +45,7 @@ func Main(p Program) int {
 	return Run(env.Stop.Listen(os.Stderr), env, p, os.Args)
 }
 
-// run runs a command line and returns the exit code.
+// Run runs a command line and returns the exit code.
 func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 	stdout, stderr := env.Stdout, env.Stderr
 	if len(args) > 1 && p.Moved[args[1]] != "" {
@@ -111,7 +112,7 @@ func flagError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	return UsageError("%s", message)
 }
 
-// chooseCommand is what a command that only has others does by itself.
+// ChooseCommand is what a command that only has others does by itself.
 func ChooseCommand(_ context.Context, c *cli.Command) error {
 	if !c.Args().Present() {
 		if c.Root() == c {
@@ -154,10 +155,10 @@ func plain(err error) string {
 	}
 }
 
-// errQuiet ends a command with exitFailed; what there was to say has been said.
+// ErrQuiet ends a command with exitFailed; what there was to say has been said.
 var ErrQuiet = errors.New("failed")
 
-// environment is what commands write to.
+// Environment is what commands write to.
 type Environment struct {
 	program        Program
 	Stdout, Stderr io.Writer
@@ -176,6 +177,7 @@ func (e *Environment) fatal(err error) {
 	select {} // another goroutine is ending the process
 }
 
+// Terminal reports whether somebody watches.
 func (e *Environment) Terminal() bool {
 	f, ok := e.Stderr.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
@@ -199,7 +201,7 @@ func (e *Environment) logger() (*slog.Logger, error) {
 	return slog.New(slog.NewJSONHandler(e.Stderr, o)), nil
 }
 
-// noArguments refuses what stands behind the flags.
+// NoArguments refuses what stands behind the flags.
 func NoArguments(c *cli.Command) error {
 	if c.Args().Present() {
 		return UsageError("%s takes no argument, got %q", c.Name, c.Args().First())

@@ -18,7 +18,7 @@ import (
 	"skein/internal/kv/fdbkv"
 )
 
-// settings are the flags that several commands share.
+// Settings are the flags that several commands share.
 type Settings struct {
 	Relay         string
 	Store         string
@@ -35,12 +35,15 @@ type Settings struct {
 	watchdog      time.Duration
 }
 
+// EnvPrefix begins the names of the variables that flags can be given by.
 const EnvPrefix = "SKEIN_"
 
+// Env is the variable that a flag can be given by.
 func Env(flag string) cli.ValueSourceChain {
 	return cli.EnvVars(EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
 }
 
+// StoreFlag is the flag that names the store.
 func (s *Settings) StoreFlag() cli.Flag {
 	return &cli.StringFlag{Name: "store", Value: "skein-data", Usage: "the folder of the store, or fdb:///path/to/fdb.cluster?prefix=skein", Destination: &s.Store, Sources: Env("store")}
 }
@@ -49,7 +52,7 @@ func (s *Settings) relayFlag() cli.Flag {
 	return &cli.StringFlag{Name: "relay", Value: "wss://relay1.us-west.bsky.network", Usage: "the relay: ws(s):// or http(s):// and a host, or a whole subscribeRepos URL", Destination: &s.Relay, Sources: Env("relay")}
 }
 
-// indexFlags are those that concern indexing.
+// IndexFlags are those that concern indexing.
 func (s *Settings) IndexFlags(e *Environment) []cli.Flag {
 	return append([]cli.Flag{
 		s.relayFlag(),
@@ -59,7 +62,7 @@ func (s *Settings) IndexFlags(e *Environment) []cli.Flag {
 	}, s.WriteFlags(e)...)
 }
 
-// writeFlags are those that concern a store which is written.
+// WriteFlags are those that concern a store which is written.
 func (s *Settings) WriteFlags(e *Environment) []cli.Flag {
 	return []cli.Flag{
 		s.StoreFlag(),
@@ -72,7 +75,7 @@ func (s *Settings) WriteFlags(e *Environment) []cli.Flag {
 	}
 }
 
-// environmentWarnings names the SKEIN_ variables that nothing reads: a typing
+// EnvironmentWarnings names the SKEIN_ variables that nothing reads: a typing
 // error would otherwise be a setting that silently is not.
 func EnvironmentWarnings(environ []string, flags []cli.Flag) (unknown []string) {
 	var known []string
@@ -136,7 +139,7 @@ func parseBytes(s string) (int64, error) {
 	return 0, fmt.Errorf("%q is not a number of bytes", s)
 }
 
-// consumerOptions makes the consumer's options of the flags.
+// ConsumerOptions makes the consumer's options of the flags.
 func (s *Settings) ConsumerOptions() (consumer.Options, error) {
 	o := consumer.Options{
 		Relay: s.Relay, ForceCursor: s.ForceCursor, Watchdog: s.watchdog, UserAgent: "skein/" + Version(),
@@ -154,6 +157,7 @@ func (s *Settings) ConsumerOptions() (consumer.Options, error) {
 	return o, nil
 }
 
+// StoreOptions makes the options of the store of the flags.
 func (s *Settings) StoreOptions(e *Environment) (app.StoreOptions, error) {
 	o := app.StoreOptions{Store: s.Store, SyncInterval: s.syncInterval, Fatal: e.fatal}
 	var err error
@@ -173,7 +177,7 @@ func (s *Settings) StoreOptions(e *Environment) (app.StoreOptions, error) {
 	return o, err
 }
 
-// checkStoreFlag reads --store, if it is a URL.
+// CheckStoreFlag reads --store, if it is a URL.
 func CheckStoreFlag(store string) error {
 	if strings.HasPrefix(store, "fdb:") {
 		if _, err := fdbkv.Parse(store); err != nil {
@@ -183,7 +187,7 @@ func CheckStoreFlag(store string) error {
 	return nil
 }
 
-// openIndex opens the store that is to be written. Settings that it cannot have
+// OpenIndex opens the store that is to be written. Settings that it cannot have
 // are wrong usage.
 func OpenIndex(ctx context.Context, o app.StoreOptions) (*app.Index, error) {
 	x, err := app.OpenIndex(ctx, o)

@@ -2,23 +2,26 @@ package command
 
 import "fmt"
 
-// progress shows a number that grows, on a terminal.
-type progress struct {
+// Progress shows a number that grows, on a terminal.
+type Progress struct {
 	e      *Environment
 	format string
 	told   bool
 }
 
-func (e *Environment) Progress(format string) *progress { return &progress{e: e, format: format} }
+// Progress returns a Progress that is shown in a format.
+func (e *Environment) Progress(format string) *Progress { return &Progress{e: e, format: format} }
 
-func (p *progress) Tell(n int64) {
+// Tell shows how far something came.
+func (p *Progress) Tell(n int64) {
 	if p.e.Terminal() {
 		p.told = true
 		fmt.Fprintf(p.e.Stderr, "\r\033[K"+p.format, n)
 	}
 }
 
-func (p *progress) End() {
+// End takes the number away.
+func (p *Progress) End() {
 	if p.told {
 		fmt.Fprint(p.e.Stderr, "\r\033[K")
 	}

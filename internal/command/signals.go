@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// mostStopping is how long the end may take after the first signal. A store that
+// MostStopping is how long the end may take after the first signal. A store that
 // cannot write, or is still being opened, does not hold it up: what was committed
 // is kept.
 var MostStopping = 9500 * time.Millisecond
 
-// stopping is how signals end a command.
+// Stopping is how signals end a command.
 type Stopping struct {
 	hangup atomic.Pointer[func()] // what SIGHUP does instead of ending
 }
 
-// onHangup has SIGHUP call fn instead of ending the process.
+// OnHangup has SIGHUP call fn instead of ending the process.
 func (s *Stopping) OnHangup(fn func()) { s.hangup.Store(&fn) }
 
-// listen returns a context that SIGINT, SIGTERM and SIGHUP end. A second signal
+// Listen returns a context that SIGINT, SIGTERM and SIGHUP end. A second signal
 // ends the process at once, and so does time.
 func (s *Stopping) Listen(stderr io.Writer) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -14,6 +14,7 @@ import (
 // number is the version, also set by the linker: -X skein/internal/command.number=…
 var number = "0.1.0-dev"
 
+// Version returns the version of the program.
 func Version() string { return number }
 
 // commit returns the commit that the binary was built from, if Go noted it.
@@ -34,6 +35,7 @@ func commit() string {
 	return rev + dirty
 }
 
+// VersionCommand prints it.
 func VersionCommand(e *Environment) *cli.Command {
 	return &cli.Command{
 		Name:  "version",

@@ -7,7 +7,7 @@
 // The shape, and where it is from: shares of the kinds and of deletes as on the
 // firehose of 2025; who acts and who is followed, by power laws; likes on fresh
 // posts, most within hours, some posts with very many; a PDS's clock in the
-// record keys (of the 148 keys of ../shared/testdata/public/jetstream all have a
+// record keys (of the 148 keys of a recorded minute of the real network all have a
 // clock id below 32, which is how the reference PDS draws it; of the 129 posts
 // that they name 117 were made at a whole millisecond, by a client's clock).
 package network

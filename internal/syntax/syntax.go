@@ -106,7 +106,7 @@ func ValidURI[S ~string | ~[]byte](s S) bool {
 	return (string(collection) == post || ValidNSID(collection)) && (!hasRkey || ValidRkey(rkey))
 }
 
-// cut splits s at its first slash.
+// Cut splits s at its first slash.
 func Cut[S ~string | ~[]byte](s S) (before, after S, found bool) {
 	for i := range len(s) {
 		if s[i] == '/' {
@@ -146,6 +146,7 @@ func ValidHandle[S ~string | ~[]byte](s S) bool {
 	}) >= 2
 }
 
+// ValidNSID reports whether s is an NSID (https://atproto.com/specs/nsid).
 func ValidNSID[S ~string | ~[]byte](s S) bool {
 	return len(s) <= 317 && labels(s, func(l S, first, last bool) bool {
 		return validLabel(l) && (!first && !last || class[l[0]]&alpha != 0) && (!last || all(l, alnum))

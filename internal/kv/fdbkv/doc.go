@@ -83,7 +83,7 @@ func Parse(store string) (Location, error) {
 	l := Location{ClusterFile: DefaultClusterFile, Prefix: DefaultPrefix}
 	u, err := url.Parse(store)
 	if err != nil {
-		return l, fmt.Errorf("the store %q is no URL: %w", store, err)
+		return l, fmt.Errorf("the store %q is not a URL: %w", store, err)
 	}
 	if u.Scheme != "fdb" || u.Opaque != "" || u.Host != "" {
 		return l, fmt.Errorf("the store %q must look like fdb:///path/to/fdb.cluster?prefix=skein: three slashes and an absolute path", store)

@@ -32,7 +32,7 @@ type repo struct {
 	data [32]byte
 }
 
-// NewHistory returns a history of so many accounts. The same seed makes the
+// New returns a history of so many accounts. The same seed makes the
 // same history.
 func New(seed uint64, accounts int) *History {
 	h := &History{

@@ -4,6 +4,7 @@ package program
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -30,7 +31,7 @@ func Main(m *testing.M, use func(path func(name string) string), names ...string
 	for _, name := range names {
 		args = append(args, "skein/cmd/"+name)
 	}
-	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.Background(), "go", args...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building %v: %v\n%s", names, err, out)
 		return 1
 	}

@@ -151,7 +151,7 @@ func setSeq(frame []byte, seq uint64) ([]byte, error) {
 	width := 1
 	switch info := frame[i] & 31; {
 	case frame[i]>>5 != 0 || info > 27:
-		return nil, fmt.Errorf("vary: seq is no number")
+		return nil, fmt.Errorf("vary: seq is not a number")
 	case info >= 24:
 		width += 1 << (info - 24)
 	}

@@ -1,0 +1,115 @@
+package export_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/graph/check"
+	"skein/graph/export"
+	"skein/intern"
+	"skein/intern/dict"
+	"skein/internal/kv/memkv"
+)
+
+// summed is an export of lines, with the end that they ask for.
+func summed(accounts int, lines ...string) string {
+	text := strings.Join(lines, "\n") + "\n"
+	sum := sha256.Sum256([]byte(text))
+	return text + fmt.Sprintf(`{"end":{"accounts":%d,"records":0,"sha256":"%s"}}`, accounts, hex.EncodeToString(sum[:])) + "\n"
+}
+
+// reopened opens a store again, to go on importing.
+func reopened(t *testing.T, store *memkv.Store, settings dict.Settings) *place {
+	t.Helper()
+	s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings}, Import: true, Beat: time.Minute, SliceSize: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &place{Store: s, t: t, store: store}
+}
+
+// What a damaged import left is gone once a good one has been read into the same store,
+// be it opened anew in between or not.
+func TestImportAfterDamaged(t *testing.T) {
+	good := small(t)
+	const first, account = `{"export":2}`, `{"account":{"did":"did:plc:a","last":{}}}`
+	for name, damaged := range map[string]string{
+		"a cursor":           `{"cursor":{"source":"wss://stale.com","seq":77,"time":"2026-01-02T03:04:05Z"}}`,
+		"a future cursor":    `{"cursor":{"source":"wss://stale.com","seq":77,"time":"2026-01-02T03:04:05Z","future":true}}`,
+		"its own cursor":     `{"cursor":{"source":"wss://a.com","seq":77,"time":"2026-01-02T03:04:05Z"}}`,
+		"a dead letter":      `{"dead":{"source":"wss://stale.com","seq":77,"reason":"stale","time":"2026-01-02T03:04:05Z"}}`,
+		"its own letter":     `{"dead":{"source":"wss://a.com","seq":77,"reason":"stale","time":"2026-01-02T03:04:05Z"}}`,
+		"a letter with path": `{"dead":{"source":"wss://stale.com","seq":1,"path":"a/b","reason":"stale","time":"2026-01-02T03:04:05Z"}}`,
+		"a gap":              `{"gap":{"source":"wss://stale.com","after":77,"reason":"stale","time":"2026-01-02T03:04:05Z"}}`,
+	} {
+		for layout, settings := range layouts {
+			for _, reopens := range []bool{false, true} {
+				p := open(t, settings, true)
+				// One that ends too early, and one whose end is another.
+				refused(t, p, name, first+"\n"+damaged+"\n")
+				refused(t, p, name, first+"\n"+damaged+"\n"+account+"\n"+`{"end":{"accounts":1,"records":0,"sha256":"00"}}`)
+				unfinished(t, p.store)
+				if reopens {
+					p.close()
+					p = reopened(t, p.store, settings)
+				}
+				if _, err := export.Read(t.Context(), p.Store, strings.NewReader(good), nil); err != nil {
+					t.Fatalf("%s, %s, reopens=%v: %v", name, layout, reopens, err)
+				}
+				p.close()
+				if got := exported(t, p.store); sorted(got) != sorted(good) {
+					t.Errorf("%s, %s, reopens=%v: the export became\n%s\nand was\n%s", name, layout, reopens, got, good)
+				}
+				if err := check.Store(t.Context(), p.store, func(problem string) { t.Errorf("%s, %s: %s", name, layout, problem) }, nil); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+}
+
+// An export whose version is none that ever was is refused, with the right sum too.
+func TestVersionsRefused(t *testing.T) {
+	const account = `{"account":{"did":"did:plc:a","last":{}}}`
+	for _, version := range []int{-1, -2, -1 << 40, 0, 3, 1 << 40} {
+		p := open(t, layouts["one"], true)
+		_, err := export.Read(t.Context(), p.Store, strings.NewReader(summed(1, fmt.Sprintf(`{"export":%d}`, version), account)), nil)
+		if err == nil || !strings.Contains(err.Error(), "line 1: this is not an export that skein knows") {
+			t.Errorf("version %d: %v", version, err)
+		}
+		unfinished(t, p.store)
+	}
+	p := open(t, layouts["one"], true)
+	_, err := export.Read(t.Context(), p.Store, strings.NewReader(summed(1, `{"export":2}`, `{"export":-1}`, account)), nil)
+	if err == nil || !strings.Contains(err.Error(), "line 2: this is not an export that skein knows") {
+		t.Errorf("a version in line 2: %v", err)
+	}
+}
+
+// An export that goes on behind its end is refused, whatever follows: it is two, or one
+// that was written over a longer one.
+func TestBehindTheEnd(t *testing.T) {
+	good := small(t)
+	p := open(t, layouts["one"], true)
+	for name, rest := range map[string]string{
+		"a byte":        "x",
+		"a null":        "\x00",
+		"a space":       " ",
+		"an empty line": "\n",
+		"an object":     "{}\n",
+		"another end":   good[strings.LastIndex(good[:len(good)-1], "\n")+1:],
+		"itself":        good,
+		"an account":    `{"account":{"did":"did:plc:late","last":{}}}` + "\n",
+	} {
+		_, err := export.Read(t.Context(), p.Store, strings.NewReader(good+rest), nil)
+		if err == nil || !strings.Contains(err.Error(), "something follows the export's end in line") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	finish(t, p, good)
+}

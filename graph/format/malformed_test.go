@@ -1,0 +1,85 @@
+package format
+
+import (
+	"testing"
+
+	"skein/intern/dict"
+)
+
+// An account whose row is malformed is an error, and not an account of which nothing is
+// known: who asks for it would begin it anew.
+func TestAccountInRefuses(t *testing.T) {
+	good := RepoState{Source: 1, Seq: 2}
+	for name, c := range map[string]struct {
+		l     Layout
+		v     []byte
+		actor dict.ID
+	}{
+		"a row that is cut":          {alone, []byte{3, 2, 0, 1}, 3},
+		"an empty row":               {alone, []byte{3, 0}, 3},
+		"behind one that is whole":   {alone, append(alone.AppendAccount(nil, 2, &good), 3, 2, 0, 1), 3},
+		"in a group of one":          {shared, []byte{0, 2, 0, 1}, 3},
+		"a group that is cut":        {alone, []byte{3, 2, 0}, 3},
+		"a group that is cut before": {alone, []byte{2, 9, 0}, 3},
+	} {
+		if s, _, err := c.l.AccountIn(c.v, c.actor); err == nil {
+			t.Errorf("%s: %x is read as %+v", name, c.v, s)
+		}
+	}
+	// What is malformed is its own account's error, and no neighbour's.
+	v := append([]byte{3, 2, 0, 1}, alone.AppendAccount(nil, 4, &good)...)
+	if s, ok, err := alone.AccountIn(v, 4); s != good || !ok || err != nil {
+		t.Errorf("its neighbour is %+v, %v, %v", s, ok, err)
+	}
+	if s, ok, err := alone.AccountIn(v, 5); s != (RepoState{}) || ok || err != nil {
+		t.Errorf("one that is not there is %+v, %v, %v", s, ok, err)
+	}
+}
+
+// Keys of accounts that are cut anywhere are refused, the empty one too.
+func TestActorKeysCut(t *testing.T) {
+	for _, id := range []dict.ID{1, 1 << 20, 1 << 40, 1 << 62} {
+		whole := EraseKey(id)
+		if got, err := ParseActorKey(whole); got != id || err != nil {
+			t.Errorf("%x is of %d, want %d: %v", whole, got, id, err)
+		}
+		for n := range whole {
+			if got, err := ParseActorKey(whole[:n]); err == nil {
+				t.Errorf("%x is of %d", whole[:n], got)
+			}
+		}
+	}
+	if id, err := ParseActorKey(nil); err == nil {
+		t.Errorf("no key is of %d", id)
+	}
+	if err := alone.EachState(nil, nil, func(dict.ID, RepoState) error { return nil }); err == nil {
+		t.Error("a group under no key is read")
+	}
+}
+
+// A malformed group is an error of the fold, by itself as among others.
+func TestMalformedGroupsDoNotFold(t *testing.T) {
+	s := RepoState{Source: 1, Seq: 2}
+	one := alone.AppendAccount(nil, 3, &s)
+	key := alone.AccountKey(nil, 3)
+	for name, bad := range map[string][]byte{
+		"one byte":      {3},
+		"cut":           one[:len(one)-1],
+		"going on":      append(alone.AppendAccount(nil, 3, &s), 4),
+		"one twice":     append(alone.AppendAccount(nil, 3, &s), one...),
+		"in descending": append(alone.AppendAccount(nil, 4, &s), one...),
+	} {
+		for _, values := range [][][]byte{{bad}, {bad, one}, {one, bad}, {one, bad, one}} {
+			for _, base := range []bool{false, true} {
+				if v, _, err := new(Folder).Fold(nil, key, values, base); err == nil {
+					t.Errorf("%s: %x folds to %x", name, values, v)
+				}
+			}
+		}
+	}
+	for _, base := range []bool{false, true} { // behind what is there already
+		if v, _, err := new(Folder).Fold([]byte("x"), key, [][]byte{one}, base); string(v) != "x"+string(one) || err != nil {
+			t.Errorf("one group folds to %x: %v", v, err)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package graph_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"skein/graph"
+	"skein/graph/format"
+	"skein/graph/read"
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+	"skein/internal/oracle"
+)
+
+// noted lists the dead letters and gaps of a store, as source, seq and reason.
+func noted(t *testing.T, store kv.Store) (all []string) {
+	t.Helper()
+	err := store.View(t.Context(), func(r kv.Reader) error {
+		dead, err := read.DeadLetters(r)
+		if err != nil {
+			return err
+		}
+		gaps, err := read.Gaps(r)
+		for _, d := range dead {
+			all = append(all, fmt.Sprintf("%s at %d: %s", d.Source, d.Seq, d.Reason))
+		}
+		for _, g := range gaps {
+			all = append(all, fmt.Sprintf("%s after %d: %s", g.Source, g.After, g.Reason))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Dead letters and gaps of sources that have no cursor do not overwrite each other, nor
+// those of sources that have one, also where the store was closed in between.
+func TestNotesOfSourcesWithoutCursor(t *testing.T) {
+	for _, settings := range []dict.Settings{dict.DefaultSettings, sharedSettings} {
+		for _, reopens := range []bool{false, true} {
+			store := memkv.Open(memkv.Options{Merger: merger()})
+			s := openShare(t, store, settings, graph.Share{})
+			var want []string
+			note := func(source string, seq format.Seq) {
+				t.Helper()
+				var b graph.Batch
+				b.AddDeadLetter(format.DeadLetter{Seq: seq, Reason: "bad of " + source})
+				b.AddGap(format.Gap{After: seq, Reason: "gap"})
+				if err := s.Apply(t.Context(), source, &b); err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, fmt.Sprintf("%s at %d: bad of %s", source, seq, source), fmt.Sprintf("%s after %d: gap", source, seq))
+				slices.Sort(want)
+				want = slices.Compact(want)
+				if reopens {
+					if err := s.Close(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					s = openShare(t, store, settings, graph.Share{})
+				}
+				if got := noted(t, store); !slices.Equal(got, want) {
+					t.Fatalf("%s, reopens=%v: after %s at %d there are %q, want %q", settings, reopens, source, seq, got, want)
+				}
+			}
+			for _, source := range []string{"x", "y", "z"} {
+				note(source, 1)
+			}
+			apply(t, s, "relay", []*oracle.Event{{Type: oracle.AccountEvent, Seq: 1, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", Active: true}})
+			note("relay", 1)
+			note("w", 1)
+			// What had no cursor gets one.
+			apply(t, s, "y", []*oracle.Event{{Type: oracle.AccountEvent, Seq: 1, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", Active: true}})
+			note("v", 1)
+			note("y", 2)
+			note("v", 2)
+			verify(t, store)
+			if err := s.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// While a store is open, a source without a cursor keeps its number: what is read again
+// is noted over itself.
+func TestNotesAreReadAgain(t *testing.T) {
+	for _, settings := range []dict.Settings{dict.DefaultSettings, sharedSettings} {
+		store := memkv.Open(memkv.Options{Merger: merger()})
+		s := openShare(t, store, settings, graph.Share{})
+		for range 3 {
+			for _, source := range []string{"x", "y"} {
+				var b graph.Batch
+				b.AddDeadLetter(format.DeadLetter{Seq: 1, Reason: "bad"})
+				if err := s.Apply(t.Context(), source, &b); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := noted(t, store); !slices.Equal(got, []string{"x at 1: bad", "y at 1: bad"}) {
+			t.Errorf("%s: there are %q", settings, got)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
