@@ -1,9 +1,9 @@
 # The one entry for people. .ci/run is the same for machines.
 
-.PHONY: build run test race lint fuzz bench soak cluster ids load faults peers chaos
+.PHONY: build run test race lint fuzz bench soak cluster ids load faults peers chaos house
 
-build: ## the binary, static, as bin/skein
-	CGO_ENABLED=0 go build -trimpath -o bin/skein ./cmd/skein
+build: ## the binaries, static, as bin/skein and bin/skein-sim
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/skein ./cmd/skein-sim
 
 run: ## the daemon, on the live network
 	CGO_ENABLED=0 go run ./cmd/skein serve
@@ -42,13 +42,16 @@ ids: ## ways to hand out ids, compared on both engines where both are there; and
 	go test -tags fdb ./intern -run TestManyIDs -ids.count 100000000 -v -timeout 30m
 
 load: ## the load test: a hundred times the network's peak for two minutes, relay included
-	CGO_ENABLED=0 go run ./cmd/skein load --rate 150000 --duration 120s
+	CGO_ENABLED=0 go run ./cmd/skein-sim load --rate 150000 --duration 120s
 
 faults: ## what relays do wrong, for minutes each: killed, stalling, repeating, jumping, corrupting, bursting
 	.ci/faults
 
 peers: ## the same stream to skein and to indigo's consumer
 	CGO_ENABLED=0 go test ./cmd/skein -run xxx -bench Peers -benchtime 1x -timeout 20m
+
+house: ## how large files and functions are, which know each other, what the programs link, how much is tested
+	go run ./.ci/house
 
 chaos: ## the reference PDS and indigo's relay, cut, stalled, killed and replaced, for some minutes
 	.ci/peers .tools/peers

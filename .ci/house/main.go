@@ -1,4 +1,4 @@
-// House measures the layout of the code: how large files and functions are, which files
+// Command house measures the layout of the code: how large files and functions are, which files
 // of a package use which others, and how many of these arrows run back up, which names
 // cross the walls between packages, what the daemon links, and how much of it is tested.
 //

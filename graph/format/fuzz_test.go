@@ -51,9 +51,9 @@ func FuzzKey(f *testing.F) { fuzzCodec(f, "chunk key", "set key", "actor key") }
 // FuzzHas: what a row or a container says of one id is what its list says.
 func FuzzHas(f *testing.F) {
 	for _, form := range append(goldenRows(), goldenContainers()...) {
-		if len(form.bytes) < 1000 {
-			f.Add(form.bytes, uint64(1001))
-			f.Add(form.bytes, uint64(1<<64-1))
+		if len(form.Bytes) < 1000 {
+			f.Add(form.Bytes, uint64(1001))
+			f.Add(form.Bytes, uint64(1<<64-1))
 		}
 	}
 	f.Fuzz(func(t *testing.T, v []byte, id uint64) {
@@ -80,7 +80,7 @@ func FuzzHas(f *testing.F) {
 func FuzzExtend(f *testing.F) {
 	c := CoderOf(shortID, Path{TID: goldenTID}.Bucket())
 	for _, form := range goldenChunks() {
-		f.Add(form.bytes, c.Append(nil, 0, []Record{{Path: Path{TID: goldenTID + 1<<30}, Subject: 5}}), true)
+		f.Add(form.Bytes, c.Append(nil, 0, []Record{{Path: Path{TID: goldenTID + 1<<30}, Subject: 5}}), true)
 	}
 	f.Fuzz(func(t *testing.T, oldest, newer []byte, base bool) {
 		// Only what we wrote has ascending paths, written in their one form.
@@ -119,7 +119,7 @@ func FuzzExtend(f *testing.F) {
 // they are: see Extend.) Who folds says of no value that it can be spilled for ever.
 func FuzzFolder(f *testing.F) {
 	for _, key := range goldenKeys() {
-		f.Add(key.bytes, []byte{1, 2, 3, 4}, []byte{3, 0, 2}, false)
+		f.Add(key.Bytes, []byte{1, 2, 3, 4}, []byte{3, 0, 2}, false)
 	}
 	for _, a := range alphabets() {
 		f.Add(a.key, a.operands[0], a.operands[2], true)

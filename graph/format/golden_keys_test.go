@@ -7,6 +7,7 @@ import (
 
 	"skein/graph/kinds"
 	"skein/intern/dict"
+	"skein/internal/testing/golden"
 )
 
 var (
@@ -62,11 +63,11 @@ func readPlainKey(key []byte) (string, error) {
 }
 
 // goldenKeys lists a key of every shape, in both layouts.
-func goldenKeys() []form {
+func goldenKeys() []golden.Form {
 	tid, raw := Path{TID: goldenTID}, Path{Raw: []byte("self")}
-	var forms []form
+	var forms []golden.Form
 	add := func(name string, key []byte, read func([]byte) (string, error)) {
-		forms = append(forms, form{name, key, read})
+		forms = append(forms, golden.New(name, key, read))
 	}
 	for _, id := range []struct {
 		name string
@@ -113,18 +114,18 @@ func goldenKeys() []form {
 }
 
 // Every shape of key is written as it is in stores, and read from there.
-func TestGoldenKeys(t *testing.T) { checkGolden(t, "keys.golden", goldenKeys()) }
+func TestGoldenKeys(t *testing.T) { golden.Check(t, "keys.golden", goldenKeys()) }
 
 // No shape of key is another's: what one form of key is, none of the others is.
 func TestKeysDiffer(t *testing.T) {
 	seen := map[string]string{}
 	for _, f := range goldenKeys() {
-		if other, ok := seen[string(f.bytes)]; ok {
-			t.Errorf("%s and %s are both %x", f.name, other, f.bytes)
+		if other, ok := seen[string(f.Bytes)]; ok {
+			t.Errorf("%s and %s are both %x", f.Name, other, f.Bytes)
 		}
-		seen[string(f.bytes)] = f.name
-		if KeyspaceOf(f.bytes) == "unknown" {
-			t.Errorf("%s is of no keyspace: %x", f.name, f.bytes)
+		seen[string(f.Bytes)] = f.Name
+		if KeyspaceOf(f.Bytes) == "unknown" {
+			t.Errorf("%s is of no keyspace: %x", f.Name, f.Bytes)
 		}
 	}
 }

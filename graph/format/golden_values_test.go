@@ -10,6 +10,7 @@ import (
 
 	"skein/graph/kinds"
 	"skein/intern/dict"
+	"skein/internal/testing/golden"
 )
 
 // goldenSubject is the subject of the golden rows.
@@ -123,7 +124,7 @@ func asJSON(x any) []byte {
 	return v
 }
 
-func goldenRows() (forms []form) {
+func goldenRows() (forms []golden.Form) {
 	for _, r := range []struct {
 		name             string
 		generation       uint64
@@ -144,12 +145,12 @@ func goldenRows() (forms []form) {
 		{"spilled row that adds", 2, nil, []uint64{1001, 1003}},
 		{"spilled row that adds and removes", 1 << 40, []uint64{1000, 1002}, []uint64{1001, 1003}},
 	} {
-		forms = append(forms, form{r.name, AppendRow(nil, goldenSubject, r.generation, r.removed, r.members), readRow})
+		forms = append(forms, golden.New(r.name, AppendRow(nil, goldenSubject, r.generation, r.removed, r.members), readRow))
 	}
 	return forms
 }
 
-func goldenChunks() (forms []form) {
+func goldenChunks() (forms []golden.Form) {
 	tid := func(micros, clock uint64) Path { return Path{TID: (goldenTID>>ClockBits+micros)<<ClockBits | clock} }
 	raw := func(s string) Path { return Path{Raw: []byte(s)} }
 	const a = shortID
@@ -179,12 +180,12 @@ func goldenChunks() (forms []form) {
 			bucket = c.records[0].Path.Bucket()
 		}
 		coder := CoderOf(c.actor, bucket)
-		forms = append(forms, form{c.name, coder.Append(nil, c.generation, c.records), readChunk(coder)})
+		forms = append(forms, golden.New(c.name, coder.Append(nil, c.generation, c.records), readChunk(coder)))
 	}
 	return forms
 }
 
-func goldenContainers() (forms []form) {
+func goldenContainers() (forms []golden.Form) {
 	for _, c := range []struct {
 		name         string
 		add, removed []uint16
@@ -197,7 +198,7 @@ func goldenContainers() (forms []form) {
 		{"container of a bitmap and removed", upTo[uint16](300, 300+ArrayMax), []uint16{0, 299, 65535}},
 		{"container of all", upTo[uint16](0, 1<<16), nil},
 	} {
-		forms = append(forms, form{c.name, AppendContainer(nil, c.add, c.removed), readContainer})
+		forms = append(forms, golden.New(c.name, AppendContainer(nil, c.add, c.removed), readContainer))
 	}
 	return forms
 }
@@ -214,19 +215,19 @@ var goldenStates = []RepoState{
 	},
 }
 
-func goldenAccounts() (forms []form) {
+func goldenAccounts() (forms []golden.Form) {
 	var all []byte
 	for i, s := range goldenStates {
 		id := shortID&^255 + dict.ID(i*51)
 		all = alone.AppendAccount(all, id, &s)
 		forms = append(forms,
-			form{fmt.Sprintf("account %d, of a group", i), alone.AppendAccount(nil, id, &s), readGroup(alone, id)},
-			form{fmt.Sprintf("account %d, its own group", i), shared.AppendAccount(nil, id, &s), readGroup(shared, id)})
+			golden.New(fmt.Sprintf("account %d, of a group", i), alone.AppendAccount(nil, id, &s), readGroup(alone, id)),
+			golden.New(fmt.Sprintf("account %d, its own group", i), shared.AppendAccount(nil, id, &s), readGroup(shared, id)))
 	}
-	return append(forms, form{"group of accounts", all, readGroup(alone, shortID)})
+	return append(forms, golden.New("group of accounts", all, readGroup(alone, shortID)))
 }
 
-func goldenRest() (forms []form) {
+func goldenRest() (forms []golden.Form) {
 	at := time.UnixMicro(1_767_225_600_123_456).UTC()
 	for _, c := range []struct {
 		name string
@@ -237,7 +238,7 @@ func goldenRest() (forms []form) {
 		{"cursor before the first event", CursorRow{Number: 2, Time: at, Live: true}},
 		{"cursor with both flags, before 1970", CursorRow{Number: 1<<32 - 1, Seq: -1, Time: time.UnixMicro(-1), Live: true, Future: true}},
 	} {
-		forms = append(forms, form{c.name, c.Value(), readCursorRow})
+		forms = append(forms, golden.New(c.name, c.Value(), readCursorRow))
 	}
 	for _, h := range []struct {
 		name string
@@ -247,7 +248,7 @@ func goldenRest() (forms []form) {
 		{"header of several writers", Header{Version, dict.SharedSettings, []kinds.Kind{1, 2, 3, 4}}},
 		{"header without kinds", Header{Version, dict.Settings{ShardBits: 32, LeaseSize: 1, Partitions: 1}, nil}},
 	} {
-		forms = append(forms, form{h.name, h.Append(nil), readHeader})
+		forms = append(forms, golden.New(h.name, h.Append(nil), readHeader))
 	}
 	counts := Counts{
 		Accounts: 40_000_000, Hidden: 3, Partial: 2, Desynchronized: 1,
@@ -257,28 +258,28 @@ func goldenRest() (forms []form) {
 	letter := DeadLetter{Source: "wss://bsky.network", Seq: 5, DID: "did:plc:ewvi7nxzyoun6zhxrhs64oiz", Path: "app.bsky.graph.follow/self", Reason: "no CID", Time: at}
 	claim := ClaimRow{Token: []byte("0123456789abcdef"), Owner: "host:1", Since: at}
 	return append(forms,
-		form{"settings before version 4, one partition", []byte{2, 14, 0, 1, 0, 0}, readOldSettings},
-		form{"settings before version 4, several", []byte{2, 14, 0, 0, 16, 0, 64}, readOldSettings},
-		form{"header while it is upgraded", AppendUpgrading(nil, []byte{3}), func(v []byte) (string, error) {
+		golden.New("settings before version 4, one partition", []byte{2, 14, 0, 1, 0, 0}, readOldSettings),
+		golden.New("settings before version 4, several", []byte{2, 14, 0, 0, 16, 0, 64}, readOldSettings),
+		golden.New("header while it is upgraded", AppendUpgrading(nil, []byte{3}), func(v []byte) (string, error) {
 			version, err := HeaderVersion(UpgradingHeader(v))
 			return fmt.Sprintf("from version %d", version), err
-		}},
-		form{"counts", asJSON(counts), readCounts}, form{"counts of nothing", asJSON(Counts{}), readCounts},
-		form{"gap", asJSON(gap), readJSON[Gap]}, form{"gap without a beginning", asJSON(Gap{Reason: "began", Time: at}), readJSON[Gap]},
-		form{"dead letter", asJSON(letter), readJSON[DeadLetter]}, form{"dead letter of no account", asJSON(DeadLetter{Reason: "no frame", Time: at}), readJSON[DeadLetter]},
-		form{"claim", asJSON(claim), readJSON[ClaimRow]},
-		form{"claim of shards", asJSON(ClaimRow{Owner: "host:2", Since: at, Shards: &dict.ShardRange{First: 64, Last: 127}}), func(v []byte) (string, error) {
+		}),
+		golden.New("counts", asJSON(counts), readCounts), golden.New("counts of nothing", asJSON(Counts{}), readCounts),
+		golden.New("gap", asJSON(gap), readJSON[Gap]), golden.New("gap without a beginning", asJSON(Gap{Reason: "began", Time: at}), readJSON[Gap]),
+		golden.New("dead letter", asJSON(letter), readJSON[DeadLetter]), golden.New("dead letter of no account", asJSON(DeadLetter{Reason: "no frame", Time: at}), readJSON[DeadLetter]),
+		golden.New("claim", asJSON(claim), readJSON[ClaimRow]),
+		golden.New("claim of shards", asJSON(ClaimRow{Owner: "host:2", Since: at, Shards: &dict.ShardRange{First: 64, Last: 127}}), func(v []byte) (string, error) {
 			var c ClaimRow
 			err := json.Unmarshal(v, &c)
 			return fmt.Sprintf("owner %s, shards %v, since %v", c.Owner, c.Shards, c.Since), err
-		}})
+		}))
 }
 
 // Every form of value is written as it is in stores, and read from there.
 func TestGoldenValues(t *testing.T) {
-	checkGolden(t, "rows.golden", goldenRows())
-	checkGolden(t, "chunks.golden", goldenChunks())
-	checkGolden(t, "containers.golden", goldenContainers())
-	checkGolden(t, "accounts.golden", goldenAccounts())
-	checkGolden(t, "rest.golden", goldenRest())
+	golden.Check(t, "rows.golden", goldenRows())
+	golden.Check(t, "chunks.golden", goldenChunks())
+	golden.Check(t, "containers.golden", goldenContainers())
+	golden.Check(t, "accounts.golden", goldenAccounts())
+	golden.Check(t, "rest.golden", goldenRest())
 }

@@ -42,12 +42,12 @@ func TestParts(t *testing.T) {
 	for _, f := range goldenKeys() {
 		n := 0
 		for _, p := range parts {
-			if bytes.HasPrefix(f.bytes, p.Prefix) {
+			if bytes.HasPrefix(f.Bytes, p.Prefix) {
 				n++
 			}
 		}
-		if isRest := slices.Contains(rest, f.bytes[0]); isRest == (n > 0) || n > 1 {
-			t.Errorf("%s is of %d parts: %x", f.name, n, f.bytes)
+		if isRest := slices.Contains(rest, f.Bytes[0]); isRest == (n > 0) || n > 1 {
+			t.Errorf("%s is of %d parts: %x", f.Name, n, f.Bytes)
 		}
 	}
 }

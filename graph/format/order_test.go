@@ -174,26 +174,26 @@ func TestBucketsAndSpread(t *testing.T) {
 // makes the same key again.
 func TestParseRefuses(t *testing.T) {
 	for _, f := range goldenKeys() {
-		if slices.Contains([]byte{keyTotals, KeyCursor, KeyClaim, KeyHeartbeat, KeyDeadLetter, KeyGap}, f.bytes[0]) {
+		if slices.Contains([]byte{keyTotals, KeyCursor, KeyClaim, KeyHeartbeat, KeyDeadLetter, KeyGap}, f.Bytes[0]) {
 			continue // no function takes these apart, or each is of any length
 		}
 		var near [][]byte
-		for n := 1; n < len(f.bytes); n++ {
-			near = append(near, f.bytes[:n])
+		for n := 1; n < len(f.Bytes); n++ {
+			near = append(near, f.Bytes[:n])
 		}
 		for _, more := range []int{1, 2, 3, 4, 7, 8, 9, 20} {
-			near = append(near, append(bytes.Clone(f.bytes), make([]byte, more)...), append(bytes.Clone(f.bytes), bytes.Repeat([]byte{0xfe}, more)...))
+			near = append(near, append(bytes.Clone(f.Bytes), make([]byte, more)...), append(bytes.Clone(f.Bytes), bytes.Repeat([]byte{0xfe}, more)...))
 		}
 		for _, key := range near {
 			for name, again := range map[string]func([]byte) ([]byte, error){"chunk": chunkKeyAgain, "set": setKeyAgain, "actor": actorKeyAgain} {
 				if back, err := again(key); err == nil && !bytes.Equal(back, key) {
-					t.Errorf("%s: the %s key %x is read as %x", f.name, name, key, back)
+					t.Errorf("%s: the %s key %x is read as %x", f.Name, name, key, back)
 				}
 			}
 		}
 		// What lies in one keyspace is no key of another.
 		for first := range 256 {
-			key := append([]byte{byte(first)}, f.bytes[1:]...)
+			key := append([]byte{byte(first)}, f.Bytes[1:]...)
 			if _, _, _, _, err := ParseChunkKey(key); err == nil && first != KeyRecord {
 				t.Errorf("%x is read as a chunk's key", key)
 			}

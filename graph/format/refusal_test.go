@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"skein/intern/dict"
+	"skein/internal/testing/golden"
 )
 
 // A codec reads values of one form and writes what it read again.
@@ -101,11 +102,11 @@ func versionAgain(v []byte) ([]byte, error) {
 
 // codecs lists the codec of every decoder, with the golden forms of it.
 func codecs() []codec {
-	valid := func(forms []form, has ...string) (out [][]byte) {
+	valid := func(forms []golden.Form, has ...string) (out [][]byte) {
 		for _, f := range forms {
 			for _, s := range has {
-				if strings.Contains(f.name, s) {
-					out = append(out, f.bytes)
+				if strings.Contains(f.Name, s) {
+					out = append(out, f.Bytes)
 				}
 			}
 		}

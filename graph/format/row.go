@@ -156,10 +156,10 @@ type entry struct {
 
 // rowFolder is the scratch of a fold.
 type rowFolder struct {
-	ids          []uint64
+	ids            []uint64
 	entries, other []entry
-	removed      []uint64
-	members      []uint64
+	removed        []uint64
+	members        []uint64
 }
 
 // read appends what v says to dst, in the order of the ids.

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"skein/internal/testing/golden"
 )
 
 // groupAgain reads a group and writes it again.
@@ -48,10 +50,10 @@ type codec struct {
 }
 
 func codecs() []codec {
-	bytesOf := func(forms []form, prefix string) (out [][]byte) {
+	bytesOf := func(forms []golden.Form, prefix string) (out [][]byte) {
 		for _, f := range forms {
-			if len(f.name) >= len(prefix) && f.name[:len(prefix)] == prefix {
-				out = append(out, f.bytes)
+			if len(f.Name) >= len(prefix) && f.Name[:len(prefix)] == prefix {
+				out = append(out, f.Bytes)
 			}
 		}
 		return out

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"skein/internal/syntax"
+	"skein/internal/testing/golden"
 )
 
 const (
@@ -73,14 +74,14 @@ func uriOf(did, collection string, tid uint64) string {
 	return "at://" + did + "/" + collection + "/" + string(syntax.AppendTID(nil, tid))
 }
 
-func goldenIDs() (forms []form) {
+func goldenIDs() (forms []golden.Form) {
 	for _, id := range []ID{None, 1, author, FirstLong - 1, FirstLong, 1<<40 - 1, 1 << 40, longAuthor, FirstReserved - 1, 1<<64 - 1} {
-		forms = append(forms, form{fmt.Sprintf("id %#x", uint64(id)), AppendID(nil, id), readID})
+		forms = append(forms, golden.New(fmt.Sprintf("id %#x", uint64(id)), AppendID(nil, id), readID))
 	}
 	return forms
 }
 
-func goldenStrings() (forms []form) {
+func goldenStrings() (forms []golden.Form) {
 	for _, c := range []struct{ name, s string }{
 		{"plc", goldenDID},
 		{"plc of the lowest bits", "did:plc:" + strings.Repeat("a", plcChars)},
@@ -89,7 +90,7 @@ func goldenStrings() (forms []form) {
 		{"web", "did:web:example.com"},
 		{"web as long as a packed one", "did:web:abc.xyz"},
 	} {
-		forms = append(forms, form{"did, " + c.name, formOf(DID, c.s, None), readDID})
+		forms = append(forms, golden.New("did, "+c.name, formOf(DID, c.s, None), readDID))
 	}
 	for _, a := range []ID{author, longAuthor} {
 		name := "author of a short id"
@@ -97,18 +98,18 @@ func goldenStrings() (forms []form) {
 			name = "author of a long id"
 		}
 		forms = append(forms,
-			form{"uri, post of the shorter form, " + name, formOf(URI, uriOf(goldenDID, "app.bsky.feed.post", shortTID), a), readURI},
-			form{"uri, post of another microsecond, " + name, formOf(URI, uriOf(goldenDID, "app.bsky.feed.post", longTID1), a), readURI},
-			form{"uri, post of another clock, " + name, formOf(URI, uriOf(goldenDID, "app.bsky.feed.post", shortTID|32), a), readURI})
+			golden.New("uri, post of the shorter form, "+name, formOf(URI, uriOf(goldenDID, "app.bsky.feed.post", shortTID), a), readURI),
+			golden.New("uri, post of another microsecond, "+name, formOf(URI, uriOf(goldenDID, "app.bsky.feed.post", longTID1), a), readURI),
+			golden.New("uri, post of another clock, "+name, formOf(URI, uriOf(goldenDID, "app.bsky.feed.post", shortTID|32), a), readURI))
 		for i, collection := range packedCollections[1:] {
-			forms = append(forms, form{fmt.Sprintf("uri, collection %d, %s", i+1, name), formOf(URI, uriOf(goldenDID, collection, shortTID), a), readURI})
+			forms = append(forms, golden.New(fmt.Sprintf("uri, collection %d, %s", i+1, name), formOf(URI, uriOf(goldenDID, collection, shortTID), a), readURI))
 		}
 	}
 	for _, s := range []string{
 		"at://ab.cde", "at://abc.def", "at://abc.defgh", "at://abcd.efghi", "at://abcd.efghij", "at://abcd.efghijkl", "at://abcd.efghijklm",
 		"at://" + goldenDID + "/app.bsky.feed.post/self", "at://" + goldenDID,
 	} {
-		forms = append(forms, form{"uri, raw: " + s, formOf(URI, s, None), readURI})
+		forms = append(forms, golden.New("uri, raw: "+s, formOf(URI, s, None), readURI))
 	}
 	return forms
 }
@@ -123,24 +124,24 @@ func goldenGroup(ns Namespace, forms ...[]byte) (v []byte) {
 	return v
 }
 
-func goldenGroups() []form {
+func goldenGroups() []golden.Form {
 	post := func(millis uint64, author ID) []byte {
 		return formOf(URI, uriOf(goldenDID, "app.bsky.feed.post", shortTID+millis*1000<<ClockBits), author)
 	}
 	like := formOf(URI, uriOf(goldenDID, "app.bsky.feed.like", longTID1), author)
 	raw, long := formOf(URI, "at://abc.defgh", None), formOf(URI, "at://"+goldenDID+"/a.b.c/"+strings.Repeat("x", 300), None)
-	return []form{
-		{"group of nothing", goldenGroup(DID), readGroup(DID)},
-		{"group of a plc", goldenGroup(DID, formOf(DID, goldenDID, None)), readGroup(DID)},
-		{"group of plcs and a web", goldenGroup(DID, formOf(DID, goldenDID, None), formOf(DID, "did:web:abc.xyz", None), formOf(DID, otherDID, None)), readGroup(DID)},
-		{"group of posts", goldenGroup(URI, post(5, author), post(4, author+1), post(4, longAuthor), post(9, author)), readGroup(URI)},
-		{"group of forms", goldenGroup(URI, like, raw, like), readGroup(URI)},
-		{"group of an own row", goldenGroup(URI, long), readGroup(URI)},
-		{"group of all kinds", goldenGroup(URI, post(5, author), like, raw, long, post(6, author-1)), readGroup(URI)},
-		{"group of the last of its ids", func() []byte {
+	return []golden.Form{
+		golden.New("group of nothing", goldenGroup(DID), readGroup(DID)),
+		golden.New("group of a plc", goldenGroup(DID, formOf(DID, goldenDID, None)), readGroup(DID)),
+		golden.New("group of plcs and a web", goldenGroup(DID, formOf(DID, goldenDID, None), formOf(DID, "did:web:abc.xyz", None), formOf(DID, otherDID, None)), readGroup(DID)),
+		golden.New("group of posts", goldenGroup(URI, post(5, author), post(4, author+1), post(4, longAuthor), post(9, author)), readGroup(URI)),
+		golden.New("group of forms", goldenGroup(URI, like, raw, like), readGroup(URI)),
+		golden.New("group of an own row", goldenGroup(URI, long), readGroup(URI)),
+		golden.New("group of all kinds", goldenGroup(URI, post(5, author), like, raw, long, post(6, author-1)), readGroup(URI)),
+		golden.New("group of the last of its ids", func() []byte {
 			e := EntryOf(DID, 127, formOf(DID, goldenDID, None))
 			return new(GroupWriter).Append(nil, &e)
-		}(), readGroup(DID)},
+		}(), readGroup(DID)),
 	}
 }
 
@@ -158,15 +159,15 @@ func readLease(key []byte) func(v []byte) (string, error) {
 	}
 }
 
-func goldenRows() (forms []form) {
+func goldenRows() (forms []golden.Form) {
 	for i, l := range goldenLeases {
 		key := AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block)
 		forms = append(forms,
-			form{fmt.Sprintf("lease %d, key", i), key, func(key []byte) (string, error) {
+			golden.New(fmt.Sprintf("lease %d, key", i), key, func(key []byte) (string, error) {
 				l, err := DecodeLease(key, goldenLeases[0].Value())
 				return fmt.Sprintf("%q %+v", key[0], l.BlockKey()), err
-			}},
-			form{fmt.Sprintf("lease %d", i), l.Value(), readLease(key)})
+			}),
+			golden.New(fmt.Sprintf("lease %d", i), l.Value(), readLease(key)))
 	}
 	for _, c := range []struct {
 		name string
@@ -178,23 +179,23 @@ func goldenRows() (forms []form) {
 		{"own row of a short id", AppendOwnKey(nil, URI, author)},
 		{"own row of a long id", AppendOwnKey(nil, URI, longAuthor|63)},
 	} {
-		forms = append(forms, form{"key, " + c.name, c.key, func(key []byte) (string, error) {
+		forms = append(forms, golden.New("key, "+c.name, c.key, func(key []byte) (string, error) {
 			if key[0] == KeyNext {
 				return fmt.Sprintf("shard %d of %v", binary.BigEndian.Uint32(key[2:]), Namespace(key[1])), nil
 			}
 			first, n := ReadID(key[2:])
 			return fmt.Sprintf("group of %#x of %v, then %d", uint64(first), Namespace(key[1]), key[2+n:]), nil
-		}})
+		}))
 	}
 	return forms
 }
 
 // Every form is written as it is in stores, and read from there.
 func TestGoldenForms(t *testing.T) {
-	checkGolden(t, "ids.golden", goldenIDs())
-	checkGolden(t, "strings.golden", goldenStrings())
-	checkGolden(t, "groups.golden", goldenGroups())
-	checkGolden(t, "rows.golden", goldenRows())
+	golden.Check(t, "ids.golden", goldenIDs())
+	golden.Check(t, "strings.golden", goldenStrings())
+	golden.Check(t, "groups.golden", goldenGroups())
+	golden.Check(t, "rows.golden", goldenRows())
 }
 
 // No string has the form of another, and each form sorts and ends as the description
@@ -202,22 +203,22 @@ func TestGoldenForms(t *testing.T) {
 func TestGoldenStringsDiffer(t *testing.T) {
 	seen := map[string]string{}
 	for _, f := range goldenStrings() {
-		ns := f.name[:3]
-		if other, ok := seen[ns+string(f.bytes)]; ok {
-			t.Errorf("%s and %s are both %x", f.name, other, f.bytes)
+		ns := f.Name[:3]
+		if other, ok := seen[ns+string(f.Bytes)]; ok {
+			t.Errorf("%s and %s are both %x", f.Name, other, f.Bytes)
 		}
-		seen[ns+string(f.bytes)] = f.name
+		seen[ns+string(f.Bytes)] = f.Name
 		namespace := map[string]Namespace{"did": DID, "uri": URI}[ns]
-		packed := isPackedLen(namespace, len(f.bytes))
-		if text, err := f.read(f.bytes); err != nil || packed == bytes.HasPrefix(f.bytes, []byte(text)[:4]) {
-			t.Errorf("%s: %x is packed: %v; %q, %v", f.name, f.bytes, packed, text, err)
+		packed := isPackedLen(namespace, len(f.Bytes))
+		if text, err := f.Read(f.Bytes); err != nil || packed == bytes.HasPrefix(f.Bytes, []byte(text)[:4]) {
+			t.Errorf("%s: %x is packed: %v; %q, %v", f.Name, f.Bytes, packed, text, err)
 		}
 	}
 }
 
 // The partition of a DID is stored: these must stay.
 func TestGoldenPartitions(t *testing.T) {
-	var forms []form
+	var forms []golden.Form
 	for _, did := range []string{
 		goldenDID, otherDID, "did:plc:" + strings.Repeat("a", plcChars), "did:plc:" + strings.Repeat("7", plcChars),
 		"did:web:example.com", "did:web:abc.xyz", "did:plc:ewvi7nxzyoun6zhxrhs64oi1", "did:plc:short",
@@ -226,14 +227,14 @@ func TestGoldenPartitions(t *testing.T) {
 		for bits := range 7 {
 			parts = append(parts, Settings{ShardBits: 14, LeaseSize: 1 << 16, Partitions: 1 << bits}.PartitionOf([]byte(did)))
 		}
-		forms = append(forms, form{did, parts, func(v []byte) (string, error) {
+		forms = append(forms, golden.New(did, parts, func(v []byte) (string, error) {
 			for bits, part := range v { // fewer partitions are the lower bits
 				if part != v[6]&(1<<bits-1) {
 					return "", fmt.Errorf("partition %d of %d, and %d of 64", part, 1<<bits, v[6])
 				}
 			}
 			return fmt.Sprintf("partition %d of 64", v[6]), nil
-		}})
+		}))
 	}
-	checkGolden(t, "partitions.golden", forms)
+	golden.Check(t, "partitions.golden", forms)
 }

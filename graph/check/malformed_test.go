@@ -1,0 +1,279 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/intern/dict"
+)
+
+// A key of one byte is in no one's form, and ends no check, whatever the byte. Of the
+// keyspaces that are checked it is reported.
+func TestKeysOfOneByte(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		for first := range 256 {
+			b := h.bench(t)
+			key := string([]byte{byte(first)})
+			b.rows[key] = nil
+			found := b.problems()
+			if strings.Contains("aceigdlprsv", key) && len(found) != 1 {
+				t.Errorf("key %x: %q", key, found)
+			}
+		}
+		b := h.bench(t)
+		b.rows["s"] = []byte("x")
+		if want, found := "dictionary row 73 is malformed", b.problems(); !slices.Equal(found, []string{want}) {
+			t.Errorf("it says %q, not %q", found, want)
+		}
+	})
+}
+
+// A malformed group of strings is reported, whoever needs it: an account, the subject of
+// a set, the author of a URI, a string of its own. What lies behind is checked.
+func TestMalformedGroupOfStrings(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		for name, c := range map[string]struct {
+			ns  dict.Namespace
+			of  string
+			say []string // of its id
+		}{
+			"of an account": {dict.DID, alice, []string{"account %d: ", "actor %d: "}},
+			"of a subject":  {dict.URI, page, []string{"subject %d: "}},
+			"of a long one": {dict.DID, long, nil},
+			"of an author":  {dict.DID, plc, []string{"account %d: "}},
+		} {
+			b := h.bench(t)
+			id := b.id(c.of)
+			key := string(dict.AppendGroupKey(nil, c.ns, id))
+			b.rows[key] = []byte{2 << dict.GroupBits}
+			b.rows["zz"] = nil
+			found := strings.Join(b.problems(), "\n")
+			wants := []string{fmt.Sprintf("dictionary row %x: %v", key, dict.ErrGroup), "key 7a7a belongs to no keyspace"}
+			for _, say := range c.say {
+				wants = append(wants, fmt.Sprintf(say, id)+dict.ErrGroup.Error())
+			}
+			for _, want := range wants {
+				if !strings.Contains(found, want) {
+					t.Errorf("%s: it says %q, not %q", name, found, want)
+				}
+			}
+		}
+	})
+}
+
+// Keys of sets that are those of the other layout are reported: nobody looks there.
+func TestKeysOfTheOtherLayout(t *testing.T) {
+	says := func(key []byte) string { return fmt.Sprintf("set key %x is not one of this store's layout", key) }
+	row := func(b *bench) []byte { return format.AppendRow(nil, b.id(zoe), 0, nil, []uint64{uint64(b.id(alice))}) }
+	// container makes a set whose row lies where it should, and its container under a key.
+	container := func(b *bench, key func(set []byte, block uint64) []byte) string {
+		at := b.newSet(nil)
+		delete(b.rows, at)
+		k := key(format.AppendRowKey(nil, 4, b.id(zoe)), format.BlockOf(uint64(b.id(alice))))
+		b.rows[string(k)] = format.AppendContainer(nil, []uint16{uint16(b.id(alice))}, nil)
+		return says(k)
+	}
+	testBroken(t, map[string]breakage{
+		"several partitions, a row without one": func(b *bench) string {
+			if !b.Shared() {
+				return ""
+			}
+			key := format.AppendRowKey(nil, 4, b.id(zoe))
+			b.rows[string(key)] = row(b)
+			return says(key)
+		},
+		"several partitions, a container without the mark": func(b *bench) string {
+			if !b.Shared() {
+				return ""
+			}
+			return container(b, format.AppendBlock)
+		},
+		"one partition, a row with one": func(b *bench) string {
+			if b.Shared() {
+				return ""
+			}
+			key := append(format.AppendRowKey(nil, 4, b.id(zoe)), 0)
+			b.rows[string(key)] = row(b)
+			return says(key)
+		},
+		"one partition, a container with the mark": func(b *bench) string {
+			if b.Shared() {
+				return ""
+			}
+			return container(b, func(set []byte, block uint64) []byte {
+				return format.AppendBlock(format.Layout{Settings: dict.SharedSettings}.Containers(set), block)
+			})
+		},
+		"one partition, hidden ones with one": func(b *bench) string {
+			if b.Shared() {
+				return ""
+			}
+			key := append(format.AppendRowKey(nil, kinds.Hidden, 0), 0)
+			b.rows[string(key)] = row(b)
+			return says(key)
+		},
+	})
+}
+
+// TestFitsReverseKey compares with the keys that the layouts make.
+func TestFitsReverseKey(t *testing.T) {
+	layouts := []format.Layout{{}, {Settings: dict.SharedSettings}}
+	few := format.Layout{Settings: dict.Settings{ShardBits: 3, LeaseSize: 128, Partitions: 4}}
+	for part := range byte(dict.MaxPartitions) {
+		if key := append(format.AppendRowKey(nil, 1, 5), part); few.FitsReverseKey(key, true) != (part < 4) {
+			t.Errorf("of four partitions, the row %x of %d: %v", key, part, part >= 4)
+		}
+	}
+	for _, member := range []dict.ID{1, 0xffff, 1 << 16, 0xff0000, 1<<32 - 1, 1 << 40, 1 << 62} {
+		for of, made := range layouts {
+			row := made.AppendMemberKey(nil, 1, 5, member)
+			box := format.AppendContainerKey(nil, row, format.BlockOf(uint64(member)))
+			for in, l := range layouts {
+				for _, key := range [][]byte{row, box} {
+					_, _, _, isRow, err := format.ParseReverseKey(key)
+					if err != nil {
+						t.Fatalf("%x: %v", key, err)
+					}
+					if fits := l.FitsReverseKey(key, isRow); fits != (of == in) {
+						t.Errorf("key %x of layout %d fits layout %d: %v", key, of, in, fits)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Rows and containers that can be read, and are not in their one form, are reported.
+func TestOtherForms(t *testing.T) {
+	bitmap := func(members ...int) []byte {
+		v := make([]byte, 1+format.BitmapBytes) // none removed
+		for _, m := range members {
+			v[1+m/8] |= 1 << (m % 8)
+		}
+		return v
+	}
+	ascending := func(n int) (all []int) {
+		for i := range n {
+			all = append(all, 3*i)
+		}
+		return all
+	}
+	short := func(members []int) breakage {
+		return func(b *bench) string {
+			return fmt.Sprintf("container %x is of %d bytes, and should be of %d", b.newSet(bitmap(members...)), 1+format.BitmapBytes, 1+2*len(members))
+		}
+	}
+	testBroken(t, map[string]breakage{
+		"a row that removes its member": func(b *bench) string {
+			key, id := string(b.row(4, b.id(zoe), b.id(alice))), uint64(b.id(alice))
+			b.rows[key] = format.AppendRow(nil, b.id(zoe), 1, []uint64{id}, []uint64{id})
+			return fmt.Sprintf("row %x has %d both as a member and as removed", key, id)
+		},
+		"a row that removes one of several": func(b *bench) string {
+			key, id := string(b.row(4, b.id(zoe), b.id(alice))), uint64(b.id(alice))
+			b.rows[key] = format.AppendRow(nil, b.id(zoe), 1, []uint64{id - 1, id, id + 2}, []uint64{id, id + 1})
+			return fmt.Sprintf("row %x has %d both as a member and as removed", key, id)
+		},
+		"a bitmap of nothing": short(nil),
+		"a bitmap of one":     short([]int{77}),
+		"a bitmap of too few": short(ascending(format.ArrayMax - 1)),
+	})
+	// A bitmap of as many as an array does not hold, and the largest array, are right.
+	eachStore(t, func(t *testing.T, h healthy) {
+		for _, n := range []int{1, format.ArrayMax - 1, format.ArrayMax, format.ArrayMax + 1} {
+			b := h.bench(t)
+			var members []uint16
+			for _, m := range ascending(n) {
+				members = append(members, uint16(m))
+			}
+			key := b.newSet(format.AppendContainer(nil, members, nil))
+			for _, p := range b.problems() {
+				if strings.Contains(p, fmt.Sprintf("container %x", key)) {
+					t.Errorf("%d members: %s", n, p)
+				}
+			}
+		}
+	})
+}
+
+// Rows that there are few of are read, too: each that cannot be is named.
+func TestMalformedRest(t *testing.T) {
+	ways := map[string]breakage{}
+	for _, keyspace := range []byte{format.KeyCursor, format.KeyDeadLetter, format.KeyGap} {
+		for name, v := range map[string]string{"empty": "", "cut": "{", "no object": "7"} {
+			ways[fmt.Sprintf("%q: %s", keyspace, name)] = func(b *bench) string {
+				key := b.first(keyspace, func(string, []byte) bool { return true })
+				if key == "" {
+					b.t.Fatalf("no row of keyspace %q", keyspace)
+				}
+				b.rows[key] = []byte(v)
+				return fmt.Sprintf("%s %x: ", format.KeyspaceOf([]byte(key)), key)
+			}
+		}
+	}
+	for _, keyspace := range []byte{format.KeyDeadLetter, format.KeyGap} {
+		ways[fmt.Sprintf("%q: a key that is cut", keyspace)] = func(b *bench) string {
+			key := format.NoteKey(keyspace, 1, 1, "")
+			key = key[:len(key)-1]
+			b.rows[string(key)] = []byte("{}")
+			return fmt.Sprintf("%s %x: its key is malformed", format.KeyspaceOf(key), key)
+		}
+	}
+	for name, c := range map[string]struct{ key, value, says string }{
+		"a claim that is cut":    {string(format.ClaimKey(3)), "{", ""},
+		"a claim of nothing":     {string(format.ClaimKey(3)), "", ""},
+		"a claim of no part":     {"p", "{}", "its key is malformed"},
+		"a claim of two parts":   {"p\x01\x02", "{}", "its key is malformed"},
+		"a claim without an end": {string(format.ClaimKey(0)), `{"token":"AA==","owner":"a"`, ""},
+	} {
+		ways[name] = func(b *bench) string {
+			b.rows[c.key] = []byte(c.value)
+			return fmt.Sprintf("claims %x: %s", c.key, c.says)
+		}
+	}
+	for name, v := range map[string][]byte{"empty": {}, "cut": make([]byte, 7), "too long": make([]byte, 9)} {
+		ways["the hidden set's version, "+name] = func(b *bench) string {
+			b.rows[string(b.PartKey(format.KeyHidden, 0))] = v
+			return fmt.Sprintf("the hidden set's version is %x", v)
+		}
+	}
+	testBroken(t, ways)
+	// What is whole is not reported: claims lie only where several write, or did.
+	eachStore(t, func(t *testing.T, h healthy) {
+		b := h.bench(t)
+		b.rows[string(format.ClaimKey(3))] = []byte(`{"token":"AA==","owner":"a","since":"2026-01-02T03:04:05Z"}`)
+		b.rows[string(b.CursorKey(0, "another"))] = format.CursorRow{Number: 9, Seq: 5}.Value()
+		b.rows[string(format.NoteKey(format.KeyGap, 9, 5, ""))] = []byte(`{"source":"another","after":5}`)
+		for _, p := range b.problems() {
+			t.Error(p)
+		}
+	})
+}
+
+// Damage among them is said as damage, and does not end the check.
+func TestDamagedRest(t *testing.T) {
+	eachStore(t, func(t *testing.T, h healthy) {
+		for _, keyspace := range []string{"c", "d", "g", "p"} {
+			b := h.bench(t)
+			b.rows[keyspace+"a"] = []byte("x")
+			b.rows[keyspace+"\xfe"] = []byte("x")
+			b.bad = []badRange{damage("f", keyspace, keyspace+"a", keyspace+"a", keyspace+"a")}
+			found := strings.Join(b.problems(), "\n")
+			for _, want := range []string{"file f is damaged", fmt.Sprintf(" %x: ", keyspace+"\xfe")} {
+				if !strings.Contains(found, want) {
+					t.Errorf("keyspace %s: it says %q, not %q", keyspace, found, want)
+				}
+			}
+			gone := errors.New("gone")
+			b.bad = []badRange{{keyspace, keyspace + "\xff", gone}}
+			if err := Verify(b.table, func(string) {}, nil); !errors.Is(err, gone) {
+				t.Errorf("keyspace %s that cannot be read: %v", keyspace, err)
+			}
+		}
+	})
+}
