@@ -38,6 +38,7 @@ func (s *Store) BeginImport(ctx context.Context) (fresh bool, err error) {
 	if err == nil {
 		for _, l := range s.lanes {
 			clear(l.sources)
+			clear(l.provisional)
 			l.notes.counts = nil
 		}
 	}

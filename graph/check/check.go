@@ -83,6 +83,8 @@ func Store(ctx context.Context, store kv.Store, report func(problem string), pro
 type checker struct {
 	format.Layout
 
+	unreadable bool // a chunk, or a value of a set, was malformed
+
 	r        kv.Reader
 	damage   *tolerant
 	report   func(string)

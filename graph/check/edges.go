@@ -62,6 +62,9 @@ func (v *checker) edges() error {
 			continue
 		}
 		v.broken("the records hold %d %s edges, the sets %d, and they are not the same", v.records[k.Kind].n, k.Name, v.sets[k.Kind].n)
+		if v.unreadable {
+			continue // what cannot be read cannot be asked for single edges
+		}
 		if err := v.compareEdges(k.Kind); err != nil {
 			return err
 		}
@@ -177,6 +180,7 @@ func (v *checker) chunk(key, value []byte, depth int) {
 	var err error
 	if b.records, generation, err = c.Read(b.records, value, uint32(depth)); err != nil {
 		v.broken("chunk %x: %v", key, err)
+		v.unreadable = true
 		return
 	}
 	b.above[depth] = b.above[depth][:0]
@@ -208,14 +212,7 @@ func (v *checker) chunk(key, value []byte, depth int) {
 
 func (v *checker) endBucket() {
 	b := &v.reader
-	if b.chunks > 1 {
-		slices.SortFunc(b.records, format.CompareRecords)
-	}
-	for i := range b.records {
-		r := &b.records[i]
-		if i > 0 && format.ComparePaths(b.records[i-1].Path, r.Path) == 0 || r.Flags == format.Removed {
-			continue
-		}
+	for r := range format.Live(b.records, b.chunks) {
 		v.counts.Records[b.kind.String()]++
 		if r.Subject != dict.None {
 			b.all = append(b.all, uint64(r.Subject))
@@ -269,6 +266,7 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 		}
 		if err != nil {
 			v.broken("set %x: %v", key, err)
+			v.unreadable = true
 			return nil
 		}
 		if k == kinds.Hidden {
@@ -362,7 +360,7 @@ func (v *checker) container(key, value []byte, block uint64) (members []uint64, 
 	for i, m := range members {
 		low[i] = uint16(m)
 	}
-	if again := format.AppendContainer(nil, low, nil); len(removed) == 0 && !bytes.Equal(again, value) {
+	if again := format.AppendContainer(nil, low, nil); len(removed) == 0 && len(value) > 0 && !bytes.Equal(again, value) { // empty: all were removed
 		v.broken("container %x is of %d bytes, and should be of %d", key, len(value), len(again))
 	}
 	if len(removed) > 0 {

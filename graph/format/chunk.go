@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"math/bits"
 	"slices"
 
@@ -133,9 +134,6 @@ func CoderOf(actor dict.ID, bucket uint16) ChunkCoder {
 // IsRaw reports whether the records have keys that are not TIDs.
 func (c ChunkCoder) IsRaw() bool { return c.Bucket >= RawBucket }
 
-func zigzag(n int64) uint64   { return uint64(n<<1) ^ uint64(n>>63) }
-func unzigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
-
 // Of a TID, a clock's id takes the lowest bits.
 const (
 	ClockBits = 10
@@ -184,7 +182,7 @@ func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []by
 			}
 		}
 		if r.Flags == 0 {
-			dst = binary.AppendUvarint(dst, zigzag(int64(uint64(r.Subject)-subject)))
+			dst = binary.AppendUvarint(dst, dict.Zigzag(uint64(r.Subject)-subject))
 			subject = uint64(r.Subject)
 		}
 	}
@@ -238,7 +236,7 @@ func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, gene
 				return dst, 0, ErrChunk
 			}
 			v = v[w:]
-			subject += uint64(unzigzag(d))
+			subject += dict.Unzigzag(d)
 			r.Subject = dict.ID(subject)
 		}
 		dst = append(dst, r)
@@ -285,7 +283,7 @@ func (c ChunkCoder) walk(v []byte) (end chunkEnd, n int, generation uint64, ok b
 				return end, 0, 0, false
 			}
 			v = v[w:]
-			end.subject += uint64(unzigzag(d))
+			end.subject += dict.Unzigzag(d)
 		}
 	}
 	return end, n, generation, true
@@ -318,6 +316,26 @@ func CompareRecords(x, y Record) int {
 		return c
 	}
 	return int(x.Age) - int(y.Age)
+}
+
+// Live yields the live records of a bucket: of each path, the newest change, unless it is
+// that the record was removed. chunks is how many chunks the records are from: of several,
+// they are put in order, by path.
+func Live(records []Record, chunks int) iter.Seq[*Record] {
+	return func(yield func(*Record) bool) {
+		if chunks > 1 {
+			slices.SortFunc(records, CompareRecords)
+		}
+		for i := range records {
+			r := &records[i]
+			if chunks > 1 && i > 0 && ComparePaths(records[i-1].Path, r.Path) == 0 {
+				continue
+			}
+			if r.Flags != Removed && !yield(r) {
+				return
+			}
+		}
+	}
 }
 
 // fold appends what values, oldest first, come to, and returns how many paths

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"bytes"
 	"slices"
 
 	"skein/graph/kinds"
@@ -87,4 +88,24 @@ func (l Layout) FitsReverseKey(key []byte, isRow bool) bool {
 		return len(rest) == 0
 	}
 	return l.Shared() == ((len(rest) == 4 || len(rest) == 8) && rest[0] == containersMark)
+}
+
+// FitsCursorKey reports whether the key of a cursor is one of this layout.
+func (l Layout) FitsCursorKey(key []byte) bool {
+	return len(key) > 1 && l.Shared() == (len(key) > 2 && key[1] == 0)
+}
+
+// FitsTotalsKey reports whether a key of the keyspace of totals is one of this layout.
+func (l Layout) FitsTotalsKey(key []byte) bool {
+	for _, one := range [][]byte{HeaderKey, KeySecret, KeyImport, UpgradeKey} {
+		if bytes.Equal(key, one) {
+			return true
+		}
+	}
+	for _, each := range [][]byte{KeyCounts, KeyHidden, KeyWriter} {
+		if rest, ok := bytes.CutPrefix(key, each); ok {
+			return len(rest) == 0 && !l.Shared() || len(rest) == 1 && l.Shared() && rest[0] < l.Settings.Partitions
+		}
+	}
+	return false
 }

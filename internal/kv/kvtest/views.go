@@ -398,8 +398,8 @@ func testMergerIsNamed(t *testing.T, e Engine) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.OpenAs(t, s, otherMerger{}); err == nil {
-		t.Error("a store is opened with another Merger")
+	if err := e.OpenAs(t, s, otherMerger{}); !errors.Is(err, kv.ErrFormat) {
+		t.Errorf("a store is opened with another Merger: %v", err)
 	}
 	s = e.Reopen(t, s)
 	view(t, s, func(r kv.Reader) { h.state.Equal(t, r) })

@@ -288,7 +288,7 @@ func TestLimitsFit(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if l := memkv.FDBLimits; l.Key != 10_000 || l.Value != 100_000 || l.Txn != 10_000_000 {
+	if l := memkv.FDBLimits; l.Key != 10_000 || l.Value != 50_000 || l.Txn != 10_000_000 {
 		t.Errorf("FoundationDB's limits are %+v", l)
 	}
 }

@@ -26,7 +26,7 @@ type Limits struct {
 }
 
 // FDBLimits are the limits of FoundationDB 7.3.
-var FDBLimits = Limits{Key: 10_000, Value: 100_000, Txn: 10_000_000, Age: 5 * time.Second}
+var FDBLimits = Limits{Key: 10_000, Value: 50_000, Txn: 10_000_000, Age: 5 * time.Second}
 
 // Faults are injected by a seeded source, in shares of all commits.
 type Faults struct {

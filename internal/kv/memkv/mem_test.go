@@ -27,8 +27,8 @@ func engine(f memkv.Faults) kvtest.Engine {
 			}
 			return mem.Reopen(memkv.Options{Merger: s.Merger(), Faults: f})
 		},
-		Fits:      kvtest.Sizes{Key: 10_000, Value: 100_000},
-		TooLarge:  kvtest.Sizes{Key: 10_001, Value: 100_001, Txn: 10_000_001},
+		Fits:      kvtest.Sizes{Key: 10_000, Value: 50_000},
+		TooLarge:  kvtest.Sizes{Key: 10_001, Value: 50_001, Txn: 10_000_001},
 		Conflicts: f == memkv.Faults{},
 		Sizes:     true,
 	}

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -75,8 +74,7 @@ type Store struct {
 	said   loglimit.Limiter
 	writer chan struct{} // holds one token: whoever has it may update
 	txn    txn           // the one transaction, reused; guarded by writer
-	closed atomic.Bool
-	views  sync.RWMutex // held by every View; Close waits for them
+	gate   gate
 }
 
 // Open opens the store in o.Dir. It returns kv.ErrLocked if another process has it
@@ -113,7 +111,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{merger: o.Merger, lock: held, fs: newStoreFS(fs, o), writer: make(chan struct{}, 1)}
+	s := &Store{merger: o.Merger, lock: held, fs: newStoreFS(fs, o), writer: make(chan struct{}, 1), gate: newGate()}
 	s.fatal = s.stopper(o)
 	if err := s.open(o, found); err != nil {
 		return nil, errors.Join(err, held.Close())
@@ -230,11 +228,10 @@ func (s *Store) pebbleOptions(o Options) (po *pebble.Options, release func()) {
 
 // View implements kv.Store.
 func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
-	if err := s.usable(ctx); err != nil { // before waiting for a Close that waits for us
-		return err
+	if !s.gate.enter() {
+		return kv.ErrClosed
 	}
-	s.views.RLock()
-	defer s.views.RUnlock()
+	defer s.gate.leave()
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
@@ -260,6 +257,8 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	select {
 	case <-s.writer:
 		defer func() { s.writer <- struct{}{} }()
+	case <-s.gate.closing:
+		return kv.ErrClosed
 	case <-ctx.Done():
 		return fmt.Errorf("pebblekv: waiting to write: %w", ctx.Err())
 	}
@@ -300,7 +299,7 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 const maxBatchHint = 16 << 20
 
 func (s *Store) usable(ctx context.Context) error {
-	if s.closed.Load() {
+	if s.gate.closed() {
 		return kv.ErrClosed
 	}
 	if err := s.fs.failed(); err != nil {
@@ -367,11 +366,10 @@ func (s *Store) Merger() kv.Merger { return s.merger }
 
 // RangeBytes implements kv.Store.
 func (s *Store) RangeBytes(lo, hi []byte) (uint64, error) {
-	s.views.RLock()
-	defer s.views.RUnlock()
-	if s.closed.Load() {
+	if !s.gate.enter() {
 		return 0, kv.ErrClosed
 	}
+	defer s.gate.leave()
 	if hi == nil {
 		hi = lastKey
 	}
@@ -393,11 +391,10 @@ func (s *Store) DiskBytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
 
 // Compact rewrites the whole store, so that its size on disk is settled.
 func (s *Store) Compact(ctx context.Context) error {
-	s.views.RLock()
-	defer s.views.RUnlock()
-	if s.closed.Load() {
+	if !s.gate.enter() {
 		return kv.ErrClosed
 	}
+	defer s.gate.leave()
 	if err := s.db.Flush(); err != nil {
 		return fmt.Errorf("pebblekv: flushing: %w", err)
 	}
@@ -409,12 +406,10 @@ func (s *Store) Compact(ctx context.Context) error {
 
 // Close implements kv.Store. It waits for what is under way.
 func (s *Store) Close() error {
-	if s.closed.Swap(true) {
+	if !s.gate.close() {
 		return nil
 	}
 	<-s.writer
-	s.views.Lock()
-	defer s.views.Unlock()
 	err := errors.Join(s.fs.stop(), s.db.Close(), s.fs.failed(), s.lock.Close())
 	s.writer <- struct{}{}
 	return err

@@ -25,6 +25,7 @@ type pebbleReader interface {
 type reader struct {
 	db    pebbleReader
 	buf   []byte
+	spare []byte           // for reads within a MultiGet
 	iter  *pebble.Iterator // kept between scans: opening one costs microseconds
 	inUse bool             // iter is in a Scan that has not returned
 	multi multiGet
@@ -99,7 +100,11 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 			if err != nil {
 				return err
 			}
-			if err := each(i, v, ok); err != nil {
+			own := r.buf // each may Get, too
+			r.buf = r.spare
+			err = each(i, v, ok)
+			r.spare = own
+			if err != nil {
 				return err
 			}
 		}
@@ -214,7 +219,11 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 		it.SetBounds(lo, hi)
 	}
 	if r.inUse {
-		return errors.Join(r.scan(it, reverse, each), it.Close())
+		err := r.scan(it, reverse, each)
+		if done := it.Close(); done != nil {
+			return errors.Join(err, done)
+		}
+		return err
 	}
 	r.iter, r.inUse = it, true
 	err := r.scan(it, reverse, each)
@@ -277,7 +286,7 @@ func (t *txn) DeleteRange(lo, hi []byte) {
 }
 
 // lastKey is above all keys that there are: Pebble has no range without an end.
-var lastKey = bytes.Repeat([]byte{0xff}, 64)
+var lastKey = bytes.Repeat([]byte{0xff}, 1024)
 
 // Merge implements kv.Txn.
 func (t *txn) Merge(key, operand []byte) { t.writes.add(writeMerge, key, operand) }
