@@ -13,19 +13,19 @@ import (
 	"skein/internal/kv"
 )
 
-// A Gap says why ids of a lease stand for nothing.
-type Gap string
+// Unused says why ids of a lease stand for nothing.
+type Unused string
 
-// The gaps.
+// The reasons.
 const (
-	// NoGap: every id of the lease stands for a string.
-	NoGap Gap = ""
-	// GapOpen: its owner is alive, and hands them out.
-	GapOpen Gap = "not used yet: the writer that has the lease is alive"
-	// GapClosed: its owner was done before they were used.
-	GapClosed Gap = "left over when the writer closed; never handed out"
-	// GapCrash: its owner is gone, and did not say how far it came.
-	GapCrash Gap = "lost when the writer ended without closing; never handed out again"
+	// AllUsed: every id of the lease stands for a string.
+	AllUsed Unused = ""
+	// UnusedOpen: its owner is alive, and hands them out.
+	UnusedOpen Unused = "not used yet: the writer that has the lease is alive"
+	// UnusedClosed: its owner was done before they were used.
+	UnusedClosed Unused = "left over when the writer closed; never handed out"
+	// UnusedCrash: its owner is gone, and did not say how far it came.
+	UnusedCrash Unused = "lost when the writer ended without closing; never handed out again"
 )
 
 // An AuditedLease is a lease with what became of its ids.
@@ -36,7 +36,7 @@ type AuditedLease struct {
 	First     dict.ID // the first of its ids
 	Strings   int     // how many of its ids stand for a string
 	Lost      int     // how many do not
-	Gap       Gap
+	Unused    Unused
 }
 
 // A Capacity says how many ids of a namespace there are, and how many are left.
@@ -87,11 +87,11 @@ func Audit(r kv.Reader, settings dict.Settings, alive func(owner string) bool, e
 		if a.Lost = size - a.Strings; a.Lost > 0 {
 			switch {
 			case l.Closed:
-				a.Gap = GapClosed
+				a.Unused = UnusedClosed
 			case alive != nil && alive(l.Owner):
-				a.Gap = GapOpen
+				a.Unused = UnusedOpen
 			default:
-				a.Gap = GapCrash
+				a.Unused = UnusedCrash
 			}
 		}
 		return each(a)

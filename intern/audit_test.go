@@ -32,8 +32,8 @@ func TestAudit(t *testing.T) {
 	}
 	want := map[string]struct {
 		strings int
-		gap     intern.Gap
-	}{"closed": {10, intern.GapClosed}, "crashed": {20, intern.GapCrash}, "alive": {30, intern.GapOpen}}
+		gap     intern.Unused
+	}{"closed": {10, intern.UnusedClosed}, "crashed": {20, intern.UnusedCrash}, "alive": {30, intern.UnusedOpen}}
 	err := store.View(t.Context(), func(r kv.Reader) error {
 		size := int(settings.LeaseSize)
 		left, err := intern.Audit(r, settings, func(owner string) bool { return owner == "alive" }, func(l intern.AuditedLease) error {
@@ -41,7 +41,7 @@ func TestAudit(t *testing.T) {
 				return nil
 			}
 			w, ok := want[l.Owner]
-			if !ok || l.Strings != w.strings || l.Gap != w.gap || l.Lost != size-w.strings && l.Lost != size-1-w.strings {
+			if !ok || l.Strings != w.strings || l.Unused != w.gap || l.Lost != size-w.strings && l.Lost != size-1-w.strings {
 				t.Errorf("%+v, want %+v", l, w)
 			}
 			delete(want, l.Owner)

@@ -158,14 +158,14 @@ func (w *twin) audited(t *testing.T, store kv.Store, s dict.Settings) (closed, o
 			if l.Shard == 0 && l.Block == 0 {
 				size-- // its first would be no id
 			}
-			gap := GapCrash
+			gap := UnusedCrash
 			switch {
 			case n == size:
-				gap = NoGap
+				gap = AllUsed
 			case l.Closed:
-				gap = GapClosed
+				gap = UnusedClosed
 			}
-			if l.Strings != n || l.Lost != size-n || l.Gap != gap || l.Closed && int(l.Used) != n {
+			if l.Strings != n || l.Lost != size-n || l.Unused != gap || l.Closed && int(l.Used) != n {
 				t.Errorf("%+v: want %d strings, %d lost, %q", l, n, size-n, gap)
 			}
 			if closed++; !l.Closed {

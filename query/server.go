@@ -68,8 +68,8 @@ type Server struct {
 	o       Options
 	cursors *cursors
 	mux     *http.ServeMux
-	light   *lane
-	heavy   *lane
+	light   *queue
+	heavy   *queue
 
 	inFlight atomic.Int64 // bytes of large answers on their way
 }
@@ -115,7 +115,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	}
 	s := &Server{
 		store: store, o: o, cursors: c, mux: http.NewServeMux(),
-		light: newLane(o.Concurrent), heavy: newLane(o.HeavyConcurrent),
+		light: newQueue(o.Concurrent), heavy: newQueue(o.HeavyConcurrent),
 	}
 	for _, m := range methods {
 		s.mux.HandleFunc("/xrpc/"+m.nsid, func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })
@@ -210,7 +210,7 @@ func (s *Server) answer(ctx context.Context, r *http.Request, m *method) (any, e
 	if err != nil {
 		return nil, err
 	}
-	q.work = &work{light: s.light, heavyLane: s.heavy, client: clientOf(r)}
+	q.work = &work{light: s.light, heavyQueue: s.heavy, client: clientOf(r)}
 	defer q.work.end()
 	if err := q.work.enter(ctx, s.light); err != nil {
 		return nil, err

@@ -16,21 +16,21 @@ func WriteAudit(out io.Writer, leases []intern.AuditedLease, left []intern.Capac
 	row := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 	row("NAMESPACE\tSHARD\tBLOCK\tPARTITION\tFIRST ID\tTAKEN\tOWNER\tUSED\tNOT USED\tWHY")
 	type sum struct{ leases, lost int }
-	gaps := map[intern.Gap]sum{}
+	gaps := map[intern.Unused]sum{}
 	for _, l := range leases {
 		part := "-"
 		if l.Namespace == dict.DID {
 			part = fmt.Sprint(l.Partition)
 		}
 		row("%s\t%d\t%d\t%s\t%d\t%s\t%s\t%d\t%d\t%s", l.Namespace, l.Shard, l.Block, part, uint64(l.First),
-			l.Taken.UTC().Format(time.RFC3339), l.Owner, l.Strings, l.Lost, l.Gap)
+			l.Taken.UTC().Format(time.RFC3339), l.Owner, l.Strings, l.Lost, l.Unused)
 		if l.Lost > 0 {
-			s := gaps[l.Gap]
-			gaps[l.Gap] = sum{s.leases + 1, s.lost + l.Lost}
+			s := gaps[l.Unused]
+			gaps[l.Unused] = sum{s.leases + 1, s.lost + l.Lost}
 		}
 	}
 	row("")
-	for _, g := range []intern.Gap{intern.GapOpen, intern.GapClosed, intern.GapCrash} {
+	for _, g := range []intern.Unused{intern.UnusedOpen, intern.UnusedClosed, intern.UnusedCrash} {
 		if s := gaps[g]; s.leases > 0 {
 			row("%d ids of %d leases: %s", s.lost, s.leases, g)
 		}

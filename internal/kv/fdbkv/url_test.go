@@ -46,7 +46,7 @@ func TestParseRefuses(t *testing.T) {
 		"fdb:///a?prefix=a&prefix=a": "one parameter",
 		"fdb:///a?prefix=a&x=1":      "one parameter",
 		"fdb:///a?Prefix=a":          "one parameter",
-		"fdb:///%":                   "no URL",
+		"fdb:///%":                   "not a URL",
 		"fdb:///a?prefix=" + strings.Repeat("a", 65): "1 to 64",
 	} {
 		if got, err := fdbkv.Parse(store); err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), fmt.Sprintf("%q", store)) {

@@ -24,9 +24,9 @@ import (
 )
 
 // Clients take turns: one that asks much waits for itself.
-func TestLaneTakesTurns(t *testing.T) {
+func TestQueueTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLane(1)
+		l := newQueue(1)
 		if err := l.enter(t.Context(), "busy"); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func many(t *testing.T, others, follows int) (s *graph.Store, star string, dids 
 	return s, star, dids
 }
 
-// Every question that reads much goes over to the heavy lane, whichever method it
+// Every question that reads much goes over to the heavy queue, whichever method it
 // is of, and small ones find a slot whatever the dear ones do.
 func TestDearQuestionsWaitForEachOther(t *testing.T) {
 	store, star, others := many(t, 22, 60_000)

@@ -10,19 +10,19 @@ import (
 	"skein/graph"
 )
 
-// A lane lets a number of questions be worked on at a time. The others wait, and
+// A queue lets a number of questions be worked on at a time. The others wait, and
 // their clients take turns: whoever asks much waits for itself.
-type lane struct {
+type queue struct {
 	mu      sync.Mutex
 	free    int
 	turns   []string                   // clients that wait, in the order of their turns
 	waiting map[string][]chan struct{} // by client; each is closed with a slot for it
 }
 
-func newLane(slots int) *lane { return &lane{free: slots, waiting: map[string][]chan struct{}{}} }
+func newQueue(slots int) *queue { return &queue{free: slots, waiting: map[string][]chan struct{}{}} }
 
 // enter takes a slot, or waits for one until ctx ends.
-func (l *lane) enter(ctx context.Context, client string) error {
+func (l *queue) enter(ctx context.Context, client string) error {
 	l.mu.Lock()
 	if l.free > 0 {
 		l.free--
@@ -52,14 +52,14 @@ func (l *lane) enter(ctx context.Context, client string) error {
 }
 
 // leave gives a slot back.
-func (l *lane) leave() {
+func (l *queue) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pass()
 }
 
 // pass hands a slot on to the client whose turn it is. It is called with mu held.
-func (l *lane) pass() {
+func (l *queue) pass() {
 	if len(l.turns) == 0 {
 		l.free++
 		return
@@ -77,7 +77,7 @@ func (l *lane) pass() {
 }
 
 // forget takes a question that waits no longer out. It is called with mu held.
-func (l *lane) forget(client string, turn chan struct{}) {
+func (l *queue) forget(client string, turn chan struct{}) {
 	var left []chan struct{}
 	for _, t := range l.waiting[client] {
 		if t != turn {
@@ -115,8 +115,8 @@ func clientOf(r *http.Request) string {
 	return prefix.String()
 }
 
-// Every question begins in the light lane, and is charged there for what it reads.
-// One that has spent lightCharge goes over to the heavy lane, where few are worked
+// Every question begins in the light queue, and is charged there for what it reads.
+// One that has spent lightCharge goes over to the heavy queue, where few are worked
 // on at a time, and begins again: so a small question always finds a slot soon,
 // whatever the others ask. A page of a thousand URIs costs two to four million, a
 // set of a hundred thousand records half of one.
@@ -124,16 +124,16 @@ const lightCharge = 4 << 20
 
 // work is the slot that a question under way holds.
 type work struct {
-	light, heavyLane *lane
-	client           string
+	light, heavyQueue *queue
+	client            string
 
-	in    *lane // where it holds a slot, nil if it holds none
+	in    *queue // where it holds a slot, nil if it holds none
 	spent int
 }
 
-// enter takes a slot of a lane. The one held before, if any, is given back first:
+// enter takes a slot of a queue. The one held before, if any, is given back first:
 // who waits keeps nobody else waiting.
-func (w *work) enter(ctx context.Context, l *lane) error {
+func (w *work) enter(ctx context.Context, l *queue) error {
 	w.end()
 	if err := l.enter(ctx, w.client); err != nil {
 		return err
@@ -149,14 +149,14 @@ func (w *work) end() {
 	}
 }
 
-// errHeavy ends the work on a question that turns out to be for the heavy lane. It
+// errHeavy ends the work on a question that turns out to be for the heavy queue. It
 // is begun again there.
 var errHeavy = errors.New("query: much is to be read")
 
 // heavy reports, as errHeavy, that the question may not do what costs much: read
 // large sets, or expand many.
 func (w *work) heavy() error {
-	if w.in == w.heavyLane {
+	if w.in == w.heavyQueue {
 		return nil
 	}
 	return errHeavy
@@ -178,7 +178,7 @@ func (s *Server) view(ctx context.Context, w *work, fn func(*graph.Snapshot) err
 	if !errors.Is(err, errHeavy) {
 		return err
 	}
-	if err := w.enter(ctx, w.heavyLane); err != nil {
+	if err := w.enter(ctx, w.heavyQueue); err != nil {
 		return err
 	}
 	return s.store.ViewCharged(ctx, w.charge, fn)
