@@ -149,16 +149,14 @@ type statusCollector func() Status
 var (
 	lagDesc = prometheus.NewDesc("skein_consumer_lag_seconds",
 		"Age of the last event committed; where the stream is idle and all of it is committed, time since the relay last proved that it is alive. Absent before the first event.", nil, nil)
-	cursorDesc  = prometheus.NewDesc("skein_consumer_cursor", "The last sequence number that is committed. Absent before the first event.", nil, nil)
-	newestDesc  = prometheus.NewDesc("skein_consumer_last_event_timestamp_seconds", "The time of the last event committed, in Unix seconds. Absent before the first event.", nil, nil)
-	desyncDesc  = prometheus.NewDesc("skein_consumer_desynchronized_repos", "Repos of which something was missed.", nil, nil)
-	partialDesc = prometheus.NewDesc("skein_consumer_partial_repos", "Repos whose past was never seen.", nil, nil)
-	stateDesc   = prometheus.NewDesc("skein_consumer_state", "1 for what the consumer is doing, 0 for the other states.", []string{"state"}, nil)
+	cursorDesc = prometheus.NewDesc("skein_consumer_cursor", "The last sequence number that is committed. Absent before the first event.", nil, nil)
+	newestDesc = prometheus.NewDesc("skein_consumer_last_event_timestamp_seconds", "The time of the last event committed, in Unix seconds. Absent before the first event.", nil, nil)
+	stateDesc  = prometheus.NewDesc("skein_consumer_state", "1 for what the consumer is doing, 0 for the other states.", []string{"state"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (statusCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{lagDesc, cursorDesc, newestDesc, desyncDesc, partialDesc, stateDesc} {
+	for _, d := range []*prometheus.Desc{lagDesc, cursorDesc, newestDesc, stateDesc} {
 		ch <- d
 	}
 }
@@ -176,8 +174,6 @@ func (status statusCollector) Collect(ch chan<- prometheus.Metric) {
 	if s.Cursor > 0 {
 		gauge(cursorDesc, float64(s.Cursor))
 	}
-	gauge(desyncDesc, float64(s.Desynchronized))
-	gauge(partialDesc, float64(s.Partial))
 	for _, state := range States {
 		v := 0.0
 		if state == s.State {

@@ -72,15 +72,11 @@ type Status struct {
 	HasLag bool
 	// Newest is the time of the last event committed, zero before the first.
 	Newest time.Time
-	// Of so many repos something was missed (Desynchronized), or the past was never
-	// seen (Partial).
-	Desynchronized, Partial int64
 }
 
 // Status returns what the Consumer is doing. Any goroutine may call it.
 func (c *Consumer) Status() Status {
 	s := Status{Cursor: c.applied.Load()}
-	s.Desynchronized, s.Partial = c.store.Incomplete()
 	if us := c.micros.Load(); us > 0 {
 		s.Newest, s.HasLag = time.UnixMicro(us), true
 		s.Lag = max(0, time.Since(s.Newest))

@@ -43,7 +43,7 @@ func (s *Store) LiveSince(source string) (since time.Time, listening bool) {
 func (s *Store) SetLive(ctx context.Context, source string, now time.Time, gap *format.Gap) error {
 	return s.changeCursors(ctx, source, gap, func(l *lane, c *format.CursorRow) {
 		if c.Number == 0 {
-			c.Number = l.newSource()
+			c.Number = l.numberOf(source)
 			c.Live = true
 		}
 		if c.Live {
@@ -83,8 +83,11 @@ func (s *Store) SetFuture(ctx context.Context, source string) error {
 // is what the change leaves out; it is recorded in the same write.
 func (s *Store) Rewind(ctx context.Context, source string, seq format.Seq, gap *format.Gap) error {
 	return s.changeCursors(ctx, source, gap, func(l *lane, c *format.CursorRow) {
-		if c.Future || c.Number == 0 {
+		switch {
+		case c.Future:
 			c.Number, c.Future = l.newSource(), false
+		case c.Number == 0:
+			c.Number = l.numberOf(source)
 		}
 		c.Seq, c.Live = seq, false
 	})

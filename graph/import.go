@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/graph/read"
 	"skein/internal/kv"
 )
@@ -43,6 +45,26 @@ func (s *Store) BeginImport(ctx context.Context) (fresh bool, err error) {
 		}
 	}
 	return fresh, err
+}
+
+// ImportKinds notes what the exported store has been indexing: of other kinds it lacks what
+// was made before, which the next Open says.
+func (s *Store) ImportKinds(ctx context.Context, indexed []kinds.Kind) error {
+	indexed = slices.Clone(indexed)
+	slices.Sort(indexed)
+	return s.kv.Update(ctx, func(tx kv.Txn) error {
+		v, _, err := tx.Get(format.HeaderKey)
+		if err != nil {
+			return err
+		}
+		h, err := format.DecodeHeader(v)
+		if err != nil {
+			return err
+		}
+		h.Kinds = slices.Compact(indexed)
+		tx.Set(format.HeaderKey, h.Append(nil))
+		return nil
+	})
 }
 
 // ImportCursor sets the cursor of a source, under the number that the states of

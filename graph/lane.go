@@ -152,13 +152,18 @@ func (l *lane) cursors(source string) []format.CursorRow {
 	}
 	for i := range rows {
 		if rows[i].Number == 0 {
-			if l.provisional[source] == 0 {
-				l.provisional[source] = l.newSource()
-			}
-			rows[i].Number = l.provisional[source]
+			rows[i].Number = l.numberOf(source)
 		}
 	}
 	return rows
+}
+
+// numberOf returns the number of a source that has no cursor yet: always the same one.
+func (l *lane) numberOf(source string) uint32 {
+	if l.provisional[source] == 0 {
+		l.provisional[source] = l.newSource()
+	}
+	return l.provisional[source]
 }
 
 // newSource returns a number that no source has, nor notes of one that has no cursor.

@@ -19,11 +19,6 @@ import (
 	"skein/internal/kv"
 )
 
-// KindAdded is the reason of the gap that is recorded for every source when a store is
-// opened by the first program that indexes a kind: what was made of it before is not in
-// the store.
-const KindAdded = "kind_added"
-
 // Open opens the graph in store, and makes its rows if the store is empty.
 func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if o.StateCache <= 0 {
@@ -132,11 +127,6 @@ func (s *Store) header(ctx context.Context) (h format.Header, err error) {
 	if want = want.Or(h.Settings); want != h.Settings {
 		return h, fmt.Errorf("%w: the store was made with %s, and asked for are %s", dict.ErrSettings, h.Settings, want)
 	}
-	for _, k := range h.Kinds {
-		if k.Info() == nil {
-			return h, fmt.Errorf("%w: the store has records of kind %d, which this program does not know: it was written by a newer skein; use that one", read.ErrFormat, k)
-		}
-	}
 	return h, nil
 }
 
@@ -170,12 +160,18 @@ func allKinds() (all []kinds.Kind) {
 }
 
 // addKinds notes in the header the kinds that the store did not have, and as a gap of
-// every source that what was made of them before is not there.
+// every source that what was made of them before is not there. Other writers lose their
+// claims: they may be of a program that does not index these kinds.
 func (s *Store) addKinds(ctx context.Context, header format.Header) error {
 	if slices.Equal(header.Kinds, allKinds()) {
 		return nil
 	}
-	return s.kv.Update(ctx, func(tx kv.Txn) error {
+	l := s.lanes[0]
+	var added []string
+	noted := map[uint32]int{}
+	err := s.kv.Update(ctx, func(tx kv.Txn) error {
+		added = nil
+		clear(noted)
 		if err := s.writers.check(tx); err != nil {
 			return err
 		}
@@ -183,7 +179,6 @@ func (s *Store) addKinds(ctx context.Context, header format.Header) error {
 		if err != nil {
 			return err
 		}
-		var added []string
 		for _, k := range kinds.All {
 			if !slices.Contains(h.Kinds, k.Kind) {
 				added = append(added, k.Collection)
@@ -194,22 +189,32 @@ func (s *Store) addKinds(ctx context.Context, header format.Header) error {
 		}
 		h.Kinds = allKinds()
 		tx.Set(format.HeaderKey, h.Append(nil))
-		cursors, err := read.Cursors(tx)
+		s.writers.stopOthers(tx)
+		cursors, err := read.Cursors(tx.Snapshot())
 		if err != nil {
 			return err
 		}
-		l := s.lanes[0]
 		for _, c := range cursors {
 			gap := Gap{
-				Source: c.Source, After: c.Seq, Reason: KindAdded, Time: time.Now().UTC().Truncate(time.Second), Suspect: true,
+				Source: c.Source, After: c.Seq, Reason: format.KindAdded, Time: time.Now().UTC().Truncate(time.Second), Suspect: true,
 				Detail: "records of " + strings.Join(added, ", ") + " that were made before are not in the index",
 			}
-			if _, err := l.notes.write(tx, c.Source, l.sources[c.Source][0].Number, nil, []Gap{gap}); err != nil {
+			number, err := l.notes.write(tx, c.Source, l.cursors(c.Source)[0].Number, nil, []Gap{gap})
+			if err != nil {
 				return err
 			}
+			noted[number]++
 		}
 		return nil
 	})
+	if err != nil || len(added) == 0 {
+		return err
+	}
+	for number, n := range noted {
+		l.notes.add(number, 0, n)
+	}
+	s.o.Logger.Warn("the store is indexed for the first time by a program that knows these collections; what was made of them before is not in it, and is recorded as a gap", "collections", added, "sources", len(noted))
+	return nil
 }
 
 // load reads what is kept in memory: nothing whose size grows with the graph

@@ -81,7 +81,7 @@ func (s *several) beginSource(ctx context.Context, source string, b *Batch) erro
 	}
 	return s.store.changeCursors(ctx, source, nil, func(l *lane, c *format.CursorRow) {
 		if c.Number == 0 {
-			c.Number = l.newSource()
+			c.Number = l.numberOf(source)
 			c.Live = true
 		}
 		if c.Live {
@@ -134,6 +134,11 @@ func (s *several) check(tx kv.Txn) error {
 		return nil
 	}
 	return s.claim.Check(tx)
+}
+
+func (s *several) stopOthers(tx kv.Txn) {
+	tx.DeleteRange(format.ClaimKey(0), format.ClaimKey(s.first))
+	tx.DeleteRange(format.ClaimKey(s.end), format.ClaimKey(dict.MaxPartitions))
 }
 
 func (s *several) notesInWrite() bool { return false }

@@ -91,7 +91,7 @@ func (w *writer) attempt(tx kv.Txn, seg *segment, before format.Counts) (out out
 	if err := w.edges.decide(tx, w.events.changes, &w.previous, &out.totals); err != nil {
 		return out, err
 	}
-	clock.lap(&w.timing.Graph)
+	clock.lap(&w.timing.Read)
 
 	if err := w.records.write(tx, w.events.changes); err != nil {
 		return out, err

@@ -33,6 +33,9 @@ type writers interface {
 	// check makes sure, as part of a write, that this process may write.
 	check(tx kv.Txn) error
 
+	// stopOthers has the other writers of the store stop, as part of a write.
+	stopOthers(tx kv.Txn)
+
 	// notesInWrite reports whether the notes of a batch are written with its events.
 	notesInWrite() bool
 
@@ -81,6 +84,8 @@ func (a *alone) prepare(ctx context.Context, seg *segment, strings *intern.Batch
 }
 
 func (a *alone) check(kv.Txn) error { return nil }
+
+func (a *alone) stopOthers(kv.Txn) {}
 
 func (a *alone) notesInWrite() bool { return true }
 

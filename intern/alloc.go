@@ -15,7 +15,7 @@ import (
 // An allocator hands out the ids of one namespace and partition. Leases are
 // taken ahead of need, by one goroutine at a time.
 //
-// Ids are checked out in ranges: whole groups (strings.go), or what is left
+// Ids are checked out in ranges: whole groups (dict/group.go), or what is left
 // of one, so that two transactions that are in flight together never write the
 // same group. What a transaction did not use is checked in again, and goes out
 // first the next time.
@@ -71,7 +71,7 @@ func (a *allocator) remaining() int {
 	return n
 }
 
-// checkOut appends idRangees of at least n ids, or nothing when there are not
+// checkOut appends ranges of at least n ids, or nothing when there are not
 // so many.
 func (a *allocator) checkOut(n int, out []idRange) (_ []idRange, ok bool) {
 	a.mu.Lock()

@@ -13,7 +13,7 @@ import (
 // A Batch gathers the strings of many events, each once, to be resolved
 // together. It is reused: Reset keeps its memory.
 //
-// A string that has a packed form (pack.go) is taken apart as it is added, and
+// A string that has a packed form (dict/pack.go) is taken apart as it is added, and
 // its text is not kept. With a packed URI comes its author, which is a string
 // of the batch too.
 type Batch struct {

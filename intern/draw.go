@@ -125,8 +125,7 @@ func (d *Drawer) isNew(b *Batch, it *batchItem) bool {
 	return d.strings.isNew(it.ns, it.author != noAuthor, it.tid, b.settled(it))
 }
 
-// learn notes the strings that a committed transaction made, and fills the
-// filters when it is time.
+// learn notes the strings that a committed transaction made.
 func (d *Drawer) learn(b *Batch) {
 	k := d.strings
 	if k == nil {
@@ -144,7 +143,6 @@ func (d *Drawer) learn(b *Batch) {
 	}
 	if k.full {
 		k.ready.Store(false)
-		return
 	}
 }
 

@@ -13,7 +13,7 @@ type maker struct {
 	buf     []byte
 }
 
-// add writes string to id, and keeps the way back for write. form must live
+// add writes string to id, and keeps the way back for write. key must live
 // until then.
 func (m *maker) add(tx kv.Txn, ns dict.Namespace, id dict.ID, key []byte) {
 	m.buf = dict.AppendID(m.buf[:0], id)

@@ -17,7 +17,7 @@ func upgradeCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	return &cli.Command{
 		Name: "upgrade", Usage: "bring a store that an older skein made up to date; where it is interrupted, run it again",
-		Flags: s.WriteFlags(e),
+		Flags: s.EngineFlags(e),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {
 				return err

@@ -24,7 +24,9 @@ import (
 // An export holds a store in a form that does not depend on its engine, nor on
 // its ids: one JSON object a line, of the type line. Its lines are, in order,
 //
-//	{"export":2}                                   the version of the form
+//	{"export":2,"kinds":[…]}                       the version of the form, and what the
+//	                                               store has been indexing; where it does
+//	                                               not say, the first four kinds
 //	{"cursor":{…}}                                 for each source
 //	{"dead":{…}}, {"gap":{…}}                      the dead letters and gaps
 //	{"account":{…}}                                for each account
@@ -39,6 +41,7 @@ import (
 // erased, the records are left out.
 type line struct {
 	Export  int                `json:"export,omitempty"`
+	Kinds   []string           `json:"kinds,omitempty"` // of the first line
 	Cursor  *exportCursor      `json:"cursor,omitempty"`
 	Dead    *format.DeadLetter `json:"dead,omitempty"`
 	Gap     *format.Gap        `json:"gap,omitempty"`
@@ -140,7 +143,7 @@ func (x *exporter) run(r kv.Reader) error {
 		return err
 	}
 	x.layout = format.Layout{Settings: h.Settings}
-	if err := errors.Join(x.json.Encode(line{Export: exportVersion}), x.cursors(), x.notes()); err != nil {
+	if err := errors.Join(x.json.Encode(line{Export: exportVersion, Kinds: kindNames(h.Kinds)}), x.cursors(), x.notes()); err != nil {
 		return err
 	}
 	x.erasing = map[dict.ID]bool{}
@@ -320,4 +323,11 @@ func (x *exporter) records(k kinds.Info) error {
 		return err
 	}
 	return flush()
+}
+
+func kindNames(of []kinds.Kind) (names []string) {
+	for _, k := range of {
+		names = append(names, k.String())
+	}
+	return names
 }

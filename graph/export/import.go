@@ -58,7 +58,11 @@ func Read(ctx context.Context, s *graph.Store, r io.Reader, progress func(record
 		if _, err := sum.Write(text); err != nil {
 			return m.counts, fmt.Errorf("%w: line %d: %w", graph.ErrImport, n, err)
 		}
-		version = max(version, l.Export)
+		if version = max(version, l.Export); l.Export > 0 {
+			if err := m.kinds(ctx, l.Kinds); err != nil {
+				return m.counts, fmt.Errorf("line %d: %w", n, err)
+			}
+		}
 		if err := m.line(ctx, &l); err != nil {
 			return m.counts, fmt.Errorf("line %d: %w", n, err)
 		}
@@ -91,6 +95,22 @@ func (m *importer) line(ctx context.Context, l *line) error {
 		return m.records(ctx, l)
 	}
 	return nil
+}
+
+// kinds notes what the exported store has been indexing.
+func (m *importer) kinds(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		names = []string{"follow", "like", "repost", "block"}
+	}
+	var all []kinds.Kind
+	for _, name := range names {
+		k := kinds.ByName(name)
+		if k == nil {
+			return fmt.Errorf("%w: the export has records of kind %q, which this program does not know: it was written by a newer skein", graph.ErrImport, name)
+		}
+		all = append(all, k.Kind)
+	}
+	return m.s.ImportKinds(ctx, all)
 }
 
 func (m *importer) cursor(ctx context.Context, c *exportCursor) error {

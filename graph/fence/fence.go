@@ -44,7 +44,7 @@ type Options struct {
 	Owner      string
 	Shards     *dict.ShardRange // that ids are drawn from; nil: all
 	// Beat is how often the writer says that it is alive; whoever finds its claim
-	// waits four times as long before taking it over. 0 means DefaultBeat.
+	// waits four times as long before taking it over. 0 means a second.
 	Beat   time.Duration
 	Logger *slog.Logger
 }

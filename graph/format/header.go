@@ -22,7 +22,7 @@ const Version = 4
 // The kinds are those that have been indexed in the store, ascending.
 //
 // Up to version 3 the row held the version alone, and the settings lay under
-// oldSettingsKey: 2 (1) ShardBits(1) LeaseSize(4), and Partitions(1) if not 1.
+// OldSettingsKey: 2 (1) ShardBits(1) LeaseSize(4), and Partitions(1) if not 1.
 type Header struct {
 	Version  uint8
 	Settings dict.Settings

@@ -6,7 +6,6 @@ import (
 )
 
 // NoteNumber is the number under which a writer notes things of a source.
-// NoteNumber is the number under which a writer notes things of a source.
 func NoteNumber(source uint32, first uint8) uint32 { return source&0xffffff | uint32(first)<<24 }
 
 // NumberOf returns the number that the key of a note begins with.
@@ -57,6 +56,9 @@ type Gap struct {
 // Place tells the gaps after one seq apart: a part of the stream that is read
 // again finds the same ones.
 func (g *Gap) Place() string {
+	if g.Reason == KindAdded {
+		return g.Reason + " " + g.Detail
+	}
 	if g.Since.IsZero() {
 		return g.Reason
 	}
@@ -65,3 +67,8 @@ func (g *Gap) Place() string {
 
 // SourceOfNote returns the number of the source that NoteNumber was given.
 func SourceOfNote(number uint32) uint32 { return number & 0xffffff }
+
+// KindAdded is the reason of the gap that is recorded for every source when a store is
+// opened by the first program that indexes a kind: what was made of it before is not in
+// the store. Its detail names the collections.
+const KindAdded = "kind_added"

@@ -70,8 +70,8 @@ func Cursors(r kv.Reader) ([]format.Cursor, error) {
 	return slices.CompactFunc(all, func(x, y format.Cursor) bool { return x.Source == y.Source }), err
 }
 
-// WriteState returns what every write of the graph changes: where it is the same
-// before and after something, nothing was written in between.
+// WriteState returns what every write of events changes: where it is the same before and
+// after something, no event was applied in between.
 func WriteState(r kv.Reader) (state string, err error) {
 	err = kv.ScanPrefix(r, format.KeyWriter, func(k, v []byte) error {
 		state += fmt.Sprintf("%x %x\n", k, v)

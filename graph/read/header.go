@@ -31,8 +31,15 @@ func FindHeader(r kv.Reader) (h format.Header, found bool, err error) {
 	case version > format.Version:
 		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: it was written by a newer skein; use that one", ErrFormat, version, format.Version)
 	}
-	h, err = format.DecodeHeader(v)
-	return h, true, err
+	if h, err = format.DecodeHeader(v); err != nil {
+		return h, true, err
+	}
+	for _, k := range h.Kinds {
+		if k.Info() == nil {
+			return h, true, fmt.Errorf("%w: the store has records of kind %d, which this program does not know: it was written by a newer skein; use that one", ErrFormat, k)
+		}
+	}
+	return h, true, nil
 }
 
 // Header reads the header of a store that holds a whole graph.

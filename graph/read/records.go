@@ -11,9 +11,9 @@ import (
 	"skein/internal/kv"
 )
 
-// A Bucket is the records of an actor whose paths lie together. It walks records in the order of their keys, chunk by chunk. Where
-// a chunk was spilled, the chunks of its bucket are gathered, and the newest
-// word on each path counts: that of the chunk least deep.
+// A Bucket is the records of an actor and kind whose paths lie together: of all chunks of
+// the bucket, where one was spilled, end to end. The newest change of a path is that of the
+// chunk least deep (format.Live).
 type Bucket struct {
 	Records []format.Record // of the bucket
 	raw     []byte          // raw keys of a bucket with several chunks

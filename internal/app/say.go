@@ -16,6 +16,13 @@ import (
 
 // monitor registers how the store fares, where the engine can tell.
 func (x *Index) monitor() {
+	x.Registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "skein_consumer_desynchronized_repos", Help: "Repos of which something was missed.",
+		}, func() float64 { n, _ := x.Graph.Incomplete(); return float64(n) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "skein_consumer_partial_repos", Help: "Repos whose past was never seen.",
+		}, func() float64 { _, n := x.Graph.Incomplete(); return float64(n) }))
 	m, ok := x.KV.(kv.Monitored)
 	if !ok {
 		return

@@ -62,17 +62,23 @@ func (s *Settings) IndexFlags(e *Environment) []cli.Flag {
 	}, s.WriteFlags(e)...)
 }
 
-// WriteFlags are those that concern a store which is written.
-func (s *Settings) WriteFlags(e *Environment) []cli.Flag {
+// EngineFlags are those that concern the engine of a store which is written.
+func (s *Settings) EngineFlags(e *Environment) []cli.Flag {
 	return []cli.Flag{
 		s.StoreFlag(),
-		&cli.StringFlag{Name: "shards", DefaultText: "all", Usage: "draw ids from this range of shards only, such as 0-127", Destination: &s.shards, Sources: Env("shards")},
-		&cli.IntFlag{Name: "shard-bits", DefaultText: "14", Usage: "of a new store: the width of its shard numbers, 1 to 32", Destination: &s.shardBits, Sources: Env("shard-bits")},
-		&cli.IntFlag{Name: "lease-size", DefaultText: "65536", Usage: "of a new store: how many ids a lease takes, a power of two up to 65536", Destination: &s.leaseSize, Sources: Env("lease-size")},
 		&cli.StringFlag{Name: "memory", DefaultText: "an eighth of what the process may have, at most 1GiB", Usage: "memory budget, such as 512MiB", Destination: &s.memory, Sources: Env("memory")},
 		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how soon what is committed is also synced to disk", Destination: &s.syncInterval, Sources: Env("sync-interval")},
 		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error", Destination: &e.Level, Sources: Env("log-level")},
 	}
+}
+
+// WriteFlags are those that concern a store which is filled.
+func (s *Settings) WriteFlags(e *Environment) []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "shards", DefaultText: "all", Usage: "draw ids from this range of shards only, such as 0-127", Destination: &s.shards, Sources: Env("shards")},
+		&cli.IntFlag{Name: "shard-bits", DefaultText: "14", Usage: "of a new store: the width of its shard numbers, 1 to 32", Destination: &s.shardBits, Sources: Env("shard-bits")},
+		&cli.IntFlag{Name: "lease-size", DefaultText: "65536", Usage: "of a new store: how many ids a lease takes, a power of two up to 65536", Destination: &s.leaseSize, Sources: Env("lease-size")},
+	}, s.EngineFlags(e)...)
 }
 
 // EnvironmentWarnings names the SKEIN_ variables that nothing reads: a typing

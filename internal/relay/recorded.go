@@ -91,10 +91,6 @@ func (r *Recorded) Subscribe(cursor int64, hasCursor bool) Feed {
 		f.next = sort.Search(len(r.frames), func(i int) bool { return r.frames[i].seq > cursor })
 	}
 	r.cursors = append(r.cursors, asked)
-	if r.DropAfter != nil {
-		f.left = r.DropAfter()
-		f.cut = f.left > 0
-	}
 	return f
 }
 
@@ -125,6 +121,10 @@ func (f *recordedFeed) Next(s *Sender) error {
 		}
 		if f.future {
 			return &Refusal{"FutureCursor", "Cursor in the future."}
+		}
+		if f.r.DropAfter != nil {
+			f.left = f.r.DropAfter()
+			f.cut = f.left > 0
 		}
 		return nil
 	}

@@ -101,7 +101,7 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 				return err
 			}
 			own := r.buf // each may Get, too
-			r.buf = r.spare
+			r.buf, r.spare = r.spare, nil
 			err = each(i, v, ok)
 			r.spare = own
 			if err != nil {

@@ -1,0 +1,201 @@
+package graph_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/graph/export"
+	"skein/graph/fence"
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/graph/read"
+	"skein/intern"
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+	"skein/internal/oracle"
+)
+
+// forget has a store lack the last kind of the table, as one that an older program made.
+func forget(t *testing.T, store kv.Store) {
+	t.Helper()
+	if err := store.Update(t.Context(), func(tx kv.Txn) error {
+		h, err := read.Header(tx)
+		if err != nil {
+			return err
+		}
+		h.Kinds = h.Kinds[:len(h.Kinds)-1]
+		tx.Set(format.HeaderKey, h.Append(nil))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func added(t *testing.T, store kv.Store) (sources []string) {
+	t.Helper()
+	if err := store.View(t.Context(), func(r kv.Reader) error {
+		gaps, err := read.Gaps(r)
+		for _, g := range gaps {
+			if g.Reason == format.KindAdded {
+				sources = append(sources, g.Source)
+			}
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return sources
+}
+
+func fillOne(b *graph.Batch, did string, seq int64) {
+	fill(b, &oracle.Event{Type: oracle.CommitEvent, Seq: seq, DID: did, Rev: "3jzfcijpj2z2a", Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:d"}}})
+}
+
+// A store that lacks a kind says so as a gap of every source, once; and the other writers of
+// it stop, which may not know the kind, as does an older program that finds it.
+func TestKindAdded(t *testing.T) {
+	for name, settings := range map[string]dict.Settings{"alone": dict.DefaultSettings, "several": dict.SharedSettings} {
+		t.Run(name, func(t *testing.T) {
+			store := memkv.Open(memkv.Options{Merger: merger()})
+			open := func(i, n int) (*graph.Store, error) {
+				return graph.Open(t.Context(), store, graph.Options{
+					Intern: intern.Options{Settings: settings, Owner: name}, Beat: 10 * time.Millisecond, Share: graph.Share{I: i, N: n},
+				})
+			}
+			n := 1
+			if settings.Partitions > 1 {
+				n = 2
+			}
+			var writers []*graph.Store
+			for i := range n { // each follows a relay of its own
+				s, err := open(i, n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var b graph.Batch
+				for d := range 50 {
+					fillOne(&b, "did:web:u"+string(rune('a'+d%26))+strings.Repeat("x", d)+".com", int64(d+1))
+				}
+				if err := s.Apply(t.Context(), "relay"+string(rune('0'+i)), &b); err != nil {
+					t.Fatal(err)
+				}
+				writers = append(writers, s)
+			}
+			if err := writers[0].Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			forget(t, store)
+			s, err := open(0, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := added(t, store); len(got) != n {
+				t.Errorf("gaps of %q, there are %d sources", got, n)
+			}
+			if n == 2 {
+				var b graph.Batch
+				for d := range 20 {
+					fillOne(&b, "did:web:v"+strings.Repeat("y", d+1)+".com", int64(d+100))
+				}
+				if err := writers[1].Apply(t.Context(), "relay1", &b); !errors.Is(err, fence.ErrClaimed) {
+					t.Errorf("the other writer goes on: %v", err)
+				}
+				_ = writers[1].Close(t.Context())
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if s, err = open(0, n); err != nil || len(added(t, store)) != n {
+				t.Errorf("opened again: %v, gaps of %q", err, added(t, store))
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			verify(t, store)
+		})
+	}
+}
+
+// A store keeps over an export and an import that it lacks a kind; what was exported before
+// exports said so has the first four.
+func TestKindsOfAnExport(t *testing.T) {
+	from := memkv.Open(memkv.Options{Merger: merger()})
+	s, err := graph.Open(t.Context(), from, graph.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b graph.Batch
+	fillOne(&b, "did:web:a.com", 1)
+	if err := errors.Join(s.Apply(t.Context(), "relay", &b), s.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	whole := exportOf(t, from)
+	forget(t, from)
+	for name, c := range map[string]struct {
+		text string
+		gaps int
+	}{
+		"all kinds":     {whole, 0},
+		"one is missed": {exportOf(t, from), 1},
+	} {
+		to := memkv.Open(memkv.Options{Merger: merger()})
+		s, err := graph.Open(t.Context(), to, graph.Options{Import: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := export.Read(t.Context(), s, strings.NewReader(c.text), nil); err != nil {
+			t.Fatal(name, err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = graph.Open(t.Context(), to, graph.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := added(t, to); len(got) != c.gaps {
+			t.Errorf("%s: gaps of %q, want %d", name, got, c.gaps)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func exportOf(t *testing.T, store kv.Store) string {
+	t.Helper()
+	var b strings.Builder
+	if _, err := export.Write(t.Context(), store, &b, nil); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// A store with records of a kind that the program does not know is opened by nothing of it.
+func TestUnknownKind(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: merger()})
+	s, err := graph.Open(t.Context(), store, graph.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Update(t.Context(), func(tx kv.Txn) error {
+		h, err := read.Header(tx)
+		h.Kinds = append(h.Kinds, kinds.Kind(200))
+		tx.Set(format.HeaderKey, h.Append(nil))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := graph.Open(t.Context(), store, graph.Options{}); !errors.Is(err, read.ErrFormat) {
+		t.Errorf("opened: %v", err)
+	}
+	if _, err := export.Write(t.Context(), store, &strings.Builder{}, nil); !errors.Is(err, read.ErrFormat) {
+		t.Errorf("exported: %v", err)
+	}
+}
