@@ -280,7 +280,7 @@ func (h *house) walls() {
 
 // testOnly reports whether a package is for tests.
 func (h *house) testOnly(path string) bool {
-	for _, name := range []string{"/testing/", "/kvtest", "/fdbtest", "/internal/model", "/internal/truth", "/internal/vary", "/internal/peers", "/internal/scale" /* where they were once */} {
+	for _, name := range []string{"/testing/", "/kvtest", "/fdbtest", "/internal/model", "/internal/truth", "/internal/vary", "/internal/peers", "/internal/scale"} {
 		if strings.Contains(path+"/", name+"/") || strings.Contains(path, name) {
 			return true
 		}

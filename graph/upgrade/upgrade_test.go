@@ -75,8 +75,15 @@ func unpack(t *testing.T, archive []byte) (dir string) {
 // load puts the keys and values of a dump into a store in memory.
 func load(t *testing.T, dump []byte, faults memkv.Faults) kv.Store {
 	t.Helper()
-	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Faults: faults})
+	put(t, store, dump)
+	return store
+}
+
+func put(t *testing.T, store kv.Store, dump []byte) {
+	t.Helper()
 	if err := store.Update(t.Context(), func(tx kv.Txn) error {
+		dump := dump
 		next := func() []byte {
 			n, w := binary.Uvarint(dump)
 			b := dump[w : w+int(n)]
@@ -91,7 +98,6 @@ func load(t *testing.T, dump []byte, faults memkv.Faults) kv.Store {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	return store
 }
 
 func exported(t *testing.T, store kv.Store) string {
@@ -366,8 +372,8 @@ func TestAtOnce(t *testing.T) {
 		}
 	}
 	// The real steps, on stores of version 3.
-	for range 10 {
-		store := load(t, gunzip(t, "v3-several.kv.gz"), memkv.Faults{})
+	for seed := range 10 {
+		store := load(t, gunzip(t, "v3-several.kv.gz"), memkv.Faults{Seed: uint64(seed), Conflict: 0.1, Unknown: 0.1})
 		errs := make(chan error, 3)
 		for range cap(errs) {
 			go func() { _, err := Run(t.Context(), store, nil); errs <- err }()

@@ -1,0 +1,32 @@
+package upgrade
+
+import (
+	"os"
+	"testing"
+
+	"skein/graph"
+	"skein/graph/check"
+	"skein/internal/kv/fdbkv/fdbtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(fdbtest.Main(m)) }
+
+// Several runs at once on FoundationDB, where it is installed.
+func TestAtOnceOnFoundationDB(t *testing.T) {
+	for range 5 {
+		store := fdbtest.Open(t, fdbtest.Options(t, graph.NewMerger(graph.Limits{})))
+		put(t, store, gunzip(t, "v3-several.kv.gz"))
+		errs := make(chan error, 3)
+		for range cap(errs) {
+			go func() { _, err := Run(t.Context(), store, nil); errs <- err }()
+		}
+		for range cap(errs) {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
