@@ -34,8 +34,16 @@ func Records(r kv.Reader, k kinds.Kind, actor dict.ID, each func(*format.Record)
 // prefix, by actor.
 func RecordsUnder(r kv.Reader, prefix []byte, each func(actor dict.ID, rec *format.Record) bool) error {
 	return Buckets(r, prefix, func(rr *Bucket) (more bool) {
-		for rec := range format.Live(rr.Records, rr.Chunks) {
-			if !each(rr.actor, rec) {
+		if rr.Chunks > 1 {
+			for rec := range format.Live(rr.Records, rr.Chunks) {
+				if !each(rr.actor, rec) {
+					return false
+				}
+			}
+			return true
+		}
+		for i := range rr.Records { // nearly always: format.Live of one chunk, without an iterator
+			if rec := &rr.Records[i]; rec.Flags != format.Removed && !each(rr.actor, rec) {
 				return false
 			}
 		}
