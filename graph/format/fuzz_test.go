@@ -6,17 +6,18 @@ import (
 	"testing"
 
 	"skein/intern/dict"
+	"skein/internal/testing/golden"
 )
 
 // fuzzCodec gives a codec's golden values, and those cut in half, to a fuzzer: no bytes
 // make it panic, and what it reads it writes in a form that it reads as the same.
 func fuzzCodec(f *testing.F, names ...string) {
 	f.Helper()
-	var chosen []codec
+	var chosen []golden.Codec
 	for _, c := range codecs() {
-		if slices.Contains(names, c.name) {
+		if slices.Contains(names, c.Name) {
 			chosen = append(chosen, c)
-			for _, v := range c.valid {
+			for _, v := range c.Valid {
 				if len(v) < 1000 { // a bitmap is not to be found by its bytes
 					f.Add(v)
 					f.Add(v[:len(v)/2])
@@ -29,10 +30,10 @@ func fuzzCodec(f *testing.F, names ...string) {
 	}
 	f.Fuzz(func(t *testing.T, v []byte) {
 		for _, c := range chosen {
-			if len(v) == 0 && c.name == "actor key" {
+			if len(v) == 0 && c.Name == "actor key" {
 				continue // no key is empty
 			}
-			c.check(t, v)
+			c.Check(t, v)
 		}
 	})
 }

@@ -13,18 +13,6 @@ import (
 	"skein/internal/testing/golden"
 )
 
-// A codec reads values of one form and writes what it read again.
-type codec struct {
-	name  string
-	again func(v []byte) ([]byte, error)
-	valid [][]byte
-	// exact says that what is read is the only form of it: whatever is not refused
-	// is written again byte for byte.
-	exact bool
-	// cut says that a value that is cut is refused, or is the form of what is left.
-	cut bool
-}
-
 func rowAgain(v []byte) ([]byte, error) {
 	r, err := ParseRow(goldenSubject, v)
 	members, err1 := r.AppendMembers(nil)
@@ -101,7 +89,7 @@ func versionAgain(v []byte) ([]byte, error) {
 }
 
 // codecs lists the codec of every decoder, with the golden forms of it.
-func codecs() []codec {
+func codecs() []golden.Codec {
 	valid := func(forms []golden.Form, has ...string) (out [][]byte) {
 		for _, f := range forms {
 			for _, s := range has {
@@ -117,41 +105,22 @@ func codecs() []codec {
 		states = append(states, s.Append(nil))
 	}
 	bucket := Path{TID: goldenTID}.Bucket()
-	return []codec{
-		{name: "row", again: rowAgain, valid: valid(goldenRows(), "row"), cut: true},
-		{name: "chunk of TIDs", again: chunkAgain(CoderOf(shortID, bucket)), valid: valid(goldenChunks(), "TID"), cut: true},
-		{name: "chunk of raw keys", again: chunkAgain(CoderOf(shortID, RawBucket)), valid: valid(goldenChunks(), "raw"), cut: true},
-		{name: "container", again: containerAgain, valid: valid(goldenContainers(), "container"), cut: false},
-		{name: "state", again: stateAgain, valid: states, cut: true},
-		{name: "accounts", again: groupAgain, valid: valid(goldenAccounts(), "of a group", "group of"), cut: true},
-		{name: "cursor", again: cursorAgain, valid: valid(goldenRest(), "cursor"), cut: true},
-		{name: "header", again: headerAgain, valid: valid(goldenRest(), "header of", "header without"), exact: true, cut: true},
-		{name: "old settings", again: oldSettingsAgain, valid: valid(goldenRest(), "settings"), exact: true, cut: true},
-		{name: "counts", again: countsAgain, valid: valid(goldenRest(), "counts"), cut: true},
-		{name: "version of the hidden set", again: versionAgain, valid: [][]byte{make([]byte, 8), bytes.Repeat([]byte{0xff}, 8)}, exact: true, cut: true},
-		{name: "chunk key", again: chunkKeyAgain, valid: valid(goldenKeys(), "chunk"), exact: true, cut: true},
-		{name: "set key", again: setKeyAgain, valid: valid(goldenKeys(), "row", "container"), exact: true, cut: true},
-		{name: "actor key", again: actorKeyAgain, valid: valid(goldenKeys(), "account", "erase"), exact: true, cut: true},
+	return []golden.Codec{
+		{Name: "row", Again: rowAgain, Valid: valid(goldenRows(), "row"), Cut: true},
+		{Name: "chunk of TIDs", Again: chunkAgain(CoderOf(shortID, bucket)), Valid: valid(goldenChunks(), "TID"), Cut: true},
+		{Name: "chunk of raw keys", Again: chunkAgain(CoderOf(shortID, RawBucket)), Valid: valid(goldenChunks(), "raw"), Cut: true},
+		{Name: "container", Again: containerAgain, Valid: valid(goldenContainers(), "container"), Cut: false},
+		{Name: "state", Again: stateAgain, Valid: states, Cut: true},
+		{Name: "accounts", Again: groupAgain, Valid: valid(goldenAccounts(), "of a group", "group of"), Cut: true},
+		{Name: "cursor", Again: cursorAgain, Valid: valid(goldenRest(), "cursor"), Cut: true},
+		{Name: "header", Again: headerAgain, Valid: valid(goldenRest(), "header of", "header without"), Exact: true, Cut: true},
+		{Name: "old settings", Again: oldSettingsAgain, Valid: valid(goldenRest(), "settings"), Exact: true, Cut: true},
+		{Name: "counts", Again: countsAgain, Valid: valid(goldenRest(), "counts"), Cut: true},
+		{Name: "version of the hidden set", Again: versionAgain, Valid: [][]byte{make([]byte, 8), bytes.Repeat([]byte{0xff}, 8)}, Exact: true, Cut: true},
+		{Name: "chunk key", Again: chunkKeyAgain, Valid: valid(goldenKeys(), "chunk"), Exact: true, Cut: true},
+		{Name: "set key", Again: setKeyAgain, Valid: valid(goldenKeys(), "row", "container"), Exact: true, Cut: true},
+		{Name: "actor key", Again: actorKeyAgain, Valid: valid(goldenKeys(), "account", "erase"), Exact: true, Cut: true},
 	}
-}
-
-// check reads v. It must be refused, or be read as something that has a form, which is
-// read as the same: that form is returned.
-func (c codec) check(t *testing.T, v []byte) (again []byte, ok bool) {
-	t.Helper()
-	again, err := c.again(v)
-	if err != nil {
-		return nil, false
-	}
-	switch third, err := c.again(again); {
-	case err != nil:
-		t.Errorf("%s: %x is read, and written %x, which is not: %v", c.name, v, again, err)
-	case !bytes.Equal(third, again):
-		t.Errorf("%s: %x is written %x and that %x", c.name, v, again, third)
-	case c.exact && !bytes.Equal(again, v):
-		t.Errorf("%s: %x is read as if it was %x", c.name, v, again)
-	}
-	return again, true
 }
 
 // places returns the places in a value at which it is cut or changed: all of a short
@@ -170,22 +139,22 @@ func places(n int) (at []int) {
 
 func TestCutValues(t *testing.T) {
 	for _, c := range codecs() {
-		if len(c.valid) == 0 {
-			t.Errorf("%s: no values", c.name)
+		if len(c.Valid) == 0 {
+			t.Errorf("%s: no values", c.Name)
 		}
-		for _, v := range c.valid {
-			if again, ok := c.check(t, v); !ok || c.name != "counts" && !bytes.Equal(again, v) {
-				t.Errorf("%s: %x is read, %v, and written again as %x", c.name, v, ok, again)
+		for _, v := range c.Valid {
+			if again, ok := c.Check(t, v); !ok || c.Name != "counts" && !bytes.Equal(again, v) {
+				t.Errorf("%s: %x is read, %v, and written again as %x", c.Name, v, ok, again)
 			}
 			for _, n := range places(len(v)) {
-				if n == 0 && strings.HasSuffix(c.name, " key") {
+				if n == 0 && strings.HasSuffix(c.Name, " key") {
 					continue // no key is empty
 				}
-				again, ok := c.check(t, v[:n])
+				again, ok := c.Check(t, v[:n])
 				// Of a row that says that it has removed none, nothing may be left: its head.
-				bare := c.name == "row" && bytes.Equal(v[:n], []byte{1, 0})
-				if c.cut && !bare && ok && !bytes.Equal(again, v[:n]) {
-					t.Errorf("%s: %x, cut to %x, is read as %x", c.name, v, v[:n], again)
+				bare := c.Name == "row" && bytes.Equal(v[:n], []byte{1, 0})
+				if c.Cut && !bare && ok && !bytes.Equal(again, v[:n]) {
+					t.Errorf("%s: %x, cut to %x, is read as %x", c.Name, v, v[:n], again)
 				}
 			}
 		}
@@ -195,7 +164,7 @@ func TestCutValues(t *testing.T) {
 func TestChangedValues(t *testing.T) {
 	for _, c := range codecs() {
 		refused, read := 0, 0
-		for _, v := range c.valid {
+		for _, v := range c.Valid {
 			changed := bytes.Clone(v)
 			long := len(v) > 1000 // it is a bitmap, in which a byte is as another
 			for _, i := range places(len(v)) {
@@ -203,11 +172,11 @@ func TestChangedValues(t *testing.T) {
 					if long && i > 8 && by != 1 && by != 128 {
 						continue
 					}
-					if i == 0 && strings.HasSuffix(c.name, "actor key") {
+					if i == 0 && strings.HasSuffix(c.Name, "actor key") {
 						continue // an actor's key is one in two keyspaces, and is not asked which
 					}
 					changed[i] = v[i] ^ by
-					if _, ok := c.check(t, changed); ok {
+					if _, ok := c.Check(t, changed); ok {
 						read++
 					} else {
 						refused++
@@ -216,8 +185,8 @@ func TestChangedValues(t *testing.T) {
 				}
 			}
 		}
-		if refused == 0 && c.name != "cursor" && c.name != "version of the hidden set" || read == 0 {
-			t.Errorf("%s: %d values are refused, and %d are read", c.name, refused, read)
+		if refused == 0 && c.Name != "cursor" && c.Name != "version of the hidden set" || read == 0 {
+			t.Errorf("%s: %d values are refused, and %d are read", c.Name, refused, read)
 		}
 	}
 }
@@ -236,14 +205,14 @@ func allocated(fn func()) uint64 {
 func TestHostileLengths(t *testing.T) {
 	huge := [][]byte{{0xff, 0xff, 0xff, 0x7f}, binary.AppendUvarint(nil, 1<<40), binary.AppendUvarint(nil, 1<<63|1), binary.AppendUvarint(nil, 1<<64-1), binary.AppendUvarint(nil, 1<<64-2)}
 	for _, c := range codecs() {
-		for _, v := range c.valid {
+		for _, v := range c.Valid {
 			for _, n := range huge {
 				for i := range min(len(v), 24) {
 					for _, hostile := range [][]byte{append(bytes.Clone(v[:i]), n...), append(append(bytes.Clone(v[:i]), n...), v[i:]...)} {
-						got := allocated(func() { c.check(t, hostile) })
+						got := allocated(func() { c.Check(t, hostile) })
 						// A bitmap of 8,192 bytes may hold 65,536 members.
 						if limit := uint64(1<<16 + 512*len(hostile)); got > limit {
-							t.Errorf("%s: %d bytes are allocated for %x", c.name, got, hostile[:min(len(hostile), 100)])
+							t.Errorf("%s: %d bytes are allocated for %x", c.Name, got, hostile[:min(len(hostile), 100)])
 						}
 					}
 				}

@@ -6,6 +6,7 @@ import (
 
 	"skein/graph"
 	"skein/graph/check"
+	"skein/graph/format"
 	"skein/internal/kv/fdbkv/fdbtest"
 )
 
@@ -16,15 +17,7 @@ func TestAtOnceOnFoundationDB(t *testing.T) {
 	for range 5 {
 		store := fdbtest.Open(t, fdbtest.Options(t, graph.NewMerger(graph.Limits{})))
 		put(t, store, gunzip(t, "v3-several.kv.gz"))
-		errs := make(chan error, 3)
-		for range cap(errs) {
-			go func() { _, err := Run(t.Context(), store, nil); errs <- err }()
-		}
-		for range cap(errs) {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
-		}
+		threeAtOnce(t, store, Steps, format.Version)
 		if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -80,6 +80,22 @@ func load(t *testing.T, dump []byte, faults memkv.Faults) kv.Store {
 	return store
 }
 
+// holding is a store in memory that holds rows.
+func holding(t *testing.T, rows map[string]string, faults memkv.Faults) kv.Store {
+	t.Helper()
+	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Faults: faults})
+	if err := store.Update(t.Context(), func(tx kv.Txn) error {
+		for k, v := range rows {
+			tx.Set([]byte(k), []byte(v))
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// put puts the keys and values of a dump into a store.
 func put(t *testing.T, store kv.Store, dump []byte) {
 	t.Helper()
 	if err := store.Update(t.Context(), func(tx kv.Txn) error {
@@ -227,15 +243,7 @@ func TestInterrupted(t *testing.T) {
 	crashes := 0
 	for n := 1; ; n++ {
 		for _, after := range []bool{false, true} {
-			store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Faults: memkv.Faults{Seed: uint64(n), Conflict: 0.2, Unknown: 0.2}})
-			if err := store.Update(t.Context(), func(tx kv.Txn) error {
-				for k, v := range fill {
-					tx.Set([]byte(k), []byte(v))
-				}
-				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			store := holding(t, fill, memkv.Faults{Seed: uint64(n), Conflict: 0.2, Unknown: 0.2})
 			_, err := run(t.Context(), &crashing{store, n, after}, []Step{step}, 4, nil)
 			if err != nil && !errors.Is(err, errCrash) {
 				t.Fatal(err)
@@ -331,6 +339,20 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// threeAtOnce brings a store up to date by three runs at once.
+func threeAtOnce(t *testing.T, store kv.Store, steps []Step, target uint8) {
+	t.Helper()
+	errs := make(chan error, 3)
+	for range cap(errs) {
+		go func() { _, err := run(t.Context(), store, steps, target, nil); errs <- err }()
+	}
+	for range cap(errs) {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Several runs at once make each step once, whatever overtakes what.
 func TestAtOnce(t *testing.T) {
 	moving := []Step{
@@ -349,24 +371,8 @@ func TestAtOnce(t *testing.T) {
 		fill[fmt.Sprintf("c%d", i)], want[fmt.Sprintf("zc%d", i)] = "w", "w!"
 	}
 	for seed := range uint64(20) {
-		store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Faults: memkv.Faults{Seed: seed, Conflict: 0.1, Unknown: 0.1}})
-		if err := store.Update(t.Context(), func(tx kv.Txn) error {
-			for k, v := range fill {
-				tx.Set([]byte(k), []byte(v))
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		errs := make(chan error, 3)
-		for range cap(errs) {
-			go func() { _, err := run(t.Context(), store, moving, 6, nil); errs <- err }()
-		}
-		for range cap(errs) {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
-		}
+		store := holding(t, fill, memkv.Faults{Seed: seed, Conflict: 0.1, Unknown: 0.1})
+		threeAtOnce(t, store, moving, 6)
 		if got := everything(t, store); !maps.Equal(got, want) {
 			t.Fatalf("seed %d: the store has %d keys, and should have %d", seed, len(got), len(want))
 		}
@@ -374,15 +380,7 @@ func TestAtOnce(t *testing.T) {
 	// The real steps, on stores of version 3.
 	for seed := range 10 {
 		store := load(t, gunzip(t, "v3-several.kv.gz"), memkv.Faults{Seed: uint64(seed), Conflict: 0.1, Unknown: 0.1})
-		errs := make(chan error, 3)
-		for range cap(errs) {
-			go func() { _, err := Run(t.Context(), store, nil); errs <- err }()
-		}
-		for range cap(errs) {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
-		}
+		threeAtOnce(t, store, Steps, format.Version)
 		if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -41,15 +41,7 @@ func idAgain(v []byte) ([]byte, error) {
 	return append(AppendID(nil, id), v[n:]...), nil
 }
 
-// A codec reads values of one form and writes what it read again.
-type codec struct {
-	name  string
-	again func(v []byte) ([]byte, error)
-	valid [][]byte
-	exact bool // whatever is not refused is written again byte for byte
-}
-
-func codecs() []codec {
+func codecs() []golden.Codec {
 	bytesOf := func(forms []golden.Form, prefix string) (out [][]byte) {
 		for _, f := range forms {
 			if len(f.Name) >= len(prefix) && f.Name[:len(prefix)] == prefix {
@@ -62,32 +54,13 @@ func codecs() []codec {
 	for _, l := range goldenLeases {
 		leases = append(leases, append(AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), l.Value()...))
 	}
-	return []codec{
-		{"group", groupAgain, bytesOf(goldenGroups(), "group"), false},
-		{"uri", uriAgain, bytesOf(goldenStrings(), "uri"), false},
-		{"did", didAgain, bytesOf(goldenStrings(), "did"), false},
-		{"lease", leaseAgain, leases, false},
-		{"id", idAgain, bytesOf(goldenIDs(), "id"), true},
+	return []golden.Codec{
+		{Name: "group", Again: groupAgain, Valid: bytesOf(goldenGroups(), "group")},
+		{Name: "uri", Again: uriAgain, Valid: bytesOf(goldenStrings(), "uri")},
+		{Name: "did", Again: didAgain, Valid: bytesOf(goldenStrings(), "did")},
+		{Name: "lease", Again: leaseAgain, Valid: leases},
+		{Name: "id", Again: idAgain, Valid: bytesOf(goldenIDs(), "id"), Exact: true},
 	}
-}
-
-// check reads v. It must be refused, or be read as something that has a form, which is
-// read as the same: that form is returned.
-func (c codec) check(t *testing.T, v []byte) (again []byte, ok bool) {
-	t.Helper()
-	again, err := c.again(v)
-	if err != nil {
-		return nil, false
-	}
-	switch third, err := c.again(again); {
-	case err != nil:
-		t.Errorf("%s: %x is read, and written %x, which is not: %v", c.name, v, again, err)
-	case !bytes.Equal(third, again):
-		t.Errorf("%s: %x is written %x and that %x", c.name, v, again, third)
-	case c.exact && !bytes.Equal(again, v):
-		t.Errorf("%s: %x is read as if it was %x", c.name, v, again)
-	}
-	return again, true
 }
 
 // Values that were cut or changed in one byte are refused, or are those of something
@@ -96,20 +69,20 @@ func TestBrokenValues(t *testing.T) {
 	for _, c := range codecs() {
 		refused, read := 0, 0
 		try := func(v []byte) (again []byte, ok bool) {
-			if again, ok = c.check(t, v); ok {
+			if again, ok = c.Check(t, v); ok {
 				read++
 			} else {
 				refused++
 			}
 			return again, ok
 		}
-		for _, v := range c.valid {
+		for _, v := range c.Valid {
 			if again, ok := try(v); !ok || !bytes.Equal(again, v) {
-				t.Errorf("%s: %x is written again as %x", c.name, v, again)
+				t.Errorf("%s: %x is written again as %x", c.Name, v, again)
 			}
 			for n := range v {
-				if again, ok := try(v[:n]); ok && c.name != "uri" && c.name != "did" && !bytes.Equal(again, v[:n]) {
-					t.Errorf("%s: %x, cut to %x, is read as %x", c.name, v, v[:n], again)
+				if again, ok := try(v[:n]); ok && c.Name != "uri" && c.Name != "did" && !bytes.Equal(again, v[:n]) {
+					t.Errorf("%s: %x, cut to %x, is read as %x", c.Name, v, v[:n], again)
 				}
 			}
 			changed := bytes.Clone(v)
@@ -121,8 +94,8 @@ func TestBrokenValues(t *testing.T) {
 				changed[i] = v[i]
 			}
 		}
-		if read == 0 || refused == 0 && c.name != "did" { // which is never refused
-			t.Errorf("%s: %d values are refused, and %d are read", c.name, refused, read)
+		if read == 0 || refused == 0 && c.Name != "did" { // which is never refused
+			t.Errorf("%s: %d values are refused, and %d are read", c.Name, refused, read)
 		}
 	}
 }
@@ -130,15 +103,15 @@ func TestBrokenValues(t *testing.T) {
 // No group makes its reader allocate as much as it says that it holds.
 func TestHostileLengths(t *testing.T) {
 	for _, c := range codecs() {
-		for _, v := range c.valid {
+		for _, v := range c.Valid {
 			for i := range v {
 				hostile := slices.Concat(v[:i], []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, v[i:])
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				c.check(t, hostile)
+				c.Check(t, hostile)
 				runtime.ReadMemStats(&after)
 				if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(1<<14+64*len(hostile)); got > limit {
-					t.Errorf("%s: %d bytes are allocated for %x", c.name, got, hostile)
+					t.Errorf("%s: %d bytes are allocated for %x", c.Name, got, hostile)
 				}
 			}
 		}
@@ -148,14 +121,14 @@ func TestHostileLengths(t *testing.T) {
 func fuzzCodec(f *testing.F, name string) {
 	f.Helper()
 	for _, c := range codecs() {
-		if c.name != name {
+		if c.Name != name {
 			continue
 		}
-		for _, v := range c.valid {
+		for _, v := range c.Valid {
 			f.Add(v)
 			f.Add(v[:len(v)/2])
 		}
-		f.Fuzz(func(t *testing.T, v []byte) { c.check(t, v) })
+		f.Fuzz(func(t *testing.T, v []byte) { c.Check(t, v) })
 		return
 	}
 	f.Fatalf("no codec is called %q", name)
@@ -170,7 +143,7 @@ func FuzzID(f *testing.F)    { fuzzCodec(f, "id") }
 // FuzzFoldGroups: a fold of any groups is a group, has one form, and holds the newest
 // entry of each id.
 func FuzzFoldGroups(f *testing.F) {
-	groups := codecs()[0].valid
+	groups := codecs()[0].Valid
 	for i, v := range groups {
 		f.Add(v, groups[(i+1)%len(groups)])
 	}

@@ -1,11 +1,9 @@
-package dict
+package golden
 
 import (
 	"bytes"
 	"slices"
 	"testing"
-
-	"skein/internal/testing/golden"
 )
 
 // The notation of the golden files says what it was made from.
@@ -19,8 +17,8 @@ func TestHexRuns(t *testing.T) {
 		"ff*12 00*8":       slices.Concat(bytes.Repeat([]byte{0xff}, 12), make([]byte, 8)),
 		"0a*8 0b0b0c 0d*8": slices.Concat(bytes.Repeat([]byte{10}, 8), []byte{11, 11, 12}, bytes.Repeat([]byte{13}, 8)),
 	} {
-		got := golden.HexRuns(v)
-		back, err := golden.ParseHexRuns(got)
+		got := HexRuns(v)
+		back, err := ParseHexRuns(got)
 		if got != want || !bytes.Equal(back, v) || err != nil {
 			t.Errorf("%x is %q, which is %x, %v; want %q", v, got, back, err, want)
 		}
