@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -252,5 +253,50 @@ func TestFoldedSizes(t *testing.T) {
 		if _, size, err := new(Folder).Fold(nil, key, [][]byte{nil, nil}, true); err != nil || size != (Folded{}) {
 			t.Errorf("%s: %+v, %v", name, size, err)
 		}
+	}
+}
+
+// The live records of a bucket are those of a map that its chunks are put into, the
+// deepest first: of one chunk, of two, and of several.
+func TestLive(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 1))
+	overridden := 0
+	for range 2000 {
+		const bucket = 7
+		chunks := 1 + rng.IntN(4)
+		paths := randomRecords(rng, bucket, 20)
+		var records []Record
+		want := map[uint64]Record{}
+		for depth := chunks - 1; depth >= 0; depth-- {
+			for _, r := range paths {
+				if rng.IntN(2) == 0 {
+					continue
+				}
+				r.Age, r.Flags, r.Subject = uint32(depth), uint8(rng.IntN(3)), randomID(rng)
+				records = append(records, r)
+				if _, ok := want[r.Path.TID]; ok {
+					overridden++
+				}
+				want[r.Path.TID] = r
+			}
+		}
+		maps.DeleteFunc(want, func(_ uint64, r Record) bool { return r.Flags == Removed })
+		var before uint64
+		for r := range Live(records, chunks) {
+			if w, ok := want[r.Path.TID]; !ok || !sameRecord(*r, w) || r.Age != w.Age {
+				t.Fatalf("%d chunks: %+v is live; want %+v, %v", chunks, *r, w, ok)
+			}
+			if r.Path.TID <= before {
+				t.Fatalf("%d chunks: %d comes after %d", chunks, r.Path.TID, before)
+			}
+			before = r.Path.TID
+			delete(want, r.Path.TID)
+		}
+		if len(want) > 0 {
+			t.Fatalf("%d chunks: %v are live, and not among them", chunks, want)
+		}
+	}
+	if overridden < 1000 {
+		t.Errorf("only %d changes were overridden", overridden)
 	}
 }

@@ -103,9 +103,9 @@ func TestEveryGrouping(t *testing.T) {
 	}
 }
 
-// The last word on a thing stands, and that it is gone is kept until nothing older can
+// The last change of a path or member wins, and a removal is kept until nothing older can
 // be there: for ever, under a generation.
-func TestLastWordStands(t *testing.T) {
+func TestLastWriteWins(t *testing.T) {
 	path, rawPath := Path{TID: 1650<<BucketShift | 7}, Path{Raw: []byte("self")}
 	for _, c := range []struct {
 		name string

@@ -66,7 +66,7 @@ func RecordsOf(r kv.Reader, k kinds.Kind, actor dict.ID, wanted func(dict.ID) bo
 	})
 }
 
-// superseded reports whether a chunk that is less deep has another word on the
+// superseded reports whether a chunk that is less deep has another change of the
 // record's path.
 func (rr *Bucket) superseded(rec *format.Record) bool {
 	return rr.Chunks > 1 && slices.ContainsFunc(rr.Records, func(r format.Record) bool {

@@ -76,7 +76,7 @@ func readMap(t *testing.T, v []byte) map[uint8][]byte {
 }
 
 // Groups hold what was put into them, and folds of them, in any grouping, the newest
-// word on each id.
+// entry of each id.
 func TestGroups(t *testing.T) {
 	seen := map[uint8]int{}
 	for seed := range uint64(2000) {

@@ -15,7 +15,7 @@ import (
 )
 
 // LastByte is the suite's Merger: an operand is a list of (member, alive)
-// pairs of bytes, and the newest word on each member counts. It has what makes
+// pairs of bytes, and the newest pair of each member counts. It has what makes
 // real mergers hard: order matters, and tombstones wait for the base.
 type LastByte struct{}
 
