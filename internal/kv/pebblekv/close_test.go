@@ -103,7 +103,7 @@ func TestClosedIsNotCompacted(t *testing.T) {
 
 // A range that holds no key takes nothing, and is no error, on disk as in memory.
 func TestRangeBytesOfNothing(t *testing.T) {
-	s := openIn(t, Options{Dir: t.TempDir(), Create: true, Memory: 8 << 20})
+	s := OpenForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 8 << 20})
 	for range 2 {
 		if err := s.Update(t.Context(), func(tx kv.Txn) error {
 			for i := range 256 {
@@ -169,7 +169,7 @@ func TestAnotherMergerIsAnotherFormat(t *testing.T) {
 			}
 		}
 	}
-	s = openIn(t, o)
+	s = OpenForTest(t, o)
 	err = s.View(t.Context(), func(r kv.Reader) error {
 		v, _, err := r.Get([]byte("a"))
 		if err == nil && string(v) != "\x01\x01" {

@@ -56,7 +56,7 @@ func TestCrashAtAnyMoment(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		mem := vfs.NewCrashableMem()
 		o := pebblekv.Options{Dir: "s", Create: true, FS: mem, SyncInterval: 3 * time.Millisecond, Memory: 8 << 20}
-		s := open(t, o)
+		s := pebblekv.OpenForTest(t, o)
 		var was states
 		was.add(kvtest.State{})
 		var synced atomic.Int64 // states
@@ -109,7 +109,7 @@ func TestCrashAtAnyMoment(t *testing.T) {
 		busy.Wait()
 		for i, c := range crashes {
 			o.FS = c.fs
-			after := open(t, o)
+			after := pebblekv.OpenForTest(t, o)
 			n := roundOf(t, after)
 			if n < c.least || n >= was.len() {
 				t.Fatalf("seed %d, crash %d: %d transactions are left of %d, and %d were kept for sure", seed, i, n, was.len()-1, c.least)
@@ -131,7 +131,7 @@ func TestCrashAtAnyMoment(t *testing.T) {
 					want[k] = v
 				}
 			}
-			again := open(t, o)
+			again := pebblekv.OpenForTest(t, o)
 			look(want, again)
 			if err := again.Close(); err != nil {
 				t.Fatal(err)
@@ -144,7 +144,7 @@ func TestCrashAtAnyMoment(t *testing.T) {
 func TestSyncInterval(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	o := pebblekv.Options{Dir: "s", Create: true, FS: mem, SyncInterval: 5 * time.Millisecond, Memory: 8 << 20}
-	s := open(t, o)
+	s := pebblekv.OpenForTest(t, o)
 	if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("1")); return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestSyncInterval(t *testing.T) {
 		after := o
 		after.FS = mem.CrashClone(vfs.CrashCloneCfg{})
 		found := false
-		err := open(t, after).View(t.Context(), func(r kv.Reader) (err error) { _, found, err = r.Get([]byte("a")); return err })
+		err := pebblekv.OpenForTest(t, after).View(t.Context(), func(r kv.Reader) (err error) { _, found, err = r.Get([]byte("a")); return err })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestSyncFails(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	o := pebblekv.Options{Dir: "s", Create: true, FS: mem, Memory: 8 << 20}
-	s := open(t, o)
+	s := pebblekv.OpenForTest(t, o)
 	h := kvtest.NewHistory(4)
 	for range 20 {
 		h.Write(t, s, 60)
@@ -271,7 +271,7 @@ func TestReadOnly(t *testing.T) {
 	before := list()
 	for _, create := range []bool{false, true} {
 		ro := pebblekv.Options{Dir: "s", FS: after, ReadOnly: true, Create: create, Memory: 8 << 20}
-		r := open(t, ro)
+		r := pebblekv.OpenForTest(t, ro)
 		if err := r.View(t.Context(), func(r kv.Reader) error { h.State().Equal(t, r); h.Check(t, r, 30); return nil }); err != nil {
 			t.Error(err)
 		}

@@ -81,7 +81,7 @@ func TestFolder(t *testing.T) {
 // Merges are folded by flushes and compactions at any moment, while there are Views
 // of older states: the twin sees no difference.
 func TestFoldingInCompactions(t *testing.T) {
-	s := openIn(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
+	s := OpenForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
 	h := kvtest.NewHistory(11)
 	check := func(w kvtest.State) {
 		t.Helper()
@@ -121,7 +121,7 @@ func TestFoldingInCompactions(t *testing.T) {
 
 // Writers merge while the store is flushed and compacted all the time.
 func TestMergingWhileCompacting(t *testing.T) {
-	s := openIn(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
+	s := OpenForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
 	const writers, each = 4, 64
 	var wg, compacting sync.WaitGroup
 	stop := make(chan struct{})

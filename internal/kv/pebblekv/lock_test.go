@@ -47,7 +47,7 @@ func TestOtherProcess(t *testing.T) {
 		}
 		return string(out)
 	}
-	s := open(t, pebblekv.Options{Dir: dir, Create: true})
+	s := pebblekv.OpenForTest(t, pebblekv.Options{Dir: dir, Create: true})
 	if out := ask(); strings.Count(out, "locked: true") != 2 {
 		t.Errorf("while it is open: %s", out)
 	}
@@ -67,7 +67,7 @@ func (anotherMerger) Name() string { return "another" }
 func TestRefusalsUnlock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b") // folders above are made, too
 	o := pebblekv.Options{Dir: dir, Create: true, Merger: kvtest.LastByte{}, Memory: 8 << 20}
-	s := open(t, o)
+	s := pebblekv.OpenForTest(t, o)
 	if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("1")); return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestRefusalsUnlock(t *testing.T) {
 			t.Errorf("with another Merger: %v", err)
 		}
 	}
-	s = open(t, o)
+	s = pebblekv.OpenForTest(t, o)
 	err := s.View(t.Context(), func(r kv.Reader) error {
 		v, _, err := r.Get([]byte("a"))
 		if string(v) != "1" {
@@ -119,7 +119,7 @@ func TestRefusalsUnlock(t *testing.T) {
 
 // A free disk is told of, where it is known.
 func TestFreeBytes(t *testing.T) {
-	s := open(t, pebblekv.Options{Dir: t.TempDir(), Create: true})
+	s := pebblekv.OpenForTest(t, pebblekv.Options{Dir: t.TempDir(), Create: true})
 	if n, known := s.FreeBytes(); !known || n == 0 {
 		t.Errorf("%d bytes are free, %v", n, known)
 	}

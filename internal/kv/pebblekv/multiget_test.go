@@ -10,8 +10,9 @@ import (
 	"skein/internal/kv/kvtest"
 )
 
-// openIn opens a store with the suite's Merger, and closes it at the end.
-func openIn(t *testing.T, o Options) *Store {
+// OpenForTest opens a store with the suite's Merger, and closes it at the end. Tests
+// outside the package use it too.
+func OpenForTest(t *testing.T, o Options) *Store {
 	t.Helper()
 	o.Merger = kvtest.LastByte{}
 	s, err := Open(o)
@@ -30,7 +31,7 @@ func openIn(t *testing.T, o Options) *Store {
 // in the memtable and in tables, whatever the Reader read before.
 func TestMultiGetIsGet(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	s := openIn(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
+	s := OpenForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
 	key := func(i int) []byte { return fmt.Appendf(nil, "%c%d", "mk"[i%2], i) }
 	const stored = 6000
 	for part := range 3 { // in the last level, in an upper one, in the memtable
@@ -109,7 +110,7 @@ func TestMultiGetIsGet(t *testing.T) {
 // Large values of one MultiGet do not come into each other, whatever worker read
 // them.
 func TestMultiGetLargeValues(t *testing.T) {
-	s := openIn(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
+	s := OpenForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
 	const n = 3 * keysPerWorker
 	var keys [][]byte
 	err := s.Update(t.Context(), func(tx kv.Txn) error {

@@ -16,21 +16,6 @@ import (
 	"skein/internal/kv/pebblekv"
 )
 
-func open(t *testing.T, o pebblekv.Options) *pebblekv.Store {
-	t.Helper()
-	o.Merger = kvtest.LastByte{}
-	s, err := pebblekv.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 func TestConformance(t *testing.T) {
 	dirs := map[kv.Store]string{}
 	openIn := func(dir string, m kv.Merger) (kv.Store, error) {
@@ -89,7 +74,7 @@ func TestOpenErrors(t *testing.T) {
 		t.Errorf("an empty folder: %v", err)
 	}
 	o.Create = true
-	s := open(t, o)
+	s := pebblekv.OpenForTest(t, o)
 	if _, err := pebblekv.Open(o); !errors.Is(err, kv.ErrLocked) {
 		t.Errorf("a second open: %v", err)
 	}
@@ -97,7 +82,7 @@ func TestOpenErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Create, o.ReadOnly = false, true
-	s = open(t, o)
+	s = pebblekv.OpenForTest(t, o)
 	if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), nil); return nil }); err == nil {
 		t.Error("a read-only store took a write")
 	}
@@ -109,7 +94,7 @@ func TestCrash(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		mem := vfs.NewCrashableMem()
-		s := open(t, pebblekv.Options{Dir: "s", Create: true, FS: mem, SyncInterval: time.Hour, Memory: 8 << 20})
+		s := pebblekv.OpenForTest(t, pebblekv.Options{Dir: "s", Create: true, FS: mem, SyncInterval: time.Hour, Memory: 8 << 20})
 		synced, n := 0, 100+rng.IntN(400)
 		for i := range n {
 			err := s.Update(t.Context(), func(tx kv.Txn) error {
@@ -128,7 +113,7 @@ func TestCrash(t *testing.T) {
 			}
 		}
 		after := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rand.New(rand.NewPCG(seed, 1))})
-		r := open(t, pebblekv.Options{Dir: "s", FS: after, Memory: 8 << 20, Create: true})
+		r := pebblekv.OpenForTest(t, pebblekv.Options{Dir: "s", FS: after, Memory: 8 << 20, Create: true})
 		err := r.View(t.Context(), func(r kv.Reader) error {
 			v, _, err := r.Get([]byte("n"))
 			if err != nil {
@@ -158,7 +143,7 @@ func TestCrash(t *testing.T) {
 
 // Close waits for a View that is under way.
 func TestCloseWaitsForViews(t *testing.T) {
-	s := open(t, pebblekv.Options{Dir: t.TempDir(), Create: true})
+	s := pebblekv.OpenForTest(t, pebblekv.Options{Dir: t.TempDir(), Create: true})
 	err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("1")); return nil })
 	if err != nil {
 		t.Fatal(err)
