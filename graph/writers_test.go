@@ -1,0 +1,58 @@
+package graph
+
+import (
+	"testing"
+
+	"skein/graph/format"
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+)
+
+// A write moves the cursors of its lane's partitions to where it reaches, but for one
+// that is further, unless that is in its relay's future.
+func TestCursorsAhead(t *testing.T) {
+	rows := []format.CursorRow{{Number: 1, Seq: 10}, {Number: 1, Seq: 900}, {Number: 1, Seq: 900, Future: true}}
+	for _, c := range []struct {
+		writers writers
+		want    [3]Seq
+	}{
+		{&several{}, [3]Seq{50, 900, 50}},
+		{&alone{}, [3]Seq{50, 50, 50}}, // it has one partition: nothing can be ahead
+	} {
+		store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
+		layout := format.Layout{Settings: dict.Settings{Partitions: 3}}
+		w := writer{layout: layout, writers: c.writers}
+		seg := &segment{source: "relay", batch: &Batch{last: 50}, whole: true}
+		err := store.Update(t.Context(), func(tx kv.Txn) error {
+			out := outcome{cursors: append([]format.CursorRow(nil), rows...)}
+			for i := range out.cursors {
+				tx.Set(layout.CursorKey(uint8(i), seg.source), out.cursors[i].Value())
+			}
+			w.writeCursors(tx, seg, &out)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = store.View(t.Context(), func(r kv.Reader) error {
+			for i, want := range c.want {
+				v, _, err := r.Get(layout.CursorKey(uint8(i), seg.source))
+				if err != nil {
+					return err
+				}
+				row, err := format.DecodeCursor(v)
+				if err != nil {
+					return err
+				}
+				if row.Seq != want {
+					t.Errorf("%T: partition %d is at %d, want %d", c.writers, i, row.Seq, want)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
