@@ -283,8 +283,7 @@ func (t *txn) DeleteRange(lo, hi []byte) {
 	if hi == nil {
 		hi = lastKey
 	}
-	if len(lo) == 0 && len(hi) > 0 {
-		t.Delete(nil)
+	if len(lo) == 0 {
 		lo = firstKey
 	}
 	if bytes.Compare(lo, hi) < 0 {
@@ -292,7 +291,7 @@ func (t *txn) DeleteRange(lo, hi []byte) {
 	}
 }
 
-// firstKey follows the empty key.
+// firstKey is below all keys that there are: Pebble has no place for an empty one.
 var firstKey = []byte{0}
 
 // lastKey is above all keys that there are: Pebble has no range without an end.
