@@ -186,17 +186,20 @@ func (as *actorState) count(totals *format.Counts) {
 	if !as.known {
 		totals.Accounts++
 	}
-	const counted = format.FlagHidden | format.FlagPartial | format.FlagDesync
+	const counted = format.FlagHasRev | format.FlagHidden | format.FlagPartial | format.FlagDesync
 	if (as.was.Flags^as.now.Flags)&counted != 0 {
 		totals.Hidden += as.turned(format.FlagHidden)
 		totals.Partial += as.turned(format.FlagPartial)
 		totals.Desynchronized += as.turned(format.FlagDesync)
+		totals.Complete += turned(as.was.Complete(), as.now.Complete())
 	}
 }
 
 // turned is 1 if the account got the flag, -1 if it lost it.
-func (as *actorState) turned(flag byte) int64 {
-	switch was, now := as.was.Has(flag), as.now.Has(flag); {
+func (as *actorState) turned(flag uint16) int64 { return turned(as.was.Has(flag), as.now.Has(flag)) }
+
+func turned(was, now bool) int64 {
+	switch {
 	case !was && now:
 		return 1
 	case was && !now:

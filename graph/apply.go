@@ -14,8 +14,10 @@ import (
 	"skein/internal/kv"
 )
 
-// Timing returns where the time of the writer went. It is for the writer.
+// Timing returns where the time of the writer went.
 func (s *Store) Timing() (t Timing) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	for _, l := range s.lanes {
 		t.add(l.w.timing)
 	}
@@ -30,6 +32,8 @@ const maxSegment = 32_768
 // commit is never split. What was applied before is dropped, and so are the
 // events of partitions that are not this Store's.
 func (s *Store) Apply(ctx context.Context, source string, b *Batch) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	if err := s.writers.begin(ctx, source, b); err != nil {
 		return err
 	}
@@ -101,7 +105,7 @@ func endOfSegment(b *Batch, events []picked, from int) int {
 		if len(gone) > 0 && slices.ContainsFunc(gone, func(did []byte) bool { return bytes.Equal(did, b.bytes(e.did)) }) {
 			return i
 		}
-		if e.kind == eventAccount && e.flags&deleted != 0 {
+		if e.kind == eventAccount && e.flags&deleted != 0 || e.kind == eventArchivedStatus && e.flags&(deleted|synced) != 0 {
 			gone = append(gone, b.bytes(e.did))
 		}
 	}
@@ -149,8 +153,10 @@ func (l *lane) applySegment(ctx context.Context, seg *segment) error {
 func (l *lane) committed(seg *segment, out *outcome) {
 	w := &l.w
 	w.committed()
-	l.applied += int64(len(seg.events))
-	l.replays += int64(w.events.replays)
+	if len(seg.events) > 0 && seg.batch.events[seg.events[0].n].kind <= eventAccount {
+		l.applied += int64(len(seg.events))
+		l.replays += int64(w.events.replays)
+	}
 	l.counts = out.totals
 	if out.cursors != nil {
 		l.sources[seg.source] = out.cursors
@@ -160,6 +166,11 @@ func (l *lane) committed(seg *segment, out *outcome) {
 	}
 	for _, id := range w.events.erasing {
 		l.erasing[id] = true
+	}
+	if told := l.store.o.Queued; told != nil {
+		if queued := w.resyncs.queued(); len(queued) > 0 {
+			told(queued)
+		}
 	}
 	if out.noted != 0 {
 		l.notes.add(out.noted, len(seg.batch.dead), len(seg.batch.gaps))

@@ -22,6 +22,10 @@ type Batch struct {
 	dead   []format.DeadLetter
 	gaps   []format.Gap
 	states []format.RepoState // of eventImport with hasState, in their order
+
+	snapshots []snapshot // of eventSnapshot, in their order
+	outcomes  []Outcome
+	reasons   []string // of eventResync, in their order
 }
 
 type span struct{ start, end uint32 }
@@ -33,7 +37,17 @@ const (
 	eventSync
 	eventAccount
 	eventImport
+	eventResync         // the repo is to be fetched whole
+	eventSnapshot       // what a repo held at a rev, or a part of it
+	eventArchived       // what an archive has of a repo
+	eventArchivedStatus // and of an account: an #account, or a #sync
+	eventStatus         // what a host's list of repos says of an account
 )
+
+// isOfSource reports whether an event's seq is one of the source that the batch is of.
+func (e *event) isOfSource() bool {
+	return e.kind <= eventAccount || e.kind == eventArchived || e.kind == eventArchivedStatus
+}
 
 type event struct {
 	seq      format.Seq
@@ -60,6 +74,7 @@ const (
 	otherRev // the rev is the commit block's, the message said another
 	active   // of an account
 	deleted  // of an account
+	synced   // of an archived status: it is a #sync
 )
 
 type op struct {
@@ -92,6 +107,8 @@ func (b *Batch) Reset() {
 	}
 	b.arena, b.events, b.ops = b.arena[:0], b.events[:0], b.ops[:0]
 	b.dead, b.gaps, b.states = b.dead[:0], b.gaps[:0], b.states[:0]
+	b.snapshots, b.outcomes = b.snapshots[:0], b.outcomes[:0]
+	b.reasons = b.reasons[:0]
 	b.first, b.last, b.time = 0, 0, b.time[:0]
 }
 

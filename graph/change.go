@@ -16,7 +16,7 @@ type change struct {
 	kind    kinds.Kind
 	delete  bool
 	existed bool // set by the phase previous, as old is
-	fresh   bool // nothing can be stored under the path
+	fresh   bool // what is stored under the path need not be looked up: nothing can be, or it is known
 	actor   dict.ID
 	path    format.Path // its bytes lie in the batch
 	subject int32       // index among the write's strings (walk: of the batch's operations), or -1

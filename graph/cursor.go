@@ -10,9 +10,14 @@ import (
 	"skein/internal/kv"
 )
 
-// Cursor returns the committed cursor of a source, for the writer: the lowest of
-// its partitions'.
+// Cursor returns the committed cursor of a source: the lowest of its partitions'.
 func (s *Store) Cursor(source string) (c format.Cursor, found bool) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.cursor(source)
+}
+
+func (s *Store) cursor(source string) (c format.Cursor, found bool) {
 	for _, l := range s.lanes {
 		for _, row := range l.sources[source] {
 			if row.IsCursor() && (!found || row.Seq < c.Seq) {
@@ -24,8 +29,10 @@ func (s *Store) Cursor(source string) (c format.Cursor, found bool) {
 }
 
 // LiveSince returns when a source was first listened to live, if no event of it
-// has been applied since. It is for the writer.
+// has been applied since.
 func (s *Store) LiveSince(source string) (since time.Time, listening bool) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	for _, l := range s.lanes {
 		for _, row := range l.sources[source] {
 			if row.Live && (!listening || row.Time.Before(since)) {
@@ -41,6 +48,8 @@ func (s *Store) LiveSince(source string) (since time.Time, listening bool) {
 // gap, which may be nil, is what was missed before; it is recorded in the same
 // write.
 func (s *Store) SetLive(ctx context.Context, source string, now time.Time, gap *format.Gap) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	return s.changeCursors(ctx, source, gap, func(l *lane, c *format.CursorRow) {
 		if c.Number == 0 {
 			c.Number = l.numberOf(source)
@@ -52,8 +61,10 @@ func (s *Store) SetLive(ctx context.Context, source string, now time.Time, gap *
 	})
 }
 
-// Cursors returns the cursors of all sources, for the writer.
+// Cursors returns the cursors of all sources.
 func (s *Store) Cursors() []format.Cursor {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	names := map[string]bool{}
 	for _, l := range s.lanes {
 		for source := range l.sources {
@@ -62,7 +73,7 @@ func (s *Store) Cursors() []format.Cursor {
 	}
 	var all []format.Cursor
 	for source := range names {
-		if c, ok := s.Cursor(source); ok {
+		if c, ok := s.cursor(source); ok {
 			all = append(all, c)
 		}
 	}
@@ -73,6 +84,8 @@ func (s *Store) Cursors() []format.Cursor {
 // takes the note away: whoever consumes the source applies nothing of it until
 // then. A source without a cursor is left without.
 func (s *Store) SetFuture(ctx context.Context, source string) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	return s.changeCursors(ctx, source, nil, func(_ *lane, c *format.CursorRow) { c.Future = c.IsCursor() })
 }
 
@@ -82,6 +95,8 @@ func (s *Store) SetFuture(ctx context.Context, source string) error {
 // and its numbers are not compared with those of before. gap, which may be nil,
 // is what the change leaves out; it is recorded in the same write.
 func (s *Store) Rewind(ctx context.Context, source string, seq format.Seq, gap *format.Gap) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	return s.changeCursors(ctx, source, gap, func(l *lane, c *format.CursorRow) {
 		switch {
 		case c.Future:

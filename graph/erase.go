@@ -15,6 +15,8 @@ import (
 
 // Erasing reports whether a deleted account waits to be erased.
 func (s *Store) Erasing() bool {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	return slices.ContainsFunc(s.lanes, func(l *lane) bool { return len(l.erasing) > 0 })
 }
 
@@ -22,6 +24,8 @@ func (s *Store) Erasing() bool {
 // one atomic write. What has been erased is gone from the store, and the job's
 // row says where to go on: it is resumed wherever it was interrupted.
 func (s *Store) EraseSlice(ctx context.Context) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	for _, l := range s.lanes {
 		for actor := range l.erasing {
 			err := l.eraseSlice(ctx, actor)

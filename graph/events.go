@@ -22,6 +22,9 @@ type events struct {
 	replays int              // events that had been applied before
 	hidden  map[dict.ID]bool // changes of the hidden set
 	erasing []dict.ID        // accounts that were deleted
+
+	past *resyncs
+	rkey []byte // scratch
 }
 
 // errErasing ends an attempt that met an account which is still being erased.
@@ -31,7 +34,8 @@ func (e errErasing) Error() string { return fmt.Sprintf("graph: account %d is be
 
 // walk applies the segment's events to the states of their accounts, and leaves in
 // e.changes what they change, by path.
-func (e *events) walk(seg *segment, of *accounts, strings *intern.Batch) error {
+func (e *events) walk(seg *segment, of *accounts, strings *intern.Batch, past *resyncs) error {
+	e.past = past
 	e.changes, e.replays, e.hidden, e.erasing = e.changes[:0], 0, nil, e.erasing[:0]
 	for i, p := range seg.events {
 		as := of.ofEvent(i, strings)
@@ -51,11 +55,23 @@ func (e *events) event(b *Batch, ev *event, as *actorState, source uint32) {
 	case eventImport:
 		e.importEvent(b, ev, as)
 	case eventAccount:
-		e.account(ev, as, source)
+		e.account(b, ev, as, source)
 	case eventSync:
-		e.sync(ev, as, source)
+		e.sync(b, ev, as, source)
 	case eventCommit:
 		e.commit(b, ev, as, source)
+	case eventResync:
+		e.past.queue(as, b.bytes(ev.did), b.reasons[ev.seq])
+	case eventSnapshot:
+		e.snapshot(b, ev, as)
+	case eventArchived:
+		e.archived(b, ev, as)
+	case eventArchivedStatus:
+		e.archivedStatus(b, ev, as)
+	case eventStatus:
+		if as.now.AccountSource == 0 {
+			e.setHidden(as, ev.flags&active == 0)
+		}
 	}
 }
 
@@ -70,8 +86,7 @@ func (e *events) commit(b *Batch, ev *event, as *actorState, source uint32) {
 			// A repo that was imported may be announced by a commit of the rev that it
 			// was signed under.
 			if ev.flags&(otherRev|hasData) == otherRev|hasData && format.Root(ev.data[:8]) != st.Data && st.Source == source && ev.seq > st.Seq {
-				as.changed = true
-				st.Flags |= format.FlagDesync
+				e.past.missed(as, b.bytes(ev.did), "rev_in_the_past")
 				return
 			}
 			e.replays++
@@ -82,21 +97,34 @@ func (e *events) commit(b *Batch, ev *event, as *actorState, source uint32) {
 		return
 	}
 	as.changed = true
-	if ev.flags&damaged != 0 {
-		st.Flags |= format.FlagDesync
+	broken := ev.flags&damaged != 0
+	if broken {
+		e.past.missed(as, b.bytes(ev.did), "damaged")
 	}
 	if ev.flags&(hasRev|hasData) != hasRev|hasData {
 		return // could not be read whole: applies nothing, the rev stays
 	}
-	if !st.Has(format.FlagHasRev) {
+	switch {
+	case !st.Has(format.FlagHasRev):
 		if ev.flags&hasSince != 0 {
 			st.Flags |= format.FlagPartial
+			if e.past.partial {
+				e.past.queue(as, b.bytes(ev.did), "partial")
+			}
 		}
-	} else if ev.flags&hasSince == 0 || ev.since != st.Rev ||
-		ev.flags&hasPrevData != 0 && format.Root(ev.prevData[:8]) != st.Data {
-		st.Flags |= format.FlagDesync
+	case ev.flags&hasSince == 0, ev.since < st.Rev,
+		!st.Has(format.FlagNoRoot) && (ev.since != st.Rev || ev.flags&hasPrevData != 0 && format.Root(ev.prevData[:8]) != st.Data):
+		broken = true
+		e.past.missed(as, b.bytes(ev.did), "chain")
 	}
-	st.Flags |= format.FlagHasRev
+	st.Flags = st.Flags&^format.FlagNoRoot | format.FlagHasRev
+	noted := e.past.notes(as)
+	if noted {
+		c := touchedCommit{actor: as.id, rev: ev.rev}
+		c.Since, c.Data, c.Broken, c.HasPrev = ev.since, format.Root(ev.data[:8]), broken, ev.flags&hasPrevData != 0
+		c.Prev = format.Root(ev.prevData[:8])
+		e.past.commits = append(e.past.commits, c)
+	}
 	st.Rev, st.Data = ev.rev, format.Root(ev.data[:8])
 	st.Source, st.Seq = source, ev.seq
 	for i := ev.ops.start; i < ev.ops.end; i++ {
@@ -113,6 +141,9 @@ func (e *events) commit(b *Batch, ev *event, as *actorState, source uint32) {
 			c.subject = int32(i)
 		}
 		e.changes = append(e.changes, c)
+		if noted {
+			e.past.paths = append(e.past.paths, touchedPath{as.id, o.kind, b.bytes(o.rkey), ev.rev})
+		}
 	}
 }
 
@@ -120,7 +151,7 @@ func (e *events) commit(b *Batch, ev *event, as *actorState, source uint32) {
 // from the higher rev. Another root under a rev that is not above ours is from before:
 // a relay that was killed sends the last ones again, under new numbers. But one whose
 // message names another rev announces an import, which may bring an older repo.
-func (e *events) sync(ev *event, as *actorState, source uint32) {
+func (e *events) sync(b *Batch, ev *event, as *actorState, source uint32) {
 	st := &as.now
 	known := st.Has(format.FlagHasRev) && ev.flags&hasRev != 0
 	switch {
@@ -139,7 +170,7 @@ func (e *events) sync(ev *event, as *actorState, source uint32) {
 	as.changed = true
 	st.Source, st.Seq = source, ev.seq
 	if !same {
-		st.Flags |= format.FlagDesync
+		e.past.missed(as, b.bytes(ev.did), "sync")
 		return
 	}
 	if known {
@@ -178,7 +209,7 @@ func (e *events) importEvent(b *Batch, ev *event, as *actorState) {
 	}
 }
 
-func (e *events) account(ev *event, as *actorState, source uint32) {
+func (e *events) account(b *Batch, ev *event, as *actorState, source uint32) {
 	st := &as.now
 	if st.AccountSource == source && ev.seq <= st.AccountSeq {
 		e.replays++
@@ -190,7 +221,11 @@ func (e *events) account(ev *event, as *actorState, source uint32) {
 		st.Flags ^= format.FlagHidden
 		e.hide(as.id, hide)
 	}
+	if ev.flags&active != 0 {
+		e.past.back(as, b.bytes(ev.did))
+	}
 	if ev.flags&deleted != 0 {
+		e.past.end(as)
 		*st = format.RepoState{
 			Flags: format.FlagHidden | format.FlagErasing, Source: source, Seq: ev.seq,
 			AccountSource: source, AccountSeq: ev.seq, DeletionSource: source, DeletionSeq: ev.seq, LowBucket: st.LowBucket,

@@ -70,6 +70,8 @@ func (s *Store) ImportKinds(ctx context.Context, indexed []kinds.Kind) error {
 // ImportCursor sets the cursor of a source, under the number that the states of
 // accounts (Batch.AddImport) name it by.
 func (s *Store) ImportCursor(ctx context.Context, c Cursor, number uint32) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	return s.changeCursors(ctx, c.Source, nil, func(_ *lane, row *format.CursorRow) {
 		*row = format.CursorRow{Number: number, Seq: c.Seq, Time: c.Time, Future: c.Future}
 	})

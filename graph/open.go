@@ -234,5 +234,5 @@ func (s *Store) load(r kv.Reader) error {
 		}
 	}
 	s.gauges()
-	return nil
+	return s.loadBackfill(r)
 }

@@ -100,7 +100,7 @@ func (s *several) pick(to []picked, l *lane, source string, b *Batch) []picked {
 		if !l.has(part) {
 			continue
 		}
-		if e.kind != eventImport && e.seq > 0 && cursors != nil && cursors[part-l.first].Covers(e.seq) {
+		if e.isOfSource() && e.seq > 0 && cursors != nil && cursors[part-l.first].Covers(e.seq) {
 			l.applied++
 			l.replays++
 			if m := s.store.o.Metrics; m != nil {

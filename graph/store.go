@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,6 +48,10 @@ type Options struct {
 	MustExist bool
 	// Import opens the graph for Import only.
 	Import bool
+	// Queued, if set, is told which repos were queued to be fetched whole, once that is
+	// committed; and then repos are queued of which something is missed. It must not
+	// call the Store.
+	Queued func([]Queued)
 	// Logger receives what the operator should know. nil means nothing is said.
 	Logger *slog.Logger
 	// Metrics may be nil.
@@ -55,8 +60,8 @@ type Options struct {
 	Writes *kvmetrics.Metrics
 }
 
-// A Store is the graph. Apply, EraseSlice and the cursor methods are for one
-// goroutine, the writer; View and all reading for any.
+// A Store is the graph. Its methods may be called from any goroutine; those that write
+// wait for each other.
 type Store struct {
 	kv      kv.Store
 	o       Options
@@ -68,6 +73,9 @@ type Store struct {
 	lanes   []*lane // one, but in a store of several partitions; none if it is read only
 	secret  []byte
 	made    bool // by this Open
+
+	writing  sync.Mutex      // guards lanes and backfill
+	backfill format.Backfill // as of the last commit
 
 	desynchronized, partial atomic.Int64 // repos, as of the last commit
 }
@@ -95,9 +103,10 @@ func (s *Store) Close(ctx context.Context) error {
 func (s *Store) Engine() string { return s.kv.Engine() }
 
 // Events returns how many events of repos were applied since the store was opened,
-// and how many were dropped because they had been applied before. It is for the
-// writer.
+// and how many were dropped because they had been applied before.
 func (s *Store) Events() (applied, replayed int64) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	for _, l := range s.lanes {
 		applied += l.applied
 		replayed += l.replays

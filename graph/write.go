@@ -25,6 +25,7 @@ type writer struct {
 	strings intern.Batch // the strings of the write
 
 	accounts accounts
+	resyncs  resyncs
 	events   events
 	previous previous
 	edges    edges
@@ -73,8 +74,11 @@ func (w *writer) attempt(tx kv.Txn, seg *segment, before format.Counts) (out out
 	if err := w.accounts.read(tx, &w.strings); err != nil {
 		return out, err
 	}
+	if err := w.resyncs.read(tx, seg, &w.accounts, &w.strings); err != nil {
+		return out, err
+	}
 	clock.lap(&w.timing.Read)
-	if err := w.events.walk(seg, &w.accounts, &w.strings); err != nil {
+	if err := w.events.walk(seg, &w.accounts, &w.strings, &w.resyncs); err != nil {
 		return out, err
 	}
 	clock.lap(&w.timing.Graph)
@@ -98,6 +102,9 @@ func (w *writer) attempt(tx kv.Txn, seg *segment, before format.Counts) (out out
 	}
 	w.edges.write(tx, w.layout, w.merger)
 	w.accounts.write(tx, &out.totals)
+	if err := w.resyncs.write(tx); err != nil {
+		return out, err
+	}
 	for _, id := range w.events.erasing {
 		tx.Set(format.EraseKey(id), nil)
 	}

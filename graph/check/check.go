@@ -51,7 +51,7 @@ func Verify(r kv.Reader, report func(problem string), progress func(keys int64))
 	}()
 	v := &checker{
 		r: damage, damage: damage, report: report, progress: progress,
-		counts: format.Counts{}.Clone(), hidden: roaring64.New(), erasing: map[dict.ID]bool{},
+		counts: format.Counts{}.Clone(), hidden: roaring64.New(), erasing: map[dict.ID]bool{}, resyncs: map[dict.ID]bool{},
 	}
 	return v.run()
 }
@@ -97,6 +97,7 @@ type checker struct {
 	reader   bucketReader
 	hidden   *roaring64.Bitmap // by the accounts' rows
 	erasing  map[dict.ID]bool
+	resyncs  map[dict.ID]bool
 	setKey   []byte   // the prefix of the keys of the set read last
 	over     []uint64 // what its rows say anything of
 	spilled  uint64   // which of their partitions have containers, a bit each
@@ -120,6 +121,7 @@ func (v *checker) run() error {
 		check    func(k, value []byte) error
 	}{
 		{format.KeyErase, v.eraseJob},
+		{format.KeyResync, v.resync},
 		{format.KeyAccount, v.accounts},
 	} {
 		if err := kv.ScanPrefix(v.r, []byte{part.keyspace}, func(k, value []byte) error {
@@ -158,6 +160,7 @@ func (v *checker) rest() error {
 		format.KeyCursor:     func(_, value []byte) error { _, err := format.DecodeCursor(value); return err },
 		format.KeyDeadLetter: func(key, value []byte) error { return isNote(key, value, new(format.DeadLetter)) },
 		format.KeyGap:        func(key, value []byte) error { return isNote(key, value, new(format.Gap)) },
+		format.KeyTouched:    func(key, value []byte) error { _, err := format.DecodeTouched(key, value); return err },
 		format.KeyClaim: func(key, value []byte) error {
 			if len(key) != 2 {
 				return errors.New("its key is malformed")
@@ -227,6 +230,18 @@ func (v *checker) eraseJob(k, _ []byte) error {
 	return nil
 }
 
+func (v *checker) resync(k, value []byte) error {
+	id, err := format.ParseActorKey(k)
+	if err == nil {
+		v.resyncs[id] = true
+		_, err = format.DecodeResync(value)
+	}
+	if err != nil {
+		v.broken("%v", err)
+	}
+	return nil
+}
+
 // accounts checks a group of accounts.
 func (v *checker) accounts(k, value []byte) error {
 	var named error
@@ -245,6 +260,9 @@ func (v *checker) account(id dict.ID, st *format.RepoState) error {
 		v.counts.Hidden++
 		v.hidden.Add(uint64(id))
 	}
+	if st.Complete() {
+		v.counts.Complete++
+	}
 	if st.Has(format.FlagPartial) {
 		v.counts.Partial++
 	}
@@ -253,6 +271,9 @@ func (v *checker) account(id dict.ID, st *format.RepoState) error {
 	}
 	if st.Has(format.FlagErasing) != v.erasing[id] {
 		v.broken("account %d: its row says erasing=%v, its job %v", id, st.Has(format.FlagErasing), v.erasing[id])
+	}
+	if st.Has(format.FlagResync) != v.resyncs[id] {
+		v.broken("account %d: its row says queued=%v, the queue of resyncs %v", id, st.Has(format.FlagResync), v.resyncs[id])
 	}
 	return v.named(dict.DID, id, "account")
 }

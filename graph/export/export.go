@@ -79,6 +79,7 @@ type exportAccount struct {
 	Hidden         bool       `json:"hidden,omitempty"`
 	Partial        bool       `json:"partial,omitempty"`
 	Desynchronized bool       `json:"desynchronized,omitempty"`
+	NoRoot         bool       `json:"noRoot,omitempty"` // the rev is that of an archive's row
 	Last           exportSeq  `json:"last"`
 	LastAccount    *exportSeq `json:"lastAccount,omitempty"`
 	LastDeletion   *exportSeq `json:"lastDeletion,omitempty"`
@@ -243,7 +244,7 @@ func (x *exporter) account(id dict.ID, did string, st *format.RepoState) *export
 		return exportSeq{x.sources[[2]uint32{part, number}], seq}
 	}
 	a := &exportAccount{
-		DID: did, Hidden: st.Has(format.FlagHidden), Partial: st.Has(format.FlagPartial), Desynchronized: st.Has(format.FlagDesync),
+		DID: did, Hidden: st.Has(format.FlagHidden), Partial: st.Has(format.FlagPartial), Desynchronized: st.Has(format.FlagDesync), NoRoot: st.Has(format.FlagNoRoot),
 		Last: at(st.Source, st.Seq),
 	}
 	if st.Has(format.FlagHasRev) {

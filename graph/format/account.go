@@ -44,7 +44,7 @@ const accountBits = 8
 func (l Layout) AppendAccount(dst []byte, actor dict.ID, s *RepoState) []byte {
 	start := len(dst) + 2
 	dst = s.Append(append(dst, byte(actor&l.AccountMask()), 0))
-	dst[start-1] = byte(len(dst) - start) // at most 76
+	dst[start-1] = byte(len(dst) - start) // at most 77
 	return dst
 }
 
@@ -125,6 +125,7 @@ func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
 //	rev(8) data(8)                            if flagHasRev
 //	top(8)                                    if flagAhead
 //	low(2)                                    if it is known
+//	more flags(1)                             if any is set: the upper eight
 //
 // top is the highest TID that is, or was, the key of an indexed record, where
 // that is above rev. It is seldom: a PDS draws a commit's rev after its keys.
@@ -134,7 +135,7 @@ func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
 // account's records have been TIDs since it was first heard of, or lowNone if
 // there were none. With top, it says where all its records are.
 type RepoState struct {
-	Flags                 byte
+	Flags                 uint16
 	Source, AccountSource uint32
 	Seq, AccountSeq       Seq
 	DeletionSource        uint32
@@ -151,18 +152,23 @@ const LowNone = 0xffff
 // The flags of a RepoState. Those that say that a part of its row is there, append
 // sets.
 const (
-	FlagHasRev  byte = 1 << iota // rev and data are those of the last applied commit
-	FlagPartial                  // the repo's past was never seen
-	FlagDesync                   // something of the repo was missed
-	FlagHidden                   // the last #account said active: false
-	FlagErasing                  // deleted, and not all of it is erased yet
-	flagAccount                  // an #account was seen
-	flagDeleted                  // it was deleted once
-	flagAhead                    // top is above rev
+	FlagHasRev  uint16 = 1 << iota // rev and data are those of the last applied commit
+	FlagPartial                    // the repo's past was never seen
+	FlagDesync                     // something of the repo was missed
+	FlagHidden                     // the last #account said active: false
+	FlagErasing                    // deleted, and not all of it is erased yet
+	flagAccount                    // an #account was seen
+	flagDeleted                    // it was deleted once
+	flagAhead                      // top is above rev
+	FlagResync                     // it has a row in the queue of resyncs (resync.go)
+	FlagNoRoot                     // rev is that of an archive's row, and data is not known
 )
 
 // Has reports whether a flag is set.
-func (s *RepoState) Has(flag byte) bool { return s.Flags&flag != 0 }
+func (s *RepoState) Has(flag uint16) bool { return s.Flags&flag != 0 }
+
+// Complete reports whether all records of the repo are in the index, as far as is known.
+func (s *RepoState) Complete() bool { return s.Flags&(FlagHasRev|FlagPartial|FlagDesync) == FlagHasRev }
 
 // MayHold reports whether the repo may have a record of the path already.
 func (s *RepoState) MayHold(p Path) bool {
@@ -203,7 +209,7 @@ func (s *RepoState) Append(dst []byte) []byte {
 	if s.Has(FlagHasRev) && s.Top > uint64(s.Rev) {
 		flags |= flagAhead
 	}
-	dst = append(dst, flags)
+	dst = append(dst, byte(flags))
 	dst = binary.AppendUvarint(dst, uint64(s.Source))
 	dst = binary.AppendUvarint(dst, uint64(s.Seq))
 	if flags&flagAccount != 0 {
@@ -224,6 +230,9 @@ func (s *RepoState) Append(dst []byte) []byte {
 	if s.LowBucket != 0 {
 		dst = binary.BigEndian.AppendUint16(dst, s.LowBucket)
 	}
+	if more := byte(flags >> 8); more != 0 {
+		dst = append(dst, more)
+	}
 	return dst
 }
 
@@ -235,7 +244,7 @@ func DecodeRepoState(v []byte) (s RepoState, err error) {
 	if len(v) == 0 {
 		return bad()
 	}
-	flags, rest := v[0], v[1:]
+	flags, rest := uint16(v[0]), v[1:]
 	ok := true
 	pair := func(source *uint32, seq *Seq) {
 		a, n := binary.Uvarint(rest)
@@ -267,10 +276,13 @@ func DecodeRepoState(v []byte) (s RepoState, err error) {
 		}
 		s.Top, rest = binary.BigEndian.Uint64(rest), rest[8:]
 	}
-	if len(rest) == 2 {
-		s.LowBucket, rest = binary.BigEndian.Uint16(rest), nil
+	if len(rest) >= 2 {
+		s.LowBucket, rest = binary.BigEndian.Uint16(rest), rest[2:]
 	}
-	if !ok || len(rest) != 0 || s.LowBucket > RawBucket && s.LowBucket != LowNone {
+	if len(rest) == 1 && rest[0] != 0 {
+		flags, rest = flags|uint16(rest[0])<<8, nil
+	}
+	if !ok || len(rest) != 0 || flags >= FlagNoRoot<<1 || s.LowBucket > RawBucket && s.LowBucket != LowNone {
 		return bad()
 	}
 	s.Flags = flags &^ (flagAccount | flagDeleted | flagAhead)

@@ -12,6 +12,7 @@ import (
 type Counts struct {
 	Accounts       int64            `json:"accounts"`       // repos of which anything is known
 	Hidden         int64            `json:"hidden"`         // accounts not active
+	Complete       int64            `json:"complete"`       // repos of which all is there
 	Partial        int64            `json:"partial"`        // repos whose past was never seen
 	Desynchronized int64            `json:"desynchronized"` // repos of which something was missed
 	Records        map[string]int64 `json:"records"`        // live records, by Kind name
@@ -35,6 +36,7 @@ func (c Counts) Clone() Counts {
 func (c *Counts) Add(d Counts) {
 	c.Accounts += d.Accounts
 	c.Hidden += d.Hidden
+	c.Complete += d.Complete
 	c.Partial += d.Partial
 	c.Desynchronized += d.Desynchronized
 	for _, k := range kinds.All {

@@ -26,6 +26,9 @@
 //	'm' "import"                 → nothing        while an import is not finished
 //	'm' "secret"                 → 32 random bytes, for opaque query cursors
 //	'm' "writer"                 → token of the last write (16)
+//	'm' "backfill"               → Backfill, JSON (resync.go)
+//	'w' actor                    → Resync, JSON   repos to be fetched whole (resync.go)
+//	't' actor …                  → rev, commit    what the stream changed of repos whose past is to come (resync.go)
 //
 // In a store that several processes write (dict.Settings.Partitions), nothing that is read
 // to be written again belongs to two partitions, so that two writers never conflict on it.
@@ -35,7 +38,7 @@
 //	'v' kind subject 0xff block  → container      a block's ids are of one partition
 //	'a' actor                    → repo state, a group of one
 //	'c' 0 part source            → cursor row
-//	'm' "counts", "hidden", "writer", each followed by the first partition of
+//	'm' "counts", "hidden", "writer", "backfill", each followed by the first partition of
 //	                               the lane that writes it; totals are sums
 //	'd', 'g'                       the source's number has that in its first byte
 //	'p' part                     → claim, JSON    who indexes it (claim.go)

@@ -213,13 +213,17 @@ var goldenStates = []RepoState{
 		Flags: FlagHasRev | FlagDesync, Source: 1 << 31, Seq: 300, AccountSource: 2, AccountSeq: 299, DeletionSource: 1, DeletionSeq: 128,
 		Rev: goldenTID, Data: Root{9}, Top: goldenTID + 1, LowBucket: 1608,
 	},
+	{Flags: FlagHasRev | FlagPartial | FlagNoRoot, Rev: goldenTID, LowBucket: 1608},
+	{Flags: FlagResync},
 }
 
 func goldenAccounts() (forms []golden.Form) {
 	var all []byte
 	for i, s := range goldenStates {
 		id := shortID&^255 + dict.ID(i*51)
-		all = alone.AppendAccount(all, id, &s)
+		if i < 5 { // those that a group of the golden file has
+			all = alone.AppendAccount(all, id, &s)
+		}
 		forms = append(forms,
 			golden.New(fmt.Sprintf("account %d, of a group", i), alone.AppendAccount(nil, id, &s), readGroup(alone, id)),
 			golden.New(fmt.Sprintf("account %d, its own group", i), shared.AppendAccount(nil, id, &s), readGroup(shared, id)))
@@ -251,11 +255,20 @@ func goldenRest() (forms []golden.Form) {
 		forms = append(forms, golden.New(h.name, h.Append(nil), readHeader))
 	}
 	counts := Counts{
-		Accounts: 40_000_000, Hidden: 3, Partial: 2, Desynchronized: 1,
+		Accounts: 40_000_000, Hidden: 3, Complete: 39_999_998, Partial: 2, Desynchronized: 1,
 		Records: map[string]int64{"follow": 5, "like": 6, "repost": -7, "block": 0}, Strings: map[string]int64{"did": 8, "uri": 9},
 	}
 	gap := Gap{Source: "wss://bsky.network", After: 5, Reason: "jump", Time: at, Since: at.Add(-time.Minute), Suspect: true, Detail: "5 to 9"}
 	letter := DeadLetter{Source: "wss://bsky.network", Seq: 5, DID: "did:plc:ewvi7nxzyoun6zhxrhs64oiz", Path: "app.bsky.graph.follow/self", Reason: "no CID", Time: at}
+	resync := Resync{
+		Reason: "chain", Generation: 3, Queued: at, Due: at.Add(time.Minute), Tries: 2, Failure: "not_found", Detail: "404",
+		Placing: 5, Older: []byte{1, 2}, OlderRev: 6,
+	}
+	backfill := Backfill{
+		Archive: "https://archive.example.com", Begun: at, Hosts: map[string]HostBackfill{"pds.example.com": {Cursor: "c", Listed: 5}},
+		Done: map[string]time.Time{"repos": at},
+	}
+	touched := TouchedCommit{Since: 5, Data: Root{1, 2}, Prev: Root{3}, HasPrev: true, Broken: true}
 	claim := ClaimRow{Token: []byte("0123456789abcdef"), Owner: "host:1", Since: at}
 	return append(forms,
 		golden.New("settings before version 4, one partition", []byte{2, 14, 0, 1, 0, 0}, readOldSettings),
@@ -267,6 +280,12 @@ func goldenRest() (forms []golden.Form) {
 		golden.New("counts", asJSON(counts), readCounts), golden.New("counts of nothing", asJSON(Counts{}), readCounts),
 		golden.New("gap", asJSON(gap), readJSON[Gap]), golden.New("gap without a beginning", asJSON(Gap{Reason: "began", Time: at}), readJSON[Gap]),
 		golden.New("dead letter", asJSON(letter), readJSON[DeadLetter]), golden.New("dead letter of no account", asJSON(DeadLetter{Reason: "no frame", Time: at}), readJSON[DeadLetter]),
+		golden.New("queued resync", asJSON(resync), readJSON[Resync]), golden.New("failed resync", asJSON(Resync{State: ResyncFailed, Reason: "sync"}), readJSON[Resync]),
+		golden.New("backfill", asJSON(backfill), readJSON[Backfill]), golden.New("no backfill", asJSON(Backfill{}), readJSON[Backfill]),
+		golden.New("touched commit", touched.Append(nil), func(v []byte) (string, error) {
+			c, err := DecodeTouched(AppendTouchedCommitKey(nil, shortID, 7), v)
+			return fmt.Sprintf("%+v", c.Commit), err
+		}),
 		golden.New("claim", asJSON(claim), readJSON[ClaimRow]),
 		golden.New("claim of shards", asJSON(ClaimRow{Owner: "host:2", Since: at, Shards: &dict.ShardRange{First: 64, Last: 127}}), func(v []byte) (string, error) {
 			var c ClaimRow

@@ -12,7 +12,7 @@ import (
 // Version is that of the format of everything in a store: this package's keys and
 // values, and package dict's. A store of another one is not read; skein upgrade
 // brings an older one up to date.
-const Version = 4
+const Version = 5
 
 // A Header says what a store is: the first row that is made in it, and the first
 // that is read. It lies under HeaderKey:
@@ -74,9 +74,12 @@ func HeaderVersion(v []byte) (version uint8, err error) {
 }
 
 // DecodeHeader reads the value of HeaderKey in a store of this Version.
-func DecodeHeader(v []byte) (h Header, err error) {
+func DecodeHeader(v []byte) (h Header, err error) { return HeaderOf(Version, v) }
+
+// HeaderOf is DecodeHeader of a store of another version, from 4 on.
+func HeaderOf(version uint8, v []byte) (h Header, err error) {
 	const fixed = 8
-	if len(v) < fixed || len(v) != fixed+int(v[fixed-1]) || v[0] != Version {
+	if len(v) < fixed || len(v) != fixed+int(v[fixed-1]) || v[0] != version {
 		return h, fmt.Errorf("format: the store's header is malformed: %x", v)
 	}
 	h.Version = v[0]

@@ -12,7 +12,7 @@ const keyTotals = 'm'
 // keyspaces names the keyspaces of the store, by the first byte of their keys.
 var keyspaces = map[byte]string{
 	KeyRecord: "records", KeyReverse: "sets", KeyAccount: "accounts", KeyErase: "erase jobs", KeyCursor: "cursors",
-	KeyDeadLetter: "dead letters", KeyGap: "gaps", KeyClaim: "claims", KeyHeartbeat: "heartbeats", keyTotals: "totals",
+	KeyDeadLetter: "dead letters", KeyGap: "gaps", KeyClaim: "claims", KeyHeartbeat: "heartbeats", KeyResync: "queue of resyncs", KeyTouched: "touched paths", keyTotals: "totals",
 	dict.KeyID: "strings", dict.KeyString: "ids", dict.KeyNext: "shard counters", dict.KeyLease: "leases",
 	dict.KeyHome: "shard homes", dict.KeyClaims: "claim counts",
 }

@@ -102,7 +102,7 @@ func (l Layout) FitsTotalsKey(key []byte) bool {
 			return true
 		}
 	}
-	for _, each := range [][]byte{KeyCounts, KeyHidden, KeyWriter} {
+	for _, each := range [][]byte{KeyCounts, KeyHidden, KeyWriter, KeyBackfill} {
 		if rest, ok := bytes.CutPrefix(key, each); ok {
 			return len(rest) == 0 && !l.Shared() || len(rest) == 1 && l.Shared() && rest[0] < l.Settings.Partitions
 		}

@@ -27,7 +27,7 @@ func TestCounts(t *testing.T) {
 			want.Records[p.kind.String()]++
 		}
 		for _, r := range v.repos {
-			for n, is := range map[*int64]bool{&want.Hidden: r.hidden, &want.Partial: r.partial, &want.Desynchronized: r.desync} {
+			for n, is := range map[*int64]bool{&want.Hidden: r.hidden, &want.Complete: r.everCommitted && !r.partial && !r.desync, &want.Partial: r.partial, &want.Desynchronized: r.desync} {
 				if is {
 					*n++
 				}
@@ -219,7 +219,7 @@ func TestAccount(t *testing.T) {
 				continue
 			}
 			want := format.RepoState{Rev: format.Rev(r.rev), Seq: r.seq, AccountSeq: r.accountSeq, DeletionSeq: r.deletionSeq, LowBucket: got.LowBucket}
-			for flag, is := range map[byte]bool{
+			for flag, is := range map[uint16]bool{
 				format.FlagHasRev: r.everCommitted, format.FlagHidden: r.hidden, format.FlagPartial: r.partial, format.FlagDesync: r.desync,
 			} {
 				if is {

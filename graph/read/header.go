@@ -65,10 +65,15 @@ func NotImporting(r kv.Reader) error {
 
 // Account reads the state of an account, the zero state if there is none.
 func Account(r kv.Reader, l format.Layout, actor dict.ID) (format.RepoState, error) {
+	s, _, err := FindAccount(r, l, actor)
+	return s, err
+}
+
+// FindAccount reads the state of an account, and reports whether there is one.
+func FindAccount(r kv.Reader, l format.Layout, actor dict.ID) (s format.RepoState, found bool, err error) {
 	v, ok, err := r.Get(l.AccountKey(nil, actor))
 	if err != nil || !ok {
-		return format.RepoState{}, err
+		return s, false, err
 	}
-	s, _, err := l.AccountIn(v, actor)
-	return s, err
+	return l.AccountIn(v, actor)
 }

@@ -20,8 +20,10 @@ package upgrade
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"skein/graph/fence"
@@ -48,6 +50,69 @@ type Step struct {
 // Steps are those from the oldest version that can be brought up to date.
 var Steps = []Step{
 	{From: 3, Finish: oneHeader},
+	{From: 4, Finish: countComplete},
+}
+
+// countComplete counts the accounts of which all is there, which were not counted before.
+// The states of accounts have more flags from here on, and no other form.
+func countComplete(tx kv.Txn, header []byte) ([]byte, error) {
+	h, err := format.HeaderOf(4, header)
+	if err != nil {
+		return nil, err
+	}
+	layout := format.Layout{Settings: h.Settings}
+	complete := map[uint8]int64{}
+	err = kv.ScanPrefix(tx.Snapshot(), []byte{format.KeyAccount}, func(k, v []byte) error {
+		return layout.EachState(k, v, func(id dict.ID, st format.RepoState) error {
+			if st.Complete() {
+				complete[h.Settings.PartitionOfID(id)]++
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := addComplete(tx, layout, complete); err != nil {
+		return nil, err
+	}
+	h.Version = 5
+	return h.Append(nil), nil
+}
+
+// addComplete adds the counts of partitions to the rows of the lanes that wrote them.
+func addComplete(tx kv.Txn, layout format.Layout, complete map[uint8]int64) error {
+	rows := map[uint8]format.Counts{}
+	err := kv.ScanPrefix(tx, format.KeyCounts, func(k, v []byte) error {
+		first := uint8(0)
+		if layout.Shared() {
+			first = k[len(k)-1]
+		}
+		c, err := format.DecodeCounts(v)
+		rows[first] = c
+		return err
+	})
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	firsts := slices.Sorted(maps.Keys(rows))
+	for part, n := range complete {
+		at, found := slices.BinarySearch(firsts, part)
+		if !found {
+			at = max(at-1, 0)
+		}
+		c := rows[firsts[at]]
+		c.Complete += n
+		rows[firsts[at]] = c
+	}
+	for first, c := range rows {
+		v, err := json.Marshal(c)
+		if err != nil {
+			return fmt.Errorf("writing the counts: %w", err)
+		}
+		tx.Set(layout.PartKey(format.KeyCounts, first), v)
+	}
+	return nil
 }
 
 // oneHeader puts the settings of the dictionary, which had a row and a version of their

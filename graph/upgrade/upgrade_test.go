@@ -142,6 +142,15 @@ func TestStoresOfEveryVersion(t *testing.T) {
 			return s
 		}},
 		"v3-several": {3, func(t *testing.T) kv.Store { return load(t, gunzip(t, "v3-several.kv.gz"), memkv.Faults{}) }},
+		"v4-alone": {4, func(t *testing.T) kv.Store {
+			dir := unpack(t, gunzip(t, "v4-alone.tar.gz"))
+			s, err := pebblekv.Open(pebblekv.Options{Dir: dir, Merger: graph.NewMerger(graph.Limits{}), SyncInterval: time.Second, Marker: format.HeaderKey})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}},
+		"v4-several": {4, func(t *testing.T) kv.Store { return load(t, gunzip(t, "v4-several.kv.gz"), memkv.Faults{}) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := c.open(t)

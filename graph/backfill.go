@@ -1,0 +1,342 @@
+package graph
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"skein/graph/format"
+	"skein/graph/read"
+	"skein/intern"
+	"skein/intern/dict"
+	"skein/internal/kv"
+)
+
+// Backfill returns which past is being fetched, as of the last commit.
+func (s *Store) Backfill() format.Backfill {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return cloneBackfill(s.backfill)
+}
+
+func cloneBackfill(b format.Backfill) format.Backfill {
+	b.Hosts, b.Done = maps.Clone(b.Hosts), maps.Clone(b.Done)
+	return b
+}
+
+// ChangeBackfill changes which past is being fetched.
+func (s *Store) ChangeBackfill(ctx context.Context, change func(*format.Backfill)) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	b := cloneBackfill(s.backfill)
+	change(&b)
+	v, err := json.Marshal(b)
+	if err != nil {
+		return fmt.Errorf("graph: writing how far the past was fetched: %w", err)
+	}
+	for _, l := range s.lanes {
+		err := l.update(ctx, func(tx kv.Txn) error {
+			tx.Set(s.layout.PartKey(format.KeyBackfill, l.first), v)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("graph: storing how far the past was fetched: %w", err)
+		}
+	}
+	s.setBackfill(b)
+	return nil
+}
+
+// setBackfill takes over which past is being fetched.
+func (s *Store) setBackfill(b format.Backfill) {
+	s.backfill = b
+	for _, l := range s.lanes {
+		q := &l.w.resyncs
+		q.queues = s.o.Queued != nil
+		q.archiving = b.Archive != ""
+		q.partial = q.queues && len(b.Done) > 0 && !q.archiving
+	}
+}
+
+// loadBackfill reads which past is being fetched. Where the shares of writers were
+// others, what any of them was at is gone on with.
+func (s *Store) loadBackfill(r kv.Reader) error {
+	var b format.Backfill
+	for _, l := range s.lanes {
+		for part := l.first; part < l.end; part++ {
+			v, ok, err := r.Get(s.layout.PartKey(format.KeyBackfill, part))
+			if err != nil {
+				return err
+			}
+			if !ok {
+				continue
+			}
+			one, err := format.DecodeBackfill(v)
+			if err != nil {
+				return err
+			}
+			if b.Archive == "" && len(b.Hosts) == 0 {
+				b = one
+			}
+		}
+	}
+	s.setBackfill(b)
+	return nil
+}
+
+// ChangeResync changes the row of a repo in the queue of resyncs. It reports whether the
+// repo is queued; change is called only then, and the row written if it returns true.
+func (s *Store) ChangeResync(ctx context.Context, did string, change func(*format.Resync) bool) (queued bool, err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	part := s.layout.Settings.PartitionOf([]byte(did))
+	i := slices.IndexFunc(s.lanes, func(l *lane) bool { return l.has(part) })
+	if i < 0 {
+		return false, nil
+	}
+	err = s.lanes[i].update(ctx, func(tx kv.Txn) error {
+		id, err := idOf(tx, did)
+		if err != nil || id == dict.None {
+			return err
+		}
+		var v []byte
+		if v, queued, err = tx.Get(format.ResyncKey(id)); err != nil || !queued {
+			return err
+		}
+		row, err := format.DecodeResync(v)
+		if err != nil || !change(&row) {
+			return err
+		}
+		if v, err = row.Append(nil); err == nil {
+			tx.Set(format.ResyncKey(id), v)
+		}
+		return err
+	})
+	if err != nil {
+		return queued, fmt.Errorf("graph: changing the queued resync of %s: %w", did, err)
+	}
+	return queued, nil
+}
+
+func idOf(r kv.Reader, did string) (dict.ID, error) {
+	var b intern.Batch
+	n := b.Add(dict.DID, []byte(did))
+	err := intern.Lookup(r, &b)
+	return b.ID(n), err
+}
+
+// Account returns the state of an account, and its row in the queue of resyncs if it has
+// one.
+func (s *Snapshot) Account(did string) (st format.RepoState, known bool, row *format.Resync, err error) {
+	id, err := idOf(s.r, did)
+	if err != nil || id == dict.None {
+		return st, false, nil, err
+	}
+	if st, known, err = read.FindAccount(s.r, s.s.layout, id); err != nil || !st.Has(format.FlagResync) {
+		return st, known, nil, err
+	}
+	v, ok, err := s.r.Get(format.ResyncKey(id))
+	if err != nil || !ok {
+		return st, known, nil, err
+	}
+	q, err := format.DecodeResync(v)
+	return st, known, &q, err
+}
+
+// Owns reports whether the store's writer is the one of the account.
+func (s *Snapshot) Owns(did string) bool { return s.s.Owns([]byte(did)) }
+
+// Resyncs calls each for the repos that are queued to be fetched whole.
+func (s *Snapshot) Resyncs(each func(did string, row format.Resync) error) error {
+	var ids []dict.ID
+	var rows []format.Resync
+	flush := func() error {
+		err := s.Strings(dict.DID, ids, func(i int, did []byte) error { return each(string(did), rows[i]) })
+		ids, rows = ids[:0], rows[:0]
+		return err
+	}
+	err := kv.ScanPrefix(s.r, []byte{format.KeyResync}, func(k, v []byte) error {
+		id, err := format.ParseActorKey(k)
+		if err != nil {
+			return err
+		}
+		row, err := format.DecodeResync(v)
+		if err != nil {
+			return err
+		}
+		ids, rows = append(ids, id), append(rows, row)
+		if len(ids) < 2000 {
+			return nil
+		}
+		return flush()
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// Missing calls each for the repos that something is known to be missing of and that are
+// not queued: the desynchronized ones, and if partial is set those whose past was not
+// seen.
+func (s *Snapshot) Missing(partial bool, each func(did string) error) error {
+	wanted := format.FlagDesync
+	if partial {
+		wanted |= format.FlagPartial
+	}
+	var ids []dict.ID
+	flush := func() error {
+		err := s.Strings(dict.DID, ids, func(_ int, did []byte) error { return each(string(did)) })
+		ids = ids[:0]
+		return err
+	}
+	err := kv.ScanPrefix(s.r, []byte{format.KeyAccount}, func(k, v []byte) error {
+		return s.s.layout.EachState(k, v, func(id dict.ID, st format.RepoState) error {
+			if st.Flags&wanted == 0 || st.Has(format.FlagResync) {
+				return nil
+			}
+			if ids = append(ids, id); len(ids) < 2000 {
+				return nil
+			}
+			return flush()
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// EndArchive ends the reading of an archive that was read to its end: repos that were
+// partial are complete from now on, but for those that an account's deletion, or
+// something that was missed, makes doubtful, which are returned and to be fetched
+// whole. It may be called again where it was interrupted.
+func (s *Store) EndArchive(ctx context.Context) (doubtful []string, err error) {
+	var ids []dict.ID
+	for i := range s.lanes {
+		for lo := []byte{format.KeyAccount}; lo != nil; {
+			var some []dict.ID
+			if lo, some, err = s.completeSlice(ctx, i, lo); err != nil {
+				return nil, fmt.Errorf("graph: ending an archive: %w", err)
+			}
+			ids = append(ids, some...)
+		}
+		for lo := []byte{format.KeyTouched}; lo != nil; {
+			if lo, err = s.forgetSlice(ctx, i, lo); err != nil {
+				return nil, fmt.Errorf("graph: ending an archive: %w", err)
+			}
+		}
+	}
+	err = s.View(ctx, func(sn *Snapshot) error {
+		return sn.Strings(dict.DID, ids, func(_ int, did []byte) error { doubtful = append(doubtful, string(did)); return nil })
+	})
+	return doubtful, err
+}
+
+// sliceGroups is how many groups of accounts, or touched paths, are looked at in one write.
+const sliceGroups = 2000
+
+// completeSlice goes over some groups of accounts from lo on, and returns where to go on,
+// nil at the end.
+func (s *Store) completeSlice(ctx context.Context, lane int, lo []byte) (next []byte, doubtful []dict.ID, err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	l := s.lanes[lane]
+	type changed struct {
+		id dict.ID
+		st format.RepoState
+	}
+	var states []changed
+	var counts format.Counts
+	err = l.update(ctx, func(tx kv.Txn) error {
+		states, doubtful, next = nil, nil, nil
+		counts = l.counts.Clone()
+		n := 0
+		err := tx.Scan(lo, []byte{format.KeyAccount + 1}, false, func(k, v []byte) (bool, error) {
+			if n++; n > sliceGroups {
+				next = bytes.Clone(k)
+				return false, nil
+			}
+			return true, s.layout.EachState(k, v, func(id dict.ID, st format.RepoState) error {
+				switch {
+				case !st.Has(format.FlagPartial) || !l.has(s.layout.Settings.PartitionOfID(id)) || st.Has(format.FlagResync):
+				case st.Has(format.FlagDesync) || st.DeletionSource != 0:
+					doubtful = append(doubtful, id)
+				default:
+					st.Flags &^= format.FlagPartial
+					states = append(states, changed{id, st})
+					counts.Partial--
+					if st.Complete() {
+						counts.Complete++
+					}
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			return err
+		}
+		var group []byte
+		for i := range states {
+			c := &states[i]
+			group = s.layout.AppendAccount(group, c.id, &c.st)
+			if i+1 == len(states) || !bytes.Equal(s.layout.AccountKey(nil, c.id), s.layout.AccountKey(nil, states[i+1].id)) {
+				writeGroup(tx, s.layout, s.layout.AccountKey(nil, c.id), group)
+				group = nil
+			}
+		}
+		return writeCounts(tx, s.layout.PartKey(format.KeyCounts, l.first), counts)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	l.counts = counts
+	for _, c := range states {
+		l.states.put(c.id, c.st)
+	}
+	s.gauges()
+	return next, doubtful, nil
+}
+
+// forgetSlice forgets what the stream has changed of repos that are not queued.
+func (s *Store) forgetSlice(ctx context.Context, lane int, lo []byte) (next []byte, err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	l := s.lanes[lane]
+	err = l.update(ctx, func(tx kv.Txn) error {
+		next = nil
+		n := 0
+		var keys [][]byte
+		queued := map[dict.ID]bool{}
+		err := tx.Scan(lo, []byte{format.KeyTouched + 1}, false, func(k, v []byte) (bool, error) {
+			if n++; n > sliceGroups {
+				next = bytes.Clone(k)
+				return false, nil
+			}
+			t, err := format.DecodeTouched(k, v)
+			if err == nil && l.has(s.layout.Settings.PartitionOfID(t.Actor)) {
+				keys = append(keys, bytes.Clone(k))
+				queued[t.Actor] = false
+			}
+			return true, err
+		})
+		if err != nil {
+			return err
+		}
+		for id := range queued {
+			if _, queued[id], err = tx.Get(format.ResyncKey(id)); err != nil {
+				return err
+			}
+		}
+		for _, k := range keys {
+			if id, _ := dict.ReadID(k[1:]); !queued[id] {
+				tx.Delete(k)
+			}
+		}
+		return nil
+	})
+	return next, err
+}

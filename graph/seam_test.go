@@ -1,0 +1,454 @@
+package graph
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"skein/graph/check"
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/graph/read"
+	"skein/intern/dict"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+	"skein/internal/syntax"
+)
+
+// seamRev returns the rev of the n-th commit of a history; 0 is none.
+func seamRev(n int) uint64 { return uint64(3<<60) + uint64(n)<<30 }
+
+// A seamOp is one operation: on a record key, "" deletes.
+type seamOp struct {
+	kind    kinds.Kind
+	rkey    string
+	subject string
+}
+
+// seamTID is a record key that is made in the n-th commit.
+func seamTID(n int) string { return string(syntax.AppendTID(nil, seamRev(n)-5)) }
+
+// seamHistory is a small history with everything in it that a snapshot and the stream may
+// disagree about: records put, put anew, moved to another subject, deleted, made again.
+var seamHistory = [][]seamOp{
+	1: {{1, seamTID(1), "did:plc:a"}, {1, "self", "did:plc:b"}, {2, seamTID(1), "at://did:plc:a/app.bsky.feed.post/1"}},
+	2: {{1, seamTID(2), "did:plc:a"}, {1, "self", "did:plc:c"}, {4, "gone", "did:plc:d"}},
+	3: {{1, seamTID(1), ""}, {2, seamTID(3), "at://did:plc:a/app.bsky.feed.post/2"}, {4, "gone", ""}},
+	4: {{1, "self", ""}, {1, seamTID(1), "did:plc:e"}, {2, seamTID(1), ""}},
+	5: {{4, "gone", "did:plc:b"}, {1, seamTID(5), "did:plc:e"}, {2, seamTID(3), ""}},
+}
+
+// seamTruth returns what a repo holds after n commits, without those of lost.
+func seamTruth(n int) map[string]string {
+	have := map[string]string{}
+	for _, ops := range seamHistory[:n+1] {
+		for _, o := range ops {
+			if name := pathName(o.kind, []byte(o.rkey)); o.subject == "" {
+				delete(have, name)
+			} else {
+				have[name] = o.subject
+			}
+		}
+	}
+	return have
+}
+
+func seamRoot(n int) [32]byte { return sha256.Sum256([]byte{byte(n)}) }
+
+// seam is one account's way through an index.
+type seam struct {
+	t   *testing.T
+	s   *Store
+	did string
+	seq *format.Seq
+}
+
+func (m *seam) apply(source string, b *Batch) {
+	m.t.Helper()
+	if err := m.s.Apply(m.t.Context(), source, b); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// event delivers the n-th commit of the stream.
+func (m *seam) event(n int) {
+	m.t.Helper()
+	var b Batch
+	data, prev := seamRoot(n), seamRoot(n-1)
+	*m.seq++
+	c := &Commit{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(n)), Data: data[:]}
+	if n > 1 {
+		c.Since, c.PrevData = syntax.AppendTID(nil, seamRev(n-1)), prev[:]
+	}
+	b.AddCommit(*m.seq, c)
+	for _, o := range seamHistory[n] {
+		if o.subject == "" {
+			b.AddDelete(o.kind, []byte(o.rkey))
+		} else {
+			b.AddPut(o.kind, []byte(o.rkey), []byte(o.subject))
+		}
+	}
+	b.Seen(*m.seq, nil)
+	m.apply("stream", &b)
+}
+
+// account delivers an #account.
+func (m *seam) account(isActive, erase bool) {
+	m.t.Helper()
+	var b Batch
+	*m.seq++
+	b.AddAccount(*m.seq, []byte(m.did), isActive, erase)
+	b.Seen(*m.seq, nil)
+	m.apply("stream", &b)
+}
+
+func (m *seam) queue() {
+	m.t.Helper()
+	var b Batch
+	b.AddResync([]byte(m.did), "test")
+	m.apply("", &b)
+}
+
+// row returns the account's state, and its row in the queue.
+func (m *seam) row() (st format.RepoState, row *format.Resync) {
+	m.t.Helper()
+	err := m.s.View(m.t.Context(), func(sn *Snapshot) (err error) { st, _, row, err = sn.Account(m.did); return err })
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return st, row
+}
+
+// part puts a part of the snapshot of the n-th commit in place: all, or the first or the
+// second half.
+func (m *seam) part(n int, generation uint32, first, last bool) Outcome {
+	m.t.Helper()
+	const middle = "app.bsky.graph.follow/"
+	data := seamRoot(n)
+	sn := RepoSnapshot{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(n)), Data: data[:], Generation: generation, First: first, Last: last}
+	if !last {
+		sn.To = middle
+	} else if !first {
+		sn.From = middle
+	}
+	var b Batch
+	at := b.AddSnapshot(&sn)
+	truth := seamTruth(n)
+	for _, name := range slices.Sorted(maps.Keys(truth)) {
+		k, rkey := kinds.Kind(name[0]), name[1:]
+		if b.snapshots[0].holds([]byte(k.Info().Collection + "/" + rkey)) {
+			b.AddPut(k, []byte(rkey), []byte(truth[name]))
+		}
+	}
+	m.apply("", &b)
+	return b.Outcome(at)
+}
+
+// fetched puts the whole snapshot of the n-th commit in place, as it is fetched now.
+func (m *seam) fetched(n int) Outcome {
+	m.t.Helper()
+	_, row := m.row()
+	if row == nil {
+		return NotQueued
+	}
+	return m.part(n, row.Generation, true, true)
+}
+
+// records returns what the index has of the account.
+func (m *seam) records() map[string]string {
+	m.t.Helper()
+	have := map[string]string{}
+	err := m.s.kv.View(m.t.Context(), func(r kv.Reader) error {
+		id, err := idOf(r, m.did)
+		if err != nil || id == dict.None {
+			return err
+		}
+		sn := &Snapshot{r: r, s: m.s}
+		for _, k := range kinds.All {
+			var ids []dict.ID
+			var names []string
+			err := read.Records(r, k.Kind, id, func(rec *format.Record) bool {
+				ids, names = append(ids, rec.Subject), append(names, pathName(k.Kind, rec.Path.AppendRkey(nil)))
+				return true
+			})
+			if err != nil {
+				return err
+			}
+			if err := sn.Strings(k.To.Is, ids, func(i int, s []byte) error { have[names[i]] = string(s); return nil }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return have
+}
+
+func (m *seam) want(n int, what string) {
+	m.t.Helper()
+	if got, want := m.records(), seamTruth(n); !maps.Equal(got, want) {
+		m.t.Fatalf("%s: %s: the index has %v, want %v", m.did, what, got, want)
+	}
+}
+
+// complete makes sure that the account is known to be complete, at a commit.
+func (m *seam) complete(n int, what string) {
+	m.t.Helper()
+	m.want(n, what)
+	if st, row := m.row(); !st.Complete() || row != nil || uint64(st.Rev) != seamRev(n) {
+		m.t.Fatalf("%s: %s: %+v, queued: %+v", m.did, what, st, row)
+	}
+}
+
+// seams calls each with an account of its own, all of one store, and checks that.
+func seams(t *testing.T, each func(next func(name string, args ...int) *seam)) {
+	t.Helper()
+	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
+	s, err := Open(t.Context(), store, Options{Queued: func([]Queued) {}, Embedded: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seq format.Seq
+	ways := 0
+	each(func(name string, args ...int) *seam {
+		ways++
+		did := "did:web:" + name
+		for _, a := range args {
+			did += fmt.Sprintf("-%d", a)
+		}
+		return &seam{t, s, did + ".example.com", &seq}
+	})
+	if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
+		t.Fatal(err)
+	}
+	left := 0
+	if err := kv.Store(store).View(t.Context(), func(r kv.Reader) error {
+		return kv.ScanPrefix(r, []byte{format.KeyTouched}, func(_, _ []byte) error { left++; return nil })
+	}); err != nil || left > 0 {
+		t.Errorf("%d touched paths are left: %v", left, err)
+	}
+	t.Logf("%d ways", ways)
+}
+
+const seamEnd = 5
+
+// Every way in which a snapshot and the stream can meet: the stream is heard from commit
+// begin on, misses one (or none), the repo is queued after commit queued, fetched in the
+// state of commit version, which is at least what the stream has told and may be older,
+// and put in place in two parts, after commits first and second. In the end, when the
+// repo has been fetched as often as it is queued, the index has what the repo holds; and
+// as soon as a snapshot is in place, and the stream is as far, what it held then.
+func TestSeams(t *testing.T) {
+	seams(t, func(next func(string, ...int) *seam) {
+		for begin := 1; begin <= seamEnd; begin++ {
+			for missed := 0; missed <= seamEnd; missed++ {
+				if missed > 0 && missed < begin {
+					continue
+				}
+				for queued := begin - 1; queued <= seamEnd; queued++ {
+					for version := max(queued-2, 0); version <= seamEnd; version++ {
+						for first := queued; first <= seamEnd; first++ {
+							for second := first; second <= seamEnd; second++ {
+								m := next("s", begin, missed, queued, version, first, second)
+								m.way(begin, missed, queued, version, first, second)
+							}
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func (m *seam) way(begin, missed, queued, version, first, second int) {
+	m.t.Helper()
+	var generation uint32
+	began, placed := false, false
+	for at := begin - 1; at <= seamEnd; at++ {
+		if at >= begin && at != missed {
+			m.event(at)
+		}
+		if at == queued {
+			m.queue()
+			_, row := m.row()
+			generation = row.Generation
+		}
+		if at == first {
+			began = m.part(version, generation, true, false) == Placed
+		}
+		if at == second && began {
+			placed = m.part(version, generation, false, true) == Placed
+		}
+		if st, _ := m.row(); placed && st.Complete() && at >= version && missed != at {
+			told := version // all that anybody has told
+			if at >= begin {
+				told = at
+			}
+			m.want(told, fmt.Sprintf("in place, after commit %d", at))
+		}
+	}
+	for range 3 { // what is still queued, is fetched
+		if _, row := m.row(); row == nil {
+			break
+		}
+		m.fetched(seamEnd)
+	}
+	if missed == seamEnd { // nothing has told of it
+		if st, _ := m.row(); uint64(st.Rev) < seamRev(seamEnd) {
+			return
+		}
+	}
+	m.complete(seamEnd, "in the end")
+}
+
+// A repo that was put back to an older state: its host says so twice, and the stream
+// nothing; what follows is told by the chain.
+func TestPutBack(t *testing.T) {
+	seams(t, func(next func(string, ...int) *seam) {
+		for back := 1; back < seamEnd; back++ {
+			m := next("back", back)
+			for n := 1; n <= seamEnd; n++ {
+				m.event(n)
+			}
+			m.queue()
+			if got := m.fetched(back); got != Older {
+				t.Fatalf("an older snapshot: %v", got)
+			}
+			m.want(seamEnd, "said once")
+			if got := m.fetched(back); got != Placed {
+				t.Fatalf("the same once more: %v", got)
+			}
+			m.complete(back, "said twice")
+		}
+		m := next("stale")
+		for n := 1; n < seamEnd; n++ {
+			m.event(n)
+		}
+		m.queue()
+		if got := m.fetched(2); got != Older {
+			t.Fatalf("an older snapshot: %v", got)
+		}
+		m.event(seamEnd) // the stream goes on: the host was behind
+		if got := m.fetched(2); got != Older {
+			t.Fatalf("an older snapshot, after a commit: %v", got)
+		}
+		m.fetched(seamEnd)
+		m.complete(seamEnd, "in the end")
+	})
+}
+
+// An account that is deleted while it is fetched is not brought back by what was fetched,
+// and one that comes back is fetched anew.
+func TestDeletedWhileFetched(t *testing.T) {
+	seams(t, func(next func(string, ...int) *seam) {
+		for at := 0; at <= 2; at++ { // before the first part, between, behind the last
+			m := next("deleted", at)
+			m.event(2)
+			m.queue()
+			_, row := m.row()
+			steps := []func(){
+				func() { m.part(3, row.Generation, true, false) },
+				func() { m.part(3, row.Generation, false, true) },
+			}
+			steps = slices.Insert(steps, at, func() { m.account(false, true) })
+			for _, step := range steps {
+				step()
+			}
+			for m.s.Erasing() {
+				if err := m.s.EraseSlice(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m.want(0, "deleted")
+			if st, row := m.row(); row != nil || !st.Has(format.FlagHidden) {
+				t.Fatalf("%d: %+v, queued: %+v", at, st, row)
+			}
+			m.account(true, false)
+			m.queue()
+			m.fetched(4)
+			m.complete(4, "back again")
+		}
+	})
+}
+
+// Archived rows and the stream: an archive is read from its beginning to a commit that
+// is at least what the stream had told when it was begun, in every order with the stream.
+func TestArchiveSeams(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
+	s, err := Open(t.Context(), store, Options{Queued: func([]Queued) {}, Embedded: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seq, rows format.Seq
+	var all []*seam
+	if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }); err != nil {
+		t.Fatal(err)
+	}
+	row := func(m *seam, n int) {
+		var b Batch
+		rows++
+		b.AddArchived(rows, []byte(m.did), syntax.AppendTID(nil, seamRev(n)))
+		for _, o := range seamHistory[n] {
+			if o.subject == "" {
+				b.AddDelete(o.kind, []byte(o.rkey))
+			} else {
+				b.AddPut(o.kind, []byte(o.rkey), []byte(o.subject))
+			}
+		}
+		b.SeenInArchive(rows)
+		m.apply("archive", &b)
+	}
+	// A way: the stream begins at commit begin; the archive holds commits 1 to tip, of
+	// which those up to folded lie in it as one state; and how many of its rows come
+	// before each commit of the stream.
+	for begin := 1; begin <= seamEnd; begin++ {
+		for tip := begin - 1; tip <= seamEnd; tip++ {
+			events := seamEnd - begin + 1
+			for order := range 1 << (events + tip) {
+				if popcount(order) != events {
+					continue
+				}
+				m := &seam{t, s, fmt.Sprintf("did:web:a-%d-%d-%d.example.com", begin, tip, order), &seq}
+				nextEvent, nextRow := begin, 1
+				for bit := range events + tip {
+					if order>>bit&1 != 0 {
+						m.event(nextEvent)
+						nextEvent++
+					} else {
+						row(m, nextRow)
+						nextRow++
+					}
+				}
+				all = append(all, m)
+			}
+		}
+	}
+	doubtful, err := s.EndArchive(t.Context())
+	if err != nil || len(doubtful) > 0 {
+		t.Fatalf("doubtful: %v: %v", doubtful, err)
+	}
+	if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "" }); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		m.want(seamEnd, "in the end")
+		if st, queued := m.row(); !st.Complete() || queued != nil {
+			t.Fatalf("%s: %+v, queued: %+v", m.did, st, queued)
+		}
+	}
+	t.Logf("%d ways", len(all))
+	if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func popcount(n int) (ones int) {
+	for ; n > 0; n &= n - 1 {
+		ones++
+	}
+	return ones
+}

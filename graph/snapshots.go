@@ -1,0 +1,119 @@
+package graph
+
+import (
+	"skein/graph/format"
+)
+
+// A RepoSnapshot is what a repo held at a rev, or a part of it: the records whose paths
+// (collection and key, as in the repo) lie in [From, To). AddPut adds them, as they lie
+// in the repo. Empty bounds are open.
+//
+// It takes the place of what the index has there of an account that is queued
+// (Batch.AddResync): records that it does not have go, but what the stream has changed
+// after Rev stays. A large one comes in parts, in their order, each in a batch of its
+// own; the part that is Last ends the resync.
+type RepoSnapshot struct {
+	DID  []byte
+	Rev  []byte // a TID
+	Data []byte // the Digest of the root, of the commit
+	// Generation is that of the queue's row when the fetch began (format.Resync).
+	Generation  uint32
+	From, To    string
+	First, Last bool
+}
+
+// snapshot is what a RepoSnapshot says besides its event.
+type snapshot struct {
+	generation  uint32
+	from, to    string
+	first, last bool
+}
+
+// holds reports whether a path lies in the part.
+func (n *snapshot) holds(path []byte) bool {
+	return string(path) >= n.from && (n.to == "" || string(path) < n.to)
+}
+
+// An Outcome is what became of a RepoSnapshot.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// Placed: it is in place, and the resync has ended if it was the last part.
+	Placed Outcome = iota
+	// Superseded: something has been missed since the fetch began, or another snapshot
+	// has begun to be put in place. The repo stays queued.
+	Superseded
+	// Older: the index has a newer rev, which does not follow from this one. The repo
+	// stays queued; if its host says the same again, and the stream nothing, it has been
+	// put back, and is believed.
+	Older
+	// Deleted: the account has been deleted meanwhile.
+	Deleted
+	// NotQueued: the repo is not queued; another snapshot was in place before.
+	NotQueued
+)
+
+// String returns the outcome in a word, as in metrics.
+func (o Outcome) String() string {
+	return [...]string{"placed", "superseded", "older", "deleted", "not_queued"}[o]
+}
+
+// AddSnapshot adds a RepoSnapshot, or a part of one; AddPut then adds its records. The
+// batch has no cursor, no event of the stream, and no other of the same account. It
+// returns the number of its outcome.
+func (b *Batch) AddSnapshot(s *RepoSnapshot) int {
+	n := len(b.snapshots)
+	b.add(format.Seq(n), eventSnapshot, &Commit{DID: s.DID, Rev: s.Rev, Data: s.Data})
+	b.snapshots = append(b.snapshots, snapshot{s.Generation, s.From, s.To, s.First, s.Last})
+	b.outcomes = append(b.outcomes, NotQueued)
+	return n
+}
+
+// Outcome returns what became of a snapshot, once the batch is applied.
+func (b *Batch) Outcome(n int) Outcome { return b.outcomes[n] }
+
+// AddResync queues a repo to be fetched whole. reason is a word, for the operator.
+func (b *Batch) AddResync(did []byte, reason string) {
+	b.add(format.Seq(len(b.reasons)), eventResync, &Commit{DID: did}).flags = 0
+	b.reasons = append(b.reasons, reason)
+}
+
+// AddStatus adds what a host's list of repos says of an account: whether it is active.
+// Where the stream has said it, that stands.
+func (b *Batch) AddStatus(did []byte, isActive bool) {
+	e := b.add(0, eventStatus, &Commit{DID: did})
+	if e.flags = 0; isActive {
+		e.flags = active
+	}
+}
+
+// AddArchived adds what an archive has of a repo, at a place in the archive: rows of one
+// rev. AddPut and AddDelete add them. It changes what is not known better: nothing of
+// repos that are complete, nor what the stream has changed after the rev.
+func (b *Batch) AddArchived(seq format.Seq, did, rev []byte) {
+	e := b.add(seq, eventArchived, &Commit{DID: did, Rev: rev})
+	e.flags &= hasRev
+}
+
+// AddArchivedAccount adds an #account that an archive has. A deletion takes away what came
+// before it in the archive.
+func (b *Batch) AddArchivedAccount(seq format.Seq, did []byte, isActive, erase bool) {
+	e := b.add(seq, eventArchivedStatus, &Commit{DID: did})
+	e.flags = 0
+	if isActive {
+		e.flags = active
+	} else if erase {
+		e.flags = deleted
+	}
+}
+
+// AddArchivedSync adds a #sync that an archive has: what came before it is void, and what
+// the repo held comes after it.
+func (b *Batch) AddArchivedSync(seq format.Seq, did, rev []byte) {
+	e := b.add(seq, eventArchivedStatus, &Commit{DID: did, Rev: rev})
+	e.flags = e.flags&hasRev | synced
+}
+
+// SeenInArchive is Seen without a time, of an archive: everything up to seq is in the batch.
+func (b *Batch) SeenInArchive(seq format.Seq) { b.Seen(seq, nil) }
