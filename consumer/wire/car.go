@@ -10,6 +10,7 @@ import (
 
 	"skein/graph"
 	"skein/graph/kinds"
+	"skein/internal/cbor"
 )
 
 // A CID that this protocol uses is version 1, codec dag-cbor, SHA-256.
@@ -74,23 +75,23 @@ func carHeader(car []byte) (root []byte, blocks int) {
 		return nil, 0
 	}
 	blocks = w + int(n)
-	c := cursor{b: car[w:blocks]}
+	c := cbor.Cursor{B: car[w:blocks]}
 	version := uint64(0)
-	for range c.count(majorMap) {
-		switch string(c.text()) {
+	for range c.Count(cbor.Map) {
+		switch string(c.Text()) {
 		case "version":
-			version = c.uint()
+			version = c.Uint()
 		case "roots":
-			for i := range c.count(majorArray) {
-				if cid := c.link(); i == 0 {
+			for i := range c.Count(cbor.Array) {
+				if cid := c.Link(); i == 0 {
 					root = cid
 				}
 			}
 		default:
-			c.skip()
+			c.Skip()
 		}
 	}
-	if c.bad || version != 1 {
+	if c.Bad || version != 1 {
 		return nil, 0
 	}
 	return root, blocks

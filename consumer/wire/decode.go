@@ -13,6 +13,7 @@ import (
 
 	"skein/graph"
 	"skein/graph/kinds"
+	"skein/internal/cbor"
 	"skein/internal/syntax"
 )
 
@@ -201,24 +202,24 @@ func (d *Decoder) read(m *Message, c *graph.Commit) Reason {
 // commit's since names that of the block. So the block, which the account signed,
 // is believed, and the message counted in OtherRevs.
 func (d *Decoder) commitBlock(block []byte, m *Message, commit *graph.Commit) (data []byte, ok bool) {
-	c := cursor{b: block}
+	c := cbor.Cursor{B: block}
 	var gotDID, gotRev []byte
 	version := uint64(0)
-	for range c.count(majorMap) {
-		switch string(c.text()) {
+	for range c.Count(cbor.Map) {
+		switch string(c.Text()) {
 		case "did":
-			gotDID = c.text()
+			gotDID = c.Text()
 		case "rev":
-			gotRev = c.text()
+			gotRev = c.Text()
 		case "data":
-			data = c.link()
+			data = c.Link()
 		case "version":
-			version = c.uint()
+			version = c.Uint()
 		default:
-			c.skip()
+			c.Skip()
 		}
 	}
-	ok = !c.bad && c.i == len(block) && version == 3 && len(data) > 0 && bytes.Equal(gotDID, m.DID) && syntax.ValidTID(gotRev)
+	ok = !c.Bad && c.I == len(block) && version == 3 && len(data) > 0 && bytes.Equal(gotDID, m.DID) && syntax.ValidTID(gotRev)
 	if ok {
 		if !bytes.Equal(gotRev, m.Rev) {
 			d.OtherRevs++
@@ -259,36 +260,36 @@ const maxOps = 5000
 
 func (d *Decoder) parseOps(array []byte) bool {
 	d.ops = d.ops[:0]
-	c := cursor{b: array}
-	n := c.count(majorArray)
+	c := cbor.Cursor{B: array}
+	n := c.Count(cbor.Array)
 	if n > maxOps {
 		return false
 	}
 	for range n {
 		var o rawOp
-		for range c.count(majorMap) {
-			switch string(c.text()) {
+		for range c.Count(cbor.Map) {
+			switch string(c.Text()) {
 			case "action":
-				o.action = c.text()
+				o.action = c.Text()
 			case "path":
-				o.path = c.text()
+				o.path = c.Text()
 			case "cid":
-				o.cid = c.link()
+				o.cid = c.Link()
 			default:
-				c.skip()
+				c.Skip()
 			}
 		}
-		if c.bad || o.action == nil || o.path == nil {
+		if c.Bad || o.action == nil || o.path == nil {
 			return false
 		}
-		o.kind = kindOf(o.path)
+		o.kind = KindOf(o.path)
 		d.ops = append(d.ops, o)
 	}
-	return !c.bad
+	return !c.Bad
 }
 
-// kindOf returns the kind of a path's collection, 0 if it is not indexed.
-func kindOf(path []byte) kinds.Kind {
+// KindOf returns the kind of a path's collection, 0 if it is not indexed.
+func KindOf(path []byte) kinds.Kind {
 	for i := range kinds.All {
 		c := kinds.All[i].Collection
 		if len(path) > len(c) && path[len(c)] == '/' && string(path[:len(c)]) == c {
@@ -375,9 +376,15 @@ func readRecord(info *kinds.Info, w *want) ([]byte, Reason) {
 	if !hashes(w.cid, w.block) {
 		return nil, BadHash
 	}
-	c := cursor{b: w.block}
+	return Subject(info, w.block)
+}
+
+// Subject returns the subject that a record names, which points into it, or why it names
+// none.
+func Subject(info *kinds.Info, record []byte) ([]byte, Reason) {
+	c := cbor.Cursor{B: record}
 	subject := find(&c, info.To.Field)
-	if c.bad || c.i != len(w.block) {
+	if c.Bad || c.I != len(record) {
 		return nil, BadRecord
 	}
 	if subject == nil || !info.To.Is.Valid(subject) {
@@ -388,27 +395,27 @@ func readRecord(info *kinds.Info, w *want) ([]byte, Reason) {
 
 // find walks the map at c and returns the text at the path of keys, nil if
 // there is none or it is not a text. It reads the map to its end.
-func find(c *cursor, keys []string) (found []byte) {
+func find(c *cbor.Cursor, keys []string) (found []byte) {
 	seen := false
-	for range c.count(majorMap) {
-		if key := c.text(); string(key) != keys[0] {
-			c.skip()
+	for range c.Count(cbor.Map) {
+		if key := c.Text(); string(key) != keys[0] {
+			c.Skip()
 			continue
 		}
 		if seen {
-			c.fail() // DAG-CBOR has no key twice
+			c.Fail() // DAG-CBOR has no key twice
 			return nil
 		}
 		seen = true
 		switch {
-		case c.i >= len(c.b):
-			c.fail()
-		case len(keys) == 1 && c.b[c.i]>>5 == majorText:
-			found = c.text()
-		case len(keys) > 1 && c.b[c.i]>>5 == majorMap:
+		case c.I >= len(c.B):
+			c.Fail()
+		case len(keys) == 1 && c.B[c.I]>>5 == cbor.Text:
+			found = c.Text()
+		case len(keys) > 1 && c.B[c.I]>>5 == cbor.Map:
 			found = find(c, keys[1:])
 		default:
-			c.skip()
+			c.Skip()
 		}
 	}
 	return found

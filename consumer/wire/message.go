@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"skein/graph"
+	"skein/internal/cbor"
 )
 
 // A Type is the type of a message.
@@ -58,21 +59,21 @@ func (m *Message) Blocks() []byte { return m.blocks }
 // the protocol demands.
 func Parse(frame []byte, m *Message) error {
 	*m = Message{}
-	c := cursor{b: frame}
+	c := cbor.Cursor{B: frame}
 	if len(frame) > len(commitHeader) && string(frame[:len(commitHeader)]) == commitHeader {
-		c.i, m.Type = len(commitHeader), Commit
+		c.I, m.Type = len(commitHeader), Commit
 	} else {
 		m.header(&c)
 	}
 	repo := m.Type == Commit || m.Type == Sync
-	for range c.count(majorMap) {
+	for range c.Count(cbor.Map) {
 		if repo {
 			m.repoField(&c)
 		} else {
 			m.field(&c)
 		}
 	}
-	if c.bad || m.Type >= Commit && m.Type <= Identity && m.Seq <= 0 {
+	if c.Bad || m.Type >= Commit && m.Type <= Identity && m.Seq <= 0 {
 		return ErrFrame
 	}
 	return nil
@@ -81,23 +82,23 @@ func Parse(frame []byte, m *Message) error {
 // commitHeader is the header of nearly every message, {"t":"#commit","op":1}.
 const commitHeader = "\xa2atg#commitbop\x01"
 
-func (m *Message) header(c *cursor) {
+func (m *Message) header(c *cbor.Cursor) {
 	isMessage, isError := false, false
-	for range c.count(majorMap) {
-		switch string(c.text()) {
+	for range c.Count(cbor.Map) {
+		switch string(c.Text()) {
 		case "op":
-			switch major, n := c.head(); {
-			case major == majorNegative && n == 0:
+			switch major, n := c.Head(); {
+			case major == cbor.Negative && n == 0:
 				isError = true
-			case major > majorNegative:
-				c.fail()
-			case major == majorUint && n == 1:
+			case major > cbor.Negative:
+				c.Fail()
+			case major == cbor.Uint && n == 1:
 				isMessage = true
 			}
 		case "t":
-			m.Type = typeOf(c.text())
+			m.Type = typeOf(c.Text())
 		default:
-			c.skip()
+			c.Skip()
 		}
 	}
 	switch {
@@ -126,13 +127,13 @@ func typeOf(t []byte) Type {
 
 // field reads one entry of a body that is no commit. Fields that only one type
 // has are read for that type alone: in another they may mean anything.
-func (m *Message) field(c *cursor) {
-	key := c.text()
+func (m *Message) field(c *cbor.Cursor) {
+	key := c.Text()
 	switch string(key) {
 	case "seq":
 		if m.Type == Unknown { // later versions may mean something else by it
-			if i := c.i; i < len(c.b) && c.b[i]>>5 != majorUint {
-				c.skip()
+			if i := c.I; i < len(c.B) && c.B[i]>>5 != cbor.Uint {
+				c.Skip()
 				return
 			}
 		}
@@ -140,7 +141,7 @@ func (m *Message) field(c *cursor) {
 		return
 	case "time":
 		if m.Type != Unknown && m.Type < Info {
-			m.Time = c.optionalText()
+			m.Time = c.OptionalText()
 			return
 		}
 	}
@@ -148,65 +149,65 @@ func (m *Message) field(c *cursor) {
 	case Account:
 		switch string(key) {
 		case "did":
-			m.DID = c.text()
+			m.DID = c.Text()
 		case "active":
-			m.active, m.hasAct = c.boolean(), true
+			m.active, m.hasAct = c.Bool(), true
 		case "status":
-			m.Status = c.optionalText()
+			m.Status = c.OptionalText()
 		default:
-			c.skip()
+			c.Skip()
 		}
 	case Info, Error:
 		switch string(key) {
 		case "name", "error":
-			m.Name = c.optionalText()
+			m.Name = c.OptionalText()
 		case "message":
-			m.Text = c.optionalText()
+			m.Text = c.OptionalText()
 		default:
-			c.skip()
+			c.Skip()
 		}
 	default:
-		c.skip()
+		c.Skip()
 	}
 }
 
-func (m *Message) seq(c *cursor) {
-	n := c.uint()
+func (m *Message) seq(c *cbor.Cursor) {
+	n := c.Uint()
 	if n > 1<<63-1 {
-		c.fail()
+		c.Fail()
 		return
 	}
 	m.Seq = graph.Seq(n)
 }
 
 // repoField reads one entry of the body of a #commit or a #sync.
-func (m *Message) repoField(c *cursor) {
-	switch string(c.text()) {
+func (m *Message) repoField(c *cbor.Cursor) {
+	switch string(c.Text()) {
 	case "seq":
 		m.seq(c)
 	case "time":
-		m.Time = c.optionalText()
+		m.Time = c.OptionalText()
 	case "repo", "did":
-		m.DID = c.text()
+		m.DID = c.Text()
 	case "rev":
-		m.Rev = c.text()
+		m.Rev = c.Text()
 	case "since":
-		m.Since = c.optionalText()
+		m.Since = c.OptionalText()
 	case "commit":
-		m.commit = c.link()
+		m.commit = c.Link()
 	case "prevData":
-		m.prevData = c.link()
+		m.prevData = c.Link()
 	case "blocks":
-		m.blocks = c.bytes()
+		m.blocks = c.Bytes()
 	case "ops":
-		start := c.i
-		c.skip()
-		if !c.bad {
-			m.ops = c.b[start:c.i]
+		start := c.I
+		c.Skip()
+		if !c.Bad {
+			m.ops = c.B[start:c.I]
 		}
 	case "tooBig":
-		m.tooBig = c.boolean()
+		m.tooBig = c.Bool()
 	default:
-		c.skip()
+		c.Skip()
 	}
 }

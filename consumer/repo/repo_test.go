@@ -1,0 +1,373 @@
+package repo_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/iotest"
+
+	"github.com/bluesky-social/indigo/atproto/atdata"
+	indigo "github.com/bluesky-social/indigo/atproto/repo"
+	"github.com/ipfs/go-cid"
+
+	"skein/consumer/repo"
+	"skein/consumer/wire"
+	"skein/graph/kinds"
+	"skein/internal/syntax"
+	"skein/internal/synth"
+)
+
+const (
+	did = "did:plc:ewvi7nxzyoun6zhxrhs64oiz"
+	rev = "3mb2kxx5ts22a"
+)
+
+// made makes the records of a repo: of all kinds, posts among them, some malformed.
+func made(rng *rand.Rand, n int) []synth.RepoRecord {
+	records := map[string][]byte{}
+	for range n {
+		rkey := syntax.AppendTID(nil, uint64(3<<60)+rng.Uint64N(1<<58))
+		if rng.IntN(20) == 0 {
+			rkey = fmt.Appendf(nil, "self-%d", rng.IntN(100))
+		}
+		if rng.IntN(3) == 0 {
+			text := bytes.Repeat([]byte("no subject here "), 1+rng.IntN(20))
+			post := append([]byte("\xa2dtext"), synth.AppendText(nil, text)...)
+			post = synth.AppendText(append(post, "e$type"...), "app.bsky.feed.post")
+			records["app.bsky.feed.post/"+string(rkey)] = post
+			continue
+		}
+		k := &kinds.All[rng.IntN(len(kinds.All))]
+		subject := fmt.Appendf(nil, "did:web:n%d.example.com", rng.IntN(1000))
+		if k.To.Is.String() == "uri" {
+			subject = fmt.Appendf(nil, "at://did:web:n%d.example.com/app.bsky.feed.post/%s", rng.IntN(1000), rkey)
+		}
+		if rng.IntN(20) == 0 {
+			subject = nil
+		}
+		records[k.Collection+"/"+string(rkey)] = synth.AppendRecord(nil, k, subject, []byte("bafyreidwaivazkwu67xztlmuobx35hs2lnfh3kolmgfmucldvhd3sgzcqi"), []byte("2026-01-02T03:04:05.678Z"))
+	}
+	list := make([]synth.RepoRecord, 0, len(records))
+	for _, path := range slices.Sorted(maps.Keys(records)) {
+		list = append(list, synth.RepoRecord{Path: path, Block: synth.NewBlock(records[path])})
+	}
+	return list
+}
+
+func car(records []synth.RepoRecord) []byte {
+	b, _ := new(synth.Repo).Append(nil, []byte(did), []byte(rev), []byte("signature"), records)
+	return b
+}
+
+// read reads a CAR with the package: a line for each record.
+func read(r *repo.Reader, in io.Reader, most int64) (lines []string, err error) {
+	if err := r.Read(in, most); err != nil {
+		return nil, err
+	}
+	err = r.Walk(func(k kinds.Kind, rkey, subject []byte) {
+		lines = append(lines, fmt.Sprintf("%s %s %s", k, rkey, subject))
+	})
+	return lines, err
+}
+
+// oracle reads it with indigo's packages.
+func oracle(t testing.TB, b []byte) (lines []string) {
+	t.Helper()
+	commit, r, err := indigo.LoadRepoFromCAR(context.Background(), bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if commit.DID != did || commit.Rev != rev {
+		t.Fatalf("indigo reads %+v", commit)
+	}
+	err = r.MST.Walk(func(key []byte, val cid.Cid) error {
+		k := wire.KindOf(key)
+		if k == 0 {
+			return nil
+		}
+		block, err := r.RecordStore.Get(context.Background(), val)
+		if err != nil {
+			return err
+		}
+		record, err := atdata.UnmarshalCBOR(block.RawData())
+		if err != nil {
+			return err
+		}
+		var subject string
+		switch v := record["subject"].(type) {
+		case string:
+			subject = v
+		case map[string]any:
+			subject, _ = v["uri"].(string)
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s", k, key[len(k.Info().Collection)+1:], subject))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// Repos of many sizes say what indigo's packages read in them, however the bytes come;
+// and what builds them builds the tree that indigo reads.
+func TestAgainstIndigo(t *testing.T) {
+	var r repo.Reader
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		records := made(rng, []int{0, 1, 2, 10, 100, 1000}[seed%6])
+		b := car(records)
+		want := oracle(t, b)
+		for name, in := range map[string]io.Reader{"whole": bytes.NewReader(b), "by bytes": iotest.OneByteReader(bytes.NewReader(b)), "by halves": iotest.HalfReader(bytes.NewReader(b)), "end with data": iotest.DataErrReader(bytes.NewReader(b))} {
+			got, err := read(&r, in, int64(len(b)))
+			if err != nil || !slices.Equal(got, want) {
+				t.Fatalf("seed %d, %s: %d records, want %d: %v", seed, name, len(got), len(want), err)
+			}
+			if string(r.DID) != did || string(r.Rev) != rev {
+				t.Fatalf("it is of %s at %s", r.DID, r.Rev)
+			}
+		}
+		commit, tree, err := indigo.LoadRepoFromCAR(t.Context(), bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if root, err := tree.MST.RootCID(); err != nil || *root != commit.Data || !bytes.Equal(r.Data, root.Hash()[2:]) {
+			t.Fatalf("seed %d: the root is %x, indigo says %v: %v", seed, r.Data, root, err)
+		}
+		if _, err := read(&r, bytes.NewReader(b), int64(len(b)-1)); !errors.Is(err, repo.ErrTooLarge) {
+			t.Fatalf("a byte more than is allowed: %v", err)
+		}
+	}
+}
+
+// sections takes a CAR apart: its head, and its blocks.
+func sections(t testing.TB, b []byte) (head []byte, blocks []synth.Block) {
+	t.Helper()
+	if err := wire.EachBlock(b, func(id, block []byte) { blocks = append(blocks, synth.NewBlock(block)) }); err != nil {
+		t.Fatal(err)
+	}
+	return b[:synth.CARHeadLen], blocks
+}
+
+func join(head []byte, blocks []synth.Block) []byte {
+	out := slices.Clone(head)
+	for i := range blocks {
+		out = synth.AppendSection(out, &blocks[i].CID, blocks[i].Bytes)
+	}
+	return out
+}
+
+// The blocks may come in any order, twice, and with others among them. Without any one of
+// those that are needed the repo is refused.
+func TestBlocks(t *testing.T) {
+	var r repo.Reader
+	rng := rand.New(rand.NewPCG(7, 7))
+	records := made(rng, 200)
+	b := car(records)
+	want, err := read(&r, bytes.NewReader(b), 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, blocks := sections(t, b)
+	for range 20 {
+		mixed := slices.Clone(blocks)
+		mixed = append(mixed, blocks[rng.IntN(len(blocks))], synth.NewBlock([]byte("\xa1fnobodyeneeds")))
+		rng.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
+		if got, err := read(&r, bytes.NewReader(join(head, mixed)), 1<<30); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("%d records, want %d: %v", len(got), len(want), err)
+		}
+	}
+	posts, times := map[[32]byte]bool{}, map[[32]byte]int{}
+	for i := range blocks {
+		times[blocks[i].CID]++
+	}
+	for _, rec := range records {
+		if wire.KindOf([]byte(rec.Path)) == 0 {
+			posts[rec.CID] = true
+		}
+	}
+	for i := range blocks {
+		_, err := read(&r, bytes.NewReader(join(head, slices.Delete(slices.Clone(blocks), i, i+1))), 1<<30)
+		if needed := !posts[blocks[i].CID] && times[blocks[i].CID] == 1; needed && !errors.Is(err, repo.ErrMissing) || !needed && err != nil {
+			t.Fatalf("without block %d (needed: %v): %v", i, needed, err)
+		}
+	}
+}
+
+// A CAR that is cut anywhere but between blocks that are not needed, and one of which a
+// bit is wrong, is refused, or says the same.
+func TestDamaged(t *testing.T) {
+	var r repo.Reader
+	b := car(made(rand.New(rand.NewPCG(3, 3)), 40))
+	want, err := read(&r, bytes.NewReader(b), 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range b {
+		if got, err := read(&r, bytes.NewReader(b[:n]), 1<<30); err == nil && !slices.Equal(got, want) {
+			t.Fatalf("cut at %d: %d records", n, len(got))
+		}
+		if _, err := read(&r, io.MultiReader(bytes.NewReader(b[:n]), iotest.ErrReader(errors.New("reset"))), 1<<30); err == nil {
+			t.Fatalf("a connection that breaks at %d is taken for the end", n)
+		}
+		for bit := range 8 {
+			c := bytes.Clone(b)
+			c[n] ^= 1 << bit
+			if got, err := read(&r, bytes.NewReader(c), 1<<30); err == nil && !slices.Equal(got, want) {
+				t.Fatalf("bit %d of %d: %d records", bit, n, len(got))
+			}
+		}
+	}
+}
+
+// Trees that no repo has are refused.
+func TestTrees(t *testing.T) {
+	var r repo.Reader
+	leaf := synth.NewBlock(synth.AppendRecord(nil, &kinds.All[0], []byte("did:web:a.example.com"), nil, []byte("2026")))
+	link := func(b synth.Block) []byte { l := synth.Link(b.CID); return synth.AppendLink(nil, &l) }
+	entry := func(prefix byte, key string, right []byte) []byte {
+		e := append(synth.Head([]byte("\xa4ak"), 2, uint64(len(key))), key...)
+		e = append(append(append(e, "ap"...), prefix), "at"...)
+		if right == nil {
+			right = []byte{0xf6}
+		}
+		return append(append(append(e, right...), "av"...), link(leaf)...)
+	}
+	node := func(left []byte, entries ...[]byte) synth.Block {
+		b := synth.Head([]byte("\xa2ae"), 4, uint64(len(entries)))
+		b = append(b, bytes.Join(entries, nil)...)
+		if left == nil {
+			left = []byte{0xf6}
+		}
+		return synth.NewBlock(append(append(b, "al"...), left...))
+	}
+	const a, b = "app.bsky.graph.follow/a", "app.bsky.graph.follow/b"
+	low := node(nil, entry(0, a, nil))
+	deep := []synth.Block{low}
+	for range 300 {
+		deep = append(deep, node(link(deep[len(deep)-1])))
+	}
+	for name, c := range map[string]struct {
+		root synth.Block
+		more []synth.Block
+		want error
+	}{
+		"a tree":                     {node(nil, entry(0, a, nil), entry(22, "b", nil)), nil, nil},
+		"two levels":                 {node(link(low), entry(0, b, nil)), []synth.Block{low}, nil},
+		"keys that descend":          {node(nil, entry(0, b, nil), entry(22, "a", nil)), nil, repo.ErrTree},
+		"a key twice":                {node(nil, entry(0, a, nil), entry(22, "a", nil)), nil, repo.ErrTree},
+		"a subtree twice":            {node(link(low), entry(0, b, link(low))), []synth.Block{low}, repo.ErrTree},
+		"a prefix of nothing":        {node(nil, entry(3, a, nil)), nil, repo.ErrTree},
+		"a prefix that is too long":  {node(nil, entry(0, a, nil), entry(24, "b", nil)), nil, repo.ErrTree},
+		"an entry without a key":     {node(nil, entry(0, "", nil)), nil, repo.ErrTree},
+		"too deep":                   {deep[len(deep)-1], deep, repo.ErrTree},
+		"a record for a node":        {leaf, nil, repo.ErrTree},
+		"a subtree that is missing":  {node(link(low), entry(0, b, nil)), nil, repo.ErrMissing},
+		"something behind the node":  {synth.NewBlock(append(node(nil).Bytes, 0)), nil, repo.ErrTree},
+		"a map with three keys":      {synth.NewBlock([]byte("\xa3ae\x80al\xf6am\xf6")), nil, repo.ErrTree},
+		"entries that are no arrays": {synth.NewBlock([]byte("\xa2ae\xf6al\xf6")), nil, repo.ErrTree},
+	} {
+		root := synth.Link(c.root.CID)
+		commit := synth.NewBlock(synth.AppendCommitBlock(nil, []byte(did), []byte(rev), nil, &root))
+		all := append([]synth.Block{commit, c.root, leaf}, c.more...)
+		_, err := read(&r, bytes.NewReader(synth.CAR(synth.Link(commit.CID), all...)), 1<<30)
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// Commits that are none are refused.
+func TestCommits(t *testing.T) {
+	var r repo.Reader
+	root := synth.NewBlock([]byte("\xa2ae\x80al\xf6"))
+	data := synth.Link(root.CID)
+	for name, b := range map[string][]byte{
+		"no DID":    synth.AppendCommitBlock(nil, []byte("did"), []byte(rev), nil, &data),
+		"no rev":    synth.AppendCommitBlock(nil, []byte(did), []byte("rev"), nil, &data),
+		"not a map": {0x80},
+		"cut":       synth.AppendCommitBlock(nil, []byte(did), []byte(rev), nil, &data)[:60],
+	} {
+		commit := synth.NewBlock(b)
+		if _, err := read(&r, bytes.NewReader(synth.CAR(synth.Link(commit.CID), commit, root)), 1<<20); !errors.Is(err, repo.ErrCommit) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, b := range map[string][]byte{"nothing": nil, "a web page": []byte("<html>not found</html>"), "an endless length": bytes.Repeat([]byte{0xff}, 100)} {
+		if _, err := read(&r, bytes.NewReader(b), 1<<20); !errors.Is(err, repo.ErrTruncated) && !errors.Is(err, repo.ErrCAR) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Nothing is allocated for a repo after the first ones.
+func TestAllocations(t *testing.T) {
+	var r repo.Reader
+	b := car(made(rand.New(rand.NewPCG(3, 3)), 500))
+	in := bytes.NewReader(b)
+	if n := testing.AllocsPerRun(20, func() {
+		in.Reset(b)
+		if err := r.Read(in, 1<<30); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Walk(func(kinds.Kind, []byte, []byte) {}); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(car(made(rand.New(rand.NewPCG(3, 3)), 5)))
+	f.Add(car(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var r repo.Reader
+		var last []byte
+		if r.Read(bytes.NewReader(b), 1<<20) != nil {
+			return
+		}
+		_ = r.Walk(func(k kinds.Kind, rkey, subject []byte) {
+			path := append([]byte(k.Info().Collection+"/"), rkey...)
+			if bytes.Compare(path, last) <= 0 || len(subject) > 0 && !k.Info().To.Is.Valid(subject) {
+				t.Errorf("%s after %s names %q", path, last, subject)
+			}
+			last = path
+		})
+	})
+}
+
+// The walk over a CAR, and indigo's: to the subjects of all records of indexed
+// collections.
+//
+//	go test ./consumer/repo -run xxx -bench Read -benchmem
+func BenchmarkRead(b *testing.B) {
+	for _, n := range []int{100, 10_000} {
+		data := car(made(rand.New(rand.NewPCG(3, 3)), n))
+		b.Run(fmt.Sprintf("skein/%d", n), func(b *testing.B) {
+			var r repo.Reader
+			in := bytes.NewReader(data)
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				in.Reset(data)
+				if err := errors.Join(r.Read(in, 1<<30), r.Walk(func(kinds.Kind, []byte, []byte) {})); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("indigo/%d", n), func(b *testing.B) {
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				oracle(b, data)
+			}
+		})
+	}
+}

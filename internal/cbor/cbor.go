@@ -1,0 +1,194 @@
+// Package cbor reads DAG-CBOR in place: nothing is allocated, and nothing copied.
+// https://ipld.io/specs/codecs/dag-cbor/spec/
+//
+// It has what the hot decoders need (consumer/wire, consumer/repo, consumer/archive), not
+// all of the format. A Cursor is for one goroutine.
+package cbor
+
+import "encoding/binary"
+
+// CBOR major types.
+const (
+	Uint = iota
+	Negative
+	Bytes
+	Text
+	Array
+	Map
+	Tag
+	Simple
+)
+
+// Cursor reads DAG-CBOR from B at I. After the first thing that is not as
+// asked, Bad is set and every further read returns nothing: callers check once
+// at the end. It never reads beyond B and allocates nothing.
+type Cursor struct {
+	B   []byte
+	I   int
+	Bad bool
+}
+
+// Fail sets Bad: nothing more is read.
+func (c *Cursor) Fail() { c.Bad, c.I = true, len(c.B) }
+
+// Head reads the head of the next item: its major type and its argument.
+// Indefinite lengths, which DAG-CBOR forbids, are bad. Most heads are one
+// byte; this much of it is inlined where it is called.
+func (c *Cursor) Head() (major byte, arg uint64) {
+	if c.I < len(c.B) && c.B[c.I]&31 < 24 {
+		first := c.B[c.I]
+		c.I++
+		return first >> 5, uint64(first & 31)
+	}
+	return c.longHead()
+}
+
+func (c *Cursor) longHead() (major byte, arg uint64) {
+	if c.I >= len(c.B) {
+		c.Fail()
+		return Simple, 0
+	}
+	first := c.B[c.I]
+	major = first >> 5
+	if first&31 == 24 && c.I+1 < len(c.B) {
+		c.I += 2
+		return major, uint64(c.B[c.I-1])
+	}
+	info := first & 31
+	n := 1 << (info - 24)
+	p := c.B[c.I+1:]
+	if info > 27 || len(p) < n {
+		c.Fail()
+		return Simple, 0
+	}
+	switch info {
+	case 25:
+		arg = uint64(binary.BigEndian.Uint16(p))
+	case 26:
+		arg = uint64(binary.BigEndian.Uint32(p))
+	default:
+		arg = binary.BigEndian.Uint64(p)
+	}
+	c.I += 1 + n
+	return major, arg
+}
+
+// str reads a byte or text string.
+func (c *Cursor) str(want byte) []byte {
+	if c.I < len(c.B) && c.B[c.I]>>5 == want { // short strings, at once
+		if n := int(c.B[c.I] & 31); n < 24 && n < len(c.B)-c.I {
+			start := c.I + 1
+			c.I = start + n
+			return c.B[start:c.I:c.I]
+		}
+	}
+	major, n := c.Head()
+	if major != want || n > uint64(len(c.B)-c.I) {
+		c.Fail()
+		return nil
+	}
+	s := c.B[c.I : c.I+int(n) : c.I+int(n)]
+	c.I += int(n)
+	return s
+}
+
+// Text reads a text string.
+func (c *Cursor) Text() []byte { return c.str(Text) }
+
+// Bytes reads a byte string.
+func (c *Cursor) Bytes() []byte { return c.str(Bytes) }
+
+// Count reads the head of an array or a map and returns its length. An item
+// takes a byte at least, so a length beyond what is left is bad.
+func (c *Cursor) Count(want byte) int {
+	major, n := c.Head()
+	if major != want || n > uint64(len(c.B)-c.I) {
+		c.Fail()
+		return 0
+	}
+	return int(n)
+}
+
+// Uint reads an unsigned integer.
+func (c *Cursor) Uint() uint64 {
+	major, n := c.Head()
+	if major != Uint {
+		c.Fail()
+	}
+	return n
+}
+
+// Bool reads a boolean.
+func (c *Cursor) Bool() bool {
+	major, n := c.Head()
+	if c.Bad || major != Simple || n != 20 && n != 21 {
+		c.Fail()
+	}
+	return n == 21
+}
+
+const (
+	null         = 0xf6
+	cidTag       = 42
+	cidMultibase = 0
+)
+
+// Null skips a null if one is next.
+func (c *Cursor) Null() bool {
+	if c.I < len(c.B) && c.B[c.I] == null {
+		c.I++
+		return true
+	}
+	return false
+}
+
+// OptionalText reads a text or null.
+func (c *Cursor) OptionalText() []byte {
+	if c.Null() {
+		return nil
+	}
+	return c.Text()
+}
+
+// Link reads a CID link, or null.
+func (c *Cursor) Link() []byte {
+	if c.Null() {
+		return nil
+	}
+	if major, tag := c.Head(); major != Tag || tag != cidTag {
+		c.Fail()
+		return nil
+	}
+	b := c.Bytes()
+	if len(b) < 2 || b[0] != cidMultibase {
+		c.Fail()
+		return nil
+	}
+	return b[1:]
+}
+
+// Skip skips one item, however deeply nested, in one loop: it counts how many
+// items are still to come.
+func (c *Cursor) Skip() {
+	for left := uint64(1); left > 0 && !c.Bad; left-- {
+		major, n := c.Head()
+		switch major {
+		case Bytes, Text:
+			if n > uint64(len(c.B)-c.I) {
+				c.Fail()
+				return
+			}
+			c.I += int(n)
+		case Array, Map:
+			if n > uint64(len(c.B)-c.I) {
+				c.Fail()
+				return
+			}
+			if left += n; major == Map {
+				left += n
+			}
+		case Tag:
+			left++
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package synth
+
+import (
+	"crypto/sha256"
+	"math/bits"
+)
+
+// A RepoRecord is a record of a repo, at its path.
+type RepoRecord struct {
+	Path string
+	Block
+}
+
+// A Repo builds repos as com.atproto.sync.getRepo sends them. Its memory is reused.
+type Repo struct {
+	nodes  []Block // of the tree, each behind its subtrees
+	layers []int
+}
+
+// Append appends the CAR of a repo that holds records, which ascend by their paths: the
+// commit, the nodes of the tree from its root on, and the records. It returns the digest
+// of the tree's root.
+func (r *Repo) Append(dst []byte, did, rev, sig []byte, records []RepoRecord) (car []byte, data Link) {
+	r.nodes, r.layers = r.nodes[:0], r.layers[:0]
+	top := 0
+	for i := range records {
+		r.layers = append(r.layers, layer(records[i].Path))
+		top = max(top, r.layers[i])
+	}
+	data = r.node(records, r.layers, top)
+	commit := NewBlock(AppendCommitBlock(nil, did, rev, sig, &data))
+	dst = AppendCARHead(dst, &commit.CID)
+	dst = AppendSection(dst, &commit.CID, commit.Bytes)
+	for i := len(r.nodes) - 1; i >= 0; i-- {
+		dst = AppendSection(dst, &r.nodes[i].CID, r.nodes[i].Bytes)
+	}
+	for i := range records {
+		dst = AppendSection(dst, &records[i].CID, records[i].Bytes)
+	}
+	return dst, data
+}
+
+// layer returns the layer of the tree that a key is in: how many pairs of zero bits its
+// hash begins with.
+func layer(key string) int {
+	sum := sha256.Sum256([]byte(key))
+	zeros := 0
+	for _, b := range sum {
+		zeros += bits.LeadingZeros8(b)
+		if b != 0 {
+			break
+		}
+	}
+	return zeros / 2
+}
+
+// node makes the node of a layer that holds the records of that layer, and above which
+// those of lower layers lie. It returns its CID's digest.
+func (r *Repo) node(records []RepoRecord, layers []int, at int) Link {
+	// subtree makes the one of the records before the next of this layer.
+	next := 0
+	subtree := func() (l *Link) {
+		start := next
+		for next < len(records) && layers[next] < at {
+			next++
+		}
+		if next == start {
+			return nil
+		}
+		made := r.node(records[start:next], layers[start:next], at-1)
+		return &made
+	}
+	entries := 0
+	for _, l := range layers {
+		if l == at {
+			entries++
+		}
+	}
+	left := subtree()
+	body := Head([]byte("\xa2ae"), 4, uint64(entries))
+	before := ""
+	for next < len(records) {
+		one := &records[next]
+		next++
+		shared := 0
+		for shared < len(before) && shared < len(one.Path) && before[shared] == one.Path[shared] {
+			shared++
+		}
+		rest := one.Path[shared:]
+		body = append(Head(append(body, "\xa4ak"...), 2, uint64(len(rest))), rest...)
+		body = Head(append(body, "ap"...), 0, uint64(shared))
+		body = appendTree(append(body, "at"...), subtree())
+		body = AppendLink(append(body, "av"...), (*Link)(&one.CID))
+		before = one.Path
+	}
+	body = appendTree(append(body, "al"...), left)
+	b := NewBlock(body)
+	r.nodes = append(r.nodes, b)
+	return Link(b.CID)
+}
+
+func appendTree(dst []byte, l *Link) []byte {
+	if l == nil {
+		return append(dst, 0xf6)
+	}
+	return AppendLink(dst, l)
+}
