@@ -399,7 +399,7 @@ func TestArchiveSeams(t *testing.T) {
 				b.AddPut(o.kind, []byte(o.rkey), []byte(o.subject))
 			}
 		}
-		b.SeenInArchive(rows)
+		b.Seen(rows, nil)
 		m.apply("archive", &b)
 	}
 	// A way: the stream begins at commit begin; the archive holds commits 1 to tip, of

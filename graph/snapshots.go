@@ -115,5 +115,5 @@ func (b *Batch) AddArchivedSync(seq format.Seq, did, rev []byte) {
 	e.flags = e.flags&hasRev | synced
 }
 
-// SeenInArchive is Seen without a time, of an archive: everything up to seq is in the batch.
-func (b *Batch) SeenInArchive(seq format.Seq) { b.Seen(seq, nil) }
+// ReachArchived says that the rows last added by AddArchived go on to seq.
+func (b *Batch) ReachArchived(seq format.Seq) { b.events[len(b.events)-1].seq = seq }

@@ -1,0 +1,127 @@
+package archive
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"skein/graph"
+)
+
+// batchOps is how many operations are applied at once: what one write takes.
+const batchOps = 30_000
+
+// applier reads parts into batches, and applies one while the next is filled.
+type applier struct {
+	r       *Reader
+	decoder *zstd.Decoder
+	block   block
+	fold    *folder
+
+	read int64 // up to there everything was read
+	tip  int64
+
+	filling   *graph.Batch
+	spare     *graph.Batch
+	witnessed time.Time
+	applying  chan error // one is under way, if it is not nil
+	reachedTo int64      // by the batch that is being applied
+	appliedTo int64
+}
+
+func newApplier(r *Reader, after int64) *applier {
+	owns := r.o.Store.Owns
+	return &applier{
+		r: r, fold: newFolder(owns, after, r.o.Dropped), read: after, appliedTo: after,
+		filling: new(graph.Batch), spare: new(graph.Batch),
+	}
+}
+
+// stop waits for what is being applied.
+func (a *applier) stop() {
+	if a.applying != nil {
+		<-a.applying
+		a.applying = nil
+	}
+}
+
+func (a *applier) applied() int64 { return a.appliedTo }
+
+// part reads a segment, or a block.
+func (a *applier) part(ctx context.Context, one *part) error {
+	all := [][]byte{one.data}
+	if one.block < 0 {
+		_, found, err := frames(one.data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", one.segment.Name, err)
+		}
+		all = found
+	}
+	if a.decoder == nil {
+		d, err := newDecoder()
+		if err != nil {
+			return err
+		}
+		a.decoder = d
+	}
+	for n, frame := range all {
+		if err := a.block.unpack(a.decoder, frame); err != nil {
+			return fmt.Errorf("%s, block %d: %w", one.segment.Name, max(one.block, n), err)
+		}
+		if at := a.block.lastWitnessed(); at > 0 {
+			a.witnessed = time.UnixMicro(at)
+		}
+		a.fold.add(&a.block, a.filling)
+		a.read = max(a.read, a.fold.last)
+		if _, ops, _ := a.filling.Size(); ops >= batchOps {
+			if err := a.apply(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reached notes that everything up to a seq was read, whether or not there was a row.
+func (a *applier) reached(seq int64) { a.read = max(a.read, seq) }
+
+// apply has the batch applied in the background, once the one before is.
+func (a *applier) apply(ctx context.Context) error {
+	if err := a.wait(); err != nil {
+		return err
+	}
+	full := a.filling
+	a.filling, a.spare = a.spare, full
+	a.reachedTo = int64(full.Last())
+	done := make(chan error, 1)
+	a.applying = done
+	go func() { done <- a.r.o.Store.Apply(ctx, a.r.source, full) }()
+	return nil
+}
+
+// wait waits for what is being applied, and says how far that is.
+func (a *applier) wait() error {
+	if a.applying != nil {
+		err := <-a.applying
+		a.applying = nil
+		if err != nil {
+			return fmt.Errorf("indexing the archive: %w", err)
+		}
+		a.appliedTo = a.reachedTo
+		a.spare.Reset()
+	}
+	a.r.progress.Store(&Progress{Counts: a.fold.counts, Seq: a.appliedTo, Tip: a.tip, Witnessed: a.witnessed})
+	return nil
+}
+
+// flush applies what is left.
+func (a *applier) flush(ctx context.Context) error {
+	if !a.filling.Empty() {
+		if err := a.apply(ctx); err != nil {
+			return err
+		}
+	}
+	return a.wait()
+}

@@ -1,0 +1,467 @@
+package archive
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/graph/check"
+	"skein/graph/export"
+	"skein/graph/kinds"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+)
+
+// expected returns the records that are left of what jetstream's own client printed of
+// the archive in testdata: path → subject, as an export has them. Its last lines' rows
+// say what an account's were.
+func expected(t testing.TB) map[string]string {
+	t.Helper()
+	f, err := os.Open("testdata/expected.jsonl.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]string{}
+	for d := json.NewDecoder(z); ; {
+		var l struct{ DID, Kind, Operation, Collection, Rkey, Subject string }
+		if err := d.Decode(&l); errors.Is(err, io.EOF) {
+			return have
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if l.Kind != "commit" {
+			continue
+		}
+		if path := l.DID + " " + l.Collection + " " + l.Rkey; l.Operation == "delete" {
+			delete(have, path)
+		} else {
+			have[path] = l.Subject
+		}
+	}
+}
+
+// indexed returns what a store holds, in the same form.
+func indexed(t testing.TB, store kv.Store) map[string]string {
+	t.Helper()
+	var b bytes.Buffer
+	if _, err := export.Write(context.Background(), store, &b, nil); err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]string{}
+	for d := json.NewDecoder(&b); ; {
+		var l struct {
+			DID, Kind string
+			Records   [][2]string
+		}
+		if err := d.Decode(&l); errors.Is(err, io.EOF) {
+			return have
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range l.Records {
+			have[l.DID+" "+kinds.ByName(l.Kind).Collection+" "+r[0]] = r[1]
+		}
+	}
+}
+
+// server is an archive that serves the segment in testdata.
+type server struct {
+	t        testing.TB
+	segment  []byte
+	header   header
+	frames   [][]byte
+	blocks   bool // it plans blocks, not segments
+	perPage  int  // blocks of a plan, 0: all
+	key      string
+	fail     func(w http.ResponseWriter, r *http.Request) bool // answers itself
+	requests atomic.Int64
+	checksum string // that it plans with, if not the right one
+}
+
+func newServer(t testing.TB) *server {
+	t.Helper()
+	b, err := os.ReadFile("testdata/seg_0000000000.jss")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{t: t, segment: b}
+	if s.header, s.frames, err = frames(b); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+const method = "/xrpc/network.bsky.jetstream."
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.requests.Add(1)
+	if s.key != "" && r.Header.Get("Authorization") != "Bearer "+s.key {
+		http.Error(w, `{"error":"AuthMissing"}`, http.StatusUnauthorized)
+		return
+	}
+	if s.fail != nil && s.fail(w, r) {
+		return
+	}
+	switch r.URL.Path {
+	case method + "planSnapshot":
+		s.plan(w, r)
+	case method + "getSegment":
+		w.Header().Set("ETag", fmt.Sprintf("%q", fmt.Sprintf("%016x", s.header.checksum)))
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(s.segment))
+	case method + "getBlock":
+		n, err := strconv.Atoi(r.URL.Query().Get("blockIndex"))
+		if err != nil || n >= len(s.frames) {
+			http.Error(w, `{"error":"BlockNotFound"}`, http.StatusNotFound)
+			return
+		}
+		_, _ = w.Write(s.frames[n])
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (s *server) plan(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		AfterSeq, BeforeSeq int64
+		Collections         []string
+		Kinds               []string
+	}
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in.Collections) != len(kinds.All) || in.Kinds != nil || r.Method != http.MethodPost {
+		s.t.Errorf("planSnapshot was asked %+v: %v", in, err)
+	}
+	checksum := fmt.Sprintf("%016x", s.header.checksum)
+	if s.checksum != "" {
+		checksum = s.checksum
+	}
+	tip := int64(s.header.maxSeq)
+	seg := map[string]any{"name": "seg_0000000000.jss", "index": 0, "checksum": checksum, "minSeq": s.header.minSeq, "maxSeq": tip, "mode": "segment"}
+	out := map[string]any{"plannedThroughSeq": tip, "sealedTipSeq": tip, "segments": []any{seg}, "stats": map[string]int{}}
+	if in.AfterSeq >= tip {
+		out["segments"] = []any{}
+	} else if s.blocks {
+		first, last, through := -1, -1, tip
+		for n, frame := range s.frames {
+			max := maxSeq(s.t, frame)
+			if max <= in.AfterSeq {
+				continue
+			}
+			if first < 0 {
+				first = n
+			}
+			if last, through = n, max; s.perPage > 0 && n-first+1 == s.perPage {
+				break
+			}
+		}
+		seg["mode"], seg["blocks"] = "blocks", []any{map[string]int{"first": first, "last": last}}
+		if last < len(s.frames)-1 {
+			out["plannedThroughSeq"] = through
+		}
+	}
+	_ = json.NewEncoder(w).Encode(out)
+}
+
+func maxSeq(t testing.TB, frame []byte) int64 {
+	t.Helper()
+	d, err := newDecoder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var b block
+	if err := b.unpack(d, frame); err != nil {
+		t.Fatal(err)
+	}
+	var r row
+	for b.next(&r) { //nolint:revive // to the last
+	}
+	return r.seq
+}
+
+func open(t testing.TB) (kv.Store, *graph.Store) {
+	t.Helper()
+	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+	g, err := graph.Open(context.Background(), store, graph.Options{Embedded: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, g
+}
+
+func (s *server) read(ctx context.Context, g *graph.Store, o Options) error {
+	srv := httptest.NewServer(s)
+	defer srv.Close()
+	o.URL, o.Store = "http://archive.example.com", g
+	r, err := New(o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.client.base = srv.URL // its port is another at each start, and it is the same archive
+	r.client.delay = time.Millisecond
+	return r.Run(ctx)
+}
+
+// The archive in testdata gives what jetstream's own client makes of it, whether it is
+// planned by segments or by blocks, page by page; and nothing more is read the next time.
+func TestArchive(t *testing.T) {
+	want := expected(t)
+	for name, change := range map[string]func(*server){
+		"segments":     func(*server) {},
+		"blocks":       func(s *server) { s.blocks = true },
+		"pages of one": func(s *server) { s.blocks, s.perPage = true, 1 },
+		"with a key":   func(s *server) { s.key = "opaque" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			change(s)
+			store, g := open(t)
+			if err := s.read(t.Context(), g, Options{Key: s.key}); err != nil {
+				t.Fatal(err)
+			}
+			got := indexed(t, store)
+			if !maps.Equal(got, want) {
+				t.Fatalf("%d records, want %d", len(got), len(want))
+			}
+			if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
+				t.Fatal(err)
+			}
+			s.requests.Store(0)
+			if err := s.read(t.Context(), g, Options{Key: s.key}); err != nil || s.requests.Load() != 1 {
+				t.Errorf("again: %d requests: %v", s.requests.Load(), err)
+			}
+			if c, ok := g.Cursor("archive http://archive.example.com"); !ok || c.Seq != 49258 || c.Time.UnixMicro() < 1795286021697909 {
+				t.Errorf("the cursor is %+v, %v", c, ok)
+			}
+		})
+	}
+}
+
+// errInterrupt ends a read as a kill would.
+var errInterrupt = errors.New("interrupted")
+
+// failing fails the n-th write.
+type failing struct {
+	kv.Store
+
+	left int
+}
+
+func (f *failing) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	if f.left--; f.left == 0 {
+		return errInterrupt
+	}
+	return f.Store.Update(ctx, fn)
+}
+
+// A read that is interrupted at any write goes on from there, and ends with the same.
+func TestInterrupted(t *testing.T) {
+	want := expected(t)
+	for n := 1; ; n++ {
+		s := newServer(t)
+		s.blocks = true
+		store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+		o := graph.Options{Embedded: true}
+		g, err := graph.Open(t.Context(), store, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f := &failing{Store: store, left: n}
+		ended := false
+		if g, err = graph.Open(t.Context(), f, o); err == nil {
+			err = s.read(t.Context(), g, Options{})
+			ended = err == nil
+		}
+		if err != nil && !errors.Is(err, errInterrupt) {
+			t.Fatal(err)
+		}
+		if g, err = graph.Open(t.Context(), store, o); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.read(t.Context(), g, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := indexed(t, store); !maps.Equal(got, want) {
+			t.Fatalf("interrupted at write %d: %d records, want %d", n, len(got), len(want))
+		}
+		if ended {
+			t.Logf("%d writes", n-1)
+			return
+		}
+	}
+}
+
+// An archive that is slow, busy, broken off, or compacted meanwhile is asked again; one
+// that refuses is not.
+func TestTroubles(t *testing.T) {
+	want := expected(t)
+	first := func(is string, do func(w http.ResponseWriter, s *server)) func(*server) {
+		return func(s *server) {
+			s.blocks = strings.Contains(is, "Block")
+			var done atomic.Bool
+			s.fail = func(w http.ResponseWriter, r *http.Request) bool {
+				if !strings.HasSuffix(r.URL.Path, is) || done.Swap(true) {
+					return false
+				}
+				do(w, s)
+				return true
+			}
+		}
+	}
+	say := func(code int) func(http.ResponseWriter, *server) {
+		return func(w http.ResponseWriter, _ *server) { w.WriteHeader(code) }
+	}
+	cut := func(w http.ResponseWriter, s *server) {
+		w.Header().Set("ETag", fmt.Sprintf("%q", fmt.Sprintf("%016x", s.header.checksum)))
+		w.Header().Set("Content-Length", strconv.Itoa(len(s.segment)))
+		_, _ = w.Write(s.segment[:len(s.segment)/2])
+		panic(http.ErrAbortHandler)
+	}
+	for name, c := range map[string]struct {
+		change func(*server)
+		want   error
+	}{
+		"busy":                     {first("getSegment", say(http.StatusTooManyRequests)), nil},
+		"not ready":                {first("planSnapshot", say(http.StatusServiceUnavailable)), nil},
+		"a block that is gone":     {first("getBlock", say(http.StatusNotFound)), nil},
+		"a segment that is gone":   {first("getSegment", say(http.StatusNotFound)), nil},
+		"a connection that breaks": {first("getSegment", cut), nil},
+		"no key":                   {func(s *server) { s.key = "wanted" }, ErrArchive},
+		"no archive":               {first("planSnapshot", say(http.StatusBadRequest)), ErrArchive},
+		"always compacted":         {func(s *server) { s.checksum = "0123456789abcdef" }, errReplan},
+		"always busy": {func(s *server) {
+			s.fail = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusBadGateway); return true }
+		}, &status{code: http.StatusBadGateway}},
+		"a segment that is damaged": {func(s *server) { s.segment[len(s.segment)-9] ^= 1 }, ErrSegment},
+		"a block that is damaged":   {func(s *server) { s.segment[5000] ^= 1 }, ErrSegment},
+		"a segment that is cut":     {func(s *server) { s.segment = s.segment[:len(s.segment)-1] }, ErrSegment},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.segment = bytes.Clone(s.segment)
+			c.change(s)
+			store, g := open(t)
+			err := s.read(t.Context(), g, Options{Tries: 4})
+			if st, ok := errors.AsType[*status](c.want); ok {
+				if got, ok := errors.AsType[*status](err); !ok || got.code != st.code {
+					t.Fatalf("%v, want %v", err, c.want)
+				}
+				return
+			}
+			if !errors.Is(err, c.want) {
+				t.Fatalf("%v, want %v", err, c.want)
+			}
+			if c.want == nil {
+				if got := indexed(t, store); !maps.Equal(got, want) {
+					t.Fatalf("%d records, want %d", len(got), len(want))
+				}
+			}
+		})
+	}
+}
+
+// An archive that has not sealed what is needed is asked again until it has.
+func TestUntil(t *testing.T) {
+	s := newServer(t)
+	_, g := open(t)
+	plans := 0
+	s.fail = func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "planSnapshot") {
+			plans++
+		}
+		return false
+	}
+	asked := 0
+	err := s.read(t.Context(), g, Options{Poll: time.Millisecond, Until: func() time.Time {
+		if asked++; asked < 8 {
+			return time.UnixMicro(1<<62 - 1)
+		}
+		return time.UnixMicro(1795286046137175)
+	}})
+	if err != nil || plans < 3 {
+		t.Errorf("%d plans: %v", plans, err)
+	}
+}
+
+// Blocks that no archive has are refused, and whatever is not, can be read.
+func FuzzBlock(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0})
+	s := newServer(f)
+	d, err := newDecoder()
+	if err != nil {
+		f.Fatal(err)
+	}
+	last, err := d.DecodeAll(s.frames[len(s.frames)-1], nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(last)
+	f.Fuzz(func(t *testing.T, buf []byte) {
+		b := block{buf: buf}
+		if b.parse() != nil {
+			return
+		}
+		var batch graph.Batch
+		fold := newFolder(nil, 0, nil)
+		fold.add(&b, &batch)
+		for _, l := range batch.Describe() {
+			if len(l) == 0 {
+				t.Error("an event of no words")
+			}
+		}
+	})
+}
+
+func FuzzSegment(f *testing.F) {
+	f.Add(newServer(f).segment[:8000])
+	f.Add(slices.Concat([]byte(magic), make([]byte, 300)))
+	f.Fuzz(func(_ *testing.T, b []byte) { _, _, _ = frames(b) })
+}
+
+// Unpacking and folding a block: nothing is allocated for a row.
+//
+//	go test ./consumer/archive -run xxx -bench Fold -benchmem
+func BenchmarkFold(b *testing.B) {
+	s := newServer(b)
+	d, err := newDecoder()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var blk block
+	var batch graph.Batch
+	fold := newFolder(nil, 0, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		fold.last = 0
+		batch.Reset()
+		for _, frame := range s.frames {
+			if err := blk.unpack(d, frame); err != nil {
+				b.Fatal(err)
+			}
+			fold.add(&blk, &batch)
+		}
+	}
+	b.ReportMetric(float64(fold.counts.Rows)/b.Elapsed().Seconds(), "rows/s")
+	b.ReportMetric(float64(fold.counts.Records)/b.Elapsed().Seconds(), "records/s")
+}

@@ -1,0 +1,154 @@
+package archive
+
+import (
+	"bytes"
+	"time"
+
+	"skein/consumer/wire"
+	"skein/graph"
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/internal/cbor"
+	"skein/internal/syntax"
+)
+
+// Counts say what was read.
+type Counts struct {
+	Rows    int64 `json:"rows"`    // in all
+	Records int64 `json:"records"` // put, of indexed collections
+	Deletes int64 `json:"deletes"`
+	Bytes   int64 `json:"bytes"` // transferred
+	Dropped int64 `json:"dropped"`
+}
+
+// folder fills batches from blocks, in the order of the archive.
+type folder struct {
+	owns   func(did []byte) bool // nil: all
+	counts Counts
+	byName map[string]*kinds.Info
+	drop   func(reason wire.Reason)
+	did    []byte // of the rows that are being gathered
+	rev    []byte
+	open   bool
+	last   int64 // the seq of the last row that was added
+}
+
+func newFolder(owns func([]byte) bool, through int64, drop func(wire.Reason)) *folder {
+	f := &folder{owns: owns, byName: map[string]*kinds.Info{}, last: through, drop: drop}
+	for i := range kinds.All {
+		f.byName[kinds.All[i].Collection] = &kinds.All[i]
+	}
+	return f
+}
+
+// add adds the rows of a block that come after those that were added. A block is never
+// divided: the batch has it whole, or not.
+func (f *folder) add(b *block, to *graph.Batch) {
+	f.open = false
+	var r row
+	for b.next(&r) {
+		f.counts.Rows++
+		if r.seq <= f.last {
+			continue // a block that was read before, from its beginning
+		}
+		f.last = r.seq
+		to.Seen(format.Seq(r.seq), nil)
+		switch r.kind {
+		case create, update, remove, createResync:
+			f.commit(&r, to)
+		case account, sync:
+			f.marker(&r, to)
+		default: // identity, and what a later version may bring
+		}
+	}
+	if at := b.lastWitnessed(); at > 0 {
+		var buf [len(time.RFC3339Nano)]byte
+		to.Seen(format.Seq(f.last), time.UnixMicro(at).UTC().AppendFormat(buf[:0], time.RFC3339Nano))
+	}
+}
+
+func (f *folder) dropped(reason wire.Reason) {
+	f.counts.Dropped++
+	if f.drop != nil {
+		f.drop(reason)
+	}
+}
+
+func (f *folder) commit(r *row, to *graph.Batch) {
+	info := f.byName[string(r.collection)]
+	if info == nil {
+		return
+	}
+	if f.open && bytes.Equal(r.did, f.did) && bytes.Equal(r.rev, f.rev) {
+		f.op(info, r, to)
+		return
+	}
+	if !syntax.ValidDID(r.did) {
+		f.dropped(wire.BadDID)
+		return
+	}
+	if f.owns != nil && !f.owns(r.did) {
+		return
+	}
+	if !syntax.ValidTID(r.rev) {
+		f.dropped(wire.BadRev)
+		return
+	}
+	f.open, f.did, f.rev = true, r.did, r.rev
+	to.AddArchived(format.Seq(r.seq), r.did, r.rev)
+	f.op(info, r, to)
+}
+
+func (f *folder) op(info *kinds.Info, r *row, to *graph.Batch) {
+	if !syntax.ValidRkey(r.rkey) {
+		f.dropped(wire.BadPath)
+		return
+	}
+	to.ReachArchived(format.Seq(r.seq))
+	if r.kind == remove {
+		f.counts.Deletes++
+		to.AddDelete(info.Kind, r.rkey)
+		return
+	}
+	subject, reason := wire.Subject(info, r.payload)
+	if reason != "" {
+		f.dropped(reason)
+		subject = nil
+	}
+	f.counts.Records++
+	to.AddPut(info.Kind, r.rkey, subject)
+}
+
+// marker adds an #account or a #sync.
+func (f *folder) marker(r *row, to *graph.Batch) {
+	f.open = false
+	if !syntax.ValidDID(r.did) {
+		f.dropped(wire.BadDID)
+		return
+	}
+	if f.owns != nil && !f.owns(r.did) {
+		return
+	}
+	if r.kind == sync {
+		to.AddArchivedSync(format.Seq(r.seq), r.did, r.rev)
+		return
+	}
+	c := cbor.Cursor{B: r.payload}
+	isActive, hasActive := false, false
+	var status []byte
+	for range c.Count(cbor.Map) {
+		switch string(c.Text()) {
+		case "active":
+			isActive, hasActive = c.Bool(), true
+		case "status":
+			status = c.OptionalText()
+		default:
+			c.Skip()
+		}
+	}
+	if c.Bad || !hasActive {
+		f.dropped(wire.BadAccount)
+		return
+	}
+	to.AddArchivedAccount(format.Seq(r.seq), r.did, isActive, string(status) == "deleted")
+}
