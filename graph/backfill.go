@@ -146,8 +146,8 @@ func (s *Snapshot) Account(did string) (st format.RepoState, known bool, row *fo
 	return st, known, &q, err
 }
 
-// Owns reports whether the store's writer is the one of the account.
-func (s *Snapshot) Owns(did string) bool { return s.s.Owns([]byte(did)) }
+// Gaps returns the gaps.
+func (s *Snapshot) Gaps() ([]format.Gap, error) { return read.Gaps(s.r) }
 
 // Resyncs calls each for the repos that are queued to be fetched whole.
 func (s *Snapshot) Resyncs(each func(did string, row format.Resync) error) error {

@@ -2,6 +2,8 @@ package query
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"skein/graph"
@@ -105,6 +107,12 @@ func (s *Server) contains(ctx context.Context, q params) (any, error) {
 	return out, err
 }
 
+// failedRepos are the repos that were given up for a reason.
+type failedRepos struct {
+	Reason string `json:"reason"`
+	Repos  int64  `json:"repos"`
+}
+
 func (s *Server) getStats(ctx context.Context, q params) (any, error) {
 	var counts graph.Counts
 	var cursors []graph.Cursor
@@ -119,12 +127,14 @@ func (s *Server) getStats(ctx context.Context, q params) (any, error) {
 		return nil, err
 	}
 	out := struct {
-		Version    string `json:"version"`
-		Engine     string `json:"engine"`
-		Relay      string `json:"relay"`
-		State      string `json:"state"`
-		Cursor     *int64 `json:"cursor,omitempty"`
-		LagSeconds *int64 `json:"lagSeconds,omitempty"` // lexicons know no fractions
+		Version    string        `json:"version"`
+		Engine     string        `json:"engine"`
+		Relay      string        `json:"relay"`
+		State      string        `json:"state"`
+		Cursor     *int64        `json:"cursor,omitempty"`
+		LagSeconds *int64        `json:"lagSeconds,omitempty"` // lexicons know no fractions
+		Waiting    *int64        `json:"waiting,omitempty"`
+		Failed     []failedRepos `json:"failed,omitempty"`
 		graph.Counts
 	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: s.o.Relay, State: "off", Counts: counts}
 	var newest time.Time
@@ -135,6 +145,13 @@ func (s *Server) getStats(ctx context.Context, q params) (any, error) {
 			if c.Seq > 0 { // else nothing of it has been applied
 				out.Cursor = new(int64(c.Seq))
 			}
+		}
+	}
+	if s.o.Queue != nil {
+		waiting, failed := s.o.Queue()
+		out.Waiting = &waiting
+		for _, reason := range slices.Sorted(maps.Keys(failed)) {
+			out.Failed = append(out.Failed, failedRepos{reason, failed[reason]})
 		}
 	}
 	if s.o.Status != nil {

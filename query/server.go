@@ -44,6 +44,9 @@ type Options struct {
 	// InFlight bounds the bytes of the large answers that clients have not read
 	// yet. One that is over it is refused. 0 means 64 MiB.
 	InFlight int64
+	// Queue returns how many repos wait to be fetched whole, and how many were given up,
+	// by reason. nil means that none is fetched.
+	Queue func() (waiting int64, failed map[string]int64)
 	// Relay is the source whose cursor getStats shows. Empty means the one
 	// whose last event is the newest.
 	Relay string

@@ -17,7 +17,7 @@ func main() {
 		Commands: func(e *command.Environment) []*cli.Command {
 			return []*cli.Command{
 				serveCommand(e), replayCommand(e), queryCommand(e), checkCommand(e), statsCommand(e), idsCommand(e),
-				exportCommand(e), importCommand(e), upgradeCommand(e), command.VersionCommand(e),
+				exportCommand(e), importCommand(e), upgradeCommand(e), backfillCommand(e), resyncCommand(e), command.VersionCommand(e),
 			}
 		},
 		Moved: map[string]string{"simulate": "skein-sim relay", "load": "skein-sim load"},

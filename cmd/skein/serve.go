@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein/consumer"
+	"skein/consumer/archive"
 	"skein/internal/app"
 	"skein/internal/command"
 )
@@ -19,8 +20,12 @@ func serveCommand(e *command.Environment) *cli.Command {
 		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the query API", Destination: &s.Listen, Sources: command.Env("listen")},
 		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of /metrics, /healthz, /readyz, /deadletters, /gaps, /debug/pprof/", Destination: &s.Admin, Sources: command.Env("admin-listen")},
 		&cli.BoolFlag{Name: "force-cursor", Usage: "use --cursor although one is stored", Destination: &s.ForceCursor, Sources: command.Env("force-cursor")},
+		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "fetch the past at the first start, and go on with it: archive (with --archive) or repos, of all hosts of the relay", Destination: &s.Past, Sources: command.Env("backfill")},
+		&cli.StringFlag{Name: "archive", Usage: "for --backfill archive: the address of a Jetstream v2 archive", Destination: &s.Archive, Sources: command.Env("archive")},
+		&cli.BoolFlag{Name: "repair", Value: true, Usage: "fetch repos of which something was missed from their hosts", Destination: &s.Repair, Sources: command.Env("repair")},
 		&cli.BoolFlag{Name: "consume", Value: true, Usage: "false: only answer questions", Destination: &s.Consume, Sources: command.Env("consume")},
 	)
+	flags = append(flags, s.PastFlags()...)
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "consume the firehose, index it, answer queries",
@@ -42,6 +47,10 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	onFDB := strings.HasPrefix(s.Store, "fdb:")
 	so.Create, so.Wait = s.Consume, true // a node that only answers never makes a store
 	so.ReadOnly = onFDB && !s.Consume    // beside the writers; a folder has one process
+	past, err := pastOptions(s, &so)
+	if err != nil {
+		return err
+	}
 	co, err := s.ConsumerOptions()
 	if err != nil {
 		return err
@@ -66,7 +75,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		err = errors.Join(err, x.Close(ctx))
 		so.Logger.Info("stopped")
 	}()
-	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, Version: command.Version()}
+	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, Version: command.Version(), Past: past}
 	if s.Consume {
 		o.Consume = &co
 	}
@@ -75,4 +84,31 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		return command.UsageError("%v", err)
 	}
 	return err
+}
+
+// pastOptions reads the flags that concern the past.
+func pastOptions(s *command.Settings, so *app.StoreOptions) (past app.Past, err error) {
+	switch {
+	case s.Past != "off" && s.Past != "archive" && s.Past != "repos":
+		return past, command.UsageError("--backfill %q: it must be off, archive or repos", s.Past)
+	case (s.Past == "archive") != (s.Archive != ""):
+		return past, command.UsageError("--backfill archive and --archive go together: the archive must have an address")
+	case s.Past != "off" && !s.Consume:
+		return past, command.UsageError("--backfill is for a node that indexes, and --consume=false only answers")
+	case s.Past != "off" && !s.Repair:
+		return past, command.UsageError("--backfill fetches repos, and --repair=false fetches none")
+	}
+	if s.Archive != "" {
+		if _, err := archive.Source(s.Archive); err != nil {
+			return past, command.UsageError("--archive: %v", err)
+		}
+	}
+	bo, err := s.BackfillOptions()
+	if err != nil {
+		return past, err
+	}
+	if s.Consume && s.Repair {
+		so.Backfill = bo
+	}
+	return app.Past{Archive: s.Archive, Repos: s.Past == "repos"}, nil
 }

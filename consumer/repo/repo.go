@@ -201,7 +201,7 @@ func (r *Reader) section(most uint64) ([]byte, error) {
 		return nil, fmt.Errorf("%w: a block of %d bytes", ErrCAR, n)
 	}
 	if err := r.fill(width + int(n)); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if errors.Is(err, io.EOF) { // io.ErrUnexpectedEOF is a connection's that broke
 			return nil, ErrTruncated
 		}
 		return nil, err

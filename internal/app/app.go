@@ -25,6 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"skein/consumer"
+	"skein/consumer/backfill"
 	"skein/graph"
 	"skein/graph/format"
 	"skein/graph/read"
@@ -52,6 +53,9 @@ type StoreOptions struct {
 	// and where it draws ids.
 	Share  graph.Share
 	Shards *dict.ShardRange
+	// Backfill says how repos are fetched whole. nil means that none is, and that what
+	// is missed is not queued.
+	Backfill *backfill.Options
 	// Import opens the store for graph.Store.Import.
 	Import bool
 	// Wait waits for a cluster that does not answer.
@@ -131,12 +135,14 @@ func logger(l *slog.Logger) *slog.Logger {
 
 // An Index is an open store with its graph and its metrics.
 type Index struct {
-	Path     string // of the store, absolute if it is a folder
-	KV       kv.Store
-	Graph    *graph.Store
-	Registry *prometheus.Registry
-	log      *slog.Logger
-	seldom   loglimit.Limiter
+	Path      string // of the store, absolute if it is a folder
+	KV        kv.Store
+	Graph     *graph.Store
+	Registry  *prometheus.Registry
+	Backfill  *backfill.Manager // nil without StoreOptions.Backfill
+	log       *slog.Logger
+	listening listening
+	seldom    loglimit.Limiter
 
 	consumerMetrics sync.Once
 	consuming       *consumer.Metrics
@@ -152,6 +158,15 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	store, err := OpenStore(ctx, o)
 	if err != nil {
 		return nil, err
+	}
+	var manager *backfill.Manager
+	var queued func([]graph.Queued)
+	if o.Backfill != nil {
+		bo := *o.Backfill
+		bo.Logger = logger(o.Logger).With("component", "backfill")
+		bo.Metrics = backfill.NewMetrics(reg, func() backfill.Status { return manager.StatusNow() })
+		manager = backfill.New(bo)
+		queued = manager.Queued
 	}
 	budget := split(o.Memory)
 	if o.fdb() {
@@ -170,6 +185,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		ReadOnly:   o.ReadOnly && o.fdb(),
 		MustExist:  !o.Create,
 		Import:     o.Import,
+		Queued:     queued,
 		Logger:     logger(o.Logger).With("component", "graph"),
 		Metrics:    graph.NewMetrics(reg),
 		Writes:     o.writes,
@@ -177,7 +193,10 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), store.Close())
 	}
-	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, log: logger(o.Logger)}
+	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, log: logger(o.Logger)}
+	if manager != nil {
+		manager.SetStore(g)
+	}
 	if abs, err := filepath.Abs(o.Store); err == nil && !o.fdb() {
 		x.Path = abs
 	}
@@ -223,6 +242,8 @@ type ServeOptions struct {
 	Version             string
 	// Consume is nil for a node that only answers.
 	Consume *consumer.Options
+	// Past says which past is fetched at the first start.
+	Past Past
 	// Ready, if set, is called with the addresses once both listen.
 	Ready func(api, admin net.Addr)
 }
@@ -242,9 +263,11 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 			return query.Status{State: string(st.State), Lag: st.Lag, HasLag: st.HasLag}
 		}
 	}
-	api, err := query.New(x.Graph, query.Options{
-		Version: o.Version, Relay: source, Status: status, Logger: x.log, Metrics: query.NewMetrics(x.Registry),
-	})
+	qo := query.Options{Version: o.Version, Relay: source, Status: status, Logger: x.log, Metrics: query.NewMetrics(x.Registry)}
+	if x.Backfill != nil {
+		qo.Queue = x.Backfill.Queue
+	}
+	api, err := query.New(x.Graph, qo)
 	if err != nil {
 		return err
 	}
@@ -264,6 +287,10 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	x.logStart(o.Version, apiListener.addr, adminListener.addr)
 	if o.Ready != nil {
 		o.Ready(apiListener.addr, adminListener.addr)
+	}
+	if x.Backfill != nil {
+		stopped := x.runBackfill(ctx, o.Past, source, stop)
+		defer func() { stop(nil); <-stopped }()
 	}
 	if c != nil {
 		x.logProgress(ctx, c)
@@ -369,13 +396,14 @@ func (x *Index) admin() http.Handler {
 	})
 	mux.HandleFunc("/deadletters", func(w http.ResponseWriter, r *http.Request) { serveNotes(x, w, r, read.DeadLetters) })
 	mux.HandleFunc("/gaps", func(w http.ResponseWriter, r *http.Request) { serveNotes(x, w, r, read.Gaps) })
+	x.backfillEndpoints(mux)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("skein: /metrics /healthz /readyz /deadletters /gaps /debug/pprof/\n"))
+		_, _ = w.Write([]byte("skein: /metrics /healthz /readyz /deadletters /gaps /backfill /debug/pprof/\n"))
 	})
 	return mux
 }

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/urfave/cli/v3"
 
 	"skein/consumer"
+	"skein/consumer/backfill"
 	"skein/graph"
 	"skein/intern/dict"
 	"skein/internal/app"
@@ -33,6 +37,36 @@ type Settings struct {
 	memory        string
 	syncInterval  time.Duration
 	watchdog      time.Duration
+
+	Past         string // off, archive or repos
+	Archive      string
+	Repair       bool
+	plc          string
+	allowPrivate bool
+	maxRepo      string
+}
+
+// PastFlags are those that concern fetching repos whole.
+func (s *Settings) PastFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "plc", Value: identity.DefaultPLCURL, Usage: "the directory in which did:plc are looked up, to find the host of a repo", Destination: &s.plc, Sources: Env("plc")},
+		&cli.BoolFlag{Name: "allow-private-hosts", Usage: "fetch repos from loopback and private addresses, too: for a network of one's own", Destination: &s.allowPrivate, Sources: Env("allow-private-hosts")},
+		&cli.StringFlag{Name: "max-repo-bytes", Value: "1GiB", Usage: "give up a repo that is larger", Destination: &s.maxRepo, Sources: Env("max-repo-bytes")},
+	}
+}
+
+// BackfillOptions makes the options of fetching repos of the flags.
+func (s *Settings) BackfillOptions() (*backfill.Options, error) {
+	o := &backfill.Options{Relay: s.Relay, PLC: s.plc, AllowPrivateHosts: s.allowPrivate, ArchiveKey: os.Getenv(EnvPrefix + "ARCHIVE_KEY")}
+	n, err := parseBytes(s.maxRepo)
+	if err != nil || n < 1 {
+		return nil, UsageError("--max-repo-bytes %q: it must be a number of bytes, such as 1GiB", s.maxRepo)
+	}
+	o.MaxRepoBytes = n
+	if u, err := url.Parse(s.plc); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, UsageError("--plc %q: it must be an address such as https://plc.directory", s.plc)
+	}
+	return o, nil
 }
 
 // EnvPrefix begins the names of the variables that flags can be given by.
@@ -48,14 +82,15 @@ func (s *Settings) StoreFlag() cli.Flag {
 	return &cli.StringFlag{Name: "store", Value: "skein-data", Usage: "the folder of the store, or fdb:///path/to/fdb.cluster?prefix=skein", Destination: &s.Store, Sources: Env("store")}
 }
 
-func (s *Settings) relayFlag() cli.Flag {
+// RelayFlag is the flag that names the relay.
+func (s *Settings) RelayFlag() cli.Flag {
 	return &cli.StringFlag{Name: "relay", Value: "wss://relay1.us-west.bsky.network", Usage: "the relay: ws(s):// or http(s):// and a host, or a whole subscribeRepos URL", Destination: &s.Relay, Sources: Env("relay")}
 }
 
 // IndexFlags are those that concern indexing.
 func (s *Settings) IndexFlags(e *Environment) []cli.Flag {
 	return append([]cli.Flag{
-		s.relayFlag(),
+		s.RelayFlag(),
 		&cli.StringFlag{Name: "cursor", DefaultText: "the stored cursor, else live", Usage: "begin after this sequence number; 0 is the oldest that the relay keeps", Destination: &s.Cursor, Sources: Env("cursor")},
 		&cli.StringFlag{Name: "partition", Value: "0/1", Usage: "index only the repos of this share, i/n with i from 0: several writers on one FoundationDB", Destination: &s.partition, Sources: Env("partition")},
 		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect when the relay has sent nothing and answered no ping for so long; 0: never", Destination: &s.watchdog, Sources: Env("idle-timeout")},
@@ -92,7 +127,7 @@ func EnvironmentWarnings(environ []string, flags []cli.Flag) (unknown []string) 
 	}
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
-		if strings.HasPrefix(name, EnvPrefix) && !slices.Contains(known, name) {
+		if name != EnvPrefix+"ARCHIVE_KEY" && strings.HasPrefix(name, EnvPrefix) && !slices.Contains(known, name) {
 			unknown = append(unknown, name)
 		}
 	}

@@ -1,0 +1,727 @@
+package backfill
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/graph/check"
+	"skein/graph/export"
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+	"skein/internal/syntax"
+	"skein/internal/synth"
+)
+
+// world is a network on loopback: accounts with repos, on hosts that each do something
+// wrong or nothing, a directory of DIDs, and a relay that lists them.
+type world struct {
+	t     *testing.T
+	mu    sync.Mutex
+	repos map[string]*account
+	hosts []*pds
+	dir   *httptest.Server
+	relay *httptest.Server
+	seq   format.Seq
+	clock uint64
+}
+
+type account struct {
+	did     string
+	host    *pds
+	records map[string]string // path → subject
+	rev     uint64
+	data    [32]byte
+	active  bool
+}
+
+// pds is a host.
+type pds struct {
+	srv      *httptest.Server
+	w        *world
+	requests atomic.Int64
+	// wrong, if set, answers a getRepo itself, if it returns true.
+	wrong func(w http.ResponseWriter, r *http.Request, a *account) bool
+}
+
+func newWorld(t *testing.T, hosts int) *world {
+	t.Helper()
+	w := &world{t: t, repos: map[string]*account{}, clock: uint64(time.Now().Add(-time.Hour).UnixMicro()) << 10}
+	for range hosts {
+		h := &pds{w: w}
+		h.srv = httptest.NewServer(h)
+		t.Cleanup(h.srv.Close)
+		w.hosts = append(w.hosts, h)
+	}
+	w.dir = httptest.NewServer(http.HandlerFunc(w.document))
+	w.relay = httptest.NewServer(http.HandlerFunc(w.serveRelay))
+	t.Cleanup(w.dir.Close)
+	t.Cleanup(w.relay.Close)
+	return w
+}
+
+func (w *world) document(rw http.ResponseWriter, r *http.Request) {
+	w.mu.Lock()
+	a := w.repos[strings.TrimPrefix(r.URL.Path, "/")]
+	w.mu.Unlock()
+	if a == nil {
+		http.NotFound(rw, r)
+		return
+	}
+	_ = json.NewEncoder(rw).Encode(map[string]any{
+		"id": a.did, "service": []any{map[string]string{"id": "#atproto_pds", "type": "AtprotoPersonalDataServer", "serviceEndpoint": a.host.srv.URL}},
+	})
+}
+
+func (w *world) serveRelay(rw http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "listRepos") {
+		w.list(rw, r, nil)
+		return
+	}
+	var hosts []any
+	for _, h := range w.hosts {
+		u, _ := url.Parse(h.srv.URL)
+		hosts = append(hosts, map[string]string{"hostname": u.Host, "status": "active"})
+	}
+	_ = json.NewEncoder(rw).Encode(map[string]any{"hosts": hosts})
+}
+
+// list answers listRepos in pages of 7: of a host, or of all.
+func (w *world) list(rw http.ResponseWriter, r *http.Request, of *pds) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []any
+	next := ""
+	for _, did := range slices.Sorted(maps.Keys(w.repos)) {
+		a := w.repos[did]
+		if of != nil && a.host != of || did <= r.URL.Query().Get("cursor") {
+			continue
+		}
+		if len(all) == 7 {
+			break
+		}
+		all = append(all, map[string]any{"did": did, "rev": string(syntax.AppendTID(nil, a.rev)), "active": a.active, "head": "x"})
+		next = did
+	}
+	if len(all) < 7 {
+		next = ""
+	}
+	_ = json.NewEncoder(rw).Encode(map[string]any{"repos": all, "cursor": next})
+}
+
+// ServeHTTP implements http.Handler.
+func (h *pds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "listRepos") {
+		h.w.list(w, r, h)
+		return
+	}
+	h.requests.Add(1)
+	h.w.mu.Lock()
+	a := h.w.repos[r.URL.Query().Get("did")]
+	var car []byte
+	known := a != nil && a.host == h
+	if known {
+		car = a.car()
+	}
+	h.w.mu.Unlock()
+	fail := func(code int, name string) {
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(map[string]string{"error": name})
+	}
+	switch {
+	case known && h.wrong != nil && h.wrong(w, r, a):
+	case !known:
+		fail(http.StatusBadRequest, "RepoNotFound")
+	case !a.active:
+		fail(http.StatusBadRequest, "RepoDeactivated")
+	default:
+		_, _ = w.Write(car)
+	}
+}
+
+// car exports an account's repo. w.mu is held.
+func (a *account) car() []byte {
+	var records []synth.RepoRecord
+	for _, path := range slices.Sorted(maps.Keys(a.records)) {
+		collection, _, _ := strings.Cut(path, "/")
+		k := slices.IndexFunc(kinds.All, func(k kinds.Info) bool { return k.Collection == collection })
+		records = append(records, synth.RepoRecord{Path: path, Block: synth.NewBlock(synth.AppendRecord(nil, &kinds.All[k], []byte(a.records[path]), nil, []byte("2026")))})
+	}
+	car, data := new(synth.Repo).Append(nil, []byte(a.did), syntax.AppendTID(nil, a.rev), nil, records)
+	a.data = data
+	return car
+}
+
+// add makes an account with a history that nobody heard.
+func (w *world) add(i, records int) *account {
+	rng := rand.New(rand.NewPCG(uint64(i), 9))
+	a := &account{did: fmt.Sprintf("did:plc:%024s", strconv.FormatInt(int64(i)+1<<40, 32)), host: w.hosts[i%len(w.hosts)], records: map[string]string{}, active: true}
+	a.did = strings.NewReplacer("0", "z", "1", "y", "8", "x", "9", "w", " ", "a").Replace(a.did)
+	for range records {
+		w.clock += 1 << 12
+		k := &kinds.All[rng.IntN(4)]
+		a.records[k.Collection+"/"+string(syntax.AppendTID(nil, w.clock))] = subject(k, rng.IntN(50))
+	}
+	w.clock += 1 << 12
+	a.rev = w.clock
+	a.car()
+	w.mu.Lock()
+	w.repos[a.did] = a
+	w.mu.Unlock()
+	return a
+}
+
+func subject(k *kinds.Info, n int) string {
+	if k.To.Is.String() == "uri" {
+		return fmt.Sprintf("at://did:web:s%d.example.com/app.bsky.feed.post/3mb2kxx5ts22a", n)
+	}
+	return fmt.Sprintf("did:web:s%d.example.com", n)
+}
+
+// commit has an account make a commit, and tells it to the stream unless it is nil.
+func (w *world) commit(rng *rand.Rand, a *account, b *graph.Batch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	since, prev := a.rev, a.data
+	w.clock += 1 << 12
+	k := &kinds.All[rng.IntN(4)]
+	path := k.Collection + "/" + string(syntax.AppendTID(nil, w.clock))
+	var gone []string
+	if paths := slices.Sorted(maps.Keys(a.records)); len(paths) > 0 && rng.IntN(2) == 0 {
+		gone = append(gone, paths[rng.IntN(len(paths))])
+		delete(a.records, gone[0])
+	}
+	a.records[path] = subject(k, rng.IntN(50))
+	w.clock += 1 << 12
+	a.rev = w.clock
+	a.car()
+	if b == nil {
+		return
+	}
+	w.seq++
+	b.AddCommit(w.seq, &graph.Commit{DID: []byte(a.did), Rev: syntax.AppendTID(nil, a.rev), Since: syntax.AppendTID(nil, since), Data: a.data[:], PrevData: prev[:]})
+	for _, p := range gone {
+		collection, rkey, _ := strings.Cut(p, "/")
+		i := slices.IndexFunc(kinds.All, func(k kinds.Info) bool { return k.Collection == collection })
+		b.AddDelete(kinds.All[i].Kind, []byte(rkey))
+	}
+	_, rkey, _ := strings.Cut(path, "/")
+	b.AddPut(k.Kind, []byte(rkey), []byte(a.records[path]))
+	b.Seen(w.seq, []byte(time.Now().UTC().Format(time.RFC3339Nano)))
+}
+
+// index is a store with a Manager that runs.
+type index struct {
+	store kv.Store
+	g     *graph.Store
+	m     *Manager
+	end   func()
+}
+
+func (w *world) index(store kv.Store, change func(*Options)) *index {
+	w.t.Helper()
+	o := Options{Relay: w.relay.URL, PLC: w.dir.URL, AllowPrivateHosts: true, Retry: 5 * time.Millisecond, HostRetry: time.Millisecond, HostTries: 6, IdleTimeout: 300 * time.Millisecond, HeaderTimeout: 300 * time.Millisecond, Settle: time.Millisecond}
+	if testing.Verbose() {
+		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	if change != nil {
+		change(&o)
+	}
+	x := &index{store: store, m: New(o)}
+	g, err := graph.Open(w.t.Context(), store, graph.Options{Embedded: true, Queued: x.m.Queued})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	x.g = g
+	x.m.SetStore(g)
+	ctx, cancel := context.WithCancel(w.t.Context())
+	began, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := x.m.Run(ctx, func() { close(began) }); err != nil {
+			w.t.Error(err)
+		}
+	}()
+	<-began
+	x.end = sync.OnceFunc(func() { cancel(); <-done })
+	w.t.Cleanup(x.end)
+	return x
+}
+
+// settle waits until nothing is left to do.
+func (x *index) settle(t *testing.T) Status {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		if st := x.m.StatusNow(); !st.Busy {
+			return st
+		} else if time.Since(began) > 40*time.Second {
+			t.Fatalf("it does not end: %+v", st)
+		}
+	}
+}
+
+// has compares what the index holds of active accounts with the world.
+func (x *index) has(t *testing.T, w *world, but ...*account) {
+	t.Helper()
+	var b strings.Builder
+	if _, err := export.Write(t.Context(), x.store, &b, nil); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for d := json.NewDecoder(strings.NewReader(b.String())); d.More(); {
+		var l struct {
+			DID, Kind string
+			Records   [][2]string
+		}
+		if err := d.Decode(&l); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range l.Records {
+			got[l.DID+" "+kinds.ByName(l.Kind).Collection+"/"+r[0]] = r[1]
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	want := map[string]string{}
+	for _, a := range w.repos {
+		if !slices.Contains(but, a) {
+			for path, s := range a.records {
+				want[a.did+" "+path] = s
+			}
+		}
+	}
+	if !maps.Equal(got, want) {
+		missing, more := 0, 0
+		for p, s := range want {
+			if got[p] != s {
+				if missing++; missing < 5 {
+					_ = x.g.View(t.Context(), func(sn *graph.Snapshot) error {
+						did, _, _ := strings.Cut(p, " ")
+						st, _, row, err := sn.Account(did)
+						t.Logf("%s names %q, want %q; its account is %+v, queued: %+v", p, got[p], s, st, row)
+						return err
+					})
+				}
+			}
+		}
+		for p := range got {
+			if _, ok := want[p]; !ok {
+				more++
+			}
+		}
+		t.Fatalf("the index has %d records, and should have %d: %d are missing or other, %d too many", len(got), len(want), missing, more)
+	}
+	if err := check.Store(t.Context(), x.store, func(p string) { t.Error(p) }, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newStore() kv.Store { return memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})}) }
+
+// All repos of a network are fetched while it goes on, from hosts of which each does
+// something wrong; what can be fetched is exact, and what cannot is named.
+func TestWholeNetwork(t *testing.T) {
+	w := newWorld(t, 8)
+	var all []*account
+	for i := range 160 {
+		all = append(all, w.add(i, i%30))
+	}
+	w.add(1000, 30_000).host = w.hosts[0] // takes several writes
+	hanging := make(chan struct{})
+	t.Cleanup(func() { close(hanging) })
+	var busy, broken atomic.Int64
+	w.hosts[1].wrong = func(rw http.ResponseWriter, _ *http.Request, _ *account) bool { // wants to be left alone now and then
+		if busy.Add(1)%5 != 1 {
+			return false
+		}
+		rw.Header().Set("Ratelimit-Remaining", "0")
+		rw.Header().Set("Ratelimit-Reset", "0")
+		rw.WriteHeader(http.StatusTooManyRequests)
+		return true
+	}
+	w.hosts[2].wrong = func(_ http.ResponseWriter, r *http.Request, _ *account) bool { // hangs
+		select {
+		case <-hanging:
+		case <-r.Context().Done():
+		}
+		return true
+	}
+	w.hosts[3].wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool { // sends another's repo
+		w.mu.Lock()
+		other := all[(slices.Index(all, a)+8)%len(all)]
+		car := other.car()
+		w.mu.Unlock()
+		_, _ = rw.Write(car)
+		return true
+	}
+	w.hosts[4].wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool { // breaks off, at first
+		if broken.Add(1) > 4 {
+			return false
+		}
+		w.mu.Lock()
+		car := a.car()
+		w.mu.Unlock()
+		rw.Header().Set("Content-Length", strconv.Itoa(len(car)))
+		_, _ = rw.Write(car[:len(car)/2])
+		return true
+	}
+	w.hosts[5].wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool { // wrong hashes
+		w.mu.Lock()
+		car := a.car()
+		w.mu.Unlock()
+		car[len(car)-3] ^= 1
+		_, _ = rw.Write(car)
+		return true
+	}
+	w.hosts[6].wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool { // truncated, and no error
+		w.mu.Lock()
+		car := a.car()
+		w.mu.Unlock()
+		_, _ = rw.Write(car[:len(car)-1])
+		return true
+	}
+	x := w.index(newStore(), func(o *Options) { o.Tries = 5 })
+	if err := x.m.Hosts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(4, 4))
+	for n := 0; n < 60 || x.m.StatusNow().Fetched < 60 && n < 2000; n++ {
+		var b graph.Batch
+		for range 3 {
+			w.commit(rng, all[rng.IntN(len(all)/8)*8+[]int{0, 1, 4, 7}[rng.IntN(4)]], &b)
+		}
+		if err := x.g.Apply(t.Context(), "stream", &b); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	st := x.settle(t)
+	var lost []*account
+	for i, a := range all {
+		if h := i % 8; h == 2 || h == 3 || h == 5 || h == 6 {
+			lost = append(lost, a)
+		}
+	}
+	x.has(t, w, lost...)
+	if st.Failed[failHost] != 20 || st.Failed[failInvalid] != 60 || st.Complete != 81 || st.HostsDone != 8 || st.Ended["repos"] != "ok" {
+		t.Errorf("%+v", st)
+	}
+	// What was given up is fetched when an operator has seen to it, also by a process that
+	// begins later.
+	for _, h := range w.hosts {
+		h.wrong = nil
+	}
+	x.end()
+	x = w.index(x.store, nil)
+	if st := x.m.StatusNow(); st.Failed[failInvalid] != 60 {
+		t.Errorf("after a restart: %+v", st)
+	}
+	var dids []string
+	for _, a := range lost {
+		dids = append(dids, a.did)
+	}
+	if err := x.m.Resync(t.Context(), "operator", dids...); err != nil {
+		t.Fatal(err)
+	}
+	if st := x.settle(t); st.Complete != 161 || len(st.Failed) > 0 {
+		t.Errorf("in the end: %+v", st)
+	}
+	x.has(t, w)
+}
+
+// A repo of which the stream misses a commit repairs itself, and so does one that was
+// missed while no program ran.
+func TestRepair(t *testing.T) {
+	w := newWorld(t, 2)
+	a, other := w.add(1, 10), w.add(2, 5)
+	x := w.index(newStore(), nil)
+	if err := x.m.Resync(t.Context(), "test", a.did, other.did); err != nil {
+		t.Fatal(err)
+	}
+	x.settle(t)
+	x.has(t, w)
+	rng := rand.New(rand.NewPCG(5, 5))
+	for range 5 {
+		w.commit(rng, a, nil)
+		var b graph.Batch
+		w.commit(rng, a, &b)
+		if err := x.g.Apply(t.Context(), "stream", &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st := x.settle(t); st.Desynchronized > 0 || st.Complete != 2 {
+		t.Errorf("%+v", st)
+	}
+	x.has(t, w)
+	x.end()
+	// Without a Manager nothing is queued.
+	g, err := graph.Open(t.Context(), x.store, graph.Options{Embedded: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.commit(rng, other, nil)
+	var b graph.Batch
+	w.commit(rng, other, &b)
+	if err := errors.Join(g.Apply(t.Context(), "stream", &b), g.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	x = w.index(x.store, nil)
+	if st := x.settle(t); st.Desynchronized > 0 {
+		t.Errorf("%+v", st)
+	}
+	x.has(t, w)
+}
+
+// After a hole in the stream the revs are compared, and what differs is fetched, and no
+// more.
+func TestHole(t *testing.T) {
+	w := newWorld(t, 3)
+	var all []*account
+	var dids []string
+	for i := range 30 {
+		all = append(all, w.add(i, 5))
+		dids = append(dids, all[i].did)
+	}
+	x := w.index(newStore(), func(o *Options) { o.Settle = 50 * time.Millisecond })
+	if err := x.m.Resync(t.Context(), "test", dids...); err != nil {
+		t.Fatal(err)
+	}
+	x.settle(t)
+	rng := rand.New(rand.NewPCG(5, 5))
+	for _, a := range all[:4] {
+		w.commit(rng, a, nil)
+	}
+	before := x.m.fetched.Load()
+	var b graph.Batch
+	b.AddGap(format.Gap{Reason: "outdated_cursor", Time: time.Now().UTC(), Suspect: true})
+	w.commit(rng, all[10], &b)
+	if err := x.g.Apply(t.Context(), "stream", &b); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); x.g.Backfill().Done[comparison].IsZero(); time.Sleep(10 * time.Millisecond) {
+		x.m.lookForGaps()
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("the revs are not compared")
+		}
+	}
+	x.settle(t)
+	x.has(t, w)
+	if n := x.m.fetched.Load() - before; n != 4 {
+		t.Errorf("%d repos were fetched, and 4 differ", n)
+	}
+}
+
+// An account that is not active is hidden, and fetched when it comes back; one that has
+// moved is found; one that nobody has is given up, and not deleted.
+func TestAccounts(t *testing.T) {
+	w := newWorld(t, 3)
+	away, moved, gone, listedAway := w.add(1, 5), w.add(2, 5), w.add(3, 5), w.add(4, 5)
+	away.active, listedAway.active = false, false
+	x := w.index(newStore(), func(o *Options) { o.Tries = 3 })
+	w.mu.Lock()
+	x.m.mu.Lock()
+	x.m.sched.hint(moved.did, moved.host.srv.URL)
+	x.m.mu.Unlock()
+	moved.host = w.hosts[0]
+	w.mu.Unlock()
+	gone.host.wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool {
+		if a == gone {
+			http.NotFound(rw, nil)
+		}
+		return a == gone
+	}
+	if err := x.m.Resync(t.Context(), "test", away.did, moved.did, gone.did, "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "did:web:localhost"); err != nil {
+		t.Fatal(err)
+	}
+	st := x.settle(t)
+	if st.Inactive != 1 || st.Failed[failNotFound] != 1 || st.Failed[failNoDID] != 1 || st.Complete != 1 {
+		t.Errorf("%+v", st)
+	}
+	hidden := func(did string) bool {
+		var state format.RepoState
+		if err := x.g.View(t.Context(), func(s *graph.Snapshot) (err error) { state, _, _, err = s.Account(did); return err }); err != nil {
+			t.Fatal(err)
+		}
+		return state.Has(format.FlagHidden)
+	}
+	if !hidden(away.did) || hidden(gone.did) || hidden(moved.did) {
+		t.Error("the wrong ones are hidden")
+	}
+	if err := x.m.Hosts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if x.settle(t); !hidden(listedAway.did) {
+		t.Error("an account that is listed as inactive is not hidden")
+	}
+	w.mu.Lock()
+	away.active = true
+	w.mu.Unlock()
+	var b graph.Batch
+	w.seq++
+	b.AddAccount(w.seq, []byte(away.did), true, false)
+	b.Seen(w.seq, nil)
+	if err := x.g.Apply(t.Context(), "stream", &b); err != nil {
+		t.Fatal(err)
+	}
+	if st := x.settle(t); st.Inactive != 0 || hidden(away.did) {
+		t.Errorf("%+v", st)
+	}
+	x.has(t, w, gone, listedAway)
+}
+
+// Private addresses are refused, also behind a redirect, and a repo that has no end, or
+// trickles, takes one slot for a bounded time.
+func TestHostile(t *testing.T) {
+	w := newWorld(t, 4)
+	private, redirected, endless, trickling := w.add(0, 3), w.add(1, 3), w.add(2, 3), w.add(3, 3)
+	w.hosts[2].wrong = func(rw http.ResponseWriter, r *http.Request, a *account) bool {
+		car := a.car()
+		_, _ = rw.Write(car)
+		post := synth.NewBlock([]byte("\xa1dtext" + strings.Repeat("x", 0)))
+		link := synth.Link(sha256.Sum256(post.Bytes))
+		for r.Context().Err() == nil {
+			if _, err := rw.Write(synth.AppendSection(nil, &link, post.Bytes)); err != nil {
+				break
+			}
+		}
+		return true
+	}
+	w.hosts[3].wrong = func(rw http.ResponseWriter, r *http.Request, a *account) bool {
+		for _, c := range a.car() {
+			if _, err := rw.Write([]byte{c}); err != nil {
+				break
+			}
+			_ = http.NewResponseController(rw).Flush()
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-r.Context().Done():
+				return true
+			}
+		}
+		return true
+	}
+	x := w.index(newStore(), func(o *Options) { o.MaxRepoBytes, o.Tries, o.RepoTimeout = 1<<20, 2, 500*time.Millisecond })
+	if err := x.m.Resync(t.Context(), "test", endless.did, trickling.did); err != nil {
+		t.Fatal(err)
+	}
+	if st := x.settle(t); st.Failed[failTooLarge] != 1 || st.Failed[failHost] != 1 {
+		t.Errorf("%+v", st)
+	}
+	x.end()
+	w.hosts[1].wrong = func(rw http.ResponseWriter, r *http.Request, _ *account) bool {
+		http.Redirect(rw, r, w.hosts[0].srv.URL+r.URL.RequestURI(), http.StatusFound)
+		return true
+	}
+	before := w.hosts[0].requests.Load()
+	x = w.index(newStore(), func(o *Options) {
+		o.AllowPrivateHosts, o.Hosts = false, []string{w.hosts[1].srv.URL}
+	})
+	// Its DID document names an http address, which only a private network has: the host
+	// is known by its list instead.
+	for _, a := range []*account{private, redirected} {
+		x.m.mu.Lock()
+		x.m.sched.hint(a.did, a.host.srv.URL)
+		x.m.mu.Unlock()
+	}
+	if err := x.m.Resync(t.Context(), "test", private.did, redirected.did); err != nil {
+		t.Fatal(err)
+	}
+	if st := x.settle(t); st.Failed[failPrivate] != 2 || w.hosts[0].requests.Load() != before {
+		t.Errorf("%+v, and %d requests came", st, w.hosts[0].requests.Load()-before)
+	}
+}
+
+func parse(t *testing.T, s string) netip.Addr {
+	t.Helper()
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestPublic(t *testing.T) {
+	for address, want := range map[string]bool{
+		"93.184.216.34": true, "2606:2800:220:1:248:1893:25c8:1946": true,
+		"127.0.0.1": false, "::1": false, "10.1.2.3": false, "172.16.0.1": false, "192.168.1.1": false, "169.254.169.254": false, "fe80::1": false, "fd00::1": false,
+		"0.0.0.0": false, "::": false, "100.64.0.1": false, "224.0.0.1": false, "255.255.255.255": false, "::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false,
+		"64:ff9b::7f00:1": false, "2002:7f00:1::": false, "198.18.0.1": false, "192.0.2.1": false, "2001:db8::1": false, "fec0::1": false,
+	} {
+		if got := isPublic(parse(t, address)); got != want {
+			t.Errorf("%s: %v", address, got)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Unix(2_000_000_000, 0)
+	for _, c := range []struct {
+		header [2]string
+		more   [2]string
+		want   time.Duration
+	}{
+		{[2]string{"Retry-After", "7"}, [2]string{}, 7 * time.Second},
+		{[2]string{"Retry-After", now.Add(time.Minute).UTC().Format(http.TimeFormat)}, [2]string{}, time.Minute},
+		{[2]string{"Ratelimit-Remaining", "0"}, [2]string{"Ratelimit-Reset", "2000000030"}, 30 * time.Second},
+		{[2]string{"Ratelimit-Remaining", "0"}, [2]string{"Ratelimit-Reset", "30"}, 30 * time.Second},
+		{[2]string{"Ratelimit-Remaining", "5"}, [2]string{"Ratelimit-Reset", "30"}, 0},
+		{[2]string{"Retry-After", "soon"}, [2]string{}, 0},
+	} {
+		h := http.Header{}
+		h.Set(c.header[0], c.header[1])
+		if c.more[0] != "" {
+			h.Set(c.more[0], c.more[1])
+		}
+		if got := retryAfter(h, now); got != c.want {
+			t.Errorf("%v: %v, want %v", h, got, c.want)
+		}
+	}
+}
+
+// A file is taken where the index does not have as much.
+func TestCAR(t *testing.T) {
+	w := newWorld(t, 1)
+	a := w.add(1, 12)
+	old := a.car()
+	rng := rand.New(rand.NewPCG(5, 5))
+	w.commit(rng, a, nil)
+	x := w.index(newStore(), func(o *Options) { o.Relay = "" })
+	w.hosts[0].wrong = func(rw http.ResponseWriter, _ *http.Request, _ *account) bool {
+		rw.WriteHeader(http.StatusNotFound)
+		return true
+	}
+	for _, c := range []struct {
+		car  []byte
+		want string
+	}{{a.car(), "placed"}, {old, "not_newer"}, {a.car(), "not_newer"}} {
+		p, err := x.m.PlaceCAR(t.Context(), strings.NewReader(string(c.car)))
+		if err != nil || p.Outcome != c.want || p.DID != a.did {
+			t.Errorf("%+v, want %s: %v", p, c.want, err)
+		}
+	}
+	x.settle(t)
+	x.has(t, w)
+	if _, err := x.m.PlaceCAR(t.Context(), strings.NewReader("no CAR")); err == nil {
+		t.Error("what is no CAR is taken")
+	}
+}

@@ -1,0 +1,75 @@
+package backfill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"skein/consumer/repo"
+	"skein/graph"
+	"skein/graph/format"
+)
+
+// A Placed says what became of a repo that was given as a file.
+type Placed struct {
+	DID     string `json:"did"`
+	Rev     string `json:"rev"`
+	Records int    `json:"records"`
+	// Outcome is "placed", or why it was not: "not_newer" where the index has all of the
+	// repo up to that rev already, else a graph.Outcome.
+	Outcome string `json:"outcome"`
+}
+
+// PlaceCAR puts a repo that was exported into a file in place. It is put over what the
+// index has where that is not complete, or older.
+func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err error) {
+	r, _ := readers.Get().(*repo.Reader)
+	defer readers.Put(r)
+	if err := r.Read(in, m.o.MaxRepoBytes); err != nil {
+		return p, fmt.Errorf("reading the repo: %w", err)
+	}
+	p = Placed{DID: string(r.DID), Rev: string(r.Rev)}
+	if !m.o.Store.Owns(r.DID) {
+		return p, errors.New("the repo is of another writer's partition")
+	}
+	var st format.RepoState
+	account := func() (row *format.Resync, err error) {
+		err = m.o.Store.View(ctx, func(s *graph.Snapshot) (err error) { st, _, row, err = s.Account(p.DID); return err })
+		return row, err
+	}
+	row, err := account()
+	if err != nil {
+		return p, err
+	}
+	if row == nil && st.Complete() && st.Rev.String() >= p.Rev {
+		p.Outcome = "not_newer"
+		return p, nil
+	}
+	if row == nil {
+		if err := m.Resync(ctx, "file", p.DID); err != nil {
+			return p, err
+		}
+		if row, err = account(); err != nil || row == nil {
+			return p, err
+		}
+	}
+	done := make(chan error, 1)
+	m.placer.flush(ctx)
+	m.placer.place(ctx, r, row.Generation, func(o graph.Outcome, records int, err error) {
+		p.Outcome, p.Records = o.String(), records
+		done <- err
+	})
+	m.placer.flush(ctx)
+	err = <-done
+	if err == nil && p.Outcome == graph.Placed.String() {
+		m.fetched.Add(1)
+		m.records.Add(int64(p.Records))
+		m.mu.Lock()
+		if j := m.sched.jobs[p.DID]; j != nil && !j.running && j.index >= 0 {
+			m.sched.remove(j)
+		}
+		m.mu.Unlock()
+	}
+	return p, err
+}

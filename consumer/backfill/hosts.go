@@ -1,0 +1,230 @@
+package backfill
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"time"
+)
+
+// host is what is known of a host while the process runs.
+type host struct {
+	name     string // its address, like https://pds.example.com
+	ready    []*job // due now
+	inFlight int
+	failures int       // in a row, that were the host's and no repo's
+	resume   time.Time // it is left alone until then
+	listed   bool      // it has a place in scheduler.hosts
+}
+
+// job is a repo that is to be fetched, in memory.
+type job struct {
+	did        string
+	generation uint32
+	due        time.Time
+	host       string // where it was listed, or is by its DID document; "" if that is not known
+	looked     bool   // its DID document was read
+	tries      int
+	index      int  // in waiting, -1 if it is not there
+	running    bool // it is fetched now
+	again      bool // and was queued again meanwhile
+}
+
+// backoff returns how long to wait after so many failures, with jitter: from a base to a
+// bound, doubling.
+func backoff(failures int, base, most time.Duration) time.Duration {
+	wait := most
+	if failures < 20 {
+		wait = min(most, base<<max(failures-1, 0))
+	}
+	return wait/2 + rand.N(wait/2+1) //nolint:gosec // jitter
+}
+
+// byDue is a heap of the jobs that wait.
+type byDue []*job
+
+func (h byDue) Len() int           { return len(h) }
+func (h byDue) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h byDue) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
+
+// Push implements heap.Interface.
+func (h *byDue) Push(x any) { j, _ := x.(*job); j.index = len(*h); *h = append(*h, j) }
+
+// Pop implements heap.Interface.
+func (h *byDue) Pop() any {
+	old := *h
+	j := old[len(old)-1]
+	*h, j.index = old[:len(old)-1], -1
+	return j
+}
+
+// scheduler says which repo is fetched next: the hosts take turns, none has more than its
+// share at once, and one that wants to be left alone is. It is guarded by Manager.mu.
+type scheduler struct {
+	perHost int
+	jobs    map[string]*job // by DID, all
+	waiting byDue           // not due, or not ready
+	hosts   map[string]*host
+	turn    []*host           // those with ready jobs
+	hints   map[string]string // where repos were listed that are about to be queued
+	unknown []*job            // due, and where they are is not known
+}
+
+func newScheduler(perHost int) *scheduler {
+	return &scheduler{perHost: perHost, jobs: map[string]*job{}, hosts: map[string]*host{}, hints: map[string]string{}}
+}
+
+// hint says where a repo is that is about to be queued.
+func (s *scheduler) hint(did, host string) { s.hints[did] = host }
+
+func (s *scheduler) host(name string) *host {
+	h := s.hosts[name]
+	if h == nil {
+		h = &host{name: name}
+		s.hosts[name] = h
+	}
+	return h
+}
+
+// put queues a job, or changes when it is due.
+func (s *scheduler) put(did string, generation uint32, due time.Time, tries int, hint string) {
+	if hint == "" {
+		hint = s.hints[did]
+	}
+	delete(s.hints, did)
+	j := s.jobs[did]
+	if j == nil {
+		j = &job{did: did, index: -1}
+		s.jobs[did] = j
+	}
+	j.generation = max(j.generation, generation)
+	if hint != "" && j.host == "" {
+		j.host = hint
+	}
+	if j.running {
+		j.again, j.due = true, due
+		return
+	}
+	j.tries = tries
+	if j.index >= 0 {
+		j.due = due
+		heap.Fix(&s.waiting, j.index)
+	} else if !s.isReady(j) {
+		j.due = due
+		heap.Push(&s.waiting, j)
+	}
+}
+
+// isReady reports whether a job is neither waiting nor running.
+func (s *scheduler) isReady(j *job) bool { return j.index < 0 && !j.due.IsZero() && !j.running }
+
+// remove forgets a job that waits.
+func (s *scheduler) remove(j *job) {
+	heap.Remove(&s.waiting, j.index)
+	s.drop(j)
+}
+
+// drop forgets a job.
+func (s *scheduler) drop(j *job) { delete(s.jobs, j.did) }
+
+// next returns a job to be worked on now, nil if there is none; wait says when there may
+// be one, 0 when something else must happen first. resolve says that it is not known
+// where the repo is.
+func (s *scheduler) next(now time.Time) (j *job, resolve bool, wait time.Duration) {
+	for len(s.waiting) > 0 && !s.waiting[0].due.After(now) {
+		j, _ := heap.Pop(&s.waiting).(*job)
+		s.ready(j)
+	}
+	if len(s.waiting) > 0 {
+		wait = s.waiting[0].due.Sub(now)
+	}
+	if n := len(s.unknown); n > 0 {
+		j = s.unknown[n-1]
+		s.unknown = s.unknown[:n-1]
+		j.running = true
+		return j, true, 0
+	}
+	for n := len(s.turn); n > 0; n-- {
+		h := s.turn[0]
+		s.turn = s.turn[1:]
+		if len(h.ready) == 0 {
+			h.listed = false
+			continue
+		}
+		s.turn = append(s.turn, h)
+		if left := h.resume.Sub(now); left > 0 {
+			if wait == 0 || left < wait {
+				wait = left
+			}
+			continue
+		}
+		most := s.perHost
+		if h.failures > 0 { // one at a time, until it answers
+			most = 1
+		}
+		if h.inFlight >= most {
+			continue
+		}
+		j, h.ready = h.ready[0], h.ready[1:]
+		j.running = true
+		h.inFlight++
+		return j, false, 0
+	}
+	return nil, false, wait
+}
+
+// later returns how many jobs are not due by a time.
+func (s *scheduler) later(by time.Time) (n int64) {
+	for _, j := range s.waiting {
+		if j.due.After(by) {
+			n++
+		}
+	}
+	for _, h := range s.hosts {
+		if h.resume.After(by) {
+			n += int64(len(h.ready))
+		}
+	}
+	return n
+}
+
+// giveUp takes the ready jobs of a host out, if it has failed so often in a row.
+func (s *scheduler) giveUp(h *host, failures int) (jobs []*job) {
+	if h.failures < failures {
+		return nil
+	}
+	jobs, h.ready = h.ready, nil
+	for _, j := range jobs {
+		j.running = true
+	}
+	return jobs
+}
+
+// ready puts a job that is due where next finds it.
+func (s *scheduler) ready(j *job) {
+	if j.host == "" {
+		s.unknown = append(s.unknown, j)
+		return
+	}
+	h := s.host(j.host)
+	h.ready = append(h.ready, j)
+	if !h.listed {
+		h.listed = true
+		s.turn = append(s.turn, h)
+	}
+}
+
+// done notes that a host has answered, or not.
+func (h *host) done(failed bool, after, base time.Duration, now time.Time) {
+	h.inFlight--
+	if failed {
+		h.failures++
+		after = max(after, backoff(h.failures, base, 10*time.Minute))
+	} else {
+		h.failures = 0
+	}
+	if after > 0 {
+		if until := now.Add(min(after, time.Hour)); until.After(h.resume) {
+			h.resume = until
+		}
+	}
+}

@@ -1,0 +1,455 @@
+package backfill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"skein/graph"
+	"skein/graph/format"
+	"skein/internal/syntax"
+)
+
+// listJob is a round over the lists of repos of hosts: of a backfill, which fetches all
+// that the index does not have, or of a comparison after a hole in the stream, which
+// fetches what has another rev than the index.
+type listJob struct {
+	backfill bool
+	hosts    map[string]format.HostBackfill // where to go on, by address
+	until    time.Time                      // of a comparison: revs up to then have been told by the stream, or were missed
+}
+
+// listing is how far a host's list is.
+type listing struct {
+	cursor string
+	listed int64
+	done   bool
+	failed string
+}
+
+// mostQueued bounds the repos that lists put in the queue: they wait while there are more.
+const mostQueued = 20_000
+
+// listers is how many hosts' lists are read at once.
+const listers = 16
+
+// Hosts begins to fetch all repos of hosts, of those of the relay if none is named.
+func (m *Manager) Hosts(ctx context.Context, hosts ...string) error {
+	m.mu.Lock()
+	running, busy := m.running, m.list != nil
+	m.mu.Unlock()
+	switch {
+	case running == nil:
+		return errors.New("backfill: it does not run")
+	case busy:
+		return fmt.Errorf("listing repos: %w", ErrBusy)
+	case len(hosts) == 0 && m.o.Relay == "":
+		return errors.New("there is no relay to ask for its hosts: name one with --relay, or hosts with --host")
+	}
+	job := &listJob{backfill: true, hosts: map[string]format.HostBackfill{}}
+	if len(hosts) == 0 {
+		var err error
+		if hosts, err = m.hostsOfRelay(ctx); err != nil {
+			return err
+		}
+	}
+	for _, h := range hosts {
+		job.hosts[HTTPAddress(h)] = format.HostBackfill{}
+	}
+	if err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) { b.Hosts = job.hosts }); err != nil {
+		return err
+	}
+	m.beginList(running, job)
+	return nil
+}
+
+// hostsOfRelay returns the addresses of the PDSes that the relay listens to; of the relay
+// itself, if it does not say.
+func (m *Manager) hostsOfRelay(ctx context.Context) (hosts []string, err error) {
+	scheme := "https://"
+	if strings.HasPrefix(m.o.Relay, "http://") && m.o.AllowPrivateHosts {
+		scheme = "http://"
+	}
+	for cursor := ""; ; {
+		var page struct {
+			Cursor string
+			Hosts  []struct{ Hostname, Status string }
+		}
+		err := m.ask(ctx, m.o.Relay, "com.atproto.sync.listHosts", pageQuery(cursor), &page)
+		if a, ok := errors.AsType[*answer](err); ok && a.code < 500 && a.code != 429 && len(hosts) == 0 {
+			m.log.Info("the relay does not list its hosts; its own list of repos is read", "relay", m.o.Relay, "answer", a.Error())
+			return []string{m.o.Relay}, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing the hosts of %s: %w", m.o.Relay, err)
+		}
+		for _, h := range page.Hosts {
+			if h.Status != "banned" && h.Hostname != "" && !strings.ContainsAny(h.Hostname, "/@?# ") {
+				hosts = append(hosts, scheme+h.Hostname)
+			}
+		}
+		if page.Cursor == "" || len(page.Hosts) == 0 {
+			return hosts, nil
+		}
+		cursor = page.Cursor
+	}
+}
+
+func pageQuery(cursor string) url.Values {
+	q := url.Values{"limit": {strconv.Itoa(1000)}}
+	if cursor != "" {
+		q.Set("cursor", cursor)
+	}
+	return q
+}
+
+// ask reads a small answer, and asks again if it is no answer.
+func (m *Manager) ask(ctx context.Context, host, method string, query url.Values, into any) error {
+	for n := 1; ; n++ {
+		err := m.askOnce(ctx, host, method, query, into)
+		a, isAnswer := errors.AsType[*answer](err)
+		if err == nil || ctx.Err() != nil || n == m.o.Tries || isAnswer && a.code < 500 && a.code != 429 || errors.Is(err, ErrPrivate) {
+			return err
+		}
+		wait := backoff(n, time.Second, time.Minute)
+		if isAnswer {
+			wait = max(wait, min(a.after, 10*time.Minute))
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (m *Manager) askOnce(ctx context.Context, host, method string, query url.Values, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	resp, err := m.get(ctx, host, method, query, "application/json")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 16<<20)).Decode(into); err != nil {
+		return fmt.Errorf("the answer of %s to %s: %w", host, method, err)
+	}
+	return nil
+}
+
+// beginList reads the lists of a job in the background.
+func (m *Manager) beginList(ctx context.Context, job *listJob) {
+	m.mu.Lock()
+	m.list = job
+	clear(m.lists)
+	for host, at := range job.hosts {
+		m.lists[host] = &listing{cursor: at.Cursor, listed: at.Listed, done: at.Done, failed: at.Failed}
+	}
+	delete(m.ended, job.name())
+	m.mu.Unlock()
+	m.jobs.Go(func() {
+		m.readLists(ctx, job)
+		if ctx.Err() != nil {
+			return
+		}
+		failed := 0
+		m.mu.Lock()
+		for _, l := range m.lists {
+			if l.failed != "" {
+				failed++
+			}
+		}
+		m.list = nil
+		m.ended[job.name()] = "ok"
+		if failed > 0 {
+			m.ended[job.name()] = fmt.Sprintf("%d of %d hosts could not be listed", failed, len(m.lists))
+		}
+		m.mu.Unlock()
+		err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) {
+			if b.Done == nil {
+				b.Done = map[string]time.Time{}
+			}
+			if job.backfill {
+				b.Hosts = nil
+				b.Done["repos"] = time.Now().UTC()
+			} else {
+				b.Done[comparison] = job.until
+			}
+		})
+		if err != nil {
+			m.log.Error("that the lists of repos were read could not be written", "error", err)
+		}
+		m.log.Info("the lists of repos have been read", "for", job.name(), "hosts", len(job.hosts), "hosts_failed", failed, "queued", m.WaitingNow())
+		m.poke()
+	})
+}
+
+// comparison is the name of a listJob that compares, in Backfill.Done.
+const comparison = "comparison"
+
+func (j *listJob) name() string {
+	if j.backfill {
+		return "repos"
+	}
+	return comparison
+}
+
+func (m *Manager) readLists(ctx context.Context, job *listJob) {
+	slots := make(chan struct{}, listers)
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	stop := m.saveLists(ctx, job)
+	defer stop()
+	m.mu.Lock()
+	var todo []string
+	for host, l := range m.lists {
+		if !l.done {
+			todo = append(todo, host)
+		}
+	}
+	m.mu.Unlock()
+	for _, host := range todo {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		busy.Go(func() {
+			defer func() { <-slots }()
+			err := m.readList(ctx, job, host)
+			m.mu.Lock()
+			l := m.lists[host]
+			if l.done = ctx.Err() == nil; l.done && err != nil {
+				l.failed = shorten(err.Error())
+			}
+			m.mu.Unlock()
+			if err != nil && ctx.Err() == nil {
+				m.log.Warn("the repos of a host could not be listed", "host", host, "error", shorten(err.Error()))
+			}
+		})
+	}
+	busy.Wait()
+}
+
+// saveLists stores now and then how far the lists of a backfill are. What was listed since
+// is listed again after a kill, and passed over then.
+func (m *Manager) saveLists(ctx context.Context, job *listJob) (stop func()) {
+	if !job.backfill {
+		return func() {}
+	}
+	save := func() {
+		hosts := map[string]format.HostBackfill{}
+		m.mu.Lock()
+		for host, l := range m.lists {
+			hosts[host] = format.HostBackfill{Cursor: l.cursor, Done: l.done, Listed: l.listed, Failed: l.failed}
+		}
+		m.mu.Unlock()
+		if err := m.o.Store.ChangeBackfill(context.WithoutCancel(ctx), func(b *format.Backfill) { b.Hosts = hosts }); err != nil {
+			m.log.Error("how far the lists of repos are could not be written", "error", err)
+		}
+	}
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(5 * time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				save()
+			case <-ended:
+				save()
+				return
+			}
+		}
+	}()
+	return func() { close(ended); <-done }
+}
+
+// listed is a repo of a list.
+type listed struct {
+	DID    string
+	Rev    string
+	Active *bool
+	Status string
+}
+
+// readList reads the list of a host, page by page.
+func (m *Manager) readList(ctx context.Context, job *listJob, host string) error {
+	m.mu.Lock()
+	cursor := m.lists[host].cursor
+	m.mu.Unlock()
+	for {
+		for m.WaitingNow() > mostQueued {
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		var page struct {
+			Cursor string
+			Repos  []listed
+		}
+		if err := m.ask(ctx, host, "com.atproto.sync.listRepos", pageQuery(cursor), &page); err != nil {
+			return err
+		}
+		if err := m.takePage(ctx, job, host, page.Repos); err != nil {
+			return err
+		}
+		m.mu.Lock()
+		l := m.lists[host]
+		l.cursor = page.Cursor
+		l.listed += int64(len(page.Repos))
+		m.mu.Unlock()
+		if page.Cursor == "" || len(page.Repos) == 0 || page.Cursor == cursor {
+			return nil
+		}
+		cursor = page.Cursor
+	}
+}
+
+// takePage queues what is to be fetched of a page, and notes which accounts are not
+// active.
+func (m *Manager) takePage(ctx context.Context, job *listJob, host string, repos []listed) error {
+	var b graph.Batch
+	var queue []string
+	err := m.o.Store.View(ctx, func(s *graph.Snapshot) error {
+		b.Reset()
+		queue = queue[:0]
+		for i := range repos {
+			r := &repos[i]
+			if !syntax.ValidDID([]byte(r.DID)) || !m.o.Store.Owns([]byte(r.DID)) {
+				continue
+			}
+			st, known, row, err := s.Account(r.DID)
+			if err != nil {
+				return err
+			}
+			if r.Active != nil && !*r.Active {
+				if job.backfill || known {
+					b.AddStatus([]byte(r.DID), false)
+				}
+				continue
+			}
+			if reason := m.isMissing(job, r, &st, known, row); reason != "" {
+				queue = append(queue, r.DID)
+				b.AddResync([]byte(r.DID), reason)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("looking for what is missing: %w", err)
+	}
+	// Where it was listed is where it is asked for first, as soon as it is queued.
+	if host != m.o.Relay {
+		m.mu.Lock()
+		for _, did := range queue {
+			m.sched.hint(did, host)
+		}
+		m.mu.Unlock()
+	}
+	if err := m.o.Store.Apply(ctx, "", &b); err != nil {
+		return fmt.Errorf("queueing what is missing: %w", err)
+	}
+	return nil
+}
+
+// isMissing says why a repo is to be fetched, "" if it need not be.
+func (m *Manager) isMissing(job *listJob, r *listed, st *format.RepoState, known bool, row *format.Resync) string {
+	rev, hasRev := syntax.ParseTID([]byte(r.Rev))
+	switch {
+	case row != nil && row.State == format.ResyncWaiting:
+		return ""
+	case st.DeletionSource != 0 && st.Has(format.FlagHidden):
+		return "" // the stream says that it was deleted
+	case !known || !st.Complete():
+		if job.backfill {
+			return "backfill"
+		}
+		return ""
+	case !hasRev || rev <= uint64(st.Rev):
+		return ""
+	case !job.backfill && time.UnixMicro(int64(rev>>10)).Before(job.until):
+		return "rev_differs"
+	}
+	return ""
+}
+
+// watchGaps compares all revs with what hosts say after a hole in the stream.
+func (m *Manager) watchGaps(ctx context.Context) {
+	const settle, every = 2 * time.Minute, 30 * time.Second
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		if hole := m.newestHole(ctx); !hole.IsZero() && time.Since(hole) > m.settle(settle) {
+			m.compare(ctx, hole)
+		}
+		select {
+		case <-ticker.C:
+		case <-m.gaps:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// lookForGaps has the gaps looked at now.
+func (m *Manager) lookForGaps() {
+	select {
+	case m.gaps <- struct{}{}:
+	default:
+	}
+}
+
+func (m *Manager) settle(standard time.Duration) time.Duration {
+	if m.o.Settle > 0 {
+		return m.o.Settle
+	}
+	return standard
+}
+
+// newestHole returns when the newest hole in the stream was noticed that was not compared
+// since, the zero time if there is none.
+func (m *Manager) newestHole(ctx context.Context) (hole time.Time) {
+	if m.o.Relay == "" {
+		return hole
+	}
+	compared := m.o.Store.Backfill().Done[comparison]
+	gaps, err := m.readGaps(ctx)
+	if err != nil {
+		m.log.Error("the gaps could not be read", "error", err)
+	}
+	for _, g := range gaps {
+		if g.Suspect && g.Time.After(compared) && g.Time.After(hole) && g.Reason != format.KindAdded {
+			hole = g.Time
+		}
+	}
+	return hole
+}
+
+func (m *Manager) readGaps(ctx context.Context) (gaps []format.Gap, err error) {
+	err = m.o.Store.View(ctx, func(s *graph.Snapshot) (err error) { gaps, err = s.Gaps(); return err })
+	return gaps, err
+}
+
+// compare begins to compare the revs of the relay's list with the index's. What the
+// stream has not told by now, of what was before the hole was noticed, it will not tell.
+func (m *Manager) compare(ctx context.Context, hole time.Time) {
+	m.mu.Lock()
+	busy := m.list != nil
+	m.mu.Unlock()
+	if busy {
+		return
+	}
+	m.log.Info("after a hole in the stream, what the index has of each repo is compared with the relay's list", "noticed", hole.Format(time.RFC3339))
+	m.beginList(ctx, &listJob{hosts: map[string]format.HostBackfill{m.o.Relay: {}}, until: hole})
+}

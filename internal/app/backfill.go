@@ -1,0 +1,207 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"skein/consumer/backfill"
+	"skein/graph"
+	"skein/graph/format"
+	"skein/internal/syntax"
+)
+
+// A Past says which past a daemon fetches by itself.
+type Past struct {
+	// Archive is the address of one, "" for none.
+	Archive string
+	// Repos has all repos of the relay's hosts fetched.
+	Repos bool
+}
+
+// runBackfill runs the backfill until ctx ends; then what it returns is closed.
+func (x *Index) runBackfill(ctx context.Context, past Past, source string, fail context.CancelCauseFunc) (stopped chan struct{}) {
+	stopped = make(chan struct{})
+	x.listening.source = source
+	x.Backfill.SetListening(func() (time.Time, bool) { return x.listening.since(x) })
+	began := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		if err := x.Backfill.Run(ctx, func() { close(began) }); err != nil && ctx.Err() == nil {
+			fail(err)
+		}
+	}()
+	go func() {
+		select {
+		case <-began:
+			x.beginPast(ctx, past)
+		case <-ctx.Done():
+		}
+	}()
+	return stopped
+}
+
+// beginPast begins what the daemon is to fetch, unless it was fetched, or is under way.
+func (x *Index) beginPast(ctx context.Context, past Past) {
+	b := x.Graph.Backfill()
+	begin := func() error { return nil }
+	switch {
+	case past.Archive != "" && b.Archive == "" && b.Done["archive "+past.Archive].IsZero():
+		begin = func() error { return x.Backfill.Archive(ctx, past.Archive) }
+	case past.Repos && len(b.Hosts) == 0 && b.Done["repos"].IsZero():
+		begin = func() error { return x.Backfill.Hosts(ctx) }
+	}
+	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+		err := begin()
+		if err == nil || errors.Is(err, backfill.ErrBusy) || ctx.Err() != nil {
+			return
+		}
+		x.log.Warn("fetching the past could not be begun, and is tried again", "component", "backfill", "error", err, "retry_in", wait.String())
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// listening knows since when the stream has been heard: in a new store, since its first
+// event.
+type listening struct {
+	source string
+
+	mu    sync.Mutex
+	first time.Time
+}
+
+func (l *listening) since(x *Index) (time.Time, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !x.Graph.Made() || l.source == "" { // what was before is not known here
+		return time.Time{}, false
+	}
+	if l.first.IsZero() {
+		if c, ok := x.Graph.Cursor(l.source); ok {
+			l.first = c.Time
+		}
+	}
+	return l.first, !l.first.IsZero()
+}
+
+// backfillEndpoints serves what skein backfill and skein resync ask of a daemon. A POST
+// wants a content type that a web page cannot send to another host.
+func (x *Index) backfillEndpoints(mux *http.ServeMux) {
+	answer := func(w http.ResponseWriter, code int, v any) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(v)
+	}
+	refuse := func(w http.ResponseWriter, code int, err error) {
+		answer(w, code, map[string]string{"error": err.Error()})
+	}
+	post := func(path, contentType string, do func(w http.ResponseWriter, r *http.Request) error) {
+		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case x.Backfill == nil:
+				refuse(w, http.StatusConflict, errors.New("this daemon fetches no repos: it only answers, or was started with --repair=false"))
+				return
+			case r.Header.Get("Content-Type") != contentType:
+				refuse(w, http.StatusUnsupportedMediaType, errors.New("the content type must be "+contentType))
+				return
+			}
+			if err := do(w, r); err != nil {
+				code := http.StatusBadRequest
+				if errors.Is(err, backfill.ErrBusy) {
+					code = http.StatusConflict
+				}
+				refuse(w, code, err)
+			}
+		})
+	}
+	mux.HandleFunc("GET /backfill", func(w http.ResponseWriter, _ *http.Request) {
+		if x.Backfill == nil {
+			answer(w, http.StatusOK, struct{}{})
+			return
+		}
+		answer(w, http.StatusOK, x.Backfill.StatusNow())
+	})
+	post("/backfill", "application/json", func(w http.ResponseWriter, r *http.Request) error {
+		var job struct {
+			Archive string
+			Repos   bool
+			Hosts   []string
+		}
+		if err := decode(r, &job); err != nil {
+			return err
+		}
+		var err error
+		switch {
+		case job.Archive != "":
+			err = x.Backfill.Archive(r.Context(), job.Archive)
+		case job.Repos || len(job.Hosts) > 0:
+			err = x.Backfill.Hosts(r.Context(), job.Hosts...)
+		default:
+			err = errors.New("there is nothing to do: name an archive, hosts, or repos: true")
+		}
+		if err == nil {
+			answer(w, http.StatusAccepted, x.Backfill.StatusNow())
+		}
+		return err
+	})
+	post("/resync", "application/json", func(w http.ResponseWriter, r *http.Request) error {
+		var job struct{ DIDs []string }
+		if err := decode(r, &job); err != nil {
+			return err
+		}
+		for _, did := range job.DIDs {
+			if !syntax.ValidDID([]byte(did)) {
+				return errors.New(did + " is not a DID")
+			}
+		}
+		err := x.Backfill.Resync(r.Context(), "operator", job.DIDs...)
+		if err == nil {
+			answer(w, http.StatusAccepted, x.Backfill.StatusNow())
+		}
+		return err
+	})
+	post("/car", "application/vnd.ipld.car", func(w http.ResponseWriter, r *http.Request) error {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(10 * time.Minute))
+		p, err := x.Backfill.PlaceCAR(r.Context(), r.Body)
+		if err == nil {
+			answer(w, http.StatusOK, p)
+		}
+		return err
+	})
+	mux.HandleFunc("GET /resyncs", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		out := json.NewEncoder(w)
+		err := x.eachResync(r.Context(), func(did string, row format.Resync) error {
+			return out.Encode(struct {
+				DID string `json:"did"`
+				format.Resync
+			}{did, row})
+		})
+		if err != nil {
+			x.log.Debug("listing the queue of repos", "error", err)
+		}
+	})
+}
+
+func decode(r *http.Request, into any) error {
+	d := json.NewDecoder(io.LimitReader(r.Body, 16<<20))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return errors.New("the request is not what is expected: " + err.Error())
+	}
+	return nil
+}
+
+// eachResync calls each for the repos that are queued to be fetched whole.
+func (x *Index) eachResync(ctx context.Context, each func(did string, row format.Resync) error) error {
+	_, err := x.Graph.ViewAcross(ctx, func(s *graph.Snapshot) error { return s.Resyncs(each) })
+	return err
+}
