@@ -57,6 +57,7 @@ func (s *Store) setBackfill(b format.Backfill) {
 		q := &l.w.resyncs
 		q.queues = s.o.Queued != nil
 		q.archiving = b.Archive != ""
+		q.past = q.queues && len(b.Done)+len(b.Hosts) > 0
 		q.partial = q.queues && len(b.Done) > 0 && !q.archiving
 	}
 }

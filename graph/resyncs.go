@@ -24,6 +24,7 @@ import (
 type resyncs struct {
 	queues    bool // what was missed is queued
 	partial   bool // and so are repos whose past was not seen: the past of all others was fetched
+	past      bool // the past of all is being fetched, or was
 	archiving bool // an archive is being read
 	now       time.Time
 
@@ -221,8 +222,13 @@ func (q *resyncs) end(as *actorState) {
 	as.now.Flags &^= format.FlagResync
 }
 
-// back notes that an account is active again: a repo that waits for that is due.
+// back notes that an account is active again: a repo that waits for that is due, and one
+// that no host would send while the past was fetched is queued.
 func (q *resyncs) back(as *actorState, did []byte) {
+	if q.past && as.was.Has(format.FlagHidden) && !as.now.Has(format.FlagResync) && !as.now.Complete() {
+		q.queue(as, did, "back")
+		return
+	}
 	if row := q.rows[as.id]; row != nil && !row.gone && row.State == format.ResyncInactive {
 		row.State, row.Due, row.Tries = format.ResyncWaiting, q.now, 0
 		row.did, row.changed = did, true

@@ -30,6 +30,8 @@ func loadCommand(e *command.Environment) *cli.Command {
 		&cli.FloatFlag{Name: "rate", Value: 150_000, Usage: "events offered per second; 0: as many as are taken", Destination: &o.Rate},
 		&cli.DurationFlag{Name: "duration", Value: 2 * time.Minute, Usage: "how long", Destination: &o.Duration},
 		&cli.Int64Flag{Name: "prefill", Usage: "put so many edges in before the clock starts", Destination: &o.Prefill},
+		&cli.Int64Flag{Name: "backfill", Usage: "let so many events lie behind when the index begins: it fetches all repos meanwhile, from hosts of which some do wrong", Destination: &o.Backfill},
+		&cli.BoolFlag{Name: "healthy-hosts", Usage: "with --backfill: no host does wrong", Destination: &o.Healthy},
 		&cli.BoolFlag{Name: "kill", Usage: "kill the relay in the middle, and start it again", Destination: &o.Kill},
 		&cli.BoolFlag{Name: "no-compaction", Usage: "measure the store as it is left, and do not rewrite it first", Destination: &o.KeepUncompacted},
 		&cli.StringFlag{Name: "cpuprofile", Usage: "write a profile of the indexer, without prefilling and comparing, to this file", Destination: &o.Profile},
@@ -53,6 +55,10 @@ func loadCommand(e *command.Environment) *cli.Command {
 				return command.UsageError("--rate %v is negative", o.Rate)
 			case o.Duration <= 0:
 				return command.UsageError("--duration %v: it must be more than 0", o.Duration)
+			case o.Backfill < 0:
+				return command.UsageError("--backfill %d is negative", o.Backfill)
+			case o.Backfill > 0 && (o.Prefill > 0 || o.Kill || o.Rate == 0 || len(c.StringSlice("fault")) > 0):
+				return command.UsageError("--backfill needs a --rate, and goes without --prefill, --kill and --fault")
 			case o.Prefill < 0:
 				return command.UsageError("--prefill %d is negative", o.Prefill)
 			case o.Network.Accounts < 1:
@@ -63,6 +69,9 @@ func loadCommand(e *command.Environment) *cli.Command {
 				return command.UsageError("--kill and --fault jump exclude each other: the new relay would not know of the jump")
 			case o.Prefill > 0 && (o.Faults.Corrupt > 0 || o.Faults.Jump > 0):
 				return command.UsageError("--prefill puts in what is whole: not with --fault corrupt or jump")
+			}
+			if o.Backfill > 0 {
+				o.Hosts = 5
 			}
 			if !c.IsSet("log-level") {
 				e.Level = "warn"
@@ -127,6 +136,12 @@ func launchSimulator(ctx context.Context, o load.SimulatorOptions) (load.Simulat
 		"--seed", strconv.FormatUint(o.Network.Seed, 10), "--accounts", strconv.Itoa(o.Network.Accounts),
 		"--rate", strconv.FormatFloat(o.Rate, 'f', -1, 64), "--from", strconv.FormatInt(o.From, 10),
 		"--events", strconv.FormatInt(o.Events, 10), "--window", strconv.Itoa(o.Window),
+	}
+	if o.Hosts > 0 {
+		args = append(args, "--proofs", "full", "--hosts", strconv.Itoa(o.Hosts))
+		if !o.Healthy {
+			args = append(args, "--host-faults")
+		}
 	}
 	for _, f := range o.Faults.List() {
 		args = append(args, "--fault", f)

@@ -24,6 +24,9 @@ type relayOptions struct {
 	listen string
 	proofs string
 	faults []string
+
+	hosts      int
+	hostFaults bool
 }
 
 // peakRate is the real network's peak so far, in events per second.
@@ -41,6 +44,8 @@ func relayCommand(e *command.Environment) *cli.Command {
 			&cli.Int64Flag{Name: "from", Usage: "how many events of the network lie behind at the start", Destination: &o.From},
 			&cli.Int64Flag{Name: "events", DefaultText: "no end", Usage: "end the stream after so many; the connections stay", Destination: &o.Events},
 			&cli.IntFlag{Name: "window", Value: relay.DefaultWindow, Usage: "events kept for who asks with a cursor", Destination: &o.Window},
+			&cli.IntFlag{Name: "hosts", Usage: "keep the repos, and serve listHosts, listRepos, getRepo and DID documents of so many hosts, each on a port of its own (with --proofs full)", Destination: &o.hosts},
+			&cli.BoolFlag{Name: "host-faults", Usage: "of four hosts or more: one wants to be left alone at times, one hangs at times, one lies at times", Destination: &o.hostFaults},
 			&cli.BoolFlag{Name: "hold", Usage: "let nothing happen before somebody has subscribed", Destination: &o.Hold},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -98,7 +103,10 @@ func runRelay(ctx context.Context, e *command.Environment, o *relayOptions, give
 	case o.frames != "" && (given("seed") || given("accounts") || given("fault") || given("proofs")):
 		return command.UsageError("--frames serves what was recorded: --seed, --accounts, --proofs and --fault are a made-up network's")
 	}
-	o.Full = o.proofs == "full"
+	if o.hosts > 0 && o.proofs != "full" {
+		return command.UsageError("--hosts goes with --proofs full: there must be repos to export")
+	}
+	o.Full, o.Past = o.proofs == "full", o.hosts > 0
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /xrpc/_health", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -118,8 +126,18 @@ func runRelay(ctx context.Context, e *command.Environment, o *relayOptions, give
 	} else {
 		r := relay.NewMade(o.Options)
 		handler, run = r, r.Run
+		host := func(int) string { return o.listen }
+		if o.hosts > 0 {
+			h, err := serveHosts(ctx, r, o)
+			if err != nil {
+				return err
+			}
+			mux.HandleFunc("GET /xrpc/com.atproto.sync.listHosts", h.ListHosts)
+			mux.Handle("GET /xrpc/com.atproto.sync.listRepos", h.Handler(-1))
+			host = h.Of
+		}
 		if o.Full {
-			mux.Handle("GET /{did}", r.Documents(o.listen))
+			mux.Handle("GET /{did}", r.Documents(host))
 		}
 	}
 	mux.Handle("GET /xrpc/com.atproto.sync.subscribeRepos", handler)
@@ -135,6 +153,31 @@ func runRelay(ctx context.Context, e *command.Environment, o *relayOptions, give
 		return fmt.Errorf("relay: %w", err)
 	}
 	return nil
+}
+
+// serveHosts serves the hosts of a network, each on a port of its own.
+func serveHosts(ctx context.Context, r *relay.Made, o *relayOptions) (*relay.Hosts, error) {
+	var listeners []net.Listener
+	var addresses []string
+	name, _, err := net.SplitHostPort(o.listen)
+	if err != nil {
+		return nil, command.UsageError("--listen %s: %v", o.listen, err)
+	}
+	for range o.hosts {
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(name, "0"))
+		if err != nil {
+			return nil, fmt.Errorf("relay: a host: %w", err)
+		}
+		listeners = append(listeners, ln)
+		addresses = append(addresses, ln.Addr().String())
+	}
+	h := relay.NewHosts(r, addresses, o.hostFaults)
+	for i, ln := range listeners {
+		srv := &http.Server{Handler: h.Handler(i), ReadHeaderTimeout: 10 * time.Second}
+		context.AfterFunc(ctx, func() { _ = srv.Close() })
+		go func() { _ = srv.Serve(ln) }()
+	}
+	return h, nil
 }
 
 // playFrames lets recorded frames come in, so many a second, or all at once.

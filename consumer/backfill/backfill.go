@@ -157,11 +157,15 @@ func New(o Options) *Manager {
 		o: o, log: o.Logger, client: newClient(&o), placer: newPlacer(o.Store), sched: newScheduler(o.PerHost),
 		wake: make(chan struct{}, 1), gaps: make(chan struct{}), parked: map[string]string{}, lists: map[string]*listing{}, ended: map[string]string{},
 	}
-	m.directory = identity.NewCacheDirectory(&identity.BaseDirectory{
-		PLCURL: o.PLC, HTTPClient: http.Client{Transport: bounded{m.client.Transport}, CheckRedirect: m.client.CheckRedirect, Timeout: 20 * time.Second},
+	m.directory = newDirectory(&o, m.client)
+	return m
+}
+
+func newDirectory(o *Options, client *http.Client) *identity.CacheDirectory {
+	return identity.NewCacheDirectory(&identity.BaseDirectory{
+		PLCURL: o.PLC, HTTPClient: http.Client{Transport: bounded{client.Transport}, CheckRedirect: client.CheckRedirect, Timeout: 20 * time.Second},
 		SkipHandleVerification: true, UserAgent: "skein",
 	}, 100_000, time.Hour, time.Minute, time.Minute)
-	return m
 }
 
 // bounded bounds the bodies of answers: documents are small.
@@ -198,6 +202,14 @@ func (m *Manager) poke() {
 	case m.wake <- struct{}{}:
 	default:
 	}
+}
+
+// SetNetwork sets Options.Relay and Options.PLC, before Run.
+func (m *Manager) SetNetwork(relay, plc string) {
+	m.o.Relay, m.o.PLC = relay, plc
+	m.o.defaults()
+	m.client = newClient(&m.o)
+	m.directory = newDirectory(&m.o, m.client)
 }
 
 // SetListening sets Options.Listening, before Run.

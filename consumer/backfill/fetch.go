@@ -56,6 +56,13 @@ func (m *Manager) resolveOne(ctx context.Context, j *job) {
 	if ctx.Err() != nil {
 		return
 	}
+	m.mu.Lock()
+	before := m.sched.suspects[j.did]
+	delete(m.sched.suspects, j.did)
+	m.mu.Unlock()
+	if err != nil && before != "" { // where it was listed is all that is known
+		host, err = before, nil
+	}
 	if err != nil {
 		m.failedJob(ctx, j, err)
 		return
@@ -194,7 +201,7 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 		}
 		r.Tries++
 		most := m.o.Tries
-		if f.why == failInvalid || f.why == failNoDID || f.why == failNotFound {
+		if f.why == failNoDID || f.why == failNotFound {
 			most = min(most, 4)
 		}
 		r.Failure, r.Detail = f.why, shorten(f.err.Error())
@@ -227,7 +234,8 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 		m.parked[j.did] = row.Failure
 	default:
 		hint := j.host
-		if f.why == failHost || f.why == failRefused || f.why == failNotFound { // it may have moved
+		if !j.looked && (f.why == failHost || f.why == failRefused) { // it may have moved
+			m.sched.suspect(j.did, j.host)
 			hint = ""
 		}
 		m.sched.put(j.did, max(row.Generation, j.generation), due, row.Tries, hint)

@@ -60,17 +60,18 @@ func (h *byDue) Pop() any {
 // scheduler says which repo is fetched next: the hosts take turns, none has more than its
 // share at once, and one that wants to be left alone is. It is guarded by Manager.mu.
 type scheduler struct {
-	perHost int
-	jobs    map[string]*job // by DID, all
-	waiting byDue           // not due, or not ready
-	hosts   map[string]*host
-	turn    []*host           // those with ready jobs
-	hints   map[string]string // where repos were listed that are about to be queued
-	unknown []*job            // due, and where they are is not known
+	perHost  int
+	jobs     map[string]*job // by DID, all
+	waiting  byDue           // not due, or not ready
+	hosts    map[string]*host
+	turn     []*host           // those with ready jobs
+	suspects map[string]string // where repos were listed that may have moved
+	hints    map[string]string // where repos were listed that are about to be queued
+	unknown  []*job            // due, and where they are is not known
 }
 
 func newScheduler(perHost int) *scheduler {
-	return &scheduler{perHost: perHost, jobs: map[string]*job{}, hosts: map[string]*host{}, hints: map[string]string{}}
+	return &scheduler{perHost: perHost, jobs: map[string]*job{}, hosts: map[string]*host{}, hints: map[string]string{}, suspects: map[string]string{}}
 }
 
 // hint says where a repo is that is about to be queued.
@@ -84,6 +85,9 @@ func (s *scheduler) host(name string) *host {
 	}
 	return h
 }
+
+// suspect says that a repo may not be where it was listed: its DID document is read.
+func (s *scheduler) suspect(did, host string) { s.suspects[did] = host }
 
 // put queues a job, or changes when it is due.
 func (s *scheduler) put(did string, generation uint32, due time.Time, tries int, hint string) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"skein/consumer"
+	"skein/consumer/backfill"
 	"skein/graph"
 	"skein/internal/app"
 	"skein/internal/kv/pebblekv"
@@ -30,6 +31,11 @@ type Options struct {
 	Rate     float64 // events per second; 0: as fast as they are taken
 	Duration time.Duration
 	Prefill  int64 // edges that are there before the clock starts
+	// Backfill is how many events lie behind when the index begins, in a new store: it
+	// fetches all repos meanwhile. 0: none.
+	Backfill int64
+	Hosts    int  // of the repos, with Backfill
+	Healthy  bool // none of them does wrong
 	Faults   relay.Faults
 	// Simulator starts a relay in another process.
 	Simulator func(ctx context.Context, o SimulatorOptions) (Simulator, error)
@@ -54,6 +60,8 @@ type SimulatorOptions struct {
 	Rate    float64
 	Window  int
 	Faults  relay.Faults
+	Hosts   int    // that export repos, some of them with faults
+	Healthy bool   // none of them
 	Address string // where it listens; "" is anywhere
 }
 
@@ -137,6 +145,12 @@ func (r *run) open(ctx context.Context) (err error) {
 	app.LimitMemory(r.o.Store)
 	so := r.o.Store
 	so.Create = true
+	if r.o.Backfill > 0 {
+		so.Backfill = &backfill.Options{
+			AllowPrivateHosts: true, Tries: 15, HostTries: 100, Retry: 200 * time.Millisecond, HostRetry: 50 * time.Millisecond,
+			HeaderTimeout: 3 * time.Second, IdleTimeout: 3 * time.Second, Fetchers: 16,
+		}
+	}
 	if r.x, err = app.OpenIndex(ctx, so); err != nil {
 		return err
 	}
@@ -193,7 +207,7 @@ func (r *run) simulator(ctx context.Context, from, events int64) (err error) {
 		window = max(window, int(r.o.Rate*(60+r.o.Faults.Stall.Seconds()*1.2)))
 	}
 	sim, err := r.o.Simulator(ctx, SimulatorOptions{
-		Network: r.o.Network, From: from, Events: events, Rate: r.o.Rate, Window: min(window, maxWindow), Faults: r.o.Faults,
+		Network: r.o.Network, From: from, Events: events, Rate: r.o.Rate, Window: min(window, maxWindow), Faults: r.o.Faults, Hosts: r.o.Hosts, Healthy: r.o.Healthy,
 	})
 	if err != nil {
 		return err
@@ -241,6 +255,10 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	if r.o.Rate > 0 {
 		events = int64(r.o.Rate * r.o.Duration.Seconds())
 	}
+	if r.o.Backfill > 0 && from > 0 {
+		return fmt.Errorf("%w: %s holds events already, and the past is fetched into a new one", ErrOther, r.o.Store.Store)
+	}
+	from += r.o.Backfill
 	if err := r.simulator(ctx, from, events); err != nil {
 		return err
 	}
@@ -265,6 +283,7 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	}
 	stop, done := context.WithCancel(ctx)
 	defer done()
+	ended := r.fetchPast(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watch(stop, c, from, events, done) })
 	if r.o.Kill {
@@ -286,6 +305,9 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	cpu, peak := usage()
 	done()
 	watching.Wait()
+	if perr := ended(); err == nil && ctx.Err() == nil {
+		err = perr
+	}
 	simCPU, simPeak := r.relayUsage()
 	if r.failed != nil {
 		return r.failed
@@ -318,6 +340,51 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	rep.Simulator = SimulatorUsage{simCPU.Seconds(), simPeak}
 	return nil
 }
+
+// fetchPast begins to fetch all repos, if that is wanted. ended waits until that has
+// ended, and nothing is left to be fetched.
+func (r *run) fetchPast(ctx context.Context) (ended func() error) {
+	if r.o.Backfill == 0 {
+		return func() error { return nil }
+	}
+	m := r.x.Backfill
+	m.SetNetwork("http://"+r.sim.Address(), "http://"+r.sim.Address())
+	running, stop := context.WithCancel(ctx)
+	began, stopped := make(chan struct{}), make(chan error, 1)
+	begun := time.Now()
+	go func() { stopped <- m.Run(running, func() { close(began) }) }()
+	<-began
+	err := m.Hosts(ctx)
+	var took time.Duration
+	var watching sync.WaitGroup
+	watching.Go(func() { // until nothing is left to be fetched for the first time
+		for st := m.StatusNow(); st.Busy && running.Err() == nil; st = m.StatusNow() {
+			time.Sleep(20 * time.Millisecond)
+		}
+		took = time.Since(begun)
+		st := m.StatusNow()
+		r.report.Repos, r.report.ReposPerSecond = st.Fetched, float64(st.Fetched)/took.Seconds()
+		r.report.RepoRecordsPerSecond = float64(st.Records) / took.Seconds()
+		r.say("%d repos fetched, %d records, %d MiB in %.1f s; given up: %v", st.Fetched, st.Records, st.Bytes>>20, took.Seconds(), st.Failed)
+	})
+	return func() error {
+		defer stop()
+		st := m.StatusNow()
+		r.say("the stream has ended; %d repos fetched, %d waiting", st.Fetched, st.Waiting)
+		for waited := time.Now(); err == nil && ctx.Err() == nil && (st.Busy || st.Waiting > 0); st = m.StatusNow() {
+			if time.Since(waited) > fetchTime {
+				err = fmt.Errorf("repos are not fetched: %+v", st)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		stop()
+		watching.Wait()
+		return errors.Join(err, <-stopped)
+	}
+}
+
+// fetchTime bounds how long repos may still be fetched when the stream has ended.
+const fetchTime = 5 * time.Minute
 
 // watch starts the clock at the first message, says every few seconds how far it
 // is, and ends a load that has no rate.
@@ -472,6 +539,7 @@ func (r *run) verify(ctx context.Context, to int64) (problems []string, err erro
 	}
 	r.say("comparing with the model: %d events, one account and one subject in %d", to, every)
 	m := newModel(r.o.Network, r.o.Faults, every)
+	m.past = r.o.Backfill > 0
 	if err := m.run(ctx, to); err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ type model struct {
 	n       *network.Network
 	faults  relay.Faults
 	every   uint64
+	past    bool // the index began after the network, and fetched what was before
 	records map[recordKey]recordValue
 	named   map[setKey]bool // the sets that had a member once, of those that are looked at
 	gone    []int64         // the event that deleted the account, by account

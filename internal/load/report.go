@@ -21,22 +21,25 @@ type Quantiles struct {
 // queried is, by the relay's clock, as of each write: it grows if the indexer
 // does not keep up.
 type Report struct {
-	RateOffered        float64        `json:"rate_offered"`
-	Events             int64          `json:"events"`
-	Seconds            float64        `json:"seconds"`
-	EventsPerSecond    float64        `json:"events_per_second"`
-	MegabytesPerSecond float64        `json:"megabytes_per_second"`
-	OpsIndexed         int64          `json:"ops_indexed"`
-	Lag                Quantiles      `json:"lag_ms"`
-	Behind             Quantiles      `json:"behind_ms"`
-	CPUSeconds         float64        `json:"cpu_seconds"`
-	PeakRSS            int64          `json:"peak_rss_bytes"`
-	Simulator          SimulatorUsage `json:"simulator"`
-	DiskBytes          uint64         `json:"disk_bytes"`
-	Edges              int64          `json:"edges"`
-	BytesPerEdge       float64        `json:"bytes_per_edge"`
-	Interned           int64          `json:"interned"`
-	Verified           bool           `json:"verified"`
+	RateOffered          float64        `json:"rate_offered"`
+	Events               int64          `json:"events"`
+	Seconds              float64        `json:"seconds"`
+	EventsPerSecond      float64        `json:"events_per_second"`
+	MegabytesPerSecond   float64        `json:"megabytes_per_second"`
+	OpsIndexed           int64          `json:"ops_indexed"`
+	Lag                  Quantiles      `json:"lag_ms"`
+	Behind               Quantiles      `json:"behind_ms"`
+	CPUSeconds           float64        `json:"cpu_seconds"`
+	PeakRSS              int64          `json:"peak_rss_bytes"`
+	Simulator            SimulatorUsage `json:"simulator"`
+	DiskBytes            uint64         `json:"disk_bytes"`
+	Edges                int64          `json:"edges"`
+	BytesPerEdge         float64        `json:"bytes_per_edge"`
+	Interned             int64          `json:"interned"`
+	Repos                int64          `json:"repos,omitempty"` // fetched whole
+	ReposPerSecond       float64        `json:"repos_per_second,omitempty"`
+	RepoRecordsPerSecond float64        `json:"repo_records_per_second,omitempty"`
+	Verified             bool           `json:"verified"`
 }
 
 // SimulatorUsage is what the relay took.

@@ -47,6 +47,9 @@ func (c *checker) broken(format string, args ...any) {
 func verify(ctx context.Context, x *app.Index, m *model) (problems []string, sets int, err error) {
 	c := &checker{m: m, ids: make([]dict.ID, m.n.Accounts())}
 	all, counts := m.live()
+	if m.past {
+		all = slices.DeleteFunc(all, func(r record) bool { return m.repos[r.account].Hidden })
+	}
 	// Nobody writes any more: all states are the same.
 	if _, err := x.Graph.ViewAcross(ctx, func(s *graph.Snapshot) error { c.s = s; return c.run(all, counts) }); err != nil {
 		return nil, c.sets, err
@@ -101,7 +104,7 @@ func (c *checker) empty() error {
 				if err != nil {
 					return err
 				}
-				members = whole.Len()
+				members = uint64(len(c.visible(whole.List(nil))))
 			} else {
 				set, err := c.s.Subjects(kind, id)
 				if err != nil {
@@ -144,6 +147,9 @@ func (c *checker) totals(counts [kinds.Max + 1]int64) error {
 	if err != nil {
 		return err
 	}
+	if c.m.past {
+		return nil // what an account that is not active did in the past, no host tells
+	}
 	compare := func(what string, got, want int64) {
 		if got != want {
 			c.broken("%s: the index says %d, the model %d", what, got, want)
@@ -181,7 +187,12 @@ func (c *checker) accounts(all []record) error {
 			id := b.ID(at[i])
 			c.ids[account] = id
 			hidden := id != dict.None && c.s.IsHidden(id)
-			if c.m.repos[account].Hidden != hidden {
+			if c.m.past {
+				if err := c.complete(account, id); err != nil {
+					return err
+				}
+			}
+			if c.m.repos[account].Hidden != hidden && !(c.m.past && id == dict.None) {
 				c.broken("account %s: hidden=%t, the model says %t", c.did(int32(account)), hidden, c.m.repos[account].Hidden)
 			}
 			if id == dict.None && asked[account] {
@@ -194,7 +205,7 @@ func (c *checker) accounts(all []record) error {
 	}
 	var did []byte
 	for account, is := range asked {
-		if is || c.m.repos[account].Hidden {
+		if is || c.m.repos[account].Hidden || c.m.past && c.m.repos[account].Rev != 0 {
 			did = c.m.n.AppendDID(did[:0], account)
 			at, which = append(at, b.Add(dict.DID, did)), append(which, account)
 		}
@@ -203,6 +214,31 @@ func (c *checker) accounts(all []record) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// visible leaves out hidden accounts, where the past was fetched: what they did then no
+// host tells, and what they did since is there.
+func (c *checker) visible(ids []uint64) []uint64 {
+	if !c.m.past {
+		return ids
+	}
+	return slices.DeleteFunc(ids, func(id uint64) bool { return c.s.IsHidden(dict.ID(id)) })
+}
+
+// complete makes sure that the repo of an active account is known to be complete.
+func (c *checker) complete(account int, id dict.ID) error {
+	r := &c.m.repos[account]
+	if r.Hidden || r.Rev == 0 {
+		return nil
+	}
+	st, _, queued, err := c.s.Account(c.did(int32(account)))
+	if err != nil {
+		return err
+	}
+	if id == dict.None || !st.Complete() || queued != nil {
+		c.broken("the repo of %s is not complete: %+v, queued: %+v", c.did(int32(account)), st, queued)
 	}
 	return nil
 }
@@ -334,7 +370,7 @@ func (c *checker) reverse(s *set) error {
 	if err != nil {
 		return err
 	}
-	if c.ids64 = whole.List(c.ids64[:0]); !slices.Equal(c.ids64, c.want) {
+	if c.ids64 = c.visible(whole.List(c.ids64[:0])); !slices.Equal(c.ids64, c.want) {
 		c.broken("who has %s edges to %s: the index has %d, the model %d", kind, c.uri(nil, r), len(c.ids64), len(c.want))
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
@@ -29,6 +30,9 @@ type fullRepos struct {
 	seed  uint64
 	enc   encoder
 	repos map[int32]*fullRepo
+	// whole keeps the records as well, so that repos can be exported.
+	whole  bool
+	status map[int32]network.Status // where not Active
 }
 
 type fullRepo struct {
@@ -36,10 +40,15 @@ type fullRepo struct {
 	tree   mst.Tree
 	data   synth.Link // the root of the tree
 	commit synth.Block
+	rev    uint64
+
+	records map[string]synth.Block // by path, if they are kept
+	late    bool                   // data and commit are not of the records still
+	noTree  bool                   // nor is the tree
 }
 
 func newFullRepos(n *network.Network, seed uint64) *fullRepos {
-	return &fullRepos{n: n, seed: seed, enc: encoder{n: n}, repos: map[int32]*fullRepo{}}
+	return &fullRepos{status: map[int32]network.Status{}, n: n, seed: seed, enc: encoder{n: n}, repos: map[int32]*fullRepo{}}
 }
 
 // key returns the signing key of an account.
@@ -68,7 +77,7 @@ func cidOf(l synth.Link) cid.Cid {
 func (f *fullRepos) repo(account int32) *fullRepo {
 	r := f.repos[account]
 	if r == nil {
-		r = &fullRepo{key: must(key(f.seed, int(account))), tree: mst.NewEmptyTree()}
+		r = &fullRepo{key: must(key(f.seed, int(account))), tree: mst.NewEmptyTree(), records: map[string]synth.Block{}}
 		f.repos[account] = r
 	}
 	return r
@@ -85,6 +94,7 @@ func (f *fullRepos) message(e *network.Event, seq, at int64) []byte {
 	case e.Type == network.Account && e.Status == network.Deleted:
 		delete(f.repos, e.Account)
 	}
+	f.note(e)
 	return f.enc.message(nil, e, seq, at)
 }
 
@@ -107,6 +117,7 @@ func (c collector) Put(_ context.Context, b blocks.Block) error {
 func (f *fullRepos) commitMessage(e *network.Event, seq, at int64) []byte {
 	ctx := context.Background()
 	r := f.repo(e.Account)
+	f.grow(e.Account, r)
 	m := synth.Commit{Repo: f.did(e), Rev: syntax.AppendTID(nil, e.Rev), Seq: seq, Time: f.enc.stamps.append(nil, at)}
 	if e.Since != 0 {
 		was := r.data
@@ -130,9 +141,13 @@ func (f *fullRepos) commitMessage(e *network.Event, seq, at int64) []byte {
 		case o.Action == network.Delete:
 			must(repo.ApplyOp(&r.tree, path, nil))
 			op.Action = "delete"
+			delete(r.records, path)
 		default:
 			must(repo.ApplyOp(&r.tree, path, &value))
 			records = append(records, block)
+			if f.whole {
+				r.records[path] = block
+			}
 			op.Action, op.CID = "create", &block.CID
 			if there != nil {
 				op.Action = "update"
@@ -145,19 +160,94 @@ func (f *fullRepos) commitMessage(e *network.Event, seq, at int64) []byte {
 	}
 	root := must(r.tree.WriteDiffBlocks(ctx, collector{blocks: &records}))
 	r.data = link(root)
-	commit := repo.Commit{DID: string(m.Repo), Version: repo.ATPROTO_REPO_VERSION, Data: *root, Rev: string(m.Rev)}
-	must(0, commit.Sign(r.key))
-	r.commit = synth.NewBlock(synth.AppendCommitBlock(nil, m.Repo, m.Rev, commit.Sig, &r.data))
+	r.rev = e.Rev
+	f.sign(r, m.Repo)
 	m.Root = r.commit.CID
 	m.CAR = [][]byte{synth.CAR(r.commit.CID, append(records, r.commit)...)}
 	message, _ := m.Append(nil)
 	return message
 }
 
+// sign signs the commit of a repo whose data and rev are known.
+func (f *fullRepos) sign(r *fullRepo, did []byte) {
+	rev := syntax.AppendTID(nil, r.rev)
+	commit := repo.Commit{DID: string(did), Version: repo.ATPROTO_REPO_VERSION, Data: cidOf(r.data), Rev: string(rev)}
+	must(0, commit.Sign(r.key))
+	r.commit = synth.NewBlock(synth.AppendCommitBlock(nil, did, rev, commit.Sig, &r.data))
+}
+
+// past brings a repo up to an event that nobody is told of: its tree is made when it is
+// asked for.
+func (f *fullRepos) past(e *network.Event) {
+	if e.Type == network.Account && e.Status == network.Deleted {
+		delete(f.repos, e.Account)
+	}
+	f.note(e)
+	if e.Type != network.Commit {
+		return
+	}
+	r := f.repo(e.Account)
+	r.rev, r.late = e.Rev, true
+	for k := range e.Ops() {
+		o := f.n.Op(e, k)
+		path := collection(o.Kind) + "/" + string(syntax.AppendTID(nil, o.TID))
+		if o.Action == network.Delete {
+			delete(r.records, path)
+		} else {
+			r.records[path] = synth.NewBlock(f.enc.record(nil, &o))
+		}
+	}
+}
+
+// note notes what became of an account.
+func (f *fullRepos) note(e *network.Event) {
+	if e.Type != network.Account {
+		return
+	}
+	if f.status[e.Account] = e.Status; e.Status == network.Active {
+		delete(f.status, e.Account)
+	}
+}
+
+// finish makes the root and the commit of a repo whose records came from the past. It
+// returns the records, in their order.
+func (f *fullRepos) finish(account int32, r *fullRepo) []synth.RepoRecord {
+	records := make([]synth.RepoRecord, 0, len(r.records))
+	for path, b := range r.records {
+		records = append(records, synth.RepoRecord{Path: path, Block: b})
+	}
+	slices.SortFunc(records, func(x, y synth.RepoRecord) int { return strings.Compare(x.Path, y.Path) })
+	if r.late {
+		r.late, r.noTree = false, true
+		r.data = new(synth.Repo).Root(records)
+		f.sign(r, f.n.AppendDID(nil, int(account)))
+	}
+	return records
+}
+
+// grow makes the tree of a repo whose records came from the past.
+func (f *fullRepos) grow(account int32, r *fullRepo) {
+	if r.late {
+		f.finish(account, r)
+	}
+	if !r.noTree {
+		return
+	}
+	r.noTree = false
+	all := make(map[string]cid.Cid, len(r.records))
+	for path, b := range r.records {
+		all[path] = cidOf(b.CID)
+	}
+	if len(all) > 0 {
+		r.tree = *must(mst.LoadTreeFromMap(all))
+		must(r.tree.RootCID())
+	}
+}
+
 // Documents serves the DID documents of the network's accounts under
 // /{did}, as the PLC directory does, so that signatures can be verified. It
 // knows the accounts of which something was heard.
-func (r *Made) Documents(host string) http.Handler {
+func (r *Made) Documents(host func(account int) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		did := strings.TrimPrefix(req.URL.Path, "/")
 		account, ok := r.account(did)
@@ -183,7 +273,7 @@ func (r *Made) Documents(host string) http.Handler {
 			"verificationMethod": []any{map[string]string{
 				"id": did + "#atproto", "type": "Multikey", "controller": did, "publicKeyMultibase": public.Multibase(),
 			}},
-			"service": []any{map[string]string{"id": "#atproto_pds", "type": "AtprotoPersonalDataServer", "serviceEndpoint": "http://" + host}},
+			"service": []any{map[string]string{"id": "#atproto_pds", "type": "AtprotoPersonalDataServer", "serviceEndpoint": "http://" + host(account)}},
 		})
 	})
 }

@@ -28,6 +28,9 @@ type Options struct {
 	// Full makes commits that can be verified, signature and all. It keeps every
 	// repo and is much slower.
 	Full bool
+	// Past keeps the records of all repos, so that hosts can export them (Hosts). Full
+	// goes with it. What lies behind when the relay starts, it has in no window.
+	Past bool
 	// Faults are what the relay does wrong.
 	Faults Faults
 	// Now is the clock. nil means time.Now.
@@ -88,6 +91,14 @@ func NewMade(o Options) *Made {
 	kept := min(o.From, int64(o.Window/2))
 	if !o.Full {
 		r.net.Skip(o.From - kept)
+	}
+	if o.Past {
+		r.full.whole = true
+		var e network.Event
+		for r.net.Seq() < o.From {
+			r.net.Next(&e)
+			r.full.past(&e)
+		}
 	}
 	r.head = r.net.Seq()
 	r.tail = r.head + 1

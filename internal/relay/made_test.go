@@ -33,7 +33,7 @@ func serveMade(tb testing.TB, o Options) (r *Made, address string) {
 	r = NewMade(o)
 	mux := http.NewServeMux()
 	mux.Handle("GET /xrpc/com.atproto.sync.subscribeRepos", r)
-	mux.Handle("GET /{did}", r.Documents("relay.test"))
+	mux.Handle("GET /{did}", r.Documents(func(int) string { return "relay.test" }))
 	s := httptest.NewServer(mux)
 	ctx, stop := context.WithCancel(tb.Context())
 	done := make(chan struct{})

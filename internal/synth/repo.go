@@ -21,14 +21,25 @@ type Repo struct {
 // commit, the nodes of the tree from its root on, and the records. It returns the digest
 // of the tree's root.
 func (r *Repo) Append(dst []byte, did, rev, sig []byte, records []RepoRecord) (car []byte, data Link) {
+	data = r.Root(records)
+	commit := NewBlock(AppendCommitBlock(nil, did, rev, sig, &data))
+	return r.AppendCAR(dst, &commit, records), data
+}
+
+// Root makes the tree of a repo that holds records, and returns the digest of its root.
+func (r *Repo) Root(records []RepoRecord) Link {
 	r.nodes, r.layers = r.nodes[:0], r.layers[:0]
 	top := 0
 	for i := range records {
 		r.layers = append(r.layers, layer(records[i].Path))
 		top = max(top, r.layers[i])
 	}
-	data = r.node(records, r.layers, top)
-	commit := NewBlock(AppendCommitBlock(nil, did, rev, sig, &data))
+	return r.node(records, r.layers, top)
+}
+
+// AppendCAR appends the CAR of a commit, of the tree that was made last, and of its
+// records.
+func (r *Repo) AppendCAR(dst []byte, commit *Block, records []RepoRecord) []byte {
 	dst = AppendCARHead(dst, &commit.CID)
 	dst = AppendSection(dst, &commit.CID, commit.Bytes)
 	for i := len(r.nodes) - 1; i >= 0; i-- {
@@ -37,7 +48,7 @@ func (r *Repo) Append(dst []byte, did, rev, sig []byte, records []RepoRecord) (c
 	for i := range records {
 		dst = AppendSection(dst, &records[i].CID, records[i].Bytes)
 	}
-	return dst, data
+	return dst
 }
 
 // layer returns the layer of the tree that a key is in: how many pairs of zero bits its
