@@ -25,7 +25,7 @@ type Batch struct {
 
 	snapshots []snapshot // of eventSnapshot, in their order
 	outcomes  []Outcome
-	reasons   []string // of eventResync, in their order
+	reasons   [][2]string // of eventResync, in their order, and the hosts
 }
 
 type span struct{ start, end uint32 }

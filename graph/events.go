@@ -61,7 +61,10 @@ func (e *events) event(b *Batch, ev *event, as *actorState, source uint32) {
 	case eventCommit:
 		e.commit(b, ev, as, source)
 	case eventResync:
-		e.past.queue(as, b.bytes(ev.did), b.reasons[ev.seq])
+		e.past.queue(as, b.bytes(ev.did), b.reasons[ev.seq][0])
+		if host := b.reasons[ev.seq][1]; host != "" {
+			e.past.rows[as.id].Host = host
+		}
 	case eventSnapshot:
 		e.snapshot(b, ev, as)
 	case eventArchived:

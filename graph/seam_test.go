@@ -107,7 +107,7 @@ func (m *seam) account(isActive, erase bool) {
 func (m *seam) queue() {
 	m.t.Helper()
 	var b Batch
-	b.AddResync([]byte(m.did), "test")
+	b.AddResync([]byte(m.did), "test", "")
 	m.apply("", &b)
 }
 

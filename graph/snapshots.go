@@ -73,10 +73,11 @@ func (b *Batch) AddSnapshot(s *RepoSnapshot) int {
 // Outcome returns what became of a snapshot, once the batch is applied.
 func (b *Batch) Outcome(n int) Outcome { return b.outcomes[n] }
 
-// AddResync queues a repo to be fetched whole. reason is a word, for the operator.
-func (b *Batch) AddResync(did []byte, reason string) {
+// AddResync queues a repo to be fetched whole. reason is a word, for the operator; host is
+// the address of where it was listed, "" if it was not.
+func (b *Batch) AddResync(did []byte, reason, host string) {
 	b.add(format.Seq(len(b.reasons)), eventResync, &Commit{DID: did}).flags = 0
-	b.reasons = append(b.reasons, reason)
+	b.reasons = append(b.reasons, [2]string{reason, host})
 }
 
 // AddStatus adds what a host's list of repos says of an account: whether it is active.

@@ -342,7 +342,7 @@ func (d adminOf) ask(ctx context.Context, method, path, contentType string, body
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := new(http.Client).Do(req)
 	if err != nil {
 		return fmt.Errorf("no answer from a daemon: is skein serve running there? %w", err)
 	}

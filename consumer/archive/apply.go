@@ -42,7 +42,9 @@ func newApplier(r *Reader, after int64) *applier {
 // stop waits for what is being applied.
 func (a *applier) stop() {
 	if a.applying != nil {
-		<-a.applying
+		if err := <-a.applying; err != nil { // the run ends with another error, or was interrupted
+			a.r.o.Logger.Debug("the last write of the archive", "error", err)
+		}
 		a.applying = nil
 	}
 }

@@ -192,7 +192,7 @@ func maxSeq(t testing.TB, frame []byte) int64 {
 		t.Fatal(err)
 	}
 	var r row
-	for b.next(&r) { //nolint:revive // to the last
+	for b.next(&r) {
 	}
 	return r.seq
 }

@@ -40,10 +40,10 @@ type Options struct {
 	// Fetchers is how many repos are fetched at once, and PerHost how many from one host.
 	// 0 means 64 and 8.
 	Fetchers, PerHost int
-	// Tries is how often a repo is fetched before it is given up. 0 means 8.
+	// Tries is how often a repo is fetched before it is given up. 0 means 12.
 	Tries int
 	// Retry is how long to wait after a first failure; doubled after each, up to six
-	// hours. 0 means 10 seconds.
+	// hours. 0 means two seconds: over an hour, until it is given up.
 	Retry time.Duration
 	// HostRetry is how long a host is left alone after it did not answer; doubled after
 	// each time in a row, up to ten minutes. After HostTries times it is given up, with
@@ -73,7 +73,7 @@ func (o *Options) defaults() {
 			*d = to
 		}
 	}
-	set(&o.Retry, 10*time.Second)
+	set(&o.Retry, 2*time.Second)
 	set(&o.HostRetry, time.Second)
 	if o.HostTries <= 0 {
 		o.HostTries = 14
@@ -91,7 +91,7 @@ func (o *Options) defaults() {
 		o.PerHost = 8
 	}
 	if o.Tries <= 0 {
-		o.Tries = 8
+		o.Tries = 12
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -191,7 +191,7 @@ func (m *Manager) Queued(all []graph.Queued) {
 	m.mu.Lock()
 	for i := range all {
 		delete(m.parked, all[i].DID)
-		m.sched.put(all[i].DID, all[i].Row.Generation, all[i].Row.Due, all[i].Row.Tries, "")
+		m.sched.put(all[i].DID, all[i].Row.Generation, all[i].Row.Due, all[i].Row.Tries, all[i].Row.Host)
 	}
 	m.mu.Unlock()
 	m.poke()
@@ -286,7 +286,7 @@ func (m *Manager) load(ctx context.Context) error {
 			case format.ResyncFailed, format.ResyncInactive:
 				m.parked[did] = row.Failure
 			default:
-				m.sched.put(did, row.Generation, row.Due, row.Tries, "")
+				m.sched.put(did, row.Generation, row.Due, row.Tries, row.Host)
 			}
 			return nil
 		})
@@ -317,7 +317,7 @@ func (m *Manager) Resync(ctx context.Context, reason string, dids ...string) err
 	for len(dids) > 0 {
 		n := min(len(dids), 1000)
 		for _, did := range dids[:n] {
-			b.AddResync([]byte(did), reason)
+			b.AddResync([]byte(did), reason, "")
 		}
 		if err := m.o.Store.Apply(ctx, "", &b); err != nil {
 			return fmt.Errorf("backfill: queueing repos: %w", err)

@@ -538,10 +538,9 @@ func TestAccounts(t *testing.T) {
 	away, moved, gone, listedAway := w.add(1, 5), w.add(2, 5), w.add(3, 5), w.add(4, 5)
 	away.active, listedAway.active = false, false
 	x := w.index(newStore(), func(o *Options) { o.Tries = 3 })
+	var listed graph.Batch
+	listed.AddResync([]byte(moved.did), "test", moved.host.srv.URL)
 	w.mu.Lock()
-	x.m.mu.Lock()
-	x.m.sched.hint(moved.did, moved.host.srv.URL)
-	x.m.mu.Unlock()
 	moved.host = w.hosts[0]
 	w.mu.Unlock()
 	gone.host.wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool {
@@ -550,7 +549,10 @@ func TestAccounts(t *testing.T) {
 		}
 		return a == gone
 	}
-	if err := x.m.Resync(t.Context(), "test", away.did, moved.did, gone.did, "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "did:web:localhost"); err != nil {
+	if err := x.g.Apply(t.Context(), "", &listed); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.m.Resync(t.Context(), "test", away.did, gone.did, "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "did:web:localhost"); err != nil {
 		t.Fatal(err)
 	}
 	st := x.settle(t)
@@ -638,12 +640,11 @@ func TestHostile(t *testing.T) {
 	})
 	// Its DID document names an http address, which only a private network has: the host
 	// is known by its list instead.
+	var listed graph.Batch
 	for _, a := range []*account{private, redirected} {
-		x.m.mu.Lock()
-		x.m.sched.hint(a.did, a.host.srv.URL)
-		x.m.mu.Unlock()
+		listed.AddResync([]byte(a.did), "test", a.host.srv.URL)
 	}
-	if err := x.m.Resync(t.Context(), "test", private.did, redirected.did); err != nil {
+	if err := x.g.Apply(t.Context(), "", &listed); err != nil {
 		t.Fatal(err)
 	}
 	if st := x.settle(t); st.Failed[failPrivate] != 2 || w.hosts[0].requests.Load() != before {

@@ -66,16 +66,12 @@ type scheduler struct {
 	hosts    map[string]*host
 	turn     []*host           // those with ready jobs
 	suspects map[string]string // where repos were listed that may have moved
-	hints    map[string]string // where repos were listed that are about to be queued
 	unknown  []*job            // due, and where they are is not known
 }
 
 func newScheduler(perHost int) *scheduler {
-	return &scheduler{perHost: perHost, jobs: map[string]*job{}, hosts: map[string]*host{}, hints: map[string]string{}, suspects: map[string]string{}}
+	return &scheduler{perHost: perHost, jobs: map[string]*job{}, hosts: map[string]*host{}, suspects: map[string]string{}}
 }
-
-// hint says where a repo is that is about to be queued.
-func (s *scheduler) hint(did, host string) { s.hints[did] = host }
 
 func (s *scheduler) host(name string) *host {
 	h := s.hosts[name]
@@ -91,10 +87,6 @@ func (s *scheduler) suspect(did, host string) { s.suspects[did] = host }
 
 // put queues a job, or changes when it is due.
 func (s *scheduler) put(did string, generation uint32, due time.Time, tries int, hint string) {
-	if hint == "" {
-		hint = s.hints[did]
-	}
-	delete(s.hints, did)
 	j := s.jobs[did]
 	if j == nil {
 		j = &job{did: did, index: -1}

@@ -320,10 +320,12 @@ func (m *Manager) readList(ctx context.Context, job *listJob, host string) error
 // active.
 func (m *Manager) takePage(ctx context.Context, job *listJob, host string, repos []listed) error {
 	var b graph.Batch
-	var queue []string
+	at := host
+	if host == m.o.Relay { // it has no repos
+		at = ""
+	}
 	err := m.o.Store.View(ctx, func(s *graph.Snapshot) error {
 		b.Reset()
-		queue = queue[:0]
 		for i := range repos {
 			r := &repos[i]
 			if !syntax.ValidDID([]byte(r.DID)) || !m.o.Store.Owns([]byte(r.DID)) {
@@ -340,22 +342,13 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, repos
 				continue
 			}
 			if reason := m.isMissing(job, r, &st, known, row); reason != "" {
-				queue = append(queue, r.DID)
-				b.AddResync([]byte(r.DID), reason)
+				b.AddResync([]byte(r.DID), reason, at)
 			}
 		}
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("looking for what is missing: %w", err)
-	}
-	// Where it was listed is where it is asked for first, as soon as it is queued.
-	if host != m.o.Relay {
-		m.mu.Lock()
-		for _, did := range queue {
-			m.sched.hint(did, host)
-		}
-		m.mu.Unlock()
 	}
 	if err := m.o.Store.Apply(ctx, "", &b); err != nil {
 		return fmt.Errorf("queueing what is missing: %w", err)

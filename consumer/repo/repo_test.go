@@ -230,7 +230,7 @@ func TestDamaged(t *testing.T) {
 func TestTrees(t *testing.T) {
 	var r repo.Reader
 	leaf := synth.NewBlock(synth.AppendRecord(nil, &kinds.All[0], []byte("did:web:a.example.com"), nil, []byte("2026")))
-	link := func(b synth.Block) []byte { l := synth.Link(b.CID); return synth.AppendLink(nil, &l) }
+	link := func(b synth.Block) []byte { l := b.CID; return synth.AppendLink(nil, &l) }
 	entry := func(prefix byte, key string, right []byte) []byte {
 		e := append(synth.Head([]byte("\xa4ak"), 2, uint64(len(key))), key...)
 		e = append(append(append(e, "ap"...), prefix), "at"...)
@@ -273,10 +273,10 @@ func TestTrees(t *testing.T) {
 		"a map with three keys":      {synth.NewBlock([]byte("\xa3ae\x80al\xf6am\xf6")), nil, repo.ErrTree},
 		"entries that are no arrays": {synth.NewBlock([]byte("\xa2ae\xf6al\xf6")), nil, repo.ErrTree},
 	} {
-		root := synth.Link(c.root.CID)
+		root := c.root.CID
 		commit := synth.NewBlock(synth.AppendCommitBlock(nil, []byte(did), []byte(rev), nil, &root))
 		all := append([]synth.Block{commit, c.root, leaf}, c.more...)
-		_, err := read(&r, bytes.NewReader(synth.CAR(synth.Link(commit.CID), all...)), 1<<30)
+		_, err := read(&r, bytes.NewReader(synth.CAR(commit.CID, all...)), 1<<30)
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
@@ -287,7 +287,7 @@ func TestTrees(t *testing.T) {
 func TestCommits(t *testing.T) {
 	var r repo.Reader
 	root := synth.NewBlock([]byte("\xa2ae\x80al\xf6"))
-	data := synth.Link(root.CID)
+	data := root.CID
 	for name, b := range map[string][]byte{
 		"no DID":    synth.AppendCommitBlock(nil, []byte("did"), []byte(rev), nil, &data),
 		"no rev":    synth.AppendCommitBlock(nil, []byte(did), []byte("rev"), nil, &data),
@@ -295,7 +295,7 @@ func TestCommits(t *testing.T) {
 		"cut":       synth.AppendCommitBlock(nil, []byte(did), []byte(rev), nil, &data)[:60],
 	} {
 		commit := synth.NewBlock(b)
-		if _, err := read(&r, bytes.NewReader(synth.CAR(synth.Link(commit.CID), commit, root)), 1<<20); !errors.Is(err, repo.ErrCommit) {
+		if _, err := read(&r, bytes.NewReader(synth.CAR(commit.CID, commit, root)), 1<<20); !errors.Is(err, repo.ErrCommit) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -35,6 +35,7 @@ type Resync struct {
 	Queued     time.Time `json:"queued"` // the first cause
 	Due        time.Time `json:"due"`    // not to be fetched before
 	Tries      int       `json:"tries,omitempty"`
+	Host       string    `json:"host,omitempty"`    // where it was listed, an address; its DID document may say otherwise
 	Failure    string    `json:"failure,omitempty"` // why it failed: a word
 	Detail     string    `json:"detail,omitempty"`  // and in full
 	// Placing is the rev of the snapshot that is being put in place, in several writes.

@@ -359,7 +359,7 @@ func (r *run) fetchPast(ctx context.Context) (ended func() error) {
 	var watching sync.WaitGroup
 	watching.Go(func() { // until nothing is left to be fetched for the first time
 		for st := m.StatusNow(); st.Busy && running.Err() == nil; st = m.StatusNow() {
-			time.Sleep(20 * time.Millisecond)
+			<-time.After(20 * time.Millisecond)
 		}
 		took = time.Since(begun)
 		st := m.StatusNow()
@@ -375,7 +375,7 @@ func (r *run) fetchPast(ctx context.Context) (ended func() error) {
 			if time.Since(waited) > fetchTime {
 				err = fmt.Errorf("repos are not fetched: %+v", st)
 			}
-			time.Sleep(50 * time.Millisecond)
+			<-time.After(50 * time.Millisecond)
 		}
 		stop()
 		watching.Wait()

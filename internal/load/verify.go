@@ -192,7 +192,7 @@ func (c *checker) accounts(all []record) error {
 					return err
 				}
 			}
-			if c.m.repos[account].Hidden != hidden && !(c.m.past && id == dict.None) {
+			if c.m.repos[account].Hidden != hidden && (!c.m.past || id != dict.None) {
 				c.broken("account %s: hidden=%t, the model says %t", c.did(int32(account)), hidden, c.m.repos[account].Hidden)
 			}
 			if id == dict.None && asked[account] {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"skein/internal/network"
 	"skein/internal/syntax"
@@ -155,6 +156,9 @@ func (h *Hosts) export(w http.ResponseWriter, req *http.Request, host int) {
 	_, _ = w.Write(car)
 }
 
+// hangTime is how long a host says nothing, before it breaks off.
+const hangTime = 2 * time.Second
+
 // wrong does what a host does wrong at its n-th request, if anything.
 func (h *Hosts) wrong(w http.ResponseWriter, req *http.Request, host int, n int64, car []byte) bool {
 	switch {
@@ -163,8 +167,11 @@ func (h *Hosts) wrong(w http.ResponseWriter, req *http.Request, host int, n int6
 		w.WriteHeader(http.StatusTooManyRequests)
 		return true
 	case host == 2 && n%100 == 0:
-		<-req.Context().Done()
-		return true
+		select {
+		case <-req.Context().Done():
+		case <-time.After(hangTime):
+		}
+		panic(http.ErrAbortHandler)
 	case host == 3 && n%10 == 0:
 		switch n / 10 % 3 {
 		case 0:

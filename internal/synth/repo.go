@@ -101,13 +101,13 @@ func (r *Repo) node(records []RepoRecord, layers []int, at int) Link {
 		body = append(Head(append(body, "\xa4ak"...), 2, uint64(len(rest))), rest...)
 		body = Head(append(body, "ap"...), 0, uint64(shared))
 		body = appendTree(append(body, "at"...), subtree())
-		body = AppendLink(append(body, "av"...), (*Link)(&one.CID))
+		body = AppendLink(append(body, "av"...), &one.CID)
 		before = one.Path
 	}
 	body = appendTree(append(body, "al"...), left)
 	b := NewBlock(body)
 	r.nodes = append(r.nodes, b)
-	return Link(b.CID)
+	return b.CID
 }
 
 func appendTree(dst []byte, l *Link) []byte {

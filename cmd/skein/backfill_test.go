@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/consumer/backfill"
+	"skein/consumer/repo"
+	"skein/graph/kinds"
+)
+
+// go test ./cmd/skein -run TestBackfillKilled -backfill.kills 40 -backfill.past 300000 is the long run.
+var (
+	backfillKills = flag.Int("backfill.kills", 6, "how often TestBackfillKilled kills the daemon")
+	backfillPast  = flag.Int("backfill.past", 40_000, "events that lie behind when it begins")
+)
+
+// network is a relay of a made-up network with its hosts, in a process of its own.
+type network struct {
+	t       *testing.T
+	address string // host:port
+	hosts   []string
+}
+
+func startNetwork(t *testing.T, args ...string) *network {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), simulator, append([]string{"relay", "--proofs", "full", "--accounts", "4096", "--listen", "127.0.0.1:0"}, args...)...)
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	_, address, ok := strings.Cut(strings.TrimSpace(line), "ws://")
+	if err != nil || !ok {
+		t.Fatalf("skein-sim relay: %s: %v", line, err)
+	}
+	n := &network{t: t, address: address}
+	var list struct{ Hosts []struct{ Hostname string } }
+	n.get("http://"+address+"/xrpc/com.atproto.sync.listHosts", &list)
+	for _, h := range list.Hosts {
+		n.hosts = append(n.hosts, h.Hostname)
+	}
+	return n
+}
+
+func (n *network) get(address string, into any) {
+	n.t.Helper()
+	resp, err := new(http.Client).Get(address)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// flags are those of a daemon that fetches from the network.
+func (n *network) flags(more ...string) []string {
+	return append([]string{"--relay", "ws://" + n.address, "--plc", "http://" + n.address, "--allow-private-hosts"}, more...)
+}
+
+// records returns what the repos of all active accounts hold, and the DIDs of all.
+func (n *network) records() (records map[string]string, active map[string]bool) {
+	n.t.Helper()
+	records, active = map[string]string{}, map[string]bool{}
+	for cursor := ""; ; {
+		var page struct {
+			Cursor string
+			Repos  []struct {
+				DID    string
+				Active bool
+			}
+		}
+		n.get("http://"+n.address+"/xrpc/com.atproto.sync.listRepos?limit=1000&cursor="+cursor, &page)
+		for _, one := range page.Repos {
+			if active[one.DID] = one.Active; one.Active {
+				n.export(one.DID, records)
+			}
+		}
+		if cursor = page.Cursor; cursor == "" {
+			return records, active
+		}
+	}
+}
+
+// export reads a repo from whatever host has it, until one sends it without a fault.
+func (n *network) export(did string, records map[string]string) {
+	n.t.Helper()
+	client := &http.Client{Timeout: 300 * time.Millisecond}
+	var r repo.Reader
+	for try := range 200 {
+		resp, err := client.Get("http://" + n.hosts[try%len(n.hosts)] + "/xrpc/com.atproto.sync.getRepo?did=" + did)
+		if err != nil {
+			continue
+		}
+		err = r.Read(resp.Body, 1<<30)
+		_ = resp.Body.Close()
+		if err != nil || string(r.DID) != did {
+			continue
+		}
+		err = r.Walk(func(k kinds.Kind, rkey, subject []byte) {
+			records[fmt.Sprintf("%s %s %s", did, k, rkey)] = string(subject)
+		})
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		return
+	}
+	n.t.Fatalf("no host sends the repo of %s", did)
+}
+
+// exported returns the records of a store, of accounts that are active, and how many
+// accounts are not complete.
+func exported(t *testing.T, store string, active map[string]bool) (records map[string]string, incomplete []string) {
+	t.Helper()
+	code, out, errs := skein(t, "export", "--store", store)
+	if code != 0 {
+		t.Fatalf("export: %s", errs)
+	}
+	records = map[string]string{}
+	for d := json.NewDecoder(strings.NewReader(out)); ; {
+		var l struct {
+			DID, Kind string
+			Records   [][2]string
+			Account   *struct {
+				DID, Rev                        string
+				Partial, Desynchronized, Hidden bool
+			}
+		}
+		if err := d.Decode(&l); errors.Is(err, io.EOF) {
+			return records, incomplete
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if a := l.Account; a != nil && active[a.DID] && (a.Partial || a.Desynchronized || a.Hidden || a.Rev == "") {
+			incomplete = append(incomplete, fmt.Sprintf("%+v", *a))
+		}
+		for _, r := range l.Records {
+			if active[l.DID] {
+				records[fmt.Sprintf("%s %s %s", l.DID, l.Kind, r[0])] = r[1]
+			}
+		}
+	}
+}
+
+func differences(t *testing.T, got, want map[string]string) {
+	t.Helper()
+	if maps.Equal(got, want) {
+		return
+	}
+	said := 0
+	for p, s := range want {
+		if got[p] != s {
+			if said++; said < 5 {
+				t.Errorf("%s names %q, and should name %q", p, got[p], s)
+			}
+		}
+	}
+	for p, s := range got {
+		if _, ok := want[p]; !ok {
+			if said++; said < 10 {
+				t.Errorf("%s names %q, and should not be there", p, s)
+			}
+		}
+	}
+	t.Fatalf("%d records, want %d", len(got), len(want))
+}
+
+// A daemon that begins behind a network fetches its past, is killed at random moments
+// meanwhile, and ends with what the repos hold; and one that fetches it alone, without
+// the stream, has the same.
+func TestBackfillKilled(t *testing.T) {
+	n := startNetwork(t, "--from", fmt.Sprint(*backfillPast), "--rate", "600", "--events", "6000", "--hosts", "5", "--host-faults")
+	store := filepath.Join(t.TempDir(), "store")
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	for range *backfillKills {
+		d := serveDaemon(t, nil, n.flags("--store", store, "--backfill", "repos")...)
+		time.Sleep(time.Duration(rng.IntN(1800)) * time.Millisecond)
+		if err := d.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-d.read
+		_ = d.cmd.Wait()
+	}
+	d := serveDaemon(t, nil, n.flags("--store", store, "--backfill", "repos")...)
+	quiet := 0
+	for began := time.Now(); quiet < 5; time.Sleep(200 * time.Millisecond) {
+		var st backfill.Status
+		n.get(d.admin+"/backfill", &st)
+		var stats struct{ Cursor int64 }
+		n.get(d.api+"/xrpc/blue.skein.graph.getStats", &stats)
+		if quiet++; st.Busy || st.Waiting > 0 || stats.Cursor < int64(*backfillPast+6000) {
+			quiet = 0
+		}
+		if time.Since(began) > 2*time.Minute {
+			t.Fatalf("it does not end: %+v, at %d", st, stats.Cursor)
+		}
+	}
+	d.stop()
+	want, active := n.records()
+	got, incomplete := exported(t, store, active)
+	differences(t, got, want)
+	if len(incomplete) > 0 {
+		t.Errorf("%d accounts are not complete: %s …", len(incomplete), incomplete[0])
+	}
+	if code, out, errs := skein(t, "check", "--store", store); code != 0 {
+		t.Errorf("%s%s", out, errs)
+	}
+	// The past alone: by the command, with nobody else.
+	alone := filepath.Join(t.TempDir(), "alone")
+	code, out, errs := skein(t, append([]string{"backfill", "--store", alone}, n.flags()...)...)
+	if code != 0 || !strings.Contains(out, "done: ") {
+		t.Fatalf("skein backfill: %d %s%s", code, out, errs)
+	}
+	got, _ = exported(t, alone, active)
+	differences(t, got, want)
+}
+
+// skein backfill and skein resync say what is wrong with what they are given.
+func TestBackfillUsage(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "store")
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"backfill", "--store", store, "--archive", "no address"}, 64, "is not an address"},
+		{[]string{"backfill", "--store", store, "--archive", "https://a.example.com", "--did", "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"}, 64, "goes without"},
+		{[]string{"backfill", "--store", store, "--did", "me"}, 64, "is not a DID"},
+		{[]string{"backfill", "--store", store, "--max-repo-bytes", "much"}, 64, "--max-repo-bytes"},
+		{[]string{"backfill", "--store", store, "--plc", "directory"}, 64, "--plc"},
+		{[]string{"backfill", "--store", store, "--car", "/no/such/file"}, 1, "no such file"},
+		{[]string{"resync"}, 64, "takes the DIDs"},
+		{[]string{"resync", "me"}, 64, "is not a DID"},
+		{[]string{"resync", "--admin", "http://127.0.0.1:1", "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"}, 1, "is skein serve running"},
+		{[]string{"serve", "--store", store, "--backfill", "all"}, 64, "off, archive or repos"},
+		{[]string{"serve", "--store", store, "--backfill", "archive"}, 64, "go together"},
+		{[]string{"serve", "--store", store, "--backfill", "repos", "--repair=false"}, 64, "fetches none"},
+	} {
+		if code, out, errs := skein(t, c.args...); code != c.code || !strings.Contains(errs, c.says) {
+			t.Errorf("%v: %d, %s%s", c.args, code, out, errs)
+		}
+	}
+}
