@@ -97,6 +97,13 @@ func (m *Manager) resolve(ctx context.Context, did string) (host string, err err
 // readers are used again.
 var readers = sync.Pool{New: func() any { return new(repo.Reader) }}
 
+// A repo of which records' blocks are missing, as the reference PDS sends some that were
+// imported, is taken as it is when it was sent so for some times, if they are few.
+const (
+	trustAfter = 3
+	tolerated  = 100
+)
+
 // fetchOne fetches a repo, and has it put in place.
 func (m *Manager) fetchOne(ctx context.Context, j *job) {
 	m.mu.Lock()
@@ -133,6 +140,9 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 		}
 		m.failedJob(ctx, j, err)
 		return
+	}
+	if j.tries >= trustAfter { // its host sends it so, again and again
+		r.Tolerate = tolerated
 	}
 	m.o.Metrics.fetched(n, time.Since(began))
 	m.placer.place(ctx, r, generation, func(o graph.Outcome, records int, err error) { m.placed(ctx, j, o, records, err) })

@@ -83,7 +83,7 @@ func (m *Manager) hostsOfRelay(ctx context.Context) (hosts []string, err error) 
 			Hosts  []struct{ Hostname, Status string }
 		}
 		err := m.ask(ctx, m.o.Relay, "com.atproto.sync.listHosts", pageQuery(cursor), &page)
-		if a, ok := errors.AsType[*answer](err); ok && a.code < 500 && a.code != 429 && len(hosts) == 0 {
+		if a, ok := errors.AsType[*answer](err); ok && (a.code < 500 || a.code == 501) && a.code != 429 && len(hosts) == 0 {
 			m.log.Info("the relay does not list its hosts; its own list of repos is read", "relay", m.o.Relay, "answer", a.Error())
 			return []string{m.o.Relay}, nil
 		}
@@ -115,7 +115,7 @@ func (m *Manager) ask(ctx context.Context, host, method string, query url.Values
 	for n := 1; ; n++ {
 		err := m.askOnce(ctx, host, method, query, into)
 		a, isAnswer := errors.AsType[*answer](err)
-		if err == nil || ctx.Err() != nil || n == m.o.Tries || isAnswer && a.code < 500 && a.code != 429 || errors.Is(err, ErrPrivate) {
+		if err == nil || ctx.Err() != nil || n == m.o.Tries || isAnswer && (a.code < 500 || a.code == 501) && a.code != 429 || errors.Is(err, ErrPrivate) {
 			return err
 		}
 		wait := backoff(n, time.Second, time.Minute)

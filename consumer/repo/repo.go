@@ -64,6 +64,10 @@ type Reader struct {
 	DID, Rev, Data []byte
 	// Malformed counts the records of indexed collections that name no subject.
 	Malformed int
+	// Tolerate is how many records' blocks may be missing: such records name no subject.
+	// The reference PDS loses some of a repo that was imported over a newer one. It is set
+	// before Walk, and 0 after Read.
+	Tolerate int
 
 	in    io.Reader
 	left  int64 // bytes that may still be read
@@ -137,7 +141,7 @@ const maxKept = 8 << 20
 
 func (r *Reader) reset(in io.Reader, most int64) {
 	r.in, r.left, r.start, r.end, r.Malformed = in, most, 0, 0, 0
-	r.DID, r.Rev, r.Data = nil, nil, nil
+	r.DID, r.Rev, r.Data, r.Tolerate = nil, nil, nil, 0
 	if cap(r.arena) > maxKept {
 		r.arena, r.blocks, r.slots = nil, nil, nil
 	}
@@ -360,14 +364,16 @@ func isCID(cid []byte) bool { return len(cid) == cidLen && string(cid[:len(cidPr
 // Walk calls each for the records of indexed collections, in the order of their paths.
 // subject is nil where a record names none. The arguments are valid during the call.
 func (r *Reader) Walk(each func(k kinds.Kind, rkey, subject []byte)) error {
-	r.walk.r, r.walk.each, r.walk.last = r, each, r.walk.last[:0]
+	r.walk.r, r.walk.each, r.walk.last, r.walk.missing = r, each, r.walk.last[:0], 0
 	return r.walk.node(r.Data, 0)
 }
 
 // walk is one walk over the tree. Keys ascend strictly, so it ends.
 type walk struct {
-	r    *Reader
-	each func(k kinds.Kind, rkey, subject []byte)
+	r       *Reader
+	each    func(k kinds.Kind, rkey, subject []byte)
+	missing int // blocks of records
+
 	last []byte   // the key before
 	keys [][]byte // of the entry before, by the depth of its node
 }
@@ -553,7 +559,12 @@ func (w *walk) record(path, cid []byte) error {
 	}
 	data, ok := w.r.find(cid[len(cidPrefix):])
 	if !ok {
-		return fmt.Errorf("%w: the record %s", ErrMissing, path)
+		if w.missing++; w.missing > w.r.Tolerate {
+			return fmt.Errorf("%w: the record %s", ErrMissing, path)
+		}
+		w.r.Malformed++
+		w.each(k, rkey, nil)
+		return nil
 	}
 	subject, reason := wire.Subject(info, data)
 	if reason != "" {

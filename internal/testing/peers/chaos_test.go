@@ -56,6 +56,7 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("-chaos.seed %d", seed)
 	n := newNetwork(t, kit, seed)
+	n.flags = []string{"--repair=false"} // what is missed is to be known, and TestPast mends it
 	part := *chaosFor / 4
 
 	n.follow("--relay", "ws://"+n.pdsProxy.Addr, "--cursor", "0")
@@ -94,8 +95,10 @@ type network struct {
 	pdsProxy, relayProxy                     *peers.Proxy
 	client                                   *peers.Client
 
-	binary string
-	index  *index
+	binary    string
+	index     *index
+	storeName string
+	flags     []string // of the index, besides
 
 	accounts []*account
 	gone     map[string]truthRepo // repos of a PDS that was replaced
@@ -358,7 +361,7 @@ func (n *network) follow(args ...string) {
 	n.index = n.startIndex(args...)
 }
 
-func (n *network) store() string { return filepath.Join(n.dir, "store") }
+func (n *network) store() string { return filepath.Join(n.dir, "store"+n.storeName) }
 
 // args are those of the index when it is started again.
 func again(args []string) []string {
@@ -373,7 +376,7 @@ func (n *network) startIndex(args ...string) *index {
 	x := &index{done: make(chan struct{})}
 	x.cmd = exec.CommandContext(context.Background(), n.binary, append([]string{
 		"serve", "--store", n.store(), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--memory", "64MiB", "--idle-timeout", "3s",
-	}, args...)...)
+	}, slices.Concat(n.flags, args)...)...)
 	out, err := x.cmd.StderrPipe()
 	if err == nil {
 		err = x.cmd.Start()
