@@ -16,7 +16,7 @@ func main() {
 		Name:  "skein-sim",
 		Usage: "a made-up AT Protocol network: a relay that serves it, and a load test of skein",
 		Commands: func(e *command.Environment) []*cli.Command {
-			return []*cli.Command{relayCommand(e), loadCommand(e), command.VersionCommand(e)}
+			return []*cli.Command{relayCommand(e), archiveCommand(e), loadCommand(e), command.VersionCommand(e)}
 		},
 	}))
 }

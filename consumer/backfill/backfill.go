@@ -61,7 +61,7 @@ type Options struct {
 	// ArchivePoll is Options.Poll of an archive's Reader.
 	ArchivePoll time.Duration
 	// Listening returns since when the index has heard the stream without a gap, as far
-	// as it knows. nil means that it does not.
+	// as it knows. nil means that there is no stream.
 	Listening func() (since time.Time, ok bool)
 	Logger    *slog.Logger
 	Metrics   *Metrics
@@ -501,13 +501,15 @@ func said(err error) string {
 }
 
 // archiveUntil returns what an archive must reach: what happened before the index began
-// to listen, or if it has since long listened, before the archive was begun.
+// to listen, or if it has since long listened, before the archive was begun. Where
+// nobody listens, that is what is sealed now.
 func (m *Manager) archiveUntil() time.Time {
+	if m.o.Listening == nil {
+		return time.Time{}
+	}
 	begun := m.o.Store.Backfill().Begun
-	if m.o.Listening != nil {
-		if since, ok := m.o.Listening(); ok && since.Before(begun) {
-			return since
-		}
+	if since, ok := m.o.Listening(); ok && since.Before(begun) {
+		return since
 	}
 	return begun
 }

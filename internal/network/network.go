@@ -155,6 +155,7 @@ const (
 	forDelete
 	forMore
 	forRest
+	forPast
 )
 
 // active draws an account by how much it does. In a block of 4,096 accounts

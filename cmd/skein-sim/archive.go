@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"skein/internal/command"
+	"skein/internal/relay"
+)
+
+func archiveCommand(e *command.Environment) *cli.Command {
+	var o relay.Options
+	var dir, listen string
+	var records int64
+	var mean int
+	return &cli.Command{
+		Name: "archive", Usage: "serve an archive of a made-up network, as Jetstream v2 does; it is written first, if it is not there",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "dir", Usage: "its folder", Required: true, Destination: &dir},
+			&cli.Int64Flag{Name: "records", Value: 10_000_000, Usage: "of a new one: how many records of indexed collections, some 70 bytes each", Destination: &records},
+			&cli.IntFlag{Name: "per-repo", Value: 350, Usage: "of a new one: records of a repo, about, in the mean", Destination: &mean},
+			&cli.IntFlag{Name: "accounts", Value: 5_000_000, Usage: "of a new one: the population", Destination: &o.Network.Accounts},
+			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of a new one: which network", Destination: &o.Network.Seed},
+			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3213", Usage: "address", Destination: &listen},
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if err := command.NoArguments(c); err != nil {
+				return err
+			}
+			a, err := relay.OpenArchive(dir)
+			if errors.Is(err, fs.ErrNotExist) {
+				p := e.Progress("%d records written")
+				if err = relay.WriteArchive(dir, o.Network, records, mean, p.Tell); err == nil {
+					p.End()
+					a, err = relay.OpenArchive(dir)
+				}
+			}
+			if err != nil {
+				return fmt.Errorf("archive: %w", err)
+			}
+			ln, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
+			if err != nil {
+				return fmt.Errorf("archive: --listen %s: %w", listen, err)
+			}
+			srv := &http.Server{Handler: a, ReadHeaderTimeout: 10 * time.Second}
+			defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
+			fmt.Fprintf(e.Stderr, "serving the archive in %s on http://%s\n", dir, ln.Addr())
+			if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("archive: %w", err)
+			}
+			return nil
+		},
+	}
+}
