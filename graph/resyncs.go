@@ -467,8 +467,8 @@ func (e *events) archivedStatus(b *Batch, ev *event, as *actorState) {
 		return
 	}
 	as.changed = true
-	if !as.known || st.LowBucket == format.LowNone {
-		return // it has no records
+	if st.LowBucket == format.LowNone {
+		return // it has no records, nor did this write bring any
 	}
 	flags := st.Flags & (format.FlagHidden | format.FlagResync)
 	*st = format.RepoState{Flags: flags | format.FlagErasing, AccountSource: st.AccountSource, AccountSeq: st.AccountSeq, LowBucket: st.LowBucket}

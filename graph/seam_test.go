@@ -446,6 +446,113 @@ func TestArchiveSeams(t *testing.T) {
 	}
 }
 
+// A deletion, and a #sync, in an archive take away what came before them in it, and what
+// the stream has told of the account since stands, or has it fetched.
+func TestArchivedMarkers(t *testing.T) {
+	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
+	s, err := Open(t.Context(), store, Options{Queued: func([]Queued) {}, Embedded: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }); err != nil {
+		t.Fatal(err)
+	}
+	var seq, rows format.Seq
+	read := func(fill func(b *Batch)) {
+		t.Helper()
+		var b Batch
+		fill(&b)
+		b.Seen(rows, nil)
+		if err := s.Apply(t.Context(), "archive", &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	row := func(b *Batch, m *seam, n int) {
+		rows++
+		b.AddArchived(rows, []byte(m.did), syntax.AppendTID(nil, seamRev(n)))
+		for _, o := range seamHistory[n] {
+			if o.subject != "" {
+				b.AddPut(o.kind, []byte(o.rkey), []byte(o.subject))
+			}
+		}
+	}
+	next := func(name string) *seam { return &seam{t, s, "did:web:" + name + ".example.com", &seq} }
+	marker := func(b *Batch, m *seam, what string) {
+		rows++
+		switch what {
+		case "sync":
+			b.AddArchivedSync(rows, []byte(m.did), syntax.AppendTID(nil, seamRev(2)))
+		default:
+			b.AddArchivedAccount(rows, []byte(m.did), what == "active", what == "deleted")
+		}
+	}
+	only := func(n int) map[string]string {
+		have := map[string]string{}
+		for _, o := range seamHistory[n] {
+			if o.subject != "" {
+				have[pathName(o.kind, []byte(o.rkey))] = o.subject
+			}
+		}
+		return have
+	}
+	hidden := func(m *seam) bool { st, _ := m.row(); return st.Has(format.FlagHidden) }
+	for _, what := range []string{"deleted", "sync"} {
+		for _, together := range []bool{true, false} { // in one batch, or each in its own
+			m := next(fmt.Sprintf("%s-%v", what, together))
+			steps := []func(b *Batch){
+				func(b *Batch) { row(b, m, 1) }, func(b *Batch) { marker(b, m, what) },
+				func(b *Batch) { marker(b, m, "active"); row(b, m, 5) },
+			}
+			if together {
+				read(func(b *Batch) {
+					for _, step := range steps {
+						step(b)
+					}
+				})
+			} else {
+				for _, step := range steps {
+					read(step)
+				}
+			}
+			if got := m.records(); !maps.Equal(got, only(5)) || hidden(m) {
+				t.Errorf("%s: %v, hidden %v", m.did, got, hidden(m))
+			}
+		}
+	}
+	m := next("away")
+	read(func(b *Batch) { row(b, m, 1); marker(b, m, "deactivated") })
+	if got := m.records(); !maps.Equal(got, only(1)) || !hidden(m) {
+		t.Errorf("deactivated: %v, hidden %v", got, hidden(m))
+	}
+	m = next("told")
+	m.account(true, false)
+	read(func(b *Batch) { row(b, m, 1); marker(b, m, "deactivated") })
+	if hidden(m) {
+		t.Error("what the stream says of an account does not stand")
+	}
+	m = next("heard")
+	m.event(2)
+	read(func(b *Batch) { row(b, m, 1); marker(b, m, "sync") })
+	if _, queued := m.row(); queued == nil || queued.Reason != "archived_sync" {
+		t.Errorf("after a #sync, with commits of the stream: %+v", queued)
+	}
+	m = next("gone")
+	m.event(1)
+	m.account(false, true)
+	for s.Erasing() {
+		if err := s.EraseSlice(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read(func(b *Batch) { row(b, m, 1) })
+	if got := m.records(); len(got) > 0 {
+		t.Errorf("an archive brings back what was deleted: %v", got)
+	}
+	if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func popcount(n int) (ones int) {
 	for ; n > 0; n &= n - 1 {
 		ones++

@@ -27,6 +27,8 @@ import (
 	"skein/graph/export"
 	"skein/graph/format"
 	"skein/graph/kinds"
+	"skein/intern"
+	"skein/intern/dict"
 	"skein/internal/kv"
 	"skein/internal/kv/memkv"
 	"skein/internal/syntax"
@@ -446,6 +448,54 @@ func TestWholeNetwork(t *testing.T) {
 	if st := x.settle(t); st.Complete != 161 || len(st.Failed) > 0 {
 		t.Errorf("in the end: %+v", st)
 	}
+	x.has(t, w)
+}
+
+// Of several writers of one store, each fetches the repos of its own partitions.
+func TestWriters(t *testing.T) {
+	w := newWorld(t, 3)
+	for i := range 60 {
+		w.add(i, 10)
+	}
+	store := newStore()
+	var managers []*Manager
+	for i := range 2 {
+		m := New(Options{Relay: w.relay.URL, PLC: w.dir.URL, AllowPrivateHosts: true, Retry: time.Millisecond})
+		g, err := graph.Open(t.Context(), store, graph.Options{
+			Intern: intern.Options{Settings: dict.SharedSettings}, Share: graph.Share{I: i, N: 2}, Beat: 20 * time.Millisecond, Queued: m.Queued,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.SetStore(g)
+		ctx, cancel := context.WithCancel(t.Context())
+		began, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := m.Run(ctx, func() { close(began) }); err != nil {
+				t.Error(err)
+			}
+		}()
+		<-began
+		t.Cleanup(func() { cancel(); <-done })
+		managers = append(managers, m)
+	}
+	for _, m := range managers {
+		if err := m.Hosts(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := &index{store: store}
+	for _, m := range managers {
+		x.m = m
+		if st := x.settle(t); st.Fetched == 0 || st.Fetched == 60 {
+			t.Errorf("one of two writers fetched %d of 60 repos", st.Fetched)
+		}
+	}
+	if st := x.m.StatusNow(); st.Complete != 60 {
+		t.Errorf("%+v", st)
+	}
+	x.g = x.m.o.Store
 	x.has(t, w)
 }
 
