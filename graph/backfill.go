@@ -39,6 +39,9 @@ func (s *Store) ChangeBackfill(ctx context.Context, change func(*format.Backfill
 	}
 	for _, l := range s.lanes {
 		err := l.update(ctx, func(tx kv.Txn) error {
+			for part := l.first + 1; part < l.end; part++ { // of a run with other lanes
+				tx.Delete(s.layout.PartKey(format.KeyBackfill, part))
+			}
 			tx.Set(s.layout.PartKey(format.KeyBackfill, l.first), v)
 			return nil
 		})
@@ -57,8 +60,8 @@ func (s *Store) setBackfill(b format.Backfill) {
 		q := &l.w.resyncs
 		q.queues = s.o.Queued != nil
 		q.archiving = b.Archive != ""
-		q.past = q.queues && len(b.Done)+len(b.Hosts) > 0
-		q.partial = q.queues && len(b.Done) > 0 && !q.archiving
+		q.partial = q.queues && b.Whole() && !q.archiving
+		q.past = q.queues && (b.Whole() || len(b.Hosts) > 0)
 	}
 }
 

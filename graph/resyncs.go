@@ -42,6 +42,7 @@ type resyncRow struct {
 	format.Resync
 	did           []byte
 	changed, gone bool
+	forget        bool // what the stream has changed before is void
 }
 
 // touched is what the stream has changed of a repo since it was queued.
@@ -199,7 +200,7 @@ func (q *resyncs) queue(as *actorState, did []byte, reason string) {
 		row.Due, row.Tries = q.now, 0
 	}
 	row.State, row.Reason, row.Failure, row.Detail = format.ResyncWaiting, reason, "", ""
-	row.Generation++
+	row.Generation = max(row.Generation+1, uint64(time.Now().UnixMicro()))
 	row.did, row.changed = did, true
 	as.now.Flags |= format.FlagResync
 	as.changed = true
@@ -281,6 +282,11 @@ func (q *resyncs) write(tx kv.Txn) error {
 				tx.DeleteRange(prefix, kv.PrefixEnd(prefix))
 			}
 		default:
+			if t := q.touched[id]; row.forget && t != nil {
+				for _, key := range t.keys {
+					tx.Delete(key)
+				}
+			}
 			v, err := row.Append(nil)
 			if err != nil {
 				return err
@@ -360,6 +366,7 @@ func (e *events) snapshot(b *Batch, ev *event, as *actorState) {
 				return
 			}
 			newest = true // its host says so twice: it has been put back
+			row.forget = true
 			if since != nil {
 				clear(since.paths)
 			}

@@ -123,7 +123,7 @@ func (m *seam) row() (st format.RepoState, row *format.Resync) {
 
 // part puts a part of the snapshot of the n-th commit in place: all, or the first or the
 // second half.
-func (m *seam) part(n int, generation uint32, first, last bool) Outcome {
+func (m *seam) part(n int, generation uint64, first, last bool) Outcome {
 	m.t.Helper()
 	const middle = "app.bsky.graph.follow/"
 	data := seamRoot(n)
@@ -266,7 +266,7 @@ func TestSeams(t *testing.T) {
 
 func (m *seam) way(begin, missed, queued, version, first, second int) {
 	m.t.Helper()
-	var generation uint32
+	var generation uint64
 	began, placed := false, false
 	for at := begin - 1; at <= seamEnd; at++ {
 		if at >= begin && at != missed {

@@ -17,14 +17,14 @@ type RepoSnapshot struct {
 	Rev  []byte // a TID
 	Data []byte // the Digest of the root, of the commit
 	// Generation is that of the queue's row when the fetch began (format.Resync).
-	Generation  uint32
+	Generation  uint64
 	From, To    string
 	First, Last bool
 }
 
 // snapshot is what a RepoSnapshot says besides its event.
 type snapshot struct {
-	generation  uint32
+	generation  uint64
 	from, to    string
 	first, last bool
 }

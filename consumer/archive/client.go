@@ -103,6 +103,22 @@ func (c *client) do(ctx context.Context, what string, request func() (*http.Requ
 	}
 }
 
+// idleTime is how long a body may bring nothing.
+const idleTime = time.Minute
+
+// going is a body that must go on: else its request is ended.
+type going struct {
+	io.ReadCloser
+
+	timer *time.Timer
+}
+
+// Read implements io.Reader.
+func (g *going) Read(p []byte) (int, error) {
+	g.timer.Reset(idleTime)
+	return g.ReadCloser.Read(p) //nolint:wrapcheck // an io.Reader's
+}
+
 func (c *client) once(ctx context.Context, request func() (*http.Request, error), take func(*http.Response) error) error {
 	req, err := request()
 	if err != nil {
@@ -112,11 +128,16 @@ func (c *client) once(ctx context.Context, request func() (*http.Request, error)
 		req.Header.Set("Authorization", "Bearer "+c.key)
 	}
 	req.Header.Set("User-Agent", "skein")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	resp, err := c.http.Do(req.WithContext(ctx))
 	if err != nil {
 		return fmt.Errorf("asking the archive: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
+	timer := time.AfterFunc(idleTime, cancel)
+	defer timer.Stop()
+	resp.Body = &going{resp.Body, timer}
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 300))
 		s := &status{code: resp.StatusCode, text: strings.TrimSpace(string(text))}

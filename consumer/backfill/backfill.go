@@ -60,8 +60,9 @@ type Options struct {
 	Settle time.Duration
 	// ArchivePoll is Options.Poll of an archive's Reader.
 	ArchivePoll time.Duration
-	// Listening returns since when the index has heard the stream without a gap, as far
-	// as it knows. nil means that there is no stream.
+	// Listening returns since when the index has heard the stream without a gap, if that
+	// began in this run: the present, while it has heard nothing. nil means that there is
+	// no stream.
 	Listening func() (since time.Time, ok bool)
 	Logger    *slog.Logger
 	Metrics   *Metrics
@@ -139,11 +140,13 @@ type Manager struct {
 	sched   *scheduler
 	wake    chan struct{}
 	gaps    chan struct{}
+	large   chan struct{}       // slots for repos that are large
 	parked  map[string]string   // DIDs that are not tried, and why: a Failure, or "" of inactive ones
 	lists   map[string]*listing // by host
 	list    *listJob            // under way
 	archive *archive.Reader     // being read
 	ended   map[string]string   // what has ended in this run, and how
+	named   map[string]bool     // hosts that an operator named
 	jobs    sync.WaitGroup
 	running context.Context //nolint:containedctx // that of Run, under which jobs are begun by calls
 
@@ -155,9 +158,13 @@ func New(o Options) *Manager {
 	o.defaults()
 	m := &Manager{
 		o: o, log: o.Logger, client: newClient(&o), placer: newPlacer(o.Store), sched: newScheduler(o.PerHost),
-		wake: make(chan struct{}, 1), gaps: make(chan struct{}), parked: map[string]string{}, lists: map[string]*listing{}, ended: map[string]string{},
+		wake: make(chan struct{}, 1), gaps: make(chan struct{}), parked: map[string]string{}, lists: map[string]*listing{}, ended: map[string]string{}, named: map[string]bool{}, large: make(chan struct{}, 2),
 	}
 	m.directory = newDirectory(&o, m.client)
+	for _, h := range o.Hosts {
+		m.named[h] = true
+	}
+	m.sched.trusts = func(host string) bool { return m.o.AllowPrivateHosts || m.named[host] }
 	return m
 }
 
@@ -238,7 +245,7 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 	for ctx.Err() == nil {
 		m.mu.Lock()
 		now := time.Now()
-		j, resolve, wait := m.sched.next(now)
+		j, resolve, wait := m.sched.next(now, len(resolvers) < cap(resolvers))
 		m.mu.Unlock()
 		if j == nil {
 			if wait <= 0 || wait > time.Minute {
@@ -265,7 +272,9 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 		}
 	}
 	busy.Wait()
-	m.placer.close(context.WithoutCancel(ctx))
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*time.Second)
+	m.placer.close(closing)
+	cancel()
 	m.jobs.Wait()
 	m.mu.Lock()
 	m.running = nil
@@ -299,7 +308,7 @@ func (m *Manager) load(ctx context.Context) error {
 	_, err = m.o.Store.ViewAcross(ctx, func(s *graph.Snapshot) error {
 		missing = nil
 		counts, err := s.Counts()
-		partial := len(back.Done) > 0 && back.Archive == ""
+		partial := back.Whole() && back.Archive == ""
 		if err != nil || counts.Desynchronized == 0 && (!partial || counts.Partial == 0) {
 			return err
 		}
@@ -507,12 +516,16 @@ func (m *Manager) archiveUntil() time.Time {
 	if m.o.Listening == nil {
 		return time.Time{}
 	}
-	begun := m.o.Store.Backfill().Begun
-	if since, ok := m.o.Listening(); ok && since.Before(begun) {
-		return since
+	since, ok := m.o.Listening()
+	if !ok { // the stream was heard before the archive was begun
+		since = m.o.Store.Backfill().Begun
 	}
-	return begun
+	return since.Add(archiveMargin)
 }
+
+// archiveMargin is how much further an archive is read than when the index began to
+// listen: the archive may have seen late what happened before.
+const archiveMargin = time.Minute
 
 // endArchive makes complete what the archive was about.
 func (m *Manager) endArchive(ctx context.Context) error {
@@ -524,7 +537,7 @@ func (m *Manager) endArchive(ctx context.Context) error {
 		if b.Done == nil {
 			b.Done = map[string]time.Time{}
 		}
-		b.Done["archive "+b.Archive] = time.Now().UTC()
+		b.Done[format.DoneArchive+b.Archive] = time.Now().UTC()
 		b.Archive, b.Begun = "", time.Time{}
 	})
 	if err != nil {
@@ -543,8 +556,12 @@ func (m *Manager) resume(ctx context.Context) error {
 		}
 	}
 	if len(b.Hosts) > 0 {
+		job := &listJob{backfill: true, hosts: b.Hosts}
+		if _, err := m.reserve(job); err != nil {
+			return err
+		}
 		m.log.Info("going on with the lists of hosts", "hosts", len(b.Hosts))
-		m.beginList(ctx, &listJob{backfill: true, hosts: b.Hosts})
+		m.beginList(ctx, job)
 	}
 	return nil
 }

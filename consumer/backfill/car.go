@@ -54,6 +54,7 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 			return p, err
 		}
 	}
+	ctx = context.WithoutCancel(ctx) // others' repos may be in the same write
 	done := make(chan error, 1)
 	m.placer.flush(ctx)
 	m.placer.place(ctx, r, row.Generation, func(o graph.Outcome, records int, err error) {
@@ -66,6 +67,7 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 		m.fetched.Add(1)
 		m.records.Add(int64(p.Records))
 		m.mu.Lock()
+		delete(m.parked, p.DID)
 		if j := m.sched.jobs[p.DID]; j != nil && !j.running && j.index >= 0 {
 			m.sched.remove(j)
 		}

@@ -1,6 +1,7 @@
 package backfill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,6 +146,10 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 		r.Tolerate = tolerated
 	}
 	m.o.Metrics.fetched(n, time.Since(began))
+	if j.alone {
+		m.placer.flush(ctx)
+		defer m.placer.flush(ctx)
+	}
 	m.placer.place(ctx, r, generation, func(o graph.Outcome, records int, err error) { m.placed(ctx, j, o, records, err) })
 }
 
@@ -157,6 +162,17 @@ func (m *Manager) placed(ctx context.Context, j *job, o graph.Outcome, records i
 		var invalid bool
 		for _, e := range []error{repo.ErrMissing, repo.ErrTree} {
 			invalid = invalid || errors.Is(err, e)
+		}
+		if !invalid && !j.alone { // it may be another's of the same write
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			defer m.poke()
+			m.sched.drop(j)
+			m.sched.put(j.did, j.generation, time.Now().Add(time.Second), j.tries, cmp.Or(j.listed, j.host))
+			if next := m.sched.jobs[j.did]; next != nil {
+				next.alone = true
+			}
+			return
 		}
 		if !invalid {
 			m.log.Error("a repo that was fetched could not be indexed", "did", j.did, "error", err)
@@ -182,11 +198,14 @@ func (m *Manager) placed(ctx context.Context, j *job, o graph.Outcome, records i
 		j.again = false
 		j.index = -1
 		m.sched.drop(j)
-		m.sched.put(j.did, j.generation, time.Now().Add(100*time.Millisecond), 0, j.host)
+		m.sched.put(j.did, j.generation, time.Now().Add(100*time.Millisecond), 0, cmp.Or(j.listed, j.host))
 		return
 	}
 	m.sched.drop(j)
 }
+
+// mostBusy is how often a host may want to be left alone before that counts as a try.
+const mostBusy = 100
 
 // failedJob notes that a repo was not fetched, and when it is tried again, if ever.
 func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
@@ -195,11 +214,13 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 		f = &failure{why: failHost, err: err}
 	}
 	m.o.Metrics.failed(f.why)
-	if f.busy {
+	if j.busy++; f.busy && j.busy < mostBusy {
 		m.mu.Lock()
+		busy := j.busy
 		j.running, j.again, j.index = false, false, -1
 		m.sched.drop(j)
-		m.sched.put(j.did, j.generation, time.Now(), j.tries, j.host)
+		m.sched.put(j.did, j.generation, time.Now(), j.tries, cmp.Or(j.listed, j.host))
+		m.sched.jobs[j.did].busy = busy
 		m.mu.Unlock()
 		return
 	}
@@ -282,7 +303,8 @@ func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader)
 	defer func() { _ = resp.Body.Close() }()
 	timer := time.AfterFunc(m.o.IdleTimeout, cancel)
 	defer timer.Stop()
-	body := &counted{Reader: &idle{Reader: resp.Body, timer: timer, most: m.o.IdleTimeout}}
+	body := &counted{Reader: &idle{Reader: resp.Body, timer: timer, most: m.o.IdleTimeout}, ctx: ctx, slots: m.large}
+	defer body.free()
 	err = r.Read(body, m.o.MaxRepoBytes)
 	switch {
 	case err == nil && string(r.DID) != did:
@@ -298,14 +320,37 @@ func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader)
 	return body.n, err
 }
 
-// counted counts what is read.
+// counted counts what is read, and has a large repo wait until not too many others are
+// read.
 type counted struct {
 	io.Reader
-	n int64
+	n     int64
+	ctx   context.Context //nolint:containedctx // of the one request
+	slots chan struct{}
+	has   bool
+}
+
+// largeRepo is from which size on a repo is one of few that are read at once: what is kept
+// of those that are smaller is bounded by the number of fetchers.
+const largeRepo = 16 << 20
+
+// free gives the slot back.
+func (c *counted) free() {
+	if c.has {
+		<-c.slots
+	}
 }
 
 // Read implements io.Reader.
 func (c *counted) Read(p []byte) (int, error) {
+	if c.n > largeRepo && !c.has {
+		select {
+		case c.slots <- struct{}{}:
+			c.has = true
+		case <-c.ctx.Done():
+			return 0, c.ctx.Err()
+		}
+	}
 	n, err := c.Reader.Read(p)
 	c.n += int64(n)
 	return n, err //nolint:wrapcheck // an io.Reader's

@@ -19,9 +19,12 @@ type host struct {
 // job is a repo that is to be fetched, in memory.
 type job struct {
 	did        string
-	generation uint32
+	generation uint64
 	due        time.Time
-	host       string // where it was listed, or is by its DID document; "" if that is not known
+	host       string // where it is fetched from; "" if that is not known
+	listed     string // where it was listed
+	busy       int    // how often its host wanted to be left alone
+	alone      bool   // it is placed in a write of its own
 	looked     bool   // its DID document was read
 	tries      int
 	index      int  // in waiting, -1 if it is not there
@@ -61,16 +64,18 @@ func (h *byDue) Pop() any {
 // share at once, and one that wants to be left alone is. It is guarded by Manager.mu.
 type scheduler struct {
 	perHost  int
-	jobs     map[string]*job // by DID, all
-	waiting  byDue           // not due, or not ready
+	trusts   func(host string) bool // it is asked for what it has listed, without a look at DID documents
+	jobs     map[string]*job        // by DID, all
+	waiting  byDue                  // not due, or not ready
 	hosts    map[string]*host
 	turn     []*host           // those with ready jobs
 	suspects map[string]string // where repos were listed that may have moved
+	listed   map[string]int    // how many jobs were listed by a host
 	unknown  []*job            // due, and where they are is not known
 }
 
 func newScheduler(perHost int) *scheduler {
-	return &scheduler{perHost: perHost, jobs: map[string]*job{}, hosts: map[string]*host{}, suspects: map[string]string{}}
+	return &scheduler{perHost: perHost, jobs: map[string]*job{}, hosts: map[string]*host{}, suspects: map[string]string{}, listed: map[string]int{}}
 }
 
 func (s *scheduler) host(name string) *host {
@@ -86,14 +91,18 @@ func (s *scheduler) host(name string) *host {
 func (s *scheduler) suspect(did, host string) { s.suspects[did] = host }
 
 // put queues a job, or changes when it is due.
-func (s *scheduler) put(did string, generation uint32, due time.Time, tries int, hint string) {
+func (s *scheduler) put(did string, generation uint64, due time.Time, tries int, hint string) {
 	j := s.jobs[did]
 	if j == nil {
 		j = &job{did: did, index: -1}
 		s.jobs[did] = j
 	}
 	j.generation = max(j.generation, generation)
-	if hint != "" && j.host == "" {
+	if hint != "" && j.listed == "" {
+		j.listed = hint
+		s.listed[hint]++
+	}
+	if j.host == "" && s.trusts != nil && s.trusts(hint) {
 		j.host = hint
 	}
 	if j.running {
@@ -120,12 +129,23 @@ func (s *scheduler) remove(j *job) {
 }
 
 // drop forgets a job.
-func (s *scheduler) drop(j *job) { delete(s.jobs, j.did) }
+func (s *scheduler) drop(j *job) {
+	if s.jobs[j.did] != j {
+		return
+	}
+	delete(s.jobs, j.did)
+	if j.listed == "" {
+		return
+	}
+	if s.listed[j.listed]--; s.listed[j.listed] <= 0 {
+		delete(s.listed, j.listed)
+	}
+}
 
 // next returns a job to be worked on now, nil if there is none; wait says when there may
 // be one, 0 when something else must happen first. resolve says that it is not known
-// where the repo is.
-func (s *scheduler) next(now time.Time) (j *job, resolve bool, wait time.Duration) {
+// where the repo is; such jobs are returned if mayResolve.
+func (s *scheduler) next(now time.Time, mayResolve bool) (j *job, resolve bool, wait time.Duration) {
 	for len(s.waiting) > 0 && !s.waiting[0].due.After(now) {
 		j, _ := heap.Pop(&s.waiting).(*job)
 		s.ready(j)
@@ -133,7 +153,7 @@ func (s *scheduler) next(now time.Time) (j *job, resolve bool, wait time.Duratio
 	if len(s.waiting) > 0 {
 		wait = s.waiting[0].due.Sub(now)
 	}
-	if n := len(s.unknown); n > 0 {
+	if n := len(s.unknown); n > 0 && mayResolve {
 		j = s.unknown[n-1]
 		s.unknown = s.unknown[:n-1]
 		j.running = true

@@ -24,6 +24,8 @@ type listJob struct {
 	backfill bool
 	hosts    map[string]format.HostBackfill // where to go on, by address
 	until    time.Time                      // of a comparison: revs up to then have been told by the stream, or were missed
+	named    bool                           // the hosts are those that an operator named
+	whole    bool                           // the past of the whole network was fetched before
 }
 
 // listing is how far a host's list is.
@@ -34,35 +36,73 @@ type listing struct {
 	failed string
 }
 
-// mostQueued bounds the repos that lists put in the queue: they wait while there are more.
-const mostQueued = 20_000
+// How many repos lists put in the queue: they wait while there are more, of one host or in
+// all. And what a page may name.
+const (
+	mostQueued  = 100_000
+	mostOfAHost = 5_000
+	mostListed  = 5_000
+)
+
+// hasRoom reports whether more repos of a host's list may be queued.
+func (m *Manager) hasRoom(host string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.sched.jobs) < mostQueued && m.sched.listed[host] < mostOfAHost
+}
 
 // listers is how many hosts' lists are read at once.
 const listers = 16
 
 // Hosts begins to fetch all repos of hosts, of those of the relay if none is named.
 func (m *Manager) Hosts(ctx context.Context, hosts ...string) error {
-	m.mu.Lock()
-	running, busy := m.running, m.list != nil
-	m.mu.Unlock()
-	switch {
-	case running == nil:
-		return errors.New("backfill: it does not run")
-	case busy:
-		return fmt.Errorf("listing repos: %w", ErrBusy)
-	case len(hosts) == 0 && m.o.Relay == "":
+	if len(hosts) == 0 && m.o.Relay == "" {
 		return errors.New("there is no relay to ask for its hosts: name one with --relay, or hosts with --host")
 	}
-	job := &listJob{backfill: true, hosts: map[string]format.HostBackfill{}}
+	job := &listJob{backfill: true, named: len(hosts) > 0, hosts: map[string]format.HostBackfill{}}
+	running, err := m.reserve(job)
+	if err != nil {
+		return err
+	}
+	if err := m.beginHosts(ctx, running, job, hosts); err != nil {
+		m.mu.Lock()
+		m.list = nil
+		m.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// reserve makes a job the one that is under way, if there is none.
+func (m *Manager) reserve(job *listJob) (running context.Context, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.running == nil:
+		return nil, errors.New("backfill: it does not run")
+	case m.list != nil:
+		return nil, fmt.Errorf("listing repos: %w", ErrBusy)
+	}
+	m.list = job
+	return m.running, nil
+}
+
+// beginHosts begins a job over hosts, or those of the relay.
+func (m *Manager) beginHosts(ctx, running context.Context, job *listJob, hosts []string) (err error) {
 	if len(hosts) == 0 {
-		var err error
 		if hosts, err = m.hostsOfRelay(ctx); err != nil {
 			return err
 		}
 	}
+	m.mu.Lock()
 	for _, h := range hosts {
-		job.hosts[HTTPAddress(h)] = format.HostBackfill{}
+		h = HTTPAddress(h)
+		job.hosts[h] = format.HostBackfill{}
+		if job.named {
+			m.named[h] = true
+		}
 	}
+	m.mu.Unlock()
 	if err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) { b.Hosts = job.hosts }); err != nil {
 		return err
 	}
@@ -144,10 +184,9 @@ func (m *Manager) askOnce(ctx context.Context, host, method string, query url.Va
 	return nil
 }
 
-// beginList reads the lists of a job in the background.
+// beginList reads the lists of a job, which is reserved, in the background.
 func (m *Manager) beginList(ctx context.Context, job *listJob) {
 	m.mu.Lock()
-	m.list = job
 	clear(m.lists)
 	for host, at := range job.hosts {
 		m.lists[host] = &listing{cursor: at.Cursor, listed: at.Listed, done: at.Done, failed: at.Failed}
@@ -176,11 +215,14 @@ func (m *Manager) beginList(ctx context.Context, job *listJob) {
 			if b.Done == nil {
 				b.Done = map[string]time.Time{}
 			}
-			if job.backfill {
+			switch {
+			case job.backfill:
 				b.Hosts = nil
-				b.Done["repos"] = time.Now().UTC()
-			} else {
-				b.Done[comparison] = job.until
+				if !job.named {
+					b.Done[format.DoneRepos] = time.Now().UTC()
+				}
+			case failed == 0: // else it is tried again
+				b.Done[format.DoneComparison] = job.until
 			}
 		})
 		if err != nil {
@@ -191,14 +233,11 @@ func (m *Manager) beginList(ctx context.Context, job *listJob) {
 	})
 }
 
-// comparison is the name of a listJob that compares, in Backfill.Done.
-const comparison = "comparison"
-
 func (j *listJob) name() string {
 	if j.backfill {
-		return "repos"
+		return format.DoneRepos
 	}
-	return comparison
+	return format.DoneComparison
 }
 
 func (m *Manager) readLists(ctx context.Context, job *listJob) {
@@ -251,7 +290,9 @@ func (m *Manager) saveLists(ctx context.Context, job *listJob) (stop func()) {
 			hosts[host] = format.HostBackfill{Cursor: l.cursor, Done: l.done, Listed: l.listed, Failed: l.failed}
 		}
 		m.mu.Unlock()
-		if err := m.o.Store.ChangeBackfill(context.WithoutCancel(ctx), func(b *format.Backfill) { b.Hosts = hosts }); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+		defer cancel()
+		if err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) { b.Hosts = hosts }); err != nil {
 			m.log.Error("how far the lists of repos are could not be written", "error", err)
 		}
 	}
@@ -287,7 +328,7 @@ func (m *Manager) readList(ctx context.Context, job *listJob, host string) error
 	cursor := m.lists[host].cursor
 	m.mu.Unlock()
 	for {
-		for m.WaitingNow() > mostQueued {
+		for !m.hasRoom(host) {
 			select {
 			case <-time.After(100 * time.Millisecond):
 			case <-ctx.Done():
@@ -300,6 +341,9 @@ func (m *Manager) readList(ctx context.Context, job *listJob, host string) error
 		}
 		if err := m.ask(ctx, host, "com.atproto.sync.listRepos", pageQuery(cursor), &page); err != nil {
 			return err
+		}
+		if len(page.Repos) > mostListed {
+			return fmt.Errorf("a page of %d repos, where %d were asked for", len(page.Repos), 1000)
 		}
 		if err := m.takePage(ctx, job, host, page.Repos); err != nil {
 			return err
@@ -320,10 +364,7 @@ func (m *Manager) readList(ctx context.Context, job *listJob, host string) error
 // active.
 func (m *Manager) takePage(ctx context.Context, job *listJob, host string, repos []listed) error {
 	var b graph.Batch
-	at := host
-	if host == m.o.Relay { // it has no repos
-		at = ""
-	}
+	trusted := m.trusts(job)
 	err := m.o.Store.View(ctx, func(s *graph.Snapshot) error {
 		b.Reset()
 		for i := range repos {
@@ -335,13 +376,17 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, repos
 			if err != nil {
 				return err
 			}
-			if r.Active != nil && !*r.Active {
+			if r.Active != nil && !*r.Active && (trusted || host == m.o.Relay) {
 				if job.backfill || known {
 					b.AddStatus([]byte(r.DID), false)
 				}
 				continue
 			}
 			if reason := m.isMissing(job, r, &st, known, row); reason != "" {
+				at := host
+				if host == m.o.Relay { // it has no repos
+					at = ""
+				}
 				b.AddResync([]byte(r.DID), reason, at)
 			}
 		}
@@ -356,6 +401,13 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, repos
 	return nil
 }
 
+// trusts reports whether a host is believed what it says of any account: one that the
+// operator named, and all of a network of one's own. Of the others, the DID document says
+// whether an account is there.
+func (m *Manager) trusts(job *listJob) bool {
+	return m.o.AllowPrivateHosts || job.named
+}
+
 // isMissing says why a repo is to be fetched, "" if it need not be.
 func (m *Manager) isMissing(job *listJob, r *listed, st *format.RepoState, known bool, row *format.Resync) string {
 	rev, hasRev := syntax.ParseTID([]byte(r.Rev))
@@ -365,8 +417,11 @@ func (m *Manager) isMissing(job *listJob, r *listed, st *format.RepoState, known
 	case st.DeletionSource != 0 && st.Has(format.FlagHidden):
 		return "" // the stream says that it was deleted
 	case !known || !st.Complete():
-		if job.backfill {
+		switch {
+		case job.backfill:
 			return "backfill"
+		case job.whole && hasRev && time.UnixMicro(int64(rev>>10)).Before(job.until):
+			return "unknown" // it began in the hole
 		}
 		return ""
 	case !hasRev || rev <= uint64(st.Rev):
@@ -416,7 +471,7 @@ func (m *Manager) newestHole(ctx context.Context) (hole time.Time) {
 	if m.o.Relay == "" {
 		return hole
 	}
-	compared := m.o.Store.Backfill().Done[comparison]
+	compared := m.o.Store.Backfill().Done[format.DoneComparison]
 	gaps, err := m.readGaps(ctx)
 	if err != nil {
 		m.log.Error("the gaps could not be read", "error", err)
@@ -437,12 +492,10 @@ func (m *Manager) readGaps(ctx context.Context) (gaps []format.Gap, err error) {
 // compare begins to compare the revs of the relay's list with the index's. What the
 // stream has not told by now, of what was before the hole was noticed, it will not tell.
 func (m *Manager) compare(ctx context.Context, hole time.Time) {
-	m.mu.Lock()
-	busy := m.list != nil
-	m.mu.Unlock()
-	if busy {
-		return
+	job := &listJob{hosts: map[string]format.HostBackfill{m.o.Relay: {}}, until: hole, whole: m.o.Store.Backfill().Whole()}
+	if _, err := m.reserve(job); err != nil {
+		return // when the other has ended
 	}
 	m.log.Info("after a hole in the stream, what the index has of each repo is compared with the relay's list", "noticed", hole.Format(time.RFC3339))
-	m.beginList(ctx, &listJob{hosts: map[string]format.HostBackfill{m.o.Relay: {}}, until: hole})
+	m.beginList(ctx, job)
 }

@@ -35,7 +35,7 @@ func newPlacer(store *graph.Store) *placer {
 
 // place puts a repo in place, which was read without a fault, and calls then when that is
 // committed. A small one waits for others; then is called from another goroutine.
-func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint32, then func(o graph.Outcome, records int, err error)) {
+func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, then func(o graph.Outcome, records int, err error)) {
 	records := 0
 	if err := r.Walk(func(kinds.Kind, []byte, []byte) { records++ }); err != nil {
 		then(0, 0, err)

@@ -142,7 +142,7 @@ const maxKept = 8 << 20
 func (r *Reader) reset(in io.Reader, most int64) {
 	r.in, r.left, r.start, r.end, r.Malformed = in, most, 0, 0, 0
 	r.DID, r.Rev, r.Data, r.Tolerate = nil, nil, nil, 0
-	if cap(r.arena) > maxKept {
+	if cap(r.arena)+cap(r.blocks)*44+cap(r.slots)*4 > maxKept {
 		r.arena, r.blocks, r.slots = nil, nil, nil
 	}
 	r.arena, r.blocks = r.arena[:0], r.blocks[:0]
@@ -364,7 +364,7 @@ func isCID(cid []byte) bool { return len(cid) == cidLen && string(cid[:len(cidPr
 // Walk calls each for the records of indexed collections, in the order of their paths.
 // subject is nil where a record names none. The arguments are valid during the call.
 func (r *Reader) Walk(each func(k kinds.Kind, rkey, subject []byte)) error {
-	r.walk.r, r.walk.each, r.walk.last, r.walk.missing = r, each, r.walk.last[:0], 0
+	r.walk.r, r.walk.each, r.walk.last, r.walk.missing, r.walk.nodes = r, each, r.walk.last[:0], 0, 0
 	return r.walk.node(r.Data, 0)
 }
 
@@ -373,6 +373,7 @@ type walk struct {
 	r       *Reader
 	each    func(k kinds.Kind, rkey, subject []byte)
 	missing int // blocks of records
+	nodes   int // that were walked
 
 	last []byte   // the key before
 	keys [][]byte // of the entry before, by the depth of its node
@@ -389,6 +390,9 @@ func (w *walk) key(depth int) []byte {
 // node walks a node: the subtree at its left, and then for each entry its record, and the
 // subtree at its right.
 func (w *walk) node(digest []byte, depth int) error {
+	if w.nodes++; w.nodes > len(w.r.blocks) { // a node cannot be in a tree twice, but for those without entries
+		return fmt.Errorf("%w: a node comes again", ErrTree)
+	}
 	if depth > maxDepth {
 		return fmt.Errorf("%w: it is too deep", ErrTree)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"skein/graph/kinds"
@@ -29,9 +30,10 @@ const (
 type Resync struct {
 	State  string `json:"state,omitempty"`
 	Reason string `json:"reason"` // of the last cause
-	// Generation is raised by every cause: a snapshot whose fetch began before the last
-	// cause does not end it.
-	Generation uint32    `json:"gen"`
+	// Generation is raised by every cause, and never used again, not in a later row
+	// either (it is a time, in microseconds, or greater): a snapshot whose fetch began
+	// before the last cause does not end it.
+	Generation uint64    `json:"gen"`
 	Queued     time.Time `json:"queued"` // the first cause
 	Due        time.Time `json:"due"`    // not to be fetched before
 	Tries      int       `json:"tries,omitempty"`
@@ -174,6 +176,24 @@ type Backfill struct {
 	// Done are the sources that were read to their end, and when.
 	Done map[string]time.Time `json:"done,omitempty"`
 }
+
+// Whole reports whether the past of the whole network was fetched.
+func (b Backfill) Whole() bool {
+	for source := range b.Done {
+		if source == DoneRepos || strings.HasPrefix(source, DoneArchive) {
+			return true
+		}
+	}
+	return false
+}
+
+// The sources in Backfill.Done: the repos of all hosts of the relay, an archive (with its
+// address), and the relay's list, by which revs were compared up to a time.
+const (
+	DoneRepos      = "repos"
+	DoneArchive    = "archive "
+	DoneComparison = "comparison"
+)
 
 // A HostBackfill says how far the repos of a host have been listed.
 type HostBackfill struct {

@@ -50,9 +50,9 @@ func (x *Index) beginPast(ctx context.Context, past Past) {
 	b := x.Graph.Backfill()
 	begin := func() error { return nil }
 	switch {
-	case past.Archive != "" && b.Archive == "" && b.Done["archive "+past.Archive].IsZero():
+	case past.Archive != "" && b.Archive == "" && b.Done[format.DoneArchive+past.Archive].IsZero():
 		begin = func() error { return x.Backfill.Archive(ctx, past.Archive) }
-	case past.Repos && len(b.Hosts) == 0 && b.Done["repos"].IsZero():
+	case past.Repos && len(b.Hosts) == 0 && b.Done[format.DoneRepos].IsZero():
 		begin = func() error { return x.Backfill.Hosts(ctx) }
 	}
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
@@ -85,11 +85,13 @@ func (l *listening) since(x *Index) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	if l.first.IsZero() {
-		if c, ok := x.Graph.Cursor(l.source); ok {
-			l.first = c.Time
+		c, ok := x.Graph.Cursor(l.source)
+		if !ok {
+			return time.Now(), true // nothing was heard yet
 		}
+		l.first = c.Time
 	}
-	return l.first, !l.first.IsZero()
+	return l.first, true
 }
 
 // backfillEndpoints serves what skein backfill and skein resync ask of a daemon. A POST
