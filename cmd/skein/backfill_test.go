@@ -208,7 +208,7 @@ func TestBackfillKilled(t *testing.T) {
 		n.get(d.admin+"/backfill", &st)
 		var stats struct{ Cursor int64 }
 		n.get(d.api+"/xrpc/blue.skein.graph.getStats", &stats)
-		if quiet++; st.Busy || st.Waiting > 0 || stats.Cursor < int64(*backfillPast+6000) {
+		if quiet++; st.Busy || st.Hole || st.Waiting > 0 || stats.Cursor < int64(*backfillPast+6000) {
 			quiet = 0
 		}
 		if time.Since(began) > 2*time.Minute {

@@ -56,7 +56,8 @@ type Options struct {
 	// ArchiveKey is sent to archives.
 	ArchiveKey string
 	// Settle is how long after a hole in the stream was noticed revs are compared. 0 means
-	// two minutes: what was not in the hole has come by then.
+	// 15 seconds: most of what was not in the hole has come by then, and the rest is
+	// fetched in vain.
 	Settle time.Duration
 	// ArchivePoll is Options.Poll of an archive's Reader.
 	ArchivePoll time.Duration
@@ -365,6 +366,9 @@ type Status struct {
 	Complete       int64 `json:"complete"`
 	Partial        int64 `json:"partial"`
 	Desynchronized int64 `json:"desynchronized"`
+	// Hole says that there was a hole in the stream, and that what the index has is not
+	// compared with the relay's list since.
+	Hole bool `json:"hole,omitempty"`
 	// Busy says that a list, or an archive, is under way, or that repos are due, or nearly.
 	Busy bool `json:"busy"`
 	// Ended says what has ended since the process runs: "ok", or why not.
@@ -414,7 +418,11 @@ func (m *Manager) StatusNow() Status {
 	if m.o.Store != nil {
 		_ = m.o.Store.View(context.Background(), func(s *graph.Snapshot) (err error) { counts, err = s.Counts(); return err })
 	}
-	return m.Status(counts)
+	st := m.Status(counts)
+	if m.o.Store != nil && !m.newestHole(context.Background()).IsZero() {
+		st.Hole = true
+	}
+	return st
 }
 
 // Queue returns how many repos wait to be fetched whole, and how many were given up, by

@@ -434,7 +434,7 @@ func (m *Manager) isMissing(job *listJob, r *listed, st *format.RepoState, known
 
 // watchGaps compares all revs with what hosts say after a hole in the stream.
 func (m *Manager) watchGaps(ctx context.Context) {
-	const settle, every = 2 * time.Minute, 30 * time.Second
+	const settle, every = 15 * time.Second, 5 * time.Second
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {

@@ -87,14 +87,14 @@ func (n *network) awaitPast() {
 	quiet, last := 0, int64(0)
 	for began := time.Now(); quiet < 15; time.Sleep(200 * time.Millisecond) {
 		var st struct {
-			Busy    bool
-			Waiting int64
+			Busy, Hole bool
+			Waiting    int64
 		}
 		if err := json.Unmarshal([]byte(n.get(n.index.admin+"/backfill")), &st); err != nil {
 			n.t.Fatal(err)
 		}
 		s := n.stats()
-		if quiet++; st.Busy || st.Waiting > 0 || s.Cursor != last {
+		if quiet++; st.Busy || st.Hole || st.Waiting > 0 || s.Cursor != last {
 			quiet = 0
 		}
 		last = s.Cursor
