@@ -214,8 +214,9 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 		f = &failure{why: failHost, err: err}
 	}
 	m.o.Metrics.failed(f.why)
-	if j.busy++; f.busy && j.busy < mostBusy {
+	if f.busy && j.busy < mostBusy {
 		m.mu.Lock()
+		j.busy++
 		busy := j.busy
 		j.running, j.again, j.index = false, false, -1
 		m.sched.drop(j)

@@ -173,6 +173,8 @@ type Backfill struct {
 	Begun time.Time `json:"begun,omitzero"`
 	// Hosts are the PDSes whose repos are being listed.
 	Hosts map[string]HostBackfill `json:"hosts,omitempty"`
+	// Named says that an operator named the hosts: they are not the whole network.
+	Named bool `json:"named,omitempty"`
 	// Done are the sources that were read to their end, and when.
 	Done map[string]time.Time `json:"done,omitempty"`
 }

@@ -341,51 +341,6 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	return nil
 }
 
-// fetchPast begins to fetch all repos, if that is wanted. ended waits until that has
-// ended, and nothing is left to be fetched.
-func (r *run) fetchPast(ctx context.Context) (ended func() error) {
-	if r.o.Backfill == 0 {
-		return func() error { return nil }
-	}
-	m := r.x.Backfill
-	m.SetNetwork("http://"+r.sim.Address(), "http://"+r.sim.Address())
-	running, stop := context.WithCancel(ctx)
-	began, stopped := make(chan struct{}), make(chan error, 1)
-	begun := time.Now()
-	go func() { stopped <- m.Run(running, func() { close(began) }) }()
-	<-began
-	err := m.Hosts(ctx)
-	var took time.Duration
-	var watching sync.WaitGroup
-	watching.Go(func() { // until nothing is left to be fetched for the first time
-		for st := m.StatusNow(); st.Busy && running.Err() == nil; st = m.StatusNow() {
-			<-time.After(20 * time.Millisecond)
-		}
-		took = time.Since(begun)
-		st := m.StatusNow()
-		r.report.Repos, r.report.ReposPerSecond = st.Fetched, float64(st.Fetched)/took.Seconds()
-		r.report.RepoRecordsPerSecond = float64(st.Records) / took.Seconds()
-		r.say("%d repos fetched, %d records, %d MiB in %.1f s; given up: %v", st.Fetched, st.Records, st.Bytes>>20, took.Seconds(), st.Failed)
-	})
-	return func() error {
-		defer stop()
-		st := m.StatusNow()
-		r.say("the stream has ended; %d repos fetched, %d waiting", st.Fetched, st.Waiting)
-		for waited := time.Now(); err == nil && ctx.Err() == nil && (st.Busy || st.Waiting > 0); st = m.StatusNow() {
-			if time.Since(waited) > fetchTime {
-				err = fmt.Errorf("repos are not fetched: %+v", st)
-			}
-			<-time.After(50 * time.Millisecond)
-		}
-		stop()
-		watching.Wait()
-		return errors.Join(err, <-stopped)
-	}
-}
-
-// fetchTime bounds how long repos may still be fetched when the stream has ended.
-const fetchTime = 5 * time.Minute
-
 // watch starts the clock at the first message, says every few seconds how far it
 // is, and ends a load that has no rate.
 func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int64, end func()) {

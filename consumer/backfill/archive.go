@@ -1,0 +1,124 @@
+package backfill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"skein/consumer/archive"
+	"skein/consumer/wire"
+	"skein/graph/format"
+)
+
+// Archive begins to read an archive.
+func (m *Manager) Archive(ctx context.Context, address string) error {
+	if _, err := archive.Source(address); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	busy := m.archive != nil
+	running := m.running
+	m.mu.Unlock()
+	if busy {
+		return fmt.Errorf("reading an archive: %w", ErrBusy)
+	}
+	if running == nil {
+		return errors.New("backfill: it does not run")
+	}
+	err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) {
+		if b.Archive != address {
+			b.Archive, b.Begun = address, time.Now().UTC()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return m.beginArchive(running, address)
+}
+
+func (m *Manager) beginArchive(ctx context.Context, address string) error {
+	r, err := archive.New(archive.Options{
+		URL: address, Key: m.o.ArchiveKey, Store: m.o.Store, Until: m.archiveUntil, Poll: m.o.ArchivePoll,
+		Logger: m.log.With("archive", address), Dropped: func(reason wire.Reason) { m.o.Metrics.dropped(string(reason)) },
+	})
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	if m.archive != nil {
+		m.mu.Unlock()
+		return fmt.Errorf("reading an archive: %w", ErrBusy)
+	}
+	m.archive = r
+	delete(m.ended, "archive")
+	m.mu.Unlock()
+	m.jobs.Go(func() {
+		err := r.Run(ctx)
+		if err == nil {
+			err = m.endArchive(ctx)
+		}
+		p := r.Progress()
+		m.records.Add(p.Records)
+		m.bytes.Add(p.Bytes)
+		m.mu.Lock()
+		m.archive = nil
+		if ctx.Err() == nil {
+			m.ended["archive"] = said(err)
+		}
+		m.mu.Unlock()
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			m.log.Error("reading the archive failed: it is gone on with at the next start, or with skein backfill --archive", "archive", address, "seq", p.Seq, "error", err)
+		default:
+			m.log.Info("the archive has been read", "archive", address, "seq", p.Seq, "records", p.Records, "bytes", p.Bytes)
+		}
+		m.poke()
+	})
+	return nil
+}
+
+func said(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return "ok"
+}
+
+// archiveUntil returns what an archive must reach: what happened before the index began
+// to listen, or if it has since long listened, before the archive was begun. Where
+// nobody listens, that is what is sealed now.
+func (m *Manager) archiveUntil() time.Time {
+	if m.o.Listening == nil {
+		return time.Time{}
+	}
+	since, ok := m.o.Listening()
+	if !ok { // the stream was heard before the archive was begun
+		since = m.o.Store.Backfill().Begun
+	}
+	return since.Add(archiveMargin)
+}
+
+// archiveMargin is how much further an archive is read than when the index began to
+// listen: the archive may have seen late what happened before.
+const archiveMargin = time.Minute
+
+// endArchive makes complete what the archive was about.
+func (m *Manager) endArchive(ctx context.Context) error {
+	doubtful, err := m.o.Store.EndArchive(ctx)
+	if err != nil {
+		return err
+	}
+	err = m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) {
+		if b.Done == nil {
+			b.Done = map[string]time.Time{}
+		}
+		b.Done[format.DoneArchive+b.Archive] = time.Now().UTC()
+		b.Archive, b.Begun = "", time.Time{}
+	})
+	if err != nil {
+		return err
+	}
+	return m.Resync(ctx, "archive_doubtful", doubtful...)
+}

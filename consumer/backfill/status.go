@@ -1,0 +1,111 @@
+package backfill
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"time"
+
+	"skein/graph"
+)
+
+// A Status says how far the past has been fetched.
+type Status struct {
+	// Waiting are the repos that are queued, Later those of them that are tried again only
+	// in a minute or later; Failed those that were given up, by reason; Inactive those
+	// whose host says that the account is not active.
+	Waiting  int64            `json:"waiting"`
+	Later    int64            `json:"later"`
+	Failed   map[string]int64 `json:"failed"`
+	Inactive int64            `json:"inactive"`
+	// Fetched are the repos put in place since the process runs, with Records and Bytes.
+	Fetched int64 `json:"fetched"`
+	Records int64 `json:"records"`
+	Bytes   int64 `json:"bytes"`
+	// Hosts are the hosts whose repos are being listed, HostsDone those that are through,
+	// and Listed how many repos they named.
+	Hosts     int   `json:"hosts"`
+	HostsDone int   `json:"hostsDone"`
+	Listed    int64 `json:"listed"`
+	// Archive is the one that is being read, and how far that is.
+	Archive    string  `json:"archive,omitempty"`
+	ArchiveSeq int64   `json:"archiveSeq,omitempty"`
+	ArchiveTip int64   `json:"archiveTip,omitempty"`
+	ArchiveLag float64 `json:"archiveLagSeconds,omitempty"`
+	// Accounts, Complete, Partial and Desynchronized are those of the index.
+	Accounts       int64 `json:"accounts"`
+	Complete       int64 `json:"complete"`
+	Partial        int64 `json:"partial"`
+	Desynchronized int64 `json:"desynchronized"`
+	// Hole says that there was a hole in the stream, and that what the index has is not
+	// compared with the relay's list since.
+	Hole bool `json:"hole,omitempty"`
+	// Busy says that a list, or an archive, is under way, or that repos are due, or nearly.
+	Busy bool `json:"busy"`
+	// Ended says what has ended since the process runs: "ok", or why not.
+	Ended map[string]string `json:"ended,omitempty"`
+}
+
+// Status returns how far it is. counts are those of the index.
+func (m *Manager) Status(counts graph.Counts) Status {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	st := Status{
+		Waiting: int64(len(m.sched.jobs)), Failed: map[string]int64{},
+		Fetched: m.fetched.Load(), Records: m.records.Load(), Bytes: m.bytes.Load(), Ended: maps.Clone(m.ended),
+		Accounts: counts.Accounts, Complete: counts.Complete, Partial: counts.Partial, Desynchronized: counts.Desynchronized,
+	}
+	for _, failure := range m.parked {
+		if failure == "" {
+			st.Inactive++
+		} else {
+			st.Failed[failure]++
+		}
+	}
+	for _, l := range m.lists {
+		st.Hosts++
+		if l.done {
+			st.HostsDone++
+		}
+		st.Listed += l.listed
+	}
+	if m.archive != nil {
+		p := m.archive.Progress()
+		st.Archive, st.ArchiveSeq, st.ArchiveTip = strings.TrimPrefix(m.archive.Source(), "archive "), p.Seq, p.Tip
+		st.Records += p.Records
+		st.Bytes += p.Bytes
+		if !p.Witnessed.IsZero() {
+			st.ArchiveLag = time.Since(p.Witnessed).Seconds()
+		}
+	}
+	st.Later = m.sched.later(time.Now().Add(time.Minute))
+	st.Busy = m.list != nil || m.archive != nil || st.Waiting > st.Later
+	return st
+}
+
+// StatusNow is Status with the counts of the index.
+func (m *Manager) StatusNow() Status {
+	var counts graph.Counts
+	if m.o.Store != nil {
+		_ = m.o.Store.View(context.Background(), func(s *graph.Snapshot) (err error) { counts, err = s.Counts(); return err })
+	}
+	st := m.Status(counts)
+	if m.o.Store != nil && !m.newestHole(context.Background()).IsZero() {
+		st.Hole = true
+	}
+	return st
+}
+
+// Queue returns how many repos wait to be fetched whole, and how many were given up, by
+// reason.
+func (m *Manager) Queue() (waiting int64, failed map[string]int64) {
+	st := m.Status(graph.Counts{})
+	return st.Waiting, st.Failed
+}
+
+// WaitingNow returns how many repos are queued.
+func (m *Manager) WaitingNow() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.sched.jobs)
+}
