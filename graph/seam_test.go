@@ -324,7 +324,39 @@ func TestPutBack(t *testing.T) {
 			}
 			m.complete(back, "said twice")
 		}
-		m := next("stale")
+		// In two parts: what the stream had told before is void in both.
+		m := next("parts")
+		for n := 1; n <= 3; n++ {
+			m.event(n)
+		}
+		m.queue()
+		m.event(4)
+		m.event(seamEnd)
+		_, row := m.row()
+		if got := m.part(2, row.Generation, true, true); got != Older {
+			t.Fatalf("an older snapshot: %v", got)
+		}
+		for _, first := range []bool{true, false} {
+			if got := m.part(2, row.Generation, first, !first); got != Placed {
+				t.Fatalf("the same once more, in parts: %v", got)
+			}
+		}
+		m.complete(2, "said twice, in parts")
+
+		// A host that is behind, and a commit that was missed since what it sends.
+		m = next("behind")
+		m.event(1)
+		m.event(2)
+		m.queue()
+		m.event(3)
+		m.event(seamEnd) // 4 is missed
+		if got := m.fetched(2); got != Older {
+			t.Fatalf("a snapshot after which the chain is broken: %v", got)
+		}
+		m.fetched(seamEnd)
+		m.complete(seamEnd, "in the end")
+
+		m = next("stale")
 		for n := 1; n < seamEnd; n++ {
 			m.event(n)
 		}
