@@ -499,6 +499,36 @@ func TestWriters(t *testing.T) {
 	x.has(t, w)
 }
 
+// A list of hosts that an operator named, which is interrupted and gone on with, is not
+// taken for that of the whole network.
+func TestNamedHosts(t *testing.T) {
+	w := newWorld(t, 2)
+	for i := range 20 {
+		w.add(i, 3)
+	}
+	store := newStore()
+	x := w.index(store, nil)
+	err := x.g.ChangeBackfill(t.Context(), func(b *format.Backfill) {
+		b.Hosts, b.Named = map[string]format.HostBackfill{w.hosts[0].srv.URL: {}}, true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.end()
+	x = w.index(store, nil)
+	if st := x.settle(t); st.Complete != 10 {
+		t.Errorf("%+v", st)
+	}
+	for began := time.Now(); len(x.g.Backfill().Hosts) > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("the list does not end")
+		}
+	}
+	if b := x.g.Backfill(); b.Whole() || b.Named {
+		t.Errorf("one host of two was taken for the whole network: %+v", b)
+	}
+}
+
 // A repo of which the stream misses a commit repairs itself, and so does one that was
 // missed while no program ran.
 func TestRepair(t *testing.T) {
