@@ -18,6 +18,7 @@ type accounts struct {
 	layout  format.Layout
 	cache   *stateCache
 	actors  []int32           // per event, the index of its DID among the write's strings
+	at      []int32           // per event, the index of its account among states
 	index   map[dict.ID]int32 // of states
 	states  []actorState
 	missing []int32 // states that are to be read
@@ -39,7 +40,14 @@ type actorState struct {
 // gather adds the DIDs of the segment's events to strings.
 func (a *accounts) gather(seg *segment, strings *intern.Batch) {
 	a.actors = a.actors[:0]
-	for _, p := range seg.events {
+	last := span{}
+	for i, p := range seg.events {
+		did := seg.batch.events[p.n].did
+		if i > 0 && did == last { // rows of one account, one after another
+			a.actors = append(a.actors, a.actors[i-1])
+			continue
+		}
+		last = did
 		a.actors = append(a.actors, int32(strings.Add(dict.DID, seg.did(p))))
 	}
 }
@@ -50,14 +58,19 @@ func (a *accounts) read(tx kv.Txn, strings *intern.Batch) error {
 		a.index = map[dict.ID]int32{}
 	}
 	clear(a.index)
-	a.states = a.states[:0]
-	a.missing = a.missing[:0]
-	for _, n := range a.actors {
+	a.states, a.missing, a.at = a.states[:0], a.missing[:0], a.at[:0]
+	for i, n := range a.actors {
+		if i > 0 && n == a.actors[i-1] {
+			a.at = append(a.at, a.at[i-1])
+			continue
+		}
 		id := strings.ID(int(n))
-		if _, ok := a.index[id]; ok {
+		if at, ok := a.index[id]; ok {
+			a.at = append(a.at, at)
 			continue
 		}
 		a.index[id] = int32(len(a.states))
+		a.at = append(a.at, int32(len(a.states)))
 		st, ok := a.cache.get(id)
 		made := strings.Made(int(n))
 		if !ok && !made {
@@ -128,9 +141,7 @@ func (a *accounts) takeGroup(v []byte, missing []int32, filling bool) error {
 func (a *accounts) of(id dict.ID) *actorState { return &a.states[a.index[id]] }
 
 // ofEvent returns the state of the account of the segment's i-th event.
-func (a *accounts) ofEvent(i int, strings *intern.Batch) *actorState {
-	return a.of(strings.ID(int(a.actors[i])))
-}
+func (a *accounts) ofEvent(i int) *actorState { return &a.states[a.at[i]] }
 
 // write writes the accounts that changed, by groups, and adds up their share of the
 // totals.

@@ -1,11 +1,9 @@
 package graph
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -20,11 +18,14 @@ func (s *Store) Timing() (t Timing) {
 	defer s.writing.Unlock()
 	for _, l := range s.lanes {
 		t.add(l.w.timing)
+		if l.archive != nil {
+			t.add(l.archive.timing)
+		}
 	}
 	return t
 }
 
-// maxSegment bounds the events of one write.
+// maxSegment bounds the events of one write of a stream.
 const maxSegment = 32_768
 
 // Apply applies a batch from the named source and stores its cursor, in as few
@@ -61,13 +62,25 @@ func (s *Store) Apply(ctx context.Context, source string, b *Batch) error {
 func (l *lane) apply(ctx context.Context, source string, b *Batch) error {
 	l.events = l.store.writers.pick(l.events[:0], l, source, b)
 	events := l.events
+	looks := !b.archived // for deletions, before a write
+	if b.archived {
+		if err := l.eraseAll(ctx); err != nil {
+			return err
+		}
+	}
 	for from, spilledFor := 0, -1; ; {
-		to := endOfSegment(b, events, from)
+		to := endOfSegment(b, events, from, looks)
 		for {
 			seg := &segment{source: source, batch: b, events: events[from:to], first: l.first, whole: to == len(events)}
 			err := l.applySegment(ctx, seg)
 			if err == nil {
 				break
+			}
+			if ends, ok := errors.AsType[errEnds](err); ok {
+				l.store.ids.Abandon(&l.writerOf(b).strings)
+				l.store.o.Writes.Retried("erasing")
+				to, looks = from+ends.before, true
+				continue
 			}
 			if !errors.Is(err, kv.ErrTooLarge) || to-from <= 1 && spilledFor == from {
 				return err
@@ -75,7 +88,7 @@ func (l *lane) apply(ctx context.Context, source string, b *Batch) error {
 			if to-from <= 1 {
 				spilledFor = from
 			}
-			l.store.ids.Abandon(&l.w.strings)
+			l.store.ids.Abandon(&l.writerOf(b).strings)
 			l.store.o.Writes.Retried("too_large")
 			if err := l.spill(ctx); err != nil {
 				return err
@@ -94,19 +107,30 @@ func (l *lane) apply(ctx context.Context, source string, b *Batch) error {
 // endOfSegment returns the end of the write that begins at from. What comes in the
 // stream after the deletion of an account and is that account's is left to
 // another write, which finds the account's records gone.
-func endOfSegment(b *Batch, events []picked, from int) int {
+//
+// A batch of an archive is one write, as large as its reader made it: most of its
+// deletions are of accounts that have nothing, so they are looked for only once one has
+// turned out to end a write (errEnds).
+func endOfSegment(b *Batch, events []picked, from int, looks bool) int {
 	const mostDeleted = 16
-	var gone [][]byte
+	most := maxSegment
+	if b.archived {
+		most = len(events)
+	}
+	if !looks {
+		return min(from+most, len(events))
+	}
+	gone := map[string]bool{}
 	for i := from; i < len(events); i++ {
 		e := &b.events[events[i].n]
-		if i-from >= maxSegment || len(gone) == mostDeleted {
+		if i-from >= most || len(gone) == mostDeleted {
 			return i
 		}
-		if len(gone) > 0 && slices.ContainsFunc(gone, func(did []byte) bool { return bytes.Equal(did, b.bytes(e.did)) }) {
+		if len(gone) > 0 && gone[string(b.bytes(e.did))] {
 			return i
 		}
 		if e.kind == eventAccount && e.flags&deleted != 0 || e.kind == eventArchivedStatus && e.flags&(deleted|synced) != 0 {
-			gone = append(gone, b.bytes(e.did))
+			gone[string(b.bytes(e.did))] = true
 		}
 	}
 	return len(events)
@@ -114,9 +138,10 @@ func endOfSegment(b *Batch, events []picked, from int) int {
 
 // applySegment applies a segment in one write, and makes ready for it what it needs.
 func (l *lane) applySegment(ctx context.Context, seg *segment) error {
-	l.w.strings.Reset()
+	w := l.writerOf(seg.batch)
+	w.strings.Reset()
 	for {
-		if err := l.store.writers.prepare(ctx, seg, &l.w.strings); err != nil {
+		if err := l.store.writers.prepare(ctx, seg, &w.strings); err != nil {
 			return err
 		}
 		start := time.Now()
@@ -124,7 +149,7 @@ func (l *lane) applySegment(ctx context.Context, seg *segment) error {
 		var out outcome
 		err := l.update(ctx, func(tx kv.Txn) (err error) {
 			seg.cursors = l.cursors(seg.source)
-			out, err = l.w.attempt(tx, seg, l.counts)
+			out, err = w.attempt(tx, seg, l.counts)
 			end = time.Now()
 			return err
 		})
@@ -132,9 +157,9 @@ func (l *lane) applySegment(ctx context.Context, seg *segment) error {
 		m := l.store.o.Writes
 		switch {
 		case err == nil:
-			l.w.timing.Commit += time.Since(end)
+			w.timing.Commit += time.Since(end)
 			m.Committed(time.Since(start))
-			l.committed(seg, &out)
+			l.committed(w, seg, &out)
 			return nil
 		case isErasing:
 			m.Retried("erasing")
@@ -150,8 +175,7 @@ func (l *lane) applySegment(ctx context.Context, seg *segment) error {
 }
 
 // committed takes over what the write came to.
-func (l *lane) committed(seg *segment, out *outcome) {
-	w := &l.w
+func (l *lane) committed(w *writer, seg *segment, out *outcome) {
 	w.committed()
 	if len(seg.events) > 0 && seg.batch.events[seg.events[0].n].kind <= eventAccount {
 		l.applied += int64(len(seg.events))

@@ -57,11 +57,16 @@ func (s *Store) ChangeBackfill(ctx context.Context, change func(*format.Backfill
 func (s *Store) setBackfill(b format.Backfill) {
 	s.backfill = b
 	for _, l := range s.lanes {
-		q := &l.w.resyncs
-		q.queues = s.o.Queued != nil
-		q.archiving = b.Archive != ""
-		q.partial = q.queues && b.Whole() && !q.archiving
-		q.past = q.queues && (b.Whole() || len(b.Hosts) > 0)
+		m := modes{queues: s.o.Queued != nil, archiving: b.Archive != ""}
+		m.partial = m.queues && b.Whole() && !m.archiving
+		m.past = m.queues && (b.Whole() || len(b.Hosts) > 0)
+		l.w.resyncs.modes = m
+		if l.archive != nil {
+			l.archive.resyncs.modes = m
+		}
+		if !m.archiving {
+			l.endArchive()
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ type Batch struct {
 	snapshots []snapshot // of eventSnapshot, in their order
 	outcomes  []Outcome
 	reasons   [][2]string // of eventResync, in their order, and the hosts
+	archived  bool        // it is of an archive
 }
 
 type span struct{ start, end uint32 }
@@ -57,8 +58,8 @@ type event struct {
 	flags    eventFlags
 	rev      format.Rev
 	since    format.Rev
-	data     format.Digest
-	prevData format.Digest
+	data     format.Root
+	prevData format.Root
 }
 
 type eventFlags uint16
@@ -84,13 +85,16 @@ type op struct {
 	subject span // empty: no subject
 }
 
+// digestLen is the length of a SHA-256.
+const digestLen = 32
+
 // A Commit is the header of a #commit, or a #sync (which has no Since and
 // PrevData). The slices are copied.
 type Commit struct {
 	DID      []byte
 	Rev      []byte // a valid TID, or empty if it is not known
 	Since    []byte // a TID, or empty; anything else is the rev of no commit
-	Data     []byte // the Digest of the commit block's data, or empty if the block cannot be read
+	Data     []byte // the SHA-256 of the commit block's data, or empty if the block cannot be read
 	PrevData []byte // likewise of prevData, or empty
 	TooBig   bool
 	OtherRev bool // Rev is that of the commit block, and the message said another
@@ -108,7 +112,7 @@ func (b *Batch) Reset() {
 	b.arena, b.events, b.ops = b.arena[:0], b.events[:0], b.ops[:0]
 	b.dead, b.gaps, b.states = b.dead[:0], b.gaps[:0], b.states[:0]
 	b.snapshots, b.outcomes = b.snapshots[:0], b.outcomes[:0]
-	b.reasons = b.reasons[:0]
+	b.reasons, b.archived = b.reasons[:0], false
 	b.first, b.last, b.time = 0, 0, b.time[:0]
 }
 
@@ -168,10 +172,12 @@ func (b *Batch) add(seq format.Seq, kind eventType, c *Commit) *event {
 		}
 		e.flags |= hasSince
 	}
-	if copy(e.data[:], c.Data) == len(e.data) {
+	if len(c.Data) == digestLen {
+		e.data = format.Root(c.Data[:8])
 		e.flags |= hasData
 	}
-	if copy(e.prevData[:], c.PrevData) == len(e.prevData) {
+	if len(c.PrevData) == digestLen {
+		e.prevData = format.Root(c.PrevData[:8])
 		e.flags |= hasPrevData
 	}
 	if c.OtherRev {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"skein/graph/format"
@@ -41,6 +42,16 @@ func (l *lane) eraseNow(ctx context.Context, actor dict.ID) error {
 	l.erasing[actor] = true // by its row, whatever this process remembers
 	for l.erasing[actor] {
 		if err := l.eraseSlice(ctx, actor); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eraseAll finishes all jobs.
+func (l *lane) eraseAll(ctx context.Context) error {
+	for _, actor := range slices.Sorted(maps.Keys(l.erasing)) {
+		if err := l.eraseNow(ctx, actor); err != nil {
 			return err
 		}
 	}

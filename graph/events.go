@@ -30,17 +30,28 @@ type events struct {
 // errErasing ends an attempt that met an account which is still being erased.
 type errErasing struct{ actor dict.ID }
 
+// errEnds ends an attempt at a write of an archive's events that has to end before the
+// event with this number: what its account had is to be erased first.
+type errEnds struct{ before int }
+
+func (e errEnds) Error() string {
+	return fmt.Sprintf("graph: the account of event %d of the write is to be erased before", e.before)
+}
+
 func (e errErasing) Error() string { return fmt.Sprintf("graph: account %d is being erased", e.actor) }
 
 // walk applies the segment's events to the states of their accounts, and leaves in
 // e.changes what they change, by path.
-func (e *events) walk(seg *segment, of *accounts, strings *intern.Batch, past *resyncs) error {
+func (e *events) walk(seg *segment, of *accounts, past *resyncs) error {
 	e.past = past
 	e.changes, e.replays, e.hidden, e.erasing = e.changes[:0], 0, nil, e.erasing[:0]
 	for i, p := range seg.events {
-		as := of.ofEvent(i, strings)
+		as := of.ofEvent(i)
 		if as.was.Has(format.FlagErasing) {
 			return errErasing{as.id}
+		}
+		if as.now.Has(format.FlagErasing) {
+			return errEnds{i}
 		}
 		e.event(seg.batch, &seg.batch.events[p.n], as, seg.sourceOf(p))
 	}
@@ -88,7 +99,7 @@ func (e *events) commit(b *Batch, ev *event, as *actorState, source uint32) {
 		if ev.rev <= st.Rev {
 			// A repo that was imported may be announced by a commit of the rev that it
 			// was signed under.
-			if ev.flags&(otherRev|hasData) == otherRev|hasData && format.Root(ev.data[:8]) != st.Data && st.Source == source && ev.seq > st.Seq {
+			if ev.flags&(otherRev|hasData) == otherRev|hasData && ev.data != st.Data && st.Source == source && ev.seq > st.Seq {
 				e.past.missed(as, b.bytes(ev.did), "rev_in_the_past")
 				return
 			}
@@ -116,7 +127,7 @@ func (e *events) commit(b *Batch, ev *event, as *actorState, source uint32) {
 			}
 		}
 	case ev.flags&hasSince == 0, ev.since < st.Rev,
-		!st.Has(format.FlagNoRoot) && (ev.since != st.Rev || ev.flags&hasPrevData != 0 && format.Root(ev.prevData[:8]) != st.Data):
+		!st.Has(format.FlagNoRoot) && (ev.since != st.Rev || ev.flags&hasPrevData != 0 && ev.prevData != st.Data):
 		broken = true
 		e.past.missed(as, b.bytes(ev.did), "chain")
 	}
@@ -124,11 +135,11 @@ func (e *events) commit(b *Batch, ev *event, as *actorState, source uint32) {
 	noted := e.past.notes(as)
 	if noted {
 		c := touchedCommit{actor: as.id, rev: ev.rev}
-		c.Since, c.Data, c.Broken, c.HasPrev = ev.since, format.Root(ev.data[:8]), broken, ev.flags&hasPrevData != 0
-		c.Prev = format.Root(ev.prevData[:8])
+		c.Since, c.Data, c.Broken, c.HasPrev = ev.since, ev.data, broken, ev.flags&hasPrevData != 0
+		c.Prev = ev.prevData
 		e.past.commits = append(e.past.commits, c)
 	}
-	st.Rev, st.Data = ev.rev, format.Root(ev.data[:8])
+	st.Rev, st.Data = ev.rev, ev.data
 	st.Source, st.Seq = source, ev.seq
 	for i := ev.ops.start; i < ev.ops.end; i++ {
 		o := &b.ops[i]
@@ -165,7 +176,7 @@ func (e *events) sync(b *Batch, ev *event, as *actorState, source uint32) {
 		e.replays++
 		return
 	}
-	same := st.Has(format.FlagHasRev) && ev.flags&hasData != 0 && format.Root(ev.data[:8]) == st.Data
+	same := st.Has(format.FlagHasRev) && ev.flags&hasData != 0 && ev.data == st.Data
 	if !same && known && ev.rev <= st.Rev && ev.flags&(otherRev|hasData) == hasData {
 		e.replays++
 		return

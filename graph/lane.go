@@ -57,7 +57,8 @@ type lane struct {
 	applied     int64 // events committed since the store was opened
 	replays     int64 // of them, dropped
 	events      []picked
-	w           writer
+	w           *writer
+	archive     *writer // of batches of an archive, which are large; nil if there were none
 }
 
 // defaultLanes is how many writes a writer of several partitions has in flight.
@@ -81,11 +82,38 @@ func (s *Store) makeLanes(first, end uint8) {
 			states: newStateCache(s.o.StateCache / int64(n)),
 		}
 		l.notes.first = l.first
-		l.w = writer{
-			layout: s.layout, merger: s.merger, ids: s.ids, writers: s.writers, notes: &l.notes,
-			accounts: accounts{layout: s.layout, cache: &l.states},
-		}
+		l.w = l.newWriter()
 		s.lanes = append(s.lanes, l)
+	}
+}
+
+func (l *lane) newWriter() *writer {
+	s := l.store
+	return &writer{
+		layout: s.layout, merger: s.merger, ids: s.ids, writers: s.writers, notes: &l.notes,
+		accounts: accounts{layout: s.layout, cache: &l.states},
+	}
+}
+
+// writerOf returns what writes a batch. Those of an archive are thirty times as large as
+// those of a stream, and have a writer of their own, whose memory is let go in the end
+// (endArchive).
+func (l *lane) writerOf(b *Batch) *writer {
+	if !b.archived {
+		return l.w
+	}
+	if l.archive == nil {
+		l.archive = l.newWriter()
+		l.archive.resyncs.modes = l.w.resyncs.modes
+	}
+	return l.archive
+}
+
+// endArchive lets go of what wrote the batches of an archive.
+func (l *lane) endArchive() {
+	if l.archive != nil {
+		l.w.timing.add(l.archive.timing)
+		l.archive = nil
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"skein/graph/format"
 	"skein/graph/kinds"
 	"skein/graph/read"
-	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
 )
@@ -22,11 +21,8 @@ import (
 //
 // How the past and the stream meet is said in docs/SEMANTICS.md.
 type resyncs struct {
-	queues    bool // what was missed is queued
-	partial   bool // and so are repos whose past was not seen: the past of all others was fetched
-	past      bool // the past of all is being fetched, or was
-	archiving bool // an archive is being read
-	now       time.Time
+	modes
+	now time.Time
 
 	rows    map[dict.ID]*resyncRow
 	touched map[dict.ID]*touched
@@ -35,6 +31,14 @@ type resyncs struct {
 	commits []touchedCommit
 	path    []byte // scratch
 	keys    keyBuffer
+}
+
+// modes say what is done about what is missing.
+type modes struct {
+	queues    bool // what was missed is queued
+	partial   bool // and so are repos whose past was not seen: the past of all others was fetched
+	past      bool // the past of all is being fetched, or was
+	archiving bool // an archive is being read
 }
 
 // resyncRow is a row of the queue of resyncs.
@@ -74,7 +78,7 @@ type touchedCommit struct {
 }
 
 // read reads what the events of the segment may ask for.
-func (q *resyncs) read(tx kv.Txn, seg *segment, of *accounts, strings *intern.Batch) error {
+func (q *resyncs) read(tx kv.Txn, seg *segment, of *accounts) error {
 	q.now = time.Now().UTC().Truncate(time.Millisecond)
 	clear(q.rows)
 	clear(q.touched)
@@ -88,7 +92,7 @@ func (q *resyncs) read(tx kv.Txn, seg *segment, of *accounts, strings *intern.Ba
 		if ev.kind != eventSnapshot && ev.kind != eventArchived {
 			continue
 		}
-		as := of.ofEvent(i, strings)
+		as := of.ofEvent(i)
 		if as.was.Has(format.FlagResync) || as.was.Has(format.FlagPartial) && !as.was.Has(format.FlagNoRoot) {
 			if err := q.readTouched(tx, as.id); err != nil {
 				return err
@@ -340,7 +344,7 @@ func (q *resyncs) queued() (all []Queued) {
 // snapshot puts a snapshot in place, or a part of one (docs/SEMANTICS.md, The past).
 func (e *events) snapshot(b *Batch, ev *event, as *actorState) {
 	part, out, st := &b.snapshots[ev.seq], &b.outcomes[ev.seq], &as.now
-	row, root := e.past.rows[as.id], format.Root(ev.data[:8])
+	row, root := e.past.rows[as.id], ev.data
 	since := e.past.touched[as.id]
 	switch {
 	case row == nil || row.gone:

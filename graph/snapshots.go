@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"bytes"
+
 	"skein/graph/format"
 )
 
@@ -15,7 +17,7 @@ import (
 type RepoSnapshot struct {
 	DID  []byte
 	Rev  []byte // a TID
-	Data []byte // the Digest of the root, of the commit
+	Data []byte // the SHA-256 of the root, of the commit
 	// Generation is that of the queue's row when the fetch began (format.Resync).
 	Generation  uint64
 	From, To    string
@@ -93,13 +95,24 @@ func (b *Batch) AddStatus(did []byte, isActive bool) {
 // rev. AddPut and AddDelete add them. It changes what is not known better: nothing of
 // repos that are complete, nor what the stream has changed after the rev.
 func (b *Batch) AddArchived(seq format.Seq, did, rev []byte) {
-	e := b.add(seq, eventArchived, &Commit{DID: did, Rev: rev})
+	b.archived = true
+	c := Commit{DID: did, Rev: rev}
+	n := len(b.events) - 1
+	shared := n >= 0 && bytes.Equal(b.bytes(b.events[n].did), did) // rows of an account come one after another
+	if shared {
+		c.DID = nil
+	}
+	e := b.add(seq, eventArchived, &c)
+	if shared {
+		e.did = b.events[n].did
+	}
 	e.flags &= hasRev
 }
 
 // AddArchivedAccount adds an #account that an archive has. A deletion takes away what came
 // before it in the archive.
 func (b *Batch) AddArchivedAccount(seq format.Seq, did []byte, isActive, erase bool) {
+	b.archived = true
 	e := b.add(seq, eventArchivedStatus, &Commit{DID: did})
 	e.flags = 0
 	if isActive {
@@ -112,6 +125,7 @@ func (b *Batch) AddArchivedAccount(seq format.Seq, did []byte, isActive, erase b
 // AddArchivedSync adds a #sync that an archive has: what came before it is void, and what
 // the repo held comes after it.
 func (b *Batch) AddArchivedSync(seq format.Seq, did, rev []byte) {
+	b.archived = true
 	e := b.add(seq, eventArchivedStatus, &Commit{DID: did, Rev: rev})
 	e.flags = e.flags&hasRev | synced
 }

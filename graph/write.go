@@ -74,11 +74,11 @@ func (w *writer) attempt(tx kv.Txn, seg *segment, before format.Counts) (out out
 	if err := w.accounts.read(tx, &w.strings); err != nil {
 		return out, err
 	}
-	if err := w.resyncs.read(tx, seg, &w.accounts, &w.strings); err != nil {
+	if err := w.resyncs.read(tx, seg, &w.accounts); err != nil {
 		return out, err
 	}
 	clock.lap(&w.timing.Read)
-	if err := w.events.walk(seg, &w.accounts, &w.strings, &w.resyncs); err != nil {
+	if err := w.events.walk(seg, &w.accounts, &w.resyncs); err != nil {
 		return out, err
 	}
 	clock.lap(&w.timing.Graph)

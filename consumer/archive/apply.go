@@ -10,9 +10,6 @@ import (
 	"skein/graph"
 )
 
-// batchOps is how many operations are applied at once: what one write takes.
-const batchOps = 30_000
-
 // applier reads parts into batches, and applies one while the next is filled.
 type applier struct {
 	r       *Reader
@@ -77,7 +74,7 @@ func (a *applier) part(ctx context.Context, one *part) error {
 		}
 		a.fold.add(&a.block, a.filling)
 		a.read = max(a.read, a.fold.last)
-		if _, ops, _ := a.filling.Size(); ops >= batchOps {
+		if _, ops, _ := a.filling.Size(); ops >= a.r.o.Ops {
 			if err := a.apply(ctx); err != nil {
 				return err
 			}

@@ -40,6 +40,10 @@ type Options struct {
 	// Until is when the past ends: the archive is read until it holds what was witnessed
 	// up to then. The zero time is what is sealed now.
 	Until func() time.Time
+	// Ops is how many operations are applied at once, in one write: some 700 bytes of
+	// memory each. The more, the less each costs, because what one write reads and writes
+	// is in the order of the keys. 0 means 30,000.
+	Ops int
 	// Parallel is how many segments, or eight times as many blocks, are fetched at once. 0
 	// means 2.
 	Parallel int
@@ -61,6 +65,7 @@ type Reader struct {
 	source string
 
 	transferred atomic.Int64
+	free        chan []byte // memory of segments that were read
 	progress    atomic.Pointer[Progress]
 }
 
@@ -88,6 +93,9 @@ func New(o Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Ops <= 0 {
+		o.Ops = 30_000
+	}
 	if o.Parallel <= 0 {
 		o.Parallel = 2
 	}
@@ -100,7 +108,7 @@ func New(o Options) (*Reader, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Reader{o: o, source: source}
+	r := &Reader{o: o, source: source, free: make(chan []byte, o.Parallel)}
 	r.client = &client{
 		base: strings.TrimPrefix(source, "archive "), key: o.Key, tries: o.Tries, delay: time.Second,
 		http: &http.Client{Transport: &http.Transport{
@@ -207,7 +215,7 @@ type part struct {
 
 // page fetches what a plan names, some parts at once, and reads them in their order.
 func (r *Reader) page(ctx context.Context, p *plan, a *applier) error {
-	ctx, cancel := context.WithCancel(ctx)
+	fetching, cancel := context.WithCancel(ctx) // what is being applied goes on after the page
 	defer cancel()
 	window := make(chan *part, r.o.Parallel*8) // in their order
 	weight := make(chan struct{}, r.o.Parallel*8)
@@ -227,12 +235,12 @@ func (r *Reader) page(ctx context.Context, p *plan, a *applier) error {
 				for range cost {
 					select {
 					case weight <- struct{}{}:
-					case <-ctx.Done():
+					case <-fetching.Done():
 						return
 					}
 				}
 				one := &part{segment: s, block: block, done: make(chan struct{})}
-				go func() { defer close(one.done); r.fetch(ctx, one) }()
+				go func() { defer close(one.done); r.fetch(fetching, one) }()
 				window <- one
 			}
 		}
@@ -252,6 +260,10 @@ func (r *Reader) page(ctx context.Context, p *plan, a *applier) error {
 		cost := 1
 		if one.block < 0 {
 			cost = 8
+			select {
+			case r.free <- one.data:
+			default:
+			}
 		}
 		for range cost {
 			<-weight
@@ -278,5 +290,10 @@ func (r *Reader) fetch(ctx context.Context, one *part) {
 		one.data, one.err = r.client.frame(ctx, one.segment.Name, one.block, count)
 		return
 	}
-	one.data, one.err = r.client.segment(ctx, one.segment, nil, count)
+	var into []byte
+	select {
+	case into = <-r.free:
+	default:
+	}
+	one.data, one.err = r.client.segment(ctx, one.segment, into, count)
 }

@@ -272,6 +272,34 @@ func (f *failing) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	return f.Store.Update(ctx, fn)
 }
 
+// slow takes a while for each write, and looks at the end whether it is wanted still.
+type slow struct{ kv.Store }
+
+func (s slow) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	time.Sleep(3 * time.Millisecond)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.Store.Update(ctx, fn)
+}
+
+// What a page of the plan has brought is applied while the next is read.
+func TestWriteOutlivesItsPage(t *testing.T) {
+	s := newServer(t)
+	s.blocks, s.perPage = true, 1
+	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+	g, err := graph.Open(t.Context(), slow{store}, graph.Options{Embedded: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.read(t.Context(), g, Options{Ops: 100}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := indexed(t, store), expected(t); !maps.Equal(got, want) {
+		t.Fatalf("%d records, want %d", len(got), len(want))
+	}
+}
+
 // A read that is interrupted at any write goes on from there, and ends with the same.
 func TestInterrupted(t *testing.T) {
 	want := expected(t)
@@ -290,7 +318,7 @@ func TestInterrupted(t *testing.T) {
 		f := &failing{Store: store, left: n}
 		ended := false
 		if g, err = graph.Open(t.Context(), f, o); err == nil {
-			err = s.read(t.Context(), g, Options{})
+			err = s.read(t.Context(), g, Options{Ops: 2000})
 			ended = err == nil
 		}
 		if err != nil && !errors.Is(err, errInterrupt) {

@@ -39,7 +39,7 @@ func (m *Manager) Archive(ctx context.Context, address string) error {
 
 func (m *Manager) beginArchive(ctx context.Context, address string) error {
 	r, err := archive.New(archive.Options{
-		URL: address, Key: m.o.ArchiveKey, Store: m.o.Store, Until: m.archiveUntil, Poll: m.o.ArchivePoll,
+		URL: address, Key: m.o.ArchiveKey, Store: m.o.Store, Ops: m.o.ArchiveOps, Until: m.archiveUntil, Poll: m.o.ArchivePoll,
 		Logger: m.log.With("archive", address), Dropped: func(reason wire.Reason) { m.o.Metrics.dropped(string(reason)) },
 	})
 	if err != nil {
@@ -54,6 +54,8 @@ func (m *Manager) beginArchive(ctx context.Context, address string) error {
 	delete(m.ended, "archive")
 	m.mu.Unlock()
 	m.jobs.Go(func() {
+		m.o.Archiving(true)
+		defer m.o.Archiving(false)
 		err := r.Run(ctx)
 		if err == nil {
 			err = m.endArchive(ctx)

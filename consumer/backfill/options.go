@@ -47,6 +47,10 @@ type Options struct {
 	// 15 seconds: most of what was not in the hole has come by then, and the rest is
 	// fetched in vain.
 	Settle time.Duration
+	// ArchiveOps is Options.Ops of an archive's Reader, and Archiving is called when one
+	// begins to be read, and when it ends. It may be nil.
+	ArchiveOps int
+	Archiving  func(bool)
 	// ArchivePoll is Options.Poll of an archive's Reader.
 	ArchivePoll time.Duration
 	// Listening returns since when the index has heard the stream without a gap, if that
@@ -62,6 +66,9 @@ func (o *Options) defaults() {
 		if *d <= 0 {
 			*d = to
 		}
+	}
+	if o.Archiving == nil {
+		o.Archiving = func(bool) {}
 	}
 	set(&o.Retry, 2*time.Second)
 	set(&o.HostRetry, time.Second)

@@ -92,7 +92,8 @@ func indigoSays(frame []byte) ([]string, error) {
 	return nil, nil
 }
 
-func hashOf(c cid.Cid) []byte { return c.Hash()[2:] }
+// hashOf returns what a batch keeps of a root.
+func hashOf(c cid.Cid) []byte { return c.Hash()[2:10] }
 
 func oracleCommit(e *comatproto.SyncSubscribeRepos_Commit) ([]string, error) {
 	commit, rr, err := repo.LoadRepoFromCAR(context.Background(), bytes.NewReader(e.Blocks))

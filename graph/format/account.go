@@ -18,10 +18,7 @@ const NoRev Rev = 1<<64 - 1
 // String returns the TID.
 func (r Rev) String() string { return string(syntax.AppendTID(nil, uint64(r))) }
 
-// A Digest is the SHA-256 of a CID. Only the roots of repos are kept by it.
-type Digest [32]byte
-
-// A Root is what is kept of a repo's root: the first 8 bytes of its Digest. Two
+// A Root is what is kept of a repo's root: the first 8 bytes of its CID's SHA-256. Two
 // roots that differ agree in them once in 2^64; an account that makes its own
 // agree hides nothing but its own repo's being desynchronized.
 type Root [8]byte

@@ -165,6 +165,8 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		bo := *o.Backfill
 		bo.Logger = logger(o.Logger).With("component", "backfill")
 		bo.Metrics = backfill.NewMetrics(reg, func() backfill.Status { return manager.StatusNow() })
+		bo.ArchiveOps = archiveOps(o)
+		bo.Archiving = func(begins bool) { archiveMemory(o, begins) }
 		manager = backfill.New(bo)
 		queued = manager.Queued
 	}

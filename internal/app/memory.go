@@ -51,26 +51,55 @@ func splitFDB(memory int64) budget {
 	return budget{0, memory / 4, 0, memory / 8, memory / 4}
 }
 
+// archiveOps returns how many operations of an archive are applied in one write: as many
+// as take as much memory as the budget, which they have besides it for as long as an
+// archive is read. On FoundationDB a write has a few thousand at most.
+func archiveOps(o StoreOptions) int {
+	if o.fdb() {
+		return 0
+	}
+	const each = 1 << 10 // bytes; what a batch and its write hold of one
+	return int(min(max(o.memory()/each, 30_000), 2_000_000))
+}
+
+func (o *StoreOptions) memory() int64 {
+	if o.Memory <= 0 {
+		return DefaultMemory()
+	}
+	return o.Memory
+}
+
+// archiveMemory gives the collector room for an archive's batches and segments, and takes it
+// back.
+func archiveMemory(o StoreOptions, begins bool) {
+	if begins {
+		limitMemory(o, o.memory()+o.memory()/4)
+	} else {
+		limitMemory(o, 0)
+		debug.FreeOSMemory()
+	}
+}
+
 // LimitMemory tells the garbage collector to work harder when the process
 // nears what the budget allows for it, unless GOMEMLIMIT says otherwise: half as
 // much again as the budget. With cgo the engine's share lies outside the
 // collector's heap, in the C library's, where it takes up to twice its size, so
 // builds without cgo, as the image and the Makefile make them, take less. On
 // FoundationDB the collector has the budget.
-func LimitMemory(o StoreOptions) {
+func LimitMemory(o StoreOptions) { limitMemory(o, 0) }
+
+func limitMemory(o StoreOptions, more int64) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	memory := o.Memory
-	if memory <= 0 {
-		memory = DefaultMemory()
-	}
+	memory := o.memory()
 	limit := memory + memory/2
 	if o.fdb() {
 		limit = memory
 	} else if cgo {
 		limit -= 2 * split(memory).engine
 	}
+	limit += more
 	// A limit that the system enforces comes before one that the budget asks for.
 	debug.SetMemoryLimit(min(limit, availableMemory()*9/10))
 }

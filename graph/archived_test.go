@@ -1,0 +1,107 @@
+package graph
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+
+	"skein/graph/check"
+	"skein/graph/format"
+	"skein/internal/kv/memkv"
+	"skein/internal/syntax"
+)
+
+// Rows and markers of an archive, as a fold in plain maps says, come to the same in one
+// write, in some, and in many.
+func TestArchiveInAnyWrites(t *testing.T) {
+	const accounts, rows = 12, 4000
+	for seed := range uint64(6) {
+		most := []int{rows + 1, 1000, 60, 3, 1500, 400}[seed]
+		store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{Row: 20, Chunk: 20})})
+		s, err := Open(t.Context(), store, Options{Embedded: true, SliceSize: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }); err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(seed, 8))
+		want := make([]map[string]string, accounts)
+		hidden := make([]bool, accounts)
+		did := func(n int) string { return fmt.Sprintf("did:web:%d.example.com", n) }
+		var b Batch
+		events := 0
+		flush := func(seq format.Seq) {
+			b.Seen(seq, nil)
+			if err := s.Apply(t.Context(), "archive", &b); err != nil {
+				t.Fatal(err)
+			}
+			b.Reset()
+			events = 0
+		}
+		account := 0
+		for n := range rows {
+			seq, rev := format.Seq(n+1), syntax.AppendTID(nil, uint64(n+1)<<20)
+			if rng.IntN(3) == 0 { // else one more of the same
+				account = rng.IntN(accounts)
+			}
+			if want[account] == nil {
+				want[account] = map[string]string{}
+			}
+			switch what := rng.IntN(200); {
+			case what == 0:
+				b.AddArchivedSync(seq, []byte(did(account)), rev)
+				clear(want[account])
+			case what == 1:
+				b.AddArchivedAccount(seq, []byte(did(account)), false, true)
+				clear(want[account])
+				hidden[account] = true
+			case what < 6:
+				hidden[account] = rng.IntN(2) == 0
+				b.AddArchivedAccount(seq, []byte(did(account)), !hidden[account], false)
+			default:
+				b.AddArchived(seq, []byte(did(account)), rev)
+				for range 1 + rng.IntN(3) {
+					rkey := string(syntax.AppendTID(nil, rng.Uint64N(400)<<44))
+					if rng.IntN(4) == 0 {
+						b.AddDelete(1, []byte(rkey))
+						delete(want[account], pathName(1, []byte(rkey)))
+						continue
+					}
+					subject := did(rng.IntN(accounts))
+					b.AddPut(1, []byte(rkey), []byte(subject))
+					want[account][pathName(1, []byte(rkey))] = subject
+				}
+			}
+			if events++; events > rng.IntN(2*most) {
+				flush(seq)
+			}
+		}
+		flush(rows)
+		for s.Erasing() {
+			if err := s.EraseSlice(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := range accounts {
+			m := &seam{t, s, did(n), nil}
+			st, _ := m.row()
+			if got := m.records(); !maps.Equal(got, want[n]) || st.Has(format.FlagHidden) != hidden[n] {
+				t.Errorf("writes of %d, account %d: %v, want %v; hidden %v, want %v", most, n, got, want[n], st.Has(format.FlagHidden), hidden[n])
+			}
+		}
+		if s.lanes[0].archive == nil {
+			t.Error("the archive has no writer of its own")
+		}
+		if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "" }); err != nil {
+			t.Fatal(err)
+		}
+		if s.lanes[0].archive != nil {
+			t.Error("the memory of an archive's writes is kept after its end")
+		}
+		if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
