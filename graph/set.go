@@ -45,6 +45,84 @@ func (s *Snapshot) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 	return t, nil
 }
 
+// ActorCounts calls each with how many active accounts have an edge to each of the
+// subjects, in no order.
+func (s *Snapshot) ActorCounts(k kinds.Kind, subjects []dict.ID, each func(i int, total uint64) error) error {
+	var whole []int // those whose row is not all of them
+	if s.s.layout.Shared() {
+		for i := range subjects {
+			whole = append(whole, i)
+		}
+	} else {
+		var keys keyBuffer
+		var key []byte
+		for _, id := range subjects {
+			key = format.AppendRowKey(key[:0], k, id)
+			keys.add(key)
+		}
+		hidden := s.Hidden()
+		var members []uint64
+		err := s.r.MultiGet(keys.keys, func(i int, v []byte, _ bool) error {
+			row, err := format.ParseRow(subjects[i], v)
+			if err != nil {
+				return fmt.Errorf("graph: reading set %x: %w", keys.keys[i], err)
+			}
+			if row.Generation > 0 {
+				whole = append(whole, i)
+				return nil
+			}
+			if members, err = row.AppendMembers(members[:0]); err != nil {
+				return fmt.Errorf("graph: reading set %x: %w", keys.keys[i], err)
+			}
+			total := len(members)
+			if !hidden.Empty() {
+				for _, id := range members {
+					if hidden.Has(id) {
+						total--
+					}
+				}
+			}
+			return each(i, uint64(total))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, i := range whole {
+		t, err := s.Actors(k, subjects[i])
+		if err != nil {
+			return err
+		}
+		set, err := t.All()
+		if err != nil {
+			return err
+		}
+		if err := each(i, set.Len()-idset.AndLen(s.Hidden(), set)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SubjectCounts calls each with how many subjects each of the actors has an edge to, of
+// accounts the active ones.
+func (s *Snapshot) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, total uint64) error) error {
+	for i, actor := range actors {
+		set, err := s.Subjects(k, actor)
+		if err != nil {
+			return err
+		}
+		total := set.Len()
+		if k.Info().To.Is == dict.DID {
+			total -= idset.AndLen(s.Hidden(), set)
+		}
+		if err := each(i, total); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Known returns the set if it costs nothing to have: it is small, or decoded
 // already. What is not known has had more members than a row holds.
 func (t *ActorSet) Known() (idset.Set, bool) {

@@ -13,23 +13,25 @@ import (
 // Subjects returns the subjects that actor has an edge to: a forward set, such
 // as follows. That of a hidden account is empty. Hidden accounts are in it.
 func (s *Snapshot) Subjects(k kinds.Kind, actor dict.ID) (idset.Set, error) {
-	ids, err := s.AppendSubjects(nil, k, actor)
+	return s.SubjectsIn(k, actor, Window{})
+}
+
+// A Window is a span of time.
+type Window = read.Window
+
+// SubjectsIn is Subjects by the records in a window.
+func (s *Snapshot) SubjectsIn(k kinds.Kind, actor dict.ID, w Window) (idset.Set, error) {
+	ids, err := s.AppendSubjects(nil, k, actor, w)
 	return idset.FromUnsorted(ids), err
 }
 
-// AppendSubjects appends a forward set to dst, in no order; a subject that
-// several records name may be there several times.
-func (s *Snapshot) AppendSubjects(dst []uint64, k kinds.Kind, actor dict.ID) ([]uint64, error) {
+// AppendSubjects appends a forward set, by the records in a window, to dst, in no order;
+// a subject that several records name may be there several times.
+func (s *Snapshot) AppendSubjects(dst []uint64, k kinds.Kind, actor dict.ID, w Window) ([]uint64, error) {
 	if actor == dict.None || s.IsHidden(actor) {
 		return dst, nil
 	}
-	err := read.Records(s.r, k, actor, func(r *format.Record) bool {
-		if r.Subject != dict.None {
-			dst = append(dst, uint64(r.Subject))
-		}
-		return true
-	})
-	return dst, err
+	return read.AppendSubjects(s.r, k, actor, w, dst)
 }
 
 // Rkeys returns, for each of the subjects, the lowest record key under which a
@@ -57,6 +59,38 @@ func (s *Snapshot) Rkeys(k kinds.Kind, actor dict.ID, subjects []dict.ID) ([][]b
 		return true
 	})
 	return rkeys, err
+}
+
+// ActorsIn returns who of a reverse set has an edge to subject by a record in a window.
+// The members' records are read, those of so many members as from, in no order.
+func (s *Snapshot) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.Set) (idset.Set, error) {
+	var ids []uint64
+	for actor := range from.All() {
+		in, err := s.HasEdgeIn(k, dict.ID(actor), subject, w)
+		if err != nil {
+			return idset.Set{}, err
+		}
+		if in {
+			ids = append(ids, actor)
+		}
+	}
+	return idset.FromList(ids), nil
+}
+
+// HasEdgeIn reports whether a live record of actor in a window names subject, whatever the
+// state of the two accounts.
+func (s *Snapshot) HasEdgeIn(k kinds.Kind, actor, subject dict.ID, w Window) (found bool, err error) {
+	if w.All() {
+		return s.HasEdge(k, actor, subject)
+	}
+	if actor == dict.None || subject == dict.None {
+		return false, nil
+	}
+	err = read.RecordsIn(s.r, k, actor, w, func(r *format.Record) bool {
+		found = found || r.Subject == subject
+		return !found
+	})
+	return found, err
 }
 
 // HasEdge reports whether a live record of actor names subject, whatever the

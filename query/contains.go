@@ -24,9 +24,9 @@ func (v *evaluation) has(n *node, x literal, id dict.ID) (bool, error) {
 		if v.s.IsHidden(actor) {
 			return false, nil
 		}
-		return v.s.HasEdge(n.kind, actor, id)
+		return v.s.HasEdgeIn(n.kind, actor, id, n.window)
 	case opReverse:
-		return v.s.HasEdge(n.kind, id, v.ids[n.of])
+		return v.s.HasEdgeIn(n.kind, id, v.ids[n.of], n.window)
 	case opMembers:
 		return slices.Contains(v.e.strings[n.first:n.last], x), nil
 	default:

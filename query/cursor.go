@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"skein/intern/dict"
 )
@@ -18,7 +19,8 @@ import (
 var errCursor = errors.New("cursor is not one that this server gave for this set")
 
 // cursors seals page cursors. A cursor holds the id of the last member of a
-// page and which strings of the expression were unseen on the first page. It
+// page, which strings of the expression were unseen on the first page, and, if an age
+// was asked for, the time of that. It
 // is encrypted and bound to the expression with the store's secret: ids never
 // leave the process, and a cursor that was cut, edited, or comes from another
 // question is found out. It outlives restarts.
@@ -54,26 +56,51 @@ func (c *cursors) seal(e *Expr, after dict.ID, u unseen) string {
 		}
 		plain = append(plain, b)
 	}
-	mac := hmac.New(sha256.New, c.key[:])
-	_, _ = mac.Write(plain) // never fails
-	_, _ = mac.Write([]byte(e.source))
-	nonce := mac.Sum(nil)[:c.aead.NonceSize():c.aead.NonceSize()]
-	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nonce, nonce, plain, []byte(e.source)))
+	if e.hasAge {
+		plain = binary.BigEndian.AppendUint64(plain, uint64(e.now.UnixMicro()))
+	}
+	return c.sealBytes(plain, e.source)
 }
 
-func (c *cursors) open(e *Expr, cursor string) (after dict.ID, u unseen, err error) {
+// sealBytes seals what a cursor holds, for one question.
+func (c *cursors) sealBytes(plain []byte, question string) string {
+	mac := hmac.New(sha256.New, c.key[:])
+	_, _ = mac.Write(plain) // never fails
+	_, _ = mac.Write([]byte(question))
+	nonce := mac.Sum(nil)[:c.aead.NonceSize():c.aead.NonceSize()]
+	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nonce, nonce, plain, []byte(question)))
+}
+
+// openBytes returns what a cursor holds that was sealed for a question.
+func (c *cursors) openBytes(cursor, question string) ([]byte, error) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	if err != nil || len(sealed) < c.aead.NonceSize() {
-		return 0, nil, errCursor
-	}
 	n := c.aead.NonceSize()
-	plain, err := c.aead.Open(nil, sealed[:n], sealed[n:], []byte(e.source))
-	if err != nil || len(plain) != 8+(len(e.strings)+7)/8 {
-		return 0, nil, errCursor
+	if err != nil || len(sealed) < n {
+		return nil, errCursor
+	}
+	plain, err := c.aead.Open(nil, sealed[:n], sealed[n:], []byte(question))
+	if err != nil {
+		return nil, errCursor
+	}
+	return plain, nil
+}
+
+// open returns what a cursor for an expression says, and the expression as of the first
+// page.
+func (c *cursors) open(given *Expr, cursor string) (e *Expr, after dict.ID, u unseen, err error) {
+	e = given
+	plain, err := c.openBytes(cursor, e.source)
+	want := 8 + (len(e.strings)+7)/8
+	if err == nil && e.hasAge && len(plain) == want+8 {
+		e, err = parseAt(e.source, time.UnixMicro(int64(binary.BigEndian.Uint64(plain[want:]))))
+		plain = plain[:want]
+	}
+	if err != nil || len(plain) != want {
+		return nil, 0, nil, errCursor
 	}
 	u = make(unseen, len(e.strings))
 	for i := range u {
 		u[i] = plain[8+i/8]&(1<<(i%8)) != 0
 	}
-	return dict.ID(binary.BigEndian.Uint64(plain)), u, nil
+	return e, dict.ID(binary.BigEndian.Uint64(plain)), u, nil
 }

@@ -28,9 +28,10 @@ type evaluation struct {
 
 // leaf is a set that the graph has.
 type leaf struct {
-	op   op
-	kind kinds.Kind
-	of   dict.ID
+	op     op
+	kind   kinds.Kind
+	of     dict.ID
+	window graph.Window
 }
 
 // Strings that have no id, and so are in no set of the graph, may still be
@@ -58,7 +59,7 @@ func newEvaluation(ctx context.Context, s *graph.Snapshot, e *Expr, w *work) (*e
 // repeated notes which leaves occur more than once.
 func (v *evaluation) repeated(n *node, seen map[leaf]bool) {
 	if n.op == opForward || n.op == opReverse {
-		l := leaf{n.op, n.kind, v.ids[n.of]}
+		l := leaf{n.op, n.kind, v.ids[n.of], n.window}
 		if seen[l] {
 			v.again[l] = nil
 		}
@@ -146,7 +147,7 @@ func (v *evaluation) open(n *node) (operand, error) {
 	}
 	switch n.op {
 	case opForward, opReverse:
-		return v.leaf(leaf{n.op, n.kind, v.ids[n.of]})
+		return v.leaf(leaf{n.op, n.kind, v.ids[n.of], n.window})
 	case opMembers:
 		var ids []uint64
 		for i := n.first; i < n.last; i++ {
@@ -171,10 +172,13 @@ func (v *evaluation) leaf(l leaf) (t operand, err error) {
 	if kept != nil {
 		return *kept, nil
 	}
-	if l.op == opForward {
-		t.set, err = v.s.Subjects(l.kind, l.of)
-	} else {
+	switch {
+	case l.op == opForward:
+		t.set, err = v.s.SubjectsIn(l.kind, l.of, l.window)
+	case l.window.All():
 		t, err = v.openActors(l.kind, l.of)
+	default:
+		t.set, err = v.actorsIn(l)
 	}
 	if err == nil && t.set.Len() > idset.ListMax {
 		err = v.work.heavy()
@@ -194,6 +198,26 @@ func (v *evaluation) openActors(k kinds.Kind, subject dict.ID) (operand, error) 
 		return operand{set: set}, nil
 	}
 	return operand{large: t}, nil
+}
+
+// MaxWindowed bounds the set of who has an edge to a subject of which those in a window are
+// asked for: the records of each are read.
+const MaxWindowed = 50_000
+
+// actorsIn reads the members of a reverse set in a window.
+func (v *evaluation) actorsIn(l leaf) (idset.Set, error) {
+	t, err := v.openActors(l.kind, l.of)
+	if err != nil {
+		return idset.Set{}, err
+	}
+	set, err := v.all(t)
+	if err != nil {
+		return idset.Set{}, err
+	}
+	if set.Len() > MaxWindowed {
+		return idset.Set{}, invalid("%s(… since, until …) is of a set of %d: who of a set has come in a window is read from the records of each, and answered of at most %d", l.kind.Info().Reverse, set.Len(), MaxWindowed)
+	}
+	return v.s.ActorsIn(l.kind, l.of, l.window, set)
 }
 
 func (v *evaluation) all(t operand) (idset.Set, error) {
@@ -285,10 +309,10 @@ func (v *evaluation) intersect(n *node, two bool) (set, last idset.Set, err erro
 const stages = 3
 
 func (n *node) stage() int {
-	switch n.op {
-	case opReverse, opMembers:
+	switch {
+	case n.op == opMembers, n.op == opReverse && n.window.All():
 		return 0
-	case opForward:
+	case n.op == opForward, n.op == opReverse:
 		return 1
 	default:
 		return 2
@@ -310,7 +334,7 @@ func (v *evaluation) probe(n *node, small []operand) (t operand, done bool, err 
 	for id := range small[0].set.All() {
 		has := false
 		if !v.s.IsHidden(actor) && dict.ID(id) < dict.FirstReserved {
-			if has, err = v.s.HasEdge(n.kind, actor, dict.ID(id)); err != nil {
+			if has, err = v.s.HasEdgeIn(n.kind, actor, dict.ID(id), n.window); err != nil {
 				return t, false, err
 			}
 		}
@@ -395,10 +419,10 @@ func (v *evaluation) unseen() unseen {
 // page returns the strings of up to limit members, and of no more than maxPageBytes, of a result after the one
 // with id after, in the order of their ids, and the last of these if there are
 // more, else None.
-func (v *evaluation) page(set idset.Set, after dict.ID, limit int, pinned unseen) (members []string, last dict.ID, err error) {
+func (v *evaluation) page(set idset.Set, after dict.ID, limit int, pinned unseen) (ids []uint64, members []string, last dict.ID, err error) {
 	ids, more := v.pin(set, pinned).Page(uint64(after), limit, v.pinnedHidden(pinned))
 	if members, err = v.strings(ids); err != nil {
-		return nil, dict.None, err
+		return nil, nil, dict.None, err
 	}
 	bytes := 0
 	for i := range members {
@@ -410,7 +434,7 @@ func (v *evaluation) page(set idset.Set, after dict.ID, limit int, pinned unseen
 	if more {
 		last = dict.ID(ids[len(ids)-1])
 	}
-	return members, last, nil
+	return ids, members, last, nil
 }
 
 // maxPageBytes bounds the members of a page: URIs of up to 8 KiB would make pages

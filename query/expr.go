@@ -6,8 +6,10 @@ package query
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
+	"skein/graph"
 	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/syntax"
@@ -25,6 +27,7 @@ type node struct {
 	op     op
 	kind   kinds.Kind     // of a leaf
 	of     int            // of a leaf: the index of its argument in Expr.strings
+	window graph.Window   // of a leaf
 	args   []node         // of an operator
 	first  int            // of members: its arguments are strings[first:last]
 	last   int            //
@@ -48,6 +51,8 @@ type Expr struct {
 	source  string
 	root    node
 	strings []literal
+	now     time.Time // what ages are counted from
+	hasAge  bool      // there is one
 }
 
 // literal is a DID or a URI in an expression.
@@ -153,8 +158,11 @@ var functions = func() map[string]function {
 }()
 
 // Parse parses a set expression. Its errors are *SyntaxError.
-func Parse(source string) (*Expr, error) {
-	p := &parser{e: &Expr{source: source}}
+func Parse(source string) (*Expr, error) { return parseAt(source, time.Now()) }
+
+// parseAt parses a set expression whose ages are counted from now.
+func parseAt(source string, now time.Time) (*Expr, error) {
+	p := &parser{e: &Expr{source: source, now: now}}
 	if len(source) > MaxExpr {
 		return nil, &SyntaxError{MaxExpr, fmt.Sprintf("the expression has %d bytes, at most %d are allowed", len(source), MaxExpr)}
 	}
@@ -357,9 +365,50 @@ func (p *parser) literals(n *node, name string) error {
 			return err
 		}
 		if more && n.op != opMembers {
-			return p.errorf(p.i, "%s takes one argument", name)
+			if err := p.times(n, name); err != nil {
+				return err
+			}
+			break
 		}
 	}
 	n.of, n.last = n.first, len(p.e.strings)
+	return nil
+}
+
+// times reads the window of a leaf: since=T, until=T or both.
+func (p *parser) times(n *node, name string) error {
+	var since, until string
+	start := p.i
+	for more := true; more; {
+		p.space()
+		at := p.i
+		which, t, ok := strings.Cut(p.word(), "=")
+		var to *string
+		switch which {
+		case "since":
+			to = &since
+		case "until":
+			to = &until
+		}
+		switch {
+		case to == nil || !ok:
+			return p.errorf(at, "%s takes one argument, and since=T and until=T", name)
+		case t == "":
+			return p.errorf(at, "the time of %s is missing", which)
+		case *to != "":
+			return p.errorf(at, "%s is given twice", which)
+		}
+		*to = t
+		var err error
+		if more, err = p.next(name); err != nil {
+			return err
+		}
+	}
+	w, isAge, err := window(since, until, p.e.now)
+	if err != nil {
+		return p.errorf(start, "%v", err)
+	}
+	n.window = w
+	p.e.hasAge = p.e.hasAge || isAge
 	return nil
 }

@@ -76,7 +76,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 			return err
 		}
 		v := &evaluation{ended: kv.InterruptOf(ctx), s: sn, work: q.work}
-		t, err := v.leaf(leaf{opForward, followKind, ids[len(subjects)]})
+		t, err := v.leaf(leaf{op: opForward, kind: followKind, of: ids[len(subjects)]})
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 		var of []int // the subject that each is a sample of
 		for i, subject := range subjects {
 			out.Subjects[i] = knownSubject{subject.s, 0, []string{}}
-			t, err := v.leaf(leaf{opReverse, edge.Kind, ids[i]})
+			t, err := v.leaf(leaf{op: opReverse, kind: edge.Kind, of: ids[i]})
 			if err != nil {
 				return err
 			}

@@ -64,10 +64,11 @@ func TestLexicons(t *testing.T) {
 	w := newWorld(t, 6, 1000)
 	a := w.history.Accounts()
 	calls := map[string][]string{
-		"blue.skein.graph.query":    {"set=members(" + a[0] + "," + a[1] + ")&limit=1", "set=members(" + a[0] + ")&count=true"},
+		"blue.skein.graph.query":    {"set=members(" + a[0] + "," + a[1] + ")&limit=1", "set=members(" + a[0] + ")&count=true", "set=follows(" + a[0] + ")&records=true"},
+		"blue.skein.graph.list":     {"set=follows(" + a[0] + ")&limit=1"},
 		"blue.skein.graph.contains": {"set=members(" + a[0] + ")&member=" + a[1]},
 		"blue.skein.graph.known":    {"actor=" + a[0] + "&edge=followers&subject=" + a[1] + "&subject=" + a[2]},
-		"blue.skein.graph.rank":     {"of=follows(" + a[0] + ")&via=likes", "of=followers(" + a[0] + ")&via=followers&except=follows(" + a[0] + ")"},
+		"blue.skein.graph.rank":     {"of=follows(" + a[0] + ")&via=likes", "of=followers(" + a[0] + ")&via=followers&except=follows(" + a[0] + ")", "of=follows(" + a[0] + ")&via=follows&by=lift&min=1&since=2000-01-01"},
 		"blue.skein.graph.getStats": {""},
 	}
 	files, err := query.Lexicons.ReadDir("lexicons")

@@ -25,10 +25,17 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	withRecords, err := q.boolean("records")
+	if err != nil {
+		return nil, err
+	}
+	if withRecords && !e.isLeaf() {
+		return nil, invalid("set: records=true goes with one set, such as likers(at://…); an operator's members have no records of their own")
+	}
 	var after dict.ID
 	var pinned unseen
 	if q.values.Has("cursor") {
-		if after, pinned, err = s.cursors.open(e, q.values.Get("cursor")); err != nil {
+		if e, after, pinned, err = s.cursors.open(e, q.values.Get("cursor")); err != nil {
 			return nil, invalid("%v", err)
 		}
 	}
@@ -36,6 +43,7 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 		Type    string    `json:"type"`
 		Total   uint64    `json:"total"`
 		Members *[]string `json:"members,omitempty"`
+		Records *[]string `json:"records,omitempty"`
 		Cursor  string    `json:"cursor,omitempty"`
 	}{Type: typeName(e.Type())}
 	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
@@ -54,9 +62,16 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 		if pinned == nil {
 			pinned = v.unseen()
 		}
-		members, last, err := v.page(set, after, limit, pinned)
+		ids, members, last, err := v.page(set, after, limit, pinned)
 		if err != nil {
 			return err
+		}
+		if withRecords {
+			records, err := v.recordsOf(ids, members)
+			if err != nil {
+				return err
+			}
+			out.Records = &records
 		}
 		out.Total, out.Members = total, &members
 		if last != dict.None {

@@ -36,7 +36,12 @@ type world struct {
 
 func newWorld(t *testing.T, seed uint64, events int) *world {
 	t.Helper()
-	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+	return newWorldOf(t, history.New(seed, 40), graph.Limits{}, events)
+}
+
+func newWorldOf(t *testing.T, h *history.History, l graph.Limits, events int) *world {
+	t.Helper()
+	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(l)})
 	g, err := graph.Open(t.Context(), store, graph.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +52,7 @@ func newWorld(t *testing.T, seed uint64, events int) *world {
 	}
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	w := &world{t, g, history.New(seed, 40), oracle.New(), srv.URL, 0}
+	w := &world{t, g, h, oracle.New(), srv.URL, 0}
 	w.grow(events)
 	return w
 }

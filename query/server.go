@@ -86,10 +86,11 @@ type method struct {
 }
 
 var methods = []method{
-	{"blue.skein.graph.query", (*Server).query, []string{"set", "limit", "cursor", "count"}, nil},
+	{"blue.skein.graph.query", (*Server).query, []string{"set", "limit", "cursor", "count", "records"}, nil},
+	{"blue.skein.graph.list", (*Server).list, []string{"set", "limit", "cursor"}, nil},
 	{"blue.skein.graph.contains", (*Server).contains, []string{"set", "member"}, []string{"member"}},
 	{"blue.skein.graph.known", (*Server).known, []string{"actor", "edge", "subject", "limit"}, []string{"subject"}},
-	{"blue.skein.graph.rank", (*Server).rank, []string{"of", "via", "except", "limit"}, nil},
+	{"blue.skein.graph.rank", (*Server).rank, []string{"of", "via", "except", "since", "until", "subjectsSince", "by", "min", "limit"}, nil},
 	{"blue.skein.graph.getStats", (*Server).getStats, nil, nil},
 	{"app.bsky.graph.getRelationships", (*Server).getRelationships, []string{"actor", "others"}, []string{"others"}},
 }

@@ -310,6 +310,44 @@ func Uvarint(v []byte) (uint64, int) {
 	return x, bits.TrailingZeros64(last)>>3 + 1
 }
 
+// AppendSubjects appends the subjects that the records of a chunk of TIDs in [from, to)
+// name, without making the records. It returns false, and dst as it was, for one that has
+// more than live records of TIDs, or is malformed: Read tells.
+func (c ChunkCoder) AppendSubjects(dst []uint64, v []byte, from, to uint64) (out []uint64, ok bool) {
+	if c.IsRaw() {
+		return dst, false
+	}
+	end, out := c.start(), dst
+	for len(v) > 0 {
+		d, w := Uvarint(v)
+		if w <= 0 {
+			return dst, false
+		}
+		v = v[w:]
+		if d&1 != 0 {
+			if len(v) < 2 {
+				return dst, false
+			}
+			ext := binary.BigEndian.Uint16(v)
+			v = v[2:]
+			if end.clock = uint64(ext & clockMask); ext>>ClockBits != 0 {
+				return dst, false
+			}
+		}
+		end.micros += d >> 1
+		d, w = Uvarint(v)
+		if w <= 0 {
+			return dst, false
+		}
+		v = v[w:]
+		end.subject += dict.Unzigzag(d)
+		if tid := end.micros<<ClockBits | end.clock; tid >= from && tid < to {
+			out = append(out, end.subject)
+		}
+	}
+	return out, true
+}
+
 // CompareRecords orders records by path, and those of one path by age.
 func CompareRecords(x, y Record) int {
 	if c := ComparePaths(x.Path, y.Path); c != 0 {

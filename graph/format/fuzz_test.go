@@ -76,6 +76,34 @@ func FuzzHas(f *testing.F) {
 	})
 }
 
+// FuzzSubjects: what is read of a chunk's subjects in a window, without making its records,
+// is what the records say.
+func FuzzSubjects(f *testing.F) {
+	c := CoderOf(shortID, Path{TID: goldenTID}.Bucket())
+	for _, form := range goldenChunks() {
+		f.Add(form.Bytes, uint64(0), uint64(1<<64-1))
+		f.Add(form.Bytes, uint64(goldenTID), uint64(goldenTID+1<<20))
+	}
+	f.Fuzz(func(t *testing.T, v []byte, from, to uint64) {
+		got, ok := c.AppendSubjects([]uint64{7}, v, from, to)
+		records, generation, err := c.Read(nil, v, 0)
+		simple := err == nil && generation == 0
+		want := []uint64{7}
+		for _, r := range records {
+			simple = simple && r.Flags == 0
+			if r.Path.TID >= from && r.Path.TID < to {
+				want = append(want, uint64(r.Subject))
+			}
+		}
+		if !simple {
+			want = want[:1]
+		}
+		if ok != simple || !slices.Equal(got, want) {
+			t.Errorf("chunk %x: %v, %v, want %v, %v", v, got, ok, want, simple)
+		}
+	})
+}
+
 // FuzzExtend: where a fold can go on after the oldest value's bytes, it comes to what
 // a fold that reads them comes to.
 func FuzzExtend(f *testing.F) {

@@ -1,6 +1,7 @@
 package read
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"sync"
@@ -34,21 +35,26 @@ func Records(r kv.Reader, k kinds.Kind, actor dict.ID, each func(*format.Record)
 // prefix, by actor.
 func RecordsUnder(r kv.Reader, prefix []byte, each func(actor dict.ID, rec *format.Record) bool) error {
 	return Buckets(r, prefix, func(rr *Bucket) (more bool) {
-		if rr.Chunks > 1 {
-			for rec := range format.Live(rr.Records, rr.Chunks) {
-				if !each(rr.actor, rec) {
-					return false
-				}
-			}
-			return true
-		}
-		for i := range rr.Records { // nearly always: format.Live of one chunk, without an iterator
-			if rec := &rr.Records[i]; rec.Flags != format.Removed && !each(rr.actor, rec) {
+		return rr.live(func(rec *format.Record) bool { return each(rr.actor, rec) })
+	})
+}
+
+// live calls each for the live records, until it returns false.
+func (rr *Bucket) live(each func(rec *format.Record) bool) (more bool) {
+	if rr.Chunks > 1 {
+		for rec := range format.Live(rr.Records, rr.Chunks) {
+			if !each(rec) {
 				return false
 			}
 		}
 		return true
-	})
+	}
+	for i := range rr.Records { // nearly always: format.Live of one chunk, without an iterator
+		if rec := &rr.Records[i]; rec.Flags != format.Removed && !each(rec) {
+			return false
+		}
+	}
+	return true
 }
 
 // RecordsOf calls each for the live records of an actor whose subject is
@@ -77,12 +83,18 @@ func (rr *Bucket) superseded(rec *format.Record) bool {
 // Buckets calls each with the records of one bucket after another, of all its
 // chunks end to end, until it returns false.
 func Buckets(r kv.Reader, prefix []byte, each func(*Bucket) bool) error {
+	return buckets(r, prefix, kv.PrefixEnd(prefix), nil, each)
+}
+
+// buckets is Buckets of the chunks in [lo, hi). If the chunk under lo itself was spilled,
+// what lies between it and below is passed over.
+func buckets(r kv.Reader, lo, hi, below []byte, each func(*Bucket) bool) error {
 	rr, _ := recordReaders.Get().(*Bucket)
 	defer recordReaders.Put(rr)
 	reset := func() { rr.Records, rr.raw, rr.Chunks = rr.Records[:0], rr.raw[:0], 0 }
 	reset()
-	more := true
-	err := r.Scan(prefix, kv.PrefixEnd(prefix), false, func(key, v []byte) (bool, error) {
+	more, jump := true, false
+	chunk := func(key, v []byte) (bool, error) {
 		_, actor, bucket, depth, err := format.ParseChunkKey(key)
 		if err != nil {
 			return false, err
@@ -100,12 +112,18 @@ func Buckets(r kv.Reader, prefix []byte, each func(*Bucket) bool) error {
 			v = rr.raw[start:]
 		}
 		rr.Chunks++
-		rr.Records, _, err = format.CoderOf(actor, bucket).Read(rr.Records, v, uint32(depth))
+		var generation uint64
+		rr.Records, generation, err = format.CoderOf(actor, bucket).Read(rr.Records, v, uint32(depth))
 		if err != nil {
 			return false, fmt.Errorf("chunk %x: %w", key, err)
 		}
-		return true, nil
-	})
+		jump = below != nil && generation > 0 && bytes.Equal(key, lo)
+		return !jump, nil
+	}
+	err := r.Scan(lo, hi, false, chunk)
+	if err == nil && jump {
+		err = r.Scan(below, hi, false, chunk)
+	}
 	if err == nil && more && rr.Chunks > 0 {
 		each(rr)
 	}

@@ -320,7 +320,7 @@ func (c *checker) forward(s *set) error {
 	}
 	c.want = dedupe(c.want)
 	var err error
-	if c.ids64, err = c.s.AppendSubjects(c.ids64[:0], kind, actor); err != nil {
+	if c.ids64, err = c.s.AppendSubjects(c.ids64[:0], kind, actor, graph.Window{}); err != nil {
 		return err
 	}
 	got := dedupe(c.ids64)

@@ -21,6 +21,7 @@ type History struct {
 	rng      *rand.Rand
 	seq      int64
 	clock    uint64
+	step     uint64 // the clock goes on by less than that
 	accounts []string
 	posts    []string
 	repos    map[string]*repo
@@ -34,11 +35,25 @@ type repo struct {
 
 // New returns a history of so many accounts. The same seed makes the
 // same history.
-func New(seed uint64, accounts int) *History {
+func New(seed uint64, accounts int) *History { return newHistory(seed, accounts, 1000) }
+
+// NewSpread is New over centuries: neighbouring records lie in different chunks as often
+// as in one. Half of the posts are younger than most of what names them.
+func NewSpread(seed uint64, accounts int) *History {
+	h := newHistory(seed, accounts, 1<<47)
+	for i := range h.posts {
+		if at := strings.LastIndexByte(h.posts[i], '/'); i%2 == 0 && len(h.posts[i]) == at+1+13 {
+			h.posts[i] = h.posts[i][:at+1] + TID(1<<50+h.rng.Uint64N(1<<59))
+		}
+	}
+	return h
+}
+
+func newHistory(seed uint64, accounts int, step uint64) *History {
 	h := &History{
 		rng:   rand.New(rand.NewPCG(seed, 77)),
 		repos: map[string]*repo{}, live: map[string][]oracle.Op{},
-		clock: 1 << 50,
+		clock: 1 << 50, step: step,
 	}
 	for i := range accounts {
 		h.accounts = append(h.accounts, h.did(i))
@@ -75,7 +90,7 @@ func (h *History) post() string {
 }
 
 func (h *History) tid() string {
-	h.clock += 1 + h.rng.Uint64N(1000)
+	h.clock += 1 + h.rng.Uint64N(h.step)
 	return TID(h.clock)
 }
 

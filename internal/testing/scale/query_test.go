@@ -213,7 +213,7 @@ func BenchmarkRank(b *testing.B) {
 					return err
 				}
 				for _, i := range at {
-					ids, err := s.AppendSubjects(nil, kind, batch.ID(i))
+					ids, err := s.AppendSubjects(nil, kind, batch.ID(i), graph.Window{})
 					if err != nil {
 						return err
 					}

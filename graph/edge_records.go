@@ -1,0 +1,151 @@
+package graph
+
+import (
+	"fmt"
+
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/graph/read"
+	"skein/intern/dict"
+)
+
+// Of several records that make one edge, the one that is shown is the first that was made
+// after the edge's subject, as their keys say, else the last before it; one whose key is no
+// TID only where there is no other, of these the lowest. A subject whose own key is no TID,
+// as an account's, is from the beginning of time, so that the first record is shown.
+
+// betterRecord reports whether of two records of one edge p is shown, and not q. since is
+// the TID of the subject, 0 if it has none.
+func betterRecord(p, q format.Path, since uint64) bool {
+	switch {
+	case p.Raw != nil || q.Raw != nil:
+		return q.Raw != nil && (p.Raw == nil || string(p.Raw) < string(q.Raw))
+	case (p.TID >= since) != (q.TID >= since):
+		return p.TID >= since
+	case p.TID >= since:
+		return p.TID < q.TID
+	}
+	return p.TID > q.TID
+}
+
+// edgeRecord is the record of an edge, as far as it is known.
+type edgeRecord struct {
+	path  format.Path
+	found bool
+}
+
+func (e *edgeRecord) offer(p format.Path, since uint64) {
+	if e.found && !betterRecord(p, e.path, since) {
+		return
+	}
+	if p.Raw != nil {
+		p.Raw = append([]byte(nil), p.Raw...)
+	}
+	e.path, e.found = p, true
+}
+
+// RecordsTo calls each with the record, of those in a window, by which each of the actors
+// has an edge to subject, in no order; those that have none are left out. since is the TID
+// of the subject, 0 if it has none: records are looked for first where they are most
+// likely, soon after it.
+func (s *Snapshot) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, actors []dict.ID, each func(i int, p format.Path) error) error {
+	left := make([]int, len(actors))
+	for i := range left {
+		left[i] = i
+	}
+	if since > 0 && (w.All() || since >= w.From) {
+		const soon = 2 // buckets, of 12.7 days
+		var scan []int
+		for n := range uint64(soon) {
+			found := func(i int, p format.Path) error {
+				if w.Has(p) {
+					return each(i, p)
+				}
+				scan = append(scan, i)
+				return nil
+			}
+			rest, spilled, err := s.probeRecords(k, subject, since, since+n<<format.BucketShift, actors, left, found)
+			if err != nil {
+				return err
+			}
+			left, scan = rest, append(scan, spilled...)
+		}
+		left = append(left, scan...)
+	}
+	for _, i := range left {
+		var best edgeRecord
+		err := read.RecordsIn(s.r, k, actors[i], w, func(r *format.Record) bool {
+			if r.Subject == subject {
+				best.offer(r.Path, since)
+			}
+			return true
+		})
+		if err == nil && best.found {
+			err = each(i, best.path)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// probeRecords looks for the records in the bucket of a TID, for those of actors that are
+// left, and returns those that have none there, and those whose bucket was spilled.
+func (s *Snapshot) probeRecords(k kinds.Kind, subject dict.ID, since, at uint64, actors []dict.ID, left []int, each func(i int, p format.Path) error) (rest, spilled []int, err error) {
+	var keys keyBuffer
+	var key []byte
+	bucket := format.Path{TID: at}.Bucket()
+	for _, i := range left {
+		key = format.AppendChunkKey(key[:0], k, actors[i], format.Path{TID: at}, 0)
+		keys.add(key)
+	}
+	var records []format.Record
+	err = s.r.MultiGet(keys.keys, func(n int, v []byte, ok bool) error {
+		i := left[n]
+		if !ok {
+			rest = append(rest, i)
+			return nil
+		}
+		var generation uint64
+		var err error
+		if records, generation, err = format.CoderOf(actors[i], bucket).Read(records[:0], v, 0); err != nil {
+			return fmt.Errorf("graph: reading records %x: %w", keys.keys[n], err)
+		}
+		if generation > 0 {
+			spilled = append(spilled, i)
+			return nil
+		}
+		for j := range records { // they ascend
+			if r := &records[j]; r.Flags == 0 && r.Subject == subject && r.Path.TID >= since {
+				return each(i, r.Path)
+			}
+		}
+		rest = append(rest, i)
+		return nil
+	})
+	return rest, spilled, err
+}
+
+// RecordsFrom calls each with the record, of those in a window, by which actor has an edge
+// to each of the subjects, in no order; those to which it has none are left out. since
+// returns the TID of a subject, 0 if it has none.
+func (s *Snapshot) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, since func(i int) uint64, w Window, each func(i int, p format.Path) error) error {
+	index := make(map[dict.ID]int, len(subjects))
+	for i, id := range subjects {
+		index[id] = i
+	}
+	best := make([]edgeRecord, len(subjects))
+	err := read.RecordsIn(s.r, k, actor, w, func(r *format.Record) bool {
+		if i, ok := index[r.Subject]; ok && r.Subject != dict.None {
+			best[i].offer(r.Path, since(i))
+		}
+		return true
+	})
+	for i := range best {
+		if err == nil && best[i].found {
+			err = each(i, best[i].path)
+		}
+	}
+	return err
+}

@@ -1,0 +1,270 @@
+package query
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"math"
+	"slices"
+	"time"
+
+	"skein/graph"
+	"skein/graph/format"
+	"skein/intern/dict"
+	"skein/internal/idset"
+	"skein/internal/syntax"
+)
+
+// Bounds of what list sorts by time: members of a set of who has an edge to a subject, of
+// each of whom records are read, and of a set of what an actor has an edge to, whose records
+// lie together.
+const (
+	MaxSortedActors   = 10_000
+	MaxSortedSubjects = 200_000
+)
+
+// recordOf is a member, and the record that makes the edge.
+type recordOf struct {
+	id   dict.ID
+	path format.Path
+}
+
+// newestFirst orders by the records' times, those of one time and those that have none by
+// id, the latter last.
+func newestFirst(x, y recordOf) int {
+	return cmp.Or(cmp.Compare(timeOf(y.path), timeOf(x.path)), cmp.Compare(x.id, y.id))
+}
+
+// timeOf is the time of a record in microseconds, 0 if it has none.
+func timeOf(p format.Path) uint64 {
+	if p.Raw != nil {
+		return 0
+	}
+	return p.TID >> format.ClockBits
+}
+
+// edgeRecords finds the records by which the members of a leaf are in it. ids are members,
+// and ascend.
+func (v *evaluation) edgeRecords(n *node, ids []dict.ID) (found []recordOf, err error) {
+	add := func(i int, p format.Path) error {
+		found = append(found, recordOf{ids[i], p})
+		return v.ended.Err()
+	}
+	subject := v.e.strings[n.of].s
+	if n.op == opReverse {
+		err = v.s.RecordsTo(n.kind, v.ids[n.of], tidOf(n.kind.Info().To.Is, subject), n.window, ids, add)
+		return found, err
+	}
+	since := make([]uint64, len(ids))
+	if to := n.kind.Info().To.Is; to == dict.URI {
+		if err = v.s.Strings(to, ids, func(i int, s []byte) error { since[i] = tidOf(to, s); return nil }); err != nil {
+			return nil, err
+		}
+	}
+	err = v.s.RecordsFrom(n.kind, v.ids[n.of], ids, func(i int) uint64 { return since[i] }, n.window, add)
+	return found, err
+}
+
+// tidOf returns the TID that a string names a record by, 0 if it does not.
+func tidOf[S ~string | ~[]byte](is dict.Namespace, s S) uint64 {
+	if is != dict.URI {
+		return 0
+	}
+	b := []byte(s)
+	tid, _ := syntax.ParseTID(b[bytes.LastIndexByte(b, '/')+1:])
+	return tid
+}
+
+// isLeaf reports whether an expression is one set that the index has.
+func (e *Expr) isLeaf() bool { return e.root.op == opForward || e.root.op == opReverse }
+
+// recordsOf returns the URIs of the records by which the members with these ids and names
+// are in the expression, which is a leaf.
+func (v *evaluation) recordsOf(ids []uint64, members []string) ([]string, error) {
+	all := make([]dict.ID, len(ids))
+	for i, id := range ids {
+		all[i] = dict.ID(id)
+	}
+	n := &v.e.root
+	found, err := v.edgeRecords(n, all)
+	if err != nil {
+		return nil, err
+	}
+	uris := make([]string, len(ids))
+	for _, f := range found {
+		i, _ := slices.BinarySearch(all, f.id)
+		author := v.e.strings[n.of].s
+		if n.op == opReverse {
+			author = members[i]
+		}
+		uris[i] = recordURI(author, *n.kind.Info(), f.path.AppendRkey(nil))
+	}
+	return uris, nil
+}
+
+type listItem struct {
+	Member string `json:"member"`
+	Record string `json:"record"`
+	Time   string `json:"time,omitempty"` // of the record
+}
+
+// list returns the members of one set with the records that make the edges, the newest
+// first.
+func (s *Server) list(ctx context.Context, q params) (any, error) {
+	e, err := q.expr("set")
+	if err != nil {
+		return nil, err
+	}
+	if !e.isLeaf() {
+		return nil, invalid("set: list takes one set, such as likers(at://…); an operator's members have no records of their own")
+	}
+	limit, err := q.integer("limit", 1, 1000, 50)
+	if err != nil {
+		return nil, err
+	}
+	var after listPlace
+	if q.values.Has("cursor") {
+		if e, after, err = s.cursors.openList(e, q.values.Get("cursor")); err != nil {
+			return nil, invalid("%v", err)
+		}
+	}
+	out := struct {
+		Type   string     `json:"type"`
+		Total  uint64     `json:"total"`
+		Order  string     `json:"order"`
+		Items  []listItem `json:"items"`
+		Cursor string     `json:"cursor,omitempty"`
+	}{Type: typeName(e.Type())}
+	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
+		v, err := newEvaluation(ctx, sn, e, q.work)
+		if err != nil {
+			return err
+		}
+		set, total, err := v.result()
+		if err != nil {
+			return err
+		}
+		out.Total, out.Items = total, []listItem{}
+		page, last, err := v.listed(set, &after, limit)
+		if err != nil {
+			return err
+		}
+		out.Order = after.order()
+		ids := make([]dict.ID, len(page))
+		for i, r := range page {
+			ids[i] = r.id
+		}
+		err = sn.Strings(e.Type(), ids, func(i int, member []byte) error {
+			author := e.strings[e.root.of].s
+			if e.root.op == opReverse {
+				author = string(member)
+			}
+			item := listItem{Member: string(member), Record: recordURI(author, *e.root.kind.Info(), page[i].path.AppendRkey(nil))}
+			if at := timeOf(page[i].path); at > 0 {
+				item.Time = time.UnixMicro(int64(at)).UTC().Format("2006-01-02T15:04:05.000000Z")
+			}
+			out.Items = append(out.Items, item)
+			return nil
+		})
+		if last != nil {
+			out.Cursor = s.cursors.sealList(e, *last)
+		}
+		return err
+	})
+	return out, err
+}
+
+// listPlace is where a page of list begins: after a member. A list that was begun in one
+// order goes on in it.
+type listPlace struct {
+	begun  bool
+	sorted bool
+	micros uint64
+	id     dict.ID
+}
+
+func (p *listPlace) order() string {
+	if p.sorted {
+		return "newest"
+	}
+	return "id"
+}
+
+// listed returns a page of a set, and the place after it, nil if it is the last.
+func (v *evaluation) listed(set idset.Set, after *listPlace, limit int) (page []recordOf, last *listPlace, err error) {
+	most := uint64(MaxSortedActors)
+	if v.e.root.op == opForward {
+		most = MaxSortedSubjects
+	}
+	if !after.begun {
+		after.sorted = set.Len() <= most
+	}
+	if !after.sorted {
+		ids, more := set.Page(uint64(after.id), limit, v.hidden())
+		all := make([]dict.ID, len(ids))
+		for i, id := range ids {
+			all[i] = dict.ID(id)
+		}
+		if page, err = v.edgeRecords(&v.e.root, all); err != nil {
+			return nil, nil, err
+		}
+		slices.SortFunc(page, func(x, y recordOf) int { return cmp.Compare(x.id, y.id) })
+		if more {
+			last = &listPlace{true, false, 0, all[len(all)-1]}
+		}
+		return page, last, nil
+	}
+	all, _ := set.Page(0, math.MaxInt, v.hidden())
+	ids := make([]dict.ID, len(all))
+	for i, id := range all {
+		ids[i] = dict.ID(id)
+	}
+	if page, err = v.edgeRecords(&v.e.root, ids); err != nil {
+		return nil, nil, err
+	}
+	slices.SortFunc(page, newestFirst)
+	if after.begun {
+		at, found := slices.BinarySearchFunc(page, *after, func(r recordOf, p listPlace) int {
+			return cmp.Or(cmp.Compare(p.micros, timeOf(r.path)), cmp.Compare(r.id, p.id))
+		})
+		if found {
+			at++
+		}
+		page = page[at:]
+	}
+	if len(page) > limit {
+		end := page[limit-1]
+		page, last = page[:limit], &listPlace{true, true, timeOf(end.path), end.id}
+	}
+	return page, last, nil
+}
+
+// sealList seals the place where the next page of a list begins.
+func (c *cursors) sealList(e *Expr, p listPlace) string {
+	plain := []byte{0}
+	if p.sorted {
+		plain[0] = 1
+	}
+	plain = binary.BigEndian.AppendUint64(plain, p.micros)
+	plain = binary.BigEndian.AppendUint64(plain, uint64(p.id))
+	now := int64(0)
+	if e.hasAge { // else the same page has the same cursor
+		now = e.now.UnixMicro()
+	}
+	plain = binary.BigEndian.AppendUint64(plain, uint64(now))
+	return c.sealBytes(plain, "list "+e.source)
+}
+
+// openList opens a cursor of a list of this set.
+func (c *cursors) openList(e *Expr, cursor string) (*Expr, listPlace, error) {
+	plain, err := c.openBytes(cursor, "list "+e.source)
+	if err != nil || len(plain) != 25 {
+		return e, listPlace{}, errCursor
+	}
+	p := listPlace{true, plain[0] == 1, binary.BigEndian.Uint64(plain[1:]), dict.ID(binary.BigEndian.Uint64(plain[9:]))}
+	if e.hasAge {
+		e, err = parseAt(e.source, time.UnixMicro(int64(binary.BigEndian.Uint64(plain[17:]))))
+	}
+	return e, p, err
+}

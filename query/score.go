@@ -1,0 +1,148 @@
+package query
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"math/bits"
+	"slices"
+
+	"skein/graph"
+	"skein/intern/dict"
+	"skein/internal/syntax"
+)
+
+// How results are ranked. With c of the n members of a set having an edge to a result, and
+// t of all N accounts, share is c / t, and lift is (c / n) / (t / N): how many times as many
+// as chance would give. It is the lift, or interest, of association rules (Brin, Motwani,
+// Ullman and Tsur, "Dynamic itemset counting and implication rules for market basket data",
+// 1997). Both put the same results first.
+const (
+	byCount = "count"
+	byShare = "share"
+	byLift  = "lift"
+)
+
+// leastScored is the lowest count of a result that share and lift are asked of, if no other
+// is given: that of a few says nothing. Of more than maxScored results those with the
+// highest counts are scored.
+const (
+	leastScored = 5
+	maxScored   = 20_000
+)
+
+// scored is a result, and how many have an edge to it in all.
+type scored struct {
+	counted
+
+	total uint64
+}
+
+// standing is the results of a rank, in their order.
+type standing struct {
+	ctx      context.Context //nolint:containedctx // of the question that it is part of
+	sn       *graph.Snapshot
+	tally    *tally
+	of       uint64 // members of the set that was expanded
+	accounts uint64 // that there are
+	scored   []scored
+}
+
+// measure looks up the totals of what is to be scored, and puts it in order.
+func (st *standing) measure(w *work, r ranking) error {
+	counts, err := st.sn.Counts()
+	if err != nil {
+		return err
+	}
+	st.accounts = uint64(max(counts.Accounts-counts.Hidden, 1))
+	top := st.tally.top(min(st.tally.atLeast(r.min), maxScored))
+	if len(top) > lightResults/10 {
+		if err := w.heavy(); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(top, func(x, y counted) int { return cmp.Compare(x.id, y.id) })
+	ids := make([]dict.ID, len(top))
+	for i, c := range top {
+		ids[i] = dict.ID(c.id)
+	}
+	st.scored = make([]scored, len(top))
+	totals := st.sn.ActorCounts
+	if r.via.reverse {
+		totals = st.sn.SubjectCounts
+	}
+	err = totals(r.via.kind, ids, func(i int, total uint64) error {
+		st.scored[i] = scored{top[i], total}
+		return st.ctx.Err()
+	})
+	slices.SortFunc(st.scored, func(x, y scored) int {
+		return cmp.Or(compareShares(y, x), cmp.Compare(y.count, x.count), cmp.Compare(x.id, y.id))
+	})
+	return err
+}
+
+// compareShares compares x.count/x.total with y.count/y.total, exactly.
+func compareShares(x, y scored) int {
+	return cmp.Compare(uint64(x.count)*max(y.total, 1), uint64(y.count)*max(x.total, 1))
+}
+
+// score returns a result's share or lift, in millionths, rounded down.
+func (st *standing) score(by string, e *scored) uint64 {
+	n, d := uint64(e.count), max(e.total, 1)
+	hi, lo := bits.Mul64(n, 1_000_000)
+	if by == byLift {
+		over, under := bits.Mul64(n*1_000_000, st.accounts)
+		if of := max(st.of, 1); d <= (1<<63)/of { // else it is nearly nothing
+			hi, lo, d = over, under, d*of
+		}
+	}
+	if hi >= d {
+		return 1<<63 - 1
+	}
+	score, _ := bits.Div64(hi, lo, d)
+	return min(score, 1<<63-1)
+}
+
+// first returns the first n results.
+func (st *standing) first(r ranking, n int) []scored {
+	if r.by != byCount {
+		return st.scored[:min(n, len(st.scored))]
+	}
+	top := st.tally.top(min(n, st.tally.atLeast(r.min)))
+	all := make([]scored, len(top))
+	for i, c := range top {
+		all[i] = scored{counted: c}
+	}
+	return all
+}
+
+// strings calls each for the results that are asked for, in their order.
+func (st *standing) strings(r ranking, each func(e *scored, member []byte)) error {
+	for n, given, done := r.limit, 0, 0; ; n *= 2 {
+		all := st.first(r, n)
+		ids := make([]dict.ID, 0, len(all))
+		for _, e := range all[done:] {
+			ids = append(ids, dict.ID(e.id))
+		}
+		err := st.sn.Strings(r.via.is, ids, func(i int, member []byte) error {
+			if given < r.limit && r.isRecent(member) {
+				each(&all[done+i], member)
+				given++
+			}
+			return st.ctx.Err()
+		})
+		if err != nil || given == r.limit || len(all) < n {
+			return err
+		}
+		done = len(all)
+	}
+}
+
+// isRecent reports whether a result is a record that is not older than asked for.
+func (r *ranking) isRecent(uri []byte) bool {
+	if r.subjectsSince == 0 {
+		return true
+	}
+	tid, ok := syntax.ParseTID(uri[bytes.LastIndexByte(uri, '/')+1:])
+	return ok && tid >= r.subjectsSince
+}

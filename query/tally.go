@@ -1,0 +1,234 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"skein/internal/idset"
+)
+
+// counted is a result and how often it occurred.
+type counted struct {
+	id    uint64
+	count uint32
+}
+
+// tally counts ids; each once for each actor. They are gathered by the upper bits of their
+// hashes, and then counted part by part, in tables that fit the processor's caches
+// (partitioned aggregation; before and after: docs/performance.md).
+type tally struct {
+	heavy    func() error // asked before much is counted
+	parts    [tallyParts]tallyPart
+	gathered int
+	used     int
+	actor    uint32
+	expanded int
+}
+
+// tallyParts is a power of two. gatherMost is how many ids are gathered, 16 bytes each.
+const (
+	// lightResults is how many results are counted as part of a light question.
+	lightResults = 100_000
+
+	tallyParts = 64
+	gatherMost = 1 << 18
+)
+
+type tallyPart struct {
+	gathered []actorsID
+	table    []tallied // a power of two, doubled when it is three quarters full
+	used     int
+}
+
+type actorsID struct {
+	id    uint64
+	actor uint32
+}
+
+type tallied struct {
+	id    uint64
+	count uint32 // 0: free
+	actor uint32 // the last that it was counted for
+}
+
+// next begins another actor.
+func (t *tally) next() { t.actor++ }
+
+// hashOf spreads ids: the upper bits choose the part, those below them the slot.
+func hashOf(id uint64) uint64 { return id * 0x9e3779b97f4a7c15 }
+
+// add adds what the actor names.
+func (t *tally) add(ctx context.Context, ids func(func(uint64) bool)) (err error) {
+	ids(func(id uint64) bool {
+		if t.expanded%checkEvery == 0 {
+			if err = ctx.Err(); err != nil {
+				return false
+			}
+		}
+		if t.expanded == lightResults && t.heavy != nil {
+			if err = t.heavy(); err != nil {
+				return false
+			}
+		}
+		if t.expanded++; t.expanded > maxExpanded {
+			err = invalid("of expands to more than %d results; ask about fewer actors", maxExpanded)
+			return false
+		}
+		p := &t.parts[hashOf(id)>>58]
+		p.gathered = append(p.gathered, actorsID{id, t.actor})
+		if t.gathered++; t.gathered == gatherMost {
+			err = t.count()
+		}
+		return err == nil
+	})
+	return err
+}
+
+// count counts what was gathered.
+func (t *tally) count() error {
+	t.gathered = 0
+	for i := range t.parts {
+		p := &t.parts[i]
+		before := p.used
+		p.count()
+		if t.used += p.used - before; t.used > maxRanked {
+			return invalid("of expands to more than %d different results; ask about fewer actors", maxRanked)
+		}
+	}
+	return nil
+}
+
+func (p *tallyPart) count() {
+	for _, g := range p.gathered {
+		if 4*p.used >= 3*len(p.table) {
+			p.grow()
+		}
+		e := p.slot(g.id)
+		if e.count == 0 {
+			e.id = g.id
+			p.used++
+		} else if e.actor == g.actor {
+			continue
+		}
+		e.count++
+		e.actor = g.actor
+	}
+	p.gathered = p.gathered[:0]
+}
+
+// slot returns the place of id.
+func (p *tallyPart) slot(id uint64) *tallied {
+	mask := uint64(len(p.table) - 1)
+	for i := hashOf(id) >> 20 & mask; ; i = (i + 1) & mask {
+		if e := &p.table[i]; e.count == 0 || e.id == id {
+			return e
+		}
+	}
+}
+
+func (p *tallyPart) grow() {
+	old := p.table
+	p.table = make([]tallied, max(64, 2*len(old)))
+	for _, e := range old {
+		if e.count > 0 {
+			*p.slot(e.id) = e
+		}
+	}
+}
+
+// each calls f for every result.
+func (t *tally) each(f func(e *tallied)) {
+	for i := range t.parts {
+		table := t.parts[i].table
+		for j := range table {
+			if e := &table[j]; e.count > 0 {
+				f(e)
+			}
+		}
+	}
+}
+
+// leaveOut takes a set out of the results. Nothing can be added after it.
+func (t *tally) leaveOut(set idset.Set) {
+	if !set.Empty() {
+		t.each(func(e *tallied) {
+			if set.Has(e.id) {
+				e.count = 0
+			}
+		})
+	}
+}
+
+// atLeast returns how many results occur so often.
+func (t *tally) atLeast(count uint32) (n int) {
+	t.each(func(e *tallied) {
+		if e.count >= count {
+			n++
+		}
+	})
+	return n
+}
+
+// top returns up to limit of the results that occur the most often: by count,
+// then by id. It goes over the table twice, and holds no more than it returns
+// and those that count as little as the last.
+func (t *tally) top(limit int) []counted {
+	most := uint32(0)
+	t.each(func(e *tallied) { most = max(most, e.count) })
+	perCount := make([]int, most+1)
+	t.each(func(e *tallied) { perCount[e.count]++ })
+	last, above := most, 0 // the count of the last result, and how many have a higher one
+	for last > 1 && above+perCount[last] < limit {
+		above += perCount[last]
+		last--
+	}
+	all := make([]counted, 0, above)
+	var lowest smallest
+	t.each(func(e *tallied) {
+		switch {
+		case e.count > last:
+			all = append(all, counted{e.id, e.count})
+		case e.count == last:
+			lowest.offer(e.id, limit-above)
+		}
+	})
+	for _, id := range lowest {
+		all = append(all, counted{id, last})
+	}
+	slices.SortFunc(all, func(x, y counted) int {
+		return cmp.Or(cmp.Compare(y.count, x.count), cmp.Compare(x.id, y.id))
+	})
+	return all
+}
+
+// smallest keeps the smallest ids that it was offered: a heap, the largest of
+// them on top.
+type smallest []uint64
+
+func (s *smallest) offer(id uint64, most int) {
+	h := *s
+	if len(h) < most {
+		h = append(h, id)
+		for i := len(h) - 1; i > 0 && h[(i-1)/2] < h[i]; i = (i - 1) / 2 {
+			h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
+		}
+		*s = h
+		return
+	}
+	if most == 0 || id >= h[0] {
+		return
+	}
+	h[0] = id
+	for i := 0; ; {
+		c := 2*i + 1
+		if c+1 < len(h) && h[c+1] > h[c] {
+			c++
+		}
+		if c >= len(h) || h[c] <= h[i] {
+			return
+		}
+		h[i], h[c] = h[c], h[i]
+		i = c
+	}
+}

@@ -1,0 +1,71 @@
+package query
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"skein/graph"
+	"skein/graph/read"
+)
+
+// instant reads a time: RFC 3339, a date (its first moment, UTC), or an age, such as 24h,
+// 90m or 7d, which is so long before now. isAge says that it was one.
+func instant(s string, now time.Time) (t time.Time, isAge bool, err error) {
+	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
+		return t, false, nil
+	}
+	if t, err := time.Parse(time.DateOnly, s); err == nil {
+		return t, false, nil
+	}
+	if n := len(s); n > 1 {
+		if each := map[byte]time.Duration{'d': 24 * time.Hour, 'w': 7 * 24 * time.Hour}[s[n-1]]; each > 0 {
+			if days, err := strconv.ParseUint(s[:n-1], 10, 16); err == nil {
+				return now.Add(-time.Duration(min(days, maxAgeDays)) * each), true, nil
+			}
+		}
+	}
+	if age, err := time.ParseDuration(s); err == nil && age >= 0 && strings.Trim(s, "0123456789.hms") == "" {
+		return now.Add(-age), true, nil
+	}
+	return t, false, fmt.Errorf("%q is no time: give one such as 2026-11-22T06:00:00Z, a date, or an age, such as 24h or 7d", clip(s)) //nolint:err113 // it is told to whoever asks
+}
+
+// maxAgeDays bounds an age, so that it is a time that there is: a hundred years.
+const maxAgeDays = 36525
+
+// window makes a window of two times, of which "" is none. isAge says that one was an age.
+func window(since, until string, now time.Time) (w graph.Window, isAge bool, err error) {
+	if since == "" && until == "" {
+		return w, false, nil
+	}
+	var from, to int64
+	if since != "" {
+		t, age, err := instant(since, now)
+		if err != nil {
+			return w, false, fmt.Errorf("since: %w", err)
+		}
+		from, isAge = max(t.UnixMicro(), 0), age
+	}
+	if until != "" {
+		t, age, err := instant(until, now)
+		if err != nil {
+			return w, false, fmt.Errorf("until: %w", err)
+		}
+		to, isAge = max(t.UnixMicro(), 1), isAge || age
+		if since != "" && to <= from {
+			return w, false, fmt.Errorf("since (%s) is not before until (%s)", since, until) //nolint:err113 // it is told to whoever asks
+		}
+	}
+	return read.WindowOf(from, to), isAge, nil
+}
+
+// window reads the parameters since and until.
+func (q params) window(now time.Time) (graph.Window, error) {
+	w, _, err := window(q.values.Get("since"), q.values.Get("until"), now)
+	if err != nil {
+		return w, invalid("parameter %v", err)
+	}
+	return w, nil
+}

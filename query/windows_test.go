@@ -1,0 +1,442 @@
+package query_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/graph/kinds"
+	"skein/internal/oracle"
+	"skein/internal/syntax"
+	"skein/internal/testing/history"
+)
+
+// spread is a world over centuries, whose chunks and rows are spilled.
+func spread(t *testing.T, seed uint64) *world {
+	return newWorldOf(t, history.NewSpread(seed, 30), graph.Limits{Row: 6, Chunk: 3}, 5000)
+}
+
+// span is a window of the model, in microseconds: [from, to), or all.
+type span struct {
+	all      bool
+	from, to int64
+}
+
+// micros is the time that a record key says.
+func micros(rkey string) (at int64, ok bool) {
+	tid, ok := syntax.ParseTID(rkey)
+	return int64(tid >> 10), ok
+}
+
+func (s span) has(rkey string) bool {
+	at, ok := micros(rkey)
+	return s.all || ok && at >= s.from && at < s.to
+}
+
+// span picks a window, mostly one that begins or ends at a record, or a microsecond
+// beside it, and returns what asks for it.
+func (w *world) span(rng *rand.Rand, times []int64) (s span, ask string) {
+	if rng.IntN(5) == 0 {
+		return span{all: true}, ""
+	}
+	at := func() int64 { return times[rng.IntN(len(times))] + rng.Int64N(3) - 1 }
+	s = span{false, 0, math.MaxInt64}
+	if rng.IntN(4) > 0 {
+		s.from = at()
+		ask += ", since=" + time.UnixMicro(s.from).UTC().Format(time.RFC3339Nano)
+	}
+	if ask == "" || rng.IntN(2) == 0 {
+		if s.to = at(); s.to <= s.from {
+			s.to = s.from + 1 + rng.Int64N(1<<40)
+		}
+		ask += ",until=" + time.UnixMicro(s.to).UTC().Format(time.RFC3339Nano)
+	}
+	return s, ask
+}
+
+// in computes the sets of the records in a window.
+func (w *world) in(s span) oracle.Views {
+	return oracle.ViewsOf(func(yield func(oracle.Edge) bool) {
+		for p, subject := range w.model.Records {
+			if s.has(p.Rkey) && !yield(oracle.Edge{Kind: p.Kind, Actor: p.DID, Subject: subject}) {
+				return
+			}
+		}
+	}, func(did string) bool { return w.model.Hidden[did] })
+}
+
+func (w *world) times() (all []int64) {
+	for p := range w.model.Records {
+		if at, ok := micros(p.Rkey); ok {
+			all = append(all, at)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// leaf picks a set, its name, and its members.
+func (w *world) leaf(rng *rand.Rand, v oracle.Views) (k kinds.Info, name, of string, members []string) {
+	k = kinds.All[rng.IntN(len(kinds.All))]
+	accounts := w.history.Accounts()
+	of = accounts[rng.IntN(len(accounts))]
+	if rng.IntN(2) == 0 {
+		return k, k.Forward, of, v.Forward[k.Name][of]
+	}
+	if k.To.Is.String() == "uri" {
+		posts := w.posts(w.in(span{all: true}))
+		of = posts[rng.IntN(len(posts))]
+	}
+	return k, k.Reverse, of, v.Reverse[k.Name][of]
+}
+
+// A window has the edges of exactly the records in it.
+func TestWindows(t *testing.T) {
+	w := spread(t, 21)
+	rng := rand.New(rand.NewPCG(9, 9))
+	times := w.times()
+	some := 0
+	for range 1500 {
+		s, ask := w.span(rng, times)
+		v := w.in(s)
+		_, name, of, want := w.leaf(rng, v)
+		set := name + "(" + of + ask + ")"
+		got, totals := w.all(set, 7, nil)
+		slices.Sort(got)
+		if !slices.Equal(got, want) || totals[0] != len(want) {
+			t.Fatalf("%s: %q, want %q", set, got, want)
+		}
+		some += len(want)
+		s2, ask2 := w.span(rng, times)
+		_, name2, of2, other := w.leaf(rng, w.in(s2))
+		both := fmt.Sprintf("intersect(%s,%s(%s%s))", set, name2, of2, ask2)
+		if isURI(of, name) != isURI(of2, name2) {
+			continue
+		}
+		got, _ = w.all(both, 7, nil)
+		if want := intersect(want, other); len(got) != len(want) || len(intersect(got, want)) != len(want) {
+			t.Fatalf("%s: %q, want %q", both, got, want)
+		}
+		if len(want) > 0 {
+			m := append(slices.Clone(want), other...)[rng.IntN(len(want))]
+			var in struct {
+				Members []struct{ Contained bool }
+			}
+			w.ask("blue.skein.graph.contains", url.Values{"set": {both}, "member": {m}}, &in)
+			if in.Members[0].Contained != slices.Contains(intersect(want, other), m) {
+				t.Fatalf("%s contains %s: %v", both, m, in)
+			}
+		}
+	}
+	if some < 500 {
+		t.Errorf("the windows had %d members", some)
+	}
+}
+
+// isURI reports whether a set is of URIs.
+func isURI(of, name string) bool {
+	for _, k := range kinds.All {
+		if k.Forward == name {
+			return k.To.Is.String() == "uri"
+		}
+	}
+	return false
+}
+
+// An age is counted from when the first page was asked for.
+func TestAges(t *testing.T) {
+	w := newWorld(t, 22, 0)
+	actor := w.history.Accounts()[0]
+	now := time.Now()
+	for i, age := range []time.Duration{time.Second, time.Hour, 3 * time.Hour, 30 * time.Hour, 8 * 24 * time.Hour, -time.Hour} {
+		key := string(syntax.AppendTID(nil, uint64(now.Add(-age).UnixMicro())<<10))
+		w.happen(&oracle.Event{
+			Type: oracle.CommitEvent, Seq: int64(i + 1), DID: actor, Rev: history.TID(uint64(i+1) << 20),
+			Ops: []oracle.Op{{Kind: "follow", Rkey: key, Subject: w.history.Accounts()[i+1]}},
+		})
+	}
+	for ask, want := range map[string]int{
+		"since=1h": 2, "since=61m": 3, "since=24h": 4, "since=1d": 4, "since=2d": 5, "since=1w": 5, "since=2w": 6, "until=1h": 4, "until=2h": 3, "since=7d,until=2h": 2,
+		"since=" + now.Add(-time.Minute).UTC().Format(time.RFC3339): 2, "since=1970-01-01": 6, "until=1970-01-01": 0, "until=2900-01-01": 6, "since=0s": 1,
+	} {
+		if a := w.query(url.Values{"set": {"follows(" + actor + "," + ask + ")"}}); a.Total != want {
+			t.Errorf("%s: %d, want %d", ask, a.Total, want)
+		}
+	}
+	set := "follows(" + actor + ",since=24h)"
+	first := w.query(url.Values{"set": {set}, "limit": {"1"}})
+	again := w.query(url.Values{"set": {set}, "limit": {"1"}, "cursor": {first.Cursor}})
+	if again.Total != 4 || len(again.Members) != 1 || again.Members[0] == first.Members[0] {
+		t.Errorf("the second page: %+v after %+v", again, first)
+	}
+}
+
+func TestBadWindows(t *testing.T) {
+	w := newWorld(t, 23, 50)
+	d := w.history.Accounts()[0]
+	for set, want := range map[string]string{
+		"follows(" + d + ", since=yesterday)":             `since: "yesterday" is no time: give one such as`,
+		"follows(" + d + ", since=)":                      "the time of since is missing",
+		"follows(" + d + ", since=1h, since=2h)":          "since is given twice",
+		"follows(" + d + ", before=1h)":                   "follows takes one argument, and since=T and until=T",
+		"follows(" + d + ", " + d + ")":                   "follows takes one argument, and since=T and until=T",
+		"follows(" + d + ", since=1h, until=2h)":          "since (1h) is not before until (2h)",
+		"follows(" + d + ", since=-1h)":                   "is no time",
+		"members(" + d + ", since=1h)":                    `the argument "since=1h" of members is neither a DID nor an AT URI`,
+		"intersect(follows(" + d + "), since=1h)":         `"since=1h" is not a set or an operator`,
+		"follows(since=1h)":                               `the argument "since=1h" of follows is neither`,
+		"follows(" + d + ", since=99999999999999999999d)": "is no time",
+		"follows(" + d + ", since=2026-13-01)":            "is no time",
+		"follows(" + d + ", since=2026-11-22T06:00:00)":   "is no time",
+		"follows(" + d + ", until=2026-11-22T06:00:00Z":   "must go on with , or )",
+	} {
+		status, body, _ := w.get("/xrpc/blue.skein.graph.query?set=" + url.QueryEscape(set))
+		if status != 400 || !strings.Contains(strings.ReplaceAll(body, `\"`, `"`), want) {
+			t.Errorf("%s: %d %s, want %q", set, status, body, want)
+		}
+	}
+	if status, body, _ := w.get("/xrpc/blue.skein.graph.rank?of=follows(" + d + ")&via=likes&since=soon"); status != 400 || !strings.Contains(body, "parameter since") {
+		t.Errorf("rank: %d %s", status, body)
+	}
+}
+
+type ranked struct {
+	Type         string
+	Of, Accounts uint64
+	Items        []struct {
+		Member       string
+		Count        int
+		Total, Score uint64
+	}
+}
+
+// A ranking in a window, by share and by lift, with a lowest count, and of recent
+// subjects, is that of the model.
+func TestRankBy(t *testing.T) {
+	w := spread(t, 24)
+	rng := rand.New(rand.NewPCG(10, 10))
+	times, all := w.times(), w.in(span{all: true})
+	accounts := 0
+	for did := range w.model.Repos {
+		if !w.model.Hidden[did] {
+			accounts++
+		}
+	}
+	scored := 0
+	for range 400 {
+		s, ask := w.span(rng, times)
+		v := w.in(s)
+		via := []string{"follows", "likes", "reposts", "blocks", "followers", "blockers"}[rng.IntN(6)]
+		dirs := func(v oracle.Views, back bool) map[string][]string {
+			for _, k := range kinds.All {
+				switch {
+				case via == k.Forward != back && (via == k.Forward || via == k.Reverse):
+					return v.Forward[k.Name]
+				case via == k.Forward || via == k.Reverse:
+					return v.Reverse[k.Name]
+				}
+			}
+			return nil
+		}
+		of, members := w.expression(rng, true, 1)
+		least := 1 + rng.IntN(3)
+		p := url.Values{"of": {of}, "via": {via}, "limit": {fmt.Sprint(1 + rng.IntN(40))}, "min": {fmt.Sprint(least)}}
+		for part := range strings.SplitSeq(ask, ",") {
+			if name, t, ok := strings.Cut(strings.TrimSpace(part), "="); ok {
+				p.Set(name, t)
+			}
+		}
+		by := []string{"count", "share", "lift"}[rng.IntN(3)]
+		p.Set("by", by)
+		since := int64(0)
+		if isURI("", via) && rng.IntN(2) == 0 {
+			since = times[rng.IntN(len(times))]
+			p.Set("subjectsSince", time.UnixMicro(since).UTC().Format(time.RFC3339Nano))
+		}
+		counts := map[string]int{}
+		for m := range members {
+			for _, r := range dirs(v, false)[m] {
+				if !w.model.Hidden[r] {
+					counts[r]++
+				}
+			}
+		}
+		maps.DeleteFunc(counts, func(r string, n int) bool {
+			at, ok := micros(r[strings.LastIndexByte(r, '/')+1:])
+			return n < least || since > 0 && (!ok || at < since)
+		})
+		total := func(r string) int { return len(dirs(all, true)[r]) }
+		better := func(x, y string) int {
+			if by == "count" {
+				return cmp.Compare(counts[y], counts[x])
+			}
+			return cmp.Or(cmp.Compare(counts[y]*total(x), counts[x]*total(y)), cmp.Compare(counts[y], counts[x]))
+		}
+		want := slices.SortedFunc(maps.Keys(counts), better)
+		var limit int
+		if _, err := fmt.Sscan(p.Get("limit"), &limit); err != nil {
+			t.Fatal(err)
+		}
+		want = want[:min(limit, len(want))]
+		var got ranked
+		w.ask("blue.skein.graph.rank", p, &got)
+		if len(got.Items) != len(want) {
+			t.Fatalf("%v: %d items, want %d", p, len(got.Items), len(want))
+		}
+		seen := map[string]bool{}
+		for i, g := range got.Items {
+			if counts[g.Member] != g.Count || better(g.Member, want[i]) != 0 || seen[g.Member] {
+				t.Fatalf("%v: item %d is %+v, want one as %s, with %d of %d", p, i, g, want[i], counts[want[i]], total(want[i]))
+			}
+			seen[g.Member] = true
+			if by == "count" {
+				continue
+			}
+			scored++
+			score := float64(g.Count) / float64(total(g.Member))
+			if by == "lift" {
+				score *= float64(accounts) / float64(len(members))
+			}
+			if int(g.Total) != total(g.Member) || math.Abs(float64(g.Score)-1e6*score) > 1 || int(got.Of) != len(members) || int(got.Accounts) != accounts {
+				t.Fatalf("%v: %+v of %d of %d accounts; want a total of %d and a score of %f; %d of %d", p, g, got.Of, got.Accounts, total(g.Member), score, len(members), accounts)
+			}
+		}
+	}
+	if scored < 300 {
+		t.Errorf("%d results were scored", scored)
+	}
+}
+
+// record picks, of the records of an edge, the one that is shown.
+func (w *world) record(k kinds.Info, actor, subject string, s span) string {
+	since, _ := micros(subject[strings.LastIndexByte(subject, '/')+1:])
+	if k.To.Is.String() == "did" {
+		since = 0
+	}
+	tidOf := func(rkey string) uint64 { tid, _ := syntax.ParseTID(rkey); return tid }
+	sinceTID := tidOf(subject[strings.LastIndexByte(subject, '/')+1:])
+	if since == 0 {
+		sinceTID = 0
+	}
+	var after, before, other []string
+	for p, of := range w.model.Records {
+		if p.Kind != k.Name || p.DID != actor || of != subject || !s.has(p.Rkey) {
+			continue
+		}
+		switch tid, ok := syntax.ParseTID(p.Rkey); {
+		case !ok:
+			other = append(other, p.Rkey)
+		case tid >= sinceTID:
+			after = append(after, p.Rkey)
+		default:
+			before = append(before, p.Rkey)
+		}
+	}
+	rkey := ""
+	switch {
+	case len(after) > 0:
+		rkey = slices.MinFunc(after, func(x, y string) int { return cmp.Compare(tidOf(x), tidOf(y)) })
+	case len(before) > 0:
+		rkey = slices.MaxFunc(before, func(x, y string) int { return cmp.Compare(tidOf(x), tidOf(y)) })
+	case len(other) > 0:
+		rkey = slices.Min(other)
+	}
+	return "at://" + actor + "/" + k.Collection + "/" + rkey
+}
+
+// list gives the newest first, page by page, and query the same records.
+func TestList(t *testing.T) {
+	w := spread(t, 25)
+	rng := rand.New(rand.NewPCG(11, 11))
+	times := w.times()
+	some, early := 0, 0
+	for range 600 {
+		s, ask := w.span(rng, times)
+		v := w.in(s)
+		k, name, of, members := w.leaf(rng, v)
+		set := name + "(" + of + ask + ")"
+		want := map[string]string{}
+		for _, m := range members {
+			actor, subject := of, m
+			if name == k.Reverse {
+				actor, subject = m, of
+			}
+			want[m] = w.record(k, actor, subject, s)
+		}
+		var items []struct{ Member, Record, Time string }
+		for cursor := ""; ; {
+			p := url.Values{"set": {set}, "limit": {fmt.Sprint(1 + rng.IntN(9))}}
+			if cursor != "" {
+				p.Set("cursor", cursor)
+			}
+			var got struct {
+				Type, Order, Cursor string
+				Total               int
+				Items               []struct{ Member, Record, Time string }
+			}
+			w.ask("blue.skein.graph.list", p, &got)
+			if got.Total != len(members) || got.Order != "newest" || got.Items == nil {
+				t.Fatalf("%s: %+v, want %d", set, got, len(members))
+			}
+			items = append(items, got.Items...)
+			if cursor = got.Cursor; cursor == "" {
+				break
+			}
+		}
+		if len(items) != len(want) {
+			t.Fatalf("%s: %d items, want %d", set, len(items), len(want))
+		}
+		for i, it := range items {
+			at, _ := micros(it.Record[strings.LastIndexByte(it.Record, '/')+1:])
+			said := int64(0)
+			if it.Time != "" {
+				parsed, err := time.Parse(time.RFC3339Nano, it.Time)
+				if err != nil {
+					t.Fatal(err)
+				}
+				said = parsed.UnixMicro()
+			}
+			if want[it.Member] != it.Record || said != at {
+				t.Fatalf("%s: %+v, want %s", set, it, want[it.Member])
+			}
+			if name == k.Reverse {
+				if since, ok := micros(of[strings.LastIndexByte(of, '/')+1:]); ok && at > 0 && at < since {
+					early++
+				}
+			}
+			delete(want, it.Member)
+			if i > 0 && it.Time > items[i-1].Time {
+				t.Fatalf("%s: %s comes after %s", set, it.Time, items[i-1].Time)
+			}
+		}
+		some += len(items)
+		var got struct{ Members, Records []string }
+		w.ask("blue.skein.graph.query", url.Values{"set": {set}, "records": {"true"}, "limit": {"1000"}}, &got)
+		if len(got.Records) != len(items) {
+			t.Fatalf("%s: %d records, want %d", set, len(got.Records), len(items))
+		}
+		for i, m := range got.Members {
+			if !slices.ContainsFunc(items, func(it struct{ Member, Record, Time string }) bool {
+				return it.Member == m && it.Record == got.Records[i]
+			}) {
+				t.Fatalf("%s: %s by %s, not so in the list", set, m, got.Records[i])
+			}
+		}
+	}
+	if some < 500 || early < 5 {
+		t.Errorf("%d items, %d of them from before their subject", some, early)
+	}
+	for _, ask := range []string{"list?set=union(follows(did:plc:a))", "query?records=true&set=members(did:web:a.example)"} {
+		if status, body, _ := w.get("/xrpc/blue.skein.graph." + ask); status != 400 {
+			t.Errorf("%s: %d %s", ask, status, body)
+		}
+	}
+}
