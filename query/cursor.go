@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"skein/intern/dict"
@@ -59,7 +60,26 @@ func (c *cursors) seal(e *Expr, after dict.ID, u unseen) string {
 	if e.hasAge {
 		plain = binary.BigEndian.AppendUint64(plain, uint64(e.now.UnixMicro()))
 	}
-	return c.sealBytes(plain, e.source)
+	return c.sealBytes(plain, e.question())
+}
+
+// question is what a cursor of an expression is bound to: what it says, and the accounts
+// whose handles it names.
+func (e *Expr) question() string {
+	parts := []string{e.source}
+	for _, l := range e.strings {
+		parts = append(parts, l.s)
+	}
+	return strings.Join(parts, "\x00")
+}
+
+// asOf returns the expression with its ages counted from another time.
+func (e *Expr) asOf(now time.Time) (*Expr, error) {
+	again, err := parseAt(e.source, now)
+	if err == nil {
+		again.strings = e.strings
+	}
+	return again, err
 }
 
 // sealBytes seals what a cursor holds, for one question.
@@ -89,10 +109,10 @@ func (c *cursors) openBytes(cursor, question string) ([]byte, error) {
 // page.
 func (c *cursors) open(given *Expr, cursor string) (e *Expr, after dict.ID, u unseen, err error) {
 	e = given
-	plain, err := c.openBytes(cursor, e.source)
+	plain, err := c.openBytes(cursor, e.question())
 	want := 8 + (len(e.strings)+7)/8
 	if err == nil && e.hasAge && len(plain) == want+8 {
-		e, err = parseAt(e.source, time.UnixMicro(int64(binary.BigEndian.Uint64(plain[want:]))))
+		e, err = e.asOf(time.UnixMicro(int64(binary.BigEndian.Uint64(plain[want:]))))
 		plain = plain[:want]
 	}
 	if err != nil || len(plain) != want {

@@ -51,14 +51,16 @@ type Expr struct {
 	source  string
 	root    node
 	strings []literal
+	offsets []int     // of strings, in the source
 	now     time.Time // what ages are counted from
 	hasAge  bool      // there is one
 }
 
 // literal is a DID or a URI in an expression.
 type literal struct {
-	s  string
-	is dict.Namespace
+	s      string
+	is     dict.Namespace
+	handle string // of its account, until it is resolved
 }
 
 // Type returns what the set is of.
@@ -67,12 +69,12 @@ func (e *Expr) Type() dict.Namespace { return e.root.is }
 // unusable says why a valid string names nothing that the index could know, or
 // nothing.
 func (l literal) unusable() string {
+	if l.handle != "" {
+		return ""
+	}
 	did := l.s
 	if l.is == dict.URI {
 		did, _, _ = strings.Cut(strings.TrimPrefix(l.s, "at://"), "/")
-		if !strings.HasPrefix(did, "did:") {
-			return "its authority is a handle, and the index names accounts by their DIDs: write at://did:…"
-		}
 	}
 	if id, ok := strings.CutPrefix(did, "did:plc:"); ok && !syntax.ValidPLC(id) {
 		return "a did:plc has 24 characters behind did:plc:, of a to z and 2 to 7"
@@ -316,10 +318,10 @@ func singular(ns dict.Namespace) string {
 // insteadOf says what is to be given in the place of what people have at hand.
 func insteadOf(s string) string {
 	switch {
-	case syntax.ValidHandle(strings.TrimPrefix(s, "@")):
-		return ": it is a handle, and the index names accounts by their DIDs"
+	case syntax.ValidHandle(s):
+		return ": a handle is written with an @ before it"
 	case strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://"):
-		return ": it is a web address; of a post, write at://did:…/app.bsky.feed.post/…"
+		return ": it is a web address, but none of an account or a post at https://bsky.app/profile/…"
 	}
 	return ""
 }
@@ -330,16 +332,13 @@ func (p *parser) literals(n *node, name string) error {
 	for more := true; more; {
 		p.space()
 		start := p.i
-		l := literal{s: p.word()}
-		switch {
-		case l.s == "":
+		word := p.word()
+		if word == "" {
 			return p.errorf(start, "an argument of %s is missing", name)
-		case syntax.ValidDID(l.s):
-			l.is = dict.DID
-		case syntax.ValidURI(l.s):
-			l.is = dict.URI
-		default:
-			return p.errorf(start, "the argument %q of %s is neither a DID nor an AT URI%s", clip(l.s), name, insteadOf(l.s))
+		}
+		l, ok := literalOf(word)
+		if !ok {
+			return p.errorf(start, "the argument %q of %s is neither a DID nor an AT URI%s", clip(word), name, insteadOf(word))
 		}
 		want := l.is
 		switch n.op {
@@ -359,7 +358,7 @@ func (p *parser) literals(n *node, name string) error {
 		if why := l.unusable(); why != "" {
 			return p.errorf(start, "the argument %q of %s: %s", clip(l.s), name, why)
 		}
-		p.e.strings = append(p.e.strings, l)
+		p.e.strings, p.e.offsets = append(p.e.strings, l), append(p.e.offsets, start)
 		var err error
 		if more, err = p.next(name); err != nil {
 			return err

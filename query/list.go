@@ -253,18 +253,18 @@ func (c *cursors) sealList(e *Expr, p listPlace) string {
 		now = e.now.UnixMicro()
 	}
 	plain = binary.BigEndian.AppendUint64(plain, uint64(now))
-	return c.sealBytes(plain, "list "+e.source)
+	return c.sealBytes(plain, "list "+e.question())
 }
 
 // openList opens a cursor of a list of this set.
 func (c *cursors) openList(e *Expr, cursor string) (*Expr, listPlace, error) {
-	plain, err := c.openBytes(cursor, "list "+e.source)
+	plain, err := c.openBytes(cursor, "list "+e.question())
 	if err != nil || len(plain) != 25 {
 		return e, listPlace{}, errCursor
 	}
 	p := listPlace{true, plain[0] == 1, binary.BigEndian.Uint64(plain[1:]), dict.ID(binary.BigEndian.Uint64(plain[9:]))}
 	if e.hasAge {
-		e, err = parseAt(e.source, time.UnixMicro(int64(binary.BigEndian.Uint64(plain[17:]))))
+		e, err = e.asOf(time.UnixMicro(int64(binary.BigEndian.Uint64(plain[17:]))))
 	}
 	return e, p, err
 }

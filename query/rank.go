@@ -37,12 +37,13 @@ type ranking struct {
 	min           uint32 // the lowest count
 	subjectsSince uint64 // a TID; 0: all
 	limit         int
+	posts         bool // only results that are posts
 }
 
 // rank expands every member of a set along an edge, and counts how often each
 // result occurs.
 func (s *Server) rank(ctx context.Context, q params) (any, error) {
-	r, err := q.ranking()
+	r, err := q.ranking(time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -72,10 +73,9 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 	return out, err
 }
 
-// ranking reads the parameters of a rank.
-func (q params) ranking() (r ranking, err error) {
-	now := time.Now()
-	if r.of, err = q.expr("of"); err != nil {
+// ranking reads the parameters of a rank, whose ages are counted from now.
+func (q params) ranking(now time.Time) (r ranking, err error) {
+	if r.of, err = q.exprAt("of", now); err != nil {
 		return r, err
 	}
 	if r.of.Type() != dict.DID {
@@ -85,7 +85,7 @@ func (q params) ranking() (r ranking, err error) {
 		return r, err
 	}
 	if q.values.Has("except") {
-		if r.except, err = q.expr("except"); err != nil {
+		if r.except, err = q.exprAt("except", now); err != nil {
 			return r, err
 		}
 		if r.except.Type() != r.via.is {

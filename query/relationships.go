@@ -2,7 +2,9 @@ package query
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"strings"
 
 	"skein/graph"
 	"skein/graph/kinds"
@@ -35,8 +37,8 @@ var relations = []struct {
 }
 
 // getRelationships is Bluesky's own method, answered from the index: how one
-// account stands to others. Handles are not resolved here: they are actors
-// not found.
+// account stands to others. A handle that nobody has, or where handles are not
+// resolved, is an actor not found.
 func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 	if !q.values.Has("actor") {
 		return nil, invalid("parameter actor is missing")
@@ -46,31 +48,47 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 		return nil, invalid("parameter others is given %d times, it must be 0 to %d", len(others), maxOthers)
 	}
 	actor := q.values.Get("actor")
-	for i, a := range append([]string{actor}, others...) {
-		if !syntax.ValidDID(a) && !syntax.ValidHandle(a) {
-			return nil, invalid("%q (%s) is neither a DID nor a handle", clip(a), map[bool]string{true: "actor", false: "others"}[i == 0])
+	names := append([]string{actor}, others...)
+	of := make([]literal, len(names))
+	for i, a := range names {
+		which := "others"
+		if i == 0 {
+			which = "actor"
 		}
-		if why := (literal{a, dict.DID}).unusable(); why != "" {
-			return nil, invalid("%q (%s): %s", clip(a), map[bool]string{true: "actor", false: "others"}[i == 0], why)
+		switch {
+		case syntax.ValidDID(a):
+			of[i] = literal{s: a, is: dict.DID}
+		case syntax.ValidHandle(strings.TrimPrefix(a, "@")):
+			of[i] = literal{a, dict.DID, strings.TrimPrefix(a, "@")}
+		default:
+			return nil, invalid("%q (%s) is neither a DID nor a handle", clip(a), which)
 		}
-	}
-	if !syntax.ValidDID(actor) {
-		return nil, &Error{http.StatusBadRequest, "ActorNotFound", "handles are not resolved here: give the actor's DID"}
+		if why := of[i].unusable(); why != "" {
+			return nil, invalid("%q (%s): %s", clip(a), which, why)
+		}
+		if err := q.resolve(of[i:i+1], func(int) string { return which + ": " }); err != nil {
+			if i == 0 {
+				return nil, &Error{http.StatusBadRequest, "ActorNotFound", err.Error()}
+			}
+			if e, ok := errors.AsType[*Error](err); !ok || e.Status != http.StatusBadRequest {
+				return nil, err
+			}
+		}
 	}
 	out := struct {
 		Actor         string         `json:"actor"`
 		Relationships []relationship `json:"relationships"`
-	}{actor, make([]relationship, len(others))}
-	dids := []literal{{actor, dict.DID}}
+	}{of[0].s, make([]relationship, len(others))}
+	dids := of[:1:1]
 	var places []int // in out, of dids[1:]
-	for i, other := range others {
+	for i, other := range of[1:] {
 		r := &out.Relationships[i]
-		if !syntax.ValidDID(other) {
-			*r = relationship{Type: "app.bsky.graph.defs#notFoundActor", Actor: other, NotFound: true}
+		if other.handle != "" {
+			*r = relationship{Type: "app.bsky.graph.defs#notFoundActor", Actor: other.s, NotFound: true}
 			continue
 		}
-		*r = relationship{Type: "app.bsky.graph.defs#relationship", DID: other}
-		dids, places = append(dids, literal{other, dict.DID}), append(places, i)
+		*r = relationship{Type: "app.bsky.graph.defs#relationship", DID: other.s}
+		dids, places = append(dids, other), append(places, i)
 	}
 	err := s.view(ctx, q.work, func(sn *graph.Snapshot) error {
 		for _, i := range places { // it may have been begun in another state

@@ -125,7 +125,7 @@ func (st *standing) strings(r ranking, each func(e *scored, member []byte)) erro
 			ids = append(ids, dict.ID(e.id))
 		}
 		err := st.sn.Strings(r.via.is, ids, func(i int, member []byte) error {
-			if given < r.limit && r.isRecent(member) {
+			if given < r.limit && r.isRecent(member) && (!r.posts || isPost(member)) {
 				each(&all[done+i], member)
 				given++
 			}

@@ -53,6 +53,10 @@ type Options struct {
 	// Status says what the consumer of Relay is doing. nil means that this process
 	// has none.
 	Status func() Status
+	// Handles finds the DIDs of handles. nil means that none is found.
+	Handles Handles
+	// Feeds are served, if they are not nil.
+	Feeds *Feeds
 	// Logger and Metrics may be nil.
 	Logger  *slog.Logger
 	Metrics *Metrics
@@ -85,13 +89,18 @@ type method struct {
 	many  []string // those of them that may be repeated
 }
 
+// rankTakes are the parameters of rank.
+var rankTakes = []string{"of", "via", "except", "since", "until", "subjectsSince", "by", "min", "limit"}
+
 var methods = []method{
 	{"blue.skein.graph.query", (*Server).query, []string{"set", "limit", "cursor", "count", "records"}, nil},
 	{"blue.skein.graph.list", (*Server).list, []string{"set", "limit", "cursor"}, nil},
 	{"blue.skein.graph.contains", (*Server).contains, []string{"set", "member"}, []string{"member"}},
 	{"blue.skein.graph.known", (*Server).known, []string{"actor", "edge", "subject", "limit"}, []string{"subject"}},
-	{"blue.skein.graph.rank", (*Server).rank, []string{"of", "via", "except", "since", "until", "subjectsSince", "by", "min", "limit"}, nil},
+	{"blue.skein.graph.rank", (*Server).rank, rankTakes, nil},
 	{"blue.skein.graph.getStats", (*Server).getStats, nil, nil},
+	{getFeedSkeleton, (*Server).skeleton, []string{"feed", "limit", "cursor"}, nil},
+	{"app.bsky.feed.describeFeedGenerator", (*Server).describeFeeds, nil, nil},
 	{"app.bsky.graph.getRelationships", (*Server).getRelationships, []string{"actor", "others"}, []string{"others"}},
 }
 
@@ -128,6 +137,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	s.mux.HandleFunc("/xrpc/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, "unknown", &Error{http.StatusNotImplemented, "MethodNotImplemented", fmt.Sprintf("no method %q here", clip(strings.TrimPrefix(r.URL.Path, "/xrpc/")))})
 	})
+	s.mux.HandleFunc("/.well-known/did.json", s.didDocument)
 	s.mux.HandleFunc("/{$}", s.about)
 	return s, nil
 }
@@ -214,7 +224,9 @@ func (s *Server) answer(ctx context.Context, r *http.Request, m *method) (any, e
 	if err != nil {
 		return nil, err
 	}
+	q.header = r.Header
 	q.work = &work{light: s.light, heavyQueue: s.heavy, client: clientOf(r)}
+	q.resolve = func(list []literal, where func(int) string) error { return s.resolve(ctx, q.work, list, where) }
 	defer q.work.end()
 	if err := q.work.enter(ctx, s.light); err != nil {
 		return nil, err
@@ -231,8 +243,10 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *
 
 // params are the parameters of a call.
 type params struct {
-	values url.Values
-	work   *work
+	values  url.Values
+	header  http.Header
+	work    *work
+	resolve func(list []literal, where func(i int) string) error // Server.resolve
 }
 
 // parseParams reads the query string. A parameter given twice where one is
@@ -252,15 +266,18 @@ func parseParams(raw string, m *method) (params, error) {
 }
 
 // expr parses the set expression that a parameter holds.
-func (q params) expr(name string) (*Expr, error) {
+func (q params) expr(name string) (*Expr, error) { return q.exprAt(name, time.Now()) }
+
+// exprAt is expr with ages that are counted from now.
+func (q params) exprAt(name string, now time.Time) (*Expr, error) {
 	if !q.values.Has(name) {
 		return nil, invalid("parameter %s is missing", name)
 	}
-	e, err := Parse(q.values.Get(name))
+	e, err := parseAt(q.values.Get(name), now)
 	if err != nil {
 		return nil, invalid("%s: %v", name, err)
 	}
-	return e, nil
+	return e, q.resolve(e.strings, func(i int) string { return fmt.Sprintf("%s: at position %d: ", name, e.offsets[i]) })
 }
 
 // list returns a repeated parameter, given lo to hi times, each valid in ns.
@@ -271,14 +288,16 @@ func (q params) list(name string, lo, hi int, ns dict.Namespace) ([]literal, err
 	}
 	list := make([]literal, len(given))
 	for i, v := range given {
-		if list[i] = (literal{v, ns}); !ns.Valid([]byte(v)) {
+		l, ok := literalOf(v)
+		if !ok || l.is != ns {
 			return nil, invalid("%s %q (number %d) is not %s%s", name, clip(v), i+1, singular(ns), insteadOf(v))
 		}
+		list[i] = l
 		if why := list[i].unusable(); why != "" {
 			return nil, invalid("%s %q (number %d): %s", name, clip(v), i+1, why)
 		}
 	}
-	return list, nil
+	return list, q.resolve(list, func(i int) string { return fmt.Sprintf("%s (number %d): ", name, i+1) })
 }
 
 func (q params) integer(name string, lo, hi, otherwise int) (int, error) {

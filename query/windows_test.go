@@ -19,9 +19,12 @@ import (
 	"skein/internal/testing/history"
 )
 
+// spreadLimits have rows and chunks spilled soon.
+var spreadLimits = graph.Limits{Row: 6, Chunk: 3}
+
 // spread is a world over centuries, whose chunks and rows are spilled.
 func spread(t *testing.T, seed uint64) *world {
-	return newWorldOf(t, history.NewSpread(seed, 30), graph.Limits{Row: 6, Chunk: 3}, 5000)
+	return newWorldOf(t, history.NewSpread(seed, 30), spreadLimits, 5000)
 }
 
 // span is a window of the model, in microseconds: [from, to), or all.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"skein/consumer/archive"
 	"skein/internal/app"
 	"skein/internal/command"
+	"skein/query"
 )
 
 func serveCommand(e *command.Environment) *cli.Command {
@@ -25,7 +27,7 @@ func serveCommand(e *command.Environment) *cli.Command {
 		&cli.BoolFlag{Name: "repair", Value: true, Usage: "fetch repos of which something was missed from their hosts", Destination: &s.Repair, Sources: command.Env("repair")},
 		&cli.BoolFlag{Name: "consume", Value: true, Usage: "false: only answer questions", Destination: &s.Consume, Sources: command.Env("consume")},
 	)
-	flags = append(flags, s.PastFlags()...)
+	flags = append(append(flags, s.PastFlags()...), s.NameFlags()...)
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "consume the firehose, index it, answer queries",
@@ -61,7 +63,16 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	for _, name := range command.EnvironmentWarnings(os.Environ(), flags) {
 		so.Logger.Warn("this environment variable is no setting of skein serve", "name", name)
 	}
-	e.Stop.OnHangup(func() { so.Logger.Info("SIGHUP: there is nothing to read anew; going on") })
+	command.QuietLibraries(so.Logger)
+	handles, err := s.Handles()
+	if err != nil {
+		return err
+	}
+	feeds, err := s.Feeds()
+	if err != nil {
+		return err
+	}
+	e.Stop.OnHangup(func() { reload(so.Logger, s.FeedFile, feeds) })
 	app.LimitMemory(so)
 	x, err := command.OpenIndex(ctx, so)
 	if err != nil && ctx.Err() != nil {
@@ -75,7 +86,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		err = errors.Join(err, x.Close(ctx))
 		so.Logger.Info("stopped")
 	}()
-	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, Version: command.Version(), Past: past}
+	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, Version: command.Version(), Past: past, Handles: handles, Feeds: feeds}
 	if s.Consume {
 		o.Consume = &co
 	}
@@ -84,6 +95,20 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		return command.UsageError("%v", err)
 	}
 	return err
+}
+
+// reload reads the feeds anew, after SIGHUP.
+func reload(log *slog.Logger, file string, feeds *query.Feeds) {
+	if feeds == nil {
+		log.Info("SIGHUP: there is nothing to read anew; going on")
+		return
+	}
+	n, err := feeds.Reload()
+	if err != nil {
+		log.Error("SIGHUP: the file of feeds is refused, and the feeds stay as they were", "error", err)
+		return
+	}
+	log.Info("SIGHUP: the feeds were read anew", "file", file, "feeds", n)
 }
 
 // pastOptions reads the flags that concern the past.

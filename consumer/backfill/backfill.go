@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"skein/consumer/archive"
 	"skein/graph"
 	"skein/graph/format"
+	"skein/internal/identities"
 	"skein/internal/loglimit"
 )
 
@@ -52,34 +52,12 @@ func New(o Options) *Manager {
 		o: o, log: o.Logger, client: newClient(&o), placer: newPlacer(o.Store), sched: newScheduler(o.PerHost),
 		wake: make(chan struct{}, 1), gaps: make(chan struct{}), parked: map[string]string{}, lists: map[string]*listing{}, ended: map[string]string{}, named: map[string]bool{}, large: make(chan struct{}, 2),
 	}
-	m.directory = newDirectory(&o, m.client)
+	m.directory = identities.NewDirectory(o.PLC, m.client)
 	for _, h := range o.Hosts {
 		m.named[h] = true
 	}
 	m.sched.trusts = func(host string) bool { return m.o.AllowPrivateHosts || m.named[host] }
 	return m
-}
-
-func newDirectory(o *Options, client *http.Client) *identity.CacheDirectory {
-	return identity.NewCacheDirectory(&identity.BaseDirectory{
-		PLCURL: o.PLC, HTTPClient: http.Client{Transport: bounded{client.Transport}, CheckRedirect: client.CheckRedirect, Timeout: 20 * time.Second},
-		SkipHandleVerification: true, UserAgent: "skein",
-	}, 100_000, time.Hour, time.Minute, time.Minute)
-}
-
-// bounded bounds the bodies of answers: documents are small.
-type bounded struct{ http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := b.RoundTripper.RoundTrip(req)
-	if err == nil {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, 1<<20), resp.Body}
-	}
-	return resp, err //nolint:wrapcheck // it is the transport
 }
 
 // SetStore sets the store, where it could not be there before the Manager.
@@ -108,7 +86,7 @@ func (m *Manager) SetNetwork(relay, plc string) {
 	m.o.Relay, m.o.PLC = relay, plc
 	m.o.defaults()
 	m.client = newClient(&m.o)
-	m.directory = newDirectory(&m.o, m.client)
+	m.directory = identities.NewDirectory(m.o.PLC, m.client)
 }
 
 // SetListening sets Options.Listening, before Run.

@@ -18,6 +18,7 @@ import (
 	"skein/consumer/repo"
 	"skein/graph"
 	"skein/graph/format"
+	"skein/internal/outward"
 )
 
 // The reasons for which a repo is not fetched: labels of a metric, and what is in the
@@ -80,7 +81,7 @@ func (m *Manager) resolve(ctx context.Context, did string) (host string, err err
 	defer cancel()
 	ident, err := m.directory.LookupDID(ctx, indigo.DID(did))
 	switch {
-	case errors.Is(err, ErrPrivate):
+	case errors.Is(err, outward.ErrPrivate):
 		return "", &failure{why: failPrivate, err: err, final: true}
 	case errors.Is(err, identity.ErrDIDNotFound):
 		return "", &failure{why: failNoDID, err: err}
@@ -380,7 +381,7 @@ func (m *Manager) get(ctx context.Context, host, method string, query url.Values
 func (m *Manager) explain(ctx context.Context, did string, err error) error {
 	a, ok := errors.AsType[*answer](err)
 	switch {
-	case errors.Is(err, ErrPrivate):
+	case errors.Is(err, outward.ErrPrivate):
 		return &failure{why: failPrivate, err: err, final: true}
 	case !ok:
 		return &failure{why: failHost, err: err, host: true}

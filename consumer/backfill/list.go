@@ -14,6 +14,7 @@ import (
 
 	"skein/graph"
 	"skein/graph/format"
+	"skein/internal/outward"
 	"skein/internal/syntax"
 )
 
@@ -155,7 +156,7 @@ func (m *Manager) ask(ctx context.Context, host, method string, query url.Values
 	for n := 1; ; n++ {
 		err := m.askOnce(ctx, host, method, query, into)
 		a, isAnswer := errors.AsType[*answer](err)
-		if err == nil || ctx.Err() != nil || n == m.o.Tries || isAnswer && (a.code < 500 || a.code == 501) && a.code != 429 || errors.Is(err, ErrPrivate) {
+		if err == nil || ctx.Err() != nil || n == m.o.Tries || isAnswer && (a.code < 500 || a.code == 501) && a.code != 429 || errors.Is(err, outward.ErrPrivate) {
 			return err
 		}
 		wait := backoff(n, time.Second, time.Minute)

@@ -244,6 +244,9 @@ type ServeOptions struct {
 	Version             string
 	// Consume is nil for a node that only answers.
 	Consume *consumer.Options
+	// Handles finds the DIDs of handles, and Feeds are served; both may be nil.
+	Handles query.Handles
+	Feeds   *query.Feeds
 	// Past says which past is fetched at the first start.
 	Past Past
 	// Ready, if set, is called with the addresses once both listen.
@@ -265,7 +268,7 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 			return query.Status{State: string(st.State), Lag: st.Lag, HasLag: st.HasLag}
 		}
 	}
-	qo := query.Options{Version: o.Version, Relay: source, Status: status, Logger: x.log, Metrics: query.NewMetrics(x.Registry)}
+	qo := query.Options{Version: o.Version, Relay: source, Status: status, Handles: o.Handles, Feeds: o.Feeds, Logger: x.log, Metrics: query.NewMetrics(x.Registry)}
 	if x.Backfill != nil {
 		qo.Queue = x.Backfill.Queue
 	}

@@ -19,7 +19,10 @@ import (
 	"skein/graph"
 	"skein/intern/dict"
 	"skein/internal/app"
+	"skein/internal/identities"
 	"skein/internal/kv/fdbkv"
+	"skein/internal/outward"
+	"skein/query"
 )
 
 // Settings are the flags that several commands share.
@@ -44,6 +47,9 @@ type Settings struct {
 	plc          string
 	allowPrivate bool
 	maxRepo      string
+
+	Resolver                       string
+	FeedFile, FeedHost, feedAuthor string
 }
 
 // PastFlags are those that concern fetching repos whole.
@@ -53,6 +59,41 @@ func (s *Settings) PastFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "allow-private-hosts", Usage: "fetch repos from loopback and private addresses, too: for a network of one's own", Destination: &s.allowPrivate, Sources: Env("allow-private-hosts")},
 		&cli.StringFlag{Name: "max-repo-bytes", Value: "1GiB", Usage: "give up a repo that is larger", Destination: &s.maxRepo, Sources: Env("max-repo-bytes")},
 	}
+}
+
+// NameFlags are those that concern names, and feeds.
+func (s *Settings) NameFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "resolver", Value: "dns", Usage: "how handles in questions are resolved: dns (and HTTPS), the URL of a service that answers com.atproto.identity.resolveHandle, or off", Destination: &s.Resolver, Sources: Env("resolver")},
+		&cli.StringFlag{Name: "feeds", Usage: "serve the feeds of this file, as a feed generator (with --feed-host)", Destination: &s.FeedFile, Sources: Env("feeds")},
+		&cli.StringFlag{Name: "feed-host", Usage: "the name under which the world reaches the query API over HTTPS: the feeds are of did:web:NAME", Destination: &s.FeedHost, Sources: Env("feed-host")},
+		&cli.StringFlag{Name: "feed-publisher", DefaultText: "did:web of --feed-host", Usage: "the DID of the account whose records announce the feeds", Destination: &s.feedAuthor, Sources: Env("feed-publisher")},
+	}
+}
+
+// Handles makes what resolves handles.
+func (s *Settings) Handles() (*identities.Resolver, error) {
+	r, err := identities.New(identities.Options{Resolver: s.Resolver, AllowPrivate: s.allowPrivate})
+	if err != nil {
+		return nil, UsageError("--resolver: %v", err)
+	}
+	return r, nil
+}
+
+// Feeds reads the file of feeds, nil if there is none.
+func (s *Settings) Feeds() (*query.Feeds, error) {
+	if s.FeedFile == "" {
+		if s.FeedHost != "" || s.feedAuthor != "" {
+			return nil, UsageError("--feed-host and --feed-publisher are of --feeds, which names the file of feeds")
+		}
+		return nil, nil //nolint:nilnil // there are none
+	}
+	client := outward.NewClient(outward.Options{Trusted: []string{s.plc}, AllowPrivate: s.allowPrivate})
+	f, err := query.NewFeeds(query.FeedOptions{Path: s.FeedFile, Host: s.FeedHost, Publisher: s.feedAuthor, Directory: identities.NewDirectory(s.plc, client)})
+	if err != nil {
+		return nil, UsageError("--feeds: %v", err)
+	}
+	return f, nil
 }
 
 // BackfillOptions makes the options of fetching repos of the flags.

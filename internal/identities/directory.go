@@ -1,0 +1,19 @@
+package identities
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/identity"
+
+	"skein/internal/outward"
+)
+
+// NewDirectory returns a directory of DID documents, which are kept for an hour, over a
+// client for addresses that come from strangers. plc is the address of the directory of
+// did:plc.
+func NewDirectory(plc string, c *http.Client) *identity.CacheDirectory {
+	return identity.NewCacheDirectory(&identity.BaseDirectory{
+		PLCURL: plc, HTTPClient: *outward.Documents(c, 1<<20, 20*time.Second), SkipHandleVerification: true, UserAgent: "skein",
+	}, 100_000, time.Hour, time.Minute, time.Minute)
+}

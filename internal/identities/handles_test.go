@@ -1,0 +1,108 @@
+package identities
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// service is a service that resolves handles.
+func service(t *testing.T, answer http.HandlerFunc) string {
+	t.Helper()
+	srv := httptest.NewServer(answer)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+func TestService(t *testing.T) {
+	var asked atomic.Int32
+	url := service(t, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if r.URL.Path != "/xrpc/com.atproto.identity.resolveHandle" {
+			t.Errorf("asked %s", r.URL)
+		}
+		switch r.FormValue("handle") {
+		case "alice.example.com":
+			fmt.Fprint(w, `{"did":"did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"}`)
+		case "nobody.example.com":
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"error":"InvalidRequest","message":"Unable to resolve handle"}`)
+		case "liar.example.com":
+			fmt.Fprint(w, `{"did":"not a DID) or follows("}`)
+		case "busy.example.com":
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	r, err := New(Options{Resolver: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for handle, want := range map[string]error{"Alice.example.com": nil, "nobody.example.com": ErrNotFound, "liar.example.com": ErrFailed, "busy.example.com": ErrFailed} {
+			did, err := r.Resolve(t.Context(), handle)
+			if !errors.Is(err, want) || err == nil && did != "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa" || err != nil && did != "" {
+				t.Errorf("%s: %q, %v", handle, did, err)
+			}
+		}
+	}
+	if n := asked.Load(); n != 4 {
+		t.Errorf("%d requests for four handles: answers are not kept", n)
+	}
+	if did, known, err := r.Kept("alice.example.com"); did == "" || !known || err != nil {
+		t.Errorf("kept: %q, %v, %v", did, known, err)
+	}
+}
+
+// No more are resolved at a time than allowed, each for a bounded time.
+func TestBounds(t *testing.T) {
+	var now, most, asked atomic.Int32
+	url := service(t, func(_ http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if n := now.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		<-r.Context().Done()
+		now.Add(-1)
+	})
+	r, err := New(Options{Resolver: url, AtOnce: 3, Timeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 12 {
+		wg.Go(func() {
+			if _, err := r.Resolve(t.Context(), fmt.Sprintf("h%d.example.com", i/2)); !errors.Is(err, ErrFailed) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if most.Load() > 3 || asked.Load() > 12 {
+		t.Errorf("%d at a time, %d in all", most.Load(), asked.Load())
+	}
+}
+
+func TestPrivate(t *testing.T) {
+	r, err := New(Options{Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.direct.Resolver.PreferGo = true
+	if _, err := r.Resolve(t.Context(), "skein.localhost"); err == nil {
+		t.Error("a handle at a private address is resolved")
+	}
+	if r, err = New(Options{Resolver: "off"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Resolve(t.Context(), "alice.example.com"); !errors.Is(err, ErrOff) {
+		t.Error(err)
+	}
+	if _, err := New(Options{Resolver: "ftp://example.com"}); err == nil {
+		t.Error("ftp is taken")
+	}
+}

@@ -1,0 +1,73 @@
+package outward
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func parse(t *testing.T, s string) netip.Addr {
+	t.Helper()
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestPublic(t *testing.T) {
+	for address, want := range map[string]bool{
+		"93.184.216.34": true, "2606:2800:220:1:248:1893:25c8:1946": true,
+		"127.0.0.1": false, "::1": false, "10.1.2.3": false, "172.16.0.1": false, "192.168.1.1": false, "169.254.169.254": false, "fe80::1": false, "fd00::1": false,
+		"0.0.0.0": false, "::": false, "100.64.0.1": false, "224.0.0.1": false, "255.255.255.255": false, "::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false,
+		"64:ff9b::7f00:1": false, "2002:7f00:1::": false, "198.18.0.1": false, "192.0.2.1": false, "2001:db8::1": false, "fec0::1": false,
+	} {
+		if got := isPublic(parse(t, address)); got != want {
+			t.Errorf("%s: %v", address, got)
+		}
+	}
+}
+
+// What a stranger names at a private address is not asked, nor by a redirect; what the
+// operator named is.
+func TestPrivateIsRefused(t *testing.T) {
+	asked := 0
+	private := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer private.Close()
+	redirecting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, private.URL, http.StatusFound)
+	}))
+	defer redirecting.Close()
+	get := func(c *http.Client, address string) error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.Do(req)
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		return err
+	}
+	guarded := NewClient(Options{Trusted: []string{redirecting.URL}})
+	localhost := strings.Replace(private.URL, "127.0.0.1", "localhost", 1)
+	for _, address := range []string{private.URL, localhost, redirecting.URL} {
+		if err := get(guarded, address); !errors.Is(err, ErrPrivate) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if asked != 0 {
+		t.Errorf("%d requests came", asked)
+	}
+	for _, c := range []*http.Client{NewClient(Options{Trusted: []string{private.URL, redirecting.URL}}), NewClient(Options{AllowPrivate: true})} {
+		if err := get(c, redirecting.URL); err != nil {
+			t.Error(err)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("%d requests came, want 2", asked)
+	}
+}

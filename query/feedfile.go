@@ -1,0 +1,150 @@
+package query
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"skein/intern/dict"
+)
+
+// A file of feeds has a feed in each paragraph of one line or several: its name, as in the
+// record of it (app.bsky.feed.generator), an equals sign, and what it shows. Lines that
+// begin with a space go on with the one before; # begins a line that is a remark.
+//
+//	# what those I follow like, that I have not liked
+//	friends-like = rank(of=follows($viewer), via=likes, since=24h, except=likes($viewer))
+//	# the newest posts that an account likes
+//	liked-by-alice = likes(did:plc:…)
+//
+// rank takes the parameters of the method blue.skein.graph.rank; anything else is a set
+// expression of AT URIs, whose posts come newest first. $viewer is the DID of who asks.
+
+// feed is what one feed shows.
+type feed struct {
+	name string
+	line int
+	rank url.Values // of a ranking
+	set  string     // of a set
+	// viewer says that $viewer occurs: who asks must say who it is.
+	viewer bool
+}
+
+var feedName = regexp.MustCompile(`^[A-Za-z0-9._:~-]{1,512}$`)
+
+// placeholder stands for the viewer where a file is checked.
+const placeholder = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+
+// ParseFeeds reads a file of feeds. Its error names the line.
+func ParseFeeds(file string) (feeds []feed, err error) { //nolint:revive // for this package, and for whoever checks a file
+	type paragraph struct {
+		line int
+		text string
+	}
+	var all []paragraph
+	for n, line := range strings.Split(file, "\n") {
+		line = strings.TrimSuffix(line, "\r")
+		switch trimmed := strings.TrimSpace(line); {
+		case trimmed == "" || strings.HasPrefix(trimmed, "#"):
+		case line[0] == ' ' || line[0] == '\t':
+			if len(all) == 0 {
+				return nil, fmt.Errorf("line %d goes on with a feed, and there is none before it", n+1) //nolint:err113 // it is told to the operator
+			}
+			all[len(all)-1].text += " " + trimmed
+		default:
+			all = append(all, paragraph{n + 1, trimmed})
+		}
+	}
+	for _, p := range all {
+		f, err := parseFeed(p.text)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", p.line, err)
+		}
+		f.line = p.line
+		if i := slices.IndexFunc(feeds, func(g feed) bool { return g.name == f.name }); i >= 0 {
+			return nil, fmt.Errorf("line %d: the feed %s is in line %d already", p.line, f.name, feeds[i].line) //nolint:err113 // likewise
+		}
+		feeds = append(feeds, f)
+	}
+	return feeds, nil
+}
+
+func parseFeed(text string) (f feed, err error) {
+	name, shows, ok := strings.Cut(text, "=")
+	f.name, shows = strings.TrimSpace(name), strings.TrimSpace(shows)
+	if !ok || !feedName.MatchString(f.name) {
+		return f, fmt.Errorf("%q is no feed: write NAME = what it shows", clip(text)) //nolint:err113 // likewise
+	}
+	f.viewer = strings.Contains(shows, "$viewer")
+	inside, isRank := strings.CutPrefix(shows, "rank(")
+	if !isRank {
+		f.set = shows
+		e, err := Parse(f.forViewer(placeholder).set)
+		if err == nil && e.Type() != dict.URI {
+			err = fmt.Errorf("it is a set of %s, a feed shows posts", plural(e.Type())) //nolint:err113 // likewise
+		}
+		if err != nil {
+			return f, fmt.Errorf("feed %s: %w", f.name, err)
+		}
+		return f, nil
+	}
+	inside, ok = strings.CutSuffix(inside, ")")
+	if !ok {
+		return f, fmt.Errorf("feed %s: rank(… must end with )", f.name) //nolint:err113 // likewise
+	}
+	f.rank = url.Values{}
+	for _, part := range topLevel(inside) {
+		name, value, ok := strings.Cut(part, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case !ok:
+			return f, fmt.Errorf("feed %s: %q in rank(…): write name=value", f.name, clip(part)) //nolint:err113 // likewise
+		case !slices.Contains(rankTakes, name) || name == "limit":
+			return f, fmt.Errorf("feed %s: rank has no %q", f.name, name) //nolint:err113 // likewise
+		case f.rank.Has(name):
+			return f, fmt.Errorf("feed %s: %s is given twice", f.name, name) //nolint:err113 // likewise
+		}
+		f.rank.Set(name, value)
+	}
+	r, err := params{values: f.forViewer(placeholder).rank, resolve: func([]literal, func(int) string) error { return nil }}.ranking(time.Now())
+	if err == nil && r.via.is != dict.URI {
+		err = fmt.Errorf("it leads to %s, a feed shows posts: via likes or reposts", plural(r.via.is)) //nolint:err113 // likewise
+	}
+	if err != nil {
+		return f, fmt.Errorf("feed %s: %w", f.name, err)
+	}
+	return f, nil
+}
+
+// topLevel divides arguments at the commas that are in no parentheses.
+func topLevel(s string) (parts []string) {
+	depth, start := 0, 0
+	for i := range len(s) {
+		switch s[i] {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		case ',':
+			if depth == 0 {
+				parts = append(parts, s[start:i])
+				start = i + 1
+			}
+		}
+	}
+	return append(parts, s[start:])
+}
+
+// forViewer returns the feed with a DID, which is valid, in the place of $viewer.
+func (f feed) forViewer(did string) feed {
+	f.set = strings.ReplaceAll(f.set, "$viewer", did)
+	rank := url.Values{}
+	for name, v := range f.rank {
+		rank.Set(name, strings.ReplaceAll(v[0], "$viewer", did))
+	}
+	f.rank = rank
+	return f
+}

@@ -1,0 +1,345 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/auth"
+	"github.com/bluesky-social/indigo/atproto/identity"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"skein/graph"
+	"skein/intern/dict"
+	"skein/internal/idset"
+)
+
+// FeedOptions say which feeds are served.
+type FeedOptions struct {
+	// Path is the file of the feeds (ParseFeeds).
+	Path string
+	// Host is the name under which the world reaches this server over HTTPS: the feeds'
+	// service is did:web:HOST.
+	Host string
+	// Publisher is the DID of the account whose records announce the feeds. "" means
+	// did:web:HOST.
+	Publisher string
+	// Directory finds the keys by which viewers prove who they are.
+	Directory identity.Directory
+}
+
+// Feeds are feeds by configuration, served as app.bsky.feed.getFeedSkeleton.
+type Feeds struct {
+	o     FeedOptions
+	feeds atomic.Pointer[[]feed]
+	auth  auth.ServiceAuthValidator
+	slots chan struct{} // of tokens that are checked at a time: a key may have to be fetched
+}
+
+// checkedAtOnce is how many tokens are checked at a time, and checkTimeout how long one may
+// take.
+const (
+	checkedAtOnce = 32
+	checkTimeout  = 5 * time.Second
+)
+
+// NewFeeds reads the file of feeds.
+func NewFeeds(o FeedOptions) (*Feeds, error) {
+	if o.Host == "" || strings.ContainsAny(o.Host, "/ ") {
+		return nil, fmt.Errorf("the feeds' host %q is no host name: give the name under which this server is reached, such as feeds.example.com", o.Host) //nolint:err113 // it is told to the operator
+	}
+	f := &Feeds{o: o, slots: make(chan struct{}, checkedAtOnce)}
+	did := f.did()
+	if _, err := syntax.ParseDID(did); err != nil {
+		return nil, fmt.Errorf("the feeds' host %q makes no DID: %w", o.Host, err)
+	}
+	if f.o.Publisher == "" {
+		f.o.Publisher = did
+	}
+	if _, err := syntax.ParseDID(f.o.Publisher); err != nil {
+		return nil, fmt.Errorf("the publisher %q of the feeds is no DID: %w", f.o.Publisher, err)
+	}
+	f.auth = auth.ServiceAuthValidator{Audience: did, Dir: o.Directory}
+	_, err := f.Reload()
+	return f, err
+}
+
+// did is that of the service. A port is written as a did:web has it.
+func (f *Feeds) did() string { return "did:web:" + strings.ReplaceAll(f.o.Host, ":", "%3A") }
+
+// Reload reads the file anew, and returns how many feeds it has. One with an error is
+// refused whole: the feeds stay as they were.
+func (f *Feeds) Reload() (n int, err error) {
+	b, err := os.ReadFile(f.o.Path)
+	if err != nil {
+		return 0, fmt.Errorf("reading the feeds: %w", err)
+	}
+	feeds, err := ParseFeeds(string(b))
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", f.o.Path, err)
+	}
+	f.feeds.Store(&feeds)
+	return len(feeds), nil
+}
+
+// find returns the feed that a URI names.
+func (f *Feeds) find(uri string) (feed, bool) {
+	rest, ok := strings.CutPrefix(uri, "at://")
+	parts := strings.Split(rest, "/")
+	if !ok || len(parts) != 3 || parts[0] != f.o.Publisher || parts[1] != "app.bsky.feed.generator" {
+		return feed{}, false
+	}
+	feeds := *f.feeds.Load()
+	i := slices.IndexFunc(feeds, func(g feed) bool { return g.name == parts[2] })
+	if i < 0 {
+		return feed{}, false
+	}
+	return feeds[i], true
+}
+
+const getFeedSkeleton = "app.bsky.feed.getFeedSkeleton"
+
+// viewer returns who asks, by the token of a request.
+func (f *Feeds) viewer(ctx context.Context, header string) (string, error) {
+	token, ok := strings.CutPrefix(header, "Bearer ")
+	if !ok {
+		return "", &Error{http.StatusUnauthorized, "AuthMissing", "this feed is of who asks for it: a service auth token is needed, for " + f.did() + " and " + getFeedSkeleton}
+	}
+	select {
+	case f.slots <- struct{}{}:
+		defer func() { <-f.slots }()
+	case <-ctx.Done():
+		return "", ctx.Err() //nolint:wrapcheck // it says what happened
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	lxm := syntax.NSID(getFeedSkeleton)
+	did, err := f.auth.Validate(ctx, strings.TrimSpace(token), &lxm)
+	if err != nil {
+		return "", &Error{http.StatusUnauthorized, "BadJwt", "the service auth token is not valid: " + err.Error()}
+	}
+	return did.String(), nil
+}
+
+type skeletonItem struct {
+	Post string `json:"post"`
+}
+
+// skeleton is app.bsky.feed.getFeedSkeleton.
+func (s *Server) skeleton(ctx context.Context, q params) (any, error) {
+	if s.o.Feeds == nil {
+		return nil, &Error{http.StatusNotImplemented, "MethodNotImplemented", "no feeds are served here (--feeds)"}
+	}
+	f, ok := s.o.Feeds.find(q.values.Get("feed"))
+	if !ok {
+		return nil, &Error{http.StatusBadRequest, "UnknownFeed", fmt.Sprintf("there is no feed %q here", clip(q.values.Get("feed")))}
+	}
+	limit, err := q.integer("limit", 1, 100, 50)
+	if err != nil {
+		return nil, err
+	}
+	if f.viewer {
+		// The key of who asks may have to be fetched: nobody else waits for that.
+		q.work.end()
+		did, err := s.o.Feeds.viewer(ctx, q.header.Get("Authorization"))
+		if err != nil {
+			return nil, err
+		}
+		if err := q.work.enter(ctx, s.light); err != nil {
+			return nil, err
+		}
+		f = f.forViewer(did)
+	}
+	place := feedPlace{micros: uint64(time.Now().UnixMicro())}
+	if q.values.Has("cursor") {
+		if place, err = s.cursors.openFeed(f, q.values.Get("cursor")); err != nil {
+			return nil, invalid("%v", err)
+		}
+	}
+	out := struct {
+		Feed   []skeletonItem `json:"feed"`
+		Cursor string         `json:"cursor,omitempty"`
+	}{}
+	posts, next, err := s.feedPage(ctx, q, f, place, limit)
+	if err != nil {
+		return nil, err
+	}
+	out.Feed = make([]skeletonItem, len(posts))
+	for i, uri := range posts {
+		out.Feed[i] = skeletonItem{uri}
+	}
+	if next != nil {
+		out.Cursor = s.cursors.sealFeed(f, *next)
+	}
+	return out, nil
+}
+
+// feedPlace is where a page of a feed begins: of a ranking, after so many results as of the
+// time of the first page; of a set, after a post.
+type feedPlace struct {
+	micros uint64 // when the first page was asked for
+	after  uint64 // results; or the TID of the last post
+	id     uint64 // of the last post
+}
+
+// maxFeed is how many posts a feed has, at most.
+const maxFeed = 1000
+
+// feedPage returns a page of a feed, and where the next begins, nil if it is the last.
+func (s *Server) feedPage(ctx context.Context, q params, f feed, at feedPlace, limit int) (posts []string, next *feedPlace, err error) {
+	now := time.UnixMicro(int64(at.micros))
+	q.values = f.rank
+	if f.set != "" {
+		e, err := parseAt(f.set, now)
+		if err == nil {
+			err = q.resolve(e.strings, func(int) string { return "feed " + f.name + ": " })
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		err = s.view(ctx, q.work, func(sn *graph.Snapshot) (err error) {
+			posts, next, err = s.newestPosts(ctx, sn, q.work, e, at, limit)
+			return err
+		})
+		return posts, next, err
+	}
+	r, err := q.ranking(now)
+	if err != nil {
+		return nil, nil, err
+	}
+	if until := at.micros << 10; !r.window.All() && r.window.To > until { // what came since stays out
+		r.window.To = until
+	}
+	r.limit, r.posts = maxFeed, true
+	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
+		posts, next = []string{}, nil
+		ranked, err := s.ranked(ctx, sn, q.work, r)
+		if err != nil {
+			return err
+		}
+		skip, n := int(min(at.after, maxFeed)), 0
+		r.limit = min(skip+limit+1, maxFeed)
+		return ranked.strings(r, func(_ *scored, member []byte) {
+			n++
+			switch {
+			case n <= skip:
+			case len(posts) < limit:
+				posts = append(posts, string(member))
+			default:
+				next = &feedPlace{at.micros, uint64(skip + limit), 0}
+			}
+		})
+	})
+	return posts, next, err
+}
+
+// postsRead bounds the members of a set that are put in order.
+const postsRead = 20_000
+
+// errTooManyPosts is returned for a set that is larger.
+var errTooManyPosts = errors.New("the set of the feed is too large")
+
+// newestPosts returns the posts of a set, the newest first.
+func (s *Server) newestPosts(ctx context.Context, sn *graph.Snapshot, w *work, e *Expr, at feedPlace, limit int) (posts []string, next *feedPlace, err error) {
+	v, err := newEvaluation(ctx, sn, e, w)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, _, err := v.result()
+	if err != nil {
+		return nil, nil, err
+	}
+	if set.Len() > postsRead {
+		return nil, nil, invalid("%v: %d members, of at most %d the newest are found; give it a window", errTooManyPosts, set.Len(), postsRead)
+	}
+	all, _ := set.Page(0, postsRead, idset.Set{})
+	type post struct{ tid, id uint64 }
+	var found []post
+	uris := map[uint64]string{}
+	var known []dict.ID
+	for _, id := range all {
+		if dict.ID(id) < dict.FirstReserved {
+			known = append(known, dict.ID(id))
+		}
+	}
+	err = sn.Strings(dict.URI, known, func(i int, uri []byte) error {
+		if tid := tidOf(dict.URI, uri); isPost(uri) && (at.after == 0 || tid < at.after || tid == at.after && uint64(known[i]) > at.id) {
+			found = append(found, post{tid, uint64(known[i])})
+			uris[uint64(known[i])] = string(uri)
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	slices.SortFunc(found, func(x, y post) int { return cmp.Or(cmp.Compare(y.tid, x.tid), cmp.Compare(x.id, y.id)) })
+	posts = []string{}
+	for _, p := range found[:min(limit, len(found))] {
+		posts = append(posts, uris[p.id])
+	}
+	if len(found) > limit {
+		next = &feedPlace{at.micros, found[limit-1].tid, found[limit-1].id}
+	}
+	return posts, next, nil
+}
+
+// isPost reports whether a URI is that of a post.
+func isPost(uri []byte) bool {
+	parts := strings.Split(string(uri), "/")
+	return len(parts) == 5 && parts[3] == "app.bsky.feed.post"
+}
+
+func (f feed) question() string { return "feed " + f.name + "\x00" + f.set + "\x00" + f.rank.Encode() }
+
+// sealFeed seals where the next page of a feed begins.
+func (c *cursors) sealFeed(f feed, p feedPlace) string {
+	plain := binary.BigEndian.AppendUint64(nil, p.micros)
+	plain = binary.BigEndian.AppendUint64(plain, p.after)
+	return c.sealBytes(binary.BigEndian.AppendUint64(plain, p.id), f.question())
+}
+
+func (c *cursors) openFeed(f feed, cursor string) (p feedPlace, err error) {
+	plain, err := c.openBytes(cursor, f.question())
+	if err != nil || len(plain) != 24 {
+		return p, errCursor
+	}
+	return feedPlace{binary.BigEndian.Uint64(plain), binary.BigEndian.Uint64(plain[8:]), binary.BigEndian.Uint64(plain[16:])}, nil
+}
+
+// describeFeeds is app.bsky.feed.describeFeedGenerator.
+func (s *Server) describeFeeds(context.Context, params) (any, error) {
+	if s.o.Feeds == nil {
+		return nil, &Error{http.StatusNotImplemented, "MethodNotImplemented", "no feeds are served here (--feeds)"}
+	}
+	type item struct {
+		URI string `json:"uri"`
+	}
+	out := struct {
+		DID   string `json:"did"`
+		Feeds []item `json:"feeds"`
+	}{s.o.Feeds.did(), []item{}}
+	for _, f := range *s.o.Feeds.feeds.Load() {
+		out.Feeds = append(out.Feeds, item{"at://" + s.o.Feeds.o.Publisher + "/app.bsky.feed.generator/" + f.name})
+	}
+	return out, nil
+}
+
+// didDocument is that of the feeds' service.
+func (s *Server) didDocument(w http.ResponseWriter, r *http.Request) {
+	if s.o.Feeds == nil {
+		http.NotFound(w, r)
+		return
+	}
+	s.write(w, r, http.StatusOK, map[string]any{
+		"@context": []string{"https://www.w3.org/ns/did/v1"}, "id": s.o.Feeds.did(),
+		"service": []map[string]string{{"id": "#bsky_fg", "type": "BskyFeedGenerator", "serviceEndpoint": "https://" + s.o.Feeds.o.Host}},
+	})
+}

@@ -1,0 +1,151 @@
+package query_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"skein/internal/identities"
+	"skein/query"
+)
+
+// handles knows some handles; others it has to look up first.
+type handles struct {
+	mu     sync.Mutex
+	kept   map[string]string
+	remote map[string]string
+}
+
+func (h *handles) Kept(name string) (string, bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	did, ok := h.kept[name]
+	return did, ok, nil
+}
+
+func (h *handles) Resolve(_ context.Context, name string) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch did := h.remote[name]; {
+	case did != "":
+		h.kept[name] = did
+		return did, nil
+	case name == "broken.example.com":
+		return "", identities.ErrFailed
+	}
+	return "", identities.ErrNotFound
+}
+
+// A handle, and an address at bsky.app, stand for what they name, wherever a DID or a post
+// is taken.
+func TestNames(t *testing.T) {
+	w := newWorld(t, 31, 4000)
+	v := w.model.Views()
+	a := []string{"", ""} // with follows; and the author of a post that is liked
+	post := ""
+	for _, did := range w.history.Accounts() {
+		if len(v.Forward["follow"][did]) > 3 {
+			a[0] = did
+		}
+	}
+	for uri, likers := range v.Reverse["like"] {
+		if author, rest, _ := strings.Cut(strings.TrimPrefix(uri, "at://"), "/"); len(likers) > 1 && strings.HasPrefix(author, "did:") && author != a[0] && rest != "" && len(v.Forward["follow"][author]) > 0 {
+			a[1], post = author, uri
+		}
+	}
+	if a[0] == "" || post == "" {
+		t.Fatal("nobody follows many, or no post is liked")
+	}
+	h := &handles{kept: map[string]string{"kept.example.com": a[0]}, remote: map[string]string{"alice.example.com": a[1]}}
+	s, err := query.New(w.store, query.Options{Handles: h, Concurrent: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(s)
+	defer srv.Close()
+	w.base = srv.URL
+	rkey := post[strings.LastIndexByte(post, '/')+1:]
+	for set, want := range map[string][]string{
+		"follows(@kept.example.com)":                                            v.Forward["follow"][a[0]],
+		"follows(@alice.example.com)":                                           v.Forward["follow"][a[1]],
+		"followers(https://bsky.app/profile/alice.example.com)":                 v.Reverse["follow"][a[1]],
+		"followers(https://bsky.app/profile/" + a[1] + "/)":                     v.Reverse["follow"][a[1]],
+		"likers(https://bsky.app/profile/alice.example.com/post/" + rkey + ")":  v.Reverse["like"][post],
+		"likers(https://bsky.app/profile/" + a[1] + "/post/" + rkey + "?ref=x)": v.Reverse["like"][post],
+		"likers(at://alice.example.com/app.bsky.feed.post/" + rkey + ")":        v.Reverse["like"][post],
+		"intersect(follows(@alice.example.com), members(@kept.example.com))":    intersect(v.Forward["follow"][a[1]], []string{a[0]}),
+		"members(@kept.example.com,@alice.example.com," + a[0] + ")":            intersect(a[:2], a),
+		"follows(@alice.example.com,since=1970-01-01)":                          nil,
+	} {
+		got, _ := w.all(set, 3, nil)
+		if set == "follows(@alice.example.com,since=1970-01-01)" {
+			continue // it need only be answered
+		}
+		if w.model.Hidden[a[0]] || w.model.Hidden[a[1]] {
+			t.Fatal("another seed: one of the two is hidden")
+		}
+		want = slices.Clone(want)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", set, got, want)
+		}
+	}
+	for call, want := range map[string]string{
+		"query?set=follows(@nobody.example.com)":                                  `400 "HandleNotFound" set: at position 8: nobody has the handle nobody.example.com`,
+		"query?set=follows(@broken.example.com)":                                  `502 "UpstreamFailure" set: at position 8: broken.example.com`,
+		"query?set=follows(kept.example.com)":                                     `400 "InvalidRequest" a handle is written with an @ before it`,
+		"query?set=follows(@x)":                                                   `400 "InvalidRequest" neither a DID nor an AT URI`,
+		"query?set=follows(https://example.com/profile/kept.example.com)":         `400 "InvalidRequest" but none of an account or a post at https://bsky.app/profile/`,
+		"query?set=follows(https://bsky.app/profile/kept.example.com/post/3kx)":   `400 "InvalidRequest" is an AT URI, it takes a DID`,
+		"query?set=likers(https://bsky.app/profile/kept.example.com)":             `400 "InvalidRequest" is a DID, it takes an AT URI`,
+		"known?edge=followers&actor=@nobody.example.com&subject=" + a[0]:          `400 "HandleNotFound" actor (number 1): nobody has`,
+		"known?edge=followers&actor=@kept.example.com&subject=@alice.example.com": `200 "total"`,
+		"contains?set=members(" + a[1] + ")&member=@alice.example.com":            `200 "contained":true`,
+	} {
+		status, body, _ := w.get("/xrpc/blue.skein.graph." + call)
+		for _, part := range strings.SplitN(want, " ", 3) {
+			if !strings.Contains(strings.ReplaceAll(body, `\"`, `"`), strings.TrimSpace(part)) && part != want[:3] || want[:3] != map[int]string{200: "200", 400: "400", 502: "502"}[status] {
+				t.Errorf("%s: %d %s, want %s", call, status, body, want)
+				break
+			}
+		}
+	}
+	var rel struct {
+		Actor         string
+		Relationships []map[string]any
+	}
+	w.ask("app.bsky.graph.getRelationships", url.Values{"actor": {"alice.example.com"}, "others": {"kept.example.com", "nobody.example.com"}}, &rel)
+	if rel.Actor != a[1] || rel.Relationships[0]["did"] != a[0] || rel.Relationships[1]["notFound"] != true {
+		t.Errorf("%+v", rel)
+	}
+}
+
+// A page does not go on where the handle is another's by then.
+func TestMovedHandle(t *testing.T) {
+	w := newWorld(t, 32, 3000)
+	v := w.model.Views()
+	a := slices.Clone(w.history.Accounts())
+	slices.SortFunc(a, func(x, y string) int { return len(v.Forward["follow"][y]) - len(v.Forward["follow"][x]) })
+	h := &handles{kept: map[string]string{"alice.example.com": a[0]}}
+	s, err := query.New(w.store, query.Options{Handles: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(s)
+	defer srv.Close()
+	w.base = srv.URL
+	first := w.query(url.Values{"set": {"follows(@alice.example.com)"}, "limit": {"1"}})
+	if first.Cursor == "" {
+		t.Fatal("there is one page")
+	}
+	h.kept["alice.example.com"] = a[1]
+	status, body, _ := w.get("/xrpc/blue.skein.graph.query?" + url.Values{"set": {"follows(@alice.example.com)"}, "cursor": {first.Cursor}}.Encode())
+	if status != 400 || !strings.Contains(body, "cursor is not one") {
+		t.Errorf("%d %s", status, body)
+	}
+}
