@@ -36,6 +36,9 @@ func newestFirst(x, y recordOf) int {
 	return cmp.Or(cmp.Compare(timeOf(y.path), timeOf(x.path)), cmp.Compare(x.id, y.id))
 }
 
+// oldestFirst is the other way round.
+func oldestFirst(x, y recordOf) int { return newestFirst(y, x) }
+
 // timeOf is the time of a record in microseconds, 0 if it has none.
 func timeOf(p format.Path) uint64 {
 	if p.Raw != nil {
@@ -146,7 +149,7 @@ func (s *Server) list(ctx context.Context, q params) (any, error) {
 			return err
 		}
 		out.Total, out.Items = total, []listItem{}
-		page, last, err := v.listed(set, &after, limit)
+		page, last, err := v.listed(set, &after, limit, newestFirst)
 		if err != nil {
 			return err
 		}
@@ -191,8 +194,9 @@ func (p *listPlace) order() string {
 	return "id"
 }
 
-// listed returns a page of a set, and the place after it, nil if it is the last.
-func (v *evaluation) listed(set idset.Set, after *listPlace, limit int) (page []recordOf, last *listPlace, err error) {
+// listed returns a page of a set in an order of the records, and the place after it, nil if
+// it is the last.
+func (v *evaluation) listed(set idset.Set, after *listPlace, limit int, order func(x, y recordOf) int) (page []recordOf, last *listPlace, err error) {
 	most := uint64(MaxSortedActors)
 	if v.e.root.op == opForward {
 		most = MaxSortedSubjects
@@ -223,10 +227,10 @@ func (v *evaluation) listed(set idset.Set, after *listPlace, limit int) (page []
 	if page, err = v.edgeRecords(&v.e.root, ids); err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(page, newestFirst)
+	slices.SortFunc(page, order)
 	if after.begun {
 		at, found := slices.BinarySearchFunc(page, *after, func(r recordOf, p listPlace) int {
-			return cmp.Or(cmp.Compare(p.micros, timeOf(r.path)), cmp.Compare(r.id, p.id))
+			return order(r, recordOf{p.id, format.Path{TID: p.micros << format.ClockBits}})
 		})
 		if found {
 			at++

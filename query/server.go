@@ -130,8 +130,8 @@ func New(store *graph.Store, o Options) (*Server, error) {
 		store: store, o: o, cursors: c, mux: http.NewServeMux(),
 		light: newQueue(o.Concurrent), heavy: newQueue(o.HeavyConcurrent),
 	}
-	for _, m := range methods {
-		s.mux.HandleFunc("/xrpc/"+m.nsid, func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })
+	for _, m := range allMethods() {
+		s.mux.HandleFunc(m.path(), func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })
 	}
 	s.mux.HandleFunc("/xrpc/_health", s.health)
 	s.mux.HandleFunc("/xrpc/", func(w http.ResponseWriter, r *http.Request) {
@@ -329,8 +329,8 @@ func (s *Server) about(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var b strings.Builder
 	fmt.Fprintf(&b, "skein %s: who follows whom and who likes what, as sets.\n\nMethods:\n", s.o.Version)
-	for _, m := range methods {
-		fmt.Fprintf(&b, "  /xrpc/%s  %s\n", m.nsid, strings.Join(m.takes, ", "))
+	for _, m := range allMethods() {
+		fmt.Fprintf(&b, "  %s  %s\n", m.path(), strings.Join(m.takes, ", "))
 	}
 	fmt.Fprintf(&b, "  /xrpc/_health\n\nSets:\n")
 	for _, k := range kinds.All {
@@ -357,7 +357,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"method", "error"}),
 	}
 	reg.MustRegister(m.Seconds, m.Errors)
-	for _, q := range methods {
+	for _, q := range allMethods() {
 		m.Seconds.WithLabelValues(q.nsid)
 	}
 	return m

@@ -1,0 +1,353 @@
+package query
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"skein/graph"
+	"skein/graph/kinds"
+	"skein/intern"
+	"skein/intern/dict"
+	"skein/internal/idset"
+	"skein/internal/syntax"
+)
+
+// The methods of Constellation (at-microcosm/microcosm-rs, constellation/src/server and
+// lexicons/blue.microcosm/links), with its names, parameters and JSON, so that a client
+// changes its host and nothing else. Where the answers differ, docs/CONSTELLATION.md says
+// why.
+
+// backlinkMethods are the methods, by their paths.
+var backlinkMethods = []method{
+	{"blue.microcosm.links.getBacklinks", (*Server).getBacklinks, []string{"subject", "source", "cursor", "did", "limit", "reverse"}, []string{"did"}},
+	{"blue.microcosm.links.getBacklinksCount", (*Server).getBacklinksCount, []string{"subject", "source"}, nil},
+	{"blue.microcosm.links.getBacklinkDids", (*Server).getBacklinkDids, []string{"subject", "source", "cursor", "limit"}, nil},
+	{"/links", (*Server).links, []string{"target", "collection", "path", "cursor", "did", "from_dids", "limit"}, []string{"did"}},
+	{"/links/count", (*Server).linksCount, []string{"target", "collection", "path"}, nil},
+	{"/links/distinct-dids", (*Server).linksDids, []string{"target", "collection", "path", "cursor", "limit"}, nil},
+	{"/links/count/distinct-dids", (*Server).linksCount, []string{"target", "collection", "path"}, nil},
+	{"/links/all", (*Server).linksAll, []string{"target"}, nil},
+	{"/links/all/count", (*Server).linksAllCount, []string{"target"}, nil},
+}
+
+// A recordID is Constellation's name of a record.
+type recordID struct {
+	DID        string `json:"did"`
+	Collection string `json:"collection"`
+	Rkey       string `json:"rkey"`
+}
+
+// backlinks is what is asked for: the records of a collection that name a target at a path.
+type backlinks struct {
+	leaf    string // as an expression; "" if it is of nothing that is indexed
+	dids    []literal
+	limit   int
+	oldest  bool
+	cursor  string
+	hasDIDs bool
+}
+
+// kindAt returns the kind of edge that the records of a collection make at a path.
+func kindAt(collection, path string) *kinds.Info {
+	for i := range kinds.All {
+		if k := &kinds.All[i]; k.Collection == collection && strings.Join(k.To.Field, ".") == path {
+			return k
+		}
+	}
+	return nil
+}
+
+// leafOf returns the set of who names a target, "" if there can be none.
+func leafOf(k *kinds.Info, target string) string {
+	if k == nil || len(target) > 4<<10 || strings.ContainsAny(target, " \t\r\n(),") {
+		return ""
+	}
+	l, ok := literalOf(target)
+	if !ok || l.s != target || l.is != k.To.Is || l.handle != "" || l.unusable() != "" {
+		return ""
+	}
+	return k.Reverse + "(" + target + ")"
+}
+
+// backlinks reads the parameters of a newer method, or of an older one.
+func (q params) backlinks(older bool) (b backlinks, err error) {
+	target, collection, path := q.values.Get("subject"), "", ""
+	if older {
+		target, collection = q.values.Get("target"), q.values.Get("collection")
+		var ok bool
+		if path, ok = strings.CutPrefix(q.values.Get("path"), "."); !ok {
+			return b, invalid("parameter path is %q, it must begin with a dot, as in .subject.uri", clip(q.values.Get("path")))
+		}
+		for _, name := range []string{"target", "collection", "path"} {
+			if !q.values.Has(name) {
+				return b, invalid("parameter %s is missing", name)
+			}
+		}
+	} else {
+		var ok bool
+		if collection, path, ok = strings.Cut(q.values.Get("source"), ":"); !ok {
+			return b, invalid("parameter source is %q, it must be a collection and a path, as in app.bsky.feed.like:subject.uri", clip(q.values.Get("source")))
+		}
+		if !q.values.Has("subject") {
+			return b, invalid("parameter subject is missing")
+		}
+	}
+	b.leaf = leafOf(kindAt(collection, path), target)
+	if b.limit, err = q.integer("limit", 0, 1000, 100); err != nil {
+		return b, err
+	}
+	if b.oldest, err = q.boolean("reverse"); err != nil {
+		return b, err
+	}
+	b.cursor = q.values.Get("cursor")
+	given := q.values["did"]
+	if q.values.Has("from_dids") {
+		if len(given) > 0 {
+			return b, invalid("parameters did and from_dids are given, only one of them can be")
+		}
+		given = strings.Split(q.values.Get("from_dids"), ",")
+	}
+	for _, did := range given {
+		if did = strings.TrimSpace(did); did != "" {
+			b.hasDIDs = true
+			if syntax.ValidDID(did) { // else it has no records
+				b.dids = append(b.dids, literal{s: did, is: dict.DID})
+			}
+		}
+	}
+	if len(b.dids) > maxMembers {
+		return b, invalid("parameter did is given %d times, at most %d are taken", len(b.dids), maxMembers)
+	}
+	return b, nil
+}
+
+// backlinkPage is a page of records, or of those who made them.
+type backlinkPage struct {
+	total   uint64
+	records []recordID
+	cursor  *string
+}
+
+// backlinkPage answers a page.
+func (s *Server) backlinkPage(ctx context.Context, q params, b backlinks) (p backlinkPage, err error) {
+	p.records = []recordID{}
+	if b.leaf == "" {
+		return p, nil
+	}
+	e, err := Parse(b.leaf)
+	if err != nil {
+		return p, invalid("%v", err)
+	}
+	var after listPlace
+	if b.cursor != "" {
+		if e, after, err = s.cursors.openList(e, b.cursor); err != nil {
+			return p, invalid("%v", err)
+		}
+	}
+	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
+		p = backlinkPage{records: []recordID{}}
+		v, err := newEvaluation(ctx, sn, e, q.work)
+		if err != nil {
+			return err
+		}
+		set, total, err := v.result()
+		if err != nil {
+			return err
+		}
+		if b.hasDIDs {
+			ids, err := lookup(sn, b.dids)
+			if err != nil {
+				return err
+			}
+			var some []uint64
+			for _, id := range ids {
+				if id != dict.None {
+					some = append(some, uint64(id))
+				}
+			}
+			set = idset.And(set, idset.FromUnsorted(some))
+			total = set.Len() - idset.AndLen(v.hidden(), set)
+		}
+		p.total = total
+		if b.limit == 0 {
+			return nil
+		}
+		order := newestFirst
+		if b.oldest {
+			order = oldestFirst
+		}
+		page, last, err := v.listed(set, &after, b.limit, order)
+		if err != nil {
+			return err
+		}
+		if last != nil {
+			p.cursor = new(s.cursors.sealList(e, *last))
+		}
+		ids := make([]dict.ID, len(page))
+		for i, r := range page {
+			ids[i] = r.id
+		}
+		k := e.root.kind.Info()
+		return sn.Strings(dict.DID, ids, func(i int, did []byte) error {
+			p.records = append(p.records, recordID{string(did), k.Collection, string(page[i].path.AppendRkey(nil))})
+			return nil
+		})
+	})
+	return p, err
+}
+
+func (s *Server) getBacklinks(ctx context.Context, q params) (any, error) {
+	b, err := q.backlinks(false)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.backlinkPage(ctx, q, b)
+	return struct {
+		Total   uint64     `json:"total"`
+		Records []recordID `json:"records"`
+		Cursor  *string    `json:"cursor"`
+	}{p.total, p.records, p.cursor}, err
+}
+
+func (s *Server) links(ctx context.Context, q params) (any, error) {
+	b, err := q.backlinks(true)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.backlinkPage(ctx, q, b)
+	return struct {
+		Total   uint64     `json:"total"`
+		Records []recordID `json:"linking_records"`
+		Cursor  *string    `json:"cursor"`
+	}{p.total, p.records, p.cursor}, err
+}
+
+type linkingDids struct {
+	Total  uint64   `json:"total"`
+	DIDs   []string `json:"linking_dids"`
+	Cursor *string  `json:"cursor"`
+}
+
+func (s *Server) dids(ctx context.Context, q params, b backlinks) (any, error) {
+	p, err := s.backlinkPage(ctx, q, b)
+	out := linkingDids{p.total, []string{}, p.cursor}
+	for _, r := range p.records {
+		out.DIDs = append(out.DIDs, r.DID)
+	}
+	return out, err
+}
+
+func (s *Server) getBacklinkDids(ctx context.Context, q params) (any, error) {
+	b, err := q.backlinks(false)
+	if err != nil {
+		return nil, err
+	}
+	return s.dids(ctx, q, b)
+}
+
+func (s *Server) linksDids(ctx context.Context, q params) (any, error) {
+	b, err := q.backlinks(true)
+	if err != nil {
+		return nil, err
+	}
+	return s.dids(ctx, q, b)
+}
+
+type linkTotal struct {
+	Total uint64 `json:"total"`
+}
+
+func (s *Server) getBacklinksCount(ctx context.Context, q params) (any, error) {
+	b, err := q.backlinks(false)
+	if err != nil {
+		return nil, err
+	}
+	b.limit, b.cursor = 0, ""
+	p, err := s.backlinkPage(ctx, q, b)
+	return linkTotal{p.total}, err
+}
+
+func (s *Server) linksCount(ctx context.Context, q params) (any, error) {
+	b, err := q.backlinks(true)
+	if err != nil {
+		return nil, err
+	}
+	b.limit, b.cursor = 0, ""
+	p, err := s.backlinkPage(ctx, q, b)
+	return linkTotal{p.total}, err
+}
+
+// linkCounts counts who names a target, by collection and path; what nobody does is left
+// out.
+func (s *Server) linkCounts(ctx context.Context, q params) (map[string]map[string]uint64, error) {
+	target := q.values.Get("target")
+	if target == "" {
+		return nil, &Error{http.StatusBadRequest, "InvalidRequest", "parameter target is missing"}
+	}
+	all := map[string]map[string]uint64{}
+	err := s.view(ctx, q.work, func(sn *graph.Snapshot) error {
+		clear(all)
+		for i := range kinds.All {
+			k := &kinds.All[i]
+			if leafOf(k, target) == "" {
+				continue
+			}
+			var b intern.Batch
+			n := b.Add(k.To.Is, []byte(target))
+			if err := sn.Lookup(&b); err != nil {
+				return err
+			}
+			if b.ID(n) == dict.None {
+				continue
+			}
+			err := sn.ActorCounts(k.Kind, []dict.ID{b.ID(n)}, func(_ int, total uint64) error {
+				if total > 0 {
+					if all[k.Collection] == nil {
+						all[k.Collection] = map[string]uint64{}
+					}
+					all[k.Collection]["."+strings.Join(k.To.Field, ".")] = total
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+func (s *Server) linksAllCount(ctx context.Context, q params) (any, error) {
+	all, err := s.linkCounts(ctx, q)
+	return map[string]any{"links": all}, err
+}
+
+func (s *Server) linksAll(ctx context.Context, q params) (any, error) {
+	all, err := s.linkCounts(ctx, q)
+	type counts struct {
+		Records uint64 `json:"records"`
+		DIDs    uint64 `json:"distinct_dids"`
+	}
+	out := map[string]map[string]counts{}
+	for collection, paths := range all {
+		out[collection] = map[string]counts{}
+		for path, n := range paths {
+			out[collection][path] = counts{n, n}
+		}
+	}
+	return map[string]any{"links": out}, err
+}
+
+// allMethods are all that are served.
+func allMethods() []method { return slices.Concat(methods, backlinkMethods) }
+
+// path returns where a method is served.
+func (m *method) path() string {
+	if strings.HasPrefix(m.nsid, "/") {
+		return m.nsid
+	}
+	return "/xrpc/" + m.nsid
+}
