@@ -14,13 +14,10 @@ import (
 
 // Timing returns where the time of the writer went.
 func (s *Store) Timing() (t Timing) {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.told.Lock()
+	defer s.told.Unlock()
 	for _, l := range s.lanes {
-		t.add(l.w.timing)
-		if l.archive != nil {
-			t.add(l.archive.timing)
-		}
+		t.add(l.timing)
 	}
 	return t
 }
@@ -177,6 +174,9 @@ func (l *lane) applySegment(ctx context.Context, seg *segment) error {
 // committed takes over what the write came to.
 func (l *lane) committed(w *writer, seg *segment, out *outcome) {
 	w.committed()
+	l.store.told.Lock()
+	l.timing.add(w.timing)
+	w.timing = Timing{}
 	if len(seg.events) > 0 && seg.batch.events[seg.events[0].n].kind <= eventAccount {
 		l.applied += int64(len(seg.events))
 		l.replays += int64(w.events.replays)
@@ -191,11 +191,13 @@ func (l *lane) committed(w *writer, seg *segment, out *outcome) {
 	for _, id := range w.events.erasing {
 		l.erasing[id] = true
 	}
+	l.store.told.Unlock()
 	if told := l.store.o.Queued; told != nil {
 		if queued := w.resyncs.queued(); len(queued) > 0 {
 			told(queued)
 		}
 	}
+	l.tell(w)
 	if out.noted != 0 {
 		l.notes.add(out.noted, len(seg.batch.dead), len(seg.batch.gaps))
 	}

@@ -17,8 +17,8 @@ import (
 
 // Backfill returns which past is being fetched, as of the last commit.
 func (s *Store) Backfill() format.Backfill {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.told.Lock()
+	defer s.told.Unlock()
 	return cloneBackfill(s.backfill)
 }
 
@@ -55,7 +55,9 @@ func (s *Store) ChangeBackfill(ctx context.Context, change func(*format.Backfill
 
 // setBackfill takes over which past is being fetched.
 func (s *Store) setBackfill(b format.Backfill) {
+	s.told.Lock()
 	s.backfill = b
+	s.told.Unlock()
 	for _, l := range s.lanes {
 		m := modes{queues: s.o.Queued != nil, archiving: b.Archive != ""}
 		m.partial = m.queues && b.Whole() && !m.archiving

@@ -12,8 +12,8 @@ import (
 
 // Cursor returns the committed cursor of a source: the lowest of its partitions'.
 func (s *Store) Cursor(source string) (c format.Cursor, found bool) {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.told.Lock()
+	defer s.told.Unlock()
 	return s.cursor(source)
 }
 
@@ -31,8 +31,8 @@ func (s *Store) cursor(source string) (c format.Cursor, found bool) {
 // LiveSince returns when a source was first listened to live, if no event of it
 // has been applied since.
 func (s *Store) LiveSince(source string) (since time.Time, listening bool) {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.told.Lock()
+	defer s.told.Unlock()
 	for _, l := range s.lanes {
 		for _, row := range l.sources[source] {
 			if row.Live && (!listening || row.Time.Before(since)) {
@@ -63,8 +63,8 @@ func (s *Store) SetLive(ctx context.Context, source string, now time.Time, gap *
 
 // Cursors returns the cursors of all sources.
 func (s *Store) Cursors() []format.Cursor {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.told.Lock()
+	defer s.told.Unlock()
 	names := map[string]bool{}
 	for _, l := range s.lanes {
 		for source := range l.sources {
@@ -141,6 +141,8 @@ func (s *Store) changeCursors(ctx context.Context, source string, gap *format.Ga
 	if err != nil {
 		return fmt.Errorf("graph: storing the cursor of %s: %w", source, err)
 	}
+	s.told.Lock()
+	defer s.told.Unlock()
 	for i, l := range s.lanes {
 		if slices.ContainsFunc(rows[i], isSet) {
 			l.sources[source] = rows[i]

@@ -16,8 +16,8 @@ import (
 
 // Erasing reports whether a deleted account waits to be erased.
 func (s *Store) Erasing() bool {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.told.Lock()
+	defer s.told.Unlock()
 	return slices.ContainsFunc(s.lanes, func(l *lane) bool { return len(l.erasing) > 0 })
 }
 
@@ -39,7 +39,9 @@ func (s *Store) EraseSlice(ctx context.Context) error {
 
 // eraseNow finishes the job of an account whose next event has come.
 func (l *lane) eraseNow(ctx context.Context, actor dict.ID) error {
+	l.store.told.Lock()
 	l.erasing[actor] = true // by its row, whatever this process remembers
+	l.store.told.Unlock()
 	for l.erasing[actor] {
 		if err := l.eraseSlice(ctx, actor); err != nil {
 			return err
@@ -98,7 +100,9 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 	}
 	l.counts = counts
 	if done {
+		l.store.told.Lock()
 		delete(l.erasing, actor)
+		l.store.told.Unlock()
 		l.states.put(actor, state)
 	}
 	if m := l.store.o.Metrics; m != nil {

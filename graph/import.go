@@ -38,6 +38,8 @@ func (s *Store) BeginImport(ctx context.Context) (fresh bool, err error) {
 		return nil
 	})
 	if err == nil {
+		s.told.Lock()
+		defer s.told.Unlock()
 		for _, l := range s.lanes {
 			clear(l.sources)
 			clear(l.provisional)

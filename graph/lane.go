@@ -57,6 +57,8 @@ type lane struct {
 	applied     int64 // events committed since the store was opened
 	replays     int64 // of them, dropped
 	events      []picked
+	told        []Change // scratch of tell
+	timing      Timing
 	w           *writer
 	archive     *writer // of batches of an archive, which are large; nil if there were none
 }
@@ -111,10 +113,7 @@ func (l *lane) writerOf(b *Batch) *writer {
 
 // endArchive lets go of what wrote the batches of an archive.
 func (l *lane) endArchive() {
-	if l.archive != nil {
-		l.w.timing.add(l.archive.timing)
-		l.archive = nil
-	}
+	l.archive = nil
 }
 
 // Owns reports whether the events of an account are applied here.

@@ -93,7 +93,7 @@ func (s *several) beginSource(ctx context.Context, source string, b *Batch) erro
 // pick leaves out what other lanes and processes apply, and what the cursor of its
 // partition says has been applied: they are not all as far as each other.
 func (s *several) pick(to []picked, l *lane, source string, b *Batch) []picked {
-	cursors := l.sources[source]
+	cursors, passed := l.sources[source], int64(0)
 	for i := range b.events {
 		e := &b.events[i]
 		part := s.store.layout.Settings.PartitionOf(b.bytes(e.did))
@@ -101,8 +101,7 @@ func (s *several) pick(to []picked, l *lane, source string, b *Batch) []picked {
 			continue
 		}
 		if e.isOfSource() && e.seq > 0 && cursors != nil && cursors[part-l.first].Covers(e.seq) {
-			l.applied++
-			l.replays++
+			passed++
 			if m := s.store.o.Metrics; m != nil {
 				m.Replays.Inc()
 			}
@@ -110,6 +109,10 @@ func (s *several) pick(to []picked, l *lane, source string, b *Batch) []picked {
 		}
 		to = append(to, picked{int32(i), part})
 	}
+	s.store.told.Lock()
+	l.applied += passed
+	l.replays += passed
+	s.store.told.Unlock()
 	return to
 }
 

@@ -34,6 +34,12 @@ func (s *Snapshot) AppendSubjects(dst []uint64, k kinds.Kind, actor dict.ID, w W
 	return read.AppendSubjects(s.r, k, actor, w, dst)
 }
 
+// AppendRecorded appends the subjects that an actor's records name to dst, in no order,
+// whether or not the actor is active.
+func (s *Snapshot) AppendRecorded(dst []uint64, k kinds.Kind, actor dict.ID) ([]uint64, error) {
+	return read.AppendSubjects(s.r, k, actor, Window{}, dst)
+}
+
 // Rkeys returns, for each of the subjects, the lowest record key under which a
 // live record of actor names it, nil if none does, whatever the state of the
 // accounts.

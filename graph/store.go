@@ -74,8 +74,14 @@ type Store struct {
 	secret  []byte
 	made    bool // by this Open
 
-	writing  sync.Mutex      // guards lanes and backfill
-	backfill format.Backfill // as of the last commit
+	writing sync.Mutex // guards lanes and watcher
+	watcher Watcher    // nil: there is none
+
+	// told guards what is told of the last commit, backfill and the lanes' cursors, jobs and
+	// numbers, against those who ask while a write goes on, which may take seconds. Those
+	// who change it hold writing as well, and need not have it to read.
+	told     sync.Mutex
+	backfill format.Backfill
 
 	desynchronized, partial atomic.Int64 // repos, as of the last commit
 }
@@ -105,8 +111,8 @@ func (s *Store) Engine() string { return s.kv.Engine() }
 // Events returns how many events of repos were applied since the store was opened,
 // and how many were dropped because they had been applied before.
 func (s *Store) Events() (applied, replayed int64) {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.told.Lock()
+	defer s.told.Unlock()
 	for _, l := range s.lanes {
 		applied += l.applied
 		replayed += l.replays

@@ -73,7 +73,7 @@ func leafOf(k *kinds.Info, target string) string {
 
 // backlinks reads the parameters of a newer method, or of an older one.
 func (q params) backlinks(older bool) (b backlinks, err error) {
-	target, collection, path := q.values.Get("subject"), "", ""
+	var target, collection, path string
 	if older {
 		target, collection = q.values.Get("target"), q.values.Get("collection")
 		var ok bool
@@ -86,6 +86,7 @@ func (q params) backlinks(older bool) (b backlinks, err error) {
 			}
 		}
 	} else {
+		target = q.values.Get("subject")
 		var ok bool
 		if collection, path, ok = strings.Cut(q.values.Get("source"), ":"); !ok {
 			return b, invalid("parameter source is %q, it must be a collection and a path, as in app.bsky.feed.like:subject.uri", clip(q.values.Get("source")))

@@ -3,6 +3,7 @@ package query_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/url"
 	"slices"
@@ -64,10 +65,7 @@ func TestBacklinks(t *testing.T) {
 		newer := url.Values{"subject": {target}, "source": {k.Collection + ":" + field}}
 		older := url.Values{"target": {target}, "collection": {k.Collection}, "path": {"." + field}}
 		with := func(p url.Values, more ...string) url.Values {
-			q := url.Values{}
-			for name, v := range p {
-				q[name] = v
-			}
+			q := maps.Clone(p)
 			for i := 0; i < len(more); i += 2 {
 				q.Add(more[i], more[i+1])
 			}

@@ -28,6 +28,9 @@ func (v *evaluation) has(n *node, x literal, id dict.ID) (bool, error) {
 	case opReverse:
 		return v.s.HasEdgeIn(n.kind, id, v.ids[n.of], n.window)
 	case opMembers:
+		if x.s == "" { // it is known by its id alone
+			return slices.Contains(v.ids[n.first:n.last], id), nil
+		}
 		return slices.Contains(v.e.strings[n.first:n.last], x), nil
 	default:
 		return v.hasAll(n, x, id)

@@ -123,7 +123,7 @@ func TestLexicons(t *testing.T) {
 			}
 			main.Output.Schema.check(t, lex.ID, v, defs)
 		}
-		if len(calls[lex.ID]) == 0 {
+		if len(calls[lex.ID]) == 0 && lex.ID != "blue.skein.graph.subscribe" { // TestSubscribe does
 			t.Errorf("%s is never called", lex.ID)
 		}
 	}

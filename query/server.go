@@ -53,6 +53,9 @@ type Options struct {
 	// Status says what the consumer of Relay is doing. nil means that this process
 	// has none.
 	Status func() Status
+	// Subscribers is how many may watch sets at a time. 0 means 2,000; below 0 none may,
+	// as where the writer is another process.
+	Subscribers int
 	// Handles finds the DIDs of handles. nil means that none is found.
 	Handles Handles
 	// Feeds are served, if they are not nil.
@@ -77,6 +80,7 @@ type Server struct {
 	mux     *http.ServeMux
 	light   *queue
 	heavy   *queue
+	watcher *watcher
 
 	inFlight atomic.Int64 // bytes of large answers on their way
 }
@@ -122,6 +126,9 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	if o.HeavyConcurrent <= 0 {
 		o.HeavyConcurrent = (runtime.GOMAXPROCS(0) + 1) / 2
 	}
+	if o.Subscribers == 0 {
+		o.Subscribers = 2000
+	}
 	c, err := newCursors(store.Secret())
 	if err != nil {
 		return nil, err
@@ -129,10 +136,12 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	s := &Server{
 		store: store, o: o, cursors: c, mux: http.NewServeMux(),
 		light: newQueue(o.Concurrent), heavy: newQueue(o.HeavyConcurrent),
+		watcher: newWatcher(store, o.Logger),
 	}
 	for _, m := range allMethods() {
 		s.mux.HandleFunc(m.path(), func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })
 	}
+	s.mux.HandleFunc("/xrpc/"+subscribeNSID, s.subscribe)
 	s.mux.HandleFunc("/xrpc/_health", s.health)
 	s.mux.HandleFunc("/xrpc/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, "unknown", &Error{http.StatusNotImplemented, "MethodNotImplemented", fmt.Sprintf("no method %q here", clip(strings.TrimPrefix(r.URL.Path, "/xrpc/")))})
@@ -332,7 +341,7 @@ func (s *Server) about(w http.ResponseWriter, _ *http.Request) {
 	for _, m := range allMethods() {
 		fmt.Fprintf(&b, "  %s  %s\n", m.path(), strings.Join(m.takes, ", "))
 	}
-	fmt.Fprintf(&b, "  /xrpc/_health\n\nSets:\n")
+	fmt.Fprintf(&b, "  /xrpc/%s  set, cursor\n  /xrpc/_health\n\nSets:\n", subscribeNSID)
 	for _, k := range kinds.All {
 		fmt.Fprintf(&b, "  %s(DID)  %s(%s)\n", k.Forward, k.Reverse, strings.ToUpper(k.To.Is.String()))
 	}

@@ -140,6 +140,7 @@ type Index struct {
 	Graph     *graph.Store
 	Registry  *prometheus.Registry
 	Backfill  *backfill.Manager // nil without StoreOptions.Backfill
+	part      bool              // it writes a share of the accounts
 	log       *slog.Logger
 	listening listening
 	seldom    loglimit.Limiter
@@ -195,7 +196,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), store.Close())
 	}
-	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, log: logger(o.Logger)}
+	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, part: o.Share.N > 1, log: logger(o.Logger)}
 	if manager != nil {
 		manager.SetStore(g)
 	}
@@ -272,12 +273,16 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	if x.Backfill != nil {
 		qo.Queue = x.Backfill.Queue
 	}
+	if o.Consume == nil || x.part {
+		qo.Subscribers = -1 // what is committed elsewhere is not heard of here
+	}
 	api, err := query.New(x.Graph, qo)
 	if err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	defer context.AfterFunc(ctx, api.Close)() // subscribers are sent away, or they would be waited for
 	share := divideDescriptors(openFiles())
 	apiListener, err := x.serveHTTP(ctx, "--listen", o.Listen, api, share.api, stop)
 	if err != nil {

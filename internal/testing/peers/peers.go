@@ -148,6 +148,18 @@ func (k *Kit) Crawl(log io.Writer, dir string, pds int, seq int64) error {
 	return err
 }
 
+// Feed asks for a feed at api as a client does, for a user of a PDS, with good tokens and
+// bad ones, and returns what came of each, as JSON (peers.mjs).
+func (k *Kit) Feed(ctx context.Context, log io.Writer, pds int, user, api, feed string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, k.node, k.script, "feed", "--pds-port", strconv.Itoa(pds), "--user", user, "--api", api, "--feed", feed)
+	cmd.Stderr = log
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("peers: asking for a feed: %w", err)
+	}
+	return out, nil
+}
+
 // Relay starts a relay on the data in dir.
 func (k *Kit) Relay(log io.Writer, plc, port, metrics int, dir string) (*Process, error) {
 	p, err := start(log, func(string) {}, k.relay,

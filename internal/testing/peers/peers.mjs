@@ -5,6 +5,7 @@
 //   node peers.mjs plc   --plc-port N
 //   node peers.mjs pds   --plc-port N --pds-port N --data DIR [--crawler URL]
 //   node peers.mjs crawl --relay-db FILE --pds-port N [--seq N]
+//   node peers.mjs feed  --pds-port N --user HANDLE --api URL --feed AT-URI
 //
 // plc    the DID directory. It keeps everything in memory: killing it loses
 //        every account's identity, so leave it running.
@@ -15,6 +16,9 @@
 //        (The relay's own API refuses to crawl loopback addresses.) It will
 //        want the events after N; without --seq it carries on from its own
 //        cursor, or wants only new events if it has never seen this host.
+//
+// feed   asks for a feed as a client does, with @atproto/api and tokens of a user of that
+//        PDS, good ones and bad ones, and prints what came of each as JSON.
 //
 // plc and pds print one line of JSON when they accept connections, and nothing
 // else on stdout; crawl prints its line when it is done. Any option may be given
@@ -110,6 +114,48 @@ async function crawl() {
   ready('crawl', { host })
 }
 
+async function feed() {
+  const { AtpAgent } = await import('@atproto/api')
+  const { Secp256k1Keypair } = await import('@atproto/crypto')
+  const { createServiceJwt } = await import('@atproto/xrpc-server')
+  const method = 'app.bsky.feed.getFeedSkeleton'
+  const user = new AtpAgent({ service: `http://${LISTEN}:${option('pds-port')}` })
+  await user.login({ identifier: option('user'), password: 'pw' })
+  const generator = new AtpAgent({ service: option('api') })
+  const { data: service } = await generator.app.bsky.feed.describeFeedGenerator()
+  const now = Math.floor(Date.now() / 1000)
+  const token = async (p) => (await user.com.atproto.server.getServiceAuth(p)).data.token
+  const soon = await token({ aud: service.did, lxm: method, exp: now + 2 })
+  const ask = async (authorization) => {
+    try {
+      const headers = authorization ? { authorization: `Bearer ${authorization}` } : {}
+      const posts = []
+      for (let cursor; ; ) {
+        const { data } = await generator.app.bsky.feed.getFeedSkeleton({ feed: option('feed'), limit: 5, cursor }, { headers })
+        posts.push(...data.feed.map((item) => item.post))
+        if (!(cursor = data.cursor)) return { status: 200, posts }
+      }
+    } catch (err) {
+      return { status: err.status, error: err.error, message: err.message }
+    }
+  }
+  const good = await token({ aud: service.did, lxm: method })
+  const result = {
+    did: user.did,
+    service,
+    good: await ask(good),
+    none: await ask(),
+    audience: await ask(await token({ aud: 'did:web:other.example.com', lxm: method })),
+    method: await ask(await token({ aud: service.did, lxm: 'app.bsky.feed.getTimeline' })),
+    forged: await ask(
+      await createServiceJwt({ iss: user.did, aud: service.did, lxm: method, keypair: await Secp256k1Keypair.create() }),
+    ),
+  }
+  await new Promise((resolve) => setTimeout(resolve, 9000)) // and five seconds of leeway
+  result.expired = await ask(soon)
+  process.stdout.write(JSON.stringify(result) + '\n')
+}
+
 // listenOnLoopback makes app.listen(port), which both servers call and which
 // would listen on all interfaces, listen on the loopback one only.
 function listenOnLoopback(app) {
@@ -133,12 +179,12 @@ function option(name, fallback) {
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: Object.fromEntries(
-    ['plc-port', 'pds-port', 'data', 'crawler', 'relay-db', 'seq'].map((name) => [name, { type: 'string' }]),
+    ['plc-port', 'pds-port', 'data', 'crawler', 'relay-db', 'seq', 'user', 'api', 'feed'].map((name) => [name, { type: 'string' }]),
   ),
 })
-const mode = { plc, pds, crawl }[positionals[0]]
+const mode = { plc, pds, crawl, feed }[positionals[0]]
 if (!mode || positionals.length !== 1) {
-  console.error('usage: node peers.mjs plc|pds|crawl [options], see the top of the file')
+  console.error('usage: node peers.mjs plc|pds|crawl|feed [options], see the top of the file')
   process.exit(2)
 }
 await mode()

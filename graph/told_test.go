@@ -1,0 +1,69 @@
+package graph_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"skein/graph"
+	"skein/internal/kv"
+	"skein/internal/kv/memkv"
+)
+
+// stuck is a store whose writes take as long as the test wants.
+type stuck struct {
+	kv.Store
+
+	begun, goOn chan struct{}
+}
+
+func (s *stuck) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	select {
+	case s.begun <- struct{}{}:
+		<-s.goOn
+	default:
+	}
+	return s.Store.Update(ctx, fn)
+}
+
+// A write that takes long holds up nobody who asks how things stand.
+func TestToldMeanwhile(t *testing.T) {
+	store := &stuck{memkv.Open(memkv.Options{Merger: merger()}), nil, make(chan struct{})}
+	s, err := graph.Open(t.Context(), store, graph.Options{Embedded: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.begun = make(chan struct{})
+	written := make(chan error, 1)
+	go func() {
+		var b graph.Batch
+		b.AddCommit(1, &graph.Commit{DID: []byte("did:web:a.example.com"), Rev: []byte("3kaaaaaaaaaaa"), Data: make([]byte, 32)})
+		b.Seen(1, nil)
+		written <- s.Apply(t.Context(), "relay", &b)
+	}()
+	<-store.begun
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		s.Backfill()
+		s.Cursor("relay")
+		s.Cursors()
+		s.LiveSince("relay")
+		s.Erasing()
+		s.Timing()
+		s.Events()
+		s.Incomplete()
+	}()
+	select {
+	case <-asked:
+	case <-time.After(5 * time.Second):
+		t.Error("who asks waits for the write")
+	}
+	close(store.goOn)
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	if c, ok := s.Cursor("relay"); !ok || c.Seq != 1 {
+		t.Errorf("the cursor is %+v, %v", c, ok)
+	}
+}

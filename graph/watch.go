@@ -1,0 +1,72 @@
+package graph
+
+import (
+	"context"
+
+	"skein/graph/kinds"
+	"skein/intern/dict"
+)
+
+// A Change is an edge that a write has added or removed, or added where it was already.
+type Change struct {
+	Kind           kinds.Kind
+	Actor, Subject dict.ID
+}
+
+// A Watcher hears what is committed by this process. It is called while nothing else is
+// written, and must not call the Store. The slices are valid only during the call.
+type Watcher interface {
+	Changed(edges []Change, hidden []dict.ID)
+}
+
+// Watch has a Watcher told of what is committed from now on, nil to end it.
+func (s *Store) Watch(w Watcher) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.watcher = w
+}
+
+// Freeze calls fn while nothing is written: what a Watcher has heard until then is what a
+// Snapshot shows that fn takes.
+func (s *Store) Freeze(fn func()) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	fn()
+}
+
+// Hold takes a Snapshot that lasts until release is called. It is for one goroutine at a
+// time, and not for long: on FoundationDB five seconds.
+func (s *Store) Hold(ctx context.Context) (sn *Snapshot, release func(), err error) {
+	taken, done, ended := make(chan *Snapshot), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- s.View(ctx, func(sn *Snapshot) error {
+			taken <- sn
+			<-done
+			return nil
+		})
+	}()
+	select {
+	case sn := <-taken:
+		return sn, func() { close(done); <-ended }, nil
+	case err := <-ended:
+		return nil, nil, err
+	}
+}
+
+// tell tells the watcher what a write came to.
+func (l *lane) tell(w *writer) {
+	to := l.store.watcher
+	if to == nil || len(w.edges.sets) == 0 && len(w.events.hidden) == 0 {
+		return
+	}
+	l.told = l.told[:0]
+	for i := range w.edges.sets {
+		c := &w.edges.sets[i]
+		l.told = append(l.told, Change{c.kind, c.member, c.subject})
+	}
+	var hidden []dict.ID
+	for id := range w.events.hidden {
+		hidden = append(hidden, id)
+	}
+	to.Changed(l.told, hidden)
+}

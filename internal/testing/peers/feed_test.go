@@ -1,0 +1,92 @@
+package peers_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/internal/testing/peers"
+)
+
+// @atproto/api asks for a feed, as users of the reference PDS, whose keys are in the PLC
+// directory: with a token that the PDS signed it gets its own feed, page by page; without
+// one, or with one that is expired, forged, or of another audience or method, it does not.
+//
+//	.ci/peers DIR && go test ./internal/testing/peers -run TestFeed -peers DIR -v
+func TestFeed(t *testing.T) {
+	if *peersDir == "" {
+		t.Skip("skipped: it needs the reference PDS. Install it with .ci/peers DIR, and give -peers DIR")
+	}
+	kit, err := peers.Find(*peersDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(*peersDir, "node_modules/@atproto/api")); err != nil {
+		t.Skip("skipped: @atproto/api is not in -peers; run .ci/peers on it again")
+	}
+	n := newNetwork(t, kit, 7)
+	viewer := n.accounts[0]
+	var want []string
+	for i := range 12 {
+		post := fmt.Sprintf("at://%s/app.bsky.feed.post/3kaaaaaaaaa%c2", n.accounts[1].DID, 'a'+i)
+		want = append(want, post)
+		err := n.client.ApplyWrites(t.Context(), viewer.Account, peers.Write{Collection: "app.bsky.feed.like", Rkey: fmt.Sprintf("3kbbbbbbbbb%c2", 'a'+i), Value: map[string]any{
+			"$type": "app.bsky.feed.like", "createdAt": "2026-01-01T00:00:00Z", "subject": map[string]string{"uri": post, "cid": "bafyreibjifzpqj6o6wcq3hejh7y4z4z2vmiklkvykc57tw3pcbx3kxifpm"},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	feeds := filepath.Join(n.dir, "feeds")
+	if err := os.WriteFile(feeds, []byte("mine = likes($viewer)\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.flags = []string{"--feeds", feeds, "--feed-host", "feeds.example.com", "--plc", fmt.Sprintf("http://127.0.0.1:%d", n.plcPort), "--allow-private-hosts"}
+	n.follow("--relay", fmt.Sprintf("ws://127.0.0.1:%d", n.pdsPort), "--cursor", "0")
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		if strings.Contains(n.get(n.index.api+"/xrpc/blue.skein.graph.query?count=true&set=likes("+viewer.DID+")"), `"total":12`) {
+			break
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatal("the likes are not indexed in a minute")
+		}
+	}
+	var out feedAnswers
+	b, err := kit.Feed(t.Context(), n.log, n.pdsPort, viewer.DID, n.index.api, "at://did:web:feeds.example.com/app.bsky.feed.generator/mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &out); err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(want) // the newest first
+	if out.DID != viewer.DID || out.Service.DID != "did:web:feeds.example.com" || out.Good.Status != 200 || !slices.Equal(out.Good.Posts, want) {
+		t.Errorf("%s, want %q", b, want)
+	}
+	for name, a := range map[string]asked{"none": out.None, "audience": out.Audience, "method": out.Method, "forged": out.Forged, "expired": out.Expired} {
+		if a.Status != 401 || len(a.Posts) > 0 {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+	if !strings.Contains(out.Expired.Message, "expired") {
+		t.Errorf("expired: %+v", out.Expired)
+	}
+}
+
+type asked struct {
+	Status         int
+	Posts          []string
+	Error, Message string
+}
+
+// feedAnswers is what peers.mjs feed prints.
+type feedAnswers struct {
+	DID                                           string
+	Service                                       struct{ DID string }
+	Good, None, Audience, Method, Forged, Expired asked
+}

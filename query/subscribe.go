@@ -1,0 +1,187 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+const subscribeNSID = "blue.skein.graph.subscribe"
+
+// heartbeat is how often a subscriber is sent something, so that either end notices when
+// the other has gone; sendTimeout is how long it may take to take a message.
+const (
+	heartbeat   = 15 * time.Second
+	sendTimeout = 10 * time.Second
+)
+
+// subscribe tells of the members that enter and leave a set, over a websocket or as
+// server-sent events.
+func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
+	sub, err := s.subscription(r)
+	if err != nil {
+		xerr, ok := err.(*Error) //nolint:errorlint // subscription returns no other
+		if !ok {
+			xerr = &Error{http.StatusInternalServerError, "InternalServerError", err.Error()}
+		}
+		s.fail(w, r, subscribeNSID, xerr)
+		return
+	}
+	defer s.watcher.leave(sub)
+	if websocket.IsWebSocketUpgrade(r) {
+		s.overWebsocket(w, r, sub)
+		return
+	}
+	s.asEvents(w, r, sub)
+}
+
+// subscription reads the parameters, and subscribes.
+func (s *Server) subscription(r *http.Request) (*subscriber, error) {
+	if s.o.Subscribers < 0 {
+		return nil, &Error{http.StatusNotImplemented, "MethodNotImplemented", "sets are watched where they are indexed; this node only answers, or indexes a part"}
+	}
+	if r.Method != http.MethodGet {
+		return nil, &Error{http.StatusMethodNotAllowed, "InvalidRequest", subscribeNSID + " is a subscription: use GET"}
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, &Error{http.StatusBadRequest, "InvalidRequest", fmt.Sprintf("the query string cannot be read: %v", err)}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
+	defer cancel()
+	q := params{values: values, work: &work{light: s.light, heavyQueue: s.heavy, client: clientOf(r)}}
+	q.resolve = func(list []literal, where func(int) string) error { return s.resolve(ctx, q.work, list, where) }
+	defer q.work.end()
+	e, err := q.expr("set")
+	if err == nil {
+		if bad := e.watchable(); bad != nil {
+			err = invalid("set: %v", bad)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	after := values.Get("cursor")
+	if last := r.Header.Get("Last-Event-ID"); after == "" || last != "" { // an EventSource that comes back
+		after = last
+	}
+	sub, err := s.watcher.subscribe(e, after, s.o.Subscribers)
+	if err != nil {
+		return nil, &Error{http.StatusServiceUnavailable, "TooManySubscriptions", err.Error() + "; try again later"}
+	}
+	return sub, nil
+}
+
+// A subscriptionError is what a subscriber is told before it is sent away.
+type subscriptionError struct {
+	Error   string `json:"error"`
+	Message string `json:"message"`
+}
+
+// tooSlow is why a subscriber is sent away.
+var tooSlow = subscriptionError{"ConsumerTooSlow", "messages were not taken in time, or the server ends; come back with the last cursor"}
+
+// messages calls send for each message, and beat now and then, until one of them fails, the
+// client has left, or is too slow.
+func (s *Server) messages(ctx context.Context, sub *subscriber, send func(v any, cursor string) error, beat func() error) {
+	select {
+	case <-sub.ready:
+	case <-ctx.Done():
+		return
+	}
+	tick := time.NewTicker(heartbeat)
+	defer tick.Stop()
+	for {
+		var err error
+		select {
+		case m, ok := <-sub.messages:
+			if !ok {
+				_ = send(tooSlow, "")
+				return
+			}
+			err = send(m, m.Cursor)
+		case <-tick.C:
+			err = beat()
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+var upgrader = websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }, EnableCompression: false} // what is public is everybody's
+
+func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *subscriber) {
+	conn, err := upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		return // it has answered
+	}
+	defer func() { _ = conn.Close() }()
+	ctx, left := context.WithCancel(s.watcher.ctx)
+	defer left()
+	conn.SetReadLimit(4 << 10)
+	alive := func(string) error { return conn.SetReadDeadline(time.Now().Add(3 * heartbeat)) }
+	conn.SetPongHandler(alive)
+	_ = alive("")
+	go func() { // what it says is of no interest; that it is there is
+		defer left()
+		for {
+			if _, _, err := conn.NextReader(); err != nil {
+				return
+			}
+		}
+	}()
+	s.messages(ctx, sub, func(v any, _ string) error {
+		_ = conn.SetWriteDeadline(time.Now().Add(sendTimeout))
+		return conn.WriteJSON(v) //nolint:wrapcheck // it ends the connection
+	}, func() error {
+		return conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(sendTimeout)) //nolint:wrapcheck // likewise
+	})
+	_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseGoingAway, ""), time.Now().Add(time.Second))
+}
+
+// asEvents sends server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+func (s *Server) asEvents(w http.ResponseWriter, r *http.Request, sub *subscriber) {
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Time{}) // nothing more is read
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	write := func(text string) error {
+		_ = c.SetWriteDeadline(time.Now().Add(sendTimeout))
+		if _, err := w.Write([]byte(text)); err != nil {
+			return err //nolint:wrapcheck // it ends the connection
+		}
+		return c.Flush() //nolint:wrapcheck // likewise
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.watcher.ctx, cancel)()
+	s.messages(ctx, sub, func(v any, cursor string) error {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return err //nolint:wrapcheck // it does not happen
+		}
+		var text strings.Builder
+		if cursor != "" {
+			fmt.Fprintf(&text, "id: %s\n", cursor)
+		}
+		if _, isError := v.(subscriptionError); isError {
+			text.WriteString("event: error\n")
+		}
+		fmt.Fprintf(&text, "data: %s\n\n", b)
+		return write(text.String())
+	}, func() error { return write(":\n\n") })
+}
+
+// Close ends what runs besides the questions: subscriptions.
+func (s *Server) Close() { s.watcher.close() }
