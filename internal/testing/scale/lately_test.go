@@ -1,0 +1,238 @@
+package scale
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"skein/graph"
+	"skein/graph/kinds"
+	"skein/intern"
+	"skein/intern/dict"
+	"skein/internal/app"
+	"skein/query"
+)
+
+// newest is the time of the newest like of the reader's 300 people, by its key: ages are
+// counted from it, as if the store had been made just now.
+func newest(b *testing.B, x *app.Index) time.Time {
+	b.Helper()
+	s := server(b, x)
+	at := time.Time{}
+	for _, follow := range []int{0, 1, 2} {
+		var got struct{ Items []struct{ Time time.Time } }
+		p := url.Values{"set": {"likes(" + did(follow*131) + ")"}, "limit": {"1"}}
+		if err := json.Unmarshal(get(b, s, "blue.skein.graph.list", p), &got); err != nil {
+			b.Fatal(err)
+		}
+		if len(got.Items) > 0 && got.Items[0].Time.After(at) {
+			at = got.Items[0].Time
+		}
+	}
+	return at
+}
+
+// accountWith finds an account of whose set there are about so many.
+func accountWith(b *testing.B, x *app.Index, reverse bool, kind string, about int) (account, size int) {
+	b.Helper()
+	k := kinds.ByName(kind).Kind
+	err := x.Graph.View(b.Context(), func(s *graph.Snapshot) error {
+		for i := 5; i < 60_000; i++ {
+			var batch intern.Batch
+			n := batch.Add(dict.DID, []byte(did(i)))
+			if err := s.Lookup(&batch); err != nil {
+				return err
+			}
+			if batch.ID(n) == dict.None {
+				continue
+			}
+			counts := s.SubjectCounts
+			if reverse {
+				counts = s.ActorCounts
+			}
+			err := counts(k, []dict.ID{batch.ID(n)}, func(_ int, total uint64) error {
+				if near(int(total), about) < near(size, about) {
+					account, size = i, int(total)
+				}
+				return nil
+			})
+			if err != nil || near(size, about)*20 < about {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return account, size
+}
+
+func near(n, about int) int { return max(n-about, about-n) }
+
+// BenchmarkLately ranks what the 300 people that the reader follows liked in the last day,
+// the last seven days, and ever.
+func BenchmarkLately(b *testing.B) {
+	x := asked(b)
+	s := server(b, x)
+	now := newest(b, x)
+	for name, age := range map[string]time.Duration{"day": 24 * time.Hour, "week": 7 * 24 * time.Hour, "ever": 0} {
+		b.Run(name, func(b *testing.B) {
+			p := url.Values{"of": {"follows(" + did(reader) + ")"}, "via": {"likes"}, "limit": {"50"}}
+			if age > 0 {
+				p.Set("since", now.Add(-age).UTC().Format(time.RFC3339))
+			}
+			median(b, func() { get(b, s, askRank, p) })
+		})
+	}
+}
+
+// BenchmarkLift ranks what the followers of an account with some ten thousand follow more
+// than others do.
+func BenchmarkLift(b *testing.B) {
+	x := asked(b)
+	s := server(b, x)
+	account, size := accountWith(b, x, true, "follow", 10_000)
+	b.Logf("%d followers", size)
+	p := url.Values{"of": {"followers(" + did(account) + ")"}, "via": {"follows"}, "by": {"lift"}, "limit": {"50"}}
+	median(b, func() { get(b, s, askRank, p) })
+	b.ReportMetric(float64(size), "followers")
+}
+
+// BenchmarkList lists the newest 50 likers of a post with some five thousand.
+func BenchmarkList(b *testing.B) {
+	x := asked(b)
+	s := server(b, x)
+	var ranked struct{ Items []struct{ Member string } }
+	if err := json.Unmarshal(get(b, s, askRank, url.Values{"of": {"follows(" + did(reader) + ")"}, "via": {"likes"}, "limit": {"1000"}}), &ranked); err != nil {
+		b.Fatal(err)
+	}
+	post, size := "", 0
+	for _, item := range ranked.Items {
+		var got struct{ Total int }
+		if err := json.Unmarshal(get(b, s, askQuery, url.Values{"set": {"likers(" + item.Member + ")"}, "count": {"true"}}), &got); err != nil {
+			b.Fatal(err)
+		}
+		if near(got.Total, 5000) < near(size, 5000) {
+			post, size = item.Member, got.Total
+		}
+	}
+	p := url.Values{"set": {"likers(" + post + ")"}, "limit": {"50"}}
+	median(b, func() { get(b, s, "blue.skein.graph.list", p) })
+	b.ReportMetric(float64(size), "likers")
+}
+
+// BenchmarkBacklinks asks for the first hundred of a million followers as Constellation's
+// clients do.
+func BenchmarkBacklinks(b *testing.B) {
+	x := asked(b)
+	s := server(b, x)
+	p := url.Values{"subject": {did(stars[1])}, "source": {"app.bsky.graph.follow:subject"}}
+	median(b, func() { get(b, s, "blue.microcosm.links.getBacklinks", p) })
+}
+
+// BenchmarkFeed asks for the first page of a feed of a viewer with some thousand follows,
+// what these liked in the last day, as 16 clients, beside 20,000 events a second.
+func BenchmarkFeed(b *testing.B) {
+	x := asked(b)
+	account, size := accountWith(b, x, false, "follow", 1000)
+	p := url.Values{
+		"of": {"follows(" + did(account) + ")"}, "via": {"likes"}, "limit": {"50"}, "except": {"likes(" + did(account) + ")"},
+		"since": {newest(b, x).Add(-24 * time.Hour).UTC().Format(time.RFC3339)},
+	}
+	s := server(b, x)
+	stop, indexed := make(chan struct{}), make(chan int64, 1)
+	go func() { indexed <- index(b, x, 20_000, stop) }()
+	var times []time.Duration
+	var mu sync.Mutex
+	b.ResetTimer()
+	for range b.N {
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				for range 50 {
+					start := time.Now()
+					get(b, s, askRank, p)
+					took := time.Since(start)
+					mu.Lock()
+					times = append(times, took)
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+	}
+	close(stop)
+	<-indexed
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "ms/median")
+	b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, "ms/p99")
+	b.ReportMetric(float64(size), "follows")
+}
+
+// BenchmarkSubscribers indexes as fast as it goes for some seconds, with nobody who listens
+// and with a thousand subscribers, each to an intersection of two of the liveliest accounts'
+// followers and follows, in turns.
+func BenchmarkSubscribers(b *testing.B) {
+	x := asked(b)
+	rate := func() float64 {
+		stop, indexed := make(chan struct{}), make(chan int64, 1)
+		start := time.Now()
+		go func() { indexed <- index(b, x, 1_000_000, stop) }()
+		time.Sleep(5 * time.Second)
+		close(stop)
+		return float64(<-indexed) / time.Since(start).Seconds()
+	}
+	var alone, beside []float64
+	var told atomic.Int64
+	for range b.N {
+		for range 3 {
+			alone = append(alone, rate())
+			s, err := query.New(x.Graph, query.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			srv := httptest.NewServer(s)
+			var conns []*websocket.Conn
+			for i := range 1000 {
+				set := "union(followers(" + did(i) + "),intersect(follows(" + did(i+1) + "),followers(" + did(i+2) + ")))"
+				conn, resp, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(srv.URL, "http")+"/xrpc/blue.skein.graph.subscribe?"+url.Values{"set": {set}}.Encode(), nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				_ = resp.Body.Close()
+				conns = append(conns, conn)
+				go func() {
+					for {
+						var m struct{ Entered, Left []string }
+						if conn.ReadJSON(&m) != nil {
+							return
+						}
+						told.Add(int64(len(m.Entered) + len(m.Left)))
+					}
+				}()
+			}
+			time.Sleep(2 * time.Second)
+			beside = append(beside, rate())
+			for _, c := range conns {
+				_ = c.Close()
+			}
+			s.Close()
+			srv.Close()
+		}
+	}
+	slices.Sort(alone)
+	slices.Sort(beside)
+	b.ReportMetric(alone[len(alone)/2], "events/s-alone")
+	b.ReportMetric(beside[len(beside)/2], "events/s-beside")
+	b.ReportMetric(beside[len(beside)/2]/alone[len(alone)/2], "ratio")
+	b.ReportMetric(float64(told.Load()), "changes-told")
+}
