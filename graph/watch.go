@@ -47,7 +47,12 @@ func (s *Store) Hold(ctx context.Context) (sn *Snapshot, release func(), err err
 	}()
 	select {
 	case sn := <-taken:
-		return sn, func() { close(done); <-ended }, nil
+		return sn, func() {
+			close(done)
+			if err := <-ended; err != nil {
+				s.o.Logger.Debug("a state of the store was let go", "error", err)
+			}
+		}, nil
 	case err := <-ended:
 		return nil, nil, err
 	}

@@ -115,7 +115,7 @@ type listItem struct {
 // list returns the members of one set with the records that make the edges, the newest
 // first.
 func (s *Server) list(ctx context.Context, q params) (any, error) {
-	e, err := q.expr("set")
+	e, err := q.set()
 	if err != nil {
 		return nil, err
 	}

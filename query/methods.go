@@ -13,7 +13,7 @@ import (
 func typeName(ns dict.Namespace) string { return ns.String() }
 
 func (s *Server) query(ctx context.Context, q params) (any, error) {
-	e, err := q.expr("set")
+	e, err := q.set()
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 const maxMembers = 100
 
 func (s *Server) contains(ctx context.Context, q params) (any, error) {
-	e, err := q.expr("set")
+	e, err := q.set()
 	if err != nil {
 		return nil, err
 	}

@@ -274,10 +274,11 @@ func parseParams(raw string, m *method) (params, error) {
 	return params{values: values}, nil
 }
 
-// expr parses the set expression that a parameter holds.
-func (q params) expr(name string) (*Expr, error) { return q.exprAt(name, time.Now()) }
+// set parses the set expression that is asked about.
+func (q params) set() (*Expr, error) { return q.exprAt("set", time.Now()) }
 
-// exprAt is expr with ages that are counted from now.
+// exprAt parses the set expression that a parameter holds, with ages that are counted from
+// now.
 func (q params) exprAt(name string, now time.Time) (*Expr, error) {
 	if !q.values.Has(name) {
 		return nil, invalid("parameter %s is missing", name)

@@ -58,7 +58,7 @@ func (s *Server) subscription(r *http.Request) (*subscriber, error) {
 	q := params{values: values, work: &work{light: s.light, heavyQueue: s.heavy, client: clientOf(r)}}
 	q.resolve = func(list []literal, where func(int) string) error { return s.resolve(ctx, q.work, list, where) }
 	defer q.work.end()
-	e, err := q.expr("set")
+	e, err := q.set()
 	if err == nil {
 		if bad := e.watchable(); bad != nil {
 			err = invalid("set: %v", bad)

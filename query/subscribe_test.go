@@ -269,7 +269,7 @@ func TestSubscribeEvents(t *testing.T) {
 		if last != "" {
 			req.Header.Set("Last-Event-ID", last)
 		}
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := http.DefaultClient.Do(req) //nolint:bodyclose // stop does
 		if err != nil || resp.Header.Get("Content-Type") != "text/event-stream" {
 			t.Fatal(resp, err)
 		}

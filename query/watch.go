@@ -185,9 +185,7 @@ func (h *watcher) seqOf(cursor string) (uint64, error) {
 func (h *watcher) leave(s *subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, ok := s.w.subs[s]; ok {
-		delete(s.w.subs, s)
-	}
+	delete(s.w.subs, s)
 	h.subs--
 	if len(s.w.subs) == 0 {
 		s.w.idle = time.Now()
