@@ -197,7 +197,7 @@ func (l *lane) committed(w *writer, seg *segment, out *outcome) {
 			told(queued)
 		}
 	}
-	l.tell(w)
+	l.tell(w.edges.sets, w.events.hidden)
 	if out.noted != 0 {
 		l.notes.add(out.noted, len(seg.batch.dead), len(seg.batch.gaps))
 	}

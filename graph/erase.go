@@ -65,7 +65,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 	var done bool
 	var counts format.Counts
 	var state format.RepoState
-	var erased map[kinds.Kind]int
+	var erased []setChange
 	err := l.update(ctx, func(tx kv.Txn) error {
 		counts = l.counts.Clone()
 		resume, _, err := tx.Get(format.EraseKey(actor))
@@ -106,10 +106,11 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 		l.states.put(actor, state)
 	}
 	if m := l.store.o.Metrics; m != nil {
-		for k, n := range erased {
-			m.Edges.WithLabelValues(k.String(), "remove").Add(float64(n))
+		for _, c := range erased {
+			m.Edges.WithLabelValues(c.kind.String(), "remove").Inc()
 		}
 	}
+	l.tell(erased, nil)
 	return nil
 }
 
@@ -117,7 +118,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 // its last chunk to its first, so that what a chunk spilled goes before what
 // stands over it. It begins below the key resume, and returns the key below
 // which to go on, nil at the end.
-func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *format.Counts) (next []byte, erased map[kinds.Kind]int, err error) {
+func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *format.Counts) (next []byte, erased []setChange, err error) {
 	var sets edges
 	left := l.store.o.SliceSize
 	for _, k := range kinds.All {
@@ -160,11 +161,7 @@ func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *for
 	slices.SortFunc(sets.sets, compareSetChanges)
 	sets.sets = slices.Compact(sets.sets)
 	sets.write(tx, l.store.layout, l.store.merger)
-	erased = map[kinds.Kind]int{}
-	for _, c := range sets.sets {
-		erased[c.kind]++
-	}
-	return next, erased, nil
+	return next, sets.sets, nil
 }
 
 // liveRecords returns the records of a chunk that no chunk above it overrides.

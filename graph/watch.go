@@ -2,6 +2,8 @@ package graph
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"skein/graph/kinds"
 	"skein/intern/dict"
@@ -59,19 +61,15 @@ func (s *Store) Hold(ctx context.Context) (sn *Snapshot, release func(), err err
 }
 
 // tell tells the watcher what a write came to.
-func (l *lane) tell(w *writer) {
+func (l *lane) tell(sets []setChange, hidden map[dict.ID]bool) {
 	to := l.store.watcher
-	if to == nil || len(w.edges.sets) == 0 && len(w.events.hidden) == 0 {
+	if to == nil || len(sets) == 0 && len(hidden) == 0 {
 		return
 	}
 	l.told = l.told[:0]
-	for i := range w.edges.sets {
-		c := &w.edges.sets[i]
+	for i := range sets {
+		c := &sets[i]
 		l.told = append(l.told, Change{c.kind, c.member, c.subject})
 	}
-	var hidden []dict.ID
-	for id := range w.events.hidden {
-		hidden = append(hidden, id)
-	}
-	to.Changed(l.told, hidden)
+	to.Changed(l.told, slices.Collect(maps.Keys(hidden)))
 }

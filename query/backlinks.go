@@ -131,6 +131,18 @@ type backlinkPage struct {
 	cursor  *string
 }
 
+// more is what a cursor is for besides the set.
+func (b *backlinks) more() string {
+	parts := []string{"newest"}
+	if b.oldest {
+		parts[0] = "oldest"
+	}
+	for _, l := range b.dids {
+		parts = append(parts, l.s)
+	}
+	return strings.Join(parts, " ")
+}
+
 // backlinkPage answers a page.
 func (s *Server) backlinkPage(ctx context.Context, q params, b backlinks) (p backlinkPage, err error) {
 	p.records = []recordID{}
@@ -143,7 +155,7 @@ func (s *Server) backlinkPage(ctx context.Context, q params, b backlinks) (p bac
 	}
 	var after listPlace
 	if b.cursor != "" {
-		if e, after, err = s.cursors.openList(e, b.cursor); err != nil {
+		if e, after, err = s.cursors.openList(e, b.more(), b.cursor); err != nil {
 			return p, invalid("%v", err)
 		}
 	}
@@ -184,7 +196,7 @@ func (s *Server) backlinkPage(ctx context.Context, q params, b backlinks) (p bac
 			return err
 		}
 		if last != nil {
-			p.cursor = new(s.cursors.sealList(e, *last))
+			p.cursor = new(s.cursors.sealList(e, b.more(), *last))
 		}
 		ids := make([]dict.ID, len(page))
 		for i, r := range page {

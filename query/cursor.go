@@ -73,6 +73,31 @@ func (e *Expr) question() string {
 	return strings.Join(parts, "\x00")
 }
 
+// canonical is the expression without what does not matter: it is the same for all that say
+// the same in the same order.
+func (e *Expr) canonical() string {
+	var b strings.Builder
+	var write func(n *node)
+	write = func(n *node) {
+		fmt.Fprintf(&b, "%d.%d.%d.%d(", n.op, n.kind, n.window.From, n.window.To)
+		switch n.op {
+		case opForward, opReverse:
+			b.WriteString(e.strings[n.of].s)
+		case opMembers:
+			for _, l := range e.strings[n.first:n.last] {
+				b.WriteString(l.s + ",")
+			}
+		default:
+			for i := range n.args {
+				write(&n.args[i])
+			}
+		}
+		b.WriteString(")")
+	}
+	write(&e.root)
+	return b.String()
+}
+
 // asOf returns the expression with its ages counted from another time.
 func (e *Expr) asOf(now time.Time) (*Expr, error) {
 	again, err := parseAt(e.source, now)

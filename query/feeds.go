@@ -16,6 +16,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/auth"
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/hashicorp/golang-lru/v2/expirable"
 
 	"skein/graph"
 	"skein/intern/dict"
@@ -41,7 +42,7 @@ type Feeds struct {
 	o     FeedOptions
 	feeds atomic.Pointer[[]feed]
 	auth  auth.ServiceAuthValidator
-	slots chan struct{} // of tokens that are checked at a time: a key may have to be fetched
+	slots *queue // of tokens that are checked at a time: a key may have to be fetched
 }
 
 // checkedAtOnce is how many tokens are checked at a time, and checkTimeout how long one may
@@ -56,7 +57,7 @@ func NewFeeds(o FeedOptions) (*Feeds, error) {
 	if o.Host == "" || strings.ContainsAny(o.Host, "/ ") {
 		return nil, fmt.Errorf("the feeds' host %q is no host name: give the name under which this server is reached, such as feeds.example.com", o.Host) //nolint:err113 // it is told to the operator
 	}
-	f := &Feeds{o: o, slots: make(chan struct{}, checkedAtOnce)}
+	f := &Feeds{o: o, slots: newQueue(checkedAtOnce)}
 	did := f.did()
 	if _, err := syntax.ParseDID(did); err != nil {
 		return nil, fmt.Errorf("the feeds' host %q makes no DID: %w", o.Host, err)
@@ -67,7 +68,7 @@ func NewFeeds(o FeedOptions) (*Feeds, error) {
 	if _, err := syntax.ParseDID(f.o.Publisher); err != nil {
 		return nil, fmt.Errorf("the publisher %q of the feeds is no DID: %w", f.o.Publisher, err)
 	}
-	f.auth = auth.ServiceAuthValidator{Audience: did, Dir: o.Directory}
+	f.auth = auth.ServiceAuthValidator{Audience: did, Dir: &calmDirectory{Directory: o.Directory, purged: expirable.NewLRU[syntax.AtIdentifier, bool](10_000, nil, time.Minute)}}
 	_, err := f.Reload()
 	return f, err
 }
@@ -108,18 +109,18 @@ func (f *Feeds) find(uri string) (feed, bool) {
 const getFeedSkeleton = "app.bsky.feed.getFeedSkeleton"
 
 // viewer returns who asks, by the token of a request.
-func (f *Feeds) viewer(ctx context.Context, header string) (string, error) {
+func (f *Feeds) viewer(ctx context.Context, client, header string) (string, error) {
 	token, ok := strings.CutPrefix(header, "Bearer ")
 	if !ok {
 		return "", &Error{http.StatusUnauthorized, "AuthMissing", "this feed is of who asks for it: a service auth token is needed, for " + f.did() + " and " + getFeedSkeleton}
 	}
-	select {
-	case f.slots <- struct{}{}:
-		defer func() { <-f.slots }()
-	case <-ctx.Done():
-		return "", ctx.Err() //nolint:wrapcheck // it says what happened
+	if err := f.slots.enter(ctx, client); err != nil {
+		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer f.slots.leave()
+	// A client that leaves meanwhile must not be the directory's reason to believe, for a
+	// while, that there is no such key.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
 	lxm := syntax.NSID(getFeedSkeleton)
 	did, err := f.auth.Validate(ctx, strings.TrimSpace(token), &lxm)
@@ -127,6 +128,23 @@ func (f *Feeds) viewer(ctx context.Context, header string) (string, error) {
 		return "", &Error{http.StatusUnauthorized, "BadJwt", "the service auth token is not valid: " + err.Error()}
 	}
 	return did.String(), nil
+}
+
+// calmDirectory forgets what it knows of a DID once a minute at most: a signature that is
+// wrong has it looked up anew, and anybody can make one.
+type calmDirectory struct {
+	identity.Directory
+
+	purged *expirable.LRU[syntax.AtIdentifier, bool]
+}
+
+// Purge implements identity.Directory.
+func (d *calmDirectory) Purge(ctx context.Context, a syntax.AtIdentifier) error {
+	if _, lately := d.purged.Get(a); lately {
+		return nil
+	}
+	d.purged.Add(a, true)
+	return d.Directory.Purge(ctx, a) //nolint:wrapcheck // it is the directory
 }
 
 type skeletonItem struct {
@@ -149,7 +167,7 @@ func (s *Server) skeleton(ctx context.Context, q params) (any, error) {
 	if f.viewer {
 		// The key of who asks may have to be fetched: nobody else waits for that.
 		q.work.end()
-		did, err := s.o.Feeds.viewer(ctx, q.header.Get("Authorization"))
+		did, err := s.o.Feeds.viewer(ctx, q.work.client, q.header.Get("Authorization"))
 		if err != nil {
 			return nil, err
 		}
@@ -271,7 +289,7 @@ func (s *Server) newestPosts(ctx context.Context, sn *graph.Snapshot, w *work, e
 		}
 	}
 	err = sn.Strings(dict.URI, known, func(i int, uri []byte) error {
-		if tid := tidOf(dict.URI, uri); isPost(uri) && (at.after == 0 || tid < at.after || tid == at.after && uint64(known[i]) > at.id) {
+		if tid := tidOf(dict.URI, uri); isPost(uri) && (at.after == 0 && at.id == 0 || tid < at.after || tid == at.after && uint64(known[i]) > at.id) {
 			found = append(found, post{tid, uint64(known[i])})
 			uris[uint64(known[i])] = string(uri)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
+	"skein/internal/oracle"
 	"skein/internal/testing/history"
 	"skein/query"
 )
@@ -208,6 +209,21 @@ func sameSet(t *testing.T, got, want []string) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+// Posts whose keys are no times come to an end, too.
+func TestFeedOfOddPosts(t *testing.T) {
+	a := history.New(41, 30).Accounts()
+	w := newFeedWorld(t, "mine = likes(did:web:odd.example.com)\n")
+	e := &oracle.Event{Type: oracle.CommitEvent, Seq: 20_000, DID: "did:web:odd.example.com", Rev: history.TID(1 << 60)}
+	var want []string
+	for _, rkey := range []string{"x1", "x2", "x3", "3kaaaaaaaaaaa"} {
+		uri := "at://" + a[1] + "/app.bsky.feed.post/" + rkey
+		e.Ops = append(e.Ops, oracle.Op{Kind: "like", Rkey: rkey, Subject: uri})
+		want = append(want, uri)
+	}
+	w.happen(e)
+	sameSet(t, w.pages("mine", 1, ""), want)
 }
 
 // Who asks must prove it.

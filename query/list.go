@@ -128,7 +128,7 @@ func (s *Server) list(ctx context.Context, q params) (any, error) {
 	}
 	var after listPlace
 	if q.values.Has("cursor") {
-		if e, after, err = s.cursors.openList(e, q.values.Get("cursor")); err != nil {
+		if e, after, err = s.cursors.openList(e, "", q.values.Get("cursor")); err != nil {
 			return nil, invalid("%v", err)
 		}
 	}
@@ -171,7 +171,7 @@ func (s *Server) list(ctx context.Context, q params) (any, error) {
 			return nil
 		})
 		if last != nil {
-			out.Cursor = s.cursors.sealList(e, *last)
+			out.Cursor = s.cursors.sealList(e, "", *last)
 		}
 		return err
 	})
@@ -203,6 +203,9 @@ func (v *evaluation) listed(set idset.Set, after *listPlace, limit int, order fu
 	}
 	if !after.begun {
 		after.sorted = set.Len() <= most
+	}
+	if after.sorted && set.Len() > most {
+		return nil, nil, invalid("the set has grown past %d since the first page, and is in no order of time any more: begin again", most)
 	}
 	if !after.sorted {
 		ids, more := set.Page(uint64(after.id), limit, v.hidden())
@@ -244,8 +247,9 @@ func (v *evaluation) listed(set idset.Set, after *listPlace, limit int, order fu
 	return page, last, nil
 }
 
-// sealList seals the place where the next page of a list begins.
-func (c *cursors) sealList(e *Expr, p listPlace) string {
+// sealList seals the place where the next page of a list begins. more is what the list
+// depends on besides the set.
+func (c *cursors) sealList(e *Expr, more string, p listPlace) string {
 	plain := []byte{0}
 	if p.sorted {
 		plain[0] = 1
@@ -257,12 +261,12 @@ func (c *cursors) sealList(e *Expr, p listPlace) string {
 		now = e.now.UnixMicro()
 	}
 	plain = binary.BigEndian.AppendUint64(plain, uint64(now))
-	return c.sealBytes(plain, "list "+e.question())
+	return c.sealBytes(plain, "list "+more+"\x00"+e.question())
 }
 
 // openList opens a cursor of a list of this set.
-func (c *cursors) openList(e *Expr, cursor string) (*Expr, listPlace, error) {
-	plain, err := c.openBytes(cursor, "list "+e.question())
+func (c *cursors) openList(e *Expr, more, cursor string) (*Expr, listPlace, error) {
+	plain, err := c.openBytes(cursor, "list "+more+"\x00"+e.question())
 	if err != nil || len(plain) != 25 {
 		return e, listPlace{}, errCursor
 	}

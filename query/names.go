@@ -24,6 +24,13 @@ type Handles interface {
 	Resolve(ctx context.Context, handle string) (did string, err error)
 }
 
+// maxUnknownHandles is how many handles of a question are looked up; resolvedAtOnce how many
+// of all questions at a time, for which clients take turns.
+const (
+	maxUnknownHandles = 8
+	resolvedAtOnce    = 16
+)
+
 // literalOf reads what names an account or a record. ok is false if it is no such thing.
 func literalOf(s string) (l literal, ok bool) {
 	if rest, ok := strings.CutPrefix(s, "https://bsky.app/profile/"); ok {
@@ -101,11 +108,18 @@ func (s *Server) resolve(ctx context.Context, w *work, list []literal, where fun
 			l.resolved(did)
 		}
 	}
+	if len(unknown) > maxUnknownHandles {
+		return invalid("%d handles that are to be looked up first; at most %d are in one question: give DIDs", len(unknown), maxUnknownHandles)
+	}
 	if len(unknown) > 0 {
 		w.end()
 		var wg sync.WaitGroup
 		for _, i := range unknown {
 			wg.Go(func() {
+				if errs[i] = s.naming.enter(ctx, w.client); errs[i] != nil {
+					return
+				}
+				defer s.naming.leave()
 				did, err := s.o.Handles.Resolve(ctx, list[i].handle)
 				if errs[i] = err; err == nil {
 					list[i].resolved(did)

@@ -80,6 +80,7 @@ type Server struct {
 	mux     *http.ServeMux
 	light   *queue
 	heavy   *queue
+	naming  *queue // handles that are being resolved
 	watcher *watcher
 
 	inFlight atomic.Int64 // bytes of large answers on their way
@@ -136,7 +137,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	s := &Server{
 		store: store, o: o, cursors: c, mux: http.NewServeMux(),
 		light: newQueue(o.Concurrent), heavy: newQueue(o.HeavyConcurrent),
-		watcher: newWatcher(store, o.Logger),
+		naming: newQueue(resolvedAtOnce), watcher: newWatcher(store, o.Logger),
 	}
 	for _, m := range allMethods() {
 		s.mux.HandleFunc(m.path(), func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })

@@ -71,7 +71,7 @@ func (s *Server) subscription(r *http.Request) (*subscriber, error) {
 	if last := r.Header.Get("Last-Event-ID"); after == "" || last != "" { // an EventSource that comes back
 		after = last
 	}
-	sub, err := s.watcher.subscribe(e, after, s.o.Subscribers)
+	sub, err := s.watcher.subscribe(e, clientOf(r), after, s.o.Subscribers)
 	if err != nil {
 		return nil, &Error{http.StatusServiceUnavailable, "TooManySubscriptions", err.Error() + "; try again later"}
 	}

@@ -322,7 +322,7 @@ func TestSubscribeEvents(t *testing.T) {
 }
 
 func TestSubscribeRefusals(t *testing.T) {
-	w := watchedWorld(t, 64, 100, query.Options{Subscribers: 2})
+	w := watchedWorld(t, 64, 100, query.Options{Subscribers: 4})
 	d := w.history.Accounts()[0]
 	for set, want := range map[string]string{
 		"follows(" + d + ",since=1h)":                                           "a set in a window is not watched",

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,18 +25,22 @@ const (
 	watchEvery = 500 * time.Millisecond
 	// maxCandidates is of how many members a change of one expression is worked out at a
 	// time; past it its subscribers are told to ask for the set anew.
-	maxCandidates = 20_000
-	// keptMessages, and watchKept, are how many messages of an expression are kept for
+	maxCandidates = 5000
+	// keptMessages and watchKept are how many messages of an expression are kept for
 	// who comes back with a cursor, and how long after the last subscriber left.
 	keptMessages = 1024
-	watchKept    = 2 * time.Minute
 	// maxWatches bounds the expressions, and keptChanges the members in the messages that
 	// are kept of one.
 	maxWatches  = 10_000
+	maxIdle     = 500 // of them, those that nobody listens to
+	namedAtOnce = 256 // of how many the strings are looked up in a round
 	keptChanges = 50_000
 	// buffered is how many messages a subscriber may be behind.
 	buffered = 64
 )
+
+// watchKept is not a constant for the tests' sake.
+var watchKept = 2 * time.Minute
 
 // A watchMessage tells what has entered and left a set.
 type watchMessage struct {
@@ -54,7 +59,6 @@ type watchMessage struct {
 type watcher struct {
 	store *graph.Store
 	log   *slog.Logger
-	epoch string
 	ctx   context.Context //nolint:containedctx // of all rounds
 	stop  context.CancelFunc
 	ended sync.WaitGroup
@@ -69,16 +73,19 @@ type watcher struct {
 	touched map[*watch]struct{}  // those with candidates
 	unnamed map[*watch]struct{}  // those with strings that have no id yet
 	subs    int
+	clients map[string]int // subscriptions of each
 }
 
 // watch is an expression that is watched.
 type watch struct {
 	e          *Expr
 	key        string
+	epoch      string    // of its cursors: an expression that is watched anew has another
 	ids        []dict.ID // of e.strings, None for those that have none yet
 	candidates map[dict.ID]struct{}
 	whole      []leaf // sets of which all members are candidates
 	overflow   bool
+	named      bool // its strings have been looked up
 	begun      bool
 
 	next    uint64 // the number of the next message
@@ -91,17 +98,16 @@ type watch struct {
 // subscriber is who listens.
 type subscriber struct {
 	w        *watch
+	client   string
 	after    string            // the cursor that it came with
 	ready    chan struct{}     // closed when it has begun, and there are messages
 	messages chan watchMessage // closed if it is too slow, or the server ends
 }
 
 func newWatcher(store *graph.Store, log *slog.Logger) *watcher {
-	var epoch [8]byte
-	_, _ = rand.Read(epoch[:]) // never fails
 	ctx, stop := context.WithCancel(context.Background())
 	return &watcher{
-		store: store, log: log, epoch: hex.EncodeToString(epoch[:]), ctx: ctx, stop: stop,
+		store: store, log: log, ctx: ctx, stop: stop, clients: map[string]int{},
 		watches: map[string]*watch{}, edges: map[leaf][]*watch{}, actors: map[dict.ID][]*watch{}, people: map[*watch]struct{}{},
 		pending: map[*watch]struct{}{}, touched: map[*watch]struct{}{}, unnamed: map[*watch]struct{}{},
 	}
@@ -117,26 +123,32 @@ func (h *watcher) close() {
 var errBusy = errors.New("there are too many subscriptions")
 
 // subscribe begins to listen. after is the cursor of the last message that was received, ""
-// for what comes from now on.
-func (h *watcher) subscribe(e *Expr, after string, most int) (*subscriber, error) {
+// for what comes from now on. Of most subscribers in all, a client has half at most.
+func (h *watcher) subscribe(e *Expr, client, after string, most int) (*subscriber, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := e.question()
+	key := e.canonical()
 	w := h.watches[key]
-	if h.subs >= most || w == nil && len(h.watches) >= maxWatches || h.ctx.Err() != nil {
+	if h.subs >= most || h.clients[client] >= max(most/2, 1) || h.ctx.Err() != nil {
 		return nil, errBusy
 	}
 	if w == nil {
-		w = &watch{e: e, key: key, subs: map[*subscriber]struct{}{}, candidates: map[dict.ID]struct{}{}}
+		if len(h.watches) >= maxWatches && !h.forgetIdle() {
+			return nil, errBusy
+		}
+		var epoch [8]byte
+		_, _ = rand.Read(epoch[:]) // never fails
+		w = &watch{e: e, key: key, epoch: hex.EncodeToString(epoch[:]), subs: map[*subscriber]struct{}{}, candidates: map[dict.ID]struct{}{}}
 		h.watches[key] = w
 		h.pending[w] = struct{}{}
 	}
-	s := &subscriber{w: w, after: after, ready: make(chan struct{})}
+	s := &subscriber{w: w, client: client, after: after, ready: make(chan struct{})}
 	if w.begun {
 		h.begin(s)
 	}
 	w.subs[s] = struct{}{}
 	h.subs++
+	h.clients[client]++
 	if !h.running {
 		h.running = true
 		h.ended.Go(h.rounds)
@@ -147,10 +159,10 @@ func (h *watcher) subscribe(e *Expr, after string, most int) (*subscriber, error
 // begin sends a subscriber the first message, and what it has missed.
 func (h *watcher) begin(s *subscriber) {
 	w := s.w
-	first := watchMessage{Cursor: h.cursor(w.next - 1), Type: typeName(w.e.Type())}
+	first := watchMessage{Cursor: w.cursor(w.next - 1), Type: typeName(w.e.Type())}
 	var missed []watchMessage
 	if s.after != "" {
-		seq, err := h.seqOf(s.after)
+		seq, err := w.seqOf(s.after)
 		from := slices.IndexFunc(w.ring, func(m watchMessage) bool { return m.seq > seq })
 		switch {
 		case err != nil, seq >= w.next, from < 0 && seq < w.next-1, from >= 0 && w.ring[from].seq > seq+1:
@@ -167,11 +179,11 @@ func (h *watcher) begin(s *subscriber) {
 	close(s.ready)
 }
 
-func (h *watcher) cursor(seq uint64) string { return h.epoch + "-" + strconv.FormatUint(seq, 10) }
+func (w *watch) cursor(seq uint64) string { return w.epoch + "-" + strconv.FormatUint(seq, 10) }
 
-func (h *watcher) seqOf(cursor string) (uint64, error) {
+func (w *watch) seqOf(cursor string) (uint64, error) {
 	epoch, seq, ok := strings.Cut(cursor, "-")
-	if !ok || epoch != h.epoch {
+	if !ok || epoch != w.epoch {
 		return 0, errCursor
 	}
 	n, err := strconv.ParseUint(seq, 10, 63)
@@ -187,9 +199,37 @@ func (h *watcher) leave(s *subscriber) {
 	defer h.mu.Unlock()
 	delete(s.w.subs, s)
 	h.subs--
-	if len(s.w.subs) == 0 {
-		s.w.idle = time.Now()
+	if h.clients[s.client]--; h.clients[s.client] == 0 {
+		delete(h.clients, s.client)
 	}
+	if len(s.w.subs) > 0 {
+		return
+	}
+	s.w.idle = time.Now()
+	idle := 0
+	for _, w := range h.watches {
+		if len(w.subs) == 0 {
+			idle++
+		}
+	}
+	if idle > maxIdle {
+		h.forgetIdle()
+	}
+}
+
+// forgetIdle forgets the expression that nobody has listened to for the longest, and reports
+// whether there was one.
+func (h *watcher) forgetIdle() bool {
+	var oldest *watch
+	for _, w := range h.watches {
+		if len(w.subs) == 0 && (oldest == nil || w.idle.Before(oldest.idle)) {
+			oldest = w
+		}
+	}
+	if oldest != nil {
+		h.forget(oldest)
+	}
+	return oldest != nil
 }
 
 // Changed implements graph.Watcher.
@@ -274,7 +314,7 @@ func (h *watcher) index(w *watch) {
 // forget takes an expression out.
 func (h *watcher) forget(w *watch) {
 	without := func(list []*watch) []*watch { return slices.DeleteFunc(list, func(x *watch) bool { return x == w }) }
-	if w.begun {
+	if w.ids != nil {
 		w.leaves(func(l leaf) {
 			if h.edges[l] = without(h.edges[l]); len(h.edges[l]) == 0 {
 				delete(h.edges, l)
@@ -299,12 +339,7 @@ func (h *watcher) rounds() {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
-		now, released, todo, err := h.freeze()
-		if err == nil && before != nil {
-			for _, t := range todo {
-				h.tell(before, now, t)
-			}
-		}
+		now, released, err := h.round(before)
 		release()
 		if err != nil {
 			h.store.Watch(nil)
@@ -326,6 +361,26 @@ func (h *watcher) rounds() {
 			h.store.Watch(h)
 		}
 	}
+}
+
+// round tells what has changed since before, nil if that is not known, and returns the state
+// that the next one begins with.
+func (h *watcher) round(before *graph.Snapshot) (now *graph.Snapshot, release func(), err error) {
+	defer func() {
+		if p := recover(); p != nil { // what we got wrong here must not end the indexing
+			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack()) //nolint:err113 // it is unexpected
+			if release != nil {
+				release()
+			}
+		}
+	}()
+	now, release, todo, err := h.freeze()
+	if err == nil && before != nil {
+		for _, t := range todo {
+			h.tell(before, now, t)
+		}
+	}
+	return now, release, err
 }
 
 // isIdle forgets what nobody listens to, and reports whether nothing is left.
@@ -377,54 +432,94 @@ type round struct {
 	overflow   bool
 }
 
+// name looks up the strings that have had no id, and those of new expressions: from then on
+// changes find them.
+func (h *watcher) name() error {
+	type lookedUp struct {
+		w   *watch
+		ids []dict.ID
+	}
+	var some []lookedUp
+	h.mu.Lock()
+	for _, of := range []map[*watch]struct{}{h.pending, h.unnamed} {
+		n := 0
+		for w := range of {
+			if n++; n > namedAtOnce { // another round does
+				break
+			}
+			some = append(some, lookedUp{w: w})
+		}
+	}
+	h.mu.Unlock()
+	if len(some) == 0 {
+		return nil
+	}
+	err := h.store.View(h.ctx, func(sn *graph.Snapshot) (err error) {
+		for i := range some {
+			if some[i].ids, err = lookup(sn, some[i].w.e.strings); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range some {
+		w, was := l.w, l.w.ids
+		if h.watches[w.key] != w || w.begun && slices.Equal(was, l.ids) {
+			continue
+		}
+		w.ids = l.ids
+		h.index(w)
+		if !w.begun {
+			w.named = true
+			continue
+		}
+		fresh := map[dict.ID]bool{}
+		for i, id := range w.ids {
+			if id != was[i] {
+				fresh[id] = true
+				h.candidate(w, id) // it may be given as a member
+			}
+		}
+		h.wholeSets(w, func(l leaf) bool { return fresh[l.of] })
+	}
+	return nil
+}
+
 // freeze takes a state of the store, and what has changed until then. Expressions that are
 // new begin with it.
 func (h *watcher) freeze() (sn *graph.Snapshot, release func(), todo []round, err error) {
+	if err := h.name(); err != nil {
+		return nil, nil, nil, err
+	}
 	h.store.Freeze(func() {
 		if sn, release, err = h.store.Hold(h.ctx); err != nil {
 			return
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		for w := range h.unnamed {
-			was := slices.Clone(w.ids)
-			if w.ids, err = lookup(sn, w.e.strings); err != nil {
-				return
-			}
-			if !slices.Equal(was, w.ids) {
-				fresh := map[dict.ID]bool{}
-				for i, id := range w.ids {
-					fresh[id] = id != was[i]
-				}
-				h.index(w)
-				h.wholeSets(w, func(l leaf) bool { return fresh[l.of] })
-				for i, id := range w.ids { // given as a member
-					if id != was[i] {
-						h.candidate(w, id)
-					}
-				}
-			}
-		}
 		for w := range h.touched {
-			todo = append(todo, round{w, w.candidates, w.whole, w.overflow})
+			if w.begun {
+				todo = append(todo, round{w, w.candidates, w.whole, w.overflow})
+			}
 			w.candidates, w.whole, w.overflow = map[dict.ID]struct{}{}, nil, false
 		}
 		clear(h.touched)
 		for w := range h.pending {
-			if w.ids, err = lookup(sn, w.e.strings); err != nil {
-				return
+			if !w.named {
+				continue
 			}
 			w.begun, w.next = true, 1
-			h.index(w)
 			for s := range w.subs {
 				h.begin(s)
 			}
+			delete(h.pending, w)
 		}
-		clear(h.pending)
 	})
-	if err != nil && release != nil {
-		release()
-	}
 	return sn, release, todo, err
 }
 
@@ -441,7 +536,7 @@ func (h *watcher) tell(before, now *graph.Snapshot, t round) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w := t.w
-	m.seq, m.Cursor = w.next, h.cursor(w.next)
+	m.seq, m.Cursor = w.next, w.cursor(w.next)
 	w.next++
 	w.ring = append(w.ring, m)
 	w.changes += len(m.Entered) + len(m.Left)
@@ -453,6 +548,7 @@ func (h *watcher) tell(before, now *graph.Snapshot, t round) {
 		if len(s.messages) == cap(s.messages) {
 			close(s.messages)
 			delete(w.subs, s)
+			w.idle = time.Now() // who comes back with its cursor finds it
 			continue
 		}
 		s.messages <- m

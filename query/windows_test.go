@@ -168,7 +168,7 @@ func TestAges(t *testing.T) {
 	}
 	for ask, want := range map[string]int{
 		"since=1h": 2, "since=61m": 3, "since=24h": 4, "since=1d": 4, "since=2d": 5, "since=1w": 5, "since=2w": 6, "until=1h": 4, "until=2h": 3, "since=7d,until=2h": 2,
-		"since=" + now.Add(-time.Minute).UTC().Format(time.RFC3339): 2, "since=1970-01-01": 6, "until=1970-01-01": 0, "until=2900-01-01": 6, "since=0s": 1,
+		"since=" + now.Add(-time.Minute).UTC().Format(time.RFC3339): 2, "since=1970-01-01": 6, "until=9999-12-31": 6, "since=2560-01-01": 0, "since=2020-01-01,until=9999-12-31": 6, "until=1970-01-01": 0, "until=2900-01-01": 6, "since=0s": 1,
 	} {
 		if a := w.query(url.Values{"set": {"follows(" + actor + "," + ask + ")"}}); a.Total != want {
 			t.Errorf("%s: %d, want %d", ask, a.Total, want)

@@ -20,11 +20,12 @@ const EndOfTime = 1<<64 - 1
 // WindowOf returns the Window of microseconds since 1970 in [from, to). A to of 0 means
 // without end.
 func WindowOf(from, to int64) Window {
+	const last = 1 << (63 - format.ClockBits) // a TID has 63 bits: until the year 2255
 	w := Window{0, EndOfTime}
 	if from > 0 {
-		w.From = uint64(from) << format.ClockBits
+		w.From = uint64(min(from, last)) << format.ClockBits
 	}
-	if to != 0 {
+	if to != 0 && to < last {
 		w.To = uint64(max(to, 0)) << format.ClockBits
 	}
 	return w
