@@ -56,7 +56,7 @@ func (st *standing) measure(w *work, r ranking) error {
 	}
 	st.accounts = uint64(max(counts.Accounts-counts.Hidden, 1))
 	top := st.tally.top(min(st.tally.atLeast(r.min), maxScored))
-	if len(top) > lightResults/10 {
+	if len(top) > 10_000 {
 		if err := w.heavy(); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package query
 import (
 	"cmp"
 	"context"
+	"math/bits"
 	"slices"
 
 	"skein/internal/idset"
@@ -24,12 +25,13 @@ type tally struct {
 	used     int
 	actor    uint32
 	expanded int
+	perCount []int // see counts
 }
 
 // tallyParts is a power of two. gatherMost is how many ids are gathered, 16 bytes each.
 const (
 	// lightResults is how many results are counted as part of a light question.
-	lightResults = 100_000
+	lightResults = 250_000
 
 	tallyParts = 64
 	gatherMost = 1 << 18
@@ -100,6 +102,9 @@ func (t *tally) count() error {
 }
 
 func (p *tallyPart) count() {
+	if len(p.table) == 0 { // a third of them, it may be, are different
+		p.table = make([]tallied, 1<<bits.Len(uint(max(64, len(p.gathered)/2))))
+	}
 	for _, g := range p.gathered {
 		if 4*p.used >= 3*len(p.table) {
 			p.grow()
@@ -160,24 +165,33 @@ func (t *tally) leaveOut(set idset.Set) {
 	}
 }
 
+// counts returns how many results occur how often, of those that are left.
+func (t *tally) counts() []int {
+	if t.perCount == nil {
+		t.perCount = make([]int, t.actor+1) // an id counts once for each actor
+		t.each(func(e *tallied) { t.perCount[e.count]++ })
+	}
+	return t.perCount
+}
+
 // atLeast returns how many results occur so often.
 func (t *tally) atLeast(count uint32) (n int) {
-	t.each(func(e *tallied) {
-		if e.count >= count {
-			n++
-		}
-	})
+	all := t.counts()
+	for _, results := range all[min(int(count), len(all)):] {
+		n += results
+	}
 	return n
 }
 
 // top returns up to limit of the results that occur the most often: by count,
-// then by id. It goes over the table twice, and holds no more than it returns
+// then by id. It goes over the table once, and holds no more than it returns
 // and those that count as little as the last.
 func (t *tally) top(limit int) []counted {
-	most := uint32(0)
-	t.each(func(e *tallied) { most = max(most, e.count) })
-	perCount := make([]int, most+1)
-	t.each(func(e *tallied) { perCount[e.count]++ })
+	perCount := t.counts()
+	most := uint32(len(perCount) - 1)
+	for most > 0 && perCount[most] == 0 {
+		most--
+	}
 	last, above := most, 0 // the count of the last result, and how many have a higher one
 	for last > 1 && above+perCount[last] < limit {
 		above += perCount[last]

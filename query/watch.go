@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"skein/graph"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 )
 
@@ -66,14 +67,44 @@ type watcher struct {
 	mu      sync.Mutex
 	running bool
 	watches map[string]*watch
-	edges   map[leaf][]*watch    // by the leaves that are sets of a known account or record
-	actors  map[dict.ID][]*watch // those with a forward set of an account
-	people  map[*watch]struct{}  // those whose members are accounts
-	pending map[*watch]struct{}  // that begin with the next round
-	touched map[*watch]struct{}  // those with candidates
-	unnamed map[*watch]struct{}  // those with strings that have no id yet
+	edges   map[watchedSet][]*watch // by the leaves that are sets of a known account or record
+	actors  map[dict.ID][]*watch    // those with a forward set of an account
+	people  map[*watch]struct{}     // those whose members are accounts
+	pending map[*watch]struct{}     // that begin with the next round
+	touched map[*watch]struct{}     // those with candidates
+	unnamed map[*watch]struct{}     // those with strings that have no id yet
+	filter  idFilter
 	subs    int
 	clients map[string]int // subscriptions of each
+}
+
+// watchedSet is a set that changes are looked up by.
+type watchedSet struct {
+	of   dict.ID
+	what uint16 // kind and direction
+}
+
+func setOf(o op, k kinds.Kind, of dict.ID) watchedSet {
+	return watchedSet{of, uint16(k)<<1 | uint16(o)}
+}
+
+// idFilter knows most ids that no watched set is of, at the cost of one look. It is only
+// added to: what was watched once is looked up for nothing.
+type idFilter [1 << 14]uint64
+
+func (f *idFilter) place(id dict.ID) (word int, bit uint64) {
+	h := hashOf(uint64(id)) >> 44
+	return int(h >> 6), 1 << (h & 63)
+}
+
+func (f *idFilter) add(id dict.ID) {
+	word, bit := f.place(id)
+	f[word] |= bit
+}
+
+func (f *idFilter) has(id dict.ID) bool {
+	word, bit := f.place(id)
+	return f[word]&bit != 0
 }
 
 // watch is an expression that is watched.
@@ -108,7 +139,7 @@ func newWatcher(store *graph.Store, log *slog.Logger) *watcher {
 	ctx, stop := context.WithCancel(context.Background())
 	return &watcher{
 		store: store, log: log, ctx: ctx, stop: stop, clients: map[string]int{},
-		watches: map[string]*watch{}, edges: map[leaf][]*watch{}, actors: map[dict.ID][]*watch{}, people: map[*watch]struct{}{},
+		watches: map[string]*watch{}, edges: map[watchedSet][]*watch{}, actors: map[dict.ID][]*watch{}, people: map[*watch]struct{}{},
 		pending: map[*watch]struct{}{}, touched: map[*watch]struct{}{}, unnamed: map[*watch]struct{}{},
 	}
 }
@@ -237,11 +268,15 @@ func (h *watcher) Changed(edges []graph.Change, hidden []dict.ID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range edges {
-		for _, w := range h.edges[leaf{op: opForward, kind: c.Kind, of: c.Actor}] {
-			h.candidate(w, c.Subject)
+		if h.filter.has(c.Actor) {
+			for _, w := range h.edges[setOf(opForward, c.Kind, c.Actor)] {
+				h.candidate(w, c.Subject)
+			}
 		}
-		for _, w := range h.edges[leaf{op: opReverse, kind: c.Kind, of: c.Subject}] {
-			h.candidate(w, c.Actor)
+		if h.filter.has(c.Subject) {
+			for _, w := range h.edges[setOf(opReverse, c.Kind, c.Subject)] {
+				h.candidate(w, c.Actor)
+			}
 		}
 	}
 	for _, id := range hidden {
@@ -295,8 +330,9 @@ func (w *watch) leaves(each func(leaf)) {
 // index puts an expression where changes find it, once the ids of its strings are known.
 func (h *watcher) index(w *watch) {
 	w.leaves(func(l leaf) {
-		if !slices.Contains(h.edges[l], w) {
-			h.edges[l] = append(h.edges[l], w)
+		h.filter.add(l.of)
+		if at := setOf(l.op, l.kind, l.of); !slices.Contains(h.edges[at], w) {
+			h.edges[at] = append(h.edges[at], w)
 		}
 		if l.op == opForward && !slices.Contains(h.actors[l.of], w) {
 			h.actors[l.of] = append(h.actors[l.of], w)
@@ -316,8 +352,9 @@ func (h *watcher) forget(w *watch) {
 	without := func(list []*watch) []*watch { return slices.DeleteFunc(list, func(x *watch) bool { return x == w }) }
 	if w.ids != nil {
 		w.leaves(func(l leaf) {
-			if h.edges[l] = without(h.edges[l]); len(h.edges[l]) == 0 {
-				delete(h.edges, l)
+			at := setOf(l.op, l.kind, l.of)
+			if h.edges[at] = without(h.edges[at]); len(h.edges[at]) == 0 {
+				delete(h.edges, at)
 			}
 			if h.actors[l.of] = without(h.actors[l.of]); len(h.actors[l.of]) == 0 {
 				delete(h.actors, l.of)

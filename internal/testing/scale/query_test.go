@@ -243,6 +243,9 @@ func BenchmarkServe(b *testing.B) {
 
 const clients = 64
 
+// besideSeed is which network is indexed beside; 0: another each time.
+var besideSeed uint64
+
 // serve has every client ask so many of the requests.
 func serve(b *testing.B, rate int, questions func(*testing.B, *httptest.Server) [][]byte, asks int) {
 	x := asked(b)
@@ -384,6 +387,9 @@ func smallQuestions(b *testing.B, srv *httptest.Server) (requests [][]byte) {
 func index(b *testing.B, x *app.Index, rate int, stop chan struct{}) int64 {
 	o, _ := population()
 	o.Seed, o.Lurkers = uint64(time.Now().UnixNano()), 0
+	if besideSeed != 0 {
+		o.Seed = besideSeed
+	}
 	f := newFeed(o, x, "beside")
 	var seq graph.Seq
 	if c, ok := x.Graph.Cursor("beside"); ok {
