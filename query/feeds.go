@@ -171,7 +171,7 @@ func (s *Server) skeleton(ctx context.Context, q params) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := q.work.enter(ctx, s.light); err != nil {
+		if err := q.work.enter(ctx, q.work.light); err != nil {
 			return nil, err
 		}
 		f = f.forViewer(did)

@@ -127,7 +127,7 @@ func (s *Server) resolve(ctx context.Context, w *work, list []literal, where fun
 			})
 		}
 		wg.Wait()
-		if err := w.enter(ctx, s.light); err != nil {
+		if err := w.enter(ctx, w.light); err != nil {
 			return err
 		}
 	}

@@ -115,7 +115,7 @@ func clientOf(r *http.Request) string {
 	return prefix.String()
 }
 
-// Every question begins in the light queue, and is charged there for what it reads.
+// Every question begins in the light queue, or that of the dear methods, and is charged there for what it reads.
 // One that has spent lightCharge goes over to the heavy queue, where few are worked
 // on at a time, and begins again: so a small question always finds a slot soon,
 // whatever the others ask. A page of a thousand URIs costs two to four million, a
@@ -127,8 +127,19 @@ type work struct {
 	light, heavyQueue *queue
 	client            string
 
+	// dear says that it is of a method of which few are worked on at a time: it may do four
+	// times as much before it goes over to the heavy queue.
+	dear bool
+
 	in    *queue // where it holds a slot, nil if it holds none
 	spent int
+}
+
+func (w *work) share() int {
+	if w.dear {
+		return 4
+	}
+	return 1
 }
 
 // enter takes a slot of a queue. The one held before, if any, is given back first:
@@ -164,7 +175,7 @@ func (w *work) heavy() error {
 
 // charge charges the question for what it has read.
 func (w *work) charge(cost int) error {
-	if w.spent += cost; w.spent <= lightCharge {
+	if w.spent += cost; w.spent <= lightCharge*w.share() {
 		return nil
 	}
 	return w.heavy()

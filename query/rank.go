@@ -19,6 +19,7 @@ const (
 	maxExpanded = 64 << 20 // results in all
 
 	checkEvery = 1 << 16 // results between two looks whether time is over
+	manyScored = 1000    // accounts of which share or lift is a heavy question
 )
 
 type rankItem struct {
@@ -175,6 +176,11 @@ func (s *Server) ranked(ctx context.Context, sn *graph.Snapshot, w *work, r rank
 			return nil, err
 		}
 	}
+	if r.by != byCount && actors.Len() > manyScored { // thousands of results are looked up in the end
+		if err := w.heavy(); err != nil {
+			return nil, err
+		}
+	}
 	t := &tally{heavy: w.heavy}
 	if err := v.expand(ctx, t, actors, r); err != nil {
 		return nil, err
@@ -188,7 +194,7 @@ func (s *Server) ranked(ctx context.Context, sn *graph.Snapshot, w *work, r rank
 	}
 	st := &standing{ctx: ctx, sn: sn, tally: t, of: of}
 	if r.by != byCount {
-		err = st.measure(w, r)
+		err = st.measure(r)
 	}
 	return st, err
 }

@@ -49,18 +49,13 @@ type standing struct {
 }
 
 // measure looks up the totals of what is to be scored, and puts it in order.
-func (st *standing) measure(w *work, r ranking) error {
+func (st *standing) measure(r ranking) error {
 	counts, err := st.sn.Counts()
 	if err != nil {
 		return err
 	}
 	st.accounts = uint64(max(counts.Accounts-counts.Hidden, 1))
 	top := st.tally.top(min(st.tally.atLeast(r.min), maxScored))
-	if len(top) > 10_000 {
-		if err := w.heavy(); err != nil {
-			return err
-		}
-	}
 	slices.SortFunc(top, func(x, y counted) int { return cmp.Compare(x.id, y.id) })
 	ids := make([]dict.ID, len(top))
 	for i, c := range top {

@@ -31,7 +31,7 @@ type tally struct {
 // tallyParts is a power of two. gatherMost is how many ids are gathered, 16 bytes each.
 const (
 	// lightResults is how many results are counted as part of a light question.
-	lightResults = 250_000
+	lightResults = 1_000_000
 
 	tallyParts = 64
 	gatherMost = 1 << 18
