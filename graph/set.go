@@ -2,7 +2,6 @@ package graph
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 	"sync"
 
@@ -62,7 +61,13 @@ func (s *Snapshot) ActorCounts(k kinds.Kind, subjects []dict.ID, each func(i int
 			keys.add(key)
 		}
 		hidden := s.Hidden()
-		maybe := filterOf(hidden, len(subjects))
+		var maybe idset.Filter
+		if len(subjects) >= 64 && !hidden.Empty() { // it pays to make one
+			maybe = idset.NewFilter(int(hidden.Len()))
+			for id := range hidden.All() {
+				maybe.Add(id)
+			}
+		}
 		var members []uint64
 		err := s.r.MultiGet(keys.keys, func(i int, v []byte, _ bool) error {
 			row, err := format.ParseRow(subjects[i], v)
@@ -79,7 +84,7 @@ func (s *Snapshot) ActorCounts(k kinds.Kind, subjects []dict.ID, each func(i int
 			total := len(members)
 			if !hidden.Empty() {
 				for _, id := range members {
-					if maybe.has(id) && hidden.Has(id) {
+					if maybe.Has(id) && hidden.Has(id) {
 						total--
 					}
 				}
@@ -104,35 +109,6 @@ func (s *Snapshot) ActorCounts(k kinds.Kind, subjects []dict.ID, each func(i int
 		}
 	}
 	return nil
-}
-
-// idFilter knows of most ids that they are not in a set, at the cost of one look: a bit for
-// each hash of its members, in sixteen bits a member. nil knows nothing.
-type idFilter []uint64
-
-// filterOf returns the filter of a set, if it is asked often enough to be worth making.
-func filterOf(set idset.Set, asked int) idFilter {
-	if asked < 64 || set.Empty() {
-		return nil
-	}
-	f := make(idFilter, 1<<bits.Len64(set.Len()/4))
-	for id := range set.All() {
-		h := f.place(id)
-		f[h>>6] |= 1 << (h & 63)
-	}
-	return f
-}
-
-func (f idFilter) place(id uint64) uint64 {
-	return id * 0x9e3779b97f4a7c15 >> (64 - 6 - bits.Len(uint(len(f)-1)))
-}
-
-func (f idFilter) has(id uint64) bool {
-	if f == nil {
-		return true
-	}
-	h := f.place(id)
-	return f[h>>6]&(1<<(h&63)) != 0
 }
 
 // SubjectCounts calls each with how many subjects each of the actors has an edge to, of

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,8 +14,8 @@ import (
 	"time"
 
 	"skein/graph"
-	"skein/graph/kinds"
 	"skein/intern/dict"
+	"skein/internal/idset"
 )
 
 // Bounds of what is watched.
@@ -27,20 +26,19 @@ const (
 	// maxCandidates is of how many members a change of one expression is worked out at a
 	// time; past it its subscribers are told to ask for the set anew.
 	maxCandidates = 5000
-	// keptMessages and watchKept are how many messages of an expression are kept for
-	// who comes back with a cursor, and how long after the last subscriber left.
+	// keptMessages is how many messages of an expression are kept for who comes back with a
+	// cursor, and keptChanges how many members are in them.
 	keptMessages = 1024
-	// maxWatches bounds the expressions, and keptChanges the members in the messages that
-	// are kept of one.
-	maxWatches  = 10_000
-	maxIdle     = 500 // of them, those that nobody listens to
-	namedAtOnce = 256 // of how many the strings are looked up in a round
-	keptChanges = 50_000
+	keptChanges  = 50_000
+	maxWatches   = 10_000 // expressions
+	maxIdle      = 500    // of them, those that nobody listens to
+	namedAtOnce  = 256    // of how many the strings are looked up in a round
 	// buffered is how many messages a subscriber may be behind.
 	buffered = 64
 )
 
-// watchKept is not a constant for the tests' sake.
+// watchKept is how long an expression is watched after its last subscriber left. It is a
+// variable for the tests.
 var watchKept = 2 * time.Minute
 
 // A watchMessage tells what has entered and left a set.
@@ -73,38 +71,9 @@ type watcher struct {
 	pending map[*watch]struct{}     // that begin with the next round
 	touched map[*watch]struct{}     // those with candidates
 	unnamed map[*watch]struct{}     // those with strings that have no id yet
-	filter  idFilter
+	filter  idset.Filter            // of edges' accounts and records; what was watched once stays in it
 	subs    int
 	clients map[string]int // subscriptions of each
-}
-
-// watchedSet is a set that changes are looked up by.
-type watchedSet struct {
-	of   dict.ID
-	what uint16 // kind and direction
-}
-
-func setOf(o op, k kinds.Kind, of dict.ID) watchedSet {
-	return watchedSet{of, uint16(k)<<1 | uint16(o)}
-}
-
-// idFilter knows most ids that no watched set is of, at the cost of one look. It is only
-// added to: what was watched once is looked up for nothing.
-type idFilter [1 << 14]uint64
-
-func (f *idFilter) place(id dict.ID) (word int, bit uint64) {
-	h := hashOf(uint64(id)) >> 44
-	return int(h >> 6), 1 << (h & 63)
-}
-
-func (f *idFilter) add(id dict.ID) {
-	word, bit := f.place(id)
-	f[word] |= bit
-}
-
-func (f *idFilter) has(id dict.ID) bool {
-	word, bit := f.place(id)
-	return f[word]&bit != 0
 }
 
 // watch is an expression that is watched.
@@ -140,7 +109,7 @@ func newWatcher(store *graph.Store, log *slog.Logger) *watcher {
 	return &watcher{
 		store: store, log: log, ctx: ctx, stop: stop, clients: map[string]int{},
 		watches: map[string]*watch{}, edges: map[watchedSet][]*watch{}, actors: map[dict.ID][]*watch{}, people: map[*watch]struct{}{},
-		pending: map[*watch]struct{}{}, touched: map[*watch]struct{}{}, unnamed: map[*watch]struct{}{},
+		filter: idset.NewFilter(1 << 16), pending: map[*watch]struct{}{}, touched: map[*watch]struct{}{}, unnamed: map[*watch]struct{}{},
 	}
 }
 
@@ -261,421 +230,6 @@ func (h *watcher) forgetIdle() bool {
 		h.forget(oldest)
 	}
 	return oldest != nil
-}
-
-// Changed implements graph.Watcher.
-func (h *watcher) Changed(edges []graph.Change, hidden []dict.ID) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, c := range edges {
-		if h.filter.has(c.Actor) {
-			for _, w := range h.edges[setOf(opForward, c.Kind, c.Actor)] {
-				h.candidate(w, c.Subject)
-			}
-		}
-		if h.filter.has(c.Subject) {
-			for _, w := range h.edges[setOf(opReverse, c.Kind, c.Subject)] {
-				h.candidate(w, c.Actor)
-			}
-		}
-	}
-	for _, id := range hidden {
-		for w := range h.people {
-			h.candidate(w, id)
-		}
-		for _, w := range h.actors[id] {
-			h.wholeSets(w, func(l leaf) bool { return l.op == opForward && l.of == id })
-		}
-	}
-}
-
-func (h *watcher) candidate(w *watch, id dict.ID) {
-	if w.overflow {
-		return
-	}
-	w.candidates[id] = struct{}{}
-	if len(w.candidates) > maxCandidates {
-		w.overflow = true
-		clear(w.candidates)
-	}
-	h.touched[w] = struct{}{}
-}
-
-// wholeSets has all members of some of an expression's sets looked at.
-func (h *watcher) wholeSets(w *watch, which func(leaf) bool) {
-	w.leaves(func(l leaf) {
-		if which(l) && !slices.Contains(w.whole, l) {
-			w.whole = append(w.whole, l)
-			h.touched[w] = struct{}{}
-		}
-	})
-}
-
-// leaves calls each for the sets of an expression whose account or record is known.
-func (w *watch) leaves(each func(leaf)) {
-	var walk func(n *node)
-	walk = func(n *node) {
-		if n.op == opForward || n.op == opReverse {
-			if id := w.ids[n.of]; id != dict.None {
-				each(leaf{op: n.op, kind: n.kind, of: id})
-			}
-		}
-		for i := range n.args {
-			walk(&n.args[i])
-		}
-	}
-	walk(&w.e.root)
-}
-
-// index puts an expression where changes find it, once the ids of its strings are known.
-func (h *watcher) index(w *watch) {
-	w.leaves(func(l leaf) {
-		h.filter.add(l.of)
-		if at := setOf(l.op, l.kind, l.of); !slices.Contains(h.edges[at], w) {
-			h.edges[at] = append(h.edges[at], w)
-		}
-		if l.op == opForward && !slices.Contains(h.actors[l.of], w) {
-			h.actors[l.of] = append(h.actors[l.of], w)
-		}
-	})
-	if w.e.Type() == dict.DID {
-		h.people[w] = struct{}{}
-	}
-	delete(h.unnamed, w)
-	if slices.Contains(w.ids, dict.None) {
-		h.unnamed[w] = struct{}{}
-	}
-}
-
-// forget takes an expression out.
-func (h *watcher) forget(w *watch) {
-	without := func(list []*watch) []*watch { return slices.DeleteFunc(list, func(x *watch) bool { return x == w }) }
-	if w.ids != nil {
-		w.leaves(func(l leaf) {
-			at := setOf(l.op, l.kind, l.of)
-			if h.edges[at] = without(h.edges[at]); len(h.edges[at]) == 0 {
-				delete(h.edges, at)
-			}
-			if h.actors[l.of] = without(h.actors[l.of]); len(h.actors[l.of]) == 0 {
-				delete(h.actors, l.of)
-			}
-		})
-	}
-	delete(h.people, w)
-	delete(h.pending, w)
-	delete(h.touched, w)
-	delete(h.unnamed, w)
-	delete(h.watches, w.key)
-}
-
-// rounds goes on for as long as something is watched.
-func (h *watcher) rounds() {
-	h.store.Watch(h)
-	var before *graph.Snapshot
-	release := func() {}
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
-		now, released, err := h.round(before)
-		release()
-		if err != nil {
-			h.store.Watch(nil)
-			h.fail(err)
-			return
-		}
-		before, release = now, released
-		select {
-		case <-tick.C:
-		case <-h.ctx.Done():
-		}
-		if h.isIdle() {
-			release()
-			before, release = nil, func() {}
-			h.store.Watch(nil)
-			if h.ends() {
-				return
-			}
-			h.store.Watch(h)
-		}
-	}
-}
-
-// round tells what has changed since before, nil if that is not known, and returns the state
-// that the next one begins with.
-func (h *watcher) round(before *graph.Snapshot) (now *graph.Snapshot, release func(), err error) {
-	defer func() {
-		if p := recover(); p != nil { // what we got wrong here must not end the indexing
-			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack()) //nolint:err113 // it is unexpected
-			if release != nil {
-				release()
-			}
-		}
-	}()
-	now, release, todo, err := h.freeze()
-	if err == nil && before != nil {
-		for _, t := range todo {
-			h.tell(before, now, t)
-		}
-	}
-	return now, release, err
-}
-
-// isIdle forgets what nobody listens to, and reports whether nothing is left.
-func (h *watcher) isIdle() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, w := range h.watches {
-		if len(w.subs) == 0 && time.Since(w.idle) > watchKept {
-			h.forget(w)
-		}
-	}
-	return len(h.watches) == 0
-}
-
-// ends reports whether there still is nothing to watch: then the rounds have ended.
-func (h *watcher) ends() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.running = len(h.watches) > 0
-	return !h.running
-}
-
-// fail ends all subscriptions.
-func (h *watcher) fail(err error) {
-	if h.ctx.Err() == nil {
-		h.log.Error("watching sets failed; the subscribers are sent away", "error", err)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, w := range h.watches {
-		for s := range w.subs {
-			if s.messages == nil {
-				s.messages = make(chan watchMessage)
-				close(s.ready)
-			}
-			close(s.messages)
-			delete(w.subs, s)
-		}
-		h.forget(w)
-	}
-	h.running = false
-}
-
-// round is what is to be worked out of an expression.
-type round struct {
-	w          *watch
-	candidates map[dict.ID]struct{}
-	whole      []leaf
-	overflow   bool
-}
-
-// name looks up the strings that have had no id, and those of new expressions: from then on
-// changes find them.
-func (h *watcher) name() error {
-	type lookedUp struct {
-		w   *watch
-		ids []dict.ID
-	}
-	var some []lookedUp
-	h.mu.Lock()
-	for _, of := range []map[*watch]struct{}{h.pending, h.unnamed} {
-		n := 0
-		for w := range of {
-			if n++; n > namedAtOnce { // another round does
-				break
-			}
-			some = append(some, lookedUp{w: w})
-		}
-	}
-	h.mu.Unlock()
-	if len(some) == 0 {
-		return nil
-	}
-	err := h.store.View(h.ctx, func(sn *graph.Snapshot) (err error) {
-		for i := range some {
-			if some[i].ids, err = lookup(sn, some[i].w.e.strings); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, l := range some {
-		w, was := l.w, l.w.ids
-		if h.watches[w.key] != w || w.begun && slices.Equal(was, l.ids) {
-			continue
-		}
-		w.ids = l.ids
-		h.index(w)
-		if !w.begun {
-			w.named = true
-			continue
-		}
-		fresh := map[dict.ID]bool{}
-		for i, id := range w.ids {
-			if id != was[i] {
-				fresh[id] = true
-				h.candidate(w, id) // it may be given as a member
-			}
-		}
-		h.wholeSets(w, func(l leaf) bool { return fresh[l.of] })
-	}
-	return nil
-}
-
-// freeze takes a state of the store, and what has changed until then. Expressions that are
-// new begin with it.
-func (h *watcher) freeze() (sn *graph.Snapshot, release func(), todo []round, err error) {
-	if err := h.name(); err != nil {
-		return nil, nil, nil, err
-	}
-	h.store.Freeze(func() {
-		if sn, release, err = h.store.Hold(h.ctx); err != nil {
-			return
-		}
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		for w := range h.touched {
-			if w.begun {
-				todo = append(todo, round{w, w.candidates, w.whole, w.overflow})
-			}
-			w.candidates, w.whole, w.overflow = map[dict.ID]struct{}{}, nil, false
-		}
-		clear(h.touched)
-		for w := range h.pending {
-			if !w.named {
-				continue
-			}
-			w.begun, w.next = true, 1
-			for s := range w.subs {
-				h.begin(s)
-			}
-			delete(h.pending, w)
-		}
-	})
-	return sn, release, todo, err
-}
-
-// tell works out what has changed of a set between two states, and tells it.
-func (h *watcher) tell(before, now *graph.Snapshot, t round) {
-	m, err := h.changes(before, now, t)
-	if err != nil {
-		h.log.Error("working out what has changed of a watched set failed; its subscribers are told to ask for it anew", "set", t.w.e.source, "error", err)
-		m = watchMessage{Reset: "what has changed could not be worked out: ask for the set anew"}
-	}
-	if len(m.Entered)+len(m.Left) == 0 && m.Reset == "" {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	w := t.w
-	m.seq, m.Cursor = w.next, w.cursor(w.next)
-	w.next++
-	w.ring = append(w.ring, m)
-	w.changes += len(m.Entered) + len(m.Left)
-	for len(w.ring) > keptMessages || w.changes > keptChanges && len(w.ring) > 0 {
-		w.changes -= len(w.ring[0].Entered) + len(w.ring[0].Left)
-		w.ring = w.ring[1:]
-	}
-	for s := range w.subs {
-		if len(s.messages) == cap(s.messages) {
-			close(s.messages)
-			delete(w.subs, s)
-			w.idle = time.Now() // who comes back with its cursor finds it
-			continue
-		}
-		s.messages <- m
-	}
-}
-
-func (h *watcher) changes(before, now *graph.Snapshot, t round) (m watchMessage, err error) {
-	candidates := t.candidates
-	for _, l := range t.whole {
-		for _, sn := range []*graph.Snapshot{before, now} {
-			if err := membersOf(sn, l, candidates); err != nil {
-				return m, err
-			}
-		}
-	}
-	if t.overflow || len(candidates) > maxCandidates {
-		return watchMessage{Reset: fmt.Sprintf("more than %d members may have changed at once: ask for the set anew", maxCandidates)}, nil
-	}
-	ids := make([]dict.ID, 0, len(candidates))
-	for id := range candidates {
-		if id != dict.None {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	was, err := h.memberships(before, t.w, ids)
-	if err != nil {
-		return m, err
-	}
-	is, err := h.memberships(now, t.w, ids)
-	if err != nil {
-		return m, err
-	}
-	var changed []dict.ID
-	var entered []bool
-	for i, id := range ids {
-		if was[i] != is[i] {
-			changed, entered = append(changed, id), append(entered, is[i])
-		}
-	}
-	err = now.Strings(t.w.e.Type(), changed, func(i int, s []byte) error {
-		if entered[i] {
-			m.Entered = append(m.Entered, string(s))
-		} else {
-			m.Left = append(m.Left, string(s))
-		}
-		return nil
-	})
-	return m, err
-}
-
-// memberships reports which ids are in the set, in a state.
-func (h *watcher) memberships(sn *graph.Snapshot, w *watch, ids []dict.ID) ([]bool, error) {
-	in := make([]bool, len(ids))
-	v, err := newEvaluation(h.ctx, sn, w.e, nil)
-	if err != nil {
-		return nil, err
-	}
-	for i, id := range ids {
-		if in[i], err = v.contains(literal{is: w.e.Type()}, id); err != nil {
-			return nil, err
-		}
-	}
-	return in, nil
-}
-
-// membersOf adds the members of a set, hidden or not, to candidates.
-func membersOf(sn *graph.Snapshot, l leaf, candidates map[dict.ID]struct{}) error {
-	add := func(id uint64) bool {
-		candidates[dict.ID(id)] = struct{}{}
-		return len(candidates) <= maxCandidates
-	}
-	if l.op == opForward {
-		ids, err := sn.AppendRecorded(nil, l.kind, l.of)
-		for _, id := range ids {
-			if !add(id) {
-				break
-			}
-		}
-		return err
-	}
-	t, err := sn.Actors(l.kind, l.of)
-	if err != nil {
-		return err
-	}
-	set, err := t.All()
-	if err == nil {
-		set.All()(add)
-	}
-	return err
 }
 
 // watchable reports why an expression cannot be watched, nil if it can.

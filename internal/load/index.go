@@ -1,0 +1,209 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"sync"
+	"time"
+
+	"skein/consumer"
+	"skein/internal/relay"
+)
+
+// The part of a run that indexes: until it has all, or the index is killed and begun again.
+
+// index consumes for as long as it is to.
+func (r *run) index(ctx context.Context, from int64) (err error) {
+	events := int64(0)
+	if r.o.Rate > 0 {
+		events = int64(r.o.Rate * r.o.Duration.Seconds())
+	}
+	if r.o.Backfill > 0 && from > 0 {
+		return fmt.Errorf("%w: %s holds events already, and the past is fetched into a new one", ErrOther, r.o.Store.Store)
+	}
+	from += r.o.Backfill
+	if err := r.simulator(ctx, from, events); err != nil {
+		return err
+	}
+	r.from = from
+	defer func() { err = errors.Join(err, r.sim.Stop()) }()
+	cursor := from
+	o := consumer.Options{
+		Relay: "ws://" + r.sim.Address(), Source: r.source, Cursor: &cursor, UserAgent: "skein load",
+		MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second, Watchdog: time.Minute,
+		Committed: func(arrived time.Time, events int) { r.lags.add(time.Since(arrived), events) },
+	}
+	if events > 0 {
+		last := from + events
+		for last > from+1 && r.o.Faults.Hit(last) {
+			last-- // it may be damaged beyond reading, and then nobody learns its number
+		}
+		o.Until = r.o.Faults.Seq(from, r.o.Rate, last)
+	}
+	c, err := r.x.Consumer(o)
+	if err != nil {
+		return err
+	}
+	stop, done := context.WithCancel(ctx)
+	defer done()
+	ended := r.fetchPast(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { r.watch(stop, c, from, events, done) })
+	if r.o.Kill {
+		watching.Go(func() { r.kill(stop, ctx, c, from, events, done) })
+	}
+	if r.o.Profile != "" {
+		f, err := os.Create(r.o.Profile)
+		if err != nil {
+			return err
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	err = c.Run(stop)
+	end := time.Now()
+	pprof.StopCPUProfile()
+	p := c.Progress()
+	cpu, peak := usage()
+	done()
+	watching.Wait()
+	if perr := ended(); err == nil && ctx.Err() == nil {
+		err = perr
+	}
+	simCPU, simPeak := r.relayUsage()
+	if r.failed != nil {
+		return r.failed
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("stopped at seq %d", p.Applied)
+	}
+	if err != nil {
+		return err
+	}
+	if r.o.Inspect != nil {
+		r.o.Inspect(r.x)
+	}
+	if r.started.IsZero() {
+		return errors.New("the relay sent nothing")
+	}
+	rep := &r.report
+	rep.RateOffered = r.o.Rate
+	rep.Events = r.event(p.Applied) - from
+	rep.Seconds = end.Sub(r.started).Seconds()
+	rep.EventsPerSecond = float64(rep.Events) / rep.Seconds
+	rep.MegabytesPerSecond = float64(p.Bytes) / rep.Seconds / 1e6
+	t := r.x.Graph.Timing()
+	r.say("the writer: intern %v, read %v, graph %v, commit %v of %v", t.Intern.Round(time.Millisecond), t.Read.Round(time.Millisecond),
+		t.Graph.Round(time.Millisecond), t.Commit.Round(time.Millisecond), end.Sub(r.started).Round(time.Millisecond))
+	rep.OpsIndexed = c.Ops()
+	rep.Lag, rep.Behind = r.lags.quantiles(), r.behind.quantiles()
+	rep.CPUSeconds = (cpu - r.cpu).Seconds()
+	rep.PeakRSS = peak
+	rep.Simulator = SimulatorUsage{simCPU.Seconds(), simPeak}
+	return nil
+}
+
+// watch starts the clock at the first message, says every few seconds how far it
+// is, and ends a load that has no rate.
+func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int64, end func()) {
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for c.Progress().Events == 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+	r.startClock()
+	const tick = 100 * time.Millisecond
+	ticker.Reset(tick)
+	said, before := time.Now(), from
+	events0, quiet := int64(0), 0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		p := c.Progress()
+		if p.Outdated {
+			r.give(fmt.Errorf("the indexer fell too far behind: the relay, which keeps %d events, no longer has what comes next, at seq %d; offer less (--rate)", maxWindow, p.Applied), end)
+			return
+		}
+		if p.Events == events0 {
+			quiet++
+		} else {
+			events0, quiet = p.Events, 0
+		}
+		if quiet > int((r.o.Faults.Stall+giveUpAfter)/tick) {
+			r.give(fmt.Errorf("nothing came from the relay for %v, at seq %d; did it die?", r.o.Faults.Stall+giveUpAfter, p.Applied), end)
+			return
+		}
+		// Also where nothing new came: what was waited for may then come between two ticks.
+		if r.o.Rate > 0 && !p.Time.IsZero() {
+			r.behind.add(time.Since(p.Time), 1)
+		}
+		passed := time.Since(r.started)
+		if d := time.Since(said); d >= 5*time.Second {
+			at := r.event(p.Applied)
+			line := fmt.Sprintf("%3.0f s: %d events, %.0f/s now, lag p99 %.0f ms", passed.Seconds(), at-from, float64(at-before)/d.Seconds(), r.lags.quantiles().P99)
+			if r.o.Rate > 0 {
+				line += fmt.Sprintf(", %.1f s behind", time.Since(p.Time).Seconds())
+			}
+			_, peak := usage()
+			r.say("%s, peak memory %d MiB", line, peak>>20)
+			said, before = time.Now(), at
+		}
+		if events == 0 && passed >= r.o.Duration {
+			end()
+			return
+		}
+	}
+}
+
+// giveUpAfter is how long a run waits for a relay that says nothing.
+const giveUpAfter = 30 * time.Second
+
+// kill ends the relay in the middle, and starts it where it would be, for as long
+// as the whole load lasts.
+func (r *run) kill(ctx, whole context.Context, c *consumer.Consumer, from, events int64, end func()) {
+	for r.event(c.Progress().Seq) < from+events/2 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	address := r.sim.Address()
+	cpu, peak := r.relayUsage()
+	r.sim.Kill()
+	// What had arrived is taken in: a relay that began before it would be told of a
+	// cursor in its future.
+	at, last := r.event(c.Progress().Seq), int64(-1)
+	for at != last {
+		last = at
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
+		at = r.event(c.Progress().Seq)
+	}
+	r.say("the relay was killed; it starts again at event %d", at)
+	sim, err := r.o.Simulator(whole, SimulatorOptions{
+		Network: r.o.Network, From: at, Events: from + events - at, Rate: r.o.Rate, Window: relay.DefaultWindow, Faults: r.o.Faults,
+		Address: address,
+	})
+	if err != nil {
+		r.give(fmt.Errorf("starting the relay again: %w", err), end)
+		return
+	}
+	r.mu.Lock()
+	r.sim, r.simCPU, r.simPeak, r.simBase = sim, cpu, peak, 0
+	r.mu.Unlock()
+}
