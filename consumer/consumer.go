@@ -140,7 +140,7 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 		o.MaxBackoff = time.Minute
 	}
 	c := &Consumer{o: o, store: store, metrics: o.Metrics, feed: newFeed()}
-	c.decoder.Owns = store.Owns
+	c.decoder.Owns, c.decoder.Kinds = store.Owns, store.Kinds()
 	var err error
 	if o.Frames != "" {
 		c.source, err = fileSource(o.Frames)
@@ -207,7 +207,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	case c.o.Read != nil:
 		c.resume(c.from)
 		err = c.o.Read(c.handle)
-		c.metrics.ops(&c.decoder.Ops, &c.countedOps)
+		c.metrics.ops(c.decoder.Kinds, &c.decoder.Ops, &c.countedOps)
 	case c.o.Frames != "":
 		err = c.readFile(ctx)
 	default:

@@ -31,7 +31,7 @@ func (c *Consumer) readFile(ctx context.Context) (err error) {
 	if st, err := f.Stat(); err == nil {
 		c.size.Store(st.Size())
 	}
-	defer func() { c.metrics.ops(&c.decoder.Ops, &c.countedOps) }()
+	defer func() { c.metrics.ops(c.decoder.Kinds, &c.decoder.Ops, &c.countedOps) }()
 	c.resume(c.from)
 	r := frames.NewReader(f)
 	pace := time.Now()

@@ -129,14 +129,15 @@ func (m *Metrics) connected(yes bool) {
 }
 
 // ops brings the metrics up to what the decoder has counted.
-func (m *Metrics) ops(now, counted *wire.Counts) {
+func (m *Metrics) ops(table *kinds.Table, now, counted *wire.Counts) {
 	if m == nil {
 		return
 	}
 	for action := range now {
-		for _, k := range kinds.All {
-			if n := now[action][k.Kind] - counted[action][k.Kind]; n > 0 {
-				m.Ops.WithLabelValues(k.Collection, wire.ActionName(action)).Add(float64(n))
+		for _, c := range table.Collections() {
+			k := c.Kinds[0].Kind // counts them
+			if n := now[action][k] - counted[action][k]; n > 0 {
+				m.Ops.WithLabelValues(c.NSID, wire.ActionName(action)).Add(float64(n))
 			}
 		}
 	}

@@ -68,7 +68,7 @@ func (c *Consumer) readRelay(ctx context.Context) error {
 		err := c.session(ctx)
 		lasted := c.life.end()
 		c.metrics.connected(false)
-		c.metrics.ops(&c.decoder.Ops, &c.countedOps)
+		c.metrics.ops(c.decoder.Kinds, &c.decoder.Ops, &c.countedOps)
 		if ctx.Err() != nil || c.ended.Load() {
 			return nil //nolint:nilerr // the session's error is that it was ended
 		}
@@ -260,7 +260,7 @@ func (c *Consumer) readMessages(conn *websocket.Conn) error {
 		c.waiting.Store(false)
 		c.life.messages.Add(1)
 		if n%1024 == 0 {
-			c.metrics.ops(&c.decoder.Ops, &c.countedOps)
+			c.metrics.ops(c.decoder.Kinds, &c.decoder.Ops, &c.countedOps)
 		}
 		switch {
 		case tooLong:

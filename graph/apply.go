@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"skein/graph/kinds"
 	"skein/intern"
 	"skein/internal/kv"
 )
@@ -197,13 +196,13 @@ func (l *lane) committed(w *writer, seg *segment, out *outcome) {
 			told(queued)
 		}
 	}
-	l.tell(w.edges.sets, w.events.hidden)
+	l.tell(w.events.changes, w.edges.sets, w.events.hidden)
 	if out.noted != 0 {
 		l.notes.add(out.noted, len(seg.batch.dead), len(seg.batch.gaps))
 	}
 	if m := l.store.o.Metrics; m != nil {
 		m.Replays.Add(float64(w.events.replays))
-		for _, k := range kinds.All {
+		for _, k := range l.store.Kinds().All {
 			m.Edges.WithLabelValues(k.Name, "add").Add(float64(w.edges.addedOf[k.Kind]))
 			m.Edges.WithLabelValues(k.Name, "remove").Add(float64(w.edges.removedOf[k.Kind]))
 		}

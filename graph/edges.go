@@ -39,10 +39,10 @@ type setChange struct {
 // decide decides what the sets gain and lose by the changes: an edge that lost a record
 // stays if this write brings another, or if the store has one that this write does not
 // take.
-func (e *edges) decide(tx kv.Txn, changes []change, before *previous, totals *format.Counts) error {
+func (e *edges) decide(tx kv.Txn, changes []change, before *previous, totals *format.Counts, t *kinds.Table) error {
 	e.removed, e.added, e.sets = e.removed[:0], e.added[:0], e.sets[:0]
 	e.addedOf, e.removedOf = [kinds.Max + 1]int{}, [kinds.Max + 1]int{}
-	e.gather(changes, totals)
+	e.gather(changes, totals, t)
 	for _, c := range e.added {
 		e.sets = append(e.sets, setChange{c.kind, false, c.subject, c.actor})
 		e.addedOf[c.kind]++
@@ -71,7 +71,7 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, totals *fo
 
 // gather notes which edges records name no longer, or from now on, and counts the
 // records.
-func (e *edges) gather(changes []change, totals *format.Counts) {
+func (e *edges) gather(changes []change, totals *format.Counts, t *kinds.Table) {
 	var records [kinds.Max + 1]int64
 	for i := range changes {
 		c := &changes[i]
@@ -88,7 +88,7 @@ func (e *edges) gather(changes []change, totals *format.Counts) {
 			e.added = append(e.added, edge{c.kind, c.actor, c.new})
 		}
 	}
-	for _, k := range kinds.All {
+	for _, k := range t.All {
 		totals.Records[k.Name] += records[k.Kind]
 	}
 	e.removed, e.added = sortEdges(e.removed), sortEdges(e.added)

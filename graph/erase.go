@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"skein/graph/format"
-	"skein/graph/kinds"
 	"skein/graph/read"
 	"skein/intern/dict"
 	"skein/internal/kv"
@@ -107,10 +106,10 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 	}
 	if m := l.store.o.Metrics; m != nil {
 		for _, c := range erased {
-			m.Edges.WithLabelValues(c.kind.String(), "remove").Inc()
+			m.Edges.WithLabelValues(l.store.Kinds().Info(c.kind).Name, "remove").Inc()
 		}
 	}
-	l.tell(erased, nil)
+	l.tell(nil, erased, nil)
 	return nil
 }
 
@@ -121,7 +120,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *format.Counts) (next []byte, erased []setChange, err error) {
 	var sets edges
 	left := l.store.o.SliceSize
-	for _, k := range kinds.All {
+	for _, k := range l.store.Kinds().All {
 		lo := format.AppendRecordsKey(nil, k.Kind, actor)
 		hi := kv.PrefixEnd(lo)
 		if len(resume) > 0 {

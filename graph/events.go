@@ -264,11 +264,11 @@ func (e *events) lastWriteWins() {
 }
 
 // subjects adds the subjects of the changes to strings.
-func (e *events) subjects(b *Batch, strings *intern.Batch) {
+func (e *events) subjects(b *Batch, strings *intern.Batch, t *kinds.Table) {
 	for i := range e.changes {
 		if c := &e.changes[i]; c.subject >= 0 {
 			o := &b.ops[c.subject]
-			c.subject = int32(strings.Add(o.kind.Info().To.Is, b.bytes(o.subject)))
+			c.subject = int32(strings.Add(t.Info(o.kind).To.Is, b.bytes(o.subject)))
 		}
 	}
 }

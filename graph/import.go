@@ -51,10 +51,24 @@ func (s *Store) BeginImport(ctx context.Context) (fresh bool, err error) {
 
 // ImportKinds notes what the exported store has been indexing: of other kinds it lacks what
 // was made before, which the next Open says.
-func (s *Store) ImportKinds(ctx context.Context, indexed []kinds.Kind) error {
-	indexed = slices.Clone(indexed)
-	slices.Sort(indexed)
-	return s.kv.Update(ctx, func(tx kv.Txn) error {
+// configured are those of them that are not built in, without numbers; indexed are names.
+func (s *Store) ImportKinds(ctx context.Context, indexed []string, configured []kinds.Info) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	t, err := kinds.Configure(s.Kinds(), configured)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrImport, err)
+	}
+	var numbers []kinds.Kind
+	for _, name := range indexed {
+		k := t.ByName(name)
+		if k == nil {
+			return fmt.Errorf("%w: the export has records of kind %q, which this program does not know: it was written by a newer skein", ErrImport, name)
+		}
+		numbers = append(numbers, k.Kind)
+	}
+	slices.Sort(numbers)
+	err = s.kv.Update(ctx, func(tx kv.Txn) error {
 		v, _, err := tx.Get(format.HeaderKey)
 		if err != nil {
 			return err
@@ -63,10 +77,14 @@ func (s *Store) ImportKinds(ctx context.Context, indexed []kinds.Kind) error {
 		if err != nil {
 			return err
 		}
-		h.Kinds = slices.Compact(indexed)
+		h.Kinds = slices.Compact(numbers)
 		tx.Set(format.HeaderKey, h.Append(nil))
-		return nil
+		return setKinds(tx, t)
 	})
+	if err == nil {
+		s.kinds.Store(t)
+	}
+	return err
 }
 
 // ImportCursor sets the cursor of a source, under the number that the states of

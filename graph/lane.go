@@ -92,7 +92,7 @@ func (s *Store) makeLanes(first, end uint8) {
 func (l *lane) newWriter() *writer {
 	s := l.store
 	return &writer{
-		layout: s.layout, merger: s.merger, ids: s.ids, writers: s.writers, notes: &l.notes,
+		layout: s.layout, merger: s.merger, ids: s.ids, writers: s.writers, notes: &l.notes, kinds: s.Kinds,
 		accounts: accounts{layout: s.layout, cache: &l.states},
 	}
 }

@@ -48,14 +48,16 @@ func fill(b *graph.Batch, e *oracle.Event) {
 			break
 		}
 		b.AddCommit(format.Seq(e.Seq), c)
-		for _, o := range e.Ops {
-			k := kindOf(o.Kind)
-			switch {
-			case e.Damaged:
-			case o.Delete:
-				b.AddDelete(k, []byte(o.Rkey))
-			default:
-				b.AddPut(k, []byte(o.Rkey), []byte(o.Subject))
+		for _, record := range e.Ops {
+			for _, o := range record.Edges() {
+				k := kindOf(o.Kind)
+				switch {
+				case e.Damaged:
+				case o.Delete:
+					b.AddDelete(k, []byte(o.Rkey))
+				default:
+					b.AddPut(k, []byte(o.Rkey), []byte(o.Subject))
+				}
 			}
 		}
 	case oracle.IdentityEvent:

@@ -43,6 +43,9 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 		return nil, err
 	}
 	s.layout = format.Layout{Settings: header.Settings}
+	if err := s.configure(header.Table); err != nil {
+		return nil, err
+	}
 	if s.ids, err = intern.Open(ctx, store, s.internOptions()); err != nil {
 		return nil, err
 	}
@@ -115,7 +118,7 @@ func (s *Store) header(ctx context.Context) (h format.Header, err error) {
 		if s.o.ReadOnly || s.o.MustExist {
 			return h, fmt.Errorf("%w: there is no graph in the store; a node that indexes makes it", read.ErrFormat)
 		}
-		made := format.Header{Version: format.Version, Settings: want.Or(s.o.Defaults.Or(dict.DefaultSettings)), Kinds: allKinds()}
+		made := format.Header{Version: format.Version, Settings: want.Or(s.o.Defaults.Or(dict.DefaultSettings)), Kinds: kinds.BuiltIn.Numbers(), Table: kinds.BuiltIn}
 		err := s.makeRows(ctx, made, func(tx kv.Txn) (others bool, err error) { err = check(tx); return found, err })
 		if err != nil {
 			return h, err
@@ -151,19 +154,30 @@ func (s *Store) makeRows(ctx context.Context, h format.Header, others func(kv.Tx
 	})
 }
 
-func allKinds() (all []kinds.Kind) {
-	for _, k := range kinds.All {
-		all = append(all, k.Kind)
+// configure decides what is indexed: what the store has, and what it is asked to have
+// besides.
+func (s *Store) configure(has *kinds.Table) error {
+	s.kinds.Store(has)
+	t, err := kinds.Configure(has, s.o.Kinds)
+	if err != nil {
+		return fmt.Errorf("graph: the kinds that are asked for: %w", err)
 	}
-	slices.Sort(all)
-	return all
+	if s.o.ReadOnly {
+		for _, k := range t.Configured()[len(has.Configured()):] {
+			s.o.Logger.Warn("this kind is not indexed in the store yet: a node that indexes adds it, and then this one is to be started again", "source", k.Source())
+		}
+		return nil
+	}
+	s.kinds.Store(t)
+	return nil
 }
 
 // addKinds notes in the header the kinds that the store did not have, and as a gap of
 // every source that what was made of them before is not there. Other writers lose their
 // claims: they may be of a program that does not index these kinds.
 func (s *Store) addKinds(ctx context.Context, header format.Header) error {
-	if slices.Equal(header.Kinds, allKinds()) {
+	all := s.Kinds()
+	if slices.Equal(header.Kinds, all.Numbers()) {
 		return nil
 	}
 	l := s.lanes[0]
@@ -179,16 +193,21 @@ func (s *Store) addKinds(ctx context.Context, header format.Header) error {
 		if err != nil {
 			return err
 		}
-		for _, k := range kinds.All {
-			if !slices.Contains(h.Kinds, k.Kind) {
-				added = append(added, k.Collection)
+		for i := range all.All {
+			if k := &all.All[i]; !slices.Contains(h.Kinds, k.Kind) {
+				added = append(added, k.Source())
+			} else if now := h.Table.Info(k.Kind); now.Source() != k.Source() || now.Forward != k.Forward || now.Reverse != k.Reverse {
+				return fmt.Errorf("%w: another writer has configured the store meanwhile; start again", kinds.ErrContradiction)
 			}
 		}
 		if len(added) == 0 { // another writer was first
 			return nil
 		}
-		h.Kinds = allKinds()
+		h.Kinds = all.Numbers()
 		tx.Set(format.HeaderKey, h.Append(nil))
+		if err := setKinds(tx, all); err != nil {
+			return err
+		}
 		s.writers.stopOthers(tx)
 		cursors, err := read.Cursors(tx.Snapshot())
 		if err != nil {
@@ -197,7 +216,7 @@ func (s *Store) addKinds(ctx context.Context, header format.Header) error {
 		for _, c := range cursors {
 			gap := Gap{
 				Source: c.Source, After: c.Seq, Reason: format.KindAdded, Time: time.Now().UTC().Truncate(time.Second), Suspect: true,
-				Detail: "records of " + strings.Join(added, ", ") + " that were made before are not in the index",
+				Detail: "of records that were made before, " + strings.Join(added, ", ") + " are not in the index",
 			}
 			number, err := l.notes.write(tx, c.Source, l.cursors(c.Source)[0].Number, nil, []Gap{gap})
 			if err != nil {
@@ -213,8 +232,20 @@ func (s *Store) addKinds(ctx context.Context, header format.Header) error {
 	for number, n := range noted {
 		l.notes.add(number, 0, n)
 	}
-	s.o.Logger.Warn("the store is indexed for the first time by a program that knows these collections; what was made of them before is not in it, and is recorded as a gap", "collections", added, "sources", len(noted))
+	s.o.Logger.Warn("these links are indexed for the first time; what was made of them before is not in the store, and is recorded as a gap", "links", added, "sources", len(noted))
 	return nil
+}
+
+// setKinds writes what a store is configured with.
+func setKinds(tx kv.Txn, t *kinds.Table) error {
+	if len(t.Configured()) == 0 {
+		return nil
+	}
+	v, err := format.AppendKinds(nil, t)
+	if err == nil {
+		tx.Set(format.KeyKinds, v)
+	}
+	return err
 }
 
 // load reads what is kept in memory: nothing whose size grows with the graph

@@ -78,7 +78,7 @@ type touchedCommit struct {
 }
 
 // read reads what the events of the segment may ask for.
-func (q *resyncs) read(tx kv.Txn, seg *segment, of *accounts) error {
+func (q *resyncs) read(tx kv.Txn, seg *segment, of *accounts, t *kinds.Table) error {
 	q.now = time.Now().UTC().Truncate(time.Millisecond)
 	clear(q.rows)
 	clear(q.touched)
@@ -99,7 +99,7 @@ func (q *resyncs) read(tx kv.Txn, seg *segment, of *accounts) error {
 			}
 		}
 		if ev.kind == eventSnapshot && as.known && as.was.LowBucket != format.LowNone {
-			if err := q.readStored(tx, as.id, &seg.batch.snapshots[ev.seq]); err != nil {
+			if err := q.readStored(tx, as.id, &seg.batch.snapshots[ev.seq], t); err != nil {
 				return err
 			}
 		}
@@ -165,10 +165,10 @@ func (q *resyncs) readTouched(tx kv.Txn, actor dict.ID) error {
 func pathName(k kinds.Kind, rkey []byte) string { return string(byte(k)) + string(rkey) }
 
 // readStored reads the records that lie where a snapshot is put in place.
-func (q *resyncs) readStored(tx kv.Txn, actor dict.ID, part *snapshot) error {
+func (q *resyncs) readStored(tx kv.Txn, actor dict.ID, part *snapshot, t *kinds.Table) error {
 	stored := map[string]storedRecord{}
-	for i := range kinds.All {
-		k := &kinds.All[i]
+	for i := range t.All {
+		k := &t.All[i]
 		err := read.Records(tx, k.Kind, actor, func(r *format.Record) bool {
 			q.path = r.Path.AppendRkey(append(append(q.path[:0], k.Collection...), '/'))
 			if part.holds(q.path) {

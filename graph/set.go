@@ -120,7 +120,7 @@ func (s *Snapshot) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int
 			return err
 		}
 		total := set.Len()
-		if k.Info().To.Is == dict.DID {
+		if s.s.Kinds().Info(k).To.Is == dict.DID {
 			total -= idset.AndLen(s.Hidden(), set)
 		}
 		if err := each(i, total); err != nil {

@@ -147,7 +147,7 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
 	if err != nil || depth == format.MaxChunkDepth {
 		return err
 	}
-	if k.Info() == nil {
+	if !k.Valid() {
 		return fmt.Errorf("graph: record key %x is of an unknown kind", key)
 	}
 	coder := format.CoderOf(actor, bucket)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
@@ -42,6 +43,9 @@ type Options struct {
 	// Embedded says that the engine has but one process, and that it has the store
 	// open once: nobody else writes it.
 	Embedded bool
+	// Kinds are indexed besides what is built in, and besides what the store has been
+	// configured with before; they have no numbers yet. What contradicts that is refused.
+	Kinds []kinds.Info
 	// ReadOnly opens the graph for questions only.
 	ReadOnly bool
 	// MustExist refuses a store without a graph, and makes none in it.
@@ -73,6 +77,7 @@ type Store struct {
 	lanes   []*lane // one, but in a store of several partitions; none if it is read only
 	secret  []byte
 	made    bool // by this Open
+	kinds   atomic.Pointer[kinds.Table]
 
 	writing sync.Mutex // guards lanes and watcher
 	watcher Watcher    // nil: there is none
@@ -119,6 +124,9 @@ func (s *Store) Events() (applied, replayed int64) {
 	}
 	return applied - replayed, replayed
 }
+
+// Kinds returns what is indexed.
+func (s *Store) Kinds() *kinds.Table { return s.kinds.Load() }
 
 // Made reports whether Open made the store, and did not find one.
 func (s *Store) Made() bool { return s.made }

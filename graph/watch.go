@@ -10,6 +10,8 @@ import (
 )
 
 // A Change is an edge that a write has added or removed, or added where it was already.
+// Those of kinds.ListMember are also told where a record was changed and the edge was not:
+// another record may make it.
 type Change struct {
 	Kind           kinds.Kind
 	Actor, Subject dict.ID
@@ -61,12 +63,23 @@ func (s *Store) Hold(ctx context.Context) (sn *Snapshot, release func(), err err
 }
 
 // tell tells the watcher what a write came to.
-func (l *lane) tell(sets []setChange, hidden map[dict.ID]bool) {
+func (l *lane) tell(changes []change, sets []setChange, hidden map[dict.ID]bool) {
 	to := l.store.watcher
-	if to == nil || len(sets) == 0 && len(hidden) == 0 {
+	if to == nil || len(changes) == 0 && len(sets) == 0 && len(hidden) == 0 {
 		return
 	}
 	l.told = l.told[:0]
+	for i := range changes {
+		c := &changes[i]
+		if c.kind != kinds.ListMember {
+			continue
+		}
+		for _, subject := range []dict.ID{c.old, c.new} {
+			if subject != dict.None {
+				l.told = append(l.told, Change{c.kind, c.actor, subject})
+			}
+		}
+	}
 	for i := range sets {
 		c := &sets[i]
 		l.told = append(l.told, Change{c.kind, c.member, c.subject})

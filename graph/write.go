@@ -23,6 +23,7 @@ type writer struct {
 	ids     intern.Interner
 	writers writers
 	strings intern.Batch // the strings of the write
+	kinds   func() *kinds.Table
 
 	accounts accounts
 	resyncs  resyncs
@@ -74,7 +75,7 @@ func (w *writer) attempt(tx kv.Txn, seg *segment, before format.Counts) (out out
 	if err := w.accounts.read(tx, &w.strings); err != nil {
 		return out, err
 	}
-	if err := w.resyncs.read(tx, seg, &w.accounts); err != nil {
+	if err := w.resyncs.read(tx, seg, &w.accounts, w.kinds()); err != nil {
 		return out, err
 	}
 	clock.lap(&w.timing.Read)
@@ -82,7 +83,7 @@ func (w *writer) attempt(tx kv.Txn, seg *segment, before format.Counts) (out out
 		return out, err
 	}
 	clock.lap(&w.timing.Graph)
-	w.events.subjects(seg.batch, &w.strings)
+	w.events.subjects(seg.batch, &w.strings, w.kinds())
 	if err := w.resolve(tx, &out.totals); err != nil {
 		return out, err
 	}
@@ -92,7 +93,7 @@ func (w *writer) attempt(tx kv.Txn, seg *segment, before format.Counts) (out out
 		return out, err
 	}
 	clock.lap(&w.timing.Read)
-	if err := w.edges.decide(tx, w.events.changes, &w.previous, &out.totals); err != nil {
+	if err := w.edges.decide(tx, w.events.changes, &w.previous, &out.totals, w.kinds()); err != nil {
 		return out, err
 	}
 	clock.lap(&w.timing.Read)

@@ -41,7 +41,7 @@ type recordID struct {
 
 // backlinks is what is asked for: the records of a collection that name a target at a path.
 type backlinks struct {
-	leaf    string // as an expression; "" if it is of nothing that is indexed
+	of      *Expr // who names the target; nil if that is not indexed
 	dids    []literal
 	limit   int
 	oldest  bool
@@ -49,26 +49,32 @@ type backlinks struct {
 	hasDIDs bool
 }
 
-// kindAt returns the kind of edge that the records of a collection make at a path.
-func kindAt(collection, path string) *kinds.Info {
-	for i := range kinds.All {
-		if k := &kinds.All[i]; k.Collection == collection && strings.Join(k.To.Field, ".") == path {
+// kindAt returns the kind of edge that the records of a collection make at a path, nil if
+// that is not indexed.
+func (words *vocabulary) kindAt(collection, path string) *kinds.Info {
+	of := words.table.Collection(collection)
+	if of == nil {
+		return nil
+	}
+	for _, k := range of.Kinds {
+		if strings.Join(k.To.Field, ".") == path {
 			return k
 		}
 	}
 	return nil
 }
 
-// leafOf returns the set of who names a target, "" if there can be none.
-func leafOf(k *kinds.Info, target string) string {
-	if k == nil || len(target) > 4<<10 || strings.ContainsAny(target, " \t\r\n(),") {
-		return ""
+// whoNames returns the set of who names a target, nil if there can be none. Not all of them
+// have a name in expressions.
+func (words *vocabulary) whoNames(k *kinds.Info, target string) *Expr {
+	if k == nil {
+		return nil
 	}
 	l, ok := literalOf(target)
 	if !ok || l.s != target || l.is != k.To.Is || l.handle != "" || l.unusable() != "" {
-		return ""
+		return nil
 	}
-	return k.Reverse + "(" + target + ")"
+	return &Expr{words: words, source: k.Source() + " " + target, strings: []literal{l}, offsets: []int{0}, root: node{op: opReverse, kind: k.Kind, is: dict.DID}}
 }
 
 // backlinks reads the parameters of a newer method, or of an older one.
@@ -95,7 +101,7 @@ func (q params) backlinks(older bool) (b backlinks, err error) {
 			return b, invalid("parameter subject is missing")
 		}
 	}
-	b.leaf = leafOf(kindAt(collection, path), target)
+	b.of = q.words.whoNames(q.words.kindAt(collection, path), target)
 	if b.limit, err = q.integer("limit", 0, 1000, 100); err != nil {
 		return b, err
 	}
@@ -146,12 +152,9 @@ func (b *backlinks) more() string {
 // backlinkPage answers a page.
 func (s *Server) backlinkPage(ctx context.Context, q params, b backlinks) (p backlinkPage, err error) {
 	p.records = []recordID{}
-	if b.leaf == "" {
+	e := b.of
+	if e == nil {
 		return p, nil
-	}
-	e, err := Parse(b.leaf)
-	if err != nil {
-		return p, invalid("%v", err)
 	}
 	var after listPlace
 	if b.cursor != "" {
@@ -202,7 +205,7 @@ func (s *Server) backlinkPage(ctx context.Context, q params, b backlinks) (p bac
 		for i, r := range page {
 			ids[i] = r.id
 		}
-		k := e.root.kind.Info()
+		k := e.info(&e.root)
 		return sn.Strings(dict.DID, ids, func(i int, did []byte) error {
 			p.records = append(p.records, recordID{string(did), k.Collection, string(page[i].path.AppendRkey(nil))})
 			return nil
@@ -302,9 +305,9 @@ func (s *Server) linkCounts(ctx context.Context, q params) (map[string]map[strin
 	all := map[string]map[string]uint64{}
 	err := s.view(ctx, q.work, func(sn *graph.Snapshot) error {
 		clear(all)
-		for i := range kinds.All {
-			k := &kinds.All[i]
-			if leafOf(k, target) == "" {
+		for i := range q.words.table.All {
+			k := &q.words.table.All[i]
+			if q.words.whoNames(k, target) == nil {
 				continue
 			}
 			var b intern.Batch

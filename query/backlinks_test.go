@@ -57,6 +57,10 @@ func TestBacklinks(t *testing.T) {
 		targets := w.history.Accounts()
 		if k.To.Is.String() == "uri" {
 			targets = w.posts(v)
+			if k.Kind == kinds.ListItem {
+				targets = slices.Sorted(maps.Keys(v.Reverse[k.Name]))
+				targets = slices.DeleteFunc(targets, func(uri string) bool { return !strings.HasPrefix(uri, "at://did:") })
+			}
 		}
 		target := targets[rng.IntN(len(targets))]
 		want := slices.Clone(v.Reverse[k.Name][target])

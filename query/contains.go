@@ -27,6 +27,9 @@ func (v *evaluation) has(n *node, x literal, id dict.ID) (bool, error) {
 		return v.s.HasEdgeIn(n.kind, actor, id, n.window)
 	case opReverse:
 		return v.s.HasEdgeIn(n.kind, id, v.ids[n.of], n.window)
+	case opListed, opLists:
+		t, err := v.leaf(leafAt(n, v.ids))
+		return t.set.Has(uint64(id)), err
 	case opMembers:
 		if x.s == "" { // it is known by its id alone
 			return slices.Contains(v.ids[n.first:n.last], id), nil

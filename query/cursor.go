@@ -81,7 +81,7 @@ func (e *Expr) canonical() string {
 	write = func(n *node) {
 		fmt.Fprintf(&b, "%d.%d.%d.%d(", n.op, n.kind, n.window.From, n.window.To)
 		switch n.op {
-		case opForward, opReverse:
+		case opForward, opReverse, opListed, opLists:
 			b.WriteString(e.strings[n.of].s)
 		case opMembers:
 			for _, l := range e.strings[n.first:n.last] {
@@ -100,7 +100,7 @@ func (e *Expr) canonical() string {
 
 // asOf returns the expression with its ages counted from another time.
 func (e *Expr) asOf(now time.Time) (*Expr, error) {
-	again, err := parseAt(e.source, now)
+	again, err := e.words.parse(e.source, now)
 	if err == nil {
 		again.strings = e.strings
 	}

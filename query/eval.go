@@ -18,12 +18,13 @@ import (
 // with their first read, lead; a large one that is not in memory is asked only
 // about what is left when its turn comes (graph.ActorSet.And).
 type evaluation struct {
-	ended kv.Interrupt
-	e     *Expr
-	s     *graph.Snapshot
-	ids   []dict.ID // of e.strings
-	work  *work
-	again map[leaf]*operand // those that occur more than once, when they have been opened
+	ended     kv.Interrupt
+	e         *Expr
+	s         *graph.Snapshot
+	ids       []dict.ID // of e.strings
+	work      *work
+	listsRead map[leaf]idset.Set // those that are of lists
+	again     map[leaf]*operand  // those that occur more than once, when they have been opened
 }
 
 // leaf is a set that the graph has.
@@ -31,7 +32,17 @@ type leaf struct {
 	op     op
 	kind   kinds.Kind
 	of     dict.ID
+	by     dict.ID // of listed: the list's author
 	window graph.Window
+}
+
+// leafAt returns the set that a node is.
+func leafAt(n *node, ids []dict.ID) leaf {
+	l := leaf{op: n.op, kind: n.kind, of: ids[n.of], window: n.window}
+	if n.op == opListed {
+		l.by = ids[n.by]
+	}
+	return l
 }
 
 // Strings that have no id, and so are in no set of the graph, may still be
@@ -51,15 +62,15 @@ func newEvaluation(ctx context.Context, s *graph.Snapshot, e *Expr, w *work) (*e
 	if err != nil {
 		return nil, err
 	}
-	v := &evaluation{ended: kv.InterruptOf(ctx), e: e, s: s, ids: ids, work: w, again: map[leaf]*operand{}}
+	v := &evaluation{ended: kv.InterruptOf(ctx), e: e, s: s, ids: ids, work: w, again: map[leaf]*operand{}, listsRead: map[leaf]idset.Set{}}
 	v.repeated(&e.root, map[leaf]bool{})
 	return v, nil
 }
 
 // repeated notes which leaves occur more than once.
 func (v *evaluation) repeated(n *node, seen map[leaf]bool) {
-	if n.op == opForward || n.op == opReverse {
-		l := leaf{n.op, n.kind, v.ids[n.of], n.window}
+	if n.op.isSet() {
+		l := leafAt(n, v.ids)
 		if seen[l] {
 			v.again[l] = nil
 		}
@@ -146,8 +157,8 @@ func (v *evaluation) open(n *node) (operand, error) {
 		return operand{}, err
 	}
 	switch n.op {
-	case opForward, opReverse:
-		return v.leaf(leaf{n.op, n.kind, v.ids[n.of], n.window})
+	case opForward, opReverse, opListed, opLists:
+		return v.leaf(leafAt(n, v.ids))
 	case opMembers:
 		var ids []uint64
 		for i := n.first; i < n.last; i++ {
@@ -173,6 +184,8 @@ func (v *evaluation) leaf(l leaf) (t operand, err error) {
 		return *kept, nil
 	}
 	switch {
+	case l.op == opListed, l.op == opLists:
+		t.set, err = v.lists(l)
 	case l.op == opForward:
 		t.set, err = v.s.SubjectsIn(l.kind, l.of, l.window)
 	case l.window.All():
@@ -215,7 +228,7 @@ func (v *evaluation) actorsIn(l leaf) (idset.Set, error) {
 		return idset.Set{}, err
 	}
 	if set.Len() > MaxWindowed {
-		return idset.Set{}, invalid("%s(… since, until …) is of a set of %d: who of a set has come in a window is read from the records of each, and answered of at most %d", l.kind.Info().Reverse, set.Len(), MaxWindowed)
+		return idset.Set{}, invalid("%s(… since, until …) is of a set of %d: who of a set has come in a window is read from the records of each, and answered of at most %d", v.e.words.table.Info(l.kind).Reverse, set.Len(), MaxWindowed)
 	}
 	return v.s.ActorsIn(l.kind, l.of, l.window, set)
 }
@@ -312,7 +325,7 @@ func (n *node) stage() int {
 	switch {
 	case n.op == opMembers, n.op == opReverse && n.window.All():
 		return 0
-	case n.op == opForward, n.op == opReverse:
+	case n.op.isSet():
 		return 1
 	default:
 		return 2
@@ -397,7 +410,7 @@ func (v *evaluation) first(i int) int {
 func (v *evaluation) pin(set idset.Set, u unseen) idset.Set {
 	var from, to []uint64
 	for i := range v.e.strings {
-		if i < len(u) && u[i] && v.ids[i] != dict.None && set.Has(uint64(v.ids[i])) {
+		if i < len(u) && u[i] && v.e.strings[i].is == v.e.root.is && v.ids[i] != dict.None && set.Has(uint64(v.ids[i])) {
 			from, to = append(from, uint64(v.ids[i])), append(to, uint64(literalID(v.first(i))))
 		}
 	}

@@ -27,6 +27,7 @@ type node struct {
 	op     op
 	kind   kinds.Kind     // of a leaf
 	of     int            // of a leaf: the index of its argument in Expr.strings
+	by     int            // of listed: that of the list's author
 	window graph.Window   // of a leaf
 	args   []node         // of an operator
 	first  int            // of members: its arguments are strings[first:last]
@@ -40,14 +41,20 @@ type op uint8
 const (
 	opForward   op = iota // the subjects of an actor: follows, likes, …
 	opReverse             // the actors of a subject: followers, likers, …
+	opListed              // the accounts on a list
+	opLists               // the lists that an account is on
 	opMembers             // the ones given
 	opIntersect           // in all
 	opUnion               // in any
 	opExcept              // in the first, in none of the others
 )
 
+// isSet reports whether it is one set that the index has.
+func (o op) isSet() bool { return o <= opLists }
+
 // An Expr is a parsed set expression.
 type Expr struct {
+	words   *vocabulary
 	source  string
 	root    node
 	strings []literal
@@ -62,6 +69,17 @@ type literal struct {
 	is     dict.Namespace
 	handle string // of its account, until it is resolved
 }
+
+// author returns the account whose record a URI names.
+func (l literal) author() literal {
+	if l.handle != "" {
+		return literal{"@" + l.handle, dict.DID, l.handle}
+	}
+	return literal{s: graph.AuthorityOf(l.s), is: dict.DID}
+}
+
+// info returns the row of a leaf's kind.
+func (e *Expr) info(n *node) *kinds.Info { return e.words.table.Info(n.kind) }
 
 // Type returns what the set is of.
 func (e *Expr) Type() dict.Namespace { return e.root.is }
@@ -110,9 +128,9 @@ func (e *SyntaxError) Point(source string) string {
 
 // nearest returns the name of a set or operator that a word may be meant for, ""
 // if none is near.
-func nearest(word string) string {
+func (v *vocabulary) nearest(word string) string {
 	best, least := "", len(word)/3+2
-	for name := range functions {
+	for name := range v.functions {
 		if d := distance(strings.ToLower(word), name); d < least || d == least && best != "" && name < best {
 			best, least = name, d
 		}
@@ -146,25 +164,36 @@ type function struct {
 	kind kinds.Kind
 }
 
-// functions are the names of an expression: the operators, and what the table
-// of kinds names.
-var functions = func() map[string]function {
+// vocabulary is what an expression may name: the operators, and what a table of kinds
+// names.
+type vocabulary struct {
+	table     *kinds.Table
+	functions map[string]function
+}
+
+func newVocabulary(t *kinds.Table) *vocabulary {
 	f := map[string]function{
 		"members": {op: opMembers}, "intersect": {op: opIntersect}, "union": {op: opUnion}, "except": {op: opExcept},
+		"listed": {opListed, kinds.ListMember}, "lists": {opLists, kinds.ListItem},
 	}
-	for _, k := range kinds.All {
-		f[k.Forward] = function{opForward, k.Kind}
-		f[k.Reverse] = function{opReverse, k.Kind}
+	for i := range t.All {
+		if k := &t.All[i]; k.HasSets() {
+			f[k.Forward] = function{opForward, k.Kind}
+			f[k.Reverse] = function{opReverse, k.Kind}
+		}
 	}
-	return f
-}()
+	return &vocabulary{t, f}
+}
 
-// Parse parses a set expression. Its errors are *SyntaxError.
-func Parse(source string) (*Expr, error) { return parseAt(source, time.Now()) }
+// builtIn is the vocabulary of what is built in.
+var builtIn = newVocabulary(kinds.BuiltIn)
 
-// parseAt parses a set expression whose ages are counted from now.
-func parseAt(source string, now time.Time) (*Expr, error) {
-	p := &parser{e: &Expr{source: source, now: now}}
+// Parse parses a set expression of sets that are built in. Its errors are *SyntaxError.
+func Parse(source string) (*Expr, error) { return builtIn.parse(source, time.Now()) }
+
+// parse parses a set expression whose ages are counted from now.
+func (v *vocabulary) parse(source string, now time.Time) (*Expr, error) {
+	p := &parser{e: &Expr{words: v, source: source, now: now}}
 	if len(source) > MaxExpr {
 		return nil, &SyntaxError{MaxExpr, fmt.Sprintf("the expression has %d bytes, at most %d are allowed", len(source), MaxExpr)}
 	}
@@ -233,10 +262,10 @@ func (p *parser) expr(depth int) (node, error) {
 	if depth > MaxDepth {
 		return node{}, p.errorf(start, "nested deeper than %d", MaxDepth)
 	}
-	f, ok := functions[name]
+	f, ok := p.e.words.functions[name]
 	if !ok {
 		if len(name) <= 30 {
-			if near := nearest(name); near != "" {
+			if near := p.e.words.nearest(name); near != "" {
 				return node{}, p.errorf(start, "%q is not a set or an operator; did you mean %s?", name, near)
 			}
 		}
@@ -248,7 +277,7 @@ func (p *parser) expr(depth int) (node, error) {
 	n := node{op: f.op, kind: f.kind, offset: start}
 	var err error
 	switch f.op {
-	case opForward, opReverse, opMembers:
+	case opForward, opReverse, opListed, opLists, opMembers:
 		if p.leaves++; p.leaves > MaxLeaves {
 			return node{}, p.errorf(start, "more than %d leaves", MaxLeaves)
 		}
@@ -328,7 +357,7 @@ func insteadOf(s string) string {
 
 func (p *parser) literals(n *node, name string) error {
 	n.first = len(p.e.strings)
-	info := n.kind.Info()
+	info := p.e.words.table.Info(n.kind) // nil for members
 	for more := true; more; {
 		p.space()
 		start := p.i
@@ -346,6 +375,10 @@ func (p *parser) literals(n *node, name string) error {
 			want, n.is = dict.DID, info.To.Is
 		case opReverse:
 			want, n.is = info.To.Is, dict.DID
+		case opListed:
+			want, n.is = dict.URI, dict.DID
+		case opLists:
+			want, n.is = dict.DID, dict.URI
 		default:
 			if len(p.e.strings) > n.first {
 				want = n.is
@@ -359,6 +392,10 @@ func (p *parser) literals(n *node, name string) error {
 			return p.errorf(start, "the argument %q of %s: %s", clip(l.s), name, why)
 		}
 		p.e.strings, p.e.offsets = append(p.e.strings, l), append(p.e.offsets, start)
+		if n.op == opListed {
+			n.by = len(p.e.strings)
+			p.e.strings, p.e.offsets = append(p.e.strings, l.author()), append(p.e.offsets, start)
+		}
 		var err error
 		if more, err = p.next(name); err != nil {
 			return err

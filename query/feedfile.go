@@ -38,8 +38,8 @@ var feedName = regexp.MustCompile(`^[A-Za-z0-9._:~-]{1,512}$`)
 // placeholder stands for the viewer where a file is checked.
 const placeholder = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
 
-// ParseFeeds reads a file of feeds. Its error names the line.
-func ParseFeeds(file string) (feeds []feed, err error) { //nolint:revive // for this package, and for whoever checks a file
+// parseFeeds reads a file of feeds. Its error names the line.
+func parseFeeds(words *vocabulary, file string) (feeds []feed, err error) {
 	type paragraph struct {
 		line int
 		text string
@@ -59,7 +59,7 @@ func ParseFeeds(file string) (feeds []feed, err error) { //nolint:revive // for 
 		}
 	}
 	for _, p := range all {
-		f, err := parseFeed(p.text)
+		f, err := parseFeed(words, p.text)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", p.line, err)
 		}
@@ -72,7 +72,7 @@ func ParseFeeds(file string) (feeds []feed, err error) { //nolint:revive // for 
 	return feeds, nil
 }
 
-func parseFeed(text string) (f feed, err error) {
+func parseFeed(words *vocabulary, text string) (f feed, err error) {
 	name, shows, ok := strings.Cut(text, "=")
 	f.name, shows = strings.TrimSpace(name), strings.TrimSpace(shows)
 	if !ok || !feedName.MatchString(f.name) {
@@ -82,7 +82,7 @@ func parseFeed(text string) (f feed, err error) {
 	inside, isRank := strings.CutPrefix(shows, "rank(")
 	if !isRank {
 		f.set = shows
-		e, err := Parse(f.forViewer(placeholder).set)
+		e, err := words.parse(f.forViewer(placeholder).set, time.Now())
 		if err == nil && e.Type() != dict.URI {
 			err = fmt.Errorf("it is a set of %s, a feed shows posts", plural(e.Type())) //nolint:err113 // likewise
 		}
@@ -109,7 +109,7 @@ func parseFeed(text string) (f feed, err error) {
 		}
 		f.rank.Set(name, value)
 	}
-	r, err := params{values: f.forViewer(placeholder).rank, resolve: func([]literal, func(int) string) error { return nil }}.ranking(time.Now())
+	r, err := params{words: words, values: f.forViewer(placeholder).rank, resolve: func([]literal, func(int) string) error { return nil }}.ranking(time.Now())
 	if err == nil && r.via.is != dict.URI {
 		err = fmt.Errorf("it leads to %s, a feed shows posts: via likes or reposts", plural(r.via.is)) //nolint:err113 // likewise
 	}

@@ -19,13 +19,14 @@ import (
 	"github.com/hashicorp/golang-lru/v2/expirable"
 
 	"skein/graph"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/idset"
 )
 
 // FeedOptions say which feeds are served.
 type FeedOptions struct {
-	// Path is the file of the feeds (ParseFeeds).
+	// Path is the file of the feeds (feedfile.go).
 	Path string
 	// Host is the name under which the world reaches this server over HTTPS: the feeds'
 	// service is did:web:HOST.
@@ -33,6 +34,8 @@ type FeedOptions struct {
 	// Publisher is the DID of the account whose records announce the feeds. "" means
 	// did:web:HOST.
 	Publisher string
+	// Kinds are those whose sets the feeds may name; nil means what is built in.
+	Kinds *kinds.Table
 	// Directory finds the keys by which viewers prove who they are.
 	Directory identity.Directory
 }
@@ -56,6 +59,9 @@ const (
 func NewFeeds(o FeedOptions) (*Feeds, error) {
 	if o.Host == "" || strings.ContainsAny(o.Host, "/ ") {
 		return nil, fmt.Errorf("the feeds' host %q is no host name: give the name under which this server is reached, such as feeds.example.com", o.Host) //nolint:err113 // it is told to the operator
+	}
+	if o.Kinds == nil {
+		o.Kinds = kinds.BuiltIn
 	}
 	f := &Feeds{o: o, slots: newQueue(checkedAtOnce)}
 	did := f.did()
@@ -83,7 +89,7 @@ func (f *Feeds) Reload() (n int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading the feeds: %w", err)
 	}
-	feeds, err := ParseFeeds(string(b))
+	feeds, err := parseFeeds(newVocabulary(f.o.Kinds), string(b))
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", f.o.Path, err)
 	}
@@ -216,7 +222,7 @@ func (s *Server) feedPage(ctx context.Context, q params, f feed, at feedPlace, l
 	now := time.UnixMicro(int64(at.micros))
 	q.values = f.rank
 	if f.set != "" {
-		e, err := parseAt(f.set, now)
+		e, err := s.words.parse(f.set, now)
 		if err == nil {
 			err = q.resolve(e.strings, func(int) string { return "feed " + f.name + ": " })
 		}

@@ -19,9 +19,9 @@ var update = flag.Bool("update", false, "write the names of sets into the lexico
 // The names of sets in the lexicons are those of the table of kinds. After a row was
 // added, go test ./query -run TestLexiconNames -update writes them anew.
 func TestLexiconNames(t *testing.T) {
-	enum := func(parameter string, names []string) (list *regexp.Regexp, want string) {
+	enum := func(parameter, values string, names []string) (list *regexp.Regexp, want string) {
 		const indent = "\n              "
-		return regexp.MustCompile(`("` + parameter + `": \{\s*"type": "string",\s*"enum": \[)[^]]*\]`),
+		return regexp.MustCompile(`("` + parameter + `": \{\s*"type": "string",[^]]*"` + values + `": \[)[^]]*\]`),
 			`${1}` + indent + `"` + strings.Join(names, `",`+indent+`"`) + `"` + "\n            ]"
 	}
 	records := func() (list *regexp.Regexp, want string) {
@@ -34,8 +34,8 @@ func TestLexiconNames(t *testing.T) {
 			"${1}\n" + strings.Join(required, ",\n") + "\n      ],\n      \"properties\": {\n" + strings.Join(properties, ",\n") + "\n      }"
 	}
 	for name, list := range map[string]func() (*regexp.Regexp, string){
-		"lexicons/blue.skein.graph.known.json":    func() (*regexp.Regexp, string) { return enum("edge", query.KnownEdges()) },
-		"lexicons/blue.skein.graph.rank.json":     func() (*regexp.Regexp, string) { return enum("via", query.Vias()) },
+		"lexicons/blue.skein.graph.known.json":    func() (*regexp.Regexp, string) { return enum("edge", "enum", query.KnownEdges()) },
+		"lexicons/blue.skein.graph.rank.json":     func() (*regexp.Regexp, string) { return enum("via", "knownValues", query.Vias()) },
 		"lexicons/blue.skein.graph.getStats.json": records,
 	} {
 		b, err := os.ReadFile(name)

@@ -54,13 +54,17 @@ func (v *evaluation) edgeRecords(n *node, ids []dict.ID) (found []recordOf, err 
 		found = append(found, recordOf{ids[i], p})
 		return v.ended.Err()
 	}
-	subject := v.e.strings[n.of].s
-	if n.op == opReverse {
-		err = v.s.RecordsTo(n.kind, v.ids[n.of], tidOf(n.kind.Info().To.Is, subject), n.window, ids, add)
+	subject, info := v.e.strings[n.of].s, v.e.info(n)
+	switch n.op {
+	case opReverse:
+		err = v.s.RecordsTo(n.kind, v.ids[n.of], tidOf(info.To.Is, subject), n.window, ids, add)
 		return found, err
+	case opListed, opLists:
+		return v.listRecords(n, ids)
+	default:
 	}
 	since := make([]uint64, len(ids))
-	if to := n.kind.Info().To.Is; to == dict.URI {
+	if to := info.To.Is; to == dict.URI {
 		if err = v.s.Strings(to, ids, func(i int, s []byte) error { since[i] = tidOf(to, s); return nil }); err != nil {
 			return nil, err
 		}
@@ -80,7 +84,21 @@ func tidOf[S ~string | ~[]byte](is dict.Namespace, s S) uint64 {
 }
 
 // isLeaf reports whether an expression is one set that the index has.
-func (e *Expr) isLeaf() bool { return e.root.op == opForward || e.root.op == opReverse }
+func (e *Expr) isLeaf() bool { return e.root.op.isSet() }
+
+// authorOf returns whose record it is by which a member is in a leaf.
+func (e *Expr) authorOf(n *node, member string) string {
+	switch n.op {
+	case opForward:
+		return e.strings[n.of].s
+	case opReverse:
+		return member
+	case opListed:
+		return e.strings[n.by].s
+	default: // opLists
+		return graph.AuthorityOf(member)
+	}
+}
 
 // recordsOf returns the URIs of the records by which the members with these ids and names
 // are in the expression, which is a leaf.
@@ -97,11 +115,7 @@ func (v *evaluation) recordsOf(ids []uint64, members []string) ([]string, error)
 	uris := make([]string, len(ids))
 	for _, f := range found {
 		i, _ := slices.BinarySearch(all, f.id)
-		author := v.e.strings[n.of].s
-		if n.op == opReverse {
-			author = members[i]
-		}
-		uris[i] = recordURI(author, *n.kind.Info(), f.path.AppendRkey(nil))
+		uris[i] = recordURI(v.e.authorOf(n, members[i]), *v.e.info(n), f.path.AppendRkey(nil))
 	}
 	return uris, nil
 }
@@ -159,11 +173,7 @@ func (s *Server) list(ctx context.Context, q params) (any, error) {
 			ids[i] = r.id
 		}
 		err = sn.Strings(e.Type(), ids, func(i int, member []byte) error {
-			author := e.strings[e.root.of].s
-			if e.root.op == opReverse {
-				author = string(member)
-			}
-			item := listItem{Member: string(member), Record: recordURI(author, *e.root.kind.Info(), page[i].path.AppendRkey(nil))}
+			item := listItem{Member: string(member), Record: recordURI(e.authorOf(&e.root, string(member)), *e.info(&e.root), page[i].path.AppendRkey(nil))}
 			if at := timeOf(page[i].path); at > 0 {
 				item.Time = time.UnixMicro(int64(at)).UTC().Format("2006-01-02T15:04:05.000000Z")
 			}
@@ -198,7 +208,7 @@ func (p *listPlace) order() string {
 // it is the last.
 func (v *evaluation) listed(set idset.Set, after *listPlace, limit int, order func(x, y recordOf) int) (page []recordOf, last *listPlace, err error) {
 	most := uint64(MaxSortedActors)
-	if v.e.root.op == opForward {
+	if v.e.root.op == opForward || v.e.root.op == opListed {
 		most = MaxSortedSubjects
 	}
 	if !after.begun {

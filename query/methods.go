@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"skein/graph"
@@ -128,6 +129,16 @@ type failedRepos struct {
 	Repos  int64  `json:"repos"`
 }
 
+// indexedKind is what getStats says of a kind of edge.
+type indexedKind struct {
+	Name       string `json:"name"`
+	Collection string `json:"collection"`
+	Path       string `json:"path"`
+	Names      string `json:"names"`
+	Forward    string `json:"forward,omitempty"`
+	Reverse    string `json:"reverse,omitempty"`
+}
+
 func (s *Server) getStats(ctx context.Context, q params) (any, error) {
 	var counts graph.Counts
 	var cursors []graph.Cursor
@@ -151,7 +162,15 @@ func (s *Server) getStats(ctx context.Context, q params) (any, error) {
 		Waiting    *int64        `json:"waiting,omitempty"`
 		Failed     []failedRepos `json:"failed,omitempty"`
 		graph.Counts
+		Kinds []indexedKind `json:"kinds"`
 	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: s.o.Relay, State: "off", Counts: counts}
+	for i := range s.words.table.All {
+		k := &s.words.table.All[i]
+		out.Kinds = append(out.Kinds, indexedKind{k.Name, k.Collection, strings.Join(k.To.Field, "."), k.To.Is.String(), k.Forward, k.Reverse})
+		if _, ok := counts.Records[k.Name]; !ok {
+			counts.Records[k.Name] = 0
+		}
+	}
 	var newest time.Time
 	for _, c := range cursors {
 		if c.Source == s.o.Relay || s.o.Relay == "" && !c.Time.Before(newest) {

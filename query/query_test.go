@@ -176,8 +176,18 @@ func (w *world) expression(rng *rand.Rand, dids bool, depth int) (string, map[st
 			}
 			return "members( " + strings.Join(args, " , ") + ")", set
 		}
+		if rng.IntN(6) == 0 {
+			name, of, members := w.listLeaf(rng, span{all: true})
+			for dids != (name == "listed") {
+				name, of, members = w.listLeaf(rng, span{all: true})
+			}
+			for _, m := range members {
+				set[m] = true
+			}
+			return name + "(" + of + ")", set
+		}
 		var fit []kinds.Info
-		for _, k := range kinds.All {
+		for _, k := range named {
 			if !dids == (k.To.Is.String() == "uri") || dids {
 				fit = append(fit, k)
 			}

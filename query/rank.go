@@ -82,7 +82,7 @@ func (q params) ranking(now time.Time) (r ranking, err error) {
 	if r.of.Type() != dict.DID {
 		return r, invalid("of: is a set of %s, it must be one of %s", plural(r.of.Type()), plural(dict.DID))
 	}
-	if r.via, err = parseVia(q.values.Get("via")); err != nil {
+	if r.via, err = q.words.parseVia(q.values.Get("via")); err != nil {
 		return r, err
 	}
 	if q.values.Has("except") {
@@ -134,8 +134,11 @@ type via struct {
 }
 
 // vias lists the sets of a DID, which rank goes along.
-func vias() (names []string, all []via) {
-	for _, k := range kinds.All {
+func vias(table *kinds.Table) (names []string, all []via) {
+	for _, k := range table.All {
+		if !k.HasSets() {
+			continue
+		}
 		names, all = append(names, k.Forward), append(all, via{k.Kind, false, k.To.Is})
 		if k.To.Is == dict.DID {
 			names, all = append(names, k.Reverse), append(all, via{k.Kind, true, dict.DID})
@@ -144,12 +147,12 @@ func vias() (names []string, all []via) {
 	return names, all
 }
 
-// Vias lists the names of the sets that the method rank goes along.
-func Vias() []string { names, _ := vias(); return names }
+// Vias lists the names of the built-in sets that the method rank goes along.
+func Vias() []string { names, _ := vias(kinds.BuiltIn); return names }
 
 // parseVia finds the set that a name is of. It must be one of a DID.
-func parseVia(name string) (v via, err error) {
-	names, all := vias()
+func (words *vocabulary) parseVia(name string) (v via, err error) {
+	names, all := vias(words.table)
 	if i := slices.Index(names, name); i >= 0 {
 		return all[i], nil
 	}
@@ -218,7 +221,7 @@ func (v *evaluation) expand(ctx context.Context, t *tally, actors idset.Set, r r
 			err = t.add(ctx, slices.Values(buf))
 		} else {
 			var op operand
-			if op, err = v.leaf(leaf{opReverse, r.via.kind, dict.ID(actor), r.window}); err != nil {
+			if op, err = v.leaf(leaf{op: opReverse, kind: r.via.kind, of: dict.ID(actor), window: r.window}); err != nil {
 				return err
 			}
 			var set idset.Set

@@ -19,7 +19,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein/graph"
-	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/kv"
 )
@@ -75,6 +74,7 @@ type Status struct {
 // Server serves questions. It implements http.Handler.
 type Server struct {
 	store   *graph.Store
+	words   *vocabulary
 	o       Options
 	cursors *cursors
 	mux     *http.ServeMux
@@ -141,7 +141,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		store: store, o: o, cursors: c, mux: http.NewServeMux(),
+		store: store, words: newVocabulary(store.Kinds()), o: o, cursors: c, mux: http.NewServeMux(),
 		light: newQueue(o.Concurrent), dear: newQueue(runtime.GOMAXPROCS(0)), heavy: newQueue(o.HeavyConcurrent),
 		naming: newQueue(resolvedAtOnce), watcher: newWatcher(store, o.Logger),
 	}
@@ -240,7 +240,7 @@ func (s *Server) answer(ctx context.Context, r *http.Request, m *method) (any, e
 	if err != nil {
 		return nil, err
 	}
-	q.header = r.Header
+	q.header, q.words = r.Header, s.words
 	q.work = &work{light: s.light, heavyQueue: s.heavy, client: clientOf(r)}
 	if slices.Contains(dearMethods, m.nsid) {
 		q.work.light, q.work.dear = s.dear, true
@@ -262,6 +262,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *
 
 // params are the parameters of a call.
 type params struct {
+	words   *vocabulary
 	values  url.Values
 	header  http.Header
 	work    *work
@@ -293,7 +294,7 @@ func (q params) exprAt(name string, now time.Time) (*Expr, error) {
 	if !q.values.Has(name) {
 		return nil, invalid("parameter %s is missing", name)
 	}
-	e, err := parseAt(q.values.Get(name), now)
+	e, err := q.words.parse(q.values.Get(name), now)
 	if err != nil {
 		return nil, invalid("%s: %v", name, err)
 	}
@@ -353,10 +354,13 @@ func (s *Server) about(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(&b, "  %s  %s\n", m.path(), strings.Join(m.takes, ", "))
 	}
 	fmt.Fprintf(&b, "  /xrpc/%s  set, cursor\n  /xrpc/_health\n\nSets:\n", subscribeNSID)
-	for _, k := range kinds.All {
+	for _, k := range s.words.table.All {
+		if !k.HasSets() {
+			continue
+		}
 		fmt.Fprintf(&b, "  %s(DID)  %s(%s)\n", k.Forward, k.Reverse, strings.ToUpper(k.To.Is.String()))
 	}
-	fmt.Fprintf(&b, "  members(X, …)  intersect(E, …)  union(E, …)  except(E, …)\n\nExample:\n  /xrpc/blue.skein.graph.query?set=intersect(followers(did:plc:…),followers(did:plc:…))\n")
+	fmt.Fprintf(&b, "  listed(URI)  lists(DID)\n  members(X, …)  intersect(E, …)  union(E, …)  except(E, …)\n\nExample:\n  /xrpc/blue.skein.graph.query?set=intersect(followers(did:plc:…),followers(did:plc:…))\n")
 	_, _ = w.Write([]byte(b.String()))
 }
 

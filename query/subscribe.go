@@ -55,7 +55,7 @@ func (s *Server) subscription(r *http.Request) (*subscriber, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
 	defer cancel()
-	q := params{values: values, work: &work{light: s.light, heavyQueue: s.heavy, client: clientOf(r)}}
+	q := params{words: s.words, values: values, work: &work{light: s.light, heavyQueue: s.heavy, client: clientOf(r)}}
 	q.resolve = func(list []literal, where func(int) string) error { return s.resolve(ctx, q.work, list, where) }
 	defer q.work.end()
 	e, err := q.set()

@@ -237,11 +237,14 @@ func (e *Expr) watchable() error {
 	leaves := 0
 	var walk func(n *node) error
 	walk = func(n *node) error {
-		if n.op == opForward || n.op == opReverse || n.op == opMembers {
+		if n.op.isSet() || n.op == opMembers {
 			leaves++
 		}
 		if !n.window.All() {
 			return &SyntaxError{n.offset, "a set in a window is not watched: its members would leave by time alone"}
+		}
+		if n.op == opLists {
+			return &SyntaxError{n.offset, "lists(…) is not watched: anybody's list may change it"}
 		}
 		for i := range n.args {
 			if err := walk(&n.args[i]); err != nil {

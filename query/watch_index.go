@@ -20,6 +20,27 @@ func setOf(o op, k kinds.Kind, of dict.ID) watchedSet {
 	return watchedSet{of, uint16(k)<<1 | uint16(o)}
 }
 
+// changedBy returns what changes a leaf. A list's members are in the records of its author,
+// whatever list they are for.
+func (l leaf) changedBy() watchedSet {
+	if l.op == opListed {
+		return setOf(opForward, kinds.ListMember, l.by)
+	}
+	return setOf(l.op, l.kind, l.of)
+}
+
+// author returns who must be active for a leaf to have members, None if nobody must.
+func (l leaf) author() dict.ID {
+	switch l.op {
+	case opForward:
+		return l.of
+	case opListed:
+		return l.by
+	default:
+		return dict.None
+	}
+}
+
 // Changed implements graph.Watcher.
 func (h *watcher) Changed(edges []graph.Change, hidden []dict.ID) {
 	h.mu.Lock()
@@ -41,7 +62,7 @@ func (h *watcher) Changed(edges []graph.Change, hidden []dict.ID) {
 			h.candidate(w, id)
 		}
 		for _, w := range h.actors[id] {
-			h.wholeSets(w, func(l leaf) bool { return l.op == opForward && l.of == id })
+			h.wholeSets(w, func(l leaf) bool { return l.author() == id })
 		}
 	}
 }
@@ -72,9 +93,9 @@ func (h *watcher) wholeSets(w *watch, which func(leaf) bool) {
 func (w *watch) leaves(each func(leaf)) {
 	var walk func(n *node)
 	walk = func(n *node) {
-		if n.op == opForward || n.op == opReverse {
-			if id := w.ids[n.of]; id != dict.None {
-				each(leaf{op: n.op, kind: n.kind, of: id})
+		if n.op.isSet() {
+			if l := leafAt(n, w.ids); l.of != dict.None {
+				each(l)
 			}
 		}
 		for i := range n.args {
@@ -87,12 +108,13 @@ func (w *watch) leaves(each func(leaf)) {
 // index puts an expression where changes find it, once the ids of its strings are known.
 func (h *watcher) index(w *watch) {
 	w.leaves(func(l leaf) {
-		h.filter.Add(uint64(l.of))
-		if at := setOf(l.op, l.kind, l.of); !slices.Contains(h.edges[at], w) {
+		at := l.changedBy()
+		h.filter.Add(uint64(at.of))
+		if !slices.Contains(h.edges[at], w) {
 			h.edges[at] = append(h.edges[at], w)
 		}
-		if l.op == opForward && !slices.Contains(h.actors[l.of], w) {
-			h.actors[l.of] = append(h.actors[l.of], w)
+		if author := l.author(); author != dict.None && !slices.Contains(h.actors[author], w) {
+			h.actors[author] = append(h.actors[author], w)
 		}
 	})
 	if w.e.Type() == dict.DID {
@@ -109,12 +131,12 @@ func (h *watcher) forget(w *watch) {
 	without := func(list []*watch) []*watch { return slices.DeleteFunc(list, func(x *watch) bool { return x == w }) }
 	if w.ids != nil {
 		w.leaves(func(l leaf) {
-			at := setOf(l.op, l.kind, l.of)
+			at, author := l.changedBy(), l.author()
 			if h.edges[at] = without(h.edges[at]); len(h.edges[at]) == 0 {
 				delete(h.edges, at)
 			}
-			if h.actors[l.of] = without(h.actors[l.of]); len(h.actors[l.of]) == 0 {
-				delete(h.actors, l.of)
+			if h.actors[author] = without(h.actors[author]); len(h.actors[author]) == 0 {
+				delete(h.actors, author)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skein/graph"
+	"skein/graph/format"
 	"skein/intern/dict"
 )
 
@@ -166,7 +167,7 @@ func (h *watcher) name() error {
 				h.candidate(w, id) // it may be given as a member
 			}
 		}
-		h.wholeSets(w, func(l leaf) bool { return fresh[l.of] })
+		h.wholeSets(w, func(l leaf) bool { return fresh[l.of] || l.op == opListed && fresh[l.by] })
 	}
 	return nil
 }
@@ -310,6 +311,9 @@ func membersOf(sn *graph.Snapshot, l leaf, candidates map[dict.ID]struct{}) erro
 			}
 		}
 		return err
+	}
+	if l.op == opListed {
+		return sn.Listed(l.of, l.by, graph.Window{}, func(member dict.ID, _ format.Path) { add(uint64(member)) })
 	}
 	t, err := sn.Actors(l.kind, l.of)
 	if err != nil {

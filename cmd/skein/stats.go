@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -34,11 +37,12 @@ func statsCommand(e *command.Environment) *cli.Command {
 	c := storeCommand("stats", "say what is in the store, and where its bytes are", func(ctx context.Context, path string, store kv.Store) error {
 		st := storeStats{Store: path, Engine: store.Engine(), DiskBytes: store.DiskBytes()}
 		p := e.Progress("%d keys counted")
+		var table *kinds.Table
 		_, err := store.ViewAcross(ctx, func(r kv.Reader) (err error) { // the numbers are estimates anyway
-			if st.Counts, st.Cursors, err = check.Totals(r); err != nil {
+			if st.Counts, st.Cursors, table, err = check.Totals(r); err != nil {
 				return err
 			}
-			st.Keyspaces, err = check.Usage(r, store, p.Tell)
+			st.Keyspaces, err = check.Usage(r, table, store, p.Tell)
 			return err
 		})
 		p.End()
@@ -64,14 +68,22 @@ func statsCommand(e *command.Environment) *cli.Command {
 func (st *storeStats) write(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s, %s on disk\n\n", st.Store, st.Engine, human.Bytes(st.DiskBytes))
 	c := &st.Counts
-	for _, k := range kinds.All {
-		fmt.Fprintf(w, "%-15s %s\n", k.Name+" records", human.Count(c.Records[k.Name]))
+	names := slices.Collect(maps.Keys(c.Records)) // the built-in kinds first
+	order := func(name string) int {
+		if k := kinds.ByName(name); k != nil {
+			return int(k.Kind)
+		}
+		return kinds.Max
 	}
-	fmt.Fprintf(w, "%-15s %s, of them hidden %s, partial %s, desynchronized %s\n", "accounts",
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a, b)) })
+	for _, name := range names {
+		fmt.Fprintf(w, "%-21s %s\n", name+" records", human.Count(c.Records[name]))
+	}
+	fmt.Fprintf(w, "%-21s %s, of them hidden %s, partial %s, desynchronized %s\n", "accounts",
 		human.Count(c.Accounts), human.Count(c.Hidden), human.Count(c.Partial), human.Count(c.Desynchronized))
-	fmt.Fprintf(w, "%-15s %s DIDs, %s AT URIs\n", "strings", human.Count(c.Strings["did"]), human.Count(c.Strings["uri"]))
+	fmt.Fprintf(w, "%-21s %s DIDs, %s AT URIs\n", "strings", human.Count(c.Strings["did"]), human.Count(c.Strings["uri"]))
 	for _, c := range st.Cursors {
-		fmt.Fprintf(w, "%-15s %s: seq %d%s\n", "cursor", c.Source, c.Seq, at(c.Time))
+		fmt.Fprintf(w, "%-21s %s: seq %d%s\n", "cursor", c.Source, c.Seq, at(c.Time))
 	}
 	fmt.Fprintln(w)
 	app.WriteUsage(w, st.Keyspaces, st.Records, false)

@@ -29,9 +29,9 @@ type applier struct {
 }
 
 func newApplier(r *Reader, after int64) *applier {
-	owns := r.o.Store.Owns
+	table, owns := r.o.Store.Kinds(), r.o.Store.Owns
 	return &applier{
-		r: r, fold: newFolder(owns, after, r.o.Dropped), read: after, appliedTo: after,
+		r: r, fold: newFolder(table, owns, after, r.o.Dropped), read: after, appliedTo: after,
 		filling: new(graph.Batch), spare: new(graph.Batch),
 	}
 }

@@ -27,6 +27,7 @@ import (
 
 	"skein/consumer/wire"
 	"skein/graph"
+	"skein/graph/kinds"
 )
 
 // Options say what is read.
@@ -111,6 +112,7 @@ func New(o Options) (*Reader, error) {
 	r := &Reader{o: o, source: source, free: make(chan []byte, o.Parallel)}
 	r.client = &client{
 		base: strings.TrimPrefix(source, "archive "), key: o.Key, tries: o.Tries, delay: time.Second,
+		collections: collections(o.Store.Kinds()),
 		http: &http.Client{Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 20 * time.Second}).DialContext, TLSHandshakeTimeout: 20 * time.Second,
 			ResponseHeaderTimeout: time.Minute, MaxIdleConnsPerHost: 32, DisableCompression: true,
@@ -120,6 +122,13 @@ func New(o Options) (*Reader, error) {
 		},
 	}
 	return r, nil
+}
+
+func collections(t *kinds.Table) (all []string) {
+	for _, c := range t.Collections() {
+		all = append(all, c.NSID)
+	}
+	return all
 }
 
 // Source returns the name under which the cursor is kept.

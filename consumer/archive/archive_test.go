@@ -146,7 +146,7 @@ func (s *server) plan(w http.ResponseWriter, r *http.Request) {
 		Collections         []string
 		Kinds               []string
 	}
-	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in.Collections) != len(kinds.All) || in.Kinds != nil || r.Method != http.MethodPost {
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in.Collections) != len(kinds.BuiltIn.Collections()) || in.Kinds != nil || r.Method != http.MethodPost {
 		s.t.Errorf("planSnapshot was asked %+v: %v", in, err)
 	}
 	checksum := fmt.Sprintf("%016x", s.header.checksum)
@@ -451,7 +451,7 @@ func FuzzBlock(f *testing.F) {
 			return
 		}
 		var batch graph.Batch
-		fold := newFolder(nil, 0, nil)
+		fold := newFolder(kinds.BuiltIn, nil, 0, nil)
 		fold.add(&b, &batch)
 		for _, l := range batch.Describe() {
 			if len(l) == 0 {
@@ -478,7 +478,7 @@ func BenchmarkFold(b *testing.B) {
 	}
 	var blk block
 	var batch graph.Batch
-	fold := newFolder(nil, 0, nil)
+	fold := newFolder(kinds.BuiltIn, nil, 0, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		fold.last = 0

@@ -13,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"skein/graph/kinds"
 )
 
 // plan is what planSnapshot answers.
@@ -46,12 +44,14 @@ var (
 
 // client speaks to an archive.
 type client struct {
-	base  string // https://host
-	key   string // "" if it wants none
-	http  *http.Client
-	tries int           // of a request
-	delay time.Duration // after the first failure
-	said  func(what string, err error, wait time.Duration)
+	base string // https://host
+	key  string // "" if it wants none
+	// collections are those of which records are asked for.
+	collections []string
+	http        *http.Client
+	tries       int           // of a request
+	delay       time.Duration // after the first failure
+	said        func(what string, err error, wait time.Duration)
 }
 
 const (
@@ -159,7 +159,7 @@ func (c *client) url(method string, query url.Values) string {
 
 // plan asks what to fetch after a seq. before, if not 0, is the tip of the first plan.
 func (c *client) plan(ctx context.Context, after, before int64) (p plan, err error) {
-	body := map[string]any{"afterSeq": after, "collections": collections()}
+	body := map[string]any{"afterSeq": after, "collections": c.collections}
 	if before > 0 {
 		body["beforeSeq"] = before
 	}
@@ -184,13 +184,6 @@ func (c *client) plan(ctx context.Context, after, before int64) (p plan, err err
 		return p, fmt.Errorf("%w: planSnapshot after %d goes back to %d", ErrArchive, after, p.PlannedThroughSeq)
 	}
 	return p, nil
-}
-
-func collections() (all []string) {
-	for _, k := range kinds.All {
-		all = append(all, k.Collection)
-	}
-	return all
 }
 
 // segment fetches a whole segment, if its checksum is what the plan says. What has come

@@ -25,7 +25,7 @@ type Counts struct {
 type folder struct {
 	owns   func(did []byte) bool // nil: all
 	counts Counts
-	byName map[string]*kinds.Info
+	kinds  *kinds.Table
 	drop   func(reason wire.Reason)
 	did    []byte // of the rows that are being gathered
 	rev    []byte
@@ -33,12 +33,8 @@ type folder struct {
 	last   int64 // the seq of the last row that was added
 }
 
-func newFolder(owns func([]byte) bool, through int64, drop func(wire.Reason)) *folder {
-	f := &folder{owns: owns, byName: map[string]*kinds.Info{}, last: through, drop: drop}
-	for i := range kinds.All {
-		f.byName[kinds.All[i].Collection] = &kinds.All[i]
-	}
-	return f
+func newFolder(table *kinds.Table, owns func([]byte) bool, through int64, drop func(wire.Reason)) *folder {
+	return &folder{owns: owns, kinds: table, last: through, drop: drop}
 }
 
 // add adds the rows of a block that come after those that were added. A block is never
@@ -75,12 +71,12 @@ func (f *folder) dropped(reason wire.Reason) {
 }
 
 func (f *folder) commit(r *row, to *graph.Batch) {
-	info := f.byName[string(r.collection)]
-	if info == nil {
+	of := f.kinds.Collection(string(r.collection))
+	if of == nil {
 		return
 	}
 	if f.open && bytes.Equal(r.did, f.did) && bytes.Equal(r.rev, f.rev) {
-		f.op(info, r, to)
+		f.op(of, r, to)
 		return
 	}
 	if !syntax.ValidDID(r.did) {
@@ -96,10 +92,10 @@ func (f *folder) commit(r *row, to *graph.Batch) {
 	}
 	f.open, f.did, f.rev = true, r.did, r.rev
 	to.AddArchived(format.Seq(r.seq), r.did, r.rev)
-	f.op(info, r, to)
+	f.op(of, r, to)
 }
 
-func (f *folder) op(info *kinds.Info, r *row, to *graph.Batch) {
+func (f *folder) op(of *kinds.Collection, r *row, to *graph.Batch) {
 	if !syntax.ValidRkey(r.rkey) {
 		f.dropped(wire.BadPath)
 		return
@@ -107,16 +103,27 @@ func (f *folder) op(info *kinds.Info, r *row, to *graph.Batch) {
 	to.ReachArchived(format.Seq(r.seq))
 	if r.kind == remove {
 		f.counts.Deletes++
-		to.AddDelete(info.Kind, r.rkey)
+		for _, k := range of.Kinds {
+			to.AddDelete(k.Kind, r.rkey)
+		}
 		return
 	}
-	subject, reason := wire.Subject(info, r.payload)
-	if reason != "" {
-		f.dropped(reason)
-		subject = nil
+	var dropped wire.Reason
+	for _, k := range of.Kinds {
+		subject, reason := wire.Subject(k, r.payload)
+		if reason.IsAbsent() {
+			to.AddDelete(k.Kind, r.rkey)
+			continue
+		}
+		if reason != "" {
+			dropped, subject = reason, nil
+		}
+		to.AddPut(k.Kind, r.rkey, subject)
+	}
+	if dropped != "" {
+		f.dropped(dropped)
 	}
 	f.counts.Records++
-	to.AddPut(info.Kind, r.rkey, subject)
 }
 
 // marker adds an #account or a #sync.

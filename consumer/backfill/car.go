@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	"skein/consumer/repo"
 	"skein/graph"
 	"skein/graph/format"
 )
@@ -24,7 +23,7 @@ type Placed struct {
 // PlaceCAR puts a repo that was exported into a file in place. It is put over what the
 // index has where that is not complete, or older.
 func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err error) {
-	r, _ := readers.Get().(*repo.Reader)
+	r := m.reader()
 	defer readers.Put(r)
 	if err := r.Read(in, m.o.MaxRepoBytes); err != nil {
 		return p, fmt.Errorf("reading the repo: %w", err)

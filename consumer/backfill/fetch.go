@@ -99,6 +99,12 @@ func (m *Manager) resolve(ctx context.Context, did string) (host string, err err
 // readers are used again.
 var readers = sync.Pool{New: func() any { return new(repo.Reader) }}
 
+func (m *Manager) reader() *repo.Reader {
+	r, _ := readers.Get().(*repo.Reader)
+	r.Kinds = m.o.Store.Kinds()
+	return r
+}
+
 // A repo of which records' blocks are missing, as the reference PDS sends some that were
 // imported, is taken as it is when it was sent so for some times, if they are few.
 const (
@@ -112,7 +118,7 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 	generation := j.generation
 	h := m.sched.host(j.host)
 	m.mu.Unlock()
-	r, _ := readers.Get().(*repo.Reader)
+	r := m.reader()
 	defer readers.Put(r)
 	began := time.Now()
 	n, err := m.getRepo(ctx, j.host, j.did, r)

@@ -109,8 +109,9 @@ func (p *placer) large(ctx context.Context, r *repo.Reader, sn graph.RepoSnapsho
 	}
 	going := true
 	walked := r.Walk(func(k kinds.Kind, rkey, subject []byte) {
-		if going && len(one.kinds) >= placeOps {
-			to := k.Info().Collection + "/" + string(rkey)
+		// A record that makes several edges is never divided.
+		if going && len(one.kinds) >= placeOps && !one.isLast(rkey) {
+			to := p.store.Kinds().Info(k).Collection + "/" + string(rkey)
 			going = apply(to, false)
 			one.next(to)
 		}
@@ -141,6 +142,19 @@ func (p *part) put(k kinds.Kind, rkey, subject []byte) {
 	p.ends = append(p.ends, len(p.text))
 	p.text = append(p.text, subject...)
 	p.ends = append(p.ends, len(p.text))
+}
+
+// isLast reports whether the record that was put last has this key.
+func (p *part) isLast(rkey []byte) bool {
+	n := len(p.ends)
+	if n == 0 {
+		return false
+	}
+	at := 0
+	if n > 2 {
+		at = p.ends[n-3]
+	}
+	return string(p.text[at:p.ends[n-2]]) == string(rkey)
 }
 
 // fill makes a batch of the part, which ends before a path.

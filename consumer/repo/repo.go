@@ -61,12 +61,17 @@ type Reader struct {
 	// DID, Rev and Data say what was read: of which account, at which rev, and the digest
 	// of the tree's root. They are valid until the next Read.
 	DID, Rev, Data []byte
+	// Kinds is what is indexed, and set before Read; nil means what is built in.
+	Kinds *kinds.Table
 	// Malformed counts the records of indexed collections that name no subject.
 	Malformed int
 	// Tolerate is how many records' blocks may be missing: such records name no subject.
 	// The reference PDS loses some of a repo that was imported over a newer one. It is set
 	// before Walk, and 0 after Read.
 	Tolerate int
+
+	keep   [][]byte     // what a record that is kept has one of
+	keptOf *kinds.Table // for which
 
 	in    io.Reader
 	left  int64 // bytes that may still be read
@@ -88,22 +93,26 @@ type block struct {
 	len    uint32 // 0: it is not kept
 }
 
-// keepable holds the CBOR text of the first fields of subjects: a record without any of
+// keepable returns the CBOR text of the first fields of subjects: a record without any of
 // them names none.
-var keepable = func() (keys [][]byte) {
-	for _, k := range kinds.All {
-		for _, end := range []kinds.End{k.From, k.To} {
-			if end.IsAuthor() {
-				continue
-			}
-			key := append([]byte{cbor.Text<<5 | byte(len(end.Field[0]))}, end.Field[0]...)
-			if !containsKey(keys, key) {
-				keys = append(keys, key)
-			}
+func keepable(t *kinds.Table) (keys [][]byte) {
+	for i := range t.All {
+		field := t.All[i].To.Field[0]
+		key := append([]byte{cbor.Text<<5 | byte(len(field))}, field...) // they are short: see kinds.Parse
+		if !containsKey(keys, key) {
+			keys = append(keys, key)
 		}
 	}
 	return keys
-}()
+}
+
+// table returns what is indexed.
+func (r *Reader) table() *kinds.Table {
+	if r.Kinds == nil {
+		r.Kinds = kinds.BuiltIn
+	}
+	return r.Kinds
+}
 
 func containsKey(keys [][]byte, key []byte) bool {
 	for _, k := range keys {
@@ -117,6 +126,9 @@ func containsKey(keys [][]byte, key []byte) bool {
 // Read reads a CAR to its end, of so many bytes at most.
 func (r *Reader) Read(in io.Reader, most int64) error {
 	r.reset(in, most)
+	if t := r.table(); r.keptOf != t {
+		r.keep, r.keptOf = keepable(t), t
+	}
 	root, err := r.header()
 	if err != nil {
 		return err
@@ -276,7 +288,7 @@ func (r *Reader) isKept(sum *[digestLen]byte, data []byte) bool {
 	if len(data) > 3 && data[0] == cbor.Map<<5|2 && data[1] == cbor.Text<<5|1 && data[2] == 'e' || *sum == r.root {
 		return true
 	}
-	for _, key := range keepable {
+	for _, key := range r.keep {
 		if bytes.Contains(data, key) {
 			return true
 		}

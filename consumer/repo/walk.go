@@ -193,37 +193,45 @@ func (e *entry) usual(c *cbor.Cursor) bool {
 	return true
 }
 
-// record tells of a record, if its collection is indexed.
+// record tells of a record, if its collection is indexed: of each kind of edge that it may
+// make.
 func (w *walk) record(path, cid []byte) error {
-	k := wire.KindOf(path)
-	if k == 0 {
+	of := w.r.table().CollectionOf(path)
+	if of == nil {
 		return nil
 	}
-	info := k.Info()
-	rkey := path[len(info.Collection)+1:]
+	rkey := path[len(of.NSID)+1:]
 	if !syntax.ValidRkey(rkey) {
 		w.r.Malformed++
 		return nil
 	}
-	if !isCID(cid) {
-		w.r.Malformed++
-		w.each(k, rkey, nil)
-		return nil
-	}
-	data, ok := w.r.find(cid[len(cidPrefix):])
-	if !ok {
-		if w.missing++; w.missing > w.r.Tolerate {
-			return fmt.Errorf("%w: the record %s", ErrMissing, path)
+	var data []byte
+	ok := false
+	if isCID(cid) {
+		if data, ok = w.r.find(cid[len(cidPrefix):]); !ok {
+			if w.missing++; w.missing > w.r.Tolerate {
+				return fmt.Errorf("%w: the record %s", ErrMissing, path)
+			}
 		}
-		w.r.Malformed++
-		w.each(k, rkey, nil)
-		return nil
 	}
-	subject, reason := wire.Subject(info, data)
-	if reason != "" {
-		w.r.Malformed++
-		subject = nil
+	malformed := !ok
+	for _, k := range of.Kinds {
+		var subject []byte
+		if ok && data == nil && k.Optional { // it has none of the fields, and so was not kept
+			continue
+		}
+		if ok {
+			var reason wire.Reason
+			if subject, reason = wire.Subject(k, data); reason.IsAbsent() {
+				continue
+			} else if reason != "" {
+				subject, malformed = nil, true
+			}
+		}
+		w.each(k.Kind, rkey, subject)
 	}
-	w.each(k, rkey, subject)
+	if malformed {
+		w.r.Malformed++
+	}
 	return nil
 }

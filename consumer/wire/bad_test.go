@@ -269,7 +269,11 @@ func TestSynthetic(t *testing.T) {
 		}
 		if e.Type == oracle.CommitEvent && !e.Damaged {
 			puts, deletes := 0, 0
-			for i, o := range e.Ops {
+			var ops []oracle.Op
+			for _, record := range e.Ops {
+				ops = append(ops, record.Edges()...)
+			}
+			for i, o := range ops {
 				want := fmt.Sprintf("  put %s %s %s", o.Kind, o.Rkey, o.Subject)
 				if o.Delete {
 					deletes++

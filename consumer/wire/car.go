@@ -8,7 +8,6 @@ import (
 	"math/bits"
 	"math/rand/v2"
 
-	"skein/graph"
 	"skein/graph/kinds"
 	"skein/internal/cbor"
 )
@@ -102,12 +101,13 @@ type want struct {
 	cid   []byte
 	block []byte // nil until it is found
 
-	// What the block says as a record of kind, once it has been read: records
-	// with the same bytes have the same CID, and are read and kept once.
-	kind    kinds.Kind
-	reads   int
-	subject graph.Ref
-	reason  Reason
+	// What the block says as a record of a collection, once it has been read, is in
+	// Decoder.named from first on: records with the same bytes have the same CID, and are
+	// read and kept once.
+	of     *kinds.Collection
+	first  int
+	reads  int
+	reason Reason
 }
 
 // wants finds blocks by their CIDs in one walk over the CAR, whatever the

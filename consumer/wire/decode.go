@@ -10,6 +10,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 
 	"skein/graph"
 	"skein/graph/kinds"
@@ -44,7 +45,7 @@ var Reasons = []Reason{
 	NoBlock, BadHash, BadRecord, BadSubject, BadAccount, TooBig,
 }
 
-// Counts of operations seen, by kind and action.
+// Counts of operations seen, by action, and by the first kind of their collection.
 type Counts [len(actions)][256]int
 
 // Actions of operations, in the order of Counts.
@@ -78,14 +79,17 @@ type Decoder struct {
 	// Owns, if set, says whether an account's events are wanted at all: the
 	// events of others are not looked into.
 	Owns func(did []byte) bool
+	// Kinds is what is indexed; nil means what is built in.
+	Kinds *kinds.Table
 
 	wants wants
+	named []named // what the blocks of records name
 	ops   []rawOp
 	buf   [2][32]byte
 }
 
 type rawOp struct {
-	kind   kinds.Kind // 0: not indexed
+	of     *kinds.Collection // nil: not indexed
 	action []byte
 	path   []byte
 	cid    []byte
@@ -171,9 +175,10 @@ func (d *Decoder) read(m *Message, c *graph.Commit) Reason {
 		return BadCommit
 	}
 	d.wants.reset(len(d.ops) + 1)
+	d.named = d.named[:0]
 	commit := d.wants.add(m.commit)
 	for i := range d.ops {
-		if o := &d.ops[i]; o.kind != 0 && len(o.cid) > 0 {
+		if o := &d.ops[i]; o.of != nil && len(o.cid) > 0 {
 			d.wants.add(o.cid)
 		}
 	}
@@ -260,6 +265,9 @@ const maxOps = 5000
 
 func (d *Decoder) parseOps(array []byte) bool {
 	d.ops = d.ops[:0]
+	if d.Kinds == nil {
+		d.Kinds = kinds.BuiltIn
+	}
 	c := cbor.Cursor{B: array}
 	n := c.Count(cbor.Array)
 	if n > maxOps {
@@ -282,59 +290,59 @@ func (d *Decoder) parseOps(array []byte) bool {
 		if c.Bad || o.action == nil || o.path == nil {
 			return false
 		}
-		o.kind = KindOf(o.path)
+		o.of = d.Kinds.CollectionOf(o.path)
 		d.ops = append(d.ops, o)
 	}
 	return !c.Bad
 }
 
-// KindOf returns the kind of a path's collection, 0 if it is not indexed.
-func KindOf(path []byte) kinds.Kind {
-	for i := range kinds.All {
-		c := kinds.All[i].Collection
-		if len(path) > len(c) && path[len(c)] == '/' && string(path[:len(c)]) == c {
-			return kinds.All[i].Kind
-		}
-	}
-	return 0
-}
-
 func (d *Decoder) op(i int, b *graph.Batch) {
 	o := &d.ops[i]
-	k := o.kind
-	if k == 0 {
+	if o.of == nil {
 		if bytes.IndexByte(o.path, '/') <= 0 {
 			d.drop(BadPath, o.path)
 		}
 		return
 	}
-	info := k.Info()
-	rkey := o.path[len(info.Collection)+1:]
+	rkey := o.path[len(o.of.NSID)+1:]
 	if !syntax.ValidRkey(rkey) {
 		d.drop(BadPath, o.path)
 		return
 	}
+	counted := o.of.Kinds[0].Kind
 	switch string(o.action) {
 	case "delete":
-		d.Ops[Delete][k]++
-		b.AddDelete(k, rkey)
+		d.Ops[Delete][counted]++
+		for _, k := range o.of.Kinds {
+			b.AddDelete(k.Kind, rkey)
+		}
 		return
 	case "create":
-		d.Ops[Create][k]++
+		d.Ops[Create][counted]++
 	case "update":
-		d.Ops[Update][k]++
+		d.Ops[Update][counted]++
 	default:
 		d.drop(BadAction, o.path)
 		return
 	}
-	subject, reason := d.subject(info, o.cid, b)
+	subjects, reason := d.subjects(o, b)
 	if reason == NoBlock && d.superseded(i) {
 		reason = "" // what this commit itself replaces it need not bring
+	}
+	for n, k := range o.of.Kinds {
+		switch {
+		case subjects == nil: // the block cannot be read: the path names nothing
+			b.AddPutRef(k.Kind, rkey, graph.Ref{})
+		case subjects[n].reason == absent:
+			b.AddDelete(k.Kind, rkey)
+		default:
+			reason = cmp.Or(reason, subjects[n].reason)
+			b.AddPutRef(k.Kind, rkey, subjects[n].subject)
+		}
 	}
 	if reason != "" {
 		d.drop(reason, o.path)
 	}
-	b.AddPutRef(k, rkey, subject)
 }
 
 // superseded reports whether a later operation of the commit is on the same
@@ -349,53 +357,71 @@ func (d *Decoder) superseded(i int) bool {
 	return false
 }
 
-// subject returns the subject that the record behind cid names, or why it
-// names none.
-func (d *Decoder) subject(info *kinds.Info, cid []byte, b *graph.Batch) (graph.Ref, Reason) {
-	if len(cid) == 0 {
-		return graph.Ref{}, NoBlock
-	}
-	n, _ := d.wants.lookup(cid)
-	if n < 0 || d.wants.list[n].block == nil {
-		return graph.Ref{}, NoBlock
-	}
-	w := &d.wants.list[n]
-	if w.kind != info.Kind {
-		// The same bytes under other collections: its $type fits one at most.
-		if w.reads++; w.reads > len(kinds.All) {
-			return graph.Ref{}, BadRecord
-		}
-		var subject []byte
-		subject, w.reason = readRecord(info, w)
-		w.kind, w.subject = info.Kind, b.Keep(subject)
-	}
-	return w.subject, w.reason
+// named is what a record names at the field of a kind, or why it names nothing.
+type named struct {
+	subject graph.Ref
+	reason  Reason
 }
 
-func readRecord(info *kinds.Info, w *want) ([]byte, Reason) {
-	if !hashes(w.cid, w.block) {
-		return nil, BadHash
+// absent is the reason of a record that may well name nothing, and does not.
+const absent Reason = "absent"
+
+// subjects returns what the record of an operation names, for each kind of its
+// collection; nil, and why, if the record is not there or cannot be read.
+func (d *Decoder) subjects(o *rawOp, b *graph.Batch) ([]named, Reason) {
+	if len(o.cid) == 0 {
+		return nil, NoBlock
 	}
-	return Subject(info, w.block)
+	n, _ := d.wants.lookup(o.cid)
+	if n < 0 || d.wants.list[n].block == nil {
+		return nil, NoBlock
+	}
+	w := &d.wants.list[n]
+	if w.of != o.of {
+		// The same bytes under other collections: its $type fits one at most.
+		if w.reads++; w.reads > len(d.Kinds.Collections()) {
+			return nil, BadRecord
+		}
+		w.of, w.first, w.reason = o.of, len(d.named), ""
+		if !hashes(w.cid, w.block) {
+			w.reason = BadHash
+		}
+		for _, k := range o.of.Kinds {
+			subject, reason := []byte(nil), w.reason
+			if reason == "" {
+				subject, reason = Subject(k, w.block)
+			}
+			d.named = append(d.named, named{b.Keep(subject), reason})
+		}
+	}
+	return d.named[w.first : w.first+len(o.of.Kinds)], w.reason
 }
 
 // Subject returns the subject that a record names, which points into it, or why it names
 // none.
-func Subject(info *kinds.Info, record []byte) ([]byte, Reason) {
+func Subject(k *kinds.Info, record []byte) ([]byte, Reason) {
 	c := cbor.Cursor{B: record}
-	subject := find(&c, info.To.Field)
-	if c.Bad || c.I != len(record) {
+	subject, there := find(&c, k.To.Field)
+	switch {
+	case c.Bad || c.I != len(record):
 		return nil, BadRecord
-	}
-	if subject == nil || !info.To.Is.Valid(subject) {
+	case !there && k.Optional:
+		return nil, absent
+	case subject == nil || !k.To.Is.Valid(subject):
 		return nil, BadSubject
 	}
 	return subject, ""
 }
 
-// find walks the map at c and returns the text at the path of keys, nil if
-// there is none or it is not a text. It reads the map to its end.
-func find(c *cbor.Cursor, keys []string) (found []byte) {
+// IsAbsent reports whether a reason of Subject is that the record may well name nothing,
+// and does not.
+func (r Reason) IsAbsent() bool { return r == absent }
+
+const cborNull = 0xf6
+
+// find walks the map at c and returns the text at the path of keys, nil if it is not a
+// text; there says whether anything is. It reads the map to its end.
+func find(c *cbor.Cursor, keys []string) (found []byte, there bool) {
 	seen := false
 	for range c.Count(cbor.Map) {
 		if key := c.Text(); string(key) != keys[0] {
@@ -404,19 +430,25 @@ func find(c *cbor.Cursor, keys []string) (found []byte) {
 		}
 		if seen {
 			c.Fail() // DAG-CBOR has no key twice
-			return nil
+			return nil, false
 		}
 		seen = true
 		switch {
 		case c.I >= len(c.B):
 			c.Fail()
-		case len(keys) == 1 && c.B[c.I]>>5 == cbor.Text:
-			found = c.Text()
-		case len(keys) > 1 && c.B[c.I]>>5 == cbor.Map:
-			found = find(c, keys[1:])
+		case len(keys) == 1 && c.B[c.I] == cborNull:
+			c.Skip()
+		case len(keys) == 1:
+			if there = true; c.B[c.I]>>5 == cbor.Text {
+				found = c.Text()
+			} else {
+				c.Skip()
+			}
+		case c.B[c.I]>>5 == cbor.Map:
+			found, there = find(c, keys[1:])
 		default:
 			c.Skip()
 		}
 	}
-	return found
+	return found, there
 }

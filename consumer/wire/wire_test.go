@@ -111,26 +111,22 @@ func oracleCommit(e *comatproto.SyncSubscribeRepos_Commit) ([]string, error) {
 	lines := []string{line}
 	for _, op := range e.Ops {
 		collection, rkey, _ := strings.Cut(op.Path, "/")
-		var kind string
 		for _, k := range kinds.All {
-			if k.Collection == collection {
-				kind = k.Name
-			}
-		}
-		switch {
-		case kind == "":
-		case op.Action == "delete":
-			lines = append(lines, fmt.Sprintf("  delete %s %s", kind, rkey))
-		default:
-			b, err := rr.RecordStore.Get(context.Background(), cid.Cid(*op.Cid))
-			subject := ""
-			if err == nil {
-				subject, err = oracleSubject(kind, b.RawData())
-				if err != nil {
-					return nil, err
+			switch {
+			case k.Collection != collection:
+			case op.Action == "delete":
+				lines = append(lines, fmt.Sprintf("  delete %s %s", k.Name, rkey))
+			default:
+				b, err := rr.RecordStore.Get(context.Background(), cid.Cid(*op.Cid))
+				subject := ""
+				if err == nil {
+					subject, err = oracleSubject(k.Name, b.RawData())
+					if err != nil {
+						return nil, err
+					}
 				}
+				lines = append(lines, fmt.Sprintf("  put %s %s %s", k.Name, rkey, subject))
 			}
-			lines = append(lines, fmt.Sprintf("  put %s %s %s", kind, rkey, subject))
 		}
 	}
 	return lines, nil
@@ -147,6 +143,18 @@ func oracleSubject(kind string, record []byte) (string, error) {
 		var x bsky.GraphBlock
 		err := x.UnmarshalCBOR(r)
 		return did(x.Subject), err
+	case "listblock":
+		var x bsky.GraphListblock
+		err := x.UnmarshalCBOR(r)
+		return uri(x.Subject), err
+	case "listitem":
+		var x bsky.GraphListitem
+		err := x.UnmarshalCBOR(r)
+		return did(x.Subject), err
+	case "listitem_list":
+		var x bsky.GraphListitem
+		err := x.UnmarshalCBOR(r)
+		return uri(x.List), err
 	case "like":
 		var x bsky.FeedLike
 		if err := x.UnmarshalCBOR(r); err != nil || x.Subject == nil {

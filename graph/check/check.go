@@ -92,6 +92,7 @@ type checker struct {
 	keys     int64
 	counts   format.Counts
 	seeds    [2]maphash.Seed
+	kinds    *kinds.Table
 	records  map[kinds.Kind]edgeSum
 	sets     map[kinds.Kind]edgeSum
 	reader   bucketReader
@@ -107,7 +108,9 @@ func (v *checker) broken(format string, args ...any) { v.report(fmt.Sprintf(form
 
 func (v *checker) run() error {
 	h, err := read.Header(v.r)
-	v.Settings = h.Settings
+	if v.Settings, v.kinds = h.Settings, h.Table; v.kinds == nil {
+		v.kinds = kinds.BuiltIn
+	}
 	if err != nil && v.damage.any() { // what it could not read; most stores are so
 		v.Settings, err = dict.DefaultSettings, nil
 	}

@@ -57,7 +57,7 @@ func (v *checker) edges() error {
 	}); err != nil {
 		return err
 	}
-	for _, k := range kinds.All {
+	for _, k := range v.kinds.All {
 		if v.records[k.Kind] == v.sets[k.Kind] || v.damage.any() {
 			continue
 		}
@@ -137,7 +137,7 @@ func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []ui
 			return err
 		}
 		k, actor, bucket, depth, err := format.ParseChunkKey(key)
-		if err != nil || k.Info() == nil {
+		if err != nil || v.kinds.Info(k) == nil {
 			v.broken("record key %x is malformed, or of an unknown kind", key)
 			return nil //nolint:nilerr // it is reported
 		}
@@ -213,7 +213,7 @@ func (v *checker) chunk(key, value []byte, depth int) {
 func (v *checker) endBucket() {
 	b := &v.reader
 	for r := range format.Live(b.records, b.chunks) {
-		v.counts.Records[b.kind.String()]++
+		v.counts.Records[v.kinds.Info(b.kind).Name]++
 		if r.Subject != dict.None {
 			b.all = append(b.all, uint64(r.Subject))
 		}
@@ -244,7 +244,7 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 			return err
 		}
 		k, subject, block, isRow, err := format.ParseReverseKey(key)
-		if err != nil || k != kinds.Hidden && k.Info() == nil {
+		if err != nil || k != kinds.Hidden && v.kinds.Info(k) == nil {
 			v.broken("set key %x is malformed, or of an unknown kind", key)
 			return nil //nolint:nilerr // it is reported
 		}
@@ -278,7 +278,7 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 			return nil
 		}
 		if isRow && len(members) > 0 {
-			if err := v.named(k.Info().To.Is, subject, "subject"); err != nil {
+			if err := v.named(v.kinds.Info(k).To.Is, subject, "subject"); err != nil {
 				return err
 			}
 		}

@@ -2,21 +2,23 @@ package check
 
 import (
 	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/graph/read"
 	"skein/internal/kv"
 )
 
-// Totals returns the counts and cursors of a store that is not opened as a
+// Totals returns the counts, the cursors and the kinds of a store that is not opened as a
 // graph.
-func Totals(r kv.Reader) (counts format.Counts, cursors []format.Cursor, err error) {
-	if _, err := read.Header(r); err != nil {
-		return counts, nil, err
+func Totals(r kv.Reader) (counts format.Counts, cursors []format.Cursor, table *kinds.Table, err error) {
+	h, err := read.Header(r)
+	if err != nil {
+		return counts, nil, nil, err
 	}
 	if counts, err = read.Counts(r); err != nil {
-		return counts, nil, err
+		return counts, nil, nil, err
 	}
 	cursors, err = read.Cursors(r)
-	return counts, cursors, err
+	return counts, cursors, h.Table, err
 }
 
 // A Keyspace is a part of the store, and what it takes.
@@ -35,8 +37,8 @@ type Sizer interface {
 // Usage tells where the bytes of a store are: it counts all keys, and asks the
 // engine how many bytes they take. tick, which may be nil, is called with how
 // many keys have been counted.
-func Usage(r kv.Reader, engine Sizer, tick func(keys int64)) ([]Keyspace, error) {
-	parts, rest := format.Parts()
+func Usage(r kv.Reader, table *kinds.Table, engine Sizer, tick func(keys int64)) ([]Keyspace, error) {
+	parts, rest := format.Parts(table)
 	var out []Keyspace
 	total := int64(0)
 	count := func(prefix []byte) (n int64, err error) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/graph/read"
 	"skein/intern/dict"
 	"skein/internal/kv"
@@ -40,7 +41,7 @@ func TestUsage(t *testing.T) {
 		b := h.bench(t)
 		b.rows["d\x00"], b.rows["g\x00"], b.rows["zz"] = []byte("1"), []byte("2"), []byte("of no keyspace")
 		keys, bytes := map[string]int64{}, map[string]uint64{}
-		parts, _ := format.Parts()
+		parts, _ := format.Parts(kinds.BuiltIn)
 		for k, v := range b.rows {
 			name := "leases, cursors, notes"
 			if i := slices.IndexFunc(parts, func(p format.Part) bool { return strings.HasPrefix(k, string(p.Prefix)) }); i >= 0 {
@@ -61,7 +62,7 @@ func TestUsage(t *testing.T) {
 			known      bool   // the bytes of the parts are told
 		}{{all, 0, true}, {all + 7, 7, true}, {0, 0, true}, {all - 1, all - 1, false}} {
 			s := &sizer{rows: b.rows, disk: test.disk}
-			got, err := Usage(b.table, s, nil)
+			got, err := Usage(b.table, kinds.BuiltIn, s, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,12 +99,12 @@ func TestUsage(t *testing.T) {
 			}
 		}
 		gone := errors.New("gone")
-		if _, err := Usage(b.table, &sizer{err: gone}, nil); !errors.Is(err, gone) {
+		if _, err := Usage(b.table, kinds.BuiltIn, &sizer{err: gone}, nil); !errors.Is(err, gone) {
 			t.Errorf("the engine cannot tell: %v", err)
 		}
 		for _, keyspace := range []byte{dict.KeyID, format.KeyReverse, dict.KeyLease} {
 			b.bad = []badRange{{string(keyspace), string(keyspace + 1), gone}}
-			if _, err := Usage(b.table, &sizer{}, nil); !errors.Is(err, gone) {
+			if _, err := Usage(b.table, kinds.BuiltIn, &sizer{}, nil); !errors.Is(err, gone) {
 				t.Errorf("keyspace %q cannot be read: %v", keyspace, err)
 			}
 		}
@@ -140,7 +141,7 @@ func TestUsageTicks(t *testing.T) {
 		"of two":     {dict.KeyID, 70_000, []int64{65536, 70_000 + 65536}},
 	} {
 		var got []int64
-		_, err := Usage(crowded{nil, test.keyspace, test.n}, &sizer{}, func(n int64) { got = append(got, n) })
+		_, err := Usage(crowded{nil, test.keyspace, test.n}, kinds.BuiltIn, &sizer{}, func(n int64) { got = append(got, n) })
 		if err != nil || !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v: %v", name, got, test.want, err)
 		}
@@ -150,9 +151,9 @@ func TestUsageTicks(t *testing.T) {
 func TestTotals(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		b := h.bench(t)
-		counts, cursors, err := Totals(b.table)
+		counts, cursors, table, err := Totals(b.table)
 		want, cerr := read.Counts(b.table)
-		if err != nil || cerr != nil || fmt.Sprint(counts) != fmt.Sprint(want) || counts.Accounts == 0 {
+		if err != nil || cerr != nil || table != kinds.BuiltIn || fmt.Sprint(counts) != fmt.Sprint(want) || counts.Accounts == 0 {
 			t.Errorf("%+v, want %+v: %v, %v", counts, want, err, cerr)
 		}
 		if len(cursors) != 1 || cursors[0].Source != "relay" || cursors[0].Seq == 0 {
@@ -166,7 +167,7 @@ func TestTotals(t *testing.T) {
 		} {
 			b = h.bench(t)
 			breaks()
-			if _, _, err := Totals(b.table); err == nil {
+			if _, _, _, err := Totals(b.table); err == nil {
 				t.Errorf("%s: no error", name)
 			}
 		}

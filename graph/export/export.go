@@ -24,9 +24,11 @@ import (
 // An export holds a store in a form that does not depend on its engine, nor on
 // its ids: one JSON object a line, of the type line. Its lines are, in order,
 //
-//	{"export":2,"kinds":[…]}                       the version of the form, and what the
+//	{"export":2,"kinds":[…],"configured":[…]}      the version of the form, and what the
 //	                                               store has been indexing; where it does
-//	                                               not say, the first four kinds
+//	                                               not say, the first four kinds. Those
+//	                                               that are not built in stand there as in
+//	                                               a file of kinds (graph/kinds, file.go)
 //	{"cursor":{…}}                                 for each source
 //	{"dead":{…}}, {"gap":{…}}                      the dead letters and gaps
 //	{"account":{…}}                                for each account
@@ -42,6 +44,7 @@ import (
 type line struct {
 	Export  int                `json:"export,omitempty"`
 	Kinds   []string           `json:"kinds,omitempty"` // of the first line
+	More    []string           `json:"configured,omitempty"`
 	Cursor  *exportCursor      `json:"cursor,omitempty"`
 	Dead    *format.DeadLetter `json:"dead,omitempty"`
 	Gap     *format.Gap        `json:"gap,omitempty"`
@@ -132,6 +135,7 @@ type exporter struct {
 	progress func(int64)
 	r        kv.Reader
 	layout   format.Layout
+	kinds    *kinds.Table
 	sources  map[[2]uint32]string // by partition and number
 	erasing  map[dict.ID]bool
 	counts   Counts
@@ -143,8 +147,8 @@ func (x *exporter) run(r kv.Reader) error {
 	if err != nil {
 		return err
 	}
-	x.layout = format.Layout{Settings: h.Settings}
-	if err := errors.Join(x.json.Encode(line{Export: exportVersion, Kinds: kindNames(h.Kinds)}), x.cursors(), x.notes()); err != nil {
+	x.layout, x.kinds = format.Layout{Settings: h.Settings}, h.Table
+	if err := errors.Join(x.json.Encode(x.first(h.Kinds)), x.cursors(), x.notes()); err != nil {
 		return err
 	}
 	x.erasing = map[dict.ID]bool{}
@@ -159,7 +163,7 @@ func (x *exporter) run(r kv.Reader) error {
 	if err := x.accounts(); err != nil {
 		return err
 	}
-	for _, k := range kinds.All {
+	for _, k := range x.kinds.All {
 		if err := x.records(k); err != nil {
 			return fmt.Errorf("exporting %s records: %w", k.Name, err)
 		}
@@ -326,9 +330,14 @@ func (x *exporter) records(k kinds.Info) error {
 	return flush()
 }
 
-func kindNames(of []kinds.Kind) (names []string) {
+// first is the first line of an export of these kinds.
+func (x *exporter) first(of []kinds.Kind) line {
+	l := line{Export: exportVersion}
 	for _, k := range of {
-		names = append(names, k.String())
+		l.Kinds = append(l.Kinds, x.kinds.Info(k).Name)
 	}
-	return names
+	for _, k := range x.kinds.Configured() {
+		l.More = append(l.More, k.Line())
+	}
+	return l
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"skein/graph"
 	"skein/graph/format"
@@ -59,7 +60,7 @@ func Read(ctx context.Context, s *graph.Store, r io.Reader, progress func(record
 			return m.counts, fmt.Errorf("%w: line %d: %w", graph.ErrImport, n, err)
 		}
 		if version = max(version, l.Export); l.Export > 0 {
-			if err := m.kinds(ctx, l.Kinds); err != nil {
+			if err := m.kinds(ctx, &l); err != nil {
 				return m.counts, fmt.Errorf("line %d: %w", n, err)
 			}
 		}
@@ -98,19 +99,16 @@ func (m *importer) line(ctx context.Context, l *line) error {
 }
 
 // kinds notes what the exported store has been indexing.
-func (m *importer) kinds(ctx context.Context, names []string) error {
+func (m *importer) kinds(ctx context.Context, l *line) error {
+	names := l.Kinds
 	if len(names) == 0 {
 		names = []string{"follow", "like", "repost", "block"}
 	}
-	var all []kinds.Kind
-	for _, name := range names {
-		k := kinds.ByName(name)
-		if k == nil {
-			return fmt.Errorf("%w: the export has records of kind %q, which this program does not know: it was written by a newer skein", graph.ErrImport, name)
-		}
-		all = append(all, k.Kind)
+	configured, err := kinds.Parse(strings.Join(l.More, "\n"))
+	if err != nil {
+		return fmt.Errorf("%w: the kinds of the export: %w", graph.ErrImport, err)
 	}
-	return m.s.ImportKinds(ctx, all)
+	return m.s.ImportKinds(ctx, names, configured)
 }
 
 func (m *importer) cursor(ctx context.Context, c *exportCursor) error {
@@ -181,7 +179,7 @@ func (m *importer) account(ctx context.Context, a *exportAccount) error {
 }
 
 func (m *importer) records(ctx context.Context, l *line) error {
-	kind := kinds.ByName(l.Kind)
+	kind := m.s.Kinds().ByName(l.Kind)
 	if kind == nil || !syntax.ValidDID(l.DID) {
 		return fmt.Errorf("%w: %s records of %q", graph.ErrImport, l.Kind, l.DID)
 	}

@@ -120,7 +120,7 @@ func CoderOfKey(key []byte) (c ChunkCoder, err error) {
 	if err != nil {
 		return c, err
 	}
-	if k.Info() == nil {
+	if !k.Valid() {
 		return c, fmt.Errorf("format: record key %x is of an unknown kind", key)
 	}
 	return CoderOf(actor, bucket), nil

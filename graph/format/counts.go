@@ -3,6 +3,7 @@ package format
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"skein/graph/kinds"
 	"skein/intern/dict"
@@ -19,13 +20,14 @@ type Counts struct {
 	Strings        map[string]int64 `json:"strings"`        // ids given, by namespace
 }
 
-// Clone returns a copy that has every kind and namespace.
+// Clone returns a copy that has every kind that is built in, and every namespace.
 func (c Counts) Clone() Counts {
 	d := c
 	d.Records, d.Strings = make(map[string]int64, len(kinds.All)), make(map[string]int64, 2)
 	for _, k := range kinds.All {
-		d.Records[k.Name] = c.Records[k.Name]
+		d.Records[k.Name] = 0
 	}
+	maps.Copy(d.Records, c.Records)
 	for _, ns := range dict.Namespaces {
 		d.Strings[ns.String()] = c.Strings[ns.String()]
 	}
@@ -39,8 +41,8 @@ func (c *Counts) Add(d Counts) {
 	c.Complete += d.Complete
 	c.Partial += d.Partial
 	c.Desynchronized += d.Desynchronized
-	for _, k := range kinds.All {
-		c.Records[k.Name] += d.Records[k.Name]
+	for name, n := range d.Records {
+		c.Records[name] += n
 	}
 	for _, ns := range dict.Namespaces {
 		c.Strings[ns.String()] += d.Strings[ns.String()]

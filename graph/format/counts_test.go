@@ -43,9 +43,9 @@ func TestCounts(t *testing.T) {
 			t.Fatalf("%+v became %+v, %v", ab, back, err)
 		}
 	}
-	// What is written nowhere is nothing, and what is not known is not kept.
-	c, err := DecodeCounts([]byte(`{"accounts": 3, "records": {"follow": 2, "no such": 5}, "strings": null, "more": 1}`))
-	if want := (Counts{Accounts: 3, Records: map[string]int64{"follow": 2}}).Clone(); err != nil || !same(c, want) || len(c.Records) != len(kinds.All) {
+	// What is written nowhere is nothing; what is not built in is kept.
+	c, err := DecodeCounts([]byte(`{"accounts": 3, "records": {"follow": 2, "configured": 5}, "strings": null, "more": 1}`))
+	if want := (Counts{Accounts: 3, Records: map[string]int64{"follow": 2, "configured": 5}}).Clone(); err != nil || !same(c, want) || len(c.Records) != len(kinds.All)+1 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if c, err := DecodeCounts([]byte(`{"accounts": "many"}`)); err == nil || c.Records == nil {

@@ -27,6 +27,9 @@ type Header struct {
 	Version  uint8
 	Settings dict.Settings
 	Kinds    []kinds.Kind
+	// Table has the rows of the Kinds, and of what is built in besides. It is not part of
+	// this row of the store: those that are not built in are under KeyKinds.
+	Table *kinds.Table
 }
 
 // HeaderKey is the key of the Header. Every store has it from its first write on.

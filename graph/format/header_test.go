@@ -12,7 +12,7 @@ import (
 
 // Each header that no store has is refused, for its own reason.
 func TestHeadersRefused(t *testing.T) {
-	good := Header{Version, dict.DefaultSettings, []kinds.Kind{1, 4}}
+	good := Header{Version: Version, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{1, 4}}
 	with := func(change func(h *Header)) []byte {
 		h := good
 		h.Kinds = slices.Clone(h.Kinds)
@@ -53,7 +53,7 @@ func TestHeadersRefused(t *testing.T) {
 
 // A store that is being upgraded says what it was, and is of no version that is read.
 func TestUpgradingHeader(t *testing.T) {
-	before := (&Header{Version, dict.SharedSettings, []kinds.Kind{1}}).Append(nil)
+	before := (&Header{Version: Version, Settings: dict.SharedSettings, Kinds: []kinds.Kind{1}}).Append(nil)
 	for _, was := range [][]byte{{3}, before, bytes.Repeat([]byte{0xff}, 3)} {
 		v := AppendUpgrading([]byte("x"), was)
 		if got := UpgradingHeader(v[1:]); !bytes.Equal(got, was) || v[0] != 'x' {

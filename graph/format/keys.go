@@ -27,6 +27,7 @@ var (
 	KeyCounts = []byte("mcounts")
 	KeyHidden = []byte("mhidden")
 	KeySecret = []byte("msecret")
+	KeyKinds  = []byte("mkinds")
 	KeyWriter = []byte("mwriter")
 	KeyImport = []byte("mimport")
 )

@@ -34,7 +34,7 @@ type Part struct {
 
 // Parts lists the parts that grow with the network. Rest is all other keyspaces, by
 // the first byte of their keys.
-func Parts() (parts []Part, rest []byte) {
+func Parts(t *kinds.Table) (parts []Part, rest []byte) {
 	parts = []Part{
 		{"DIDs → ids", []byte{dict.KeyID, byte(dict.DID)}},
 		{"ids → DIDs", []byte{dict.KeyString, byte(dict.DID)}},
@@ -42,11 +42,15 @@ func Parts() (parts []Part, rest []byte) {
 		{"ids → URIs", []byte{dict.KeyString, byte(dict.URI)}},
 		{"accounts", []byte{KeyAccount}},
 	}
-	for _, k := range kinds.All {
+	for _, k := range t.All {
 		parts = append(parts, Part{k.Name + " records", []byte{KeyRecord, byte(k.Kind)}})
 	}
-	for _, k := range kinds.All {
-		parts = append(parts, Part{k.Reverse, []byte{KeyReverse, byte(k.Kind)}})
+	for _, k := range t.All {
+		name := k.Reverse
+		if !k.HasSets() {
+			name = k.Name + " sets"
+		}
+		parts = append(parts, Part{name, []byte{KeyReverse, byte(k.Kind)}})
 	}
 	parts = append(parts, Part{"hidden accounts", []byte{KeyReverse, byte(kinds.Hidden)}})
 	listed := map[byte]bool{}

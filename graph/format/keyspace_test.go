@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"slices"
 	"testing"
+
+	"skein/graph/kinds"
 )
 
 // Every keyspace is listed once: as a part of the store, or with the rest.
 func TestParts(t *testing.T) {
-	parts, rest := Parts()
+	parts, rest := Parts(kinds.BuiltIn)
 	seen := map[byte]int{}
 	names := map[string]bool{}
 	for i, p := range parts {

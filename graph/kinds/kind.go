@@ -1,14 +1,18 @@
-// Package kinds is the table of what is indexed: each kind of edge is one row of
-// All. The decoder, the store, the queries, the metrics, the simulated network and
-// the models of the tests take their kinds from it.
+// Package kinds says what is indexed: each kind of edge is one row of a Table. The
+// decoder, the store, the queries, the metrics, the simulated network and the models of
+// the tests take their kinds from it.
 //
-// A kind is added by adding a row, with a number that was never used before. What a
-// store lacks of it, having been made before, is recorded as a gap when it is opened
-// (graph.Open). The table is read only, from any goroutine.
+// Some rows are built in (All); a kind is added there with a number that was never used
+// before. More can be configured (package graph, Options.Kinds; file.go has the form):
+// those have the numbers that their store gave them, and so each store has a Table of its
+// own. What a store lacks of a kind, having been made before, is recorded as a gap when it
+// is opened (graph.Open). A Table is read only, from any goroutine.
 package kinds
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"skein/intern/dict"
 )
@@ -35,31 +39,54 @@ var Author = End{Is: dict.DID}
 func did(field ...string) End { return End{dict.DID, field} }
 func uri(field ...string) End { return End{dict.URI, field} }
 
-// Info is a row of the table of kinds.
+// Info is a row of the table of kinds. Several may be of one collection, whose records
+// then make an edge for each.
 type Info struct {
 	Kind       Kind
 	Name       string // in stats and metrics
 	Collection string // the NSID of the records
 	From, To   End    // what the edge goes from and to
-	Forward    string // the query operator from From to the set of To
-	Reverse    string // the query operator from To to the set of From
+	// Forward and Reverse are the query operators: from From to the set of To, and from To
+	// to the set of From. They are "" if the two sets by themselves have no meaning.
+	Forward, Reverse string
 	// Known says that it is worth telling who of the people somebody follows has such an
 	// edge to a subject (the method known).
 	Known bool
+	// Optional says that a record may well have nothing at the field, as most posts are no
+	// replies: it then makes no edge, and is not malformed.
+	Optional bool
 }
 
-// All is the one table of what is indexed. A Kind's number is never used again.
+// Source returns the collection and the path to what is named, as in
+// "app.bsky.feed.like:subject.uri".
+func (k *Info) Source() string { return k.Collection + ":" + strings.Join(k.To.Field, ".") }
+
+// HasSets reports whether the kind's sets can be asked for.
+func (k *Info) HasSets() bool { return k.Reverse != "" }
+
+// All are the rows that are built in. A Kind's number is never used again; those from
+// FirstConfigured on are the stores' to give.
 //
-// The record map and the sets take edges that begin at the author of the record; a
-// kind that begins elsewhere, as a list's members do, needs a second look-up that is
-// not there yet: TestTable refuses its row.
+// The record map and the sets take edges that begin at the author of the record. A list's
+// members are named by records of the list's author: such a record makes two edges, to the
+// member and to the list, and the two are joined by its key when they are asked for
+// (graph.Snapshot.Listed).
 var All = []Info{
-	{1, "follow", "app.bsky.graph.follow", Author, did("subject"), "follows", "followers", true},
-	{2, "like", "app.bsky.feed.like", Author, uri("subject", "uri"), "likes", "likers", true},
-	{3, "repost", "app.bsky.feed.repost", Author, uri("subject", "uri"), "reposts", "reposters", true},
-	{4, "block", "app.bsky.graph.block", Author, did("subject"), "blocks", "blockers", false},
-	{5, "listblock", "app.bsky.graph.listblock", Author, uri("subject"), "listblocks", "listblockers", false},
+	{1, "follow", "app.bsky.graph.follow", Author, did("subject"), "follows", "followers", true, false},
+	{2, "like", "app.bsky.feed.like", Author, uri("subject", "uri"), "likes", "likers", true, false},
+	{3, "repost", "app.bsky.feed.repost", Author, uri("subject", "uri"), "reposts", "reposters", true, false},
+	{4, "block", "app.bsky.graph.block", Author, did("subject"), "blocks", "blockers", false, false},
+	{5, "listblock", "app.bsky.graph.listblock", Author, uri("subject"), "listblocks", "listblockers", false, false},
+	{ListMember, "listitem", "app.bsky.graph.listitem", Author, did("subject"), "", "", false, false},
+	{ListItem, "listitem_list", "app.bsky.graph.listitem", Author, uri("list"), "", "", false, false},
 }
+
+// The two edges that a record of app.bsky.graph.listitem makes: to the account that it puts
+// on a list, and to the list.
+const (
+	ListMember Kind = 6
+	ListItem   Kind = 7
+)
 
 // Hidden is the kind under which the set of hidden accounts is kept.
 const Hidden Kind = 0
@@ -67,17 +94,134 @@ const Hidden Kind = 0
 // Max bounds tables by Kind.
 const Max = 255
 
-var byKind = func() (t [Max + 1]*Info) {
-	for i := range All {
-		t[All[i].Kind] = &All[i]
+// The numbers that a store gives to the kinds that it is configured with.
+const (
+	FirstConfigured Kind = 64
+	MaxConfigured        = 64 // kinds
+)
+
+// A Table is what a store indexes.
+type Table struct {
+	// All are its rows, those that are built in first.
+	All []Info
+
+	byKind      [Max + 1]*Info
+	byName      map[string]*Info
+	collections []Collection
+}
+
+// A Collection is one of which records are indexed, and the kinds of edges that each of
+// them makes, of which there is one at least.
+type Collection struct {
+	NSID  string
+	Kinds []*Info
+}
+
+// BuiltIn is the table of a store that is configured with nothing.
+var BuiltIn = func() *Table {
+	t, err := TableOf(nil)
+	if err != nil {
+		panic(err)
 	}
 	return t
 }()
 
-// Info returns the kind's row, nil if there is none.
-func (k Kind) Info() *Info { return byKind[k] }
+// TableOf returns the table of a store that is configured with some kinds, which have
+// their numbers. It fails if they contradict each other, or what is built in.
+func TableOf(configured []Info) (*Table, error) {
+	t := &Table{All: slices.Concat(All, configured), byName: map[string]*Info{}}
+	sources := map[string]*Info{}
+	sets := map[string]*Info{"members": nil, "intersect": nil, "union": nil, "except": nil, "rank": nil, "listed": nil, "lists": nil}
+	for i := range t.All {
+		k := &t.All[i]
+		if i >= len(All) {
+			if err := k.check(); err != nil {
+				return nil, err
+			}
+			if k.Kind < FirstConfigured || k.Kind >= FirstConfigured+MaxConfigured || t.byKind[k.Kind] != nil {
+				return nil, fmt.Errorf("kinds: %s has the number %d, which is not to be had", k.Source(), k.Kind)
+			}
+		}
+		if other := sources[k.Source()]; other != nil {
+			return nil, fmt.Errorf("kinds: %s is indexed already, as %s", k.Source(), other.Name)
+		}
+		if other := t.byName[k.Name]; other != nil {
+			return nil, fmt.Errorf("kinds: the kinds of %s and of %s are both called %s", other.Source(), k.Source(), k.Name)
+		}
+		for _, set := range []string{k.Forward, k.Reverse} {
+			if set == "" {
+				continue
+			}
+			if other, taken := sets[set]; taken && other != nil {
+				return nil, fmt.Errorf("kinds: a set of %s cannot be called %s: a set of %s is", k.Source(), set, other.Source())
+			} else if taken {
+				return nil, fmt.Errorf("kinds: a set of %s cannot be called %s, which is a word of expressions", k.Source(), set)
+			}
+			sets[set] = k
+		}
+		sources[k.Source()], t.byName[k.Name], t.byKind[k.Kind] = k, k, k
+		if n := slices.IndexFunc(t.collections, func(c Collection) bool { return c.NSID == k.Collection }); n >= 0 {
+			t.collections[n].Kinds = append(t.collections[n].Kinds, k)
+		} else {
+			t.collections = append(t.collections, Collection{k.Collection, []*Info{k}})
+		}
+	}
+	return t, nil
+}
 
-// String returns the kind's name, as in metrics.
+// Info returns a kind's row, nil if there is none.
+func (t *Table) Info(k Kind) *Info { return t.byKind[k] }
+
+// ByName returns the row of a kind by its name, nil if there is none.
+func (t *Table) ByName(name string) *Info { return t.byName[name] }
+
+// Configured returns the rows that are not built in.
+func (t *Table) Configured() []Info { return t.All[len(All):] }
+
+// Numbers returns the numbers of all rows, ascending.
+func (t *Table) Numbers() (all []Kind) {
+	for i := range t.All {
+		all = append(all, t.All[i].Kind)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Collections returns what is indexed by collection, in the order of the table.
+func (t *Table) Collections() []Collection { return t.collections }
+
+// Collection returns what is indexed of a collection, nil if nothing is.
+func (t *Table) Collection(nsid string) *Collection {
+	for i := range t.collections {
+		if t.collections[i].NSID == nsid {
+			return &t.collections[i]
+		}
+	}
+	return nil
+}
+
+// CollectionOf returns what is indexed of the collection that a record's path begins with,
+// nil if nothing is.
+func (t *Table) CollectionOf(path []byte) *Collection {
+	for i := range t.collections {
+		c := t.collections[i].NSID
+		if len(path) > len(c) && path[len(c)] == '/' && string(path[:len(c)]) == c {
+			return &t.collections[i]
+		}
+	}
+	return nil
+}
+
+// Info returns the row of a kind that is built in, nil if there is none.
+func (k Kind) Info() *Info { return BuiltIn.Info(k) }
+
+// Valid reports whether some store may have the kind: it is built in, or has one of the
+// numbers that stores give.
+func (k Kind) Valid() bool {
+	return k.Info() != nil || k >= FirstConfigured && k < FirstConfigured+MaxConfigured
+}
+
+// String returns the name of a kind that is built in; for people who look for faults.
 func (k Kind) String() string {
 	if i := k.Info(); i != nil {
 		return i.Name
@@ -85,12 +229,5 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// ByName returns the row of a kind by its name, nil if there is none.
-func ByName(name string) *Info {
-	for i := range All {
-		if All[i].Name == name {
-			return &All[i]
-		}
-	}
-	return nil
-}
+// ByName returns the row of a kind that is built in, nil if there is none.
+func ByName(name string) *Info { return BuiltIn.ByName(name) }

@@ -21,9 +21,11 @@ func TestTable(t *testing.T) {
 	numbers := map[kinds.Kind]bool{kinds.Hidden: true}
 	for _, k := range kinds.All {
 		once(k, "name", k.Name)
-		once(k, "collection", k.Collection)
-		once(k, "operator", k.Forward)
-		once(k, "operator", k.Reverse)
+		once(k, "source", k.Source())
+		if k.HasSets() {
+			once(k, "operator", k.Forward)
+			once(k, "operator", k.Reverse)
+		}
 		if numbers[k.Kind] {
 			t.Errorf("%s: number %d is another's", k.Name, k.Kind)
 		}
@@ -39,6 +41,12 @@ func TestTable(t *testing.T) {
 		}
 		if k.To.IsAuthor() || k.To.Is != dict.DID && k.To.Is != dict.URI {
 			t.Errorf("%s goes to %v: a record must name it", k.Name, k.To)
+		}
+		if k.Kind >= kinds.FirstConfigured || k.HasSets() != (k.Forward != "") {
+			t.Errorf("%s has the number %d, and the sets %q and %q", k.Name, k.Kind, k.Forward, k.Reverse)
+		}
+		if of := kinds.BuiltIn.Collection(k.Collection); of == nil || kinds.BuiltIn.CollectionOf([]byte(k.Collection+"/x")) != of || kinds.BuiltIn.CollectionOf([]byte(k.Collection)) != nil {
+			t.Errorf("%s is not found by its collection", k.Name)
 		}
 	}
 	if kinds.Kind(200).Info() != nil || kinds.Kind(200).String() != "kind(200)" || kinds.ByName("no") != nil {

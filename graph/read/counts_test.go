@@ -51,7 +51,7 @@ func TestCountsOfLanes(t *testing.T) {
 	rows, want := map[string][]byte{}, format.Counts{}.Clone()
 	for part := range 5 {
 		n := int64(1) << part
-		c := format.Counts{Accounts: n, Hidden: 2 * n, Partial: 3 * n, Desynchronized: 4 * n, Records: map[string]int64{"like": n, "gone": n}}
+		c := format.Counts{Accounts: n, Hidden: 2 * n, Partial: 3 * n, Desynchronized: 4 * n, Records: map[string]int64{"like": n, "configured": n}}
 		value, err := json.Marshal(c)
 		if err != nil {
 			t.Fatal(err)
@@ -62,6 +62,7 @@ func TestCountsOfLanes(t *testing.T) {
 		want.Partial += 3 * n
 		want.Desynchronized += 4 * n
 		want.Records["like"] += n
+		want.Records["configured"] += n
 	}
 	raw(t, rows, func(r kv.Reader) {
 		if got, err := read.Counts(r); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {

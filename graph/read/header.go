@@ -34,8 +34,15 @@ func FindHeader(r kv.Reader) (h format.Header, found bool, err error) {
 	if h, err = format.DecodeHeader(v); err != nil {
 		return h, true, err
 	}
+	v, _, err = r.Get(format.KeyKinds)
+	if err != nil {
+		return h, true, err
+	}
+	if h.Table, err = format.DecodeKinds(v); err != nil {
+		return h, true, err
+	}
 	for _, k := range h.Kinds {
-		if k.Info() == nil {
+		if h.Table.Info(k) == nil {
 			return h, true, fmt.Errorf("%w: the store has records of kind %d, which this program does not know: it was written by a newer skein; use that one", ErrFormat, k)
 		}
 	}

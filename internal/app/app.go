@@ -28,6 +28,7 @@ import (
 	"skein/consumer/backfill"
 	"skein/graph"
 	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/graph/read"
 	"skein/intern"
 	"skein/intern/dict"
@@ -53,6 +54,8 @@ type StoreOptions struct {
 	// and where it draws ids.
 	Share  graph.Share
 	Shards *dict.ShardRange
+	// Kinds are indexed besides what is built in (graph.Options).
+	Kinds []kinds.Info
 	// Backfill says how repos are fetched whole. nil means that none is, and that what
 	// is missed is not queued.
 	Backfill *backfill.Options
@@ -181,6 +184,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 			CacheBytes: budget.strings, FilterBytes: budget.filters, Owner: owner(), Metrics: intern.NewMetrics(reg),
 		},
 		Defaults:   o.defaults(),
+		Kinds:      o.Kinds,
 		StateCache: budget.states,
 		SetCache:   budget.sets,
 		Share:      o.Share,

@@ -17,6 +17,7 @@ import (
 	"skein/consumer"
 	"skein/consumer/backfill"
 	"skein/graph"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/app"
 	"skein/internal/identities"
@@ -48,6 +49,7 @@ type Settings struct {
 	allowPrivate bool
 	maxRepo      string
 
+	kindsFile                      string
 	Resolver                       string
 	FeedFile, FeedHost, feedAuthor string
 }
@@ -89,7 +91,15 @@ func (s *Settings) Feeds() (*query.Feeds, error) {
 		return nil, nil //nolint:nilnil // there are none
 	}
 	client := outward.NewClient(outward.Options{Trusted: []string{s.plc}, AllowPrivate: s.allowPrivate})
-	f, err := query.NewFeeds(query.FeedOptions{Path: s.FeedFile, Host: s.FeedHost, Publisher: s.feedAuthor, Directory: identities.NewDirectory(s.plc, client)})
+	more, err := s.kinds()
+	if err != nil {
+		return nil, err
+	}
+	table, err := kinds.Configure(kinds.BuiltIn, more)
+	if err != nil {
+		return nil, UsageError("--kinds: %v", err)
+	}
+	f, err := query.NewFeeds(query.FeedOptions{Kinds: table, Path: s.FeedFile, Host: s.FeedHost, Publisher: s.feedAuthor, Directory: identities.NewDirectory(s.plc, client)})
 	if err != nil {
 		return nil, UsageError("--feeds: %v", err)
 	}
@@ -134,8 +144,14 @@ func (s *Settings) IndexFlags(e *Environment) []cli.Flag {
 		s.RelayFlag(),
 		&cli.StringFlag{Name: "cursor", DefaultText: "the stored cursor, else live", Usage: "begin after this sequence number; 0 is the oldest that the relay keeps", Destination: &s.Cursor, Sources: Env("cursor")},
 		&cli.StringFlag{Name: "partition", Value: "0/1", Usage: "index only the repos of this share, i/n with i from 0: several writers on one FoundationDB", Destination: &s.partition, Sources: Env("partition")},
+		s.KindsFlag(),
 		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect when the relay has sent nothing and answered no ping for so long; 0: never", Destination: &s.watchdog, Sources: Env("idle-timeout")},
 	}, s.WriteFlags(e)...)
+}
+
+// KindsFlag is the flag that names the file of kinds.
+func (s *Settings) KindsFlag() cli.Flag {
+	return &cli.StringFlag{Name: "kinds", Usage: "index more kinds of records, those of this file: COLLECTION PATH did|at-uri SET SET in each line", Destination: &s.kindsFile, Sources: Env("kinds")}
 }
 
 // EngineFlags are those that concern the engine of a store which is written.
@@ -255,8 +271,27 @@ func (s *Settings) StoreOptions(e *Environment) (app.StoreOptions, error) {
 	if o.Memory, err = s.memoryBytes(); err != nil {
 		return o, err
 	}
+	if o.Kinds, err = s.kinds(); err != nil {
+		return o, err
+	}
 	o.Logger, err = e.logger()
 	return o, err
+}
+
+// kinds reads the file of kinds.
+func (s *Settings) kinds() ([]kinds.Info, error) {
+	if s.kindsFile == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(s.kindsFile)
+	if err != nil {
+		return nil, UsageError("--kinds: %v", err)
+	}
+	all, err := kinds.Parse(string(b))
+	if err != nil {
+		return nil, UsageError("--kinds %s: %v", s.kindsFile, err)
+	}
+	return all, nil
 }
 
 // CheckStoreFlag reads --store, if it is a URL.
@@ -273,7 +308,7 @@ func CheckStoreFlag(store string) error {
 // are wrong usage.
 func OpenIndex(ctx context.Context, o app.StoreOptions) (*app.Index, error) {
 	x, err := app.OpenIndex(ctx, o)
-	if errors.Is(err, graph.ErrShare) || errors.Is(err, dict.ErrSettings) {
+	if errors.Is(err, graph.ErrShare) || errors.Is(err, kinds.ErrContradiction) || errors.Is(err, dict.ErrSettings) {
 		return nil, UsageError("%v", err)
 	}
 	return x, err

@@ -51,9 +51,10 @@ const (
 	shareMore = 5 // of each kind that is not named above, out of shareOthers
 )
 
-// more are the kinds of the table that have no share of their own.
+// more are the kinds of the table that have no share of their own. What a listitem makes,
+// the network does not have.
 var more = slices.DeleteFunc(slices.Clone(kinds.All), func(k kinds.Info) bool {
-	return k.Kind == Follow || k.Kind == Like || k.Kind == Repost || k.Kind == Block
+	return k.Kind == Follow || k.Kind == Like || k.Kind == Repost || k.Kind == Block || !k.HasSets()
 })
 
 // moreOf returns the kind of more that an event of shareOthers is, if it is one.

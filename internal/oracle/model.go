@@ -45,6 +45,26 @@ type Op struct {
 	Delete  bool
 	Rkey    string
 	Subject string // "" if the record is malformed
+	// List is what a listitem names besides: the list. Its Kind is ListItem, and it makes
+	// two edges.
+	List string
+}
+
+// The kinds of edges of a record that puts an account on a list: to the account, and to the
+// list.
+const (
+	ListItem   = "listitem"
+	ListItemOf = "listitem_list"
+)
+
+// Edges returns an operation for each kind of edge that the record makes.
+func (o Op) Edges() []Op {
+	if o.Kind != ListItem {
+		return []Op{o}
+	}
+	list := Op{Kind: ListItemOf, Delete: o.Delete, Rkey: o.Rkey, Subject: o.List}
+	o.List = ""
+	return []Op{o, list}
 }
 
 // Path names a record.
@@ -87,12 +107,14 @@ func (m *Model) Apply(e *Event) {
 		if !r.Commit(Commit[string, [32]byte]{Rev: e.Rev, Since: e.Since, Root: e.Data, Prev: e.PrevData, TooBig: e.TooBig, Damaged: e.Damaged}) {
 			return
 		}
-		for _, o := range e.Ops {
-			p := Path{e.DID, o.Kind, o.Rkey}
-			if o.Delete {
-				delete(m.Records, p)
-			} else {
-				m.Records[p] = o.Subject
+		for _, record := range e.Ops {
+			for _, o := range record.Edges() {
+				p := Path{e.DID, o.Kind, o.Rkey}
+				if o.Delete {
+					delete(m.Records, p)
+				} else {
+					m.Records[p] = o.Subject
+				}
 			}
 		}
 	default:

@@ -150,6 +150,23 @@ func AppendRecord(dst []byte, k *kinds.Info, subject, cid, createdAt []byte) []b
 	return AppendText(append(dst, "icreatedAt"...), createdAt)
 }
 
+// AppendListItem appends the record that puts an account on a list. One that is empty makes
+// a malformed record.
+func AppendListItem(dst []byte, subject, list, createdAt []byte) []byte {
+	at := len(dst)
+	dst = append(dst, 0xa2)
+	if len(list) > 0 {
+		dst[at]++
+		dst = AppendText(append(dst, "dlist"...), list)
+	}
+	dst = AppendText(append(dst, "e$type"...), "app.bsky.graph.listitem")
+	if len(subject) > 0 {
+		dst[at]++
+		dst = AppendText(append(dst, "gsubject"...), subject)
+	}
+	return AppendText(append(dst, "icreatedAt"...), createdAt)
+}
+
 // AppendLink appends a link.
 func AppendLink(dst []byte, l *Link) []byte { return append(append(dst, linkHead...), l[:]...) }
 

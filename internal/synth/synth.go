@@ -110,6 +110,13 @@ func Record(kind kinds.Info, subject string) []byte {
 	return AppendRecord(nil, &kind, []byte(subject), []byte("bafyreib"), []byte("2026-01-01T00:00:00Z"))
 }
 
+func recordOf(k kinds.Info, o oracle.Op) []byte {
+	if k.Kind == kinds.ListMember {
+		return AppendListItem(nil, []byte(o.Subject), []byte(o.List), []byte("2026-01-01T00:00:00Z"))
+	}
+	return Record(k, o.Subject)
+}
+
 // Time is the event time of a seq.
 func Time(seq int64) string {
 	return time.Unix(1_700_000_000+seq, 0).UTC().Format("2006-01-02T15:04:05.000Z")
@@ -148,7 +155,7 @@ func commit(e *oracle.Event) []byte {
 		k := kinds.ByName(o.Kind)
 		op := Op{Action: "delete", Collection: k.Collection, Rkey: []byte(o.Rkey)}
 		if !o.Delete {
-			b := NewBlock(Record(*k, o.Subject))
+			b := NewBlock(recordOf(*k, o))
 			blocks = append(blocks, b)
 			op.Action, op.CID = []string{"create", "update"}[i%2], &b.CID
 		}

@@ -190,14 +190,14 @@ func (h *History) op(did string) oracle.Op {
 			return oracle.Op{Kind: o.Kind, Delete: true, Rkey: o.Rkey}
 		}
 		if n > 24 { // else: an update to the same subject
-			o.Subject = h.subject(o.Kind)
+			h.names(&o, did)
 		}
 		live[i] = o
 		return o
 	case n < 33: // a path that may or may not stand
 		o := oracle.Op{Kind: h.kind(), Delete: h.rng.IntN(2) == 0, Rkey: fmt.Sprint("key", h.rng.IntN(4))}
 		if !o.Delete {
-			o.Subject = h.subject(o.Kind)
+			h.names(&o, did)
 		}
 		return o
 	case n < 38 && len(live) > 0: // a second record of the same subject
@@ -207,16 +207,45 @@ func (h *History) op(did string) oracle.Op {
 		return o
 	}
 	o := oracle.Op{Kind: h.kind(), Rkey: h.tid()}
-	o.Subject = h.subject(o.Kind)
+	h.names(&o, did)
 	h.live[did] = append(live, o)
 	return o
 }
 
 func (h *History) kind() string {
-	if n := h.rng.IntN(len(kinds.All) + 1); n < len(kinds.All) {
-		return kinds.All[n].Name
+	of := kinds.BuiltIn.Collections()
+	if n := h.rng.IntN(len(of) + 1); n < len(of) {
+		return of[n].Kinds[0].Name
 	}
 	return "like" // twice as often
+}
+
+// names draws what a record of an account names.
+func (h *History) names(o *oracle.Op, did string) {
+	if o.Subject = h.subject(o.Kind); o.Kind == oracle.ListItem {
+		o.List = h.list(did)
+	}
+}
+
+// Lists are how many lists an account has; their keys are list0 and so on.
+const Lists = 3
+
+// ListOf returns the URI of one of them.
+func ListOf(did string, n int) string {
+	return fmt.Sprintf("at://%s/app.bsky.graph.list/list%d", did, n)
+}
+
+// list draws the list that a listitem of an account names: mostly one of its own.
+func (h *History) list(did string) string {
+	switch h.rng.IntN(12) {
+	case 0:
+		return "" // malformed
+	case 1:
+		return "at://handle.example.com/app.bsky.graph.list/list0"
+	case 2:
+		did = h.accounts[h.rng.IntN(len(h.accounts))]
+	}
+	return ListOf(did, h.rng.IntN(Lists))
 }
 
 func (h *History) subject(kind string) string {

@@ -684,6 +684,9 @@ func (n *network) compareSets(want map[string]truthRepo) (differences []string) 
 	for did, repo := range want {
 		_, broken := n.broken[did]
 		for _, k := range kinds.All {
+			if !k.HasSets() {
+				continue
+			}
 			if !broken {
 				add(k.Forward+"("+did+")", "")
 			}

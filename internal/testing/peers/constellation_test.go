@@ -72,6 +72,9 @@ func jetstreamLines(e *oracle.Event, have map[string]bool) (lines []string) {
 				for _, name := range slices.Backward(k.To.Field) {
 					v = map[string]any{name: v}
 				}
+				if o.Kind == oracle.ListItem {
+					v = map[string]any{"subject": o.Subject, "list": o.List}
+				}
 				commit["record"] = v
 			}
 			line(map[string]any{"kind": "commit", "commit": commit})

@@ -22,6 +22,7 @@ import (
 
 	"skein/graph"
 	"skein/graph/check"
+	"skein/graph/kinds"
 	"skein/internal/app"
 	"skein/internal/kv"
 	"skein/internal/kv/pebblekv"
@@ -233,7 +234,7 @@ func open(tb testing.TB, where string) *app.Index {
 func usage(tb testing.TB, x *app.Index, title string) {
 	tb.Helper()
 	var spaces []check.Keyspace
-	err := x.KV.View(tb.Context(), func(r kv.Reader) (err error) { spaces, err = check.Usage(r, x.KV, nil); return err })
+	err := x.KV.View(tb.Context(), func(r kv.Reader) (err error) { spaces, err = check.Usage(r, kinds.BuiltIn, x.KV, nil); return err })
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -110,6 +110,9 @@ func (f facts) known(ctx context.Context, base, actor string, accounts []string)
 func (f facts) via() map[string]map[string][]string {
 	all := map[string]map[string][]string{}
 	for _, k := range kinds.All {
+		if !k.HasSets() {
+			continue
+		}
 		all[k.Forward] = f.Forward[k.Name]
 		if k.To.Is == dict.DID {
 			all[k.Reverse] = f.Reverse[k.Name]

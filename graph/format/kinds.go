@@ -1,0 +1,62 @@
+package format
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"skein/graph/kinds"
+	"skein/intern/dict"
+)
+
+// The kinds of a store that are not built in lie under KeyKinds, as a list in JSON of the
+// form configured: what each number means in this store, for ever. A store that is
+// configured with none has no such row.
+
+type configured struct {
+	Number     kinds.Kind `json:"number"`
+	Collection string     `json:"collection"`
+	Path       string     `json:"path"`  // its fields, with dots between
+	Names      string     `json:"names"` // what stands there: "did" or "uri"
+	Forward    string     `json:"forward"`
+	Reverse    string     `json:"reverse"`
+}
+
+// AppendKinds appends the value of KeyKinds.
+func AppendKinds(dst []byte, t *kinds.Table) ([]byte, error) {
+	list := []configured{}
+	for _, k := range t.Configured() {
+		list = append(list, configured{k.Kind, k.Collection, strings.Join(k.To.Field, "."), k.To.Is.String(), k.Forward, k.Reverse})
+	}
+	b, err := json.Marshal(list)
+	return append(dst, b...), err
+}
+
+// DecodeKinds reads the value of KeyKinds, nil if there is none.
+func DecodeKinds(v []byte) (*kinds.Table, error) {
+	if v == nil {
+		return kinds.BuiltIn, nil
+	}
+	var list []configured
+	if err := json.Unmarshal(v, &list); err != nil {
+		return nil, fmt.Errorf("format: reading the kinds of the store: %w", err)
+	}
+	var rows []kinds.Info
+	for _, c := range list {
+		k := kinds.Info{
+			Kind: c.Number, Name: c.Forward, Collection: c.Collection, From: kinds.Author, Forward: c.Forward, Reverse: c.Reverse, Optional: true,
+			To: kinds.End{Field: strings.Split(c.Path, ".")},
+		}
+		for _, ns := range dict.Namespaces {
+			if ns.String() == c.Names {
+				k.To.Is = ns
+			}
+		}
+		rows = append(rows, k)
+	}
+	t, err := kinds.TableOf(rows)
+	if err != nil {
+		return nil, fmt.Errorf("format: the kinds of the store: %w", err)
+	}
+	return t, nil
+}

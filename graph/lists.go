@@ -1,0 +1,146 @@
+package graph
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/graph/read"
+	"skein/intern/dict"
+)
+
+// A record of app.bsky.graph.listitem makes two edges, to an account and to a list. What
+// puts the account on the list is that one record makes both, so the two kinds are joined
+// by the records' keys when they are asked for. It counts only in the repo of the account
+// whose list it is, as Bluesky has it (packages/bsky of the reference implementation,
+// data-plane/server/indexing/plugins/list-item.ts).
+
+// Joined calls each with what the records of an actor name that name subject as well: of
+// those in a window, of which the edge from is to subject, where their edge to goes. The
+// records come in no order. path is valid during the call.
+func (s *Snapshot) Joined(actor dict.ID, from, to kinds.Kind, subject dict.ID, w Window, each func(path format.Path, other dict.ID) error) error {
+	if actor == dict.None || subject == dict.None {
+		return nil
+	}
+	var tids []uint64
+	raw := map[string]bool{}
+	err := read.RecordsIn(s.r, from, actor, w, func(r *format.Record) bool {
+		switch {
+		case r.Subject != subject:
+		case r.Path.Raw != nil:
+			raw[string(r.Path.Raw)] = true
+		default:
+			tids = append(tids, r.Path.TID)
+		}
+		return true
+	})
+	if err != nil || len(tids)+len(raw) == 0 {
+		return err
+	}
+	slices.Sort(tids)
+	var failed error
+	found := func(r *format.Record) bool {
+		in := false
+		if r.Path.Raw != nil {
+			in = raw[string(r.Path.Raw)]
+		} else {
+			_, in = slices.BinarySearch(tids, r.Path.TID)
+		}
+		if in && r.Subject != dict.None {
+			failed = each(r.Path, r.Subject)
+		}
+		return failed == nil
+	}
+	const few = 16 // records, whose buckets alone are read
+	if len(raw) == 0 && len(tids) <= few {
+		for _, tid := range tids {
+			if err = read.RecordsIn(s.r, to, actor, Window{From: tid, To: tid + 1}, found); err != nil || failed != nil {
+				break
+			}
+		}
+	} else {
+		if len(raw) == 0 {
+			w = Window{From: tids[0], To: tids[len(tids)-1] + 1}
+		} else {
+			w = Window{}
+		}
+		err = read.RecordsIn(s.r, to, actor, w, found)
+	}
+	if err == nil {
+		err = failed
+	}
+	return err
+}
+
+// Listed calls each with the accounts that records of author put on a list of its own, by
+// those in a window, in no order, and maybe several times; whatever the state of the
+// accounts.
+func (s *Snapshot) Listed(list, author dict.ID, w Window, each func(member dict.ID, path format.Path)) error {
+	return s.Joined(author, kinds.ListItem, kinds.ListMember, list, w, func(p format.Path, member dict.ID) error {
+		each(member, p)
+		return nil
+	})
+}
+
+// Lists calls each with the lists that an account is on, by the records in a window, in no
+// order, and maybe several times. from are those who have put it on lists, of whom hidden
+// ones do not count.
+func (s *Snapshot) Lists(member dict.ID, from []dict.ID, w Window, each func(list dict.ID, path format.Path)) error {
+	type item struct {
+		author int
+		list   dict.ID
+		path   format.Path
+	}
+	var items []item
+	for i, author := range from {
+		if s.IsHidden(author) {
+			continue
+		}
+		err := s.Joined(author, kinds.ListMember, kinds.ListItem, member, w, func(p format.Path, list dict.ID) error {
+			p.Raw = bytes.Clone(p.Raw)
+			items = append(items, item{i, list, p})
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	// Only those count whose author's list it is: the names say so.
+	lists := make([]dict.ID, 0, len(items))
+	for _, it := range items {
+		lists = append(lists, it.list)
+	}
+	slices.Sort(lists)
+	lists = slices.Compact(lists)
+	authors := make([]string, len(lists))
+	if err := s.Strings(dict.URI, lists, func(i int, uri []byte) error { authors[i] = AuthorityOf(string(uri)); return nil }); err != nil {
+		return err
+	}
+	dids := make([]string, len(from))
+	if err := s.Strings(dict.DID, from, func(i int, did []byte) error { dids[i] = string(did); return nil }); err != nil {
+		return err
+	}
+	for _, it := range items {
+		if i, _ := slices.BinarySearch(lists, it.list); authors[i] == dids[it.author] {
+			each(it.list, it.path)
+		}
+	}
+	return nil
+}
+
+// AuthorityOf returns the authority of an AT URI: the account whose record it names.
+func AuthorityOf(uri string) string {
+	authority, _, _ := strings.Cut(strings.TrimPrefix(uri, "at://"), "/")
+	return authority
+}
+
+// A ShownRecord is the record that is shown of an edge, out of those that are offered.
+type ShownRecord struct{ edgeRecord }
+
+// Offer offers a record. since is the TID of the edge's subject, 0 if it has none.
+func (e *ShownRecord) Offer(p format.Path, since uint64) { e.offer(p, since) }
+
+// Path returns the path of the record; found is false if none was offered.
+func (e *ShownRecord) Path() (p format.Path, found bool) { return e.path, e.found }
