@@ -24,6 +24,8 @@ var backlinkMethods = []method{
 	{"blue.microcosm.links.getBacklinks", (*Server).getBacklinks, []string{"subject", "source", "cursor", "did", "limit", "reverse"}, []string{"did"}},
 	{"blue.microcosm.links.getBacklinksCount", (*Server).getBacklinksCount, []string{"subject", "source"}, nil},
 	{"blue.microcosm.links.getBacklinkDids", (*Server).getBacklinkDids, []string{"subject", "source", "cursor", "limit"}, nil},
+	{"blue.microcosm.links.getManyToManyCounts", (*Server).getManyToManyCounts, []string{"subject", "source", "pathToOther", "did", "otherSubject", "cursor", "limit"}, []string{"did", "otherSubject"}},
+	{"blue.microcosm.links.getManyToMany", (*Server).getManyToMany, []string{"subject", "source", "pathToOther", "linkDid", "otherSubject", "cursor", "limit"}, []string{"linkDid", "otherSubject"}},
 	{"/links", (*Server).links, []string{"target", "collection", "path", "cursor", "did", "from_dids", "limit"}, []string{"did"}},
 	{"/links/count", (*Server).linksCount, []string{"target", "collection", "path"}, nil},
 	{"/links/distinct-dids", (*Server).linksDids, []string{"target", "collection", "path", "cursor", "limit"}, nil},
@@ -173,17 +175,11 @@ func (s *Server) backlinkPage(ctx context.Context, q params, b backlinks) (p bac
 			return err
 		}
 		if b.hasDIDs {
-			ids, err := lookup(sn, b.dids)
+			some, err := idsOf(sn, b.dids)
 			if err != nil {
 				return err
 			}
-			var some []uint64
-			for _, id := range ids {
-				if id != dict.None {
-					some = append(some, uint64(id))
-				}
-			}
-			set = idset.And(set, idset.FromUnsorted(some))
+			set = idset.And(set, some)
 			total = set.Len() - idset.AndLen(v.hidden(), set)
 		}
 		p.total = total

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -294,8 +295,11 @@ func TestConstellation(t *testing.T) {
 		}
 	}
 	slices.SortFunc(subjects, func(x, y subject) int { return strings.Compare(x.k.Name+x.target, y.k.Name+y.target) })
-	if len(subjects) > 4000 {
-		subjects = subjects[:4000]
+	if all := subjects; len(all) > 4000 {
+		subjects = nil
+		for i := range 4000 {
+			subjects = append(subjects, all[i*len(all)/4000])
+		}
 	}
 	inactive := map[string]int{} // who names a subject and is hidden, by kind and subject
 	seen := map[string]bool{}
@@ -305,7 +309,7 @@ func TestConstellation(t *testing.T) {
 			inactive[p.Kind+" "+s]++
 		}
 	}
-	twice, hidden := 0, 0
+	twice, hidden, pairs := 0, 0, 0
 	for _, s := range subjects {
 		field := strings.Join(s.k.To.Field, ".")
 		newer := func() url.Values {
@@ -335,6 +339,9 @@ func TestConstellation(t *testing.T) {
 			twice += len(want) - len(got)
 			hidden += theirTotal - len(want)
 		}
+		if !s.k.HasSets() { // it has two links
+			pairs += compareManyToMany(t, w, ours, theirs, s.target, s.k.Collection+":"+field, map[string]string{"subject": "list", "list": "subject"}[field])
+		}
 		var got, want struct{ Total int }
 		const count = "/links/count/distinct-dids"
 		if err := errors.Join(links(ours+count, older(), &got), links(theirs+count, older(), &want)); err != nil {
@@ -344,7 +351,7 @@ func TestConstellation(t *testing.T) {
 			t.Fatalf("%s %v: %d, and constellation %d, of which %d are not active", count, older(), got.Total, want.Total, n)
 		}
 	}
-	t.Logf("%d events, %d edges; %d subjects compared; records that make an edge a second time, which they list as well: %d; of accounts that are not active, which they count: %d", len(w.events), edges, len(subjects), twice, hidden)
+	t.Logf("%d events, %d edges; %d subjects compared; records that make an edge a second time, which they list as well: %d; of accounts that are not active, which they count: %d; records with two links: %d", len(w.events), edges, len(subjects), twice, hidden, pairs)
 
 	small := subjects[len(subjects)/2]
 	ask := func(base, path string, p url.Values) string {
@@ -371,6 +378,67 @@ func TestConstellation(t *testing.T) {
 		row("getBacklinks, 100, median ms"+n, ask(ours, "/xrpc/blue.microcosm.links.getBacklinks", p), ask(theirs, "/xrpc/blue.microcosm.links.getBacklinks", p))
 		row("getBacklinksCount, median ms"+n, ask(ours, "/xrpc/blue.microcosm.links.getBacklinksCount", p), ask(theirs, "/xrpc/blue.microcosm.links.getBacklinksCount", p))
 	}
+}
+
+// compareManyToMany compares, of the records that name a target, what else they name, but
+// for accounts that are not active, which they list. It returns how many records there are.
+func compareManyToMany(t *testing.T, w *linkWorld, ours, theirs, target, source, other string) (records int) {
+	t.Helper()
+	ask := func(base string) (items []string, counts map[string][2]int) {
+		p := url.Values{"subject": {target}, "source": {source}, "pathToOther": {other}, "limit": {"100"}}
+		for {
+			var page struct {
+				Items []struct {
+					LinkRecord   struct{ DID, Collection, Rkey string }
+					OtherSubject string
+				}
+				Cursor *string
+			}
+			if err := links(base+"/xrpc/blue.microcosm.links.getManyToMany", p, &page); err != nil {
+				t.Fatal(base, p, err)
+			}
+			for _, it := range page.Items {
+				if !w.model.Hidden[it.OtherSubject] {
+					items = append(items, it.LinkRecord.DID+"/"+it.LinkRecord.Collection+"/"+it.LinkRecord.Rkey+" "+it.OtherSubject)
+				}
+			}
+			if page.Cursor == nil {
+				break
+			}
+			p.Set("cursor", *page.Cursor)
+		}
+		p.Del("cursor")
+		counts = map[string][2]int{}
+		for {
+			var page struct {
+				Counts []struct {
+					Subject         string
+					Total, Distinct int
+				} `json:"counts_by_other_subject"`
+				Cursor *string
+			}
+			if err := links(base+"/xrpc/blue.microcosm.links.getManyToManyCounts", p, &page); err != nil {
+				t.Fatal(base, p, err)
+			}
+			for _, c := range page.Counts {
+				if !w.model.Hidden[c.Subject] {
+					counts[c.Subject] = [2]int{c.Total, c.Distinct}
+				}
+			}
+			if page.Cursor == nil {
+				break
+			}
+			p.Set("cursor", *page.Cursor)
+		}
+		slices.Sort(items)
+		return items, counts
+	}
+	got, counts := ask(ours)
+	want, theirCounts := ask(theirs)
+	if !slices.Equal(got, want) || !maps.Equal(counts, theirCounts) {
+		t.Fatalf("%s of %s: %q, constellation %q; %v, constellation %v", source, target, got, want, counts, theirCounts)
+	}
+	return len(got)
 }
 
 func sizeOf(t *testing.T, dir string) (n int64) {

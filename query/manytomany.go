@@ -1,0 +1,301 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"strings"
+
+	"skein/graph"
+	"skein/graph/format"
+	"skein/graph/kinds"
+	"skein/intern/dict"
+	"skein/internal/idset"
+	"skein/internal/kv"
+	"skein/internal/syntax"
+)
+
+// The methods of Constellation about records that name two things, as one that puts an
+// account on a list does: of the records that name a subject at one path, what they name at
+// another.
+
+// manyToMany is what is asked for.
+type manyToMany struct {
+	of        *Expr       // who names the subject; nil if that is not indexed
+	to        *kinds.Info // of the other path; nil likewise
+	by        []literal   // only their records, if hasBy
+	hasBy     bool
+	others    []literal // only these, if hasOthers
+	hasOthers bool
+	limit     int
+	cursor    string
+	more      string // what a cursor is for besides the set
+}
+
+// manyToMany reads the parameters; by is the one that names the accounts whose records count.
+func (q params) manyToMany(by string) (m manyToMany, err error) {
+	for _, name := range []string{"subject", "source", "pathToOther"} {
+		if !q.values.Has(name) {
+			return m, invalid("parameter %s is missing", name)
+		}
+	}
+	collection, path, ok := strings.Cut(q.values.Get("source"), ":")
+	if !ok {
+		return m, invalid("parameter source is %q, it must be a collection and a path, as in app.bsky.graph.listitem:subject", clip(q.values.Get("source")))
+	}
+	m.of = q.words.whoNames(q.words.kindAt(collection, path), q.values.Get("subject"))
+	m.to = q.words.kindAt(collection, q.values.Get("pathToOther"))
+	if m.limit, err = q.integer("limit", 1, 1000, 100); err != nil {
+		return m, err
+	}
+	for _, name := range []string{by, "otherSubject"} {
+		if n := len(q.values[name]); n > maxMembers {
+			return m, invalid("parameter %s is given %d times, at most %d are taken", name, n, maxMembers)
+		}
+	}
+	for _, did := range q.values[by] {
+		if did = strings.TrimSpace(did); did != "" {
+			m.hasBy = true
+			if syntax.ValidDID(did) { // else it has no records
+				m.by = append(m.by, literal{s: did, is: dict.DID})
+			}
+		}
+	}
+	for _, other := range q.values["otherSubject"] {
+		if other = strings.TrimSpace(other); other != "" {
+			m.hasOthers = true
+			if l, ok := literalOf(other); ok && l.handle == "" && m.to != nil && l.is == m.to.To.Is {
+				m.others = append(m.others, l)
+			}
+		}
+	}
+	m.cursor = q.values.Get("cursor")
+	m.more = strings.Join(slices.Concat([]string{"many", by, q.values.Get("pathToOther")}, q.values[by], []string{""}, q.values["otherSubject"]), " ")
+	return m, nil
+}
+
+// twoLinks is a record that names the subject and something else.
+type twoLinks struct {
+	actor, other dict.ID
+	path         format.Path
+}
+
+// each calls fn for the records of one account after another, from the one with id from on,
+// in the order of their keys, until it returns false.
+func (m *manyToMany) each(ctx context.Context, sn *graph.Snapshot, w *work, from dict.ID, fn func(twoLinks) bool) error {
+	v, err := newEvaluation(ctx, sn, m.of, w)
+	if err != nil {
+		return err
+	}
+	set, _, err := v.result()
+	if err != nil {
+		return err
+	}
+	if m.hasBy {
+		by, err := idsOf(sn, m.by)
+		if err != nil {
+			return err
+		}
+		set = idset.And(set, by)
+	}
+	only, err := idsOf(sn, m.others)
+	if err != nil {
+		return err
+	}
+	if set.Len() > MaxListers {
+		return invalid("%d accounts name it: the records of each are read, and at most %d are; name some with did or linkDid", set.Len(), MaxListers)
+	}
+	if set.Len() > idset.ListMax {
+		if err := w.heavy(); err != nil {
+			return err
+		}
+	}
+	hidden, ended := sn.Hidden(), kv.InterruptOf(ctx)
+	subject := v.ids[0]
+	for id := range set.All() {
+		if dict.ID(id) < from || hidden.Has(id) {
+			continue
+		}
+		if err := ended.Err(); err != nil {
+			return err
+		}
+		var of []twoLinks
+		err := sn.Joined(dict.ID(id), m.of.root.kind, m.to.Kind, subject, graph.Window{}, func(p format.Path, other dict.ID) error {
+			if m.hasOthers && !only.Has(uint64(other)) || m.to.To.Is == dict.DID && sn.IsHidden(other) {
+				return nil
+			}
+			p.Raw = slices.Clone(p.Raw)
+			of = append(of, twoLinks{dict.ID(id), other, p})
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(of, func(x, y twoLinks) int { return format.ComparePaths(x.path, y.path) })
+		for _, r := range of {
+			if !fn(r) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// idsOf returns the ids of those strings that have one.
+func idsOf(sn *graph.Snapshot, list []literal) (idset.Set, error) {
+	ids, err := lookup(sn, list)
+	var some []uint64
+	for _, id := range ids {
+		if id != dict.None {
+			some = append(some, uint64(id))
+		}
+	}
+	return idset.FromUnsorted(some), err
+}
+
+// isEmpty reports whether nothing of what is asked for is indexed.
+func (m *manyToMany) isEmpty() bool { return m.of == nil || m.to == nil }
+
+type countOfOther struct {
+	Subject  string `json:"subject"`
+	Total    uint64 `json:"total"`
+	Distinct uint64 `json:"distinct"`
+}
+
+// getManyToManyCounts counts, of the records that name a subject, what they name besides.
+func (s *Server) getManyToManyCounts(ctx context.Context, q params) (any, error) {
+	m, err := q.manyToMany("did")
+	if err != nil {
+		return nil, err
+	}
+	out := struct {
+		Counts []countOfOther `json:"counts_by_other_subject"`
+		Cursor *string        `json:"cursor"`
+	}{Counts: []countOfOther{}}
+	if m.isEmpty() {
+		return out, nil
+	}
+	var after dict.ID
+	if m.cursor != "" {
+		plain, err := s.cursors.openBytes(m.cursor, m.more+m.of.question())
+		if err != nil || len(plain) != 8 {
+			return nil, invalid("%v", errCursor)
+		}
+		after = dict.ID(binary.BigEndian.Uint64(plain))
+	}
+	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
+		out.Counts, out.Cursor = []countOfOther{}, nil
+		type count struct {
+			total, distinct uint64
+			last            dict.ID
+		}
+		counts := map[dict.ID]*count{}
+		err := m.each(ctx, sn, q.work, dict.None, func(r twoLinks) bool {
+			c := counts[r.other]
+			if c == nil {
+				c = &count{}
+				counts[r.other] = c
+			}
+			c.total++
+			if c.last != r.actor {
+				c.distinct++
+			}
+			c.last = r.actor
+			return true
+		})
+		if err != nil {
+			return err
+		}
+		ids := slices.Sorted(maps.Keys(counts))
+		from, found := slices.BinarySearch(ids, after)
+		if found {
+			from++
+		}
+		if ids = ids[from:]; len(ids) > m.limit {
+			ids = ids[:m.limit]
+			out.Cursor = new(s.cursors.sealBytes(binary.BigEndian.AppendUint64(nil, uint64(ids[len(ids)-1])), m.more+m.of.question()))
+		}
+		return sn.Strings(m.to.To.Is, ids, func(i int, other []byte) error {
+			out.Counts = append(out.Counts, countOfOther{string(other), counts[ids[i]].total, counts[ids[i]].distinct})
+			return nil
+		})
+	})
+	return out, err
+}
+
+type linkToOther struct {
+	Record recordID `json:"linkRecord"`
+	Other  string   `json:"otherSubject"`
+}
+
+// getManyToMany lists the records that name a subject, and what each names besides.
+func (s *Server) getManyToMany(ctx context.Context, q params) (any, error) {
+	m, err := q.manyToMany("linkDid")
+	if err != nil {
+		return nil, err
+	}
+	out := struct {
+		Items  []linkToOther `json:"items"`
+		Cursor *string       `json:"cursor"`
+	}{Items: []linkToOther{}}
+	if m.isEmpty() {
+		return out, nil
+	}
+	var from dict.ID
+	var after format.Path
+	if m.cursor != "" {
+		plain, err := s.cursors.openBytes(m.cursor, m.more+m.of.question())
+		if err != nil || len(plain) < 9 {
+			return nil, invalid("%v", errCursor)
+		}
+		from, after = dict.ID(binary.BigEndian.Uint64(plain)), format.ParsePath(plain[8:])
+	}
+	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
+		out.Items, out.Cursor = []linkToOther{}, nil
+		var page []twoLinks
+		more := false
+		err := m.each(ctx, sn, q.work, from, func(r twoLinks) bool {
+			if m.cursor != "" && r.actor == from && format.ComparePaths(r.path, after) <= 0 {
+				return true
+			}
+			if len(page) == m.limit {
+				more = true
+				return false
+			}
+			page = append(page, r)
+			return true
+		})
+		if err != nil {
+			return err
+		}
+		if more {
+			last := page[len(page)-1]
+			out.Cursor = new(s.cursors.sealBytes(last.path.AppendRkey(binary.BigEndian.AppendUint64(nil, uint64(last.actor))), m.more+m.of.question()))
+		}
+		dids, err := stringsOf(sn, dict.DID, page, func(r twoLinks) dict.ID { return r.actor })
+		if err != nil {
+			return err
+		}
+		others, err := stringsOf(sn, m.to.To.Is, page, func(r twoLinks) dict.ID { return r.other })
+		for _, r := range page {
+			out.Items = append(out.Items, linkToOther{recordID{dids[r.actor], m.to.Collection, string(r.path.AppendRkey(nil))}, others[r.other]})
+		}
+		return err
+	})
+	return out, err
+}
+
+// stringsOf looks up what the records of a page name.
+func stringsOf(sn *graph.Snapshot, ns dict.Namespace, page []twoLinks, of func(twoLinks) dict.ID) (map[dict.ID]string, error) {
+	ids := make([]dict.ID, len(page))
+	for i, r := range page {
+		ids[i] = of(r)
+	}
+	slices.SortFunc(ids, cmp.Compare[dict.ID])
+	ids = slices.Compact(ids)
+	names := make(map[dict.ID]string, len(ids))
+	err := sn.Strings(ns, ids, func(i int, name []byte) error { names[ids[i]] = string(name); return nil })
+	return names, err
+}
