@@ -111,7 +111,7 @@ func compare(t *testing.T, tr *truth.Truth, base string, limits ...int) {
 		t.Error(d)
 	}
 	if len(diffs) > 0 || said < 1000 {
-		t.Fatalf("known, rank and getRelationships: %d differences, %d answers that say something", len(diffs), said)
+		t.Fatalf("known, rank, getRelationships, windows, list, links: %d differences, %d answers that say something", len(diffs), said)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestTruthOverSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	r := relay.NewRecorded(all[:1000])
+	r := relay.NewRecorded(nil)
 	var mu sync.Mutex
 	r.DropAfter = func() int { mu.Lock(); defer mu.Unlock(); return 1 + rng.IntN(300) }
 	srv := httptest.NewServer(r)
@@ -211,10 +211,26 @@ func TestTruthOverSocket(t *testing.T) {
 	base, admin, stop := serve(t, x, &consumer.Options{
 		Relay: srv.URL, Cursor: &zero, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond, Watchdog: 10 * time.Second,
 	})
+	watched := make([]*truth.Watched, len(tr.Accounts))
+	var watching sync.WaitGroup
+	for n, did := range slices.Sorted(maps.Keys(tr.Accounts)) {
+		set := []string{"followers(%s)", "follows(%s)", "intersect(follows(%[1]s),followers(%[1]s))", "except(follows(%[1]s),blocks(%[1]s))"}[n%4]
+		watching.Go(func() { // each waits for the next round
+			var err error
+			if watched[n], err = truth.Watch(t.Context(), base, fmt.Sprintf(set, did)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if watching.Wait(); t.Failed() {
+		return
+	}
+	r.Append(all[:1000]...)
 	waitForCursor(t, base, 1000)
 	r.Append(all[1000:]...)
 	waitForCursor(t, base, tr.FinalSeq)
 	compare(t, tr, base, 7, 1000)
+	compareWatched(t, base, watched)
 	if s := getStats(t, base); s.Desynchronized != 0 || s.Partial != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -229,6 +245,38 @@ func TestTruthOverSocket(t *testing.T) {
 	stop()
 	closeIt()
 	checkStore(t, dir)
+}
+
+// compareWatched compares what was told of sets with what they are now.
+func compareWatched(t *testing.T, base string, all []*truth.Watched) {
+	t.Helper()
+	some := 0
+	for _, w := range all {
+		want, _, err := truth.Members(t.Context(), base, w.Set, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(want)
+		some += len(want)
+		for until := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			got, wrong := w.Members()
+			if len(wrong) > 0 {
+				t.Fatalf("%s: %q", w.Set, wrong)
+			}
+			if slices.Equal(got, want) {
+				break
+			}
+			if time.Now().After(until) {
+				t.Fatalf("%s: %q were told, and it has %q", w.Set, got, want)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if some < 100 {
+		t.Errorf("the sets that were watched have %d members", some)
+	}
 }
 
 func body(t *testing.T, address string) string {

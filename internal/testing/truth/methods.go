@@ -34,25 +34,21 @@ func (t *Truth) hidden(did string) bool {
 
 // edges yields what the records of indexed collections say.
 func (t *Truth) edges(yield func(oracle.Edge) bool) {
-	for _, r := range t.Records {
-		i := slices.IndexFunc(kinds.All, func(k kinds.Info) bool { return k.Collection == r.Collection })
-		if i >= 0 && !yield(oracle.Edge{Kind: kinds.All[i].Name, Actor: r.DID, Subject: r.Subject}) {
-			return
-		}
-	}
+	t.edgesIn(func(string) bool { return true })(yield)
 }
 
 func (t *Truth) facts() facts { return facts{t, oracle.ViewsOf(t.edges, t.hidden)} }
 
 // CompareMethods asks the server at base what the people that each account
 // follows also follow, like and repost (known), what they have in common
-// (rank), and how the accounts stand to each other (getRelationships), and
-// returns the differences, and how many answers said something.
+// (rank), how the accounts stand to each other (getRelationships), and for the sets in
+// windows and the records behind them (records.go), and returns the differences, and how
+// many answers said something.
 func (t *Truth) CompareMethods(ctx context.Context, base string) (differences []string, said int, err error) {
 	f := t.facts()
 	accounts := slices.Sorted(maps.Keys(t.Accounts))
 	for _, actor := range accounts {
-		for _, ask := range []func(context.Context, string, string, []string) ([]string, int, error){f.known, f.rank, f.relationships} {
+		for _, ask := range []func(context.Context, string, string, []string) ([]string, int, error){f.known, f.rank, f.relationships, f.windows, f.records, f.shares} {
 			diffs, n, err := ask(ctx, base, actor, accounts)
 			if err != nil {
 				return nil, 0, err
