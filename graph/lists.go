@@ -42,7 +42,7 @@ func (s *Snapshot) Joined(actor dict.ID, from, to kinds.Kind, subject dict.ID, w
 	slices.Sort(tids)
 	var failed error
 	found := func(r *format.Record) bool {
-		in := false
+		var in bool
 		if r.Path.Raw != nil {
 			in = raw[string(r.Path.Raw)]
 		} else {

@@ -164,7 +164,7 @@ func (s *Store) configure(has *kinds.Table) error {
 	}
 	if s.o.ReadOnly {
 		for _, k := range t.Configured()[len(has.Configured()):] {
-			s.o.Logger.Warn("this kind is not indexed in the store yet: a node that indexes adds it, and then this one is to be started again", "source", k.Source())
+			s.o.Logger.Warn("this kind is not indexed in the store yet: a node that indexes adds it, and then this one is to be started again", "link", k.Source())
 		}
 		return nil
 	}

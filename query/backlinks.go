@@ -53,8 +53,8 @@ type backlinks struct {
 
 // kindAt returns the kind of edge that the records of a collection make at a path, nil if
 // that is not indexed.
-func (words *vocabulary) kindAt(collection, path string) *kinds.Info {
-	of := words.table.Collection(collection)
+func (v *vocabulary) kindAt(collection, path string) *kinds.Info {
+	of := v.table.Collection(collection)
 	if of == nil {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (words *vocabulary) kindAt(collection, path string) *kinds.Info {
 
 // whoNames returns the set of who names a target, nil if there can be none. Not all of them
 // have a name in expressions.
-func (words *vocabulary) whoNames(k *kinds.Info, target string) *Expr {
+func (v *vocabulary) whoNames(k *kinds.Info, target string) *Expr {
 	if k == nil {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (words *vocabulary) whoNames(k *kinds.Info, target string) *Expr {
 	if !ok || l.s != target || l.is != k.To.Is || l.handle != "" || l.unusable() != "" {
 		return nil
 	}
-	return &Expr{words: words, source: k.Source() + " " + target, strings: []literal{l}, offsets: []int{0}, root: node{op: opReverse, kind: k.Kind, is: dict.DID}}
+	return &Expr{words: v, source: k.Source() + " " + target, strings: []literal{l}, offsets: []int{0}, root: node{op: opReverse, kind: k.Kind, is: dict.DID}}
 }
 
 // backlinks reads the parameters of a newer method, or of an older one.

@@ -151,12 +151,12 @@ func vias(table *kinds.Table) (names []string, all []via) {
 func Vias() []string { names, _ := vias(kinds.BuiltIn); return names }
 
 // parseVia finds the set that a name is of. It must be one of a DID.
-func (words *vocabulary) parseVia(name string) (v via, err error) {
-	names, all := vias(words.table)
+func (v *vocabulary) parseVia(name string) (via, error) {
+	names, all := vias(v.table)
 	if i := slices.Index(names, name); i >= 0 {
 		return all[i], nil
 	}
-	return v, invalid("parameter via is %q, it must be one of %s", clip(name), strings.Join(names, ", "))
+	return via{}, invalid("parameter via is %q, it must be one of %s", clip(name), strings.Join(names, ", "))
 }
 
 // ranked expands a set, and puts what it leads to in order.

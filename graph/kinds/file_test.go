@@ -79,7 +79,7 @@ func TestFileRefused(t *testing.T) {
 		}
 	}
 	var many strings.Builder
-	for i := range kinds.MaxConfigured + 1 {
+	for i := range int(kinds.MaxConfigured) + 1 {
 		fmt.Fprintf(&many, "a.b.c f%d did x%d y%d\n", i, i, i)
 	}
 	if _, err := kinds.Parse(many.String()); err == nil || !strings.Contains(err.Error(), "more than 64") {

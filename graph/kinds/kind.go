@@ -97,7 +97,7 @@ const Max = 255
 // The numbers that a store gives to the kinds that it is configured with.
 const (
 	FirstConfigured Kind = 64
-	MaxConfigured        = 64 // kinds
+	MaxConfigured   Kind = 64 // how many
 )
 
 // A Table is what a store indexes.

@@ -218,7 +218,7 @@ func Watch(ctx context.Context, base, set string) (w *Watched, err error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req) //nolint:bodyclose // Close does
+	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
