@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/graph/read"
 	"skein/intern"
 	"skein/intern/dict"
@@ -155,6 +156,20 @@ func (s *Snapshot) Account(did string) (st format.RepoState, known bool, row *fo
 	}
 	q, err := format.DecodeResync(v)
 	return st, known, &q, err
+}
+
+// AccountOf returns the state of the account with an id.
+func (s *Snapshot) AccountOf(id dict.ID) (st format.RepoState, known bool, err error) {
+	return read.FindAccount(s.r, s.s.layout, id)
+}
+
+// RecordCount counts the records of an account, of a kind.
+func (s *Snapshot) RecordCount(k kinds.Kind, actor dict.ID) (n int64, err error) {
+	if actor == dict.None {
+		return 0, nil
+	}
+	err = read.Records(s.r, k, actor, func(*format.Record) bool { n++; return true })
+	return n, err
 }
 
 // Gaps returns the gaps.

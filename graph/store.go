@@ -128,6 +128,9 @@ func (s *Store) Events() (applied, replayed int64) {
 // Kinds returns what is indexed.
 func (s *Store) Kinds() *kinds.Table { return s.kinds.Load() }
 
+// ReadOnly reports whether it was opened for questions only.
+func (s *Store) ReadOnly() bool { return s.o.ReadOnly }
+
 // Made reports whether Open made the store, and did not find one.
 func (s *Store) Made() bool { return s.made }
 

@@ -51,7 +51,7 @@ type knownSubject struct {
 // known says who of the people that an actor follows also follows, likes or
 // reposts each of the subjects.
 func (s *Server) known(ctx context.Context, q params) (any, error) {
-	actor, err := q.list("actor", 1, 1, dict.DID)
+	actor, err := q.list("actor", 1, dict.DID)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 	if !ok {
 		return nil, invalid("parameter edge is %q, it must be one of %s", clip(q.values.Get("edge")), strings.Join(KnownEdges(), ", "))
 	}
-	subjects, err := q.list("subject", 1, maxSubjects, edge.To.Is)
+	subjects, err := q.list("subject", maxSubjects, edge.To.Is)
 	if err != nil {
 		return nil, err
 	}
@@ -69,9 +69,16 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 	}
 	out := struct {
 		Subjects []knownSubject `json:"subjects"`
-	}{make([]knownSubject, len(subjects))}
+		completeness
+	}{Subjects: make([]knownSubject, len(subjects))}
 	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
 		ids, err := lookup(sn, append(slices.Clip(subjects), actor[0]))
+		if err != nil {
+			return err
+		}
+		if out.completeness, err = missingOf(sn, actor[0].s, ids[len(subjects)]); err == nil && !out.Incomplete {
+			out.completeness, err = s.ofEverybody(sn)
+		}
 		if err != nil {
 			return err
 		}

@@ -152,10 +152,14 @@ func (s *Server) list(ctx context.Context, q params) (any, error) {
 		Order  string     `json:"order"`
 		Items  []listItem `json:"items"`
 		Cursor string     `json:"cursor,omitempty"`
+		completeness
 	}{Type: typeName(e.Type())}
 	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
 		v, err := newEvaluation(ctx, sn, e, q.work)
 		if err != nil {
+			return err
+		}
+		if out.completeness, err = s.missing(v); err != nil {
 			return err
 		}
 		set, total, err := v.result()

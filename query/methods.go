@@ -46,10 +46,14 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 		Members *[]string `json:"members,omitempty"`
 		Records *[]string `json:"records,omitempty"`
 		Cursor  string    `json:"cursor,omitempty"`
+		completeness
 	}{Type: typeName(e.Type())}
 	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
 		v, err := newEvaluation(ctx, sn, e, q.work)
 		if err != nil {
+			return err
+		}
+		if out.completeness, err = s.missing(v); err != nil {
 			return err
 		}
 		if countOnly {
@@ -91,7 +95,7 @@ func (s *Server) contains(ctx context.Context, q params) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	members, err := q.list("member", 1, maxMembers, e.Type())
+	members, err := q.list("member", maxMembers, e.Type())
 	if err != nil {
 		return nil, err
 	}
@@ -101,10 +105,14 @@ func (s *Server) contains(ctx context.Context, q params) (any, error) {
 	}
 	out := struct {
 		Members []item `json:"members"`
-	}{make([]item, len(members))}
+		completeness
+	}{Members: make([]item, len(members))}
 	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
 		v, err := newEvaluation(ctx, sn, e, q.work)
 		if err != nil {
+			return err
+		}
+		if out.completeness, err = s.missing(v); err != nil {
 			return err
 		}
 		ids, err := lookup(sn, members)

@@ -53,9 +53,13 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 		Of       *uint64    `json:"of,omitempty"`
 		Accounts *uint64    `json:"accounts,omitempty"`
 		Items    []rankItem `json:"items"`
+		completeness
 	}{Type: r.via.is.String()}
 	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
 		out.Items = []rankItem{}
+		if out.completeness, err = s.ofEverybody(sn); err != nil {
+			return err
+		}
 		ranked, err := s.ranked(ctx, sn, q.work, r)
 		if err != nil {
 			return err

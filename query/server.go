@@ -104,6 +104,7 @@ var methods = []method{
 	{"blue.skein.graph.contains", (*Server).contains, []string{"set", "member"}, []string{"member"}},
 	{"blue.skein.graph.known", (*Server).known, []string{"actor", "edge", "subject", "limit"}, []string{"subject"}},
 	{"blue.skein.graph.rank", (*Server).rank, rankTakes, nil},
+	{"blue.skein.graph.getAccount", (*Server).getAccount, []string{"actor"}, nil},
 	{"blue.skein.graph.getStats", (*Server).getStats, nil, nil},
 	{getFeedSkeleton, (*Server).skeleton, []string{"feed", "limit", "cursor"}, nil},
 	{"app.bsky.feed.describeFeedGenerator", (*Server).describeFeeds, nil, nil},
@@ -155,7 +156,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	})
 	s.mux.HandleFunc("/.well-known/did.json", s.didDocument)
 	s.mux.HandleFunc("/{$}", s.about)
-	return s, nil
+	return s, s.serveDescriptions()
 }
 
 // ServeHTTP implements http.Handler.
@@ -301,11 +302,11 @@ func (q params) exprAt(name string, now time.Time) (*Expr, error) {
 	return e, q.resolve(e.strings, func(i int) string { return fmt.Sprintf("%s: at position %d: ", name, e.offsets[i]) })
 }
 
-// list returns a repeated parameter, given lo to hi times, each valid in ns.
-func (q params) list(name string, lo, hi int, ns dict.Namespace) ([]literal, error) {
+// list returns a repeated parameter, given once to hi times, each valid in ns.
+func (q params) list(name string, hi int, ns dict.Namespace) ([]literal, error) {
 	given := q.values[name]
-	if len(given) < lo || len(given) > hi {
-		return nil, invalid("parameter %s is given %d times, it must be %d to %d", name, len(given), lo, hi)
+	if len(given) < 1 || len(given) > hi {
+		return nil, invalid("parameter %s is given %d times, it must be 1 to %d", name, len(given), hi)
 	}
 	list := make([]literal, len(given))
 	for i, v := range given {

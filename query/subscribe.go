@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"skein/internal/sse"
 )
 
 const subscribeNSID = "blue.skein.graph.subscribe"
@@ -148,21 +149,9 @@ func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *subs
 	_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseGoingAway, ""), time.Now().Add(time.Second))
 }
 
-// asEvents sends server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+// asEvents sends server-sent events.
 func (s *Server) asEvents(w http.ResponseWriter, r *http.Request, sub *subscriber) {
-	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(time.Time{}) // nothing more is read
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
-	write := func(text string) error {
-		_ = c.SetWriteDeadline(time.Now().Add(sendTimeout))
-		if _, err := w.Write([]byte(text)); err != nil {
-			return err //nolint:wrapcheck // it ends the connection
-		}
-		return c.Flush() //nolint:wrapcheck // likewise
-	}
+	stream := sse.Start(w)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.watcher.ctx, cancel)()
@@ -171,16 +160,12 @@ func (s *Server) asEvents(w http.ResponseWriter, r *http.Request, sub *subscribe
 		if err != nil {
 			return err //nolint:wrapcheck // it does not happen
 		}
-		var text strings.Builder
-		if cursor != "" {
-			fmt.Fprintf(&text, "id: %s\n", cursor)
-		}
+		e := sse.Event{ID: cursor, Data: b}
 		if _, isError := v.(subscriptionError); isError {
-			text.WriteString("event: error\n")
+			e.Type = "error"
 		}
-		fmt.Fprintf(&text, "data: %s\n\n", b)
-		return write(text.String())
-	}, func() error { return write(":\n\n") })
+		return stream.Send(e)
+	}, stream.Beat)
 }
 
 // Close ends what runs besides the questions: subscriptions.

@@ -5,13 +5,11 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,14 +20,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"skein/consumer"
 	"skein/consumer/backfill"
 	"skein/graph"
 	"skein/graph/format"
 	"skein/graph/kinds"
-	"skein/graph/read"
 	"skein/intern"
 	"skein/intern/dict"
 	"skein/internal/kv"
@@ -37,6 +33,7 @@ import (
 	"skein/internal/kv/kvmetrics"
 	"skein/internal/kv/pebblekv"
 	"skein/internal/loglimit"
+	"skein/internal/page"
 	"skein/query"
 )
 
@@ -288,7 +285,9 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	defer stop(nil)
 	defer context.AfterFunc(ctx, api.Close)() // subscribers are sent away, or they would be waited for
 	share := divideDescriptors(openFiles())
-	apiListener, err := x.serveHTTP(ctx, "--listen", o.Listen, api, share.api, stop)
+	live := page.NewLive(x.sampler(o.Version, c))
+	go live.Run(ctx)
+	apiListener, err := x.serveHTTP(ctx, "--listen", o.Listen, page.Handler(api, live), share.api, stop)
 	if err != nil {
 		return err
 	}
@@ -374,67 +373,4 @@ func (x *Index) serveHTTP(ctx context.Context, flag, address string, h http.Hand
 		}
 	}()
 	return l, nil
-}
-
-// admin serves what operators and their tools ask for.
-func (x *Index) admin() http.Handler {
-	mux := http.NewServeMux()
-	ready := func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-		defer cancel()
-		if m, ok := x.KV.(kv.Monitored); ok {
-			if err := m.Healthy(); err != nil {
-				return err
-			}
-		}
-		return x.Graph.View(ctx, func(s *graph.Snapshot) error { _, err := s.Counts(); return err })
-	}
-	x.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "skein_ready", Help: "1 if queries are answered, as /readyz says.",
-	}, func() float64 {
-		if ready(context.Background()) != nil {
-			return 0
-		}
-		return 1
-	}))
-	mux.Handle("/metrics", promhttp.HandlerFor(x.Registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("ok\n"))
-	})
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := ready(r.Context()); err != nil {
-			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = w.Write([]byte("ready\n"))
-	})
-	mux.HandleFunc("/deadletters", func(w http.ResponseWriter, r *http.Request) { serveNotes(x, w, r, read.DeadLetters) })
-	mux.HandleFunc("/gaps", func(w http.ResponseWriter, r *http.Request) { serveNotes(x, w, r, read.Gaps) })
-	x.backfillEndpoints(mux)
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("skein: /metrics /healthz /readyz /deadletters /gaps /backfill /debug/pprof/\n"))
-	})
-	return mux
-}
-
-// serveNotes serves the dead letters or the gaps, one JSON object a line.
-func serveNotes[T any](x *Index, w http.ResponseWriter, r *http.Request, read func(kv.Reader) ([]T, error)) {
-	var notes []T
-	err := x.KV.View(r.Context(), func(r kv.Reader) (err error) { notes, err = read(r); return err })
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	out := json.NewEncoder(w)
-	for _, n := range notes {
-		if err := out.Encode(n); err != nil {
-			return // the client has left
-		}
-	}
 }

@@ -178,19 +178,7 @@ func (x *Index) backfillEndpoints(mux *http.ServeMux) {
 		}
 		return err
 	})
-	mux.HandleFunc("GET /resyncs", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/x-ndjson")
-		out := json.NewEncoder(w)
-		err := x.eachResync(r.Context(), func(did string, row format.Resync) error {
-			return out.Encode(struct {
-				DID string `json:"did"`
-				format.Resync
-			}{did, row})
-		})
-		if err != nil {
-			x.log.Debug("listing the queue of repos", "error", err)
-		}
-	})
+	mux.HandleFunc("GET /resyncs", x.serveResyncs)
 }
 
 func decode(r *http.Request, into any) error {

@@ -36,11 +36,11 @@ func (x *Index) monitor() {
 		}, func() float64 { return float64(x.KV.DiskBytes()) }))
 }
 
-// state returns what the index holds, for a line of the log.
-func (x *Index) state(ctx context.Context) (edges int64, counts graph.Counts, cursors []graph.Cursor) {
+// state returns what the index holds, for a line of the log, or the page.
+func (x *Index) state(ctx context.Context) (edges int64, counts graph.Counts, cursors []graph.Cursor, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	err := x.Graph.View(ctx, func(s *graph.Snapshot) (err error) {
+	err = x.Graph.View(ctx, func(s *graph.Snapshot) (err error) {
 		if counts, err = s.Counts(); err == nil {
 			cursors, err = s.Cursors()
 		}
@@ -52,12 +52,12 @@ func (x *Index) state(ctx context.Context) (edges int64, counts graph.Counts, cu
 	for _, n := range counts.Records {
 		edges += n
 	}
-	return edges, counts, cursors
+	return edges, counts, cursors, err
 }
 
 // logStart says what was opened, and where it answers.
 func (x *Index) logStart(version string, api, admin net.Addr) {
-	edges, counts, cursors := x.state(context.Background())
+	edges, counts, cursors, _ := x.state(context.Background())
 	args := []any{"version", version, "api", "http://" + api.String(), "admin", "http://" + admin.String(), "engine", x.KV.Engine(), "store", x.Path}
 	if x.Graph.Made() {
 		args = append(args, "found", "nothing: a new store was made")
@@ -94,7 +94,7 @@ func (x *Index) logProgress(ctx context.Context, c *consumer.Consumer) {
 				return
 			case <-ticker.C:
 			}
-			edges, counts, _ := x.state(ctx)
+			edges, counts, _, _ := x.state(ctx)
 			st, events := c.Status(), c.Progress().Events
 			args := []any{
 				"state", string(st.State), "events_per_second", float64((events-was)*10/int64(max(1, sayEvery/time.Second))) / 10,

@@ -1,0 +1,226 @@
+// Opens the page of a running skein in headless Chromium and uses every control of it, as a
+// person would. It ends with 1 if an answer is wrong, the console says anything, something
+// is asked of anybody else, the policy is violated, or axe-core finds something serious.
+// Screenshots, light, dark and narrow, go to a folder.
+//
+//   node check.mjs URL ADMIN-URL TRUTH.json SCREENSHOTS CHROMIUM
+import {readFileSync, mkdirSync} from 'node:fs';
+import {createRequire} from 'node:module';
+import {chromium} from 'playwright-core';
+
+const [base, admin, truthFile, shots, executablePath] = process.argv.slice(2);
+const truth = JSON.parse(readFileSync(truthFile));
+const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+mkdirSync(shots, {recursive: true});
+
+let wrong = 0;
+function expect(ok, what) {
+  if (!ok) wrong++;
+  console.log((ok ? 'ok    ' : 'WRONG ') + what);
+}
+
+// What the truth says: an account that follows many, and a post that some of those like.
+const hidden = did => truth.accounts[did] && truth.accounts[did].status !== 'active';
+const records = Object.values(truth.records);
+const followed = {}, likers = {};
+for (const r of records) {
+  if (hidden(r.did)) continue;
+  if (r.collection === 'app.bsky.graph.follow' && !hidden(r.subject)) (followed[r.did] ||= new Set()).add(r.subject);
+  if (r.collection === 'app.bsky.feed.like') (likers[r.subject] ||= new Set()).add(r.did);
+}
+const most = sets => Object.entries(sets).sort((a, b) => b[1].size - a[1].size)[0];
+const [account, follows] = most(followed), [post, postLikers] = most(likers);
+const both = [...postLikers].filter(d => follows.has(d)).sort();
+
+const browser = await chromium.launch({executablePath, args: ['--no-sandbox']});
+const context = await browser.newContext({viewport: {width: 1100, height: 900}, colorScheme: 'light', reducedMotion: 'reduce'});
+await context.grantPermissions(['clipboard-read', 'clipboard-write'], {origin: base});
+const page = await context.newPage();
+const said = [], outside = [];
+let refusals = 0; // answers that are errors are said by the console, too
+page.on('console', m => { if (m.type() !== 'error' || !/status of 400/.test(m.text())) said.push(m.type() + ': ' + m.text()); else refusals++; });
+page.on('pageerror', e => said.push('error: ' + e));
+page.on('request', r => { if (!r.url().startsWith(base) && !r.url().startsWith(admin)) outside.push(r.url()); });
+await page.addInitScript(() => addEventListener('securitypolicyviolation', e => console.warn('policy: ' + e.violatedDirective + ' ' + e.blockedURI)));
+// Nobody but this stands in for Bluesky's own service, and only once it is allowed.
+await context.route('https://public.api.bsky.app/**', route => {
+  const actors = new URL(route.request().url()).searchParams.getAll('actors');
+  route.fulfill({json: {profiles: actors.map((did, i) => ({did, handle: `person${i}.example.com`, displayName: 'Person ' + i}))}, headers: {'access-control-allow-origin': '*'}});
+});
+
+// The page's policy forbids what waitForFunction does.
+async function until(condition, arg, timeout = 10000) {
+  for (const end = Date.now() + timeout; ; await page.waitForTimeout(50)) {
+    if (await page.evaluate(condition, arg).catch(() => false)) return;
+    if (Date.now() > end) throw new Error('waited in vain for ' + condition + ' ' + arg + '\n' + (await page.textContent('#out').catch(() => '')));
+  }
+}
+
+const answered = () => page.waitForSelector('#out h2, #out .error');
+const type = async text => {
+  await page.fill('#q', text);
+  await page.press('#q', 'Enter');
+  await until(t => document.querySelector('#q').value === t && document.querySelector('#out').childElementCount > 0, text);
+  await answered();
+};
+const facts = () => page.textContent('#out .facts');
+const members = () => page.$$eval('#out .members .who a', list => list.map(a => a.textContent));
+const axe = async where => {
+  await page.evaluate(axeSource);
+  const {violations} = await page.evaluate(() => axe.run());
+  const bad = violations.filter(v => ['serious', 'critical'].includes(v.impact));
+  expect(bad.length === 0, `axe-core, ${where}: ${bad.length} serious` + bad.map(v => `\n       ${v.id}: ${v.nodes.map(n => n.html).slice(0, 3).join(' ')}`).join(''));
+};
+
+// It is seen at once what the index does.
+await page.goto(base + '/');
+await until(() => /behind|answering/.test(document.querySelector('#state-text').textContent));
+await until(() => document.querySelector('#events-chart .line').getAttribute('d')?.includes('L'), null, 15000);
+expect(await page.$eval('#tiles', e => e.childElementCount) === 7, 'seven tiles');
+expect(/^[1-9]/.test(await page.textContent('#events-rate')), 'events per second: ' + await page.textContent('#events-rate'));
+const first = await page.textContent('#tiles');
+await until(t => document.querySelector('#tiles').textContent !== t, first, 5000);
+expect(true, 'it moves');
+await axe('the first page');
+
+// Completion, by keyboard and by mouse.
+await page.click('#q');
+await page.keyboard.type('foll');
+await page.waitForSelector('#words:not([hidden])');
+expect(await page.getAttribute('#q', 'aria-expanded') === 'true' && await page.getAttribute('#q', 'aria-activedescendant') === 'word-0', 'completion is told to a screen reader');
+await page.keyboard.press('ArrowDown');
+await page.keyboard.press('ArrowUp');
+await page.keyboard.press('Tab');
+expect(await page.inputValue('#q') === 'followers()', 'completed by keyboard: ' + await page.inputValue('#q'));
+await page.fill('#q', '');
+await page.keyboard.type('inter');
+await page.click('#word-0');
+expect(await page.inputValue('#q') === 'intersect()', 'completed by mouse: ' + await page.inputValue('#q'));
+await page.keyboard.type('li');
+await page.keyboard.press('Escape');
+expect(await page.isHidden('#words'), 'Escape closes the completion');
+
+// A set, its pages, its address, and the way back.
+await type(`follows(${account})`);
+expect((await facts()).startsWith(`${follows.size} members`), `follows(${account}): ${await facts()}, the truth says ${follows.size}`);
+await type(`intersect(follows(${account}), likers(${post}))`);
+expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), `those followed who like a post: ${both.length}`);
+expect(/ ms/.test(await facts()), 'how long it took: ' + await facts());
+expect((await page.textContent('#out pre')).includes('--data-urlencode'), 'the line for curl');
+await page.click('#out button');
+expect((await page.evaluate(() => navigator.clipboard.readText())).startsWith('curl -G '), 'it is copied');
+await page.reload();
+await answered();
+expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), 'the address of the page is that of the answer');
+await page.goBack();
+await until(a => document.querySelector('#out h2')?.textContent === a, `follows(${account})`);
+expect(true, 'the way back');
+const large = 'union(' + Object.keys(likers).filter(p => p.startsWith('at://did:')).slice(0, 60).map(p => `likers(${p})`).join(', ') + ')';
+await type(large);
+const total = parseInt(await facts());
+let seen = new Set(await members());
+while (await page.$('#out a:has-text("The next page")')) {
+  await page.click('#out a:has-text("The next page")');
+  await until(n => document.querySelector('#out .members') && document.querySelector('#out .members .who a').textContent !== n, [...seen].at(-50) || '');
+  await page.waitForTimeout(100);
+  (await members()).forEach(m => seen.add(m));
+}
+expect(seen.size === total, `all pages of a union: ${seen.size} of ${total}`);
+
+// An account, a post, and what can be asked of them.
+await type(account);
+await until(() => [...document.querySelectorAll('#out .cards small')].every(e => e.textContent !== '…'));
+expect((await page.textContent('#out .cards')).includes('Follows' + follows.size), 'an account: ' + (await page.textContent('#out .cards')));
+await until(() => /indexed|there|missed/.test(document.querySelector('#out .facts').textContent));
+expect(true, 'what is known of it: ' + await facts());
+await axe('an account');
+await page.screenshot({path: shots + '/account-light.png'});
+for (const card of ['Mutual', 'Liked in the last week', 'What its follows like', 'Similar accounts', 'On the lists', 'New followers this week', 'Followers']) {
+  await type(account);
+  await page.click(`#out .cards a:has(b:text-is("${card}"))`);
+  await until(() => !document.querySelector('#out .cards') && document.querySelector('#out pre'));
+  expect(!(await page.$('#out .error')), card + ': ' + await facts());
+}
+await type(post);
+await until(() => [...document.querySelectorAll('#out .cards small')].every(e => e.textContent !== '…'));
+expect((await page.textContent('#out .cards')).includes('Likers' + postLikers.size), 'a post: ' + (await page.textContent('#out .cards')));
+await page.fill('#account', account);
+await page.click('.follow button');
+await page.waitForSelector('#out .members');
+expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), 'which of an account’s follows liked it');
+await type(`https://bsky.app/profile/${post.split('/')[2]}/post/${post.split('/')[4]}`);
+await until(n => document.querySelector('#out .cards')?.textContent.includes('Likers' + n), postLikers.size);
+expect(true, 'the address of a post');
+await type('https://bsky.app/profile/' + account);
+await until(n => document.querySelector('#out .cards')?.textContent.includes('Follows' + n), follows.size);
+expect(true, 'the address of an account');
+await type(`at://${account}/app.bsky.graph.list/x`);
+await page.waitForSelector('#out .cards');
+expect(/On the list/.test(await page.textContent('#out')), 'a list');
+
+// Errors, under the place where they are.
+await type(`intersect(follows(${account}), folowers(${account}))`);
+expect(/did you mean followers/.test(await page.textContent('#out .error')), 'an error: ' + (await page.textContent('#out .error b')));
+const [line, caret] = (await page.textContent('#out .error pre')).split('\n');
+expect(line.slice(caret.length - 1).startsWith('folowers'), 'it is shown where');
+await axe('an error');
+await type('alice.example.com');
+await page.waitForSelector('#out [role=alert]');
+expect(/handles are not resolved|nobody has/.test(await page.textContent('#out')), 'a handle: ' + await page.textContent('#out [role=alert]'));
+
+// Names only when they are allowed; and that is kept.
+expect(outside.length === 0, 'nothing was asked of anybody else' + outside.join(' '));
+await type(`follows(${account})`);
+await page.check('#names');
+await until(() => document.querySelectorAll('#out .members b').length > 0);
+expect(/Person/.test(await page.textContent('#out .members')), 'names, when they are allowed');
+expect(outside.length > 0 && outside.every(u => u.startsWith('https://public.api.bsky.app/')), 'and then nobody but public.api.bsky.app is asked');
+await page.screenshot({path: shots + '/set-names.png'});
+await page.reload();
+await until(() => document.querySelectorAll('#out .members b').length > 0);
+await page.uncheck('#names');
+const asked = outside.length;
+await page.reload();
+await answered();
+await page.waitForTimeout(300);
+expect(outside.length === asked, 'and not, when they are not');
+
+// Everything can be reached by keyboard.
+await page.goto(base + '/');
+await page.waitForSelector('#tiles div');
+const reached = new Set();
+for (let i = 0; i < 25; i++) {
+  await page.keyboard.press('Tab');
+  reached.add(await page.evaluate(() => document.activeElement.id || document.activeElement.className || document.activeElement.tagName));
+}
+for (const id of ['skip', 'q', 'BUTTON', 'names', 'plain']) expect(reached.has(id), 'Tab reaches ' + id);
+
+for (const [name, options, path] of [
+  ['light', {colorScheme: 'light', width: 1100}, '/'],
+  ['dark', {colorScheme: 'dark', width: 1100}, '/?' + new URLSearchParams({of: `follows(${account})`, via: 'likes', title: 'What those that an account follows like'})],
+  ['narrow', {colorScheme: 'light', width: 360}, '/?' + new URLSearchParams({q: account})],
+]) {
+  await page.emulateMedia({colorScheme: options.colorScheme});
+  await page.setViewportSize({width: options.width, height: options.width < 500 ? 740 : 900});
+  await page.goto(base + path);
+  await until(() => document.querySelector('#tiles div') && document.querySelector('#out').childElementCount > 0);
+  await page.waitForTimeout(400);
+  await axe(name);
+  expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), name + ': nothing is wider than the window');
+  await page.screenshot({path: `${shots}/${name}.png`});
+}
+
+// The operators' page.
+await page.goto(admin + '/');
+expect(await page.$$eval('a', list => list.map(a => a.getAttribute('href')).join(' ')).then(t => ['/metrics', '/gaps', '/deadletters', '/resyncs'].every(p => t.includes(p))), 'the admin page has links');
+await axe('the admin page');
+for (const path of ['gaps', 'deadletters', 'resyncs']) {
+  await page.goto(admin + '/' + path);
+  expect(await page.$('table') !== null || /None/.test(await page.textContent('body')), 'a table of ' + path);
+  await axe(path);
+}
+
+expect(said.length === 0, 'the console says nothing' + said.map(s => '\n       ' + s).join(''));
+await browser.close();
+console.log(`${wrong} wrong`);
+process.exit(wrong > 0 ? 1 : 0);

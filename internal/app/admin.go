@@ -1,0 +1,207 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"skein/graph"
+	"skein/graph/format"
+	"skein/graph/read"
+	"skein/internal/kv"
+	"skein/internal/page"
+)
+
+// What operators and their tools ask for. To a browser the lists are tables.
+
+// adminLinks are what the admin listener has.
+var adminLinks = []struct{ Path, What string }{
+	{"/gaps", "places in the streams where something may be missing"},
+	{"/deadletters", "what was dropped, because it is malformed: the newest ten thousand"},
+	{"/resyncs", "repos that are queued to be fetched whole, or were given up"},
+	{"/backfill", "how far the past has been fetched"},
+	{"/metrics", "for Prometheus"},
+	{"/healthz", "whether the process answers"},
+	{"/readyz", "whether questions are answered"},
+	{"/debug/pprof/", "profiles"},
+}
+
+// admin serves it.
+func (x *Index) admin() http.Handler {
+	mux := http.NewServeMux()
+	ready := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		if m, ok := x.KV.(kv.Monitored); ok {
+			if err := m.Healthy(); err != nil {
+				return err
+			}
+		}
+		return x.Graph.View(ctx, func(s *graph.Snapshot) error { _, err := s.Counts(); return err })
+	}
+	x.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "skein_ready", Help: "1 if queries are answered, as /readyz says.",
+	}, func() float64 {
+		if ready(context.Background()) != nil {
+			return 0
+		}
+		return 1
+	}))
+	mux.Handle("/metrics", promhttp.HandlerFor(x.Registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := ready(r.Context()); err != nil {
+			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ready\n"))
+	})
+	mux.HandleFunc("/deadletters", func(w http.ResponseWriter, r *http.Request) {
+		serveNotes(x, w, r, read.DeadLetters, "Dead letters", []string{"Time", "Source", "Seq", "DID", "Path", "Reason"}, func(d *format.DeadLetter) []any {
+			return []any{d.Time, d.Source, d.Seq, d.DID, d.Path, d.Reason}
+		})
+	})
+	mux.HandleFunc("/gaps", func(w http.ResponseWriter, r *http.Request) {
+		serveNotes(x, w, r, read.Gaps, "Gaps", []string{"Time", "Source", "After seq", "Reason", "Detail"}, func(g *format.Gap) []any {
+			return []any{g.Time, g.Source, g.After, g.Reason, g.Detail}
+		})
+	})
+	x.backfillEndpoints(mux)
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
+		if page.WantsHTML(r) {
+			x.serveHTML(w, adminPage, adminLinks)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("skein:"))
+		for _, l := range adminLinks {
+			_, _ = w.Write([]byte(" " + l.Path))
+		}
+		_, _ = w.Write([]byte("\n"))
+	})
+	return mux
+}
+
+const adminStyle = `:root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;margin:1rem auto;max-width:80rem;padding:0 1rem}` +
+	`table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:top;padding:.3rem .6rem;border-top:1px solid #8886;overflow-wrap:anywhere}th{white-space:nowrap}div{overflow-x:auto}`
+
+// adminPolicy lets the pages have their style, and nothing else.
+const adminPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+var adminPage = template.Must(template.New("admin").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>skein, for operators</title><style>` + adminStyle + `</style></head>
+<body><main><h1>skein, for operators</h1><ul>{{range .}}<li><a href="{{.Path}}">{{.Path}}</a> {{.What}}</li>{{end}}</ul></main></body></html>
+`))
+
+var adminTable = template.Must(template.New("table").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{{.Title}} – skein</title><style>` + adminStyle + `</style></head>
+<body><main><p><a href="/">skein, for operators</a></p><h1>{{.Title}}</h1>{{if .Rows}}<p>{{len .Rows}}{{if .More}} of more: the newest; all of them are in <code>curl</code>'s answer{{end}}</p><div role="region" aria-label="{{.Title}}" tabindex="0"><table><thead><tr>{{range .Columns}}<th scope="col">{{.}}</th>{{end}}</tr></thead>
+<tbody>{{range .Rows}}<tr>{{range .}}<td>{{.}}</td>{{end}}</tr>
+{{end}}</tbody></table></div>{{else}}<p>None.</p>{{end}}</main></body></html>
+`))
+
+// table is what adminTable shows.
+type table struct {
+	Title   string
+	Columns []string
+	Rows    [][]any
+	More    bool
+}
+
+// mostRows bounds a table in a browser.
+const mostRows = 1000
+
+// add adds a row, times as people read them.
+func (t *table) add(cells []any) {
+	for i, c := range cells {
+		if at, ok := c.(time.Time); ok {
+			if cells[i] = at.UTC().Format(time.RFC3339); at.IsZero() {
+				cells[i] = ""
+			}
+		}
+	}
+	t.Rows = append(t.Rows, cells)
+}
+
+func (x *Index) serveHTML(w http.ResponseWriter, t *template.Template, data any) {
+	var b bytes.Buffer
+	if err := t.Execute(&b, data); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	page.Secure(w.Header(), adminPolicy)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(b.Bytes())
+}
+
+// serveNotes serves the dead letters or the gaps: one JSON object a line, or to a browser a
+// table, the newest first.
+func serveNotes[T any](x *Index, w http.ResponseWriter, r *http.Request, read func(kv.Reader) ([]T, error), title string, columns []string, row func(*T) []any) {
+	var notes []T
+	err := x.KV.View(r.Context(), func(r kv.Reader) (err error) { notes, err = read(r); return err })
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if page.WantsHTML(r) {
+		t := table{Title: title, Columns: columns, More: len(notes) > mostRows}
+		for i := len(notes) - 1; i >= 0 && len(t.Rows) < mostRows; i-- {
+			t.add(row(&notes[i]))
+		}
+		x.serveHTML(w, adminTable, t)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	out := json.NewEncoder(w)
+	for _, n := range notes {
+		if err := out.Encode(n); err != nil {
+			return // the client has left
+		}
+	}
+}
+
+// serveResyncs serves the queue of repos, in the same way.
+func (x *Index) serveResyncs(w http.ResponseWriter, r *http.Request) {
+	if page.WantsHTML(r) {
+		t := table{Title: "Repos to be fetched whole", Columns: []string{"DID", "State", "Reason", "Queued", "Due", "Tries", "Failure", "Detail"}}
+		err := x.eachResync(r.Context(), func(did string, row format.Resync) error {
+			if len(t.Rows) < mostRows {
+				t.add([]any{did, row.State, row.Reason, row.Queued, row.Due, row.Tries, row.Failure, row.Detail})
+			} else {
+				t.More = true
+			}
+			return nil
+		})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		x.serveHTML(w, adminTable, t)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	out := json.NewEncoder(w)
+	err := x.eachResync(r.Context(), func(did string, row format.Resync) error {
+		return out.Encode(struct {
+			DID string `json:"did"`
+			format.Resync
+		}{did, row})
+	})
+	if err != nil {
+		x.log.Debug("listing the queue of repos", "error", err)
+	}
+}

@@ -1,0 +1,110 @@
+// Package page is what a person sees who opens the address of a skein in a browser: what the
+// index is doing now, and a box to ask it. It is a page of HTML, a script and a style, without
+// a framework or a build step, embedded in the program; it speaks to the query API that it is
+// served beside (package query), and to what Live sends it once a second.
+//
+// Nothing is asked of anybody else, but where the viewer has allowed it in the browser: who
+// accounts are, of public.api.bsky.app. The policy that the page is sent with allows no more.
+package page
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+//go:embed static
+var static embed.FS
+
+// policy is the Content-Security-Policy of the page.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https://cdn.bsky.app; " +
+	"connect-src 'self' https://public.api.bsky.app; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// file is one of the page, as it is and compressed.
+type file struct {
+	contentType   string
+	plain, packed []byte
+}
+
+var types = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+
+// files are read when the program starts: that they are there is known when it is built.
+var files = func() map[string]*file {
+	entries, err := static.ReadDir("static")
+	if err != nil {
+		panic(err)
+	}
+	all := map[string]*file{}
+	for _, e := range entries {
+		b, err := static.ReadFile("static/" + e.Name())
+		if err != nil {
+			panic(err)
+		}
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		if _, err := w.Write(b); err != nil || w.Close() != nil {
+			panic("page: compressing " + e.Name())
+		}
+		all[e.Name()] = &file{types[path.Ext(e.Name())], b, packed.Bytes()}
+	}
+	return all
+}()
+
+// Handler serves the page at / to those who accept HTML, what belongs to it below /page/,
+// and what live tells at /live; everything else is api's.
+func Handler(api http.Handler, live *Live) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", api)
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Accept")
+		if !WantsHTML(r) || r.URL.Query().Has("plain") {
+			api.ServeHTTP(w, r)
+			return
+		}
+		files["index.html"].serve(w, r)
+	})
+	mux.HandleFunc("GET /page/{name}", func(w http.ResponseWriter, r *http.Request) {
+		f := files[r.PathValue("name")]
+		if f == nil {
+			http.NotFound(w, r)
+			return
+		}
+		f.serve(w, r)
+	})
+	mux.HandleFunc("GET /live", live.serve)
+	mux.HandleFunc("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("User-agent: *\nDisallow: /\n")) // its answers are without end
+	})
+	return mux
+}
+
+// WantsHTML reports whether who asks is a browser: it accepts HTML.
+func WantsHTML(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(strings.Join(r.Header.Values("Accept"), ","), "text/html")
+}
+
+// Secure sets the headers that a page is sent with.
+func Secure(h http.Header, policy string) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+}
+
+func (f *file) serve(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	Secure(h, policy)
+	h.Set("Content-Type", f.contentType)
+	h.Set("Cache-Control", "no-cache")
+	h.Add("Vary", "Accept-Encoding")
+	b := f.plain
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		b = f.packed
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b))
+}

@@ -1,0 +1,244 @@
+package page
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// samples returns what gives one sample after another: of so many events and edges more.
+func samples() func(context.Context) (Sample, error) {
+	n := int64(0)
+	return func(context.Context) (Sample, error) {
+		n++
+		return Sample{Version: "1", State: "live", Events: 10 * n, Edges: 5 * n}, nil
+	}
+}
+
+func get(t *testing.T, address, accept string) (status int, header http.Header, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, string(b)
+}
+
+// A browser gets the page, everybody else what the API says; and the page is small, asks
+// nobody, and may do no more.
+func TestHandler(t *testing.T) {
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "api "+r.URL.Path) })
+	srv := httptest.NewServer(Handler(api, NewLive(samples())))
+	defer srv.Close()
+	const html = "text/html,application/xhtml+xml"
+	for _, test := range []struct{ path, accept, contentType, body string }{
+		{"/", html, "text/html; charset=utf-8", "<!doctype html>"},
+		{"/?q=follows(x)", html, "text/html; charset=utf-8", "<!doctype html>"},
+		{"/?plain", html, "text/plain; charset=utf-8", "api /"},
+		{"/", "*/*", "text/plain; charset=utf-8", "api /"},
+		{"/xrpc/x", html, "text/plain; charset=utf-8", "api /xrpc/x"},
+		{"/page/app.js", "*/*", "text/javascript; charset=utf-8", "// The page"},
+		{"/page/style.css", "*/*", "text/css; charset=utf-8", ":root"},
+		{"/page/icon.svg", "*/*", "image/svg+xml", "<svg"},
+		{"/page/none.js", "*/*", "text/plain; charset=utf-8", "404"},
+		{"/robots.txt", "*/*", "text/plain; charset=utf-8", "User-agent"},
+	} {
+		status, header, body := get(t, srv.URL+test.path, test.accept)
+		if got := header.Get("Content-Type"); got != test.contentType || !strings.HasPrefix(body, test.body) {
+			t.Errorf("%s as %s: %s %.40q", test.path, test.accept, got, body)
+		}
+		if isPage := strings.HasPrefix(test.path, "/page/") && status == 200 || test.body == "<!doctype html>"; isPage != (header.Get("Content-Security-Policy") == policy) {
+			t.Errorf("%s: policy %q", test.path, header.Get("Content-Security-Policy"))
+		}
+	}
+	size := 0
+	for name, f := range files {
+		if size += len(f.plain); f.contentType == "" {
+			t.Errorf("%s has no type", name)
+		}
+		for _, address := range []string{"http://", "https://"} {
+			for rest := string(f.plain); ; {
+				_, after, found := strings.Cut(rest, address)
+				if !found {
+					break
+				}
+				host, _, _ := strings.Cut(after, "/")
+				switch {
+				case host == "public.api.bsky.app", host == "bsky.app", host == "cdn.bsky.app", host == "www.w3.org", strings.HasPrefix(host, `\`), strings.HasPrefix(host, ")"):
+				default:
+					t.Errorf("%s names %s%s", name, address, host)
+				}
+				rest = after
+			}
+		}
+	}
+	if size > 60<<10 {
+		t.Errorf("the page has %d bytes", size)
+	}
+}
+
+// Viewers are told the same, from what was before on; those who do not read miss messages
+// and hold nobody up; there are so many at most; and in the end all are sent away.
+func TestLive(t *testing.T) {
+	l := NewLive(samples())
+	srv := httptest.NewServer(http.HandlerFunc(l.serve))
+	defer srv.Close()
+	if status, _, _ := get(t, srv.URL, ""); status != http.StatusServiceUnavailable {
+		t.Errorf("before the first sample: %d", status)
+	}
+	for range history + 5 {
+		l.take(t.Context())
+	}
+	type said struct {
+		Events    int64
+		Edges     int64
+		EventRate int64
+		History   *rates
+	}
+	var all []*bufio.Scanner
+	next := func(in *bufio.Scanner) (m said) {
+		for in.Scan() {
+			if data, ok := strings.CutPrefix(in.Text(), "data: "); ok {
+				if err := json.Unmarshal([]byte(data), &m); err != nil {
+					t.Fatal(err)
+				}
+				return m
+			}
+		}
+		return said{Edges: -1}
+	}
+	for range 3 {
+		resp, err := http.Get(srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		in := bufio.NewScanner(resp.Body)
+		in.Buffer(nil, 1<<20)
+		all = append(all, in)
+		if m := next(in); m.History == nil || len(m.History.Events) != history || len(m.History.Edges) != history || m.Edges != 5*(history+5) {
+			t.Fatalf("the first message: %+v", m)
+		}
+	}
+	l.take(t.Context())
+	for _, in := range all {
+		if m := next(in); m.History != nil || m.Edges != 5*(history+6) || m.EventRate <= 0 {
+			t.Errorf("the next message: %+v", m)
+		}
+	}
+	for range 100 { // nobody reads
+		l.take(t.Context())
+	}
+	l.mu.Lock()
+	for len(l.viewers) < mostViewers {
+		l.viewers[make(chan []byte, 1)] = struct{}{}
+	}
+	l.mu.Unlock()
+	if status, header, _ := get(t, srv.URL, ""); status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
+		t.Errorf("one too many: %d", status)
+	}
+	l.end()
+	for _, in := range all {
+		for m := next(in); m.Edges >= 0; m = next(in) {
+		}
+	}
+	if _, _, ok := l.join(); ok {
+		t.Error("somebody comes after the end")
+	}
+}
+
+// What cannot be sampled is left out.
+func TestNoSample(t *testing.T) {
+	failing := true
+	next := samples()
+	l := NewLive(func(ctx context.Context) (Sample, error) {
+		if failing {
+			return Sample{}, errors.New("not now")
+		}
+		return next(ctx)
+	})
+	l.take(t.Context())
+	if _, _, ok := l.join(); ok {
+		t.Error("there is something to tell")
+	}
+	failing = false
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { l.Run(ctx); close(done) }()
+	for until := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, _, ok := l.join(); ok {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatal("there is nothing to tell")
+		}
+	}
+	stop()
+	<-done
+}
+
+// What 200 viewers cost a second, over sockets of loopback, those who read included: the
+// share of a core is cpu-ms/op over 1,000.
+func BenchmarkViewers(b *testing.B) {
+	l := NewLive(samples())
+	l.take(b.Context())
+	srv := httptest.NewServer(http.HandlerFunc(l.serve))
+	defer srv.Close()
+	const viewers = 200
+	got := make(chan struct{}, viewers)
+	var ended sync.WaitGroup
+	for range viewers {
+		resp, err := http.Get(srv.URL)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ended.Go(func() {
+			defer func() { _ = resp.Body.Close() }()
+			in := bufio.NewScanner(resp.Body)
+			for in.Scan() {
+				if strings.HasPrefix(in.Text(), "data: ") {
+					got <- struct{}{}
+				}
+			}
+		})
+	}
+	for range viewers {
+		<-got
+	}
+	cpu := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	before := cpu()
+	for b.Loop() {
+		l.take(b.Context())
+		for range viewers {
+			<-got
+		}
+	}
+	b.ReportMetric(float64((cpu()-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+	l.end()
+	ended.Wait()
+}

@@ -1,0 +1,402 @@
+// The page of skein: what the index is doing, and a box to ask it. It speaks to the server
+// that it comes from; to public.api.bsky.app only where the viewer has allowed it.
+'use strict';
+
+const $ = id => document.getElementById(id);
+
+// el makes an element: el('a', {href: '/'}, 'text', child, …).
+function el(name, attributes, ...children) {
+  const e = document.createElement(name);
+  for (const [k, v] of Object.entries(attributes || {})) {
+    if (k.startsWith('on')) e.addEventListener(k.slice(2), v);
+    else if (v !== null && v !== undefined && v !== false) e.setAttribute(k, v === true ? '' : v);
+  }
+  e.append(...children.filter(c => c !== null && c !== undefined && c !== false));
+  return e;
+}
+
+const number = new Intl.NumberFormat();
+const rough = new Intl.NumberFormat(undefined, {notation: 'compact', maximumFractionDigits: 1});
+const bytes = n => n < 1 ? '–' : ['B', 'KiB', 'MiB', 'GiB', 'TiB'].reduce((s, u, i) => n >= 1024 ** i ? (n / 1024 ** i).toFixed(i && n / 1024 ** i < 10 ? 1 : 0) + ' ' + u : s, '');
+
+// ---- asking ----
+
+class Refused extends Error {
+  constructor(name, message) { super(message); this.name = name; }
+}
+
+// ask calls a method, and says how long that took.
+async function ask(method, params, signal) {
+  const path = '/xrpc/' + method + '?' + new URLSearchParams(params);
+  const began = performance.now();
+  let answer, status;
+  try {
+    const response = await fetch(path, {signal});
+    status = response.status;
+    answer = await response.json();
+  } catch (e) {
+    if (e.name === 'AbortError') throw e;
+    throw new Refused('Unreachable', status ? 'the answer cannot be read' : 'the server does not answer');
+  }
+  if (status !== 200) throw new Refused(answer.error, answer.message);
+  return {answer, took: performance.now() - began};
+}
+
+function curl(method, params) {
+  const quoted = s => "'" + s.replaceAll("'", "'\\''") + "'";
+  return 'curl -G ' + quoted(location.origin + '/xrpc/' + method) + Object.entries(params).map(([k, v]) => ' \\\n  --data-urlencode ' + quoted(k + '=' + v)).join('');
+}
+
+function curlLine(method, params) {
+  const line = curl(method, params);
+  const copy = el('button', {type: 'button', class: 'plain', onclick: async () => {
+    try { await navigator.clipboard.writeText(line); copy.textContent = 'copied'; } catch { getSelection().selectAllChildren(pre); }
+  }}, 'copy');
+  const pre = el('pre', {tabindex: '0', 'aria-label': 'The same with curl'}, line);
+  return el('div', {}, pre, copy);
+}
+
+// href is the address of a state of this page.
+const href = params => '/?' + new URLSearchParams(params);
+
+function link(params, ...children) {
+  return el('a', {href: href(params), 'data-link': true}, ...children);
+}
+
+// A subject is what somebody pastes: an account, a post, a list, or another record.
+function subjectOf(text) {
+  if (/[\s(),]/.test(text)) return null;
+  let m;
+  if (/^did:[a-z]+:/.test(text)) return {kind: 'account', name: text};
+  if (text.startsWith('@')) return {kind: 'account', name: text};
+  if ((m = /^(?:https:\/\/)?bsky\.app\/profile\/([^/?#]+)\/?(?:([a-z]+)\/([^/?#]+))?/.exec(text))) {
+    const address = 'https://bsky.app/profile/' + m[1] + (m[2] ? '/' + m[2] + '/' + m[3] : '');
+    if (!m[2]) return {kind: 'account', name: m[1].startsWith('did:') ? m[1] : '@' + m[1]};
+    return {kind: m[2] === 'lists' ? 'list' : 'post', name: address};
+  }
+  if (text.startsWith('at://')) return {kind: text.includes('/app.bsky.graph.list/') ? 'list' : 'post', name: text};
+  if (/^[a-z0-9-]+(\.[a-z0-9-]+)+$/i.test(text)) return {kind: 'account', name: '@' + text};
+  return null;
+}
+
+let pending = null; // what is being asked
+
+// show shows the state that the address of the page names.
+async function show() {
+  if (pending) pending.abort();
+  pending = new AbortController();
+  const signal = pending.signal;
+  const p = new URLSearchParams(location.search);
+  const q = p.get('q') || '', out = $('out');
+  $('q').value = q;
+  document.title = q ? q + ' – skein' : 'skein';
+  try {
+    if (p.has('of')) await showRank(out, Object.fromEntries([...p].filter(([k]) => rankTakes.includes(k))), p.get('title') || '', signal);
+    else if (q && subjectOf(q)) await showSubject(out, subjectOf(q), signal);
+    else if (q) await showSet(out, q, p.get('cursor'), Number(p.get('page') || 1), signal);
+    else welcome(out);
+  } catch (e) {
+    if (e.name === 'AbortError') return;
+    showError(out, p.get('of') || q, e);
+  }
+}
+
+const rankTakes = ['of', 'via', 'except', 'since', 'until', 'subjectsSince', 'by', 'min', 'limit'];
+
+function go(params) {
+  history.pushState(null, '', params ? href(params) : '/');
+  show();
+}
+
+function welcome(out) {
+  out.replaceChildren(el('p', {class: 'facts'}, 'Try a handle, or one of these: ',
+    link({q: 'intersect(followers(@atproto.com), followers(@bsky.app))'}, 'who follows both'), ' · ',
+    link({q: 'likes(@bsky.app, since=7d)'}, 'liked in the last week'), ' · ',
+    link({of: 'follows(@bsky.app)', via: 'likes', since: '24h', title: 'What those that @bsky.app follows like today'}, 'what an account’s follows like'), '.'));
+}
+
+function showError(out, expression, e) {
+  const box = el('div', {class: 'error', role: 'alert'}, el('b', {}, e.name === 'InvalidRequest' ? 'That cannot be asked: ' : e.name + ': '), e.message || String(e));
+  const at = /at position (\d+)/.exec(e.message || '');
+  if (at && expression) { // in bytes
+    const before = new TextDecoder().decode(new TextEncoder().encode(expression).slice(0, Number(at[1])));
+    box.append(el('pre', {tabindex: '0', 'aria-label': 'The place of the error'}, expression + '\n' + ' '.repeat([...before].length) + '^'));
+    if ($('q').value === expression) $('q').setSelectionRange(before.length, before.length);
+  }
+  out.replaceChildren(box);
+}
+
+// ---- answers ----
+
+const isSet = q => /^\s*[A-Za-z][A-Za-z0-9_]*\s*\(/.test(q);
+const isOne = q => isSet(q) && !/^\s*(members|intersect|union|except)\s*\(/.test(q);
+
+// showSet shows a page of a set: where it is one set, with the times of its records.
+async function showSet(out, q, cursor, page, signal) {
+  if (!isSet(q)) {
+    if (/^[a-z0-9_]+$/i.test(q)) throw new Refused('InvalidRequest', `${q} is neither a handle with a domain, such as alice.example.com, nor an expression, such as followers(@alice.example.com)`);
+  }
+  const method = isOne(q) ? 'blue.skein.graph.list' : 'blue.skein.graph.query';
+  const params = {set: q, limit: '50'};
+  if (cursor) params.cursor = cursor;
+  const {answer, took} = await ask(method, params, signal);
+  const items = answer.items || answer.members.map(m => ({member: m}));
+  const facts = [number.format(answer.total) + (answer.total === 1 ? ' member' : ' members')];
+  if (page > 1) facts.push('page ' + page);
+  if (answer.order === 'newest') facts.push('the newest first');
+  facts.push(took.toFixed(took < 10 ? 1 : 0) + ' ms');
+  out.replaceChildren(el('h2', {}, q), el('p', {class: 'facts'}, facts.join(' · ')), incomplete(answer),
+    items.length ? list(items, i => [i.time && el('time', {datetime: i.time, class: 'more'}, new Date(i.time).toLocaleString())]) : el('p', {}, 'Nobody, as far as the index knows.'),
+    answer.cursor ? el('p', {}, link({q, cursor: answer.cursor, page: String(page + 1)}, 'The next page')) : '', curlLine(method, params));
+  named(out, signal);
+}
+
+async function showRank(out, params, title, signal) {
+  params.limit ||= '50';
+  const {answer, took} = await ask('blue.skein.graph.rank', params, signal);
+  const by = params.by && params.by !== 'count';
+  out.replaceChildren(el('h2', {}, title || `What the members of ${params.of} lead to by ${params.via}`),
+    el('p', {class: 'facts'}, `${number.format(answer.items.length)} results · ${took.toFixed(0)} ms`), incomplete(answer),
+    answer.items.length ? list(answer.items, i => [el('span', {class: 'more'}, number.format(i.count) + (by ? ` of ${number.format(i.total)}` : ''))]) : el('p', {}, 'Nothing, as far as the index knows.'),
+    curlLine('blue.skein.graph.rank', params));
+  named(out, signal);
+}
+
+const incomplete = answer => answer.incomplete ? el('p', {class: 'warn'}, answer.reason) : '';
+
+// list lists members, each with what is known of it besides.
+function list(items, more) {
+  return el('ol', {class: 'members'}, ...items.map(i => el('li', {'data-member': i.member},
+    el('span', {class: 'who'}, link({q: i.member}, short(i.member))), ...more(i).filter(Boolean), el('a', {href: outside(i.member), rel: 'noreferrer', 'aria-label': 'At bsky.app: ' + i.member}, '↗'))));
+}
+
+const short = member => member.replace(/^at:\/\//, '');
+
+function outside(member) {
+  const m = /^at:\/\/([^/]+)\/([^/]+)\/(.+)$/.exec(member);
+  if (!m) return 'https://bsky.app/profile/' + member.replace(/^at:\/\//, '');
+  const kind = {'app.bsky.feed.post': 'post', 'app.bsky.graph.list': 'lists', 'app.bsky.feed.generator': 'feed'}[m[2]];
+  return 'https://bsky.app/profile/' + m[1] + (kind ? '/' + kind + '/' + m[3] : '');
+}
+
+// ---- one account, post or list ----
+
+async function showSubject(out, s, signal) {
+  const x = s.name;
+  const set = (title, q) => ({title, q, params: {q}});
+  let cards, follow = null;
+  if (s.kind === 'account') {
+    cards = [set('Followers', `followers(${x})`), set('Follows', `follows(${x})`), set('Mutual', `intersect(follows(${x}), followers(${x}))`),
+      set('Liked in the last week', `likes(${x}, since=7d)`), set('New followers this week', `followers(${x}, since=7d)`), set('On the lists', `lists(${x})`),
+      {title: 'What its follows like', note: 'in the last 24 hours', params: {of: `follows(${x})`, via: 'likes', since: '24h', title: `What those that ${x} follows like`}},
+      {title: 'Similar accounts', note: 'followed by its followers, more than by everybody', params: {of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`, title: `Accounts like ${x}`}}];
+  } else if (s.kind === 'list') {
+    cards = [set('On the list', `listed(${x})`), set('Who blocks it', `listblockers(${x})`)];
+    follow = {label: 'Who of the list’s members follow this account?', make: a => `intersect(listed(${x}), followers(${a}))`};
+  } else {
+    cards = [set('Likers', `likers(${x})`), set('Reposters', `reposters(${x})`)];
+    for (const k of kinds) {
+      if (k.names === 'uri' && k.reverse && !['likers', 'reposters', 'listblockers'].includes(k.reverse)) cards.push(set(k.reverse, `${k.reverse}(${x})`));
+    }
+    follow = {label: 'Who of those that this account follows liked it?', make: a => `intersect(follows(${a}), likers(${x}))`};
+  }
+  const counts = cards.map(() => el('small', {}, '…'));
+  const about = el('p', {class: 'facts'}, s.kind === 'account' ? ' ' : '');
+  out.replaceChildren(el('h2', {}, x, ' ', el('a', {href: s.kind === 'account' ? 'https://bsky.app/profile/' + x.replace(/^@/, '') : x.startsWith('at:') ? outside(x) : x, rel: 'noreferrer', 'aria-label': 'At bsky.app'}, '↗')), about,
+    el('ul', {class: 'cards'}, ...cards.map((c, i) => el('li', {}, link(c.params, el('b', {}, c.title), c.q ? counts[i] : el('small', {}, c.note))))),
+    follow ? el('form', {class: 'follow', onsubmit: e => {
+      e.preventDefault();
+      const a = subjectOf(new FormData(e.target).get('account').trim());
+      if (a) go({q: follow.make(a.name)});
+    }}, el('label', {for: 'account'}, follow.label), el('input', {id: 'account', name: 'account', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', placeholder: '@alice.example.com'}), el('button', {}, 'Ask')) : '');
+  const failed = await Promise.all(cards.map(async (c, i) => {
+    if (!c.q) return null;
+    try {
+      const {answer} = await ask('blue.skein.graph.query', {set: c.q, count: 'true'}, signal);
+      counts[i].textContent = number.format(answer.total);
+    } catch (e) {
+      if (e.name === 'AbortError') throw e;
+      counts[i].textContent = '–';
+      return e;
+    }
+  }));
+  const handle = failed.find(e => e && e.name !== 'InvalidRequest') || failed.find(e => e && /handle/.test(e.message));
+  if (handle) about.replaceChildren(el('span', {role: 'alert'}, handle.message));
+  else if (s.kind === 'account') {
+    const {answer} = await ask('blue.skein.graph.getAccount', {actor: x}, signal);
+    about.textContent = answer.did + ' · ' + answer.description;
+  }
+}
+
+// ---- names and pictures, if the viewer allows it ----
+
+const profiles = new Map();
+
+async function named(out, signal) {
+  if (!$('names').checked) return;
+  const rows = [...out.querySelectorAll('[data-member]')];
+  const didOf = row => row.dataset.member.replace(/^at:\/\//, '').split('/')[0];
+  const unknown = [...new Set(rows.map(didOf))].filter(d => !profiles.has(d));
+  for (let i = 0; i < unknown.length; i += 25) {
+    try {
+      const query = unknown.slice(i, i + 25).map(d => 'actors=' + encodeURIComponent(d)).join('&');
+      const response = await fetch('https://public.api.bsky.app/xrpc/app.bsky.actor.getProfiles?' + query, {signal, referrerPolicy: 'no-referrer'});
+      for (const p of (await response.json()).profiles || []) profiles.set(p.did, p);
+    } catch { return; }
+  }
+  for (const row of rows) {
+    const p = profiles.get(didOf(row)), who = row.querySelector('.who');
+    if (!p || row.dataset.named) continue;
+    row.dataset.named = 'true';
+    who.prepend(el('b', {}, p.displayName || p.handle));
+    if (!row.dataset.member.startsWith('at:')) who.querySelector('a').textContent = '@' + p.handle;
+    if (p.avatar && p.avatar.startsWith('https://cdn.bsky.app/')) row.prepend(el('img', {src: p.avatar, alt: '', loading: 'lazy', referrerpolicy: 'no-referrer'}));
+  }
+}
+
+// ---- completion of the names of sets ----
+
+let kinds = [], words = [];
+
+async function learn() {
+  try {
+    kinds = (await ask('blue.skein.graph.getStats', {})).answer.kinds;
+  } catch { kinds = []; }
+  words = [['intersect', 'in all of them'], ['union', 'in any of them'], ['except', 'in the first, and in no other'], ['members', 'the ones given'], ['listed', 'who is on a list'], ['lists', 'the lists that an account is on']];
+  for (const k of kinds) {
+    if (k.forward) words.push([k.forward, 'of an account'], [k.reverse, k.names === 'did' ? 'of an account' : 'of a record']);
+  }
+  words.sort((a, b) => a[0] < b[0] ? -1 : 1);
+}
+
+const completion = {matches: [], at: -1, from: 0};
+
+function complete() {
+  const input = $('q'), before = input.value.slice(0, input.selectionStart);
+  const m = /(^|[(,\s])([A-Za-z_]+)$/.exec(before);
+  completion.matches = m ? words.filter(w => w[0].startsWith(m[2]) && w[0] !== m[2]) : [];
+  completion.from = m ? before.length - m[2].length : 0;
+  completion.at = completion.matches.length ? 0 : -1;
+  drawCompletion();
+}
+
+function drawCompletion() {
+  const box = $('words'), input = $('q');
+  box.replaceChildren(...completion.matches.map(([word, what], i) => el('li', {id: 'word-' + i, role: 'option', 'aria-selected': String(i === completion.at), onmousedown: e => { e.preventDefault(); accept(i); }}, word, el('small', {}, what))));
+  box.hidden = completion.matches.length === 0;
+  input.setAttribute('aria-expanded', String(!box.hidden));
+  if (box.hidden) input.removeAttribute('aria-activedescendant');
+  else input.setAttribute('aria-activedescendant', 'word-' + completion.at);
+  const on = $('word-' + completion.at);
+  if (on) on.scrollIntoView({block: 'nearest'});
+}
+
+function accept(i) {
+  const input = $('q'), word = completion.matches[i][0] + '(';
+  const rest = input.value.slice(input.selectionStart);
+  input.value = input.value.slice(0, completion.from) + word + (rest.startsWith('(') ? rest.slice(1) : rest || ')');
+  input.setSelectionRange(completion.from + word.length, completion.from + word.length);
+  completion.matches = [];
+  drawCompletion();
+}
+
+function keys(e) {
+  const n = completion.matches.length;
+  if (n === 0) return;
+  if (e.key === 'ArrowDown' || e.key === 'ArrowUp') completion.at = (completion.at + (e.key === 'ArrowDown' ? 1 : n - 1)) % n;
+  else if (e.key === 'Tab' && !e.shiftKey) accept(completion.at);
+  else if (e.key === 'Escape') completion.matches = [];
+  else return;
+  e.preventDefault();
+  drawCompletion();
+}
+
+// ---- what it is doing now ----
+
+const length = 900; // seconds
+let eventRates = [], edgeRates = [];
+
+function draw(id, values) {
+  const low = Math.min(0, ...values), high = Math.max(1, ...values);
+  const span = Math.max(60, values.length); // seconds shown
+  const x = i => (length * (span - values.length + i + 1) / span).toFixed(1);
+  const y = v => (78 - 76 * (v - low) / (high - low)).toFixed(1);
+  const line = values.map((v, i) => (i ? 'L' : 'M') + x(i) + ' ' + y(v)).join('');
+  const svg = $(id);
+  svg.querySelector('.line').setAttribute('d', line);
+  svg.querySelector('.area').setAttribute('d', values.length ? line + `L${length} ${y(0)}L${x(0)} ${y(0)}Z` : '');
+}
+
+function tile(name, value, note) {
+  return el('div', {}, el('dt', {}, name), el('dd', {}, value, note ? el('small', {}, ' ' + note) : ''));
+}
+
+const states = {connecting: 'no connection to the relay', live: 'live', catchingUp: 'catching up', blocked: 'blocked: an operator must decide', off: 'only answering'};
+
+function ago(seconds) {
+  if (seconds < 1) return Math.max(0, seconds * 1000).toFixed(0) + ' ms';
+  for (const [n, unit] of [[86400, 'd'], [3600, 'h'], [60, 'min']]) if (seconds >= 2 * n) return Math.floor(seconds / n) + ' ' + unit;
+  return seconds.toFixed(1) + ' s';
+}
+
+function live(m) {
+  if (m.history) { eventRates = m.history.events; edgeRates = m.history.edges; }
+  else { eventRates.push(m.eventRate); edgeRates.push(m.edgeRate); }
+  eventRates = eventRates.slice(-length);
+  edgeRates = edgeRates.slice(-length);
+  $('events-rate').textContent = number.format(m.eventRate);
+  $('edges-rate').textContent = number.format(m.edgeRate);
+  draw('events-chart', eventRates);
+  draw('edges-chart', edgeRates);
+  const dot = document.querySelector('.dot');
+  dot.className = 'dot' + (m.state === 'live' || m.state === 'off' ? ' live' : m.state === 'blocked' ? ' bad' : '');
+  const state = (states[m.state] || m.state) + (m.state === 'live' && m.lag !== undefined ? `, ${ago(m.lag)} behind` : '');
+  if ($('state-text').textContent !== state) $('state-text').textContent = state;
+  $('version').textContent = 'skein ' + m.version + ', ' + m.engine;
+  const c = m.counts;
+  $('tiles').replaceChildren(
+    tile('Edges', rough.format(m.edges)), tile('Accounts', rough.format(c.accounts), c.hidden ? rough.format(c.hidden) + ' not active' : ''),
+    tile('Their past is there', c.accounts ? (100 * c.complete / c.accounts).toFixed(c.complete < c.accounts ? 1 : 0) + ' %' : '–', c.complete ? `of ${rough.format(c.accounts)} accounts` : 'it is not fetched'),
+    tile('Waiting to be fetched', m.waiting === undefined ? '–' : number.format(m.waiting)), tile('Something was missed of', number.format(c.desynchronized), 'accounts'),
+    tile('Cursor', m.cursor === undefined ? '–' : number.format(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)));
+  $('kinds').replaceChildren(...Object.entries(c.records).filter(([, n]) => n).sort((a, b) => b[1] - a[1]).map(([k, n]) => tile(k, rough.format(n))));
+}
+
+function listen() {
+  const source = new EventSource('/live');
+  source.onmessage = e => live(JSON.parse(e.data));
+  source.onerror = () => {
+    document.querySelector('.dot').className = 'dot bad';
+    $('state-text').textContent = 'the server does not answer';
+    if (source.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
+  };
+}
+
+// ---- begin ----
+
+$('ask').addEventListener('submit', e => {
+  e.preventDefault();
+  completion.matches = [];
+  drawCompletion();
+  const q = $('q').value.trim();
+  go(q ? {q} : null);
+});
+$('q').addEventListener('input', complete);
+$('q').addEventListener('keydown', keys);
+$('q').addEventListener('blur', () => { completion.matches = []; drawCompletion(); });
+document.addEventListener('click', e => {
+  const a = e.target.closest('a[data-link]');
+  if (!a || e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
+  e.preventDefault();
+  history.pushState(null, '', a.getAttribute('href'));
+  show();
+  scrollTo(0, 0);
+});
+addEventListener('popstate', show);
+$('names').checked = localStorage.getItem('names') === 'yes';
+$('names').addEventListener('change', () => {
+  localStorage.setItem('names', $('names').checked ? 'yes' : 'no');
+  show();
+});
+listen();
+learn().then(show);

@@ -1,0 +1,60 @@
+// Package sse sends server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+package sse
+
+import (
+	"net/http"
+	"time"
+)
+
+// sendTimeout is how long a client may take to take a message.
+const sendTimeout = 10 * time.Second
+
+// A Stream is an answer that goes on. It is for one goroutine.
+type Stream struct {
+	w http.ResponseWriter
+	c *http.ResponseController
+}
+
+// Start begins a stream.
+func Start(w http.ResponseWriter) *Stream {
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Time{}) // nothing more is read
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no") // a proxy is not to hold it back
+	w.WriteHeader(http.StatusOK)
+	return &Stream{w, c}
+}
+
+// An Event is a message. Data is one line.
+type Event struct {
+	ID, Type string // may be ""
+	Data     []byte
+}
+
+// Append appends the event as it is sent.
+func (e *Event) Append(dst []byte) []byte {
+	if e.ID != "" {
+		dst = append(append(append(dst, "id: "...), e.ID...), '\n')
+	}
+	if e.Type != "" {
+		dst = append(append(append(dst, "event: "...), e.Type...), '\n')
+	}
+	return append(append(append(dst, "data: "...), e.Data...), "\n\n"...)
+}
+
+// Send sends an event.
+func (s *Stream) Send(e Event) error { return s.Write(e.Append(nil)) }
+
+// Beat sends what a client passes over, so that either end notices when the other has gone.
+func (s *Stream) Beat() error { return s.Write([]byte(":\n\n")) }
+
+// Write sends events that were appended before.
+func (s *Stream) Write(b []byte) error {
+	_ = s.c.SetWriteDeadline(time.Now().Add(sendTimeout))
+	if _, err := s.w.Write(b); err != nil {
+		return err //nolint:wrapcheck // it ends the connection
+	}
+	return s.c.Flush() //nolint:wrapcheck // likewise
+}

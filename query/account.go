@@ -1,0 +1,92 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"skein/graph"
+	"skein/graph/format"
+	"skein/intern/dict"
+	"skein/internal/syntax"
+)
+
+// accountState is what the index has of an account.
+type accountState struct {
+	DID         string           `json:"did"`
+	State       string           `json:"state"`
+	Description string           `json:"description"`
+	Active      bool             `json:"active"`
+	Rev         string           `json:"rev,omitempty"`
+	Time        string           `json:"time,omitempty"` // of rev
+	Queued      *queuedAccount   `json:"queued,omitempty"`
+	Records     map[string]int64 `json:"records"` // by kind
+}
+
+// queuedAccount is an account whose repo is to be fetched whole.
+type queuedAccount struct {
+	State   string `json:"state"`
+	Reason  string `json:"reason"`
+	Since   string `json:"since"`
+	Failure string `json:"failure,omitempty"`
+	Detail  string `json:"detail,omitempty"`
+}
+
+// getAccount says what the index has of one account, and what it lacks.
+func (s *Server) getAccount(ctx context.Context, q params) (any, error) {
+	actor, err := q.list("actor", 1, dict.DID)
+	if err != nil {
+		return nil, err
+	}
+	var out accountState
+	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
+		out = accountState{DID: actor[0].s, Active: true, Records: map[string]int64{}}
+		st, known, row, err := sn.Account(actor[0].s)
+		if err != nil {
+			return err
+		}
+		out.describe(&st, known)
+		if row != nil {
+			out.Queued = &queuedAccount{cmp.Or(row.State, "waiting"), row.Reason, row.Queued.UTC().Format(time.RFC3339), row.Failure, row.Detail}
+		}
+		ids, err := lookup(sn, actor)
+		if err != nil {
+			return err
+		}
+		for i := range s.words.table.All {
+			k := &s.words.table.All[i]
+			n, err := sn.RecordCount(k.Kind, ids[0])
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				out.Records[k.Name] = n
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// describe says in a word, and in a sentence, what is known.
+func (a *accountState) describe(st *format.RepoState, known bool) {
+	if st.Has(format.FlagHasRev) {
+		a.Rev = st.Rev.String()
+		if tid, ok := syntax.ParseTID([]byte(a.Rev)); ok {
+			a.Time = time.UnixMicro(int64(tid >> format.ClockBits)).UTC().Format(time.RFC3339)
+		}
+	}
+	switch {
+	case !known || !st.Has(format.FlagHasRev):
+		a.State, a.Description = "unknown", "Nothing is indexed that it did."
+	case st.Has(format.FlagDesync):
+		a.State, a.Description = "desynchronized", "Something that it did was missed."
+	case st.Has(format.FlagPartial):
+		a.State, a.Description = "partial", "What it did before the index heard of it is not there."
+	default:
+		a.State, a.Description = "complete", "All that it did is indexed."
+	}
+	if a.Active = !st.Has(format.FlagHidden); !a.Active {
+		a.Description = "The account is not active: it is in no answer. " + a.Description
+	}
+}

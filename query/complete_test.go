@@ -1,0 +1,135 @@
+package query_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+
+	"skein/internal/oracle"
+	"skein/internal/testing/history"
+)
+
+type complete struct {
+	Incomplete bool
+	Reason     string
+}
+
+// An answer says that something may be missing if it rests on an account of which not all is
+// known, and getAccount says what is known of each, as the model does.
+func TestIncomplete(t *testing.T) {
+	w := newWorld(t, 91, 3000)
+	anybody := false
+	seen := map[string]int{}
+	for _, r := range w.model.Repos {
+		anybody = anybody || r.Partial || r.Desync
+	}
+	for _, did := range append(w.history.Accounts(), "did:plc:neverseenaaaaaaaaaaaaaaa") {
+		want := "complete"
+		switch r := w.model.Repos[did]; {
+		case r == nil || r.Rev == "":
+			want = "unknown"
+		case r.Desync:
+			want = "desynchronized"
+		case r.Partial:
+			want = "partial"
+		}
+		seen[want]++
+		var a struct {
+			DID, State, Description, Rev string
+			Active                       bool
+			Records                      map[string]int
+		}
+		w.ask("blue.skein.graph.getAccount", url.Values{"actor": {did}}, &a)
+		records := map[string]int{}
+		for p := range w.model.Records {
+			if p.DID == did {
+				records[p.Kind]++
+			}
+		}
+		if a.DID != did || a.State != want || a.Description == "" || a.Active == w.model.Hidden[did] || !sameCounts(a.Records, records) {
+			t.Errorf("%s: %+v, want %s with %v", did, a, want, records)
+		}
+		if r := w.model.Repos[did]; r != nil && a.Rev != r.Rev {
+			t.Errorf("%s: rev %q, want %q", did, a.Rev, r.Rev)
+		}
+		forward := want != "complete" && !w.model.Hidden[did]
+		if w.model.Hidden[did] { // its sets are empty, and that is all
+			forward = false
+		}
+		for set, incomplete := range map[string]bool{
+			"follows(" + did + ")": forward, "listed(" + history.ListOf(did, 0) + ")": forward, "members(" + did + ")": false,
+			"followers(" + did + ")": anybody, "lists(" + did + ")": anybody, "union(likes(" + did + "),likes(" + did + "))": forward,
+		} {
+			method := "query"
+			if strings.HasPrefix(set, "follow") {
+				method = "list"
+			}
+			var c complete
+			w.ask("blue.skein.graph."+method, url.Values{"set": {set}}, &c)
+			if c.Incomplete != incomplete || (c.Reason != "") != incomplete {
+				t.Errorf("%s, of one that is %s: %+v, want %v", set, want, c, incomplete)
+			}
+		}
+	}
+	if seen["complete"] == 0 || seen["partial"] == 0 || seen["desynchronized"] == 0 || seen["unknown"] == 0 {
+		t.Errorf("the accounts are %v", seen)
+	}
+	var c complete
+	for method, p := range map[string]url.Values{
+		"rank":     {"of": {"members(" + w.history.Accounts()[0] + ")"}, "via": {"likes"}},
+		"known":    {"actor": {w.history.Accounts()[0]}, "edge": {"followers"}, "subject": {w.history.Accounts()[1]}},
+		"contains": {"set": {"followers(" + w.history.Accounts()[0] + ")"}, "member": {w.history.Accounts()[1]}},
+	} {
+		if w.ask("blue.skein.graph."+method, p, &c); !c.Incomplete || c.Reason == "" {
+			t.Errorf("%s: %+v", method, c)
+		}
+	}
+}
+
+func sameCounts(a, b map[string]int) bool {
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
+	return string(x) == string(y)
+}
+
+// Where all is known, no answer says that something is missing.
+func TestComplete(t *testing.T) {
+	w := newWorld(t, 92, 0)
+	a := w.history.Accounts()
+	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 1, DID: a[0], Rev: history.TID(1 << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[1]}}})
+	for _, path := range []string{"query?set=follows(" + a[0] + ")", "query?set=followers(" + a[1] + ")", "list?set=followers(" + a[1] + ")", "rank?of=members(" + a[0] + ")&via=follows"} {
+		if _, body, _ := w.get("/xrpc/blue.skein.graph." + path); strings.Contains(body, "ncomplete") {
+			t.Errorf("%s: %s", path, body)
+		}
+	}
+}
+
+// The descriptions are there, and name each other as they should.
+func TestDescriptions(t *testing.T) {
+	w := newWorld(t, 93, 0)
+	_, body, _ := w.get("/openapi.json")
+	var api struct {
+		OpenAPI    string
+		Paths      map[string]map[string]any
+		Components struct{ Schemas map[string]any }
+	}
+	if err := json.Unmarshal([]byte(body), &api); err != nil || api.OpenAPI != "3.1.0" || len(api.Paths) < 8 {
+		t.Fatalf("%v: %d methods", err, len(api.Paths))
+	}
+	for _, part := range strings.Split(body, `"$ref": "#/components/schemas/`)[1:] {
+		name, _, _ := strings.Cut(part, `"`)
+		if api.Components.Schemas[name] == nil {
+			t.Errorf("there is no schema %s", name)
+		}
+	}
+	for path := range api.Paths {
+		nsid := strings.TrimPrefix(path, "/xrpc/")
+		if status, body, _ := w.get("/lexicons/" + nsid + ".json"); status != 200 || !strings.Contains(body, `"id":"`+nsid+`"`) {
+			t.Errorf("%s: %d %.80s", nsid, status, body)
+		}
+	}
+	if status, _, _ := w.get("/lexicons/none.json"); status != 404 {
+		t.Errorf("a lexicon that is not there: %d", status)
+	}
+}

@@ -1,0 +1,230 @@
+package query
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// The methods are described by their lexicons, and those are served as they are, and as one
+// description in OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.0) for the tools that know
+// that.
+
+// lexicon is a lexicon's file, as far as it is needed here
+// (https://atproto.com/specs/lexicon).
+type lexicon struct {
+	ID   string            `json:"id"`
+	Defs map[string]lexDef `json:"defs"`
+}
+
+// lexDef is a definition in a lexicon, or a part of one.
+type lexDef struct {
+	Type        string            `json:"type"`
+	Description string            `json:"description"`
+	Parameters  *lexDef           `json:"parameters"`
+	Properties  map[string]lexDef `json:"properties"`
+	Required    []string          `json:"required"`
+	Items       *lexDef           `json:"items"`
+	Ref         string            `json:"ref"`
+	Refs        []string          `json:"refs"`
+	Format      string            `json:"format"`
+	Enum        []string          `json:"enum"`
+	KnownValues []string          `json:"knownValues"`
+	Minimum     *int              `json:"minimum"`
+	Maximum     *int              `json:"maximum"`
+	MaxLength   *int              `json:"maxLength"`
+	Default     any               `json:"default"`
+	Output      *struct {
+		Schema lexDef `json:"schema"`
+	} `json:"output"`
+	Message *struct {
+		Schema lexDef `json:"schema"`
+	} `json:"message"`
+	Errors []struct {
+		Name string `json:"name"`
+	} `json:"errors"`
+}
+
+type object = map[string]any
+
+// readLexicons returns the lexicons, in the order of their names.
+func readLexicons() (all []lexicon, err error) {
+	entries, err := Lexicons.ReadDir("lexicons")
+	if err != nil {
+		return nil, fmt.Errorf("query: reading the lexicons: %w", err)
+	}
+	for _, e := range entries {
+		b, err := Lexicons.ReadFile("lexicons/" + e.Name())
+		if err != nil {
+			return nil, fmt.Errorf("query: reading the lexicons: %w", err)
+		}
+		var l lexicon
+		if err := json.Unmarshal(b, &l); err != nil {
+			return nil, fmt.Errorf("query: %s: %w", e.Name(), err)
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// openAPI makes the description of all methods that have a lexicon.
+func openAPI(version string) ([]byte, error) {
+	all, err := readLexicons()
+	if err != nil {
+		return nil, err
+	}
+	paths, schemas := object{}, object{
+		"error": object{"type": "object", "required": []string{"error", "message"}, "properties": object{"error": object{"type": "string"}, "message": object{"type": "string"}}},
+	}
+	for i := range all {
+		l := &all[i]
+		for name, d := range l.Defs {
+			if name != "main" {
+				schemas[l.ID+"."+name] = d.schema(l.ID)
+			}
+		}
+		main := l.Defs["main"]
+		parameters := []object{}
+		if p := main.Parameters; p != nil {
+			for _, name := range sortedKeys(p.Properties) {
+				d := p.Properties[name]
+				one := object{"name": name, "in": "query", "required": slices.Contains(p.Required, name), "schema": d.schema(l.ID)}
+				if d.Description != "" {
+					one["description"] = d.Description
+				}
+				if d.Type == "array" {
+					one["explode"] = true
+				}
+				parameters = append(parameters, one)
+			}
+		}
+		content, answer := "application/json", main.Output
+		if main.Message != nil {
+			content, answer = "text/event-stream", main.Message
+		}
+		var names []string
+		for _, e := range main.Errors {
+			names = append(names, e.Name)
+		}
+		get := object{
+			"operationId": l.ID, "summary": main.Description, "parameters": parameters,
+			"responses": object{
+				"200":     object{"description": "The answer.", "content": object{content: object{"schema": answer.Schema.schema(l.ID)}}},
+				"default": object{"description": "An error: " + strings.Join(append(names, "InvalidRequest"), ", ") + ".", "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/error"}}}},
+			},
+		}
+		paths["/xrpc/"+l.ID] = object{"get": get}
+	}
+	b, err := json.MarshalIndent(object{
+		"openapi": "3.1.0", "info": object{"title": "skein", "version": version, "description": "Who follows whom and who likes what on the AT Protocol network, as sets."},
+		"paths": paths, "components": object{"schemas": schemas},
+	}, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("query: making the OpenAPI description: %w", err)
+	}
+	return append(b, '\n'), nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// schema is a definition as a JSON schema. of is the lexicon that it is in.
+func (d *lexDef) schema(of string) object {
+	s := object{}
+	switch d.Type {
+	case "ref":
+		return object{"$ref": "#/components/schemas/" + refName(of, d.Ref)}
+	case "union":
+		var any []object
+		for _, r := range d.Refs {
+			any = append(any, object{"$ref": "#/components/schemas/" + refName(of, r)})
+		}
+		return object{"anyOf": any}
+	case "unknown":
+		s["type"] = "object"
+	case "object":
+		s["type"] = "object"
+		properties := object{}
+		for name, p := range d.Properties {
+			properties[name] = p.schema(of)
+		}
+		s["properties"] = properties
+		if len(d.Required) > 0 {
+			s["required"] = d.Required
+		}
+	case "array":
+		s["type"], s["items"] = "array", d.Items.schema(of)
+		if d.MaxLength != nil {
+			s["maxItems"] = *d.MaxLength
+		}
+	default: // string, integer, boolean
+		s["type"] = d.Type
+		if d.MaxLength != nil {
+			s["maxLength"] = *d.MaxLength
+		}
+	}
+	for name, v := range map[string]any{"minimum": d.Minimum, "maximum": d.Maximum} {
+		if n, _ := v.(*int); n != nil {
+			s[name] = *n
+		}
+	}
+	if d.Description != "" {
+		s["description"] = d.Description
+	}
+	if d.Default != nil {
+		s["default"] = d.Default
+	}
+	if len(d.Enum) > 0 {
+		s["enum"] = d.Enum
+	}
+	if len(d.KnownValues) > 0 {
+		s["examples"] = d.KnownValues
+	}
+	if d.Format == "datetime" {
+		s["format"] = "date-time"
+	}
+	return s
+}
+
+func refName(of, ref string) string {
+	if name, local := strings.CutPrefix(ref, "#"); local {
+		return of + "." + name
+	}
+	return strings.Replace(ref, "#", ".", 1)
+}
+
+// description serves what was made of the lexicons.
+func (s *Server) description(w http.ResponseWriter, r *http.Request, b []byte) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
+		s.fail(w, r, "unknown", &Error{http.StatusMethodNotAllowed, "InvalidRequest", "use GET"})
+		return
+	}
+	s.write(w, r, http.StatusOK, json.RawMessage(b))
+}
+
+// serveDescriptions serves the lexicons, below /lexicons/, and /openapi.json.
+func (s *Server) serveDescriptions() error {
+	api, err := openAPI(s.o.Version)
+	if err != nil {
+		return err
+	}
+	s.mux.HandleFunc("/openapi.json", func(w http.ResponseWriter, r *http.Request) { s.description(w, r, api) })
+	s.mux.HandleFunc("/lexicons/{file}", func(w http.ResponseWriter, r *http.Request) {
+		b, err := Lexicons.ReadFile("lexicons/" + r.PathValue("file"))
+		if err != nil {
+			s.fail(w, r, "unknown", &Error{http.StatusNotFound, "NotFound", fmt.Sprintf("there is no lexicon %q here; /openapi.json lists the methods", clip(r.PathValue("file")))})
+			return
+		}
+		s.description(w, r, b)
+	})
+	return nil
+}
