@@ -36,7 +36,7 @@ func archiveCommand(e *command.Environment) *cli.Command {
 			}
 			a, err := relay.OpenArchive(dir)
 			if errors.Is(err, fs.ErrNotExist) {
-				p := e.Progress("%d records written")
+				p := e.Progress("records", records)
 				if err = relay.WriteArchive(dir, o.Network, records, mean, p.Tell); err == nil {
 					p.End()
 					a, err = relay.OpenArchive(dir)

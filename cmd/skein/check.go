@@ -15,10 +15,18 @@ import (
 // maxProblems is how many broken invariants check lists; it counts them all.
 const maxProblems = 100
 
+// keysIn returns about how many keys a store has, 0 where the engine cannot tell.
+func keysIn(store kv.Store) int64 {
+	if s, ok := store.(interface{ AboutKeys() int64 }); ok {
+		return s.AboutKeys()
+	}
+	return 0
+}
+
 func checkCommand(e *command.Environment) *cli.Command {
 	return storeCommand("check", "read the whole store and prove its invariants", func(ctx context.Context, path string, store kv.Store) error {
 		problems := 0
-		p := e.Progress("%d keys read")
+		p := e.Progress("keys", keysIn(store))
 		err := check.Store(ctx, store, func(problem string) {
 			if problems++; problems <= maxProblems {
 				fmt.Fprintln(e.Stdout, problem)

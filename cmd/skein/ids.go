@@ -141,7 +141,7 @@ func auditIDs(ctx context.Context, e *command.Environment, path string, store kv
 	var settings dict.Settings
 	var leases []intern.AuditedLease
 	var left []intern.Capacity
-	p := e.Progress("%d rows read")
+	p := e.Progress("rows", 0)
 	rows := int64(0)
 	crossed, err := store.ViewAcross(ctx, func(r kv.Reader) (err error) {
 		h, err := read.Header(r)

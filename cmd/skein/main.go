@@ -10,16 +10,16 @@ import (
 	"skein/internal/command"
 )
 
-func main() {
-	os.Exit(command.Main(command.Program{
-		Name:  "skein",
-		Usage: "who follows whom and who likes what on the AT Protocol network, as sets",
-		Commands: func(e *command.Environment) []*cli.Command {
-			return []*cli.Command{
-				serveCommand(e), replayCommand(e), queryCommand(e), checkCommand(e), statsCommand(e), idsCommand(e),
-				exportCommand(e), importCommand(e), upgradeCommand(e), backfillCommand(e), resyncCommand(e), command.VersionCommand(e),
-			}
-		},
-		Moved: map[string]string{"simulate": "skein-sim relay", "load": "skein-sim load"},
-	}))
+func main() { os.Exit(command.Main(commandLine)) }
+
+var commandLine = command.Program{
+	Name:  "skein",
+	Usage: "who follows whom and who likes what on the AT Protocol network, as sets",
+	Commands: func(e *command.Environment) []*cli.Command {
+		return []*cli.Command{
+			serveCommand(e), demoCommand(e), replayCommand(e), queryCommand(e), checkCommand(e), statsCommand(e), idsCommand(e),
+			exportCommand(e), importCommand(e), upgradeCommand(e), backfillCommand(e), resyncCommand(e), healthCommand(e), command.VersionCommand(e),
+		}
+	},
+	Moved: map[string]string{"simulate": "skein-sim relay", "load": "skein-sim load"},
 }

@@ -9,15 +9,17 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"skein/graph/check"
 	"skein/graph/export"
 	"skein/internal/app"
 	"skein/internal/command"
+	"skein/internal/human"
 	"skein/internal/kv"
 )
 
 func exportCommand(e *command.Environment) *cli.Command {
 	return storeCommand("export", "write the store to standard output, as lines of JSON that import reads into any engine", func(ctx context.Context, path string, store kv.Store) error {
-		p := e.Progress("%d records")
+		p := e.Progress("records", recordsIn(ctx, store))
 		n, err := export.Write(ctx, store, e.Stdout, p.Tell)
 		p.End()
 		if err != nil {
@@ -26,6 +28,18 @@ func exportCommand(e *command.Environment) *cli.Command {
 		fmt.Fprintf(e.Stderr, "%s: %d accounts and %d records exported\n", path, n.Accounts, n.Records)
 		return nil
 	})
+}
+
+// recordsIn returns how many records a store has, 0 if that cannot be read.
+func recordsIn(ctx context.Context, store kv.Store) (n int64) {
+	_ = store.View(ctx, func(r kv.Reader) error {
+		counts, _, _, err := check.Totals(r)
+		for _, of := range counts.Records {
+			n += of
+		}
+		return err
+	})
+	return n
 }
 
 func importCommand(e *command.Environment) *cli.Command {
@@ -48,11 +62,14 @@ func importStore(ctx context.Context, e *command.Environment, s *command.Setting
 		return err
 	}
 	so.Create, so.Import = true, true
-	in := io.NopCloser(os.Stdin)
+	in, size := io.NopCloser(os.Stdin), int64(0)
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
 			return fmt.Errorf("import: %w", err)
+		}
+		if info, err := f.Stat(); err == nil {
+			size = info.Size()
 		}
 		in = f
 	}
@@ -61,8 +78,9 @@ func importStore(ctx context.Context, e *command.Environment, s *command.Setting
 	if err != nil {
 		return errors.Join(err, in.Close())
 	}
-	p := e.Progress("%d records")
-	n, err := export.Read(ctx, x.Graph, in, p.Tell)
+	p := e.Progress("bytes", size)
+	counted := &command.Counting{Reader: in}
+	n, err := export.Read(ctx, x.Graph, counted, func(records int64) { p.Of(counted.N, size, human.Count(records)+" records") })
 	p.End()
 	if err = errors.Join(err, in.Close(), x.Close(ctx)); err != nil {
 		return fmt.Errorf("import: %w", err)

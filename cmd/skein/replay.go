@@ -143,8 +143,7 @@ func news(applied, replayed int64) string {
 	return fmt.Sprintf("%d of the %d events of repos were new", applied, applied+replayed)
 }
 
-// showProgress writes a line a second about how far c has come, if somebody
-// watches, and returns what ends that.
+// showProgress shows how far c has come, if somebody watches, and returns what ends that.
 func showProgress(e *command.Environment, c *consumer.Consumer, until int64) (stop func()) {
 	if !e.Terminal() {
 		return func() {}
@@ -152,31 +151,35 @@ func showProgress(e *command.Environment, c *consumer.Consumer, until int64) (st
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		ticker := time.NewTicker(time.Second)
+		ticker := time.NewTicker(200 * time.Millisecond)
 		defer ticker.Stop()
 		start := time.Now()
-		var last int64
+		bar := e.Progress("events", 0)
 		for {
 			select {
 			case <-quit:
-				fmt.Fprint(e.Stderr, "\r\033[K")
+				bar.End()
 				return
 			case <-ticker.C:
 			}
 			p := c.Progress()
-			fmt.Fprintf(e.Stderr, "\r\033[K%s", progressLine(p, p.Events-last, time.Since(start), until, start))
-			last = p.Events
+			bar.Of(p.Events, eventsInAll(p, until, start), whereIn(p))
 		}
 	}()
 	return func() { close(quit); <-done }
 }
 
-// progressLine says how fast, where, and how long still.
-func progressLine(p consumer.Progress, perSecond int64, took time.Duration, until int64, start time.Time) string {
-	line := fmt.Sprintf("%d events/s  seq %d", perSecond, p.Seq)
-	if !p.Time.IsZero() {
-		line += "  " + p.Time.UTC().Format(time.DateTime)
+// whereIn says where in the stream it is.
+func whereIn(p consumer.Progress) string {
+	if p.Time.IsZero() {
+		return fmt.Sprintf("seq %d", p.Seq)
 	}
+	return fmt.Sprintf("seq %d  %s", p.Seq, p.Time.UTC().Format(time.DateTime))
+}
+
+// eventsInAll returns about how many events there are to read, 0 if that is not known: by
+// how much of a file has been read, or of the numbers, or of the time up to start.
+func eventsInAll(p consumer.Progress, until int64, start time.Time) int64 {
 	var share float64
 	switch {
 	case p.Size > 0:
@@ -186,9 +189,8 @@ func progressLine(p consumer.Progress, perSecond int64, took time.Duration, unti
 	case !p.First.IsZero() && p.Time.After(p.First):
 		share = p.Time.Sub(p.First).Seconds() / start.Sub(p.First).Seconds()
 	}
-	if share > 0 && share < 1 {
-		left := time.Duration(float64(took) * (1 - share) / share)
-		line += fmt.Sprintf("  %.0f %%  %v left", 100*share, left.Round(time.Second))
+	if share <= 0 || share >= 1 {
+		return 0
 	}
-	return line
+	return int64(float64(p.Events) / share)
 }

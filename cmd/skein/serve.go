@@ -86,7 +86,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		err = errors.Join(err, x.Close(ctx))
 		so.Logger.Info("stopped")
 	}()
-	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, Version: command.Version(), Past: past, Handles: handles, Feeds: feeds}
+	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, Version: command.Version(), Past: past, Handles: handles, Feeds: feeds, Status: e.StatusLine()}
 	if s.Consume {
 		o.Consume = &co
 	}

@@ -36,7 +36,7 @@ func statsCommand(e *command.Environment) *cli.Command {
 	var exact bool
 	c := storeCommand("stats", "say what is in the store, and where its bytes are", func(ctx context.Context, path string, store kv.Store) error {
 		st := storeStats{Store: path, Engine: store.Engine(), DiskBytes: store.DiskBytes()}
-		p := e.Progress("%d keys counted")
+		p := e.Progress("keys", keysIn(store))
 		var table *kinds.Table
 		_, err := store.ViewAcross(ctx, func(r kv.Reader) (err error) { // the numbers are estimates anyway
 			if st.Counts, st.Cursors, table, err = check.Totals(r); err != nil {

@@ -37,7 +37,7 @@ func upgradeStore(ctx context.Context, e *command.Environment, s *command.Settin
 	if err != nil {
 		return err
 	}
-	p := e.Progress("%d keys moved")
+	p := e.Progress("keys", keysIn(store))
 	from, err := upgrade.Run(ctx, store, p.Tell)
 	p.End()
 	if err = errors.Join(err, store.Close()); err != nil {

@@ -251,6 +251,9 @@ type ServeOptions struct {
 	Feeds   *query.Feeds
 	// Past says which past is fetched at the first start.
 	Past Past
+	// Status, if set, is given a line that says what is being done, once a second, and ""
+	// in the end; else that is logged once a minute.
+	Status func(line string)
 	// Ready, if set, is called with the addresses once both listen.
 	Ready func(api, admin net.Addr)
 }
@@ -306,7 +309,7 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 		defer func() { stop(nil); <-stopped }()
 	}
 	if c != nil {
-		x.logProgress(ctx, c)
+		x.logProgress(ctx, c, o.Status)
 		if err = c.Run(ctx); err != nil {
 			err = fmt.Errorf("indexing failed: %w", err)
 			stop(err)

@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -82,8 +84,13 @@ func cursorsAttr(cursors []graph.Cursor) slog.Attr {
 // sayEvery is how often the log says what is being done.
 var sayEvery = time.Minute
 
-// logProgress says now and then what c is doing, until ctx ends.
-func (x *Index) logProgress(ctx context.Context, c *consumer.Consumer) {
+// logProgress says now and then what c is doing, until ctx ends: in a line that changes, if
+// there is a status, else in the log.
+func (x *Index) logProgress(ctx context.Context, c *consumer.Consumer, status func(line string)) {
+	if status != nil {
+		go x.showStatus(ctx, c, status)
+		return
+	}
 	go func() {
 		ticker := time.NewTicker(sayEvery)
 		defer ticker.Stop()
@@ -113,4 +120,47 @@ func (x *Index) logProgress(ctx context.Context, c *consumer.Consumer) {
 			was = events
 		}
 	}()
+}
+
+// showStatus keeps a line that says what c is doing.
+func (x *Index) showStatus(ctx context.Context, c *consumer.Consumer, status func(line string)) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	defer status("")
+	was, at := c.Progress().Events, time.Now()
+	disk := x.KV.DiskBytes()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		edges, counts, _, err := x.state(ctx)
+		if err != nil {
+			continue
+		}
+		if n%diskEvery == 0 {
+			disk = x.KV.DiskBytes()
+		}
+		now, events, st := time.Now(), c.Progress().Events, c.Status()
+		status(statusLine(st, float64(events-was)/now.Sub(at).Seconds(), edges, disk, counts))
+		was, at = events, now
+	}
+}
+
+// statusLine says it: the state, events a second, lag, edges, disk, and of how many accounts
+// all is there.
+func statusLine(st consumer.Status, perSecond float64, edges int64, disk uint64, counts graph.Counts) string {
+	parts := []string{string(st.State), fmt.Sprintf("%.0f events/s", perSecond)}
+	if st.HasLag {
+		parts = append(parts, st.Lag.Round(time.Millisecond).String()+" behind")
+	}
+	parts = append(parts, human.Count(edges)+" edges", human.Bytes(disk))
+	if counts.Accounts > 0 {
+		parts = append(parts, fmt.Sprintf("all of %.0f %% of %s accounts", 100*float64(counts.Complete)/float64(counts.Accounts), human.Count(counts.Accounts)))
+	}
+	if counts.Desynchronized > 0 {
+		parts = append(parts, human.Count(counts.Desynchronized)+" desynchronized")
+	}
+	return strings.Join(parts, " · ")
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"regexp"
 	"strings"
@@ -162,9 +161,10 @@ var ErrQuiet = errors.New("failed")
 type Environment struct {
 	program        Program
 	Stdout, Stderr io.Writer
-	Level          string
+	Level, Format  string // of the log
 	Stop           Stopping
 	dying          sync.Once
+	screen         *screen // nil where there is none
 }
 
 // fatal ends the process where the store can go on no longer: the engine waits for
@@ -181,24 +181,6 @@ func (e *Environment) fatal(err error) {
 func (e *Environment) Terminal() bool {
 	f, ok := e.Stderr.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// logger makes the program's logger: text for people, JSON for machines.
-func (e *Environment) logger() (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(e.Level)); err != nil {
-		return nil, UsageError("--log-level %q: use debug, info, warn or error", e.Level)
-	}
-	o := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if err, ok := a.Value.Any().(error); ok {
-			a.Value = slog.StringValue(plain(err))
-		}
-		return a
-	}}
-	if e.Terminal() {
-		return slog.New(slog.NewTextHandler(e.Stderr, o)), nil
-	}
-	return slog.New(slog.NewJSONHandler(e.Stderr, o)), nil
 }
 
 // NoArguments refuses what stands behind the flags.

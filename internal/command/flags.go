@@ -161,6 +161,7 @@ func (s *Settings) EngineFlags(e *Environment) []cli.Flag {
 		&cli.StringFlag{Name: "memory", DefaultText: "an eighth of what the process may have, at most 1GiB", Usage: "memory budget, such as 512MiB", Destination: &s.memory, Sources: Env("memory")},
 		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how soon what is committed is also synced to disk", Destination: &s.syncInterval, Sources: Env("sync-interval")},
 		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error", Destination: &e.Level, Sources: Env("log-level")},
+		&cli.StringFlag{Name: "log-format", Value: "auto", Usage: "auto (text on a terminal, else json), text or json", Destination: &e.Format, Sources: Env("log-format")},
 	}
 }
 

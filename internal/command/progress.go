@@ -1,28 +1,149 @@
 package command
 
-import "fmt"
+import (
+	"io"
+	"log/slog"
+	"sync"
+	"time"
 
-// Progress shows a number that grows, on a terminal.
+	"github.com/schollz/progressbar/v3"
+)
+
+// Progress shows on a terminal how far something long is: a bar, a rate and the time left
+// where it is known how much there is, else how much has been done, and how fast.
 type Progress struct {
-	e      *Environment
-	format string
-	told   bool
+	bar *progressbar.ProgressBar // nil where nobody watches
 }
 
-// Progress returns a Progress that is shown in a format.
-func (e *Environment) Progress(format string) *Progress { return &Progress{e: e, format: format} }
+// Progress returns a Progress of some things, such as "records". total is how many there
+// are, about; 0 if that is not known.
+func (e *Environment) Progress(things string, total int64) *Progress {
+	if !e.Terminal() {
+		return &Progress{}
+	}
+	if total <= 0 {
+		total = -1
+	}
+	return &Progress{progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(e.Stderr), progressbar.OptionSetWidth(30), progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString(things),
+		progressbar.OptionSetElapsedTime(true), progressbar.OptionSetPredictTime(total > 0), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())}
+}
 
-// Tell shows how far something came.
+// Tell shows how many there are now.
 func (p *Progress) Tell(n int64) {
-	if p.e.Terminal() {
-		p.told = true
-		fmt.Fprintf(p.e.Stderr, "\r\033[K"+p.format, n)
+	if p.bar == nil {
+		return
+	}
+	if most := p.bar.GetMax64(); most > 0 && n >= most { // it was an estimate
+		p.bar.ChangeMax64(n + 1)
+	}
+	_ = p.bar.Set64(n) // a terminal that is gone
+}
+
+// Of shows how many there are now, of how many, and says more.
+func (p *Progress) Of(n, total int64, more string) {
+	if p.bar == nil {
+		return
+	}
+	if total > 0 && total != p.bar.GetMax64() {
+		p.bar.ChangeMax64(total)
+	}
+	p.bar.Describe(more)
+	p.Tell(n)
+}
+
+// End takes it away.
+func (p *Progress) End() {
+	if p.bar != nil {
+		_ = p.bar.Exit()
+		_ = p.bar.Clear()
 	}
 }
 
-// End takes the number away.
-func (p *Progress) End() {
-	if p.told {
-		fmt.Fprint(p.e.Stderr, "\r\033[K")
+// Counting is a reader that tells how many bytes were read.
+type Counting struct {
+	io.Reader
+
+	N int64
+}
+
+// Read implements io.Reader.
+func (c *Counting) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.N += int64(n)
+	return n, err //nolint:wrapcheck // it is the reader's
+}
+
+// screen is a terminal with a line at its end that changes, and what is logged above it.
+type screen struct {
+	mu   sync.Mutex
+	to   io.Writer
+	line string
+}
+
+const clearLine = "\r\033[K"
+
+// Write implements io.Writer: the line moves down.
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.line != "" {
+		_, _ = io.WriteString(s.to, clearLine)
 	}
+	n, err := s.to.Write(b)
+	if s.line != "" {
+		_, _ = io.WriteString(s.to, s.line)
+	}
+	return n, err //nolint:wrapcheck // it is the terminal's
+}
+
+// status has the line say something else, "" to take it away.
+func (s *screen) status(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if line == s.line {
+		return
+	}
+	s.line = line
+	_, _ = io.WriteString(s.to, clearLine+line)
+}
+
+// StatusLine returns what shows a line that changes below the log, on a terminal where text
+// is logged; nil elsewhere.
+func (e *Environment) StatusLine() func(line string) {
+	if e.screen == nil {
+		return nil
+	}
+	return e.screen.status
+}
+
+// logger makes the program's logger: text for people, JSON for machines.
+func (e *Environment) logger() (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(e.Level)); err != nil {
+		return nil, UsageError("--log-level %q: use debug, info, warn or error", e.Level)
+	}
+	o := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.StringValue(plain(err))
+		}
+		return a
+	}}
+	text := e.Terminal()
+	switch e.Format {
+	case "", "auto":
+	case "text", "json":
+		text = e.Format == "text"
+	default:
+		return nil, UsageError("--log-format %q: use auto, text or json", e.Format)
+	}
+	if !text {
+		return slog.New(slog.NewJSONHandler(e.Stderr, o)), nil
+	}
+	out := e.Stderr
+	if e.Terminal() {
+		e.screen = &screen{to: e.Stderr}
+		out = e.screen
+	}
+	return slog.New(slog.NewTextHandler(out, o)), nil
 }

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"skein/consumer"
+	"skein/internal/app"
+	"skein/internal/command"
+	"skein/internal/demo"
+)
+
+func demoCommand(e *command.Environment) *cli.Command {
+	var listen string
+	var ends time.Duration
+	return &cli.Command{
+		Name:  "demo",
+		Usage: "show skein at work on a small made-up network; nothing is left behind",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the page and of the query API", Destination: &listen},
+			&cli.DurationFlag{Name: "for", DefaultText: "until Ctrl-C", Usage: "end after so long", Destination: &ends},
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if err := command.NoArguments(c); err != nil {
+				return err
+			}
+			if ends < 0 {
+				return command.UsageError("--for %v is negative", ends)
+			}
+			return runDemo(ctx, e, listen, ends)
+		},
+	}
+}
+
+// runDemo indexes a made-up network into a folder that is removed in the end.
+func runDemo(ctx context.Context, e *command.Environment, listen string, ends time.Duration) (err error) {
+	dir, err := os.MkdirTemp("", "skein-demo-")
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	relay, err := demo.Serve(ctx, demo.New(1))
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(e.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	command.QuietLibraries(log)
+	x, err := command.OpenIndex(ctx, app.StoreOptions{Store: dir + "/store", Create: true, SyncInterval: time.Second, Logger: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, x.Close(context.WithoutCancel(ctx))) }()
+	zero := int64(0)
+	o := app.ServeOptions{
+		Listen: listen, AdminListen: "127.0.0.1:0", Version: command.Version(), Consume: &consumer.Options{Relay: relay.Address(), Cursor: &zero, UserAgent: "skein-demo"},
+		Ready: func(api, _ net.Addr) {
+			go func() {
+				if err := tour(ctx, e, "http://"+api.String(), relay); err != nil && ctx.Err() == nil {
+					stop(err)
+				} else if ends > 0 {
+					time.AfterFunc(ends, func() { stop(context.Canceled) })
+				}
+			}()
+		},
+	}
+	return x.Serve(ctx, o)
+}
+
+// tour waits until the past is indexed, and asks three questions.
+func tour(ctx context.Context, e *command.Environment, base string, relay *demo.Relay) error {
+	fmt.Fprintf(e.Stdout, "A small network that does not exist is being indexed. Watch it, and ask it, at\n\n    %s/\n\n", base)
+	var about demo.Highlights
+	select {
+	case about = <-relay.Past():
+	case <-ctx.Done():
+		return nil
+	}
+	for {
+		var stats struct{ Cursor int64 }
+		if err := getJSON(ctx, base+"/xrpc/blue.skein.graph.getStats", &stats); err != nil {
+			return err
+		}
+		if stats.Cursor >= relay.Seq() {
+			break
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	server := ""
+	if base != "http://127.0.0.1:3210" { // where skein query asks
+		server = "--server " + base + " "
+	}
+	both := fmt.Sprintf("intersect(followers(%s), followers(%s))", about.Stars[0], about.Stars[1])
+	friends := fmt.Sprintf("intersect(follows(%s), likers(%s))", about.Fan, about.Post)
+	for _, q := range []struct{ asks, set string }{
+		{"Who follows both of two accounts?", both},
+		{"Which of the people that an account follows liked a post?", friends},
+	} {
+		var a struct {
+			Total   int
+			Members []string
+		}
+		began := time.Now()
+		if err := getJSON(ctx, base+"/xrpc/blue.skein.graph.query?"+url.Values{"set": {q.set}, "limit": {"3"}}.Encode(), &a); err != nil {
+			return err
+		}
+		answer(e, q.asks, base, url.Values{"q": {q.set}}, fmt.Sprintf("skein query %s'%s'", server, q.set), a.Total, a.Members, time.Since(began))
+	}
+	p := url.Values{"of": {"follows(" + about.Fan + ")"}, "via": {"likes"}, "since": {"24h"}}
+	var r struct {
+		Items []struct {
+			Member string
+			Count  int
+		}
+	}
+	began := time.Now()
+	if err := getJSON(ctx, base+"/xrpc/blue.skein.graph.rank?"+p.Encode(), &r); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	var top []string
+	for _, it := range r.Items[:min(3, len(r.Items))] {
+		top = append(top, fmt.Sprintf("%s  liked by %d of them", it.Member, it.Count))
+	}
+	answer(e, "What do the people that an account follows like today?", base, p, fmt.Sprintf("curl '%s/xrpc/blue.skein.graph.rank?%s'", base, p.Encode()), len(r.Items), top, took)
+	fmt.Fprintln(e.Stdout, "It goes on until Ctrl-C, and leaves nothing behind. The real network: skein serve")
+	return nil
+}
+
+// answer prints a question and the beginning of its answer.
+func answer(e *command.Environment, asks, base string, page url.Values, line string, total int, first []string, took time.Duration) {
+	fmt.Fprintf(e.Stdout, "%s\n    %s\n", asks, line)
+	for _, m := range first {
+		fmt.Fprintf(e.Stdout, "      %s\n", m)
+	}
+	if total > len(first) {
+		fmt.Fprintf(e.Stdout, "      … %d in all\n", total)
+	}
+	fmt.Fprintf(e.Stdout, "    in %.1f ms; on the page: %s/?%s\n\n", float64(took.Microseconds())/1000, base, page.Encode())
+}
+
+// getJSON asks for JSON.
+func getJSON(ctx context.Context, address string, into any) (err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	if resp.StatusCode != http.StatusOK {
+		path, _, _ := strings.Cut(address, "?")
+		return fmt.Errorf("demo: %s: %s", path, resp.Status)
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}

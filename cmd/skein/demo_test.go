@@ -1,0 +1,36 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"skein/internal/command"
+)
+
+// The demo answers three questions, and leaves nothing behind.
+func TestDemo(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	var stdout, stderr bytes.Buffer
+	began := time.Now()
+	code := command.Run(t.Context(), &command.Environment{Stdout: &stdout, Stderr: &stderr}, commandLine, []string{"skein", "demo", "--listen", "127.0.0.1:0", "--for", "10ms"})
+	out := stdout.String()
+	if code != 0 || stderr.Len() > 0 {
+		t.Fatalf("%d after %v: %s\n%s", code, time.Since(began), stderr.String(), out)
+	}
+	for _, want := range []string{`http://127\.0\.0\.1:\d+/\n`, `(?s)follows both.*did:plc:.*… \d+ in all`, `(?s)liked a post\?.*      did:plc:`, `(?s)like today\?.*liked by \d of them`} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("it does not say %s:\n%s", want, out)
+		}
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if code := command.Run(t.Context(), &command.Environment{Stdout: &stdout, Stderr: &stderr}, commandLine, []string{"skein", "demo", "x"}); code != command.ExitUsage || !strings.Contains(stderr.String(), "takes no argument") {
+		t.Errorf("%d: %s", code, stderr.String())
+	}
+}

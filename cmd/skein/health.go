@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"skein/internal/command"
+)
+
+// healthCommand asks a daemon whether it answers questions, for the health checks of
+// containers, whose images have no other program.
+func healthCommand(e *command.Environment) *cli.Command {
+	var admin string
+	return &cli.Command{
+		Name:  "health",
+		Usage: "ask a running daemon whether it answers questions; ends with 1 if not",
+		Flags: []cli.Flag{&cli.StringFlag{Name: "admin", Value: "127.0.0.1:3211", Usage: "its admin address", Destination: &admin, Sources: command.Env("admin-listen")}},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if err := command.NoArguments(c); err != nil {
+				return err
+			}
+			return health(ctx, e, admin)
+		},
+	}
+}
+
+func health(ctx context.Context, e *command.Environment, admin string) error {
+	if !strings.Contains(admin, "://") {
+		admin = "http://" + strings.Replace(admin, "0.0.0.0:", "127.0.0.1:", 1)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(admin, "/")+"/readyz", nil)
+	if err != nil {
+		return command.UsageError("--admin: %v", err)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		return fmt.Errorf("no daemon answers at %s: %w", admin, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+	if err != nil {
+		return fmt.Errorf("health: %w", err)
+	}
+	fmt.Fprint(e.Stdout, string(b))
+	if resp.StatusCode != http.StatusOK {
+		return command.ErrQuiet
+	}
+	return nil
+}
