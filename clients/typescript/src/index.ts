@@ -1,0 +1,123 @@
+/**
+ * Asks a skein (https://…/xrpc/blue.skein.graph.*): sets, rankings, records, and what changes.
+ *
+ *     const skein = new Skein('http://127.0.0.1:3210');
+ *     for await (const did of skein.members(`intersect(followers(${a}), followers(${b}))`)) …
+ */
+import {Methods, type ListItem, type SubscribeChange} from './methods.js';
+
+export * from './methods.js';
+
+/** An answer that is an error: InvalidRequest, HandleNotFound, QueryTimeout, … */
+export class SkeinError extends Error {
+  readonly status: number;
+
+  constructor(name: string, message: string, status: number) {
+    super(message);
+    this.name = name;
+    this.status = status;
+  }
+}
+
+export interface Options {
+  /** What requests are made with; the platform's fetch if absent. */
+  fetch?: typeof globalThis.fetch;
+  /** Ends all requests. */
+  signal?: AbortSignal;
+}
+
+export class Skein extends Methods {
+  /** The server's address. */
+  readonly base: string;
+  private readonly options: Options;
+
+  constructor(base = 'http://127.0.0.1:3210', options: Options = {}) {
+    const address = base.replace(/\/$/, '');
+    super((nsid, params) => get(address, options, nsid, params));
+    this.base = address;
+    this.options = options;
+  }
+
+  /** All members of a set, page after page. */
+  async *members(set: string): AsyncGenerator<string> {
+    for (let cursor: string | undefined; ; ) {
+      const page = await this.query({set, limit: 1000, ...(cursor && {cursor})});
+      yield* page.members ?? [];
+      if (!(cursor = page.cursor)) return;
+    }
+  }
+
+  /** How many members a set has. */
+  async count(set: string): Promise<number> {
+    return (await this.query({set, count: true})).total;
+  }
+
+  /** All members of one set with the records behind them, the newest first, page after page. */
+  async *records(set: string): AsyncGenerator<ListItem> {
+    for (let cursor: string | undefined; ; ) {
+      const page = await this.list({set, limit: 1000, ...(cursor && {cursor})});
+      yield* page.items;
+      if (!(cursor = page.cursor)) return;
+    }
+  }
+
+  /**
+   * What enters and leaves a set, from now on, or after a cursor. It comes back by itself when
+   * the connection breaks, and misses nothing, or says so (reset).
+   */
+  async *subscribe(set: string, cursor?: string, signal = this.options.signal): AsyncGenerator<SubscribeChange> {
+    for (let wait = 500; !signal?.aborted; wait = Math.min(2 * wait, 30_000)) {
+      try {
+        const response = await request(this.base, this.options, 'blue.skein.graph.subscribe', {set, ...(cursor && {cursor})}, signal);
+        for await (const change of events(response)) {
+          cursor = change.cursor;
+          wait = 500;
+          yield change;
+        }
+      } catch (error) {
+        if (signal?.aborted) return;
+        if (error instanceof SkeinError && error.status < 500) throw error; // it will not be better
+      }
+      await new Promise(done => setTimeout(done, wait));
+    }
+  }
+}
+
+async function request(base: string, options: Options, nsid: string, params: object, signal = options.signal): Promise<Response> {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(params)) {
+    for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined) query.append(name, String(one));
+  }
+  const response = await (options.fetch ?? fetch)(`${base}/xrpc/${nsid}?${query}`, signal ? {signal} : {});
+  if (response.ok) return response;
+  const said = await response.json().catch(() => ({})) as {error?: string; message?: string};
+  throw new SkeinError(said.error ?? 'HTTPError', said.message ?? response.statusText, response.status);
+}
+
+async function get(base: string, options: Options, nsid: string, params: object): Promise<unknown> {
+  return (await request(base, options, nsid, params)).json();
+}
+
+/** The messages of a stream of server-sent events. */
+async function* events(response: Response): AsyncGenerator<SubscribeChange> {
+  const decoder = new TextDecoder();
+  const reader = response.body!.getReader();
+  try {
+    for (let text = ''; ; ) {
+      const {done, value} = await reader.read();
+      if (done) return;
+      text += decoder.decode(value, {stream: true});
+      const blocks = text.split('\n\n');
+      text = blocks.pop()!;
+      for (const block of blocks) {
+        const lines = block.split('\n');
+        const data = lines.find(line => line.startsWith('data: '));
+        if (!data) continue;
+        if (lines.includes('event: error')) return; // it is told to come back
+        yield JSON.parse(data.slice('data: '.length)) as SubscribeChange;
+      }
+    }
+  } finally {
+    await reader.cancel().catch(() => {});
+  }
+}

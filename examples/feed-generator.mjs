@@ -1,0 +1,53 @@
+// A feed generator: what the members of a list like today, one post of each author.
+//
+//   node feed-generator.mjs LIST-URI [PORT]
+//
+// It is to be reached as https://FEED_HOST (a reverse proxy terminates TLS), and announced by a
+// record app.bsky.feed.generator whose did is did:web:FEED_HOST. (A feed that needs no code of
+// its own is a line in a file: skein serve --feeds.)
+import {createServer} from 'node:http';
+import {Skein} from 'skein-client';
+
+const [list, port = '3220'] = process.argv.slice(2);
+const host = process.env.FEED_HOST ?? 'localhost:' + port;
+const skein = new Skein(process.env.SKEIN ?? 'http://127.0.0.1:3210');
+const did = 'did:web:' + host.replace(':', '%3A');
+const feed = `at://${process.env.FEED_PUBLISHER ?? did}/app.bsky.feed.generator/list-likes`;
+
+let posts = [], made = 0;
+
+// ranked asks at most once a minute.
+async function ranked() {
+  if (Date.now() - made > 60_000) {
+    const {items} = await skein.rank({of: `listed(${list})`, via: 'likes', since: '24h', subjectsSince: '48h', limit: 1000});
+    const authors = new Set();
+    posts = items.map(i => i.member).filter(uri => {
+      const author = uri.split('/')[2];
+      return !authors.has(author) && authors.add(author);
+    });
+    made = Date.now();
+  }
+  return posts;
+}
+
+const answers = {
+  '/.well-known/did.json': () => ({'@context': ['https://www.w3.org/ns/did/v1'], id: did, service: [{id: '#bsky_fg', type: 'BskyFeedGenerator', serviceEndpoint: 'https://' + host}]}),
+  '/xrpc/app.bsky.feed.describeFeedGenerator': () => ({did, feeds: [{uri: feed}]}),
+  '/xrpc/app.bsky.feed.getFeedSkeleton': async query => {
+    const from = Number(query.get('cursor') ?? 0), limit = Math.min(Number(query.get('limit') ?? 50), 100);
+    const page = (await ranked()).slice(from, from + limit);
+    return {feed: page.map(post => ({post})), ...(page.length === limit && {cursor: String(from + limit)})};
+  },
+};
+
+createServer(async (request, response) => {
+  const url = new URL(request.url, 'http://x');
+  const answer = answers[url.pathname];
+  const send = (status, body) => response.writeHead(status, {'content-type': 'application/json'}).end(JSON.stringify(body));
+  if (!answer) return send(404, {error: 'NotFound', message: 'no ' + url.pathname + ' here'});
+  try {
+    send(200, await answer(url.searchParams));
+  } catch (error) {
+    send(502, {error: error.name, message: error.message});
+  }
+}).listen(Number(port), '127.0.0.1', () => console.log(`feed ${feed} on http://127.0.0.1:${port}`));

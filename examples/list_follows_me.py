@@ -1,0 +1,33 @@
+"""Which of a list's members follow an account, since when, and what is known of the list.
+
+    python list_follows_me.py LIST ACCOUNT [SERVER]
+
+LIST is its AT URI, or its address at bsky.app; ACCOUNT a DID, or a handle with an @.
+"""
+
+import sys
+
+from skein import Skein, SkeinError
+
+
+def main() -> int:
+    if len(sys.argv) < 3:
+        print(__doc__, file=sys.stderr)
+        return 64
+    members, account = sys.argv[1:3]
+    skein = Skein(sys.argv[3]) if len(sys.argv) > 3 else Skein()
+    try:
+        listed = skein.count(f"listed({members})")
+        found = set(skein.members(f"intersect(listed({members}), followers({account}))"))
+        since = {r["member"]: r.get("time", "?") for r in skein.records(f"followers({account})") if r["member"] in found}
+    except SkeinError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for did in sorted(found, key=lambda d: since.get(d, "")):
+        print(did, "since", since.get(did, "?"))
+    print(f"{len(found)} of {listed} on the list", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
