@@ -3,22 +3,41 @@ package command
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
 	"skein/internal/kv/fdbkv"
 )
 
-// number is the version, also set by the linker: -X skein/internal/command.number=…
-var number = "0.1.0-dev"
+// number is the version, and revision the commit: also set by the linker, with
+// -X skein/internal/command.number=… and revision=…
+var (
+	number   = development
+	revision = ""
+)
+
+const development = "0.1.0-dev"
+
+// released is a version of the module that go install was asked for.
+var released = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
 // Version returns the version of the program.
-func Version() string { return number }
+func Version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && number == development && released.MatchString(info.Main.Version) {
+		return strings.TrimPrefix(info.Main.Version, "v")
+	}
+	return number
+}
 
 // commit returns the commit that the binary was built from, if Go noted it.
 func commit() string {
+	if revision != "" {
+		return revision
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
