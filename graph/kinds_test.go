@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -198,4 +199,96 @@ func TestUnknownKind(t *testing.T) {
 	if _, err := export.Write(t.Context(), store, &strings.Builder{}, nil); !errors.Is(err, read.ErrFormat) {
 		t.Errorf("exported: %v", err)
 	}
+}
+
+// A kind that is configured is indexed by every writer of a store, also by one that has its
+// claim when another adds it, and by one that opens without the file.
+func TestConfiguredBySeveral(t *testing.T) {
+	more, err := kinds.Parse("a.b.c list at-uri listed1 listedBy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := memkv.Open(memkv.Options{Merger: merger()})
+	open := func(i int, more []kinds.Info) *graph.Store {
+		t.Helper()
+		s, err := graph.Open(t.Context(), store, graph.Options{
+			Intern: intern.Options{Settings: dict.SharedSettings, Owner: "o"}, Beat: 10 * time.Millisecond, Share: graph.Share{I: i, N: 2}, Kinds: more,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first := open(0, nil)
+	second := open(1, more) // the first has lost its claim
+	var b graph.Batch
+	put := func(seq int64) {
+		b.Reset()
+		for d := range 60 {
+			b.AddCommit(format.Seq(seq), &graph.Commit{DID: []byte("did:web:u" + strings.Repeat("x", d+1) + ".com"), Rev: []byte(fmt.Sprintf("3kaaaaaaaaa%s", []string{"2a", "2b", "2c"}[seq])), Data: make([]byte, 32)})
+			b.AddPut(kinds.FirstConfigured, []byte("r"), []byte("at://did:web:x.com/a.b.d/x"))
+		}
+		b.Seen(format.Seq(seq), nil)
+	}
+	put(1)
+	if err := first.Apply(t.Context(), "relay", &b); !errors.Is(err, fence.ErrClaimed) {
+		t.Errorf("the first writer goes on: %v", err)
+	}
+	_ = first.Close(t.Context())
+	first = open(0, nil)
+	for _, s := range []*graph.Store{first, second} {
+		if len(s.Kinds().Configured()) != 1 {
+			t.Errorf("a writer indexes %d configured kinds", len(s.Kinds().Configured()))
+		}
+		if err := s.Apply(t.Context(), "relay", &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.View(t.Context(), func(sn *graph.Snapshot) error {
+		counts, err := sn.Counts()
+		if counts.Records["listed1"] != 60 {
+			t.Errorf("%d records", counts.Records["listed1"])
+		}
+		lacking, lerr := sn.Lacking()
+		if len(lacking) != 0 {
+			t.Errorf("of a new store %v is lacking", lacking)
+		}
+		return errors.Join(err, lerr)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*graph.Store{first, second} {
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verify(t, store)
+	// Now the store has accounts: of what is added from here on, the past is lacking.
+	again, err := kinds.Parse("a.b.c list at-uri listed1 listedBy\na.b.e x did xs ys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(0, again)
+	if err := s.View(t.Context(), func(sn *graph.Snapshot) error {
+		lacking, err := sn.Lacking()
+		if len(lacking) != 1 || lacking[kinds.FirstConfigured+1].IsZero() {
+			t.Errorf("%v is lacking", lacking)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.ReposFrom = time.Now().Add(time.Minute) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.View(t.Context(), func(sn *graph.Snapshot) error {
+		lacking, err := sn.Lacking()
+		if len(lacking) != 0 {
+			t.Errorf("%v is lacking, after all repos were listed", lacking)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Close(t.Context())
 }

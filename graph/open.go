@@ -49,7 +49,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if s.ids, err = intern.Open(ctx, store, s.internOptions()); err != nil {
 		return nil, err
 	}
-	if err := s.open(ctx, header); err != nil {
+	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("graph: opening: %w", err), s.Close(ctx))
 	}
 	return s, nil
@@ -68,7 +68,7 @@ func (s *Store) internOptions() intern.Options {
 }
 
 // open claims what is written, makes the lanes, and reads what they keep.
-func (s *Store) open(ctx context.Context, header format.Header) error {
+func (s *Store) open(ctx context.Context) error {
 	partitions := s.layout.Settings.Partitions
 	first, end, err := s.o.Share.partitions(partitions)
 	if s.o.ReadOnly {
@@ -96,9 +96,13 @@ func (s *Store) open(ctx context.Context, header format.Header) error {
 		return err
 	}
 	if s.o.ReadOnly || s.o.Import {
-		return nil
+		return s.kv.View(ctx, func(r kv.Reader) error {
+			lacking, err := readLacking(r)
+			s.lacking.Store(&lacking)
+			return err
+		})
 	}
-	return s.addKinds(ctx, header)
+	return s.addKinds(ctx)
 }
 
 // header reads the header of the store, or makes the rows of a new one.
@@ -174,14 +178,13 @@ func (s *Store) configure(has *kinds.Table) error {
 
 // addKinds notes in the header the kinds that the store did not have, and as a gap of
 // every source that what was made of them before is not there. Other writers lose their
-// claims: they may be of a program that does not index these kinds.
-func (s *Store) addKinds(ctx context.Context, header format.Header) error {
-	all := s.Kinds()
-	if slices.Equal(header.Kinds, all.Numbers()) {
-		return nil
-	}
+// claims: they may be of a program that does not index these kinds. Who opens meanwhile, and
+// has its claim already, finds here what has been added.
+func (s *Store) addKinds(ctx context.Context) error {
 	l := s.lanes[0]
 	var added []string
+	var all *kinds.Table
+	var lacking map[string]time.Time
 	noted := map[uint32]int{}
 	err := s.kv.Update(ctx, func(tx kv.Txn) error {
 		added = nil
@@ -193,15 +196,33 @@ func (s *Store) addKinds(ctx context.Context, header format.Header) error {
 		if err != nil {
 			return err
 		}
+		if all, err = kinds.Configure(h.Table, s.o.Kinds); err != nil {
+			return err
+		}
+		now := time.Now().UTC().Truncate(time.Second)
+		if lacking, err = readLacking(tx); err != nil {
+			return err
+		}
+		counts, err := read.Counts(tx.Snapshot())
+		if err != nil {
+			return err
+		}
 		for i := range all.All {
 			if k := &all.All[i]; !slices.Contains(h.Kinds, k.Kind) {
 				added = append(added, k.Source())
-			} else if now := h.Table.Info(k.Kind); now.Source() != k.Source() || now.Forward != k.Forward || now.Reverse != k.Reverse {
-				return fmt.Errorf("%w: another writer has configured the store meanwhile; start again", kinds.ErrContradiction)
+				if counts.Accounts > 0 {
+					if lacking == nil {
+						lacking = map[string]time.Time{}
+					}
+					lacking[k.Name] = now
+				}
 			}
 		}
-		if len(added) == 0 { // another writer was first
+		if len(added) == 0 {
 			return nil
+		}
+		if err := setLacking(tx, lacking); err != nil {
+			return err
 		}
 		h.Kinds = all.Numbers()
 		tx.Set(format.HeaderKey, h.Append(nil))
@@ -215,7 +236,7 @@ func (s *Store) addKinds(ctx context.Context, header format.Header) error {
 		}
 		for _, c := range cursors {
 			gap := Gap{
-				Source: c.Source, After: c.Seq, Reason: format.KindAdded, Time: time.Now().UTC().Truncate(time.Second), Suspect: true,
+				Source: c.Source, After: c.Seq, Reason: format.KindAdded, Time: now, Suspect: true,
 				Detail: "of records that were made before, " + strings.Join(added, ", ") + " are not in the index",
 			}
 			number, err := l.notes.write(tx, c.Source, l.cursors(c.Source)[0].Number, nil, []Gap{gap})
@@ -226,8 +247,13 @@ func (s *Store) addKinds(ctx context.Context, header format.Header) error {
 		}
 		return nil
 	})
-	if err != nil || len(added) == 0 {
+	if err != nil {
 		return err
+	}
+	s.kinds.Store(all) // another writer may have added some since the header was read
+	s.lacking.Store(&lacking)
+	if len(added) == 0 {
+		return nil
 	}
 	for number, n := range noted {
 		l.notes.add(number, 0, n)

@@ -125,7 +125,7 @@ func (s *several) prepare(ctx context.Context, seg *segment, strings *intern.Bat
 		strings.Add(dict.DID, b.bytes(e.did))
 		for i := e.ops.start; i < e.ops.end; i++ {
 			if o := &b.ops[i]; o.subject.end > o.subject.start {
-				strings.Add(o.kind.Info().To.Is, b.bytes(o.subject))
+				strings.Add(s.store.Kinds().Info(o.kind).To.Is, b.bytes(o.subject))
 			}
 		}
 	}

@@ -78,6 +78,7 @@ type Store struct {
 	secret  []byte
 	made    bool // by this Open
 	kinds   atomic.Pointer[kinds.Table]
+	lacking atomic.Pointer[map[string]time.Time] // kinds of which something may be lacking, as of the opening
 
 	writing sync.Mutex // guards lanes and watcher
 	watcher Watcher    // nil: there is none
@@ -127,6 +128,10 @@ func (s *Store) Events() (applied, replayed int64) {
 
 // Kinds returns what is indexed.
 func (s *Store) Kinds() *kinds.Table { return s.kinds.Load() }
+
+// Alone reports whether this process writes all of the store: what it knows of the accounts
+// is all that is known.
+func (s *Store) Alone() bool { return s.layout.Settings.Partitions == 1 && !s.o.ReadOnly }
 
 // ReadOnly reports whether it was opened for questions only.
 func (s *Store) ReadOnly() bool { return s.o.ReadOnly }

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -10,17 +11,18 @@ import (
 )
 
 // A Change is an edge that a write has added or removed, or added where it was already.
-// Those of kinds.ListMember are also told where a record was changed and the edge was not:
-// another record may make it.
 type Change struct {
 	Kind           kinds.Kind
 	Actor, Subject dict.ID
 }
 
+// A ListChange is an account that a write may have put on a list, or taken off it.
+type ListChange struct{ List, Member dict.ID }
+
 // A Watcher hears what is committed by this process. It is called while nothing else is
 // written, and must not call the Store. The slices are valid only during the call.
 type Watcher interface {
-	Changed(edges []Change, hidden []dict.ID)
+	Changed(edges []Change, lists []ListChange, hidden []dict.ID)
 }
 
 // Watch has a Watcher told of what is committed from now on, nil to end it.
@@ -69,20 +71,37 @@ func (l *lane) tell(changes []change, sets []setChange, hidden map[dict.ID]bool)
 		return
 	}
 	l.told = l.told[:0]
-	for i := range changes {
-		c := &changes[i]
-		if c.kind != kinds.ListMember {
-			continue
-		}
-		for _, subject := range []dict.ID{c.old, c.new} {
-			if subject != dict.None {
-				l.told = append(l.told, Change{c.kind, c.actor, subject})
-			}
-		}
-	}
 	for i := range sets {
 		c := &sets[i]
 		l.told = append(l.told, Change{c.kind, c.member, c.subject})
 	}
-	to.Changed(l.told, slices.Collect(maps.Keys(hidden)))
+	to.Changed(l.told, listChanges(changes), slices.Collect(maps.Keys(hidden)))
+}
+
+// listChanges returns what changes to records do to lists: each record names an account and
+// a list, before and after. The changes ascend by kind, actor and path.
+func listChanges(changes []change) (all []ListChange) {
+	of := func(k kinds.Kind) []change {
+		from, _ := slices.BinarySearchFunc(changes, k, func(c change, k kinds.Kind) int { return cmp.Compare(c.kind, k) })
+		to, _ := slices.BinarySearchFunc(changes, k+1, func(c change, k kinds.Kind) int { return cmp.Compare(c.kind, k) })
+		return changes[from:to]
+	}
+	members, lists := of(kinds.ListMember), of(kinds.ListItem)
+	for i := range members {
+		m := members[i]
+		m.kind = kinds.ListItem
+		n, found := slices.BinarySearchFunc(lists, m, func(x, y change) int { return compareChanges(&x, &y) })
+		if !found {
+			continue
+		}
+		for _, list := range []dict.ID{lists[n].old, lists[n].new} {
+			for _, member := range []dict.ID{m.old, m.new} {
+				c := ListChange{list, member}
+				if list != dict.None && member != dict.None && (len(all) == 0 || all[len(all)-1] != c) {
+					all = append(all, c)
+				}
+			}
+		}
+	}
+	return all
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"skein/graph"
+	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 	"skein/internal/kv/memkv"
 )
@@ -11,11 +13,13 @@ import (
 // heard is what a Watcher was told.
 type heard struct {
 	edges  int
+	lists  int
 	hidden int
 }
 
-func (h *heard) Changed(edges []graph.Change, hidden []dict.ID) {
+func (h *heard) Changed(edges []graph.Change, lists []graph.ListChange, hidden []dict.ID) {
 	h.edges += len(edges)
+	h.lists += len(lists)
 	h.hidden += len(hidden)
 }
 
@@ -54,6 +58,18 @@ func TestWatcher(t *testing.T) {
 	})
 	step(heard{hidden: 1}, func(b *graph.Batch) { b.AddAccount(2, did, false, false); b.Seen(2, nil) })
 	step(heard{edges: 2}, func(b *graph.Batch) { b.AddAccount(3, did, false, true); b.Seen(3, nil) })
+	item := func(seq format.Seq, rev, rkey, list string) func(b *graph.Batch) {
+		return func(b *graph.Batch) {
+			b.AddCommit(seq, &graph.Commit{DID: []byte("did:web:d.example.com"), Rev: []byte(rev), Data: make([]byte, 32)})
+			b.AddPut(kinds.ListMember, []byte(rkey), []byte("did:web:b.example.com"))
+			b.AddPut(kinds.ListItem, []byte(rkey), []byte("at://did:web:d.example.com/app.bsky.graph.list/"+list))
+			b.Seen(seq, nil)
+		}
+	}
+	step(heard{edges: 2, lists: 1}, item(4, "3kaaaaaaaaaac", "1", "x"))
+	step(heard{edges: 2, lists: 1}, item(5, "3kaaaaaaaaaad", "2", "x")) // the edges are there already
+	step(heard{edges: 1, lists: 2}, item(6, "3kaaaaaaaaaae", "2", "y")) // it may be on either list now
+	step(heard{lists: 1}, item(7, "3kaaaaaaaaaaf", "2", "y")) // the same again
 	s.Watch(nil)
-	step(heard{}, func(b *graph.Batch) { b.AddAccount(4, did, true, false); b.Seen(4, nil) })
+	step(heard{}, func(b *graph.Batch) { b.AddAccount(8, did, true, false); b.Seen(8, nil) })
 }

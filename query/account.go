@@ -46,6 +46,17 @@ func (s *Server) getAccount(ctx context.Context, q params) (any, error) {
 			return err
 		}
 		out.describe(&st, known)
+		lacking, err := sn.Lacking()
+		if err != nil {
+			return err
+		}
+		for i := range s.words.table.All {
+			if k := &s.words.table.All[i]; out.State == "complete" {
+				if c := s.lacks(lacking, k.Kind); c.Incomplete {
+					out.State, out.Description = "partial", c.Reason
+				}
+			}
+		}
 		if row != nil {
 			out.Queued = &queuedAccount{cmp.Or(row.State, "waiting"), row.Reason, row.Queued.UTC().Format(time.RFC3339), row.Failure, row.Detail}
 		}

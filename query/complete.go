@@ -2,9 +2,11 @@ package query
 
 import (
 	"fmt"
+	"time"
 
 	"skein/graph"
 	"skein/graph/format"
+	"skein/graph/kinds"
 	"skein/intern/dict"
 )
 
@@ -17,9 +19,16 @@ type completeness struct {
 const somebodysPast = "the past of some accounts is not indexed, or something of them was missed: they, and what they did, may be missing here (getStats counts them)"
 
 // ofEverybody is the completeness of an answer in which the records of any account may count.
-func (s *Server) ofEverybody(sn *graph.Snapshot) (completeness, error) {
+func (s *Server) ofEverybody(sn *graph.Snapshot, of ...kinds.Kind) (completeness, error) {
+	lacking, err := sn.Lacking()
+	if err != nil {
+		return completeness{}, err
+	}
+	if c := s.lacks(lacking, of...); c.Incomplete {
+		return c, nil
+	}
 	desynchronized, partial := s.store.Incomplete()
-	if s.store.ReadOnly() { // the writers know
+	if !s.store.Alone() { // the others know of theirs
 		counts, err := sn.Counts()
 		if err != nil {
 			return completeness{}, err
@@ -35,10 +44,17 @@ func (s *Server) ofEverybody(sn *graph.Snapshot) (completeness, error) {
 // missing says what may be missing in the sets of an expression: of a set of what an account
 // names, whether all of that account is known, of other sets, whether all of everybody is.
 func (s *Server) missing(v *evaluation) (c completeness, err error) {
+	lacking, err := v.s.Lacking()
+	if err != nil {
+		return c, err
+	}
 	asked := map[dict.ID]bool{}
 	everybody := false
 	var walk func(n *node) error
 	walk = func(n *node) error {
+		if n.op.isSet() && !c.Incomplete {
+			c = s.lacks(lacking, n.kind)
+		}
 		by := -1
 		switch n.op {
 		case opForward:
@@ -66,6 +82,16 @@ func (s *Server) missing(v *evaluation) (c completeness, err error) {
 		return c, err
 	}
 	return s.ofEverybody(v.s)
+}
+
+// lacks says whether what was made of a kind before it was added is missing.
+func (s *Server) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) completeness {
+	for _, k := range of {
+		if at, ok := lacking[k]; ok {
+			return completeness{true, fmt.Sprintf("%s is indexed since %s: what was made of it before is not there, until it is fetched (skein backfill)", s.words.table.Info(k).Source(), at.Format(time.RFC3339))}
+		}
+	}
+	return completeness{}
 }
 
 // missingOf says what of an account's own records may be missing.

@@ -42,6 +42,7 @@ type configuredWorld struct {
 	have    map[string]bool              // names of the kinds that it is configured with
 	posts   []string                     // subjects
 	indexed map[string]map[string]string // by name of the kind, DID and path: the subject
+	revs    map[string]string            // of the accounts
 	base    string
 }
 
@@ -135,6 +136,10 @@ func (w *configuredWorld) commit() []byte {
 	author, rev := did(w.rng.IntN(10)), history.TID(uint64(w.seq)<<20)
 	root := synth.CommitBlock(author, rev, [32]byte{1})
 	m := synth.Commit{Repo: []byte(author), Rev: []byte(rev), Seq: w.seq, Time: []byte("2026-01-01T00:00:00.000Z"), Root: root.CID}
+	if last := w.revs[author]; last != "" {
+		m.Since, m.PrevData = []byte(last), &synth.Link{1}
+	}
+	w.revs[author] = rev
 	blocks := []synth.Block{root}
 	for range 1 + w.rng.IntN(3) {
 		collection := []string{"app.bsky.feed.post", "app.bsky.feed.post", "sh.tangled.graph.follow"}[w.rng.IntN(3)]
@@ -241,7 +246,7 @@ func (w *configuredWorld) compare(what string) {
 // A store is configured with kinds, and with more of them later; it remembers them, says so,
 // and refuses what contradicts them. Its sets are the model's, also after an export.
 func TestConfiguredKinds(t *testing.T) {
-	w := &configuredWorld{t: t, rng: rand.New(rand.NewPCG(3, 1)), kv: memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})}), have: map[string]bool{}, indexed: map[string]map[string]string{}}
+	w := &configuredWorld{t: t, rng: rand.New(rand.NewPCG(3, 1)), kv: memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})}), have: map[string]bool{}, revs: map[string]string{}, indexed: map[string]map[string]string{}}
 	for n := range 8 {
 		w.posts = append(w.posts, fmt.Sprintf("at://%s/app.bsky.feed.post/p%d", did(n), n))
 	}
@@ -257,6 +262,16 @@ func TestConfiguredKinds(t *testing.T) {
 	w.close()
 	must(w.open(allKinds))
 	w.compare("three kinds")
+	var lacking complete
+	w.get("/xrpc/blue.skein.graph.query", url.Values{"set": {"quoters(" + w.posts[0] + ")"}}, &lacking)
+	if !lacking.Incomplete || !strings.Contains(lacking.Reason, "app.bsky.feed.post:embed.record.uri is indexed since") {
+		t.Errorf("a set whose past is not there: %+v", lacking)
+	}
+	var account struct{ State, Description string }
+	w.get("/xrpc/blue.skein.graph.getAccount", url.Values{"actor": {did(1)}}, &account)
+	if account.State != "partial" || !strings.Contains(account.Description, "is indexed since") {
+		t.Errorf("an account whose past is not all there: %+v", account)
+	}
 	w.grow(300)
 	w.compare("three kinds, and more")
 	gaps := 0

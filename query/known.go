@@ -77,7 +77,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 			return err
 		}
 		if out.completeness, err = missingOf(sn, actor[0].s, ids[len(subjects)]); err == nil && !out.Incomplete {
-			out.completeness, err = s.ofEverybody(sn)
+			out.completeness, err = s.ofEverybody(sn, followKind, edge.Kind)
 		}
 		if err != nil {
 			return err

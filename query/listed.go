@@ -63,18 +63,12 @@ func (v *evaluation) eachListed(l leaf, each func(id dict.ID, p format.Path)) er
 // members, and ascend.
 func (v *evaluation) listRecords(n *node, ids []dict.ID) (found []recordOf, err error) {
 	shown := make(map[dict.ID]*graph.ShownRecord, len(ids))
-	since := make(map[dict.ID]uint64, len(ids))
 	for _, id := range ids {
 		shown[id] = &graph.ShownRecord{}
 	}
-	if n.op == opLists {
-		if err := v.s.Strings(dict.URI, ids, func(i int, uri []byte) error { since[ids[i]] = tidOf(dict.URI, uri); return nil }); err != nil {
-			return nil, err
-		}
-	}
 	err = v.eachListed(leafAt(n, v.ids), func(id dict.ID, p format.Path) {
 		if e := shown[id]; e != nil {
-			e.Offer(p, since[id])
+			e.Offer(p, 0) // the edge goes to an account
 		}
 	})
 	for _, id := range ids {

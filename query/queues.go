@@ -165,9 +165,9 @@ func (w *work) end() {
 var errHeavy = errors.New("query: much is to be read")
 
 // heavy reports, as errHeavy, that the question may not do what costs much: read
-// large sets, or expand many.
+// large sets, or expand many. A nil work may: it is no client's question.
 func (w *work) heavy() error {
-	if w.in == w.heavyQueue {
+	if w == nil || w.in == w.heavyQueue {
 		return nil
 	}
 	return errHeavy

@@ -57,7 +57,7 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 	}{Type: r.via.is.String()}
 	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
 		out.Items = []rankItem{}
-		if out.completeness, err = s.ofEverybody(sn); err != nil {
+		if out.completeness, err = s.rankMissing(ctx, sn, q.work, r); err != nil {
 			return err
 		}
 		ranked, err := s.ranked(ctx, sn, q.work, r)
@@ -76,6 +76,18 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 		})
 	})
 	return out, err
+}
+
+// rankMissing says what may be missing in a ranking.
+func (s *Server) rankMissing(ctx context.Context, sn *graph.Snapshot, w *work, r ranking) (completeness, error) {
+	v, err := newEvaluation(ctx, sn, r.of, w)
+	if err != nil {
+		return completeness{}, err
+	}
+	if c, err := s.missing(v); err != nil || c.Incomplete {
+		return c, err
+	}
+	return s.ofEverybody(sn, r.via.kind)
 }
 
 // ranking reads the parameters of a rank, whose ages are counted from now.

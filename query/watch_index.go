@@ -20,11 +20,11 @@ func setOf(o op, k kinds.Kind, of dict.ID) watchedSet {
 	return watchedSet{of, uint16(k)<<1 | uint16(o)}
 }
 
-// changedBy returns what changes a leaf. A list's members are in the records of its author,
-// whatever list they are for.
+// changedBy returns what changes a leaf: the edges of its account or record, or who is put on
+// its list. (Who names a list is a set that no expression has.)
 func (l leaf) changedBy() watchedSet {
 	if l.op == opListed {
-		return setOf(opForward, kinds.ListMember, l.by)
+		return setOf(opReverse, kinds.ListItem, l.of)
 	}
 	return setOf(l.op, l.kind, l.of)
 }
@@ -42,7 +42,7 @@ func (l leaf) author() dict.ID {
 }
 
 // Changed implements graph.Watcher.
-func (h *watcher) Changed(edges []graph.Change, hidden []dict.ID) {
+func (h *watcher) Changed(edges []graph.Change, lists []graph.ListChange, hidden []dict.ID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range edges {
@@ -51,9 +51,19 @@ func (h *watcher) Changed(edges []graph.Change, hidden []dict.ID) {
 				h.candidate(w, c.Subject)
 			}
 		}
+		if c.Kind == kinds.ListItem {
+			continue // it is told with the member
+		}
 		if h.filter.Has(uint64(c.Subject)) {
 			for _, w := range h.edges[setOf(opReverse, c.Kind, c.Subject)] {
 				h.candidate(w, c.Actor)
+			}
+		}
+	}
+	for _, c := range lists {
+		if h.filter.Has(uint64(c.List)) {
+			for _, w := range h.edges[setOf(opReverse, kinds.ListItem, c.List)] {
+				h.candidate(w, c.Member)
 			}
 		}
 	}

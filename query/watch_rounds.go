@@ -9,6 +9,7 @@ import (
 	"skein/graph"
 	"skein/graph/format"
 	"skein/intern/dict"
+	"skein/internal/idset"
 )
 
 // The rounds in which it is found out what has changed, and told.
@@ -58,11 +59,19 @@ func (h *watcher) round(before *graph.Snapshot) (now *graph.Snapshot, release fu
 	}()
 	now, release, todo, err := h.freeze()
 	if err == nil && before != nil {
+		b, n := &state{sn: before, lists: map[leaf]idset.Set{}}, &state{sn: now, lists: map[leaf]idset.Set{}}
 		for _, t := range todo {
-			h.tell(before, now, t)
+			h.tell(b, n, t)
 		}
 	}
 	return now, release, err
+}
+
+// state is a state of the store in a round, and the lists that have been read in it: many
+// may watch one list.
+type state struct {
+	sn    *graph.Snapshot
+	lists map[leaf]idset.Set
 }
 
 // isIdle forgets what nobody listens to, and reports whether nothing is left.
@@ -206,8 +215,8 @@ func (h *watcher) freeze() (sn *graph.Snapshot, release func(), todo []round, er
 }
 
 // tell works out what has changed of a set between two states, and tells it.
-func (h *watcher) tell(before, now *graph.Snapshot, t round) {
-	m, err := h.changes(before, now, t)
+func (h *watcher) tell(before, now *state, t round) {
+	m, err := h.changesOf(before, now, t)
 	if err != nil {
 		h.log.Error("working out what has changed of a watched set failed; its subscribers are told to ask for it anew", "set", t.w.e.source, "error", err)
 		m = watchMessage{Reset: "what has changed could not be worked out: ask for the set anew"}
@@ -237,11 +246,22 @@ func (h *watcher) tell(before, now *graph.Snapshot, t round) {
 	}
 }
 
-func (h *watcher) changes(before, now *graph.Snapshot, t round) (m watchMessage, err error) {
+// changesOf is changes, with a panic as an error: what one expression meets must not end the
+// others' subscriptions.
+func (h *watcher) changesOf(before, now *state, t round) (m watchMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack()) //nolint:err113 // it is unexpected
+		}
+	}()
+	return h.changes(before, now, t)
+}
+
+func (h *watcher) changes(before, now *state, t round) (m watchMessage, err error) {
 	candidates := t.candidates
 	for _, l := range t.whole {
-		for _, sn := range []*graph.Snapshot{before, now} {
-			if err := membersOf(sn, l, candidates); err != nil {
+		for _, at := range []*state{before, now} {
+			if err := membersOf(at.sn, l, candidates); err != nil {
 				return m, err
 			}
 		}
@@ -271,7 +291,7 @@ func (h *watcher) changes(before, now *graph.Snapshot, t round) (m watchMessage,
 			changed, entered = append(changed, id), append(entered, is[i])
 		}
 	}
-	err = now.Strings(t.w.e.Type(), changed, func(i int, s []byte) error {
+	err = now.sn.Strings(t.w.e.Type(), changed, func(i int, s []byte) error {
 		if entered[i] {
 			m.Entered = append(m.Entered, string(s))
 		} else {
@@ -283,12 +303,13 @@ func (h *watcher) changes(before, now *graph.Snapshot, t round) (m watchMessage,
 }
 
 // memberships reports which ids are in the set, in a state.
-func (h *watcher) memberships(sn *graph.Snapshot, w *watch, ids []dict.ID) ([]bool, error) {
+func (h *watcher) memberships(at *state, w *watch, ids []dict.ID) ([]bool, error) {
 	in := make([]bool, len(ids))
-	v, err := newEvaluation(h.ctx, sn, w.e, nil)
+	v, err := newEvaluation(h.ctx, at.sn, w.e, nil)
 	if err != nil {
 		return nil, err
 	}
+	v.listsRead = at.lists
 	for i, id := range ids {
 		if in[i], err = v.contains(literal{is: w.e.Type()}, id); err != nil {
 			return nil, err

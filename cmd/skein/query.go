@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,7 +47,7 @@ func queryCommand(e *command.Environment) *cli.Command {
 			expr := c.Args().First()
 			err := errors.Join(ask(ctx, out, server, expr, count, limit), out.Flush())
 			if no, ok := errors.AsType[*refused](err); ok && no.name == "InvalidRequest" {
-				point(e.Stderr, expr)
+				point(e.Stderr, expr, no.message)
 			}
 			return err
 		},
@@ -58,12 +60,13 @@ type refused struct{ name, message string }
 // Error implements error.
 func (r *refused) Error() string { return r.name + ": " + r.message }
 
-// point shows where in an expression the server found it wrong, as far as this
-// program reads expressions as the server does.
-func point(w io.Writer, expr string) {
-	_, err := query.Parse(expr)
-	if wrong, ok := errors.AsType[*query.SyntaxError](err); ok {
-		fmt.Fprintln(w, wrong.Point(expr))
+var position = regexp.MustCompile(`at position (\d+)`)
+
+// point shows where in an expression the server found it wrong.
+func point(w io.Writer, expr, message string) {
+	if at := position.FindStringSubmatch(message); at != nil {
+		n, _ := strconv.Atoi(at[1]) // digits
+		fmt.Fprintln(w, (&query.SyntaxError{Offset: n}).Point(expr))
 	}
 }
 

@@ -68,11 +68,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	if err != nil {
 		return err
 	}
-	feeds, err := s.Feeds()
-	if err != nil {
-		return err
-	}
-	e.Stop.OnHangup(func() { reload(so.Logger, s.FeedFile, feeds) })
+	e.Stop.OnHangup(func() { reload(so.Logger, s.FeedFile, nil) }) // until there is something to read anew
 	app.LimitMemory(so)
 	x, err := command.OpenIndex(ctx, so)
 	if err != nil && ctx.Err() != nil {
@@ -86,6 +82,11 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		err = errors.Join(err, x.Close(ctx))
 		so.Logger.Info("stopped")
 	}()
+	feeds, err := s.Feeds(x.Graph.Kinds())
+	if err != nil {
+		return err
+	}
+	e.Stop.OnHangup(func() { reload(so.Logger, s.FeedFile, feeds) })
 	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, Version: command.Version(), Past: past, Handles: handles, Feeds: feeds, Status: e.StatusLine()}
 	if s.Consume {
 		o.Consume = &co

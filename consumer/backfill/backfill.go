@@ -220,7 +220,7 @@ func (m *Manager) resume(ctx context.Context) error {
 		}
 	}
 	if len(b.Hosts) > 0 {
-		job := &listJob{backfill: true, named: b.Named, hosts: b.Hosts}
+		job := &listJob{backfill: true, named: b.Named, hosts: b.Hosts, from: b.ListingFrom}
 		if _, err := m.reserve(job); err != nil {
 			return err
 		}

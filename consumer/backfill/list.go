@@ -23,6 +23,7 @@ import (
 // fetches what has another rev than the index.
 type listJob struct {
 	backfill bool
+	from     time.Time                      // when it was begun, also if it is gone on with
 	hosts    map[string]format.HostBackfill // where to go on, by address
 	until    time.Time                      // of a comparison: revs up to then have been told by the stream, or were missed
 	named    bool                           // the hosts are those that an operator named
@@ -60,7 +61,7 @@ func (m *Manager) Hosts(ctx context.Context, hosts ...string) error {
 	if len(hosts) == 0 && m.o.Relay == "" {
 		return errors.New("there is no relay to ask for its hosts: name one with --relay, or hosts with --host")
 	}
-	job := &listJob{backfill: true, named: len(hosts) > 0, hosts: map[string]format.HostBackfill{}}
+	job := &listJob{backfill: true, named: len(hosts) > 0, hosts: map[string]format.HostBackfill{}, from: time.Now().UTC()}
 	running, err := m.reserve(job)
 	if err != nil {
 		return err
@@ -104,7 +105,7 @@ func (m *Manager) beginHosts(ctx, running context.Context, job *listJob, hosts [
 		}
 	}
 	m.mu.Unlock()
-	if err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) { b.Hosts, b.Named = job.hosts, job.named }); err != nil {
+	if err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) { b.Hosts, b.Named, b.ListingFrom = job.hosts, job.named, job.from }); err != nil {
 		return err
 	}
 	m.beginList(running, job)
@@ -221,6 +222,7 @@ func (m *Manager) beginList(ctx context.Context, job *listJob) {
 				b.Hosts, b.Named = nil, false
 				if !job.named {
 					b.Done[format.DoneRepos] = time.Now().UTC()
+					b.ReposFrom = job.from
 				}
 			case failed == 0: // else it is tried again
 				b.Done[format.DoneComparison] = job.until
@@ -368,6 +370,10 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, repos
 	trusted := m.trusts(job)
 	err := m.o.Store.View(ctx, func(s *graph.Snapshot) error {
 		b.Reset()
+		lacking, err := s.Lacking()
+		if err != nil {
+			return err
+		}
 		for i := range repos {
 			r := &repos[i]
 			if !syntax.ValidDID([]byte(r.DID)) || !m.o.Store.Owns([]byte(r.DID)) {
@@ -383,7 +389,7 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, repos
 				}
 				continue
 			}
-			if reason := m.isMissing(job, r, &st, known, row); reason != "" {
+			if reason := m.isMissing(job, r, &st, known, row, len(lacking) > 0); reason != "" {
 				at := host
 				if host == m.o.Relay { // it has no repos
 					at = ""
@@ -410,7 +416,7 @@ func (m *Manager) trusts(job *listJob) bool {
 }
 
 // isMissing says why a repo is to be fetched, "" if it need not be.
-func (m *Manager) isMissing(job *listJob, r *listed, st *format.RepoState, known bool, row *format.Resync) string {
+func (m *Manager) isMissing(job *listJob, r *listed, st *format.RepoState, known bool, row *format.Resync, lacking bool) string {
 	rev, hasRev := syntax.ParseTID([]byte(r.Rev))
 	switch {
 	case row != nil && row.State == format.ResyncWaiting:
@@ -425,6 +431,8 @@ func (m *Manager) isMissing(job *listJob, r *listed, st *format.RepoState, known
 			return "unknown" // it began in the hole
 		}
 		return ""
+	case job.backfill && lacking:
+		return format.KindAdded
 	case !hasRev || rev <= uint64(st.Rev):
 		return ""
 	case !job.backfill && time.UnixMicro(int64(rev>>10)).Before(job.until):

@@ -28,8 +28,11 @@ var (
 	KeyHidden = []byte("mhidden")
 	KeySecret = []byte("msecret")
 	KeyKinds  = []byte("mkinds")
-	KeyWriter = []byte("mwriter")
-	KeyImport = []byte("mimport")
+	// KeyLacking is that of the kinds that were added to a store which had accounts, by
+	// their names, and when, in JSON: of what was made before it has nothing.
+	KeyLacking = []byte("mlacking")
+	KeyWriter  = []byte("mwriter")
+	KeyImport  = []byte("mimport")
 )
 
 // A bucket of records: the upper 14 bits of a TID, which are 12.7 days, or for

@@ -54,7 +54,7 @@ func DecodeKinds(v []byte) (*kinds.Table, error) {
 		}
 		rows = append(rows, k)
 	}
-	t, err := kinds.TableOf(rows)
+	t, err := kinds.Stored(rows)
 	if err != nil {
 		return nil, fmt.Errorf("format: the kinds of the store: %w", err)
 	}

@@ -97,7 +97,7 @@ func (l Layout) FitsCursorKey(key []byte) bool {
 
 // FitsTotalsKey reports whether a key of the keyspace of totals is one of this layout.
 func (l Layout) FitsTotalsKey(key []byte) bool {
-	for _, one := range [][]byte{HeaderKey, KeySecret, KeyKinds, KeyImport, UpgradeKey} {
+	for _, one := range [][]byte{HeaderKey, KeySecret, KeyKinds, KeyLacking, KeyImport, UpgradeKey} {
 		if bytes.Equal(key, one) {
 			return true
 		}

@@ -175,6 +175,10 @@ type Backfill struct {
 	Hosts map[string]HostBackfill `json:"hosts,omitempty"`
 	// Named says that an operator named the hosts: they are not the whole network.
 	Named bool `json:"named,omitempty"`
+	// ListingFrom is when the listing of them began.
+	ListingFrom time.Time `json:"listingFrom,omitzero"`
+	// ReposFrom is when the listing of all hosts' repos began that has ended last.
+	ReposFrom time.Time `json:"reposFrom,omitzero"`
 	// Done are the sources that were read to their end, and when.
 	Done map[string]time.Time `json:"done,omitempty"`
 }

@@ -136,7 +136,7 @@ add:
 		next++
 		all = append(all, k)
 	}
-	return TableOf(all)
+	return tableOf(all, len(have))
 }
 
 func typeOf(k *Info) string {

@@ -137,3 +137,29 @@ func TestConfigure(t *testing.T) {
 		}
 	}
 }
+
+// What a store has stays, also where a later program has built in the same.
+func TestStored(t *testing.T) {
+	clash := kinds.Info{
+		Kind: kinds.FirstConfigured, Name: "follows", Collection: "app.bsky.graph.follow", From: kinds.Author, Forward: "follows", Reverse: "union", Optional: true,
+		To: kinds.End{Is: dict.DID, Field: []string{"subject"}},
+	}
+	if _, err := kinds.TableOf([]kinds.Info{clash}); err == nil {
+		t.Error("a file may say so")
+	}
+	table, err := kinds.Stored([]kinds.Info{clash})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := table.Info(kinds.FirstConfigured)
+	if k == nil || k.Forward != "follows_" || k.Reverse != "union_" || len(table.Collection("app.bsky.graph.follow").Kinds) != 2 {
+		t.Errorf("%+v", k)
+	}
+	more, err := kinds.Parse(someKinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table, err = kinds.Configure(table, more); err != nil || len(table.Configured()) != 4 {
+		t.Errorf("%v", err)
+	}
+}

@@ -128,7 +128,16 @@ var BuiltIn = func() *Table {
 
 // TableOf returns the table of a store that is configured with some kinds, which have
 // their numbers. It fails if they contradict each other, or what is built in.
-func TableOf(configured []Info) (*Table, error) {
+func TableOf(configured []Info) (*Table, error) { return tableOf(configured, 0) }
+
+// Stored returns the table of a store that has some kinds since long. A later program may
+// have built in what they are: then both are indexed, and the sets that have the same names
+// as others get a _ behind theirs.
+func Stored(configured []Info) (*Table, error) { return tableOf(configured, len(configured)) }
+
+// tableOf makes a table. The first of the configured kinds are a store's, which nothing else
+// can take their numbers from.
+func tableOf(configured []Info, stored int) (*Table, error) {
 	t := &Table{All: slices.Concat(All, configured), byName: map[string]*Info{}}
 	sources := map[string]*Info{}
 	sets := map[string]*Info{"members": nil, "intersect": nil, "union": nil, "except": nil, "rank": nil, "listed": nil, "lists": nil}
@@ -142,7 +151,15 @@ func TableOf(configured []Info) (*Table, error) {
 				return nil, fmt.Errorf("kinds: %s has the number %d, which is not to be had", k.Source(), k.Kind)
 			}
 		}
-		if other := sources[k.Source()]; other != nil {
+		if i >= len(All) && i < len(All)+stored {
+			for taken := true; taken; {
+				_, forward := sets[k.Forward]
+				_, reverse := sets[k.Reverse]
+				if taken = forward || reverse || t.byName[k.Name] != nil; taken {
+					k.Name, k.Forward, k.Reverse = k.Name+"_", k.Forward+"_", k.Reverse+"_"
+				}
+			}
+		} else if other := sources[k.Source()]; other != nil {
 			return nil, fmt.Errorf("kinds: %s is indexed already, as %s", k.Source(), other.Name)
 		}
 		if other := t.byName[k.Name]; other != nil {

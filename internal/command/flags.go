@@ -82,8 +82,8 @@ func (s *Settings) Handles() (*identities.Resolver, error) {
 	return r, nil
 }
 
-// Feeds reads the file of feeds, nil if there is none.
-func (s *Settings) Feeds() (*query.Feeds, error) {
+// Feeds reads the file of feeds, nil if there is none. They may name what a table has.
+func (s *Settings) Feeds(table *kinds.Table) (*query.Feeds, error) {
 	if s.FeedFile == "" {
 		if s.FeedHost != "" || s.feedAuthor != "" {
 			return nil, UsageError("--feed-host and --feed-publisher are of --feeds, which names the file of feeds")
@@ -91,14 +91,6 @@ func (s *Settings) Feeds() (*query.Feeds, error) {
 		return nil, nil //nolint:nilnil // there are none
 	}
 	client := outward.NewClient(outward.Options{Trusted: []string{s.plc}, AllowPrivate: s.allowPrivate})
-	more, err := s.kinds()
-	if err != nil {
-		return nil, err
-	}
-	table, err := kinds.Configure(kinds.BuiltIn, more)
-	if err != nil {
-		return nil, UsageError("--kinds: %v", err)
-	}
 	f, err := query.NewFeeds(query.FeedOptions{Kinds: table, Path: s.FeedFile, Host: s.FeedHost, Publisher: s.feedAuthor, Directory: identities.NewDirectory(s.plc, client)})
 	if err != nil {
 		return nil, UsageError("--feeds: %v", err)

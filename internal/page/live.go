@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -45,7 +46,7 @@ type rates struct {
 	Edges  []int64 `json:"edges"`
 }
 
-// mostViewers is how many are told at a time.
+// mostViewers is how many are told at a time; of them, a client has half at most.
 const mostViewers = 1000
 
 // Live takes a sample of the index once a second, and tells all who look. A message is made
@@ -58,13 +59,14 @@ type Live struct {
 	last    *Sample
 	at      time.Time
 	past    rates
-	newest  []byte // the last message, as it is sent
-	viewers map[chan []byte]struct{}
+	newest  []byte                 // the last message, as it is sent
+	viewers map[chan []byte]string // and what client each is
+	clients map[string]int
 }
 
 // NewLive returns a Live that asks sample.
 func NewLive(sample func(ctx context.Context) (Sample, error)) *Live {
-	return &Live{sample: sample, viewers: map[chan []byte]struct{}{}}
+	return &Live{sample: sample, viewers: map[chan []byte]string{}, clients: map[string]int{}}
 }
 
 // Run takes samples until ctx ends.
@@ -131,10 +133,10 @@ func (l *Live) end() {
 
 // join returns where a viewer is told, and the first message; ok is false if there are too
 // many, or nothing is there to be told.
-func (l *Live) join() (v chan []byte, first []byte, ok bool) {
+func (l *Live) join(client string) (v chan []byte, first []byte, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended || l.last == nil || len(l.viewers) >= mostViewers {
+	if l.ended || l.last == nil || len(l.viewers) >= mostViewers || l.clients[client] >= mostViewers/2 {
 		return nil, nil, false
 	}
 	m := message{Sample: l.last, History: &rates{append([]int64{}, l.past.Events...), append([]int64{}, l.past.Edges...)}}
@@ -146,19 +148,31 @@ func (l *Live) join() (v chan []byte, first []byte, ok bool) {
 		return nil, nil, false
 	}
 	v = make(chan []byte, 4)
-	l.viewers[v] = struct{}{}
+	l.viewers[v] = client
+	l.clients[client]++
 	return v, (&sse.Event{Data: b}).Append(nil), true
 }
 
 func (l *Live) leave(v chan []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	client, there := l.viewers[v]
+	if !there {
+		return
+	}
 	delete(l.viewers, v)
+	if l.clients[client]--; l.clients[client] == 0 {
+		delete(l.clients, client)
+	}
 }
 
 // serve tells one viewer.
 func (l *Live) serve(w http.ResponseWriter, r *http.Request) {
-	v, first, ok := l.join()
+	client, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		client = r.RemoteAddr
+	}
+	v, first, ok := l.join(client)
 	if !ok {
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, "too many are looking already, or nothing is known yet", http.StatusServiceUnavailable)

@@ -150,7 +150,7 @@ func TestLive(t *testing.T) {
 	}
 	l.mu.Lock()
 	for len(l.viewers) < mostViewers {
-		l.viewers[make(chan []byte, 1)] = struct{}{}
+		l.viewers[make(chan []byte, 1)] = "y"
 	}
 	l.mu.Unlock()
 	if status, header, _ := get(t, srv.URL, ""); status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
@@ -161,7 +161,7 @@ func TestLive(t *testing.T) {
 		for m := next(in); m.Edges >= 0; m = next(in) {
 		}
 	}
-	if _, _, ok := l.join(); ok {
+	if _, _, ok := l.join("x"); ok {
 		t.Error("somebody comes after the end")
 	}
 }
@@ -177,7 +177,7 @@ func TestNoSample(t *testing.T) {
 		return next(ctx)
 	})
 	l.take(t.Context())
-	if _, _, ok := l.join(); ok {
+	if _, _, ok := l.join("x"); ok {
 		t.Error("there is something to tell")
 	}
 	failing = false
@@ -185,7 +185,7 @@ func TestNoSample(t *testing.T) {
 	done := make(chan struct{})
 	go func() { l.Run(ctx); close(done) }()
 	for until := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-		if _, _, ok := l.join(); ok {
+		if _, _, ok := l.join("x"); ok {
 			break
 		}
 		if time.Now().After(until) {
