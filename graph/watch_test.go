@@ -69,7 +69,7 @@ func TestWatcher(t *testing.T) {
 	step(heard{edges: 2, lists: 1}, item(4, "3kaaaaaaaaaac", "1", "x"))
 	step(heard{edges: 2, lists: 1}, item(5, "3kaaaaaaaaaad", "2", "x")) // the edges are there already
 	step(heard{edges: 1, lists: 2}, item(6, "3kaaaaaaaaaae", "2", "y")) // it may be on either list now
-	step(heard{lists: 1}, item(7, "3kaaaaaaaaaaf", "2", "y")) // the same again
+	step(heard{lists: 1}, item(7, "3kaaaaaaaaaaf", "2", "y"))           // the same again
 	s.Watch(nil)
 	step(heard{}, func(b *graph.Batch) { b.AddAccount(8, did, true, false); b.Seen(8, nil) })
 }

@@ -34,3 +34,29 @@ func TestDemo(t *testing.T) {
 		t.Errorf("%d: %s", code, stderr.String())
 	}
 }
+
+// A replay that fails before anything was applied leaves no store behind, and a store that
+// was there as it was.
+func TestFailedReplay(t *testing.T) {
+	dir := t.TempDir()
+	garbage := dir + "/garbage"
+	if err := os.WriteFile(garbage, []byte("this is no file of frames, and long enough to be looked at"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store := dir + "/store"
+	if code, _, stderr := skein(t, "replay", "--frames", garbage, "--store", store); code != 1 {
+		t.Fatalf("%d: %s", code, stderr)
+	}
+	if _, err := os.Stat(store); !os.IsNotExist(err) {
+		t.Errorf("a store is left: %v", err)
+	}
+	if code, _, stderr := skein(t, "replay", "--frames", plainPDS, "--store", store); code != 0 {
+		t.Fatalf("%d: %s", code, stderr)
+	}
+	if code, _, stderr := skein(t, "replay", "--frames", garbage, "--store", store); code != 1 {
+		t.Fatalf("%d: %s", code, stderr)
+	}
+	if code, _, stderr := skein(t, "check", "--store", store); code != 0 {
+		t.Errorf("the store that was there: %d: %s", code, stderr)
+	}
+}

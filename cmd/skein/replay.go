@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -79,6 +81,8 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	// Without a cursor a relay is listened to live, and nothing is replayed: then
 	// there must be a store that has one.
 	so.Create = o.Frames != "" || o.Cursor != nil
+	_, statErr := os.Stat(s.Store)
+	isNew := errors.Is(statErr, fs.ErrNotExist) && !strings.HasPrefix(s.Store, "fdb:")
 	x, err := command.OpenIndex(ctx, so)
 	if errors.Is(err, kv.ErrNotFound) && !so.Create {
 		return command.UsageError("%v", errNothingToReplay)
@@ -86,7 +90,13 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, x.Close(ctx)) }()
+	defer func() {
+		applied, _ := x.Graph.Events()
+		isEmpty := x.Graph.Made() && applied == 0 && x.Progressed() == 0
+		if err = errors.Join(err, x.Close(ctx)); err != nil && isNew && isEmpty { // nothing is left of what came to nothing
+			err = errors.Join(err, os.RemoveAll(s.Store))
+		}
+	}()
 	if !so.Create {
 		source, _, err := consumer.ParseRelay(o.Relay)
 		if err != nil {
@@ -107,6 +117,9 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	p := c.Progress()
 	if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) {
 		err = fmt.Errorf("stopped at seq %d; %s", p.Applied, goOn(s))
+		if p.Applied == 0 {
+			err = errors.New("stopped before anything was read")
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)

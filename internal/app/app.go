@@ -141,6 +141,7 @@ type Index struct {
 	Registry  *prometheus.Registry
 	Backfill  *backfill.Manager // nil without StoreOptions.Backfill
 	part      bool              // it writes a share of the accounts
+	memory    int64             // the budget, in bytes; 0: DefaultMemory()
 	log       *slog.Logger
 	listening listening
 	seldom    loglimit.Limiter
@@ -197,7 +198,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), store.Close())
 	}
-	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, part: o.Share.N > 1, log: logger(o.Logger)}
+	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, part: o.Share.N > 1, memory: o.Memory, log: logger(o.Logger)}
 	if manager != nil {
 		manager.SetStore(g)
 	}
@@ -238,6 +239,15 @@ func (x *Index) Consumer(o consumer.Options) (*consumer.Consumer, error) {
 		x.consumer.Store(c)
 	}
 	return c, err
+}
+
+// Progressed returns up to which sequence number the last consumer has applied its source,
+// 0 if nothing was.
+func (x *Index) Progressed() int64 {
+	if c := x.consumer.Load(); c != nil {
+		return c.Progress().Applied
+	}
+	return 0
 }
 
 // ServeOptions say what a daemon serves.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -60,7 +61,7 @@ func (x *Index) state(ctx context.Context) (edges int64, counts graph.Counts, cu
 // logStart says what was opened, and where it answers.
 func (x *Index) logStart(version string, api, admin net.Addr) {
 	edges, counts, cursors, _ := x.state(context.Background())
-	args := []any{"version", version, "api", "http://" + api.String(), "admin", "http://" + admin.String(), "engine", x.KV.Engine(), "store", x.Path}
+	args := []any{"version", version, "api", "http://" + api.String(), "admin", "http://" + admin.String(), "engine", x.KV.Engine(), "store", x.Path, "memory", human.Bytes(cmp.Or(x.memory, DefaultMemory()))}
 	if x.Graph.Made() {
 		args = append(args, "found", "nothing: a new store was made")
 	} else {
