@@ -234,7 +234,7 @@ func (v *evaluation) expand(ctx context.Context, t *tally, actors idset.Set, r r
 			if buf, err = v.s.AppendSubjects(buf[:0], r.via.kind, dict.ID(actor), r.window); err != nil {
 				return err
 			}
-			err = t.add(ctx, slices.Values(buf))
+			err = t.addList(ctx, buf)
 		} else {
 			var op operand
 			if op, err = v.leaf(leaf{op: opReverse, kind: r.via.kind, of: dict.ID(actor), window: r.window}); err != nil {

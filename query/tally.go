@@ -25,7 +25,7 @@ type tally struct {
 	used     int
 	actor    uint32
 	expanded int
-	perCount []int // see counts
+	perCount []int // how many results occur how often
 }
 
 // tallyParts is a power of two. gatherMost is how many ids are gathered, 16 bytes each.
@@ -34,7 +34,9 @@ const (
 	lightResults = 1_000_000
 
 	tallyParts = 64
-	gatherMost = 1 << 18
+	// usuallyGathered is for how many ids a part has room at first.
+	usuallyGathered = 1024
+	gatherMost      = 1 << 18
 )
 
 type tallyPart struct {
@@ -55,10 +57,49 @@ type tallied struct {
 }
 
 // next begins another actor.
-func (t *tally) next() { t.actor++ }
+func (t *tally) next() {
+	t.actor++
+	for len(t.perCount) < int(t.actor)+1 { // an id counts once for each
+		t.perCount = append(t.perCount, 0)
+	}
+}
 
 // hashOf spreads ids: the upper bits choose the part, those below them the slot.
 func hashOf(id uint64) uint64 { return id * 0x9e3779b97f4a7c15 }
+
+// addList is add, of a list.
+func (t *tally) addList(ctx context.Context, ids []uint64) error {
+	for len(ids) > 0 {
+		// As many as can be taken without anything to be asked, or counted.
+		n := min(len(ids), gatherMost-t.gathered, checkEvery-t.expanded%checkEvery, maxExpanded-t.expanded)
+		if t.expanded < lightResults {
+			n = min(n, lightResults-t.expanded)
+		}
+		if n <= 0 || t.expanded%checkEvery == 0 || t.expanded == lightResults {
+			one := ids[:1]
+			if err := t.add(ctx, slices.Values(one)); err != nil {
+				return err
+			}
+			ids = ids[1:]
+			continue
+		}
+		for _, id := range ids[:n] {
+			p := &t.parts[hashOf(id)>>58]
+			if p.gathered == nil {
+				p.gathered = make([]actorsID, 0, usuallyGathered)
+			}
+			p.gathered = append(p.gathered, actorsID{id, t.actor})
+		}
+		ids = ids[n:]
+		t.expanded += n
+		if t.gathered += n; t.gathered == gatherMost {
+			if err := t.count(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 // add adds what the actor names.
 func (t *tally) add(ctx context.Context, ids func(func(uint64) bool)) (err error) {
@@ -93,7 +134,7 @@ func (t *tally) count() error {
 	for i := range t.parts {
 		p := &t.parts[i]
 		before := p.used
-		p.count()
+		p.count(t.perCount)
 		if t.used += p.used - before; t.used > maxRanked {
 			return invalid("of expands to more than %d different results; ask about fewer actors", maxRanked)
 		}
@@ -101,9 +142,9 @@ func (t *tally) count() error {
 	return nil
 }
 
-func (p *tallyPart) count() {
-	if len(p.table) == 0 { // a third of them, it may be, are different
-		p.table = make([]tallied, 1<<bits.Len(uint(max(64, len(p.gathered)/2))))
+func (p *tallyPart) count(perCount []int) {
+	if len(p.table) == 0 { // most of the first may be different
+		p.table = make([]tallied, 1<<bits.Len(uint(max(64, len(p.gathered)*5/4))))
 	}
 	for _, g := range p.gathered {
 		if 4*p.used >= 3*len(p.table) {
@@ -115,8 +156,11 @@ func (p *tallyPart) count() {
 			p.used++
 		} else if e.actor == g.actor {
 			continue
+		} else {
+			perCount[e.count]--
 		}
 		e.count++
+		perCount[e.count]++
 		e.actor = g.actor
 	}
 	p.gathered = p.gathered[:0]
@@ -159,6 +203,7 @@ func (t *tally) leaveOut(set idset.Set) {
 	if !set.Empty() {
 		t.each(func(e *tallied) {
 			if set.Has(e.id) {
+				t.perCount[e.count]--
 				e.count = 0
 			}
 		})
@@ -166,13 +211,7 @@ func (t *tally) leaveOut(set idset.Set) {
 }
 
 // counts returns how many results occur how often, of those that are left.
-func (t *tally) counts() []int {
-	if t.perCount == nil {
-		t.perCount = make([]int, t.actor+1) // an id counts once for each actor
-		t.each(func(e *tallied) { t.perCount[e.count]++ })
-	}
-	return t.perCount
-}
+func (t *tally) counts() []int { return t.perCount }
 
 // atLeast returns how many results occur so often.
 func (t *tally) atLeast(count uint32) (n int) {
@@ -188,6 +227,9 @@ func (t *tally) atLeast(count uint32) (n int) {
 // and those that count as little as the last.
 func (t *tally) top(limit int) []counted {
 	perCount := t.counts()
+	if len(perCount) == 0 {
+		return nil
+	}
 	most := uint32(len(perCount) - 1)
 	for most > 0 && perCount[most] == 0 {
 		most--
