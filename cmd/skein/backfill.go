@@ -216,23 +216,24 @@ func follow(ctx context.Context, e *command.Environment, w worker, p *past, befo
 	const every = 500 * time.Millisecond
 	var last time.Time
 	began := time.Now()
+	bar := e.Progress("", 0)
+	defer bar.End()
 	for {
 		st, err := w.status(ctx)
 		if err != nil {
 			return err
 		}
 		line := backfillLine(&st, before, time.Since(began))
+		done, all := soFar(&st)
 		switch {
 		case e.Terminal():
-			fmt.Fprintf(e.Stderr, "\r\033[K%s", line)
+			bar.Of(done, all, line)
 		case time.Since(last) >= time.Minute || !st.Busy:
 			last = time.Now()
 			fmt.Fprintln(e.Stderr, line)
 		}
 		if ended, err := hasEnded(&st, p); ended {
-			if e.Terminal() {
-				fmt.Fprintln(e.Stderr)
-			}
+			bar.End()
 			if err == nil {
 				fmt.Fprintf(e.Stdout, "done: %s\n", line)
 			}
@@ -241,7 +242,6 @@ func follow(ctx context.Context, e *command.Environment, w worker, p *past, befo
 		select {
 		case <-time.After(every):
 		case <-ctx.Done():
-			fmt.Fprintln(e.Stderr)
 			return errors.New("interrupted; what was fetched is kept, and the same command goes on from there")
 		}
 	}
@@ -286,15 +286,21 @@ func backfillLine(st, before *backfill.Status, took time.Duration) string {
 	return strings.Join(parts, ", ")
 }
 
+// soFar returns how far an archive, or the repos listed, have got, and of how many; all is 0
+// if that is not known yet.
+func soFar(st *backfill.Status) (done, all int64) {
+	switch {
+	case st.Archive != "":
+		return st.ArchiveSeq, st.ArchiveTip
+	case st.HostsDone < st.Hosts:
+		return st.Fetched, 0
+	}
+	return st.Fetched, st.Fetched + st.Waiting
+}
+
 // timeLeft is a guess, by how far an archive, or the repos listed, have got.
 func timeLeft(st *backfill.Status, took time.Duration) (time.Duration, bool) {
-	done, all := st.ArchiveSeq, st.ArchiveTip
-	if st.Archive == "" {
-		done, all = st.Fetched, st.Fetched+st.Waiting
-		if st.HostsDone < st.Hosts {
-			return 0, false
-		}
-	}
+	done, all := soFar(st)
 	if done <= 0 || all <= done {
 		return 0, false
 	}
