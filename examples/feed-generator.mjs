@@ -9,6 +9,10 @@ import {createServer} from 'node:http';
 import {Skein} from 'skein-client';
 
 const [list, port = '3220'] = process.argv.slice(2);
+if (!list) {
+  console.error('usage: node feed-generator.mjs LIST-URI [PORT]');
+  process.exit(64);
+}
 const host = process.env.FEED_HOST ?? 'localhost:' + port;
 const skein = new Skein(process.env.SKEIN ?? 'http://127.0.0.1:3210');
 const did = 'did:web:' + host.replace(':', '%3A');

@@ -3,23 +3,22 @@
 //
 //   node moderation-bot.mjs LIST-URI ACCOUNT [SERVER]
 //
-// The cursor is kept in a file, so that nothing is missed while the bot is restarted.
+// What it knows is kept in a file, so that a bot that is started again tells what has changed
+// meanwhile, and nothing twice.
 import {existsSync, readFileSync, writeFileSync} from 'node:fs';
 import {Skein} from 'skein-client';
 
 const [list, account, server] = process.argv.slice(2);
+if (!account) {
+  console.error('usage: node moderation-bot.mjs LIST-URI ACCOUNT [SERVER]');
+  process.exit(64);
+}
 const skein = new Skein(server);
 const set = `intersect(listed(${list}), followers(${account}))`;
-const file = process.env.CURSOR_FILE ?? 'moderation-bot.cursor';
-const known = new Set();
-
-// all reads the whole set: at the beginning, and when too much was missed to be told.
-async function all() {
-  const now = new Set();
-  for await (const did of skein.members(set)) now.add(did);
-  for (const did of now) if (!known.has(did)) entered(did);
-  for (const did of known) if (!now.has(did)) left(did);
-}
+const file = process.env.STATE_FILE ?? 'moderation-bot.json';
+const kept = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : {};
+const state = kept.set === set ? kept : {set, known: []};
+const known = new Set(state.known);
 
 function entered(did) {
   known.add(did);
@@ -31,11 +30,19 @@ function left(did) {
   console.log(`${did} does not follow ${account} any more`);
 }
 
+// compare reads the whole set: at the beginning, and when too much was missed to be told.
+async function compare() {
+  const now = new Set();
+  for await (const did of skein.members(set)) now.add(did);
+  for (const did of now) if (!known.has(did)) entered(did);
+  for (const did of known) if (!now.has(did)) left(did);
+}
+
 let first = true;
-for await (const change of skein.subscribe(set, existsSync(file) ? readFileSync(file, 'utf8') : undefined)) {
-  if (first || change.reset) await all();
+for await (const change of skein.subscribe(set, state.cursor)) {
+  if (first || change.reset) await compare();
   first = false;
   for (const did of change.entered ?? []) if (!known.has(did)) entered(did);
   for (const did of change.left ?? []) if (known.has(did)) left(did);
-  writeFileSync(file, change.cursor);
+  writeFileSync(file, JSON.stringify({set, cursor: change.cursor, known: [...known]}));
 }

@@ -258,6 +258,9 @@ func (s *Store) addKinds(ctx context.Context) error {
 	for number, n := range noted {
 		l.notes.add(number, 0, n)
 	}
+	if len(lacking) == 0 { // the store is new
+		return nil
+	}
 	s.o.Logger.Warn("these links are indexed for the first time; what was made of them before is not in the store, and is recorded as a gap", "links", added, "sources", len(noted))
 	return nil
 }

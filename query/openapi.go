@@ -218,6 +218,21 @@ func (s *Server) serveDescriptions() error {
 		return err
 	}
 	s.mux.HandleFunc("/openapi.json", func(w http.ResponseWriter, r *http.Request) { s.description(w, r, api) })
+	s.mux.HandleFunc("/lexicons/{$}", func(w http.ResponseWriter, r *http.Request) {
+		entries, err := Lexicons.ReadDir("lexicons")
+		if err != nil {
+			s.fail(w, r, "unknown", &Error{http.StatusInternalServerError, "InternalServerError", err.Error()})
+			return
+		}
+		list := []string{}
+		for _, e := range entries {
+			list = append(list, "/lexicons/"+e.Name())
+		}
+		b, err := json.Marshal(object{"lexicons": list})
+		if err == nil {
+			s.description(w, r, b)
+		}
+	})
 	s.mux.HandleFunc("/lexicons/{file}", func(w http.ResponseWriter, r *http.Request) {
 		b, err := Lexicons.ReadFile("lexicons/" + r.PathValue("file"))
 		if err != nil {

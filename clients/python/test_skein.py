@@ -32,6 +32,7 @@ def main() -> None:
     error = refused(lambda: skein.query("folowers(x)"))
     assert error.name == "InvalidRequest" and error.status == 400 and "did you mean followers" in error.message
     refused(lambda: next(skein.subscribe("nothing(x)")))
+    assert refused(lambda: Skein("http://127.0.0.1:1").count(of)).name == "Unreachable"
     cursor, changes = None, 0
     for _ in range(2):
         for change in skein.subscribe(f"except({of}, members({star}))", cursor):

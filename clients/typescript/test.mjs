@@ -26,7 +26,7 @@ const known = await skein.known({actor: members[0], edge: 'followers', subject: 
 assert.equal(known.subjects[0].subject, star);
 await assert.rejects(skein.query({set: 'folowers(x)'}), error => error instanceof SkeinError && error.name === 'InvalidRequest' && error.status === 400 && /did you mean followers/.test(error.message));
 await assert.rejects(async () => { for await (const _ of skein.subscribe('nothing(x)')) break; }, SkeinError);
-await assert.rejects(new Skein('http://127.0.0.1:1').count(set));
+await assert.rejects(new Skein('http://127.0.0.1:1').count(set), error => error instanceof SkeinError && error.name === 'Unreachable');
 
 // A set that changes is told; who breaks off and comes back with the cursor misses nothing.
 const ends = new AbortController();

@@ -258,6 +258,9 @@ func hasEnded(st *backfill.Status, p *past) (ended bool, err error) {
 	if how := st.Ended[name]; how != "" && how != "ok" {
 		return true, errors.New(how)
 	}
+	if len(p.dids) > 0 && st.Waiting > 0 {
+		return true, fmt.Errorf("%d repos could not be fetched yet; a daemon tries them again (skein serve), and its /resyncs says why", st.Waiting)
+	}
 	return true, nil
 }
 

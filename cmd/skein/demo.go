@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -19,6 +20,7 @@ import (
 	"skein/internal/app"
 	"skein/internal/command"
 	"skein/internal/demo"
+	"skein/internal/page"
 )
 
 func demoCommand(e *command.Environment) *cli.Command {
@@ -64,11 +66,13 @@ func runDemo(ctx context.Context, e *command.Environment, listen string, ends ti
 	}
 	defer func() { err = errors.Join(err, x.Close(context.WithoutCancel(ctx))) }()
 	zero := int64(0)
+	var about atomic.Pointer[demo.Highlights]
 	o := app.ServeOptions{
 		Listen: listen, AdminListen: "127.0.0.1:0", Version: command.Version(), Consume: &consumer.Options{Relay: relay.Address(), Cursor: &zero, UserAgent: "skein-demo"},
+		Examples: func() []page.Example { return examples(about.Load()) },
 		Ready: func(api, _ net.Addr) {
 			go func() {
-				if err := tour(ctx, e, "http://"+api.String(), relay); err != nil && ctx.Err() == nil {
+				if err := tour(ctx, e, "http://"+api.String(), relay, &about); err != nil && ctx.Err() == nil {
 					stop(err)
 				} else if ends > 0 {
 					time.AfterFunc(ends, func() { stop(context.Canceled) })
@@ -79,12 +83,27 @@ func runDemo(ctx context.Context, e *command.Environment, listen string, ends ti
 	return x.Serve(ctx, o)
 }
 
+// examples are what the page proposes to ask.
+func examples(h *demo.Highlights) []page.Example {
+	if h == nil {
+		return nil // the network is not there yet
+	}
+	return []page.Example{
+		{Title: "who follows both of two accounts", Params: map[string]string{"q": fmt.Sprintf("intersect(followers(%s), followers(%s))", h.Stars[0], h.Stars[1])}},
+		{Title: "an account", Params: map[string]string{"q": h.Fan}},
+		{Title: "a post", Params: map[string]string{"q": h.Post}},
+		{Title: "a list", Params: map[string]string{"q": h.List}},
+		{Title: "what the people that an account follows like", Params: map[string]string{"of": "follows(" + h.Fan + ")", "via": "likes", "since": "24h", "title": "What those that an account follows like today"}},
+	}
+}
+
 // tour waits until the past is indexed, and asks three questions.
-func tour(ctx context.Context, e *command.Environment, base string, relay *demo.Relay) error {
+func tour(ctx context.Context, e *command.Environment, base string, relay *demo.Relay, found *atomic.Pointer[demo.Highlights]) error {
 	fmt.Fprintf(e.Stdout, "A small network that does not exist is being indexed. Watch it, and ask it, at\n\n    %s/\n\n", base)
 	var about demo.Highlights
 	select {
 	case about = <-relay.Past():
+		found.Store(&about)
 	case <-ctx.Done():
 		return nil
 	}
@@ -139,6 +158,7 @@ func tour(ctx context.Context, e *command.Environment, base string, relay *demo.
 		top = append(top, fmt.Sprintf("%s  liked by %d of them", it.Member, it.Count))
 	}
 	answer(e, "What do the people that an account follows like today?", base, p, fmt.Sprintf("curl '%s/xrpc/blue.skein.graph.rank?%s'", base, p.Encode()), len(r.Items), top, took)
+	fmt.Fprintf(e.Stdout, "For examples/: A=%s L=%s\n\n", about.Stars[0], about.List)
 	fmt.Fprintln(e.Stdout, "It goes on until Ctrl-C, and leaves nothing behind. The real network: skein serve")
 	return nil
 }

@@ -20,12 +20,12 @@ func serveCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	flags := append(s.IndexFlags(e),
 		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the query API", Destination: &s.Listen, Sources: command.Env("listen")},
-		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of /metrics, /healthz, /readyz, /deadletters, /gaps, /debug/pprof/", Destination: &s.Admin, Sources: command.Env("admin-listen")},
+		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address for operators: /metrics, /healthz, /readyz, /gaps, /deadletters, /resyncs, /backfill, /debug/pprof/", Destination: &s.Admin, Sources: command.Env("admin-listen")},
 		&cli.BoolFlag{Name: "force-cursor", Usage: "use --cursor although one is stored", Destination: &s.ForceCursor, Sources: command.Env("force-cursor")},
 		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "fetch the past at the first start, and go on with it: archive (with --archive) or repos, of all hosts of the relay", Destination: &s.Past, Sources: command.Env("backfill")},
 		&cli.StringFlag{Name: "archive", Usage: "for --backfill archive: the address of a Jetstream v2 archive", Destination: &s.Archive, Sources: command.Env("archive")},
-		&cli.BoolFlag{Name: "repair", Value: true, Usage: "fetch repos of which something was missed from their hosts", Destination: &s.Repair, Sources: command.Env("repair")},
-		&cli.BoolFlag{Name: "consume", Value: true, Usage: "false: only answer questions", Destination: &s.Consume, Sources: command.Env("consume")},
+		&cli.BoolFlag{Name: "repair", Value: true, Usage: "fetch repos of which something was missed from their hosts (default: true)", Destination: &s.Repair, Sources: command.Env("repair")},
+		&cli.BoolFlag{Name: "consume", Value: true, Usage: "false: only answer questions (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
 	)
 	flags = append(append(flags, s.PastFlags()...), s.NameFlags()...)
 	return &cli.Command{
@@ -87,7 +87,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		return err
 	}
 	e.Stop.OnHangup(func() { reload(so.Logger, s.FeedFile, feeds) })
-	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, Version: command.Version(), Past: past, Handles: handles, Feeds: feeds, Status: e.StatusLine()}
+	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, Version: command.Version(), Past: past, Handles: handles, HandlesResolved: s.Resolver != "off", Feeds: feeds, Status: e.StatusLine()}
 	if s.Consume {
 		o.Consume = &co
 	}

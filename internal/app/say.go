@@ -13,6 +13,7 @@ import (
 
 	"skein/consumer"
 	"skein/graph"
+	"skein/graph/kinds"
 	"skein/internal/human"
 	"skein/internal/kv"
 )
@@ -52,8 +53,10 @@ func (x *Index) state(ctx context.Context) (edges int64, counts graph.Counts, cu
 	if err != nil { // it is only said less
 		x.log.Debug("what the index holds cannot be read", "error", err)
 	}
-	for _, n := range counts.Records {
-		edges += n
+	for name, n := range counts.Records {
+		if name != kinds.ListItem.String() { // a listitem is one, and makes two
+			edges += n
+		}
 	}
 	return edges, counts, cursors, err
 }

@@ -83,10 +83,11 @@ type Highlights struct {
 	Stars [2]string // accounts that many follow
 	Fan   string    // an account that follows many
 	Post  string    // that many of those like
+	List  string    // a list of the first star's
 }
 
 func (n *Network) highlights() Highlights {
-	h := Highlights{Stars: [2]string{n.dids[0], n.dids[1]}}
+	h := Highlights{Stars: [2]string{n.dids[0], n.dids[1]}, List: n.List(0)}
 	fan, best := 0, -1
 	for i := range n.follows {
 		if len(n.follows[i]) > len(n.follows[fan]) {

@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"embed"
+	"encoding/json"
 	"net/http"
 	"path"
 	"strings"
@@ -54,9 +55,24 @@ var files = func() map[string]*file {
 	return all
 }()
 
+// An Example is something to ask, and the parameters of the page's address that ask it.
+type Example struct {
+	Title  string            `json:"title"`
+	Params map[string]string `json:"params"`
+}
+
+// Options are what the page shows of a server.
+type Options struct {
+	// Handles says that handles are resolved.
+	Handles bool
+	// Examples returns what is worth asking this index; nil means what is worth asking that
+	// of the real network.
+	Examples func() []Example
+}
+
 // Handler serves the page at / to those who accept HTML, what belongs to it below /page/,
 // and what live tells at /live; everything else is api's.
-func Handler(api http.Handler, live *Live) http.Handler {
+func Handler(api http.Handler, live *Live, o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
@@ -66,6 +82,18 @@ func Handler(api http.Handler, live *Live) http.Handler {
 			return
 		}
 		files["index.html"].serve(w, r)
+	})
+	mux.HandleFunc("GET /page/config.json", func(w http.ResponseWriter, _ *http.Request) {
+		config := struct {
+			Handles  bool      `json:"handles"`
+			Examples []Example `json:"examples"`
+		}{o.Handles, []Example{}}
+		if o.Examples != nil {
+			config.Examples = append(config.Examples, o.Examples()...)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = json.NewEncoder(w).Encode(config)
 	})
 	mux.HandleFunc("GET /page/{name}", func(w http.ResponseWriter, r *http.Request) {
 		f := files[r.PathValue("name")]

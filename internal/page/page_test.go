@@ -47,7 +47,7 @@ func get(t *testing.T, address, accept string) (status int, header http.Header, 
 // nobody, and may do no more.
 func TestHandler(t *testing.T) {
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "api "+r.URL.Path) })
-	srv := httptest.NewServer(Handler(api, NewLive(samples())))
+	srv := httptest.NewServer(Handler(api, NewLive(samples()), Options{Examples: func() []Example { return []Example{{"x", map[string]string{"q": "y"}}} }}))
 	defer srv.Close()
 	const html = "text/html,application/xhtml+xml"
 	for _, test := range []struct{ path, accept, contentType, body string }{
@@ -60,13 +60,14 @@ func TestHandler(t *testing.T) {
 		{"/page/style.css", "*/*", "text/css; charset=utf-8", ":root"},
 		{"/page/icon.svg", "*/*", "image/svg+xml", "<svg"},
 		{"/page/none.js", "*/*", "text/plain; charset=utf-8", "404"},
+		{"/page/config.json", "*/*", "application/json", `{"handles":false,"examples":[{"title":"x","params":{"q":"y"}}]}`},
 		{"/robots.txt", "*/*", "text/plain; charset=utf-8", "User-agent"},
 	} {
 		status, header, body := get(t, srv.URL+test.path, test.accept)
 		if got := header.Get("Content-Type"); got != test.contentType || !strings.HasPrefix(body, test.body) {
 			t.Errorf("%s as %s: %s %.40q", test.path, test.accept, got, body)
 		}
-		if isPage := strings.HasPrefix(test.path, "/page/") && status == 200 || test.body == "<!doctype html>"; isPage != (header.Get("Content-Security-Policy") == policy) {
+		if isPage := strings.HasPrefix(test.path, "/page/") && test.path != "/page/config.json" && status == 200 || test.body == "<!doctype html>"; isPage != (header.Get("Content-Security-Policy") == policy) {
 			t.Errorf("%s: policy %q", test.path, header.Get("Content-Security-Policy"))
 		}
 	}

@@ -23,7 +23,8 @@ __all__ = ["Skein", "SkeinError"]
 
 
 class SkeinError(Exception):
-    """An answer that is an error: InvalidRequest, HandleNotFound, QueryTimeout, …"""
+    """An answer that is an error: InvalidRequest, HandleNotFound, QueryTimeout, …; or Unreachable,
+    with status 0."""
 
     def __init__(self, name: str, message: str, status: int) -> None:
         super().__init__(f"{name}: {message}")
@@ -55,6 +56,8 @@ class Skein(methods.Methods):
             except ValueError:
                 said = {}
             raise SkeinError(said.get("error", "HTTPError"), said.get("message", error.reason), error.code) from None
+        except OSError as error:
+            raise SkeinError("Unreachable", f"{self.base}: {error}", 0) from None
 
     def _call(self, nsid: str, params: Dict[str, Any]) -> Any:
         with self._open(nsid, params, self.timeout) as answer:
@@ -103,7 +106,7 @@ class Skein(methods.Methods):
                             cursor, wait = change["cursor"], 0.5
                             yield change
             except SkeinError as error:
-                if error.status < 500:
+                if 0 < error.status < 500:
                     raise  # it will not be better
             except (OSError, ValueError):
                 pass

@@ -8,7 +8,7 @@ import {Methods, type ListItem, type SubscribeChange} from './methods.js';
 
 export * from './methods.js';
 
-/** An answer that is an error: InvalidRequest, HandleNotFound, QueryTimeout, … */
+/** An answer that is an error: InvalidRequest, HandleNotFound, QueryTimeout, …; or Unreachable, with status 0. */
 export class SkeinError extends Error {
   readonly status: number;
 
@@ -76,7 +76,7 @@ export class Skein extends Methods {
         }
       } catch (error) {
         if (signal?.aborted) return;
-        if (error instanceof SkeinError && error.status < 500) throw error; // it will not be better
+        if (error instanceof SkeinError && error.status > 0 && error.status < 500) throw error; // it will not be better
       }
       await new Promise(done => setTimeout(done, wait));
     }
@@ -88,7 +88,13 @@ async function request(base: string, options: Options, nsid: string, params: obj
   for (const [name, value] of Object.entries(params)) {
     for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined) query.append(name, String(one));
   }
-  const response = await (options.fetch ?? fetch)(`${base}/xrpc/${nsid}?${query}`, signal ? {signal} : {});
+  let response: Response;
+  try {
+    response = await (options.fetch ?? fetch)(`${base}/xrpc/${nsid}?${query}`, signal ? {signal} : {});
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new SkeinError('Unreachable', `${base}: ${(error as Error).cause ?? (error as Error).message}`, 0);
+  }
   if (response.ok) return response;
   const said = await response.json().catch(() => ({})) as {error?: string; message?: string};
   throw new SkeinError(said.error ?? 'HTTPError', said.message ?? response.statusText, response.status);

@@ -108,11 +108,28 @@ function go(params) {
   show();
 }
 
+// What the server proposes to ask, and whether it finds handles.
+let config = {handles: false, examples: []};
+
 function welcome(out) {
-  out.replaceChildren(el('p', {class: 'facts'}, 'Try a handle, or one of these: ',
-    link({q: 'intersect(followers(@atproto.com), followers(@bsky.app))'}, 'who follows both'), ' · ',
-    link({q: 'likes(@bsky.app, since=7d)'}, 'liked in the last week'), ' · ',
-    link({of: 'follows(@bsky.app)', via: 'likes', since: '24h', title: 'What those that @bsky.app follows like today'}, 'what an account’s follows like'), '.'));
+  let examples = config.examples;
+  if (!examples.length && config.handles) {
+    examples = [{title: 'who follows both', params: {q: 'intersect(followers(@atproto.com), followers(@bsky.app))'}}, {title: 'liked in the last week', params: {q: 'likes(@bsky.app, since=7d)'}},
+      {title: 'what an account’s follows like', params: {of: 'follows(@bsky.app)', via: 'likes', since: '24h', title: 'What those that @bsky.app follows like today'}}];
+  }
+  const links = examples.flatMap((e, i) => [i ? ' · ' : '', link(e.params, e.title)]);
+  out.replaceChildren(el('p', {class: 'facts'}, config.handles ? 'Try a handle' : 'Give a DID, or an expression', ...(links.length ? [', or one of these: ', ...links] : []), '.'));
+}
+
+async function learnConfig() {
+  try { config = await (await fetch('/page/config.json')).json(); } catch { /* the page goes on without */ }
+  if (!config.handles) $('q').placeholder = 'intersect(followers(did:plc:…), followers(did:plc:…))';
+  return config.examples.length;
+}
+
+// What a demo has to propose is known once its network is there.
+async function lookForExamples() {
+  if (!config.examples.length && !config.handles && !location.search && await learnConfig()) show();
 }
 
 function showError(out, expression, e) {
@@ -317,10 +334,12 @@ const length = 900; // seconds
 let eventRates = [], edgeRates = [];
 
 function draw(id, values) {
-  const low = Math.min(0, ...values), high = Math.max(1, ...values);
+  // A burst, as of what lay behind at the start, would make all else flat: it is cut.
+  const sorted = [...values].sort((a, b) => a - b), at = q => sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] || 0;
+  const low = Math.min(0, at(0.1)), high = Math.max(1, Math.min(at(1), 3 * at(0.9)));
   const span = Math.max(60, values.length); // seconds shown
   const x = i => (length * (span - values.length + i + 1) / span).toFixed(1);
-  const y = v => (78 - 76 * (v - low) / (high - low)).toFixed(1);
+  const y = v => Math.min(79, Math.max(1, 78 - 76 * (v - low) / (high - low))).toFixed(1);
   const line = values.map((v, i) => (i ? 'L' : 'M') + x(i) + ' ' + y(v)).join('');
   const svg = $(id);
   svg.querySelector('.line').setAttribute('d', line);
@@ -359,8 +378,10 @@ function live(m) {
     tile('Their past is there', c.accounts ? (100 * c.complete / c.accounts).toFixed(c.complete < c.accounts ? 1 : 0) + ' %' : '–', c.complete ? `of ${rough.format(c.accounts)} accounts` : 'it is not fetched'),
     tile('Waiting to be fetched', m.waiting === undefined ? '–' : number.format(m.waiting)), tile('Something was missed of', number.format(c.desynchronized), 'accounts'),
     tile('Cursor', m.cursor === undefined ? '–' : number.format(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)));
-  $('kinds').replaceChildren(...Object.entries(c.records).filter(([, n]) => n).sort((a, b) => b[1] - a[1]).map(([k, n]) => tile(k, rough.format(n))));
+  $('kinds').replaceChildren(...Object.entries(c.records).filter(([k, n]) => n && k !== 'listitem_list').sort((a, b) => b[1] - a[1]).map(([k, n]) => tile(k, rough.format(n))));
 }
+
+setInterval(lookForExamples, 5000);
 
 function listen() {
   const source = new EventSource('/live');
@@ -399,4 +420,4 @@ $('names').addEventListener('change', () => {
   show();
 });
 listen();
-learn().then(show);
+Promise.all([learn(), learnConfig()]).then(show);
