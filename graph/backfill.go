@@ -34,12 +34,13 @@ func (s *Store) ChangeBackfill(ctx context.Context, change func(*format.Backfill
 	defer s.writing.Unlock()
 	b := cloneBackfill(s.backfill)
 	change(&b)
-	v, err := json.Marshal(b)
-	if err != nil {
-		return fmt.Errorf("graph: writing how far the past was fetched: %w", err)
-	}
 	for _, l := range s.lanes {
-		err := l.update(ctx, func(tx kv.Txn) error {
+		b.End = l.end
+		v, err := json.Marshal(b)
+		if err != nil {
+			return fmt.Errorf("graph: writing how far the past was fetched: %w", err)
+		}
+		err = l.update(ctx, func(tx kv.Txn) error {
 			for part := l.first + 1; part < l.end; part++ { // of a run with other lanes
 				tx.Delete(s.layout.PartKey(format.KeyBackfill, part))
 			}

@@ -23,16 +23,26 @@ func (s *Snapshot) Lacking() (map[kinds.Kind]time.Time, error) {
 	}
 	lacking := map[kinds.Kind]time.Time{}
 	var listed time.Time // since when all writers have listed all repos
-	rows := 0
-	err := kv.ScanPrefix(s.r, format.KeyBackfill, func(_, v []byte) error {
+	end := uint8(0)      // up to which partition that is known
+	err := kv.ScanPrefix(s.r, format.KeyBackfill, func(k, v []byte) error {
 		b, err := format.DecodeBackfill(v)
-		if rows++; rows == 1 || b.ReposFrom.Before(listed) {
+		first := uint8(0)
+		if s.s.layout.Shared() {
+			first = k[len(k)-1]
+		}
+		if first == 0 || b.ReposFrom.Before(listed) {
 			listed = b.ReposFrom
+		}
+		if first <= end {
+			end = max(end, b.End)
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	if end < s.s.layout.Settings.Partitions {
+		listed = time.Time{} // a writer has listed none
 	}
 	waiting := false
 	if !listed.IsZero() {

@@ -45,7 +45,7 @@ func queryCommand(e *command.Environment) *cli.Command {
 			}
 			out := bufio.NewWriter(e.Stdout)
 			expr := c.Args().First()
-			err := errors.Join(ask(ctx, out, server, expr, count, limit), out.Flush())
+			err := errors.Join(ask(ctx, out, e.Stderr, server, expr, count, limit), out.Flush())
 			if no, ok := errors.AsType[*refused](err); ok && no.name == "InvalidRequest" {
 				point(e.Stderr, expr, no.message)
 			}
@@ -74,12 +74,13 @@ type queryAnswer struct {
 	Total   uint64   `json:"total"`
 	Members []string `json:"members"`
 	Cursor  string   `json:"cursor"`
+	Reason  string   `json:"reason"` // why it is incomplete
 	Error   string   `json:"error"`
 	Message string   `json:"message"`
 }
 
 // ask prints the answer, page after page.
-func ask(ctx context.Context, out io.Writer, server, expr string, count bool, limit int64) error {
+func ask(ctx context.Context, out, notes io.Writer, server, expr string, count bool, limit int64) error {
 	client := &http.Client{Timeout: time.Minute}
 	left := limit
 	for cursor := ""; ; {
@@ -96,6 +97,9 @@ func ask(ctx context.Context, out io.Writer, server, expr string, count bool, li
 		a, err := get(ctx, client, server+"/xrpc/blue.skein.graph.query?"+q.Encode())
 		if err != nil {
 			return err
+		}
+		if cursor == "" && a.Reason != "" {
+			fmt.Fprintln(notes, "the answer may be incomplete:", a.Reason)
 		}
 		if count {
 			fmt.Fprintln(out, a.Total)

@@ -175,6 +175,8 @@ type Backfill struct {
 	Hosts map[string]HostBackfill `json:"hosts,omitempty"`
 	// Named says that an operator named the hosts: they are not the whole network.
 	Named bool `json:"named,omitempty"`
+	// End is the partition behind the last of those whose writer wrote this.
+	End uint8 `json:"end,omitempty"`
 	// ListingFrom is when the listing of them began.
 	ListingFrom time.Time `json:"listingFrom,omitzero"`
 	// ReposFrom is when the listing of all hosts' repos began that has ended last.
