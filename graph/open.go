@@ -199,7 +199,7 @@ func (s *Store) addKinds(ctx context.Context) error {
 		if all, err = kinds.Configure(h.Table, s.o.Kinds); err != nil {
 			return err
 		}
-		now := time.Now().UTC().Truncate(time.Second)
+		now := time.Now().UTC()
 		if lacking, err = readLacking(tx); err != nil {
 			return err
 		}
@@ -236,7 +236,7 @@ func (s *Store) addKinds(ctx context.Context) error {
 		}
 		for _, c := range cursors {
 			gap := Gap{
-				Source: c.Source, After: c.Seq, Reason: format.KindAdded, Time: now, Suspect: true,
+				Source: c.Source, After: c.Seq, Reason: format.KindAdded, Time: now.Truncate(time.Second), Suspect: true,
 				Detail: "of records that were made before, " + strings.Join(added, ", ") + " are not in the index",
 			}
 			number, err := l.notes.write(tx, c.Source, l.cursors(c.Source)[0].Number, nil, []Gap{gap})

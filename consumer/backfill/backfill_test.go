@@ -37,6 +37,7 @@ import (
 // world is a network on loopback: accounts with repos, on hosts that each do something
 // wrong or nothing, a directory of DIDs, and a relay that lists them.
 type world struct {
+	kinds []kinds.Info // that the store is configured with
 	t     *testing.T
 	mu    sync.Mutex
 	repos map[string]*account
@@ -249,7 +250,7 @@ func (w *world) index(store kv.Store, change func(*Options)) *index {
 		change(&o)
 	}
 	x := &index{store: store, m: New(o)}
-	g, err := graph.Open(w.t.Context(), store, graph.Options{Embedded: true, Queued: x.m.Queued})
+	g, err := graph.Open(w.t.Context(), store, graph.Options{Embedded: true, Queued: x.m.Queued, Kinds: w.kinds})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -526,6 +527,54 @@ func TestNamedHosts(t *testing.T) {
 	if b := x.g.Backfill(); b.Whole() || b.Named {
 		t.Errorf("one host of two was taken for the whole network: %+v", b)
 	}
+}
+
+// Once a kind has been added, all repos are fetched anew, also those that are complete; until
+// then, and no longer, something is lacking.
+func TestKindAdded(t *testing.T) {
+	w := newWorld(t, 3)
+	for i := range 30 {
+		w.add(i, 3)
+	}
+	store := newStore()
+	x := w.index(store, nil)
+	lacking := func() (n int) {
+		if err := x.g.View(t.Context(), func(sn *graph.Snapshot) error {
+			all, err := sn.Lacking()
+			n = len(all)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	fetch := func() int64 {
+		before := x.m.StatusNow().Fetched
+		if err := x.m.Hosts(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		st := x.settle(t)
+		return st.Fetched - before
+	}
+	if n := fetch(); n != 30 || lacking() != 0 {
+		t.Fatalf("%d repos were fetched at first, of %d kinds something is lacking", n, lacking())
+	}
+	if n := fetch(); n != 0 {
+		t.Errorf("%d complete repos were fetched again", n)
+	}
+	x.end()
+	var err error
+	if w.kinds, err = kinds.Parse("a.b.c x did xs ys"); err != nil {
+		t.Fatal(err)
+	}
+	x = w.index(store, nil)
+	if lacking() != 1 {
+		t.Errorf("of %d kinds something is lacking", lacking())
+	}
+	if n := fetch(); n != 30 || lacking() != 0 {
+		t.Errorf("%d repos were fetched, of %d kinds something is lacking", n, lacking())
+	}
+	x.has(t, w)
 }
 
 // A repo of which the stream misses a commit repairs itself, and so does one that was
