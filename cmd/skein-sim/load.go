@@ -92,6 +92,11 @@ func runLoad(ctx context.Context, e *command.Environment, s *command.Settings, o
 		return err
 	}
 	o.Stderr, o.Simulator = e.Stderr, launchSimulator
+	if e.Terminal() {
+		bar := e.Progress("", 0)
+		defer bar.End()
+		o.Progress = bar.Of
+	}
 	report, problems, err := load.Run(ctx, o)
 	if errors.Is(err, load.ErrOther) {
 		return command.UsageError("load: %v", err)

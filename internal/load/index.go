@@ -149,6 +149,10 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 			r.behind.add(time.Since(p.Time), 1)
 		}
 		passed := time.Since(r.started)
+		if r.o.Progress != nil {
+			r.o.Progress(min(int64(passed/time.Second), int64(r.o.Duration/time.Second)), int64(r.o.Duration/time.Second), fmt.Sprintf("indexing: event %d, lag p99 %.0f ms; seconds", r.event(p.Applied)-from, r.lags.quantiles().P99))
+			said = time.Now()
+		}
 		if d := time.Since(said); d >= 5*time.Second {
 			at := r.event(p.Applied)
 			line := fmt.Sprintf("%3.0f s: %d events, %.0f/s now, lag p99 %.0f ms", passed.Seconds(), at-from, float64(at-before)/d.Seconds(), r.lags.quantiles().P99)

@@ -47,6 +47,8 @@ type Options struct {
 	Inspect func(*app.Index)
 	// Stderr is told how far it is.
 	Stderr io.Writer
+	// Progress, if set, is told instead how much has been done of how much, and of what.
+	Progress func(done, total int64, what string)
 }
 
 // SimulatorOptions say which relay is wanted.

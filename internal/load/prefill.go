@@ -65,6 +65,10 @@ func (r *run) prefill(ctx context.Context) (last int64, err error) {
 		if counts, err = r.counts(ctx); err != nil {
 			return last, err
 		}
+		if r.o.Progress != nil {
+			r.o.Progress(edges(counts), r.o.Prefill, "prefilling: edges")
+			said = time.Now()
+		}
 		if time.Since(said) > 10*time.Second {
 			said = time.Now()
 			r.say("prefilling: %d of %d edges, %.0f events/s, %d MiB", edges(counts), r.o.Prefill,
