@@ -82,6 +82,7 @@ type watch struct {
 	key        string
 	epoch      string    // of its cursors: an expression that is watched anew has another
 	ids        []dict.ID // of e.strings, None for those that have none yet
+	was        []dict.ID // ids, as of the last round; nil if they are the same
 	candidates map[dict.ID]struct{}
 	whole      []leaf // sets of which all members are candidates
 	overflow   bool

@@ -121,6 +121,7 @@ type round struct {
 	candidates map[dict.ID]struct{}
 	whole      []leaf
 	overflow   bool
+	was, is    []dict.ID // of the expression's strings, in the two states
 }
 
 // name looks up the strings that have had no id, and those of new expressions: from then on
@@ -163,7 +164,7 @@ func (h *watcher) name() error {
 		if h.watches[w.key] != w || w.begun && slices.Equal(was, l.ids) {
 			continue
 		}
-		w.ids = l.ids
+		w.was, w.ids = was, l.ids
 		h.index(w)
 		if !w.begun {
 			w.named = true
@@ -195,8 +196,13 @@ func (h *watcher) freeze() (sn *graph.Snapshot, release func(), todo []round, er
 		defer h.mu.Unlock()
 		for w := range h.touched {
 			if w.begun {
-				todo = append(todo, round{w, w.candidates, w.whole, w.overflow})
+				t := round{w, w.candidates, w.whole, w.overflow, w.ids, w.ids}
+				if w.was != nil {
+					t.was = w.was
+				}
+				todo = append(todo, t)
 			}
+			w.was = nil
 			w.candidates, w.whole, w.overflow = map[dict.ID]struct{}{}, nil, false
 		}
 		clear(h.touched)
@@ -276,11 +282,11 @@ func (h *watcher) changes(before, now *state, t round) (m watchMessage, err erro
 		}
 	}
 	slices.Sort(ids)
-	was, err := h.memberships(before, t.w, ids)
+	was, err := h.memberships(before, t.w, t.was, ids)
 	if err != nil {
 		return m, err
 	}
-	is, err := h.memberships(now, t.w, ids)
+	is, err := h.memberships(now, t.w, t.is, ids)
 	if err != nil {
 		return m, err
 	}
@@ -302,14 +308,16 @@ func (h *watcher) changes(before, now *state, t round) (m watchMessage, err erro
 	return m, err
 }
 
-// memberships reports which ids are in the set, in a state.
-func (h *watcher) memberships(at *state, w *watch, ids []dict.ID) ([]bool, error) {
+// memberships reports which ids are in the set, in a state. The ids of the expression's
+// strings are those that the watch had: a string that has got its id since has brought
+// nothing that was told.
+func (h *watcher) memberships(at *state, w *watch, of, ids []dict.ID) ([]bool, error) {
 	in := make([]bool, len(ids))
 	v, err := newEvaluation(h.ctx, at.sn, w.e, nil)
 	if err != nil {
 		return nil, err
 	}
-	v.listsRead = at.lists
+	v.ids, v.listsRead = of, at.lists
 	for i, id := range ids {
 		if in[i], err = v.contains(literal{is: w.e.Type()}, id); err != nil {
 			return nil, err
