@@ -3,77 +3,25 @@ package query
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
+
+	"skein/internal/lexicon"
 )
 
 // The methods are described by their lexicons, and those are served as they are, and as one
 // description in OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.0) for the tools that know
 // that.
 
-// lexicon is a lexicon's file, as far as it is needed here
-// (https://atproto.com/specs/lexicon).
-type lexicon struct {
-	ID   string            `json:"id"`
-	Defs map[string]lexDef `json:"defs"`
-}
-
-// lexDef is a definition in a lexicon, or a part of one.
-type lexDef struct {
-	Type        string            `json:"type"`
-	Description string            `json:"description"`
-	Parameters  *lexDef           `json:"parameters"`
-	Properties  map[string]lexDef `json:"properties"`
-	Required    []string          `json:"required"`
-	Items       *lexDef           `json:"items"`
-	Ref         string            `json:"ref"`
-	Refs        []string          `json:"refs"`
-	Format      string            `json:"format"`
-	Enum        []string          `json:"enum"`
-	KnownValues []string          `json:"knownValues"`
-	Minimum     *int              `json:"minimum"`
-	Maximum     *int              `json:"maximum"`
-	MaxLength   *int              `json:"maxLength"`
-	Default     any               `json:"default"`
-	Output      *struct {
-		Schema lexDef `json:"schema"`
-	} `json:"output"`
-	Message *struct {
-		Schema lexDef `json:"schema"`
-	} `json:"message"`
-	Errors []struct {
-		Name string `json:"name"`
-	} `json:"errors"`
-}
-
 type object = map[string]any
-
-// readLexicons returns the lexicons, in the order of their names.
-func readLexicons() (all []lexicon, err error) {
-	entries, err := Lexicons.ReadDir("lexicons")
-	if err != nil {
-		return nil, fmt.Errorf("query: reading the lexicons: %w", err)
-	}
-	for _, e := range entries {
-		b, err := Lexicons.ReadFile("lexicons/" + e.Name())
-		if err != nil {
-			return nil, fmt.Errorf("query: reading the lexicons: %w", err)
-		}
-		var l lexicon
-		if err := json.Unmarshal(b, &l); err != nil {
-			return nil, fmt.Errorf("query: %s: %w", e.Name(), err)
-		}
-		all = append(all, l)
-	}
-	return all, nil
-}
 
 // openAPI makes the description of all methods that have a lexicon.
 func openAPI(version string) ([]byte, error) {
-	all, err := readLexicons()
+	all, err := lexicon.Read(Lexicons, "lexicons")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("query: %w", err)
 	}
 	paths, schemas := object{}, object{
 		"error": object{"type": "object", "required": []string{"error", "message"}, "properties": object{"error": object{"type": "string"}, "message": object{"type": "string"}}},
@@ -82,15 +30,15 @@ func openAPI(version string) ([]byte, error) {
 		l := &all[i]
 		for name, d := range l.Defs {
 			if name != "main" {
-				schemas[l.ID+"."+name] = d.schema(l.ID)
+				schemas[l.ID+"."+name] = schema(&d, l.ID)
 			}
 		}
 		main := l.Defs["main"]
 		parameters := []object{}
 		if p := main.Parameters; p != nil {
-			for _, name := range sortedKeys(p.Properties) {
+			for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
 				d := p.Properties[name]
-				one := object{"name": name, "in": "query", "required": slices.Contains(p.Required, name), "schema": d.schema(l.ID)}
+				one := object{"name": name, "in": "query", "required": slices.Contains(p.Required, name), "schema": schema(&d, l.ID)}
 				if d.Description != "" {
 					one["description"] = d.Description
 				}
@@ -111,7 +59,7 @@ func openAPI(version string) ([]byte, error) {
 		get := object{
 			"operationId": l.ID, "summary": main.Description, "parameters": parameters,
 			"responses": object{
-				"200":     object{"description": "The answer.", "content": object{content: object{"schema": answer.Schema.schema(l.ID)}}},
+				"200":     object{"description": "The answer.", "content": object{content: object{"schema": schema(&answer.Schema, l.ID)}}},
 				"default": object{"description": "An error: " + strings.Join(append(names, "InvalidRequest"), ", ") + ".", "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/error"}}}},
 			},
 		}
@@ -127,17 +75,8 @@ func openAPI(version string) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // schema is a definition as a JSON schema. of is the lexicon that it is in.
-func (d *lexDef) schema(of string) object {
+func schema(d *lexicon.Def, of string) object {
 	s := object{}
 	switch d.Type {
 	case "ref":
@@ -154,14 +93,14 @@ func (d *lexDef) schema(of string) object {
 		s["type"] = "object"
 		properties := object{}
 		for name, p := range d.Properties {
-			properties[name] = p.schema(of)
+			properties[name] = schema(&p, of)
 		}
 		s["properties"] = properties
 		if len(d.Required) > 0 {
 			s["required"] = d.Required
 		}
 	case "array":
-		s["type"], s["items"] = "array", d.Items.schema(of)
+		s["type"], s["items"] = "array", schema(d.Items, of)
 		if d.MaxLength != nil {
 			s["maxItems"] = *d.MaxLength
 		}

@@ -7,47 +7,26 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 
+	"skein/internal/lexicon"
 	"skein/query"
 )
 
-// definition is one in a lexicon, or a part of one.
-type definition struct {
-	Type        string                `json:"type"`
-	Description string                `json:"description"`
-	Parameters  *definition           `json:"parameters"`
-	Properties  map[string]definition `json:"properties"`
-	Required    []string              `json:"required"`
-	Items       *definition           `json:"items"`
-	Ref         string                `json:"ref"`
-	Refs        []string              `json:"refs"`
-	Enum        []string              `json:"enum"`
-	KnownValues []string              `json:"knownValues"`
-	Output      *struct {
-		Schema definition `json:"schema"`
-	} `json:"output"`
-	Message *struct {
-		Schema definition `json:"schema"`
-	} `json:"message"`
-}
-
-type lexicon struct {
-	ID   string                `json:"id"`
-	Defs map[string]definition `json:"defs"`
-}
+// method is a method by its lexicon.
+type method struct{ lexicon.File }
 
 // name is the last part of the NSID.
-func (l *lexicon) name() string { return l.ID[strings.LastIndexByte(l.ID, '.')+1:] }
+func (l *method) name() string { return l.ID[strings.LastIndexByte(l.ID, '.')+1:] }
 
 // typeName is the name of a definition's type: QueryOutput, RankItem.
-func (l *lexicon) typeName(def string) string { return title(l.name()) + title(def) }
+func (l *method) typeName(def string) string { return title(l.name()) + title(def) }
 
-func (l *lexicon) ref(ref string) string { return l.typeName(strings.TrimPrefix(ref, "#")) }
+func (l *method) ref(ref string) string { return l.typeName(strings.TrimPrefix(ref, "#")) }
 
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
@@ -66,47 +45,28 @@ func main() {
 	}
 }
 
-// read returns the lexicons of the methods, in order.
-func read() (all []lexicon, err error) {
-	entries, err := query.Lexicons.ReadDir("lexicons")
-	if err != nil {
-		return nil, err
+// read returns the methods, in order.
+func read() (all []method, err error) {
+	files, err := lexicon.Read(query.Lexicons, "lexicons")
+	for _, f := range files {
+		all = append(all, method{f})
 	}
-	for _, e := range entries {
-		b, err := query.Lexicons.ReadFile("lexicons/" + e.Name())
-		if err != nil {
-			return nil, err
-		}
-		var l lexicon
-		if err := json.Unmarshal(b, &l); err != nil {
-			return nil, fmt.Errorf("%s: %w", e.Name(), err)
-		}
-		all = append(all, l)
-	}
-	return all, nil
+	return all, err
 }
 
 // files returns what is made, by path.
-func files(all []lexicon) map[string]string {
+func files(all []method) map[string]string {
 	return map[string]string{"typescript/src/methods.ts": typescript(all), "python/skein/methods.py": python(all)}
-}
-
-func keys[V any](m map[string]V) (all []string) {
-	for k := range m {
-		all = append(all, k)
-	}
-	slices.Sort(all)
-	return all
 }
 
 // ---- TypeScript ----
 
-func typescript(all []lexicon) string {
+func typescript(all []method) string {
 	var b strings.Builder
 	b.WriteString("// Made from the lexicons by go run ./clients/generate. Do not edit.\n\n")
 	for i := range all {
 		l := &all[i]
-		for _, def := range keys(l.Defs) {
+		for _, def := range slices.Sorted(maps.Keys(l.Defs)) {
 			d := l.Defs[def]
 			switch {
 			case def != "main":
@@ -140,12 +100,12 @@ func typescript(all []lexicon) string {
 	return b.String()
 }
 
-func (l *lexicon) tsInterface(b *strings.Builder, name string, d *definition, properties map[string]definition, required []string) {
+func (l *method) tsInterface(b *strings.Builder, name string, d *lexicon.Def, properties map[string]lexicon.Def, required []string) {
 	if d.Description != "" {
 		fmt.Fprintf(b, "/** %s */\n", d.Description)
 	}
 	fmt.Fprintf(b, "export interface %s {\n", name)
-	for _, p := range keys(properties) {
+	for _, p := range slices.Sorted(maps.Keys(properties)) {
 		q := properties[p]
 		if q.Description != "" {
 			fmt.Fprintf(b, "  /** %s */\n", q.Description)
@@ -159,7 +119,7 @@ func (l *lexicon) tsInterface(b *strings.Builder, name string, d *definition, pr
 	b.WriteString("}\n\n")
 }
 
-func (l *lexicon) tsType(d *definition) string {
+func (l *method) tsType(d *lexicon.Def) string {
 	switch d.Type {
 	case "integer":
 		return "number"
@@ -184,12 +144,12 @@ func (l *lexicon) tsType(d *definition) string {
 
 // ---- Python ----
 
-func python(all []lexicon) string {
+func python(all []method) string {
 	var b strings.Builder
 	b.WriteString("\"\"\"Made from the lexicons by go run ./clients/generate. Do not edit.\"\"\"\n\nfrom __future__ import annotations\n\nfrom typing import Any, Dict, List, Literal, Sequence, TypedDict, Union\n\n\n")
 	for i := range all {
 		l := &all[i]
-		for _, def := range keys(l.Defs) {
+		for _, def := range slices.Sorted(maps.Keys(l.Defs)) {
 			d := l.Defs[def]
 			if def != "main" {
 				l.pyTyped(&b, l.typeName(def), d.Description, d.Properties, d.Required)
@@ -210,7 +170,7 @@ func python(all []lexicon) string {
 		var given []string
 		if p := main.Parameters; p != nil {
 			var optional []string
-			for _, name := range keys(p.Properties) {
+			for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
 				q := p.Properties[name]
 				given = append(given, fmt.Sprintf("%q: %s", name, pyName(name)))
 				if slices.Contains(p.Required, name) {
@@ -228,7 +188,7 @@ func python(all []lexicon) string {
 	return b.String()
 }
 
-func (l *lexicon) pyTyped(b *strings.Builder, name, description string, properties map[string]definition, required []string) {
+func (l *method) pyTyped(b *strings.Builder, name, description string, properties map[string]lexicon.Def, required []string) {
 	// A TypedDict is total or not: what is required stands in a class of its own.
 	part := func(name, base, total string, want bool) {
 		fmt.Fprintf(b, "class %s(%s%s):\n", name, base, total)
@@ -237,7 +197,7 @@ func (l *lexicon) pyTyped(b *strings.Builder, name, description string, properti
 			fmt.Fprintf(b, "    \"\"\"%s\"\"\"\n\n", description)
 			some = true
 		}
-		for _, p := range keys(properties) {
+		for _, p := range slices.Sorted(maps.Keys(properties)) {
 			q := properties[p]
 			if slices.Contains(required, p) == want {
 				fmt.Fprintf(b, "    %s: %s\n", p, l.pyType(&q))
@@ -257,7 +217,7 @@ func (l *lexicon) pyTyped(b *strings.Builder, name, description string, properti
 	part(name, "_"+name, ", total=False", false)
 }
 
-func (l *lexicon) pyType(d *definition) string {
+func (l *method) pyType(d *lexicon.Def) string {
 	switch d.Type {
 	case "integer":
 		return "int"
@@ -280,7 +240,7 @@ func (l *lexicon) pyType(d *definition) string {
 	return "str"
 }
 
-func (l *lexicon) pyParam(d *definition) string {
+func (l *method) pyParam(d *lexicon.Def) string {
 	if d.Type == "array" {
 		return "Sequence[" + l.pyType(d.Items) + "]"
 	}
