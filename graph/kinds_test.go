@@ -293,5 +293,23 @@ func TestConfiguredBySeveral(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// As long as a repo waits to be fetched, its past is lacking, though all are listed.
+	b.Reset()
+	for d := range 60 {
+		b.AddResync([]byte("did:web:u"+strings.Repeat("x", d+1)+".com"), "test", "")
+	}
+	b.Seen(3, nil)
+	if err := s.Apply(t.Context(), "relay", &b); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.View(t.Context(), func(sn *graph.Snapshot) error {
+		lacking, err := sn.Lacking()
+		if len(lacking) != 1 {
+			t.Errorf("%v is lacking, while repos wait to be fetched", lacking)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
 	_, _ = s.Close(t.Context()), other.Close(t.Context())
 }
