@@ -1,4 +1,4 @@
-module skein
+module skein.blue
 
 go 1.26.0
 

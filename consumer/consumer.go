@@ -17,9 +17,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"skein/consumer/wire"
-	"skein/graph"
-	"skein/internal/loglimit"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph"
+	"skein.blue/internal/loglimit"
 )
 
 // ErrRelay is wrapped by the error that an error frame of the relay becomes.

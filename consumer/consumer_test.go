@@ -18,16 +18,16 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"skein/consumer"
-	"skein/graph"
-	"skein/graph/read"
-	"skein/internal/frames"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
-	"skein/internal/oracle"
-	"skein/internal/relay"
-	"skein/internal/synth"
-	"skein/internal/testing/history"
+	"skein.blue/consumer"
+	"skein.blue/graph"
+	"skein.blue/graph/read"
+	"skein.blue/internal/frames"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/relay"
+	"skein.blue/internal/synth"
+	"skein.blue/internal/testing/history"
 )
 
 func open(t *testing.T) (*graph.Store, kv.Store) {

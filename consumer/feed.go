@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"skein/graph"
+	"skein.blue/graph"
 )
 
 // Bounds of a batch. A batch is handed on when it is full, or when it is

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"skein/internal/frames"
+	"skein.blue/internal/frames"
 )
 
 // fileSource returns the name under which a file's cursor is kept.

@@ -5,9 +5,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"skein/consumer/wire"
-	"skein/graph"
-	"skein/graph/kinds"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
 )
 
 // Reasons for drops and gaps besides those of package wire.

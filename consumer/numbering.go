@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"skein/graph"
+	"skein.blue/graph"
 )
 
 // A numbering decides which events of a stream are taken, by their sequence

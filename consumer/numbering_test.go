@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
+	"skein.blue/graph"
 )
 
 // feedNumbers offers numbers, and returns which were taken, in what order.

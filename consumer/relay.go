@@ -15,9 +15,9 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"skein/consumer/wire"
-	"skein/graph"
-	"skein/internal/frames"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph"
+	"skein.blue/internal/frames"
 )
 
 const subscribePath = "/xrpc/com.atproto.sync.subscribeRepos"

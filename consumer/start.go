@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"skein/graph"
+	"skein.blue/graph"
 )
 
 // Reasons for gaps besides the unreadable messages: what happened in them is

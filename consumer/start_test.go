@@ -15,12 +15,12 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"skein/consumer"
-	"skein/graph"
-	"skein/graph/read"
-	"skein/internal/kv"
-	"skein/internal/relay"
-	"skein/internal/synth"
+	"skein.blue/consumer"
+	"skein.blue/graph"
+	"skein.blue/graph/read"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/relay"
+	"skein.blue/internal/synth"
 )
 
 // consume runs a consumer for a while, or until done reports true.

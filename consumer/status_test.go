@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"skein/consumer"
+	"skein.blue/consumer"
 )
 
 // What is not known yet is absent. On a stream that is idle and caught up the lag

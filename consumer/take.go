@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"time"
 
-	"skein/consumer/wire"
-	"skein/graph"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph"
 )
 
 // handle takes one message. It returns an error if the stream is over. The lock is

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"skein/graph/check"
-	"skein/graph/format"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
-	"skein/internal/syntax"
+	"skein.blue/graph/check"
+	"skein.blue/graph/format"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
 )
 
 // A group under a key that is no group's is where nobody looks: the check says so.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"slices"
 
-	"skein/graph/format"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/radix"
+	"skein.blue/graph/format"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/radix"
 )
 
 // accounts is the phase of a write that reads the states of its accounts, each once,

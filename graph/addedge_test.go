@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"testing"
 
-	"skein/graph/format"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
-	"skein/internal/syntax"
+	"skein.blue/graph/format"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
 )
 
 // touching counts the bytes that merges into one set touch: those of the

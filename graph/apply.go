@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"skein/intern"
-	"skein/internal/kv"
+	"skein.blue/intern"
+	"skein.blue/internal/kv"
 )
 
 // Timing returns where the time of the writer went.

@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"skein/graph/check"
-	"skein/graph/format"
-	"skein/internal/kv/memkv"
-	"skein/internal/syntax"
+	"skein.blue/graph/check"
+	"skein.blue/graph/format"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
 )
 
 // Rows and markers of an archive, as a fold in plain maps says, come to the same in one

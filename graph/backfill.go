@@ -8,12 +8,12 @@ import (
 	"maps"
 	"slices"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // Backfill returns which past is being fetched, as of the last commit.

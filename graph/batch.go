@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/internal/syntax"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/syntax"
 )
 
 // A Batch is a range of the stream, decoded: what Store.Apply takes. It holds

@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"skein/graph/format"
-	"skein/intern/dict"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
 )
 
 // TestStateCache compares the cache with a map: what it has is what was put

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"slices"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/radix"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/radix"
 )
 
 // change is the last change of a path within the write, and before that was found,

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"testing"
 
-	"skein/graph"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv/memkv"
+	"skein.blue/graph"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv/memkv"
 )
 
 // Accounts that are not active are in no count, asked about few subjects or about many.

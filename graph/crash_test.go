@@ -8,14 +8,14 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"skein/graph"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
-	"skein/internal/kv/pebblekv"
-	"skein/internal/oracle"
-	"skein/internal/testing/history"
+	"skein.blue/graph"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/testing/history"
 )
 
 // A crash at every commit, before and after it: what is in the store is the

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"skein/graph/format"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/internal/kv"
 )
 
 // Cursor returns the committed cursor of a source: the lowest of its partitions'.

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"slices"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // edge is an edge that a record names from now on, or does no longer.

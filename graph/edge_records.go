@@ -3,10 +3,10 @@ package graph
 import (
 	"fmt"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/intern/dict"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
 )
 
 // Of several records that make one edge, the one that is shown is the first that was made

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"slices"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/radix"
-	"skein/internal/runs"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/radix"
+	"skein.blue/internal/runs"
 )
 
 // edges is the phase of a write that decides, once for each edge, whether the sets gain

@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/fdbkv"
-	"skein/internal/kv/fdbkv/fdbtest"
-	"skein/internal/kv/memkv"
-	"skein/internal/kv/pebblekv"
+	"skein.blue/graph"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/fdbkv"
+	"skein.blue/internal/kv/fdbkv/fdbtest"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/kv/pebblekv"
 )
 
 // engine opens a store, and opens it again after a crash.

@@ -7,10 +7,10 @@ import (
 	"maps"
 	"slices"
 
-	"skein/graph/format"
-	"skein/graph/read"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // Erasing reports whether a deleted account waits to be erased.

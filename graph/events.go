@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/radix"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/radix"
 )
 
 // events is the phase of a write that walks its events in the order of the stream:

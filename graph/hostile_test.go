@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph/check"
-	"skein/graph/format"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
-	"skein/internal/kv/pebblekv"
-	"skein/internal/syntax"
+	"skein.blue/graph/check"
+	"skein.blue/graph/format"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/syntax"
 )
 
 // hostile is one repo that writes what it likes.

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/internal/kv"
 )
 
 // ErrImport is returned where a store cannot be filled from an export.

@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/graph/export"
-	"skein/graph/fence"
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
-	"skein/internal/oracle"
+	"skein.blue/graph"
+	"skein.blue/graph/export"
+	"skein.blue/graph/fence"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/oracle"
 )
 
 // forget has a store lack the last kind of the table, as one that an older program made.

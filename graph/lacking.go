@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/kv"
 )
 
 // A store that was there before a kind was added lacks what was made of it until then, of

@@ -10,9 +10,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"skein/graph/format"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // ErrShare is returned by Open for a share that cannot be.

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"testing"
 
-	"skein/graph/kinds"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/idset"
-	"skein/internal/kv/memkv"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/internal/kv/memkv"
 )
 
 // A large set that is asked for often, and is larger than the cache keeps, is read whole

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/intern/dict"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
 )
 
 // A record of app.bsky.graph.listitem makes two edges, to an account and to a list. What

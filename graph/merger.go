@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"sync"
 
-	"skein/graph/format"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/internal/kv"
 )
 
 // Limits say when a value is too large, and is spilled: how many members of a

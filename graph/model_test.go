@@ -13,17 +13,17 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/graph/check"
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/idset"
-	"skein/internal/kv"
-	"skein/internal/kv/fdbkv/fdbtest"
-	"skein/internal/oracle"
-	"skein/internal/testing/history"
+	"skein.blue/graph"
+	"skein.blue/graph/check"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/fdbkv/fdbtest"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/testing/history"
 )
 
 // go test ./graph -run TestModel -model.ops 1000000 -timeout 1h is the long run.

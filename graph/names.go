@@ -1,6 +1,6 @@
 package graph
 
-import "skein/graph/format"
+import "skein.blue/graph/format"
 
 // What callers of this package meet of package format.
 type (

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"skein/graph/format"
-	"skein/graph/read"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/internal/kv"
 )
 
 // trimSlack is how far over MaxDeadLetters the store may grow before the oldest

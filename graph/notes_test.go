@@ -5,13 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"skein/graph"
-	"skein/graph/format"
-	"skein/graph/read"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
-	"skein/internal/oracle"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/oracle"
 )
 
 // noted lists the dead letters and gaps of a store, as source, seq and reason.

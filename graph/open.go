@@ -10,13 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"skein/graph/fence"
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph/fence"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // Open opens the graph in store, and makes its rows if the store is empty.

@@ -8,14 +8,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"skein/graph/check"
-	"skein/graph/format"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/fdbkv/fdbtest"
-	"skein/internal/kv/memkv"
-	"skein/internal/syntax"
+	"skein.blue/graph/check"
+	"skein.blue/graph/format"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/fdbkv/fdbtest"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
 )
 
 // What one account may do in one commit, or one batch, is written whatever the

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"slices"
 
-	"skein/graph/format"
-	"skein/graph/read"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/runs"
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/runs"
 )
 
 // previous is the phase of a write that reads what the changed paths held before.

@@ -6,12 +6,12 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
-	"skein/graph/format"
-	"skein/graph/read"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/idset"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/internal/kv"
 )
 
 // A Snapshot is one state of the graph, for one goroutine and one question.

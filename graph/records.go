@@ -1,10 +1,10 @@
 package graph
 
 import (
-	"skein/graph/format"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/runs"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/runs"
 )
 
 // records is the phase of a write that writes what changed of the records.

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // resyncs is the phase of a write that knows the past of its accounts: which are queued to

@@ -7,14 +7,14 @@ import (
 	"slices"
 	"testing"
 
-	"skein/graph/check"
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
-	"skein/internal/syntax"
+	"skein.blue/graph/check"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
 )
 
 // seamRev returns the rev of the n-th commit of a history; 0 is none.

@@ -1,6 +1,6 @@
 package graph
 
-import "skein/graph/format"
+import "skein.blue/graph/format"
 
 // A segment is what one write applies: events of a batch, in the order of the stream.
 type segment struct {

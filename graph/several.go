@@ -7,13 +7,13 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
-	"skein/graph/fence"
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph/fence"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // several is for a store that several processes write: this one its share of the

@@ -11,16 +11,16 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/graph/check"
-	"skein/graph/export"
-	"skein/graph/fence"
-	"skein/graph/format"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv/memkv"
-	"skein/internal/oracle"
-	"skein/internal/testing/history"
+	"skein.blue/graph"
+	"skein.blue/graph/check"
+	"skein.blue/graph/export"
+	"skein.blue/graph/fence"
+	"skein.blue/graph/format"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/testing/history"
 )
 
 var sharedSettings = dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 64}

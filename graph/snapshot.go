@@ -3,11 +3,11 @@ package graph
 import (
 	"bytes"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/intern/dict"
-	"skein/internal/idset"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
 )
 
 // Subjects returns the subjects that actor has an edge to: a forward set, such

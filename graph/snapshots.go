@@ -3,7 +3,7 @@ package graph
 import (
 	"bytes"
 
-	"skein/graph/format"
+	"skein.blue/graph/format"
 )
 
 // A RepoSnapshot is what a repo held at a rev, or a part of it: the records whose paths

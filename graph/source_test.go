@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/graph/format"
-	"skein/graph/read"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
-	"skein/internal/oracle"
-	"skein/internal/testing/history"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/testing/history"
 )
 
 // apply applies events as batches of one source.

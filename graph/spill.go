@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"skein/graph/format"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/runs"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/runs"
 )
 
 // A value that has grown too large is spilled: in one atomic write, what it

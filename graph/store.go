@@ -8,12 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/kvmetrics"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/kvmetrics"
 )
 
 // Options say how a Store works. The zero value is usable.

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
+	"skein.blue/graph"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
 )
 
 // stuck is a store whose writes take as long as the test wants.

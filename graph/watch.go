@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // A Change is an edge that a write has added or removed, or added where it was already.

@@ -3,11 +3,11 @@ package graph_test
 import (
 	"testing"
 
-	"skein/graph"
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/kv/memkv"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv/memkv"
 )
 
 // heard is what a Watcher was told.

@@ -3,10 +3,10 @@ package graph
 import (
 	"testing"
 
-	"skein/graph/format"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
 )
 
 // A write moves the cursors of its lane's partitions to where it reaches, but for one

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // An allocator hands out the ids of one namespace and partition. Leases are

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
 )
 
 // stocked returns an allocator that has leases, and can get no others.

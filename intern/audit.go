@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // Unused says why ids of a lease stand for nothing.

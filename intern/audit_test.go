@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"testing"
 
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
 )
 
 // The audit tells a lease in use from one that was closed and one whose writer

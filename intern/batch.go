@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // A Batch gathers the strings of many events, each once, to be resolved

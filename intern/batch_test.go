@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // The index of a string is that of the first of its equals, whatever was added

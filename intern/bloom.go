@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // A stringFilter is Bloom filters of the strings of the store: filters in memory,

@@ -4,7 +4,7 @@ import (
 	"math/bits"
 	"sync"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // cache remembers the ids of strings that were met lately, in bounded memory

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // A checkout hands out, one by one, ids that were checked out of one allocator.

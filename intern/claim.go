@@ -10,8 +10,8 @@ import (
 	"slices"
 	"sync"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // How many strings are claimed in one transaction, and how many transactions of

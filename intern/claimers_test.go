@@ -9,9 +9,9 @@ import (
 	"sync"
 	"testing"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
 )
 
 // cutter ends a context, if there is one to end, within an Update: the attempt may be

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"testing"
 
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
 )
 
 // A second Close does not panic, also of one that failed or that is under way, and ids

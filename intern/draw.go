@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // A Drawer gives ids to new strings within the transaction that uses them. It is

@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
 )
 
 // A Drawer, over lives that end with Close and without, on a store whose commits

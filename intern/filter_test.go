@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
 )
 
 // filterItem is a string as a filter knows it.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"testing"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
 )
 
 // hook calls before once, between the first attempt of an Update and its commit.

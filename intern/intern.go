@@ -4,8 +4,8 @@ import (
 	"context"
 	"log/slog"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // Options say how an Interner works.

@@ -12,11 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/fdbkv/fdbtest"
-	"skein/internal/kv/memkv"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/fdbkv/fdbtest"
+	"skein.blue/internal/kv/memkv"
 )
 
 func mem(seed uint64) *memkv.Store {

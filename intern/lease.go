@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // ErrExhausted is returned when no shard that was drawn has a block left.

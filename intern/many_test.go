@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/fdbkv/fdbtest"
-	"skein/internal/kv/memkv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/fdbkv/fdbtest"
+	"skein.blue/internal/kv/memkv"
 )
 
 // go test -tags fdb ./intern -run TestManyIDs -ids.count 100000000 -v is the run

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // Metrics of this package. A nil *Metrics counts nothing.

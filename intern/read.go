@@ -3,8 +3,8 @@ package intern
 import (
 	"fmt"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // Lookup finds the ids of the strings of b that have one, and makes none.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
 )
 
 // filled returns a store of some hundred strings, and its twin.

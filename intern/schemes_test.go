@@ -16,11 +16,11 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/fdbkv/fdbtest"
-	"skein/internal/kv/pebblekv"
-	"skein/internal/syntax"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/fdbkv/fdbtest"
+	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/syntax"
 )
 
 func TestMain(m *testing.M) { os.Exit(fdbtest.Main(m)) }

@@ -3,8 +3,8 @@ package intern
 import (
 	"slices"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // A maker writes strings with their new ids, both ways.

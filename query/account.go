@@ -5,10 +5,10 @@ import (
 	"context"
 	"time"
 
-	"skein/graph"
-	"skein/graph/format"
-	"skein/intern/dict"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/syntax"
 )
 
 // accountState is what the index has of an account.

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/idset"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/internal/syntax"
 )
 
 // The methods of Constellation (at-microcosm/microcosm-rs, constellation/src/server and

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"skein/graph/kinds"
+	"skein.blue/graph/kinds"
 )
 
 type linkPage struct {

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"time"
 
-	"skein/graph"
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // completeness says of an answer that something may be missing in it, and why.

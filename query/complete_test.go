@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"skein/internal/oracle"
-	"skein/internal/testing/history"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/testing/history"
 )
 
 type complete struct {

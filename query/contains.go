@@ -3,7 +3,7 @@ package query
 import (
 	"slices"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // contains reports whether the string x is in the set, asking about x alone.

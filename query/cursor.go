@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // errCursor is returned for a cursor that this store did not make for this

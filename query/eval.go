@@ -4,12 +4,12 @@ import (
 	"context"
 	"slices"
 
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/idset"
-	"skein/internal/kv"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/internal/kv"
 )
 
 // evaluation is an expression in front of a snapshot of the graph.

@@ -9,10 +9,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/syntax"
 )
 
 // Bounds of an expression.

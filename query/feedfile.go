@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // A file of feeds has a feed in each paragraph of one line or several: its name, as in the

@@ -18,10 +18,10 @@ import (
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/hashicorp/golang-lru/v2/expirable"
 
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/idset"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
 )
 
 // FeedOptions say which feeds are served.

@@ -18,9 +18,9 @@ import (
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
-	"skein/internal/oracle"
-	"skein/internal/testing/history"
-	"skein/query"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/testing/history"
+	"skein.blue/query"
 )
 
 // feedWorld serves feeds of a world, to viewers with keys.

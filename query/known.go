@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/idset"
-	"skein/internal/kv"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/internal/kv"
 )
 
 // knownEdges are the edges that known asks about, by the names of their sets.

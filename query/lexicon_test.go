@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"skein/graph/kinds"
-	"skein/query"
+	"skein.blue/graph/kinds"
+	"skein.blue/query"
 )
 
 var update = flag.Bool("update", false, "write the names of sets into the lexicons anew")

@@ -9,11 +9,11 @@ import (
 	"slices"
 	"time"
 
-	"skein/graph"
-	"skein/graph/format"
-	"skein/intern/dict"
-	"skein/internal/idset"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/internal/syntax"
 )
 
 // Bounds of what list sorts by time: members of a set of who has an edge to a subject, of

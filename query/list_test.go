@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"skein/graph"
-	"skein/internal/kv/memkv"
-	"skein/internal/syntax"
-	"skein/query"
+	"skein.blue/graph"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
+	"skein.blue/query"
 )
 
 // A list that was begun in the order of time is not gone on with in another, once the set

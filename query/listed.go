@@ -1,11 +1,11 @@
 package query
 
 import (
-	"skein/graph"
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/idset"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
 )
 
 // MaxListers bounds how many have put an account on lists, of which those that it is on are

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"skein/graph/kinds"
-	"skein/internal/oracle"
-	"skein/internal/syntax"
-	"skein/internal/testing/history"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/testing/history"
 )
 
 // named are the kinds whose sets have names.

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"skein/graph"
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/idset"
-	"skein/internal/kv"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/syntax"
 )
 
 // The methods of Constellation about records that name two things, as one that puts an

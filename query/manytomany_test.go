@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"skein/internal/oracle"
-	"skein/internal/testing/history"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/testing/history"
 )
 
 // The records that name an account, or a list, and what else they name, are those of the

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"skein/graph"
-	"skein/intern/dict"
+	"skein.blue/graph"
+	"skein.blue/intern/dict"
 )
 
 func typeName(ns dict.Namespace) string { return ns.String() }

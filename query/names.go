@@ -7,9 +7,9 @@ import (
 	"strings"
 	"sync"
 
-	"skein/intern/dict"
-	"skein/internal/identities"
-	"skein/internal/syntax"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/identities"
+	"skein.blue/internal/syntax"
 )
 
 // A question may name an account by @handle, and an account or a record by its address at

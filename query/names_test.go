@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"skein/internal/identities"
-	"skein/query"
+	"skein.blue/internal/identities"
+	"skein.blue/query"
 )
 
 // handles knows some handles; others it has to look up first.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"skein/internal/lexicon"
+	"skein.blue/internal/lexicon"
 )
 
 // The methods are described by their lexicons, and those are served as they are, and as one

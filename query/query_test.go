@@ -14,14 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"skein/consumer"
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/internal/kv/memkv"
-	"skein/internal/oracle"
-	"skein/internal/synth"
-	"skein/internal/testing/history"
-	"skein/query"
+	"skein.blue/consumer"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/synth"
+	"skein.blue/internal/testing/history"
+	"skein.blue/query"
 )
 
 // world is a graph made of a random history, a server of it, and the truth.

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"sync"
 
-	"skein/graph"
+	"skein.blue/graph"
 )
 
 // A queue lets a number of questions be worked on at a time. The others wait, and

@@ -17,10 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"skein/graph"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
 )
 
 // Clients take turns: one that asks much waits for itself.

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/intern/dict"
-	"skein/internal/idset"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
 )
 
 // Bounds of one rank.

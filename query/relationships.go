@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"strings"
 
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/syntax"
 )
 
 // maxOthers bounds the others of one getRelationships, as its lexicon does.

@@ -7,9 +7,9 @@ import (
 	"math/bits"
 	"slices"
 
-	"skein/graph"
-	"skein/intern/dict"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/syntax"
 )
 
 // How results are ranked. With c of the n members of a set having an edge to a result, and

@@ -18,9 +18,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"skein/graph"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // Lexicons are the lexicons of the methods served here, by NSID, as in the

@@ -17,12 +17,12 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/graph/check"
-	"skein/internal/kv/pebblekv"
-	"skein/internal/oracle"
-	"skein/internal/testing/history"
-	"skein/query"
+	"skein.blue/graph"
+	"skein.blue/graph/check"
+	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/testing/history"
+	"skein.blue/query"
 )
 
 var soakFor = flag.Duration("soak.for", 5*time.Second, "how long TestSoak runs: go test ./query -run Soak -v -soak.for 10m -timeout 20m")

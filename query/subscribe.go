@@ -10,7 +10,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"skein/internal/sse"
+	"skein.blue/internal/sse"
 )
 
 const subscribeNSID = "blue.skein.graph.subscribe"

@@ -17,8 +17,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"skein/internal/oracle"
-	"skein/query"
+	"skein.blue/internal/oracle"
+	"skein.blue/query"
 )
 
 type change struct {

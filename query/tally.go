@@ -6,7 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"skein/internal/idset"
+	"skein.blue/internal/idset"
 )
 
 // counted is a result and how often it occurred.

@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"skein/graph"
-	"skein/intern/dict"
-	"skein/internal/idset"
+	"skein.blue/graph"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
 )
 
 // Bounds of what is watched.

@@ -3,9 +3,9 @@ package query
 import (
 	"slices"
 
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // What the writer says has changed finds the expressions that it may concern.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"skein/graph"
-	"skein/internal/kv/memkv"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
 )
 
 // An expression that was forgotten meanwhile is not gone on with by a cursor of before,

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"skein/graph"
-	"skein/graph/format"
-	"skein/intern/dict"
-	"skein/internal/idset"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
 )
 
 // The rounds in which it is found out what has changed, and told.

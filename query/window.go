@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"skein/graph"
-	"skein/graph/read"
+	"skein.blue/graph"
+	"skein.blue/graph/read"
 )
 
 // instant reads a time: RFC 3339, a date (its first moment, UTC), or an age, such as 24h,

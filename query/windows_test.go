@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/internal/oracle"
-	"skein/internal/syntax"
-	"skein/internal/testing/history"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/testing/history"
 )
 
 // spreadLimits have rows and chunks spilled soon.

@@ -131,7 +131,7 @@ func (h *house) read(p *pkg) error {
 	if err != nil && checked == nil {
 		return err
 	}
-	g := fileGraph{path: strings.TrimPrefix(p.ImportPath, "skein/")}
+	g := fileGraph{path: strings.TrimPrefix(p.ImportPath, p.Module.Path+"/")}
 	index := map[string]int{}
 	for _, f := range files {
 		name := fset.Position(f.Pos()).Filename
@@ -271,7 +271,7 @@ func (h *house) walls() {
 			}
 		}
 	}) {
-		short := strings.TrimPrefix(path, "skein/")
+		short := strings.TrimPrefix(path, "skein.blue/")
 		if strings.HasPrefix(short, "graph") || strings.HasPrefix(short, "intern") {
 			fmt.Printf("  %-14s %3d\n", short, len(h.uses[path]))
 		}
@@ -303,7 +303,7 @@ func (h *house) tests(own []*pkg) {
 	groups := []string{"graph", "intern", "internal/kv"}
 	code, test := map[string]int{}, map[string]int{}
 	for _, p := range own {
-		short := strings.TrimPrefix(p.ImportPath, "skein/")
+		short := strings.TrimPrefix(p.ImportPath, p.Module.Path+"/")
 		for _, g := range append(groups, "") {
 			if g != "" && short != g && !strings.HasPrefix(short, g+"/") {
 				continue

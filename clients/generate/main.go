@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
-	"skein/internal/lexicon"
-	"skein/query"
+	"skein.blue/internal/lexicon"
+	"skein.blue/query"
 )
 
 // method is a method by its lexicon.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/internal/command"
-	"skein/internal/relay"
+	"skein.blue/internal/command"
+	"skein.blue/internal/relay"
 )
 
 func archiveCommand(e *command.Environment) *cli.Command {

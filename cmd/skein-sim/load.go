@@ -16,9 +16,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/internal/command"
-	"skein/internal/load"
-	"skein/internal/relay"
+	"skein.blue/internal/command"
+	"skein.blue/internal/load"
+	"skein.blue/internal/relay"
 )
 
 func loadCommand(e *command.Environment) *cli.Command {

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"skein/internal/command"
-	"skein/internal/load"
-	"skein/internal/testing/program"
+	"skein.blue/internal/command"
+	"skein.blue/internal/load"
+	"skein.blue/internal/testing/program"
 )
 
 var binary, skein string // skein-sim, and skein

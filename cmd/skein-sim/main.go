@@ -8,7 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/internal/command"
+	"skein.blue/internal/command"
 )
 
 func main() {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/internal/command"
-	"skein/internal/frames"
-	"skein/internal/relay"
+	"skein.blue/internal/command"
+	"skein.blue/internal/frames"
+	"skein.blue/internal/relay"
 )
 
 // relayOptions are the flags of relay.

@@ -20,13 +20,13 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/consumer/archive"
-	"skein/consumer/backfill"
-	"skein/graph"
-	"skein/internal/app"
-	"skein/internal/command"
-	"skein/internal/human"
-	"skein/internal/syntax"
+	"skein.blue/consumer/archive"
+	"skein.blue/consumer/backfill"
+	"skein.blue/graph"
+	"skein.blue/internal/app"
+	"skein.blue/internal/command"
+	"skein.blue/internal/human"
+	"skein.blue/internal/syntax"
 )
 
 // past is what is to be fetched.

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"skein/consumer/backfill"
-	"skein/consumer/repo"
-	"skein/graph/kinds"
+	"skein.blue/consumer/backfill"
+	"skein.blue/consumer/repo"
+	"skein.blue/graph/kinds"
 )
 
 // go test ./cmd/skein -run TestBackfillKilled -backfill.kills 40 -backfill.past 300000 is the long run.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/graph/check"
-	"skein/internal/command"
-	"skein/internal/kv"
+	"skein.blue/graph/check"
+	"skein.blue/internal/command"
+	"skein.blue/internal/kv"
 )
 
 // maxProblems is how many broken invariants check lists; it counts them all.

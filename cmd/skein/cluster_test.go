@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"skein/internal/kv/fdbkv"
-	"skein/internal/kv/fdbkv/fdbtest"
-	"skein/internal/testing/truth"
+	"skein.blue/internal/kv/fdbkv"
+	"skein.blue/internal/kv/fdbkv/fdbtest"
+	"skein.blue/internal/testing/truth"
 )
 
 // go test -tags fdb ./cmd/skein -run TestCluster -cluster.rounds 100 -timeout 2h

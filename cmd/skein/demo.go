@@ -16,11 +16,11 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/consumer"
-	"skein/internal/app"
-	"skein/internal/command"
-	"skein/internal/demo"
-	"skein/internal/page"
+	"skein.blue/consumer"
+	"skein.blue/internal/app"
+	"skein.blue/internal/command"
+	"skein.blue/internal/demo"
+	"skein.blue/internal/page"
 )
 
 func demoCommand(e *command.Environment) *cli.Command {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"skein/internal/command"
+	"skein.blue/internal/command"
 )
 
 // The demo answers three questions, and leaves nothing behind.

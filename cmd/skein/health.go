@@ -10,7 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/internal/command"
+	"skein.blue/internal/command"
 )
 
 // healthCommand asks a daemon whether it answers questions, for the health checks of

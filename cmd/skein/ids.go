@@ -10,13 +10,13 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/graph/fence"
-	"skein/graph/read"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/app"
-	"skein/internal/command"
-	"skein/internal/kv"
+	"skein.blue/graph/fence"
+	"skein.blue/graph/read"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/app"
+	"skein.blue/internal/command"
+	"skein.blue/internal/kv"
 )
 
 func idsCommand(e *command.Environment) *cli.Command {

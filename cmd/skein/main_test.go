@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"skein/internal/kv/fdbkv"
-	"skein/internal/testing/program"
-	"skein/internal/testing/truth"
+	"skein.blue/internal/kv/fdbkv"
+	"skein.blue/internal/testing/program"
+	"skein.blue/internal/testing/truth"
 )
 
 // go test ./cmd/skein -run TestKill -kill.times 20 -kill.rate 35 is the run of

@@ -9,12 +9,12 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/graph/check"
-	"skein/graph/export"
-	"skein/internal/app"
-	"skein/internal/command"
-	"skein/internal/human"
-	"skein/internal/kv"
+	"skein.blue/graph/check"
+	"skein.blue/graph/export"
+	"skein.blue/internal/app"
+	"skein.blue/internal/command"
+	"skein.blue/internal/human"
+	"skein.blue/internal/kv"
 )
 
 func exportCommand(e *command.Environment) *cli.Command {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/internal/command"
-	"skein/query"
+	"skein.blue/internal/command"
+	"skein.blue/query"
 )
 
 func queryCommand(e *command.Environment) *cli.Command {

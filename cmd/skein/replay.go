@@ -11,10 +11,10 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/consumer"
-	"skein/internal/app"
-	"skein/internal/command"
-	"skein/internal/kv"
+	"skein.blue/consumer"
+	"skein.blue/internal/app"
+	"skein.blue/internal/command"
+	"skein.blue/internal/kv"
 )
 
 func replayCommand(e *command.Environment) *cli.Command {

@@ -9,11 +9,11 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/consumer"
-	"skein/consumer/archive"
-	"skein/internal/app"
-	"skein/internal/command"
-	"skein/query"
+	"skein.blue/consumer"
+	"skein.blue/consumer/archive"
+	"skein.blue/internal/app"
+	"skein.blue/internal/command"
+	"skein.blue/query"
 )
 
 func serveCommand(e *command.Environment) *cli.Command {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"skein/internal/app"
-	"skein/internal/command"
+	"skein.blue/internal/app"
+	"skein.blue/internal/command"
 )
 
 // stuckVariable makes the test binary a command that does not end by itself.

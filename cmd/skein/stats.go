@@ -12,13 +12,13 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/graph"
-	"skein/graph/check"
-	"skein/graph/kinds"
-	"skein/internal/app"
-	"skein/internal/command"
-	"skein/internal/human"
-	"skein/internal/kv"
+	"skein.blue/graph"
+	"skein.blue/graph/check"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/app"
+	"skein.blue/internal/command"
+	"skein.blue/internal/human"
+	"skein.blue/internal/kv"
 )
 
 // storeStats is what skein stats --json prints.

@@ -6,9 +6,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/internal/app"
-	"skein/internal/command"
-	"skein/internal/kv"
+	"skein.blue/internal/app"
+	"skein.blue/internal/command"
+	"skein.blue/internal/kv"
 )
 
 // storeCommand is a command that reads the store of --store.

@@ -7,10 +7,10 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/graph/format"
-	"skein/graph/upgrade"
-	"skein/internal/app"
-	"skein/internal/command"
+	"skein.blue/graph/format"
+	"skein.blue/graph/upgrade"
+	"skein.blue/internal/app"
+	"skein.blue/internal/command"
 )
 
 func upgradeCommand(e *command.Environment) *cli.Command {

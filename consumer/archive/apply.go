@@ -7,7 +7,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"skein/graph"
+	"skein.blue/graph"
 )
 
 // applier reads parts into batches, and applies one while the next is filled.

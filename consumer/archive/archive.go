@@ -25,9 +25,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"skein/consumer/wire"
-	"skein/graph"
-	"skein/graph/kinds"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
 )
 
 // Options say what is read.

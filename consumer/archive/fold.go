@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"time"
 
-	"skein/consumer/wire"
-	"skein/graph"
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/internal/cbor"
-	"skein/internal/syntax"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/cbor"
+	"skein.blue/internal/syntax"
 )
 
 // Counts say what was read.

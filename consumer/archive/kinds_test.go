@@ -4,10 +4,10 @@ import (
 	"slices"
 	"testing"
 
-	"skein/consumer/wire"
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/internal/synth"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/synth"
 )
 
 // A row of a collection of which several kinds are indexed makes an operation for each: what

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"skein/consumer/archive"
-	"skein/consumer/wire"
-	"skein/graph/format"
+	"skein.blue/consumer/archive"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph/format"
 )
 
 // Archive begins to read an archive.

@@ -12,11 +12,11 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/identity"
 
-	"skein/consumer/archive"
-	"skein/graph"
-	"skein/graph/format"
-	"skein/internal/identities"
-	"skein/internal/loglimit"
+	"skein.blue/consumer/archive"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/internal/identities"
+	"skein.blue/internal/loglimit"
 )
 
 // A Manager fetches what is queued, and lists what there is.

@@ -21,17 +21,17 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/graph/check"
-	"skein/graph/export"
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
-	"skein/internal/syntax"
-	"skein/internal/synth"
+	"skein.blue/graph"
+	"skein.blue/graph/check"
+	"skein.blue/graph/export"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/synth"
 )
 
 // world is a network on loopback: accounts with repos, on hosts that each do something

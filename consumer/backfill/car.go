@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"skein/graph"
-	"skein/graph/format"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
 )
 
 // A Placed says what became of a repo that was given as a file.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"skein/graph"
-	"skein/graph/format"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
 )
 
 // watchGaps compares all revs with what hosts say after a hole in the stream.

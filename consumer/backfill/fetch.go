@@ -15,10 +15,10 @@ import (
 	"github.com/bluesky-social/indigo/atproto/identity"
 	indigo "github.com/bluesky-social/indigo/atproto/syntax"
 
-	"skein/consumer/repo"
-	"skein/graph"
-	"skein/graph/format"
-	"skein/internal/outward"
+	"skein.blue/consumer/repo"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/internal/outward"
 )
 
 // The reasons for which a repo is not fetched: labels of a metric, and what is in the

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"skein/internal/outward"
+	"skein.blue/internal/outward"
 )
 
 // newClient returns a client for addresses that come from strangers: documents of DIDs,

@@ -12,10 +12,10 @@ import (
 	"sync"
 	"time"
 
-	"skein/graph"
-	"skein/graph/format"
-	"skein/internal/outward"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/internal/outward"
+	"skein.blue/internal/syntax"
 )
 
 // listJob is a round over the lists of repos of hosts: of a backfill, which fetches all

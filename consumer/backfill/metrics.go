@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"skein/graph"
+	"skein.blue/graph"
 )
 
 // Metrics are those of the package. A nil *Metrics counts nothing.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/identity"
 
-	"skein/graph"
+	"skein.blue/graph"
 )
 
 // Options say what is fetched, and how.

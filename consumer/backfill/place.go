@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"skein/consumer/repo"
-	"skein/graph"
-	"skein/graph/kinds"
+	"skein.blue/consumer/repo"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
 )
 
 // How much of repos is applied in one write, and how long a small one waits for others.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"skein/graph"
+	"skein.blue/graph"
 )
 
 // A Status says how far the past has been fetched.

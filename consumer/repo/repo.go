@@ -21,9 +21,9 @@ import (
 	"fmt"
 	"io"
 
-	"skein/graph/kinds"
-	"skein/internal/cbor"
-	"skein/internal/syntax"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/cbor"
+	"skein.blue/internal/syntax"
 )
 
 // What may be wrong with a CAR.

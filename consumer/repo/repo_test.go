@@ -16,11 +16,11 @@ import (
 	indigo "github.com/bluesky-social/indigo/atproto/repo"
 	"github.com/ipfs/go-cid"
 
-	"skein/consumer/repo"
-	"skein/consumer/wire"
-	"skein/graph/kinds"
-	"skein/internal/syntax"
-	"skein/internal/synth"
+	"skein.blue/consumer/repo"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/synth"
 )
 
 const (
@@ -376,7 +376,7 @@ func FuzzRead(f *testing.F) {
 func BenchmarkRead(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		data := car(made(rand.New(rand.NewPCG(3, 3)), n))
-		b.Run(fmt.Sprintf("skein/%d", n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("skein.blue/%d", n), func(b *testing.B) {
 			var r repo.Reader
 			in := bytes.NewReader(data)
 			b.SetBytes(int64(len(data)))

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"fmt"
 
-	"skein/consumer/wire"
-	"skein/graph/kinds"
-	"skein/internal/cbor"
-	"skein/internal/syntax"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/cbor"
+	"skein.blue/internal/syntax"
 )
 
 // Walk calls each for the records of indexed collections, in the order of their paths.

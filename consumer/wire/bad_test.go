@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"skein/consumer/wire"
-	"skein/graph"
-	"skein/internal/oracle"
-	"skein/internal/synth"
-	"skein/internal/testing/history"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/synth"
+	"skein.blue/internal/testing/history"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"math/bits"
 	"math/rand/v2"
 
-	"skein/graph/kinds"
-	"skein/internal/cbor"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/cbor"
 )
 
 // A CID that this protocol uses is version 1, codec dag-cbor, SHA-256.

@@ -12,10 +12,10 @@ import (
 	"bytes"
 	"cmp"
 
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/internal/cbor"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/cbor"
+	"skein.blue/internal/syntax"
 )
 
 // A Reason says why something was dropped. Reasons are metric labels.

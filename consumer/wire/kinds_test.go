@@ -4,10 +4,10 @@ import (
 	"slices"
 	"testing"
 
-	"skein/consumer/wire"
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/internal/synth"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/synth"
 )
 
 // Records of the same bytes, under the same CID, are read once for each collection that they

@@ -3,8 +3,8 @@ package wire
 import (
 	"errors"
 
-	"skein/graph"
-	"skein/internal/cbor"
+	"skein.blue/graph"
+	"skein.blue/internal/cbor"
 )
 
 // A Type is the type of a message.

@@ -18,10 +18,10 @@ import (
 	"github.com/bluesky-social/indigo/events"
 	"github.com/ipfs/go-cid"
 
-	"skein/consumer/wire"
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/internal/frames"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/frames"
 )
 
 const (

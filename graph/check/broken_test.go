@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // A breakage breaks one thing in a healthy store, and returns what is then to be

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // tolerant is a Reader that goes on behind what is damaged: it reports it, and

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"skein/graph/format"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // damage makes the keys from bad on, up to and with end, ones that cannot be read, in a

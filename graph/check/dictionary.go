@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // Dictionary reads the whole dictionary and calls report for every invariant that

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 func TestBrokenDictionary(t *testing.T) {

@@ -8,12 +8,12 @@ import (
 	"math/bits"
 	"slices"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/syntax"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/syntax"
 )
 
 // edgeSum is a sum of the hashes of edges, and their number: the same for the

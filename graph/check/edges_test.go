@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/syntax"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/syntax"
 )
 
 // at is a record of a TID that lies at the beginning of a bucket, and after it.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // A key of one byte is in no one's form, and ends no check, whatever the byte. Of the

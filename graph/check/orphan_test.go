@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"skein/graph/format"
+	"skein.blue/graph/format"
 )
 
 // A chunk two levels down whose parent is missing is reported, though a sibling of the

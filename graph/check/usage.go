@@ -1,10 +1,10 @@
 package check
 
 import (
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/internal/kv"
 )
 
 // Totals returns the counts, the cursors and the kinds of a store that is not opened as a

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/graph/check"
-	"skein/graph/export"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv/memkv"
+	"skein.blue/graph"
+	"skein.blue/graph/check"
+	"skein.blue/graph/export"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv/memkv"
 )
 
 // summed is an export of lines, with the end that they ask for.

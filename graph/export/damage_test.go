@@ -10,14 +10,14 @@ import (
 	"strings"
 	"testing"
 
-	"skein/graph"
-	"skein/graph/check"
-	"skein/graph/export"
-	"skein/graph/format"
-	"skein/graph/read"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
+	"skein.blue/graph"
+	"skein.blue/graph/check"
+	"skein.blue/graph/export"
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
 )
 
 // small is an export that has a line of everything.

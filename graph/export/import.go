@@ -12,10 +12,10 @@ import (
 	"io"
 	"strings"
 
-	"skein/graph"
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/syntax"
 )
 
 // importOps is how many records are imported in one batch.

@@ -11,15 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/graph/check"
-	"skein/graph/export"
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv/memkv"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/graph/check"
+	"skein.blue/graph/export"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
 )
 
 var layouts = map[string]dict.Settings{

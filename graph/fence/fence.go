@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"skein/graph/format"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // ErrClaimed is returned by Open when another writer that is alive writes one of

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph/fence"
-	"skein/graph/format"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
+	"skein.blue/graph/fence"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
 )
 
 // A writer that is to be found alive is watched for far longer than it needs, as the

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph/fence"
-	"skein/graph/format"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
+	"skein.blue/graph/fence"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
 )
 
 // Writers of other partitions may draw ids from the same shards or from others, but not

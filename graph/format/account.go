@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"skein/intern/dict"
-	"skein/internal/syntax"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/syntax"
 )
 
 // A Rev is the revision of a repo: the number of a TID, which compare as it.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // The row of an account says again what it was made from, with every combination of

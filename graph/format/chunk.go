@@ -10,8 +10,8 @@ import (
 	"math/bits"
 	"slices"
 
-	"skein/intern/dict"
-	"skein/internal/syntax"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/syntax"
 )
 
 // A Path is a record key as the record map sees it: the number of a TID, or

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"testing"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // randomRecords draws records of a bucket, as they ascend: of one clock or of many,

@@ -3,7 +3,7 @@ package format
 import (
 	"time"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // A ClaimRow is a claim of a partition: one that several writers could write belongs to the one whose claim

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"maps"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // Counts are the totals of the store, kept in the write that changes them.

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"skein/graph/kinds"
+	"skein.blue/graph/kinds"
 )
 
 // Counts are added kind by kind, in either order, and a clone is none of the first.

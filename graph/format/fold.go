@@ -1,6 +1,6 @@
 package format
 
-import "skein/intern/dict"
+import "skein.blue/intern/dict"
 
 // A Folder folds whatever is merged into a store: rows, containers, chunks, groups
 // of accounts, and groups of strings. It holds the scratch of a fold, and is for one

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"testing"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // foldInParts folds values whole, and neighbours first as an engine would, and

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"skein/intern/dict"
-	"skein/internal/testing/golden"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/testing/golden"
 )
 
 // fuzzCodec gives a codec's golden values, and those cut in half, to a fuzzer: no bytes

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"testing"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/testing/golden"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/testing/golden"
 )
 
 var (

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/testing/golden"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/testing/golden"
 )
 
 // goldenSubject is the subject of the golden rows.

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // TestAccountGroups writes the states of accounts into groups at random and folds

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // An alphabet is the operands that one key's values are put together from: so few,

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // Version is that of the format of everything in a store: this package's keys and

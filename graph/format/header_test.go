@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // Each header that no store has is refused, for its own reason.

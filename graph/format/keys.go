@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // The keyspaces: the first bytes of keys.

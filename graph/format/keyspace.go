@@ -1,8 +1,8 @@
 package format
 
 import (
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // keyTotals is the first byte of the keys of rows that there is one of, or one for

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"skein/graph/kinds"
+	"skein.blue/graph/kinds"
 )
 
 // Every keyspace is listed once: as a part of the store, or with the rest.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // The kinds of a store that are not built in lie under KeyKinds, as a list in JSON of the

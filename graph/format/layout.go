@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"slices"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // A Layout says how the keys look that depend on the store's settings.

@@ -3,7 +3,7 @@ package format
 import (
 	"testing"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // An account whose row is malformed is an error, and not an account of which nothing is

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"testing"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // randomID draws ids of both lengths, and often ones at the edges between them.

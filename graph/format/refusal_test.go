@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"skein/intern/dict"
-	"skein/internal/testing/golden"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/testing/golden"
 )
 
 func rowAgain(v []byte) ([]byte, error) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // KeyResync is the keyspace of the queue of resyncs: 'w' actor → Resync, JSON. An

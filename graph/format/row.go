@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // A Row holds the members of a reverse set, or the newest changes of one whose

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // randomSets draws two sets of ids that have none in common, as they ascend.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // A file of kinds has one in each line: the collection, the path to what its records name,

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 const someKinds = `# what else is indexed

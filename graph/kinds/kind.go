@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"skein/intern/dict"
+	"skein.blue/intern/dict"
 )
 
 // A Kind is a kind of edge: one collection of records. Its value is in the store.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 )
 
 // The rows of the table can be told apart, and are ones that the store takes.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"skein/graph/format"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // Counts adds up the counts of all lanes, and the strings that were claimed.

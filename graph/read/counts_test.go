@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/graph/format"
-	"skein/graph/read"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
 )
 
 func TestCounts(t *testing.T) {

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"skein/graph/format"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // ErrFormat is returned by Open for a store that this program cannot read.

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // TestHeader checks what is refused, and with which words: who reads them is the

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"skein/graph/format"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/internal/kv"
 )
 
 // MaxDeadLetters is how many dead letters, and gaps, are kept: the newest.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph/format"
-	"skein/graph/read"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/internal/kv"
 )
 
 // Of too many notes the newest are kept, with all that came at the time of the oldest

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"sync"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // A Bucket is the records of an actor and kind whose paths lie together: of all chunks of

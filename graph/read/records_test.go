@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/graph/read"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // entry is a record as it was read.

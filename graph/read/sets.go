@@ -10,11 +10,11 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/runs"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/runs"
 )
 
 // A Set is a reverse set whose row has been read, or rows, where several processes

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
 )
 
 // A twin is what a stream of events comes to, in plain maps, and the source of the

@@ -3,10 +3,10 @@ package read
 import (
 	"bytes"
 
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // A Window is a span of time, in TIDs: those in [From, To). A record is in it if its key

@@ -4,10 +4,10 @@ import (
 	"os"
 	"testing"
 
-	"skein/graph"
-	"skein/graph/check"
-	"skein/graph/format"
-	"skein/internal/kv/fdbkv/fdbtest"
+	"skein.blue/graph"
+	"skein.blue/graph/check"
+	"skein.blue/graph/format"
+	"skein.blue/internal/kv/fdbkv/fdbtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(fdbtest.Main(m)) }

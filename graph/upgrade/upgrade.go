@@ -26,11 +26,11 @@ import (
 	"maps"
 	"slices"
 
-	"skein/graph/fence"
-	"skein/graph/format"
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/kv"
+	"skein.blue/graph/fence"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // A Step brings a store from one version of the format to the next.

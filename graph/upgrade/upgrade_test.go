@@ -18,14 +18,14 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/graph/check"
-	"skein/graph/export"
-	"skein/graph/format"
-	"skein/graph/read"
-	"skein/internal/kv"
-	"skein/internal/kv/memkv"
-	"skein/internal/kv/pebblekv"
+	"skein.blue/graph"
+	"skein.blue/graph/check"
+	"skein.blue/graph/export"
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/kv/pebblekv"
 )
 
 func gunzip(t *testing.T, name string) []byte {

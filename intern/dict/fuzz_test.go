@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"skein/internal/testing/golden"
+	"skein.blue/internal/testing/golden"
 )
 
 // groupAgain reads a group and writes it again.

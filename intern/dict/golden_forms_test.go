@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"skein/internal/syntax"
-	"skein/internal/testing/golden"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/testing/golden"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"skein/internal/syntax"
+	"skein.blue/internal/syntax"
 )
 
 // An ID stands for a string within its namespace. The zero ID stands for none

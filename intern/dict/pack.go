@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"skein/internal/syntax"
+	"skein.blue/internal/syntax"
 )
 
 // How strings lie in the dictionary. Those that nearly all are get a packed

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"skein/internal/syntax"
+	"skein.blue/internal/syntax"
 )
 
 // roundTrip packs and unpacks s in both namespaces where it is valid.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"skein/consumer"
-	"skein/internal/testing/truth"
+	"skein.blue/consumer"
+	"skein.blue/internal/testing/truth"
 )
 
 // raw sends bytes and returns the first line of the answer, "" if the

@@ -12,11 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"skein/graph"
-	"skein/graph/format"
-	"skein/graph/read"
-	"skein/internal/kv"
-	"skein/internal/page"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/page"
 )
 
 // What operators and their tools ask for. To a browser the lists are tables.

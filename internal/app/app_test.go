@@ -18,13 +18,13 @@ import (
 	"testing"
 	"time"
 
-	"skein/consumer"
-	"skein/graph/check"
-	"skein/graph/kinds"
-	"skein/internal/app"
-	"skein/internal/frames"
-	"skein/internal/relay"
-	"skein/internal/testing/truth"
+	"skein.blue/consumer"
+	"skein.blue/graph/check"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/app"
+	"skein.blue/internal/frames"
+	"skein.blue/internal/relay"
+	"skein.blue/internal/testing/truth"
 )
 
 const (

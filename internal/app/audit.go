@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"skein/intern"
-	"skein/intern/dict"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
 )
 
 // WriteAudit writes the leases, the gaps and what is left as a table.

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"skein/consumer/backfill"
-	"skein/graph"
-	"skein/graph/format"
-	"skein/internal/syntax"
+	"skein.blue/consumer/backfill"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/internal/syntax"
 )
 
 // A Past says which past a daemon fetches by itself.

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"skein/consumer"
-	"skein/internal/app"
-	"skein/internal/frames"
-	"skein/internal/oracle"
-	"skein/internal/relay"
-	"skein/internal/synth"
-	"skein/internal/testing/history"
+	"skein.blue/consumer"
+	"skein.blue/internal/app"
+	"skein.blue/internal/frames"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/relay"
+	"skein.blue/internal/synth"
+	"skein.blue/internal/testing/history"
 )
 
 // An index may have one consumer after another: the metrics are those of the last.

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/graph/check"
-	"skein/internal/app"
-	"skein/internal/kv"
-	"skein/internal/kv/pebblekv"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/graph/check"
+	"skein.blue/internal/app"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/syntax"
 )
 
 // Flipped bits in the store's tables: check lists them and goes on, a question that

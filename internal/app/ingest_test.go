@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"skein/consumer"
-	"skein/consumer/wire"
-	"skein/graph"
-	"skein/internal/app"
-	"skein/internal/frames"
-	"skein/internal/testing/vary"
+	"skein.blue/consumer"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph"
+	"skein.blue/internal/app"
+	"skein.blue/internal/frames"
+	"skein.blue/internal/testing/vary"
 )
 
 var (

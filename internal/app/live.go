@@ -3,8 +3,8 @@ package app
 import (
 	"context"
 
-	"skein/consumer"
-	"skein/internal/page"
+	"skein.blue/consumer"
+	"skein.blue/internal/page"
 )
 
 // diskEvery is how many samples there are for one look at what the store takes on disk.

@@ -11,11 +11,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"skein/consumer"
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/internal/human"
-	"skein/internal/kv"
+	"skein.blue/consumer"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/human"
+	"skein.blue/internal/kv"
 )
 
 // monitor registers how the store fares, where the engine can tell.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"io"
 
-	"skein/graph/check"
-	"skein/internal/human"
+	"skein.blue/graph/check"
+	"skein.blue/internal/human"
 )
 
 // WriteUsage writes where the bytes of a store are, as a Markdown table. edges

@@ -14,16 +14,16 @@ import (
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/urfave/cli/v3"
 
-	"skein/consumer"
-	"skein/consumer/backfill"
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/app"
-	"skein/internal/identities"
-	"skein/internal/kv/fdbkv"
-	"skein/internal/outward"
-	"skein/query"
+	"skein.blue/consumer"
+	"skein.blue/consumer/backfill"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/app"
+	"skein.blue/internal/identities"
+	"skein.blue/internal/kv/fdbkv"
+	"skein.blue/internal/outward"
+	"skein.blue/query"
 )
 
 // Settings are the flags that several commands share.
@@ -233,7 +233,7 @@ func parseBytes(s string) (int64, error) {
 // ConsumerOptions makes the consumer's options of the flags.
 func (s *Settings) ConsumerOptions() (consumer.Options, error) {
 	o := consumer.Options{
-		Relay: s.Relay, ForceCursor: s.ForceCursor, Watchdog: s.watchdog, UserAgent: "skein/" + Version(),
+		Relay: s.Relay, ForceCursor: s.ForceCursor, Watchdog: s.watchdog, UserAgent: "skein.blue/" + Version(),
 	}
 	if s.watchdog < 0 {
 		return o, UsageError("--idle-timeout %v is negative", s.watchdog)

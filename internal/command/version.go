@@ -10,11 +10,11 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein/internal/kv/fdbkv"
+	"skein.blue/internal/kv/fdbkv"
 )
 
 // number is the version, and revision the commit: also set by the linker, with
-// -X skein/internal/command.number=… and revision=…
+// -X skein.blue/internal/command.number=… and revision=…
 var (
 	number   = development
 	revision = ""

@@ -16,8 +16,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"skein/internal/syntax"
-	"skein/internal/synth"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/synth"
 )
 
 const (

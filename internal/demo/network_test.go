@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"skein/consumer/wire"
-	"skein/graph"
+	"skein.blue/consumer/wire"
+	"skein.blue/graph"
 )
 
 // What the made-up people do can be read, each commit follows the one before it, and the

@@ -3,7 +3,7 @@ package human_test
 import (
 	"testing"
 
-	"skein/internal/human"
+	"skein.blue/internal/human"
 )
 
 func TestHuman(t *testing.T) {

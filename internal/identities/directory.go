@@ -6,7 +6,7 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/identity"
 
-	"skein/internal/outward"
+	"skein.blue/internal/outward"
 )
 
 // NewDirectory returns a directory of DID documents, which are kept for an hour, over a

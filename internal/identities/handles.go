@@ -21,7 +21,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/hashicorp/golang-lru/v2/expirable"
 
-	"skein/internal/outward"
+	"skein.blue/internal/outward"
 )
 
 // Errors of Resolve.

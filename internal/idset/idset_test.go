@@ -9,7 +9,7 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
-	"skein/internal/idset"
+	"skein.blue/internal/idset"
 )
 
 func random(rng *rand.Rand) (idset.Set, map[uint64]bool) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // The end of a prefix, at every place where a byte cannot grow.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"skein/internal/lexicon"
+	"skein.blue/internal/lexicon"
 )
 
 func TestRead(t *testing.T) {

@@ -1,9 +1,9 @@
 package load
 
 import (
-	"skein/graph"
-	"skein/internal/network"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/internal/network"
+	"skein.blue/internal/syntax"
 )
 
 // Feeder puts a network's events into batches, as the consumer would after it

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"skein/consumer"
-	"skein/internal/relay"
+	"skein.blue/consumer"
+	"skein.blue/internal/relay"
 )
 
 // The part of a run that indexes: until it has all, or the index is killed and begun again.

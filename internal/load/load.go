@@ -13,12 +13,12 @@ import (
 	"sync"
 	"time"
 
-	"skein/consumer/backfill"
-	"skein/graph"
-	"skein/internal/app"
-	"skein/internal/kv/pebblekv"
-	"skein/internal/network"
-	"skein/internal/relay"
+	"skein.blue/consumer/backfill"
+	"skein.blue/graph"
+	"skein.blue/internal/app"
+	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/network"
+	"skein.blue/internal/relay"
 )
 
 // Options say what is offered to what.

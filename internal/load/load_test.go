@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/internal/app"
-	"skein/internal/network"
-	"skein/internal/relay"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/internal/app"
+	"skein.blue/internal/network"
+	"skein.blue/internal/relay"
+	"skein.blue/internal/syntax"
 )
 
 // inProcess is a relay in this process.

@@ -5,10 +5,10 @@ import (
 	"context"
 	"slices"
 
-	"skein/graph/kinds"
-	"skein/internal/network"
-	"skein/internal/oracle"
-	"skein/internal/relay"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/network"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/relay"
 )
 
 // model is what the index must hold after the network's events, worked out from

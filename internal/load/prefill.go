@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"skein/graph"
-	"skein/internal/network"
+	"skein.blue/graph"
+	"skein.blue/internal/network"
 )
 
 // prefillEvents is how many events a write of the prefilling holds.

@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"slices"
 
-	"skein/graph"
-	"skein/graph/check"
-	"skein/graph/kinds"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/app"
-	"skein/internal/network"
-	"skein/internal/runs"
-	"skein/internal/syntax"
+	"skein.blue/graph"
+	"skein.blue/graph/check"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/app"
+	"skein.blue/internal/network"
+	"skein.blue/internal/runs"
+	"skein.blue/internal/syntax"
 )
 
 // checkedWhole is up to how many records an index is compared with the model

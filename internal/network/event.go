@@ -1,6 +1,6 @@
 package network
 
-import "skein/graph/kinds"
+import "skein.blue/graph/kinds"
 
 // A Type is the type of an event.
 type Type uint8

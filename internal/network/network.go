@@ -17,9 +17,9 @@ import (
 	"math"
 	"slices"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/syntax"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/syntax"
 )
 
 // Options say which network. The zero value of each field is a default.

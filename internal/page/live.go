@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"skein/graph"
-	"skein/internal/sse"
+	"skein.blue/graph"
+	"skein.blue/internal/sse"
 )
 
 // history is how many seconds the page can look back.

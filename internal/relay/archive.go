@@ -17,8 +17,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/zeebo/xxh3"
 
-	"skein/internal/network"
-	"skein/internal/syntax"
+	"skein.blue/internal/network"
+	"skein.blue/internal/syntax"
 )
 
 // An Archive is that of a network, as Jetstream v2 keeps and serves them (consumer/archive

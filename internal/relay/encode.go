@@ -6,10 +6,10 @@ import (
 	"encoding/binary"
 	"time"
 
-	"skein/graph/kinds"
-	"skein/internal/network"
-	"skein/internal/syntax"
-	"skein/internal/synth"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/network"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/synth"
 )
 
 // collection returns the NSID of a kind.

@@ -3,7 +3,7 @@ package relay
 import (
 	"testing"
 
-	"skein/internal/network"
+	"skein.blue/internal/network"
 )
 
 // BenchmarkEncode is what a message costs the simulated relay: it allocates nothing.

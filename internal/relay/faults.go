@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"skein/internal/network"
+	"skein.blue/internal/network"
 )
 
 // Faults are what a relay does wrong, each once, after the relay has run for a time;

@@ -17,9 +17,9 @@ import (
 	blockstore "github.com/ipfs/go-ipfs-blockstore"
 	"github.com/multiformats/go-multihash"
 
-	"skein/internal/network"
-	"skein/internal/syntax"
-	"skein/internal/synth"
+	"skein.blue/internal/network"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/synth"
 )
 
 // fullRepos keeps every account's repo, so that its commits can be verified:

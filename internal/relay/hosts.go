@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"skein/internal/network"
-	"skein/internal/syntax"
-	"skein/internal/synth"
+	"skein.blue/internal/network"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/synth"
 )
 
 // Hosts are the PDSes of a Made network that has its past: they list and export its

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"skein/internal/network"
+	"skein.blue/internal/network"
 )
 
 // Options say what is served.

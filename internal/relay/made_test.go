@@ -21,8 +21,8 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/ipfs/go-cid"
 
-	"skein/consumer/wire"
-	"skein/internal/network"
+	"skein.blue/consumer/wire"
+	"skein.blue/internal/network"
 )
 
 func small(seed uint64) network.Options { return network.Options{Seed: seed, Accounts: 4096} }

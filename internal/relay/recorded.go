@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"sync"
 
-	"skein/consumer/wire"
+	"skein.blue/consumer/wire"
 )
 
 // Recorded serves messages that were made before, and does what tests want. It looks into

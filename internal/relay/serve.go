@@ -16,7 +16,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"skein/internal/synth"
+	"skein.blue/internal/synth"
 )
 
 // A Stream is what is served.

@@ -9,7 +9,7 @@ import (
 
 	indigo "github.com/bluesky-social/indigo/atproto/syntax"
 
-	"skein/internal/syntax"
+	"skein.blue/internal/syntax"
 )
 
 // corpus has strings at the edges of the syntax.

@@ -3,7 +3,7 @@ package synth
 import (
 	"encoding/binary"
 
-	"skein/graph/kinds"
+	"skein.blue/graph/kinds"
 )
 
 // An Op is an operation of a commit's message.

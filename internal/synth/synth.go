@@ -11,8 +11,8 @@ import (
 	"fmt"
 	"time"
 
-	"skein/graph/kinds"
-	"skein/internal/oracle"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/oracle"
 )
 
 // CBOR writers.

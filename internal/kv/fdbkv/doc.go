@@ -22,7 +22,7 @@ import (
 	"regexp"
 	"time"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // ErrNotBuilt is returned by Open in a program built without the tag fdb.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"skein/internal/kv/fdbkv"
+	"skein.blue/internal/kv/fdbkv"
 )
 
 func TestParse(t *testing.T) {

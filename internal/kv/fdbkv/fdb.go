@@ -15,7 +15,7 @@ import (
 	"github.com/apple/foundationdb/bindings/go/src/fdb"
 	"github.com/apple/foundationdb/bindings/go/src/fdb/tuple"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // Built reports whether this program can open a store on FoundationDB.

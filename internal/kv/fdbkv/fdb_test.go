@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"skein/internal/kv"
-	"skein/internal/kv/fdbkv"
-	"skein/internal/kv/fdbkv/fdbtest"
-	"skein/internal/kv/kvtest"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/fdbkv"
+	"skein.blue/internal/kv/fdbkv/fdbtest"
+	"skein.blue/internal/kv/kvtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(fdbtest.Main(m)) }

@@ -17,7 +17,7 @@ import (
 	"github.com/apple/foundationdb/bindings/go/src/fdb"
 	"github.com/apple/foundationdb/bindings/go/src/fdb/tuple"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // joined folds to its values, with commas between.

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"testing"
 
-	"skein/internal/kv"
-	"skein/internal/kv/kvtest"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/kvtest"
 )
 
 // A value of more than 50,000 bytes is refused, however it comes about, and nothing of

@@ -6,7 +6,7 @@ import (
 	"context"
 	"fmt"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // Built reports whether this program can open a store on FoundationDB.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/apple/foundationdb/bindings/go/src/fdb"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // readsInFlight bounds the reads that one MultiGet has under way.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"skein/internal/kv/fdbkv"
+	"skein.blue/internal/kv/fdbkv"
 )
 
 // A location that is written as a URL is read as the same, whatever is in its path.

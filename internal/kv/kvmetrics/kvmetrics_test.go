@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"skein/internal/kv/kvmetrics"
+	"skein.blue/internal/kv/kvmetrics"
 )
 
 // What is told is counted, and nil counts nothing.

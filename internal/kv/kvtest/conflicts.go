@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // testConflicts has another transaction write between what one reads and its

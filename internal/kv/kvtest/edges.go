@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // keysIn returns the keys of a range as a Scan finds them.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // A History is a random history of writes, and its naive twin: what a store that

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // LastByte is the suite's Merger: an operand is a list of (member, alive)

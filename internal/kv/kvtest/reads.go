@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // bound turns a bound in a table into one: "-" stands for none.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // testViewIsOneState has writers go on while a View reads: each sets all keys to

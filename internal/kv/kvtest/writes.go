@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // testDeleteRanges deletes every kind of range, and looks what is left.

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"skein/internal/kv"
-	"skein/internal/kv/kvtest"
-	"skein/internal/kv/memkv"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/kvtest"
+	"skein.blue/internal/kv/memkv"
 )
 
 // fold is a Merger that refuses operands that say so.

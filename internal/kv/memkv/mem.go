@@ -15,7 +15,7 @@ import (
 
 	"github.com/tidwall/btree"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // Limits are FoundationDB's, and are made smaller by tests that want to meet

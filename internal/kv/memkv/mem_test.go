@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"skein/internal/kv"
-	"skein/internal/kv/kvtest"
-	"skein/internal/kv/memkv"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/kvtest"
+	"skein.blue/internal/kv/memkv"
 )
 
 // engine is a store in memory, as the suite wants it.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tidwall/btree"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 func isAfter(err error) bool { return errors.Is(err, ErrAfterCommit) }

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"skein/internal/kv"
-	"skein/internal/kv/kvtest"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/kvtest"
 )
 
 // closingIn calls fn within a View while another goroutine closes the store, once that

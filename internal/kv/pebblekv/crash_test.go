@@ -14,9 +14,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"skein/internal/kv"
-	"skein/internal/kv/kvtest"
-	"skein/internal/kv/pebblekv"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/kvtest"
+	"skein.blue/internal/kv/pebblekv"
 )
 
 // roundOf returns how many transactions of a history a store holds.

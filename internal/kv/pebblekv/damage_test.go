@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"skein/internal/kv"
-	"skein/internal/kv/kvtest"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/kvtest"
 )
 
 // Flipped bits in a table are an error that names the file and its keys.

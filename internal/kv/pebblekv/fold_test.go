@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"skein/internal/kv"
-	"skein/internal/kv/kvtest"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/kvtest"
 )
 
 // inOrder is a Merger that shows in which order it was given what, and whether that

@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // Pebble's manifest lists the tables that make up the store, by edits, one behind

@@ -16,8 +16,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"skein/internal/kv"
-	"skein/internal/kv/kvtest"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/kvtest"
 )
 
 var marker = []byte("marker")

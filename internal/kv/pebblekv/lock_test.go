@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"skein/internal/kv"
-	"skein/internal/kv/kvtest"
-	"skein/internal/kv/pebblekv"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/kvtest"
+	"skein.blue/internal/kv/pebblekv"
 )
 
 // otherProcess is set for a process that TestOtherProcess starts: the folder that it

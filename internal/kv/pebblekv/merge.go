@@ -7,7 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // pebbleMerger lets Pebble fold with m. It is a plain ValueMerger: the

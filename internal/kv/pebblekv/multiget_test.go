@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"skein/internal/kv"
-	"skein/internal/kv/kvtest"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/kvtest"
 )
 
 // OpenForTest opens a store with the suite's Merger, and closes it at the end. Tests

@@ -21,8 +21,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"skein/internal/kv"
-	"skein/internal/loglimit"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/loglimit"
 )
 
 // Options say how a store is opened. The zero value of every field but Dir and

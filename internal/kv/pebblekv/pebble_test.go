@@ -11,9 +11,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"skein/internal/kv"
-	"skein/internal/kv/kvtest"
-	"skein/internal/kv/pebblekv"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/kvtest"
+	"skein.blue/internal/kv/pebblekv"
 )
 
 func TestConformance(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"skein/internal/radix"
+	"skein.blue/internal/radix"
 )
 
 // writes gathers what a transaction writes, so that it can be put into the

@@ -13,7 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // storeFS is the file system under the engine. It does three things.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // pebbleReader is what pebble.DB and pebble.Snapshot have in common.

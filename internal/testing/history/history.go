@@ -8,9 +8,9 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/oracle"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/oracle"
 )
 
 // History makes a random stream: creates, deletes, duplicates, updates, paths

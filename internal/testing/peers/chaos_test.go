@@ -22,10 +22,10 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph/kinds"
-	"skein/internal/testing/history"
-	"skein/internal/testing/peers"
-	"skein/internal/testing/truth"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/testing/history"
+	"skein.blue/internal/testing/peers"
+	"skein.blue/internal/testing/truth"
 )
 
 var (
@@ -132,7 +132,7 @@ func newNetwork(t *testing.T, kit *peers.Kit, seed uint64) *network {
 	n.log, err = os.Create(filepath.Join(n.dir, "peers.log"))
 	must(err)
 	n.binary = filepath.Join(n.dir, "skein")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", n.binary, "skein/cmd/skein")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", n.binary, "skein.blue/cmd/skein")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	if err != nil {

@@ -23,14 +23,14 @@ import (
 	"testing"
 	"time"
 
-	"skein/consumer"
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/internal/kv/pebblekv"
-	"skein/internal/oracle"
-	"skein/internal/synth"
-	"skein/internal/testing/history"
-	"skein/query"
+	"skein.blue/consumer"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/synth"
+	"skein.blue/internal/testing/history"
+	"skein.blue/query"
 )
 
 var (

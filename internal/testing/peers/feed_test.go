@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"skein/internal/testing/peers"
+	"skein.blue/internal/testing/peers"
 )
 
 // @atproto/api asks for a feed, as users of the reference PDS, whose keys are in the PLC

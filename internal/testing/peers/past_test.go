@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"skein/internal/testing/peers"
+	"skein.blue/internal/testing/peers"
 )
 
 // TestPast has three indexes of one PDS: by the stream alone, from its beginning; by its

@@ -12,10 +12,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"skein/internal/kv/fdbkv"
+	"skein.blue/internal/kv/fdbkv"
 )
 
-// Main builds the commands named, of skein/cmd, runs the tests with a function that
+// Main builds the commands of cmd/ that are named, runs the tests with a function that
 // finds them, and returns the exit code for os.Exit.
 func Main(m *testing.M, use func(path func(name string) string), names ...string) int {
 	dir, err := os.MkdirTemp("", "skein-test")
@@ -29,7 +29,7 @@ func Main(m *testing.M, use func(path func(name string) string), names ...string
 		args = append(args, "-tags", "fdb")
 	}
 	for _, name := range names {
-		args = append(args, "skein/cmd/"+name)
+		args = append(args, "skein.blue/cmd/"+name)
 	}
 	if out, err := exec.CommandContext(context.Background(), "go", args...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building %v: %v\n%s", names, err, out)

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/app"
-	"skein/internal/kv/fdbkv/fdbtest"
-	"skein/internal/network"
+	"skein.blue/graph"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/app"
+	"skein.blue/internal/kv/fdbkv/fdbtest"
+	"skein.blue/internal/network"
 )
 
 var lanes = flag.Int("scale.lanes", 0, "lanes of BenchmarkIndexFDB; 0: as the daemon has")

@@ -13,13 +13,13 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/app"
-	"skein/internal/network"
-	"skein/query"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/app"
+	"skein.blue/internal/network"
+	"skein.blue/query"
 )
 
 // newest is the time of the newest like of the reader's 300 people, by its key: ages are

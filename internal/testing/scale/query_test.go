@@ -21,14 +21,14 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
-	"skein/graph"
-	"skein/graph/kinds"
-	"skein/intern"
-	"skein/intern/dict"
-	"skein/internal/app"
-	"skein/internal/kv/fdbkv/fdbtest"
-	"skein/internal/network"
-	"skein/query"
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/app"
+	"skein.blue/internal/kv/fdbkv/fdbtest"
+	"skein.blue/internal/network"
+	"skein.blue/query"
 )
 
 // shared is the store that the benchmarks ask.

@@ -20,14 +20,14 @@ import (
 	"testing"
 	"time"
 
-	"skein/graph"
-	"skein/graph/check"
-	"skein/graph/kinds"
-	"skein/internal/app"
-	"skein/internal/kv"
-	"skein/internal/kv/pebblekv"
-	"skein/internal/load"
-	"skein/internal/network"
+	"skein.blue/graph"
+	"skein.blue/graph/check"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/app"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/load"
+	"skein.blue/internal/network"
 )
 
 var (

@@ -8,9 +8,9 @@ import (
 	"reflect"
 	"slices"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/oracle"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/oracle"
 )
 
 // Record is a live record of a truth file.

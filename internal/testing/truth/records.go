@@ -14,9 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"skein/graph/kinds"
-	"skein/internal/oracle"
-	"skein/internal/syntax"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/syntax"
 )
 
 // The methods that tell of records and of their times.

@@ -16,9 +16,9 @@ import (
 	"slices"
 	"strings"
 
-	"skein/graph/kinds"
-	"skein/intern/dict"
-	"skein/internal/oracle"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/oracle"
 )
 
 // Truth is a truth file.

@@ -3,7 +3,7 @@ package truth_test
 import (
 	"testing"
 
-	"skein/internal/testing/truth"
+	"skein.blue/internal/testing/truth"
 )
 
 // What the recorder of the stream worked out is what the oracle works out.

@@ -10,7 +10,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"skein/consumer/wire"
+	"skein.blue/consumer/wire"
 )
 
 // A Copy is one variation of a stream. Give it the stream's frames in order.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"skein/internal/kv"
+	"skein.blue/internal/kv"
 )
 
 // A Recorder remembers what a store set, to set it again blind: what the cluster

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"skein/internal/kv"
-	"skein/internal/kv/fdbkv"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/fdbkv"
 )
 
 var prefixes atomic.Int64
