@@ -44,8 +44,10 @@ page.on('request', r => { if (!r.url().startsWith(base) && !r.url().startsWith(a
 await page.addInitScript(() => addEventListener('securitypolicyviolation', e => console.warn('policy: ' + e.violatedDirective + ' ' + e.blockedURI)));
 // Nobody but this stands in for Bluesky's own service, and only once it is allowed.
 await context.route('https://public.api.bsky.app/**', route => {
-  const actors = new URL(route.request().url()).searchParams.getAll('actors');
-  route.fulfill({json: {profiles: actors.map((did, i) => ({did, handle: `person${i}.example.com`, displayName: 'Person ' + i}))}, headers: {'access-control-allow-origin': '*'}});
+  const asked = new URL(route.request().url()).searchParams;
+  const person = (did, i) => ({did, handle: `person${i}.example.com`, displayName: 'Person ' + i});
+  const json = route.request().url().includes('getPosts') ? {posts: asked.getAll('uris').map((uri, i) => ({uri, author: person(uri.split('/')[2], i), record: {text: 'Post ' + i + ' <b>says</b>'}}))} : {profiles: asked.getAll('actors').map(person)};
+  route.fulfill({json, headers: {'access-control-allow-origin': '*'}});
 });
 
 // The page's policy forbids what waitForFunction does.
@@ -107,7 +109,7 @@ await type(`intersect(follows(${account}), likers(${post}))`);
 expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), `those followed who like a post: ${both.length}`);
 expect(/ ms/.test(await facts()), 'how long it took: ' + await facts());
 expect((await page.textContent('#out pre')).includes('--data-urlencode'), 'the line for curl');
-await page.click('#out button');
+await page.click('#out button.plain');
 expect((await page.evaluate(() => navigator.clipboard.readText())).startsWith('curl -G '), 'it is copied');
 await page.reload();
 await answered();
@@ -126,6 +128,39 @@ while (await page.$('#out a:has-text("The next page")')) {
   (await members()).forEach(m => seen.add(m));
 }
 expect(seen.size === total, `all pages of a union: ${seen.size} of ${total}`);
+
+// Which of a set's members are in another one.
+const typeSet = async set => {
+  await type(set);
+  await until(t => document.querySelector('#out h2')?.textContent === t, set);
+};
+await typeSet(`likers(${post})`);
+await page.selectOption('#way', 'are followed by the account');
+await page.fill('#whom', post);
+await page.click('.follow button');
+expect(await page.$eval('#whom', e => e.validationMessage) === 'An account is needed here: a handle, a DID, or its address at bsky.app', 'it is said what is needed');
+await page.fill('#whom', account);
+await page.click('.follow button');
+await until(() => document.querySelector('#out h2').textContent.startsWith('intersect('));
+expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), 'likers that are followed by an account');
+await typeSet(`likers(${post})`);
+await page.selectOption('#way', 'are not followed by the account');
+await page.fill('#whom', account);
+await page.click('.follow button');
+await until(() => document.querySelector('#out h2').textContent.startsWith('except('));
+expect(parseInt(await facts()) === postLikers.size - both.length, 'and those that are not: ' + await facts());
+for (const [set, whom] of [[`likers(${post})`, {account, post, list: `at://${account}/app.bsky.graph.list/x`}], [`likes(${both[0]})`, {account}]]) {
+  await typeSet(set);
+  for (const way of await page.$$eval('#way option', list => list.map(o => o.textContent))) {
+    await typeSet(set);
+    await page.selectOption('#way', way);
+    await page.fill('#whom', whom[way.split(' ').at(-1)]);
+    await page.click('.follow button');
+    await until(s => document.querySelector('#out h2')?.textContent !== s && document.querySelector('#out pre'), set);
+    expect(!(await page.$('#out .error')), `which of these ${way}: ` + await facts());
+  }
+}
+await axe('a set');
 
 // An account, a post, and what can be asked of them.
 await type(account);
@@ -176,6 +211,14 @@ await until(() => document.querySelectorAll('#out .members b').length > 0);
 expect(/Person/.test(await page.textContent('#out .members')), 'names, when they are allowed');
 expect(outside.length > 0 && outside.every(u => u.startsWith('https://public.api.bsky.app/')), 'and then nobody but public.api.bsky.app is asked');
 await page.screenshot({path: shots + '/set-names.png'});
+await type(`likes(${both[0]})`);
+await until(() => document.querySelectorAll('#out .words').length > 0);
+expect((await members())[0] === 'Post 0 <b>says</b>', 'what posts say, as text: ' + (await members())[0]);
+await type(account);
+await until(() => document.querySelector('#out h2 b'));
+expect(/^Person 0 @person0/.test(await page.textContent('#out h2')), 'who an account is: ' + await page.textContent('#out h2'));
+await type(`follows(${account})`);
+await until(() => document.querySelectorAll('#out .members b').length > 0);
 await page.reload();
 await until(() => document.querySelectorAll('#out .members b').length > 0);
 await page.uncheck('#names');

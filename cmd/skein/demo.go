@@ -54,7 +54,8 @@ func runDemo(ctx context.Context, e *command.Environment, listen string, ends ti
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	relay, err := demo.Serve(ctx, demo.New(1))
+	network := demo.New(1)
+	relay, err := demo.Serve(ctx, network)
 	if err != nil {
 		return err
 	}
@@ -69,10 +70,10 @@ func runDemo(ctx context.Context, e *command.Environment, listen string, ends ti
 	var about atomic.Pointer[demo.Highlights]
 	o := app.ServeOptions{
 		Listen: listen, AdminListen: "127.0.0.1:0", Version: command.Version(), Consume: &consumer.Options{Relay: relay.Address(), Cursor: &zero, UserAgent: "skein-demo"},
-		Examples: func() []page.Example { return examples(about.Load()) },
+		Handles: network, Page: page.Options{Handles: true, People: network.People(), Examples: func() []page.Example { return examples(network, about.Load()) }},
 		Ready: func(api, _ net.Addr) {
 			go func() {
-				if err := tour(ctx, e, "http://"+api.String(), relay, &about); err != nil && ctx.Err() == nil {
+				if err := tour(ctx, e, "http://"+api.String(), network, relay, &about); err != nil && ctx.Err() == nil {
 					stop(err)
 				} else if ends > 0 {
 					time.AfterFunc(ends, func() { stop(context.Canceled) })
@@ -84,21 +85,27 @@ func runDemo(ctx context.Context, e *command.Environment, listen string, ends ti
 }
 
 // examples are what the page proposes to ask.
-func examples(h *demo.Highlights) []page.Example {
+func examples(n *demo.Network, h *demo.Highlights) []page.Example {
 	if h == nil {
 		return nil // the network is not there yet
 	}
+	fan := "@" + n.Handle(h.Fan)
 	return []page.Example{
-		{Title: "who follows both of two accounts", Params: map[string]string{"q": fmt.Sprintf("intersect(followers(%s), followers(%s))", h.Stars[0], h.Stars[1])}},
-		{Title: "an account", Params: map[string]string{"q": h.Fan}},
+		{Title: "who follows both of two accounts", Params: map[string]string{"q": both(n, h)}},
+		{Title: "an account", Params: map[string]string{"q": fan}},
 		{Title: "a post", Params: map[string]string{"q": h.Post}},
 		{Title: "a list", Params: map[string]string{"q": h.List}},
-		{Title: "what the people that an account follows like", Params: map[string]string{"of": "follows(" + h.Fan + ")", "via": "likes", "since": "24h", "title": "What those that an account follows like today"}},
+		{Title: "what the people that an account follows like", Params: map[string]string{"of": "follows(" + fan + ")", "via": "likes", "since": "24h", "title": "What those that " + fan + " follows like today"}},
 	}
 }
 
+// both asks who follows both stars.
+func both(n *demo.Network, h *demo.Highlights) string {
+	return fmt.Sprintf("intersect(followers(@%s), followers(@%s))", n.Handle(h.Stars[0]), n.Handle(h.Stars[1]))
+}
+
 // tour waits until the past is indexed, and asks three questions.
-func tour(ctx context.Context, e *command.Environment, base string, relay *demo.Relay, found *atomic.Pointer[demo.Highlights]) error {
+func tour(ctx context.Context, e *command.Environment, base string, n *demo.Network, relay *demo.Relay, found *atomic.Pointer[demo.Highlights]) error {
 	fmt.Fprintf(e.Stdout, "A small network that does not exist is being indexed. Watch it, and ask it, at\n\n    %s/\n\n", base)
 	var about demo.Highlights
 	select {
@@ -125,11 +132,10 @@ func tour(ctx context.Context, e *command.Environment, base string, relay *demo.
 	if base != "http://127.0.0.1:3210" { // where skein query asks
 		server = "--server " + base + " "
 	}
-	both := fmt.Sprintf("intersect(followers(%s), followers(%s))", about.Stars[0], about.Stars[1])
-	friends := fmt.Sprintf("intersect(follows(%s), likers(%s))", about.Fan, about.Post)
+	fan := "follows(@" + n.Handle(about.Fan) + ")"
 	for _, q := range []struct{ asks, set string }{
-		{"Who follows both of two accounts?", both},
-		{"Which of the people that an account follows liked a post?", friends},
+		{"Who follows both of two accounts?", both(n, &about)},
+		{"Which of the people that an account follows liked a post?", fmt.Sprintf("intersect(%s, likers(%s))", fan, about.Post)},
 	} {
 		var a struct {
 			Total   int
@@ -139,9 +145,12 @@ func tour(ctx context.Context, e *command.Environment, base string, relay *demo.
 		if err := getJSON(ctx, base+"/xrpc/blue.skein.graph.query?"+url.Values{"set": {q.set}, "limit": {"3"}}.Encode(), &a); err != nil {
 			return err
 		}
+		for i, did := range a.Members {
+			a.Members[i] = did + "  @" + n.Handle(did)
+		}
 		answer(e, q.asks, base, url.Values{"q": {q.set}}, fmt.Sprintf("skein query %s'%s'", server, q.set), a.Total, a.Members, time.Since(began))
 	}
-	p := url.Values{"of": {"follows(" + about.Fan + ")"}, "via": {"likes"}, "since": {"24h"}}
+	p := url.Values{"of": {fan}, "via": {"likes"}, "since": {"24h"}}
 	var r struct {
 		Items []struct {
 			Member string

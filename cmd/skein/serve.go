@@ -13,6 +13,7 @@ import (
 	"skein.blue/consumer/archive"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
+	"skein.blue/internal/page"
 	"skein.blue/query"
 )
 
@@ -87,7 +88,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		return err
 	}
 	e.Stop.OnHangup(func() { reload(so.Logger, s.FeedFile, feeds) })
-	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, Version: command.Version(), Past: past, Handles: handles, HandlesResolved: s.Resolver != "off", Feeds: feeds, Status: e.StatusLine()}
+	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, Version: command.Version(), Past: past, Handles: handles, Page: page.Options{Handles: s.Resolver != "off"}, Feeds: feeds, Status: e.StatusLine()}
 	if s.Consume {
 		o.Consume = &co
 	}

@@ -259,10 +259,8 @@ type ServeOptions struct {
 	// Handles finds the DIDs of handles, and Feeds are served; both may be nil.
 	Handles query.Handles
 	Feeds   *query.Feeds
-	// HandlesResolved says that Handles finds any; Examples are what the page proposes to ask,
-	// nil what is worth asking of the real network.
-	HandlesResolved bool
-	Examples        func() []page.Example
+	// Page is what the page at / shows of this index.
+	Page page.Options
 	// Past says which past is fetched at the first start.
 	Past Past
 	// Status, if set, is given a line that says what is being done, once a second, and ""
@@ -304,7 +302,7 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	share := divideDescriptors(openFiles())
 	live := page.NewLive(x.sampler(o.Version, c))
 	go live.Run(ctx)
-	apiListener, err := x.serveHTTP(ctx, "--listen", o.Listen, page.Handler(api, live, page.Options{Handles: o.HandlesResolved, Examples: o.Examples}), share.api, stop)
+	apiListener, err := x.serveHTTP(ctx, "--listen", o.Listen, page.Handler(api, live, o.Page), share.api, stop)
 	if err != nil {
 		return err
 	}

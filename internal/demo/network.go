@@ -34,6 +34,8 @@ type Network struct {
 	rng     *rand.Rand
 	seq     int64
 	dids    []string
+	index   map[string]int // of the people, by DID
+	handles map[string]int // and by handle
 	posts   []post
 	done    map[string]bool // what was done, by actor and subject: nobody follows twice
 	last    []state
@@ -55,13 +57,15 @@ type state struct {
 
 // New returns a network whose past is about to come.
 func New(seed uint64) *Network {
-	n := &Network{rng: rand.New(rand.NewPCG(seed, 9)), done: map[string]bool{}, last: make([]state, people), follows: make([]map[int]bool, people)}
+	n := &Network{rng: rand.New(rand.NewPCG(seed, 9)), done: map[string]bool{}, index: map[string]int{}, handles: map[string]int{}, last: make([]state, people), follows: make([]map[int]bool, people)}
 	for range people {
 		did := make([]byte, 24)
 		for i := range did {
 			did[i] = "abcdefghijklmnopqrstuvwxyz234567"[n.rng.IntN(32)]
 		}
-		n.follows[len(n.dids)] = map[int]bool{}
+		i := len(n.dids)
+		n.follows[i] = map[int]bool{}
+		n.index["did:plc:"+string(did)], n.handles[handleOf(i)] = i, i
 		n.dids = append(n.dids, "did:plc:"+string(did))
 	}
 	return n
@@ -137,7 +141,7 @@ func (n *Network) try(now time.Time) []byte {
 	case draw < 12 || len(n.posts) < 50:
 		collection, who = "app.bsky.feed.post", n.somebody()
 		n.posts = append(n.posts, post{fmt.Sprintf("at://%s/app.bsky.feed.post/%s", n.dids[who], rkey), who, nil})
-		record = synth.Map{{Key: "text", Value: "hello"}}
+		record = synth.Map{{Key: "text", Value: text(n.posts[len(n.posts)-1].uri)}}
 	case draw < 40:
 		collection = "app.bsky.graph.follow"
 		whom := n.somebody()

@@ -1,11 +1,16 @@
 package demo
 
 import (
+	"errors"
+	"io"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"skein.blue/consumer/wire"
 	"skein.blue/graph"
+	"skein.blue/internal/identities"
 )
 
 // What the made-up people do can be read, each commit follows the one before it, and the
@@ -35,5 +40,43 @@ func TestNetwork(t *testing.T) {
 	}
 	if again := New(1); string(again.next(at)) != string(New(1).next(at)) {
 		t.Error("the same seed makes another network")
+	}
+}
+
+// Everybody has a name, a handle and a picture of his own, and posts say something.
+func TestPeople(t *testing.T) {
+	n := New(1)
+	if len(n.handles) != people {
+		t.Fatalf("%d handles", len(n.handles))
+	}
+	srv := httptest.NewServer(n.People())
+	defer srv.Close()
+	for i, did := range n.dids {
+		handle := n.Handle(did)
+		if found, err := n.Resolve(t.Context(), strings.ToUpper(handle)); found != did || err != nil {
+			t.Fatalf("%s, %d of them: %q, %v", did, i, found, err)
+		}
+	}
+	if did, err := n.Resolve(t.Context(), "nobody.test"); did != "" || !errors.Is(err, identities.ErrNotFound) {
+		t.Errorf("nobody: %q, %v", did, err)
+	}
+	did, uri := n.dids[7], "at://"+n.dids[8]+"/app.bsky.feed.post/x"
+	for _, test := range []struct{ path, want string }{
+		{"/xrpc/app.bsky.actor.getProfiles?actors=" + did + "&actors=did:plc:nobody&actors=" + n.Handle(n.dids[8]), `{"profiles":[{"did":"` + did + `","handle":"` + n.Handle(did)},
+		{"/xrpc/app.bsky.feed.getPosts?uris=" + uri, `{"posts":[{"uri":"` + uri + `","author":{"did":"` + n.dids[8]},
+		{"/page/faces/" + did, `<svg xmlns="http://www.w3.org/2000/svg"`},
+		{"/page/faces/did:plc:nobody", "404"},
+	} {
+		resp, err := srv.Client().Get(srv.URL + test.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err = errors.Join(err, resp.Body.Close()); err != nil || !strings.HasPrefix(string(body), test.want) {
+			t.Errorf("%s: %s, %v", test.path, body, err)
+		}
+		if strings.Contains(test.path, "nobody&") && strings.Count(string(body), `"did"`) != 2 {
+			t.Errorf("two are known: %s", body)
+		}
 	}
 }

@@ -65,6 +65,10 @@ type Example struct {
 type Options struct {
 	// Handles says that handles are resolved.
 	Handles bool
+	// People, if set, says who accounts are and what posts say in the place of Bluesky's own
+	// service, for a network that is made up: it answers app.bsky.actor.getProfiles and
+	// app.bsky.feed.getPosts, and pictures below /page/faces/.
+	People http.Handler
 	// Examples returns what is worth asking this index; nil means what is worth asking that
 	// of the real network.
 	Examples func() []Example
@@ -86,8 +90,9 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 	mux.HandleFunc("GET /page/config.json", func(w http.ResponseWriter, _ *http.Request) {
 		config := struct {
 			Handles  bool      `json:"handles"`
+			People   bool      `json:"people"`
 			Examples []Example `json:"examples"`
-		}{o.Handles, []Example{}}
+		}{o.Handles, o.People != nil, []Example{}}
 		if o.Examples != nil {
 			config.Examples = append(config.Examples, o.Examples()...)
 		}
@@ -103,6 +108,11 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 		}
 		f.serve(w, r)
 	})
+	if o.People != nil {
+		for _, pattern := range []string{"GET /xrpc/app.bsky.actor.getProfiles", "GET /xrpc/app.bsky.feed.getPosts", "GET /page/faces/"} {
+			mux.Handle(pattern, o.People)
+		}
+	}
 	mux.HandleFunc("GET /live", live.serve)
 	mux.HandleFunc("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

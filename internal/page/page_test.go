@@ -60,7 +60,7 @@ func TestHandler(t *testing.T) {
 		{"/page/style.css", "*/*", "text/css; charset=utf-8", ":root"},
 		{"/page/icon.svg", "*/*", "image/svg+xml", "<svg"},
 		{"/page/none.js", "*/*", "text/plain; charset=utf-8", "404"},
-		{"/page/config.json", "*/*", "application/json", `{"handles":false,"examples":[{"title":"x","params":{"q":"y"}}]}`},
+		{"/page/config.json", "*/*", "application/json", `{"handles":false,"people":false,"examples":[{"title":"x","params":{"q":"y"}}]}`},
 		{"/robots.txt", "*/*", "text/plain; charset=utf-8", "User-agent"},
 	} {
 		status, header, body := get(t, srv.URL+test.path, test.accept)

@@ -109,7 +109,7 @@ function go(params) {
 }
 
 // What the server proposes to ask, and whether it finds handles.
-let config = {handles: false, examples: []};
+let config = {handles: false, people: false, examples: []};
 
 function welcome(out) {
   let examples = config.examples;
@@ -123,6 +123,7 @@ function welcome(out) {
 
 async function learnConfig() {
   try { config = await (await fetch('/page/config.json')).json(); } catch { /* the page goes on without */ }
+  $('names').parentElement.hidden = config.people;
   if (!config.handles) $('q').placeholder = 'intersect(followers(did:plc:…), followers(did:plc:…))';
   return config.examples.length;
 }
@@ -164,8 +165,32 @@ async function showSet(out, q, cursor, page, signal) {
   facts.push(took.toFixed(took < 10 ? 1 : 0) + ' ms');
   out.replaceChildren(el('h2', {}, q), el('p', {class: 'facts'}, facts.join(' · ')), incomplete(answer),
     items.length ? list(items, i => [i.time && el('time', {datetime: i.time, class: 'more'}, new Date(i.time).toLocaleString())]) : el('p', {}, 'Nobody, as far as the index knows.'),
-    answer.cursor ? el('p', {}, link({q, cursor: answer.cursor, page: String(page + 1)}, 'The next page')) : '', curlLine(method, params));
-  named(out, signal);
+    answer.cursor ? el('p', {}, link({q, cursor: answer.cursor, page: String(page + 1)}, 'The next page')) : '', refine(q, answer.type), curlLine(method, params));
+  name(out, signal);
+}
+
+// How a member of a ranking is related to those that were counted.
+const led = {likes: 'liked by ', reposts: 'reposted by ', follows: 'followed by ', blocks: 'blocked by ', followers: 'follows ', blockers: 'blocks ', lists: 'has '};
+
+// refine asks which of the members of a set are in another set, too: that is what sets are for.
+function refine(q, type) {
+  const ways = type === 'did' ? {
+    'follow the account': ['account', x => `intersect(${q}, followers(${x}))`], 'are followed by the account': ['account', x => `intersect(${q}, follows(${x}))`],
+    'are not followed by the account': ['account', x => `except(${q}, follows(${x}))`], 'liked the post': ['post', x => `intersect(${q}, likers(${x}))`],
+    'are on the list': ['list', x => `intersect(${q}, listed(${x}))`], 'are not on the list': ['list', x => `except(${q}, listed(${x}))`],
+  } : {
+    'are liked by the account': ['account', x => `intersect(${q}, likes(${x}))`], 'are not liked by the account': ['account', x => `except(${q}, likes(${x}))`],
+    'are reposted by the account': ['account', x => `intersect(${q}, reposts(${x}))`],
+  };
+  const way = el('select', {id: 'way'}, ...Object.keys(ways).map(w => el('option', {}, w)));
+  const whom = el('input', {id: 'whom', required: true, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', placeholder: config.handles ? '@alice.example.com' : 'did:plc:…', 'aria-label': 'Account, post or list', oninput: () => whom.setCustomValidity('')});
+  return el('form', {class: 'follow', onsubmit: e => {
+    e.preventDefault();
+    const [kind, make] = ways[way.value], x = subjectOf(whom.value.trim());
+    if (x && x.kind === kind) return go({q: make(x.name)});
+    whom.setCustomValidity(kind === 'account' ? 'An account is needed here: a handle, a DID, or its address at bsky.app' : `A ${kind} is needed here: its AT URI, or its address at bsky.app`);
+    whom.reportValidity();
+  }}, el('label', {for: 'way'}, 'Which of these…'), way, whom, el('button', {}, 'Ask'));
 }
 
 async function showRank(out, params, title, signal) {
@@ -174,9 +199,9 @@ async function showRank(out, params, title, signal) {
   const by = params.by && params.by !== 'count';
   out.replaceChildren(el('h2', {}, title || `What the members of ${params.of} lead to by ${params.via}`),
     el('p', {class: 'facts'}, `${number.format(answer.items.length)} results · ${took.toFixed(0)} ms`), incomplete(answer),
-    answer.items.length ? list(answer.items, i => [el('span', {class: 'more'}, number.format(i.count) + (by ? ` of ${number.format(i.total)}` : ''))]) : el('p', {}, 'Nothing, as far as the index knows.'),
+    answer.items.length ? list(answer.items, i => [el('span', {class: 'more'}, (led[params.via] || 'by ') + number.format(i.count) + (by ? ` of ${number.format(i.total)}` : ''))]) : el('p', {}, 'Nothing, as far as the index knows.'),
     curlLine('blue.skein.graph.rank', params));
-  named(out, signal);
+  name(out, signal);
 }
 
 const incomplete = answer => answer.incomplete ? el('p', {class: 'warn'}, answer.reason) : '';
@@ -184,8 +209,11 @@ const incomplete = answer => answer.incomplete ? el('p', {class: 'warn'}, answer
 // list lists members, each with what is known of it besides.
 function list(items, more) {
   return el('ol', {class: 'members'}, ...items.map(i => el('li', {'data-member': i.member},
-    el('span', {class: 'who'}, link({q: i.member}, short(i.member))), ...more(i).filter(Boolean), el('a', {href: outside(i.member), rel: 'noreferrer', 'aria-label': 'At bsky.app: ' + i.member}, '↗'))));
+    el('span', {class: 'who'}, link({q: i.member}, el('span', {class: 'it'}, short(i.member)))), ...more(i).filter(Boolean), atBluesky(outside(i.member), i.member))));
 }
+
+// atBluesky leads to a member there, if it is not made up.
+const atBluesky = (address, member) => config.people ? '' : el('a', {href: address, rel: 'noreferrer', 'aria-label': 'At bsky.app: ' + member}, '↗');
 
 const short = member => member.replace(/^at:\/\//, '');
 
@@ -219,13 +247,16 @@ async function showSubject(out, s, signal) {
   }
   const counts = cards.map(() => el('small', {}, '…'));
   const about = el('p', {class: 'facts'}, s.kind === 'account' ? ' ' : '');
-  out.replaceChildren(el('h2', {}, x, ' ', el('a', {href: s.kind === 'account' ? 'https://bsky.app/profile/' + x.replace(/^@/, '') : x.startsWith('at:') ? outside(x) : x, rel: 'noreferrer', 'aria-label': 'At bsky.app'}, '↗')), about,
+  out.replaceChildren(el('h2', {class: 'subject', 'data-member': x}, el('span', {class: 'who'}, el('span', {class: 'it'}, x)), ' ', atBluesky(s.kind === 'account' ? 'https://bsky.app/profile/' + x.replace(/^@/, '') : x.startsWith('at:') ? outside(x) : x, x)), about,
     el('ul', {class: 'cards'}, ...cards.map((c, i) => el('li', {}, link(c.params, el('b', {}, c.title), c.q ? counts[i] : el('small', {}, c.note))))),
     follow ? el('form', {class: 'follow', onsubmit: e => {
       e.preventDefault();
-      const a = subjectOf(new FormData(e.target).get('account').trim());
-      if (a) go({q: follow.make(a.name)});
-    }}, el('label', {for: 'account'}, follow.label), el('input', {id: 'account', name: 'account', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', placeholder: '@alice.example.com'}), el('button', {}, 'Ask')) : '');
+      const input = e.target.elements.account, a = subjectOf(input.value.trim());
+      if (a && a.kind === 'account') return go({q: follow.make(a.name)});
+      input.setCustomValidity('An account is needed here: a handle, a DID, or its address at bsky.app');
+      input.reportValidity();
+    }, oninput: e => e.target.setCustomValidity('')}, el('label', {for: 'account'}, follow.label), el('input', {id: 'account', name: 'account', required: true, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', placeholder: '@alice.example.com'}), el('button', {}, 'Ask')) : '');
+  name(out, signal);
   const failed = await Promise.all(cards.map(async (c, i) => {
     if (!c.q) return null;
     try {
@@ -241,34 +272,64 @@ async function showSubject(out, s, signal) {
   if (handle) about.replaceChildren(el('span', {role: 'alert'}, handle.message));
   else if (s.kind === 'account') {
     const {answer} = await ask('blue.skein.graph.getAccount', {actor: x}, signal);
-    about.textContent = answer.did + ' · ' + answer.description;
+    about.textContent = (x === answer.did ? '' : answer.did + ' · ') + answer.description;
+    if (x.startsWith('@')) handles.set(answer.did, x);
   }
 }
 
-// ---- names and pictures, if the viewer allows it ----
+// ---- who accounts are and what posts say, if the viewer allows it ----
 
-const profiles = new Map();
+// What is known of them: profiles by DID and by handle, null for those that there are none of.
+const profiles = new Map(), texts = new Map(), handles = new Map();
+const isPost = member => /^at:\/\/[^/]+\/app\.bsky\.feed\.post\//.test(member);
+const ownerOf = member => member.replace(/^(at:\/\/|@)/, '').split('/')[0];
 
-async function named(out, signal) {
-  if (!$('names').checked) return;
-  const rows = [...out.querySelectorAll('[data-member]')];
-  const didOf = row => row.dataset.member.replace(/^at:\/\//, '').split('/')[0];
-  const unknown = [...new Set(rows.map(didOf))].filter(d => !profiles.has(d));
-  for (let i = 0; i < unknown.length; i += 25) {
-    try {
-      const query = unknown.slice(i, i + 25).map(d => 'actors=' + encodeURIComponent(d)).join('&');
-      const response = await fetch('https://public.api.bsky.app/xrpc/app.bsky.actor.getProfiles?' + query, {signal, referrerPolicy: 'no-referrer'});
-      for (const p of (await response.json()).profiles || []) profiles.set(p.did, p);
-    } catch { return; }
+function keepProfile(p) {
+  profiles.set(p.did, p);
+  profiles.set(p.handle, p);
+}
+
+// name says who the members are that are shown.
+async function name(out, signal) {
+  const shown = [...out.querySelectorAll('[data-member]')], allowed = config.people || $('names').checked;
+  const paint = () => shown.forEach(e => describe(e, allowed));
+  paint();
+  if (!allowed) return;
+  const service = config.people ? '/xrpc/' : 'https://public.api.bsky.app/xrpc/', members = shown.map(e => e.dataset.member);
+  const learnOf = async (method, parameter, wanted, known, keep) => {
+    const unknown = [...new Set(wanted)].filter(x => !known.has(x));
+    for (let i = 0; i < unknown.length; i += 25) {
+      const some = unknown.slice(i, i + 25);
+      const response = await fetch(service + method + '?' + some.map(x => parameter + '=' + encodeURIComponent(x)).join('&'), {signal, referrerPolicy: 'no-referrer'});
+      if (!response.ok) return;
+      keep(await response.json());
+      for (const x of some) if (!known.has(x)) known.set(x, null);
+      paint();
+    }
+  };
+  try {
+    await learnOf('app.bsky.feed.getPosts', 'uris', members.filter(isPost), texts, a => { for (const p of a.posts) { texts.set(p.uri, p.record.text || ''); keepProfile(p.author); } });
+    await learnOf('app.bsky.actor.getProfiles', 'actors', members.map(ownerOf), profiles, a => a.profiles.forEach(keepProfile));
+  } catch { /* they stay without */ }
+}
+
+// describe says of one element who it is about.
+function describe(e, allowed) {
+  const member = e.dataset.member, p = allowed ? profiles.get(ownerOf(member)) : null, words = allowed && texts.get(member), who = e.querySelector('.who');
+  if (!p) {
+    if (handles.has(member)) who.querySelector('.it').textContent = handles.get(member);
+    return;
   }
-  for (const row of rows) {
-    const p = profiles.get(didOf(row)), who = row.querySelector('.who');
-    if (!p || row.dataset.named) continue;
-    row.dataset.named = 'true';
-    who.prepend(el('b', {}, p.displayName || p.handle));
-    if (!row.dataset.member.startsWith('at:')) who.querySelector('a').textContent = '@' + p.handle;
-    if (p.avatar && p.avatar.startsWith('https://cdn.bsky.app/')) row.prepend(el('img', {src: p.avatar, alt: '', loading: 'lazy', referrerpolicy: 'no-referrer'}));
+  if (e.dataset.named === 'all' || e.dataset.named === 'owner' && !words) return;
+  if (!e.dataset.named) {
+    who.prepend(el('b', {}, p.displayName || p.handle), ' ');
+    if (p.avatar && (config.people ? p.avatar.startsWith('/') : p.avatar.startsWith('https://cdn.bsky.app/'))) e.prepend(el('img', {src: p.avatar, alt: '', loading: 'lazy', referrerpolicy: 'no-referrer'}));
   }
+  const it = who.querySelector('.it');
+  it.title = member;
+  if (!member.startsWith('at:')) it.textContent = '@' + p.handle;
+  else if (words) { it.textContent = words; it.classList.add('words'); }
+  e.dataset.named = words || !isPost(member) ? 'all' : 'owner';
 }
 
 // ---- completion of the names of sets ----
@@ -375,8 +436,8 @@ function live(m) {
   const c = m.counts;
   $('tiles').replaceChildren(
     tile('Edges', rough.format(m.edges)), tile('Accounts', rough.format(c.accounts), c.hidden ? rough.format(c.hidden) + ' not active' : ''),
-    tile('Their past is there', c.accounts ? (100 * c.complete / c.accounts).toFixed(c.complete < c.accounts ? 1 : 0) + ' %' : '–', c.complete ? `of ${rough.format(c.accounts)} accounts` : 'it is not fetched'),
-    tile('Waiting to be fetched', m.waiting === undefined ? '–' : number.format(m.waiting)), tile('Something was missed of', number.format(c.desynchronized), 'accounts'),
+    tile('Past indexed', c.accounts ? (100 * c.complete / c.accounts).toFixed(c.complete < c.accounts ? 1 : 0) + ' %' : '–', c.complete ? `of ${rough.format(c.accounts)} accounts` : 'it is not fetched'),
+    tile('Repos to fetch', m.waiting === undefined ? '–' : number.format(m.waiting)), tile('With gaps', number.format(c.desynchronized), 'accounts that something was missed of'),
     tile('Cursor', m.cursor === undefined ? '–' : number.format(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)));
   $('kinds').replaceChildren(...Object.entries(c.records).filter(([k, n]) => n && k !== 'listitem_list').sort((a, b) => b[1] - a[1]).map(([k, n]) => tile(k, rough.format(n))));
 }

@@ -1,0 +1,163 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"strings"
+
+	"skein.blue/internal/identities"
+)
+
+// Who the made-up people are. They have handles, which a daemon resolves, and the methods of
+// Bluesky's own service by which a page learns names, pictures, and what posts say.
+
+var given = strings.Fields(`Ada Aiko Alba Amara Anouk Arun Astrid Beatriz Bela Bruno Carlo Chidi Clara Dalia Daniel
+	Divya Edda Elif Emeka Esra Farah Felix Freya Gael Goran Hana Hugo Ida Idris Ines Ivo Jana Jonas Kaito Kira Lan
+	Leila Liam Luca Maja Malik Mateo Mina Nadia Nils Noor Olga Omar Paula Petra Priya Rafael Rosa Sami Selma Tariq Tomas
+	Uma Vera Yusuf`)
+
+var family = strings.Fields(`Abbas Adeyemi Almeida Andersen Bauer Berg Blanc Castro Chen Costa Dahl Diaz Dubois Eriksen
+	Farkas Fischer Garcia Haddad Hansen Horvat Ivanova Jensen Kaya Keller Khan Kim Klein Kovacs Laine Larsen Lopez
+	Mancini Mbeki Mori Moreau Nakamura Novak Okafor Okoye Olsen Park Patel Ricci Rossi Santos Sato Silva Tanaka Virtanen
+	Weber`)
+
+var words = []string{
+	"The heron is back at the pond.", "Rye bread, day three. The crust is getting there.", "Anybody else up for the eclipse?",
+	"I finally understood monads, and now I cannot explain them.", "Night train to Lisbon. Window seat.",
+	"New zine is at the printer’s. I can smell the ink from here.", "The library has a seed drawer now. Take two, bring two.",
+	"Hot take: the second album is the good one.", "First snow. The dog does not know what to do with it.",
+	"Our paper on peat bogs is out.", "Looking for a bass player, any level.", "Reminder: water is a meal’s best friend.",
+	"Found my grandmother’s recipe for plum dumplings.", "The bridge is closed again, take the ferry.",
+	"I drew every bird that I saw today. All four of them.", "What is your favourite map, and why is it of an island?",
+	"The tomatoes have opinions about the weather.", "Chess in the park at five, boards are there.",
+	"This bug was a missing comma. It was always a missing comma.", "A good question is half of the answer.",
+	"Choir tonight. I am the loud one.", "The moon is very close, says my daughter, and she is right.",
+	"Repaired the radio. It only speaks of football.", "A cat has moved in. We were not asked.",
+}
+
+var endings = []string{"", "", " More tomorrow.", " Thoughts?", " That is all.", " Pictures soon.", " Who is in?", " I regret nothing.", " Ten out of ten."}
+
+// handleOf returns the handle of one of the people.
+func handleOf(i int) string {
+	g, f := names(i)
+	return strings.ToLower(g + "-" + f + ".test")
+}
+
+// names gives each of the people a name that no other has.
+func names(i int) (string, string) {
+	i = i * 1009 % people // they do not come in the order of the alphabet
+	return given[i%len(given)], family[i/len(given)]
+}
+
+// Kept returns the DID of a handle: all are known.
+func (n *Network) Kept(handle string) (did string, known bool, err error) {
+	if i, ok := n.handles[strings.ToLower(handle)]; ok {
+		return n.dids[i], true, nil
+	}
+	return "", true, fmt.Errorf("%w: nobody in this made-up network has it", identities.ErrNotFound)
+}
+
+// Resolve is the same as Kept.
+func (n *Network) Resolve(_ context.Context, handle string) (string, error) {
+	did, _, err := n.Kept(handle)
+	return did, err
+}
+
+// Handle returns the handle of an account, "" if it is nobody's.
+func (n *Network) Handle(did string) string {
+	if i, ok := n.index[did]; ok {
+		return handleOf(i)
+	}
+	return ""
+}
+
+// profile is what a page shows of an account: a part of app.bsky.actor.defs#profileViewDetailed.
+type profile struct {
+	DID         string `json:"did"`
+	Handle      string `json:"handle"`
+	DisplayName string `json:"displayName"`
+	Avatar      string `json:"avatar"`
+}
+
+func (n *Network) profile(did string) *profile {
+	i, ok := n.index[did]
+	if !ok {
+		return nil
+	}
+	g, f := names(i)
+	return &profile{did, handleOf(i), g + " " + f, "/page/faces/" + did}
+}
+
+// postView is a part of app.bsky.feed.defs#postView.
+type postView struct {
+	URI    string   `json:"uri"`
+	Author *profile `json:"author"`
+	Record struct {
+		Text string `json:"text"`
+	} `json:"record"`
+}
+
+// People answers app.bsky.actor.getProfiles and app.bsky.feed.getPosts, as Bluesky's own
+// service does for real accounts, and gives each a picture. The text of a post is made of
+// its URI: what is liked has one, without there being a record.
+func (n *Network) People() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /xrpc/app.bsky.actor.getProfiles", func(w http.ResponseWriter, r *http.Request) {
+		found := []*profile{}
+		for _, actor := range r.URL.Query()["actors"] {
+			if i, ok := n.handles[actor]; ok {
+				actor = n.dids[i]
+			}
+			if p := n.profile(actor); p != nil {
+				found = append(found, p)
+			}
+		}
+		answerJSON(w, map[string]any{"profiles": found})
+	})
+	mux.HandleFunc("GET /xrpc/app.bsky.feed.getPosts", func(w http.ResponseWriter, r *http.Request) {
+		found := []*postView{}
+		for _, uri := range r.URL.Query()["uris"] {
+			did, _, _ := strings.Cut(strings.TrimPrefix(uri, "at://"), "/")
+			if p := n.profile(did); p != nil {
+				v := &postView{URI: uri, Author: p}
+				v.Record.Text = text(uri)
+				found = append(found, v)
+			}
+		}
+		answerJSON(w, map[string]any{"posts": found})
+	})
+	mux.HandleFunc("GET /page/faces/{did}", func(w http.ResponseWriter, r *http.Request) {
+		i, ok := n.index[r.PathValue("did")]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		g, f := names(i)
+		w.Header().Set("Content-Type", "image/svg+xml")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'")
+		w.Header().Set("Cache-Control", "max-age=3600")
+		fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><rect width="64" height="64" fill="hsl(%d 45%% 40%%)"/>`+
+			`<text x="32" y="41" text-anchor="middle" font-family="sans-serif" font-size="26" fill="#fff">%c%c</text></svg>`, hash(n.dids[i])%360, g[0], f[0])
+	})
+	return mux
+}
+
+// text is what a post says.
+func text(uri string) string {
+	h := hash(uri)
+	return words[h%uint32(len(words))] + endings[h>>16%uint32(len(endings))]
+}
+
+func hash(s string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s))
+	return h.Sum32()
+}
+
+func answerJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}
