@@ -61,6 +61,7 @@ async function until(condition, arg, timeout = 10000) {
 const answered = () => page.waitForSelector('#out h2, #out .error');
 const type = async text => {
   await page.fill('#q', text);
+  await page.evaluate(() => document.querySelector('#out').replaceChildren()); // what is waited for is the new answer
   await page.press('#q', 'Enter');
   await until(t => document.querySelector('#q').value === t && document.querySelector('#out').childElementCount > 0, text);
   await answered();
