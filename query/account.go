@@ -17,6 +17,8 @@ type accountState struct {
 	State       string           `json:"state"`
 	Description string           `json:"description"`
 	Active      bool             `json:"active"`
+	Partial     bool             `json:"partial"`
+	Desync      bool             `json:"desynchronized"`
 	Rev         string           `json:"rev,omitempty"`
 	Time        string           `json:"time,omitempty"` // of rev
 	Queued      *queuedAccount   `json:"queued,omitempty"`
@@ -34,14 +36,14 @@ type queuedAccount struct {
 
 // getAccount says what the index has of one account, and what it lacks.
 func (s *Server) getAccount(ctx context.Context, q params) (any, error) {
-	actor, err := q.list("actor", 1, dict.DID)
+	account, err := q.list("did", 1, dict.DID)
 	if err != nil {
 		return nil, err
 	}
 	var out accountState
 	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
-		out = accountState{DID: actor[0].s, Active: true, Records: map[string]int64{}}
-		st, known, row, err := sn.Account(actor[0].s)
+		out = accountState{DID: account[0].s, Active: true, Records: map[string]int64{}}
+		st, known, row, err := sn.Account(account[0].s)
 		if err != nil {
 			return err
 		}
@@ -53,14 +55,14 @@ func (s *Server) getAccount(ctx context.Context, q params) (any, error) {
 		for i := range s.words.table.All {
 			if k := &s.words.table.All[i]; out.State == "complete" {
 				if c := s.lacks(lacking, k.Kind); c.Incomplete {
-					out.State, out.Description = "partial", c.Reason
+					out.State, out.Description, out.Partial = "partial", c.Reason, true
 				}
 			}
 		}
 		if row != nil {
 			out.Queued = &queuedAccount{cmp.Or(row.State, "waiting"), row.Reason, row.Queued.UTC().Format(time.RFC3339), row.Failure, row.Detail}
 		}
-		ids, err := lookup(sn, actor)
+		ids, err := lookup(sn, account)
 		if err != nil {
 			return err
 		}
@@ -87,6 +89,7 @@ func (a *accountState) describe(st *format.RepoState, known bool) {
 			a.Time = time.UnixMicro(int64(tid >> format.ClockBits)).UTC().Format(time.RFC3339)
 		}
 	}
+	a.Partial, a.Desync = st.Has(format.FlagPartial), st.Has(format.FlagDesync)
 	switch {
 	case !known || !st.Has(format.FlagHasRev):
 		a.State, a.Description = "unknown", "Nothing is indexed that it did."

@@ -38,6 +38,13 @@ func (s *Server) ofEverybody(sn *graph.Snapshot, of ...kinds.Kind) (completeness
 	if desynchronized+partial > 0 {
 		return completeness{true, somebodysPast}, nil
 	}
+	if !s.anybody.Load() { // it is asked until there is somebody
+		counts, err := sn.Counts()
+		if err != nil || counts.Accounts == 0 {
+			return completeness{true, "nothing is indexed yet"}, err
+		}
+		s.anybody.Store(true)
+	}
 	return completeness{}, nil
 }
 

@@ -38,9 +38,10 @@ func TestIncomplete(t *testing.T) {
 		var a struct {
 			DID, State, Description, Rev string
 			Active                       bool
+			Partial, Desynchronized      bool
 			Records                      map[string]int
 		}
-		w.ask("blue.skein.graph.getAccount", url.Values{"actor": {did}}, &a)
+		w.ask("blue.skein.graph.getAccount", url.Values{"did": {did}}, &a)
 		records := map[string]int{}
 		for p := range w.model.Records {
 			if p.DID == did {
@@ -52,6 +53,9 @@ func TestIncomplete(t *testing.T) {
 		}
 		if r := w.model.Repos[did]; r != nil && a.Rev != r.Rev {
 			t.Errorf("%s: rev %q, want %q", did, a.Rev, r.Rev)
+		}
+		if r := w.model.Repos[did]; want != "unknown" && (a.Partial != r.Partial || a.Desynchronized != r.Desync) {
+			t.Errorf("%s: %+v, want %+v", did, a, r)
 		}
 		forward := want != "complete" && !w.model.Hidden[did]
 		if w.model.Hidden[did] { // its sets are empty, and that is all
@@ -97,6 +101,9 @@ func sameCounts(a, b map[string]int) bool {
 func TestComplete(t *testing.T) {
 	w := newWorld(t, 92, 0)
 	a := w.history.Accounts()
+	if _, body, _ := w.get("/xrpc/blue.skein.graph.query?set=followers(" + a[1] + ")"); !strings.Contains(body, `"reason":"nothing is indexed yet"`) {
+		t.Errorf("an index of nothing: %s", body)
+	}
 	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 1, DID: a[0], Rev: history.TID(1 << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[1]}}})
 	for _, path := range []string{"query?set=follows(" + a[0] + ")", "query?set=followers(" + a[1] + ")", "list?set=followers(" + a[1] + ")", "rank?of=members(" + a[0] + ")&via=follows"} {
 		if _, body, _ := w.get("/xrpc/blue.skein.graph." + path); strings.Contains(body, "ncomplete") {

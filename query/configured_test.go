@@ -268,7 +268,7 @@ func TestConfiguredKinds(t *testing.T) {
 		t.Errorf("a set whose past is not there: %+v", lacking)
 	}
 	var account struct{ State, Description string }
-	w.get("/xrpc/blue.skein.graph.getAccount", url.Values{"actor": {did(1)}}, &account)
+	w.get("/xrpc/blue.skein.graph.getAccount", url.Values{"did": {did(1)}}, &account)
 	if account.State != "partial" || !strings.Contains(account.Description, "is indexed since") {
 		t.Errorf("an account whose past is not all there: %+v", account)
 	}

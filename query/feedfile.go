@@ -102,7 +102,7 @@ func parseFeed(words *vocabulary, text string) (f feed, err error) {
 		switch {
 		case !ok:
 			return f, fmt.Errorf("feed %s: %q in rank(…): write name=value", f.name, clip(part)) //nolint:err113 // likewise
-		case !slices.Contains(rankTakes, name) || name == "limit":
+		case !slices.Contains(rankTakes, name) || name == "limit" || name == "cursor":
 			return f, fmt.Errorf("feed %s: rank has no %q", f.name, name) //nolint:err113 // likewise
 		case f.rank.Has(name):
 			return f, fmt.Errorf("feed %s: %s is given twice", f.name, name) //nolint:err113 // likewise

@@ -251,7 +251,7 @@ func (s *Server) feedPage(ctx context.Context, q params, f feed, at feedPlace, l
 		}
 		skip, n := int(min(at.after, maxFeed)), 0
 		r.limit = min(skip+limit+1, maxFeed)
-		return ranked.strings(r, func(_ *scored, member []byte) {
+		_, err = ranked.strings(r, func(_ *scored, member []byte) {
 			n++
 			switch {
 			case n <= skip:
@@ -261,6 +261,7 @@ func (s *Server) feedPage(ctx context.Context, q params, f feed, at feedPlace, l
 				next = &feedPlace{at.micros, uint64(skip + limit), 0}
 			}
 		})
+		return err
 	})
 	return posts, next, err
 }

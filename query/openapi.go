@@ -60,13 +60,14 @@ func openAPI(version string) ([]byte, error) {
 			"operationId": l.ID, "summary": main.Description, "parameters": parameters,
 			"responses": object{
 				"200":     object{"description": "The answer.", "content": object{content: object{"schema": schema(&answer.Schema, l.ID)}}},
-				"default": object{"description": "An error: " + strings.Join(append(names, "InvalidRequest"), ", ") + ".", "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/error"}}}},
+				"default": object{"description": "An error: " + strings.Join(append(names, "InvalidRequest", "Busy", "StoreDamaged", "InternalServerError"), ", ") + ".", "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/error"}}}},
 			},
 		}
 		paths["/xrpc/"+l.ID] = object{"get": get}
 	}
 	b, err := json.MarshalIndent(object{
-		"openapi": "3.1.0", "info": object{"title": "skein", "version": version, "description": "Who follows whom and who likes what on the AT Protocol network, as sets."},
+		"openapi": "3.1.0", "info": object{"title": "skein", "version": version, "description": "Who follows whom and who likes what on the AT Protocol network, as sets. " +
+			"Served beside these, as their makers describe them: app.bsky.graph.getRelationships, app.bsky.feed.getFeedSkeleton and describeFeedGenerator, blue.microcosm.links.* and /links*."},
 		"paths": paths, "components": object{"schemas": schemas},
 	}, "", "  ")
 	if err != nil {
@@ -142,12 +143,9 @@ func refName(of, ref string) string {
 
 // description serves what was made of the lexicons.
 func (s *Server) description(w http.ResponseWriter, r *http.Request, b []byte) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
-		s.fail(w, r, "unknown", &Error{http.StatusMethodNotAllowed, "InvalidRequest", "use GET"})
-		return
+	if s.isRead(w, r) {
+		s.write(w, r, http.StatusOK, json.RawMessage(b))
 	}
-	s.write(w, r, http.StatusOK, json.RawMessage(b))
 }
 
 // serveDescriptions serves the lexicons, below /lexicons/, and /openapi.json.

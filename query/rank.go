@@ -26,7 +26,8 @@ type rankItem struct {
 	Member string  `json:"member"`
 	Count  uint32  `json:"count"`
 	Total  *uint64 `json:"total,omitempty"`
-	Score  *uint64 `json:"score,omitempty"` // millionths: lexicons know no fractions
+	Share  *uint64 `json:"share,omitempty"` // millionths: lexicons know no fractions
+	Lift   *uint64 `json:"lift,omitempty"`  // likewise
 }
 
 // ranking is what a rank asks for.
@@ -39,20 +40,39 @@ type ranking struct {
 	subjectsSince uint64 // a TID; 0: all
 	limit         int
 	posts         bool // only results that are posts
+	after         *rankPlace
+}
+
+// rankPlace is the last result of a page: where the next one begins.
+type rankPlace struct {
+	scored
+
+	micros uint64 // since when ages are counted, that of the first page
 }
 
 // rank expands every member of a set along an edge, and counts how often each
 // result occurs.
 func (s *Server) rank(ctx context.Context, q params) (any, error) {
-	r, err := q.ranking(time.Now())
+	now := time.Now()
+	var after *rankPlace
+	if q.values.Has("cursor") {
+		p, err := s.cursors.openRank(q)
+		if err != nil {
+			return nil, invalid("%v", err)
+		}
+		now, after = time.UnixMicro(int64(p.micros)), &p
+	}
+	r, err := q.ranking(now)
 	if err != nil {
 		return nil, err
 	}
+	r.after = after
 	out := struct {
 		Type     string     `json:"type"`
 		Of       *uint64    `json:"of,omitempty"`
 		Accounts *uint64    `json:"accounts,omitempty"`
 		Items    []rankItem `json:"items"`
+		Cursor   string     `json:"cursor,omitempty"`
 		completeness
 	}{Type: r.via.is.String()}
 	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
@@ -67,13 +87,21 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 		if r.by != byCount {
 			out.Of, out.Accounts = &ranked.of, &ranked.accounts
 		}
-		return ranked.strings(r, func(e *scored, member []byte) {
+		var last scored
+		more, err := ranked.strings(r, func(e *scored, member []byte) {
 			item := rankItem{Member: string(member), Count: e.count}
-			if r.by != byCount {
-				item.Total, item.Score = &e.total, new(ranked.score(r.by, e))
+			switch last = *e; r.by {
+			case byShare:
+				item.Total, item.Share = &e.total, new(ranked.score(r.by, e))
+			case byLift:
+				item.Total, item.Lift = &e.total, new(ranked.score(r.by, e))
 			}
 			out.Items = append(out.Items, item)
 		})
+		if more {
+			out.Cursor = s.cursors.sealRank(q, rankPlace{last, uint64(now.UnixMicro())})
+		}
+		return err
 	})
 	return out, err
 }

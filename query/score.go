@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"math/bits"
+	"net/url"
 	"slices"
 
 	"skein.blue/graph"
@@ -70,9 +72,7 @@ func (st *standing) measure(r ranking) error {
 		st.scored[i] = scored{top[i], total}
 		return st.ctx.Err()
 	})
-	slices.SortFunc(st.scored, func(x, y scored) int {
-		return cmp.Or(compareShares(y, x), cmp.Compare(y.count, x.count), cmp.Compare(x.id, y.id))
-	})
+	slices.SortFunc(st.scored, func(x, y scored) int { return inOrder(r.by, x, y) })
 	return err
 }
 
@@ -111,26 +111,76 @@ func (st *standing) first(r ranking, n int) []scored {
 	return all
 }
 
-// strings calls each for the results that are asked for, in their order.
-func (st *standing) strings(r ranking, each func(e *scored, member []byte)) error {
-	for n, given, done := r.limit, 0, 0; ; n *= 2 {
+// inOrder compares two results as they are ranked.
+func inOrder(by string, x, y scored) int {
+	shares := 0
+	if by != byCount {
+		shares = compareShares(y, x)
+	}
+	return cmp.Or(shares, cmp.Compare(y.count, x.count), cmp.Compare(x.id, y.id))
+}
+
+// strings calls each for the results that are asked for, in their order, and reports whether
+// there are more.
+func (st *standing) strings(r ranking, each func(e *scored, member []byte)) (more bool, err error) {
+	n := r.limit + 1
+	if r.after != nil && r.by != byCount {
+		n += len(st.scored)
+	} else if r.after != nil {
+		n += st.tally.atLeast(r.after.count)
+	}
+	for given, done := 0, 0; ; n *= 2 {
 		all := st.first(r, n)
+		if r.after != nil && done == 0 {
+			done, _ = slices.BinarySearchFunc(all, r.after.scored, func(e, after scored) int { return cmp.Or(inOrder(r.by, e, after), -1) })
+		}
 		ids := make([]dict.ID, 0, len(all))
 		for _, e := range all[done:] {
 			ids = append(ids, dict.ID(e.id))
 		}
 		err := st.sn.Strings(r.via.is, ids, func(i int, member []byte) error {
-			if given < r.limit && r.isRecent(member) && (!r.posts || isPost(member)) {
-				each(&all[done+i], member)
+			if given <= r.limit && r.isRecent(member) && (!r.posts || isPost(member)) {
+				if given < r.limit {
+					each(&all[done+i], member)
+				}
 				given++
 			}
 			return st.ctx.Err()
 		})
-		if err != nil || given == r.limit || len(all) < n {
-			return err
+		if err != nil || given > r.limit || len(all) < n {
+			return given > r.limit, err
 		}
 		done = len(all)
 	}
+}
+
+// rankQuestion is what the cursor of a ranking is bound to.
+func (q params) rankQuestion() string {
+	asked := url.Values{}
+	for _, name := range rankTakes {
+		if name != "cursor" && name != "limit" && q.values.Has(name) {
+			asked.Set(name, q.values.Get(name))
+		}
+	}
+	return "rank " + asked.Encode()
+}
+
+// sealRank seals where the next page of a ranking begins.
+func (c *cursors) sealRank(q params, p rankPlace) string {
+	plain := binary.BigEndian.AppendUint64(nil, p.micros)
+	plain = binary.BigEndian.AppendUint64(plain, p.id)
+	plain = binary.BigEndian.AppendUint32(plain, p.count)
+	return c.sealBytes(binary.BigEndian.AppendUint64(plain, p.total), q.rankQuestion())
+}
+
+// openRank opens a cursor of this ranking.
+func (c *cursors) openRank(q params) (p rankPlace, err error) {
+	plain, err := c.openBytes(q.values.Get("cursor"), q.rankQuestion())
+	if err != nil || len(plain) != 28 {
+		return p, errCursor
+	}
+	counted := counted{binary.BigEndian.Uint64(plain[8:]), binary.BigEndian.Uint32(plain[16:])}
+	return rankPlace{scored{counted, binary.BigEndian.Uint64(plain[20:])}, binary.BigEndian.Uint64(plain)}, nil
 }
 
 // isRecent reports whether a result is a record that is not older than asked for.

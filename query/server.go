@@ -85,6 +85,7 @@ type Server struct {
 	watcher *watcher
 
 	inFlight atomic.Int64 // bytes of large answers on their way
+	anybody  atomic.Bool  // something is indexed
 }
 
 // method is an XRPC query.
@@ -96,7 +97,7 @@ type method struct {
 }
 
 // rankTakes are the parameters of rank.
-var rankTakes = []string{"of", "via", "except", "since", "until", "subjectsSince", "by", "min", "limit"}
+var rankTakes = []string{"of", "via", "except", "since", "until", "subjectsSince", "by", "min", "limit", "cursor"}
 
 var methods = []method{
 	{"blue.skein.graph.query", (*Server).query, []string{"set", "limit", "cursor", "count", "records"}, nil},
@@ -104,7 +105,7 @@ var methods = []method{
 	{"blue.skein.graph.contains", (*Server).contains, []string{"set", "member"}, []string{"member"}},
 	{"blue.skein.graph.known", (*Server).known, []string{"actor", "edge", "subject", "limit"}, []string{"subject"}},
 	{"blue.skein.graph.rank", (*Server).rank, rankTakes, nil},
-	{"blue.skein.graph.getAccount", (*Server).getAccount, []string{"actor"}, nil},
+	{"blue.skein.graph.getAccount", (*Server).getAccount, []string{"did"}, nil},
 	{"blue.skein.graph.getStats", (*Server).getStats, nil, nil},
 	{getFeedSkeleton, (*Server).skeleton, []string{"feed", "limit", "cursor"}, nil},
 	{"app.bsky.feed.describeFeedGenerator", (*Server).describeFeeds, nil, nil},
@@ -198,9 +199,11 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
 	defer cancel()
 	answer, err := s.recovered(ctx, r, m)
+	took := time.Since(start)
 	if s.o.Metrics != nil {
-		s.o.Metrics.Seconds.WithLabelValues(m.nsid).Observe(time.Since(start).Seconds())
+		s.o.Metrics.Seconds.WithLabelValues(m.nsid).Observe(took.Seconds())
 	}
+	w.Header().Set("Server-Timing", "answer;dur="+strconv.FormatFloat(took.Seconds()*1000, 'f', 3, 64)) // https://www.w3.org/TR/server-timing/
 	if err == nil {
 		s.write(w, r, http.StatusOK, answer)
 		return
@@ -343,11 +346,28 @@ func (q params) boolean(name string) (bool, error) {
 	return false, invalid("parameter %s is %q, it must be true or false", name, clip(q.values.Get(name)))
 }
 
+// isRead reports whether something is asked for, as all that is not a method has to be; else
+// it has said so.
+func (s *Server) isRead(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	w.Header().Set("Allow", "GET, HEAD, OPTIONS")
+	s.fail(w, r, "unknown", &Error{http.StatusMethodNotAllowed, "InvalidRequest", "use GET"})
+	return false
+}
+
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+	if !s.isRead(w, r) {
+		return
+	}
 	s.write(w, r, http.StatusOK, map[string]string{"version": s.o.Version})
 }
 
-func (s *Server) about(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) about(w http.ResponseWriter, r *http.Request) {
+	if !s.isRead(w, r) {
+		return
+	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var b strings.Builder
 	fmt.Fprintf(&b, "skein %s: who follows whom and who likes what, as sets.\n\nMethods:\n", s.o.Version)
@@ -361,7 +381,7 @@ func (s *Server) about(w http.ResponseWriter, _ *http.Request) {
 		}
 		fmt.Fprintf(&b, "  %s(DID)  %s(%s)\n", k.Forward, k.Reverse, strings.ToUpper(k.To.Is.String()))
 	}
-	fmt.Fprintf(&b, "  listed(URI)  lists(DID)\n  members(X, …)  intersect(E, …)  union(E, …)  except(E, …)\n\nExample:\n  /xrpc/blue.skein.graph.query?set=intersect(followers(did:plc:…),followers(did:plc:…))\n")
+	fmt.Fprintf(&b, "  listed(URI)  lists(DID)\n  members(X, …)  intersect(E, …)  union(E, …)  except(E, …)\n  a set takes since= and until=, too: likes(DID, since=24h)\n\nExample:\n  /xrpc/blue.skein.graph.query?set=intersect(followers(did:plc:…),followers(did:plc:…))\n")
 	_, _ = w.Write([]byte(b.String()))
 }
 

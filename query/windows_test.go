@@ -225,10 +225,11 @@ type ranked struct {
 	Type         string
 	Of, Accounts uint64
 	Items        []struct {
-		Member       string
-		Count        int
-		Total, Score uint64
+		Member             string
+		Count              int
+		Total, Share, Lift uint64
 	}
+	Cursor string
 }
 
 // A ranking in a window, by share and by lift, with a lowest count, and of recent
@@ -243,7 +244,7 @@ func TestRankBy(t *testing.T) {
 			accounts++
 		}
 	}
-	scored := 0
+	scored, turned := 0, 0
 	for range 400 {
 		s, ask := w.span(rng, times)
 		v := w.in(s)
@@ -298,9 +299,22 @@ func TestRankBy(t *testing.T) {
 		if _, err := fmt.Sscan(p.Get("limit"), &limit); err != nil {
 			t.Fatal(err)
 		}
-		want = want[:min(limit, len(want))]
 		var got ranked
 		w.ask("blue.skein.graph.rank", p, &got)
+		for cursor, pages := got.Cursor, 1; cursor != ""; pages++ { // page after page, all of them, or some
+			if len(got.Items) != pages*limit {
+				t.Fatalf("%v: %d items on %d pages, and there are more", p, len(got.Items), pages)
+			}
+			if pages == 6 {
+				want = want[:len(got.Items)]
+				break
+			}
+			p.Set("cursor", cursor)
+			var next ranked
+			w.ask("blue.skein.graph.rank", p, &next)
+			got.Items, cursor = append(got.Items, next.Items...), next.Cursor
+			turned++
+		}
 		if len(got.Items) != len(want) {
 			t.Fatalf("%v: %d items, want %d", p, len(got.Items), len(want))
 		}
@@ -314,17 +328,18 @@ func TestRankBy(t *testing.T) {
 				continue
 			}
 			scored++
-			score := float64(g.Count) / float64(total(g.Member))
+			score, said := float64(g.Count)/float64(total(g.Member)), g.Share
 			if by == "lift" {
+				said = g.Lift
 				score *= float64(accounts) / float64(len(members))
 			}
-			if int(g.Total) != total(g.Member) || math.Abs(float64(g.Score)-1e6*score) > 1 || int(got.Of) != len(members) || int(got.Accounts) != accounts {
+			if int(g.Total) != total(g.Member) || math.Abs(float64(said)-1e6*score) > 1 || g.Share*g.Lift > 0 || int(got.Of) != len(members) || int(got.Accounts) != accounts {
 				t.Fatalf("%v: %+v of %d of %d accounts; want a total of %d and a score of %f; %d of %d", p, g, got.Of, got.Accounts, total(g.Member), score, len(members), accounts)
 			}
 		}
 	}
-	if scored < 300 {
-		t.Errorf("%d results were scored", scored)
+	if scored < 300 || turned < 50 {
+		t.Errorf("%d results were scored, %d pages turned", scored, turned)
 	}
 }
 

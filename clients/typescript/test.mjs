@@ -20,7 +20,7 @@ const {members: contained} = await skein.contains({set, member: [members[0], sta
 assert.deepEqual(contained, [{member: members[0], contained: true}, {member: star, contained: false}]);
 const ranked = await skein.rank({of: set, via: 'likes', since: '24h', limit: 3});
 assert.equal(ranked.items.length, 3);
-assert.equal((await skein.getAccount({actor: star})).state, 'complete');
+assert.equal((await skein.getAccount({did: star})).state, 'complete');
 assert.ok((await skein.getStats()).records.follow > 1000);
 const known = await skein.known({actor: members[0], edge: 'followers', subject: [star]});
 assert.equal(known.subjects[0].subject, star);

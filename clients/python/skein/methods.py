@@ -24,7 +24,9 @@ class ContainsMembership(TypedDict):
 class _GetAccountOutput(TypedDict):
     active: bool
     description: str
+    desynchronized: bool
     did: str
+    partial: bool
     records: Dict[str, Any]
     state: Union[Literal["complete", "partial", "desynchronized", "unknown"], str]
 
@@ -171,6 +173,7 @@ class RankOutput(_RankOutput, total=False):
     """Expands every member of a set of DIDs along an edge, and counts how often each result occurs, highest first. An actor counts once for a result."""
 
     accounts: int
+    cursor: str
     incomplete: bool
     of: int
     reason: str
@@ -182,7 +185,8 @@ class _RankRanked(TypedDict):
 
 
 class RankRanked(_RankRanked, total=False):
-    score: int
+    lift: int
+    share: int
     total: int
 
 
@@ -208,9 +212,9 @@ class Methods:
         answer: ContainsOutput = self._call("blue.skein.graph.contains", {"member": member, "set": set_})
         return answer
 
-    def get_account(self, actor: str) -> GetAccountOutput:
+    def get_account(self, did: str) -> GetAccountOutput:
         """What the index has of one account, and what it lacks."""
-        answer: GetAccountOutput = self._call("blue.skein.graph.getAccount", {"actor": actor})
+        answer: GetAccountOutput = self._call("blue.skein.graph.getAccount", {"did": did})
         return answer
 
     def get_stats(self) -> GetStatsOutput:
@@ -233,7 +237,7 @@ class Methods:
         answer: QueryOutput = self._call("blue.skein.graph.query", {"count": count, "cursor": cursor, "limit": limit, "records": records, "set": set_})
         return answer
 
-    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks"], str], *, by: Literal["count", "share", "lift"] | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None) -> RankOutput:
+    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks"], str], *, by: Literal["count", "share", "lift"] | None = None, cursor: str | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None) -> RankOutput:
         """Expands every member of a set of DIDs along an edge, and counts how often each result occurs, highest first. An actor counts once for a result."""
-        answer: RankOutput = self._call("blue.skein.graph.rank", {"by": by, "except": except_, "limit": limit, "min": min, "of": of, "since": since, "subjectsSince": subjects_since, "until": until, "via": via})
+        answer: RankOutput = self._call("blue.skein.graph.rank", {"by": by, "cursor": cursor, "except": except_, "limit": limit, "min": min, "of": of, "since": since, "subjectsSince": subjects_since, "until": until, "via": via})
         return answer

@@ -23,7 +23,7 @@ export interface ContainsMembership {
 
 export interface GetAccountParams {
   /** A DID, or a handle with an @ before it. */
-  actor: string;
+  did: string;
 }
 
 export interface GetAccountOutput {
@@ -31,7 +31,11 @@ export interface GetAccountOutput {
   active: boolean;
   /** The same as a sentence. */
   description: string;
+  /** Something that it did was missed. */
+  desynchronized: boolean;
   did: string;
+  /** What it did before the index heard of it may not be indexed. */
+  partial: boolean;
   queued?: GetAccountQueued;
   /** How many records of it are indexed, by the kind's name (getStats). */
   records: Record<string, unknown>;
@@ -201,6 +205,8 @@ export interface QueryOutput {
 export interface RankParams {
   /** What is ranked by: how many of the set have an edge to the result; which share they are of all who have one; or how many times as many as chance would give. Of more than 20,000 results those with the highest counts are scored. */
   by?: 'count' | 'share' | 'lift';
+  /** From the page before. Pages are of the index as it is then: a result whose place changes meanwhile may come twice, or not. */
+  cursor?: string;
   /** An expression of a set, of the type of the results, that are left out. */
   except?: string;
   limit?: number;
@@ -221,6 +227,8 @@ export interface RankParams {
 export interface RankOutput {
   /** By share or lift: how many accounts there are. */
   accounts?: number;
+  /** Absent on the last page. */
+  cursor?: string;
   /** Something may be missing in the answer: absent if all that it rests on is indexed. */
   incomplete?: boolean;
   items: RankRanked[];
@@ -233,9 +241,11 @@ export interface RankOutput {
 
 export interface RankRanked {
   count: number;
+  /** By lift: (count / of) / (total / accounts), how many times as many as chance would give, in millionths. */
+  lift?: number;
   member: string;
-  /** The share (count / total) or lift (count / of, by total / accounts), in millionths. */
-  score?: number;
+  /** By share: count / total, in millionths. */
+  share?: number;
   /** By share or lift: how many have an edge to it in all, at any time. */
   total?: number;
 }

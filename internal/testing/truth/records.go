@@ -177,7 +177,7 @@ func (f facts) shares(ctx context.Context, base, actor string, _ []string) (diff
 		Items []struct {
 			Member       string
 			Count        int
-			Total, Score int
+			Total, Share int
 		}
 	}
 	q := url.Values{"of": {"follows(" + actor + ")"}, "via": {"likes"}, "by": {"share"}, "min": {"1"}, "limit": {"1000"}}
@@ -192,7 +192,7 @@ func (f facts) shares(ctx context.Context, base, actor string, _ []string) (diff
 	}
 	for i, it := range got.Items {
 		total := len(f.Reverse["like"][it.Member])
-		if it.Count != counts[it.Member] || it.Total != total || it.Score != it.Count*1_000_000/total && it.Score != it.Count*1_000_000/total+1 || i > 0 && it.Score > got.Items[i-1].Score {
+		if it.Count != counts[it.Member] || it.Total != total || it.Share != it.Count*1_000_000/total && it.Share != it.Count*1_000_000/total+1 || i > 0 && it.Share > got.Items[i-1].Share {
 			differences = append(differences, fmt.Sprintf("share for %s: %+v, want %d of %d", actor, it, counts[it.Member], total))
 		}
 	}

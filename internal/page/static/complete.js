@@ -1,0 +1,123 @@
+// Completion of the names of sets, what can be asked, and where the page begins.
+'use strict';
+
+// What the sets are that every index has; of others only the names are known.
+const meanings = {
+  followers: 'who follow an account', follows: 'whom an account follows', likers: 'who liked a post', likes: 'what an account liked', reposters: 'who reposted a post', reposts: 'what an account reposted',
+  blockers: 'who block an account', blocks: 'whom an account blocks', listblockers: 'who block a list', listblocks: 'which lists an account blocks', listed: 'who is on a list', lists: 'which lists an account is on',
+  intersect: 'who is in all of the sets', union: 'who is in any of the sets', except: 'who is in the first set, and in no other', members: 'those that are given',
+  rank: 'what the members of a set like most, follow most, …: of= a set, via= likes, follows, …',
+};
+const parts = [['since=', 'a date, a time, or an age such as 24h or 7d'], ['until=', 'the same'], ['of=', 'the set to rank by'], ['via=', 'likes, follows, reposts, …'], ['by=', 'count, share or lift'], ['except=', 'a set of what is left out']];
+
+let kinds = [], words = [];
+
+async function learn() {
+  try {
+    kinds = (await ask('blue.skein.graph.getStats', {})).answer.kinds;
+  } catch { kinds = []; }
+  const names = new Set(Object.keys(meanings));
+  for (const k of kinds) {
+    if (k.forward) { names.add(k.forward); names.add(k.reverse); }
+  }
+  words = [...names].sort().map(w => [w, meanings[w] || 'by ' + (kinds.find(k => k.forward === w || k.reverse === w) || {}).collection]);
+  $('what').replaceChildren(...words.flatMap(([word, what]) => [el('dt', {}, el('button', {type: 'button', class: 'plain', onclick: () => start(word)}, word + '(…)')), el('dd', {}, what)]));
+}
+
+// start begins an expression with a word, or goes on with it.
+function start(word) {
+  const input = $('q');
+  input.focus();
+  completion.matches = [[word]];
+  completion.from = input.selectionStart;
+  completion.to = input.selectionEnd;
+  accept(0);
+}
+
+const completion = {matches: [], at: -1, from: 0, to: 0};
+
+// complete proposes words for the one that the caret is in; all of them, if asked for none.
+function complete(all) {
+  const input = $('q'), before = input.value.slice(0, input.selectionStart), after = input.value.slice(input.selectionStart);
+  const m = /(^|[(,\s])([A-Za-z_]*)$/.exec(before), tail = /^[A-Za-z_]*/.exec(after)[0];
+  completion.matches = m && (m[2] || all === true) ? [...words, ...(before.includes('(') ? parts : [])].filter(w => w[0].startsWith(m[2]) && w[0] !== m[2] + tail) : [];
+  completion.from = m ? before.length - m[2].length : 0;
+  completion.to = before.length + tail.length;
+  completion.at = -1;
+  drawCompletion();
+}
+
+function drawCompletion() {
+  const box = $('words'), input = $('q');
+  box.replaceChildren(...completion.matches.map(([word, what], i) => el('li', {id: 'word-' + i, role: 'option', 'aria-selected': String(i === completion.at), onmousedown: e => { e.preventDefault(); accept(i); }}, word, el('small', {}, what))));
+  box.hidden = completion.matches.length === 0;
+  input.setAttribute('aria-expanded', String(!box.hidden));
+  const on = $('word-' + completion.at);
+  if (on) input.setAttribute('aria-activedescendant', on.id);
+  else input.removeAttribute('aria-activedescendant');
+  if (on) on.scrollIntoView({block: 'nearest'});
+}
+
+function accept(i) {
+  const input = $('q'), rest = input.value.slice(completion.to);
+  const word = completion.matches[i][0], call = !word.endsWith('=');
+  const opened = call && rest.startsWith('(');
+  input.value = input.value.slice(0, completion.from) + word + (opened ? '' : call ? '()' : '') + rest;
+  const caret = completion.from + word.length + (call ? 1 : 0);
+  input.setSelectionRange(caret, caret);
+  hideCompletion();
+}
+
+function hideCompletion() {
+  completion.matches = [];
+  drawCompletion();
+}
+
+function keys(e) {
+  const n = completion.matches.length;
+  if (e.key === 'ArrowDown' && n === 0) complete(true);
+  else if (n === 0) return;
+  else if (e.key === 'ArrowDown') completion.at = (completion.at + 1) % n;
+  else if (e.key === 'ArrowUp') completion.at = (completion.at <= 0 ? n : completion.at) - 1;
+  else if (e.key === 'Tab' && !e.shiftKey) return e.preventDefault(), accept(Math.max(0, completion.at));
+  else if (e.key === 'Enter' && completion.at >= 0) return e.preventDefault(), accept(completion.at);
+  else if (e.key === 'Escape') completion.matches = [];
+  else return;
+  e.preventDefault();
+  drawCompletion();
+}
+
+// ---- begin ----
+
+$('ask').addEventListener('submit', e => {
+  e.preventDefault();
+  hideCompletion();
+  go($('q').value.trim());
+});
+$('q').addEventListener('input', complete);
+$('q').addEventListener('keydown', keys);
+$('q').addEventListener('blur', hideCompletion);
+document.addEventListener('click', async e => {
+  const a = e.target.closest('a[data-link]');
+  if (!a || e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
+  e.preventDefault();
+  history.pushState(null, '', a.getAttribute('href'));
+  await show();
+  const heading = $('out').querySelector('h2'); // or a screen reader would begin anew
+  if (heading) heading.focus();
+  scrollTo(0, 0);
+});
+addEventListener('popstate', () => { if (location.search !== shown) show(); });
+
+// Where the browser keeps nothing, names are asked for anew.
+const keep = {
+  get: () => { try { return localStorage.getItem('names') === 'yes'; } catch { return false; } },
+  set: yes => { try { localStorage.setItem('names', yes ? 'yes' : 'no'); } catch { /* only for this page, then */ } },
+};
+$('names').checked = keep.get();
+$('names').addEventListener('change', () => {
+  keep.set($('names').checked);
+  show();
+});
+setInterval(lookForExamples, 5000);
+Promise.all([learn(), learnConfig()]).then(show);
