@@ -97,9 +97,9 @@ func (l *queue) forget(client string, turn chan struct{}) {
 	}
 }
 
-// clientOf names who asks: an address, of IPv6 the network of 64 bits that one
+// ClientOf names who asks: an address, of IPv6 the network of 64 bits that one
 // client has. Those behind one proxy are one client.
-func clientOf(r *http.Request) string {
+func ClientOf(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr

@@ -245,7 +245,7 @@ func (s *Server) answer(ctx context.Context, r *http.Request, m *method) (any, e
 		return nil, err
 	}
 	q.header, q.words = r.Header, s.words
-	q.work = &work{light: s.light, heavyQueue: s.heavy, client: clientOf(r)}
+	q.work = &work{light: s.light, heavyQueue: s.heavy, client: ClientOf(r)}
 	if slices.Contains(dearMethods, m.nsid) {
 		q.work.light, q.work.dear = s.dear, true
 	}

@@ -56,7 +56,7 @@ func (s *Server) subscription(r *http.Request) (*subscriber, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
 	defer cancel()
-	q := params{words: s.words, values: values, work: &work{light: s.light, heavyQueue: s.heavy, client: clientOf(r)}}
+	q := params{words: s.words, values: values, work: &work{light: s.light, heavyQueue: s.heavy, client: ClientOf(r)}}
 	q.resolve = func(list []literal, where func(int) string) error { return s.resolve(ctx, q.work, list, where) }
 	defer q.work.end()
 	e, err := q.set()
@@ -72,7 +72,7 @@ func (s *Server) subscription(r *http.Request) (*subscriber, error) {
 	if last := r.Header.Get("Last-Event-ID"); after == "" || last != "" { // an EventSource that comes back
 		after = last
 	}
-	sub, err := s.watcher.subscribe(e, clientOf(r), after, s.o.Subscribers)
+	sub, err := s.watcher.subscribe(e, ClientOf(r), after, s.o.Subscribers)
 	if err != nil {
 		return nil, &Error{http.StatusServiceUnavailable, "TooManySubscriptions", err.Error() + "; try again later"}
 	}

@@ -67,7 +67,7 @@ const type = async text => {
   await answered();
 };
 const facts = () => page.textContent('#out .facts');
-const members = () => page.$$eval('#out .members .who a', list => list.map(a => a.textContent));
+const members = () => page.$$eval('#out .members .who a', list => list.map(a => a.textContent.startsWith('did:') && a.textContent.includes('/') ? 'at://' + a.textContent : a.textContent));
 const axe = async where => {
   await page.evaluate(axeSource);
   const {violations} = await page.evaluate(() => axe.run());
@@ -90,10 +90,12 @@ await axe('the first page');
 await page.click('#q');
 await page.keyboard.type('foll');
 await page.waitForSelector('#words:not([hidden])');
-expect(await page.getAttribute('#q', 'aria-expanded') === 'true' && await page.getAttribute('#q', 'aria-activedescendant') === 'word-0', 'completion is told to a screen reader');
+expect(await page.getAttribute('#q', 'aria-expanded') === 'true', 'completion is told to a screen reader');
 await page.keyboard.press('ArrowDown');
+expect(await page.getAttribute('#q', 'aria-activedescendant') === 'word-0', 'and which word is chosen');
 await page.keyboard.press('ArrowUp');
-await page.keyboard.press('Tab');
+await page.keyboard.press('ArrowDown');
+await page.keyboard.press('Enter');
 expect(await page.inputValue('#q') === 'followers()', 'completed by keyboard: ' + await page.inputValue('#q'));
 await page.fill('#q', '');
 await page.keyboard.type('inter');
@@ -102,15 +104,31 @@ expect(await page.inputValue('#q') === 'intersect()', 'completed by mouse: ' + a
 await page.keyboard.type('li');
 await page.keyboard.press('Escape');
 expect(await page.isHidden('#words'), 'Escape closes the completion');
+await page.fill('#q', '');
+for (const key of ['i', 'n', 't', 'e', 'Tab', 'f', 'o', 'l', 'l', 'o', 'w', 'e', 'Tab', 'x']) await page.keyboard.press(key);
+expect(await page.inputValue('#q') === 'intersect(followers(x))', 'what is completed is balanced: ' + await page.inputValue('#q'));
+await page.fill('#q', 'lfollows(x)');
+await page.$eval('#q', e => { e.focus(); e.setSelectionRange(1, 1); e.dispatchEvent(new Event('input')); });
+await page.click('#words li:has-text("likers")');
+expect(await page.inputValue('#q') === 'likers(x)', 'the whole word under the caret is completed: ' + await page.inputValue('#q'));
+await page.fill('#q', '');
+await page.keyboard.press('ArrowDown');
+expect((await page.$$('#words li')).length > 10, 'all that there is, where nothing is typed');
+await page.keyboard.press('Escape');
+await page.click('#help summary');
+await page.click('#what button:text-is("likes(…)")');
+expect(await page.inputValue('#q') === 'likes()', 'what can be asked, by mouse: ' + await page.inputValue('#q'));
+await page.click('#help summary');
+expect(await page.$eval('#now', e => e.open), 'what it does now is shown at first');
 
 // A set, its pages, its address, and the way back.
 await type(`follows(${account})`);
-expect((await facts()).startsWith(`${follows.size} members`), `follows(${account}): ${await facts()}, the truth says ${follows.size}`);
+expect((await facts()).startsWith(`${follows.size} accounts`), `follows(${account}): ${await facts()}, the truth says ${follows.size}`);
 await type(`intersect(follows(${account}), likers(${post}))`);
 expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), `those followed who like a post: ${both.length}`);
 expect(/ ms/.test(await facts()), 'how long it took: ' + await facts());
 expect((await page.textContent('#out pre')).includes('--data-urlencode'), 'the line for curl');
-await page.click('#out button.plain');
+await page.click('#out .curl button');
 expect((await page.evaluate(() => navigator.clipboard.readText())).startsWith('curl -G '), 'it is copied');
 await page.reload();
 await answered();
@@ -139,7 +157,7 @@ await typeSet(`likers(${post})`);
 await page.selectOption('#way', 'are followed by the account');
 await page.fill('#whom', post);
 await page.click('.follow button');
-expect(await page.$eval('#whom', e => e.validationMessage) === 'An account is needed here: a handle, a DID, or its address at bsky.app', 'it is said what is needed');
+expect(await page.$eval('#whom', e => e.validationMessage) === 'An account is needed here: a DID, or its address at bsky.app', 'it is said what is needed');
 await page.fill('#whom', account);
 await page.click('.follow button');
 await until(() => document.querySelector('#out h2').textContent.startsWith('intersect('));
@@ -164,35 +182,68 @@ for (const [set, whom] of [[`likers(${post})`, {account, post, list: `at://${acc
 await axe('a set');
 
 // An account, a post, and what can be asked of them.
+const cards = async () => (await page.textContent('#out .cards')).replaceAll('at least ', '');
+const card = async (name, n) => {
+  for (let i = 0; i < 100 && !(await page.$('#out .cards') && (await cards()).includes(name + n)); i++) await page.waitForTimeout(50);
+  return (await cards()).includes(name + n);
+};
 await type(account);
 await until(() => [...document.querySelectorAll('#out .cards small')].every(e => e.textContent !== '…'));
-expect((await page.textContent('#out .cards')).includes('Follows' + follows.size), 'an account: ' + (await page.textContent('#out .cards')));
+expect((await cards()).includes('Follows' + follows.size), 'an account: ' + (await cards()));
 await until(() => /indexed|there|missed/.test(document.querySelector('#out .facts').textContent));
 expect(true, 'what is known of it: ' + await facts());
 await axe('an account');
 await page.screenshot({path: shots + '/account-light.png'});
-for (const card of ['Mutual', 'Liked in the last week', 'What its follows like', 'Similar accounts', 'On the lists', 'New followers this week', 'Followers']) {
+for (const name of ['Blocks', 'Blocked by', 'Mutual', 'Liked in the last week', 'What its follows like', 'Similar accounts', 'On the lists', 'New followers this week', 'Followers']) {
   await type(account);
-  await page.click(`#out .cards a:has(b:text-is("${card}"))`);
+  await page.click(`#out .cards a:has(b:text-is("${name}"))`);
   await until(() => !document.querySelector('#out .cards') && document.querySelector('#out pre'));
-  expect(!(await page.$('#out .error')), card + ': ' + await facts());
+  expect(!(await page.$('#out .error')), name + ': ' + await facts());
 }
 await type(post);
 await until(() => [...document.querySelectorAll('#out .cards small')].every(e => e.textContent !== '…'));
-expect((await page.textContent('#out .cards')).includes('Likers' + postLikers.size), 'a post: ' + (await page.textContent('#out .cards')));
-await page.fill('#account', account);
+expect((await cards()).includes('Likers' + postLikers.size), 'a post: ' + (await cards()));
+await page.fill('#whom', account);
 await page.click('.follow button');
 await page.waitForSelector('#out .members');
 expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), 'which of an account’s follows liked it');
 await type(`https://bsky.app/profile/${post.split('/')[2]}/post/${post.split('/')[4]}`);
-await until(n => document.querySelector('#out .cards')?.textContent.includes('Likers' + n), postLikers.size);
-expect(true, 'the address of a post');
+expect(await card('Likers', postLikers.size), 'the address of a post');
 await type('https://bsky.app/profile/' + account);
-await until(n => document.querySelector('#out .cards')?.textContent.includes('Follows' + n), follows.size);
-expect(true, 'the address of an account');
+expect(await card('Follows', follows.size), 'the address of an account');
 await type(`at://${account}/app.bsky.graph.list/x`);
 await page.waitForSelector('#out .cards');
-expect(/On the list/.test(await page.textContent('#out')), 'a list');
+expect(/On the list/.test(await page.textContent('#out')) && (await page.textContent('#out .facts')).includes(account), 'a list, and whose');
+
+// A ranking: it is typed as in the file of feeds, has pages, and says what it is.
+const ranking = `rank(of=follows(${account}), via=likes)`;
+await type(ranking);
+expect((await page.textContent('#out h2')) === `What is liked by those that ${account} follows`, 'a ranking: ' + await facts());
+const ranked = new Set(await members());
+for (let n = 2; await page.$('#out a:has-text("The next page")'); n++) {
+  await page.click('#out a:has-text("The next page")');
+  await until(n => document.querySelector('#out .facts')?.textContent.startsWith('page ' + n), n);
+  expect(await page.evaluate(() => document.activeElement.tagName) === 'H2', 'the focus is at the answer');
+  (await members()).forEach(m => ranked.add(m));
+}
+const liked = new Set(records.filter(r => r.collection === 'app.bsky.feed.like' && follows.has(r.did) && !hidden(r.did)).map(r => r.subject));
+expect(ranked.size === liked.size && [...ranked].every(m => liked.has(m)), `all pages of a ranking: ${ranked.size} of ${liked.size}`);
+await type(`rank(of=follows(${account}), via=lovers)`);
+expect(/parameter via/.test(await page.textContent('#out .error')), 'a ranking along nothing: ' + await page.textContent('#out .error'));
+await type(`rank(of=follows(${account}), via=likes, except=likes(oops))`);
+await page.waitForSelector('#out .error pre');
+expect((await page.textContent('#out .error pre')).startsWith('likes(oops)\n'), 'an error in a part of it is shown there');
+
+// What happens is told.
+await typeSet(`followers(${account})`);
+await page.click('#out button:has-text("Watch")');
+await until(() => /nothing has changed/.test(document.querySelector('#out').textContent));
+expect(true, 'a set is watched');
+await page.click('#out button:has-text("Stop watching")');
+await typeSet(`followers(${account}, since=7d)`);
+await page.click('#out button:has-text("Watch")');
+await until(() => /cannot be watched/.test(document.querySelector('#out').textContent));
+expect(true, 'one with a window cannot be, and that is said');
 
 // Errors, under the place where they are.
 await type(`intersect(follows(${account}), folowers(${account}))`);
@@ -241,7 +292,7 @@ for (const id of ['skip', 'q', 'BUTTON', 'names', 'plain']) expect(reached.has(i
 
 for (const [name, options, path] of [
   ['light', {colorScheme: 'light', width: 1100}, '/'],
-  ['dark', {colorScheme: 'dark', width: 1100}, '/?' + new URLSearchParams({of: `follows(${account})`, via: 'likes', title: 'What those that an account follows like'})],
+  ['dark', {colorScheme: 'dark', width: 1100}, '/?' + new URLSearchParams({q: ranking})],
   ['narrow', {colorScheme: 'light', width: 360}, '/?' + new URLSearchParams({q: account})],
 ]) {
   await page.emulateMedia({colorScheme: options.colorScheme});

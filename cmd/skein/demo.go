@@ -69,7 +69,7 @@ func runDemo(ctx context.Context, e *command.Environment, listen string, ends ti
 	zero := int64(0)
 	var about atomic.Pointer[demo.Highlights]
 	o := app.ServeOptions{
-		Listen: listen, AdminListen: "127.0.0.1:0", Version: command.Version(), Consume: &consumer.Options{Relay: relay.Address(), Cursor: &zero, UserAgent: "skein-demo"},
+		Listen: listen, Version: command.Version(), Consume: &consumer.Options{Relay: relay.Address(), Cursor: &zero, UserAgent: "skein-demo"},
 		Handles: network, Page: page.Options{Handles: true, People: network.People(), Examples: func() []page.Example { return examples(network, about.Load()) }},
 		Ready: func(api, _ net.Addr) {
 			go func() {
@@ -91,17 +91,23 @@ func examples(n *demo.Network, h *demo.Highlights) []page.Example {
 	}
 	fan := "@" + n.Handle(h.Fan)
 	return []page.Example{
-		{Title: "who follows both of two accounts", Params: map[string]string{"q": both(n, h)}},
-		{Title: "an account", Params: map[string]string{"q": fan}},
-		{Title: "a post", Params: map[string]string{"q": h.Post}},
-		{Title: "a list", Params: map[string]string{"q": h.List}},
-		{Title: "what the people that an account follows like", Params: map[string]string{"of": "follows(" + fan + ")", "via": "likes", "since": "24h", "title": "What those that " + fan + " follows like today"}},
+		{Title: "Who follows both of two accounts?", Q: both(n, h)},
+		{Title: "Who that I follow liked this post?", Q: friends(n, h)},
+		{Title: "What do those that I follow like today?", Q: "rank(of=follows(" + fan + "), via=likes, since=24h)"},
+		{Title: "Who on this list follows me?", Q: fmt.Sprintf("intersect(listed(%s), followers(@%s))", h.List, n.Handle(h.Stars[0]))},
+		{Title: "An account", Q: fan},
+		{Title: "A post", Q: h.Post},
 	}
 }
 
 // both asks who follows both stars.
 func both(n *demo.Network, h *demo.Highlights) string {
 	return fmt.Sprintf("intersect(followers(@%s), followers(@%s))", n.Handle(h.Stars[0]), n.Handle(h.Stars[1]))
+}
+
+// friends asks who that the fan follows liked the post.
+func friends(n *demo.Network, h *demo.Highlights) string {
+	return fmt.Sprintf("intersect(follows(@%s), likers(%s))", n.Handle(h.Fan), h.Post)
 }
 
 // tour waits until the past is indexed, and asks three questions.
@@ -135,7 +141,7 @@ func tour(ctx context.Context, e *command.Environment, base string, n *demo.Netw
 	fan := "follows(@" + n.Handle(about.Fan) + ")"
 	for _, q := range []struct{ asks, set string }{
 		{"Who follows both of two accounts?", both(n, &about)},
-		{"Which of the people that an account follows liked a post?", fmt.Sprintf("intersect(%s, likers(%s))", fan, about.Post)},
+		{"Which of the people that an account follows liked a post?", friends(n, &about)},
 	} {
 		var a struct {
 			Total   int
@@ -151,6 +157,7 @@ func tour(ctx context.Context, e *command.Environment, base string, n *demo.Netw
 		answer(e, q.asks, base, url.Values{"q": {q.set}}, fmt.Sprintf("skein query %s'%s'", server, q.set), a.Total, a.Members, time.Since(began))
 	}
 	p := url.Values{"of": {fan}, "via": {"likes"}, "since": {"24h"}}
+	ranking := "rank(of=" + fan + ", via=likes, since=24h)"
 	var r struct {
 		Items []struct {
 			Member string
@@ -166,7 +173,7 @@ func tour(ctx context.Context, e *command.Environment, base string, n *demo.Netw
 	for _, it := range r.Items[:min(3, len(r.Items))] {
 		top = append(top, fmt.Sprintf("%s  liked by %d of them", it.Member, it.Count))
 	}
-	answer(e, "What do the people that an account follows like today?", base, p, fmt.Sprintf("curl '%s/xrpc/blue.skein.graph.rank?%s'", base, p.Encode()), len(r.Items), top, took)
+	answer(e, "What do the people that an account follows like today?", base, url.Values{"q": {ranking}}, fmt.Sprintf("curl '%s/xrpc/blue.skein.graph.rank?%s'", base, p.Encode()), 0, top, took)
 	fmt.Fprintf(e.Stdout, "For examples/: A=%s L=%s\n\n", about.Stars[0], about.List)
 	fmt.Fprintln(e.Stdout, "It goes on until Ctrl-C, and leaves nothing behind. The real network: skein serve")
 	return nil
@@ -180,6 +187,8 @@ func answer(e *command.Environment, asks, base string, page url.Values, line str
 	}
 	if total > len(first) {
 		fmt.Fprintf(e.Stdout, "      … %d in all\n", total)
+	} else if total == 0 {
+		fmt.Fprintln(e.Stdout, "      … and more")
 	}
 	fmt.Fprintf(e.Stdout, "    in %.1f ms; on the page: %s/?%s\n\n", float64(took.Microseconds())/1000, base, page.Encode())
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -32,7 +34,14 @@ func healthCommand(e *command.Environment) *cli.Command {
 
 func health(ctx context.Context, e *command.Environment, admin string) error {
 	if !strings.Contains(admin, "://") {
-		admin = "http://" + strings.Replace(admin, "0.0.0.0:", "127.0.0.1:", 1)
+		host, port, err := net.SplitHostPort(admin)
+		if err != nil {
+			return command.UsageError("--admin %q: write HOST:PORT", admin)
+		}
+		if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() { // it listens everywhere: here, too
+			host = "127.0.0.1"
+		}
+		admin = "http://" + net.JoinHostPort(host, port)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -40,7 +49,7 @@ func health(ctx context.Context, e *command.Environment, admin string) error {
 	if err != nil {
 		return command.UsageError("--admin: %v", err)
 	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
+	resp, err := (&http.Transport{}).RoundTrip(req) // no proxy lies before it
 	if err != nil {
 		return fmt.Errorf("no daemon answers at %s: %w", admin, err)
 	}

@@ -195,13 +195,20 @@ func (x *Index) serveResyncs(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	out := json.NewEncoder(w)
+	begun := false
 	err := x.eachResync(r.Context(), func(did string, row format.Resync) error {
+		begun = true
 		return out.Encode(struct {
 			DID string `json:"did"`
 			format.Resync
 		}{did, row})
 	})
-	if err != nil {
-		x.log.Debug("listing the queue of repos", "error", err)
+	switch {
+	case err == nil || r.Context().Err() != nil:
+	case !begun:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	default: // what was sent is not all
+		x.log.Error("the queue of repos cannot be listed", "error", err)
+		panic(http.ErrAbortHandler)
 	}
 }

@@ -252,6 +252,7 @@ func (x *Index) Progressed() int64 {
 
 // ServeOptions say what a daemon serves.
 type ServeOptions struct {
+	// Listen is where questions are answered; AdminListen may be "", for none.
 	Listen, AdminListen string
 	Version             string
 	// Consume is nil for a node that only answers.
@@ -289,6 +290,8 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	if x.Backfill != nil {
 		qo.Queue = x.Backfill.Queue
 	}
+	share := divideDescriptors(openFiles())
+	qo.Subscribers = min(2000, share.api/2) // who stays leaves room for who asks
 	if o.Consume == nil || x.part {
 		qo.Subscribers = -1 // what is committed elsewhere is not heard of here
 	}
@@ -299,8 +302,7 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(ctx, api.Close)() // subscribers are sent away, or they would be waited for
-	share := divideDescriptors(openFiles())
-	live := page.NewLive(x.sampler(o.Version, c))
+	live := page.NewLive(x.sampler(o.Version, c), min(1000, share.api/4))
 	go live.Run(ctx)
 	apiListener, err := x.serveHTTP(ctx, "--listen", o.Listen, page.Handler(api, live, o.Page), share.api, stop)
 	if err != nil {
@@ -345,8 +347,14 @@ type listener struct {
 
 func (l *listener) wait() { <-l.done }
 
-// serveHTTP serves h on an address, on so many connections at most.
+// serveHTTP serves h on an address, on so many connections at most; on none, if there is no
+// address.
 func (x *Index) serveHTTP(ctx context.Context, flag, address string, h http.Handler, most int, fail context.CancelCauseFunc) (*listener, error) {
+	if address == "" {
+		nothing := &listener{done: make(chan struct{})}
+		close(nothing.done)
+		return nothing, nil
+	}
 	tcp, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("%s %s: another program listens there: stop it, or give %s another address: %w", flag, address, flag, err)

@@ -64,7 +64,11 @@ func (x *Index) state(ctx context.Context) (edges int64, counts graph.Counts, cu
 // logStart says what was opened, and where it answers.
 func (x *Index) logStart(version string, api, admin net.Addr) {
 	edges, counts, cursors, _ := x.state(context.Background())
-	args := []any{"version", version, "api", "http://" + api.String(), "admin", "http://" + admin.String(), "engine", x.KV.Engine(), "store", x.Path, "memory", human.Bytes(cmp.Or(x.memory, DefaultMemory()))}
+	args := []any{"version", version, "api", "http://" + api.String()}
+	if admin != nil {
+		args = append(args, "admin", "http://"+admin.String())
+	}
+	args = append(args, "engine", x.KV.Engine(), "store", x.Path, "memory", human.Bytes(cmp.Or(x.memory, DefaultMemory())))
 	if x.Graph.Made() {
 		args = append(args, "found", "nothing: a new store was made")
 	} else {

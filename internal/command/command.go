@@ -183,6 +183,16 @@ func (e *Environment) Terminal() bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// width is how many columns the terminal has.
+func (e *Environment) width() int {
+	if f, ok := e.Stderr.(*os.File); ok {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return w
+		}
+	}
+	return 0
+}
+
 // NoArguments refuses what stands behind the flags.
 func NoArguments(c *cli.Command) error {
 	if c.Args().Present() {

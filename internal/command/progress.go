@@ -76,9 +76,19 @@ func (c *Counting) Read(b []byte) (int, error) {
 
 // screen is a terminal with a line at its end that changes, and what is logged above it.
 type screen struct {
-	mu   sync.Mutex
-	to   io.Writer
-	line string
+	mu    sync.Mutex
+	to    io.Writer
+	width func() int // of the terminal, 0 if that is not known
+	line  string
+}
+
+// fits cuts a line to what the terminal shows in one: what wraps could not be taken back.
+func (s *screen) fits(line string) string {
+	r := []rune(line)
+	if width := s.width(); width > 1 && len(r) >= width {
+		return string(r[:width-2]) + "…"
+	}
+	return line
 }
 
 const clearLine = "\r\033[K"
@@ -92,7 +102,7 @@ func (s *screen) Write(b []byte) (int, error) {
 	}
 	n, err := s.to.Write(b)
 	if s.line != "" {
-		_, _ = io.WriteString(s.to, s.line)
+		_, _ = io.WriteString(s.to, s.fits(s.line))
 	}
 	return n, err //nolint:wrapcheck // it is the terminal's
 }
@@ -105,7 +115,7 @@ func (s *screen) status(line string) {
 		return
 	}
 	s.line = line
-	_, _ = io.WriteString(s.to, clearLine+line)
+	_, _ = io.WriteString(s.to, clearLine+s.fits(line))
 }
 
 // StatusLine returns what shows a line that changes below the log, on a terminal where text
@@ -142,7 +152,7 @@ func (e *Environment) logger() (*slog.Logger, error) {
 	}
 	out := e.Stderr
 	if e.Terminal() {
-		e.screen = &screen{to: e.Stderr}
+		e.screen = &screen{to: e.Stderr, width: e.width}
 		out = e.screen
 	}
 	return slog.New(slog.NewTextHandler(out, o)), nil

@@ -3,13 +3,13 @@ package page
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"skein.blue/graph"
 	"skein.blue/internal/sse"
+	"skein.blue/query"
 )
 
 // history is how many seconds the page can look back.
@@ -46,16 +46,18 @@ type rates struct {
 	Edges  []int64 `json:"edges"`
 }
 
-// mostViewers is how many are told at a time; of them, a client has half at most.
-const mostViewers = 1000
+// failures is how many samples may be missed before that is said.
+const failures = 3
 
 // Live takes a sample of the index once a second, and tells all who look. A message is made
 // once, whoever receives it.
 type Live struct {
 	sample func(ctx context.Context) (Sample, error)
+	most   int
 
 	mu      sync.Mutex
 	ended   bool
+	failed  int // samples, one after another
 	last    *Sample
 	at      time.Time
 	past    rates
@@ -64,9 +66,10 @@ type Live struct {
 	clients map[string]int
 }
 
-// NewLive returns a Live that asks sample.
-func NewLive(sample func(ctx context.Context) (Sample, error)) *Live {
-	return &Live{sample: sample, viewers: map[chan []byte]string{}, clients: map[string]int{}}
+// NewLive returns a Live that asks sample, and tells so many at a time at most; a client
+// has half of them.
+func NewLive(sample func(ctx context.Context) (Sample, error), most int) *Live {
+	return &Live{sample: sample, most: most, viewers: map[chan []byte]string{}, clients: map[string]int{}}
 }
 
 // Run takes samples until ctx ends.
@@ -84,15 +87,22 @@ func (l *Live) Run(ctx context.Context) {
 	}
 }
 
-// take takes a sample, and tells it. One that cannot be taken is left out.
+// take takes a sample, and tells it. One that cannot be taken is left out; of several, the
+// state is told to be unknown.
 func (l *Live) take(ctx context.Context) {
 	now := time.Now()
 	s, err := l.sample(ctx)
-	if err != nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err != nil {
+		if l.failed++; l.failed < failures || l.last == nil {
+			return
+		}
+		s = *l.last
+		s.State, s.Lag = "unknown", nil
+	} else {
+		l.failed = 0
+	}
 	m := message{Sample: &s}
 	if seconds := now.Sub(l.at).Seconds(); l.last != nil && seconds > 0 {
 		m.EventRate = int64(float64(s.Events-l.last.Events)/seconds + 0.5)
@@ -136,7 +146,7 @@ func (l *Live) end() {
 func (l *Live) join(client string) (v chan []byte, first []byte, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended || l.last == nil || len(l.viewers) >= mostViewers || l.clients[client] >= mostViewers/2 {
+	if l.ended || l.last == nil || len(l.viewers) >= l.most || l.clients[client] >= (l.most+1)/2 {
 		return nil, nil, false
 	}
 	m := message{Sample: l.last, History: &rates{append([]int64{}, l.past.Events...), append([]int64{}, l.past.Edges...)}}
@@ -168,11 +178,11 @@ func (l *Live) leave(v chan []byte) {
 
 // serve tells one viewer.
 func (l *Live) serve(w http.ResponseWriter, r *http.Request) {
-	client, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		client = r.RemoteAddr
+	if r.Method == http.MethodHead { // it would have no end
+		w.Header().Set("Content-Type", "text/event-stream")
+		return
 	}
-	v, first, ok := l.join(client)
+	v, first, ok := l.join(query.ClientOf(r))
 	if !ok {
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, "too many are looking already, or nothing is known yet", http.StatusServiceUnavailable)

@@ -10,10 +10,13 @@ package page
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"embed"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -29,6 +32,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 type file struct {
 	contentType   string
 	plain, packed []byte
+	tag           string // of what it says, weak: the same for both
 }
 
 var types = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
@@ -50,15 +54,15 @@ var files = func() map[string]*file {
 		if _, err := w.Write(b); err != nil || w.Close() != nil {
 			panic("page: compressing " + e.Name())
 		}
-		all[e.Name()] = &file{types[path.Ext(e.Name())], b, packed.Bytes()}
+		all[e.Name()] = &file{types[path.Ext(e.Name())], b, packed.Bytes(), fmt.Sprintf(`W/"%x"`, sha256.Sum256(b))[:24] + `"`}
 	}
 	return all
 }()
 
-// An Example is something to ask, and the parameters of the page's address that ask it.
+// An Example is something to ask, in words and as it is typed.
 type Example struct {
-	Title  string            `json:"title"`
-	Params map[string]string `json:"params"`
+	Title string `json:"title"`
+	Q     string `json:"q"`
 }
 
 // Options are what the page shows of a server.
@@ -133,14 +137,22 @@ func Secure(h http.Header, policy string) {
 	h.Set("Referrer-Policy", "no-referrer")
 }
 
+var refusesGzip = regexp.MustCompile(`gzip\s*;\s*q=0(\.0*)?\s*(,|$)`)
+
+func takesGzip(r *http.Request) bool {
+	accept := strings.ToLower(strings.Join(r.Header.Values("Accept-Encoding"), ","))
+	return strings.Contains(accept, "gzip") && !refusesGzip.MatchString(accept)
+}
+
 func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	Secure(h, policy)
 	h.Set("Content-Type", f.contentType)
 	h.Set("Cache-Control", "no-cache")
 	h.Add("Vary", "Accept-Encoding")
+	h.Set("ETag", f.tag)
 	b := f.plain
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if takesGzip(r) {
 		h.Set("Content-Encoding", "gzip")
 		b = f.packed
 	}

@@ -47,7 +47,7 @@ func get(t *testing.T, address, accept string) (status int, header http.Header, 
 // nobody, and may do no more.
 func TestHandler(t *testing.T) {
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "api "+r.URL.Path) })
-	srv := httptest.NewServer(Handler(api, NewLive(samples()), Options{Examples: func() []Example { return []Example{{"x", map[string]string{"q": "y"}}} }}))
+	srv := httptest.NewServer(Handler(api, NewLive(samples(), most), Options{Examples: func() []Example { return []Example{{"x", "y"}} }}))
 	defer srv.Close()
 	const html = "text/html,application/xhtml+xml"
 	for _, test := range []struct{ path, accept, contentType, body string }{
@@ -57,10 +57,12 @@ func TestHandler(t *testing.T) {
 		{"/", "*/*", "text/plain; charset=utf-8", "api /"},
 		{"/xrpc/x", html, "text/plain; charset=utf-8", "api /xrpc/x"},
 		{"/page/app.js", "*/*", "text/javascript; charset=utf-8", "// The page"},
+		{"/page/live.js", "*/*", "text/javascript; charset=utf-8", "// What the index"},
+		{"/page/complete.js", "*/*", "text/javascript; charset=utf-8", "// Completion"},
 		{"/page/style.css", "*/*", "text/css; charset=utf-8", ":root"},
 		{"/page/icon.svg", "*/*", "image/svg+xml", "<svg"},
 		{"/page/none.js", "*/*", "text/plain; charset=utf-8", "404"},
-		{"/page/config.json", "*/*", "application/json", `{"handles":false,"people":false,"examples":[{"title":"x","params":{"q":"y"}}]}`},
+		{"/page/config.json", "*/*", "application/json", `{"handles":false,"people":false,"examples":[{"title":"x","q":"y"}]}`},
 		{"/robots.txt", "*/*", "text/plain; charset=utf-8", "User-agent"},
 	} {
 		status, header, body := get(t, srv.URL+test.path, test.accept)
@@ -97,10 +99,12 @@ func TestHandler(t *testing.T) {
 	}
 }
 
+const most = 1000
+
 // Viewers are told the same, from what was before on; those who do not read miss messages
 // and hold nobody up; there are so many at most; and in the end all are sent away.
 func TestLive(t *testing.T) {
-	l := NewLive(samples())
+	l := NewLive(samples(), most)
 	srv := httptest.NewServer(http.HandlerFunc(l.serve))
 	defer srv.Close()
 	if status, _, _ := get(t, srv.URL, ""); status != http.StatusServiceUnavailable {
@@ -150,7 +154,7 @@ func TestLive(t *testing.T) {
 		l.take(t.Context())
 	}
 	l.mu.Lock()
-	for len(l.viewers) < mostViewers {
+	for len(l.viewers) < most {
 		l.viewers[make(chan []byte, 1)] = "y"
 	}
 	l.mu.Unlock()
@@ -176,7 +180,7 @@ func TestNoSample(t *testing.T) {
 			return Sample{}, errors.New("not now")
 		}
 		return next(ctx)
-	})
+	}, 10)
 	l.take(t.Context())
 	if _, _, ok := l.join("x"); ok {
 		t.Error("there is something to tell")
@@ -197,10 +201,88 @@ func TestNoSample(t *testing.T) {
 	<-done
 }
 
+// What fails again and again is told, to those who look and to those who come.
+func TestUnknown(t *testing.T) {
+	failing := false
+	next := samples()
+	l := NewLive(func(ctx context.Context) (Sample, error) {
+		if failing {
+			return Sample{}, errors.New("the store is damaged")
+		}
+		return next(ctx)
+	}, 10)
+	state := func(b []byte) string {
+		var m struct{ State string }
+		if err := json.Unmarshal(b[len("data: "):], &m); err != nil {
+			t.Fatal(err)
+		}
+		return m.State
+	}
+	l.take(t.Context())
+	v, _, _ := l.join("x")
+	known := state(l.newest)
+	failing = true
+	for i := range 4 {
+		l.take(t.Context())
+		if told := len(v); told != max(0, i-1) {
+			t.Errorf("after %d failures %d messages", i+1, told)
+		}
+	}
+	if s := state(<-v); s != "unknown" || known == s {
+		t.Errorf("%s after %s", s, known)
+	}
+	if _, first, _ := l.join("y"); state(first) != "unknown" {
+		t.Errorf("who comes is told %s", first)
+	}
+	failing = false
+	l.take(t.Context())
+	if _, first, _ := l.join("z"); state(first) != known {
+		t.Errorf("afterwards: %s", first)
+	}
+}
+
+// HEAD has an end, and what has not changed is not sent again.
+func TestHead(t *testing.T) {
+	l := NewLive(samples(), most)
+	l.take(t.Context())
+	srv := httptest.NewServer(Handler(http.NotFoundHandler(), l, Options{}))
+	defer srv.Close()
+	ask := func(method, path string, header ...string) (int, http.Header) {
+		req, err := http.NewRequestWithContext(t.Context(), method, srv.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(header); i += 2 {
+			req.Header.Set(header[i], header[i+1])
+		}
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode, resp.Header
+	}
+	if status, header := ask("HEAD", "/live"); status != 200 || header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("HEAD /live: %d", status)
+	}
+	_, header := ask("GET", "/page/app.js", "Accept-Encoding", "br, gzip")
+	if header.Get("Content-Encoding") != "gzip" {
+		t.Error("it is not compressed")
+	}
+	if status, _ := ask("GET", "/page/app.js", "If-None-Match", header.Get("ETag")); status != 304 {
+		t.Errorf("it is sent again: %d", status)
+	}
+	for _, no := range []string{"identity", "gzip;q=0", "gzip; q=0.0, br"} {
+		if _, header := ask("GET", "/page/app.js", "Accept-Encoding", no); header.Get("Content-Encoding") != "" {
+			t.Errorf("Accept-Encoding: %s, and it is %s", no, header.Get("Content-Encoding"))
+		}
+	}
+}
+
 // What 200 viewers cost a second, over sockets of loopback, those who read included: the
 // share of a core is cpu-ms/op over 1,000.
 func BenchmarkViewers(b *testing.B) {
-	l := NewLive(samples())
+	l := NewLive(samples(), most)
 	l.take(b.Context())
 	srv := httptest.NewServer(http.HandlerFunc(l.serve))
 	defer srv.Close()

@@ -113,14 +113,13 @@ async function show() {
   }
   out.setAttribute('aria-busy', 'true'); // what is there is the answer to something else
   document.title = q ? q + ' – skein' : 'skein';
-  $('now').open = $('help').hidden = false;
+  $('now').open = !q;
   try {
     if (!q) return welcome(out, signal);
-    $('now').open = false;
-    const s = subjectOf(q), rank = rankOf(q);
-    if (rank) await showRank(out, rank, signal);
+    const s = subjectOf(q), rank = rankOf(q), cursor = p.get('cursor'), page = Number(p.get('page') || 1);
+    if (rank) await showRank(out, q, rank, cursor, page, signal);
     else if (s) await showSubject(out, s, signal);
-    else await showSet(out, q, p.get('cursor'), Number(p.get('page') || 1), signal);
+    else await showSet(out, q, cursor, page, signal);
     say(out.querySelector('.facts'));
   } catch (e) {
     if (e.name !== 'AbortError') showError(out, q, e);
@@ -208,9 +207,11 @@ async function showSet(out, q, cursor, page, signal) {
   facts.push(took);
   out.replaceChildren(title(el('code', {}, q)), el('p', {class: 'facts'}, facts.join(' · ')), incomplete(answer),
     items.length ? list(items, i => [i.time && el('time', {datetime: i.time, class: 'more'}, new Date(i.time).toLocaleString())]) : el('p', {}, 'Nobody, as far as the index knows. If you did not expect that, look whether the names are right.'),
-    answer.cursor ? el('p', {}, link({q, cursor: answer.cursor, page: String(page + 1)}, 'The next page')) : '', refine(q, answer.type), changes(q), curlLine(method, params));
+    nextPage(q, answer, page), refine(q, answer.type), changes(q), curlLine(method, params));
   nameThem(out, signal);
 }
+
+const nextPage = (q, answer, page) => answer.cursor ? el('p', {}, link({q, cursor: answer.cursor, page: String(page + 1)}, 'The next page')) : '';
 
 // refine asks which of the members of a set are in another set, too: that is what sets are for.
 function refine(q, type) {
@@ -286,13 +287,14 @@ function rankTitle(p) {
   return (led[p.via] ? led[p.via][0] : p.via + ' of ') + whom + when + (p.by === 'lift' || p.by === 'share' ? ', more than by everybody' : '');
 }
 
-async function showRank(out, given, signal) {
-  const params = {limit: '50', ...given}, limit = Number(params.limit);
+async function showRank(out, q, given, cursor, page, signal) {
+  const params = {...given, limit: '50'};
+  if (cursor) params.cursor = cursor;
   const {answer, took} = await ask('blue.skein.graph.rank', params, signal);
   const part = i => params.by === 'lift' ? `, ${(i.lift / 1e6).toFixed(1)} times as many as by chance` : params.by === 'share' ? `, ${(i.share / 1e4).toFixed(1)} % of its ` + number.format(i.total) : '';
-  out.replaceChildren(title(rankTitle(params)), el('p', {class: 'facts'}, counted(answer.items.length, 'result') + (answer.items.length === limit ? ', the first' : '') + ' · ' + took), incomplete(answer),
+  out.replaceChildren(title(rankTitle(params)), el('p', {class: 'facts'}, (page > 1 ? 'page ' + page : (answer.cursor ? 'the first ' : '') + counted(answer.items.length, 'result')) + ' · ' + took), incomplete(answer),
     answer.items.length ? list(answer.items, i => [el('span', {class: 'more'}, (led[params.via] ? led[params.via][1] : '') + number.format(i.count) + (answer.of ? ' of ' + number.format(answer.of) : '') + part(i))]) : el('p', {}, 'Nothing, as far as the index knows.'),
-    answer.items.length === limit && limit < 1000 ? el('p', {}, link({q: rankText({...params, limit: Math.min(1000, 4 * limit)})}, 'Show more')) : '', curlLine('blue.skein.graph.rank', params));
+    nextPage(q, answer, page), curlLine('blue.skein.graph.rank', params));
   nameThem(out, signal);
 }
 

@@ -20,8 +20,8 @@ async function learn() {
   for (const k of kinds) {
     if (k.forward) { names.add(k.forward); names.add(k.reverse); }
   }
-  words = [...names].sort().map(w => [w, meanings[w] || 'by ' + (kinds.find(k => k.forward === w || k.reverse === w) || {}).collection]);
-  $('what').replaceChildren(...words.flatMap(([word, what]) => [el('dt', {}, el('button', {type: 'button', class: 'plain', onclick: () => start(word)}, word + '(…)')), el('dd', {}, what)]));
+  words = [...names].map(w => [w, meanings[w] || 'by ' + (kinds.find(k => k.forward === w || k.reverse === w) || {}).collection]);
+  $('what').replaceChildren(...words.map(([word, what]) => el('div', {}, el('dt', {}, el('button', {type: 'button', class: 'plain', onclick: () => start(word)}, word + '(…)')), el('dd', {}, what))));
 }
 
 // start begins an expression with a word, or goes on with it.
