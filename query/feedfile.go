@@ -1,6 +1,7 @@
 package query
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -79,7 +80,13 @@ func parseFeed(words *vocabulary, text string) (f feed, err error) {
 		return f, fmt.Errorf("%q is no feed: write NAME = what it shows", clip(text)) //nolint:err113 // likewise
 	}
 	f.viewer = strings.Contains(shows, "$viewer")
-	inside, isRank := strings.CutPrefix(shows, "rank(")
+	asked, isRank, err := ParseRank(shows)
+	if err == nil && (asked.Has("limit") || asked.Has("cursor")) {
+		err = errors.New("a feed has pages of its own, without limit and cursor") //nolint:err113 // it is told to the operator
+	}
+	if err != nil {
+		return f, fmt.Errorf("feed %s: %w", f.name, err)
+	}
 	if !isRank {
 		f.set = shows
 		e, err := words.parse(f.forViewer(placeholder).set, time.Now())
@@ -91,24 +98,7 @@ func parseFeed(words *vocabulary, text string) (f feed, err error) {
 		}
 		return f, nil
 	}
-	inside, ok = strings.CutSuffix(inside, ")")
-	if !ok {
-		return f, fmt.Errorf("feed %s: rank(… must end with )", f.name) //nolint:err113 // likewise
-	}
-	f.rank = url.Values{}
-	for _, part := range topLevel(inside) {
-		name, value, ok := strings.Cut(part, "=")
-		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		switch {
-		case !ok:
-			return f, fmt.Errorf("feed %s: %q in rank(…): write name=value", f.name, clip(part)) //nolint:err113 // likewise
-		case !slices.Contains(rankTakes, name) || name == "limit" || name == "cursor":
-			return f, fmt.Errorf("feed %s: rank has no %q", f.name, name) //nolint:err113 // likewise
-		case f.rank.Has(name):
-			return f, fmt.Errorf("feed %s: %s is given twice", f.name, name) //nolint:err113 // likewise
-		}
-		f.rank.Set(name, value)
-	}
+	f.rank = asked
 	r, err := params{words: words, values: f.forViewer(placeholder).rank, resolve: func([]literal, func(int) string) error { return nil }}.ranking(time.Now())
 	if err == nil && r.via.is != dict.URI {
 		err = fmt.Errorf("it leads to %s, a feed shows posts: via likes or reposts", plural(r.via.is)) //nolint:err113 // likewise
@@ -117,6 +107,34 @@ func parseFeed(words *vocabulary, text string) (f feed, err error) {
 		return f, fmt.Errorf("feed %s: %w", f.name, err)
 	}
 	return f, nil
+}
+
+// ParseRank reads a ranking as people write it, rank(of=follows(did:…), via=likes, since=24h):
+// what it asks of the method rank. is is false for what is no ranking.
+func ParseRank(text string) (asked url.Values, is bool, err error) {
+	inside, is := strings.CutPrefix(strings.TrimSpace(text), "rank(")
+	if !is {
+		return nil, false, nil
+	}
+	inside, ok := strings.CutSuffix(inside, ")")
+	if !ok {
+		return nil, true, errors.New("rank(… must end with )") //nolint:err113 // it is told to who wrote it
+	}
+	asked = url.Values{}
+	for _, part := range topLevel(inside) {
+		name, value, ok := strings.Cut(part, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case !ok:
+			return nil, true, fmt.Errorf("%q in rank(…): write name=value", clip(part)) //nolint:err113 // likewise
+		case !slices.Contains(rankTakes, name):
+			return nil, true, fmt.Errorf("rank has no %q, it has %s", clip(name), strings.Join(rankTakes, ", ")) //nolint:err113 // likewise
+		case asked.Has(name):
+			return nil, true, fmt.Errorf("%s is given twice", name) //nolint:err113 // likewise
+		}
+		asked.Set(name, value)
+	}
+	return asked, true, nil
 }
 
 // topLevel divides arguments at the commas that are in no parentheses.

@@ -280,7 +280,7 @@ func TestFeedFile(t *testing.T) {
 		"a = followers($viewer)":                                     "it is a set of DIDs, a feed shows posts",
 		"a = rank(of=follows($viewer), via=follows)":                 "it leads to DIDs, a feed shows posts",
 		"a = rank(of=follows($viewer), via=likes, since=soon)":       "parameter since",
-		"a = rank(of=follows($viewer), via=likes, limit=5)":          `rank has no "limit"`,
+		"a = rank(of=follows($viewer), via=likes, limit=5)":          `without limit and cursor`,
 		"a = rank(of=follows($viewer), of=follows($viewer))":         "of is given twice",
 		"a = rank(follows($viewer), via=likes)":                      "write name=value",
 		"a = rank(of=follows($viewer), via=likes":                    "must end with )",

@@ -23,9 +23,11 @@ import (
 	"skein.blue/consumer/archive"
 	"skein.blue/consumer/backfill"
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
 	"skein.blue/internal/human"
+	"skein.blue/internal/kv"
 	"skein.blue/internal/syntax"
 )
 
@@ -50,14 +52,14 @@ func backfillCommand(e *command.Environment) *cli.Command {
 		&cli.StringSliceFlag{Name: "host", DefaultText: "all hosts of the relay", Usage: "fetch all repos of this PDS; several times for several"},
 		&cli.StringSliceFlag{Name: "did", Usage: "fetch the repo of this account"},
 		&cli.StringSliceFlag{Name: "car", Usage: "take this file, or all *.car in this folder: repos that were exported"},
-		&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "the admin address of a running daemon, which does the work; off: do it here, in the store of --store", Destination: &admin, Sources: command.Env("admin")},
+		&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "the admin address of a running daemon, which does the work; off: do it here, in the store of --store", Destination: &admin, Sources: adminEnv()},
 		s.RelayFlag(),
 	}, append(s.PastFlags(), s.WriteFlags(e)...)...)
 	return &cli.Command{
 		Name:  "backfill",
 		Usage: "fetch the past: from an archive, from hosts, of single repos, or from files; through a running daemon, if there is one",
 		Flags: flags,
-		Action: func(ctx context.Context, c *cli.Command) error {
+		Action: func(ctx context.Context, c *cli.Command) (err error) {
 			if err := command.NoArguments(c); err != nil {
 				return err
 			}
@@ -70,12 +72,16 @@ func backfillCommand(e *command.Environment) *cli.Command {
 					return command.UsageError("--archive: %v", err)
 				}
 			}
-			for _, did := range p.dids {
-				if !syntax.ValidDID([]byte(did)) {
-					return command.UsageError("--did %q is not a DID", did)
-				}
+			if err := checkDIDs("--did ", p.dids); err != nil {
+				return err
 			}
-			return runBackfill(ctx, e, s, &p, admin, c.IsSet("store") && !c.IsSet("admin"))
+			if slices.Contains(p.hosts, "") {
+				return command.UsageError("--host is empty: name a PDS, such as pds.example.com")
+			}
+			if p.files, err = carFiles(p.files); err != nil { // before anything is made for them
+				return err
+			}
+			return runBackfill(ctx, e, s, &p, admin, c.IsSet("admin"), c.IsSet("store"))
 		},
 	}
 }
@@ -84,25 +90,42 @@ func resyncCommand(e *command.Environment) *cli.Command {
 	var admin string
 	return &cli.Command{
 		Name: "resync", Usage: "have a running daemon fetch repos anew", ArgsUsage: "DID…",
-		Flags: []cli.Flag{&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "the admin address of the daemon", Destination: &admin, Sources: command.Env("admin")}},
+		Flags: []cli.Flag{&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "the admin address of the daemon", Destination: &admin, Sources: adminEnv()}},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			dids := c.Args().Slice()
 			if len(dids) == 0 {
 				return command.UsageError("skein resync takes the DIDs of the repos")
 			}
-			for _, did := range dids {
-				if !syntax.ValidDID([]byte(did)) {
-					return command.UsageError("%q is not a DID", did)
-				}
+			if err := checkDIDs("", dids); err != nil {
+				return err
 			}
-			d := adminOf(admin)
-			if err := d.post(ctx, "/resync", "application/json", asJSON(map[string]any{"dids": dids}), nil); err != nil {
+			var said backfill.Status // it is skein's
+			if err := adminOf(admin).post(ctx, "/resync", "application/json", asJSON(map[string]any{"dids": dids}), &said); err != nil {
 				return err
 			}
 			fmt.Fprintf(e.Stdout, "%d queued\n", len(dids))
 			return nil
 		},
 	}
+}
+
+// adminEnv is where the admin address of a daemon may be said: for these commands, or as for
+// the daemon itself.
+func adminEnv() cli.ValueSourceChain {
+	return cli.EnvVars(command.EnvPrefix+"ADMIN", command.EnvPrefix+"ADMIN_LISTEN")
+}
+
+// checkDIDs refuses what is no DID: nobody would answer for it.
+func checkDIDs(flag string, dids []string) error {
+	for _, did := range dids {
+		if !syntax.ValidDID(did) {
+			return command.UsageError("%s%q is not a DID", flag, did)
+		}
+		if plc, ok := strings.CutPrefix(did, "did:plc:"); ok && !syntax.ValidPLC(plc) {
+			return command.UsageError("%s%q is not a did:plc, which has 24 characters of base32", flag, did)
+		}
+	}
+	return nil
 }
 
 func asJSON(v any) io.Reader {
@@ -120,19 +143,24 @@ type worker interface {
 	status(ctx context.Context) (backfill.Status, error)
 }
 
-func runBackfill(ctx context.Context, e *command.Environment, s *command.Settings, p *past, admin string, hasStore bool) (err error) {
+func runBackfill(ctx context.Context, e *command.Environment, s *command.Settings, p *past, admin string, hasAdmin, hasStore bool) (err error) {
 	var w worker
-	if admin != noAdmin && !hasStore {
+	create := true
+	if admin != noAdmin && (hasAdmin || !hasStore) {
 		d := adminOf(admin)
 		_, err := d.status(ctx)
-		if err == nil {
+		switch {
+		case err == nil:
 			w = d
-		} else if !errors.Is(err, syscall.ECONNREFUSED) {
+		case hasAdmin || !errors.Is(err, syscall.ECONNREFUSED):
 			return err
+		default:
+			create = false // nobody said where
+			fmt.Fprintf(e.Stderr, "no daemon answers at %s: the work is done here, in the store %s\n", admin, s.Store)
 		}
 	}
 	if w == nil {
-		h, err := openHere(ctx, e, s, p)
+		h, err := openHere(ctx, e, s, p, create)
 		if err != nil {
 			return err
 		}
@@ -150,7 +178,7 @@ func runBackfill(ctx context.Context, e *command.Environment, s *command.Setting
 		}
 	}
 	if p.isAll() || p.archive != "" || len(p.hosts)+len(p.dids) > 0 {
-		if err := w.begin(ctx, p); err != nil {
+		if err := begin(ctx, e, w, p); err != nil {
 			return err
 		}
 		if err := follow(ctx, e, w, p, &before); err != nil {
@@ -163,19 +191,38 @@ func runBackfill(ctx context.Context, e *command.Environment, s *command.Setting
 	return nil
 }
 
-// placeFiles takes files, one after the other. One that cannot be taken is named, and the
-// rest goes on.
-func placeFiles(ctx context.Context, e *command.Environment, w worker, files []string) (failed int, err error) {
-	var all []string
-	for _, name := range files {
+// begin begins, and says what that waits for.
+func begin(ctx context.Context, e *command.Environment, w worker, p *past) error {
+	begun := make(chan error, 1)
+	go func() { begun <- w.begin(ctx, p) }()
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	said := ""
+	for {
+		select {
+		case err := <-begun:
+			return err
+		case <-tick.C:
+		}
+		if st, err := w.status(ctx); err == nil && st.Trouble != "" && st.Trouble != said {
+			said = st.Trouble
+			fmt.Fprintln(e.Stderr, said)
+		}
+	}
+}
+
+// carFiles lists files, and those of folders.
+func carFiles(names []string) (all []string, err error) {
+	for _, name := range names {
 		info, err := os.Stat(name)
 		if err != nil {
-			return 0, fmt.Errorf("--car: %w", err)
+			return nil, fmt.Errorf("--car: %w", err)
 		}
 		if !info.IsDir() {
 			all = append(all, name)
 			continue
 		}
+		before := len(all)
 		err = filepath.WalkDir(name, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() && strings.HasSuffix(path, ".car") {
 				all = append(all, path)
@@ -183,9 +230,18 @@ func placeFiles(ctx context.Context, e *command.Environment, w worker, files []s
 			return err
 		})
 		if err != nil {
-			return 0, fmt.Errorf("--car: %w", err)
+			return nil, fmt.Errorf("--car: %w", err)
+		}
+		if len(all) == before {
+			return nil, fmt.Errorf("--car %s: there is no file *.car in this folder", name)
 		}
 	}
+	return all, nil
+}
+
+// placeFiles takes files, one after the other. One that cannot be taken is named, and the
+// rest goes on.
+func placeFiles(ctx context.Context, e *command.Environment, w worker, all []string) (failed int, err error) {
 	for _, name := range all {
 		placed, err := placeFile(ctx, w, name)
 		if ctx.Err() != nil {
@@ -215,6 +271,7 @@ func placeFile(ctx context.Context, w worker, name string) (backfill.Placed, err
 func follow(ctx context.Context, e *command.Environment, w worker, p *past, before *backfill.Status) error {
 	const every = 500 * time.Millisecond
 	var last time.Time
+	trouble := ""
 	began := time.Now()
 	bar := e.Progress("", 0)
 	defer bar.End()
@@ -224,6 +281,10 @@ func follow(ctx context.Context, e *command.Environment, w worker, p *past, befo
 			return err
 		}
 		line := backfillLine(&st, before, time.Since(began))
+		if st.Trouble != "" && st.Trouble != trouble && !e.Terminal() {
+			fmt.Fprintln(e.Stderr, st.Trouble)
+		}
+		trouble = st.Trouble
 		done, all := soFar(&st)
 		switch {
 		case e.Terminal():
@@ -283,6 +344,9 @@ func backfillLine(st, before *backfill.Status, took time.Duration) string {
 	for _, why := range slices.Sorted(maps.Keys(st.Failed)) {
 		parts = append(parts, fmt.Sprintf("%s given up: %s", human.Count(st.Failed[why]), why))
 	}
+	if st.Trouble != "" {
+		parts = append(parts, st.Trouble)
+	}
 	if left, ok := timeLeft(st, took); ok {
 		parts = append(parts, left.Round(time.Second).String()+" left")
 	}
@@ -309,6 +373,9 @@ func timeLeft(st *backfill.Status, took time.Duration) (time.Duration, bool) {
 	}
 	return time.Duration(float64(took) * float64(all-done) / float64(done)), true
 }
+
+// adminClient gives up where a daemon, or what listens in its place, says nothing for so long.
+var adminClient = &http.Client{Transport: &http.Transport{ResponseHeaderTimeout: 30 * time.Second}}
 
 // adminOf is the admin address of a running one.
 type adminOf string
@@ -351,9 +418,16 @@ func (d adminOf) ask(ctx context.Context, method, path, contentType string, body
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}
-	resp, err := new(http.Client).Do(req)
+	client := adminClient
+	if path == "/car" || path == "/backfill" && method == http.MethodPost { // a repo may be large, and a relay slow
+		client = new(http.Client)
+	}
+	resp, err := client.Do(req)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted while %s was asked", req.URL.Host)
+	}
 	if err != nil {
-		return fmt.Errorf("no answer from a daemon: is skein serve running there? %w", err)
+		return fmt.Errorf("no answer from a daemon at %s: is skein serve running there? %w", req.URL.Host, err)
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	if resp.StatusCode >= 300 {
@@ -379,20 +453,26 @@ type here struct {
 	stopped chan error
 }
 
-func openHere(ctx context.Context, e *command.Environment, s *command.Settings, p *past) (*here, error) {
+func openHere(ctx context.Context, e *command.Environment, s *command.Settings, p *past, create bool) (*here, error) {
 	so, err := s.StoreOptions(e)
 	if err != nil {
 		return nil, err
 	}
-	so.Create = true
+	so.Create = create
 	if so.Backfill, err = s.BackfillOptions(); err != nil {
 		return nil, err
 	}
 	so.Backfill.Hosts = p.hosts
 	app.LimitMemory(so)
 	x, err := command.OpenIndex(ctx, so)
+	if errors.Is(err, kv.ErrNotFound) && !create {
+		return nil, command.UsageError("no daemon runs here, and there is no store in %s: start skein serve, name its admin address with --admin, or the folder of a store with --store", s.Store)
+	}
 	if err != nil {
 		return nil, err
+	}
+	if err := rename(ctx, x.Graph, p.hosts); err != nil {
+		return nil, errors.Join(err, x.Close(ctx))
 	}
 	running, stop := context.WithCancel(ctx)
 	h := &here{x, stop, make(chan error, 1)}
@@ -405,6 +485,22 @@ func openHere(ctx context.Context, e *command.Environment, s *command.Settings, 
 		stop()
 		return nil, errors.Join(err, x.Close(ctx))
 	}
+}
+
+// rename has what was interrupted go on with the hosts that are named now, where hosts had
+// been named before, perhaps wrongly.
+func rename(ctx context.Context, g *graph.Store, hosts []string) error {
+	if b := g.Backfill(); len(hosts) == 0 || !b.Named {
+		return nil
+	}
+	return g.ChangeBackfill(ctx, func(b *format.Backfill) {
+		before := b.Hosts
+		b.Hosts = map[string]format.HostBackfill{}
+		for _, h := range hosts {
+			h = backfill.HTTPAddress(h)
+			b.Hosts[h] = before[h]
+		}
+	})
 }
 
 func (h *here) begin(ctx context.Context, p *past) error {

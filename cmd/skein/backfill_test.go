@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -10,6 +12,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -19,6 +22,7 @@ import (
 	"skein.blue/consumer/backfill"
 	"skein.blue/consumer/repo"
 	"skein.blue/graph/kinds"
+	"skein.blue/internal/command"
 )
 
 // go test ./cmd/skein -run TestBackfillKilled -backfill.kills 40 -backfill.past 300000 is the long run.
@@ -259,5 +263,27 @@ func TestBackfillUsage(t *testing.T) {
 		if code, out, errs := skein(t, c.args...); code != c.code || !strings.Contains(errs, c.says) {
 			t.Errorf("%v: %d, %s%s", c.args, code, out, errs)
 		}
+	}
+}
+
+// A host that was named wrongly is not gone on with once another one is named, and what is
+// waited for is said.
+func TestOtherHost(t *testing.T) {
+	pds := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"repos":[]}`) }))
+	defer pds.Close()
+	store := t.TempDir() + "/store"
+	run := func(ctx context.Context, host string) (int, string) {
+		var out bytes.Buffer
+		code := command.Run(ctx, &command.Environment{Stdout: &out, Stderr: &out}, commandLine,
+			[]string{"skein", "backfill", "--admin", "off", "--store", store, "--allow-private-hosts", "--host", host})
+		return code, out.String()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if code, said := run(ctx, "http://127.0.0.1:1"); code != 1 || !strings.Contains(said, "http://127.0.0.1:1 does not answer, and is asked again") || !strings.Contains(said, "interrupted") {
+		t.Errorf("a host that is not there: %d %s", code, said)
+	}
+	if code, said := run(t.Context(), pds.URL); code != 0 || !strings.Contains(said, "1 of 1 hosts listed") {
+		t.Errorf("another host: %d %s", code, said)
 	}
 }

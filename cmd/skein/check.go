@@ -37,6 +37,9 @@ func checkCommand(e *command.Environment) *cli.Command {
 			fmt.Fprintf(e.Stderr, "%s: %v, so %d problems may be none; stop the writers and check again\n", path, mixed, problems)
 			return command.ErrQuiet
 		}
+		if ctx.Err() != nil {
+			return errors.New("check: interrupted: not all of the store was read, and nothing is proven")
+		}
 		if err != nil {
 			return fmt.Errorf("check: %w", err)
 		}

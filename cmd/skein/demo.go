@@ -10,8 +10,10 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/signal"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -47,6 +49,7 @@ func demoCommand(e *command.Environment) *cli.Command {
 
 // runDemo indexes a made-up network into a folder that is removed in the end.
 func runDemo(ctx context.Context, e *command.Environment, listen string, ends time.Duration) (err error) {
+	signal.Ignore(syscall.SIGPIPE) // who reads what it says may go: nothing is to be left behind
 	dir, err := os.MkdirTemp("", "skein-demo-")
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -176,7 +179,7 @@ func tour(ctx context.Context, e *command.Environment, base string, n *demo.Netw
 	answer(e, "What do the people that an account follows like today?", base, url.Values{"q": {ranking}}, fmt.Sprintf("curl '%s/xrpc/blue.skein.graph.rank?%s'", base, p.Encode()), 0, top, took)
 	fmt.Fprintf(e.Stdout, "For examples/: A=%s L=%s\n\n", about.Stars[0], about.List)
 	fmt.Fprintln(e.Stdout, "It goes on until Ctrl-C, and leaves nothing behind. The real network: skein serve")
-	return nil
+	return e.OutputError() // nobody reads it
 }
 
 // answer prints a question and the beginning of its answer.

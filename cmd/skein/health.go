@@ -58,9 +58,14 @@ func health(ctx context.Context, e *command.Environment, admin string) error {
 	if err != nil {
 		return fmt.Errorf("health: %w", err)
 	}
-	fmt.Fprint(e.Stdout, string(b))
-	if resp.StatusCode != http.StatusOK {
+	said := strings.TrimSpace(string(b))
+	switch {
+	case resp.StatusCode == http.StatusOK && said == "ready":
+		fmt.Fprintln(e.Stdout, said)
+		return nil
+	case strings.HasPrefix(said, "not ready"):
+		fmt.Fprintln(e.Stdout, said)
 		return command.ErrQuiet
 	}
-	return nil
+	return fmt.Errorf("%s answered %s with something that is not skein's: is --admin the admin address of skein serve?", admin, resp.Status)
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -227,6 +228,13 @@ func TestExitCodes(t *testing.T) {
 	if err := os.WriteFile(broken, []byte{0, 0, 0, 9, 1}, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	packed, exported := filepath.Join(dir, "packed"), filepath.Join(dir, "exported")
+	if err := errors.Join(os.WriteFile(packed, []byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"), 0o600), os.WriteFile(exported, []byte(`{"export":2,"kinds":[]}`), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>hello") }))
+	defer stranger.Close()
+	const nobody = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
 	t.Setenv("SKEIN_RELAY", "ws://127.0.0.1:1") // which --frames is not to mind
 	for _, c := range []struct {
 		code int
@@ -255,6 +263,30 @@ func TestExitCodes(t *testing.T) {
 		{0, "all of it was new", []string{"replay", "--store", store, "--frames", plainPDS}},
 		{0, "read 2115 messages", []string{"replay", "--store", store, "--frames", plainPDS, "--cursor", "0"}},
 		{0, "nothing was new", []string{"replay", "--store", store, "--frames", plainPDS, "--cursor", "0"}},
+		{64, "would be left out", []string{"replay", "--store", store, "--frames", plainPDS, "--cursor", "99999"}},
+		{0, "nothing was new", []string{"replay", "--store", store, "--frames", plainPDS}},
+		{1, "nothing in", []string{"replay", "--store", filepath.Join(dir, "never"), "--frames", plainPDS, "--cursor", "99999"}},
+		{64, "--rate is of --frames", []string{"replay", "--store", store, "--rate", "5", "--cursor", "0"}},
+		{64, "--rate NaN", []string{"replay", "--store", store, "--frames", plainPDS, "--rate", "NaN"}},
+		{64, "this process may have", []string{"serve", "--store", store, "--memory", "1000TiB"}},
+		{64, "write HOST:PORT", []string{"serve", "--store", store, "--admin-listen", ""}},
+		{64, "write HOST:PORT", []string{"serve", "--store", store, "--listen", "3210"}},
+		{64, "an address of their own", []string{"serve", "--store", store, "--listen", ":3210", "--admin-listen", ":3210"}},
+		{64, "indexes nothing", []string{"serve", "--store", store, "--consume=false", "--cursor", "5"}},
+		{64, "--force-cursor is of --cursor", []string{"serve", "--store", store, "--force-cursor"}},
+		{64, "--store is empty", []string{"serve", "--store", ""}},
+		{64, "write the folder out", []string{"serve", "--store", "~/skein"}},
+		{64, "it must be a folder", []string{"check", "--store", "http://example.com"}},
+		{64, "24 characters of base32", []string{"resync", "did:plc:short"}},
+		{64, "24 characters of base32", []string{"backfill", "--did", "did:plc:short"}},
+		{64, "--host is empty", []string{"backfill", "--host", ""}},
+		{1, "no answer from a daemon at 127.0.0.1:1", []string{"backfill", "--did", nobody, "--admin", "127.0.0.1:1"}},
+		{1, "not skein's", []string{"backfill", "--did", nobody, "--admin", stranger.URL}},
+		{1, "not skein's", []string{"resync", "--admin", stranger.URL, nobody}},
+		{1, "not skein's", []string{"health", "--admin", stranger.URL}},
+		{64, "write HOST:PORT", []string{"health", "--admin", "3211"}},
+		{64, "rank has no", []string{"query", "rank(off=follows(" + nobody + "))"}},
+		{64, "write name=value", []string{"query", "rank(follows(" + nobody + "))"}},
 		{0, "cursor 1000", []string{"replay", "--store", filepath.Join(dir, "until"), "--frames", plainPDS, "--until", "1000"}},
 		{0, "all invariants hold", []string{"check", "--store", store}},
 		{1, "no store", []string{"check", "--store", filepath.Join(dir, "none")}},
@@ -284,8 +316,9 @@ func TestExitCodes(t *testing.T) {
 		{0, "complete", []string{"completion", "bash"}},
 		{0, `{"end":{"accounts":30,"records":874,"sha256":"`, []string{"export", "--store", store}},
 		{1, "no such file", []string{"import", "--store", filepath.Join(dir, "new"), "nothing.export"}},
-		{1, "line 1", []string{"import", "--store", filepath.Join(dir, "new"), broken}},
-		{1, "accounts already", []string{"import", "--store", store, broken}},
+		{1, "no export of skein", []string{"import", "--store", filepath.Join(dir, "new"), broken}},
+		{1, "compressed", []string{"import", "--store", filepath.Join(dir, "new"), packed}},
+		{1, "accounts already", []string{"import", "--store", store, exported}},
 		{64, "name the file", []string{"import", "--store", store}},
 		{64, "skein-sim relay now", []string{"simulate", "--frames", broken}},
 		{64, "skein-sim load now", []string{"load"}},

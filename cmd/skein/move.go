@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"skein.blue/graph"
 	"skein.blue/graph/check"
 	"skein.blue/graph/export"
 	"skein.blue/internal/app"
@@ -82,7 +83,14 @@ func importStore(ctx context.Context, e *command.Environment, s *command.Setting
 	counted := &command.Counting{Reader: in}
 	n, err := export.Read(ctx, x.Graph, counted, func(records int64) { p.Of(counted.N, size, human.Count(records)+" records") })
 	p.End()
-	if err = errors.Join(err, in.Close(), x.Close(ctx)); err != nil {
+	interrupted := ctx.Err() != nil
+	if err = errors.Join(err, in.Close(), x.Close(ctx)); err != nil && interrupted {
+		return errors.New("import: interrupted; the same command begins again, from the beginning of the file, into the same store")
+	}
+	if errors.Is(err, graph.ErrImport) {
+		return err // it says so
+	}
+	if err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
 	fmt.Fprintf(e.Stderr, "%s: %d accounts and %d records imported\n", s.Store, n.Accounts, n.Records)

@@ -26,7 +26,7 @@ func queryCommand(e *command.Environment) *cli.Command {
 	var limit int64
 	return &cli.Command{
 		Name:      "query",
-		Usage:     "ask a running server; prints the members of the set, one a line",
+		Usage:     "ask a running server; prints the members of the set, one a line; of rank(of=…, via=…), with how often each occurs",
 		ArgsUsage: "EXPR",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:3210", Usage: "the query API to ask", Destination: &server, Sources: command.Env("server")},
@@ -45,9 +45,17 @@ func queryCommand(e *command.Environment) *cli.Command {
 			}
 			out := bufio.NewWriter(e.Stdout)
 			expr := c.Args().First()
-			err := errors.Join(ask(ctx, out, e.Stderr, server, expr, count, limit), out.Flush())
-			if no, ok := errors.AsType[*refused](err); ok && no.name == "InvalidRequest" {
-				point(e.Stderr, expr, no.message)
+			ranking, isRank, err := query.ParseRank(expr)
+			if err != nil {
+				return command.UsageError("%v", err)
+			}
+			q := question{method: "query", params: url.Values{"set": {expr}}, count: count, limit: limit}
+			if isRank {
+				q.method, q.params = "rank", ranking
+			}
+			err = errors.Join(q.ask(ctx, out, e.Stderr, server), out.Flush())
+			if no, ok := errors.AsType[*refused](err); ok {
+				point(e.Stderr, q.params, no.message)
 			}
 			return err
 		},
@@ -60,58 +68,88 @@ type refused struct{ name, message string }
 // Error implements error.
 func (r *refused) Error() string { return r.name + ": " + r.message }
 
-var position = regexp.MustCompile(`at position (\d+)`)
+var position = regexp.MustCompile(`^([a-z]+): at position (\d+)`)
 
 // point shows where in an expression the server found it wrong.
-func point(w io.Writer, expr, message string) {
-	if at := position.FindStringSubmatch(message); at != nil {
-		n, _ := strconv.Atoi(at[1]) // digits
-		fmt.Fprintln(w, (&query.SyntaxError{Offset: n}).Point(expr))
+func point(w io.Writer, asked url.Values, message string) {
+	if at := position.FindStringSubmatch(message); at != nil && asked.Has(at[1]) {
+		n, _ := strconv.Atoi(at[2]) // digits
+		fmt.Fprintln(w, (&query.SyntaxError{Offset: n}).Point(asked.Get(at[1])))
 	}
+}
+
+// question is what is asked, page after page.
+type question struct {
+	method string
+	params url.Values
+	count  bool
+	limit  int64 // 0: all
 }
 
 type queryAnswer struct {
 	Total   uint64   `json:"total"`
 	Members []string `json:"members"`
-	Cursor  string   `json:"cursor"`
-	Reason  string   `json:"reason"` // why it is incomplete
-	Error   string   `json:"error"`
-	Message string   `json:"message"`
+	Items   []struct {
+		Member string
+		Count  int
+	} `json:"items"` // of a ranking
+	Cursor  string `json:"cursor"`
+	Reason  string `json:"reason"` // why it is incomplete
+	Error   string `json:"error"`
+	Message string `json:"message"`
 }
 
 // ask prints the answer, page after page.
-func ask(ctx context.Context, out, notes io.Writer, server, expr string, count bool, limit int64) error {
+func (q *question) ask(ctx context.Context, out, notes io.Writer, server string) error {
 	client := &http.Client{Timeout: time.Minute}
-	left := limit
-	for cursor := ""; ; {
-		q := url.Values{"set": {expr}, "limit": {"1000"}}
-		if count {
-			q.Set("count", "true")
+	limit := q.limit
+	if most, err := strconv.ParseInt(q.params.Get("limit"), 10, 64); err == nil && (limit == 0 || most < limit) {
+		limit = most // of rank(…, limit=…)
+	}
+	if limit < 0 {
+		limit = 0
+	}
+	printed := int64(0)
+	for {
+		page := int64(1000)
+		if limit > 0 {
+			page = min(page, limit-printed)
 		}
-		if limit > 0 && left < 1000 {
-			q.Set("limit", fmt.Sprint(left))
+		q.params.Set("limit", fmt.Sprint(page))
+		if q.count && q.method == "query" {
+			q.params.Set("count", "true")
 		}
-		if cursor != "" {
-			q.Set("cursor", cursor)
-		}
-		a, err := get(ctx, client, server+"/xrpc/blue.skein.graph.query?"+q.Encode())
+		a, err := get(ctx, client, server+"/xrpc/blue.skein.graph."+q.method+"?"+q.params.Encode())
 		if err != nil {
 			return err
 		}
-		if cursor == "" && a.Reason != "" {
+		if printed == 0 && a.Reason != "" {
 			fmt.Fprintln(notes, "the answer may be incomplete:", a.Reason)
 		}
-		if count {
+		if q.count && q.method == "query" {
 			fmt.Fprintln(out, a.Total)
 			return nil
 		}
 		for _, m := range a.Members {
 			fmt.Fprintln(out, m)
 		}
-		if left -= int64(len(a.Members)); a.Cursor == "" || limit > 0 && left <= 0 {
-			return nil
+		for _, i := range a.Items {
+			if !q.count {
+				fmt.Fprintf(out, "%s\t%d\n", i.Member, i.Count)
+			}
 		}
-		cursor = a.Cursor
+		printed += int64(len(a.Members) + len(a.Items))
+		if a.Cursor != "" && (limit == 0 || printed < limit) {
+			q.params.Set("cursor", a.Cursor)
+			continue
+		}
+		switch {
+		case q.count:
+			fmt.Fprintln(out, printed)
+		case printed == 0:
+			fmt.Fprintln(notes, "nobody and nothing, as far as the index knows")
+		}
+		return nil
 	}
 }
 

@@ -24,6 +24,7 @@ func replayCommand(e *command.Environment) *cli.Command {
 		&cli.StringFlag{Name: "frames", Usage: "read recorded frames from this file instead of a relay", Destination: &o.Frames},
 		&cli.FloatFlag{Name: "rate", DefaultText: "as fast as it goes", Usage: "frames per second, with --frames", Destination: &o.Rate},
 		&cli.Int64Flag{Name: "until", DefaultText: "none", Usage: "end at the first sequence number that is this or greater", Destination: &o.Until},
+		&cli.BoolFlag{Name: "force-cursor", Usage: "use --cursor although it lies after the stored one: what is between is left out", Destination: &s.ForceCursor},
 		&cli.DurationFlag{Name: "idle", Value: 2 * time.Second, Usage: "a relay that is silent for so long has sent all that it has", Destination: &o.Idle},
 	)
 	for _, f := range flags {
@@ -40,8 +41,10 @@ func replayCommand(e *command.Environment) *cli.Command {
 				return err
 			}
 			switch {
-			case o.Rate < 0:
-				return command.UsageError("--rate %v is negative", o.Rate)
+			case !(o.Rate >= 0): // or no number
+				return command.UsageError("--rate %v: it must be a number, 0 or greater", o.Rate)
+			case o.Rate > 0 && o.Frames == "":
+				return command.UsageError("--rate is of --frames: a relay sends as fast as it likes")
 			case o.Until < 0:
 				return command.UsageError("--until %v is negative", o.Until)
 			case o.Idle <= 0:
@@ -110,6 +113,10 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	if err != nil {
 		return err
 	}
+	stored, isStored := x.Graph.Cursor(c.Source())
+	if isStored && o.Cursor != nil && *o.Cursor > int64(stored.Seq) && !stored.Future && !s.ForceCursor {
+		return command.UsageError("--cursor %d: %s was applied up to seq %d, and what is between would be left out; leave --cursor out to go on from there, or add --force-cursor", *o.Cursor, c.Source(), stored.Seq)
+	}
 	stop := showProgress(e, c, o.Until)
 	start := time.Now()
 	err = c.Run(ctx)
@@ -123,6 +130,13 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	}
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)
+	}
+	if applied, again := x.Graph.Events(); o.Frames != "" && o.Cursor != nil && *o.Cursor > 0 && applied+again == 0 && o.Until == 0 {
+		err := fmt.Errorf("replay: nothing in %s comes after seq %d", o.Frames, *o.Cursor)
+		if !isStored { // or a later replay would begin there
+			err = errors.Join(err, x.Graph.Rewind(ctx, c.Source(), 0, nil))
+		}
+		return err
 	}
 	for x.Graph.Erasing() { // what a deletion left to do in the background
 		if err := x.Graph.EraseSlice(ctx); err != nil {

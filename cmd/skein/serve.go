@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v3"
 
@@ -47,6 +50,20 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	if err != nil {
 		return err
 	}
+	for _, f := range [][2]string{{"--listen", s.Listen}, {"--admin-listen", s.Admin}} {
+		if _, _, err := net.SplitHostPort(f[1]); err != nil {
+			return command.UsageError("%s %q: write HOST:PORT, such as 127.0.0.1:3210, or :3210 for all of the machine's addresses", f[0], f[1])
+		}
+	}
+	if s.Listen == s.Admin && !strings.HasSuffix(s.Listen, ":0") {
+		return command.UsageError("--listen and --admin-listen are both %s: operators need an address of their own", s.Listen)
+	}
+	if !s.Consume && s.Cursor != "" {
+		return command.UsageError("--cursor says where to begin to index, and --consume=false indexes nothing")
+	}
+	if s.ForceCursor && s.Cursor == "" {
+		return command.UsageError("--force-cursor is of --cursor, which says where to begin")
+	}
 	onFDB := strings.HasPrefix(s.Store, "fdb:")
 	so.Create, so.Wait = s.Consume, true // a node that only answers never makes a store
 	so.ReadOnly = onFDB && !s.Consume    // beside the writers; a folder has one process
@@ -69,6 +86,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	if err != nil {
 		return err
 	}
+	signal.Ignore(syscall.SIGPIPE)                                 // what reads the log may go, the index stays
 	e.Stop.OnHangup(func() { reload(so.Logger, s.FeedFile, nil) }) // until there is something to read anew
 	app.LimitMemory(so)
 	x, err := command.OpenIndex(ctx, so)
@@ -108,6 +126,10 @@ func reload(log *slog.Logger, file string, feeds *query.Feeds) {
 	n, err := feeds.Reload()
 	if err != nil {
 		log.Error("SIGHUP: the file of feeds is refused, and the feeds stay as they were", "error", err)
+		return
+	}
+	if n == 0 {
+		log.Warn("SIGHUP: the file of feeds has no feed any more: none is served", "file", file)
 		return
 	}
 	log.Info("SIGHUP: the feeds were read anew", "file", file, "feeds", n)

@@ -158,8 +158,12 @@ func (m *Manager) ask(ctx context.Context, host, method string, query url.Values
 		err := m.askOnce(ctx, host, method, query, into)
 		a, isAnswer := errors.AsType[*answer](err)
 		if err == nil || ctx.Err() != nil || n == m.o.Tries || isAnswer && (a.code < 500 || a.code == 501) && a.code != 429 || errors.Is(err, outward.ErrPrivate) {
+			if n > 1 {
+				m.setTrouble("")
+			}
 			return err
 		}
+		m.setTrouble(fmt.Sprintf("%s does not answer, and is asked again (%d of %d tries): %s", host, n, m.o.Tries, shorten(err.Error())))
 		wait := backoff(n, time.Second, time.Minute)
 		if isAnswer {
 			wait = max(wait, min(a.after, 10*time.Minute))
@@ -170,6 +174,13 @@ func (m *Manager) ask(ctx context.Context, host, method string, query url.Values
 			return ctx.Err()
 		}
 	}
+}
+
+// setTrouble notes what it waits for, "" if for nothing.
+func (m *Manager) setTrouble(what string) {
+	m.mu.Lock()
+	m.trouble = what
+	m.mu.Unlock()
 }
 
 func (m *Manager) askOnce(ctx context.Context, host, method string, query url.Values, into any) error {

@@ -42,6 +42,8 @@ type Status struct {
 	Hole bool `json:"hole,omitempty"`
 	// Busy says that a list, or an archive, is under way, or that repos are due, or nearly.
 	Busy bool `json:"busy"`
+	// Trouble says which host or relay is asked again, and why: the last of them.
+	Trouble string `json:"trouble,omitempty"`
 	// Ended says what has ended since the process runs: "ok", or why not.
 	Ended map[string]string `json:"ended,omitempty"`
 }
@@ -52,7 +54,7 @@ func (m *Manager) Status(counts graph.Counts) Status {
 	defer m.mu.Unlock()
 	st := Status{
 		Waiting: int64(len(m.sched.jobs)), Failed: map[string]int64{},
-		Fetched: m.fetched.Load(), Records: m.records.Load(), Bytes: m.bytes.Load(), Ended: maps.Clone(m.ended),
+		Fetched: m.fetched.Load(), Records: m.records.Load(), Bytes: m.bytes.Load(), Ended: maps.Clone(m.ended), Trouble: m.trouble,
 		Accounts: counts.Accounts, Complete: counts.Complete, Partial: counts.Partial, Desynchronized: counts.Desynchronized,
 	}
 	for _, failure := range m.parked {

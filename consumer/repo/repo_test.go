@@ -376,7 +376,7 @@ func FuzzRead(f *testing.F) {
 func BenchmarkRead(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		data := car(made(rand.New(rand.NewPCG(3, 3)), n))
-		b.Run(fmt.Sprintf("skein.blue/%d", n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("skein/%d", n), func(b *testing.B) {
 			var r repo.Reader
 			in := bytes.NewReader(data)
 			b.SetBytes(int64(len(data)))

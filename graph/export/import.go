@@ -27,11 +27,14 @@ const importOps = 50_000
 // else.
 func Read(ctx context.Context, s *graph.Store, r io.Reader, progress func(records int64)) (Counts, error) {
 	m := &importer{s: s, progress: progress, numbers: map[string]uint32{}}
+	in, sum := bufio.NewReaderSize(r, 1<<20), sha256.New()
+	if err := checkHead(in); err != nil { // before the store is good for nothing else
+		return m.counts, err
+	}
 	var err error
 	if m.fresh, err = s.BeginImport(ctx); err != nil {
 		return m.counts, err
 	}
-	in, sum := bufio.NewReaderSize(r, 1<<20), sha256.New()
 	for n, version := 1, 0; ; n++ {
 		var l line
 		text, err := in.ReadBytes('\n')
@@ -68,6 +71,23 @@ func Read(ctx context.Context, s *graph.Store, r io.Reader, progress func(record
 			return m.counts, fmt.Errorf("line %d: %w", n, err)
 		}
 	}
+}
+
+// checkHead reports whether what is read begins as an export does.
+func checkHead(in *bufio.Reader) error {
+	const head = `{"export":`
+	b, err := in.Peek(len(head))
+	switch {
+	case string(b) == head:
+		return nil
+	case len(b) == 0 && errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: there is nothing to read", graph.ErrImport)
+	case len(b) == 0:
+		return fmt.Errorf("%w: %w", graph.ErrImport, err)
+	case len(b) > 2 && b[0] == 0x1f && b[1] == 0x8b, len(b) > 4 && string(b[:4]) == "\x28\xb5\x2f\xfd":
+		return fmt.Errorf("%w: this is compressed: unpack it, and give it as - (gzip -dc FILE | skein import -)", graph.ErrImport)
+	}
+	return fmt.Errorf("%w: this is no export of skein: it begins with %q", graph.ErrImport, b)
 }
 
 // errTrailing says that a file goes on behind its end.

@@ -357,7 +357,7 @@ func (x *Index) serveHTTP(ctx context.Context, flag, address string, h http.Hand
 	}
 	tcp, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s %s: another program listens there: stop it, or give %s another address: %w", flag, address, flag, err)
+		return nil, fmt.Errorf("%s %s: something listens there already, another program or a second skein (or --listen and --admin-listen are the same): stop it, or give %s another address: %w", flag, address, flag, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", flag, address, err)

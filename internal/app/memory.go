@@ -9,12 +9,12 @@ import (
 
 // DefaultMemory returns the memory budget, in bytes, for this machine: an
 // eighth of what this process may have, and at most 1 GiB.
-func DefaultMemory() int64 { return max(min(availableMemory()/8, 1<<30), 64<<20) }
+func DefaultMemory() int64 { return max(min(AvailableMemory()/8, 1<<30), 64<<20) }
 
-// availableMemory returns how much memory this process may have: what the machine
+// AvailableMemory returns how much memory this process may have: what the machine
 // has, or the tightest limit of the control groups that the process is in, however
 // deep they are nested (systemd's MemoryMax, a container's).
-func availableMemory() int64 {
+func AvailableMemory() int64 {
 	total := uint64(4 << 30)
 	if n, err := memlimit.FromSystem(); err == nil && n > 0 {
 		total = n
@@ -101,5 +101,5 @@ func limitMemory(o StoreOptions, more int64) {
 	}
 	limit += more
 	// A limit that the system enforces comes before one that the budget asks for.
-	debug.SetMemoryLimit(min(limit, availableMemory()*9/10))
+	debug.SetMemoryLimit(min(limit, AvailableMemory()*9/10))
 }

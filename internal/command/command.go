@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"regexp"
 	"strings"
@@ -46,6 +47,8 @@ func Main(p Program) int {
 
 // Run runs a command line and returns the exit code.
 func Run(ctx context.Context, env *Environment, p Program, args []string) int {
+	out := &output{to: env.Stdout}
+	env.Stdout = out
 	stdout, stderr := env.Stdout, env.Stderr
 	if len(args) > 1 && p.Moved[args[1]] != "" {
 		fmt.Fprintf(stderr, "%s: %s %s is %s now\n", p.Name, p.Name, args[1], p.Moved[args[1]])
@@ -84,17 +87,48 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 	prepare(cmd.Commands)
 	env.program = p
 	err := cmd.Run(ctx, args)
+	if out.err != nil {
+		err, began = fmt.Errorf("the output could not be written: %w", out.err), true
+	}
 	switch {
 	case err == nil:
 		return 0
 	case errors.Is(err, ErrQuiet):
 		return ExitFailed
 	}
-	fmt.Fprintln(stderr, p.Name+":", plain(err))
-	if errors.Is(err, errUsage) || !began {
+	wrongUsage := errors.Is(err, errUsage) || !began
+	if env.json != nil && !wrongUsage { // who reads the log finds it there
+		env.json.Error(p.Name+" has failed", "error", err)
+	} else {
+		fmt.Fprintln(stderr, p.Name+":", plain(err))
+	}
+	if wrongUsage {
 		return ExitUsage
 	}
 	return ExitFailed
+}
+
+// OutputError returns why something that was said could not be written.
+func (e *Environment) OutputError() error {
+	if o, ok := e.Stdout.(*output); ok {
+		return o.err
+	}
+	return nil
+}
+
+// output remembers that what a command says could not be written.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.to.Write(b)
+	if err != nil && o.err == nil {
+		o.err = err
+	}
+	return n, err //nolint:wrapcheck // it is the output's
 }
 
 // flagError says what is wrong with a flag, and which one may be meant.
@@ -148,7 +182,7 @@ func plain(err error) string {
 	for {
 		t := inner.ReplaceAllString(s, "$1")
 		if t == s {
-			return s
+			return strings.ReplaceAll(s, context.Canceled.Error(), "interrupted")
 		}
 		s = t
 	}
@@ -164,7 +198,8 @@ type Environment struct {
 	Level, Format  string // of the log
 	Stop           Stopping
 	dying          sync.Once
-	screen         *screen // nil where there is none
+	screen         *screen      // nil where there is none
+	json           *slog.Logger // nil where nothing is logged as JSON
 }
 
 // fatal ends the process where the store can go on no longer: the engine waits for

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/app"
+	"skein.blue/internal/human"
 	"skein.blue/internal/identities"
 	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/outward"
@@ -195,6 +197,9 @@ func (s *Settings) memoryBytes() (int64, error) {
 	if n < 32<<20 {
 		return 0, UsageError("--memory %s: at least 32MiB are needed", s.memory)
 	}
+	if most := app.AvailableMemory(); n > most {
+		return 0, UsageError("--memory %s: this process may have %s", s.memory, human.Bytes(uint64(most)))
+	}
 	return n, nil
 }
 
@@ -233,7 +238,7 @@ func parseBytes(s string) (int64, error) {
 // ConsumerOptions makes the consumer's options of the flags.
 func (s *Settings) ConsumerOptions() (consumer.Options, error) {
 	o := consumer.Options{
-		Relay: s.Relay, ForceCursor: s.ForceCursor, Watchdog: s.watchdog, UserAgent: "skein.blue/" + Version(),
+		Relay: s.Relay, ForceCursor: s.ForceCursor, Watchdog: s.watchdog, UserAgent: "skein/" + Version(),
 	}
 	if s.watchdog < 0 {
 		return o, UsageError("--idle-timeout %v is negative", s.watchdog)
@@ -241,7 +246,7 @@ func (s *Settings) ConsumerOptions() (consumer.Options, error) {
 	if s.Cursor != "" {
 		n, err := strconv.ParseInt(s.Cursor, 10, 64)
 		if err != nil || n < 0 {
-			return o, UsageError("--cursor %q: it must be a sequence number, 0 or greater", s.Cursor)
+			return o, UsageError("--cursor %q: it must be a sequence number, from 0 to %d", s.Cursor, int64(math.MaxInt64))
 		}
 		o.Cursor = &n
 	}
@@ -287,8 +292,16 @@ func (s *Settings) kinds() ([]kinds.Info, error) {
 	return all, nil
 }
 
-// CheckStoreFlag reads --store, if it is a URL.
+// CheckStoreFlag reads --store: a folder, or the URL of a store on FoundationDB.
 func CheckStoreFlag(store string) error {
+	switch scheme, _, isURL := strings.Cut(store, "://"); {
+	case store == "":
+		return UsageError("--store is empty: name a folder")
+	case isURL && scheme != "fdb":
+		return UsageError("--store %q: it must be a folder, or fdb:///path/to/fdb.cluster?prefix=skein", store)
+	case strings.HasPrefix(store, "~/"):
+		return UsageError("--store %q: the shell has left ~ as it is; write the folder out", store)
+	}
 	if strings.HasPrefix(store, "fdb:") {
 		if _, err := fdbkv.Parse(store); err != nil {
 			return UsageError("--store: %v", err)

@@ -3,6 +3,7 @@ package command
 import (
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ func (e *Environment) Progress(things string, total int64) *Progress {
 		total = -1
 	}
 	return &Progress{progressbar.NewOptions64(total,
-		progressbar.OptionSetWriter(e.Stderr), progressbar.OptionSetWidth(30), progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString(things),
+		progressbar.OptionSetWriter(&oneLine{e.Stderr, e.width}), progressbar.OptionSetWidth(min(30, max(e.width()-60, 10))), progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString(things),
 		progressbar.OptionSetElapsedTime(true), progressbar.OptionSetPredictTime(total > 0), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())}
 }
 
@@ -58,6 +59,31 @@ func (p *Progress) End() {
 		_ = p.bar.Exit()
 		_ = p.bar.Clear()
 	}
+}
+
+// oneLine cuts what is written to what a terminal shows in one line: what wraps could not be
+// taken back.
+type oneLine struct {
+	to    io.Writer
+	width func() int
+}
+
+// Write implements io.Writer.
+func (o *oneLine) Write(b []byte) (int, error) {
+	width := o.width()
+	if width < 2 {
+		return o.to.Write(b) //nolint:wrapcheck // it is the terminal's
+	}
+	lines := strings.Split(string(b), "\r")
+	for i, l := range lines {
+		if r := []rune(l); len(r) >= width {
+			lines[i] = string(r[:width-1])
+		}
+	}
+	if _, err := io.WriteString(o.to, strings.Join(lines, "\r")); err != nil {
+		return 0, err //nolint:wrapcheck // likewise
+	}
+	return len(b), nil
 }
 
 // Counting is a reader that tells how many bytes were read.
@@ -148,7 +174,8 @@ func (e *Environment) logger() (*slog.Logger, error) {
 		return nil, UsageError("--log-format %q: use auto, text or json", e.Format)
 	}
 	if !text {
-		return slog.New(slog.NewJSONHandler(e.Stderr, o)), nil
+		e.json = slog.New(slog.NewJSONHandler(e.Stderr, o))
+		return e.json, nil
 	}
 	out := e.Stderr
 	if e.Terminal() {
