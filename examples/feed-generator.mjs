@@ -14,22 +14,27 @@ if (!list) {
   process.exit(64);
 }
 const host = process.env.FEED_HOST ?? 'localhost:' + port;
-const skein = new Skein(process.env.SKEIN ?? 'http://127.0.0.1:3210');
+const skein = new Skein(process.env.SKEIN_SERVER ?? 'http://127.0.0.1:3210');
 const did = 'did:web:' + host.replace(':', '%3A');
 const feed = `at://${process.env.FEED_PUBLISHER ?? did}/app.bsky.feed.generator/list-likes`;
 
-let posts = [], made = 0;
+let posts = null, made = 0;
 
-// ranked asks at most once a minute.
-async function ranked() {
+async function rank() {
+  const {items} = await skein.rank({of: `listed(${list})`, via: 'likes', since: '24h', subjectsSince: '48h', limit: 1000});
+  const authors = new Set();
+  return items.map(i => i.member).filter(uri => {
+    const author = uri.split('/')[2];
+    return !authors.has(author) && authors.add(author);
+  });
+}
+
+// ranked asks at most once a minute, however many ask for the feed.
+function ranked() {
   if (Date.now() - made > 60_000) {
-    const {items} = await skein.rank({of: `listed(${list})`, via: 'likes', since: '24h', subjectsSince: '48h', limit: 1000});
-    const authors = new Set();
-    posts = items.map(i => i.member).filter(uri => {
-      const author = uri.split('/')[2];
-      return !authors.has(author) && authors.add(author);
-    });
     made = Date.now();
+    posts = rank();
+    posts.catch(() => { made = 0; }); // the next one tries again
   }
   return posts;
 }
@@ -45,12 +50,12 @@ const answers = {
 };
 
 createServer(async (request, response) => {
-  const url = new URL(request.url, 'http://x');
-  const answer = answers[url.pathname];
   const send = (status, body) => response.writeHead(status, {'content-type': 'application/json'}).end(JSON.stringify(body));
-  if (!answer) return send(404, {error: 'NotFound', message: 'no ' + url.pathname + ' here'});
+  const [path, query = ''] = request.url.split('?');
+  const answer = answers[path];
+  if (!answer) return send(404, {error: 'NotFound', message: 'no ' + path + ' here'});
   try {
-    send(200, await answer(url.searchParams));
+    send(200, await answer(new URLSearchParams(query)));
   } catch (error) {
     send(502, {error: error.name, message: error.message});
   }

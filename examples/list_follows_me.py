@@ -5,6 +5,7 @@
 LIST is its AT URI, or its address at bsky.app; ACCOUNT a DID, or a handle with an @.
 """
 
+import os
 import sys
 
 from skein import Skein, SkeinError
@@ -15,7 +16,7 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 64
     members, account = sys.argv[1:3]
-    skein = Skein(sys.argv[3]) if len(sys.argv) > 3 else Skein()
+    skein = Skein(sys.argv[3] if len(sys.argv) > 3 else os.environ.get("SKEIN_SERVER", "http://127.0.0.1:3210"))
     try:
         listed = skein.count(f"listed({members})")
         found = set(skein.members(f"intersect(listed({members}), followers({account}))"))

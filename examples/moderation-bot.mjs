@@ -13,7 +13,7 @@ if (!account) {
   console.error('usage: node moderation-bot.mjs LIST-URI ACCOUNT [SERVER]');
   process.exit(64);
 }
-const skein = new Skein(server);
+const skein = new Skein(server ?? process.env.SKEIN_SERVER);
 const set = `intersect(listed(${list}), followers(${account}))`;
 const file = process.env.STATE_FILE ?? 'moderation-bot.json';
 const kept = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : {};
@@ -39,7 +39,8 @@ async function compare() {
 }
 
 let first = true;
-for await (const change of skein.subscribe(set, state.cursor)) {
+const onRetry = (error, wait) => console.error(`${error.message}; coming back in ${wait / 1000} s`);
+for await (const change of skein.subscribe(set, state.cursor, {onRetry})) {
   if (first || change.reset) await compare();
   first = false;
   for (const did of change.entered ?? []) if (!known.has(did)) entered(did);

@@ -98,7 +98,7 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 	}
 	wrongUsage := errors.Is(err, errUsage) || !began
 	if env.json != nil && !wrongUsage { // who reads the log finds it there
-		env.json.Error(p.Name+" has failed", "error", err)
+		env.json.Error("the command has failed", "program", p.Name, "error", err)
 	} else {
 		fmt.Fprintln(stderr, p.Name+":", plain(err))
 	}

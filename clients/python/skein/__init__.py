@@ -9,12 +9,13 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional
 
 from . import methods
 from .methods import *  # noqa: F401,F403
@@ -22,9 +23,13 @@ from .methods import *  # noqa: F401,F403
 __all__ = ["Skein", "SkeinError"]
 
 
+#: How a connection breaks.
+BROKEN = (OSError, http.client.HTTPException)
+
+
 class SkeinError(Exception):
-    """An answer that is an error: InvalidRequest, HandleNotFound, QueryTimeout, …; or Unreachable,
-    with status 0."""
+    """An answer that is an error: InvalidRequest, HandleNotFound, QueryTimeout, …; Unreachable,
+    with status 0; or InvalidResponse, of what is no skein's."""
 
     def __init__(self, name: str, message: str, status: int) -> None:
         super().__init__(f"{name}: {message}")
@@ -53,15 +58,20 @@ class Skein(methods.Methods):
         except urllib.error.HTTPError as error:
             try:
                 said = json.load(error)
-            except ValueError:
+            except (ValueError, *BROKEN):
+                said = {}
+            if not isinstance(said, dict):
                 said = {}
             raise SkeinError(said.get("error", "HTTPError"), said.get("message", error.reason), error.code) from None
-        except OSError as error:
+        except BROKEN as error:
             raise SkeinError("Unreachable", f"{self.base}: {error}", 0) from None
 
     def _call(self, nsid: str, params: Dict[str, Any]) -> Any:
         with self._open(nsid, params, self.timeout) as answer:
-            return json.load(answer)
+            try:
+                return json.load(answer)
+            except (ValueError, *BROKEN) as error:
+                raise SkeinError("InvalidResponse", f"{self.base}: {error}", answer.status) from None
 
     def members(self, set_: str) -> Iterator[str]:
         """All members of a set, page after page."""
@@ -87,13 +97,17 @@ class Skein(methods.Methods):
             if not cursor:
                 return
 
-    def subscribe(self, set_: str, cursor: Optional[str] = None) -> Iterator[methods.SubscribeChange]:
+    def subscribe(
+        self, set_: str, cursor: Optional[str] = None, on_retry: Optional[Callable[[Exception, float], None]] = None
+    ) -> Iterator[methods.SubscribeChange]:
         """What enters and leaves a set, from now on, or after a cursor. It comes back by
-        itself when the connection breaks, and misses nothing, or says so (reset)."""
+        itself when the connection breaks, and misses nothing, or says so (reset); on_retry
+        is told why it broke, and in how many seconds it comes back."""
         wait = 0.5
         while True:
+            broke: Exception = SkeinError("Unreachable", "the connection ended", 0)
             try:
-                with self._open("blue.skein.graph.subscribe", {"set": set_, "cursor": cursor}, 60) as stream:
+                with self._open("blue.skein.graph.subscribe", {"set": set_, "cursor": cursor}, 45) as stream:
                     kind = ""
                     for line in stream:
                         text = line.decode().rstrip("\n")
@@ -106,9 +120,12 @@ class Skein(methods.Methods):
                             cursor, wait = change["cursor"], 0.5
                             yield change
             except SkeinError as error:
-                if 0 < error.status < 500:
+                if error.status == 501 or 400 <= error.status < 500 and error.status not in (408, 429):
                     raise  # it will not be better
-            except (OSError, ValueError):
-                pass
+                broke = error
+            except (ValueError, *BROKEN) as error:
+                broke = error
+            if on_retry:
+                on_retry(broke, wait)
             time.sleep(wait)
             wait = min(2 * wait, 30)

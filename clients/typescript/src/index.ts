@@ -8,7 +8,7 @@ import {Methods, type ListItem, type SubscribeChange} from './methods.js';
 
 export * from './methods.js';
 
-/** An answer that is an error: InvalidRequest, HandleNotFound, QueryTimeout, …; or Unreachable, with status 0. */
+/** An answer that is an error: InvalidRequest, HandleNotFound, QueryTimeout, …; Unreachable, with status 0; or InvalidResponse, of what is no skein's. */
 export class SkeinError extends Error {
   readonly status: number;
 
@@ -25,6 +25,17 @@ export interface Options {
   /** Ends all requests. */
   signal?: AbortSignal;
 }
+
+/** What subscribe does besides. */
+export interface SubscribeOptions {
+  /** Ends it. */
+  signal?: AbortSignal;
+  /** Is told why the connection broke, and in how many milliseconds it comes back. */
+  onRetry?: (error: unknown, wait: number) => void;
+}
+
+/** How long a subscription may be silent: the server says that it is alive every 15 seconds. */
+const silence = 45_000;
 
 export class Skein extends Methods {
   /** The server's address. */
@@ -65,22 +76,45 @@ export class Skein extends Methods {
    * What enters and leaves a set, from now on, or after a cursor. It comes back by itself when
    * the connection breaks, and misses nothing, or says so (reset).
    */
-  async *subscribe(set: string, cursor?: string, signal = this.options.signal): AsyncGenerator<SubscribeChange> {
+  async *subscribe(set: string, cursor?: string, {signal = this.options.signal, onRetry}: SubscribeOptions = {}): AsyncGenerator<SubscribeChange> {
     for (let wait = 500; !signal?.aborted; wait = Math.min(2 * wait, 30_000)) {
+      const connection = new AbortController();
+      const stop = () => connection.abort();
+      signal?.addEventListener('abort', stop);
+      let error: unknown = new SkeinError('Unreachable', 'the connection ended', 0);
       try {
-        const response = await request(this.base, this.options, 'blue.skein.graph.subscribe', {set, ...(cursor && {cursor})}, signal);
-        for await (const change of events(response)) {
+        const response = await request(this.base, this.options, 'blue.skein.graph.subscribe', {set, ...(cursor && {cursor})}, connection.signal);
+        for await (const change of events(response, stop)) {
           cursor = change.cursor;
           wait = 500;
           yield change;
         }
-      } catch (error) {
-        if (signal?.aborted) return;
-        if (error instanceof SkeinError && error.status > 0 && error.status < 500) throw error; // it will not be better
+      } catch (e) {
+        error = e;
+        // It will not be better.
+        if (e instanceof SkeinError && (e.status === 501 || e.status >= 400 && e.status < 500 && e.status !== 408 && e.status !== 429)) throw e;
+      } finally {
+        stop();
+        signal?.removeEventListener('abort', stop);
       }
-      await new Promise(done => setTimeout(done, wait));
+      if (signal?.aborted) return;
+      onRetry?.(error, wait);
+      await pause(wait, signal);
     }
   }
+}
+
+/** Waits, unless it is ended. */
+function pause(wait: number, signal?: AbortSignal): Promise<void> {
+  return new Promise(done => {
+    const end = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', end);
+      done();
+    };
+    const timer = setTimeout(end, wait);
+    signal?.addEventListener('abort', end);
+  });
 }
 
 async function request(base: string, options: Options, nsid: string, params: object, signal = options.signal): Promise<Response> {
@@ -96,21 +130,28 @@ async function request(base: string, options: Options, nsid: string, params: obj
     throw new SkeinError('Unreachable', `${base}: ${(error as Error).cause ?? (error as Error).message}`, 0);
   }
   if (response.ok) return response;
-  const said = await response.json().catch(() => ({})) as {error?: string; message?: string};
-  throw new SkeinError(said.error ?? 'HTTPError', said.message ?? response.statusText, response.status);
+  const said = await response.json().catch(() => null) as {error?: string; message?: string} | null;
+  throw new SkeinError(said?.error ?? 'HTTPError', said?.message ?? response.statusText, response.status);
 }
 
 async function get(base: string, options: Options, nsid: string, params: object): Promise<unknown> {
-  return (await request(base, options, nsid, params)).json();
+  const response = await request(base, options, nsid, params);
+  try {
+    return await response.json();
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    throw new SkeinError('InvalidResponse', `${base}: ${(error as Error).message}`, response.status);
+  }
 }
 
-/** The messages of a stream of server-sent events. */
-async function* events(response: Response): AsyncGenerator<SubscribeChange> {
+/** The messages of a stream of server-sent events; one that is silent for too long is stopped. */
+async function* events(response: Response, stop: () => void): AsyncGenerator<SubscribeChange> {
   const decoder = new TextDecoder();
   const reader = response.body!.getReader();
   try {
     for (let text = ''; ; ) {
-      const {done, value} = await reader.read();
+      const timer = setTimeout(stop, silence);
+      const {done, value} = await reader.read().finally(() => clearTimeout(timer));
       if (done) return;
       text += decoder.decode(value, {stream: true});
       const blocks = text.split('\n\n');
