@@ -47,7 +47,7 @@ type ranking struct {
 type rankPlace struct {
 	scored
 
-	micros uint64 // since when ages are counted, that of the first page
+	micros uint64 // when the first page was asked for, from which ages are counted; 0 where there are none
 }
 
 // rank expands every member of a set along an edge, and counts how often each
@@ -60,7 +60,9 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 		if err != nil {
 			return nil, invalid("%v", err)
 		}
-		now, after = time.UnixMicro(int64(p.micros)), &p
+		if after = &p; p.micros > 0 {
+			now = time.UnixMicro(int64(p.micros))
+		}
 	}
 	r, err := q.ranking(now)
 	if err != nil {
@@ -99,11 +101,25 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 			out.Items = append(out.Items, item)
 		})
 		if more {
-			out.Cursor = s.cursors.sealRank(q, rankPlace{last, uint64(now.UnixMicro())})
+			place := rankPlace{last, 0} // the same page has the same cursor
+			if r.hasAge(q) {
+				place.micros = uint64(now.UnixMicro())
+			}
+			out.Cursor = s.cursors.sealRank(q, place)
 		}
 		return err
 	})
 	return out, err
+}
+
+// hasAge reports whether a ranking depends on when it was asked.
+func (r *ranking) hasAge(q params) bool {
+	for _, name := range []string{"since", "until", "subjectsSince"} {
+		if _, age, err := instant(q.values.Get(name), time.Time{}); err == nil && age {
+			return true
+		}
+	}
+	return r.of.hasAge || r.except != nil && r.except.hasAge
 }
 
 // rankMissing says what may be missing in a ranking.

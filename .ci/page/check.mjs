@@ -308,6 +308,7 @@ for (const [name, options, path] of [
 // The operators' page.
 await page.goto(admin + '/');
 expect(await page.$$eval('a', list => list.map(a => a.getAttribute('href')).join(' ')).then(t => ['/metrics', '/gaps', '/deadletters', '/resyncs'].every(p => t.includes(p))), 'the admin page has links');
+expect(/It answers questions\. .* records of .* accounts/.test(await page.textContent('main')) && /gaps .*: 1/.test(await page.textContent('main')), 'it says how it is: ' + await page.textContent('main p'));
 await axe('the admin page');
 for (const path of ['gaps', 'deadletters', 'resyncs']) {
   await page.goto(admin + '/' + path);

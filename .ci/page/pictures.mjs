@@ -9,7 +9,7 @@ const page = await browser.newPage({viewport: {width: 1100, height: 760}});
 await page.goto(base + '/');
 await page.waitForTimeout(60_000); // for something to be drawn
 await page.screenshot({path: folder + '/page.png'});
-const href = await page.getAttribute('#out a:last-of-type', 'href');
+const href = await page.getAttribute('#out a[href*="rank"]', 'href');
 await page.emulateMedia({colorScheme: 'dark'});
 await page.goto(base + href);
 await page.waitForTimeout(2500);

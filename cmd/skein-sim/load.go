@@ -37,10 +37,16 @@ func loadCommand(e *command.Environment) *cli.Command {
 		&cli.StringFlag{Name: "cpuprofile", Usage: "write a profile of the indexer, without prefilling and comparing, to this file", Destination: &o.Profile},
 		&cli.BoolFlag{Name: "markdown", Usage: "print a table instead of JSON", Destination: &markdown},
 	)
+	flags = append(flags, s.WriteFlags(e)...)
+	for _, f := range flags {
+		if store, ok := f.(*cli.StringFlag); ok && store.Name == "store" {
+			store.Value, store.DefaultText = "", "one that is removed in the end"
+		}
+	}
 	return &cli.Command{
 		Name:  "load",
 		Usage: "the load test: offer a simulated network to the indexer, and compare what comes out",
-		Flags: append(flags, s.WriteFlags(e)...),
+		Flags: flags,
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {
 				return err

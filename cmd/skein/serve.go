@@ -78,9 +78,13 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	if _, _, err := consumer.ParseRelay(s.Relay); err != nil {
 		return command.UsageError("--relay: %v", err)
 	}
-	for _, name := range command.EnvironmentWarnings(os.Environ(), flags) {
-		so.Logger.Warn("this environment variable is no setting of skein serve", "name", name)
-	}
+	command.EnvironmentWarnings(os.Environ(), flags, func(name, meant string) {
+		args := []any{"name", name}
+		if meant != "" {
+			args = append(args, "did_you_mean", meant)
+		}
+		so.Logger.Warn("this environment variable is no setting of skein serve", args...)
+	})
 	command.QuietLibraries(so.Logger)
 	handles, err := s.Handles()
 	if err != nil {

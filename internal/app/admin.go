@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/http/pprof"
@@ -15,14 +17,17 @@ import (
 	"skein.blue/graph"
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
+	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/page"
 )
 
 // What operators and their tools ask for. To a browser the lists are tables.
 
+type adminLink struct{ Path, What string }
+
 // adminLinks are what the admin listener has.
-var adminLinks = []struct{ Path, What string }{
+var adminLinks = []adminLink{
 	{"/gaps", "places in the streams where something may be missing"},
 	{"/deadletters", "what was dropped, because it is malformed: the newest ten thousand"},
 	{"/resyncs", "repos that are queued to be fetched whole, or were given up"},
@@ -83,7 +88,7 @@ func (x *Index) admin() http.Handler {
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
 		if page.WantsHTML(r) {
-			x.serveHTML(w, adminPage, adminLinks)
+			x.serveHTML(w, adminPage, x.overview(r.Context(), ready(r.Context())))
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -104,8 +109,54 @@ const adminPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'no
 
 var adminPage = template.Must(template.New("admin").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>skein, for operators</title><style>` + adminStyle + `</style></head>
-<body><main><h1>skein, for operators</h1><ul>{{range .}}<li><a href="{{.Path}}">{{.Path}}</a> {{.What}}</li>{{end}}</ul></main></body></html>
+<body><main><h1>skein, for operators</h1><p>{{.State}}</p><ul>{{range .Links}}<li><a href="{{.Path}}">{{.Path}}</a> {{.What}}{{with index $.Counts .Path}}: <b>{{.}}</b>{{end}}</li>{{end}}</ul></main></body></html>
 `))
+
+// overview is what the operators' page shows: how it is, and how many there are of what it
+// leads to.
+type overview struct {
+	State  string
+	Links  []adminLink
+	Counts map[string]string // by path
+}
+
+// overview makes it; notReady is why questions are not answered.
+func (x *Index) overview(ctx context.Context, notReady error) *overview {
+	edges, counts, cursors, err := x.state(ctx)
+	o := &overview{State: "It answers questions.", Links: adminLinks, Counts: map[string]string{}}
+	if err = errors.Join(notReady, err); err != nil {
+		o.State = "It does not answer questions: " + err.Error()
+		return o
+	}
+	o.State += " " + human.Count(edges) + " records of " + human.Count(counts.Accounts) + " accounts, " + human.Bytes(x.KV.DiskBytes()) + " on disk."
+	if c := x.consumer.Load(); c != nil {
+		o.State += " The stream: " + string(c.Status().State) + "."
+	}
+	for _, c := range cursors {
+		o.State += fmt.Sprintf(" %s: up to seq %d, of %s.", c.Source, c.Seq, c.Time.UTC().Format(time.RFC3339))
+	}
+	_ = x.KV.View(ctx, func(r kv.Reader) error {
+		if gaps, err := read.Gaps(r); err == nil {
+			o.Counts["/gaps"] = human.Count(int64(len(gaps)))
+		}
+		if dead, err := read.DeadLetters(r); err == nil {
+			o.Counts["/deadletters"] = human.Count(int64(len(dead)))
+		}
+		return nil
+	})
+	if x.Backfill != nil {
+		waiting, failed := x.Backfill.Queue()
+		o.Counts["/resyncs"] = human.Count(waiting) + " waiting"
+		given := int64(0)
+		for _, n := range failed {
+			given += n
+		}
+		if given > 0 {
+			o.Counts["/resyncs"] += ", " + human.Count(given) + " given up"
+		}
+	}
+	return o
+}
 
 var adminTable = template.Must(template.New("table").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{{.Title}} – skein</title><style>` + adminStyle + `</style></head>

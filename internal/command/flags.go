@@ -169,8 +169,8 @@ func (s *Settings) WriteFlags(e *Environment) []cli.Flag {
 }
 
 // EnvironmentWarnings names the SKEIN_ variables that nothing reads: a typing
-// error would otherwise be a setting that silently is not.
-func EnvironmentWarnings(environ []string, flags []cli.Flag) (unknown []string) {
+// error would otherwise be a setting that silently is not. meant is the one that may be, or "".
+func EnvironmentWarnings(environ []string, flags []cli.Flag, warn func(name, meant string)) {
 	var known []string
 	for _, f := range flags {
 		for _, name := range f.Names() {
@@ -180,10 +180,15 @@ func EnvironmentWarnings(environ []string, flags []cli.Flag) (unknown []string) 
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
 		if name != EnvPrefix+"ARCHIVE_KEY" && strings.HasPrefix(name, EnvPrefix) && !slices.Contains(known, name) {
-			unknown = append(unknown, name)
+			meant := ""
+			for _, k := range known {
+				if distance(k, name) < 3 {
+					meant = k
+				}
+			}
+			warn(name, meant)
 		}
 	}
-	return unknown
 }
 
 func (s *Settings) memoryBytes() (int64, error) {
