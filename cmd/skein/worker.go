@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"skein.blue/consumer/backfill"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/internal/app"
+	"skein.blue/internal/command"
+	"skein.blue/internal/kv"
+)
+
+// worker does the work: a daemon, or this process.
+type worker interface {
+	begin(ctx context.Context, p *past) error
+	car(ctx context.Context, in io.Reader) (backfill.Placed, error)
+	status(ctx context.Context) (backfill.Status, error)
+}
+
+// adminClient gives up where a daemon, or what listens in its place, says nothing for so long.
+var adminClient = &http.Client{Transport: &http.Transport{ResponseHeaderTimeout: 30 * time.Second}}
+
+// adminOf is the admin address of a running one.
+type adminOf string
+
+func (d adminOf) begin(ctx context.Context, p *past) error {
+	if len(p.dids) > 0 {
+		if err := d.post(ctx, "/resync", "application/json", asJSON(map[string]any{"dids": p.dids}), nil); err != nil {
+			return err
+		}
+		if p.archive == "" && len(p.hosts) == 0 {
+			return nil
+		}
+	}
+	return d.post(ctx, "/backfill", "application/json", asJSON(map[string]any{"archive": p.archive, "hosts": p.hosts, "repos": p.archive == "" && len(p.hosts) == 0}), nil)
+}
+
+func (d adminOf) car(ctx context.Context, in io.Reader) (p backfill.Placed, err error) {
+	err = d.post(ctx, "/car", "application/vnd.ipld.car", in, &p)
+	return p, err
+}
+
+func (d adminOf) status(ctx context.Context) (st backfill.Status, err error) {
+	err = d.ask(ctx, http.MethodGet, "/backfill", "", nil, &st)
+	return st, err
+}
+
+func (d adminOf) post(ctx context.Context, path, contentType string, body io.Reader, into any) error {
+	return d.ask(ctx, http.MethodPost, path, contentType, body, into)
+}
+
+func (d adminOf) ask(ctx context.Context, method, path, contentType string, body io.Reader, into any) (err error) {
+	base := string(d)
+	if !strings.Contains(base, "://") {
+		base = "http://" + base
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, body)
+	if err != nil {
+		return command.UsageError("--admin: %v", err)
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	client := adminClient
+	if path == "/car" || path == "/backfill" && method == http.MethodPost { // a repo may be large, and a relay slow
+		client = new(http.Client)
+	}
+	resp, err := client.Do(req)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted while %s was asked", req.URL.Host)
+	}
+	if err != nil {
+		return fmt.Errorf("no answer from a daemon at %s: is skein serve running there? %w", req.URL.Host, err)
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	if resp.StatusCode >= 300 {
+		var said struct{ Error string }
+		if json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&said) != nil || said.Error == "" {
+			return fmt.Errorf("%s answered %s: is --admin the admin address of skein serve?", req.URL.Host, resp.Status)
+		}
+		return errors.New(said.Error)
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		return fmt.Errorf("%s answered something that is not skein's: is --admin the admin address of skein serve? %w", req.URL.Host, err)
+	}
+	return nil
+}
+
+// here does the work in this process.
+type here struct {
+	x       *app.Index
+	stop    context.CancelFunc
+	stopped chan error
+}
+
+func openHere(ctx context.Context, e *command.Environment, s *command.Settings, p *past, create bool) (*here, error) {
+	so, err := s.StoreOptions(e)
+	if err != nil {
+		return nil, err
+	}
+	so.Create = create
+	if so.Backfill, err = s.BackfillOptions(); err != nil {
+		return nil, err
+	}
+	so.Backfill.Hosts = p.hosts
+	app.LimitMemory(so)
+	x, err := command.OpenIndex(ctx, so)
+	if errors.Is(err, kv.ErrNotFound) && !create {
+		return nil, command.UsageError("no daemon runs here, and there is no store in %s: start skein serve, name its admin address with --admin, or the folder of a store with --store", s.Store)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := rename(ctx, x.Graph, p.hosts); err != nil {
+		return nil, errors.Join(err, x.Close(ctx))
+	}
+	running, stop := context.WithCancel(ctx)
+	h := &here{x, stop, make(chan error, 1)}
+	began := make(chan struct{})
+	go func() { h.stopped <- x.Backfill.Run(running, func() { close(began) }) }()
+	select {
+	case <-began:
+		return h, nil
+	case err := <-h.stopped:
+		stop()
+		return nil, errors.Join(err, x.Close(ctx))
+	}
+}
+
+// rename has what was interrupted go on with the hosts that are named now, where hosts had
+// been named before, perhaps wrongly.
+func rename(ctx context.Context, g *graph.Store, hosts []string) error {
+	if b := g.Backfill(); len(hosts) == 0 || !b.Named {
+		return nil
+	}
+	return g.ChangeBackfill(ctx, func(b *format.Backfill) {
+		before := b.Hosts
+		b.Hosts = map[string]format.HostBackfill{}
+		for _, h := range hosts {
+			h = backfill.HTTPAddress(h)
+			b.Hosts[h] = before[h]
+		}
+	})
+}
+
+func (h *here) begin(ctx context.Context, p *past) error {
+	var err error
+	switch {
+	case p.archive != "":
+		err = h.x.Backfill.Archive(ctx, p.archive)
+	case len(p.dids) > 0:
+		if err = h.x.Backfill.Resync(ctx, "operator", p.dids...); err != nil || len(p.hosts) == 0 {
+			return err
+		}
+		fallthrough
+	default:
+		err = h.x.Backfill.Hosts(ctx, p.hosts...)
+	}
+	if errors.Is(err, backfill.ErrBusy) { // it goes on with what was interrupted
+		return nil
+	}
+	return err
+}
+
+func (h *here) car(ctx context.Context, in io.Reader) (backfill.Placed, error) {
+	return h.x.Backfill.PlaceCAR(ctx, in)
+}
+
+func (h *here) status(ctx context.Context) (st backfill.Status, err error) {
+	err = h.x.Graph.View(ctx, func(s *graph.Snapshot) error {
+		counts, err := s.Counts()
+		st = h.x.Backfill.Status(counts)
+		return err
+	})
+	return st, err
+}
+
+func (h *here) close(ctx context.Context) error {
+	h.stop()
+	return errors.Join(<-h.stopped, h.x.Close(ctx))
+}
