@@ -169,10 +169,12 @@ func TestRefusals(t *testing.T) {
 	const account = `{"account":{"did":"did:plc:a","last":{}}}`
 	const end = `{"end":{"accounts":1,"records":0}}`
 	for name, test := range map[string]struct{ text, says string }{
-		"nothing":               {"", "the export ends in line 1, before its end"},
-		"no export":             {"{}", "line 1: this is not an export that skein knows"},
-		"no JSON":               {"hello\n", "line 1: "},
-		"without its first":     {account + "\n" + end, "line 1: this is not an export"},
+		"nothing":               {"", "there is nothing to read"},
+		"no export":             {"{}", `this is no export of skein: it begins with "{}"`},
+		"no JSON":               {"hello\n", "this is no export of skein"},
+		"compressed":            {"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03", "this is compressed"},
+		"without its first":     {account + "\n" + end, "this is no export of skein"},
+		"only its beginning":    {`{"export":2`, "the export ends in line 1, before its end"},
 		"a newer version":       {`{"export":3}` + "\n" + account + "\n" + end, "line 1: this is not an export"},
 		"two first lines":       {`{"export":1}` + "\n" + `{"export":1}` + "\n" + end, "line 2: this is not an export"},
 		"no sum":                {`{"export":2}` + "\n" + account + "\n" + end, "the export is damaged: the sum of its bytes is "},
@@ -196,6 +198,13 @@ func TestRefusals(t *testing.T) {
 		_, err := export.Read(t.Context(), p.Store, strings.NewReader(test.text), nil)
 		if !errors.Is(err, graph.ErrImport) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v, want %q", name, err, test.says)
+		}
+		if !strings.HasPrefix(test.text, `{"export":`) { // nothing was begun
+			p.close()
+			if _, err := export.Write(t.Context(), p.store, io.Discard, nil); err != nil {
+				t.Errorf("%s: the store is not as it was: %v", name, err)
+			}
+			continue
 		}
 		unfinished(t, p.store)
 	}
