@@ -68,7 +68,10 @@ func (c *Consumer) before() (newest graph.Cursor, any bool) {
 }
 
 func (c *Consumer) warnOfChange(other graph.Cursor) {
-	args := []any{"other", other.Source, "other_cursor", int64(other.Seq), "other_time", other.Time.UTC().Format(time.RFC3339), "starts", c.startName()}
+	args := []any{"other", other.Source, "other_cursor", int64(other.Seq), "starts", c.startName()}
+	if other.Time.Unix() > 0 { // something of it was applied
+		args = append(args, "other_time", other.Time.UTC().Format(time.RFC3339))
+	}
 	const same = "the store followed another source before, whose cursor says nothing about this one"
 	if c.hasFrom || c.url == "" {
 		c.log.Warn(same, args...)

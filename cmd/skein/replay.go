@@ -145,7 +145,7 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	}
 	took := time.Since(start)
 	fmt.Fprintf(e.Stderr, "read %d messages in %v, %.0f/s: %s; cursor %d\n",
-		p.Events, took.Round(time.Millisecond), float64(p.Events)/took.Seconds(), news(x.Graph.Events()), p.Applied)
+		p.Events, took.Round(time.Millisecond), float64(p.Events)/took.Seconds(), news(o, x), p.Applied)
 	return nil
 }
 
@@ -160,8 +160,11 @@ func goOn(s *command.Settings) string {
 }
 
 // news says how much of what was read had not been applied before.
-func news(applied, replayed int64) string {
+func news(o consumer.Options, x *app.Index) string {
+	applied, replayed := x.Graph.Events()
 	switch {
+	case o.Frames != "" && o.Cursor != nil && *o.Cursor > 0 && replayed == 0:
+		return fmt.Sprintf("%d events of repos after seq %d were new", applied, *o.Cursor)
 	case applied == 0:
 		return "nothing was new"
 	case replayed == 0:

@@ -99,7 +99,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	case errors.Is(err, kv.ErrDamaged):
 		return nil, fmt.Errorf("the store %s is damaged; nothing in it was changed. Restore the folder from a backup, or index anew into another one: %w", o.Store, err)
 	case errors.Is(err, kv.ErrNotFound):
-		return nil, fmt.Errorf("there is no store in %s; skein serve and skein replay make one: %w", o.Store, err)
+		return nil, fmt.Errorf("%w; skein serve and skein replay make one", err)
 	case errors.Is(err, kv.ErrFormat):
 		return nil, fmt.Errorf("the store %s was made by another version of skein, whose format this one (%s) does not read: use that one, or index anew into another folder: %w",
 			o.Store, graph.NewMerger(graph.Limits{}).Name(), err)
@@ -121,7 +121,7 @@ func openFDB(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	fo.Retried, fo.Conflicted = o.writes.Retried, o.writes.Conflicted
 	s, err := fdbkv.Open(ctx, fo)
 	if errors.Is(err, kv.ErrNotFound) {
-		return nil, fmt.Errorf("there is no store at %s; skein serve and skein replay make one: %w", at, err)
+		return nil, fmt.Errorf("%w; skein serve and skein replay make one", err)
 	}
 	return s, err
 }

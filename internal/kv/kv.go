@@ -27,7 +27,7 @@ var (
 	ErrClosed = errors.New("kv: store is closed")
 	// ErrNotFound is returned by an engine's Open when it was told not to
 	// create a store and there is none.
-	ErrNotFound = errors.New("kv: no store here")
+	ErrNotFound = errors.New("kv: there is no store here")
 	// ErrUnavailable is returned when the servers of a store do not answer.
 	// Update does not return it: it tries until its context ends.
 	ErrUnavailable = errors.New("kv: the store does not answer")
