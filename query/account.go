@@ -92,7 +92,7 @@ func (a *accountState) describe(st *format.RepoState, known bool) {
 	a.Partial, a.Desync = st.Has(format.FlagPartial), st.Has(format.FlagDesync)
 	switch {
 	case !known || !st.Has(format.FlagHasRev):
-		a.State, a.Description = "unknown", "Nothing is indexed that it did."
+		a.State, a.Description, a.Partial = "unknown", "Nothing is indexed that it did.", true
 	case st.Has(format.FlagDesync):
 		a.State, a.Description = "desynchronized", "Something that it did was missed."
 	case st.Has(format.FlagPartial):

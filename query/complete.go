@@ -91,6 +91,28 @@ func (s *Server) missing(v *evaluation) (c completeness, err error) {
 	return s.ofEverybody(v.s)
 }
 
+// missingOfMembers says what may be missing of the accounts that an expression names as
+// members.
+func (v *evaluation) missingOfMembers() (c completeness, err error) {
+	var walk func(n *node) error
+	walk = func(n *node) error {
+		if n.op == opMembers {
+			for i := n.first; i < n.last && !c.Incomplete; i++ {
+				if c, err = missingOf(v.s, v.e.strings[i].s, v.ids[i]); err != nil {
+					return err
+				}
+			}
+		}
+		for i := range n.args {
+			if err := walk(&n.args[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return c, walk(&v.e.root)
+}
+
 // lacks says whether what was made of a kind before it was added is missing.
 func (s *Server) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) completeness {
 	for _, k := range of {

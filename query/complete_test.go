@@ -54,7 +54,7 @@ func TestIncomplete(t *testing.T) {
 		if r := w.model.Repos[did]; r != nil && a.Rev != r.Rev {
 			t.Errorf("%s: rev %q, want %q", did, a.Rev, r.Rev)
 		}
-		if r := w.model.Repos[did]; want != "unknown" && (a.Partial != r.Partial || a.Desynchronized != r.Desync) {
+		if r := w.model.Repos[did]; want == "unknown" && !a.Partial || want != "unknown" && (a.Partial != r.Partial || a.Desynchronized != r.Desync) {
 			t.Errorf("%s: %+v, want %+v", did, a, r)
 		}
 		forward := want != "complete" && !w.model.Hidden[did]
@@ -109,6 +109,15 @@ func TestComplete(t *testing.T) {
 		if _, body, _ := w.get("/xrpc/blue.skein.graph." + path); strings.Contains(body, "ncomplete") {
 			t.Errorf("%s: %s", path, body)
 		}
+	}
+	const unknown = "did:plc:neverseenaaaaaaaaaaaaaaa"
+	for _, path := range []string{"rank?of=members(" + unknown + ")&via=follows", "rank?of=members(" + a[0] + ")&via=follows&except=follows(" + unknown + ")"} {
+		if _, body, _ := w.get("/xrpc/blue.skein.graph." + path); !strings.Contains(body, `"incomplete":true`) {
+			t.Errorf("%s: %s", path, body)
+		}
+	}
+	if _, body, _ := w.get("/xrpc/blue.skein.graph.rank?of=members(" + unknown + ")&via=followers"); strings.Contains(body, "ncomplete") {
+		t.Errorf("what others did: %s", body)
 	}
 }
 

@@ -143,9 +143,16 @@ func TestMovedHandle(t *testing.T) {
 	if first.Cursor == "" {
 		t.Fatal("there is one page")
 	}
+	ranking := url.Values{"of": {"follows(@alice.example.com)"}, "via": {"likes"}, "limit": {"1"}}
+	var ranked struct{ Cursor string }
+	if w.ask("blue.skein.graph.rank", ranking, &ranked); ranked.Cursor == "" {
+		t.Fatal("there is one page of a ranking")
+	}
 	h.kept["alice.example.com"] = a[1]
-	status, body, _ := w.get("/xrpc/blue.skein.graph.query?" + url.Values{"set": {"follows(@alice.example.com)"}, "cursor": {first.Cursor}}.Encode())
-	if status != 400 || !strings.Contains(body, "cursor is not one") {
-		t.Errorf("%d %s", status, body)
+	ranking.Set("cursor", ranked.Cursor)
+	for method, p := range map[string]url.Values{"query": {"set": {"follows(@alice.example.com)"}, "cursor": {first.Cursor}}, "rank": ranking} {
+		if status, body, _ := w.get("/xrpc/blue.skein.graph." + method + "?" + p.Encode()); status != 400 || !strings.Contains(body, "cursor is not one") {
+			t.Errorf("%s: %d %s", method, status, body)
+		}
 	}
 }

@@ -54,21 +54,24 @@ type rankPlace struct {
 // result occurs.
 func (s *Server) rank(ctx context.Context, q params) (any, error) {
 	now := time.Now()
-	var after *rankPlace
-	if q.values.Has("cursor") {
-		p, err := s.cursors.openRank(q)
-		if err != nil {
-			return nil, invalid("%v", err)
-		}
-		if after = &p; p.micros > 0 {
-			now = time.UnixMicro(int64(p.micros))
-		}
-	}
 	r, err := q.ranking(now)
 	if err != nil {
 		return nil, err
 	}
-	r.after = after
+	question := q.rankQuestion(&r)
+	if q.values.Has("cursor") {
+		after, err := s.cursors.openRank(question, q.values.Get("cursor"))
+		if err != nil {
+			return nil, invalid("%v", err)
+		}
+		if after.micros > 0 {
+			now = time.UnixMicro(int64(after.micros))
+			if r, err = q.ranking(now); err != nil {
+				return nil, err
+			}
+		}
+		r.after = &after
+	}
 	out := struct {
 		Type     string     `json:"type"`
 		Of       *uint64    `json:"of,omitempty"`
@@ -105,7 +108,7 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 			if r.hasAge(q) {
 				place.micros = uint64(now.UnixMicro())
 			}
-			out.Cursor = s.cursors.sealRank(q, place)
+			out.Cursor = s.cursors.sealRank(question, place)
 		}
 		return err
 	})
@@ -130,6 +133,19 @@ func (s *Server) rankMissing(ctx context.Context, sn *graph.Snapshot, w *work, r
 	}
 	if c, err := s.missing(v); err != nil || c.Incomplete {
 		return c, err
+	}
+	if !r.via.reverse { // what the members themselves did
+		if c, err := v.missingOfMembers(); err != nil || c.Incomplete {
+			return c, err
+		}
+	}
+	if r.except != nil {
+		if v, err = newEvaluation(ctx, sn, r.except, w); err != nil {
+			return completeness{}, err
+		}
+		if c, err := s.missing(v); err != nil || c.Incomplete {
+			return c, err
+		}
 	}
 	return s.ofEverybody(sn, r.via.kind)
 }

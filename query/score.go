@@ -129,53 +129,63 @@ func (st *standing) strings(r ranking, each func(e *scored, member []byte)) (mor
 	} else if r.after != nil {
 		n += st.tally.atLeast(r.after.count)
 	}
+	var ids []dict.ID
 	for given, done := 0, 0; ; n *= 2 {
 		all := st.first(r, n)
 		if r.after != nil && done == 0 {
 			done, _ = slices.BinarySearchFunc(all, r.after.scored, func(e, after scored) int { return cmp.Or(inOrder(r.by, e, after), -1) })
 		}
-		ids := make([]dict.ID, 0, len(all))
-		for _, e := range all[done:] {
-			ids = append(ids, dict.ID(e.id))
-		}
-		err := st.sn.Strings(r.via.is, ids, func(i int, member []byte) error {
-			if given <= r.limit && r.isRecent(member) && (!r.posts || isPost(member)) {
-				if given < r.limit {
-					each(&all[done+i], member)
-				}
-				given++
+		for ; done < len(all) && given <= r.limit; done += len(ids) { // most pages need no more than they give
+			ids = ids[:0]
+			for _, e := range all[done:min(done+max(r.limit+1, 64), len(all))] {
+				ids = append(ids, dict.ID(e.id))
 			}
-			return st.ctx.Err()
-		})
-		if err != nil || given > r.limit || len(all) < n {
-			return given > r.limit, err
+			err := st.sn.Strings(r.via.is, ids, func(i int, member []byte) error {
+				if given <= r.limit && r.isRecent(member) && (!r.posts || isPost(member)) {
+					if given < r.limit {
+						each(&all[done+i], member)
+					}
+					given++
+				}
+				return st.ctx.Err()
+			})
+			if err != nil {
+				return false, err
+			}
 		}
-		done = len(all)
+		if given > r.limit || len(all) < n {
+			return given > r.limit, nil
+		}
 	}
 }
 
-// rankQuestion is what the cursor of a ranking is bound to.
-func (q params) rankQuestion() string {
+// rankQuestion is what the cursor of a ranking is bound to: what is asked, and the accounts
+// whose handles it names.
+func (q params) rankQuestion(r *ranking) string {
 	asked := url.Values{}
 	for _, name := range rankTakes {
 		if name != "cursor" && name != "limit" && q.values.Has(name) {
 			asked.Set(name, q.values.Get(name))
 		}
 	}
-	return "rank " + asked.Encode()
+	question := "rank " + asked.Encode() + "\x00" + r.of.question()
+	if r.except != nil {
+		question += "\x00" + r.except.question()
+	}
+	return question
 }
 
 // sealRank seals where the next page of a ranking begins.
-func (c *cursors) sealRank(q params, p rankPlace) string {
+func (c *cursors) sealRank(question string, p rankPlace) string {
 	plain := binary.BigEndian.AppendUint64(nil, p.micros)
 	plain = binary.BigEndian.AppendUint64(plain, p.id)
 	plain = binary.BigEndian.AppendUint32(plain, p.count)
-	return c.sealBytes(binary.BigEndian.AppendUint64(plain, p.total), q.rankQuestion())
+	return c.sealBytes(binary.BigEndian.AppendUint64(plain, p.total), question)
 }
 
 // openRank opens a cursor of this ranking.
-func (c *cursors) openRank(q params) (p rankPlace, err error) {
-	plain, err := c.openBytes(q.values.Get("cursor"), q.rankQuestion())
+func (c *cursors) openRank(question, cursor string) (p rankPlace, err error) {
+	plain, err := c.openBytes(cursor, question)
 	if err != nil || len(plain) != 28 {
 		return p, errCursor
 	}

@@ -76,7 +76,9 @@ func backfillCommand(e *command.Environment) *cli.Command {
 			if p.files, err = carFiles(p.files); err != nil { // before anything is made for them
 				return err
 			}
-			return runBackfill(ctx, e, s, &p, admin, c.IsSet("admin"), c.IsSet("store"))
+			// Where a daemon of the same environment listens is only a guess.
+			hasAdmin := c.IsSet("admin") && admin != os.Getenv(command.EnvPrefix+"ADMIN_LISTEN")
+			return runBackfill(ctx, e, s, &p, admin, hasAdmin, c.IsSet("store"))
 		},
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,7 +52,13 @@ func queryCommand(e *command.Environment) *cli.Command {
 			}
 			q := question{method: "query", params: url.Values{"set": {expr}}, count: count, limit: limit}
 			if isRank {
+				if count {
+					return command.UsageError("--count is of sets: how many results a ranking has is not known before all of them are ranked")
+				}
 				q.method, q.params = "rank", ranking
+				if q.limit, err = rankLimit(ranking.Get("limit"), limit); err != nil {
+					return err
+				}
 			}
 			err = errors.Join(q.ask(ctx, out, e.Stderr, server), out.Flush())
 			if no, ok := errors.AsType[*refused](err); ok {
@@ -99,24 +106,33 @@ type queryAnswer struct {
 	Message string `json:"message"`
 }
 
+// rankLimit is how many results of a ranking are printed: as many as it says, or --limit, or
+// a hundred.
+func rankLimit(says string, limit int64) (int64, error) {
+	if says == "" {
+		return cmp.Or(limit, 100), nil
+	}
+	n, err := strconv.ParseInt(says, 10, 64)
+	if err != nil || n < 1 || n > 1000 {
+		return 0, command.UsageError("limit=%s in rank(…): it must be a number from 1 to 1000", says)
+	}
+	if limit > 0 {
+		n = min(n, limit)
+	}
+	return n, nil
+}
+
 // ask prints the answer, page after page.
 func (q *question) ask(ctx context.Context, out, notes io.Writer, server string) error {
 	client := &http.Client{Timeout: time.Minute}
-	limit := q.limit
-	if most, err := strconv.ParseInt(q.params.Get("limit"), 10, 64); err == nil && (limit == 0 || most < limit) {
-		limit = most // of rank(…, limit=…)
-	}
-	if limit < 0 {
-		limit = 0
-	}
-	printed := int64(0)
+	limit, printed := q.limit, int64(0)
 	for {
 		page := int64(1000)
 		if limit > 0 {
 			page = min(page, limit-printed)
 		}
 		q.params.Set("limit", fmt.Sprint(page))
-		if q.count && q.method == "query" {
+		if q.count {
 			q.params.Set("count", "true")
 		}
 		a, err := get(ctx, client, server+"/xrpc/blue.skein.graph."+q.method+"?"+q.params.Encode())
@@ -126,7 +142,7 @@ func (q *question) ask(ctx context.Context, out, notes io.Writer, server string)
 		if printed == 0 && a.Reason != "" {
 			fmt.Fprintln(notes, "the answer may be incomplete:", a.Reason)
 		}
-		if q.count && q.method == "query" {
+		if q.count {
 			fmt.Fprintln(out, a.Total)
 			return nil
 		}
@@ -134,9 +150,7 @@ func (q *question) ask(ctx context.Context, out, notes io.Writer, server string)
 			fmt.Fprintln(out, m)
 		}
 		for _, i := range a.Items {
-			if !q.count {
-				fmt.Fprintf(out, "%s\t%d\n", i.Member, i.Count)
-			}
+			fmt.Fprintf(out, "%s\t%d\n", i.Member, i.Count)
 		}
 		printed += int64(len(a.Members) + len(a.Items))
 		if a.Cursor != "" && (limit == 0 || printed < limit) {
@@ -144,10 +158,10 @@ func (q *question) ask(ctx context.Context, out, notes io.Writer, server string)
 			continue
 		}
 		switch {
-		case q.count:
-			fmt.Fprintln(out, printed)
 		case printed == 0:
 			fmt.Fprintln(notes, "nobody and nothing, as far as the index knows")
+		case a.Cursor != "" && q.method == "rank":
+			fmt.Fprintf(notes, "the first %d; --limit N prints more\n", printed)
 		}
 		return nil
 	}

@@ -114,7 +114,7 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 		return err
 	}
 	stored, isStored := x.Graph.Cursor(c.Source())
-	if isStored && o.Cursor != nil && *o.Cursor > int64(stored.Seq) && !stored.Future && !s.ForceCursor {
+	if isStored && o.Cursor != nil && *o.Cursor > int64(stored.Seq) && stored.Time.Unix() > 0 && !stored.Future && !s.ForceCursor {
 		return command.UsageError("--cursor %d: %s was applied up to seq %d, and what is between would be left out; leave --cursor out to go on from there, or add --force-cursor", *o.Cursor, c.Source(), stored.Seq)
 	}
 	stop := showProgress(e, c, o.Until)
@@ -131,12 +131,9 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
-	if applied, again := x.Graph.Events(); o.Frames != "" && o.Cursor != nil && *o.Cursor > 0 && applied+again == 0 && o.Until == 0 {
+	if applied, again := x.Graph.Events(); !isStored && o.Frames != "" && o.Cursor != nil && *o.Cursor > 0 && applied+again == 0 && o.Until == 0 {
 		err := fmt.Errorf("replay: nothing in %s comes after seq %d", o.Frames, *o.Cursor)
-		if !isStored { // or a later replay would begin there
-			err = errors.Join(err, x.Graph.Rewind(ctx, c.Source(), 0, nil))
-		}
-		return err
+		return errors.Join(err, x.Graph.Rewind(ctx, c.Source(), 0, nil)) // or a later replay would begin there
 	}
 	for x.Graph.Erasing() { // what a deletion left to do in the background
 		if err := x.Graph.EraseSlice(ctx); err != nil {

@@ -147,6 +147,11 @@ func rename(ctx context.Context, g *graph.Store, hosts []string) error {
 	return g.ChangeBackfill(ctx, func(b *format.Backfill) {
 		before := b.Hosts
 		b.Hosts = map[string]format.HostBackfill{}
+		for h, at := range before { // what has been listed in part goes on
+			if at.Cursor != "" && !at.Done {
+				b.Hosts[h] = at
+			}
+		}
 		for _, h := range hosts {
 			h = backfill.HTTPAddress(h)
 			b.Hosts[h] = before[h]

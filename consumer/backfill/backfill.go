@@ -39,7 +39,7 @@ type Manager struct {
 	archive *archive.Reader     // being read
 	ended   map[string]string   // what has ended in this run, and how
 	named   map[string]bool     // hosts that an operator named
-	trouble string              // what is asked again, and why
+	trouble map[string]string   // hosts that are asked again, and why
 	jobs    sync.WaitGroup
 	running context.Context //nolint:containedctx // that of Run, under which jobs are begun by calls
 

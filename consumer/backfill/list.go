@@ -154,16 +154,14 @@ func pageQuery(cursor string) url.Values {
 
 // ask reads a small answer, and asks again if it is no answer.
 func (m *Manager) ask(ctx context.Context, host, method string, query url.Values, into any) error {
+	defer m.setTrouble(host, "")
 	for n := 1; ; n++ {
 		err := m.askOnce(ctx, host, method, query, into)
 		a, isAnswer := errors.AsType[*answer](err)
 		if err == nil || ctx.Err() != nil || n == m.o.Tries || isAnswer && (a.code < 500 || a.code == 501) && a.code != 429 || errors.Is(err, outward.ErrPrivate) {
-			if n > 1 {
-				m.setTrouble("")
-			}
 			return err
 		}
-		m.setTrouble(fmt.Sprintf("%s does not answer, and is asked again (%d of %d tries): %s", host, n, m.o.Tries, shorten(err.Error())))
+		m.setTrouble(host, fmt.Sprintf("%s does not answer, and is asked again (%d of %d tries): %s", host, n, m.o.Tries, shorten(err.Error())))
 		wait := backoff(n, time.Second, time.Minute)
 		if isAnswer {
 			wait = max(wait, min(a.after, 10*time.Minute))
@@ -176,11 +174,18 @@ func (m *Manager) ask(ctx context.Context, host, method string, query url.Values
 	}
 }
 
-// setTrouble notes what it waits for, "" if for nothing.
-func (m *Manager) setTrouble(what string) {
+// setTrouble notes why a host is asked again, "" if it is not.
+func (m *Manager) setTrouble(host, why string) {
 	m.mu.Lock()
-	m.trouble = what
-	m.mu.Unlock()
+	defer m.mu.Unlock()
+	if why == "" {
+		delete(m.trouble, host)
+		return
+	}
+	if m.trouble == nil {
+		m.trouble = map[string]string{}
+	}
+	m.trouble[host] = why
 }
 
 func (m *Manager) askOnce(ctx context.Context, host, method string, query url.Values, into any) error {

@@ -2,7 +2,9 @@ package backfill
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +44,7 @@ type Status struct {
 	Hole bool `json:"hole,omitempty"`
 	// Busy says that a list, or an archive, is under way, or that repos are due, or nearly.
 	Busy bool `json:"busy"`
-	// Trouble says which host or relay is asked again, and why: the last of them.
+	// Trouble says which host or relay is asked again, and why: one of them, and how many more.
 	Trouble string `json:"trouble,omitempty"`
 	// Ended says what has ended since the process runs: "ok", or why not.
 	Ended map[string]string `json:"ended,omitempty"`
@@ -54,7 +56,7 @@ func (m *Manager) Status(counts graph.Counts) Status {
 	defer m.mu.Unlock()
 	st := Status{
 		Waiting: int64(len(m.sched.jobs)), Failed: map[string]int64{},
-		Fetched: m.fetched.Load(), Records: m.records.Load(), Bytes: m.bytes.Load(), Ended: maps.Clone(m.ended), Trouble: m.trouble,
+		Fetched: m.fetched.Load(), Records: m.records.Load(), Bytes: m.bytes.Load(), Ended: maps.Clone(m.ended), Trouble: troubleOf(m.trouble),
 		Accounts: counts.Accounts, Complete: counts.Complete, Partial: counts.Partial, Desynchronized: counts.Desynchronized,
 	}
 	for _, failure := range m.parked {
@@ -83,6 +85,17 @@ func (m *Manager) Status(counts graph.Counts) Status {
 	st.Later = m.sched.later(time.Now().Add(time.Minute))
 	st.Busy = m.list != nil || m.archive != nil || st.Waiting > st.Later
 	return st
+}
+
+func troubleOf(hosts map[string]string) string {
+	if len(hosts) == 0 {
+		return ""
+	}
+	one := hosts[slices.Min(slices.Collect(maps.Keys(hosts)))]
+	if more := len(hosts) - 1; more > 0 {
+		one += fmt.Sprintf(" (and %d more hosts)", more)
+	}
+	return one
 }
 
 // StatusNow is Status with the counts of the index.

@@ -132,6 +132,7 @@ func (x *Index) backfillEndpoints(mux *http.ServeMux) {
 		answer(w, http.StatusOK, x.Backfill.StatusNow())
 	})
 	post("/backfill", "application/json", func(w http.ResponseWriter, r *http.Request) error {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a relay may be asked for minutes
 		var job struct {
 			Archive string
 			Repos   bool

@@ -87,8 +87,8 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 	prepare(cmd.Commands)
 	env.program = p
 	err := cmd.Run(ctx, args)
-	if out.err != nil {
-		err, began = fmt.Errorf("the output could not be written: %w", out.err), true
+	if failed := out.failed(); failed != nil {
+		err, began = fmt.Errorf("the output could not be written: %w", failed), true
 	}
 	switch {
 	case err == nil:
@@ -111,19 +111,29 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 // OutputError returns why something that was said could not be written.
 func (e *Environment) OutputError() error {
 	if o, ok := e.Stdout.(*output); ok {
-		return o.err
+		return o.failed()
 	}
 	return nil
 }
 
 // output remembers that what a command says could not be written.
 type output struct {
-	to  io.Writer
+	to io.Writer
+
+	mu  sync.Mutex
 	err error
+}
+
+func (o *output) failed() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
 }
 
 // Write implements io.Writer.
 func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	n, err := o.to.Write(b)
 	if err != nil && o.err == nil {
 		o.err = err

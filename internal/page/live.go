@@ -57,9 +57,10 @@ type Live struct {
 
 	mu      sync.Mutex
 	ended   bool
-	failed  int // samples, one after another
-	last    *Sample
+	failed  int     // samples, one after another
+	last    *Sample // the last that could be taken
 	at      time.Time
+	shown   *Sample // what is told
 	past    rates
 	newest  []byte                 // the last message, as it is sent
 	viewers map[chan []byte]string // and what client each is
@@ -100,16 +101,16 @@ func (l *Live) take(ctx context.Context) {
 		}
 		s = *l.last
 		s.State, s.Lag = "unknown", nil
-	} else {
-		l.failed = 0
 	}
 	m := message{Sample: &s}
-	if seconds := now.Sub(l.at).Seconds(); l.last != nil && seconds > 0 {
+	if seconds := now.Sub(l.at).Seconds(); err == nil && l.last != nil && seconds > 0 {
 		m.EventRate = int64(float64(s.Events-l.last.Events)/seconds + 0.5)
 		m.EdgeRate = int64(float64(s.Edges-l.last.Edges) / seconds)
 		l.past.Events, l.past.Edges = remember(l.past.Events, m.EventRate), remember(l.past.Edges, m.EdgeRate)
 	}
-	l.last, l.at = &s, now
+	if l.shown = &s; err == nil {
+		l.last, l.at, l.failed = &s, now, 0
+	}
 	b, err := json.Marshal(m)
 	if err != nil {
 		return
@@ -149,7 +150,7 @@ func (l *Live) join(client string) (v chan []byte, first []byte, ok bool) {
 	if l.ended || l.last == nil || len(l.viewers) >= l.most || l.clients[client] >= (l.most+1)/2 {
 		return nil, nil, false
 	}
-	m := message{Sample: l.last, History: &rates{append([]int64{}, l.past.Events...), append([]int64{}, l.past.Edges...)}}
+	m := message{Sample: l.shown, History: &rates{append([]int64{}, l.past.Events...), append([]int64{}, l.past.Edges...)}}
 	if n := len(l.past.Events); n > 0 {
 		m.EventRate, m.EdgeRate = l.past.Events[n-1], l.past.Edges[n-1]
 	}

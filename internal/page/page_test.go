@@ -219,14 +219,19 @@ func TestUnknown(t *testing.T) {
 		return m.State
 	}
 	l.take(t.Context())
+	l.take(t.Context())
 	v, _, _ := l.join("x")
 	known := state(l.newest)
 	failing = true
+	at := l.at
 	for i := range 4 {
 		l.take(t.Context())
 		if told := len(v); told != max(0, i-1) {
 			t.Errorf("after %d failures %d messages", i+1, told)
 		}
+	}
+	if !l.at.Equal(at) {
+		t.Error("what comes after an outage is not counted as of the time since it began")
 	}
 	if s := state(<-v); s != "unknown" || known == s {
 		t.Errorf("%s after %s", s, known)

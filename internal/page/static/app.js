@@ -288,7 +288,7 @@ function rankTitle(p) {
 }
 
 async function showRank(out, q, given, cursor, page, signal) {
-  const params = {...given, limit: '50'};
+  const params = {limit: '50', ...given};
   if (cursor) params.cursor = cursor;
   const {answer, took} = await ask('blue.skein.graph.rank', params, signal);
   const part = i => params.by === 'lift' ? `, ${(i.lift / 1e6).toFixed(1)} times as many as by chance` : params.by === 'share' ? `, ${(i.share / 1e4).toFixed(1)} % of its ` + number.format(i.total) : '';
