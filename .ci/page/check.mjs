@@ -38,7 +38,7 @@ await context.grantPermissions(['clipboard-read', 'clipboard-write'], {origin: b
 const page = await context.newPage();
 const said = [], outside = [];
 let refusals = 0; // answers that are errors are said by the console, too
-page.on('console', m => { if (m.type() !== 'error' || !/status of 400/.test(m.text())) said.push(m.type() + ': ' + m.text()); else refusals++; });
+page.on('console', m => { if (m.type() !== 'error' || !/status of 400|WebSocket.*response code: 400/.test(m.text())) said.push(m.type() + ': ' + m.text()); else refusals++; });
 page.on('pageerror', e => said.push('error: ' + e));
 page.on('request', r => { if (!r.url().startsWith(base) && !r.url().startsWith(admin)) outside.push(r.url()); });
 await page.addInitScript(() => addEventListener('securitypolicyviolation', e => console.warn('policy: ' + e.violatedDirective + ' ' + e.blockedURI)));
@@ -115,6 +115,13 @@ await page.fill('#q', '');
 await page.keyboard.press('ArrowDown');
 expect((await page.$$('#words li')).length > 10, 'all that there is, where nothing is typed');
 await page.keyboard.press('Escape');
+await page.fill('#q', '');
+for (const key of [...'rank(of=Fol', 'ArrowDown', 'ArrowDown', 'Enter']) await page.keyboard.press(key);
+expect(await page.inputValue('#q') === 'rank(of=follows()', 'a set in a ranking is completed: ' + await page.inputValue('#q'));
+await page.fill('#q', '');
+for (const key of [...'rank(via=l', 'Tab']) await page.keyboard.press(key);
+expect(await page.inputValue('#q') === 'rank(via=likes', 'and a value: ' + await page.inputValue('#q'));
+await page.fill('#q', 'followers(x)');
 await page.click('#help summary');
 await page.click('#what button:text-is("likes(…)")');
 expect(await page.inputValue('#q') === 'likes()', 'what can be asked, by mouse: ' + await page.inputValue('#q'));
@@ -158,9 +165,13 @@ await page.selectOption('#way', 'are followed by the account');
 await page.fill('#whom', post);
 await page.click('.follow button');
 expect(await page.$eval('#whom', e => e.validationMessage) === 'An account is needed here: a DID, or its address at bsky.app', 'it is said what is needed');
+await page.selectOption('#way', 'liked the post');
+await page.selectOption('#way', 'are followed by the account');
+expect(await page.$eval('#whom', e => e.validationMessage) === '', 'and not when something else is asked');
 await page.fill('#whom', account);
 await page.click('.follow button');
 await until(() => document.querySelector('#out h2').textContent.startsWith('intersect('));
+expect(await page.evaluate(() => document.activeElement.tagName + scrollY) === 'H20', 'the new answer is shown from its beginning');
 expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), 'likers that are followed by an account');
 await typeSet(`likers(${post})`);
 await page.selectOption('#way', 'are not followed by the account');
@@ -228,11 +239,37 @@ for (let n = 2; await page.$('#out a:has-text("The next page")'); n++) {
 }
 const liked = new Set(records.filter(r => r.collection === 'app.bsky.feed.like' && follows.has(r.did) && !hidden(r.did)).map(r => r.subject));
 expect(ranked.size === liked.size && [...ranked].every(m => liked.has(m)), `all pages of a ranking: ${ranked.size} of ${liked.size}`);
+for (const [mistake, says] of [['sinse=1h', /rank has no sinse/], ['via=likes', /via is given twice/]]) {
+  await type(`rank(of=follows(${account}), via=likes, ${mistake})`);
+  await page.waitForSelector('#out .error');
+  expect(says.test(await page.textContent('#out .error')), mistake + ': ' + await page.textContent('#out .error'));
+}
+await type(`rank(of=follows(${account}), via=likes`);
+await page.waitForSelector('#out .error');
+expect(/must end with/.test(await page.textContent('#out .error')), 'an open end: ' + await page.textContent('#out .error'));
+await type(`rank(of=follows(${account}), via=likes, limit=3)`);
+await until(() => document.querySelectorAll('#out .members li').length === 3);
+expect(true, 'a limit is kept to');
+await page.fill('#q', '\u202a' + account + '\u202c');
+await page.press('#q', 'Enter');
+expect(await card('Follows', follows.size), 'invisible marks are taken away');
+await type('@alice');
+await page.waitForSelector('#out .error');
+expect(/is no handle/.test(await page.textContent('#out .error')), 'half a handle: ' + await page.textContent('#out .error'));
 await type(`rank(of=follows(${account}), via=lovers)`);
 expect(/parameter via/.test(await page.textContent('#out .error')), 'a ranking along nothing: ' + await page.textContent('#out .error'));
 await type(`rank(of=follows(${account}), via=likes, except=likes(oops))`);
 await page.waitForSelector('#out .error pre');
 expect((await page.textContent('#out .error pre')).startsWith('likes(oops)\n'), 'an error in a part of it is shown there');
+
+// The way back is to the place where one was.
+await typeSet(`likes(${both[0]})`);
+await page.evaluate(() => scrollTo(0, 300));
+await page.evaluate(() => document.querySelectorAll('#out .members a[data-link]')[8].click());
+await page.waitForSelector('#out .cards');
+await page.goBack();
+await until(() => scrollY === 300);
+expect(true, 'the way back is to the same place');
 
 // What happens is told.
 await typeSet(`followers(${account})`);

@@ -57,13 +57,17 @@ function curlLine(method, params) {
 // link leads to a state of this page.
 const link = (params, ...children) => el('a', {href: '/?' + new URLSearchParams(params), 'data-link': true}, ...children);
 
+// clean takes away the invisible marks that come with what is copied from a page.
+const clean = text => text.replace(/[\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g, '').trim();
+
 // A subject is what somebody pastes: an account, a post, a list, or another record.
 function subjectOf(text) {
   if (/[\s(),]/.test(text)) return null;
   let m;
   if (/^(at:\/\/)?did:[a-z]+:[^/]+$/.test(text)) return {kind: 'account', name: text.replace('at://', '')};
+  if ((m = /^at:\/\/([^/]+)$/.exec(text))) return {kind: 'account', name: '@' + m[1]};
   if (text.startsWith('@')) return {kind: 'account', name: text};
-  if ((m = /^(?:https:\/\/)?bsky\.app\/profile\/([^/?#]+)\/?(?:([a-z]+)\/([^/?#]+))?/.exec(text))) {
+  if ((m = /^(?:https?:\/\/)?bsky\.app\/profile\/([^/?#]+)\/?(?:([a-z]+)\/([^/?#]+))?/.exec(text))) {
     const address = 'https://bsky.app/profile/' + m[1] + (m[2] ? '/' + m[2] + '/' + m[3] : '');
     if (!m[2]) return {kind: 'account', name: m[1].startsWith('did:') ? m[1] : '@' + m[1]};
     return {kind: m[2] === 'lists' ? 'list' : 'post', name: address, owner: m[1].startsWith('did:') ? m[1] : '@' + m[1]};
@@ -76,6 +80,7 @@ function subjectOf(text) {
 // rankOf reads rank(of=…, via=…, …), as the file of feeds has it; null for what is none.
 function rankOf(text) {
   const m = /^\s*rank\s*\(([\s\S]*)\)\s*$/.exec(text);
+  if (!m && /^\s*rank\s*\(/.test(text)) throw new Refused('InvalidRequest', 'rank(… must end with )');
   if (!m) return null;
   const params = {};
   let depth = 0, part = '';
@@ -83,7 +88,10 @@ function rankOf(text) {
     if (c === ',' && depth === 0) {
       const at = part.indexOf('=');
       if (at < 0) throw new Refused('InvalidRequest', `${part.trim() || 'nothing'} in rank(…): write name=value`);
-      params[part.slice(0, at).trim()] = part.slice(at + 1).trim();
+      const called = part.slice(0, at).trim();
+      if (!rankTakes.includes(called)) throw new Refused('InvalidRequest', `rank has no ${called}, it has ${rankTakes.join(', ')}`);
+      if (called in params) throw new Refused('InvalidRequest', called + ' is given twice');
+      params[called] = part.slice(at + 1).trim();
       part = '';
       continue;
     }
@@ -93,6 +101,7 @@ function rankOf(text) {
   return params;
 }
 
+const rankTakes = ['of', 'via', 'except', 'since', 'until', 'subjectsSince', 'by', 'min', 'limit'];
 const rankText = params => 'rank(' + Object.entries(params).map(([k, v]) => k + '=' + v).join(', ') + ')';
 
 let pending = null, watching = null; // what is being asked, and watched
@@ -131,12 +140,27 @@ async function show() {
 // say has a screen reader say what is there now.
 const say = element => { $('said').textContent = element ? element.textContent : ''; };
 
-function go(q) {
-  history.pushState(null, '', q ? '/?' + new URLSearchParams({q}) : '/');
-  return show();
+function go(q) { return visit('/' + (q ? '?' + new URLSearchParams({q}) : '')); }
+
+// visit leads to a state of this page, and to its beginning; the place in this one is kept, for
+// the way back.
+async function visit(address) {
+  history.replaceState({y: scrollY}, '');
+  history.pushState(null, '', address);
+  await show();
+  scrollTo(0, 0);
+}
+
+// atAnswer is where who does not use a mouse goes on, or a screen reader would begin anew.
+function atAnswer() {
+  const heading = $('out').querySelector('h2');
+  if (heading) heading.focus({preventScroll: true});
 }
 
 // What the server proposes to ask, whether it finds handles, and knows who people are.
+// Whether this server indexes, as live.js hears.
+let indexing;
+
 let config = {handles: false, people: false, examples: []};
 
 function welcome(out, signal) {
@@ -184,6 +208,8 @@ function showError(out, q, e) {
     if ($('q').value === expression) $('q').setSelectionRange(before.length, before.length);
   }
   out.replaceChildren(box);
+  const place = box.querySelector('pre');
+  if (place) place.scrollLeft = place.scrollWidth * Number(at[2]) / Math.max(1, expression.length) - place.clientWidth / 2;
 }
 
 // ---- answers ----
@@ -205,8 +231,9 @@ async function showSet(out, q, cursor, page, signal) {
   if (page > 1) facts.push('page ' + page);
   if (answer.order === 'newest') facts.push('the newest first');
   facts.push(took);
-  out.replaceChildren(title(el('code', {}, q)), el('p', {class: 'facts'}, facts.join(' · ')), incomplete(answer),
-    items.length ? list(items, i => [i.time && el('time', {datetime: i.time, class: 'more'}, new Date(i.time).toLocaleString())]) : el('p', {}, 'Nobody, as far as the index knows. If you did not expect that, look whether the names are right.'),
+  const named = [...new Set(q.match(/did:[a-z]+:[A-Za-z0-9._:-]+/g) || [])].slice(0, 4);
+  out.replaceChildren(title(el('code', {}, q)), config.people || $('names').checked ? el('p', {class: 'about'}, ...named.map(d => tag(d))) : '', el('p', {class: 'facts'}, facts.join(' · ')), incomplete(answer),
+    items.length ? list(items, i => [i.time && el('time', {datetime: i.time, class: 'more'}, new Date(i.time).toLocaleString())]) : el('p', {}, (answer.type === 'did' ? 'Nobody' : 'Nothing') + ', as far as the index knows. If you did not expect that, look whether the names are right.'),
     nextPage(q, answer, page), refine(q, answer.type), changes(q), curlLine(method, params));
   nameThem(out, signal);
 }
@@ -220,11 +247,13 @@ function refine(q, type) {
     'are not followed by the account': ['account', x => `except(${q}, follows(${x}))`], 'liked the post': ['post', x => `intersect(${q}, likers(${x}))`],
     'are on the list': ['list', x => `intersect(${q}, listed(${x}))`], 'are not on the list': ['list', x => `except(${q}, listed(${x}))`],
     'block the account': ['account', x => `intersect(${q}, blockers(${x}))`],
+  } : /^\s*list(s|blocks)\s*\(/.test(q) ? {
+    'are blocked by the account': ['account', x => `intersect(${q}, listblocks(${x}))`], 'are not blocked by the account': ['account', x => `except(${q}, listblocks(${x}))`],
   } : {
     'are liked by the account': ['account', x => `intersect(${q}, likes(${x}))`], 'are not liked by the account': ['account', x => `except(${q}, likes(${x}))`],
     'are reposted by the account': ['account', x => `intersect(${q}, reposts(${x}))`],
   };
-  const way = el('select', {id: 'way'}, ...Object.keys(ways).map(w => el('option', {}, w)));
+  const way = el('select', {id: 'way', onchange: () => $('whom').setCustomValidity('')}, ...Object.keys(ways).map(w => el('option', {}, w)));
   return subjectForm(el('label', {for: 'way'}, 'Which of these…'), way, 'Account, post or list', () => ways[way.value][0], x => ways[way.value][1](x));
 }
 
@@ -233,46 +262,62 @@ function subjectForm(label, before, what, kind, make) {
   const input = el('input', {id: 'whom', required: true, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', placeholder: config.handles ? '@alice.example.com' : 'did:plc:…', 'aria-label': what, oninput: () => input.setCustomValidity('')});
   return el('form', {class: 'follow', onsubmit: e => {
     e.preventDefault();
-    const x = subjectOf(input.value.trim()), wanted = kind();
-    if (x && x.kind === wanted) return go(make(x.name));
+    const x = subjectOf(clean(input.value)), wanted = kind();
+    if (x && x.kind === wanted) return go(make(x.name)).then(atAnswer);
     input.setCustomValidity(wanted === 'account' ? `An account is needed here: ${config.handles ? 'a handle such as @alice.example.com, ' : ''}a DID, or its address at bsky.app` : `A ${wanted} is needed here: its AT URI, or its address at bsky.app`);
     input.reportValidity();
   }}, label, before, input, el('button', {}, 'Ask'));
 }
 
-// changes tells who enters and leaves a set from now on.
+// changes tells who enters and leaves a set from now on, over a websocket: a browser has few
+// other connections.
 function changes(q) {
+  if (indexing === false) return ''; // it hears of none
   const list = el('ol', {class: 'members', role: 'log', 'aria-label': 'Changes', hidden: true}), note = el('p', {class: 'facts', role: 'status'});
-  const button = el('button', {type: 'button', class: 'plain', onclick: () => {
-    if (watching) {
-      watching.close();
-      watching = null;
-      button.textContent = 'Watch who enters and leaves';
-      note.textContent = '';
-      return;
-    }
-    watching = new EventSource('/xrpc/blue.skein.graph.subscribe?' + new URLSearchParams({set: q}));
-    button.textContent = 'Stop watching';
-    note.textContent = 'Watching…';
-    watching.onmessage = e => {
+  const what = 'Watch who enters and leaves';
+  let cursor = '', wait = 500, told = false;
+  const stop = said => {
+    if (watching) watching.close();
+    watching = null;
+    button.textContent = what;
+    note.textContent = said;
+  };
+  const connect = () => {
+    const w = new WebSocket(location.origin.replace(/^http/, 'ws') + '/xrpc/blue.skein.graph.subscribe?' + new URLSearchParams(cursor ? {set: q, cursor} : {set: q}));
+    const mine = watching = {close: () => { w.onclose = null; w.close(); }};
+    w.onmessage = e => {
       const m = JSON.parse(e.data);
-      note.textContent = 'Watching: nothing has changed yet.';
+      if (m.error) return;
+      cursor = m.cursor || cursor;
+      wait = 500;
+      if (m.reset && told) list.prepend(el('li', {}, 'Changes may be missing here.'));
+      told = true;
       for (const [way, members] of [['entered', m.entered], ['left', m.left]]) {
         for (const member of members || []) list.prepend(row(member, el('span', {class: 'more'}, way + ', ' + new Date().toLocaleTimeString())));
       }
       while (list.childElementCount > 100) list.lastChild.remove();
-      if (list.childElementCount) note.textContent = 'Watching.';
       list.hidden = !list.childElementCount;
+      note.textContent = list.hidden ? 'Watching: nothing has changed yet.' : 'Watching.';
       nameThem(list, pending.signal);
     };
-    watching.onerror = () => {
-      if (watching && watching.readyState === EventSource.CLOSED) {
-        watching = null;
-        button.textContent = 'Watch who enters and leaves';
-        note.textContent = 'This set cannot be watched: sets with a window (since, until), lists(…) and large expressions cannot, and a server that does not index tells nothing.';
+    w.onclose = async () => {
+      if (!told) { // it may be refused: why, the other way of asking says
+        const response = await fetch('/xrpc/blue.skein.graph.subscribe?' + new URLSearchParams({set: q})).catch(() => null);
+        if (watching !== mine) return response && response.body && response.body.cancel();
+        if (response && !response.ok) return stop('This cannot be watched: ' + plain((await response.json().catch(() => ({}))).message) + '.');
+        if (response && response.body) response.body.cancel();
       }
+      note.textContent = 'The connection is lost, and tried again…';
+      setTimeout(() => { if (watching === mine) connect(); }, wait);
+      wait = Math.min(2 * wait, 30_000);
     };
-  }}, 'Watch who enters and leaves');
+  };
+  const button = el('button', {type: 'button', class: 'plain', onclick: () => {
+    if (watching) return stop('');
+    button.textContent = 'Stop watching';
+    note.textContent = 'Watching…';
+    connect();
+  }}, what);
   return el('div', {}, el('p', {}, button), note, list);
 }
 
@@ -283,7 +328,7 @@ const led = {likes: ['What is liked by ', 'liked by '], reposts: ['What is repos
 function rankTitle(p) {
   const of = p.of || '', m = /^(follows|followers)\(([^(),]+)\)$/.exec(of);
   const whom = !m ? 'the members of ' + of : m[1] === 'follows' ? 'those that ' + m[2] + ' follows' : 'those who follow ' + m[2];
-  const when = p.since ? (/^\d+[a-z]+$/.test(p.since) ? ', in the last ' : ', since ') + p.since + (p.until ? ', until ' + p.until : '') : '';
+  const when = (p.since ? (/^\d+[a-z]+$/.test(p.since) ? ', in the last ' : ', since ') + p.since : '') + (p.until ? ', until ' + p.until : '');
   return (led[p.via] ? led[p.via][0] : p.via + ' of ') + whom + when + (p.by === 'lift' || p.by === 'share' ? ', more than by everybody' : '');
 }
 
@@ -297,6 +342,9 @@ async function showRank(out, q, given, cursor, page, signal) {
     nextPage(q, answer, page), curlLine('blue.skein.graph.rank', params));
   nameThem(out, signal);
 }
+
+// tag is a member in a line of text.
+const tag = member => el('span', {class: 'tag', 'data-member': member}, el('span', {class: 'who'}, link({q: member}, el('span', {class: 'it'}, member))));
 
 // list lists members, each with what is known of it besides.
 const list = (items, more) => el('ol', {class: 'members'}, ...items.map(i => row(i.member, ...more(i).filter(Boolean))));
@@ -318,6 +366,7 @@ function outside(member) {
 
 async function showSubject(out, s, signal) {
   const x = s.name;
+  if (x.startsWith('@') && !x.includes('.')) throw new Refused('InvalidRequest', `${x} is no handle: those have a domain, such as ${x}.bsky.social`);
   let cards, form = '';
   if (s.kind === 'account') {
     cards = [['Followers', `followers(${x})`], ['Follows', `follows(${x})`], ['Mutual', `intersect(follows(${x}), followers(${x}))`],
@@ -336,12 +385,19 @@ async function showSubject(out, s, signal) {
   }
   const counts = cards.map(([, , note]) => el('small', {}, note || '…'));
   const about = el('p', {class: 'facts'}, ' '), warning = el('p', {class: 'warn', hidden: true});
-  if (s.owner) about.replaceChildren('By ', link({q: s.owner}, s.owner));
+  if (s.owner) about.replaceChildren('By ', tag(s.owner));
   const heading = title(el('span', {class: 'who'}, el('span', {class: 'it'}, x)), ' ', atBluesky(s.kind === 'account' ? 'https://bsky.app/profile/' + x.replace(/^@/, '') : x.startsWith('at:') ? outside(x) : x, x));
   heading.classList.add('subject');
   heading.dataset.member = x;
   out.replaceChildren(heading, about, warning, el('ul', {class: 'cards'}, ...cards.map(([called, q], i) => el('li', {}, link({q}, el('b', {}, called), counts[i])))), form);
   nameThem(out, signal);
+  if (x.startsWith('https:')) { // what its AT URI is, only the server knows
+    ask('blue.skein.graph.query', {set: `members(${x})`}, signal).then(({answer}) => {
+      heading.dataset.member = answer.members[0];
+      about.replaceChildren('By ', tag(ownerOf(answer.members[0])));
+      nameThem(out, signal);
+    }).catch(() => { /* the cards say what is wrong */ });
+  }
   const failed = await Promise.all(cards.map(async ([, q, note], i) => {
     if (note) return null;
     try {
@@ -399,7 +455,10 @@ async function nameThem(out, signal) {
   try {
     await learnOf('app.bsky.feed.getPosts', 'uris', members.filter(isPost), texts, a => { for (const p of a.posts) { texts.set(p.uri, p.record.text || ''); keepProfile(p.author); } });
     await learnOf('app.bsky.actor.getProfiles', 'actors', members.map(ownerOf), profiles, a => a.profiles.forEach(keepProfile));
-  } catch { /* they stay without */ }
+    $('names-failed').hidden = true;
+  } catch (e) {
+    $('names-failed').hidden = e.name === 'AbortError' || config.people;
+  }
 }
 
 // describe says of one element who it is about.

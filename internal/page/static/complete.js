@@ -8,7 +8,8 @@ const meanings = {
   intersect: 'who is in all of the sets', union: 'who is in any of the sets', except: 'who is in the first set, and in no other', members: 'those that are given',
   rank: 'what the members of a set like most, follow most, …: of= a set, via= likes, follows, …',
 };
-const parts = [['since=', 'a date, a time, or an age such as 24h or 7d'], ['until=', 'the same'], ['of=', 'the set to rank by'], ['via=', 'likes, follows, reposts, …'], ['by=', 'count, share or lift'], ['except=', 'a set of what is left out']];
+const parts = [['since=', 'a date, a time, or an age such as 24h or 7d'], ['until=', 'the same'], ['of=', 'the set to rank by'], ['via=', 'likes, follows, reposts, …'], ['by=', 'count, share or lift'], ['except=', 'a set of what is left out'], ['min=', 'the lowest count'], ['subjectsSince=', 'of posts, those that are not older']];
+const values = {via: ['likes', 'follows', 'followers', 'reposts', 'blocks', 'blockers', 'listblocks'], by: ['count', 'share', 'lift']};
 
 let kinds = [], words = [];
 
@@ -29,8 +30,9 @@ function start(word) {
   const input = $('q');
   input.focus();
   completion.matches = [[word]];
-  completion.from = input.selectionStart;
-  completion.to = input.selectionEnd;
+  const goesOn = /[(,=]\s*$/.test(input.value.slice(0, input.selectionStart)); // else it begins anew
+  completion.from = goesOn ? input.selectionStart : 0;
+  completion.to = goesOn ? input.selectionEnd : input.value.length;
   accept(0);
 }
 
@@ -39,8 +41,10 @@ const completion = {matches: [], at: -1, from: 0, to: 0};
 // complete proposes words for the one that the caret is in; all of them, if asked for none.
 function complete(all) {
   const input = $('q'), before = input.value.slice(0, input.selectionStart), after = input.value.slice(input.selectionStart);
-  const m = /(^|[(,\s])([A-Za-z_]*)$/.exec(before), tail = /^[A-Za-z_]*/.exec(after)[0];
-  completion.matches = m && (m[2] || all === true) ? [...words, ...(before.includes('(') ? parts : [])].filter(w => w[0].startsWith(m[2]) && w[0] !== m[2] + tail) : [];
+  const m = /(^|[(,=\s])([A-Za-z_]*)$/.exec(before), tail = /^[A-Za-z_]*/.exec(after)[0];
+  const value = m && /(via|by)\s*=\s*$/.exec(before.slice(0, before.length - m[2].length));
+  const from = value ? values[value[1]].map(v => [v, meanings[v] || '', '']) : [...words, ...(before.includes('(') ? parts : [])];
+  completion.matches = m && (m[2] || value || all === true) ? from.filter(w => w[0].toLowerCase().startsWith(m[2].toLowerCase()) && w[0] !== m[2] + tail) : [];
   completion.from = m ? before.length - m[2].length : 0;
   completion.to = before.length + tail.length;
   completion.at = -1;
@@ -60,7 +64,7 @@ function drawCompletion() {
 
 function accept(i) {
   const input = $('q'), rest = input.value.slice(completion.to);
-  const word = completion.matches[i][0], call = !word.endsWith('=');
+  const word = completion.matches[i][0], call = !word.endsWith('=') && completion.matches[i].length < 3; // a value has no parentheses
   const opened = call && rest.startsWith('(');
   input.value = input.value.slice(0, completion.from) + word + (opened ? '' : call ? '()' : '') + rest;
   const caret = completion.from + word.length + (call ? 1 : 0);
@@ -92,22 +96,23 @@ function keys(e) {
 $('ask').addEventListener('submit', e => {
   e.preventDefault();
   hideCompletion();
-  go($('q').value.trim());
+  go(clean($('q').value));
 });
 $('q').addEventListener('input', complete);
 $('q').addEventListener('keydown', keys);
 $('q').addEventListener('blur', hideCompletion);
-document.addEventListener('click', async e => {
+document.addEventListener('click', e => {
   const a = e.target.closest('a[data-link]');
   if (!a || e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
   e.preventDefault();
-  history.pushState(null, '', a.getAttribute('href'));
-  await show();
-  const heading = $('out').querySelector('h2'); // or a screen reader would begin anew
-  if (heading) heading.focus();
-  scrollTo(0, 0);
+  visit(a.getAttribute('href')).then(atAnswer);
 });
-addEventListener('popstate', () => { if (location.search !== shown) show(); });
+history.scrollRestoration = 'manual';
+addEventListener('popstate', async e => {
+  if (location.search === shown) return;
+  await show();
+  scrollTo(0, (e.state && e.state.y) || 0);
+});
 
 // Where the browser keeps nothing, names are asked for anew.
 const keep = {

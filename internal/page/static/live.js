@@ -33,6 +33,7 @@ function ago(seconds) {
 }
 
 function live(m) {
+  indexing = m.state !== 'off';
   if (m.history) { eventRates = m.history.events; edgeRates = m.history.edges; }
   else { eventRates.push(m.eventRate); edgeRates.push(m.edgeRate); }
   eventRates = eventRates.slice(-quarter);
