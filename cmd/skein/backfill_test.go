@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -266,6 +267,24 @@ func TestBackfillUsage(t *testing.T) {
 	}
 }
 
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.String()
+}
+
 // A host that was named wrongly is not gone on with once another one is named, and what is
 // waited for is said.
 func TestOtherHost(t *testing.T) {
@@ -273,7 +292,7 @@ func TestOtherHost(t *testing.T) {
 	defer pds.Close()
 	store := t.TempDir() + "/store"
 	run := func(ctx context.Context, host string) (int, string) {
-		var out bytes.Buffer
+		var out lockedBuffer // the log is written meanwhile
 		code := command.Run(ctx, &command.Environment{Stdout: &out, Stderr: &out}, commandLine,
 			[]string{"skein", "backfill", "--admin", "off", "--store", store, "--allow-private-hosts", "--host", host})
 		return code, out.String()
