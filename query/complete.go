@@ -50,7 +50,9 @@ func (s *Server) ofEverybody(sn *graph.Snapshot, of ...kinds.Kind) (completeness
 
 // missing says what may be missing in the sets of an expression: of a set of what an account
 // names, whether all of that account is known, of other sets, whether all of everybody is.
-func (s *Server) missing(v *evaluation) (c completeness, err error) {
+// With expanded, what its members name counts, too: then those that it names as members must
+// be known.
+func (s *Server) missing(v *evaluation, expanded bool) (c completeness, err error) {
 	lacking, err := v.s.Lacking()
 	if err != nil {
 		return c, err
@@ -62,20 +64,23 @@ func (s *Server) missing(v *evaluation) (c completeness, err error) {
 		if n.op.isSet() && !c.Incomplete {
 			c = s.lacks(lacking, n.kind)
 		}
-		by := -1
-		switch n.op {
-		case opForward:
-			by = n.of
-		case opListed:
-			by = n.by
-		case opReverse, opLists:
+		first, last := 0, 0 // the accounts that it rests on
+		switch {
+		case n.op == opForward:
+			first, last = n.of, n.of+1
+		case n.op == opListed:
+			first, last = n.by, n.by+1
+		case n.op == opReverse, n.op == opLists:
 			everybody = true
-		default:
+		case n.op == opMembers && expanded:
+			first, last = n.first, n.last
 		}
-		if by >= 0 && !c.Incomplete && (!asked[v.ids[by]] || v.ids[by] == dict.None) {
-			asked[v.ids[by]] = true
-			if c, err = missingOf(v.s, v.e.strings[by].s, v.ids[by]); err != nil {
-				return err
+		for by := first; by < last && !c.Incomplete; by++ {
+			if id := v.ids[by]; !asked[id] || id == dict.None {
+				asked[id] = true
+				if c, err = missingOf(v.s, v.e.strings[by].s, id); err != nil {
+					return err
+				}
 			}
 		}
 		for i := range n.args {
@@ -89,28 +94,6 @@ func (s *Server) missing(v *evaluation) (c completeness, err error) {
 		return c, err
 	}
 	return s.ofEverybody(v.s)
-}
-
-// missingOfMembers says what may be missing of the accounts that an expression names as
-// members.
-func (v *evaluation) missingOfMembers() (c completeness, err error) {
-	var walk func(n *node) error
-	walk = func(n *node) error {
-		if n.op == opMembers {
-			for i := n.first; i < n.last && !c.Incomplete; i++ {
-				if c, err = missingOf(v.s, v.e.strings[i].s, v.ids[i]); err != nil {
-					return err
-				}
-			}
-		}
-		for i := range n.args {
-			if err := walk(&n.args[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return c, walk(&v.e.root)
 }
 
 // lacks says whether what was made of a kind before it was added is missing.

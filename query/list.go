@@ -159,7 +159,7 @@ func (s *Server) list(ctx context.Context, q params) (any, error) {
 		if err != nil {
 			return err
 		}
-		if out.completeness, err = s.missing(v); err != nil {
+		if out.completeness, err = s.missing(v, false); err != nil {
 			return err
 		}
 		set, total, err := v.result()

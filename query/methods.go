@@ -53,7 +53,7 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 		if err != nil {
 			return err
 		}
-		if out.completeness, err = s.missing(v); err != nil {
+		if out.completeness, err = s.missing(v, false); err != nil {
 			return err
 		}
 		if countOnly {
@@ -112,7 +112,7 @@ func (s *Server) contains(ctx context.Context, q params) (any, error) {
 		if err != nil {
 			return err
 		}
-		if out.completeness, err = s.missing(v); err != nil {
+		if out.completeness, err = s.missing(v, false); err != nil {
 			return err
 		}
 		ids, err := lookup(sn, members)

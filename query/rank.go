@@ -131,19 +131,14 @@ func (s *Server) rankMissing(ctx context.Context, sn *graph.Snapshot, w *work, r
 	if err != nil {
 		return completeness{}, err
 	}
-	if c, err := s.missing(v); err != nil || c.Incomplete {
+	if c, err := s.missing(v, !r.via.reverse); err != nil || c.Incomplete {
 		return c, err
-	}
-	if !r.via.reverse { // what the members themselves did
-		if c, err := v.missingOfMembers(); err != nil || c.Incomplete {
-			return c, err
-		}
 	}
 	if r.except != nil {
 		if v, err = newEvaluation(ctx, sn, r.except, w); err != nil {
 			return completeness{}, err
 		}
-		if c, err := s.missing(v); err != nil || c.Incomplete {
+		if c, err := s.missing(v, false); err != nil || c.Incomplete {
 			return c, err
 		}
 	}

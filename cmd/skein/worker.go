@@ -122,7 +122,7 @@ func openHere(ctx context.Context, e *command.Environment, s *command.Settings, 
 	if err != nil {
 		return nil, err
 	}
-	if err := rename(ctx, x.Graph, p.hosts); err != nil {
+	if err := replaceHosts(ctx, x.Graph, p.hosts); err != nil {
 		return nil, errors.Join(err, x.Close(ctx))
 	}
 	running, stop := context.WithCancel(ctx)
@@ -138,16 +138,16 @@ func openHere(ctx context.Context, e *command.Environment, s *command.Settings, 
 	}
 }
 
-// rename has what was interrupted go on with the hosts that are named now, where hosts had
-// been named before, perhaps wrongly.
-func rename(ctx context.Context, g *graph.Store, hosts []string) error {
+// replaceHosts has what was interrupted go on with the hosts that are named now. Of those that
+// were named before, perhaps wrongly, only the ones go on that have been listed in part.
+func replaceHosts(ctx context.Context, g *graph.Store, hosts []string) error {
 	if b := g.Backfill(); len(hosts) == 0 || !b.Named {
 		return nil
 	}
 	return g.ChangeBackfill(ctx, func(b *format.Backfill) {
 		before := b.Hosts
 		b.Hosts = map[string]format.HostBackfill{}
-		for h, at := range before { // what has been listed in part goes on
+		for h, at := range before {
 			if at.Cursor != "" && !at.Done {
 				b.Hosts[h] = at
 			}

@@ -61,8 +61,16 @@ func (p *Progress) End() {
 	}
 }
 
-// oneLine cuts what is written to what a terminal shows in one line: what wraps could not be
-// taken back.
+// cut cuts a line to what a terminal of so many columns shows in one, all of it where that is
+// not known: what wraps could not be taken back.
+func cut(line string, columns int) string {
+	if r := []rune(line); columns > 1 && len(r) >= columns {
+		return string(r[:columns-1])
+	}
+	return line
+}
+
+// oneLine cuts what is written to lines that a terminal shows as such.
 type oneLine struct {
 	to    io.Writer
 	width func() int
@@ -71,17 +79,12 @@ type oneLine struct {
 // Write implements io.Writer.
 func (o *oneLine) Write(b []byte) (int, error) {
 	width := o.width()
-	if width < 2 {
-		return o.to.Write(b) //nolint:wrapcheck // it is the terminal's
-	}
 	lines := strings.Split(string(b), "\r")
 	for i, l := range lines {
-		if r := []rune(l); len(r) >= width {
-			lines[i] = string(r[:width-1])
-		}
+		lines[i] = cut(l, width)
 	}
 	if _, err := io.WriteString(o.to, strings.Join(lines, "\r")); err != nil {
-		return 0, err //nolint:wrapcheck // likewise
+		return 0, err //nolint:wrapcheck // it is the terminal's
 	}
 	return len(b), nil
 }
@@ -108,15 +111,6 @@ type screen struct {
 	line  string
 }
 
-// fits cuts a line to what the terminal shows in one: what wraps could not be taken back.
-func (s *screen) fits(line string) string {
-	r := []rune(line)
-	if width := s.width(); width > 1 && len(r) >= width {
-		return string(r[:width-2]) + "…"
-	}
-	return line
-}
-
 const clearLine = "\r\033[K"
 
 // Write implements io.Writer: the line moves down.
@@ -128,7 +122,7 @@ func (s *screen) Write(b []byte) (int, error) {
 	}
 	n, err := s.to.Write(b)
 	if s.line != "" {
-		_, _ = io.WriteString(s.to, s.fits(s.line))
+		_, _ = io.WriteString(s.to, cut(s.line, s.width()))
 	}
 	return n, err //nolint:wrapcheck // it is the terminal's
 }
@@ -141,7 +135,7 @@ func (s *screen) status(line string) {
 		return
 	}
 	s.line = line
-	_, _ = io.WriteString(s.to, clearLine+s.fits(line))
+	_, _ = io.WriteString(s.to, clearLine+cut(line, s.width()))
 }
 
 // StatusLine returns what shows a line that changes below the log, on a terminal where text

@@ -1,10 +1,10 @@
 // Package page is what a person sees who opens the address of a skein in a browser: what the
-// index is doing now, and a box to ask it. It is a page of HTML, a script and a style, without
+// index is doing now, and a box to ask it. It is a page of HTML, scripts and a style, without
 // a framework or a build step, embedded in the program; it speaks to the query API that it is
 // served beside (package query), and to what Live sends it once a second.
 //
 // Nothing is asked of anybody else, but where the viewer has allowed it in the browser: who
-// accounts are, of public.api.bsky.app. The policy that the page is sent with allows no more.
+// accounts are and what posts say, of public.api.bsky.app. The policy that the page is sent with allows no more.
 package page
 
 import (
