@@ -53,6 +53,9 @@ func TestDamage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if len(b) < 64<<10 { // where the flush came in between, the key behind has a table of its own
+			continue
+		}
 		b[len(b)*93/100] ^= 0x10 // a block of sets: the end is index and footer
 		if err := os.WriteFile(table, b, 0o600); err != nil {
 			t.Fatal(err)

@@ -142,8 +142,8 @@ const say = element => { $('said').textContent = element ? element.textContent :
 
 function go(q) { return visit('/' + (q ? '?' + new URLSearchParams({q}) : '')); }
 
-// visit leads to a state of this page, and to its beginning; the place in this one is kept, for
-// the way back.
+// visit shows another state of this page, from its beginning. How far this one was scrolled is
+// kept, for the way back.
 async function visit(address) {
   history.replaceState({y: scrollY}, '');
   history.pushState(null, '', address);
@@ -151,16 +151,15 @@ async function visit(address) {
   scrollTo(0, 0);
 }
 
-// atAnswer is where who does not use a mouse goes on, or a screen reader would begin anew.
+// atAnswer moves the focus to the answer: else a screen reader would begin the page anew.
 function atAnswer() {
   const heading = $('out').querySelector('h2');
   if (heading) heading.focus({preventScroll: true});
 }
 
-// What the server proposes to ask, whether it finds handles, and knows who people are.
-// Whether this server indexes, as live.js hears.
-let indexing;
+let indexing; // whether this server indexes; live.js hears it
 
+// What the server proposes to ask, whether it finds handles, and knows who people are.
 let config = {handles: false, people: false, examples: []};
 
 function welcome(out, signal) {

@@ -62,7 +62,8 @@ function tell(how, state, lag = '') {
   if ($('state-text').textContent !== state + lag) $('state-text').textContent = state + lag;
 }
 
-// listen is told while somebody looks: a browser has six connections to a server, for all tabs.
+// listen hears from the server while this tab is visible: a browser has six connections to a
+// server, for all of its tabs.
 let source = null;
 
 function listen() {
