@@ -1,6 +1,6 @@
 # The one entry for people. .ci/run is the same for machines.
 
-.PHONY: build run test race lint fuzz bench soak cluster ids load faults peers chaos house
+.PHONY: build run test race lint fuzz bench soak cluster ids load faults peers chaos house abuse
 
 build: ## the binaries, static, as bin/skein and bin/skein-sim
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/skein ./cmd/skein-sim
@@ -30,6 +30,7 @@ bench: ## decoding against indigo, frames from memory to committed, ids, sets, q
 
 soak: ## the long runs: a million operations a history, twenty kills in a minute, ten minutes of asking
 	go test ./graph -run TestModel -model.ops 1000000 -timeout 2h -v
+	go test ./graph -run TestComplete -complete.steps 1000000 -timeout 2h -v
 	go test ./cmd/skein -run TestKill -kill.times 20 -kill.rate 35 -v
 	go test ./query -run Soak -v -soak.for 10m -timeout 20m
 
@@ -49,6 +50,9 @@ faults: ## what relays do wrong, for minutes each: killed, stalling, repeating, 
 
 peers: ## the same stream to skein and to indigo's consumer
 	CGO_ENABLED=0 go test ./cmd/skein -run xxx -bench Peers -benchtime 1x -timeout 20m
+
+abuse: ## what strangers may cost: every attack of docs/TRUST.md at full size, with its figures
+	CGO_ENABLED=0 go test $$(grep -rl --include=*_test.go testing/abuse cmd consumer graph intern internal query | xargs -n1 dirname | sort -u | sed 's|^|./|') -run Abuse -abuse -v -timeout 30m | grep -E 'abuse:|^(---|FAIL|ok|PASS)'
 
 house: ## how large files and functions are, which know each other, what the programs link, how much is tested
 	go run ./.ci/house

@@ -90,6 +90,7 @@ type Consumer struct {
 	// Of the reading goroutine.
 	from       graph.Seq // begin after this; live if hasFrom is false
 	hasFrom    bool
+	verify     *graph.Cursor // its event is to come first, and to be the one that was applied
 	countedOps wire.Counts
 	limit      loglimit.Limiter
 
@@ -104,10 +105,12 @@ type Consumer struct {
 	heldMessage wire.Message
 	numbers     numbering
 	countedRevs int
+	outdatedNow bool       // in this session the relay said that the cursor is outdated
 	unseen      *graph.Gap // from a cursor of another source on, unless the first event is older
 	dropped     int        // events in a row whose numbers were no good
 	droppedFrom time.Time  // since when
-	newestTime  []byte     // of the last event taken, as it stood there
+	times       eventTimes // of the events taken
+	caughtUp    int        // events in a row from after the start of the run
 	restarted   int        // events in a row with old numbers and a newer time
 
 	ended   atomic.Bool // Until or CatchUp was reached
@@ -123,6 +126,7 @@ type Consumer struct {
 	applied atomic.Int64
 	micros  atomic.Int64 // event time of the last applied
 	started atomic.Int64 // event time of the first, in Unix microseconds
+	heard   atomic.Int64 // since when the stream is heard, in Unix microseconds; 0: not known yet
 
 	outdated atomic.Bool
 }
@@ -139,7 +143,7 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	if o.MaxBackoff <= 0 {
 		o.MaxBackoff = time.Minute
 	}
-	c := &Consumer{o: o, store: store, metrics: o.Metrics, feed: newFeed()}
+	c := &Consumer{o: o, store: store, metrics: o.Metrics, feed: newFeed(), times: eventTimes{now: time.Now}}
 	c.decoder.Owns, c.decoder.Kinds = store.Owns, store.Kinds()
 	var err error
 	if o.Frames != "" {
@@ -270,6 +274,14 @@ func clip(b []byte) string {
 		return string(b[:most]) + "…"
 	}
 	return string(b)
+}
+
+// HeardSince returns since when this run hears the stream, by the times of its first events
+// where these agree. known is false until there have been some, or half a minute has passed
+// since the first. Any goroutine may call it.
+func (c *Consumer) HeardSince() (at time.Time, known bool) {
+	micros := c.heard.Load()
+	return time.UnixMicro(micros), micros != 0
 }
 
 // Ops returns how many operations on indexed collections were decoded. It is

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gorilla/websocket"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"skein.blue/consumer"
 	"skein.blue/graph"
@@ -254,6 +255,53 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
+// A subject in a space is counted, and no dead letter: nothing is wrong with it. The record
+// names no subject.
+func TestSpaceSubject(t *testing.T) {
+	g, store := open(t)
+	reg := prometheus.NewRegistry()
+	like := func(seq int64, uri string) []byte {
+		b := synth.NewBlock(synth.CBOR(nil, synth.Map{{Key: "subject", Value: synth.Map{{Key: "uri", Value: uri}}}}))
+		const did, rev = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "3kaaaaaaaaaaa"
+		root := synth.CommitBlock(did, rev, [32]byte{7})
+		return synth.Message("#commit", synth.Map{
+			{Key: "ops", Value: []any{synth.Map{{Key: "cid", Value: b.CID}, {Key: "path", Value: "app.bsky.feed.like/a"}, {Key: "action", Value: "create"}}}},
+			{Key: "rev", Value: rev},
+			{Key: "seq", Value: int(seq)},
+			{Key: "repo", Value: did},
+			{Key: "time", Value: "2026-01-01T00:00:00Z"},
+			{Key: "since", Value: nil},
+			{Key: "blocks", Value: synth.CAR(root.CID, b, root)},
+			{Key: "commit", Value: root.CID},
+			{Key: "tooBig", Value: false},
+		})
+	}
+	metrics := consumer.NewMetrics(reg, nil)
+	run(t, g, consumer.Options{Metrics: metrics}, like(1, "at://did:web:b.example.com/space/com.example.forum/self"))
+	if n := testutil.ToFloat64(metrics.Dropped.WithLabelValues("space_subject")); n != 1 {
+		t.Errorf("%v are counted", n)
+	}
+	err := store.View(t.Context(), func(r kv.Reader) error {
+		letters, err := read.DeadLetters(r)
+		if len(letters) > 0 {
+			t.Errorf("dead letters %+v", letters)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.View(t.Context(), func(s *graph.Snapshot) error {
+		c, err := s.Counts()
+		if c.Records["like"] != 1 || c.Strings["uri"] != 0 || c.Desynchronized != 0 {
+			t.Errorf("%+v", c)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Dead letters are bounded, and the newest stay.
 func TestDeadLettersAreBounded(t *testing.T) {
 	g, store := open(t)
@@ -308,19 +356,24 @@ func TestReplayFromRelay(t *testing.T) {
 	zero := int64(0)
 	for name, c := range map[string]struct {
 		o    consumer.Options
-		more []byte
+		more int // events from after the start
 		want int64
 	}{
-		"silence": {consumer.Options{Idle: 300 * time.Millisecond, CatchUp: true}, nil, 500},
-		"until":   {consumer.Options{Idle: time.Minute, Until: 321}, nil, 321},
-		"caught up": {consumer.Options{Idle: time.Minute, CatchUp: true}, synth.Message("#identity", synth.Map{
-			{Key: "did", Value: "did:plc:a"}, {Key: "seq", Value: 501}, {Key: "time", Value: time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
-		}), 500},
+		"silence":   {consumer.Options{Idle: 300 * time.Millisecond, CatchUp: true}, 0, 500},
+		"until":     {consumer.Options{Idle: time.Minute, Until: 321}, 0, 321},
+		"caught up": {consumer.Options{Idle: time.Minute, CatchUp: true}, 4, 500},
+		// Too few agree: it ends at silence.
+		"one clock ahead": {consumer.Options{Idle: 300 * time.Millisecond, CatchUp: true}, 1, 501},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := relay.NewRecorded(all)
-			if c.more != nil {
-				r.Append(c.more)
+			for i := range c.more {
+				r.Append(synth.Message("#identity", synth.Map{
+					{Key: "did", Value: "did:plc:a"}, {Key: "seq", Value: 501 + i}, {Key: "time", Value: time.Now().Add(40 * time.Second).UTC().Format(time.RFC3339)},
+				}))
+			}
+			if c.more == 1 { // the stream goes on behind it
+				r.Append(follow(502, "r"+history.TID(501)))
 			}
 			var n atomic.Int64
 			r.DropAfter = func() int {
@@ -344,7 +397,7 @@ func TestReplayFromRelay(t *testing.T) {
 				t.Errorf("%d follows, want %d", n, c.want)
 			}
 			connections, cursors := r.Connections()
-			if connections < 4 || cursors[0] != "0" || cursors[1] != "100" {
+			if connections < 4 || cursors[0] != "0" || cursors[1] != "99" {
 				t.Errorf("%d connections, cursors %q", connections, cursors)
 			}
 		})

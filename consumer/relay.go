@@ -118,15 +118,23 @@ func (c *Consumer) session(ctx context.Context) error {
 		return err
 	}
 	address := c.url
+	c.verify = nil
 	if stored, ok := c.store.Cursor(c.source); ok {
 		c.from, c.hasFrom = stored.Seq, true
+		if stored.Exact && stored.Seq > 0 && stored.Time.Unix() > 0 {
+			c.verify = &stored
+		}
 	}
 	if c.hasFrom {
 		sep := "?"
 		if strings.Contains(address, "?") {
 			sep = "&"
 		}
-		address += sep + "cursor=" + strconv.FormatInt(int64(c.from), 10)
+		from := int64(c.from)
+		if c.verify != nil { // the last event that was applied comes again, if the sequence is the same
+			from--
+		}
+		address += sep + "cursor=" + strconv.FormatInt(from, 10)
 	}
 	c.resume(c.from)
 	conn, err := c.dial(ctx, address)
@@ -149,6 +157,9 @@ func (c *Consumer) session(ctx context.Context) error {
 	}
 	if closeErr := conn.Close(); closeErr != nil && err == nil {
 		err = closeErr
+	}
+	if errors.Is(err, errReused) {
+		return c.reused(ctx, err)
 	}
 	if errors.Is(err, errRestarted) || errors.Is(err, ErrRelay) && strings.Contains(err.Error(), "FutureCursor") {
 		return c.futureCursor(ctx, err)

@@ -19,7 +19,8 @@ const (
 	sourceChanged  = "source_changed"  // another source was followed before
 	liveStartCut   = "live_start_cut"  // listening live ended before the first event
 
-	sequenceRestarted = "sequence_restarted" // the relay's numbers began anew, and passed the cursor
+	sequenceUnverified = "sequence_unverified" // the relay no longer has the last event that was applied
+	sequenceRestarted  = "sequence_restarted"  // the relay's numbers began anew, and passed the cursor
 )
 
 // begin settles where to begin, by the options and by what the store knows.
@@ -126,6 +127,46 @@ func (c *Consumer) futureCursor(ctx context.Context, err error) error {
 	}
 	_, stored := c.store.Cursor(c.source)
 	c.life.blocked.Store(stored)
+	return err
+}
+
+// reusedWithin is by how much the time of an event may differ from that of the one that was
+// applied under its number, for the sequence to be the same but for its end: a relay that is
+// killed loses its last events, and gives their numbers to others.
+const reusedWithin = 10 * time.Minute
+
+// reusedBack is how many events before the cursor are read again then. What was applied before
+// changes nothing.
+const reusedBack = 5000
+
+// errReused ends a session in which another event came under the number of the cursor, of
+// about the same time.
+var errReused = errors.New("consumer: the relay has given the number of the last event that was applied to another one: it lost its newest events")
+
+// reused is what follows when a relay has lost its newest events, and given their numbers to
+// others: the stream is read again from somewhat before, and its numbers are not compared with
+// those of before. What was lost is a gap.
+func (c *Consumer) reused(ctx context.Context, err error) error {
+	if derr := c.feed.drain(); derr != nil { // the store is the applier's
+		return errors.Join(err, derr)
+	}
+	c.restarted = 0 // it is said below
+	stored, ok := c.store.Cursor(c.source)
+	if !ok {
+		return err
+	}
+	gap := &graph.Gap{
+		After: stored.Seq, Since: stored.Time.UTC(), Time: time.Now().UTC(), Reason: sequenceRestarted, Suspect: true,
+		Detail: "the relay lost its newest events and gave their numbers to others; the stream is read again from somewhat before",
+	}
+	c.metrics.gap(gap)
+	c.log.Warn("a gap in the stream", "reason", gap.Reason, "after_seq", int64(gap.After), "detail", gap.Detail)
+	if serr := c.store.SetFuture(ctx, c.source); serr != nil {
+		return fmt.Errorf("%w: %w", errStore, serr)
+	}
+	if serr := c.store.Rewind(ctx, c.source, max(stored.Seq-reusedBack, 0), gap); serr != nil {
+		return fmt.Errorf("%w: %w", errStore, serr)
+	}
 	return err
 }
 

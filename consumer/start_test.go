@@ -359,12 +359,20 @@ func TestNumberingBegunAnew(t *testing.T) {
 		gaps    int
 		older   int64 // each so many-th event is older
 	}{
-		"many":     {50, time.Second, true, 0, 1000},
-		"few":      {102, time.Second, false, 1, 1000},
+		"many": {50, time.Second, true, 0, 1000},
+		// The event of the cursor is another one: that alone tells it.
+		"few":      {102, time.Hour, true, 0, 1000},
+		"another":  {103, time.Hour, true, 0, 1000},
 		"repeated": {50, -time.Hour, false, 0, 1000},
 		// A part that is repeated, of hosts of which most have clocks that are ahead: it
-		// is not taken for a sequence begun anew. The last one alone cannot be told from it.
-		"clocks ahead": {51, time.Second, false, 1, 3},
+		// is not taken for a sequence begun anew.
+		"clocks ahead": {51, time.Second, false, 0, 3},
+		// A relay that was killed has given the numbers of its last events to others: they are
+		// read, and what was lost is a gap.
+		"reused": {102, time.Millisecond, false, 1, 1000},
+		// The event of the cursor is gone, as a PDS erases those of deleted accounts: nobody
+		// can tell whether the sequence is the same.
+		"erased": {104, time.Second, false, 1, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, store := open(t)
@@ -375,6 +383,9 @@ func TestNumberingBegunAnew(t *testing.T) {
 			zero := int64(0)
 			consume(t, g, consumer.Options{Relay: srv.URL, Cursor: &zero}, 5*time.Second, func(k *consumer.Consumer) bool { return k.Status().Cursor == 103 })
 			at := func(seq int64) time.Time {
+				if seq == 103 && !c.blocked && name != "reused" { // as it was
+					return now.Add(-time.Minute)
+				}
 				if seq%c.older == 0 && seq < 104 {
 					return now.Add(-time.Hour)
 				}
@@ -395,7 +406,7 @@ func TestNumberingBegunAnew(t *testing.T) {
 			if (last.State == consumer.Blocked) != c.blocked || c.blocked && cursor(g, source) != 103 || !c.blocked && cursor(g, source) != 109 {
 				t.Errorf("%+v, cursor %d", last, cursor(g, source))
 			}
-			if all := gaps(t, store); len(all) != c.gaps || c.gaps > 0 && (all[0].Reason != "sequence_restarted" || !all[0].Suspect) {
+			if all := gaps(t, store); len(all) != c.gaps || c.gaps > 0 && (all[0].Reason != map[bool]string{true: "sequence_restarted", false: "sequence_unverified"}[name == "reused"] || !all[0].Suspect) {
 				t.Errorf("gaps: %+v", all)
 			}
 		})

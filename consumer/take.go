@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,11 @@ func (c *Consumer) take(frame []byte) error {
 	if m.Seq <= 0 {
 		return c.accept(m)
 	}
+	if c.verify != nil {
+		if again, err := c.isSame(m); again || err != nil {
+			return err
+		}
+	}
 	if c.numbers.goesOn(m.Seq) {
 		return c.accept(m)
 	}
@@ -61,6 +67,7 @@ func (c *Consumer) info(m *wire.Message) error {
 		return nil
 	}
 	c.outdated.Store(true)
+	c.outdatedNow = true
 	if c.numbers.last == 0 { // asked for the oldest: what came before it was never here
 		return nil
 	}
@@ -69,6 +76,35 @@ func (c *Consumer) info(m *wire.Message) error {
 		g.Since = time.UnixMicro(us).UTC()
 	}
 	return c.gap(g, "the relay no longer has what came after our cursor")
+}
+
+// isSame looks whether the stream is the one that the cursor is of: the last event that was
+// applied is asked for again, and comes first. It reports whether m is that event. Where
+// another event has its number, the sequence has begun anew, and passed the cursor while
+// nobody listened; where it does not come, it cannot be told, and a gap says so: a PDS erases
+// the events of an account that is deleted.
+func (c *Consumer) isSame(m *wire.Message) (again bool, err error) {
+	if m.Seq < c.verify.Seq {
+		return false, nil // older than was asked for
+	}
+	stored := c.verify
+	c.verify = nil
+	if m.Seq > stored.Seq {
+		if c.outdatedNow || m.Seq-stored.Seq >= implausibleJump {
+			return false, nil // said already, or not believed
+		}
+		g := &graph.Gap{Reason: sequenceUnverified, Suspect: true, Since: stored.Time.UTC()}
+		return false, c.gap(g, fmt.Sprintf("the relay no longer has the last event that was applied, %d: its sequence may have begun anew", stored.Seq))
+	}
+	var at time.Time
+	if at.UnmarshalText(m.Time) == nil && at.UnixMicro() != stored.Time.UnixMicro() {
+		if at.Sub(stored.Time).Abs() <= reusedWithin {
+			return true, errReused
+		}
+		c.log.Error("the relay's event of our cursor is another one than was applied", "cursor", int64(stored.Seq), "applied_time", stored.Time.UTC().Format(time.RFC3339Nano), "sent_time", at.UTC().Format(time.RFC3339Nano))
+		return true, errRestarted
+	}
+	return true, nil
 }
 
 // obey does what the numbering decided about the events that it held.
@@ -124,10 +160,10 @@ const restartedBy, restartedEvents = 10 * time.Second, 4
 // then the event is newer than what we have.
 func (c *Consumer) oldNumber(m *wire.Message) error {
 	var newest, at time.Time
-	if newest.UnmarshalText(c.newestTime) != nil {
+	if newest.UnmarshalText(c.times.last) != nil {
 		newest = time.UnixMicro(c.micros.Load())
 	}
-	unknown := at.UnmarshalText(m.Time) != nil || newest.Unix() <= 0
+	unknown := at.UnmarshalText(m.Time) != nil || newest.Unix() <= 0 || !c.times.plausible(at)
 	if unknown || at.Sub(newest) < restartedBy {
 		c.restarted = 0 // repeated; among those some may come from hosts whose clocks are ahead
 		return nil
@@ -208,10 +244,24 @@ func (c *Consumer) expire(now time.Time) (again bool) {
 
 // accept adds a message to the batch.
 func (c *Consumer) accept(m *wire.Message) error {
+	raw := m.Time
+	m.Time = c.times.take(raw)
+	isExact := bytes.Equal(raw, m.Time)
+	if c.heard.Load() == 0 {
+		if at, known := c.times.began(); known {
+			c.heard.Store(at.UnixMicro())
+		}
+	}
 	err := c.feed.add(func(b *graph.Batch) {
 		c.decoder.Add(m, b)
+		if !isExact {
+			b.Inexact()
+		}
 		for _, d := range c.decoder.Drops {
 			c.metrics.drop(d.Reason)
+			if !d.Reason.IsFault() {
+				continue
+			}
 			b.AddDeadLetter(graph.DeadLetter{
 				Seq: m.Seq, DID: clip(m.DID), Path: clip(d.Path), Reason: string(d.Reason), Time: time.Now().UTC(),
 			})
@@ -231,9 +281,6 @@ func (c *Consumer) accept(m *wire.Message) error {
 			return err
 		}
 	}
-	if len(m.Time) > 0 {
-		c.newestTime = append(c.newestTime[:0], m.Time...)
-	}
 	if m.Seq > 0 {
 		c.dropped = 0
 		c.seq.Store(int64(m.Seq))
@@ -249,6 +296,10 @@ func (c *Consumer) accept(m *wire.Message) error {
 	return nil
 }
 
+// caughtUpEvents is how many events in a row from after the start of a replay end it. One may
+// be of a host whose clock is ahead; where fewer come, the silence after them ends it.
+const caughtUpEvents = 4
+
 func (c *Consumer) checkTime(text []byte) error {
 	var t time.Time
 	if t.UnmarshalText(text) != nil {
@@ -257,7 +308,10 @@ func (c *Consumer) checkTime(text []byte) error {
 	if c.started.Load() == 0 {
 		c.started.Store(t.UnixMicro())
 	}
-	if c.o.CatchUp && t.After(c.begun) {
+	if c.caughtUp++; !t.After(c.begun) {
+		c.caughtUp = 0
+	}
+	if c.o.CatchUp && c.caughtUp >= caughtUpEvents {
 		c.ended.Store(true)
 	}
 	if g := c.unseen; g != nil {
@@ -275,6 +329,7 @@ func (c *Consumer) resume(after graph.Seq) {
 	defer c.taking.Unlock()
 	defer c.noteHolding()
 	c.from, c.numbers = after, numbering{last: after}
+	c.outdatedNow = false
 	c.dropped = 0
 }
 

@@ -6,7 +6,7 @@
 // record app.bsky.feed.generator whose did is did:web:FEED_HOST. (A feed that needs no code of
 // its own is a line in a file: skein serve --feeds.)
 import {createServer} from 'node:http';
-import {Skein} from 'skein-client';
+import {Skein} from 'skein-blue';
 
 const [list, port = '3220'] = process.argv.slice(2);
 if (!list) {
@@ -21,6 +21,7 @@ const feed = `at://${process.env.FEED_PUBLISHER ?? did}/app.bsky.feed.generator/
 let posts = null, made = 0;
 
 async function rank() {
+  // Where posts may be missing the client warns on stderr, and says why: a feed goes on.
   const {items} = await skein.rank({of: `listed(${list})`, via: 'likes', since: '24h', subjectsSince: '48h', limit: 1000});
   const authors = new Set();
   return items.map(i => i.member).filter(uri => {

@@ -6,7 +6,7 @@
 // What it knows is kept in a file, so that a bot that is started again tells what has changed
 // meanwhile, and nothing twice.
 import {existsSync, readFileSync, writeFileSync} from 'node:fs';
-import {Skein} from 'skein-client';
+import {Skein} from 'skein-blue';
 
 const [list, account, server] = process.argv.slice(2);
 if (!account) {
@@ -30,17 +30,18 @@ function left(did) {
   console.log(`${did} does not follow ${account} any more`);
 }
 
-// compare reads the whole set: at the beginning, and when too much was missed to be told.
+// compare reads the whole set: at the beginning, and when too much was missed to be told. Where
+// the set may be incomplete the client warns on stderr, and says why.
 async function compare() {
   const now = new Set();
-  for await (const did of skein.members(set)) now.add(did);
+  for await (const did of skein.members({set})) now.add(did);
   for (const did of now) if (!known.has(did)) entered(did);
   for (const did of known) if (!now.has(did)) left(did);
 }
 
 let first = true;
-const onRetry = (error, wait) => console.error(`${error.message}; coming back in ${wait / 1000} s`);
-for await (const change of skein.subscribe(set, state.cursor, {onRetry})) {
+const onRetry = (error, wait) => console.error(`${error.name}: ${error.message}; connecting again in ${wait / 1000} s`);
+for await (const change of skein.subscribe({set, cursor: state.cursor}, {onRetry})) {
   if (first || change.reset) await compare();
   first = false;
   for (const did of change.entered ?? []) if (!known.has(did)) entered(did);

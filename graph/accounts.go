@@ -197,12 +197,13 @@ func (as *actorState) count(totals *format.Counts) {
 	if !as.known {
 		totals.Accounts++
 	}
-	const counted = format.FlagHasRev | format.FlagHidden | format.FlagPartial | format.FlagDesync
+	const counted = format.FlagHasRev | format.FlagHidden | format.FlagPartial | format.FlagDesync | format.FlagResync
 	if (as.was.Flags^as.now.Flags)&counted != 0 {
 		totals.Hidden += as.turned(format.FlagHidden)
 		totals.Partial += as.turned(format.FlagPartial)
 		totals.Desynchronized += as.turned(format.FlagDesync)
 		totals.Complete += turned(as.was.Complete(), as.now.Complete())
+		totals.Incomplete += turned(as.was.Incomplete(), as.now.Incomplete())
 	}
 }
 

@@ -190,6 +190,9 @@ func (l *lane) committed(w *writer, seg *segment, out *outcome) {
 	for _, id := range w.events.erasing {
 		l.erasing[id] = true
 	}
+	if out.holes != nil {
+		l.holes = *out.holes
+	}
 	l.store.told.Unlock()
 	if told := l.store.o.Queued; told != nil {
 		if queued := w.resyncs.queued(); len(queued) > 0 {

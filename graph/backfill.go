@@ -148,6 +148,11 @@ func (s *Snapshot) Account(did string) (st format.RepoState, known bool, row *fo
 	if err != nil || id == dict.None {
 		return st, false, nil, err
 	}
+	return s.AccountAndQueue(id)
+}
+
+// AccountAndQueue is Account of an id.
+func (s *Snapshot) AccountAndQueue(id dict.ID) (st format.RepoState, known bool, row *format.Resync, err error) {
 	if st, known, err = read.FindAccount(s.r, s.s.layout, id); err != nil || !st.Has(format.FlagResync) {
 		return st, known, nil, err
 	}
@@ -293,12 +298,10 @@ func (s *Store) completeSlice(ctx context.Context, lane int, lo []byte) (next []
 				case st.Has(format.FlagDesync) || st.DeletionSource != 0:
 					doubtful = append(doubtful, id)
 				default:
+					was := st
 					st.Flags &^= format.FlagPartial
 					states = append(states, changed{id, st})
-					counts.Partial--
-					if st.Complete() {
-						counts.Complete++
-					}
+					(&actorState{known: true, was: was, now: st}).count(&counts)
 				}
 				return nil
 			})

@@ -19,14 +19,15 @@ type Batch struct {
 	first  format.Seq
 	last   format.Seq
 	time   []byte // of last, as it stood in the event
+	exact  bool   // so it did
 	dead   []format.DeadLetter
 	gaps   []format.Gap
-	states []format.RepoState // of eventImport with hasState, in their order
+	states []Imported // of eventImport with hasState, in their order
 
 	snapshots []snapshot // of eventSnapshot, in their order
 	outcomes  []Outcome
-	reasons   [][2]string // of eventResync, in their order, and the hosts
-	archived  bool        // it is of an archive
+	causes    []Cause // of eventResync, in their order
+	archived  bool    // it is of an archive
 }
 
 type span struct{ start, end uint32 }
@@ -112,8 +113,8 @@ func (b *Batch) Reset() {
 	b.arena, b.events, b.ops = b.arena[:0], b.events[:0], b.ops[:0]
 	b.dead, b.gaps, b.states = b.dead[:0], b.gaps[:0], b.states[:0]
 	b.snapshots, b.outcomes = b.snapshots[:0], b.outcomes[:0]
-	b.reasons, b.archived = b.reasons[:0], false
-	b.first, b.last, b.time = 0, 0, b.time[:0]
+	b.causes, b.archived = b.causes[:0], false
+	b.first, b.last, b.time, b.exact = 0, 0, b.time[:0], false
 }
 
 // Empty reports whether applying the batch would change nothing.
@@ -145,9 +146,13 @@ func (b *Batch) Seen(seq format.Seq, eventTime []byte) {
 		b.first = seq
 	}
 	if len(eventTime) < 64 {
-		b.time = append(b.time[:0], eventTime...)
+		b.time, b.exact = append(b.time[:0], eventTime...), true
 	}
 }
+
+// Inexact notes that the time of the last event is not the one that stood there, which is not
+// believed.
+func (b *Batch) Inexact() { b.exact = false }
 
 // Time returns the time of the last event, zero if it is not known.
 func (b *Batch) Time() (t time.Time) {
@@ -230,9 +235,18 @@ func (b *Batch) AddDelete(k kinds.Kind, rkey []byte) {
 	b.addOp(op{kind: k, delete: true, rkey: b.put(rkey)})
 }
 
-// AddImport adds what another store knew of an account: its state, or if that is
-// nil records, which AddPut then adds.
-func (b *Batch) AddImport(did []byte, st *format.RepoState, isFresh bool) {
+// An Imported is what another store knew of an account.
+type Imported struct {
+	State format.RepoState
+	// Queued is its row in the queue of repos to fetch, nil if there was none.
+	Queued *format.Resync
+	// Touched is what the stream has changed of it since it was queued; their Actor is not set.
+	Touched []format.Touched
+}
+
+// AddImport adds what another store knew of an account, or if that is nil records, which
+// AddPut then adds.
+func (b *Batch) AddImport(did []byte, st *Imported, isFresh bool) {
 	e := b.add(format.Seq(len(b.states)), eventImport, &Commit{DID: did})
 	if e.flags = 0; isFresh {
 		e.flags = fresh

@@ -21,11 +21,26 @@ func (s *Store) cursor(source string) (c format.Cursor, found bool) {
 	for _, l := range s.lanes {
 		for _, row := range l.sources[source] {
 			if row.IsCursor() && (!found || row.Seq < c.Seq) {
-				c, found = format.Cursor{Source: source, Seq: row.Seq, Time: row.Time, Future: row.Future}, true
+				c, found = format.Cursor{Source: source, Seq: row.Seq, Time: row.Time, Future: row.Future, Exact: row.Exact}, true
 			}
 		}
 	}
 	return c, found
+}
+
+// CursorOf returns the committed cursor of a source in the partition that an account is in,
+// which another lane than others' may have written.
+func (s *Store) CursorOf(source string, did []byte) (c format.Cursor, found bool) {
+	part := s.layout.Settings.PartitionOf(did)
+	s.told.Lock()
+	defer s.told.Unlock()
+	for _, l := range s.lanes {
+		if rows := l.sources[source]; l.has(part) && rows != nil && rows[part-l.first].IsCursor() {
+			row := rows[part-l.first]
+			return format.Cursor{Source: source, Seq: row.Seq, Time: row.Time, Future: row.Future, Exact: row.Exact}, true
+		}
+	}
+	return c, false
 }
 
 // LiveSince returns when a source was first listened to live, if no event of it
@@ -104,7 +119,7 @@ func (s *Store) Rewind(ctx context.Context, source string, seq format.Seq, gap *
 		case c.Number == 0:
 			c.Number = l.numberOf(source)
 		}
-		c.Seq, c.Live = seq, false
+		c.Seq, c.Live, c.Exact = seq, false, c.Exact && c.Seq == seq
 	})
 }
 
@@ -120,10 +135,22 @@ func (s *Store) changeCursors(ctx context.Context, source string, gap *format.Ga
 			change(l, &rows[i][j])
 		}
 	}
+	var holes []format.Holes
+	if gap != nil && isHole(gap) {
+		for _, l := range s.lanes {
+			h, _ := l.holesAfter(source, []format.Gap{*gap})
+			holes = append(holes, h)
+		}
+	}
 	isSet := func(c format.CursorRow) bool { return c.Number != 0 }
 	err := s.kv.Update(ctx, func(tx kv.Txn) error {
 		if err := s.writers.check(tx); err != nil {
 			return err
+		}
+		for i := range holes {
+			if err := s.lanes[i].writeHoles(tx, holes[i]); err != nil {
+				return err
+			}
 		}
 		for i, l := range s.lanes {
 			for j, c := range rows[i] {
@@ -146,6 +173,9 @@ func (s *Store) changeCursors(ctx context.Context, source string, gap *format.Ga
 	for i, l := range s.lanes {
 		if slices.ContainsFunc(rows[i], isSet) {
 			l.sources[source] = rows[i]
+		}
+		if holes != nil {
+			l.holes = holes[i]
 		}
 	}
 	return nil

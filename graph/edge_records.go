@@ -9,23 +9,35 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// Of several records that make one edge, the one that is shown is the first that was made
-// after the edge's subject, as their keys say, else the last before it; one whose key is no
-// TID only where there is no other, of these the lowest. A subject whose own key is no TID,
-// as an account's, is from the beginning of time, so that the first record is shown.
+// One rule says which of several records that make one edge is shown, wherever one is. A
+// subject has a time if it is a record whose key is a TID, and the rule is then of times: the
+// first record that was made after the subject, else the last before it, and one whose key is
+// no TID only where there is no other. An account, and a record with another key, has no
+// time: the record with the lowest key is shown, TID or not, as app.bsky.graph.getRelationships
+// has it.
 
 // betterRecord reports whether of two records of one edge p is shown, and not q. since is
-// the TID of the subject, 0 if it has none.
+// the TID of the subject, 0 if it has no time.
 func betterRecord(p, q format.Path, since uint64) bool {
 	switch {
-	case p.Raw != nil || q.Raw != nil:
-		return q.Raw != nil && (p.Raw == nil || string(p.Raw) < string(q.Raw))
+	case since == 0:
+		return lowerKey(p, q)
+	case !p.HasTime() || !q.HasTime():
+		return !q.HasTime() && (p.HasTime() || lowerKey(p, q))
 	case (p.TID >= since) != (q.TID >= since):
 		return p.TID >= since
 	case p.TID >= since:
 		return p.TID < q.TID
 	}
 	return p.TID > q.TID
+}
+
+// lowerKey reports whether p is the lower of two record keys, as strings.
+func lowerKey(p, q format.Path) bool {
+	if p.Raw == nil && q.Raw == nil {
+		return p.TID < q.TID // TIDs sort as their numbers do
+	}
+	return string(p.AppendRkey(nil)) < string(q.AppendRkey(nil))
 }
 
 // edgeRecord is the record of an edge, as far as it is known.
@@ -129,23 +141,43 @@ func (s *Snapshot) probeRecords(k kinds.Kind, subject dict.ID, since, at uint64,
 
 // RecordsFrom calls each with the record, of those in a window, by which actor has an edge
 // to each of the subjects, in no order; those to which it has none are left out. since
-// returns the TID of a subject, 0 if it has none.
+// returns the TID of a subject, 0 if it has none. A subject may be given several times.
 func (s *Snapshot) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, since func(i int) uint64, w Window, each func(i int, p format.Path) error) error {
-	index := make(map[dict.ID]int, len(subjects))
+	if actor == dict.None {
+		return nil
+	}
+	first := make(map[dict.ID]int, len(subjects))
 	for i, id := range subjects {
-		index[id] = i
+		if _, again := first[id]; !again {
+			first[id] = i
+		}
 	}
 	best := make([]edgeRecord, len(subjects))
 	err := read.RecordsIn(s.r, k, actor, w, func(r *format.Record) bool {
-		if i, ok := index[r.Subject]; ok && r.Subject != dict.None {
+		if i, ok := first[r.Subject]; ok && r.Subject != dict.None {
 			best[i].offer(r.Path, since(i))
 		}
 		return true
 	})
-	for i := range best {
-		if err == nil && best[i].found {
-			err = each(i, best[i].path)
+	for i, id := range subjects {
+		if err == nil && best[first[id]].found {
+			err = each(i, best[first[id]].path)
 		}
 	}
 	return err
+}
+
+// NoTime is the time of subjects that have none, for RecordsFrom.
+func NoTime(int) uint64 { return 0 }
+
+// Records calls each with the subjects that an actor's records name, and the records' paths,
+// in no order, whatever the state of the accounts, until it returns false. The path is valid
+// during the call.
+func (s *Snapshot) Records(k kinds.Kind, actor dict.ID, each func(p format.Path, subject dict.ID) bool) error {
+	if actor == dict.None {
+		return nil
+	}
+	return read.RecordsIn(s.r, k, actor, Window{}, func(r *format.Record) bool {
+		return r.Subject == dict.None || each(r.Path, r.Subject)
+	})
 }

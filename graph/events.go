@@ -72,10 +72,7 @@ func (e *events) event(b *Batch, ev *event, as *actorState, source uint32) {
 	case eventCommit:
 		e.commit(b, ev, as, source)
 	case eventResync:
-		e.past.queue(as, b.bytes(ev.did), b.reasons[ev.seq][0])
-		if host := b.reasons[ev.seq][1]; host != "" {
-			e.past.rows[as.id].Host = host
-		}
+		e.past.ask(as, b.bytes(ev.did), &b.causes[ev.seq])
 	case eventSnapshot:
 		e.snapshot(b, ev, as)
 	case eventArchived:
@@ -83,8 +80,11 @@ func (e *events) event(b *Batch, ev *event, as *actorState, source uint32) {
 	case eventArchivedStatus:
 		e.archivedStatus(b, ev, as)
 	case eventStatus:
-		if as.now.AccountSource == 0 {
+		if !e.past.statusKnown(as) {
 			e.setHidden(as, ev.flags&active == 0)
+			if ev.flags&active != 0 {
+				e.past.back(as, b.bytes(ev.did))
+			}
 		}
 	}
 }
@@ -92,30 +92,34 @@ func (e *events) event(b *Batch, ev *event, as *actorState, source uint32) {
 func (e *events) commit(b *Batch, ev *event, as *actorState, source uint32) {
 	st := &as.now
 	switch {
-	case st.DeletionSource == source && ev.seq <= st.DeletionSeq: // from before the account's deletion
+	case st.DeletionSource == source && ev.seq <= st.DeletionSeq, // from before the account's deletion
+		ev.seq > 0 && st.Source == source && ev.seq <= st.Seq: // applied, or from before what was
 		e.replays++
 		return
 	case st.Has(format.FlagHasRev) && ev.flags&hasRev != 0:
 		if ev.rev <= st.Rev {
 			// A repo that was imported may be announced by a commit of the rev that it
 			// was signed under.
-			if ev.flags&(otherRev|hasData) == otherRev|hasData && ev.data != st.Data && st.Source == source && ev.seq > st.Seq {
+			if ev.flags&hasData != 0 && st.Source == source &&
+				(ev.flags&otherRev != 0 && ev.data != st.Data || e.past.leadsOn(as, ev)) {
 				e.past.missed(as, b.bytes(ev.did), "rev_in_the_past")
+				e.past.putBack(as, ev)
+				st.Seq = ev.seq
 				return
 			}
 			e.replays++
 			return
 		}
-	case st.Source == source && ev.seq <= st.Seq: // without a rev of its own, or of ours
-		e.replays++
-		return
 	}
 	as.changed = true
 	broken := ev.flags&damaged != 0
 	if broken {
-		e.past.missed(as, b.bytes(ev.did), "damaged")
+		e.past.behind(as, b.bytes(ev.did), "damaged", ev)
 	}
 	if ev.flags&(hasRev|hasData) != hasRev|hasData {
+		if ev.seq > 0 {
+			st.Source, st.Seq = source, ev.seq // should it come again, it is the same one
+		}
 		return // could not be read whole: applies nothing, the rev stays
 	}
 	switch {
@@ -131,7 +135,7 @@ func (e *events) commit(b *Batch, ev *event, as *actorState, source uint32) {
 		broken = true
 		e.past.missed(as, b.bytes(ev.did), "chain")
 	}
-	st.Flags = st.Flags&^format.FlagNoRoot | format.FlagHasRev
+	st.Flags = st.Flags&^(format.FlagNoRoot|format.FlagBehind) | format.FlagHasRev
 	noted := e.past.notes(as)
 	if noted {
 		c := touchedCommit{actor: as.id, rev: ev.rev}
@@ -183,11 +187,13 @@ func (e *events) sync(b *Batch, ev *event, as *actorState, source uint32) {
 	}
 	as.changed = true
 	st.Source, st.Seq = source, ev.seq
-	if !same {
+	switch {
+	case known && ev.rev <= st.Rev && ev.flags&hasData != 0 && (!same || ev.flags&otherRev != 0 && e.past.toldNewer(as)):
 		e.past.missed(as, b.bytes(ev.did), "sync")
-		return
-	}
-	if known {
+		e.past.putBack(as, ev)
+	case !same:
+		e.past.behind(as, b.bytes(ev.did), "sync", ev)
+	case known:
 		st.Rev = max(st.Rev, ev.rev)
 	}
 }
@@ -203,12 +209,14 @@ func (e *events) hide(id dict.ID, hide bool) {
 // importEvent takes over what another store knew.
 func (e *events) importEvent(b *Batch, ev *event, as *actorState) {
 	if ev.flags&hasState != 0 {
-		st := b.states[ev.seq]
+		im := &b.states[ev.seq]
+		st := im.State
 		if as.now.Has(format.FlagHidden) != st.Has(format.FlagHidden) {
 			e.hide(as.id, st.Has(format.FlagHidden))
 		}
 		st.LowBucket = as.now.LowBucket
 		as.now, as.changed = st, true
+		e.past.take(as, im)
 	}
 	for i := ev.ops.start; i < ev.ops.end; i++ {
 		o := &b.ops[i]

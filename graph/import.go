@@ -87,6 +87,61 @@ func (s *Store) ImportKinds(ctx context.Context, indexed []string, configured []
 	return err
 }
 
+// Doubts are what an exported store knew that it lacked, of more than one account.
+type Doubts struct {
+	// Lacking are the kinds that were added when there were accounts, by name.
+	Lacking map[string]format.Lack
+	// Hole says that the stream had a hole after which the repos have not been compared, and
+	// Floors what the last event before the newest hole was, by source.
+	Hole   bool
+	Floors map[string]format.Seq
+	// Backfill says which past was being fetched.
+	Backfill format.Backfill
+}
+
+// ImportDoubts takes over what the exported store knew that it lacked. The cursors have been
+// imported before.
+func (s *Store) ImportDoubts(ctx context.Context, d Doubts) error {
+	if err := s.ChangeBackfill(ctx, func(b *format.Backfill) { *b = d.Backfill }); err != nil {
+		return err
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	holes := make([]format.Holes, len(s.lanes))
+	err := s.kv.Update(ctx, func(tx kv.Txn) error {
+		if err := setLacking(tx, d.Lacking); err != nil {
+			return err
+		}
+		for i, l := range s.lanes {
+			h := format.Holes{Noted: 1, Compared: 1, Floors: map[uint32]format.Seq{}}
+			if d.Hole {
+				h.Compared = 0
+			}
+			for source, seq := range d.Floors {
+				for j, row := range l.sources[source] {
+					h.Floors[format.NoteNumber(row.Number, l.first+uint8(j))] = seq
+				}
+			}
+			holes[i] = h
+			if !d.Hole && len(d.Floors) == 0 {
+				holes[i] = format.Holes{}
+				continue
+			}
+			if err := l.writeHoles(tx, h); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("graph: importing what the store lacks: %w", err)
+	}
+	for i, l := range s.lanes {
+		l.setHoles(holes[i])
+	}
+	return nil
+}
+
 // ImportCursor sets the cursor of a source, under the number that the states of
 // accounts (Batch.AddImport) name it by.
 func (s *Store) ImportCursor(ctx context.Context, c Cursor, number uint32) error {

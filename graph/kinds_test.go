@@ -279,24 +279,25 @@ func TestConfiguredBySeveral(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := open(1, nil)
-	for n, w := range []*graph.Store{s, other} { // each lists what is its share
-		if err := w.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.ReposFrom = time.Now().Add(time.Minute) }); err != nil {
+	for n, w := range []*graph.Store{s, other} { // each queues what is its share
+		due := w.SweepDue()
+		if err := w.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Swept = due }); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.View(t.Context(), func(sn *graph.Snapshot) error {
 			lacking, err := sn.Lacking()
 			if (len(lacking) == 0) != (n == 1) {
-				t.Errorf("%v is lacking, after %d of two writers have listed all repos", lacking, n+1)
+				t.Errorf("%v is lacking, after %d of two writers have queued all accounts", lacking, n+1)
 			}
 			return err
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// As long as a repo waits to be fetched, its past is lacking, though all are listed.
+	// Repos that wait to be fetched keep the kind from nobody else: they are not complete themselves.
 	b.Reset()
 	for d := range 60 {
-		b.AddResync([]byte("did:web:u"+strings.Repeat("x", d+1)+".com"), "test", "")
+		b.AddResync([]byte("did:web:u"+strings.Repeat("x", d+1)+".com"), graph.Cause{Reason: "test"})
 	}
 	b.Seen(3, nil)
 	if err := s.Apply(t.Context(), "relay", &b); err != nil {
@@ -304,8 +305,15 @@ func TestConfiguredBySeveral(t *testing.T) {
 	}
 	if err := s.View(t.Context(), func(sn *graph.Snapshot) error {
 		lacking, err := sn.Lacking()
-		if len(lacking) != 1 {
+		if len(lacking) != 0 {
 			t.Errorf("%v is lacking, while repos wait to be fetched", lacking)
+		}
+		if err != nil {
+			return err
+		}
+		counts, err := sn.Counts()
+		if counts.Incomplete == 0 {
+			t.Errorf("repos wait to be fetched, and none is in doubt: %+v", counts)
 		}
 		return err
 	}); err != nil {

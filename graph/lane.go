@@ -57,7 +57,8 @@ type lane struct {
 	applied     int64 // events committed since the store was opened
 	replays     int64 // of them, dropped
 	events      []picked
-	told        []Change // scratch of tell
+	told        []Change     // scratch of tell
+	holes       format.Holes // as of the last commit
 	timing      Timing
 	w           *writer
 	archive     *writer // of batches of an archive, which are large; nil if there were none
@@ -92,8 +93,8 @@ func (s *Store) makeLanes(first, end uint8) {
 func (l *lane) newWriter() *writer {
 	s := l.store
 	return &writer{
-		layout: s.layout, merger: s.merger, ids: s.ids, writers: s.writers, notes: &l.notes, kinds: s.Kinds,
-		accounts: accounts{layout: s.layout, cache: &l.states},
+		layout: s.layout, merger: s.merger, ids: s.ids, writers: s.writers, notes: &l.notes, lane: l, kinds: s.Kinds,
+		accounts: accounts{layout: s.layout, cache: &l.states}, resyncs: resyncs{layout: s.layout, holes: &l.holes},
 	}
 }
 

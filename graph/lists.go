@@ -2,6 +2,7 @@ package graph
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -21,48 +22,69 @@ import (
 // those in a window, of which the edge from is to subject, where their edge to goes. The
 // records come in no order. path is valid during the call.
 func (s *Snapshot) Joined(actor dict.ID, from, to kinds.Kind, subject dict.ID, w Window, each func(path format.Path, other dict.ID) error) error {
-	if actor == dict.None || subject == dict.None {
+	if subject == dict.None {
 		return nil
 	}
-	var tids []uint64
-	raw := map[string]bool{}
+	one := func(id dict.ID) (bool, error) { return id == subject, nil }
+	return s.JoinedAmong(actor, from, to, one, w, func(path format.Path, _, other dict.ID) error { return each(path, other) })
+}
+
+// JoinedAmong is Joined of several subjects at once: of the records whose edge from is to one
+// of those that among reports, each gets both subjects. among is asked once for each record
+// that has such an edge, and may end the reading with an error.
+func (s *Snapshot) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.ID) (bool, error), w Window, each func(path format.Path, subject, other dict.ID) error) error {
+	if actor == dict.None {
+		return nil
+	}
+	type named struct {
+		tid     uint64
+		subject dict.ID
+	}
+	var tids []named
+	raw := map[string]dict.ID{}
+	var failed error
 	err := read.RecordsIn(s.r, from, actor, w, func(r *format.Record) bool {
-		switch {
-		case r.Subject != subject:
-		case r.Path.Raw != nil:
-			raw[string(r.Path.Raw)] = true
-		default:
-			tids = append(tids, r.Path.TID)
+		var in bool
+		if r.Subject != dict.None {
+			in, failed = among(r.Subject)
 		}
-		return true
+		switch {
+		case failed != nil || !in:
+		case r.Path.Raw != nil:
+			raw[string(r.Path.Raw)] = r.Subject
+		default:
+			tids = append(tids, named{r.Path.TID, r.Subject})
+		}
+		return failed == nil
 	})
-	if err != nil || len(tids)+len(raw) == 0 {
+	if err = cmp.Or(err, failed); err != nil || len(tids)+len(raw) == 0 {
 		return err
 	}
-	slices.Sort(tids)
-	var failed error
+	byTID := func(n named, tid uint64) int { return cmp.Compare(n.tid, tid) }
+	slices.SortFunc(tids, func(x, y named) int { return cmp.Compare(x.tid, y.tid) })
 	found := func(r *format.Record) bool {
-		var in bool
-		if r.Path.Raw != nil {
-			in = raw[string(r.Path.Raw)]
-		} else {
-			_, in = slices.BinarySearch(tids, r.Path.TID)
+		subject, in := raw[string(r.Path.Raw)]
+		if r.Path.Raw == nil {
+			var i int
+			if i, in = slices.BinarySearchFunc(tids, r.Path.TID, byTID); in {
+				subject = tids[i].subject
+			}
 		}
 		if in && r.Subject != dict.None {
-			failed = each(r.Path, r.Subject)
+			failed = each(r.Path, subject, r.Subject)
 		}
 		return failed == nil
 	}
 	const few = 16 // records, whose buckets alone are read
 	if len(raw) == 0 && len(tids) <= few {
-		for _, tid := range tids {
-			if err = read.RecordsIn(s.r, to, actor, Window{From: tid, To: tid + 1}, found); err != nil || failed != nil {
+		for _, n := range tids {
+			if err = read.RecordsIn(s.r, to, actor, Window{From: n.tid, To: n.tid + 1}, found); err != nil || failed != nil {
 				break
 			}
 		}
 	} else {
 		if len(raw) == 0 {
-			w = Window{From: tids[0], To: tids[len(tids)-1] + 1}
+			w = Window{From: tids[0].tid, To: tids[len(tids)-1].tid + 1}
 		} else {
 			w = Window{}
 		}
@@ -142,5 +164,11 @@ type ShownRecord struct{ edgeRecord }
 // Offer offers a record. since is the TID of the edge's subject, 0 if it has none.
 func (e *ShownRecord) Offer(p format.Path, since uint64) { e.offer(p, since) }
 
-// Path returns the path of the record; found is false if none was offered.
-func (e *ShownRecord) Path() (p format.Path, found bool) { return e.path, e.found }
+// Path returns the path of the record; found is false if none was offered. A nil ShownRecord
+// was offered none.
+func (e *ShownRecord) Path() (p format.Path, found bool) {
+	if e == nil {
+		return p, false
+	}
+	return e.path, e.found
+}

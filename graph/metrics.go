@@ -1,6 +1,10 @@
 package graph
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"skein.blue/internal/renamed"
+)
 
 // Metrics of this package, skein_graph_*. A nil *Metrics counts nothing.
 type Metrics struct {
@@ -15,7 +19,7 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Edges: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_graph_edges_total", Help: "Edges written (add; an edge that is there already may be written again) and removed (remove).",
+			Name: "skein_graph_edge_writes_total", Help: "Edges added (add; writing an edge again counts again) and removed (remove).",
 		}, []string{"kind", "action"}),
 		Replays: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "skein_graph_replays_total", Help: "Events dropped because they had been applied before.",
@@ -30,20 +34,23 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "skein_graph_erasing_accounts", Help: "Deleted accounts whose records are still being erased.",
 		}),
 	}
-	reg.MustRegister(m.Edges, m.Replays, m.Spills, m.Sets, m.Erasing)
+	renamed.Register(reg, m.Edges, "skein_graph_edges_total", "skein_graph_edge_writes_total", "kind", "action")
+	reg.MustRegister(m.Replays, m.Spills, m.Sets, m.Erasing)
 	return m
 }
 
 // gauges tells what the store holds now, as of the last commit.
 func (s *Store) gauges() {
-	var desynchronized, partial, erasing int64
+	var desynchronized, partial, doubtful, erasing int64
 	for _, l := range s.lanes {
 		desynchronized += l.counts.Desynchronized + l.others.Desynchronized
 		partial += l.counts.Partial + l.others.Partial
+		doubtful += l.counts.Incomplete + l.others.Incomplete
 		erasing += int64(len(l.erasing))
 	}
 	s.desynchronized.Store(desynchronized)
 	s.partial.Store(partial)
+	s.doubtful.Store(doubtful)
 	if m := s.o.Metrics; m != nil {
 		m.Erasing.Set(float64(erasing))
 	}
@@ -54,3 +61,7 @@ func (s *Store) gauges() {
 func (s *Store) Incomplete() (desynchronized, partial int64) {
 	return s.desynchronized.Load(), s.partial.Load()
 }
+
+// Doubtful returns of how many active accounts that are written here something is known to be
+// missing, or in doubt: answers about everybody may lack it. Any goroutine may call it.
+func (s *Store) Doubtful() int64 { return s.doubtful.Load() }

@@ -19,6 +19,10 @@ import (
 	"skein.blue/internal/kv"
 )
 
+// ErrNoGraph is returned by Open for a store in which no graph was begun, if it is not to begin
+// one.
+var ErrNoGraph = errors.New("there is no graph in the store")
+
 // Open opens the graph in store, and makes its rows if the store is empty.
 func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if o.StateCache <= 0 {
@@ -85,7 +89,7 @@ func (s *Store) open(ctx context.Context) error {
 	if !s.o.ReadOnly {
 		if w, ok := s.writers.(*several); ok {
 			if w.claim, err = fence.Take(ctx, s.kv, fence.Options{
-				First: first, End: end, Owner: s.o.Intern.Owner, Shards: s.o.Intern.Shards, Beat: s.o.Beat, Logger: s.o.Logger,
+				First: first, End: end, Owner: s.o.Intern.Owner, Shards: s.o.Intern.Shards, Beat: s.o.Beat, Lost: s.o.Fenced, Logger: s.o.Logger,
 			}); err != nil {
 				return err
 			}
@@ -120,7 +124,7 @@ func (s *Store) header(ctx context.Context) (h format.Header, err error) {
 	}
 	if !found {
 		if s.o.ReadOnly || s.o.MustExist {
-			return h, fmt.Errorf("%w: there is no graph in the store; a node that indexes makes it", read.ErrFormat)
+			return h, fmt.Errorf("%w: %w; a node that indexes makes it", read.ErrFormat, ErrNoGraph)
 		}
 		made := format.Header{Version: format.Version, Settings: want.Or(s.o.Defaults.Or(dict.DefaultSettings)), Kinds: kinds.BuiltIn.Numbers(), Table: kinds.BuiltIn}
 		err := s.makeRows(ctx, made, func(tx kv.Txn) (others bool, err error) { err = check(tx); return found, err })
@@ -184,7 +188,7 @@ func (s *Store) addKinds(ctx context.Context) error {
 	l := s.lanes[0]
 	var added []string
 	var all *kinds.Table
-	var lacking map[string]time.Time
+	var lacking map[string]format.Lack
 	noted := map[uint32]int{}
 	err := s.kv.Update(ctx, func(tx kv.Txn) error {
 		added = nil
@@ -203,23 +207,17 @@ func (s *Store) addKinds(ctx context.Context) error {
 		if lacking, err = readLacking(tx); err != nil {
 			return err
 		}
-		counts, err := read.Counts(tx.Snapshot())
-		if err != nil {
-			return err
-		}
+		var names []string
 		for i := range all.All {
 			if k := &all.All[i]; !slices.Contains(h.Kinds, k.Kind) {
-				added = append(added, k.Source())
-				if counts.Accounts > 0 {
-					if lacking == nil {
-						lacking = map[string]time.Time{}
-					}
-					lacking[k.Name] = now
-				}
+				added, names = append(added, k.Source()), append(names, k.Name)
 			}
 		}
 		if len(added) == 0 {
 			return nil
+		}
+		if lacking, err = lack(tx.Snapshot(), lacking, names, now); err != nil {
+			return err
 		}
 		if err := setLacking(tx, lacking); err != nil {
 			return err
@@ -294,5 +292,8 @@ func (s *Store) load(r kv.Reader) error {
 		}
 	}
 	s.gauges()
+	if err := s.loadHoles(r); err != nil {
+		return err
+	}
 	return s.loadBackfill(r)
 }

@@ -22,7 +22,9 @@ import (
 // How the past and the stream meet is said in docs/SEMANTICS.md.
 type resyncs struct {
 	modes
-	now time.Time
+	layout format.Layout
+	holes  *format.Holes // of the lane
+	now    time.Time
 
 	rows    map[dict.ID]*resyncRow
 	touched map[dict.ID]*touched
@@ -197,13 +199,16 @@ func (q *resyncs) queue(as *actorState, did []byte, reason string) {
 	}
 	row := q.rows[as.id]
 	if row == nil || row.gone {
-		row = &resyncRow{Resync: format.Resync{Queued: q.now}}
+		row = &resyncRow{Resync: format.Resync{Queued: q.now}, forget: row != nil}
 		q.rows[as.id] = row
 	}
 	if row.Tries == 0 || row.State != format.ResyncWaiting {
 		row.Due, row.Tries = q.now, 0
 	}
 	row.State, row.Reason, row.Failure, row.Detail = format.ResyncWaiting, reason, "", ""
+	if as.now.Has(format.FlagBehind) && row.Back.IsZero() {
+		row.Told = max(row.Told, as.now.Rev+1)
+	}
 	row.Generation = max(row.Generation+1, uint64(time.Now().UnixMicro()))
 	row.did, row.changed = did, true
 	as.now.Flags |= format.FlagResync
@@ -227,14 +232,124 @@ func (q *resyncs) end(as *actorState) {
 	as.now.Flags &^= format.FlagResync
 }
 
+// ask queues a repo because somebody asks for it.
+func (q *resyncs) ask(as *actorState, did []byte, c *Cause) {
+	q.queue(as, did, c.Reason)
+	row := q.rows[as.id]
+	if c.Host != "" {
+		row.Host = c.Host
+	}
+	if row.Back.IsZero() || c.Told > row.Back.Above {
+		row.Told = max(row.Told, c.Told)
+	}
+	if c.Back != 0 && c.Back < as.now.Rev && row.Told == 0 { // else something newer was told, perhaps since the list was read
+		q.setBack(as, row, format.PutBack{Rev: c.Back})
+	}
+	if c.Trust {
+		row.Trust, row.Told = true, 0
+		q.forget(as.id, row)
+	}
+}
+
+// take takes over what another store had queued of an account, and noted of the stream.
+func (q *resyncs) take(as *actorState, im *Imported) {
+	for i := range im.Touched {
+		t := &im.Touched[i]
+		if t.Kind == kinds.Hidden {
+			q.commits = append(q.commits, touchedCommit{as.id, t.Rev, t.Commit})
+		} else {
+			q.paths = append(q.paths, touchedPath{as.id, t.Kind, t.Rkey, t.Rev})
+		}
+	}
+	if im.Queued == nil {
+		return
+	}
+	if q.rows == nil {
+		q.rows = map[dict.ID]*resyncRow{}
+	}
+	q.rows[as.id] = &resyncRow{Resync: *im.Queued, changed: true}
+	as.now.Flags |= format.FlagResync
+}
+
+// behind notes that the stream has announced a state of a repo that could not be applied: by
+// a #sync, or by a commit that could not be read whole. What is fetched must not be older.
+func (q *resyncs) behind(as *actorState, did []byte, reason string, ev *event) {
+	q.missed(as, did, reason)
+	st := &as.now
+	st.Flags |= format.FlagBehind
+	row := q.rows[as.id]
+	if row == nil || row.gone {
+		return
+	}
+	if st.Has(format.FlagHasRev) && (ev.flags&hasRev == 0 || ev.kind == eventCommit) {
+		row.Told = max(row.Told, st.Rev+1)
+	}
+	if ev.flags&hasRev != 0 {
+		row.Told = max(row.Told, ev.rev)
+	}
+}
+
+// putBack notes that the stream has announced that the repo was put back to an older state:
+// what it told before is void.
+func (q *resyncs) putBack(as *actorState, ev *event) {
+	as.now.Flags |= format.FlagBehind
+	row := q.rows[as.id]
+	if row == nil || row.gone {
+		return
+	}
+	q.setBack(as, row, format.PutBack{Rev: ev.rev, Root: bytes.Clone(ev.data[:])})
+}
+
+// setBack notes which older state a repo was put back to.
+func (q *resyncs) setBack(as *actorState, row *resyncRow, to format.PutBack) {
+	to.Above = max(as.now.Rev, row.Told, row.Back.Above)
+	row.Back, row.Told = to, 0
+	q.forget(as.id, row)
+}
+
+// toldNewer reports whether a state of a repo has been announced that was not applied. Should
+// the stream announce the one that the index has after that, the repo was put back to it.
+func (q *resyncs) toldNewer(as *actorState) bool {
+	row := q.rows[as.id]
+	return row != nil && !row.gone && (row.Told > as.now.Rev || !row.Back.IsZero())
+}
+
+// leadsOn reports whether a commit of a rev that is not above the index's follows the state
+// that the repo was put back to: its host's clock may be behind.
+func (q *resyncs) leadsOn(as *actorState, ev *event) bool {
+	row := q.rows[as.id]
+	if row == nil || row.gone || row.Back.IsZero() {
+		return false
+	}
+	return ev.flags&hasSince != 0 && ev.since == row.Back.Rev && ev.rev > row.Back.Rev ||
+		ev.flags&hasPrevData != 0 && len(row.Back.Root) > 0 && bytes.Equal(ev.prevData[:], row.Back.Root)
+}
+
+// forget makes void what the stream has changed of a repo until now.
+func (q *resyncs) forget(actor dict.ID, row *resyncRow) {
+	row.forget, row.changed = true, true
+	if t := q.touched[actor]; t != nil {
+		clear(t.paths)
+		t.commits = nil
+	}
+	q.paths = slices.DeleteFunc(q.paths, func(p touchedPath) bool { return p.actor == actor })
+	q.commits = slices.DeleteFunc(q.commits, func(c touchedCommit) bool { return c.actor == actor })
+}
+
+// statusKnown reports whether the stream has said since its newest hole whether the account
+// is active.
+func (q *resyncs) statusKnown(as *actorState) bool {
+	return q.holes.Known(&as.now, q.layout.Settings.PartitionOfID(as.id))
+}
+
 // back notes that an account is active again: a repo that waits for that is due, and one
 // that no host would send while the past was fetched is queued.
 func (q *resyncs) back(as *actorState, did []byte) {
-	if q.past && as.was.Has(format.FlagHidden) && !as.now.Has(format.FlagResync) && !as.now.Complete() {
+	if q.past && as.was.Has(format.FlagHidden) && !as.now.Has(format.FlagResync) && !as.now.Whole() {
 		q.queue(as, did, "back")
 		return
 	}
-	if row := q.rows[as.id]; row != nil && !row.gone && row.State == format.ResyncInactive {
+	if row := q.rows[as.id]; row != nil && !row.gone && row.State != format.ResyncWaiting {
 		row.State, row.Due, row.Tries = format.ResyncWaiting, q.now, 0
 		row.did, row.changed = did, true
 	}
@@ -245,19 +360,26 @@ func (q *resyncs) notes(as *actorState) bool {
 	return as.now.Has(format.FlagResync) || q.archiving && as.now.Has(format.FlagPartial)
 }
 
-// follows reports whether what the index has follows from a snapshot: the first commit
-// after its rev says so, and none after that was broken.
-func (t *touched) follows(rev format.Rev, root format.Root) bool {
+// follows reports whether what the index has of a repo at now follows from a snapshot: the
+// first commit noted after its rev says so, each of the others follows the one before, and
+// the last leads to now. A commit that is missing among them came in another snapshot, of
+// which perhaps only a part was put in place.
+func (t *touched) follows(rev format.Rev, root format.Root, now format.Rev) bool {
 	if t == nil {
 		return false
 	}
+	reached := false
 	for i := range t.commits {
-		if c := &t.commits[i]; c.Rev > rev {
-			return (c.Commit.Since == rev || c.Commit.HasPrev && c.Commit.Prev == root) &&
-				!slices.ContainsFunc(t.commits[i+1:], func(c format.Touched) bool { return c.Commit.Broken })
+		c := &t.commits[i]
+		if c.Rev <= rev {
+			continue
 		}
+		if c.Commit.Since != rev && (!c.Commit.HasPrev || c.Commit.Prev != root) || reached && c.Commit.Broken {
+			return false
+		}
+		rev, root, reached = c.Rev, c.Commit.Data, true
 	}
-	return false
+	return reached && rev == now
 }
 
 // protects reports whether the stream has changed a path after a rev.
@@ -286,10 +408,9 @@ func (q *resyncs) write(tx kv.Txn) error {
 				tx.DeleteRange(prefix, kv.PrefixEnd(prefix))
 			}
 		default:
-			if t := q.touched[id]; row.forget && t != nil {
-				for _, key := range t.keys {
-					tx.Delete(key)
-				}
+			if row.forget {
+				prefix := format.AppendTouchedKey(nil, id, 0, nil)
+				tx.DeleteRange(prefix, kv.PrefixEnd(prefix))
 			}
 			v, err := row.Append(nil)
 			if err != nil {
@@ -339,158 +460,4 @@ func (q *resyncs) queued() (all []Queued) {
 		}
 	}
 	return all
-}
-
-// snapshot puts a snapshot in place, or a part of one (docs/SEMANTICS.md, The past).
-func (e *events) snapshot(b *Batch, ev *event, as *actorState) {
-	part, out, st := &b.snapshots[ev.seq], &b.outcomes[ev.seq], &as.now
-	row, root := e.past.rows[as.id], ev.data
-	since := e.past.touched[as.id]
-	switch {
-	case row == nil || row.gone:
-		*out = NotQueued
-		return
-	case st.Has(format.FlagHidden) && st.DeletionSource != 0 && st.AccountSource == st.DeletionSource && st.AccountSeq == st.DeletionSeq:
-		*out = Deleted
-		e.past.end(as)
-		as.changed = true
-		return
-	case row.Generation != part.generation, !part.first && row.Placing != ev.rev:
-		*out = Superseded
-		return
-	}
-	as.changed = true
-	if part.first {
-		newest := !st.Has(format.FlagHasRev) || ev.rev >= st.Rev
-		if !newest && !since.follows(ev.rev, root) {
-			row.changed = true
-			if again := row.OlderRev == st.Rev && bytes.Equal(row.Older, root[:]); !again {
-				row.Older, row.OlderRev = bytes.Clone(root[:]), st.Rev
-				*out = Older
-				return
-			}
-			newest = true // its host says so twice: it has been put back
-			row.forget = true
-			if since != nil {
-				clear(since.paths)
-			}
-		}
-		if newest { // what the stream tells up to this rev is in it
-			st.Rev, st.Data = ev.rev, root
-			st.Flags = st.Flags&^format.FlagNoRoot | format.FlagHasRev
-		}
-		row.Placing, row.changed = ev.rev, true
-	}
-	*out = Placed
-	e.place(b, ev, as, since)
-	if part.last {
-		st.Flags &^= format.FlagPartial | format.FlagDesync
-		e.past.end(as)
-	}
-}
-
-// place makes the changes from what is stored to what a part of a snapshot has.
-func (e *events) place(b *Batch, ev *event, as *actorState, since *touched) {
-	stored := e.past.stored[as.id]
-	for i := ev.ops.start; i < ev.ops.end; i++ {
-		o := &b.ops[i]
-		rkey := b.bytes(o.rkey)
-		if since.protects(o.kind, rkey, ev.rev) {
-			continue
-		}
-		c := change{kind: o.kind, fresh: true, actor: as.id, path: format.ParsePath(rkey), subject: -1, order: i}
-		if len(stored) > 0 {
-			name := pathName(o.kind, rkey)
-			if r, ok := stored[name]; ok {
-				c.existed, c.old = true, r.subject
-				r.inPlace = true
-				stored[name] = r
-			}
-		}
-		e.put(as, c, o, i)
-	}
-	for _, r := range stored {
-		e.rkey = r.path.AppendRkey(e.rkey[:0])
-		if !r.inPlace && !since.protects(r.kind, e.rkey, ev.rev) {
-			e.changes = append(e.changes, change{kind: r.kind, delete: true, existed: true, fresh: true, actor: as.id, path: r.path, subject: -1, old: r.subject})
-		}
-	}
-}
-
-// put adds the change that puts a record.
-func (e *events) put(as *actorState, c change, o *op, at uint32) {
-	as.now.NoteLow(c.path)
-	if c.path.Raw == nil {
-		as.now.Top = max(as.now.Top, c.path.TID)
-	}
-	if o.subject.end > o.subject.start {
-		c.subject = int32(at)
-	}
-	e.changes = append(e.changes, c)
-}
-
-// archived applies rows of an archive, of one rev of a repo.
-func (e *events) archived(b *Batch, ev *event, as *actorState) {
-	st := &as.now
-	if st.Complete() || st.DeletionSource != 0 || ev.flags&hasRev == 0 {
-		e.replays++
-		return
-	}
-	as.changed = true
-	if !st.Has(format.FlagHasRev) || st.Has(format.FlagNoRoot) {
-		st.Rev = max(st.Rev, ev.rev)
-		st.Flags |= format.FlagHasRev | format.FlagNoRoot | format.FlagPartial
-	}
-	since := e.past.touched[as.id]
-	for i := ev.ops.start; i < ev.ops.end; i++ {
-		o := &b.ops[i]
-		rkey := b.bytes(o.rkey)
-		if since.protects(o.kind, rkey, ev.rev-1) { // of the same rev is the same
-			continue
-		}
-		p := format.ParsePath(rkey)
-		c := change{kind: o.kind, delete: o.delete, fresh: !as.was.MayHold(p), actor: as.id, path: p, subject: -1, order: i}
-		if o.delete {
-			e.changes = append(e.changes, c)
-			continue
-		}
-		e.put(as, c, o, i)
-	}
-}
-
-// archivedStatus applies an #account or a #sync of an archive: a deletion, and a #sync,
-// take away what came before them. Where the stream has told of the repo since, it is
-// fetched instead: what the archive's rows made cannot be told from what the stream did.
-func (e *events) archivedStatus(b *Batch, ev *event, as *actorState) {
-	st := &as.now
-	if st.DeletionSource != 0 {
-		e.replays++
-		return
-	}
-	if ev.flags&synced == 0 && st.AccountSource == 0 {
-		e.setHidden(as, ev.flags&active == 0)
-	}
-	if ev.flags&(deleted|synced) == 0 || st.Complete() {
-		return
-	}
-	if st.Has(format.FlagHasRev) && !st.Has(format.FlagNoRoot) {
-		e.past.missed(as, b.bytes(ev.did), "archived_sync")
-		return
-	}
-	as.changed = true
-	if st.LowBucket == format.LowNone {
-		return // it has no records, nor did this write bring any
-	}
-	flags := st.Flags & (format.FlagHidden | format.FlagResync)
-	*st = format.RepoState{Flags: flags | format.FlagErasing, AccountSource: st.AccountSource, AccountSeq: st.AccountSeq, LowBucket: st.LowBucket}
-	e.erasing = append(e.erasing, as.id)
-}
-
-// setHidden hides an account, or shows it again.
-func (e *events) setHidden(as *actorState, hide bool) {
-	as.changed = true
-	if hide != as.now.Has(format.FlagHidden) {
-		as.now.Flags ^= format.FlagHidden
-		e.hide(as.id, hide)
-	}
 }

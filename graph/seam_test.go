@@ -104,10 +104,22 @@ func (m *seam) account(isActive, erase bool) {
 	m.apply("stream", &b)
 }
 
+// putBack delivers the #sync of an import of the n-th commit: its commit is signed under the
+// older rev, and its message names a new one.
+func (m *seam) putBack(n int) {
+	m.t.Helper()
+	var b Batch
+	data := seamRoot(n)
+	*m.seq++
+	b.AddSync(*m.seq, &Commit{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(n)), Data: data[:], OtherRev: true})
+	b.Seen(*m.seq, nil)
+	m.apply("stream", &b)
+}
+
 func (m *seam) queue() {
 	m.t.Helper()
 	var b Batch
-	b.AddResync([]byte(m.did), "test", "")
+	b.AddResync([]byte(m.did), Cause{Reason: "test"})
 	m.apply("", &b)
 }
 
@@ -305,24 +317,55 @@ func (m *seam) way(begin, missed, queued, version, first, second int) {
 	m.complete(seamEnd, "in the end")
 }
 
-// A repo that was put back to an older state: its host says so twice, and the stream
-// nothing; what follows is told by the chain.
+// A repo that was put back to an older state, which the stream announces by a #sync, or an
+// operator knows. Without that an older state is not believed, however often it is sent: a
+// cache repeats itself.
 func TestPutBack(t *testing.T) {
 	seams(t, func(next func(string, ...int) *seam) {
 		for back := 1; back < seamEnd; back++ {
-			m := next("back", back)
+			m := next("cached", back)
 			for n := 1; n <= seamEnd; n++ {
 				m.event(n)
 			}
 			m.queue()
-			if got := m.fetched(back); got != Older {
-				t.Fatalf("an older snapshot: %v", got)
+			for range 5 {
+				if got := m.fetched(back); got != Older {
+					t.Fatalf("an older snapshot: %v", got)
+				}
+				m.want(seamEnd, "an older snapshot was sent")
 			}
-			m.want(seamEnd, "said once")
+			m.fetched(seamEnd)
+			m.complete(seamEnd, "in the end")
+
+			m = next("announced", back)
+			for n := 1; n <= seamEnd; n++ {
+				m.event(n)
+			}
+			m.putBack(back)
+			for n := 1; n <= seamEnd; n++ {
+				if n == back {
+					continue
+				}
+				if got := m.fetched(n); got != Older {
+					t.Fatalf("put back to %d, a snapshot of %d: %v", back, n, got)
+				}
+			}
 			if got := m.fetched(back); got != Placed {
-				t.Fatalf("the same once more: %v", got)
+				t.Fatalf("the state that was announced: %v", got)
 			}
-			m.complete(back, "said twice")
+			m.complete(back, "announced")
+
+			m = next("trusted", back)
+			for n := 1; n <= seamEnd; n++ {
+				m.event(n)
+			}
+			var b Batch
+			b.AddResync([]byte(m.did), Cause{Reason: "operator", Trust: true})
+			m.apply("", &b)
+			if got := m.fetched(back); got != Placed {
+				t.Fatalf("a host that an operator trusts: %v", got)
+			}
+			m.complete(back, "trusted")
 		}
 		// In two parts: what the stream had told before is void in both.
 		m := next("parts")
@@ -332,16 +375,14 @@ func TestPutBack(t *testing.T) {
 		m.queue()
 		m.event(4)
 		m.event(seamEnd)
+		m.putBack(2)
 		_, row := m.row()
-		if got := m.part(2, row.Generation, true, true); got != Older {
-			t.Fatalf("an older snapshot: %v", got)
-		}
 		for _, first := range []bool{true, false} {
 			if got := m.part(2, row.Generation, first, !first); got != Placed {
-				t.Fatalf("the same once more, in parts: %v", got)
+				t.Fatalf("what was announced, in parts: %v", got)
 			}
 		}
-		m.complete(2, "said twice, in parts")
+		m.complete(2, "put back, in parts")
 
 		// A host that is behind, and a commit that was missed since what it sends.
 		m = next("behind")

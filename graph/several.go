@@ -43,6 +43,16 @@ func (s *several) begin(ctx context.Context, source string, b *Batch) error {
 	// What is not ours another writer met too.
 	dead := slices.DeleteFunc(slices.Clone(b.dead), func(d format.DeadLetter) bool { return !s.isMine(d) })
 	gaps := b.gaps
+	for _, l := range s.store.lanes { // before the gaps are to be seen: one that is not counted is never compared
+		h, changed := l.holesAfter(source, gaps)
+		if !changed {
+			continue
+		}
+		if err := l.update(ctx, func(tx kv.Txn) error { return l.writeHoles(tx, h) }); err != nil {
+			return fmt.Errorf("graph: noting a hole of the stream: %w", err)
+		}
+		l.setHoles(h)
+	}
 	for len(dead)+len(gaps) > 0 {
 		d, g := dead[:min(len(dead), atOnce)], gaps[:min(len(gaps), atOnce)]
 		var noted uint32

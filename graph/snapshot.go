@@ -1,13 +1,14 @@
 package graph
 
 import (
-	"bytes"
+	"fmt"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
+	"skein.blue/internal/kv"
 )
 
 // Subjects returns the subjects that actor has an edge to: a forward set, such
@@ -38,33 +39,6 @@ func (s *Snapshot) AppendSubjects(dst []uint64, k kinds.Kind, actor dict.ID, w W
 // whether or not the actor is active.
 func (s *Snapshot) AppendRecorded(dst []uint64, k kinds.Kind, actor dict.ID) ([]uint64, error) {
 	return read.AppendSubjects(s.r, k, actor, Window{}, dst)
-}
-
-// Rkeys returns, for each of the subjects, the lowest record key under which a
-// live record of actor names it, nil if none does, whatever the state of the
-// accounts.
-func (s *Snapshot) Rkeys(k kinds.Kind, actor dict.ID, subjects []dict.ID) ([][]byte, error) {
-	rkeys := make([][]byte, len(subjects))
-	if actor == dict.None {
-		return rkeys, nil
-	}
-	index := make(map[dict.ID][]int, len(subjects))
-	for i, id := range subjects {
-		if id != dict.None {
-			index[id] = append(index[id], i)
-		}
-	}
-	var buf []byte
-	err := read.Records(s.r, k, actor, func(r *format.Record) bool {
-		for _, i := range index[r.Subject] {
-			buf = r.Path.AppendRkey(buf[:0])
-			if rkeys[i] == nil || bytes.Compare(buf, rkeys[i]) < 0 {
-				rkeys[i] = bytes.Clone(buf)
-			}
-		}
-		return true
-	})
-	return rkeys, err
 }
 
 // ActorsIn returns who of a reverse set has an edge to subject by a record in a window.
@@ -106,4 +80,25 @@ func (s *Snapshot) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
 		return false, nil
 	}
 	return read.HasEdge(s.r, s.s.layout, k, actor, subject)
+}
+
+// SomeAccounts returns up to n active accounts that the index has heard of, those that it met
+// first: in a store that began live they are busy ones.
+func (s *Snapshot) SomeAccounts(n int) (ids []dict.ID, err error) {
+	prefix := []byte{format.KeyAccount}
+	keys := 0
+	err = s.r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
+		err := s.s.layout.EachState(k, v, func(id dict.ID, _ format.RepoState) error {
+			if len(ids) < n && !s.IsHidden(id) {
+				ids = append(ids, id)
+			}
+			return nil
+		})
+		keys++
+		return err == nil && len(ids) < n && keys < 4*n, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("graph: looking for some accounts: %w", err)
+	}
+	return ids, nil
 }

@@ -46,9 +46,9 @@ const (
 	// Superseded: something has been missed since the fetch began, or another snapshot
 	// has begun to be put in place. The repo stays queued.
 	Superseded
-	// Older: the index has a newer rev, which does not follow from this one. The repo
-	// stays queued; if its host says the same again, and the stream nothing, it has been
-	// put back, and is believed.
+	// Older: the stream, or a list, has told of a state that this one does not lead to: it
+	// is a copy from before. The repo stays queued, however often its host says the same:
+	// a cache repeats itself, too.
 	Older
 	// Deleted: the account has been deleted meanwhile.
 	Deleted
@@ -75,15 +75,31 @@ func (b *Batch) AddSnapshot(s *RepoSnapshot) int {
 // Outcome returns what became of a snapshot, once the batch is applied.
 func (b *Batch) Outcome(n int) Outcome { return b.outcomes[n] }
 
-// AddResync queues a repo to be fetched whole. reason is a word, for the operator; host is
-// the address of where it was listed, "" if it was not.
-func (b *Batch) AddResync(did []byte, reason, host string) {
-	b.add(format.Seq(len(b.reasons)), eventResync, &Commit{DID: did}).flags = 0
-	b.reasons = append(b.reasons, [2]string{reason, host})
+// A Cause is why a repo is queued to be fetched whole.
+type Cause struct {
+	// Reason is a word, for the operator.
+	Reason string
+	// Host is the address of where the repo was listed, "" if it was not.
+	Host string
+	// Told is the rev that it was listed with, 0 if it is not known, or if who listed it is
+	// not to be believed: a snapshot of a lower rev is not put in place.
+	Told format.Rev
+	// Back is the rev that it was listed with, if that is lower than what the index has and
+	// the stream may have had a hole: the repo was put back to it. 0 is none.
+	Back format.Rev
+	// Trust has what the host sends put in place also where the stream has told of a newer
+	// state: an operator knows that the repo was put back.
+	Trust bool
 }
 
-// AddStatus adds what a host's list of repos says of an account: whether it is active.
-// Where the stream has said it, that stands.
+// AddResync queues a repo to be fetched whole.
+func (b *Batch) AddResync(did []byte, c Cause) {
+	b.add(format.Seq(len(b.causes)), eventResync, &Commit{DID: did}).flags = 0
+	b.causes = append(b.causes, c)
+}
+
+// AddStatus adds what a list of repos, or an account's host, says of it: whether it is active.
+// Where the stream has said it since its newest hole, that stands.
 func (b *Batch) AddStatus(did []byte, isActive bool) {
 	e := b.add(0, eventStatus, &Commit{DID: did})
 	if e.flags = 0; isActive {

@@ -50,6 +50,9 @@ type Options struct {
 	ReadOnly bool
 	// MustExist refuses a store without a graph, and makes none in it.
 	MustExist bool
+	// Fenced, if set, is called once if another writer takes over partitions of this one.
+	// Every write fails from then on. It must not call the Store.
+	Fenced func(error)
 	// Import opens the graph for Import only.
 	Import bool
 	// Queued, if set, is told which repos were queued to be fetched whole, once that is
@@ -78,7 +81,7 @@ type Store struct {
 	secret  []byte
 	made    bool // by this Open
 	kinds   atomic.Pointer[kinds.Table]
-	lacking atomic.Pointer[map[string]time.Time] // kinds of which something may be lacking, as of the opening
+	lacking atomic.Pointer[map[string]format.Lack] // kinds of which something may be lacking, as of the opening
 
 	writing sync.Mutex // guards lanes and watcher
 	watcher Watcher    // nil: there is none
@@ -89,7 +92,7 @@ type Store struct {
 	told     sync.Mutex
 	backfill format.Backfill
 
-	desynchronized, partial atomic.Int64 // repos, as of the last commit
+	desynchronized, partial, doubtful atomic.Int64 // repos, as of the last commit
 }
 
 // closeTime is how long a Close may take: the store may not answer, and what was

@@ -41,11 +41,12 @@ func (s *Store) Freeze(fn func()) {
 }
 
 // Hold takes a Snapshot that lasts until release is called. It is for one goroutine at a
-// time, and not for long: on FoundationDB five seconds.
-func (s *Store) Hold(ctx context.Context) (sn *Snapshot, release func(), err error) {
+// time, and not for long: on FoundationDB five seconds. What is read of it is charged as
+// ViewCharged does.
+func (s *Store) Hold(ctx context.Context, charge func(cost int) error) (sn *Snapshot, release func(), err error) {
 	taken, done, ended := make(chan *Snapshot), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- s.View(ctx, func(sn *Snapshot) error {
+		ended <- s.ViewCharged(ctx, charge, func(sn *Snapshot) error {
 			taken <- sn
 			<-done
 			return nil

@@ -32,6 +32,7 @@ type writer struct {
 	edges    edges
 	records  records
 	notes    *notes
+	lane     *lane
 
 	timing Timing
 }
@@ -41,7 +42,8 @@ type outcome struct {
 	totals        format.Counts
 	hiddenVersion uint64 // of the hidden set, if it changed
 	cursors       []format.CursorRow
-	noted         uint32 // under which number the notes of the batch were written; 0: they were not
+	noted         uint32        // under which number the notes of the batch were written; 0: they were not
+	holes         *format.Holes // if the batch has one
 }
 
 // Timing says where the time of Apply went, since the store was opened.
@@ -113,6 +115,12 @@ func (w *writer) attempt(tx kv.Txn, seg *segment, before format.Counts) (out out
 		if out.noted, err = w.notes.write(tx, seg.source, seg.cursors[0].Number, seg.batch.dead, seg.batch.gaps); err != nil {
 			return out, err
 		}
+		if h, changed := w.lane.holesAfter(seg.source, seg.batch.gaps); changed {
+			out.holes = &h
+			if err := w.lane.writeHoles(tx, h); err != nil {
+				return out, err
+			}
+		}
 	}
 	w.writeCursors(tx, seg, &out)
 	err = w.writeTotals(tx, seg.first, &out)
@@ -145,7 +153,9 @@ func (w *writer) writeCursors(tx kv.Txn, seg *segment, out *outcome) {
 		}
 		c.Live = false
 		if c.Seq = seq; seg.whole {
-			c.Time, c.Future = seg.batch.Time(), false
+			c.Time, c.Future, c.Exact = seg.batch.Time(), false, seg.batch.exact
+		} else {
+			c.Exact = false
 		}
 		tx.Set(w.layout.CursorKey(seg.first+uint8(i), seg.source), c.Value())
 	}

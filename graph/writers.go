@@ -19,6 +19,9 @@ type writers interface {
 	// owns reports whether the events of an account are applied here.
 	owns(did []byte) bool
 
+	// ownsPart is owns of the accounts of a partition.
+	ownsPart(part uint8) bool
+
 	// begin is called before anything of a batch is applied.
 	begin(ctx context.Context, source string, b *Batch) error
 
@@ -64,6 +67,8 @@ type alone struct {
 }
 
 func (a *alone) owns([]byte) bool { return true }
+
+func (a *alone) ownsPart(uint8) bool { return true }
 
 func (a *alone) begin(context.Context, string, *Batch) error { return nil }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/intern/dict"
+	"skein.blue/internal/renamed"
 )
 
 // Metrics of this package. A nil *Metrics counts nothing.
@@ -42,7 +43,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return c
 	}
 	m := &Metrics{
-		Allocated: counter("allocated_total", "Ids given to new strings.", "namespace"),
+		Allocated: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "skein_intern_ids_allocated_total", Help: "Ids given to new strings."}, []string{"namespace"}),
 		Lookups:   counter("lookups_total", "Strings looked up while indexing, by where they were found: cache, store, new.", "namespace", "result"),
 		Leases:    counter("leases_total", "Blocks of ids leased from a shard.", "namespace"),
 		Waits:     counter("lease_waits_total", "Times that indexing waited for a lease.", "namespace"),
@@ -53,9 +54,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		reg.MustRegister(g)
 		return g
 	}
-	m.Remaining = gauge("lease_remaining", "Leased ids not yet handed out.", "namespace")
+	m.Remaining = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "skein_intern_lease_ids_remaining", Help: "Leased ids not yet handed out."}, []string{"namespace"})
+	renamed.Register(reg, m.Allocated, "skein_intern_allocated_total", "skein_intern_ids_allocated_total", "namespace")
+	renamed.Register(reg, m.Remaining, "skein_intern_lease_remaining", "skein_intern_lease_ids_remaining", "namespace")
 	m.Left = gauge("ids_left", "Ids that no shard has leased yet, as of the last minute.", "namespace")
-	m.Exhausted = gauge("exhaustion_seconds", "How long they last at the rate of leases since the first; +Inf: longer than a century, or nobody can tell.", "namespace")
+	m.Exhausted = gauge("exhaustion_seconds", "Seconds until these ids are used up, at the rate of leases since the first; +Inf: longer than a century, or not known.", "namespace")
 	m.ShardUsed = gauge("shard_used_ratio", "How much of the fullest shards is leased; rank 0 is the fullest.", "namespace", "rank")
 	for _, ns := range dict.Namespaces {
 		m.made[ns] = m.Allocated.WithLabelValues(ns.String())

@@ -48,6 +48,11 @@ func (s *Server) getAccount(ctx context.Context, q params) (any, error) {
 			return err
 		}
 		out.describe(&st, known)
+		if c, err := afterHole(sn); err != nil {
+			return err
+		} else if c.Incomplete && out.State == "complete" {
+			out.State, out.Description = "unverified", "The stream had a gap, and the account has not been compared with the relay's list since: it may have changed."
+		}
 		lacking, err := sn.Lacking()
 		if err != nil {
 			return err
@@ -97,6 +102,8 @@ func (a *accountState) describe(st *format.RepoState, known bool) {
 		a.State, a.Description = "desynchronized", "Something that it did was missed."
 	case st.Has(format.FlagPartial):
 		a.State, a.Description = "partial", "What it did before the index heard of it is not there."
+	case !st.Complete():
+		a.State, a.Description = "queued", "Its repo waits to be fetched again: it may have changed."
 	default:
 		a.State, a.Description = "complete", "All that it did is indexed."
 	}

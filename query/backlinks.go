@@ -21,17 +21,17 @@ import (
 
 // backlinkMethods are the methods, by their paths.
 var backlinkMethods = []method{
-	{"blue.microcosm.links.getBacklinks", (*Server).getBacklinks, []string{"subject", "source", "cursor", "did", "limit", "reverse"}, []string{"did"}},
-	{"blue.microcosm.links.getBacklinksCount", (*Server).getBacklinksCount, []string{"subject", "source"}, nil},
-	{"blue.microcosm.links.getBacklinkDids", (*Server).getBacklinkDids, []string{"subject", "source", "cursor", "limit"}, nil},
-	{"blue.microcosm.links.getManyToManyCounts", (*Server).getManyToManyCounts, []string{"subject", "source", "pathToOther", "did", "otherSubject", "cursor", "limit"}, []string{"did", "otherSubject"}},
-	{"blue.microcosm.links.getManyToMany", (*Server).getManyToMany, []string{"subject", "source", "pathToOther", "linkDid", "otherSubject", "cursor", "limit"}, []string{"linkDid", "otherSubject"}},
-	{"/links", (*Server).links, []string{"target", "collection", "path", "cursor", "did", "from_dids", "limit"}, []string{"did"}},
-	{"/links/count", (*Server).linksCount, []string{"target", "collection", "path"}, nil},
-	{"/links/distinct-dids", (*Server).linksDids, []string{"target", "collection", "path", "cursor", "limit"}, nil},
-	{"/links/count/distinct-dids", (*Server).linksCount, []string{"target", "collection", "path"}, nil},
-	{"/links/all", (*Server).linksAll, []string{"target"}, nil},
-	{"/links/all/count", (*Server).linksAllCount, []string{"target"}, nil},
+	{nsid: "blue.microcosm.links.getBacklinks", serve: (*Server).getBacklinks},
+	{nsid: "blue.microcosm.links.getBacklinksCount", serve: (*Server).getBacklinksCount},
+	{nsid: "blue.microcosm.links.getBacklinkDids", serve: (*Server).getBacklinkDids},
+	{nsid: "blue.microcosm.links.getManyToManyCounts", serve: (*Server).getManyToManyCounts},
+	{nsid: "blue.microcosm.links.getManyToMany", serve: (*Server).getManyToMany},
+	{nsid: "/links", serve: (*Server).links, takes: []string{"target", "collection", "path", "cursor", "did", "from_dids", "limit", "reverse"}, many: []string{"did"}},
+	{nsid: "/links/count", serve: (*Server).linksCount, takes: []string{"target", "collection", "path", "cursor"}},
+	{nsid: "/links/distinct-dids", serve: (*Server).linksDids, takes: []string{"target", "collection", "path", "cursor", "limit"}},
+	{nsid: "/links/count/distinct-dids", serve: (*Server).linksCount, takes: []string{"target", "collection", "path", "cursor"}},
+	{nsid: "/links/all", serve: (*Server).linksAll, takes: []string{"target"}},
+	{nsid: "/links/all/count", serve: (*Server).linksAllCount, takes: []string{"target"}},
 }
 
 // A recordID is Constellation's name of a record.
@@ -354,7 +354,13 @@ func (s *Server) linksAll(ctx context.Context, q params) (any, error) {
 }
 
 // allMethods are all that are served.
-func allMethods() []method { return slices.Concat(methods, backlinkMethods) }
+func allMethods() []method {
+	all := slices.Concat(methods, backlinkMethods)
+	for i := range all {
+		all[i] = withLexicon(all[i])
+	}
+	return all
+}
 
 // path returns where a method is served.
 func (m *method) path() string {

@@ -16,7 +16,17 @@ type completeness struct {
 	Reason     string `json:"reason,omitempty"`
 }
 
-const somebodysPast = "the past of some accounts is not indexed, or something of them was missed: they, and what they did, may be missing here (getStats counts them)"
+const somebodysPast = "some accounts are not indexed whole: their past is missing, or something of them was missed or is being fetched again (getStats counts them)"
+
+// afterHole says whether the stream had a hole after which no account has been compared with
+// the relay's list yet.
+func afterHole(sn *graph.Snapshot) (completeness, error) {
+	uncompared, err := sn.Uncompared()
+	if err != nil || !uncompared {
+		return completeness{}, err
+	}
+	return completeness{true, "the stream had a gap, and the repos have not been compared with the relay's list since: any account may have changed (GET /gaps on the admin address)"}, nil
+}
 
 // ofEverybody is the completeness of an answer in which the records of any account may count.
 func (s *Server) ofEverybody(sn *graph.Snapshot, of ...kinds.Kind) (completeness, error) {
@@ -27,15 +37,18 @@ func (s *Server) ofEverybody(sn *graph.Snapshot, of ...kinds.Kind) (completeness
 	if c := s.lacks(lacking, of...); c.Incomplete {
 		return c, nil
 	}
-	desynchronized, partial := s.store.Incomplete()
+	if c, err := afterHole(sn); err != nil || c.Incomplete {
+		return c, err
+	}
+	doubtful := s.store.Doubtful()
 	if !s.store.Alone() { // the others know of theirs
 		counts, err := sn.Counts()
 		if err != nil {
 			return completeness{}, err
 		}
-		desynchronized, partial = counts.Desynchronized, counts.Partial
+		doubtful = counts.Incomplete
 	}
-	if desynchronized+partial > 0 {
+	if doubtful > 0 {
 		return completeness{true, somebodysPast}, nil
 	}
 	if !s.anybody.Load() { // it is asked until there is somebody
@@ -58,12 +71,13 @@ func (s *Server) missing(v *evaluation, expanded bool) (c completeness, err erro
 		return c, err
 	}
 	asked := map[dict.ID]bool{}
-	everybody := false
+	everybody, anybody := false, false
 	var walk func(n *node) error
 	walk = func(n *node) error {
 		if n.op.isSet() && !c.Incomplete {
 			c = s.lacks(lacking, n.kind)
 		}
+		anybody = anybody || n.op.isSet() || n.op == opMembers && expanded
 		first, last := 0, 0 // the accounts that it rests on
 		switch {
 		case n.op == opForward:
@@ -90,10 +104,16 @@ func (s *Server) missing(v *evaluation, expanded bool) (c completeness, err erro
 		}
 		return nil
 	}
-	if err := walk(&v.e.root); err != nil || c.Incomplete || !everybody {
+	if err := walk(&v.e.root); err != nil || c.Incomplete {
 		return c, err
 	}
-	return s.ofEverybody(v.s)
+	switch {
+	case everybody:
+		return s.ofEverybody(v.s)
+	case anybody:
+		return afterHole(v.s)
+	}
+	return c, nil
 }
 
 // lacks says whether what was made of a kind before it was added is missing.
@@ -114,16 +134,20 @@ func missingOf(sn *graph.Snapshot, did string, id dict.ID) (completeness, error)
 	if sn.IsHidden(id) {
 		return completeness{}, nil
 	}
-	st, known, err := sn.AccountOf(id)
+	st, known, row, err := sn.AccountAndQueue(id)
 	switch {
 	case err != nil:
 		return completeness{}, err
 	case !known || !st.Has(format.FlagHasRev):
 		return completeness{true, "nothing is indexed that " + did + " did"}, nil
+	case row != nil && row.State == format.ResyncFailed:
+		return completeness{true, fmt.Sprintf("the repo of %s may have changed, and could not be fetched (%s): getAccount says more", did, row.Failure)}, nil
 	case st.Has(format.FlagDesync):
 		return completeness{true, fmt.Sprintf("something that %s did was missed, and not fetched yet", did)}, nil
 	case st.Has(format.FlagPartial):
 		return completeness{true, fmt.Sprintf("what %s did before the index heard of it is not indexed", did)}, nil
+	case !st.Complete():
+		return completeness{true, fmt.Sprintf("the repo of %s is being fetched again: it may have changed", did)}, nil
 	}
 	return completeness{}, nil
 }

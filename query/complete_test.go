@@ -5,7 +5,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
+	"skein.blue/graph"
 	"skein.blue/internal/oracle"
 	"skein.blue/internal/testing/history"
 )
@@ -22,7 +24,7 @@ func TestIncomplete(t *testing.T) {
 	anybody := false
 	seen := map[string]int{}
 	for _, r := range w.model.Repos {
-		anybody = anybody || r.Partial || r.Desync
+		anybody = anybody || (r.Partial || r.Desync) && !r.Hidden
 	}
 	for _, did := range append(w.history.Accounts(), "did:plc:neverseenaaaaaaaaaaaaaaa") {
 		want := "complete"
@@ -119,6 +121,57 @@ func TestComplete(t *testing.T) {
 	if _, body, _ := w.get("/xrpc/blue.skein.graph.rank?of=members(" + unknown + ")&via=followers"); strings.Contains(body, "ncomplete") {
 		t.Errorf("what others did: %s", body)
 	}
+}
+
+// An account that is not active puts nothing in doubt until it is back; one that waits to be
+// fetched does, and is not complete itself; and after a gap in the stream nothing is complete
+// until the repos have been compared.
+func TestInDoubt(t *testing.T) {
+	w := newWorld(t, 94, 0)
+	a := w.history.Accounts()
+	for i, did := range a[:3] {
+		w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: int64(i + 1), DID: did, Rev: history.TID(1 << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[(i+1)%3]}}})
+	}
+	apply := func(fill func(b *graph.Batch)) {
+		t.Helper()
+		var b graph.Batch
+		fill(&b)
+		if err := w.store.Apply(t.Context(), "relay", &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(what string, everybody, first bool, state string) {
+		t.Helper()
+		for path, incomplete := range map[string]bool{"query?set=followers(" + a[0] + ")": everybody, "query?set=follows(" + a[0] + ")": first, "query?set=members(" + a[0] + ")": false} {
+			if _, body, _ := w.get("/xrpc/blue.skein.graph." + path); strings.Contains(body, `"incomplete":true`) != incomplete {
+				t.Errorf("%s: %s: %s", what, path, body)
+			}
+		}
+		if _, body, _ := w.get("/xrpc/blue.skein.graph.getAccount?did=" + a[0]); !strings.Contains(body, `"state":"`+state+`"`) {
+			t.Errorf("%s: %s", what, body)
+		}
+	}
+	want("all is known", false, false, "complete")
+	apply(func(b *graph.Batch) { b.AddAccount(10, []byte(a[2]), false, false); b.Seen(10, nil) })
+	apply(func(b *graph.Batch) { b.AddResync([]byte(a[2]), graph.Cause{Reason: "test"}) })
+	want("one that is not active is queued", false, false, "complete")
+	apply(func(b *graph.Batch) { b.AddAccount(11, []byte(a[2]), true, false); b.Seen(11, nil) })
+	want("it is back", true, false, "complete")
+	apply(func(b *graph.Batch) { b.AddResync([]byte(a[0]), graph.Cause{Reason: "test"}) })
+	want("the account is queued", true, true, "queued")
+
+	w = newWorld(t, 95, 0)
+	a = w.history.Accounts()
+	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 1, DID: a[0], Rev: history.TID(1 << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[1]}}})
+	apply(func(b *graph.Batch) {
+		b.AddGap(graph.Gap{After: 1, Reason: "outdated_cursor", Time: time.Now(), Suspect: true})
+	})
+	want("after a gap", true, true, "unverified")
+	noted, _ := w.store.Holes()
+	if err := w.store.SetCompared(t.Context(), noted); err != nil {
+		t.Fatal(err)
+	}
+	want("after the comparison", false, false, "complete")
 }
 
 // The descriptions are there, and name each other as they should.

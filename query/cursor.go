@@ -100,7 +100,7 @@ func (e *Expr) canonical() string {
 
 // asOf returns the expression with its ages counted from another time.
 func (e *Expr) asOf(now time.Time) (*Expr, error) {
-	again, err := e.words.parse(e.source, now)
+	again, err := e.words.parse(e.source, len(e.source), now)
 	if err == nil {
 		again.strings = e.strings
 	}

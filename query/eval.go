@@ -25,6 +25,7 @@ type evaluation struct {
 	work      *work
 	listsRead map[leaf]idset.Set // those that are of lists
 	again     map[leaf]*operand  // those that occur more than once, when they have been opened
+	firsts    map[literal]int    // the first place of each of e.strings, see first
 }
 
 // leaf is a set that the graph has.
@@ -160,9 +161,9 @@ func (v *evaluation) open(n *node) (operand, error) {
 	case opForward, opReverse, opListed, opLists:
 		return v.leaf(leafAt(n, v.ids))
 	case opMembers:
-		var ids []uint64
-		for i := n.first; i < n.last; i++ {
-			ids = append(ids, uint64(v.literal(i)))
+		ids := make([]uint64, n.last-n.first)
+		for i := range ids {
+			ids[i] = uint64(v.literal(n.first + i))
 		}
 		return operand{set: idset.FromUnsorted(ids)}, nil
 	case opIntersect:
@@ -402,7 +403,13 @@ func (v *evaluation) literal(i int) dict.ID {
 
 // first returns the index of the first of the strings that equal string i.
 func (v *evaluation) first(i int) int {
-	return slices.Index(v.e.strings, v.e.strings[i])
+	if v.firsts == nil { // thousands may be given
+		v.firsts = make(map[literal]int, len(v.e.strings))
+		for n, l := range slices.Backward(v.e.strings) {
+			v.firsts[l] = n
+		}
+	}
+	return v.firsts[v.e.strings[i]]
 }
 
 // pin makes literal strings that were unseen on the first page stay so: in

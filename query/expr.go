@@ -5,6 +5,8 @@ package query
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -17,9 +19,10 @@ import (
 
 // Bounds of an expression.
 const (
-	MaxExpr   = 16 << 10 // bytes
+	MaxExpr   = 16 << 10 // bytes, in a URL; a form may have one of MaxForm
 	MaxLeaves = 64
 	MaxDepth  = 32
+	MaxGiven  = 20_000 // arguments of members, in all
 )
 
 // A node is a set expression, or a part of one.
@@ -126,12 +129,15 @@ func (e *SyntaxError) Point(source string) string {
 	return part + "\n" + strings.Repeat(" ", utf8.RuneCountInString(before)) + "^"
 }
 
-// nearest returns the name of a set or operator that a word may be meant for, ""
-// if none is near.
-func (v *vocabulary) nearest(word string) string {
+// nearest returns the name that a word may be meant for, "" if none is near.
+func nearest(word string, names iter.Seq[string]) string {
+	const longest = 30 // longer words are not meant for any name here
+	if len(word) > longest {
+		return ""
+	}
 	best, least := "", len(word)/3+2
-	for name := range v.functions {
-		if d := distance(strings.ToLower(word), name); d < least || d == least && best != "" && name < best {
+	for name := range names {
+		if d := distance(strings.ToLower(word), strings.ToLower(name)); d < least || d == least && best != "" && name < best {
 			best, least = name, d
 		}
 	}
@@ -189,13 +195,13 @@ func newVocabulary(t *kinds.Table) *vocabulary {
 var builtIn = newVocabulary(kinds.BuiltIn)
 
 // Parse parses a set expression of sets that are built in. Its errors are *SyntaxError.
-func Parse(source string) (*Expr, error) { return builtIn.parse(source, time.Now()) }
+func Parse(source string) (*Expr, error) { return builtIn.parse(source, MaxExpr, time.Now()) }
 
-// parse parses a set expression whose ages are counted from now.
-func (v *vocabulary) parse(source string, now time.Time) (*Expr, error) {
+// parse parses a set expression of so many bytes at most, whose ages are counted from now.
+func (v *vocabulary) parse(source string, most int, now time.Time) (*Expr, error) {
 	p := &parser{e: &Expr{words: v, source: source, now: now}}
-	if len(source) > MaxExpr {
-		return nil, &SyntaxError{MaxExpr, fmt.Sprintf("the expression has %d bytes, at most %d are allowed", len(source), MaxExpr)}
+	if len(source) > most {
+		return nil, &SyntaxError{most, fmt.Sprintf("the expression has %d bytes; at most %d are allowed here, and %d in a form (POST)", len(source), most, MaxForm)}
 	}
 	root, err := p.expr(1)
 	if err != nil {
@@ -212,6 +218,7 @@ type parser struct {
 	e      *Expr
 	i      int
 	leaves int
+	given  int // arguments of members
 }
 
 func (p *parser) errorf(at int, format string, args ...any) error {
@@ -264,10 +271,8 @@ func (p *parser) expr(depth int) (node, error) {
 	}
 	f, ok := p.e.words.functions[name]
 	if !ok {
-		if len(name) <= 30 {
-			if near := p.e.words.nearest(name); near != "" {
-				return node{}, p.errorf(start, "%q is not a set or an operator; did you mean %s?", name, near)
-			}
+		if near := nearest(name, maps.Keys(p.e.words.functions)); near != "" {
+			return node{}, p.errorf(start, "%q is not a set or an operator; did you mean %s?", name, near)
 		}
 		return node{}, p.errorf(start, "%q is not a set or an operator", clip(name))
 	}
@@ -366,6 +371,9 @@ func (p *parser) literals(n *node, name string) error {
 			return p.errorf(start, "an argument of %s is missing", name)
 		}
 		l, ok := literalOf(word)
+		if !ok && namesSpace(word) {
+			return p.errorf(start, "the argument %q of %s names a space; spaces are not indexed", clip(word), name)
+		}
 		if !ok {
 			return p.errorf(start, "the argument %q of %s is neither a DID nor an AT URI%s", clip(word), name, insteadOf(word))
 		}
@@ -384,6 +392,11 @@ func (p *parser) literals(n *node, name string) error {
 				want = n.is
 			}
 			n.is = want
+		}
+		if n.op == opMembers {
+			if p.given++; p.given > MaxGiven {
+				return p.errorf(start, "more than %d arguments of members in one expression", MaxGiven)
+			}
 		}
 		if l.is != want {
 			return p.errorf(start, "the argument %q of %s is %s, it takes %s", clip(l.s), name, singular(l.is), singular(want))

@@ -26,10 +26,11 @@ import (
 
 // feed is what one feed shows.
 type feed struct {
-	name string
-	line int
-	rank url.Values // of a ranking
-	set  string     // of a set
+	name  string
+	line  int
+	shows string     // as it is written
+	rank  url.Values // of a ranking
+	set   string     // of a set
 	// viewer says that $viewer occurs: who asks must say who it is.
 	viewer bool
 }
@@ -79,7 +80,7 @@ func parseFeed(words *vocabulary, text string) (f feed, err error) {
 	if !ok || !feedName.MatchString(f.name) {
 		return f, fmt.Errorf("%q is no feed: write NAME = what it shows", clip(text)) //nolint:err113 // likewise
 	}
-	f.viewer = strings.Contains(shows, "$viewer")
+	f.shows, f.viewer = shows, strings.Contains(shows, "$viewer")
 	asked, isRank, err := ParseRank(shows)
 	if err == nil && (asked.Has("limit") || asked.Has("cursor")) {
 		err = errors.New("a feed has pages of its own, without limit and cursor") //nolint:err113 // it is told to the operator
@@ -89,7 +90,7 @@ func parseFeed(words *vocabulary, text string) (f feed, err error) {
 	}
 	if !isRank {
 		f.set = shows
-		e, err := words.parse(f.forViewer(placeholder).set, time.Now())
+		e, err := words.parse(f.forViewer(placeholder).set, MaxExpr, time.Now())
 		if err == nil && e.Type() != dict.URI {
 			err = fmt.Errorf("it is a set of %s, a feed shows posts", plural(e.Type())) //nolint:err113 // likewise
 		}
@@ -99,7 +100,7 @@ func parseFeed(words *vocabulary, text string) (f feed, err error) {
 		return f, nil
 	}
 	f.rank = asked
-	r, err := params{words: words, values: f.forViewer(placeholder).rank, resolve: func([]literal, func(int) string) error { return nil }}.ranking(time.Now())
+	r, err := params{words: words, maxExpr: MaxExpr, values: f.forViewer(placeholder).rank, resolve: func([]literal, func(int) string) error { return nil }}.ranking(time.Now())
 	if err == nil && r.via.is != dict.URI {
 		err = fmt.Errorf("it leads to %s, a feed shows posts: via likes or reposts", plural(r.via.is)) //nolint:err113 // likewise
 	}

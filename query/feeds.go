@@ -13,10 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/bluesky-social/indigo/atproto/auth"
-	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
-	"github.com/hashicorp/golang-lru/v2/expirable"
 
 	"skein.blue/graph"
 	"skein.blue/graph/kinds"
@@ -28,59 +25,39 @@ import (
 type FeedOptions struct {
 	// Path is the file of the feeds (feedfile.go).
 	Path string
-	// Host is the name under which the world reaches this server over HTTPS: the feeds'
-	// service is did:web:HOST.
-	Host string
-	// Publisher is the DID of the account whose records announce the feeds. "" means
-	// did:web:HOST.
+	// Service serves the feeds: their records name its DID.
+	Service *Service
+	// Publisher is the DID of the account whose records announce the feeds. "" means that
+	// of the service.
 	Publisher string
 	// Kinds are those whose sets the feeds may name; nil means what is built in.
 	Kinds *kinds.Table
-	// Directory finds the keys by which viewers prove who they are.
-	Directory identity.Directory
+	// Preview lets a request name any viewer, without a token. It is for the author of the
+	// feeds, on a server that only this machine reaches.
+	Preview bool
 }
 
 // Feeds are feeds by configuration, served as app.bsky.feed.getFeedSkeleton.
 type Feeds struct {
 	o     FeedOptions
 	feeds atomic.Pointer[[]feed]
-	auth  auth.ServiceAuthValidator
-	slots *queue // of tokens that are checked at a time: a key may have to be fetched
 }
-
-// checkedAtOnce is how many tokens are checked at a time, and checkTimeout how long one may
-// take.
-const (
-	checkedAtOnce = 32
-	checkTimeout  = 5 * time.Second
-)
 
 // NewFeeds reads the file of feeds.
 func NewFeeds(o FeedOptions) (*Feeds, error) {
-	if o.Host == "" || strings.ContainsAny(o.Host, "/ ") {
-		return nil, fmt.Errorf("the feeds' host %q is no host name: give the name under which this server is reached, such as feeds.example.com", o.Host) //nolint:err113 // it is told to the operator
-	}
 	if o.Kinds == nil {
 		o.Kinds = kinds.BuiltIn
 	}
-	f := &Feeds{o: o, slots: newQueue(checkedAtOnce)}
-	did := f.did()
-	if _, err := syntax.ParseDID(did); err != nil {
-		return nil, fmt.Errorf("the feeds' host %q makes no DID: %w", o.Host, err)
-	}
+	f := &Feeds{o: o}
 	if f.o.Publisher == "" {
-		f.o.Publisher = did
+		f.o.Publisher = o.Service.DID()
 	}
 	if _, err := syntax.ParseDID(f.o.Publisher); err != nil {
 		return nil, fmt.Errorf("the publisher %q of the feeds is no DID: %w", f.o.Publisher, err)
 	}
-	f.auth = auth.ServiceAuthValidator{Audience: did, Dir: &calmDirectory{Directory: o.Directory, purged: expirable.NewLRU[syntax.AtIdentifier, bool](10_000, nil, time.Minute)}}
 	_, err := f.Reload()
 	return f, err
 }
-
-// did is that of the service. A port is written as a did:web has it.
-func (f *Feeds) did() string { return "did:web:" + strings.ReplaceAll(f.o.Host, ":", "%3A") }
 
 // Reload reads the file anew, and returns how many feeds it has. One with an error is
 // refused whole: the feeds stay as they were.
@@ -112,46 +89,11 @@ func (f *Feeds) find(uri string) (feed, bool) {
 	return feeds[i], true
 }
 
+func (f *Feeds) uri(g feed) string {
+	return "at://" + f.o.Publisher + "/app.bsky.feed.generator/" + g.name
+}
+
 const getFeedSkeleton = "app.bsky.feed.getFeedSkeleton"
-
-// viewer returns who asks, by the token of a request.
-func (f *Feeds) viewer(ctx context.Context, client, header string) (string, error) {
-	token, ok := strings.CutPrefix(header, "Bearer ")
-	if !ok {
-		return "", &Error{http.StatusUnauthorized, "AuthMissing", "this feed is of who asks for it: a service auth token is needed, for " + f.did() + " and " + getFeedSkeleton}
-	}
-	if err := f.slots.enter(ctx, client); err != nil {
-		return "", err
-	}
-	defer f.slots.leave()
-	// A client that leaves meanwhile must not be the directory's reason to believe, for a
-	// while, that there is no such key.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
-	defer cancel()
-	lxm := syntax.NSID(getFeedSkeleton)
-	did, err := f.auth.Validate(ctx, strings.TrimSpace(token), &lxm)
-	if err != nil {
-		return "", &Error{http.StatusUnauthorized, "BadJwt", "the service auth token is not valid: " + err.Error()}
-	}
-	return did.String(), nil
-}
-
-// calmDirectory forgets what it knows of a DID once a minute at most: a signature that is
-// wrong has it looked up anew, and anybody can make one.
-type calmDirectory struct {
-	identity.Directory
-
-	purged *expirable.LRU[syntax.AtIdentifier, bool]
-}
-
-// Purge implements identity.Directory.
-func (d *calmDirectory) Purge(ctx context.Context, a syntax.AtIdentifier) error {
-	if _, lately := d.purged.Get(a); lately {
-		return nil
-	}
-	d.purged.Add(a, true)
-	return d.Directory.Purge(ctx, a) //nolint:wrapcheck // it is the directory
-}
 
 type skeletonItem struct {
 	Post string `json:"post"`
@@ -171,13 +113,8 @@ func (s *Server) skeleton(ctx context.Context, q params) (any, error) {
 		return nil, err
 	}
 	if f.viewer {
-		// The key of who asks may have to be fetched: nobody else waits for that.
-		q.work.end()
-		did, err := s.o.Feeds.viewer(ctx, q.work.client, q.header.Get("Authorization"))
+		did, err := s.viewerOf(ctx, &q)
 		if err != nil {
-			return nil, err
-		}
-		if err := q.work.enter(ctx, q.work.light); err != nil {
 			return nil, err
 		}
 		f = f.forViewer(did)
@@ -222,7 +159,7 @@ func (s *Server) feedPage(ctx context.Context, q params, f feed, at feedPlace, l
 	now := time.UnixMicro(int64(at.micros))
 	q.values = f.rank
 	if f.set != "" {
-		e, err := s.words.parse(f.set, now)
+		e, err := s.words.parse(f.set, MaxExpr, now)
 		if err == nil {
 			err = q.resolve(e.strings, func(int) string { return "feed " + f.name + ": " })
 		}
@@ -350,21 +287,9 @@ func (s *Server) describeFeeds(context.Context, params) (any, error) {
 	out := struct {
 		DID   string `json:"did"`
 		Feeds []item `json:"feeds"`
-	}{s.o.Feeds.did(), []item{}}
+	}{s.o.Feeds.o.Service.DID(), []item{}}
 	for _, f := range *s.o.Feeds.feeds.Load() {
-		out.Feeds = append(out.Feeds, item{"at://" + s.o.Feeds.o.Publisher + "/app.bsky.feed.generator/" + f.name})
+		out.Feeds = append(out.Feeds, item{s.o.Feeds.uri(f)})
 	}
 	return out, nil
-}
-
-// didDocument is that of the feeds' service.
-func (s *Server) didDocument(w http.ResponseWriter, r *http.Request) {
-	if s.o.Feeds == nil {
-		http.NotFound(w, r)
-		return
-	}
-	s.write(w, r, http.StatusOK, map[string]any{
-		"@context": []string{"https://www.w3.org/ns/did/v1"}, "id": s.o.Feeds.did(),
-		"service": []map[string]string{{"id": "#bsky_fg", "type": "BskyFeedGenerator", "serviceEndpoint": "https://" + s.o.Feeds.o.Host}},
-	})
 }

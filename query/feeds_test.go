@@ -27,40 +27,57 @@ import (
 type feedWorld struct {
 	*world
 
-	path string
-	dir  *identity.MockDirectory
-	keys map[string]atcrypto.PrivateKey
-	f    *query.Feeds
+	path    string
+	dir     *identity.MockDirectory
+	keys    map[string]atcrypto.PrivateKey
+	service *query.Service
+	f       *query.Feeds
 }
 
 func newFeedWorld(t *testing.T, file string) *feedWorld {
 	t.Helper()
-	w := &feedWorld{newWorldOf(t, history.New(41, 30), spreadLimits, 4000), filepath.Join(t.TempDir(), "feeds"), identity.NewMockDirectory(), map[string]atcrypto.PrivateKey{}, nil}
+	w := &feedWorld{world: newWorldOf(t, history.New(41, 30), spreadLimits, 4000), path: filepath.Join(t.TempDir(), "feeds"), dir: identity.NewMockDirectory(), keys: map[string]atcrypto.PrivateKey{}}
 	for _, did := range w.history.Accounts()[:8] {
-		key, err := atcrypto.GeneratePrivateKeyK256()
-		if err != nil {
-			t.Fatal(err)
-		}
-		public, err := key.PublicKey()
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.keys[did] = key
-		w.dir.Insert(identity.Identity{DID: syntax.DID(did), Handle: "handle.invalid", Keys: map[string]identity.VerificationMethod{"atproto": {Type: "Multikey", PublicKeyMultibase: public.Multibase()}}})
+		w.insert(did)
 	}
 	w.write(file)
-	var err error
-	if w.f, err = query.NewFeeds(query.FeedOptions{Path: w.path, Host: "feeds.example.com", Directory: w.dir}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := query.New(w.store, query.Options{Feeds: w.f})
+	w.serve(w.dir)
+	return w
+}
+
+// insert gives an account a new key.
+func (w *feedWorld) insert(did string) {
+	w.t.Helper()
+	key, err := atcrypto.GeneratePrivateKeyK256()
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
+	}
+	public, err := key.PublicKey()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.keys[did] = key
+	w.dir.Insert(identity.Identity{DID: syntax.DID(did), Handle: "handle.invalid", Keys: map[string]identity.VerificationMethod{"atproto": {Type: "Multikey", PublicKeyMultibase: public.Multibase()}}})
+}
+
+// serve serves the world as did:web:feeds.example.com, with keys from a directory.
+func (w *feedWorld) serve(d identity.Directory) {
+	w.t.Helper()
+	var err error
+	if w.service, err = query.NewService(query.ServiceOptions{Host: "feeds.example.com", Directory: d}); err != nil {
+		w.t.Fatal(err)
+	}
+	if w.f, err = query.NewFeeds(query.FeedOptions{Path: w.path, Service: w.service}); err != nil {
+		w.t.Fatal(err)
+	}
+	s, err := query.New(w.store, query.Options{Service: w.service, Feeds: w.f})
+	if err != nil {
+		w.t.Fatal(err)
 	}
 	srv := httptest.NewServer(s)
-	t.Cleanup(srv.Close)
+	w.t.Cleanup(srv.Close)
+	w.t.Cleanup(s.Close)
 	w.base = srv.URL
-	return w
 }
 
 func (w *feedWorld) write(file string) {
@@ -105,13 +122,22 @@ func (w *feedWorld) skeleton(p url.Values, authorization string) (int, skeleton)
 	return resp.StatusCode, s
 }
 
-// all pages through a feed.
-func (w *feedWorld) pages(feed string, limit int, token string) (posts []string) {
+const (
+	serviceDID   = "did:web:feeds.example.com"
+	feedSkeleton = "app.bsky.feed.getFeedSkeleton"
+)
+
+// pages pages through a feed, for a viewer, or for nobody.
+func (w *feedWorld) pages(feed string, limit int, viewer string) (posts []string) {
 	w.t.Helper()
 	for cursor := ""; ; {
 		p := url.Values{"feed": {feedURI(feed)}, "limit": {fmt.Sprint(limit)}}
 		if cursor != "" {
 			p.Set("cursor", cursor)
+		}
+		token := ""
+		if viewer != "" {
+			token = w.token(viewer, serviceDID, feedSkeleton, time.Minute, w.keys[viewer])
 		}
 		status, s := w.skeleton(p, token)
 		if status != 200 || len(s.Feed) > limit || s.Feed == nil {
@@ -154,8 +180,7 @@ func TestFeeds(t *testing.T) {
 		return strings.Count(uri, "/") == 4 && strings.Contains(uri, "/app.bsky.feed.post/")
 	}
 	some := 0
-	for viewer, key := range w.keys {
-		token := w.token(viewer, "did:web:feeds.example.com", "app.bsky.feed.getFeedSkeleton", time.Minute, key)
+	for viewer := range w.keys {
 		counts := map[string]int{}
 		for _, followed := range v.Forward["follow"][viewer] {
 			for _, uri := range v.Forward["like"][followed] {
@@ -164,7 +189,7 @@ func TestFeeds(t *testing.T) {
 				}
 			}
 		}
-		got := w.pages("friends", 3, token)
+		got := w.pages("friends", 3, viewer)
 		if len(got) != len(counts) {
 			t.Fatalf("%s: %d posts, want %d", viewer, len(got), len(counts))
 		}
@@ -174,7 +199,7 @@ func TestFeeds(t *testing.T) {
 			}
 		}
 		some += len(got)
-		got = w.pages("mine", 2, token)
+		got = w.pages("mine", 2, viewer)
 		var want []string
 		for _, uri := range v.Forward["like"][viewer] {
 			if isPost(uri) {
@@ -229,22 +254,26 @@ func TestFeedOfOddPosts(t *testing.T) {
 // Who asks must prove it.
 func TestFeedTokens(t *testing.T) {
 	w := newFeedWorld(t, "mine = likes($viewer)\npublic = likes("+history.New(41, 30).Accounts()[0]+")\n")
-	const aud, method = "did:web:feeds.example.com", "app.bsky.feed.getFeedSkeleton"
+	const aud, method = serviceDID, feedSkeleton
 	a := w.history.Accounts()
-	good := w.token(a[0], aud, method, time.Minute, w.keys[a[0]])
+	sign := func() string { return w.token(a[0], aud, method, time.Minute, w.keys[a[0]]) }
+	good := sign()
 	for name, c := range map[string]struct {
 		token  string
 		status int
 	}{
 		"good":           {good, 200},
+		"its entry":      {w.token(a[0], aud+"#bsky_fg", method, time.Minute, w.keys[a[0]]), 200},
+		"lower case":     {"bearer " + strings.TrimPrefix(sign(), "Bearer "), 200},
+		"another entry":  {w.token(a[0], aud+"#skein_graph", method, time.Minute, w.keys[a[0]]), 401},
 		"none":           {"", 401},
-		"another scheme": {"Basic " + strings.TrimPrefix(good, "Bearer "), 401},
+		"another scheme": {"Basic " + strings.TrimPrefix(sign(), "Bearer "), 401},
 		"another's key":  {w.token(a[0], aud, method, time.Minute, w.keys[a[1]]), 401},
 		"expired":        {w.token(a[0], aud, method, -time.Minute, w.keys[a[0]]), 401},
 		"of elsewhere":   {w.token(a[0], "did:web:other.example.com", method, time.Minute, w.keys[a[0]]), 401},
 		"another method": {w.token(a[0], aud, "app.bsky.feed.getTimeline", time.Minute, w.keys[a[0]]), 401},
 		"unknown":        {w.token("did:plc:bbbbbbbbbbbbbbbbbbbbbbbb", aud, method, time.Minute, w.keys[a[0]]), 401},
-		"cut":            {good[:len(good)-3], 401},
+		"cut":            {sign()[:len(good)-3], 401},
 		"no token":       {"Bearer x", 401},
 	} {
 		if status, s := w.skeleton(url.Values{"feed": {feedURI("mine")}}, c.token); status != c.status {
@@ -254,6 +283,9 @@ func TestFeedTokens(t *testing.T) {
 			t.Errorf("%s, of a feed that is everybody's: %d %+v", name, status, s)
 		}
 	}
+	if status, s := w.skeleton(url.Values{"feed": {feedURI("mine")}}, good); status != 401 || s.Error != "JwtReplayed" || !strings.Contains(s.Message, "used before") {
+		t.Errorf("again: %d %+v", status, s)
+	}
 	for feed, want := range map[string]string{
 		feedURI("other"): "UnknownFeed", "at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.generator/mine": "UnknownFeed", "": "UnknownFeed",
 		"at://did:web:feeds.example.com/app.bsky.feed.post/mine": "UnknownFeed",
@@ -262,7 +294,7 @@ func TestFeedTokens(t *testing.T) {
 			t.Errorf("%s: %d %+v", feed, status, s)
 		}
 	}
-	if status, s := w.skeleton(url.Values{"feed": {feedURI("mine")}, "cursor": {"x"}}, good); status != 400 {
+	if status, s := w.skeleton(url.Values{"feed": {feedURI("mine")}, "cursor": {"x"}}, sign()); status != 400 {
 		t.Errorf("a cursor of nobody's: %d %+v", status, s)
 	}
 }
@@ -290,7 +322,7 @@ func TestFeedFile(t *testing.T) {
 		if _, err := w.f.Reload(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), w.path) {
 			t.Errorf("%q: %v, want %s", file, err, want)
 		}
-		if _, err := query.NewFeeds(query.FeedOptions{Path: w.path, Host: "feeds.example.com", Directory: w.dir}); err == nil {
+		if _, err := query.NewFeeds(query.FeedOptions{Path: w.path, Service: w.service}); err == nil {
 			t.Errorf("%q: is taken", file)
 		}
 	}
@@ -307,16 +339,6 @@ func TestFeedFile(t *testing.T) {
 	}
 	if got := describe(); !strings.Contains(got, feedURI("b")) || strings.Contains(got, feedURI("a")) {
 		t.Error(got)
-	}
-	_, doc, _ := w.get("/.well-known/did.json")
-	var parsed identity.DIDDocument
-	if err := json.Unmarshal([]byte(doc), &parsed); err != nil || parsed.DID != "did:web:feeds.example.com" || len(parsed.Service) != 1 || parsed.Service[0].ServiceEndpoint != "https://feeds.example.com" || parsed.Service[0].Type != "BskyFeedGenerator" {
-		t.Errorf("%s: %v", doc, err)
-	}
-	for _, host := range []string{"", "https://x.example.com", "a b"} {
-		if _, err := query.NewFeeds(query.FeedOptions{Path: w.path, Host: host, Directory: w.dir}); err == nil {
-			t.Errorf("host %q is taken", host)
-		}
 	}
 	plain := newWorld(t, 42, 10)
 	if status, body, _ := plain.get("/xrpc/app.bsky.feed.getFeedSkeleton?feed=x"); status != 501 {

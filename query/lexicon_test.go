@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"skein.blue/graph/kinds"
+	"skein.blue/internal/testing/history"
 	"skein.blue/query"
 )
 
@@ -61,7 +63,7 @@ func TestLexiconNames(t *testing.T) {
 // The lexicons and the handlers agree: every method has one, every parameter
 // and every field of every answer is in it, and what is required is there.
 func TestLexicons(t *testing.T) {
-	w := newWorld(t, 6, 1000)
+	w := newFeedWorld(t, "popular = rank(of=members("+strings.Join(history.New(41, 30).Accounts()[:20], ",")+"), via=likes, since=1970-01-01)\n")
 	a := w.history.Accounts()
 	calls := map[string][]string{
 		"blue.skein.graph.query":      {"set=members(" + a[0] + "," + a[1] + ")&limit=1", "set=members(" + a[0] + ")&count=true", "set=follows(" + a[0] + ")&records=true"},
@@ -71,40 +73,40 @@ func TestLexicons(t *testing.T) {
 		"blue.skein.graph.rank":       {"of=follows(" + a[0] + ")&via=likes", "of=followers(" + a[0] + ")&via=followers&except=follows(" + a[0] + ")", "of=follows(" + a[0] + ")&via=follows&by=lift&min=1&since=2000-01-01"},
 		"blue.skein.graph.getStats":   {""},
 		"blue.skein.graph.getAccount": {"did=" + a[0], "did=" + a[1], "did=did:plc:neverseenaaaaaaaaaaaaaaa"},
+
+		"app.bsky.feed.describeFeedGenerator": {""},
+		"app.bsky.feed.getFeedSkeleton":       {"limit=1&feed=" + feedURI("popular")},
 	}
-	files, err := query.Lexicons.ReadDir("lexicons")
-	if err != nil {
-		t.Fatal(err)
+	for _, did := range a {
+		of := "subject=" + did + "&source=app.bsky.graph."
+		add := func(nsid, call string) { calls[nsid] = append(calls[nsid], call) }
+		add("app.bsky.graph.getRelationships", "actor="+did+"&others=nobody.example.com&others="+strings.Join(a[:25], "&others="))
+		add("blue.microcosm.links.getBacklinks", of+"follow:subject&limit=1")
+		add("blue.microcosm.links.getBacklinkDids", of+"follow:subject&limit=1")
+		add("blue.microcosm.links.getBacklinksCount", of+"follow:subject")
+		add("blue.microcosm.links.getManyToMany", of+"listitem:subject&pathToOther=list&limit=1")
+		add("blue.microcosm.links.getManyToManyCounts", of+"listitem:subject&pathToOther=list&limit=1")
+	}
+	files := readLexicons(t)
+	defs := map[string]schema{}
+	served := 0
+	for _, lex := range files {
+		for name, d := range lex.Defs {
+			defs[lex.ID+"#"+name] = schema{Properties: d.Properties, Required: d.Required, Nullable: d.Nullable}
+		}
+		if _, isMethod := lex.Defs["main"]; isMethod {
+			served++
+		}
 	}
 	_, about, _ := w.get("/")
-	if served := strings.Count(about, "/xrpc/blue.skein."); served != len(files)+1 { // one in the example
-		t.Errorf("%d methods are served, %d have lexicons", served-1, len(files))
+	if listed := strings.Count(about, "\n  /xrpc/") - 2; listed != served { // _health, and the example
+		t.Errorf("%d methods are served, %d have lexicons", listed, served)
 	}
-	for _, f := range files {
-		b, err := query.Lexicons.ReadFile("lexicons/" + f.Name())
-		if err != nil {
-			t.Fatal(err)
+	for _, lex := range files {
+		main, isMethod := lex.Defs["main"]
+		if !isMethod {
+			continue
 		}
-		var lex struct {
-			ID   string
-			Defs map[string]struct {
-				Parameters struct {
-					Properties map[string]any
-					Required   []string
-				}
-				Output     struct{ Schema schema }
-				Properties map[string]schema
-				Required   []string
-			}
-		}
-		if err := json.Unmarshal(b, &lex); err != nil || lex.ID+".json" != f.Name() {
-			t.Fatalf("%s: %v", f.Name(), err)
-		}
-		defs := map[string]schema{}
-		for name, d := range lex.Defs {
-			defs["#"+name] = schema{Properties: d.Properties, Required: d.Required}
-		}
-		main := lex.Defs["main"]
 		_, line, _ := strings.Cut(about, "/xrpc/"+lex.ID+"  ")
 		line, _, _ = strings.Cut(line, "\n")
 		takes := strings.Split(line, ", ")
@@ -116,56 +118,111 @@ func TestLexicons(t *testing.T) {
 		if line != "" && len(takes) != len(main.Parameters.Properties) {
 			t.Errorf("%s: takes %q, the lexicon has %d", lex.ID, takes, len(main.Parameters.Properties))
 		}
+		c := checker{t, lex.ID, defs, map[string]bool{}}
 		for _, call := range calls[lex.ID] {
 			status, body, _ := w.get("/xrpc/" + lex.ID + "?" + call)
 			var v map[string]any
 			if err := json.Unmarshal([]byte(body), &v); err != nil || status != 200 {
 				t.Fatalf("%s: %d %s", lex.ID, status, body)
 			}
-			main.Output.Schema.check(t, lex.ID, v, defs)
+			c.check(main.Output.Schema, lex.ID, v)
 		}
 		if len(calls[lex.ID]) == 0 && lex.ID != "blue.skein.graph.subscribe" { // TestSubscribe does
 			t.Errorf("%s is never called", lex.ID)
 		}
+		if !strings.HasPrefix(lex.ID, "blue.skein.") { // others' methods: the lexicon has no field that is never answered
+			c.allSeen(main.Output.Schema, lex.ID)
+		}
 	}
+}
+
+type lexiconFile struct {
+	ID   string
+	Defs map[string]struct {
+		Parameters struct {
+			Properties map[string]any
+			Required   []string
+		}
+		Output     struct{ Schema schema }
+		Properties map[string]schema
+		Required   []string
+		Nullable   []string
+	}
+}
+
+// readLexicons reads the lexicons, and checks that each file is named after its lexicon.
+func readLexicons(t *testing.T) (all []lexiconFile) {
+	t.Helper()
+	files, err := query.Lexicons.ReadDir("lexicons")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		b, err := query.Lexicons.ReadFile("lexicons/" + f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lex lexiconFile
+		if err := json.Unmarshal(b, &lex); err != nil || lex.ID+".json" != f.Name() {
+			t.Fatalf("%s: %v", f.Name(), err)
+		}
+		all = append(all, lex)
+	}
+	return all
 }
 
 type schema struct {
 	Type, Ref  string
+	Refs       []string
 	Properties map[string]schema
 	Required   []string
+	Nullable   []string
 	Items      *schema
 }
 
-func (s schema) check(t *testing.T, where string, v any, defs map[string]schema) {
-	t.Helper()
+// checker compares the answers of a method with its lexicon.
+type checker struct {
+	t    *testing.T
+	of   string            // the lexicon's NSID
+	defs map[string]schema // by NSID#name
+	seen map[string]bool   // the places of which an answer had a value
+}
+
+// resolved returns the definition that a ref names.
+func (c *checker) resolved(ref string) schema {
+	if strings.HasPrefix(ref, "#") {
+		ref = c.of + ref
+	}
+	s := c.defs[ref]
+	s.Type = "object"
+	return s
+}
+
+func (c *checker) check(s schema, where string, v any) {
+	c.t.Helper()
+	c.seen[where] = true
 	if s.Ref != "" {
-		s = defs[s.Ref]
-		s.Type = "object"
+		s = c.resolved(s.Ref)
 	}
 	var ok bool
 	switch s.Type {
+	case "union":
+		m, _ := v.(map[string]any)
+		is, _ := m["$type"].(string)
+		if ok = slices.Contains(s.Refs, is); ok {
+			m = maps.Clone(m)
+			delete(m, "$type")
+			c.check(c.resolved(is), where+"<"+is+">", m)
+		}
 	case "object":
 		m, isMap := v.(map[string]any)
 		ok = isMap
-		for _, r := range s.Required {
-			if _, has := m[r]; !has {
-				t.Errorf("%s: %s is missing", where, r)
-			}
-		}
-		for k, x := range m {
-			p, known := s.Properties[k]
-			if !known {
-				t.Errorf("%s: %s is not in the lexicon", where, k)
-				continue
-			}
-			p.check(t, where+"."+k, x, defs)
-		}
+		c.checkFields(s, where, m)
 	case "array":
 		list, isList := v.([]any)
 		ok = isList
 		for _, x := range list {
-			s.Items.check(t, where+"[]", x, defs)
+			c.check(*s.Items, where+"[]", x)
 		}
 	case "string":
 		_, ok = v.(string)
@@ -180,6 +237,45 @@ func (s schema) check(t *testing.T, where string, v any, defs map[string]schema)
 		ok = false // there is nothing else in our answers
 	}
 	if !ok {
-		t.Errorf("%s is %T, the lexicon says %s", where, v, s.Type)
+		c.t.Errorf("%s is %T, the lexicon says %s", where, v, s.Type)
+	}
+}
+
+func (c *checker) checkFields(s schema, where string, m map[string]any) {
+	c.t.Helper()
+	for _, r := range s.Required {
+		if _, has := m[r]; !has {
+			c.t.Errorf("%s: %s is missing", where, r)
+		}
+	}
+	for k, x := range m {
+		p, known := s.Properties[k]
+		switch {
+		case !known:
+			c.t.Errorf("%s: %s is not in the lexicon", where, k)
+		case x == nil && slices.Contains(s.Nullable, k):
+		default:
+			c.check(p, where+"."+k, x)
+		}
+	}
+}
+
+// allSeen checks that the answers had a value at every place of a schema.
+func (c *checker) allSeen(s schema, where string) {
+	c.t.Helper()
+	if !c.seen[where] && !strings.HasSuffix(where, "ByList") { // blocks by lists are rare in this world
+		c.t.Errorf("no answer has %s", where)
+	}
+	if s.Ref != "" {
+		s = c.resolved(s.Ref)
+	}
+	if s.Items != nil {
+		c.allSeen(*s.Items, where+"[]")
+	}
+	for _, r := range s.Refs {
+		c.allSeen(c.resolved(r), where+"<"+r+">")
+	}
+	for name, p := range s.Properties {
+		c.allSeen(p, where+"."+name)
 	}
 }

@@ -41,7 +41,7 @@ func oldestFirst(x, y recordOf) int { return newestFirst(y, x) }
 
 // timeOf is the time of a record in microseconds, 0 if it has none.
 func timeOf(p format.Path) uint64 {
-	if p.Raw != nil {
+	if !p.HasTime() {
 		return 0
 	}
 	return p.TID >> format.ClockBits

@@ -1,7 +1,6 @@
 package query_test
 
 import (
-	"cmp"
 	"encoding/json"
 	"math/rand/v2"
 	"net/url"
@@ -11,7 +10,6 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/oracle"
-	"skein.blue/internal/syntax"
 	"skein.blue/internal/testing/history"
 )
 
@@ -60,23 +58,65 @@ func (w *world) listRecord(list, member string, s span) string {
 			rkeys = append(rkeys, l.Rkey)
 		}
 	}
-	rkey := slices.MinFunc(rkeys, func(x, y string) int {
-		a, isA := syntax.ParseTID(x)
-		b, isB := syntax.ParseTID(y)
-		if isA != isB {
-			return cmp.Compare(boolInt(isB), boolInt(isA))
-		}
-		return cmp.Or(cmp.Compare(a, b), cmp.Compare(x, y))
-	})
+	rkey := slices.Min(rkeys) // an account has no time
 	author, _, _ := strings.Cut(strings.TrimPrefix(list, "at://"), "/")
 	return "at://" + author + "/app.bsky.graph.listitem/" + rkey
 }
 
-func boolInt(b bool) int {
-	if b {
-		return 1
+// listBlocks returns the records by which accounts block others by lists, by the two: of the
+// lists that the other is on and that the account blocks, the lowest of the records that are
+// shown.
+func (w *world) listBlocks() map[[2]string]string {
+	k := *kinds.ByName("listblock")
+	blockers := w.in(span{all: true}).Reverse[k.Name]
+	best := map[[2]string]string{}
+	for _, l := range w.model.Listings() {
+		for _, actor := range blockers[l.List] {
+			at := [2]string{actor, l.Member}
+			uri := w.record(k, actor, l.List, span{all: true})
+			if !w.model.Hidden[l.Member] && (best[at] == "" || uri < best[at]) {
+				best[at] = uri
+			}
+		}
 	}
-	return 0
+	return best
+}
+
+// blockLists has accounts make lists, put others on them, theirs and those of others, and
+// block lists, some of them several times, under keys of all sorts.
+func (w *world) blockLists(rng *rand.Rand, commits int) {
+	accounts := w.history.Accounts()
+	some := func() string { return accounts[rng.IntN(len(accounts))] }
+	list := func(of string) string {
+		if rng.IntN(2) == 0 {
+			return history.ListOf(of, rng.IntN(history.Lists))
+		}
+		return "at://" + of + "/app.bsky.graph.list/" + history.TID(uint64(1+rng.IntN(3))<<58)
+	}
+	key := func() string {
+		if rng.IntN(3) == 0 {
+			return []string{"A", "zz", "self"}[rng.IntN(3)]
+		}
+		return history.TID(uint64(1+rng.IntN(500)) << 51)
+	}
+	var events []*oracle.Event
+	for n := range commits {
+		e := &oracle.Event{Type: oracle.CommitEvent, Seq: int64(1_000_000 + n), DID: some(), Rev: history.TID(1<<61 + uint64(n))}
+		for i := range 3 {
+			if n%2 == 0 {
+				of := e.DID
+				if i == 0 {
+					of = some()
+				}
+				e.Ops = append(e.Ops, oracle.Op{Kind: oracle.ListItem, Rkey: key(), Subject: some(), List: list(of)})
+				continue
+			}
+			e.Ops = append(e.Ops, oracle.Op{Kind: "listblock", Rkey: key(), Subject: list(some())})
+		}
+		w.model.Apply(e)
+		events = append(events, e)
+	}
+	w.apply(events)
 }
 
 // A list counts in the repo of its own author, while that is active; the others' records
@@ -147,5 +187,71 @@ func TestBadLists(t *testing.T) {
 	// The author's handle may stand in the address; here none is resolved.
 	if status, body, _ := w.get("/xrpc/blue.skein.graph.query?" + url.Values{"set": {"listed(https://bsky.app/profile/alice.example.com/lists/x)"}}.Encode()); status != 400 || !strings.Contains(body, "handles are not resolved here") {
 		t.Errorf("%d %s", status, body)
+	}
+}
+
+// One rule says which of several records is shown, and all methods that show one agree: of an
+// account, which has no time, the lowest key, whether or not it is a TID; of a post the first
+// from its time on, and a key that is no TID only where there is no other.
+func TestOneRecordIsShown(t *testing.T) {
+	w := newWorld(t, 87, 0)
+	a := w.history.Accounts()
+	const early, post, late, later = "3jzfcijpj2z2a", "3kaaaaaaaaa2a", "3kbaaaaaaaa2a", "3kcaaaaaaaa2a"
+	uri := "at://" + a[9] + "/app.bsky.feed.post/" + post
+	feed := "at://" + a[9] + "/app.bsky.feed.generator/whats-hot"
+	seq := int64(0)
+	for i, c := range []struct {
+		kind, collection, path, subject string
+		rkeys                           []string
+		want                            string
+	}{
+		{"follow", "app.bsky.graph.follow", "subject", a[9], []string{late, "1", early}, "1"},
+		{"follow", "app.bsky.graph.follow", "subject", a[9], []string{late, "self", early}, early},
+		{"block", "app.bsky.graph.block", "subject", a[9], []string{"B", "-A", early}, "-A"},
+		{"like", "app.bsky.feed.like", "subject.uri", uri, []string{"1", later, late, early}, late},
+		{"like", "app.bsky.feed.like", "subject.uri", uri, []string{"1", early}, early},
+		{"like", "app.bsky.feed.like", "subject.uri", feed, []string{"1", later, early}, "1"},
+	} {
+		actor, k := a[i], kinds.ByName(c.kind)
+		for _, rkey := range c.rkeys {
+			seq++
+			w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: seq, DID: actor, Rev: history.TID(uint64(seq) << 20), Ops: []oracle.Op{{Kind: c.kind, Rkey: rkey, Subject: c.subject}}})
+		}
+		want := "at://" + actor + "/" + c.collection + "/" + c.want
+		if model := w.record(*k, actor, c.subject, span{all: true}); model != want {
+			t.Fatalf("the model shows %s, want %s", model, want)
+		}
+		for _, set := range []string{k.Forward + "(" + actor + ")", k.Reverse + "(" + c.subject + ")"} {
+			var query struct{ Members, Records []string }
+			w.ask("blue.skein.graph.query", url.Values{"set": {set}, "records": {"true"}}, &query)
+			var list struct {
+				Items []struct{ Member, Record string }
+			}
+			w.ask("blue.skein.graph.list", url.Values{"set": {set}}, &list)
+			if !slices.Contains(query.Records, want) || !slices.ContainsFunc(list.Items, func(it struct{ Member, Record string }) bool { return it.Record == want }) {
+				t.Errorf("%s: %v and %v, want %s", set, query, list, want)
+			}
+		}
+		var links struct{ Records []recordID }
+		w.ask("blue.microcosm.links.getBacklinks", url.Values{"subject": {c.subject}, "source": {c.collection + ":" + c.path}, "did": {actor}}, &links)
+		if len(links.Records) != 1 || links.Records[0].Rkey != c.want {
+			t.Errorf("getBacklinks of %s: %+v, want %s", c.subject, links, want)
+		}
+		if c.subject != a[9] {
+			continue
+		}
+		for _, pair := range [][2]string{{actor, a[9]}, {a[9], actor}} {
+			var got struct{ Relationships []map[string]any }
+			w.ask("app.bsky.graph.getRelationships", url.Values{"actor": {pair[0]}, "others": {pair[1], pair[1]}}, &got)
+			for _, r := range got.Relationships {
+				name := map[string]string{"follow": "following", "block": "blocking"}[c.kind]
+				if pair[0] != actor {
+					name = map[string]string{"follow": "followedBy", "block": "blockedBy"}[c.kind]
+				}
+				if r[name] != want {
+					t.Errorf("getRelationships of %q: %v, want %s of %s", pair, r, name, want)
+				}
+			}
+		}
 	}
 }

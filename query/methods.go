@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -147,6 +148,15 @@ type indexedKind struct {
 	Reverse    string `json:"reverse,omitempty"`
 }
 
+// publicSource is what strangers are told of a source. The name of a recording is where it
+// lies on this machine.
+func publicSource(source string) string {
+	if filepath.IsAbs(source) {
+		return "file"
+	}
+	return source
+}
+
 func (s *Server) getStats(ctx context.Context, q params) (any, error) {
 	var counts graph.Counts
 	var cursors []graph.Cursor
@@ -171,7 +181,7 @@ func (s *Server) getStats(ctx context.Context, q params) (any, error) {
 		Failed     []failedRepos `json:"failed,omitempty"`
 		graph.Counts
 		Kinds []indexedKind `json:"kinds"`
-	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: s.o.Relay, State: "off", Counts: counts}
+	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: publicSource(s.o.Relay), State: "off", Counts: counts}
 	for i := range s.words.table.All {
 		k := &s.words.table.All[i]
 		out.Kinds = append(out.Kinds, indexedKind{k.Name, k.Collection, strings.Join(k.To.Field, "."), k.To.Is.String(), k.Forward, k.Reverse})
@@ -183,7 +193,7 @@ func (s *Server) getStats(ctx context.Context, q params) (any, error) {
 	for _, c := range cursors {
 		if c.Source == s.o.Relay || s.o.Relay == "" && !c.Time.Before(newest) {
 			newest = c.Time
-			out.Relay = c.Source
+			out.Relay = publicSource(c.Source)
 			if c.Seq > 0 { // else nothing of it has been applied
 				out.Cursor = new(int64(c.Seq))
 			}

@@ -149,6 +149,8 @@ func TestRank(t *testing.T) {
 func TestRelationships(t *testing.T) {
 	w := newWorld(t, 13, 8000)
 	rng := rand.New(rand.NewPCG(5, 5))
+	w.blockLists(rng, 600)
+	byList := w.listBlocks()
 	accounts := append(w.history.Accounts(), "did:plc:neverseenaaaaaaaaaaaaaaa", "some.handle.example", "did:web:hello.example")
 	lowest := func(kind, actor, subject string) string {
 		low := ""
@@ -162,7 +164,7 @@ func TestRelationships(t *testing.T) {
 		}
 		return "at://" + actor + "/app.bsky.graph." + kind + "/" + low
 	}
-	found := 0
+	found := map[string]int{}
 	for range 150 {
 		actor := w.history.Accounts()[rng.IntN(len(w.history.Accounts()))]
 		var others []string
@@ -185,10 +187,11 @@ func TestRelationships(t *testing.T) {
 			for name, uri := range map[string]string{
 				"following": lowest("follow", actor, other), "followedBy": lowest("follow", other, actor),
 				"blocking": lowest("block", actor, other), "blockedBy": lowest("block", other, actor),
+				"blockingByList": byList[[2]string{actor, other}], "blockedByList": byList[[2]string{other, actor}],
 			} {
 				if uri != "" {
 					want[name] = uri
-					found++
+					found[name]++
 				}
 			}
 			if g := got.Relationships[i]; fmt.Sprint(g) != fmt.Sprint(want) {
@@ -196,8 +199,10 @@ func TestRelationships(t *testing.T) {
 			}
 		}
 	}
-	if found < 100 {
-		t.Errorf("only %d relations", found)
+	for _, name := range []string{"following", "followedBy", "blocking", "blockedBy", "blockingByList", "blockedByList"} {
+		if found[name] < 10 {
+			t.Errorf("only %d of %s", found[name], name)
+		}
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 )
 
 // A question may name an account by @handle, and an account or a record by its address at
-// bsky.app, or by an AT URI whose authority is a handle. What stands for them in the index,
+// bsky.app, or by an AT URI whose authority is a handle, and who asks by $viewer in the place
+// of a DID. What stands for them in the index,
 // a DID or an AT URI with one, is put in their place before the question is worked on.
 
 // Handles finds the DIDs of handles: an identities.Resolver.
@@ -40,6 +41,10 @@ func literalOf(s string) (l literal, ok bool) {
 		}
 	}
 	switch {
+	case s == viewerName:
+		return literal{s, dict.DID, viewerName}, true
+	case strings.HasPrefix(s, "at://"+viewerName+"/"):
+		return literal{s, dict.URI, viewerName}, syntax.ValidURI("at://" + placeholder + strings.TrimPrefix(s, "at://"+viewerName))
 	case strings.HasPrefix(s, "@"):
 		return literal{s, dict.DID, s[1:]}, syntax.ValidHandle(s[1:])
 	case syntax.ValidDID(s):
@@ -52,6 +57,17 @@ func literalOf(s string) (l literal, ok bool) {
 		return l, true
 	}
 	return literal{}, false
+}
+
+// namesSpace reports whether s names a space, or a record in one, by the DID of its
+// authority, or as people may write it, by a handle or $viewer.
+func namesSpace(s string) bool {
+	rest, isURI := strings.CutPrefix(s, "at://")
+	authority, path, _ := strings.Cut(rest, "/")
+	if isURI && (authority == viewerName || syntax.ValidHandle(authority)) {
+		s = "at://" + placeholder + "/" + path
+	}
+	return syntax.ValidSpaceURI(s)
 }
 
 // addressed are the collections of the records that have addresses at bsky.app.
@@ -85,9 +101,31 @@ func (l *literal) resolved(did string) {
 	l.handle = ""
 }
 
+// resolveViewer puts the DID of who asks in the place of $viewer.
+func (s *Server) resolveViewer(ctx context.Context, q *params, list []literal, where func(i int) string) error {
+	for i := range list {
+		if list[i].handle != viewerName {
+			continue
+		}
+		did, err := s.viewer(ctx, q)
+		if err != nil {
+			if e, ok := errors.AsType[*Error](err); ok {
+				return &Error{e.Status, e.Name, where(i) + e.Message}
+			}
+			return err
+		}
+		list[i].resolved(did)
+	}
+	return nil
+}
+
 // resolve puts DIDs in the place of handles. where says of a literal where it was given.
 // What is not known is looked up without a slot: who waits for others keeps nobody waiting.
-func (s *Server) resolve(ctx context.Context, w *work, list []literal, where func(i int) string) error {
+func (s *Server) resolve(ctx context.Context, q *params, list []literal, where func(i int) string) error {
+	w := q.work
+	if err := s.resolveViewer(ctx, q, list, where); err != nil {
+		return err
+	}
 	errs := make([]error, len(list))
 	var unknown []int
 	for i := range list {

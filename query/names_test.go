@@ -95,6 +95,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %q, want %q", set, got, want)
 		}
 	}
+	const space = "at://did:web:a.example.com/space/com.example.forum/self"
 	for call, want := range map[string]string{
 		"query?set=follows(@nobody.example.com)":                                  `400 "HandleNotFound" set: at position 8: nobody has the handle nobody.example.com`,
 		"query?set=follows(@broken.example.com)":                                  `502 "UpstreamFailure" set: at position 8: broken.example.com`,
@@ -106,6 +107,13 @@ func TestNames(t *testing.T) {
 		"known?edge=followers&actor=@nobody.example.com&subject=" + a[0]:          `400 "HandleNotFound" actor (number 1): nobody has`,
 		"known?edge=followers&actor=@kept.example.com&subject=@alice.example.com": `200 "total"`,
 		"contains?set=members(" + a[1] + ")&member=@alice.example.com":            `200 "contained":true`,
+
+		"query?set=likers(" + space + ")":                                       `400 "InvalidRequest" set: at position 7: the argument "` + space + `" of likers names a space; spaces are not indexed`,
+		"query?set=likers(" + space + "/did:web:a.example.com/a.b.c/3kx)":       `400 "InvalidRequest" of likers names a space; spaces are not indexed`,
+		"query?set=members(at://kept.example.com/space/com.example.forum/self)": `400 "InvalidRequest" of members names a space; spaces are not indexed`,
+		"query?set=members(at://$viewer/space/com.example.forum/self)":          `400 "InvalidRequest" of members names a space; spaces are not indexed`,
+		"contains?set=likes(" + a[1] + ")&member=" + space:                      `400 "InvalidRequest" member "` + space + `" (number 1) names a space; spaces are not indexed`,
+		"query?set=likers(at://did:web:a.example.com/space/com.example.forum)":  `400 "InvalidRequest" neither a DID nor an AT URI`,
 	} {
 		status, body, _ := w.get("/xrpc/blue.skein.graph." + call)
 		for _, part := range strings.SplitN(want, " ", 3) {

@@ -33,7 +33,10 @@ func openAPI(version string) ([]byte, error) {
 				schemas[l.ID+"."+name] = schema(&d, l.ID)
 			}
 		}
-		main := l.Defs["main"]
+		main, isMethod := l.Defs["main"]
+		if !isMethod {
+			continue
+		}
 		parameters := []object{}
 		if p := main.Parameters; p != nil {
 			for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
@@ -60,20 +63,47 @@ func openAPI(version string) ([]byte, error) {
 			"operationId": l.ID, "summary": main.Description, "parameters": parameters,
 			"responses": object{
 				"200":     object{"description": "The answer.", "content": object{content: object{"schema": schema(&answer.Schema, l.ID)}}},
-				"default": object{"description": "An error: " + strings.Join(append(names, "InvalidRequest", "Busy", "StoreDamaged", "InternalServerError"), ", ") + ".", "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/error"}}}},
+				"default": object{"description": "An error: " + strings.Join(append(names, "InvalidRequest", "Busy", "StoreDamaged", "StoreUnavailable", "InternalServerError"), ", ") + ".", "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/error"}}}},
 			},
 		}
-		paths["/xrpc/"+l.ID] = object{"get": get}
+		calls := object{"get": get}
+		if i := slices.IndexFunc(methods, func(m method) bool { return m.nsid == l.ID }); i >= 0 && methods[i].form {
+			calls["post"] = post(get, l)
+		}
+		paths["/xrpc/"+l.ID] = calls
 	}
 	b, err := json.MarshalIndent(object{
 		"openapi": "3.1.0", "info": object{"title": "skein", "version": version, "description": "Who follows whom and who likes what on the AT Protocol network, as sets. " +
-			"Served beside these, as their makers describe them: app.bsky.graph.getRelationships, app.bsky.feed.getFeedSkeleton and describeFeedGenerator, blue.microcosm.links.* and /links*."},
+			"app.bsky.* and blue.microcosm.links.* are described as far as this server answers them. Constellation's older methods, /links*, are served as well."},
 		"paths": paths, "components": object{"schemas": schemas},
 	}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("query: making the OpenAPI description: %w", err)
 	}
 	return append(b, '\n'), nil
+}
+
+// post describes a method as it is called with a form, for expressions that are too long for
+// a URL.
+func post(get object, l *lexicon.File) object {
+	p := l.Defs["main"].Parameters
+	form := schema(&lexicon.Def{Type: "object", Properties: p.Properties, Required: p.Required}, l.ID)
+	for _, property := range form["properties"].(object) { //nolint:errcheck // schema made it
+		if s := property.(object); s["maxLength"] == MaxExpr { //nolint:errcheck // likewise
+			s["maxLength"] = MaxForm
+		}
+	}
+	call := maps.Clone(get)
+	delete(call, "parameters")
+	call["operationId"] = l.ID + ".form"
+	call["summary"] = fmt.Sprintf("%s The same by POST, of expressions of up to %d bytes (GET: %d).", get["summary"], MaxForm, MaxExpr)
+	call["requestBody"] = object{"required": true, "content": object{formMediaType: object{"schema": form}}}
+	responses := maps.Clone(get["responses"].(object)) //nolint:errcheck // openAPI made it
+	for status, says := range map[string]string{"413": fmt.Sprintf("PayloadTooLarge: the body has more than %d bytes.", MaxForm), "415": "UnsupportedMediaType: the body is not " + formMediaType + "."} {
+		responses[status] = object{"description": says, "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/error"}}}}
+	}
+	call["responses"] = responses
+	return call
 }
 
 // schema is a definition as a JSON schema. of is the lexicon that it is in.
@@ -94,7 +124,11 @@ func schema(d *lexicon.Def, of string) object {
 		s["type"] = "object"
 		properties := object{}
 		for name, p := range d.Properties {
-			properties[name] = schema(&p, of)
+			q := schema(&p, of)
+			if slices.Contains(d.Nullable, name) {
+				q = object{"anyOf": []object{q, {"type": "null"}}}
+			}
+			properties[name] = q
 		}
 		s["properties"] = properties
 		if len(d.Required) > 0 {

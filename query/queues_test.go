@@ -331,6 +331,7 @@ func TestDamagedStore(t *testing.T) {
 	}
 	for want, fail := range map[string]func() error{
 		"500 StoreDamaged":        func() error { return fmt.Errorf("reading: %w", kv.ErrCorrupt) },
+		"503 StoreUnavailable":    func() error { return fmt.Errorf("reading: %w", kv.ErrUnavailable) },
 		"504 QueryTimeout":        func() error { return kv.ErrTooOld },
 		"500 InternalServerError": func() error { panic("a mistake of ours") },
 	} {
@@ -340,6 +341,9 @@ func TestDamagedStore(t *testing.T) {
 		status, name, _ := strings.Cut(want, " ")
 		if fmt.Sprint(rec.Code) != status || !strings.Contains(rec.Body.String(), `"`+name+`"`) {
 			t.Errorf("%d %s, want %s", rec.Code, rec.Body, want)
+		}
+		if got := rec.Header().Get("Retry-After"); (got != "") != (name == "StoreUnavailable") {
+			t.Errorf("%s: Retry-After %q", name, got)
 		}
 		if n := testutil.ToFloat64(s.o.Metrics.Errors.WithLabelValues("blue.skein.graph.query", name)); n != 1 {
 			t.Errorf("%s is counted %v times", name, n)

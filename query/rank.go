@@ -32,15 +32,15 @@ type rankItem struct {
 
 // ranking is what a rank asks for.
 type ranking struct {
-	of, except    *Expr
-	via           via
-	window        graph.Window // of the records that via goes along
-	by            string
-	min           uint32 // the lowest count
-	subjectsSince uint64 // a TID; 0: all
-	limit         int
-	posts         bool // only results that are posts
-	after         *rankPlace
+	of, except *Expr
+	via        via
+	window     graph.Window // of the records that via goes along
+	by         string
+	min        uint32       // the lowest count
+	subjects   graph.Window // of the results' own keys
+	limit      int
+	posts      bool // only results that are posts
+	after      *rankPlace
 }
 
 // rankPlace is the last result of a page: where the next one begins.
@@ -191,7 +191,8 @@ func (q params) ranking(now time.Time) (r ranking, err error) {
 		if err != nil {
 			return r, invalid("parameter subjectsSince: %v", err)
 		}
-		r.subjectsSince = read.WindowOf(max(t.UnixMicro(), 1), 0).From
+		_, end := read.AnyTime()
+		r.subjects = read.WindowOf(firstMicro(t), end)
 	}
 	r.limit, err = q.integer("limit", 1, 1000, 100)
 	return r, err

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
@@ -23,8 +24,11 @@ type relationship struct {
 	FollowedBy string `json:"followedBy,omitempty"`
 	Blocking   string `json:"blocking,omitempty"`
 	BlockedBy  string `json:"blockedBy,omitempty"`
-	Actor      string `json:"actor,omitempty"`
-	NotFound   bool   `json:"notFound,omitempty"`
+	// These are listblock records of the one who blocks.
+	BlockingByList string `json:"blockingByList,omitempty"`
+	BlockedByList  string `json:"blockedByList,omitempty"`
+	Actor          string `json:"actor,omitempty"`
+	NotFound       bool   `json:"notFound,omitempty"`
 }
 
 // relations are the edges of a relationship, each with its places there.
@@ -78,44 +82,82 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 	out := struct {
 		Actor         string         `json:"actor"`
 		Relationships []relationship `json:"relationships"`
-	}{of[0].s, make([]relationship, len(others))}
+		completeness
+	}{Actor: of[0].s, Relationships: make([]relationship, len(others))}
 	dids := of[:1:1]
 	var places []int // in out, of dids[1:]
 	for i, other := range of[1:] {
-		r := &out.Relationships[i]
-		if other.handle != "" {
-			*r = relationship{Type: "app.bsky.graph.defs#notFoundActor", Actor: other.s, NotFound: true}
-			continue
+		if other.handle == "" {
+			dids, places = append(dids, other), append(places, i)
 		}
-		*r = relationship{Type: "app.bsky.graph.defs#relationship", DID: other.s}
-		dids, places = append(dids, other), append(places, i)
 	}
-	err := s.view(ctx, q.work, func(sn *graph.Snapshot) error {
-		for _, i := range places { // it may have been begun in another state
-			r := &out.Relationships[i]
-			r.Following, r.FollowedBy, r.Blocking, r.BlockedBy = "", "", "", ""
-		}
-		ids, err := lookup(sn, dids)
-		if err != nil || ids[0] == dict.None || sn.IsHidden(ids[0]) {
-			return err
-		}
-		for i := range ids {
-			if sn.IsHidden(ids[i]) {
-				ids[i] = dict.None
+	err := s.view(ctx, q.work, func(sn *graph.Snapshot) (err error) {
+		for i, other := range of[1:] { // it may have been begun in another state
+			out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#relationship", DID: other.s}
+			if other.handle != "" {
+				out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#notFoundActor", Actor: other.s, NotFound: true}
 			}
 		}
-		for _, rel := range relations {
-			k := kindNamed(rel.name)
-			if err := outward(sn, k, dids, ids, func(i int, uri string) { *rel.out(&out.Relationships[places[i]]) = uri }); err != nil {
-				return err
-			}
-			if err := inward(ctx, sn, k, dids, ids, func(i int, uri string) { *rel.in(&out.Relationships[places[i]]) = uri }); err != nil {
-				return err
-			}
-		}
-		return nil
+		out.completeness, err = s.relate(ctx, sn, q.work, dids, func(i int) *relationship { return &out.Relationships[places[i]] })
+		return err
 	})
 	return out, err
+}
+
+// relate fills in how the first of some accounts stands to the others, in place.
+func (s *Server) relate(ctx context.Context, sn *graph.Snapshot, w *work, dids []literal, place func(i int) *relationship) (completeness, error) {
+	ids, err := lookup(sn, dids)
+	if err != nil {
+		return completeness{}, err
+	}
+	c, err := s.relationsMissing(sn, dids, ids)
+	if err != nil || ids[0] == dict.None || sn.IsHidden(ids[0]) {
+		return c, err
+	}
+	for i := range ids {
+		if sn.IsHidden(ids[i]) {
+			ids[i] = dict.None
+		}
+	}
+	for _, rel := range relations {
+		k := kindNamed(rel.name)
+		if err := outward(sn, k, dids, ids, func(i int, uri string) { *rel.out(place(i)) = uri }); err != nil {
+			return c, err
+		}
+		if err := inward(sn, k, dids, ids, func(i int, uri string) { *rel.in(place(i)) = uri }); err != nil {
+			return c, err
+		}
+	}
+	bound, missing, err := relateByLists(ctx, sn, w, dids, ids, place)
+	switch {
+	case bound.Incomplete:
+		c = bound
+	case !c.Incomplete:
+		c = missing
+	}
+	return c, err
+}
+
+// relationsMissing says what may be missing of the records of the accounts themselves.
+func (s *Server) relationsMissing(sn *graph.Snapshot, dids []literal, ids []dict.ID) (c completeness, err error) {
+	lacking, err := sn.Lacking()
+	if err != nil {
+		return c, err
+	}
+	for _, rel := range relations {
+		if c = s.lacks(lacking, kindNamed(rel.name).Kind); c.Incomplete {
+			return c, nil
+		}
+	}
+	if c = s.lacks(lacking, listBlock.Kind, kinds.ListItem, kinds.ListMember); c.Incomplete {
+		return c, nil
+	}
+	for i := range ids {
+		if c, err = missingOf(sn, dids[i].s, ids[i]); err != nil || c.Incomplete {
+			return c, err
+		}
+	}
+	return c, nil
 }
 
 // kindNamed returns a kind that the methods here are about.
@@ -147,35 +189,28 @@ func outward(sn *graph.Snapshot, k kinds.Info, dids []literal, ids []dict.ID, fo
 	if !any {
 		return nil
 	}
-	rkeys, err := sn.Rkeys(k.Kind, ids[0], wanted)
-	for i, rkey := range rkeys {
-		if rkey != nil {
-			found(i, recordURI(dids[0].s, k, rkey))
-		}
-	}
-	return err
+	return sn.RecordsFrom(k.Kind, ids[0], wanted, graph.NoTime, graph.Window{}, func(i int, p format.Path) error {
+		found(i, recordURI(dids[0].s, k, p.AppendRkey(nil)))
+		return nil
+	})
 }
 
 // inward finds the records by which the others name the first of ids.
-func inward(ctx context.Context, sn *graph.Snapshot, k kinds.Info, dids []literal, ids []dict.ID, found func(i int, uri string)) error {
+func inward(sn *graph.Snapshot, k kinds.Info, dids []literal, ids []dict.ID, found func(i int, uri string)) error {
+	var places []int // in ids[1:]
+	var actors []dict.ID
 	for i, other := range ids[1:] {
 		has, err := sn.HasEdge(k.Kind, other, ids[0])
 		if err != nil {
 			return err
 		}
-		if !has {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		rkeys, err := sn.Rkeys(k.Kind, other, ids[:1])
-		if err != nil {
-			return err
-		}
-		if rkeys[0] != nil {
-			found(i, recordURI(dids[i+1].s, k, rkeys[0]))
+		if has {
+			places, actors = append(places, i), append(actors, other)
 		}
 	}
-	return nil
+	return sn.RecordsTo(k.Kind, ids[0], 0, graph.Window{}, actors, func(n int, p format.Path) error {
+		i := places[n]
+		found(i, recordURI(dids[i+1].s, k, p.AppendRkey(nil)))
+		return nil
+	})
 }

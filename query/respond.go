@@ -26,6 +26,10 @@ const largeAnswer = 64 << 10
 // write writes an answer as JSON. Answers carry an ETag, so that who asks the
 // same again and again is told in a few bytes that nothing has changed.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any) {
+	p, isPersonal := v.(personal)
+	if isPersonal {
+		v = p.answer
+	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		s.o.Logger.Error("an answer cannot be written", "error", err)
@@ -34,11 +38,15 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any
 	b = append(b, '\n')
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	if status == http.StatusOK {
+	if status == http.StatusOK && r.Method != http.MethodPost { // what was asked by POST is not kept
 		tag := etag(b)
 		h.Set("ETag", tag)
 		h.Set("Cache-Control", "no-cache") // keep it, and ask whether it is still so
 		h.Set("Vary", "Accept-Encoding")
+		if isPersonal {
+			h.Set("Cache-Control", "private, no-cache")
+			h.Set("Vary", "Accept-Encoding, Authorization")
+		}
 		if matches(strings.Join(r.Header.Values("If-None-Match"), ","), tag) {
 			w.WriteHeader(http.StatusNotModified)
 			return

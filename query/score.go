@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/syntax"
 )
 
 // How results are ranked. With c of the n members of a set having an edge to a result, and
@@ -195,9 +195,5 @@ func (c *cursors) openRank(question, cursor string) (p rankPlace, err error) {
 
 // isRecent reports whether a result is a record that is not older than asked for.
 func (r *ranking) isRecent(uri []byte) bool {
-	if r.subjectsSince == 0 {
-		return true
-	}
-	tid, ok := syntax.ParseTID(uri[bytes.LastIndexByte(uri, '/')+1:])
-	return ok && tid >= r.subjectsSince
+	return r.subjects.All() || r.subjects.Has(format.ParsePath(uri[bytes.LastIndexByte(uri, '/')+1:]))
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -19,8 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/graph"
-	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/renamed"
 )
 
 // Lexicons are the lexicons of the methods served here, by NSID, as in the
@@ -57,7 +56,10 @@ type Options struct {
 	Subscribers int
 	// Handles finds the DIDs of handles. nil means that none is found.
 	Handles Handles
-	// Feeds are served, if they are not nil.
+	// Service is who this server is to others. nil means that it has no DID, and knows no
+	// viewers.
+	Service *Service
+	// Feeds are served, if they are not nil. They need a Service.
 	Feeds *Feeds
 	// Logger and Metrics may be nil.
 	Logger  *slog.Logger
@@ -82,6 +84,7 @@ type Server struct {
 	dear    *queue
 	heavy   *queue
 	naming  *queue // handles that are being resolved
+	forms   *formSpace
 	watcher *watcher
 
 	inFlight atomic.Int64 // bytes of large answers on their way
@@ -92,24 +95,22 @@ type Server struct {
 type method struct {
 	nsid  string
 	serve func(s *Server, ctx context.Context, q params) (any, error)
-	takes []string // its parameters
-	many  []string // those of them that may be repeated
+	takes []string // its parameters; an XRPC method has those of its lexicon
+	many  []string // those of them that may be repeated: likewise
+	form  bool     // it takes its parameters as a form, too (POST)
 }
 
-// rankTakes are the parameters of rank.
-var rankTakes = []string{"of", "via", "except", "since", "until", "subjectsSince", "by", "min", "limit", "cursor"}
-
 var methods = []method{
-	{"blue.skein.graph.query", (*Server).query, []string{"set", "limit", "cursor", "count", "records"}, nil},
-	{"blue.skein.graph.list", (*Server).list, []string{"set", "limit", "cursor"}, nil},
-	{"blue.skein.graph.contains", (*Server).contains, []string{"set", "member"}, []string{"member"}},
-	{"blue.skein.graph.known", (*Server).known, []string{"actor", "edge", "subject", "limit"}, []string{"subject"}},
-	{"blue.skein.graph.rank", (*Server).rank, rankTakes, nil},
-	{"blue.skein.graph.getAccount", (*Server).getAccount, []string{"did"}, nil},
-	{"blue.skein.graph.getStats", (*Server).getStats, nil, nil},
-	{getFeedSkeleton, (*Server).skeleton, []string{"feed", "limit", "cursor"}, nil},
-	{"app.bsky.feed.describeFeedGenerator", (*Server).describeFeeds, nil, nil},
-	{"app.bsky.graph.getRelationships", (*Server).getRelationships, []string{"actor", "others"}, []string{"others"}},
+	{nsid: "blue.skein.graph.query", serve: (*Server).query, form: true},
+	{nsid: "blue.skein.graph.list", serve: (*Server).list, form: true},
+	{nsid: "blue.skein.graph.contains", serve: (*Server).contains, form: true},
+	{nsid: "blue.skein.graph.known", serve: (*Server).known, form: true},
+	{nsid: "blue.skein.graph.rank", serve: (*Server).rank, form: true},
+	{nsid: "blue.skein.graph.getAccount", serve: (*Server).getAccount},
+	{nsid: "blue.skein.graph.getStats", serve: (*Server).getStats},
+	{nsid: getFeedSkeleton, serve: (*Server).skeleton},
+	{nsid: "app.bsky.feed.describeFeedGenerator", serve: (*Server).describeFeeds},
+	{nsid: "app.bsky.graph.getRelationships", serve: (*Server).getRelationships},
 }
 
 // dearMethods take some milliseconds of a processor. One of each processor is worked on at a
@@ -145,9 +146,9 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	s := &Server{
 		store: store, words: newVocabulary(store.Kinds()), o: o, cursors: c, mux: http.NewServeMux(),
 		light: newQueue(o.Concurrent), dear: newQueue(runtime.GOMAXPROCS(0)), heavy: newQueue(o.HeavyConcurrent),
-		naming: newQueue(resolvedAtOnce), watcher: newWatcher(store, o.Logger),
+		naming: newQueue(resolvedAtOnce), forms: newFormSpace(), watcher: newWatcher(store, o.Logger),
 	}
-	for _, m := range allMethods() {
+	for _, m := range s.methods() {
 		s.mux.HandleFunc(m.path(), func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })
 	}
 	s.mux.HandleFunc("/xrpc/"+subscribeNSID, s.subscribe)
@@ -165,8 +166,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
 	if r.Method == http.MethodOptions {
-		h.Set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
-		h.Set("Access-Control-Allow-Headers", "*")
+		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS")
+		h.Set("Access-Control-Allow-Headers", "Authorization, *") // * does not stand for Authorization
 		h.Set("Access-Control-Max-Age", "86400")
 		w.WriteHeader(http.StatusNoContent)
 		return
@@ -190,15 +191,15 @@ func invalid(format string, args ...any) error {
 
 // call serves one XRPC query.
 func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
-		s.fail(w, r, m.nsid, &Error{http.StatusMethodNotAllowed, "InvalidRequest", m.nsid + " is a query: use GET"})
+	if !m.allows(r.Method) {
+		w.Header().Set("Allow", m.allowed())
+		s.fail(w, r, m.nsid, &Error{http.StatusMethodNotAllowed, "InvalidRequest", fmt.Sprintf("%s is a query and does not take %s; it takes %s", m.nsid, clip(r.Method), m.allowed())})
 		return
 	}
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
 	defer cancel()
-	answer, err := s.recovered(ctx, r, m)
+	answer, err := s.recovered(ctx, w, r, m)
 	took := time.Since(start)
 	if s.o.Metrics != nil {
 		s.o.Metrics.Seconds.WithLabelValues(m.nsid).Observe(took.Seconds())
@@ -217,6 +218,8 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
 	case errors.Is(err, kv.ErrCorrupt):
 		s.o.Logger.Error("a question met a damaged part of the store", "method", m.nsid, "error", err)
 		xerr = &Error{http.StatusInternalServerError, "StoreDamaged", "a part of the store that the answer needs is damaged; the server's log names it"}
+	case errors.Is(err, kv.ErrUnavailable): // the engine logs when that begins and ends
+		xerr = &Error{http.StatusServiceUnavailable, "StoreUnavailable", "the cluster that holds the index does not answer; ask again in a while"}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kv.ErrTooOld):
 		xerr = &Error{http.StatusGatewayTimeout, "QueryTimeout", fmt.Sprintf("the question took longer than %v", s.o.Timeout)}
 	default:
@@ -228,122 +231,57 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
 
 // recovered is answer, with a panic as an error: a question that meets what we got
 // wrong must not end without an answer.
-func (s *Server) recovered(ctx context.Context, r *http.Request, m *method) (answer any, err error) {
+func (s *Server) recovered(ctx context.Context, w http.ResponseWriter, r *http.Request, m *method) (answer any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return s.answer(ctx, r, m)
+	return s.answer(ctx, w, r, m)
 }
 
 // answer works out an answer. It holds one of the slots while it does, and not
 // while the answer is on its way: a slow client keeps nobody waiting.
-func (s *Server) answer(ctx context.Context, r *http.Request, m *method) (any, error) {
-	q, err := parseParams(r.URL.RawQuery, m)
+func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, m *method) (any, error) {
+	form, release, err := s.readForm(ctx, w, r)
 	if err != nil {
 		return nil, err
 	}
-	q.header, q.words = r.Header, s.words
+	defer release()
+	q, err := parseParams(r.URL.RawQuery, form, m)
+	if err != nil {
+		return nil, err
+	}
+	q.header, q.words, q.nsid, q.asker = r.Header, s.words, m.nsid, &asker{}
 	q.work = &work{light: s.light, heavyQueue: s.heavy, client: ClientOf(r)}
 	if slices.Contains(dearMethods, m.nsid) {
 		q.work.light, q.work.dear = s.dear, true
 	}
-	q.resolve = func(list []literal, where func(int) string) error { return s.resolve(ctx, q.work, list, where) }
+	q.resolve = func(list []literal, where func(int) string) error { return s.resolve(ctx, &q, list, where) }
 	defer q.work.end()
 	if err := q.work.enter(ctx, q.work.light); err != nil {
 		return nil, err
 	}
-	return m.serve(s, ctx, q)
+	answer, err := m.serve(s, ctx, q)
+	if q.asker.asked {
+		answer = personal{answer}
+	}
+	return answer, err
 }
 
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *Error) {
 	if s.o.Metrics != nil {
 		s.o.Metrics.Errors.WithLabelValues(method, e.Name).Inc()
 	}
+	switch {
+	case e.Status == http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case e.Name == "Busy":
+		w.Header().Set("Retry-After", "1")
+	case e.Name == "StoreUnavailable":
+		w.Header().Set("Retry-After", "5")
+	}
 	s.write(w, r, e.Status, map[string]string{"error": e.Name, "message": e.Message})
-}
-
-// params are the parameters of a call.
-type params struct {
-	words   *vocabulary
-	values  url.Values
-	header  http.Header
-	work    *work
-	resolve func(list []literal, where func(i int) string) error // Server.resolve
-}
-
-// parseParams reads the query string. A parameter given twice where one is
-// taken is the client's error; one that the method does not know is passed
-// over, as XRPC servers do.
-func parseParams(raw string, m *method) (params, error) {
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		return params{}, invalid("the query string cannot be read: %v", err)
-	}
-	for name, v := range values {
-		if len(v) > 1 && slices.Contains(m.takes, name) && !slices.Contains(m.many, name) {
-			return params{}, invalid("parameter %s is given %d times, it is taken once", name, len(v))
-		}
-	}
-	return params{values: values}, nil
-}
-
-// set parses the set expression that is asked about.
-func (q params) set() (*Expr, error) { return q.exprAt("set", time.Now()) }
-
-// exprAt parses the set expression that a parameter holds, with ages that are counted from
-// now.
-func (q params) exprAt(name string, now time.Time) (*Expr, error) {
-	if !q.values.Has(name) {
-		return nil, invalid("parameter %s is missing", name)
-	}
-	e, err := q.words.parse(q.values.Get(name), now)
-	if err != nil {
-		return nil, invalid("%s: %v", name, err)
-	}
-	return e, q.resolve(e.strings, func(i int) string { return fmt.Sprintf("%s: at position %d: ", name, e.offsets[i]) })
-}
-
-// list returns a repeated parameter, given once to hi times, each valid in ns.
-func (q params) list(name string, hi int, ns dict.Namespace) ([]literal, error) {
-	given := q.values[name]
-	if len(given) < 1 || len(given) > hi {
-		return nil, invalid("parameter %s is given %d times, it must be 1 to %d", name, len(given), hi)
-	}
-	list := make([]literal, len(given))
-	for i, v := range given {
-		l, ok := literalOf(v)
-		if !ok || l.is != ns {
-			return nil, invalid("%s %q (number %d) is not %s%s", name, clip(v), i+1, singular(ns), insteadOf(v))
-		}
-		list[i] = l
-		if why := list[i].unusable(); why != "" {
-			return nil, invalid("%s %q (number %d): %s", name, clip(v), i+1, why)
-		}
-	}
-	return list, q.resolve(list, func(i int) string { return fmt.Sprintf("%s (number %d): ", name, i+1) })
-}
-
-func (q params) integer(name string, lo, hi, otherwise int) (int, error) {
-	if !q.values.Has(name) {
-		return otherwise, nil
-	}
-	n, err := strconv.Atoi(q.values.Get(name))
-	if err != nil || n < lo || n > hi {
-		return 0, invalid("parameter %s is %q, it must be a number from %d to %d", name, clip(q.values.Get(name)), lo, hi)
-	}
-	return n, nil
-}
-
-func (q params) boolean(name string) (bool, error) {
-	switch v := q.values.Get(name); {
-	case !q.values.Has(name) || v == "false":
-		return false, nil
-	case v == "true":
-		return true, nil
-	}
-	return false, invalid("parameter %s is %q, it must be true or false", name, clip(q.values.Get(name)))
 }
 
 // isRead reports whether something is asked for, as all that is not a method has to be; else
@@ -371,10 +309,10 @@ func (s *Server) about(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var b strings.Builder
 	fmt.Fprintf(&b, "skein %s: who follows whom and who likes what, as sets.\n\nMethods:\n", s.o.Version)
-	for _, m := range allMethods() {
+	for _, m := range s.methods() {
 		fmt.Fprintf(&b, "  %s  %s\n", m.path(), strings.Join(m.takes, ", "))
 	}
-	fmt.Fprintf(&b, "  /xrpc/%s  set, cursor\n  /xrpc/_health\n\nSets:\n", subscribeNSID)
+	fmt.Fprintf(&b, "  /xrpc/%s  %s\n  /xrpc/_health\n\nSets:\n", subscribeNSID, strings.Join(subscribeMethod.takes, ", "))
 	for _, k := range s.words.table.All {
 		if !k.HasSets() {
 			continue
@@ -395,13 +333,14 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "skein_query_seconds", Help: "Time to answer.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 14),
+			Name: "skein_query_duration_seconds", Help: "Time to answer.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 14),
 		}, []string{"method"}),
 		Errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_query_errors_total", Help: "Questions that were answered with an error.",
 		}, []string{"method", "error"}),
 	}
-	reg.MustRegister(m.Seconds, m.Errors)
+	renamed.Register(reg, m.Seconds, "skein_query_seconds", "skein_query_duration_seconds", "method")
+	reg.MustRegister(m.Errors)
 	for _, q := range allMethods() {
 		m.Seconds.WithLabelValues(q.nsid)
 	}

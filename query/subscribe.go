@@ -3,9 +3,7 @@ package query
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -50,14 +48,15 @@ func (s *Server) subscription(r *http.Request) (*subscriber, error) {
 	if r.Method != http.MethodGet {
 		return nil, &Error{http.StatusMethodNotAllowed, "InvalidRequest", subscribeNSID + " is a subscription: use GET"}
 	}
-	values, err := url.ParseQuery(r.URL.RawQuery)
+	q, err := parseParams(r.URL.RawQuery, nil, &subscribeMethod)
 	if err != nil {
-		return nil, &Error{http.StatusBadRequest, "InvalidRequest", fmt.Sprintf("the query string cannot be read: %v", err)}
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
 	defer cancel()
-	q := params{words: s.words, values: values, work: &work{light: s.light, heavyQueue: s.heavy, client: ClientOf(r)}}
-	q.resolve = func(list []literal, where func(int) string) error { return s.resolve(ctx, q.work, list, where) }
+	q.words, q.nsid, q.header, q.asker = s.words, subscribeNSID, r.Header, &asker{}
+	q.work = &work{light: s.light, heavyQueue: s.heavy, client: ClientOf(r)}
+	q.resolve = func(list []literal, where func(int) string) error { return s.resolve(ctx, &q, list, where) }
 	defer q.work.end()
 	e, err := q.set()
 	if err == nil {
@@ -68,7 +67,7 @@ func (s *Server) subscription(r *http.Request) (*subscriber, error) {
 	if err != nil {
 		return nil, err
 	}
-	after := values.Get("cursor")
+	after := q.values.Get("cursor")
 	if last := r.Header.Get("Last-Event-ID"); after == "" || last != "" { // an EventSource that comes back
 		after = last
 	}
@@ -118,7 +117,36 @@ func (s *Server) messages(ctx context.Context, sub *subscriber, send func(v any,
 	}
 }
 
-var upgrader = websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }, EnableCompression: false} // what is public is everybody's
+// jsonSubprotocol names the envelope of messages that a client may ask for
+// (Sec-WebSocket-Protocol), as atproto's proposal 0015 has it: each frame is one object
+// with a $type, "message" or "error". A client that asks for none gets the messages bare.
+const jsonSubprotocol = "xrpc.v1.json"
+
+var upgrader = websocket.Upgrader{
+	CheckOrigin:  func(*http.Request) bool { return true }, // what is public is everybody's
+	Subprotocols: []string{jsonSubprotocol}, EnableCompression: false,
+}
+
+// envelope returns a message as it is sent under jsonSubprotocol. Types of the lexicon are
+// named in full, so that a decoder needs no context.
+func envelope(v any) any {
+	switch m := v.(type) {
+	case watchMessage:
+		return struct {
+			Type    string `json:"$type"`
+			Payload any    `json:"payload"`
+		}{"message", struct {
+			Type string `json:"$type"`
+			watchMessage
+		}{subscribeNSID + "#change", m}}
+	case subscriptionError:
+		return struct {
+			Type string `json:"$type"`
+			subscriptionError
+		}{"error", m}
+	}
+	return v
+}
 
 func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *subscriber) {
 	conn, err := upgrader.Upgrade(w, r, nil)
@@ -141,6 +169,9 @@ func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *subs
 		}
 	}()
 	s.messages(ctx, sub, func(v any, _ string) error {
+		if conn.Subprotocol() == jsonSubprotocol {
+			v = envelope(v)
+		}
 		_ = conn.SetWriteDeadline(time.Now().Add(sendTimeout))
 		return conn.WriteJSON(v) //nolint:wrapcheck // it ends the connection
 	}, func() error {

@@ -32,7 +32,7 @@ const (
 	keptChanges  = 50_000
 	maxWatches   = 10_000 // expressions
 	maxIdle      = 500    // of them, those that nobody listens to
-	namedAtOnce  = 256    // of how many the strings are looked up in a round
+	namedAtOnce  = 8192   // strings that are looked up in a round
 	// buffered is how many messages a subscriber may be behind.
 	buffered = 64
 )
@@ -58,6 +58,7 @@ type watchMessage struct {
 type watcher struct {
 	store *graph.Store
 	log   *slog.Logger
+	meter meter           // of the round under way
 	ctx   context.Context //nolint:containedctx // of all rounds
 	stop  context.CancelFunc
 	ended sync.WaitGroup
@@ -65,15 +66,58 @@ type watcher struct {
 	mu      sync.Mutex
 	running bool
 	watches map[string]*watch
-	edges   map[watchedSet][]*watch // by the leaves that are sets of a known account or record
-	actors  map[dict.ID][]*watch    // those with a forward set of an account
-	people  map[*watch]struct{}     // those whose members are accounts
-	pending map[*watch]struct{}     // that begin with the next round
-	touched map[*watch]struct{}     // those with candidates
-	unnamed map[*watch]struct{}     // those with strings that have no id yet
-	filter  idset.Filter            // of edges' accounts and records; what was watched once stays in it
+	edges   map[watchedSet]*watchedEdges // by the leaves that are sets of a known account or record
+	actors  map[dict.ID][]*watch         // those with a forward set of an account
+	people  map[*watch]struct{}          // those whose members are accounts
+	pending map[*watch]struct{}          // that begin with the next round
+	unnamed map[*watch]struct{}          // those with strings that have no id yet
+	filter  idset.Filter                 // of edges' accounts and records; what was watched once stays in it
+	changed map[*watchedEdges]struct{}   // those with candidates
+	hidden  candidates                   // accounts that were hidden, or shown
+	touched map[*watch]struct{}          // those with candidates of their own
 	subs    int
 	clients map[string]int // subscriptions of each
+	spent   map[string]int // what the rounds have cost of late, by client: see turns
+}
+
+// watchedEdges are the expressions with a leaf, and the members of it that may have changed
+// since the last round: they are kept once, however many the expressions are.
+type watchedEdges struct {
+	watches []*watch
+	candidates
+}
+
+// candidates are members that may have changed. More than maxCandidates are not kept.
+type candidates struct {
+	ids      map[dict.ID]struct{}
+	overflow bool
+}
+
+func (c *candidates) add(id dict.ID) {
+	if c.overflow {
+		return
+	}
+	if c.ids == nil {
+		c.ids = map[dict.ID]struct{}{}
+	}
+	c.ids[id] = struct{}{}
+	if len(c.ids) > maxCandidates {
+		c.ids, c.overflow = nil, true
+	}
+}
+
+func (c *candidates) empty() bool { return len(c.ids) == 0 && !c.overflow }
+
+// take returns what was gathered, and begins anew.
+func (c *candidates) take() *changes {
+	taken := &changes{overflow: c.overflow}
+	for id := range c.ids {
+		if id != dict.None {
+			taken.ids = append(taken.ids, uint64(id))
+		}
+	}
+	*c = candidates{}
+	return taken
 }
 
 // watch is an expression that is watched.
@@ -83,10 +127,9 @@ type watch struct {
 	epoch      string    // of its cursors: an expression that is watched anew has another
 	ids        []dict.ID // of e.strings, None for those that have none yet
 	was        []dict.ID // ids, as of the last round; nil if they are the same
-	candidates map[dict.ID]struct{}
-	whole      []leaf // sets of which all members are candidates
-	overflow   bool
-	named      bool // its strings have been looked up
+	candidates           // besides those of its leaves
+	whole      []leaf    // sets of which all members are candidates
+	named      bool      // its strings have been looked up
 	begun      bool
 
 	next    uint64 // the number of the next message
@@ -94,6 +137,7 @@ type watch struct {
 	changes int // members in ring
 	subs    map[*subscriber]struct{}
 	idle    time.Time // since when nobody listens
+	left    string    // the client that listened last, which pays for it then
 }
 
 // subscriber is who listens.
@@ -109,8 +153,9 @@ func newWatcher(store *graph.Store, log *slog.Logger) *watcher {
 	ctx, stop := context.WithCancel(context.Background())
 	return &watcher{
 		store: store, log: log, ctx: ctx, stop: stop, clients: map[string]int{},
-		watches: map[string]*watch{}, edges: map[watchedSet][]*watch{}, actors: map[dict.ID][]*watch{}, people: map[*watch]struct{}{},
+		watches: map[string]*watch{}, edges: map[watchedSet]*watchedEdges{}, actors: map[dict.ID][]*watch{}, people: map[*watch]struct{}{},
 		filter: idset.NewFilter(1 << 16), pending: map[*watch]struct{}{}, touched: map[*watch]struct{}{}, unnamed: map[*watch]struct{}{},
+		changed: map[*watchedEdges]struct{}{}, spent: map[string]int{},
 	}
 }
 
@@ -139,7 +184,7 @@ func (h *watcher) subscribe(e *Expr, client, after string, most int) (*subscribe
 		}
 		var epoch [8]byte
 		_, _ = rand.Read(epoch[:]) // never fails
-		w = &watch{e: e, key: key, epoch: hex.EncodeToString(epoch[:]), subs: map[*subscriber]struct{}{}, candidates: map[dict.ID]struct{}{}}
+		w = &watch{e: e, key: key, epoch: hex.EncodeToString(epoch[:]), subs: map[*subscriber]struct{}{}, left: client}
 		h.watches[key] = w
 		h.pending[w] = struct{}{}
 	}
@@ -147,7 +192,7 @@ func (h *watcher) subscribe(e *Expr, client, after string, most int) (*subscribe
 	if w.begun {
 		h.begin(s)
 	}
-	w.subs[s] = struct{}{}
+	w.subs[s], w.left = struct{}{}, client
 	h.subs++
 	h.clients[client]++
 	if !h.running {
@@ -206,7 +251,7 @@ func (h *watcher) leave(s *subscriber) {
 	if len(s.w.subs) > 0 {
 		return
 	}
-	s.w.idle = time.Now()
+	s.w.idle, s.w.left = time.Now(), s.client
 	idle := 0
 	for _, w := range h.watches {
 		if len(w.subs) == 0 {

@@ -47,46 +47,35 @@ func (h *watcher) Changed(edges []graph.Change, lists []graph.ListChange, hidden
 	defer h.mu.Unlock()
 	for _, c := range edges {
 		if h.filter.Has(uint64(c.Actor)) {
-			for _, w := range h.edges[setOf(opForward, c.Kind, c.Actor)] {
-				h.candidate(w, c.Subject)
-			}
+			h.candidate(setOf(opForward, c.Kind, c.Actor), c.Subject)
 		}
 		if c.Kind == kinds.ListItem {
 			continue // it is told with the member
 		}
 		if h.filter.Has(uint64(c.Subject)) {
-			for _, w := range h.edges[setOf(opReverse, c.Kind, c.Subject)] {
-				h.candidate(w, c.Actor)
-			}
+			h.candidate(setOf(opReverse, c.Kind, c.Subject), c.Actor)
 		}
 	}
 	for _, c := range lists {
 		if h.filter.Has(uint64(c.List)) {
-			for _, w := range h.edges[setOf(opReverse, kinds.ListItem, c.List)] {
-				h.candidate(w, c.Member)
-			}
+			h.candidate(setOf(opReverse, kinds.ListItem, c.List), c.Member)
 		}
 	}
 	for _, id := range hidden {
-		for w := range h.people {
-			h.candidate(w, id)
-		}
+		h.hidden.add(id)
 		for _, w := range h.actors[id] {
 			h.wholeSets(w, func(l leaf) bool { return l.author() == id })
 		}
 	}
 }
 
-func (h *watcher) candidate(w *watch, id dict.ID) {
-	if w.overflow {
-		return
+// candidate notes that a member of a set may have changed. It costs the writer the same
+// however many watch the set.
+func (h *watcher) candidate(of watchedSet, id dict.ID) {
+	if e := h.edges[of]; e != nil {
+		e.add(id)
+		h.changed[e] = struct{}{}
 	}
-	w.candidates[id] = struct{}{}
-	if len(w.candidates) > maxCandidates {
-		w.overflow = true
-		clear(w.candidates)
-	}
-	h.touched[w] = struct{}{}
 }
 
 // wholeSets has all members of some of an expression's sets looked at.
@@ -120,8 +109,11 @@ func (h *watcher) index(w *watch) {
 	w.leaves(func(l leaf) {
 		at := l.changedBy()
 		h.filter.Add(uint64(at.of))
-		if !slices.Contains(h.edges[at], w) {
-			h.edges[at] = append(h.edges[at], w)
+		if h.edges[at] == nil {
+			h.edges[at] = &watchedEdges{}
+		}
+		if e := h.edges[at]; !slices.Contains(e.watches, w) {
+			e.watches = append(e.watches, w)
 		}
 		if author := l.author(); author != dict.None && !slices.Contains(h.actors[author], w) {
 			h.actors[author] = append(h.actors[author], w)
@@ -142,8 +134,11 @@ func (h *watcher) forget(w *watch) {
 	if w.ids != nil {
 		w.leaves(func(l leaf) {
 			at, author := l.changedBy(), l.author()
-			if h.edges[at] = without(h.edges[at]); len(h.edges[at]) == 0 {
-				delete(h.edges, at)
+			if e := h.edges[at]; e != nil {
+				if e.watches = without(e.watches); len(e.watches) == 0 {
+					delete(h.edges, at)
+					delete(h.changed, e)
+				}
 			}
 			if h.actors[author] = without(h.actors[author]); len(h.actors[author]) == 0 {
 				delete(h.actors, author)

@@ -1,13 +1,13 @@
 package query
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"time"
 
 	"skein.blue/graph"
-	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
 )
@@ -59,19 +59,9 @@ func (h *watcher) round(before *graph.Snapshot) (now *graph.Snapshot, release fu
 	}()
 	now, release, todo, err := h.freeze()
 	if err == nil && before != nil {
-		b, n := &state{sn: before, lists: map[leaf]idset.Set{}}, &state{sn: now, lists: map[leaf]idset.Set{}}
-		for _, t := range todo {
-			h.tell(b, n, t)
-		}
+		h.takeTurns(newState(before, &h.meter, todo), newState(now, &h.meter, todo), todo)
 	}
 	return now, release, err
-}
-
-// state is a state of the store in a round, and the lists that have been read in it: many
-// may watch one list.
-type state struct {
-	sn    *graph.Snapshot
-	lists map[leaf]idset.Set
 }
 
 // isIdle forgets what nobody listens to, and reports whether nothing is left.
@@ -115,13 +105,29 @@ func (h *watcher) fail(err error) {
 	h.running = false
 }
 
+// changes are members that may have changed, of one set or of several. Expressions share
+// them.
+type changes struct {
+	ids      []uint64
+	overflow bool
+	set      idset.Set // of ids
+	made     bool      // set is
+}
+
+// members returns them as a set.
+func (c *changes) members() idset.Set {
+	if !c.made {
+		c.set, c.made = idset.FromUnsorted(c.ids), true
+	}
+	return c.set
+}
+
 // round is what is to be worked out of an expression.
 type round struct {
-	w          *watch
-	candidates map[dict.ID]struct{}
-	whole      []leaf
-	overflow   bool
-	was, is    []dict.ID // of the expression's strings, in the two states
+	w       *watch
+	changes []*changes
+	whole   []leaf
+	was, is []dict.ID // of the expression's strings, in the two states
 }
 
 // name looks up the strings that have had no id, and those of new expressions: from then on
@@ -133,14 +139,12 @@ func (h *watcher) name() error {
 	}
 	var some []lookedUp
 	h.mu.Lock()
-	for _, of := range []map[*watch]struct{}{h.pending, h.unnamed} {
-		n := 0
-		for w := range of {
-			if n++; n > namedAtOnce { // another round does
-				break
-			}
-			some = append(some, lookedUp{w: w})
+	left := namedAtOnce
+	for _, w := range h.nameless() {
+		if left -= len(w.e.strings); left < 0 && len(some) > 0 { // another round does
+			break
 		}
+		some = append(some, lookedUp{w: w})
 	}
 	h.mu.Unlock()
 	if len(some) == 0 {
@@ -174,7 +178,8 @@ func (h *watcher) name() error {
 		for i, id := range w.ids {
 			if id != was[i] {
 				fresh[id] = true
-				h.candidate(w, id) // it may be given as a member
+				w.add(id) // it may be given as a member
+				h.touched[w] = struct{}{}
 			}
 		}
 		h.wholeSets(w, func(l leaf) bool { return fresh[l.of] || l.op == opListed && fresh[l.by] })
@@ -189,23 +194,12 @@ func (h *watcher) freeze() (sn *graph.Snapshot, release func(), todo []round, er
 		return nil, nil, nil, err
 	}
 	h.store.Freeze(func() {
-		if sn, release, err = h.store.Hold(h.ctx); err != nil {
+		if sn, release, err = h.store.Hold(h.ctx, h.meter.charge); err != nil {
 			return
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		for w := range h.touched {
-			if w.begun {
-				t := round{w, w.candidates, w.whole, w.overflow, w.ids, w.ids}
-				if w.was != nil {
-					t.was = w.was
-				}
-				todo = append(todo, t)
-			}
-			w.was = nil
-			w.candidates, w.whole, w.overflow = map[dict.ID]struct{}{}, nil, false
-		}
-		clear(h.touched)
+		todo = h.gather()
 		for w := range h.pending {
 			if !w.named {
 				continue
@@ -220,9 +214,53 @@ func (h *watcher) freeze() (sn *graph.Snapshot, release func(), todo []round, er
 	return sn, release, todo, err
 }
 
+// gather returns what is to be worked out, and begins to gather anew. It is called with mu
+// held.
+func (h *watcher) gather() []round {
+	of := map[*watch]*round{}
+	touch := func(w *watch, c *changes) {
+		if of[w] == nil {
+			of[w] = &round{w: w}
+		}
+		of[w].changes = append(of[w].changes, c)
+	}
+	for e := range h.changed {
+		c := e.take()
+		for _, w := range e.watches {
+			touch(w, c)
+		}
+	}
+	clear(h.changed)
+	if !h.hidden.empty() {
+		c := h.hidden.take()
+		for w := range h.people {
+			touch(w, c)
+		}
+	}
+	for w := range h.touched {
+		touch(w, w.take())
+	}
+	clear(h.touched)
+	var todo []round
+	for w, r := range of {
+		r.was, r.is, r.whole = w.ids, w.ids, w.whole
+		if w.was != nil {
+			r.was = w.was
+		}
+		w.was, w.whole = nil, nil
+		if w.begun {
+			todo = append(todo, *r)
+		}
+	}
+	return todo
+}
+
 // tell works out what has changed of a set between two states, and tells it.
 func (h *watcher) tell(before, now *state, t round) {
 	m, err := h.changesOf(before, now, t)
+	if errors.Is(err, errDear) {
+		m, err = watchMessage{Reset: tooDear}, nil
+	}
 	if err != nil {
 		h.log.Error("working out what has changed of a watched set failed; its subscribers are told to ask for it anew", "set", t.w.e.source, "error", err)
 		m = watchMessage{Reset: "what has changed could not be worked out: ask for the set anew"}
@@ -264,93 +302,45 @@ func (h *watcher) changesOf(before, now *state, t round) (m watchMessage, err er
 }
 
 func (h *watcher) changes(before, now *state, t round) (m watchMessage, err error) {
-	candidates := t.candidates
-	for _, l := range t.whole {
-		for _, at := range []*state{before, now} {
-			if err := membersOf(at.sn, l, candidates); err != nil {
-				return m, err
-			}
-		}
+	ids, overflow, err := h.candidatesOf(before, now, t)
+	if err != nil {
+		return m, err
 	}
-	if t.overflow || len(candidates) > maxCandidates {
+	if overflow {
 		return watchMessage{Reset: fmt.Sprintf("more than %d members may have changed at once: ask for the set anew", maxCandidates)}, nil
 	}
-	ids := make([]dict.ID, 0, len(candidates))
-	for id := range candidates {
-		if id != dict.None {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	was, err := h.memberships(before, t.w, t.was, ids)
+	was, err := before.members(t.w.e, t.was, ids)
 	if err != nil {
 		return m, err
 	}
-	is, err := h.memberships(now, t.w, t.is, ids)
+	is, err := now.members(t.w.e, t.is, ids)
 	if err != nil {
 		return m, err
 	}
-	var changed []dict.ID
-	var entered []bool
-	for i, id := range ids {
-		if was[i] != is[i] {
-			changed, entered = append(changed, id), append(entered, is[i])
-		}
+	if m.Left, err = now.names(t.w.e.Type(), idset.AndNot(was, is)); err != nil {
+		return m, err
 	}
-	err = now.sn.Strings(t.w.e.Type(), changed, func(i int, s []byte) error {
-		if entered[i] {
-			m.Entered = append(m.Entered, string(s))
-		} else {
-			m.Left = append(m.Left, string(s))
-		}
-		return nil
-	})
+	m.Entered, err = now.names(t.w.e.Type(), idset.AndNot(is, was))
 	return m, err
 }
 
-// memberships reports which ids are in the set, in a state. The ids of the expression's
-// strings are those that the watch had: a string that has got its id since has brought
-// nothing that was told.
-func (h *watcher) memberships(at *state, w *watch, of, ids []dict.ID) ([]bool, error) {
-	in := make([]bool, len(ids))
-	v, err := newEvaluation(h.ctx, at.sn, w.e, nil)
-	if err != nil {
-		return nil, err
-	}
-	v.ids, v.listsRead = of, at.lists
-	for i, id := range ids {
-		if in[i], err = v.contains(literal{is: w.e.Type()}, id); err != nil {
-			return nil, err
+// candidatesOf returns the members that may have changed, or that they are too many. It
+// reads no more of them than that takes.
+func (h *watcher) candidatesOf(before, now *state, t round) (ids idset.Set, overflow bool, err error) {
+	for _, c := range t.changes {
+		if c.overflow {
+			return ids, true, nil
 		}
+		ids = idset.Or(ids, c.members())
 	}
-	return in, nil
-}
-
-// membersOf adds the members of a set, hidden or not, to candidates.
-func membersOf(sn *graph.Snapshot, l leaf, candidates map[dict.ID]struct{}) error {
-	add := func(id uint64) bool {
-		candidates[dict.ID(id)] = struct{}{}
-		return len(candidates) <= maxCandidates
-	}
-	if l.op == opForward {
-		ids, err := sn.AppendRecorded(nil, l.kind, l.of)
-		for _, id := range ids {
-			if !add(id) {
-				break
+	for _, l := range t.whole {
+		for _, at := range []*state{before, now} {
+			set, tooMany, err := at.whole(l)
+			if err != nil || tooMany {
+				return ids, tooMany, err
 			}
+			ids = idset.Or(ids, set)
 		}
-		return err
 	}
-	if l.op == opListed {
-		return sn.Listed(l.of, l.by, graph.Window{}, func(member dict.ID, _ format.Path) { add(uint64(member)) })
-	}
-	t, err := sn.Actors(l.kind, l.of)
-	if err != nil {
-		return err
-	}
-	set, err := t.All()
-	if err == nil {
-		set.All()(add)
-	}
-	return err
+	return ids, ids.Len() > maxCandidates, h.meter.charge(memberCost * int(ids.Len()))
 }

@@ -13,6 +13,7 @@ import (
 // instant reads a time: RFC 3339, a date (its first moment, UTC), or an age, such as 24h,
 // 90m or 7d, which is so long before now. isAge says that it was one.
 func instant(s string, now time.Time) (t time.Time, isAge bool, err error) {
+	now = now.Truncate(time.Microsecond) // as cursors keep it: all pages count from one time
 	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
 		return t, false, nil
 	}
@@ -35,26 +36,37 @@ func instant(s string, now time.Time) (t time.Time, isAge bool, err error) {
 // maxAgeDays bounds an age, so that it is a time that there is: a hundred years.
 const maxAgeDays = 36525
 
+// firstMicro returns the first microsecond since 1970 that is not before t. Keys count whole
+// microseconds: those not before t are those from this one on.
+func firstMicro(t time.Time) int64 {
+	micro := t.UnixMicro() // rounded down, before 1970 as well
+	if t.Nanosecond()%int(time.Microsecond) != 0 {
+		micro++
+	}
+	return micro
+}
+
 // window makes a window of two times, of which "" is none. isAge says that one was an age.
 func window(since, until string, now time.Time) (w graph.Window, isAge bool, err error) {
 	if since == "" && until == "" {
 		return w, false, nil
 	}
-	var from, to int64
+	from, to := read.AnyTime()
+	var first time.Time
 	if since != "" {
 		t, age, err := instant(since, now)
 		if err != nil {
 			return w, false, fmt.Errorf("since: %w", err)
 		}
-		from, isAge = max(t.UnixMicro(), 0), age
+		first, from, isAge = t, firstMicro(t), age
 	}
 	if until != "" {
 		t, age, err := instant(until, now)
 		if err != nil {
 			return w, false, fmt.Errorf("until: %w", err)
 		}
-		to, isAge = max(t.UnixMicro(), 1), isAge || age
-		if since != "" && to <= from {
+		to, isAge = firstMicro(t), isAge || age
+		if since != "" && !first.Before(t) {
 			return w, false, fmt.Errorf("since (%s) is not before until (%s)", since, until) //nolint:err113 // it is told to whoever asks
 		}
 	}
@@ -63,6 +75,11 @@ func window(since, until string, now time.Time) (w graph.Window, isAge bool, err
 
 // window reads the parameters since and until.
 func (q params) window(now time.Time) (graph.Window, error) {
+	for _, name := range []string{"since", "until"} {
+		if q.values.Has(name) && q.values.Get(name) == "" {
+			return graph.Window{}, invalid("parameter %s is empty: give a time, or leave it out", name)
+		}
+	}
 	w, _, err := window(q.values.Get("since"), q.values.Get("until"), now)
 	if err != nil {
 		return w, invalid("parameter %v", err)

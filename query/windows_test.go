@@ -177,7 +177,6 @@ func TestAges(t *testing.T) {
 		})
 	}
 	for ask, want := range map[string]int{
-		"since=1h": 2, "since=61m": 3, "since=24h": 4, "since=1d": 4, "since=2d": 5, "since=1w": 5, "since=2w": 6, "until=1h": 4, "until=2h": 3, "since=7d,until=2h": 2,
 		"since=" + now.Add(-time.Minute).UTC().Format(time.RFC3339): 2, "since=1970-01-01": 6, "until=9999-12-31": 6, "since=2560-01-01": 0, "since=2020-01-01,until=9999-12-31": 6, "until=1970-01-01": 0, "until=2900-01-01": 6, "since=0s": 1,
 	} {
 		if a := w.query(url.Values{"set": {"follows(" + actor + "," + ask + ")"}}); a.Total != want {
@@ -360,6 +359,8 @@ func (w *world) record(k kinds.Info, actor, subject string, s span) string {
 			continue
 		}
 		switch tid, ok := syntax.ParseTID(p.Rkey); {
+		case sinceTID == 0: // of a subject without a time the lowest key is shown
+			other = append(other, p.Rkey)
 		case !ok:
 			other = append(other, p.Rkey)
 		case tid >= sinceTID:
@@ -472,6 +473,84 @@ func TestList(t *testing.T) {
 	for _, ask := range []string{"list?set=union(follows(did:plc:a))", "query?records=true&set=members(did:web:a.example)"} {
 		if status, body, _ := w.get("/xrpc/blue.skein.graph." + ask); status != 400 {
 			t.Errorf("%s: %d %s", ask, status, body)
+		}
+	}
+}
+
+// The ends of a window are compared exactly: to the first key that there is, below the
+// microsecond that keys count, and outside of the times that keys can name.
+func TestWindowEnds(t *testing.T) {
+	w := newWorld(t, 26, 0)
+	actor, seq := w.history.Accounts()[0], int64(0)
+	follow := func(tid uint64) {
+		seq++
+		w.happen(&oracle.Event{
+			Type: oracle.CommitEvent, Seq: seq, DID: actor, Rev: history.TID(uint64(seq) << 20),
+			Ops: []oracle.Op{{Kind: "like", Rkey: string(syntax.AppendTID(nil, tid)), Subject: "at://" + actor + "/app.bsky.feed.post/" + string(syntax.AppendTID(nil, tid))}},
+		})
+	}
+	at := time.Date(2026, 11, 22, 6, 0, 0, 123_456_000, time.UTC)
+	follow(uint64(at.UnixMicro()-1)<<10 | 1023)
+	follow(uint64(at.UnixMicro()) << 10)
+	follow(uint64(at.UnixMicro())<<10 | 7)
+	follow(uint64(at.UnixMicro()+1) << 10)
+	follow(1)       // the first microsecond of 1970
+	follow(1 << 10) // the second
+	follow(1<<63 - 1)
+	const all, odd = 7, "2026-11-22T06:00:00.123456"
+	for ask, want := range map[string]int{
+		"since=" + odd + "Z":                          4,
+		"since=" + odd + "001Z":                       2,
+		"since=" + odd + "999Z":                       2,
+		"since=2026-11-22T06:00:00.123455001Z":        4,
+		"until=" + odd + "Z":                          3,
+		"until=" + odd + "001Z":                       5,
+		"until=2026-11-22T06:00:00.123455999Z":        3,
+		"since=" + odd + "Z,until=" + odd + "001Z":    2,
+		"since=" + odd + "001Z,until=" + odd + "002Z": 0,
+		"until=1970-01-01T00:00:00Z":                  0,
+		"until=1970-01-01T00:00:00.000000001Z":        1,
+		"until=1970-01-01T00:00:00.000001Z":           1,
+		"until=1970-01-01T00:00:00.000002Z":           2,
+		"since=1970-01-01T00:00:00Z":                  all,
+		"since=1970-01-01T00:00:00.0000001Z":          all - 1,
+		"since=1969-12-31T23:59:59.9999999Z":          all,
+		"since=0001-01-01":                            all,
+		"until=1969-12-31":                            0,
+		"since=1950-01-01,until=1960-01-01":           0,
+		"since=1950-01-01,until=2300-01-01":           all,
+		"until=2255-06-05T23:47:34.740992Z":           all,
+		"since=2255-06-05T23:47:34.740991Z":           1,
+		"since=2255-06-05T23:47:34.740992Z":           0,
+		"since=2255-06-06":                            0,
+		"since=2300-01-01,until=2400-01-01":           0,
+		"since=9999-12-31":                            0,
+		"until=9999-12-31":                            all,
+	} {
+		set := "likes(" + actor + "," + ask + ")"
+		if a := w.query(url.Values{"set": {set}}); a.Total != want {
+			t.Errorf("%s: %d, want %d", ask, a.Total, want)
+		}
+		p := url.Values{"of": {"members(" + actor + ")"}, "via": {"likes"}}
+		for part := range strings.SplitSeq(ask, ",") {
+			name, at, _ := strings.Cut(part, "=")
+			p.Set(name, at)
+		}
+		var got ranked
+		if w.ask("blue.skein.graph.rank", p, &got); len(got.Items) != want {
+			t.Errorf("rank, %s: %d, want %d", ask, len(got.Items), want)
+		}
+		if since, ok := strings.CutPrefix(ask, "since="); ok && !strings.Contains(ask, "until") {
+			p = url.Values{"of": {"members(" + actor + ")"}, "via": {"likes"}, "subjectsSince": {since}}
+			if w.ask("blue.skein.graph.rank", p, &got); len(got.Items) != want {
+				t.Errorf("subjectsSince=%s: %d, want %d", since, len(got.Items), want)
+			}
+		}
+	}
+	for _, bad := range []string{"since=" + odd + "001Z,until=" + odd + "001Z", "since=1960-01-01,until=1960-01-01", "since=2400-01-01,until=2300-01-01"} {
+		status, body, _ := w.get("/xrpc/blue.skein.graph.query?set=" + url.QueryEscape("likes("+actor+","+bad+")"))
+		if status != 400 || !strings.Contains(body, "is not before until") {
+			t.Errorf("%s: %d %s", bad, status, body)
 		}
 	}
 }

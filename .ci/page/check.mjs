@@ -7,6 +7,7 @@
 import {readFileSync, mkdirSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {chromium} from 'playwright-core';
+import {feeds, graphs} from './parts.mjs';
 
 const [base, admin, truthFile, shots, executablePath] = process.argv.slice(2);
 const truth = JSON.parse(readFileSync(truthFile));
@@ -38,7 +39,7 @@ await context.grantPermissions(['clipboard-read', 'clipboard-write'], {origin: b
 const page = await context.newPage();
 const said = [], outside = [];
 let refusals = 0; // answers that are errors are said by the console, too
-page.on('console', m => { if (m.type() !== 'error' || !/status of 400|WebSocket.*response code: 400/.test(m.text())) said.push(m.type() + ': ' + m.text()); else refusals++; });
+page.on('console', m => { if (m.type() !== 'error' || !/status of (400|504)|WebSocket.*response code: 400/.test(m.text())) said.push(m.type() + ': ' + m.text()); else refusals++; });
 page.on('pageerror', e => said.push('error: ' + e));
 page.on('request', r => { if (!r.url().startsWith(base) && !r.url().startsWith(admin)) outside.push(r.url()); });
 await page.addInitScript(() => addEventListener('securitypolicyviolation', e => console.warn('policy: ' + e.violatedDirective + ' ' + e.blockedURI)));
@@ -67,6 +68,7 @@ const type = async text => {
   await answered();
 };
 const facts = () => page.textContent('#out .facts');
+const lines = text => text.split('\n').filter(Boolean), action = name => page.click(`#out .bar button:text-is("${name}")`);
 const members = () => page.$$eval('#out .members .who a', list => list.map(a => a.textContent.startsWith('did:') && a.textContent.includes('/') ? 'at://' + a.textContent : a.textContent));
 const axe = async where => {
   await page.evaluate(axeSource);
@@ -74,6 +76,8 @@ const axe = async where => {
   const bad = violations.filter(v => ['serious', 'critical'].includes(v.impact));
   expect(bad.length === 0, `axe-core, ${where}: ${bad.length} serious` + bad.map(v => `\n       ${v.id}: ${v.nodes.map(n => n.html).slice(0, 3).join(' ')}`).join(''));
 };
+
+const the = {page, base, shots, account, follows, records, hidden, expect, until, axe, facts, action, lines};
 
 // It is seen at once what the index does.
 await page.goto(base + '/');
@@ -135,6 +139,9 @@ await type(`intersect(follows(${account}), likers(${post}))`);
 expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), `those followed who like a post: ${both.length}`);
 expect(/ ms/.test(await facts()), 'how long it took: ' + await facts());
 expect((await page.textContent('#out pre')).includes('--data-urlencode'), 'the line for curl');
+expect(await page.isHidden('#out pre'), 'it is shown when it is asked for');
+await action('curl');
+expect(await page.isVisible('#out pre') && await page.getAttribute('#out .bar [aria-expanded=true]', 'aria-controls') !== '', 'and then');
 await page.click('#out .curl button');
 expect((await page.evaluate(() => navigator.clipboard.readText())).startsWith('curl -G '), 'it is copied');
 await page.reload();
@@ -161,6 +168,14 @@ const typeSet = async set => {
   await until(t => document.querySelector('#out h2')?.textContent === t, set);
 };
 await typeSet(`likers(${post})`);
+expect(JSON.stringify(await page.$$eval('#out .bar button', list => list.map(b => b.textContent))) === JSON.stringify(['Which of these…', 'Watch', 'curl', 'Copy all', 'CSV']), 'one bar of actions');
+expect(await page.evaluate(() => document.querySelector('#out .bar').getBoundingClientRect().bottom <= document.querySelector('#out ol.members:not([hidden])').getBoundingClientRect().top), 'it is above the members');
+expect(await page.isHidden('#whom'), 'a form is shown when it is asked for');
+await action('Which of these…');
+expect(await page.evaluate(() => document.activeElement.id) === 'way', 'and has the focus then');
+await action('curl');
+expect(await page.isHidden('#whom') && await page.isVisible('#out pre'), 'one panel at a time');
+await action('Which of these…');
 await page.selectOption('#way', 'are followed by the account');
 await page.fill('#whom', post);
 await page.click('.follow button');
@@ -174,6 +189,7 @@ await until(() => document.querySelector('#out h2').textContent.startsWith('inte
 expect(await page.evaluate(() => document.activeElement.tagName + scrollY) === 'H20', 'the new answer is shown from its beginning');
 expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), 'likers that are followed by an account');
 await typeSet(`likers(${post})`);
+await action('Which of these…');
 await page.selectOption('#way', 'are not followed by the account');
 await page.fill('#whom', account);
 await page.click('.follow button');
@@ -183,6 +199,7 @@ for (const [set, whom] of [[`likers(${post})`, {account, post, list: `at://${acc
   await typeSet(set);
   for (const way of await page.$$eval('#way option', list => list.map(o => o.textContent))) {
     await typeSet(set);
+    await action('Which of these…');
     await page.selectOption('#way', way);
     await page.fill('#whom', whom[way.split(' ').at(-1)]);
     await page.click('.follow button');
@@ -191,6 +208,29 @@ for (const [set, whom] of [[`likers(${post})`, {account, post, list: `at://${acc
   }
 }
 await axe('a set');
+
+// All pages are copied and saved, and not only the one that is shown.
+await typeSet(large);
+await action('Copy all');
+await until(() => /^Copied/.test(document.querySelector('#out [role=status]').textContent));
+const copied = lines(await page.evaluate(() => navigator.clipboard.readText()));
+expect(copied.length === total && copied.every(m => seen.has(m)), `all is copied: ${copied.length} of ${total}: ${await page.textContent('#out [role=status]')}`);
+const csv = async () => {
+  const [download] = await Promise.all([page.waitForEvent('download'), action('CSV')]);
+  return [download.suggestedFilename(), readFileSync(await download.path(), 'utf8').split('\r\n').filter(Boolean)];
+};
+{
+  const [name, [head, ...rows]] = await csv();
+  expect(/^skein-union-likers.*\.csv$/.test(name) && head === 'member' && rows.length === total, `${name}: ${rows.length} rows`);
+  await typeSet(`follows(${account})`);
+  const [, [columns, ...records]] = await csv();
+  expect(columns.startsWith('member,record,') && records.length === follows.size && records.every(r => follows.has(r.split(',')[0])), `with records: ${columns}, ${records.length} rows`);
+  await page.route('**/xrpc/blue.skein.graph.list?**', route => route.fulfill({status: 504, json: {error: 'QueryTimeout', message: 'the question took longer than 10s'}}));
+  await action('Copy all');
+  await until(() => /That failed: the question took longer/.test(document.querySelector('#out [role=status]').textContent));
+  expect(true, 'what fails is said');
+  await page.unroute('**/xrpc/blue.skein.graph.list?**');
+}
 
 // An account, a post, and what can be asked of them.
 const cards = async () => (await page.textContent('#out .cards')).replaceAll('at least ', '');
@@ -201,11 +241,16 @@ const card = async (name, n) => {
 await type(account);
 await until(() => [...document.querySelectorAll('#out .cards small')].every(e => e.textContent !== '…'));
 expect((await cards()).includes('Follows' + follows.size), 'an account: ' + (await cards()));
-await until(() => /indexed|there|missed/.test(document.querySelector('#out .facts').textContent));
+await until(() => /indexed|there|missed|may have changed/.test(document.querySelector('#out .facts').textContent));
 expect(true, 'what is known of it: ' + await facts());
 await axe('an account');
 await page.screenshot({path: shots + '/account-light.png'});
-for (const name of ['Blocks', 'Blocked by', 'Mutual', 'Liked in the last week', 'What its follows like', 'Similar accounts', 'On the lists', 'New followers this week', 'Followers']) {
+// What can be opened is a link, and nothing else is.
+const open = await page.$$eval('#out .cards li', list => list.map(li => [li.querySelector('b').textContent, li.querySelector('small').textContent, Boolean(li.querySelector('a[href]'))]));
+expect(open.every(([, n, link]) => link === (n.replace('at least ', '') !== '0')), 'counts that can be opened are links: ' + open.filter(o => !o[2]).map(o => o[0] + ' ' + o[1]));
+expect(open.some(o => !o[2]) && open.some(o => o[2]), 'there are both');
+expect(await page.$$eval('#tiles a, #kinds a', list => list.length) === 0, 'the figures of the index are none');
+for (const name of ['Blocks', 'Blocked by', 'Mutual', 'Liked in the last week', 'What its follows like', 'Similar accounts', 'New followers this week', 'Followers']) {
   await type(account);
   await page.click(`#out .cards a:has(b:text-is("${name}"))`);
   await until(() => !document.querySelector('#out .cards') && document.querySelector('#out pre'));
@@ -216,7 +261,7 @@ await until(() => [...document.querySelectorAll('#out .cards small')].every(e =>
 expect((await cards()).includes('Likers' + postLikers.size), 'a post: ' + (await cards()));
 await page.fill('#whom', account);
 await page.click('.follow button');
-await page.waitForSelector('#out .members');
+await page.waitForSelector('#out .members li');
 expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), 'which of an account’s follows liked it');
 await type(`https://bsky.app/profile/${post.split('/')[2]}/post/${post.split('/')[4]}`);
 expect(await card('Likers', postLikers.size), 'the address of a post');
@@ -224,13 +269,29 @@ await type('https://bsky.app/profile/' + account);
 expect(await card('Follows', follows.size), 'the address of an account');
 await type(`at://${account}/app.bsky.graph.list/x`);
 await page.waitForSelector('#out .cards');
-expect(/On the list/.test(await page.textContent('#out')) && (await page.textContent('#out .facts')).includes(account), 'a list, and whose');
+expect(/On the list/.test(await page.textContent('#out')) && (await page.getAttribute('#out .facts a', 'href')).includes(encodeURIComponent(account)), 'a list, and whose');
 
 // A ranking: it is typed as in the file of feeds, has pages, and says what it is.
 const ranking = `rank(of=follows(${account}), via=likes)`;
 await type(ranking);
 expect((await page.textContent('#out h2')) === `What is liked by those that ${account} follows`, 'a ranking: ' + await facts());
 const ranked = new Set(await members());
+for (const by of ['', ', since=3650d', ', by=lift, min=1', ', limit=3']) {
+  await type(ranking.slice(0, -1) + by + ')');
+  const counted = await page.textContent('#out .members .more a');
+  await page.click('#out .members .more a');
+  await until(() => document.querySelector('#out h2')?.textContent.startsWith('intersect('));
+  expect(parseInt(await facts()) === parseInt(counted.replace('liked by ', '')), `${counted}, opened${by}: ${await facts()}`);
+}
+await type(ranking.slice(0, -1) + ', limit=3)');
+await action('Copy all');
+await until(() => /^Copied/.test(document.querySelector('#out [role=status]').textContent));
+expect(lines(await page.evaluate(() => navigator.clipboard.readText())).length === 3, 'as many of a ranking are copied as were asked for');
+await type(ranking);
+await page.click('#out .facts a');
+await until(a => document.querySelector('#out h2')?.textContent === a, `follows(${account})`);
+expect(true, 'whose likes they are can be opened');
+await type(ranking);
 for (let n = 2; await page.$('#out a:has-text("The next page")'); n++) {
   await page.click('#out a:has-text("The next page")');
   await until(n => document.querySelector('#out .facts')?.textContent.startsWith('page ' + n), n);
@@ -256,11 +317,35 @@ expect(await card('Follows', follows.size), 'invisible marks are taken away');
 await type('@alice');
 await page.waitForSelector('#out .error');
 expect(/is no handle/.test(await page.textContent('#out .error')), 'half a handle: ' + await page.textContent('#out .error'));
-await type(`rank(of=follows(${account}), via=lovers)`);
-expect(/parameter via/.test(await page.textContent('#out .error')), 'a ranking along nothing: ' + await page.textContent('#out .error'));
+
+// A mistake is shown where it is, and its correction can be clicked.
+const mistakes = [
+  [`rank(of=follows(${account}), via=lover)`, /parameter via/, `rank(of=follows(${account}), via=followers)`],
+  [`rank(of=follows(${account}), via=likes, sinse=1h)`, /rank has no sinse/, `rank(of=follows(${account}), via=likes, since=1h)`],
+  [`rank(of=follows(${account}), via=likes`, /must end with/, `rank(of=follows(${account}), via=likes)`],
+  [`intersect(follows(${account}), folowers(${account}))`, /"folowers" is not a set/, `intersect(follows(${account}), followers(${account}))`],
+  [`rank(of=folows(${account}), via=likes)`, /"folows" is not a set/, `rank(of=follows(${account}), via=likes)`],
+  [`union(follows(${account}), followers(${account}`, /must go on with/, `union(follows(${account}), followers(${account}))`],
+  ['followers(alice.example.com)', /written with an @/, 'followers(@alice.example.com)'],
+  ['@alice', /is no handle/, '@alice.bsky.social'],
+];
+for (const [wrong, says, right] of mistakes) {
+  await type(wrong);
+  await page.waitForSelector('#out .error a');
+  expect(says.test(await page.textContent('#out .error')) && await page.textContent('#out .error a') === right, `${wrong}: did you mean ${await page.textContent('#out .error a')}`);
+  await page.click('#out .error a');
+  await until(q => document.querySelector('#q').value === q && !document.querySelector('#out[aria-busy]'), right);
+  const [now, handles] = [await page.textContent('#out'), right.includes('@')];
+  expect(handles ? /handles are not resolved/.test(now) : !/That cannot be asked/.test(now), 'and that can be asked');
+}
 await type(`rank(of=follows(${account}), via=likes, except=likes(oops))`);
 await page.waitForSelector('#out .error pre');
-expect((await page.textContent('#out .error pre')).startsWith('likes(oops)\n'), 'an error in a part of it is shown there');
+{
+  const [line, caret] = (await page.textContent('#out .error pre')).split('\n');
+  expect(line.slice(caret.length - 1).startsWith('oops'), 'an error in a part of it is shown there');
+  await page.click('#out .error button');
+  expect(await page.evaluate(() => document.activeElement.value.slice(document.activeElement.selectionStart, document.activeElement.selectionEnd)) === 'oops', 'and corrected there');
+}
 
 // The way back is to the place where one was.
 await typeSet(`likes(${both[0]})`);
@@ -273,18 +358,30 @@ expect(true, 'the way back is to the same place');
 
 // What happens is told.
 await typeSet(`followers(${account})`);
-await page.click('#out button:has-text("Watch")');
+await action('Watch');
 await until(() => /nothing has changed/.test(document.querySelector('#out').textContent));
 expect(true, 'a set is watched');
-await page.click('#out button:has-text("Stop watching")');
+await action('Stop watching');
 await typeSet(`followers(${account}, since=7d)`);
-await page.click('#out button:has-text("Watch")');
+await action('Watch');
 await until(() => /cannot be watched/.test(document.querySelector('#out').textContent));
 expect(true, 'one with a window cannot be, and that is said');
 
+// Who comes and goes is listed once.
+await page.routeWebSocket(/subscribe/, ws => {
+  ws.send(JSON.stringify({type: 'did', cursor: '1'}));
+  ws.onMessage(() => {});
+  for (const change of [{entered: both.slice(0, 2)}, {left: both.slice(0, 1)}, {entered: both.slice(0, 1)}]) ws.send(JSON.stringify({...change, cursor: '2'}));
+});
+await page.goto(base + '/'); // sockets are intercepted from the next page on
+await typeSet(`likers(${post})`);
+await action('Watch');
+await until(() => document.querySelectorAll('#out [role=log] li').length > 1);
+expect(JSON.stringify(await page.$$eval('#out [role=log] li', list => list.map(li => li.dataset.member + /entered|left/.exec(li.textContent)))) === JSON.stringify([both[0] + 'entered', both[1] + 'entered']), 'who enters, leaves and enters is listed once');
+await action('Stop watching');
+
 // Errors, under the place where they are.
 await type(`intersect(follows(${account}), folowers(${account}))`);
-expect(/did you mean followers/.test(await page.textContent('#out .error')), 'an error: ' + (await page.textContent('#out .error b')));
 const [line, caret] = (await page.textContent('#out .error pre')).split('\n');
 expect(line.slice(caret.length - 1).startsWith('folowers'), 'it is shown where');
 await axe('an error');
@@ -297,12 +394,20 @@ expect(outside.length === 0, 'nothing was asked of anybody else' + outside.join(
 await type(`follows(${account})`);
 await page.check('#names');
 await until(() => document.querySelectorAll('#out .members b').length > 0);
-expect(/Person/.test(await page.textContent('#out .members')), 'names, when they are allowed');
+expect(/Person/.test(await page.textContent('#out .members:not([hidden])')), 'names, when they are allowed');
 expect(outside.length > 0 && outside.every(u => u.startsWith('https://public.api.bsky.app/')), 'and then nobody but public.api.bsky.app is asked');
 await page.screenshot({path: shots + '/set-names.png'});
 await type(`likes(${both[0]})`);
 await until(() => document.querySelectorAll('#out .words').length > 0);
 expect((await members())[0] === 'Post 0 <b>says</b>', 'what posts say, as text: ' + (await members())[0]);
+await type(post);
+await until(() => document.querySelector('#out .facts b'));
+expect((await page.$$eval('#out b', list => list.map(b => b.textContent))).filter(t => t.startsWith('Person')).length === 1, 'the author of a post is named once: ' + await page.textContent('#out .facts'));
+await type(`intersect(follows(${account}), likers(${post}))`);
+await until(() => /@person/.test(document.querySelector('#out h2').textContent));
+expect(/^intersect\(follows\(@person\d+\.example\.com\), likers\(“Post \d+ .*”\)\)$/.test(await page.textContent('#out h2')), 'an expression says names: ' + await page.textContent('#out h2'));
+const listed = await page.$$eval('#out [data-member]', list => list.map(e => e.dataset.member));
+expect(new Set(listed).size === listed.length, 'nobody is listed twice');
 await type(account);
 await until(() => document.querySelector('#out h2 b'));
 expect(/^Person 0 @person0/.test(await page.textContent('#out h2')), 'who an account is: ' + await page.textContent('#out h2'));
@@ -317,11 +422,48 @@ await answered();
 await page.waitForTimeout(300);
 expect(outside.length === asked, 'and not, when they are not');
 
+// On the public network names are shown unless the viewer turns them off, and that is kept.
+await page.evaluate(() => localStorage.clear());
+await page.route('**/page/config.json', async route => {
+  const response = await route.fetch();
+  await route.fulfill({response, json: {...await response.json(), public: true}});
+});
+await page.goto(base + '/?' + new URLSearchParams({q: `follows(${account})`}));
+await until(() => document.querySelectorAll('#out .members b').length > 0);
+expect(await page.isChecked('#names'), 'names are shown on the public network');
+await page.uncheck('#names');
+await page.reload();
+await answered();
+await page.waitForTimeout(300);
+expect(!(await page.isChecked('#names')) && await page.$('#out .members b') === null, 'unless the viewer turns them off');
+await page.unroute('**/page/config.json');
+await page.evaluate(() => localStorage.clear());
+
+// What is proposed is of this store, and has an answer.
+await page.goto(base + '/');
+await page.waitForSelector('#out .cards a');
+const proposed = await page.$$eval('#out .cards a', list => list.map(a => [a.querySelector('b').textContent, new URL(a.href).searchParams]).map(([t, p]) => [t, p.get('q')]).filter(([, q]) => q));
+expect(proposed.length === 5, `${proposed.length} examples`);
+for (const [title, q] of proposed) {
+  expect((q.match(/did:[a-z]+:[A-Za-z0-9._:-]+/g) || []).every(did => truth.accounts[did] || [...Object.values(followed)].some(f => f.has(did)) || Object.keys(likers).some(p => p.includes(did))), title + ' is about this store');
+  await type(q);
+  await until(() => document.querySelector('#out .members li, #out .cards a'));
+  expect(!(await page.$('#out .error')), `${title} ${await facts()}`);
+}
+
+await feeds(the);
+await graphs(the);
+
+// Where the address is shared, it says what is asked.
+await page.goto(base + '/?' + new URLSearchParams({q: `follows(${account})`}));
+expect(await page.getAttribute('meta[property="og:title"]', 'content') === `follows(${account}) – skein`, 'og:title');
+expect((await page.request.get(await page.getAttribute('meta[property="og:image"]', 'content'))).headers()['content-type'] === 'image/png', 'og:image');
+
 // Everything can be reached by keyboard.
 await page.goto(base + '/');
 await page.waitForSelector('#tiles div');
 const reached = new Set();
-for (let i = 0; i < 25; i++) {
+for (let i = 0; i < 35; i++) {
   await page.keyboard.press('Tab');
   reached.add(await page.evaluate(() => document.activeElement.id || document.activeElement.className || document.activeElement.tagName));
 }

@@ -2,11 +2,12 @@
 //
 //	go run ./clients/generate
 //
-// writes typescript/src/methods.ts and python/skein/methods.py. What is not made from the
-// lexicons, how a server is asked, is written by hand beside them.
+// writes typescript/src/methods.ts and python/skein_blue/methods.py. The rest of the clients,
+// how they ask a server, is written by hand beside these files.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -17,23 +18,27 @@ import (
 	"skein.blue/query"
 )
 
-// method is a method by its lexicon.
-type method struct{ lexicon.File }
+// errNames is returned where two lexicons would make one name in the clients.
+var errNames = errors.New("generate: two definitions have one name in the clients")
 
-// name is the last part of the NSID.
-func (l *method) name() string { return l.ID[strings.LastIndexByte(l.ID, '.')+1:] }
+// forms are the methods that a server also takes by POST, as a form: their parameters may be
+// longer than a URL should be.
+var forms = []string{
+	"blue.skein.graph.contains", "blue.skein.graph.known", "blue.skein.graph.list",
+	"blue.skein.graph.query", "blue.skein.graph.rank",
+}
 
-// typeName is the name of a definition's type: QueryOutput, RankItem.
-func (l *method) typeName(def string) string { return title(l.name()) + title(def) }
+// file is a lexicon: a method, or definitions that methods refer to.
+type file struct {
+	lexicon.File
 
-func (l *method) ref(ref string) string { return l.typeName(strings.TrimPrefix(ref, "#")) }
-
-func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+	tagged map[string]bool // full names of the definitions that answers tag with $type
+}
 
 func main() {
 	all, err := read()
 	if err == nil {
-		for path, text := range files(all) {
+		for path, text := range made(all) {
 			if err = os.WriteFile("clients/"+path, []byte(text), 0o644); err != nil {
 				break
 			}
@@ -45,225 +50,95 @@ func main() {
 	}
 }
 
-// read returns the methods, in order.
-func read() (all []method, err error) {
+// read returns the lexicons, in order.
+func read() (all []file, err error) {
 	files, err := lexicon.Read(query.Lexicons, "lexicons")
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what it did
+	}
+	tagged, names := map[string]bool{}, map[string]string{}
 	for _, f := range files {
-		all = append(all, method{f})
-	}
-	return all, err
-}
-
-// files returns what is made, by path.
-func files(all []method) map[string]string {
-	return map[string]string{"typescript/src/methods.ts": typescript(all), "python/skein/methods.py": python(all)}
-}
-
-// ---- TypeScript ----
-
-func typescript(all []method) string {
-	var b strings.Builder
-	b.WriteString("// Made from the lexicons by go run ./clients/generate. Do not edit.\n\n")
-	for i := range all {
-		l := &all[i]
+		l := file{f, tagged}
 		for _, def := range slices.Sorted(maps.Keys(l.Defs)) {
 			d := l.Defs[def]
-			switch {
-			case def != "main":
-				l.tsInterface(&b, l.typeName(def), &d, d.Properties, d.Required)
-			default:
-				if p := d.Parameters; p != nil {
-					l.tsInterface(&b, l.typeName("params"), p, p.Properties, p.Required)
-				}
-				if d.Output != nil {
-					o := &d.Output.Schema
-					l.tsInterface(&b, l.typeName("output"), o, o.Properties, o.Required)
-				}
+			l.tag(&d)
+			if d.Output != nil {
+				l.tag(&d.Output.Schema)
 			}
-		}
-	}
-	b.WriteString("/** What is asked of a server: a method by its NSID, with parameters. */\nexport type Call = (nsid: string, params: object) => Promise<unknown>;\n\n/** The methods. */\nexport class Methods {\n  protected readonly call: Call;\n\n  constructor(call: Call) {\n    this.call = call;\n  }\n")
-	for i := range all {
-		l := &all[i]
-		main := l.Defs["main"]
-		if main.Output == nil {
-			continue
-		}
-		params := ""
-		given := "{}"
-		if main.Parameters != nil {
-			params, given = "params: "+l.typeName("params"), "params"
-		}
-		fmt.Fprintf(&b, "\n  /** %s */\n  %s(%s): Promise<%s> {\n    return this.call('%s', %s) as Promise<%s>;\n  }\n", main.Description, l.name(), params, l.typeName("output"), l.ID, given, l.typeName("output"))
-	}
-	b.WriteString("}\n")
-	return b.String()
-}
-
-func (l *method) tsInterface(b *strings.Builder, name string, d *lexicon.Def, properties map[string]lexicon.Def, required []string) {
-	if d.Description != "" {
-		fmt.Fprintf(b, "/** %s */\n", d.Description)
-	}
-	fmt.Fprintf(b, "export interface %s {\n", name)
-	for _, p := range slices.Sorted(maps.Keys(properties)) {
-		q := properties[p]
-		if q.Description != "" {
-			fmt.Fprintf(b, "  /** %s */\n", q.Description)
-		}
-		optional := "?"
-		if slices.Contains(required, p) {
-			optional = ""
-		}
-		fmt.Fprintf(b, "  %s%s: %s;\n", p, optional, l.tsType(&q))
-	}
-	b.WriteString("}\n\n")
-}
-
-func (l *method) tsType(d *lexicon.Def) string {
-	switch d.Type {
-	case "integer":
-		return "number"
-	case "boolean":
-		return "boolean"
-	case "array":
-		return l.tsType(d.Items) + "[]"
-	case "ref":
-		return l.ref(d.Ref)
-	case "unknown":
-		return "Record<string, unknown>"
-	}
-	values := func(list []string) string { return "'" + strings.Join(list, "' | '") + "'" }
-	switch {
-	case len(d.Enum) > 0:
-		return values(d.Enum)
-	case len(d.KnownValues) > 0:
-		return values(d.KnownValues) + " | (string & {})"
-	}
-	return "string"
-}
-
-// ---- Python ----
-
-func python(all []method) string {
-	var b strings.Builder
-	b.WriteString("\"\"\"Made from the lexicons by go run ./clients/generate. Do not edit.\"\"\"\n\nfrom __future__ import annotations\n\nfrom typing import Any, Dict, List, Literal, Sequence, TypedDict, Union\n\n\n")
-	for i := range all {
-		l := &all[i]
-		for _, def := range slices.Sorted(maps.Keys(l.Defs)) {
-			d := l.Defs[def]
-			if def != "main" {
-				l.pyTyped(&b, l.typeName(def), d.Description, d.Properties, d.Required)
-			} else if d.Output != nil {
-				o := &d.Output.Schema
-				l.pyTyped(&b, l.typeName("output"), d.Description, o.Properties, o.Required)
+			name := l.typeName(def)
+			if def == "main" {
+				name = l.name()
 			}
-		}
-	}
-	b.WriteString("class Methods:\n    \"\"\"The methods.\"\"\"\n\n    def _call(self, nsid: str, params: Dict[str, Any]) -> Any:\n        raise NotImplementedError\n")
-	for i := range all {
-		l := &all[i]
-		main := l.Defs["main"]
-		if main.Output == nil {
-			continue
-		}
-		fmt.Fprintf(&b, "\n    def %s(self", snake(l.name()))
-		var given []string
-		if p := main.Parameters; p != nil {
-			var optional []string
-			for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
-				q := p.Properties[name]
-				given = append(given, fmt.Sprintf("%q: %s", name, pyName(name)))
-				if slices.Contains(p.Required, name) {
-					fmt.Fprintf(&b, ", %s: %s", pyName(name), l.pyParam(&q))
-				} else {
-					optional = append(optional, fmt.Sprintf("%s: %s | None = None", pyName(name), l.pyParam(&q)))
-				}
+			if other, taken := names[name]; taken {
+				return nil, fmt.Errorf("%w: %s, in %s and in %s", errNames, name, other, l.ID)
 			}
-			if len(optional) > 0 {
-				b.WriteString(", *, " + strings.Join(optional, ", "))
-			}
+			names[name] = l.ID
 		}
-		fmt.Fprintf(&b, ") -> %s:\n        \"\"\"%s\"\"\"\n        answer: %s = self._call(%q, {%s})\n        return answer\n", l.typeName("output"), main.Description, l.typeName("output"), l.ID, strings.Join(given, ", "))
+		all = append(all, l)
 	}
-	return b.String()
+	return all, nil
 }
 
-func (l *method) pyTyped(b *strings.Builder, name, description string, properties map[string]lexicon.Def, required []string) {
-	// A TypedDict is total or not: what is required stands in a class of its own.
-	part := func(name, base, total string, want bool) {
-		fmt.Fprintf(b, "class %s(%s%s):\n", name, base, total)
-		some := false
-		if description != "" && want == (len(required) == len(properties)) {
-			fmt.Fprintf(b, "    \"\"\"%s\"\"\"\n\n", description)
-			some = true
-		}
-		for _, p := range slices.Sorted(maps.Keys(properties)) {
-			q := properties[p]
-			if slices.Contains(required, p) == want {
-				fmt.Fprintf(b, "    %s: %s\n", p, l.pyType(&q))
-				some = true
-			}
-		}
-		if !some {
-			b.WriteString("    pass\n")
-		}
-		b.WriteString("\n\n")
-	}
-	if len(required) == len(properties) {
-		part(name, "TypedDict", "", true)
-		return
-	}
-	part("_"+name, "TypedDict", "", true)
-	part(name, "_"+name, ", total=False", false)
+// made returns what is made from the lexicons, by path.
+func made(all []file) map[string]string {
+	return map[string]string{"typescript/src/methods.ts": typescript(all), "python/skein_blue/methods.py": python(all)}
 }
 
-func (l *method) pyType(d *lexicon.Def) string {
-	switch d.Type {
-	case "integer":
-		return "int"
-	case "boolean":
-		return "bool"
-	case "array":
-		return "List[" + l.pyType(d.Items) + "]"
-	case "ref":
-		return l.ref(d.Ref)
-	case "unknown":
-		return "Dict[str, Any]"
+// tag notes the definitions that stand in a union: an answer says by $type which of them it is.
+func (l *file) tag(d *lexicon.Def) {
+	for _, ref := range d.Refs {
+		l.tagged[l.full(ref)] = true
 	}
-	values := func(list []string) string { return `Literal["` + strings.Join(list, `", "`) + `"]` }
-	switch {
-	case len(d.Enum) > 0:
-		return values(d.Enum)
-	case len(d.KnownValues) > 0:
-		return "Union[" + values(d.KnownValues) + ", str]"
+	for _, p := range d.Properties {
+		l.tag(&p)
 	}
-	return "str"
+	if d.Items != nil {
+		l.tag(d.Items)
+	}
 }
 
-func (l *method) pyParam(d *lexicon.Def) string {
-	if d.Type == "array" {
-		return "Sequence[" + l.pyType(d.Items) + "]"
+// name is the last part of the NSID.
+func (l *file) name() string { return l.ID[strings.LastIndexByte(l.ID, '.')+1:] }
+
+// method returns the definition of the method, nil if the lexicon has none that answers once.
+func (l *file) method() *lexicon.Def {
+	if main, ok := l.Defs["main"]; ok && main.Output != nil {
+		return &main
 	}
-	return l.pyType(d)
+	return nil
 }
 
-// pyName is the name of a parameter in Python: except and others are words of the language.
-func pyName(name string) string {
-	if slices.Contains([]string{"except", "from", "in", "is", "class", "set"}, name) {
-		return name + "_"
+// full is a reference with the NSID of the lexicon that it goes to.
+func (l *file) full(ref string) string {
+	if strings.HasPrefix(ref, "#") {
+		return l.ID + ref
 	}
-	return snake(name)
+	return ref
 }
 
-// snake writes a name as Python does: get_stats.
-func snake(name string) string {
-	var b strings.Builder
-	for _, r := range name {
-		if r >= 'A' && r <= 'Z' {
-			b.WriteByte('_')
-			r += 'a' - 'A'
+// typeName is the name of a definition's type: QueryOutput, RankRanked. A file that only has
+// definitions adds nothing to their names: Relationship.
+func (l *file) typeName(def string) string { return typeName(l.ID + "#" + def) }
+
+func (l *file) ref(ref string) string { return typeName(l.full(ref)) }
+
+func typeName(full string) string {
+	nsid, def, _ := strings.Cut(full, "#")
+	of := nsid[strings.LastIndexByte(nsid, '.')+1:]
+	if of == "defs" {
+		return title(def)
+	}
+	return title(of) + title(def)
+}
+
+func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// optional returns the names of the properties that are not required, sorted.
+func optional(d *lexicon.Def) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(d.Properties)) {
+		if !slices.Contains(d.Required, name) {
+			names = append(names, name)
 		}
-		b.WriteRune(r)
 	}
-	return b.String()
+	return names
 }

@@ -42,14 +42,14 @@ func backfillCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	var admin string
 	var p past
-	flags := append([]cli.Flag{
+	flags := append(append([]cli.Flag{
 		&cli.StringFlag{Name: "archive", Usage: "the address of a Jetstream v2 archive; its key, if it wants one, is read from SKEIN_ARCHIVE_KEY", Destination: &p.archive, Sources: command.Env("archive")},
 		&cli.StringSliceFlag{Name: "host", DefaultText: "all hosts of the relay", Usage: "fetch all repos of this PDS; several times for several"},
 		&cli.StringSliceFlag{Name: "did", Usage: "fetch the repo of this account"},
 		&cli.StringSliceFlag{Name: "car", Usage: "take this file, or all *.car in this folder: repos that were exported"},
 		&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "the admin address of a running daemon, which does the work; off: do it here, in the store of --store", Destination: &admin, Sources: adminEnv()},
 		s.RelayFlag(),
-	}, append(s.PastFlags(), s.WriteFlags(e)...)...)
+	}, s.AdminTokenFlags()...), append(s.PastFlags(), s.WriteFlags(e)...)...)
 	return &cli.Command{
 		Name:  "backfill",
 		Usage: "fetch the past: from an archive, from hosts, of single repos, or from files; through a running daemon, if there is one",
@@ -84,10 +84,12 @@ func backfillCommand(e *command.Environment) *cli.Command {
 }
 
 func resyncCommand(e *command.Environment) *cli.Command {
+	s := &command.Settings{}
 	var admin string
+	var trust bool
 	return &cli.Command{
-		Name: "resync", Usage: "have a running daemon fetch repos anew", ArgsUsage: "DID…",
-		Flags: []cli.Flag{&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "the admin address of the daemon", Destination: &admin, Sources: adminEnv()}},
+		Name: "resync", Usage: "have a running daemon fetch repos again", ArgsUsage: "DID…",
+		Flags: append([]cli.Flag{&cli.BoolFlag{Name: "trust-host", Usage: "take what the host sends although the stream has told of newer commits: the host was restored from a backup, say", Destination: &trust}, &cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "the admin address of the daemon", Destination: &admin, Sources: adminEnv()}}, s.AdminTokenFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			dids := c.Args().Slice()
 			if len(dids) == 0 {
@@ -96,8 +98,12 @@ func resyncCommand(e *command.Environment) *cli.Command {
 			if err := checkDIDs("", dids); err != nil {
 				return err
 			}
+			token, err := s.AdminToken()
+			if err != nil {
+				return err
+			}
 			var said backfill.Status // it is skein's
-			if err := adminOf(admin).post(ctx, "/resync", "application/json", asJSON(map[string]any{"dids": dids}), &said); err != nil {
+			if err := (adminOf{admin, token}).post(ctx, "/resync", "application/json", asJSON(map[string]any{"dids": dids, "trustHost": trust}), &said); err != nil {
 				return err
 			}
 			fmt.Fprintf(e.Stdout, "%d queued\n", len(dids))
@@ -137,8 +143,12 @@ func runBackfill(ctx context.Context, e *command.Environment, s *command.Setting
 	var w worker
 	create := true
 	if admin != noAdmin && (hasAdmin || !hasStore) {
-		d := adminOf(admin)
-		_, err := d.status(ctx)
+		token, err := s.AdminToken()
+		if err != nil {
+			return err
+		}
+		d := adminOf{admin, token}
+		_, err = d.status(ctx)
 		switch {
 		case err == nil:
 			w = d
@@ -196,7 +206,7 @@ func begin(ctx context.Context, e *command.Environment, w worker, p *past) error
 		}
 		if st, err := w.status(ctx); err == nil && st.Trouble != "" && st.Trouble != said {
 			said = st.Trouble
-			fmt.Fprintln(e.Stderr, said)
+			fmt.Fprintln(e.Stderr, human.Line(said))
 		}
 	}
 }
@@ -239,10 +249,10 @@ func placeFiles(ctx context.Context, e *command.Environment, w worker, all []str
 		}
 		if err != nil {
 			failed++
-			fmt.Fprintf(e.Stderr, "%s: %v\n", name, err)
+			fmt.Fprintln(e.Stderr, human.Line(fmt.Sprintf("%s: %v", name, err)))
 			continue
 		}
-		fmt.Fprintf(e.Stdout, "%s: %s at %s: %s, %d records\n", name, placed.DID, placed.Rev, placed.Outcome, placed.Records)
+		fmt.Fprintln(e.Stdout, human.Line(fmt.Sprintf("%s: %s at %s: %s, %d records", name, placed.DID, placed.Rev, placed.Outcome, placed.Records)))
 	}
 	return failed, nil
 }
@@ -272,7 +282,7 @@ func follow(ctx context.Context, e *command.Environment, w worker, p *past, befo
 		}
 		line := backfillLine(&st, before, time.Since(began))
 		if st.Trouble != "" && st.Trouble != trouble && !e.Terminal() {
-			fmt.Fprintln(e.Stderr, st.Trouble)
+			fmt.Fprintln(e.Stderr, human.Line(st.Trouble))
 		}
 		trouble = st.Trouble
 		done, all := soFar(&st)
@@ -340,7 +350,7 @@ func backfillLine(st, before *backfill.Status, took time.Duration) string {
 	if left, ok := timeLeft(st, took); ok {
 		parts = append(parts, left.Round(time.Second).String()+" left")
 	}
-	return strings.Join(parts, ", ")
+	return human.Line(strings.Join(parts, ", "))
 }
 
 // soFar returns how far an archive, or the repos listed, have got, and of how many; all is 0

@@ -115,12 +115,12 @@ func (n *network) export(did string, records map[string]string) {
 		if err != nil {
 			continue
 		}
-		err = r.Read(resp.Body, 1<<30)
+		err = r.Read(n.t.Context(), resp.Body, 1<<30)
 		_ = resp.Body.Close()
 		if err != nil || string(r.DID) != did {
 			continue
 		}
-		err = r.Walk(func(k kinds.Kind, rkey, subject []byte) {
+		err = r.Walk(n.t.Context(), func(k kinds.Kind, rkey, subject []byte) {
 			records[fmt.Sprintf("%s %s %s", did, k, rkey)] = string(subject)
 		})
 		if err != nil {

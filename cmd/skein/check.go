@@ -9,6 +9,7 @@ import (
 
 	"skein.blue/graph/check"
 	"skein.blue/internal/command"
+	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
 )
 
@@ -29,7 +30,7 @@ func checkCommand(e *command.Environment) *cli.Command {
 		p := e.Progress("keys", keysIn(store))
 		err := check.Store(ctx, store, func(problem string) {
 			if problems++; problems <= maxProblems {
-				fmt.Fprintln(e.Stdout, problem)
+				fmt.Fprintln(e.Stdout, human.Line(problem))
 			}
 		}, p.Tell)
 		p.End()

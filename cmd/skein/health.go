@@ -13,26 +13,32 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/internal/command"
+	"skein.blue/internal/human"
 )
 
 // healthCommand asks a daemon whether it answers questions, for the health checks of
 // containers, whose images have no other program.
 func healthCommand(e *command.Environment) *cli.Command {
+	s := &command.Settings{}
 	var admin string
 	return &cli.Command{
 		Name:  "health",
 		Usage: "ask a running daemon whether it answers questions; ends with 1 if not",
-		Flags: []cli.Flag{&cli.StringFlag{Name: "admin", Value: "127.0.0.1:3211", Usage: "its admin address", Destination: &admin, Sources: command.Env("admin-listen")}},
+		Flags: append([]cli.Flag{&cli.StringFlag{Name: "admin", Value: "127.0.0.1:3211", Usage: "its admin address", Destination: &admin, Sources: command.Env("admin-listen")}}, s.AdminTokenFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {
 				return err
 			}
-			return health(ctx, e, admin)
+			token, err := s.AdminToken()
+			if err != nil {
+				return err
+			}
+			return health(ctx, e, admin, token)
 		},
 	}
 }
 
-func health(ctx context.Context, e *command.Environment, admin string) error {
+func health(ctx context.Context, e *command.Environment, admin, token string) error {
 	if !strings.Contains(admin, "://") {
 		host, port, err := net.SplitHostPort(admin)
 		if err != nil {
@@ -49,6 +55,9 @@ func health(ctx context.Context, e *command.Environment, admin string) error {
 	if err != nil {
 		return command.UsageError("--admin: %v", err)
 	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
 	resp, err := (&http.Transport{}).RoundTrip(req) // no proxy lies before it
 	if err != nil {
 		return fmt.Errorf("no daemon answers at %s: %w", admin, err)
@@ -58,7 +67,7 @@ func health(ctx context.Context, e *command.Environment, admin string) error {
 	if err != nil {
 		return fmt.Errorf("health: %w", err)
 	}
-	said := strings.TrimSpace(string(b))
+	said := human.Line(strings.TrimSpace(string(b)))
 	switch {
 	case resp.StatusCode == http.StatusOK && said == "ready":
 		fmt.Fprintln(e.Stdout, said)

@@ -16,6 +16,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
+	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
 )
 
@@ -131,7 +132,7 @@ func writeResolved(w io.Writer, res *intern.Resolved) {
 	if res.Namespace == dict.DID {
 		part = fmt.Sprint(res.Partition)
 	}
-	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", res.Namespace, res.ID, res.String, shard, block, part, by)
+	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", res.Namespace, res.ID, human.Line(res.String), shard, block, part, by)
 }
 
 // auditIDs lists the leases. What it reads may change while it does so, where

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,13 +60,23 @@ type daemon struct {
 	t          *testing.T
 	cmd        *exec.Cmd
 	api, admin string
-	log        bytes.Buffer
+	log        lockedBuffer
+	ready      chan struct{} // closed when it answers
 	read       chan struct{} // closed when its log has ended
 }
 
+// serveDaemon starts skein serve, and waits until it answers.
 func serveDaemon(t *testing.T, env []string, args ...string) *daemon {
 	t.Helper()
-	d := &daemon{t: t, read: make(chan struct{})}
+	d := launch(t, env, args...)
+	d.await(10 * time.Second)
+	return d
+}
+
+// launch starts skein serve.
+func launch(t *testing.T, env []string, args ...string) *daemon {
+	t.Helper()
+	d := &daemon{t: t, ready: make(chan struct{}), read: make(chan struct{})}
 	d.cmd = exec.CommandContext(context.Background(), binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)...)
 	d.cmd.Env = append(os.Environ(), env...)
 	stderr, err := d.cmd.StderrPipe()
@@ -78,7 +87,6 @@ func serveDaemon(t *testing.T, env []string, args ...string) *daemon {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.cmd.Process.Kill(); <-d.read })
-	ready := make(chan struct{})
 	go func() {
 		defer close(d.read)
 		lines := bufio.NewScanner(stderr)
@@ -87,18 +95,23 @@ func serveDaemon(t *testing.T, env []string, args ...string) *daemon {
 			var l struct{ Msg, API, Admin string }
 			if json.Unmarshal(lines.Bytes(), &l) == nil && l.Msg == "answering" {
 				d.api, d.admin = l.API, l.Admin
-				close(ready)
+				close(d.ready)
 			}
 		}
 	}()
-	select {
-	case <-ready:
-	case <-d.read:
-		t.Fatalf("serve ended:\n%s", d.log.String())
-	case <-time.After(10 * time.Second):
-		t.Fatal("serve was not ready in ten seconds")
-	}
 	return d
+}
+
+// await waits until the daemon answers.
+func (d *daemon) await(most time.Duration) {
+	d.t.Helper()
+	select {
+	case <-d.ready:
+	case <-d.read:
+		d.t.Fatalf("serve ended:\n%s", d.log.String())
+	case <-time.After(most):
+		d.t.Fatalf("serve was not ready in %v:\n%s", most, d.log.String())
+	}
 }
 
 // stop sends SIGTERM and returns how long the end took, and the log.
@@ -296,6 +309,7 @@ func TestExitCodes(t *testing.T) {
 		{1, "no store", []string{"check", "--store", dir}},
 		{1, "not a folder", []string{"check", "--store", broken}},
 		{1, withoutFDB("-tags fdb", "reading the cluster file"), []string{"check", "--store", "fdb:///nowhere/fdb.cluster"}},
+		{64, "only a store in a folder", []string{"serve", "--store", "fdb:///nowhere/fdb.cluster", "--accept-loss", "000001.log"}},
 		{64, "three slashes", []string{"check", "--store", "fdb://nowhere"}},
 		{64, "prefix", []string{"serve", "--store", "fdb:///nowhere/fdb.cluster?prefix=a/b"}},
 		{64, "i/n", []string{"serve", "--store", store, "--partition", "2/2"}},

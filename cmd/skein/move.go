@@ -21,7 +21,7 @@ import (
 func exportCommand(e *command.Environment) *cli.Command {
 	return storeCommand("export", "write the store to standard output, as lines of JSON that import reads into any engine", func(ctx context.Context, path string, store kv.Store) error {
 		p := e.Progress("records", recordsIn(ctx, store))
-		n, err := export.Write(ctx, store, e.Stdout, p.Tell)
+		n, err := export.Write(ctx, store, e.Data, p.Tell)
 		p.End()
 		if err != nil {
 			return fmt.Errorf("export: %w", err)

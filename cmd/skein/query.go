@@ -18,6 +18,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/internal/command"
+	"skein.blue/internal/human"
 	"skein.blue/query"
 )
 
@@ -140,17 +141,17 @@ func (q *question) ask(ctx context.Context, out, notes io.Writer, server string)
 			return err
 		}
 		if printed == 0 && a.Reason != "" {
-			fmt.Fprintln(notes, "the answer may be incomplete:", a.Reason)
+			fmt.Fprintln(notes, "the answer may be incomplete:", human.Line(a.Reason))
 		}
 		if q.count {
 			fmt.Fprintln(out, a.Total)
 			return nil
 		}
 		for _, m := range a.Members {
-			fmt.Fprintln(out, m)
+			fmt.Fprintln(out, human.Line(m))
 		}
 		for _, i := range a.Items {
-			fmt.Fprintf(out, "%s\t%d\n", i.Member, i.Count)
+			fmt.Fprintf(out, "%s\t%d\n", human.Line(i.Member), i.Count)
 		}
 		printed += int64(len(a.Members) + len(a.Items))
 		if a.Cursor != "" && (limit == 0 || printed < limit) {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/urfave/cli/v3"
@@ -31,7 +33,7 @@ func serveCommand(e *command.Environment) *cli.Command {
 		&cli.BoolFlag{Name: "repair", Value: true, Usage: "fetch repos of which something was missed from their hosts (default: true)", Destination: &s.Repair, Sources: command.Env("repair")},
 		&cli.BoolFlag{Name: "consume", Value: true, Usage: "false: only answer questions (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
 	)
-	flags = append(append(flags, s.PastFlags()...), s.NameFlags()...)
+	flags = append(append(append(flags, s.AdminTokenFlags()...), s.PastFlags()...), s.NameFlags()...)
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "consume the firehose, index it, answer queries",
@@ -51,12 +53,19 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		return err
 	}
 	for _, f := range [][2]string{{"--listen", s.Listen}, {"--admin-listen", s.Admin}} {
-		if _, _, err := net.SplitHostPort(f[1]); err != nil {
-			return command.UsageError("%s %q: write HOST:PORT, such as 127.0.0.1:3210, or :3210 for all of the machine's addresses", f[0], f[1])
+		if err := command.CheckListen(f[0], f[1]); err != nil {
+			return err
 		}
 	}
 	if s.Listen == s.Admin && !strings.HasSuffix(s.Listen, ":0") {
 		return command.UsageError("--listen and --admin-listen are both %s: operators need an address of their own", s.Listen)
+	}
+	if err := s.CheckPreview(); err != nil {
+		return err
+	}
+	token, err := s.AdminToken()
+	if err != nil {
+		return err
 	}
 	if !s.Consume && s.Cursor != "" {
 		return command.UsageError("--cursor says where to begin to index, and --consume=false indexes nothing")
@@ -65,8 +74,8 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		return command.UsageError("--force-cursor is of --cursor, which says where to begin")
 	}
 	onFDB := strings.HasPrefix(s.Store, "fdb:")
-	so.Create, so.Wait = s.Consume, true // a node that only answers never makes a store
-	so.ReadOnly = onFDB && !s.Consume    // beside the writers; a folder has one process
+	so.Create, so.Wait = s.Consume, onFDB // a node that only answers never makes a store
+	so.ReadOnly = onFDB && !s.Consume     // beside the writers; a folder has one process
 	past, err := pastOptions(s, &so)
 	if err != nil {
 		return err
@@ -90,6 +99,10 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	if err != nil {
 		return err
 	}
+	service, err := s.Service()
+	if err != nil {
+		return err
+	}
 	signal.Ignore(syscall.SIGPIPE)                                 // what reads the log may go, the index stays
 	e.Stop.OnHangup(func() { reload(so.Logger, s.FeedFile, nil) }) // until there is something to read anew
 	app.LimitMemory(so)
@@ -101,16 +114,32 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	if err != nil {
 		return err
 	}
+	var answering atomic.Bool
+	stopping := sync.OnceFunc(command.NotifyStopping)
+	defer context.AfterFunc(ctx, stopping)()
 	defer func() {
+		stopping()
 		err = errors.Join(err, x.Close(ctx))
-		so.Logger.Info("stopped")
+		if answering.Load() || err == nil { // a start that failed is said once, by the error
+			so.Logger.Info("stopped")
+		}
 	}()
-	feeds, err := s.Feeds(x.Graph.Kinds())
+	feeds, err := s.Feeds(x.Graph.Kinds(), service)
 	if err != nil {
 		return err
 	}
-	e.Stop.OnHangup(func() { reload(so.Logger, s.FeedFile, feeds) })
-	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, Version: command.Version(), Past: past, Handles: handles, Page: page.Options{Handles: s.Resolver != "off"}, Feeds: feeds, Status: e.StatusLine()}
+	e.Stop.OnHangup(func() {
+		if answering.Load() {
+			command.NotifyReloading()
+			defer command.NotifyReady("answering")
+		}
+		reload(so.Logger, s.FeedFile, feeds)
+	})
+	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, AdminToken: token, Version: command.Version(), Commit: command.Commit(), Past: past, Handles: handles, Page: page.Options{Handles: s.Resolver != "off", Public: s.Public(), Feeds: feeds.Previews}, Service: service, Feeds: feeds, Status: e.StatusLine()}
+	o.Ready = func(net.Addr, net.Addr) {
+		answering.Store(true)
+		command.NotifyReady("answering")
+	}
 	if s.Consume {
 		o.Consume = &co
 	}

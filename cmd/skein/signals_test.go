@@ -67,8 +67,10 @@ func TestHangup(t *testing.T) {
 
 // A signal as soon as the program runs ends it in order.
 func TestEarlySignal(t *testing.T) {
+	handled := 0
 	for i := range 10 {
-		cmd := exec.CommandContext(t.Context(), binary, "serve", "--store", filepath.Join(t.TempDir(), "store"), "--relay", "ws://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+		store := filepath.Join(t.TempDir(), "store")
+		cmd := exec.CommandContext(t.Context(), binary, "serve", "--store", store, "--relay", "ws://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 		var errs strings.Builder
 		cmd.Stderr = &errs
 		if err := cmd.Start(); err != nil {
@@ -80,9 +82,18 @@ func TestEarlySignal(t *testing.T) {
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Wait(); err != nil {
+		err := cmd.Wait()
+		if err == nil {
+			handled++
+			continue
+		}
+		// On a busy machine the program may not have come to its first line by then.
+		if _, none := os.Stat(store); none == nil || errs.Len() > 0 || !strings.Contains(err.Error(), "signal: terminated") {
 			t.Errorf("after %d ms: %v\n%s", 60+7*i, err, errs.String())
 		}
+	}
+	if handled == 0 {
+		t.Error("no signal came after the program had begun: the test shows nothing")
 	}
 }
 

@@ -28,8 +28,8 @@ type worker interface {
 // adminClient gives up where a daemon, or what listens in its place, says nothing for so long.
 var adminClient = &http.Client{Transport: &http.Transport{ResponseHeaderTimeout: 30 * time.Second}}
 
-// adminOf is the admin address of a running one.
-type adminOf string
+// adminOf is the admin address of a running one, and the token that it wants, "" for none.
+type adminOf struct{ address, token string }
 
 func (d adminOf) begin(ctx context.Context, p *past) error {
 	if len(p.dids) > 0 {
@@ -58,7 +58,7 @@ func (d adminOf) post(ctx context.Context, path, contentType string, body io.Rea
 }
 
 func (d adminOf) ask(ctx context.Context, method, path, contentType string, body io.Reader, into any) (err error) {
-	base := string(d)
+	base := d.address
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}
@@ -68,6 +68,9 @@ func (d adminOf) ask(ctx context.Context, method, path, contentType string, body
 	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
+	}
+	if d.token != "" {
+		req.Header.Set("Authorization", "Bearer "+d.token)
 	}
 	client := adminClient
 	if path == "/car" || path == "/backfill" && method == http.MethodPost { // a repo may be large, and a relay slow

@@ -115,9 +115,7 @@ func (f *folder) op(of *kinds.Collection, r *row, to *graph.Batch) {
 			to.AddDelete(k.Kind, r.rkey)
 			continue
 		}
-		if reason != "" {
-			dropped, subject = reason, nil
-		}
+		dropped = dropped.Or(reason)
 		to.AddPut(k.Kind, r.rkey, subject)
 	}
 	if dropped != "" {

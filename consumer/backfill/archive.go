@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"skein.blue/consumer/archive"
@@ -28,7 +29,7 @@ func (m *Manager) Archive(ctx context.Context, address string) error {
 	}
 	err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) {
 		if b.Archive != address {
-			b.Archive, b.Begun = address, time.Now().UTC()
+			b.Archive, b.Begun = address, m.streamNow().UTC()
 		}
 	})
 	if err != nil {
@@ -99,11 +100,31 @@ func (m *Manager) archiveUntil() time.Time {
 	if m.o.Listening == nil {
 		return time.Time{}
 	}
+	begun := m.o.Store.Backfill().Begun
 	since, ok := m.o.Listening()
-	if !ok { // the stream was heard before the archive was begun
-		since = m.o.Store.Backfill().Begun
+	switch {
+	case !ok: // the stream was heard before the archive was begun
+		since = begun
+	case since.After(begun) && time.Since(since) > 0: // a process that goes on with it does not know
+		if err := m.o.Store.ChangeBackfill(context.Background(), func(b *format.Backfill) { b.Begun = since.UTC() }); err != nil {
+			m.log.Error("since when the stream is heard could not be written", "error", err)
+		}
 	}
 	return since.Add(archiveMargin)
+}
+
+// streamNow returns what time it is: that of the newest event applied, if one was, because this
+// machine's clock may be wrong. Whatever the index hears from here on is later.
+func (m *Manager) streamNow() (now time.Time) {
+	for _, c := range m.o.Store.Cursors() {
+		if !strings.HasPrefix(c.Source, "archive ") && c.Time.After(now) {
+			now = c.Time
+		}
+	}
+	if now.Unix() <= 0 {
+		return time.Now()
+	}
+	return now
 }
 
 // archiveMargin is how much further an archive is read than when the index began to

@@ -13,6 +13,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/identity"
 
 	"skein.blue/consumer/archive"
+	"skein.blue/consumer/repo"
 	"skein.blue/graph"
 	"skein.blue/graph/format"
 	"skein.blue/internal/identities"
@@ -27,21 +28,23 @@ type Manager struct {
 	client    *http.Client
 	directory *identity.CacheDirectory
 	placer    *placer
+	memory    *repo.Memory // of all Readers
 
-	mu      sync.Mutex
-	sched   *scheduler
-	wake    chan struct{}
-	gaps    chan struct{}
-	large   chan struct{}       // slots for repos that are large
-	parked  map[string]string   // DIDs that are not tried, and why: a Failure, or "" of inactive ones
-	lists   map[string]*listing // by host
-	list    *listJob            // under way
-	archive *archive.Reader     // being read
-	ended   map[string]string   // what has ended in this run, and how
-	named   map[string]bool     // hosts that an operator named
-	trouble map[string]string   // hosts that are asked again, and why
-	jobs    sync.WaitGroup
-	running context.Context //nolint:containedctx // that of Run, under which jobs are begun by calls
+	mu        sync.Mutex
+	sched     *scheduler
+	wake      chan struct{}
+	gaps      chan struct{}
+	parked    map[string]string   // DIDs that are not tried, and why: a Failure, or "" of inactive ones
+	lists     map[string]*listing // by host
+	list      *listJob            // under way
+	comparing *comparison         // under way
+	given     map[string]int64    // how many are parked, by why
+	archive   *archive.Reader     // being read
+	ended     map[string]string   // what has ended in this run, and how
+	named     map[string]bool     // hosts that an operator named
+	trouble   map[string]string   // hosts that are asked again, and why
+	jobs      sync.WaitGroup
+	running   context.Context //nolint:containedctx // that of Run, under which jobs are begun by calls
 
 	fetched, records, bytes atomic.Int64
 }
@@ -50,14 +53,15 @@ type Manager struct {
 func New(o Options) *Manager {
 	o.defaults()
 	m := &Manager{
-		o: o, log: o.Logger, client: newClient(&o), placer: newPlacer(o.Store), sched: newScheduler(o.PerHost),
-		wake: make(chan struct{}, 1), gaps: make(chan struct{}), parked: map[string]string{}, lists: map[string]*listing{}, ended: map[string]string{}, named: map[string]bool{}, large: make(chan struct{}, 2),
+		o: o, log: o.Logger, client: newClient(&o), placer: newPlacer(o.Store), sched: newScheduler(o.PerHost, o.Fetchers),
+		wake: make(chan struct{}, 1), gaps: make(chan struct{}), parked: map[string]string{}, given: map[string]int64{}, lists: map[string]*listing{}, ended: map[string]string{}, named: map[string]bool{},
+		memory: repo.NewMemory(o.Memory),
 	}
 	m.directory = identities.NewDirectory(o.PLC, m.client)
 	for _, h := range o.Hosts {
 		m.named[h] = true
 	}
-	m.sched.trusts = func(host string) bool { return m.o.AllowPrivateHosts || m.named[host] }
+	m.sched.trusts = func(host string) bool { return m.o.TrustHosts || m.named[host] }
 	return m
 }
 
@@ -68,7 +72,7 @@ func (m *Manager) SetStore(s *graph.Store) { m.o.Store, m.placer.store = s, s }
 func (m *Manager) Queued(all []graph.Queued) {
 	m.mu.Lock()
 	for i := range all {
-		delete(m.parked, all[i].DID)
+		m.unpark(all[i].DID)
 		m.sched.put(all[i].DID, all[i].Row.Generation, all[i].Row.Due, all[i].Row.Tries, all[i].Row.Host)
 	}
 	m.mu.Unlock()
@@ -93,6 +97,9 @@ func (m *Manager) SetNetwork(relay, plc string) {
 // SetListening sets Options.Listening, before Run.
 func (m *Manager) SetListening(since func() (time.Time, bool)) { m.o.Listening = since }
 
+// SetLive sets Options.Live, before Run.
+func (m *Manager) SetLive(isLive func() bool) { m.o.Live = isLive }
+
 // Run works until ctx ends: it goes on with what was under way when the process last
 // ended, and with what is queued. began, which may be nil, is called when more can be
 // begun.
@@ -109,7 +116,7 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 	if began != nil {
 		began()
 	}
-	m.jobs.Go(func() { m.watchGaps(ctx) })
+	m.jobs.Go(func() { m.watchHoles(ctx) })
 	slots := make(chan struct{}, m.o.Fetchers)
 	resolvers := make(chan struct{}, max(m.o.Fetchers/4, 1))
 	var busy sync.WaitGroup
@@ -164,7 +171,7 @@ func (m *Manager) load(ctx context.Context) error {
 			defer m.mu.Unlock()
 			switch row.State {
 			case format.ResyncFailed, format.ResyncInactive:
-				m.parked[did] = row.Failure
+				m.park(did, row.Failure)
 			default:
 				m.sched.put(did, row.Generation, row.Due, row.Tries, row.Host)
 			}
@@ -191,13 +198,42 @@ func (m *Manager) load(ctx context.Context) error {
 	return m.Resync(ctx, "missed_before", missing...)
 }
 
+// park notes why a repo is not tried, "" if its account is not active. m.mu is held.
+func (m *Manager) park(did, failure string) {
+	m.unpark(did)
+	m.parked[did] = failure
+	m.given[failure]++
+}
+
+// unpark notes that a repo is tried again. m.mu is held.
+func (m *Manager) unpark(did string) {
+	failure, ok := m.parked[did]
+	if !ok {
+		return
+	}
+	delete(m.parked, did)
+	if m.given[failure]--; m.given[failure] == 0 {
+		delete(m.given, failure)
+	}
+}
+
 // Resync queues repos to be fetched whole, whatever is known of them.
 func (m *Manager) Resync(ctx context.Context, reason string, dids ...string) error {
+	return m.resync(ctx, graph.Cause{Reason: reason}, dids)
+}
+
+// Believe queues repos to be fetched whole, and has what their hosts send put in place also
+// where the stream has told of a newer state: an operator knows that they were put back.
+func (m *Manager) Believe(ctx context.Context, dids ...string) error {
+	return m.resync(ctx, graph.Cause{Reason: "operator", Trust: true}, dids)
+}
+
+func (m *Manager) resync(ctx context.Context, c graph.Cause, dids []string) error {
 	var b graph.Batch
 	for len(dids) > 0 {
 		n := min(len(dids), 1000)
 		for _, did := range dids[:n] {
-			b.AddResync([]byte(did), reason, "")
+			b.AddResync([]byte(did), c)
 		}
 		if err := m.o.Store.Apply(ctx, "", &b); err != nil {
 			return fmt.Errorf("backfill: queueing repos: %w", err)
@@ -221,7 +257,7 @@ func (m *Manager) resume(ctx context.Context) error {
 		}
 	}
 	if len(b.Hosts) > 0 {
-		job := &listJob{backfill: true, named: b.Named, hosts: b.Hosts, from: b.ListingFrom}
+		job := &listJob{named: b.Named, hosts: b.Hosts, from: b.ListingFrom}
 		if _, err := m.reserve(job); err != nil {
 			return err
 		}

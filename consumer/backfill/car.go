@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"skein.blue/consumer/repo"
 	"skein.blue/graph"
 	"skein.blue/graph/format"
 )
@@ -24,8 +25,11 @@ type Placed struct {
 // index has where that is not complete, or older.
 func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err error) {
 	r := m.reader()
-	defer readers.Put(r)
-	if err := r.Read(in, m.o.MaxRepoBytes); err != nil {
+	defer free(r)
+	if err := r.Read(ctx, in, m.o.MaxRepoBytes); err != nil {
+		if errors.Is(err, repo.ErrTooLarge) {
+			err = m.tooLarge(err)
+		}
 		return p, fmt.Errorf("reading the repo: %w", err)
 	}
 	p = Placed{DID: string(r.DID), Rev: string(r.Rev)}
@@ -56,17 +60,18 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 	ctx = context.WithoutCancel(ctx) // others' repos may be in the same write
 	done := make(chan error, 1)
 	m.placer.flush(ctx)
-	m.placer.place(ctx, r, row.Generation, func(o graph.Outcome, records int, err error) {
+	m.placer.place(ctx, r, row.Generation, false, func(o graph.Outcome, records int, err error) {
 		p.Outcome, p.Records = o.String(), records
 		done <- err
 	})
+	m.o.Metrics.spaces(r.Spaces)
 	m.placer.flush(ctx)
 	err = <-done
 	if err == nil && p.Outcome == graph.Placed.String() {
 		m.fetched.Add(1)
 		m.records.Add(int64(p.Records))
 		m.mu.Lock()
-		delete(m.parked, p.DID)
+		m.unpark(p.DID)
 		if j := m.sched.jobs[p.DID]; j != nil && !j.running && j.index >= 0 {
 			m.sched.remove(j)
 		}

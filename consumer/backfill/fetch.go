@@ -18,6 +18,7 @@ import (
 	"skein.blue/consumer/repo"
 	"skein.blue/graph"
 	"skein.blue/graph/format"
+	"skein.blue/internal/human"
 	"skein.blue/internal/outward"
 )
 
@@ -34,6 +35,7 @@ const (
 	failHost     = "host"    // its PDS does not answer, or breaks off
 	failOlder    = "older"   // its PDS has an older state than the stream told
 	failIdentity = "identity"
+	failNoRoom   = "no_room" // other repos held the memory; it counts as no try
 )
 
 // failure is why a repo was not fetched.
@@ -42,6 +44,7 @@ type failure struct {
 	err   error
 	final bool          // trying again soon is of no use
 	host  bool          // it is the host's fault, and may be that of all its repos
+	gone  bool          // the host says that there is no such repo
 	busy  bool          // the host wants to be left alone: it counts as no try
 	after time.Duration // how long the host wants to be left alone
 }
@@ -101,8 +104,14 @@ var readers = sync.Pool{New: func() any { return new(repo.Reader) }}
 
 func (m *Manager) reader() *repo.Reader {
 	r, _ := readers.Get().(*repo.Reader)
-	r.Kinds = m.o.Store.Kinds()
+	r.Kinds, r.Memory = m.o.Store.Kinds(), m.memory
 	return r
+}
+
+// free gives a Reader and its memory back.
+func free(r *repo.Reader) {
+	r.Release()
+	readers.Put(r)
 }
 
 // A repo of which records' blocks are missing, as the reference PDS sends some that were
@@ -119,7 +128,7 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 	h := m.sched.host(j.host)
 	m.mu.Unlock()
 	r := m.reader()
-	defer readers.Put(r)
+	defer free(r)
 	began := time.Now()
 	n, err := m.getRepo(ctx, j.host, j.did, r)
 	m.bytes.Add(n)
@@ -139,12 +148,11 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 		return
 	}
 	if err != nil {
-		if f.why == failNotFound && !j.looked { // it has moved since it was listed
-			m.mu.Lock()
-			j.host, j.running = "", false
-			m.sched.ready(j)
-			m.mu.Unlock()
+		if (f.why == failNotFound || f.why == inactive) && m.hasMoved(ctx, j) {
 			return
+		}
+		if f.why == inactive {
+			m.setStatus(ctx, j.did, false)
 		}
 		m.failedJob(ctx, j, err)
 		return
@@ -157,7 +165,32 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 		m.placer.flush(ctx)
 		defer m.placer.flush(ctx)
 	}
-	m.placer.place(ctx, r, generation, func(o graph.Outcome, records int, err error) { m.placed(ctx, j, o, records, err) })
+	m.placer.place(ctx, r, generation, true, func(o graph.Outcome, records int, err error) { m.placed(ctx, j, o, records, err) })
+	m.o.Metrics.spaces(r.Spaces)
+}
+
+// mostMoves is how often a repo may be found to have moved while it is fetched.
+const mostMoves = 3
+
+// hasMoved has a repo fetched where its DID document says that it is now, if that is another
+// host than the one that does not have it, or not as an active one. The document that was
+// kept may be from before it moved.
+func (m *Manager) hasMoved(ctx context.Context, j *job) bool {
+	if j.moves >= mostMoves {
+		return false
+	}
+	m.purge(ctx, j.did)
+	host, err := m.resolve(ctx, j.did)
+	if err != nil || host == j.host || ctx.Err() != nil {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer m.poke()
+	j.host, j.looked, j.running = host, true, false
+	j.moves++
+	m.sched.ready(j)
+	return true
 }
 
 // placed takes over what became of a repo that was fetched.
@@ -270,7 +303,7 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 	switch {
 	case !queued && werr == nil: // it was taken out of the queue meanwhile
 	case state != format.ResyncWaiting && !again:
-		m.parked[j.did] = row.Failure
+		m.park(j.did, row.Failure)
 	default:
 		hint := j.host
 		if !j.looked && (f.why == failHost || f.why == failRefused) { // it may have moved
@@ -281,6 +314,9 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 	}
 	m.mu.Unlock()
 	m.poke()
+	if state == format.ResyncFailed && f.gone {
+		m.setStatus(ctx, j.did, false) // not deleted: only the stream tells that
+	}
 	if state == format.ResyncFailed {
 		if held, ok := m.seldom.Allow(f.why); ok {
 			m.log.Warn("a repo was given up: what the index has of it is not complete. skein resync queues it again", "did", j.did, "reason", f.why, "error", shorten(f.err.Error()), "tries", row.Tries, "more_since_last_said", held)
@@ -306,20 +342,21 @@ func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader)
 	defer cancel()
 	resp, err := m.get(ctx, host, "com.atproto.sync.getRepo", url.Values{"did": {did}}, "application/vnd.ipld.car")
 	if err != nil {
-		return 0, m.explain(ctx, did, err)
+		return 0, explain(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	timer := time.AfterFunc(m.o.IdleTimeout, cancel)
 	defer timer.Stop()
-	body := &counted{Reader: &idle{Reader: resp.Body, timer: timer, most: m.o.IdleTimeout}, ctx: ctx, slots: m.large}
-	defer body.free()
-	err = r.Read(body, m.o.MaxRepoBytes)
+	body := &counted{Reader: &idle{Reader: resp.Body, timer: timer, most: m.o.IdleTimeout}, least: m.o.MinRate, from: time.Now().Add(m.o.IdleTimeout)}
+	err = r.Read(ctx, body, m.o.MaxRepoBytes)
 	switch {
 	case err == nil && string(r.DID) != did:
 		err = &failure{why: failInvalid, err: fmt.Errorf("%s sent the repo of %s", host, r.DID)}
 	case err == nil:
 	case errors.Is(err, repo.ErrTooLarge):
-		err = &failure{why: failTooLarge, err: fmt.Errorf("%w: %d bytes (--max-repo-bytes)", err, m.o.MaxRepoBytes), final: true}
+		err = &failure{why: failTooLarge, err: m.tooLarge(err), final: true}
+	case errors.Is(err, repo.ErrNoRoom):
+		err = &failure{why: failNoRoom, err: fmt.Errorf("%w (--memory)", err), busy: true}
 	case errors.Is(err, repo.ErrCAR), errors.Is(err, repo.ErrHash), errors.Is(err, repo.ErrCommit), errors.Is(err, repo.ErrMissing), errors.Is(err, repo.ErrTruncated):
 		err = &failure{why: failInvalid, err: fmt.Errorf("%s: %w", host, err)}
 	default:
@@ -328,39 +365,40 @@ func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader)
 	return body.n, err
 }
 
-// counted counts what is read, and has a large repo wait until not too many others are
-// read.
-type counted struct {
-	io.Reader
-	n     int64
-	ctx   context.Context //nolint:containedctx // of the one request
-	slots chan struct{}
-	has   bool
+// tooLarge says which bound a repo is over, and which flag raises it.
+func (m *Manager) tooLarge(err error) error {
+	if errors.Is(err, repo.ErrMemory) {
+		return fmt.Errorf("%w: %s (--memory)", err, human.Bytes(m.memory.One()))
+	}
+	return fmt.Errorf("%w: %s (--max-repo-bytes)", err, human.Bytes(m.o.MaxRepoBytes))
 }
 
-// largeRepo is from which size on a repo is one of few that are read at once: what is kept
-// of those that are smaller is bounded by the number of fetchers.
-const largeRepo = 16 << 20
+// errSlow is the error of a repo that comes too slowly: it would hold a fetcher for long.
+var errSlow = errors.New("it comes too slowly")
 
-// free gives the slot back.
-func (c *counted) free() {
-	if c.has {
-		<-c.slots
-	}
+// counted counts what is read, and ends a repo that comes too slowly. Between two Reads the
+// time stands still: the host is not to blame for our waiting for memory.
+type counted struct {
+	io.Reader
+
+	least int64     // bytes a second, from then on
+	from  time.Time // by the monotonic clock
+	ended time.Time // the last Read
+
+	n int64
 }
 
 // Read implements io.Reader.
 func (c *counted) Read(p []byte) (int, error) {
-	if c.n > largeRepo && !c.has {
-		select {
-		case c.slots <- struct{}{}:
-			c.has = true
-		case <-c.ctx.Done():
-			return 0, c.ctx.Err()
-		}
+	if !c.ended.IsZero() {
+		c.from = c.from.Add(time.Since(c.ended))
 	}
 	n, err := c.Reader.Read(p)
 	c.n += int64(n)
+	c.ended = time.Now()
+	if late := time.Since(c.from); err == nil && late > 0 && c.n < c.least*int64(late/time.Millisecond)/1000 {
+		return n, fmt.Errorf("%w: %d bytes so far, and less than %d a second", errSlow, c.n, c.least)
+	}
 	return n, err //nolint:wrapcheck // an io.Reader's
 }
 
@@ -384,7 +422,7 @@ func (m *Manager) get(ctx context.Context, host, method string, query url.Values
 }
 
 // explain says what it means that a host did not send a repo.
-func (m *Manager) explain(ctx context.Context, did string, err error) error {
+func explain(err error) error {
 	a, ok := errors.AsType[*answer](err)
 	switch {
 	case errors.Is(err, outward.ErrPrivate):
@@ -392,13 +430,11 @@ func (m *Manager) explain(ctx context.Context, did string, err error) error {
 	case !ok:
 		return &failure{why: failHost, err: err, host: true}
 	case a.name == "RepoDeactivated" || a.name == "RepoTakendown" || a.name == "RepoSuspended":
-		m.hide(ctx, did)
 		return &failure{why: inactive, err: a}
 	case a.code == http.StatusTooManyRequests:
 		return &failure{why: failHost, err: a, host: true, busy: true, after: max(a.after, time.Second)}
 	case a.name == "RepoNotFound" || a.code == http.StatusNotFound:
-		m.purge(ctx, did)
-		return &failure{why: failNotFound, err: a}
+		return &failure{why: failNotFound, err: a, gone: a.name == "RepoNotFound"}
 	case a.code >= 500:
 		return &failure{why: failHost, err: a, host: true, after: a.after}
 	}
@@ -412,10 +448,10 @@ func (m *Manager) purge(ctx context.Context, did string) {
 	}
 }
 
-// hide notes that a host says that an account is not active.
-func (m *Manager) hide(ctx context.Context, did string) {
+// setStatus notes whether its host says that an account is active.
+func (m *Manager) setStatus(ctx context.Context, did string, isActive bool) {
 	var b graph.Batch
-	b.AddStatus([]byte(did), false)
+	b.AddStatus([]byte(did), isActive)
 	if err := m.o.Store.Apply(ctx, "", &b); err != nil && ctx.Err() == nil {
 		m.log.Error("the status of an account could not be written", "did", did, "error", err)
 	}

@@ -3,7 +3,13 @@ package backfill
 import (
 	"container/heap"
 	"math/rand/v2"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
+
+	"golang.org/x/net/publicsuffix"
 )
 
 // host is what is known of a host while the process runs.
@@ -14,6 +20,27 @@ type host struct {
 	failures int       // in a row, that were the host's and no repo's
 	resume   time.Time // it is left alone until then
 	listed   bool      // it has a place in scheduler.hosts
+	domain   *domain
+}
+
+// domain is a registered domain, which has as many hosts as its owner likes.
+type domain struct{ inFlight int }
+
+// domainOf returns the registered domain of a host's address, or the address where it has
+// none.
+func domainOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	if _, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return u.Host
+	}
+	d, err := publicsuffix.EffectiveTLDPlusOne(strings.ToLower(u.Hostname()))
+	if err != nil {
+		return u.Host
+	}
+	return d
 }
 
 // job is a repo that is to be fetched, in memory.
@@ -26,6 +53,7 @@ type job struct {
 	busy       int    // how often its host wanted to be left alone
 	alone      bool   // it is placed in a write of its own
 	looked     bool   // its DID document was read
+	moves      int    // how often it was found to be elsewhere
 	tries      int
 	index      int  // in waiting, -1 if it is not there
 	running    bool // it is fetched now
@@ -60,28 +88,36 @@ func (h *byDue) Pop() any {
 	return j
 }
 
-// scheduler says which repo is fetched next: the hosts take turns, none has more than its
-// share at once, and one that wants to be left alone is. It is guarded by Manager.mu.
+// scheduler says which repo is fetched next: the hosts take turns, those first of whose
+// domains the fewest are being fetched, none has more than its share at once, and one that
+// wants to be left alone is. No domain has all fetchers: what it sends slowly keeps nobody
+// else waiting. It is guarded by Manager.mu.
 type scheduler struct {
-	perHost  int
-	trusts   func(host string) bool // it is asked for what it has listed, without a look at DID documents
-	jobs     map[string]*job        // by DID, all
-	waiting  byDue                  // not due, or not ready
-	hosts    map[string]*host
-	turn     []*host           // those with ready jobs
-	suspects map[string]string // where repos were listed that may have moved
-	listed   map[string]int    // how many jobs were listed by a host
-	unknown  []*job            // due, and where they are is not known
+	perHost   int
+	perDomain int
+	domains   map[string]*domain
+	trusts    func(host string) bool // it is asked for what it has listed, without a look at DID documents
+	jobs      map[string]*job        // by DID, all
+	waiting   byDue                  // not due, or not ready
+	hosts     map[string]*host
+	turn      []*host           // those with ready jobs
+	suspects  map[string]string // where repos were listed that may have moved
+	listed    map[string]int    // how many jobs were listed by a host
+	unknown   []*job            // due, and where they are is not known
 }
 
-func newScheduler(perHost int) *scheduler {
-	return &scheduler{perHost: perHost, jobs: map[string]*job{}, hosts: map[string]*host{}, suspects: map[string]string{}, listed: map[string]int{}}
+func newScheduler(perHost, fetchers int) *scheduler {
+	return &scheduler{perHost: perHost, perDomain: max(fetchers-max(fetchers/8, 1), 1), domains: map[string]*domain{}, jobs: map[string]*job{}, hosts: map[string]*host{}, suspects: map[string]string{}, listed: map[string]int{}}
 }
 
 func (s *scheduler) host(name string) *host {
 	h := s.hosts[name]
 	if h == nil {
-		h = &host{name: name}
+		of := domainOf(name)
+		if s.domains[of] == nil {
+			s.domains[of] = &domain{}
+		}
+		h = &host{name: name, domain: s.domains[of]}
 		s.hosts[name] = h
 	}
 	return h
@@ -159,14 +195,35 @@ func (s *scheduler) next(now time.Time, mayResolve bool) (j *job, resolve bool, 
 		j.running = true
 		return j, true, 0
 	}
-	for n := len(s.turn); n > 0; n-- {
-		h := s.turn[0]
-		s.turn = s.turn[1:]
+	h, until := s.turns(now)
+	if h == nil {
+		if wait == 0 || until > 0 && until < wait {
+			wait = until
+		}
+		return nil, false, wait
+	}
+	j, h.ready = h.ready[0], h.ready[1:]
+	j.running = true
+	h.inFlight++
+	h.domain.inFlight++
+	return j, false, 0
+}
+
+// mostTurns is how many hosts whose turn it may be are compared.
+const mostTurns = 64
+
+// turns returns the host whose turn it is, nil if there is none; then wait says when there may
+// be one, 0 when something else must happen first.
+func (s *scheduler) turns(now time.Time) (next *host, wait time.Duration) {
+	at, candidates := 0, 0
+	for i := 0; i < len(s.turn) && candidates < mostTurns; i++ {
+		h := s.turn[i]
 		if len(h.ready) == 0 {
 			h.listed = false
+			s.turn = slices.Delete(s.turn, i, i+1)
+			i--
 			continue
 		}
-		s.turn = append(s.turn, h)
 		if left := h.resume.Sub(now); left > 0 {
 			if wait == 0 || left < wait {
 				wait = left
@@ -177,15 +234,18 @@ func (s *scheduler) next(now time.Time, mayResolve bool) (j *job, resolve bool, 
 		if h.failures > 0 { // one at a time, until it answers
 			most = 1
 		}
-		if h.inFlight >= most {
+		if h.inFlight >= most || h.domain.inFlight >= s.perDomain {
 			continue
 		}
-		j, h.ready = h.ready[0], h.ready[1:]
-		j.running = true
-		h.inFlight++
-		return j, false, 0
+		candidates++
+		if next == nil || h.domain.inFlight < next.domain.inFlight {
+			next, at = h, i
+		}
 	}
-	return nil, false, wait
+	if next != nil {
+		s.turn = append(slices.Delete(s.turn, at, at+1), next)
+	}
+	return next, wait
 }
 
 // later returns how many jobs are not due by a time.
@@ -232,6 +292,7 @@ func (s *scheduler) ready(j *job) {
 // done notes that a host has answered, or not.
 func (h *host) done(failed bool, after, base time.Duration, now time.Time) {
 	h.inFlight--
+	h.domain.inFlight--
 	if failed {
 		h.failures++
 		after = max(after, backoff(h.failures, base, 10*time.Minute))

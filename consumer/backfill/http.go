@@ -67,6 +67,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 }
 
 // idle is a body that must go on: a Read that takes longer than its time ends the request.
+// Between two Reads the time stands still: the host is not to blame for what we do then.
 type idle struct {
 	io.Reader
 
@@ -77,5 +78,6 @@ type idle struct {
 // Read implements io.Reader.
 func (r *idle) Read(p []byte) (int, error) {
 	r.timer.Reset(r.most)
+	defer r.timer.Stop()
 	return r.Reader.Read(p) //nolint:wrapcheck // an io.Reader's
 }

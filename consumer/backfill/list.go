@@ -12,45 +12,66 @@ import (
 	"sync"
 	"time"
 
-	"skein.blue/graph"
 	"skein.blue/graph/format"
 	"skein.blue/internal/outward"
-	"skein.blue/internal/syntax"
 )
 
-// listJob is a round over the lists of repos of hosts: of a backfill, which fetches all
-// that the index does not have, or of a comparison after a hole in the stream, which
-// fetches what has another rev than the index.
+// listJob is a round over the lists of repos of hosts, which has all fetched that the index
+// does not have, or not in the state that is listed.
 type listJob struct {
-	backfill bool
-	from     time.Time                      // when it was begun, also if it is gone on with
-	hosts    map[string]format.HostBackfill // where to go on, by address
-	until    time.Time                      // of a comparison: revs up to then have been told by the stream, or were missed
-	named    bool                           // the hosts are those that an operator named
-	whole    bool                           // the past of the whole network was fetched before
+	from  time.Time                      // when it was begun, also if it is gone on with
+	hosts map[string]format.HostBackfill // where to go on, by address
+	named bool                           // the hosts are those that an operator named
 }
 
 // listing is how far a host's list is.
 type listing struct {
-	cursor string
-	listed int64
-	done   bool
-	failed string
+	cursor   string
+	listed   int64
+	pages    int64
+	foreign  int64 // repos that the host lists and that are not on it
+	own      int64 // repos that were not known, and are on it
+	done     bool
+	failed   string
+	rechecks []recheck
 }
 
 // How many repos lists put in the queue: they wait while there are more, of one host or in
-// all. And what a page may name.
+// all. How many are asked for in a page, and how many one may name.
 const (
 	mostQueued  = 100_000
 	mostOfAHost = 5_000
+	pageSize    = 1_000
 	mostListed  = 5_000
+)
+
+// What a host may list that is not there. A repo that the index does not know is looked up
+// before anything is kept of it, which costs the directory of DIDs a request: a host that
+// lists more strangers' repos than this, and more than its own, is not listed on. One that
+// names few repos on many pages is not either.
+const (
+	mostForeign  = 1_000
+	fewPages     = 1_000
+	leastPerPage = 10
 )
 
 // hasRoom reports whether more repos of a host's list may be queued.
 func (m *Manager) hasRoom(host string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.sched.jobs) < mostQueued && m.sched.listed[host] < mostOfAHost
+	return len(m.sched.jobs) < mostQueued && (host == "" || m.sched.listed[host] < mostOfAHost)
+}
+
+// awaitRoom waits until more repos of a host's list may be queued.
+func (m *Manager) awaitRoom(ctx context.Context, host string) error {
+	for !m.hasRoom(host) {
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // listers is how many hosts' lists are read at once.
@@ -61,7 +82,7 @@ func (m *Manager) Hosts(ctx context.Context, hosts ...string) error {
 	if len(hosts) == 0 && m.o.Relay == "" {
 		return errors.New("there is no relay to ask for its hosts: name one with --relay, or hosts with --host")
 	}
-	job := &listJob{backfill: true, named: len(hosts) > 0, hosts: map[string]format.HostBackfill{}, from: time.Now().UTC()}
+	job := &listJob{named: len(hosts) > 0, hosts: map[string]format.HostBackfill{}, from: time.Now().UTC()}
 	running, err := m.reserve(job)
 	if err != nil {
 		return err
@@ -145,7 +166,7 @@ func (m *Manager) hostsOfRelay(ctx context.Context) (hosts []string, err error) 
 }
 
 func pageQuery(cursor string) url.Values {
-	q := url.Values{"limit": {strconv.Itoa(1000)}}
+	q := url.Values{"limit": {strconv.Itoa(pageSize)}}
 	if cursor != "" {
 		q.Set("cursor", cursor)
 	}
@@ -209,61 +230,65 @@ func (m *Manager) beginList(ctx context.Context, job *listJob) {
 	for host, at := range job.hosts {
 		m.lists[host] = &listing{cursor: at.Cursor, listed: at.Listed, done: at.Done, failed: at.Failed}
 	}
-	delete(m.ended, job.name())
+	delete(m.ended, format.DoneRepos)
 	m.mu.Unlock()
 	m.jobs.Go(func() {
-		m.readLists(ctx, job)
-		if ctx.Err() != nil {
-			return
+		err := m.sweep(ctx, job)
+		if err == nil {
+			m.readLists(ctx, job)
 		}
-		failed := 0
-		m.mu.Lock()
-		for _, l := range m.lists {
-			if l.failed != "" {
-				failed++
-			}
+		if ctx.Err() == nil {
+			m.endList(ctx, job, err)
 		}
-		m.list = nil
-		m.ended[job.name()] = "ok"
-		if failed > 0 {
-			m.ended[job.name()] = fmt.Sprintf("%d of %d hosts could not be listed", failed, len(m.lists))
-		}
-		m.mu.Unlock()
-		err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) {
-			if b.Done == nil {
-				b.Done = map[string]time.Time{}
-			}
-			switch {
-			case job.backfill:
-				b.Hosts, b.Named = nil, false
-				if !job.named {
-					b.Done[format.DoneRepos] = time.Now().UTC()
-					b.ReposFrom = job.from
-				}
-			case failed == 0: // else it is tried again
-				b.Done[format.DoneComparison] = job.until
-			}
-		})
-		if err != nil {
-			m.log.Error("that the lists of repos were read could not be written", "error", err)
-		}
-		m.log.Info("the lists of repos have been read", "for", job.name(), "hosts", len(job.hosts), "hosts_failed", failed, "queued", m.WaitingNow())
-		m.poke()
 	})
 }
 
-func (j *listJob) name() string {
-	if j.backfill {
-		return format.DoneRepos
+// endList notes that the lists of a job have been read.
+func (m *Manager) endList(ctx context.Context, job *listJob, failure error) {
+	failed := 0
+	m.mu.Lock()
+	for _, l := range m.lists {
+		if l.failed != "" {
+			failed++
+		}
 	}
-	return format.DoneComparison
+	hosts := len(m.lists)
+	m.list = nil
+	m.mu.Unlock()
+	err := failure
+	if err == nil {
+		err = m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) {
+			b.Hosts, b.Named = nil, false
+			if job.named {
+				return
+			}
+			if b.Done == nil {
+				b.Done = map[string]time.Time{}
+			}
+			b.Done[format.DoneRepos] = time.Now().UTC()
+			b.ReposFrom = job.from
+		})
+	}
+	outcome := said(err)
+	if err == nil && failed > 0 {
+		outcome = fmt.Sprintf("%d of %d hosts could not be listed", failed, hosts)
+	}
+	m.mu.Lock()
+	m.ended[format.DoneRepos] = outcome
+	m.mu.Unlock()
+	if err != nil {
+		m.log.Error("the lists of repos were not read to their end; skein backfill begins again", "error", err)
+	} else {
+		m.log.Info("the lists of repos have been read", "hosts", hosts, "hosts_failed", failed, "queued", m.WaitingNow())
+	}
+	m.poke()
 }
 
 func (m *Manager) readLists(ctx context.Context, job *listJob) {
 	slots := make(chan struct{}, listers)
 	var busy sync.WaitGroup
 	defer busy.Wait()
-	stop := m.saveLists(ctx, job)
+	stop := m.saveLists(ctx)
 	defer stop()
 	m.mu.Lock()
 	var todo []string
@@ -298,10 +323,7 @@ func (m *Manager) readLists(ctx context.Context, job *listJob) {
 
 // saveLists stores now and then how far the lists of a backfill are. What was listed since
 // is listed again after a kill, and passed over then.
-func (m *Manager) saveLists(ctx context.Context, job *listJob) (stop func()) {
-	if !job.backfill {
-		return func() {}
-	}
+func (m *Manager) saveLists(ctx context.Context) (stop func()) {
 	save := func() {
 		hosts := map[string]format.HostBackfill{}
 		m.mu.Lock()
@@ -339,120 +361,4 @@ type listed struct {
 	Rev    string
 	Active *bool
 	Status string
-}
-
-// readList reads the list of a host, page by page.
-func (m *Manager) readList(ctx context.Context, job *listJob, host string) error {
-	m.mu.Lock()
-	cursor := m.lists[host].cursor
-	m.mu.Unlock()
-	for {
-		for !m.hasRoom(host) {
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		var page struct {
-			Cursor string
-			Repos  []listed
-		}
-		if err := m.ask(ctx, host, "com.atproto.sync.listRepos", pageQuery(cursor), &page); err != nil {
-			return err
-		}
-		if len(page.Repos) > mostListed {
-			return fmt.Errorf("a page of %d repos, where %d were asked for", len(page.Repos), 1000)
-		}
-		if err := m.takePage(ctx, job, host, page.Repos); err != nil {
-			return err
-		}
-		m.mu.Lock()
-		l := m.lists[host]
-		l.cursor = page.Cursor
-		l.listed += int64(len(page.Repos))
-		m.mu.Unlock()
-		if page.Cursor == "" || len(page.Repos) == 0 || page.Cursor == cursor {
-			return nil
-		}
-		cursor = page.Cursor
-	}
-}
-
-// takePage queues what is to be fetched of a page, and notes which accounts are not
-// active.
-func (m *Manager) takePage(ctx context.Context, job *listJob, host string, repos []listed) error {
-	var b graph.Batch
-	trusted := m.trusts(job)
-	err := m.o.Store.View(ctx, func(s *graph.Snapshot) error {
-		b.Reset()
-		lacking, err := s.Lacking()
-		if err != nil {
-			return err
-		}
-		for i := range repos {
-			r := &repos[i]
-			if !syntax.ValidDID([]byte(r.DID)) || !m.o.Store.Owns([]byte(r.DID)) {
-				continue
-			}
-			st, known, row, err := s.Account(r.DID)
-			if err != nil {
-				return err
-			}
-			if r.Active != nil && !*r.Active && (trusted || host == m.o.Relay) {
-				if job.backfill || known {
-					b.AddStatus([]byte(r.DID), false)
-				}
-				continue
-			}
-			if reason := m.isMissing(job, r, &st, known, row, len(lacking) > 0); reason != "" {
-				at := host
-				if host == m.o.Relay { // it has no repos
-					at = ""
-				}
-				b.AddResync([]byte(r.DID), reason, at)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("looking for what is missing: %w", err)
-	}
-	if err := m.o.Store.Apply(ctx, "", &b); err != nil {
-		return fmt.Errorf("queueing what is missing: %w", err)
-	}
-	return nil
-}
-
-// trusts reports whether a host is believed what it says of any account: one that the
-// operator named, and all of a network of one's own. Of the others, the DID document says
-// whether an account is there.
-func (m *Manager) trusts(job *listJob) bool {
-	return m.o.AllowPrivateHosts || job.named
-}
-
-// isMissing says why a repo is to be fetched, "" if it need not be.
-func (m *Manager) isMissing(job *listJob, r *listed, st *format.RepoState, known bool, row *format.Resync, lacking bool) string {
-	rev, hasRev := syntax.ParseTID([]byte(r.Rev))
-	switch {
-	case row != nil && row.State == format.ResyncWaiting:
-		return ""
-	case st.DeletionSource != 0 && st.Has(format.FlagHidden):
-		return "" // the stream says that it was deleted
-	case !known || !st.Complete():
-		switch {
-		case job.backfill:
-			return "backfill"
-		case job.whole && hasRev && time.UnixMicro(int64(rev>>10)).Before(job.until):
-			return "unknown" // it began in the hole
-		}
-		return ""
-	case job.backfill && lacking:
-		return format.KindAdded
-	case !hasRev || rev <= uint64(st.Rev):
-		return ""
-	case !job.backfill && time.UnixMicro(int64(rev>>10)).Before(job.until):
-		return "rev_differs"
-	}
-	return ""
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"skein.blue/consumer/wire"
 	"skein.blue/graph"
 )
 
@@ -31,7 +32,7 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 			Name: "skein_backfill_fetch_seconds", Help: "How long fetching a repo took.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 9),
 		}),
 		Dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_backfill_dropped_total", Help: "What was malformed in an archive, and dropped, by reason.",
+			Name: "skein_backfill_dropped_total", Help: "What was dropped, by reason: of archives what was malformed, and of archives and repos subjects in spaces, which are not indexed.",
 		}, []string{"reason"}),
 	}
 	reg.MustRegister(m.Repos, m.Failed, m.Bytes, m.Seconds, m.Dropped)
@@ -79,6 +80,13 @@ func (m *Metrics) fetched(bytes int64, took time.Duration) {
 	if m != nil {
 		m.Bytes.Add(float64(bytes))
 		m.Seconds.Observe(took.Seconds())
+	}
+}
+
+// spaces counts the records of a repo whose subject is in a space.
+func (m *Metrics) spaces(n int) {
+	if m != nil && n > 0 {
+		m.Dropped.WithLabelValues(string(wire.SpaceSubject)).Add(float64(n))
 	}
 }
 

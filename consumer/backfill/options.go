@@ -23,8 +23,17 @@ type Options struct {
 	Hosts []string
 	// AllowPrivateHosts has hosts asked at loopback and private addresses as well.
 	AllowPrivateHosts bool
+	// TrustHosts has all hosts believed what they list, and asked for it without a look at
+	// the DID documents: in a network of one's own.
+	TrustHosts bool
+	// MinRate is how many bytes a second a host must send of a repo, in the mean since
+	// IdleTimeout after it began. 0 means 4 KiB.
+	MinRate int64
 	// MaxRepoBytes bounds a repo. 0 means 1 GiB.
 	MaxRepoBytes int64
+	// Memory bounds what is kept of all repos that are being read, in bytes; one of them may
+	// have three quarters of it. 0 means 512 MiB.
+	Memory int64
 	// Fetchers is how many repos are fetched at once, and PerHost how many from one host.
 	// 0 means 64 and 8.
 	Fetchers, PerHost int
@@ -57,8 +66,16 @@ type Options struct {
 	// began in this run: the present, while it has heard nothing. nil means that there is
 	// no stream.
 	Listening func() (since time.Time, ok bool)
-	Logger    *slog.Logger
-	Metrics   *Metrics
+	// Live reports whether all that the relay has sent is applied, or nearly. nil means that
+	// it always is.
+	Live func() bool
+	// CompareEvery is how often all repos are compared with the relay's list, slowly, also
+	// without a hole in the stream. 0 means never.
+	CompareEvery time.Duration
+	// MaxHostRepos is how many repos a host may list. 0 means two million.
+	MaxHostRepos int64
+	Logger       *slog.Logger
+	Metrics      *Metrics
 }
 
 func (o *Options) defaults() {
@@ -80,6 +97,15 @@ func (o *Options) defaults() {
 	set(&o.RepoTimeout, 10*time.Minute)
 	if o.MaxRepoBytes <= 0 {
 		o.MaxRepoBytes = 1 << 30
+	}
+	if o.MinRate <= 0 {
+		o.MinRate = 4 << 10
+	}
+	if o.Memory <= 0 {
+		o.Memory = 512 << 20
+	}
+	if o.MaxHostRepos <= 0 {
+		o.MaxHostRepos = 2_000_000
 	}
 	if o.Fetchers <= 0 {
 		o.Fetchers = 64

@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 // How much of repos is applied in one write, and how long a small one waits for others.
 const (
 	placeOps   = 20_000
+	placeBytes = 4 << 20 // of rkeys and subjects
 	placeRepos = 1_000
 	placeWait  = 50 * time.Millisecond
 )
@@ -20,8 +22,11 @@ const (
 // placer gathers repos that were fetched, and has the graph put them in place.
 type placer struct {
 	store *graph.Store
+	// parts has one for each repo that is walked at one time, as many as there are
+	// processors, since a walk waits for nothing else.
+	parts chan *part
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows, and is held while the batch is written
 	batch   graph.Batch
 	then    []func(graph.Outcome, error) // by outcome
 	numbers []int
@@ -30,30 +35,52 @@ type placer struct {
 }
 
 func newPlacer(store *graph.Store) *placer {
-	return &placer{store: store}
+	p := &placer{store: store, parts: make(chan *part, max(2, runtime.GOMAXPROCS(0)))}
+	for range cap(p.parts) {
+		p.parts <- new(part)
+	}
+	return p
 }
 
 // place puts a repo in place, which was read without a fault, and calls then when that is
-// committed. A small one waits for others; then is called from another goroutine.
-func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, then func(o graph.Outcome, records int, err error)) {
-	records := 0
-	if err := r.Walk(func(kinds.Kind, []byte, []byte) { records++ }); err != nil {
+// committed. A small one waits for others; then is called from another goroutine. isActive
+// says that its host has sent it just now, and so that the account is active.
+//
+// The repo is walked before p.mu is taken: however long that takes, nobody waits for it.
+func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, isActive bool, then func(o graph.Outcome, records int, err error)) {
+	var one *part
+	select {
+	case one = <-p.parts:
+		defer func() { one.clear(); p.parts <- one }()
+	case <-ctx.Done():
+		then(0, 0, ctx.Err())
+		return
+	}
+	one.sn = graph.RepoSnapshot{DID: r.DID, Rev: r.Rev, Data: r.Data, Generation: generation, First: true, Last: true}
+	one.active = isActive
+	records, isSmall := 0, true
+	err := r.Walk(ctx, func(k kinds.Kind, rkey, subject []byte) {
+		if records++; isSmall && !one.isFull() {
+			one.put(k, rkey, subject)
+		} else {
+			isSmall = false // the walk goes on to its end: a tree may be malformed there
+		}
+	})
+	if err != nil {
 		then(0, 0, err)
 		return
 	}
-	sn := graph.RepoSnapshot{DID: r.DID, Rev: r.Rev, Data: r.Data, Generation: generation, First: true, Last: true}
-	if records > placeOps {
-		o, err := p.large(ctx, r, sn)
+	if !isSmall {
+		one.clear()
+		o, err := p.large(ctx, r, one)
 		then(o, records, err)
 		return
 	}
 	p.mu.Lock()
-	n := p.batch.AddSnapshot(&sn)
-	_ = r.Walk(func(k kinds.Kind, rkey, subject []byte) { p.batch.AddPut(k, rkey, subject) })
-	p.numbers = append(p.numbers, n)
+	defer p.mu.Unlock()
+	p.numbers = append(p.numbers, one.add(&p.batch))
 	p.then = append(p.then, func(o graph.Outcome, err error) { then(o, records, err) })
-	_, ops, _ := p.batch.Size()
-	if ops >= placeOps || len(p.then) >= placeRepos {
+	if _, ops, bytes := p.batch.Size(); ops >= placeOps || bytes >= placeBytes || len(p.then) >= placeRepos {
 		p.flushLocked(ctx)
 	} else if p.timer == nil {
 		p.wait.Add(1)
@@ -62,7 +89,6 @@ func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, t
 			p.flush(ctx)
 		})
 	}
-	p.mu.Unlock()
 }
 
 // flush applies what has been gathered.
@@ -95,12 +121,16 @@ func (p *placer) flushLocked(ctx context.Context) {
 	p.then, p.numbers = p.then[:0], p.numbers[:0]
 }
 
-// large puts a repo in place that takes several writes.
-func (p *placer) large(ctx context.Context, r *repo.Reader, sn graph.RepoSnapshot) (o graph.Outcome, err error) {
+// large puts a repo in place that takes several writes. Its tree is sound: it was walked
+// before.
+func (p *placer) large(ctx context.Context, r *repo.Reader, one *part) (o graph.Outcome, err error) {
+	walking, end := context.WithCancel(ctx)
+	defer end()
 	var b graph.Batch
-	one := part{sn: sn}
 	apply := func(to string, last bool) bool {
-		one.fill(&b, to, last)
+		b.Reset()
+		one.sn.To, one.sn.Last = to, last
+		one.add(&b)
 		if err = p.store.Apply(ctx, "", &b); err != nil {
 			return false
 		}
@@ -108,72 +138,90 @@ func (p *placer) large(ctx context.Context, r *repo.Reader, sn graph.RepoSnapsho
 		return o == graph.Placed
 	}
 	going := true
-	walked := r.Walk(func(k kinds.Kind, rkey, subject []byte) {
+	walked := r.Walk(walking, func(k kinds.Kind, rkey, subject []byte) {
 		// A record that makes several edges is never divided.
-		if going && len(one.kinds) >= placeOps && !one.isLast(rkey) {
+		if going && one.isFull() && !one.isLast(rkey) {
 			to := p.store.Kinds().Info(k).Collection + "/" + string(rkey)
-			going = apply(to, false)
+			if going = apply(to, false); !going {
+				end()
+			}
 			one.next(to)
 		}
 		if going {
 			one.put(k, rkey, subject)
 		}
 	})
-	if walked != nil {
+	switch {
+	case !going:
+		return o, err
+	case walked != nil:
 		return o, walked
 	}
-	if going {
-		apply("", true)
-	}
+	apply("", true)
 	return o, err
 }
 
-// part is a part of a large repo.
+// part is a part of a repo, or a small repo whole.
 type part struct {
-	sn    graph.RepoSnapshot
-	kinds []kinds.Kind
-	ends  []int // of rkey and subject, in text
-	text  []byte
+	sn     graph.RepoSnapshot
+	active bool
+	puts   []put
+	rkeys  []byte
+	bytes  int // of rkeys and subjects
+}
+
+// put is a record of a part.
+type put struct {
+	kind    kinds.Kind
+	end     int    // of its key in rkeys
+	subject []byte // the Reader's
 }
 
 func (p *part) put(k kinds.Kind, rkey, subject []byte) {
-	p.kinds = append(p.kinds, k)
-	p.text = append(p.text, rkey...)
-	p.ends = append(p.ends, len(p.text))
-	p.text = append(p.text, subject...)
-	p.ends = append(p.ends, len(p.text))
+	p.rkeys = append(p.rkeys, rkey...)
+	p.puts = append(p.puts, put{k, len(p.rkeys), subject})
+	p.bytes += len(rkey) + len(subject)
+}
+
+// isFull reports whether the part is as large as a write may be.
+func (p *part) isFull() bool { return len(p.puts) >= placeOps || p.bytes >= placeBytes }
+
+// rkey returns the key of the i-th record.
+func (p *part) rkey(i int) []byte {
+	at := 0
+	if i > 0 {
+		at = p.puts[i-1].end
+	}
+	return p.rkeys[at:p.puts[i].end]
 }
 
 // isLast reports whether the record that was put last has this key.
 func (p *part) isLast(rkey []byte) bool {
-	n := len(p.ends)
-	if n == 0 {
-		return false
-	}
-	at := 0
-	if n > 2 {
-		at = p.ends[n-3]
-	}
-	return string(p.text[at:p.ends[n-2]]) == string(rkey)
+	return len(p.puts) > 0 && string(p.rkey(len(p.puts)-1)) == string(rkey)
 }
 
-// fill makes a batch of the part, which ends before a path.
-func (p *part) fill(b *graph.Batch, to string, last bool) {
-	b.Reset()
-	p.sn.To, p.sn.Last = to, last
-	b.AddSnapshot(&p.sn)
-	at := 0
-	for i, k := range p.kinds {
-		rkey, subject := p.text[at:p.ends[2*i]], p.text[p.ends[2*i]:p.ends[2*i+1]]
-		at = p.ends[2*i+1]
-		b.AddPut(k, rkey, subject)
+// add adds the part to a batch, and returns its number there.
+func (p *part) add(b *graph.Batch) (n int) {
+	if p.active && p.sn.First {
+		b.AddStatus(p.sn.DID, true)
 	}
+	n = b.AddSnapshot(&p.sn)
+	for i := range p.puts {
+		b.AddPut(p.puts[i].kind, p.rkey(i), p.puts[i].subject)
+	}
+	return n
 }
 
 // next begins the part from a path on.
 func (p *part) next(from string) {
 	p.sn.From, p.sn.First = from, false
-	p.kinds, p.ends, p.text = p.kinds[:0], p.ends[:0], p.text[:0]
+	p.clear()
+}
+
+// clear takes the records out.
+func (p *part) clear() {
+	clear(p.puts) // their subjects are in the memory of a Reader
+	p.puts, p.rkeys, p.bytes = p.puts[:0], p.rkeys[:0], 0
 }
 
 // close waits for what has been gathered.

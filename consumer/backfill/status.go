@@ -59,11 +59,11 @@ func (m *Manager) Status(counts graph.Counts) Status {
 		Fetched: m.fetched.Load(), Records: m.records.Load(), Bytes: m.bytes.Load(), Ended: maps.Clone(m.ended), Trouble: troubleOf(m.trouble),
 		Accounts: counts.Accounts, Complete: counts.Complete, Partial: counts.Partial, Desynchronized: counts.Desynchronized,
 	}
-	for _, failure := range m.parked {
+	for failure, n := range m.given {
 		if failure == "" {
-			st.Inactive++
+			st.Inactive = n
 		} else {
-			st.Failed[failure]++
+			st.Failed[failure] = n
 		}
 	}
 	for _, l := range m.lists {
@@ -83,7 +83,7 @@ func (m *Manager) Status(counts graph.Counts) Status {
 		}
 	}
 	st.Later = m.sched.later(time.Now().Add(time.Minute))
-	st.Busy = m.list != nil || m.archive != nil || st.Waiting > st.Later
+	st.Busy = m.list != nil || m.archive != nil || m.comparing != nil && !m.comparing.slow || st.Waiting > st.Later
 	return st
 }
 
@@ -105,8 +105,9 @@ func (m *Manager) StatusNow() Status {
 		_ = m.o.Store.View(context.Background(), func(s *graph.Snapshot) (err error) { counts, err = s.Counts(); return err })
 	}
 	st := m.Status(counts)
-	if m.o.Store != nil && !m.newestHole(context.Background()).IsZero() {
-		st.Hole = true
+	if m.o.Store != nil {
+		noted, compared := m.o.Store.Holes()
+		st.Hole = noted > compared
 	}
 	return st
 }

@@ -6,8 +6,10 @@
 // the records that may be of an indexed collection; of the others, that they were there.
 // Then one walk over the tree finds the records by their paths, in their order.
 //
-// What a host sends is not trusted: how much is read, and kept, is bounded, and whatever
-// does not fit together is an error. Signatures are not verified.
+// What a host sends is not trusted. How much is read is bounded, and so is how much all
+// Readers together keep (Memory). The work is linear in the bytes of the CAR, however its
+// tree and its keys are made. Whatever does not fit together is an error. Signatures are
+// not verified.
 //
 // indigo's repo and mst packages are the oracle of the tests, and what the speed is
 // measured against (BenchmarkRead).
@@ -15,6 +17,7 @@ package repo
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -40,6 +43,7 @@ var (
 var (
 	errNode  = fmt.Errorf("%w: a node", ErrTree)
 	errEntry = fmt.Errorf("%w: an entry", ErrTree)
+	errOrder = fmt.Errorf("%w: its keys are out of order", ErrTree)
 )
 
 const (
@@ -63,8 +67,12 @@ type Reader struct {
 	DID, Rev, Data []byte
 	// Kinds is what is indexed, and set before Read; nil means what is built in.
 	Kinds *kinds.Table
-	// Malformed counts the records of indexed collections that name no subject.
-	Malformed int
+	// Memory bounds what this Reader and others keep. It is set before the first Read; nil
+	// means that nothing does.
+	Memory *Memory
+	// Malformed counts the records of indexed collections that the last Walk found to name
+	// no subject, and Spaces those whose subject is in a space, which is not indexed.
+	Malformed, Spaces int
 	// Tolerate is how many records' blocks may be missing: such records name no subject.
 	// The reference PDS loses some of a repo that was imported over a newer one. It is set
 	// before Walk, and 0 after Read.
@@ -79,18 +87,11 @@ type Reader struct {
 	start int
 	end   int
 
-	arena  []byte // the blocks that are kept
-	blocks []block
-	slots  []uint32 // 1 + index of blocks, by the digest
-	walk   walk
-	root   [digestLen]byte
-}
-
-// block is one of the CAR.
-type block struct {
-	digest [digestLen]byte
-	at     uint32 // in the arena
-	len    uint32 // 0: it is not kept
+	blockTable
+	kept  int // bytes that are allocated
+	lease lease
+	walk  walk
+	root  [digestLen]byte
 }
 
 // keepable returns the CBOR text of the first fields of subjects: a record without any of
@@ -123,54 +124,51 @@ func containsKey(keys [][]byte, key []byte) bool {
 	return false
 }
 
-// Read reads a CAR to its end, of so many bytes at most.
-func (r *Reader) Read(in io.Reader, most int64) error {
+// Read reads a CAR to its end, of so many bytes at most. ctx ends the wait for memory;
+// what ends the reading is in itself.
+func (r *Reader) Read(ctx context.Context, in io.Reader, most int64) error {
 	r.reset(in, most)
 	if t := r.table(); r.keptOf != t {
 		r.keep, r.keptOf = keepable(t), t
 	}
-	root, err := r.header()
+	root, err := r.header(ctx)
 	if err != nil {
 		return err
 	}
 	copy(r.root[:], root[len(cidPrefix):])
 	for {
-		section, err := r.section(maxBlock)
+		section, err := r.section(ctx, maxBlock)
 		if errors.Is(err, io.EOF) {
 			return r.commit()
 		}
 		if err != nil {
 			return err
 		}
-		if err := r.block(section); err != nil {
+		if err := r.take(ctx, section); err != nil {
 			return err
 		}
 	}
 }
 
+// maxKept is what a Reader keeps from one repo to the next without Release.
 const maxKept = 8 << 20
 
 func (r *Reader) reset(in io.Reader, most int64) {
-	r.in, r.left, r.start, r.end, r.Malformed = in, most, 0, 0, 0
-	r.DID, r.Rev, r.Data, r.Tolerate = nil, nil, nil, 0
-	if cap(r.arena)+cap(r.blocks)*44+cap(r.slots)*4 > maxKept {
-		r.arena, r.blocks, r.slots = nil, nil, nil
+	if r.kept > maxKept {
+		r.Release()
 	}
-	r.arena, r.blocks = r.arena[:0], r.blocks[:0]
-	clear(r.slots)
+	r.in, r.left, r.start, r.end, r.Malformed, r.Spaces = in, most, 0, 0, 0, 0
+	r.DID, r.Rev, r.Data, r.Tolerate = nil, nil, nil, 0
+	r.clearBlocks()
+	r.walk.forget(r)
 }
 
 // fill has n bytes in the buffer, unless the stream ends before.
-func (r *Reader) fill(n int) error {
+func (r *Reader) fill(ctx context.Context, n int) error {
 	for r.end-r.start < n {
 		if r.start+n > len(r.buf) {
-			if n > len(r.buf) {
-				bigger := make([]byte, max(64<<10, 2*n))
-				copy(bigger, r.buf[r.start:r.end])
-				r.buf, r.end, r.start = bigger, r.end-r.start, 0
-			} else {
-				r.end = copy(r.buf, r.buf[r.start:r.end])
-				r.start = 0
+			if err := r.makeRoom(ctx, n); err != nil {
+				return err
 			}
 		}
 		if r.left <= 0 {
@@ -196,16 +194,34 @@ func (r *Reader) fill(n int) error {
 	return nil
 }
 
+// makeRoom makes room in the buffer for n bytes, or for some of them: it grows with what
+// has come, since a host may announce a large block and never send it.
+func (r *Reader) makeRoom(ctx context.Context, n int) error {
+	r.end = copy(r.buf, r.buf[r.start:r.end])
+	r.start = 0
+	if r.end < len(r.buf) {
+		return nil
+	}
+	size := max(bufferLen, min(2*len(r.buf), n))
+	if err := r.grow(ctx, size-len(r.buf)); err != nil {
+		return err
+	}
+	bigger := make([]byte, size)
+	copy(bigger, r.buf[:r.end])
+	r.buf = bigger
+	return nil
+}
+
 // section returns the next section of the CAR, valid until the next call; io.EOF at its
 // end.
-func (r *Reader) section(most uint64) ([]byte, error) {
-	err := r.fill(1)
+func (r *Reader) section(ctx context.Context, most uint64) ([]byte, error) {
+	err := r.fill(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
 	n, width := uint64(r.buf[r.start]), 1
 	if n >= 0x80 {
-		if err := r.fill(binary.MaxVarintLen64); err != nil && !errors.Is(err, io.EOF) {
+		if err := r.fill(ctx, binary.MaxVarintLen64); err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
 		if n, width = binary.Uvarint(r.buf[r.start:r.end]); width <= 0 {
@@ -215,7 +231,7 @@ func (r *Reader) section(most uint64) ([]byte, error) {
 	if n > most {
 		return nil, fmt.Errorf("%w: a block of %d bytes", ErrCAR, n)
 	}
-	if err := r.fill(width + int(n)); err != nil {
+	if err := r.fill(ctx, width+int(n)); err != nil {
 		if errors.Is(err, io.EOF) { // io.ErrUnexpectedEOF is a connection's that broke
 			return nil, ErrTruncated
 		}
@@ -227,8 +243,8 @@ func (r *Reader) section(most uint64) ([]byte, error) {
 }
 
 // header reads the header and returns the CID of the commit.
-func (r *Reader) header() (root []byte, err error) {
-	head, err := r.section(maxHeader)
+func (r *Reader) header(ctx context.Context) (root []byte, err error) {
+	head, err := r.section(ctx, maxHeader)
 	if errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%w: it is empty", ErrTruncated)
 	}
@@ -257,8 +273,8 @@ func (r *Reader) header() (root []byte, err error) {
 	return root, nil
 }
 
-// block checks a block, and keeps it if it may be needed.
-func (r *Reader) block(section []byte) error {
+// take checks a block, and keeps it if it may be needed.
+func (r *Reader) take(ctx context.Context, section []byte) error {
 	if len(section) < cidLen || string(section[:len(cidPrefix)]) != cidPrefix {
 		if len(section) >= cidLen && string(section[:len(rawPrefix)]) == rawPrefix {
 			return nil
@@ -269,17 +285,7 @@ func (r *Reader) block(section []byte) error {
 	if string(sum[:]) != string(section[len(cidPrefix):cidLen]) {
 		return ErrHash
 	}
-	data := section[cidLen:]
-	b := block{digest: sum}
-	if r.isKept(&sum, data) {
-		if uint64(len(r.arena))+uint64(len(data)) >= 1<<32 {
-			return ErrTooLarge
-		}
-		b.at, b.len = uint32(len(r.arena)), uint32(len(data))
-		r.arena = append(r.arena, data...)
-	}
-	r.add(&b)
-	return nil
+	return r.add(ctx, &sum, section[cidLen:])
 }
 
 // isKept reports whether a block may be a node of the tree, the commit, or a record that
@@ -294,49 +300,6 @@ func (r *Reader) isKept(sum *[digestLen]byte, data []byte) bool {
 		}
 	}
 	return false
-}
-
-// slot returns where a digest is, or is to be, in the table.
-func (r *Reader) slot(digest []byte) (slot uint32, index int) {
-	mask := uint32(len(r.slots) - 1)
-	for slot = binary.LittleEndian.Uint32(digest) & mask; r.slots[slot] != 0; slot = (slot + 1) & mask {
-		if index = int(r.slots[slot]) - 1; string(r.blocks[index].digest[:]) == string(digest) {
-			return slot, index
-		}
-	}
-	return slot, -1
-}
-
-func (r *Reader) add(b *block) {
-	if 2*(len(r.blocks)+1) > len(r.slots) {
-		r.slots = make([]uint32, max(1024, 2*len(r.slots)))
-		for i := range r.blocks {
-			slot, _ := r.slot(r.blocks[i].digest[:])
-			r.slots[slot] = uint32(i + 1)
-		}
-	}
-	slot, index := r.slot(b.digest[:])
-	if index >= 0 {
-		return // some hosts send a block twice
-	}
-	r.blocks = append(r.blocks, *b)
-	r.slots[slot] = uint32(len(r.blocks))
-}
-
-// find returns a block. data is nil if it was there and is not kept.
-func (r *Reader) find(digest []byte) (data []byte, found bool) {
-	if len(r.slots) == 0 {
-		return nil, false
-	}
-	_, index := r.slot(digest)
-	if index < 0 {
-		return nil, false
-	}
-	b := &r.blocks[index]
-	if b.len == 0 {
-		return nil, true
-	}
-	return r.arena[b.at : b.at+b.len : b.at+b.len], true
 }
 
 // commit reads the commit.

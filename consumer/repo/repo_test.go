@@ -88,10 +88,10 @@ func car(records []synth.RepoRecord) []byte {
 
 // read reads a CAR with the package: a line for each record.
 func read(r *repo.Reader, in io.Reader, most int64) (lines []string, err error) {
-	if err := r.Read(in, most); err != nil {
+	if err := r.Read(context.Background(), in, most); err != nil {
 		return nil, err
 	}
-	err = r.Walk(func(k kinds.Kind, rkey, subject []byte) {
+	err = r.Walk(context.Background(), func(k kinds.Kind, rkey, subject []byte) {
 		lines = append(lines, fmt.Sprintf("%s %s %s", k, rkey, subject))
 	})
 	return lines, err
@@ -309,6 +309,21 @@ func TestTrees(t *testing.T) {
 	}
 }
 
+// A record whose subject is in a space names no subject, and is counted apart from those
+// that are malformed.
+func TestSpaces(t *testing.T) {
+	const space = "at://did:web:a.example.com/space/com.example.forum/self"
+	like := func(rkey, uri string) synth.RepoRecord {
+		return synth.RepoRecord{Path: "app.bsky.feed.like/" + rkey, Block: synth.NewBlock(synth.CBOR(nil, synth.Map{{Key: "subject", Value: synth.Map{{Key: "uri", Value: uri}}}}))}
+	}
+	const post = "at://did:web:a.example.com/app.bsky.feed.post/x"
+	var r repo.Reader
+	got, err := read(&r, bytes.NewReader(car([]synth.RepoRecord{like("a", space), like("b", post), like("c", "space"), like("d", space+"/did:web:b.example.com/app.bsky.feed.post/x")})), 1<<20)
+	if want := []string{"like a ", "like b " + post, "like c ", "like d "}; err != nil || !slices.Equal(got, want) || r.Spaces != 2 || r.Malformed != 1 {
+		t.Errorf("%q: %v; %d in spaces, %d malformed", got, err, r.Spaces, r.Malformed)
+	}
+}
+
 // Commits that are none are refused.
 func TestCommits(t *testing.T) {
 	var r repo.Reader
@@ -339,10 +354,10 @@ func TestAllocations(t *testing.T) {
 	in := bytes.NewReader(b)
 	if n := testing.AllocsPerRun(20, func() {
 		in.Reset(b)
-		if err := r.Read(in, 1<<30); err != nil {
+		if err := r.Read(context.Background(), in, 1<<30); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Walk(func(kinds.Kind, []byte, []byte) {}); err != nil {
+		if err := r.Walk(context.Background(), func(kinds.Kind, []byte, []byte) {}); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 0 {
@@ -356,10 +371,10 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r repo.Reader
 		var last []byte
-		if r.Read(bytes.NewReader(b), 1<<20) != nil {
+		if r.Read(context.Background(), bytes.NewReader(b), 1<<20) != nil {
 			return
 		}
-		_ = r.Walk(func(k kinds.Kind, rkey, subject []byte) {
+		_ = r.Walk(context.Background(), func(k kinds.Kind, rkey, subject []byte) {
 			path := append([]byte(k.Info().Collection+"/"), rkey...)
 			if c := bytes.Compare(path, last); c < 0 || c == 0 && k != kinds.ListItem || len(subject) > 0 && !k.Info().To.Is.Valid(subject) {
 				t.Errorf("%s after %s names %q", path, last, subject)
@@ -383,7 +398,7 @@ func BenchmarkRead(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				in.Reset(data)
-				if err := errors.Join(r.Read(in, 1<<30), r.Walk(func(kinds.Kind, []byte, []byte) {})); err != nil {
+				if err := errors.Join(r.Read(context.Background(), in, 1<<30), r.Walk(context.Background(), func(kinds.Kind, []byte, []byte) {})); err != nil {
 					b.Fatal(err)
 				}
 			}

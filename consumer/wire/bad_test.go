@@ -78,6 +78,18 @@ func TestBadInput(t *testing.T) {
 		ops, blocks := follow(synth.CBOR(nil, r))
 		return commit(ops, blocks, nil)
 	}
+	one := func(path string, r any) []byte {
+		b := synth.NewBlock(synth.CBOR(nil, r))
+		return commit([]any{op("create", path, b.CID)}, []synth.Block{b}, nil)
+	}
+	like := func(uri string) []byte {
+		return one("app.bsky.feed.like/a", synth.Map{{Key: "subject", Value: synth.Map{{Key: "uri", Value: uri}}}})
+	}
+	listitem := func(subject, list string) []byte {
+		return one("app.bsky.graph.listitem/a", synth.Map{{Key: "list", Value: list}, {Key: "subject", Value: subject}})
+	}
+	const space = "at://" + bob + "/space/com.example.forum/self"
+	const spaceRecord = space + "/" + alice + "/app.bsky.feed.post/3kaaaaaaaaaaa"
 	const kept = "  delete follow b" // the rest of the commit
 	const none = "  put follow a "   // the path names no subject
 	good, goodBlocks := follow(synth.CBOR(nil, synth.Map{{Key: "subject", Value: bob}}))
@@ -104,7 +116,13 @@ func TestBadInput(t *testing.T) {
 			o, b := follow(append(synth.CBOR(nil, synth.Map{{Key: "subject", Value: bob}}), 0))
 			return commit(o, b, nil)
 		}(), "record", []string{none, kept}, bob},
-		"createdAt odd": {record(synth.Map{{Key: "subject", Value: bob}, {Key: "createdAt", Value: 5}}), "", []string{"  put follow a " + bob, kept}, "damaged"},
+		"like of a record in a space": {like(spaceRecord), "space_subject", []string{"  put like a \n"}, "damaged"},
+		"like of a space":             {like(space), "space_subject", []string{"  put like a \n"}, "damaged"},
+		"like of half a space":        {like("at://" + bob + "/space/com.example.forum"), "record_subject", []string{"  put like a \n"}, "damaged"},
+		"follow of a space":           {record(synth.Map{{Key: "subject", Value: space}}), "record_subject", []string{none, kept}, "damaged"},
+		"list in a space":             {listitem(bob, spaceRecord), "space_subject", []string{"  put listitem a " + bob, "  put listitem_list a \n"}, "damaged"},
+		"list in a space of nobody":   {listitem("nobody", spaceRecord), "record_subject", []string{"  put listitem a \n", "  put listitem_list a \n"}, "damaged"},
+		"createdAt odd":               {record(synth.Map{{Key: "subject", Value: bob}, {Key: "createdAt", Value: 5}}), "", []string{"  put follow a " + bob, kept}, "damaged"},
 		"nested 100,000 deep": {func() []byte {
 			r := append([]byte{0xa2, 0x61, 'x'}, nested(100_000)...)
 			r = synth.CBOR(synth.CBOR(r, "subject"), bob)

@@ -10,10 +10,10 @@ package wire
 
 import (
 	"bytes"
-	"cmp"
 
 	"skein.blue/graph"
 	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/cbor"
 	"skein.blue/internal/syntax"
 )
@@ -36,13 +36,29 @@ const (
 	BadRecord  Reason = "record"         // a record is no CBOR map
 	BadSubject Reason = "record_subject" // a record's subject is missing or invalid
 	BadAccount Reason = "account"        // an #account without DID or active
-	TooBig     Reason = "too_big"        // the commit was too big to be sent
+	// SpaceSubject is no fault: the subject is a space, or a record in one (proposal 0016).
+	// Spaces are not indexed, so the record names no subject.
+	SpaceSubject Reason = "space_subject"
+	TooBig       Reason = "too_big" // the commit was too big to be sent
 )
 
 // Reasons lists them.
 var Reasons = []Reason{
 	BadFrame, BadDID, BadRev, BadOps, BadCAR, BadCommit, BadPath, BadAction,
-	NoBlock, BadHash, BadRecord, BadSubject, BadAccount, TooBig,
+	NoBlock, BadHash, BadRecord, BadSubject, BadAccount, SpaceSubject, TooBig,
+}
+
+// IsFault reports whether something that was dropped for the reason is malformed or missing,
+// so that an operator may want to look at it.
+func (r Reason) IsFault() bool { return r != SpaceSubject }
+
+// Or returns the reason for which a record is dropped that has both: the first fault, if
+// there is one.
+func (r Reason) Or(other Reason) Reason {
+	if r == "" || other != "" && !r.IsFault() {
+		return other
+	}
+	return r
 }
 
 // Counts of operations seen, by action, and by the first kind of their collection.
@@ -336,7 +352,7 @@ func (d *Decoder) op(i int, b *graph.Batch) {
 		case subjects[n].reason == absent:
 			b.AddDelete(k.Kind, rkey)
 		default:
-			reason = cmp.Or(reason, subjects[n].reason)
+			reason = reason.Or(subjects[n].reason)
 			b.AddPutRef(k.Kind, rkey, subjects[n].subject)
 		}
 	}
@@ -407,10 +423,12 @@ func Subject(k *kinds.Info, record []byte) ([]byte, Reason) {
 		return nil, BadRecord
 	case !there && k.Optional:
 		return nil, absent
-	case subject == nil || !k.To.Is.Valid(subject):
-		return nil, BadSubject
+	case subject != nil && k.To.Is.Valid(subject):
+		return subject, ""
+	case k.To.Is == dict.URI && syntax.ValidSpaceURI(subject):
+		return nil, SpaceSubject
 	}
-	return subject, ""
+	return nil, BadSubject
 }
 
 // IsAbsent reports whether a reason of Subject is that the record may well name nothing,

@@ -266,6 +266,9 @@ func (v *checker) account(id dict.ID, st *format.RepoState) error {
 	if st.Complete() {
 		v.counts.Complete++
 	}
+	if st.Incomplete() {
+		v.counts.Incomplete++
+	}
 	if st.Has(format.FlagPartial) {
 		v.counts.Partial++
 	}

@@ -62,7 +62,7 @@ func TestImportAfterDamaged(t *testing.T) {
 					t.Fatalf("%s, %s, reopens=%v: %v", name, layout, reopens, err)
 				}
 				p.close()
-				if got := exported(t, p.store); sorted(got) != sorted(good) {
+				if got := exported(t, p.store); got != good {
 					t.Errorf("%s, %s, reopens=%v: the export became\n%s\nand was\n%s", name, layout, reopens, got, good)
 				}
 				if err := check.Store(t.Context(), p.store, func(problem string) { t.Errorf("%s, %s: %s", name, layout, problem) }, nil); err != nil {
@@ -76,7 +76,7 @@ func TestImportAfterDamaged(t *testing.T) {
 // An export whose version is none that ever was is refused, with the right sum too.
 func TestVersionsRefused(t *testing.T) {
 	const account = `{"account":{"did":"did:plc:a","last":{}}}`
-	for _, version := range []int{-1, -2, -1 << 40, 0, 3, 1 << 40} {
+	for _, version := range []int{-1, -2, -1 << 40, 0, 4, 1 << 40} {
 		p := open(t, layouts["one"], true)
 		_, err := export.Read(t.Context(), p.Store, strings.NewReader(summed(1, fmt.Sprintf(`{"export":%d}`, version), account)), nil)
 		if err == nil || !strings.Contains(err.Error(), "line 1: this is not an export that skein knows") {

@@ -2,7 +2,7 @@ package export
 
 import (
 	"bufio"
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,34 +10,37 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
-	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/runs"
 )
 
 // An export holds a store in a form that does not depend on its engine, nor on
-// its ids: one JSON object a line, of the type line. Its lines are, in order,
+// its ids: one JSON object a line, of the type line. The same graph gives the same bytes,
+// whatever its history. Its lines are, in order,
 //
-//	{"export":2,"kinds":[…],"configured":[…]}      the version of the form, and what the
+//	{"export":3,"kinds":[…],"configured":[…]}      the version of the form, and what the
 //	                                               store has been indexing; where it does
 //	                                               not say, the first four kinds. Those
 //	                                               that are not built in stand there as in
 //	                                               a file of kinds (graph/kinds, file.go)
-//	{"cursor":{…}}                                 for each source
+//	{"cursor":{…}}                                 for each source, by name
 //	{"dead":{…}}, {"gap":{…}}                      the dead letters and gaps
-//	{"account":{…}}                                for each account
+//	{"doubts":{…}}                                 what the store knows that it lacks
+//	{"account":{…}}                                for each account, in the order of the
+//	                                               dictionary, and after it
 //	{"did":…,"kind":"like","records":[[rkey,subject],…]}
-//	                                               its records, maybe in several lines
+//	                                               its records, kind by kind, 1,000 a line
 //	{"end":{"accounts":n,"records":n,"sha256":s}}  or else the export is not whole
 //
 // The sum is that of all bytes before the last line, in hexadecimal. Version 1 had
-// none.
+// none. Version 2 had no doubts, all accounts before all records, and both in the order of
+// the store's ids.
 //
 // A record that names no subject has "" in its place. Of accounts that are being
 // erased, the records are left out.
@@ -48,6 +51,7 @@ type line struct {
 	Cursor  *exportCursor      `json:"cursor,omitempty"`
 	Dead    *format.DeadLetter `json:"dead,omitempty"`
 	Gap     *format.Gap        `json:"gap,omitempty"`
+	Doubts  *doubts            `json:"doubts,omitempty"`
 	Account *exportAccount     `json:"account,omitempty"`
 	DID     string             `json:"did,omitempty"`
 	Kind    string             `json:"kind,omitempty"`
@@ -56,7 +60,19 @@ type line struct {
 }
 
 // exportVersion is that of the form.
-const exportVersion = 2
+const exportVersion = 3
+
+// doubts are what a store knows that it lacks, of more than one account.
+type doubts struct {
+	// Lacking are the kinds that were added when there were accounts.
+	Lacking map[string]format.Lack `json:"lacking,omitempty"`
+	// Hole says that the stream had a hole after which the repos have not been compared, and
+	// Floors what the last event before the newest hole was, by source.
+	Hole   bool                  `json:"hole,omitempty"`
+	Floors map[string]format.Seq `json:"floors,omitempty"`
+	// Backfill says which past is being fetched.
+	Backfill format.Backfill `json:"backfill"`
+}
 
 // Counts say how much an export holds.
 type Counts struct {
@@ -83,9 +99,25 @@ type exportAccount struct {
 	Partial        bool       `json:"partial,omitempty"`
 	Desynchronized bool       `json:"desynchronized,omitempty"`
 	NoRoot         bool       `json:"noRoot,omitempty"` // the rev is that of an archive's row
+	Behind         bool       `json:"behind,omitempty"` // a newer state was announced, and not applied
 	Last           exportSeq  `json:"last"`
 	LastAccount    *exportSeq `json:"lastAccount,omitempty"`
 	LastDeletion   *exportSeq `json:"lastDeletion,omitempty"`
+	// Queued is its row in the queue of repos to fetch.
+	Queued *format.Resync `json:"queued,omitempty"`
+	// Touched is what the stream has changed that a snapshot, or an archive, must not undo:
+	// paths and their revs; and Commits, how the stream's commits follow each other.
+	Touched [][3]string    `json:"touched,omitempty"` // kind, record key, rev
+	Commits []exportCommit `json:"commits,omitempty"`
+}
+
+// exportCommit is a format.TouchedCommit.
+type exportCommit struct {
+	Rev    string `json:"rev"`
+	Since  string `json:"since,omitempty"`
+	Data   string `json:"data"`
+	Prev   string `json:"prev,omitempty"`
+	Broken bool   `json:"broken,omitempty"`
 }
 
 type exportSeq struct {
@@ -93,9 +125,13 @@ type exportSeq struct {
 	Seq    format.Seq `json:"seq,omitempty"`
 }
 
-// linesAtOnce is how many accounts, or records, are gathered before their
-// strings are read.
-const linesAtOnce = 2000
+// How many accounts, and records, are gathered before their strings are read; and how many
+// records a line has at most.
+const (
+	accountsAtOnce = 2000
+	recordsAtOnce  = 20_000
+	recordsOfLine  = 1000
+)
 
 // Write writes the store to w. It fails if the store is written to while it is
 // read and the engine does not keep a state for so long.
@@ -137,7 +173,8 @@ type exporter struct {
 	layout   format.Layout
 	kinds    *kinds.Table
 	sources  map[[2]uint32]string // by partition and number
-	erasing  map[dict.ID]bool
+	pending  []pending            // accounts that are gathered
+	gathered int                  // records of theirs
 	counts   Counts
 }
 
@@ -148,25 +185,11 @@ func (x *exporter) run(r kv.Reader) error {
 		return err
 	}
 	x.layout, x.kinds = format.Layout{Settings: h.Settings}, h.Table
-	if err := errors.Join(x.json.Encode(x.first(h.Kinds)), x.cursors(), x.notes()); err != nil {
+	if err := errors.Join(x.json.Encode(x.first(h.Kinds)), x.cursors(), x.notes(), x.doubts()); err != nil {
 		return err
 	}
-	x.erasing = map[dict.ID]bool{}
-	err = kv.ScanPrefix(x.r, []byte{format.KeyErase}, func(k, _ []byte) error {
-		id, err := format.ParseActorKey(k)
-		x.erasing[id] = true
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := x.accounts(); err != nil {
-		return err
-	}
-	for _, k := range x.kinds.All {
-		if err := x.records(k); err != nil {
-			return fmt.Errorf("exporting %s records: %w", k.Name, err)
-		}
+	if err := x.all(); err != nil {
+		return fmt.Errorf("exporting the accounts: %w", err)
 	}
 	return nil
 }
@@ -177,6 +200,7 @@ func (x *exporter) cursors() error {
 	if err != nil {
 		return err
 	}
+	slices.SortFunc(all, func(x, y format.Cursor) int { return cmp.Compare(x.Source, y.Source) })
 	for _, c := range all {
 		if err := x.json.Encode(line{Cursor: &exportCursor{c.Source, c.Seq, c.Time.UTC(), c.Future}}); err != nil {
 			return err
@@ -195,6 +219,10 @@ func (x *exporter) notes() error {
 	if err != nil {
 		return err
 	}
+	// Their keys begin with the numbers of the sources, which are this store's.
+	slices.SortStableFunc(dead, func(x, y format.DeadLetter) int {
+		return cmp.Or(cmp.Compare(x.Source, y.Source), cmp.Compare(x.Seq, y.Seq), cmp.Compare(x.Path, y.Path))
+	})
 	for i := range dead {
 		if err := x.json.Encode(line{Dead: &dead[i]}); err != nil {
 			return err
@@ -204,6 +232,9 @@ func (x *exporter) notes() error {
 	if err != nil {
 		return err
 	}
+	slices.SortStableFunc(gaps, func(x, y format.Gap) int {
+		return cmp.Or(cmp.Compare(x.Source, y.Source), cmp.Compare(x.After, y.After), cmp.Compare(x.Place(), y.Place()))
+	})
 	for i := range gaps {
 		if err := x.json.Encode(line{Gap: &gaps[i]}); err != nil {
 			return err
@@ -212,43 +243,14 @@ func (x *exporter) notes() error {
 	return nil
 }
 
-func (x *exporter) accounts() error {
-	var ids []dict.ID
-	var states []format.RepoState
-	flush := func() error {
-		err := intern.Strings(x.r, dict.DID, ids, func(i int, did []byte) error {
-			x.counts.Accounts++
-			return x.json.Encode(line{Account: x.account(ids[i], string(did), &states[i])})
-		})
-		ids, states = ids[:0], states[:0]
-		return err
-	}
-	err := kv.ScanPrefix(x.r, []byte{format.KeyAccount}, func(k, v []byte) error {
-		err := x.layout.EachState(k, v, func(id dict.ID, st format.RepoState) error {
-			ids, states = append(ids, id), append(states, st)
-			return nil
-		})
-		if err != nil || len(ids) < linesAtOnce {
-			return err
-		}
-		return flush()
-	})
-	if err == nil {
-		err = flush()
-	}
-	if err != nil {
-		return fmt.Errorf("exporting the accounts: %w", err)
-	}
-	return nil
-}
-
-func (x *exporter) account(id dict.ID, did string, st *format.RepoState) *exportAccount {
+// state returns what is exported of an account's state.
+func (x *exporter) state(id dict.ID, did string, st *format.RepoState) *exportAccount {
 	part := uint32(x.layout.Settings.PartitionOfID(id))
 	at := func(number uint32, seq format.Seq) exportSeq {
 		return exportSeq{x.sources[[2]uint32{part, number}], seq}
 	}
 	a := &exportAccount{
-		DID: did, Hidden: st.Has(format.FlagHidden), Partial: st.Has(format.FlagPartial), Desynchronized: st.Has(format.FlagDesync), NoRoot: st.Has(format.FlagNoRoot),
+		DID: did, Hidden: st.Has(format.FlagHidden), Partial: st.Has(format.FlagPartial), Desynchronized: st.Has(format.FlagDesync), NoRoot: st.Has(format.FlagNoRoot), Behind: st.Has(format.FlagBehind),
 		Last: at(st.Source, st.Seq),
 	}
 	if st.Has(format.FlagHasRev) {
@@ -266,68 +268,6 @@ func (x *exporter) account(id dict.ID, did string, st *format.RepoState) *export
 		a.LastDeletion = &s
 	}
 	return a
-}
-
-// records exports all records of a kind.
-func (x *exporter) records(k kinds.Info) error {
-	type entry struct {
-		actor, subject dict.ID
-		rkey           string
-	}
-	var batch []entry
-	flush := func() error {
-		var actors, subjects []dict.ID
-		for _, e := range batch {
-			if len(actors) == 0 || actors[len(actors)-1] != e.actor {
-				actors = append(actors, e.actor)
-			}
-			if e.subject != dict.None {
-				subjects = append(subjects, e.subject)
-			}
-		}
-		var dids, names []string
-		err := errors.Join(
-			intern.Strings(x.r, dict.DID, actors, func(_ int, s []byte) error { dids = append(dids, string(s)); return nil }),
-			intern.Strings(x.r, k.To.Is, subjects, func(_ int, s []byte) error { names = append(names, string(s)); return nil }))
-		if err != nil {
-			return err
-		}
-		for group := range runs.Of(batch, func(a, b entry) bool { return a.actor == b.actor }) {
-			l := line{DID: dids[0], Kind: k.Name, Records: make([][2]string, len(group))}
-			dids = dids[1:]
-			for i, e := range group {
-				if l.Records[i][0] = e.rkey; e.subject != dict.None {
-					l.Records[i][1], names = names[0], names[1:]
-				}
-			}
-			if err := x.json.Encode(l); err != nil {
-				return err
-			}
-		}
-		x.counts.Records += int64(len(batch))
-		if x.progress != nil {
-			x.progress(x.counts.Records)
-		}
-		batch = batch[:0]
-		return nil
-	}
-	var failed error
-	var rkey []byte
-	err := read.RecordsUnder(x.r, []byte{format.KeyRecord, byte(k.Kind)}, func(actor dict.ID, r *format.Record) bool {
-		if x.erasing[actor] {
-			return true
-		}
-		rkey = r.Path.AppendRkey(rkey[:0])
-		batch = append(batch, entry{actor, r.Subject, string(bytes.Clone(rkey))})
-		if len(batch) >= linesAtOnce {
-			failed = flush()
-		}
-		return failed == nil
-	})
-	if err = errors.Join(err, failed); err != nil {
-		return err
-	}
-	return flush()
 }
 
 // first is the first line of an export of these kinds.

@@ -110,6 +110,9 @@ func (m *importer) line(ctx context.Context, l *line) error {
 		return m.note(ctx, l.Dead.Source, func(b *graph.Batch) { b.AddDeadLetter(*l.Dead) })
 	case l.Gap != nil:
 		return m.note(ctx, l.Gap.Source, func(b *graph.Batch) { b.AddGap(*l.Gap) })
+	case l.Doubts != nil:
+		d := l.Doubts
+		return m.s.ImportDoubts(ctx, graph.Doubts{Lacking: d.Lacking, Hole: d.Hole, Floors: d.Floors, Backfill: d.Backfill})
 	case l.Account != nil:
 		return m.account(ctx, l.Account)
 	case l.Kind != "":
@@ -164,7 +167,7 @@ func (m *importer) account(ctx context.Context, a *exportAccount) error {
 		return fmt.Errorf("%w: %q is not a DID", graph.ErrImport, a.DID)
 	}
 	st := format.RepoState{Source: m.numbers[a.Last.Source], Seq: a.Last.Seq}
-	for flag, on := range map[uint16]bool{format.FlagNoRoot: a.NoRoot, format.FlagHidden: a.Hidden, format.FlagPartial: a.Partial, format.FlagDesync: a.Desynchronized} {
+	for flag, on := range map[uint16]bool{format.FlagNoRoot: a.NoRoot, format.FlagBehind: a.Behind, format.FlagHidden: a.Hidden, format.FlagPartial: a.Partial, format.FlagDesync: a.Desynchronized} {
 		if on {
 			st.Flags |= flag
 		}
@@ -193,9 +196,54 @@ func (m *importer) account(ctx context.Context, a *exportAccount) error {
 	if s := a.LastDeletion; s != nil {
 		st.DeletionSource, st.DeletionSeq = m.numbers[s.Source], s.Seq
 	}
-	m.batch.AddImport([]byte(a.DID), &st, m.fresh)
+	touched, err := m.touched(a)
+	if err != nil {
+		return err
+	}
+	m.batch.AddImport([]byte(a.DID), &graph.Imported{State: st, Queued: a.Queued, Touched: touched}, m.fresh)
 	m.counts.Accounts++
 	return m.full(ctx)
+}
+
+// touched returns what the stream has changed of an account.
+func (m *importer) touched(a *exportAccount) (all []format.Touched, err error) {
+	bad := func() ([]format.Touched, error) {
+		return nil, fmt.Errorf("%w: what the stream has changed of %s is malformed", graph.ErrImport, a.DID)
+	}
+	for _, t := range a.Touched {
+		k, rev := m.s.Kinds().ByName(t[0]), uint64(0)
+		ok := k != nil && syntax.ValidRkey(t[1])
+		if ok {
+			rev, ok = syntax.ParseTID([]byte(t[2]))
+		}
+		if !ok {
+			return bad()
+		}
+		all = append(all, format.Touched{Kind: k.Kind, Rkey: []byte(t[1]), Rev: format.Rev(rev)})
+	}
+	for _, c := range a.Commits {
+		t := format.Touched{Kind: kinds.Hidden, Commit: format.TouchedCommit{Broken: c.Broken, HasPrev: c.Prev != ""}}
+		rev, ok := syntax.ParseTID([]byte(c.Rev))
+		t.Rev = format.Rev(rev)
+		if ok && c.Since != "" {
+			rev, ok = syntax.ParseTID([]byte(c.Since))
+			t.Commit.Since = format.Rev(rev)
+		}
+		for into, text := range map[*format.Root]string{&t.Commit.Data: c.Data, &t.Commit.Prev: c.Prev} {
+			if text == "" {
+				continue
+			}
+			root, err := hex.DecodeString(text)
+			if ok = ok && err == nil && len(root) == len(into); ok {
+				copy(into[:], root)
+			}
+		}
+		if !ok {
+			return bad()
+		}
+		all = append(all, t)
+	}
+	return all, nil
 }
 
 func (m *importer) records(ctx context.Context, l *line) error {

@@ -170,17 +170,8 @@ func imported(t *testing.T, settings dict.Settings, text string) *memkv.Store {
 	return p.store
 }
 
-// sorted brings the lines of an export into one order, without the sum, which is that
-// of another order.
-func sorted(text string) string {
-	text, _, _ = strings.Cut(text, `,"sha256":`)
-	lines := strings.Split(text, "\n")
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
-}
-
 // A store moves from each layout to each other, and is the same: its export has the
-// same lines, and the check finds nothing.
+// same bytes, and the check finds nothing.
 func TestRoundTrip(t *testing.T) {
 	first := ""
 	for from, settings := range layouts {
@@ -191,7 +182,7 @@ func TestRoundTrip(t *testing.T) {
 		if first == "" {
 			first = text
 		}
-		if sorted(text) != sorted(first) { // the stream was the same
+		if text != first { // the stream was the same
 			t.Errorf("the export of %s is another", from)
 		}
 		if again := exported(t, p.store); again != text {
@@ -204,7 +195,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 		for to, other := range layouts {
 			store := imported(t, other, text)
-			if got := exported(t, store); sorted(got) != sorted(text) {
+			if got := exported(t, store); got != text {
 				t.Errorf("from %s to %s: %d bytes became %d others", from, to, len(text), len(got))
 			}
 			if err := check.Store(t.Context(), store, func(problem string) { t.Errorf("from %s to %s: %s", from, to, problem) }, nil); err != nil {
@@ -239,7 +230,7 @@ func TestStreamGoesOn(t *testing.T) {
 			two.apply("wss://one.example.com")
 			one.close()
 			two.close()
-			if got := exported(t, two.store); got != before || sorted(got) != sorted(exported(t, one.store)) {
+			if got := exported(t, two.store); got != before || got != exported(t, one.store) {
 				t.Errorf("from %s to %s, they went apart: %d bytes, %d before", from, to, len(got), len(before))
 			}
 		}
@@ -263,14 +254,14 @@ func TestLines(t *testing.T) {
 	p.apply(relay)
 	p.close()
 	want := []string{
-		`{"export":2,"kinds":["follow","like","repost","block","listblock","listitem","listitem_list"]}`,
+		`{"export":3,"kinds":["follow","like","repost","block","listblock","listitem","listitem_list"]}`,
 		`{"cursor":{"source":"` + relay + `","seq":2,"time":"2026-05-06T07:08:10Z"}}`,
 		`{"dead":{"source":"` + relay + `","seq":1,"reason":"<bad>","time":"1970-01-01T00:00:00Z"}}`,
 		`{"gap":{"source":"` + relay + `","after":1,"reason":"gap","time":"1970-01-01T00:00:00Z"}}`,
 		`{"account":{"did":"did:plc:a","rev":"` + rev + `","root":"ab00000000000000","top":"` + tid(3<<41) + `","last":{"source":"` + relay + `","seq":1}}}`,
-		`{"account":{"did":"did:plc:b","hidden":true,"last":{},"lastAccount":{"source":"` + relay + `","seq":2}}}`,
 		`{"did":"did:plc:a","kind":"follow","records":[["` + tid(3<<41) + `","did:plc:b"],["self","did:plc:a"]]}`,
 		`{"did":"did:plc:a","kind":"like","records":[["` + tid(5) + `",""],["` + tid(6) + `","at://did:plc:b/a.b.c/x"]]}`,
+		`{"account":{"did":"did:plc:b","hidden":true,"last":{},"lastAccount":{"source":"` + relay + `","seq":2}}}`,
 	}
 	text := exported(t, p.store)
 	body := text[:strings.LastIndex(strings.TrimSuffix(text, "\n"), "\n")+1]
@@ -336,7 +327,7 @@ func TestProgress(t *testing.T) {
 	if err != nil || counts.Accounts != 1 || counts.Records != n || len(counts.SHA256) != 64 {
 		t.Errorf("%+v: %v", counts, err)
 	}
-	if !slices.IsSorted(told) || len(told) < 3 || told[0] != 2000 || told[len(told)-1] != n {
+	if !slices.IsSorted(told) || len(told) == 0 || told[len(told)-1] != n {
 		t.Errorf("it told %v", told)
 	}
 	read := map[string]bool{}
@@ -353,7 +344,7 @@ func TestProgress(t *testing.T) {
 			lines++
 		}
 	}
-	if len(read) != n || lines != 3 {
+	if len(read) != n || lines != 5 {
 		t.Errorf("%d records in %d lines", len(read), lines)
 	}
 	told = nil
@@ -363,7 +354,7 @@ func TestProgress(t *testing.T) {
 		t.Errorf("%+v, want %+v, told %v: %v", got, counts, told, err)
 	}
 	to.close()
-	if again := exported(t, to.store); sorted(again) != sorted(out.String()) {
+	if again := exported(t, to.store); again != out.String() {
 		t.Errorf("%d bytes became %d others", out.Len(), len(again))
 	}
 }

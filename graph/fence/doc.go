@@ -4,6 +4,9 @@
 // reads.
 //
 // Whether a writer that left its claim behind is alive is found out by watching its
-// heartbeat for a while, and not by comparing clocks. A Claim may be used from any
-// goroutine. Nothing here knows what the partitions hold.
+// heartbeat for a while, and not by comparing clocks. Silence counts only while our own reads
+// succeed in time: when the store stands still, a healthy writer is silent, too. So after a
+// stall the watching begins again, and the write that takes over checks the heartbeat once more.
+//
+// A Claim may be used from any goroutine. Nothing here knows what the partitions hold.
 package fence

@@ -45,7 +45,10 @@ type Options struct {
 	Shards     *dict.ShardRange // that ids are drawn from; nil: all
 	// Beat is how often the writer says that it is alive; whoever finds its claim
 	// waits four times as long before taking it over. 0 means a second.
-	Beat   time.Duration
+	Beat time.Duration
+	// Lost, if set, is called once if another writer takes over partitions of this one, from
+	// a goroutine that Close waits for.
+	Lost   func(error)
 	Logger *slog.Logger
 }
 
@@ -104,7 +107,8 @@ func (c *Claim) rivals(r kv.Reader) (map[string]rival, error) {
 	return found, nil
 }
 
-// Take claims the partitions, once nobody that is alive has one of them.
+// Take claims the partitions, once nobody that is alive has one of them. While the store does
+// not answer, it waits, and says so.
 func Take(ctx context.Context, store kv.Store, o Options) (*Claim, error) {
 	if o.Beat <= 0 {
 		o.Beat = defaultBeat
@@ -115,26 +119,56 @@ func Take(ctx context.Context, store kv.Store, o Options) (*Claim, error) {
 	if _, err := rand.Read(c.row.Token); err != nil {
 		return nil, fmt.Errorf("fence: making a token: %w", err)
 	}
-	dead, err := c.awaitRivals(ctx)
-	if err != nil {
-		return nil, err
+	for {
+		dead, seen, err := c.awaitRivals(ctx)
+		if err != nil {
+			return nil, err
+		}
+		err = c.claim(ctx, dead, seen)
+		if err == nil {
+			c.start(ctx)
+			return c, nil
+		}
+		if !errors.Is(err, errStall) {
+			return nil, err
+		}
+		c.logStall(time.Since(seen))
 	}
+}
+
+// claim writes the claim, over those of dead writers, which were last seen to be silent at
+// seen. It returns errStall if that is too long ago.
+func (c *Claim) claim(ctx context.Context, dead map[string]rival, seen time.Time) error {
 	v, err := json.Marshal(c.row)
 	if err != nil {
-		return nil, fmt.Errorf("fence: making a claim: %w", err)
+		return fmt.Errorf("fence: making a claim: %w", err)
 	}
-	err = store.Update(ctx, func(tx kv.Txn) error {
+	return c.store.Update(ctx, func(tx kv.Txn) error {
+		mine := uint8(0)
 		err := c.scan(tx, func(part uint8, row format.ClaimRow) error {
-			if _, known := dead[string(row.Token)]; !known && !bytes.Equal(row.Token, c.row.Token) {
+			if bytes.Equal(row.Token, c.row.Token) {
+				mine++
+			} else if _, known := dead[string(row.Token)]; !known {
 				return fmt.Errorf("%w: partition %d was just taken by %s", ErrClaimed, part, row.Owner)
 			}
 			return nil
 		})
-		if err != nil {
+		if err != nil || mine == c.end-c.first { // all: an earlier attempt was committed
 			return err
 		}
-		for token := range dead {
+		for token, v := range dead {
+			// Reading the heartbeat makes this write conflict with a beat.
+			beat, found, err := tx.Get(format.HeartbeatKey([]byte(token)))
+			if err != nil {
+				return err
+			}
+			if found && !bytes.Equal(beat, v.beat) {
+				return v.alive()
+			}
 			tx.Delete(format.HeartbeatKey([]byte(token)))
+		}
+		if len(dead) > 0 && c.stalled(seen) {
+			return errStall
 		}
 		for part := c.first; part < c.end; part++ {
 			tx.Set(format.ClaimKey(part), v)
@@ -142,67 +176,129 @@ func Take(ctx context.Context, store kv.Store, o Options) (*Claim, error) {
 		c.writeBeat(tx)
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	c.start(ctx)
-	return c, nil
 }
 
-// awaitRivals returns the claims that stand in the way once their writers are
-// known to be gone, or an error that names one that is alive.
-func (c *Claim) awaitRivals(ctx context.Context) (dead map[string]rival, err error) {
-	look := func() (found map[string]rival, err error) {
-		err = c.store.View(ctx, func(r kv.Reader) (err error) { found, err = c.rivals(r); return err })
-		return found, err
-	}
-	first, err := look()
+// errStall ends an attempt to claim during which the store stood still: the other writer may
+// live, and not have been able to say so.
+var errStall = errors.New("fence: the store stood still")
+
+// stalled reports whether so much time has passed since our last look, by the monotonic clock,
+// that the store, or this process, stood still. A healthy writer then may not have been able
+// to beat. What is shorter leaves it time: it is watched for four beats.
+func (c *Claim) stalled(last time.Time) bool { return time.Since(last) > 2*c.o.Beat }
+
+func (c *Claim) logStall(d time.Duration) {
+	c.o.Logger.Warn("the store, or this process, stood still, and the other writer may be alive: watching it begins again",
+		"stood_still", d.Round(time.Millisecond).String(), "watching_for", (patience * c.o.Beat).String())
+}
+
+func (v rival) alive() error {
+	return fmt.Errorf("%w: %s, and it is alive; stop it, or give --partition another share and --shards another range", ErrClaimed, v.why)
+}
+
+// awaitRivals returns the claims that stand in the way once their writers are known to be
+// gone, and when it last looked, or an error that names a writer that is alive. A writer is
+// gone if its heartbeat does not change over four beats, during which all our own reads
+// succeeded in time.
+func (c *Claim) awaitRivals(ctx context.Context) (dead map[string]rival, seen time.Time, err error) {
+	first, seen, err := c.look(ctx)
 	if err != nil || len(first) == 0 {
-		return nil, err
+		return nil, seen, err
 	}
 	for _, v := range first {
-		c.o.Logger.Info("another writer left its claim, or is alive; watching it", "claim", v.why, "for", patience*c.o.Beat)
+		c.o.Logger.Info("another writer left its claim, or is alive; watching it", "claim", v.why, "for", (patience * c.o.Beat).String())
 	}
-	for end := time.Now().Add(patience * c.o.Beat); time.Now().Before(end); {
-		select {
-		case <-time.After(c.o.Beat / 2):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+	for begun := seen; time.Since(begun) < patience*c.o.Beat; {
+		if err := sleep(ctx, c.o.Beat/2); err != nil {
+			return nil, seen, err
 		}
-		now, err := look()
+		last := seen
+		now, at, err := c.look(ctx)
 		if err != nil {
-			return nil, err
+			return nil, seen, err
 		}
+		seen = at
 		for token, v := range now {
 			if was, known := first[token]; !known || !bytes.Equal(was.beat, v.beat) {
-				return nil, fmt.Errorf("%w: %s, and it is alive; stop it, or give --partition another share and --shards another range", ErrClaimed, v.why)
+				return nil, seen, v.alive()
 			}
 		}
 		if len(now) == 0 {
-			return nil, nil
+			return nil, seen, nil
+		}
+		if c.stalled(last) {
+			c.logStall(seen.Sub(last))
+			begun = seen
 		}
 	}
-	return first, nil
+	return first, seen, nil
+}
+
+// look returns the rivals, and when it read them. It waits for a store that does not answer.
+func (c *Claim) look(ctx context.Context) (found map[string]rival, at time.Time, err error) {
+	begun := time.Now()
+	for said := false; ; said = true {
+		err = c.store.View(ctx, func(r kv.Reader) (err error) { found, err = c.rivals(r); return err })
+		if !errors.Is(err, kv.ErrUnavailable) {
+			break
+		}
+		if !said {
+			c.o.Logger.Warn("the store does not answer: claiming the partitions waits until it does", "error", err)
+		}
+		if err := sleep(ctx, c.o.Beat); err != nil {
+			return nil, begun, err
+		}
+	}
+	return found, time.Now(), err
+}
+
+// sleep waits, unless ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (c *Claim) writeBeat(tx kv.Txn) {
 	tx.Set(format.HeartbeatKey(c.row.Token), binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixMilli())))
 }
 
-// start says regularly that this writer is alive.
+// start says regularly that this writer is alive, until another has taken its partitions over:
+// a writer that stood still for long finds that out here, though it has nothing to write.
 func (c *Claim) start(ctx context.Context) {
 	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.stopped.Go(func() {
-		for ticker := time.NewTicker(c.o.Beat); ; {
+		ticker := time.NewTicker(c.o.Beat)
+		defer ticker.Stop()
+		for {
 			select {
 			case <-ticker.C:
 			case <-ctx.Done():
-				ticker.Stop()
 				return
 			}
-			err := c.store.Update(ctx, func(tx kv.Txn) error { c.writeBeat(tx); return nil })
-			if err != nil && ctx.Err() == nil {
-				c.o.Logger.Warn("saying that this writer is alive", "error", err)
+			err := c.store.Update(ctx, func(tx kv.Txn) error {
+				if err := c.Check(tx); err != nil {
+					return err
+				}
+				c.writeBeat(tx)
+				return nil
+			})
+			switch {
+			case err == nil || ctx.Err() != nil:
+			case errors.Is(err, ErrClaimed):
+				if c.o.Lost != nil {
+					c.o.Lost(err)
+				} else {
+					c.o.Logger.Error("another writer took over; every write of this one will fail", "error", err)
+				}
+				return
+			default:
+				c.o.Logger.Warn("saying that this writer is alive failed, and is tried again", "error", err)
 			}
 		}
 	})

@@ -274,7 +274,7 @@ func TestCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := store.Reopen(memkv.Options{Merger: dict.Merger{}}) // the old one is closed
-	if text := <-log; !strings.Contains(text, "saying that this writer is alive error=") {
+	if text := <-log; !strings.Contains(text, "saying that this writer is alive failed, and is tried again error=") {
 		t.Errorf("it says %q", text)
 	}
 	if err := crashed.Close(t.Context()); !errors.Is(err, kv.ErrClosed) || !strings.Contains(err.Error(), "giving up the claim") {

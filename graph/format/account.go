@@ -159,13 +159,27 @@ const (
 	flagAhead                      // top is above rev
 	FlagResync                     // it has a row in the queue of resyncs (resync.go)
 	FlagNoRoot                     // rev is that of an archive's row, and data is not known
+	FlagBehind                     // the stream announced a state newer than rev that was not applied
 )
 
 // Has reports whether a flag is set.
 func (s *RepoState) Has(flag uint16) bool { return s.Flags&flag != 0 }
 
-// Complete reports whether all records of the repo are in the index, as far as is known.
-func (s *RepoState) Complete() bool { return s.Flags&(FlagHasRev|FlagPartial|FlagDesync) == FlagHasRev }
+// Complete reports whether the index has exactly the records of the repo, as far as anyone
+// has told it: nothing is known to be missing, and no fetch of the repo is queued or under
+// way. A fetch is queued where something may have been missed, and while its snapshot is put
+// in place in parts the account holds records of two states.
+func (s *RepoState) Complete() bool { return s.Whole() && !s.Has(FlagResync) }
+
+// Whole reports whether nothing of the repo is known to be missing, whether or not it is
+// queued to be fetched.
+func (s *RepoState) Whole() bool { return s.Flags&(FlagHasRev|FlagPartial|FlagDesync) == FlagHasRev }
+
+// Incomplete reports whether answers about everybody may lack something of the account: it is
+// active, and something of it is known to be missing, or in doubt.
+func (s *RepoState) Incomplete() bool {
+	return s.Flags&(FlagPartial|FlagDesync|FlagResync) != 0 && !s.Has(FlagHidden)
+}
 
 // MayHold reports whether the repo may have a record of the path already.
 func (s *RepoState) MayHold(p Path) bool {
@@ -279,7 +293,7 @@ func DecodeRepoState(v []byte) (s RepoState, err error) {
 	if len(rest) == 1 && rest[0] != 0 {
 		flags, rest = flags|uint16(rest[0])<<8, nil
 	}
-	if !ok || len(rest) != 0 || flags >= FlagNoRoot<<1 || s.LowBucket > RawBucket && s.LowBucket != LowNone {
+	if !ok || len(rest) != 0 || flags >= FlagBehind<<1 || s.LowBucket > RawBucket && s.LowBucket != LowNone {
 		return bad()
 	}
 	s.Flags = flags &^ (flagAccount | flagDeleted | flagAhead)

@@ -80,7 +80,7 @@ func TestStatesRefused(t *testing.T) {
 		"a seq that is cut":              {0, 1, 0x81},
 		"a seq of eleven bytes":          {0, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1},
 		"more flags that are none":       {0, 1, 1, 0},
-		"more flags that nobody has":     {0, 1, 1, 4},
+		"more flags that nobody has":     {0, 1, 1, 8},
 		"a low bucket and flags of none": {0, 1, 1, 0, 1, 0},
 		"a low bucket and too much":      {0, 1, 1, 0, 1, 1, 1},
 		"a low bucket beyond the TIDs'":  {0, 1, 1, 0x40, 1},

@@ -45,6 +45,13 @@ func (p Path) Bucket() uint16 {
 	return uint16(p.TID >> BucketShift)
 }
 
+// EndOfTime is above the numbers of all TIDs, of which the top bit is 0. A record key may look
+// like a TID and lie above it.
+const EndOfTime = 1 << 63
+
+// HasTime reports whether the key is a TID, which names a time.
+func (p Path) HasTime() bool { return p.Raw == nil && p.TID < EndOfTime }
+
 // hash is that of a raw key. It is SHA-256, so that nobody can choose many keys
 // for one place.
 func (p Path) hash() uint64 {
@@ -310,10 +317,10 @@ func Uvarint(v []byte) (uint64, int) {
 	return x, bits.TrailingZeros64(last)>>3 + 1
 }
 
-// AppendSubjects appends the subjects that the records of a chunk of TIDs in [from, to)
+// AppendSubjects appends the subjects that the records of a chunk of TIDs in [from, last]
 // name, without making the records. It returns false, and dst as it was, for one that has
 // more than live records of TIDs, or is malformed: Read tells.
-func (c ChunkCoder) AppendSubjects(dst []uint64, v []byte, from, to uint64) (out []uint64, ok bool) {
+func (c ChunkCoder) AppendSubjects(dst []uint64, v []byte, from, last uint64) (out []uint64, ok bool) {
 	if c.IsRaw() {
 		return dst, false
 	}
@@ -341,7 +348,7 @@ func (c ChunkCoder) AppendSubjects(dst []uint64, v []byte, from, to uint64) (out
 		}
 		v = v[w:]
 		end.subject += dict.Unzigzag(d)
-		if tid := end.micros<<ClockBits | end.clock; tid >= from && tid < to {
+		if tid := end.micros<<ClockBits | end.clock; tid >= from && tid <= last {
 			out = append(out, end.subject)
 		}
 	}

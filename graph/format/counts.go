@@ -16,6 +16,7 @@ type Counts struct {
 	Complete       int64            `json:"complete"`       // repos of which all is there
 	Partial        int64            `json:"partial"`        // repos whose past was never seen
 	Desynchronized int64            `json:"desynchronized"` // repos of which something was missed
+	Incomplete     int64            `json:"incomplete"`     // active accounts of which something is missing or in doubt
 	Records        map[string]int64 `json:"records"`        // live records, by Kind name
 	Strings        map[string]int64 `json:"strings"`        // ids given, by namespace
 }
@@ -41,6 +42,7 @@ func (c *Counts) Add(d Counts) {
 	c.Complete += d.Complete
 	c.Partial += d.Partial
 	c.Desynchronized += d.Desynchronized
+	c.Incomplete += d.Incomplete
 	for name, n := range d.Records {
 		c.Records[name] += n
 	}

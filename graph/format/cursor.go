@@ -17,12 +17,14 @@ type CursorRow struct {
 	Time   time.Time
 	Future bool // the relay said that seq is in its future
 	Live   bool // listened to live, and no event has been applied yet
+	Exact  bool // time is that of the event seq, as it stood there
 }
 
 // Flags of a cursor row.
 const (
 	cursorFuture = 1 << iota
 	cursorLive
+	cursorExact
 )
 
 // IsCursor reports whether the row says how far the source was applied.
@@ -43,6 +45,9 @@ func (c CursorRow) Value() []byte {
 	if c.Live {
 		flags |= cursorLive
 	}
+	if c.Exact {
+		flags |= cursorExact
+	}
 	return append(v, flags)
 }
 
@@ -54,7 +59,7 @@ func DecodeCursor(v []byte) (c CursorRow, err error) {
 	c.Number = binary.BigEndian.Uint32(v)
 	c.Seq = Seq(binary.BigEndian.Uint64(v[4:]))
 	c.Time = time.UnixMicro(int64(binary.BigEndian.Uint64(v[12:])))
-	c.Future, c.Live = v[20]&cursorFuture != 0, v[20]&cursorLive != 0
+	c.Future, c.Live, c.Exact = v[20]&cursorFuture != 0, v[20]&cursorLive != 0, v[20]&cursorExact != 0
 	return c, nil
 }
 
@@ -66,4 +71,7 @@ type Cursor struct {
 	// Future says that the source called this cursor one in its future: its
 	// sequence has begun anew.
 	Future bool `json:"future,omitempty"`
+	// Exact says that Time is just that of the event: it tells the event from another of the
+	// same number, of a sequence that has begun anew.
+	Exact bool `json:"-"`
 }

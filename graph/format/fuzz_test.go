@@ -91,7 +91,7 @@ func FuzzSubjects(f *testing.F) {
 		want := []uint64{7}
 		for _, r := range records {
 			simple = simple && r.Flags == 0
-			if r.Path.TID >= from && r.Path.TID < to {
+			if r.Path.TID >= from && r.Path.TID <= to {
 				want = append(want, uint64(r.Subject))
 			}
 		}

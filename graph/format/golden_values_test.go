@@ -262,7 +262,7 @@ func goldenRest() (forms []golden.Form) {
 	letter := DeadLetter{Source: "wss://bsky.network", Seq: 5, DID: "did:plc:ewvi7nxzyoun6zhxrhs64oiz", Path: "app.bsky.graph.follow/self", Reason: "no CID", Time: at}
 	resync := Resync{
 		Reason: "chain", Generation: 3, Queued: at, Due: at.Add(time.Minute), Tries: 2, Failure: "not_found", Detail: "404",
-		Placing: 5, Older: []byte{1, 2}, OlderRev: 6,
+		Placing: 5, Told: 6, Back: PutBack{Rev: 3, Root: []byte{1, 2}, Above: 5}, Trust: true,
 	}
 	backfill := Backfill{
 		Archive: "https://archive.example.com", Begun: at, Hosts: map[string]HostBackfill{"pds.example.com": {Cursor: "c", Listed: 5}},

@@ -12,7 +12,7 @@ import (
 // Version is that of the format of everything in a store: this package's keys and
 // values, and package dict's. A store of another one is not read; skein upgrade
 // brings an older one up to date.
-const Version = 5
+const Version = 6
 
 // A Header says what a store is: the first row that is made in it, and the first
 // that is read. It lies under HeaderKey:
@@ -37,6 +37,9 @@ var HeaderKey = []byte("mgraph")
 
 // UpgradeKey is that of how far a step of package upgrade came.
 var UpgradeKey = []byte("mupgrade")
+
+// UpgradeTallyKey is that of what a step of package upgrade has counted.
+var UpgradeTallyKey = []byte("mupgradetally")
 
 // OldSettingsKey is that of the settings of a store before version 4.
 var OldSettingsKey = []byte("mintern")

@@ -28,8 +28,8 @@ var (
 	KeyHidden = []byte("mhidden")
 	KeySecret = []byte("msecret")
 	KeyKinds  = []byte("mkinds")
-	// KeyLacking is that of the kinds that were added to a store which had accounts, by
-	// their names, and when, in JSON: of what was made before it has nothing.
+	// KeyLacking is that of the kinds that were added to a store which had accounts: a Lack
+	// by each name, in JSON.
 	KeyLacking = []byte("mlacking")
 	KeyWriter  = []byte("mwriter")
 	KeyImport  = []byte("mimport")

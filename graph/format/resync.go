@@ -42,12 +42,29 @@ type Resync struct {
 	Detail     string    `json:"detail,omitempty"`  // and in full
 	// Placing is the rev of the snapshot that is being put in place, in several writes.
 	Placing Rev `json:"placing,omitempty"`
-	// Older is the root of a snapshot that was older than what the index has, and OlderRev
-	// the rev that the repo had in the index then: if its host says so again, the repo has
-	// been put back.
-	Older    []byte `json:"older,omitempty"`
-	OlderRev Rev    `json:"olderRev,omitempty"`
+	// Told is the highest rev that the stream, or a list of repos, has announced and that
+	// was not applied: a snapshot of a lower rev is not the repo's newest state.
+	Told Rev `json:"told,omitempty"`
+	// Back is the state that the repo was put back to, if the stream announced one. A
+	// snapshot of that state is taken although its rev is lower than the index's.
+	Back PutBack `json:"back,omitzero"`
+	// Trust says that an operator wants what the host has, whatever the stream told before.
+	Trust bool `json:"trust,omitempty"`
 }
+
+// A PutBack is an older state of a repo that became its newest one: an import of an older
+// copy, say. Such a state is announced by a #sync, or by a commit that is signed under an
+// older rev than its message names.
+type PutBack struct {
+	Rev  Rev    `json:"rev"`
+	Root []byte `json:"root,omitempty"` // a Root; a list of repos names none
+	// Above is the highest rev that was told before. A snapshot of a rev up to it, other
+	// than that of Root, may be a copy from before the repo was put back.
+	Above Rev `json:"above"`
+}
+
+// IsZero reports whether the repo was not put back.
+func (b PutBack) IsZero() bool { return b.Above == 0 }
 
 // Append appends the value of the row.
 func (r *Resync) Append(dst []byte) ([]byte, error) {
@@ -181,6 +198,14 @@ type Backfill struct {
 	ListingFrom time.Time `json:"listingFrom,omitzero"`
 	// ReposFrom is when the listing of all hosts' repos began that has ended last.
 	ReposFrom time.Time `json:"reposFrom,omitzero"`
+	// Sweep is the number of the last sweep that was begun: the queueing of every account
+	// that the store had, because a kind was added (Lack). SweepAt is the account that it
+	// goes on with, and Swept the number of the last sweep that queued all of them.
+	Sweep   uint64  `json:"sweep,omitempty"`
+	SweepAt dict.ID `json:"sweepAt,omitempty"`
+	Swept   uint64  `json:"swept,omitempty"`
+	// Round is how far the slow comparison with the relay's list is.
+	Round Round `json:"round,omitzero"`
 	// Done are the sources that were read to their end, and when.
 	Done map[string]time.Time `json:"done,omitempty"`
 }
@@ -195,13 +220,21 @@ func (b Backfill) Whole() bool {
 	return false
 }
 
-// The sources in Backfill.Done: the repos of all hosts of the relay, an archive (with its
-// address), and the relay's list, by which revs were compared up to a time.
+// The sources in Backfill.Done: the repos of all hosts of the relay, and an archive (with its
+// address).
 const (
-	DoneRepos      = "repos"
-	DoneArchive    = "archive "
-	DoneComparison = "comparison"
+	DoneRepos   = "repos"
+	DoneArchive = "archive "
 )
+
+// A Round is a comparison of all repos with the relay's list, which takes days.
+type Round struct {
+	// Cursor is where the list is gone on with, "" if none is under way.
+	Cursor string `json:"cursor,omitempty"`
+	Listed int64  `json:"listed,omitempty"`
+	// Ended is when the last comparison ended.
+	Ended time.Time `json:"ended,omitzero"`
+}
 
 // A HostBackfill says how far the repos of a host have been listed.
 type HostBackfill struct {
@@ -209,6 +242,24 @@ type HostBackfill struct {
 	Done   bool   `json:"done,omitempty"`
 	Listed int64  `json:"listed,omitempty"` // repos
 	Failed string `json:"failed,omitempty"` // why the list ended early
+}
+
+// A Lack says that a kind was added to a store that had accounts: what was made of it before
+// is lacking, until every account that was there has been queued by a sweep. From then on it
+// is lacking of those that wait to be fetched, and they say so themselves.
+type Lack struct {
+	// At is when the kind was added.
+	At time.Time `json:"at"`
+	// Sweep is the first sweep that queues all accounts that were there then.
+	Sweep uint64 `json:"sweep"`
+}
+
+// DecodeLacking reads the value of KeyLacking, by the names of kinds.
+func DecodeLacking(v []byte) (lacking map[string]Lack, err error) {
+	if err := json.Unmarshal(v, &lacking); err != nil {
+		return nil, fmt.Errorf("format: reading of which kinds something is lacking: %w", err)
+	}
+	return lacking, nil
 }
 
 // DecodeBackfill reads the value of KeyBackfill.

@@ -27,7 +27,7 @@ func TestCounts(t *testing.T) {
 			want.Records[p.kind.String()]++
 		}
 		for _, r := range v.repos {
-			for n, is := range map[*int64]bool{&want.Hidden: r.hidden, &want.Complete: r.everCommitted && !r.partial && !r.desync, &want.Partial: r.partial, &want.Desynchronized: r.desync} {
+			for n, is := range map[*int64]bool{&want.Hidden: r.hidden, &want.Complete: r.everCommitted && !r.partial && !r.desync, &want.Partial: r.partial, &want.Desynchronized: r.desync, &want.Incomplete: (r.partial || r.desync) && !r.hidden} {
 				if is {
 					*n++
 				}
@@ -51,7 +51,7 @@ func TestCountsOfLanes(t *testing.T) {
 	rows, want := map[string][]byte{}, format.Counts{}.Clone()
 	for part := range 5 {
 		n := int64(1) << part
-		c := format.Counts{Accounts: n, Hidden: 2 * n, Partial: 3 * n, Desynchronized: 4 * n, Records: map[string]int64{"like": n, "configured": n}}
+		c := format.Counts{Accounts: n, Hidden: 2 * n, Partial: 3 * n, Desynchronized: 4 * n, Incomplete: 5 * n, Records: map[string]int64{"like": n, "configured": n}}
 		value, err := json.Marshal(c)
 		if err != nil {
 			t.Fatal(err)
@@ -61,6 +61,7 @@ func TestCountsOfLanes(t *testing.T) {
 		want.Hidden += 2 * n
 		want.Partial += 3 * n
 		want.Desynchronized += 4 * n
+		want.Incomplete += 5 * n
 		want.Records["like"] += n
 		want.Records["configured"] += n
 	}

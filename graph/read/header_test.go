@@ -35,9 +35,9 @@ func TestHeader(t *testing.T) {
 	}{
 		"good":                 {good, true, false, ""},
 		"none":                 {nil, false, true, "there is no graph in the store"},
-		"an older format":      {older, true, true, "has format 4, this program reads 5: bring it up to date with skein upgrade"},
-		"the first format":     {[]byte{1}, true, true, "has format 1, this program reads 5: bring it up to date with skein upgrade"},
-		"a newer format":       {newer, true, true, "has format 6, this program reads 5: it was written by a newer skein"},
+		"an older format":      {older, true, true, "has format 5, this program reads 6: bring it up to date with skein upgrade"},
+		"the first format":     {[]byte{1}, true, true, "has format 1, this program reads 6: bring it up to date with skein upgrade"},
+		"a newer format":       {newer, true, true, "has format 7, this program reads 6: it was written by a newer skein"},
 		"being upgraded":       {format.AppendUpgrading(nil, older), true, true, "run skein upgrade again"},
 		"no upgrade, but 255":  {[]byte{0xff}, true, true, "has format 255"},
 		"empty":                {[]byte{}, true, false, "header is empty"},

@@ -2,6 +2,7 @@ package read
 
 import (
 	"bytes"
+	"math"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -14,19 +15,28 @@ import (
 // records are in it.
 type Window struct{ From, To uint64 }
 
-// EndOfTime is the To of a Window that has no end: no TID is as high.
-const EndOfTime = 1<<64 - 1
+// EndOfTime is the To of a Window that has no end: no TID is as high, because the top bit of
+// one is 0 (https://atproto.com/specs/tid). A record key may look like one and have that bit
+// set: it names no time, and is in no window.
+const EndOfTime = format.EndOfTime
 
-// WindowOf returns the Window of microseconds since 1970 in [from, to). A to of 0 means
-// without end.
+// AnyTime returns a time before and one after all that TIDs name, in microseconds since 1970:
+// the ends of a Window that has none.
+func AnyTime() (from, to int64) { return math.MinInt64, math.MaxInt64 }
+
+// WindowOf returns the Window of microseconds since 1970 in [from, to). Either may lie before
+// 1970, or after the last time that a TID names, in the year 2255.
 func WindowOf(from, to int64) Window {
-	const last = 1 << (63 - format.ClockBits) // a TID has 63 bits: until the year 2255
+	const end = 1 << (63 - format.ClockBits) // a TID has 63 bits
+	if from >= to || from >= end || to <= 0 {
+		return Window{EndOfTime, EndOfTime} // no record is in it; the zero Window has all
+	}
 	w := Window{0, EndOfTime}
 	if from > 0 {
-		w.From = uint64(min(from, last)) << format.ClockBits
+		w.From = uint64(from) << format.ClockBits
 	}
-	if to != 0 && to < last {
-		w.To = uint64(max(to, 0)) << format.ClockBits
+	if to < end {
+		w.To = uint64(to) << format.ClockBits
 	}
 	return w
 }
@@ -60,9 +70,9 @@ func (w Window) keys(k kinds.Kind, actor dict.ID) (from, to, below []byte) {
 // chunks that hold nothing else.
 func AppendSubjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64) ([]uint64, error) {
 	lo, hi, below := w.keys(k, actor)
-	from, to := w.From, w.To
+	from, last := w.From, w.To-1
 	if w.All() {
-		to = EndOfTime
+		last = math.MaxUint64
 	}
 	for lo != nil && bytes.Compare(lo, hi) < 0 {
 		var bucket []byte // the key of one that is not so simple
@@ -73,7 +83,7 @@ func AppendSubjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []ui
 			}
 			if depth == 0 {
 				var ok bool
-				if dst, ok = format.CoderOf(actor, number).AppendSubjects(dst, v, from, to); ok {
+				if dst, ok = format.CoderOf(actor, number).AppendSubjects(dst, v, from, last); ok {
 					return true, nil
 				}
 			}

@@ -20,130 +20,14 @@ package upgrade
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"skein.blue/graph/fence"
 	"skein.blue/graph/format"
-	"skein.blue/graph/kinds"
-	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
-
-// A Step brings a store from one version of the format to the next.
-type Step struct {
-	From uint8
-	// Prefixes are those of the keys that are moved, in this order.
-	Prefixes [][]byte
-	// Move returns what stands in the place of a key from now on. nil where there are
-	// no Prefixes.
-	Move func(key, value []byte) (newKey, newValue []byte, err error)
-	// Finish is the last write of the step: rows that there is one of. header is the
-	// value of format.HeaderKey before the step. It returns the one after it; nil makes
-	// the store one without a graph.
-	Finish func(tx kv.Txn, header []byte) (newHeader []byte, err error)
-}
-
-// Steps are those from the oldest version that can be brought up to date.
-var Steps = []Step{
-	{From: 3, Finish: oneHeader},
-	{From: 4, Finish: countComplete},
-}
-
-// countComplete counts the accounts of which all is there, which were not counted before.
-// The states of accounts have more flags from here on, and no other form.
-func countComplete(tx kv.Txn, header []byte) ([]byte, error) {
-	h, err := format.HeaderOf(4, header)
-	if err != nil {
-		return nil, err
-	}
-	layout := format.Layout{Settings: h.Settings}
-	complete := map[uint8]int64{}
-	err = kv.ScanPrefix(tx.Snapshot(), []byte{format.KeyAccount}, func(k, v []byte) error {
-		return layout.EachState(k, v, func(id dict.ID, st format.RepoState) error {
-			if st.Complete() {
-				complete[h.Settings.PartitionOfID(id)]++
-			}
-			return nil
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := addComplete(tx, layout, complete); err != nil {
-		return nil, err
-	}
-	h.Version = 5
-	return h.Append(nil), nil
-}
-
-// addComplete adds the counts of partitions to the rows of the lanes that wrote them.
-func addComplete(tx kv.Txn, layout format.Layout, complete map[uint8]int64) error {
-	rows := map[uint8]format.Counts{}
-	err := kv.ScanPrefix(tx, format.KeyCounts, func(k, v []byte) error {
-		first := uint8(0)
-		if layout.Shared() {
-			first = k[len(k)-1]
-		}
-		c, err := format.DecodeCounts(v)
-		rows[first] = c
-		return err
-	})
-	if err != nil || len(rows) == 0 {
-		return err
-	}
-	firsts := slices.Sorted(maps.Keys(rows))
-	for part, n := range complete {
-		at, found := slices.BinarySearch(firsts, part)
-		if !found {
-			at = max(at-1, 0)
-		}
-		c := rows[firsts[at]]
-		c.Complete += n
-		rows[firsts[at]] = c
-	}
-	for first, c := range rows {
-		v, err := json.Marshal(c)
-		if err != nil {
-			return fmt.Errorf("writing the counts: %w", err)
-		}
-		tx.Set(layout.PartKey(format.KeyCounts, first), v)
-	}
-	return nil
-}
-
-// oneHeader puts the settings of the dictionary, which had a row and a version of their
-// own, into the header, and the kinds that were indexed.
-func oneHeader(tx kv.Txn, _ []byte) ([]byte, error) {
-	v, ok, err := tx.Get(format.OldSettingsKey)
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		// The program that made the store ended between its first two writes.
-		for _, keyspace := range []byte{dict.KeyID, format.KeyAccount, format.KeyRecord} {
-			found := false
-			err := tx.Scan([]byte{keyspace}, []byte{keyspace + 1}, false, func(_, _ []byte) (bool, error) { found = true; return false, nil })
-			if err != nil {
-				return nil, err
-			}
-			if found {
-				return nil, errors.New("the store has no settings of its dictionary: restore it from a backup, or index anew")
-			}
-		}
-		tx.Delete(format.KeySecret)
-		return nil, nil
-	}
-	h := format.Header{Version: 4, Kinds: []kinds.Kind{1, 2, 3, 4}}
-	if h.Settings, err = format.DecodeOldSettings(v); err != nil {
-		return nil, err
-	}
-	tx.Delete(format.OldSettingsKey)
-	return h.Append(nil), nil
-}
 
 // ErrRefused is returned by Run for a store that it leaves as it is.
 var ErrRefused = errors.New("not brought up to date")
@@ -259,9 +143,10 @@ func (u *upgrade) step(ctx context.Context, s *Step) error {
 			tx.DeleteRange([]byte{keyspace}, []byte{keyspace + 1})
 		}
 		if whole {
-			return u.finish(tx, s, v)
+			return u.finish(tx, s, v, nil)
 		}
 		tx.Delete(format.UpgradeKey)
+		tx.Delete(format.UpgradeTallyKey)
 		tx.Set(format.HeaderKey, format.AppendUpgrading(nil, v))
 		return nil
 	})
@@ -287,14 +172,19 @@ func (u *upgrade) step(ctx context.Context, s *Step) error {
 		if err != nil {
 			return err
 		}
+		t, err := readTally(tx)
+		if err != nil {
+			return err
+		}
 		tx.Delete(format.UpgradeKey)
-		return u.finish(tx, s, header)
+		tx.Delete(format.UpgradeTallyKey)
+		return u.finish(tx, s, header, t)
 	})
 }
 
 // finish makes the last write of a step.
-func (u *upgrade) finish(tx kv.Txn, s *Step, header []byte) error {
-	made, err := s.Finish(tx, header)
+func (u *upgrade) finish(tx kv.Txn, s *Step, header []byte, t Tally) error {
+	made, err := s.Finish(tx, header, t)
 	if err != nil {
 		return err
 	}
@@ -316,7 +206,12 @@ const (
 // be more. Where it came to lies under format.UpgradeKey: the step's From (1), the number of
 // the prefix (1), and the last key that was moved.
 func slice(tx kv.Txn, s *Step, n int) (more bool, keys int64, err error) {
-	if _, err := underWay(tx, s); err != nil {
+	header, err := underWay(tx, s)
+	if err != nil {
+		return false, 0, err
+	}
+	t, err := readTally(tx)
+	if err != nil {
 		return false, 0, err
 	}
 	at, _, err := tx.Get(format.UpgradeKey)
@@ -335,6 +230,16 @@ func slice(tx kv.Txn, s *Step, n int) (more bool, keys int64, err error) {
 	var last []byte
 	size := 0
 	err = tx.Snapshot().Scan(lo, kv.PrefixEnd(s.Prefixes[n]), false, func(k, v []byte) (bool, error) {
+		last = append(last[:0], k...)
+		keys++
+		if s.Count != nil {
+			if err := s.Count(header, k, v, t); err != nil {
+				return false, fmt.Errorf("counting %x: %w", k, err)
+			}
+			size += len(k) + len(v)
+			more = keys >= sliceKeys || size >= sliceBytes
+			return !more, nil
+		}
 		newKey, newValue, err := s.Move(k, v)
 		if err != nil {
 			return false, fmt.Errorf("moving %x: %w", k, err)
@@ -343,14 +248,17 @@ func slice(tx kv.Txn, s *Step, n int) (more bool, keys int64, err error) {
 			tx.Delete(k)
 		}
 		tx.Set(newKey, newValue)
-		last = append(last[:0], k...)
-		keys++
 		size += len(newKey) + len(newValue)
 		more = keys >= sliceKeys || size >= sliceBytes
 		return !more, nil
 	})
 	if err != nil {
 		return false, 0, err
+	}
+	if s.Count != nil {
+		if err := setJSON(tx, format.UpgradeTallyKey, t); err != nil {
+			return false, 0, err
+		}
 	}
 	if more {
 		tx.Set(format.UpgradeKey, append([]byte{s.From, byte(n)}, last...))

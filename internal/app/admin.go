@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"net/http"
 	"net/http/pprof"
 	"time"
@@ -38,18 +39,25 @@ var adminLinks = []adminLink{
 	{"/debug/pprof/", "profiles"},
 }
 
+// readyTime is how long the store may take to answer, for the node to be ready.
+const readyTime = 2 * time.Second
+
 // admin serves it.
 func (x *Index) admin() http.Handler {
 	mux := http.NewServeMux()
 	ready := func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, readyTime)
 		defer cancel()
-		if m, ok := x.KV.(kv.Monitored); ok {
-			if err := m.Healthy(); err != nil {
+		if h, ok := x.KV.(kv.Health); ok {
+			if err := h.Healthy(); err != nil {
 				return err
 			}
 		}
-		return x.Graph.View(ctx, func(s *graph.Snapshot) error { _, err := s.Counts(); return err })
+		err := x.Graph.View(ctx, func(s *graph.Snapshot) error { _, err := s.Counts(); return err })
+		if errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("the store did not answer within %v: %w", readyTime, err)
+		}
+		return err
 	}
 	x.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "skein_ready", Help: "1 if queries are answered, as /readyz says.",
@@ -65,7 +73,7 @@ func (x *Index) admin() http.Handler {
 	})
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
 		if err := ready(r.Context()); err != nil {
-			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
+			http.Error(w, human.Line("not ready: "+err.Error()), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = w.Write([]byte("ready\n"))
@@ -125,7 +133,7 @@ func (x *Index) overview(ctx context.Context, notReady error) *overview {
 	edges, counts, cursors, err := x.state(ctx)
 	o := &overview{State: "It answers questions.", Links: adminLinks, Counts: map[string]string{}}
 	if err = errors.Join(notReady, err); err != nil {
-		o.State = "It does not answer questions: " + err.Error()
+		o.State = "It does not answer questions: " + human.Line(err.Error())
 		return o
 	}
 	o.State += " " + human.Count(edges) + " records of " + human.Count(counts.Accounts) + " accounts, " + human.Bytes(x.KV.DiskBytes()) + " on disk."
@@ -176,13 +184,25 @@ type table struct {
 // mostRows bounds a table in a browser.
 const mostRows = 1000
 
-// add adds a row, times as people read them.
+// writeJSONLine writes v as a line of JSON that may be shown on a terminal.
+func writeJSONLine(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	if err == nil {
+		_, err = w.Write(append(human.EscapeJSON(b), '\n'))
+	}
+	return err //nolint:wrapcheck // it is the client's
+}
+
+// add adds a row: times as people read them, text as one line.
 func (t *table) add(cells []any) {
 	for i, c := range cells {
-		if at, ok := c.(time.Time); ok {
-			if cells[i] = at.UTC().Format(time.RFC3339); at.IsZero() {
+		switch c := c.(type) {
+		case time.Time:
+			if cells[i] = c.UTC().Format(time.RFC3339); c.IsZero() {
 				cells[i] = ""
 			}
+		case string:
+			cells[i] = human.Line(c)
 		}
 	}
 	t.Rows = append(t.Rows, cells)
@@ -191,7 +211,7 @@ func (t *table) add(cells []any) {
 func (x *Index) serveHTML(w http.ResponseWriter, t *template.Template, data any) {
 	var b bytes.Buffer
 	if err := t.Execute(&b, data); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		http.Error(w, human.Line(err.Error()), http.StatusInternalServerError)
 		return
 	}
 	page.Secure(w.Header(), adminPolicy)
@@ -205,7 +225,7 @@ func serveNotes[T any](x *Index, w http.ResponseWriter, r *http.Request, read fu
 	var notes []T
 	err := x.KV.View(r.Context(), func(r kv.Reader) (err error) { notes, err = read(r); return err })
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		http.Error(w, human.Line(err.Error()), http.StatusInternalServerError)
 		return
 	}
 	if page.WantsHTML(r) {
@@ -217,9 +237,8 @@ func serveNotes[T any](x *Index, w http.ResponseWriter, r *http.Request, read fu
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	out := json.NewEncoder(w)
 	for _, n := range notes {
-		if err := out.Encode(n); err != nil {
+		if err := writeJSONLine(w, n); err != nil {
 			return // the client has left
 		}
 	}
@@ -238,18 +257,17 @@ func (x *Index) serveResyncs(w http.ResponseWriter, r *http.Request) {
 			return nil
 		})
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
+			http.Error(w, human.Line(err.Error()), http.StatusInternalServerError)
 			return
 		}
 		x.serveHTML(w, adminTable, t)
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	out := json.NewEncoder(w)
 	begun := false
 	err := x.eachResync(r.Context(), func(did string, row format.Resync) error {
 		begun = true
-		return out.Encode(struct {
+		return writeJSONLine(w, struct {
 			DID string `json:"did"`
 			format.Resync
 		}{did, row})
@@ -257,7 +275,7 @@ func (x *Index) serveResyncs(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil || r.Context().Err() != nil:
 	case !begun:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		http.Error(w, human.Line(err.Error()), http.StatusInternalServerError)
 	default: // what was sent is not all
 		x.log.Error("the queue of repos cannot be listed", "error", err)
 		panic(http.ErrAbortHandler)

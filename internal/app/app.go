@@ -44,6 +44,9 @@ type StoreOptions struct {
 	ReadOnly     bool
 	Memory       int64 // bytes, of everything together; 0: DefaultMemory()
 	SyncInterval time.Duration
+	// AcceptLoss names a damaged log without whose writes the store is opened
+	// (pebblekv.Options).
+	AcceptLoss string
 	// Settings are those of a new store, where they are not zero, and must be
 	// those of one that is not new.
 	Settings dict.Settings
@@ -58,7 +61,8 @@ type StoreOptions struct {
 	Backfill *backfill.Options
 	// Import opens the store for graph.Store.Import.
 	Import bool
-	// Wait waits for a cluster that does not answer.
+	// Wait has OpenIndex wait for a cluster that does not answer and, without Create, for a
+	// writer to make the store. It says so in the log.
 	Wait bool
 	// Fatal is called when the engine can go on no longer, and must not return. nil
 	// means a panic.
@@ -89,13 +93,16 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	}
 	s, err := pebblekv.Open(pebblekv.Options{
 		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.NewMerger(graph.Limits{}),
-		Memory: split(o.Memory).engine, SyncInterval: o.SyncInterval,
+		Memory: split(o.Memory).engine, SyncInterval: o.SyncInterval, AcceptLoss: o.AcceptLoss,
 		OpenFiles: divideDescriptors(openFiles()).tables, Marker: format.HeaderKey, Fatal: o.Fatal,
 		Logger: logger(o.Logger).With("component", "store"),
 	})
+	lost, lostWrites := errors.AsType[*pebblekv.LostWrites](err)
 	switch {
 	case errors.Is(err, kv.ErrLocked):
 		return nil, fmt.Errorf("the store %s is in use by another skein: stop that one, or ask it (skein query) instead of opening its store: %w", o.Store, err)
+	case lostWrites:
+		return nil, fmt.Errorf("the store %s is damaged; nothing in it was changed. Restore the folder from a backup; or go on without the writes that are lost: start skein serve once with --accept-loss %s. Its cursor goes back with the data, so the relay sends again what came since, as far back as it keeps events: %w", o.Store, lost.Log, err)
 	case errors.Is(err, kv.ErrDamaged):
 		return nil, fmt.Errorf("the store %s is damaged; nothing in it was changed. Restore the folder from a backup, or index anew into another one: %w", o.Store, err)
 	case errors.Is(err, kv.ErrNotFound):
@@ -115,7 +122,7 @@ func openFDB(ctx context.Context, o StoreOptions) (kv.Store, error) {
 		return nil, fmt.Errorf("--store: %w", err)
 	}
 	fo := fdbkv.Options{
-		Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Wait: o.Wait, Merger: graph.NewMerger(graph.Limits{}),
+		Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.NewMerger(graph.Limits{}),
 		Logger: logger(o.Logger).With("component", "store"),
 	}
 	fo.Retried, fo.Conflicted = o.writes.Retried, o.writes.Conflicted
@@ -145,6 +152,7 @@ type Index struct {
 	log       *slog.Logger
 	listening listening
 	seldom    loglimit.Limiter
+	fenced    chan error // that another writer took over, once
 
 	consumerMetrics sync.Once
 	consuming       *consumer.Metrics
@@ -157,8 +165,8 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	o.writes = kvmetrics.New(reg, format.KeyspaceOf)
-	store, err := OpenStore(ctx, o)
-	if err != nil {
+	var store kv.Store
+	if err := o.await(ctx, func() (err error) { store, err = OpenStore(ctx, o); return err }); err != nil {
 		return nil, err
 	}
 	var manager *backfill.Manager
@@ -167,6 +175,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		bo := *o.Backfill
 		bo.Logger = logger(o.Logger).With("component", "backfill")
 		bo.Metrics = backfill.NewMetrics(reg, func() backfill.Status { return manager.StatusNow() })
+		bo.Memory = repoMemory(o)
 		bo.ArchiveOps = archiveOps(o)
 		bo.Archiving = func(begins bool) { archiveMemory(o, begins) }
 		manager = backfill.New(bo)
@@ -176,7 +185,8 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	if o.fdb() {
 		budget = splitFDB(o.Memory)
 	}
-	g, err := graph.Open(ctx, store, graph.Options{
+	fenced := make(chan error, 1)
+	options := graph.Options{
 		Intern: intern.Options{
 			Settings: o.Settings, Shards: o.Shards,
 			CacheBytes: budget.strings, FilterBytes: budget.filters, Owner: owner(), Metrics: intern.NewMetrics(reg),
@@ -194,11 +204,13 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		Logger:     logger(o.Logger).With("component", "graph"),
 		Metrics:    graph.NewMetrics(reg),
 		Writes:     o.writes,
-	})
-	if err != nil {
+		Fenced:     func(err error) { fenced <- err },
+	}
+	var g *graph.Store
+	if err := o.await(ctx, func() (err error) { g, err = graph.Open(ctx, store, options); return err }); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), store.Close())
 	}
-	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, part: o.Share.N > 1, memory: o.Memory, log: logger(o.Logger)}
+	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, part: o.Share.N > 1, memory: o.Memory, log: logger(o.Logger), fenced: fenced}
 	if manager != nil {
 		manager.SetStore(g)
 	}
@@ -254,11 +266,17 @@ func (x *Index) Progressed() int64 {
 type ServeOptions struct {
 	// Listen is where questions are answered; AdminListen may be "", for none.
 	Listen, AdminListen string
-	Version             string
+	// AdminToken is what operators show the admin listener. Without one it answers only
+	// loopback, and to others metrics and health.
+	AdminToken string
+	Version    string
+	Commit     string // that the program was built from, "" if that is not known
 	// Consume is nil for a node that only answers.
 	Consume *consumer.Options
-	// Handles finds the DIDs of handles, and Feeds are served; both may be nil.
+	// Handles finds the DIDs of handles, Service is who this server is to others, and Feeds
+	// are served; all may be nil.
 	Handles query.Handles
+	Service *query.Service
 	Feeds   *query.Feeds
 	// Page is what the page at / shows of this index.
 	Page page.Options
@@ -286,7 +304,7 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 			return query.Status{State: string(st.State), Lag: st.Lag, HasLag: st.HasLag}
 		}
 	}
-	qo := query.Options{Version: o.Version, Relay: source, Status: status, Handles: o.Handles, Feeds: o.Feeds, Logger: x.log, Metrics: query.NewMetrics(x.Registry)}
+	qo := query.Options{Version: o.Version, Relay: source, Status: status, Handles: o.Handles, Service: o.Service, Feeds: o.Feeds, Logger: x.log, Metrics: query.NewMetrics(x.Registry)}
 	if x.Backfill != nil {
 		qo.Queue = x.Backfill.Queue
 	}
@@ -295,6 +313,7 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	if o.Consume == nil || x.part {
 		qo.Subscribers = -1 // what is committed elsewhere is not heard of here
 	}
+	x.buildInfo(o.Version, o.Commit)
 	api, err := query.New(x.Graph, qo)
 	if err != nil {
 		return err
@@ -302,18 +321,22 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(ctx, api.Close)() // subscribers are sent away, or they would be waited for
+	if o.Page.Examples == nil {
+		o.Page.Examples = page.Kept(x.examples)
+	}
 	live := page.NewLive(x.sampler(o.Version, c), min(1000, share.api/4))
 	go live.Run(ctx)
-	apiListener, err := x.serveHTTP(ctx, "--listen", o.Listen, page.Handler(api, live, o.Page), share.api, stop)
+	apiListener, err := x.serveHTTP(ctx, "--listen", o.Listen, func(net.Addr) http.Handler { return page.Handler(api, live, o.Page) }, share.api, stop)
 	if err != nil {
 		return err
 	}
-	adminListener, err := x.serveHTTP(ctx, "--admin-listen", o.AdminListen, x.admin(), share.admin, stop)
+	adminListener, err := x.serveHTTP(ctx, "--admin-listen", o.AdminListen, func(at net.Addr) http.Handler { return x.guard(&o, at) }, share.admin, stop)
 	if err != nil {
 		stop(nil)
 		apiListener.wait()
 		return err
 	}
+	go x.stopIfFenced(ctx, stop)
 	x.logStart(o.Version, apiListener.addr, adminListener.addr)
 	if o.Ready != nil {
 		o.Ready(apiListener.addr, adminListener.addr)
@@ -339,6 +362,16 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	return err
 }
 
+// stopIfFenced ends the daemon when another writer takes over what it writes, also while it has
+// nothing to write.
+func (x *Index) stopIfFenced(ctx context.Context, stop context.CancelCauseFunc) {
+	select {
+	case err := <-x.fenced:
+		stop(fmt.Errorf("indexing failed: %w", err))
+	case <-ctx.Done():
+	}
+}
+
 // listener is an HTTP server that runs until its context ends.
 type listener struct {
 	addr net.Addr
@@ -347,9 +380,22 @@ type listener struct {
 
 func (l *listener) wait() { <-l.done }
 
-// serveHTTP serves h on an address, on so many connections at most; on none, if there is no
-// address.
-func (x *Index) serveHTTP(ctx context.Context, flag, address string, h http.Handler, most int, fail context.CancelCauseFunc) (*listener, error) {
+// guard returns the admin endpoints, behind what refuses those who may not ask.
+func (x *Index) guard(o *ServeOptions, at net.Addr) http.Handler {
+	g := guardAdmin(x.admin(), o.AdminListen, at, o.AdminToken, func(r *http.Request, why string) {
+		if held, ok := x.seldom.Allow("admin"); ok {
+			x.log.Warn("the admin listener refused a request", "component", "http", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "host", r.Host, "why", why, "times_since_last_said", held+1)
+		}
+	})
+	if g.token == nil && !g.bound.IsLoopback() {
+		x.log.Info("other machines reach the admin listener, and it has no token: it answers only metrics and health", "component", "http", "address", at.String(), "paths", openPaths, "to_change", "SKEIN_ADMIN_TOKEN or --admin-token-file")
+	}
+	return g
+}
+
+// serveHTTP serves what h makes for the address it listens on, on so many connections at
+// most; on none, if there is no address.
+func (x *Index) serveHTTP(ctx context.Context, flag, address string, h func(at net.Addr) http.Handler, most int, fail context.CancelCauseFunc) (*listener, error) {
 	if address == "" {
 		nothing := &listener{done: make(chan struct{})}
 		close(nothing.done)
@@ -368,7 +414,7 @@ func (x *Index) serveHTTP(ctx context.Context, flag, address string, h http.Hand
 		}
 	})
 	srv := &http.Server{
-		Handler:           h,
+		Handler:           h(ln.Addr()),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      60 * time.Second,

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"sync"
 	"time"
 
+	"skein.blue/consumer"
 	"skein.blue/consumer/backfill"
 	"skein.blue/graph"
 	"skein.blue/graph/format"
@@ -28,10 +28,13 @@ func (x *Index) runBackfill(ctx context.Context, past Past, source string, fail 
 	stopped = make(chan struct{})
 	x.listening.source = source
 	x.Backfill.SetListening(func() (time.Time, bool) { return x.listening.since(x) })
+	x.Backfill.SetLive(x.isLive)
 	began := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		if err := x.Backfill.Run(ctx, func() { close(began) }); err != nil && ctx.Err() == nil {
+		// Until it has begun it only reads, which the cluster may not answer.
+		run := func() error { return x.Backfill.Run(ctx, func() { close(began) }) }
+		if err := await(ctx, x.log.With("component", "backfill"), true, run); err != nil && ctx.Err() == nil {
 			fail(err)
 		}
 	}()
@@ -71,36 +74,37 @@ func (x *Index) beginPast(ctx context.Context, past Past) {
 
 // listening knows since when the stream has been heard: in a new store, since its first
 // event.
-type listening struct {
-	source string
+type listening struct{ source string }
 
-	mu    sync.Mutex
-	first time.Time
-}
-
+// since returns it, and whether it began in this process; then, until that is known, it is the
+// present. An event's time is the word of its host, and this machine's clock may be wrong:
+// consumer.HeardSince says what the first events agree on.
 func (l *listening) since(x *Index) (time.Time, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if !x.Graph.Made() || l.source == "" { // what was before is not known here
 		return time.Time{}, false
 	}
-	if l.first.IsZero() {
-		c, ok := x.Graph.Cursor(l.source)
-		if !ok {
-			return time.Now(), true // nothing was heard yet
+	if c := x.consumer.Load(); c != nil {
+		if at, known := c.HeardSince(); known {
+			return at, true
 		}
-		l.first = c.Time
 	}
-	return l.first, true
+	return time.Now(), true
 }
 
-// backfillEndpoints serves what skein backfill and skein resync ask of a daemon. A POST
-// wants a content type that a web page cannot send to another host.
+// isLive reports whether all that the relay has sent is applied, or nearly.
+func (x *Index) isLive() bool {
+	c := x.consumer.Load()
+	return c == nil || c.Status().State == consumer.Live
+}
+
+// backfillEndpoints serves what skein backfill and skein resync ask of a daemon. adminGuard
+// refuses web pages; besides that, a POST wants a content type that a page of another site
+// cannot send.
 func (x *Index) backfillEndpoints(mux *http.ServeMux) {
 	answer := func(w http.ResponseWriter, code int, v any) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(v)
+		_ = writeJSONLine(w, v)
 	}
 	refuse := func(w http.ResponseWriter, code int, err error) {
 		answer(w, code, map[string]string{"error": err.Error()})
@@ -156,7 +160,10 @@ func (x *Index) backfillEndpoints(mux *http.ServeMux) {
 		return err
 	})
 	post("/resync", "application/json", func(w http.ResponseWriter, r *http.Request) error {
-		var job struct{ DIDs []string }
+		var job struct {
+			DIDs      []string
+			TrustHost bool
+		}
 		if err := decode(r, &job); err != nil {
 			return err
 		}
@@ -165,7 +172,12 @@ func (x *Index) backfillEndpoints(mux *http.ServeMux) {
 				return errors.New(did + " is not a DID")
 			}
 		}
-		err := x.Backfill.Resync(r.Context(), "operator", job.DIDs...)
+		var err error
+		if job.TrustHost {
+			err = x.Backfill.Believe(r.Context(), job.DIDs...)
+		} else {
+			err = x.Backfill.Resync(r.Context(), "operator", job.DIDs...)
+		}
 		if err == nil {
 			answer(w, http.StatusAccepted, x.Backfill.StatusNow())
 		}

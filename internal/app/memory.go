@@ -51,6 +51,16 @@ func splitFDB(memory int64) budget {
 	return budget{0, memory / 4, 0, memory / 8, memory / 4}
 }
 
+// repoMemory returns how much of all repos that are being read is kept at one time: half as
+// much as the budget, which they have besides it; the collector's limit allows for that. On
+// FoundationDB they have a quarter of the budget, which splitFDB leaves free.
+func repoMemory(o StoreOptions) int64 {
+	if o.fdb() {
+		return o.memory() / 4
+	}
+	return o.memory() / 2
+}
+
 // archiveOps returns how many operations of an archive are applied in one write: as many
 // as take as much memory as the budget, which they have besides it for as long as an
 // archive is read. On FoundationDB a write has a few thousand at most.

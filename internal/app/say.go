@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"time"
 
@@ -38,6 +39,16 @@ func (x *Index) monitor() {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "skein_store_disk_bytes", Help: "Bytes that the store takes on disk.",
 		}, func() float64 { return float64(x.KV.DiskBytes()) }))
+}
+
+// buildInfo registers which program this is.
+func (x *Index) buildInfo(version, commit string) {
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "skein_build_info", Help: "Always 1; the labels say which program runs.",
+		ConstLabels: prometheus.Labels{"version": version, "commit": cmp.Or(commit, "unknown"), "go_version": runtime.Version(), "engine": x.KV.Engine()},
+	})
+	info.Set(1)
+	x.Registry.MustRegister(info)
 }
 
 // state returns what the index holds, for a line of the log, or the page.

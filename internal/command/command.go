@@ -13,6 +13,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
+
+	"skein.blue/internal/human"
 )
 
 // Exit codes.
@@ -47,8 +49,7 @@ func Main(p Program) int {
 
 // Run runs a command line and returns the exit code.
 func Run(ctx context.Context, env *Environment, p Program, args []string) int {
-	out := &output{to: env.Stdout}
-	env.Stdout = out
+	env.wrap()
 	stdout, stderr := env.Stdout, env.Stderr
 	if len(args) > 1 && p.Moved[args[1]] != "" {
 		fmt.Fprintf(stderr, "%s: %s %s is %s now\n", p.Name, p.Name, args[1], p.Moved[args[1]])
@@ -87,7 +88,7 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 	prepare(cmd.Commands)
 	env.program = p
 	err := cmd.Run(ctx, args)
-	if failed := out.failed(); failed != nil {
+	if failed := env.OutputError(); failed != nil {
 		err, began = fmt.Errorf("the output could not be written: %w", failed), true
 	}
 	switch {
@@ -100,7 +101,7 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 	if env.json != nil && !wrongUsage { // who reads the log finds it there
 		env.json.Error("the command has failed", "program", p.Name, "error", err)
 	} else {
-		fmt.Fprintln(stderr, p.Name+":", plain(err))
+		fmt.Fprintln(stderr, p.Name+":", oneLineOf(err))
 	}
 	if wrongUsage {
 		return ExitUsage
@@ -110,10 +111,20 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 
 // OutputError returns why something that was said could not be written.
 func (e *Environment) OutputError() error {
-	if o, ok := e.Stdout.(*output); ok {
-		return o.failed()
+	if e.output == nil {
+		return nil
 	}
-	return nil
+	return e.output.failed()
+}
+
+// wrap has what commands write go through human.Writer, so that no text of a stranger
+// reaches a terminal as anything but text.
+func (e *Environment) wrap() {
+	e.output = &output{to: e.Stdout}
+	e.Data = e.output
+	e.Stdout = human.NewWriter(e.output)
+	e.terminal = e.Stderr
+	e.Stderr = human.NewWriter(e.Stderr)
 }
 
 // output remembers that what a command says could not be written.
@@ -198,14 +209,24 @@ func plain(err error) string {
 	}
 }
 
+// oneLineOf writes an error in one line: several that were joined stand behind each other,
+// and a stranger's text cannot begin a line of its own.
+func oneLineOf(err error) string {
+	return human.Line(strings.ReplaceAll(plain(err), "\n", "; "))
+}
+
 // ErrQuiet ends a command with exitFailed; what there was to say has been said.
 var ErrQuiet = errors.New("failed")
 
-// Environment is what commands write to.
+// Environment is what commands write to. Run wraps Stdout and Stderr, for text; Data is the
+// standard output for bytes that another program reads.
 type Environment struct {
 	program        Program
 	Stdout, Stderr io.Writer
-	Level, Format  string // of the log
+	Data           io.Writer
+	output         *output   // the standard output, which remembers failures
+	terminal       io.Writer // Stderr as it was: only progress bars and the status line move its cursor
+	Level, Format  string    // of the log
 	Stop           Stopping
 	dying          sync.Once
 	screen         *screen      // nil where there is none
@@ -216,7 +237,7 @@ type Environment struct {
 // nothing but that. What was committed is kept.
 func (e *Environment) fatal(err error) {
 	e.dying.Do(func() {
-		fmt.Fprintln(e.Stderr, e.program.Name+":", plain(err))
+		fmt.Fprintln(e.Stderr, e.program.Name+":", oneLineOf(err))
 		os.Exit(ExitFailed)
 	})
 	select {} // another goroutine is ending the process
@@ -224,13 +245,13 @@ func (e *Environment) fatal(err error) {
 
 // Terminal reports whether somebody watches.
 func (e *Environment) Terminal() bool {
-	f, ok := e.Stderr.(*os.File)
+	f, ok := e.terminal.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // width is how many columns the terminal has.
 func (e *Environment) width() int {
-	if f, ok := e.Stderr.(*os.File); ok {
+	if f, ok := e.terminal.(*os.File); ok {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil {
 			return w
 		}

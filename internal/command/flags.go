@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -33,16 +35,20 @@ type Settings struct {
 	Relay         string
 	Store         string
 	Listen, Admin string
-	Cursor        string
-	ForceCursor   bool
-	Consume       bool
-	partition     string
-	shards        string
-	shardBits     int
-	leaseSize     int
-	memory        string
-	syncInterval  time.Duration
-	watchdog      time.Duration
+
+	adminToken, adminTokenFile string
+
+	Cursor       string
+	ForceCursor  bool
+	Consume      bool
+	partition    string
+	shards       string
+	shardBits    int
+	leaseSize    int
+	memory       string
+	syncInterval time.Duration
+	acceptLoss   string
+	watchdog     time.Duration
 
 	Past         string // off, archive or repos
 	Archive      string
@@ -50,10 +56,14 @@ type Settings struct {
 	plc          string
 	allowPrivate bool
 	maxRepo      string
+	maxHostRepos int64
+	compareEvery time.Duration
 
-	kindsFile                      string
-	Resolver                       string
-	FeedFile, FeedHost, feedAuthor string
+	kindsFile            string
+	Resolver             string
+	serviceHost          string
+	FeedFile, feedAuthor string
+	FeedPreview          bool
 }
 
 // PastFlags are those that concern fetching repos whole.
@@ -62,6 +72,8 @@ func (s *Settings) PastFlags() []cli.Flag {
 		&cli.StringFlag{Name: "plc", Value: identity.DefaultPLCURL, Usage: "the directory in which did:plc are looked up, to find the host of a repo", Destination: &s.plc, Sources: Env("plc")},
 		&cli.BoolFlag{Name: "allow-private-hosts", Usage: "fetch repos from loopback and private addresses, too: for a network of one's own", Destination: &s.allowPrivate, Sources: Env("allow-private-hosts")},
 		&cli.StringFlag{Name: "max-repo-bytes", Value: "1GiB", Usage: "give up a repo that is larger", Destination: &s.maxRepo, Sources: Env("max-repo-bytes")},
+		&cli.Int64Flag{Name: "max-host-repos", Value: 2_000_000, Usage: "stop reading the list of a host that names more repos", Destination: &s.maxHostRepos, Sources: Env("max-host-repos")},
+		&cli.DurationFlag{Name: "compare-every", Value: 7 * 24 * time.Hour, Usage: "compare the index with the relay's list of repos, slowly, once in so long; 0: only after gaps in the stream", Destination: &s.compareEvery, Sources: Env("compare-every")},
 	}
 }
 
@@ -69,10 +81,18 @@ func (s *Settings) PastFlags() []cli.Flag {
 func (s *Settings) NameFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "resolver", Value: "dns", Usage: "how handles in questions are resolved: dns (and HTTPS), the URL of a service that answers com.atproto.identity.resolveHandle, or off", Destination: &s.Resolver, Sources: Env("resolver")},
-		&cli.StringFlag{Name: "feeds", Usage: "serve the feeds of this file, as a feed generator (with --feed-host)", Destination: &s.FeedFile, Sources: Env("feeds")},
-		&cli.StringFlag{Name: "feed-host", Usage: "the name under which the world reaches the query API over HTTPS: the feeds are of did:web:NAME", Destination: &s.FeedHost, Sources: Env("feed-host")},
-		&cli.StringFlag{Name: "feed-publisher", DefaultText: "did:web of --feed-host", Usage: "the DID of the account whose records announce the feeds", Destination: &s.feedAuthor, Sources: Env("feed-publisher")},
+		&cli.StringFlag{Name: "service-host", Aliases: []string{"feed-host"}, Usage: "the name under which the world reaches the query API over HTTPS: the service is did:web:NAME, and answers questions with $viewer that a PDS proxies", Destination: &s.serviceHost, Sources: Env("service-host", "feed-host")},
+		&cli.StringFlag{Name: "feeds", Usage: "serve the feeds of this file, as a feed generator (with --service-host)", Destination: &s.FeedFile, Sources: Env("feeds")},
+		&cli.StringFlag{Name: "feed-publisher", DefaultText: "did:web of --service-host", Usage: "the DID of the account whose records announce the feeds", Destination: &s.feedAuthor, Sources: Env("feed-publisher")},
+		&cli.BoolFlag{Name: "feed-preview", Usage: "let anyone on this machine look at the feeds of --feeds as any viewer sees them, on the page and with viewer=DID in getFeedSkeleton, without a token; only where --listen is on loopback", Destination: &s.FeedPreview, Sources: Env("feed-preview")},
 	}
+}
+
+// Public reports whether the accounts are those of the public network: the relay has a public
+// host, and their documents are in the public directory.
+func (s *Settings) Public() bool {
+	host, _, err := consumer.ParseRelay(s.Relay)
+	return err == nil && outward.PublicHost(host) && s.plc == identity.DefaultPLCURL
 }
 
 // Handles makes what resolves handles.
@@ -84,16 +104,56 @@ func (s *Settings) Handles() (*identities.Resolver, error) {
 	return r, nil
 }
 
-// Feeds reads the file of feeds, nil if there is none. They may name what a table has.
-func (s *Settings) Feeds(table *kinds.Table) (*query.Feeds, error) {
-	if s.FeedFile == "" {
-		if s.FeedHost != "" || s.feedAuthor != "" {
-			return nil, UsageError("--feed-host and --feed-publisher are of --feeds, which names the file of feeds")
-		}
-		return nil, nil //nolint:nilnil // there are none
+// CheckPreview says what is wrong with --feed-preview, if it is given: whoever reaches the
+// query listener may then look at a feed as anybody.
+func (s *Settings) CheckPreview() error {
+	if !s.FeedPreview {
+		return nil
 	}
-	client := outward.NewClient(outward.Options{Trusted: []string{s.plc}, AllowPrivate: s.allowPrivate})
-	f, err := query.NewFeeds(query.FeedOptions{Kinds: table, Path: s.FeedFile, Host: s.FeedHost, Publisher: s.feedAuthor, Directory: identities.NewDirectory(s.plc, client)})
+	if s.FeedFile == "" {
+		return UsageError("--feed-preview shows the feeds of a file: give --feeds FILE")
+	}
+	host, _, err := net.SplitHostPort(s.Listen)
+	if err != nil {
+		return UsageError("--listen %q: write HOST:PORT", s.Listen)
+	}
+	addresses, err := net.DefaultResolver.LookupNetIP(context.Background(), "ip", host)
+	onLoopback := err == nil && host != "" && !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return !a.Unmap().IsLoopback() })
+	if !onLoopback {
+		return UsageError("--feed-preview answers as any viewer without a token, and --listen %s can be reached from other machines: listen on 127.0.0.1:3210, or drop --feed-preview", s.Listen)
+	}
+	return nil
+}
+
+// Service makes what this server is to others, nil if it has no name of its own. One that only
+// previews its feeds is did:web:localhost.
+func (s *Settings) Service() (*query.Service, error) {
+	host := s.serviceHost
+	if host == "" && s.FeedPreview {
+		host = "localhost" // nobody else sees the feeds
+	}
+	if host == "" {
+		return nil, nil //nolint:nilnil // it has none
+	}
+	client := outward.NewClient(outward.Options{Trusted: []string{s.plc}, AllowPrivate: s.allowPrivate, PerHost: identities.PLCAtOnce})
+	v, err := query.NewService(query.ServiceOptions{Host: host, Directory: identities.NewSource(s.plc, client)})
+	if err != nil {
+		return nil, UsageError("--service-host: %v", err)
+	}
+	return v, nil
+}
+
+// Feeds reads the file of feeds, nil if there is none. They may name what a table has.
+func (s *Settings) Feeds(table *kinds.Table, service *query.Service) (*query.Feeds, error) {
+	switch {
+	case s.FeedFile == "" && s.feedAuthor != "":
+		return nil, UsageError("--feed-publisher has no effect without --feeds, which names the file of feeds")
+	case s.FeedFile == "":
+		return nil, nil //nolint:nilnil // there are none
+	case service == nil:
+		return nil, UsageError("--feeds needs --service-host, the name under which the world reaches this server; or --feed-preview, to look at them on this machine")
+	}
+	f, err := query.NewFeeds(query.FeedOptions{Kinds: table, Path: s.FeedFile, Service: service, Preview: s.FeedPreview, Publisher: s.feedAuthor})
 	if err != nil {
 		return nil, UsageError("--feeds: %v", err)
 	}
@@ -102,12 +162,19 @@ func (s *Settings) Feeds(table *kinds.Table) (*query.Feeds, error) {
 
 // BackfillOptions makes the options of fetching repos of the flags.
 func (s *Settings) BackfillOptions() (*backfill.Options, error) {
-	o := &backfill.Options{Relay: s.Relay, PLC: s.plc, AllowPrivateHosts: s.allowPrivate, ArchiveKey: os.Getenv(EnvPrefix + "ARCHIVE_KEY")}
+	o := &backfill.Options{Relay: s.Relay, PLC: s.plc, AllowPrivateHosts: s.allowPrivate, TrustHosts: s.allowPrivate, ArchiveKey: os.Getenv(EnvPrefix + "ARCHIVE_KEY")}
 	n, err := parseBytes(s.maxRepo)
 	if err != nil || n < 1 {
 		return nil, UsageError("--max-repo-bytes %q: it must be a number of bytes, such as 1GiB", s.maxRepo)
 	}
 	o.MaxRepoBytes = n
+	if s.maxHostRepos < 1 {
+		return nil, UsageError("--max-host-repos must be 1 or more")
+	}
+	if s.compareEvery < 0 {
+		return nil, UsageError("--compare-every must not be negative")
+	}
+	o.MaxHostRepos, o.CompareEvery = s.maxHostRepos, s.compareEvery
 	if u, err := url.Parse(s.plc); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, UsageError("--plc %q: it must be an address such as https://plc.directory", s.plc)
 	}
@@ -117,9 +184,13 @@ func (s *Settings) BackfillOptions() (*backfill.Options, error) {
 // EnvPrefix begins the names of the variables that flags can be given by.
 const EnvPrefix = "SKEIN_"
 
-// Env is the variable that a flag can be given by.
-func Env(flag string) cli.ValueSourceChain {
-	return cli.EnvVars(EnvPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
+// Env is the variable that a flag can be given by, and those by the flag's older names.
+func Env(names ...string) cli.ValueSourceChain {
+	var chain cli.ValueSourceChain
+	for _, name := range names {
+		chain.Append(cli.EnvVars(EnvPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))))
+	}
+	return chain
 }
 
 // StoreFlag is the flag that names the store.
@@ -154,6 +225,7 @@ func (s *Settings) EngineFlags(e *Environment) []cli.Flag {
 		s.StoreFlag(),
 		&cli.StringFlag{Name: "memory", DefaultText: "an eighth of what the process may have, at most 1GiB", Usage: "memory budget, such as 512MiB", Destination: &s.memory, Sources: Env("memory")},
 		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how soon what is committed is also synced to disk", Destination: &s.syncInterval, Sources: Env("sync-interval")},
+		&cli.StringFlag{Name: "accept-loss", DefaultText: "none", Usage: "open a store whose write-ahead log LOG is damaged, without the writes that are lost; the error that refuses the store names it, and another loss is refused all the same", Destination: &s.acceptLoss, Sources: Env("accept-loss")},
 		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error", Destination: &e.Level, Sources: Env("log-level")},
 		&cli.StringFlag{Name: "log-format", Value: "auto", Usage: "auto (text on a terminal, else json), text or json", Destination: &e.Format, Sources: Env("log-format")},
 	}
@@ -260,13 +332,16 @@ func (s *Settings) ConsumerOptions() (consumer.Options, error) {
 
 // StoreOptions makes the options of the store of the flags.
 func (s *Settings) StoreOptions(e *Environment) (app.StoreOptions, error) {
-	o := app.StoreOptions{Store: s.Store, SyncInterval: s.syncInterval, Fatal: e.fatal}
+	o := app.StoreOptions{Store: s.Store, SyncInterval: s.syncInterval, AcceptLoss: s.acceptLoss, Fatal: e.fatal}
 	var err error
 	if s.syncInterval <= 0 {
 		return o, UsageError("--sync-interval %v: it must be more than 0", s.syncInterval)
 	}
 	if err := CheckStoreFlag(s.Store); err != nil {
 		return o, err
+	}
+	if s.acceptLoss != "" && strings.HasPrefix(s.Store, "fdb:") {
+		return o, UsageError("--accept-loss %s: only a store in a folder has such logs", s.acceptLoss)
 	}
 	if err := s.idOptions(&o); err != nil {
 		return o, err

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+
+	"skein.blue/internal/human"
 )
 
 // Progress shows on a terminal how far something long is: a bar, a rate and the time left
@@ -26,7 +28,7 @@ func (e *Environment) Progress(things string, total int64) *Progress {
 		total = -1
 	}
 	return &Progress{progressbar.NewOptions64(total,
-		progressbar.OptionSetWriter(&oneLine{e.Stderr, e.width}), progressbar.OptionSetWidth(min(30, max(e.width()-60, 10))), progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString(things),
+		progressbar.OptionSetWriter(&oneLine{e.terminal, e.width}), progressbar.OptionSetWidth(min(30, max(e.width()-60, 10))), progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString(things),
 		progressbar.OptionSetElapsedTime(true), progressbar.OptionSetPredictTime(total > 0), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())}
 }
 
@@ -49,7 +51,7 @@ func (p *Progress) Of(n, total int64, more string) {
 	if total > 0 && total != p.bar.GetMax64() {
 		p.bar.ChangeMax64(total)
 	}
-	p.bar.Describe(more)
+	p.bar.Describe(human.Line(more))
 	p.Tell(n)
 }
 
@@ -131,7 +133,7 @@ func (s *screen) Write(b []byte) (int, error) {
 func (s *screen) status(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if line == s.line {
+	if line = human.Line(line); line == s.line {
 		return
 	}
 	s.line = line
@@ -154,8 +156,11 @@ func (e *Environment) logger() (*slog.Logger, error) {
 		return nil, UsageError("--log-level %q: use debug, info, warn or error", e.Level)
 	}
 	o := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if err, ok := a.Value.Any().(error); ok {
-			a.Value = slog.StringValue(plain(err))
+		switch v := a.Value.Any().(type) {
+		case error:
+			a.Value = slog.StringValue(plain(v))
+		case time.Duration: // JSON would have nanoseconds
+			a.Value = slog.StringValue(v.String())
 		}
 		return a
 	}}
@@ -173,8 +178,8 @@ func (e *Environment) logger() (*slog.Logger, error) {
 	}
 	out := e.Stderr
 	if e.Terminal() {
-		e.screen = &screen{to: e.Stderr, width: e.width}
-		out = e.screen
+		e.screen = &screen{to: e.terminal, width: e.width}
+		out = human.NewWriter(e.screen)
 	}
 	return slog.New(slog.NewTextHandler(out, o)), nil
 }

@@ -2,9 +2,14 @@ package command
 
 import (
 	"bytes"
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
+
+	"github.com/schollz/progressbar/v3"
 )
 
 // A line that changes never takes more than one line of the terminal, in characters and not in
@@ -28,5 +33,47 @@ func TestWidth(t *testing.T) {
 	}
 	if got := cut("as it is", 0); got != "as it is" {
 		t.Errorf("of a width that is not known: %q", got)
+	}
+}
+
+// What a stranger says in a progress bar, in the status line or in the log neither moves the
+// cursor nor begins a line.
+func TestAbuseProgress(t *testing.T) {
+	const hostile = "host\x1b]0;owned\x07\x1b[2J\u009b2J\u202e\nskein: all is well"
+	var out bytes.Buffer
+	bar := &Progress{progressbar.NewOptions64(10, progressbar.OptionSetWriter(&oneLine{&out, func() int { return 0 }}))}
+	bar.Of(1, 10, hostile)
+	s := &screen{to: &out, width: func() int { return 0 }}
+	s.status(hostile)
+	e := &Environment{Stderr: &out, Level: "info", Format: "text"}
+	e.wrap()
+	log, err := e.logger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("a host failed", "error", errors.New(hostile), "host", hostile+"\x7f", "bare", "del\x7f")
+	said := strings.ReplaceAll(out.String(), clearLine, "")
+	if strings.Count(said, "owned") < 4 {
+		t.Errorf("it does not say what was said: %q", said)
+	}
+	if strings.ContainsAny(said, "\x07\x7f\u009b\u202e") || strings.Contains(said, "\x1b]") || strings.Contains(said, "\x1b[2J") || strings.Contains(said, "\nskein") {
+		t.Errorf("a terminal would obey it: %q", said)
+	}
+}
+
+// A duration in the log is as people read it, in JSON, too, which would have nanoseconds.
+func TestDurationsInTheLog(t *testing.T) {
+	for _, format := range []string{"json", "text"} {
+		var out bytes.Buffer
+		e := &Environment{Stderr: &out, Level: "info", Format: format}
+		e.wrap()
+		log, err := e.logger()
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("waiting", "for", 5*time.Second, slog.Group("more", "took", 1500*time.Millisecond))
+		if s := out.String(); strings.Contains(s, "000000") || !strings.Contains(s, "5s") || !strings.Contains(s, "1.5s") {
+			t.Errorf("%s: %s", format, s)
+		}
 	}
 }

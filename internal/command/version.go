@@ -33,8 +33,8 @@ func Version() string {
 	return number
 }
 
-// commit returns the commit that the binary was built from, if Go noted it.
-func commit() string {
+// Commit returns the commit that the binary was built from, if Go noted it.
+func Commit() string {
 	if revision != "" {
 		return revision
 	}
@@ -68,7 +68,7 @@ func VersionCommand(e *Environment) *cli.Command {
 				engines += " fdb"
 			}
 			fmt.Fprintf(e.Stdout, "%s %s\ncommit %s\n%s %s/%s\nengines: %s\n",
-				e.program.Name, Version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH, engines)
+				e.program.Name, Version(), Commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH, engines)
 			return nil
 		},
 	}

@@ -1,20 +1,20 @@
-// Package demo is a small network that does not exist, for who wants to see skein at work
-// before there is a real one to index: a relay in the same process, of some thousand people
-// who follow, like and repost, some much and most little. What they did in the last two days
-// comes at once, then they go on, some ten times a second.
+// Package demo is a small made-up network, for those who want to see skein at work before
+// they index a real one: a relay in the same process, and some thousand people who post,
+// follow, like, repost and block, a few of them much and most of them little. Two days of
+// their past arrive at once; after that they go on, some ten times a second.
+//
+// The network stays plausible however long it runs, because what it remembers is bounded:
+// everybody has an appetite for accounts to follow and, once sated, unfollows one before the
+// next; posts are liked while they are new.
 package demo
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net"
-	"net/http"
-	"sync"
+	"slices"
+	"sort"
 	"time"
-
-	"github.com/gorilla/websocket"
 
 	"skein.blue/internal/syntax"
 	"skein.blue/internal/synth"
@@ -22,271 +22,312 @@ import (
 
 const (
 	people    = 3000
-	pastOps   = 60_000
+	pastOps   = 100_000
 	pastHours = 48
-	perSecond = 40 // commits, once the past has come
+	perSecond = 20 // commits, once the past has arrived
+
 	lists     = 4
+	listSize  = 150 // members of a list, at most
+	blockSize = 12  // accounts that somebody blocks, at most
+	newPosts  = 400 // posts that are still liked and reposted
+	views     = 6   // people whom somebody follows, whose last like they look at
+
+	// appetite is how many accounts the most active person follows, at most; the others
+	// follow fewer.
+	appetite = 260
 )
 
-// A Network makes the commits of the made-up people, one after another. It is for one
-// goroutine. The same seed makes the same people; the times are those of today.
+// A Network makes the commits of the made-up people, one after another. One goroutine may use
+// it. The same seed makes the same people; the times are those of today.
 type Network struct {
 	rng     *rand.Rand
 	seq     int64
 	dids    []string
 	index   map[string]int // of the people, by DID
 	handles map[string]int // and by handle
-	posts   []post
-	done    map[string]bool // what was done, by actor and subject: nobody follows twice
-	last    []state
-	follows []map[int]bool
+	last    []repo
+
+	fame, activity []float64 // cumulative weights of the people
+
+	appetites []int
+	follows   []links // by person
+	blocks    []links // by person
+	listed    [lists]links
+	posts     []*post // the newest, the last one last
+	liked     []*post // by person: what they liked last
 }
 
-// post is a record that people like.
-type post struct {
-	uri    string
-	author int
-	likers []int
+func (p *post) subject() synth.Map {
+	return synth.Map{{Key: "subject", Value: synth.Map{{Key: "cid", Value: "bafyreib"}, {Key: "uri", Value: p.uri}}}}
 }
 
-// state is that of a repo.
-type state struct {
+// repo is the state of a person's repo.
+type repo struct {
 	rev  uint64
 	data [32]byte
 }
 
+// post is a post that is new enough to be liked.
+type post struct {
+	uri            string
+	old            bool
+	likes, reposts links // by who liked and reposted it
+}
+
+// links are records of one kind that share an actor or a subject, by the person at their other
+// end: nobody occurs twice.
+type links struct {
+	at   map[int]int // in list
+	list []link
+}
+
+type link struct {
+	whom int
+	rkey string
+}
+
+func (l *links) has(whom int) bool { _, ok := l.at[whom]; return ok }
+
+// add adds one, and reports whether there was none before.
+func (l *links) add(whom int, rkey string) bool {
+	if l.has(whom) {
+		return false
+	}
+	if l.at == nil {
+		l.at = map[int]int{}
+	}
+	l.at[whom] = len(l.list)
+	l.list = append(l.list, link{whom, rkey})
+	return true
+}
+
+// remove removes one at random, and returns its record key. There must be one.
+func (l *links) remove(rng *rand.Rand) (rkey string) { return l.removeAt(rng.IntN(len(l.list))) }
+
+func (l *links) removeAt(i int) (rkey string) {
+	gone, end := l.list[i], len(l.list)-1
+	l.list[i] = l.list[end]
+	l.at[l.list[i].whom] = i
+	l.list = l.list[:end]
+	delete(l.at, gone.whom)
+	return gone.rkey
+}
+
 // New returns a network whose past is about to come.
 func New(seed uint64) *Network {
-	n := &Network{rng: rand.New(rand.NewPCG(seed, 9)), done: map[string]bool{}, index: map[string]int{}, handles: map[string]int{}, last: make([]state, people), follows: make([]map[int]bool, people)}
-	for range people {
-		did := make([]byte, 24)
-		for i := range did {
-			did[i] = "abcdefghijklmnopqrstuvwxyz234567"[n.rng.IntN(32)]
+	n := &Network{
+		rng: rand.New(rand.NewPCG(seed, 9)), index: map[string]int{}, handles: map[string]int{},
+		last: make([]repo, people), follows: make([]links, people), blocks: make([]links, people), liked: make([]*post, people),
+	}
+	for i := range people {
+		id := make([]byte, 24)
+		for j := range id {
+			id[j] = "abcdefghijklmnopqrstuvwxyz234567"[n.rng.IntN(32)]
 		}
-		i := len(n.dids)
-		n.follows[i] = map[int]bool{}
-		n.index["did:plc:"+string(did)], n.handles[handleOf(i)] = i, i
-		n.dids = append(n.dids, "did:plc:"+string(did))
+		did := "did:plc:" + string(id)
+		n.index[did], n.handles[handleOf(i)] = i, i
+		n.dids = append(n.dids, did)
+		busy := people - 1 - i // the busiest are not the most famous
+		n.fame = append(n.fame, math.Pow(float64(i+20), -0.9))
+		n.activity = append(n.activity, math.Pow(float64(busy+30), -0.8))
+		n.appetites = append(n.appetites, max(3, int(appetite*math.Pow(30/float64(busy+30), 0.6)*math.Exp(n.rng.NormFloat64()/3))))
+	}
+	for i := 1; i < people; i++ {
+		n.fame[i] += n.fame[i-1]
+		n.activity[i] += n.activity[i-1]
 	}
 	return n
 }
 
-// somebody draws a person: the first ones most often, by a power law.
-func (n *Network) somebody() int {
-	return min(int(math.Pow(people, n.rng.Float64()))-1, people-1)
+// draw draws a person by cumulative weights.
+func (n *Network) draw(weights []float64) int {
+	return min(sort.SearchFloat64s(weights, n.rng.Float64()*weights[people-1]), people-1)
 }
 
-// actor draws who does something: some do much, and they are others than those whom many
-// follow.
-func (n *Network) actor() int {
-	return people - 1 - int(people*math.Pow(n.rng.Float64(), 2.5))
-}
+// somebody draws a person whom others know.
+func (n *Network) somebody() int { return n.draw(n.fame) }
+
+// actor draws a person who does something.
+func (n *Network) actor() int { return n.draw(n.activity) }
 
 // Highlights are what is worth asking about.
 type Highlights struct {
 	Stars [2]string // accounts that many follow
 	Fan   string    // an account that follows many
-	Post  string    // that many of those like
+	Post  string    // a new post that many of those like
 	List  string    // a list of the first star's
 }
 
 func (n *Network) highlights() Highlights {
-	h := Highlights{Stars: [2]string{n.dids[0], n.dids[1]}, List: n.List(0)}
 	fan, best := 0, -1
+	followers := make([]int, people)
 	for i := range n.follows {
-		if len(n.follows[i]) > len(n.follows[fan]) {
+		if len(n.follows[i].list) > len(n.follows[fan].list) {
 			fan = i
 		}
+		for _, l := range n.follows[i].list {
+			followers[l.whom]++
+		}
 	}
-	h.Fan = n.dids[fan]
-	for i := range n.posts {
+	stars := make([]int, people)
+	for i := range stars {
+		stars[i] = i
+	}
+	slices.SortFunc(stars, func(a, b int) int { return followers[b] - followers[a] })
+	h := Highlights{Stars: [2]string{n.dids[stars[0]], n.dids[stars[1]]}, Fan: n.dids[fan], List: n.List(0)}
+	for _, p := range n.posts {
 		of := 0
-		for _, who := range n.posts[i].likers {
-			if n.follows[fan][who] {
+		for _, l := range p.likes.list {
+			if n.follows[fan].has(l.whom) {
 				of++
 			}
 		}
 		if of > best {
-			h.Post, best = n.posts[i].uri, of
+			h.Post, best = p.uri, of
 		}
 	}
 	return h
 }
 
+// act is one record that a person creates or deletes.
+type act struct {
+	who        int
+	collection string
+	rkey       string
+	record     synth.Map // nil of a record that is deleted
+}
+
 // next returns the next commit, as a message of the firehose that says it passed at now.
-func (n *Network) next(now time.Time) []byte {
+func (n *Network) next(now time.Time) []byte { return n.commit(n.step(now), now) }
+
+// step decides what somebody does next.
+func (n *Network) step(now time.Time) act {
 	for {
-		if message := n.try(now); message != nil {
-			return message
+		if a, ok := n.try(now); ok {
+			return a
 		}
 	}
 }
 
-// try draws something that somebody may do; nil if it was done before.
-func (n *Network) try(now time.Time) []byte {
+// try draws something that somebody may do. ok is false where it was done already.
+func (n *Network) try(now time.Time) (a act, ok bool) {
 	who := n.actor()
-	rkey := syntax.AppendTID(nil, uint64(now.UnixMicro())<<10|uint64(n.rng.IntN(1<<10)))
-	at := now.UTC().Format("2006-01-02T15:04:05.000Z")
-	var collection string
-	var record synth.Map
-	once := func(subject string) bool {
-		key := n.dids[who] + collection + subject
-		if n.done[key] {
-			return false
-		}
-		n.done[key] = true
-		return true
-	}
+	rkey := string(syntax.AppendTID(nil, uint64(now.UnixMicro())<<10|uint64(n.rng.IntN(1<<10))))
+	hungry := len(n.follows[who].list) < n.appetites[who]
 	switch draw := n.rng.IntN(100); {
-	case draw < 12 || len(n.posts) < 50:
-		collection, who = "app.bsky.feed.post", n.somebody()
-		n.posts = append(n.posts, post{fmt.Sprintf("at://%s/app.bsky.feed.post/%s", n.dids[who], rkey), who, nil})
-		record = synth.Map{{Key: "text", Value: text(n.posts[len(n.posts)-1].uri)}}
-	case draw < 40:
-		collection = "app.bsky.graph.follow"
-		whom := n.somebody()
-		if n.rng.IntN(3) == 0 { // not only those whom everybody follows
-			whom = n.actor()
-		}
-		if whom == who || !once(n.dids[whom]) {
-			return nil
-		}
-		n.follows[who][whom] = true
-		record = synth.Map{{Key: "subject", Value: n.dids[whom]}}
-	case draw < 92:
-		collection = "app.bsky.feed.like"
-		if draw < 50 {
-			collection = "app.bsky.feed.repost"
-		}
-		p := n.recent()
-		if q := n.recent(); len(q.likers) > len(p.likers) { // what many like, more like
-			p = q
-		}
-		if !once(p.uri) {
-			return nil
-		}
-		if draw >= 50 {
-			p.likers = append(p.likers, who)
-		}
-		record = synth.Map{{Key: "subject", Value: synth.Map{{Key: "cid", Value: "bafyreib"}, {Key: "uri", Value: p.uri}}}}
+	case draw < 4 || len(n.posts) < 50:
+		return n.post(n.somebody(), rkey), true
+	case draw < 58 && hungry:
+		return n.follow(who, rkey)
+	case draw < 15: // and sated
+		return act{who, "app.bsky.graph.follow", n.follows[who].remove(n.rng), nil}, true
+	case draw < 82:
+		p := n.seen(who)
+		n.liked[who] = p
+		return act{who, "app.bsky.feed.like", rkey, p.subject()}, p.likes.add(who, rkey)
+	case draw < 90:
+		p := n.seen(who)
+		return act{who, "app.bsky.feed.repost", rkey, p.subject()}, p.reposts.add(who, rkey)
+	case draw < 93:
+		return n.unlike()
 	case draw < 96:
-		collection, who = "app.bsky.graph.listitem", n.rng.IntN(lists)
-		whom := n.somebody()
-		if !once(n.dids[whom]) {
-			return nil
-		}
-		record = synth.Map{{Key: "list", Value: n.List(who)}, {Key: "subject", Value: n.dids[whom]}}
-	default:
-		collection = "app.bsky.graph.block"
-		whom := n.rng.IntN(people)
-		if !once(n.dids[whom]) {
-			return nil
-		}
-		record = synth.Map{{Key: "subject", Value: n.dids[whom]}}
+		return n.list(n.rng.IntN(lists), rkey)
 	}
-	return n.commit(who, collection, rkey, append(record, synth.Pair{Key: "createdAt", Value: at}), now, at)
+	return n.block(who, rkey)
 }
 
-// recent draws a recent post.
-func (n *Network) recent() *post {
-	return &n.posts[len(n.posts)-1-n.rng.IntN(min(len(n.posts), 400))]
+// post adds a post; the oldest of those that are new is not liked any more.
+func (n *Network) post(who int, rkey string) act {
+	p := &post{uri: fmt.Sprintf("at://%s/app.bsky.feed.post/%s", n.dids[who], rkey)}
+	if len(n.posts) == newPosts {
+		n.posts[0].old = true
+		n.posts = slices.Delete(n.posts, 0, 1)
+	}
+	n.posts = append(n.posts, p)
+	return act{who, "app.bsky.feed.post", rkey, synth.Map{{Key: "text", Value: text(p.uri)}}}
+}
+
+func (n *Network) follow(who int, rkey string) (act, bool) {
+	whom := n.somebody()
+	switch n.rng.IntN(6) { // not only those whom everybody follows
+	case 0, 1:
+		whom = n.actor()
+	case 2:
+		whom = n.rng.IntN(people)
+	}
+	return act{who, "app.bsky.graph.follow", rkey, synth.Map{{Key: "subject", Value: n.dids[whom]}}}, whom != who && n.follows[who].add(whom, rkey)
+}
+
+// unlike takes a like of a new post back.
+func (n *Network) unlike() (act, bool) {
+	p := n.posts[n.rng.IntN(len(n.posts))]
+	if len(p.likes.list) == 0 {
+		return act{}, false
+	}
+	who := p.likes.list[n.rng.IntN(len(p.likes.list))].whom
+	return act{who, "app.bsky.feed.like", p.likes.removeAt(p.likes.at[who]), nil}, true
+}
+
+// list adds somebody to the list of one of the first accounts, or where it is full takes
+// somebody off it.
+func (n *Network) list(who int, rkey string) (act, bool) {
+	const collection = "app.bsky.graph.listitem"
+	if len(n.listed[who].list) == listSize {
+		return act{who, collection, n.listed[who].remove(n.rng), nil}, true
+	}
+	whom := n.somebody()
+	return act{who, collection, rkey, synth.Map{{Key: "list", Value: n.List(who)}, {Key: "subject", Value: n.dids[whom]}}}, n.listed[who].add(whom, rkey)
+}
+
+func (n *Network) block(who int, rkey string) (act, bool) {
+	const collection = "app.bsky.graph.block"
+	if len(n.blocks[who].list) == blockSize {
+		return act{who, collection, n.blocks[who].remove(n.rng), nil}, true
+	}
+	whom := n.rng.IntN(people)
+	return act{who, collection, rkey, synth.Map{{Key: "subject", Value: n.dids[whom]}}}, whom != who && n.blocks[who].add(whom, rkey)
+}
+
+// seen draws a new post that somebody likes or reposts: mostly one that somebody whom they
+// follow has just liked, and else one of the newest.
+func (n *Network) seen(who int) *post {
+	if friends := n.follows[who].list; len(friends) > 0 && n.rng.IntN(10) < 8 {
+		for range views {
+			if p := n.liked[friends[n.rng.IntN(len(friends))].whom]; p != nil && !p.old {
+				return p
+			}
+		}
+	}
+	return n.posts[n.rng.IntN(len(n.posts))]
 }
 
 // List returns the list of one of the first accounts.
 func (n *Network) List(i int) string { return "at://" + n.dids[i] + "/app.bsky.graph.list/list" }
 
-// commit makes the message of a record that is created.
-func (n *Network) commit(who int, collection string, rkey []byte, record synth.Map, now time.Time, at string) []byte {
+// commit makes the message of what somebody did.
+func (n *Network) commit(a act, now time.Time) []byte {
 	n.seq++
-	st := &n.last[who]
+	st := &n.last[a.who]
+	at := now.UTC().Format("2006-01-02T15:04:05.000Z")
 	rev := max(uint64(now.UnixMicro())<<10, st.rev+1)
-	b := synth.NewBlock(synth.CBOR(nil, record))
-	data := synth.NewBlock(append(st.data[:], b.CID[:]...)).CID // the root of no tree, but another one each time
-	root := synth.CommitBlock(n.dids[who], string(syntax.AppendTID(nil, rev)), data)
+	op := synth.Op{Action: "delete", Collection: a.collection, Rkey: []byte(a.rkey)}
+	changed := []byte(a.rkey)
+	var blocks []synth.Block
+	if a.record != nil {
+		b := synth.NewBlock(synth.CBOR(nil, append(a.record, synth.Pair{Key: "createdAt", Value: at})))
+		op.Action, op.CID, changed, blocks = "create", &b.CID, b.CID[:], append(blocks, b)
+	}
+	data := synth.NewBlock(append(st.data[:], changed...)).CID // the root of no tree, but another one each time
+	root := synth.CommitBlock(n.dids[a.who], string(syntax.AppendTID(nil, rev)), data)
 	c := synth.Commit{
-		Repo: []byte(n.dids[who]), Rev: syntax.AppendTID(nil, rev), Seq: n.seq, Time: []byte(at), Root: root.CID,
-		Ops: []synth.Op{{Action: "create", Collection: collection, Rkey: rkey, CID: &b.CID}},
-		CAR: [][]byte{synth.CAR(root.CID, b, root)},
+		Repo: []byte(n.dids[a.who]), Rev: syntax.AppendTID(nil, rev), Seq: n.seq, Time: []byte(at), Root: root.CID,
+		Ops: []synth.Op{op}, CAR: [][]byte{synth.CAR(root.CID, append(blocks, root)...)},
 	}
 	if st.rev > 0 {
 		prev := synth.Link(st.data)
 		c.Since, c.PrevData = syntax.AppendTID(nil, st.rev), &prev
 	}
-	*st = state{rev, data}
+	*st = repo{rev, data}
 	message, _ := c.Append(nil)
 	return message
-}
-
-// A Relay serves a Network to one subscriber at a time.
-type Relay struct {
-	n    *Network
-	past chan Highlights // what is worth asking about, once the past was sent
-	ln   net.Listener
-
-	mu    sync.Mutex // held while somebody is subscribed
-	begun bool
-}
-
-// Serve serves the network at a port of loopback, until ctx ends.
-func Serve(ctx context.Context, n *Network) (*Relay, error) {
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("demo: %w", err)
-	}
-	r := &Relay{n: n, past: make(chan Highlights, 1), ln: ln}
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { r.send(ctx, w, req) }), ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = srv.Serve(ln) }()
-	context.AfterFunc(ctx, func() { _ = srv.Close() })
-	return r, nil
-}
-
-// Address returns the address of the relay.
-func (r *Relay) Address() string { return "ws://" + r.ln.Addr().String() }
-
-// Past tells what is worth asking about, once everything that lies in the past has been
-// sent.
-func (r *Relay) Past() <-chan Highlights { return r.past }
-
-// Seq returns the number of the last message of the past, once it was sent.
-func (r *Relay) Seq() int64 { return pastOps }
-
-// send sends the stream.
-func (r *Relay) send(ctx context.Context, w http.ResponseWriter, req *http.Request) {
-	conn, err := (&websocket.Upgrader{}).Upgrade(w, req, nil)
-	if err != nil {
-		return // it has answered
-	}
-	defer func() { _ = conn.Close() }()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	go func() { // pings are answered where something is read
-		for {
-			if _, _, err := conn.NextReader(); err != nil {
-				return
-			}
-		}
-	}()
-	from := time.Now().Add(-pastHours * time.Hour)
-	for i := 0; i < pastOps && !r.begun; i++ {
-		now := from.Add(time.Duration(i) * pastHours * time.Hour / pastOps)
-		if conn.WriteMessage(websocket.BinaryMessage, r.n.next(now)) != nil {
-			return
-		}
-	}
-	if !r.begun {
-		r.begun = true
-		r.past <- r.n.highlights()
-	}
-	tick := time.NewTicker(time.Second / perSecond)
-	defer tick.Stop()
-	for {
-		select {
-		case now := <-tick.C:
-			if conn.WriteMessage(websocket.BinaryMessage, r.n.next(now)) != nil {
-				return
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
 }

@@ -1,5 +1,6 @@
-// Package human writes numbers for people: rounded, with a unit. Where the exact
-// number matters it is written as it is, and not with this package.
+// Package human writes for people: numbers rounded and with a unit, and strangers' text so
+// that a terminal shows it and does not obey it. Where an exact number matters, do not use
+// this package.
 package human
 
 import "fmt"

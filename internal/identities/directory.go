@@ -13,7 +13,13 @@ import (
 // client for addresses that come from strangers. plc is the address of the directory of
 // did:plc.
 func NewDirectory(plc string, c *http.Client) *identity.CacheDirectory {
-	return identity.NewCacheDirectory(&identity.BaseDirectory{
+	return identity.NewCacheDirectory(NewSource(plc, c), 100_000, time.Hour, time.Minute, time.Minute)
+}
+
+// NewSource returns a directory as NewDirectory does, which keeps nothing: what Keys looks
+// keys up in.
+func NewSource(plc string, c *http.Client) *identity.BaseDirectory {
+	return &identity.BaseDirectory{
 		PLCURL: plc, HTTPClient: *outward.Documents(c, 1<<20, 20*time.Second), SkipHandleVerification: true, UserAgent: "skein",
-	}, 100_000, time.Hour, time.Minute, time.Minute)
+	}
 }

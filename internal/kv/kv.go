@@ -28,8 +28,9 @@ var (
 	// ErrNotFound is returned by an engine's Open when it was told not to
 	// create a store and there is none.
 	ErrNotFound = errors.New("kv: there is no store here")
-	// ErrUnavailable is returned when the servers of a store do not answer.
-	// Update does not return it: it tries until its context ends.
+	// ErrUnavailable is returned when the servers of a store do not answer. View
+	// returns it at once while that is known. Update does not return it: it tries
+	// until its context ends.
 	ErrUnavailable = errors.New("kv: the store does not answer")
 	// ErrTooOld is returned by View when reading took longer than the engine
 	// keeps a state (FoundationDB: five seconds). See ViewAcross.
@@ -66,10 +67,16 @@ func (d *Damage) Is(target error) bool { return target == ErrCorrupt }
 // Unwrap returns what is wrong.
 func (d *Damage) Unwrap() error { return d.Err }
 
-// Monitored is implemented by engines that can tell how they fare.
-type Monitored interface {
-	// Healthy returns nil as long as the store can be read whole, and written.
+// Health is implemented by engines that know whether they work.
+type Health interface {
+	// Healthy returns nil as long as the store can be read whole, and written. It
+	// returns at once, and asks nobody. An ErrUnavailable passes by itself.
 	Healthy() error
+}
+
+// Monitored is implemented by engines that also know the disk of their store.
+type Monitored interface {
+	Health
 	// FreeBytes returns how many bytes the disk has left, and whether that is known.
 	FreeBytes() (uint64, bool)
 }

@@ -13,7 +13,8 @@ import (
 type File struct {
 	// ID is the NSID of the method.
 	ID string `json:"id"`
-	// Defs are the definitions by their names; the method itself is "main".
+	// Defs are the definitions by their names; the method itself is "main". A file without
+	// "main" only has definitions that methods refer to.
 	Defs map[string]Def `json:"defs"`
 }
 
@@ -24,6 +25,7 @@ type Def struct {
 	Parameters  *Def           `json:"parameters"`
 	Properties  map[string]Def `json:"properties"`
 	Required    []string       `json:"required"`
+	Nullable    []string       `json:"nullable"`
 	Items       *Def           `json:"items"`
 	Ref         string         `json:"ref"`
 	Refs        []string       `json:"refs"`

@@ -124,14 +124,13 @@ func Run(ctx context.Context, o Options) (report Report, problems []string, err 
 	if err == nil {
 		err = r.index(ctx, from)
 	}
-	to, _ := r.x.Graph.Cursor(r.source)
 	if err == nil {
 		err = r.settle(ctx)
 	}
 	if err := errors.Join(err, r.x.Close(ctx)); err != nil {
 		return r.report, nil, err
 	}
-	problems, err = r.verify(ctx, r.event(int64(to.Seq)))
+	problems, err = r.verify(ctx)
 	r.report.Verified = err == nil && len(problems) == 0
 	return r.report, problems, err
 }
@@ -284,7 +283,7 @@ func (r *run) settle(ctx context.Context) error {
 }
 
 // verify compares the store with the model, after it was closed and opened.
-func (r *run) verify(ctx context.Context, to int64) (problems []string, err error) {
+func (r *run) verify(ctx context.Context) (problems []string, err error) {
 	limit := debug.SetMemoryLimit(math.MaxInt64) // the model is no part of the indexer
 	defer debug.SetMemoryLimit(limit)
 	so := r.o.Store
@@ -298,8 +297,9 @@ func (r *run) verify(ctx context.Context, to int64) (problems []string, err erro
 	if r.report.Edges > checkedWhole {
 		every = int(r.report.Edges/(checkedWhole/2)) + 1
 	}
-	r.say("comparing with the model: %d events, one account and one subject in %d", to, every)
 	m := newModel(r.o.Network, r.o.Faults, every)
+	to := r.reached(x.Graph, m)
+	r.say("comparing with the model: %d events, one account and one subject in %d", to, every)
 	m.past = r.o.Backfill > 0
 	if err := m.run(ctx, to); err != nil {
 		return nil, err
@@ -307,4 +307,18 @@ func (r *run) verify(ctx context.Context, to int64) (problems []string, err erro
 	problems, sets, err := verify(ctx, x, m)
 	r.say("%d sets compared, %d differences", sets, len(problems))
 	return problems, err
+}
+
+// reached has the model stop where the index has, in each account's partition, and returns the
+// last event that the index has applied of any.
+func (r *run) reached(g *graph.Store, m *model) (to int64) {
+	m.reached = make([]int64, m.n.Accounts())
+	var did []byte
+	for i := range m.reached {
+		did = m.n.AppendDID(did[:0], i)
+		c, _ := g.CursorOf(r.source, did)
+		m.reached[i] = r.event(int64(c.Seq))
+		to = max(to, m.reached[i])
+	}
+	return to
 }

@@ -15,6 +15,9 @@ import (
 // the events themselves: of all accounts, or, where every is more than 1, of one
 // in so many, and of the subjects that one in so many is.
 type model struct {
+	// reached is, by account, the last event that the index has applied of its partition: lanes
+	// stop at different places. nil means that it is the same of all.
+	reached []int64
 	n       *network.Network
 	faults  relay.Faults
 	every   uint64
@@ -95,6 +98,9 @@ func (m *model) run(ctx context.Context, to int64) error {
 
 func (m *model) apply(e *network.Event) {
 	m.events++
+	if m.reached != nil && e.Seq > m.reached[e.Account] {
+		return // the index has not come so far where this account is
+	}
 	damage := m.faults.Damage(e)
 	if damage == relay.Truncated || damage == relay.Garbage {
 		return // never heard of

@@ -7,6 +7,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/check"
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -330,7 +331,11 @@ func (c *checker) forward(s *set) error {
 	if !slices.Equal(got, c.want) {
 		c.broken("%s of %s: the index has %d, the model %d", kind, c.did(r.account), len(got), len(c.want))
 	}
-	keys, err := c.s.Rkeys(kind, actor, s.subjects)
+	keys := make([][]byte, len(s.subjects))
+	err = c.s.RecordsFrom(kind, actor, s.subjects, graph.NoTime, graph.Window{}, func(i int, p format.Path) error {
+		keys[i] = p.AppendRkey(nil)
+		return nil
+	})
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -106,6 +108,21 @@ var notPublic = func() (all []netip.Prefix) {
 	}
 	return all
 }()
+
+// PublicHost reports whether a host, with or without a port, has a name or an address of the
+// public internet. It looks nothing up: names that are reserved for private use are not public
+// (RFC 6761, RFC 6762, RFC 8375).
+func PublicHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return isPublic(a)
+	}
+	labels := strings.Split(strings.ToLower(strings.TrimSuffix(host, ".")), ".")
+	last := labels[len(labels)-1]
+	return len(labels) > 1 && !slices.Contains([]string{"localhost", "local", "internal", "lan", "home", "arpa", "test", "example", "invalid", "onion"}, last)
+}
 
 // isPublic reports whether an address is one of the public internet.
 func isPublic(a netip.Addr) bool {

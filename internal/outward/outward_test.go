@@ -71,3 +71,16 @@ func TestPrivateIsRefused(t *testing.T) {
 		t.Errorf("%d requests came, want 2", asked)
 	}
 }
+
+// The host of a relay tells the public network from one's own.
+func TestPublicHost(t *testing.T) {
+	for host, want := range map[string]bool{
+		"relay1.us-west.bsky.network": true, "relay.fire.hose.cam:443": true, "RELAY.example.org.": true, "8.8.8.8": true, "8.8.8.8:80": true, "[2606:4700::1111]:443": true,
+		"localhost": false, "localhost:2470": false, "127.0.0.1:4212": false, "[::1]:80": false, "10.1.2.3": false, "192.168.1.1:2470": false, "relay": false, "relay:2470": false,
+		"relay.local": false, "relay.default.svc.cluster.local:2470": false, "relay.internal": false, "relay.test": false, "": false,
+	} {
+		if got := PublicHost(host); got != want {
+			t.Errorf("%q: %v", host, got)
+		}
+	}
+}

@@ -3,8 +3,9 @@
 // a framework or a build step, embedded in the program; it speaks to the query API that it is
 // served beside (package query), and to what Live sends it once a second.
 //
-// Nothing is asked of anybody else, but where the viewer has allowed it in the browser: who
-// accounts are and what posts say, of public.api.bsky.app. The policy that the page is sent with allows no more.
+// The page asks nobody else but public.api.bsky.app, for who accounts are and what posts say:
+// on the public network unless the viewer turns that off, elsewhere only where the viewer turns
+// it on. The policy that the page is sent with allows no more.
 package page
 
 import (
@@ -19,6 +20,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"skein.blue/query"
 )
 
 //go:embed static
@@ -31,11 +34,11 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // file is one of the page, as it is and compressed.
 type file struct {
 	contentType   string
-	plain, packed []byte
+	plain, packed []byte // packed may be nil
 	tag           string // of what it says, weak: the same for both
 }
 
-var types = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+var types = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png"}
 
 // files are read when the program starts: that they are there is known when it is built.
 var files = func() map[string]*file {
@@ -54,15 +57,13 @@ var files = func() map[string]*file {
 		if _, err := w.Write(b); err != nil || w.Close() != nil {
 			panic("page: compressing " + e.Name())
 		}
-		all[e.Name()] = &file{types[path.Ext(e.Name())], b, packed.Bytes(), fmt.Sprintf(`W/"%x"`, sha256.Sum256(b))[:24] + `"`}
+		all[e.Name()] = newFile(types[path.Ext(e.Name())], b, packed.Bytes())
 	}
 	return all
 }()
 
-// An Example is something to ask, in words and as it is typed.
-type Example struct {
-	Title string `json:"title"`
-	Q     string `json:"q"`
+func newFile(contentType string, plain, packed []byte) *file {
+	return &file{contentType, plain, packed, fmt.Sprintf(`W/"%x"`, sha256.Sum256(plain))[:24] + `"`}
 }
 
 // Options are what the page shows of a server.
@@ -73,9 +74,13 @@ type Options struct {
 	// service, for a network that is made up: it answers app.bsky.actor.getProfiles and
 	// app.bsky.feed.getPosts, and pictures below /page/faces/.
 	People http.Handler
-	// Examples returns what is worth asking this index; nil means what is worth asking that
-	// of the real network.
+	// Public says that the accounts are those of the public network, which Bluesky's own
+	// service knows: the page shows names unless the viewer turns them off.
+	Public bool
+	// Examples returns what is worth asking this index. It may be nil.
 	Examples func() []Example
+	// Feeds returns the feeds that the page previews. It may be nil.
+	Feeds func() []query.Preview
 }
 
 // Handler serves the page at / to those who accept HTML, what belongs to it below /page/,
@@ -89,14 +94,19 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 			api.ServeHTTP(w, r)
 			return
 		}
-		files["index.html"].serve(w, r)
+		index(r).serve(w, r)
 	})
 	mux.HandleFunc("GET /page/config.json", func(w http.ResponseWriter, _ *http.Request) {
 		config := struct {
-			Handles  bool      `json:"handles"`
-			People   bool      `json:"people"`
-			Examples []Example `json:"examples"`
-		}{o.Handles, o.People != nil, []Example{}}
+			Handles  bool            `json:"handles"`
+			People   bool            `json:"people"`
+			Public   bool            `json:"public"`
+			Examples []Example       `json:"examples"`
+			Feeds    []query.Preview `json:"feeds"`
+		}{o.Handles, o.People != nil, o.Public, []Example{}, []query.Preview{}}
+		if o.Feeds != nil {
+			config.Feeds = append(config.Feeds, o.Feeds()...)
+		}
 		if o.Examples != nil {
 			config.Examples = append(config.Examples, o.Examples()...)
 		}
@@ -120,7 +130,8 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 	mux.HandleFunc("GET /live", live.serve)
 	mux.HandleFunc("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write([]byte("User-agent: *\nDisallow: /\n")) // its answers are without end
+		// Its answers are without end. What a preview of a link shows may be fetched.
+		_, _ = w.Write([]byte("User-agent: *\nAllow: /$\nAllow: /page/icon.png\nDisallow: /\n"))
 	})
 	return mux
 }
@@ -152,7 +163,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	h.Add("Vary", "Accept-Encoding")
 	h.Set("ETag", f.tag)
 	b := f.plain
-	if takesGzip(r) {
+	if f.packed != nil && takesGzip(r) {
 		h.Set("Content-Encoding", "gzip")
 		b = f.packed
 	}

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"skein.blue/query"
 )
 
 // samples returns what gives one sample after another: of so many events and edges more.
@@ -47,7 +49,9 @@ func get(t *testing.T, address, accept string) (status int, header http.Header, 
 // nobody, and may do no more.
 func TestHandler(t *testing.T) {
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "api "+r.URL.Path) })
-	srv := httptest.NewServer(Handler(api, NewLive(samples(), most), Options{Examples: func() []Example { return []Example{{"x", "y"}} }}))
+	srv := httptest.NewServer(Handler(api, NewLive(samples(), most), Options{
+		Public: true, Examples: func() []Example { return []Example{{"x", "y"}} }, Feeds: func() []query.Preview { return []query.Preview{{Name: "f", URI: "at://x", Shows: "s", Viewer: true}} },
+	}))
 	defer srv.Close()
 	const html = "text/html,application/xhtml+xml"
 	for _, test := range []struct{ path, accept, contentType, body string }{
@@ -62,7 +66,7 @@ func TestHandler(t *testing.T) {
 		{"/page/style.css", "*/*", "text/css; charset=utf-8", ":root"},
 		{"/page/icon.svg", "*/*", "image/svg+xml", "<svg"},
 		{"/page/none.js", "*/*", "text/plain; charset=utf-8", "404"},
-		{"/page/config.json", "*/*", "application/json", `{"handles":false,"people":false,"examples":[{"title":"x","q":"y"}]}`},
+		{"/page/config.json", "*/*", "application/json", `{"handles":false,"people":false,"public":true,"examples":[{"title":"x","q":"y"}],"feeds":[{"name":"f","uri":"at://x","shows":"s","viewer":true}]}`},
 		{"/robots.txt", "*/*", "text/plain; charset=utf-8", "User-agent"},
 	} {
 		status, header, body := get(t, srv.URL+test.path, test.accept)
@@ -247,7 +251,7 @@ func TestUnknown(t *testing.T) {
 }
 
 // HEAD has an end, and what has not changed is not sent again.
-func TestHead(t *testing.T) {
+func TestHeadMethod(t *testing.T) {
 	l := NewLive(samples(), most)
 	l.take(t.Context())
 	srv := httptest.NewServer(Handler(http.NotFoundHandler(), l, Options{}))

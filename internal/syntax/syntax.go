@@ -5,6 +5,7 @@ const (
 	MaxDID  = 2 << 10
 	MaxURI  = 8 << 10
 	MaxRkey = 512
+	MaxNSID = 317
 )
 
 // Character classes, one bit each.
@@ -86,6 +87,18 @@ func ValidRkey[S ~string | ~[]byte](s S) bool {
 	return all(s, alnum|rkeyExtra)
 }
 
+// IndexNotRkey returns where the first byte of s is that no record key has, -1 if there is
+// none. A key of more than two bytes, and of no more than MaxRkey, is valid where there is
+// none.
+func IndexNotRkey[S ~string | ~[]byte](s S) int {
+	for i := range len(s) {
+		if class[s[i]]&(alnum|rkeyExtra) == 0 {
+			return i
+		}
+	}
+	return -1
+}
+
 // ValidURI reports whether s is an AT URI (https://atproto.com/specs/at-uri-scheme)
 // without query or fragment, of at most MaxURI bytes. Its authority may be a
 // handle.
@@ -104,6 +117,36 @@ func ValidURI[S ~string | ~[]byte](s S) bool {
 	collection, rkey, hasRkey := Cut(path)
 	const post = "app.bsky.feed.post" // nearly always
 	return (string(collection) == post || ValidNSID(collection)) && (!hasRkey || ValidRkey(rkey))
+}
+
+// ValidSpaceURI reports whether s names a space, or a record in one, by the form of AT
+// URIs that proposal 0016 (permissioned data) has for them:
+//
+//	at://{spaceDid}/space/{spaceType}/{skey}
+//	at://{spaceDid}/space/{spaceType}/{skey}/{authorDid}/{collection}/{rkey}
+//
+// No such URI is a ValidURI: "space" is not an NSID.
+func ValidSpaceURI[S ~string | ~[]byte](s S) bool {
+	const prefix, marker = "at://", "space"
+	if len(s) > MaxURI || len(s) <= len(prefix) || string(s[:len(prefix)]) != prefix {
+		return false
+	}
+	authority, path, _ := Cut(s[len(prefix):])
+	mark, path, _ := Cut(path)
+	if string(mark) != marker || !ValidDID(authority) {
+		return false
+	}
+	spaceType, path, _ := Cut(path)
+	skey, path, isRecord := Cut(path)
+	if !ValidNSID(spaceType) || !ValidRkey(skey) { // an skey has the syntax of an rkey
+		return false
+	}
+	if !isRecord {
+		return true
+	}
+	author, path, _ := Cut(path)
+	collection, rkey, _ := Cut(path)
+	return ValidDID(author) && ValidNSID(collection) && ValidRkey(rkey)
 }
 
 // Cut splits s at its first slash.
@@ -148,7 +191,7 @@ func ValidHandle[S ~string | ~[]byte](s S) bool {
 
 // ValidNSID reports whether s is an NSID (https://atproto.com/specs/nsid).
 func ValidNSID[S ~string | ~[]byte](s S) bool {
-	return len(s) <= 317 && labels(s, func(l S, first, last bool) bool {
+	return len(s) <= MaxNSID && labels(s, func(l S, first, last bool) bool {
 		return validLabel(l) && (!first && !last || class[l[0]]&alpha != 0) && (!last || all(l, alnum))
 	}) >= 3
 }

@@ -113,3 +113,51 @@ func BenchmarkSyntax(b *testing.B) {
 		}
 	})
 }
+
+// URIs of spaces and of records in them, by proposal 0016. None is an AT URI to indigo, so
+// that no string is both.
+func TestSpaceURIs(t *testing.T) {
+	const space = "at://did:plc:a/space/com.example.forum/self"
+	for s, want := range map[string]bool{
+		space: true,
+		space + "/did:web:b.example.com/app.bsky.feed.post/3kx": true,
+		space + "/":                      false,
+		space + "/did:web:b.example.com": false,
+		space + "/did:web:b.example.com/app.bsky.feed.post":       false,
+		space + "/did:web:b.example.com/app.bsky.feed.post/":      false,
+		space + "/did:web:b.example.com/app.bsky.feed.post/3kx/x": false,
+		space + "/b.example.com/app.bsky.feed.post/3kx":           false,
+		space + "/did:web:b.example.com/post/3kx":                 false,
+		space + "?x":                                                         false,
+		"at://did:plc:a/space":                                               false,
+		"at://did:plc:a/space/com.example.forum":                             false,
+		"at://did:plc:a/space/forum/self":                                    false,
+		"at://did:plc:a/space/com.example.forum/..":                          false,
+		"at://did:plc:a/space/com.example.forum/" + strings.Repeat("k", 512): true,
+		"at://did:plc:a/space/com.example.forum/" + strings.Repeat("k", 513): false,
+		"at://did:plc:a/spaces/com.example.forum/self":                       false,
+		"at://a.example.com/space/com.example.forum/self":                    false,
+		"https://did:plc:a/space/com.example.forum/self":                     false,
+		"": false,
+	} {
+		if got := syntax.ValidSpaceURI(s); got != want {
+			t.Errorf("%q: %v", s, got)
+		}
+		if _, err := indigo.ParseATURI(s); want && (err == nil || syntax.ValidURI(s)) {
+			t.Errorf("%q is an AT URI of a record as well", s)
+		}
+	}
+}
+
+// IndexNotRkey says of a key what ValidRkey says.
+func TestIndexNotRkey(t *testing.T) {
+	for _, s := range corpus() {
+		if len(s) < 3 || len(s) > syntax.MaxRkey {
+			continue
+		}
+		i := syntax.IndexNotRkey(s)
+		if valid := syntax.ValidRkey(s); valid != (i < 0) || i > 0 && syntax.IndexNotRkey(s[:i]) >= 0 {
+			t.Errorf("%q: %d, valid: %v", s, i, valid)
+		}
+	}
+}

@@ -1,9 +1,205 @@
 // Made from the lexicons by go run ./clients/generate. Do not edit.
+import type {Call, CallOptions} from './call.js';
+
+export interface DescribeFeedGeneratorFeed {
+  /** The AT URI of the feed's record. */
+  uri: string;
+}
+
+export interface DescribeFeedGeneratorOutput {
+  /** The DID of the feeds' service. */
+  did: string;
+  feeds: DescribeFeedGeneratorFeed[];
+}
+
+export interface GetFeedSkeletonParams {
+  /** From the page before, for the same feed. */
+  cursor?: string;
+  /** The AT URI of the feed's record. */
+  feed: string;
+  limit?: number;
+}
+
+export interface GetFeedSkeletonOutput {
+  /** Absent on the last page. */
+  cursor?: string;
+  feed: GetFeedSkeletonPost[];
+}
+
+export interface GetFeedSkeletonPost {
+  /** The AT URI of a post. */
+  post: string;
+}
+
+/** No account has this handle. */
+export interface NotFoundActor {
+  $type: 'app.bsky.graph.defs#notFoundActor';
+  /** The handle, as given. */
+  actor: string;
+  /** Always true. */
+  notFound: boolean;
+}
+
+/** How the actor and one other account stand to each other. Bluesky's definition, as far as skein answers it. */
+export interface Relationship {
+  $type: 'app.bsky.graph.defs#relationship';
+  /** The record by which this account blocks the actor. */
+  blockedBy?: string;
+  /** The list by which this account blocks the actor. */
+  blockedByList?: string;
+  /** The record by which the actor blocks this account. */
+  blocking?: string;
+  /** The list by which the actor blocks this account. */
+  blockingByList?: string;
+  did: string;
+  /** The record by which this account follows the actor. */
+  followedBy?: string;
+  /** The record by which the actor follows this account. Absent if it does not. */
+  following?: string;
+}
+
+export interface GetRelationshipsParams {
+  /** A DID or a handle. */
+  actor: string;
+  /** DIDs or handles. */
+  others?: string[];
+}
+
+export interface GetRelationshipsOutput {
+  /** The DID of the actor. */
+  actor: string;
+  /** Something may be missing in the answer: absent if all that it rests on is indexed. */
+  incomplete?: boolean;
+  /** Why it is incomplete. */
+  reason?: string;
+  /** In the order of others. */
+  relationships: (Relationship | NotFoundActor)[];
+}
+
+export interface GetBacklinkDidsParams {
+  /** From the page before, for the same question. */
+  cursor?: string;
+  /** 0: only the total. */
+  limit?: number;
+  /** A collection and a path in its records, such as app.bsky.feed.like:subject.uri. */
+  source: string;
+  /** A DID or an AT URI, that of what is linked to. */
+  subject: string;
+}
+
+export interface GetBacklinkDidsOutput {
+  /** null on the last page. */
+  cursor: string | null;
+  linking_dids: string[];
+  /** How many accounts, whatever the page. */
+  total: number;
+}
+
+/** The record that links to the subject. */
+export interface GetBacklinksLinkRecord {
+  collection: string;
+  /** Whose record it is. */
+  did: string;
+  rkey: string;
+}
+
+export interface GetBacklinksParams {
+  /** From the page before, for the same question. */
+  cursor?: string;
+  /** Only the records of these accounts. */
+  did?: string[];
+  /** 0: only the total. */
+  limit?: number;
+  /** The oldest first. */
+  reverse?: boolean;
+  /** A collection and a path in its records, such as app.bsky.feed.like:subject.uri. */
+  source: string;
+  /** A DID or an AT URI, that of what is linked to. */
+  subject: string;
+}
+
+export interface GetBacklinksOutput {
+  /** null on the last page. */
+  cursor: string | null;
+  records: GetBacklinksLinkRecord[];
+  /** How many accounts have such a record, whatever the page. */
+  total: number;
+}
+
+export interface GetBacklinksCountParams {
+  /** A collection and a path in its records, such as app.bsky.feed.like:subject.uri. */
+  source: string;
+  /** A DID or an AT URI, that of what is linked to. */
+  subject: string;
+}
+
+export interface GetBacklinksCountOutput {
+  total: number;
+}
+
+export interface GetManyToManyItem {
+  linkRecord: GetBacklinksLinkRecord;
+  /** What the record names at the other path. */
+  otherSubject: string;
+}
+
+export interface GetManyToManyParams {
+  /** From the page before, for the same question. */
+  cursor?: string;
+  limit?: number;
+  /** Only the records of these accounts. */
+  linkDid?: string[];
+  /** Only these, at the other path. */
+  otherSubject?: string[];
+  /** The path, in the same records, of the other thing that they name: list, for app.bsky.graph.listitem:subject. */
+  pathToOther: string;
+  /** A collection and a path in its records, such as app.bsky.feed.like:subject.uri. */
+  source: string;
+  /** A DID or an AT URI, that of what is linked to. */
+  subject: string;
+}
+
+export interface GetManyToManyOutput {
+  /** null on the last page. */
+  cursor: string | null;
+  items: GetManyToManyItem[];
+}
+
+export interface GetManyToManyCountsCount {
+  /** How many accounts these are of. */
+  distinct: number;
+  /** What the records name at the other path. */
+  subject: string;
+  /** How many records. */
+  total: number;
+}
+
+export interface GetManyToManyCountsParams {
+  /** From the page before, for the same question. */
+  cursor?: string;
+  /** Only the records of these accounts. */
+  did?: string[];
+  limit?: number;
+  /** Only these, at the other path. */
+  otherSubject?: string[];
+  /** The path, in the same records, of the other thing that they name: list, for app.bsky.graph.listitem:subject. */
+  pathToOther: string;
+  /** A collection and a path in its records, such as app.bsky.feed.like:subject.uri. */
+  source: string;
+  /** A DID or an AT URI, that of what is linked to. */
+  subject: string;
+}
+
+export interface GetManyToManyCountsOutput {
+  counts_by_other_subject: GetManyToManyCountsCount[];
+  /** null on the last page. */
+  cursor: string | null;
+}
 
 export interface ContainsParams {
   /** DIDs or AT URIs, of the type of the set. */
   member: string[];
-  /** A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)). At most 64 leaves, at most 32 deep. */
+  /** A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)). At most 64 leaves, at most 32 deep. $viewer stands for the DID of who asks, by a service auth token. */
   set: string;
 }
 
@@ -22,7 +218,7 @@ export interface ContainsMembership {
 }
 
 export interface GetAccountParams {
-  /** A DID, or a handle with an @ before it. */
+  /** A DID, or a handle with an @ before it. $viewer stands for the DID of who asks, by a service auth token. */
   did: string;
 }
 
@@ -41,8 +237,8 @@ export interface GetAccountOutput {
   records: Record<string, unknown>;
   /** Of its last commit that is indexed. */
   rev?: string;
-  /** All of its records are indexed; what it did before the index heard of it is not; something was missed; nothing is known that it did. */
-  state: 'complete' | 'partial' | 'desynchronized' | 'unknown' | (string & {});
+  /** All of its records are indexed; what it did before the index heard of it is not; something was missed; its repo waits to be fetched again; the stream had a gap, and the account has not been compared with the relay's list since; nothing is known that it did. */
+  state: 'complete' | 'partial' | 'desynchronized' | 'queued' | 'unverified' | 'unknown' | (string & {});
   /** What rev says. */
   time?: string;
 }
@@ -88,6 +284,8 @@ export interface GetStatsOutput {
   failed?: GetStatsFailed[];
   /** Accounts that are not active. */
   hidden: number;
+  /** Active accounts of which something is missing or in doubt. */
+  incomplete?: number;
   /** What is indexed: that which is built in, and that which the store is configured with. */
   kinds: GetStatsKind[];
   /** The age of that event; where the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event, and where state is off. */
@@ -127,6 +325,7 @@ export interface KnownKnownSubject {
 }
 
 export interface KnownParams {
+  /** $viewer stands for the DID of who asks, by a service auth token. */
   actor: string;
   edge: 'followers' | 'likers' | 'reposters';
   /** How many of them are named, for each subject. */
@@ -156,7 +355,7 @@ export interface ListParams {
   /** From the page before, for the same set. */
   cursor?: string;
   limit?: number;
-  /** One leaf, such as likers(at://…) or follows(did:plc:…, since=7d). */
+  /** One leaf, such as likers(at://…) or follows(did:plc:…, since=7d). $viewer stands for the DID of who asks, by a service auth token. */
   set: string;
 }
 
@@ -183,7 +382,7 @@ export interface QueryParams {
   limit?: number;
   /** With each member the record that makes the edge. Only of a set that is one leaf. */
   records?: boolean;
-  /** A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)). At most 64 leaves, at most 32 deep. A leaf takes a window of the times of the records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. */
+  /** A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)). At most 64 leaves, at most 32 deep. A leaf takes a window of the times of the records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of who asks, by a service auth token. */
   set: string;
 }
 
@@ -212,7 +411,7 @@ export interface RankParams {
   limit?: number;
   /** The lowest count of a result: 1, and by share or lift 5, unless it is given. */
   min?: number;
-  /** An expression of a set of DIDs. */
+  /** An expression of a set of DIDs. $viewer stands for the DID of who asks, by a service auth token. */
   of: string;
   /** Go only along records whose keys say a time from then on: RFC 3339, a date, or an age such as 24h or 7d. */
   since?: string;
@@ -254,7 +453,7 @@ export interface SubscribeChange {
   cursor: string;
   entered?: string[];
   left?: string[];
-  /** Why the set is to be asked for anew: the cursor is too old, or too much has changed at once. */
+  /** Why the set is to be asked for anew: the cursor is too old, too much has changed at once, or the subscriptions of the client cost too much to work out. */
   reset?: string;
   /** Of the first message: what the set is of. */
   type?: 'did' | 'uri' | (string & {});
@@ -263,14 +462,14 @@ export interface SubscribeChange {
 export interface SubscribeParams {
   /** That of the last message that was received: what has changed since follows. The last thousand messages are kept for two minutes. */
   cursor?: string;
-  /** A set expression of at most 8 leaves, without windows. */
+  /** A set expression of at most 8 leaves, without windows. $viewer stands for the DID of who asks, by a service auth token. */
   set: string;
 }
 
-/** What is asked of a server: a method by its NSID, with parameters. */
-export type Call = (nsid: string, params: object) => Promise<unknown>;
+/** The methods that a server also takes by POST, as a form. */
+export const forms: ReadonlySet<string> = new Set(['blue.skein.graph.contains', 'blue.skein.graph.known', 'blue.skein.graph.list', 'blue.skein.graph.query', 'blue.skein.graph.rank']);
 
-/** The methods. */
+/** The methods of a server. */
 export class Methods {
   protected readonly call: Call;
 
@@ -278,38 +477,78 @@ export class Methods {
     this.call = call;
   }
 
+  /** The feeds that this server has in its --feeds file. Bluesky's method, as far as skein answers it. */
+  describeFeedGenerator(params: Record<string, never> = {}, options?: CallOptions): Promise<DescribeFeedGeneratorOutput> {
+    return this.call('app.bsky.feed.describeFeedGenerator', params, options) as Promise<DescribeFeedGeneratorOutput>;
+  }
+
+  /** A page of a feed that this server has in its --feeds file. Bluesky's method, as far as skein answers it. */
+  getFeedSkeleton(params: GetFeedSkeletonParams, options?: CallOptions): Promise<GetFeedSkeletonOutput> {
+    return this.call('app.bsky.feed.getFeedSkeleton', params, options) as Promise<GetFeedSkeletonOutput>;
+  }
+
+  /** How one account stands to others: who follows and who blocks whom, with the records. Bluesky's method, as far as skein answers it. */
+  getRelationships(params: GetRelationshipsParams, options?: CallOptions): Promise<GetRelationshipsOutput> {
+    return this.call('app.bsky.graph.getRelationships', params, options) as Promise<GetRelationshipsOutput>;
+  }
+
+  /** The accounts that link to a subject, the newest link first. Constellation's method, for what this server indexes. */
+  getBacklinkDids(params: GetBacklinkDidsParams, options?: CallOptions): Promise<GetBacklinkDidsOutput> {
+    return this.call('blue.microcosm.links.getBacklinkDids', params, options) as Promise<GetBacklinkDidsOutput>;
+  }
+
+  /** The records that link to a subject, the newest first. Constellation's method, for what this server indexes. */
+  getBacklinks(params: GetBacklinksParams, options?: CallOptions): Promise<GetBacklinksOutput> {
+    return this.call('blue.microcosm.links.getBacklinks', params, options) as Promise<GetBacklinksOutput>;
+  }
+
+  /** How many accounts link to a subject. Constellation's method, for what this server indexes. */
+  getBacklinksCount(params: GetBacklinksCountParams, options?: CallOptions): Promise<GetBacklinksCountOutput> {
+    return this.call('blue.microcosm.links.getBacklinksCount', params, options) as Promise<GetBacklinksCountOutput>;
+  }
+
+  /** The records that name a subject, each with what it names at another path. Constellation's method, for what this server indexes. */
+  getManyToMany(params: GetManyToManyParams, options?: CallOptions): Promise<GetManyToManyOutput> {
+    return this.call('blue.microcosm.links.getManyToMany', params, options) as Promise<GetManyToManyOutput>;
+  }
+
+  /** What the records that name a subject name at another path, with the number of records of each. Constellation's method, for what this server indexes. */
+  getManyToManyCounts(params: GetManyToManyCountsParams, options?: CallOptions): Promise<GetManyToManyCountsOutput> {
+    return this.call('blue.microcosm.links.getManyToManyCounts', params, options) as Promise<GetManyToManyCountsOutput>;
+  }
+
   /** Which of the given strings are members of a set. */
-  contains(params: ContainsParams): Promise<ContainsOutput> {
-    return this.call('blue.skein.graph.contains', params) as Promise<ContainsOutput>;
+  contains(params: ContainsParams, options?: CallOptions): Promise<ContainsOutput> {
+    return this.call('blue.skein.graph.contains', params, options) as Promise<ContainsOutput>;
   }
 
   /** What the index has of one account, and what it lacks. */
-  getAccount(params: GetAccountParams): Promise<GetAccountOutput> {
-    return this.call('blue.skein.graph.getAccount', params) as Promise<GetAccountOutput>;
+  getAccount(params: GetAccountParams, options?: CallOptions): Promise<GetAccountOutput> {
+    return this.call('blue.skein.graph.getAccount', params, options) as Promise<GetAccountOutput>;
   }
 
   /** What the index holds, and how fresh it is. */
-  getStats(): Promise<GetStatsOutput> {
-    return this.call('blue.skein.graph.getStats', {}) as Promise<GetStatsOutput>;
+  getStats(params: Record<string, never> = {}, options?: CallOptions): Promise<GetStatsOutput> {
+    return this.call('blue.skein.graph.getStats', params, options) as Promise<GetStatsOutput>;
   }
 
   /** Of the people that an actor follows: who also follows, likes or reposts each of the subjects. */
-  known(params: KnownParams): Promise<KnownOutput> {
-    return this.call('blue.skein.graph.known', params) as Promise<KnownOutput>;
+  known(params: KnownParams, options?: CallOptions): Promise<KnownOutput> {
+    return this.call('blue.skein.graph.known', params, options) as Promise<KnownOutput>;
   }
 
   /** The members of one set, each with the record that makes the edge, the newest first. */
-  list(params: ListParams): Promise<ListOutput> {
-    return this.call('blue.skein.graph.list', params) as Promise<ListOutput>;
+  list(params: ListParams, options?: CallOptions): Promise<ListOutput> {
+    return this.call('blue.skein.graph.list', params, options) as Promise<ListOutput>;
   }
 
   /** The members of a set of DIDs or of AT URIs. */
-  query(params: QueryParams): Promise<QueryOutput> {
-    return this.call('blue.skein.graph.query', params) as Promise<QueryOutput>;
+  query(params: QueryParams, options?: CallOptions): Promise<QueryOutput> {
+    return this.call('blue.skein.graph.query', params, options) as Promise<QueryOutput>;
   }
 
   /** Expands every member of a set of DIDs along an edge, and counts how often each result occurs, highest first. An actor counts once for a result. */
-  rank(params: RankParams): Promise<RankOutput> {
-    return this.call('blue.skein.graph.rank', params) as Promise<RankOutput>;
+  rank(params: RankParams, options?: CallOptions): Promise<RankOutput> {
+    return this.call('blue.skein.graph.rank', params, options) as Promise<RankOutput>;
   }
 }

@@ -11,6 +11,9 @@
 // A View is one state for up to five seconds; ViewAcross goes over to newer ones. An
 // Update is tried until it is committed, its context ends, or it is too large. A store
 // is for any number of processes, and goroutines.
+//
+// A monitor (monitor.go) knows whether the cluster answers. While it does not, a View fails
+// at once with kv.ErrUnavailable, and an Update waits.
 package fdbkv
 
 import (
@@ -42,11 +45,9 @@ type Options struct {
 	ReadOnly bool
 	// Merger folds merges; its name is kept in the store.
 	Merger kv.Merger
-	// Wait lets Open wait for a cluster that does not answer, saying so,
-	// instead of returning kv.ErrUnavailable.
-	Wait bool
-	// Timeout is how long a cluster may take to answer a read or a commit.
-	// 0 means DefaultTimeout.
+	// Timeout is how long a cluster may take to answer. After it Open, and a
+	// View of a cluster that has answered nobody for so long, return
+	// kv.ErrUnavailable. 0 means DefaultTimeout.
 	Timeout time.Duration
 	// Logger receives what the engine says. nil means nothing is said.
 	Logger *slog.Logger

@@ -48,11 +48,12 @@ const (
 //	prefix as a tuple              the keys of the store: 0x02 prefix 0x00 key
 //	0x02 prefix 0x01 "format"  →   formatVersion, a space, the Merger's name
 type Store struct {
-	db     fdb.Database
-	o      Options
-	prefix []byte
-	end    []byte // of the prefix
-	closed atomic.Bool
+	db      fdb.Database
+	o       Options
+	prefix  []byte
+	end     []byte // of the prefix
+	closed  atomic.Bool
+	cluster *monitor
 }
 
 // Open opens the store that o names.
@@ -81,17 +82,33 @@ func Open(ctx context.Context, o Options) (kv.Store, error) {
 	}
 	s := &Store{db: db, o: o, prefix: tuple.Tuple{o.Prefix}.Pack()}
 	s.end = kv.PrefixEnd(s.prefix)
-	for {
-		err := s.checkFormat(ctx)
-		if !o.Wait || !errors.Is(err, kv.ErrUnavailable) {
-			if err != nil {
-				return nil, err
-			}
-			return s, nil
-		}
-		o.Logger.Warn("the FoundationDB cluster does not answer; trying again", "cluster_file", o.ClusterFile)
+	s.cluster = &monitor{silence: o.Timeout, clusterFile: o.ClusterFile, log: o.Logger, ask: s.ask}
+	if err := s.checkFormat(ctx); err != nil {
+		return nil, err
 	}
+	s.cluster.start()
+	return s, nil
 }
+
+// ask reads a key, for the monitor. An error other than a time-out is an answer, too.
+func (s *Store) ask(ctx context.Context, patience time.Duration) error {
+	tr, err := s.db.CreateTransaction()
+	if err != nil {
+		return err
+	}
+	if err := tr.Options().SetTimeout(patience.Milliseconds()); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, tr.Cancel)()
+	_, err = tr.Snapshot().Get(s.formatKey()).Get()
+	if fe, ok := errors.AsType[fdb.Error](err); ok && fe.Code != codeTimedOut && fe.Code != codeCancelled {
+		return nil
+	}
+	return err
+}
+
+// Healthy implements kv.Health: it returns a kv.ErrUnavailable while the cluster does not answer.
+func (s *Store) Healthy() error { return s.cluster.err() }
 
 func (s *Store) formatKey() fdb.Key {
 	k := bytes.Clone(s.prefix)
@@ -122,7 +139,7 @@ func (s *Store) checkFormat(ctx context.Context) error {
 // a cluster that does not answer is waited for; else it is an error.
 func (s *Store) transact(ctx context.Context, persist bool, fn func(fdb.Transaction) error) error {
 	tooOld := 0
-	silent := time.Time{}
+	entered := time.Now()
 	patience := s.o.Timeout
 	if persist {
 		patience = max(2*s.o.Timeout, stateAge+2*time.Second)
@@ -143,9 +160,7 @@ func (s *Store) transact(ctx context.Context, persist bool, fn func(fdb.Transact
 			err = s.attempt(tr, fn)
 			if err == nil {
 				stop()
-				if !silent.IsZero() {
-					s.o.Logger.Info("the FoundationDB cluster answers again", "after", time.Since(silent).Round(time.Second))
-				}
+				s.cluster.success()
 				return nil
 			}
 			var fe fdb.Error
@@ -171,11 +186,10 @@ func (s *Store) transact(ctx context.Context, persist bool, fn func(fdb.Transact
 		case ctx.Err() != nil:
 			return fmt.Errorf("fdbkv: %w", context.Cause(ctx))
 		case fe.Code == codeTimedOut && persist:
-			if silent.IsZero() {
-				silent = time.Now().Add(-s.o.Timeout)
+			if s.cluster.err() == nil { // else the monitor has said it
+				s.o.Logger.Warn("the FoundationDB cluster answers, and did not answer a write; it is tried again until it does",
+					"cluster_file", s.o.ClusterFile, "for", time.Since(entered).Round(time.Second).String())
 			}
-			s.o.Logger.Warn("the FoundationDB cluster does not answer; the write is tried again until it does",
-				"cluster_file", s.o.ClusterFile, "for", time.Since(silent).Round(time.Second))
 		default:
 			return s.explain(err)
 		}
@@ -261,7 +275,18 @@ const stateAge = 5 * time.Second
 
 // View implements kv.Store.
 func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
-	_, err := s.view(ctx, 0, fn)
+	answering := s.cluster.now.Load()
+	if err := s.cluster.errOf(answering); err != nil {
+		return err
+	}
+	// A View that is under way when the cluster goes away ends then.
+	viewCtx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(answering.ctx, func() { end(kv.ErrUnavailable) })()
+	_, err := s.view(viewCtx, 0, fn)
+	if err != nil && ctx.Err() == nil && viewCtx.Err() != nil {
+		return s.cluster.errOf(answering)
+	}
 	return err
 }
 
@@ -292,6 +317,7 @@ func (s *Store) view(ctx context.Context, crossings int, fn func(kv.Reader) erro
 		}
 		return 0, s.explain(err)
 	}
+	s.cluster.success()
 	err = fn(r)
 	if ctx.Err() != nil && errors.As(err, &fdb.Error{}) {
 		return r.crossed, context.Cause(ctx)
@@ -342,6 +368,9 @@ func (s *Store) RangeBytes(lo, hi []byte) (uint64, error) {
 	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return 0, nil
 	}
+	if err := s.cluster.err(); err != nil {
+		return 0, err
+	}
 	tr, err := s.begin()
 	if err != nil {
 		return 0, err
@@ -359,7 +388,9 @@ func (s *Store) RangeBytes(lo, hi []byte) (uint64, error) {
 // Close implements kv.Store. The client library's connection stays: the process
 // has one.
 func (s *Store) Close() error {
-	s.closed.Store(true)
+	if !s.closed.Swap(true) {
+		s.cluster.close()
+	}
 	return nil
 }
 

@@ -69,6 +69,7 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 			}
 			v, err = futures[0].Get()
 		}
+		r.s.cluster.success()
 		futures = futures[1:]
 		ok := v != nil
 		if ok {
@@ -103,6 +104,7 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 				if err != nil {
 					return err
 				}
+				r.s.cluster.success()
 				if reverse { // where to go on from, should that be needed
 					rng.End = row.Key
 				} else {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"skein.blue/internal/renamed"
 )
 
 // Metrics count the writes of one store.
@@ -21,7 +23,7 @@ type Metrics struct {
 func New(reg prometheus.Registerer, keyspaceOf func(key []byte) string) *Metrics {
 	m := &Metrics{
 		commit: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "skein_store_commit_seconds", Help: "Time of one atomic write, reads included.",
+			Name: "skein_store_commit_duration_seconds", Help: "Time of one atomic write, reads included.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -32,7 +34,8 @@ func New(reg prometheus.Registerer, keyspaceOf func(key []byte) string) *Metrics
 		}, []string{"keyspace"}),
 		keyspaceOf: keyspaceOf,
 	}
-	reg.MustRegister(m.commit, m.retries, m.conflicts)
+	renamed.Register(reg, m.commit, "skein_store_commit_seconds", "skein_store_commit_duration_seconds")
+	reg.MustRegister(m.retries, m.conflicts)
 	return m
 }
 

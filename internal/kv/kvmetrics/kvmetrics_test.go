@@ -31,7 +31,7 @@ skein_store_retries_total{cause="conflict"} 2
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "skein_store_conflicts_total", "skein_store_retries_total"); err != nil {
 		t.Error(err)
 	}
-	if n, err := testutil.GatherAndCount(reg, "skein_store_commit_seconds"); n != 1 || err != nil {
+	if n, err := testutil.GatherAndCount(reg, "skein_store_commit_duration_seconds"); n != 1 || err != nil {
 		t.Error(n, err)
 	}
 }

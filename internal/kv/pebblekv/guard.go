@@ -23,11 +23,13 @@ import (
 // is served as if it were the newest. So we write down beside it how long it was
 // when it was last synced: the guard, a file of JSON. The manifest is synced before
 // the guard is written, and only grows, so it is never shorter than its guard says
-// unless somebody cut it.
+// unless somebody cut it. The same file guards the logs (logguard.go).
 const (
 	guardFile      = "skein.manifest"
 	manifestPrefix = "MANIFEST-"
 	firstManifest  = "MANIFEST-000001"
+	manifestMarker = "marker.manifest." // and what the marker names
+	maxGuard       = 64 << 10           // bytes of the guard that are read
 )
 
 type guard struct {
@@ -36,6 +38,8 @@ type guard struct {
 	// Begun says that the store's marker was committed and synced: from then on a
 	// store without it has lost something.
 	Begun bool `json:"begun,omitempty"`
+	// Logs says what was synced of the write-ahead logs (logguard.go).
+	Logs []logMark `json:"logs,omitempty"`
 }
 
 // manifestFile is a manifest being written.
@@ -85,12 +89,12 @@ func (fs *storeFS) writeGuard(change func(*guard)) error {
 	change(&fs.guard)
 	b, err := json.Marshal(fs.guard)
 	if err != nil {
-		return fmt.Errorf("pebblekv: the manifest's guard: %w", err)
+		return fmt.Errorf("pebblekv: the store's guard: %w", err)
 	}
 	name := fs.PathJoin(fs.dir, guardFile)
 	f, err := fs.FS.Create(name+".new", vfs.WriteCategoryUnspecified)
 	if err != nil {
-		return fmt.Errorf("pebblekv: the manifest's guard: %w", err)
+		return fmt.Errorf("pebblekv: the store's guard: %w", err)
 	}
 	_, err = f.Write(append(b, '\n'))
 	// Synced, so that no power failure leaves an empty file under the name.
@@ -98,8 +102,9 @@ func (fs *storeFS) writeGuard(change func(*guard)) error {
 		err = fs.FS.Rename(name+".new", name)
 	}
 	if err != nil {
-		return fmt.Errorf("pebblekv: the manifest's guard: %w", err)
+		return fmt.Errorf("pebblekv: the store's guard: %w", err)
 	}
+	fs.unsaved = false
 	return nil
 }
 
@@ -110,11 +115,11 @@ func (fs *storeFS) readGuard() (g guard, ok bool, err error) {
 		return g, false, nil
 	}
 	if err != nil {
-		return g, false, fmt.Errorf("pebblekv: the manifest's guard: %w", err)
+		return g, false, fmt.Errorf("pebblekv: the store's guard: %w", err)
 	}
-	b, err := io.ReadAll(io.LimitReader(f, 4096))
+	b, err := io.ReadAll(io.LimitReader(f, maxGuard))
 	if err = errors.Join(err, f.Close()); err != nil {
-		return g, false, fmt.Errorf("pebblekv: the manifest's guard: %w", err)
+		return g, false, fmt.Errorf("pebblekv: the store's guard: %w", err)
 	}
 	return g, json.Unmarshal(b, &g) == nil && g.Manifest != "", nil
 }
@@ -122,7 +127,7 @@ func (fs *storeFS) readGuard() (g guard, ok bool, err error) {
 // storeFiles are the beginnings and ends of the names of files that only a store
 // has.
 func isStoreFile(name string) bool {
-	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".log") || strings.HasPrefix(name, manifestPrefix) || strings.HasPrefix(name, "OPTIONS-")
+	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, logSuffix) || strings.HasPrefix(name, manifestPrefix) || strings.HasPrefix(name, "OPTIONS-")
 }
 
 // look reports whether there is a store in dir. Files of one that is not whole are
@@ -165,8 +170,8 @@ func forbidden(dir string, err error) error {
 	return fmt.Errorf("pebblekv: %s may not be opened by this user: run skein as the user that the folder belongs to: %w", dir, err)
 }
 
-// prove makes sure, before a store is opened, that its manifest is whole, and that
-// its logs are not gone. Where nothing was written down about that, as by earlier
+// prove makes sure, before a store is opened, that its manifest and its logs are
+// whole. Where nothing was written down about that, as by earlier
 // programs, one that is to be written is first opened without, and must have its
 // marker.
 func (s *Store) prove(o Options) error {
@@ -182,33 +187,25 @@ func (s *Store) prove(o Options) error {
 		return err
 	}
 	s.fs.guard = g
-	if g.Begun {
-		if err := s.fs.hasLogs(); err != nil {
-			return err
-		}
+	guarded := ok && s.fs.PathBase(desc.ManifestFilename) == g.Manifest
+	if !guarded {
+		g.Bytes = 0
 	}
-	if ok && s.fs.PathBase(desc.ManifestFilename) == g.Manifest {
-		return s.fs.readManifest(desc.ManifestFilename, g)
+	oldest, err := s.fs.readManifest(desc.ManifestFilename, g)
+	if err != nil {
+		return err
 	}
-	if o.Marker == nil || o.ReadOnly {
+	accept := o.AcceptLoss
+	if o.ReadOnly { // accepting a loss changes the store
+		accept = ""
+	}
+	if err := s.fs.proveLogs(oldest, accept, o.Logger); err != nil {
+		return err
+	}
+	if guarded || o.Marker == nil || o.ReadOnly {
 		return nil
 	}
 	return s.proveMarker(o)
-}
-
-// hasLogs makes sure that there is a log: a store always has the one that it writes,
-// or wrote last.
-func (fs *storeFS) hasLogs() error {
-	names, err := fs.FS.List(fs.dir)
-	if err != nil {
-		return fmt.Errorf("pebblekv: %s: %w", fs.dir, err)
-	}
-	for _, name := range names {
-		if strings.HasSuffix(name, ".log") {
-			return nil
-		}
-	}
-	return fmt.Errorf("pebblekv: %s: %w: its write-ahead logs (*.log) are gone, and with them what was written last", fs.dir, kv.ErrDamaged)
 }
 
 // hasMarker makes sure that a store which was begun has its marker.
@@ -238,35 +235,41 @@ func (s *Store) noteBegun() error {
 	return nil
 }
 
-// readManifest reads a manifest to its end, and compares it with the guard.
-func (fs *storeFS) readManifest(name string, g guard) error {
+// readManifest reads a manifest to its end, and compares it with the guard. It returns
+// the number of the oldest log that is not flushed yet.
+func (fs *storeFS) readManifest(name string, g guard) (oldest uint64, err error) {
 	f, err := fs.FS.Open(name)
 	if errors.Is(err, os.ErrPermission) {
-		return forbidden(fs.dir, err)
+		return 0, forbidden(fs.dir, err)
 	}
 	if err != nil {
-		return fmt.Errorf("pebblekv: %s: %w: %w", fs.dir, kv.ErrDamaged, err)
+		return 0, fmt.Errorf("pebblekv: %s: %w: %w", fs.dir, kv.ErrDamaged, err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	st, err := f.Stat()
 	if err != nil {
-		return fmt.Errorf("pebblekv: reading %s: %w", name, err)
+		return 0, fmt.Errorf("pebblekv: reading %s: %w", name, err)
 	}
 	if st.Size() < g.Bytes {
-		return fmt.Errorf("pebblekv: %s: %w: %s has %d bytes, and had %d", fs.dir, kv.ErrDamaged, g.Manifest, st.Size(), g.Bytes)
+		return 0, fmt.Errorf("pebblekv: %s: %w: %s has %d bytes, and had %d", fs.dir, kv.ErrDamaged, g.Manifest, st.Size(), g.Bytes)
 	}
 	r := record.NewReader(f, 0)
 	for end := int64(0); ; end = r.Offset() {
 		rec, err := r.Next()
+		var head []byte
+		if err == nil {
+			head, err = io.ReadAll(io.LimitReader(rec, editHead))
+		}
 		if err == nil {
 			_, err = io.Copy(io.Discard, rec)
 		}
 		switch {
 		case err == nil:
+			oldest = max(oldest, flushedBelow(head))
 		case end < g.Bytes:
-			return fmt.Errorf("pebblekv: %s: %w: %s cannot be read from byte %d on: %w", fs.dir, kv.ErrDamaged, g.Manifest, end, err)
+			return 0, fmt.Errorf("pebblekv: %s: %w: %s cannot be read from byte %d on: %w", fs.dir, kv.ErrDamaged, g.Manifest, end, err)
 		default:
-			return nil
+			return oldest, nil
 		}
 	}
 }

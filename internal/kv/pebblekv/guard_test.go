@@ -278,21 +278,22 @@ func TestFirstStartIsCut(t *testing.T) {
 		mem := vfs.NewCrashableMem()
 		var left atomic.Int64
 		left.Store(steps)
-		o := Options{Dir: "s", Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, Marker: marker, FS: cutFS{mem, &left}, Fatal: func(error) { panic(errCut) }}
-		done := func() (done bool) {
-			defer func() {
-				if recover() != nil {
-					done = false
-				}
-			}()
+		ended := make(chan bool, 1)
+		o := Options{Dir: "s", Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, Marker: marker, FS: cutFS{mem, &left}, Fatal: func(error) {
+			ended <- false
+			select {} // as if the process had ended
+		}}
+		go func() {
 			s, err := Open(o)
 			if err != nil {
-				return false
+				ended <- false
+				return
 			}
 			err = s.Update(t.Context(), func(tx kv.Txn) error { tx.Set(marker, []byte{1}); return nil })
 			_ = s.Close() // the file system is gone
-			return err == nil && left.Load() > 0
+			ended <- err == nil && left.Load() > 0
 		}()
+		done := <-ended
 		after := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 		o.FS = after
 		s, err := Open(o)

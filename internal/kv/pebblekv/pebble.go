@@ -48,6 +48,11 @@ type Options struct {
 	// Marker is a key that every store of this kind has from its first write on. A
 	// folder that holds a store without it is not written.
 	Marker []byte
+	// AcceptLoss is the Log of a *LostWrites that Open returned: the store is opened
+	// without the writes that this log lost. Any other damage is refused all the same,
+	// so that a setting which stays accepts no second loss. With ReadOnly it does
+	// nothing.
+	AcceptLoss string
 	// Fatal is called when the engine can go on no longer: the disk is full, or
 	// fails. It must not return: end the process. What was committed is kept. nil
 	// means a panic.
@@ -63,18 +68,21 @@ const DefaultMemory = 256 << 20
 
 // Store is an open store. It implements kv.Store.
 type Store struct {
-	db     *pebble.DB
-	merger kv.Merger
-	lock   *folderLock
-	fs     *storeFS
-	fatal  func(error)
-	marker []byte
-	begun  bool                      // the guard says so, or need not; guarded by writer
-	damage atomic.Pointer[kv.Damage] // the first that was met
-	said   loglimit.Limiter
-	writer chan struct{} // holds one token: whoever has it may update
-	txn    txn           // the one transaction, reused; guarded by writer
-	gate   gate
+	db       *pebble.DB
+	merger   kv.Merger
+	lock     *folderLock
+	fs       *storeFS
+	fatal    func(error)
+	marker   []byte
+	readOnly bool
+	begun    bool                      // the guard says so, or need not; guarded by writer
+	wrote    bool                      // something was committed; guarded by writer
+	failed   chan struct{}             // holds a token once a background job has failed
+	damage   atomic.Pointer[kv.Damage] // the first that was met
+	said     loglimit.Limiter
+	writer   chan struct{} // holds one token: whoever has it may update
+	txn      txn           // the one transaction, reused; guarded by writer
+	gate     gate
 }
 
 // Open opens the store in o.Dir. It returns kv.ErrLocked if another process has it
@@ -111,12 +119,12 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{merger: o.Merger, lock: held, fs: newStoreFS(fs, o), writer: make(chan struct{}, 1), gate: newGate()}
+	s := &Store{merger: o.Merger, readOnly: o.ReadOnly, lock: held, fs: newStoreFS(fs, o), writer: make(chan struct{}, 1), failed: make(chan struct{}, 1), gate: newGate()}
 	s.fatal = s.stopper(o)
 	if err := s.open(o, found); err != nil {
 		return nil, errors.Join(err, held.Close())
 	}
-	s.txn.reader.db = s.db
+	s.txn.reader.db, s.fs.fatal = s.db, s.fatal
 	s.writer <- struct{}{}
 	s.fs.start(o.SyncInterval, o.Logger)
 	return s, nil
@@ -286,6 +294,7 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	if err := batch.Commit(pebble.Sync); err != nil {
 		return errors.Join(fmt.Errorf("pebblekv: committing: %w", err), batch.Close())
 	}
+	s.wrote = true
 	if !s.begun {
 		if err := s.noteBegun(); err != nil {
 			return errors.Join(err, batch.Close())
@@ -327,6 +336,10 @@ func (s *Store) listener(log *slog.Logger) *pebble.EventListener {
 		BackgroundError: func(err error) {
 			if errors.Is(err, syscall.ENOSPC) && s.fs.full() != nil {
 				s.fatal(err)
+			}
+			select {
+			case s.failed <- struct{}{}:
+			default:
 			}
 			if held, ok := s.said.Allow("background"); ok {
 				log.Error("the engine failed at a background job, and tries again", "error", err, "times_since_last_said", held+1)
@@ -425,15 +438,25 @@ func (s *Store) Compact(ctx context.Context) error {
 	return nil
 }
 
-// Close implements kv.Store. It waits for what is under way.
+// Close implements kv.Store. It waits for what is under way, and flushes what was
+// written, so that nothing depends on a log afterwards.
 func (s *Store) Close() error {
 	if !s.gate.close() {
 		return nil
 	}
 	<-s.writer
-	err := errors.Join(s.fs.stop(), s.db.Close(), s.fs.failed(), s.lock.Close())
-	s.writer <- struct{}{}
-	return err
+	defer func() { s.writer <- struct{}{} }()
+	err := s.fs.stop()
+	flushed := err == nil && !s.readOnly && s.flush()
+	err = errors.Join(err, s.db.Close(), s.fs.failed())
+	switch {
+	case err != nil || s.readOnly:
+	case flushed:
+		err = s.fs.noLogs()
+	default:
+		err = s.fs.saveLogs()
+	}
+	return errors.Join(err, s.lock.Close())
 }
 
 // logger hands Pebble's messages to slog. Pebble calls Fatalf when going on

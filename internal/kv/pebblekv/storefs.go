@@ -3,6 +3,7 @@ package pebblekv
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -30,7 +31,7 @@ import (
 // It looks how much room the disk has left, so that writing ends before it is full
 // and the engine can still close what it has.
 //
-// It keeps the guard of the manifest (guard.go).
+// It keeps the guard of the manifest (guard.go) and of the logs (logguard.go).
 type storeFS struct {
 	vfs.FS
 
@@ -45,8 +46,13 @@ type storeFS struct {
 
 	syncing sync.Mutex
 
-	guarding sync.Mutex
+	guarding sync.Mutex // guards guard and unsaved, and orders the writes of the guard
 	guard    guard
+	unsaved  bool // a log was synced, and the guard does not say so yet
+
+	// fatal is called, once the store is open, where a log cannot be made: the engine
+	// would panic.
+	fatal func(error)
 
 	quit chan struct{}
 	done sync.WaitGroup
@@ -129,7 +135,7 @@ func (fs *storeFS) failed() error {
 	return fs.err
 }
 
-// syncAll syncs every log that was written since its last sync.
+// syncAll syncs every log that was written since its last sync, and then the guard.
 func (fs *storeFS) syncAll() error {
 	fs.syncing.Lock() // whoever comes second waits for what the first has taken on
 	defer fs.syncing.Unlock()
@@ -144,6 +150,9 @@ func (fs *storeFS) syncAll() error {
 	for _, f := range files {
 		err = errors.Join(err, f.syncNow())
 	}
+	if err == nil {
+		err = fs.saveLogs()
+	}
 	if err != nil {
 		fs.mu.Lock()
 		fs.err = err
@@ -155,41 +164,90 @@ func (fs *storeFS) syncAll() error {
 func (fs *storeFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
 	base := filepath.Base(name)
 	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+	case err != nil && fs.fatal != nil && strings.HasSuffix(base, logSuffix):
+		fs.fatal(fmt.Errorf("making the write-ahead log %s: %w", base, err))
+		return f, err
+	case noRoom(err):
 		<-time.After(tryAgain) // the engine would try again at once, for ever
 		return f, err
 	case err != nil:
 		return f, err
-	case strings.HasSuffix(base, ".log"):
-		return &walFile{File: f, fs: fs}, nil
+	case strings.HasSuffix(base, logSuffix):
+		return &walFile{File: f, fs: fs, written: logMark{Log: base}}, nil
 	case strings.HasPrefix(base, manifestPrefix):
 		return newManifestFile(fs, base, f)
 	}
 	return f, nil
 }
 
+// noRoom reports that a file could not be made or written for want of room, or of
+// descriptors.
+func noRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
 // tryAgain is how long the engine waits where a file cannot be made for want of
 // room or of descriptors.
 const tryAgain = 200 * time.Millisecond
 
-// Create implements vfs.FS.
+// syncFolder makes sure that the names of the store's files are on disk.
+func (fs *storeFS) syncFolder() error {
+	d, err := fs.FS.OpenDir(fs.dir)
+	if err != nil {
+		return fmt.Errorf("pebblekv: syncing the folder %s: %w", fs.dir, err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("pebblekv: syncing the folder %s: %w", fs.dir, err)
+	}
+	return nil
+}
+
+// Create implements vfs.FS. The engine makes a manifest, and then a marker file whose
+// name says which manifest to read. The manifest's own name must be on disk before:
+// else a power failure can leave a marker that names nothing.
 func (fs *storeFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasPrefix(fs.PathBase(name), manifestMarker) {
+		if err := fs.syncFolder(); err != nil {
+			return nil, err
+		}
+	}
 	f, err := fs.FS.Create(name, category)
 	return fs.wrap(name, f, err)
 }
 
 // ReuseForWrite implements vfs.FS.
 func (fs *storeFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	fs.forgetLog(fs.PathBase(oldname)) // the engine overwrites only what it has flushed
 	f, err := fs.FS.ReuseForWrite(oldname, newname, category)
 	return fs.wrap(newname, f, err)
 }
 
-// walFile is a log being written.
+// Remove implements vfs.FS.
+func (fs *storeFS) Remove(name string) error {
+	fs.forgetLog(fs.PathBase(name))
+	return fs.FS.Remove(name) //nolint:wrapcheck // it is the engine's
+}
+
+// walFile is a log being written. The engine writes it from its beginning on, and in
+// one goroutine, also where it overwrites an older log.
 type walFile struct {
 	vfs.File
 	fs     *storeFS
 	mu     sync.Mutex // a real sync and Close exclude each other
 	closed bool
+
+	writing sync.Mutex // guards written; held only for a moment, never during a sync
+	written logMark
+}
+
+// Write implements vfs.File.
+func (f *walFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	f.writing.Lock()
+	f.written.Bytes += int64(n)
+	f.written.CRC = crc32.Update(f.written.CRC, castagnoli, p[:n])
+	f.writing.Unlock()
+	return n, err //nolint:wrapcheck // it is the engine's
 }
 
 func (f *walFile) mark() {
@@ -204,7 +262,19 @@ func (f *walFile) syncNow() error {
 	if f.closed {
 		return nil
 	}
-	return f.File.Sync()
+	return f.syncAndMark()
+}
+
+// syncAndMark syncs the file, and notes for the guard what was written before.
+func (f *walFile) syncAndMark() error {
+	f.writing.Lock()
+	written := f.written
+	f.writing.Unlock()
+	if err := f.File.Sync(); err != nil {
+		return err //nolint:wrapcheck // it is the engine's
+	}
+	f.fs.markLog(written)
+	return nil
 }
 
 // Sync implements vfs.File: the file is synced later.
@@ -228,5 +298,5 @@ func (f *walFile) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
-	return errors.Join(f.File.Sync(), f.File.Close())
+	return errors.Join(f.syncAndMark(), f.File.Close())
 }

@@ -1,7 +1,5 @@
-// The page of skein: a box to ask the index, and its answers. What is asked is in the address
-// of the page, as ?q=: an expression, an account, a post, a list, or rank(…). It speaks to the
-// server that it comes from; to public.api.bsky.app only where the viewer has allowed it.
-// complete.js completes what is typed, live.js shows what the index is doing.
+// The page of skein: a box to ask the index, and its answers. The address of the page says what
+// is asked: ?q= an expression, an account, a post, a list, or rank(…); ?feed= a feed's preview.
 'use strict';
 
 const $ = id => document.getElementById(id);
@@ -20,10 +18,9 @@ function el(name, attributes, ...children) {
 const number = new Intl.NumberFormat();
 const counted = (n, one, many) => number.format(n) + ' ' + (n === 1 ? one : many || one + 's');
 
-// ---- asking ----
-
+// mend, if it is given, corrects what was asked.
 class Refused extends Error {
-  constructor(name, message) { super(message); this.name = name; }
+  constructor(name, message, mend) { super(message); this.name = name; this.mend = mend; }
 }
 
 // ask calls a method, and says how long that took: the server, if it tells.
@@ -44,23 +41,13 @@ async function ask(method, params, signal) {
   return {answer, took: ms.toFixed(ms < 10 ? 1 : 0) + ' ms'};
 }
 
-function curlLine(method, params) {
-  const quoted = s => "'" + s.replaceAll("'", "'\\''") + "'";
-  const line = 'curl -G ' + quoted(location.origin + '/xrpc/' + method) + Object.entries(params).map(([k, v]) => ' \\\n  --data-urlencode ' + quoted(k + '=' + v)).join('');
-  const copy = el('button', {type: 'button', class: 'plain', onclick: async () => {
-    try { await navigator.clipboard.writeText(line); copy.textContent = 'copied'; } catch { getSelection().selectAllChildren(pre); }
-  }}, 'copy');
-  const pre = el('pre', {tabindex: '0', 'aria-label': 'The same with curl'}, line);
-  return el('div', {class: 'curl'}, pre, copy);
-}
-
 // link leads to a state of this page.
 const link = (params, ...children) => el('a', {href: '/?' + new URLSearchParams(params), 'data-link': true}, ...children);
 
 // clean takes away the invisible marks that come with what is copied from a page.
 const clean = text => text.replace(/[\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g, '').trim();
 
-// A subject is what somebody pastes: an account, a post, a list, or another record.
+// A subject is what somebody pastes: an account, a list, a post or another record.
 function subjectOf(text) {
   if (/[\s(),]/.test(text)) return null;
   let m;
@@ -80,7 +67,7 @@ function subjectOf(text) {
 // rankOf reads rank(of=…, via=…, …), as the file of feeds has it; null for what is none.
 function rankOf(text) {
   const m = /^\s*rank\s*\(([\s\S]*)\)\s*$/.exec(text);
-  if (!m && /^\s*rank\s*\(/.test(text)) throw new Refused('InvalidRequest', 'rank(… must end with )');
+  if (!m && /^\s*rank\s*\(/.test(text)) throw new Refused('InvalidRequest', 'rank(… must end with )', closed);
   if (!m) return null;
   const params = {};
   let depth = 0, part = '';
@@ -89,7 +76,7 @@ function rankOf(text) {
       const at = part.indexOf('=');
       if (at < 0) throw new Refused('InvalidRequest', `${part.trim() || 'nothing'} in rank(…): write name=value`);
       const called = part.slice(0, at).trim();
-      if (!rankTakes.includes(called)) throw new Refused('InvalidRequest', `rank has no ${called}, it has ${rankTakes.join(', ')}`);
+      if (rankTakes && !rankTakes.includes(called)) throw new Refused('InvalidRequest', `rank has no ${called}, it has ${rankTakes.join(', ')}`, q => q.replace(new RegExp('\\b' + called + '(?=\\s*=)'), nearest(called, rankTakes) || called));
       if (called in params) throw new Refused('InvalidRequest', called + ' is given twice');
       params[called] = part.slice(at + 1).trim();
       part = '';
@@ -101,13 +88,19 @@ function rankOf(text) {
   return params;
 }
 
-const rankTakes = ['of', 'via', 'except', 'since', 'until', 'subjectsSince', 'by', 'min', 'limit'];
+let rankTakes = null; // its parameters, once the server has told them
+
+async function learnRank() {
+  try {
+    rankTakes ||= Object.keys((await (await fetch('/lexicons/blue.skein.graph.rank.json')).json()).defs.main.parameters.properties).filter(p => p !== 'cursor');
+  } catch { /* the server refuses what is wrong */ }
+}
+
 const rankText = params => 'rank(' + Object.entries(params).map(([k, v]) => k + '=' + v).join(', ') + ')';
 
 let pending = null, watching = null; // what is being asked, and watched
 let shown = null; // the state that is there
 
-// show shows the state that the address of the page names.
 async function show() {
   if (pending) pending.abort();
   if (watching) watching.close();
@@ -115,20 +108,23 @@ async function show() {
   pending = new AbortController();
   const signal = pending.signal;
   const p = new URLSearchParams(location.search);
-  const q = p.get('q') || '', out = $('out');
+  const q = p.get('q') || '', feed = p.get('feed'), out = $('out');
   if (shown !== location.search) {
     if (shown !== null || q) $('q').value = q; // what was typed while the page loaded stays
     shown = location.search;
   }
   out.setAttribute('aria-busy', 'true'); // what is there is the answer to something else
-  document.title = q ? q + ' – skein' : 'skein';
-  $('now').open = !q;
+  const called = feed ? 'feed ' + feed : q;
+  document.title = called ? called + ' – skein' : 'skein';
+  $('now').open = !called;
   try {
-    if (!q) return welcome(out, signal);
-    const s = subjectOf(q), rank = rankOf(q), cursor = p.get('cursor'), page = Number(p.get('page') || 1);
-    if (rank) await showRank(out, q, rank, cursor, page, signal);
+    if (!called) return welcome(out, signal);
+    if (/^\s*rank\s*\(/.test(q)) await learnRank();
+    const s = subjectOf(q), rank = rankOf(q), cursor = p.get('cursor'), paged = {cursor: cursor ? {cursor} : {}, page: Number(p.get('page') || 1)};
+    if (feed) await showFeed(out, feed, p.get('viewer'), paged, signal);
+    else if (rank) await showRank(out, q, rank, paged, signal);
     else if (s) await showSubject(out, s, signal);
-    else await showSet(out, q, cursor, page, signal);
+    else await showSet(out, q, paged, signal);
     say(out.querySelector('.facts'));
   } catch (e) {
     if (e.name !== 'AbortError') showError(out, q, e);
@@ -137,13 +133,13 @@ async function show() {
   }
 }
 
-// say has a screen reader say what is there now.
+// say tells a screen reader.
 const say = element => { $('said').textContent = element ? element.textContent : ''; };
 
-function go(q) { return visit('/' + (q ? '?' + new URLSearchParams({q}) : '')); }
+// go asks for what params say.
+function go(params) { return visit('/' + (params.q === '' ? '' : '?' + new URLSearchParams(params))); }
 
-// visit shows another state of this page, from its beginning. How far this one was scrolled is
-// kept, for the way back.
+// visit shows another state of this page, and keeps how far this one was scrolled.
 async function visit(address) {
   history.replaceState({y: scrollY}, '');
   history.pushState(null, '', address);
@@ -151,7 +147,7 @@ async function visit(address) {
   scrollTo(0, 0);
 }
 
-// atAnswer moves the focus to the answer: else a screen reader would begin the page anew.
+// atAnswer moves the focus to the answer, so that a screen reader goes on there.
 function atAnswer() {
   const heading = $('out').querySelector('h2');
   if (heading) heading.focus({preventScroll: true});
@@ -159,29 +155,28 @@ function atAnswer() {
 
 let indexing; // whether this server indexes; live.js hears it
 
-// What the server proposes to ask, whether it finds handles, and knows who people are.
-let config = {handles: false, people: false, examples: []};
+let config = {examples: [], feeds: []};
+
+const card = (params, titled, asks, note) => el('li', {}, link(params, el('b', {}, titled), el('code', {}, ...spell(asks, 'span')), note));
 
 function welcome(out, signal) {
-  let examples = config.examples;
-  if (!examples.length && config.handles) {
-    examples = [{title: 'Who follows both of two accounts?', q: 'intersect(followers(@atproto.com), followers(@bsky.app))'}, {title: 'What has an account liked this week?', q: 'likes(@bsky.app, since=7d)'},
-      {title: 'What do the people that an account follows like today?', q: 'rank(of=follows(@bsky.app), via=likes, since=24h)'}, {title: 'An account', q: '@bsky.app'}];
-  }
-  const facts = examples.map(e => el('small', {}, subjectOf(e.q) || rankOf(e.q) ? '' : '…'));
-  out.replaceChildren(examples.length ? el('ul', {class: 'cards'}, ...examples.map((e, i) => el('li', {}, link({q: e.q}, el('b', {}, e.title), el('code', {}, e.q), facts[i])))) : el('p', {class: 'facts'}, 'Give a DID, or an expression.'));
-  examples.forEach(async (e, i) => {
-    if (!facts[i].textContent) return;
+  const notes = config.examples.map(e => el('small', {}, /^(rank|@|did:|at:)/.test(e.q) ? '' : '…'));
+  out.replaceChildren(config.examples.length ? el('ul', {class: 'cards'}, ...config.examples.map((e, i) => card({q: e.q}, e.title, e.q, notes[i]))) : el('p', {class: 'facts'}, 'Give a DID, or an expression.'),
+    config.feeds.length ? el('section', {}, el('h3', {}, 'Preview a feed'), el('ul', {class: 'cards'}, ...config.feeds.map(f => card({feed: f.name}, f.name, f.shows, el('small', {}, f.viewer ? 'differs by viewer' : ''))))) : '');
+  nameThem(out, signal);
+  config.examples.forEach(async (e, i) => {
+    if (!notes[i].textContent) return;
     try {
       const {answer, took} = await ask('blue.skein.graph.query', {set: e.q, count: 'true'}, signal);
-      facts[i].textContent = counted(answer.total, answer.type === 'did' ? 'account' : 'record') + ' · ' + took;
-    } catch { facts[i].textContent = ''; }
+      notes[i].textContent = counted(answer.total, answer.type === 'did' ? 'account' : 'record') + ' · ' + took;
+    } catch { notes[i].textContent = ''; }
   });
 }
 
 async function learnConfig() {
   try { config = await (await fetch('/page/config.json')).json(); } catch { /* the page goes on without */ }
   $('names').parentElement.hidden = config.people;
+  $('names').checked = keep.get() ?? config.public;
   if (!config.handles) {
     $('q').placeholder = 'intersect(followers(did:plc:…), followers(did:plc:…))';
     $('label').textContent = 'An expression, a DID, or the address of a post';
@@ -189,161 +184,88 @@ async function learnConfig() {
   return config.examples.length;
 }
 
-// What a demo has to propose is known once its network is there.
+// What there is to propose is known once there is something in the store.
 async function lookForExamples() {
-  if (!config.examples.length && config.people && !location.search && await learnConfig() && !location.search) welcome($('out'), pending.signal);
+  if (!config.examples.length && !document.hidden && !location.search && await learnConfig() && !location.search) welcome($('out'), pending.signal);
 }
-
-const plain = message => (message || '').replace(/^[a-z]+: at position \d+: /i, '');
-
-function showError(out, q, e) {
-  const at = /^([a-z]+): at position (\d+)/i.exec(e.message || '');
-  let expression = q;
-  try { expression = at && rankOf(q) ? rankOf(q)[at[1]] : q; } catch { /* it is no ranking */ }
-  const box = el('div', {class: 'error', role: 'alert'}, el('b', {}, e.name === 'InvalidRequest' ? 'That cannot be asked: ' : e.name + ': '), at ? plain(e.message) : e.message || String(e));
-  if (at && expression && !subjectOf(q)) { // in bytes
-    const before = new TextDecoder().decode(new TextEncoder().encode(expression).slice(0, Number(at[2])));
-    box.append(el('pre', {tabindex: '0', 'aria-label': 'The place of the error'}, expression + '\n' + ' '.repeat([...before].length) + '^'));
-    if ($('q').value === expression) $('q').setSelectionRange(before.length, before.length);
-  }
-  out.replaceChildren(box);
-  const place = box.querySelector('pre');
-  if (place) place.scrollLeft = place.scrollWidth * Number(at[2]) / Math.max(1, expression.length) - place.clientWidth / 2;
-}
-
-// ---- answers ----
 
 const isSet = q => /^\s*[A-Za-z][A-Za-z0-9_]*\s*\(/.test(q);
 const isOne = q => isSet(q) && !/^\s*(members|intersect|union|except)\s*\(/.test(q);
 const incomplete = answer => answer.incomplete ? el('p', {class: 'warn'}, 'This may not be complete: ' + answer.reason + '.') : '';
 const title = (...children) => el('h2', {tabindex: '-1'}, ...children);
 
+// A name in an expression: a handle, a DID, an AT URI, or an address at bsky.app.
+const literals = /(@[\w-]+(?:\.[\w-]+)+|did:[a-z]+:[A-Za-z0-9._:%-]+|at:\/\/[^\s(),]+|https:\/\/bsky\.app\/profile\/[^\s(),]+)/;
+
+// spell returns an expression in which each name leads to what it names (names.js names it).
+const spell = (text, as = 'a') => text.split(literals).map((part, i) => i % 2 === 0 ? part : el(as, {class: 'lit', 'data-member': part, ...as === 'a' && {href: '/?' + new URLSearchParams({q: part}), 'data-link': true}}, part));
+
 // showSet shows a page of a set: where it is one set, with the times of its records.
-async function showSet(out, q, cursor, page, signal) {
-  if (!isSet(q) && /^[a-z0-9_]+$/i.test(q)) throw new Refused('InvalidRequest', `${q} is neither a handle with a domain, such as alice.example.com, nor an expression, such as followers(@alice.example.com)`);
-  const method = isOne(q) ? 'blue.skein.graph.list' : 'blue.skein.graph.query';
-  const params = {set: q, limit: '50'};
-  if (cursor) params.cursor = cursor;
-  const {answer, took} = await ask(method, params, signal);
-  const items = answer.items || answer.members.map(m => ({member: m}));
-  const facts = [counted(answer.total, answer.type === 'did' ? 'account' : 'record')];
-  if (page > 1) facts.push('page ' + page);
-  if (answer.order === 'newest') facts.push('the newest first');
-  facts.push(took);
-  const named = [...new Set(q.match(/did:[a-z]+:[A-Za-z0-9._:-]+/g) || [])].slice(0, 4);
-  out.replaceChildren(title(el('code', {}, q)), config.people || $('names').checked ? el('p', {class: 'about'}, ...named.map(d => tag(d))) : '', el('p', {class: 'facts'}, facts.join(' · ')), incomplete(answer),
-    items.length ? list(items, i => [i.time && el('time', {datetime: i.time, class: 'more'}, new Date(i.time).toLocaleString())]) : el('p', {}, (answer.type === 'did' ? 'Nobody' : 'Nothing') + ', as far as the index knows. If you did not expect that, look whether the names are right.'),
-    nextPage(q, answer, page), refine(q, answer.type), changes(q), curlLine(method, params));
+async function showSet(out, q, paged, signal) {
+  if (!isSet(q) && /^[a-z0-9_-]+$/i.test(q)) throw new Refused('InvalidRequest', `${q} is neither a handle with a domain, such as alice.example.com, nor an expression, such as followers(@alice.example.com)`, config.handles && (() => `@${q}.bsky.social`));
+  const method = isOne(q) ? 'blue.skein.graph.list' : 'blue.skein.graph.query', params = {set: q, limit: '50'};
+  const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
+  const items = answer.items || answer.members.map(m => ({member: m})), whose = answer.type === 'did';
+  out.replaceChildren(title(el('code', {}, ...spell(q))), facts(counted(answer.total, whose ? 'account' : 'record'), paged.page > 1 && 'page ' + paged.page, answer.order === 'newest' && 'the newest first', took), incomplete(answer),
+    actions({method, params, total: answer.total, refine: refine(q, answer.type), watch: q}),
+    ...members({q}, paged, answer, items, i => [i.time && el('time', {datetime: i.time, class: 'more'}, new Date(i.time).toLocaleString())]));
   nameThem(out, signal);
 }
 
-const nextPage = (q, answer, page) => answer.cursor ? el('p', {}, link({q, cursor: answer.cursor, page: String(page + 1)}, 'The next page')) : '';
+const facts = (...all) => el('p', {class: 'facts'}, ...all.filter(Boolean).flatMap((f, i) => i ? [' · ', f] : [f]));
 
-// refine asks which of the members of a set are in another set, too: that is what sets are for.
-function refine(q, type) {
-  const ways = type === 'did' ? {
-    'follow the account': ['account', x => `intersect(${q}, followers(${x}))`], 'are followed by the account': ['account', x => `intersect(${q}, follows(${x}))`],
-    'are not followed by the account': ['account', x => `except(${q}, follows(${x}))`], 'liked the post': ['post', x => `intersect(${q}, likers(${x}))`],
-    'are on the list': ['list', x => `intersect(${q}, listed(${x}))`], 'are not on the list': ['list', x => `except(${q}, listed(${x}))`],
-    'block the account': ['account', x => `intersect(${q}, blockers(${x}))`],
-  } : /^\s*list(s|blocks)\s*\(/.test(q) ? {
-    'are blocked by the account': ['account', x => `intersect(${q}, listblocks(${x}))`], 'are not blocked by the account': ['account', x => `except(${q}, listblocks(${x}))`],
-  } : {
-    'are liked by the account': ['account', x => `intersect(${q}, likes(${x}))`], 'are not liked by the account': ['account', x => `except(${q}, likes(${x}))`],
-    'are reposted by the account': ['account', x => `intersect(${q}, reposts(${x}))`],
-  };
-  const way = el('select', {id: 'way', onchange: () => $('whom').setCustomValidity('')}, ...Object.keys(ways).map(w => el('option', {}, w)));
-  return subjectForm(el('label', {for: 'way'}, 'Which of these…'), way, 'Account, post or list', () => ways[way.value][0], x => ways[way.value][1](x));
+// members lists those of a page of an answer, and leads to the next page.
+const members = (state, {page}, {cursor, type}, items, more) => [
+  items.length ? list(items, more) : el('p', {}, (type === 'did' ? 'Nobody' : 'Nothing') + ', as far as the index knows. Are the names right?'),
+  cursor ? el('p', {}, link({...state, cursor, page: String(page + 1)}, 'The next page')) : ''];
+
+const howMany = ({page}, {cursor}, items, one) => page > 1 ? 'page ' + page : (cursor ? 'the first ' : '') + counted(items.length, one);
+
+// showFeed shows a page of a feed, as a viewer would see it.
+async function showFeed(out, name, viewer, paged, signal) {
+  const f = config.feeds.find(f => f.name === name), state = {feed: name, ...viewer && {viewer}};
+  if (!f) throw new Refused('UnknownFeed', `no feed ${name} can be previewed here (skein serve --feeds FILE --feed-preview)`);
+  const head = [title('Feed ' + name), el('p', {class: 'asks'}, el('code', {}, ...spell(f.shows))),
+    f.viewer ? subjectForm('As this account sees it', '', () => 'account', x => ({feed: name, viewer: x}), viewer) : ''];
+  if (f.viewer && !viewer) return out.replaceChildren(...head);
+  const method = 'app.bsky.feed.getFeedSkeleton', params = {feed: f.uri, limit: '50', ...viewer && {viewer}};
+  const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
+  const items = answer.feed.map(i => ({member: i.post}));
+  out.replaceChildren(...head, facts(howMany(paged, answer, items, 'post'), took), actions({method, params, most: 100}), ...members(state, paged, answer, items, () => []));
+  nameThem(out, signal);
 }
 
-// subjectForm asks for a subject, and goes to what make makes of it.
-function subjectForm(label, before, what, kind, make) {
-  const input = el('input', {id: 'whom', required: true, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', placeholder: config.handles ? '@alice.example.com' : 'did:plc:…', 'aria-label': what, oninput: () => input.setCustomValidity('')});
-  return el('form', {class: 'follow', onsubmit: e => {
-    e.preventDefault();
-    const x = subjectOf(clean(input.value)), wanted = kind();
-    if (x && x.kind === wanted) return go(make(x.name)).then(atAnswer);
-    input.setCustomValidity(wanted === 'account' ? `An account is needed here: ${config.handles ? 'a handle such as @alice.example.com, ' : ''}a DID, or its address at bsky.app` : `A ${wanted} is needed here: its AT URI, or its address at bsky.app`);
-    input.reportValidity();
-  }}, label, before, input, el('button', {}, 'Ask'));
-}
-
-// changes tells who enters and leaves a set from now on, over a websocket: a browser has few
-// other connections.
-function changes(q) {
-  if (indexing === false) return ''; // it hears of none
-  const list = el('ol', {class: 'members', role: 'log', 'aria-label': 'Changes', hidden: true}), note = el('p', {class: 'facts', role: 'status'});
-  const what = 'Watch who enters and leaves';
-  let cursor = '', wait = 500, told = false;
-  const stop = said => {
-    if (watching) watching.close();
-    watching = null;
-    button.textContent = what;
-    note.textContent = said;
-  };
-  const connect = () => {
-    const w = new WebSocket(location.origin.replace(/^http/, 'ws') + '/xrpc/blue.skein.graph.subscribe?' + new URLSearchParams(cursor ? {set: q, cursor} : {set: q}));
-    const mine = watching = {close: () => { w.onclose = null; w.close(); }};
-    w.onmessage = e => {
-      const m = JSON.parse(e.data);
-      if (m.error) return;
-      cursor = m.cursor || cursor;
-      wait = 500;
-      if (m.reset && told) list.prepend(el('li', {}, 'Changes may be missing here.'));
-      told = true;
-      for (const [way, members] of [['entered', m.entered], ['left', m.left]]) {
-        for (const member of members || []) list.prepend(row(member, el('span', {class: 'more'}, way + ', ' + new Date().toLocaleTimeString())));
-      }
-      while (list.childElementCount > 100) list.lastChild.remove();
-      list.hidden = !list.childElementCount;
-      note.textContent = list.hidden ? 'Watching: nothing has changed yet.' : 'Watching.';
-      nameThem(list, pending.signal);
-    };
-    w.onclose = async () => {
-      if (!told) { // it may be refused: why, the other way of asking says
-        const response = await fetch('/xrpc/blue.skein.graph.subscribe?' + new URLSearchParams({set: q})).catch(() => null);
-        if (watching !== mine) return response && response.body && response.body.cancel();
-        if (response && !response.ok) return stop('This cannot be watched: ' + plain((await response.json().catch(() => ({}))).message) + '.');
-        if (response && response.body) response.body.cancel();
-      }
-      note.textContent = 'The connection is lost, and tried again…';
-      setTimeout(() => { if (watching === mine) connect(); }, wait);
-      wait = Math.min(2 * wait, 30_000);
-    };
-  };
-  const button = el('button', {type: 'button', class: 'plain', onclick: () => {
-    if (watching) return stop('');
-    button.textContent = 'Stop watching';
-    note.textContent = 'Watching…';
-    connect();
-  }}, what);
-  return el('div', {}, el('p', {}, button), note, list);
-}
-
-// What a ranking says: of all, and of one.
-const led = {likes: ['What is liked by ', 'liked by '], reposts: ['What is reposted by ', 'reposted by '], follows: ['Who is followed by ', 'followed by '], blocks: ['Who is blocked by ', 'blocked by '],
-  followers: ['Who follows ', 'follows '], blockers: ['Who blocks ', 'blocks '], listblocks: ['Which lists are blocked by ', 'blocked by ']};
+// What one of a ranking is, by those who are counted.
+const deeds = {likes: 'liked by ', reposts: 'reposted by ', follows: 'followed by ', blocks: 'blocked by ', listblocks: 'blocked by ', followers: 'follows ', blockers: 'blocks '};
 
 function rankTitle(p) {
-  const of = p.of || '', m = /^(follows|followers)\(([^(),]+)\)$/.exec(of);
-  const whom = !m ? 'the members of ' + of : m[1] === 'follows' ? 'those that ' + m[2] + ' follows' : 'those who follow ' + m[2];
+  const of = p.of || '', m = /^follow(s|ers)\(([^(),]+)\)$/.exec(of);
+  const whom = !m ? 'the members of ' + of : m[1] === 's' ? `those that ${m[2]} follows` : 'those who follow ' + m[2];
   const when = (p.since ? (/^\d+[a-z]+$/.test(p.since) ? ', in the last ' : ', since ') + p.since : '') + (p.until ? ', until ' + p.until : '');
-  return (led[p.via] ? led[p.via][0] : p.via + ' of ') + whom + when + (p.by === 'lift' || p.by === 'share' ? ', more than by everybody' : '');
+  const who = {likes: 'What is ', reposts: 'What is ', listblocks: 'Which lists are ', followers: 'Who ', blockers: 'Who '}[p.via] || 'Who is ';
+  return (deeds[p.via] ? who + deeds[p.via] : p.via + ' of ') + whom + when + (/lift|share/.test(p.by) ? ', more than by everybody' : '');
 }
 
-async function showRank(out, q, given, cursor, page, signal) {
-  const params = {limit: '50', ...given};
-  if (cursor) params.cursor = cursor;
-  const {answer, took} = await ask('blue.skein.graph.rank', params, signal);
-  const part = i => params.by === 'lift' ? `, ${(i.lift / 1e6).toFixed(1)} times as many as by chance` : params.by === 'share' ? `, ${(i.share / 1e4).toFixed(1)} % of its ` + number.format(i.total) : '';
-  out.replaceChildren(title(rankTitle(params)), el('p', {class: 'facts'}, (page > 1 ? 'page ' + page : (answer.cursor ? 'the first ' : '') + counted(answer.items.length, 'result')) + ' · ' + took), incomplete(answer),
-    answer.items.length ? list(answer.items, i => [el('span', {class: 'more'}, (led[params.via] ? led[params.via][1] : '') + number.format(i.count) + (answer.of ? ' of ' + number.format(answer.of) : '') + part(i))]) : el('p', {}, 'Nothing, as far as the index knows.'),
-    nextPage(q, answer, page), curlLine('blue.skein.graph.rank', params));
+// opened is the set of those that a count of a ranking counts, where there is one.
+function opened(params, member) {
+  const k = kinds.find(k => k.forward && (k.forward === params.via || k.reverse === params.via));
+  if (!k || !params.of) return null;
+  const window = ['since', 'until'].filter(w => params[w]).map(w => `, ${w}=${params[w]}`).join('');
+  return `intersect(${params.of}, ${k.forward === params.via ? k.reverse : k.forward}(${member}${window}))`;
+}
+
+async function showRank(out, q, given, paged, signal) {
+  const method = 'blue.skein.graph.rank', params = {limit: '50', ...given};
+  const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
+  const part = i => i.lift ? `, ${(i.lift / 1e6).toFixed(1)} times as many as by chance` : i.share ? `, ${(i.share / 1e4).toFixed(1)} % of its ` + number.format(i.total) : '';
+  const count = i => {
+    const text = (deeds[params.via] || '') + number.format(i.count), set = opened(params, i.member);
+    return [el('span', {class: 'more'}, set ? link({q: set}, text) : text, part(i))];
+  };
+  out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), link({q: params.of}, 'of ' + (answer.of ? counted(answer.of, 'account') : 'these accounts')), took), incomplete(answer),
+    actions({method, params, whole: Boolean(given.limit)}), ...members({q}, paged, answer, answer.items, count));
   nameThem(out, signal);
 }
-
-// tag is a member in a line of text.
-const tag = member => el('span', {class: 'tag', 'data-member': member}, el('span', {class: 'who'}, link({q: member}, el('span', {class: 'it'}, member))));
 
 // list lists members, each with what is known of it besides.
 const list = (items, more) => el('ol', {class: 'members'}, ...items.map(i => row(i.member, ...more(i).filter(Boolean))));
@@ -361,11 +283,10 @@ function outside(member) {
   return 'https://bsky.app/profile/' + m[1] + (kind ? '/' + kind + '/' + m[3] : '');
 }
 
-// ---- one account, post or list ----
-
+// showSubject shows an account, a post or a list: what can be asked of it.
 async function showSubject(out, s, signal) {
   const x = s.name;
-  if (x.startsWith('@') && !x.includes('.')) throw new Refused('InvalidRequest', `${x} is no handle: those have a domain, such as ${x}.bsky.social`);
+  if (x.startsWith('@') && !x.includes('.')) throw new Refused('InvalidRequest', `${x} is no handle: those have a domain, such as ${x}.bsky.social`, () => x + '.bsky.social');
   let cards, form = '';
   if (s.kind === 'account') {
     cards = [['Followers', `followers(${x})`], ['Follows', `follows(${x})`], ['Mutual', `intersect(follows(${x}), followers(${x}))`],
@@ -374,17 +295,18 @@ async function showSubject(out, s, signal) {
       ['Similar accounts', rankText({of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`}), 'followed by its followers, more than by everybody']];
   } else if (s.kind === 'list') {
     cards = [['On the list', `listed(${x})`], ['Who blocks it', `listblockers(${x})`]];
-    form = subjectForm(el('label', {for: 'whom'}, 'Who of the list’s members follow this account?'), '', 'Account', () => 'account', a => `intersect(listed(${x}), followers(${a}))`);
+    form = subjectForm('Who of the list’s members follow this account?', '', () => 'account', a => ({q: `intersect(listed(${x}), followers(${a}))`}));
   } else {
     cards = [['Likers', `likers(${x})`], ['Reposters', `reposters(${x})`]];
     for (const k of kinds) {
       if (k.names === 'uri' && k.reverse && !['likers', 'reposters', 'listblockers'].includes(k.reverse)) cards.push([k.reverse, `${k.reverse}(${x})`]);
     }
-    form = subjectForm(el('label', {for: 'whom'}, 'Who of those that this account follows liked it?'), '', 'Account', () => 'account', a => `intersect(follows(${a}), likers(${x}))`);
+    form = subjectForm('Who of those that this account follows liked it?', '', () => 'account', a => ({q: `intersect(follows(${a}), likers(${x}))`}));
   }
   const counts = cards.map(([, , note]) => el('small', {}, note || '…'));
   const about = el('p', {class: 'facts'}, ' '), warning = el('p', {class: 'warn', hidden: true});
-  if (s.owner) about.replaceChildren('By ', tag(s.owner));
+  const by = owner => about.replaceChildren('By ', el('span', {class: 'tag', 'data-member': owner}, el('span', {class: 'who'}, link({q: owner}, el('span', {class: 'it'}, 'its author')))));
+  if (s.owner) by(s.owner);
   const heading = title(el('span', {class: 'who'}, el('span', {class: 'it'}, x)), ' ', atBluesky(s.kind === 'account' ? 'https://bsky.app/profile/' + x.replace(/^@/, '') : x.startsWith('at:') ? outside(x) : x, x));
   heading.classList.add('subject');
   heading.dataset.member = x;
@@ -393,22 +315,30 @@ async function showSubject(out, s, signal) {
   if (x.startsWith('https:')) { // what its AT URI is, only the server knows
     ask('blue.skein.graph.query', {set: `members(${x})`}, signal).then(({answer}) => {
       heading.dataset.member = answer.members[0];
-      about.replaceChildren('By ', tag(ownerOf(answer.members[0])));
+      by(ownerOf(answer.members[0]));
       nameThem(out, signal);
     }).catch(() => { /* the cards say what is wrong */ });
   }
   const failed = await Promise.all(cards.map(async ([, q, note], i) => {
     if (note) return null;
+    // What has nothing in it, or cannot be counted, is nothing to open.
+    const close = said => {
+      counts[i].textContent = said;
+      const a = counts[i].parentElement;
+      if (a.href) a.replaceWith(el('div', {}, ...a.childNodes));
+    };
     try {
       const {answer} = await ask('blue.skein.graph.query', {set: q, count: 'true'}, signal);
-      counts[i].textContent = (answer.incomplete ? 'at least ' : '') + number.format(answer.total);
+      const total = (answer.incomplete ? 'at least ' : '') + number.format(answer.total);
+      if (answer.total) counts[i].textContent = total;
+      else close(total);
       if (answer.incomplete && warning.hidden) {
         warning.textContent = 'This may not be complete: ' + answer.reason + '.';
         warning.hidden = false;
       }
     } catch (e) {
       if (e.name === 'AbortError') throw e;
-      counts[i].textContent = '–';
+      close(plain(e.message));
       return e;
     }
   }));
@@ -416,65 +346,7 @@ async function showSubject(out, s, signal) {
   if (errors.length && errors.length === cards.filter(c => !c[2]).length) throw new Refused(errors[0].name, plain(errors[0].message)); // of the name, then
   if (s.kind === 'account') {
     const {answer} = await ask('blue.skein.graph.getAccount', {did: x}, signal);
-    about.textContent = (x === answer.did ? '' : answer.did + ' · ') + answer.description;
+    about.textContent = (heading.querySelector('.it').textContent === answer.did ? '' : answer.did + ' · ') + answer.description;
     if (x.startsWith('@')) handles.set(answer.did, x);
   }
-}
-
-// ---- who accounts are and what posts say, if the viewer allows it ----
-
-// What is known of them: profiles by DID and by handle, null for those that there are none of.
-const profiles = new Map(), texts = new Map(), handles = new Map();
-const isPost = member => /^at:\/\/[^/]+\/app\.bsky\.feed\.post\//.test(member);
-const ownerOf = member => member.replace(/^(at:\/\/|@)/, '').split('/')[0];
-
-function keepProfile(p) {
-  profiles.set(p.did, p);
-  profiles.set(p.handle, p);
-}
-
-// nameThem says who the members are that are shown.
-async function nameThem(out, signal) {
-  const shown = [...out.querySelectorAll('[data-member]')], allowed = config.people || $('names').checked;
-  const paint = () => shown.forEach(e => describe(e, allowed));
-  paint();
-  if (!allowed) return;
-  const service = config.people ? '/xrpc/' : 'https://public.api.bsky.app/xrpc/', members = shown.map(e => e.dataset.member);
-  const learnOf = async (method, parameter, wanted, known, keep) => {
-    const unknown = [...new Set(wanted)].filter(x => !known.has(x));
-    for (let i = 0; i < unknown.length; i += 25) {
-      const some = unknown.slice(i, i + 25);
-      const response = await fetch(service + method + '?' + some.map(x => parameter + '=' + encodeURIComponent(x)).join('&'), {signal, referrerPolicy: 'no-referrer'});
-      if (!response.ok) return;
-      keep(await response.json());
-      for (const x of some) if (!known.has(x)) known.set(x, null);
-      paint();
-    }
-  };
-  try {
-    await learnOf('app.bsky.feed.getPosts', 'uris', members.filter(isPost), texts, a => { for (const p of a.posts) { texts.set(p.uri, p.record.text || ''); keepProfile(p.author); } });
-    await learnOf('app.bsky.actor.getProfiles', 'actors', members.map(ownerOf), profiles, a => a.profiles.forEach(keepProfile));
-    $('names-failed').hidden = true;
-  } catch (e) {
-    $('names-failed').hidden = e.name === 'AbortError' || config.people;
-  }
-}
-
-// describe says of one element who it is about.
-function describe(e, allowed) {
-  const member = e.dataset.member, p = allowed ? profiles.get(ownerOf(member)) : null, words = allowed && texts.get(member), who = e.querySelector('.who');
-  if (!p) {
-    if (handles.has(member)) who.querySelector('.it').textContent = handles.get(member);
-    return;
-  }
-  if (e.dataset.named === 'all' || e.dataset.named === 'owner' && !words) return;
-  if (!e.dataset.named) {
-    who.prepend(el('b', {}, p.displayName || p.handle), ' ');
-    if (p.avatar && (config.people ? p.avatar.startsWith('/') : p.avatar.startsWith('https://cdn.bsky.app/'))) e.prepend(el('img', {src: p.avatar, alt: '', loading: 'lazy', referrerpolicy: 'no-referrer'}));
-  }
-  const it = who.querySelector('.it');
-  it.title = member;
-  if (!member.startsWith('at:')) it.textContent = '@' + p.handle;
-  else if (words) { it.textContent = words; it.classList.add('words'); }
-  e.dataset.named = words || !isPost(member) ? 'all' : 'owner';
 }

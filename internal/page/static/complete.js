@@ -9,7 +9,7 @@ const meanings = {
   rank: 'what the members of a set like most, follow most, …: of= a set, via= likes, follows, …',
 };
 const parts = [['since=', 'a date, a time, or an age such as 24h or 7d'], ['until=', 'the same'], ['of=', 'the set to rank by'], ['via=', 'likes, follows, reposts, …'], ['by=', 'count, share or lift'], ['except=', 'a set of what is left out'], ['min=', 'the lowest count'], ['subjectsSince=', 'of posts, those that are not older']];
-const values = {via: ['likes', 'follows', 'followers', 'reposts', 'blocks', 'blockers', 'listblocks'], by: ['count', 'share', 'lift']};
+const values = {via: Object.keys(deeds), by: ['count', 'share', 'lift']};
 
 let kinds = [], words = [];
 
@@ -18,9 +18,7 @@ async function learn() {
     kinds = (await ask('blue.skein.graph.getStats', {})).answer.kinds;
   } catch { kinds = []; }
   const names = new Set(Object.keys(meanings));
-  for (const k of kinds) {
-    if (k.forward) { names.add(k.forward); names.add(k.reverse); }
-  }
+  for (const k of kinds.filter(k => k.forward)) names.add(k.forward).add(k.reverse);
   words = [...names].map(w => [w, meanings[w] || 'by ' + (kinds.find(k => k.forward === w || k.reverse === w) || {}).collection]);
   $('what').replaceChildren(...words.map(([word, what]) => el('div', {}, el('dt', {}, el('button', {type: 'button', class: 'plain', onclick: () => start(word)}, word + '(…)')), el('dd', {}, what))));
 }
@@ -96,7 +94,7 @@ function keys(e) {
 $('ask').addEventListener('submit', e => {
   e.preventDefault();
   hideCompletion();
-  go(clean($('q').value));
+  go({q: clean($('q').value)});
 });
 $('q').addEventListener('input', complete);
 $('q').addEventListener('keydown', keys);
@@ -116,10 +114,9 @@ addEventListener('popstate', async e => {
 
 // Where the browser keeps nothing, names are asked for anew.
 const keep = {
-  get: () => { try { return localStorage.getItem('names') === 'yes'; } catch { return false; } },
+  get: () => { try { const kept = localStorage.getItem('names'); return kept && kept === 'yes'; } catch { return null; } },
   set: yes => { try { localStorage.setItem('names', yes ? 'yes' : 'no'); } catch { /* only for this page, then */ } },
 };
-$('names').checked = keep.get();
 $('names').addEventListener('change', () => {
   keep.set($('names').checked);
   show();

@@ -1,23 +1,45 @@
 // What the index is doing now: drawn from what the server sends once a second.
 'use strict';
 
-
 const rough = new Intl.NumberFormat(undefined, {notation: 'compact', maximumFractionDigits: 1});
 const bytes = n => n < 1 ? '–' : ['B', 'KiB', 'MiB', 'GiB', 'TiB'].reduce((s, u, i) => n >= 1024 ** i ? (n / 1024 ** i).toFixed(i && n / 1024 ** i < 10 ? 1 : 0) + ' ' + u : s, '');
 const quarter = 900; // seconds
 let eventRates = [], edgeRates = [];
 
-function draw(id, values) {
-  // A burst, as of what lay behind at the start, would make all else flat: it is cut.
-  const sorted = [...values].sort((a, b) => a - b), at = q => sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] || 0;
-  const low = Math.min(0, at(0.1)), high = Math.max(1, Math.min(at(1), 3 * at(0.9)));
-  const span = Math.max(60, values.length); // seconds shown
-  const x = i => (quarter * (span - values.length + i + 1) / span).toFixed(1);
-  const y = v => Math.min(79, Math.max(1, 78 - 76 * (v - low) / (high - low))).toFixed(1);
-  const line = values.map((v, i) => (i ? 'L' : 'M') + x(i) + ' ' + y(v)).join('');
-  const svg = $(id);
-  svg.querySelector('.line').setAttribute('d', line);
-  svg.querySelector('.area').setAttribute('d', values.length ? line + `L${quarter} ${y(0)}L${x(0)} ${y(0)}Z` : '');
+// scale picks what the axis spans, and its steps: three times the median. What is higher, such
+// as the burst at a start, would flatten all else: it is cut, and marked.
+function scale(values) {
+  const sorted = [...values].sort((a, b) => a - b), at = q => sorted[Math.floor(q * (sorted.length - 1))] || 0;
+  const top = Math.min(at(1), [3 * at(0.5), 1.25 * at(0.95)].find(v => v > 0) || at(1)), bottom = at(0.05) < 0 ? Math.max(at(0), 1.25 * at(0.05)) : 0;
+  const rough = Math.max(1, top - bottom, 1) / 3, power = 10 ** Math.floor(Math.log10(rough)), step = Math.max(1, power * [1, 2, 5, 10].find(n => n * power >= rough));
+  return {step, low: step * Math.floor(bottom / step), high: step * Math.max(1, Math.ceil(top / step)), most: at(1), least: at(0)};
+}
+
+const span = s => s < 120 ? s + ' s' : Math.round(s / 60) + ' min';
+
+for (const id of ['events-chart', 'edges-chart']) {
+  $(id).insertAdjacentHTML('beforeend', '<div class="plot" role="img"><svg viewBox="0 0 900 100" preserveAspectRatio="none" aria-hidden="true"><path class="grid"/><path class="area"/><path class="line"/></svg></div><p class="ages"></p>');
+}
+
+function draw(id, what, values) {
+  const figure = $(id), plot = figure.querySelector('.plot'), {step, low, high, most, least} = scale(values);
+  const seconds = Math.max(60, values.length); // shown
+  const x = i => quarter * (seconds - values.length + i + 1) / seconds, y = v => Math.min(100, Math.max(0, 100 * (high - v) / (high - low)));
+  const line = values.map((v, i) => (i ? 'L' : 'M') + x(i).toFixed(1) + ' ' + y(v).toFixed(1)).join('');
+  const ticks = Array.from({length: Math.round((high - low) / step) + 1}, (_, i) => low + i * step);
+  figure.querySelector('.grid').setAttribute('d', ticks.map(t => `M0 ${y(t)}H${quarter}`).join(''));
+  figure.querySelector('.line').setAttribute('d', line);
+  figure.querySelector('.area').setAttribute('d', values.length ? line + `V${y(0)}H${x(0).toFixed(1)}Z` : '');
+  plot.querySelectorAll('span').forEach(e => e.remove());
+  const label = (text, kind, side, at) => {
+    const e = el('span', {class: kind, 'aria-hidden': 'true'}, text);
+    e.style[side] = at + '%';
+    plot.append(e);
+  };
+  for (const t of ticks) label(rough.format(t), 'tick', 'top', y(t));
+  if (most > high) label('▲ ' + rough.format(most), 'peak', 'left', Math.min(88, x(values.indexOf(most)) / quarter * 100));
+  figure.querySelector('.ages').replaceChildren(...[span(seconds) + ' ago', span(Math.round(seconds / 2)), 'now'].map(t => el('span', {}, t)));
+  plot.setAttribute('aria-label', `${what} per second in the last ${span(seconds)}: ${number.format(least)} to ${number.format(most)}, now ${number.format(values.at(-1) || 0)}`);
 }
 
 function tile(name, value, note) {
@@ -40,8 +62,8 @@ function live(m) {
   edgeRates = edgeRates.slice(-quarter);
   $('events-rate').textContent = number.format(m.eventRate);
   $('edges-rate').textContent = number.format(m.edgeRate);
-  draw('events-chart', eventRates);
-  draw('edges-chart', edgeRates);
+  draw('events-chart', 'Events', eventRates);
+  draw('edges-chart', 'Edges', edgeRates);
   const state = states[m.state] || m.state;
   tell(m.state === 'live' || m.state === 'off' ? 'live' : m.state === 'blocked' || m.state === 'unknown' ? 'bad' : '', state, m.state === 'live' && m.lag !== undefined ? `, ${ago(m.lag)} behind` : '');
   $('version').textContent = 'skein ' + m.version + ', ' + m.engine;
@@ -49,7 +71,7 @@ function live(m) {
   $('tiles').replaceChildren(
     tile('Edges', rough.format(m.edges)), tile('Accounts', rough.format(c.accounts), c.hidden ? rough.format(c.hidden) + ' not active' : ''),
     tile('Past indexed', c.accounts ? (100 * c.complete / c.accounts).toFixed(c.complete < c.accounts ? 1 : 0) + ' %' : '–', c.complete ? `of ${rough.format(c.accounts)} accounts` : 'it is not fetched'),
-    tile('Repos to fetch', m.waiting === undefined ? '–' : number.format(m.waiting)), tile('With gaps', number.format(c.desynchronized), 'accounts that something was missed of'),
+    tile('Repos to fetch', m.waiting === undefined ? '–' : number.format(m.waiting)), tile('With gaps', number.format(c.desynchronized), 'accounts with missed events'),
     tile('Cursor', m.cursor === undefined ? '–' : number.format(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)));
   $('kinds').replaceChildren(...Object.entries(c.records).filter(([k, n]) => n && k !== 'listitem_list').sort((a, b) => b[1] - a[1]).map(([k, n]) => tile(k, rough.format(n))));
 }

@@ -60,6 +60,45 @@ func (c *Client) do(ctx context.Context, method, path, contentType, auth string,
 	return b, nil
 }
 
+// PutRecord puts a record, which the PDS must know the lexicon of and find valid.
+func (c *Client) PutRecord(ctx context.Context, a Account, collection, rkey string, record json.RawMessage) error {
+	return c.call(ctx, "com.atproto.repo.putRecord", a.JWT, map[string]any{"repo": a.DID, "collection": collection, "rkey": rkey, "record": record, "validate": true}, nil)
+}
+
+// Proxied asks a query of another service through the PDS, as a client does: service is
+// DID#ENTRY (https://atproto.com/specs/xrpc#service-proxying).
+func (c *Client) Proxied(ctx context.Context, a Account, service, method string, q url.Values) (status int, body []byte, err error) {
+	return c.Get(ctx, "/xrpc/"+method+"?"+q.Encode(), map[string]string{"Authorization": "Bearer " + a.JWT, "atproto-proxy": service})
+}
+
+// Get gets a path, with these headers.
+func (c *Client) Get(ctx context.Context, path string, headers map[string]string) (status int, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+path, nil)
+	if err != nil {
+		return 0, nil, fmt.Errorf("peers: %w", err)
+	}
+	for name, value := range headers {
+		req.Header.Set(name, value)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return 0, nil, fmt.Errorf("peers: %s: %w", path, err)
+	}
+	body, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, body, errors.Join(err, resp.Body.Close())
+}
+
+// ServiceAuth has the PDS sign a token of an account for a method of a service.
+func (c *Client) ServiceAuth(ctx context.Context, a Account, aud, lxm string) (string, error) {
+	b, err := c.do(ctx, http.MethodGet, "com.atproto.server.getServiceAuth?"+url.Values{"aud": {aud}, "lxm": {lxm}}.Encode(), "", a.JWT, nil)
+	if err != nil {
+		return "", err
+	}
+	var out struct{ Token string }
+	err = json.Unmarshal(b, &out)
+	return out.Token, err
+}
+
 // call calls a procedure with JSON, and reads its answer into out if that is not nil.
 func (c *Client) call(ctx context.Context, method, auth string, in, out any) error {
 	body, err := json.Marshal(in)

@@ -31,31 +31,14 @@ func TestFeed(t *testing.T) {
 	}
 	n := newNetwork(t, kit, 7)
 	viewer := n.accounts[0]
-	var want []string
-	for i := range 12 {
-		post := fmt.Sprintf("at://%s/app.bsky.feed.post/3kaaaaaaaaa%c2", n.accounts[1].DID, 'a'+i)
-		want = append(want, post)
-		err := n.client.ApplyWrites(t.Context(), viewer.Account, peers.Write{Collection: "app.bsky.feed.like", Rkey: fmt.Sprintf("3kbbbbbbbbb%c2", 'a'+i), Value: map[string]any{
-			"$type": "app.bsky.feed.like", "createdAt": "2026-01-01T00:00:00Z", "subject": map[string]string{"uri": post, "cid": "bafyreibjifzpqj6o6wcq3hejh7y4z4z2vmiklkvykc57tw3pcbx3kxifpm"},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	want := n.likes(viewer, 12)
 	feeds := filepath.Join(n.dir, "feeds")
 	if err := os.WriteFile(feeds, []byte("mine = likes($viewer)\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n.flags = []string{"--feeds", feeds, "--feed-host", "feeds.example.com", "--plc", fmt.Sprintf("http://127.0.0.1:%d", n.plcPort), "--allow-private-hosts"}
 	n.follow("--relay", fmt.Sprintf("ws://127.0.0.1:%d", n.pdsPort), "--cursor", "0")
-	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		if strings.Contains(n.get(n.index.api+"/xrpc/blue.skein.graph.query?count=true&set=likes("+viewer.DID+")"), `"total":12`) {
-			break
-		}
-		if time.Since(began) > time.Minute {
-			t.Fatal("the likes are not indexed in a minute")
-		}
-	}
+	n.indexed("likes("+viewer.DID+")", 12)
 	var out feedAnswers
 	b, err := kit.Feed(t.Context(), n.log, n.pdsPort, viewer.DID, n.index.api, "at://did:web:feeds.example.com/app.bsky.feed.generator/mine")
 	if err != nil {
@@ -68,13 +51,48 @@ func TestFeed(t *testing.T) {
 	if out.DID != viewer.DID || out.Service.DID != "did:web:feeds.example.com" || out.Good.Status != 200 || !slices.Equal(out.Good.Posts, want) {
 		t.Errorf("%s, want %q", b, want)
 	}
-	for name, a := range map[string]asked{"none": out.None, "audience": out.Audience, "method": out.Method, "forged": out.Forged, "expired": out.Expired} {
+	if out.Entry.Status != 200 || !slices.Equal(out.Entry.Posts, want) {
+		t.Errorf("a token for the service's entry: %+v", out.Entry)
+	}
+	if out.Again.Error != "JwtReplayed" {
+		t.Errorf("a token used again: %+v", out.Again)
+	}
+	for name, a := range map[string]asked{"none": out.None, "again": out.Again, "audience": out.Audience, "another entry": out.OtherEntry, "method": out.Method, "forged": out.Forged, "expired": out.Expired} {
 		if a.Status != 401 || len(a.Posts) > 0 {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
 	if !strings.Contains(out.Expired.Message, "expired") {
 		t.Errorf("expired: %+v", out.Expired)
+	}
+}
+
+// likes has an account like so many posts of another, which are returned, the oldest first.
+func (n *network) likes(a *account, count int) (posts []string) {
+	n.t.Helper()
+	for i := range count {
+		post := fmt.Sprintf("at://%s/app.bsky.feed.post/3kaaaaaaaaa%c2", n.accounts[1].DID, 'a'+i)
+		posts = append(posts, post)
+		err := n.client.ApplyWrites(n.t.Context(), a.Account, peers.Write{Collection: "app.bsky.feed.like", Rkey: fmt.Sprintf("3kbbbbbbbbb%c2", 'a'+i), Value: map[string]any{
+			"$type": "app.bsky.feed.like", "createdAt": "2026-01-01T00:00:00Z", "subject": map[string]string{"uri": post, "cid": "bafyreibjifzpqj6o6wcq3hejh7y4z4z2vmiklkvykc57tw3pcbx3kxifpm"},
+		}})
+		if err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	return posts
+}
+
+// indexed waits until a set has so many members.
+func (n *network) indexed(set string, members int) {
+	n.t.Helper()
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		if strings.Contains(n.get(n.index.api+"/xrpc/blue.skein.graph.query?count=true&set="+set), fmt.Sprintf(`"total":%d`, members)) {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			n.t.Fatalf("%s has not %d members in a minute", set, members)
+		}
 	}
 }
 
@@ -88,5 +106,6 @@ type asked struct {
 type feedAnswers struct {
 	DID                                           string
 	Service                                       struct{ DID string }
-	Good, None, Audience, Method, Forged, Expired asked
+	Good, Entry, Again, None                      asked
+	Audience, OtherEntry, Method, Forged, Expired asked
 }

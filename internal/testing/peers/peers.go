@@ -151,11 +151,21 @@ func (k *Kit) Crawl(log io.Writer, dir string, pds int, seq int64) error {
 // Feed asks for a feed at api as a client does, for a user of a PDS, with good tokens and
 // bad ones, and returns what came of each, as JSON (peers.mjs).
 func (k *Kit) Feed(ctx context.Context, log io.Writer, pds int, user, api, feed string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, k.node, k.script, "feed", "--pds-port", strconv.Itoa(pds), "--user", user, "--api", api, "--feed", feed)
+	return k.output(ctx, log, "feed", "--pds-port", strconv.Itoa(pds), "--user", user, "--api", api, "--feed", feed)
+}
+
+// Lexicons has @atproto/lexicon read the lexicons in a folder, and returns their ids as JSON.
+func (k *Kit) Lexicons(ctx context.Context, log io.Writer, dir string) ([]byte, error) {
+	return k.output(ctx, log, "lexicons", "--records", dir)
+}
+
+// output runs peers.mjs to its end, and returns what it prints.
+func (k *Kit) output(ctx context.Context, log io.Writer, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, k.node, append([]string{k.script}, args...)...)
 	cmd.Stderr = log
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("peers: asking for a feed: %w", err)
+		return nil, fmt.Errorf("peers: %s: %w", args[0], err)
 	}
 	return out, nil
 }

@@ -6,6 +6,7 @@
 //   node peers.mjs pds   --plc-port N --pds-port N --data DIR [--crawler URL]
 //   node peers.mjs crawl --relay-db FILE --pds-port N [--seq N]
 //   node peers.mjs feed  --pds-port N --user HANDLE --api URL --feed AT-URI
+//   node peers.mjs lexicons --records DIR
 //
 // plc    the DID directory. It keeps everything in memory: killing it loses
 //        every account's identity, so leave it running.
@@ -19,12 +20,13 @@
 //
 // feed   asks for a feed as a client does, with @atproto/api and tokens of a user of that
 //        PDS, good ones and bad ones, and prints what came of each as JSON.
+// lexicons  has @atproto/lexicon read the lexicons in DIR, and prints their ids as JSON.
 //
 // plc and pds print one line of JSON when they accept connections, and nothing
 // else on stdout; crawl prints its line when it is done. Any option may be given
 // as an environment variable instead: --pds-port as PDS_PORT. See NOTES.md.
 
-import { mkdirSync } from 'node:fs'
+import { mkdirSync, readFileSync, readdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 
@@ -126,11 +128,11 @@ async function feed() {
   const now = Math.floor(Date.now() / 1000)
   const token = async (p) => (await user.com.atproto.server.getServiceAuth(p)).data.token
   const soon = await token({ aud: service.did, lxm: method, exp: now + 2 })
-  const ask = async (authorization) => {
+  const ask = async (sign) => {
     try {
-      const headers = authorization ? { authorization: `Bearer ${authorization}` } : {}
       const posts = []
       for (let cursor; ; ) {
+        const headers = sign ? { authorization: `Bearer ${await sign()}` } : {} // each is good once
         const { data } = await generator.app.bsky.feed.getFeedSkeleton({ feed: option('feed'), limit: 5, cursor }, { headers })
         posts.push(...data.feed.map((item) => item.post))
         if (!(cursor = data.cursor)) return { status: 200, posts }
@@ -139,21 +141,32 @@ async function feed() {
       return { status: err.status, error: err.error, message: err.message }
     }
   }
-  const good = await token({ aud: service.did, lxm: method })
+  const once = await token({ aud: service.did, lxm: method })
   const result = {
     did: user.did,
     service,
-    good: await ask(good),
+    good: await ask(() => token({ aud: service.did, lxm: method })),
+    entry: await ask(() => token({ aud: service.did + '#bsky_fg', lxm: method })),
+    again: await ask(() => once), // its second page
     none: await ask(),
-    audience: await ask(await token({ aud: 'did:web:other.example.com', lxm: method })),
-    method: await ask(await token({ aud: service.did, lxm: 'app.bsky.feed.getTimeline' })),
-    forged: await ask(
-      await createServiceJwt({ iss: user.did, aud: service.did, lxm: method, keypair: await Secp256k1Keypair.create() }),
+    audience: await ask(() => token({ aud: 'did:web:other.example.com', lxm: method })),
+    otherEntry: await ask(() => token({ aud: service.did + '#skein_graph', lxm: method })),
+    method: await ask(() => token({ aud: service.did, lxm: 'app.bsky.feed.getTimeline' })),
+    forged: await ask(async () =>
+      createServiceJwt({ iss: user.did, aud: service.did, lxm: method, keypair: await Secp256k1Keypair.create() }),
     ),
   }
   await new Promise((resolve) => setTimeout(resolve, 9000)) // and five seconds of leeway
-  result.expired = await ask(soon)
+  result.expired = await ask(() => soon)
   process.stdout.write(JSON.stringify(result) + '\n')
+}
+
+async function lexicons() {
+  const { Lexicons, parseLexiconDoc } = await import('@atproto/lexicon')
+  const dir = resolve(option('records'))
+  const docs = readdirSync(dir).map((file) => parseLexiconDoc(JSON.parse(readFileSync(join(dir, file), 'utf8'))))
+  new Lexicons(docs)
+  process.stdout.write(JSON.stringify(docs.map((doc) => doc.id)) + '\n')
 }
 
 // listenOnLoopback makes app.listen(port), which both servers call and which
@@ -179,12 +192,12 @@ function option(name, fallback) {
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: Object.fromEntries(
-    ['plc-port', 'pds-port', 'data', 'crawler', 'relay-db', 'seq', 'user', 'api', 'feed'].map((name) => [name, { type: 'string' }]),
+    ['plc-port', 'pds-port', 'data', 'crawler', 'relay-db', 'seq', 'user', 'api', 'feed', 'records'].map((name) => [name, { type: 'string' }]),
   ),
 })
-const mode = { plc, pds, crawl, feed }[positionals[0]]
+const mode = { plc, pds, crawl, feed, lexicons }[positionals[0]]
 if (!mode || positionals.length !== 1) {
-  console.error('usage: node peers.mjs plc|pds|crawl|feed [options], see the top of the file')
+  console.error('usage: node peers.mjs plc|pds|crawl|feed|lexicons [options], see the top of the file')
   process.exit(2)
 }
 await mode()

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -140,6 +141,13 @@ func (c *Cluster) Down() error {
 	c.process = nil
 	return err
 }
+
+// Pause has the server process stand still, as a machine does that swaps, or whose disk hangs,
+// until Resume.
+func (c *Cluster) Pause() error { return c.process.Process.Signal(syscall.SIGSTOP) }
+
+// Resume has it go on.
+func (c *Cluster) Resume() error { return c.process.Process.Signal(syscall.SIGCONT) }
 
 // Ready waits until the cluster answers.
 func (c *Cluster) Ready() error { return c.run("getversion") }

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"skein.blue/internal/lexicon"
+)
+
+// python returns the text of methods.py.
+func python(all []file) string {
+	var types, methods, asyncMethods strings.Builder
+	var names []string
+	for i := range all {
+		l := &all[i]
+		for _, def := range slices.Sorted(maps.Keys(l.Defs)) {
+			d := l.Defs[def]
+			switch {
+			case def != "main":
+				l.pyTyped(&types, def, d.Description, &d)
+				names = append(names, l.typeName(def))
+			case d.Output != nil:
+				l.pyTyped(&types, "output", d.Description, &d.Output.Schema)
+				names = append(names, l.typeName("output"))
+			}
+		}
+		l.pyMethod(&methods, "", "")
+		l.pyMethod(&asyncMethods, "async ", "await ")
+	}
+	var b strings.Builder
+	b.WriteString("\"\"\"Made from the lexicons by go run ./clients/generate. Do not edit.\"\"\"\n\nfrom __future__ import annotations\n\nfrom typing import Any, Dict, FrozenSet, List, Literal, Optional, Sequence, TypedDict, Union\n\n")
+	fmt.Fprintf(&b, "__all__ = [\n    \"%s\",\n]\n\n", strings.Join(names, "\",\n    \""))
+	fmt.Fprintf(&b, "#: The methods that a server also takes by POST, as a form.\nFORMS: FrozenSet[str] = frozenset({\"%s\"})\n\n\n", strings.Join(forms, `", "`))
+	b.WriteString(types.String())
+	b.WriteString("class Methods:\n    \"\"\"The methods of a server.\"\"\"\n\n    def _call(self, nsid: str, params: Dict[str, Any]) -> Any:\n        raise NotImplementedError\n")
+	b.WriteString(methods.String())
+	b.WriteString("\n\nclass AsyncMethods:\n    \"\"\"The methods of a server, to await.\"\"\"\n\n    async def _call(self, nsid: str, params: Dict[str, Any]) -> Any:\n        raise NotImplementedError\n")
+	b.WriteString(asyncMethods.String())
+	return b.String()
+}
+
+// pyMethod writes a method; before and await make it one of the async client.
+func (l *file) pyMethod(b *strings.Builder, before, await string) {
+	main := l.method()
+	if main == nil {
+		return
+	}
+	signature, given, described := "self", []string{}, ""
+	if p := main.Parameters; p != nil {
+		takes := func(name string) {
+			q := p.Properties[name]
+			given = append(given, fmt.Sprintf("%q: %s", name, pyName(name)))
+			signature += ", " + pyName(name) + ": " + l.pyParam(&q)
+			if q.Description != "" {
+				described += "\n        " + pyName(name) + ": " + q.Description
+			}
+		}
+		for _, name := range p.Required {
+			takes(name)
+		}
+		others := optional(p)
+		if len(others) > 0 {
+			signature += ", *"
+		}
+		for _, name := range others {
+			takes(name)
+			signature += " | None = None"
+		}
+	}
+	if described != "" {
+		described = "\n" + described + "\n        "
+	}
+	output := l.typeName("output")
+	fmt.Fprintf(b, "\n    %sdef %s(%s) -> %s:\n        \"\"\"%s%s\"\"\"\n        answer: %s = %sself._call(%q, {%s})\n        return answer\n",
+		before, snake(l.name()), signature, output, main.Description, described, output, await, l.ID, strings.Join(given, ", "))
+}
+
+// pyTyped writes the type of a definition. A TypedDict is total or it is not: what is required
+// stands in a class of its own, and $type, which is no name in Python, in another.
+func (l *file) pyTyped(b *strings.Builder, def, description string, d *lexicon.Def) {
+	name, base := l.typeName(def), "TypedDict"
+	if full := l.full("#" + def); l.tagged[full] {
+		base = "_" + name + "Type"
+		fmt.Fprintf(b, "%s = TypedDict(%q, {\"$type\": Literal[%q]})\n\n\n", base, base, full)
+	}
+	required := slices.Sorted(slices.Values(d.Required))
+	others := optional(d)
+	if len(others) == 0 {
+		l.pyClass(b, name+"("+base+")", description, d, required)
+		return
+	}
+	l.pyClass(b, "_"+name+"("+base+")", "", d, required)
+	l.pyClass(b, name+"(_"+name+", total=False)", description, d, others)
+}
+
+func (l *file) pyClass(b *strings.Builder, head, description string, d *lexicon.Def, fields []string) {
+	fmt.Fprintf(b, "class %s:\n", head)
+	if description != "" {
+		fmt.Fprintf(b, "    \"\"\"%s\"\"\"\n\n", description)
+	}
+	for _, p := range fields {
+		q := d.Properties[p]
+		if q.Description != "" {
+			fmt.Fprintf(b, "    #: %s\n", q.Description)
+		}
+		is := l.pyType(&q)
+		if slices.Contains(d.Nullable, p) {
+			is = "Optional[" + is + "]"
+		}
+		fmt.Fprintf(b, "    %s: %s\n", p, is)
+	}
+	if description == "" && len(fields) == 0 {
+		b.WriteString("    pass\n")
+	}
+	b.WriteString("\n\n")
+}
+
+func (l *file) pyType(d *lexicon.Def) string {
+	switch d.Type {
+	case "integer":
+		return "int"
+	case "boolean":
+		return "bool"
+	case "array":
+		return "List[" + l.pyType(d.Items) + "]"
+	case "ref":
+		return l.ref(d.Ref)
+	case "union":
+		var refs []string
+		for _, r := range d.Refs {
+			refs = append(refs, l.ref(r))
+		}
+		return "Union[" + strings.Join(refs, ", ") + "]"
+	case "unknown":
+		return "Dict[str, Any]"
+	}
+	values := func(list []string) string { return `Literal["` + strings.Join(list, `", "`) + `"]` }
+	switch {
+	case len(d.Enum) > 0:
+		return values(d.Enum)
+	case len(d.KnownValues) > 0:
+		return "Union[" + values(d.KnownValues) + ", str]"
+	}
+	return "str"
+}
+
+func (l *file) pyParam(d *lexicon.Def) string {
+	if d.Type == "array" {
+		return "Sequence[" + l.pyType(d.Items) + "]"
+	}
+	return l.pyType(d)
+}
+
+// pyName is the name of a parameter in Python: except and others are words of the language.
+func pyName(name string) string {
+	if slices.Contains([]string{"except", "from", "in", "is", "class", "set"}, name) {
+		return name + "_"
+	}
+	return snake(name)
+}
+
+// snake writes a name as Python does: get_stats.
+func snake(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		if r >= 'A' && r <= 'Z' {
+			b.WriteByte('_')
+			r += 'a' - 'A'
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"skein.blue/internal/lexicon"
+)
+
+// typescript returns the text of methods.ts.
+func typescript(all []file) string {
+	var b strings.Builder
+	b.WriteString("// Made from the lexicons by go run ./clients/generate. Do not edit.\nimport type {Call, CallOptions} from './call.js';\n\n")
+	for i := range all {
+		l := &all[i]
+		for _, def := range slices.Sorted(maps.Keys(l.Defs)) {
+			d := l.Defs[def]
+			if def != "main" {
+				l.tsInterface(&b, def, &d)
+				continue
+			}
+			if d.Parameters != nil {
+				l.tsInterface(&b, "params", d.Parameters)
+			}
+			if d.Output != nil {
+				l.tsInterface(&b, "output", &d.Output.Schema)
+			}
+		}
+	}
+	fmt.Fprintf(&b, "/** The methods that a server also takes by POST, as a form. */\nexport const forms: ReadonlySet<string> = new Set(['%s']);\n\n", strings.Join(forms, "', '"))
+	b.WriteString("/** The methods of a server. */\nexport class Methods {\n  protected readonly call: Call;\n\n  constructor(call: Call) {\n    this.call = call;\n  }\n")
+	for i := range all {
+		all[i].tsMethod(&b)
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+func (l *file) tsMethod(b *strings.Builder) {
+	main := l.method()
+	if main == nil {
+		return
+	}
+	params := "params: Record<string, never> = {}"
+	if main.Parameters != nil {
+		params = "params: " + l.typeName("params")
+	}
+	output := l.typeName("output")
+	fmt.Fprintf(b, "\n  /** %s */\n  %s(%s, options?: CallOptions): Promise<%s> {\n    return this.call('%s', params, options) as Promise<%s>;\n  }\n", main.Description, l.name(), params, output, l.ID, output)
+}
+
+func (l *file) tsInterface(b *strings.Builder, def string, d *lexicon.Def) {
+	if d.Description != "" {
+		fmt.Fprintf(b, "/** %s */\n", d.Description)
+	}
+	fmt.Fprintf(b, "export interface %s {\n", l.typeName(def))
+	if full := l.full("#" + def); l.tagged[full] {
+		fmt.Fprintf(b, "  $type: '%s';\n", full)
+	}
+	for _, p := range slices.Sorted(maps.Keys(d.Properties)) {
+		q := d.Properties[p]
+		if q.Description != "" {
+			fmt.Fprintf(b, "  /** %s */\n", q.Description)
+		}
+		mark, null := "?", ""
+		if slices.Contains(d.Required, p) {
+			mark = ""
+		}
+		if slices.Contains(d.Nullable, p) {
+			null = " | null"
+		}
+		fmt.Fprintf(b, "  %s%s: %s%s;\n", p, mark, l.tsType(&q), null)
+	}
+	b.WriteString("}\n\n")
+}
+
+func (l *file) tsType(d *lexicon.Def) string {
+	switch d.Type {
+	case "integer":
+		return "number"
+	case "boolean":
+		return "boolean"
+	case "array":
+		if of := l.tsType(d.Items); !strings.Contains(of, " ") {
+			return of + "[]"
+		}
+		return "(" + l.tsType(d.Items) + ")[]"
+	case "ref":
+		return l.ref(d.Ref)
+	case "union":
+		var refs []string
+		for _, r := range d.Refs {
+			refs = append(refs, l.ref(r))
+		}
+		return strings.Join(refs, " | ")
+	case "unknown":
+		return "Record<string, unknown>"
+	}
+	values := func(list []string) string { return "'" + strings.Join(list, "' | '") + "'" }
+	switch {
+	case len(d.Enum) > 0:
+		return values(d.Enum)
+	case len(d.KnownValues) > 0:
+		return values(d.KnownValues) + " | (string & {})"
+	}
+	return "string"
+}

@@ -1,0 +1,136 @@
+"""The client for asyncio. It needs httpx: pip install "skein-blue[async]"."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, AsyncIterator, Awaitable, Callable, Dict, Mapping, Optional, TypeVar
+
+from . import core, methods
+
+T = TypeVar("T")
+
+
+class AsyncPages(core.Walk[T], AsyncIterator[T]):
+    """The items of a set, page after page. Iterate over it once:
+
+        members = skein.members(set_)
+        async for did in members: ...
+        if members.incomplete: print(members.reason)
+    """
+
+    def __init__(self, fetch: Callable[[AsyncPages[T], Optional[str]], Awaitable[None]]) -> None:
+        super().__init__()
+        self._fetch = fetch
+
+    def __aiter__(self) -> AsyncPages[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        while not self._items:
+            if self._ended:
+                raise StopAsyncIteration
+            await self._fetch(self, self._cursor)
+        return self._items.popleft()
+
+
+class AsyncSkein(methods.AsyncMethods):
+    """A server. timeout is how many seconds it may be silent; headers go with every request,
+    such as {"Authorization": "Bearer …"}. Close it, or use it in async with:
+
+        async with AsyncSkein("http://127.0.0.1:3210") as skein: ...
+    """
+
+    def __init__(self, base: str = "http://127.0.0.1:3210", timeout: float = 30, headers: Optional[Mapping[str, str]] = None) -> None:
+        try:
+            import httpx
+        except ImportError:
+            raise ImportError('AsyncSkein needs httpx: pip install "skein-blue[async]"') from None
+        self.base = core.address(base)
+        self.timeout = timeout
+        self.headers: Dict[str, str] = dict(headers or {})
+        self._httpx = httpx
+        #: How a connection breaks, or cannot be made.
+        self._broken = (httpx.HTTPError, httpx.InvalidURL)
+        # Each subscription holds a connection: the pool must not run out of them.
+        self._client = httpx.AsyncClient(timeout=timeout, follow_redirects=True, limits=httpx.Limits(max_connections=None, max_keepalive_connections=20))
+
+    async def __aenter__(self) -> AsyncSkein:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._client.aclose()
+
+    def _open(self, asked: core.Request, timeout: Any) -> Any:
+        """Begins to ask, as a context."""
+        return self._client.stream("GET" if asked.body is None else "POST", asked.url, headers=asked.headers, content=asked.body, timeout=timeout)
+
+    async def _body(self, asked: core.Request, response: Any) -> bytes:
+        """The body of a response; raises its error."""
+        broken: Optional[Exception] = None
+        body = b""
+        try:
+            body = await response.aread()
+        except self._broken as error:
+            broken = error
+        if response.is_error:
+            raise core.failure(asked, response.status_code, body, response.reason_phrase)
+        if broken:
+            raise core.broken(asked, broken, response.status_code)
+        return body
+
+    async def _call(self, nsid: str, params: Dict[str, Any]) -> Any:
+        asked = core.request(self.base, self.headers, nsid, params)
+        try:
+            async with self._open(asked, self.timeout) as response:
+                status, body = response.status_code, await self._body(asked, response)
+        except self._broken as error:
+            raise core.unreachable(asked, error) from None
+        return core.answer(asked, status, body)
+
+    def members(self, set_: str) -> AsyncPages[str]:
+        """All members of a set, page after page."""
+
+        async def fetch(pages: AsyncPages[str], cursor: Optional[str]) -> None:
+            page = await self.query(set_, limit=1000, cursor=cursor)
+            pages._take(page, core.members(page))
+
+        return AsyncPages(fetch)
+
+    async def count(self, set_: str) -> core.Count:
+        """How many members a set has."""
+        return core.count(await self.query(set_, count=True))
+
+    def records(self, set_: str) -> AsyncPages[methods.ListItem]:
+        """All members of one set with the records behind them, the newest first."""
+
+        async def fetch(pages: AsyncPages[methods.ListItem], cursor: Optional[str]) -> None:
+            page = await self.list(set_, limit=1000, cursor=cursor)
+            pages._take(page, page["items"])
+
+        return AsyncPages(fetch)
+
+    async def subscribe(self, set_: str, cursor: Optional[str] = None, on_retry: Optional[core.OnRetry] = None) -> AsyncIterator[methods.SubscribeChange]:
+        """What enters and leaves a set, from now on, or after a cursor. It connects again when
+        the connection breaks, and misses nothing: where the server cannot tell what changed
+        meanwhile, a change has reset."""
+        changes = core.Changes(self.base, set_, cursor, on_retry)
+        while True:
+            asked = core.request(self.base, self.headers, core.SUBSCRIBE, changes.begin())
+            broke = changes.ended()
+            try:
+                async with self._open(asked, self._httpx.Timeout(self.timeout, read=core.SILENCE)) as response:
+                    if response.is_error:
+                        await self._body(asked, response)
+                    changes.check(response.status_code, response.headers.get("Content-Type", ""))
+                    async for data in response.aiter_bytes():
+                        for change in changes.read(data):
+                            yield change
+            except core.SkeinError as error:
+                broke = error
+            except self._broken as error:
+                broke = core.unreachable(asked, error)
+            await asyncio.sleep(changes.retry(broke))

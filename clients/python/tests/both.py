@@ -1,0 +1,65 @@
+"""The async client with the manners of the sync one, so that one test tries both."""
+
+import asyncio
+import inspect
+from typing import Any, Callable, Iterator, List
+
+from skein_blue import AsyncSkein, Skein
+
+
+class Blocking:
+    """Waits for each answer of an AsyncSkein."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._skein = AsyncSkein(*args, **options)
+        self._loop = asyncio.new_event_loop()
+        self._iterators: List[Any] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._skein, name)
+
+        def call(*args: Any, **params: Any) -> Any:
+            answer = method(*args, **params)
+            if inspect.isawaitable(answer):
+                return self._loop.run_until_complete(answer)
+            self._iterators.append(answer)
+            return BlockingIterator(self._loop, answer)
+
+        return call
+
+    def shut(self) -> None:
+        for items in self._iterators:
+            if inspect.isasyncgen(items):
+                self._loop.run_until_complete(items.aclose())
+        self._loop.run_until_complete(self._skein.close())
+        self._loop.run_until_complete(asyncio.sleep(0))  # generators that were let go end here
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+
+class BlockingIterator:
+    """Waits for each item of an async iterator; attributes are the iterator's own."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, items: Any) -> None:
+        self._loop, self._items = loop, items
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._loop.run_until_complete(self._items.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._items, name)
+
+
+class Plain(Skein):
+    def shut(self) -> None:
+        pass
+
+
+#: Both clients, by name.
+CLIENTS = {"Skein": Plain, "AsyncSkein": Blocking}

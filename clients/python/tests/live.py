@@ -1,0 +1,119 @@
+"""python -m tests.live SERVER ACCOUNT LIST FEEDS: both clients, against running servers. Many
+follow ACCOUNT, LIST is a list with members, and FEEDS is a server with a feed of everybody's."""
+
+import itertools
+import json
+import sys
+import urllib.request
+import warnings
+from typing import Any, Callable, Dict, Set
+
+from skein_blue import IncompleteWarning, Skein, SkeinError, methods
+
+from .both import CLIENTS
+
+
+def refused(call: Callable[[], Any]) -> SkeinError:
+    try:
+        call()
+    except SkeinError as error:
+        return error
+    raise AssertionError("it is answered")
+
+
+def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
+    called: Set[str] = set()
+
+    class Noting:
+        def __init__(self, server: str) -> None:
+            self.skein = client(server)
+
+        def __getattr__(self, name: str) -> Any:
+            called.add(name)
+            return getattr(self.skein, name)
+
+    skein = Noting(base)
+    of = f"followers({star})"
+    members = list(skein.members(of))
+    assert len(members) > 100 and len(set(members)) == len(members), len(members)
+    left = 5  # people of a demo unfollow, too: so many at most while this runs
+    assert skein.count(of).total >= len(members) - left
+    records = list(itertools.islice(skein.records(of), 1500))
+    assert all("/app.bsky.graph.follow/" in r["record"] for r in records)
+    contained = skein.contains(of, [members[0], star])["members"]
+    assert [c["contained"] for c in contained] == [True, False], contained
+    assert skein.query(of, count=True).get("members") is None
+    assert len(skein.list(of, limit=3)["items"]) == 3
+    assert len(skein.rank(of, "likes", since="24h", limit=3)["items"]) == 3
+    assert skein.known(members[0], "followers", [star])["subjects"][0]["subject"] == star
+    assert skein.get_account(star)["state"] == "complete"
+    assert skein.get_stats()["records"]["follow"] > 1000
+
+    # Where something may be missing, the answer says so, and the client warns.
+    nobody = "follows(did:plc:neverseenaaaaaaaaaaaaaaa)"
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        count, pages = skein.count(nobody), skein.members(nobody)
+        assert list(pages) == []
+    assert count.incomplete and pages.incomplete and count.reason == pages.reason, count
+    assert [w.category for w in warned] == [IncompleteWarning] * 2, warned
+
+    # A question that is too long for a URL. A server's description says whether it takes POST.
+    with urllib.request.urlopen(f"{base}/openapi.json") as description:
+        takes_post = "post" in json.load(description)["paths"]["/xrpc/blue.skein.graph.query"]
+    letters = "abcdefghijklmnopqrstuvwxyz234567"
+    strangers = [f"did:plc:{x * 12}{y * 12}" for x in letters for y in letters]  # with the members more than a page
+    everybody = sorted({*members, *strangers, star})
+    long = f"members({','.join(everybody)})"
+    assert len(long) > 8 << 10
+    if takes_post:
+        assert skein.count(long).total == len(everybody)
+        assert sorted(skein.members(f"except({long}, members({star}))")) == [did for did in everybody if did != star]
+        assert len(members) - left <= skein.count(f"intersect({long}, {of})").total <= len(members)
+    else:
+        assert refused(lambda: skein.count(long)).name == "PostNotSupported"
+
+    # Bluesky's methods, and Constellation's.
+    related, unknown = skein.get_relationships(star, others=[members[0], "nobody.test"])["relationships"]
+    assert related["$type"] == "app.bsky.graph.defs#relationship" and related["followedBy"].startswith(f"at://{members[0]}/"), related
+    assert unknown["$type"] == "app.bsky.graph.defs#notFoundActor" and unknown["notFound"], unknown
+    follow, listed = "app.bsky.graph.follow:subject", "app.bsky.graph.listitem:list"
+    links = skein.get_backlinks(star, follow, limit=10)
+    assert len(links["records"]) == 10 and links["total"] >= len(members) - left and links["cursor"]
+    assert skein.get_backlinks(star, follow, did=[members[0]])["total"] == 1
+    assert len(skein.get_backlink_dids(star, follow, limit=10)["linking_dids"]) == 10
+    assert skein.get_backlinks_count(star, follow)["total"] >= len(members) - left
+    others = skein.get_many_to_many(list_uri, listed, "subject", limit=1000)["items"]
+    assert others and others[0]["linkRecord"]["collection"] == "app.bsky.graph.listitem", others
+    counts = skein.get_many_to_many_counts(list_uri, listed, "subject", limit=1000)["counts_by_other_subject"]
+    assert {"subject": others[0]["otherSubject"], "total": 1, "distinct": 1} in counts, counts
+    with_feeds = Noting(feeds)
+    feed = with_feeds.describe_feed_generator()["feeds"][0]["uri"]
+    page = with_feeds.get_feed_skeleton(feed, limit=1)
+    assert page["feed"][0]["post"].startswith("at://") and page["cursor"], page
+    assert refused(lambda: skein.describe_feed_generator()).name == "MethodNotImplemented"
+
+    error = refused(lambda: skein.query("folowers(x)"))
+    assert error.name == "InvalidRequest" and error.status == 400 and "did you mean followers" in error.message
+    refused(lambda: next(skein.subscribe("nothing(x)")))
+
+    # A set that changes: who reconnects with the cursor misses nothing.
+    cursor, changes = None, 0
+    for _ in range(2):
+        for change in skein.subscribe(f"except({of}, members({star}))", cursor):
+            assert not change.get("reset"), change
+            cursor = change["cursor"]
+            changes += len(change.get("entered", []))
+            if change.get("entered"):
+                break
+    assert changes >= 2
+    uncalled = {name for name in vars(methods.Methods) if not name.startswith("_")} - called
+    assert not uncalled, f"no call tries {sorted(uncalled)}: add one here"
+    for noting in (skein, with_feeds):
+        noting.shut()
+    return f"{len(members)} members, {len(records)} records, {changes} changes, {len(called)} methods, {'POST' if takes_post else 'a server without POST'}"
+
+
+if __name__ == "__main__":
+    for name, client in CLIENTS.items():
+        print(f"Python, {name}: {check(client, *sys.argv[1:])}")

@@ -1,0 +1,287 @@
+"""The clients, against small servers on this machine: python -m unittest, in clients/python."""
+
+import asyncio
+import http.server
+import inspect
+import itertools
+import json
+import threading
+import unittest
+import unittest.mock
+import urllib.parse
+import warnings
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+from skein_blue import AsyncSkein, IncompleteWarning, Skein, SkeinError, core, methods
+
+from .both import CLIENTS
+
+REASON = "what did:plc:a did before the index heard of it is not indexed"
+MISSING = {"incomplete": True, "reason": REASON}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.server.answer(self, urllib.parse.urlparse(self.path).query)  # type: ignore[attr-defined]
+
+    def do_POST(self) -> None:
+        self.server.answer(self, self.rfile.read(int(self.headers["Content-Length"])).decode())  # type: ignore[attr-defined]
+
+    def send(self, status: int, body: bytes, length: int = -1, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        if length != -2:
+            self.send_header("Content-Length", str(len(body) if length < 0 else length))
+        self.end_headers()
+        self.wfile.write(body)
+        if length != -1:
+            self.close_connection = True
+
+    def json(self, status: int, body: Any) -> None:
+        self.send(status, json.dumps(body).encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Case(unittest.TestCase):
+    """Tries both clients against a server that answers by answer(handler, parameters)."""
+
+    def serve(self, answer: Callable[[Handler, Dict[str, List[str]]], None]) -> str:
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.answer = lambda handler, text: answer(handler, urllib.parse.parse_qs(text))  # type: ignore[attr-defined]
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+
+        def stop() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+        self.addCleanup(stop)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    def each(self, base: str, **options: Any) -> Iterator[Any]:
+        for client in CLIENTS.values():
+            skein = client(base, **options)
+            self.addCleanup(skein.shut)
+            yield skein
+
+    def refused(self, call: Callable[[], Any]) -> SkeinError:
+        with self.assertRaises(SkeinError) as caught:
+            call()
+        return caught.exception
+
+
+class Incomplete(Case):
+    """Every answer that may be incomplete says so, and warns."""
+
+    def setUp(self) -> None:
+        def answer(handler: Handler, params: Dict[str, List[str]]) -> None:
+            method = handler.path.split("?")[0].rsplit(".", 1)[1]
+            if method == "query" and "count" in params:
+                return handler.json(200, {"type": "did", "total": 3, **MISSING})
+            second = "cursor" in params
+            page: Dict[str, Any] = {"type": "did", "total": 3, **(MISSING if second else {}), **({} if second else {"cursor": "2"})}
+            if method == "query":
+                return handler.json(200, {**page, "members": ["c"] if second else ["a", "b"]})
+            if method == "list":
+                return handler.json(200, {**page, "order": "newest", "items": [{"member": m, "record": "r"} for m in ("c" if second else "ab")]})
+            if method == "getStats":
+                return handler.json(200, {"incomplete": 5})
+            return handler.json(200, {"items": [], "subjects": [], "members": [], "type": "did", **MISSING})
+
+        self.base = self.serve(answer)
+
+    def test_count(self) -> None:
+        for skein in self.each(self.base):
+            with self.assertWarns(IncompleteWarning) as warned:
+                count = skein.count("followers(did:plc:a)")
+            self.assertEqual((count.total, count.incomplete, count.reason), (3, True, REASON))
+            self.assertIn(REASON, str(warned.warning))
+
+    def test_pages(self) -> None:
+        for skein in self.each(self.base):
+            for walk, name in ((skein.members, str), (skein.records, lambda r: r["member"])):
+                pages = walk("followers(did:plc:a)")
+                self.assertEqual((pages.total, pages.incomplete), (None, False))
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    self.assertEqual([name(next(pages)), name(next(pages))], ["a", "b"])
+                self.assertEqual((pages.total, pages.incomplete, pages.reason), (3, False, None))
+                with self.assertWarns(IncompleteWarning):
+                    self.assertEqual([name(item) for item in pages], ["c"])
+                self.assertEqual((pages.total, pages.incomplete, pages.reason), (3, True, REASON))
+
+    def test_methods(self) -> None:
+        for skein in self.each(self.base):
+            for call in (
+                lambda: skein.rank("follows(did:plc:a)", "likes"),
+                lambda: skein.known("did:plc:a", "followers", ["did:plc:b"]),
+                lambda: skein.contains("follows(did:plc:a)", ["did:plc:b"]),
+            ):
+                with self.assertWarns(IncompleteWarning):
+                    self.assertEqual(call()["reason"], REASON)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                self.assertEqual(skein.get_stats()["incomplete"], 5)  # a number of accounts
+
+    def test_warns_at_the_callers_line(self) -> None:
+        with self.assertWarns(IncompleteWarning) as warned:
+            Skein(self.base).count("x")
+        self.assertEqual(warned.filename, __file__)
+
+        async def ask() -> None:
+            async with AsyncSkein(self.base) as skein:
+                await skein.count("x")
+
+        with self.assertWarns(IncompleteWarning) as warned:
+            asyncio.run(ask())
+        self.assertEqual(warned.filename, __file__)
+
+
+class Post(Case):
+    """A question that is too long for a URL goes by POST."""
+
+    def serve_and_note(self, takes_post: bool) -> Tuple[str, List[Tuple[str, str, str, Dict[str, List[str]]]]]:
+        noted: List[Tuple[str, str, str, Dict[str, List[str]]]] = []
+
+        def answer(handler: Handler, params: Dict[str, List[str]]) -> None:
+            noted.append((handler.command, handler.path.split("?")[0], handler.headers.get("Content-Type", ""), params))
+            if handler.command == "POST" and not takes_post:
+                return handler.json(405, {"error": "InvalidRequest", "message": "use GET"})
+            return handler.json(200, {"total": 0, "type": "did", "items": [], "subjects": [], "members": [], "relationships": []})
+
+        return self.serve(answer), noted
+
+    def test_long_questions(self) -> None:
+        base, noted = self.serve_and_note(True)
+        many = [f"did:plc:{i:024}" for i in range(1000)]
+        long = f"members({','.join(many)})"
+        for skein in self.each(base, headers={"Authorization": "Bearer x"}):
+            for nsid, call, params in (
+                ("blue.skein.graph.query", lambda: skein.query(long, count=True), {"set": [long], "count": ["true"]}),
+                ("blue.skein.graph.list", lambda: skein.list(long), {"set": [long]}),
+                ("blue.skein.graph.rank", lambda: skein.rank(long, "likes", except_="x"), {"of": [long], "via": ["likes"], "except": ["x"]}),
+                ("blue.skein.graph.contains", lambda: skein.contains("x", many), {"set": ["x"], "member": many}),
+                ("blue.skein.graph.known", lambda: skein.known("x", "followers", many), {"actor": ["x"], "edge": ["followers"], "subject": many}),
+            ):
+                noted.clear()
+                call()
+                self.assertEqual(noted, [("POST", f"/xrpc/{nsid}", "application/x-www-form-urlencoded", params)])
+            noted.clear()
+            skein.count(long)
+            list(skein.members(long))
+            self.assertEqual([n[0] for n in noted], ["POST", "POST"])
+            noted.clear()
+            skein.get_relationships("x", others=many)  # takes no form
+            skein.query("x")
+            self.assertEqual([n[0] for n in noted], ["GET", "GET"])
+
+    def test_bound(self) -> None:
+        """8 KiB of parameters are still a URL, one byte more is a form."""
+        base, noted = self.serve_and_note(True)
+        fits = "x" * (core.LONGEST_QUERY - len("set="))
+        for skein in self.each(base):
+            noted.clear()
+            skein.query(fits)
+            skein.query(fits + "x")
+            self.assertEqual([n[0] for n in noted], ["GET", "POST"])
+
+    def test_older_server(self) -> None:
+        base, _ = self.serve_and_note(False)
+        for skein in self.each(base):
+            error = self.refused(lambda: skein.query("x" * 9000))
+            self.assertEqual((error.name, error.status), ("PostNotSupported", 405))
+            self.assertIn("upgrade the server", error.message)
+
+
+class Strangers(Case):
+    """An answer that is not a skein's is an error with a name. A subscription connects again
+    where that may help, and ends where it does not."""
+
+    asked = 0
+
+    def setUp(self) -> None:
+        def answer(handler: Handler, params: Dict[str, List[str]]) -> None:
+            self.asked += 1
+            of = params.get("set", [""])[0]
+            if of == "html":
+                return handler.send(200, b"<html>hello")
+            if of == "list":
+                return handler.send(200, b"[]")
+            if of == "cut":
+                return handler.send(200, b'{"total":', 100)
+            if of == "cut error":
+                return handler.send(503, b'{"error":', 100)
+            if of == "text":
+                return handler.send(502, b'"bad"')
+            if of == "none":
+                return handler.json(501, {"error": "MethodNotImplemented"})
+            if of == "slow":
+                return handler.send(200, b': begin\n\nevent: error\ndata: {"error":"ConsumerTooSlow","message":"too slow"}\n\n', -2, Content_Type="text/event-stream")
+            if of == "no change":
+                return handler.send(200, b'data: {"entered":[]}\n\n', -2, Content_Type="text/event-stream")
+            if self.asked % 3 == 1:
+                return handler.json(429, {"error": "RateLimitExceeded"})
+            return handler.send(200, b'data: {"cursor":"%d","entered":["did:plc:x"]}\n\ndata: {"cur' % self.asked, -2, Content_Type="text/event-stream")
+
+        self.base = self.serve(answer)
+        soon = unittest.mock.patch.object(core, "FIRST_WAIT", 0.001)
+        soon.start()
+        self.addCleanup(soon.stop)
+
+    def test_errors(self) -> None:
+        for skein in self.each(self.base):
+            for of, name in {"html": "InvalidResponse", "list": "InvalidResponse", "cut": "InvalidResponse", "cut error": "HTTPError", "text": "HTTPError", "none": "MethodNotImplemented"}.items():
+                self.assertEqual(self.refused(lambda: skein.query(of)).name, name, of)
+        for skein in self.each("http://127.0.0.1:1"):
+            self.assertEqual(self.refused(lambda: skein.count("x")).name, "Unreachable")
+        for client in CLIENTS.values():
+            self.assertRaisesRegex(ValueError, "must begin with http://", client, "127.0.0.1:3210")
+
+    def test_subscribe(self) -> None:
+        for skein in self.each(self.base):
+            self.asked, retries = 0, []
+            told = list(itertools.islice(skein.subscribe("x", on_retry=lambda error, wait: retries.append((error.name, wait))), 3))
+            self.assertEqual([c["cursor"] for c in told], ["2", "3", "5"])
+            self.assertEqual(retries, [("RateLimitExceeded", 0.001), ("Unreachable", 0.001), ("Unreachable", 0.001), ("RateLimitExceeded", 0.002)])
+
+    def test_subscribe_ends(self) -> None:
+        for skein in self.each(self.base):
+            self.assertEqual(self.refused(lambda: next(skein.subscribe("none"))).status, 501)
+
+    def test_subscribe_says_why(self) -> None:
+        """What ended a connection reaches on_retry with its name."""
+
+        class Enough(Exception):
+            pass
+
+        for of, name in {"slow": "ConsumerTooSlow", "html": "InvalidResponse", "no change": "InvalidResponse"}.items():
+            for skein in self.each(self.base):
+                def stop(error: Exception, wait: float) -> None:
+                    self.assertEqual(getattr(error, "name", None), name)
+                    raise Enough
+
+                self.assertRaises(Enough, lambda: next(skein.subscribe(of, on_retry=stop)))
+
+
+class Surface(unittest.TestCase):
+    def test_same(self) -> None:
+        """Both clients have the same methods with the same parameters."""
+
+        def surface(of: type) -> Dict[str, Any]:
+            return {name: inspect.signature(f).parameters for name, f in inspect.getmembers(of, inspect.isfunction) if not name.startswith("_")}
+
+        sync, asynchronous = surface(Skein), surface(AsyncSkein)
+        del asynchronous["close"]
+        self.assertEqual(sync, asynchronous)
+        self.assertGreater(len(sync), len(methods.FORMS))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,40 @@
+"""What the types allow, and what they refuse: mypy --strict. It is never run."""
+
+from typing import List, Optional
+
+from skein_blue import AsyncSkein, ListItem, QueryOutput, Relationship, Skein, SkeinError
+
+
+def say(error: Exception, wait: float) -> None: ...
+
+
+def sync(skein: Skein) -> None:
+    pages = skein.members("x")
+    dids: List[str] = list(pages)
+    missing: bool = pages.incomplete
+    why: Optional[str] = skein.count("x").reason
+    items: List[ListItem] = list(skein.records("x"))
+    for change in skein.subscribe("x", cursor="y", on_retry=say):
+        dids += change.get("entered", [])
+    for r in skein.get_relationships("x", others=dids)["relationships"]:
+        if r["$type"] == "app.bsky.graph.defs#relationship":
+            related: Relationship = r
+        else:
+            dids.append(r["actor"])
+    cursor: Optional[str] = skein.get_backlinks("x", "y", reverse=True)["cursor"]
+    certain: str = skein.get_backlinks("x", "y")["cursor"]  # type: ignore[assignment]  # None on the last page
+    skein.rank("x", "likes", sicne="1h")  # type: ignore[call-arg]  # no such parameter
+    skein.known("x", "friends", ["y"])  # type: ignore[arg-type]  # no such edge
+    skein.query("x")["totla"]  # type: ignore[typeddict-item]  # no such field
+
+
+async def asynchronous() -> None:
+    async with AsyncSkein("http://x", headers={"Authorization": "x"}) as skein:
+        pages = skein.members("x")
+        dids: List[str] = [did async for did in pages]
+        missing: bool = pages.incomplete
+        total: int = (await skein.count("x")).total
+        page: QueryOutput = await skein.query("x", limit=1)
+        async for change in skein.subscribe("x"):
+            dids += change.get("entered", [])
+        skein.query("x")["total"]  # type: ignore[index]  # it is not awaited

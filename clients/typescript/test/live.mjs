@@ -1,0 +1,102 @@
+// node live.mjs SERVER ACCOUNT LIST FEEDS: the client, against running servers. Many follow
+// ACCOUNT, LIST is a list with members, and FEEDS is a server with a feed of everybody's.
+import assert from 'node:assert/strict';
+import {Methods, Skein, SkeinError} from 'skein-blue';
+
+const [base, star, list, feeds] = process.argv.slice(2);
+const told = [], called = new Set();
+const noting = server => new Proxy(new Skein(server, {onIncomplete: reason => told.push(reason)}), {
+  get(skein, name) {
+    called.add(name);
+    return typeof skein[name] === 'function' ? skein[name].bind(skein) : skein[name];
+  },
+});
+const skein = noting(base);
+const set = `followers(${star})`;
+
+const members = [];
+for await (const did of skein.members({set})) members.push(did);
+assert.ok(members.length > 100, `${members.length} members`);
+assert.equal(new Set(members).size, members.length);
+const left = 5; // people of a demo unfollow, too: so many at most while this runs
+assert.ok((await skein.count({set})).total >= members.length - left);
+let records = 0;
+for await (const item of skein.records({set})) {
+  assert.match(item.record, /^at:\/\/did:plc:[^/]+\/app\.bsky\.graph\.follow\//);
+  if (++records === 1500) break;
+}
+const {members: contained} = await skein.contains({set, member: [members[0], star]});
+assert.deepEqual(contained, [{member: members[0], contained: true}, {member: star, contained: false}]);
+assert.equal((await skein.query({set, count: true})).members, undefined);
+assert.equal((await skein.list({set, limit: 3})).items.length, 3);
+assert.equal((await skein.rank({of: set, via: 'likes', since: '24h', limit: 3})).items.length, 3);
+assert.equal((await skein.getAccount({did: star})).state, 'complete');
+assert.ok((await skein.getStats()).records.follow > 1000);
+const known = await skein.known({actor: members[0], edge: 'followers', subject: [star]});
+assert.equal(known.subjects[0].subject, star);
+
+// Where something may be missing, the answer says so, and onIncomplete is called.
+assert.deepEqual(told, []);
+const nobody = 'follows(did:plc:neverseenaaaaaaaaaaaaaaa)';
+const count = await skein.count({set: nobody}), pages = skein.members({set: nobody});
+for await (const did of pages) assert.fail(did);
+assert.ok(count.incomplete && pages.incomplete && count.reason === pages.reason);
+assert.deepEqual(told, [count.reason, count.reason]);
+
+// A question that is too long for a URL. A server's description says whether it takes POST.
+const {paths} = await (await fetch(base + '/openapi.json')).json();
+const takesPost = 'post' in paths['/xrpc/blue.skein.graph.query'];
+const letters = [...'abcdefghijklmnopqrstuvwxyz234567'];
+const strangers = letters.flatMap(x => letters.map(y => `did:plc:${x.repeat(12)}${y.repeat(12)}`)); // with the members more than a page
+const everybody = [...new Set([...members, ...strangers, star])], long = `members(${everybody})`;
+assert.ok(long.length > 8 << 10);
+if (takesPost) {
+  assert.equal((await skein.count({set: long})).total, everybody.length);
+  const found = [];
+  for await (const did of skein.members({set: `except(${long}, members(${star}))`})) found.push(did);
+  assert.deepEqual(found.sort(), everybody.filter(did => did !== star).sort());
+  const common = (await skein.count({set: `intersect(${long}, ${set})`})).total;
+  assert.ok(common >= members.length - left && common <= members.length, `${common} of ${members.length}`);
+} else await assert.rejects(skein.count({set: long}), {name: 'PostNotSupported', status: 405});
+
+// Bluesky's methods, and Constellation's.
+const {relationships: [related, unknown]} = await skein.getRelationships({actor: star, others: [members[0], 'nobody.test']});
+assert.equal(related.$type, 'app.bsky.graph.defs#relationship');
+assert.ok(related.followedBy.startsWith(`at://${members[0]}/`), related.followedBy);
+assert.deepEqual([unknown.$type, unknown.notFound], ['app.bsky.graph.defs#notFoundActor', true]);
+const follow = {subject: star, source: 'app.bsky.graph.follow:subject'};
+const links = await skein.getBacklinks({...follow, limit: 10});
+assert.ok(links.records.length === 10 && links.total >= members.length - left && links.cursor);
+assert.equal((await skein.getBacklinks({...follow, did: [members[0]]})).total, 1);
+assert.equal((await skein.getBacklinkDids({...follow, limit: 10})).linking_dids.length, 10);
+assert.ok((await skein.getBacklinksCount(follow)).total >= members.length - left);
+const listed = {subject: list, source: 'app.bsky.graph.listitem:list', pathToOther: 'subject', limit: 1000};
+const {items: others} = await skein.getManyToMany(listed);
+assert.equal(others[0].linkRecord.collection, 'app.bsky.graph.listitem');
+const {counts_by_other_subject: counts} = await skein.getManyToManyCounts(listed);
+assert.ok(counts.some(c => c.subject === others[0].otherSubject && c.total === 1 && c.distinct === 1));
+const withFeeds = noting(feeds);
+const {feeds: [{uri: feed}]} = await withFeeds.describeFeedGenerator();
+const page = await withFeeds.getFeedSkeleton({feed, limit: 1});
+assert.ok(page.feed[0].post.startsWith('at://') && page.cursor);
+await assert.rejects(skein.describeFeedGenerator(), {name: 'MethodNotImplemented', status: 501});
+
+await assert.rejects(skein.query({set: 'folowers(x)'}), error => error instanceof SkeinError && error.name === 'InvalidRequest' && error.status === 400 && /did you mean followers/.test(error.message));
+await assert.rejects(async () => { for await (const _ of skein.subscribe({set: 'nothing(x)'})) break; }, SkeinError);
+
+// A set that changes: who reconnects with the cursor misses nothing.
+const ends = new AbortController();
+setTimeout(() => ends.abort(), 60_000).unref();
+let cursor, changes = 0;
+for (let round = 0; round < 2; round++) {
+  for await (const change of skein.subscribe({set: `except(${set}, members(${star}))`, ...(cursor && {cursor})}, {signal: ends.signal})) {
+    assert.ok(!change.reset);
+    cursor = change.cursor;
+    changes += (change.entered ?? []).length;
+    if ((change.entered ?? []).length > 0) break;
+  }
+}
+assert.ok(changes >= 2, `${changes} changes`);
+const uncalled = Object.getOwnPropertyNames(Methods.prototype).filter(name => name !== 'constructor' && !called.has(name));
+assert.deepEqual(uncalled, [], 'no call tries these methods: add one here');
+console.log(`TypeScript: ${members.length} members, ${records} records, ${changes} changes, ${called.size} methods, ${takesPost ? 'POST' : 'a server without POST'}`);

@@ -1,0 +1,170 @@
+// The client, against small servers on this machine: npm test, in clients/typescript.
+import assert from 'node:assert/strict';
+import {createServer} from 'node:http';
+import {test} from 'node:test';
+import {Skein, SkeinError} from 'skein-blue';
+
+const reason = 'what did:plc:a did before the index heard of it is not indexed';
+const missing = {incomplete: true, reason};
+
+/** Serves answer(request, response, parameters) until the test ends, and returns the address. */
+async function serve(t, answer) {
+  const server = createServer(async (request, response) => {
+    let body = '';
+    for await (const chunk of request) body += chunk;
+    const [, query = ''] = request.url.split('?');
+    answer(request, response, new URLSearchParams(request.method === 'POST' ? body : query));
+  }).listen(0, '127.0.0.1');
+  await new Promise(done => server.once('listening', done));
+  t.after(() => { server.closeAllConnections(); server.close(); });
+  return 'http://127.0.0.1:' + server.address().port;
+}
+
+const json = (response, status, body) => response.writeHead(status, {'content-type': 'application/json'}).end(JSON.stringify(body));
+const is = (name, status) => error => {
+  assert.ok(error instanceof SkeinError, String(error));
+  assert.equal(error.name, name);
+  if (status !== undefined) assert.equal(error.status, status);
+  return true;
+};
+const first = async items => { for await (const item of items) return item; };
+
+/** A server whose answers may be incomplete: of two pages the second. */
+const lacking = t => serve(t, (request, response, params) => {
+  const method = request.url.split('?')[0].split('.').at(-1);
+  const second = params.has('cursor');
+  const page = {type: 'did', total: 3, ...(second ? missing : {cursor: '2'})};
+  const names = second ? ['c'] : ['a', 'b'];
+  if (params.has('count')) json(response, 200, {type: 'did', total: 3, ...missing});
+  else if (method === 'query') json(response, 200, {...page, members: names});
+  else if (method === 'list') json(response, 200, {...page, order: 'newest', items: names.map(member => ({member, record: 'r'}))});
+  else if (method === 'getStats') json(response, 200, {incomplete: 5});
+  else json(response, 200, {type: 'did', items: [], subjects: [], members: [], ...missing});
+});
+
+test('an answer that may be incomplete says so', async t => {
+  const told = [];
+  const skein = new Skein(await lacking(t), {onIncomplete: (...what) => told.push(what)});
+  assert.deepEqual(await skein.count({set: 'x'}), {total: 3, ...missing});
+  assert.deepEqual(told.splice(0), [[reason, 'blue.skein.graph.query']]);
+  for (const [pages, name] of [[skein.members({set: 'x'}), m => m], [skein.records({set: 'x'}), r => r.member]]) {
+    assert.deepEqual([pages.total, pages.incomplete, pages.reason], [undefined, false, undefined]);
+    const seen = [];
+    for await (const item of pages) {
+      seen.push(name(item));
+      assert.deepEqual([pages.total, pages.incomplete], [3, seen.length === 3]);
+    }
+    assert.deepEqual([seen.join(''), pages.reason], ['abc', reason]);
+    assert.equal(told.splice(0).length, 1);
+  }
+  await skein.rank({of: 'x', via: 'likes'});
+  await skein.known({actor: 'x', edge: 'followers', subject: ['y']});
+  await skein.contains({set: 'x', member: ['y']});
+  assert.equal(told.length, 3);
+  assert.equal((await skein.getStats()).incomplete, 5); // a number of accounts
+  assert.equal(told.length, 3);
+});
+
+test('unless told otherwise, the client warns once for each reason', async t => {
+  const warned = t.mock.method(console, 'warn', () => {});
+  let n = 0;
+  const answer = async url => Response.json({total: 0, incomplete: true, reason: url.includes('set=new') ? 'reason ' + n++ : reason});
+  const skein = new Skein('http://x', {fetch: answer});
+  for (let i = 0; i < 3; i++) await skein.count({set: 'x'});
+  assert.equal(warned.mock.callCount(), 1);
+  assert.match(warned.mock.calls[0].arguments[0], new RegExp(reason));
+  for (let i = 0; i < 1000; i++) await skein.count({set: 'new'}); // the first reason is forgotten
+  await skein.count({set: 'x'});
+  assert.equal(warned.mock.callCount(), 1002);
+});
+
+test('a question that is too long for a URL goes by POST', async t => {
+  const noted = [];
+  const base = await serve(t, (request, response, params) => {
+    noted.push([request.method, request.url.split('?')[0], request.headers['content-type'] ?? '', [...params]]);
+    json(response, 200, {total: 0, type: 'did', items: [], subjects: [], members: [], relationships: []});
+  });
+  const skein = new Skein(base, {headers: {authorization: 'Bearer x'}});
+  const many = Array.from({length: 1000}, (_, i) => 'did:plc:' + String(i).padStart(24, '0'));
+  const long = `members(${many.join(',')})`;
+  for (const [method, params] of [
+    ['query', {set: long, count: true}], ['list', {set: long}], ['rank', {of: long, via: 'likes'}],
+    ['contains', {set: 'x', member: many}], ['known', {actor: 'x', edge: 'followers', subject: many}],
+  ]) {
+    await skein[method](params);
+    const given = Object.entries(params).flatMap(([name, value]) => [value].flat().map(one => [name, String(one)]));
+    assert.deepEqual(noted.splice(0), [['POST', '/xrpc/blue.skein.graph.' + method, 'application/x-www-form-urlencoded', given]]);
+  }
+  await skein.count({set: long});
+  await first(skein.members({set: long}));
+  await skein.getRelationships({actor: 'x', others: many.slice(0, 200)}); // takes no form
+  await skein.query({set: 'x'.repeat(8192 - 'set='.length)});
+  await skein.query({set: 'x'.repeat(8193 - 'set='.length)});
+  assert.deepEqual(noted.map(n => n[0]), ['POST', 'POST', 'GET', 'GET', 'POST']);
+});
+
+test('a server that is too old for POST is an error that says so', async t => {
+  const base = await serve(t, (_, response) => json(response, 405, {error: 'InvalidRequest', message: 'use GET'}));
+  await assert.rejects(new Skein(base).query({set: 'x'.repeat(9000)}), error => is('PostNotSupported', 405)(error) && /upgrade the server/.test(error.message));
+});
+
+// What is no answer of a skein is an error with a name; a subscription connects again where
+// that may help, and ends where it does not.
+const strange = async t => {
+  let asked = 0;
+  const base = await serve(t, (_, response, params) => {
+    asked++;
+    const stream = text => { response.writeHead(200, {'content-type': 'text/event-stream'}).write(text); setTimeout(() => response.destroy(), 50); };
+    switch (params.get('set')) {
+      case 'html': return response.end('<html>hello');
+      case 'list': return response.end('[]');
+      case 'cut': response.writeHead(200, {'content-length': '100'}).write('{"total":'); return setTimeout(() => response.destroy(), 50);
+      case 'text': return response.writeHead(502).end('"bad"');
+      case 'none': return json(response, 501, {error: 'MethodNotImplemented', message: 'not here'});
+      case 'slow': return stream(': begin\n\nevent: error\ndata: {"error":"ConsumerTooSlow","message":"too slow"}\n\n');
+      case 'no change': return stream('data: {"entered":[]}\n\n');
+    }
+    if (asked % 3 === 1) return json(response, 429, {error: 'RateLimitExceeded'});
+    stream('data: {"cursor":"1","entered":["did:plc:x"]}\n\ndata: {"cur');
+  });
+  return new Skein(base);
+};
+
+test('errors have names', async t => {
+  const skein = await strange(t);
+  for (const [set, name] of [['html', 'InvalidResponse'], ['list', 'InvalidResponse'], ['cut', 'InvalidResponse'], ['text', 'HTTPError'], ['none', 'MethodNotImplemented']]) {
+    await assert.rejects(skein.count({set}), is(name), set);
+  }
+  await assert.rejects(new Skein('http://127.0.0.1:1').count({set: 'x'}), is('Unreachable', 0));
+  assert.throws(() => new Skein('127.0.0.1:3210'), /must begin with http:\/\//);
+  await assert.rejects(skein.query('followers(x)'), /parameters in one object/);
+});
+
+test('a subscription connects again, and ends where that does not help', async t => {
+  const skein = await strange(t);
+  await assert.rejects(first(skein.subscribe({set: 'none'})), is('MethodNotImplemented', 501));
+  const retries = [];
+  const enough = new AbortController();
+  let told = 0;
+  const onRetry = (error, wait) => { if (retries.push([error.name, wait]) === 3) setTimeout(() => enough.abort(), 10); };
+  for await (const change of skein.subscribe({set: 'x'}, {signal: enough.signal, onRetry})) told += change.entered.length;
+  assert.deepEqual([told, retries.map(r => r[0])], [2, ['Unreachable', 'Unreachable', 'RateLimitExceeded']]);
+});
+
+test('a subscription says what ended a connection', async t => {
+  const skein = await strange(t);
+  for (const [set, name] of [['slow', 'ConsumerTooSlow'], ['html', 'InvalidResponse'], ['no change', 'InvalidResponse']]) {
+    const stop = error => { throw error; };
+    await assert.rejects(first(skein.subscribe({set}, {onRetry: stop})), is(name), set);
+  }
+});
+
+test('signals end calls: that of the client, and that of a call', async t => {
+  const base = await serve(t, () => {}); // never answers
+  for (const of of ['client', 'call']) {
+    const ends = new AbortController();
+    const call = new Skein(base, of === 'client' ? {signal: ends.signal} : {}).count({set: 'x'}, of === 'call' ? {signal: ends.signal} : {});
+    setTimeout(() => ends.abort(), 20);
+    await assert.rejects(call, {name: 'AbortError'});
+  }
+});

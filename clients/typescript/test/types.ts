@@ -1,0 +1,33 @@
+// What the types allow, and what they refuse: tsc --strict --noEmit test/types.ts. It is never run.
+import {Skein, SkeinError, type ListItem, type Pages} from 'skein-blue';
+
+export async function all(skein: Skein, signal: AbortSignal): Promise<void> {
+  const pages: Pages<string> = skein.members({set: 'x'}, {signal});
+  for await (const did of pages) did.toUpperCase();
+  const missing: boolean = pages.incomplete, why: string | undefined = pages.reason;
+  const {total, incomplete, reason} = await skein.count({set: 'x'});
+  for await (const item of skein.records({set: 'x'})) f(item);
+  for await (const change of skein.subscribe({set: 'x', cursor: 'y'}, {signal, onRetry: (error: SkeinError, wait: number) => console.log(error.name, wait)})) (change.entered ?? []).map(did => did.length);
+  for (const r of (await skein.getRelationships({actor: 'x', others: ['y']})).relationships) {
+    if (r.$type === 'app.bsky.graph.defs#relationship') r.following?.length;
+    else r.actor.length;
+    // @ts-expect-error: only one of the two has it
+    r.following;
+  }
+  const {cursor} = await skein.getBacklinks({subject: 'x', source: 'y', reverse: true}, {signal});
+  // @ts-expect-error: it is null on the last page
+  cursor.length;
+  await skein.getStats({}, {signal});
+  // @ts-expect-error: parameters are given in one object
+  await skein.query('x');
+  // @ts-expect-error: likewise
+  skein.members('x');
+  // @ts-expect-error: there is no such parameter
+  await skein.rank({of: 'x', via: 'likes', sicne: '1h'});
+  // @ts-expect-error: there is no such edge
+  await skein.known({actor: 'x', edge: 'friends', subject: ['y']});
+  new Skein('http://x', {headers: {authorization: 'x'}, onIncomplete: (reason: string, method: string) => console.log(reason, method)});
+  f(missing, why, total, incomplete, reason);
+}
+
+function f(..._: (ListItem | boolean | string | number | undefined)[]): void {}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The commands show the daemon its token; without it they say what to set.
+func TestAdminToken(t *testing.T) {
+	dir := t.TempDir()
+	file, store := filepath.Join(dir, "token"), filepath.Join(dir, "store")
+	if err := os.WriteFile(file, []byte("0123456789abcdef\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1"}, "--store", store, "--admin-token-file", file)
+	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{1, "SKEIN_ADMIN_TOKEN", []string{"resync", "--admin", d.admin, did}},
+		{1, "SKEIN_ADMIN_TOKEN", []string{"backfill", "--admin", d.admin, "--did", did}},
+		{1, "SKEIN_ADMIN_TOKEN", []string{"resync", "--admin", d.admin, "--admin-token", "wrong", did}},
+		{0, "1 queued", []string{"resync", "--admin", d.admin, "--admin-token-file", file, did}},
+		{0, "1 queued", []string{"resync", "--admin", d.admin, "--admin-token", "0123456789abcdef", did}},
+		{0, "ready", []string{"health", "--admin", d.admin}},
+		{0, "ready", []string{"health", "--admin", d.admin, "--admin-token-file", file}},
+	} {
+		if code, out, errs := skein(t, c.args...); code != c.code || !strings.Contains(out+errs, c.says) {
+			t.Errorf("skein %s: exit %d, want %d and %q:\n%s%s", strings.Join(c.args, " "), code, c.code, c.says, out, errs)
+		}
+	}
+	t.Setenv("SKEIN_ADMIN_TOKEN", "0123456789abcdef")
+	if code, out, errs := skein(t, "resync", "--admin", d.admin, did); code != 0 {
+		t.Errorf("with the variable: %d %s%s", code, out, errs)
+	}
+	d.stop()
+}
+
+// What cannot be listened on, or is no token, is wrong usage.
+func TestAdminUsage(t *testing.T) {
+	dir := t.TempDir()
+	empty, store := filepath.Join(dir, "empty"), filepath.Join(dir, "store")
+	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"there is no port 99999", []string{"--listen", ":99999"}},
+		{"there is no port -1", []string{"--admin-listen", "127.0.0.1:-1"}},
+		{"there is no port frob", []string{"--listen", "127.0.0.1:frob"}},
+		{"write HOST:PORT", []string{"--listen", "127.0.0.1:"}},
+		{"is empty", []string{"--admin-token-file", empty}},
+		{"no such file", []string{"--admin-token-file", filepath.Join(dir, "none")}},
+		{"leave one out", []string{"--admin-token-file", empty, "--admin-token", "x"}},
+		{"openssl rand", []string{"--admin-token", "two words"}},
+	} {
+		if code, out, errs := skein(t, append([]string{"serve", "--store", store}, c.args...)...); code != 64 || !strings.Contains(errs, c.says) {
+			t.Errorf("%v: exit %d: %s%s", c.args, code, out, errs)
+		}
+	}
+	if _, err := os.Stat(store); !os.IsNotExist(err) {
+		t.Errorf("a store was made: %v", err)
+	}
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"skein.blue/internal/kv/fdbkv"
+	"skein.blue/internal/kv/fdbkv/fdbtest"
+)
+
+// eventually waits until something is so.
+func eventually(t *testing.T, most time.Duration, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(most); !is(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, most)
+		}
+	}
+}
+
+// What daemons do while their cluster stands still. A node that was started before its writer
+// waits for it. Questions are answered StoreUnavailable, the node is not ready, and says so once. A
+// live writer keeps its share though the cluster stands still while another claims it.
+func TestClusterAway(t *testing.T) {
+	if !fdbkv.Built {
+		t.Skip("built without FoundationDB: go test -tags fdb")
+	}
+	c := fdbtest.Start(t)
+	defer func() {
+		if err := c.Remove(); err != nil {
+			t.Error(err)
+		}
+	}()
+	store := fmt.Sprintf("fdb://%s?prefix=away", c.File)
+	relay := startSimulator(t, plainPDS, 120)
+
+	stopped := launch(t, nil, "--store", store, "--consume=false")
+	node := launch(t, nil, "--store", store, "--consume=false")
+	for _, d := range []*daemon{stopped, node} {
+		eventually(t, 10*time.Second, "a node without a writer says that it waits", func() bool {
+			return strings.Contains(d.log.String(), "no writer has begun the store yet")
+		})
+	}
+	if took, _ := stopped.stop(); took > 5*time.Second {
+		t.Errorf("a node that waits ended %v after the signal", took)
+	}
+	writer := serveDaemon(t, nil, "--store", store, "--relay", relay, "--cursor", "0")
+	node.await(10 * time.Second)
+
+	// A second writer begins to claim, and the cluster stands still.
+	second := launch(t, nil, "--store", store, "--relay", relay)
+	eventually(t, 10*time.Second, "the second writer watches the first, or found it alive", func() bool {
+		return strings.Contains(second.log.String(), "watching it")
+	})
+	if err := c.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	paused := time.Now()
+	question := "/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)"
+	eventually(t, 12*time.Second, "a question is answered StoreUnavailable", func() bool {
+		code, body := ask(t, node.api+question)
+		return code == http.StatusServiceUnavailable && strings.Contains(body, "StoreUnavailable")
+	})
+	t.Logf("known after %v", time.Since(paused))
+	for _, d := range []*daemon{node, writer} {
+		asked := time.Now()
+		if code, body := ask(t, d.api+question); code != 503 || time.Since(asked) > time.Second {
+			t.Errorf("a question while that is known: %d %s after %v", code, body, time.Since(asked))
+		}
+		if code, body := ask(t, d.admin+"/readyz"); code != 503 || !strings.Contains(body, "has not answered for") {
+			t.Errorf("/readyz: %d %s", code, body)
+		}
+		if code, out, _ := skein(t, "health", "--admin", d.admin); code != 1 || !strings.Contains(out, "has not answered for") {
+			t.Errorf("health: %d %s", code, out)
+		}
+	}
+	time.Sleep(time.Until(paused.Add(12 * time.Second)))
+	if err := c.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 15*time.Second, "questions are answered again", func() bool {
+		code, _ := ask(t, node.api+question)
+		return code == http.StatusOK
+	})
+	select {
+	case <-second.read:
+	case <-time.After(30 * time.Second):
+		t.Errorf("the second writer goes on:\n%s", second.log.String())
+	}
+	if s := second.log.String(); !strings.Contains(s, "and it is alive") {
+		t.Errorf("the second writer:\n%s", s)
+	}
+	for _, d := range []*daemon{node, writer} {
+		s := d.log.String()
+		if strings.Count(s, "the FoundationDB cluster does not answer") != 1 || strings.Count(s, "the FoundationDB cluster answers again") != 1 || strings.Contains(s, `"for":5000000000`) {
+			t.Errorf("the log:\n%s", s)
+		}
+	}
+	writer.stop()
+	node.stop()
+}
+
+// A daemon that is started while its cluster is away waits for it, and SIGTERM ends the wait.
+func TestStartAwaitsTheCluster(t *testing.T) {
+	if !fdbkv.Built {
+		t.Skip("built without FoundationDB: go test -tags fdb")
+	}
+	c := fdbtest.Start(t)
+	defer func() {
+		if err := c.Remove(); err != nil {
+			t.Error(err)
+		}
+	}()
+	store := fmt.Sprintf("fdb://%s?prefix=start", c.File)
+	if err := c.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	relay := startSimulator(t, plainPDS, 120)
+	d, stopped := launch(t, nil, "--store", store, "--relay", relay), launch(t, nil, "--store", store, "--relay", relay)
+	for _, d := range []*daemon{d, stopped} {
+		eventually(t, 15*time.Second, "it says that it waits", func() bool {
+			return strings.Contains(d.log.String(), "the cluster does not answer: waiting until it does")
+		})
+	}
+	if err := stopped.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-stopped.read
+	if !strings.Contains(stopped.log.String(), "stopped before it had begun") {
+		t.Errorf("the log:\n%s", stopped.log.String())
+	}
+	if err := c.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	d.await(20 * time.Second)
+	d.stop()
+}
+
+// ask returns the status and the body of an answer.
+func ask(t *testing.T, url string) (code int, body string) {
+	t.Helper()
+	client := http.Client{Timeout: 20 * time.Second}
+	resp, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var b strings.Builder
+	if err := resp.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, b.String()
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+
+	"skein.blue/internal/command"
+	"skein.blue/internal/frames"
+	"skein.blue/internal/synth"
+)
+
+// hostile is what a server, a host or a relay may say, and a terminal would obey: a title, a
+// cleared line, an 8-bit CSI, text written backwards, and a line of the program's own.
+const hostile = "a\x1b]0;owned\x07\x1b[2Kb\x7f\u009b31mc\u202ed\u2066e\r\nskein: all is well\u2028f"
+
+// shows fails where a terminal would obey something in what a command printed, or where the
+// stranger's text begins a line of its own; and where the text is not there at all.
+func shows(t *testing.T, what, printed string) {
+	t.Helper()
+	for i, r := range printed {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028') {
+			t.Errorf("%s: a terminal would obey %q", what, printed[max(0, i-20):min(len(printed), i+20)])
+			break
+		}
+	}
+	if strings.Contains(printed, "\nskein: all is well") {
+		t.Errorf("%s: a stranger has begun a line: %q", what, printed)
+	}
+	if !strings.Contains(printed, "owned") || !strings.Contains(printed, "all is well") {
+		t.Errorf("%s does not print what was said: %q", what, printed)
+	}
+}
+
+// answers serves one JSON value, whatever it is asked.
+func answers(t *testing.T, status int, v any) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(v)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// Whatever says something to a command of an operator, the terminal shows it and does not
+// obey it: a daemon's progress, endings and errors, the members and messages of a server, a
+// host's errors on the way and in the log, a relay's last words, a health check.
+func TestAbuseTerminal(t *testing.T) {
+	type object = map[string]any
+	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+	car := filepath.Join(t.TempDir(), "a.car")
+	if err := os.WriteFile(car, []byte("no repo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refusal := filepath.Join(t.TempDir(), "refusal.frames")
+	said := synth.CBOR(synth.CBOR(nil, synth.Map{{Key: "op", Value: -1}}), synth.Map{{Key: "error", Value: "Refused" + hostile}, {Key: "message", Value: hostile}})
+	if err := os.WriteFile(refusal, frames.Append(nil, said), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status := object{"trouble": hostile, "failed": object{hostile: 3}}
+	ended := object{"trouble": hostile, "ended": object{"repos": hostile}}
+	health := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "not ready: "+hostile, http.StatusServiceUnavailable)
+	}))
+	defer health.Close()
+	store := filepath.Join(t.TempDir(), "store")
+	for what, args := range map[string][]string{
+		"progress":   {"backfill", "--admin", answers(t, 200, status)},
+		"an end":     {"backfill", "--admin", answers(t, 200, ended)},
+		"a refusal":  {"backfill", "--admin", answers(t, 400, object{"error": hostile})},
+		"resync":     {"resync", "--admin", answers(t, 400, object{"error": hostile}), did},
+		"a CAR":      {"backfill", "--admin", answers(t, 200, object{"did": hostile, "rev": hostile}), "--car", car},
+		"an account": {"backfill", "--admin", answers(t, 200, status), "--did", did},
+		"members":    {"query", "--server", answers(t, 200, object{"total": 1, "members": []string{hostile}}), "followers(" + did + ")"},
+		"a reason":   {"query", "--server", answers(t, 200, object{"total": 1, "members": []string{did}, "reason": hostile}), "followers(" + did + ")"},
+		"a ranking":  {"query", "--server", answers(t, 200, object{"items": []object{{"member": hostile, "count": 1}}}), "rank(of=follows(" + did + "), via=likes)"},
+		"a message":  {"query", "--server", answers(t, 400, object{"error": hostile, "message": hostile}), "followers(" + did + ")"},
+		"health":     {"health", "--admin", health.URL},
+		"a relay":    {"replay", "--store", store + "-replayed", "--frames", refusal, "--log-format", "text", "--log-level", "debug"},
+		"a host": {
+			"backfill", "--admin", "off", "--store", store, "--allow-private-hosts", "--log-format", "text", "--log-level", "debug",
+			"--host", answers(t, 400, object{"error": hostile, "message": hostile}),
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var out lockedBuffer
+			command.Run(t.Context(), &command.Environment{Stdout: &out, Stderr: &out}, commandLine, append([]string{"skein"}, args...))
+			shows(t, what, out.String())
+		})
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"skein.blue/internal/testing/truth"
+)
+
+// syncedLog waits until something of a log of a store is synced, and returns its name.
+func syncedLog(t *testing.T, store string) string {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(10 * time.Millisecond) {
+		b, err := os.ReadFile(filepath.Join(store, "skein.manifest"))
+		var guard struct {
+			Logs []struct {
+				Log   string
+				Bytes int64
+			}
+		}
+		if err != nil || json.Unmarshal(b, &guard) != nil {
+			continue
+		}
+		for _, l := range guard.Logs {
+			if l.Bytes > 20_000 {
+				return l.Log
+			}
+		}
+	}
+	t.Fatal("no log is synced")
+	return ""
+}
+
+// After a SIGKILL the newest log is damaged. Every command refuses the store, and says
+// how to go on without what is lost; then the stream brings it again.
+func TestAcceptLoss(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "store")
+	replay := []string{"replay", "--frames", plainPDS, "--store", store}
+	cmd := exec.CommandContext(t.Context(), binary, append(replay, "--rate", "400", "--sync-interval", "20ms")...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	name := syncedLog(t, store)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	log := filepath.Join(store, name)
+	b, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[10_000] ^= 4
+	if err := os.WriteFile(log, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"check", "--store", store}, {"stats", "--store", store}, replay, append(replay, "--accept-loss", "000000.log")} {
+		code, out, errs := skein(t, args...)
+		if code != 1 || !strings.Contains(errs, "--accept-loss "+name) || !strings.Contains(errs, "bytes of the log, are lost") {
+			t.Errorf("%s ends with %d: %s%s", args, code, out, errs)
+		}
+	}
+	code, _, errs := skein(t, append(replay, "--accept-loss", name)...)
+	if code != 0 || !strings.Contains(errs, "goes on without the writes") {
+		t.Fatalf("accepting the loss ends with %d: %s", code, errs)
+	}
+	if code, out, errs := skein(t, "check", "--store", store); code != 0 {
+		t.Fatal(out, errs)
+	}
+	tr, err := truth.Read(plainTruth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := serveDaemon(t, nil, "--store", store, "--consume=false")
+	diffs, n, err := tr.Compare(t.Context(), d.api, 1000)
+	if err != nil || len(diffs) > 0 || n < 200 {
+		t.Errorf("%d sets, %v, %q", n, err, diffs)
+	}
+	d.stop()
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A service manager is told when the daemon answers, that it reads its configuration again
+// and has done so, and that it stops.
+func TestNotify(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "notify")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = manager.Close() }()
+	next := func(want ...string) {
+		t.Helper()
+		if err := manager.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, 4096)
+		n, err := manager.Read(b)
+		if err != nil {
+			t.Fatalf("nothing was told, instead of %q: %v", want, err)
+		}
+		for _, w := range want {
+			if !strings.Contains("\n"+string(b[:n]), "\n"+w) {
+				t.Errorf("told %q, want %q", b[:n], w)
+			}
+		}
+	}
+	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1", "NOTIFY_SOCKET=" + socket}, "--store", filepath.Join(t.TempDir(), "store"))
+	next("READY=1", "STATUS=")
+	if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	next("RELOADING=1", "MONOTONIC_USEC=")
+	next("READY=1")
+	d.stop()
+	next("STOPPING=1")
+}
+
+// A start that fails says so in one line.
+func TestFailedStart(t *testing.T) {
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	store := filepath.Join(t.TempDir(), "store")
+	for what, args := range map[string][]string{
+		"the address is taken":       {"--listen", taken.Addr().String(), "--admin-listen", "127.0.0.1:0"},
+		"the admin address is taken": {"--listen", "127.0.0.1:0", "--admin-listen", taken.Addr().String()},
+		"no store":                   {"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--consume=false", "--store", store + "-none"},
+		"no feeds":                   {"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--feeds", store + "-none"},
+	} {
+		code, out, errs := skein(t, append([]string{"serve", "--relay", "ws://127.0.0.1:1", "--store", store}, args...)...)
+		if code == 0 || out != "" || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%s: exit %d, in %d lines:\n%s%s", what, code, strings.Count(errs, "\n"), out, errs)
+		}
+	}
+}

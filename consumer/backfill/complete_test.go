@@ -1,0 +1,372 @@
+package backfill
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/internal/testing/abuse"
+)
+
+// stateOf returns what the index knows of an account.
+func (x *index) stateOf(t *testing.T, did string) (st format.RepoState, row *format.Resync) {
+	t.Helper()
+	if err := x.g.View(t.Context(), func(s *graph.Snapshot) (err error) { st, _, row, err = s.Account(did); return err }); err != nil {
+		t.Fatal(err)
+	}
+	return st, row
+}
+
+// fetched has all repos of the world fetched.
+func (w *world) fetched(x *index, accounts ...*account) {
+	w.t.Helper()
+	var dids []string
+	for _, a := range accounts {
+		dids = append(dids, a.did)
+	}
+	if err := x.m.Resync(w.t.Context(), "test", dids...); err != nil {
+		w.t.Fatal(err)
+	}
+	x.settle(w.t)
+}
+
+// awaitComparison waits until the repos have been compared after the last hole.
+func (x *index) awaitComparison(t *testing.T) {
+	t.Helper()
+	for began := time.Now(); x.uncompared(); time.Sleep(5 * time.Millisecond) {
+		x.m.lookForGaps()
+		if time.Since(began) > 30*time.Second {
+			t.Fatal("the repos are not compared")
+		}
+	}
+	x.settle(t)
+}
+
+// told delivers what fill adds.
+func (x *index) told(t *testing.T, fill func(b *graph.Batch)) {
+	t.Helper()
+	var b graph.Batch
+	fill(&b)
+	if err := x.g.Apply(t.Context(), "stream", &b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An account that has moved is fetched where it is now, although its document was kept from
+// before, and its old host says that it is not active; nor does a list of the old host's hide
+// it, which an operator named.
+func TestMoved(t *testing.T) {
+	w := newWorld(t, 2)
+	a := w.add(0, 5)
+	old, now := w.hosts[0], w.hosts[1]
+	x := w.index(newStore(), func(o *Options) { o.TrustHosts = false })
+	if host, err := x.m.resolve(t.Context(), a.did); err != nil || host != old.srv.URL { // it is kept
+		t.Fatalf("%s: %v", host, err)
+	}
+	w.mu.Lock()
+	a.host = now
+	old.left = append(old.left, a)
+	w.mu.Unlock()
+	w.fetched(x, a)
+	if st, row := x.stateOf(t, a.did); !st.Complete() || st.Has(format.FlagHidden) {
+		t.Errorf("an account that has moved: %+v, queued: %+v", st, row)
+	}
+	if err := x.m.Hosts(t.Context(), old.srv.URL); err != nil {
+		t.Fatal(err)
+	}
+	x.settle(t)
+	if st, row := x.stateOf(t, a.did); !st.Complete() || st.Has(format.FlagHidden) {
+		t.Errorf("after its old host's list: %+v, queued: %+v", st, row)
+	}
+	// Its new host takes it down: that counts.
+	w.mu.Lock()
+	a.active = false
+	w.mu.Unlock()
+	if err := x.m.Resync(t.Context(), "test", a.did); err != nil {
+		t.Fatal(err)
+	}
+	x.settle(t)
+	if st, _ := x.stateOf(t, a.did); !st.Has(format.FlagHidden) {
+		t.Errorf("its host says that it is not active: %+v", st)
+	}
+}
+
+// What happened to accounts in a hole of the stream is found out from the relay's list, and
+// from the hosts of those that it does not list: taken down, deactivated, deleted, restored
+// and reactivated. Until then nothing is called complete; afterwards what the stream says
+// counts again.
+func TestStatusInHole(t *testing.T) {
+	w := newWorld(t, 2)
+	var all []*account
+	for i := range 8 {
+		all = append(all, w.add(i, 3))
+	}
+	takenDown, deactivated, deleted, restored, reactivated := all[0], all[1], all[2], all[3], all[4]
+	x := w.index(newStore(), nil)
+	w.fetched(x, all...)
+	status := func(b *graph.Batch, a *account, isActive bool) {
+		w.seq++
+		b.AddAccount(w.seq, []byte(a.did), isActive, false)
+		b.Seen(w.seq, nil)
+	}
+	x.told(t, func(b *graph.Batch) {
+		for _, a := range all {
+			a.active = a != restored && a != reactivated
+			status(b, a, a.active)
+		}
+	})
+	w.mu.Lock()
+	for _, a := range []*account{takenDown, deactivated} {
+		a.active = false
+	}
+	restored.active, reactivated.active = true, true
+	delete(w.repos, deleted.did)
+	w.mu.Unlock()
+	hold := make(chan struct{})
+	w.mu.Lock()
+	w.hold = hold
+	w.mu.Unlock()
+	x.told(t, func(b *graph.Batch) {
+		b.AddGap(format.Gap{Reason: "outdated_cursor", After: w.seq, Time: time.Now().Add(-48 * time.Hour), Suspect: true}) // the clock is behind
+	})
+	if !x.uncompared() {
+		t.Error("the hole is not counted")
+	}
+	x.told(t, func(b *graph.Batch) { status(b, all[5], false) }) // the list still says that it is active
+	close(hold)
+	x.awaitComparison(t)
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		if st, _ := x.stateOf(t, deleted.did); st.Has(format.FlagHidden) || time.Since(began) > 20*time.Second {
+			break
+		}
+	}
+	for i, a := range all {
+		want := a == takenDown || a == deactivated || a == deleted || a == all[5]
+		if st, row := x.stateOf(t, a.did); st.Has(format.FlagHidden) != want {
+			t.Errorf("account %d: hidden %v, want %v; queued: %+v", i, st.Has(format.FlagHidden), want, row)
+		}
+	}
+	// Another hole, noted while the clock is far ahead, and one after it.
+	for _, ahead := range []time.Duration{1000 * time.Hour, 0} {
+		rng := rand.New(rand.NewPCG(uint64(ahead), 1))
+		w.commit(rng, all[6], nil)
+		x.told(t, func(b *graph.Batch) {
+			b.AddGap(format.Gap{Reason: "outdated_cursor", After: w.seq, Time: time.Now().Add(ahead), Suspect: true})
+		})
+		x.awaitComparison(t)
+		if st, _ := x.stateOf(t, all[6].did); uint64(st.Rev) != all[6].rev || !st.Complete() {
+			t.Errorf("after a hole noted %v ahead: %+v", ahead, st)
+		}
+	}
+}
+
+// What an operator asks to be fetched is compared, too: repos that are complete, and of which
+// the stream has missed commits without knowing, are fetched, and no others.
+func TestBackfillCompares(t *testing.T) {
+	w := newWorld(t, 2)
+	var all []*account
+	for i := range 12 {
+		all = append(all, w.add(i, 3))
+	}
+	x := w.index(newStore(), nil)
+	w.fetched(x, all...)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, a := range all[:5] {
+		w.commit(rng, a, nil)
+	}
+	before := x.m.fetched.Load()
+	if err := x.m.Hosts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if st := x.settle(t); st.Complete != 12 || x.m.fetched.Load()-before != 5 {
+		t.Errorf("%d were fetched, and 5 are behind: %+v", x.m.fetched.Load()-before, st)
+	}
+	x.has(t, w)
+}
+
+// A relay that is killed loses events without a gap. What it lost is found by a comparison that
+// the daemon makes of its own accord, and which is gone on with by another process.
+func TestRounds(t *testing.T) {
+	w := newWorld(t, 2)
+	var all []*account
+	for i := range 30 {
+		all = append(all, w.add(i, 3))
+	}
+	store := newStore()
+	x := w.index(store, nil)
+	w.fetched(x, all...)
+	if err := x.g.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Round.Cursor, b.Round.Listed = all[10].did, 11 }); err != nil {
+		t.Fatal(err)
+	}
+	x.end()
+	rng := rand.New(rand.NewPCG(2, 2))
+	for _, a := range []*account{all[1], all[20], all[29]} {
+		w.commit(rng, a, nil)
+	}
+	x = w.index(store, func(o *Options) { o.CompareEvery = 50 * time.Millisecond })
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		x.m.lookForGaps()
+		behind := 0
+		for _, a := range all {
+			if st, _ := x.stateOf(t, a.did); uint64(st.Rev) != a.rev || !st.Complete() {
+				behind++
+			}
+		}
+		if behind == 0 {
+			break
+		}
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("%d repos are behind, and nothing finds it", behind)
+		}
+	}
+	x.settle(t)
+	x.has(t, w)
+}
+
+// A host that keeps sending an older state, from a cache, is not believed, however often.
+func TestCachedHost(t *testing.T) {
+	w := newWorld(t, 1)
+	a := w.add(0, 6)
+	x := w.index(newStore(), func(o *Options) { o.Tries = 6 })
+	w.fetched(x, a)
+	cached := a.car()
+	rng := rand.New(rand.NewPCG(3, 3))
+	w.hosts[0].wrong = func(rw http.ResponseWriter, _ *http.Request, _ *account) bool {
+		_, _ = rw.Write(cached)
+		return true
+	}
+	x.told(t, func(b *graph.Batch) { w.commit(rng, a, b) })
+	w.commit(rng, a, nil) // missed
+	x.told(t, func(b *graph.Batch) { w.commit(rng, a, b) })
+	x.settle(t)
+	if st, row := x.stateOf(t, a.did); st.Complete() || uint64(st.Rev) != a.rev || row == nil || row.Failure != failOlder {
+		t.Errorf("%+v, queued: %+v", st, row)
+	}
+	w.hosts[0].wrong = nil
+	w.fetched(x, a)
+	x.has(t, w)
+}
+
+// A host lists repos without end. Nothing is kept of what is not on it, the directory is asked
+// a bounded number of times, and a comparison after a hole does not wait for it.
+func TestAbuseEndlessList(t *testing.T) {
+	w := newWorld(t, 2)
+	mine := w.add(1, 3)
+	var pages, looked atomic.Int64
+	w.lookedUp = &looked
+	w.hosts[0].endless = func() []any {
+		page := pages.Add(1)
+		var list []any
+		for i := range 1000 {
+			list = append(list, map[string]any{"did": fmt.Sprintf("did:plc:%024s", strings.NewReplacer("0", "a", "1", "b", "8", "c", "9", "d").Replace(fmt.Sprint(1_000_000_000+page*1000+int64(i)))), "rev": "3mb2kxx5ts22a", "active": true})
+			if s, _ := list[i].(map[string]any)["did"].(string); strings.Contains(s, " ") {
+				list[i] = map[string]any{"did": strings.ReplaceAll(s, " ", "z"), "rev": "3mb2kxx5ts22a", "active": true}
+			}
+		}
+		return list
+	}
+	x := w.index(newStore(), func(o *Options) { o.TrustHosts = false })
+	w.fetched(x, mine)
+	if err := x.m.Hosts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(4, 4))
+	w.commit(rng, mine, nil)
+	x.told(t, func(b *graph.Batch) {
+		b.AddGap(format.Gap{Reason: "outdated_cursor", Time: time.Now(), Suspect: true})
+	})
+	x.awaitComparison(t)
+	st := x.settle(t)
+	if looks := looked.Load(); looks > mostForeign+100 || st.Accounts != 1 || st.Waiting != 0 || st.Ended["repos"] != "1 of 2 hosts could not be listed" {
+		t.Errorf("the directory was asked %d times; %+v", looks, st)
+	}
+	abuse.Figure(t, "look-ups of an endless list", "%d (before: one for each DID, for ever)", looked.Load())
+	abuse.Figure(t, "DIDs interned from it", "%d (before: all)", st.Accounts-1)
+	x.has(t, w)
+}
+
+// Hosts that send a byte now and then do not hold the fetchers: other hosts' repos are fetched
+// meanwhile, and each of theirs is given up when it has been too slow for long enough.
+func TestAbuseDrip(t *testing.T) {
+	w := newWorld(t, 2)
+	var others []*account
+	dripping := abuse.Size(40, 400)
+	for i := range dripping {
+		w.add(2*i, 3)
+	}
+	for i := range 30 {
+		others = append(others, w.add(2*i+1, 3))
+	}
+	end := make(chan struct{})
+	t.Cleanup(func() { close(end) })
+	var held, most atomic.Int64
+	w.hosts[0].wrong = func(rw http.ResponseWriter, r *http.Request, a *account) bool {
+		n := held.Add(1)
+		defer held.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		w.mu.Lock()
+		car := a.car()
+		w.mu.Unlock()
+		for _, c := range car {
+			if _, err := rw.Write([]byte{c}); err != nil {
+				return true
+			}
+			_ = http.NewResponseController(rw).Flush()
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-end:
+				return true
+			case <-r.Context().Done():
+				return true
+			}
+		}
+		return true
+	}
+	x := w.index(newStore(), func(o *Options) {
+		o.Fetchers, o.PerHost, o.Tries, o.HostTries, o.RepoTimeout = 8, 8, 1, 1000, time.Minute
+	})
+	if err := x.m.Hosts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		n := 0
+		for _, a := range others {
+			if st, _ := x.stateOf(t, a.did); st.Complete() {
+				n++
+			}
+		}
+		if n == len(others) {
+			break
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("%d of %d repos of another host were fetched", n, len(others))
+		}
+	}
+	if most.Load() > 7 {
+		t.Errorf("one host held %d of 8 fetchers", most.Load())
+	}
+	abuse.Figure(t, "fetchers that a dripping domain holds", "%d of 8 (before: all)", most.Load())
+	if !abuse.Full() {
+		x.end()
+		return
+	}
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if st := x.m.StatusNow(); st.Failed[failHost] == int64(dripping) {
+			abuse.Figure(t, "repos given up for their slowness", "%d, after %v", dripping, time.Since(began).Round(time.Second))
+			return
+		} else if time.Since(began) > 5*time.Minute {
+			t.Fatalf("the dripping repos are not given up: %+v", st)
+		}
+	}
+}
+
+// writeJSON answers with JSON.
+func writeJSON(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }

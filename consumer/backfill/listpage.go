@@ -1,0 +1,182 @@
+package backfill
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+)
+
+// A listPage is a page of a list of repos.
+type listPage struct {
+	Cursor string
+	Repos  []listed
+}
+
+// more reports whether a page follows, after the one that a cursor asked for.
+func (p *listPage) more(cursor string) bool {
+	return p.Cursor != "" && len(p.Repos) > 0 && p.Cursor != cursor
+}
+
+// page reads a page of a host's list of repos.
+func (m *Manager) page(ctx context.Context, host, cursor string) (p listPage, err error) {
+	if err := m.ask(ctx, host, "com.atproto.sync.listRepos", pageQuery(cursor), &p); err != nil {
+		return p, err
+	}
+	if len(p.Repos) > mostListed {
+		return p, fmt.Errorf("a page of %d repos, where %d were asked for", len(p.Repos), pageSize)
+	}
+	return p, nil
+}
+
+// readList reads the list of a host, page by page.
+func (m *Manager) readList(ctx context.Context, job *listJob, host string) error {
+	m.mu.Lock()
+	l := m.lists[host] // but for its rechecks, m.mu guards it
+	cursor := l.cursor
+	m.mu.Unlock()
+	for more := true; more; {
+		if err := m.awaitRoom(ctx, host); err != nil {
+			return err
+		}
+		page, err := m.page(ctx, host, cursor)
+		if err != nil {
+			return err
+		}
+		if err := m.takePage(ctx, job, host, l, page.Repos); err != nil {
+			return err
+		}
+		more = page.more(cursor)
+		if err := m.confirm(ctx, &l.rechecks, !more || len(l.rechecks) >= mostRechecks/listers); err != nil {
+			return err
+		}
+		m.mu.Lock()
+		cursor = page.Cursor
+		l.cursor = cursor
+		l.listed += int64(len(page.Repos))
+		l.pages++
+		m.mu.Unlock()
+		if err := m.bound(l, host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bound says why a list is not read on, if it is not.
+func (m *Manager) bound(l *listing, host string) error {
+	switch {
+	case host == m.o.Relay:
+		return nil
+	case l.foreign > mostForeign && l.foreign > l.own:
+		return fmt.Errorf("it lists %d repos that are not on it, and %d that are: it is not listed on", l.foreign, l.own)
+	case l.listed > m.o.MaxHostRepos:
+		return fmt.Errorf("it lists more than %d repos (--max-host-repos)", m.o.MaxHostRepos)
+	case l.pages > fewPages && l.listed < l.pages*leastPerPage:
+		return fmt.Errorf("it names %d repos on %d pages: it is not listed on", l.listed, l.pages)
+	}
+	return nil
+}
+
+// takePage queues what is to be fetched of a page. Nothing is kept of a repo that the index
+// does not know before its DID document says that it is on the host, or an operator does.
+func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *listing, repos []listed) error {
+	var b graph.Batch
+	var unknown []string
+	trusted := m.trusts(job, host)
+	at := host
+	if host == m.o.Relay { // it has no repos
+		at = ""
+	}
+	queue := func(r *listedAccount, reason string) {
+		c := graph.Cause{Reason: reason, Host: at}
+		if trusted {
+			c.Told = r.rev
+		}
+		b.AddResync([]byte(r.listed.DID), c)
+	}
+	err := m.o.Store.View(ctx, func(s *graph.Snapshot) error {
+		b.Reset()
+		unknown = unknown[:0]
+		accounts, err := m.lookUp(s, repos)
+		if err != nil {
+			return err
+		}
+		for i := range accounts {
+			a := &accounts[i]
+			inactive := a.listed.Active != nil && !*a.listed.Active
+			switch {
+			case host == m.o.Relay && inactive:
+				b.AddStatus([]byte(a.listed.DID), false)
+			case inactive && a.state.Has(format.FlagHidden),
+				a.row != nil && a.row.State == format.ResyncWaiting,
+				a.state.DeletionSource != 0 && a.state.Has(format.FlagHidden): // the stream says that it was deleted
+			case !a.known && !trusted:
+				unknown = append(unknown, a.listed.DID)
+			case inactive: // where its document points, it may be active: that host is asked
+				queue(a, "listed_inactive")
+			case !a.state.Whole() || a.row != nil:
+				queue(a, "backfill")
+			case a.rev > a.state.Rev:
+				l.rechecks = append(l.rechecks, recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, host: at, told: trusted, since: time.Now()})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("looking for what is missing: %w", err)
+	}
+	own, err := m.verify(ctx, l, host, unknown)
+	if err != nil {
+		return err
+	}
+	for _, did := range own {
+		b.AddResync([]byte(did), graph.Cause{Reason: "backfill", Host: at})
+	}
+	if err := m.o.Store.Apply(ctx, "", &b); err != nil {
+		return fmt.Errorf("queueing what is missing: %w", err)
+	}
+	return nil
+}
+
+// verifiers is how many DID documents are looked up at once for one list.
+const verifiers = 4
+
+// verify returns those of the DIDs whose documents say that they are on the host. It ends
+// when there have been too many others.
+func (m *Manager) verify(ctx context.Context, l *listing, host string, dids []string) (own []string, err error) {
+	for len(dids) > 0 && ctx.Err() == nil && m.bound(l, host) == nil {
+		some := dids[:min(len(dids), verifiers)]
+		dids = dids[len(some):]
+		var is [verifiers]bool
+		var busy sync.WaitGroup
+		for i, did := range some {
+			busy.Go(func() {
+				at, err := m.resolve(ctx, did)
+				is[i] = err == nil && at == host
+			})
+		}
+		busy.Wait()
+		m.mu.Lock()
+		for i, did := range some {
+			if is[i] {
+				l.own++
+				own = append(own, did)
+			} else {
+				l.foreign++
+			}
+		}
+		m.mu.Unlock()
+	}
+	return own, ctx.Err()
+}
+
+// trusts reports whether a host is believed what it lists: the relay, one that the operator
+// named, and all of a network of one's own. Of the others, the DID document says whether an
+// account is there. Whether an account is active is asked where its document points in any case.
+func (m *Manager) trusts(job *listJob, host string) bool {
+	return m.o.TrustHosts || job.named || host == m.o.Relay
+}

@@ -1,0 +1,154 @@
+package backfill
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"skein.blue/consumer/repo"
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/internal/human"
+	"skein.blue/internal/synth"
+	"skein.blue/internal/testing/abuse"
+)
+
+// likesOf returns the CAR of a repo with n likes of one post, whose URI is so long; all have
+// the same record.
+func likesOf(did string, n, uriLen int) []byte {
+	uri := "at://did:web:a.example.com/app.bsky.feed.post/x"
+	if more := uriLen - len(uri); more > 0 {
+		uri = "at://did:web:" + strings.Repeat("a", min(more, 1900)) + ".example.com/app.bsky.feed.post/" + strings.Repeat("x", min(512, max(1, more-1900)))
+	}
+	record := synth.NewBlock(synth.CBOR(nil, synth.Map{{Key: "subject", Value: synth.Map{{Key: "uri", Value: uri}}}}))
+	records := make([]synth.RepoRecord, n)
+	for i := range records {
+		records[i] = synth.RepoRecord{Path: fmt.Sprintf("app.bsky.feed.like/%06d", i), Block: record}
+	}
+	var r synth.Repo
+	root := r.Root(records)
+	commit := synth.NewBlock(synth.AppendCommitBlock(nil, []byte(did), []byte("3mb2kxx5ts22a"), []byte("sig"), &root))
+	return r.AppendCAR(nil, &commit, records[:1])
+}
+
+func readOf(t *testing.T, car []byte) *repo.Reader {
+	t.Helper()
+	r := new(repo.Reader)
+	if err := r.Read(t.Context(), bytes.NewReader(car), 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A repo is walked before the placer's lock is taken: one that is walked while another is
+// being written does not wait for it, and one that is malformed is refused without the lock.
+func TestPlaceWalksWithoutTheLock(t *testing.T) {
+	w := newWorld(t, 1)
+	x := w.index(newStore(), nil)
+	p := newPlacer(x.g)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	leaf := synth.NewBlock([]byte("\xa2ae\x80al\xf6"))
+	commit := synth.NewBlock(synth.AppendCommitBlock(nil, []byte("did:web:a.example.com"), []byte("3mb2kxx5ts22a"), nil, &synth.Link{1}))
+	r := readOf(t, synth.CAR(commit.CID, commit, leaf))
+	called := false
+	p.place(t.Context(), r, 1, true, func(_ graph.Outcome, _ int, err error) {
+		if called = true; !errors.Is(err, repo.ErrMissing) {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p.place(ctx, readOf(t, likesOf("did:web:a.example.com", 5000, 0)), 1, true, func(_ graph.Outcome, _ int, err error) {
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	if !called || len(p.parts) != cap(p.parts) {
+		t.Errorf("called: %v; %d of %d parts are free", called, len(p.parts), cap(p.parts))
+	}
+}
+
+// Thousands of likes may share one record with a long URI: a small CAR that is large as a
+// batch. What is written at once is bounded by bytes as well, and all of it is put in place.
+func TestAbusePlacedBytes(t *testing.T) {
+	n := abuse.Size(6_000, 19_000)
+	did := "did:web:a.example.com"
+	car := likesOf(did, n, 2500)
+	w := newWorld(t, 1)
+	x := w.index(newStore(), func(o *Options) { o.Relay = "" })
+	one := part{sn: graph.RepoSnapshot{}}
+	most := 0
+	uri := []byte(strings.Repeat("u", 2500))
+	for range n {
+		if one.isFull() {
+			one.next("")
+		}
+		one.put(1, []byte("000000"), uri)
+		most = max(most, one.bytes)
+	}
+	if most > placeBytes+len(uri)+6 {
+		t.Errorf("a part has %d bytes", most)
+	}
+	abuse.Figure(t, "batch", "a CAR of %s with %s of subjects is written in parts of %s", human.Bytes(len(car)), human.Bytes(n*2450), human.Bytes(most))
+	p, err := x.m.PlaceCAR(t.Context(), bytes.NewReader(car))
+	if err != nil || p.Outcome != "placed" || p.Records != n {
+		t.Fatalf("%+v: %v", p, err)
+	}
+	if err := x.g.View(t.Context(), func(s *graph.Snapshot) error {
+		c, err := s.Counts()
+		if c.Records["like"] != int64(n) || c.Strings["uri"] != 1 {
+			t.Errorf("%+v", c)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A repo of which more would have to be kept than --memory allows is given up, from a host
+// and from a file, with the flag in the message. The memory is free again.
+func TestAbuseRepoOverMemory(t *testing.T) {
+	w := newWorld(t, 2)
+	large, small := w.add(0, 3), w.add(1, 3)
+	car := func(a *account) []byte {
+		b := a.car()
+		for i := range 100_000 {
+			block := synth.NewBlock(fmt.Appendf([]byte("\xa2ae"), "%06d", i))
+			link := synth.Link(sha256.Sum256(block.Bytes))
+			b = synth.AppendSection(b, &link, block.Bytes)
+		}
+		return b
+	}
+	w.hosts[0].wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool {
+		_, _ = rw.Write(car(a))
+		return true
+	}
+	x := w.index(newStore(), func(o *Options) { o.Memory = 2 << 20 })
+	if err := x.m.Resync(t.Context(), "test", large.did, small.did); err != nil {
+		t.Fatal(err)
+	}
+	if st := x.settle(t); st.Failed[failTooLarge] != 1 || st.Fetched != 1 {
+		t.Errorf("%+v", st)
+	}
+	if err := x.g.View(t.Context(), func(s *graph.Snapshot) error {
+		_, _, row, err := s.Account(large.did)
+		if row == nil || row.State != format.ResyncFailed || !strings.Contains(row.Detail, "1.5 MiB (--memory)") {
+			t.Errorf("%+v", row)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.m.PlaceCAR(t.Context(), bytes.NewReader(car(large))); err == nil || !strings.Contains(err.Error(), "1.5 MiB (--memory)") {
+		t.Error(err)
+	}
+	if n := x.m.memory.InUse(); n != 0 {
+		t.Errorf("%d bytes are held", n)
+	}
+}

@@ -1,0 +1,62 @@
+package backfill
+
+import (
+	"context"
+	"fmt"
+
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+)
+
+// sweep queues every account that the index has, where a kind was added: what was made of it
+// before is in none of them. It goes on where it was interrupted. Only a backfill of the whole
+// network does so.
+func (m *Manager) sweep(ctx context.Context, job *listJob) error {
+	number := m.o.Store.SweepDue()
+	if number == 0 || job.named {
+		return nil
+	}
+	from := dict.None
+	if b := m.o.Store.Backfill(); b.Sweep == number {
+		from = b.SweepAt
+	}
+	m.log.Info("a kind of link was added: every repo that is indexed is fetched again, because what was made of it before is missing")
+	for more := true; more; {
+		if err := m.awaitRoom(ctx, ""); err != nil {
+			return err
+		}
+		var b graph.Batch
+		err := m.o.Store.View(ctx, func(s *graph.Snapshot) error {
+			b.Reset()
+			var ids []dict.ID
+			if err := s.EachAccount(from, func(id dict.ID, _ *format.RepoState) bool {
+				ids = append(ids, id)
+				return len(ids) < pageSize
+			}); err != nil {
+				return err
+			}
+			if more = len(ids) == pageSize; len(ids) > 0 {
+				from = ids[len(ids)-1] + 1
+			}
+			return s.Strings(dict.DID, ids, func(_ int, did []byte) error {
+				b.AddResync(did, graph.Cause{Reason: format.KindAdded})
+				return nil
+			})
+		})
+		if err == nil {
+			err = m.o.Store.Apply(ctx, "", &b)
+		}
+		if err == nil {
+			err = m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) {
+				if b.Sweep, b.SweepAt = number, from; !more {
+					b.Swept = number
+				}
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("queueing the accounts that are indexed: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package repo_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"skein.blue/consumer/repo"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/human"
+	"skein.blue/internal/synth"
+	"skein.blue/internal/testing/abuse"
+)
+
+// treeEntry appends an entry of a node: a key that has prefix bytes of the one before it.
+func treeEntry(dst []byte, prefix int, rest string, value *synth.Link) []byte {
+	dst = append(synth.Head(append(dst, "\xa4ak"...), 2, uint64(len(rest))), rest...)
+	dst = synth.Head(append(dst, "ap"...), 0, uint64(prefix))
+	return synth.AppendLink(append(dst, "at\xf6av"...), value)
+}
+
+// oneNode returns the CAR of a repo whose tree is one node. Each of its n entries shares
+// all but the last five bytes of its key with the one before, and names the same record.
+func oneNode(path string, n int, record []byte) []byte {
+	leaf := synth.NewBlock(record)
+	b := synth.Head([]byte("\xa2ae"), 4, uint64(n))
+	for i := range n {
+		if i == 0 {
+			b = treeEntry(b, 0, path+"00000", &leaf.CID)
+		} else {
+			b = treeEntry(b, len(path), fmt.Sprintf("%05d", i), &leaf.CID)
+		}
+	}
+	root := synth.NewBlock(append(b, "al\xf6"...))
+	commit := synth.NewBlock(synth.AppendCommitBlock(nil, []byte(did), []byte(rev), nil, &root.CID))
+	return synth.CAR(commit.CID, commit, root, leaf)
+}
+
+// follow returns a record with an array of so many small numbers in it.
+func follow(items int) []byte {
+	b := synth.Head(synth.CBOR([]byte("\xa2"), "x"), 4, uint64(items))
+	b = append(b, make([]byte, items)...)
+	return synth.CBOR(synth.CBOR(b, "subject"), "did:web:a.example.com")
+}
+
+// The work of a walk is bounded by the size of the CAR, however much its keys share, and
+// however many paths have one record.
+func TestAbuseWalkWork(t *testing.T) {
+	const collection = "app.bsky.graph.follow/"
+	n := abuse.Size(10_000, 60_000) // a node has 4 MiB at most
+	for name, b := range map[string][]byte{
+		"keys of a record's length":      oneNode(collection+strings.Repeat("k", 512-5), n, follow(0)),
+		"keys of no collection":          oneNode(strings.Repeat("k", repo.MaxKey-5), n, follow(0)),
+		"keys of no collection, slashes": oneNode(strings.Repeat("k/", repo.MaxKey/2-3), n, follow(0)),
+		"one large record at each path":  oneNode(collection, n, follow(abuse.Size(1<<14, 1<<20))),
+	} {
+		var r repo.Reader
+		if err := r.Read(t.Context(), bytes.NewReader(b), 1<<30); err != nil {
+			t.Fatal(name, err)
+		}
+		records := 0
+		if err := r.Walk(t.Context(), func(kinds.Kind, []byte, []byte) { records++ }); err != nil {
+			t.Fatal(name, err)
+		}
+		if strings.HasPrefix(name, "keys of no") != (records == 0) {
+			t.Errorf("%s: %d records", name, records)
+		}
+		abuse.Figure(t, name, "%d entries, %s, %.2f bytes of work a byte", n, human.Bytes(len(b)), float64(r.Work())/float64(len(b)))
+		if r.Work() > 4*len(b) {
+			t.Errorf("%s: %d bytes of work for a CAR of %d", name, r.Work(), len(b))
+		}
+	}
+}
+
+// A key that is longer than the path of a record may be ends the walk at once.
+func TestAbuseLongKeys(t *testing.T) {
+	for _, n := range []int{repo.MaxKey, repo.MaxKey + 1, 1 << 20} {
+		b := oneNode(strings.Repeat("k", n-5), 100, follow(0))
+		var r repo.Reader
+		if err := r.Read(t.Context(), bytes.NewReader(b), 1<<30); err != nil {
+			t.Fatal(err)
+		}
+		err := r.Walk(t.Context(), func(kinds.Kind, []byte, []byte) {})
+		if tooLong := n > repo.MaxKey; tooLong != errors.Is(err, repo.ErrTree) || tooLong && r.Work() > 0 {
+			t.Errorf("keys of %d bytes: %v, after %d bytes of work", n, err, r.Work())
+		}
+	}
+}
+
+// A walk ends when its context does.
+func TestWalkEnds(t *testing.T) {
+	var r repo.Reader
+	if err := r.Read(t.Context(), bytes.NewReader(oneNode("app.bsky.graph.follow/", 10_000, follow(0))), 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	records := 0
+	err := r.Walk(ctx, func(kinds.Kind, []byte, []byte) {
+		if records++; records == 100 {
+			end()
+		}
+	})
+	if !errors.Is(err, context.Canceled) || records > 2000 {
+		t.Errorf("%d records, then %v", records, err)
+	}
+}
+
+// tiny returns a CAR of n blocks as small as they can be; those that are kept begin as a
+// node does.
+func tiny(n int, kept bool) []byte {
+	root := synth.NewBlock([]byte("\xa2ae\x80al\xf6"))
+	commit := synth.NewBlock(synth.AppendCommitBlock(nil, []byte(did), []byte(rev), nil, &root.CID))
+	b := synth.CAR(commit.CID, commit, root)
+	for i := range n {
+		block := binary.BigEndian.AppendUint32(nil, uint32(i))[1:]
+		if kept {
+			block = append([]byte("\xa2ae"), block...)
+		}
+		one := synth.NewBlock(block)
+		b = synth.AppendSection(b, &one.CID, one.Bytes)
+	}
+	return b
+}
+
+// What is kept of a CAR is no more than the CAR, however small its blocks, and however
+// much a second Reader allocates on the way.
+func TestAbuseKept(t *testing.T) {
+	n := abuse.Size(100_000, 1_000_000)
+	for name, b := range map[string][]byte{
+		"tiny blocks":               tiny(n, false),
+		"tiny blocks that are kept": tiny(n, true),
+		"blocks of a quarter chunk": func() []byte {
+			b := tiny(0, false)
+			for i := range n / 4000 {
+				one := synth.NewBlock(append([]byte("\xa2ae"), fmt.Sprintf("%016380d", i)...))
+				b = synth.AppendSection(b, &one.CID, one.Bytes)
+			}
+			return b
+		}(),
+		"one block again and again": func() []byte {
+			b := tiny(0, false)
+			one := synth.NewBlock(append([]byte("\xa2ae"), strings.Repeat("x", 10_000)...))
+			for range n / 4000 {
+				b = synth.AppendSection(b, &one.CID, one.Bytes)
+			}
+			return b
+		}(),
+	} {
+		var before, after runtime.MemStats
+		var r repo.Reader
+		in := bytes.NewReader(b)
+		runtime.ReadMemStats(&before)
+		if err := r.Read(t.Context(), in, 1<<30); err != nil {
+			t.Fatal(name, err)
+		}
+		runtime.ReadMemStats(&after)
+		allocated := after.TotalAlloc - before.TotalAlloc
+		abuse.Figure(t, name, "a CAR of %s: %.2f bytes are kept a byte, and %.2f allocated", human.Bytes(len(b)), float64(r.Kept())/float64(len(b)), float64(allocated)/float64(len(b)))
+		if most := len(b)*5/4 + repo.OwnBytes; r.Kept() > most {
+			t.Errorf("%s: %d bytes are kept of a CAR of %d", name, r.Kept(), len(b))
+		}
+		if allocated > 2*uint64(len(b))+2*repo.OwnBytes {
+			t.Errorf("%s: %d bytes are allocated for a CAR of %d", name, allocated, len(b))
+		}
+		r.Release()
+		if r.Kept() > repo.OwnBytes {
+			t.Errorf("%s: %d bytes are kept after Release", name, r.Kept())
+		}
+	}
+}
+
+// A host that announces a large block and does not send it holds no memory for it.
+func TestAbuseAnnounced(t *testing.T) {
+	b := binary.AppendUvarint(tiny(0, false), 4<<20)
+	var r repo.Reader
+	if err := r.Read(t.Context(), bytes.NewReader(b), 1<<30); !errors.Is(err, repo.ErrTruncated) {
+		t.Fatal(err)
+	}
+	if r.Kept() > repo.OwnBytes {
+		t.Errorf("%d bytes are kept", r.Kept())
+	}
+}
+
+// Many hosts send large repos at once. All Readers together keep no more than the bound;
+// all repos that may be are read in the end, though none fits beside two others; one that
+// is larger than one may be is refused.
+func TestAbuseSharedMemory(t *testing.T) {
+	const all = 8 << 20
+	b := tiny(abuse.Size(100_000, 120_000), true) // about 4 MB are kept of it
+	synctest.Test(t, func(t *testing.T) {
+		memory := repo.NewMemory(all)
+		const readers = 12
+		var kept [readers]atomic.Int64
+		var most atomic.Int64
+		done := make(chan error)
+		for i := range readers {
+			go func() {
+				r := repo.Reader{Memory: memory}
+				// Bytes come slowly, so that all are under way at once.
+				err := r.Read(t.Context(), &slow{in: bytes.NewReader(b), each: func() {
+					kept[i].Store(int64(r.Kept()))
+					sum := int64(0)
+					for i := range kept {
+						sum += max(0, kept[i].Load()-repo.OwnBytes)
+					}
+					most.Store(max(sum, most.Load()))
+				}}, 1<<30)
+				kept[i].Store(0)
+				r.Release()
+				done <- err
+			}()
+		}
+		for range readers {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		abuse.Figure(t, "memory", "%d repos of %s at once: %s of %s were held", readers, human.Bytes(len(b)), human.Bytes(most.Load()), human.Bytes(int64(all)))
+		if most.Load() > all || memory.InUse() != 0 {
+			t.Errorf("%d bytes were held, and now %d", most.Load(), memory.InUse())
+		}
+		r := repo.Reader{Memory: memory}
+		if err := r.Read(t.Context(), bytes.NewReader(tiny(200_000, true)), 1<<30); !errors.Is(err, repo.ErrMemory) || !errors.Is(err, repo.ErrTooLarge) {
+			t.Error(err)
+		}
+		r.Release()
+		if memory.InUse() != 0 {
+			t.Errorf("%d bytes are held", memory.InUse())
+		}
+	})
+}
+
+// A Reader that waits for memory ends with its context.
+func TestNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := repo.NewMemory(8 << 20)
+		holder, waiter := repo.Reader{Memory: memory}, repo.Reader{Memory: memory}
+		if err := holder.Read(t.Context(), bytes.NewReader(tiny(100_000, true)), 1<<30); err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithCancel(t.Context())
+		result := make(chan error, 1)
+		go func() { result <- waiter.Read(ctx, bytes.NewReader(tiny(60_000, true)), 1<<30) }()
+		synctest.Wait()
+		if len(result) > 0 {
+			t.Fatalf("it does not wait: %v", <-result)
+		}
+		end()
+		if err := <-result; !errors.Is(err, repo.ErrNoRoom) || !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// slow is a reader that yields after each Read.
+type slow struct {
+	in   io.Reader
+	each func()
+}
+
+func (s *slow) Read(p []byte) (int, error) {
+	s.each()
+	runtime.Gosched()
+	return s.in.Read(p[:min(len(p), 4096)])
+}

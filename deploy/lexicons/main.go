@@ -1,0 +1,207 @@
+// Command lexicons makes the records by which the lexicons are published, as
+// https://atproto.com/specs/lexicon#lexicon-publication-and-resolution has it:
+//
+//	go run ./deploy/lexicons --did did:plc:… DIR
+//
+// writes a record com.atproto.lexicon.schema for each lexicon blue.skein.* of package query,
+// checked as indigo checks lexicons, as DIR/NSID.json, and prints the DNS record by which
+// resolvers find the repo that they are to be put into. deploy/README.md says how to put them
+// there. The lexicons of others' methods are checked only: their owners publish them.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/bluesky-social/indigo/atproto/atdata"
+	indigo "github.com/bluesky-social/indigo/atproto/lexicon"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"skein.blue/query"
+)
+
+// collection is that of records which are lexicons.
+const collection = "com.atproto.lexicon.schema"
+
+// ours begins the NSIDs of this project.
+const ours = "blue.skein."
+
+func main() {
+	did := flag.String("did", "", "the account whose repo holds the lexicons")
+	flag.Parse()
+	if err := run(os.Stdout, *did, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "lexicons:", err)
+		os.Exit(1)
+	}
+}
+
+func run(out io.Writer, did string, args []string) error {
+	if len(args) != 1 {
+		return errors.New("give the folder to write the records into: lexicons --did DID DIR")
+	}
+	if _, err := syntax.ParseDID(did); err != nil {
+		return fmt.Errorf("--did %q: it must be the DID of the account that publishes the lexicons: %w", did, err)
+	}
+	files, err := fs.Sub(query.Lexicons, "lexicons")
+	if err != nil {
+		return fmt.Errorf("reading the lexicons: %w", err)
+	}
+	records, err := recordsOf(files)
+	if err != nil {
+		return err
+	}
+	records = slices.DeleteFunc(records, func(r record) bool { return !strings.HasPrefix(r.ID, ours) })
+	if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // it is public
+		return fmt.Errorf("making the folder: %w", err)
+	}
+	for _, r := range records {
+		if err := os.WriteFile(filepath.Join(args[0], r.ID+".json"), r.json, 0o644); err != nil { //nolint:gosec // likewise
+			return fmt.Errorf("writing a record: %w", err)
+		}
+	}
+	for _, name := range authorities(records) {
+		fmt.Fprintf(out, "%s. 3600 IN TXT \"did=%s\"\n", name, did)
+	}
+	return nil
+}
+
+// record is a lexicon as a record. Its rkey is the ID.
+type record struct {
+	Type        string          `json:"$type"`
+	Lexicon     int             `json:"lexicon"`
+	ID          string          `json:"id"`
+	Description string          `json:"description,omitempty"`
+	Defs        json.RawMessage `json:"defs"`
+
+	nsid syntax.NSID
+	json []byte
+}
+
+// recordsOf makes the records of the lexicons in a folder, in the order of their files, and
+// checks them and what they refer to.
+func recordsOf(files fs.FS) (all []record, err error) {
+	names, err := fs.Glob(files, "*.json")
+	if err != nil {
+		return nil, fmt.Errorf("reading the lexicons: %w", err)
+	}
+	catalog := indigo.NewBaseCatalog()
+	for _, name := range names {
+		b, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, fmt.Errorf("reading a lexicon: %w", err)
+		}
+		r, err := recordOf(b)
+		if err == nil && r.ID+".json" != name {
+			err = fmt.Errorf("its id is %q, which is not its file's name", r.ID) //nolint:err113 // it is told to the maintainer
+		}
+		if err == nil {
+			err = add(catalog, r.json)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("lexicon %s: %w", name, err)
+		}
+		all = append(all, r)
+	}
+	for _, r := range all {
+		if err := resolve(catalog, r); err != nil {
+			return nil, fmt.Errorf("lexicon %s: %w", r.ID, err)
+		}
+	}
+	return all, nil
+}
+
+// recordOf makes the record of a lexicon.
+func recordOf(file []byte) (r record, err error) {
+	d := json.NewDecoder(bytes.NewReader(file))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return r, fmt.Errorf("reading it: %w", err)
+	}
+	if r.Type != "" && r.Type != collection {
+		return r, fmt.Errorf("its $type is %q", r.Type) //nolint:err113 // likewise
+	}
+	if r.nsid, err = syntax.ParseNSID(r.ID); err != nil {
+		return r, fmt.Errorf("its id: %w", err)
+	}
+	r.Type = collection
+	if r.json, err = json.MarshalIndent(r, "", "  "); err != nil {
+		return r, fmt.Errorf("writing it: %w", err)
+	}
+	if _, err := atdata.UnmarshalJSON(r.json); err != nil {
+		return r, fmt.Errorf("it cannot be a record: %w", err)
+	}
+	r.json = append(r.json, '\n')
+	return r, nil
+}
+
+// add checks a record as a lexicon, and adds it to a catalog.
+func add(c *indigo.BaseCatalog, b []byte) error {
+	var s indigo.SchemaFile
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("reading it as a lexicon: %w", err)
+	}
+	if err := c.AddSchemaFile(s); err != nil {
+		return fmt.Errorf("it is not a lexicon: %w", err)
+	}
+	return nil
+}
+
+// resolve looks up what a lexicon refers to.
+func resolve(c *indigo.BaseCatalog, r record) error {
+	var defs any
+	if err := json.Unmarshal(r.Defs, &defs); err != nil {
+		return fmt.Errorf("reading its definitions: %w", err)
+	}
+	var walk func(v any) error
+	check := func(ref any) error {
+		s, _ := ref.(string)
+		if s != "" && s[0] == '#' {
+			s = r.ID + s
+		}
+		if _, err := c.Resolve(s); err != nil {
+			return fmt.Errorf("what it refers to as %v: %w", ref, err)
+		}
+		return nil
+	}
+	walk = func(v any) (err error) {
+		switch v := v.(type) {
+		case []any:
+			for _, x := range v {
+				err = errors.Join(err, walk(x))
+			}
+		case map[string]any:
+			refs, _ := v["refs"].([]any)
+			if ref, ok := v["ref"].(string); ok {
+				refs = append(refs, ref)
+			}
+			for _, ref := range refs {
+				err = errors.Join(err, check(ref))
+			}
+			for _, x := range v {
+				err = errors.Join(err, walk(x))
+			}
+		}
+		return err
+	}
+	return walk(defs)
+}
+
+// authorities returns the DNS names by which the repo of the records is found: one for each
+// group of NSIDs that differ in their last part alone.
+func authorities(records []record) (names []string) {
+	for _, r := range records {
+		if name := "_lexicon." + r.nsid.Authority(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

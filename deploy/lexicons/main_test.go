@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"skein.blue/query"
+)
+
+// Each lexicon of this project becomes a record that says what it says, with the fields that
+// the specification asks for, and one DNS record names their repo. The lexicons of others'
+// methods become none.
+func TestRecords(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "records")
+	var out strings.Builder
+	if err := run(&out, "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", []string{dir}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "_lexicon.graph.skein.blue. 3600 IN TXT \"did=did:plc:aaaaaaaaaaaaaaaaaaaaaaaa\"\n"; out.String() != want {
+		t.Errorf("%q, expected %q", out.String(), want)
+	}
+	all, err := query.Lexicons.ReadDir("lexicons")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []fs.DirEntry
+	for _, f := range all {
+		if strings.HasPrefix(f.Name(), "blue.skein.") {
+			files = append(files, f)
+		}
+	}
+	if len(files) == len(all) {
+		t.Error("no lexicon is of others: nothing is proven of them")
+	}
+	made, err := os.ReadDir(dir)
+	if err != nil || len(made) != len(files) || len(files) == 0 {
+		t.Fatalf("%d records of %d lexicons: %v", len(made), len(files), err)
+	}
+	read := func(b []byte, err error) (v map[string]any) {
+		t.Helper()
+		if err == nil {
+			err = json.Unmarshal(b, &v)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for _, f := range files {
+		lexicon, record := read(query.Lexicons.ReadFile("lexicons/"+f.Name())), read(os.ReadFile(filepath.Join(dir, f.Name())))
+		if record["$type"] != "com.atproto.lexicon.schema" || record["lexicon"] != 1.0 || record["id"] != strings.TrimSuffix(f.Name(), ".json") {
+			t.Errorf("%s: $type %v, lexicon %v, id %v", f.Name(), record["$type"], record["lexicon"], record["id"])
+		}
+		delete(record, "$type")
+		got, _ := json.Marshal(record)
+		want, _ := json.Marshal(lexicon)
+		if string(got) != string(want) {
+			t.Errorf("%s: the record says %s, the lexicon %s", f.Name(), got, want)
+		}
+	}
+}
+
+// A lexicon that resolvers could not read is not made a record.
+func TestRefused(t *testing.T) {
+	const good = `{"lexicon":1,"id":"blue.skein.graph.x","defs":{"main":{"type":"query","output":{"encoding":"application/json","schema":{"type":"ref","ref":"#y"}}},"y":{"type":"object","properties":{}}}}`
+	for name, c := range map[string]struct{ file, json, says string }{
+		"good":               {"blue.skein.graph.x", good, ""},
+		"another name":       {"blue.skein.graph.z", good, "not its file's name"},
+		"another version":    {"blue.skein.graph.x", strings.Replace(good, `"lexicon":1`, `"lexicon":2`, 1), "version"},
+		"no NSID":            {"x", strings.Replace(good, "blue.skein.graph.x", "x", 1), "its id"},
+		"a lost reference":   {"blue.skein.graph.x", strings.Replace(good, `"#y"`, `"#z"`, 1), "refers to as #z"},
+		"an unknown type":    {"blue.skein.graph.x", strings.Replace(good, `"object"`, `"thing"`, 1), "thing"},
+		"a fraction":         {"blue.skein.graph.x", strings.Replace(good, `"properties":{}`, `"properties":{},"x":0.5`, 1), "cannot be a record"},
+		"an unknown field":   {"blue.skein.graph.x", strings.Replace(good, `"lexicon"`, `"revison":3,"lexicon"`, 1), "revison"},
+		"a record's as file": {"blue.skein.graph.x", strings.Replace(good, `"lexicon"`, `"$type":"app.bsky.feed.post","lexicon"`, 1), "$type"},
+	} {
+		_, err := recordsOf(fstest.MapFS{c.file + ".json": {Data: []byte(c.json)}})
+		if (c.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, args := range [][]string{{}, {"a", "b"}} {
+		if err := run(&strings.Builder{}, "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", args); err == nil {
+			t.Errorf("arguments %q are accepted", args)
+		}
+	}
+	if err := run(&strings.Builder{}, "graph.skein.blue", []string{t.TempDir()}); err == nil {
+		t.Error("a handle is accepted as DID")
+	}
+}

@@ -1,0 +1,875 @@
+package graph_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skein.blue/graph"
+	"skein.blue/graph/check"
+	"skein.blue/graph/export"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
+)
+
+// go test ./graph -run TestComplete -complete.steps 1000000 -timeout 2h is the long run.
+var completeSteps = flag.Int("complete.steps", 12_000, "steps of TestComplete, of all seeds together")
+
+// TestComplete draws together everything that may happen between a network and an index, and
+// checks after every step that an account which the index calls complete has exactly the
+// records of its repo: a state that the repo had, and none that is older than what the stream
+// has brought up to here. Where the stream had a hole that was not compared yet, no answer is
+// complete, and nothing is checked. Now and then everything is allowed to come to rest; then
+// every account must be complete, and as active as it is.
+//
+// What is drawn: commits, some damaged, too big, or sent again; repos that are put back to an
+// older state; takedowns, deactivations, deletions, returns; holes with any of these inside;
+// comparisons with a list; snapshots in parts, of the newest state, or of an older one from a
+// cache, any number of times; an archive; a kind that is added; export and import; and kills
+// before and after any write.
+func TestComplete(t *testing.T) {
+	const seeds = 12
+	total := map[string]int{}
+	for seed := range uint64(seeds) {
+		n := newNet(t, seed)
+		for range *completeSteps / seeds {
+			n.step()
+			n.check()
+			if t.Failed() {
+				t.Fatalf("seed %d: the last steps were %v", seed, n.said)
+			}
+		}
+		n.rest()
+		for what, times := range n.did {
+			total[what] += times
+		}
+	}
+	t.Log(total)
+	for _, what := range []string{"complete", "commit", "damaged", "too big", "put back", "status", "deleted", "back", "hole", "compare", "part", "older", "placed", "archive", "sweep", "import", "kill", "redelivered"} {
+		if total[what] == 0 {
+			t.Errorf("%q never happened: the test shows nothing of it", what)
+		}
+	}
+}
+
+// A netState is a state of a repo: none of its members changes any more.
+type netState struct {
+	rev     uint64
+	root    [32]byte
+	records map[string]string // collection/rkey → subject
+}
+
+// A netAccount is an account with its repo. The last of states is what it holds now.
+type netAccount struct {
+	did    string
+	states []netState // states[0] is an empty repo without a rev
+	active bool
+	gone   bool  // deleted
+	born   int   // the first of states since it was last deleted
+	events []int // of the stream
+}
+
+// A netEvent is an event of the stream.
+type netEvent struct {
+	account         int
+	what            string // commit, sync, status
+	state           int    // of the account, after it
+	before          int    // and before it, of a commit
+	first           bool   // of a commit: it has no since
+	form            string // of a commit: "damaged", "unreadable", "too big"
+	active, deleted bool   // of the account, after it
+	lost            bool   // in a hole
+}
+
+// A netFetch is a repo that was fetched, and is being put in place.
+type netFetch struct {
+	account, state int
+	generation     uint64
+	bounds         []string
+	next           int
+}
+
+// A netList is a list of the repos, at a time.
+type netList struct {
+	at     int // the length of the stream then
+	noted  uint64
+	revs   []uint64 // 0: not listed
+	active []bool
+	index  []format.Rev // what the index had then
+}
+
+// net is a network and an index.
+type net struct {
+	t        *testing.T
+	rng      *rand.Rand
+	clock    uint64
+	accounts []*netAccount
+	stream   []netEvent
+	at       int // of the stream, how much was delivered, or lost
+	heard    int // from where on the index listens
+
+	store   *crashingStore
+	s       *graph.Store
+	hasX    bool // the kind is configured
+	fetches []*netFetch
+	list    *netList
+
+	archive   bool
+	row, rows int // of the archive
+
+	did  map[string]int
+	said []string
+}
+
+var errKilled = errors.New("killed")
+
+// crashingStore ends writes as a kill would: before, or after they are committed.
+type crashingStore struct {
+	kv.Store
+
+	rng *rand.Rand
+	off bool
+}
+
+func (c *crashingStore) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	when := c.rng.IntN(400)
+	if !c.off && when == 0 {
+		return errKilled
+	}
+	if err := c.Store.Update(ctx, fn); err != nil {
+		return err
+	}
+	if !c.off && when == 1 {
+		return errKilled
+	}
+	return nil
+}
+
+func newNet(t *testing.T, seed uint64) *net {
+	t.Helper()
+	n := &net{t: t, rng: rand.New(rand.NewPCG(seed, 77)), clock: uint64(1<<62) + 1<<50, did: map[string]int{}}
+	for i := range 6 {
+		n.accounts = append(n.accounts, &netAccount{did: fmt.Sprintf("did:web:a%d.example.com", i), states: []netState{{records: map[string]string{}}}, active: true})
+	}
+	for range 30 { // before the index is there
+		n.happen()
+	}
+	n.at = n.rng.IntN(2) * n.rng.IntN(len(n.stream))
+	n.heard = n.at
+	n.store = n.newStore()
+	n.open()
+	return n
+}
+
+func (n *net) newStore() *crashingStore {
+	return &crashingStore{Store: memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{Row: 8, Chunk: 8})}), rng: n.rng}
+}
+
+// xs is the kind that is added.
+func (n *net) xs() []kinds.Info {
+	if !n.hasX {
+		return nil
+	}
+	more, err := kinds.Parse("a.b.c subject did xs ys")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return more
+}
+
+func (n *net) open() {
+	n.t.Helper()
+	n.store.off = true
+	defer func() { n.store.off = false }()
+	var err error
+	if n.s, err = graph.Open(n.t.Context(), n.store, graph.Options{Embedded: true, Queued: func([]graph.Queued) {}, Kinds: n.xs(), SliceSize: 3}); err != nil {
+		n.t.Fatal(err)
+	}
+	n.fetches, n.list = nil, nil
+}
+
+// killed begins again with what the store has, if err says that the process was killed.
+func (n *net) killed(err error) bool {
+	n.t.Helper()
+	if err == nil {
+		return false
+	}
+	if !errors.Is(err, errKilled) {
+		n.t.Fatal(err)
+	}
+	n.do("kill")
+	n.open()
+	n.at = n.heard
+	if c, ok := n.s.Cursor("relay"); ok {
+		n.at = max(n.at, int(c.Seq))
+	}
+	if c, ok := n.s.Cursor("archive"); ok && n.archive {
+		n.row = int(c.Seq)
+	}
+	return true
+}
+
+func (n *net) do(what string, args ...any) {
+	n.did[what]++
+	n.said = append(n.said, fmt.Sprint(append([]any{what}, args...)...))
+	if len(n.said) > 60 {
+		n.said = n.said[20:]
+	}
+}
+
+func (n *net) now(a int) *netState {
+	acc := n.accounts[a]
+	return &acc.states[len(acc.states)-1]
+}
+
+var netCollections = []string{"a.b.c", "app.bsky.feed.like", "app.bsky.graph.block", "app.bsky.graph.follow"}
+
+// happen has something happen in the network, which the stream tells.
+func (n *net) happen() {
+	a := n.rng.IntN(len(n.accounts))
+	acc := n.accounts[a]
+	e := netEvent{account: a, before: len(acc.states) - 1}
+	again := false
+	switch what := n.rng.IntN(40); {
+	case what < 2 && len(acc.states)-1 > acc.born+1 && acc.active: // put back to an older state
+		back := acc.born + 1 + n.rng.IntN(len(acc.states)-acc.born-2)
+		if acc.states[back].rev == n.now(a).rev {
+			return
+		}
+		acc.states = append(acc.states, acc.states[back])
+		e.what = "sync"
+		n.do("put back", a, " to ", acc.states[back].rev)
+	case what < 6:
+		if acc.gone {
+			acc.gone, again = false, true
+			n.do("back", a)
+		}
+		acc.active = !acc.active
+		e.what = "status"
+		n.do("status", a, acc.active)
+	case what == 6 && n.rng.IntN(3) == 0:
+		acc.active, acc.gone = false, true
+		acc.born = len(acc.states)
+		acc.states = append(acc.states, netState{records: map[string]string{}})
+		e.what = "status"
+		n.do("deleted", a)
+	case acc.gone:
+		return
+	default:
+		e.what, e.first = "commit", n.now(a).rev == 0
+		acc.states = append(acc.states, n.commit(a))
+		switch n.rng.IntN(40) {
+		case 0:
+			e.form = "damaged"
+		case 1:
+			e.form = "unreadable"
+		case 2:
+			e.form = "too big"
+		}
+		if e.form != "" {
+			n.do(e.form, a)
+		}
+		n.do("commit", a, " ", n.now(a).rev)
+	}
+	e.state, e.active, e.deleted = len(acc.states)-1, acc.active, acc.gone
+	acc.events = append(acc.events, len(n.stream))
+	n.stream = append(n.stream, e)
+	if again { // an account that is there again has a repo
+		acc.states = append(acc.states, n.commit(a))
+		acc.events = append(acc.events, len(n.stream))
+		n.stream = append(n.stream, netEvent{account: a, what: "commit", before: e.state, first: true, state: e.state + 1, active: true})
+	}
+}
+
+// commit returns the state after some operations.
+func (n *net) commit(a int) netState {
+	n.clock += 1<<16 + n.rng.Uint64N(1<<44)
+	s := netState{rev: n.clock, records: maps.Clone(n.now(a).records)}
+	for range 1 + n.rng.IntN(3) {
+		rkey := []string{"self", "other", string(syntax.AppendTID(nil, n.clock-n.rng.Uint64N(3)))}[n.rng.IntN(3)]
+		path := netCollections[n.rng.IntN(4)] + "/" + rkey
+		if paths := slices.Sorted(maps.Keys(s.records)); len(paths) > 0 && n.rng.IntN(2) == 0 {
+			path = paths[n.rng.IntN(len(paths))]
+		}
+		if _, there := s.records[path]; there && n.rng.IntN(3) > 0 {
+			delete(s.records, path)
+			continue
+		}
+		s.records[path] = fmt.Sprintf("did:web:s%d.example.com", n.rng.IntN(5))
+		if strings.HasPrefix(path, "app.bsky.feed.like/") {
+			s.records[path] = fmt.Sprintf("at://did:web:a.example.com/app.bsky.feed.post/%d", n.rng.IntN(5))
+		}
+	}
+	s.root = sha256.Sum256(fmt.Append(nil, a, s.rev))
+	return s
+}
+
+// kind returns the kind of a path, and its record key; 0 if it is not indexed.
+func (n *net) kind(path string) (kinds.Kind, []byte) {
+	collection, rkey, _ := strings.Cut(path, "/")
+	for i := range n.s.Kinds().All {
+		if k := &n.s.Kinds().All[i]; k.Collection == collection {
+			return k.Kind, []byte(rkey)
+		}
+	}
+	return 0, nil
+}
+
+// changes adds what leads from one state to another.
+func (n *net) changes(b *graph.Batch, from, to *netState) {
+	for _, path := range slices.Sorted(maps.Keys(from.records)) {
+		if _, there := to.records[path]; !there {
+			if k, rkey := n.kind(path); k != 0 {
+				b.AddDelete(k, rkey)
+			}
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(to.records)) {
+		if s := to.records[path]; from.records[path] != s {
+			if k, rkey := n.kind(path); k != 0 {
+				b.AddPut(k, rkey, []byte(s))
+			}
+		}
+	}
+}
+
+func netTID(rev uint64) []byte { return syntax.AppendTID(nil, rev) }
+
+// event adds an event of the stream.
+func (n *net) event(b *graph.Batch, i int) {
+	e := &n.stream[i]
+	acc := n.accounts[e.account]
+	seq, st := format.Seq(i+1), &acc.states[e.state]
+	switch e.what {
+	case "status":
+		b.AddAccount(seq, []byte(acc.did), e.active, e.deleted)
+	case "sync":
+		b.AddSync(seq, &graph.Commit{DID: []byte(acc.did), Rev: netTID(st.rev), Data: st.root[:], OtherRev: true})
+	case "commit":
+		before := &acc.states[e.before]
+		c := &graph.Commit{DID: []byte(acc.did), Rev: netTID(st.rev), Data: st.root[:]}
+		if !e.first {
+			c.Since, c.PrevData = netTID(before.rev), before.root[:]
+		}
+		switch e.form {
+		case "damaged":
+			c.Data = nil
+		case "unreadable":
+			c.Rev, c.Data = nil, nil
+		case "too big":
+			c.TooBig = true
+		}
+		b.AddCommit(seq, c)
+		if e.form == "" {
+			n.changes(b, before, st)
+		}
+	}
+	b.Seen(seq, nil)
+}
+
+// deliver delivers the next events, and says where some are lost.
+func (n *net) deliver(most int) {
+	var b graph.Batch
+	to := min(n.at+most, len(n.stream))
+	at, lost := n.at, false
+	for ; at < to; at++ {
+		if n.stream[at].lost {
+			if !lost {
+				b.AddGap(graph.Gap{After: format.Seq(at), Reason: "outdated_cursor", Time: time.Unix(int64(n.rng.IntN(1<<30)), 0).UTC(), Suspect: true})
+				n.do("hole", at)
+			}
+			lost = true
+			continue
+		}
+		lost = false
+		n.event(&b, at)
+	}
+	if n.killed(n.s.Apply(n.t.Context(), "relay", &b)) {
+		return
+	}
+	n.at = at
+}
+
+// redeliver delivers some again.
+func (n *net) redeliver() {
+	from := max(n.at-n.rng.IntN(15), n.heard)
+	var b graph.Batch
+	for i := from; i < n.at; i++ {
+		if !n.stream[i].lost {
+			n.event(&b, i)
+		}
+	}
+	n.do("redelivered", from)
+	n.killed(n.s.Apply(n.t.Context(), "relay", &b))
+}
+
+func (n *net) account(a int) (st format.RepoState, row *format.Resync) {
+	n.t.Helper()
+	if err := n.s.View(n.t.Context(), func(sn *graph.Snapshot) (err error) { st, _, row, err = sn.Account(n.accounts[a].did); return err }); err != nil {
+		n.t.Fatal(err)
+	}
+	return st, row
+}
+
+// fetch has a host send the repo of an account that is queued: as it is, or from a cache.
+func (n *net) fetch(a int, cached bool) {
+	acc := n.accounts[a]
+	_, row := n.account(a)
+	if row == nil {
+		return
+	}
+	if !acc.active {
+		n.status(a, false)
+		return
+	}
+	f := &netFetch{account: a, state: len(acc.states) - 1, generation: row.Generation}
+	// From before a repo was put back in a hole nothing is sent: its rev may be above all that
+	// the index was ever told, and nobody could tell it from the newest state. Nor from before
+	// a commit that did not even name its rev.
+	oldest, unreadable := acc.born, false
+	for _, i := range acc.events {
+		e := &n.stream[i]
+		unreadable = unreadable || e.form == "unreadable"
+		if e.what == "sync" && (e.lost || unreadable) || e.form == "unreadable" {
+			oldest = max(oldest, e.state)
+		}
+	}
+	if cached && f.state > oldest {
+		f.state = oldest + n.rng.IntN(f.state-oldest)
+	}
+	if acc.states[f.state].rev == 0 {
+		return // there is no repo yet
+	}
+	f.bounds = []string{""}
+	for _, bound := range []string{"app.bsky.feed.m", "app.bsky.graph.c", "app.bsky.graph.follow/3"} {
+		if n.rng.IntN(3) == 0 {
+			f.bounds = append(f.bounds, bound)
+		}
+	}
+	f.bounds = append(f.bounds, "")
+	n.fetches = append(n.fetches, f)
+}
+
+// place puts the next part of something that was fetched in place.
+func (n *net) place(i int) {
+	f := n.fetches[i]
+	acc := n.accounts[f.account]
+	st := &acc.states[f.state]
+	sn := graph.RepoSnapshot{
+		DID: []byte(acc.did), Rev: netTID(st.rev), Data: st.root[:], Generation: f.generation,
+		From: f.bounds[f.next], To: f.bounds[f.next+1], First: f.next == 0, Last: f.next == len(f.bounds)-2,
+	}
+	var b graph.Batch
+	at := b.AddSnapshot(&sn)
+	for _, path := range slices.Sorted(maps.Keys(st.records)) {
+		if k, rkey := n.kind(path); k != 0 && path >= sn.From && (sn.To == "" || path < sn.To) {
+			b.AddPut(k, rkey, []byte(st.records[path]))
+		}
+	}
+	if n.killed(n.s.Apply(n.t.Context(), "", &b)) {
+		return
+	}
+	outcome := b.Outcome(at)
+	n.do(outcome.String(), f.account, " ", st.rev, " part ", f.next, " of ", len(f.bounds)-1)
+	if f.next++; outcome == graph.Placed {
+		n.did["part"]++
+	}
+	if outcome != graph.Placed || sn.Last {
+		n.fetches = slices.Delete(n.fetches, i, i+1)
+	}
+}
+
+// status has somebody who lists repos say whether one is active.
+func (n *net) status(a int, active bool) bool {
+	var b graph.Batch
+	b.AddStatus([]byte(n.accounts[a].did), active)
+	return n.killed(n.s.Apply(n.t.Context(), "", &b))
+}
+
+// compare begins to compare the index with a list, or, when the stream is as far, ends it.
+func (n *net) compare() {
+	if n.list == nil {
+		l := &netList{at: len(n.stream)}
+		l.noted, _ = n.s.Holes()
+		for a, acc := range n.accounts {
+			rev := n.now(a).rev
+			if acc.gone {
+				rev = 0
+			}
+			st, _ := n.account(a)
+			l.revs, l.active, l.index = append(l.revs, rev), append(l.active, acc.active), append(l.index, st.Rev)
+		}
+		n.list = l
+		return
+	}
+	if l := n.list; n.at < l.at {
+		return
+	}
+	l := n.list
+	n.list = nil
+	n.do("compare", l.noted)
+	for a, acc := range n.accounts {
+		if n.status(a, l.active[a]) {
+			return
+		}
+		var c graph.Cause
+		switch st, _ := n.account(a); {
+		case !st.Has(format.FlagHasRev):
+			continue
+		case l.revs[a] == 0: // should it come back, it need not be what it was
+			c = graph.Cause{Reason: "not_listed"}
+		case l.revs[a] > uint64(st.Rev):
+			c = graph.Cause{Reason: "rev_differs", Told: format.Rev(l.revs[a])}
+		case l.revs[a] < uint64(st.Rev) && st.Rev == l.index[a]:
+			c = graph.Cause{Reason: "rev_lower", Back: format.Rev(l.revs[a])}
+		default:
+			continue
+		}
+		var b graph.Batch
+		b.AddResync([]byte(acc.did), c)
+		if n.killed(n.s.Apply(n.t.Context(), "", &b)) {
+			return
+		}
+	}
+	n.killed(n.s.SetCompared(n.t.Context(), l.noted))
+}
+
+// beginArchive begins to read an archive, which holds all that happened, up to a time after
+// the index began to listen.
+func (n *net) beginArchive() {
+	if n.archive || n.at < n.heard {
+		return
+	}
+	if n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) { b.Archive = "archive" })) {
+		return
+	}
+	n.archive, n.row, n.rows = true, 0, n.at+n.rng.IntN(len(n.stream)-n.at+1)
+	if c, ok := n.s.Cursor("archive"); ok && c.Seq > 0 {
+		if n.killed(n.s.Rewind(n.t.Context(), "archive", 0, nil)) {
+			n.row = 0
+		}
+	}
+	n.do("archive", n.rows)
+}
+
+// readArchive reads the next rows of the archive, and ends with it.
+func (n *net) readArchive(most int) {
+	if n.row >= n.rows {
+		doubtful, err := n.s.EndArchive(n.t.Context())
+		if n.killed(err) {
+			return
+		}
+		var b graph.Batch
+		for _, did := range doubtful {
+			b.AddResync([]byte(did), graph.Cause{Reason: "archive_doubtful"})
+		}
+		if n.killed(n.s.Apply(n.t.Context(), "", &b)) || n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) { b.Archive = "" })) {
+			return
+		}
+		n.archive = false
+		n.do("archive ended")
+		return
+	}
+	var b graph.Batch
+	to := min(n.row+most, n.rows)
+	for i := n.row; i < to; i++ {
+		n.archiveRow(&b, i)
+	}
+	b.Seen(format.Seq(to), nil)
+	if !n.killed(n.s.Apply(n.t.Context(), "archive", &b)) {
+		n.row = to
+	}
+}
+
+func (n *net) archiveRow(b *graph.Batch, i int) {
+	e := &n.stream[i]
+	acc := n.accounts[e.account]
+	st, did := &acc.states[e.state], []byte(acc.did)
+	seq := format.Seq(i + 1)
+	switch {
+	case e.what == "status":
+		b.AddArchivedAccount(seq, did, e.active, e.deleted)
+	case e.what == "sync" || e.form != "": // the archive has fetched the repo
+		b.AddArchivedSync(seq, did, netTID(st.rev))
+		b.AddArchived(seq, did, netTID(st.rev))
+		n.changes(b, &netState{}, st)
+	default:
+		b.AddArchived(seq, did, netTID(st.rev))
+		n.changes(b, &acc.states[e.before], st)
+	}
+}
+
+// sweep queues every account, once a kind was added.
+func (n *net) sweep() {
+	number := n.s.SweepDue()
+	if number == 0 {
+		return
+	}
+	var b graph.Batch
+	if err := n.s.View(n.t.Context(), func(sn *graph.Snapshot) error {
+		var ids []dict.ID
+		if err := sn.EachAccount(0, func(id dict.ID, _ *format.RepoState) bool { ids = append(ids, id); return true }); err != nil {
+			return err
+		}
+		return sn.Strings(dict.DID, ids, func(_ int, did []byte) error {
+			b.AddResync(did, graph.Cause{Reason: format.KindAdded})
+			return nil
+		})
+	}); err != nil {
+		n.t.Fatal(err)
+	}
+	if n.killed(n.s.Apply(n.t.Context(), "", &b)) {
+		return
+	}
+	n.do("sweep", number)
+	n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) { b.Sweep, b.Swept = number, number }))
+}
+
+// move exports the store, and goes on with an import of it.
+func (n *net) move() {
+	n.store.off = true
+	defer func() { n.store.off = false }()
+	var out, again bytes.Buffer
+	if _, err := export.Write(n.t.Context(), n.store, &out, nil); err != nil {
+		n.t.Fatal(err)
+	}
+	fresh := n.newStore()
+	fresh.off = true
+	s, err := graph.Open(n.t.Context(), fresh, graph.Options{Embedded: true, Import: true})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if _, err := export.Read(n.t.Context(), s, bytes.NewReader(out.Bytes()), nil); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := s.Close(n.t.Context()); err != nil {
+		n.t.Fatal(err)
+	}
+	if _, err := export.Write(n.t.Context(), fresh, &again, nil); err != nil {
+		n.t.Fatal(err)
+	}
+	if out.String() != again.String() {
+		x, y := strings.Split(out.String(), "\n"), strings.Split(again.String(), "\n")
+		for i := range min(len(x), len(y)) {
+			if x[i] != y[i] {
+				n.t.Fatalf("an export of what was imported is another, in line %d:\n%s\n%s", i+1, x[i], y[i])
+			}
+		}
+	}
+	n.store = fresh
+	n.do("import")
+	n.open()
+	n.store.off = false
+}
+
+// step has one thing happen.
+func (n *net) step() {
+	switch what := n.rng.IntN(100); {
+	case what < 25:
+		n.happen()
+	case what < 50:
+		n.deliver(1 + n.rng.IntN(4))
+	case what < 53 && n.at+1 < len(n.stream):
+		for i := range min(1+n.rng.IntN(5), len(n.stream)-n.at-1) {
+			n.stream[n.at+i].lost = true
+		}
+	case what < 56:
+		n.redeliver()
+	case what < 68:
+		n.fetch(n.rng.IntN(len(n.accounts)), n.rng.IntN(2) == 0)
+	case what < 82:
+		if len(n.fetches) > 0 {
+			n.place(n.rng.IntN(len(n.fetches)))
+		}
+	case what < 88:
+		n.compare()
+	case what < 94 && n.archive:
+		n.readArchive(1 + n.rng.IntN(6))
+	case what == 94 && n.rng.IntN(4) == 0:
+		n.beginArchive()
+	case what == 95 && n.s.Erasing():
+		n.killed(n.s.EraseSlice(n.t.Context()))
+	case what == 96:
+		var b graph.Batch
+		b.AddResync([]byte(n.accounts[n.rng.IntN(len(n.accounts))].did), graph.Cause{Reason: "operator"})
+		n.killed(n.s.Apply(n.t.Context(), "", &b))
+	case what == 97:
+		n.killed(errKilled)
+	case what == 98 && n.rng.IntN(6) == 0:
+		switch {
+		case n.rng.IntN(2) == 0 && !n.archive:
+			n.move()
+		case !n.hasX && !n.archive:
+			n.hasX = true
+			n.do("kind added")
+			n.open()
+		}
+	case what == 99 && n.rng.IntN(3) == 0:
+		n.sweep()
+	case what == 99 && n.rng.IntN(20) == 0:
+		n.rest()
+	}
+}
+
+// told returns the newest event of an account that the stream has brought, or lost.
+func (n *net) told(a int) *netEvent {
+	events := n.accounts[a].events
+	i, _ := slices.BinarySearch(events, n.at)
+	if i == 0 {
+		return nil
+	}
+	return &n.stream[events[i-1]]
+}
+
+// check compares the accounts that are called complete with their repos.
+func (n *net) check() {
+	n.t.Helper()
+	if noted, compared := n.s.Holes(); noted > compared || n.t.Failed() {
+		return
+	}
+	var lacking map[kinds.Kind]time.Time
+	if err := n.s.View(n.t.Context(), func(sn *graph.Snapshot) (err error) { lacking, err = sn.Lacking(); return err }); err != nil {
+		n.t.Fatal(err)
+	}
+	for a, acc := range n.accounts {
+		st, _ := n.account(a)
+		if !st.Complete() || st.Has(format.FlagErasing) {
+			continue
+		}
+		n.did["complete"]++
+		told := n.told(a)
+		if told != nil && told.deleted && st.Has(format.FlagHidden) {
+			continue // in a hole: it is hidden, and to be fetched when it is back
+		}
+		from := 0
+		if told != nil {
+			from = told.state
+		}
+		got := n.records(a)
+		if !slices.ContainsFunc(acc.states[from:], func(s netState) bool {
+			want := map[string]string{}
+			for path, subject := range s.records {
+				if k, _ := n.kind(path); k != 0 && lacking[k].IsZero() {
+					want[path] = subject
+				}
+			}
+			for path := range got {
+				if k, _ := n.kind(path); !lacking[k].IsZero() {
+					delete(got, path)
+				}
+			}
+			return s.rev == uint64(st.Rev) && maps.Equal(got, want)
+		}) {
+			n.t.Errorf("account %d is called complete at %d, %+v, and has %v; the stream is at %d (state %d), its states since are %v", a, st.Rev, st, got, n.at, from, acc.states[from:])
+		}
+	}
+}
+
+// records returns what the index has of an account.
+func (n *net) records(a int) map[string]string {
+	n.t.Helper()
+	have := map[string]string{}
+	if err := n.store.View(n.t.Context(), func(r kv.Reader) error {
+		var b intern.Batch
+		at := b.Add(dict.DID, []byte(n.accounts[a].did))
+		if err := intern.Lookup(r, &b); err != nil {
+			return err
+		}
+		for i := range n.s.Kinds().All {
+			k := &n.s.Kinds().All[i]
+			var ids []dict.ID
+			var paths []string
+			err := read.Records(r, k.Kind, b.ID(at), func(rec *format.Record) bool {
+				ids, paths = append(ids, rec.Subject), append(paths, k.Collection+"/"+string(rec.Path.AppendRkey(nil)))
+				return true
+			})
+			if err != nil {
+				return err
+			}
+			if err := intern.Strings(r, k.To.Is, ids, func(i int, s []byte) error { have[paths[i]] = string(s); return nil }); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		n.t.Fatal(err)
+	}
+	return have
+}
+
+// rest lets everything come to rest, and checks that nothing is left to do.
+func (n *net) rest() {
+	n.t.Helper()
+	n.do("rest")
+	n.store.off = true
+	defer func() { n.store.off = false }()
+	for n.archive {
+		n.readArchive(10)
+	}
+	n.sweep()
+	for i := n.at; i < len(n.stream); i++ {
+		n.stream[i].lost = false
+	}
+	for a, acc := range n.accounts { // what was put back or damaged is told for certain by what follows
+		if acc.active && !acc.gone {
+			acc.states = append(acc.states, n.commit(a))
+			acc.events = append(acc.events, len(n.stream))
+			last := len(acc.states) - 1
+			n.stream = append(n.stream, netEvent{account: a, what: "commit", before: last - 1, first: acc.states[last-1].rev == 0, state: last, active: true})
+		}
+	}
+	n.deliver(len(n.stream))
+	n.list = nil
+	n.compare()
+	n.compare()
+	for n.s.Erasing() {
+		if err := n.s.EraseSlice(n.t.Context()); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	n.fetches = nil
+	for a, acc := range n.accounts {
+		st, row := n.account(a)
+		if row == nil && st.Has(format.FlagPartial) {
+			var b graph.Batch
+			b.AddResync([]byte(acc.did), graph.Cause{Reason: "partial"})
+			if err := n.s.Apply(n.t.Context(), "", &b); err != nil {
+				n.t.Fatal(err)
+			}
+		}
+		n.fetch(a, false)
+		for len(n.fetches) > 0 {
+			n.place(0)
+		}
+		st, row = n.account(a)
+		if st.Has(format.FlagHidden) == acc.active {
+			n.t.Errorf("account %d is active=%v, and hidden=%v in the index, at rest: %+v", a, acc.active, st.Has(format.FlagHidden), st)
+		}
+		if acc.active && n.now(a).rev != 0 && !st.Complete() {
+			n.t.Errorf("account %d is not complete at rest: %+v, queued: %+v; its repo is at %d", a, st, row, n.now(a).rev)
+		}
+	}
+	n.check()
+	n.store.off = true
+	if err := check.Store(n.t.Context(), n.store, func(p string) { n.t.Error(p) }, nil); err != nil {
+		n.t.Fatal(err)
+	}
+	if n.t.Failed() {
+		n.t.Fatalf("the last steps were %v", n.said)
+	}
+}

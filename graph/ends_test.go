@@ -1,0 +1,78 @@
+package graph_test
+
+import (
+	"slices"
+	"testing"
+
+	"skein.blue/graph"
+	"skein.blue/graph/read"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
+)
+
+// Keys at the ends of time: each is in the forward set as it is in the reverse one, so that
+// nobody hides an edge from one side; and one whose top bit is set is no TID, and in no window.
+func TestEndsOfTime(t *testing.T) {
+	s := openGraph(t, memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})}))
+	now, _ := syntax.ParseTID("3mb2kxx5ts22a")
+	for i, c := range []struct {
+		rkey  string
+		isTID bool
+	}{{"2222222222222", true}, {"3mb2kxx5ts22a", true}, {"bzzzzzzzzzzzz", true}, {"c222222222222", false}, {"jzzzzzzzzzzzz", false}, {"jzzzzzzzzzzzy", false}, {"self", false}} {
+		actor, subject := "did:web:a"+string(rune('a'+i))+".com", "did:web:s"+string(rune('a'+i))+".com"
+		var b graph.Batch
+		b.AddCommit(graph.Seq(i+1), &graph.Commit{DID: []byte(actor), Rev: []byte("3mb2kxx5ts22a"), Data: make([]byte, 32)})
+		b.AddPut(1, []byte(c.rkey), []byte(subject))
+		b.Seen(graph.Seq(i+1), nil)
+		if err := s.Apply(t.Context(), "relay", &b); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.View(t.Context(), func(sn *graph.Snapshot) error {
+			var ids intern.Batch
+			x, y := ids.Add(dict.DID, []byte(actor)), ids.Add(dict.DID, []byte(subject))
+			if err := sn.Lookup(&ids); err != nil {
+				return err
+			}
+			forward, err := sn.Subjects(1, ids.ID(x))
+			if err != nil {
+				return err
+			}
+			a, err := sn.Actors(1, ids.ID(y))
+			if err != nil {
+				return err
+			}
+			reverse, err := a.All()
+			if err != nil {
+				return err
+			}
+			if !slices.Equal(forward.List(nil), []uint64{uint64(ids.ID(y))}) || !slices.Equal(reverse.List(nil), []uint64{uint64(ids.ID(x))}) {
+				t.Errorf("%s: forward %v, reverse %v", c.rkey, forward.List(nil), reverse.List(nil))
+			}
+			for name, w := range map[string]struct {
+				window graph.Window
+				in     bool
+			}{
+				"any time":  {read.Window{From: 0, To: read.EndOfTime}, c.isTID},
+				"since now": {read.Window{From: now, To: read.EndOfTime}, c.isTID && i > 0},
+				"until now": {read.Window{From: 0, To: now}, i == 0},
+			} {
+				set, err := sn.SubjectsIn(1, ids.ID(x), w.window)
+				if err != nil {
+					return err
+				}
+				has, err := sn.HasEdgeIn(1, ids.ID(x), ids.ID(y), w.window)
+				if err != nil {
+					return err
+				}
+				if got := len(set.List(nil)) == 1; got != w.in || has != w.in {
+					t.Errorf("%s, %s: in the set %v, by its record %v, want %v", c.rkey, name, got, has, w.in)
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package export
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+)
+
+// pending is an account whose lines wait for their strings.
+type pending struct {
+	id      dict.ID
+	state   format.RepoState
+	queued  *format.Resync
+	touched []format.Touched
+	records []pendingRecord // kind by kind
+}
+
+type pendingRecord struct {
+	kind    kinds.Kind
+	rkey    string
+	subject dict.ID
+}
+
+// all exports the accounts and their records, in the order in which the dictionary has their
+// DIDs, which is that of the strings and so the same in every store.
+func (x *exporter) all() error {
+	var ids []dict.ID
+	err := intern.EachID(x.r, dict.DID, func(id dict.ID) error {
+		if ids = append(ids, id); len(ids) < accountsAtOnce {
+			return nil
+		}
+		err := x.gather(ids)
+		ids = ids[:0]
+		return err
+	})
+	if err == nil {
+		err = x.gather(ids)
+	}
+	if err != nil {
+		return err
+	}
+	return x.flush()
+}
+
+// gather reads what is known of accounts, if they are accounts.
+func (x *exporter) gather(ids []dict.ID) error {
+	for _, id := range ids {
+		st, known, err := read.FindAccount(x.r, x.layout, id)
+		if err != nil {
+			return err
+		}
+		if !known {
+			continue // somebody names it, and it was never heard of
+		}
+		p := pending{id: id, state: st}
+		if err := x.past(&p); err != nil {
+			return err
+		}
+		if !st.Has(format.FlagErasing) && st.LowBucket != format.LowNone {
+			if err := x.records(&p); err != nil {
+				return err
+			}
+		}
+		x.pending = append(x.pending, p)
+		if x.gathered += len(p.records); x.gathered >= recordsAtOnce {
+			if err := x.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// past reads what is queued of an account, and what the stream has changed of it since.
+func (x *exporter) past(p *pending) error {
+	if p.state.Has(format.FlagResync) {
+		v, ok, err := x.r.Get(format.ResyncKey(p.id))
+		if err != nil {
+			return err
+		}
+		if ok {
+			row, err := format.DecodeResync(v)
+			if err != nil {
+				return err
+			}
+			p.queued = &row
+		}
+	}
+	if !p.state.Has(format.FlagResync) && !p.state.Has(format.FlagPartial) {
+		return nil
+	}
+	return kv.ScanPrefix(x.r, format.AppendTouchedKey(nil, p.id, 0, nil), func(key, v []byte) error {
+		t, err := format.DecodeTouched(slices.Clone(key), v)
+		if err == nil {
+			p.touched = append(p.touched, t)
+		}
+		return err
+	})
+}
+
+// records reads the records of an account.
+func (x *exporter) records(p *pending) error {
+	var rkey []byte
+	for i := range x.kinds.All {
+		k := x.kinds.All[i].Kind
+		err := read.Records(x.r, k, p.id, func(r *format.Record) bool {
+			rkey = r.Path.AppendRkey(rkey[:0])
+			p.records = append(p.records, pendingRecord{k, string(rkey), r.Subject})
+			return true
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// names reads the strings of ids, each once, in the order of the ids, which is how they lie
+// together.
+func (x *exporter) names(ns dict.Namespace, ids map[dict.ID]string) error {
+	sorted := slices.Sorted(maps.Keys(ids))
+	return intern.Strings(x.r, ns, sorted, func(i int, s []byte) error { ids[sorted[i]] = string(s); return nil })
+}
+
+// flush writes the lines of the accounts that were gathered.
+func (x *exporter) flush() error {
+	names := map[dict.Namespace]map[dict.ID]string{dict.DID: {}, dict.URI: {}}
+	for i := range x.pending {
+		p := &x.pending[i]
+		names[dict.DID][p.id] = ""
+		for _, r := range p.records {
+			if r.subject != dict.None {
+				names[x.kinds.Info(r.kind).To.Is][r.subject] = ""
+			}
+		}
+	}
+	for ns, ids := range names {
+		if err := x.names(ns, ids); err != nil {
+			return err
+		}
+	}
+	for i := range x.pending {
+		if err := x.lines(&x.pending[i], names); err != nil {
+			return err
+		}
+	}
+	if x.progress != nil {
+		x.progress(x.counts.Records)
+	}
+	clear(x.pending)
+	x.pending, x.gathered = x.pending[:0], 0
+	return nil
+}
+
+// lines writes the lines of an account.
+func (x *exporter) lines(p *pending, names map[dict.Namespace]map[dict.ID]string) error {
+	did := names[dict.DID][p.id]
+	a := x.state(p.id, did, &p.state)
+	a.Queued = p.queued
+	for i := range p.touched {
+		x.touched(a, &p.touched[i])
+	}
+	x.counts.Accounts++
+	if err := x.json.Encode(line{Account: a}); err != nil {
+		return err
+	}
+	for rest := p.records; len(rest) > 0; {
+		k := x.kinds.Info(rest[0].kind)
+		n := 1
+		for n < len(rest) && n < recordsOfLine && rest[n].kind == k.Kind {
+			n++
+		}
+		l := line{DID: did, Kind: k.Name, Records: make([][2]string, n)}
+		for i, r := range rest[:n] {
+			l.Records[i] = [2]string{r.rkey, names[k.To.Is][r.subject]} // nothing has the name ""
+		}
+		if err := x.json.Encode(l); err != nil {
+			return err
+		}
+		x.counts.Records += int64(n)
+		rest = rest[n:]
+	}
+	return nil
+}
+
+// touched adds what the stream has changed of an account.
+func (x *exporter) touched(a *exportAccount, t *format.Touched) {
+	if t.Kind != kinds.Hidden {
+		a.Touched = append(a.Touched, [3]string{x.kinds.Info(t.Kind).Name, string(t.Rkey), t.Rev.String()})
+		return
+	}
+	c := exportCommit{Rev: t.Rev.String(), Data: hex.EncodeToString(t.Commit.Data[:]), Broken: t.Commit.Broken}
+	if t.Commit.Since != 0 {
+		c.Since = t.Commit.Since.String()
+	}
+	if t.Commit.HasPrev {
+		c.Prev = hex.EncodeToString(t.Commit.Prev[:])
+	}
+	a.Commits = append(a.Commits, c)
+}
+
+// doubts exports what the store knows that it lacks.
+func (x *exporter) doubts() error {
+	d := doubts{}
+	v, ok, err := x.r.Get(format.KeyLacking)
+	if err != nil {
+		return err
+	}
+	if ok {
+		if d.Lacking, err = format.DecodeLacking(v); err != nil {
+			return err
+		}
+	}
+	err = kv.ScanPrefix(x.r, format.KeyHoles, func(_, v []byte) error {
+		h, err := format.DecodeHoles(v)
+		d.Hole = d.Hole || h.Uncompared()
+		for number, seq := range h.Floors {
+			source, known := x.sources[[2]uint32{number >> 24, format.SourceOfNote(number)}]
+			if !known {
+				continue
+			}
+			if d.Floors == nil {
+				d.Floors = map[string]format.Seq{}
+			}
+			d.Floors[source] = max(d.Floors[source], seq)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if d.Backfill, err = x.backfill(); err != nil {
+		return err
+	}
+	if v, err := json.Marshal(d); err != nil || string(v) == `{"backfill":{}}` {
+		return err
+	}
+	return x.json.Encode(line{Doubts: &d})
+}
+
+// backfill returns which past is being fetched: what all writers have done, and what any of
+// them has under way.
+func (x *exporter) backfill() (b format.Backfill, err error) {
+	first := true
+	err = kv.ScanPrefix(x.r, format.KeyBackfill, func(_, v []byte) error {
+		one, err := format.DecodeBackfill(v)
+		if err != nil {
+			return err
+		}
+		if first {
+			b, first = one, false
+			return nil
+		}
+		for source, at := range b.Done {
+			if other, ok := one.Done[source]; !ok {
+				delete(b.Done, source)
+			} else if other.Before(at) {
+				b.Done[source] = other
+			}
+		}
+		if b.Archive == "" && len(b.Hosts) == 0 {
+			b.Archive, b.Begun, b.Hosts, b.Named, b.ListingFrom = one.Archive, one.Begun, one.Hosts, one.Named, one.ListingFrom
+		}
+		b.Sweep, b.Swept = max(b.Sweep, one.Sweep), min(b.Swept, one.Swept)
+		return nil
+	})
+	b.End, b.SweepAt = 0, 0 // they are of this store's partitions and ids
+	return b, err
+}

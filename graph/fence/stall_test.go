@@ -1,0 +1,214 @@
+package fence_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skein.blue/graph/fence"
+	"skein.blue/graph/format"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+)
+
+// A connection is one process's way to a store, which can stand still, or be known not to answer.
+type connection struct {
+	kv.Store
+
+	mu            sync.Mutex
+	reads, writes time.Time // until then they stand still
+	away          bool      // View fails at once
+}
+
+// stall lets nothing through for so long.
+func (c *connection) stall(reads, writes time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads, c.writes = time.Now().Add(reads), time.Now().Add(writes)
+}
+
+func (c *connection) setAway(away bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.away = away
+}
+
+func (c *connection) View(ctx context.Context, fn func(kv.Reader) error) error {
+	c.mu.Lock()
+	until, away := c.reads, c.away
+	c.mu.Unlock()
+	if away {
+		return fmt.Errorf("the cluster is away: %w", kv.ErrUnavailable)
+	}
+	time.Sleep(time.Until(until))
+	return c.Store.View(ctx, fn)
+}
+
+func (c *connection) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	c.mu.Lock()
+	until := c.writes
+	c.mu.Unlock()
+	time.Sleep(time.Until(until))
+	return c.Store.Update(ctx, fn)
+}
+
+func loggedTo(b *bytes.Buffer, o fence.Options) fence.Options {
+	o.Logger = slog.New(slog.NewTextHandler(b, nil))
+	return o
+}
+
+// bubble runs a test in which time is made up, and in which the claims that it took have ended
+// when it ends.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}
+
+// While the store stands still, a healthy writer cannot say that it is alive: it keeps its
+// partitions, wherever in the watching the stall begins, and whoever reaches the store first.
+func TestStallDoesNotFenceALiveWriter(t *testing.T) {
+	for _, after := range []time.Duration{100 * time.Millisecond, 600 * time.Millisecond, 900 * time.Millisecond} {
+		for _, stall := range []time.Duration{3 * time.Second, 12 * time.Second, time.Minute} {
+			bubble(t, func(t *testing.T) {
+				store := open(memkv.Faults{})
+				ours, theirs := &connection{Store: store}, &connection{Store: store}
+				live := take(t, theirs, options("live", 0, 4, time.Second))
+				time.AfterFunc(after, func() {
+					ours.stall(stall, stall)
+					theirs.stall(stall+500*time.Millisecond, stall+500*time.Millisecond) // it reaches the store later
+				})
+				var log bytes.Buffer
+				refused(t, ours, loggedTo(&log, options("second", 0, 4, time.Second)), "is written by live since ", "and it is alive")
+				if err := checked(t, store, live); err != nil {
+					t.Errorf("%v after the beginning, a stall of %v: %v\n%s", after, stall, err, &log)
+				}
+				if s := log.String(); strings.Contains(s, "for=4000000000") || !strings.Contains(s, "for=4s") {
+					t.Errorf("the log:\n%s", s)
+				}
+			})
+		}
+	}
+}
+
+// A writer that is gone is taken over also where the store stands still meanwhile, four beats
+// after the stall, and the log says why it takes longer.
+func TestStallOnlyDelaysTakingOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := open(memkv.Faults{})
+		take(t, store, options("gone", 0, 4, 24*time.Hour))
+		ours := &connection{Store: store}
+		time.AfterFunc(1100*time.Millisecond, func() { ours.stall(12*time.Second, 12*time.Second) })
+		var log bytes.Buffer
+		begun := time.Now()
+		take(t, ours, loggedTo(&log, options("second", 0, 4, time.Second)))
+		if took := time.Since(begun); took < 17*time.Second || took > 18*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if s := log.String(); strings.Count(s, "stood still, and the other writer may be alive: watching it begins again") != 1 || !strings.Contains(s, "stood_still=12") {
+			t.Errorf("the log:\n%s", s)
+		}
+	})
+}
+
+// A stall of the write that takes over begins the watching again, too: the other writer
+// may have come back.
+func TestStallWhileClaiming(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := open(memkv.Faults{})
+		take(t, store, options("gone", 0, 4, 24*time.Hour))
+		ours := &connection{Store: store}
+		time.AfterFunc(3900*time.Millisecond, func() { ours.stall(0, 12*time.Second) })
+		var log bytes.Buffer
+		begun := time.Now()
+		take(t, ours, loggedTo(&log, options("second", 0, 4, time.Second)))
+		if took := time.Since(begun); took < 19*time.Second || took > 21*time.Second {
+			t.Errorf("it took %v\n%s", took, &log)
+		}
+	})
+}
+
+// A writer that beats between the last look and the write that takes over is alive.
+func TestBeatWhileClaiming(t *testing.T) {
+	store := open(memkv.Faults{})
+	old := take(t, store, options("old", 0, 4, time.Hour))
+	ours := &racing{store, func() {
+		if err := store.Update(t.Context(), func(tx kv.Txn) error {
+			for token := range rows(t, store, format.KeyHeartbeat) {
+				tx.Set(format.HeartbeatKey([]byte(token)), []byte("now"))
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}}
+	refused(t, ours, options("second", 0, 4, beat), "is written by old since ", "and it is alive")
+	if err := checked(t, store, old); err != nil {
+		t.Error(err)
+	}
+}
+
+// A store that is known not to answer is waited for, which is said once, and the end of the
+// context ends the wait.
+func TestTakeAwaitsTheStore(t *testing.T) {
+	for name, begins := range map[string]time.Duration{"from the beginning": 0, "while it watches": 700 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := open(memkv.Faults{})
+				take(t, store, options("gone", 0, 4, 24*time.Hour))
+				ours := &connection{Store: store, away: begins == 0}
+				time.AfterFunc(begins+time.Millisecond, func() { ours.setAway(true) })
+				time.AfterFunc(30*time.Second, func() { ours.setAway(false) })
+				var log bytes.Buffer
+				begun := time.Now()
+				c := take(t, ours, loggedTo(&log, options("second", 0, 4, time.Second)))
+				if took := time.Since(begun); took < 34*time.Second || took > 36*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				if err := checked(t, store, c); err != nil {
+					t.Error(err)
+				}
+				if n := strings.Count(log.String(), "the store does not answer: claiming the partitions waits until it does"); n != 1 {
+					t.Errorf("said %d times:\n%s", n, &log)
+				}
+				ours.setAway(true)
+				why := errors.New("told to stop")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Minute, func() { cancel(why) })
+				if _, err := fence.Take(ctx, ours, options("third", 0, 4, time.Second)); !errors.Is(err, why) {
+					t.Errorf("%v", err)
+				}
+			})
+		})
+	}
+}
+
+// A writer that stood still, while the store did not, is taken over, and finds that out within a
+// beat of going on, with nothing to write. It leaves no heartbeat behind.
+func TestLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := open(memkv.Faults{})
+		theirs := &connection{Store: store}
+		lost := make(chan error, 1)
+		o := options("stopped", 0, 4, time.Second)
+		o.Lost = func(err error) { lost <- err }
+		take(t, theirs, o)
+		theirs.stall(12*time.Second, 12*time.Second)
+		begun := time.Now()
+		take(t, store, options("second", 2, 3, time.Second))
+		err := <-lost
+		if took := time.Since(begun); took > 14*time.Second || !errors.Is(err, fence.ErrClaimed) || !strings.Contains(err.Error(), "was taken over by second") {
+			t.Errorf("after %v: %v", took, err)
+		}
+		time.Sleep(10 * time.Second)
+		if n := len(rows(t, store, format.KeyHeartbeat)); n != 1 {
+			t.Errorf("%d heartbeats", n)
+		}
+	})
+}

@@ -1,0 +1,188 @@
+package graph
+
+import (
+	"bytes"
+
+	"skein.blue/graph/format"
+)
+
+// How events place the past of accounts: snapshots of repos, whole or in parts, and rows of an
+// archive (docs/SEMANTICS.md, The past). The queue of what is to be fetched is in resyncs.go.
+
+// snapshot puts a snapshot in place, or a part of one (docs/SEMANTICS.md, The past).
+func (e *events) snapshot(b *Batch, ev *event, as *actorState) {
+	part, out, st := &b.snapshots[ev.seq], &b.outcomes[ev.seq], &as.now
+	row, root := e.past.rows[as.id], ev.data
+	since := e.past.touched[as.id]
+	switch {
+	case row == nil || row.gone:
+		*out = NotQueued
+		return
+	case st.Has(format.FlagHidden) && st.DeletionSource != 0 && st.AccountSource == st.DeletionSource && st.AccountSeq == st.DeletionSeq:
+		*out = Deleted
+		e.past.end(as)
+		as.changed = true
+		return
+	case row.Generation != part.generation, !part.first && row.Placing != ev.rev:
+		*out = Superseded
+		return
+	}
+	as.changed = true
+	if part.first {
+		newest, ok := row.accepts(st, since, ev.rev, root)
+		if !ok {
+			*out = Older
+			return
+		}
+		if newest { // what the stream tells up to this rev is in it
+			st.Rev, st.Data = ev.rev, root
+			st.Flags = st.Flags&^(format.FlagNoRoot|format.FlagBehind) | format.FlagHasRev
+			row.Trust = false
+			if row.Back.Rev != ev.rev { // the repo has gone on from the state that it was put back to
+				row.Back = format.PutBack{}
+			}
+		}
+		if !part.last { // some of its records are of this state, and some are not
+			st.Flags |= format.FlagPartial
+		}
+		row.Placing, row.changed = ev.rev, true
+	}
+	*out = Placed
+	e.place(b, ev, as, since)
+	if part.last {
+		st.Flags &^= format.FlagPartial | format.FlagDesync
+		e.past.end(as)
+	}
+}
+
+// accepts reports whether a snapshot leads to the newest state that anybody has told of. It
+// does if it is newer than all that was told (newest), or if what the stream told after it is
+// known and follows from it. A host that says something older says it from a cache, or from a
+// copy that lags, however often: that the repo was put back is for the stream to announce, or
+// for an operator to know.
+func (row *resyncRow) accepts(st *format.RepoState, since *touched, rev format.Rev, root format.Root) (newest, ok bool) {
+	announced := !row.Back.IsZero() && row.Back.Rev == rev && (len(row.Back.Root) == 0 || bytes.Equal(row.Back.Root, root[:]))
+	follows := since.follows(rev, root, st.Rev)
+	switch {
+	case rev < row.Told:
+		return false, false
+	case announced || row.Trust:
+		return !follows, follows || since.isEmpty() || !announced && rev >= st.Rev
+	case !row.Back.IsZero() && rev <= row.Back.Above:
+		return false, false
+	case !st.Has(format.FlagHasRev) || rev >= st.Rev:
+		return true, true
+	}
+	return false, follows
+}
+
+// isEmpty reports whether the stream has changed nothing.
+func (t *touched) isEmpty() bool { return t == nil || len(t.commits) == 0 }
+
+// place makes the changes from what is stored to what a part of a snapshot has.
+func (e *events) place(b *Batch, ev *event, as *actorState, since *touched) {
+	stored := e.past.stored[as.id]
+	for i := ev.ops.start; i < ev.ops.end; i++ {
+		o := &b.ops[i]
+		rkey := b.bytes(o.rkey)
+		if since.protects(o.kind, rkey, ev.rev) {
+			continue
+		}
+		c := change{kind: o.kind, fresh: true, actor: as.id, path: format.ParsePath(rkey), subject: -1, order: i}
+		if len(stored) > 0 {
+			name := pathName(o.kind, rkey)
+			if r, ok := stored[name]; ok {
+				c.existed, c.old = true, r.subject
+				r.inPlace = true
+				stored[name] = r
+			}
+		}
+		e.put(as, c, o, i)
+	}
+	for _, r := range stored {
+		e.rkey = r.path.AppendRkey(e.rkey[:0])
+		if !r.inPlace && !since.protects(r.kind, e.rkey, ev.rev) {
+			e.changes = append(e.changes, change{kind: r.kind, delete: true, existed: true, fresh: true, actor: as.id, path: r.path, subject: -1, old: r.subject})
+		}
+	}
+}
+
+// put adds the change that puts a record.
+func (e *events) put(as *actorState, c change, o *op, at uint32) {
+	as.now.NoteLow(c.path)
+	if c.path.Raw == nil {
+		as.now.Top = max(as.now.Top, c.path.TID)
+	}
+	if o.subject.end > o.subject.start {
+		c.subject = int32(at)
+	}
+	e.changes = append(e.changes, c)
+}
+
+// archived applies rows of an archive, of one rev of a repo.
+func (e *events) archived(b *Batch, ev *event, as *actorState) {
+	st := &as.now
+	row := e.past.rows[as.id]
+	placing := row != nil && !row.gone && row.Placing != 0 // a snapshot is half in place: what is in it, and after it, is known better
+	if st.Whole() || placing || st.DeletionSource != 0 || ev.flags&hasRev == 0 {
+		e.replays++
+		return
+	}
+	as.changed = true
+	if !st.Has(format.FlagHasRev) || st.Has(format.FlagNoRoot) {
+		st.Rev = max(st.Rev, ev.rev)
+		st.Flags |= format.FlagHasRev | format.FlagNoRoot | format.FlagPartial
+	}
+	since := e.past.touched[as.id]
+	for i := ev.ops.start; i < ev.ops.end; i++ {
+		o := &b.ops[i]
+		rkey := b.bytes(o.rkey)
+		if since.protects(o.kind, rkey, ev.rev-1) { // of the same rev is the same
+			continue
+		}
+		p := format.ParsePath(rkey)
+		c := change{kind: o.kind, delete: o.delete, fresh: !as.was.MayHold(p), actor: as.id, path: p, subject: -1, order: i}
+		if o.delete {
+			e.changes = append(e.changes, c)
+			continue
+		}
+		e.put(as, c, o, i)
+	}
+}
+
+// archivedStatus applies an #account or a #sync of an archive: a deletion, and a #sync,
+// take away what came before them. Where the stream has told of the repo since, it is
+// fetched instead: what the archive's rows made cannot be told from what the stream did.
+func (e *events) archivedStatus(b *Batch, ev *event, as *actorState) {
+	st := &as.now
+	if st.DeletionSource != 0 {
+		e.replays++
+		return
+	}
+	if ev.flags&synced == 0 && !e.past.statusKnown(as) {
+		e.setHidden(as, ev.flags&active == 0)
+	}
+	if ev.flags&(deleted|synced) == 0 || st.Whole() {
+		return
+	}
+	if st.Has(format.FlagHasRev) && !st.Has(format.FlagNoRoot) {
+		e.past.missed(as, b.bytes(ev.did), "archived_sync")
+		return
+	}
+	as.changed = true
+	if st.LowBucket == format.LowNone {
+		return // it has no records, nor did this write bring any
+	}
+	flags := st.Flags & (format.FlagHidden | format.FlagResync)
+	*st = format.RepoState{Flags: flags | format.FlagErasing, AccountSource: st.AccountSource, AccountSeq: st.AccountSeq, LowBucket: st.LowBucket}
+	e.erasing = append(e.erasing, as.id)
+}
+
+// setHidden hides an account, or shows it again.
+func (e *events) setHidden(as *actorState, hide bool) {
+	as.changed = true
+	if hide != as.now.Has(format.FlagHidden) {
+		as.now.Flags ^= format.FlagHidden
+		e.hide(as.id, hide)
+	}
+}

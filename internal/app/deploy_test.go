@@ -1,0 +1,107 @@
+package app_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const deployed = "../../deploy/"
+
+func fileText(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+var metricName = regexp.MustCompile(`\bskein_(?:backfill|build|consumer|graph|intern|query|ready|store)[a-z_]*\b`)
+
+// Alerts, manifests and pages name metrics that are served, and none under a name that the
+// next release does not serve.
+func TestDeployedMetrics(t *testing.T) {
+	all, _ := allMetrics(t)
+	help := map[string]string{}
+	for _, m := range all {
+		help[m.name] = m.help
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, file := range append(pages, "../../README.md", deployed+"README.md", deployed+"alerts.yml") {
+		if filepath.Base(file) == "METRICS.md" {
+			continue
+		}
+		text := fileText(t, file)
+		for _, at := range metricName.FindAllStringIndex(text, -1) {
+			name := strings.TrimRight(text[at[0]:at[1]], "_")
+			if at[0] > 0 && text[at[0]-1] == '#' { // #skein_graph is an entry of the DID document
+				continue
+			}
+			if strings.HasSuffix(text[at[0]:at[1]], "_") { // skein_backfill_…
+				continue
+			}
+			named++
+			if h, ok := help[name]; !ok || strings.HasPrefix(h, "Deprecated") {
+				t.Errorf("%s names %s: %q", file, name, h)
+			}
+		}
+	}
+	if named < 15 {
+		t.Errorf("only %d names were found", named)
+	}
+}
+
+// What is deployed runs a version that was chosen, on a base that was chosen, with as little
+// as it needs; and systemd knows when it answers and how it is reloaded.
+func TestDeployed(t *testing.T) {
+	pinned := regexp.MustCompile(`^(debian:\d+\.\d+|[a-z/-]+:\d+\.\d+\.\d+)[a-z0-9.-]*(@sha256:[0-9a-f]{64})?$`)
+	images, bases := regexp.MustCompile(`(?m)^\s*image:\s*(\S+)`), regexp.MustCompile(`(?m)^FROM (\S+)`)
+	for file, find := range map[string]*regexp.Regexp{
+		"compose.yml": images, "compose.fdb.yml": images, "kubernetes.yml": images, "kubernetes.fdb.yml": images, "Dockerfile": bases, "Dockerfile.fdb": bases,
+	} {
+		found := find.FindAllStringSubmatch(fileText(t, deployed+file), -1)
+		if len(found) == 0 {
+			t.Errorf("%s names no image", file)
+		}
+		for _, m := range found {
+			if m[1] != "scratch" && !pinned.MatchString(m[1]) {
+				t.Errorf("%s: %s is not an exact version", file, m[1])
+			}
+		}
+	}
+	for file, wants := range map[string][]string{
+		"kubernetes.yml":     {"seccompProfile: {type: RuntimeDefault}", "kind: NetworkPolicy", "storage: 300Gi", "readOnlyRootFilesystem: true", "SKEIN_ADMIN_TOKEN"},
+		"kubernetes.fdb.yml": {"seccompProfile: {type: RuntimeDefault}", "kind: NetworkPolicy", "readOnlyRootFilesystem: true", "SKEIN_ADMIN_TOKEN"},
+		"skein.service":      {"\nType=notify\n", "\nExecReload=/bin/kill -HUP $MAINPID\n", "\nMemoryMax=", "\nTimeoutStartSec="},
+		"alerts.yml":         {"absent(", "skein_build_info"},
+		"Dockerfile":         {"THIRD_PARTY_NOTICES.txt"},
+		"../.goreleaser.yaml": {
+			"go run ./.ci/notices ./cmd/skein >dist.notices/THIRD_PARTY_NOTICES.txt", "{src: dist.notices/THIRD_PARTY_NOTICES.txt, strip_parent: true}",
+		},
+	} {
+		text := fileText(t, deployed+file)
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s lacks %q", file, strings.TrimSpace(want))
+			}
+		}
+	}
+	// Every pod has a profile, and every container, those that prepare included, is closed.
+	for _, file := range []string{"kubernetes.yml", "kubernetes.fdb.yml"} {
+		text := fileText(t, deployed+file)
+		pods, containers := strings.Count(text, "\n    spec:"), strings.Count(text, " image: ")
+		if n := strings.Count(text, "seccompProfile:"); n != pods {
+			t.Errorf("%s: %d of %d pods have a seccomp profile", file, n, pods)
+		}
+		if n := strings.Count(text, "allowPrivilegeEscalation: false"); n != containers {
+			t.Errorf("%s: %d of %d containers cannot gain privileges", file, n, containers)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/page"
+)
+
+// What looking for examples may cost: so many accounts are looked at, but for those that follow
+// more; of so many of them what those like that they follow; and so many bytes are read.
+const (
+	exampleAccounts = 400
+	exampleFollows  = 1000
+	exampleFans     = 8
+	exampleBytes    = 32 << 20
+	exampleTime     = 5 * time.Second
+)
+
+var followKind, likeKind = kinds.ByName("follow").Kind, kinds.ByName("like").Kind
+
+var errEnoughRead = errors.New("app: enough was read for examples")
+
+// examples returns questions about accounts and posts of this store that have an answer.
+func (x *Index) examples() []page.Example {
+	ctx, cancel := context.WithTimeout(context.Background(), exampleTime)
+	defer cancel()
+	var all []page.Example
+	read := 0
+	err := x.Graph.ViewCharged(ctx, func(cost int) error {
+		if read += cost; read > exampleBytes {
+			return errEnoughRead
+		}
+		return ctx.Err()
+	}, func(s *graph.Snapshot) (err error) {
+		all, err = examplesOf(s, time.Now())
+		return err
+	})
+	if err != nil {
+		x.log.Debug("no examples were found for the page", "error", err)
+	}
+	return all
+}
+
+// examplesOf looks for two accounts that some follow both, an account that follows many, and
+// a post that some of those like.
+func examplesOf(s *graph.Snapshot, now time.Time) (all []page.Example, err error) {
+	some, err := s.SomeAccounts(exampleAccounts)
+	if err != nil {
+		return nil, err
+	}
+	var follows [][]uint64
+	var fans []fan
+	for _, id := range some {
+		ids, err := s.AppendSubjects(nil, followKind, id, graph.Window{})
+		if err != nil {
+			return nil, fmt.Errorf("app: %w", err)
+		}
+		ids = slices.DeleteFunc(ids, func(id uint64) bool { return s.IsHidden(dict.ID(id)) })
+		slices.Sort(ids)
+		if ids = slices.Compact(ids); len(ids) > exampleFollows {
+			continue
+		}
+		follows = append(follows, ids)
+		fans = append(fans, fan{id, ids})
+	}
+	star, followers := most(follows)
+	if followers > 0 {
+		name, err := nameOf(s, dict.DID, star)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Example{Title: "An account", Q: name})
+		with := slices.DeleteFunc(slices.Clone(follows), func(ids []uint64) bool { return !slices.Contains(ids, star) })
+		if second, n := most(with, star); n > 0 {
+			other, err := nameOf(s, dict.DID, second)
+			if err != nil {
+				return nil, err
+			}
+			all = slices.Insert(all, 0, page.Example{Title: "Who follows both of these accounts?", Q: "intersect(followers(" + name + "), followers(" + other + "))"})
+		}
+	}
+	slices.SortStableFunc(fans, func(a, b fan) int { return len(b.follows) - len(a.follows) })
+	for _, f := range fans[:min(exampleFans, len(fans))] {
+		more, err := likedExamples(s, f, now)
+		if err != nil || len(more) > 0 {
+			return append(all, more...), err
+		}
+	}
+	return all, nil
+}
+
+// fan is an account that follows others.
+type fan struct {
+	id      dict.ID
+	follows []uint64
+}
+
+// likedExamples are those about what the accounts like that another follows: today, or if they
+// like nothing today, ever.
+func likedExamples(s *graph.Snapshot, f fan, now time.Time) ([]page.Example, error) {
+	name, err := nameOf(s, dict.DID, uint64(f.id))
+	if err != nil {
+		return nil, err
+	}
+	for _, period := range []struct {
+		when, since string
+		window      graph.Window
+	}{
+		{" today", ", since=24h", read.WindowOf(now.Add(-24*time.Hour).UnixMicro(), 0)},
+		{"", "", graph.Window{}},
+	} {
+		uri, err := likedBy(s, f.follows, period.window)
+		if err != nil {
+			return nil, err
+		}
+		if uri != "" {
+			return []page.Example{
+				{Title: "What do those that this account follows like" + period.when + "?", Q: "rank(of=follows(" + name + "), via=likes" + period.since + ")"},
+				{Title: "Who that this account follows liked this post?", Q: "intersect(follows(" + name + "), likers(" + uri + "))"},
+				{Title: "A post", Q: uri},
+			}, nil
+		}
+	}
+	return nil, nil
+}
+
+// likedBy returns the post that most of some accounts like, "" if they like none.
+func likedBy(s *graph.Snapshot, accounts []uint64, w graph.Window) (string, error) {
+	var likes [][]uint64
+	for _, id := range accounts {
+		ids, err := s.AppendSubjects(nil, likeKind, dict.ID(id), w)
+		if err != nil {
+			return "", fmt.Errorf("app: %w", err)
+		}
+		likes = append(likes, ids)
+	}
+	var others []uint64 // that are liked, and no posts
+	for range exampleFans {
+		id, n := most(likes, others...)
+		if n == 0 {
+			break
+		}
+		if uri, err := nameOf(s, dict.URI, id); err != nil || strings.Contains(uri, "/app.bsky.feed.post/") {
+			return uri, err
+		}
+		others = append(others, id)
+	}
+	return "", nil
+}
+
+// most returns the id that most of the lists have, the lowest of several, but for those that
+// are left out.
+func most(lists [][]uint64, but ...uint64) (id uint64, n int) {
+	counts := map[uint64]int{}
+	for _, ids := range lists {
+		for _, id := range ids {
+			counts[id]++
+		}
+	}
+	for _, id := range but {
+		delete(counts, id)
+	}
+	for _, candidate := range slices.Sorted(maps.Keys(counts)) {
+		if counts[candidate] > n {
+			id, n = candidate, counts[candidate]
+		}
+	}
+	return id, n
+}
+
+func nameOf(s *graph.Snapshot, ns dict.Namespace, id uint64) (name string, err error) {
+	err = s.Strings(ns, []dict.ID{dict.ID(id)}, func(_ int, str []byte) error { name = string(str); return nil })
+	if err != nil {
+		return "", fmt.Errorf("app: reading the name of an example: %w", err)
+	}
+	return name, nil
+}

@@ -1,0 +1,133 @@
+package app
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"skein.blue/internal/human"
+)
+
+// openPaths are what the admin listener answers to anyone who reaches it: a kubelet's probes
+// and Prometheus have no token, and their Host header is the pod's address.
+var openPaths = []string{"/metrics", "/healthz", "/readyz"}
+
+// An adminGuard decides who may ask the admin listener for what. What it has changes the
+// index (a repo of POST /car is believed) and reveals the process (pprof), and a browser on
+// the operator's machine lets any web page send requests to it.
+//
+//   - A page of another site says so in Origin or Sec-Fetch-Site, and gets nothing.
+//   - A page whose name was rebound to 127.0.0.1 is same-origin to the browser, but its name
+//     is in the Host header: on loopback only names of loopback are answered.
+//   - Another machine reaches a listener that is not on loopback: it needs the token.
+type adminGuard struct {
+	next    http.Handler
+	listens string // the address, as it was given
+	host    string // the host of it, in lower case
+	bound   netip.Addr
+	token   *[sha256.Size]byte // hashed; nil if there is none
+	refused func(r *http.Request, why string)
+}
+
+// guardAdmin returns a guard of next, on a listener that was asked to listen on listens and
+// does so at bound. token is "" if there is none.
+func guardAdmin(next http.Handler, listens string, bound net.Addr, token string, refused func(r *http.Request, why string)) *adminGuard {
+	g := &adminGuard{next: next, listens: listens, refused: refused}
+	if host, _, err := net.SplitHostPort(listens); err == nil {
+		g.host = strings.ToLower(host)
+	}
+	if at, err := netip.ParseAddrPort(bound.String()); err == nil {
+		g.bound = at.Addr().Unmap()
+	}
+	if token != "" {
+		sum := sha256.Sum256([]byte(token))
+		g.token = &sum
+	}
+	return g
+}
+
+// ServeHTTP implements http.Handler.
+func (g *adminGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	status, why := g.judge(r)
+	if status == http.StatusOK {
+		g.next.ServeHTTP(w, r)
+		return
+	}
+	g.refused(r, why)
+	if status == http.StatusUnauthorized { // Basic is for browsers, and go tool pprof http://skein:TOKEN@…
+		w.Header().Add("WWW-Authenticate", "Bearer")
+		w.Header().Add("WWW-Authenticate", `Basic realm="skein"`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Connection", "close") // its body is not read
+	w.WriteHeader(status)
+	_ = writeJSONLine(w, map[string]string{"error": why})
+}
+
+// judge returns 200 where a request is served, else the status and why it is not.
+func (g *adminGuard) judge(r *http.Request) (status int, why string) {
+	open := (r.Method == http.MethodGet || r.Method == http.MethodHead) && slices.Contains(openPaths, r.URL.Path)
+	switch {
+	case crossSite(r):
+		return http.StatusForbidden, "the admin listener answers no other site's pages: open its address itself, or ask it with curl"
+	case g.hasToken(r):
+		return http.StatusOK, ""
+	case g.bound.IsLoopback() && !g.isLocal(r.Host):
+		return http.StatusForbidden, "the admin listener does not answer to the Host " + human.Line(r.Host) + ": ask http://" + g.bound.String() + " or http://localhost (a proxy must send that Host, or the token)"
+	case open:
+		return http.StatusOK, ""
+	case g.token != nil:
+		return http.StatusUnauthorized, "the admin listener wants its token: set SKEIN_ADMIN_TOKEN, or give --admin-token-file, as skein serve was given it (Authorization: Bearer TOKEN)"
+	case g.bound.IsLoopback():
+		return http.StatusOK, ""
+	}
+	return http.StatusForbidden, "other machines reach the admin listener at " + g.listens + ", and it has no token: it answers only " + strings.Join(openPaths, ", ") +
+		". Give skein serve SKEIN_ADMIN_TOKEN or --admin-token-file, and the command that asks the same; or listen on loopback (--admin-listen 127.0.0.1:3211)"
+}
+
+// crossSite reports whether a browser says that another site's page asks.
+func crossSite(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+		return true
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		if u, err := url.Parse(origin); err != nil || !strings.EqualFold(u.Host, r.Host) {
+			return true
+		}
+	}
+	return false
+}
+
+// isLocal reports whether a Host header names loopback, or the address that is listened on.
+func (g *adminGuard) isLocal(host string) bool {
+	if h, port, err := net.SplitHostPort(host); err == nil {
+		if strings.Trim(port, "0123456789") != "" {
+			return false
+		}
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().IsLoopback() || ip.Unmap() == g.bound
+	}
+	return host == "localhost" || host != "" && host == g.host
+}
+
+// hasToken reports whether a request has the token: as a bearer, or as the password of
+// anyone.
+func (g *adminGuard) hasToken(r *http.Request) bool {
+	if g.token == nil {
+		return false
+	}
+	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		_, given, ok = r.BasicAuth()
+	}
+	sum := sha256.Sum256([]byte(given))
+	return ok && subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1
+}

@@ -1,0 +1,124 @@
+package app_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"skein.blue/consumer"
+	"skein.blue/graph/format"
+	"skein.blue/graph/read"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+)
+
+// hostile is what a host or a record may say, and a terminal would obey.
+const hostile = "a\x1b]0;owned\x07\x1b[2Kb\x7f\u009b31mc\u202ed\u2066e\nskein: all is well\u2028f"
+
+func obeyed(s string) string {
+	i := strings.IndexFunc(s, func(r rune) bool {
+		return r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028')
+	})
+	if i < 0 {
+		return ""
+	}
+	return s[max(0, i-20):min(len(s), i+20)]
+}
+
+// What strangers wrote into the notes reaches an operator's terminal, and browser, as text:
+// /gaps, /deadletters and /resyncs escape what a terminal would obey, in as many lines as
+// there are notes, and say the same.
+func TestAbuseNotes(t *testing.T) {
+	x, closeIt := open(t, t.TempDir(), nil)
+	defer closeIt()
+	replay(t, x, consumer.Options{Frames: plainPDS})
+	gap := format.Gap{Source: "relay." + hostile, After: 5, Reason: hostile, Time: time.Now(), Detail: hostile}
+	letter := format.DeadLetter{Source: hostile, Seq: 5, DID: hostile, Path: hostile, Reason: hostile, Time: time.Now()}
+	row := format.Resync{State: format.ResyncFailed, Reason: hostile, Queued: time.Now(), Due: time.Now(), Failure: hostile, Detail: hostile}
+	err := x.KV.Update(t.Context(), func(txn kv.Txn) error {
+		h, err := read.Header(txn)
+		if err != nil {
+			return err
+		}
+		actor, ok, err := intern.ResolveString(txn, h.Settings, dict.DID, "did:plc:6tnmqzyj3aj56cfk2uw7mi5e")
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		for key, note := range map[string]any{
+			string(format.NoteKey(format.KeyGap, 1, 5, gap.Place())): gap, string(format.NoteKey(format.KeyDeadLetter, 1, 5, "x")): letter,
+		} {
+			v, err := json.Marshal(note)
+			if err != nil {
+				return err
+			}
+			txn.Set([]byte(key), v)
+		}
+		v, err := row.Append(nil)
+		if err != nil {
+			return err
+		}
+		txn.Set(format.ResyncKey(actor.ID), v)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, admin, stop := serve(t, x, nil)
+	defer stop()
+	for path, field := range map[string]string{"/gaps": "detail", "/deadletters": "path", "/resyncs": "detail"} {
+		lines, said := 0, false
+		all := body(t, admin+path)
+		if at := obeyed(all); at != "" {
+			t.Errorf("%s: a terminal would obey %q", path, at)
+		}
+		for s := bufio.NewScanner(strings.NewReader(all)); s.Scan(); lines++ {
+			var note map[string]any
+			if err := json.Unmarshal(s.Bytes(), &note); err != nil {
+				t.Errorf("%s: %q: %v", path, s.Text(), err)
+			}
+			said = said || note[field] == hostile
+		}
+		if !said {
+			t.Errorf("%s does not say what the note says, in %d lines", path, lines)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", "text/html")
+		if page := fetch(t, req); obeyed(page) != "" || !strings.Contains(page, "owned") {
+			t.Errorf("%s in a browser: %q", path, obeyed(page))
+		}
+	}
+}
+
+// fetch returns the body of an answer, which must be one.
+func fetch(t *testing.T, req *http.Request) string {
+	t.Helper()
+	code, b := said(t, req)
+	if code != http.StatusOK {
+		t.Fatalf("%s: %d", req.URL, code)
+	}
+	return b
+}
+
+// said returns the status and the body of an answer.
+func said(t *testing.T, req *http.Request) (int, string) {
+	t.Helper()
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}

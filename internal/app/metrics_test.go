@@ -1,0 +1,163 @@
+package app_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+
+	"skein.blue/consumer"
+	"skein.blue/consumer/backfill"
+	"skein.blue/internal/app"
+)
+
+var updateMetrics = flag.Bool("update", false, "write docs/METRICS.md")
+
+const metricsPage = "../../docs/METRICS.md"
+
+// served is one metric of a daemon.
+type served struct{ name, help, labels string }
+
+var describes = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: "(.*?)"(?:, unit: "[^"]*")?, constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+
+// allMetrics returns every metric that a daemon with all parts registers, whether it has a
+// value yet or not, and the families that have one.
+func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
+	t.Helper()
+	x, err := app.OpenIndex(t.Context(), app.StoreOptions{
+		Store: t.TempDir(), Create: true, Memory: 64 << 20, Backfill: &backfill.Options{Relay: "ws://127.0.0.1:1", PLC: "http://127.0.0.1:1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := x.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	zero := int64(0)
+	_, _, stop := serve(t, x, &consumer.Options{Relay: "ws://127.0.0.1:1", Cursor: &zero})
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		x.Registry.Describe(descs)
+		close(descs)
+	}()
+	seen := map[string]served{}
+	for d := range descs {
+		m := describes.FindStringSubmatch(d.String())
+		if m == nil {
+			t.Fatalf("a description that this test cannot read: %s", d)
+		}
+		labels := slices.DeleteFunc(strings.Split(m[4], ","), func(l string) bool { return l == "" })
+		for l := range strings.SplitSeq(m[3], ",") {
+			if name, _, ok := strings.Cut(l, "="); ok {
+				labels = append(labels, name)
+			}
+		}
+		if strings.HasPrefix(m[1], "go_") || strings.HasPrefix(m[1], "process_") {
+			continue // the client library's own
+		}
+		seen[m[1]] = served{m[1], m[2], strings.Join(labels, ", ")}
+	}
+	families, err := x.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	gathered := map[string]*dto.MetricFamily{}
+	for _, f := range families {
+		gathered[f.GetName()] = f
+	}
+	var all []served
+	for _, name := range slices.Sorted(maps.Keys(seen)) {
+		all = append(all, seen[name])
+	}
+	return all, gathered
+}
+
+// Every metric keeps Prometheus' conventions: the prefix, a unit, _total for counters and for
+// nothing else, a help text; and docs/METRICS.md lists it (-update writes the page).
+func TestMetricNames(t *testing.T) {
+	all, gathered := allMetrics(t)
+	names := map[string]bool{}
+	for _, m := range all {
+		names[m.name] = true
+		if !strings.HasPrefix(m.name, "skein_") {
+			t.Errorf("%s: its name does not begin with skein_", m.name)
+		}
+		if !strings.HasSuffix(m.help, ".") || len(m.help) < 10 {
+			t.Errorf("%s: its help is no sentence: %q", m.name, m.help)
+		}
+		f := gathered[m.name]
+		if f == nil { // no event has given it labels yet: it is judged by what its name says that it is
+			kind := dto.MetricType_GAUGE
+			if strings.HasSuffix(m.name, "_total") {
+				kind = dto.MetricType_COUNTER
+			}
+			f = &dto.MetricFamily{Name: &m.name, Help: &m.help, Type: &kind}
+		}
+		for _, p := range lint(t, f) {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+		if counts := f.GetType() == dto.MetricType_COUNTER; counts != strings.HasSuffix(m.name, "_total") {
+			t.Errorf("%s is a %s", m.name, f.GetType())
+		}
+		if f.GetType() == dto.MetricType_HISTOGRAM && !strings.HasSuffix(m.name, "_seconds") {
+			t.Errorf("%s: a histogram without a unit", m.name)
+		}
+	}
+	for _, name := range []string{ // those of the contract that have a name before, and the build
+		"skein_query_duration_seconds", "skein_store_commit_duration_seconds", "skein_intern_ids_allocated_total",
+		"skein_intern_lease_ids_remaining", "skein_graph_edge_writes_total", "skein_build_info",
+	} {
+		if !names[name] {
+			t.Errorf("%s is not served", name)
+		}
+	}
+	for before, now := range map[string]string{
+		"skein_query_seconds": "skein_query_duration_seconds", "skein_store_commit_seconds": "skein_store_commit_duration_seconds",
+		"skein_intern_allocated_total": "skein_intern_ids_allocated_total", "skein_intern_lease_remaining": "skein_intern_lease_ids_remaining",
+		"skein_graph_edges_total": "skein_graph_edge_writes_total",
+	} {
+		if i := slices.IndexFunc(all, func(m served) bool { return m.name == before }); i < 0 || !strings.HasPrefix(all[i].help, "Deprecated: renamed to "+now+".") {
+			t.Errorf("%s is not served as a deprecated name of %s", before, now)
+		}
+	}
+	comparePage(t, all)
+}
+
+// lint returns what Prometheus' own linter says of a family.
+func lint(t *testing.T, f *dto.MetricFamily) []promlint.Problem {
+	t.Helper()
+	problems, err := promlint.NewWithMetricFamilies([]*dto.MetricFamily{f}).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return problems
+}
+
+func comparePage(t *testing.T, all []served) {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("# Metrics\n\n`/metrics` on the admin listener serves these; the Go client library adds those of the runtime and of the process.\n" +
+		"`go test ./internal/app -run TestMetricNames -update` writes this page.\n\n| metric | labels | |\n|---|---|---|\n")
+	for _, m := range all {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.name, m.labels, m.help)
+	}
+	if *updateMetrics {
+		if err := os.WriteFile(metricsPage, []byte(b.String()), 0o644); err != nil { //nolint:gosec // a page of the documentation
+			t.Fatal(err)
+		}
+	}
+	if page, err := os.ReadFile(metricsPage); err != nil || string(page) != b.String() {
+		t.Errorf("docs/METRICS.md is not what is served: run this test with -update (%v)", err)
+	}
+}

@@ -1,0 +1,49 @@
+package command
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v3"
+)
+
+// The service's host is given by its flag or variable, or by their older names. A preview needs
+// none.
+func TestServiceHost(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		env  [2]string
+		did  string
+	}{
+		"none":          {},
+		"flag":          {args: []string{"--service-host", "graph.example.com"}, did: "did:web:graph.example.com"},
+		"old flag":      {args: []string{"--feed-host", "graph.example.com"}, did: "did:web:graph.example.com"},
+		"variable":      {env: [2]string{"SKEIN_SERVICE_HOST", "graph.example.com"}, did: "did:web:graph.example.com"},
+		"old variable":  {env: [2]string{"SKEIN_FEED_HOST", "graph.example.com"}, did: "did:web:graph.example.com"},
+		"preview":       {args: []string{"--feeds", "feeds.txt", "--feed-preview"}, did: "did:web:localhost"},
+		"named preview": {args: []string{"--feeds", "feeds.txt", "--feed-preview", "--service-host", "graph.example.com"}, did: "did:web:graph.example.com"},
+		"flag over old": {args: []string{"--service-host", "graph.example.com"}, env: [2]string{"SKEIN_FEED_HOST", "feeds.example.com"}, did: "did:web:graph.example.com"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.env[0] != "" {
+				t.Setenv(c.env[0], c.env[1])
+			}
+			s := &Settings{}
+			flags := append(s.NameFlags(), s.PastFlags()...)
+			EnvironmentWarnings([]string{c.env[0] + "=x"}, flags, func(name, _ string) { t.Errorf("%s is said to be no setting", name) })
+			cmd := &cli.Command{Flags: flags, Action: func(context.Context, *cli.Command) error { return nil }}
+			if err := cmd.Run(t.Context(), append([]string{"serve"}, c.args...)); err != nil {
+				t.Fatal(err)
+			}
+			service, err := s.Service()
+			if err != nil || (service == nil) != (c.did == "") || service != nil && service.DID() != c.did {
+				t.Errorf("%v, %v; expected %q", service, err, c.did)
+			}
+			s.FeedFile = "feeds.txt"
+			if _, err := s.Feeds(nil, nil); err == nil || !strings.Contains(err.Error(), "--service-host") {
+				t.Errorf("feeds without a service: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// A Relay serves a Network to one subscriber at a time.
+type Relay struct {
+	n    *Network
+	past chan Highlights // what is worth asking about, once the past was sent
+	ln   net.Listener
+
+	mu    sync.Mutex // held while somebody is subscribed
+	begun bool
+}
+
+// Serve serves the network at a port of loopback, until ctx ends.
+func Serve(ctx context.Context, n *Network) (*Relay, error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("demo: %w", err)
+	}
+	r := &Relay{n: n, past: make(chan Highlights, 1), ln: ln}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { r.send(ctx, w, req) }), ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = srv.Serve(ln) }()
+	context.AfterFunc(ctx, func() { _ = srv.Close() })
+	return r, nil
+}
+
+// Address returns the address of the relay.
+func (r *Relay) Address() string { return "ws://" + r.ln.Addr().String() }
+
+// Past tells what is worth asking about, once everything that lies in the past has been
+// sent.
+func (r *Relay) Past() <-chan Highlights { return r.past }
+
+// Seq returns the number of the last message of the past, once it was sent.
+func (r *Relay) Seq() int64 { return pastOps }
+
+// send sends the stream.
+func (r *Relay) send(ctx context.Context, w http.ResponseWriter, req *http.Request) {
+	conn, err := (&websocket.Upgrader{}).Upgrade(w, req, nil)
+	if err != nil {
+		return // it has answered
+	}
+	defer func() { _ = conn.Close() }()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	go func() { // pings are answered where something is read
+		for {
+			if _, _, err := conn.NextReader(); err != nil {
+				return
+			}
+		}
+	}()
+	from := time.Now().Add(-pastHours * time.Hour)
+	for i := 0; i < pastOps && !r.begun; i++ {
+		now := from.Add(time.Duration(i) * pastHours * time.Hour / pastOps)
+		if conn.WriteMessage(websocket.BinaryMessage, r.n.next(now)) != nil {
+			return
+		}
+	}
+	if !r.begun {
+		r.begun = true
+		r.past <- r.n.highlights()
+	}
+	tick := time.NewTicker(time.Second / perSecond)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			if conn.WriteMessage(websocket.BinaryMessage, r.n.next(now)) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}

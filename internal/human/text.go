@@ -1,0 +1,110 @@
+package human
+
+import (
+	"io"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+)
+
+// What strangers write (hosts, relays, servers, records) reaches an operator's terminal in
+// error messages, logs and lists. A terminal obeys control characters: they move the cursor,
+// set its title, hide text or write it backwards. All text that skein shows goes through
+// shown, by Line, by a Writer or by EscapeJSON.
+
+// shown reports whether a terminal shows a character and does not obey it. It does not show
+// control characters (C0, DEL, C1), characters that change the direction of text, or
+// separators of lines.
+func shown(r rune) bool {
+	return !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r) && r != '\u2028' && r != '\u2029'
+}
+
+// Line returns s as one line that a terminal shows as it is: line breaks and tabs become
+// spaces, and every other character that a terminal would obey, or that is not UTF-8, U+FFFD.
+func Line(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\r', r == '\t', r == '\u2028', r == '\u2029':
+			return ' '
+		case !shown(r):
+			return utf8.RuneError
+		}
+		return r
+	}, s)
+}
+
+// A Writer writes text in lines to a terminal, or to a file that is shown on one later.
+// Line breaks and tabs stay; it replaces other characters as Line does. Any goroutine may
+// write.
+type Writer struct {
+	to io.Writer
+
+	mu   sync.Mutex // guards the rest
+	rest []byte     // the beginning of a character whose end has not been written yet
+	out  []byte     // scratch
+}
+
+// NewWriter returns a Writer that writes to w.
+func NewWriter(w io.Writer) *Writer { return &Writer{to: w} }
+
+// Write implements io.Writer.
+func (w *Writer) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := b
+	if len(w.rest) > 0 {
+		text = append(w.rest, b...)
+	}
+	w.out = w.out[:0]
+	for len(text) > 0 {
+		if c := text[0]; c < utf8.RuneSelf {
+			if c >= ' ' && c != 0x7f || c == '\n' || c == '\t' {
+				w.out = append(w.out, c)
+			} else {
+				w.out = utf8.AppendRune(w.out, utf8.RuneError)
+			}
+			text = text[1:]
+			continue
+		}
+		if !utf8.FullRune(text) {
+			break
+		}
+		r, n := utf8.DecodeRune(text)
+		if !shown(r) {
+			r = utf8.RuneError
+		}
+		w.out = utf8.AppendRune(w.out, r)
+		text = text[n:]
+	}
+	w.rest = append([]byte(nil), text...)
+	if len(w.out) == 0 {
+		return len(b), nil
+	}
+	if _, err := w.to.Write(w.out); err != nil {
+		return 0, err //nolint:wrapcheck // it is the terminal's
+	}
+	return len(b), nil
+}
+
+// EscapeJSON returns JSON with the characters that a terminal would obey escaped as \u…:
+// encoding/json leaves DEL, C1 and those that change the direction of text as they are. What
+// the JSON says stays the same. The line break after a value stays, too.
+func EscapeJSON(b []byte) []byte {
+	const hex = "0123456789abcdef"
+	var out []byte
+	from := 0
+	for i := 0; i < len(b); {
+		r, n := utf8.DecodeRune(b[i:])
+		if r != '\n' && !shown(r) { // all of them are below U+10000
+			out = append(out, b[from:i]...)
+			out = append(out, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
+			from = i + n
+		}
+		i += n
+	}
+	if out == nil {
+		return b
+	}
+	return append(out, b[from:]...)
+}

@@ -1,0 +1,107 @@
+package identities
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+)
+
+// Errors of tokens that were seen before.
+var (
+	// ErrReplayed is returned for a token that was used before.
+	ErrReplayed = errors.New("the token was used before; each request takes a new one")
+	// ErrTooMany is returned for a token of an issuer that has very many live ones.
+	ErrTooMany = errors.New("too many tokens of the same issuer are still valid")
+)
+
+// How many tokens are remembered, and how many of one issuer (PayerOf).
+const (
+	MaxRemembered = 64 << 10
+	MaxOfIssuer   = 1024
+)
+
+// replays remembers which tokens were used, until they expire. What it remembers is bounded:
+// an issuer is refused when it has MaxOfIssuer live tokens, and of MaxRemembered tokens those
+// that live longest are forgotten first, since a PDS signs for a minute, and who wants to
+// fill this memory for an hour. Each process remembers for itself.
+type replays struct {
+	mu    sync.Mutex // guards what follows
+	used  map[[16]byte]use
+	of    map[string]int // used tokens by issuer
+	swept time.Time
+}
+
+// use is that of a token, which is remembered until it expires.
+type use struct {
+	expires time.Time
+	issuer  string // PayerOf
+}
+
+// sweepEvery is how often tokens that have expired are forgotten.
+const sweepEvery = 10 * time.Second
+
+// add remembers a token, and returns ErrReplayed if it does already.
+func (r *replays) add(issuer syntax.DID, id string, expires, now time.Time) error {
+	sum := sha256.Sum256([]byte(issuer.String() + "\x00" + id))
+	key, payer := [16]byte(sum[:16]), PayerOf(issuer)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.used == nil {
+		r.used, r.of = map[[16]byte]use{}, map[string]int{}
+	}
+	if now.Sub(r.swept) >= sweepEvery {
+		r.sweep(now)
+	}
+	if u, ok := r.used[key]; ok && now.Before(u.expires) {
+		return ErrReplayed
+	}
+	if r.of[payer] >= MaxOfIssuer {
+		return ErrTooMany
+	}
+	if len(r.used) >= MaxRemembered {
+		r.forget()
+	}
+	if _, ok := r.used[key]; !ok {
+		r.of[payer]++
+	}
+	r.used[key] = use{expires, payer}
+	return nil
+}
+
+// sweep forgets the tokens that have expired. It is called with mu held.
+func (r *replays) sweep(now time.Time) {
+	for key, u := range r.used {
+		if !now.Before(u.expires) {
+			r.remove(key, u)
+		}
+	}
+	r.swept = now
+}
+
+// forget forgets an eighth of the tokens, those that live longest. It is called with mu held.
+func (r *replays) forget() {
+	type live struct {
+		key [16]byte
+		use
+	}
+	all := make([]live, 0, len(r.used))
+	for key, u := range r.used {
+		all = append(all, live{key, u})
+	}
+	slices.SortFunc(all, func(x, y live) int { return cmp.Compare(y.expires.UnixNano(), x.expires.UnixNano()) })
+	for _, l := range all[:len(all)/8] {
+		r.remove(l.key, l.use)
+	}
+}
+
+func (r *replays) remove(key [16]byte, u use) {
+	delete(r.used, key)
+	if r.of[u.issuer]--; r.of[u.issuer] <= 0 {
+		delete(r.of, u.issuer)
+	}
+}

@@ -1,0 +1,309 @@
+package identities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/atcrypto"
+	"github.com/bluesky-social/indigo/atproto/identity"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/golang-jwt/jwt/v5"
+
+	"skein.blue/internal/testing/abuse"
+)
+
+const (
+	alice  = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+	us     = "did:web:graph.example.com"
+	entry  = "#skein_graph"
+	method = "blue.skein.graph.query"
+)
+
+// keyDirectory is a directory of keys that counts look-ups.
+type keyDirectory struct {
+	mu      sync.Mutex
+	keys    map[syntax.DID]string
+	fail    error
+	lookUps atomic.Int64
+}
+
+func (d *keyDirectory) LookupDID(_ context.Context, did syntax.DID) (*identity.Identity, error) {
+	d.lookUps.Add(1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fail != nil {
+		return nil, d.fail
+	}
+	key, ok := d.keys[did]
+	if !ok {
+		return nil, identity.ErrDIDNotFound
+	}
+	return &identity.Identity{DID: did, Keys: map[string]identity.VerificationMethod{"atproto": {Type: "Multikey", PublicKeyMultibase: key}}}, nil
+}
+
+func (d *keyDirectory) LookupHandle(context.Context, syntax.Handle) (*identity.Identity, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (d *keyDirectory) Lookup(context.Context, syntax.AtIdentifier) (*identity.Identity, error) {
+	return nil, errors.ErrUnsupported
+}
+func (d *keyDirectory) Purge(context.Context, syntax.AtIdentifier) error { return nil }
+
+// give gives an account a new key.
+func (d *keyDirectory) give(t *testing.T, did string) atcrypto.PrivateKey {
+	t.Helper()
+	key, err := atcrypto.GeneratePrivateKeyK256()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := key.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.keys[syntax.DID(did)] = public.Multibase()
+	return key
+}
+
+func newTokens(t *testing.T) (*Tokens, *keyDirectory, atcrypto.PrivateKey) {
+	t.Helper()
+	d := &keyDirectory{keys: map[syntax.DID]string{}}
+	return NewTokens(us, NewKeys(d)), d, d.give(t, alice)
+}
+
+var serial atomic.Int64
+
+// sign makes a token that is good, but for what is changed; a nil value removes a field.
+func sign(t *testing.T, key atcrypto.PrivateKey, changed jwt.MapClaims, header map[string]any) string {
+	t.Helper()
+	now := time.Now()
+	c := jwt.MapClaims{"iss": alice, "aud": us + entry, "lxm": method, "iat": now.Unix(), "exp": now.Add(time.Minute).Unix(), "jti": fmt.Sprint("n", serial.Add(1))}
+	for name, v := range changed {
+		if c[name] = v; v == nil {
+			delete(c, name)
+		}
+	}
+	token := jwt.NewWithClaims(jwt.GetSigningMethod("ES256K"), c)
+	maps.Copy(token.Header, header)
+	s, err := token.SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func free(context.Context) (func(), error) { return func() {}, nil }
+
+func check(t *testing.T, tokens *Tokens, text string) error {
+	t.Helper()
+	did, err := tokens.Verify(t.Context(), text, entry, method, free)
+	if (err == nil) != (did == alice) {
+		t.Errorf("%q with the error %v", did, err)
+	}
+	return err
+}
+
+// Each claim is checked as the specification has it, most of them without a look-up.
+func TestClaims(t *testing.T) {
+	tokens, d, key := newTokens(t)
+	now := time.Now()
+	type claims = jwt.MapClaims
+	for name, c := range map[string]struct {
+		changed claims
+		header  map[string]any
+		says    string // why it is refused; "" where it is not
+	}{
+		"good":                      {},
+		"the bare DID":              {changed: claims{"aud": us}},
+		"another entry":             {changed: claims{"aud": us + "#bsky_fg"}, says: "aud is"},
+		"an entry that goes on":     {changed: claims{"aud": us + entry + "2"}, says: "aud is"},
+		"another service":           {changed: claims{"aud": "did:web:other.example.com" + entry}, says: "aud is"},
+		"two services":              {changed: claims{"aud": []string{us, "did:web:other.example.com"}}, says: "aud is"},
+		"no audience":               {changed: claims{"aud": nil}, says: "aud is"},
+		"another method":            {changed: claims{"lxm": "blue.skein.graph.list"}, says: "lxm is"},
+		"no method":                 {changed: claims{"lxm": nil}, says: "lxm is"},
+		"any method":                {changed: claims{"lxm": "*"}, says: "lxm is"},
+		"an issuer with a fragment": {changed: claims{"iss": alice + "#atproto_labeler"}, says: "iss is"},
+		"an issuer by did:key":      {changed: claims{"iss": "did:key:zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme"}, says: "iss is"},
+		"no issuer":                 {changed: claims{"iss": nil}, says: "iss is"},
+		"no nonce":                  {changed: claims{"jti": nil}, says: "jti has 0 bytes"},
+		"a long nonce":              {changed: claims{"jti": strings.Repeat("x", 1000)}, says: "jti has 1000 bytes"},
+		"no expiry":                 {changed: claims{"exp": nil}, says: "exp claim is required"},
+		"expired":                   {changed: claims{"exp": now.Add(-10 * time.Second).Unix()}, says: "expired"},
+		"a slow clock":              {changed: claims{"exp": now.Add(-2 * time.Second).Unix()}},
+		"an hour":                   {changed: claims{"exp": now.Add(time.Hour).Unix()}},
+		"two hours":                 {changed: claims{"exp": now.Add(2 * time.Hour).Unix()}, says: "valid for 1h0m0s at most"},
+		"no time of issue":          {changed: claims{"iat": nil}, says: "iat is missing"},
+		"issued in the future":      {changed: claims{"iat": now.Add(time.Minute).Unix()}, says: "used before issued"},
+		"the key named":             {header: map[string]any{"kid": "#atproto"}},
+		"another key":               {header: map[string]any{"kid": "#atproto_label"}, says: "only #atproto"},
+		"an access token":           {header: map[string]any{"typ": "at+jwt"}, says: `type "at+jwt"`},
+		"a proof of possession":     {header: map[string]any{"typ": "dpop+jwt"}, says: `type "dpop+jwt"`},
+	} {
+		before := d.lookUps.Load()
+		err := check(t, tokens, sign(t, key, c.changed, c.header))
+		if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, ErrToken) || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.says != "" && d.lookUps.Load() != before {
+			t.Errorf("%s: a key was looked up for a token that is refused", name)
+		}
+	}
+	none, err := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.MapClaims{"iss": alice, "aud": us, "lxm": method, "iat": now.Unix(), "exp": now.Unix() + 60, "jti": "x"}).SignedString(jwt.UnsafeAllowNoneSignatureType)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := sign(t, key, nil, nil)
+	for name, text := range map[string]string{"without a signature": none, "cut": good[:len(good)-4], "empty": "", "huge": strings.Repeat("x", 20_000), "two parts": "a.b"} {
+		if err := check(t, tokens, text); !errors.Is(err, ErrToken) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := d.lookUps.Load(); n > 3 { // once, and once again after a wrong signature
+		t.Errorf("%d look-ups of one key", n)
+	}
+}
+
+// A token is good once, for as long as it lives; nonces are the issuer's own.
+func TestReplay(t *testing.T) {
+	tokens, d, key := newTokens(t)
+	now := time.Now()
+	tokens.now = func() time.Time { return now }
+	text := sign(t, key, nil, nil)
+	if err := check(t, tokens, text); err != nil {
+		t.Fatal(err)
+	}
+	for _, later := range []time.Duration{0, 30 * time.Second, 64 * time.Second} {
+		tokens.now = func() time.Time { return now.Add(later) }
+		if _, err := tokens.Verify(t.Context(), text, entry, method, free); !errors.Is(err, ErrReplayed) {
+			t.Errorf("after %v: %v", later, err)
+		}
+	}
+	tokens.now = func() time.Time { return now.Add(70 * time.Second) }
+	if err := check(t, tokens, text); !errors.Is(err, ErrToken) {
+		t.Errorf("expired: %v", err)
+	}
+	tokens.now = time.Now
+	// A forgery must not use the nonce of a token up.
+	other := d.give(t, "did:web:bob.example.com")
+	if err := check(t, tokens, sign(t, other, jwt.MapClaims{"jti": "same"}, nil)); !errors.Is(err, ErrToken) {
+		t.Error(err)
+	}
+	if did, err := tokens.Verify(t.Context(), sign(t, other, jwt.MapClaims{"iss": "did:web:bob.example.com", "jti": "same"}, nil), entry, method, free); did != "did:web:bob.example.com" || err != nil {
+		t.Error(did, err)
+	}
+	if err := check(t, tokens, sign(t, key, jwt.MapClaims{"jti": "same"}, nil)); err != nil {
+		t.Errorf("another's nonce is used up: %v", err)
+	}
+}
+
+// A key that was changed is looked up again; one that cannot be looked up now stays good.
+func TestRenewedKey(t *testing.T) {
+	tokens, d, old := newTokens(t)
+	if err := check(t, tokens, sign(t, old, nil, nil)); err != nil {
+		t.Fatal(err)
+	}
+	changed := d.give(t, alice)
+	if err := check(t, tokens, sign(t, changed, nil, nil)); err != nil {
+		t.Errorf("with the new key: %v", err)
+	}
+	if err := check(t, tokens, sign(t, old, nil, nil)); !errors.Is(err, ErrToken) {
+		t.Errorf("with the old key: %v", err)
+	}
+	bob := "did:web:bob.example.com"
+	key := d.give(t, bob)
+	good := func() error {
+		_, err := tokens.Verify(t.Context(), sign(t, key, jwt.MapClaims{"iss": bob}, nil), entry, method, free)
+		return err
+	}
+	if err := good(); err != nil {
+		t.Fatal(err)
+	}
+	d.fail = identity.ErrDIDResolutionFailed
+	if _, err := tokens.Verify(t.Context(), sign(t, old, jwt.MapClaims{"iss": bob}, nil), entry, method, free); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("a forgery whose key is out of reach: %v", err)
+	}
+	if err := good(); err != nil {
+		t.Errorf("a forgery had a good key forgotten: %v", err)
+	}
+}
+
+// What replays remember is bounded, and who fills it does not have others' tokens forgotten.
+func TestAbuseReplays(t *testing.T) {
+	var r replays
+	now := time.Now()
+	const victim = syntax.DID(alice)
+	if err := r.add(victim, "stolen", now.Add(time.Minute), now); err != nil {
+		t.Fatal(err)
+	}
+	refused, n := 0, abuse.Size(2, 30)*MaxRemembered
+	for i := range n {
+		iss := syntax.DID(fmt.Sprintf("did:web:h%d.evil%d.com", i, min(i%200, 99))) // half of them of one domain
+		if errors.Is(r.add(iss, fmt.Sprint(i), now.Add(time.Hour), now), ErrTooMany) {
+			refused++
+		}
+		if len(r.used) > MaxRemembered {
+			t.Fatalf("%d tokens are remembered", len(r.used))
+		}
+	}
+	abuse.Figure(t, "tokens remembered of those used within their hour", "%d of %d, %d refused", len(r.used), n, refused)
+	if refused == 0 {
+		t.Error("no issuer had too many")
+	}
+	if err := r.add(victim, "stolen", now.Add(time.Minute), now.Add(30*time.Second)); !errors.Is(err, ErrReplayed) {
+		t.Errorf("a stolen token after the memory was filled: %v", err)
+	}
+	if err := r.add(victim, "next", now.Add(2*time.Hour), now.Add(61*time.Minute)); err != nil || len(r.used) != 1 || len(r.of) != 1 {
+		t.Errorf("an hour later %d tokens of %d issuers are remembered, %v", len(r.used), len(r.of), err)
+	}
+}
+
+func TestPayerOf(t *testing.T) {
+	for did, want := range map[string]string{
+		alice: alice, "did:web:example.com": "example.com", "did:web:a.b.example.com": "example.com", "did:web:A.Example.co.uk": "example.co.uk",
+		"did:web:user.pages.dev": "pages.dev", "did:web:x.user.github.io": "github.io", "did:web:localhost%3A3210": "localhost%3a3210", "did:web:b.s3.us-east-1.amazonaws.com": "amazonaws.com",
+	} {
+		if got := PayerOf(syntax.DID(did)); strings.TrimPrefix(got, ".") != want {
+			t.Errorf("%s: %q, expected %q", did, got, want)
+		}
+	}
+}
+
+// A look-up that cannot begin says nothing of the key, and holds no slot of others.
+func TestBusy(t *testing.T) {
+	k := NewKeys(&keyDirectory{keys: map[syntax.DID]string{}})
+	var leave []func()
+	for range DomainAtOnce {
+		l, err := k.bounds.enter(t.Context(), "did:web:a.evil.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave = append(leave, l)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := k.Key(ended, "did:web:b.evil.com"); !errors.Is(err, ErrBusy) {
+		t.Errorf("no slot is free: %v", err)
+	}
+	if n := len(k.bounds.sources["web"].slots); n != DomainAtOnce {
+		t.Errorf("%d slots of all hosts are held", n)
+	}
+	for _, l := range leave {
+		l()
+	}
+	if _, err := k.Key(t.Context(), "did:web:b.evil.com"); !errors.Is(err, identity.ErrDIDNotFound) {
+		t.Errorf("later: %v", err)
+	}
+	if len(k.bounds.sources) != 0 || len(k.underWay) != 0 {
+		t.Errorf("%d sources and %d look-ups are left", len(k.bounds.sources), len(k.underWay))
+	}
+}

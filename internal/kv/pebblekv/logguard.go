@@ -1,0 +1,371 @@
+package pebblekv
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/wal"
+
+	"skein.blue/internal/kv"
+)
+
+// Pebble cannot tell a write-ahead log that a crash tore from one that was damaged
+// later: it reads the newest log up to the first record that is broken, and serves
+// what it has as the newest state. So the guard also says, for each log, how many
+// bytes were synced and what their CRC-32C is:
+//
+//	{"manifest":"MANIFEST-000012","bytes":3410,"begun":true,
+//	 "logs":[{"log":"000017.log","bytes":5242880,"crc":2914098370}]}
+//
+// Every sync of a log is followed by one write of the guard, never the other way
+// round. A crash therefore leaves at least what the guard says, and is never taken for
+// damage. A clean stop flushes the memtables into tables and empties the list: then
+// nothing depends on a log.
+//
+// The guard may list logs that are gone, because it is written only after the next
+// sync. The manifest says which logs matter: those from its newest log number on. The
+// others were flushed into tables, which the manifest lists.
+const (
+	logSuffix  = ".log"
+	lostSuffix = ".lost" // appended to a log that was set aside
+	allLogs    = "logs"  // stands for a log's name where no log is left
+)
+
+// logMark says what of a log was synced.
+type logMark struct {
+	Log   string `json:"log"`   // its name
+	Bytes int64  `json:"bytes"` // how many of it, from its beginning
+	CRC   uint32 `json:"crc"`   // of these bytes, CRC-32C
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// LostWrites is the kv.ErrDamaged of a store whose write-ahead logs no longer hold
+// what was synced to them.
+type LostWrites struct {
+	Dir string // the store
+	// Log is the first log that is damaged, by its file name, or "logs" where none is
+	// left. As Options.AcceptLoss it has Open go on without the writes that are lost.
+	Log  string
+	What string // is wrong with it
+	// Bytes is the size of the writes that are lost: what was synced of that log from
+	// the damage on, and of all later logs. 0 means that it is not known.
+	Bytes int64
+
+	readable int64 // bytes of Log, from its beginning, that hold whole records
+}
+
+// Error implements error.
+func (l *LostWrites) Error() string {
+	if l.Bytes == 0 {
+		return fmt.Sprintf("pebblekv: %s: %v: %s; the writes since the last clean stop may be lost", l.Dir, kv.ErrDamaged, l.What)
+	}
+	return fmt.Sprintf("pebblekv: %s: %v: %s; the newest writes, %d bytes of the log, are lost", l.Dir, kv.ErrDamaged, l.What, l.Bytes)
+}
+
+// Is reports that it is a kv.ErrDamaged.
+func (l *LostWrites) Is(target error) bool { return target == kv.ErrDamaged }
+
+// markLog notes what was synced of a log. saveLogs writes it down.
+func (fs *storeFS) markLog(m logMark) {
+	fs.guarding.Lock()
+	defer fs.guarding.Unlock()
+	fs.unsaved = true
+	if i := slices.IndexFunc(fs.guard.Logs, func(l logMark) bool { return l.Log == m.Log }); i >= 0 {
+		fs.guard.Logs[i] = m
+		return
+	}
+	fs.guard.Logs = append(fs.guard.Logs, m)
+}
+
+// forgetLog drops the mark of a log that the engine no longer needs.
+func (fs *storeFS) forgetLog(name string) {
+	fs.guarding.Lock()
+	defer fs.guarding.Unlock()
+	fs.guard.Logs = slices.DeleteFunc(fs.guard.Logs, func(l logMark) bool { return l.Log == name })
+}
+
+// saveLogs writes the guard if a log was synced since it was last written. Where there
+// is no room for it, the older guard stays: it promises less, and is right. The next
+// sync tries again.
+func (fs *storeFS) saveLogs() error {
+	fs.guarding.Lock()
+	unsaved := fs.unsaved
+	fs.guarding.Unlock()
+	if !unsaved {
+		return nil
+	}
+	err := fs.writeGuard(func(*guard) {})
+	if noRoom(err) {
+		return nil
+	}
+	return err
+}
+
+// noLogs notes, after a clean stop, that nothing depends on a log.
+func (fs *storeFS) noLogs() error {
+	err := fs.writeGuard(func(g *guard) { g.Logs = nil })
+	if noRoom(err) {
+		return nil
+	}
+	return err
+}
+
+// flushPatience is how long Close waits for the memtables to be written. The program
+// must end within ten seconds.
+const flushPatience = 5 * time.Second
+
+// flush writes the memtables to tables, and reports whether it could. If not, the logs
+// hold what they hold: the next Open reads it from there. It is tried only where there
+// is room and files can be made: the engine gives up all where it cannot make a log.
+func (s *Store) flush() bool {
+	if !s.wrote { // Open has flushed what it found
+		return true
+	}
+	if s.fs.full() != nil || s.fs.writeGuard(func(*guard) {}) != nil {
+		return false
+	}
+	select {
+	case <-s.failed: // an earlier failure says nothing
+	default:
+	}
+	done, err := s.db.AsyncFlush()
+	if err != nil {
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	case <-s.failed:
+		return false
+	case <-time.After(flushPatience):
+		return false
+	}
+}
+
+// proveLogs makes sure that the logs hold what was synced to them. oldest is the number
+// of the first log that matters. What is missing is a *LostWrites; where accept names
+// that log, proveLogs instead has the store go on without it.
+func (fs *storeFS) proveLogs(oldest uint64, accept string, log *slog.Logger) error {
+	lost, err := fs.lostWrites(oldest)
+	if err != nil || lost == nil {
+		return err
+	}
+	if lost.Log != accept {
+		return lost
+	}
+	if err := fs.acceptLoss(lost); err != nil {
+		return err
+	}
+	log.Warn("the store goes on without the writes that its damaged log held, as --accept-loss says; the damaged logs stay in the folder", "log", lost.Log, "damage", lost.What, "lost_bytes", lost.Bytes, "kept_as", "*"+logSuffix+lostSuffix)
+	return nil
+}
+
+// lostWrites compares the logs with the guard. It returns nil if nothing is lost.
+func (fs *storeFS) lostWrites(oldest uint64) (lost *LostWrites, err error) {
+	marks := slices.Clone(fs.guard.Logs)
+	slices.SortFunc(marks, func(a, b logMark) int { return strings.Compare(a.Log, b.Log) })
+	for _, m := range marks {
+		n, ok := logNumber(m.Log)
+		switch {
+		case !ok || n < oldest:
+			continue
+		case lost != nil: // what follows a hole cannot be applied
+			lost.Bytes += m.Bytes
+			continue
+		}
+		if lost, err = fs.compareLog(m); err != nil {
+			return nil, err
+		}
+	}
+	if lost != nil || !fs.guard.Begun {
+		return lost, nil
+	}
+	logs, err := fs.logsFrom(0)
+	if err == nil && len(logs) == 0 { // a store always has the log that it wrote last
+		lost = &LostWrites{Dir: fs.dir, Log: allLogs, What: "its write-ahead logs (*.log) are gone"}
+	}
+	return lost, err
+}
+
+// compareLog compares a log with its mark, and returns nil if it holds all that was
+// synced.
+func (fs *storeFS) compareLog(m logMark) (*LostWrites, error) {
+	lost := &LostWrites{Dir: fs.dir, Log: m.Log, Bytes: m.Bytes}
+	f, err := fs.FS.Open(fs.PathJoin(fs.dir, m.Log))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		lost.What = fmt.Sprintf("the write-ahead log %s is gone; %d bytes of it were synced", m.Log, m.Bytes)
+		return lost, nil
+	case errors.Is(err, os.ErrPermission):
+		return nil, forbidden(fs.dir, err)
+	case err != nil:
+		return nil, fmt.Errorf("pebblekv: opening %s: %w", m.Log, err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("pebblekv: reading %s: %w", m.Log, err)
+	}
+	sum := crc32.New(castagnoli)
+	if _, err = io.CopyN(sum, f, m.Bytes); err == nil && sum.Sum32() == m.CRC {
+		return nil, nil //nolint:nilnil // nothing is lost
+	}
+	end, why := fs.readableLog(m.Log)
+	if end >= m.Bytes { // only padding differs, which holds nothing
+		return nil, nil //nolint:nilnil // nothing is lost
+	}
+	lost.readable, lost.Bytes = end, m.Bytes-end
+	if st.Size() < m.Bytes {
+		lost.What = fmt.Sprintf("the write-ahead log %s has %d bytes, and %d were synced", m.Log, st.Size(), m.Bytes)
+	} else {
+		lost.What = fmt.Sprintf("the write-ahead log %s cannot be read from byte %d on (%v), and %d bytes were synced", m.Log, end, why, m.Bytes)
+	}
+	return lost, nil
+}
+
+// readableLog returns where the last record of a log ends that the engine can read, and
+// what keeps it from reading on: io.EOF where the log ends.
+func (fs *storeFS) readableLog(name string) (end int64, why error) {
+	logs, err := wal.Scan(wal.Dir{FS: fs.FS, Dirname: fs.dir})
+	if err != nil {
+		return 0, err //nolint:wrapcheck // it is the engine's
+	}
+	n, _, _ := wal.ParseLogFilename(name)
+	log, ok := logs.Get(n)
+	if !ok {
+		return 0, os.ErrNotExist
+	}
+	r := log.OpenForRead()
+	defer func() { _ = r.Close() }() // it was only read
+	for {
+		rec, at, err := r.NextRecord()
+		end = at.PreviousFilesBytes + at.Physical
+		if err == nil {
+			_, err = io.Copy(io.Discard, rec)
+		}
+		if err != nil {
+			return end, err //nolint:wrapcheck // it is the engine's
+		}
+	}
+}
+
+// acceptLoss cuts the damaged log behind its last whole record, and puts the later
+// logs out of the engine's sight: the store is then as it was before the first write
+// that is lost. All that is cut stays in the folder, by other names. After a crash in
+// the middle it can be repeated.
+func (fs *storeFS) acceptLoss(lost *LostWrites) error {
+	fail := func(err error) error {
+		return fmt.Errorf("pebblekv: %s: setting damaged logs aside: %w", fs.dir, err)
+	}
+	first, _ := logNumber(lost.Log)
+	logs, err := fs.logsFrom(first)
+	if err != nil {
+		return fail(err)
+	}
+	slices.Reverse(logs) // the damaged log comes last: until then the loss is noticed
+	for _, name := range logs {
+		at := fs.PathJoin(fs.dir, name)
+		if name != lost.Log {
+			err = fs.FS.Rename(at, at+lostSuffix)
+		} else {
+			err = fs.cutLog(at, lost.readable)
+		}
+		if err != nil {
+			return fail(err)
+		}
+	}
+	err = fs.syncFolder()
+	if err == nil {
+		err = fs.writeGuard(func(g *guard) {
+			g.Begun = false // the marker may be among what is lost; the next write notes it
+			g.Logs = slices.DeleteFunc(g.Logs, func(m logMark) bool { n, _ := logNumber(m.Log); return n >= first })
+		})
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// cutLog replaces a log by its first bytes, in one step. The whole stays under another
+// name, where the file system has hard links.
+func (fs *storeFS) cutLog(name string, readable int64) error {
+	f, err := fs.FS.Open(name)
+	if err != nil {
+		return err //nolint:wrapcheck // by acceptLoss
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	cut, err := fs.FS.Create(name+".new", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err //nolint:wrapcheck // by acceptLoss
+	}
+	_, err = io.CopyN(cut, f, readable)
+	if err = errors.Join(err, cut.Sync(), cut.Close()); err != nil {
+		return err
+	}
+	_ = fs.FS.Link(name, name+lostSuffix)  // for whoever wants to look at it; nothing depends on it
+	return fs.FS.Rename(name+".new", name) //nolint:wrapcheck // by acceptLoss
+}
+
+// logsFrom returns the names of the logs in the folder whose number is first or
+// greater, the lowest first.
+func (fs *storeFS) logsFrom(first uint64) (logs []string, err error) {
+	names, err := fs.FS.List(fs.dir)
+	if err != nil {
+		return nil, fmt.Errorf("pebblekv: %s: %w", fs.dir, err)
+	}
+	for _, name := range names {
+		if n, ok := logNumber(name); ok && n >= first {
+			logs = append(logs, name)
+		}
+	}
+	slices.Sort(logs)
+	return logs, nil
+}
+
+// logNumber returns the number in the name of a log.
+func logNumber(name string) (uint64, bool) {
+	n, _, ok := wal.ParseLogFilename(name)
+	return uint64(n), ok
+}
+
+// The fields of an edit in a manifest that come before all others, each a tag and then
+// its value: LevelDB's format. The comparer's name is only in the first edit.
+const (
+	editComparer  = 1 // a length, and so many bytes
+	editLogNumber = 2 // the logs below this number are flushed
+	// editHead is enough for both.
+	editHead = 128
+)
+
+// flushedBelow returns the log number of an edit of the manifest, from the edit's first
+// bytes: 0 if it has none.
+func flushedBelow(edit []byte) uint64 {
+	tag, n := binary.Uvarint(edit)
+	if n > 0 && tag == editComparer {
+		size, m := binary.Uvarint(edit[n:])
+		if m <= 0 || size > uint64(len(edit)-n-m) {
+			return 0
+		}
+		edit = edit[n+m+int(size):]
+		tag, n = binary.Uvarint(edit)
+	}
+	if n <= 0 || tag != editLogNumber {
+		return 0
+	}
+	number, n := binary.Uvarint(edit[n:])
+	if n <= 0 {
+		return 0
+	}
+	return number
+}

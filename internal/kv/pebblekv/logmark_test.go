@@ -1,0 +1,262 @@
+package pebblekv
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/kvtest"
+)
+
+// closedStore is a store after a clean stop.
+func closedStore(t *testing.T, rng *rand.Rand) (closed *vfs.MemFS, synced int) {
+	t.Helper()
+	mem := vfs.NewCrashableMem()
+	for range 2 { // the second time with logs that are to be flushed first
+		s, err := Open(logged(mem))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 30 {
+			put(t, s, synced, rng)
+			synced++
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return mem, synced
+}
+
+// After a clean stop nothing depends on a log.
+func TestDamagedLogAfterCleanStop(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	closed, synced := closedStore(t, rng)
+	s := newStoreFS(closed, logged(closed))
+	g, _, err := s.readGuard()
+	if err != nil || len(g.Logs) > 0 {
+		t.Fatalf("the guard has %v, %v", g.Logs, err)
+	}
+	logs, err := s.logsFrom(0)
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("logs: %v, %v", logs, err)
+	}
+	for _, how := range []string{"flip", "cut", "empty", "zeros"} {
+		for range 10 {
+			fs := copyMem(closed)
+			for _, name := range logs {
+				spoilLog(t, fs, fs.PathJoin("s", name), how, 1<<20, rng)
+			}
+			if lost := openDamaged(t, fs, synced); lost != nil {
+				t.Errorf("%s: it is refused: %v", how, lost)
+			}
+		}
+	}
+	fs := copyMem(closed)
+	for _, name := range logs {
+		spoilLog(t, fs, fs.PathJoin("s", name), "remove", 0, rng)
+	}
+	lost := openDamaged(t, fs, synced)
+	if lost == nil || lost.Log != allLogs {
+		t.Fatalf("without logs: %v", lost)
+	}
+	o := logged(fs)
+	o.AcceptLoss = allLogs
+	again, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := recordsOf(again)
+	if err = errors.Join(err, again.Close()); err != nil || n != synced {
+		t.Errorf("%d records are left of %d, %v", n, synced, err)
+	}
+}
+
+// The number of the oldest log that matters is the engine's own.
+func TestFlushedLogs(t *testing.T) {
+	mem := vfs.NewMem()
+	rng := rand.New(rand.NewPCG(6, 6))
+	s, err := Open(logged(mem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 8 {
+		put(t, s, n, rng)
+		if err := s.db.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		logs, err := s.fs.logsFrom(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest, _ := logNumber(logs[len(logs)-1])
+		oldest, err := s.fs.readManifest(mem.PathJoin("s", s.fs.guard.Manifest), guard{})
+		if err != nil || oldest != newest || oldest == 0 {
+			t.Errorf("from log %d on they matter, %v; the newest of %v is empty", oldest, err, logs)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, edit := range [][]byte{nil, {1}, {1, 5, 'a'}, {1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, {2}, {2, 0x80}, {3, 7}} {
+		if n := flushedBelow(edit); n != 0 {
+			t.Errorf("%x has log number %d", edit, n)
+		}
+	}
+}
+
+// A store of an earlier program, which guarded no logs, opens as before.
+func TestStoreWithoutLogMarks(t *testing.T) {
+	killed, synced := killedStore(t, rand.New(rand.NewPCG(7, 7)))
+	name := killed.PathJoin("s", guardFile)
+	for what, older := range map[string]func(fs vfs.FS){
+		"no guard": func(fs vfs.FS) { _ = fs.Remove(name) },
+		"one without marks": func(fs vfs.FS) {
+			b, _, _ := bytes.Cut(readAll(t, fs, name), []byte(`,"logs"`))
+			writeAll(t, fs, name, append(b, '}'))
+		},
+	} {
+		fs := copyMem(killed)
+		older(fs)
+		if lost := openDamaged(t, fs, synced); lost != nil {
+			t.Errorf("%s: it is refused: %v", what, lost)
+		}
+	}
+}
+
+// guardFS counts how often the guard is written, and fails that as it is told.
+type guardFS struct {
+	vfs.FS
+
+	written *atomic.Int64
+	fail    *atomic.Pointer[syscall.Errno]
+}
+
+func (g guardFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasSuffix(name, guardFile+".new") {
+		g.written.Add(1)
+		if err := g.fail.Load(); err != nil {
+			return nil, *err
+		}
+	}
+	return g.FS.Create(name, c)
+}
+
+// A sync writes the guard once, and a write never does. Where there is no room for it
+// the store goes on; where it cannot be written otherwise, the sync failed.
+func TestCostOfLogMarks(t *testing.T) {
+	fs := guardFS{vfs.NewMem(), new(atomic.Int64), new(atomic.Pointer[syscall.Errno])}
+	rng := rand.New(rand.NewPCG(8, 8))
+	s, err := Open(logged(fs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	some := func() {
+		for range 50 {
+			put(t, s, n, rng)
+			n++
+		}
+	}
+	some()
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		fs.written.Store(0)
+		some()
+		if w := fs.written.Load(); w != 0 {
+			t.Errorf("50 writes wrote the guard %d times", w)
+		}
+		for range 2 { // the second has nothing to sync
+			if err := s.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			if w := fs.written.Load(); w != 1 {
+				t.Errorf("a sync wrote the guard %d times", w)
+			}
+		}
+	}
+	full, broken := syscall.ENOSPC, syscall.EIO
+	fs.fail.Store(&full)
+	some()
+	if err := errors.Join(s.Sync(), s.Healthy()); err != nil {
+		t.Errorf("without room for the guard: %v", err)
+	}
+	fs.fail.Store(nil)
+	if err := s.Sync(); err != nil || s.fs.unsaved {
+		t.Errorf("with room again, unsaved is %v: %v", s.fs.unsaved, err)
+	}
+	fs.fail.Store(&broken)
+	some()
+	if err := s.Sync(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("the guard cannot be written: %v", err)
+	}
+	if err := s.Close(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("closing: %v", err)
+	}
+	fs.fail.Store(nil)
+	if s, err = Open(logged(fs)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := recordsOf(s)
+	if err = errors.Join(err, s.Close()); err != nil || got != n {
+		t.Errorf("%d records are left of %d, %v", got, n, err)
+	}
+}
+
+// Where the disk is nearly full, Close does not flush: the logs, which are guarded,
+// hold the writes.
+func TestCloseWithoutRoom(t *testing.T) {
+	var free atomic.Int64
+	free.Store(1 << 40)
+	fs := smallDisk{vfs.NewMem(), &free}
+	s, err := Open(logged(fs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, 0, rand.New(rand.NewPCG(9, 9)))
+	free.Store(1)
+	s.fs.look()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	free.Store(1 << 40)
+	g, _, err := newStoreFS(fs, logged(fs)).readGuard()
+	if err != nil || len(g.Logs) != 1 || g.Logs[0].Bytes == 0 {
+		t.Errorf("the guard has %v, %v", g.Logs, err)
+	}
+	if s, err = Open(logged(fs)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := recordsOf(s)
+	if err = errors.Join(err, s.Close()); err != nil || n != 1 {
+		t.Errorf("%d records, %v", n, err)
+	}
+}
+
+// BenchmarkSync measures a sync on disk, after one write.
+func BenchmarkSync(b *testing.B) {
+	s, err := Open(Options{Dir: b.TempDir(), Create: true, Merger: kvtest.LastByte{}, SyncInterval: time.Hour})
+	if err != nil {
+		b.Fatal(err)
+	}
+	value := make([]byte, 100_000)
+	for b.Loop() {
+		err := s.Update(b.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), value); return nil })
+		if err = errors.Join(err, s.Sync()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+}

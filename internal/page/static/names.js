@@ -1,0 +1,68 @@
+// Who accounts are, and what posts say: asked of public.api.bsky.app by the viewer's browser,
+// or of this server where the people are made up. On a network that is not the public one, only
+// where the viewer turns it on.
+'use strict';
+
+// What is known of them: profiles by DID and by handle, null for those that there are none of.
+const profiles = new Map(), texts = new Map(), handles = new Map();
+const isPost = member => /^at:\/\/[^/]+\/app\.bsky\.feed\.post\//.test(member);
+const ownerOf = member => member.replace(/^(at:\/\/|@|https:\/\/bsky\.app\/profile\/)/, '').split('/')[0];
+
+function keepProfile(p) {
+  profiles.set(p.did, p);
+  profiles.set(p.handle, p);
+}
+
+// nameThem says who the members are that are shown.
+async function nameThem(out, signal) {
+  const shown = [...out.querySelectorAll('[data-member]')], allowed = config.people || $('names').checked;
+  const paint = () => shown.forEach(e => describe(e, allowed));
+  paint();
+  if (!allowed) return;
+  const service = config.people ? '/xrpc/' : 'https://public.api.bsky.app/xrpc/', members = shown.map(e => e.dataset.member);
+  const learnOf = async (method, parameter, wanted, known, keep) => {
+    const unknown = [...new Set(wanted)].filter(x => !known.has(x));
+    for (let i = 0; i < unknown.length; i += 25) {
+      const some = unknown.slice(i, i + 25);
+      const response = await fetch(service + method + '?' + some.map(x => parameter + '=' + encodeURIComponent(x)).join('&'), {signal, referrerPolicy: 'no-referrer'});
+      if (!response.ok) return;
+      keep(await response.json());
+      for (const x of some) if (!known.has(x)) known.set(x, null);
+      paint();
+    }
+  };
+  try {
+    await learnOf('app.bsky.feed.getPosts', 'uris', members.filter(isPost), texts, a => { for (const p of a.posts) { texts.set(p.uri, p.record.text || ''); keepProfile(p.author); } });
+    await learnOf('app.bsky.actor.getProfiles', 'actors', members.map(ownerOf), profiles, a => a.profiles.forEach(keepProfile));
+    $('names-failed').hidden = true;
+  } catch (e) {
+    $('names-failed').hidden = e.name === 'AbortError' || config.people;
+  }
+}
+
+// describe says of one element who it is about.
+function describe(e, allowed) {
+  const member = e.dataset.member, p = allowed ? profiles.get(ownerOf(member)) : null, words = allowed && texts.get(member), who = e.querySelector('.who');
+  if (e.classList.contains('lit')) return p && nameLiteral(e, member, p, words);
+  if (!p) {
+    if (handles.has(member)) who.querySelector('.it').textContent = handles.get(member);
+    return;
+  }
+  if (e.dataset.named === 'all' || e.dataset.named === 'owner' && !words) return;
+  const it = who.querySelector('.it'), record = member.startsWith('at:');
+  if (!e.dataset.named && !(record && e.classList.contains('subject'))) { // below that stands whose it is
+    who.prepend(el('b', {}, p.displayName || p.handle), ' ');
+    if (p.avatar && (config.people ? p.avatar.startsWith('/') : p.avatar.startsWith('https://cdn.bsky.app/'))) e.prepend(el('img', {src: p.avatar, alt: '', loading: 'lazy', referrerpolicy: 'no-referrer'}));
+  }
+  it.title = member;
+  if (!record) it.textContent = '@' + p.handle;
+  else if (words) { it.textContent = words; it.classList.add('words'); }
+  e.dataset.named = words || !isPost(member) ? 'all' : 'owner';
+}
+
+// nameLiteral shows a name in an expression as people say it.
+function nameLiteral(e, member, p, words) {
+  e.title = member;
+  const [, , , collection] = member.split('/');
+  e.textContent = !member.startsWith('at:') ? '@' + p.handle : words ? '“' + (words.length > 40 ? words.slice(0, 40) + '…' : words) + '”' : `${collection === 'app.bsky.graph.list' ? 'list' : 'record'} of @${p.handle}`;
+}

@@ -1,0 +1,112 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Questions whose expressions are too long for a URL come as forms: POST, with the parameters
+// that GET takes, in the body.
+
+// MaxForm bounds the body of a call, in bytes.
+const MaxForm = 1 << 20
+
+// Bounds of the forms that are being read and answered at a time, of all clients and of one.
+// A form takes some four times its size while it is answered: as it came, decoded, parsed,
+// and as ids.
+const (
+	formsInFlight     = 16 << 20
+	formsOfAClient    = 4 << 20
+	formMediaType     = "application/x-www-form-urlencoded"
+	errorUnsupported  = "UnsupportedMediaType"
+	errorTooLarge     = "PayloadTooLarge"
+	errorFormTooSlow  = "RequestTimeout"
+	errorTooManyForms = "Busy"
+)
+
+// formSpace counts the bytes of the forms that are in memory.
+type formSpace struct {
+	mu      sync.Mutex // guards the rest
+	held    int64
+	clients map[string]int64
+}
+
+func newFormSpace() *formSpace { return &formSpace{clients: map[string]int64{}} }
+
+// take reserves n bytes for a client, and reports whether there is room.
+func (f *formSpace) take(client string, n int64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.held+n > formsInFlight || f.clients[client]+n > formsOfAClient {
+		return false
+	}
+	f.held += n
+	f.clients[client] += n
+	return true
+}
+
+// give gives n bytes of a client back.
+func (f *formSpace) give(client string, n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held -= n
+	if f.clients[client] -= n; f.clients[client] == 0 {
+		delete(f.clients, client)
+	}
+}
+
+// readForm reads the body of a POST, nil if the call is none. The caller calls release when
+// it has answered. It is called before the call holds a slot: who sends slowly keeps nobody
+// waiting.
+func (s *Server) readForm(ctx context.Context, w http.ResponseWriter, r *http.Request) (form *string, release func(), err error) {
+	if r.Method != http.MethodPost {
+		return nil, func() {}, nil
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != formMediaType {
+		return nil, nil, &Error{http.StatusUnsupportedMediaType, errorUnsupported, fmt.Sprintf("the body is %q; send the parameters as %s", clip(r.Header.Get("Content-Type")), formMediaType)}
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return nil, nil, &Error{http.StatusUnsupportedMediaType, errorUnsupported, fmt.Sprintf("the body is encoded as %q; send it as it is", clip(coding))}
+	}
+	if r.ContentLength > MaxForm {
+		return nil, nil, formTooLarge()
+	}
+	size := r.ContentLength
+	if size < 0 { // it does not say
+		size = MaxForm
+	}
+	client := ClientOf(r)
+	if !s.forms.take(client, size) {
+		w.Header().Set("Retry-After", "1")
+		return nil, nil, &Error{http.StatusServiceUnavailable, errorTooManyForms, fmt.Sprintf("too many forms are being answered: a client may have %d bytes of them under way, all clients %d; send this one again later", formsOfAClient, formsInFlight)}
+	}
+	defer func() {
+		if err != nil {
+			s.forms.give(client, size)
+		}
+	}()
+	if until, ok := ctx.Deadline(); ok {
+		c := http.NewResponseController(w)
+		_ = c.SetReadDeadline(until)                          // a recorder of a test has none
+		defer func() { _ = c.SetReadDeadline(time.Time{}) }() // it would end the wait for the client's leaving
+	}
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxForm))
+	if _, is := errors.AsType[*http.MaxBytesError](err); is {
+		return nil, nil, formTooLarge()
+	}
+	if err != nil {
+		return nil, nil, &Error{http.StatusRequestTimeout, errorFormTooSlow, fmt.Sprintf("the body did not arrive whole within %v: %v", s.o.Timeout, err)}
+	}
+	text := string(b)
+	return &text, func() { s.forms.give(client, size) }, nil
+}
+
+func formTooLarge() error {
+	return &Error{http.StatusRequestEntityTooLarge, errorTooLarge, fmt.Sprintf("the body has more than %d bytes: ask about fewer members at a time", MaxForm)}
+}

@@ -1,0 +1,267 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/internal/kv"
+)
+
+// Who blocks whom by a list: an account blocks a list (app.bsky.graph.listblock), and the
+// list's author has put another account on it. The record that is named is that of the
+// listblock, as app.bsky.graph.defs#relationship has it; of blocks of several lists that the
+// other is on, the one with the lowest key.
+
+var listBlock = kindNamed("listblock")
+
+// Bounds of one getRelationships: blocks of lists that are looked at, of all its accounts
+// together, and records by which the lists' authors put accounts on lists. What lies behind
+// them is not looked at, and the answer says that it is incomplete.
+const (
+	maxListBlocks = 20_000
+	maxListItems  = 1_000_000
+)
+
+// errListBound ends the reading of lists at a bound.
+var errListBound = errors.New("query: more lists than one question looks at")
+
+// listBlocks reads what relationships by lists rest on.
+type listBlocks struct {
+	*evaluation
+
+	blocks, items int          // still to be looked at
+	bound         completeness // something was not looked at
+	missing       completeness // something of a list's author is not indexed
+}
+
+// blocked is what an account blocks by lists: by author, and by list, the record that does.
+type blocked map[dict.ID]map[dict.ID]*graph.ShownRecord
+
+// authors returns the authors of the lists.
+func (b blocked) authors() idset.Set {
+	var ids []uint64
+	for author := range b {
+		ids = append(ids, uint64(author))
+	}
+	return idset.FromUnsorted(ids)
+}
+
+// relateByLists fills in the blocks by lists between the first of some accounts and the
+// others, and says whether a bound was met, and whether something is not indexed.
+func relateByLists(ctx context.Context, sn *graph.Snapshot, w *work, dids []literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
+	l := &listBlocks{evaluation: &evaluation{ended: kv.InterruptOf(ctx), s: sn, work: w}, blocks: maxListBlocks, items: maxListItems}
+	err = l.blocking(ids, func(i int, p format.Path) {
+		place(i).BlockingByList = recordURI(dids[0].s, listBlock, p.AppendRkey(nil))
+	})
+	if err == nil {
+		err = l.blockedBy(ids, func(i int, p format.Path) {
+			place(i).BlockedByList = recordURI(dids[i+1].s, listBlock, p.AppendRkey(nil))
+		})
+	}
+	return l.bound, l.missing, err
+}
+
+// blocking finds which of the others the first of ids blocks.
+func (l *listBlocks) blocking(ids []dict.ID, found func(i int, p format.Path)) error {
+	if !slices.ContainsFunc(ids[1:], func(id dict.ID) bool { return id != dict.None }) {
+		return nil
+	}
+	blocked, err := l.blockedOf(ids[0])
+	if err != nil || len(blocked) == 0 {
+		return err
+	}
+	authors, among := blocked.authors(), map[dict.ID]map[dict.ID]bool{} // those who list somebody, and whom
+	for _, other := range ids[1:] {
+		listers, err := l.listersOf(other, authors)
+		if err != nil {
+			return err
+		}
+		for author := range listers.All() {
+			if among[dict.ID(author)] == nil {
+				among[dict.ID(author)] = map[dict.ID]bool{}
+			}
+			among[dict.ID(author)][other] = true
+		}
+	}
+	best := map[dict.ID]*graph.ShownRecord{}
+	for _, author := range slices.Sorted(maps.Keys(among)) {
+		err := l.listings(author, among[author], func(member, list dict.ID) {
+			offer(best, member, blocked[author][list])
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i, other := range ids[1:] {
+		if p, ok := best[other].Path(); ok {
+			found(i, p)
+		}
+	}
+	return nil
+}
+
+// blockedBy finds which of the others block the first of ids.
+func (l *listBlocks) blockedBy(ids []dict.ID, found func(i int, p format.Path)) error {
+	on := map[dict.ID][]dict.ID{} // by author, the lists that the first is on
+	for i, other := range ids[1:] {
+		blocked, err := l.blockedOf(other)
+		if err != nil {
+			return err
+		}
+		listers, err := l.listersOf(ids[0], blocked.authors())
+		if err != nil {
+			return err
+		}
+		best := map[dict.ID]*graph.ShownRecord{}
+		for id := range listers.All() {
+			author := dict.ID(id)
+			if _, known := on[author]; !known {
+				on[author] = nil
+				if err := l.listings(author, map[dict.ID]bool{ids[0]: true}, func(_, list dict.ID) { on[author] = append(on[author], list) }); err != nil {
+					return err
+				}
+			}
+			for _, list := range on[author] {
+				offer(best, ids[0], blocked[author][list])
+			}
+		}
+		if p, ok := best[ids[0]].Path(); ok {
+			found(i, p)
+		}
+	}
+	return nil
+}
+
+// offer offers the record by which a list is blocked to what is shown of a member of it.
+func offer(best map[dict.ID]*graph.ShownRecord, member dict.ID, block *graph.ShownRecord) {
+	p, blocks := block.Path()
+	if !blocks {
+		return
+	}
+	if best[member] == nil {
+		best[member] = &graph.ShownRecord{}
+	}
+	best[member].Offer(p, 0) // of several lists, the lowest key
+}
+
+// listersOf returns which of some accounts have put an account on lists.
+func (l *listBlocks) listersOf(id dict.ID, some idset.Set) (idset.Set, error) {
+	if id == dict.None || some.Empty() {
+		return idset.Set{}, nil
+	}
+	t, err := l.openActors(kinds.ListMember, id)
+	if err != nil {
+		return idset.Set{}, err
+	}
+	return l.and(some, t)
+}
+
+// listings calls each with what records of an author put some accounts on which of lists, in
+// no order.
+func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(member, list dict.ID)) error {
+	if err := l.ended.Err(); err != nil {
+		return err
+	}
+	among := func(id dict.ID) (bool, error) {
+		if l.items--; l.items < 0 {
+			return false, errListBound
+		}
+		return some[id], nil
+	}
+	err := l.s.JoinedAmong(author, kinds.ListMember, kinds.ListItem, among, graph.Window{}, func(_ format.Path, member, list dict.ID) error {
+		each(member, list)
+		return nil
+	})
+	if errors.Is(err, errListBound) {
+		l.bound = completeness{true, fmt.Sprintf("the lists that are blocked have more than %d items: not all were looked at, and blocks by lists may be missing here", maxListItems)}
+		return nil
+	}
+	return err
+}
+
+// blockedOf reads what an account blocks by lists whose authors are active.
+func (l *listBlocks) blockedOf(id dict.ID) (blocked, error) {
+	type block struct {
+		list dict.ID
+		path format.Path
+	}
+	var blocks []block
+	err := l.s.Records(listBlock.Kind, id, func(p format.Path, list dict.ID) bool {
+		if l.blocks--; l.blocks < 0 {
+			l.bound = completeness{true, fmt.Sprintf("these accounts block more than %d lists: not all were looked at, and blocks by lists may be missing here", maxListBlocks)}
+			return false
+		}
+		p.Raw = slices.Clone(p.Raw)
+		blocks = append(blocks, block{list, p})
+		return true
+	})
+	if err != nil || len(blocks) == 0 {
+		return nil, err
+	}
+	slices.SortFunc(blocks, func(x, y block) int { return cmp.Compare(x.list, y.list) })
+	var lists []dict.ID
+	for _, b := range blocks {
+		lists = append(lists, b.list)
+	}
+	lists = slices.Compact(lists)
+	authors, times, err := l.authorsOf(lists)
+	if err != nil {
+		return nil, err
+	}
+	all := blocked{}
+	for _, b := range blocks {
+		i, _ := slices.BinarySearch(lists, b.list)
+		author := authors[i]
+		if author == dict.None {
+			continue
+		}
+		if all[author] == nil {
+			all[author] = map[dict.ID]*graph.ShownRecord{}
+		}
+		if all[author][b.list] == nil {
+			all[author][b.list] = &graph.ShownRecord{}
+		}
+		all[author][b.list].Offer(b.path, times[i])
+	}
+	return all, nil
+}
+
+// authorsOf returns the authors of lists, None for those that are not active or not known, and
+// the TIDs of the lists. It notes if something of an author may be missing.
+func (l *listBlocks) authorsOf(lists []dict.ID) (authors []dict.ID, times []uint64, err error) {
+	dids, times := make([]literal, len(lists)), make([]uint64, len(lists))
+	err = l.s.Strings(dict.URI, lists, func(i int, uri []byte) error {
+		dids[i], times[i] = literal{s: graph.AuthorityOf(string(uri)), is: dict.DID}, tidOf(dict.URI, uri)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if authors, err = lookup(l.s, dids); err != nil {
+		return nil, nil, err
+	}
+	asked := map[string]bool{}
+	for i, author := range authors {
+		isDID := strings.HasPrefix(dids[i].s, "did:") // else it is nobody's list: items name the author's DID
+		if isDID && !l.missing.Incomplete && !asked[dids[i].s] {
+			asked[dids[i].s] = true
+			if l.missing, err = missingOf(l.s, dids[i].s, author); err != nil {
+				return nil, nil, err
+			}
+		}
+		if !isDID || l.s.IsHidden(author) {
+			authors[i] = dict.None
+		}
+	}
+	return authors, times, nil
+}

@@ -1,0 +1,108 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/testing/abuse"
+)
+
+// Two accounts that block very many lists, whose authors put both on very many: what one
+// question reads of them is bounded, and the answer says that it is incomplete.
+func TestAbuseBlocksByLists(t *testing.T) {
+	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e7, Txn: 1e9, Age: time.Hour}}), graph.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const actor, other = "did:web:actor.example.com", "did:web:other.example.com"
+	lists, authors := abuse.Size(30_000, 300_000), abuse.Size(200, 2000)
+	author := func(n int) string { return fmt.Sprintf("did:web:author%d.example.com", n%authors) }
+	list := func(n int) string { return fmt.Sprintf("at://%s/app.bsky.graph.list/%d", author(n), n) }
+	var b graph.Batch
+	seq := graph.Seq(0)
+	commit := func(did string, n int, put func(i int, rkey []byte)) {
+		for from := 0; from < n; from += 10_000 {
+			seq++
+			b.AddCommit(seq, &graph.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
+			for i := from; i < min(n, from+10_000); i++ {
+				put(i, syntax.AppendTID(nil, uint64(i+1)<<20))
+			}
+			b.Seen(seq, nil)
+			if err := g.Apply(t.Context(), "test", &b); err != nil {
+				t.Fatal(err)
+			}
+			b.Reset()
+		}
+	}
+	for _, did := range []string{actor, other} {
+		commit(did, lists, func(i int, rkey []byte) { b.AddPut(listBlock.Kind, rkey, []byte(list(i))) })
+	}
+	for n := range authors {
+		commit(author(n), 2, func(i int, rkey []byte) {
+			b.AddPut(kinds.ListMember, rkey, []byte([]string{actor, other}[i]))
+			b.AddPut(kinds.ListItem, rkey, []byte(list(n)))
+		})
+	}
+	s, err := New(g, Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	rec := httptest.NewRecorder()
+	s.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/xrpc/app.bsky.graph.getRelationships?actor="+actor+"&others="+other, nil))
+	body := rec.Body.String()
+	if rec.Code != 200 || !strings.Contains(body, `"incomplete":true`) || !strings.Contains(body, "block more than 20000 lists") || !strings.Contains(body, `"blockingByList":"at://`+actor+`/app.bsky.graph.listblock/`) {
+		t.Errorf("%d %s", rec.Code, body)
+	}
+	cost := 0
+	err = g.ViewCharged(t.Context(), func(n int) error { cost += n; return nil }, func(sn *graph.Snapshot) error {
+		dids := []literal{{s: actor}, {s: other}}
+		for i := range dids {
+			dids[i].is = dict.DID
+		}
+		_, err := s.relate(context.Background(), sn, nil, dids, func(int) *relationship { return &relationship{} })
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	abuse.Figure(t, "two accounts that block lists", "%d lists each: %v, %d bytes and look-ups' worth of bytes read", lists, time.Since(start).Round(time.Millisecond), cost)
+	if most := 256 * maxListBlocks; cost > most {
+		t.Errorf("it cost %d, want %d at most", cost, most)
+	}
+	// The bound on the authors' items, of which one account may have millions.
+	err = g.View(t.Context(), func(sn *graph.Snapshot) error {
+		ids, err := lookup(sn, []literal{{s: actor, is: dict.DID}, {s: other, is: dict.DID}})
+		if err != nil {
+			return err
+		}
+		l := &listBlocks{evaluation: &evaluation{s: sn}, blocks: maxListBlocks, items: 10}
+		looked := 0
+		for n := range 100 {
+			author, err := lookup(sn, []literal{{s: author(n), is: dict.DID}})
+			if err != nil {
+				return err
+			}
+			if err := l.listings(author[0], map[dict.ID]bool{ids[0]: true, ids[1]: true}, func(dict.ID, dict.ID) { looked++ }); err != nil {
+				return err
+			}
+		}
+		if looked != 10 || !strings.Contains(l.bound.Reason, "items") {
+			t.Errorf("%d items were looked at, want 10; the answer says %+v", looked, l.bound)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

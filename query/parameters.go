@@ -1,0 +1,189 @@
+package query
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"skein.blue/intern/dict"
+	"skein.blue/internal/lexicon"
+)
+
+// params are the parameters of a call.
+type params struct {
+	words   *vocabulary
+	nsid    string // of the method
+	values  url.Values
+	maxExpr int // bytes of an expression
+	header  http.Header
+	asker   *asker
+	work    *work
+	resolve func(list []literal, where func(i int) string) error // Server.resolve
+}
+
+// subscribeMethod has the parameters of subscribe, which is no query.
+var subscribeMethod = withLexicon(method{nsid: subscribeNSID})
+
+// withLexicon returns a method with the parameters that its lexicon names. One that is no XRPC
+// method (/links) has no lexicon, and names its own.
+func withLexicon(m method) method {
+	b, err := fs.ReadFile(Lexicons, "lexicons/"+m.nsid+".json")
+	if err != nil {
+		return m
+	}
+	var l lexicon.File
+	if err := json.Unmarshal(b, &l); err != nil {
+		panic("query: lexicon " + m.nsid + ": " + err.Error()) // it is built in
+	}
+	m.takes, m.many = nil, nil
+	p := l.Defs["main"].Parameters
+	if p == nil {
+		return m
+	}
+	for name, d := range p.Properties {
+		m.takes = append(m.takes, name)
+		if d.Type == "array" {
+			m.many = append(m.many, name)
+		}
+	}
+	slices.SortFunc(m.takes, func(x, y string) int { // the required ones first, in their order
+		return cmp.Or(cmp.Compare(place(p.Required, x), place(p.Required, y)), cmp.Compare(x, y))
+	})
+	return m
+}
+
+// rankTakes are the parameters of rank.
+var rankTakes = withLexicon(method{nsid: "blue.skein.graph.rank"}).takes
+
+// place returns where a list has a name, and its length if it does not have it.
+func place(list []string, name string) int {
+	if i := slices.Index(list, name); i >= 0 {
+		return i
+	}
+	return len(list)
+}
+
+// allows reports whether a method is called by an HTTP method.
+func (m *method) allows(httpMethod string) bool {
+	return httpMethod == http.MethodGet || httpMethod == http.MethodHead || m.form && httpMethod == http.MethodPost
+}
+
+// allowed is the Allow header of a method.
+func (m *method) allowed() string {
+	if m.form {
+		return "GET, HEAD, POST, OPTIONS"
+	}
+	return "GET, HEAD, OPTIONS"
+}
+
+// parseParams reads the query string and the form of a call. A parameter that the method
+// does not know is an error, as is one that is given twice where it is taken once: a
+// misspelled parameter must not change what the answer means.
+func parseParams(raw string, form *string, m *method) (params, error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return params{}, invalid("the query string cannot be read: %v", err)
+	}
+	q := params{values: values, maxExpr: MaxExpr}
+	if form != nil {
+		q.maxExpr = MaxForm
+		inForm, err := url.ParseQuery(*form)
+		if err != nil {
+			return params{}, invalid("the form cannot be read: %v", err)
+		}
+		for name, v := range inForm {
+			values[name] = append(values[name], v...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch n := len(values[name]); {
+		case !slices.Contains(m.takes, name):
+			return params{}, unknownParameter(m, name)
+		case n > 1 && !slices.Contains(m.many, name):
+			return params{}, invalid("parameter %s is given %d times, it is taken once", name, n)
+		}
+	}
+	return q, nil
+}
+
+// unknownParameter says that a method has no such parameter, and which one may be meant.
+func unknownParameter(m *method, name string) error {
+	if m.nsid == getFeedSkeleton && name == previewParameter {
+		return invalid("%s previews a feed, and previews are off here (skein serve --feed-preview): send a service auth token", name)
+	}
+	if near := nearest(name, slices.Values(m.takes)); near != "" {
+		return invalid("there is no parameter %q; did you mean %s?", clip(name), near)
+	}
+	if len(m.takes) == 0 {
+		return invalid("there is no parameter %q; %s takes none", clip(name), m.nsid)
+	}
+	return invalid("there is no parameter %q; %s takes %s", clip(name), m.nsid, strings.Join(m.takes, ", "))
+}
+
+// set parses the set expression that is asked about.
+func (q params) set() (*Expr, error) { return q.exprAt("set", time.Now()) }
+
+// exprAt parses the set expression that a parameter holds, with ages that are counted from
+// now.
+func (q params) exprAt(name string, now time.Time) (*Expr, error) {
+	if !q.values.Has(name) {
+		return nil, invalid("parameter %s is missing", name)
+	}
+	e, err := q.words.parse(q.values.Get(name), q.maxExpr, now)
+	if err != nil {
+		return nil, invalid("%s: %v", name, err)
+	}
+	return e, q.resolve(e.strings, func(i int) string { return fmt.Sprintf("%s: at position %d: ", name, e.offsets[i]) })
+}
+
+// list returns a repeated parameter, given once to hi times, each valid in ns.
+func (q params) list(name string, hi int, ns dict.Namespace) ([]literal, error) {
+	given := q.values[name]
+	if len(given) < 1 || len(given) > hi {
+		return nil, invalid("parameter %s is given %d times, it must be 1 to %d", name, len(given), hi)
+	}
+	list := make([]literal, len(given))
+	for i, v := range given {
+		l, ok := literalOf(v)
+		if !ok && namesSpace(v) {
+			return nil, invalid("%s %q (number %d) names a space; spaces are not indexed", name, clip(v), i+1)
+		}
+		if !ok || l.is != ns {
+			return nil, invalid("%s %q (number %d) is not %s%s", name, clip(v), i+1, singular(ns), insteadOf(v))
+		}
+		list[i] = l
+		if why := list[i].unusable(); why != "" {
+			return nil, invalid("%s %q (number %d): %s", name, clip(v), i+1, why)
+		}
+	}
+	return list, q.resolve(list, func(i int) string { return fmt.Sprintf("%s (number %d): ", name, i+1) })
+}
+
+func (q params) integer(name string, lo, hi, otherwise int) (int, error) {
+	if !q.values.Has(name) {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(q.values.Get(name))
+	if err != nil || n < lo || n > hi {
+		return 0, invalid("parameter %s is %q, it must be a number from %d to %d", name, clip(q.values.Get(name)), lo, hi)
+	}
+	return n, nil
+}
+
+func (q params) boolean(name string) (bool, error) {
+	switch v := q.values.Get(name); {
+	case !q.values.Has(name) || v == "false":
+		return false, nil
+	case v == "true":
+		return true, nil
+	}
+	return false, invalid("parameter %s is %q, it must be true or false", name, clip(q.values.Get(name)))
+}

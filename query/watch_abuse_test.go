@@ -1,0 +1,301 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"skein.blue/graph"
+	"skein.blue/graph/kinds"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/syntax"
+	"skein.blue/internal/testing/abuse"
+)
+
+// countedStore counts what is read: bytes, and lookUp for each key that is looked up.
+type countedStore struct {
+	kv.Store
+
+	read int
+	on   func() // is called at each read
+}
+
+const lookUp = 512
+
+func (s *countedStore) count(n int) {
+	s.read += n
+	if s.on != nil {
+		s.on()
+	}
+}
+
+func (s *countedStore) View(ctx context.Context, fn func(kv.Reader) error) error {
+	return s.Store.View(ctx, func(r kv.Reader) error { return fn(countedReader{r, s}) }) //nolint:wrapcheck // a test
+}
+
+type countedReader struct {
+	kv.Reader
+
+	s *countedStore
+}
+
+func (r countedReader) Get(key []byte) ([]byte, bool, error) {
+	v, ok, err := r.Reader.Get(key)
+	r.s.count(lookUp + len(v))
+	return v, ok, err //nolint:wrapcheck // a test
+}
+
+func (r countedReader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
+	return r.Reader.MultiGet(keys, func(i int, v []byte, ok bool) error { //nolint:wrapcheck // a test
+		r.s.count(lookUp + len(v))
+		return each(i, v, ok)
+	})
+}
+
+func (r countedReader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+	return r.Reader.Scan(lo, hi, reverse, func(k, v []byte) (bool, error) { //nolint:wrapcheck // a test
+		r.s.count(lookUp/16 + len(v))
+		return each(k, v)
+	})
+}
+
+// watchedGraph is a graph whose watcher's rounds are made by hand.
+type watchedGraph struct {
+	t     *testing.T
+	store *countedStore
+	g     *graph.Store
+	h     *watcher
+	b     graph.Batch
+	seq   graph.Seq
+
+	before  *graph.Snapshot
+	release func()
+}
+
+func newWatchedGraph(t *testing.T) *watchedGraph {
+	t.Helper()
+	s := &countedStore{Store: memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: time.Hour}})}
+	g, err := graph.Open(t.Context(), s, graph.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newWatcher(g, slog.New(slog.DiscardHandler))
+	h.running = true // the rounds are made by hand
+	g.Watch(h)
+	return &watchedGraph{t: t, store: s, g: g, h: h, release: func() {}}
+}
+
+func (w *watchedGraph) apply() {
+	w.t.Helper()
+	w.b.Seen(w.seq, nil)
+	if err := w.g.Apply(w.t.Context(), "test", &w.b); err != nil {
+		w.t.Fatal(err)
+	}
+	w.b.Reset()
+}
+
+// put has an account make so many records, each of which names what put says.
+func (w *watchedGraph) put(did string, from, n int, kind kinds.Kind, subject func(i int) string) {
+	w.t.Helper()
+	for i := from; i < from+n; i++ {
+		if (i-from)%10_000 == 0 {
+			if i > from {
+				w.apply()
+			}
+			w.seq++
+			w.b.AddCommit(w.seq, &graph.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, uint64(w.seq)<<40), Data: make([]byte, 32)})
+		}
+		w.b.AddPut(kind, syntax.AppendTID(nil, uint64(i+1)<<20), []byte(subject(i)))
+	}
+	w.apply()
+}
+
+func (w *watchedGraph) account(did string, isActive bool) {
+	w.t.Helper()
+	w.seq++
+	w.b.AddAccount(w.seq, []byte(did), isActive, false)
+	w.apply()
+}
+
+func (w *watchedGraph) subscribe(client, set string) *subscriber {
+	w.t.Helper()
+	e, err := Parse(set)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s, err := w.h.subscribe(e, client, "", 2000)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// round makes one round.
+func (w *watchedGraph) round() {
+	w.t.Helper()
+	now, release, err := w.h.round(w.before)
+	w.release()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.before, w.release = now, release
+}
+
+// begun makes rounds until all subscriptions have begun, and takes their first messages.
+func (w *watchedGraph) begun(subs ...*subscriber) {
+	w.t.Helper()
+	for range 100 {
+		w.round()
+		n := 0
+		for _, s := range subs {
+			if s.messages != nil {
+				n++
+			}
+		}
+		if n == len(subs) {
+			for _, s := range subs {
+				<-s.messages
+			}
+			return
+		}
+	}
+	w.t.Fatal("not all subscriptions begin")
+}
+
+// A client that watches hundreds of expressions over sets of hundreds of thousands, and has
+// all of their members change at once, delays nobody else's change: what is read before
+// another client is told is that client's own, and a round is bounded.
+func TestAbuseWatchedSets(t *testing.T) {
+	const other, star, big = "did:web:other.example.com", "did:web:star.example.com", "did:web:big.example.com"
+	members, subs := abuse.Size(20_000, 200_000), abuse.Size(60, 300)
+	did := func(i int) string { return fmt.Sprintf("did:web:m%d.example.com", i) }
+	list := func(i int) string { return fmt.Sprintf("at://%s/app.bsky.graph.list/%d", big, i) }
+	for name, attack := range map[string]struct {
+		set     func(i int) string
+		prepare func(w *watchedGraph)
+		change  func(w *watchedGraph)
+	}{
+		"an account that follows many is hidden": {
+			func(i int) string { return fmt.Sprintf("union(follows(%s),members(did:web:x%d.example.com))", big, i) },
+			func(w *watchedGraph) { w.put(big, 0, members, kindNamed("follow").Kind, did) },
+			func(w *watchedGraph) { w.account(big, false) },
+		},
+		"an author of many lists of many is hidden": {
+			func(i int) string { return fmt.Sprintf("listed(%s)", list(i)) },
+			func(w *watchedGraph) {
+				w.put(big, 0, members, kinds.ListMember, did)
+				w.put(big, 0, members, kinds.ListItem, func(i int) string { return list(i % subs) })
+			},
+			func(w *watchedGraph) { w.account(big, false) },
+		},
+		"an author of many lists of many adds to each": {
+			func(i int) string { return fmt.Sprintf("listed(%s)", list(i)) },
+			func(w *watchedGraph) {
+				w.put(big, 0, members, kinds.ListMember, did)
+				w.put(big, 0, members, kinds.ListItem, func(i int) string { return list(i % subs) })
+			},
+			func(w *watchedGraph) {
+				w.seq++
+				w.b.AddCommit(w.seq, &graph.Commit{DID: []byte(big), Rev: syntax.AppendTID(nil, uint64(w.seq)<<40), Data: make([]byte, 32)})
+				for i := range subs {
+					rkey := syntax.AppendTID(nil, uint64(members+i+1)<<20)
+					w.b.AddPut(kinds.ListMember, rkey, []byte(other))
+					w.b.AddPut(kinds.ListItem, rkey, []byte(list(i)))
+				}
+				w.apply()
+			},
+		},
+		"an account follows thousands at once": {
+			func(i int) string {
+				return fmt.Sprintf("except(follows(%s),followers(%s),listblockers(at://%s/app.bsky.graph.list/%d))", big, star, big, i)
+			},
+			func(w *watchedGraph) { w.put(big, 0, 10, kindNamed("follow").Kind, did) },
+			func(w *watchedGraph) { w.put(big, 100, maxCandidates-100, kindNamed("follow").Kind, did) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWatchedGraph(t)
+			defer func() { w.release() }()
+			w.put(other, 0, 1, kindNamed("follow").Kind, func(int) string { return did(1) })
+			w.put(did(0), 0, 1, kindNamed("follow").Kind, func(int) string { return star })
+			attack.prepare(w)
+			victim := w.subscribe("victim", "followers("+star+")")
+			all := []*subscriber{victim}
+			for i := range subs {
+				all = append(all, w.subscribe("attacker", attack.set(i)))
+			}
+			w.begun(all...)
+			attack.change(w)
+			w.put(other, 1, 1, kindNamed("follow").Kind, func(int) string { return star })
+			start, before := time.Now(), w.store.read
+			var told time.Duration
+			toldAt := 0
+			look := func() {
+				if toldAt == 0 && len(victim.messages) > 0 {
+					told, toldAt = time.Since(start), w.store.read-before
+				}
+			}
+			w.store.on = look
+			w.round()
+			look()
+			w.store.on = nil
+			took, read := time.Since(start), w.store.read-before
+			abuse.Figure(t, fmt.Sprintf("%s, %d members, %d subscriptions", name, members, subs), "the other client is told after %v and %d KiB read; the round takes %v and reads %d KiB", told.Round(time.Millisecond), toldAt>>10, took.Round(time.Millisecond), read>>10)
+			if m := <-victim.messages; len(m.Entered) != 1 || m.Entered[0] != other {
+				t.Errorf("the other client is told %+v", m)
+			}
+			if toldAt > namedAtOnce*lookUp { // the names of expressions are looked up first
+				t.Errorf("%d bytes are read before the other client is told", toldAt)
+			}
+			if most := clientBudget + 1<<20; read > most {
+				t.Errorf("the round reads %d bytes, at most %d are a client's", read, most)
+			}
+			resets := 0
+			for _, s := range all[1:] {
+				select {
+				case m := <-s.messages:
+					if m.Reset != "" {
+						resets++
+					} else if len(m.Entered)+len(m.Left) == 0 {
+						t.Errorf("a subscriber is told %+v", m)
+					}
+				default:
+					t.Error("a subscriber of a set that has changed is told nothing")
+				}
+			}
+			t.Logf("%d of %d were told to ask for the set anew", resets, subs)
+		})
+	}
+}
+
+// Of two clients the one that has spent less of late is first, whoever has more to do now, and
+// what was spent is forgotten.
+func TestTurns(t *testing.T) {
+	w := newWatchedGraph(t)
+	defer func() { w.release() }()
+	quiet := w.subscribe("quiet", "followers(did:web:a.example.com)")
+	busy := w.subscribe("busy", "followers(did:web:b.example.com)")
+	shared := []*subscriber{w.subscribe("busy", "followers(did:web:c.example.com)"), w.subscribe("quiet", "followers(did:web:c.example.com)")}
+	w.h.remember(turns{{client: "busy", spent: 1 << 20}})
+	todo := []round{{w: busy.w}, {w: quiet.w}, {w: shared[0].w}}
+	order := w.h.turns(todo)
+	slices.SortFunc(order, func(x, y *turn) int {
+		if (turns{x, y}).Less(0, 1) {
+			return -1
+		}
+		return 1
+	})
+	if len(order) != 2 || order[0].client != "quiet" || len(order[0].todo) != 2 || order[1].todo[0].w != busy.w {
+		t.Errorf("the turns are %+v", order)
+	}
+	for range 20 {
+		w.h.remember(nil)
+	}
+	if len(w.h.spent) != 0 {
+		t.Errorf("after twenty rounds, %v is remembered", w.h.spent)
+	}
+}

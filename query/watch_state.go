@@ -1,0 +1,353 @@
+package query
+
+import (
+	"errors"
+	"slices"
+
+	"skein.blue/graph"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+)
+
+// state is a state of the store in a round. What is read of it is kept until the round ends,
+// for all expressions that it is of use to: a set is read once, and whether a member is in it
+// is asked once.
+type state struct {
+	sn    *graph.Snapshot
+	meter *meter
+
+	authors map[dict.ID]*authorLists
+	wholes  map[leaf]wholeSet
+	sets    map[leaf]*graph.ActorSet
+	known   map[leaf]map[uint64]bool // by member
+	strings map[dict.Namespace]map[uint64]string
+}
+
+// authorLists are the lists of an author that expressions of a round name.
+type authorLists struct {
+	lists   map[dict.ID]bool
+	changes []*changes            // of these expressions
+	asked   idset.Set             // the ids of which it is known on which of the lists they are
+	on      map[dict.ID]idset.Set // by list
+	whole   bool                  // all of them were read
+	tooMany bool                  // they are too many to be read
+}
+
+// changed returns the ids that have changed, as far as they are not too many.
+func (a *authorLists) changed() (ids idset.Set) {
+	for _, c := range a.changes {
+		if ids = idset.Or(ids, c.members()); ids.Len() > maxItems {
+			break
+		}
+	}
+	return ids
+}
+
+// wholeSet is the members of a set, unless they are too many.
+type wholeSet struct {
+	set     idset.Set
+	tooMany bool
+}
+
+func newState(sn *graph.Snapshot, m *meter, todo []round) *state {
+	at := &state{
+		sn: sn, meter: m, authors: map[dict.ID]*authorLists{}, wholes: map[leaf]wholeSet{}, sets: map[leaf]*graph.ActorSet{},
+		known: map[leaf]map[uint64]bool{}, strings: map[dict.Namespace]map[uint64]string{},
+	}
+	for i := range todo {
+		todo[i].w.leaves(func(l leaf) {
+			if l.op != opListed {
+				return
+			}
+			a := at.authors[l.by]
+			if a == nil {
+				a = &authorLists{lists: map[dict.ID]bool{}, on: map[dict.ID]idset.Set{}}
+				at.authors[l.by] = a
+			}
+			a.lists[l.of] = true
+			a.changes = append(a.changes, todo[i].changes...)
+		})
+	}
+	return at
+}
+
+// members returns which of some ids are in an expression, whose strings have the ids of: a
+// string that has got its id since has brought nothing that was told.
+func (at *state) members(e *Expr, of []dict.ID, ids idset.Set) (idset.Set, error) {
+	set, err := at.among(&e.root, of, ids)
+	if err == nil && e.root.is == dict.DID {
+		set = idset.AndNot(set, at.sn.Hidden())
+	}
+	return set, err
+}
+
+// among returns which of some ids are in a part of an expression.
+func (at *state) among(n *node, of []dict.ID, ids idset.Set) (in idset.Set, err error) {
+	if ids.Empty() {
+		return ids, nil
+	}
+	switch {
+	case n.op.isSet():
+		return at.inLeaf(leafAt(n, of), ids)
+	case n.op == opMembers:
+		given := make([]uint64, 0, n.last-n.first)
+		for _, id := range of[n.first:n.last] {
+			if id != dict.None {
+				given = append(given, uint64(id))
+			}
+		}
+		return idset.And(ids, idset.FromUnsorted(given)), at.meter.charge(memberCost * len(given))
+	}
+	for i := range n.args {
+		part, err := at.among(&n.args[i], of, ids)
+		if err != nil {
+			return in, err
+		}
+		switch {
+		case n.op == opUnion:
+			in = idset.Or(in, part)
+			ids = idset.AndNot(ids, part)
+		case n.op == opExcept && i > 0:
+			ids = idset.AndNot(ids, part)
+		default:
+			ids = part
+		}
+	}
+	if n.op == opUnion {
+		return in, nil
+	}
+	return ids, nil
+}
+
+// inLeaf returns which of some ids are in a set.
+func (at *state) inLeaf(l leaf, ids idset.Set) (idset.Set, error) {
+	if err := at.meter.charge(memberCost * int(ids.Len())); err != nil {
+		return idset.Set{}, err
+	}
+	if author := l.author(); l.of == dict.None || author != dict.None && at.sn.IsHidden(author) {
+		return idset.Set{}, nil
+	}
+	if l.op == opListed {
+		return at.inList(l, ids)
+	}
+	known := at.known[l]
+	if known == nil {
+		known = map[uint64]bool{}
+		at.known[l] = known
+	}
+	var unknown []uint64
+	for id := range ids.All() {
+		if _, is := known[id]; !is {
+			unknown = append(unknown, id)
+		}
+	}
+	if err := at.ask(l, unknown, known); err != nil {
+		return idset.Set{}, err
+	}
+	var in []uint64
+	for id := range ids.All() {
+		if known[id] {
+			in = append(in, id)
+		}
+	}
+	return idset.FromList(in), nil
+}
+
+// ask asks the store which ids, which ascend, are in a set.
+func (at *state) ask(l leaf, ids []uint64, known map[uint64]bool) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if l.op == opForward {
+		for _, id := range ids {
+			has, err := at.sn.HasEdge(l.kind, l.of, dict.ID(id))
+			if err != nil {
+				return err
+			}
+			known[id] = has
+		}
+		return nil
+	}
+	t, err := at.actors(l)
+	if err != nil {
+		return err
+	}
+	in, err := t.And(idset.FromList(ids))
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		known[id] = false
+	}
+	for id := range in.All() {
+		known[id] = true
+	}
+	return nil
+}
+
+// actors opens a reverse set.
+func (at *state) actors(l leaf) (*graph.ActorSet, error) {
+	if t := at.sets[l]; t != nil {
+		return t, nil
+	}
+	t, err := at.sn.Actors(l.kind, l.of)
+	if err == nil {
+		at.sets[l] = t
+	}
+	return t, err
+}
+
+// inList returns which of some ids are on a list. Where an author's items say so is known only
+// by looking at all of them: that is done for all lists of the author that the round is about,
+// and for all ids that have changed in it, together.
+func (at *state) inList(l leaf, ids idset.Set) (idset.Set, error) {
+	a := at.authors[l.by]
+	if a == nil { // a list that has got its id in this round
+		return idset.Set{}, nil
+	}
+	if unknown := idset.AndNot(ids, a.asked); !unknown.Empty() {
+		unknown = idset.Or(unknown, idset.AndNot(a.changed(), a.asked))
+		err := at.readLists(l.by, a, kinds.ListMember, kinds.ListItem, func(id dict.ID) bool { return unknown.Has(uint64(id)) }, nil)
+		if err != nil {
+			return idset.Set{}, err
+		}
+		a.asked = idset.Or(a.asked, unknown)
+	}
+	return idset.And(ids, a.on[l.of]), nil
+}
+
+// readLists reads who is on an author's lists: from the items that name what wanted reports by
+// the edge from. look, if it is not nil, is called at each, and may end it.
+func (at *state) readLists(author dict.ID, a *authorLists, from, to kinds.Kind, wanted func(dict.ID) bool, look func() error) error {
+	on := map[dict.ID][]uint64{}
+	err := at.sn.JoinedAmong(author, from, to, func(id dict.ID) (bool, error) {
+		if look != nil {
+			if err := look(); err != nil {
+				return false, err
+			}
+		}
+		return wanted(id), at.meter.charge(recordCost)
+	}, graph.Window{}, func(_ format.Path, x, y dict.ID) error {
+		list, member := y, x
+		if from == kinds.ListItem {
+			list, member = x, y
+		}
+		if a.lists[list] {
+			on[list] = append(on[list], uint64(member))
+		}
+		return at.meter.charge(recordCost)
+	})
+	if err != nil {
+		return err
+	}
+	for list, ids := range on {
+		a.on[list] = idset.Or(a.on[list], idset.FromUnsorted(ids))
+	}
+	return nil
+}
+
+// maxItems is how many items an author may have of whose lists all members are looked at.
+const maxItems = 4 * maxCandidates
+
+// errMany ends the reading of lists that are too large.
+var errMany = errors.New("query: an author has too many list items")
+
+// wholeList is whole of a list. The author's other lists that the round is about are read with
+// it.
+func (at *state) wholeList(l leaf) (w wholeSet, err error) {
+	a := at.authors[l.by]
+	if a == nil || a.tooMany {
+		return wholeSet{tooMany: a != nil}, nil
+	}
+	if !a.whole {
+		items := 0
+		err := at.readLists(l.by, a, kinds.ListItem, kinds.ListMember, func(list dict.ID) bool { return a.lists[list] }, func() error {
+			if items++; items > maxItems {
+				return errMany
+			}
+			return nil
+		})
+		if a.tooMany = errors.Is(err, errMany); a.tooMany {
+			return wholeSet{tooMany: true}, nil
+		}
+		if err != nil {
+			return w, err
+		}
+		a.whole = true
+	}
+	return wholeSet{set: a.on[l.of]}, nil
+}
+
+// whole returns the members of a set, hidden or not, unless they are more than maxCandidates.
+// Of a forward set it reads so many records at most, of a list its author's items if they are
+// maxItems at most, of a reverse set its row.
+func (at *state) whole(l leaf) (set idset.Set, tooMany bool, err error) {
+	if w, ok := at.wholes[l]; ok {
+		return w.set, w.tooMany, nil
+	}
+	var w wholeSet
+	switch l.op {
+	case opForward:
+		var ids []uint64
+		var failed error
+		err = at.sn.Records(l.kind, l.of, func(_ format.Path, id dict.ID) bool {
+			ids = append(ids, uint64(id))
+			failed = at.meter.charge(recordCost)
+			return failed == nil && len(ids) <= maxCandidates
+		})
+		if err == nil {
+			err = failed
+		}
+		w = wholeSet{idset.FromUnsorted(ids), len(ids) > maxCandidates}
+	case opListed:
+		w, err = at.wholeList(l)
+	default:
+		var t *graph.ActorSet
+		if t, err = at.actors(l); err == nil {
+			var isKnown bool
+			w.set, isKnown = t.Known()
+			w.tooMany = !isKnown
+		}
+	}
+	if err != nil {
+		return set, false, err
+	}
+	if w.tooMany = w.tooMany || w.set.Len() > maxCandidates; w.tooMany {
+		w.set = idset.Set{}
+	}
+	at.wholes[l] = w
+	return w.set, w.tooMany, nil
+}
+
+// names returns the strings of ids.
+func (at *state) names(ns dict.Namespace, set idset.Set) ([]string, error) {
+	if set.Empty() {
+		return nil, nil
+	}
+	known := at.strings[ns]
+	if known == nil {
+		known = map[uint64]string{}
+		at.strings[ns] = known
+	}
+	if err := at.meter.charge(memberCost * int(set.Len())); err != nil {
+		return nil, err
+	}
+	ids := set.List(nil)
+	var unknown []dict.ID
+	for _, id := range ids {
+		if _, is := known[id]; !is {
+			unknown = append(unknown, dict.ID(id))
+		}
+	}
+	err := at.sn.Strings(ns, unknown, func(i int, s []byte) error { known[uint64(unknown[i])] = string(s); return nil })
+	if err != nil {
+		return nil, err
+	}
+	all := make([]string, len(ids))
+	for i, id := range ids {
+		all[i] = known[id]
+	}
+	return slices.Clip(all), nil
+}
