@@ -238,15 +238,22 @@ type walFile struct {
 
 	writing sync.Mutex // guards written; held only for a moment, never during a sync
 	written logMark
+	short   bool // a write failed in the middle: later syncs promise nothing more
 }
 
-// Write implements vfs.File.
+// Write implements vfs.File. A file may change the bytes that it was given, so they are
+// summed before they are written.
 func (f *walFile) Write(p []byte) (int, error) {
+	sum := crc32.Update(f.written.CRC, castagnoli, p) // only Write changes CRC
 	n, err := f.File.Write(p)
 	f.writing.Lock()
-	f.written.Bytes += int64(n)
-	f.written.CRC = crc32.Update(f.written.CRC, castagnoli, p[:n])
-	f.writing.Unlock()
+	defer f.writing.Unlock()
+	if n < len(p) {
+		f.short = true
+	} else {
+		f.written.Bytes += int64(n)
+		f.written.CRC = sum
+	}
 	return n, err //nolint:wrapcheck // it is the engine's
 }
 
@@ -268,12 +275,14 @@ func (f *walFile) syncNow() error {
 // syncAndMark syncs the file, and notes for the guard what was written before.
 func (f *walFile) syncAndMark() error {
 	f.writing.Lock()
-	written := f.written
+	written, short := f.written, f.short
 	f.writing.Unlock()
 	if err := f.File.Sync(); err != nil {
 		return err //nolint:wrapcheck // it is the engine's
 	}
-	f.fs.markLog(written)
+	if !short { // the mark of an earlier sync stays
+		f.fs.markLog(written)
+	}
 	return nil
 }
 
