@@ -19,6 +19,7 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/internal/loglimit"
 )
 
@@ -88,9 +89,9 @@ type Consumer struct {
 	begun   time.Time
 
 	// Of the reading goroutine.
-	from       graph.Seq // begin after this; live if hasFrom is false
+	from       format.Seq // begin after this; live if hasFrom is false
 	hasFrom    bool
-	verify     *graph.Cursor // its event is to come first, and to be the one that was applied
+	verify     *format.Cursor // its event is to come first, and to be the one that was applied
 	countedOps wire.Counts
 	limit      loglimit.Limiter
 
@@ -105,13 +106,13 @@ type Consumer struct {
 	heldMessage wire.Message
 	numbers     numbering
 	countedRevs int
-	outdatedNow bool       // in this session the relay said that the cursor is outdated
-	unseen      *graph.Gap // from a cursor of another source on, unless the first event is older
-	dropped     int        // events in a row whose numbers were no good
-	droppedFrom time.Time  // since when
-	times       eventTimes // of the events taken
-	caughtUp    int        // events in a row from after the start of the run
-	restarted   int        // events in a row with old numbers and a newer time
+	outdatedNow bool        // in this session the relay said that the cursor is outdated
+	unseen      *format.Gap // from a cursor of another source on, unless the first event is older
+	dropped     int         // events in a row whose numbers were no good
+	droppedFrom time.Time   // since when
+	times       eventTimes  // of the events taken
+	caughtUp    int         // events in a row from after the start of the run
+	restarted   int         // events in a row with old numbers and a newer time
 
 	ended   atomic.Bool // Until or CatchUp was reached
 	silence atomic.Bool // the session ended by silence, and with it the replay
@@ -165,11 +166,11 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	case o.Cursor != nil && isStored && !o.ForceCursor && stored.Future:
 		return nil, fmt.Errorf("%w: %s was applied up to seq %d, which the relay said lies in its future; add --force-cursor to begin after %d, or leave --cursor out to wait",
 			ErrCursorStored, c.source, stored.Seq, *o.Cursor)
-	case o.Cursor != nil && isStored && !o.ForceCursor && graph.Seq(*o.Cursor) != stored.Seq:
+	case o.Cursor != nil && isStored && !o.ForceCursor && format.Seq(*o.Cursor) != stored.Seq:
 		return nil, fmt.Errorf("%w: %s was applied up to seq %d; leave --cursor out to go on from there, or add --force-cursor to begin after %d instead",
 			ErrCursorStored, c.source, stored.Seq, *o.Cursor)
 	case o.Cursor != nil:
-		c.from, c.hasFrom = graph.Seq(*o.Cursor), true
+		c.from, c.hasFrom = format.Seq(*o.Cursor), true
 	case isStored:
 		c.from, c.hasFrom = stored.Seq, true
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/format"
 )
 
 // A numbering decides which events of a stream are taken, by their sequence
@@ -25,24 +25,24 @@ import (
 //
 // What is held is not in the cursor: after a crash the relay sends it again.
 type numbering struct {
-	last graph.Seq // taken; 0: none is known
-	runs []run     // what is held, in the order of arrival
+	last format.Seq // taken; 0: none is known
+	runs []run      // what is held, in the order of arrival
 }
 
 // run is a list of events each of which continues the one before.
 type run struct {
-	seqs   []graph.Seq
+	seqs   []format.Seq
 	frames [][]byte
 	since  time.Time
 	taken  bool // the frames were taken, without their numbers
 }
 
-func (r *run) first() graph.Seq { return r.seqs[0] }
-func (r *run) last() graph.Seq  { return r.seqs[len(r.seqs)-1] }
+func (r *run) first() format.Seq { return r.seqs[0] }
+func (r *run) last() format.Seq  { return r.seqs[len(r.seqs)-1] }
 
 // dropped returns the numbers of the events that are dropped with the run: those that
 // were not taken.
-func (r *run) dropped() []graph.Seq { return r.seqs[len(r.seqs)-len(r.frames):] }
+func (r *run) dropped() []format.Seq { return r.seqs[len(r.seqs)-len(r.frames):] }
 
 const (
 	// implausibleJump is a distance that no relay's numbering jumps in one step.
@@ -66,27 +66,27 @@ type verdict struct {
 	old     bool // it came before
 	late    int  // so many that were held had come before
 	frames  [][]byte
-	refuted []graph.Seq
+	refuted []format.Seq
 	// unnumbered says that the frames' numbers are not believed.
 	unnumbered bool
 	jumped     bool // the relay's numbering has jumped
-	from       graph.Seq
+	from       format.Seq
 }
 
 // newest returns the last number that was taken, or if there is none yet the last
 // one that is held.
-func (n *numbering) newest() graph.Seq {
+func (n *numbering) newest() format.Seq {
 	if n.last == 0 && len(n.runs) > 0 {
 		return n.runs[len(n.runs)-1].last()
 	}
 	return n.last
 }
 
-func continues(last, seq graph.Seq) bool { return seq > last && seq-last < implausibleJump }
+func continues(last, seq format.Seq) bool { return seq > last && seq-last < implausibleJump }
 
 // goesOn takes an event that merely continues the stream, which nearly all do. The
 // others are to be offered.
-func (n *numbering) goesOn(seq graph.Seq) bool {
+func (n *numbering) goesOn(seq format.Seq) bool {
 	if n.last == 0 || !continues(n.last, seq) || len(n.runs) > 0 || seq > maxSeq {
 		return false
 	}
@@ -95,10 +95,10 @@ func (n *numbering) goesOn(seq graph.Seq) bool {
 }
 
 // offer takes in an event. frame is copied if it is kept.
-func (n *numbering) offer(seq graph.Seq, frame []byte, now time.Time) (v verdict) {
+func (n *numbering) offer(seq format.Seq, frame []byte, now time.Time) (v verdict) {
 	switch {
 	case seq > maxSeq:
-		v.refuted = []graph.Seq{seq}
+		v.refuted = []format.Seq{seq}
 		return v
 	case n.last > 0 && continues(n.last, seq):
 		n.last, v.take = seq, true
@@ -210,7 +210,7 @@ func (n *numbering) settle() (v verdict) {
 }
 
 // forget empties what is held, and returns its numbers.
-func (n *numbering) forget() (seqs []graph.Seq) {
+func (n *numbering) forget() (seqs []format.Seq) {
 	for i := range n.runs {
 		seqs = append(seqs, n.runs[i].seqs...)
 	}

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/format"
 )
 
 // feedNumbers offers numbers, and returns which were taken, in what order.
-func feedNumbers(n *numbering, now time.Time, seqs ...graph.Seq) (taken []graph.Seq) {
+func feedNumbers(n *numbering, now time.Time, seqs ...format.Seq) (taken []format.Seq) {
 	for _, seq := range seqs {
 		v := n.offer(seq, binary.BigEndian.AppendUint64(nil, uint64(seq)), now)
 		taken = append(taken, frameSeqs(v)...)
@@ -22,9 +22,9 @@ func feedNumbers(n *numbering, now time.Time, seqs ...graph.Seq) (taken []graph.
 	return taken
 }
 
-func frameSeqs(v verdict) (seqs []graph.Seq) {
+func frameSeqs(v verdict) (seqs []format.Seq) {
 	for _, f := range v.frames {
-		seqs = append(seqs, graph.Seq(binary.BigEndian.Uint64(f)))
+		seqs = append(seqs, format.Seq(binary.BigEndian.Uint64(f)))
 	}
 	return seqs
 }
@@ -33,29 +33,29 @@ func TestNumbering(t *testing.T) {
 	now := time.Unix(1000, 0)
 	const far = 1 << 40
 	for name, c := range map[string]struct {
-		last   graph.Seq
-		seqs   []graph.Seq
-		want   []graph.Seq // taken at once
-		later  []graph.Seq // after the time that the first may be held
-		cursor graph.Seq   // in the end
+		last   format.Seq
+		seqs   []format.Seq
+		want   []format.Seq // taken at once
+		later  []format.Seq // after the time that the first may be held
+		cursor format.Seq   // in the end
 	}{
-		"in order":                        {5, []graph.Seq{6, 7, 9}, []graph.Seq{6, 7, 9}, nil, 9},
-		"older and repeated":              {5, []graph.Seq{5, 3, 6, 6}, []graph.Seq{6}, nil, 6},
-		"one absurd":                      {5, []graph.Seq{far, 6, 7}, []graph.Seq{6, 7}, nil, 7},
-		"two absurd":                      {5, []graph.Seq{far, far + 1, 6}, []graph.Seq{6}, nil, 6},
-		"absurd, then silence":            {5, []graph.Seq{far}, nil, nil, 5},
-		"absurd beyond all numbers":       {5, []graph.Seq{1 << 60, 1<<60 + 1, 1<<60 + 2, 1<<60 + 3, 1<<60 + 4}, nil, nil, 5},
-		"a jump":                          {5, []graph.Seq{far, far + 1, far + 2, far + 3, far + 4}, []graph.Seq{far, far + 1, far + 2, far + 3, far + 4}, nil, far + 4},
-		"a jump, with an absurd one":      {5, []graph.Seq{far, 2 * far, far + 1, far + 2, far + 3}, []graph.Seq{far, far + 1, far + 2, far + 3}, nil, far + 3},
-		"first, few":                      {0, []graph.Seq{100, 101}, nil, []graph.Seq{100, 101}, 0},
-		"first, enough":                   {0, []graph.Seq{100, 101, 103, 104}, []graph.Seq{100, 101, 103, 104}, nil, 104},
-		"first absurd":                    {0, []graph.Seq{far, 100, 101, 102, 103}, []graph.Seq{100, 101, 102, 103}, nil, 103},
-		"first two absurd":                {0, []graph.Seq{far, far + 1, 100, 101, 102, 103}, []graph.Seq{100, 101, 102, 103}, nil, 103},
-		"first absurd, then one":          {0, []graph.Seq{far, 100}, nil, []graph.Seq{far, 100}, 0},
-		"first absurd beyond all numbers": {0, []graph.Seq{1 << 60}, nil, nil, 0},
-		"first, and a jump":               {0, []graph.Seq{10, far, far + 1, far + 2, far + 3}, []graph.Seq{10, far, far + 1, far + 2, far + 3}, nil, far + 3},
-		"first, and an older one":         {0, []graph.Seq{10, 9, 11, 12, 13}, []graph.Seq{10, 11, 12, 13}, nil, 13},
-		"first alone":                     {0, []graph.Seq{26_000_000_000}, nil, []graph.Seq{26_000_000_000}, 0},
+		"in order":                        {5, []format.Seq{6, 7, 9}, []format.Seq{6, 7, 9}, nil, 9},
+		"older and repeated":              {5, []format.Seq{5, 3, 6, 6}, []format.Seq{6}, nil, 6},
+		"one absurd":                      {5, []format.Seq{far, 6, 7}, []format.Seq{6, 7}, nil, 7},
+		"two absurd":                      {5, []format.Seq{far, far + 1, 6}, []format.Seq{6}, nil, 6},
+		"absurd, then silence":            {5, []format.Seq{far}, nil, nil, 5},
+		"absurd beyond all numbers":       {5, []format.Seq{1 << 60, 1<<60 + 1, 1<<60 + 2, 1<<60 + 3, 1<<60 + 4}, nil, nil, 5},
+		"a jump":                          {5, []format.Seq{far, far + 1, far + 2, far + 3, far + 4}, []format.Seq{far, far + 1, far + 2, far + 3, far + 4}, nil, far + 4},
+		"a jump, with an absurd one":      {5, []format.Seq{far, 2 * far, far + 1, far + 2, far + 3}, []format.Seq{far, far + 1, far + 2, far + 3}, nil, far + 3},
+		"first, few":                      {0, []format.Seq{100, 101}, nil, []format.Seq{100, 101}, 0},
+		"first, enough":                   {0, []format.Seq{100, 101, 103, 104}, []format.Seq{100, 101, 103, 104}, nil, 104},
+		"first absurd":                    {0, []format.Seq{far, 100, 101, 102, 103}, []format.Seq{100, 101, 102, 103}, nil, 103},
+		"first two absurd":                {0, []format.Seq{far, far + 1, 100, 101, 102, 103}, []format.Seq{100, 101, 102, 103}, nil, 103},
+		"first absurd, then one":          {0, []format.Seq{far, 100}, nil, []format.Seq{far, 100}, 0},
+		"first absurd beyond all numbers": {0, []format.Seq{1 << 60}, nil, nil, 0},
+		"first, and a jump":               {0, []format.Seq{10, far, far + 1, far + 2, far + 3}, []format.Seq{10, far, far + 1, far + 2, far + 3}, nil, far + 3},
+		"first, and an older one":         {0, []format.Seq{10, 9, 11, 12, 13}, []format.Seq{10, 11, 12, 13}, nil, 13},
+		"first alone":                     {0, []format.Seq{26_000_000_000}, nil, []format.Seq{26_000_000_000}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := numbering{last: c.last}
@@ -90,21 +90,21 @@ func TestNumberingIsNotPoisoned(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		now := time.Unix(1000, 0)
 		var n numbering
-		var stream, want []graph.Seq
-		seq := graph.Seq(rng.Int64N(1 << 40))
+		var stream, want []format.Seq
+		seq := format.Seq(rng.Int64N(1 << 40))
 		if rng.IntN(2) == 0 {
 			n.last = seq
 		}
 		for range 60 {
 			if rng.IntN(4) == 0 {
-				absurd := graph.Seq(1<<41 + rng.Int64N(1<<61))
+				absurd := format.Seq(1<<41 + rng.Int64N(1<<61))
 				for range 1 + rng.IntN(3) {
 					stream = append(stream, absurd)
-					absurd += graph.Seq(1 + rng.Int64N(5))
+					absurd += format.Seq(1 + rng.Int64N(5))
 				}
 			}
 			for range confirming { // no less, or nobody could tell which are absurd
-				seq += graph.Seq(1 + rng.Int64N(1000))
+				seq += format.Seq(1 + rng.Int64N(1000))
 				stream, want = append(stream, seq), append(want, seq)
 			}
 		}

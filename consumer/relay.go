@@ -16,7 +16,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/internal/frames"
 )
 
@@ -292,7 +292,7 @@ func (c *Consumer) readMessages(conn *websocket.Conn) error {
 func (c *Consumer) lost(reason wire.Reason, what string) error {
 	c.taking.Lock()
 	defer c.taking.Unlock()
-	return c.gap(&graph.Gap{Reason: string(reason)}, what)
+	return c.gap(&format.Gap{Reason: string(reason)}, what)
 }
 
 // readAll reads a message into buf, which grows to the largest message seen.

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/format"
 )
 
 // Reasons for gaps besides the unreadable messages: what happened in them is
@@ -31,19 +31,19 @@ func (c *Consumer) begin(ctx context.Context) error {
 		c.warnOfChange(other)
 	}
 	if c.url != "" && c.hasFrom && changed && (!isStored || stored.Time.Unix() <= 0) { // nothing of it was applied yet
-		c.unseen = &graph.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Suspect: true}
+		c.unseen = &format.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Suspect: true}
 	}
 	if c.o.Cursor == nil || isStored && c.from == stored.Seq && !stored.Future {
 		c.life.blocked.Store(isStored && stored.Future)
 		return nil
 	}
 	now := time.Now().UTC()
-	var gap *graph.Gap
+	var gap *format.Gap
 	switch {
 	case isStored && stored.Future:
-		gap = &graph.Gap{Reason: futureCursor, Detail: fmt.Sprintf("the relay's sequence had begun anew; an operator had it read again after seq %d", c.from)}
+		gap = &format.Gap{Reason: futureCursor, Detail: fmt.Sprintf("the relay's sequence had begun anew; an operator had it read again after seq %d", c.from)}
 	case isStored && c.from > stored.Seq:
-		gap = &graph.Gap{Reason: cursorSkipped, Detail: fmt.Sprintf("an operator had the stream read after seq %d, and not from the stored cursor", c.from)}
+		gap = &format.Gap{Reason: cursorSkipped, Detail: fmt.Sprintf("an operator had the stream read after seq %d, and not from the stored cursor", c.from)}
 	}
 	if gap != nil {
 		gap.After, gap.Since, gap.Time, gap.Suspect = stored.Seq, stored.Time.UTC(), now, true
@@ -59,7 +59,7 @@ func (c *Consumer) begin(ctx context.Context) error {
 }
 
 // before returns, of the cursors of other sources, the one whose event is the newest.
-func (c *Consumer) before() (newest graph.Cursor, any bool) {
+func (c *Consumer) before() (newest format.Cursor, any bool) {
 	for _, other := range c.store.Cursors() {
 		if other.Source != c.source && (!any || other.Time.After(newest.Time)) {
 			newest, any = other, true
@@ -68,7 +68,7 @@ func (c *Consumer) before() (newest graph.Cursor, any bool) {
 	return newest, any
 }
 
-func (c *Consumer) warnOfChange(other graph.Cursor) {
+func (c *Consumer) warnOfChange(other format.Cursor) {
 	args := []any{"other", other.Source, "other_cursor", int64(other.Seq), "starts", c.startName()}
 	if other.Time.Unix() > 0 { // something of it was applied
 		args = append(args, "other_time", other.Time.UTC().Format(time.RFC3339))
@@ -98,11 +98,11 @@ func (c *Consumer) startName() string {
 // ended. The applier must be at rest.
 func (c *Consumer) listen(ctx context.Context) error {
 	now := time.Now().UTC()
-	var gap *graph.Gap
+	var gap *format.Gap
 	if since, listening := c.store.LiveSince(c.source); listening {
-		gap = &graph.Gap{Reason: liveStartCut, Since: since.UTC(), Detail: "the connection, or the process, ended before the first event came"}
+		gap = &format.Gap{Reason: liveStartCut, Since: since.UTC(), Detail: "the connection, or the process, ended before the first event came"}
 	} else if other, changed := c.before(); changed {
-		gap = &graph.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Detail: "followed " + other.Source + " before"}
+		gap = &format.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Detail: "followed " + other.Source + " before"}
 	}
 	if gap != nil {
 		gap.Time, gap.Suspect = now, true
@@ -155,7 +155,7 @@ func (c *Consumer) reused(ctx context.Context, err error) error {
 	if !ok {
 		return err
 	}
-	gap := &graph.Gap{
+	gap := &format.Gap{
 		After: stored.Seq, Since: stored.Time.UTC(), Time: time.Now().UTC(), Reason: sequenceRestarted, Suspect: true,
 		Detail: "the relay lost its newest events and gave their numbers to others; the stream is read again from somewhat before",
 	}

@@ -17,6 +17,7 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/graph/read"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/relay"
@@ -48,7 +49,7 @@ func consume(t *testing.T, g *graph.Store, o consumer.Options, most time.Duratio
 	}
 }
 
-func gaps(t *testing.T, store kv.Store) (all []graph.Gap) {
+func gaps(t *testing.T, store kv.Store) (all []format.Gap) {
 	t.Helper()
 	if err := store.View(t.Context(), func(r kv.Reader) (err error) { all, err = read.Gaps(r); return err }); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 )
 
 // handle takes one message. It returns an error if the stream is over. The lock is
@@ -26,7 +27,7 @@ func (c *Consumer) take(frame []byte) error {
 	m := &c.message
 	c.bytes.Add(int64(len(frame)))
 	if err := wire.Parse(frame, m); err != nil {
-		return c.gap(&graph.Gap{Reason: string(wire.BadFrame)}, fmt.Sprintf("a message of %d bytes cannot be parsed", len(frame)))
+		return c.gap(&format.Gap{Reason: string(wire.BadFrame)}, fmt.Sprintf("a message of %d bytes cannot be parsed", len(frame)))
 	}
 	c.metrics.event(m.Type)
 	c.events.Add(1)
@@ -71,7 +72,7 @@ func (c *Consumer) info(m *wire.Message) error {
 	if c.numbers.last == 0 { // asked for the oldest: what came before it was never here
 		return nil
 	}
-	g := &graph.Gap{Reason: outdatedCursor, Suspect: true}
+	g := &format.Gap{Reason: outdatedCursor, Suspect: true}
 	if us := c.micros.Load(); us > 0 {
 		g.Since = time.UnixMicro(us).UTC()
 	}
@@ -93,7 +94,7 @@ func (c *Consumer) isSame(m *wire.Message) (again bool, err error) {
 		if c.outdatedNow || m.Seq-stored.Seq >= implausibleJump {
 			return false, nil // said already, or not believed
 		}
-		g := &graph.Gap{Reason: sequenceUnverified, Suspect: true, Since: stored.Time.UTC()}
+		g := &format.Gap{Reason: sequenceUnverified, Suspect: true, Since: stored.Time.UTC()}
 		return false, c.gap(g, fmt.Sprintf("the relay no longer has the last event that was applied, %d: its sequence may have begun anew", stored.Seq))
 	}
 	var at time.Time
@@ -120,7 +121,7 @@ func (c *Consumer) obey(v *verdict) error {
 		c.metrics.drop(seqJump)
 		c.say("refuted", slog.LevelWarn, "an event was dropped: its number is implausible", "seq", int64(seq), "last", int64(c.numbers.last))
 		err := c.feed.add(func(b *graph.Batch) {
-			b.AddDeadLetter(graph.DeadLetter{Seq: seq, Reason: string(seqJump), Time: time.Now().UTC()})
+			b.AddDeadLetter(format.DeadLetter{Seq: seq, Reason: string(seqJump), Time: time.Now().UTC()})
 		})
 		if err != nil {
 			return err
@@ -262,7 +263,7 @@ func (c *Consumer) accept(m *wire.Message) error {
 			if !d.Reason.IsFault() {
 				continue
 			}
-			b.AddDeadLetter(graph.DeadLetter{
+			b.AddDeadLetter(format.DeadLetter{
 				Seq: m.Seq, DID: clip(m.DID), Path: clip(d.Path), Reason: string(d.Reason), Time: time.Now().UTC(),
 			})
 		}
@@ -276,7 +277,7 @@ func (c *Consumer) accept(m *wire.Message) error {
 	}
 	if c.restarted > 0 && m.Seq > 0 {
 		c.restarted = 0
-		g := &graph.Gap{Reason: sequenceRestarted, Suspect: true}
+		g := &format.Gap{Reason: sequenceRestarted, Suspect: true}
 		if err := c.gap(g, "events newer than the last came under numbers at or below the cursor, and were dropped"); err != nil {
 			return err
 		}
@@ -324,7 +325,7 @@ func (c *Consumer) checkTime(text []byte) error {
 }
 
 // resume sets where the stream begins.
-func (c *Consumer) resume(after graph.Seq) {
+func (c *Consumer) resume(after format.Seq) {
 	c.taking.Lock()
 	defer c.taking.Unlock()
 	defer c.noteHolding()
@@ -334,7 +335,7 @@ func (c *Consumer) resume(after graph.Seq) {
 }
 
 // gap records that something may be missing here.
-func (c *Consumer) gap(g *graph.Gap, what string) error {
+func (c *Consumer) gap(g *format.Gap, what string) error {
 	g.After, g.Time, g.Detail = c.numbers.newest(), time.Now().UTC(), what
 	c.metrics.gap(g)
 	args := []any{"reason", g.Reason, "after_seq", int64(g.After), "detail", what}
@@ -345,7 +346,7 @@ func (c *Consumer) gap(g *graph.Gap, what string) error {
 	return c.feed.add(func(b *graph.Batch) {
 		b.AddGap(*g)
 		if !g.Suspect {
-			b.AddDeadLetter(graph.DeadLetter{Seq: g.After, Reason: g.Reason, Time: g.Time})
+			b.AddDeadLetter(format.DeadLetter{Seq: g.After, Reason: g.Reason, Time: g.Time})
 		}
 	})
 }

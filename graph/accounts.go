@@ -22,7 +22,7 @@ type accounts struct {
 	index   map[dict.ID]int32 // of states
 	states  []actorState
 	missing []int32 // states that are to be read
-	keys    keyBuffer
+	keys    kv.Keys
 	sorter  radix.Sorter
 	kbuf    []byte
 	group   []byte
@@ -90,15 +90,15 @@ func (a *accounts) readMissing(tx kv.Txn) error {
 	mask := a.layout.AccountMask()
 	group := func(i int32) dict.ID { return a.states[i].id &^ mask }
 	slices.SortFunc(a.missing, func(x, y int32) int { return cmp.Compare(a.states[x].id, a.states[y].id) })
-	a.keys.reset()
+	a.keys.Reset()
 	for n, i := range a.missing {
 		if n == 0 || group(i) != group(a.missing[n-1]) {
 			a.kbuf = a.layout.AccountKey(a.kbuf[:0], group(i))
-			a.keys.add(a.kbuf)
+			a.keys.Add(a.kbuf)
 		}
 	}
 	rest, filling := a.missing, a.cache.filling()
-	return tx.MultiGet(a.keys.keys, func(_ int, v []byte, _ bool) error { // no group: an empty one
+	return tx.MultiGet(a.keys.List(), func(_ int, v []byte, _ bool) error { // no group: an empty one
 		of := rest
 		for n := range rest {
 			if group(rest[n]) != group(rest[0]) {

@@ -390,7 +390,7 @@ func (n *net) deliver(most int) {
 	for ; at < to; at++ {
 		if n.stream[at].lost {
 			if !lost {
-				b.AddGap(graph.Gap{After: format.Seq(at), Reason: "outdated_cursor", Time: time.Unix(int64(n.rng.IntN(1<<30)), 0).UTC(), Suspect: true})
+				b.AddGap(format.Gap{After: format.Seq(at), Reason: "outdated_cursor", Time: time.Unix(int64(n.rng.IntN(1<<30)), 0).UTC(), Suspect: true})
 				n.do("hole", at)
 			}
 			lost = true

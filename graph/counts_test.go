@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv/memkv"
@@ -21,7 +22,7 @@ func TestActorCounts(t *testing.T) {
 	var b graph.Batch
 	for i := range 3 {
 		did := fmt.Appendf(nil, "did:web:actor%d.example.com", i)
-		b.AddCommit(graph.Seq(i+1), &graph.Commit{DID: did, Rev: []byte("3kaaaaaaaaaaa"), Data: make([]byte, 32)})
+		b.AddCommit(format.Seq(i+1), &graph.Commit{DID: did, Rev: []byte("3kaaaaaaaaaaa"), Data: make([]byte, 32)})
 		for j := range subjects {
 			b.AddPut(1, fmt.Appendf(nil, "k%d", j), subject(j))
 		}

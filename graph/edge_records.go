@@ -7,6 +7,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 )
 
 // One rule says which of several records that make one edge is shown, wherever one is. A
@@ -105,15 +106,15 @@ func (s *Snapshot) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Wind
 // probeRecords looks for the records in the bucket of a TID, for those of actors that are
 // left, and returns those that have none there, and those whose bucket was spilled.
 func (s *Snapshot) probeRecords(k kinds.Kind, subject dict.ID, since, at uint64, actors []dict.ID, left []int, each func(i int, p format.Path) error) (rest, spilled []int, err error) {
-	var keys keyBuffer
+	var keys kv.Keys
 	var key []byte
 	bucket := format.Path{TID: at}.Bucket()
 	for _, i := range left {
 		key = format.AppendChunkKey(key[:0], k, actors[i], format.Path{TID: at}, 0)
-		keys.add(key)
+		keys.Add(key)
 	}
 	var records []format.Record
-	err = s.r.MultiGet(keys.keys, func(n int, v []byte, ok bool) error {
+	err = s.r.MultiGet(keys.List(), func(n int, v []byte, ok bool) error {
 		i := left[n]
 		if !ok {
 			rest = append(rest, i)
@@ -122,7 +123,7 @@ func (s *Snapshot) probeRecords(k kinds.Kind, subject dict.ID, since, at uint64,
 		var generation uint64
 		var err error
 		if records, generation, err = format.CoderOf(actors[i], bucket).Read(records[:0], v, 0); err != nil {
-			return fmt.Errorf("graph: reading records %x: %w", keys.keys[n], err)
+			return fmt.Errorf("graph: reading records %x: %w", keys.List()[n], err)
 		}
 		if generation > 0 {
 			spilled = append(spilled, i)

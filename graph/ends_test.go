@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/graph/read"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -23,9 +24,9 @@ func TestEndsOfTime(t *testing.T) {
 	}{{"2222222222222", true}, {"3mb2kxx5ts22a", true}, {"bzzzzzzzzzzzz", true}, {"c222222222222", false}, {"jzzzzzzzzzzzz", false}, {"jzzzzzzzzzzzy", false}, {"self", false}} {
 		actor, subject := "did:web:a"+string(rune('a'+i))+".com", "did:web:s"+string(rune('a'+i))+".com"
 		var b graph.Batch
-		b.AddCommit(graph.Seq(i+1), &graph.Commit{DID: []byte(actor), Rev: []byte("3mb2kxx5ts22a"), Data: make([]byte, 32)})
+		b.AddCommit(format.Seq(i+1), &graph.Commit{DID: []byte(actor), Rev: []byte("3mb2kxx5ts22a"), Data: make([]byte, 32)})
 		b.AddPut(1, []byte(c.rkey), []byte(subject))
-		b.Seen(graph.Seq(i+1), nil)
+		b.Seen(format.Seq(i+1), nil)
 		if err := s.Apply(t.Context(), "relay", &b); err != nil {
 			t.Fatal(err)
 		}

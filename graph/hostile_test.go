@@ -127,7 +127,7 @@ func TestOneLookupPerChunk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(h.s.lanes[0].w.previous.keys.keys); n > chunks {
+	if n := len(h.s.lanes[0].w.previous.keys.List()); n > chunks {
 		t.Errorf("the last look-up asked for %d keys, there are %d chunks", n, chunks)
 	}
 	h.records(3000)

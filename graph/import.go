@@ -144,7 +144,7 @@ func (s *Store) ImportDoubts(ctx context.Context, d Doubts) error {
 
 // ImportCursor sets the cursor of a source, under the number that the states of
 // accounts (Batch.AddImport) name it by.
-func (s *Store) ImportCursor(ctx context.Context, c Cursor, number uint32) error {
+func (s *Store) ImportCursor(ctx context.Context, c format.Cursor, number uint32) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.changeCursors(ctx, c.Source, nil, func(_ *lane, row *format.CursorRow) {

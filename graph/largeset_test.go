@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -24,9 +25,9 @@ func TestSetTooLargeToKeep(t *testing.T) {
 	var b Batch
 	const followers = 20_000
 	for i := range followers {
-		b.AddCommit(Seq(i+1), &Commit{DID: fmt.Appendf(nil, "did:web:u%d.example.com", i), Rev: []byte("3jzfcijpj2z2a"), Data: make([]byte, 32)})
+		b.AddCommit(format.Seq(i+1), &Commit{DID: fmt.Appendf(nil, "did:web:u%d.example.com", i), Rev: []byte("3jzfcijpj2z2a"), Data: make([]byte, 32)})
 		b.AddPut(1, []byte("3jzfcijpj2z2a"), []byte("did:web:subject.example.com"))
-		b.Seen(Seq(i+1), nil)
+		b.Seen(format.Seq(i+1), nil)
 		if i%5000 == 4999 {
 			if err := s.Apply(t.Context(), "relay", &b); err != nil {
 				t.Fatal(err)

@@ -233,11 +233,11 @@ func (s *Store) addKinds(ctx context.Context) error {
 			return err
 		}
 		for _, c := range cursors {
-			gap := Gap{
+			gap := format.Gap{
 				Source: c.Source, After: c.Seq, Reason: format.KindAdded, Time: now.Truncate(time.Second), Suspect: true,
 				Detail: "of records that were made before, " + strings.Join(added, ", ") + " are not in the index",
 			}
-			number, err := l.notes.write(tx, c.Source, l.cursors(c.Source)[0].Number, nil, []Gap{gap})
+			number, err := l.notes.write(tx, c.Source, l.cursors(c.Source)[0].Number, nil, []format.Gap{gap})
 			if err != nil {
 				return err
 			}

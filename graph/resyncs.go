@@ -32,7 +32,7 @@ type resyncs struct {
 	paths   []touchedPath
 	commits []touchedCommit
 	path    []byte // scratch
-	keys    keyBuffer
+	keys    kv.Keys
 }
 
 // modes say what is done about what is missing.
@@ -111,23 +111,23 @@ func (q *resyncs) read(tx kv.Txn, seg *segment, of *accounts, t *kinds.Table) er
 
 // readRows reads the rows of the accounts that are queued.
 func (q *resyncs) readRows(tx kv.Txn, of *accounts) error {
-	q.keys.reset()
+	q.keys.Reset()
 	for i := range of.states {
 		if as := &of.states[i]; as.was.Has(format.FlagResync) {
-			q.keys.add(format.ResyncKey(as.id))
+			q.keys.Add(format.ResyncKey(as.id))
 		}
 	}
-	if len(q.keys.keys) == 0 {
+	if q.keys.Len() == 0 {
 		return nil
 	}
 	if q.rows == nil {
 		q.rows = map[dict.ID]*resyncRow{}
 	}
-	return tx.MultiGet(q.keys.keys, func(i int, v []byte, ok bool) error {
+	return tx.MultiGet(q.keys.List(), func(i int, v []byte, ok bool) error {
 		if !ok {
-			return fmt.Errorf("graph: an account that is queued to be fetched has no row %x: run skein check", q.keys.keys[i])
+			return fmt.Errorf("graph: an account that is queued to be fetched has no row %x: run skein check", q.keys.List()[i])
 		}
-		id, err := format.ParseActorKey(q.keys.keys[i])
+		id, err := format.ParseActorKey(q.keys.List()[i])
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ type picked struct {
 func (g *segment) sourceOf(p picked) uint32 { return g.cursors[p.part-g.first].Number }
 
 // last returns the sequence number that the segment reaches, 0 if it has none.
-func (g *segment) last() Seq {
+func (g *segment) last() format.Seq {
 	if g.whole || g.batch.last == 0 {
 		return g.batch.last
 	}

@@ -12,6 +12,7 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
+	"skein.blue/internal/kv"
 )
 
 // ActorSet is a reverse set that has been opened: its row is read, and of its
@@ -54,11 +55,11 @@ func (s *Snapshot) ActorCounts(k kinds.Kind, subjects []dict.ID, each func(i int
 			whole = append(whole, i)
 		}
 	} else {
-		var keys keyBuffer
+		var keys kv.Keys
 		var key []byte
 		for _, id := range subjects {
 			key = format.AppendRowKey(key[:0], k, id)
-			keys.add(key)
+			keys.Add(key)
 		}
 		hidden := s.Hidden()
 		var maybe idset.Filter
@@ -69,17 +70,17 @@ func (s *Snapshot) ActorCounts(k kinds.Kind, subjects []dict.ID, each func(i int
 			}
 		}
 		var members []uint64
-		err := s.r.MultiGet(keys.keys, func(i int, v []byte, _ bool) error {
+		err := s.r.MultiGet(keys.List(), func(i int, v []byte, _ bool) error {
 			row, err := format.ParseRow(subjects[i], v)
 			if err != nil {
-				return fmt.Errorf("graph: reading set %x: %w", keys.keys[i], err)
+				return fmt.Errorf("graph: reading set %x: %w", keys.List()[i], err)
 			}
 			if row.Generation > 0 {
 				whole = append(whole, i)
 				return nil
 			}
 			if members, err = row.AppendMembers(members[:0]); err != nil {
-				return fmt.Errorf("graph: reading set %x: %w", keys.keys[i], err)
+				return fmt.Errorf("graph: reading set %x: %w", keys.List()[i], err)
 			}
 			total := len(members)
 			if !hidden.Empty() {
@@ -188,13 +189,13 @@ func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 		}
 		return idset.And(x, *t.whole), nil
 	}
-	var keys keyBuffer
+	var keys kv.Keys
 	for _, b := range blocks {
-		keys.add(t.set.ContainerKey(b))
+		keys.Add(t.set.ContainerKey(b))
 	}
 	t.s.s.sets.count("probe")
 	below := make([]uint64, 0, len(ids))
-	err := t.s.r.MultiGet(keys.keys, func(i int, v []byte, ok bool) error {
+	err := t.s.r.MultiGet(keys.List(), func(i int, v []byte, ok bool) error {
 		n := 0
 		for n < len(ids) && format.BlockOf(ids[n]) == blocks[i] {
 			n++
@@ -207,7 +208,7 @@ func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 		for _, id := range mine {
 			has, err := format.ContainerHas(v, uint16(id))
 			if err != nil {
-				return fmt.Errorf("graph: container %x: %w", keys.keys[i], err)
+				return fmt.Errorf("graph: container %x: %w", keys.List()[i], err)
 			}
 			if has {
 				below = append(below, id)

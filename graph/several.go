@@ -156,7 +156,7 @@ func (s *several) stopOthers(tx kv.Txn) {
 
 func (s *several) notesInWrite() bool { return false }
 
-func (s *several) isAhead(c *format.CursorRow, seq Seq) bool { return c.Seq > seq && !c.Future }
+func (s *several) isAhead(c *format.CursorRow, seq format.Seq) bool { return c.Seq > seq && !c.Future }
 
 // hidden reads the set where another process has changed it since it was read.
 func (s *several) hidden(r kv.Reader) (*roaring64.Bitmap, error) {

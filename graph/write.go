@@ -192,3 +192,12 @@ func (w *writer) committed() {
 	w.ids.Committed(&w.strings)
 	w.accounts.committed()
 }
+
+// stopwatch is the time of its last lap.
+type stopwatch time.Time
+
+func (s *stopwatch) lap(d *time.Duration) {
+	now := time.Now()
+	*d += now.Sub(time.Time(*s))
+	*s = stopwatch(now)
+}

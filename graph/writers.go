@@ -44,7 +44,7 @@ type writers interface {
 
 	// isAhead reports whether a partition is ahead of the others, whose write moves
 	// the cursor to seq: then it stays where it is.
-	isAhead(c *format.CursorRow, seq Seq) bool
+	isAhead(c *format.CursorRow, seq format.Seq) bool
 
 	// hidden returns the hidden set of the state that r reads.
 	hidden(r kv.Reader) (*roaring64.Bitmap, error)
@@ -94,7 +94,7 @@ func (a *alone) stopOthers(kv.Txn) {}
 
 func (a *alone) notesInWrite() bool { return true }
 
-func (a *alone) isAhead(*format.CursorRow, Seq) bool { return false }
+func (a *alone) isAhead(*format.CursorRow, format.Seq) bool { return false }
 
 // hidden returns the set that the writer keeps, where its version is the same, which is
 // nearly always.

@@ -15,10 +15,10 @@ func TestCursorsAhead(t *testing.T) {
 	rows := []format.CursorRow{{Number: 1, Seq: 10}, {Number: 1, Seq: 900}, {Number: 1, Seq: 900, Future: true}}
 	for _, c := range []struct {
 		writers writers
-		want    [3]Seq
+		want    [3]format.Seq
 	}{
-		{&several{}, [3]Seq{50, 900, 50}},
-		{&alone{}, [3]Seq{50, 50, 50}}, // it has one partition: nothing can be ahead
+		{&several{}, [3]format.Seq{50, 900, 50}},
+		{&alone{}, [3]format.Seq{50, 50, 50}}, // it has one partition: nothing can be ahead
 	} {
 		store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
 		layout := format.Layout{Settings: dict.Settings{Partitions: 3}}

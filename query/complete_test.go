@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/internal/oracle"
 	"skein.blue/internal/testing/history"
 )
@@ -164,7 +165,7 @@ func TestInDoubt(t *testing.T) {
 	a = w.history.Accounts()
 	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 1, DID: a[0], Rev: history.TID(1 << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[1]}}})
 	apply(func(b *graph.Batch) {
-		b.AddGap(graph.Gap{After: 1, Reason: "outdated_cursor", Time: time.Now(), Suspect: true})
+		b.AddGap(format.Gap{After: 1, Reason: "outdated_cursor", Time: time.Now(), Suspect: true})
 	})
 	want("after a gap", true, true, "unverified")
 	noted, _ := w.store.Holes()

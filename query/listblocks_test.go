@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv/memkv"
@@ -29,7 +30,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 	author := func(n int) string { return fmt.Sprintf("did:web:author%d.example.com", n%authors) }
 	list := func(n int) string { return fmt.Sprintf("at://%s/app.bsky.graph.list/%d", author(n), n) }
 	var b graph.Batch
-	seq := graph.Seq(0)
+	seq := format.Seq(0)
 	commit := func(did string, n int, put func(i int, rkey []byte)) {
 		for from := 0; from < n; from += 10_000 {
 			seq++

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 )
 
@@ -158,8 +159,8 @@ func publicSource(source string) string {
 }
 
 func (s *Server) getStats(ctx context.Context, q params) (any, error) {
-	var counts graph.Counts
-	var cursors []graph.Cursor
+	var counts format.Counts
+	var cursors []format.Cursor
 	err := s.view(ctx, q.work, func(sn *graph.Snapshot) (err error) {
 		if counts, err = sn.Counts(); err != nil {
 			return err
@@ -179,7 +180,7 @@ func (s *Server) getStats(ctx context.Context, q params) (any, error) {
 		LagSeconds *int64        `json:"lagSeconds,omitempty"` // lexicons know no fractions
 		Waiting    *int64        `json:"waiting,omitempty"`
 		Failed     []failedRepos `json:"failed,omitempty"`
-		graph.Counts
+		format.Counts
 		Kinds []indexedKind `json:"kinds"`
 	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: publicSource(s.o.Relay), State: "off", Counts: counts}
 	for i := range s.words.table.All {

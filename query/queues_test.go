@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/syntax"
@@ -85,7 +86,7 @@ func many(t *testing.T, others, follows int) (s *graph.Store, star string, dids 
 	}
 	star = did(0)
 	var b graph.Batch
-	seq := graph.Seq(0)
+	seq := format.Seq(0)
 	for o := range others {
 		dids = append(dids, did(1+o))
 		for from := 0; from < follows; from += 1000 {
@@ -129,7 +130,7 @@ func TestDearQuestionsWaitForEachOther(t *testing.T) {
 	// Accounts with so many followers that each fills a row.
 	var b graph.Batch
 	for i := range 1500 {
-		seq := graph.Seq(1_000_000 + i)
+		seq := format.Seq(1_000_000 + i)
 		b.AddCommit(seq, &graph.Commit{DID: fmt.Appendf(nil, "did:web:fan%d.example", i), Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
 		for j := range 64 {
 			b.AddPut(1, syntax.AppendTID(nil, uint64(i*64+j+1)<<20), fmt.Appendf(nil, "did:web:star%d.example", j))

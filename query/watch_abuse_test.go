@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
@@ -70,7 +71,7 @@ type watchedGraph struct {
 	g     *graph.Store
 	h     *watcher
 	b     graph.Batch
-	seq   graph.Seq
+	seq   format.Seq
 
 	before  *graph.Snapshot
 	release func()

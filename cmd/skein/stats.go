@@ -12,8 +12,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein.blue/graph"
 	"skein.blue/graph/check"
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
@@ -27,9 +27,9 @@ type storeStats struct {
 	Engine    string           `json:"engine"`
 	DiskBytes uint64           `json:"diskBytes"`
 	Records   int64            `json:"records"`
-	Cursors   []graph.Cursor   `json:"cursors"`
+	Cursors   []format.Cursor  `json:"cursors"`
 	Keyspaces []check.Keyspace `json:"keyspaces"`
-	Counts    graph.Counts     `json:"counts"`
+	Counts    format.Counts    `json:"counts"`
 }
 
 func statsCommand(e *command.Environment) *cli.Command {

@@ -169,7 +169,7 @@ func (m *Manager) compareAll(ctx context.Context, c *comparison) error {
 // pause spreads a slow comparison over its time, and stores how far it is. It ends the
 // comparison where the stream has a hole: that one is not slow.
 func (m *Manager) pause(ctx context.Context, c *comparison, cursor string) error {
-	var counts graph.Counts
+	var counts format.Counts
 	if err := m.o.Store.View(ctx, func(s *graph.Snapshot) (err error) { counts, err = s.Counts(); return err }); err != nil {
 		return fmt.Errorf("counting the accounts: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 )
 
 // A Status says how far the past has been fetched.
@@ -51,7 +52,7 @@ type Status struct {
 }
 
 // Status returns how far it is. counts are those of the index.
-func (m *Manager) Status(counts graph.Counts) Status {
+func (m *Manager) Status(counts format.Counts) Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st := Status{
@@ -100,7 +101,7 @@ func troubleOf(hosts map[string]string) string {
 
 // StatusNow is Status with the counts of the index.
 func (m *Manager) StatusNow() Status {
-	var counts graph.Counts
+	var counts format.Counts
 	if m.o.Store != nil {
 		_ = m.o.Store.View(context.Background(), func(s *graph.Snapshot) (err error) { counts, err = s.Counts(); return err })
 	}
@@ -115,7 +116,7 @@ func (m *Manager) StatusNow() Status {
 // Queue returns how many repos wait to be fetched whole, and how many were given up, by
 // reason.
 func (m *Manager) Queue() (waiting int64, failed map[string]int64) {
-	st := m.Status(graph.Counts{})
+	st := m.Status(format.Counts{})
 	return st.Waiting, st.Failed
 }
 

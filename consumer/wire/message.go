@@ -3,7 +3,7 @@ package wire
 import (
 	"errors"
 
-	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/internal/cbor"
 )
 
@@ -36,8 +36,8 @@ var ErrFrame = errors.New("wire: unreadable frame")
 // A Message is a message's envelope. Its slices point into the frame.
 type Message struct {
 	Type Type
-	Seq  graph.Seq // 0 if it has none
-	Time []byte    // as it stands, RFC 3339 one hopes
+	Seq  format.Seq // 0 if it has none
+	Time []byte     // as it stands, RFC 3339 one hopes
 
 	DID            []byte
 	Rev, Since     []byte
@@ -177,7 +177,7 @@ func (m *Message) seq(c *cbor.Cursor) {
 		c.Fail()
 		return
 	}
-	m.Seq = graph.Seq(n)
+	m.Seq = format.Seq(n)
 }
 
 // repoField reads one entry of the body of a #commit or a #sync.

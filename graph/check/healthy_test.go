@@ -147,7 +147,7 @@ func (h *healthy) make(limits graph.Limits) (rows map[string][]byte, err error) 
 		return nil, err
 	}
 	var b graph.Batch
-	seq := graph.Seq(0)
+	seq := format.Seq(0)
 	commit := func(did string, ops func()) {
 		seq++
 		b.AddCommit(seq, &graph.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, postTID+uint64(seq)<<30), Data: make([]byte, 32)})

@@ -136,7 +136,7 @@ func (m *importer) kinds(ctx context.Context, l *line) error {
 
 func (m *importer) cursor(ctx context.Context, c *exportCursor) error {
 	m.numbers[c.Source] = uint32(len(m.numbers) + 1)
-	return m.s.ImportCursor(ctx, graph.Cursor{Source: c.Source, Seq: c.Seq, Time: c.Time, Future: c.Future}, m.numbers[c.Source])
+	return m.s.ImportCursor(ctx, format.Cursor{Source: c.Source, Seq: c.Seq, Time: c.Time, Future: c.Future}, m.numbers[c.Source])
 }
 
 // note writes one dead letter or gap.

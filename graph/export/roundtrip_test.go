@@ -34,7 +34,7 @@ type place struct {
 
 	t     *testing.T
 	store *memkv.Store
-	seq   graph.Seq
+	seq   format.Seq
 	b     graph.Batch
 }
 

@@ -130,7 +130,7 @@ func TestVersionsOfWrites(t *testing.T) {
 			seen := map[string]bool{}
 			rng := rand.New(rand.NewPCG(6, 6))
 			hidden := map[string]bool{}
-			for seq := graph.Seq(1); seq < 60; seq++ {
+			for seq := format.Seq(1); seq < 60; seq++ {
 				before, state := look()
 				if _, again := look(); again != state {
 					t.Errorf("nothing was written, and %q became %q", state, again)

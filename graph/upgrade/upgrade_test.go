@@ -192,11 +192,11 @@ func TestStoresOfEveryVersion(t *testing.T) {
 			if err := s.Apply(t.Context(), "wss://relay.example.com", &b); err != nil {
 				t.Fatal(err)
 			}
-			var gaps []graph.Gap
+			var gaps []format.Gap
 			if err := store.View(t.Context(), func(r kv.Reader) (err error) { gaps, err = read.Gaps(r); return err }); err != nil {
 				t.Fatal(err)
 			}
-			if !slices.ContainsFunc(gaps, func(g graph.Gap) bool {
+			if !slices.ContainsFunc(gaps, func(g format.Gap) bool {
 				return g.Reason == format.KindAdded && g.Suspect && strings.Contains(g.Detail, "listblock")
 			}) {
 				t.Errorf("nothing says that listblocks made before are not there: %+v", gaps)

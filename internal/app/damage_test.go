@@ -12,6 +12,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/check"
+	"skein.blue/graph/format"
 	"skein.blue/internal/app"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/pebblekv"
@@ -26,7 +27,7 @@ func TestDamage(t *testing.T) {
 	const accounts, stars = 20_000, 5000
 	var b graph.Batch
 	for i := range accounts {
-		seq := graph.Seq(i + 1)
+		seq := format.Seq(i + 1)
 		b.AddCommit(seq, &graph.Commit{DID: fmt.Appendf(nil, "did:web:fan%d.example", i), Rev: syntax.AppendTID(nil, uint64(seq)<<30), Data: make([]byte, 32)})
 		for j := range 5 {
 			b.AddPut(1, syntax.AppendTID(nil, uint64(seq)<<30+uint64(j)), fmt.Appendf(nil, "did:web:star%d.example", (i*7+j*911)%stars))

@@ -14,6 +14,7 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
@@ -52,7 +53,7 @@ func (x *Index) buildInfo(version, commit string) {
 }
 
 // state returns what the index holds, for a line of the log, or the page.
-func (x *Index) state(ctx context.Context) (edges int64, counts graph.Counts, cursors []graph.Cursor, err error) {
+func (x *Index) state(ctx context.Context) (edges int64, counts format.Counts, cursors []format.Cursor, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	err = x.Graph.View(ctx, func(s *graph.Snapshot) (err error) {
@@ -92,7 +93,7 @@ func (x *Index) logStart(version string, api, admin net.Addr) {
 }
 
 // cursorsAttr lists the cursors, by their sources.
-func cursorsAttr(cursors []graph.Cursor) slog.Attr {
+func cursorsAttr(cursors []format.Cursor) slog.Attr {
 	var attrs []any
 	for _, c := range cursors {
 		attrs = append(attrs, slog.Int64(c.Source, int64(c.Seq)))
@@ -169,7 +170,7 @@ func (x *Index) showStatus(ctx context.Context, c *consumer.Consumer, status fun
 
 // statusLine says it: the state, events a second, lag, edges, disk, and of how many accounts
 // all is there.
-func statusLine(st consumer.Status, perSecond float64, edges int64, disk uint64, counts graph.Counts) string {
+func statusLine(st consumer.Status, perSecond float64, edges int64, disk uint64, counts format.Counts) string {
 	parts := []string{string(st.State), fmt.Sprintf("%.0f events/s", perSecond)}
 	if st.HasLag {
 		parts = append(parts, st.Lag.Round(time.Millisecond).String()+" behind")

@@ -2,6 +2,7 @@ package load
 
 import (
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/internal/network"
 	"skein.blue/internal/syntax"
 )
@@ -19,7 +20,7 @@ func NewFeeder(n *network.Network) *Feeder { return &Feeder{n: n} }
 
 // Add adds an event to a batch, with offset added to its sequence number.
 func (f *Feeder) Add(b *graph.Batch, e *network.Event, offset int64) {
-	seq := graph.Seq(e.Seq + offset)
+	seq := format.Seq(e.Seq + offset)
 	f.did = f.n.AppendDID(f.did[:0], int(e.Account))
 	switch e.Type {
 	case network.Commit:
@@ -35,7 +36,7 @@ func (f *Feeder) Add(b *graph.Batch, e *network.Event, offset int64) {
 	b.Seen(seq, nil)
 }
 
-func (f *Feeder) commit(b *graph.Batch, e *network.Event, seq graph.Seq) {
+func (f *Feeder) commit(b *graph.Batch, e *network.Event, seq format.Seq) {
 	f.rev = syntax.AppendTID(f.rev[:0], e.Rev)
 	root := f.n.Root(int(e.Account), e.Rev)
 	c := graph.Commit{DID: f.did, Rev: f.rev, Data: root[:]}

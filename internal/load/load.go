@@ -15,6 +15,7 @@ import (
 
 	"skein.blue/consumer/backfill"
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/internal/app"
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/network"
@@ -172,12 +173,12 @@ func (r *run) open(ctx context.Context) (err error) {
 	return nil
 }
 
-func (r *run) counts(ctx context.Context) (c graph.Counts, err error) {
+func (r *run) counts(ctx context.Context) (c format.Counts, err error) {
 	err = r.x.Graph.View(ctx, func(s *graph.Snapshot) error { c, err = s.Counts(); return err })
 	return c, err
 }
 
-func edges(c graph.Counts) (n int64) {
+func edges(c format.Counts) (n int64) {
 	for _, v := range c.Records {
 		n += v
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/internal/sse"
 	"skein.blue/query"
 )
@@ -17,16 +17,16 @@ const history = 900
 
 // A Sample is what the index is at one moment.
 type Sample struct {
-	Version    string       `json:"version"`
-	Engine     string       `json:"engine"`
-	State      string       `json:"state"`                // of the consumer (query.Status)
-	Lag        *float64     `json:"lag,omitempty"`        // seconds
-	Cursor     *int64       `json:"cursor,omitempty"`     // the newest that is committed
-	CursorTime *time.Time   `json:"cursorTime,omitempty"` // of that event
-	Disk       uint64       `json:"disk"`                 // bytes
-	Waiting    *int64       `json:"waiting,omitempty"`    // repos to be fetched whole
-	Edges      int64        `json:"edges"`                // records
-	Counts     graph.Counts `json:"counts"`
+	Version    string        `json:"version"`
+	Engine     string        `json:"engine"`
+	State      string        `json:"state"`                // of the consumer (query.Status)
+	Lag        *float64      `json:"lag,omitempty"`        // seconds
+	Cursor     *int64        `json:"cursor,omitempty"`     // the newest that is committed
+	CursorTime *time.Time    `json:"cursorTime,omitempty"` // of that event
+	Disk       uint64        `json:"disk"`                 // bytes
+	Waiting    *int64        `json:"waiting,omitempty"`    // repos to be fetched whole
+	Edges      int64         `json:"edges"`                // records
+	Counts     format.Counts `json:"counts"`
 	// Events is how many have been applied since the start.
 	Events int64 `json:"-"`
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -391,7 +392,7 @@ func index(b *testing.B, x *app.Index, rate int, stop chan struct{}) int64 {
 		o.Seed = besideSeed
 	}
 	f := newFeed(o, x, "beside")
-	var seq graph.Seq
+	var seq format.Seq
 	if c, ok := x.Graph.Cursor("beside"); ok {
 		seq = c.Seq
 	}
