@@ -42,7 +42,7 @@ func (a *accounts) gather(seg *segment, strings *intern.Batch) {
 	a.actors = a.actors[:0]
 	last := span{}
 	for i, p := range seg.events {
-		did := seg.batch.events[p.n].did
+		did := seg.batch.Event(int(p.n)).did
 		if i > 0 && did == last { // rows of one account, one after another
 			a.actors = append(a.actors, a.actors[i-1])
 			continue
@@ -150,7 +150,10 @@ func (a *accounts) write(tx kv.Txn, totals *format.Counts) {
 	a.sorter.Reset()
 	for i := range a.states {
 		if as := &a.states[i]; as.changed {
-			as.count(totals)
+			if !as.known {
+				totals.Accounts++
+			}
+			countState(totals, &as.was, &as.now)
 			a.sorter.Add(uint64(as.id), i)
 		}
 	}
@@ -192,24 +195,20 @@ func (a *accounts) committed() {
 	}
 }
 
-// count adds what the account's change means for the totals.
-func (as *actorState) count(totals *format.Counts) {
-	if !as.known {
-		totals.Accounts++
-	}
+// countState changes the totals by the change of an account's state.
+func countState(totals *format.Counts, was, now *format.RepoState) {
 	const counted = format.FlagHasRev | format.FlagHidden | format.FlagPartial | format.FlagDesync | format.FlagResync
-	if (as.was.Flags^as.now.Flags)&counted != 0 {
-		totals.Hidden += as.turned(format.FlagHidden)
-		totals.Partial += as.turned(format.FlagPartial)
-		totals.Desynchronized += as.turned(format.FlagDesync)
-		totals.Complete += turned(as.was.Complete(), as.now.Complete())
-		totals.Incomplete += turned(as.was.Incomplete(), as.now.Incomplete())
+	if (was.Flags^now.Flags)&counted == 0 {
+		return
 	}
+	totals.Hidden += turned(was.Has(format.FlagHidden), now.Has(format.FlagHidden))
+	totals.Partial += turned(was.Has(format.FlagPartial), now.Has(format.FlagPartial))
+	totals.Desynchronized += turned(was.Has(format.FlagDesync), now.Has(format.FlagDesync))
+	totals.Complete += turned(was.Complete(), now.Complete())
+	totals.Incomplete += turned(was.Incomplete(), now.Incomplete())
 }
 
-// turned is 1 if the account got the flag, -1 if it lost it.
-func (as *actorState) turned(flag uint16) int64 { return turned(as.was.Has(flag), as.now.Has(flag)) }
-
+// turned is 1 if the account got a property, -1 if it lost it.
 func turned(was, now bool) int64 {
 	switch {
 	case !was && now:

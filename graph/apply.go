@@ -21,9 +21,6 @@ func (s *Store) Timing() (t Timing) {
 	return t
 }
 
-// maxSegment bounds the events of one write of a stream.
-const maxSegment = 32_768
-
 // Apply applies a batch from the named source and stores its cursor, in as few
 // atomic writes as it can: the cursor of each covers just what is in it. A
 // commit is never split. What was applied before is dropped, and so are the
@@ -31,7 +28,7 @@ const maxSegment = 32_768
 func (s *Store) Apply(ctx context.Context, source string, b *Batch) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if err := s.writers.begin(ctx, source, b); err != nil {
+	if err := s.intake.begin(ctx, source, b); err != nil {
 		return err
 	}
 	if len(s.lanes) == 1 {
@@ -56,10 +53,10 @@ func (s *Store) Apply(ctx context.Context, source string, b *Batch) error {
 // apply applies what the lane has in the batch. A write that is too large is
 // divided, and before that, what made it so may be spilled.
 func (l *lane) apply(ctx context.Context, source string, b *Batch) error {
-	l.events = l.store.writers.pick(l.events[:0], l, source, b)
+	l.events = l.store.intake.pick(l.events[:0], l, source, b)
 	events := l.events
-	looks := !b.archived // for deletions, before a write
-	if b.archived {
+	looks := !b.Archived() // for deletions, before a write
+	if b.Archived() {
 		if err := l.eraseAll(ctx); err != nil {
 			return err
 		}
@@ -73,7 +70,7 @@ func (l *lane) apply(ctx context.Context, source string, b *Batch) error {
 				break
 			}
 			if ends, ok := errors.AsType[errEnds](err); ok {
-				l.store.ids.Abandon(&l.writerOf(b).strings)
+				l.writerOf(b).abandon()
 				l.store.o.Writes.Retried("erasing")
 				to, looks = from+ends.before, true
 				continue
@@ -84,7 +81,7 @@ func (l *lane) apply(ctx context.Context, source string, b *Batch) error {
 			if to-from <= 1 {
 				spilledFor = from
 			}
-			l.store.ids.Abandon(&l.writerOf(b).strings)
+			l.writerOf(b).abandon()
 			l.store.o.Writes.Retried("too_large")
 			if err := l.spill(ctx); err != nil {
 				return err
@@ -100,44 +97,12 @@ func (l *lane) apply(ctx context.Context, source string, b *Batch) error {
 	}
 }
 
-// endOfSegment returns the end of the write that begins at from. What comes in the
-// stream after the deletion of an account and is that account's is left to
-// another write, which finds the account's records gone.
-//
-// A batch of an archive is one write, as large as its reader made it: most of its
-// deletions are of accounts that have nothing, so they are looked for only once one has
-// turned out to end a write (errEnds).
-func endOfSegment(b *Batch, events []picked, from int, looks bool) int {
-	const mostDeleted = 16
-	most := maxSegment
-	if b.archived {
-		most = len(events)
-	}
-	if !looks {
-		return min(from+most, len(events))
-	}
-	gone := map[string]bool{}
-	for i := from; i < len(events); i++ {
-		e := &b.events[events[i].n]
-		if i-from >= most || len(gone) == mostDeleted {
-			return i
-		}
-		if len(gone) > 0 && gone[string(b.bytes(e.did))] {
-			return i
-		}
-		if e.kind == eventAccount && e.flags&deleted != 0 || e.kind == eventArchivedStatus && e.flags&(deleted|synced) != 0 {
-			gone[string(b.bytes(e.did))] = true
-		}
-	}
-	return len(events)
-}
-
 // applySegment applies a segment in one write, and makes ready for it what it needs.
 func (l *lane) applySegment(ctx context.Context, seg *segment) error {
 	w := l.writerOf(seg.batch)
-	w.strings.Reset()
+	w.begin()
 	for {
-		if err := l.store.writers.prepare(ctx, seg, &w.strings); err != nil {
+		if err := l.store.intake.prepare(ctx, seg, w); err != nil {
 			return err
 		}
 		start := time.Now()
@@ -153,7 +118,7 @@ func (l *lane) applySegment(ctx context.Context, seg *segment) error {
 		m := l.store.o.Writes
 		switch {
 		case err == nil:
-			w.timing.Commit += time.Since(end)
+			out.timing.Commit += time.Since(end)
 			m.Committed(time.Since(start))
 			l.committed(w, seg, &out)
 			return nil
@@ -165,7 +130,7 @@ func (l *lane) applySegment(ctx context.Context, seg *segment) error {
 		case errors.Is(err, intern.ErrNoLease):
 			m.Retried("lease")
 		default:
-			return fmt.Errorf("graph: applying up to seq %d of %s: %w", seg.batch.last, seg.source, err)
+			return fmt.Errorf("graph: applying up to seq %d of %s: %w", seg.batch.Last(), seg.source, err)
 		}
 	}
 }
@@ -174,20 +139,19 @@ func (l *lane) applySegment(ctx context.Context, seg *segment) error {
 func (l *lane) committed(w *writer, seg *segment, out *outcome) {
 	w.committed()
 	l.store.told.Lock()
-	l.timing.add(w.timing)
-	w.timing = Timing{}
-	if len(seg.events) > 0 && seg.batch.events[seg.events[0].n].kind <= eventAccount {
+	l.timing.add(out.timing)
+	if len(seg.events) > 0 && seg.batch.Event(int(seg.events[0].n)).kind <= eventAccount {
 		l.applied += int64(len(seg.events))
-		l.replays += int64(w.events.replays)
+		l.replays += int64(out.replays)
 	}
 	l.counts = out.totals
 	if out.cursors != nil {
 		l.sources[seg.source] = out.cursors
 	}
-	if len(w.events.hidden) > 0 {
-		l.store.writers.hiddenChanged(out.hiddenVersion, w.events.hidden)
+	if len(out.hidden) > 0 {
+		l.store.hiddenSets.hiddenChanged(out.hiddenVersion, out.hidden)
 	}
-	for _, id := range w.events.erasing {
+	for _, id := range out.erasing {
 		l.erasing[id] = true
 	}
 	if out.holes != nil {
@@ -195,19 +159,19 @@ func (l *lane) committed(w *writer, seg *segment, out *outcome) {
 	}
 	l.store.told.Unlock()
 	if told := l.store.o.Queued; told != nil {
-		if queued := w.resyncs.queued(); len(queued) > 0 {
+		if queued := w.queued(); len(queued) > 0 {
 			told(queued)
 		}
 	}
-	l.tell(w.events.changes, w.edges.sets, w.events.hidden)
+	l.tell(w.lists(), out.sets, out.hidden)
 	if out.noted != 0 {
-		l.notes.add(out.noted, len(seg.batch.dead), len(seg.batch.gaps))
+		l.notes.add(out.noted, len(seg.batch.DeadLetters()), len(seg.batch.Gaps()))
 	}
 	if m := l.store.o.Metrics; m != nil {
-		m.Replays.Add(float64(w.events.replays))
+		m.Replays.Add(float64(out.replays))
 		for _, k := range l.store.Kinds().All {
-			m.Edges.WithLabelValues(k.Name, "add").Add(float64(w.edges.addedOf[k.Kind]))
-			m.Edges.WithLabelValues(k.Name, "remove").Add(float64(w.edges.removedOf[k.Kind]))
+			m.Edges.WithLabelValues(k.Name, "add").Add(float64(out.added[k.Kind]))
+			m.Edges.WithLabelValues(k.Name, "remove").Add(float64(out.removed[k.Kind]))
 		}
 	}
 }

@@ -24,13 +24,17 @@ type Batch struct {
 	gaps   []format.Gap
 	states []Imported // of eventImport with hasState, in their order
 
-	snapshots []snapshot // of eventSnapshot, in their order
+	snapshots []part // of eventSnapshot, in their order
 	outcomes  []Outcome
 	causes    []Cause // of eventResync, in their order
 	archived  bool    // it is of an archive
 }
 
-type span struct{ start, end uint32 }
+// A span is the place of a string, or of operations, in a Batch.
+type span struct{ Start, End uint32 }
+
+// IsEmpty reports whether nothing is there.
+func (s span) IsEmpty() bool { return s.Start == s.End }
 
 type eventType uint8
 
@@ -134,8 +138,6 @@ func (b *Batch) put(s []byte) span {
 	b.arena = append(b.arena, s...)
 	return span{start, uint32(len(b.arena))}
 }
-
-func (b *Batch) bytes(s span) []byte { return b.arena[s.start:s.end] }
 
 // Seen notes that everything up to seq is in the batch. Every event of the
 // stream that has a seq ends in a call of it, whatever else it is. eventTime is
@@ -258,11 +260,11 @@ func (b *Batch) AddImport(did []byte, st *Imported, isFresh bool) {
 }
 
 func (b *Batch) addOp(o op) {
-	if o.rkey.start == o.rkey.end {
+	if o.rkey.Start == o.rkey.End {
 		return // no record has an empty key
 	}
 	b.ops = append(b.ops, o)
-	b.events[len(b.events)-1].ops.end = uint32(len(b.ops))
+	b.events[len(b.events)-1].ops.End = uint32(len(b.ops))
 }
 
 // MaxNotes bounds the dead letters, and the gaps, that one batch keeps: a flood
@@ -286,6 +288,47 @@ func addNote[T any](notes []T, n T) []T {
 	return append(notes, n)
 }
 
+// What follows is for the package that applies a batch.
+
+// Events returns how many events the batch holds, and Event one of them.
+func (b *Batch) Events() int { return len(b.events) }
+
+// Event returns the i-th event.
+func (b *Batch) Event(i int) *event { return &b.events[i] }
+
+// Op returns an operation by its place, as in event.ops.
+func (b *Batch) Op(i uint32) *op { return &b.ops[i] }
+
+// Bytes returns a string of the batch, valid until Reset.
+func (b *Batch) Bytes(s span) []byte { return b.arena[s.Start:s.End] }
+
+// First returns the first sequence number of the batch, 0 if it has none.
+func (b *Batch) First() format.Seq { return b.first }
+
+// Exact reports whether Time is the time that stood in the last event.
+func (b *Batch) Exact() bool { return b.exact }
+
+// DeadLetters returns the dead letters.
+func (b *Batch) DeadLetters() []format.DeadLetter { return b.dead }
+
+// Gaps returns the gaps.
+func (b *Batch) Gaps() []format.Gap { return b.gaps }
+
+// Archived reports whether the batch came from an archive.
+func (b *Batch) Archived() bool { return b.archived }
+
+// Imported returns the n-th state of an account that AddImport added.
+func (b *Batch) Imported(n format.Seq) *Imported { return &b.states[n] }
+
+// Cause returns the cause of the n-th AddResync.
+func (b *Batch) Cause(n format.Seq) *Cause { return &b.causes[n] }
+
+// Part returns what the n-th AddSnapshot says besides its event.
+func (b *Batch) Part(n format.Seq) *part { return &b.snapshots[n] }
+
+// SetOutcome notes what became of the n-th snapshot.
+func (b *Batch) SetOutcome(n format.Seq, o Outcome) { b.outcomes[n] = o }
+
 // Describe lists the events of the batch in words, one a line, operations
 // after their commit. It is for tests and debugging.
 func (b *Batch) Describe() (lines []string) {
@@ -293,14 +336,14 @@ func (b *Batch) Describe() (lines []string) {
 		e := &b.events[i]
 		switch e.kind {
 		case eventAccount:
-			lines = append(lines, fmt.Sprintf("%d account %s active=%t deleted=%t", e.seq, b.bytes(e.did), e.flags&active != 0, e.flags&deleted != 0))
+			lines = append(lines, fmt.Sprintf("%d account %s active=%t deleted=%t", e.seq, b.Bytes(e.did), e.flags&active != 0, e.flags&deleted != 0))
 			continue
 		case eventSync:
-			lines = append(lines, fmt.Sprintf("%d sync %s %s %x", e.seq, b.bytes(e.did), e.rev, e.data))
+			lines = append(lines, fmt.Sprintf("%d sync %s %s %x", e.seq, b.Bytes(e.did), e.rev, e.data))
 			continue
 		default:
 		}
-		line := fmt.Sprintf("%d commit %s", e.seq, b.bytes(e.did))
+		line := fmt.Sprintf("%d commit %s", e.seq, b.Bytes(e.did))
 		if e.flags&hasRev != 0 {
 			line += fmt.Sprintf(" rev=%s", e.rev)
 		}
@@ -317,11 +360,11 @@ func (b *Batch) Describe() (lines []string) {
 			line += " damaged"
 		}
 		lines = append(lines, line)
-		for _, o := range b.ops[e.ops.start:e.ops.end] {
+		for _, o := range b.ops[e.ops.Start:e.ops.End] {
 			if o.delete {
-				lines = append(lines, fmt.Sprintf("  delete %s %s", o.kind, b.bytes(o.rkey)))
+				lines = append(lines, fmt.Sprintf("  delete %s %s", o.kind, b.Bytes(o.rkey)))
 			} else {
-				lines = append(lines, fmt.Sprintf("  put %s %s %s", o.kind, b.bytes(o.rkey), b.bytes(o.subject)))
+				lines = append(lines, fmt.Sprintf("  put %s %s %s", o.kind, b.Bytes(o.rkey), b.Bytes(o.subject)))
 			}
 		}
 	}

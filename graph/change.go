@@ -6,6 +6,7 @@ import (
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/radix"
 )
@@ -23,6 +24,28 @@ type change struct {
 	order   uint32      // position in the stream
 	new     dict.ID     // the subject from now on, or None
 	old     dict.ID     // the subject before, or None
+}
+
+// changes are the changes of a write, the last of each path, ascending (compareChanges).
+type changes []change
+
+// addSubjects adds the subjects to strings.
+func (c changes) addSubjects(b *Batch, strings *intern.Batch, t *kinds.Table) {
+	for i := range c {
+		if c := &c[i]; c.subject >= 0 {
+			o := b.Op(uint32(c.subject))
+			c.subject = int32(strings.Add(t.Info(o.kind).To.Is, b.Bytes(o.subject)))
+		}
+	}
+}
+
+// takeSubjects takes over the ids of the subjects.
+func (c changes) takeSubjects(strings *intern.Batch) {
+	for i := range c {
+		if c := &c[i]; c.subject >= 0 {
+			c.new = strings.ID(int(c.subject))
+		}
+	}
 }
 
 // sortByID sorts a list into spare, by kind and id without comparing, and what

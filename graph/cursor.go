@@ -144,7 +144,7 @@ func (s *Store) changeCursors(ctx context.Context, source string, gap *format.Ga
 	}
 	isSet := func(c format.CursorRow) bool { return c.Number != 0 }
 	err := s.kv.Update(ctx, func(tx kv.Txn) error {
-		if err := s.writers.check(tx); err != nil {
+		if err := s.guard.check(tx); err != nil {
 			return err
 		}
 		for i := range holes {

@@ -22,8 +22,7 @@ type edges struct {
 	spare          []setChange // scratch of sorting them
 	others         otherRecords
 	sorter         radix.Sorter
-	add, less      []uint64 // of one set
-	kbuf, vbuf     []byte
+	rows           rows
 
 	addedOf, removedOf [kinds.Max + 1]int // members that sets gained and lost, by kind
 }
@@ -67,6 +66,15 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, totals *fo
 	e.spare = sortByID(&e.sorter, e.sets, e.spare, func(c *setChange) (kinds.Kind, dict.ID) { return c.kind, c.subject }, compareSetChanges)
 	e.sets, e.spare = e.spare, e.sets
 	return nil
+}
+
+// removeMembers takes members out of sets, as part of a write. It sorts sets, and returns each
+// change once.
+func removeMembers(tx kv.Txn, sets []setChange, layout format.Layout, merger *Merger) []setChange {
+	slices.SortFunc(sets, compareSetChanges)
+	sets = slices.Compact(sets)
+	new(rows).write(tx, sets, layout, merger)
+	return sets
 }
 
 // gather notes which edges records name no longer, or from now on, and counts the
@@ -131,10 +139,21 @@ func (e *edges) lost(tx kv.Txn, changes []change, removed []edge) (lost []edge, 
 
 // write merges what the sets gain and lose, one operand per row.
 func (e *edges) write(tx kv.Txn, layout format.Layout, merger *Merger) {
+	e.rows.write(tx, e.sets, layout, merger)
+}
+
+// rows writes changes of sets. It is the scratch of that.
+type rows struct {
+	add, less  []uint64 // of one set
+	kbuf, vbuf []byte
+}
+
+// write merges changes, which ascend by set and member, one operand per row.
+func (e *rows) write(tx kv.Txn, sets []setChange, layout format.Layout, merger *Merger) {
 	sameRow := func(x, y setChange) bool {
 		return x.kind == y.kind && x.subject == y.subject && layout.Settings.PartitionOfID(x.member) == layout.Settings.PartitionOfID(y.member)
 	}
-	for changes := range runs.Of(e.sets, sameRow) {
+	for changes := range runs.Of(sets, sameRow) {
 		e.add, e.less = e.add[:0], e.less[:0]
 		for _, c := range changes {
 			if c.remove {

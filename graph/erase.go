@@ -118,7 +118,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 // stands over it. It begins below the key resume, and returns the key below
 // which to go on, nil at the end.
 func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *format.Counts) (next []byte, erased []setChange, err error) {
-	var sets edges
+	var sets []setChange
 	left := l.store.o.SliceSize
 	for _, k := range l.store.Kinds().All {
 		lo := format.AppendRecordsKey(nil, k.Kind, actor)
@@ -143,7 +143,7 @@ func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *for
 			counts.Records[k.Name] -= int64(len(records))
 			for _, r := range records {
 				if r.Subject != dict.None {
-					sets.sets = append(sets.sets, setChange{k.Kind, true, r.Subject, actor})
+					sets = append(sets, setChange{k.Kind, true, r.Subject, actor})
 				}
 			}
 			return true, nil
@@ -157,10 +157,7 @@ func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *for
 		next = nil
 	}
 	// An actor's two records of one subject are one member.
-	slices.SortFunc(sets.sets, compareSetChanges)
-	sets.sets = slices.Compact(sets.sets)
-	sets.write(tx, l.store.layout, l.store.merger)
-	return next, sets.sets, nil
+	return next, removeMembers(tx, sets, l.store.layout, l.store.merger), nil
 }
 
 // liveRecords returns the records of a chunk that no chunk above it overrides.

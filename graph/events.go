@@ -6,7 +6,6 @@ import (
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
-	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/radix"
 )
@@ -15,7 +14,7 @@ import (
 // replays drop out, the states of accounts change, and of the changes to each path
 // the last is kept.
 type events struct {
-	changes []change
+	changes changes
 	spare   []change // scratch of lastWriteWins
 	sorter  radix.Sorter
 
@@ -53,7 +52,7 @@ func (e *events) walk(seg *segment, of *accounts, past *resyncs) error {
 		if as.now.Has(format.FlagErasing) {
 			return errEnds{i}
 		}
-		e.event(seg.batch, &seg.batch.events[p.n], as, seg.sourceOf(p))
+		e.event(seg.batch, seg.batch.Event(int(p.n)), as, seg.sourceOf(p))
 	}
 	e.lastWriteWins()
 	return nil
@@ -72,7 +71,7 @@ func (e *events) event(b *Batch, ev *event, as *actorState, source uint32) {
 	case eventCommit:
 		e.commit(b, ev, as, source)
 	case eventResync:
-		e.past.ask(as, b.bytes(ev.did), &b.causes[ev.seq])
+		e.past.ask(as, b.Bytes(ev.did), b.Cause(ev.seq))
 	case eventSnapshot:
 		e.snapshot(b, ev, as)
 	case eventArchived:
@@ -83,7 +82,7 @@ func (e *events) event(b *Batch, ev *event, as *actorState, source uint32) {
 		if !e.past.statusKnown(as) {
 			e.setHidden(as, ev.flags&active == 0)
 			if ev.flags&active != 0 {
-				e.past.back(as, b.bytes(ev.did))
+				e.past.back(as, b.Bytes(ev.did))
 			}
 		}
 	}
@@ -102,7 +101,7 @@ func (e *events) commit(b *Batch, ev *event, as *actorState, source uint32) {
 			// was signed under.
 			if ev.flags&hasData != 0 && st.Source == source &&
 				(ev.flags&otherRev != 0 && ev.data != st.Data || e.past.leadsOn(as, ev)) {
-				e.past.missed(as, b.bytes(ev.did), "rev_in_the_past")
+				e.past.missed(as, b.Bytes(ev.did), "rev_in_the_past")
 				e.past.putBack(as, ev)
 				st.Seq = ev.seq
 				return
@@ -114,7 +113,7 @@ func (e *events) commit(b *Batch, ev *event, as *actorState, source uint32) {
 	as.changed = true
 	broken := ev.flags&damaged != 0
 	if broken {
-		e.past.behind(as, b.bytes(ev.did), "damaged", ev)
+		e.past.behind(as, b.Bytes(ev.did), "damaged", ev)
 	}
 	if ev.flags&(hasRev|hasData) != hasRev|hasData {
 		if ev.seq > 0 {
@@ -127,27 +126,24 @@ func (e *events) commit(b *Batch, ev *event, as *actorState, source uint32) {
 		if ev.flags&hasSince != 0 {
 			st.Flags |= format.FlagPartial
 			if e.past.partial {
-				e.past.queue(as, b.bytes(ev.did), "partial")
+				e.past.queue(as, b.Bytes(ev.did), "partial")
 			}
 		}
 	case ev.flags&hasSince == 0, ev.since < st.Rev,
 		!st.Has(format.FlagNoRoot) && (ev.since != st.Rev || ev.flags&hasPrevData != 0 && ev.prevData != st.Data):
 		broken = true
-		e.past.missed(as, b.bytes(ev.did), "chain")
+		e.past.missed(as, b.Bytes(ev.did), "chain")
 	}
 	st.Flags = st.Flags&^(format.FlagNoRoot|format.FlagBehind) | format.FlagHasRev
 	noted := e.past.notes(as)
 	if noted {
-		c := touchedCommit{actor: as.id, rev: ev.rev}
-		c.Since, c.Data, c.Broken, c.HasPrev = ev.since, ev.data, broken, ev.flags&hasPrevData != 0
-		c.Prev = ev.prevData
-		e.past.commits = append(e.past.commits, c)
+		e.past.noteCommit(as, ev, broken)
 	}
 	st.Rev, st.Data = ev.rev, ev.data
 	st.Source, st.Seq = source, ev.seq
-	for i := ev.ops.start; i < ev.ops.end; i++ {
-		o := &b.ops[i]
-		p := format.ParsePath(b.bytes(o.rkey))
+	for i := ev.ops.Start; i < ev.ops.End; i++ {
+		o := b.Op(uint32(i))
+		p := format.ParsePath(b.Bytes(o.rkey))
 		c := change{kind: o.kind, delete: o.delete, fresh: as.made || !as.was.MayHold(p), actor: as.id, path: p, subject: -1, order: i}
 		if !o.delete {
 			st.NoteLow(p)
@@ -155,12 +151,12 @@ func (e *events) commit(b *Batch, ev *event, as *actorState, source uint32) {
 				st.Top = max(st.Top, p.TID)
 			}
 		}
-		if o.subject.end > o.subject.start {
+		if o.subject.End > o.subject.Start {
 			c.subject = int32(i)
 		}
 		e.changes = append(e.changes, c)
 		if noted {
-			e.past.paths = append(e.past.paths, touchedPath{as.id, o.kind, b.bytes(o.rkey), ev.rev})
+			e.past.notePath(as, o.kind, b.Bytes(o.rkey), ev.rev)
 		}
 	}
 }
@@ -189,10 +185,10 @@ func (e *events) sync(b *Batch, ev *event, as *actorState, source uint32) {
 	st.Source, st.Seq = source, ev.seq
 	switch {
 	case known && ev.rev <= st.Rev && ev.flags&hasData != 0 && (!same || ev.flags&otherRev != 0 && e.past.toldNewer(as)):
-		e.past.missed(as, b.bytes(ev.did), "sync")
+		e.past.missed(as, b.Bytes(ev.did), "sync")
 		e.past.putBack(as, ev)
 	case !same:
-		e.past.behind(as, b.bytes(ev.did), "sync", ev)
+		e.past.behind(as, b.Bytes(ev.did), "sync", ev)
 	case known:
 		st.Rev = max(st.Rev, ev.rev)
 	}
@@ -209,7 +205,7 @@ func (e *events) hide(id dict.ID, hide bool) {
 // importEvent takes over what another store knew.
 func (e *events) importEvent(b *Batch, ev *event, as *actorState) {
 	if ev.flags&hasState != 0 {
-		im := &b.states[ev.seq]
+		im := b.Imported(ev.seq)
 		st := im.State
 		if as.now.Has(format.FlagHidden) != st.Has(format.FlagHidden) {
 			e.hide(as.id, st.Has(format.FlagHidden))
@@ -218,13 +214,13 @@ func (e *events) importEvent(b *Batch, ev *event, as *actorState) {
 		as.now, as.changed = st, true
 		e.past.take(as, im)
 	}
-	for i := ev.ops.start; i < ev.ops.end; i++ {
-		o := &b.ops[i]
-		c := change{kind: o.kind, fresh: ev.flags&fresh != 0, actor: as.id, path: format.ParsePath(b.bytes(o.rkey)), subject: -1, order: i}
+	for i := ev.ops.Start; i < ev.ops.End; i++ {
+		o := b.Op(uint32(i))
+		c := change{kind: o.kind, fresh: ev.flags&fresh != 0, actor: as.id, path: format.ParsePath(b.Bytes(o.rkey)), subject: -1, order: i}
 		was := as.now.LowBucket
 		as.now.NoteLow(c.path)
 		as.changed = as.changed || as.now.LowBucket != was
-		if o.subject.end > o.subject.start {
+		if o.subject.End > o.subject.Start {
 			c.subject = int32(i)
 		}
 		e.changes = append(e.changes, c)
@@ -244,7 +240,7 @@ func (e *events) account(b *Batch, ev *event, as *actorState, source uint32) {
 		e.hide(as.id, hide)
 	}
 	if ev.flags&active != 0 {
-		e.past.back(as, b.bytes(ev.did))
+		e.past.back(as, b.Bytes(ev.did))
 	}
 	if ev.flags&deleted != 0 {
 		e.past.end(as)
@@ -269,23 +265,4 @@ func (e *events) lastWriteWins() {
 		kept = append(kept, e.changes[i])
 	}
 	e.changes = kept
-}
-
-// subjects adds the subjects of the changes to strings.
-func (e *events) subjects(b *Batch, strings *intern.Batch, t *kinds.Table) {
-	for i := range e.changes {
-		if c := &e.changes[i]; c.subject >= 0 {
-			o := &b.ops[c.subject]
-			c.subject = int32(strings.Add(t.Info(o.kind).To.Is, b.bytes(o.subject)))
-		}
-	}
-}
-
-// resolved takes over the ids of the subjects.
-func (e *events) resolved(strings *intern.Batch) {
-	for i := range e.changes {
-		if c := &e.changes[i]; c.subject >= 0 {
-			c.new = strings.ID(int(c.subject))
-		}
-	}
 }

@@ -39,19 +39,13 @@ func (s *Store) SetCompared(ctx context.Context, noted uint64) error {
 	return nil
 }
 
-// Uncompared reports whether the stream had a hole after which the repos have not been
-// compared with the relay's list, of any writer.
-func (s *Snapshot) Uncompared() (uncompared bool, err error) {
-	if s.s.Alone() {
-		noted, compared := s.s.Holes()
-		return noted > compared, nil
+// uncompared is what Snapshot.Uncompared asks of a store that one process writes.
+func (s *Store) uncompared() (uncompared, known bool) {
+	if !s.Alone() {
+		return false, false
 	}
-	err = kv.ScanPrefix(s.r, format.KeyHoles, func(_, v []byte) error {
-		h, err := format.DecodeHoles(v)
-		uncompared = uncompared || h.Uncompared()
-		return err
-	})
-	return uncompared, err
+	noted, compared := s.Holes()
+	return noted > compared, true
 }
 
 // isHole reports whether any repo may have changed in a gap without the index's knowing. That

@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"skein.blue/graph/format"
-	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
-	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
 
@@ -16,49 +14,6 @@ import (
 // every one of them. That ends when a sweep has queued all of them to be fetched: from then on
 // those that have not been fetched are not complete. Sweeps are counted, and not timed: the
 // clock of the machine may jump.
-
-// Lacking returns the kinds of which something is lacking so, and since when they are
-// indexed; nil if there are none.
-func (s *Snapshot) Lacking() (map[kinds.Kind]time.Time, error) {
-	added := s.s.lacking.Load()
-	if added == nil || len(*added) == 0 {
-		return nil, nil
-	}
-	swept, err := s.swept()
-	if err != nil {
-		return nil, err
-	}
-	lacking := map[kinds.Kind]time.Time{}
-	for name, lack := range *added {
-		if k := s.s.Kinds().ByName(name); k != nil && swept < lack.Sweep {
-			lacking[k.Kind] = lack.At
-		}
-	}
-	return lacking, nil
-}
-
-// swept returns the number of the last sweep that all writers have ended.
-func (s *Snapshot) swept() (swept uint64, err error) {
-	end := uint8(0) // up to which partition that is known
-	err = kv.ScanPrefix(s.r, format.KeyBackfill, func(k, v []byte) error {
-		b, err := format.DecodeBackfill(v)
-		first := uint8(0)
-		if s.s.layout.Shared() {
-			first = k[len(k)-1]
-		}
-		if first == 0 || b.Swept < swept {
-			swept = b.Swept
-		}
-		if first <= end {
-			end = max(end, b.End)
-		}
-		return err
-	})
-	if end < s.s.layout.Settings.Partitions {
-		swept = 0 // a writer has ended none
-	}
-	return swept, err
-}
 
 // SweepDue returns the number of the sweep that has to queue all accounts because a kind was
 // added, 0 if none has to.
@@ -74,25 +29,6 @@ func (s *Store) SweepDue() (number uint64) {
 		return 0
 	}
 	return number
-}
-
-// EachAccount calls each for the accounts that have a repo, of those written here, from one
-// on, in the order of their ids, until it returns false.
-func (s *Snapshot) EachAccount(from dict.ID, each func(id dict.ID, st *format.RepoState) (more bool)) error {
-	l := s.s.layout
-	var failed error
-	lo := l.AccountKey(nil, from&^l.AccountMask())
-	err := s.r.Scan(lo, []byte{format.KeyAccount + 1}, false, func(k, v []byte) (bool, error) {
-		going := true
-		failed = l.EachState(k, v, func(id dict.ID, st format.RepoState) error {
-			if going && id >= from && st.Has(format.FlagHasRev) && s.s.writers.ownsPart(l.Settings.PartitionOfID(id)) {
-				going = each(id, &st)
-			}
-			return nil
-		})
-		return going, failed
-	})
-	return err
 }
 
 // readLacking reads what a store lacks, by the names of kinds.

@@ -61,6 +61,7 @@ type lane struct {
 	holes       format.Holes // as of the last commit
 	timing      Timing
 	w           *writer
+	modes       modes
 	archive     *writer // of batches of an archive, which are large; nil if there were none
 }
 
@@ -93,7 +94,7 @@ func (s *Store) makeLanes(first, end uint8) {
 func (l *lane) newWriter() *writer {
 	s := l.store
 	return &writer{
-		layout: s.layout, merger: s.merger, ids: s.ids, writers: s.writers, notes: &l.notes, lane: l, kinds: s.Kinds,
+		layout: s.layout, merger: s.merger, ids: s.ids, shared: s.shared(), notes: &l.notes, holes: l, kinds: s.Kinds,
 		accounts: accounts{layout: s.layout, cache: &l.states}, resyncs: resyncs{layout: s.layout, holes: &l.holes},
 	}
 }
@@ -107,7 +108,7 @@ func (l *lane) writerOf(b *Batch) *writer {
 	}
 	if l.archive == nil {
 		l.archive = l.newWriter()
-		l.archive.resyncs.modes = l.w.resyncs.modes
+		l.archive.setModes(l.modes)
 	}
 	return l.archive
 }
@@ -118,7 +119,7 @@ func (l *lane) endArchive() {
 }
 
 // Owns reports whether the events of an account are applied here.
-func (s *Store) Owns(did []byte) bool { return s.writers.owns(did) }
+func (s *Store) Owns(did []byte) bool { return s.owner.owns(did) }
 
 func (l *lane) has(part uint8) bool { return part >= l.first && part < l.end }
 
@@ -223,7 +224,7 @@ func (l *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
 	key := l.store.layout.PartKey(format.KeyWriter, l.first)
 	attempts := 0
 	return l.store.kv.Update(ctx, func(tx kv.Txn) error {
-		if err := l.store.writers.check(tx); err != nil {
+		if err := l.store.guard.check(tx); err != nil {
 			return err
 		}
 		if attempts++; attempts > 1 {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
@@ -16,12 +18,11 @@ import (
 // once, and from then on only where it is asked about.
 func TestSetTooLargeToKeep(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{Row: 64, Chunk: 64})})
-	results := map[string]int{}
-	s, err := Open(t.Context(), store, Options{SetCache: 4 << 10})
+	metrics := NewMetrics(prometheus.NewRegistry())
+	s, err := Open(t.Context(), store, Options{SetCache: 4 << 10, Metrics: metrics})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.sets.results = func(result string) { results[result]++ }
 	var b Batch
 	const followers = 20_000
 	for i := range followers {
@@ -59,7 +60,8 @@ func TestSetTooLargeToKeep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if results["load"] > 1 || results["probe"] < asks-1 {
-		t.Errorf("%d asks: %v", asks, results)
+	count := func(result string) float64 { return testutil.ToFloat64(metrics.Sets.WithLabelValues(result)) }
+	if count("load") > 1 || count("probe") < asks-1 {
+		t.Errorf("%d asks: %v loads, %v probes", asks, count("load"), count("probe"))
 	}
 }

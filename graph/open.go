@@ -38,15 +38,13 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if !ok {
 		return nil, errors.New("graph: the store was opened with a Merger that is not the graph's")
 	}
-	s := &Store{kv: store, o: o, merger: merger, sets: newSetCache(o.SetCache)}
-	if o.Metrics != nil {
-		s.sets.results = func(result string) { o.Metrics.Sets.WithLabelValues(result).Inc() }
-	}
+	s := &Store{kv: store, o: o, merger: merger}
 	header, err := s.header(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s.layout = format.Layout{Settings: header.Settings}
+	s.source = s.newSource()
 	if err := s.configure(header.Table); err != nil {
 		return nil, err
 	}
@@ -57,6 +55,24 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("graph: opening: %w", err), s.Close(ctx))
 	}
 	return s, nil
+}
+
+// newSource returns what the snapshots of the store have in common.
+func (s *Store) newSource() *source {
+	var results func(string)
+	if m := s.o.Metrics; m != nil {
+		results = func(result string) { m.Sets.WithLabelValues(result).Inc() }
+	}
+	return newSource(source{
+		Layout: s.layout, Kinds: s.Kinds, Uncompared: s.uncompared,
+		Owns: func(part uint8) bool { return s.owner.ownsPart(part) },
+		Lacks: func() map[string]format.Lack {
+			if added := s.lacking.Load(); added != nil {
+				return *added
+			}
+			return nil
+		},
+	}, s.o.SetCache, results)
 }
 
 // internOptions are the interner's: its slot is the first partition of ours.
@@ -78,17 +94,19 @@ func (s *Store) open(ctx context.Context) error {
 	if s.o.ReadOnly {
 		first, end, err = 0, 0, nil
 	}
+	several := &several{store: s, first: first, end: end}
 	if partitions == 1 {
-		s.writers = &alone{layout: s.layout, ids: s.ids}
+		alone := &alone{layout: s.layout, ids: s.ids}
+		s.owner, s.intake, s.guard, s.hiddenSets = alone, alone, alone, alone
 	} else {
-		s.writers = &several{store: s, first: first, end: end}
+		s.owner, s.intake, s.guard, s.hiddenSets = several, several, several, several
 	}
 	if err != nil {
 		return err
 	}
 	if !s.o.ReadOnly {
-		if w, ok := s.writers.(*several); ok {
-			if w.claim, err = fence.Take(ctx, s.kv, fence.Options{
+		if partitions > 1 {
+			if several.claim, err = fence.Take(ctx, s.kv, fence.Options{
 				First: first, End: end, Owner: s.o.Intern.Owner, Shards: s.o.Intern.Shards, Beat: s.o.Beat, Lost: s.o.Fenced, Logger: s.o.Logger,
 			}); err != nil {
 				return err
@@ -193,7 +211,7 @@ func (s *Store) addKinds(ctx context.Context) error {
 	err := s.kv.Update(ctx, func(tx kv.Txn) error {
 		added = nil
 		clear(noted)
-		if err := s.writers.check(tx); err != nil {
+		if err := s.guard.check(tx); err != nil {
 			return err
 		}
 		h, err := read.Header(tx)
@@ -227,7 +245,7 @@ func (s *Store) addKinds(ctx context.Context) error {
 		if err := setKinds(tx, all); err != nil {
 			return err
 		}
-		s.writers.stopOthers(tx)
+		s.guard.stopOthers(tx)
 		cursors, err := read.Cursors(tx.Snapshot())
 		if err != nil {
 			return err
@@ -283,7 +301,7 @@ func (s *Store) load(r kv.Reader) error {
 		return err
 	}
 	s.secret = slices.Clone(secret)
-	if err := s.writers.load(r); err != nil {
+	if err := s.hiddenSets.load(r); err != nil {
 		return err
 	}
 	for _, l := range s.lanes {

@@ -11,27 +11,27 @@ import (
 
 // snapshot puts a snapshot in place, or a part of one (docs/SEMANTICS.md, The past).
 func (e *events) snapshot(b *Batch, ev *event, as *actorState) {
-	part, out, st := &b.snapshots[ev.seq], &b.outcomes[ev.seq], &as.now
+	part, st := b.Part(ev.seq), &as.now
 	row, root := e.past.rows[as.id], ev.data
 	since := e.past.touched[as.id]
 	switch {
 	case row == nil || row.gone:
-		*out = NotQueued
+		b.SetOutcome(ev.seq, NotQueued)
 		return
 	case st.Has(format.FlagHidden) && st.DeletionSource != 0 && st.AccountSource == st.DeletionSource && st.AccountSeq == st.DeletionSeq:
-		*out = Deleted
+		b.SetOutcome(ev.seq, Deleted)
 		e.past.end(as)
 		as.changed = true
 		return
 	case row.Generation != part.generation, !part.first && row.Placing != ev.rev:
-		*out = Superseded
+		b.SetOutcome(ev.seq, Superseded)
 		return
 	}
 	as.changed = true
 	if part.first {
 		newest, ok := row.accepts(st, since, ev.rev, root)
 		if !ok {
-			*out = Older
+			b.SetOutcome(ev.seq, Older)
 			return
 		}
 		if newest { // what the stream tells up to this rev is in it
@@ -47,7 +47,7 @@ func (e *events) snapshot(b *Batch, ev *event, as *actorState) {
 		}
 		row.Placing, row.changed = ev.rev, true
 	}
-	*out = Placed
+	b.SetOutcome(ev.seq, Placed)
 	e.place(b, ev, as, since)
 	if part.last {
 		st.Flags &^= format.FlagPartial | format.FlagDesync
@@ -82,9 +82,9 @@ func (t *touched) isEmpty() bool { return t == nil || len(t.commits) == 0 }
 // place makes the changes from what is stored to what a part of a snapshot has.
 func (e *events) place(b *Batch, ev *event, as *actorState, since *touched) {
 	stored := e.past.stored[as.id]
-	for i := ev.ops.start; i < ev.ops.end; i++ {
-		o := &b.ops[i]
-		rkey := b.bytes(o.rkey)
+	for i := ev.ops.Start; i < ev.ops.End; i++ {
+		o := b.Op(uint32(i))
+		rkey := b.Bytes(o.rkey)
 		if since.protects(o.kind, rkey, ev.rev) {
 			continue
 		}
@@ -113,7 +113,7 @@ func (e *events) put(as *actorState, c change, o *op, at uint32) {
 	if c.path.Raw == nil {
 		as.now.Top = max(as.now.Top, c.path.TID)
 	}
-	if o.subject.end > o.subject.start {
+	if o.subject.End > o.subject.Start {
 		c.subject = int32(at)
 	}
 	e.changes = append(e.changes, c)
@@ -134,9 +134,9 @@ func (e *events) archived(b *Batch, ev *event, as *actorState) {
 		st.Flags |= format.FlagHasRev | format.FlagNoRoot | format.FlagPartial
 	}
 	since := e.past.touched[as.id]
-	for i := ev.ops.start; i < ev.ops.end; i++ {
-		o := &b.ops[i]
-		rkey := b.bytes(o.rkey)
+	for i := ev.ops.Start; i < ev.ops.End; i++ {
+		o := b.Op(uint32(i))
+		rkey := b.Bytes(o.rkey)
 		if since.protects(o.kind, rkey, ev.rev-1) { // of the same rev is the same
 			continue
 		}
@@ -166,7 +166,7 @@ func (e *events) archivedStatus(b *Batch, ev *event, as *actorState) {
 		return
 	}
 	if st.Has(format.FlagHasRev) && !st.Has(format.FlagNoRoot) {
-		e.past.missed(as, b.bytes(ev.did), "archived_sync")
+		e.past.missed(as, b.Bytes(ev.did), "archived_sync")
 		return
 	}
 	as.changed = true

@@ -90,7 +90,7 @@ func (q *resyncs) read(tx kv.Txn, seg *segment, of *accounts, t *kinds.Table) er
 		return err
 	}
 	for i, p := range seg.events {
-		ev := &seg.batch.events[p.n]
+		ev := seg.batch.Event(int(p.n))
 		if ev.kind != eventSnapshot && ev.kind != eventArchived {
 			continue
 		}
@@ -101,7 +101,7 @@ func (q *resyncs) read(tx kv.Txn, seg *segment, of *accounts, t *kinds.Table) er
 			}
 		}
 		if ev.kind == eventSnapshot && as.known && as.was.LowBucket != format.LowNone {
-			if err := q.readStored(tx, as.id, &seg.batch.snapshots[ev.seq], t); err != nil {
+			if err := q.readStored(tx, as.id, seg.batch.Part(ev.seq), t); err != nil {
 				return err
 			}
 		}
@@ -167,7 +167,7 @@ func (q *resyncs) readTouched(tx kv.Txn, actor dict.ID) error {
 func pathName(k kinds.Kind, rkey []byte) string { return string(byte(k)) + string(rkey) }
 
 // readStored reads the records that lie where a snapshot is put in place.
-func (q *resyncs) readStored(tx kv.Txn, actor dict.ID, part *snapshot, t *kinds.Table) error {
+func (q *resyncs) readStored(tx kv.Txn, actor dict.ID, part *part, t *kinds.Table) error {
 	stored := map[string]storedRecord{}
 	for i := range t.All {
 		k := &t.All[i]
@@ -358,6 +358,19 @@ func (q *resyncs) back(as *actorState, did []byte) {
 // notes reports whether what the stream changes of an account is noted.
 func (q *resyncs) notes(as *actorState) bool {
 	return as.now.Has(format.FlagResync) || q.archiving && as.now.Has(format.FlagPartial)
+}
+
+// noteCommit notes a commit that the stream brought of an account whose changes are noted.
+func (q *resyncs) noteCommit(as *actorState, ev *event, broken bool) {
+	c := touchedCommit{actor: as.id, rev: ev.rev}
+	c.Since, c.Data, c.Broken, c.HasPrev = ev.since, ev.data, broken, ev.flags&hasPrevData != 0
+	c.Prev = ev.prevData
+	q.commits = append(q.commits, c)
+}
+
+// notePath notes a path that such a commit changed. rkey lies in the batch.
+func (q *resyncs) notePath(as *actorState, k kinds.Kind, rkey []byte, rev format.Rev) {
+	q.paths = append(q.paths, touchedPath{as.id, k, rkey, rev})
 }
 
 // follows reports whether what the index has of a repo at now follows from a snapshot: the

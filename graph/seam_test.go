@@ -11,6 +11,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
+	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
@@ -173,11 +174,10 @@ func (m *seam) records() map[string]string {
 	m.t.Helper()
 	have := map[string]string{}
 	err := m.s.kv.View(m.t.Context(), func(r kv.Reader) error {
-		id, err := idOf(r, m.did)
+		id, err := accountID(r, m.did)
 		if err != nil || id == dict.None {
 			return err
 		}
-		sn := &Snapshot{r: r, s: m.s}
 		for _, k := range kinds.All {
 			var ids []dict.ID
 			var names []string
@@ -188,7 +188,7 @@ func (m *seam) records() map[string]string {
 			if err != nil {
 				return err
 			}
-			if err := sn.Strings(k.To.Is, ids, func(i int, s []byte) error { have[names[i]] = string(s); return nil }); err != nil {
+			if err := intern.Strings(r, k.To.Is, ids, func(i int, s []byte) error { have[names[i]] = string(s); return nil }); err != nil {
 				return err
 			}
 		}

@@ -34,7 +34,7 @@ func (s *Snapshot) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 		return t, nil
 	}
 	var err error
-	if t.set, err = read.OpenSet(s.r, s.s.layout, k, subject); err != nil {
+	if t.set, err = read.OpenSet(s.r, s.source.Layout, k, subject); err != nil {
 		return nil, err
 	}
 	t.row, t.removed = idset.FromList(t.set.Members), idset.FromList(t.set.Removed)
@@ -42,7 +42,7 @@ func (s *Snapshot) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 		t.whole = &t.row
 		return t, nil
 	}
-	t.whole = s.s.sets.changed(t)
+	t.whole = s.source.sets.changed(t)
 	return t, nil
 }
 
@@ -50,7 +50,7 @@ func (s *Snapshot) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 // subjects, in no order.
 func (s *Snapshot) ActorCounts(k kinds.Kind, subjects []dict.ID, each func(i int, total uint64) error) error {
 	var whole []int // those whose row is not all of them
-	if s.s.layout.Shared() {
+	if s.source.Layout.Shared() {
 		for i := range subjects {
 			whole = append(whole, i)
 		}
@@ -121,7 +121,7 @@ func (s *Snapshot) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int
 			return err
 		}
 		total := set.Len()
-		if s.s.Kinds().Info(k).To.Is == dict.DID {
+		if s.source.Kinds().Info(k).To.Is == dict.DID {
 			total -= idset.AndLen(s.Hidden(), set)
 		}
 		if err := each(i, total); err != nil {
@@ -145,13 +145,13 @@ func (t *ActorSet) All() (idset.Set, error) {
 	if t.whole != nil {
 		return *t.whole, nil
 	}
-	base, err := t.s.s.sets.base(t)
+	base, err := t.s.source.sets.base(t)
 	if err != nil {
 		return idset.Set{}, err
 	}
 	set := t.over(base)
 	t.whole = &set
-	t.s.s.sets.keep(t, base)
+	t.s.source.sets.keep(t, base)
 	return set, nil
 }
 
@@ -168,7 +168,7 @@ const probeBlocks = 512
 // only the containers that x has members in, unless the set is asked for so
 // often that it is worth keeping.
 func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
-	if t.whole == nil && (x.Len() > idset.ListMax || t.s.s.sets.popular(t)) {
+	if t.whole == nil && (x.Len() > idset.ListMax || t.s.source.sets.popular(t)) {
 		if _, err := t.All(); err != nil {
 			return idset.Set{}, err
 		}
@@ -193,7 +193,7 @@ func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 	for _, b := range blocks {
 		keys.Add(t.set.ContainerKey(b))
 	}
-	t.s.s.sets.count("probe")
+	t.s.source.sets.count("probe")
 	below := make([]uint64, 0, len(ids))
 	err := t.s.r.MultiGet(keys.List(), func(i int, v []byte, ok bool) error {
 		n := 0

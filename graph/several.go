@@ -11,7 +11,6 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
-	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
@@ -41,8 +40,8 @@ func (s *several) begin(ctx context.Context, source string, b *Batch) error {
 	l := s.store.lanes[0]
 	number := l.cursors(source)[0].Number
 	// What is not ours another writer met too.
-	dead := slices.DeleteFunc(slices.Clone(b.dead), func(d format.DeadLetter) bool { return !s.isMine(d) })
-	gaps := b.gaps
+	dead := slices.DeleteFunc(slices.Clone(b.DeadLetters()), func(d format.DeadLetter) bool { return !s.isMine(d) })
+	gaps := b.Gaps()
 	for _, l := range s.store.lanes { // before the gaps are to be seen: one that is not counted is never compared
 		h, changed := l.holesAfter(source, gaps)
 		if !changed {
@@ -86,7 +85,7 @@ func (s *several) beginSource(ctx context.Context, source string, b *Batch) erro
 		rows := l.sources[source]
 		return rows == nil || slices.ContainsFunc(rows, func(c format.CursorRow) bool { return !c.IsCursor() })
 	}
-	if b.first == 0 || !slices.ContainsFunc(s.store.lanes, missing) {
+	if b.First() == 0 || !slices.ContainsFunc(s.store.lanes, missing) {
 		return nil
 	}
 	return s.store.changeCursors(ctx, source, nil, func(l *lane, c *format.CursorRow) {
@@ -95,7 +94,7 @@ func (s *several) beginSource(ctx context.Context, source string, b *Batch) erro
 			c.Live = true
 		}
 		if c.Live {
-			*c = format.CursorRow{Number: c.Number, Seq: b.first - 1}
+			*c = format.CursorRow{Number: c.Number, Seq: b.First() - 1}
 		}
 	})
 }
@@ -104,9 +103,9 @@ func (s *several) beginSource(ctx context.Context, source string, b *Batch) erro
 // partition says has been applied: they are not all as far as each other.
 func (s *several) pick(to []picked, l *lane, source string, b *Batch) []picked {
 	cursors, passed := l.sources[source], int64(0)
-	for i := range b.events {
-		e := &b.events[i]
-		part := s.store.layout.Settings.PartitionOf(b.bytes(e.did))
+	for i := range b.Events() {
+		e := b.Event(int(i))
+		part := s.store.layout.Settings.PartitionOf(b.Bytes(e.did))
 		if !l.has(part) {
 			continue
 		}
@@ -128,18 +127,9 @@ func (s *several) pick(to []picked, l *lane, source string, b *Batch) []picked {
 
 // prepare gives ids to the strings of the events before they are applied, in
 // transactions of their own: other writers may meet the same ones.
-func (s *several) prepare(ctx context.Context, seg *segment, strings *intern.Batch) error {
-	b := seg.batch
-	for _, p := range seg.events {
-		e := &b.events[p.n]
-		strings.Add(dict.DID, b.bytes(e.did))
-		for i := e.ops.start; i < e.ops.end; i++ {
-			if o := &b.ops[i]; o.subject.end > o.subject.start {
-				strings.Add(s.store.Kinds().Info(o.kind).To.Is, b.bytes(o.subject))
-			}
-		}
-	}
-	return s.store.ids.Prepare(ctx, strings, 0)
+func (s *several) prepare(ctx context.Context, seg *segment, w *writer) error {
+	w.addStrings(seg)
+	return w.prepare(ctx, 0)
 }
 
 func (s *several) check(tx kv.Txn) error {
@@ -153,10 +143,6 @@ func (s *several) stopOthers(tx kv.Txn) {
 	tx.DeleteRange(format.ClaimKey(0), format.ClaimKey(s.first))
 	tx.DeleteRange(format.ClaimKey(s.end), format.ClaimKey(dict.MaxPartitions))
 }
-
-func (s *several) notesInWrite() bool { return false }
-
-func (s *several) isAhead(c *format.CursorRow, seq format.Seq) bool { return c.Seq > seq && !c.Future }
 
 // hidden reads the set where another process has changed it since it was read.
 func (s *several) hidden(r kv.Reader) (*roaring64.Bitmap, error) {

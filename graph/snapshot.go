@@ -79,7 +79,7 @@ func (s *Snapshot) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
 	if actor == dict.None || subject == dict.None {
 		return false, nil
 	}
-	return read.HasEdge(s.r, s.s.layout, k, actor, subject)
+	return read.HasEdge(s.r, s.source.Layout, k, actor, subject)
 }
 
 // SomeAccounts returns up to n active accounts that the index has heard of, those that it met
@@ -88,7 +88,7 @@ func (s *Snapshot) SomeAccounts(n int) (ids []dict.ID, err error) {
 	prefix := []byte{format.KeyAccount}
 	keys := 0
 	err = s.r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
-		err := s.s.layout.EachState(k, v, func(id dict.ID, _ format.RepoState) error {
+		err := s.source.Layout.EachState(k, v, func(id dict.ID, _ format.RepoState) error {
 			if len(ids) < n && !s.IsHidden(id) {
 				ids = append(ids, id)
 			}

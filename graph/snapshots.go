@@ -24,15 +24,15 @@ type RepoSnapshot struct {
 	First, Last bool
 }
 
-// snapshot is what a RepoSnapshot says besides its event.
-type snapshot struct {
+// A part is what a RepoSnapshot says besides its event.
+type part struct {
 	generation  uint64
 	from, to    string
 	first, last bool
 }
 
 // holds reports whether a path lies in the part.
-func (n *snapshot) holds(path []byte) bool {
+func (n *part) holds(path []byte) bool {
 	return string(path) >= n.from && (n.to == "" || string(path) < n.to)
 }
 
@@ -67,7 +67,7 @@ func (o Outcome) String() string {
 func (b *Batch) AddSnapshot(s *RepoSnapshot) int {
 	n := len(b.snapshots)
 	b.add(format.Seq(n), eventSnapshot, &Commit{DID: s.DID, Rev: s.Rev, Data: s.Data})
-	b.snapshots = append(b.snapshots, snapshot{s.Generation, s.From, s.To, s.First, s.Last})
+	b.snapshots = append(b.snapshots, part{s.Generation, s.From, s.To, s.First, s.Last})
 	b.outcomes = append(b.outcomes, NotQueued)
 	return n
 }
@@ -114,7 +114,7 @@ func (b *Batch) AddArchived(seq format.Seq, did, rev []byte) {
 	b.archived = true
 	c := Commit{DID: did, Rev: rev}
 	n := len(b.events) - 1
-	shared := n >= 0 && bytes.Equal(b.bytes(b.events[n].did), did) // rows of an account come one after another
+	shared := n >= 0 && bytes.Equal(b.Bytes(b.events[n].did), did) // rows of an account come one after another
 	if shared {
 		c.DID = nil
 	}

@@ -70,18 +70,21 @@ type Options struct {
 // A Store is the graph. Its methods may be called from any goroutine; those that write
 // wait for each other.
 type Store struct {
-	kv      kv.Store
-	o       Options
-	layout  format.Layout
-	merger  *Merger
-	sets    *setCache
-	ids     intern.Interner
-	writers writers
-	lanes   []*lane // one, but in a store of several partitions; none if it is read only
-	secret  []byte
-	made    bool // by this Open
-	kinds   atomic.Pointer[kinds.Table]
-	lacking atomic.Pointer[map[string]format.Lack] // kinds of which something may be lacking, as of the opening
+	kv         kv.Store
+	o          Options
+	layout     format.Layout
+	merger     *Merger
+	source     *source
+	ids        intern.Interner
+	owner      owner
+	intake     intake
+	guard      guard
+	hiddenSets hiddenSets
+	lanes      []*lane // one, but in a store of several partitions; none if it is read only
+	secret     []byte
+	made       bool // by this Open
+	kinds      atomic.Pointer[kinds.Table]
+	lacking    atomic.Pointer[map[string]format.Lack] // kinds of which something may be lacking, as of the opening
 
 	writing sync.Mutex // guards lanes and watcher
 	watcher Watcher    // nil: there is none
@@ -111,7 +114,7 @@ func (s *Store) Close(ctx context.Context) error {
 	if errors.Is(err, kv.ErrDiskFull) { // it was said, and the next writer finds it out
 		err = nil
 	}
-	return errors.Join(err, s.writers.close(ctx))
+	return errors.Join(err, s.guard.close(ctx))
 }
 
 // Engine names the engine below.
@@ -131,6 +134,9 @@ func (s *Store) Events() (applied, replayed int64) {
 
 // Kinds returns what is indexed.
 func (s *Store) Kinds() *kinds.Table { return s.kinds.Load() }
+
+// shared reports whether several processes may write the store.
+func (s *Store) shared() bool { return s.layout.Shared() }
 
 // Alone reports whether this process writes all of the store: what it knows of the accounts
 // is all that is known.

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -15,9 +14,6 @@ type Change struct {
 	Kind           kinds.Kind
 	Actor, Subject dict.ID
 }
-
-// A ListChange is an account that a write may have put on a list, or taken off it.
-type ListChange struct{ List, Member dict.ID }
 
 // A Watcher hears what is committed by this process. It is called while nothing else is
 // written, and must not call the Store. The slices are valid only during the call.
@@ -66,9 +62,9 @@ func (s *Store) Hold(ctx context.Context, charge func(cost int) error) (sn *Snap
 }
 
 // tell tells the watcher what a write came to.
-func (l *lane) tell(changes []change, sets []setChange, hidden map[dict.ID]bool) {
+func (l *lane) tell(lists []ListChange, sets []setChange, hidden map[dict.ID]bool) {
 	to := l.store.watcher
-	if to == nil || len(changes) == 0 && len(sets) == 0 && len(hidden) == 0 {
+	if to == nil || len(lists) == 0 && len(sets) == 0 && len(hidden) == 0 {
 		return
 	}
 	l.told = l.told[:0]
@@ -76,33 +72,5 @@ func (l *lane) tell(changes []change, sets []setChange, hidden map[dict.ID]bool)
 		c := &sets[i]
 		l.told = append(l.told, Change{c.kind, c.member, c.subject})
 	}
-	to.Changed(l.told, listChanges(changes), slices.Collect(maps.Keys(hidden)))
-}
-
-// listChanges returns what changes to records do to lists: each record names an account and
-// a list, before and after. The changes ascend by kind, actor and path.
-func listChanges(changes []change) (all []ListChange) {
-	of := func(k kinds.Kind) []change {
-		from, _ := slices.BinarySearchFunc(changes, k, func(c change, k kinds.Kind) int { return cmp.Compare(c.kind, k) })
-		to, _ := slices.BinarySearchFunc(changes, k+1, func(c change, k kinds.Kind) int { return cmp.Compare(c.kind, k) })
-		return changes[from:to]
-	}
-	members, lists := of(kinds.ListMember), of(kinds.ListItem)
-	for i := range members {
-		m := members[i]
-		m.kind = kinds.ListItem
-		n, found := slices.BinarySearchFunc(lists, m, func(x, y change) int { return compareChanges(&x, &y) })
-		if !found {
-			continue
-		}
-		for _, list := range []dict.ID{lists[n].old, lists[n].new} {
-			for _, member := range []dict.ID{m.old, m.new} {
-				c := ListChange{list, member}
-				if list != dict.None && member != dict.None && (len(all) == 0 || all[len(all)-1] != c) {
-					all = append(all, c)
-				}
-			}
-		}
-	}
-	return all
+	to.Changed(l.told, lists, slices.Collect(maps.Keys(hidden)))
 }

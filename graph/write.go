@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"context"
 	"encoding/binary"
 	"time"
 
@@ -21,7 +22,7 @@ type writer struct {
 	layout  format.Layout
 	merger  *Merger
 	ids     intern.Interner
-	writers writers
+	shared  bool         // several processes write the store
 	strings intern.Batch // the strings of the write
 	kinds   func() *kinds.Table
 
@@ -32,9 +33,17 @@ type writer struct {
 	edges    edges
 	records  records
 	notes    *notes
-	lane     *lane
+	holes    holeKeeper
 
 	timing Timing
+}
+
+// A holeKeeper knows the holes of the stream that its writer has met.
+type holeKeeper interface {
+	// holesAfter returns the holes after gaps of a source, and whether there is a new one.
+	holesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool)
+	// writeHoles writes them, as part of a write.
+	writeHoles(tx kv.Txn, h format.Holes) error
 }
 
 // outcome is what an attempt came to, kept until it is known to be committed.
@@ -44,6 +53,14 @@ type outcome struct {
 	cursors       []format.CursorRow
 	noted         uint32        // under which number the notes of the batch were written; 0: they were not
 	holes         *format.Holes // if the batch has one
+
+	replays        int                 // events that had been applied before
+	hidden         map[dict.ID]bool    // changes of the hidden set
+	erasing        []dict.ID           // accounts that were deleted
+	sets           []setChange         // by set, then member; valid until the next attempt
+	added, removed *[kinds.Max + 1]int // members that sets gained and lost, by kind
+
+	timing Timing // since the writer began, the time of failed attempts included
 }
 
 // Timing says where the time of Apply went, since the store was opened.
@@ -85,11 +102,11 @@ func (w *writer) attempt(tx kv.Txn, seg *segment, before format.Counts) (out out
 		return out, err
 	}
 	clock.lap(&w.timing.Graph)
-	w.events.subjects(seg.batch, &w.strings, w.kinds())
+	w.events.changes.addSubjects(seg.batch, &w.strings, w.kinds())
 	if err := w.resolve(tx, &out.totals); err != nil {
 		return out, err
 	}
-	w.events.resolved(&w.strings)
+	w.events.changes.takeSubjects(&w.strings)
 	clock.lap(&w.timing.Intern)
 	if err := w.previous.read(tx, w.events.changes, &w.accounts); err != nil {
 		return out, err
@@ -111,20 +128,23 @@ func (w *writer) attempt(tx kv.Txn, seg *segment, before format.Counts) (out out
 	for _, id := range w.events.erasing {
 		tx.Set(format.EraseKey(id), nil)
 	}
-	if seg.whole && w.writers.notesInWrite() {
-		if out.noted, err = w.notes.write(tx, seg.source, seg.cursors[0].Number, seg.batch.dead, seg.batch.gaps); err != nil {
+	if seg.whole && !w.shared {
+		if out.noted, err = w.notes.write(tx, seg.source, seg.cursors[0].Number, seg.batch.DeadLetters(), seg.batch.Gaps()); err != nil {
 			return out, err
 		}
-		if h, changed := w.lane.holesAfter(seg.source, seg.batch.gaps); changed {
+		if h, changed := w.holes.holesAfter(seg.source, seg.batch.Gaps()); changed {
 			out.holes = &h
-			if err := w.lane.writeHoles(tx, h); err != nil {
+			if err := w.holes.writeHoles(tx, h); err != nil {
 				return out, err
 			}
 		}
 	}
+	out.replays, out.hidden, out.erasing = w.events.replays, w.events.hidden, w.events.erasing
+	out.sets, out.added, out.removed = w.edges.sets, &w.edges.addedOf, &w.edges.removedOf
 	w.writeCursors(tx, seg, &out)
 	err = w.writeTotals(tx, seg.first, &out)
 	clock.lap(&w.timing.Commit)
+	out.timing = w.timing
 	return out, err
 }
 
@@ -141,19 +161,19 @@ func (w *writer) resolve(tx kv.Txn, totals *format.Counts) error {
 
 // writeCursors writes how far the source is applied with the segment.
 func (w *writer) writeCursors(tx kv.Txn, seg *segment, out *outcome) {
-	if seg.batch.last == 0 {
+	if seg.batch.Last() == 0 {
 		out.cursors = nil // it has no cursor still, or the one that it had
 		return
 	}
 	seq := seg.last()
 	for i := range out.cursors {
 		c := &out.cursors[i]
-		if w.writers.isAhead(c, seq) {
-			continue
+		if w.shared && c.Seq > seq && !c.Future {
+			continue // this partition is ahead of the others, and stays where it is
 		}
 		c.Live = false
 		if c.Seq = seq; seg.whole {
-			c.Time, c.Future, c.Exact = seg.batch.Time(), false, seg.batch.exact
+			c.Time, c.Future, c.Exact = seg.batch.Time(), false, seg.batch.Exact()
 		} else {
 			c.Exact = false
 		}
@@ -185,6 +205,44 @@ func (w *writer) writeTotals(tx kv.Txn, first uint8, out *outcome) error {
 		tx.Merge(w.layout.AppendMemberKey(nil, kinds.Hidden, 0, id), row)
 	}
 	return nil
+}
+
+// queued returns the repos that the committed write has queued.
+func (w *writer) queued() []Queued { return w.resyncs.queued() }
+
+// lists returns what the committed write may have changed of lists.
+func (w *writer) lists() []ListChange { return listChanges(w.events.changes) }
+
+// setModes says what is done about what is missing.
+func (w *writer) setModes(m modes) { w.resyncs.modes = m }
+
+// abandon lets go of what an attempt took that will not be repeated as it was.
+func (w *writer) abandon() { w.ids.Abandon(&w.strings) }
+
+// begin makes ready for a segment.
+func (w *writer) begin() {
+	w.strings.Reset()
+	w.timing = Timing{}
+}
+
+// Prepare makes sure that so many new strings can get ids, besides those that were added
+// with AddStrings, which have theirs then.
+func (w *writer) prepare(ctx context.Context, need int) error {
+	return w.ids.Prepare(ctx, &w.strings, need)
+}
+
+// addStrings adds the strings of a segment.
+func (w *writer) addStrings(seg *segment) {
+	b := seg.batch
+	for _, p := range seg.events {
+		e := b.Event(int(p.n))
+		w.strings.Add(dict.DID, b.Bytes(e.did))
+		for i := e.ops.Start; i < e.ops.End; i++ {
+			if o := b.Op(i); !o.subject.IsEmpty() {
+				w.strings.Add(w.kinds().Info(o.kind).To.Is, b.Bytes(o.subject))
+			}
+		}
+	}
 }
 
 // committed takes over that the write is committed.

@@ -13,50 +13,46 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// writers is what a store that this process writes alone, and one that several write,
-// each its partitions, do differently. alone is the first, several the second.
-type writers interface {
+// A store that one process writes (alone) and one that several processes write, each its
+// share of the partitions (several), differ in the four things below. Open makes all four.
+
+// owner says which accounts are written here.
+type owner interface {
 	// owns reports whether the events of an account are applied here.
 	owns(did []byte) bool
-
-	// ownsPart is owns of the accounts of a partition.
+	// ownsPart is owns for the accounts of a partition.
 	ownsPart(part uint8) bool
+}
 
+// intake takes batches in.
+type intake interface {
 	// begin is called before anything of a batch is applied.
 	begin(ctx context.Context, source string, b *Batch) error
-
-	// pick appends the events of the batch that are the lane's, and have not been
+	// pick appends to to the events of the batch that belong to the lane and have not been
 	// applied.
 	pick(to []picked, l *lane, source string, b *Batch) []picked
+	// prepare makes sure, before the write, that the strings of a segment can get ids.
+	prepare(ctx context.Context, seg *segment, w *writer) error
+}
 
-	// prepare makes ready, before the write, that the strings of a segment can be
-	// given ids.
-	prepare(ctx context.Context, seg *segment, strings *intern.Batch) error
-
-	// check makes sure, as part of a write, that this process may write.
+// guard keeps processes from writing the same partitions.
+type guard interface {
+	// check fails a write if this process may not write.
 	check(tx kv.Txn) error
-
-	// stopOthers has the other writers of the store stop, as part of a write.
+	// stopOthers makes the store's other writers stop, as part of a write.
 	stopOthers(tx kv.Txn)
-
-	// notesInWrite reports whether the notes of a batch are written with its events.
-	notesInWrite() bool
-
-	// isAhead reports whether a partition is ahead of the others, whose write moves
-	// the cursor to seq: then it stays where it is.
-	isAhead(c *format.CursorRow, seq format.Seq) bool
-
-	// hidden returns the hidden set of the state that r reads.
-	hidden(r kv.Reader) (*roaring64.Bitmap, error)
-
-	// hiddenChanged tells of a committed change of the hidden set.
-	hiddenChanged(version uint64, changes map[dict.ID]bool)
-
-	// load reads what is kept in memory.
-	load(r kv.Reader) error
-
-	// close gives up what open took.
+	// close gives up what Open took.
 	close(ctx context.Context) error
+}
+
+// hiddenSets knows the set of hidden accounts.
+type hiddenSets interface {
+	// load reads the set into memory.
+	load(r kv.Reader) error
+	// hidden returns the set in the state that r reads.
+	hidden(r kv.Reader) (*roaring64.Bitmap, error)
+	// hiddenChanged takes over a committed change of the set.
+	hiddenChanged(version uint64, changes map[dict.ID]bool)
 }
 
 // alone is for a store that one process writes: it has one partition and one lane.
@@ -73,28 +69,19 @@ func (a *alone) ownsPart(uint8) bool { return true }
 func (a *alone) begin(context.Context, string, *Batch) error { return nil }
 
 func (a *alone) pick(to []picked, _ *lane, _ string, b *Batch) []picked {
-	for i := range b.events {
+	for i := range b.Events() {
 		to = append(to, picked{n: int32(i)})
 	}
 	return to
 }
 
-func (a *alone) prepare(ctx context.Context, seg *segment, strings *intern.Batch) error {
-	need := 0
-	for _, p := range seg.events {
-		ops := seg.batch.events[p.n].ops
-		need += 1 + int(ops.end-ops.start)
-	}
-	return a.ids.Prepare(ctx, strings, need)
+func (a *alone) prepare(ctx context.Context, seg *segment, w *writer) error {
+	return w.prepare(ctx, seg.mostStrings())
 }
 
 func (a *alone) check(kv.Txn) error { return nil }
 
 func (a *alone) stopOthers(kv.Txn) {}
-
-func (a *alone) notesInWrite() bool { return true }
-
-func (a *alone) isAhead(*format.CursorRow, format.Seq) bool { return false }
 
 // hidden returns the set that the writer keeps, where its version is the same, which is
 // nearly always.

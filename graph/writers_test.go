@@ -14,15 +14,15 @@ import (
 func TestCursorsAhead(t *testing.T) {
 	rows := []format.CursorRow{{Number: 1, Seq: 10}, {Number: 1, Seq: 900}, {Number: 1, Seq: 900, Future: true}}
 	for _, c := range []struct {
-		writers writers
-		want    [3]format.Seq
+		shared bool
+		want   [3]format.Seq
 	}{
-		{&several{}, [3]format.Seq{50, 900, 50}},
-		{&alone{}, [3]format.Seq{50, 50, 50}}, // it has one partition: nothing can be ahead
+		{true, [3]format.Seq{50, 900, 50}},
+		{false, [3]format.Seq{50, 50, 50}}, // it has one partition: nothing can be ahead
 	} {
 		store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
 		layout := format.Layout{Settings: dict.Settings{Partitions: 3}}
-		w := writer{layout: layout, writers: c.writers}
+		w := writer{layout: layout, shared: c.shared}
 		seg := &segment{source: "relay", batch: &Batch{last: 50}, whole: true}
 		err := store.Update(t.Context(), func(tx kv.Txn) error {
 			out := outcome{cursors: append([]format.CursorRow(nil), rows...)}
@@ -46,7 +46,7 @@ func TestCursorsAhead(t *testing.T) {
 					return err
 				}
 				if row.Seq != want {
-					t.Errorf("%T: partition %d is at %d, want %d", c.writers, i, row.Seq, want)
+					t.Errorf("shared %t: partition %d is at %d, want %d", c.shared, i, row.Seq, want)
 				}
 			}
 			return nil

@@ -1,0 +1,86 @@
+package graph
+
+import (
+	"time"
+
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+)
+
+// Lacking returns the kinds of which something is lacking so, and since when they are
+// indexed; nil if there are none.
+func (s *Snapshot) Lacking() (map[kinds.Kind]time.Time, error) {
+	added := s.source.Lacks()
+	if len(added) == 0 {
+		return nil, nil
+	}
+	swept, err := s.swept()
+	if err != nil {
+		return nil, err
+	}
+	lacking := map[kinds.Kind]time.Time{}
+	for name, lack := range added {
+		if k := s.source.Kinds().ByName(name); k != nil && swept < lack.Sweep {
+			lacking[k.Kind] = lack.At
+		}
+	}
+	return lacking, nil
+}
+
+// swept returns the number of the last sweep that all writers have ended.
+func (s *Snapshot) swept() (swept uint64, err error) {
+	end := uint8(0) // up to which partition that is known
+	err = kv.ScanPrefix(s.r, format.KeyBackfill, func(k, v []byte) error {
+		b, err := format.DecodeBackfill(v)
+		first := uint8(0)
+		if s.source.Layout.Shared() {
+			first = k[len(k)-1]
+		}
+		if first == 0 || b.Swept < swept {
+			swept = b.Swept
+		}
+		if first <= end {
+			end = max(end, b.End)
+		}
+		return err
+	})
+	if end < s.source.Layout.Settings.Partitions {
+		swept = 0 // a writer has ended none
+	}
+	return swept, err
+}
+
+// EachAccount calls each for the accounts that have a repo, of those written here, from one
+// on, in the order of their ids, until it returns false.
+func (s *Snapshot) EachAccount(from dict.ID, each func(id dict.ID, st *format.RepoState) (more bool)) error {
+	l := s.source.Layout
+	var failed error
+	lo := l.AccountKey(nil, from&^l.AccountMask())
+	err := s.r.Scan(lo, []byte{format.KeyAccount + 1}, false, func(k, v []byte) (bool, error) {
+		going := true
+		failed = l.EachState(k, v, func(id dict.ID, st format.RepoState) error {
+			if going && id >= from && st.Has(format.FlagHasRev) && s.source.Owns(l.Settings.PartitionOfID(id)) {
+				going = each(id, &st)
+			}
+			return nil
+		})
+		return going, failed
+	})
+	return err
+}
+
+// Uncompared reports whether the stream had a hole after which the repos have not been
+// compared with the relay's list, of any writer.
+func (s *Snapshot) Uncompared() (uncompared bool, err error) {
+	if uncompared, known := s.source.Uncompared(); known {
+		return uncompared, nil
+	}
+	err = kv.ScanPrefix(s.r, format.KeyHoles, func(_, v []byte) error {
+		h, err := format.DecodeHoles(v)
+		uncompared = uncompared || h.Uncompared()
+		return err
+	})
+	return uncompared, err
+}

@@ -1,0 +1,40 @@
+package graph
+
+import (
+	"cmp"
+	"slices"
+
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+)
+
+// A ListChange is an account that a write may have put on a list, or taken off it.
+type ListChange struct{ List, Member dict.ID }
+
+// listChanges returns what changes to records do to lists: each record names an account and
+// a list, before and after. The changes ascend by kind, actor and path.
+func listChanges(changes []change) (all []ListChange) {
+	of := func(k kinds.Kind) []change {
+		from, _ := slices.BinarySearchFunc(changes, k, func(c change, k kinds.Kind) int { return cmp.Compare(c.kind, k) })
+		to, _ := slices.BinarySearchFunc(changes, k+1, func(c change, k kinds.Kind) int { return cmp.Compare(c.kind, k) })
+		return changes[from:to]
+	}
+	members, lists := of(kinds.ListMember), of(kinds.ListItem)
+	for i := range members {
+		m := members[i]
+		m.kind = kinds.ListItem
+		n, found := slices.BinarySearchFunc(lists, m, func(x, y change) int { return compareChanges(&x, &y) })
+		if !found {
+			continue
+		}
+		for _, list := range []dict.ID{lists[n].old, lists[n].new} {
+			for _, member := range []dict.ID{m.old, m.new} {
+				c := ListChange{list, member}
+				if list != dict.None && member != dict.None && (len(all) == 0 || all[len(all)-1] != c) {
+					all = append(all, c)
+				}
+			}
+		}
+	}
+	return all
+}
