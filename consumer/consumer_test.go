@@ -73,7 +73,7 @@ func run(t *testing.T, g *graph.Store, o consumer.Options, frames ...[]byte) {
 
 func follows(t *testing.T, g *graph.Store) (n int64) {
 	t.Helper()
-	err := g.View(t.Context(), func(s *graph.Snapshot) error {
+	err := g.View(t.Context(), func(s *graph.View) error {
 		c, err := s.Counts()
 		n = c.Records["follow"]
 		return err
@@ -291,7 +291,7 @@ func TestSpaceSubject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.View(t.Context(), func(s *graph.Snapshot) error {
+	if err := g.View(t.Context(), func(s *graph.View) error {
 		c, err := s.Counts()
 		if c.Records["like"] != 1 || c.Strings["uri"] != 0 || c.Desynchronized != 0 {
 			t.Errorf("%+v", c)

@@ -67,7 +67,7 @@ func TestNeighboursAreKept(t *testing.T) {
 		if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.View(t.Context(), func(sn *Snapshot) error {
+		if err := s.View(t.Context(), func(sn *View) error {
 			c, err := sn.Counts()
 			if want := int64(accounts * (round + 1)); c.Accounts != accounts || c.Desynchronized != 0 || c.Records["follow"] != want {
 				t.Errorf("round %d: %+v, want %d records", round, c, want)

@@ -76,7 +76,7 @@ func TestAddEdge(t *testing.T) {
 		}
 		// Put the members there, as spills would have.
 		var star dict.ID
-		err = s.View(t.Context(), func(sn *Snapshot) error {
+		err = s.View(t.Context(), func(sn *View) error {
 			var sb intern.Batch
 			i := sb.Add(dict.DID, []byte("did:plc:star"))
 			err := sn.Lookup(&sb)

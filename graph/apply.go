@@ -107,7 +107,7 @@ func (l *lane) applySegment(ctx context.Context, seg *segment) error {
 		}
 		start := time.Now()
 		var end time.Time
-		var out outcome
+		var out result
 		err := l.update(ctx, func(tx kv.Txn) (err error) {
 			seg.cursors = l.cursors(seg.source)
 			out, err = w.attempt(tx, seg, l.counts)
@@ -136,7 +136,7 @@ func (l *lane) applySegment(ctx context.Context, seg *segment) error {
 }
 
 // committed takes over what the write came to.
-func (l *lane) committed(w *writer, seg *segment, out *outcome) {
+func (l *lane) committed(w *writer, seg *segment, out *result) {
 	w.committed()
 	l.store.told.Lock()
 	l.timing.add(out.timing)

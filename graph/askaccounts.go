@@ -11,7 +11,7 @@ import (
 
 // Account returns the state of an account, and its row in the queue of resyncs if it has
 // one.
-func (s *Snapshot) Account(did string) (st format.RepoState, known bool, row *format.Resync, err error) {
+func (s *View) Account(did string) (st format.RepoState, known bool, row *format.Resync, err error) {
 	id, err := accountID(s.r, did)
 	if err != nil || id == dict.None {
 		return st, false, nil, err
@@ -20,7 +20,7 @@ func (s *Snapshot) Account(did string) (st format.RepoState, known bool, row *fo
 }
 
 // AccountAndQueue is Account of an id.
-func (s *Snapshot) AccountAndQueue(id dict.ID) (st format.RepoState, known bool, row *format.Resync, err error) {
+func (s *View) AccountAndQueue(id dict.ID) (st format.RepoState, known bool, row *format.Resync, err error) {
 	if st, known, err = read.FindAccount(s.r, s.source.Layout, id); err != nil || !st.Has(format.FlagResync) {
 		return st, known, nil, err
 	}
@@ -33,12 +33,12 @@ func (s *Snapshot) AccountAndQueue(id dict.ID) (st format.RepoState, known bool,
 }
 
 // AccountOf returns the state of the account with an id.
-func (s *Snapshot) AccountOf(id dict.ID) (st format.RepoState, known bool, err error) {
+func (s *View) AccountOf(id dict.ID) (st format.RepoState, known bool, err error) {
 	return read.FindAccount(s.r, s.source.Layout, id)
 }
 
 // RecordCount counts the records of an account, of a kind.
-func (s *Snapshot) RecordCount(k kinds.Kind, actor dict.ID) (n int64, err error) {
+func (s *View) RecordCount(k kinds.Kind, actor dict.ID) (n int64, err error) {
 	if actor == dict.None {
 		return 0, nil
 	}
@@ -47,10 +47,10 @@ func (s *Snapshot) RecordCount(k kinds.Kind, actor dict.ID) (n int64, err error)
 }
 
 // Gaps returns the gaps.
-func (s *Snapshot) Gaps() ([]format.Gap, error) { return read.Gaps(s.r) }
+func (s *View) Gaps() ([]format.Gap, error) { return read.Gaps(s.r) }
 
 // Resyncs calls each for the repos that are queued to be fetched whole.
-func (s *Snapshot) Resyncs(each func(did string, row format.Resync) error) error {
+func (s *View) Resyncs(each func(did string, row format.Resync) error) error {
 	var ids []dict.ID
 	var rows []format.Resync
 	flush := func() error {
@@ -82,7 +82,7 @@ func (s *Snapshot) Resyncs(each func(did string, row format.Resync) error) error
 // Missing calls each for the repos that something is known to be missing of and that are
 // not queued: the desynchronized ones, and if partial is set those whose past was not
 // seen.
-func (s *Snapshot) Missing(partial bool, each func(did string) error) error {
+func (s *View) Missing(partial bool, each func(did string) error) error {
 	wanted := format.FlagDesync
 	if partial {
 		wanted |= format.FlagPartial

@@ -11,7 +11,7 @@ import (
 
 // Lacking returns the kinds of which something is lacking so, and since when they are
 // indexed; nil if there are none.
-func (s *Snapshot) Lacking() (map[kinds.Kind]time.Time, error) {
+func (s *View) Lacking() (map[kinds.Kind]time.Time, error) {
 	added := s.source.Lacks()
 	if len(added) == 0 {
 		return nil, nil
@@ -30,7 +30,7 @@ func (s *Snapshot) Lacking() (map[kinds.Kind]time.Time, error) {
 }
 
 // swept returns the number of the last sweep that all writers have ended.
-func (s *Snapshot) swept() (swept uint64, err error) {
+func (s *View) swept() (swept uint64, err error) {
 	end := uint8(0) // up to which partition that is known
 	err = kv.ScanPrefix(s.r, format.KeyBackfill, func(k, v []byte) error {
 		b, err := format.DecodeBackfill(v)
@@ -54,7 +54,7 @@ func (s *Snapshot) swept() (swept uint64, err error) {
 
 // EachAccount calls each for the accounts that have a repo, of those written here, from one
 // on, in the order of their ids, until it returns false.
-func (s *Snapshot) EachAccount(from dict.ID, each func(id dict.ID, st *format.RepoState) (more bool)) error {
+func (s *View) EachAccount(from dict.ID, each func(id dict.ID, st *format.RepoState) (more bool)) error {
 	l := s.source.Layout
 	var failed error
 	lo := l.AccountKey(nil, from&^l.AccountMask())
@@ -73,7 +73,7 @@ func (s *Snapshot) EachAccount(from dict.ID, each func(id dict.ID, st *format.Re
 
 // Uncompared reports whether the stream had a hole after which the repos have not been
 // compared with the relay's list, of any writer.
-func (s *Snapshot) Uncompared() (uncompared bool, err error) {
+func (s *View) Uncompared() (uncompared bool, err error) {
 	if uncompared, known := s.source.Uncompared(); known {
 		return uncompared, nil
 	}

@@ -152,7 +152,7 @@ func (s *Store) EndArchive(ctx context.Context) (doubtful []string, err error) {
 			}
 		}
 	}
-	err = s.View(ctx, func(sn *Snapshot) error {
+	err = s.View(ctx, func(sn *View) error {
 		return sn.Strings(dict.DID, ids, func(_ int, did []byte) error { doubtful = append(doubtful, string(did)); return nil })
 	})
 	return doubtful, err

@@ -74,13 +74,13 @@ const (
 	hasSince
 	hasData
 	hasPrevData
-	hasState // of an import: it has the account's state
-	fresh    // of an import: the store was empty
-	damaged  // could not be read whole, or tooBig: the repo is desynchronized
-	otherRev // the rev is the commit block's, the message said another
-	active   // of an account
-	deleted  // of an account
-	synced   // of an archived status: it is a #sync
+	hasState  // of an import: it has the account's state
+	fresh     // of an import: the store was empty
+	isDamaged // could not be read whole, or tooBig: the repo is desynchronized
+	otherRev  // the rev is the commit block's, the message said another
+	active    // of an account
+	isDeleted // of an account
+	isSync    // of an archived status: it is a #sync
 )
 
 type op struct {
@@ -191,7 +191,7 @@ func (b *Batch) add(seq format.Seq, kind eventType, c *Commit) *event {
 		e.flags |= otherRev
 	}
 	if c.TooBig || e.flags&hasRev == 0 || e.flags&hasData == 0 {
-		e.flags |= damaged
+		e.flags |= isDamaged
 	}
 	return e
 }
@@ -211,7 +211,7 @@ func (b *Batch) AddAccount(seq format.Seq, did []byte, isActive, erase bool) {
 	if isActive {
 		e.flags = active
 	} else if erase {
-		e.flags = deleted
+		e.flags = isDeleted
 	}
 }
 
@@ -336,7 +336,7 @@ func (b *Batch) Describe() (lines []string) {
 		e := &b.events[i]
 		switch e.kind {
 		case eventAccount:
-			lines = append(lines, fmt.Sprintf("%d account %s active=%t deleted=%t", e.seq, b.Bytes(e.did), e.flags&active != 0, e.flags&deleted != 0))
+			lines = append(lines, fmt.Sprintf("%d account %s active=%t deleted=%t", e.seq, b.Bytes(e.did), e.flags&active != 0, e.flags&isDeleted != 0))
 			continue
 		case eventSync:
 			lines = append(lines, fmt.Sprintf("%d sync %s %s %x", e.seq, b.Bytes(e.did), e.rev, e.data))
@@ -356,7 +356,7 @@ func (b *Batch) Describe() (lines []string) {
 		if e.flags&hasPrevData != 0 {
 			line += fmt.Sprintf(" prevData=%x", e.prevData)
 		}
-		if e.flags&damaged != 0 {
+		if e.flags&isDamaged != 0 {
 			line += " damaged"
 		}
 		lines = append(lines, line)

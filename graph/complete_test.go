@@ -420,7 +420,7 @@ func (n *net) redeliver() {
 
 func (n *net) account(a int) (st format.RepoState, row *format.Resync) {
 	n.t.Helper()
-	if err := n.s.View(n.t.Context(), func(sn *graph.Snapshot) (err error) { st, _, row, err = sn.Account(n.accounts[a].did); return err }); err != nil {
+	if err := n.s.View(n.t.Context(), func(sn *graph.View) (err error) { st, _, row, err = sn.Account(n.accounts[a].did); return err }); err != nil {
 		n.t.Fatal(err)
 	}
 	return st, row
@@ -470,7 +470,7 @@ func (n *net) place(i int) {
 	f := n.fetches[i]
 	acc := n.accounts[f.account]
 	st := &acc.states[f.state]
-	sn := graph.RepoSnapshot{
+	sn := graph.Snapshot{
 		DID: []byte(acc.did), Rev: netTID(st.rev), Data: st.root[:], Generation: f.generation,
 		From: f.bounds[f.next], To: f.bounds[f.next+1], First: f.next == 0, Last: f.next == len(f.bounds)-2,
 	}
@@ -621,7 +621,7 @@ func (n *net) sweep() {
 		return
 	}
 	var b graph.Batch
-	if err := n.s.View(n.t.Context(), func(sn *graph.Snapshot) error {
+	if err := n.s.View(n.t.Context(), func(sn *graph.View) error {
 		var ids []dict.ID
 		if err := sn.EachAccount(0, func(id dict.ID, _ *format.RepoState) bool { ids = append(ids, id); return true }); err != nil {
 			return err
@@ -743,7 +743,7 @@ func (n *net) check() {
 		return
 	}
 	var lacking map[kinds.Kind]time.Time
-	if err := n.s.View(n.t.Context(), func(sn *graph.Snapshot) (err error) { lacking, err = sn.Lacking(); return err }); err != nil {
+	if err := n.s.View(n.t.Context(), func(sn *graph.View) (err error) { lacking, err = sn.Lacking(); return err }); err != nil {
 		n.t.Fatal(err)
 	}
 	for a, acc := range n.accounts {

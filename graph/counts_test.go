@@ -38,7 +38,7 @@ func TestActorCounts(t *testing.T) {
 			names.Add(dict.DID, subject(i))
 		}
 		told := 0
-		err := s.View(t.Context(), func(sn *graph.Snapshot) error {
+		err := s.View(t.Context(), func(sn *graph.View) error {
 			if err := sn.Lookup(&names); err != nil {
 				return err
 			}

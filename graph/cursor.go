@@ -138,7 +138,7 @@ func (s *Store) changeCursors(ctx context.Context, source string, gap *format.Ga
 	var holes []format.Holes
 	if gap != nil && isHole(gap) {
 		for _, l := range s.lanes {
-			h, _ := l.holesAfter(source, []format.Gap{*gap})
+			h, _ := l.HolesAfter(source, []format.Gap{*gap})
 			holes = append(holes, h)
 		}
 	}
@@ -148,7 +148,7 @@ func (s *Store) changeCursors(ctx context.Context, source string, gap *format.Ga
 			return err
 		}
 		for i := range holes {
-			if err := s.lanes[i].writeHoles(tx, holes[i]); err != nil {
+			if err := s.lanes[i].WriteHoles(tx, holes[i]); err != nil {
 				return err
 			}
 		}

@@ -61,7 +61,7 @@ func (e *edgeRecord) offer(p format.Path, since uint64) {
 // has an edge to subject, in no order; those that have none are left out. since is the TID
 // of the subject, 0 if it has none: records are looked for first where they are most
 // likely, soon after it.
-func (s *Snapshot) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, actors []dict.ID, each func(i int, p format.Path) error) error {
+func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, actors []dict.ID, each func(i int, p format.Path) error) error {
 	left := make([]int, len(actors))
 	for i := range left {
 		left[i] = i
@@ -105,7 +105,7 @@ func (s *Snapshot) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Wind
 
 // probeRecords looks for the records in the bucket of a TID, for those of actors that are
 // left, and returns those that have none there, and those whose bucket was spilled.
-func (s *Snapshot) probeRecords(k kinds.Kind, subject dict.ID, since, at uint64, actors []dict.ID, left []int, each func(i int, p format.Path) error) (rest, spilled []int, err error) {
+func (s *View) probeRecords(k kinds.Kind, subject dict.ID, since, at uint64, actors []dict.ID, left []int, each func(i int, p format.Path) error) (rest, spilled []int, err error) {
 	var keys kv.Keys
 	var key []byte
 	bucket := format.Path{TID: at}.Bucket()
@@ -143,7 +143,7 @@ func (s *Snapshot) probeRecords(k kinds.Kind, subject dict.ID, since, at uint64,
 // RecordsFrom calls each with the record, of those in a window, by which actor has an edge
 // to each of the subjects, in no order; those to which it has none are left out. since
 // returns the TID of a subject, 0 if it has none. A subject may be given several times.
-func (s *Snapshot) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, since func(i int) uint64, w Window, each func(i int, p format.Path) error) error {
+func (s *View) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, since func(i int) uint64, w Window, each func(i int, p format.Path) error) error {
 	if actor == dict.None {
 		return nil
 	}
@@ -174,7 +174,7 @@ func NoTime(int) uint64 { return 0 }
 // Records calls each with the subjects that an actor's records name, and the records' paths,
 // in no order, whatever the state of the accounts, until it returns false. The path is valid
 // during the call.
-func (s *Snapshot) Records(k kinds.Kind, actor dict.ID, each func(p format.Path, subject dict.ID) bool) error {
+func (s *View) Records(k kinds.Kind, actor dict.ID, each func(p format.Path, subject dict.ID) bool) error {
 	if actor == dict.None {
 		return nil
 	}

@@ -30,7 +30,7 @@ func TestEndsOfTime(t *testing.T) {
 		if err := s.Apply(t.Context(), "relay", &b); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.View(t.Context(), func(sn *graph.Snapshot) error {
+		if err := s.View(t.Context(), func(sn *graph.View) error {
 			var ids intern.Batch
 			x, y := ids.Add(dict.DID, []byte(actor)), ids.Add(dict.DID, []byte(subject))
 			if err := sn.Lookup(&ids); err != nil {

@@ -111,7 +111,7 @@ func (e *events) commit(b *Batch, ev *event, as *actorState, source uint32) {
 		}
 	}
 	as.changed = true
-	broken := ev.flags&damaged != 0
+	broken := ev.flags&isDamaged != 0
 	if broken {
 		e.past.behind(as, b.Bytes(ev.did), "damaged", ev)
 	}
@@ -242,7 +242,7 @@ func (e *events) account(b *Batch, ev *event, as *actorState, source uint32) {
 	if ev.flags&active != 0 {
 		e.past.back(as, b.Bytes(ev.did))
 	}
-	if ev.flags&deleted != 0 {
+	if ev.flags&isDeleted != 0 {
 		e.past.end(as)
 		*st = format.RepoState{
 			Flags: format.FlagHidden | format.FlagErasing, Source: source, Seq: ev.seq,

@@ -30,7 +30,7 @@ func (s *Store) SetCompared(ctx context.Context, noted uint64) error {
 	for _, l := range s.lanes {
 		h := cloneHoles(l.holes)
 		h.Compared = max(h.Compared, min(noted, h.Noted))
-		err := l.update(ctx, func(tx kv.Txn) error { return l.writeHoles(tx, h) })
+		err := l.update(ctx, func(tx kv.Txn) error { return l.WriteHoles(tx, h) })
 		if err != nil {
 			return fmt.Errorf("graph: noting that the repos have been compared: %w", err)
 		}
@@ -57,8 +57,8 @@ func cloneHoles(h format.Holes) format.Holes {
 	return h
 }
 
-// holesAfter returns the lane's holes after gaps of a source, and whether there is a new one.
-func (l *lane) holesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool) {
+// HolesAfter returns the lane's holes after gaps of a source, and whether there is a new one.
+func (l *lane) HolesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool) {
 	h = l.holes
 	for i := range gaps {
 		if !isHole(&gaps[i]) {
@@ -94,9 +94,9 @@ func (l *lane) raiseFloors(floors map[uint32]format.Seq, source string, after fo
 	}
 }
 
-// writeHoles writes the lane's holes, and takes away what other runs wrote for its
+// WriteHoles writes the lane's holes, and takes away what other runs wrote for its
 // partitions.
-func (l *lane) writeHoles(tx kv.Txn, h format.Holes) error {
+func (l *lane) WriteHoles(tx kv.Txn, h format.Holes) error {
 	v, err := json.Marshal(h)
 	if err != nil {
 		return fmt.Errorf("graph: writing the holes of the stream: %w", err)

@@ -60,7 +60,7 @@ func (h *hostile) commit(subject string, rkeys ...string) {
 
 func (h *hostile) records(want int) {
 	h.t.Helper()
-	err := h.s.View(h.t.Context(), func(sn *Snapshot) error {
+	err := h.s.View(h.t.Context(), func(sn *View) error {
 		c, err := sn.Counts()
 		if n := c.Records["follow"]; n != int64(want) {
 			h.t.Errorf("%d records, want %d", n, want)

@@ -127,7 +127,7 @@ func (s *Store) ImportDoubts(ctx context.Context, d Doubts) error {
 				holes[i] = format.Holes{}
 				continue
 			}
-			if err := l.writeHoles(tx, h); err != nil {
+			if err := l.WriteHoles(tx, h); err != nil {
 				return err
 			}
 		}

@@ -244,7 +244,7 @@ func TestConfiguredBySeveral(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := first.View(t.Context(), func(sn *graph.Snapshot) error {
+	if err := first.View(t.Context(), func(sn *graph.View) error {
 		counts, err := sn.Counts()
 		if counts.Records["listed1"] != 60 {
 			t.Errorf("%d records", counts.Records["listed1"])
@@ -269,7 +269,7 @@ func TestConfiguredBySeveral(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(0, again)
-	if err := s.View(t.Context(), func(sn *graph.Snapshot) error {
+	if err := s.View(t.Context(), func(sn *graph.View) error {
 		lacking, err := sn.Lacking()
 		if len(lacking) != 1 || lacking[kinds.FirstConfigured+1].IsZero() {
 			t.Errorf("%v is lacking", lacking)
@@ -284,7 +284,7 @@ func TestConfiguredBySeveral(t *testing.T) {
 		if err := w.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Swept = due }); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.View(t.Context(), func(sn *graph.Snapshot) error {
+		if err := s.View(t.Context(), func(sn *graph.View) error {
 			lacking, err := sn.Lacking()
 			if (len(lacking) == 0) != (n == 1) {
 				t.Errorf("%v is lacking, after %d of two writers have queued all accounts", lacking, n+1)
@@ -303,7 +303,7 @@ func TestConfiguredBySeveral(t *testing.T) {
 	if err := s.Apply(t.Context(), "relay", &b); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.View(t.Context(), func(sn *graph.Snapshot) error {
+	if err := s.View(t.Context(), func(sn *graph.View) error {
 		lacking, err := sn.Lacking()
 		if len(lacking) != 0 {
 			t.Errorf("%v is lacking, while repos wait to be fetched", lacking)

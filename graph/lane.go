@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -255,15 +254,5 @@ func (l *lane) trimNotes(ctx context.Context) error {
 		}
 		l.notes.counts[keyspace] = left
 	}
-	return nil
-}
-
-// writeCounts writes the totals of a lane.
-func writeCounts(tx kv.Txn, key []byte, c format.Counts) error {
-	v, err := json.Marshal(c)
-	if err != nil {
-		return fmt.Errorf("graph: writing the counts: %w", err)
-	}
-	tx.Set(key, v)
 	return nil
 }

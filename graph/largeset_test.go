@@ -38,7 +38,7 @@ func TestSetTooLargeToKeep(t *testing.T) {
 	}
 	const asks = 10
 	for range asks {
-		if err := s.View(t.Context(), func(sn *Snapshot) error {
+		if err := s.View(t.Context(), func(sn *View) error {
 			var ids intern.Batch
 			subject, follower := ids.Add(dict.DID, []byte("did:web:subject.example.com")), ids.Add(dict.DID, []byte("did:web:u7.example.com"))
 			if err := sn.Lookup(&ids); err != nil {

@@ -21,7 +21,7 @@ import (
 // Joined calls each with what the records of an actor name that name subject as well: of
 // those in a window, of which the edge from is to subject, where their edge to goes. The
 // records come in no order. path is valid during the call.
-func (s *Snapshot) Joined(actor dict.ID, from, to kinds.Kind, subject dict.ID, w Window, each func(path format.Path, other dict.ID) error) error {
+func (s *View) Joined(actor dict.ID, from, to kinds.Kind, subject dict.ID, w Window, each func(path format.Path, other dict.ID) error) error {
 	if subject == dict.None {
 		return nil
 	}
@@ -32,7 +32,7 @@ func (s *Snapshot) Joined(actor dict.ID, from, to kinds.Kind, subject dict.ID, w
 // JoinedAmong is Joined of several subjects at once: of the records whose edge from is to one
 // of those that among reports, each gets both subjects. among is asked once for each record
 // that has such an edge, and may end the reading with an error.
-func (s *Snapshot) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.ID) (bool, error), w Window, each func(path format.Path, subject, other dict.ID) error) error {
+func (s *View) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.ID) (bool, error), w Window, each func(path format.Path, subject, other dict.ID) error) error {
 	if actor == dict.None {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (s *Snapshot) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(di
 // Listed calls each with the accounts that records of author put on a list of its own, by
 // those in a window, in no order, and maybe several times; whatever the state of the
 // accounts.
-func (s *Snapshot) Listed(list, author dict.ID, w Window, each func(member dict.ID, path format.Path)) error {
+func (s *View) Listed(list, author dict.ID, w Window, each func(member dict.ID, path format.Path)) error {
 	return s.Joined(author, kinds.ListItem, kinds.ListMember, list, w, func(p format.Path, member dict.ID) error {
 		each(member, p)
 		return nil
@@ -109,7 +109,7 @@ func (s *Snapshot) Listed(list, author dict.ID, w Window, each func(member dict.
 // Lists calls each with the lists that an account is on, by the records in a window, in no
 // order, and maybe several times. from are those who have put it on lists, of whom hidden
 // ones do not count.
-func (s *Snapshot) Lists(member dict.ID, from []dict.ID, w Window, each func(list dict.ID, path format.Path)) error {
+func (s *View) Lists(member dict.ID, from []dict.ID, w Window, each func(list dict.ID, path format.Path)) error {
 	type item struct {
 		author int
 		list   dict.ID

@@ -78,7 +78,7 @@ func kindOf(name string) kinds.Kind {
 func views(t *testing.T, s *graph.Store) oracle.Views {
 	t.Helper()
 	v := oracle.Views{Forward: map[string]map[string][]string{}, Reverse: map[string]map[string][]string{}}
-	err := s.View(context.Background(), func(sn *graph.Snapshot) error {
+	err := s.View(context.Background(), func(sn *graph.View) error {
 		all := map[dict.Namespace][]string{}
 		for _, ns := range dict.Namespaces {
 			list, err := sn.AllStrings(ns)
@@ -115,7 +115,7 @@ func views(t *testing.T, s *graph.Store) oracle.Views {
 }
 
 // actors reads a reverse set twice, whole and by parts.
-func actors(sn *graph.Snapshot, k kinds.Kind, subject dict.ID) (idset.Set, error) {
+func actors(sn *graph.View, k kinds.Kind, subject dict.ID) (idset.Set, error) {
 	a, err := sn.Actors(k, subject)
 	if err != nil {
 		return idset.Set{}, err
@@ -153,7 +153,7 @@ func put2(m map[string]map[string][]string, kind string, sets map[string][]strin
 }
 
 // members reads one set, without the hidden accounts, as sorted strings.
-func members(sn *graph.Snapshot, ns dict.Namespace, read func(dict.ID) (idset.Set, error), ofNS dict.Namespace, of string) ([]string, error) {
+func members(sn *graph.View, ns dict.Namespace, read func(dict.ID) (idset.Set, error), ofNS dict.Namespace, of string) ([]string, error) {
 	var b intern.Batch
 	index := b.Add(ofNS, []byte(of))
 	if err := sn.Lookup(&b); err != nil {
@@ -203,7 +203,7 @@ func compareViews(t *testing.T, got, want oracle.Views) bool {
 func compareCounts(t *testing.T, s *graph.Store, m *oracle.Model) {
 	t.Helper()
 	var c format.Counts
-	err := s.View(context.Background(), func(sn *graph.Snapshot) (err error) { c, err = sn.Counts(); return err })
+	err := s.View(context.Background(), func(sn *graph.View) (err error) { c, err = sn.Counts(); return err })
 	if err != nil {
 		t.Fatal(err)
 	}

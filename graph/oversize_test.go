@@ -80,7 +80,7 @@ func TestOversize(t *testing.T) {
 					t.Fatal(err)
 				}
 				var got format.Counts
-				if err := s.View(t.Context(), func(sn *Snapshot) (err error) { got, err = sn.Counts(); return err }); err != nil || got.Records["follow"] != c.want {
+				if err := s.View(t.Context(), func(sn *View) (err error) { got, err = sn.Counts(); return err }); err != nil || got.Records["follow"] != c.want {
 					t.Errorf("%d records, want %d: %v", got.Records["follow"], c.want, err)
 				}
 				if err := s.Close(t.Context()); err != nil {

@@ -159,10 +159,10 @@ func (e *events) archivedStatus(b *Batch, ev *event, as *actorState) {
 		e.replays++
 		return
 	}
-	if ev.flags&synced == 0 && !e.past.statusKnown(as) {
+	if ev.flags&isSync == 0 && !e.past.statusKnown(as) {
 		e.setHidden(as, ev.flags&active == 0)
 	}
-	if ev.flags&(deleted|synced) == 0 || st.Whole() {
+	if ev.flags&(isDeleted|isSync) == 0 || st.Whole() {
 		return
 	}
 	if st.Has(format.FlagHasRev) && !st.Has(format.FlagNoRoot) {

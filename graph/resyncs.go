@@ -459,12 +459,6 @@ func sortedKeys(m map[dict.ID]*resyncRow) []dict.ID {
 	return ids
 }
 
-// A Queued is a repo that was queued, or is due earlier than it was.
-type Queued struct {
-	DID string
-	Row format.Resync
-}
-
 // queued returns what the committed write has queued.
 func (q *resyncs) queued() (all []Queued) {
 	for _, row := range q.rows {

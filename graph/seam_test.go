@@ -127,7 +127,7 @@ func (m *seam) queue() {
 // row returns the account's state, and its row in the queue.
 func (m *seam) row() (st format.RepoState, row *format.Resync) {
 	m.t.Helper()
-	err := m.s.View(m.t.Context(), func(sn *Snapshot) (err error) { st, _, row, err = sn.Account(m.did); return err })
+	err := m.s.View(m.t.Context(), func(sn *View) (err error) { st, _, row, err = sn.Account(m.did); return err })
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func (m *seam) part(n int, generation uint64, first, last bool) Outcome {
 	m.t.Helper()
 	const middle = "app.bsky.graph.follow/"
 	data := seamRoot(n)
-	sn := RepoSnapshot{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(n)), Data: data[:], Generation: generation, First: first, Last: last}
+	sn := Snapshot{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(n)), Data: data[:], Generation: generation, First: first, Last: last}
 	if !last {
 		sn.To = middle
 	} else if !first {

@@ -60,7 +60,7 @@ func endOfSegment(b *Batch, events []picked, from int, looks bool) int {
 		if len(gone) > 0 && gone[string(b.Bytes(e.did))] {
 			return i
 		}
-		if e.kind == eventAccount && e.flags&deleted != 0 || e.kind == eventArchivedStatus && e.flags&(deleted|synced) != 0 {
+		if e.kind == eventAccount && e.flags&isDeleted != 0 || e.kind == eventArchivedStatus && e.flags&(isDeleted|isSync) != 0 {
 			gone[string(b.Bytes(e.did))] = true
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // containers, if it has any, no more than is asked for. Hidden accounts are in
 // it.
 type ActorSet struct {
-	s       *Snapshot
+	s       *View
 	set     read.Set
 	row     idset.Set  // the members in the row, or rows
 	removed idset.Set  // likewise
@@ -27,7 +27,7 @@ type ActorSet struct {
 }
 
 // Actors opens the set of who has an edge to subject, such as followers.
-func (s *Snapshot) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
+func (s *View) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 	t := &ActorSet{s: s}
 	if subject == dict.None {
 		t.whole = &t.row
@@ -48,7 +48,7 @@ func (s *Snapshot) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 
 // ActorCounts calls each with how many active accounts have an edge to each of the
 // subjects, in no order.
-func (s *Snapshot) ActorCounts(k kinds.Kind, subjects []dict.ID, each func(i int, total uint64) error) error {
+func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, each func(i int, total uint64) error) error {
 	var whole []int // those whose row is not all of them
 	if s.source.Layout.Shared() {
 		for i := range subjects {
@@ -114,7 +114,7 @@ func (s *Snapshot) ActorCounts(k kinds.Kind, subjects []dict.ID, each func(i int
 
 // SubjectCounts calls each with how many subjects each of the actors has an edge to, of
 // accounts the active ones.
-func (s *Snapshot) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, total uint64) error) error {
+func (s *View) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, total uint64) error) error {
 	for i, actor := range actors {
 		set, err := s.Subjects(k, actor)
 		if err != nil {

@@ -43,11 +43,11 @@ func (s *several) begin(ctx context.Context, source string, b *Batch) error {
 	dead := slices.DeleteFunc(slices.Clone(b.DeadLetters()), func(d format.DeadLetter) bool { return !s.isMine(d) })
 	gaps := b.Gaps()
 	for _, l := range s.store.lanes { // before the gaps are to be seen: one that is not counted is never compared
-		h, changed := l.holesAfter(source, gaps)
+		h, changed := l.HolesAfter(source, gaps)
 		if !changed {
 			continue
 		}
-		if err := l.update(ctx, func(tx kv.Txn) error { return l.writeHoles(tx, h) }); err != nil {
+		if err := l.update(ctx, func(tx kv.Txn) error { return l.WriteHoles(tx, h) }); err != nil {
 			return fmt.Errorf("graph: noting a hole of the stream: %w", err)
 		}
 		l.setHoles(h)

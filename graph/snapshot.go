@@ -13,7 +13,7 @@ import (
 
 // Subjects returns the subjects that actor has an edge to: a forward set, such
 // as follows. That of a hidden account is empty. Hidden accounts are in it.
-func (s *Snapshot) Subjects(k kinds.Kind, actor dict.ID) (idset.Set, error) {
+func (s *View) Subjects(k kinds.Kind, actor dict.ID) (idset.Set, error) {
 	return s.SubjectsIn(k, actor, Window{})
 }
 
@@ -21,14 +21,14 @@ func (s *Snapshot) Subjects(k kinds.Kind, actor dict.ID) (idset.Set, error) {
 type Window = read.Window
 
 // SubjectsIn is Subjects by the records in a window.
-func (s *Snapshot) SubjectsIn(k kinds.Kind, actor dict.ID, w Window) (idset.Set, error) {
+func (s *View) SubjectsIn(k kinds.Kind, actor dict.ID, w Window) (idset.Set, error) {
 	ids, err := s.AppendSubjects(nil, k, actor, w)
 	return idset.FromUnsorted(ids), err
 }
 
 // AppendSubjects appends a forward set, by the records in a window, to dst, in no order;
 // a subject that several records name may be there several times.
-func (s *Snapshot) AppendSubjects(dst []uint64, k kinds.Kind, actor dict.ID, w Window) ([]uint64, error) {
+func (s *View) AppendSubjects(dst []uint64, k kinds.Kind, actor dict.ID, w Window) ([]uint64, error) {
 	if actor == dict.None || s.IsHidden(actor) {
 		return dst, nil
 	}
@@ -37,13 +37,13 @@ func (s *Snapshot) AppendSubjects(dst []uint64, k kinds.Kind, actor dict.ID, w W
 
 // AppendRecorded appends the subjects that an actor's records name to dst, in no order,
 // whether or not the actor is active.
-func (s *Snapshot) AppendRecorded(dst []uint64, k kinds.Kind, actor dict.ID) ([]uint64, error) {
+func (s *View) AppendRecorded(dst []uint64, k kinds.Kind, actor dict.ID) ([]uint64, error) {
 	return read.AppendSubjects(s.r, k, actor, Window{}, dst)
 }
 
 // ActorsIn returns who of a reverse set has an edge to subject by a record in a window.
 // The members' records are read, those of so many members as from, in no order.
-func (s *Snapshot) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.Set) (idset.Set, error) {
+func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.Set) (idset.Set, error) {
 	var ids []uint64
 	for actor := range from.All() {
 		in, err := s.HasEdgeIn(k, dict.ID(actor), subject, w)
@@ -59,7 +59,7 @@ func (s *Snapshot) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.
 
 // HasEdgeIn reports whether a live record of actor in a window names subject, whatever the
 // state of the two accounts.
-func (s *Snapshot) HasEdgeIn(k kinds.Kind, actor, subject dict.ID, w Window) (found bool, err error) {
+func (s *View) HasEdgeIn(k kinds.Kind, actor, subject dict.ID, w Window) (found bool, err error) {
 	if w.All() {
 		return s.HasEdge(k, actor, subject)
 	}
@@ -75,7 +75,7 @@ func (s *Snapshot) HasEdgeIn(k kinds.Kind, actor, subject dict.ID, w Window) (fo
 
 // HasEdge reports whether a live record of actor names subject, whatever the
 // state of the two accounts.
-func (s *Snapshot) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
+func (s *View) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
 	if actor == dict.None || subject == dict.None {
 		return false, nil
 	}
@@ -84,7 +84,7 @@ func (s *Snapshot) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
 
 // SomeAccounts returns up to n active accounts that the index has heard of, those that it met
 // first: in a store that began live they are busy ones.
-func (s *Snapshot) SomeAccounts(n int) (ids []dict.ID, err error) {
+func (s *View) SomeAccounts(n int) (ids []dict.ID, err error) {
 	prefix := []byte{format.KeyAccount}
 	keys := 0
 	err = s.r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {

@@ -12,8 +12,8 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A Snapshot is one state of the graph, for one goroutine and one question.
-type Snapshot struct {
+// A View is one state of the graph, for one goroutine and one question.
+type View struct {
 	r      kv.Reader
 	source *source
 	hidden *roaring64.Bitmap
@@ -47,11 +47,11 @@ func newSource(o source, setBytes int64, results func(result string)) *source {
 // Snapshot returns the state that r reads, in which the accounts of hidden are not active.
 // charge, if it is not nil, is called with the cost of what is read: bytes, and readCost for
 // each key. An error from charge ends the read that it was called in, and is returned by it.
-func (s *source) Snapshot(r kv.Reader, hidden *roaring64.Bitmap, charge func(cost int) error) *Snapshot {
+func (s *source) Snapshot(r kv.Reader, hidden *roaring64.Bitmap, charge func(cost int) error) *View {
 	if charge != nil {
 		r = &charged{r, charge}
 	}
-	return &Snapshot{r, s, hidden}
+	return &View{r, s, hidden}
 }
 
 // readCost is what looking a key up is worth in bytes that are read in order; a
@@ -98,28 +98,28 @@ func (r *charged) Scan(lo, hi []byte, reverse bool, each func(key, value []byte)
 }
 
 // Hidden returns the ids of the accounts that are not active.
-func (s *Snapshot) Hidden() idset.Set { return idset.FromBitmap(s.hidden) }
+func (s *View) Hidden() idset.Set { return idset.FromBitmap(s.hidden) }
 
 // IsHidden reports whether an account is not active.
-func (s *Snapshot) IsHidden(actor dict.ID) bool { return s.hidden.Contains(uint64(actor)) }
+func (s *View) IsHidden(actor dict.ID) bool { return s.hidden.Contains(uint64(actor)) }
 
 // Counts returns the totals.
-func (s *Snapshot) Counts() (format.Counts, error) { return read.Counts(s.r) }
+func (s *View) Counts() (format.Counts, error) { return read.Counts(s.r) }
 
 // Cursors returns the cursors of all sources.
-func (s *Snapshot) Cursors() ([]format.Cursor, error) { return read.Cursors(s.r) }
+func (s *View) Cursors() ([]format.Cursor, error) { return read.Cursors(s.r) }
 
 // Lookup finds the ids of strings; those that have none are left None.
-func (s *Snapshot) Lookup(b *intern.Batch) error { return intern.Lookup(s.r, b) }
+func (s *View) Lookup(b *intern.Batch) error { return intern.Lookup(s.r, b) }
 
 // Strings calls each with the string of every id, in order.
-func (s *Snapshot) Strings(ns dict.Namespace, ids []dict.ID, each func(i int, s []byte) error) error {
+func (s *View) Strings(ns dict.Namespace, ids []dict.ID, each func(i int, s []byte) error) error {
 	return intern.Strings(s.r, ns, ids, each)
 }
 
 // AllStrings returns every string of a namespace. It is for tests and tools:
 // the list is as large as the dictionary.
-func (s *Snapshot) AllStrings(ns dict.Namespace) (all []string, err error) {
+func (s *View) AllStrings(ns dict.Namespace) (all []string, err error) {
 	var ids []dict.ID
 	err = intern.EachID(s.r, ns, func(id dict.ID) error { ids = append(ids, id); return nil })
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"skein.blue/graph/format"
 )
 
-// A RepoSnapshot is what a repo held at a rev, or a part of it: the records whose paths
+// A Snapshot is what a repo held at a rev, or a part of it: the records whose paths
 // (collection and key, as in the repo) lie in [From, To). AddPut adds them, as they lie
 // in the repo. Empty bounds are open.
 //
@@ -14,7 +14,7 @@ import (
 // (Batch.AddResync): records that it does not have go, but what the stream has changed
 // after Rev stays. A large one comes in parts, in their order, each in a batch of its
 // own; the part that is Last ends the resync.
-type RepoSnapshot struct {
+type Snapshot struct {
 	DID  []byte
 	Rev  []byte // a TID
 	Data []byte // the SHA-256 of the root, of the commit
@@ -64,7 +64,7 @@ func (o Outcome) String() string {
 // AddSnapshot adds a RepoSnapshot, or a part of one; AddPut then adds its records. The
 // batch has no cursor, no event of the stream, and no other of the same account. It
 // returns the number of its outcome.
-func (b *Batch) AddSnapshot(s *RepoSnapshot) int {
+func (b *Batch) AddSnapshot(s *Snapshot) int {
 	n := len(b.snapshots)
 	b.add(format.Seq(n), eventSnapshot, &Commit{DID: s.DID, Rev: s.Rev, Data: s.Data})
 	b.snapshots = append(b.snapshots, part{s.Generation, s.From, s.To, s.First, s.Last})
@@ -134,7 +134,7 @@ func (b *Batch) AddArchivedAccount(seq format.Seq, did []byte, isActive, erase b
 	if isActive {
 		e.flags = active
 	} else if erase {
-		e.flags = deleted
+		e.flags = isDeleted
 	}
 }
 
@@ -143,8 +143,14 @@ func (b *Batch) AddArchivedAccount(seq format.Seq, did []byte, isActive, erase b
 func (b *Batch) AddArchivedSync(seq format.Seq, did, rev []byte) {
 	b.archived = true
 	e := b.add(seq, eventArchivedStatus, &Commit{DID: did, Rev: rev})
-	e.flags = e.flags&hasRev | synced
+	e.flags = e.flags&hasRev | isSync
 }
 
 // ReachArchived says that the rows last added by AddArchived go on to seq.
 func (b *Batch) ReachArchived(seq format.Seq) { b.events[len(b.events)-1].seq = seq }
+
+// A Queued is a repo that was queued, or is due earlier than it was.
+type Queued struct {
+	DID string
+	Row format.Resync
+}

@@ -145,7 +145,7 @@ func TestOtherRev(t *testing.T) {
 
 func counts(t *testing.T, s *graph.Store) (c format.Counts) {
 	t.Helper()
-	if err := s.View(t.Context(), func(sn *graph.Snapshot) (err error) { c, err = sn.Counts(); return err }); err != nil {
+	if err := s.View(t.Context(), func(sn *graph.View) (err error) { c, err = sn.Counts(); return err }); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -168,7 +168,7 @@ func TestLiveSource(t *testing.T) {
 			if ok != (cursor > 0) || c.Seq != cursor || listening != live || live && !since.Equal(now) || len(s.Cursors()) != map[bool]int{true: 1}[ok] {
 				t.Errorf("cursor %+v %v, live %v since %v", c, ok, listening, since)
 			}
-			err := s.View(t.Context(), func(sn *graph.Snapshot) error {
+			err := s.View(t.Context(), func(sn *graph.View) error {
 				all, err := sn.Cursors()
 				if len(all) != len(s.Cursors()) {
 					t.Errorf("a question sees %+v", all)

@@ -39,10 +39,10 @@ func (s *Store) Freeze(fn func()) {
 // Hold takes a Snapshot that lasts until release is called. It is for one goroutine at a
 // time, and not for long: on FoundationDB five seconds. What is read of it is charged as
 // ViewCharged does.
-func (s *Store) Hold(ctx context.Context, charge func(cost int) error) (sn *Snapshot, release func(), err error) {
-	taken, done, ended := make(chan *Snapshot), make(chan struct{}), make(chan error, 1)
+func (s *Store) Hold(ctx context.Context, charge func(cost int) error) (sn *View, release func(), err error) {
+	taken, done, ended := make(chan *View), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- s.ViewCharged(ctx, charge, func(sn *Snapshot) error {
+		ended <- s.ViewCharged(ctx, charge, func(sn *View) error {
 			taken <- sn
 			<-done
 			return nil

@@ -40,14 +40,14 @@ type writer struct {
 
 // A holeKeeper knows the holes of the stream that its writer has met.
 type holeKeeper interface {
-	// holesAfter returns the holes after gaps of a source, and whether there is a new one.
-	holesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool)
-	// writeHoles writes them, as part of a write.
-	writeHoles(tx kv.Txn, h format.Holes) error
+	// HolesAfter returns the holes after gaps of a source, and whether there is a new one.
+	HolesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool)
+	// WriteHoles writes them, as part of a write.
+	WriteHoles(tx kv.Txn, h format.Holes) error
 }
 
-// outcome is what an attempt came to, kept until it is known to be committed.
-type outcome struct {
+// result is what an attempt came to, kept until it is known to be committed.
+type result struct {
 	totals        format.Counts
 	hiddenVersion uint64 // of the hidden set, if it changed
 	cursors       []format.CursorRow
@@ -81,8 +81,8 @@ func (t *Timing) add(d Timing) {
 // attempt is one attempt at the write. It changes nothing but the writer, and the
 // cache of states: what it reads there of accounts that are not in the write nobody
 // else changes, and those that are committed overwrites.
-func (w *writer) attempt(tx kv.Txn, seg *segment, before format.Counts) (out outcome, err error) {
-	out = outcome{totals: before.Clone(), cursors: seg.cursors}
+func (w *writer) attempt(tx kv.Txn, seg *segment, before format.Counts) (out result, err error) {
+	out = result{totals: before.Clone(), cursors: seg.cursors}
 	clock := stopwatch(time.Now())
 
 	w.strings.Retry()
@@ -132,9 +132,9 @@ func (w *writer) attempt(tx kv.Txn, seg *segment, before format.Counts) (out out
 		if out.noted, err = w.notes.write(tx, seg.source, seg.cursors[0].Number, seg.batch.DeadLetters(), seg.batch.Gaps()); err != nil {
 			return out, err
 		}
-		if h, changed := w.holes.holesAfter(seg.source, seg.batch.Gaps()); changed {
+		if h, changed := w.holes.HolesAfter(seg.source, seg.batch.Gaps()); changed {
 			out.holes = &h
-			if err := w.holes.writeHoles(tx, h); err != nil {
+			if err := w.holes.WriteHoles(tx, h); err != nil {
 				return out, err
 			}
 		}
@@ -160,7 +160,7 @@ func (w *writer) resolve(tx kv.Txn, totals *format.Counts) error {
 }
 
 // writeCursors writes how far the source is applied with the segment.
-func (w *writer) writeCursors(tx kv.Txn, seg *segment, out *outcome) {
+func (w *writer) writeCursors(tx kv.Txn, seg *segment, out *result) {
 	if seg.batch.Last() == 0 {
 		out.cursors = nil // it has no cursor still, or the one that it had
 		return
@@ -182,7 +182,7 @@ func (w *writer) writeCursors(tx kv.Txn, seg *segment, out *outcome) {
 }
 
 // writeTotals writes the counts, and the hidden set with its version.
-func (w *writer) writeTotals(tx kv.Txn, first uint8, out *outcome) error {
+func (w *writer) writeTotals(tx kv.Txn, first uint8, out *result) error {
 	if err := writeCounts(tx, w.layout.PartKey(format.KeyCounts, first), out.totals); err != nil {
 		return err
 	}

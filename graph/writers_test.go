@@ -25,7 +25,7 @@ func TestCursorsAhead(t *testing.T) {
 		w := writer{layout: layout, shared: c.shared}
 		seg := &segment{source: "relay", batch: &Batch{last: 50}, whole: true}
 		err := store.Update(t.Context(), func(tx kv.Txn) error {
-			out := outcome{cursors: append([]format.CursorRow(nil), rows...)}
+			out := result{cursors: append([]format.CursorRow(nil), rows...)}
 			for i := range out.cursors {
 				tx.Set(layout.CursorKey(uint8(i), seg.source), out.cursors[i].Value())
 			}

@@ -275,7 +275,7 @@ func TestConfiguredKinds(t *testing.T) {
 	w.grow(300)
 	w.compare("three kinds, and more")
 	gaps := 0
-	must(w.store.View(t.Context(), func(sn *graph.Snapshot) error {
+	must(w.store.View(t.Context(), func(sn *graph.View) error {
 		all, err := sn.Gaps()
 		for _, g := range all {
 			if g.Reason == format.KindAdded && strings.Contains(g.Detail, "app.bsky.feed.post:embed.record.uri") && !strings.Contains(g.Detail, "reply.parent.uri") {

@@ -20,7 +20,7 @@ import (
 type evaluation struct {
 	ended     kv.Interrupt
 	e         *Expr
-	s         *graph.Snapshot
+	s         *graph.View
 	ids       []dict.ID // of e.strings
 	work      *work
 	listsRead map[leaf]idset.Set // those that are of lists
@@ -58,7 +58,7 @@ type unseen []bool
 
 // newEvaluation looks up the expression's strings. Before what is bounded for
 // all questions together it asks w.
-func newEvaluation(ctx context.Context, s *graph.Snapshot, e *Expr, w *work) (*evaluation, error) {
+func newEvaluation(ctx context.Context, s *graph.View, e *Expr, w *work) (*evaluation, error) {
 	ids, err := lookup(s, e.strings)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (v *evaluation) repeated(n *node, seen map[leaf]bool) {
 	}
 }
 
-func lookup(s *graph.Snapshot, strings []literal) ([]dict.ID, error) {
+func lookup(s *graph.View, strings []literal) ([]dict.ID, error) {
 	var b intern.Batch
 	index := make([]int, len(strings))
 	for i, l := range strings {

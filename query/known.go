@@ -71,7 +71,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 		Subjects []knownSubject `json:"subjects"`
 		completeness
 	}{Subjects: make([]knownSubject, len(subjects))}
-	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
+	err = s.view(ctx, q.work, func(sn *graph.View) error {
 		ids, err := lookup(sn, append(slices.Clip(subjects), actor[0]))
 		if err != nil {
 			return err

@@ -154,7 +154,7 @@ func (s *Server) list(ctx context.Context, q params) (any, error) {
 		Cursor string     `json:"cursor,omitempty"`
 		completeness
 	}{Type: typeName(e.Type())}
-	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
+	err = s.view(ctx, q.work, func(sn *graph.View) error {
 		v, err := newEvaluation(ctx, sn, e, q.work)
 		if err != nil {
 			return err

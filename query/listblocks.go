@@ -58,7 +58,7 @@ func (b blocked) authors() idset.Set {
 
 // relateByLists fills in the blocks by lists between the first of some accounts and the
 // others, and says whether a bound was met, and whether something is not indexed.
-func relateByLists(ctx context.Context, sn *graph.Snapshot, w *work, dids []literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
+func relateByLists(ctx context.Context, sn *graph.View, w *work, dids []literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
 	l := &listBlocks{evaluation: &evaluation{ended: kv.InterruptOf(ctx), s: sn, work: w}, blocks: maxListBlocks, items: maxListItems}
 	err = l.blocking(ids, func(i int, p format.Path) {
 		place(i).BlockingByList = recordURI(dids[0].s, listBlock, p.AppendRkey(nil))

@@ -66,7 +66,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		t.Errorf("%d %s", rec.Code, body)
 	}
 	cost := 0
-	err = g.ViewCharged(t.Context(), func(n int) error { cost += n; return nil }, func(sn *graph.Snapshot) error {
+	err = g.ViewCharged(t.Context(), func(n int) error { cost += n; return nil }, func(sn *graph.View) error {
 		dids := []literal{{s: actor}, {s: other}}
 		for i := range dids {
 			dids[i].is = dict.DID
@@ -82,7 +82,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		t.Errorf("it cost %d, want %d at most", cost, most)
 	}
 	// The bound on the authors' items, of which one account may have millions.
-	err = g.View(t.Context(), func(sn *graph.Snapshot) error {
+	err = g.View(t.Context(), func(sn *graph.View) error {
 		ids, err := lookup(sn, []literal{{s: actor, is: dict.DID}, {s: other, is: dict.DID}})
 		if err != nil {
 			return err

@@ -84,7 +84,7 @@ type twoLinks struct {
 
 // each calls fn for the records of one account after another, from the one with id from on,
 // in the order of their keys, until it returns false.
-func (m *manyToMany) each(ctx context.Context, sn *graph.Snapshot, w *work, from dict.ID, fn func(twoLinks) bool) error {
+func (m *manyToMany) each(ctx context.Context, sn *graph.View, w *work, from dict.ID, fn func(twoLinks) bool) error {
 	v, err := newEvaluation(ctx, sn, m.of, w)
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (m *manyToMany) each(ctx context.Context, sn *graph.Snapshot, w *work, from
 }
 
 // idsOf returns the ids of those strings that have one.
-func idsOf(sn *graph.Snapshot, list []literal) (idset.Set, error) {
+func idsOf(sn *graph.View, list []literal) (idset.Set, error) {
 	ids, err := lookup(sn, list)
 	var some []uint64
 	for _, id := range ids {
@@ -185,7 +185,7 @@ func (s *Server) getManyToManyCounts(ctx context.Context, q params) (any, error)
 		}
 		after = dict.ID(binary.BigEndian.Uint64(plain))
 	}
-	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
+	err = s.view(ctx, q.work, func(sn *graph.View) error {
 		out.Counts, out.Cursor = []countOfOther{}, nil
 		type count struct {
 			total, distinct uint64
@@ -252,7 +252,7 @@ func (s *Server) getManyToMany(ctx context.Context, q params) (any, error) {
 		}
 		from, after = dict.ID(binary.BigEndian.Uint64(plain)), format.ParsePath(plain[8:])
 	}
-	err = s.view(ctx, q.work, func(sn *graph.Snapshot) error {
+	err = s.view(ctx, q.work, func(sn *graph.View) error {
 		out.Items, out.Cursor = []linkToOther{}, nil
 		var page []twoLinks
 		more := false
@@ -288,7 +288,7 @@ func (s *Server) getManyToMany(ctx context.Context, q params) (any, error) {
 }
 
 // stringsOf looks up what the records of a page name.
-func stringsOf(sn *graph.Snapshot, ns dict.Namespace, page []twoLinks, of func(twoLinks) dict.ID) (map[dict.ID]string, error) {
+func stringsOf(sn *graph.View, ns dict.Namespace, page []twoLinks, of func(twoLinks) dict.ID) (map[dict.ID]string, error) {
 	ids := make([]dict.ID, len(page))
 	for i, r := range page {
 		ids[i] = of(r)

@@ -43,7 +43,7 @@ type scored struct {
 // standing is the results of a rank, in their order.
 type standing struct {
 	ctx      context.Context //nolint:containedctx // of the question that it is part of
-	sn       *graph.Snapshot
+	sn       *graph.View
 	tally    *tally
 	of       uint64 // members of the set that was expanded
 	accounts uint64 // that there are

@@ -73,7 +73,7 @@ type watchedGraph struct {
 	b     graph.Batch
 	seq   format.Seq
 
-	before  *graph.Snapshot
+	before  *graph.View
 	release func()
 }
 

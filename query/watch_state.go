@@ -15,7 +15,7 @@ import (
 // for all expressions that it is of use to: a set is read once, and whether a member is in it
 // is asked once.
 type state struct {
-	sn    *graph.Snapshot
+	sn    *graph.View
 	meter *meter
 
 	authors map[dict.ID]*authorLists
@@ -51,7 +51,7 @@ type wholeSet struct {
 	tooMany bool
 }
 
-func newState(sn *graph.Snapshot, m *meter, todo []round) *state {
+func newState(sn *graph.View, m *meter, todo []round) *state {
 	at := &state{
 		sn: sn, meter: m, authors: map[dict.ID]*authorLists{}, wholes: map[leaf]wholeSet{}, sets: map[leaf]*graph.ActorSet{},
 		known: map[leaf]map[uint64]bool{}, strings: map[dict.Namespace]map[uint64]string{},

@@ -186,7 +186,7 @@ func (h *here) car(ctx context.Context, in io.Reader) (backfill.Placed, error) {
 }
 
 func (h *here) status(ctx context.Context) (st backfill.Status, err error) {
-	err = h.x.Graph.View(ctx, func(s *graph.Snapshot) error {
+	err = h.x.Graph.View(ctx, func(s *graph.View) error {
 		counts, err := s.Counts()
 		st = h.x.Backfill.Status(counts)
 		return err

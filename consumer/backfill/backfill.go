@@ -162,7 +162,7 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 
 // load reads the queue, and queues what is known to be missing and is not.
 func (m *Manager) load(ctx context.Context) error {
-	_, err := m.o.Store.ViewAcross(ctx, func(s *graph.Snapshot) error {
+	_, err := m.o.Store.ViewAcross(ctx, func(s *graph.View) error {
 		return s.Resyncs(func(did string, row format.Resync) error {
 			if !m.o.Store.Owns([]byte(did)) {
 				return nil
@@ -183,7 +183,7 @@ func (m *Manager) load(ctx context.Context) error {
 	}
 	back := m.o.Store.Backfill()
 	var missing []string
-	_, err = m.o.Store.ViewAcross(ctx, func(s *graph.Snapshot) error {
+	_, err = m.o.Store.ViewAcross(ctx, func(s *graph.View) error {
 		missing = nil
 		counts, err := s.Counts()
 		partial := back.Whole() && back.Archive == ""

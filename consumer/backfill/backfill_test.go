@@ -350,7 +350,7 @@ func (x *index) has(t *testing.T, w *world, but ...*account) {
 		for p, s := range want {
 			if got[p] != s {
 				if missing++; missing < 5 {
-					_ = x.g.View(t.Context(), func(sn *graph.Snapshot) error {
+					_ = x.g.View(t.Context(), func(sn *graph.View) error {
 						did, _, _ := strings.Cut(p, " ")
 						st, _, row, err := sn.Account(did)
 						t.Logf("%s names %q, want %q; its account is %+v, queued: %+v", p, got[p], s, st, row)
@@ -572,7 +572,7 @@ func TestKindAdded(t *testing.T) {
 	store := newStore()
 	x := w.index(store, nil)
 	lacking := func() (n int) {
-		if err := x.g.View(t.Context(), func(sn *graph.Snapshot) error {
+		if err := x.g.View(t.Context(), func(sn *graph.View) error {
 			all, err := sn.Lacking()
 			n = len(all)
 			return err
@@ -722,7 +722,7 @@ func TestAccounts(t *testing.T) {
 	}
 	hidden := func(did string) bool {
 		var state format.RepoState
-		if err := x.g.View(t.Context(), func(s *graph.Snapshot) (err error) { state, _, _, err = s.Account(did); return err }); err != nil {
+		if err := x.g.View(t.Context(), func(s *graph.View) (err error) { state, _, _, err = s.Account(did); return err }); err != nil {
 			t.Fatal(err)
 		}
 		return state.Has(format.FlagHidden)

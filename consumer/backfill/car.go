@@ -38,7 +38,7 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 	}
 	var st format.RepoState
 	account := func() (row *format.Resync, err error) {
-		err = m.o.Store.View(ctx, func(s *graph.Snapshot) (err error) { st, _, row, err = s.Account(p.DID); return err })
+		err = m.o.Store.View(ctx, func(s *graph.View) (err error) { st, _, row, err = s.Account(p.DID); return err })
 		return row, err
 	}
 	row, err := account()

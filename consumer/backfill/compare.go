@@ -170,7 +170,7 @@ func (m *Manager) compareAll(ctx context.Context, c *comparison) error {
 // comparison where the stream has a hole: that one is not slow.
 func (m *Manager) pause(ctx context.Context, c *comparison, cursor string) error {
 	var counts format.Counts
-	if err := m.o.Store.View(ctx, func(s *graph.Snapshot) (err error) { counts, err = s.Counts(); return err }); err != nil {
+	if err := m.o.Store.View(ctx, func(s *graph.View) (err error) { counts, err = s.Counts(); return err }); err != nil {
 		return fmt.Errorf("counting the accounts: %w", err)
 	}
 	if c.listed%100_000 < mostListed || ctx.Err() != nil {
@@ -197,7 +197,7 @@ func (m *Manager) comparePage(ctx context.Context, c *comparison, repos []listed
 	c.listed += int64(len(repos))
 	whole := m.o.Store.Backfill().Whole()
 	var b graph.Batch
-	err := m.o.Store.View(ctx, func(s *graph.Snapshot) error {
+	err := m.o.Store.View(ctx, func(s *graph.View) error {
 		b.Reset()
 		accounts, err := m.lookUp(s, repos)
 		if err != nil {
@@ -245,7 +245,7 @@ type listedAccount struct {
 }
 
 // lookUp returns what the index has of the repos of a page that are indexed here.
-func (m *Manager) lookUp(s *graph.Snapshot, repos []listed) (accounts []listedAccount, err error) {
+func (m *Manager) lookUp(s *graph.View, repos []listed) (accounts []listedAccount, err error) {
 	var ids intern.Batch
 	var at []int
 	for i := range repos {
@@ -310,7 +310,7 @@ func (m *Manager) isLive() bool { return m.o.Live == nil || m.o.Live() }
 
 func (m *Manager) confirmDue(ctx context.Context, due []recheck) error {
 	var b graph.Batch
-	err := m.o.Store.View(ctx, func(s *graph.Snapshot) error {
+	err := m.o.Store.View(ctx, func(s *graph.View) error {
 		b.Reset()
 		for i := range due {
 			c := &due[i]
@@ -360,7 +360,7 @@ func (m *Manager) queueUnlisted(ctx context.Context, c *comparison) error {
 	for from := dict.ID(0); ; {
 		var ids []dict.ID
 		var b graph.Batch
-		err := m.o.Store.View(ctx, func(s *graph.Snapshot) error {
+		err := m.o.Store.View(ctx, func(s *graph.View) error {
 			ids = ids[:0]
 			next := dict.None
 			if err := s.EachAccount(from, func(id dict.ID, st *format.RepoState) bool {

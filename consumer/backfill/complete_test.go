@@ -18,7 +18,7 @@ import (
 // stateOf returns what the index knows of an account.
 func (x *index) stateOf(t *testing.T, did string) (st format.RepoState, row *format.Resync) {
 	t.Helper()
-	if err := x.g.View(t.Context(), func(s *graph.Snapshot) (err error) { st, _, row, err = s.Account(did); return err }); err != nil {
+	if err := x.g.View(t.Context(), func(s *graph.View) (err error) { st, _, row, err = s.Account(did); return err }); err != nil {
 		t.Fatal(err)
 	}
 	return st, row

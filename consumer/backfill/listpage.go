@@ -98,7 +98,7 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *li
 		}
 		b.AddResync([]byte(r.listed.DID), c)
 	}
-	err := m.o.Store.View(ctx, func(s *graph.Snapshot) error {
+	err := m.o.Store.View(ctx, func(s *graph.View) error {
 		b.Reset()
 		unknown = unknown[:0]
 		accounts, err := m.lookUp(s, repos)

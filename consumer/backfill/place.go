@@ -56,7 +56,7 @@ func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, i
 		then(0, 0, ctx.Err())
 		return
 	}
-	one.sn = graph.RepoSnapshot{DID: r.DID, Rev: r.Rev, Data: r.Data, Generation: generation, First: true, Last: true}
+	one.sn = graph.Snapshot{DID: r.DID, Rev: r.Rev, Data: r.Data, Generation: generation, First: true, Last: true}
 	one.active = isActive
 	records, isSmall := 0, true
 	err := r.Walk(ctx, func(k kinds.Kind, rkey, subject []byte) {
@@ -163,7 +163,7 @@ func (p *placer) large(ctx context.Context, r *repo.Reader, one *part) (o graph.
 
 // part is a part of a repo, or a small repo whole.
 type part struct {
-	sn     graph.RepoSnapshot
+	sn     graph.Snapshot
 	active bool
 	puts   []put
 	rkeys  []byte

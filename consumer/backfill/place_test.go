@@ -82,7 +82,7 @@ func TestAbusePlacedBytes(t *testing.T) {
 	car := likesOf(did, n, 2500)
 	w := newWorld(t, 1)
 	x := w.index(newStore(), func(o *Options) { o.Relay = "" })
-	one := part{sn: graph.RepoSnapshot{}}
+	one := part{sn: graph.Snapshot{}}
 	most := 0
 	uri := []byte(strings.Repeat("u", 2500))
 	for range n {
@@ -100,7 +100,7 @@ func TestAbusePlacedBytes(t *testing.T) {
 	if err != nil || p.Outcome != "placed" || p.Records != n {
 		t.Fatalf("%+v: %v", p, err)
 	}
-	if err := x.g.View(t.Context(), func(s *graph.Snapshot) error {
+	if err := x.g.View(t.Context(), func(s *graph.View) error {
 		c, err := s.Counts()
 		if c.Records["like"] != int64(n) || c.Strings["uri"] != 1 {
 			t.Errorf("%+v", c)
@@ -136,7 +136,7 @@ func TestAbuseRepoOverMemory(t *testing.T) {
 	if st := x.settle(t); st.Failed[failTooLarge] != 1 || st.Fetched != 1 {
 		t.Errorf("%+v", st)
 	}
-	if err := x.g.View(t.Context(), func(s *graph.Snapshot) error {
+	if err := x.g.View(t.Context(), func(s *graph.View) error {
 		_, _, row, err := s.Account(large.did)
 		if row == nil || row.State != format.ResyncFailed || !strings.Contains(row.Detail, "1.5 MiB (--memory)") {
 			t.Errorf("%+v", row)

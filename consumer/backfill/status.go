@@ -103,7 +103,7 @@ func troubleOf(hosts map[string]string) string {
 func (m *Manager) StatusNow() Status {
 	var counts format.Counts
 	if m.o.Store != nil {
-		_ = m.o.Store.View(context.Background(), func(s *graph.Snapshot) (err error) { counts, err = s.Counts(); return err })
+		_ = m.o.Store.View(context.Background(), func(s *graph.View) (err error) { counts, err = s.Counts(); return err })
 	}
 	st := m.Status(counts)
 	if m.o.Store != nil {

@@ -27,7 +27,7 @@ func (m *Manager) sweep(ctx context.Context, job *listJob) error {
 			return err
 		}
 		var b graph.Batch
-		err := m.o.Store.View(ctx, func(s *graph.Snapshot) error {
+		err := m.o.Store.View(ctx, func(s *graph.View) error {
 			b.Reset()
 			var ids []dict.ID
 			if err := s.EachAccount(from, func(id dict.ID, _ *format.RepoState) bool {

@@ -53,7 +53,7 @@ func (x *Index) admin() http.Handler {
 				return err
 			}
 		}
-		err := x.Graph.View(ctx, func(s *graph.Snapshot) error { _, err := s.Counts(); return err })
+		err := x.Graph.View(ctx, func(s *graph.View) error { _, err := s.Counts(); return err })
 		if errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("the store did not answer within %v: %w", readyTime, err)
 		}

@@ -205,6 +205,6 @@ func decode(r *http.Request, into any) error {
 
 // eachResync calls each for the repos that are queued to be fetched whole.
 func (x *Index) eachResync(ctx context.Context, each func(did string, row format.Resync) error) error {
-	_, err := x.Graph.ViewAcross(ctx, func(s *graph.Snapshot) error { return s.Resyncs(each) })
+	_, err := x.Graph.ViewAcross(ctx, func(s *graph.View) error { return s.Resyncs(each) })
 	return err
 }

@@ -41,7 +41,7 @@ func (x *Index) examples() []page.Example {
 			return errEnoughRead
 		}
 		return ctx.Err()
-	}, func(s *graph.Snapshot) (err error) {
+	}, func(s *graph.View) (err error) {
 		all, err = examplesOf(s, time.Now())
 		return err
 	})
@@ -53,7 +53,7 @@ func (x *Index) examples() []page.Example {
 
 // examplesOf looks for two accounts that some follow both, an account that follows many, and
 // a post that some of those like.
-func examplesOf(s *graph.Snapshot, now time.Time) (all []page.Example, err error) {
+func examplesOf(s *graph.View, now time.Time) (all []page.Example, err error) {
 	some, err := s.SomeAccounts(exampleAccounts)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ type fan struct {
 
 // likedExamples are those about what the accounts like that another follows: today, or if they
 // like nothing today, ever.
-func likedExamples(s *graph.Snapshot, f fan, now time.Time) ([]page.Example, error) {
+func likedExamples(s *graph.View, f fan, now time.Time) ([]page.Example, error) {
 	name, err := nameOf(s, dict.DID, uint64(f.id))
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func likedExamples(s *graph.Snapshot, f fan, now time.Time) ([]page.Example, err
 }
 
 // likedBy returns the post that most of some accounts like, "" if they like none.
-func likedBy(s *graph.Snapshot, accounts []uint64, w graph.Window) (string, error) {
+func likedBy(s *graph.View, accounts []uint64, w graph.Window) (string, error) {
 	var likes [][]uint64
 	for _, id := range accounts {
 		ids, err := s.AppendSubjects(nil, likeKind, dict.ID(id), w)
@@ -178,7 +178,7 @@ func most(lists [][]uint64, but ...uint64) (id uint64, n int) {
 	return id, n
 }
 
-func nameOf(s *graph.Snapshot, ns dict.Namespace, id uint64) (name string, err error) {
+func nameOf(s *graph.View, ns dict.Namespace, id uint64) (name string, err error) {
 	err = s.Strings(ns, []dict.ID{dict.ID(id)}, func(_ int, str []byte) error { name = string(str); return nil })
 	if err != nil {
 		return "", fmt.Errorf("app: reading the name of an example: %w", err)

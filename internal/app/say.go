@@ -56,7 +56,7 @@ func (x *Index) buildInfo(version, commit string) {
 func (x *Index) state(ctx context.Context) (edges int64, counts format.Counts, cursors []format.Cursor, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	err = x.Graph.View(ctx, func(s *graph.Snapshot) (err error) {
+	err = x.Graph.View(ctx, func(s *graph.View) (err error) {
 		if counts, err = s.Counts(); err == nil {
 			cursors, err = s.Cursors()
 		}

@@ -174,7 +174,7 @@ func (r *run) open(ctx context.Context) (err error) {
 }
 
 func (r *run) counts(ctx context.Context) (c format.Counts, err error) {
-	err = r.x.Graph.View(ctx, func(s *graph.Snapshot) error { c, err = s.Counts(); return err })
+	err = r.x.Graph.View(ctx, func(s *graph.View) error { c, err = s.Counts(); return err })
 	return c, err
 }
 

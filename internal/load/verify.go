@@ -26,7 +26,7 @@ const maxProblems = 20
 
 // checker compares an index with a model.
 type checker struct {
-	s        *graph.Snapshot
+	s        *graph.View
 	m        *model
 	ids      []dict.ID // by account, None for those not asked for, or not known
 	problems []string
@@ -52,7 +52,7 @@ func verify(ctx context.Context, x *app.Index, m *model) (problems []string, set
 		all = slices.DeleteFunc(all, func(r record) bool { return m.repos[r.account].Hidden })
 	}
 	// Nobody writes any more: all states are the same.
-	if _, err := x.Graph.ViewAcross(ctx, func(s *graph.Snapshot) error { c.s = s; return c.run(all, counts) }); err != nil {
+	if _, err := x.Graph.ViewAcross(ctx, func(s *graph.View) error { c.s = s; return c.run(all, counts) }); err != nil {
 		return nil, c.sets, err
 	}
 	if m.every == 1 {

@@ -94,7 +94,7 @@ func peakMemory() int64 {
 
 func records(tb testing.TB, x *app.Index) (n int64) {
 	tb.Helper()
-	err := x.Graph.View(tb.Context(), func(s *graph.Snapshot) error {
+	err := x.Graph.View(tb.Context(), func(s *graph.View) error {
 		c, err := s.Counts()
 		for _, v := range c.Records {
 			n += v

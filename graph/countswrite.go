@@ -1,0 +1,19 @@
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"skein.blue/graph/format"
+	"skein.blue/internal/kv"
+)
+
+// writeCounts writes the totals of a lane.
+func writeCounts(tx kv.Txn, key []byte, c format.Counts) error {
+	v, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("graph: writing the counts: %w", err)
+	}
+	tx.Set(key, v)
+	return nil
+}

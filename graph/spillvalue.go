@@ -1,0 +1,143 @@
+package graph
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/runs"
+)
+
+// A value that has grown too large is spilled: in one atomic write, what it
+// holds is merged into finer values under its key, and it is left with nothing
+// but the generation that says so. A row spills into containers; a chunk into
+// chunks of the next byte of the path, which may be spilled in turn. From then
+// on it holds the changes since, removals included, which stand over what lies
+// below, until it is spilled again.
+//
+// Who finds a value too large is the Merger, whenever one is folded. What it
+// noted is lost in a crash, and noted again at a later fold; a value that
+// nobody folds any more stays large, and is read as it is.
+
+// apart puts back the keys that lie under another of keys: what is spilled into
+// a value must be there before that is spilled itself.
+func (m *Merger) apart(keys []string) []string {
+	slices.Sort(keys)
+	kept := keys[:0]
+	for _, key := range keys {
+		if len(kept) > 0 && strings.HasPrefix(key, kept[len(kept)-1]) {
+			m.note([]byte(key))
+			continue
+		}
+		kept = append(kept, key)
+	}
+	return kept
+}
+
+// spillOne spills one value, if it is too large still.
+func (m *Merger) spillOne(tx kv.Txn, key []byte) error {
+	v, ok, err := tx.Get(key)
+	if err != nil || !ok {
+		return err
+	}
+	if key[0] == format.KeyRecord {
+		return m.spillChunk(tx, key, v)
+	}
+	return m.spillRow(tx, key, v)
+}
+
+func (m *Merger) spillRow(tx kv.Txn, key, v []byte) error {
+	subject, _ := dict.ReadID(key[2:])
+	r, err := format.ParseRow(subject, v)
+	if err != nil {
+		return err
+	}
+	removed, err := r.AppendRemoved(nil)
+	if err != nil {
+		return err
+	}
+	members, err := r.AppendMembers(nil)
+	if err != nil || len(members)+len(removed) <= m.limits.Row {
+		return err
+	}
+	var add, less []uint16
+	var kbuf, vbuf []byte
+	for len(members) > 0 || len(removed) > 0 {
+		block := ^uint64(0)
+		for _, list := range [][]uint64{members, removed} {
+			if len(list) > 0 {
+				block = min(block, format.BlockOf(list[0]))
+			}
+		}
+		add, members = format.TakeBlock(add[:0], members, block)
+		less, removed = format.TakeBlock(less[:0], removed, block)
+		kbuf = format.AppendContainerKey(kbuf[:0], key, block)
+		vbuf = format.AppendContainer(vbuf[:0], add, less)
+		tx.Merge(kbuf, vbuf)
+	}
+	tx.Set(key, format.AppendRow(nil, subject, r.Generation+1, nil, nil))
+	return nil
+}
+
+func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
+	k, actor, bucket, depth, err := format.ParseChunkKey(key)
+	if err != nil || depth == format.MaxChunkDepth {
+		return err
+	}
+	if !k.Valid() {
+		return fmt.Errorf("graph: record key %x is of an unknown kind", key)
+	}
+	coder := format.CoderOf(actor, bucket)
+	records, generation, err := coder.Read(nil, v, 0)
+	if err != nil || len(records) <= m.limits.Chunk && len(v) <= maxChunkBytes {
+		return err
+	}
+	return spillRecords(tx, coder, key, depth, generation, records)
+}
+
+// maxOperandBytes is from how many bytes on records that are written at once are
+// not merged into their chunk: with what it holds it could become more than an
+// engine takes.
+const maxOperandBytes = 16 << 10
+
+// place writes records, which ascend, into the chunk of the key given; or, being
+// too many bytes, below it, as if the chunk had been spilled at once.
+func place(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, records []format.Record) error {
+	operand := c.Append(nil, 0, records)
+	if len(operand) <= maxOperandBytes || depth == format.MaxChunkDepth {
+		tx.Merge(key, operand)
+		return nil
+	}
+	v, _, err := tx.Get(key)
+	if err != nil {
+		return err
+	}
+	old, generation, err := c.Read(nil, bytes.Clone(v), 0)
+	if err != nil {
+		return fmt.Errorf("graph: chunk %x: %w", key, err)
+	}
+	compare := func(x, y format.Record) int { return format.ComparePaths(x.Path, y.Path) }
+	old = slices.DeleteFunc(old, func(r format.Record) bool { _, again := slices.BinarySearchFunc(records, r, compare); return again })
+	all := append(old, records...)
+	slices.SortFunc(all, compare)
+	return spillRecords(tx, c, key, depth, generation, all)
+}
+
+// spillRecords writes records below a chunk, and leaves it empty.
+func spillRecords(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, generation uint64, records []format.Record) error {
+	below := func(r format.Record) byte { return byte(r.Path.Spread() >> (56 - 8*depth)) }
+	if c.IsRaw() { // by hash; within one, by path
+		slices.SortStableFunc(records, func(x, y format.Record) int { return int(below(x)) - int(below(y)) })
+	}
+	for group := range runs.Of(records, func(x, y format.Record) bool { return below(x) == below(y) }) {
+		if err := place(tx, c, append(slices.Clone(key), below(group[0])), depth+1, group); err != nil {
+			return err
+		}
+	}
+	tx.Set(key, c.Append(nil, generation+1, nil))
+	return nil
+}
