@@ -102,7 +102,7 @@ func (l *lane) newWriter() *writer {
 // those of a stream, and have a writer of their own, whose memory is let go in the end
 // (endArchive).
 func (l *lane) writerOf(b *Batch) *writer {
-	if !b.archived {
+	if !b.Archived() {
 		return l.w
 	}
 	if l.archive == nil {

@@ -151,7 +151,7 @@ func (m *seam) part(n int, generation uint64, first, last bool) Outcome {
 	truth := seamTruth(n)
 	for _, name := range slices.Sorted(maps.Keys(truth)) {
 		k, rkey := kinds.Kind(name[0]), name[1:]
-		if b.snapshots[0].holds([]byte(k.Info().Collection + "/" + rkey)) {
+		if b.Part(0).holds([]byte(k.Info().Collection + "/" + rkey)) {
 			b.AddPut(k, []byte(rkey), []byte(truth[name]))
 		}
 	}

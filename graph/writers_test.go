@@ -23,7 +23,7 @@ func TestCursorsAhead(t *testing.T) {
 		store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
 		layout := format.Layout{Settings: dict.Settings{Partitions: 3}}
 		w := writer{layout: layout, shared: c.shared}
-		seg := &segment{source: "relay", batch: &Batch{last: 50}, whole: true}
+		seg := &segment{source: "relay", batch: seen(50), whole: true}
 		err := store.Update(t.Context(), func(tx kv.Txn) error {
 			out := result{cursors: append([]format.CursorRow(nil), rows...)}
 			for i := range out.cursors {
@@ -55,4 +55,10 @@ func TestCursorsAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+func seen(seq format.Seq) *Batch {
+	b := new(Batch)
+	b.Seen(seq, nil)
+	return b
 }
