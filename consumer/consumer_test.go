@@ -21,7 +21,9 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/read"
+	"skein.blue/graph/write"
 	"skein.blue/internal/frames"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
@@ -33,7 +35,7 @@ import (
 
 func open(t *testing.T) (*graph.Store, kv.Store) {
 	t.Helper()
-	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	g, err := graph.Open(t.Context(), store, graph.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +75,7 @@ func run(t *testing.T, g *graph.Store, o consumer.Options, frames ...[]byte) {
 
 func follows(t *testing.T, g *graph.Store) (n int64) {
 	t.Helper()
-	err := g.View(t.Context(), func(s *graph.View) error {
+	err := g.View(t.Context(), func(s *ask.View) error {
 		c, err := s.Counts()
 		n = c.Records["follow"]
 		return err
@@ -197,7 +199,7 @@ func TestSlowStore(t *testing.T) {
 	defer srv.Close()
 	defer srv.CloseClientConnections()
 	store := memkv.Open(memkv.Options{
-		Merger: graph.NewMerger(graph.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e6, Txn: 1e9, Age: time.Hour},
+		Merger: write.NewMerger(write.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e6, Txn: 1e9, Age: time.Hour},
 		OnCommit: func(i int) error {
 			if i > 5 {
 				time.Sleep(time.Second)
@@ -291,7 +293,7 @@ func TestSpaceSubject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.View(t.Context(), func(s *graph.View) error {
+	if err := g.View(t.Context(), func(s *ask.View) error {
 		c, err := s.Counts()
 		if c.Records["like"] != 1 || c.Strings["uri"] != 0 || c.Desynchronized != 0 {
 			t.Errorf("%+v", c)

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 )
 
 // Bounds of a batch. A batch is handed on when it is full, or when it is
@@ -36,7 +36,7 @@ type feed struct {
 
 // queued is a batch and when its events arrived.
 type queued struct {
-	batch graph.Batch
+	batch batch.Batch
 	marks []mark
 	added int // messages
 }
@@ -96,7 +96,7 @@ func token(c chan struct{}) {
 
 // add lets fill add to the current batch, waiting for room first. It returns
 // why applying has ended, if it has.
-func (f *feed) add(fill func(*graph.Batch)) error {
+func (f *feed) add(fill func(*batch.Batch)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var waited time.Time
@@ -114,7 +114,7 @@ func (f *feed) add(fill func(*graph.Batch)) error {
 	fill(b)
 	f.cur.arrived(waited)
 	events, ops, bytes := b.Size()
-	if b.Notes() >= graph.MaxNotes || events >= maxBatchEvents || ops >= maxBatchOps || bytes >= maxBatchBytes {
+	if b.Notes() >= batch.MaxNotes || events >= maxBatchEvents || ops >= maxBatchOps || bytes >= maxBatchBytes {
 		f.full = true
 		token(f.push)
 	}

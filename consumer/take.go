@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 )
 
@@ -120,7 +120,7 @@ func (c *Consumer) obey(v *verdict) error {
 	for _, seq := range v.refuted {
 		c.metrics.drop(seqJump)
 		c.say("refuted", slog.LevelWarn, "an event was dropped: its number is implausible", "seq", int64(seq), "last", int64(c.numbers.last))
-		err := c.feed.add(func(b *graph.Batch) {
+		err := c.feed.add(func(b *batch.Batch) {
 			b.AddDeadLetter(format.DeadLetter{Seq: seq, Reason: string(seqJump), Time: time.Now().UTC()})
 		})
 		if err != nil {
@@ -253,7 +253,7 @@ func (c *Consumer) accept(m *wire.Message) error {
 			c.heard.Store(at.UnixMicro())
 		}
 	}
-	err := c.feed.add(func(b *graph.Batch) {
+	err := c.feed.add(func(b *batch.Batch) {
 		c.decoder.Add(m, b)
 		if !isExact {
 			b.Inexact()
@@ -343,7 +343,7 @@ func (c *Consumer) gap(g *format.Gap, what string) error {
 		args = append(args, "since", g.Since.UTC().Format(time.RFC3339))
 	}
 	c.say("gap "+g.Reason, slog.LevelWarn, "a gap in the stream", args...)
-	return c.feed.add(func(b *graph.Batch) {
+	return c.feed.add(func(b *batch.Batch) {
 		b.AddGap(*g)
 		if !g.Suspect {
 			b.AddDeadLetter(format.DeadLetter{Seq: g.After, Reason: g.Reason, Time: g.Time})

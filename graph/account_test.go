@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/format"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/syntax"
@@ -15,7 +18,7 @@ import (
 
 // A group under a key that is no group's is where nobody looks: the check says so.
 func TestMisplacedGroup(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	h := newHostile(t, store)
 	h.commit("did:plc:subject", "a")
 	h.records(1)
@@ -39,14 +42,14 @@ func TestMisplacedGroup(t *testing.T) {
 // TestNeighboursAreKept opens a store anew, whose first event reads a group: the
 // states of its neighbours, which are kept with it, are what they were.
 func TestNeighboursAreKept(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	const accounts = 20
 	did := func(i int) []byte { return fmt.Appendf(nil, "did:web:n%02d.example.com", i) }
 	seq := format.Seq(0)
 	apply := func(s *Store, i int, rev, since uint64) {
 		seq++
-		var b Batch
-		b.AddCommit(seq, &Commit{DID: did(i), Rev: syntax.AppendTID(nil, rev), Since: syntax.AppendTID(nil, since), Data: make([]byte, 32)})
+		var b batch.Batch
+		b.AddCommit(seq, &batch.Commit{DID: did(i), Rev: syntax.AppendTID(nil, rev), Since: syntax.AppendTID(nil, since), Data: make([]byte, 32)})
 		b.AddPut(1, syntax.AppendTID(nil, rev), []byte("did:plc:subject"))
 		b.Seen(seq, nil)
 		if err := s.Apply(t.Context(), "test", &b); err != nil {
@@ -61,13 +64,13 @@ func TestNeighboursAreKept(t *testing.T) {
 		for i := range accounts {
 			apply(s, i, round+2, round+1)
 		}
-		if kept := s.lanes[0].states.used; kept < accounts {
+		if kept := s.lanes[0].states.Used; kept < accounts {
 			t.Errorf("%d states are kept", kept)
 		}
 		if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.View(t.Context(), func(sn *View) error {
+		if err := s.View(t.Context(), func(sn *ask.View) error {
 			c, err := sn.Counts()
 			if want := int64(accounts * (round + 1)); c.Accounts != accounts || c.Desynchronized != 0 || c.Records["follow"] != want {
 				t.Errorf("round %d: %+v, want %d records", round, c, want)

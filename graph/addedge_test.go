@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"testing"
 
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -54,19 +57,19 @@ func TestAddEdge(t *testing.T) {
 	const adds, actors = 5000, 11_000_000
 	rows := map[int]int{}
 	for _, size := range []int{10_000, 10_000_000} {
-		store := &touching{Store: memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})}
+		store := &touching{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})}
 		s, err := Open(t.Context(), store, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var b Batch
+		var b batch.Batch
 		event := func(i int) {
 			did := fmt.Appendf(nil, "did:plc:%024d", i)
 			for j := range did[8:] { // digits that base32 has
 				did[8+j] = 'a' + did[8+j] - '0'
 			}
 			data := make([]byte, 32)
-			b.AddCommit(format.Seq(i+1), &Commit{DID: did, Rev: syntax.AppendTID(nil, uint64(i+1)<<20), Data: data})
+			b.AddCommit(format.Seq(i+1), &batch.Commit{DID: did, Rev: syntax.AppendTID(nil, uint64(i+1)<<20), Data: data})
 			b.AddPut(1, syntax.AppendTID(nil, uint64(i+1)<<19), []byte("did:plc:star"))
 			b.Seen(format.Seq(i+1), nil)
 		}
@@ -76,7 +79,7 @@ func TestAddEdge(t *testing.T) {
 		}
 		// Put the members there, as spills would have.
 		var star dict.ID
-		err = s.View(t.Context(), func(sn *View) error {
+		err = s.View(t.Context(), func(sn *ask.View) error {
 			var sb intern.Batch
 			i := sb.Add(dict.DID, []byte("did:plc:star"))
 			err := sn.Lookup(&sb)

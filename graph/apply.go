@@ -7,16 +7,18 @@ import (
 	"sync"
 	"time"
 
+	"skein.blue/graph/batch"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/internal/kv"
 )
 
 // Timing returns where the time of the writer went.
-func (s *Store) Timing() (t Timing) {
+func (s *Store) Timing() (t write.Timing) {
 	s.told.Lock()
 	defer s.told.Unlock()
 	for _, l := range s.lanes {
-		t.add(l.timing)
+		t.Add(l.timing)
 	}
 	return t
 }
@@ -25,7 +27,7 @@ func (s *Store) Timing() (t Timing) {
 // atomic writes as it can: the cursor of each covers just what is in it. A
 // commit is never split. What was applied before is dropped, and so are the
 // events of partitions that are not this Store's.
-func (s *Store) Apply(ctx context.Context, source string, b *Batch) error {
+func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if err := s.intake.begin(ctx, source, b); err != nil {
@@ -52,7 +54,7 @@ func (s *Store) Apply(ctx context.Context, source string, b *Batch) error {
 
 // apply applies what the lane has in the batch. A write that is too large is
 // divided, and before that, what made it so may be spilled.
-func (l *lane) apply(ctx context.Context, source string, b *Batch) error {
+func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
 	l.events = l.store.intake.pick(l.events[:0], l, source, b)
 	events := l.events
 	looks := !b.Archived() // for deletions, before a write
@@ -62,17 +64,17 @@ func (l *lane) apply(ctx context.Context, source string, b *Batch) error {
 		}
 	}
 	for from, spilledFor := 0, -1; ; {
-		to := endOfSegment(b, events, from, looks)
+		to := write.EndOfSegment(b, events, from, looks)
 		for {
-			seg := &segment{source: source, batch: b, events: events[from:to], first: l.first, whole: to == len(events)}
+			seg := &write.Segment{Source: source, Batch: b, Events: events[from:to], First: l.first, Whole: to == len(events)}
 			err := l.applySegment(ctx, seg)
 			if err == nil {
 				break
 			}
-			if ends, ok := errors.AsType[errEnds](err); ok {
-				l.writerOf(b).abandon()
+			if ends, ok := errors.AsType[write.ErrEnds](err); ok {
+				l.writerOf(b).Abandon()
 				l.store.o.Writes.Retried("erasing")
-				to, looks = from+ends.before, true
+				to, looks = from+ends.Before, true
 				continue
 			}
 			if !errors.Is(err, kv.ErrTooLarge) || to-from <= 1 && spilledFor == from {
@@ -81,7 +83,7 @@ func (l *lane) apply(ctx context.Context, source string, b *Batch) error {
 			if to-from <= 1 {
 				spilledFor = from
 			}
-			l.writerOf(b).abandon()
+			l.writerOf(b).Abandon()
 			l.store.o.Writes.Retried("too_large")
 			if err := l.spill(ctx); err != nil {
 				return err
@@ -98,80 +100,80 @@ func (l *lane) apply(ctx context.Context, source string, b *Batch) error {
 }
 
 // applySegment applies a segment in one write, and makes ready for it what it needs.
-func (l *lane) applySegment(ctx context.Context, seg *segment) error {
-	w := l.writerOf(seg.batch)
-	w.begin()
+func (l *lane) applySegment(ctx context.Context, seg *write.Segment) error {
+	w := l.writerOf(seg.Batch)
+	w.Begin()
 	for {
 		if err := l.store.intake.prepare(ctx, seg, w); err != nil {
 			return err
 		}
 		start := time.Now()
 		var end time.Time
-		var out result
+		var out write.Result
 		err := l.update(ctx, func(tx kv.Txn) (err error) {
-			seg.cursors = l.cursors(seg.source)
-			out, err = w.attempt(tx, seg, l.counts)
+			seg.Cursors = l.cursors(seg.Source)
+			out, err = w.Attempt(tx, seg, l.counts)
 			end = time.Now()
 			return err
 		})
-		erasing, isErasing := errors.AsType[errErasing](err)
+		erasing, isErasing := errors.AsType[write.ErrErasing](err)
 		m := l.store.o.Writes
 		switch {
 		case err == nil:
-			out.timing.Commit += time.Since(end)
+			out.Timing.Commit += time.Since(end)
 			m.Committed(time.Since(start))
 			l.committed(w, seg, &out)
 			return nil
 		case isErasing:
 			m.Retried("erasing")
-			if err := l.eraseNow(ctx, erasing.actor); err != nil {
+			if err := l.eraseNow(ctx, erasing.Actor); err != nil {
 				return err
 			}
 		case errors.Is(err, intern.ErrNoLease):
 			m.Retried("lease")
 		default:
-			return fmt.Errorf("graph: applying up to seq %d of %s: %w", seg.batch.Last(), seg.source, err)
+			return fmt.Errorf("graph: applying up to seq %d of %s: %w", seg.Batch.Last(), seg.Source, err)
 		}
 	}
 }
 
 // committed takes over what the write came to.
-func (l *lane) committed(w *writer, seg *segment, out *result) {
-	w.committed()
+func (l *lane) committed(w *write.Writer, seg *write.Segment, out *write.Result) {
+	w.Committed()
 	l.store.told.Lock()
-	l.timing.add(out.timing)
-	if len(seg.events) > 0 && seg.batch.Event(int(seg.events[0].n)).kind <= eventAccount {
-		l.applied += int64(len(seg.events))
-		l.replays += int64(out.replays)
+	l.timing.Add(out.Timing)
+	if len(seg.Events) > 0 && seg.Batch.Event(int(seg.Events[0].N)).Kind <= batch.EventAccount {
+		l.applied += int64(len(seg.Events))
+		l.replays += int64(out.Replays)
 	}
-	l.counts = out.totals
-	if out.cursors != nil {
-		l.sources[seg.source] = out.cursors
+	l.counts = out.Totals
+	if out.Cursors != nil {
+		l.sources[seg.Source] = out.Cursors
 	}
-	if len(out.hidden) > 0 {
-		l.store.hiddenSets.hiddenChanged(out.hiddenVersion, out.hidden)
+	if len(out.Hidden) > 0 {
+		l.store.hiddenSets.hiddenChanged(out.HiddenVersion, out.Hidden)
 	}
-	for _, id := range out.erasing {
+	for _, id := range out.Erasing {
 		l.erasing[id] = true
 	}
-	if out.holes != nil {
-		l.holes = *out.holes
+	if out.Holes != nil {
+		l.holes = *out.Holes
 	}
 	l.store.told.Unlock()
 	if told := l.store.o.Queued; told != nil {
-		if queued := w.queued(); len(queued) > 0 {
+		if queued := w.Queued(); len(queued) > 0 {
 			told(queued)
 		}
 	}
-	l.tell(w.lists(), out.sets, out.hidden)
-	if out.noted != 0 {
-		l.notes.add(out.noted, len(seg.batch.DeadLetters()), len(seg.batch.Gaps()))
+	l.tell(w.Lists(), out.Sets, out.Hidden)
+	if out.Noted != 0 {
+		l.notes.Add(out.Noted, len(seg.Batch.DeadLetters()), len(seg.Batch.Gaps()))
 	}
 	if m := l.store.o.Metrics; m != nil {
-		m.Replays.Add(float64(out.replays))
+		m.Replays.Add(float64(out.Replays))
 		for _, k := range l.store.Kinds().All {
-			m.Edges.WithLabelValues(k.Name, "add").Add(float64(out.added[k.Kind]))
-			m.Edges.WithLabelValues(k.Name, "remove").Add(float64(out.removed[k.Kind]))
+			m.Edges.WithLabelValues(k.Name, "add").Add(float64(out.Added[k.Kind]))
+			m.Edges.WithLabelValues(k.Name, "remove").Add(float64(out.Removed[k.Kind]))
 		}
 	}
 }

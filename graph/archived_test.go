@@ -6,8 +6,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/format"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/syntax"
 )
@@ -18,7 +20,7 @@ func TestArchiveInAnyWrites(t *testing.T) {
 	const accounts, rows = 12, 4000
 	for seed := range uint64(6) {
 		most := []int{rows + 1, 1000, 60, 3, 1500, 400}[seed]
-		store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{Row: 20, Chunk: 20})})
+		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 20, Chunk: 20})})
 		s, err := Open(t.Context(), store, Options{Embedded: true, SliceSize: 5})
 		if err != nil {
 			t.Fatal(err)
@@ -30,7 +32,7 @@ func TestArchiveInAnyWrites(t *testing.T) {
 		want := make([]map[string]string, accounts)
 		hidden := make([]bool, accounts)
 		did := func(n int) string { return fmt.Sprintf("did:web:%d.example.com", n) }
-		var b Batch
+		var b batch.Batch
 		events := 0
 		flush := func(seq format.Seq) {
 			b.Seen(seq, nil)
@@ -66,12 +68,12 @@ func TestArchiveInAnyWrites(t *testing.T) {
 					rkey := string(syntax.AppendTID(nil, rng.Uint64N(400)<<44))
 					if rng.IntN(4) == 0 {
 						b.AddDelete(1, []byte(rkey))
-						delete(want[account], pathName(1, []byte(rkey)))
+						delete(want[account], write.PathName(1, []byte(rkey)))
 						continue
 					}
 					subject := did(rng.IntN(accounts))
 					b.AddPut(1, []byte(rkey), []byte(subject))
-					want[account][pathName(1, []byte(rkey))] = subject
+					want[account][write.PathName(1, []byte(rkey))] = subject
 				}
 			}
 			if events++; events > rng.IntN(2*most) {

@@ -8,7 +8,9 @@ import (
 	"maps"
 	"slices"
 
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
+	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
@@ -58,15 +60,15 @@ func (s *Store) setBackfill(b format.Backfill) {
 	s.backfill = b
 	s.told.Unlock()
 	for _, l := range s.lanes {
-		m := modes{queues: s.o.Queued != nil, archiving: b.Archive != ""}
-		m.partial = m.queues && b.Whole() && !m.archiving
-		m.past = m.queues && (b.Whole() || len(b.Hosts) > 0)
+		m := write.Modes{Queues: s.o.Queued != nil, Archiving: b.Archive != ""}
+		m.Partial = m.Queues && b.Whole() && !m.Archiving
+		m.Past = m.Queues && (b.Whole() || len(b.Hosts) > 0)
 		l.modes = m
-		l.w.setModes(m)
+		l.w.SetModes(m)
 		if l.archive != nil {
-			l.archive.setModes(m)
+			l.archive.SetModes(m)
 		}
-		if !m.archiving {
+		if !m.Archiving {
 			l.endArchive()
 		}
 	}
@@ -109,7 +111,7 @@ func (s *Store) ChangeResync(ctx context.Context, did string, change func(*forma
 		return false, nil
 	}
 	err = s.lanes[i].update(ctx, func(tx kv.Txn) error {
-		id, err := accountID(tx, did)
+		id, err := ask.AccountID(tx, did)
 		if err != nil || id == dict.None {
 			return err
 		}
@@ -152,7 +154,7 @@ func (s *Store) EndArchive(ctx context.Context) (doubtful []string, err error) {
 			}
 		}
 	}
-	err = s.View(ctx, func(sn *View) error {
+	err = s.View(ctx, func(sn *ask.View) error {
 		return sn.Strings(dict.DID, ids, func(_ int, did []byte) error { doubtful = append(doubtful, string(did)); return nil })
 	})
 	return doubtful, err
@@ -191,7 +193,7 @@ func (s *Store) completeSlice(ctx context.Context, lane int, lo []byte) (next []
 					was := st
 					st.Flags &^= format.FlagPartial
 					states = append(states, changed{id, st})
-					countState(&counts, &was, &st)
+					write.CountState(&counts, &was, &st)
 				}
 				return nil
 			})
@@ -204,18 +206,18 @@ func (s *Store) completeSlice(ctx context.Context, lane int, lo []byte) (next []
 			c := &states[i]
 			group = s.layout.AppendAccount(group, c.id, &c.st)
 			if i+1 == len(states) || !bytes.Equal(s.layout.AccountKey(nil, c.id), s.layout.AccountKey(nil, states[i+1].id)) {
-				writeGroup(tx, s.layout, s.layout.AccountKey(nil, c.id), group)
+				write.WriteGroup(tx, s.layout, s.layout.AccountKey(nil, c.id), group)
 				group = nil
 			}
 		}
-		return writeCounts(tx, s.layout.PartKey(format.KeyCounts, l.first), counts)
+		return write.WriteCounts(tx, s.layout.PartKey(format.KeyCounts, l.first), counts)
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	l.counts = counts
 	for _, c := range states {
-		l.states.put(c.id, c.st)
+		l.states.Put(c.id, c.st)
 	}
 	s.gauges()
 	return next, doubtful, nil

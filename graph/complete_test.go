@@ -15,11 +15,14 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/export"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -177,7 +180,7 @@ func newNet(t *testing.T, seed uint64) *net {
 }
 
 func (n *net) newStore() *crashingStore {
-	return &crashingStore{Store: memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{Row: 8, Chunk: 8})}), rng: n.rng}
+	return &crashingStore{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 8, Chunk: 8})}), rng: n.rng}
 }
 
 // xs is the kind that is added.
@@ -197,7 +200,7 @@ func (n *net) open() {
 	n.store.off = true
 	defer func() { n.store.off = false }()
 	var err error
-	if n.s, err = graph.Open(n.t.Context(), n.store, graph.Options{Embedded: true, Queued: func([]graph.Queued) {}, Kinds: n.xs(), SliceSize: 3}); err != nil {
+	if n.s, err = graph.Open(n.t.Context(), n.store, graph.Options{Embedded: true, Queued: func([]batch.Queued) {}, Kinds: n.xs(), SliceSize: 3}); err != nil {
 		n.t.Fatal(err)
 	}
 	n.fetches, n.list = nil, nil
@@ -331,7 +334,7 @@ func (n *net) kind(path string) (kinds.Kind, []byte) {
 }
 
 // changes adds what leads from one state to another.
-func (n *net) changes(b *graph.Batch, from, to *netState) {
+func (n *net) changes(b *batch.Batch, from, to *netState) {
 	for _, path := range slices.Sorted(maps.Keys(from.records)) {
 		if _, there := to.records[path]; !there {
 			if k, rkey := n.kind(path); k != 0 {
@@ -351,7 +354,7 @@ func (n *net) changes(b *graph.Batch, from, to *netState) {
 func netTID(rev uint64) []byte { return syntax.AppendTID(nil, rev) }
 
 // event adds an event of the stream.
-func (n *net) event(b *graph.Batch, i int) {
+func (n *net) event(b *batch.Batch, i int) {
 	e := &n.stream[i]
 	acc := n.accounts[e.account]
 	seq, st := format.Seq(i+1), &acc.states[e.state]
@@ -359,10 +362,10 @@ func (n *net) event(b *graph.Batch, i int) {
 	case "status":
 		b.AddAccount(seq, []byte(acc.did), e.active, e.deleted)
 	case "sync":
-		b.AddSync(seq, &graph.Commit{DID: []byte(acc.did), Rev: netTID(st.rev), Data: st.root[:], OtherRev: true})
+		b.AddSync(seq, &batch.Commit{DID: []byte(acc.did), Rev: netTID(st.rev), Data: st.root[:], OtherRev: true})
 	case "commit":
 		before := &acc.states[e.before]
-		c := &graph.Commit{DID: []byte(acc.did), Rev: netTID(st.rev), Data: st.root[:]}
+		c := &batch.Commit{DID: []byte(acc.did), Rev: netTID(st.rev), Data: st.root[:]}
 		if !e.first {
 			c.Since, c.PrevData = netTID(before.rev), before.root[:]
 		}
@@ -384,7 +387,7 @@ func (n *net) event(b *graph.Batch, i int) {
 
 // deliver delivers the next events, and says where some are lost.
 func (n *net) deliver(most int) {
-	var b graph.Batch
+	var b batch.Batch
 	to := min(n.at+most, len(n.stream))
 	at, lost := n.at, false
 	for ; at < to; at++ {
@@ -408,7 +411,7 @@ func (n *net) deliver(most int) {
 // redeliver delivers some again.
 func (n *net) redeliver() {
 	from := max(n.at-n.rng.IntN(15), n.heard)
-	var b graph.Batch
+	var b batch.Batch
 	for i := from; i < n.at; i++ {
 		if !n.stream[i].lost {
 			n.event(&b, i)
@@ -420,7 +423,7 @@ func (n *net) redeliver() {
 
 func (n *net) account(a int) (st format.RepoState, row *format.Resync) {
 	n.t.Helper()
-	if err := n.s.View(n.t.Context(), func(sn *graph.View) (err error) { st, _, row, err = sn.Account(n.accounts[a].did); return err }); err != nil {
+	if err := n.s.View(n.t.Context(), func(sn *ask.View) (err error) { st, _, row, err = sn.Account(n.accounts[a].did); return err }); err != nil {
 		n.t.Fatal(err)
 	}
 	return st, row
@@ -470,11 +473,11 @@ func (n *net) place(i int) {
 	f := n.fetches[i]
 	acc := n.accounts[f.account]
 	st := &acc.states[f.state]
-	sn := graph.Snapshot{
+	sn := batch.Snapshot{
 		DID: []byte(acc.did), Rev: netTID(st.rev), Data: st.root[:], Generation: f.generation,
 		From: f.bounds[f.next], To: f.bounds[f.next+1], First: f.next == 0, Last: f.next == len(f.bounds)-2,
 	}
-	var b graph.Batch
+	var b batch.Batch
 	at := b.AddSnapshot(&sn)
 	for _, path := range slices.Sorted(maps.Keys(st.records)) {
 		if k, rkey := n.kind(path); k != 0 && path >= sn.From && (sn.To == "" || path < sn.To) {
@@ -486,17 +489,17 @@ func (n *net) place(i int) {
 	}
 	outcome := b.Outcome(at)
 	n.do(outcome.String(), f.account, " ", st.rev, " part ", f.next, " of ", len(f.bounds)-1)
-	if f.next++; outcome == graph.Placed {
+	if f.next++; outcome == batch.Placed {
 		n.did["part"]++
 	}
-	if outcome != graph.Placed || sn.Last {
+	if outcome != batch.Placed || sn.Last {
 		n.fetches = slices.Delete(n.fetches, i, i+1)
 	}
 }
 
 // status has somebody who lists repos say whether one is active.
 func (n *net) status(a int, active bool) bool {
-	var b graph.Batch
+	var b batch.Batch
 	b.AddStatus([]byte(n.accounts[a].did), active)
 	return n.killed(n.s.Apply(n.t.Context(), "", &b))
 }
@@ -527,20 +530,20 @@ func (n *net) compare() {
 		if n.status(a, l.active[a]) {
 			return
 		}
-		var c graph.Cause
+		var c batch.Cause
 		switch st, _ := n.account(a); {
 		case !st.Has(format.FlagHasRev):
 			continue
 		case l.revs[a] == 0: // should it come back, it need not be what it was
-			c = graph.Cause{Reason: "not_listed"}
+			c = batch.Cause{Reason: "not_listed"}
 		case l.revs[a] > uint64(st.Rev):
-			c = graph.Cause{Reason: "rev_differs", Told: format.Rev(l.revs[a])}
+			c = batch.Cause{Reason: "rev_differs", Told: format.Rev(l.revs[a])}
 		case l.revs[a] < uint64(st.Rev) && st.Rev == l.index[a]:
-			c = graph.Cause{Reason: "rev_lower", Back: format.Rev(l.revs[a])}
+			c = batch.Cause{Reason: "rev_lower", Back: format.Rev(l.revs[a])}
 		default:
 			continue
 		}
-		var b graph.Batch
+		var b batch.Batch
 		b.AddResync([]byte(acc.did), c)
 		if n.killed(n.s.Apply(n.t.Context(), "", &b)) {
 			return
@@ -574,9 +577,9 @@ func (n *net) readArchive(most int) {
 		if n.killed(err) {
 			return
 		}
-		var b graph.Batch
+		var b batch.Batch
 		for _, did := range doubtful {
-			b.AddResync([]byte(did), graph.Cause{Reason: "archive_doubtful"})
+			b.AddResync([]byte(did), batch.Cause{Reason: "archive_doubtful"})
 		}
 		if n.killed(n.s.Apply(n.t.Context(), "", &b)) || n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) { b.Archive = "" })) {
 			return
@@ -585,7 +588,7 @@ func (n *net) readArchive(most int) {
 		n.do("archive ended")
 		return
 	}
-	var b graph.Batch
+	var b batch.Batch
 	to := min(n.row+most, n.rows)
 	for i := n.row; i < to; i++ {
 		n.archiveRow(&b, i)
@@ -596,7 +599,7 @@ func (n *net) readArchive(most int) {
 	}
 }
 
-func (n *net) archiveRow(b *graph.Batch, i int) {
+func (n *net) archiveRow(b *batch.Batch, i int) {
 	e := &n.stream[i]
 	acc := n.accounts[e.account]
 	st, did := &acc.states[e.state], []byte(acc.did)
@@ -620,14 +623,14 @@ func (n *net) sweep() {
 	if number == 0 {
 		return
 	}
-	var b graph.Batch
-	if err := n.s.View(n.t.Context(), func(sn *graph.View) error {
+	var b batch.Batch
+	if err := n.s.View(n.t.Context(), func(sn *ask.View) error {
 		var ids []dict.ID
 		if err := sn.EachAccount(0, func(id dict.ID, _ *format.RepoState) bool { ids = append(ids, id); return true }); err != nil {
 			return err
 		}
 		return sn.Strings(dict.DID, ids, func(_ int, did []byte) error {
-			b.AddResync(did, graph.Cause{Reason: format.KindAdded})
+			b.AddResync(did, batch.Cause{Reason: format.KindAdded})
 			return nil
 		})
 	}); err != nil {
@@ -705,8 +708,8 @@ func (n *net) step() {
 	case what == 95 && n.s.Erasing():
 		n.killed(n.s.EraseSlice(n.t.Context()))
 	case what == 96:
-		var b graph.Batch
-		b.AddResync([]byte(n.accounts[n.rng.IntN(len(n.accounts))].did), graph.Cause{Reason: "operator"})
+		var b batch.Batch
+		b.AddResync([]byte(n.accounts[n.rng.IntN(len(n.accounts))].did), batch.Cause{Reason: "operator"})
 		n.killed(n.s.Apply(n.t.Context(), "", &b))
 	case what == 97:
 		n.killed(errKilled)
@@ -743,7 +746,7 @@ func (n *net) check() {
 		return
 	}
 	var lacking map[kinds.Kind]time.Time
-	if err := n.s.View(n.t.Context(), func(sn *graph.View) (err error) { lacking, err = sn.Lacking(); return err }); err != nil {
+	if err := n.s.View(n.t.Context(), func(sn *ask.View) (err error) { lacking, err = sn.Lacking(); return err }); err != nil {
 		n.t.Fatal(err)
 	}
 	for a, acc := range n.accounts {
@@ -846,8 +849,8 @@ func (n *net) rest() {
 	for a, acc := range n.accounts {
 		st, row := n.account(a)
 		if row == nil && st.Has(format.FlagPartial) {
-			var b graph.Batch
-			b.AddResync([]byte(acc.did), graph.Cause{Reason: "partial"})
+			var b batch.Batch
+			b.AddResync([]byte(acc.did), batch.Cause{Reason: "partial"})
 			if err := n.s.Apply(n.t.Context(), "", &b); err != nil {
 				n.t.Fatal(err)
 			}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -19,10 +21,10 @@ func TestActorCounts(t *testing.T) {
 	}
 	const subjects = 100
 	subject := func(i int) []byte { return fmt.Appendf(nil, "did:web:subject%d.example.com", i) }
-	var b graph.Batch
+	var b batch.Batch
 	for i := range 3 {
 		did := fmt.Appendf(nil, "did:web:actor%d.example.com", i)
-		b.AddCommit(format.Seq(i+1), &graph.Commit{DID: did, Rev: []byte("3kaaaaaaaaaaa"), Data: make([]byte, 32)})
+		b.AddCommit(format.Seq(i+1), &batch.Commit{DID: did, Rev: []byte("3kaaaaaaaaaaa"), Data: make([]byte, 32)})
 		for j := range subjects {
 			b.AddPut(1, fmt.Appendf(nil, "k%d", j), subject(j))
 		}
@@ -38,7 +40,7 @@ func TestActorCounts(t *testing.T) {
 			names.Add(dict.DID, subject(i))
 		}
 		told := 0
-		err := s.View(t.Context(), func(sn *graph.View) error {
+		err := s.View(t.Context(), func(sn *ask.View) error {
 			if err := sn.Lookup(&names); err != nil {
 				return err
 			}

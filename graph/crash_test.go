@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -60,7 +61,7 @@ func crashAt(t *testing.T, settings dict.Settings, events []*oracle.Event, n int
 		if err != nil {
 			return err
 		}
-		var b graph.Batch
+		var b batch.Batch
 		for i, e := range events {
 			fill(&b, e)
 			if i%9 != 8 && i != len(events)-1 {
@@ -86,7 +87,7 @@ func crashAt(t *testing.T, settings dict.Settings, events []*oracle.Event, n int
 		cursor = int64(c.Seq)
 	}
 	m := oracle.New()
-	var b graph.Batch
+	var b batch.Batch
 	for _, e := range events {
 		if e.Seq <= cursor {
 			m.Apply(e)
@@ -132,7 +133,7 @@ func TestPowerFailure(t *testing.T) {
 		store, s := openMem(fs)
 		h := history.New(seed, 30)
 		var events []*oracle.Event
-		var b graph.Batch
+		var b batch.Batch
 		synced := int64(0)
 		for range 80 {
 			for range 40 {
@@ -197,7 +198,7 @@ func TestReplayOverDeletion(t *testing.T) {
 		}
 	}
 	for range 2 {
-		var b graph.Batch
+		var b batch.Batch
 		for _, e := range []*oracle.Event{
 			commit(10, 2000, "old"),
 			{Type: oracle.AccountEvent, Seq: 20, DID: "did:plc:a", Deleted: true},

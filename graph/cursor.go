@@ -162,7 +162,7 @@ func (s *Store) changeCursors(ctx context.Context, source string, gap *format.Ga
 		if gap == nil {
 			return nil
 		}
-		_, err := s.lanes[0].notes.write(tx, source, rows[0][0].Number, nil, []format.Gap{*gap})
+		_, err := s.lanes[0].notes.Write(tx, source, rows[0][0].Number, nil, []format.Gap{*gap})
 		return err
 	})
 	if err != nil {

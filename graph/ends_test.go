@@ -4,9 +4,11 @@ import (
 	"slices"
 	"testing"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv/memkv"
@@ -16,21 +18,21 @@ import (
 // Keys at the ends of time: each is in the forward set as it is in the reverse one, so that
 // nobody hides an edge from one side; and one whose top bit is set is no TID, and in no window.
 func TestEndsOfTime(t *testing.T) {
-	s := openGraph(t, memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})}))
+	s := openGraph(t, memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}))
 	now, _ := syntax.ParseTID("3mb2kxx5ts22a")
 	for i, c := range []struct {
 		rkey  string
 		isTID bool
 	}{{"2222222222222", true}, {"3mb2kxx5ts22a", true}, {"bzzzzzzzzzzzz", true}, {"c222222222222", false}, {"jzzzzzzzzzzzz", false}, {"jzzzzzzzzzzzy", false}, {"self", false}} {
 		actor, subject := "did:web:a"+string(rune('a'+i))+".com", "did:web:s"+string(rune('a'+i))+".com"
-		var b graph.Batch
-		b.AddCommit(format.Seq(i+1), &graph.Commit{DID: []byte(actor), Rev: []byte("3mb2kxx5ts22a"), Data: make([]byte, 32)})
+		var b batch.Batch
+		b.AddCommit(format.Seq(i+1), &batch.Commit{DID: []byte(actor), Rev: []byte("3mb2kxx5ts22a"), Data: make([]byte, 32)})
 		b.AddPut(1, []byte(c.rkey), []byte(subject))
 		b.Seen(format.Seq(i+1), nil)
 		if err := s.Apply(t.Context(), "relay", &b); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.View(t.Context(), func(sn *graph.View) error {
+		if err := s.View(t.Context(), func(sn *ask.View) error {
 			var ids intern.Batch
 			x, y := ids.Add(dict.DID, []byte(actor)), ids.Add(dict.DID, []byte(subject))
 			if err := sn.Lookup(&ids); err != nil {
@@ -52,7 +54,7 @@ func TestEndsOfTime(t *testing.T) {
 				t.Errorf("%s: forward %v, reverse %v", c.rkey, forward.List(nil), reverse.List(nil))
 			}
 			for name, w := range map[string]struct {
-				window graph.Window
+				window ask.Window
 				in     bool
 			}{
 				"any time":  {read.Window{From: 0, To: read.EndOfTime}, c.isTID},

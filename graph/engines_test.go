@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -24,14 +25,14 @@ type engine struct {
 
 // smallLimits spill early and often.
 var (
-	smallLimits = graph.Limits{Row: 6, Chunk: 5}
+	smallLimits = write.Limits{Row: 6, Chunk: 5}
 	limits      = smallLimits
 )
 
 // fewPartitions are so few that rows of one are spilled.
 var fewPartitions = dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 4}
 
-func merger() kv.Merger { return graph.NewMerger(limits) }
+func merger() kv.Merger { return write.NewMerger(limits) }
 
 func memOptions(seed uint64) memkv.Options {
 	return memkv.Options{

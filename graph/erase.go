@@ -9,6 +9,7 @@ import (
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
+	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
@@ -64,7 +65,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 	var done bool
 	var counts format.Counts
 	var state format.RepoState
-	var erased []setChange
+	var erased []write.SetChange
 	err := l.update(ctx, func(tx kv.Txn) error {
 		counts = l.counts.Clone()
 		resume, _, err := tx.Get(format.EraseKey(actor))
@@ -83,16 +84,16 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 			// The state kept in memory, if it is there: one that was merged often is
 			// read by folding all that was merged.
 			var kept bool
-			if state, kept = l.states.get(actor); !kept {
+			if state, kept = l.states.Get(actor); !kept {
 				if state, err = read.Account(tx, layout, actor); err != nil {
 					return err
 				}
 			}
 			state.Flags &^= format.FlagErasing
 			state.LowBucket, state.Top = format.LowNone, 0 // no record is left
-			writeGroup(tx, layout, layout.AccountKey(nil, actor), layout.AppendAccount(nil, actor, &state))
+			write.WriteGroup(tx, layout, layout.AccountKey(nil, actor), layout.AppendAccount(nil, actor, &state))
 		}
-		return writeCounts(tx, layout.PartKey(format.KeyCounts, l.first), counts)
+		return write.WriteCounts(tx, layout.PartKey(format.KeyCounts, l.first), counts)
 	})
 	if err != nil {
 		return fmt.Errorf("graph: erasing a deleted account: %w", err)
@@ -102,11 +103,11 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 		l.store.told.Lock()
 		delete(l.erasing, actor)
 		l.store.told.Unlock()
-		l.states.put(actor, state)
+		l.states.Put(actor, state)
 	}
 	if m := l.store.o.Metrics; m != nil {
 		for _, c := range erased {
-			m.Edges.WithLabelValues(l.store.Kinds().Info(c.kind).Name, "remove").Inc()
+			m.Edges.WithLabelValues(l.store.Kinds().Info(c.Kind).Name, "remove").Inc()
 		}
 	}
 	l.tell(nil, erased, nil)
@@ -117,8 +118,8 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 // its last chunk to its first, so that what a chunk spilled goes before what
 // stands over it. It begins below the key resume, and returns the key below
 // which to go on, nil at the end.
-func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *format.Counts) (next []byte, erased []setChange, err error) {
-	var sets []setChange
+func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *format.Counts) (next []byte, erased []write.SetChange, err error) {
+	var sets []write.SetChange
 	left := l.store.o.SliceSize
 	for _, k := range l.store.Kinds().All {
 		lo := format.AppendRecordsKey(nil, k.Kind, actor)
@@ -143,7 +144,7 @@ func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *for
 			counts.Records[k.Name] -= int64(len(records))
 			for _, r := range records {
 				if r.Subject != dict.None {
-					sets = append(sets, setChange{k.Kind, true, r.Subject, actor})
+					sets = append(sets, write.SetChange{Kind: k.Kind, Remove: true, Subject: r.Subject, Member: actor})
 				}
 			}
 			return true, nil
@@ -157,7 +158,7 @@ func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *for
 		next = nil
 	}
 	// An actor's two records of one subject are one member.
-	return next, removeMembers(tx, sets, l.store.layout, l.store.merger), nil
+	return next, write.RemoveMembers(tx, sets, l.store.layout, l.store.merger), nil
 }
 
 // liveRecords returns the records of a chunk that no chunk above it overrides.

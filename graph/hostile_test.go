@@ -7,8 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/format"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/kv/pebblekv"
@@ -36,8 +39,8 @@ func newHostile(t *testing.T, store kv.Store) *hostile {
 func (h *hostile) commit(subject string, rkeys ...string) {
 	h.t.Helper()
 	h.seq++
-	var b Batch
-	b.AddCommit(h.seq, &Commit{DID: []byte("did:plc:hostile"), Rev: syntax.AppendTID(nil, uint64(h.seq)), Data: make([]byte, 32)})
+	var b batch.Batch
+	b.AddCommit(h.seq, &batch.Commit{DID: []byte("did:plc:hostile"), Rev: syntax.AppendTID(nil, uint64(h.seq)), Data: make([]byte, 32)})
 	for _, rkey := range rkeys {
 		if rest, del := strings.CutPrefix(rkey, "-"); del {
 			b.AddDelete(1, []byte(rest))
@@ -60,7 +63,7 @@ func (h *hostile) commit(subject string, rkeys ...string) {
 
 func (h *hostile) records(want int) {
 	h.t.Helper()
-	err := h.s.View(h.t.Context(), func(sn *View) error {
+	err := h.s.View(h.t.Context(), func(sn *ask.View) error {
 		c, err := sn.Counts()
 		if n := c.Records["follow"]; n != int64(want) {
 			h.t.Errorf("%d records, want %d", n, want)
@@ -75,9 +78,9 @@ func (h *hostile) records(want int) {
 	}
 }
 
-func openPebble(t *testing.T, l Limits) kv.Store {
+func openPebble(t *testing.T, l write.Limits) kv.Store {
 	t.Helper()
-	s, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20, Merger: NewMerger(l)})
+	s, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20, Merger: write.NewMerger(l)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +95,7 @@ func openPebble(t *testing.T, l Limits) kv.Store {
 // Keys that share all that chunks are told apart by stay in one chunk, and the
 // spilling of it ends.
 func TestSpillEnds(t *testing.T) {
-	h := newHostile(t, openPebble(t, Limits{Row: 3, Chunk: 3}))
+	h := newHostile(t, openPebble(t, write.Limits{Row: 3, Chunk: 3}))
 	var rkeys []string
 	for i := range uint64(4) {
 		rkeys = append(rkeys, string(syntax.AppendTID(nil, 1<<60|i)))
@@ -107,7 +110,7 @@ func TestSpillEnds(t *testing.T) {
 
 // Many paths in one chunk are one look-up of it, however deep it lies.
 func TestOneLookupPerChunk(t *testing.T) {
-	h := newHostile(t, openPebble(t, Limits{Row: 100, Chunk: 50}))
+	h := newHostile(t, openPebble(t, write.Limits{Row: 100, Chunk: 50}))
 	rng := rand.New(rand.NewPCG(1, 1))
 	var puts, deletes []string
 	for i := range 3000 { // all within 71 minutes, a chunk of the first depth
@@ -127,7 +130,7 @@ func TestOneLookupPerChunk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(h.s.lanes[0].w.previous.keys.List()); n > chunks {
+	if n := len(h.s.lanes[0].w.Previous.Keys.List()); n > chunks {
 		t.Errorf("the last look-up asked for %d keys, there are %d chunks", n, chunks)
 	}
 	h.records(3000)
@@ -135,7 +138,7 @@ func TestOneLookupPerChunk(t *testing.T) {
 
 // Long keys and long strings stay below what FoundationDB takes as a value.
 func TestLongStrings(t *testing.T) {
-	h := newHostile(t, memkv.Open(memkv.Options{Merger: NewMerger(Limits{})}))
+	h := newHostile(t, memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}))
 	n := 0
 	for range 30 {
 		var rkeys []string
@@ -151,7 +154,7 @@ func TestLongStrings(t *testing.T) {
 // What was deleted from a chunk that was spilled, where a removal stands over the
 // record, is deleted again, put again, and deleted at last: each counts once.
 func TestDeletedTwice(t *testing.T) {
-	h := newHostile(t, memkv.Open(memkv.Options{Merger: NewMerger(Limits{Row: 8, Chunk: 8})}))
+	h := newHostile(t, memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 8, Chunk: 8})}))
 	var rkeys []string
 	for i := range uint64(40) {
 		rkeys = append(rkeys, string(syntax.AppendTID(nil, 3<<format.BucketShift+i<<40)))

@@ -43,7 +43,7 @@ func (s *Store) BeginImport(ctx context.Context) (fresh bool, err error) {
 		for _, l := range s.lanes {
 			clear(l.sources)
 			clear(l.provisional)
-			l.notes.counts = nil
+			l.notes.Counts = nil
 		}
 	}
 	return fresh, err

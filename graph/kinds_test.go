@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/export"
 	"skein.blue/graph/fence"
 	"skein.blue/graph/format"
@@ -52,7 +54,7 @@ func added(t *testing.T, store kv.Store) (sources []string) {
 	return sources
 }
 
-func fillOne(b *graph.Batch, did string, seq int64) {
+func fillOne(b *batch.Batch, did string, seq int64) {
 	fill(b, &oracle.Event{Type: oracle.CommitEvent, Seq: seq, DID: did, Rev: "3jzfcijpj2z2a", Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: "did:plc:d"}}})
 }
 
@@ -77,7 +79,7 @@ func TestKindAdded(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var b graph.Batch
+				var b batch.Batch
 				for d := range 50 {
 					fillOne(&b, "did:web:u"+string(rune('a'+d%26))+strings.Repeat("x", d)+".com", int64(d+1))
 				}
@@ -98,7 +100,7 @@ func TestKindAdded(t *testing.T) {
 				t.Errorf("gaps of %q, there are %d sources", got, n)
 			}
 			if n == 2 {
-				var b graph.Batch
+				var b batch.Batch
 				for d := range 20 {
 					fillOne(&b, "did:web:v"+strings.Repeat("y", d+1)+".com", int64(d+100))
 				}
@@ -129,7 +131,7 @@ func TestKindsOfAnExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b graph.Batch
+	var b batch.Batch
 	fillOne(&b, "did:web:a.com", 1)
 	if err := errors.Join(s.Apply(t.Context(), "relay", &b), s.Close(t.Context())); err != nil {
 		t.Fatal(err)
@@ -221,11 +223,11 @@ func TestConfiguredBySeveral(t *testing.T) {
 	}
 	first := open(0, nil)
 	second := open(1, more) // the first has lost its claim
-	var b graph.Batch
+	var b batch.Batch
 	put := func(seq int64) {
 		b.Reset()
 		for d := range 60 {
-			b.AddCommit(format.Seq(seq), &graph.Commit{DID: []byte("did:web:u" + strings.Repeat("x", d+1) + ".com"), Rev: []byte(fmt.Sprintf("3kaaaaaaaaa%s", []string{"2a", "2b", "2c"}[seq])), Data: make([]byte, 32)})
+			b.AddCommit(format.Seq(seq), &batch.Commit{DID: []byte("did:web:u" + strings.Repeat("x", d+1) + ".com"), Rev: []byte(fmt.Sprintf("3kaaaaaaaaa%s", []string{"2a", "2b", "2c"}[seq])), Data: make([]byte, 32)})
 			b.AddPut(kinds.FirstConfigured, []byte("r"), []byte("at://did:web:x.com/a.b.d/x"))
 		}
 		b.Seen(format.Seq(seq), nil)
@@ -244,7 +246,7 @@ func TestConfiguredBySeveral(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := first.View(t.Context(), func(sn *graph.View) error {
+	if err := first.View(t.Context(), func(sn *ask.View) error {
 		counts, err := sn.Counts()
 		if counts.Records["listed1"] != 60 {
 			t.Errorf("%d records", counts.Records["listed1"])
@@ -269,7 +271,7 @@ func TestConfiguredBySeveral(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(0, again)
-	if err := s.View(t.Context(), func(sn *graph.View) error {
+	if err := s.View(t.Context(), func(sn *ask.View) error {
 		lacking, err := sn.Lacking()
 		if len(lacking) != 1 || lacking[kinds.FirstConfigured+1].IsZero() {
 			t.Errorf("%v is lacking", lacking)
@@ -284,7 +286,7 @@ func TestConfiguredBySeveral(t *testing.T) {
 		if err := w.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Swept = due }); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.View(t.Context(), func(sn *graph.View) error {
+		if err := s.View(t.Context(), func(sn *ask.View) error {
 			lacking, err := sn.Lacking()
 			if (len(lacking) == 0) != (n == 1) {
 				t.Errorf("%v is lacking, after %d of two writers have queued all accounts", lacking, n+1)
@@ -297,13 +299,13 @@ func TestConfiguredBySeveral(t *testing.T) {
 	// Repos that wait to be fetched keep the kind from nobody else: they are not complete themselves.
 	b.Reset()
 	for d := range 60 {
-		b.AddResync([]byte("did:web:u"+strings.Repeat("x", d+1)+".com"), graph.Cause{Reason: "test"})
+		b.AddResync([]byte("did:web:u"+strings.Repeat("x", d+1)+".com"), batch.Cause{Reason: "test"})
 	}
 	b.Seen(3, nil)
 	if err := s.Apply(t.Context(), "relay", &b); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.View(t.Context(), func(sn *graph.View) error {
+	if err := s.View(t.Context(), func(sn *ask.View) error {
 		lacking, err := sn.Lacking()
 		if len(lacking) != 0 {
 			t.Errorf("%v is lacking, while repos wait to be fetched", lacking)

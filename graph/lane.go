@@ -9,7 +9,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
+	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
@@ -51,17 +53,17 @@ type lane struct {
 	sources    map[string][]format.CursorRow // as of the last commit, by partition
 	// The numbers of sources that have no cursor yet.
 	provisional map[string]uint32
-	states      stateCache
-	notes       notes
+	states      write.StateCache
+	notes       write.Notes
 	applied     int64 // events committed since the store was opened
 	replays     int64 // of them, dropped
-	events      []picked
+	events      []write.Picked
 	told        []Change     // scratch of tell
 	holes       format.Holes // as of the last commit
-	timing      Timing
-	w           *writer
-	modes       modes
-	archive     *writer // of batches of an archive, which are large; nil if there were none
+	timing      write.Timing
+	w           *write.Writer
+	modes       write.Modes
+	archive     *write.Writer // of batches of an archive, which are large; nil if there were none
 }
 
 // defaultLanes is how many writes a writer of several partitions has in flight.
@@ -82,32 +84,32 @@ func (s *Store) makeLanes(first, end uint8) {
 		l := &lane{
 			store: s, first: first + uint8(i*all/n), end: first + uint8((i+1)*all/n),
 			erasing: map[dict.ID]bool{}, sources: map[string][]format.CursorRow{}, provisional: map[string]uint32{},
-			states: newStateCache(s.o.StateCache / int64(n)),
+			states: write.NewStateCache(s.o.StateCache / int64(n)),
 		}
-		l.notes.first = l.first
+		l.notes.First = l.first
 		l.w = l.newWriter()
 		s.lanes = append(s.lanes, l)
 	}
 }
 
-func (l *lane) newWriter() *writer {
+func (l *lane) newWriter() *write.Writer {
 	s := l.store
-	return &writer{
-		layout: s.layout, merger: s.merger, ids: s.ids, shared: s.shared(), notes: &l.notes, holes: l, kinds: s.Kinds,
-		accounts: accounts{layout: s.layout, cache: &l.states}, resyncs: resyncs{layout: s.layout, holes: &l.holes},
+	return &write.Writer{
+		Layout: s.layout, Merger: s.merger, Ids: s.ids, Shared: s.shared(), Notes: &l.notes, Holes: l, Kinds: s.Kinds,
+		Accounts: write.Accounts{Layout: s.layout, Cache: &l.states}, Resyncs: write.Resyncs{Layout: s.layout, Holes: &l.holes},
 	}
 }
 
 // writerOf returns what writes a batch. Those of an archive are thirty times as large as
 // those of a stream, and have a writer of their own, whose memory is let go in the end
 // (endArchive).
-func (l *lane) writerOf(b *Batch) *writer {
+func (l *lane) writerOf(b *batch.Batch) *write.Writer {
 	if !b.Archived() {
 		return l.w
 	}
 	if l.archive == nil {
 		l.archive = l.newWriter()
-		l.archive.setModes(l.modes)
+		l.archive.SetModes(l.modes)
 	}
 	return l.archive
 }
@@ -169,7 +171,7 @@ func (l *lane) load(r kv.Reader) error {
 	if err != nil {
 		return err
 	}
-	return l.notes.load(r)
+	return l.notes.Load(r)
 }
 
 // cursors returns a copy of the source's rows, or new ones.
@@ -205,7 +207,7 @@ func (l *lane) newSource() uint32 {
 	for _, provisional := range l.provisional {
 		n = max(n, provisional)
 	}
-	for _, counts := range l.notes.counts {
+	for _, counts := range l.notes.Counts {
 		for number := range counts {
 			n = max(n, format.SourceOfNote(number))
 		}
@@ -243,16 +245,16 @@ func (l *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
 // trimNotes deletes the oldest notes where there are too many: those that come
 // first in the stream of a source, of the source whose first is the oldest.
 func (l *lane) trimNotes(ctx context.Context) error {
-	for _, keyspace := range l.notes.due() {
+	for _, keyspace := range l.notes.Due() {
 		var left map[uint32]int
 		err := l.update(ctx, func(tx kv.Txn) (err error) {
-			left, err = trimKeyspace(tx, keyspace, l.notes.counts[keyspace])
+			left, err = write.TrimKeyspace(tx, keyspace, l.notes.Counts[keyspace])
 			return err
 		})
 		if err != nil {
 			return fmt.Errorf("graph: trimming the dead letters: %w", err)
 		}
-		l.notes.counts[keyspace] = left
+		l.notes.Counts[keyspace] = left
 	}
 	return nil
 }

@@ -6,8 +6,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
@@ -17,16 +20,16 @@ import (
 // A large set that is asked for often, and is larger than the cache keeps, is read whole
 // once, and from then on only where it is asked about.
 func TestSetTooLargeToKeep(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{Row: 64, Chunk: 64})})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 64, Chunk: 64})})
 	metrics := NewMetrics(prometheus.NewRegistry())
 	s, err := Open(t.Context(), store, Options{SetCache: 4 << 10, Metrics: metrics})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b Batch
+	var b batch.Batch
 	const followers = 20_000
 	for i := range followers {
-		b.AddCommit(format.Seq(i+1), &Commit{DID: fmt.Appendf(nil, "did:web:u%d.example.com", i), Rev: []byte("3jzfcijpj2z2a"), Data: make([]byte, 32)})
+		b.AddCommit(format.Seq(i+1), &batch.Commit{DID: fmt.Appendf(nil, "did:web:u%d.example.com", i), Rev: []byte("3jzfcijpj2z2a"), Data: make([]byte, 32)})
 		b.AddPut(1, []byte("3jzfcijpj2z2a"), []byte("did:web:subject.example.com"))
 		b.Seen(format.Seq(i+1), nil)
 		if i%5000 == 4999 {
@@ -38,7 +41,7 @@ func TestSetTooLargeToKeep(t *testing.T) {
 	}
 	const asks = 10
 	for range asks {
-		if err := s.View(t.Context(), func(sn *View) error {
+		if err := s.View(t.Context(), func(sn *ask.View) error {
 			var ids intern.Batch
 			subject, follower := ids.Add(dict.DID, []byte("did:web:subject.example.com")), ids.Add(dict.DID, []byte("did:web:u7.example.com"))
 			if err := sn.Lookup(&ids); err != nil {

@@ -14,9 +14,12 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
@@ -31,12 +34,12 @@ var modelOps = flag.Int("model.ops", 20_000, "operations per history in TestMode
 
 func TestMain(m *testing.M) { os.Exit(fdbtest.Main(m)) }
 
-func fill(b *graph.Batch, e *oracle.Event) {
+func fill(b *batch.Batch, e *oracle.Event) {
 	switch e.Type {
 	case oracle.AccountEvent:
 		b.AddAccount(format.Seq(e.Seq), []byte(e.DID), e.Active, e.Deleted)
 	case oracle.CommitEvent, oracle.SyncEvent:
-		c := &graph.Commit{DID: []byte(e.DID), Rev: []byte(e.Rev), Since: []byte(e.Since), Data: e.Data[:], TooBig: e.TooBig}
+		c := &batch.Commit{DID: []byte(e.DID), Rev: []byte(e.Rev), Since: []byte(e.Since), Data: e.Data[:], TooBig: e.TooBig}
 		if e.PrevData != nil {
 			c.PrevData = e.PrevData[:]
 		}
@@ -78,7 +81,7 @@ func kindOf(name string) kinds.Kind {
 func views(t *testing.T, s *graph.Store) oracle.Views {
 	t.Helper()
 	v := oracle.Views{Forward: map[string]map[string][]string{}, Reverse: map[string]map[string][]string{}}
-	err := s.View(context.Background(), func(sn *graph.View) error {
+	err := s.View(context.Background(), func(sn *ask.View) error {
 		all := map[dict.Namespace][]string{}
 		for _, ns := range dict.Namespaces {
 			list, err := sn.AllStrings(ns)
@@ -115,7 +118,7 @@ func views(t *testing.T, s *graph.Store) oracle.Views {
 }
 
 // actors reads a reverse set twice, whole and by parts.
-func actors(sn *graph.View, k kinds.Kind, subject dict.ID) (idset.Set, error) {
+func actors(sn *ask.View, k kinds.Kind, subject dict.ID) (idset.Set, error) {
 	a, err := sn.Actors(k, subject)
 	if err != nil {
 		return idset.Set{}, err
@@ -153,7 +156,7 @@ func put2(m map[string]map[string][]string, kind string, sets map[string][]strin
 }
 
 // members reads one set, without the hidden accounts, as sorted strings.
-func members(sn *graph.View, ns dict.Namespace, read func(dict.ID) (idset.Set, error), ofNS dict.Namespace, of string) ([]string, error) {
+func members(sn *ask.View, ns dict.Namespace, read func(dict.ID) (idset.Set, error), ofNS dict.Namespace, of string) ([]string, error) {
 	var b intern.Batch
 	index := b.Add(ofNS, []byte(of))
 	if err := sn.Lookup(&b); err != nil {
@@ -203,7 +206,7 @@ func compareViews(t *testing.T, got, want oracle.Views) bool {
 func compareCounts(t *testing.T, s *graph.Store, m *oracle.Model) {
 	t.Helper()
 	var c format.Counts
-	err := s.View(context.Background(), func(sn *graph.View) (err error) { c, err = sn.Counts(); return err })
+	err := s.View(context.Background(), func(sn *ask.View) (err error) { c, err = sn.Counts(); return err })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +261,7 @@ func testModel(t *testing.T, eng engine, seed uint64, most int) {
 	s := openShare(t, store, eng.settings, graph.Share{})
 	m, h := oracle.New(), history.New(seed, 60)
 	rng := rand.New(rand.NewPCG(seed, 5))
-	var b graph.Batch
+	var b batch.Batch
 	var window []*oracle.Event // the newest events, for replays
 	apply := func() {
 		if err := s.Apply(t.Context(), "relay", &b); err != nil {
@@ -358,7 +361,7 @@ func TestDoubleDelivery(t *testing.T) {
 	for _, eng := range engines() {
 		t.Run(eng.name, func(t *testing.T) {
 			// Without spills: when they happen is not the same twice.
-			limits = graph.DefaultLimits
+			limits = write.DefaultLimits
 			defer func() { limits = smallLimits }()
 			store := eng.open(t, 1)
 			s := openShare(t, store, eng.settings, graph.Share{})
@@ -367,11 +370,11 @@ func TestDoubleDelivery(t *testing.T) {
 			for range 4000 {
 				events = append(events, h.Next())
 			}
-			deliver := func(events []*oracle.Event, batch int) {
-				var b graph.Batch
+			deliver := func(events []*oracle.Event, size int) {
+				var b batch.Batch
 				for i, e := range events {
 					fill(&b, e)
-					if i%batch == batch-1 || i == len(events)-1 {
+					if i%size == size-1 || i == len(events)-1 {
 						if err := s.Apply(t.Context(), "relay", &b); err != nil {
 							t.Fatal(err)
 						}

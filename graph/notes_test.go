@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
@@ -48,7 +49,7 @@ func TestNotesOfSourcesWithoutCursor(t *testing.T) {
 			var want []string
 			note := func(source string, seq format.Seq) {
 				t.Helper()
-				var b graph.Batch
+				var b batch.Batch
 				b.AddDeadLetter(format.DeadLetter{Seq: seq, Reason: "bad of " + source})
 				b.AddGap(format.Gap{After: seq, Reason: "gap"})
 				if err := s.Apply(t.Context(), source, &b); err != nil {
@@ -94,7 +95,7 @@ func TestNotesAreReadAgain(t *testing.T) {
 		s := openShare(t, store, settings, graph.Share{})
 		for range 3 {
 			for _, source := range []string{"x", "y"} {
-				var b graph.Batch
+				var b batch.Batch
 				b.AddDeadLetter(format.DeadLetter{Seq: 1, Reason: "bad"})
 				if err := s.Apply(t.Context(), source, &b); err != nil {
 					t.Fatal(err)

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"skein.blue/graph/ask"
 	"skein.blue/graph/fence"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -34,7 +36,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	merger, ok := store.Merger().(*Merger)
+	merger, ok := store.Merger().(*write.Merger)
 	if !ok {
 		return nil, errors.New("graph: the store was opened with a Merger that is not the graph's")
 	}
@@ -58,12 +60,12 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 }
 
 // newSource returns what the snapshots of the store have in common.
-func (s *Store) newSource() *source {
+func (s *Store) newSource() *ask.Source {
 	var results func(string)
 	if m := s.o.Metrics; m != nil {
 		results = func(result string) { m.Sets.WithLabelValues(result).Inc() }
 	}
-	return newSource(source{
+	return ask.NewSource(ask.Source{
 		Layout: s.layout, Kinds: s.Kinds, Uncompared: s.uncompared,
 		Owns: func(part uint8) bool { return s.owner.ownsPart(part) },
 		Lacks: func() map[string]format.Lack {
@@ -255,7 +257,7 @@ func (s *Store) addKinds(ctx context.Context) error {
 				Source: c.Source, After: c.Seq, Reason: format.KindAdded, Time: now.Truncate(time.Second), Suspect: true,
 				Detail: "of records that were made before, " + strings.Join(added, ", ") + " are not in the index",
 			}
-			number, err := l.notes.write(tx, c.Source, l.cursors(c.Source)[0].Number, nil, []format.Gap{gap})
+			number, err := l.notes.Write(tx, c.Source, l.cursors(c.Source)[0].Number, nil, []format.Gap{gap})
 			if err != nil {
 				return err
 			}
@@ -272,7 +274,7 @@ func (s *Store) addKinds(ctx context.Context) error {
 		return nil
 	}
 	for number, n := range noted {
-		l.notes.add(number, 0, n)
+		l.notes.Add(number, 0, n)
 	}
 	if len(lacking) == 0 { // the store is new
 		return nil

@@ -8,8 +8,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/format"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -22,8 +25,8 @@ import (
 // engine's limits: nobody can stop the writer by being too large.
 func TestOversize(t *testing.T) {
 	const actor = "did:plc:hostile"
-	commit := func(b *Batch, seq format.Seq, n int, put func(i int) (rkey, subject []byte)) {
-		b.AddCommit(seq, &Commit{DID: []byte(actor), Rev: syntax.AppendTID(nil, 1<<60|uint64(seq)<<32), Data: make([]byte, 32)})
+	commit := func(b *batch.Batch, seq format.Seq, n int, put func(i int) (rkey, subject []byte)) {
+		b.AddCommit(seq, &batch.Commit{DID: []byte(actor), Rev: syntax.AppendTID(nil, 1<<60|uint64(seq)<<32), Data: make([]byte, 32)})
 		for i := range n {
 			rkey, subject := put(i)
 			b.AddPut(1, rkey, subject)
@@ -35,16 +38,16 @@ func TestOversize(t *testing.T) {
 		return func(i int) ([]byte, []byte) { return []byte(keys[from+i]), []byte("did:plc:a") }
 	}
 	for name, c := range map[string]struct {
-		fill func(b *Batch)
+		fill func(b *batch.Batch)
 		want int64
 	}{
-		"one commit of long keys": {func(b *Batch) { commit(b, 1, 200, long(0)) }, 200},
-		"commits of long keys": {func(b *Batch) {
+		"one commit of long keys": {func(b *batch.Batch) { commit(b, 1, 200, long(0)) }, 200},
+		"commits of long keys": {func(b *batch.Batch) {
 			for i := range 4 {
 				commit(b, format.Seq(i+1), 50, long(50*i))
 			}
 		}, 200},
-		"30,000 follows in two weeks": {func(b *Batch) {
+		"30,000 follows in two weeks": {func(b *batch.Batch) {
 			for c := range 150 {
 				commit(b, format.Seq(c+1), 200, func(i int) ([]byte, []byte) {
 					n := uint64(200*c + i + 1)
@@ -52,21 +55,23 @@ func TestOversize(t *testing.T) {
 				})
 			}
 		}, 30_000},
-		"5,000 dead letters": {func(b *Batch) {
+		"5,000 dead letters": {func(b *batch.Batch) {
 			b.Seen(1, nil)
 			for i := range 5000 {
 				b.AddDeadLetter(format.DeadLetter{Seq: 1, DID: actor, Path: fmt.Sprintf("%05d%s", i, strings.Repeat("k", 505)), Reason: "bad_path"})
 			}
 		}, 0},
-		"1,000 long subjects": {func(b *Batch) {
+		"1,000 long subjects": {func(b *batch.Batch) {
 			commit(b, 1, 1000, func(i int) ([]byte, []byte) {
 				return fmt.Appendf(nil, "k%d", i), fmt.Appendf(nil, "did:web:%s%d.example.com", strings.Repeat("abcdefghi.", 190), i)
 			})
 		}, 1000},
 	} {
 		for engine, open := range map[string]func(t *testing.T) kv.Store{
-			"memory": func(*testing.T) kv.Store { return memkv.Open(memkv.Options{Merger: NewMerger(Limits{})}) },
-			"fdb":    func(t *testing.T) kv.Store { return fdbtest.Open(t, fdbtest.Options(t, NewMerger(Limits{}))) },
+			"memory": func(*testing.T) kv.Store { return memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}) },
+			"fdb": func(t *testing.T) kv.Store {
+				return fdbtest.Open(t, fdbtest.Options(t, write.NewMerger(write.Limits{})))
+			},
 		} {
 			t.Run(name+"/"+engine, func(t *testing.T) {
 				store := open(t)
@@ -74,13 +79,13 @@ func TestOversize(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var b Batch
+				var b batch.Batch
 				c.fill(&b)
 				if err := s.Apply(t.Context(), "relay", &b); err != nil {
 					t.Fatal(err)
 				}
 				var got format.Counts
-				if err := s.View(t.Context(), func(sn *View) (err error) { got, err = sn.Counts(); return err }); err != nil || got.Records["follow"] != c.want {
+				if err := s.View(t.Context(), func(sn *ask.View) (err error) { got, err = sn.Counts(); return err }); err != nil || got.Records["follow"] != c.want {
 					t.Errorf("%d records, want %d: %v", got.Records["follow"], c.want, err)
 				}
 				if err := s.Close(t.Context()); err != nil {
@@ -109,20 +114,20 @@ func keysOfOneBucket(n int) (keys []string) {
 // Accounts that are deleted, and heard of again, in all lanes at once. The race
 // detector is to see it.
 func TestErasingInLanes(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	s, err := Open(t.Context(), store, Options{
 		Intern: intern.Options{Settings: dict.SharedSettings}, Metrics: NewMetrics(prometheus.NewRegistry()), Lanes: 4,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b Batch
+	var b batch.Batch
 	seq := format.Seq(0)
 	for round := range 3 {
 		for i := range 40 {
 			seq++
 			did := fmt.Appendf(nil, "did:plc:a%d", i)
-			b.AddCommit(seq, &Commit{DID: did, Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
+			b.AddCommit(seq, &batch.Commit{DID: did, Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
 			b.AddPut(1, fmt.Appendf(nil, "x%d", round), []byte("did:plc:s"))
 			seq++
 			b.AddAccount(seq, did, false, true)

@@ -7,10 +7,13 @@ import (
 	"slices"
 	"testing"
 
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -46,7 +49,7 @@ func seamTruth(n int) map[string]string {
 	have := map[string]string{}
 	for _, ops := range seamHistory[:n+1] {
 		for _, o := range ops {
-			if name := pathName(o.kind, []byte(o.rkey)); o.subject == "" {
+			if name := write.PathName(o.kind, []byte(o.rkey)); o.subject == "" {
 				delete(have, name)
 			} else {
 				have[name] = o.subject
@@ -66,7 +69,7 @@ type seam struct {
 	seq *format.Seq
 }
 
-func (m *seam) apply(source string, b *Batch) {
+func (m *seam) apply(source string, b *batch.Batch) {
 	m.t.Helper()
 	if err := m.s.Apply(m.t.Context(), source, b); err != nil {
 		m.t.Fatal(err)
@@ -76,10 +79,10 @@ func (m *seam) apply(source string, b *Batch) {
 // event delivers the n-th commit of the stream.
 func (m *seam) event(n int) {
 	m.t.Helper()
-	var b Batch
+	var b batch.Batch
 	data, prev := seamRoot(n), seamRoot(n-1)
 	*m.seq++
-	c := &Commit{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(n)), Data: data[:]}
+	c := &batch.Commit{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(n)), Data: data[:]}
 	if n > 1 {
 		c.Since, c.PrevData = syntax.AppendTID(nil, seamRev(n-1)), prev[:]
 	}
@@ -98,7 +101,7 @@ func (m *seam) event(n int) {
 // account delivers an #account.
 func (m *seam) account(isActive, erase bool) {
 	m.t.Helper()
-	var b Batch
+	var b batch.Batch
 	*m.seq++
 	b.AddAccount(*m.seq, []byte(m.did), isActive, erase)
 	b.Seen(*m.seq, nil)
@@ -109,25 +112,25 @@ func (m *seam) account(isActive, erase bool) {
 // older rev, and its message names a new one.
 func (m *seam) putBack(n int) {
 	m.t.Helper()
-	var b Batch
+	var b batch.Batch
 	data := seamRoot(n)
 	*m.seq++
-	b.AddSync(*m.seq, &Commit{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(n)), Data: data[:], OtherRev: true})
+	b.AddSync(*m.seq, &batch.Commit{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(n)), Data: data[:], OtherRev: true})
 	b.Seen(*m.seq, nil)
 	m.apply("stream", &b)
 }
 
 func (m *seam) queue() {
 	m.t.Helper()
-	var b Batch
-	b.AddResync([]byte(m.did), Cause{Reason: "test"})
+	var b batch.Batch
+	b.AddResync([]byte(m.did), batch.Cause{Reason: "test"})
 	m.apply("", &b)
 }
 
 // row returns the account's state, and its row in the queue.
 func (m *seam) row() (st format.RepoState, row *format.Resync) {
 	m.t.Helper()
-	err := m.s.View(m.t.Context(), func(sn *View) (err error) { st, _, row, err = sn.Account(m.did); return err })
+	err := m.s.View(m.t.Context(), func(sn *ask.View) (err error) { st, _, row, err = sn.Account(m.did); return err })
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -136,22 +139,22 @@ func (m *seam) row() (st format.RepoState, row *format.Resync) {
 
 // part puts a part of the snapshot of the n-th commit in place: all, or the first or the
 // second half.
-func (m *seam) part(n int, generation uint64, first, last bool) Outcome {
+func (m *seam) part(n int, generation uint64, first, last bool) batch.Outcome {
 	m.t.Helper()
 	const middle = "app.bsky.graph.follow/"
 	data := seamRoot(n)
-	sn := Snapshot{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(n)), Data: data[:], Generation: generation, First: first, Last: last}
+	sn := batch.Snapshot{DID: []byte(m.did), Rev: syntax.AppendTID(nil, seamRev(n)), Data: data[:], Generation: generation, First: first, Last: last}
 	if !last {
 		sn.To = middle
 	} else if !first {
 		sn.From = middle
 	}
-	var b Batch
+	var b batch.Batch
 	at := b.AddSnapshot(&sn)
 	truth := seamTruth(n)
 	for _, name := range slices.Sorted(maps.Keys(truth)) {
 		k, rkey := kinds.Kind(name[0]), name[1:]
-		if b.Part(0).holds([]byte(k.Info().Collection + "/" + rkey)) {
+		if b.Part(0).Holds([]byte(k.Info().Collection + "/" + rkey)) {
 			b.AddPut(k, []byte(rkey), []byte(truth[name]))
 		}
 	}
@@ -160,11 +163,11 @@ func (m *seam) part(n int, generation uint64, first, last bool) Outcome {
 }
 
 // fetched puts the whole snapshot of the n-th commit in place, as it is fetched now.
-func (m *seam) fetched(n int) Outcome {
+func (m *seam) fetched(n int) batch.Outcome {
 	m.t.Helper()
 	_, row := m.row()
 	if row == nil {
-		return NotQueued
+		return batch.NotQueued
 	}
 	return m.part(n, row.Generation, true, true)
 }
@@ -174,7 +177,7 @@ func (m *seam) records() map[string]string {
 	m.t.Helper()
 	have := map[string]string{}
 	err := m.s.kv.View(m.t.Context(), func(r kv.Reader) error {
-		id, err := accountID(r, m.did)
+		id, err := ask.AccountID(r, m.did)
 		if err != nil || id == dict.None {
 			return err
 		}
@@ -182,7 +185,7 @@ func (m *seam) records() map[string]string {
 			var ids []dict.ID
 			var names []string
 			err := read.Records(r, k.Kind, id, func(rec *format.Record) bool {
-				ids, names = append(ids, rec.Subject), append(names, pathName(k.Kind, rec.Path.AppendRkey(nil)))
+				ids, names = append(ids, rec.Subject), append(names, write.PathName(k.Kind, rec.Path.AppendRkey(nil)))
 				return true
 			})
 			if err != nil {
@@ -219,8 +222,8 @@ func (m *seam) complete(n int, what string) {
 // seams calls each with an account of its own, all of one store, and checks that.
 func seams(t *testing.T, each func(next func(name string, args ...int) *seam)) {
 	t.Helper()
-	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
-	s, err := Open(t.Context(), store, Options{Queued: func([]Queued) {}, Embedded: true})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
+	s, err := Open(t.Context(), store, Options{Queued: func([]batch.Queued) {}, Embedded: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,10 +293,10 @@ func (m *seam) way(begin, missed, queued, version, first, second int) {
 			generation = row.Generation
 		}
 		if at == first {
-			began = m.part(version, generation, true, false) == Placed
+			began = m.part(version, generation, true, false) == batch.Placed
 		}
 		if at == second && began {
-			placed = m.part(version, generation, false, true) == Placed
+			placed = m.part(version, generation, false, true) == batch.Placed
 		}
 		if st, _ := m.row(); placed && st.Complete() && at >= version && missed != at {
 			told := version // all that anybody has told
@@ -329,7 +332,7 @@ func TestPutBack(t *testing.T) {
 			}
 			m.queue()
 			for range 5 {
-				if got := m.fetched(back); got != Older {
+				if got := m.fetched(back); got != batch.Older {
 					t.Fatalf("an older snapshot: %v", got)
 				}
 				m.want(seamEnd, "an older snapshot was sent")
@@ -346,11 +349,11 @@ func TestPutBack(t *testing.T) {
 				if n == back {
 					continue
 				}
-				if got := m.fetched(n); got != Older {
+				if got := m.fetched(n); got != batch.Older {
 					t.Fatalf("put back to %d, a snapshot of %d: %v", back, n, got)
 				}
 			}
-			if got := m.fetched(back); got != Placed {
+			if got := m.fetched(back); got != batch.Placed {
 				t.Fatalf("the state that was announced: %v", got)
 			}
 			m.complete(back, "announced")
@@ -359,10 +362,10 @@ func TestPutBack(t *testing.T) {
 			for n := 1; n <= seamEnd; n++ {
 				m.event(n)
 			}
-			var b Batch
-			b.AddResync([]byte(m.did), Cause{Reason: "operator", Trust: true})
+			var b batch.Batch
+			b.AddResync([]byte(m.did), batch.Cause{Reason: "operator", Trust: true})
 			m.apply("", &b)
-			if got := m.fetched(back); got != Placed {
+			if got := m.fetched(back); got != batch.Placed {
 				t.Fatalf("a host that an operator trusts: %v", got)
 			}
 			m.complete(back, "trusted")
@@ -378,7 +381,7 @@ func TestPutBack(t *testing.T) {
 		m.putBack(2)
 		_, row := m.row()
 		for _, first := range []bool{true, false} {
-			if got := m.part(2, row.Generation, first, !first); got != Placed {
+			if got := m.part(2, row.Generation, first, !first); got != batch.Placed {
 				t.Fatalf("what was announced, in parts: %v", got)
 			}
 		}
@@ -391,7 +394,7 @@ func TestPutBack(t *testing.T) {
 		m.queue()
 		m.event(3)
 		m.event(seamEnd) // 4 is missed
-		if got := m.fetched(2); got != Older {
+		if got := m.fetched(2); got != batch.Older {
 			t.Fatalf("a snapshot after which the chain is broken: %v", got)
 		}
 		m.fetched(seamEnd)
@@ -402,11 +405,11 @@ func TestPutBack(t *testing.T) {
 			m.event(n)
 		}
 		m.queue()
-		if got := m.fetched(2); got != Older {
+		if got := m.fetched(2); got != batch.Older {
 			t.Fatalf("an older snapshot: %v", got)
 		}
 		m.event(seamEnd) // the stream goes on: the host was behind
-		if got := m.fetched(2); got != Older {
+		if got := m.fetched(2); got != batch.Older {
 			t.Fatalf("an older snapshot, after a commit: %v", got)
 		}
 		m.fetched(seamEnd)
@@ -451,8 +454,8 @@ func TestDeletedWhileFetched(t *testing.T) {
 // Archived rows and the stream: an archive is read from its beginning to a commit that
 // is at least what the stream had told when it was begun, in every order with the stream.
 func TestArchiveSeams(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
-	s, err := Open(t.Context(), store, Options{Queued: func([]Queued) {}, Embedded: true})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
+	s, err := Open(t.Context(), store, Options{Queued: func([]batch.Queued) {}, Embedded: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -462,7 +465,7 @@ func TestArchiveSeams(t *testing.T) {
 		t.Fatal(err)
 	}
 	row := func(m *seam, n int) {
-		var b Batch
+		var b batch.Batch
 		rows++
 		b.AddArchived(rows, []byte(m.did), syntax.AppendTID(nil, seamRev(n)))
 		for _, o := range seamHistory[n] {
@@ -522,8 +525,8 @@ func TestArchiveSeams(t *testing.T) {
 // A deletion, and a #sync, in an archive take away what came before them in it, and what
 // the stream has told of the account since stands, or has it fetched.
 func TestArchivedMarkers(t *testing.T) {
-	store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
-	s, err := Open(t.Context(), store, Options{Queued: func([]Queued) {}, Embedded: true})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
+	s, err := Open(t.Context(), store, Options{Queued: func([]batch.Queued) {}, Embedded: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -531,16 +534,16 @@ func TestArchivedMarkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var seq, rows format.Seq
-	read := func(fill func(b *Batch)) {
+	read := func(fill func(b *batch.Batch)) {
 		t.Helper()
-		var b Batch
+		var b batch.Batch
 		fill(&b)
 		b.Seen(rows, nil)
 		if err := s.Apply(t.Context(), "archive", &b); err != nil {
 			t.Fatal(err)
 		}
 	}
-	row := func(b *Batch, m *seam, n int) {
+	row := func(b *batch.Batch, m *seam, n int) {
 		rows++
 		b.AddArchived(rows, []byte(m.did), syntax.AppendTID(nil, seamRev(n)))
 		for _, o := range seamHistory[n] {
@@ -550,7 +553,7 @@ func TestArchivedMarkers(t *testing.T) {
 		}
 	}
 	next := func(name string) *seam { return &seam{t, s, "did:web:" + name + ".example.com", &seq} }
-	marker := func(b *Batch, m *seam, what string) {
+	marker := func(b *batch.Batch, m *seam, what string) {
 		rows++
 		switch what {
 		case "sync":
@@ -563,7 +566,7 @@ func TestArchivedMarkers(t *testing.T) {
 		have := map[string]string{}
 		for _, o := range seamHistory[n] {
 			if o.subject != "" {
-				have[pathName(o.kind, []byte(o.rkey))] = o.subject
+				have[write.PathName(o.kind, []byte(o.rkey))] = o.subject
 			}
 		}
 		return have
@@ -572,12 +575,12 @@ func TestArchivedMarkers(t *testing.T) {
 	for _, what := range []string{"deleted", "sync"} {
 		for _, together := range []bool{true, false} { // in one batch, or each in its own
 			m := next(fmt.Sprintf("%s-%v", what, together))
-			steps := []func(b *Batch){
-				func(b *Batch) { row(b, m, 1) }, func(b *Batch) { marker(b, m, what) },
-				func(b *Batch) { marker(b, m, "active"); row(b, m, 5) },
+			steps := []func(b *batch.Batch){
+				func(b *batch.Batch) { row(b, m, 1) }, func(b *batch.Batch) { marker(b, m, what) },
+				func(b *batch.Batch) { marker(b, m, "active"); row(b, m, 5) },
 			}
 			if together {
-				read(func(b *Batch) {
+				read(func(b *batch.Batch) {
 					for _, step := range steps {
 						step(b)
 					}
@@ -593,19 +596,19 @@ func TestArchivedMarkers(t *testing.T) {
 		}
 	}
 	m := next("away")
-	read(func(b *Batch) { row(b, m, 1); marker(b, m, "deactivated") })
+	read(func(b *batch.Batch) { row(b, m, 1); marker(b, m, "deactivated") })
 	if got := m.records(); !maps.Equal(got, only(1)) || !hidden(m) {
 		t.Errorf("deactivated: %v, hidden %v", got, hidden(m))
 	}
 	m = next("told")
 	m.account(true, false)
-	read(func(b *Batch) { row(b, m, 1); marker(b, m, "deactivated") })
+	read(func(b *batch.Batch) { row(b, m, 1); marker(b, m, "deactivated") })
 	if hidden(m) {
 		t.Error("what the stream says of an account does not stand")
 	}
 	m = next("heard")
 	m.event(2)
-	read(func(b *Batch) { row(b, m, 1); marker(b, m, "sync") })
+	read(func(b *batch.Batch) { row(b, m, 1); marker(b, m, "sync") })
 	if _, queued := m.row(); queued == nil || queued.Reason != "archived_sync" {
 		t.Errorf("after a #sync, with commits of the stream: %+v", queued)
 	}
@@ -617,7 +620,7 @@ func TestArchivedMarkers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	read(func(b *Batch) { row(b, m, 1) })
+	read(func(b *batch.Batch) { row(b, m, 1) })
 	if got := m.records(); len(got) > 0 {
 		t.Errorf("an archive brings back what was deleted: %v", got)
 	}

@@ -7,10 +7,12 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
+	"skein.blue/graph/batch"
 	"skein.blue/graph/fence"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
+	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
@@ -32,7 +34,7 @@ func (s *several) ownsPart(part uint8) bool { return part >= s.first && part < s
 
 // begin makes the cursors of a source that is new, and writes the notes of the batch,
 // in writes of their own: one may be too large for all of them.
-func (s *several) begin(ctx context.Context, source string, b *Batch) error {
+func (s *several) begin(ctx context.Context, source string, b *batch.Batch) error {
 	if err := s.beginSource(ctx, source, b); err != nil {
 		return err
 	}
@@ -56,13 +58,13 @@ func (s *several) begin(ctx context.Context, source string, b *Batch) error {
 		d, g := dead[:min(len(dead), atOnce)], gaps[:min(len(gaps), atOnce)]
 		var noted uint32
 		err := l.update(ctx, func(tx kv.Txn) (err error) {
-			noted, err = l.notes.write(tx, source, number, d, g)
+			noted, err = l.notes.Write(tx, source, number, d, g)
 			return err
 		})
 		if err != nil {
 			return fmt.Errorf("graph: noting %d dead letters and gaps: %w", len(d)+len(g), err)
 		}
-		l.notes.add(noted, len(d), len(g))
+		l.notes.Add(noted, len(d), len(g))
 		dead, gaps = dead[len(d):], gaps[len(g):]
 	}
 	return nil
@@ -80,7 +82,7 @@ func (s *several) isMine(d format.DeadLetter) bool {
 // beginSource makes the cursors of a source of which not all partitions have one,
 // before anything of it is applied: lanes commit one after the other, and the
 // cursor of the first must not be taken for that of all.
-func (s *several) beginSource(ctx context.Context, source string, b *Batch) error {
+func (s *several) beginSource(ctx context.Context, source string, b *batch.Batch) error {
 	missing := func(l *lane) bool {
 		rows := l.sources[source]
 		return rows == nil || slices.ContainsFunc(rows, func(c format.CursorRow) bool { return !c.IsCursor() })
@@ -101,22 +103,22 @@ func (s *several) beginSource(ctx context.Context, source string, b *Batch) erro
 
 // pick leaves out what other lanes and processes apply, and what the cursor of its
 // partition says has been applied: they are not all as far as each other.
-func (s *several) pick(to []picked, l *lane, source string, b *Batch) []picked {
+func (s *several) pick(to []write.Picked, l *lane, source string, b *batch.Batch) []write.Picked {
 	cursors, passed := l.sources[source], int64(0)
 	for i := range b.Events() {
 		e := b.Event(int(i))
-		part := s.store.layout.Settings.PartitionOf(b.Bytes(e.did))
+		part := s.store.layout.Settings.PartitionOf(b.Bytes(e.Did))
 		if !l.has(part) {
 			continue
 		}
-		if e.isOfSource() && e.seq > 0 && cursors != nil && cursors[part-l.first].Covers(e.seq) {
+		if e.IsOfSource() && e.Seq > 0 && cursors != nil && cursors[part-l.first].Covers(e.Seq) {
 			passed++
 			if m := s.store.o.Metrics; m != nil {
 				m.Replays.Inc()
 			}
 			continue
 		}
-		to = append(to, picked{int32(i), part})
+		to = append(to, write.Picked{N: int32(i), Part: part})
 	}
 	s.store.told.Lock()
 	l.applied += passed
@@ -127,9 +129,9 @@ func (s *several) pick(to []picked, l *lane, source string, b *Batch) []picked {
 
 // prepare gives ids to the strings of the events before they are applied, in
 // transactions of their own: other writers may meet the same ones.
-func (s *several) prepare(ctx context.Context, seg *segment, w *writer) error {
-	w.addStrings(seg)
-	return w.prepare(ctx, 0)
+func (s *several) prepare(ctx context.Context, seg *write.Segment, w *write.Writer) error {
+	w.AddStrings(seg)
+	return w.Prepare(ctx, 0)
 }
 
 func (s *several) check(tx kv.Txn) error {

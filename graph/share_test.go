@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/export"
 	"skein.blue/graph/fence"
@@ -83,7 +84,7 @@ func TestShares(t *testing.T) {
 func followStream(t *testing.T, s *graph.Store, stream []*oracle.Event, seed uint64) error {
 	cursor, _ := s.Cursor("relay")
 	rng := rand.New(rand.NewPCG(seed, 9))
-	var b graph.Batch
+	var b batch.Batch
 	left := 0
 	for _, e := range stream {
 		if e.Seq <= int64(cursor.Seq) {
@@ -138,7 +139,7 @@ func TestFence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b graph.Batch
+	var b batch.Batch
 	fill(&b, &oracle.Event{Type: oracle.IdentityEvent, Seq: 1}) // so that it has a cursor
 	if err := silent.Apply(t.Context(), "relay", &b); err != nil {
 		t.Fatal(err)
@@ -213,7 +214,7 @@ func TestExportImport(t *testing.T) {
 		return store, s
 	}
 	store, s := mem(dict.Settings{}, false)
-	var b graph.Batch
+	var b batch.Batch
 	history := func(n int) {
 		for range n {
 			e := h.Next()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
@@ -19,7 +21,7 @@ import (
 // apply applies events as batches of one source.
 func apply(t *testing.T, s *graph.Store, source string, events []*oracle.Event) {
 	t.Helper()
-	var b graph.Batch
+	var b batch.Batch
 	for i, e := range events {
 		fill(&b, e)
 		if i%50 == 49 || i == len(events)-1 {
@@ -99,8 +101,8 @@ func TestImportOfTheSame(t *testing.T) {
 		t.Errorf("sent again: %+v", c)
 	}
 	// An older repo is imported: the message names a rev that its block does not have.
-	var b graph.Batch
-	b.AddSync(5, &graph.Commit{DID: []byte(did), Rev: []byte(history.TID(100 << 20)), Data: root[:], OtherRev: true})
+	var b batch.Batch
+	b.AddSync(5, &batch.Commit{DID: []byte(did), Rev: []byte(history.TID(100 << 20)), Data: root[:], OtherRev: true})
 	b.Seen(5, nil)
 	if err := s.Apply(t.Context(), "pds", &b); err != nil {
 		t.Fatal(err)
@@ -118,8 +120,8 @@ func TestOtherRev(t *testing.T) {
 	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
 	commit := func(source string, seq format.Seq, rev, since uint64, root byte, other bool) {
 		t.Helper()
-		var b graph.Batch
-		c := &graph.Commit{DID: []byte(did), Rev: []byte(history.TID(rev << 20)), Data: make([]byte, 32), OtherRev: other}
+		var b batch.Batch
+		c := &batch.Commit{DID: []byte(did), Rev: []byte(history.TID(rev << 20)), Data: make([]byte, 32), OtherRev: other}
 		c.Data[0] = root
 		if since > 0 {
 			c.Since = []byte(history.TID(since << 20))
@@ -145,7 +147,7 @@ func TestOtherRev(t *testing.T) {
 
 func counts(t *testing.T, s *graph.Store) (c format.Counts) {
 	t.Helper()
-	if err := s.View(t.Context(), func(sn *graph.View) (err error) { c, err = sn.Counts(); return err }); err != nil {
+	if err := s.View(t.Context(), func(sn *ask.View) (err error) { c, err = sn.Counts(); return err }); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -168,7 +170,7 @@ func TestLiveSource(t *testing.T) {
 			if ok != (cursor > 0) || c.Seq != cursor || listening != live || live && !since.Equal(now) || len(s.Cursors()) != map[bool]int{true: 1}[ok] {
 				t.Errorf("cursor %+v %v, live %v since %v", c, ok, listening, since)
 			}
-			err := s.View(t.Context(), func(sn *graph.View) error {
+			err := s.View(t.Context(), func(sn *ask.View) error {
 				all, err := sn.Cursors()
 				if len(all) != len(s.Cursors()) {
 					t.Errorf("a question sees %+v", all)
@@ -259,12 +261,12 @@ func TestNotesAreBounded(t *testing.T) {
 	begun := time.Now().UTC()
 	seq := format.Seq(0)
 	note := func(source string, n int) {
-		var b graph.Batch
+		var b batch.Batch
 		for range n {
 			seq++
 			b.AddDeadLetter(format.DeadLetter{Seq: seq, Reason: "frame", Time: begun.Add(time.Duration(seq) * time.Millisecond)})
 			b.Seen(seq, nil)
-			if b.Notes() == graph.MaxNotes {
+			if b.Notes() == batch.MaxNotes {
 				if err := s.Apply(t.Context(), source, &b); err != nil {
 					t.Fatal(err)
 				}
@@ -290,7 +292,7 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 	note("first", 3000)
 	note("second", 60_000)
-	if n, letters := kept(); n > 2*read.MaxDeadLetters+graph.MaxNotes || len(letters) != read.MaxDeadLetters || letters[len(letters)-1].Seq != seq {
+	if n, letters := kept(); n > 2*read.MaxDeadLetters+batch.MaxNotes || len(letters) != read.MaxDeadLetters || letters[len(letters)-1].Seq != seq {
 		t.Errorf("%d are stored, %d shown", n, len(letters))
 	}
 	// After a restart, what is there is counted.
@@ -300,7 +302,7 @@ func TestNotesAreBounded(t *testing.T) {
 	s = openShare(t, store, dict.DefaultSettings, graph.Share{})
 	note("third", 25_000)
 	n, letters := kept()
-	if n > 2*read.MaxDeadLetters+graph.MaxNotes || len(letters) != read.MaxDeadLetters || letters[len(letters)-1].Seq != seq {
+	if n > 2*read.MaxDeadLetters+batch.MaxNotes || len(letters) != read.MaxDeadLetters || letters[len(letters)-1].Seq != seq {
 		t.Errorf("%d are stored, %d shown", n, len(letters))
 	}
 	for i, d := range letters {

@@ -16,17 +16,17 @@ const spillsPerWrite = 32
 func (l *lane) spill(ctx context.Context) error {
 	most := spillsPerWrite
 	for {
-		keys := l.store.merger.noted(most, l.isMineToSpill)
+		keys := l.store.merger.Noted(most, l.isMineToSpill)
 		if len(keys) == 0 {
 			return nil
 		}
-		keys = l.store.merger.apart(keys)
+		keys = l.store.merger.Apart(keys)
 		err := l.update(ctx, func(tx kv.Txn) error {
 			for _, key := range keys {
 				if l.goes([]byte(key)) {
 					continue
 				}
-				if err := l.store.merger.spillOne(tx, []byte(key)); err != nil {
+				if err := l.store.merger.SpillOne(tx, []byte(key)); err != nil {
 					return fmt.Errorf("%x: %w", key, err)
 				}
 			}
@@ -39,7 +39,7 @@ func (l *lane) spill(ctx context.Context) error {
 			}
 		case errors.Is(err, kv.ErrTooLarge) && len(keys) > 1:
 			for _, key := range keys {
-				l.store.merger.note([]byte(key))
+				l.store.merger.Note([]byte(key))
 			}
 			most = len(keys) / 2
 		case errors.Is(err, kv.ErrTooLarge): // it stays as it is, and is read so

@@ -8,8 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -58,7 +61,7 @@ type Options struct {
 	// Queued, if set, is told which repos were queued to be fetched whole, once that is
 	// committed; and then repos are queued of which something is missed. It must not
 	// call the Store.
-	Queued func([]Queued)
+	Queued func([]batch.Queued)
 	// Logger receives what the operator should know. nil means nothing is said.
 	Logger *slog.Logger
 	// Metrics may be nil.
@@ -73,8 +76,8 @@ type Store struct {
 	kv         kv.Store
 	o          Options
 	layout     format.Layout
-	merger     *Merger
-	source     *source
+	merger     *write.Merger
+	source     *ask.Source
 	ids        intern.Interner
 	owner      owner
 	intake     intake

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
 )
@@ -36,8 +37,8 @@ func TestToldMeanwhile(t *testing.T) {
 	store.begun = make(chan struct{})
 	written := make(chan error, 1)
 	go func() {
-		var b graph.Batch
-		b.AddCommit(1, &graph.Commit{DID: []byte("did:web:a.example.com"), Rev: []byte("3kaaaaaaaaaaa"), Data: make([]byte, 32)})
+		var b batch.Batch
+		b.AddCommit(1, &batch.Commit{DID: []byte("did:web:a.example.com"), Rev: []byte("3kaaaaaaaaaaa"), Data: make([]byte, 32)})
 		b.Seen(1, nil)
 		written <- s.Apply(t.Context(), "relay", &b)
 	}()

@@ -5,7 +5,9 @@ import (
 	"maps"
 	"slices"
 
+	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 )
 
@@ -18,7 +20,7 @@ type Change struct {
 // A Watcher hears what is committed by this process. It is called while nothing else is
 // written, and must not call the Store. The slices are valid only during the call.
 type Watcher interface {
-	Changed(edges []Change, lists []ListChange, hidden []dict.ID)
+	Changed(edges []Change, lists []write.ListChange, hidden []dict.ID)
 }
 
 // Watch has a Watcher told of what is committed from now on, nil to end it.
@@ -39,10 +41,10 @@ func (s *Store) Freeze(fn func()) {
 // Hold takes a Snapshot that lasts until release is called. It is for one goroutine at a
 // time, and not for long: on FoundationDB five seconds. What is read of it is charged as
 // ViewCharged does.
-func (s *Store) Hold(ctx context.Context, charge func(cost int) error) (sn *View, release func(), err error) {
-	taken, done, ended := make(chan *View), make(chan struct{}), make(chan error, 1)
+func (s *Store) Hold(ctx context.Context, charge func(cost int) error) (sn *ask.View, release func(), err error) {
+	taken, done, ended := make(chan *ask.View), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- s.ViewCharged(ctx, charge, func(sn *View) error {
+		ended <- s.ViewCharged(ctx, charge, func(sn *ask.View) error {
 			taken <- sn
 			<-done
 			return nil
@@ -62,7 +64,7 @@ func (s *Store) Hold(ctx context.Context, charge func(cost int) error) (sn *View
 }
 
 // tell tells the watcher what a write came to.
-func (l *lane) tell(lists []ListChange, sets []setChange, hidden map[dict.ID]bool) {
+func (l *lane) tell(lists []write.ListChange, sets []write.SetChange, hidden map[dict.ID]bool) {
 	to := l.store.watcher
 	if to == nil || len(lists) == 0 && len(sets) == 0 && len(hidden) == 0 {
 		return
@@ -70,7 +72,7 @@ func (l *lane) tell(lists []ListChange, sets []setChange, hidden map[dict.ID]boo
 	l.told = l.told[:0]
 	for i := range sets {
 		c := &sets[i]
-		l.told = append(l.told, Change{c.kind, c.member, c.subject})
+		l.told = append(l.told, Change{c.Kind, c.Member, c.Subject})
 	}
 	to.Changed(l.told, lists, slices.Collect(maps.Keys(hidden)))
 }

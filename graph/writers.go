@@ -5,9 +5,11 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -27,12 +29,12 @@ type owner interface {
 // intake takes batches in.
 type intake interface {
 	// begin is called before anything of a batch is applied.
-	begin(ctx context.Context, source string, b *Batch) error
+	begin(ctx context.Context, source string, b *batch.Batch) error
 	// pick appends to to the events of the batch that belong to the lane and have not been
 	// applied.
-	pick(to []picked, l *lane, source string, b *Batch) []picked
+	pick(to []write.Picked, l *lane, source string, b *batch.Batch) []write.Picked
 	// prepare makes sure, before the write, that the strings of a segment can get ids.
-	prepare(ctx context.Context, seg *segment, w *writer) error
+	prepare(ctx context.Context, seg *write.Segment, w *write.Writer) error
 }
 
 // guard keeps processes from writing the same partitions.
@@ -66,17 +68,17 @@ func (a *alone) owns([]byte) bool { return true }
 
 func (a *alone) ownsPart(uint8) bool { return true }
 
-func (a *alone) begin(context.Context, string, *Batch) error { return nil }
+func (a *alone) begin(context.Context, string, *batch.Batch) error { return nil }
 
-func (a *alone) pick(to []picked, _ *lane, _ string, b *Batch) []picked {
+func (a *alone) pick(to []write.Picked, _ *lane, _ string, b *batch.Batch) []write.Picked {
 	for i := range b.Events() {
-		to = append(to, picked{n: int32(i)})
+		to = append(to, write.Picked{N: int32(i)})
 	}
 	return to
 }
 
-func (a *alone) prepare(ctx context.Context, seg *segment, w *writer) error {
-	return w.prepare(ctx, seg.mostStrings())
+func (a *alone) prepare(ctx context.Context, seg *write.Segment, w *write.Writer) error {
+	return w.Prepare(ctx, seg.MostStrings())
 }
 
 func (a *alone) check(kv.Txn) error { return nil }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
@@ -41,7 +41,7 @@ func (s *Server) getAccount(ctx context.Context, q params) (any, error) {
 		return nil, err
 	}
 	var out accountState
-	err = s.view(ctx, q.work, func(sn *graph.View) error {
+	err = s.view(ctx, q.work, func(sn *ask.View) error {
 		out = accountState{DID: account[0].s, Active: true, Records: map[string]int64{}}
 		st, known, row, err := sn.Account(account[0].s)
 		if err != nil {

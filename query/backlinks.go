@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -164,7 +164,7 @@ func (s *Server) backlinkPage(ctx context.Context, q params, b backlinks) (p bac
 			return p, invalid("%v", err)
 		}
 	}
-	err = s.view(ctx, q.work, func(sn *graph.View) error {
+	err = s.view(ctx, q.work, func(sn *ask.View) error {
 		p = backlinkPage{records: []recordID{}}
 		v, err := newEvaluation(ctx, sn, e, q.work)
 		if err != nil {
@@ -299,7 +299,7 @@ func (s *Server) linkCounts(ctx context.Context, q params) (map[string]map[strin
 		return nil, &Error{http.StatusBadRequest, "InvalidRequest", "parameter target is missing"}
 	}
 	all := map[string]map[string]uint64{}
-	err := s.view(ctx, q.work, func(sn *graph.View) error {
+	err := s.view(ctx, q.work, func(sn *ask.View) error {
 		clear(all)
 		for i := range q.words.table.All {
 			k := &q.words.table.All[i]

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -20,7 +20,7 @@ const somebodysPast = "some accounts are not indexed whole: their past is missin
 
 // afterHole says whether the stream had a hole after which no account has been compared with
 // the relay's list yet.
-func afterHole(sn *graph.View) (completeness, error) {
+func afterHole(sn *ask.View) (completeness, error) {
 	uncompared, err := sn.Uncompared()
 	if err != nil || !uncompared {
 		return completeness{}, err
@@ -29,7 +29,7 @@ func afterHole(sn *graph.View) (completeness, error) {
 }
 
 // ofEverybody is the completeness of an answer in which the records of any account may count.
-func (s *Server) ofEverybody(sn *graph.View, of ...kinds.Kind) (completeness, error) {
+func (s *Server) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, error) {
 	lacking, err := sn.Lacking()
 	if err != nil {
 		return completeness{}, err
@@ -127,7 +127,7 @@ func (s *Server) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) compl
 }
 
 // missingOf says what of an account's own records may be missing.
-func missingOf(sn *graph.View, did string, id dict.ID) (completeness, error) {
+func missingOf(sn *ask.View, did string, id dict.ID) (completeness, error) {
 	if id == dict.None {
 		return completeness{true, "nothing is indexed of " + did}, nil
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/internal/oracle"
 	"skein.blue/internal/testing/history"
@@ -133,9 +133,9 @@ func TestInDoubt(t *testing.T) {
 	for i, did := range a[:3] {
 		w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: int64(i + 1), DID: did, Rev: history.TID(1 << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[(i+1)%3]}}})
 	}
-	apply := func(fill func(b *graph.Batch)) {
+	apply := func(fill func(b *batch.Batch)) {
 		t.Helper()
-		var b graph.Batch
+		var b batch.Batch
 		fill(&b)
 		if err := w.store.Apply(t.Context(), "relay", &b); err != nil {
 			t.Fatal(err)
@@ -153,18 +153,18 @@ func TestInDoubt(t *testing.T) {
 		}
 	}
 	want("all is known", false, false, "complete")
-	apply(func(b *graph.Batch) { b.AddAccount(10, []byte(a[2]), false, false); b.Seen(10, nil) })
-	apply(func(b *graph.Batch) { b.AddResync([]byte(a[2]), graph.Cause{Reason: "test"}) })
+	apply(func(b *batch.Batch) { b.AddAccount(10, []byte(a[2]), false, false); b.Seen(10, nil) })
+	apply(func(b *batch.Batch) { b.AddResync([]byte(a[2]), batch.Cause{Reason: "test"}) })
 	want("one that is not active is queued", false, false, "complete")
-	apply(func(b *graph.Batch) { b.AddAccount(11, []byte(a[2]), true, false); b.Seen(11, nil) })
+	apply(func(b *batch.Batch) { b.AddAccount(11, []byte(a[2]), true, false); b.Seen(11, nil) })
 	want("it is back", true, false, "complete")
-	apply(func(b *graph.Batch) { b.AddResync([]byte(a[0]), graph.Cause{Reason: "test"}) })
+	apply(func(b *batch.Batch) { b.AddResync([]byte(a[0]), batch.Cause{Reason: "test"}) })
 	want("the account is queued", true, true, "queued")
 
 	w = newWorld(t, 95, 0)
 	a = w.history.Accounts()
 	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 1, DID: a[0], Rev: history.TID(1 << 20), Ops: []oracle.Op{{Kind: "follow", Rkey: "x", Subject: a[1]}}})
-	apply(func(b *graph.Batch) {
+	apply(func(b *batch.Batch) {
 		b.AddGap(format.Gap{After: 1, Reason: "outdated_cursor", Time: time.Now(), Suspect: true})
 	})
 	want("after a gap", true, true, "unverified")

@@ -15,10 +15,12 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/check"
 	"skein.blue/graph/export"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/oracle"
@@ -246,7 +248,7 @@ func (w *configuredWorld) compare(what string) {
 // A store is configured with kinds, and with more of them later; it remembers them, says so,
 // and refuses what contradicts them. Its sets are the model's, also after an export.
 func TestConfiguredKinds(t *testing.T) {
-	w := &configuredWorld{t: t, rng: rand.New(rand.NewPCG(3, 1)), kv: memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})}), have: map[string]bool{}, revs: map[string]string{}, indexed: map[string]map[string]string{}}
+	w := &configuredWorld{t: t, rng: rand.New(rand.NewPCG(3, 1)), kv: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), have: map[string]bool{}, revs: map[string]string{}, indexed: map[string]map[string]string{}}
 	for n := range 8 {
 		w.posts = append(w.posts, fmt.Sprintf("at://%s/app.bsky.feed.post/p%d", did(n), n))
 	}
@@ -275,7 +277,7 @@ func TestConfiguredKinds(t *testing.T) {
 	w.grow(300)
 	w.compare("three kinds, and more")
 	gaps := 0
-	must(w.store.View(t.Context(), func(sn *graph.View) error {
+	must(w.store.View(t.Context(), func(sn *ask.View) error {
 		all, err := sn.Gaps()
 		for _, g := range all {
 			if g.Reason == format.KindAdded && strings.Contains(g.Detail, "app.bsky.feed.post:embed.record.uri") && !strings.Contains(g.Detail, "reply.parent.uri") {
@@ -307,7 +309,7 @@ func TestConfiguredKinds(t *testing.T) {
 	var text bytes.Buffer
 	_, err := export.Write(t.Context(), w.kv, &text, nil)
 	must(err)
-	w.kv = memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+	w.kv = memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	to, err := graph.Open(t.Context(), w.kv, graph.Options{Import: true})
 	must(err)
 	_, err = export.Read(t.Context(), to, bytes.NewReader(text.Bytes()), nil)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -20,7 +20,7 @@ import (
 type evaluation struct {
 	ended     kv.Interrupt
 	e         *Expr
-	s         *graph.View
+	s         *ask.View
 	ids       []dict.ID // of e.strings
 	work      *work
 	listsRead map[leaf]idset.Set // those that are of lists
@@ -34,7 +34,7 @@ type leaf struct {
 	kind   kinds.Kind
 	of     dict.ID
 	by     dict.ID // of listed: the list's author
-	window graph.Window
+	window ask.Window
 }
 
 // leafAt returns the set that a node is.
@@ -58,7 +58,7 @@ type unseen []bool
 
 // newEvaluation looks up the expression's strings. Before what is bounded for
 // all questions together it asks w.
-func newEvaluation(ctx context.Context, s *graph.View, e *Expr, w *work) (*evaluation, error) {
+func newEvaluation(ctx context.Context, s *ask.View, e *Expr, w *work) (*evaluation, error) {
 	ids, err := lookup(s, e.strings)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (v *evaluation) repeated(n *node, seen map[leaf]bool) {
 	}
 }
 
-func lookup(s *graph.View, strings []literal) ([]dict.ID, error) {
+func lookup(s *ask.View, strings []literal) ([]dict.ID, error) {
 	var b intern.Batch
 	index := make([]int, len(strings))
 	for i, l := range strings {
@@ -149,7 +149,7 @@ func (v *evaluation) set(n *node) (idset.Set, error) {
 // operand is a set, or a large one that is not in memory.
 type operand struct {
 	set   idset.Set
-	large *graph.ActorSet
+	large *ask.ActorSet
 }
 
 // open evaluates a node, unless it is a large set that is not in memory.

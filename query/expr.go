@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
@@ -31,7 +31,7 @@ type node struct {
 	kind   kinds.Kind     // of a leaf
 	of     int            // of a leaf: the index of its argument in Expr.strings
 	by     int            // of listed: that of the list's author
-	window graph.Window   // of a leaf
+	window ask.Window     // of a leaf
 	args   []node         // of an operator
 	first  int            // of members: its arguments are strings[first:last]
 	last   int            //
@@ -78,7 +78,7 @@ func (l literal) author() literal {
 	if l.handle != "" {
 		return literal{"@" + l.handle, dict.DID, l.handle}
 	}
-	return literal{s: graph.AuthorityOf(l.s), is: dict.DID}
+	return literal{s: ask.AuthorityOf(l.s), is: dict.DID}
 }
 
 // info returns the row of a leaf's kind.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
@@ -166,7 +166,7 @@ func (s *Server) feedPage(ctx context.Context, q params, f feed, at feedPlace, l
 		if err != nil {
 			return nil, nil, err
 		}
-		err = s.view(ctx, q.work, func(sn *graph.View) (err error) {
+		err = s.view(ctx, q.work, func(sn *ask.View) (err error) {
 			posts, next, err = s.newestPosts(ctx, sn, q.work, e, at, limit)
 			return err
 		})
@@ -180,7 +180,7 @@ func (s *Server) feedPage(ctx context.Context, q params, f feed, at feedPlace, l
 		r.window.To = until
 	}
 	r.limit, r.posts = maxFeed, true
-	err = s.view(ctx, q.work, func(sn *graph.View) error {
+	err = s.view(ctx, q.work, func(sn *ask.View) error {
 		posts, next = []string{}, nil
 		ranked, err := s.ranked(ctx, sn, q.work, r)
 		if err != nil {
@@ -210,7 +210,7 @@ const postsRead = 20_000
 var errTooManyPosts = errors.New("the set of the feed is too large")
 
 // newestPosts returns the posts of a set, the newest first.
-func (s *Server) newestPosts(ctx context.Context, sn *graph.View, w *work, e *Expr, at feedPlace, limit int) (posts []string, next *feedPlace, err error) {
+func (s *Server) newestPosts(ctx context.Context, sn *ask.View, w *work, e *Expr, at feedPlace, limit int) (posts []string, next *feedPlace, err error) {
 	v, err := newEvaluation(ctx, sn, e, w)
 	if err != nil {
 		return nil, nil, err

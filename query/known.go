@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
@@ -71,7 +71,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 		Subjects []knownSubject `json:"subjects"`
 		completeness
 	}{Subjects: make([]knownSubject, len(subjects))}
-	err = s.view(ctx, q.work, func(sn *graph.View) error {
+	err = s.view(ctx, q.work, func(sn *ask.View) error {
 		ids, err := lookup(sn, append(slices.Clip(subjects), actor[0]))
 		if err != nil {
 			return err

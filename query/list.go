@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
@@ -96,7 +96,7 @@ func (e *Expr) authorOf(n *node, member string) string {
 	case opListed:
 		return e.strings[n.by].s
 	default: // opLists
-		return graph.AuthorityOf(member)
+		return ask.AuthorityOf(member)
 	}
 }
 
@@ -154,7 +154,7 @@ func (s *Server) list(ctx context.Context, q params) (any, error) {
 		Cursor string     `json:"cursor,omitempty"`
 		completeness
 	}{Type: typeName(e.Type())}
-	err = s.view(ctx, q.work, func(sn *graph.View) error {
+	err = s.view(ctx, q.work, func(sn *ask.View) error {
 		v, err := newEvaluation(ctx, sn, e, q.work)
 		if err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/syntax"
 	"skein.blue/query"
@@ -16,7 +18,7 @@ import (
 // A list that was begun in the order of time is not gone on with in another, once the set
 // has grown too large for that; begun anew it says that it has another order.
 func TestListGrowsTooLarge(t *testing.T) {
-	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})}), graph.Options{})
+	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), graph.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,10 +31,10 @@ func TestListGrowsTooLarge(t *testing.T) {
 	w := &world{t: t, base: srv.URL}
 	n := 0
 	follow := func(more int) {
-		var b graph.Batch
+		var b batch.Batch
 		for range more {
 			n++
-			b.AddCommit(1, &graph.Commit{DID: fmt.Appendf(nil, "did:web:n%d.example.com", n), Rev: syntax.AppendTID(nil, uint64(n)<<20), Data: make([]byte, 32)})
+			b.AddCommit(1, &batch.Commit{DID: fmt.Appendf(nil, "did:web:n%d.example.com", n), Rev: syntax.AppendTID(nil, uint64(n)<<20), Data: make([]byte, 32)})
 			b.AddPut(1, syntax.AppendTID(nil, uint64(n)<<20), []byte("did:web:star.example.com"))
 		}
 		if err := g.Apply(t.Context(), "", &b); err != nil {

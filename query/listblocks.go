@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -45,7 +45,7 @@ type listBlocks struct {
 }
 
 // blocked is what an account blocks by lists: by author, and by list, the record that does.
-type blocked map[dict.ID]map[dict.ID]*graph.ShownRecord
+type blocked map[dict.ID]map[dict.ID]*ask.ShownRecord
 
 // authors returns the authors of the lists.
 func (b blocked) authors() idset.Set {
@@ -58,7 +58,7 @@ func (b blocked) authors() idset.Set {
 
 // relateByLists fills in the blocks by lists between the first of some accounts and the
 // others, and says whether a bound was met, and whether something is not indexed.
-func relateByLists(ctx context.Context, sn *graph.View, w *work, dids []literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
+func relateByLists(ctx context.Context, sn *ask.View, w *work, dids []literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
 	l := &listBlocks{evaluation: &evaluation{ended: kv.InterruptOf(ctx), s: sn, work: w}, blocks: maxListBlocks, items: maxListItems}
 	err = l.blocking(ids, func(i int, p format.Path) {
 		place(i).BlockingByList = recordURI(dids[0].s, listBlock, p.AppendRkey(nil))
@@ -93,7 +93,7 @@ func (l *listBlocks) blocking(ids []dict.ID, found func(i int, p format.Path)) e
 			among[dict.ID(author)][other] = true
 		}
 	}
-	best := map[dict.ID]*graph.ShownRecord{}
+	best := map[dict.ID]*ask.ShownRecord{}
 	for _, author := range slices.Sorted(maps.Keys(among)) {
 		err := l.listings(author, among[author], func(member, list dict.ID) {
 			offer(best, member, blocked[author][list])
@@ -122,7 +122,7 @@ func (l *listBlocks) blockedBy(ids []dict.ID, found func(i int, p format.Path)) 
 		if err != nil {
 			return err
 		}
-		best := map[dict.ID]*graph.ShownRecord{}
+		best := map[dict.ID]*ask.ShownRecord{}
 		for id := range listers.All() {
 			author := dict.ID(id)
 			if _, known := on[author]; !known {
@@ -143,13 +143,13 @@ func (l *listBlocks) blockedBy(ids []dict.ID, found func(i int, p format.Path)) 
 }
 
 // offer offers the record by which a list is blocked to what is shown of a member of it.
-func offer(best map[dict.ID]*graph.ShownRecord, member dict.ID, block *graph.ShownRecord) {
+func offer(best map[dict.ID]*ask.ShownRecord, member dict.ID, block *ask.ShownRecord) {
 	p, blocks := block.Path()
 	if !blocks {
 		return
 	}
 	if best[member] == nil {
-		best[member] = &graph.ShownRecord{}
+		best[member] = &ask.ShownRecord{}
 	}
 	best[member].Offer(p, 0) // of several lists, the lowest key
 }
@@ -178,7 +178,7 @@ func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(m
 		}
 		return some[id], nil
 	}
-	err := l.s.JoinedAmong(author, kinds.ListMember, kinds.ListItem, among, graph.Window{}, func(_ format.Path, member, list dict.ID) error {
+	err := l.s.JoinedAmong(author, kinds.ListMember, kinds.ListItem, among, ask.Window{}, func(_ format.Path, member, list dict.ID) error {
 		each(member, list)
 		return nil
 	})
@@ -226,10 +226,10 @@ func (l *listBlocks) blockedOf(id dict.ID) (blocked, error) {
 			continue
 		}
 		if all[author] == nil {
-			all[author] = map[dict.ID]*graph.ShownRecord{}
+			all[author] = map[dict.ID]*ask.ShownRecord{}
 		}
 		if all[author][b.list] == nil {
-			all[author][b.list] = &graph.ShownRecord{}
+			all[author][b.list] = &ask.ShownRecord{}
 		}
 		all[author][b.list].Offer(b.path, times[i])
 	}
@@ -241,7 +241,7 @@ func (l *listBlocks) blockedOf(id dict.ID) (blocked, error) {
 func (l *listBlocks) authorsOf(lists []dict.ID) (authors []dict.ID, times []uint64, err error) {
 	dids, times := make([]literal, len(lists)), make([]uint64, len(lists))
 	err = l.s.Strings(dict.URI, lists, func(i int, uri []byte) error {
-		dids[i], times[i] = literal{s: graph.AuthorityOf(string(uri)), is: dict.DID}, tidOf(dict.URI, uri)
+		dids[i], times[i] = literal{s: ask.AuthorityOf(string(uri)), is: dict.DID}, tidOf(dict.URI, uri)
 		return nil
 	})
 	if err != nil {

@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/syntax"
@@ -21,7 +24,7 @@ import (
 // Two accounts that block very many lists, whose authors put both on very many: what one
 // question reads of them is bounded, and the answer says that it is incomplete.
 func TestAbuseBlocksByLists(t *testing.T) {
-	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e7, Txn: 1e9, Age: time.Hour}}), graph.Options{})
+	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e7, Txn: 1e9, Age: time.Hour}}), graph.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,12 +32,12 @@ func TestAbuseBlocksByLists(t *testing.T) {
 	lists, authors := abuse.Size(30_000, 300_000), abuse.Size(200, 2000)
 	author := func(n int) string { return fmt.Sprintf("did:web:author%d.example.com", n%authors) }
 	list := func(n int) string { return fmt.Sprintf("at://%s/app.bsky.graph.list/%d", author(n), n) }
-	var b graph.Batch
+	var b batch.Batch
 	seq := format.Seq(0)
 	commit := func(did string, n int, put func(i int, rkey []byte)) {
 		for from := 0; from < n; from += 10_000 {
 			seq++
-			b.AddCommit(seq, &graph.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
+			b.AddCommit(seq, &batch.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
 			for i := from; i < min(n, from+10_000); i++ {
 				put(i, syntax.AppendTID(nil, uint64(i+1)<<20))
 			}
@@ -66,7 +69,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		t.Errorf("%d %s", rec.Code, body)
 	}
 	cost := 0
-	err = g.ViewCharged(t.Context(), func(n int) error { cost += n; return nil }, func(sn *graph.View) error {
+	err = g.ViewCharged(t.Context(), func(n int) error { cost += n; return nil }, func(sn *ask.View) error {
 		dids := []literal{{s: actor}, {s: other}}
 		for i := range dids {
 			dids[i].is = dict.DID
@@ -82,7 +85,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		t.Errorf("it cost %d, want %d at most", cost, most)
 	}
 	// The bound on the authors' items, of which one account may have millions.
-	err = g.View(t.Context(), func(sn *graph.View) error {
+	err = g.View(t.Context(), func(sn *ask.View) error {
 		ids, err := lookup(sn, []literal{{s: actor, is: dict.DID}, {s: other, is: dict.DID}})
 		if err != nil {
 			return err

@@ -1,7 +1,7 @@
 package query
 
 import (
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -62,9 +62,9 @@ func (v *evaluation) eachListed(l leaf, each func(id dict.ID, p format.Path)) er
 // listRecords finds the records by which the members of such a leaf are in it. ids are
 // members, and ascend.
 func (v *evaluation) listRecords(n *node, ids []dict.ID) (found []recordOf, err error) {
-	shown := make(map[dict.ID]*graph.ShownRecord, len(ids))
+	shown := make(map[dict.ID]*ask.ShownRecord, len(ids))
 	for _, id := range ids {
-		shown[id] = &graph.ShownRecord{}
+		shown[id] = &ask.ShownRecord{}
 	}
 	err = v.eachListed(leafAt(n, v.ids), func(id dict.ID, p format.Path) {
 		if e := shown[id]; e != nil {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -84,7 +84,7 @@ type twoLinks struct {
 
 // each calls fn for the records of one account after another, from the one with id from on,
 // in the order of their keys, until it returns false.
-func (m *manyToMany) each(ctx context.Context, sn *graph.View, w *work, from dict.ID, fn func(twoLinks) bool) error {
+func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *work, from dict.ID, fn func(twoLinks) bool) error {
 	v, err := newEvaluation(ctx, sn, m.of, w)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (m *manyToMany) each(ctx context.Context, sn *graph.View, w *work, from dic
 			return err
 		}
 		var of []twoLinks
-		err := sn.Joined(dict.ID(id), m.of.root.kind, m.to.Kind, subject, graph.Window{}, func(p format.Path, other dict.ID) error {
+		err := sn.Joined(dict.ID(id), m.of.root.kind, m.to.Kind, subject, ask.Window{}, func(p format.Path, other dict.ID) error {
 			if m.hasOthers && !only.Has(uint64(other)) || m.to.To.Is == dict.DID && sn.IsHidden(other) {
 				return nil
 			}
@@ -144,7 +144,7 @@ func (m *manyToMany) each(ctx context.Context, sn *graph.View, w *work, from dic
 }
 
 // idsOf returns the ids of those strings that have one.
-func idsOf(sn *graph.View, list []literal) (idset.Set, error) {
+func idsOf(sn *ask.View, list []literal) (idset.Set, error) {
 	ids, err := lookup(sn, list)
 	var some []uint64
 	for _, id := range ids {
@@ -185,7 +185,7 @@ func (s *Server) getManyToManyCounts(ctx context.Context, q params) (any, error)
 		}
 		after = dict.ID(binary.BigEndian.Uint64(plain))
 	}
-	err = s.view(ctx, q.work, func(sn *graph.View) error {
+	err = s.view(ctx, q.work, func(sn *ask.View) error {
 		out.Counts, out.Cursor = []countOfOther{}, nil
 		type count struct {
 			total, distinct uint64
@@ -252,7 +252,7 @@ func (s *Server) getManyToMany(ctx context.Context, q params) (any, error) {
 		}
 		from, after = dict.ID(binary.BigEndian.Uint64(plain)), format.ParsePath(plain[8:])
 	}
-	err = s.view(ctx, q.work, func(sn *graph.View) error {
+	err = s.view(ctx, q.work, func(sn *ask.View) error {
 		out.Items, out.Cursor = []linkToOther{}, nil
 		var page []twoLinks
 		more := false
@@ -288,7 +288,7 @@ func (s *Server) getManyToMany(ctx context.Context, q params) (any, error) {
 }
 
 // stringsOf looks up what the records of a page name.
-func stringsOf(sn *graph.View, ns dict.Namespace, page []twoLinks, of func(twoLinks) dict.ID) (map[dict.ID]string, error) {
+func stringsOf(sn *ask.View, ns dict.Namespace, page []twoLinks, of func(twoLinks) dict.ID) (map[dict.ID]string, error) {
 	ids := make([]dict.ID, len(page))
 	for i, r := range page {
 		ids[i] = of(r)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 )
@@ -50,7 +50,7 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 		Cursor  string    `json:"cursor,omitempty"`
 		completeness
 	}{Type: typeName(e.Type())}
-	err = s.view(ctx, q.work, func(sn *graph.View) error {
+	err = s.view(ctx, q.work, func(sn *ask.View) error {
 		v, err := newEvaluation(ctx, sn, e, q.work)
 		if err != nil {
 			return err
@@ -109,7 +109,7 @@ func (s *Server) contains(ctx context.Context, q params) (any, error) {
 		Members []item `json:"members"`
 		completeness
 	}{Members: make([]item, len(members))}
-	err = s.view(ctx, q.work, func(sn *graph.View) error {
+	err = s.view(ctx, q.work, func(sn *ask.View) error {
 		v, err := newEvaluation(ctx, sn, e, q.work)
 		if err != nil {
 			return err
@@ -161,7 +161,7 @@ func publicSource(source string) string {
 func (s *Server) getStats(ctx context.Context, q params) (any, error) {
 	var counts format.Counts
 	var cursors []format.Cursor
-	err := s.view(ctx, q.work, func(sn *graph.View) (err error) {
+	err := s.view(ctx, q.work, func(sn *ask.View) (err error) {
 		if counts, err = sn.Counts(); err != nil {
 			return err
 		}

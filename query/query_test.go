@@ -17,6 +17,7 @@ import (
 	"skein.blue/consumer"
 	"skein.blue/graph"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/oracle"
 	"skein.blue/internal/synth"
@@ -36,12 +37,12 @@ type world struct {
 
 func newWorld(t *testing.T, seed uint64, events int) *world {
 	t.Helper()
-	return newWorldOf(t, history.New(seed, 40), graph.Limits{}, events)
+	return newWorldOf(t, history.New(seed, 40), write.Limits{}, events)
 }
 
-func newWorldOf(t *testing.T, h *history.History, l graph.Limits, events int) *world {
+func newWorldOf(t *testing.T, h *history.History, l write.Limits, events int) *world {
 	t.Helper()
-	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(l)})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(l)})
 	g, err := graph.Open(t.Context(), store, graph.Options{})
 	if err != nil {
 		t.Fatal(err)

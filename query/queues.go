@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"sync"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 )
 
 // A queue lets a number of questions be worked on at a time. The others wait, and
@@ -184,7 +184,7 @@ func (w *work) charge(cost int) error {
 // view calls fn with a state of the graph. If fn reads much it ends, and is called
 // again when the question has a slot for that: who waits for one holds nothing,
 // neither sets nor a state of the store.
-func (s *Server) view(ctx context.Context, w *work, fn func(*graph.View) error) error {
+func (s *Server) view(ctx context.Context, w *work, fn func(*ask.View) error) error {
 	err := s.store.ViewCharged(ctx, w.charge, fn)
 	if !errors.Is(err, errHeavy) {
 		return err

@@ -18,7 +18,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/syntax"
@@ -73,7 +75,7 @@ func TestQueueTakesTurns(t *testing.T) {
 // many makes a graph in which others follow very many, all of them one account.
 func many(t *testing.T, others, follows int) (s *graph.Store, star string, dids []string) {
 	t.Helper()
-	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e7, Txn: 1e9, Age: time.Hour}}), graph.Options{})
+	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e7, Txn: 1e9, Age: time.Hour}}), graph.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,13 +87,13 @@ func many(t *testing.T, others, follows int) (s *graph.Store, star string, dids 
 		return string(b)
 	}
 	star = did(0)
-	var b graph.Batch
+	var b batch.Batch
 	seq := format.Seq(0)
 	for o := range others {
 		dids = append(dids, did(1+o))
 		for from := 0; from < follows; from += 1000 {
 			seq++
-			b.AddCommit(seq, &graph.Commit{DID: []byte(dids[o]), Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
+			b.AddCommit(seq, &batch.Commit{DID: []byte(dids[o]), Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
 			for i := from; i < from+1000; i++ {
 				subject := did(1_000_000 + i)
 				if i == follows/2 {
@@ -128,10 +130,10 @@ func TestDearQuestionsWaitForEachOther(t *testing.T) {
 		return rec.Code
 	}
 	// Accounts with so many followers that each fills a row.
-	var b graph.Batch
+	var b batch.Batch
 	for i := range 1500 {
 		seq := format.Seq(1_000_000 + i)
-		b.AddCommit(seq, &graph.Commit{DID: fmt.Appendf(nil, "did:web:fan%d.example", i), Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
+		b.AddCommit(seq, &batch.Commit{DID: fmt.Appendf(nil, "did:web:fan%d.example", i), Rev: syntax.AppendTID(nil, uint64(seq)<<40), Data: make([]byte, 32)})
 		for j := range 64 {
 			b.AddPut(1, syntax.AppendTID(nil, uint64(i*64+j+1)<<20), fmt.Appendf(nil, "did:web:star%d.example", j))
 		}
@@ -220,13 +222,13 @@ func TestTimeIsLookedAt(t *testing.T) {
 
 // Pages are bounded in bytes, and so are the answers that nobody has read yet.
 func TestBytesAreBounded(t *testing.T) {
-	store, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Limits: memkv.Limits{Key: 1e5, Value: 1e7, Txn: 1e9, Age: time.Hour}}), graph.Options{})
+	store, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Limits: memkv.Limits{Key: 1e5, Value: 1e7, Txn: 1e9, Age: time.Hour}}), graph.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
-	var b graph.Batch
-	b.AddCommit(1, &graph.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, 1<<50), Data: make([]byte, 32)})
+	var b batch.Batch
+	b.AddCommit(1, &batch.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, 1<<50), Data: make([]byte, 32)})
 	long := "at://did:web:" + strings.Repeat("a", 2000) + ".example/app.bsky.feed.post/"
 	for i := range 1000 {
 		b.AddPut(2, syntax.AppendTID(nil, uint64(i+1)<<20), fmt.Appendf(nil, "%s%d", long, i))
@@ -320,7 +322,7 @@ func decodePage(t *testing.T, rec *httptest.ResponseRecorder) (p struct {
 
 // A damaged store is an error with a name, and a panic one at all.
 func TestDamagedStore(t *testing.T) {
-	mem := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+	mem := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	broken := &brokenStore{Store: mem}
 	store, err := graph.Open(t.Context(), broken, graph.Options{})
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
@@ -34,10 +34,10 @@ type rankItem struct {
 type ranking struct {
 	of, except *Expr
 	via        via
-	window     graph.Window // of the records that via goes along
+	window     ask.Window // of the records that via goes along
 	by         string
-	min        uint32       // the lowest count
-	subjects   graph.Window // of the results' own keys
+	min        uint32     // the lowest count
+	subjects   ask.Window // of the results' own keys
 	limit      int
 	posts      bool // only results that are posts
 	after      *rankPlace
@@ -80,7 +80,7 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 		Cursor   string     `json:"cursor,omitempty"`
 		completeness
 	}{Type: r.via.is.String()}
-	err = s.view(ctx, q.work, func(sn *graph.View) error {
+	err = s.view(ctx, q.work, func(sn *ask.View) error {
 		out.Items = []rankItem{}
 		if out.completeness, err = s.rankMissing(ctx, sn, q.work, r); err != nil {
 			return err
@@ -126,7 +126,7 @@ func (r *ranking) hasAge(q params) bool {
 }
 
 // rankMissing says what may be missing in a ranking.
-func (s *Server) rankMissing(ctx context.Context, sn *graph.View, w *work, r ranking) (completeness, error) {
+func (s *Server) rankMissing(ctx context.Context, sn *ask.View, w *work, r ranking) (completeness, error) {
 	v, err := newEvaluation(ctx, sn, r.of, w)
 	if err != nil {
 		return completeness{}, err
@@ -232,7 +232,7 @@ func (v *vocabulary) parseVia(name string) (via, error) {
 }
 
 // ranked expands a set, and puts what it leads to in order.
-func (s *Server) ranked(ctx context.Context, sn *graph.View, w *work, r ranking) (*standing, error) {
+func (s *Server) ranked(ctx context.Context, sn *ask.View, w *work, r ranking) (*standing, error) {
 	v, err := newEvaluation(ctx, sn, r.of, w)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -91,7 +91,7 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 			dids, places = append(dids, other), append(places, i)
 		}
 	}
-	err := s.view(ctx, q.work, func(sn *graph.View) (err error) {
+	err := s.view(ctx, q.work, func(sn *ask.View) (err error) {
 		for i, other := range of[1:] { // it may have been begun in another state
 			out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#relationship", DID: other.s}
 			if other.handle != "" {
@@ -105,7 +105,7 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 }
 
 // relate fills in how the first of some accounts stands to the others, in place.
-func (s *Server) relate(ctx context.Context, sn *graph.View, w *work, dids []literal, place func(i int) *relationship) (completeness, error) {
+func (s *Server) relate(ctx context.Context, sn *ask.View, w *work, dids []literal, place func(i int) *relationship) (completeness, error) {
 	ids, err := lookup(sn, dids)
 	if err != nil {
 		return completeness{}, err
@@ -139,7 +139,7 @@ func (s *Server) relate(ctx context.Context, sn *graph.View, w *work, dids []lit
 }
 
 // relationsMissing says what may be missing of the records of the accounts themselves.
-func (s *Server) relationsMissing(sn *graph.View, dids []literal, ids []dict.ID) (c completeness, err error) {
+func (s *Server) relationsMissing(sn *ask.View, dids []literal, ids []dict.ID) (c completeness, err error) {
 	lacking, err := sn.Lacking()
 	if err != nil {
 		return c, err
@@ -175,7 +175,7 @@ func recordURI(did string, k kinds.Info, rkey []byte) string {
 
 // outward finds the records by which the first of ids names the others. Their
 // sets are asked first: most name nobody, and then no record is read.
-func outward(sn *graph.View, k kinds.Info, dids []literal, ids []dict.ID, found func(i int, uri string)) error {
+func outward(sn *ask.View, k kinds.Info, dids []literal, ids []dict.ID, found func(i int, uri string)) error {
 	wanted, any := make([]dict.ID, len(ids)-1), false
 	for i, other := range ids[1:] {
 		has, err := sn.HasEdge(k.Kind, ids[0], other)
@@ -189,14 +189,14 @@ func outward(sn *graph.View, k kinds.Info, dids []literal, ids []dict.ID, found 
 	if !any {
 		return nil
 	}
-	return sn.RecordsFrom(k.Kind, ids[0], wanted, graph.NoTime, graph.Window{}, func(i int, p format.Path) error {
+	return sn.RecordsFrom(k.Kind, ids[0], wanted, ask.NoTime, ask.Window{}, func(i int, p format.Path) error {
 		found(i, recordURI(dids[0].s, k, p.AppendRkey(nil)))
 		return nil
 	})
 }
 
 // inward finds the records by which the others name the first of ids.
-func inward(sn *graph.View, k kinds.Info, dids []literal, ids []dict.ID, found func(i int, uri string)) error {
+func inward(sn *ask.View, k kinds.Info, dids []literal, ids []dict.ID, found func(i int, uri string)) error {
 	var places []int // in ids[1:]
 	var actors []dict.ID
 	for i, other := range ids[1:] {
@@ -208,7 +208,7 @@ func inward(sn *graph.View, k kinds.Info, dids []literal, ids []dict.ID, found f
 			places, actors = append(places, i), append(actors, other)
 		}
 	}
-	return sn.RecordsTo(k.Kind, ids[0], 0, graph.Window{}, actors, func(n int, p format.Path) error {
+	return sn.RecordsTo(k.Kind, ids[0], 0, ask.Window{}, actors, func(n int, p format.Path) error {
 		i := places[n]
 		found(i, recordURI(dids[i+1].s, k, p.AppendRkey(nil)))
 		return nil

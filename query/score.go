@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"slices"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 )
@@ -43,7 +43,7 @@ type scored struct {
 // standing is the results of a rank, in their order.
 type standing struct {
 	ctx      context.Context //nolint:containedctx // of the question that it is part of
-	sn       *graph.View
+	sn       *ask.View
 	tally    *tally
 	of       uint64 // members of the set that was expanded
 	accounts uint64 // that there are

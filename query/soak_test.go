@@ -19,6 +19,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/check"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/oracle"
 	"skein.blue/internal/testing/history"
@@ -46,7 +47,7 @@ type soak struct {
 // than after the first fifth of the time.
 func TestSoak(t *testing.T) {
 	// Small limits, so that sets are spilled all the time.
-	store, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20, Merger: graph.NewMerger(graph.Limits{Row: 12, Chunk: 10})})
+	store, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20, Merger: write.NewMerger(write.Limits{Row: 12, Chunk: 10})})
 	if err != nil {
 		t.Fatal(err)
 	}

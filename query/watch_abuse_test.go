@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/syntax"
@@ -70,16 +73,16 @@ type watchedGraph struct {
 	store *countedStore
 	g     *graph.Store
 	h     *watcher
-	b     graph.Batch
+	b     batch.Batch
 	seq   format.Seq
 
-	before  *graph.View
+	before  *ask.View
 	release func()
 }
 
 func newWatchedGraph(t *testing.T) *watchedGraph {
 	t.Helper()
-	s := &countedStore{Store: memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: time.Hour}})}
+	s := &countedStore{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: time.Hour}})}
 	g, err := graph.Open(t.Context(), s, graph.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +111,7 @@ func (w *watchedGraph) put(did string, from, n int, kind kinds.Kind, subject fun
 				w.apply()
 			}
 			w.seq++
-			w.b.AddCommit(w.seq, &graph.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, uint64(w.seq)<<40), Data: make([]byte, 32)})
+			w.b.AddCommit(w.seq, &batch.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, uint64(w.seq)<<40), Data: make([]byte, 32)})
 		}
 		w.b.AddPut(kind, syntax.AppendTID(nil, uint64(i+1)<<20), []byte(subject(i)))
 	}
@@ -201,7 +204,7 @@ func TestAbuseWatchedSets(t *testing.T) {
 			},
 			func(w *watchedGraph) {
 				w.seq++
-				w.b.AddCommit(w.seq, &graph.Commit{DID: []byte(big), Rev: syntax.AppendTID(nil, uint64(w.seq)<<40), Data: make([]byte, 32)})
+				w.b.AddCommit(w.seq, &batch.Commit{DID: []byte(big), Rev: syntax.AppendTID(nil, uint64(w.seq)<<40), Data: make([]byte, 32)})
 				for i := range subs {
 					rkey := syntax.AppendTID(nil, uint64(members+i+1)<<20)
 					w.b.AddPut(kinds.ListMember, rkey, []byte(other))

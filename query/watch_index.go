@@ -5,6 +5,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 )
 
@@ -42,7 +43,7 @@ func (l leaf) author() dict.ID {
 }
 
 // Changed implements graph.Watcher.
-func (h *watcher) Changed(edges []graph.Change, lists []graph.ListChange, hidden []dict.ID) {
+func (h *watcher) Changed(edges []graph.Change, lists []write.ListChange, hidden []dict.ID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range edges {

@@ -14,6 +14,8 @@ import (
 	"github.com/gorilla/websocket"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/syntax"
 )
@@ -24,7 +26,7 @@ func TestForgottenWatch(t *testing.T) {
 	kept := watchKept
 	watchKept = 300 * time.Millisecond
 	defer func() { watchKept = kept }()
-	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})}), graph.Options{})
+	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), graph.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +40,8 @@ func TestForgottenWatch(t *testing.T) {
 	n := 0
 	follow := func() {
 		n++
-		var b graph.Batch
-		b.AddCommit(1, &graph.Commit{DID: fmt.Appendf(nil, "did:web:%d.example.com", n), Rev: syntax.AppendTID(nil, uint64(n)<<20), Data: make([]byte, 32)})
+		var b batch.Batch
+		b.AddCommit(1, &batch.Commit{DID: fmt.Appendf(nil, "did:web:%d.example.com", n), Rev: syntax.AppendTID(nil, uint64(n)<<20), Data: make([]byte, 32)})
 		b.AddPut(1, []byte("1"), []byte("did:web:star.example.com"))
 		if err := g.Apply(t.Context(), "", &b); err != nil {
 			t.Fatal(err)
@@ -97,7 +99,7 @@ func TestForgottenWatch(t *testing.T) {
 
 // Expressions that say the same are watched as one, and idle ones make room.
 func TestWatchesAreBounded(t *testing.T) {
-	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})}), graph.Options{})
+	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), graph.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,13 +135,13 @@ func TestWatchesAreBounded(t *testing.T) {
 
 // A cursor of one list is not one of another, nor does it make a large set be sorted.
 func TestListCursors(t *testing.T) {
-	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})}), graph.Options{})
+	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), graph.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b graph.Batch
+	var b batch.Batch
 	for i := range 5 {
-		b.AddCommit(1, &graph.Commit{DID: fmt.Appendf(nil, "did:web:%d.example.com", i), Rev: syntax.AppendTID(nil, uint64(i+1)<<20), Data: make([]byte, 32)})
+		b.AddCommit(1, &batch.Commit{DID: fmt.Appendf(nil, "did:web:%d.example.com", i), Rev: syntax.AppendTID(nil, uint64(i+1)<<20), Data: make([]byte, 32)})
 		b.AddPut(1, syntax.AppendTID(nil, uint64(i+1)<<30), []byte("did:web:star.example.com"))
 	}
 	if err := g.Apply(t.Context(), "", &b); err != nil {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
 )
@@ -17,7 +17,7 @@ import (
 // rounds goes on for as long as something is watched.
 func (h *watcher) rounds() {
 	h.store.Watch(h)
-	var before *graph.View
+	var before *ask.View
 	release := func() {}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -48,7 +48,7 @@ func (h *watcher) rounds() {
 
 // round tells what has changed since before, nil if that is not known, and returns the state
 // that the next one begins with.
-func (h *watcher) round(before *graph.View) (now *graph.View, release func(), err error) {
+func (h *watcher) round(before *ask.View) (now *ask.View, release func(), err error) {
 	defer func() {
 		if p := recover(); p != nil { // what we got wrong here must not end the indexing
 			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack()) //nolint:err113 // it is unexpected
@@ -150,7 +150,7 @@ func (h *watcher) name() error {
 	if len(some) == 0 {
 		return nil
 	}
-	err := h.store.View(h.ctx, func(sn *graph.View) (err error) {
+	err := h.store.View(h.ctx, func(sn *ask.View) (err error) {
 		for i := range some {
 			if some[i].ids, err = lookup(sn, some[i].w.e.strings); err != nil {
 				return err
@@ -189,7 +189,7 @@ func (h *watcher) name() error {
 
 // freeze takes a state of the store, and what has changed until then. Expressions that are
 // new begin with it.
-func (h *watcher) freeze() (sn *graph.View, release func(), todo []round, err error) {
+func (h *watcher) freeze() (sn *ask.View, release func(), todo []round, err error) {
 	if err := h.name(); err != nil {
 		return nil, nil, nil, err
 	}

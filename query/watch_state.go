@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -15,12 +15,12 @@ import (
 // for all expressions that it is of use to: a set is read once, and whether a member is in it
 // is asked once.
 type state struct {
-	sn    *graph.View
+	sn    *ask.View
 	meter *meter
 
 	authors map[dict.ID]*authorLists
 	wholes  map[leaf]wholeSet
-	sets    map[leaf]*graph.ActorSet
+	sets    map[leaf]*ask.ActorSet
 	known   map[leaf]map[uint64]bool // by member
 	strings map[dict.Namespace]map[uint64]string
 }
@@ -51,9 +51,9 @@ type wholeSet struct {
 	tooMany bool
 }
 
-func newState(sn *graph.View, m *meter, todo []round) *state {
+func newState(sn *ask.View, m *meter, todo []round) *state {
 	at := &state{
-		sn: sn, meter: m, authors: map[dict.ID]*authorLists{}, wholes: map[leaf]wholeSet{}, sets: map[leaf]*graph.ActorSet{},
+		sn: sn, meter: m, authors: map[dict.ID]*authorLists{}, wholes: map[leaf]wholeSet{}, sets: map[leaf]*ask.ActorSet{},
 		known: map[leaf]map[uint64]bool{}, strings: map[dict.Namespace]map[uint64]string{},
 	}
 	for i := range todo {
@@ -188,7 +188,7 @@ func (at *state) ask(l leaf, ids []uint64, known map[uint64]bool) error {
 }
 
 // actors opens a reverse set.
-func (at *state) actors(l leaf) (*graph.ActorSet, error) {
+func (at *state) actors(l leaf) (*ask.ActorSet, error) {
 	if t := at.sets[l]; t != nil {
 		return t, nil
 	}
@@ -229,7 +229,7 @@ func (at *state) readLists(author dict.ID, a *authorLists, from, to kinds.Kind, 
 			}
 		}
 		return wanted(id), at.meter.charge(recordCost)
-	}, graph.Window{}, func(_ format.Path, x, y dict.ID) error {
+	}, ask.Window{}, func(_ format.Path, x, y dict.ID) error {
 		list, member := y, x
 		if from == kinds.ListItem {
 			list, member = x, y
@@ -304,7 +304,7 @@ func (at *state) whole(l leaf) (set idset.Set, tooMany bool, err error) {
 	case opListed:
 		w, err = at.wholeList(l)
 	default:
-		var t *graph.ActorSet
+		var t *ask.ActorSet
 		if t, err = at.actors(l); err == nil {
 			var isKnown bool
 			w.set, isKnown = t.Known()

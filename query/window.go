@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/read"
 )
 
@@ -47,7 +47,7 @@ func firstMicro(t time.Time) int64 {
 }
 
 // window makes a window of two times, of which "" is none. isAge says that one was an age.
-func window(since, until string, now time.Time) (w graph.Window, isAge bool, err error) {
+func window(since, until string, now time.Time) (w ask.Window, isAge bool, err error) {
 	if since == "" && until == "" {
 		return w, false, nil
 	}
@@ -74,10 +74,10 @@ func window(since, until string, now time.Time) (w graph.Window, isAge bool, err
 }
 
 // window reads the parameters since and until.
-func (q params) window(now time.Time) (graph.Window, error) {
+func (q params) window(now time.Time) (ask.Window, error) {
 	for _, name := range []string{"since", "until"} {
 		if q.values.Has(name) && q.values.Get(name) == "" {
-			return graph.Window{}, invalid("parameter %s is empty: give a time, or leave it out", name)
+			return ask.Window{}, invalid("parameter %s is empty: give a time, or leave it out", name)
 		}
 	}
 	w, _, err := window(q.values.Get("since"), q.values.Get("until"), now)

@@ -12,15 +12,15 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/graph"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/internal/oracle"
 	"skein.blue/internal/syntax"
 	"skein.blue/internal/testing/history"
 )
 
 // spreadLimits have rows and chunks spilled soon.
-var spreadLimits = graph.Limits{Row: 6, Chunk: 3}
+var spreadLimits = write.Limits{Row: 6, Chunk: 3}
 
 // spread is a world over centuries, whose chunks and rows are spilled.
 func spread(t *testing.T, seed uint64) *world {

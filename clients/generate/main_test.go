@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"skein.blue/graph"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/query"
 )
@@ -29,7 +30,7 @@ func TestMade(t *testing.T) {
 
 // The methods that the clients send as forms are those that a server takes as forms.
 func TestForms(t *testing.T) {
-	store, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})}), graph.Options{})
+	store, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), graph.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,16 +62,16 @@ func TestClusterAway(t *testing.T) {
 	paused := time.Now()
 	question := "/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)"
 	eventually(t, 12*time.Second, "a question is answered StoreUnavailable", func() bool {
-		code, body := ask(t, node.api+question)
+		code, body := askAt(t, node.api+question)
 		return code == http.StatusServiceUnavailable && strings.Contains(body, "StoreUnavailable")
 	})
 	t.Logf("known after %v", time.Since(paused))
 	for _, d := range []*daemon{node, writer} {
 		asked := time.Now()
-		if code, body := ask(t, d.api+question); code != 503 || time.Since(asked) > time.Second {
+		if code, body := askAt(t, d.api+question); code != 503 || time.Since(asked) > time.Second {
 			t.Errorf("a question while that is known: %d %s after %v", code, body, time.Since(asked))
 		}
-		if code, body := ask(t, d.admin+"/readyz"); code != 503 || !strings.Contains(body, "has not answered for") {
+		if code, body := askAt(t, d.admin+"/readyz"); code != 503 || !strings.Contains(body, "has not answered for") {
 			t.Errorf("/readyz: %d %s", code, body)
 		}
 		if code, out, _ := skein(t, "health", "--admin", d.admin); code != 1 || !strings.Contains(out, "has not answered for") {
@@ -83,7 +83,7 @@ func TestClusterAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, 15*time.Second, "questions are answered again", func() bool {
-		code, _ := ask(t, node.api+question)
+		code, _ := askAt(t, node.api+question)
 		return code == http.StatusOK
 	})
 	select {
@@ -140,8 +140,8 @@ func TestStartAwaitsTheCluster(t *testing.T) {
 	d.stop()
 }
 
-// ask returns the status and the body of an answer.
-func ask(t *testing.T, url string) (code int, body string) {
+// askAt returns the status and the body of an answer.
+func askAt(t *testing.T, url string) (code int, body string) {
 	t.Helper()
 	client := http.Client{Timeout: 20 * time.Second}
 	resp, err := client.Get(url)

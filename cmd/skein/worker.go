@@ -12,6 +12,7 @@ import (
 
 	"skein.blue/consumer/backfill"
 	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
@@ -186,7 +187,7 @@ func (h *here) car(ctx context.Context, in io.Reader) (backfill.Placed, error) {
 }
 
 func (h *here) status(ctx context.Context) (st backfill.Status, err error) {
-	err = h.x.Graph.View(ctx, func(s *graph.View) error {
+	err = h.x.Graph.View(ctx, func(s *ask.View) error {
 		counts, err := s.Counts()
 		st = h.x.Backfill.Status(counts)
 		return err

@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
-
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 )
 
 // applier reads parts into batches, and applies one while the next is filled.
@@ -20,8 +19,8 @@ type applier struct {
 	read int64 // up to there everything was read
 	tip  int64
 
-	filling   *graph.Batch
-	spare     *graph.Batch
+	filling   *batch.Batch
+	spare     *batch.Batch
 	witnessed time.Time
 	applying  chan error // one is under way, if it is not nil
 	reachedTo int64      // by the batch that is being applied
@@ -32,7 +31,7 @@ func newApplier(r *Reader, after int64) *applier {
 	table, owns := r.o.Store.Kinds(), r.o.Store.Owns
 	return &applier{
 		r: r, fold: newFolder(table, owns, after, r.o.Dropped), read: after, appliedTo: after,
-		filling: new(graph.Batch), spare: new(graph.Batch),
+		filling: new(batch.Batch), spare: new(batch.Batch),
 	}
 }
 

@@ -20,9 +20,11 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/export"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
 )
@@ -199,7 +201,7 @@ func maxSeq(t testing.TB, frame []byte) int64 {
 
 func open(t testing.TB) (kv.Store, *graph.Store) {
 	t.Helper()
-	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	g, err := graph.Open(context.Background(), store, graph.Options{Embedded: true})
 	if err != nil {
 		t.Fatal(err)
@@ -287,7 +289,7 @@ func (s slow) Update(ctx context.Context, fn func(kv.Txn) error) error {
 func TestWriteOutlivesItsPage(t *testing.T) {
 	s := newServer(t)
 	s.blocks, s.perPage = true, 1
-	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	g, err := graph.Open(t.Context(), slow{store}, graph.Options{Embedded: true})
 	if err != nil {
 		t.Fatal(err)
@@ -306,7 +308,7 @@ func TestInterrupted(t *testing.T) {
 	for n := 1; ; n++ {
 		s := newServer(t)
 		s.blocks = true
-		store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 		o := graph.Options{Embedded: true}
 		g, err := graph.Open(t.Context(), store, o)
 		if err != nil {
@@ -450,7 +452,7 @@ func FuzzBlock(f *testing.F) {
 		if b.parse() != nil {
 			return
 		}
-		var batch graph.Batch
+		var batch batch.Batch
 		fold := newFolder(kinds.BuiltIn, nil, 0, nil)
 		fold.add(&b, &batch)
 		for _, l := range batch.Describe() {
@@ -477,7 +479,7 @@ func BenchmarkFold(b *testing.B) {
 		b.Fatal(err)
 	}
 	var blk block
-	var batch graph.Batch
+	var batch batch.Batch
 	fold := newFolder(kinds.BuiltIn, nil, 0, nil)
 	b.ReportAllocs()
 	for b.Loop() {

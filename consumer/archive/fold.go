@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/cbor"
@@ -39,7 +39,7 @@ func newFolder(table *kinds.Table, owns func([]byte) bool, through int64, drop f
 
 // add adds the rows of a block that come after those that were added. A block is never
 // divided: the batch has it whole, or not.
-func (f *folder) add(b *block, to *graph.Batch) {
+func (f *folder) add(b *block, to *batch.Batch) {
 	f.open = false
 	var r row
 	for b.next(&r) {
@@ -70,7 +70,7 @@ func (f *folder) dropped(reason wire.Reason) {
 	}
 }
 
-func (f *folder) commit(r *row, to *graph.Batch) {
+func (f *folder) commit(r *row, to *batch.Batch) {
 	of := f.kinds.Collection(string(r.collection))
 	if of == nil {
 		return
@@ -95,7 +95,7 @@ func (f *folder) commit(r *row, to *graph.Batch) {
 	f.op(of, r, to)
 }
 
-func (f *folder) op(of *kinds.Collection, r *row, to *graph.Batch) {
+func (f *folder) op(of *kinds.Collection, r *row, to *batch.Batch) {
 	if !syntax.ValidRkey(r.rkey) {
 		f.dropped(wire.BadPath)
 		return
@@ -125,7 +125,7 @@ func (f *folder) op(of *kinds.Collection, r *row, to *graph.Batch) {
 }
 
 // marker adds an #account or a #sync.
-func (f *folder) marker(r *row, to *graph.Batch) {
+func (f *folder) marker(r *row, to *batch.Batch) {
 	f.open = false
 	if !syntax.ValidDID(r.did) {
 		f.dropped(wire.BadDID)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/synth"
 )
@@ -56,7 +56,7 @@ func TestRowsOfConfiguredKinds(t *testing.T) {
 				}
 			})
 			r := row{seq: 1, kind: test.kind, did: []byte("did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"), collection: []byte("app.bsky.feed.post"), rkey: []byte("x"), rev: []byte("3kaaaaaaaaaaa"), payload: synth.CBOR(nil, test.record)}
-			var b graph.Batch
+			var b batch.Batch
 			f.commit(&r, &b)
 			var got []string
 			for _, line := range b.Describe()[1:] {

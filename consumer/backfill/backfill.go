@@ -15,6 +15,8 @@ import (
 	"skein.blue/consumer/archive"
 	"skein.blue/consumer/repo"
 	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/internal/identities"
 	"skein.blue/internal/loglimit"
@@ -69,7 +71,7 @@ func New(o Options) *Manager {
 func (m *Manager) SetStore(s *graph.Store) { m.o.Store, m.placer.store = s, s }
 
 // Queued takes over what the graph has queued. It is graph.Options.Queued.
-func (m *Manager) Queued(all []graph.Queued) {
+func (m *Manager) Queued(all []batch.Queued) {
 	m.mu.Lock()
 	for i := range all {
 		m.unpark(all[i].DID)
@@ -162,7 +164,7 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 
 // load reads the queue, and queues what is known to be missing and is not.
 func (m *Manager) load(ctx context.Context) error {
-	_, err := m.o.Store.ViewAcross(ctx, func(s *graph.View) error {
+	_, err := m.o.Store.ViewAcross(ctx, func(s *ask.View) error {
 		return s.Resyncs(func(did string, row format.Resync) error {
 			if !m.o.Store.Owns([]byte(did)) {
 				return nil
@@ -183,7 +185,7 @@ func (m *Manager) load(ctx context.Context) error {
 	}
 	back := m.o.Store.Backfill()
 	var missing []string
-	_, err = m.o.Store.ViewAcross(ctx, func(s *graph.View) error {
+	_, err = m.o.Store.ViewAcross(ctx, func(s *ask.View) error {
 		missing = nil
 		counts, err := s.Counts()
 		partial := back.Whole() && back.Archive == ""
@@ -219,17 +221,17 @@ func (m *Manager) unpark(did string) {
 
 // Resync queues repos to be fetched whole, whatever is known of them.
 func (m *Manager) Resync(ctx context.Context, reason string, dids ...string) error {
-	return m.resync(ctx, graph.Cause{Reason: reason}, dids)
+	return m.resync(ctx, batch.Cause{Reason: reason}, dids)
 }
 
 // Believe queues repos to be fetched whole, and has what their hosts send put in place also
 // where the stream has told of a newer state: an operator knows that they were put back.
 func (m *Manager) Believe(ctx context.Context, dids ...string) error {
-	return m.resync(ctx, graph.Cause{Reason: "operator", Trust: true}, dids)
+	return m.resync(ctx, batch.Cause{Reason: "operator", Trust: true}, dids)
 }
 
-func (m *Manager) resync(ctx context.Context, c graph.Cause, dids []string) error {
-	var b graph.Batch
+func (m *Manager) resync(ctx context.Context, c batch.Cause, dids []string) error {
+	var b batch.Batch
 	for len(dids) > 0 {
 		n := min(len(dids), 1000)
 		for _, did := range dids[:n] {

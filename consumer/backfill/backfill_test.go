@@ -22,10 +22,13 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/export"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -228,7 +231,7 @@ func subject(k *kinds.Info, n int) string {
 }
 
 // commit has an account make a commit, and tells it to the stream unless it is nil.
-func (w *world) commit(rng *rand.Rand, a *account, b *graph.Batch) {
+func (w *world) commit(rng *rand.Rand, a *account, b *batch.Batch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	since, prev := a.rev, a.data
@@ -248,7 +251,7 @@ func (w *world) commit(rng *rand.Rand, a *account, b *graph.Batch) {
 		return
 	}
 	w.seq++
-	b.AddCommit(w.seq, &graph.Commit{DID: []byte(a.did), Rev: syntax.AppendTID(nil, a.rev), Since: syntax.AppendTID(nil, since), Data: a.data[:], PrevData: prev[:]})
+	b.AddCommit(w.seq, &batch.Commit{DID: []byte(a.did), Rev: syntax.AppendTID(nil, a.rev), Since: syntax.AppendTID(nil, since), Data: a.data[:], PrevData: prev[:]})
 	for _, p := range gone {
 		collection, rkey, _ := strings.Cut(p, "/")
 		i := slices.IndexFunc(kinds.All, func(k kinds.Info) bool { return k.Collection == collection })
@@ -350,7 +353,7 @@ func (x *index) has(t *testing.T, w *world, but ...*account) {
 		for p, s := range want {
 			if got[p] != s {
 				if missing++; missing < 5 {
-					_ = x.g.View(t.Context(), func(sn *graph.View) error {
+					_ = x.g.View(t.Context(), func(sn *ask.View) error {
 						did, _, _ := strings.Cut(p, " ")
 						st, _, row, err := sn.Account(did)
 						t.Logf("%s names %q, want %q; its account is %+v, queued: %+v", p, got[p], s, st, row)
@@ -371,7 +374,7 @@ func (x *index) has(t *testing.T, w *world, but ...*account) {
 	}
 }
 
-func newStore() kv.Store { return memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})}) }
+func newStore() kv.Store { return memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}) }
 
 // All repos of a network are fetched while it goes on, from hosts of which each does
 // something wrong; what can be fetched is exact, and what cannot is named.
@@ -441,7 +444,7 @@ func TestWholeNetwork(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(4, 4))
 	for n := 0; n < 60 || x.m.StatusNow().Fetched < 60 && n < 2000; n++ {
-		var b graph.Batch
+		var b batch.Batch
 		for range 3 {
 			w.commit(rng, all[rng.IntN(len(all)/8)*8+[]int{0, 1, 4, 7}[rng.IntN(4)]], &b)
 		}
@@ -572,7 +575,7 @@ func TestKindAdded(t *testing.T) {
 	store := newStore()
 	x := w.index(store, nil)
 	lacking := func() (n int) {
-		if err := x.g.View(t.Context(), func(sn *graph.View) error {
+		if err := x.g.View(t.Context(), func(sn *ask.View) error {
 			all, err := sn.Lacking()
 			n = len(all)
 			return err
@@ -624,7 +627,7 @@ func TestRepair(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for range 5 {
 		w.commit(rng, a, nil)
-		var b graph.Batch
+		var b batch.Batch
 		w.commit(rng, a, &b)
 		if err := x.g.Apply(t.Context(), "stream", &b); err != nil {
 			t.Fatal(err)
@@ -641,7 +644,7 @@ func TestRepair(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.commit(rng, other, nil)
-	var b graph.Batch
+	var b batch.Batch
 	w.commit(rng, other, &b)
 	if err := errors.Join(g.Apply(t.Context(), "stream", &b), g.Close(t.Context())); err != nil {
 		t.Fatal(err)
@@ -673,7 +676,7 @@ func TestHole(t *testing.T) {
 		w.commit(rng, a, nil)
 	}
 	before := x.m.fetched.Load()
-	var b graph.Batch
+	var b batch.Batch
 	b.AddGap(format.Gap{Reason: "outdated_cursor", Time: time.Now().UTC(), Suspect: true})
 	w.commit(rng, all[10], &b)
 	if err := x.g.Apply(t.Context(), "stream", &b); err != nil {
@@ -699,8 +702,8 @@ func TestAccounts(t *testing.T) {
 	away, moved, gone, listedAway := w.add(1, 5), w.add(2, 5), w.add(3, 5), w.add(4, 5)
 	away.active, listedAway.active = false, false
 	x := w.index(newStore(), func(o *Options) { o.Tries = 3 })
-	var listed graph.Batch
-	listed.AddResync([]byte(moved.did), graph.Cause{Reason: "test", Host: moved.host.srv.URL})
+	var listed batch.Batch
+	listed.AddResync([]byte(moved.did), batch.Cause{Reason: "test", Host: moved.host.srv.URL})
 	w.mu.Lock()
 	moved.host = w.hosts[0]
 	w.mu.Unlock()
@@ -722,7 +725,7 @@ func TestAccounts(t *testing.T) {
 	}
 	hidden := func(did string) bool {
 		var state format.RepoState
-		if err := x.g.View(t.Context(), func(s *graph.View) (err error) { state, _, _, err = s.Account(did); return err }); err != nil {
+		if err := x.g.View(t.Context(), func(s *ask.View) (err error) { state, _, _, err = s.Account(did); return err }); err != nil {
 			t.Fatal(err)
 		}
 		return state.Has(format.FlagHidden)
@@ -739,7 +742,7 @@ func TestAccounts(t *testing.T) {
 	w.mu.Lock()
 	away.active = true
 	w.mu.Unlock()
-	var b graph.Batch
+	var b batch.Batch
 	w.seq++
 	b.AddAccount(w.seq, []byte(away.did), true, false)
 	b.Seen(w.seq, nil)
@@ -802,9 +805,9 @@ func TestHostile(t *testing.T) {
 	// One is on a host that the operator named, and which redirects to a private one. The
 	// other was listed by a stranger, which is not asked for it; its DID document names an
 	// http address, which only a private network has.
-	var listed graph.Batch
+	var listed batch.Batch
 	for _, a := range []*account{private, redirected} {
-		listed.AddResync([]byte(a.did), graph.Cause{Reason: "test", Host: a.host.srv.URL})
+		listed.AddResync([]byte(a.did), batch.Cause{Reason: "test", Host: a.host.srv.URL})
 	}
 	if err := x.g.Apply(t.Context(), "", &listed); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,8 @@ import (
 	"io"
 
 	"skein.blue/consumer/repo"
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 )
 
@@ -38,7 +39,7 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 	}
 	var st format.RepoState
 	account := func() (row *format.Resync, err error) {
-		err = m.o.Store.View(ctx, func(s *graph.View) (err error) { st, _, row, err = s.Account(p.DID); return err })
+		err = m.o.Store.View(ctx, func(s *ask.View) (err error) { st, _, row, err = s.Account(p.DID); return err })
 		return row, err
 	}
 	row, err := account()
@@ -60,14 +61,14 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 	ctx = context.WithoutCancel(ctx) // others' repos may be in the same write
 	done := make(chan error, 1)
 	m.placer.flush(ctx)
-	m.placer.place(ctx, r, row.Generation, false, func(o graph.Outcome, records int, err error) {
+	m.placer.place(ctx, r, row.Generation, false, func(o batch.Outcome, records int, err error) {
 		p.Outcome, p.Records = o.String(), records
 		done <- err
 	})
 	m.o.Metrics.spaces(r.Spaces)
 	m.placer.flush(ctx)
 	err = <-done
-	if err == nil && p.Outcome == graph.Placed.String() {
+	if err == nil && p.Outcome == batch.Placed.String() {
 		m.fetched.Add(1)
 		m.records.Add(int64(p.Records))
 		m.mu.Lock()

@@ -7,7 +7,8 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -170,7 +171,7 @@ func (m *Manager) compareAll(ctx context.Context, c *comparison) error {
 // comparison where the stream has a hole: that one is not slow.
 func (m *Manager) pause(ctx context.Context, c *comparison, cursor string) error {
 	var counts format.Counts
-	if err := m.o.Store.View(ctx, func(s *graph.View) (err error) { counts, err = s.Counts(); return err }); err != nil {
+	if err := m.o.Store.View(ctx, func(s *ask.View) (err error) { counts, err = s.Counts(); return err }); err != nil {
 		return fmt.Errorf("counting the accounts: %w", err)
 	}
 	if c.listed%100_000 < mostListed || ctx.Err() != nil {
@@ -196,8 +197,8 @@ func (m *Manager) pause(ctx context.Context, c *comparison, cursor string) error
 func (m *Manager) comparePage(ctx context.Context, c *comparison, repos []listed) error {
 	c.listed += int64(len(repos))
 	whole := m.o.Store.Backfill().Whole()
-	var b graph.Batch
-	err := m.o.Store.View(ctx, func(s *graph.View) error {
+	var b batch.Batch
+	err := m.o.Store.View(ctx, func(s *ask.View) error {
 		b.Reset()
 		accounts, err := m.lookUp(s, repos)
 		if err != nil {
@@ -216,11 +217,11 @@ func (m *Manager) comparePage(ctx context.Context, c *comparison, repos []listed
 			}
 			switch {
 			case a.row != nil && a.row.State != format.ResyncWaiting: // its host may have come back since it was given up
-				b.AddResync([]byte(a.listed.DID), graph.Cause{Reason: "listed", Told: a.rev})
+				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "listed", Told: a.rev})
 			case a.known && a.state.Has(format.FlagHasRev) && a.rev != a.state.Rev, whole && !a.state.Has(format.FlagHasRev):
 				c.rechecks = append(c.rechecks, recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, told: true, since: time.Now()})
 			case whole && a.row == nil && !a.state.Whole():
-				b.AddResync([]byte(a.listed.DID), graph.Cause{Reason: "partial", Told: a.rev})
+				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "partial", Told: a.rev})
 			}
 		}
 		return nil
@@ -245,7 +246,7 @@ type listedAccount struct {
 }
 
 // lookUp returns what the index has of the repos of a page that are indexed here.
-func (m *Manager) lookUp(s *graph.View, repos []listed) (accounts []listedAccount, err error) {
+func (m *Manager) lookUp(s *ask.View, repos []listed) (accounts []listedAccount, err error) {
 	var ids intern.Batch
 	var at []int
 	for i := range repos {
@@ -309,8 +310,8 @@ func (m *Manager) confirm(ctx context.Context, rechecks *[]recheck, all bool) er
 func (m *Manager) isLive() bool { return m.o.Live == nil || m.o.Live() }
 
 func (m *Manager) confirmDue(ctx context.Context, due []recheck) error {
-	var b graph.Batch
-	err := m.o.Store.View(ctx, func(s *graph.View) error {
+	var b batch.Batch
+	err := m.o.Store.View(ctx, func(s *ask.View) error {
 		b.Reset()
 		for i := range due {
 			c := &due[i]
@@ -318,7 +319,7 @@ func (m *Manager) confirmDue(ctx context.Context, due []recheck) error {
 			if err != nil {
 				return err
 			}
-			cause := graph.Cause{Host: c.host}
+			cause := batch.Cause{Host: c.host}
 			switch {
 			case st.DeletionSource != 0 && st.Has(format.FlagHidden):
 				continue // the stream says that it was deleted
@@ -359,8 +360,8 @@ func (m *Manager) queueUnlisted(ctx context.Context, c *comparison) error {
 	queued := 0
 	for from := dict.ID(0); ; {
 		var ids []dict.ID
-		var b graph.Batch
-		err := m.o.Store.View(ctx, func(s *graph.View) error {
+		var b batch.Batch
+		err := m.o.Store.View(ctx, func(s *ask.View) error {
 			ids = ids[:0]
 			next := dict.None
 			if err := s.EachAccount(from, func(id dict.ID, st *format.RepoState) bool {
@@ -373,7 +374,7 @@ func (m *Manager) queueUnlisted(ctx context.Context, c *comparison) error {
 			}
 			from = next + 1
 			return s.Strings(dict.DID, ids, func(_ int, did []byte) error {
-				b.AddResync(did, graph.Cause{Reason: "not_listed"})
+				b.AddResync(did, batch.Cause{Reason: "not_listed"})
 				return nil
 			})
 		})

@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/internal/testing/abuse"
 )
@@ -18,7 +19,7 @@ import (
 // stateOf returns what the index knows of an account.
 func (x *index) stateOf(t *testing.T, did string) (st format.RepoState, row *format.Resync) {
 	t.Helper()
-	if err := x.g.View(t.Context(), func(s *graph.View) (err error) { st, _, row, err = s.Account(did); return err }); err != nil {
+	if err := x.g.View(t.Context(), func(s *ask.View) (err error) { st, _, row, err = s.Account(did); return err }); err != nil {
 		t.Fatal(err)
 	}
 	return st, row
@@ -50,9 +51,9 @@ func (x *index) awaitComparison(t *testing.T) {
 }
 
 // told delivers what fill adds.
-func (x *index) told(t *testing.T, fill func(b *graph.Batch)) {
+func (x *index) told(t *testing.T, fill func(b *batch.Batch)) {
 	t.Helper()
-	var b graph.Batch
+	var b batch.Batch
 	fill(&b)
 	if err := x.g.Apply(t.Context(), "stream", &b); err != nil {
 		t.Fatal(err)
@@ -111,12 +112,12 @@ func TestStatusInHole(t *testing.T) {
 	takenDown, deactivated, deleted, restored, reactivated := all[0], all[1], all[2], all[3], all[4]
 	x := w.index(newStore(), nil)
 	w.fetched(x, all...)
-	status := func(b *graph.Batch, a *account, isActive bool) {
+	status := func(b *batch.Batch, a *account, isActive bool) {
 		w.seq++
 		b.AddAccount(w.seq, []byte(a.did), isActive, false)
 		b.Seen(w.seq, nil)
 	}
-	x.told(t, func(b *graph.Batch) {
+	x.told(t, func(b *batch.Batch) {
 		for _, a := range all {
 			a.active = a != restored && a != reactivated
 			status(b, a, a.active)
@@ -133,13 +134,13 @@ func TestStatusInHole(t *testing.T) {
 	w.mu.Lock()
 	w.hold = hold
 	w.mu.Unlock()
-	x.told(t, func(b *graph.Batch) {
+	x.told(t, func(b *batch.Batch) {
 		b.AddGap(format.Gap{Reason: "outdated_cursor", After: w.seq, Time: time.Now().Add(-48 * time.Hour), Suspect: true}) // the clock is behind
 	})
 	if !x.uncompared() {
 		t.Error("the hole is not counted")
 	}
-	x.told(t, func(b *graph.Batch) { status(b, all[5], false) }) // the list still says that it is active
+	x.told(t, func(b *batch.Batch) { status(b, all[5], false) }) // the list still says that it is active
 	close(hold)
 	x.awaitComparison(t)
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
@@ -157,7 +158,7 @@ func TestStatusInHole(t *testing.T) {
 	for _, ahead := range []time.Duration{1000 * time.Hour, 0} {
 		rng := rand.New(rand.NewPCG(uint64(ahead), 1))
 		w.commit(rng, all[6], nil)
-		x.told(t, func(b *graph.Batch) {
+		x.told(t, func(b *batch.Batch) {
 			b.AddGap(format.Gap{Reason: "outdated_cursor", After: w.seq, Time: time.Now().Add(ahead), Suspect: true})
 		})
 		x.awaitComparison(t)
@@ -242,9 +243,9 @@ func TestCachedHost(t *testing.T) {
 		_, _ = rw.Write(cached)
 		return true
 	}
-	x.told(t, func(b *graph.Batch) { w.commit(rng, a, b) })
+	x.told(t, func(b *batch.Batch) { w.commit(rng, a, b) })
 	w.commit(rng, a, nil) // missed
-	x.told(t, func(b *graph.Batch) { w.commit(rng, a, b) })
+	x.told(t, func(b *batch.Batch) { w.commit(rng, a, b) })
 	x.settle(t)
 	if st, row := x.stateOf(t, a.did); st.Complete() || uint64(st.Rev) != a.rev || row == nil || row.Failure != failOlder {
 		t.Errorf("%+v, queued: %+v", st, row)
@@ -279,7 +280,7 @@ func TestAbuseEndlessList(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(4, 4))
 	w.commit(rng, mine, nil)
-	x.told(t, func(b *graph.Batch) {
+	x.told(t, func(b *batch.Batch) {
 		b.AddGap(format.Gap{Reason: "outdated_cursor", Time: time.Now(), Suspect: true})
 	})
 	x.awaitComparison(t)

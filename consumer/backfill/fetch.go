@@ -16,7 +16,7 @@ import (
 	indigo "github.com/bluesky-social/indigo/atproto/syntax"
 
 	"skein.blue/consumer/repo"
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/internal/human"
 	"skein.blue/internal/outward"
@@ -165,7 +165,7 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 		m.placer.flush(ctx)
 		defer m.placer.flush(ctx)
 	}
-	m.placer.place(ctx, r, generation, true, func(o graph.Outcome, records int, err error) { m.placed(ctx, j, o, records, err) })
+	m.placer.place(ctx, r, generation, true, func(o batch.Outcome, records int, err error) { m.placed(ctx, j, o, records, err) })
 	m.o.Metrics.spaces(r.Spaces)
 }
 
@@ -194,7 +194,7 @@ func (m *Manager) hasMoved(ctx context.Context, j *job) bool {
 }
 
 // placed takes over what became of a repo that was fetched.
-func (m *Manager) placed(ctx context.Context, j *job, o graph.Outcome, records int, err error) {
+func (m *Manager) placed(ctx context.Context, j *job, o batch.Outcome, records int, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -222,10 +222,10 @@ func (m *Manager) placed(ctx context.Context, j *job, o graph.Outcome, records i
 	}
 	m.o.Metrics.outcome(o)
 	switch o {
-	case graph.Older:
+	case batch.Older:
 		go m.failedJob(ctx, j, &failure{why: failOlder, err: errors.New("its PDS sends an older state than the stream has told of")})
 		return
-	case graph.Placed:
+	case batch.Placed:
 		m.fetched.Add(1)
 		m.records.Add(int64(records))
 	default:
@@ -234,7 +234,7 @@ func (m *Manager) placed(ctx context.Context, j *job, o graph.Outcome, records i
 	defer m.mu.Unlock()
 	defer m.poke()
 	j.running = false
-	if again := j.again; again || o == graph.Superseded {
+	if again := j.again; again || o == batch.Superseded {
 		j.again = false
 		j.index = -1
 		m.sched.drop(j)
@@ -450,7 +450,7 @@ func (m *Manager) purge(ctx context.Context, did string) {
 
 // setStatus notes whether its host says that an account is active.
 func (m *Manager) setStatus(ctx context.Context, did string, isActive bool) {
-	var b graph.Batch
+	var b batch.Batch
 	b.AddStatus([]byte(did), isActive)
 	if err := m.o.Store.Apply(ctx, "", &b); err != nil && ctx.Err() == nil {
 		m.log.Error("the status of an account could not be written", "did", did, "error", err)

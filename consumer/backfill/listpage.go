@@ -6,7 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 )
 
@@ -84,7 +85,7 @@ func (m *Manager) bound(l *listing, host string) error {
 // takePage queues what is to be fetched of a page. Nothing is kept of a repo that the index
 // does not know before its DID document says that it is on the host, or an operator does.
 func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *listing, repos []listed) error {
-	var b graph.Batch
+	var b batch.Batch
 	var unknown []string
 	trusted := m.trusts(job, host)
 	at := host
@@ -92,13 +93,13 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *li
 		at = ""
 	}
 	queue := func(r *listedAccount, reason string) {
-		c := graph.Cause{Reason: reason, Host: at}
+		c := batch.Cause{Reason: reason, Host: at}
 		if trusted {
 			c.Told = r.rev
 		}
 		b.AddResync([]byte(r.listed.DID), c)
 	}
-	err := m.o.Store.View(ctx, func(s *graph.View) error {
+	err := m.o.Store.View(ctx, func(s *ask.View) error {
 		b.Reset()
 		unknown = unknown[:0]
 		accounts, err := m.lookUp(s, repos)
@@ -134,7 +135,7 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *li
 		return err
 	}
 	for _, did := range own {
-		b.AddResync([]byte(did), graph.Cause{Reason: "backfill", Host: at})
+		b.AddResync([]byte(did), batch.Cause{Reason: "backfill", Host: at})
 	}
 	if err := m.o.Store.Apply(ctx, "", &b); err != nil {
 		return fmt.Errorf("queueing what is missing: %w", err)

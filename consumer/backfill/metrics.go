@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 )
 
 // Metrics are those of the package. A nil *Metrics counts nothing.
@@ -64,7 +64,7 @@ func (f *failedRepos) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *Metrics) outcome(o graph.Outcome) {
+func (m *Metrics) outcome(o batch.Outcome) {
 	if m != nil {
 		m.Repos.WithLabelValues(o.String()).Inc()
 	}

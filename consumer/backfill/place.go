@@ -8,6 +8,7 @@ import (
 
 	"skein.blue/consumer/repo"
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
 )
 
@@ -27,8 +28,8 @@ type placer struct {
 	parts chan *part
 
 	mu      sync.Mutex // guards what follows, and is held while the batch is written
-	batch   graph.Batch
-	then    []func(graph.Outcome, error) // by outcome
+	batch   batch.Batch
+	then    []func(batch.Outcome, error) // by outcome
 	numbers []int
 	timer   *time.Timer
 	wait    sync.WaitGroup
@@ -47,7 +48,7 @@ func newPlacer(store *graph.Store) *placer {
 // says that its host has sent it just now, and so that the account is active.
 //
 // The repo is walked before p.mu is taken: however long that takes, nobody waits for it.
-func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, isActive bool, then func(o graph.Outcome, records int, err error)) {
+func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, isActive bool, then func(o batch.Outcome, records int, err error)) {
 	var one *part
 	select {
 	case one = <-p.parts:
@@ -56,7 +57,7 @@ func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, i
 		then(0, 0, ctx.Err())
 		return
 	}
-	one.sn = graph.Snapshot{DID: r.DID, Rev: r.Rev, Data: r.Data, Generation: generation, First: true, Last: true}
+	one.sn = batch.Snapshot{DID: r.DID, Rev: r.Rev, Data: r.Data, Generation: generation, First: true, Last: true}
 	one.active = isActive
 	records, isSmall := 0, true
 	err := r.Walk(ctx, func(k kinds.Kind, rkey, subject []byte) {
@@ -79,7 +80,7 @@ func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, i
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.numbers = append(p.numbers, one.add(&p.batch))
-	p.then = append(p.then, func(o graph.Outcome, err error) { then(o, records, err) })
+	p.then = append(p.then, func(o batch.Outcome, err error) { then(o, records, err) })
 	if _, ops, bytes := p.batch.Size(); ops >= placeOps || bytes >= placeBytes || len(p.then) >= placeRepos {
 		p.flushLocked(ctx)
 	} else if p.timer == nil {
@@ -110,7 +111,7 @@ func (p *placer) flushLocked(ctx context.Context) {
 	}
 	err := p.store.Apply(ctx, "", &p.batch)
 	for i, then := range p.then {
-		o := graph.NotQueued
+		o := batch.NotQueued
 		if err == nil {
 			o = p.batch.Outcome(p.numbers[i])
 		}
@@ -123,10 +124,10 @@ func (p *placer) flushLocked(ctx context.Context) {
 
 // large puts a repo in place that takes several writes. Its tree is sound: it was walked
 // before.
-func (p *placer) large(ctx context.Context, r *repo.Reader, one *part) (o graph.Outcome, err error) {
+func (p *placer) large(ctx context.Context, r *repo.Reader, one *part) (o batch.Outcome, err error) {
 	walking, end := context.WithCancel(ctx)
 	defer end()
-	var b graph.Batch
+	var b batch.Batch
 	apply := func(to string, last bool) bool {
 		b.Reset()
 		one.sn.To, one.sn.Last = to, last
@@ -135,7 +136,7 @@ func (p *placer) large(ctx context.Context, r *repo.Reader, one *part) (o graph.
 			return false
 		}
 		o = b.Outcome(0)
-		return o == graph.Placed
+		return o == batch.Placed
 	}
 	going := true
 	walked := r.Walk(walking, func(k kinds.Kind, rkey, subject []byte) {
@@ -163,7 +164,7 @@ func (p *placer) large(ctx context.Context, r *repo.Reader, one *part) (o graph.
 
 // part is a part of a repo, or a small repo whole.
 type part struct {
-	sn     graph.Snapshot
+	sn     batch.Snapshot
 	active bool
 	puts   []put
 	rkeys  []byte
@@ -201,7 +202,7 @@ func (p *part) isLast(rkey []byte) bool {
 }
 
 // add adds the part to a batch, and returns its number there.
-func (p *part) add(b *graph.Batch) (n int) {
+func (p *part) add(b *batch.Batch) (n int) {
 	if p.active && p.sn.First {
 		b.AddStatus(p.sn.DID, true)
 	}

@@ -11,7 +11,8 @@ import (
 	"testing"
 
 	"skein.blue/consumer/repo"
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/internal/human"
 	"skein.blue/internal/synth"
@@ -57,14 +58,14 @@ func TestPlaceWalksWithoutTheLock(t *testing.T) {
 	commit := synth.NewBlock(synth.AppendCommitBlock(nil, []byte("did:web:a.example.com"), []byte("3mb2kxx5ts22a"), nil, &synth.Link{1}))
 	r := readOf(t, synth.CAR(commit.CID, commit, leaf))
 	called := false
-	p.place(t.Context(), r, 1, true, func(_ graph.Outcome, _ int, err error) {
+	p.place(t.Context(), r, 1, true, func(_ batch.Outcome, _ int, err error) {
 		if called = true; !errors.Is(err, repo.ErrMissing) {
 			t.Error(err)
 		}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p.place(ctx, readOf(t, likesOf("did:web:a.example.com", 5000, 0)), 1, true, func(_ graph.Outcome, _ int, err error) {
+	p.place(ctx, readOf(t, likesOf("did:web:a.example.com", 5000, 0)), 1, true, func(_ batch.Outcome, _ int, err error) {
 		if !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
@@ -82,7 +83,7 @@ func TestAbusePlacedBytes(t *testing.T) {
 	car := likesOf(did, n, 2500)
 	w := newWorld(t, 1)
 	x := w.index(newStore(), func(o *Options) { o.Relay = "" })
-	one := part{sn: graph.Snapshot{}}
+	one := part{sn: batch.Snapshot{}}
 	most := 0
 	uri := []byte(strings.Repeat("u", 2500))
 	for range n {
@@ -100,7 +101,7 @@ func TestAbusePlacedBytes(t *testing.T) {
 	if err != nil || p.Outcome != "placed" || p.Records != n {
 		t.Fatalf("%+v: %v", p, err)
 	}
-	if err := x.g.View(t.Context(), func(s *graph.View) error {
+	if err := x.g.View(t.Context(), func(s *ask.View) error {
 		c, err := s.Counts()
 		if c.Records["like"] != int64(n) || c.Strings["uri"] != 1 {
 			t.Errorf("%+v", c)
@@ -136,7 +137,7 @@ func TestAbuseRepoOverMemory(t *testing.T) {
 	if st := x.settle(t); st.Failed[failTooLarge] != 1 || st.Fetched != 1 {
 		t.Errorf("%+v", st)
 	}
-	if err := x.g.View(t.Context(), func(s *graph.View) error {
+	if err := x.g.View(t.Context(), func(s *ask.View) error {
 		_, _, row, err := s.Account(large.did)
 		if row == nil || row.State != format.ResyncFailed || !strings.Contains(row.Detail, "1.5 MiB (--memory)") {
 			t.Errorf("%+v", row)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 )
 
@@ -103,7 +103,7 @@ func troubleOf(hosts map[string]string) string {
 func (m *Manager) StatusNow() Status {
 	var counts format.Counts
 	if m.o.Store != nil {
-		_ = m.o.Store.View(context.Background(), func(s *graph.View) (err error) { counts, err = s.Counts(); return err })
+		_ = m.o.Store.View(context.Background(), func(s *ask.View) (err error) { counts, err = s.Counts(); return err })
 	}
 	st := m.Status(counts)
 	if m.o.Store != nil {

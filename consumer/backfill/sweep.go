@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 )
@@ -26,8 +27,8 @@ func (m *Manager) sweep(ctx context.Context, job *listJob) error {
 		if err := m.awaitRoom(ctx, ""); err != nil {
 			return err
 		}
-		var b graph.Batch
-		err := m.o.Store.View(ctx, func(s *graph.View) error {
+		var b batch.Batch
+		err := m.o.Store.View(ctx, func(s *ask.View) error {
 			b.Reset()
 			var ids []dict.ID
 			if err := s.EachAccount(from, func(id dict.ID, _ *format.RepoState) bool {
@@ -40,7 +41,7 @@ func (m *Manager) sweep(ctx context.Context, job *listJob) error {
 				from = ids[len(ids)-1] + 1
 			}
 			return s.Strings(dict.DID, ids, func(_ int, did []byte) error {
-				b.AddResync(did, graph.Cause{Reason: format.KindAdded})
+				b.AddResync(did, batch.Cause{Reason: format.KindAdded})
 				return nil
 			})
 		})

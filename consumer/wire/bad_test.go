@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/internal/oracle"
 	"skein.blue/internal/synth"
 	"skein.blue/internal/testing/history"
@@ -262,7 +262,7 @@ func TestSharedBlock(t *testing.T) {
 		}
 		var m wire.Message
 		var d wire.Decoder
-		var batch graph.Batch
+		var batch batch.Batch
 		if err := wire.Parse(commit(ops, []synth.Block{b}, nil), &m); err != nil {
 			t.Fatal(err)
 		}

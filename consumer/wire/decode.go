@@ -11,7 +11,7 @@ package wire
 import (
 	"bytes"
 
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/cbor"
@@ -113,7 +113,7 @@ type rawOp struct {
 
 // Add adds what the message does to the batch. What it drops is in d.Drops
 // afterwards.
-func (d *Decoder) Add(m *Message, b *graph.Batch) {
+func (d *Decoder) Add(m *Message, b *batch.Batch) {
 	d.Drops = d.Drops[:0]
 	switch m.Type {
 	case Commit, Sync, Account:
@@ -145,8 +145,8 @@ func (d *Decoder) Add(m *Message, b *graph.Batch) {
 
 func (d *Decoder) drop(r Reason, path []byte) { d.Drops = append(d.Drops, Drop{r, path}) }
 
-func (d *Decoder) commit(m *Message, b *graph.Batch) {
-	c := graph.Commit{DID: m.DID, TooBig: m.tooBig, PrevData: digest(m.prevData, &d.buf[0])}
+func (d *Decoder) commit(m *Message, b *batch.Batch) {
+	c := batch.Commit{DID: m.DID, TooBig: m.tooBig, PrevData: digest(m.prevData, &d.buf[0])}
 	if syntax.ValidTID(m.Since) {
 		c.Since = m.Since
 	} else if len(m.Since) > 0 {
@@ -179,7 +179,7 @@ var noSuchRev = []byte("!!!!!!!!!!!!!")
 
 // read parses the operations and the CAR, and fills in c.Data. It returns why
 // the commit cannot be read whole, or nothing.
-func (d *Decoder) read(m *Message, c *graph.Commit) Reason {
+func (d *Decoder) read(m *Message, c *batch.Commit) Reason {
 	if !d.parseOps(m.ops) {
 		return BadOps
 	}
@@ -222,7 +222,7 @@ func (d *Decoder) read(m *Message, c *graph.Commit) Reason {
 // block as it was signed, and writes a rev of its own over the message; the next
 // commit's since names that of the block. So the block, which the account signed,
 // is believed, and the message counted in OtherRevs.
-func (d *Decoder) commitBlock(block []byte, m *Message, commit *graph.Commit) (data []byte, ok bool) {
+func (d *Decoder) commitBlock(block []byte, m *Message, commit *batch.Commit) (data []byte, ok bool) {
 	c := cbor.Cursor{B: block}
 	var gotDID, gotRev []byte
 	version := uint64(0)
@@ -251,8 +251,8 @@ func (d *Decoder) commitBlock(block []byte, m *Message, commit *graph.Commit) (d
 	return data, ok
 }
 
-func (d *Decoder) sync(m *Message, b *graph.Batch) {
-	c := graph.Commit{DID: m.DID}
+func (d *Decoder) sync(m *Message, b *batch.Batch) {
+	c := batch.Commit{DID: m.DID}
 	if syntax.ValidTID(m.Rev) {
 		c.Rev = m.Rev
 	} else {
@@ -312,7 +312,7 @@ func (d *Decoder) parseOps(array []byte) bool {
 	return !c.Bad
 }
 
-func (d *Decoder) op(i int, b *graph.Batch) {
+func (d *Decoder) op(i int, b *batch.Batch) {
 	o := &d.ops[i]
 	if o.of == nil {
 		if bytes.IndexByte(o.path, '/') <= 0 {
@@ -348,7 +348,7 @@ func (d *Decoder) op(i int, b *graph.Batch) {
 	for n, k := range o.of.Kinds {
 		switch {
 		case subjects == nil: // the block cannot be read: the path names nothing
-			b.AddPutRef(k.Kind, rkey, graph.Ref{})
+			b.AddPutRef(k.Kind, rkey, batch.Ref{})
 		case subjects[n].reason == absent:
 			b.AddDelete(k.Kind, rkey)
 		default:
@@ -375,7 +375,7 @@ func (d *Decoder) superseded(i int) bool {
 
 // named is what a record names at the field of a kind, or why it names nothing.
 type named struct {
-	subject graph.Ref
+	subject batch.Ref
 	reason  Reason
 }
 
@@ -384,7 +384,7 @@ const absent Reason = "absent"
 
 // subjects returns what the record of an operation names, for each kind of its
 // collection; nil, and why, if the record is not there or cannot be read.
-func (d *Decoder) subjects(o *rawOp, b *graph.Batch) ([]named, Reason) {
+func (d *Decoder) subjects(o *rawOp, b *batch.Batch) ([]named, Reason) {
 	if len(o.cid) == 0 {
 		return nil, NoBlock
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/synth"
 )
@@ -42,7 +42,7 @@ func TestOneBlockOfManyPaths(t *testing.T) {
 	if err := wire.Parse(commit(ops, []synth.Block{b}, nil), &m); err != nil {
 		t.Fatal(err)
 	}
-	var batch graph.Batch
+	var batch batch.Batch
 	d.Add(&m, &batch)
 	if got := batch.Describe()[1:]; !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

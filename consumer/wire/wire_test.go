@@ -19,7 +19,7 @@ import (
 	"github.com/ipfs/go-cid"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/frames"
 )
@@ -46,7 +46,7 @@ func read(t testing.TB, path string) [][]byte {
 // decode returns what our decoder makes of a frame, in words.
 func decode(d *wire.Decoder, frame []byte) ([]string, *wire.Message, error) {
 	var m wire.Message
-	var b graph.Batch
+	var b batch.Batch
 	if err := wire.Parse(frame, &m); err != nil {
 		return nil, nil, err
 	}
@@ -237,7 +237,7 @@ func TestErrorAndInfo(t *testing.T) {
 func TestNoAllocations(t *testing.T) {
 	all := read(t, plainPDS)
 	var d wire.Decoder
-	var b graph.Batch
+	var b batch.Batch
 	var m wire.Message
 	run := func() {
 		b.Reset()
@@ -340,7 +340,7 @@ func BenchmarkDecode(b *testing.B) {
 			all := commits(b, path)
 			b.Run("skein", func(b *testing.B) {
 				var d wire.Decoder
-				var batch graph.Batch
+				var batch batch.Batch
 				var m wire.Message
 				b.ReportAllocs()
 				for b.Loop() {

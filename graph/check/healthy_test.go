@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -124,7 +126,7 @@ var (
 // stores are healthy ones: of one partition and of several, spilled and not.
 var stores = sync.OnceValues(func() (all []healthy, err error) {
 	for _, settings := range []dict.Settings{dict.DefaultSettings, dict.SharedSettings} {
-		for _, limits := range []graph.Limits{{Row: 5, Chunk: 8}, {Row: 2000, Chunk: 2000}} {
+		for _, limits := range []write.Limits{{Row: 5, Chunk: 8}, {Row: 2000, Chunk: 2000}} {
 			h := healthy{
 				name:   fmt.Sprintf("%d partitions, limits %v", settings.Partitions, limits),
 				layout: format.Layout{Settings: settings}, spilled: limits.Chunk == 8,
@@ -139,18 +141,18 @@ var stores = sync.OnceValues(func() (all []healthy, err error) {
 })
 
 // make fills a store through graph, and returns its rows.
-func (h *healthy) make(limits graph.Limits) (rows map[string][]byte, err error) {
+func (h *healthy) make(limits write.Limits) (rows map[string][]byte, err error) {
 	ctx := context.Background()
-	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(limits)})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(limits)})
 	s, err := graph.Open(ctx, store, graph.Options{Intern: intern.Options{Settings: h.layout.Settings}, Beat: time.Minute, SliceSize: 3})
 	if err != nil {
 		return nil, err
 	}
-	var b graph.Batch
+	var b batch.Batch
 	seq := format.Seq(0)
 	commit := func(did string, ops func()) {
 		seq++
-		b.AddCommit(seq, &graph.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, postTID+uint64(seq)<<30), Data: make([]byte, 32)})
+		b.AddCommit(seq, &batch.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, postTID+uint64(seq)<<30), Data: make([]byte, 32)})
 		ops()
 		b.Seen(seq, nil)
 		if err == nil {
@@ -286,7 +288,7 @@ func (b *bench) merge(key, operand []byte) {
 	if old, ok := b.rows[string(key)]; ok {
 		values = [][]byte{old, operand}
 	}
-	v, err := graph.NewMerger(graph.Limits{}).Fold(nil, key, values, true)
+	v, err := write.NewMerger(write.Limits{}).Fold(nil, key, values, true)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"skein.blue/graph/export"
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
+	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
@@ -285,7 +286,7 @@ func TestWriteFails(t *testing.T) {
 	if _, err := export.Write(ctx, p.store, io.Discard, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of its context: %v", err)
 	}
-	empty := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+	empty := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	if _, err := export.Write(t.Context(), empty, io.Discard, nil); !errors.Is(err, read.ErrFormat) {
 		t.Errorf("of an empty store: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/syntax"
@@ -96,7 +97,7 @@ var errTrailing = errors.New("the file goes on")
 type importer struct {
 	s        *graph.Store
 	fresh    bool
-	batch    graph.Batch
+	batch    batch.Batch
 	numbers  map[string]uint32 // of sources, in all partitions
 	counts   Counts
 	progress func(int64)
@@ -107,9 +108,9 @@ func (m *importer) line(ctx context.Context, l *line) error {
 	case l.Cursor != nil:
 		return m.cursor(ctx, l.Cursor)
 	case l.Dead != nil:
-		return m.note(ctx, l.Dead.Source, func(b *graph.Batch) { b.AddDeadLetter(*l.Dead) })
+		return m.note(ctx, l.Dead.Source, func(b *batch.Batch) { b.AddDeadLetter(*l.Dead) })
 	case l.Gap != nil:
-		return m.note(ctx, l.Gap.Source, func(b *graph.Batch) { b.AddGap(*l.Gap) })
+		return m.note(ctx, l.Gap.Source, func(b *batch.Batch) { b.AddGap(*l.Gap) })
 	case l.Doubts != nil:
 		d := l.Doubts
 		return m.s.ImportDoubts(ctx, graph.Doubts{Lacking: d.Lacking, Hole: d.Hole, Floors: d.Floors, Backfill: d.Backfill})
@@ -140,7 +141,7 @@ func (m *importer) cursor(ctx context.Context, c *exportCursor) error {
 }
 
 // note writes one dead letter or gap.
-func (m *importer) note(ctx context.Context, source string, add func(*graph.Batch)) error {
+func (m *importer) note(ctx context.Context, source string, add func(*batch.Batch)) error {
 	add(&m.batch)
 	return m.apply(ctx, source)
 }
@@ -200,7 +201,7 @@ func (m *importer) account(ctx context.Context, a *exportAccount) error {
 	if err != nil {
 		return err
 	}
-	m.batch.AddImport([]byte(a.DID), &graph.Imported{State: st, Queued: a.Queued, Touched: touched}, m.fresh)
+	m.batch.AddImport([]byte(a.DID), &batch.Imported{State: st, Queued: a.Queued, Touched: touched}, m.fresh)
 	m.counts.Accounts++
 	return m.full(ctx)
 }

@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/export"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv/memkv"
@@ -35,12 +37,12 @@ type place struct {
 	t     *testing.T
 	store *memkv.Store
 	seq   format.Seq
-	b     graph.Batch
+	b     batch.Batch
 }
 
 func open(t *testing.T, settings dict.Settings, imports bool) *place {
 	t.Helper()
-	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{Row: 8, Chunk: 8})})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 8, Chunk: 8})})
 	s, err := graph.Open(t.Context(), store, graph.Options{
 		Intern: intern.Options{Settings: settings}, Import: imports, Beat: time.Minute, SliceSize: 4,
 	})
@@ -62,7 +64,7 @@ func (p *place) close() {
 func (p *place) commit(did, since string, data byte, put func()) (rev string) {
 	p.seq++
 	rev = tid(uint64(p.seq) << 40)
-	c := &graph.Commit{DID: []byte(did), Rev: []byte(rev), Since: []byte(since), Data: make([]byte, 32)}
+	c := &batch.Commit{DID: []byte(did), Rev: []byte(rev), Since: []byte(since), Data: make([]byte, 32)}
 	c.Data[0] = data
 	p.b.AddCommit(p.seq, c)
 	put()
@@ -372,7 +374,7 @@ func TestLargeImport(t *testing.T) {
 		fmt.Fprintf(&text, `{"did":"did:plc:a","kind":"follow","records":[%s]}`+"\n", strings.Join(records, ","))
 	}
 	fmt.Fprintf(&text, `{"end":{"accounts":1,"records":%d}}`, lines*perLine)
-	p := &place{t: t, store: memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})}
+	p := &place{t: t, store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})}
 	var err error
 	if p.Store, err = graph.Open(t.Context(), p.store, graph.Options{Import: true}); err != nil {
 		t.Fatal(err)

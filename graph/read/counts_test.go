@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
 	"skein.blue/intern"
@@ -137,7 +138,7 @@ func TestVersionsOfWrites(t *testing.T) {
 				}
 				did := fmt.Sprintf("did:plc:a%d", rng.IntN(10))
 				hide := rng.IntN(2) == 0
-				var b graph.Batch
+				var b batch.Batch
 				b.AddAccount(seq, []byte(did), !hide, false)
 				b.Seen(seq, nil)
 				if err := s.Apply(t.Context(), "relay", &b); err != nil {

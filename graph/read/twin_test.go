@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -117,7 +119,7 @@ func (w *twin) subject(k kinds.Info) string {
 }
 
 // event adds the next event to b, and takes it in.
-func (w *twin) event(b *graph.Batch) {
+func (w *twin) event(b *batch.Batch) {
 	w.seq++
 	did := w.dids[w.rng.IntN(len(w.dids))]
 	if w.rng.IntN(5) < 2 {
@@ -131,7 +133,7 @@ func (w *twin) event(b *graph.Batch) {
 	b.Seen(w.seq, []byte(time.Unix(int64(w.seq), 0).UTC().Format(time.RFC3339)))
 }
 
-func (w *twin) account(b *graph.Batch, did string) {
+func (w *twin) account(b *batch.Batch, did string) {
 	r := w.repos[did]
 	active := w.rng.IntN(2) == 0
 	erase := !active && w.rng.IntN(3) == 0 && did != w.dids[0]
@@ -144,10 +146,10 @@ func (w *twin) account(b *graph.Batch, did string) {
 	w.repos[did] = r
 }
 
-func (w *twin) commit(b *graph.Batch, did string) {
+func (w *twin) commit(b *batch.Batch, did string) {
 	r := w.repos[did]
 	w.clock += w.rng.Uint64N(day / 64)
-	c := &graph.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, w.clock)}
+	c := &batch.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, w.clock)}
 	since := r.rev
 	if w.rng.IntN(20) == 0 {
 		since = w.clock - 1 // of a commit that never came
@@ -221,7 +223,7 @@ var states = sync.OnceValues(func() (all []state, err error) {
 })
 
 func options() memkv.Options {
-	return memkv.Options{Merger: graph.NewMerger(graph.Limits{Row: 8, Chunk: 8}), Faults: memkv.Faults{Seed: 7, Conflict: 0.02, Unknown: 0.02}}
+	return memkv.Options{Merger: write.NewMerger(write.Limits{Row: 8, Chunk: 8}), Faults: memkv.Faults{Seed: 7, Conflict: 0.02, Unknown: 0.02}}
 }
 
 func record(name string, settings dict.Settings) (all []state, err error) {
@@ -232,7 +234,7 @@ func record(name string, settings dict.Settings) (all []state, err error) {
 		return nil, err
 	}
 	w := newTwin(11)
-	var b graph.Batch
+	var b batch.Batch
 	for part := range 2 {
 		for range 60 {
 			for range 1 + w.rng.IntN(50) {
@@ -320,7 +322,7 @@ func eachState(t *testing.T, test func(t *testing.T, v *view)) {
 // raw is a store of rows that a test writes by itself, as a Reader of it sees it.
 func raw(t *testing.T, rows map[string][]byte, read func(kv.Reader)) {
 	t.Helper()
-	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	err := store.Update(t.Context(), func(tx kv.Txn) error {
 		for k, v := range rows {
 			tx.Set([]byte(k), v)

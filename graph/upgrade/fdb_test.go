@@ -4,9 +4,9 @@ import (
 	"os"
 	"testing"
 
-	"skein.blue/graph"
 	"skein.blue/graph/check"
 	"skein.blue/graph/format"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv/fdbkv/fdbtest"
 )
 
@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { os.Exit(fdbtest.Main(m)) }
 // Several runs at once on FoundationDB, where it is installed.
 func TestAtOnceOnFoundationDB(t *testing.T) {
 	for range 5 {
-		store := fdbtest.Open(t, fdbtest.Options(t, graph.NewMerger(graph.Limits{})))
+		store := fdbtest.Open(t, fdbtest.Options(t, write.NewMerger(write.Limits{})))
 		put(t, store, gunzip(t, "v3-several.kv.gz"))
 		threeAtOnce(t, store, Steps, format.Version)
 		if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {

@@ -20,11 +20,13 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/export"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
+	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
@@ -78,7 +80,7 @@ func unpack(t *testing.T, archive []byte) (dir string) {
 // load puts the keys and values of a dump into a store in memory.
 func load(t *testing.T, dump []byte, faults memkv.Faults) kv.Store {
 	t.Helper()
-	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Faults: faults})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Faults: faults})
 	put(t, store, dump)
 	return store
 }
@@ -86,7 +88,7 @@ func load(t *testing.T, dump []byte, faults memkv.Faults) kv.Store {
 // holding is a store in memory that holds rows.
 func holding(t *testing.T, rows map[string]string, faults memkv.Faults) kv.Store {
 	t.Helper()
-	store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Faults: faults})
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Faults: faults})
 	if err := store.Update(t.Context(), func(tx kv.Txn) error {
 		for k, v := range rows {
 			tx.Set([]byte(k), []byte(v))
@@ -138,7 +140,7 @@ func TestStoresOfEveryVersion(t *testing.T) {
 	}{
 		"v3-alone": {3, func(t *testing.T) kv.Store {
 			dir := unpack(t, gunzip(t, "v3-alone.tar.gz"))
-			s, err := pebblekv.Open(pebblekv.Options{Dir: dir, Merger: graph.NewMerger(graph.Limits{}), SyncInterval: time.Second, Marker: format.HeaderKey})
+			s, err := pebblekv.Open(pebblekv.Options{Dir: dir, Merger: write.NewMerger(write.Limits{}), SyncInterval: time.Second, Marker: format.HeaderKey})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +149,7 @@ func TestStoresOfEveryVersion(t *testing.T) {
 		"v3-several": {3, func(t *testing.T) kv.Store { return load(t, gunzip(t, "v3-several.kv.gz"), memkv.Faults{}) }},
 		"v4-alone": {4, func(t *testing.T) kv.Store {
 			dir := unpack(t, gunzip(t, "v4-alone.tar.gz"))
-			s, err := pebblekv.Open(pebblekv.Options{Dir: dir, Merger: graph.NewMerger(graph.Limits{}), SyncInterval: time.Second, Marker: format.HeaderKey})
+			s, err := pebblekv.Open(pebblekv.Options{Dir: dir, Merger: write.NewMerger(write.Limits{}), SyncInterval: time.Second, Marker: format.HeaderKey})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,8 +187,8 @@ func TestStoresOfEveryVersion(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var b graph.Batch
-			b.AddCommit(1<<40, &graph.Commit{DID: []byte("did:web:new.example.com"), Rev: []byte("3zzzzzzzzzz2a"), Data: make([]byte, 32)})
+			var b batch.Batch
+			b.AddCommit(1<<40, &batch.Commit{DID: []byte("did:web:new.example.com"), Rev: []byte("3zzzzzzzzzz2a"), Data: make([]byte, 32)})
 			b.AddPut(1, []byte("3zzzzzzzzzz2a"), []byte("did:web:other.example.com"))
 			b.Seen(1<<40, nil)
 			if err := s.Apply(t.Context(), "wss://relay.example.com", &b); err != nil {
@@ -317,7 +319,7 @@ func everything(t *testing.T, store kv.Store) map[string]string {
 // What cannot be brought up to date is left as it is.
 func TestRefused(t *testing.T) {
 	for name, h := range map[string]string{"no store": "", "too old": "\x02", "newer": "\x63"} {
-		store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 		if h != "" {
 			if err := store.Update(t.Context(), func(tx kv.Txn) error { tx.Set(format.HeaderKey, []byte(h)); return nil }); err != nil {
 				t.Fatal(err)
@@ -407,7 +409,7 @@ func TestAtOnce(t *testing.T) {
 // without a graph; one that has data and no settings is left as it is.
 func TestNoSettings(t *testing.T) {
 	for name, data := range map[string]bool{"empty": false, "with strings": true} {
-		store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 		if err := store.Update(t.Context(), func(tx kv.Txn) error {
 			tx.Set(format.HeaderKey, []byte{3})
 			tx.Set(format.KeySecret, make([]byte, 32))
@@ -451,7 +453,7 @@ func TestCountsInSlices(t *testing.T) {
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	made := func(faults memkv.Faults) kv.Store {
-		store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{}), Faults: faults})
+		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Faults: faults})
 		for from := 0; from < accounts; from += 1 << 17 {
 			if err := store.Update(t.Context(), func(tx kv.Txn) error { fill(tx, from, min(from+1<<17, accounts)); return nil }); err != nil {
 				t.Fatal(err)

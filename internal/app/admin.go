@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/read"
 	"skein.blue/internal/human"
@@ -53,7 +53,7 @@ func (x *Index) admin() http.Handler {
 				return err
 			}
 		}
-		err := x.Graph.View(ctx, func(s *graph.View) error { _, err := s.Counts(); return err })
+		err := x.Graph.View(ctx, func(s *ask.View) error { _, err := s.Counts(); return err })
 		if errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("the store did not answer within %v: %w", readyTime, err)
 		}

@@ -24,8 +24,10 @@ import (
 	"skein.blue/consumer"
 	"skein.blue/consumer/backfill"
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -92,7 +94,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 		return nil, fmt.Errorf("%w: %s: a store in a folder has one writer; several share one on FoundationDB (--store fdb://…)", graph.ErrShare, o.Share)
 	}
 	s, err := pebblekv.Open(pebblekv.Options{
-		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.NewMerger(graph.Limits{}),
+		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: write.NewMerger(write.Limits{}),
 		Memory: split(o.Memory).engine, SyncInterval: o.SyncInterval, AcceptLoss: o.AcceptLoss,
 		OpenFiles: divideDescriptors(openFiles()).tables, Marker: format.HeaderKey, Fatal: o.Fatal,
 		Logger: logger(o.Logger).With("component", "store"),
@@ -109,7 +111,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 		return nil, fmt.Errorf("%w; skein serve and skein replay make one", err)
 	case errors.Is(err, kv.ErrFormat):
 		return nil, fmt.Errorf("the store %s was made by another version of skein, whose format this one (%s) does not read: use that one, or index anew into another folder: %w",
-			o.Store, graph.NewMerger(graph.Limits{}).Name(), err)
+			o.Store, write.NewMerger(write.Limits{}).Name(), err)
 	case err != nil:
 		return nil, err
 	}
@@ -122,7 +124,7 @@ func openFDB(ctx context.Context, o StoreOptions) (kv.Store, error) {
 		return nil, fmt.Errorf("--store: %w", err)
 	}
 	fo := fdbkv.Options{
-		Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.NewMerger(graph.Limits{}),
+		Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Merger: write.NewMerger(write.Limits{}),
 		Logger: logger(o.Logger).With("component", "store"),
 	}
 	fo.Retried, fo.Conflicted = o.writes.Retried, o.writes.Conflicted
@@ -170,7 +172,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		return nil, err
 	}
 	var manager *backfill.Manager
-	var queued func([]graph.Queued)
+	var queued func([]batch.Queued)
 	if o.Backfill != nil {
 		bo := *o.Backfill
 		bo.Logger = logger(o.Logger).With("component", "backfill")

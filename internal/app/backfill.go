@@ -10,7 +10,7 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/backfill"
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/internal/syntax"
 )
@@ -205,6 +205,6 @@ func decode(r *http.Request, into any) error {
 
 // eachResync calls each for the repos that are queued to be fetched whole.
 func (x *Index) eachResync(ctx context.Context, each func(did string, row format.Resync) error) error {
-	_, err := x.Graph.ViewAcross(ctx, func(s *graph.View) error { return s.Resyncs(each) })
+	_, err := x.Graph.ViewAcross(ctx, func(s *ask.View) error { return s.Resyncs(each) })
 	return err
 }

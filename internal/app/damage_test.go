@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/format"
 	"skein.blue/internal/app"
@@ -25,10 +25,10 @@ func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	x, closeIt := open(t, dir, nil)
 	const accounts, stars = 20_000, 5000
-	var b graph.Batch
+	var b batch.Batch
 	for i := range accounts {
 		seq := format.Seq(i + 1)
-		b.AddCommit(seq, &graph.Commit{DID: fmt.Appendf(nil, "did:web:fan%d.example", i), Rev: syntax.AppendTID(nil, uint64(seq)<<30), Data: make([]byte, 32)})
+		b.AddCommit(seq, &batch.Commit{DID: fmt.Appendf(nil, "did:web:fan%d.example", i), Rev: syntax.AppendTID(nil, uint64(seq)<<30), Data: make([]byte, 32)})
 		for j := range 5 {
 			b.AddPut(1, syntax.AppendTID(nil, uint64(seq)<<30+uint64(j)), fmt.Appendf(nil, "did:web:star%d.example", (i*7+j*911)%stars))
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
@@ -41,7 +41,7 @@ func (x *Index) examples() []page.Example {
 			return errEnoughRead
 		}
 		return ctx.Err()
-	}, func(s *graph.View) (err error) {
+	}, func(s *ask.View) (err error) {
 		all, err = examplesOf(s, time.Now())
 		return err
 	})
@@ -53,7 +53,7 @@ func (x *Index) examples() []page.Example {
 
 // examplesOf looks for two accounts that some follow both, an account that follows many, and
 // a post that some of those like.
-func examplesOf(s *graph.View, now time.Time) (all []page.Example, err error) {
+func examplesOf(s *ask.View, now time.Time) (all []page.Example, err error) {
 	some, err := s.SomeAccounts(exampleAccounts)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func examplesOf(s *graph.View, now time.Time) (all []page.Example, err error) {
 	var follows [][]uint64
 	var fans []fan
 	for _, id := range some {
-		ids, err := s.AppendSubjects(nil, followKind, id, graph.Window{})
+		ids, err := s.AppendSubjects(nil, followKind, id, ask.Window{})
 		if err != nil {
 			return nil, fmt.Errorf("app: %w", err)
 		}
@@ -107,17 +107,17 @@ type fan struct {
 
 // likedExamples are those about what the accounts like that another follows: today, or if they
 // like nothing today, ever.
-func likedExamples(s *graph.View, f fan, now time.Time) ([]page.Example, error) {
+func likedExamples(s *ask.View, f fan, now time.Time) ([]page.Example, error) {
 	name, err := nameOf(s, dict.DID, uint64(f.id))
 	if err != nil {
 		return nil, err
 	}
 	for _, period := range []struct {
 		when, since string
-		window      graph.Window
+		window      ask.Window
 	}{
 		{" today", ", since=24h", read.WindowOf(now.Add(-24*time.Hour).UnixMicro(), 0)},
-		{"", "", graph.Window{}},
+		{"", "", ask.Window{}},
 	} {
 		uri, err := likedBy(s, f.follows, period.window)
 		if err != nil {
@@ -135,7 +135,7 @@ func likedExamples(s *graph.View, f fan, now time.Time) ([]page.Example, error) 
 }
 
 // likedBy returns the post that most of some accounts like, "" if they like none.
-func likedBy(s *graph.View, accounts []uint64, w graph.Window) (string, error) {
+func likedBy(s *ask.View, accounts []uint64, w ask.Window) (string, error) {
 	var likes [][]uint64
 	for _, id := range accounts {
 		ids, err := s.AppendSubjects(nil, likeKind, dict.ID(id), w)
@@ -178,7 +178,7 @@ func most(lists [][]uint64, but ...uint64) (id uint64, n int) {
 	return id, n
 }
 
-func nameOf(s *graph.View, ns dict.Namespace, id uint64) (name string, err error) {
+func nameOf(s *ask.View, ns dict.Namespace, id uint64) (name string, err error) {
 	err = s.Strings(ns, []dict.ID{dict.ID(id)}, func(_ int, str []byte) error { name = string(str); return nil })
 	if err != nil {
 		return "", fmt.Errorf("app: reading the name of an example: %w", err)

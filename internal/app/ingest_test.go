@@ -7,7 +7,7 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/wire"
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/internal/app"
 	"skein.blue/internal/frames"
 	"skein.blue/internal/testing/vary"
@@ -50,7 +50,7 @@ func TestVariations(t *testing.T) {
 	var d wire.Decoder
 	for i, f := range all {
 		var m wire.Message
-		var b graph.Batch
+		var b batch.Batch
 		if err := wire.Parse(f, &m); err != nil {
 			t.Fatal(err)
 		}
@@ -91,19 +91,19 @@ func BenchmarkIngest(b *testing.B) {
 	start := time.Now()
 	var d wire.Decoder
 	var m wire.Message
-	var batch graph.Batch
+	var decoded batch.Batch
 	for i, f := range all {
 		bytes += int64(len(f))
 		if err := wire.Parse(f, &m); err != nil {
 			b.Fatal(err)
 		}
-		d.Add(&m, &batch)
+		d.Add(&m, &decoded)
 		if i%10_000 == 0 {
-			batch.Reset()
+			decoded.Reset()
 		}
 	}
 	decode := time.Since(start)
-	batch = graph.Batch{}
+	decoded = batch.Batch{}
 	for b.Loop() {
 		dir := *ingestDir
 		if dir == "" {

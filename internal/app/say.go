@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/consumer"
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/human"
@@ -56,7 +56,7 @@ func (x *Index) buildInfo(version, commit string) {
 func (x *Index) state(ctx context.Context) (edges int64, counts format.Counts, cursors []format.Cursor, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	err = x.Graph.View(ctx, func(s *graph.View) (err error) {
+	err = x.Graph.View(ctx, func(s *ask.View) (err error) {
 		if counts, err = s.Counts(); err == nil {
 			cursors, err = s.Cursors()
 		}

@@ -16,6 +16,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/fence"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
 )
@@ -100,7 +101,7 @@ func TestAwaitEnds(t *testing.T) {
 // A graph that nobody has begun is told apart from one of another format.
 func TestNoGraph(t *testing.T) {
 	for _, o := range []graph.Options{{ReadOnly: true}, {MustExist: true}} {
-		store := memkv.Open(memkv.Options{Merger: graph.NewMerger(graph.Limits{})})
+		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 		if _, err := graph.Open(t.Context(), store, o); !errors.Is(err, graph.ErrNoGraph) {
 			t.Errorf("%+v: %v", o, err)
 		}

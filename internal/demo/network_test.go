@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"skein.blue/consumer/wire"
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/internal/identities"
 )
 
@@ -25,7 +25,7 @@ func TestNetwork(t *testing.T) {
 		if err := wire.Parse(n.next(at.Add(time.Duration(i)*time.Second)), &m); err != nil {
 			t.Fatal(err)
 		}
-		var b graph.Batch
+		var b batch.Batch
 		if d.Add(&m, &b); len(d.Drops) > 0 {
 			t.Fatalf("commit %d: %+v", i, d.Drops)
 		}

@@ -1,7 +1,7 @@
 package load
 
 import (
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/internal/network"
 	"skein.blue/internal/syntax"
@@ -19,7 +19,7 @@ type Feeder struct {
 func NewFeeder(n *network.Network) *Feeder { return &Feeder{n: n} }
 
 // Add adds an event to a batch, with offset added to its sequence number.
-func (f *Feeder) Add(b *graph.Batch, e *network.Event, offset int64) {
+func (f *Feeder) Add(b *batch.Batch, e *network.Event, offset int64) {
 	seq := format.Seq(e.Seq + offset)
 	f.did = f.n.AppendDID(f.did[:0], int(e.Account))
 	switch e.Type {
@@ -28,7 +28,7 @@ func (f *Feeder) Add(b *graph.Batch, e *network.Event, offset int64) {
 	case network.Sync:
 		root := f.n.Root(int(e.Account), e.Rev)
 		f.rev = syntax.AppendTID(f.rev[:0], e.Rev)
-		b.AddSync(seq, &graph.Commit{DID: f.did, Rev: f.rev, Data: root[:]})
+		b.AddSync(seq, &batch.Commit{DID: f.did, Rev: f.rev, Data: root[:]})
 	case network.Account:
 		b.AddAccount(seq, f.did, e.Status == network.Active, e.Status == network.Deleted)
 	default:
@@ -36,10 +36,10 @@ func (f *Feeder) Add(b *graph.Batch, e *network.Event, offset int64) {
 	b.Seen(seq, nil)
 }
 
-func (f *Feeder) commit(b *graph.Batch, e *network.Event, seq format.Seq) {
+func (f *Feeder) commit(b *batch.Batch, e *network.Event, seq format.Seq) {
 	f.rev = syntax.AppendTID(f.rev[:0], e.Rev)
 	root := f.n.Root(int(e.Account), e.Rev)
-	c := graph.Commit{DID: f.did, Rev: f.rev, Data: root[:]}
+	c := batch.Commit{DID: f.did, Rev: f.rev, Data: root[:]}
 	if e.Since != 0 {
 		f.since = syntax.AppendTID(f.since[:0], e.Since)
 		before := f.n.Root(int(e.Account), e.Since)

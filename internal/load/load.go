@@ -15,6 +15,7 @@ import (
 
 	"skein.blue/consumer/backfill"
 	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/internal/app"
 	"skein.blue/internal/kv/pebblekv"
@@ -174,7 +175,7 @@ func (r *run) open(ctx context.Context) (err error) {
 }
 
 func (r *run) counts(ctx context.Context) (c format.Counts, err error) {
-	err = r.x.Graph.View(ctx, func(s *graph.View) error { c, err = s.Counts(); return err })
+	err = r.x.Graph.View(ctx, func(s *ask.View) error { c, err = s.Counts(); return err })
 	return c, err
 }
 

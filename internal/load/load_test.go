@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/internal/app"
 	"skein.blue/internal/network"
 	"skein.blue/internal/relay"
@@ -204,32 +204,32 @@ func TestDifference(t *testing.T) {
 	}
 	const events = 20_000
 	o := Options{Network: network.Options{Seed: 9, Accounts: 4096}, Stderr: testWriter{t}}
-	changes := map[string]func(b *graph.Batch, r *record, n *network.Network){
-		"nothing": func(*graph.Batch, *record, *network.Network) {},
-		"a record is gone": func(b *graph.Batch, r *record, n *network.Network) {
+	changes := map[string]func(b *batch.Batch, r *record, n *network.Network){
+		"nothing": func(*batch.Batch, *record, *network.Network) {},
+		"a record is gone": func(b *batch.Batch, r *record, n *network.Network) {
 			commit(b, n, r)
 			b.AddDelete(r.kind, tid(r.tid))
 		},
-		"a record is there": func(b *graph.Batch, r *record, n *network.Network) {
+		"a record is there": func(b *batch.Batch, r *record, n *network.Network) {
 			commit(b, n, r)
 			b.AddPut(r.kind, tid(r.tid+7), n.AppendDID(nil, 5))
 		},
-		"a record names another": func(b *graph.Batch, r *record, n *network.Network) {
+		"a record names another": func(b *batch.Batch, r *record, n *network.Network) {
 			commit(b, n, r)
 			b.AddPut(r.kind, tid(r.tid), n.AppendDID(nil, int(r.subject)^1))
 		},
-		"a set is not empty": func(b *graph.Batch, _ *record, n *network.Network) {
+		"a set is not empty": func(b *batch.Batch, _ *record, n *network.Network) {
 			// What was taken back long ago: blocks of accounts that have none now.
 			for account := range 3000 {
-				b.AddCommit(20_001, &graph.Commit{DID: n.AppendDID(nil, account), Rev: tid(1 << 61), Since: tid(3), Data: make([]byte, 32)})
+				b.AddCommit(20_001, &batch.Commit{DID: n.AppendDID(nil, account), Rev: tid(1 << 61), Since: tid(3), Data: make([]byte, 32)})
 				b.AddPut(network.Block, tid(1<<60), n.AppendDID(nil, 4000))
 			}
 		},
-		"an account is hidden": func(b *graph.Batch, r *record, n *network.Network) {
+		"an account is hidden": func(b *batch.Batch, r *record, n *network.Network) {
 			b.AddAccount(events+1, n.AppendDID(nil, int(r.account)), false, false)
 		},
-		"a repo is desynchronized": func(b *graph.Batch, r *record, n *network.Network) {
-			b.AddSync(events+1, &graph.Commit{DID: n.AppendDID(nil, int(r.account)), Rev: tid(1 << 61), Data: make([]byte, 32)})
+		"a repo is desynchronized": func(b *batch.Batch, r *record, n *network.Network) {
+			b.AddSync(events+1, &batch.Commit{DID: n.AppendDID(nil, int(r.account)), Rev: tid(1 << 61), Data: make([]byte, 32)})
 		},
 	}
 	for what, change := range changes {
@@ -239,7 +239,7 @@ func TestDifference(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var b graph.Batch
+				var b batch.Batch
 				var e network.Event
 				n := network.New(o.Network)
 				f := NewFeeder(n)
@@ -284,8 +284,8 @@ func TestDifference(t *testing.T) {
 	}
 }
 
-func commit(b *graph.Batch, n *network.Network, r *record) {
-	b.AddCommit(20_001, &graph.Commit{DID: n.AppendDID(nil, int(r.account)), Rev: tid(1 << 61), Since: tid(3), Data: make([]byte, 32)})
+func commit(b *batch.Batch, n *network.Network, r *record) {
+	b.AddCommit(20_001, &batch.Commit{DID: n.AppendDID(nil, int(r.account)), Rev: tid(1 << 61), Since: tid(3), Data: make([]byte, 32)})
 }
 
 func tid(n uint64) []byte { return syntax.AppendTID(nil, n) }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/internal/network"
 )
 
@@ -24,16 +24,16 @@ func (r *run) prefill(ctx context.Context) (last int64, err error) {
 		n.Skip(min(last, n.Seq()+1_000_000))
 	}
 	f := NewFeeder(n)
-	full, empty := make(chan *graph.Batch), make(chan *graph.Batch, 2)
-	empty <- new(graph.Batch)
-	empty <- new(graph.Batch)
+	full, empty := make(chan *batch.Batch), make(chan *batch.Batch, 2)
+	empty <- new(batch.Batch)
+	empty <- new(batch.Batch)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
 		defer close(full)
 		var e network.Event
 		for {
-			var b *graph.Batch
+			var b *batch.Batch
 			select {
 			case b = <-empty:
 			case <-ctx.Done():

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/check"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -26,7 +26,7 @@ const maxProblems = 20
 
 // checker compares an index with a model.
 type checker struct {
-	s        *graph.View
+	s        *ask.View
 	m        *model
 	ids      []dict.ID // by account, None for those not asked for, or not known
 	problems []string
@@ -52,7 +52,7 @@ func verify(ctx context.Context, x *app.Index, m *model) (problems []string, set
 		all = slices.DeleteFunc(all, func(r record) bool { return m.repos[r.account].Hidden })
 	}
 	// Nobody writes any more: all states are the same.
-	if _, err := x.Graph.ViewAcross(ctx, func(s *graph.View) error { c.s = s; return c.run(all, counts) }); err != nil {
+	if _, err := x.Graph.ViewAcross(ctx, func(s *ask.View) error { c.s = s; return c.run(all, counts) }); err != nil {
 		return nil, c.sets, err
 	}
 	if m.every == 1 {
@@ -321,7 +321,7 @@ func (c *checker) forward(s *set) error {
 	}
 	c.want = dedupe(c.want)
 	var err error
-	if c.ids64, err = c.s.AppendSubjects(c.ids64[:0], kind, actor, graph.Window{}); err != nil {
+	if c.ids64, err = c.s.AppendSubjects(c.ids64[:0], kind, actor, ask.Window{}); err != nil {
 		return err
 	}
 	got := dedupe(c.ids64)
@@ -332,7 +332,7 @@ func (c *checker) forward(s *set) error {
 		c.broken("%s of %s: the index has %d, the model %d", kind, c.did(r.account), len(got), len(c.want))
 	}
 	keys := make([][]byte, len(s.subjects))
-	err = c.s.RecordsFrom(kind, actor, s.subjects, graph.NoTime, graph.Window{}, func(i int, p format.Path) error {
+	err = c.s.RecordsFrom(kind, actor, s.subjects, ask.NoTime, ask.Window{}, func(i int, p format.Path) error {
 		keys[i] = p.AppendRkey(nil)
 		return nil
 	})

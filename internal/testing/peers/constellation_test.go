@@ -26,6 +26,7 @@ import (
 	"skein.blue/consumer"
 	"skein.blue/graph"
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/oracle"
 	"skein.blue/internal/synth"
@@ -187,7 +188,7 @@ func startConstellation(t *testing.T, w *linkWorld, dir string) (base string, to
 // startSkein indexes the events, and serves them.
 func startSkein(t *testing.T, w *linkWorld, dir string) (base string, took time.Duration) {
 	t.Helper()
-	kv, err := pebblekv.Open(pebblekv.Options{Dir: filepath.Join(dir, "skein"), Create: true, Merger: graph.NewMerger(graph.Limits{})})
+	kv, err := pebblekv.Open(pebblekv.Options{Dir: filepath.Join(dir, "skein"), Create: true, Merger: write.NewMerger(write.Limits{})})
 	if err != nil {
 		t.Fatal(err)
 	}

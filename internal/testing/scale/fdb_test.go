@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/app"
@@ -23,12 +24,12 @@ var lanes = flag.Int("scale.lanes", 0, "lanes of BenchmarkIndexFDB; 0: as the da
 func BenchmarkIndexFDB(b *testing.B) {
 	const batches, perBatch = 12, 16_384
 	var rec fdbtest.Recorder
-	o := fdbtest.Options(b, graph.NewMerger(graph.Limits{}))
+	o := fdbtest.Options(b, write.NewMerger(write.Limits{}))
 	o.Wrote = rec.Wrote
 	retries := 0
 	o.Retried = func(string) { retries++ }
 	store := fdbtest.Open(b, o)
-	raw := fdbtest.Open(b, fdbtest.Options(b, graph.NewMerger(graph.Limits{})))
+	raw := fdbtest.Open(b, fdbtest.Options(b, write.NewMerger(write.Limits{})))
 	g, err := graph.Open(b.Context(), store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings, CacheBytes: 128 << 20}, Lanes: *lanes})
 	if err != nil {
 		b.Fatal(err)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -45,7 +45,7 @@ func newest(b *testing.B, x *app.Index) time.Time {
 func accountWith(b *testing.B, x *app.Index, reverse bool, kind string, about int) (account, size int) {
 	b.Helper()
 	k := kinds.ByName(kind).Kind
-	err := x.Graph.View(b.Context(), func(s *graph.View) error {
+	err := x.Graph.View(b.Context(), func(s *ask.View) error {
 		for i := 5; i < 60_000; i++ {
 			var batch intern.Batch
 			n := batch.Add(dict.DID, []byte(did(i)))

@@ -21,7 +21,7 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
@@ -104,7 +104,7 @@ func followersOf(star int) string { return "followers(" + did(star) + ")" }
 // setOf reads a set of followers as a bitmap.
 func setOf(b *testing.B, x *app.Index, account int) (set *roaring64.Bitmap) {
 	b.Helper()
-	err := x.Graph.View(b.Context(), func(s *graph.View) error {
+	err := x.Graph.View(b.Context(), func(s *ask.View) error {
 		var batch intern.Batch
 		i := batch.Add(dict.DID, []byte(did(account)))
 		if err := s.Lookup(&batch); err != nil {
@@ -203,7 +203,7 @@ func BenchmarkRank(b *testing.B) {
 		b.Run(via, func(b *testing.B) {
 			p := url.Values{"of": {"follows(" + did(reader) + ")"}, "via": {via}, "limit": {"100"}}
 			expanded := 0
-			err := x.Graph.View(b.Context(), func(s *graph.View) error {
+			err := x.Graph.View(b.Context(), func(s *ask.View) error {
 				var batch intern.Batch
 				kind := map[string]kinds.Kind{"follows": 1, "likes": 2}[via]
 				var at []int
@@ -214,7 +214,7 @@ func BenchmarkRank(b *testing.B) {
 					return err
 				}
 				for _, i := range at {
-					ids, err := s.AppendSubjects(nil, kind, batch.ID(i), graph.Window{})
+					ids, err := s.AppendSubjects(nil, kind, batch.ID(i), ask.Window{})
 					if err != nil {
 						return err
 					}

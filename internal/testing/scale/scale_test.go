@@ -20,7 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/app"
@@ -44,7 +45,7 @@ type feed struct {
 
 	n       *network.Network
 	x       *app.Index
-	b       graph.Batch
+	b       batch.Batch
 	started time.Time
 	events  int64
 	source  string
@@ -94,7 +95,7 @@ func peakMemory() int64 {
 
 func records(tb testing.TB, x *app.Index) (n int64) {
 	tb.Helper()
-	err := x.Graph.View(tb.Context(), func(s *graph.View) error {
+	err := x.Graph.View(tb.Context(), func(s *ask.View) error {
 		c, err := s.Counts()
 		for _, v := range c.Records {
 			n += v

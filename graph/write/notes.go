@@ -1,4 +1,4 @@
-package graph
+package write
 
 import (
 	"bytes"
@@ -20,9 +20,9 @@ const trimSlack = read.MaxDeadLetters
 // notes is the part of a write that records dead letters and gaps, and what deletes
 // the oldest where there are too many. It is the writer's whose first partition is
 // first.
-type notes struct {
-	first  uint8
-	counts noteCounts // of the notes of this writer
+type Notes struct {
+	First  uint8
+	Counts noteCounts // of the notes of this writer
 }
 
 // noteCounts say how many notes there are, by keyspace and the number of their
@@ -30,21 +30,21 @@ type notes struct {
 type noteCounts map[byte]map[uint32]int
 
 // add notes that so many were committed.
-func (n *notes) add(number uint32, dead, gaps int) {
-	if n.counts == nil {
-		n.counts = noteCounts{format.KeyDeadLetter: {}, format.KeyGap: {}}
+func (n *Notes) Add(number uint32, dead, gaps int) {
+	if n.Counts == nil {
+		n.Counts = noteCounts{format.KeyDeadLetter: {}, format.KeyGap: {}}
 	}
-	n.counts[format.KeyDeadLetter][number] += dead
-	n.counts[format.KeyGap][number] += gaps
+	n.Counts[format.KeyDeadLetter][number] += dead
+	n.Counts[format.KeyGap][number] += gaps
 }
 
 // load counts the notes of the writer.
-func (n *notes) load(r kv.Reader) error {
-	n.counts = nil
+func (n *Notes) Load(r kv.Reader) error {
+	n.Counts = nil
 	for keyspace, one := range map[byte][2]int{format.KeyDeadLetter: {1, 0}, format.KeyGap: {0, 1}} {
 		err := kv.ScanPrefix(r, []byte{keyspace}, func(k, _ []byte) error {
-			if number := format.NumberOf(k); uint8(number>>24) == n.first {
-				n.add(number, one[0], one[1])
+			if number := format.NumberOf(k); uint8(number>>24) == n.First {
+				n.Add(number, one[0], one[1])
 			}
 			return nil
 		})
@@ -58,8 +58,8 @@ func (n *notes) load(r kv.Reader) error {
 // write writes dead letters and gaps of a source, and returns the number under which
 // they are counted (add) once they are committed. Their keys say where in the stream
 // they are, so that a replay writes them over themselves.
-func (n *notes) write(tx kv.Txn, source string, sourceNumber uint32, dead []format.DeadLetter, gaps []format.Gap) (number uint32, err error) {
-	number = format.NoteNumber(sourceNumber, n.first)
+func (n *Notes) Write(tx kv.Txn, source string, sourceNumber uint32, dead []format.DeadLetter, gaps []format.Gap) (number uint32, err error) {
+	number = format.NoteNumber(sourceNumber, n.First)
 	for _, d := range dead {
 		d.Source = source
 		v, err := json.Marshal(d)
@@ -84,8 +84,8 @@ func (n *notes) write(tx kv.Txn, source string, sourceNumber uint32, dead []form
 }
 
 // due lists the keyspaces that have too many notes.
-func (n *notes) due() (keyspaces []byte) {
-	for keyspace, counts := range n.counts {
+func (n *Notes) Due() (keyspaces []byte) {
+	for keyspace, counts := range n.Counts {
 		total := 0
 		for _, c := range counts {
 			total += c
@@ -100,7 +100,7 @@ func (n *notes) due() (keyspaces []byte) {
 // trimKeyspace leaves MaxDeadLetters notes of the sources that are counted, and
 // returns how many each then has. It reads the keys of notes, and what they hold
 // only of each source's first.
-func trimKeyspace(tx kv.Txn, keyspace byte, counts map[uint32]int) (left map[uint32]int, err error) {
+func TrimKeyspace(tx kv.Txn, keyspace byte, counts map[uint32]int) (left map[uint32]int, err error) {
 	type source struct {
 		number uint32
 		oldest time.Time

@@ -1,4 +1,4 @@
-package graph
+package write
 
 import (
 	"cmp"
@@ -18,8 +18,8 @@ import (
 // or lose it, and writes that.
 type edges struct {
 	removed, added []edge      // that a record names no longer, or from now on: ascending, each once
-	sets           []setChange // by set, then member
-	spare          []setChange // scratch of sorting them
+	sets           []SetChange // by set, then member
+	spare          []SetChange // scratch of sorting them
 	others         otherRecords
 	sorter         radix.Sorter
 	rows           rows
@@ -28,11 +28,11 @@ type edges struct {
 }
 
 // setChange is a member that a reverse set gains or loses.
-type setChange struct {
-	kind    kinds.Kind
-	remove  bool
-	subject dict.ID
-	member  dict.ID
+type SetChange struct {
+	Kind    kinds.Kind
+	Remove  bool
+	Subject dict.ID
+	Member  dict.ID
 }
 
 // decide decides what the sets gain and lose by the changes: an edge that lost a record
@@ -43,7 +43,7 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, totals *fo
 	e.addedOf, e.removedOf = [kinds.Max + 1]int{}, [kinds.Max + 1]int{}
 	e.gather(changes, totals, t)
 	for _, c := range e.added {
-		e.sets = append(e.sets, setChange{c.kind, false, c.subject, c.actor})
+		e.sets = append(e.sets, SetChange{c.kind, false, c.subject, c.actor})
 		e.addedOf[c.kind]++
 	}
 	e.removed = slices.DeleteFunc(e.removed, func(g edge) bool {
@@ -59,18 +59,18 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, totals *fo
 			}
 		}
 		for _, g := range lost {
-			e.sets = append(e.sets, setChange{g.kind, true, g.subject, g.actor})
+			e.sets = append(e.sets, SetChange{g.kind, true, g.subject, g.actor})
 			e.removedOf[g.kind]++
 		}
 	}
-	e.spare = sortByID(&e.sorter, e.sets, e.spare, func(c *setChange) (kinds.Kind, dict.ID) { return c.kind, c.subject }, compareSetChanges)
+	e.spare = sortByID(&e.sorter, e.sets, e.spare, func(c *SetChange) (kinds.Kind, dict.ID) { return c.Kind, c.Subject }, compareSetChanges)
 	e.sets, e.spare = e.spare, e.sets
 	return nil
 }
 
 // removeMembers takes members out of sets, as part of a write. It sorts sets, and returns each
 // change once.
-func removeMembers(tx kv.Txn, sets []setChange, layout format.Layout, merger *Merger) []setChange {
+func RemoveMembers(tx kv.Txn, sets []SetChange, layout format.Layout, merger *Merger) []SetChange {
 	slices.SortFunc(sets, compareSetChanges)
 	sets = slices.Compact(sets)
 	new(rows).write(tx, sets, layout, merger)
@@ -113,14 +113,14 @@ func sortEdges(edges []edge) []edge {
 	return slices.Compact(edges)
 }
 
-func compareSetChanges(x, y setChange) int {
+func compareSetChanges(x, y SetChange) int {
 	switch {
-	case x.kind != y.kind:
-		return cmp.Compare(x.kind, y.kind)
-	case x.subject != y.subject:
-		return cmp.Compare(x.subject, y.subject)
+	case x.Kind != y.Kind:
+		return cmp.Compare(x.Kind, y.Kind)
+	case x.Subject != y.Subject:
+		return cmp.Compare(x.Subject, y.Subject)
 	}
-	return cmp.Compare(x.member, y.member)
+	return cmp.Compare(x.Member, y.Member)
 }
 
 // lost returns those edges, all of one actor and kind, of which the
@@ -149,25 +149,25 @@ type rows struct {
 }
 
 // write merges changes, which ascend by set and member, one operand per row.
-func (e *rows) write(tx kv.Txn, sets []setChange, layout format.Layout, merger *Merger) {
-	sameRow := func(x, y setChange) bool {
-		return x.kind == y.kind && x.subject == y.subject && layout.Settings.PartitionOfID(x.member) == layout.Settings.PartitionOfID(y.member)
+func (e *rows) write(tx kv.Txn, sets []SetChange, layout format.Layout, merger *Merger) {
+	sameRow := func(x, y SetChange) bool {
+		return x.Kind == y.Kind && x.Subject == y.Subject && layout.Settings.PartitionOfID(x.Member) == layout.Settings.PartitionOfID(y.Member)
 	}
 	for changes := range runs.Of(sets, sameRow) {
 		e.add, e.less = e.add[:0], e.less[:0]
 		for _, c := range changes {
-			if c.remove {
-				e.less = append(e.less, uint64(c.member))
+			if c.Remove {
+				e.less = append(e.less, uint64(c.Member))
 			} else {
-				e.add = append(e.add, uint64(c.member))
+				e.add = append(e.add, uint64(c.Member))
 			}
 		}
 		c := changes[0]
-		e.kbuf = layout.AppendMemberKey(e.kbuf[:0], c.kind, c.subject, c.member)
-		e.vbuf = format.AppendRow(e.vbuf[:0], c.subject, 0, e.less, e.add)
+		e.kbuf = layout.AppendMemberKey(e.kbuf[:0], c.Kind, c.Subject, c.Member)
+		e.vbuf = format.AppendRow(e.vbuf[:0], c.Subject, 0, e.less, e.add)
 		tx.Merge(e.kbuf, e.vbuf)
 		if len(changes) > merger.limits.Row {
-			merger.note(e.kbuf)
+			merger.Note(e.kbuf)
 		}
 	}
 }

@@ -1,8 +1,9 @@
-package graph
+package write
 
 import (
 	"bytes"
 
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 )
 
@@ -10,46 +11,46 @@ import (
 // archive (docs/SEMANTICS.md, The past). The queue of what is to be fetched is in resyncs.go.
 
 // snapshot puts a snapshot in place, or a part of one (docs/SEMANTICS.md, The past).
-func (e *events) snapshot(b *Batch, ev *event, as *actorState) {
-	part, st := b.Part(ev.seq), &as.now
-	row, root := e.past.rows[as.id], ev.data
+func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
+	part, st := b.Part(ev.Seq), &as.now
+	row, root := e.past.rows[as.id], ev.Data
 	since := e.past.touched[as.id]
 	switch {
 	case row == nil || row.gone:
-		b.SetOutcome(ev.seq, NotQueued)
+		b.SetOutcome(ev.Seq, batch.NotQueued)
 		return
 	case st.Has(format.FlagHidden) && st.DeletionSource != 0 && st.AccountSource == st.DeletionSource && st.AccountSeq == st.DeletionSeq:
-		b.SetOutcome(ev.seq, Deleted)
+		b.SetOutcome(ev.Seq, batch.Deleted)
 		e.past.end(as)
 		as.changed = true
 		return
-	case row.Generation != part.generation, !part.first && row.Placing != ev.rev:
-		b.SetOutcome(ev.seq, Superseded)
+	case row.Generation != part.Generation, !part.First && row.Placing != ev.Rev:
+		b.SetOutcome(ev.Seq, batch.Superseded)
 		return
 	}
 	as.changed = true
-	if part.first {
-		newest, ok := row.accepts(st, since, ev.rev, root)
+	if part.First {
+		newest, ok := row.accepts(st, since, ev.Rev, root)
 		if !ok {
-			b.SetOutcome(ev.seq, Older)
+			b.SetOutcome(ev.Seq, batch.Older)
 			return
 		}
 		if newest { // what the stream tells up to this rev is in it
-			st.Rev, st.Data = ev.rev, root
+			st.Rev, st.Data = ev.Rev, root
 			st.Flags = st.Flags&^(format.FlagNoRoot|format.FlagBehind) | format.FlagHasRev
 			row.Trust = false
-			if row.Back.Rev != ev.rev { // the repo has gone on from the state that it was put back to
+			if row.Back.Rev != ev.Rev { // the repo has gone on from the state that it was put back to
 				row.Back = format.PutBack{}
 			}
 		}
-		if !part.last { // some of its records are of this state, and some are not
+		if !part.Last { // some of its records are of this state, and some are not
 			st.Flags |= format.FlagPartial
 		}
-		row.Placing, row.changed = ev.rev, true
+		row.Placing, row.changed = ev.Rev, true
 	}
-	b.SetOutcome(ev.seq, Placed)
+	b.SetOutcome(ev.Seq, batch.Placed)
 	e.place(b, ev, as, since)
-	if part.last {
+	if part.Last {
 		st.Flags &^= format.FlagPartial | format.FlagDesync
 		e.past.end(as)
 	}
@@ -80,17 +81,17 @@ func (row *resyncRow) accepts(st *format.RepoState, since *touched, rev format.R
 func (t *touched) isEmpty() bool { return t == nil || len(t.commits) == 0 }
 
 // place makes the changes from what is stored to what a part of a snapshot has.
-func (e *events) place(b *Batch, ev *event, as *actorState, since *touched) {
+func (e *events) place(b *batch.Batch, ev *batch.Event, as *actorState, since *touched) {
 	stored := e.past.stored[as.id]
-	for i := ev.ops.Start; i < ev.ops.End; i++ {
+	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		o := b.Op(uint32(i))
-		rkey := b.Bytes(o.rkey)
-		if since.protects(o.kind, rkey, ev.rev) {
+		rkey := b.Bytes(o.Rkey)
+		if since.protects(o.Kind, rkey, ev.Rev) {
 			continue
 		}
-		c := change{kind: o.kind, fresh: true, actor: as.id, path: format.ParsePath(rkey), subject: -1, order: i}
+		c := change{kind: o.Kind, fresh: true, actor: as.id, path: format.ParsePath(rkey), subject: -1, order: i}
 		if len(stored) > 0 {
-			name := pathName(o.kind, rkey)
+			name := PathName(o.Kind, rkey)
 			if r, ok := stored[name]; ok {
 				c.existed, c.old = true, r.subject
 				r.inPlace = true
@@ -101,48 +102,48 @@ func (e *events) place(b *Batch, ev *event, as *actorState, since *touched) {
 	}
 	for _, r := range stored {
 		e.rkey = r.path.AppendRkey(e.rkey[:0])
-		if !r.inPlace && !since.protects(r.kind, e.rkey, ev.rev) {
+		if !r.inPlace && !since.protects(r.kind, e.rkey, ev.Rev) {
 			e.changes = append(e.changes, change{kind: r.kind, delete: true, existed: true, fresh: true, actor: as.id, path: r.path, subject: -1, old: r.subject})
 		}
 	}
 }
 
 // put adds the change that puts a record.
-func (e *events) put(as *actorState, c change, o *op, at uint32) {
+func (e *events) put(as *actorState, c change, o *batch.Op, at uint32) {
 	as.now.NoteLow(c.path)
 	if c.path.Raw == nil {
 		as.now.Top = max(as.now.Top, c.path.TID)
 	}
-	if o.subject.End > o.subject.Start {
+	if o.Subject.End > o.Subject.Start {
 		c.subject = int32(at)
 	}
 	e.changes = append(e.changes, c)
 }
 
 // archived applies rows of an archive, of one rev of a repo.
-func (e *events) archived(b *Batch, ev *event, as *actorState) {
+func (e *events) archived(b *batch.Batch, ev *batch.Event, as *actorState) {
 	st := &as.now
 	row := e.past.rows[as.id]
 	placing := row != nil && !row.gone && row.Placing != 0 // a snapshot is half in place: what is in it, and after it, is known better
-	if st.Whole() || placing || st.DeletionSource != 0 || ev.flags&hasRev == 0 {
+	if st.Whole() || placing || st.DeletionSource != 0 || ev.Flags&batch.HasRev == 0 {
 		e.replays++
 		return
 	}
 	as.changed = true
 	if !st.Has(format.FlagHasRev) || st.Has(format.FlagNoRoot) {
-		st.Rev = max(st.Rev, ev.rev)
+		st.Rev = max(st.Rev, ev.Rev)
 		st.Flags |= format.FlagHasRev | format.FlagNoRoot | format.FlagPartial
 	}
 	since := e.past.touched[as.id]
-	for i := ev.ops.Start; i < ev.ops.End; i++ {
+	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		o := b.Op(uint32(i))
-		rkey := b.Bytes(o.rkey)
-		if since.protects(o.kind, rkey, ev.rev-1) { // of the same rev is the same
+		rkey := b.Bytes(o.Rkey)
+		if since.protects(o.Kind, rkey, ev.Rev-1) { // of the same rev is the same
 			continue
 		}
 		p := format.ParsePath(rkey)
-		c := change{kind: o.kind, delete: o.delete, fresh: !as.was.MayHold(p), actor: as.id, path: p, subject: -1, order: i}
-		if o.delete {
+		c := change{kind: o.Kind, delete: o.Delete, fresh: !as.was.MayHold(p), actor: as.id, path: p, subject: -1, order: i}
+		if o.Delete {
 			e.changes = append(e.changes, c)
 			continue
 		}
@@ -153,20 +154,20 @@ func (e *events) archived(b *Batch, ev *event, as *actorState) {
 // archivedStatus applies an #account or a #sync of an archive: a deletion, and a #sync,
 // take away what came before them. Where the stream has told of the repo since, it is
 // fetched instead: what the archive's rows made cannot be told from what the stream did.
-func (e *events) archivedStatus(b *Batch, ev *event, as *actorState) {
+func (e *events) archivedStatus(b *batch.Batch, ev *batch.Event, as *actorState) {
 	st := &as.now
 	if st.DeletionSource != 0 {
 		e.replays++
 		return
 	}
-	if ev.flags&isSync == 0 && !e.past.statusKnown(as) {
-		e.setHidden(as, ev.flags&active == 0)
+	if ev.Flags&batch.IsSync == 0 && !e.past.statusKnown(as) {
+		e.setHidden(as, ev.Flags&batch.Active == 0)
 	}
-	if ev.flags&(isDeleted|isSync) == 0 || st.Whole() {
+	if ev.Flags&(batch.IsDeleted|batch.IsSync) == 0 || st.Whole() {
 		return
 	}
 	if st.Has(format.FlagHasRev) && !st.Has(format.FlagNoRoot) {
-		e.past.missed(as, b.Bytes(ev.did), "archived_sync")
+		e.past.missed(as, b.Bytes(ev.Did), "archived_sync")
 		return
 	}
 	as.changed = true

@@ -1,4 +1,4 @@
-package graph
+package write
 
 import (
 	"skein.blue/graph/format"

@@ -1,4 +1,4 @@
-package graph
+package write
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 )
 
 // writeCounts writes the totals of a lane.
-func writeCounts(tx kv.Txn, key []byte, c format.Counts) error {
+func WriteCounts(tx kv.Txn, key []byte, c format.Counts) error {
 	v, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("graph: writing the counts: %w", err)

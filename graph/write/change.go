@@ -1,9 +1,10 @@
-package graph
+package write
 
 import (
 	"cmp"
 	"slices"
 
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
@@ -30,11 +31,11 @@ type change struct {
 type changes []change
 
 // addSubjects adds the subjects to strings.
-func (c changes) addSubjects(b *Batch, strings *intern.Batch, t *kinds.Table) {
+func (c changes) addSubjects(b *batch.Batch, strings *intern.Batch, t *kinds.Table) {
 	for i := range c {
 		if c := &c[i]; c.subject >= 0 {
 			o := b.Op(uint32(c.subject))
-			c.subject = int32(strings.Add(t.Info(o.kind).To.Is, b.Bytes(o.subject)))
+			c.subject = int32(strings.Add(t.Info(o.Kind).To.Is, b.Bytes(o.Subject)))
 		}
 	}
 }

@@ -1,8 +1,9 @@
-package graph
+package write
 
 import (
 	"testing"
 
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -22,12 +23,12 @@ func TestCursorsAhead(t *testing.T) {
 	} {
 		store := memkv.Open(memkv.Options{Merger: NewMerger(Limits{})})
 		layout := format.Layout{Settings: dict.Settings{Partitions: 3}}
-		w := writer{layout: layout, shared: c.shared}
-		seg := &segment{source: "relay", batch: seen(50), whole: true}
+		w := Writer{Layout: layout, Shared: c.shared}
+		seg := &Segment{Source: "relay", Batch: seen(50), Whole: true}
 		err := store.Update(t.Context(), func(tx kv.Txn) error {
-			out := result{cursors: append([]format.CursorRow(nil), rows...)}
-			for i := range out.cursors {
-				tx.Set(layout.CursorKey(uint8(i), seg.source), out.cursors[i].Value())
+			out := Result{Cursors: append([]format.CursorRow(nil), rows...)}
+			for i := range out.Cursors {
+				tx.Set(layout.CursorKey(uint8(i), seg.Source), out.Cursors[i].Value())
 			}
 			w.writeCursors(tx, seg, &out)
 			return nil
@@ -37,7 +38,7 @@ func TestCursorsAhead(t *testing.T) {
 		}
 		err = store.View(t.Context(), func(r kv.Reader) error {
 			for i, want := range c.want {
-				v, _, err := r.Get(layout.CursorKey(uint8(i), seg.source))
+				v, _, err := r.Get(layout.CursorKey(uint8(i), seg.Source))
 				if err != nil {
 					return err
 				}
@@ -57,8 +58,8 @@ func TestCursorsAhead(t *testing.T) {
 	}
 }
 
-func seen(seq format.Seq) *Batch {
-	b := new(Batch)
+func seen(seq format.Seq) *batch.Batch {
+	b := new(batch.Batch)
 	b.Seen(seq, nil)
 	return b
 }

@@ -1,4 +1,4 @@
-package graph
+package batch
 
 import (
 	"bytes"
@@ -25,14 +25,14 @@ type Snapshot struct {
 }
 
 // A part is what a RepoSnapshot says besides its event.
-type part struct {
-	generation  uint64
+type Part struct {
+	Generation  uint64
 	from, to    string
-	first, last bool
+	First, Last bool
 }
 
 // holds reports whether a path lies in the part.
-func (n *part) holds(path []byte) bool {
+func (n *Part) Holds(path []byte) bool {
 	return string(path) >= n.from && (n.to == "" || string(path) < n.to)
 }
 
@@ -66,8 +66,8 @@ func (o Outcome) String() string {
 // returns the number of its outcome.
 func (b *Batch) AddSnapshot(s *Snapshot) int {
 	n := len(b.snapshots)
-	b.add(format.Seq(n), eventSnapshot, &Commit{DID: s.DID, Rev: s.Rev, Data: s.Data})
-	b.snapshots = append(b.snapshots, part{s.Generation, s.From, s.To, s.First, s.Last})
+	b.add(format.Seq(n), EventSnapshot, &Commit{DID: s.DID, Rev: s.Rev, Data: s.Data})
+	b.snapshots = append(b.snapshots, Part{s.Generation, s.From, s.To, s.First, s.Last})
 	b.outcomes = append(b.outcomes, NotQueued)
 	return n
 }
@@ -94,16 +94,16 @@ type Cause struct {
 
 // AddResync queues a repo to be fetched whole.
 func (b *Batch) AddResync(did []byte, c Cause) {
-	b.add(format.Seq(len(b.causes)), eventResync, &Commit{DID: did}).flags = 0
+	b.add(format.Seq(len(b.causes)), EventResync, &Commit{DID: did}).Flags = 0
 	b.causes = append(b.causes, c)
 }
 
 // AddStatus adds what a list of repos, or an account's host, says of it: whether it is active.
 // Where the stream has said it since its newest hole, that stands.
 func (b *Batch) AddStatus(did []byte, isActive bool) {
-	e := b.add(0, eventStatus, &Commit{DID: did})
-	if e.flags = 0; isActive {
-		e.flags = active
+	e := b.add(0, EventStatus, &Commit{DID: did})
+	if e.Flags = 0; isActive {
+		e.Flags = Active
 	}
 }
 
@@ -114,27 +114,27 @@ func (b *Batch) AddArchived(seq format.Seq, did, rev []byte) {
 	b.archived = true
 	c := Commit{DID: did, Rev: rev}
 	n := len(b.events) - 1
-	shared := n >= 0 && bytes.Equal(b.Bytes(b.events[n].did), did) // rows of an account come one after another
+	shared := n >= 0 && bytes.Equal(b.Bytes(b.events[n].Did), did) // rows of an account come one after another
 	if shared {
 		c.DID = nil
 	}
-	e := b.add(seq, eventArchived, &c)
+	e := b.add(seq, EventArchived, &c)
 	if shared {
-		e.did = b.events[n].did
+		e.Did = b.events[n].Did
 	}
-	e.flags &= hasRev
+	e.Flags &= HasRev
 }
 
 // AddArchivedAccount adds an #account that an archive has. A deletion takes away what came
 // before it in the archive.
 func (b *Batch) AddArchivedAccount(seq format.Seq, did []byte, isActive, erase bool) {
 	b.archived = true
-	e := b.add(seq, eventArchivedStatus, &Commit{DID: did})
-	e.flags = 0
+	e := b.add(seq, EventArchivedStatus, &Commit{DID: did})
+	e.Flags = 0
 	if isActive {
-		e.flags = active
+		e.Flags = Active
 	} else if erase {
-		e.flags = isDeleted
+		e.Flags = IsDeleted
 	}
 }
 
@@ -142,12 +142,12 @@ func (b *Batch) AddArchivedAccount(seq format.Seq, did []byte, isActive, erase b
 // the repo held comes after it.
 func (b *Batch) AddArchivedSync(seq format.Seq, did, rev []byte) {
 	b.archived = true
-	e := b.add(seq, eventArchivedStatus, &Commit{DID: did, Rev: rev})
-	e.flags = e.flags&hasRev | isSync
+	e := b.add(seq, EventArchivedStatus, &Commit{DID: did, Rev: rev})
+	e.Flags = e.Flags&HasRev | IsSync
 }
 
 // ReachArchived says that the rows last added by AddArchived go on to seq.
-func (b *Batch) ReachArchived(seq format.Seq) { b.events[len(b.events)-1].seq = seq }
+func (b *Batch) ReachArchived(seq format.Seq) { b.events[len(b.events)-1].Seq = seq }
 
 // A Queued is a repo that was queued, or is due earlier than it was.
 type Queued struct {

@@ -1,4 +1,4 @@
-package graph
+package write
 
 import (
 	"math/bits"
@@ -11,9 +11,9 @@ import (
 // writer: two generations of flat tables, filled up to three quarters. A table
 // grows to its limit; what is put when the young one is full makes it the old
 // one.
-type stateCache struct {
+type StateCache struct {
 	young, old []stateEntry
-	used       int // of young
+	Used       int // of young
 	limit      int // slots of a table
 }
 
@@ -26,15 +26,15 @@ type stateEntry struct {
 // first.
 const bytesPerState, firstStates = 80, 1024
 
-func newStateCache(bytes int64) stateCache {
+func NewStateCache(bytes int64) StateCache {
 	limit := max(int(bytes/2/bytesPerState), 16)
 	slots := min(limit, firstStates)
-	return stateCache{young: make([]stateEntry, slots), old: make([]stateEntry, 16), limit: limit}
+	return StateCache{young: make([]stateEntry, slots), old: make([]stateEntry, 16), limit: limit}
 }
 
 // get returns the state of an account. That of one that was not asked for lately
 // moves among the young.
-func (c *stateCache) get(id dict.ID) (format.RepoState, bool) {
+func (c *StateCache) Get(id dict.ID) (format.RepoState, bool) {
 	if e := slotOf(c.young, id); e.id != dict.None {
 		return e.RepoState, true
 	}
@@ -43,35 +43,35 @@ func (c *stateCache) get(id dict.ID) (format.RepoState, bool) {
 		return format.RepoState{}, false
 	}
 	st := e.RepoState
-	c.put(id, st)
+	c.Put(id, st)
 	return st, true
 }
 
 // filling reports whether nothing was forgotten yet, so that there is room for what
 // is not asked for: the other accounts of a group that had to be read. Then a
 // store that was just opened reads each group once.
-func (c *stateCache) filling() bool { return len(c.old) < c.limit && len(c.young) < c.limit }
+func (c *StateCache) filling() bool { return len(c.old) < c.limit && len(c.young) < c.limit }
 
 // offer puts the state of an account that is not among the young.
-func (c *stateCache) offer(id dict.ID, st format.RepoState) {
+func (c *StateCache) offer(id dict.ID, st format.RepoState) {
 	if slotOf(c.young, id).id == dict.None {
-		c.put(id, st)
+		c.Put(id, st)
 	}
 }
 
-func (c *stateCache) put(id dict.ID, st format.RepoState) {
+func (c *StateCache) Put(id dict.ID, st format.RepoState) {
 	e := slotOf(c.young, id)
 	if e.id == dict.None {
-		if 4*c.used >= 3*len(c.young) {
+		if 4*c.Used >= 3*len(c.young) {
 			c.makeRoom()
 			e = slotOf(c.young, id)
 		}
-		c.used++
+		c.Used++
 	}
 	*e = stateEntry{id, st}
 }
 
-func (c *stateCache) makeRoom() {
+func (c *StateCache) makeRoom() {
 	switch full := c.young; {
 	case len(full) < c.limit:
 		c.young = make([]stateEntry, min(2*len(full), c.limit))
@@ -81,9 +81,9 @@ func (c *stateCache) makeRoom() {
 			}
 		}
 	case len(c.old) < c.limit:
-		c.young, c.old, c.used = make([]stateEntry, c.limit), full, 0
+		c.young, c.old, c.Used = make([]stateEntry, c.limit), full, 0
 	default:
-		c.young, c.old, c.used = c.old, full, 0
+		c.young, c.old, c.Used = c.old, full, 0
 		clear(c.young)
 	}
 }

@@ -1,4 +1,4 @@
-package graph
+package batch
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 // allocates nothing in the long run.
 type Batch struct {
 	arena  []byte
-	events []event
-	ops    []op
+	events []Event
+	ops    []Op
 	first  format.Seq
 	last   format.Seq
 	time   []byte // of last, as it stood in the event
@@ -24,70 +24,70 @@ type Batch struct {
 	gaps   []format.Gap
 	states []Imported // of eventImport with hasState, in their order
 
-	snapshots []part // of eventSnapshot, in their order
+	snapshots []Part // of eventSnapshot, in their order
 	outcomes  []Outcome
 	causes    []Cause // of eventResync, in their order
 	archived  bool    // it is of an archive
 }
 
 // A span is the place of a string, or of operations, in a Batch.
-type span struct{ Start, End uint32 }
+type Span struct{ Start, End uint32 }
 
 // IsEmpty reports whether nothing is there.
-func (s span) IsEmpty() bool { return s.Start == s.End }
+func (s Span) IsEmpty() bool { return s.Start == s.End }
 
 type eventType uint8
 
 const (
-	eventCommit eventType = iota
-	eventSync
-	eventAccount
-	eventImport
-	eventResync         // the repo is to be fetched whole
-	eventSnapshot       // what a repo held at a rev, or a part of it
-	eventArchived       // what an archive has of a repo
-	eventArchivedStatus // and of an account: an #account, or a #sync
-	eventStatus         // what a host's list of repos says of an account
+	EventCommit eventType = iota
+	EventSync
+	EventAccount
+	EventImport
+	EventResync         // the repo is to be fetched whole
+	EventSnapshot       // what a repo held at a rev, or a part of it
+	EventArchived       // what an archive has of a repo
+	EventArchivedStatus // and of an account: an #account, or a #sync
+	EventStatus         // what a host's list of repos says of an account
 )
 
 // isOfSource reports whether an event's seq is one of the source that the batch is of.
-func (e *event) isOfSource() bool {
-	return e.kind <= eventAccount || e.kind == eventArchived || e.kind == eventArchivedStatus
+func (e *Event) IsOfSource() bool {
+	return e.Kind <= EventAccount || e.Kind == EventArchived || e.Kind == EventArchivedStatus
 }
 
-type event struct {
-	seq      format.Seq
-	did      span
-	ops      span // of Batch.ops
-	kind     eventType
-	flags    eventFlags
-	rev      format.Rev
-	since    format.Rev
-	data     format.Root
-	prevData format.Root
+type Event struct {
+	Seq      format.Seq
+	Did      Span
+	Ops      Span // of Batch.ops
+	Kind     eventType
+	Flags    eventFlags
+	Rev      format.Rev
+	Since    format.Rev
+	Data     format.Root
+	PrevData format.Root
 }
 
 type eventFlags uint16
 
 const (
-	hasRev eventFlags = 1 << iota
-	hasSince
-	hasData
-	hasPrevData
-	hasState  // of an import: it has the account's state
-	fresh     // of an import: the store was empty
-	isDamaged // could not be read whole, or tooBig: the repo is desynchronized
-	otherRev  // the rev is the commit block's, the message said another
-	active    // of an account
-	isDeleted // of an account
-	isSync    // of an archived status: it is a #sync
+	HasRev eventFlags = 1 << iota
+	HasSince
+	HasData
+	HasPrevData
+	HasState  // of an import: it has the account's state
+	Fresh     // of an import: the store was empty
+	IsDamaged // could not be read whole, or tooBig: the repo is desynchronized
+	OtherRev  // the rev is the commit block's, the message said another
+	Active    // of an account
+	IsDeleted // of an account
+	IsSync    // of an archived status: it is a #sync
 )
 
-type op struct {
-	kind    kinds.Kind
-	delete  bool
-	rkey    span
-	subject span // empty: no subject
+type Op struct {
+	Kind    kinds.Kind
+	Delete  bool
+	Rkey    Span
+	Subject Span // empty: no subject
 }
 
 // digestLen is the length of a SHA-256.
@@ -133,10 +133,10 @@ func (b *Batch) Size() (events, ops, bytes int) { return len(b.events), len(b.op
 // Last returns the last sequence number of the batch, 0 if it has none.
 func (b *Batch) Last() format.Seq { return b.last }
 
-func (b *Batch) put(s []byte) span {
+func (b *Batch) put(s []byte) Span {
 	start := uint32(len(b.arena))
 	b.arena = append(b.arena, s...)
-	return span{start, uint32(len(b.arena))}
+	return Span{start, uint32(len(b.arena))}
 }
 
 // Seen notes that everything up to seq is in the batch. Every event of the
@@ -164,34 +164,34 @@ func (b *Batch) Time() (t time.Time) {
 	return t
 }
 
-func (b *Batch) add(seq format.Seq, kind eventType, c *Commit) *event {
-	b.events = append(b.events, event{seq: seq, kind: kind, did: b.put(c.DID)})
+func (b *Batch) add(seq format.Seq, kind eventType, c *Commit) *Event {
+	b.events = append(b.events, Event{Seq: seq, Kind: kind, Did: b.put(c.DID)})
 	e := &b.events[len(b.events)-1]
-	e.ops = span{uint32(len(b.ops)), uint32(len(b.ops))}
+	e.Ops = Span{uint32(len(b.ops)), uint32(len(b.ops))}
 	if tid, ok := syntax.ParseTID(c.Rev); ok {
-		e.rev = format.Rev(tid)
-		e.flags |= hasRev
+		e.Rev = format.Rev(tid)
+		e.Flags |= HasRev
 	}
 	if len(c.Since) > 0 {
-		e.since = format.NoRev
+		e.Since = format.NoRev
 		if tid, ok := syntax.ParseTID(c.Since); ok {
-			e.since = format.Rev(tid)
+			e.Since = format.Rev(tid)
 		}
-		e.flags |= hasSince
+		e.Flags |= HasSince
 	}
 	if len(c.Data) == digestLen {
-		e.data = format.Root(c.Data[:8])
-		e.flags |= hasData
+		e.Data = format.Root(c.Data[:8])
+		e.Flags |= HasData
 	}
 	if len(c.PrevData) == digestLen {
-		e.prevData = format.Root(c.PrevData[:8])
-		e.flags |= hasPrevData
+		e.PrevData = format.Root(c.PrevData[:8])
+		e.Flags |= HasPrevData
 	}
 	if c.OtherRev {
-		e.flags |= otherRev
+		e.Flags |= OtherRev
 	}
-	if c.TooBig || e.flags&hasRev == 0 || e.flags&hasData == 0 {
-		e.flags |= isDamaged
+	if c.TooBig || e.Flags&HasRev == 0 || e.Flags&HasData == 0 {
+		e.Flags |= IsDamaged
 	}
 	return e
 }
@@ -199,42 +199,42 @@ func (b *Batch) add(seq format.Seq, kind eventType, c *Commit) *event {
 // AddCommit adds a #commit; AddOp then adds its operations. A commit without
 // Rev or Data could not be read whole: it applies nothing and desynchronizes
 // its repo.
-func (b *Batch) AddCommit(seq format.Seq, c *Commit) { b.add(seq, eventCommit, c) }
+func (b *Batch) AddCommit(seq format.Seq, c *Commit) { b.add(seq, EventCommit, c) }
 
 // AddSync adds a #sync.
-func (b *Batch) AddSync(seq format.Seq, c *Commit) { b.add(seq, eventSync, c) }
+func (b *Batch) AddSync(seq format.Seq, c *Commit) { b.add(seq, EventSync, c) }
 
 // AddAccount adds an #account. erase says that its status is deleted.
 func (b *Batch) AddAccount(seq format.Seq, did []byte, isActive, erase bool) {
-	e := b.add(seq, eventAccount, &Commit{DID: did})
-	e.flags = 0
+	e := b.add(seq, EventAccount, &Commit{DID: did})
+	e.Flags = 0
 	if isActive {
-		e.flags = active
+		e.Flags = Active
 	} else if erase {
-		e.flags = isDeleted
+		e.Flags = IsDeleted
 	}
 }
 
 // A Ref is a string that is in the batch already.
-type Ref struct{ span }
+type Ref struct{ Span }
 
 // Keep puts a string into the batch, for AddPutRef. It is valid until Reset.
 func (b *Batch) Keep(s []byte) Ref { return Ref{b.put(s)} }
 
 // AddPutRef is AddPut with a subject that several records may share.
 func (b *Batch) AddPutRef(k kinds.Kind, rkey []byte, subject Ref) {
-	b.addOp(op{kind: k, rkey: b.put(rkey), subject: subject.span})
+	b.addOp(Op{Kind: k, Rkey: b.put(rkey), Subject: subject.Span})
 }
 
 // AddPut adds to the last commit the creation or update of a record of kind k.
 // subject is nil if the record is malformed: its path then names no subject.
 func (b *Batch) AddPut(k kinds.Kind, rkey, subject []byte) {
-	b.addOp(op{kind: k, rkey: b.put(rkey), subject: b.put(subject)})
+	b.addOp(Op{Kind: k, Rkey: b.put(rkey), Subject: b.put(subject)})
 }
 
 // AddDelete adds to the last commit the deletion of a record of kind k.
 func (b *Batch) AddDelete(k kinds.Kind, rkey []byte) {
-	b.addOp(op{kind: k, delete: true, rkey: b.put(rkey)})
+	b.addOp(Op{Kind: k, Delete: true, Rkey: b.put(rkey)})
 }
 
 // An Imported is what another store knew of an account.
@@ -249,22 +249,22 @@ type Imported struct {
 // AddImport adds what another store knew of an account, or if that is nil records, which
 // AddPut then adds.
 func (b *Batch) AddImport(did []byte, st *Imported, isFresh bool) {
-	e := b.add(format.Seq(len(b.states)), eventImport, &Commit{DID: did})
-	if e.flags = 0; isFresh {
-		e.flags = fresh
+	e := b.add(format.Seq(len(b.states)), EventImport, &Commit{DID: did})
+	if e.Flags = 0; isFresh {
+		e.Flags = Fresh
 	}
 	if st != nil {
-		e.flags |= hasState
+		e.Flags |= HasState
 		b.states = append(b.states, *st)
 	}
 }
 
-func (b *Batch) addOp(o op) {
-	if o.rkey.Start == o.rkey.End {
+func (b *Batch) addOp(o Op) {
+	if o.Rkey.Start == o.Rkey.End {
 		return // no record has an empty key
 	}
 	b.ops = append(b.ops, o)
-	b.events[len(b.events)-1].ops.End = uint32(len(b.ops))
+	b.events[len(b.events)-1].Ops.End = uint32(len(b.ops))
 }
 
 // MaxNotes bounds the dead letters, and the gaps, that one batch keeps: a flood
@@ -294,13 +294,13 @@ func addNote[T any](notes []T, n T) []T {
 func (b *Batch) Events() int { return len(b.events) }
 
 // Event returns the i-th event.
-func (b *Batch) Event(i int) *event { return &b.events[i] }
+func (b *Batch) Event(i int) *Event { return &b.events[i] }
 
 // Op returns an operation by its place, as in event.ops.
-func (b *Batch) Op(i uint32) *op { return &b.ops[i] }
+func (b *Batch) Op(i uint32) *Op { return &b.ops[i] }
 
 // Bytes returns a string of the batch, valid until Reset.
-func (b *Batch) Bytes(s span) []byte { return b.arena[s.Start:s.End] }
+func (b *Batch) Bytes(s Span) []byte { return b.arena[s.Start:s.End] }
 
 // First returns the first sequence number of the batch, 0 if it has none.
 func (b *Batch) First() format.Seq { return b.first }
@@ -324,7 +324,7 @@ func (b *Batch) Imported(n format.Seq) *Imported { return &b.states[n] }
 func (b *Batch) Cause(n format.Seq) *Cause { return &b.causes[n] }
 
 // Part returns what the n-th AddSnapshot says besides its event.
-func (b *Batch) Part(n format.Seq) *part { return &b.snapshots[n] }
+func (b *Batch) Part(n format.Seq) *Part { return &b.snapshots[n] }
 
 // SetOutcome notes what became of the n-th snapshot.
 func (b *Batch) SetOutcome(n format.Seq, o Outcome) { b.outcomes[n] = o }
@@ -334,37 +334,37 @@ func (b *Batch) SetOutcome(n format.Seq, o Outcome) { b.outcomes[n] = o }
 func (b *Batch) Describe() (lines []string) {
 	for i := range b.events {
 		e := &b.events[i]
-		switch e.kind {
-		case eventAccount:
-			lines = append(lines, fmt.Sprintf("%d account %s active=%t deleted=%t", e.seq, b.Bytes(e.did), e.flags&active != 0, e.flags&isDeleted != 0))
+		switch e.Kind {
+		case EventAccount:
+			lines = append(lines, fmt.Sprintf("%d account %s active=%t deleted=%t", e.Seq, b.Bytes(e.Did), e.Flags&Active != 0, e.Flags&IsDeleted != 0))
 			continue
-		case eventSync:
-			lines = append(lines, fmt.Sprintf("%d sync %s %s %x", e.seq, b.Bytes(e.did), e.rev, e.data))
+		case EventSync:
+			lines = append(lines, fmt.Sprintf("%d sync %s %s %x", e.Seq, b.Bytes(e.Did), e.Rev, e.Data))
 			continue
 		default:
 		}
-		line := fmt.Sprintf("%d commit %s", e.seq, b.Bytes(e.did))
-		if e.flags&hasRev != 0 {
-			line += fmt.Sprintf(" rev=%s", e.rev)
+		line := fmt.Sprintf("%d commit %s", e.Seq, b.Bytes(e.Did))
+		if e.Flags&HasRev != 0 {
+			line += fmt.Sprintf(" rev=%s", e.Rev)
 		}
-		if e.flags&hasSince != 0 {
-			line += fmt.Sprintf(" since=%s", e.since)
+		if e.Flags&HasSince != 0 {
+			line += fmt.Sprintf(" since=%s", e.Since)
 		}
-		if e.flags&hasData != 0 {
-			line += fmt.Sprintf(" data=%x", e.data)
+		if e.Flags&HasData != 0 {
+			line += fmt.Sprintf(" data=%x", e.Data)
 		}
-		if e.flags&hasPrevData != 0 {
-			line += fmt.Sprintf(" prevData=%x", e.prevData)
+		if e.Flags&HasPrevData != 0 {
+			line += fmt.Sprintf(" prevData=%x", e.PrevData)
 		}
-		if e.flags&isDamaged != 0 {
+		if e.Flags&IsDamaged != 0 {
 			line += " damaged"
 		}
 		lines = append(lines, line)
-		for _, o := range b.ops[e.ops.Start:e.ops.End] {
-			if o.delete {
-				lines = append(lines, fmt.Sprintf("  delete %s %s", o.kind, b.Bytes(o.rkey)))
+		for _, o := range b.ops[e.Ops.Start:e.Ops.End] {
+			if o.Delete {
+				lines = append(lines, fmt.Sprintf("  delete %s %s", o.Kind, b.Bytes(o.Rkey)))
 			} else {
-				lines = append(lines, fmt.Sprintf("  put %s %s %s", o.kind, b.Bytes(o.rkey), b.Bytes(o.subject)))
+				lines = append(lines, fmt.Sprintf("  put %s %s %s", o.Kind, b.Bytes(o.Rkey), b.Bytes(o.Subject)))
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package graph
+package ask
 
 import (
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
@@ -15,12 +15,12 @@ import (
 // A View is one state of the graph, for one goroutine and one question.
 type View struct {
 	r      kv.Reader
-	source *source
+	source *Source
 	hidden *roaring64.Bitmap
 }
 
 // A Source is what the snapshots of a store have in common.
-type source struct {
+type Source struct {
 	Layout format.Layout
 	// Kinds returns what is indexed.
 	Kinds func() *kinds.Table
@@ -38,7 +38,7 @@ type source struct {
 // newSource returns a Source whose snapshots keep up to setBytes of large sets decoded. 0
 // means 64 MiB. results, if it is not nil, is called for each large set that is asked for,
 // with what that took: cache (decoded already), load (read whole) or probe (read in part).
-func newSource(o source, setBytes int64, results func(result string)) *source {
+func NewSource(o Source, setBytes int64, results func(result string)) *Source {
 	o.sets = newSetCache(setBytes)
 	o.sets.results = results
 	return &o
@@ -47,7 +47,7 @@ func newSource(o source, setBytes int64, results func(result string)) *source {
 // Snapshot returns the state that r reads, in which the accounts of hidden are not active.
 // charge, if it is not nil, is called with the cost of what is read: bytes, and readCost for
 // each key. An error from charge ends the read that it was called in, and is returned by it.
-func (s *source) Snapshot(r kv.Reader, hidden *roaring64.Bitmap, charge func(cost int) error) *View {
+func (s *Source) Snapshot(r kv.Reader, hidden *roaring64.Bitmap, charge func(cost int) error) *View {
 	if charge != nil {
 		r = &charged{r, charge}
 	}

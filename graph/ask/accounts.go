@@ -1,4 +1,4 @@
-package graph
+package ask
 
 import (
 	"skein.blue/graph/format"
@@ -12,7 +12,7 @@ import (
 // Account returns the state of an account, and its row in the queue of resyncs if it has
 // one.
 func (s *View) Account(did string) (st format.RepoState, known bool, row *format.Resync, err error) {
-	id, err := accountID(s.r, did)
+	id, err := AccountID(s.r, did)
 	if err != nil || id == dict.None {
 		return st, false, nil, err
 	}
@@ -111,7 +111,7 @@ func (s *View) Missing(partial bool, each func(did string) error) error {
 }
 
 // accountID returns the id of an account, dict.None if it has none.
-func accountID(r kv.Reader, did string) (dict.ID, error) {
+func AccountID(r kv.Reader, did string) (dict.ID, error) {
 	var b intern.Batch
 	n := b.Add(dict.DID, []byte(did))
 	err := intern.Lookup(r, &b)

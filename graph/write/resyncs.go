@@ -1,4 +1,4 @@
-package graph
+package write
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
@@ -20,10 +21,10 @@ import (
 // where a snapshot is put in place. In the end it writes what has changed of that.
 //
 // How the past and the stream meet is said in docs/SEMANTICS.md.
-type resyncs struct {
-	modes
-	layout format.Layout
-	holes  *format.Holes // of the lane
+type Resyncs struct {
+	Modes
+	Layout format.Layout
+	Holes  *format.Holes // of the lane
 	now    time.Time
 
 	rows    map[dict.ID]*resyncRow
@@ -36,11 +37,11 @@ type resyncs struct {
 }
 
 // modes say what is done about what is missing.
-type modes struct {
-	queues    bool // what was missed is queued
-	partial   bool // and so are repos whose past was not seen: the past of all others was fetched
-	past      bool // the past of all is being fetched, or was
-	archiving bool // an archive is being read
+type Modes struct {
+	Queues    bool // what was missed is queued
+	Partial   bool // and so are repos whose past was not seen: the past of all others was fetched
+	Past      bool // the past of all is being fetched, or was
+	Archiving bool // an archive is being read
 }
 
 // resyncRow is a row of the queue of resyncs.
@@ -80,7 +81,7 @@ type touchedCommit struct {
 }
 
 // read reads what the events of the segment may ask for.
-func (q *resyncs) read(tx kv.Txn, seg *segment, of *accounts, t *kinds.Table) error {
+func (q *Resyncs) read(tx kv.Txn, seg *Segment, of *Accounts, t *kinds.Table) error {
 	q.now = time.Now().UTC().Truncate(time.Millisecond)
 	clear(q.rows)
 	clear(q.touched)
@@ -89,9 +90,9 @@ func (q *resyncs) read(tx kv.Txn, seg *segment, of *accounts, t *kinds.Table) er
 	if err := q.readRows(tx, of); err != nil {
 		return err
 	}
-	for i, p := range seg.events {
-		ev := seg.batch.Event(int(p.n))
-		if ev.kind != eventSnapshot && ev.kind != eventArchived {
+	for i, p := range seg.Events {
+		ev := seg.Batch.Event(int(p.N))
+		if ev.Kind != batch.EventSnapshot && ev.Kind != batch.EventArchived {
 			continue
 		}
 		as := of.ofEvent(i)
@@ -100,8 +101,8 @@ func (q *resyncs) read(tx kv.Txn, seg *segment, of *accounts, t *kinds.Table) er
 				return err
 			}
 		}
-		if ev.kind == eventSnapshot && as.known && as.was.LowBucket != format.LowNone {
-			if err := q.readStored(tx, as.id, seg.batch.Part(ev.seq), t); err != nil {
+		if ev.Kind == batch.EventSnapshot && as.known && as.was.LowBucket != format.LowNone {
+			if err := q.readStored(tx, as.id, seg.Batch.Part(ev.Seq), t); err != nil {
 				return err
 			}
 		}
@@ -110,7 +111,7 @@ func (q *resyncs) read(tx kv.Txn, seg *segment, of *accounts, t *kinds.Table) er
 }
 
 // readRows reads the rows of the accounts that are queued.
-func (q *resyncs) readRows(tx kv.Txn, of *accounts) error {
+func (q *Resyncs) readRows(tx kv.Txn, of *Accounts) error {
 	q.keys.Reset()
 	for i := range of.states {
 		if as := &of.states[i]; as.was.Has(format.FlagResync) {
@@ -138,7 +139,7 @@ func (q *resyncs) readRows(tx kv.Txn, of *accounts) error {
 }
 
 // readTouched reads what the stream has changed of a repo.
-func (q *resyncs) readTouched(tx kv.Txn, actor dict.ID) error {
+func (q *Resyncs) readTouched(tx kv.Txn, actor dict.ID) error {
 	if q.touched[actor] != nil {
 		return nil
 	}
@@ -153,7 +154,7 @@ func (q *resyncs) readTouched(tx kv.Txn, actor dict.ID) error {
 		if one.Kind == kinds.Hidden {
 			t.commits = append(t.commits, one)
 		} else {
-			t.paths[pathName(one.Kind, one.Rkey)] = one.Rev
+			t.paths[PathName(one.Kind, one.Rkey)] = one.Rev
 		}
 		return nil
 	})
@@ -164,19 +165,19 @@ func (q *resyncs) readTouched(tx kv.Txn, actor dict.ID) error {
 	return err
 }
 
-func pathName(k kinds.Kind, rkey []byte) string { return string(byte(k)) + string(rkey) }
+func PathName(k kinds.Kind, rkey []byte) string { return string(byte(k)) + string(rkey) }
 
 // readStored reads the records that lie where a snapshot is put in place.
-func (q *resyncs) readStored(tx kv.Txn, actor dict.ID, part *part, t *kinds.Table) error {
+func (q *Resyncs) readStored(tx kv.Txn, actor dict.ID, part *batch.Part, t *kinds.Table) error {
 	stored := map[string]storedRecord{}
 	for i := range t.All {
 		k := &t.All[i]
 		err := read.Records(tx, k.Kind, actor, func(r *format.Record) bool {
 			q.path = r.Path.AppendRkey(append(append(q.path[:0], k.Collection...), '/'))
-			if part.holds(q.path) {
+			if part.Holds(q.path) {
 				p := r.Path
 				p.Raw = bytes.Clone(p.Raw)
-				stored[pathName(k.Kind, q.path[len(k.Collection)+1:])] = storedRecord{kind: k.Kind, path: p, subject: r.Subject}
+				stored[PathName(k.Kind, q.path[len(k.Collection)+1:])] = storedRecord{kind: k.Kind, path: p, subject: r.Subject}
 			}
 			return true
 		})
@@ -193,7 +194,7 @@ func (q *resyncs) readStored(tx kv.Txn, actor dict.ID, part *part, t *kinds.Tabl
 
 // queue queues a repo to be fetched whole, for a reason. What the stream changes of it is
 // noted from now on.
-func (q *resyncs) queue(as *actorState, did []byte, reason string) {
+func (q *Resyncs) queue(as *actorState, did []byte, reason string) {
 	if q.rows == nil {
 		q.rows = map[dict.ID]*resyncRow{}
 	}
@@ -216,16 +217,16 @@ func (q *resyncs) queue(as *actorState, did []byte, reason string) {
 }
 
 // missed notes that something of a repo was missed.
-func (q *resyncs) missed(as *actorState, did []byte, reason string) {
+func (q *Resyncs) missed(as *actorState, did []byte, reason string) {
 	as.changed = true
 	as.now.Flags |= format.FlagDesync
-	if q.queues {
+	if q.Queues {
 		q.queue(as, did, reason)
 	}
 }
 
 // end takes a repo out of the queue, and forgets what the stream has changed of it.
-func (q *resyncs) end(as *actorState) {
+func (q *Resyncs) end(as *actorState) {
 	if row := q.rows[as.id]; row != nil {
 		row.gone, row.changed = true, true
 	}
@@ -233,7 +234,7 @@ func (q *resyncs) end(as *actorState) {
 }
 
 // ask queues a repo because somebody asks for it.
-func (q *resyncs) ask(as *actorState, did []byte, c *Cause) {
+func (q *Resyncs) ask(as *actorState, did []byte, c *batch.Cause) {
 	q.queue(as, did, c.Reason)
 	row := q.rows[as.id]
 	if c.Host != "" {
@@ -252,7 +253,7 @@ func (q *resyncs) ask(as *actorState, did []byte, c *Cause) {
 }
 
 // take takes over what another store had queued of an account, and noted of the stream.
-func (q *resyncs) take(as *actorState, im *Imported) {
+func (q *Resyncs) take(as *actorState, im *batch.Imported) {
 	for i := range im.Touched {
 		t := &im.Touched[i]
 		if t.Kind == kinds.Hidden {
@@ -273,7 +274,7 @@ func (q *resyncs) take(as *actorState, im *Imported) {
 
 // behind notes that the stream has announced a state of a repo that could not be applied: by
 // a #sync, or by a commit that could not be read whole. What is fetched must not be older.
-func (q *resyncs) behind(as *actorState, did []byte, reason string, ev *event) {
+func (q *Resyncs) behind(as *actorState, did []byte, reason string, ev *batch.Event) {
 	q.missed(as, did, reason)
 	st := &as.now
 	st.Flags |= format.FlagBehind
@@ -281,27 +282,27 @@ func (q *resyncs) behind(as *actorState, did []byte, reason string, ev *event) {
 	if row == nil || row.gone {
 		return
 	}
-	if st.Has(format.FlagHasRev) && (ev.flags&hasRev == 0 || ev.kind == eventCommit) {
+	if st.Has(format.FlagHasRev) && (ev.Flags&batch.HasRev == 0 || ev.Kind == batch.EventCommit) {
 		row.Told = max(row.Told, st.Rev+1)
 	}
-	if ev.flags&hasRev != 0 {
-		row.Told = max(row.Told, ev.rev)
+	if ev.Flags&batch.HasRev != 0 {
+		row.Told = max(row.Told, ev.Rev)
 	}
 }
 
 // putBack notes that the stream has announced that the repo was put back to an older state:
 // what it told before is void.
-func (q *resyncs) putBack(as *actorState, ev *event) {
+func (q *Resyncs) putBack(as *actorState, ev *batch.Event) {
 	as.now.Flags |= format.FlagBehind
 	row := q.rows[as.id]
 	if row == nil || row.gone {
 		return
 	}
-	q.setBack(as, row, format.PutBack{Rev: ev.rev, Root: bytes.Clone(ev.data[:])})
+	q.setBack(as, row, format.PutBack{Rev: ev.Rev, Root: bytes.Clone(ev.Data[:])})
 }
 
 // setBack notes which older state a repo was put back to.
-func (q *resyncs) setBack(as *actorState, row *resyncRow, to format.PutBack) {
+func (q *Resyncs) setBack(as *actorState, row *resyncRow, to format.PutBack) {
 	to.Above = max(as.now.Rev, row.Told, row.Back.Above)
 	row.Back, row.Told = to, 0
 	q.forget(as.id, row)
@@ -309,24 +310,24 @@ func (q *resyncs) setBack(as *actorState, row *resyncRow, to format.PutBack) {
 
 // toldNewer reports whether a state of a repo has been announced that was not applied. Should
 // the stream announce the one that the index has after that, the repo was put back to it.
-func (q *resyncs) toldNewer(as *actorState) bool {
+func (q *Resyncs) toldNewer(as *actorState) bool {
 	row := q.rows[as.id]
 	return row != nil && !row.gone && (row.Told > as.now.Rev || !row.Back.IsZero())
 }
 
 // leadsOn reports whether a commit of a rev that is not above the index's follows the state
 // that the repo was put back to: its host's clock may be behind.
-func (q *resyncs) leadsOn(as *actorState, ev *event) bool {
+func (q *Resyncs) leadsOn(as *actorState, ev *batch.Event) bool {
 	row := q.rows[as.id]
 	if row == nil || row.gone || row.Back.IsZero() {
 		return false
 	}
-	return ev.flags&hasSince != 0 && ev.since == row.Back.Rev && ev.rev > row.Back.Rev ||
-		ev.flags&hasPrevData != 0 && len(row.Back.Root) > 0 && bytes.Equal(ev.prevData[:], row.Back.Root)
+	return ev.Flags&batch.HasSince != 0 && ev.Since == row.Back.Rev && ev.Rev > row.Back.Rev ||
+		ev.Flags&batch.HasPrevData != 0 && len(row.Back.Root) > 0 && bytes.Equal(ev.PrevData[:], row.Back.Root)
 }
 
 // forget makes void what the stream has changed of a repo until now.
-func (q *resyncs) forget(actor dict.ID, row *resyncRow) {
+func (q *Resyncs) forget(actor dict.ID, row *resyncRow) {
 	row.forget, row.changed = true, true
 	if t := q.touched[actor]; t != nil {
 		clear(t.paths)
@@ -338,14 +339,14 @@ func (q *resyncs) forget(actor dict.ID, row *resyncRow) {
 
 // statusKnown reports whether the stream has said since its newest hole whether the account
 // is active.
-func (q *resyncs) statusKnown(as *actorState) bool {
-	return q.holes.Known(&as.now, q.layout.Settings.PartitionOfID(as.id))
+func (q *Resyncs) statusKnown(as *actorState) bool {
+	return q.Holes.Known(&as.now, q.Layout.Settings.PartitionOfID(as.id))
 }
 
 // back notes that an account is active again: a repo that waits for that is due, and one
 // that no host would send while the past was fetched is queued.
-func (q *resyncs) back(as *actorState, did []byte) {
-	if q.past && as.was.Has(format.FlagHidden) && !as.now.Has(format.FlagResync) && !as.now.Whole() {
+func (q *Resyncs) back(as *actorState, did []byte) {
+	if q.Past && as.was.Has(format.FlagHidden) && !as.now.Has(format.FlagResync) && !as.now.Whole() {
 		q.queue(as, did, "back")
 		return
 	}
@@ -356,20 +357,20 @@ func (q *resyncs) back(as *actorState, did []byte) {
 }
 
 // notes reports whether what the stream changes of an account is noted.
-func (q *resyncs) notes(as *actorState) bool {
-	return as.now.Has(format.FlagResync) || q.archiving && as.now.Has(format.FlagPartial)
+func (q *Resyncs) notes(as *actorState) bool {
+	return as.now.Has(format.FlagResync) || q.Archiving && as.now.Has(format.FlagPartial)
 }
 
 // noteCommit notes a commit that the stream brought of an account whose changes are noted.
-func (q *resyncs) noteCommit(as *actorState, ev *event, broken bool) {
-	c := touchedCommit{actor: as.id, rev: ev.rev}
-	c.Since, c.Data, c.Broken, c.HasPrev = ev.since, ev.data, broken, ev.flags&hasPrevData != 0
-	c.Prev = ev.prevData
+func (q *Resyncs) noteCommit(as *actorState, ev *batch.Event, broken bool) {
+	c := touchedCommit{actor: as.id, rev: ev.Rev}
+	c.Since, c.Data, c.Broken, c.HasPrev = ev.Since, ev.Data, broken, ev.Flags&batch.HasPrevData != 0
+	c.Prev = ev.PrevData
 	q.commits = append(q.commits, c)
 }
 
 // notePath notes a path that such a commit changed. rkey lies in the batch.
-func (q *resyncs) notePath(as *actorState, k kinds.Kind, rkey []byte, rev format.Rev) {
+func (q *Resyncs) notePath(as *actorState, k kinds.Kind, rkey []byte, rev format.Rev) {
 	q.paths = append(q.paths, touchedPath{as.id, k, rkey, rev})
 }
 
@@ -400,12 +401,12 @@ func (t *touched) protects(k kinds.Kind, rkey []byte, rev format.Rev) bool {
 	if t == nil || len(t.paths) == 0 {
 		return false
 	}
-	at, ok := t.paths[pathName(k, rkey)]
+	at, ok := t.paths[PathName(k, rkey)]
 	return ok && at > rev
 }
 
 // write writes what has changed of the queue, and what the stream has changed.
-func (q *resyncs) write(tx kv.Txn) error {
+func (q *Resyncs) write(tx kv.Txn) error {
 	for _, id := range sortedKeys(q.rows) {
 		row := q.rows[id]
 		switch {
@@ -460,10 +461,10 @@ func sortedKeys(m map[dict.ID]*resyncRow) []dict.ID {
 }
 
 // queued returns what the committed write has queued.
-func (q *resyncs) queued() (all []Queued) {
+func (q *Resyncs) queued() (all []batch.Queued) {
 	for _, row := range q.rows {
 		if row.changed && !row.gone && row.did != nil {
-			all = append(all, Queued{string(row.did), row.Resync})
+			all = append(all, batch.Queued{DID: string(row.did), Row: row.Resync})
 		}
 	}
 	return all

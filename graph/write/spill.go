@@ -1,4 +1,4 @@
-package graph
+package write
 
 import (
 	"bytes"
@@ -25,12 +25,12 @@ import (
 
 // apart puts back the keys that lie under another of keys: what is spilled into
 // a value must be there before that is spilled itself.
-func (m *Merger) apart(keys []string) []string {
+func (m *Merger) Apart(keys []string) []string {
 	slices.Sort(keys)
 	kept := keys[:0]
 	for _, key := range keys {
 		if len(kept) > 0 && strings.HasPrefix(key, kept[len(kept)-1]) {
-			m.note([]byte(key))
+			m.Note([]byte(key))
 			continue
 		}
 		kept = append(kept, key)
@@ -39,7 +39,7 @@ func (m *Merger) apart(keys []string) []string {
 }
 
 // spillOne spills one value, if it is too large still.
-func (m *Merger) spillOne(tx kv.Txn, key []byte) error {
+func (m *Merger) SpillOne(tx kv.Txn, key []byte) error {
 	v, ok, err := tx.Get(key)
 	if err != nil || !ok {
 		return err

@@ -1,4 +1,4 @@
-package graph
+package write
 
 import (
 	"fmt"
@@ -53,7 +53,7 @@ func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 		return nil, fmt.Errorf("folding %x: %w", key, err)
 	}
 	if m.tooLarge(key, size) {
-		m.note(key)
+		m.Note(key)
 	}
 	return out, nil
 }
@@ -74,7 +74,7 @@ func (m *Merger) tooLarge(key []byte, size format.Folded) bool {
 const maxNoted = 4096
 
 // note remembers a key whose value is too large.
-func (m *Merger) note(key []byte) {
+func (m *Merger) Note(key []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.big) < maxNoted {
@@ -83,7 +83,7 @@ func (m *Merger) note(key []byte) {
 }
 
 // noted takes up to n of the keys noted that mine says are the caller's.
-func (m *Merger) noted(n int, mine func(key string) bool) (keys []string) {
+func (m *Merger) Noted(n int, mine func(key string) bool) (keys []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key := range m.big {

@@ -1,4 +1,4 @@
-package graph
+package write
 
 import (
 	"math/rand/v2"
@@ -12,19 +12,19 @@ import (
 // last, the newest are there, and it does not grow over its limit.
 func TestStateCache(t *testing.T) {
 	const bytes = 100_000
-	c := newStateCache(bytes)
+	c := NewStateCache(bytes)
 	rng := rand.New(rand.NewPCG(1, 3))
 	truth := map[dict.ID]format.RepoState{}
 	var newest []dict.ID
 	for n := range 200_000 {
 		id := dict.ID(1 + rng.IntN(20_000))
 		st := format.RepoState{Seq: format.Seq(n), Rev: format.Rev(rng.Uint64())}
-		c.put(id, st)
+		c.Put(id, st)
 		truth[id] = st
 		newest = append(newest, id)
 		if n%7 == 0 {
 			for _, id := range newest[max(0, len(newest)-c.limit/2):] {
-				if got, ok := c.get(id); !ok || got != truth[id] {
+				if got, ok := c.Get(id); !ok || got != truth[id] {
 					t.Fatalf("after %d: %d is %v %t, want %v", n, id, got, ok, truth[id])
 				}
 				if n%70 != 0 {
@@ -32,7 +32,7 @@ func TestStateCache(t *testing.T) {
 				}
 			}
 			id := dict.ID(1 + rng.IntN(20_000))
-			if got, ok := c.get(id); ok && got != truth[id] {
+			if got, ok := c.Get(id); ok && got != truth[id] {
 				t.Fatalf("after %d: %d is %v, want %v", n, id, got, truth[id])
 			}
 		}

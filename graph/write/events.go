@@ -1,0 +1,269 @@
+package write
+
+import (
+	"cmp"
+	"fmt"
+
+	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/radix"
+)
+
+// events is the phase of a write that walks its events in the order of the stream:
+// replays drop out, the states of accounts change, and of the changes to each path
+// the last is kept.
+type events struct {
+	changes changes
+	spare   []change // scratch of lastWriteWins
+	sorter  radix.Sorter
+
+	replays int              // events that had been applied before
+	hidden  map[dict.ID]bool // changes of the hidden set
+	erasing []dict.ID        // accounts that were deleted
+
+	past *Resyncs
+	rkey []byte // scratch
+}
+
+// errErasing ends an attempt that met an account which is still being erased.
+type ErrErasing struct{ Actor dict.ID }
+
+// errEnds ends an attempt at a write of an archive's events that has to end before the
+// event with this number: what its account had is to be erased first.
+type ErrEnds struct{ Before int }
+
+func (e ErrEnds) Error() string {
+	return fmt.Sprintf("graph: the account of event %d of the write is to be erased before", e.Before)
+}
+
+func (e ErrErasing) Error() string { return fmt.Sprintf("graph: account %d is being erased", e.Actor) }
+
+// walk applies the segment's events to the states of their accounts, and leaves in
+// e.changes what they change, by path.
+func (e *events) walk(seg *Segment, of *Accounts, past *Resyncs) error {
+	e.past = past
+	e.changes, e.replays, e.hidden, e.erasing = e.changes[:0], 0, nil, e.erasing[:0]
+	for i, p := range seg.Events {
+		as := of.ofEvent(i)
+		if as.was.Has(format.FlagErasing) {
+			return ErrErasing{as.id}
+		}
+		if as.now.Has(format.FlagErasing) {
+			return ErrEnds{i}
+		}
+		e.event(seg.Batch, seg.Batch.Event(int(p.N)), as, seg.sourceOf(p))
+	}
+	e.lastWriteWins()
+	return nil
+}
+
+// event applies one event. source is the number of the source in the partition of its
+// account. The order of the questions asked here is that of docs/SEMANTICS.md, 6 to 14.
+func (e *events) event(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
+	switch ev.Kind {
+	case batch.EventImport:
+		e.importEvent(b, ev, as)
+	case batch.EventAccount:
+		e.account(b, ev, as, source)
+	case batch.EventSync:
+		e.sync(b, ev, as, source)
+	case batch.EventCommit:
+		e.commit(b, ev, as, source)
+	case batch.EventResync:
+		e.past.ask(as, b.Bytes(ev.Did), b.Cause(ev.Seq))
+	case batch.EventSnapshot:
+		e.snapshot(b, ev, as)
+	case batch.EventArchived:
+		e.archived(b, ev, as)
+	case batch.EventArchivedStatus:
+		e.archivedStatus(b, ev, as)
+	case batch.EventStatus:
+		if !e.past.statusKnown(as) {
+			e.setHidden(as, ev.Flags&batch.Active == 0)
+			if ev.Flags&batch.Active != 0 {
+				e.past.back(as, b.Bytes(ev.Did))
+			}
+		}
+	}
+}
+
+func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
+	st := &as.now
+	switch {
+	case st.DeletionSource == source && ev.Seq <= st.DeletionSeq, // from before the account's deletion
+		ev.Seq > 0 && st.Source == source && ev.Seq <= st.Seq: // applied, or from before what was
+		e.replays++
+		return
+	case st.Has(format.FlagHasRev) && ev.Flags&batch.HasRev != 0:
+		if ev.Rev <= st.Rev {
+			// A repo that was imported may be announced by a commit of the rev that it
+			// was signed under.
+			if ev.Flags&batch.HasData != 0 && st.Source == source &&
+				(ev.Flags&batch.OtherRev != 0 && ev.Data != st.Data || e.past.leadsOn(as, ev)) {
+				e.past.missed(as, b.Bytes(ev.Did), "rev_in_the_past")
+				e.past.putBack(as, ev)
+				st.Seq = ev.Seq
+				return
+			}
+			e.replays++
+			return
+		}
+	}
+	as.changed = true
+	broken := ev.Flags&batch.IsDamaged != 0
+	if broken {
+		e.past.behind(as, b.Bytes(ev.Did), "damaged", ev)
+	}
+	if ev.Flags&(batch.HasRev|batch.HasData) != batch.HasRev|batch.HasData {
+		if ev.Seq > 0 {
+			st.Source, st.Seq = source, ev.Seq // should it come again, it is the same one
+		}
+		return // could not be read whole: applies nothing, the rev stays
+	}
+	switch {
+	case !st.Has(format.FlagHasRev):
+		if ev.Flags&batch.HasSince != 0 {
+			st.Flags |= format.FlagPartial
+			if e.past.Partial {
+				e.past.queue(as, b.Bytes(ev.Did), "partial")
+			}
+		}
+	case ev.Flags&batch.HasSince == 0, ev.Since < st.Rev,
+		!st.Has(format.FlagNoRoot) && (ev.Since != st.Rev || ev.Flags&batch.HasPrevData != 0 && ev.PrevData != st.Data):
+		broken = true
+		e.past.missed(as, b.Bytes(ev.Did), "chain")
+	}
+	st.Flags = st.Flags&^(format.FlagNoRoot|format.FlagBehind) | format.FlagHasRev
+	noted := e.past.notes(as)
+	if noted {
+		e.past.noteCommit(as, ev, broken)
+	}
+	st.Rev, st.Data = ev.Rev, ev.Data
+	st.Source, st.Seq = source, ev.Seq
+	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
+		o := b.Op(uint32(i))
+		p := format.ParsePath(b.Bytes(o.Rkey))
+		c := change{kind: o.Kind, delete: o.Delete, fresh: as.made || !as.was.MayHold(p), actor: as.id, path: p, subject: -1, order: i}
+		if !o.Delete {
+			st.NoteLow(p)
+			if p.Raw == nil {
+				st.Top = max(st.Top, p.TID)
+			}
+		}
+		if o.Subject.End > o.Subject.Start {
+			c.subject = int32(i)
+		}
+		e.changes = append(e.changes, c)
+		if noted {
+			e.past.notePath(as, o.Kind, b.Bytes(o.Rkey), ev.Rev)
+		}
+	}
+}
+
+// sync: the same root as ours means that nothing was missed, and the chain goes on
+// from the higher rev. Another root under a rev that is not above ours is from before:
+// a relay that was killed sends the last ones again, under new numbers. But one whose
+// message names another rev announces an import, which may bring an older repo.
+func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
+	st := &as.now
+	known := st.Has(format.FlagHasRev) && ev.Flags&batch.HasRev != 0
+	switch {
+	case st.Source == source && ev.Seq <= st.Seq:
+		e.replays++
+		return
+	case st.Source != source && known && ev.Rev <= st.Rev: // of another source, or from before a sequence began anew
+		e.replays++
+		return
+	}
+	same := st.Has(format.FlagHasRev) && ev.Flags&batch.HasData != 0 && ev.Data == st.Data
+	if !same && known && ev.Rev <= st.Rev && ev.Flags&(batch.OtherRev|batch.HasData) == batch.HasData {
+		e.replays++
+		return
+	}
+	as.changed = true
+	st.Source, st.Seq = source, ev.Seq
+	switch {
+	case known && ev.Rev <= st.Rev && ev.Flags&batch.HasData != 0 && (!same || ev.Flags&batch.OtherRev != 0 && e.past.toldNewer(as)):
+		e.past.missed(as, b.Bytes(ev.Did), "sync")
+		e.past.putBack(as, ev)
+	case !same:
+		e.past.behind(as, b.Bytes(ev.Did), "sync", ev)
+	case known:
+		st.Rev = max(st.Rev, ev.Rev)
+	}
+}
+
+// hide notes that an account is to be hidden, or shown again.
+func (e *events) hide(id dict.ID, hide bool) {
+	if e.hidden == nil {
+		e.hidden = map[dict.ID]bool{}
+	}
+	e.hidden[id] = hide
+}
+
+// importEvent takes over what another store knew.
+func (e *events) importEvent(b *batch.Batch, ev *batch.Event, as *actorState) {
+	if ev.Flags&batch.HasState != 0 {
+		im := b.Imported(ev.Seq)
+		st := im.State
+		if as.now.Has(format.FlagHidden) != st.Has(format.FlagHidden) {
+			e.hide(as.id, st.Has(format.FlagHidden))
+		}
+		st.LowBucket = as.now.LowBucket
+		as.now, as.changed = st, true
+		e.past.take(as, im)
+	}
+	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
+		o := b.Op(uint32(i))
+		c := change{kind: o.Kind, fresh: ev.Flags&batch.Fresh != 0, actor: as.id, path: format.ParsePath(b.Bytes(o.Rkey)), subject: -1, order: i}
+		was := as.now.LowBucket
+		as.now.NoteLow(c.path)
+		as.changed = as.changed || as.now.LowBucket != was
+		if o.Subject.End > o.Subject.Start {
+			c.subject = int32(i)
+		}
+		e.changes = append(e.changes, c)
+	}
+}
+
+func (e *events) account(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
+	st := &as.now
+	if st.AccountSource == source && ev.Seq <= st.AccountSeq {
+		e.replays++
+		return
+	}
+	as.changed = true
+	st.AccountSource, st.AccountSeq = source, ev.Seq
+	if hide := ev.Flags&batch.Active == 0; hide != st.Has(format.FlagHidden) {
+		st.Flags ^= format.FlagHidden
+		e.hide(as.id, hide)
+	}
+	if ev.Flags&batch.Active != 0 {
+		e.past.back(as, b.Bytes(ev.Did))
+	}
+	if ev.Flags&batch.IsDeleted != 0 {
+		e.past.end(as)
+		*st = format.RepoState{
+			Flags: format.FlagHidden | format.FlagErasing, Source: source, Seq: ev.Seq,
+			AccountSource: source, AccountSeq: ev.Seq, DeletionSource: source, DeletionSeq: ev.Seq, LowBucket: st.LowBucket,
+		}
+		e.erasing = append(e.erasing, as.id)
+	}
+}
+
+// lastWriteWins sorts the changes by path and keeps the last on each.
+func (e *events) lastWriteWins() {
+	e.spare = sortByID(&e.sorter, e.changes, e.spare, func(c *change) (kinds.Kind, dict.ID) { return c.kind, c.actor },
+		func(x, y change) int { return cmp.Or(compareChanges(&x, &y), cmp.Compare(x.order, y.order)) })
+	e.changes, e.spare = e.spare, e.changes
+	kept := e.changes[:0]
+	for i := range e.changes {
+		if i+1 < len(e.changes) && compareChanges(&e.changes[i], &e.changes[i+1]) == 0 {
+			continue
+		}
+		kept = append(kept, e.changes[i])
+	}
+	e.changes = kept
+}
