@@ -68,12 +68,12 @@ func TestArchiveInAnyWrites(t *testing.T) {
 					rkey := string(syntax.AppendTID(nil, rng.Uint64N(400)<<44))
 					if rng.IntN(4) == 0 {
 						b.AddDelete(1, []byte(rkey))
-						delete(want[account], write.PathName(1, []byte(rkey)))
+						delete(want[account], pathName(1, []byte(rkey)))
 						continue
 					}
 					subject := did(rng.IntN(accounts))
 					b.AddPut(1, []byte(rkey), []byte(subject))
-					want[account][write.PathName(1, []byte(rkey))] = subject
+					want[account][pathName(1, []byte(rkey))] = subject
 				}
 			}
 			if events++; events > rng.IntN(2*most) {

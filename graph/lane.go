@@ -53,7 +53,7 @@ type lane struct {
 	sources    map[string][]format.CursorRow // as of the last commit, by partition
 	// The numbers of sources that have no cursor yet.
 	provisional map[string]uint32
-	states      write.StateCache
+	states      *write.StateCache
 	notes       write.Notes
 	applied     int64 // events committed since the store was opened
 	replays     int64 // of them, dropped
@@ -94,10 +94,10 @@ func (s *Store) makeLanes(first, end uint8) {
 
 func (l *lane) newWriter() *write.Writer {
 	s := l.store
-	return &write.Writer{
-		Layout: s.layout, Merger: s.merger, Ids: s.ids, Shared: s.shared(), Notes: &l.notes, Holes: l, Kinds: s.Kinds,
-		Accounts: write.Accounts{Layout: s.layout, Cache: &l.states}, Resyncs: write.Resyncs{Layout: s.layout, Holes: &l.holes},
-	}
+	return write.New(write.Options{
+		Layout: s.layout, Merger: s.merger, IDs: s.ids, Shared: s.shared(), Kinds: s.Kinds,
+		States: l.states, Notes: &l.notes, Holes: l, Known: &l.holes,
+	})
 }
 
 // writerOf returns what writes a batch. Those of an archive are thirty times as large as

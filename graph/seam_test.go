@@ -49,7 +49,7 @@ func seamTruth(n int) map[string]string {
 	have := map[string]string{}
 	for _, ops := range seamHistory[:n+1] {
 		for _, o := range ops {
-			if name := write.PathName(o.kind, []byte(o.rkey)); o.subject == "" {
+			if name := pathName(o.kind, []byte(o.rkey)); o.subject == "" {
 				delete(have, name)
 			} else {
 				have[name] = o.subject
@@ -185,7 +185,7 @@ func (m *seam) records() map[string]string {
 			var ids []dict.ID
 			var names []string
 			err := read.Records(r, k.Kind, id, func(rec *format.Record) bool {
-				ids, names = append(ids, rec.Subject), append(names, write.PathName(k.Kind, rec.Path.AppendRkey(nil)))
+				ids, names = append(ids, rec.Subject), append(names, pathName(k.Kind, rec.Path.AppendRkey(nil)))
 				return true
 			})
 			if err != nil {
@@ -566,7 +566,7 @@ func TestArchivedMarkers(t *testing.T) {
 		have := map[string]string{}
 		for _, o := range seamHistory[n] {
 			if o.subject != "" {
-				have[write.PathName(o.kind, []byte(o.rkey))] = o.subject
+				have[pathName(o.kind, []byte(o.rkey))] = o.subject
 			}
 		}
 		return have
@@ -635,3 +635,6 @@ func popcount(n int) (ones int) {
 	}
 	return ones
 }
+
+// pathName names a record of an account.
+func pathName(k kinds.Kind, rkey []byte) string { return string(byte(k)) + string(rkey) }

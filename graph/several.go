@@ -107,7 +107,7 @@ func (s *several) pick(to []write.Picked, l *lane, source string, b *batch.Batch
 	cursors, passed := l.sources[source], int64(0)
 	for i := range b.Events() {
 		e := b.Event(int(i))
-		part := s.store.layout.Settings.PartitionOf(b.Bytes(e.Did))
+		part := s.store.layout.Settings.PartitionOf(b.Bytes(e.DID))
 		if !l.has(part) {
 			continue
 		}

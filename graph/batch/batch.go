@@ -9,104 +9,29 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// A Batch is a range of the stream, decoded: what Store.Apply takes. It holds
-// all strings in one arena, and Reset keeps its memory, so that filling one
-// allocates nothing in the long run.
+// A Batch is a decoded range of the stream, or a piece of the past. The zero value is empty.
+// It holds all strings in one arena, and Reset keeps the memory, so that refilling a batch
+// allocates nothing. It is for one goroutine.
 type Batch struct {
 	arena  []byte
 	events []Event
 	ops    []Op
 	first  format.Seq
 	last   format.Seq
-	time   []byte // of last, as it stood in the event
-	exact  bool   // so it did
+	time   []byte // of the last event, as it is written there
+	exact  bool   // time is the event's own
 	dead   []format.DeadLetter
 	gaps   []format.Gap
-	states []Imported // of eventImport with hasState, in their order
+	states []Imported // by the seq of EventImport with HasState
 
-	snapshots []Part // of eventSnapshot, in their order
+	snapshots []Part // by the seq of EventSnapshot
 	outcomes  []Outcome
-	causes    []Cause // of eventResync, in their order
-	archived  bool    // it is of an archive
+	causes    []Cause // by the seq of EventResync
+	archived  bool    // read from an archive
 }
 
-// A span is the place of a string, or of operations, in a Batch.
-type Span struct{ Start, End uint32 }
-
-// IsEmpty reports whether nothing is there.
-func (s Span) IsEmpty() bool { return s.Start == s.End }
-
-type eventType uint8
-
-const (
-	EventCommit eventType = iota
-	EventSync
-	EventAccount
-	EventImport
-	EventResync         // the repo is to be fetched whole
-	EventSnapshot       // what a repo held at a rev, or a part of it
-	EventArchived       // what an archive has of a repo
-	EventArchivedStatus // and of an account: an #account, or a #sync
-	EventStatus         // what a host's list of repos says of an account
-)
-
-// isOfSource reports whether an event's seq is one of the source that the batch is of.
-func (e *Event) IsOfSource() bool {
-	return e.Kind <= EventAccount || e.Kind == EventArchived || e.Kind == EventArchivedStatus
-}
-
-type Event struct {
-	Seq      format.Seq
-	Did      Span
-	Ops      Span // of Batch.ops
-	Kind     eventType
-	Flags    eventFlags
-	Rev      format.Rev
-	Since    format.Rev
-	Data     format.Root
-	PrevData format.Root
-}
-
-type eventFlags uint16
-
-const (
-	HasRev eventFlags = 1 << iota
-	HasSince
-	HasData
-	HasPrevData
-	HasState  // of an import: it has the account's state
-	Fresh     // of an import: the store was empty
-	IsDamaged // could not be read whole, or tooBig: the repo is desynchronized
-	OtherRev  // the rev is the commit block's, the message said another
-	Active    // of an account
-	IsDeleted // of an account
-	IsSync    // of an archived status: it is a #sync
-)
-
-type Op struct {
-	Kind    kinds.Kind
-	Delete  bool
-	Rkey    Span
-	Subject Span // empty: no subject
-}
-
-// digestLen is the length of a SHA-256.
-const digestLen = 32
-
-// A Commit is the header of a #commit, or a #sync (which has no Since and
-// PrevData). The slices are copied.
-type Commit struct {
-	DID      []byte
-	Rev      []byte // a valid TID, or empty if it is not known
-	Since    []byte // a TID, or empty; anything else is the rev of no commit
-	Data     []byte // the SHA-256 of the commit block's data, or empty if the block cannot be read
-	PrevData []byte // likewise of prevData, or empty
-	TooBig   bool
-	OtherRev bool // Rev is that of the commit block, and the message said another
-}
-
-// maxKept bounds the arena that Reset keeps: a rare large batch does not take
-// its memory for ever.
+// maxKept bounds the arena that Reset keeps, so that one large batch does not hold its
+// memory for ever.
 const maxKept = 32 << 20
 
 // Reset empties the batch.
@@ -126,8 +51,8 @@ func (b *Batch) Empty() bool {
 	return b.last == 0 && len(b.events) == 0 && len(b.dead) == 0 && len(b.gaps) == 0
 }
 
-// Size returns how much the batch holds: events, operations, and the bytes of
-// their strings.
+// Size returns how many events and operations the batch holds, and the bytes of their
+// strings.
 func (b *Batch) Size() (events, ops, bytes int) { return len(b.events), len(b.ops), len(b.arena) }
 
 // Last returns the last sequence number of the batch, 0 if it has none.
@@ -139,9 +64,9 @@ func (b *Batch) put(s []byte) Span {
 	return Span{start, uint32(len(b.arena))}
 }
 
-// Seen notes that everything up to seq is in the batch. Every event of the
-// stream that has a seq ends in a call of it, whatever else it is. eventTime is
-// the event's own, in RFC 3339; anything else counts as unknown.
+// Seen notes that everything up to seq is in the batch. Call it after each event of the
+// stream that has a seq, including those that are dropped. eventTime is the event's time in
+// RFC 3339; anything else counts as unknown.
 func (b *Batch) Seen(seq format.Seq, eventTime []byte) {
 	b.last = seq
 	if b.first == 0 {
@@ -152,8 +77,8 @@ func (b *Batch) Seen(seq format.Seq, eventTime []byte) {
 	}
 }
 
-// Inexact notes that the time of the last event is not the one that stood there, which is not
-// believed.
+// Inexact notes that the time given for the last event is an estimate: its own time is not
+// credible.
 func (b *Batch) Inexact() { b.exact = false }
 
 // Time returns the time of the last event, zero if it is not known.
@@ -164,8 +89,8 @@ func (b *Batch) Time() (t time.Time) {
 	return t
 }
 
-func (b *Batch) add(seq format.Seq, kind eventType, c *Commit) *Event {
-	b.events = append(b.events, Event{Seq: seq, Kind: kind, Did: b.put(c.DID)})
+func (b *Batch) add(seq format.Seq, kind EventType, c *Commit) *Event {
+	b.events = append(b.events, Event{Seq: seq, Kind: kind, DID: b.put(c.DID)})
 	e := &b.events[len(b.events)-1]
 	e.Ops = Span{uint32(len(b.ops)), uint32(len(b.ops))}
 	if tid, ok := syntax.ParseTID(c.Rev); ok {
@@ -188,7 +113,7 @@ func (b *Batch) add(seq format.Seq, kind eventType, c *Commit) *Event {
 		e.Flags |= HasPrevData
 	}
 	if c.OtherRev {
-		e.Flags |= OtherRev
+		e.Flags |= HasOtherRev
 	}
 	if c.TooBig || e.Flags&HasRev == 0 || e.Flags&HasData == 0 {
 		e.Flags |= IsDamaged
@@ -196,62 +121,62 @@ func (b *Batch) add(seq format.Seq, kind eventType, c *Commit) *Event {
 	return e
 }
 
-// AddCommit adds a #commit; AddOp then adds its operations. A commit without
-// Rev or Data could not be read whole: it applies nothing and desynchronizes
-// its repo.
+// AddCommit adds a #commit; AddPut and AddDelete then add its operations. A commit without
+// Rev or Data is damaged: it applies nothing and desynchronizes its repo.
 func (b *Batch) AddCommit(seq format.Seq, c *Commit) { b.add(seq, EventCommit, c) }
 
 // AddSync adds a #sync.
 func (b *Batch) AddSync(seq format.Seq, c *Commit) { b.add(seq, EventSync, c) }
 
-// AddAccount adds an #account. erase says that its status is deleted.
+// AddAccount adds an #account. erase means that its status is "deleted".
 func (b *Batch) AddAccount(seq format.Seq, did []byte, isActive, erase bool) {
 	e := b.add(seq, EventAccount, &Commit{DID: did})
 	e.Flags = 0
 	if isActive {
-		e.Flags = Active
+		e.Flags = IsActive
 	} else if erase {
 		e.Flags = IsDeleted
 	}
 }
 
-// A Ref is a string that is in the batch already.
+// A Ref is a string in the batch.
 type Ref struct{ Span }
 
-// Keep puts a string into the batch, for AddPutRef. It is valid until Reset.
+// Keep copies a string into the batch, for AddPutRef. The Ref is valid until Reset.
 func (b *Batch) Keep(s []byte) Ref { return Ref{b.put(s)} }
 
-// AddPutRef is AddPut with a subject that several records may share.
+// AddPutRef is AddPut for a subject that several records share.
 func (b *Batch) AddPutRef(k kinds.Kind, rkey []byte, subject Ref) {
 	b.addOp(Op{Kind: k, Rkey: b.put(rkey), Subject: subject.Span})
 }
 
-// AddPut adds to the last commit the creation or update of a record of kind k.
-// subject is nil if the record is malformed: its path then names no subject.
+// AddPut adds to the last event the creation or update of a record of kind k. A malformed
+// record has a nil subject.
 func (b *Batch) AddPut(k kinds.Kind, rkey, subject []byte) {
 	b.addOp(Op{Kind: k, Rkey: b.put(rkey), Subject: b.put(subject)})
 }
 
-// AddDelete adds to the last commit the deletion of a record of kind k.
+// AddDelete adds to the last event the deletion of a record of kind k.
 func (b *Batch) AddDelete(k kinds.Kind, rkey []byte) {
 	b.addOp(Op{Kind: k, Delete: true, Rkey: b.put(rkey)})
 }
 
-// An Imported is what another store knew of an account.
+// Imported is what an exported store knew about an account.
 type Imported struct {
+	// State is the account's state.
 	State format.RepoState
-	// Queued is its row in the queue of repos to fetch, nil if there was none.
+	// Queued is its row in the queue of resyncs, nil if it was not queued.
 	Queued *format.Resync
-	// Touched is what the stream has changed of it since it was queued; their Actor is not set.
+	// Touched is what the stream changed since it was queued, with Actor unset.
 	Touched []format.Touched
 }
 
-// AddImport adds what another store knew of an account, or if that is nil records, which
-// AddPut then adds.
+// AddImport adds what an exported store knew about an account. If st is nil it adds records
+// of the account, by the calls of AddPut that follow. isFresh says that the store was empty.
 func (b *Batch) AddImport(did []byte, st *Imported, isFresh bool) {
 	e := b.add(format.Seq(len(b.states)), EventImport, &Commit{DID: did})
 	if e.Flags = 0; isFresh {
-		e.Flags = Fresh
+		e.Flags = IsFresh
 	}
 	if st != nil {
 		e.Flags |= HasState
@@ -267,12 +192,11 @@ func (b *Batch) addOp(o Op) {
 	b.events[len(b.events)-1].Ops.End = uint32(len(b.ops))
 }
 
-// MaxNotes bounds the dead letters, and the gaps, that one batch keeps: a flood
-// of garbage must not take the memory. Apply a batch that has so many.
+// MaxNotes bounds the dead letters and the gaps in a batch, so that a flood of garbage does
+// not fill the memory. Apply a batch that has reached it.
 const MaxNotes = 1000
 
-// Notes returns how many dead letters or gaps the batch holds, the more of the
-// two.
+// Notes returns the number of dead letters or of gaps, whichever is larger.
 func (b *Batch) Notes() int { return max(len(b.dead), len(b.gaps)) }
 
 // AddDeadLetter adds a dead letter. Its Source is set by Apply.
@@ -282,68 +206,27 @@ func (b *Batch) AddDeadLetter(d format.DeadLetter) { b.dead = addNote(b.dead, d)
 func (b *Batch) AddGap(g format.Gap) { b.gaps = addNote(b.gaps, g) }
 
 func addNote[T any](notes []T, n T) []T {
-	if len(notes) == 8*MaxNotes { // one message made so many
+	if len(notes) == 8*MaxNotes { // from one message
 		notes = notes[:copy(notes, notes[MaxNotes:])]
 	}
 	return append(notes, n)
 }
 
-// What follows is for the package that applies a batch.
-
-// Events returns how many events the batch holds, and Event one of them.
-func (b *Batch) Events() int { return len(b.events) }
-
-// Event returns the i-th event.
-func (b *Batch) Event(i int) *Event { return &b.events[i] }
-
-// Op returns an operation by its place, as in event.ops.
-func (b *Batch) Op(i uint32) *Op { return &b.ops[i] }
-
-// Bytes returns a string of the batch, valid until Reset.
-func (b *Batch) Bytes(s Span) []byte { return b.arena[s.Start:s.End] }
-
-// First returns the first sequence number of the batch, 0 if it has none.
-func (b *Batch) First() format.Seq { return b.first }
-
-// Exact reports whether Time is the time that stood in the last event.
-func (b *Batch) Exact() bool { return b.exact }
-
-// DeadLetters returns the dead letters.
-func (b *Batch) DeadLetters() []format.DeadLetter { return b.dead }
-
-// Gaps returns the gaps.
-func (b *Batch) Gaps() []format.Gap { return b.gaps }
-
-// Archived reports whether the batch came from an archive.
-func (b *Batch) Archived() bool { return b.archived }
-
-// Imported returns the n-th state of an account that AddImport added.
-func (b *Batch) Imported(n format.Seq) *Imported { return &b.states[n] }
-
-// Cause returns the cause of the n-th AddResync.
-func (b *Batch) Cause(n format.Seq) *Cause { return &b.causes[n] }
-
-// Part returns what the n-th AddSnapshot says besides its event.
-func (b *Batch) Part(n format.Seq) *Part { return &b.snapshots[n] }
-
-// SetOutcome notes what became of the n-th snapshot.
-func (b *Batch) SetOutcome(n format.Seq, o Outcome) { b.outcomes[n] = o }
-
-// Describe lists the events of the batch in words, one a line, operations
-// after their commit. It is for tests and debugging.
+// Describe lists the events in words, one per line, each commit before its operations. It is
+// for tests and debugging.
 func (b *Batch) Describe() (lines []string) {
 	for i := range b.events {
 		e := &b.events[i]
 		switch e.Kind {
 		case EventAccount:
-			lines = append(lines, fmt.Sprintf("%d account %s active=%t deleted=%t", e.Seq, b.Bytes(e.Did), e.Flags&Active != 0, e.Flags&IsDeleted != 0))
+			lines = append(lines, fmt.Sprintf("%d account %s active=%t deleted=%t", e.Seq, b.Bytes(e.DID), e.Flags&IsActive != 0, e.Flags&IsDeleted != 0))
 			continue
 		case EventSync:
-			lines = append(lines, fmt.Sprintf("%d sync %s %s %x", e.Seq, b.Bytes(e.Did), e.Rev, e.Data))
+			lines = append(lines, fmt.Sprintf("%d sync %s %s %x", e.Seq, b.Bytes(e.DID), e.Rev, e.Data))
 			continue
 		default:
 		}
-		line := fmt.Sprintf("%d commit %s", e.Seq, b.Bytes(e.Did))
+		line := fmt.Sprintf("%d commit %s", e.Seq, b.Bytes(e.DID))
 		if e.Flags&HasRev != 0 {
 			line += fmt.Sprintf(" rev=%s", e.Rev)
 		}

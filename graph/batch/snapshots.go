@@ -6,64 +6,64 @@ import (
 	"skein.blue/graph/format"
 )
 
-// A Snapshot is what a repo held at a rev, or a part of it: the records whose paths
-// (collection and key, as in the repo) lie in [From, To). AddPut adds them, as they lie
-// in the repo. Empty bounds are open.
+// A Snapshot is the content of a repo at a rev, or a part of it: the records whose paths
+// (collection/key) lie in [From, To). An empty bound is open. AddPut adds the records, in the
+// order of the repo.
 //
-// It takes the place of what the index has there of an account that is queued
-// (Batch.AddResync): records that it does not have go, but what the stream has changed
-// after Rev stays. A large one comes in parts, in their order, each in a batch of its
-// own; the part that is Last ends the resync.
+// The account must be queued (Batch.AddResync). The snapshot replaces what the index has in
+// that range: records that the snapshot lacks are deleted, but what the stream changed after
+// Rev stays. A large snapshot comes in parts, in order, each in a batch of its own; the Last
+// part ends the resync.
 type Snapshot struct {
-	DID  []byte
+	DID  []byte // the account
 	Rev  []byte // a TID
-	Data []byte // the SHA-256 of the root, of the commit
-	// Generation is that of the queue's row when the fetch began (format.Resync).
+	Data []byte // the SHA-256 of the root, from the commit
+	// Generation is the generation of the queue's row when the fetch began (format.Resync).
 	Generation  uint64
-	From, To    string
-	First, Last bool
+	From, To    string // paths; To is exclusive
+	First, Last bool   // whether it is the first part, and the last one
 }
 
-// A part is what a RepoSnapshot says besides its event.
+// A Part is a Snapshot without its records and what its Event has.
 type Part struct {
-	Generation  uint64
+	Generation  uint64 // see Snapshot
 	from, to    string
-	First, Last bool
+	First, Last bool // see Snapshot
 }
 
-// holds reports whether a path lies in the part.
+// Holds reports whether a path lies in the part.
 func (n *Part) Holds(path []byte) bool {
 	return string(path) >= n.from && (n.to == "" || string(path) < n.to)
 }
 
-// An Outcome is what became of a RepoSnapshot.
+// An Outcome says what became of a Snapshot.
 type Outcome uint8
 
 // The outcomes.
 const (
-	// Placed: it is in place, and the resync has ended if it was the last part.
+	// Placed: the index has it. If it was the last part, the resync has ended.
 	Placed Outcome = iota
-	// Superseded: something has been missed since the fetch began, or another snapshot
-	// has begun to be put in place. The repo stays queued.
+	// Superseded: events were missed since the fetch began, or parts of another snapshot have
+	// been placed. The repo stays queued.
 	Superseded
-	// Older: the stream, or a list, has told of a state that this one does not lead to: it
-	// is a copy from before. The repo stays queued, however often its host says the same:
-	// a cache repeats itself, too.
+	// Older: the stream or a list announced a newer state, and the stream's changes do not
+	// lead from this snapshot to that state. The repo stays queued, however often its host
+	// sends the same: a cache repeats itself, too.
 	Older
-	// Deleted: the account has been deleted meanwhile.
+	// Deleted: the account was deleted meanwhile.
 	Deleted
-	// NotQueued: the repo is not queued; another snapshot was in place before.
+	// NotQueued: the repo is not queued any more; another snapshot was placed before.
 	NotQueued
 )
 
-// String returns the outcome in a word, as in metrics.
+// String returns the outcome as metrics label it.
 func (o Outcome) String() string {
 	return [...]string{"placed", "superseded", "older", "deleted", "not_queued"}[o]
 }
 
-// AddSnapshot adds a RepoSnapshot, or a part of one; AddPut then adds its records. The
-// batch has no cursor, no event of the stream, and no other of the same account. It
-// returns the number of its outcome.
+// AddSnapshot adds a Snapshot; AddPut then adds its records. The batch may hold no cursor, no
+// event of the stream, and no other snapshot of the account. AddSnapshot returns the number
+// to ask Outcome with.
 func (b *Batch) AddSnapshot(s *Snapshot) int {
 	n := len(b.snapshots)
 	b.add(format.Seq(n), EventSnapshot, &Commit{DID: s.DID, Rev: s.Rev, Data: s.Data})
@@ -72,34 +72,34 @@ func (b *Batch) AddSnapshot(s *Snapshot) int {
 	return n
 }
 
-// Outcome returns what became of a snapshot, once the batch is applied.
+// Outcome returns what became of a snapshot, after the batch is applied.
 func (b *Batch) Outcome(n int) Outcome { return b.outcomes[n] }
 
-// A Cause is why a repo is queued to be fetched whole.
+// A Cause says why a repo is queued for a refetch.
 type Cause struct {
 	// Reason is a word, for the operator.
 	Reason string
-	// Host is the address of where the repo was listed, "" if it was not.
+	// Host is the address of the host that listed the repo, "" if none did.
 	Host string
-	// Told is the rev that it was listed with, 0 if it is not known, or if who listed it is
-	// not to be believed: a snapshot of a lower rev is not put in place.
+	// Told is the rev that the repo was listed with: a snapshot of a lower rev is rejected. It is
+	// 0 if the rev is unknown or the list is not trusted.
 	Told format.Rev
-	// Back is the rev that it was listed with, if that is lower than what the index has and
-	// the stream may have had a hole: the repo was put back to it. 0 is none.
+	// Back is the listed rev if it is lower than the index's and the stream may have had a hole:
+	// the repo was then restored to that older state. 0 means that it was not.
 	Back format.Rev
-	// Trust has what the host sends put in place also where the stream has told of a newer
-	// state: an operator knows that the repo was put back.
+	// Trust accepts what the host sends even if the stream announced a newer state: an operator
+	// knows that the host was restored from a backup.
 	Trust bool
 }
 
-// AddResync queues a repo to be fetched whole.
+// AddResync queues a repo for a refetch.
 func (b *Batch) AddResync(did []byte, c Cause) {
 	b.add(format.Seq(len(b.causes)), EventResync, &Commit{DID: did}).Flags = 0
 	b.causes = append(b.causes, c)
 }
 
-// AddStatus adds what a list of repos, or an account's host, says of it: whether it is active.
-// Where the stream has said it since its newest hole, that stands.
+// AddStatus adds whether an account is active, according to a list of repos or to its host.
+// If the stream announced a status after its newest hole, the stream's status stays.
 func (b *Batch) AddStatus(did []byte, isActive bool) {
 	e := b.add(0, EventStatus, &Commit{DID: did})
 	if e.Flags = 0; isActive {
@@ -107,26 +107,25 @@ func (b *Batch) AddStatus(did []byte, isActive bool) {
 	}
 }
 
-// AddArchived adds what an archive has of a repo, at a place in the archive: rows of one
-// rev. AddPut and AddDelete add them. It changes what is not known better: nothing of
-// repos that are complete, nor what the stream has changed after the rev.
+// AddArchived adds rows of an archive, all of one rev of a repo; AddPut and AddDelete then add
+// the rows. They change neither complete repos nor what the stream changed after the rev.
 func (b *Batch) AddArchived(seq format.Seq, did, rev []byte) {
 	b.archived = true
 	c := Commit{DID: did, Rev: rev}
 	n := len(b.events) - 1
-	shared := n >= 0 && bytes.Equal(b.Bytes(b.events[n].Did), did) // rows of an account come one after another
+	shared := n >= 0 && bytes.Equal(b.Bytes(b.events[n].DID), did) // the rows of an account are neighbours
 	if shared {
 		c.DID = nil
 	}
 	e := b.add(seq, EventArchived, &c)
 	if shared {
-		e.Did = b.events[n].Did
+		e.DID = b.events[n].DID
 	}
 	e.Flags &= HasRev
 }
 
-// AddArchivedAccount adds an #account that an archive has. A deletion takes away what came
-// before it in the archive.
+// AddArchivedAccount adds an #account of an archive. A deletion voids the archive's earlier rows
+// of the account.
 func (b *Batch) AddArchivedAccount(seq format.Seq, did []byte, isActive, erase bool) {
 	b.archived = true
 	e := b.add(seq, EventArchivedStatus, &Commit{DID: did})
@@ -138,19 +137,19 @@ func (b *Batch) AddArchivedAccount(seq format.Seq, did []byte, isActive, erase b
 	}
 }
 
-// AddArchivedSync adds a #sync that an archive has: what came before it is void, and what
-// the repo held comes after it.
+// AddArchivedSync adds a #sync of an archive. It voids the archive's earlier rows of the repo;
+// the repo's content follows it.
 func (b *Batch) AddArchivedSync(seq format.Seq, did, rev []byte) {
 	b.archived = true
 	e := b.add(seq, EventArchivedStatus, &Commit{DID: did, Rev: rev})
 	e.Flags = e.Flags&HasRev | IsSync
 }
 
-// ReachArchived says that the rows last added by AddArchived go on to seq.
+// ReachArchived notes that the rows of the last AddArchived reach up to seq.
 func (b *Batch) ReachArchived(seq format.Seq) { b.events[len(b.events)-1].Seq = seq }
 
-// A Queued is a repo that was queued, or is due earlier than it was.
+// Queued is a repo that was queued for a refetch, or is due earlier than before.
 type Queued struct {
-	DID string
-	Row format.Resync
+	DID string        // the account
+	Row format.Resync // its row in the queue
 }

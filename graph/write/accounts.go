@@ -15,9 +15,9 @@ import (
 
 // accounts is the phase of a write that reads the states of its accounts, each once,
 // and in the end writes those that changed.
-type Accounts struct {
-	Layout  format.Layout
-	Cache   *StateCache
+type accounts struct {
+	layout  format.Layout
+	cache   *StateCache
 	actors  []int32           // per event, the index of its DID among the write's strings
 	at      []int32           // per event, the index of its account among states
 	index   map[dict.ID]int32 // of states
@@ -39,11 +39,11 @@ type actorState struct {
 }
 
 // gather adds the DIDs of the segment's events to strings.
-func (a *Accounts) gather(seg *Segment, strings *intern.Batch) {
+func (a *accounts) gather(seg *Segment, strings *intern.Batch) {
 	a.actors = a.actors[:0]
 	last := batch.Span{}
 	for i, p := range seg.Events {
-		did := seg.Batch.Event(int(p.N)).Did
+		did := seg.Batch.Event(int(p.N)).DID
 		if i > 0 && did == last { // rows of one account, one after another
 			a.actors = append(a.actors, a.actors[i-1])
 			continue
@@ -54,7 +54,7 @@ func (a *Accounts) gather(seg *Segment, strings *intern.Batch) {
 }
 
 // read reads the states of the accounts, which have their ids.
-func (a *Accounts) read(tx kv.Txn, strings *intern.Batch) error {
+func (a *accounts) read(tx kv.Txn, strings *intern.Batch) error {
 	if a.index == nil {
 		a.index = map[dict.ID]int32{}
 	}
@@ -72,7 +72,7 @@ func (a *Accounts) read(tx kv.Txn, strings *intern.Batch) error {
 		}
 		a.index[id] = int32(len(a.states))
 		a.at = append(a.at, int32(len(a.states)))
-		st, ok := a.Cache.Get(id)
+		st, ok := a.cache.Get(id)
 		made := strings.Made(int(n))
 		if !ok && !made {
 			a.missing = append(a.missing, int32(len(a.states)))
@@ -87,18 +87,18 @@ func (a *Accounts) read(tx kv.Txn, strings *intern.Batch) error {
 }
 
 // readMissing reads the groups of the states that are missing, each once.
-func (a *Accounts) readMissing(tx kv.Txn) error {
-	mask := a.Layout.AccountMask()
+func (a *accounts) readMissing(tx kv.Txn) error {
+	mask := a.layout.AccountMask()
 	group := func(i int32) dict.ID { return a.states[i].id &^ mask }
 	slices.SortFunc(a.missing, func(x, y int32) int { return cmp.Compare(a.states[x].id, a.states[y].id) })
 	a.keys.Reset()
 	for n, i := range a.missing {
 		if n == 0 || group(i) != group(a.missing[n-1]) {
-			a.kbuf = a.Layout.AccountKey(a.kbuf[:0], group(i))
+			a.kbuf = a.layout.AccountKey(a.kbuf[:0], group(i))
 			a.keys.Add(a.kbuf)
 		}
 	}
-	rest, filling := a.missing, a.Cache.filling()
+	rest, filling := a.missing, a.cache.filling()
 	return tx.MultiGet(a.keys.List(), func(_ int, v []byte, _ bool) error { // no group: an empty one
 		of := rest
 		for n := range rest {
@@ -114,8 +114,8 @@ func (a *Accounts) readMissing(tx kv.Txn) error {
 
 // takeGroup takes the states that are missing, all of one group and ascending, out of
 // its value. While the cache is being filled, it takes the others' too.
-func (a *Accounts) takeGroup(v []byte, missing []int32, filling bool) error {
-	mask := a.Layout.AccountMask()
+func (a *accounts) takeGroup(v []byte, missing []int32, filling bool) error {
+	mask := a.layout.AccountMask()
 	first := a.states[missing[0]].id &^ mask
 	var failed error
 	err := format.EachAccount(v, func(low byte, row []byte) bool { // both ascend
@@ -131,7 +131,7 @@ func (a *Accounts) takeGroup(v []byte, missing []int32, filling bool) error {
 			as := &a.states[missing[0]]
 			as.known, as.was, as.now = true, st, st
 		} else if failed == nil {
-			a.Cache.offer(first|dict.ID(low), st)
+			a.cache.offer(first|dict.ID(low), st)
 		}
 		return failed == nil
 	})
@@ -139,15 +139,15 @@ func (a *Accounts) takeGroup(v []byte, missing []int32, filling bool) error {
 }
 
 // of returns the state of an account of the write.
-func (a *Accounts) of(id dict.ID) *actorState { return &a.states[a.index[id]] }
+func (a *accounts) of(id dict.ID) *actorState { return &a.states[a.index[id]] }
 
 // ofEvent returns the state of the account of the segment's i-th event.
-func (a *Accounts) ofEvent(i int) *actorState { return &a.states[a.at[i]] }
+func (a *accounts) ofEvent(i int) *actorState { return &a.states[a.at[i]] }
 
 // write writes the accounts that changed, by groups, and adds up their share of the
 // totals.
-func (a *Accounts) write(tx kv.Txn, totals *format.Counts) {
-	mask := a.Layout.AccountMask()
+func (a *accounts) write(tx kv.Txn, totals *format.Counts) {
+	mask := a.layout.AccountMask()
 	a.sorter.Reset()
 	for i := range a.states {
 		if as := &a.states[i]; as.changed {
@@ -162,8 +162,8 @@ func (a *Accounts) write(tx kv.Txn, totals *format.Counts) {
 	a.group = a.group[:0]
 	flush := func() {
 		if len(a.group) > 0 {
-			a.kbuf = a.Layout.AccountKey(a.kbuf[:0], group)
-			WriteGroup(tx, a.Layout, a.kbuf, a.group)
+			a.kbuf = a.layout.AccountKey(a.kbuf[:0], group)
+			WriteGroup(tx, a.layout, a.kbuf, a.group)
 		}
 		a.group = a.group[:0]
 	}
@@ -173,7 +173,7 @@ func (a *Accounts) write(tx kv.Txn, totals *format.Counts) {
 			flush()
 			group = as.id &^ mask
 		}
-		a.group = a.Layout.AppendAccount(a.group, as.id, &as.now)
+		a.group = a.layout.AppendAccount(a.group, as.id, &as.now)
 	}
 	flush()
 }
@@ -188,10 +188,10 @@ func WriteGroup(tx kv.Txn, l format.Layout, key, group []byte) {
 }
 
 // committed keeps the states in the cache.
-func (a *Accounts) committed() {
+func (a *accounts) committed() {
 	for i := range a.states {
 		if as := &a.states[i]; as.changed || as.known {
-			a.Cache.Put(as.id, as.now)
+			a.cache.Put(as.id, as.now)
 		}
 	}
 }

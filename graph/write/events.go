@@ -23,7 +23,7 @@ type events struct {
 	hidden  map[dict.ID]bool // changes of the hidden set
 	erasing []dict.ID        // accounts that were deleted
 
-	past *Resyncs
+	past *resyncs
 	rkey []byte // scratch
 }
 
@@ -42,7 +42,7 @@ func (e ErrErasing) Error() string { return fmt.Sprintf("graph: account %d is be
 
 // walk applies the segment's events to the states of their accounts, and leaves in
 // e.changes what they change, by path.
-func (e *events) walk(seg *Segment, of *Accounts, past *Resyncs) error {
+func (e *events) walk(seg *Segment, of *accounts, past *resyncs) error {
 	e.past = past
 	e.changes, e.replays, e.hidden, e.erasing = e.changes[:0], 0, nil, e.erasing[:0]
 	for i, p := range seg.Events {
@@ -72,7 +72,7 @@ func (e *events) event(b *batch.Batch, ev *batch.Event, as *actorState, source u
 	case batch.EventCommit:
 		e.commit(b, ev, as, source)
 	case batch.EventResync:
-		e.past.ask(as, b.Bytes(ev.Did), b.Cause(ev.Seq))
+		e.past.ask(as, b.Bytes(ev.DID), b.Cause(ev.Seq))
 	case batch.EventSnapshot:
 		e.snapshot(b, ev, as)
 	case batch.EventArchived:
@@ -81,9 +81,9 @@ func (e *events) event(b *batch.Batch, ev *batch.Event, as *actorState, source u
 		e.archivedStatus(b, ev, as)
 	case batch.EventStatus:
 		if !e.past.statusKnown(as) {
-			e.setHidden(as, ev.Flags&batch.Active == 0)
-			if ev.Flags&batch.Active != 0 {
-				e.past.back(as, b.Bytes(ev.Did))
+			e.setHidden(as, ev.Flags&batch.IsActive == 0)
+			if ev.Flags&batch.IsActive != 0 {
+				e.past.back(as, b.Bytes(ev.DID))
 			}
 		}
 	}
@@ -101,8 +101,8 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 			// A repo that was imported may be announced by a commit of the rev that it
 			// was signed under.
 			if ev.Flags&batch.HasData != 0 && st.Source == source &&
-				(ev.Flags&batch.OtherRev != 0 && ev.Data != st.Data || e.past.leadsOn(as, ev)) {
-				e.past.missed(as, b.Bytes(ev.Did), "rev_in_the_past")
+				(ev.Flags&batch.HasOtherRev != 0 && ev.Data != st.Data || e.past.leadsOn(as, ev)) {
+				e.past.missed(as, b.Bytes(ev.DID), "rev_in_the_past")
 				e.past.putBack(as, ev)
 				st.Seq = ev.Seq
 				return
@@ -114,7 +114,7 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 	as.changed = true
 	broken := ev.Flags&batch.IsDamaged != 0
 	if broken {
-		e.past.behind(as, b.Bytes(ev.Did), "damaged", ev)
+		e.past.behind(as, b.Bytes(ev.DID), "damaged", ev)
 	}
 	if ev.Flags&(batch.HasRev|batch.HasData) != batch.HasRev|batch.HasData {
 		if ev.Seq > 0 {
@@ -127,13 +127,13 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 		if ev.Flags&batch.HasSince != 0 {
 			st.Flags |= format.FlagPartial
 			if e.past.Partial {
-				e.past.queue(as, b.Bytes(ev.Did), "partial")
+				e.past.queue(as, b.Bytes(ev.DID), "partial")
 			}
 		}
 	case ev.Flags&batch.HasSince == 0, ev.Since < st.Rev,
 		!st.Has(format.FlagNoRoot) && (ev.Since != st.Rev || ev.Flags&batch.HasPrevData != 0 && ev.PrevData != st.Data):
 		broken = true
-		e.past.missed(as, b.Bytes(ev.Did), "chain")
+		e.past.missed(as, b.Bytes(ev.DID), "chain")
 	}
 	st.Flags = st.Flags&^(format.FlagNoRoot|format.FlagBehind) | format.FlagHasRev
 	noted := e.past.notes(as)
@@ -178,18 +178,18 @@ func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source ui
 		return
 	}
 	same := st.Has(format.FlagHasRev) && ev.Flags&batch.HasData != 0 && ev.Data == st.Data
-	if !same && known && ev.Rev <= st.Rev && ev.Flags&(batch.OtherRev|batch.HasData) == batch.HasData {
+	if !same && known && ev.Rev <= st.Rev && ev.Flags&(batch.HasOtherRev|batch.HasData) == batch.HasData {
 		e.replays++
 		return
 	}
 	as.changed = true
 	st.Source, st.Seq = source, ev.Seq
 	switch {
-	case known && ev.Rev <= st.Rev && ev.Flags&batch.HasData != 0 && (!same || ev.Flags&batch.OtherRev != 0 && e.past.toldNewer(as)):
-		e.past.missed(as, b.Bytes(ev.Did), "sync")
+	case known && ev.Rev <= st.Rev && ev.Flags&batch.HasData != 0 && (!same || ev.Flags&batch.HasOtherRev != 0 && e.past.toldNewer(as)):
+		e.past.missed(as, b.Bytes(ev.DID), "sync")
 		e.past.putBack(as, ev)
 	case !same:
-		e.past.behind(as, b.Bytes(ev.Did), "sync", ev)
+		e.past.behind(as, b.Bytes(ev.DID), "sync", ev)
 	case known:
 		st.Rev = max(st.Rev, ev.Rev)
 	}
@@ -217,7 +217,7 @@ func (e *events) importEvent(b *batch.Batch, ev *batch.Event, as *actorState) {
 	}
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		o := b.Op(uint32(i))
-		c := change{kind: o.Kind, fresh: ev.Flags&batch.Fresh != 0, actor: as.id, path: format.ParsePath(b.Bytes(o.Rkey)), subject: -1, order: i}
+		c := change{kind: o.Kind, fresh: ev.Flags&batch.IsFresh != 0, actor: as.id, path: format.ParsePath(b.Bytes(o.Rkey)), subject: -1, order: i}
 		was := as.now.LowBucket
 		as.now.NoteLow(c.path)
 		as.changed = as.changed || as.now.LowBucket != was
@@ -236,12 +236,12 @@ func (e *events) account(b *batch.Batch, ev *batch.Event, as *actorState, source
 	}
 	as.changed = true
 	st.AccountSource, st.AccountSeq = source, ev.Seq
-	if hide := ev.Flags&batch.Active == 0; hide != st.Has(format.FlagHidden) {
+	if hide := ev.Flags&batch.IsActive == 0; hide != st.Has(format.FlagHidden) {
 		st.Flags ^= format.FlagHidden
 		e.hide(as.id, hide)
 	}
-	if ev.Flags&batch.Active != 0 {
-		e.past.back(as, b.Bytes(ev.Did))
+	if ev.Flags&batch.IsActive != 0 {
+		e.past.back(as, b.Bytes(ev.DID))
 	}
 	if ev.Flags&batch.IsDeleted != 0 {
 		e.past.end(as)

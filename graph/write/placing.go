@@ -91,7 +91,7 @@ func (e *events) place(b *batch.Batch, ev *batch.Event, as *actorState, since *t
 		}
 		c := change{kind: o.Kind, fresh: true, actor: as.id, path: format.ParsePath(rkey), subject: -1, order: i}
 		if len(stored) > 0 {
-			name := PathName(o.Kind, rkey)
+			name := pathName(o.Kind, rkey)
 			if r, ok := stored[name]; ok {
 				c.existed, c.old = true, r.subject
 				r.inPlace = true
@@ -161,13 +161,13 @@ func (e *events) archivedStatus(b *batch.Batch, ev *batch.Event, as *actorState)
 		return
 	}
 	if ev.Flags&batch.IsSync == 0 && !e.past.statusKnown(as) {
-		e.setHidden(as, ev.Flags&batch.Active == 0)
+		e.setHidden(as, ev.Flags&batch.IsActive == 0)
 	}
 	if ev.Flags&(batch.IsDeleted|batch.IsSync) == 0 || st.Whole() {
 		return
 	}
 	if st.Has(format.FlagHasRev) && !st.Has(format.FlagNoRoot) {
-		e.past.missed(as, b.Bytes(ev.Did), "archived_sync")
+		e.past.missed(as, b.Bytes(ev.DID), "archived_sync")
 		return
 	}
 	as.changed = true

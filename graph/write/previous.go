@@ -16,7 +16,7 @@ type previous struct {
 	all     []change // the changes that are looked at
 	asked   []asked
 	index   []int32 // the changes that are asked for
-	Keys    kv.Keys
+	keys    kv.Keys
 	direct  []direct
 	records []format.Record
 	raw     []byte // keys of records
@@ -43,11 +43,11 @@ type asked struct {
 // read at once instead, as they have to be for the edges that are lost: by
 // look-ups, together with those of the other actors, if it is known that they are
 // in few buckets, else by a scan.
-func (p *previous) read(tx kv.Txn, changes []change, of *Accounts) error {
+func (p *previous) read(tx kv.Txn, changes []change, of *accounts) error {
 	p.all = changes
 	p.asked, p.index = p.asked[:0], slices.Grow(p.index[:0], len(changes))
 	p.scanned, p.lost, p.direct = p.scanned[:0], p.lost[:0], p.direct[:0]
-	p.Keys.Reset()
+	p.keys.Reset()
 	first := 0
 	for one := range runs.Of(changes, sameActor) {
 		start := first
@@ -99,7 +99,7 @@ type direct struct {
 
 // readAll reads all records of one actor and kind, or notes which chunks they are
 // in.
-func (p *previous) readAll(tx kv.Txn, changes []change, of *Accounts) error {
+func (p *previous) readAll(tx kv.Txn, changes []change, of *accounts) error {
 	c := &changes[0]
 	low, high, ok := of.of(c.actor).was.Buckets()
 	if !ok {
@@ -107,7 +107,7 @@ func (p *previous) readAll(tx kv.Txn, changes []change, of *Accounts) error {
 	}
 	for b := low; b <= high; b++ {
 		p.kbuf = format.AppendChunkKey(p.kbuf[:0], c.kind, c.actor, format.Path{TID: uint64(b) << format.BucketShift}, 0)
-		p.Keys.Add(p.kbuf)
+		p.keys.Add(p.kbuf)
 	}
 	p.direct = append(p.direct, direct{changes, int(high-low) + 1})
 	return nil
@@ -115,10 +115,10 @@ func (p *previous) readAll(tx kv.Txn, changes []change, of *Accounts) error {
 
 // readDirect looks up the chunks that are noted. Of an actor of whom one was
 // spilled, all records are scanned after all.
-func (p *previous) readDirect(tx kv.Txn, of *Accounts) error {
+func (p *previous) readDirect(tx kv.Txn, of *accounts) error {
 	var spilled []direct
 	d, left, deep := 0, 0, false
-	err := tx.MultiGet(p.Keys.List(), func(_ int, v []byte, ok bool) (err error) {
+	err := tx.MultiGet(p.keys.List(), func(_ int, v []byte, ok bool) (err error) {
 		one := &p.direct[d]
 		if left == 0 {
 			p.records, left, deep = p.records[:0], one.chunks, false
@@ -278,13 +278,13 @@ func (p *previous) find(changes []change) (lookup func(format.Path) (i int32, ok
 // readChunks looks up the chunks asked for, and returns those to ask for next:
 // below chunks that were spilled, for the paths that they did not know.
 func (p *previous) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) {
-	p.Keys.Reset()
+	p.keys.Reset()
 	for _, q := range ask {
 		c := &p.all[q.changes[0]]
 		p.kbuf = format.AppendChunkKey(p.kbuf[:0], c.kind, c.actor, c.path, q.depth)
-		p.Keys.Add(p.kbuf)
+		p.keys.Add(p.kbuf)
 	}
-	err = tx.MultiGet(p.Keys.List(), func(i int, v []byte, ok bool) error {
+	err = tx.MultiGet(p.keys.List(), func(i int, v []byte, ok bool) error {
 		if !ok {
 			return nil
 		}
@@ -293,7 +293,7 @@ func (p *previous) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) 
 		var generation uint64
 		var err error
 		if p.records, generation, err = format.CoderOf(first.actor, first.path.Bucket()).Read(p.records[:0], v, 0); err != nil {
-			return fmt.Errorf("%x: %w", p.Keys.List()[i], err)
+			return fmt.Errorf("%x: %w", p.keys.List()[i], err)
 		}
 		var below []int32
 		for _, j := range q.changes {

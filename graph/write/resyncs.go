@@ -21,10 +21,10 @@ import (
 // where a snapshot is put in place. In the end it writes what has changed of that.
 //
 // How the past and the stream meet is said in docs/SEMANTICS.md.
-type Resyncs struct {
+type resyncs struct {
 	Modes
-	Layout format.Layout
-	Holes  *format.Holes // of the lane
+	layout format.Layout
+	holes  *format.Holes // of the lane
 	now    time.Time
 
 	rows    map[dict.ID]*resyncRow
@@ -81,7 +81,7 @@ type touchedCommit struct {
 }
 
 // read reads what the events of the segment may ask for.
-func (q *Resyncs) read(tx kv.Txn, seg *Segment, of *Accounts, t *kinds.Table) error {
+func (q *resyncs) read(tx kv.Txn, seg *Segment, of *accounts, t *kinds.Table) error {
 	q.now = time.Now().UTC().Truncate(time.Millisecond)
 	clear(q.rows)
 	clear(q.touched)
@@ -111,7 +111,7 @@ func (q *Resyncs) read(tx kv.Txn, seg *Segment, of *Accounts, t *kinds.Table) er
 }
 
 // readRows reads the rows of the accounts that are queued.
-func (q *Resyncs) readRows(tx kv.Txn, of *Accounts) error {
+func (q *resyncs) readRows(tx kv.Txn, of *accounts) error {
 	q.keys.Reset()
 	for i := range of.states {
 		if as := &of.states[i]; as.was.Has(format.FlagResync) {
@@ -139,7 +139,7 @@ func (q *Resyncs) readRows(tx kv.Txn, of *Accounts) error {
 }
 
 // readTouched reads what the stream has changed of a repo.
-func (q *Resyncs) readTouched(tx kv.Txn, actor dict.ID) error {
+func (q *resyncs) readTouched(tx kv.Txn, actor dict.ID) error {
 	if q.touched[actor] != nil {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (q *Resyncs) readTouched(tx kv.Txn, actor dict.ID) error {
 		if one.Kind == kinds.Hidden {
 			t.commits = append(t.commits, one)
 		} else {
-			t.paths[PathName(one.Kind, one.Rkey)] = one.Rev
+			t.paths[pathName(one.Kind, one.Rkey)] = one.Rev
 		}
 		return nil
 	})
@@ -165,10 +165,10 @@ func (q *Resyncs) readTouched(tx kv.Txn, actor dict.ID) error {
 	return err
 }
 
-func PathName(k kinds.Kind, rkey []byte) string { return string(byte(k)) + string(rkey) }
+func pathName(k kinds.Kind, rkey []byte) string { return string(byte(k)) + string(rkey) }
 
 // readStored reads the records that lie where a snapshot is put in place.
-func (q *Resyncs) readStored(tx kv.Txn, actor dict.ID, part *batch.Part, t *kinds.Table) error {
+func (q *resyncs) readStored(tx kv.Txn, actor dict.ID, part *batch.Part, t *kinds.Table) error {
 	stored := map[string]storedRecord{}
 	for i := range t.All {
 		k := &t.All[i]
@@ -177,7 +177,7 @@ func (q *Resyncs) readStored(tx kv.Txn, actor dict.ID, part *batch.Part, t *kind
 			if part.Holds(q.path) {
 				p := r.Path
 				p.Raw = bytes.Clone(p.Raw)
-				stored[PathName(k.Kind, q.path[len(k.Collection)+1:])] = storedRecord{kind: k.Kind, path: p, subject: r.Subject}
+				stored[pathName(k.Kind, q.path[len(k.Collection)+1:])] = storedRecord{kind: k.Kind, path: p, subject: r.Subject}
 			}
 			return true
 		})
@@ -194,7 +194,7 @@ func (q *Resyncs) readStored(tx kv.Txn, actor dict.ID, part *batch.Part, t *kind
 
 // queue queues a repo to be fetched whole, for a reason. What the stream changes of it is
 // noted from now on.
-func (q *Resyncs) queue(as *actorState, did []byte, reason string) {
+func (q *resyncs) queue(as *actorState, did []byte, reason string) {
 	if q.rows == nil {
 		q.rows = map[dict.ID]*resyncRow{}
 	}
@@ -217,7 +217,7 @@ func (q *Resyncs) queue(as *actorState, did []byte, reason string) {
 }
 
 // missed notes that something of a repo was missed.
-func (q *Resyncs) missed(as *actorState, did []byte, reason string) {
+func (q *resyncs) missed(as *actorState, did []byte, reason string) {
 	as.changed = true
 	as.now.Flags |= format.FlagDesync
 	if q.Queues {
@@ -226,7 +226,7 @@ func (q *Resyncs) missed(as *actorState, did []byte, reason string) {
 }
 
 // end takes a repo out of the queue, and forgets what the stream has changed of it.
-func (q *Resyncs) end(as *actorState) {
+func (q *resyncs) end(as *actorState) {
 	if row := q.rows[as.id]; row != nil {
 		row.gone, row.changed = true, true
 	}
@@ -234,7 +234,7 @@ func (q *Resyncs) end(as *actorState) {
 }
 
 // ask queues a repo because somebody asks for it.
-func (q *Resyncs) ask(as *actorState, did []byte, c *batch.Cause) {
+func (q *resyncs) ask(as *actorState, did []byte, c *batch.Cause) {
 	q.queue(as, did, c.Reason)
 	row := q.rows[as.id]
 	if c.Host != "" {
@@ -253,7 +253,7 @@ func (q *Resyncs) ask(as *actorState, did []byte, c *batch.Cause) {
 }
 
 // take takes over what another store had queued of an account, and noted of the stream.
-func (q *Resyncs) take(as *actorState, im *batch.Imported) {
+func (q *resyncs) take(as *actorState, im *batch.Imported) {
 	for i := range im.Touched {
 		t := &im.Touched[i]
 		if t.Kind == kinds.Hidden {
@@ -274,7 +274,7 @@ func (q *Resyncs) take(as *actorState, im *batch.Imported) {
 
 // behind notes that the stream has announced a state of a repo that could not be applied: by
 // a #sync, or by a commit that could not be read whole. What is fetched must not be older.
-func (q *Resyncs) behind(as *actorState, did []byte, reason string, ev *batch.Event) {
+func (q *resyncs) behind(as *actorState, did []byte, reason string, ev *batch.Event) {
 	q.missed(as, did, reason)
 	st := &as.now
 	st.Flags |= format.FlagBehind
@@ -292,7 +292,7 @@ func (q *Resyncs) behind(as *actorState, did []byte, reason string, ev *batch.Ev
 
 // putBack notes that the stream has announced that the repo was put back to an older state:
 // what it told before is void.
-func (q *Resyncs) putBack(as *actorState, ev *batch.Event) {
+func (q *resyncs) putBack(as *actorState, ev *batch.Event) {
 	as.now.Flags |= format.FlagBehind
 	row := q.rows[as.id]
 	if row == nil || row.gone {
@@ -302,7 +302,7 @@ func (q *Resyncs) putBack(as *actorState, ev *batch.Event) {
 }
 
 // setBack notes which older state a repo was put back to.
-func (q *Resyncs) setBack(as *actorState, row *resyncRow, to format.PutBack) {
+func (q *resyncs) setBack(as *actorState, row *resyncRow, to format.PutBack) {
 	to.Above = max(as.now.Rev, row.Told, row.Back.Above)
 	row.Back, row.Told = to, 0
 	q.forget(as.id, row)
@@ -310,14 +310,14 @@ func (q *Resyncs) setBack(as *actorState, row *resyncRow, to format.PutBack) {
 
 // toldNewer reports whether a state of a repo has been announced that was not applied. Should
 // the stream announce the one that the index has after that, the repo was put back to it.
-func (q *Resyncs) toldNewer(as *actorState) bool {
+func (q *resyncs) toldNewer(as *actorState) bool {
 	row := q.rows[as.id]
 	return row != nil && !row.gone && (row.Told > as.now.Rev || !row.Back.IsZero())
 }
 
 // leadsOn reports whether a commit of a rev that is not above the index's follows the state
 // that the repo was put back to: its host's clock may be behind.
-func (q *Resyncs) leadsOn(as *actorState, ev *batch.Event) bool {
+func (q *resyncs) leadsOn(as *actorState, ev *batch.Event) bool {
 	row := q.rows[as.id]
 	if row == nil || row.gone || row.Back.IsZero() {
 		return false
@@ -327,7 +327,7 @@ func (q *Resyncs) leadsOn(as *actorState, ev *batch.Event) bool {
 }
 
 // forget makes void what the stream has changed of a repo until now.
-func (q *Resyncs) forget(actor dict.ID, row *resyncRow) {
+func (q *resyncs) forget(actor dict.ID, row *resyncRow) {
 	row.forget, row.changed = true, true
 	if t := q.touched[actor]; t != nil {
 		clear(t.paths)
@@ -339,13 +339,13 @@ func (q *Resyncs) forget(actor dict.ID, row *resyncRow) {
 
 // statusKnown reports whether the stream has said since its newest hole whether the account
 // is active.
-func (q *Resyncs) statusKnown(as *actorState) bool {
-	return q.Holes.Known(&as.now, q.Layout.Settings.PartitionOfID(as.id))
+func (q *resyncs) statusKnown(as *actorState) bool {
+	return q.holes.Known(&as.now, q.layout.Settings.PartitionOfID(as.id))
 }
 
 // back notes that an account is active again: a repo that waits for that is due, and one
 // that no host would send while the past was fetched is queued.
-func (q *Resyncs) back(as *actorState, did []byte) {
+func (q *resyncs) back(as *actorState, did []byte) {
 	if q.Past && as.was.Has(format.FlagHidden) && !as.now.Has(format.FlagResync) && !as.now.Whole() {
 		q.queue(as, did, "back")
 		return
@@ -357,12 +357,12 @@ func (q *Resyncs) back(as *actorState, did []byte) {
 }
 
 // notes reports whether what the stream changes of an account is noted.
-func (q *Resyncs) notes(as *actorState) bool {
+func (q *resyncs) notes(as *actorState) bool {
 	return as.now.Has(format.FlagResync) || q.Archiving && as.now.Has(format.FlagPartial)
 }
 
 // noteCommit notes a commit that the stream brought of an account whose changes are noted.
-func (q *Resyncs) noteCommit(as *actorState, ev *batch.Event, broken bool) {
+func (q *resyncs) noteCommit(as *actorState, ev *batch.Event, broken bool) {
 	c := touchedCommit{actor: as.id, rev: ev.Rev}
 	c.Since, c.Data, c.Broken, c.HasPrev = ev.Since, ev.Data, broken, ev.Flags&batch.HasPrevData != 0
 	c.Prev = ev.PrevData
@@ -370,7 +370,7 @@ func (q *Resyncs) noteCommit(as *actorState, ev *batch.Event, broken bool) {
 }
 
 // notePath notes a path that such a commit changed. rkey lies in the batch.
-func (q *Resyncs) notePath(as *actorState, k kinds.Kind, rkey []byte, rev format.Rev) {
+func (q *resyncs) notePath(as *actorState, k kinds.Kind, rkey []byte, rev format.Rev) {
 	q.paths = append(q.paths, touchedPath{as.id, k, rkey, rev})
 }
 
@@ -401,12 +401,12 @@ func (t *touched) protects(k kinds.Kind, rkey []byte, rev format.Rev) bool {
 	if t == nil || len(t.paths) == 0 {
 		return false
 	}
-	at, ok := t.paths[PathName(k, rkey)]
+	at, ok := t.paths[pathName(k, rkey)]
 	return ok && at > rev
 }
 
 // write writes what has changed of the queue, and what the stream has changed.
-func (q *Resyncs) write(tx kv.Txn) error {
+func (q *resyncs) write(tx kv.Txn) error {
 	for _, id := range sortedKeys(q.rows) {
 		row := q.rows[id]
 		switch {
@@ -461,7 +461,7 @@ func sortedKeys(m map[dict.ID]*resyncRow) []dict.ID {
 }
 
 // queued returns what the committed write has queued.
-func (q *Resyncs) queued() (all []batch.Queued) {
+func (q *resyncs) queued() (all []batch.Queued) {
 	for _, row := range q.rows {
 		if row.changed && !row.gone && row.did != nil {
 			all = append(all, batch.Queued{DID: string(row.did), Row: row.Resync})

@@ -33,7 +33,7 @@ func (g *Segment) last() format.Seq {
 }
 
 // did returns the account of an event.
-func (g *Segment) did(p Picked) []byte { return g.Batch.Bytes(g.Batch.Event(int(p.N)).Did) }
+func (g *Segment) did(p Picked) []byte { return g.Batch.Bytes(g.Batch.Event(int(p.N)).DID) }
 
 // maxSegment bounds the events of one write of a stream.
 const maxSegment = 32_768
@@ -60,11 +60,11 @@ func EndOfSegment(b *batch.Batch, events []Picked, from int, looks bool) int {
 		if i-from >= most || len(gone) == mostDeleted {
 			return i
 		}
-		if len(gone) > 0 && gone[string(b.Bytes(e.Did))] {
+		if len(gone) > 0 && gone[string(b.Bytes(e.DID))] {
 			return i
 		}
 		if e.Kind == batch.EventAccount && e.Flags&batch.IsDeleted != 0 || e.Kind == batch.EventArchivedStatus && e.Flags&(batch.IsDeleted|batch.IsSync) != 0 {
-			gone[string(b.Bytes(e.Did))] = true
+			gone[string(b.Bytes(e.DID))] = true
 		}
 	}
 	return len(events)

@@ -7,13 +7,12 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// stateCache remembers the states of accounts as of the last commit, for the
-// writer: two generations of flat tables, filled up to three quarters. A table
-// grows to its limit; what is put when the young one is full makes it the old
-// one.
+// A StateCache keeps the states of accounts as of the last commit, in two generations of
+// flat hash tables that are filled to three quarters. A full young table becomes the old one,
+// whose entries are dropped. It is for one goroutine.
 type StateCache struct {
 	young, old []stateEntry
-	Used       int // of young
+	used       int // of young
 	limit      int // slots of a table
 }
 
@@ -22,18 +21,17 @@ type stateEntry struct {
 	format.RepoState
 }
 
-// bytesPerState is what an entry takes, and firstStates the slots of a table at
-// first.
+// bytesPerState is the size of an entry, firstStates the size of a new table.
 const bytesPerState, firstStates = 80, 1024
 
-func NewStateCache(bytes int64) StateCache {
+// NewStateCache returns a cache that takes up to so many bytes.
+func NewStateCache(bytes int64) *StateCache {
 	limit := max(int(bytes/2/bytesPerState), 16)
 	slots := min(limit, firstStates)
-	return StateCache{young: make([]stateEntry, slots), old: make([]stateEntry, 16), limit: limit}
+	return &StateCache{young: make([]stateEntry, slots), old: make([]stateEntry, 16), limit: limit}
 }
 
-// get returns the state of an account. That of one that was not asked for lately
-// moves among the young.
+// Get returns the state of an account, and makes it a young entry.
 func (c *StateCache) Get(id dict.ID) (format.RepoState, bool) {
 	if e := slotOf(c.young, id); e.id != dict.None {
 		return e.RepoState, true
@@ -47,26 +45,26 @@ func (c *StateCache) Get(id dict.ID) (format.RepoState, bool) {
 	return st, true
 }
 
-// filling reports whether nothing was forgotten yet, so that there is room for what
-// is not asked for: the other accounts of a group that had to be read. Then a
-// store that was just opened reads each group once.
+// filling reports whether nothing has been dropped yet. Then there is room for the other
+// accounts of a group that was read, and a store that was just opened reads each group once.
 func (c *StateCache) filling() bool { return len(c.old) < c.limit && len(c.young) < c.limit }
 
-// offer puts the state of an account that is not among the young.
+// offer stores the state of an account unless a young entry has it.
 func (c *StateCache) offer(id dict.ID, st format.RepoState) {
 	if slotOf(c.young, id).id == dict.None {
 		c.Put(id, st)
 	}
 }
 
+// Put stores the state of an account.
 func (c *StateCache) Put(id dict.ID, st format.RepoState) {
 	e := slotOf(c.young, id)
 	if e.id == dict.None {
-		if 4*c.Used >= 3*len(c.young) {
+		if 4*c.used >= 3*len(c.young) {
 			c.makeRoom()
 			e = slotOf(c.young, id)
 		}
-		c.Used++
+		c.used++
 	}
 	*e = stateEntry{id, st}
 }
@@ -81,14 +79,14 @@ func (c *StateCache) makeRoom() {
 			}
 		}
 	case len(c.old) < c.limit:
-		c.young, c.old, c.Used = make([]stateEntry, c.limit), full, 0
+		c.young, c.old, c.used = make([]stateEntry, c.limit), full, 0
 	default:
-		c.young, c.old, c.Used = c.old, full, 0
+		c.young, c.old, c.used = c.old, full, 0
 		clear(c.young)
 	}
 }
 
-// slotOf returns the place of an account, or the free one where it would be.
+// slotOf returns the slot of an account, or the free slot where it belongs.
 func slotOf(table []stateEntry, id dict.ID) *stateEntry {
 	hi, _ := bits.Mul64(uint64(id)*0x9e3779b97f4a7c15, uint64(len(table)))
 	for i := int(hi); ; {
@@ -100,3 +98,6 @@ func slotOf(table []stateEntry, id dict.ID) *stateEntry {
 		}
 	}
 }
+
+// Len returns how many young entries there are.
+func (c *StateCache) Len() int { return c.used }

@@ -14,64 +14,87 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A writer turns a segment into one atomic write, in phases: each decides one thing,
-// with what those before it have decided. Its memory is reused from write to write.
-//
-// Reads see the state before the write, so nothing is written before everything has
-// been decided.
-type Writer struct {
-	Layout  format.Layout
-	Merger  *Merger
-	Ids     intern.Interner
-	Shared  bool         // several processes write the store
-	strings intern.Batch // the strings of the write
-	Kinds   func() *kinds.Table
-
-	Accounts Accounts
-	Resyncs  Resyncs
-	events   events
-	Previous previous
-	edges    edges
-	records  records
-	Notes    *Notes
-	Holes    holeKeeper
-
-	timing Timing
+// Options are what a Writer works with. The caller owns all of it.
+type Options struct {
+	Layout format.Layout
+	Merger *Merger
+	IDs    intern.Interner
+	// Shared says that several processes write the store: notes are then written by the
+	// caller, and a partition that is ahead of the others keeps its cursor.
+	Shared bool
+	// Kinds returns what is indexed.
+	Kinds func() *kinds.Table
+	// States are the states of accounts as of the last commit.
+	States *StateCache
+	Notes  *Notes
+	Holes  HoleKeeper
+	// Known are the stream's holes as of the last commit.
+	Known *format.Holes
 }
 
-// A holeKeeper knows the holes of the stream that its writer has met.
-type holeKeeper interface {
+// A HoleKeeper knows the holes of the stream.
+type HoleKeeper interface {
 	// HolesAfter returns the holes after gaps of a source, and whether there is a new one.
 	HolesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool)
 	// WriteHoles writes them, as part of a write.
 	WriteHoles(tx kv.Txn, h format.Holes) error
 }
 
-// result is what an attempt came to, kept until it is known to be committed.
-type Result struct {
-	Totals        format.Counts
-	HiddenVersion uint64 // of the hidden set, if it changed
-	Cursors       []format.CursorRow
-	Noted         uint32        // under which number the notes of the batch were written; 0: they were not
-	Holes         *format.Holes // if the batch has one
+// A Writer turns segments into writes, one at a time. It reuses its memory.
+type Writer struct {
+	layout  format.Layout
+	merger  *Merger
+	ids     intern.Interner
+	shared  bool
+	strings intern.Batch // the strings of the write
+	kinds   func() *kinds.Table
 
-	Replays        int                 // events that had been applied before
-	Hidden         map[dict.ID]bool    // changes of the hidden set
-	Erasing        []dict.ID           // accounts that were deleted
+	accounts accounts
+	resyncs  resyncs
+	events   events
+	previous previous
+	edges    edges
+	records  records
+	notes    *Notes
+	holes    HoleKeeper
+
+	timing Timing
+}
+
+// New returns a Writer.
+func New(o Options) *Writer {
+	return &Writer{
+		layout: o.Layout, merger: o.Merger, ids: o.IDs, shared: o.Shared, kinds: o.Kinds, notes: o.Notes, holes: o.Holes,
+		accounts: accounts{layout: o.Layout, cache: o.States}, resyncs: resyncs{layout: o.Layout, holes: o.Known},
+	}
+}
+
+// A Result is what an attempt did. It holds once the attempt is committed.
+type Result struct {
+	Totals        format.Counts      // after the write
+	Cursors       []format.CursorRow // nil: no cursor moved
+	HiddenVersion uint64             // of the hidden set, if it changed
+	Noted         uint32             // the number under which the batch's notes were written; 0: none were
+	Holes         *format.Holes      // if the batch has a new hole
+
+	Replays        int                 // events dropped because they had been applied before
+	Hidden         map[dict.ID]bool    // accounts that were hidden (true) or shown again
+	Erasing        []dict.ID           // accounts that were deleted: their records are still there
 	Sets           []SetChange         // by set, then member; valid until the next attempt
 	Added, Removed *[kinds.Max + 1]int // members that sets gained and lost, by kind
 
-	Timing Timing // since the writer began, the time of failed attempts included
+	Timing Timing // since Begin, failed attempts included
 }
 
-// Timing says where the time of Apply went, since the store was opened.
+// Timing says where the time of writes went.
 type Timing struct {
-	Intern time.Duration // ids of strings, their reads included
+	Intern time.Duration // ids of strings, with the reads for them
 	Read   time.Duration // reads of states, records and edges
 	Graph  time.Duration // sorting and deciding
 	Commit time.Duration // building and committing the write
 }
 
+// Add adds d.
 func (t *Timing) Add(d Timing) {
 	t.Intern += d.Intern
 	t.Read += d.Read
@@ -79,41 +102,41 @@ func (t *Timing) Add(d Timing) {
 	t.Commit += d.Commit
 }
 
-// attempt is one attempt at the write. It changes nothing but the writer, and the
-// cache of states: what it reads there of accounts that are not in the write nobody
-// else changes, and those that are committed overwrites.
+// Attempt makes one attempt at the write of a segment; before are the counts so far. It
+// changes only the Writer and the cache of states. The cache stays right if the attempt
+// fails: it gains only states that were read.
 func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Result, err error) {
 	out = Result{Totals: before.Clone(), Cursors: seg.Cursors}
 	clock := stopwatch(time.Now())
 
 	w.strings.Retry()
-	w.Accounts.gather(seg, &w.strings)
+	w.accounts.gather(seg, &w.strings)
 	if err := w.resolve(tx, &out.Totals); err != nil {
 		return out, err
 	}
 	clock.lap(&w.timing.Intern)
-	if err := w.Accounts.read(tx, &w.strings); err != nil {
+	if err := w.accounts.read(tx, &w.strings); err != nil {
 		return out, err
 	}
-	if err := w.Resyncs.read(tx, seg, &w.Accounts, w.Kinds()); err != nil {
+	if err := w.resyncs.read(tx, seg, &w.accounts, w.kinds()); err != nil {
 		return out, err
 	}
 	clock.lap(&w.timing.Read)
-	if err := w.events.walk(seg, &w.Accounts, &w.Resyncs); err != nil {
+	if err := w.events.walk(seg, &w.accounts, &w.resyncs); err != nil {
 		return out, err
 	}
 	clock.lap(&w.timing.Graph)
-	w.events.changes.addSubjects(seg.Batch, &w.strings, w.Kinds())
+	w.events.changes.addSubjects(seg.Batch, &w.strings, w.kinds())
 	if err := w.resolve(tx, &out.Totals); err != nil {
 		return out, err
 	}
 	w.events.changes.takeSubjects(&w.strings)
 	clock.lap(&w.timing.Intern)
-	if err := w.Previous.read(tx, w.events.changes, &w.Accounts); err != nil {
+	if err := w.previous.read(tx, w.events.changes, &w.accounts); err != nil {
 		return out, err
 	}
 	clock.lap(&w.timing.Read)
-	if err := w.edges.decide(tx, w.events.changes, &w.Previous, &out.Totals, w.Kinds()); err != nil {
+	if err := w.edges.decide(tx, w.events.changes, &w.previous, &out.Totals, w.kinds()); err != nil {
 		return out, err
 	}
 	clock.lap(&w.timing.Read)
@@ -121,21 +144,21 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	if err := w.records.write(tx, w.events.changes); err != nil {
 		return out, err
 	}
-	w.edges.write(tx, w.Layout, w.Merger)
-	w.Accounts.write(tx, &out.Totals)
-	if err := w.Resyncs.write(tx); err != nil {
+	w.edges.write(tx, w.layout, w.merger)
+	w.accounts.write(tx, &out.Totals)
+	if err := w.resyncs.write(tx); err != nil {
 		return out, err
 	}
 	for _, id := range w.events.erasing {
 		tx.Set(format.EraseKey(id), nil)
 	}
-	if seg.Whole && !w.Shared {
-		if out.Noted, err = w.Notes.Write(tx, seg.Source, seg.Cursors[0].Number, seg.Batch.DeadLetters(), seg.Batch.Gaps()); err != nil {
+	if seg.Whole && !w.shared {
+		if out.Noted, err = w.notes.Write(tx, seg.Source, seg.Cursors[0].Number, seg.Batch.DeadLetters(), seg.Batch.Gaps()); err != nil {
 			return out, err
 		}
-		if h, changed := w.Holes.HolesAfter(seg.Source, seg.Batch.Gaps()); changed {
+		if h, changed := w.holes.HolesAfter(seg.Source, seg.Batch.Gaps()); changed {
 			out.Holes = &h
-			if err := w.Holes.WriteHoles(tx, h); err != nil {
+			if err := w.holes.WriteHoles(tx, h); err != nil {
 				return out, err
 			}
 		}
@@ -149,9 +172,9 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	return out, err
 }
 
-// resolve gives ids to the strings that have none, and counts the new ones.
+// resolve gives ids to strings that have none, and counts the new ones.
 func (w *Writer) resolve(tx kv.Txn, totals *format.Counts) error {
-	made, err := w.Ids.Resolve(tx, &w.strings)
+	made, err := w.ids.Resolve(tx, &w.strings)
 	for _, ns := range dict.Namespaces {
 		if made[ns] > 0 {
 			totals.Strings[ns.String()] += int64(made[ns])
@@ -160,16 +183,16 @@ func (w *Writer) resolve(tx kv.Txn, totals *format.Counts) error {
 	return err
 }
 
-// writeCursors writes how far the source is applied with the segment.
+// writeCursors writes the source's cursors after the segment.
 func (w *Writer) writeCursors(tx kv.Txn, seg *Segment, out *Result) {
 	if seg.Batch.Last() == 0 {
-		out.Cursors = nil // it has no cursor still, or the one that it had
+		out.Cursors = nil // the cursor, if there is one, stays where it is
 		return
 	}
 	seq := seg.last()
 	for i := range out.Cursors {
 		c := &out.Cursors[i]
-		if w.Shared && c.Seq > seq && !c.Future {
+		if w.shared && c.Seq > seq && !c.Future {
 			continue // this partition is ahead of the others, and stays where it is
 		}
 		c.Live = false
@@ -178,19 +201,19 @@ func (w *Writer) writeCursors(tx kv.Txn, seg *Segment, out *Result) {
 		} else {
 			c.Exact = false
 		}
-		tx.Set(w.Layout.CursorKey(seg.First+uint8(i), seg.Source), c.Value())
+		tx.Set(w.layout.CursorKey(seg.First+uint8(i), seg.Source), c.Value())
 	}
 }
 
 // writeTotals writes the counts, and the hidden set with its version.
 func (w *Writer) writeTotals(tx kv.Txn, first uint8, out *Result) error {
-	if err := WriteCounts(tx, w.Layout.PartKey(format.KeyCounts, first), out.Totals); err != nil {
+	if err := WriteCounts(tx, w.layout.PartKey(format.KeyCounts, first), out.Totals); err != nil {
 		return err
 	}
 	if len(w.events.hidden) == 0 {
 		return nil
 	}
-	key := w.Layout.PartKey(format.KeyHidden, first)
+	key := w.layout.PartKey(format.KeyHidden, first)
 	version, err := read.Version(tx, key)
 	if err != nil {
 		return err
@@ -203,54 +226,54 @@ func (w *Writer) writeTotals(tx kv.Txn, first uint8, out *Result) error {
 		if hide {
 			row = format.AppendRow(nil, 0, 0, nil, member)
 		}
-		tx.Merge(w.Layout.AppendMemberKey(nil, kinds.Hidden, 0, id), row)
+		tx.Merge(w.layout.AppendMemberKey(nil, kinds.Hidden, 0, id), row)
 	}
 	return nil
 }
 
-// queued returns the repos that the committed write has queued.
-func (w *Writer) Queued() []batch.Queued { return w.Resyncs.queued() }
-
-// lists returns what the committed write may have changed of lists.
-func (w *Writer) Lists() []ListChange { return listChanges(w.events.changes) }
-
-// setModes says what is done about what is missing.
-func (w *Writer) SetModes(m Modes) { w.Resyncs.Modes = m }
-
-// abandon lets go of what an attempt took that will not be repeated as it was.
-func (w *Writer) Abandon() { w.Ids.Abandon(&w.strings) }
-
-// begin makes ready for a segment.
+// Begin makes ready for a segment. Call it once per segment, before Prepare and Attempt.
 func (w *Writer) Begin() {
 	w.strings.Reset()
 	w.timing = Timing{}
 }
 
-// Prepare makes sure that so many new strings can get ids, besides those that were added
-// with AddStrings, which have theirs then.
-func (w *Writer) Prepare(ctx context.Context, need int) error {
-	return w.Ids.Prepare(ctx, &w.strings, need)
-}
-
-// addStrings adds the strings of a segment.
+// AddStrings adds the strings of a segment, so that Prepare gives them ids.
 func (w *Writer) AddStrings(seg *Segment) {
 	b := seg.Batch
 	for _, p := range seg.Events {
 		e := b.Event(int(p.N))
-		w.strings.Add(dict.DID, b.Bytes(e.Did))
+		w.strings.Add(dict.DID, b.Bytes(e.DID))
 		for i := e.Ops.Start; i < e.Ops.End; i++ {
 			if o := b.Op(i); !o.Subject.IsEmpty() {
-				w.strings.Add(w.Kinds().Info(o.Kind).To.Is, b.Bytes(o.Subject))
+				w.strings.Add(w.kinds().Info(o.Kind).To.Is, b.Bytes(o.Subject))
 			}
 		}
 	}
 }
 
-// committed takes over that the write is committed.
-func (w *Writer) Committed() {
-	w.Ids.Committed(&w.strings)
-	w.Accounts.committed()
+// Prepare gives ids to the strings that AddStrings added, and makes sure that Attempt can
+// give ids to so many more.
+func (w *Writer) Prepare(ctx context.Context, more int) error {
+	return w.ids.Prepare(ctx, &w.strings, more)
 }
+
+// Abandon releases the ids that a failed attempt took, before the segment is divided.
+func (w *Writer) Abandon() { w.ids.Abandon(&w.strings) }
+
+// Committed tells the Writer that its last attempt is committed.
+func (w *Writer) Committed() {
+	w.ids.Committed(&w.strings)
+	w.accounts.committed()
+}
+
+// Queued returns the repos that the last attempt queued.
+func (w *Writer) Queued() []batch.Queued { return w.resyncs.queued() }
+
+// Lists returns what the last attempt may have changed about lists.
+func (w *Writer) Lists() []ListChange { return listChanges(w.events.changes) }
+
+// SetModes sets what happens to accounts that miss something.
+func (w *Writer) SetModes(m Modes) { w.resyncs.Modes = m }
 
 // stopwatch is the time of its last lap.
 type stopwatch time.Time

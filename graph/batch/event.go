@@ -1,0 +1,89 @@
+package batch
+
+import (
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+)
+
+// EventType says what an Event is.
+type EventType uint8
+
+// The types of events.
+const (
+	EventCommit         EventType = iota // a #commit
+	EventSync                            // a #sync
+	EventAccount                         // an #account
+	EventImport                          // an account of an export, or records of one
+	EventResync                          // a repo to be refetched
+	EventSnapshot                        // a repo's content at a rev, or a part of it
+	EventArchived                        // rows of an archive, of one rev of a repo
+	EventArchivedStatus                  // an #account or a #sync of an archive
+	EventStatus                          // an account's status in a list of repos
+)
+
+// An Event is one event of a Batch. Which fields are set depends on Kind and Flags.
+type Event struct {
+	Seq      format.Seq // of the source (IsOfSource), else the number of the entry that belongs to it
+	DID      Span       // the account
+	Ops      Span       // the operations (Batch.Op)
+	Kind     EventType
+	Flags    EventFlags
+	Rev      format.Rev  // with HasRev
+	Since    format.Rev  // with HasSince
+	Data     format.Root // with HasData
+	PrevData format.Root // with HasPrevData
+}
+
+// IsOfSource reports whether Seq is a sequence number of the batch's source.
+func (e *Event) IsOfSource() bool {
+	return e.Kind <= EventAccount || e.Kind == EventArchived || e.Kind == EventArchivedStatus
+}
+
+// EventFlags say what is known about an Event.
+type EventFlags uint16
+
+// The flags of events.
+const (
+	HasRev      EventFlags = 1 << iota // Rev is set
+	HasSince                           // Since is set
+	HasData                            // Data is set
+	HasPrevData                        // PrevData is set
+	HasState                           // import: the account's state comes with it
+	IsFresh                            // import: the store was empty
+	IsDamaged                          // unreadable or tooBig: the repo is desynchronized
+	HasOtherRev                        // Rev is the commit block's; the message named another
+	IsActive                           // status: the account is active
+	IsDeleted                          // status: the account is deleted
+	IsSync                             // archived status: it is a #sync
+)
+
+// An Op is the change of one record.
+type Op struct {
+	Kind    kinds.Kind
+	Delete  bool // the record was deleted
+	Rkey    Span
+	Subject Span // empty if the record is deleted or names no subject
+}
+
+// A Span is the place of a string, or of operations, in a Batch.
+type Span struct {
+	Start, End uint32 // End is exclusive
+}
+
+// IsEmpty reports whether the span is empty.
+func (s Span) IsEmpty() bool { return s.Start == s.End }
+
+// digestLen is the length of a SHA-256.
+const digestLen = 32
+
+// A Commit is the header of a #commit, or of a #sync (which has no Since and no PrevData).
+// The batch copies the slices.
+type Commit struct {
+	DID      []byte // the account
+	Rev      []byte // a valid TID, or empty if it is unknown
+	Since    []byte // a TID, or empty; anything else matches no commit
+	Data     []byte // the SHA-256 of the repo's root, or empty if the commit block is unreadable
+	PrevData []byte // likewise of the root before, or empty
+	TooBig   bool   // the message left its operations out
+	OtherRev bool   // Rev is the commit block's; the message named another
+}
