@@ -103,7 +103,7 @@ func (b *Batch) AddResync(did []byte, c Cause) {
 func (b *Batch) AddStatus(did []byte, isActive bool) {
 	e := b.add(0, EventStatus, &Commit{DID: did})
 	if e.Flags = 0; isActive {
-		e.Flags = Active
+		e.Flags = IsActive
 	}
 }
 
@@ -131,7 +131,7 @@ func (b *Batch) AddArchivedAccount(seq format.Seq, did []byte, isActive, erase b
 	e := b.add(seq, EventArchivedStatus, &Commit{DID: did})
 	e.Flags = 0
 	if isActive {
-		e.Flags = Active
+		e.Flags = IsActive
 	} else if erase {
 		e.Flags = IsDeleted
 	}
