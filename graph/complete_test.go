@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -145,12 +146,15 @@ var errKilled = errors.New("killed")
 type crashingStore struct {
 	kv.Store
 
+	mu  sync.Mutex // guards rng: ids are leased in a goroutine of their own
 	rng *rand.Rand
 	off bool
 }
 
 func (c *crashingStore) Update(ctx context.Context, fn func(kv.Txn) error) error {
+	c.mu.Lock()
 	when := c.rng.IntN(400)
+	c.mu.Unlock()
 	if !c.off && when == 0 {
 		return errKilled
 	}

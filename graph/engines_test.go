@@ -1,10 +1,12 @@
 package graph_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/fence"
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
@@ -106,11 +108,32 @@ func openGraph(t *testing.T, store kv.Store) *graph.Store {
 
 // openShare opens the share of a store, which is made with settings if it is
 // new.
+// impatient is a clock that need not be waited by: for stores whose last writer is known to
+// be dead.
+func impatient() fence.Clock {
+	now := time.Now()
+	return fence.Clock{
+		Now:   func() time.Time { return now },
+		Sleep: func(_ context.Context, d time.Duration) error { now = now.Add(d); return nil },
+	}
+}
+
+// openAfter opens all of a store whose last writer crashed.
+func openAfter(t *testing.T, store kv.Store, settings dict.Settings) *graph.Store {
+	t.Helper()
+	return openWith(t, store, settings, graph.Share{}, impatient())
+}
+
 func openShare(t *testing.T, store kv.Store, settings dict.Settings, share graph.Share) *graph.Store {
+	t.Helper()
+	return openWith(t, store, settings, share, fence.Clock{})
+}
+
+func openWith(t *testing.T, store kv.Store, settings dict.Settings, share graph.Share, clock fence.Clock) *graph.Store {
 	t.Helper()
 	s, err := graph.Open(t.Context(), store, graph.Options{
 		Intern:     intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, // small, so that it rotates
-		StateCache: 4 << 10, SliceSize: 7, Share: share, Embedded: settings.Partitions <= 1, Beat: 20 * time.Millisecond,
+		StateCache: 4 << 10, SliceSize: 7, Share: share, Embedded: settings.Partitions <= 1, Beat: 20 * time.Millisecond, Clock: clock,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -109,7 +109,7 @@ func (s *Store) open(ctx context.Context) error {
 	if !s.o.ReadOnly {
 		if partitions > 1 {
 			if several.claim, err = fence.Take(ctx, s.kv, fence.Options{
-				First: first, End: end, Owner: s.o.Intern.Owner, Shards: s.o.Intern.Shards, Beat: s.o.Beat, Lost: s.o.Fenced, Logger: s.o.Logger,
+				First: first, End: end, Owner: s.o.Intern.Owner, Shards: s.o.Intern.Shards, Beat: s.o.Beat, Clock: s.o.Clock, Lost: s.o.Fenced, Logger: s.o.Logger,
 			}); err != nil {
 				return err
 			}

@@ -10,6 +10,7 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
+	"skein.blue/graph/fence"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
@@ -43,6 +44,9 @@ type Options struct {
 	// finds its claim waits four times as long before taking it over. 0 means a
 	// second.
 	Beat time.Duration
+	// Clock is what Open waits by before it takes over a dead writer's claim. The zero value
+	// is the machine's.
+	Clock fence.Clock
 	// Embedded says that the engine has but one process, and that it has the store
 	// open once: nobody else writes it.
 	Embedded bool

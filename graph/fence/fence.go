@@ -50,7 +50,19 @@ type Options struct {
 	// a goroutine that Close waits for.
 	Lost   func(error)
 	Logger *slog.Logger
+	// Clock is what watching a rival waits by. The zero value is the machine's; tests whose
+	// rivals are known to be dead need not wait.
+	Clock Clock
 }
+
+// A Clock tells the time, and waits.
+type Clock struct {
+	Now   func() time.Time
+	Sleep func(ctx context.Context, d time.Duration) error
+}
+
+// MachineClock is the monotonic clock of the machine.
+var MachineClock = Clock{Now: time.Now, Sleep: sleep}
 
 func (c *Claim) scan(r kv.Reader, each func(part uint8, row format.ClaimRow) error) error {
 	return scanClaims(r, c.first, c.end, each)
@@ -113,6 +125,9 @@ func Take(ctx context.Context, store kv.Store, o Options) (*Claim, error) {
 	if o.Beat <= 0 {
 		o.Beat = defaultBeat
 	}
+	if o.Clock.Now == nil {
+		o.Clock = MachineClock
+	}
 	c := &Claim{store: store, o: o, first: o.First, end: o.End, row: format.ClaimRow{
 		Token: make([]byte, 16), Owner: o.Owner, Since: time.Now().UTC().Truncate(time.Second), Shards: o.Shards,
 	}}
@@ -132,7 +147,7 @@ func Take(ctx context.Context, store kv.Store, o Options) (*Claim, error) {
 		if !errors.Is(err, errStall) {
 			return nil, err
 		}
-		c.logStall(time.Since(seen))
+		c.logStall(c.since(seen))
 	}
 }
 
@@ -185,7 +200,9 @@ var errStall = errors.New("fence: the store stood still")
 // stalled reports whether so much time has passed since our last look, by the monotonic clock,
 // that the store, or this process, stood still. A healthy writer then may not have been able
 // to beat. What is shorter leaves it time: it is watched for four beats.
-func (c *Claim) stalled(last time.Time) bool { return time.Since(last) > 2*c.o.Beat }
+func (c *Claim) stalled(last time.Time) bool { return c.since(last) > 2*c.o.Beat }
+
+func (c *Claim) since(t time.Time) time.Duration { return c.o.Clock.Now().Sub(t) }
 
 func (c *Claim) logStall(d time.Duration) {
 	c.o.Logger.Warn("the store, or this process, stood still, and the other writer may be alive: watching it begins again",
@@ -208,8 +225,8 @@ func (c *Claim) awaitRivals(ctx context.Context) (dead map[string]rival, seen ti
 	for _, v := range first {
 		c.o.Logger.Info("another writer left its claim, or is alive; watching it", "claim", v.why, "for", (patience * c.o.Beat).String())
 	}
-	for begun := seen; time.Since(begun) < patience*c.o.Beat; {
-		if err := sleep(ctx, c.o.Beat/2); err != nil {
+	for begun := seen; c.since(begun) < patience*c.o.Beat; {
+		if err := c.o.Clock.Sleep(ctx, c.o.Beat/2); err != nil {
 			return nil, seen, err
 		}
 		last := seen
@@ -236,7 +253,7 @@ func (c *Claim) awaitRivals(ctx context.Context) (dead map[string]rival, seen ti
 
 // look returns the rivals, and when it read them. It waits for a store that does not answer.
 func (c *Claim) look(ctx context.Context) (found map[string]rival, at time.Time, err error) {
-	begun := time.Now()
+	begun := c.o.Clock.Now()
 	for said := false; ; said = true {
 		err = c.store.View(ctx, func(r kv.Reader) (err error) { found, err = c.rivals(r); return err })
 		if !errors.Is(err, kv.ErrUnavailable) {
@@ -245,11 +262,11 @@ func (c *Claim) look(ctx context.Context) (found map[string]rival, at time.Time,
 		if !said {
 			c.o.Logger.Warn("the store does not answer: claiming the partitions waits until it does", "error", err)
 		}
-		if err := sleep(ctx, c.o.Beat); err != nil {
+		if err := c.o.Clock.Sleep(ctx, c.o.Beat); err != nil {
 			return nil, begun, err
 		}
 	}
-	return found, time.Now(), err
+	return found, c.o.Clock.Now(), err
 }
 
 // sleep waits, unless ctx ends.
