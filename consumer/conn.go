@@ -119,7 +119,7 @@ const smallBuffer, largeBuffer = 256, 256 << 10
 // gather is how long after a small read the next one waits, while the system
 // gathers what comes, unless so much comes that it would be over muchAtOnce. A
 // relay sends each message for itself, and at the network's rate to be woken for
-// each is a third of what an event costs (docs/performance.md).
+// each is a third of what an event costs (docs/decisions/0023).
 const gather, muchAtOnce = 40 * time.Millisecond, 1 << 20
 
 type bufferedConn struct {

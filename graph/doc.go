@@ -1,7 +1,7 @@
 // Package graph keeps the edges of the network: the record map, the sets in both
 // directions, the accounts and the cursors, all changed in one atomic write per batch. It
 // does not know how events arrive or how questions are written; strings become ids through
-// package intern. What is true of it is written in docs/SEMANTICS.md.
+// package intern. What is true of it is written in docs/semantics.md.
 //
 // The rooms beside it:
 //

@@ -15,7 +15,7 @@
 // container's worth (65,536) from a shard that it drew at random, in one small transaction,
 // and hands the ids out from memory. Writers thus contend 65,536 times less than one that
 // draws single ids, and the ids of a block fill one Roaring container. What was measured is
-// in docs/ids.md.
+// in docs/decisions/0002.
 //
 // A Drawer is for one goroutine, the writer's; a Claimer and all reading for any.
 package intern

@@ -115,7 +115,7 @@ var methods = []method{
 
 // dearMethods take some milliseconds of a processor. One of each processor is worked on at a
 // time, so that sixteen do not all end late, and apart from the others, which take less than
-// one (before and after: docs/performance.md).
+// one (before and after: docs/decisions/0018).
 var dearMethods = []string{"blue.skein.graph.rank", "blue.skein.graph.list", getFeedSkeleton}
 
 // New returns a Server of the graph in store.

@@ -17,7 +17,7 @@ type counted struct {
 
 // tally counts ids; each once for each actor. They are gathered by the upper bits of their
 // hashes, and then counted part by part, in tables that fit the processor's caches
-// (partitioned aggregation; before and after: docs/performance.md).
+// (partitioned aggregation; before and after: docs/decisions/0018).
 type tally struct {
 	heavy    func() error // asked before much is counted
 	parts    [tallyParts]tallyPart

@@ -6,7 +6,7 @@
 // side, and read in their order (segment.go) into batches for the graph (fold.go). How far
 // that came is the cursor of the archive as a source, in the same write as the data: a run
 // that was interrupted goes on from there. How the archive and the stream meet is said in
-// docs/SEMANTICS.md.
+// docs/semantics.md#s49.
 //
 // It is at least once, and in order for each account; creates, updates, deletes, #account
 // and #sync are folded by the graph. A Reader is for one goroutine; what it fetches, it

@@ -27,7 +27,7 @@ type Root [8]byte
 // those of accounts that were met about the same time, as package intern keeps
 // their DIDs: a batch of events changes most accounts that are awake, and a write
 // of some hundred bytes to a group costs little more than one to a row of its own
-// (docs/performance.md). A group is, by id, ascending,
+// (docs/decisions/0006). A group is, by id, ascending,
 //
 //	the id's lowest eight bits (1), the row's length (1), the row (repoState)
 //

@@ -60,7 +60,7 @@ func (e *events) walk(seg *Segment, of *accounts, past *resyncs) error {
 }
 
 // event applies one event. source is the number of the source in the partition of its
-// account. The order of the questions asked here is that of docs/SEMANTICS.md, 6 to 14.
+// account. The order of the questions asked here is that of docs/semantics.md#s9 to s22.
 func (e *events) event(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
 	switch ev.Kind {
 	case batch.EventImport:

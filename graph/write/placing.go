@@ -8,9 +8,9 @@ import (
 )
 
 // How events place the past of accounts: snapshots of repos, whole or in parts, and rows of an
-// archive (docs/SEMANTICS.md, The past). The queue of what is to be fetched is in resyncs.go.
+// archive (docs/semantics.md#s37, #s49). The queue of what is to be fetched is in resyncs.go.
 
-// snapshot puts a snapshot in place, or a part of one (docs/SEMANTICS.md, The past).
+// snapshot puts a snapshot in place, or a part of one (docs/semantics.md#s40).
 func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
 	part, st := b.Part(ev.Seq), &as.now
 	row, root := e.past.rows[as.id], ev.Data

@@ -20,7 +20,7 @@ import (
 // be fetched whole, what the stream has changed of them since, and what the store has
 // where a snapshot is put in place. In the end it writes what has changed of that.
 //
-// How the past and the stream meet is said in docs/SEMANTICS.md.
+// How the past and the stream meet is said in docs/semantics.md#s37.
 type resyncs struct {
 	Modes
 	layout format.Layout

@@ -32,7 +32,7 @@ type budget struct{ engine, strings, filters, states, sets int64 }
 // memtables, two for the dictionary's cache, one for its filters, three for the
 // accounts' states, half of one for large sets that are asked for often, and half of
 // one for the batches, which needs no number of its own: they are bounded. At a hundred million edges a look-up that
-// misses the caches costs as much as ten events that do not (docs/performance.md).
+// misses the caches costs as much as ten events that do not (docs/decisions/0007).
 func split(memory int64) budget {
 	if memory <= 0 {
 		memory = DefaultMemory()

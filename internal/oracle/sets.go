@@ -14,7 +14,7 @@ type Views struct {
 	Forward, Reverse map[string]map[string][]string
 }
 
-// ViewsOf computes the sets of edges (docs/SEMANTICS.md, 8): the edges of a hidden
+// ViewsOf computes the sets of edges (docs/semantics.md#s14): the edges of a hidden
 // account are in none, and a hidden account is in none.
 func ViewsOf(edges iter.Seq[Edge], hidden func(did string) bool) Views {
 	v := Views{map[string]map[string][]string{}, map[string]map[string][]string{}}

@@ -2,7 +2,7 @@
 // radix sort, stable, which leaves out the bytes that all keys have the same. For
 // the tens of thousands of items of a batch, whose keys mostly agree in half of
 // their bytes, it takes a quarter of the time of slices.SortFunc (before and
-// after: docs/performance.md).
+// after: docs/decisions/0008).
 package radix
 
 import "slices"

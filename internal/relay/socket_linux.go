@@ -8,7 +8,7 @@ import (
 // unpaced has a connection over loopback sent by Reno and not by the system's
 // congestion control: on loopback there is no wire to share, and BBR, the default
 // of some machines, paces what it sends by timers, which is a fifth of the
-// relay's time (docs/performance.md). Where it is not allowed, nothing
+// relay's time (docs/decisions/0023). Where it is not allowed, nothing
 // changes.
 func unpaced(conn net.Conn) {
 	tcp, ok := conn.(*net.TCPConn)

@@ -187,7 +187,7 @@ func (s *Store) stopper(o Options) func(error) {
 // no compression above the last level (the keys' entropy is gone already),
 // zstd there, and a wide base level with a lazy L0. Memtables of two ninths of the
 // memory, and a base level of eight of them: a third less processor time than half
-// of both, at fifty million edges (docs/performance.md).
+// of both, at fifty million edges (docs/decisions/0008).
 // Blocks have 8 KiB, not 32: a look-up that misses the cache unpacks a whole one. release drops the caller's reference to the cache.
 func (s *Store) pebbleOptions(o Options) (po *pebble.Options, release func()) {
 	memory := o.Memory

@@ -14,7 +14,7 @@ import (
 // writes gathers what a transaction writes, so that it can be put into the
 // engine's batch in the order of the keys: the memtable, a skip list, then finds
 // the place of a key near that of the one before, in memory that is in the
-// processor's caches (before and after: docs/performance.md).
+// processor's caches (before and after: docs/decisions/0008).
 type writes struct {
 	arena  []byte
 	ops    []write

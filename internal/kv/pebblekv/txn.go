@@ -86,7 +86,7 @@ const keysAtOnce, keysPerWorker, maxWorkers, fewKeys = 64, 256, 4, 8
 
 // MultiGet implements kv.Reader. The keys are looked up in ascending order
 // with one iterator, which keeps the tables of all levels open and moves
-// forward only (before and after: docs/performance.md). Large batches are
+// forward only (before and after: docs/decisions/0007). Large batches are
 // read by a few goroutines at once, because a lookup that misses the cache
 // waits for the disk; each takes a few keys, and then the next few, because
 // what is behind a key may be ten bytes or ten thousand.

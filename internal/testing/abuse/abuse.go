@@ -1,10 +1,10 @@
 // Package abuse says how far tests go that attack skein as a stranger could. It attacks
 // nothing itself: each attack is a test named TestAbuse… beside the code that it attacks,
-// and docs/TRUST.md lists them with the bounds that they prove.
+// and docs/trust.md lists them with the bounds that they prove.
 //
 // Without the flag an attack runs for a second or two, in go test ./..., and counts work
 // (bytes, look-ups, slots held), which does not depend on the machine. With the flag
-// (make abuse) it runs at the size that docs/TRUST.md quotes and prints its figures.
+// (make abuse) it runs at the size that docs/trust.md quotes and prints its figures.
 package abuse
 
 import (
@@ -14,7 +14,7 @@ import (
 
 var full = flag.Bool("abuse", false, "run attacks at full size, and print their figures: make abuse")
 
-// Full reports whether attacks run at the size that docs/TRUST.md quotes.
+// Full reports whether attacks run at the size that docs/trust.md quotes.
 func Full() bool { return *full }
 
 // Size returns small, or large where attacks run at full size.
