@@ -35,7 +35,7 @@ func TestDeployedMetrics(t *testing.T) {
 	}
 	named := 0
 	for _, file := range append(pages, "../../README.md", deployed+"README.md", deployed+"alerts.yml") {
-		if filepath.Base(file) == "METRICS.md" {
+		if filepath.Base(file) == "metrics.md" {
 			continue
 		}
 		text := fileText(t, file)

@@ -19,9 +19,9 @@ import (
 	"skein.blue/internal/app"
 )
 
-var updateMetrics = flag.Bool("update", false, "write docs/METRICS.md")
+var updateMetrics = flag.Bool("update", false, "write docs/metrics.md")
 
-const metricsPage = "../../docs/METRICS.md"
+const metricsPage = "../../docs/metrics.md"
 
 // served is one metric of a daemon.
 type served struct{ name, help, labels string }
@@ -84,7 +84,7 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 }
 
 // Every metric keeps Prometheus' conventions: the prefix, a unit, _total for counters and for
-// nothing else, a help text; and docs/METRICS.md lists it (-update writes the page).
+// nothing else, a help text; and docs/metrics.md lists it (-update writes the page).
 func TestMetricNames(t *testing.T) {
 	all, gathered := allMetrics(t)
 	names := map[string]bool{}
@@ -158,6 +158,6 @@ func comparePage(t *testing.T, all []served) {
 		}
 	}
 	if page, err := os.ReadFile(metricsPage); err != nil || string(page) != b.String() {
-		t.Errorf("docs/METRICS.md is not what is served: run this test with -update (%v)", err)
+		t.Errorf("docs/metrics.md is not what is served: run this test with -update (%v)", err)
 	}
 }
