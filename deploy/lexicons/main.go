@@ -5,7 +5,7 @@
 //
 // writes a record com.atproto.lexicon.schema for each lexicon blue.skein.* of package query,
 // checked as indigo checks lexicons, as DIR/NSID.json, and prints the DNS record by which
-// resolvers find the repo that they are to be put into. deploy/README.md says how to put them
+// resolvers find the repo that they are to be put into. CONTRIBUTING.md says how to put them
 // there. The lexicons of others' methods are checked only: their owners publish them.
 package main
 
