@@ -147,8 +147,8 @@ func lint(t *testing.T, f *dto.MetricFamily) []promlint.Problem {
 func comparePage(t *testing.T, all []served) {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nThe admin listener serves these at `/metrics`, together with the Go client library's metrics of runtime and process.\n" +
-		"`go test ./internal/app -run TestMetricNames -update` generates this page.\n\n| metric | labels | |\n|---|---|---|\n")
+	b.WriteString("# Metrics\n\n`/metrics` on the admin listener serves these metrics. The Go client library adds metrics of the runtime and the process.\n" +
+		"`go test ./internal/app -run TestMetricNames -update` writes this page.\n\n| metric | labels | |\n|---|---|---|\n")
 	for _, m := range all {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.name, m.labels, m.help)
 	}
@@ -158,6 +158,6 @@ func comparePage(t *testing.T, all []served) {
 		}
 	}
 	if page, err := os.ReadFile(metricsPage); err != nil || string(page) != b.String() {
-		t.Errorf("docs/metrics.md differs from what is served; run this test with -update (%v)", err)
+		t.Errorf("docs/metrics.md is out of date; run this test with -update (%v)", err)
 	}
 }
