@@ -101,7 +101,7 @@ func recordsOf(files fs.FS) (all []record, err error) {
 		}
 		r, err := recordOf(b)
 		if err == nil && r.ID+".json" != name {
-			err = fmt.Errorf("its id is %q, which is not its file's name", r.ID) //nolint:err113 // it is told to the maintainer
+			err = fmt.Errorf("its id is %q, which is not its file's name", r.ID) //nolint:err113 // for the maintainer
 		}
 		if err == nil {
 			err = add(catalog, r.json)
