@@ -1,12 +1,12 @@
-// Command lexicons makes the records by which the lexicons are published, as
-// https://atproto.com/specs/lexicon#lexicon-publication-and-resolution has it:
+// Command lexicons writes the records that publish the lexicons, as
+// https://atproto.com/specs/lexicon#lexicon-publication-and-resolution describes:
 //
 //	go run ./deploy/lexicons --did did:plc:… DIR
 //
-// writes a record com.atproto.lexicon.schema for each lexicon blue.skein.* of package query,
-// checked as indigo checks lexicons, as DIR/NSID.json, and prints the DNS record by which
-// resolvers find the repo that they are to be put into. CONTRIBUTING.md says how to put them
-// there. The lexicons of others' methods are checked only: their owners publish them.
+// It writes one record com.atproto.lexicon.schema for each lexicon blue.skein.* of package query
+// to DIR/NSID.json, checked as indigo checks lexicons, and prints the DNS record that leads
+// resolvers to the repo of the records. CONTRIBUTING.md says how to publish them. The lexicons of
+// other projects' methods are only checked: their owners publish them.
 package main
 
 import (
