@@ -16,8 +16,8 @@ import (
 
 // The methods of Constellation (at-microcosm/microcosm-rs, constellation/src/server and
 // lexicons/blue.microcosm/links), with its names, parameters and JSON, so that a client
-// changes its host and nothing else. Where the answers differ, docs/CONSTELLATION.md says
-// why.
+// changes its host and nothing else. docs/asking.md (Constellation) lists where the answers
+// differ, and why.
 
 // backlinkMethods are the methods, by their paths.
 var backlinkMethods = []method{

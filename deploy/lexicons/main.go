@@ -1,12 +1,12 @@
-// Command lexicons makes the records by which the lexicons are published, as
-// https://atproto.com/specs/lexicon#lexicon-publication-and-resolution has it:
+// Command lexicons writes the records that publish the lexicons, as
+// https://atproto.com/specs/lexicon#lexicon-publication-and-resolution describes:
 //
 //	go run ./deploy/lexicons --did did:plc:… DIR
 //
-// writes a record com.atproto.lexicon.schema for each lexicon blue.skein.* of package query,
-// checked as indigo checks lexicons, as DIR/NSID.json, and prints the DNS record by which
-// resolvers find the repo that they are to be put into. deploy/README.md says how to put them
-// there. The lexicons of others' methods are checked only: their owners publish them.
+// It writes one record com.atproto.lexicon.schema for each lexicon blue.skein.* of package query
+// to DIR/NSID.json, checked as indigo checks lexicons, and prints the DNS record that leads
+// resolvers to the repo of the records. CONTRIBUTING.md says how to publish them. The lexicons of
+// other projects' methods are only checked: their owners publish them.
 package main
 
 import (
@@ -101,7 +101,7 @@ func recordsOf(files fs.FS) (all []record, err error) {
 		}
 		r, err := recordOf(b)
 		if err == nil && r.ID+".json" != name {
-			err = fmt.Errorf("its id is %q, which is not its file's name", r.ID) //nolint:err113 // it is told to the maintainer
+			err = fmt.Errorf("its id is %q, which is not its file's name", r.ID) //nolint:err113 // for the maintainer
 		}
 		if err == nil {
 			err = add(catalog, r.json)

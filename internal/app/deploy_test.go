@@ -34,8 +34,8 @@ func TestDeployedMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := 0
-	for _, file := range append(pages, "../../README.md", deployed+"README.md", deployed+"alerts.yml") {
-		if filepath.Base(file) == "METRICS.md" {
+	for _, file := range append(pages, "../../README.md", deployed+"alerts.yml") {
+		if filepath.Base(file) == "metrics.md" {
 			continue
 		}
 		text := fileText(t, file)

@@ -19,9 +19,9 @@ import (
 	"skein.blue/internal/app"
 )
 
-var updateMetrics = flag.Bool("update", false, "write docs/METRICS.md")
+var updateMetrics = flag.Bool("update", false, "write docs/metrics.md")
 
-const metricsPage = "../../docs/METRICS.md"
+const metricsPage = "../../docs/metrics.md"
 
 // served is one metric of a daemon.
 type served struct{ name, help, labels string }
@@ -84,7 +84,7 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 }
 
 // Every metric keeps Prometheus' conventions: the prefix, a unit, _total for counters and for
-// nothing else, a help text; and docs/METRICS.md lists it (-update writes the page).
+// nothing else, a help text; and docs/metrics.md lists it (-update writes the page).
 func TestMetricNames(t *testing.T) {
 	all, gathered := allMetrics(t)
 	names := map[string]bool{}
@@ -147,7 +147,7 @@ func lint(t *testing.T, f *dto.MetricFamily) []promlint.Problem {
 func comparePage(t *testing.T, all []served) {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("# Metrics\n\n`/metrics` on the admin listener serves these; the Go client library adds those of the runtime and of the process.\n" +
+	b.WriteString("# Metrics\n\n`/metrics` on the admin listener serves these metrics. The Go client library adds metrics of the runtime and the process.\n" +
 		"`go test ./internal/app -run TestMetricNames -update` writes this page.\n\n| metric | labels | |\n|---|---|---|\n")
 	for _, m := range all {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", m.name, m.labels, m.help)
@@ -158,6 +158,6 @@ func comparePage(t *testing.T, all []served) {
 		}
 	}
 	if page, err := os.ReadFile(metricsPage); err != nil || string(page) != b.String() {
-		t.Errorf("docs/METRICS.md is not what is served: run this test with -update (%v)", err)
+		t.Errorf("docs/metrics.md is out of date; run this test with -update (%v)", err)
 	}
 }

@@ -1,0 +1,54 @@
+package app_test
+
+import (
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every message that docs/operating.md explains occurs in the source code. "…" stands for any
+// text.
+func TestDocumentedMessages(t *testing.T) {
+	page := fileText(t, "../../docs/operating.md")
+	_, page, found := strings.Cut(page, "\n## Messages\n")
+	page, _, end := strings.Cut(page, "\n## ")
+	if !found || !end {
+		t.Fatal("docs/operating.md has no section Messages, or no section after it")
+	}
+	var code strings.Builder
+	err := filepath.WalkDir("../..", func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && strings.HasPrefix(e.Name(), ".") && path != "../..":
+			return filepath.SkipDir
+		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
+			code.WriteString(fileText(t, path))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := regexp.MustCompile("`([^`]+)`")
+	n := 0
+	for line := range strings.Lines(page) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 || !strings.Contains(cells[1], "`") {
+			continue
+		}
+		for _, m := range message.FindAllStringSubmatch(cells[1], -1) {
+			n++
+			for part := range strings.SplitSeq(m[1], "…") {
+				if !strings.Contains(code.String(), strings.TrimSpace(part)) {
+					t.Errorf("docs/operating.md explains %q, but the source code does not contain %q", m[1], part)
+				}
+			}
+		}
+	}
+	if n < 20 {
+		t.Errorf("only %d messages were found", n)
+	}
+}
