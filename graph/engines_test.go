@@ -106,10 +106,8 @@ func openGraph(t *testing.T, store kv.Store) *graph.Store {
 	return openShare(t, store, dict.Settings{}, graph.Share{})
 }
 
-// openShare opens the share of a store, which is made with settings if it is
-// new.
-// impatient is a clock that need not be waited by: for stores whose last writer is known to
-// be dead.
+// impatient is a clock for stores whose last writer is known to be dead: its Sleep returns at
+// once.
 func impatient() fence.Clock {
 	now := time.Now()
 	return fence.Clock{
@@ -124,6 +122,7 @@ func openAfter(t *testing.T, store kv.Store, settings dict.Settings) *graph.Stor
 	return openWith(t, store, settings, graph.Share{}, impatient())
 }
 
+// openShare opens a share of a store. It makes a new store with settings.
 func openShare(t *testing.T, store kv.Store, settings dict.Settings, share graph.Share) *graph.Store {
 	t.Helper()
 	return openWith(t, store, settings, share, fence.Clock{})
