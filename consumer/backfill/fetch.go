@@ -217,13 +217,15 @@ func (m *Manager) placed(ctx context.Context, j *job, o batch.Outcome, records i
 		if !invalid {
 			m.log.Error("a repo that was fetched could not be indexed", "did", j.did, "error", err)
 		}
-		go m.failedJob(ctx, j, &failure{why: failInvalid, err: err})
+		m.jobs.Go(func() { m.failedJob(ctx, j, &failure{why: failInvalid, err: err}) })
 		return
 	}
 	m.o.Metrics.outcome(o)
 	switch o {
 	case batch.Older:
-		go m.failedJob(ctx, j, &failure{why: failOlder, err: errors.New("its PDS sends an older state than the stream has told of")})
+		m.jobs.Go(func() {
+			m.failedJob(ctx, j, &failure{why: failOlder, err: errors.New("its PDS sends an older state than the stream has told of")})
+		})
 		return
 	case batch.Placed:
 		m.fetched.Add(1)

@@ -320,67 +320,61 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer context.AfterFunc(ctx, api.Close)() // subscribers are sent away, or they would be waited for
+	t := newTasks(ctx)
+	defer t.end()
+	ctx = t.ctx
+	t.run("subscriptions", func(ctx context.Context) error {
+		<-ctx.Done()
+		api.Close() // ends them: the listener waits for its connections
+		return nil
+	})
 	if o.Page.Examples == nil {
 		o.Page.Examples = page.Kept(x.examples)
 	}
 	live := page.NewLive(x.sampler(o.Version, c), min(1000, share.api/4))
-	go live.Run(ctx)
-	apiListener, err := x.serveHTTP(ctx, "--listen", o.Listen, func(net.Addr) http.Handler { return page.Handler(api, live, o.Page) }, share.api, stop)
+	t.run("page", func(ctx context.Context) error { live.Run(ctx); return nil })
+	apiAddr, err := x.serveHTTP(t, "--listen", o.Listen, func(net.Addr) http.Handler { return page.Handler(api, live, o.Page) }, share.api)
 	if err != nil {
 		return err
 	}
-	adminListener, err := x.serveHTTP(ctx, "--admin-listen", o.AdminListen, func(at net.Addr) http.Handler { return x.guard(&o, at) }, share.admin, stop)
+	adminAddr, err := x.serveHTTP(t, "--admin-listen", o.AdminListen, func(at net.Addr) http.Handler { return x.guard(&o, at) }, share.admin)
 	if err != nil {
-		stop(nil)
-		apiListener.wait()
 		return err
 	}
-	go x.stopIfFenced(ctx, stop)
-	x.logStart(o.Version, apiListener.addr, adminListener.addr)
+	t.run("fence", x.awaitFenced)
+	x.logStart(o.Version, apiAddr, adminAddr)
 	if o.Ready != nil {
-		o.Ready(apiListener.addr, adminListener.addr)
+		o.Ready(apiAddr, adminAddr)
 	}
 	if x.Backfill != nil {
-		stopped := x.runBackfill(ctx, o.Past, source, stop)
-		defer func() { stop(nil); <-stopped }()
+		x.runBackfill(t, o.Past, source)
 	}
 	if c != nil {
-		x.logProgress(ctx, c, o.Status)
+		t.run("progress", func(ctx context.Context) error { x.showProgress(ctx, c, o.Status); return nil })
 		if err = c.Run(ctx); err != nil {
 			err = fmt.Errorf("indexing failed: %w", err)
-			stop(err)
+			t.stop(err)
 		}
 	}
 	<-ctx.Done()
 	x.log.Info("stopping: what was read is committed")
-	apiListener.wait()
-	adminListener.wait()
+	t.end()
 	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
 	return err
 }
 
-// stopIfFenced ends the daemon when another writer takes over what it writes, also while it has
-// nothing to write.
-func (x *Index) stopIfFenced(ctx context.Context, stop context.CancelCauseFunc) {
+// awaitFenced returns an error when another writer takes over partitions of this daemon, which
+// may have nothing to write at that time.
+func (x *Index) awaitFenced(ctx context.Context) error {
 	select {
 	case err := <-x.fenced:
-		stop(fmt.Errorf("indexing failed: %w", err))
+		return fmt.Errorf("indexing failed: %w", err)
 	case <-ctx.Done():
+		return nil
 	}
 }
-
-// listener is an HTTP server that runs until its context ends.
-type listener struct {
-	addr net.Addr
-	done chan struct{}
-}
-
-func (l *listener) wait() { <-l.done }
 
 // guard returns the admin endpoints, behind what refuses those who may not ask.
 func (x *Index) guard(o *ServeOptions, at net.Addr) http.Handler {
@@ -395,15 +389,13 @@ func (x *Index) guard(o *ServeOptions, at net.Addr) http.Handler {
 	return g
 }
 
-// serveHTTP serves what h makes for the address it listens on, on so many connections at
-// most; on none, if there is no address.
-func (x *Index) serveHTTP(ctx context.Context, flag, address string, h func(at net.Addr) http.Handler, most int, fail context.CancelCauseFunc) (*listener, error) {
+// serveHTTP starts a task that serves what h returns for the address it listens on, on at most
+// so many connections. It does nothing if address is empty.
+func (x *Index) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) http.Handler, most int) (at net.Addr, err error) {
 	if address == "" {
-		nothing := &listener{done: make(chan struct{})}
-		close(nothing.done)
-		return nothing, nil
+		return nil, nil //nolint:nilnil // it listens nowhere
 	}
-	tcp, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	tcp, err := new(net.ListenConfig).Listen(t.ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("%s %s: something listens there already, another program or a second skein (or --listen and --admin-listen are the same): stop it, or give %s another address: %w", flag, address, flag, err)
 	}
@@ -425,14 +417,13 @@ func (x *Index) serveHTTP(ctx context.Context, flag, address string, h func(at n
 		MaxHeaderBytes:    256 << 10, // an expression of 16 KiB and 100 URIs, percent-encoded
 		ErrorLog:          slog.NewLogLogger(x.log.With("component", "http").Handler(), slog.LevelDebug),
 	}
-	l := &listener{ln.Addr(), make(chan struct{})}
-	go func() {
+	t.run("http "+flag, func(context.Context) error {
 		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			fail(fmt.Errorf("%s %s: %w", flag, address, err))
+			return fmt.Errorf("%s %s: %w", flag, address, err)
 		}
-	}()
-	go func() {
-		defer close(l.done)
+		return nil
+	})
+	t.run("http shutdown "+flag, func(ctx context.Context) error {
 		<-ctx.Done()
 		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
@@ -442,6 +433,7 @@ func (x *Index) serveHTTP(ctx context.Context, flag, address string, h func(at n
 				x.log.Debug("closing a listener", "error", err)
 			}
 		}
-	}()
-	return l, nil
+		return nil
+	})
+	return ln.Addr(), nil
 }

@@ -23,29 +23,28 @@ type Past struct {
 	Repos bool
 }
 
-// runBackfill runs the backfill until ctx ends; then what it returns is closed.
-func (x *Index) runBackfill(ctx context.Context, past Past, source string, fail context.CancelCauseFunc) (stopped chan struct{}) {
-	stopped = make(chan struct{})
+// runBackfill starts the tasks that fetch the past, and repos with missed events.
+func (x *Index) runBackfill(t *tasks, past Past, source string) {
 	x.listening.source = source
 	x.Backfill.SetListening(func() (time.Time, bool) { return x.listening.since(x) })
 	x.Backfill.SetLive(x.isLive)
 	began := make(chan struct{})
-	go func() {
-		defer close(stopped)
+	t.run("backfill", func(ctx context.Context) error {
 		// Until it has begun it only reads, which the cluster may not answer.
 		run := func() error { return x.Backfill.Run(ctx, func() { close(began) }) }
 		if err := await(ctx, x.log.With("component", "backfill"), true, run); err != nil && ctx.Err() == nil {
-			fail(err)
+			return err
 		}
-	}()
-	go func() {
+		return nil
+	})
+	t.run("backfill start", func(ctx context.Context) error {
 		select {
 		case <-began:
 			x.beginPast(ctx, past)
 		case <-ctx.Done():
 		}
-	}()
-	return stopped
+		return nil
+	})
 }
 
 // beginPast begins what the daemon is to fetch, unless it was fetched, or is under way.

@@ -104,42 +104,40 @@ func cursorsAttr(cursors []format.Cursor) slog.Attr {
 // sayEvery is how often the log says what is being done.
 var sayEvery = time.Minute
 
-// logProgress says now and then what c is doing, until ctx ends: in a line that changes, if
-// there is a status, else in the log.
-func (x *Index) logProgress(ctx context.Context, c *consumer.Consumer, status func(line string)) {
+// showProgress reports what c is doing until ctx ends: in a status line if there is one, else
+// in the log.
+func (x *Index) showProgress(ctx context.Context, c *consumer.Consumer, status func(line string)) {
 	if status != nil {
-		go x.showStatus(ctx, c, status)
+		x.showStatus(ctx, c, status)
 		return
 	}
-	go func() {
-		ticker := time.NewTicker(sayEvery)
-		defer ticker.Stop()
-		was := c.Progress().Events
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-			edges, counts, _, _ := x.state(ctx)
-			st, events := c.Status(), c.Progress().Events
-			args := []any{
-				"state", string(st.State), "events_per_second", float64((events-was)*10/int64(max(1, sayEvery/time.Second))) / 10,
-				"records", edges, "accounts", counts.Accounts, "disk", human.Bytes(x.KV.DiskBytes()),
-			}
-			if st.Cursor > 0 {
-				args = append(args, "cursor", st.Cursor)
-			}
-			if st.HasLag {
-				args = append(args, "lag", st.Lag.Round(time.Millisecond).String())
-			}
-			if counts.Desynchronized > 0 {
-				args = append(args, "desynchronized", counts.Desynchronized)
-			}
-			x.log.Info("indexing", args...)
-			was = events
+	ticker := time.NewTicker(sayEvery)
+	defer ticker.Stop()
+	was := c.Progress().Events
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
 		}
-	}()
+		edges, counts, _, _ := x.state(ctx)
+		st, events := c.Status(), c.Progress().Events
+		args := []any{
+			"state", string(st.State), "events_per_second", float64((events-was)*10/int64(max(1, sayEvery/time.Second))) / 10,
+			"records", edges, "accounts", counts.Accounts, "disk", human.Bytes(x.KV.DiskBytes()),
+		}
+		if st.Cursor > 0 {
+			args = append(args, "cursor", st.Cursor)
+		}
+		if st.HasLag {
+			args = append(args, "lag", st.Lag.Round(time.Millisecond).String())
+		}
+		if counts.Desynchronized > 0 {
+			args = append(args, "desynchronized", counts.Desynchronized)
+		}
+		x.log.Info("indexing", args...)
+		was = events
+	}
 }
 
 // showStatus keeps a line that says what c is doing.
