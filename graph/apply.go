@@ -13,20 +13,19 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Timing returns where the time of the writer went.
+// Timing returns how the time of all writes since Open divides.
 func (s *Store) Timing() (t write.Timing) {
-	s.told.Lock()
-	defer s.told.Unlock()
+	s.status.Lock()
+	defer s.status.Unlock()
 	for _, l := range s.lanes {
 		t.Add(l.timing)
 	}
 	return t
 }
 
-// Apply applies a batch from the named source and stores its cursor, in as few
-// atomic writes as it can: the cursor of each covers just what is in it. A
-// commit is never split. What was applied before is dropped, and so are the
-// events of partitions that are not this Store's.
+// Apply applies a batch from the named source and stores its cursor, in as few atomic writes as
+// possible. Each write stores the cursor that it reaches, and no commit is split. Apply drops
+// events that were applied before, and events of partitions that this Store does not write.
 func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -52,12 +51,12 @@ func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) error 
 	return s.lanes[0].trimNotes(ctx)
 }
 
-// apply applies what the lane has in the batch. A write that is too large is
-// divided, and before that, what made it so may be spilled.
+// apply applies the lane's events of the batch. If a write is too large, apply spills large
+// values, which may have been the reason, and divides it.
 func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
 	l.events = l.store.intake.pick(l.events[:0], l, source, b)
 	events := l.events
-	looks := !b.Archived() // for deletions, before a write
+	looks := !b.Archived() // whether to look for deletions before a write
 	if b.Archived() {
 		if err := l.eraseAll(ctx); err != nil {
 			return err
@@ -99,7 +98,7 @@ func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
 	}
 }
 
-// applySegment applies a segment in one write, and makes ready for it what it needs.
+// applySegment applies a segment in one write.
 func (l *lane) applySegment(ctx context.Context, seg *write.Segment) error {
 	w := l.writerOf(seg.Batch)
 	w.Begin()
@@ -137,10 +136,10 @@ func (l *lane) applySegment(ctx context.Context, seg *write.Segment) error {
 	}
 }
 
-// committed takes over what the write came to.
+// committed takes over the result of a committed write.
 func (l *lane) committed(w *write.Writer, seg *write.Segment, out *write.Result) {
 	w.Committed()
-	l.store.told.Lock()
+	l.store.status.Lock()
 	l.timing.Add(out.Timing)
 	if len(seg.Events) > 0 && seg.Batch.Event(int(seg.Events[0].N)).Kind <= batch.EventAccount {
 		l.applied += int64(len(seg.Events))
@@ -159,13 +158,13 @@ func (l *lane) committed(w *write.Writer, seg *write.Segment, out *write.Result)
 	if out.Holes != nil {
 		l.holes = *out.Holes
 	}
-	l.store.told.Unlock()
-	if told := l.store.o.Queued; told != nil {
+	l.store.status.Unlock()
+	if notify := l.store.o.Queued; notify != nil {
 		if queued := w.Queued(); len(queued) > 0 {
-			told(queued)
+			notify(queued)
 		}
 	}
-	l.tell(w.Lists(), out.Sets, out.Hidden)
+	l.notify(w.Lists(), out.Sets, out.Hidden)
 	if out.Noted != 0 {
 		l.notes.Add(out.Noted, len(seg.Batch.DeadLetters()), len(seg.Batch.Gaps()))
 	}

@@ -15,10 +15,10 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Backfill returns which past is being fetched, as of the last commit.
+// Backfill returns the state of the backfill, as of the last commit.
 func (s *Store) Backfill() format.Backfill {
-	s.told.Lock()
-	defer s.told.Unlock()
+	s.status.Lock()
+	defer s.status.Unlock()
 	return cloneBackfill(s.backfill)
 }
 
@@ -27,7 +27,7 @@ func cloneBackfill(b format.Backfill) format.Backfill {
 	return b
 }
 
-// ChangeBackfill changes which past is being fetched.
+// ChangeBackfill changes the state of the backfill.
 func (s *Store) ChangeBackfill(ctx context.Context, change func(*format.Backfill)) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -37,28 +37,28 @@ func (s *Store) ChangeBackfill(ctx context.Context, change func(*format.Backfill
 		b.End = l.end
 		v, err := json.Marshal(b)
 		if err != nil {
-			return fmt.Errorf("graph: writing how far the past was fetched: %w", err)
+			return fmt.Errorf("graph: encoding the backfill's state: %w", err)
 		}
 		err = l.update(ctx, func(tx kv.Txn) error {
-			for part := l.first + 1; part < l.end; part++ { // of a run with other lanes
+			for part := l.first + 1; part < l.end; part++ { // rows of a run with other lanes
 				tx.Delete(s.layout.PartKey(format.KeyBackfill, part))
 			}
 			tx.Set(s.layout.PartKey(format.KeyBackfill, l.first), v)
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("graph: storing how far the past was fetched: %w", err)
+			return fmt.Errorf("graph: storing the backfill's state: %w", err)
 		}
 	}
 	s.setBackfill(b)
 	return nil
 }
 
-// setBackfill takes over which past is being fetched.
+// setBackfill takes over a state of the backfill.
 func (s *Store) setBackfill(b format.Backfill) {
-	s.told.Lock()
+	s.status.Lock()
 	s.backfill = b
-	s.told.Unlock()
+	s.status.Unlock()
 	for _, l := range s.lanes {
 		m := write.Modes{Queues: s.o.Queued != nil, Archiving: b.Archive != ""}
 		m.Partial = m.Queues && b.Whole() && !m.Archiving
@@ -74,8 +74,8 @@ func (s *Store) setBackfill(b format.Backfill) {
 	}
 }
 
-// loadBackfill reads which past is being fetched. Where the shares of writers were
-// others, what any of them was at is gone on with.
+// loadBackfill reads the state of the backfill. If earlier runs divided the partitions
+// differently, it continues what any of them was fetching.
 func (s *Store) loadBackfill(r kv.Reader) error {
 	var b format.Backfill
 	for _, l := range s.lanes {
@@ -100,8 +100,8 @@ func (s *Store) loadBackfill(r kv.Reader) error {
 	return nil
 }
 
-// ChangeResync changes the row of a repo in the queue of resyncs. It reports whether the
-// repo is queued; change is called only then, and the row written if it returns true.
+// ChangeResync changes the row of a repo in the queue of resyncs, and reports whether the repo
+// is queued. Only then it calls change, and it writes the row if change returns true.
 func (s *Store) ChangeResync(ctx context.Context, did string, change func(*format.Resync) bool) (queued bool, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -129,15 +129,14 @@ func (s *Store) ChangeResync(ctx context.Context, did string, change func(*forma
 		return err
 	})
 	if err != nil {
-		return queued, fmt.Errorf("graph: changing the queued resync of %s: %w", did, err)
+		return queued, fmt.Errorf("graph: changing the queue's row of %s: %w", did, err)
 	}
 	return queued, nil
 }
 
-// EndArchive ends the reading of an archive that was read to its end: repos that were
-// partial are complete from now on, but for those that an account's deletion, or
-// something that was missed, makes doubtful, which are returned and to be fetched
-// whole. It may be called again where it was interrupted.
+// EndArchive is called when an archive was read to its end. Partial repos become complete,
+// except those of deleted accounts and those with missed events: it returns these, which need
+// a refetch. If it is interrupted, call it again.
 func (s *Store) EndArchive(ctx context.Context) (doubtful []string, err error) {
 	var ids []dict.ID
 	for i := range s.lanes {
@@ -160,11 +159,11 @@ func (s *Store) EndArchive(ctx context.Context) (doubtful []string, err error) {
 	return doubtful, err
 }
 
-// sliceGroups is how many groups of accounts, or touched paths, are looked at in one write.
+// sliceGroups bounds the groups of accounts, or the touched paths, that one write covers.
 const sliceGroups = 2000
 
-// completeSlice goes over some groups of accounts from lo on, and returns where to go on,
-// nil at the end.
+// completeSlice covers some groups of accounts from lo on, and returns where to continue, nil at
+// the end.
 func (s *Store) completeSlice(ctx context.Context, lane int, lo []byte) (next []byte, doubtful []dict.ID, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -223,7 +222,7 @@ func (s *Store) completeSlice(ctx context.Context, lane int, lo []byte) (next []
 	return next, doubtful, nil
 }
 
-// forgetSlice forgets what the stream has changed of repos that are not queued.
+// forgetSlice deletes the notes of stream changes to repos that are not queued.
 func (s *Store) forgetSlice(ctx context.Context, lane int, lo []byte) (next []byte, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -10,10 +10,10 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Cursor returns the committed cursor of a source: the lowest of its partitions'.
+// Cursor returns the committed cursor of a source, the lowest among its partitions.
 func (s *Store) Cursor(source string) (c format.Cursor, found bool) {
-	s.told.Lock()
-	defer s.told.Unlock()
+	s.status.Lock()
+	defer s.status.Unlock()
 	return s.cursor(source)
 }
 
@@ -28,12 +28,11 @@ func (s *Store) cursor(source string) (c format.Cursor, found bool) {
 	return c, found
 }
 
-// CursorOf returns the committed cursor of a source in the partition that an account is in,
-// which another lane than others' may have written.
+// CursorOf returns the committed cursor of a source in the partition of an account.
 func (s *Store) CursorOf(source string, did []byte) (c format.Cursor, found bool) {
 	part := s.layout.Settings.PartitionOf(did)
-	s.told.Lock()
-	defer s.told.Unlock()
+	s.status.Lock()
+	defer s.status.Unlock()
 	for _, l := range s.lanes {
 		if rows := l.sources[source]; l.has(part) && rows != nil && rows[part-l.first].IsCursor() {
 			row := rows[part-l.first]
@@ -43,11 +42,11 @@ func (s *Store) CursorOf(source string, did []byte) (c format.Cursor, found bool
 	return c, false
 }
 
-// LiveSince returns when a source was first listened to live, if no event of it
-// has been applied since.
+// LiveSince returns when this index first listened to a source live, if it has applied no
+// event of the source yet.
 func (s *Store) LiveSince(source string) (since time.Time, listening bool) {
-	s.told.Lock()
-	defer s.told.Unlock()
+	s.status.Lock()
+	defer s.status.Unlock()
 	for _, l := range s.lanes {
 		for _, row := range l.sources[source] {
 			if row.Live && (!listening || row.Time.Before(since)) {
@@ -58,10 +57,9 @@ func (s *Store) LiveSince(source string) (since time.Time, listening bool) {
 	return since, listening
 }
 
-// SetLive notes that a source without a cursor is listened to live from now on:
-// should that end before its first event, the next start can tell what it missed.
-// gap, which may be nil, is what was missed before; it is recorded in the same
-// write.
+// SetLive notes that listening to a source without a cursor begins now. If the process ends
+// before the first event, the next start knows what it missed. gap, which may be nil, is
+// recorded in the same write.
 func (s *Store) SetLive(ctx context.Context, source string, now time.Time, gap *format.Gap) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -78,8 +76,8 @@ func (s *Store) SetLive(ctx context.Context, source string, now time.Time, gap *
 
 // Cursors returns the cursors of all sources.
 func (s *Store) Cursors() []format.Cursor {
-	s.told.Lock()
-	defer s.told.Unlock()
+	s.status.Lock()
+	defer s.status.Unlock()
 	names := map[string]bool{}
 	for _, l := range s.lanes {
 		for source := range l.sources {
@@ -95,20 +93,19 @@ func (s *Store) Cursors() []format.Cursor {
 	return all
 }
 
-// SetFuture notes that the source called its cursor one in its future. Only Rewind
-// takes the note away: whoever consumes the source applies nothing of it until
-// then. A source without a cursor is left without.
+// SetFuture notes that the source rejected its cursor as one in the future. The consumer must
+// apply no event of the source until Rewind clears the note. Without a cursor, SetFuture
+// does nothing.
 func (s *Store) SetFuture(ctx context.Context, source string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.changeCursors(ctx, source, nil, func(_ *lane, c *format.CursorRow) { c.Future = c.IsCursor() })
 }
 
-// Rewind sets the cursor of a source to seq, so that what comes after is
-// applied again: replays change nothing. If the source's sequence is known to
-// have begun anew (SetFuture), the source counts as a new one from here on,
-// and its numbers are not compared with those of before. gap, which may be nil,
-// is what the change leaves out; it is recorded in the same write.
+// Rewind sets the cursor of a source to seq. Later events are then applied again, and replays
+// change nothing. After SetFuture, the source counts as a new source: its sequence numbers are
+// not compared with earlier ones. gap, which may be nil, is the range that the change skips; it
+// is recorded in the same write.
 func (s *Store) Rewind(ctx context.Context, source string, seq format.Seq, gap *format.Gap) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -123,8 +120,8 @@ func (s *Store) Rewind(ctx context.Context, source string, seq format.Seq, gap *
 	})
 }
 
-// changeCursors changes the rows of a source in all partitions that are written
-// here, at once. One whose number stays 0 is not written.
+// changeCursors changes the rows of a source in all partitions of this process, in one write.
+// It does not write rows whose number stays 0.
 func (s *Store) changeCursors(ctx context.Context, source string, gap *format.Gap, change func(*lane, *format.CursorRow)) error {
 	rows := make([][]format.CursorRow, len(s.lanes))
 	for i, l := range s.lanes {
@@ -168,8 +165,8 @@ func (s *Store) changeCursors(ctx context.Context, source string, gap *format.Ga
 	if err != nil {
 		return fmt.Errorf("graph: storing the cursor of %s: %w", source, err)
 	}
-	s.told.Lock()
-	defer s.told.Unlock()
+	s.status.Lock()
+	defer s.status.Unlock()
 	for i, l := range s.lanes {
 		if slices.ContainsFunc(rows[i], isSet) {
 			l.sources[source] = rows[i]

@@ -1,29 +1,34 @@
-// Package graph keeps the edges of the network: the record map, the sets in both
-// directions, the accounts and the cursors, all changed in one atomic write per batch. It
-// does not know how events arrive or how questions are written; strings become ids through
-// package intern. What is true of it is written in docs/semantics.md.
+// Package graph keeps the edges of the network: the records, the sets in both directions,
+// the accounts and the cursors, all changed in one atomic write per batch. It does not know
+// how events arrive or how questions are phrased. Package intern turns strings into ids.
+// docs/semantics.md says what is true of it.
 //
-// The rooms beside it:
+// The packages beside it:
 //
-//	kinds    what is indexed: one table
+//	kinds    what is indexed, as one table
 //	format   the bytes on disk, as pure functions
-//	read     typed reads of a store, over a reader of its engine
-//	check    the proof that a store is whole, and what it takes
+//	batch    what is applied in one go
+//	write    the phases of one write, without the Store
+//	ask      reads of one state, without the Store
+//	read     typed reads over an engine's reader
 //	fence    which process writes which partitions
-//	export   the store as lines of JSON, and back
-//	upgrade  a store of an older format, brought up to date
+//	check    proves that a store is whole
+//	export   a store as lines of JSON, and back
+//	upgrade  brings an older format up to date
 //
-// Here are the Store (store.go, open.go), the write path and the read path.
+// This package has the Store: it opens one (open.go), applies batches (apply.go, lane.go),
+// erases deleted accounts (erase.go), spills large values (spill.go), and tracks cursors,
+// holes of the stream and the backfill.
 //
-// A write: Apply (apply.go) hands a Batch (batch.go) to a lane (lane.go), which divides it
-// into segments (segment.go); each is one write (write.go), made in phases, one file each:
-// accounts, events, previous, edges, records, notes. What has grown too large is spilled
-// afterwards (spill.go, told by merger.go). What a store that several processes write does
-// differently is behind one interface (writers.go: alone; several.go).
+// A lane applies the events of a range of partitions. Apply divides a batch into segments,
+// and package write makes one write of each. writers.go and several.go hold what differs
+// between a store with one writing process and a store with several.
 //
-// A question: View hands out a Snapshot (read.go, snapshot.go) and the sets of who has an
-// edge to something (set.go, with the cache of large ones).
+// Every method of a Store may be called from any goroutine. Writes wait for each other;
+// reads wait for nothing.
 //
-// Apply, EraseSlice and the cursor methods are for one goroutine, the writer; View and all
-// reading for any. There is no history: of what was deleted nothing is left.
+// Locks, in the order in which they are taken: Store.writing, then Store.status. Nothing
+// else is locked under them.
+//
+// The store keeps no history: deleted records leave nothing behind.
 package graph

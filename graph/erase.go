@@ -14,16 +14,15 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Erasing reports whether a deleted account waits to be erased.
+// Erasing reports whether records of a deleted account are left.
 func (s *Store) Erasing() bool {
-	s.told.Lock()
-	defer s.told.Unlock()
+	s.status.Lock()
+	defer s.status.Unlock()
 	return slices.ContainsFunc(s.lanes, func(l *lane) bool { return len(l.erasing) > 0 })
 }
 
-// EraseSlice erases up to Options.SliceSize records of one deleted account, in
-// one atomic write. What has been erased is gone from the store, and the job's
-// row says where to go on: it is resumed wherever it was interrupted.
+// EraseSlice erases up to Options.SliceSize records of one deleted account, in one atomic write.
+// The job's row says where to continue, so that an interrupted job resumes.
 func (s *Store) EraseSlice(ctx context.Context) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -37,11 +36,11 @@ func (s *Store) EraseSlice(ctx context.Context) error {
 	return nil
 }
 
-// eraseNow finishes the job of an account whose next event has come.
+// eraseNow finishes the job of an account, because its next event has arrived.
 func (l *lane) eraseNow(ctx context.Context, actor dict.ID) error {
-	l.store.told.Lock()
-	l.erasing[actor] = true // by its row, whatever this process remembers
-	l.store.told.Unlock()
+	l.store.status.Lock()
+	l.erasing[actor] = true // its row says so, whatever this process remembers
+	l.store.status.Unlock()
 	for l.erasing[actor] {
 		if err := l.eraseSlice(ctx, actor); err != nil {
 			return err
@@ -81,8 +80,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 			tx.Set(format.EraseKey(actor), next)
 		} else {
 			tx.Delete(format.EraseKey(actor))
-			// The state kept in memory, if it is there: one that was merged often is
-			// read by folding all that was merged.
+			// Prefer the state in memory: reading one folds everything that was merged into it.
 			var kept bool
 			if state, kept = l.states.Get(actor); !kept {
 				if state, err = read.Account(tx, layout, actor); err != nil {
@@ -100,9 +98,9 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 	}
 	l.counts = counts
 	if done {
-		l.store.told.Lock()
+		l.store.status.Lock()
 		delete(l.erasing, actor)
-		l.store.told.Unlock()
+		l.store.status.Unlock()
 		l.states.Put(actor, state)
 	}
 	if m := l.store.o.Metrics; m != nil {
@@ -110,14 +108,13 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 			m.Edges.WithLabelValues(l.store.Kinds().Info(c.Kind).Name, "remove").Inc()
 		}
 	}
-	l.tell(nil, erased, nil)
+	l.notify(nil, erased, nil)
 	return nil
 }
 
-// eraseRecords deletes a slice of the actor's records, kind by kind, each from
-// its last chunk to its first, so that what a chunk spilled goes before what
-// stands over it. It begins below the key resume, and returns the key below
-// which to go on, nil at the end.
+// eraseRecords deletes a slice of the actor's records, kind by kind, from the last chunk to the
+// first: chunks that were spilled into go before the chunk above them. It starts below the key
+// resume, and returns the key below which to continue, nil at the end.
 func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *format.Counts) (next []byte, erased []write.SetChange, err error) {
 	var sets []write.SetChange
 	left := l.store.o.SliceSize
@@ -126,7 +123,7 @@ func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *for
 		hi := kv.PrefixEnd(lo)
 		if len(resume) > 0 {
 			if bytes.Compare(resume, lo) < 0 || bytes.Compare(resume, hi) > 0 {
-				continue // of a kind that is done
+				continue // this kind is done
 			}
 			hi, resume = resume, nil
 		}
@@ -157,11 +154,11 @@ func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *for
 		}
 		next = nil
 	}
-	// An actor's two records of one subject are one member.
+	// Two records of an actor that name one subject are one member.
 	return next, write.RemoveMembers(tx, sets, l.store.layout, l.store.merger), nil
 }
 
-// liveRecords returns the records of a chunk that no chunk above it overrides.
+// liveRecords returns the records of a chunk that chunks above it do not override.
 func liveRecords(r kv.Reader, key, v []byte) ([]format.Record, error) {
 	_, _, _, depth, err := format.ParseChunkKey(key)
 	if err != nil {
@@ -182,7 +179,7 @@ func liveRecords(r kv.Reader, key, v []byte) ([]format.Record, error) {
 			return nil, err
 		}
 		if !ok {
-			return nil, fmt.Errorf("graph: there is no chunk %x over %x: run skein check", above, key)
+			return nil, fmt.Errorf("graph: chunk %x has no chunk %x above it: run skein check", key, above)
 		}
 		over, _, err := c.Read(nil, v, 0)
 		if err != nil {

@@ -12,11 +12,11 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// hiddenCache is the newest hidden set, which the writer publishes with every
-// commit that changes it. A published set is never changed again.
+// hiddenCache keeps the newest hidden set. The writer publishes a new set with every commit that
+// changes it; a published set never changes.
 type hiddenCache struct {
-	reading sync.Mutex // by who reads the set anew
-	mu      sync.Mutex
+	reading sync.Mutex // held while the set is read again; taken before mu
+	mu      sync.Mutex // guards version and set
 	version uint64
 	set     *roaring64.Bitmap
 }
@@ -30,8 +30,7 @@ func (h *hiddenCache) get(version uint64) *roaring64.Bitmap {
 	return h.set
 }
 
-// publish replaces the set by one with the changes made. Containers that do
-// not change are shared with the old one.
+// publish replaces the set by a copy with the changes. Both share the containers that stay.
 func (h *hiddenCache) publish(version uint64, changes map[dict.ID]bool) {
 	h.mu.Lock()
 	old := h.set
@@ -58,7 +57,7 @@ func (h *hiddenCache) load(r kv.Reader, l format.Layout) (err error) {
 	return err
 }
 
-// put keeps a set that was read, unless a newer one is there.
+// put stores a set that was read, unless the cache has a newer one.
 func (h *hiddenCache) put(version uint64, set *roaring64.Bitmap) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

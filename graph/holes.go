@@ -10,20 +10,20 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Holes returns how many holes the stream has had, and up to which of them all repos have
-// been compared with the relay's list. It is of what is written here.
+// Holes returns how many holes the stream has had, and after which of them all repos were
+// compared with the relay's list, for the partitions of this process.
 func (s *Store) Holes() (noted, compared uint64) {
-	s.told.Lock()
-	defer s.told.Unlock()
+	s.status.Lock()
+	defer s.status.Unlock()
 	if len(s.lanes) == 0 {
 		return 0, 0
 	}
-	h := &s.lanes[0].holes // all lanes hear the same stream
+	h := &s.lanes[0].holes // all lanes receive the same stream
 	return h.Noted, h.Compared
 }
 
-// SetCompared notes that all repos have been compared with the relay's list, by a comparison
-// that began after so many holes had been noted (Holes).
+// SetCompared notes that all repos were compared with the relay's list. noted is the number of
+// holes (Holes) when the comparison began.
 func (s *Store) SetCompared(ctx context.Context, noted uint64) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -32,14 +32,14 @@ func (s *Store) SetCompared(ctx context.Context, noted uint64) error {
 		h.Compared = max(h.Compared, min(noted, h.Noted))
 		err := l.update(ctx, func(tx kv.Txn) error { return l.WriteHoles(tx, h) })
 		if err != nil {
-			return fmt.Errorf("graph: noting that the repos have been compared: %w", err)
+			return fmt.Errorf("graph: noting a comparison of repos: %w", err)
 		}
 		l.setHoles(h)
 	}
 	return nil
 }
 
-// uncompared is what Snapshot.Uncompared asks of a store that one process writes.
+// uncompared answers View.Uncompared from memory, if this process writes the whole store.
 func (s *Store) uncompared() (uncompared, known bool) {
 	if !s.Alone() {
 		return false, false
@@ -48,8 +48,8 @@ func (s *Store) uncompared() (uncompared, known bool) {
 	return noted > compared, true
 }
 
-// isHole reports whether any repo may have changed in a gap without the index's knowing. That
-// a kind was added is no hole of the stream: see Lacking.
+// isHole reports whether repos may have changed unnoticed in a gap. The gap of an added kind is
+// not a hole of the stream: see View.Lacking.
 func isHole(g *format.Gap) bool { return g.Suspect && g.Reason != format.KindAdded }
 
 func cloneHoles(h format.Holes) format.Holes {
@@ -57,7 +57,7 @@ func cloneHoles(h format.Holes) format.Holes {
 	return h
 }
 
-// HolesAfter returns the lane's holes after gaps of a source, and whether there is a new one.
+// HolesAfter implements write.HoleKeeper.
 func (l *lane) HolesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool) {
 	h = l.holes
 	for i := range gaps {
@@ -75,8 +75,8 @@ func (l *lane) HolesAfter(source string, gaps []format.Gap) (h format.Holes, cha
 	return h, changed
 }
 
-// raiseFloors raises the floors to the last event before a hole: of the source that had it,
-// and to the cursors of all others.
+// raiseFloors raises the floor of the source that had a hole to the last event before it, and
+// the floors of all other sources to their cursors.
 func (l *lane) raiseFloors(floors map[uint32]format.Seq, source string, after format.Seq) {
 	raise := func(number uint32, i int, to format.Seq) {
 		n := format.NoteNumber(number, l.first+uint8(i))
@@ -108,15 +108,15 @@ func (l *lane) WriteHoles(tx kv.Txn, h format.Holes) error {
 	return nil
 }
 
-// setHoles takes over what was committed.
+// setHoles takes over committed holes.
 func (l *lane) setHoles(h format.Holes) {
-	l.store.told.Lock()
+	l.store.status.Lock()
 	l.holes = h
-	l.store.told.Unlock()
+	l.store.status.Unlock()
 }
 
 // loadHoles reads the holes of the lanes. Earlier runs may have divided the partitions
-// otherwise: a hole of any of theirs is one of all lanes.
+// differently: a hole in any of their rows counts for all lanes.
 func (s *Store) loadHoles(r kv.Reader) error {
 	var noted uint64
 	compared, uncompared := ^uint64(0), false

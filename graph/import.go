@@ -12,12 +12,11 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// ErrImport is returned where a store cannot be filled from an export.
+// ErrImport is returned if a store cannot be filled from an export.
 var ErrImport = errors.New("import")
 
-// BeginImport marks the store as being imported into, if it is empty, or if an import
-// was begun and not finished: fresh is then false. Until EndImport, the store is good
-// for nothing else.
+// BeginImport marks an empty store as the target of an import, or continues an import that did
+// not finish (fresh is false then). Until EndImport the store can only be imported into.
 func (s *Store) BeginImport(ctx context.Context) (fresh bool, err error) {
 	err = s.kv.Update(ctx, func(tx kv.Txn) error {
 		_, again, err := tx.Get(format.KeyImport)
@@ -29,17 +28,17 @@ func (s *Store) BeginImport(ctx context.Context) (fresh bool, err error) {
 			return err
 		}
 		if fresh = counts.Accounts == 0; !fresh && !again {
-			return fmt.Errorf("%w: the store has %d accounts already; import into an empty one", ErrImport, counts.Accounts)
+			return fmt.Errorf("%w: the store already has %d accounts; import into an empty store", ErrImport, counts.Accounts)
 		}
-		for _, keyspace := range []byte{format.KeyCursor, format.KeyDeadLetter, format.KeyGap} { // what the one before left
+		for _, keyspace := range []byte{format.KeyCursor, format.KeyDeadLetter, format.KeyGap} { // from the unfinished import
 			tx.DeleteRange([]byte{keyspace}, []byte{keyspace + 1})
 		}
 		tx.Set(format.KeyImport, nil)
 		return nil
 	})
 	if err == nil {
-		s.told.Lock()
-		defer s.told.Unlock()
+		s.status.Lock()
+		defer s.status.Unlock()
 		for _, l := range s.lanes {
 			clear(l.sources)
 			clear(l.provisional)
@@ -49,9 +48,9 @@ func (s *Store) BeginImport(ctx context.Context) (fresh bool, err error) {
 	return fresh, err
 }
 
-// ImportKinds notes what the exported store has been indexing: of other kinds it lacks what
-// was made before, which the next Open says.
-// configured are those of them that are not built in, without numbers; indexed are names.
+// ImportKinds notes the kinds that the exported store indexed. The next Open reports earlier
+// records of other kinds as missing. indexed are names; configured are the kinds among them that
+// are not built in, without numbers.
 func (s *Store) ImportKinds(ctx context.Context, indexed []string, configured []kinds.Info) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -63,7 +62,7 @@ func (s *Store) ImportKinds(ctx context.Context, indexed []string, configured []
 	for _, name := range indexed {
 		k := t.ByName(name)
 		if k == nil {
-			return fmt.Errorf("%w: the export has records of kind %q, which this program does not know: it was written by a newer skein", ErrImport, name)
+			return fmt.Errorf("%w: unknown kind %q: a newer skein wrote the export", ErrImport, name)
 		}
 		numbers = append(numbers, k.Kind)
 	}
@@ -87,20 +86,19 @@ func (s *Store) ImportKinds(ctx context.Context, indexed []string, configured []
 	return err
 }
 
-// Doubts are what an exported store knew that it lacked, of more than one account.
+// Doubts say what an exported store lacked, beyond single accounts.
 type Doubts struct {
-	// Lacking are the kinds that were added when there were accounts, by name.
+	// Lacking are the kinds that were added after the store had accounts, by name.
 	Lacking map[string]format.Lack
-	// Hole says that the stream had a hole after which the repos have not been compared, and
-	// Floors what the last event before the newest hole was, by source.
-	Hole   bool
+	// Hole says that repos have not been compared since a hole of the stream.
+	Hole bool
+	// Floors are the last events before the newest hole, by source.
 	Floors map[string]format.Seq
 	// Backfill says which past was being fetched.
 	Backfill format.Backfill
 }
 
-// ImportDoubts takes over what the exported store knew that it lacked. The cursors have been
-// imported before.
+// ImportDoubts imports what the exported store lacked. Import the cursors first.
 func (s *Store) ImportDoubts(ctx context.Context, d Doubts) error {
 	if err := s.ChangeBackfill(ctx, func(b *format.Backfill) { *b = d.Backfill }); err != nil {
 		return err
@@ -142,8 +140,8 @@ func (s *Store) ImportDoubts(ctx context.Context, d Doubts) error {
 	return nil
 }
 
-// ImportCursor sets the cursor of a source, under the number that the states of
-// accounts (Batch.AddImport) name it by.
+// ImportCursor sets the cursor of a source. number is the source's number in the imported states
+// of accounts (batch.Batch.AddImport).
 func (s *Store) ImportCursor(ctx context.Context, c format.Cursor, number uint32) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -152,7 +150,8 @@ func (s *Store) ImportCursor(ctx context.Context, c format.Cursor, number uint32
 	})
 }
 
-// EndImport finishes an import, if so many accounts and records are there.
+// EndImport finishes an import. It fails unless the store has exactly so many accounts and
+// records.
 func (s *Store) EndImport(ctx context.Context, accounts, records int64) error {
 	return s.kv.Update(ctx, func(tx kv.Txn) error {
 		counts, err := read.Counts(tx)
@@ -164,7 +163,7 @@ func (s *Store) EndImport(ctx context.Context, accounts, records int64) error {
 			have += n
 		}
 		if counts.Accounts != accounts || have != records {
-			return fmt.Errorf("%w: the store has %d accounts and %d records now, the export %d and %d: the import was begun with another export, or that repeats itself; import into an empty store",
+			return fmt.Errorf("%w: the store has %d accounts and %d records, the export has %d and %d: an earlier import used another export, or this export repeats lines; import into an empty store",
 				ErrImport, counts.Accounts, have, accounts, records)
 		}
 		tx.Delete(format.KeyImport)

@@ -10,13 +10,12 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A store that had accounts when a kind was added lacks what was made of it until then, of
-// every one of them. That ends when a sweep has queued all of them to be fetched: from then on
-// those that have not been fetched are not complete. Sweeps are counted, and not timed: the
-// clock of the machine may jump.
+// If a kind is added to a store with accounts, the store lacks the earlier records of that kind,
+// of every account. A sweep then queues all accounts for a refetch; after it, those that wait
+// are simply not complete. Sweeps are numbered, not timed: the machine's clock may jump.
 
-// SweepDue returns the number of the sweep that has to queue all accounts because a kind was
-// added, 0 if none has to.
+// SweepDue returns the number of the sweep that must queue all accounts because a kind was
+// added, 0 if no sweep is due.
 func (s *Store) SweepDue() (number uint64) {
 	added := s.lacking.Load()
 	if added == nil {
@@ -31,7 +30,7 @@ func (s *Store) SweepDue() (number uint64) {
 	return number
 }
 
-// readLacking reads what a store lacks, by the names of kinds.
+// readLacking reads which kinds lack earlier records, by name.
 func readLacking(r kv.Reader) (map[string]format.Lack, error) {
 	v, ok, err := r.Get(format.KeyLacking)
 	if err != nil || !ok {
@@ -46,13 +45,13 @@ func setLacking(tx kv.Txn, lacking map[string]format.Lack) error {
 	}
 	v, err := json.Marshal(lacking)
 	if err != nil {
-		return fmt.Errorf("graph: writing of which kinds something is lacking: %w", err)
+		return fmt.Errorf("graph: writing which kinds lack records: %w", err)
 	}
 	tx.Set(format.KeyLacking, v)
 	return nil
 }
 
-// lack adds kinds to what a store lacks, if it has accounts.
+// lack adds kinds to those that lack earlier records, if the store has accounts.
 func lack(r kv.Reader, lacking map[string]format.Lack, names []string, now time.Time) (map[string]format.Lack, error) {
 	counts, err := read.Counts(r)
 	if err != nil || counts.Accounts == 0 || len(names) == 0 {

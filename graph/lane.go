@@ -16,59 +16,58 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// ErrShare is returned by Open for a share that cannot be.
+// ErrShare is returned by Open for an impossible share.
 var ErrShare = errors.New("graph: unusable share of the partitions")
 
-// A Share is the part of a store that one of several writers writes: the I-th of
-// N, counted from 0. Shares are runs of partitions, so N may be another in the
-// next run.
-type Share struct{ I, N int }
+// A Share is the part of a store that one of several writers writes: a run of partitions. N may
+// change from one run of the writers to the next.
+type Share struct {
+	I, N int // the I-th of N, counted from 0
+}
 
-// String returns the share as it is given: "0/2".
+// String returns the share as --partition takes it: "0/2".
 func (h Share) String() string { return fmt.Sprintf("%d/%d", h.I, max(h.N, 1)) }
 
-// partitions returns the first partition of the share, and the one after its
-// last.
+// partitions returns the range of the share's partitions. end is exclusive.
 func (h Share) partitions(all uint8) (first, end uint8, err error) {
 	n := max(h.N, 1)
 	switch {
 	case h.N < 0 || h.I < 0 || h.I >= n:
-		return 0, 0, fmt.Errorf("%w: there is no %s: of n shares, the first is 0/n", ErrShare, h)
+		return 0, 0, fmt.Errorf("%w: %s does not exist: the first of n shares is 0/n, the last n-1/n", ErrShare, h)
 	case n > int(all):
-		return 0, 0, fmt.Errorf("%w: %s: the store has %d partitions, and so at most as many writers", ErrShare, h, all)
+		return 0, 0, fmt.Errorf("%w: %s: the store has %d partitions, which is the largest number of writers", ErrShare, h, all)
 	}
 	return uint8(h.I * int(all) / n), uint8((h.I + 1) * int(all) / n), nil
 }
 
-// A lane applies the events of a range of partitions, in the order of the stream,
-// one write at a time. What a lane writes is read by no other to be written
-// again, so that lanes, of one process or of several, do not wait for each
-// other.
+// A lane applies the events of a range of partitions, in stream order, one write at a time. No
+// lane reads in order to write what another lane writes, so lanes do not wait for each other,
+// in one process or in several.
 type lane struct {
 	store      *Store
 	first, end uint8                         // the partitions are first to end-1
-	counts     format.Counts                 // as of the last commit: of the row of first
-	others     format.Counts                 // of the rows of the others, which other runs wrote
+	counts     format.Counts                 // the row of first, as of the last commit
+	others     format.Counts                 // the rows of the other partitions, from earlier runs
 	erasing    map[dict.ID]bool              // accounts with an erase job
 	sources    map[string][]format.CursorRow // as of the last commit, by partition
-	// The numbers of sources that have no cursor yet.
+	// provisional are the numbers of sources that have no cursor yet.
 	provisional map[string]uint32
 	states      *write.StateCache
 	notes       write.Notes
-	applied     int64 // events committed since the store was opened
-	replays     int64 // of them, dropped
+	applied     int64 // events committed since Open
+	replays     int64 // how many of them were dropped
 	events      []write.Picked
-	told        []Change     // scratch of tell
+	changes     []Change     // scratch of notify
 	holes       format.Holes // as of the last commit
 	timing      write.Timing
 	w           *write.Writer
 	modes       write.Modes
-	archive     *write.Writer // of batches of an archive, which are large; nil if there were none
+	archive     *write.Writer // for batches of an archive, which are large; nil if there were none
 }
 
-// defaultLanes is how many writes a writer of several partitions has in flight.
-// On two cores with the server beside it, two index the most events: 51,000/s, and
-// one 40,000 to 52,000, three 44,000, eight 39,000 (internal/testing/scale,
+// defaultLanes is how many writes to a store with several partitions are in flight. On two
+// cores, with the FoundationDB server on the same machine, two lanes index the most events:
+// 51,000/s (one: 40,000 to 52,000; three: 44,000; eight: 39,000; internal/testing/scale,
 // BenchmarkIndexFDB -scale.lanes).
 const defaultLanes = 2
 
@@ -100,9 +99,8 @@ func (l *lane) newWriter() *write.Writer {
 	})
 }
 
-// writerOf returns what writes a batch. Those of an archive are thirty times as large as
-// those of a stream, and have a writer of their own, whose memory is let go in the end
-// (endArchive).
+// writerOf returns the writer for a batch. Batches of an archive are thirty times as large as
+// batches of a stream: they have a writer of their own, whose memory endArchive releases.
 func (l *lane) writerOf(b *batch.Batch) *write.Writer {
 	if !b.Archived() {
 		return l.w
@@ -114,7 +112,7 @@ func (l *lane) writerOf(b *batch.Batch) *write.Writer {
 	return l.archive
 }
 
-// endArchive lets go of what wrote the batches of an archive.
+// endArchive releases the writer for batches of an archive.
 func (l *lane) endArchive() {
 	l.archive = nil
 }
@@ -124,7 +122,7 @@ func (s *Store) Owns(did []byte) bool { return s.owner.owns(did) }
 
 func (l *lane) has(part uint8) bool { return part >= l.first && part < l.end }
 
-// load reads what the lane keeps in memory.
+// load reads the state that the lane keeps in memory.
 func (l *lane) load(r kv.Reader) error {
 	l.others = format.Counts{}.Clone()
 	l.counts = format.Counts{}.Clone()
@@ -174,7 +172,7 @@ func (l *lane) load(r kv.Reader) error {
 	return l.notes.Load(r)
 }
 
-// cursors returns a copy of the source's rows, or new ones.
+// cursors returns a copy of the source's rows, or new rows.
 func (l *lane) cursors(source string) []format.CursorRow {
 	rows := slices.Clone(l.sources[source])
 	if rows == nil {
@@ -188,7 +186,7 @@ func (l *lane) cursors(source string) []format.CursorRow {
 	return rows
 }
 
-// numberOf returns the number of a source that has no cursor yet: always the same one.
+// numberOf returns the number of a source that has no cursor yet. It does not change.
 func (l *lane) numberOf(source string) uint32 {
 	if l.provisional[source] == 0 {
 		l.provisional[source] = l.newSource()
@@ -196,7 +194,7 @@ func (l *lane) numberOf(source string) uint32 {
 	return l.provisional[source]
 }
 
-// newSource returns a number that no source has, nor notes of one that has no cursor.
+// newSource returns a number that neither a source nor a note of a source uses.
 func (l *lane) newSource() uint32 {
 	n := uint32(0)
 	for _, rows := range l.sources {
@@ -215,9 +213,9 @@ func (l *lane) newSource() uint32 {
 	return n + 1
 }
 
-// update makes one write of the lane. Each write leaves a token of its own, so
-// that an attempt that follows one of unknown outcome sees whether that one was
-// committed: then fn, which has left its result, is not called again.
+// update makes one write of the lane. Each write leaves a token, so that a repeated attempt
+// sees whether an attempt with an unknown outcome was committed. In that case update does not
+// call fn again: its results stand.
 func (l *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
 	var token [16]byte
 	binary.BigEndian.PutUint64(token[:], rand.Uint64())
@@ -234,16 +232,16 @@ func (l *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
 				return err
 			}
 		}
-		// Whatever the lane writes later makes an attempt conflict that was given
-		// up, but is still under way.
+		// An abandoned attempt that is still in flight then conflicts with whatever the lane
+		// writes later.
 		tx.Conflict(key)
 		tx.Set(key, token[:])
 		return fn(tx)
 	})
 }
 
-// trimNotes deletes the oldest notes where there are too many: those that come
-// first in the stream of a source, of the source whose first is the oldest.
+// trimNotes deletes the oldest notes if there are too many: the first in the stream of the
+// source whose first note is the oldest.
 func (l *lane) trimNotes(ctx context.Context) error {
 	for _, keyspace := range l.notes.Due() {
 		var left map[uint32]int

@@ -6,29 +6,30 @@ import (
 	"skein.blue/internal/renamed"
 )
 
-// Metrics of this package, skein_graph_*. A nil *Metrics counts nothing.
+// Metrics are this package's metrics, skein_graph_*. A nil *Metrics counts nothing. Help texts
+// say what each is.
 type Metrics struct {
-	Edges   *prometheus.CounterVec // kind, action
-	Replays prometheus.Counter
-	Spills  prometheus.Counter
-	Sets    *prometheus.CounterVec // result
-	Erasing prometheus.Gauge
+	Edges   *prometheus.CounterVec // by kind and action
+	Replays prometheus.Counter     // events
+	Spills  prometheus.Counter     // values
+	Sets    *prometheus.CounterVec // by result
+	Erasing prometheus.Gauge       // accounts
 }
 
 // NewMetrics registers the metrics of this package.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Edges: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_graph_edge_writes_total", Help: "Edges added (add; writing an edge again counts again) and removed (remove).",
+			Name: "skein_graph_edge_writes_total", Help: "Edges added (add) and removed (remove). Adding an edge again counts again.",
 		}, []string{"kind", "action"}),
 		Replays: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_graph_replays_total", Help: "Events dropped because they had been applied before.",
+			Name: "skein_graph_replays_total", Help: "Events dropped because they were applied before.",
 		}),
 		Spills: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_graph_spills_total", Help: "Rows and chunks that had grown too large and were spilled.",
+			Name: "skein_graph_spills_total", Help: "Rows and chunks spilled because they had grown too large.",
 		}),
 		Sets: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_graph_large_sets_total", Help: "Large sets asked for, by what it took: cache (decoded already), load (read whole), probe (read in part).",
+			Name: "skein_graph_large_sets_total", Help: "Requests for large sets, by result: cache (already decoded), load (read whole), probe (read in part).",
 		}, []string{"result"}),
 		Erasing: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_graph_erasing_accounts", Help: "Deleted accounts whose records are still being erased.",
@@ -39,7 +40,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// gauges tells what the store holds now, as of the last commit.
+// gauges updates the counters that readers ask for, and the gauges, after a commit.
 func (s *Store) gauges() {
 	var desynchronized, partial, doubtful, erasing int64
 	for _, l := range s.lanes {
@@ -56,12 +57,12 @@ func (s *Store) gauges() {
 	}
 }
 
-// Incomplete returns of how many repos that are written here something was missed, and of
-// how many the past was never seen. Any goroutine may call it.
+// Incomplete returns the number of this process's repos with missed events, and of those whose
+// past is unknown.
 func (s *Store) Incomplete() (desynchronized, partial int64) {
 	return s.desynchronized.Load(), s.partial.Load()
 }
 
-// Doubtful returns of how many active accounts that are written here something is known to be
-// missing, or in doubt: answers about everybody may lack it. Any goroutine may call it.
+// Doubtful returns the number of this process's active accounts that are not complete: answers
+// about everybody may lack their records.
 func (s *Store) Doubtful() int64 { return s.doubtful.Load() }

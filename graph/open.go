@@ -21,11 +21,10 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// ErrNoGraph is returned by Open for a store in which no graph was begun, if it is not to begin
-// one.
+// ErrNoGraph is returned by Open with MustExist or ReadOnly if the store has no graph.
 var ErrNoGraph = errors.New("there is no graph in the store")
 
-// Open opens the graph in store, and makes its rows if the store is empty.
+// Open opens the graph in store. In an empty store it makes one.
 func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	if o.StateCache <= 0 {
 		o.StateCache = 16 << 20
@@ -59,7 +58,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 	return s, nil
 }
 
-// newSource returns what the snapshots of the store have in common.
+// newSource returns the source of the store's views.
 func (s *Store) newSource() *ask.Source {
 	var results func(string)
 	if m := s.o.Metrics; m != nil {
@@ -77,7 +76,7 @@ func (s *Store) newSource() *ask.Source {
 	}, s.o.SetCache, results)
 }
 
-// internOptions are the interner's: its slot is the first partition of ours.
+// internOptions returns the interner's options. Its slot is our first partition.
 func (s *Store) internOptions() intern.Options {
 	o := s.o.Intern
 	o.Settings = s.layout.Settings
@@ -89,7 +88,7 @@ func (s *Store) internOptions() intern.Options {
 	return o
 }
 
-// open claims what is written, makes the lanes, and reads what they keep.
+// open claims the partitions that this process writes, makes the lanes, and loads them.
 func (s *Store) open(ctx context.Context) error {
 	partitions := s.layout.Settings.Partitions
 	first, end, err := s.o.Share.partitions(partitions)
@@ -129,7 +128,7 @@ func (s *Store) open(ctx context.Context) error {
 	return s.addKinds(ctx)
 }
 
-// header reads the header of the store, or makes the rows of a new one.
+// header reads the header of the store, or makes a new store's rows.
 func (s *Store) header(ctx context.Context) (h format.Header, err error) {
 	want := s.o.Intern.Settings
 	var found bool
@@ -144,7 +143,7 @@ func (s *Store) header(ctx context.Context) (h format.Header, err error) {
 	}
 	if !found {
 		if s.o.ReadOnly || s.o.MustExist {
-			return h, fmt.Errorf("%w: %w; a node that indexes makes it", read.ErrFormat, ErrNoGraph)
+			return h, fmt.Errorf("%w: %w; a node that indexes creates it", read.ErrFormat, ErrNoGraph)
 		}
 		made := format.Header{Version: format.Version, Settings: want.Or(s.o.Defaults.Or(dict.DefaultSettings)), Kinds: kinds.BuiltIn.Numbers(), Table: kinds.BuiltIn}
 		err := s.makeRows(ctx, made, func(tx kv.Txn) (others bool, err error) { err = check(tx); return found, err })
@@ -156,12 +155,12 @@ func (s *Store) header(ctx context.Context) (h format.Header, err error) {
 		}
 	}
 	if want = want.Or(h.Settings); want != h.Settings {
-		return h, fmt.Errorf("%w: the store was made with %s, and asked for are %s", dict.ErrSettings, h.Settings, want)
+		return h, fmt.Errorf("%w: the store was created with %s; the flags ask for %s", dict.ErrSettings, h.Settings, want)
 	}
 	return h, nil
 }
 
-// makeRows makes the rows of a new store, unless another process was first.
+// makeRows writes the rows of a new store, unless another process was first.
 func (s *Store) makeRows(ctx context.Context, h format.Header, others func(kv.Txn) (bool, error)) error {
 	if err := h.Settings.Check(); err != nil {
 		return err
@@ -182,17 +181,16 @@ func (s *Store) makeRows(ctx context.Context, h format.Header, others func(kv.Tx
 	})
 }
 
-// configure decides what is indexed: what the store has, and what it is asked to have
-// besides.
+// configure decides what is indexed: the store's kinds and those of Options.Kinds.
 func (s *Store) configure(has *kinds.Table) error {
 	s.kinds.Store(has)
 	t, err := kinds.Configure(has, s.o.Kinds)
 	if err != nil {
-		return fmt.Errorf("graph: the kinds that are asked for: %w", err)
+		return fmt.Errorf("graph: configuring kinds: %w", err)
 	}
 	if s.o.ReadOnly {
 		for _, k := range t.Configured()[len(has.Configured()):] {
-			s.o.Logger.Warn("this kind is not indexed in the store yet: a node that indexes adds it, and then this one is to be started again", "link", k.Source())
+			s.o.Logger.Warn("kind not indexed yet: start a node that indexes with it, then restart this one", "link", k.Source())
 		}
 		return nil
 	}
@@ -200,10 +198,10 @@ func (s *Store) configure(has *kinds.Table) error {
 	return nil
 }
 
-// addKinds notes in the header the kinds that the store did not have, and as a gap of
-// every source that what was made of them before is not there. Other writers lose their
-// claims: they may be of a program that does not index these kinds. Who opens meanwhile, and
-// has its claim already, finds here what has been added.
+// addKinds adds the kinds that the store did not have to its header. For every source it records
+// a gap, since earlier records of these kinds are missing. Other writers lose their claims,
+// because their program may not index these kinds. A process that opens the store at the same
+// time finds the added kinds here.
 func (s *Store) addKinds(ctx context.Context) error {
 	l := s.lanes[0]
 	var added []string
@@ -255,7 +253,7 @@ func (s *Store) addKinds(ctx context.Context) error {
 		for _, c := range cursors {
 			gap := format.Gap{
 				Source: c.Source, After: c.Seq, Reason: format.KindAdded, Time: now.Truncate(time.Second), Suspect: true,
-				Detail: "of records that were made before, " + strings.Join(added, ", ") + " are not in the index",
+				Detail: "earlier records of " + strings.Join(added, ", ") + " are not in the index",
 			}
 			number, err := l.notes.Write(tx, c.Source, l.cursors(c.Source)[0].Number, nil, []format.Gap{gap})
 			if err != nil {
@@ -268,7 +266,7 @@ func (s *Store) addKinds(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.kinds.Store(all) // another writer may have added some since the header was read
+	s.kinds.Store(all) // another writer may have added kinds since header was called
 	s.lacking.Store(&lacking)
 	if len(added) == 0 {
 		return nil
@@ -279,11 +277,11 @@ func (s *Store) addKinds(ctx context.Context) error {
 	if len(lacking) == 0 { // the store is new
 		return nil
 	}
-	s.o.Logger.Warn("these links are indexed for the first time; what was made of them before is not in the store, and is recorded as a gap", "links", added, "sources", len(noted))
+	s.o.Logger.Warn("new kinds of links: earlier records of them are missing, recorded as a gap; skein backfill fetches them", "links", added, "sources", len(noted))
 	return nil
 }
 
-// setKinds writes what a store is configured with.
+// setKinds writes the configured kinds of a store.
 func setKinds(tx kv.Txn, t *kinds.Table) error {
 	if len(t.Configured()) == 0 {
 		return nil
@@ -295,8 +293,8 @@ func setKinds(tx kv.Txn, t *kinds.Table) error {
 	return err
 }
 
-// load reads what is kept in memory: nothing whose size grows with the graph
-// but the hidden set, a bit per hidden account.
+// load reads what stays in memory. Only the hidden set grows with the graph, by a bit per
+// hidden account.
 func (s *Store) load(r kv.Reader) error {
 	secret, _, err := r.Get(format.KeySecret)
 	if err != nil {

@@ -13,15 +13,14 @@ func (s *Store) View(ctx context.Context, fn func(*ask.View) error) error {
 	return s.ViewCharged(ctx, nil, fn)
 }
 
-// ViewCharged is View, and tells charge, if it is not nil, what is read, as it is
-// read: bytes, and a price for each key. An error from charge ends the read that
-// it was called in, and is returned by it.
+// ViewCharged is View with a charge for each read: its bytes, and a price for each key. If
+// charge returns an error, the read ends with that error. charge may be nil.
 func (s *Store) ViewCharged(ctx context.Context, charge func(cost int) error, fn func(*ask.View) error) error {
 	return s.kv.View(ctx, func(r kv.Reader) error { return s.view(r, charge, fn) })
 }
 
-// ViewAcross is View for reading much of the graph, however long that takes
-// (kv.Store.ViewAcross).
+// ViewAcross is View for reading much of the graph, for as long as that takes. On FoundationDB
+// the state may change between reads; crossings counts how often (kv.Store.ViewAcross).
 func (s *Store) ViewAcross(ctx context.Context, fn func(*ask.View) error) (crossings int, err error) {
 	return s.kv.ViewAcross(ctx, func(r kv.Reader) error { return s.view(r, nil, fn) })
 }

@@ -17,8 +17,8 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// several is for a store that several processes write: this one its share of the
-// partitions, in one lane or more, as long as its claim of them stands.
+// several is for a store that several processes write. This process writes its share of the
+// partitions, in one lane or more, as long as its claim stands.
 type several struct {
 	store      *Store
 	first, end uint8 // the partitions are first to end-1
@@ -32,8 +32,8 @@ func (s *several) owns(did []byte) bool {
 
 func (s *several) ownsPart(part uint8) bool { return part >= s.first && part < s.end }
 
-// begin makes the cursors of a source that is new, and writes the notes of the batch,
-// in writes of their own: one may be too large for all of them.
+// begin makes the cursors of a new source, and writes the notes of the batch, in several
+// writes: all of them may be too large for one.
 func (s *several) begin(ctx context.Context, source string, b *batch.Batch) error {
 	if err := s.beginSource(ctx, source, b); err != nil {
 		return err
@@ -41,10 +41,10 @@ func (s *several) begin(ctx context.Context, source string, b *batch.Batch) erro
 	const atOnce = 500
 	l := s.store.lanes[0]
 	number := l.cursors(source)[0].Number
-	// What is not ours another writer met too.
+	// Another writer reads the same dead letters, and writes those of its accounts.
 	dead := slices.DeleteFunc(slices.Clone(b.DeadLetters()), func(d format.DeadLetter) bool { return !s.isMine(d) })
 	gaps := b.Gaps()
-	for _, l := range s.store.lanes { // before the gaps are to be seen: one that is not counted is never compared
+	for _, l := range s.store.lanes { // before the gaps are visible: a hole that is not counted is never compared
 		h, changed := l.HolesAfter(source, gaps)
 		if !changed {
 			continue
@@ -70,8 +70,8 @@ func (s *several) begin(ctx context.Context, source string, b *batch.Batch) erro
 	return nil
 }
 
-// isMine reports whether it is for this writer to note a dead letter: those of
-// no account are noted where the first partition is written.
+// isMine reports whether this writer writes a dead letter. The writer of the first partition
+// writes those without an account.
 func (s *several) isMine(d format.DeadLetter) bool {
 	if d.DID == "" {
 		return s.ownsPart(0)
@@ -79,9 +79,8 @@ func (s *several) isMine(d format.DeadLetter) bool {
 	return s.owns([]byte(d.DID))
 }
 
-// beginSource makes the cursors of a source of which not all partitions have one,
-// before anything of it is applied: lanes commit one after the other, and the
-// cursor of the first must not be taken for that of all.
+// beginSource makes the missing cursors of a source before any event is applied: lanes commit
+// one after another, and the first lane's cursor must not count for all.
 func (s *several) beginSource(ctx context.Context, source string, b *batch.Batch) error {
 	missing := func(l *lane) bool {
 		rows := l.sources[source]
@@ -101,8 +100,8 @@ func (s *several) beginSource(ctx context.Context, source string, b *batch.Batch
 	})
 }
 
-// pick leaves out what other lanes and processes apply, and what the cursor of its
-// partition says has been applied: they are not all as far as each other.
+// pick leaves out events of other lanes and processes, and events that the cursor of their
+// partition covers: partitions progress independently.
 func (s *several) pick(to []write.Picked, l *lane, source string, b *batch.Batch) []write.Picked {
 	cursors, passed := l.sources[source], int64(0)
 	for i := range b.Events() {
@@ -120,22 +119,22 @@ func (s *several) pick(to []write.Picked, l *lane, source string, b *batch.Batch
 		}
 		to = append(to, write.Picked{N: int32(i), Part: part})
 	}
-	s.store.told.Lock()
+	s.store.status.Lock()
 	l.applied += passed
 	l.replays += passed
-	s.store.told.Unlock()
+	s.store.status.Unlock()
 	return to
 }
 
-// prepare gives ids to the strings of the events before they are applied, in
-// transactions of their own: other writers may meet the same ones.
+// prepare gives ids to the strings of the events in transactions of their own, because other
+// writers may need ids for the same strings.
 func (s *several) prepare(ctx context.Context, seg *write.Segment, w *write.Writer) error {
 	w.AddStrings(seg)
 	return w.Prepare(ctx, 0)
 }
 
 func (s *several) check(tx kv.Txn) error {
-	if s.claim == nil { // it is being opened
+	if s.claim == nil { // during Open
 		return nil
 	}
 	return s.claim.Check(tx)
@@ -146,7 +145,7 @@ func (s *several) stopOthers(tx kv.Txn) {
 	tx.DeleteRange(format.ClaimKey(s.end), format.ClaimKey(dict.MaxPartitions))
 }
 
-// hidden reads the set where another process has changed it since it was read.
+// hidden reads the set again if another process has changed it.
 func (s *several) hidden(r kv.Reader) (*roaring64.Bitmap, error) {
 	version, err := read.HiddenVersion(r, s.store.layout)
 	if err != nil {
@@ -167,7 +166,7 @@ func (s *several) hidden(r kv.Reader) (*roaring64.Bitmap, error) {
 	return set, err
 }
 
-func (s *several) hiddenChanged(uint64, map[dict.ID]bool) {} // hidden finds it out
+func (s *several) hiddenChanged(uint64, map[dict.ID]bool) {} // hidden notices the new version
 
 func (s *several) load(r kv.Reader) error { return s.cache.load(r, s.store.layout) }
 

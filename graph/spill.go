@@ -9,10 +9,10 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// spillsPerWrite bounds how many values are spilled in one write.
+// spillsPerWrite bounds the values that one write spills.
 const spillsPerWrite = 32
 
-// spill spills what the Merger found too large of the lane's.
+// spill spills the lane's values that the Merger found too large.
 func (l *lane) spill(ctx context.Context) error {
 	most := spillsPerWrite
 	for {
@@ -42,7 +42,7 @@ func (l *lane) spill(ctx context.Context) error {
 				l.store.merger.Note([]byte(key))
 			}
 			most = len(keys) / 2
-		case errors.Is(err, kv.ErrTooLarge): // it stays as it is, and is read so
+		case errors.Is(err, kv.ErrTooLarge): // the value stays large, and readable
 			l.store.o.Writes.Retried("spill_too_large")
 			return nil
 		default:
@@ -51,13 +51,13 @@ func (l *lane) spill(ctx context.Context) error {
 	}
 }
 
-// isMineToSpill reports whether a key is of a partition of the lane.
+// isMineToSpill reports whether a key belongs to a partition of the lane.
 func (l *lane) isMineToSpill(key string) bool {
 	return l.has(l.store.layout.PartitionOfKey([]byte(key)))
 }
 
-// goes reports whether a key is that of a chunk that is being erased: erasing
-// works its way down the keys, and must not find that something went up again.
+// goes reports whether a key is a chunk of an account that is being erased. Erasing works its
+// way down the keys, and a spill would add chunks behind it.
 func (l *lane) goes(key []byte) bool {
 	if key[0] != format.KeyRecord {
 		return false

@@ -11,36 +11,36 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A Change is an edge that a write has added or removed, or added where it was already.
+// A Change is an edge that a write added or removed. An added edge may have been there before.
 type Change struct {
 	Kind           kinds.Kind
 	Actor, Subject dict.ID
 }
 
-// A Watcher hears what is committed by this process. It is called while nothing else is
-// written, and must not call the Store. The slices are valid only during the call.
+// A Watcher receives what this process commits. Changed is called under the Store's write lock,
+// must not call the Store, and must copy what it keeps of the slices.
 type Watcher interface {
 	Changed(edges []Change, lists []write.ListChange, hidden []dict.ID)
 }
 
-// Watch has a Watcher told of what is committed from now on, nil to end it.
+// Watch sets the Watcher that receives later commits; nil ends that.
 func (s *Store) Watch(w Watcher) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.watcher = w
 }
 
-// Freeze calls fn while nothing is written: what a Watcher has heard until then is what a
-// Snapshot shows that fn takes.
+// Freeze calls fn while no write runs: a View that fn takes shows exactly what the Watcher has
+// received.
 func (s *Store) Freeze(fn func()) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	fn()
 }
 
-// Hold takes a Snapshot that lasts until release is called. It is for one goroutine at a
-// time, and not for long: on FoundationDB five seconds. What is read of it is charged as
-// ViewCharged does.
+// Hold takes a View that lasts until release is called, which must be soon: on FoundationDB a
+// View lasts five seconds. It is for one goroutine at a time. Reads are charged as in
+// ViewCharged.
 func (s *Store) Hold(ctx context.Context, charge func(cost int) error) (sn *ask.View, release func(), err error) {
 	taken, done, ended := make(chan *ask.View), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -55,7 +55,7 @@ func (s *Store) Hold(ctx context.Context, charge func(cost int) error) (sn *ask.
 		return sn, func() {
 			close(done)
 			if err := <-ended; err != nil {
-				s.o.Logger.Debug("a state of the store was let go", "error", err)
+				s.o.Logger.Debug("held view failed", "error", err)
 			}
 		}, nil
 	case err := <-ended:
@@ -63,16 +63,16 @@ func (s *Store) Hold(ctx context.Context, charge func(cost int) error) (sn *ask.
 	}
 }
 
-// tell tells the watcher what a write came to.
-func (l *lane) tell(lists []write.ListChange, sets []write.SetChange, hidden map[dict.ID]bool) {
+// notify passes the result of a write to the watcher.
+func (l *lane) notify(lists []write.ListChange, sets []write.SetChange, hidden map[dict.ID]bool) {
 	to := l.store.watcher
 	if to == nil || len(lists) == 0 && len(sets) == 0 && len(hidden) == 0 {
 		return
 	}
-	l.told = l.told[:0]
+	l.changes = l.changes[:0]
 	for i := range sets {
 		c := &sets[i]
-		l.told = append(l.told, Change{c.Kind, c.Member, c.Subject})
+		l.changes = append(l.changes, Change{c.Kind, c.Member, c.Subject})
 	}
-	to.Changed(l.told, lists, slices.Collect(maps.Keys(hidden)))
+	to.Changed(l.changes, lists, slices.Collect(maps.Keys(hidden)))
 }

@@ -15,8 +15,8 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A store that one process writes (alone) and one that several processes write, each its
-// share of the partitions (several), differ in the four things below. Open makes all four.
+// A store with one writing process (alone) differs from a store with several (several) in the
+// four interfaces below. Open sets all four.
 
 // owner says which accounts are written here.
 type owner interface {
@@ -57,7 +57,7 @@ type hiddenSets interface {
 	hiddenChanged(version uint64, changes map[dict.ID]bool)
 }
 
-// alone is for a store that one process writes: it has one partition and one lane.
+// alone is for a store that one process writes. It has one partition and one lane.
 type alone struct {
 	layout format.Layout
 	ids    intern.Interner
@@ -85,8 +85,7 @@ func (a *alone) check(kv.Txn) error { return nil }
 
 func (a *alone) stopOthers(kv.Txn) {}
 
-// hidden returns the set that the writer keeps, where its version is the same, which is
-// nearly always.
+// hidden returns the set in memory if r reads the same version, which is nearly always so.
 func (a *alone) hidden(r kv.Reader) (*roaring64.Bitmap, error) {
 	version, err := read.Version(r, format.KeyHidden)
 	if err != nil {
