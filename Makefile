@@ -52,7 +52,7 @@ peers: ## the same stream to skein and to indigo's consumer
 	CGO_ENABLED=0 go test ./cmd/skein -run xxx -bench Peers -benchtime 1x -timeout 20m
 
 abuse: ## what strangers may cost: every attack of docs/trust.md at full size, with its figures
-	CGO_ENABLED=0 go test $$(grep -rl --include=*_test.go testing/abuse cmd consumer graph intern internal query | xargs -n1 dirname | sort -u | sed 's|^|./|') -run Abuse -abuse -v -timeout 30m | grep -E 'abuse:|^(---|FAIL|ok|PASS)'
+	bash -o pipefail -c "CGO_ENABLED=0 go test $$(grep -rl --include=*_test.go testing/abuse cmd consumer graph intern internal query | xargs -n1 dirname | sort -u | sed 's|^|./|' | tr '\n' ' ') -run Abuse -abuse -v -timeout 30m | grep -E 'abuse:|^(---|FAIL|ok|PASS)'"
 
 house: ## how large files and functions are, which know each other, what the programs link, how much is tested
 	go run ./.ci/house

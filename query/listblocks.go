@@ -195,6 +195,9 @@ func (l *listBlocks) blockedOf(id dict.ID) (blocked, error) {
 		list dict.ID
 		path format.Path
 	}
+	if l.blocks < 0 {
+		return nil, nil // the bound is noted
+	}
 	var blocks []block
 	err := l.s.Records(listBlock.Kind, id, func(p format.Path, list dict.ID) bool {
 		if l.blocks--; l.blocks < 0 {

@@ -13,8 +13,8 @@ import (
 	"skein.blue/internal/radix"
 )
 
-// accounts is the phase of a write that reads the states of its accounts, each once,
-// and in the end writes those that changed.
+// accounts is the phase that reads the states of the segment's accounts, each once, and in the
+// end writes those that changed.
 type accounts struct {
 	layout  format.Layout
 	cache   *StateCache
@@ -22,18 +22,18 @@ type accounts struct {
 	at      []int32           // per event, the index of its account among states
 	index   map[dict.ID]int32 // of states
 	states  []actorState
-	missing []int32 // states that are to be read
+	missing []int32 // states to read
 	keys    kv.Keys
 	sorter  radix.Sorter
 	kbuf    []byte
 	group   []byte
 }
 
-// actorState is the state of an account before the write, and as it is to be.
+// actorState is the state of an account before the write (was) and after it (now).
 type actorState struct {
 	id       dict.ID
 	known    bool // had a row before
-	made     bool // got its id in this write: the store has nothing about it
+	made     bool // got its id in this write, so the store has no record of it
 	changed  bool
 	was, now format.RepoState
 }
@@ -44,7 +44,7 @@ func (a *accounts) gather(seg *Segment, strings *intern.Batch) {
 	last := batch.Span{}
 	for i, p := range seg.Events {
 		did := seg.Batch.Event(int(p.N)).DID
-		if i > 0 && did == last { // rows of one account, one after another
+		if i > 0 && did == last { // the archive's rows of an account are neighbours
 			a.actors = append(a.actors, a.actors[i-1])
 			continue
 		}
@@ -79,7 +79,7 @@ func (a *accounts) read(tx kv.Txn, strings *intern.Batch) error {
 		}
 		now := st
 		if !ok {
-			now.LowBucket = format.LowNone // unless it is found
+			now.LowBucket = format.LowNone // unless the state is found
 		}
 		a.states = append(a.states, actorState{id: id, known: ok, made: made, was: st, now: now})
 	}
@@ -112,8 +112,8 @@ func (a *accounts) readMissing(tx kv.Txn) error {
 	})
 }
 
-// takeGroup takes the states that are missing, all of one group and ascending, out of
-// its value. While the cache is being filled, it takes the others' too.
+// takeGroup takes the missing states, all of one group and ascending, from the group's value.
+// While the cache has room, it caches the states of the group's other accounts, too.
 func (a *accounts) takeGroup(v []byte, missing []int32, filling bool) error {
 	mask := a.layout.AccountMask()
 	first := a.states[missing[0]].id &^ mask
@@ -144,8 +144,7 @@ func (a *accounts) of(id dict.ID) *actorState { return &a.states[a.index[id]] }
 // ofEvent returns the state of the account of the segment's i-th event.
 func (a *accounts) ofEvent(i int) *actorState { return &a.states[a.at[i]] }
 
-// write writes the accounts that changed, by groups, and adds up their share of the
-// totals.
+// write writes the changed accounts by groups, and adds their changes to the totals.
 func (a *accounts) write(tx kv.Txn, totals *format.Counts) {
 	mask := a.layout.AccountMask()
 	a.sorter.Reset()
@@ -178,16 +177,16 @@ func (a *accounts) write(tx kv.Txn, totals *format.Counts) {
 	flush()
 }
 
-// writeGroup writes the accounts of a group that changed.
+// WriteGroup writes the changed accounts of a group under its key.
 func WriteGroup(tx kv.Txn, l format.Layout, key, group []byte) {
-	if l.AccountMask() == 0 { // the account is all of it
+	if l.AccountMask() == 0 { // a group is one account
 		tx.Set(key, group)
 		return
 	}
 	tx.Merge(key, group)
 }
 
-// committed keeps the states in the cache.
+// committed puts the states into the cache.
 func (a *accounts) committed() {
 	for i := range a.states {
 		if as := &a.states[i]; as.changed || as.known {
@@ -196,7 +195,7 @@ func (a *accounts) committed() {
 	}
 }
 
-// countState changes the totals by the change of an account's state.
+// CountState changes the totals by the change of an account's state.
 func CountState(totals *format.Counts, was, now *format.RepoState) {
 	const counted = format.FlagHasRev | format.FlagHidden | format.FlagPartial | format.FlagDesync | format.FlagResync
 	if (was.Flags^now.Flags)&counted == 0 {
@@ -209,7 +208,7 @@ func CountState(totals *format.Counts, was, now *format.RepoState) {
 	totals.Incomplete += turned(was.Incomplete(), now.Incomplete())
 }
 
-// turned is 1 if the account got a property, -1 if it lost it.
+// turned returns 1 if a property was gained, -1 if it was lost.
 func turned(was, now bool) int64 {
 	switch {
 	case !was && now:

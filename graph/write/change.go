@@ -12,13 +12,12 @@ import (
 	"skein.blue/internal/radix"
 )
 
-// change is the last change of a path within the write, and before that was found,
-// any.
+// change is a change of a path; after lastWriteWins, the last one within the write.
 type change struct {
 	kind    kinds.Kind
 	delete  bool
-	existed bool // set by the phase previous, as old is
-	fresh   bool // what is stored under the path need not be looked up: nothing can be, or it is known
+	existed bool // the path had a record; set by the phase previous, like old
+	fresh   bool // no look-up needed: nothing can be stored under the path, or it is known
 	actor   dict.ID
 	path    format.Path // its bytes lie in the batch
 	subject int32       // index among the write's strings (walk: of the batch's operations), or -1
@@ -40,7 +39,7 @@ func (c changes) addSubjects(b *batch.Batch, strings *intern.Batch, t *kinds.Tab
 	}
 }
 
-// takeSubjects takes over the ids of the subjects.
+// takeSubjects takes the ids of the subjects from strings.
 func (c changes) takeSubjects(strings *intern.Batch) {
 	for i := range c {
 		if c := &c[i]; c.subject >= 0 {
@@ -49,8 +48,7 @@ func (c changes) takeSubjects(strings *intern.Batch) {
 	}
 }
 
-// sortByID sorts a list into spare, by kind and id without comparing, and what
-// agrees in both by compare.
+// sortByID sorts a list into spare: by kind and id with a radix sort, then by compare.
 func sortByID[T any](s *radix.Sorter, list, spare []T, of func(*T) (kinds.Kind, dict.ID), compare func(x, y T) int) []T {
 	s.Reset()
 	for i := range list {
@@ -79,8 +77,8 @@ func sortByID[T any](s *radix.Sorter, list, spare []T, of func(*T) (kinds.Kind, 
 	return spare
 }
 
-// compareChanges orders changes as their records lie in the store: by kind,
-// actor, bucket, and path.
+// compareChanges orders changes like their records in the store: by kind, actor, bucket and
+// path.
 func compareChanges(x, y *change) int {
 	switch {
 	case x.kind != y.kind:

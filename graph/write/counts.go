@@ -8,7 +8,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// writeCounts writes the totals of a lane.
+// WriteCounts writes the totals of a lane.
 func WriteCounts(tx kv.Txn, key []byte, c format.Counts) error {
 	v, err := json.Marshal(c)
 	if err != nil {

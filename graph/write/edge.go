@@ -9,7 +9,7 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// edge is an edge that a record names from now on, or does no longer.
+// edge is an edge that a record starts or stops naming.
 type edge struct {
 	kind    kinds.Kind
 	actor   dict.ID
@@ -26,12 +26,12 @@ func compareEdges(x, y edge) int {
 	return cmp.Compare(x.subject, y.subject)
 }
 
-// otherRecords finds the edges that no other record names. It is the scratch of that.
+// otherRecords finds edges that no other record names. It holds scratch memory.
 type otherRecords struct{ left []edge }
 
-// without returns those edges, all of one actor and kind, that no record names but
-// on paths that changes make name another. scan calls each for the live records
-// of the actor whose subject is wanted, until it returns false.
+// without returns those of the removed edges, all of one actor and kind, that no record names
+// after the changes. scan must call each for the actor's live records whose subject is wanted,
+// until each returns false.
 func (o *otherRecords) without(changes []change, removed []edge, scan func(wanted func(dict.ID) bool, each func(*format.Record) bool)) []edge {
 	if len(removed) == 0 {
 		return nil
@@ -49,7 +49,7 @@ func (o *otherRecords) without(changes []change, removed []edge, scan func(wante
 		at, _ := slices.BinarySearchFunc(left, g, compareEdges)
 		c := change{kind: g.kind, actor: g.actor, path: r.Path}
 		i, changed := slices.BinarySearchFunc(changes, c, func(x, y change) int { return compareChanges(&x, &y) })
-		if !changed || !changes[i].delete && changes[i].new == r.Subject { // or put again as it is
+		if !changed || !changes[i].delete && changes[i].new == r.Subject { // unchanged, or written again as it was
 			left = slices.Delete(left, at, at+1)
 		}
 		return len(left) > 0

@@ -14,10 +14,10 @@ import (
 	"skein.blue/internal/runs"
 )
 
-// edges is the phase of a write that decides, once for each edge, whether the sets gain
-// or lose it, and writes that.
+// edges is the phase that decides, once per edge, whether the sets gain or lose it, and writes
+// the changes of the sets.
 type edges struct {
-	removed, added []edge      // that a record names no longer, or from now on: ascending, each once
+	removed, added []edge      // edges that a record stops or starts naming: ascending, each once
 	sets           []SetChange // by set, then member
 	spare          []SetChange // scratch of sorting them
 	others         otherRecords
@@ -27,17 +27,16 @@ type edges struct {
 	addedOf, removedOf [kinds.Max + 1]int // members that sets gained and lost, by kind
 }
 
-// setChange is a member that a reverse set gains or loses.
+// A SetChange is a member that a reverse set gains or loses.
 type SetChange struct {
-	Kind    kinds.Kind
-	Remove  bool
-	Subject dict.ID
-	Member  dict.ID
+	Kind    kinds.Kind // the kind of edge
+	Remove  bool       // the set loses the member
+	Subject dict.ID    // whose set it is
+	Member  dict.ID    // the account with the edge
 }
 
-// decide decides what the sets gain and lose by the changes: an edge that lost a record
-// stays if this write brings another, or if the store has one that this write does not
-// take.
+// decide decides which members the sets gain and lose. An edge that lost a record stays if this
+// write adds another record of it, or if the store has one that this write does not remove.
 func (e *edges) decide(tx kv.Txn, changes []change, before *previous, totals *format.Counts, t *kinds.Table) error {
 	e.removed, e.added, e.sets = e.removed[:0], e.added[:0], e.sets[:0]
 	e.addedOf, e.removedOf = [kinds.Max + 1]int{}, [kinds.Max + 1]int{}
@@ -68,8 +67,8 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, totals *fo
 	return nil
 }
 
-// removeMembers takes members out of sets, as part of a write. It sorts sets, and returns each
-// change once.
+// RemoveMembers removes members from sets, as part of a write. It sorts sets, and returns them
+// without duplicates.
 func RemoveMembers(tx kv.Txn, sets []SetChange, layout format.Layout, merger *Merger) []SetChange {
 	slices.SortFunc(sets, compareSetChanges)
 	sets = slices.Compact(sets)
@@ -77,8 +76,7 @@ func RemoveMembers(tx kv.Txn, sets []SetChange, layout format.Layout, merger *Me
 	return sets
 }
 
-// gather notes which edges records name no longer, or from now on, and counts the
-// records.
+// gather collects the edges that records stop or start naming, and counts the records.
 func (e *edges) gather(changes []change, totals *format.Counts, t *kinds.Table) {
 	var records [kinds.Max + 1]int64
 	for i := range changes {
@@ -102,8 +100,7 @@ func (e *edges) gather(changes []change, totals *format.Counts, t *kinds.Table) 
 	e.removed, e.added = sortEdges(e.removed), sortEdges(e.added)
 }
 
-// sortEdges sorts edges that ascend by kind and actor already, and leaves each
-// in once.
+// sortEdges sorts edges that already ascend by kind and actor, and drops duplicates.
 func sortEdges(edges []edge) []edge {
 	for one := range runs.Of(edges, func(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }) {
 		if len(one) > 1 {
@@ -123,9 +120,8 @@ func compareSetChanges(x, y SetChange) int {
 	return cmp.Compare(x.Member, y.Member)
 }
 
-// lost returns those edges, all of one actor and kind, of which the
-// store has no record but on paths that this write changes to name another. The
-// actor's records are read once, however many of its edges are in question.
+// lost returns those of the removed edges, all of one actor and kind, that no stored record
+// names after this write. It reads the actor's records once, however many edges it checks.
 func (e *edges) lost(tx kv.Txn, changes []change, removed []edge) (lost []edge, err error) {
 	kind, actor := removed[0].kind, removed[0].actor
 	first, _ := slices.BinarySearchFunc(changes, removed[0], func(c change, g edge) int {
@@ -142,9 +138,9 @@ func (e *edges) write(tx kv.Txn, layout format.Layout, merger *Merger) {
 	e.rows.write(tx, e.sets, layout, merger)
 }
 
-// rows writes changes of sets. It is the scratch of that.
+// rows writes changes of sets. It holds scratch memory.
 type rows struct {
-	add, less  []uint64 // of one set
+	add, less  []uint64 // members of one set
 	kbuf, vbuf []byte
 }
 

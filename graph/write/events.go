@@ -11,37 +11,43 @@ import (
 	"skein.blue/internal/radix"
 )
 
-// events is the phase of a write that walks its events in the order of the stream:
-// replays drop out, the states of accounts change, and of the changes to each path
-// the last is kept.
+// events is the phase that walks the events in stream order. It drops replays, changes the
+// states of accounts, and keeps the last change of each path.
 type events struct {
 	changes changes
 	spare   []change // scratch of lastWriteWins
 	sorter  radix.Sorter
 
-	replays int              // events that had been applied before
-	hidden  map[dict.ID]bool // changes of the hidden set
-	erasing []dict.ID        // accounts that were deleted
+	replays int              // events dropped because they were applied before
+	hidden  map[dict.ID]bool // accounts to hide (true) or show
+	erasing []dict.ID        // deleted accounts
 
 	past *resyncs
 	rkey []byte // scratch
 }
 
-// errErasing ends an attempt that met an account which is still being erased.
-type ErrErasing struct{ Actor dict.ID }
-
-// errEnds ends an attempt at a write of an archive's events that has to end before the
-// event with this number: what its account had is to be erased first.
-type ErrEnds struct{ Before int }
-
-func (e ErrEnds) Error() string {
-	return fmt.Sprintf("graph: the account of event %d of the write is to be erased before", e.Before)
+// ErrErasing ends an attempt with an event of an account that is still being erased. Finish that
+// and try again.
+type ErrErasing struct {
+	Actor dict.ID // the account
 }
 
+// Error implements error.
 func (e ErrErasing) Error() string { return fmt.Sprintf("graph: account %d is being erased", e.Actor) }
 
-// walk applies the segment's events to the states of their accounts, and leaves in
-// e.changes what they change, by path.
+// ErrEnds ends an attempt at a segment of an archive that deletes an account and has a later
+// event of it. Write the events before that one, erase the account, then continue.
+type ErrEnds struct {
+	Before int // the number of the later event in the segment
+}
+
+// Error implements error.
+func (e ErrEnds) Error() string {
+	return fmt.Sprintf("graph: the write must end before event %d, whose account is deleted in it", e.Before)
+}
+
+// walk applies the segment's events to the states of their accounts, and leaves the changes of
+// records in e.changes.
 func (e *events) walk(seg *Segment, of *accounts, past *resyncs) error {
 	e.past = past
 	e.changes, e.replays, e.hidden, e.erasing = e.changes[:0], 0, nil, e.erasing[:0]
@@ -92,14 +98,13 @@ func (e *events) event(b *batch.Batch, ev *batch.Event, as *actorState, source u
 func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
 	st := &as.now
 	switch {
-	case st.DeletionSource == source && ev.Seq <= st.DeletionSeq, // from before the account's deletion
-		ev.Seq > 0 && st.Source == source && ev.Seq <= st.Seq: // applied, or from before what was
+	case st.DeletionSource == source && ev.Seq <= st.DeletionSeq, // before the account's deletion
+		ev.Seq > 0 && st.Source == source && ev.Seq <= st.Seq: // applied before
 		e.replays++
 		return
 	case st.Has(format.FlagHasRev) && ev.Flags&batch.HasRev != 0:
 		if ev.Rev <= st.Rev {
-			// A repo that was imported may be announced by a commit of the rev that it
-			// was signed under.
+			// A commit may announce an imported repo under the rev that it was signed with.
 			if ev.Flags&batch.HasData != 0 && st.Source == source &&
 				(ev.Flags&batch.HasOtherRev != 0 && ev.Data != st.Data || e.past.leadsOn(as, ev)) {
 				e.past.missed(as, b.Bytes(ev.DID), "rev_in_the_past")
@@ -118,9 +123,9 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 	}
 	if ev.Flags&(batch.HasRev|batch.HasData) != batch.HasRev|batch.HasData {
 		if ev.Seq > 0 {
-			st.Source, st.Seq = source, ev.Seq // should it come again, it is the same one
+			st.Source, st.Seq = source, ev.Seq // so that a repetition of this event is a replay
 		}
-		return // could not be read whole: applies nothing, the rev stays
+		return // unreadable: it applies nothing, and the rev stays
 	}
 	switch {
 	case !st.Has(format.FlagHasRev):
@@ -162,10 +167,10 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 	}
 }
 
-// sync: the same root as ours means that nothing was missed, and the chain goes on
-// from the higher rev. Another root under a rev that is not above ours is from before:
-// a relay that was killed sends the last ones again, under new numbers. But one whose
-// message names another rev announces an import, which may bring an older repo.
+// sync applies a #sync. If its root is ours, no event was missed, and the chain continues from
+// the higher rev. Another root with a rev not above ours is old: a relay that was killed sends
+// its last events again, under new numbers. But if the message named another rev than the
+// block, it announces an import, which may bring an older repo.
 func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
 	st := &as.now
 	known := st.Has(format.FlagHasRev) && ev.Flags&batch.HasRev != 0
@@ -173,7 +178,7 @@ func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source ui
 	case st.Source == source && ev.Seq <= st.Seq:
 		e.replays++
 		return
-	case st.Source != source && known && ev.Rev <= st.Rev: // of another source, or from before a sequence began anew
+	case st.Source != source && known && ev.Rev <= st.Rev: // another source's, or from before the sequence restarted
 		e.replays++
 		return
 	}
@@ -195,7 +200,7 @@ func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source ui
 	}
 }
 
-// hide notes that an account is to be hidden, or shown again.
+// hide notes that an account must be hidden, or shown again.
 func (e *events) hide(id dict.ID, hide bool) {
 	if e.hidden == nil {
 		e.hidden = map[dict.ID]bool{}
@@ -203,7 +208,7 @@ func (e *events) hide(id dict.ID, hide bool) {
 	e.hidden[id] = hide
 }
 
-// importEvent takes over what another store knew.
+// importEvent applies an account or records of an export.
 func (e *events) importEvent(b *batch.Batch, ev *batch.Event, as *actorState) {
 	if ev.Flags&batch.HasState != 0 {
 		im := b.Imported(ev.Seq)
@@ -253,7 +258,7 @@ func (e *events) account(b *batch.Batch, ev *batch.Event, as *actorState, source
 	}
 }
 
-// lastWriteWins sorts the changes by path and keeps the last on each.
+// lastWriteWins sorts the changes by path and keeps the last one of each path.
 func (e *events) lastWriteWins() {
 	e.spare = sortByID(&e.sorter, e.changes, e.spare, func(c *change) (kinds.Kind, dict.ID) { return c.kind, c.actor },
 		func(x, y change) int { return cmp.Or(compareChanges(&x, &y), cmp.Compare(x.order, y.order)) })

@@ -8,11 +8,13 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A ListChange is an account that a write may have put on a list, or taken off it.
-type ListChange struct{ List, Member dict.ID }
+// A ListChange is an account that a write may have added to a list or removed from it.
+type ListChange struct {
+	List, Member dict.ID
+}
 
-// listChanges returns what changes to records do to lists: each record names an account and
-// a list, before and after. The changes ascend by kind, actor and path.
+// listChanges returns what changed records do to lists: each names an account and a list, before
+// and after the write. The changes ascend by kind, actor and path.
 func listChanges(changes []change) (all []ListChange) {
 	of := func(k kinds.Kind) []change {
 		from, _ := slices.BinarySearchFunc(changes, k, func(c change, k kinds.Kind) int { return cmp.Compare(c.kind, k) })

@@ -8,18 +8,18 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Limits say when a value is too large, and is spilled: how many members of a
-// row, and records of a chunk, it may hold.
-type Limits struct{ Row, Chunk int }
+// Limits say when a value is so large that it is spilled.
+type Limits struct {
+	Row   int // members of a row
+	Chunk int // records of a chunk
+}
 
-// DefaultLimits are from measurements: containers take fewer bytes than a row
-// above about 2,000 members, and a chunk of
-// 2,000 records is 20 KB, which is what a delete reads.
+// DefaultLimits come from measurements: above about 2,000 members containers take fewer bytes
+// than a row, and a chunk of 2,000 records is 20 KB, which a delete has to read.
 var DefaultLimits = Limits{Row: 2048, Chunk: 2048}
 
-// A Merger folds rows, containers, chunks and groups of accounts, and what
-// package intern merges. It implements kv.Merger. It also notes which of them
-// have grown too large, for the writer to spill.
+// A Merger folds rows, containers, chunks, groups of accounts, and the values of package intern.
+// It implements kv.Merger. It also notes which values have grown too large, for SpillOne.
 type Merger struct {
 	limits  Limits
 	folders sync.Pool
@@ -40,8 +40,8 @@ func NewMerger(l Limits) *Merger {
 	}
 }
 
-// Name implements kv.Merger. It is in every store that was ever made, and engines
-// refuse another: it stays as it is. Which format a store has says its header.
+// Name implements kv.Merger. Every store contains this name, and engines reject another, so it
+// never changes. The version of the format is in the store's header.
 func (*Merger) Name() string { return "skein.graph.v3" }
 
 // Fold implements kv.Merger.
@@ -58,7 +58,7 @@ func (m *Merger) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, 
 	return out, nil
 }
 
-// tooLarge reports whether a value is to be spilled.
+// tooLarge reports whether a value must be spilled.
 func (m *Merger) tooLarge(key []byte, size format.Folded) bool {
 	if size.Entries == 0 {
 		return false
@@ -69,11 +69,11 @@ func (m *Merger) tooLarge(key []byte, size format.Folded) bool {
 	return size.Entries > m.limits.Row
 }
 
-// maxNoted bounds how many keys wait to be spilled. What finds no place is
-// noted again when it is folded again.
+// maxNoted bounds the keys that wait to be spilled. A key beyond it is noted when its value is
+// folded again.
 const maxNoted = 4096
 
-// note remembers a key whose value is too large.
+// Note remembers a key whose value is too large.
 func (m *Merger) Note(key []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,7 +82,7 @@ func (m *Merger) Note(key []byte) {
 	}
 }
 
-// noted takes up to n of the keys noted that mine says are the caller's.
+// Noted removes and returns up to n of the noted keys, those that mine accepts.
 func (m *Merger) Noted(n int, mine func(key string) bool) (keys []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,6 +101,6 @@ func (m *Merger) Noted(n int, mine func(key string) bool) (keys []string) {
 
 var _ kv.Merger = (*Merger)(nil)
 
-// maxChunkBytes is from how many bytes on a chunk is too large, however few its
-// records: keys may have 512 bytes, and FoundationDB's values 100,000.
+// maxChunkBytes is the size above which a chunk is too large, however few records it has: record
+// keys may have 512 bytes, and FoundationDB's values 100,000.
 const maxChunkBytes = 32 << 10

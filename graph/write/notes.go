@@ -13,32 +13,31 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// trimSlack is how far over MaxDeadLetters the store may grow before the oldest
-// are deleted, so that the keys are gone through once for as many that come.
+// trimSlack is how many notes above MaxDeadLetters the store keeps before it deletes the oldest,
+// so that it scans the keys once for as many new notes.
 const trimSlack = read.MaxDeadLetters
 
-// notes is the part of a write that records dead letters and gaps, and what deletes
-// the oldest where there are too many. It is the writer's whose first partition is
-// first.
+// Notes writes the dead letters and gaps of one lane, and deletes the oldest if there are too
+// many.
 type Notes struct {
-	First  uint8
-	Counts noteCounts // of the notes of this writer
+	First  uint8      // the lane's first partition
+	Counts NoteCounts // how many notes the lane has
 }
 
-// noteCounts say how many notes there are, by keyspace and the number of their
-// source. One that is written over itself counts again, until they are trimmed.
-type noteCounts map[byte]map[uint32]int
+// NoteCounts count notes, by keyspace and by the number of their source. A note that is written
+// again counts twice until the notes are trimmed.
+type NoteCounts map[byte]map[uint32]int
 
-// add notes that so many were committed.
+// Add adds to the counts after a commit.
 func (n *Notes) Add(number uint32, dead, gaps int) {
 	if n.Counts == nil {
-		n.Counts = noteCounts{format.KeyDeadLetter: {}, format.KeyGap: {}}
+		n.Counts = NoteCounts{format.KeyDeadLetter: {}, format.KeyGap: {}}
 	}
 	n.Counts[format.KeyDeadLetter][number] += dead
 	n.Counts[format.KeyGap][number] += gaps
 }
 
-// load counts the notes of the writer.
+// Load counts the lane's notes in the store.
 func (n *Notes) Load(r kv.Reader) error {
 	n.Counts = nil
 	for keyspace, one := range map[byte][2]int{format.KeyDeadLetter: {1, 0}, format.KeyGap: {0, 1}} {
@@ -55,9 +54,8 @@ func (n *Notes) Load(r kv.Reader) error {
 	return nil
 }
 
-// write writes dead letters and gaps of a source, and returns the number under which
-// they are counted (add) once they are committed. Their keys say where in the stream
-// they are, so that a replay writes them over themselves.
+// Write writes dead letters and gaps of a source, and returns the number for Add once they are
+// committed. A note's key is its place in the stream, so a replay overwrites it.
 func (n *Notes) Write(tx kv.Txn, source string, sourceNumber uint32, dead []format.DeadLetter, gaps []format.Gap) (number uint32, err error) {
 	number = format.NoteNumber(sourceNumber, n.First)
 	for _, d := range dead {
@@ -68,7 +66,7 @@ func (n *Notes) Write(tx kv.Txn, source string, sourceNumber uint32, dead []form
 		}
 		path := d.Path
 		if len(path) > 1024 {
-			path = path[:1024] // the store's keys are bounded, and the letter has it whole
+			path = path[:1024] // engines bound keys; the letter itself has the whole path
 		}
 		tx.Set(format.NoteKey(format.KeyDeadLetter, number, d.Seq, path), v)
 	}
@@ -83,7 +81,7 @@ func (n *Notes) Write(tx kv.Txn, source string, sourceNumber uint32, dead []form
 	return number, nil
 }
 
-// due lists the keyspaces that have too many notes.
+// Due lists the keyspaces with too many notes.
 func (n *Notes) Due() (keyspaces []byte) {
 	for keyspace, counts := range n.Counts {
 		total := 0
@@ -97,9 +95,8 @@ func (n *Notes) Due() (keyspaces []byte) {
 	return keyspaces
 }
 
-// trimKeyspace leaves MaxDeadLetters notes of the sources that are counted, and
-// returns how many each then has. It reads the keys of notes, and what they hold
-// only of each source's first.
+// TrimKeyspace deletes all but MaxDeadLetters notes of the counted sources, and returns how many
+// are left of each. It reads keys only, except for each source's first note.
 func TrimKeyspace(tx kv.Txn, keyspace byte, counts map[uint32]int) (left map[uint32]int, err error) {
 	type source struct {
 		number uint32
@@ -127,7 +124,7 @@ func TrimKeyspace(tx kv.Txn, keyspace byte, counts map[uint32]int) (left map[uin
 		if err != nil {
 			return nil, err
 		}
-		if n > 0 { // counts may be too high: see noteCounts
+		if n > 0 { // counts may be too high: see NoteCounts
 			left[number] = n
 			sources = append(sources, source{number, oldest})
 			excess += n

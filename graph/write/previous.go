@@ -11,9 +11,9 @@ import (
 	"skein.blue/internal/runs"
 )
 
-// previous is the phase of a write that reads what the changed paths held before.
+// previous is the phase that reads what the changed paths held before.
 type previous struct {
-	all     []change // the changes that are looked at
+	all     []change // the changes of the write
 	asked   []asked
 	index   []int32 // the changes that are asked for
 	keys    kv.Keys
@@ -25,24 +25,24 @@ type previous struct {
 	order   []int32
 	removed []edge // scratch of settle
 	others  otherRecords
-	scanned []edge // the actors and kinds of which all records were read, ascending; without subjects
-	lost    []edge // of those, the edges that have no record left, ascending
+	scanned []edge // actors and kinds whose records were all read, ascending; without subjects
+	lost    []edge // edges of these that have no record left, ascending
 	kbuf    []byte
 }
 
-// asked is a chunk that is looked up for some of the changes.
+// asked is a chunk to look up for some of the changes.
 type asked struct {
-	changes []int32 // of one bucket
+	changes []int32 // all of one bucket
 	depth   int
 }
 
-// read reads what the changed paths that are not fresh held before, and notes it in
-// the changes, which ascend: one
-// look-up for each chunk, and for those that were spilled one for each chunk
-// below that may know more. Where an actor deletes records, all of the kind are
-// read at once instead, as they have to be for the edges that are lost: by
-// look-ups, together with those of the other actors, if it is known that they are
-// in few buckets, else by a scan.
+// read reads what the changed paths held before and notes it in the changes, which ascend. It
+// skips fresh changes. It looks up each chunk once, and below a spilled chunk each chunk that may
+// know more.
+//
+// If an actor deletes records, read reads all of the actor's records of that kind, because the
+// lost edges need them anyway: by look-ups, together with those of other actors, if the records
+// are known to be in few buckets, else by a scan.
 func (p *previous) read(tx kv.Txn, changes []change, of *accounts) error {
 	p.all = changes
 	p.asked, p.index = p.asked[:0], slices.Grow(p.index[:0], len(changes))
@@ -78,8 +78,8 @@ func (p *previous) read(tx kv.Txn, changes []change, of *accounts) error {
 	return nil
 }
 
-// lostOf returns, of edges of one actor and kind, those that have no record left, if
-// it is known because all records were read.
+// lostOf returns those of the removed edges, all of one actor and kind, that have no record left.
+// It is known only if all records were read.
 func (p *previous) lostOf(removed []edge) (lost []edge, known bool) {
 	if _, known = slices.BinarySearchFunc(p.scanned, edge{removed[0].kind, removed[0].actor, dict.None}, compareEdges); !known {
 		return nil, false
@@ -90,15 +90,13 @@ func (p *previous) lostOf(removed []edge) (lost []edge, known bool) {
 	}), true
 }
 
-// direct is what is looked up for an actor and kind: the chunks of so many
-// buckets.
+// direct is a look-up of all records of an actor and kind, which are in so many buckets.
 type direct struct {
 	changes []change
 	chunks  int
 }
 
-// readAll reads all records of one actor and kind, or notes which chunks they are
-// in.
+// readAll reads all records of one actor and kind, or adds their chunks to p.direct.
 func (p *previous) readAll(tx kv.Txn, changes []change, of *accounts) error {
 	c := &changes[0]
 	low, high, ok := of.of(c.actor).was.Buckets()
@@ -113,8 +111,8 @@ func (p *previous) readAll(tx kv.Txn, changes []change, of *accounts) error {
 	return nil
 }
 
-// readDirect looks up the chunks that are noted. Of an actor of whom one was
-// spilled, all records are scanned after all.
+// readDirect looks up the chunks of p.direct. If a chunk was spilled, it scans the actor's
+// records instead.
 func (p *previous) readDirect(tx kv.Txn, of *accounts) error {
 	var spilled []direct
 	d, left, deep := 0, 0, false
@@ -150,9 +148,9 @@ func (p *previous) readDirect(tx kv.Txn, of *accounts) error {
 	return err
 }
 
-// ask notes that the chunk of a change is to be looked up. The changes ascend.
+// ask adds the chunk of a change to the look-ups. The changes ascend.
 func (p *previous) ask(i int32) {
-	p.index = append(p.index, i) // does not move: it has room
+	p.index = append(p.index, i) // has room, so it does not move
 	end := len(p.index)
 	if n := len(p.asked); n > 0 && sameChunk(p.all[p.asked[n-1].changes[0]], p.all[i]) {
 		q := &p.asked[n-1]
@@ -166,7 +164,7 @@ func (p *previous) ask(i int32) {
 func (p *previous) scan(tx kv.Txn, changes []change) error {
 	kind, actor := changes[0].kind, changes[0].actor
 	p.records, p.raw = p.records[:0], p.raw[:0]
-	deep := false // records may be superseded by others
+	deep := false // some records may override others
 	err := read.Buckets(tx, format.AppendRecordsKey(nil, kind, actor), func(rr *read.Bucket) bool {
 		start := len(p.records)
 		p.records = append(p.records, rr.Records...)
@@ -190,13 +188,13 @@ func (p *previous) scan(tx kv.Txn, changes []change) error {
 	return err
 }
 
-// maxKeptRecords bounds the memory for an actor's records that is kept, 48 bytes
-// each: a rare actor with millions does not take it for ever.
+// maxKeptRecords bounds the records, of 48 bytes, for which scratch memory is kept, so that one
+// actor with millions does not hold it for ever.
 const maxKeptRecords = 200_000
 
-// settle finds, among all records of an actor and kind, in p.records, what the
-// changes find, and which of the edges that they take have no other record. deep
-// says that a record may be superseded by one of the same path and a lower age.
+// settle takes all records of an actor and kind, in p.records. It notes in the changes what their
+// paths held, and collects the removed edges that have no other record. deep says that a record
+// may be overridden by one with the same path and a lower age.
 func (p *previous) settle(changes []change, deep bool) {
 	kind, actor := changes[0].kind, changes[0].actor
 	found := p.find(changes)
@@ -215,12 +213,12 @@ func (p *previous) settle(changes []change, deep bool) {
 	}
 	slices.SortFunc(p.removed, compareEdges)
 	p.removed = slices.Compact(p.removed)
-	order := p.order[:0] // of the records, by path and age, once it is needed
+	order := p.order[:0] // the records by path and age; made when needed
 	superseded := func(r *format.Record) bool {
 		if i, ok := found(r.Path); ok {
 			return p.newest[i] != r
 		}
-		if len(order) == 0 { // seldom: another record names the subject, too
+		if len(order) == 0 { // rare: another record names the same subject
 			for n := range p.records {
 				order = append(order, int32(n))
 			}
@@ -242,9 +240,9 @@ func (p *previous) settle(changes []change, deep bool) {
 	p.lost = append(p.lost, left...)
 }
 
-// find leaves in p.newest, for each of the changes, all of one actor and kind,
-// what the least deep record in p.records of its path is, nil if there is none. It
-// returns which change has a path.
+// find sets p.newest: for each of the changes, all of one actor and kind, the record in p.records
+// with its path and the lowest age, nil if there is none. It returns a function that finds the
+// change of a path.
 func (p *previous) find(changes []change) (lookup func(format.Path) (i int32, ok bool)) {
 	p.newest = append(p.newest[:0], make([]*format.Record, len(changes))...)
 	p.byPath = p.byPath[:0]
@@ -252,7 +250,7 @@ func (p *previous) find(changes []change) (lookup func(format.Path) (i int32, ok
 		p.byPath = append(p.byPath, int32(i))
 	}
 	ascending := func(x, y int32) int { return format.ComparePaths(changes[x].path, changes[y].path) }
-	if !slices.IsSortedFunc(p.byPath, ascending) { // paths that are not TIDs come by bucket
+	if !slices.IsSortedFunc(p.byPath, ascending) { // paths that are not TIDs are ordered by bucket
 		slices.SortFunc(p.byPath, ascending)
 	}
 	first, last := changes[p.byPath[0]].path, changes[p.byPath[len(changes)-1]].path
@@ -275,8 +273,8 @@ func (p *previous) find(changes []change) (lookup func(format.Path) (i int32, ok
 	return lookup
 }
 
-// readChunks looks up the chunks asked for, and returns those to ask for next:
-// below chunks that were spilled, for the paths that they did not know.
+// readChunks looks up chunks, and returns those to look up next: below spilled chunks, for the
+// paths that these did not have.
 func (p *previous) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) {
 	p.keys.Reset()
 	for _, q := range ask {
@@ -312,7 +310,7 @@ func (p *previous) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) 
 	return next, err
 }
 
-// askBelow appends what is to be asked for below a chunk: each chunk once.
+// askBelow appends the chunks to look up below a chunk, each once.
 func (p *previous) askBelow(next []asked, changes []int32, depth int) []asked {
 	if len(changes) == 0 || depth == format.MaxChunkDepth {
 		return next

@@ -7,13 +7,13 @@ import (
 	"skein.blue/internal/runs"
 )
 
-// records is the phase of a write that writes what changed of the records.
+// records is the phase that writes the changed records.
 type records struct {
 	records    []format.Record
 	kbuf, vbuf []byte
 }
 
-// write merges what changed of the records, one operand per chunk.
+// write merges the changed records, one operand per chunk.
 func (r *records) write(tx kv.Txn, all []change) error {
 	for changes := range runs.Of(all, sameChunk) {
 		r.records = r.records[:0]

@@ -5,17 +5,17 @@ import (
 	"skein.blue/graph/format"
 )
 
-// A segment is what one write applies: events of a batch, in the order of the stream.
+// A Segment is what one write applies: events of a batch, in stream order.
 type Segment struct {
-	Source  string
-	Batch   *batch.Batch
-	Events  []Picked
-	First   uint8              // the first of the lane's partitions
-	Cursors []format.CursorRow // of the source, by partition, from the lane's first
-	Whole   bool               // it ends where the batch ends
+	Source  string             // where the events come from
+	Batch   *batch.Batch       // which has the events
+	Events  []Picked           // in stream order
+	First   uint8              // the lane's first partition
+	Cursors []format.CursorRow // the source's, by partition, from First on
+	Whole   bool               // the segment ends where the batch ends
 }
 
-// picked is an event of the batch that is the lane's.
+// Picked is an event of the batch that belongs to the lane.
 type Picked struct {
 	N    int32 // index in the batch
 	Part uint8 // that its account is in
@@ -24,7 +24,7 @@ type Picked struct {
 // sourceOf returns the number of the source in the partition of an event.
 func (g *Segment) sourceOf(p Picked) uint32 { return g.Cursors[p.Part-g.First].Number }
 
-// last returns the sequence number that the segment reaches, 0 if it has none.
+// last returns the sequence number that the segment reaches, 0 if there is none.
 func (g *Segment) last() format.Seq {
 	if g.Whole || g.Batch.Last() == 0 {
 		return g.Batch.Last()
@@ -35,16 +35,15 @@ func (g *Segment) last() format.Seq {
 // did returns the account of an event.
 func (g *Segment) did(p Picked) []byte { return g.Batch.Bytes(g.Batch.Event(int(p.N)).DID) }
 
-// maxSegment bounds the events of one write of a stream.
+// maxSegment bounds the events that one write of a stream applies.
 const maxSegment = 32_768
 
-// endOfSegment returns the end of the write that begins at from. What comes in the
-// stream after the deletion of an account and is that account's is left to
-// another write, which finds the account's records gone.
+// EndOfSegment returns the end of the segment that begins at from. An event that follows the
+// deletion of its account belongs to a later write, which finds the account's records gone.
 //
-// A batch of an archive is one write, as large as its reader made it: most of its
-// deletions are of accounts that have nothing, so they are looked for only once one has
-// turned out to end a write (errEnds).
+// A batch of an archive is one write, as large as its reader made it. Most of its deletions are
+// of accounts without records, so EndOfSegment looks for them only after an attempt has failed
+// with ErrEnds.
 func EndOfSegment(b *batch.Batch, events []Picked, from int, looks bool) int {
 	const mostDeleted = 16
 	most := maxSegment
@@ -70,7 +69,7 @@ func EndOfSegment(b *batch.Batch, events []Picked, from int, looks bool) int {
 	return len(events)
 }
 
-// mostStrings returns how many strings the segment may have at most.
+// MostStrings returns the largest number of strings that the segment can have.
 func (g *Segment) MostStrings() (n int) {
 	for _, p := range g.Events {
 		ops := g.Batch.Event(int(p.N)).Ops

@@ -12,19 +12,17 @@ import (
 	"skein.blue/internal/runs"
 )
 
-// A value that has grown too large is spilled: in one atomic write, what it
-// holds is merged into finer values under its key, and it is left with nothing
-// but the generation that says so. A row spills into containers; a chunk into
-// chunks of the next byte of the path, which may be spilled in turn. From then
-// on it holds the changes since, removals included, which stand over what lies
-// below, until it is spilled again.
+// A value that has grown too large is spilled: one atomic write merges its content into finer
+// values under its key, and leaves the value itself with a higher generation and nothing else.
+// A row spills into containers; a chunk into chunks of the next byte of the path, which may
+// spill in turn. From then on the value holds later changes, removals included. They override
+// the values below, until it spills again.
 //
-// Who finds a value too large is the Merger, whenever one is folded. What it
-// noted is lost in a crash, and noted again at a later fold; a value that
-// nobody folds any more stays large, and is read as it is.
+// The Merger notices large values when it folds them. A crash forgets its notes; a later fold
+// notes the value again. A value that is never folded again stays large, and readable.
 
-// apart puts back the keys that lie under another of keys: what is spilled into
-// a value must be there before that is spilled itself.
+// Apart notes those keys again that lie under another of the keys, and returns the rest: a value
+// must receive what is spilled into it before it spills itself.
 func (m *Merger) Apart(keys []string) []string {
 	slices.Sort(keys)
 	kept := keys[:0]
@@ -38,7 +36,7 @@ func (m *Merger) Apart(keys []string) []string {
 	return kept
 }
 
-// spillOne spills one value, if it is too large still.
+// SpillOne spills one value if it is still too large.
 func (m *Merger) SpillOne(tx kv.Txn, key []byte) error {
 	v, ok, err := tx.Get(key)
 	if err != nil || !ok {
@@ -89,7 +87,7 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
 		return err
 	}
 	if !k.Valid() {
-		return fmt.Errorf("graph: record key %x is of an unknown kind", key)
+		return fmt.Errorf("graph: record key %x has an unknown kind", key)
 	}
 	coder := format.CoderOf(actor, bucket)
 	records, generation, err := coder.Read(nil, v, 0)
@@ -99,13 +97,12 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
 	return spillRecords(tx, coder, key, depth, generation, records)
 }
 
-// maxOperandBytes is from how many bytes on records that are written at once are
-// not merged into their chunk: with what it holds it could become more than an
-// engine takes.
+// maxOperandBytes bounds the operands that are merged into a chunk: together with the chunk, a
+// larger one could exceed the engine's limit for values.
 const maxOperandBytes = 16 << 10
 
-// place writes records, which ascend, into the chunk of the key given; or, being
-// too many bytes, below it, as if the chunk had been spilled at once.
+// place writes ascending records into the chunk at key. If they are too many bytes, it writes
+// them below the chunk, as if the chunk had spilled at once.
 func place(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, records []format.Record) error {
 	operand := c.Append(nil, 0, records)
 	if len(operand) <= maxOperandBytes || depth == format.MaxChunkDepth {
@@ -130,7 +127,7 @@ func place(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, records []form
 // spillRecords writes records below a chunk, and leaves it empty.
 func spillRecords(tx kv.Txn, c format.ChunkCoder, key []byte, depth int, generation uint64, records []format.Record) error {
 	below := func(r format.Record) byte { return byte(r.Path.Spread() >> (56 - 8*depth)) }
-	if c.IsRaw() { // by hash; within one, by path
+	if c.IsRaw() { // order by hash, then by path
 		slices.SortStableFunc(records, func(x, y format.Record) int { return int(below(x)) - int(below(y)) })
 	}
 	for group := range runs.Of(records, func(x, y format.Record) bool { return below(x) == below(y) }) {
