@@ -30,5 +30,5 @@ func (s *Store) view(r kv.Reader, charge func(cost int) error, fn func(*ask.View
 	if err != nil {
 		return fmt.Errorf("graph: reading the hidden accounts: %w", err)
 	}
-	return fn(s.source.Snapshot(r, hidden, charge))
+	return fn(s.source.View(r, hidden, charge))
 }

@@ -22,9 +22,10 @@ import (
 
 // Options say how a Store works. The zero value is usable.
 type Options struct {
+	// Intern are the options of the dictionary.
 	Intern intern.Options
-	// Defaults are the settings of a new store where Intern.Settings say nothing. The
-	// zero value means dict.DefaultSettings.
+	// Defaults are the settings of a new store that Intern.Settings leave open. The zero value
+	// means dict.DefaultSettings.
 	Defaults dict.Settings
 	// StateCache bounds the bytes of the accounts' states in memory. 0 means 16 MiB.
 	StateCache int64
@@ -82,11 +83,11 @@ type Store struct {
 	intake     intake
 	guard      guard
 	hiddenSets hiddenSets
-	lanes      []*lane // one, but in a store of several partitions; none if it is read only
+	lanes      []*lane // one for each range of partitions; none if the Store is read-only
 	secret     []byte
 	made       bool // by this Open
 	kinds      atomic.Pointer[kinds.Table]
-	lacking    atomic.Pointer[map[string]format.Lack] // kinds of which something may be lacking, as of the opening
+	lacking    atomic.Pointer[map[string]format.Lack] // kinds that may lack earlier records, as of Open
 
 	writing sync.Mutex // held by every write; guards lanes and watcher
 	watcher Watcher    // nil: there is none

@@ -13,8 +13,8 @@ import (
 
 // A Change is an edge that a write added or removed. An added edge may have been there before.
 type Change struct {
-	Kind           kinds.Kind
-	Actor, Subject dict.ID
+	Kind           kinds.Kind // the kind of edge
+	Actor, Subject dict.ID    // from and to
 }
 
 // A Watcher receives what this process commits. Changed is called under the Store's write lock,

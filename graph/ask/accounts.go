@@ -9,8 +9,8 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Account returns the state of an account, and its row in the queue of resyncs if it has
-// one.
+// Account returns the state of an account, and its row in the queue of resyncs, nil if it is not
+// queued.
 func (s *View) Account(did string) (st format.RepoState, known bool, row *format.Resync, err error) {
 	id, err := AccountID(s.r, did)
 	if err != nil || id == dict.None {
@@ -19,7 +19,7 @@ func (s *View) Account(did string) (st format.RepoState, known bool, row *format
 	return s.AccountAndQueue(id)
 }
 
-// AccountAndQueue is Account of an id.
+// AccountAndQueue is Account by id.
 func (s *View) AccountAndQueue(id dict.ID) (st format.RepoState, known bool, row *format.Resync, err error) {
 	if st, known, err = read.FindAccount(s.r, s.source.Layout, id); err != nil || !st.Has(format.FlagResync) {
 		return st, known, nil, err
@@ -37,7 +37,7 @@ func (s *View) AccountOf(id dict.ID) (st format.RepoState, known bool, err error
 	return read.FindAccount(s.r, s.source.Layout, id)
 }
 
-// RecordCount counts the records of an account, of a kind.
+// RecordCount counts an account's records of a kind.
 func (s *View) RecordCount(k kinds.Kind, actor dict.ID) (n int64, err error) {
 	if actor == dict.None {
 		return 0, nil
@@ -49,7 +49,7 @@ func (s *View) RecordCount(k kinds.Kind, actor dict.ID) (n int64, err error) {
 // Gaps returns the gaps.
 func (s *View) Gaps() ([]format.Gap, error) { return read.Gaps(s.r) }
 
-// Resyncs calls each for the repos that are queued to be fetched whole.
+// Resyncs calls each for the repos that are queued for a refetch.
 func (s *View) Resyncs(each func(did string, row format.Resync) error) error {
 	var ids []dict.ID
 	var rows []format.Resync
@@ -79,9 +79,8 @@ func (s *View) Resyncs(each func(did string, row format.Resync) error) error {
 	return flush()
 }
 
-// Missing calls each for the repos that something is known to be missing of and that are
-// not queued: the desynchronized ones, and if partial is set those whose past was not
-// seen.
+// Missing calls each for incomplete repos that are not queued: desynchronized ones, and if
+// partial is set those whose past is unknown.
 func (s *View) Missing(partial bool, each func(did string) error) error {
 	wanted := format.FlagDesync
 	if partial {
@@ -110,7 +109,7 @@ func (s *View) Missing(partial bool, each func(did string) error) error {
 	return flush()
 }
 
-// accountID returns the id of an account, dict.None if it has none.
+// AccountID returns the id of an account, dict.None if it has none.
 func AccountID(r kv.Reader, did string) (dict.ID, error) {
 	var b intern.Batch
 	n := b.Add(dict.DID, []byte(did))

@@ -11,8 +11,8 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Subjects returns the subjects that actor has an edge to: a forward set, such
-// as follows. That of a hidden account is empty. Hidden accounts are in it.
+// Subjects returns a forward set, such as follows: the subjects of actor's edges. It is empty if
+// actor is hidden.
 func (s *View) Subjects(k kinds.Kind, actor dict.ID) (idset.Set, error) {
 	return s.SubjectsIn(k, actor, Window{})
 }
@@ -20,14 +20,14 @@ func (s *View) Subjects(k kinds.Kind, actor dict.ID) (idset.Set, error) {
 // A Window is a span of time.
 type Window = read.Window
 
-// SubjectsIn is Subjects by the records in a window.
+// SubjectsIn is Subjects, restricted to records in a window.
 func (s *View) SubjectsIn(k kinds.Kind, actor dict.ID, w Window) (idset.Set, error) {
 	ids, err := s.AppendSubjects(nil, k, actor, w)
 	return idset.FromUnsorted(ids), err
 }
 
-// AppendSubjects appends a forward set, by the records in a window, to dst, in no order;
-// a subject that several records name may be there several times.
+// AppendSubjects appends a forward set, restricted to records in a window, to dst. It is not
+// sorted, and has a subject once per record.
 func (s *View) AppendSubjects(dst []uint64, k kinds.Kind, actor dict.ID, w Window) ([]uint64, error) {
 	if actor == dict.None || s.IsHidden(actor) {
 		return dst, nil
@@ -35,14 +35,14 @@ func (s *View) AppendSubjects(dst []uint64, k kinds.Kind, actor dict.ID, w Windo
 	return read.AppendSubjects(s.r, k, actor, w, dst)
 }
 
-// AppendRecorded appends the subjects that an actor's records name to dst, in no order,
-// whether or not the actor is active.
+// AppendRecorded appends the subjects of all of an actor's records to dst, unsorted, even if
+// the actor is hidden.
 func (s *View) AppendRecorded(dst []uint64, k kinds.Kind, actor dict.ID) ([]uint64, error) {
 	return read.AppendSubjects(s.r, k, actor, Window{}, dst)
 }
 
-// ActorsIn returns who of a reverse set has an edge to subject by a record in a window.
-// The members' records are read, those of so many members as from, in no order.
+// ActorsIn returns the members of from that have an edge to subject by a record in a window. It
+// reads the records of every member.
 func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.Set) (idset.Set, error) {
 	var ids []uint64
 	for actor := range from.All() {
@@ -57,8 +57,8 @@ func (s *View) ActorsIn(k kinds.Kind, subject dict.ID, w Window, from idset.Set)
 	return idset.FromList(ids), nil
 }
 
-// HasEdgeIn reports whether a live record of actor in a window names subject, whatever the
-// state of the two accounts.
+// HasEdgeIn reports whether a record of actor in a window names subject, even if either account
+// is hidden.
 func (s *View) HasEdgeIn(k kinds.Kind, actor, subject dict.ID, w Window) (found bool, err error) {
 	if w.All() {
 		return s.HasEdge(k, actor, subject)
@@ -73,8 +73,7 @@ func (s *View) HasEdgeIn(k kinds.Kind, actor, subject dict.ID, w Window) (found 
 	return found, err
 }
 
-// HasEdge reports whether a live record of actor names subject, whatever the
-// state of the two accounts.
+// HasEdge reports whether a record of actor names subject, even if either account is hidden.
 func (s *View) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
 	if actor == dict.None || subject == dict.None {
 		return false, nil
@@ -82,8 +81,8 @@ func (s *View) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
 	return read.HasEdge(s.r, s.source.Layout, k, actor, subject)
 }
 
-// SomeAccounts returns up to n active accounts that the index has heard of, those that it met
-// first: in a store that began live they are busy ones.
+// SomeAccounts returns up to n active accounts, those that the index saw first. In a store that
+// started live these are busy accounts.
 func (s *View) SomeAccounts(n int) (ids []dict.ID, err error) {
 	prefix := []byte{format.KeyAccount}
 	keys := 0
@@ -98,7 +97,7 @@ func (s *View) SomeAccounts(n int) (ids []dict.ID, err error) {
 		return err == nil && len(ids) < n && keys < 4*n, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("graph: looking for some accounts: %w", err)
+		return nil, fmt.Errorf("graph: reading some accounts: %w", err)
 	}
 	return ids, nil
 }

@@ -9,8 +9,8 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Lacking returns the kinds of which something is lacking so, and since when they are
-// indexed; nil if there are none.
+// Lacking returns the kinds that lack earlier records, and when they were added; nil if there are
+// none.
 func (s *View) Lacking() (map[kinds.Kind]time.Time, error) {
 	added := s.source.Lacks()
 	if len(added) == 0 {
@@ -29,9 +29,9 @@ func (s *View) Lacking() (map[kinds.Kind]time.Time, error) {
 	return lacking, nil
 }
 
-// swept returns the number of the last sweep that all writers have ended.
+// swept returns the number of the last sweep that all writers have finished.
 func (s *View) swept() (swept uint64, err error) {
-	end := uint8(0) // up to which partition that is known
+	end := uint8(0) // rows were found for the partitions below end
 	err = kv.ScanPrefix(s.r, format.KeyBackfill, func(k, v []byte) error {
 		b, err := format.DecodeBackfill(v)
 		first := uint8(0)
@@ -47,13 +47,13 @@ func (s *View) swept() (swept uint64, err error) {
 		return err
 	})
 	if end < s.source.Layout.Settings.Partitions {
-		swept = 0 // a writer has ended none
+		swept = 0 // a writer has not finished any
 	}
 	return swept, err
 }
 
-// EachAccount calls each for the accounts that have a repo, of those written here, from one
-// on, in the order of their ids, until it returns false.
+// EachAccount calls each for the accounts with a repo that this process writes, in the order of
+// their ids, from one on, until each returns false.
 func (s *View) EachAccount(from dict.ID, each func(id dict.ID, st *format.RepoState) (more bool)) error {
 	l := s.source.Layout
 	var failed error
@@ -71,8 +71,8 @@ func (s *View) EachAccount(from dict.ID, each func(id dict.ID, st *format.RepoSt
 	return err
 }
 
-// Uncompared reports whether the stream had a hole after which the repos have not been
-// compared with the relay's list, of any writer.
+// Uncompared reports whether repos have not been compared with the relay's list since a hole of
+// the stream, for any writer.
 func (s *View) Uncompared() (uncompared bool, err error) {
 	if uncompared, known := s.source.Uncompared(); known {
 		return uncompared, nil

@@ -12,15 +12,14 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A record of app.bsky.graph.listitem makes two edges, to an account and to a list. What
-// puts the account on the list is that one record makes both, so the two kinds are joined
-// by the records' keys when they are asked for. It counts only in the repo of the account
-// whose list it is, as Bluesky has it (packages/bsky of the reference implementation,
-// data-plane/server/indexing/plugins/list-item.ts).
+// A record of app.bsky.graph.listitem makes two edges, to an account and to a list. The account is
+// on the list because one record makes both, so questions join the two kinds by the records'
+// keys. The record counts only in the repo of the list's author, as in Bluesky (packages/bsky of
+// the reference implementation, data-plane/server/indexing/plugins/list-item.ts).
 
-// Joined calls each with what the records of an actor name that name subject as well: of
-// those in a window, of which the edge from is to subject, where their edge to goes. The
-// records come in no order. path is valid during the call.
+// Joined reads the actor's records in a window that make an edge of kind from to subject. It calls
+// each, in no order, with the subject of the same record's edge of kind to. path is valid during
+// the call.
 func (s *View) Joined(actor dict.ID, from, to kinds.Kind, subject dict.ID, w Window, each func(path format.Path, other dict.ID) error) error {
 	if subject == dict.None {
 		return nil
@@ -29,9 +28,9 @@ func (s *View) Joined(actor dict.ID, from, to kinds.Kind, subject dict.ID, w Win
 	return s.JoinedAmong(actor, from, to, one, w, func(path format.Path, _, other dict.ID) error { return each(path, other) })
 }
 
-// JoinedAmong is Joined of several subjects at once: of the records whose edge from is to one
-// of those that among reports, each gets both subjects. among is asked once for each record
-// that has such an edge, and may end the reading with an error.
+// JoinedAmong is Joined for several subjects: those that among accepts. each gets both subjects.
+// among is called once per record with an edge of kind from, and may end the reading with an
+// error.
 func (s *View) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.ID) (bool, error), w Window, each func(path format.Path, subject, other dict.ID) error) error {
 	if actor == dict.None {
 		return nil
@@ -75,7 +74,7 @@ func (s *View) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.I
 		}
 		return failed == nil
 	}
-	const few = 16 // records, whose buckets alone are read
+	const few = 16 // records: up to so many, only their buckets are read
 	if len(raw) == 0 && len(tids) <= few {
 		for _, n := range tids {
 			if err = read.RecordsIn(s.r, to, actor, Window{From: n.tid, To: n.tid + 1}, found); err != nil || failed != nil {
@@ -96,9 +95,8 @@ func (s *View) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.I
 	return err
 }
 
-// Listed calls each with the accounts that records of author put on a list of its own, by
-// those in a window, in no order, and maybe several times; whatever the state of the
-// accounts.
+// Listed calls each, in no order, with the accounts that author's records in a window put on
+// author's list. An account may come several times, and may be hidden.
 func (s *View) Listed(list, author dict.ID, w Window, each func(member dict.ID, path format.Path)) error {
 	return s.Joined(author, kinds.ListItem, kinds.ListMember, list, w, func(p format.Path, member dict.ID) error {
 		each(member, p)
@@ -106,9 +104,9 @@ func (s *View) Listed(list, author dict.ID, w Window, each func(member dict.ID, 
 	})
 }
 
-// Lists calls each with the lists that an account is on, by the records in a window, in no
-// order, and maybe several times. from are those who have put it on lists, of whom hidden
-// ones do not count.
+// Lists calls each, in no order, with the lists that member is on by records in a window. from
+// are the accounts that have put it on lists; Lists skips hidden ones. A list may come several
+// times.
 func (s *View) Lists(member dict.ID, from []dict.ID, w Window, each func(list dict.ID, path format.Path)) error {
 	type item struct {
 		author int
@@ -129,7 +127,7 @@ func (s *View) Lists(member dict.ID, from []dict.ID, w Window, each func(list di
 			return err
 		}
 	}
-	// Only those count whose author's list it is: the names say so.
+	// Only records of the list's own author count. The list's address names the author.
 	lists := make([]dict.ID, 0, len(items))
 	for _, it := range items {
 		lists = append(lists, it.list)
@@ -152,20 +150,20 @@ func (s *View) Lists(member dict.ID, from []dict.ID, w Window, each func(list di
 	return nil
 }
 
-// AuthorityOf returns the authority of an AT URI: the account whose record it names.
+// AuthorityOf returns the authority of an AT URI, the account in whose repo the record is.
 func AuthorityOf(uri string) string {
 	authority, _, _ := strings.Cut(strings.TrimPrefix(uri, "at://"), "/")
 	return authority
 }
 
-// A ShownRecord is the record that is shown of an edge, out of those that are offered.
+// A ShownRecord picks the record of an edge that is shown.
 type ShownRecord struct{ edgeRecord }
 
-// Offer offers a record. since is the TID of the edge's subject, 0 if it has none.
+// Offer offers a record of the edge. since is the TID of the edge's subject, 0 if it has no time.
 func (e *ShownRecord) Offer(p format.Path, since uint64) { e.offer(p, since) }
 
-// Path returns the path of the record; found is false if none was offered. A nil ShownRecord
-// was offered none.
+// Path returns the path of the shown record; found is false if no record was offered. s may be
+// nil.
 func (e *ShownRecord) Path() (p format.Path, found bool) {
 	if e == nil {
 		return p, false

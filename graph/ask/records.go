@@ -10,15 +10,15 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// One rule says which of several records that make one edge is shown, wherever one is. A
-// subject has a time if it is a record whose key is a TID, and the rule is then of times: the
-// first record that was made after the subject, else the last before it, and one whose key is
-// no TID only where there is no other. An account, and a record with another key, has no
-// time: the record with the lowest key is shown, TID or not, as app.bsky.graph.getRelationships
-// has it.
+// Several records may make one edge. Every method shows the same one of them, by this rule:
+//
+// A subject that is a record with a TID as its key has a time. Of the edge's records, the first
+// one made after that time is shown, else the last one before it, else one whose key is not a
+// TID. A subject without a time is an account, or a record with another key: the record with the
+// lowest key is shown, as in app.bsky.graph.getRelationships.
 
-// betterRecord reports whether of two records of one edge p is shown, and not q. since is
-// the TID of the subject, 0 if it has no time.
+// betterRecord reports whether p is shown rather than q, where both make one edge. since is the
+// TID of the subject, 0 if it has no time.
 func betterRecord(p, q format.Path, since uint64) bool {
 	switch {
 	case since == 0:
@@ -41,7 +41,7 @@ func lowerKey(p, q format.Path) bool {
 	return string(p.AppendRkey(nil)) < string(q.AppendRkey(nil))
 }
 
-// edgeRecord is the record of an edge, as far as it is known.
+// edgeRecord is the best record of an edge so far.
 type edgeRecord struct {
 	path  format.Path
 	found bool
@@ -57,17 +57,16 @@ func (e *edgeRecord) offer(p format.Path, since uint64) {
 	e.path, e.found = p, true
 }
 
-// RecordsTo calls each with the record, of those in a window, by which each of the actors
-// has an edge to subject, in no order; those that have none are left out. since is the TID
-// of the subject, 0 if it has none: records are looked for first where they are most
-// likely, soon after it.
+// RecordsTo calls each, in no order, with the record in a window by which each of the actors has
+// an edge to subject. It skips actors without one. since is the TID of the subject, 0 if it has no
+// time: records are most likely soon after it, and RecordsTo looks there first.
 func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, actors []dict.ID, each func(i int, p format.Path) error) error {
 	left := make([]int, len(actors))
 	for i := range left {
 		left[i] = i
 	}
 	if since > 0 && (w.All() || since >= w.From) {
-		const soon = 2 // buckets, of 12.7 days
+		const soon = 2 // buckets of 12.7 days
 		var scan []int
 		for n := range uint64(soon) {
 			found := func(i int, p format.Path) error {
@@ -103,8 +102,8 @@ func (s *View) RecordsTo(k kinds.Kind, subject dict.ID, since uint64, w Window, 
 	return nil
 }
 
-// probeRecords looks for the records in the bucket of a TID, for those of actors that are
-// left, and returns those that have none there, and those whose bucket was spilled.
+// probeRecords looks for records in the bucket of a TID, for the actors in left. It returns the
+// actors without one there, and those whose bucket was spilled.
 func (s *View) probeRecords(k kinds.Kind, subject dict.ID, since, at uint64, actors []dict.ID, left []int, each func(i int, p format.Path) error) (rest, spilled []int, err error) {
 	var keys kv.Keys
 	var key []byte
@@ -140,9 +139,9 @@ func (s *View) probeRecords(k kinds.Kind, subject dict.ID, since, at uint64, act
 	return rest, spilled, err
 }
 
-// RecordsFrom calls each with the record, of those in a window, by which actor has an edge
-// to each of the subjects, in no order; those to which it has none are left out. since
-// returns the TID of a subject, 0 if it has none. A subject may be given several times.
+// RecordsFrom calls each, in no order, with the record in a window by which actor has an edge to
+// each of the subjects. It skips subjects without one. since returns the TID of a subject, 0 if it
+// has no time. subjects may contain duplicates.
 func (s *View) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, since func(i int) uint64, w Window, each func(i int, p format.Path) error) error {
 	if actor == dict.None {
 		return nil
@@ -168,12 +167,11 @@ func (s *View) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, sinc
 	return err
 }
 
-// NoTime is the time of subjects that have none, for RecordsFrom.
+// NoTime is RecordsFrom's since for subjects without a time.
 func NoTime(int) uint64 { return 0 }
 
-// Records calls each with the subjects that an actor's records name, and the records' paths,
-// in no order, whatever the state of the accounts, until it returns false. The path is valid
-// during the call.
+// Records calls each, in no order, with the subject and path of each of an actor's records, even
+// if accounts are hidden, until each returns false. The path is valid during the call.
 func (s *View) Records(k kinds.Kind, actor dict.ID, each func(p format.Path, subject dict.ID) bool) error {
 	if actor == dict.None {
 		return nil

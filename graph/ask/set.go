@@ -15,18 +15,17 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// ActorSet is a reverse set that has been opened: its row is read, and of its
-// containers, if it has any, no more than is asked for. Hidden accounts are in
-// it.
+// An ActorSet is an open reverse set, such as followers. Its row is in memory; its containers, if
+// it has any, are read when they are needed.
 type ActorSet struct {
 	s       *View
 	set     read.Set
-	row     idset.Set  // the members in the row, or rows
-	removed idset.Set  // likewise
-	whole   *idset.Set // once it is known
+	row     idset.Set  // the members in the row or rows
+	removed idset.Set  // the removals there, which override the containers
+	whole   *idset.Set // the whole set, once it is known
 }
 
-// Actors opens the set of who has an edge to subject, such as followers.
+// Actors opens the set of accounts that have an edge to subject, such as its followers.
 func (s *View) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 	t := &ActorSet{s: s}
 	if subject == dict.None {
@@ -46,10 +45,10 @@ func (s *View) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 	return t, nil
 }
 
-// ActorCounts calls each with how many active accounts have an edge to each of the
-// subjects, in no order.
+// ActorCounts calls each, in no order, with the number of active accounts that have an edge to
+// each of the subjects.
 func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, each func(i int, total uint64) error) error {
-	var whole []int // those whose row is not all of them
+	var whole []int // subjects whose sets have containers
 	if s.source.Layout.Shared() {
 		for i := range subjects {
 			whole = append(whole, i)
@@ -112,8 +111,8 @@ func (s *View) ActorCounts(k kinds.Kind, subjects []dict.ID, each func(i int, to
 	return nil
 }
 
-// SubjectCounts calls each with how many subjects each of the actors has an edge to, of
-// accounts the active ones.
+// SubjectCounts calls each with the number of subjects of each of the actors. Inactive accounts
+// do not count as subjects.
 func (s *View) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, total uint64) error) error {
 	for i, actor := range actors {
 		set, err := s.Subjects(k, actor)
@@ -131,8 +130,8 @@ func (s *View) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, to
 	return nil
 }
 
-// Known returns the set if it costs nothing to have: it is small, or decoded
-// already. What is not known has had more members than a row holds.
+// Known returns the set if it is in memory: a small set, or one that is already decoded. Other
+// sets have had more members than a row holds.
 func (t *ActorSet) Known() (idset.Set, bool) {
 	if t.whole == nil {
 		return idset.Set{}, false
@@ -155,18 +154,17 @@ func (t *ActorSet) All() (idset.Set, error) {
 	return set, nil
 }
 
-// over lays the row over the containers.
+// over combines the containers with the row, which overrides them.
 func (t *ActorSet) over(base *roaring64.Bitmap) idset.Set {
 	return idset.FromBitmap(t.set.Over(base))
 }
 
-// probeBlocks is up to how many containers are looked up one by one, rather
-// than all of them read. With the whole network's accounts a set has some 600.
+// probeBlocks bounds the containers that And looks up one by one. Above it, And reads the whole
+// set, which has some 600 containers if it has all accounts of the network.
 const probeBlocks = 512
 
-// And returns the members that are in x. Of a set that is not known, it reads
-// only the containers that x has members in, unless the set is asked for so
-// often that it is worth keeping.
+// And returns the members that are in x. Unless the set is known, or asked for so often that it
+// is worth caching, And reads only the containers in which x has members.
 func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 	if t.whole == nil && (x.Len() > idset.ListMax || t.s.source.sets.popular(t)) {
 		if _, err := t.All(); err != nil {
@@ -223,11 +221,10 @@ func (t *ActorSet) And(x idset.Set) (idset.Set, error) {
 	return idset.Or(set, idset.And(x, t.row)), nil
 }
 
-// setCache keeps large sets that are asked for often decoded, the latest used,
-// within a budget of bytes. Containers under a row change only with its
-// generation, so a set that is kept is known to be right by the row alone,
-// which every question reads from its own snapshot; what the row says besides
-// is laid over it. Nothing has to be told to the cache.
+// setCache is an LRU cache of decoded large sets within a budget of bytes. The containers below a
+// row change only when the row's generation does. Every question reads the row from its own
+// state, so the generation there says whether a cached set is right, and the row's members and
+// removals override it. Writes need not invalidate anything.
 type setCache struct {
 	budget  int
 	results func(result string)
@@ -236,14 +233,14 @@ type setCache struct {
 	size    int
 	tick    uint64
 	sets    map[string]*cachedSet
-	touched map[string]int // sets that were probed: how often, or neverWhole
+	touched map[string]int // how often sets were probed, or neverWhole
 }
 
 type cachedSet struct {
 	generation uint64
 	base       *roaring64.Bitmap
-	row        []byte    // the row that
-	set        idset.Set // was made with
+	row        []byte // the row that set was combined with
+	set        idset.Set
 	size       int
 	used       uint64 // guarded by mu; the rest is never changed
 }
@@ -261,7 +258,7 @@ func (c *setCache) count(result string) {
 	}
 }
 
-// changed returns the set if it is kept, with the row laid over it.
+// changed returns the set if it is cached, combined with the row.
 func (c *setCache) changed(t *ActorSet) *idset.Set {
 	e, base := c.find(t)
 	if e == nil {
@@ -271,7 +268,7 @@ func (c *setCache) changed(t *ActorSet) *idset.Set {
 	if slices.Equal(e.row, t.set.Rows) {
 		return &e.set
 	}
-	set := t.over(base) // a copy of the set: not under the lock
+	set := t.over(base) // copies the set, so not under the lock
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := c.sets[string(t.set.Key)]; now != nil && now.generation == t.set.Generation {
@@ -281,8 +278,8 @@ func (c *setCache) changed(t *ActorSet) *idset.Set {
 	return &set
 }
 
-// find returns what is kept of a set, if it is of the set's generation. An entry
-// is never changed, only replaced.
+// find returns the cached entry of a set if it has the set's generation. Entries never change;
+// they are replaced.
 func (c *setCache) find(t *ActorSet) (*cachedSet, *roaring64.Bitmap) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -295,8 +292,7 @@ func (c *setCache) find(t *ActorSet) (*cachedSet, *roaring64.Bitmap) {
 	return e, e.base
 }
 
-// put keeps an entry in the place of an older one, and makes room for it. It is
-// called with mu held.
+// put replaces an entry and makes room for it. mu is held.
 func (c *setCache) put(key string, e *cachedSet) {
 	if old := c.sets[key]; old != nil {
 		c.size -= old.size
@@ -310,16 +306,15 @@ func (c *setCache) put(key string, e *cachedSet) {
 	}
 }
 
-// popularAfter is how often a large set must be asked for to be read whole
-// where a part would do.
+// popularAfter is the number of requests after which a large set is read whole although a part
+// would do. maxTouched bounds the sets whose requests are counted.
 const popularAfter, maxTouched = 2, 4096
 
-// neverWhole stands in the place of how often a set was asked for that is too large to
-// be kept.
+// neverWhole stands for the count of a set that is too large for the cache.
 const neverWhole = -1
 
-// popular notes that a set was asked for, and reports whether that is so often that it is
-// worth reading whole, and keeping.
+// popular counts a request for a set, and reports whether the set is worth reading whole and
+// caching.
 func (c *setCache) popular(t *ActorSet) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -334,7 +329,7 @@ func (c *setCache) popular(t *ActorSet) bool {
 	return n >= popularAfter
 }
 
-// tooLarge notes that a set is too large to be kept.
+// tooLarge notes that a set is too large for the cache.
 func (c *setCache) tooLarge(t *ActorSet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -347,8 +342,7 @@ func (c *setCache) base(t *ActorSet) (*roaring64.Bitmap, error) {
 	return t.set.Containers(t.s.r)
 }
 
-// keep keeps a set that was read whole, unless it is too large for the budget
-// or a newer one is there.
+// keep caches a set that was read whole, unless it is too large or a newer one is cached.
 func (c *setCache) keep(t *ActorSet, base *roaring64.Bitmap) {
 	size := int(base.GetSizeInBytes())
 	if size > c.budget/4 {
@@ -360,11 +354,11 @@ func (c *setCache) keep(t *ActorSet, base *roaring64.Bitmap) {
 	if old := c.sets[string(t.set.Key)]; old != nil && old.generation >= t.set.Generation {
 		return
 	}
-	// The row is laid over it again when it is asked for: with the row nil.
+	// The row is nil, so that the next request combines them again.
 	c.put(string(t.set.Key), &cachedSet{generation: t.set.Generation, base: base, set: *t.whole, size: 2 * size})
 }
 
-// evict drops the set that was used the longest ago. It is called with mu held.
+// evict drops the least recently used set. mu is held.
 func (c *setCache) evict() {
 	var oldest string
 	for key, e := range c.sets {

@@ -12,22 +12,24 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A View is one state of the graph, for one goroutine and one question.
+// A View is one state of the graph, for one goroutine and one question. Its sets contain hidden
+// accounts unless a method says otherwise.
 type View struct {
 	r      kv.Reader
 	source *Source
 	hidden *roaring64.Bitmap
 }
 
-// A Source is what the snapshots of a store have in common.
+// A Source has what the views of a store share.
 type Source struct {
+	// Layout is the store's layout.
 	Layout format.Layout
 	// Kinds returns what is indexed.
 	Kinds func() *kinds.Table
-	// Lacks returns the kinds that were added when the store had accounts, by name.
+	// Lacks returns the kinds that were added after the store had accounts, by name.
 	Lacks func() map[string]format.Lack
-	// Uncompared reports whether the stream had a hole after which the repos have not been
-	// compared, if this process knows that without reading.
+	// Uncompared reports whether repos have not been compared since a hole of the stream, if this
+	// process knows that without reading.
 	Uncompared func() (uncompared, known bool)
 	// Owns reports whether this process writes a partition.
 	Owns func(part uint8) bool
@@ -35,30 +37,30 @@ type Source struct {
 	sets *setCache
 }
 
-// newSource returns a Source whose snapshots keep up to setBytes of large sets decoded. 0
-// means 64 MiB. results, if it is not nil, is called for each large set that is asked for,
-// with what that took: cache (decoded already), load (read whole) or probe (read in part).
+// NewSource returns a Source whose views share up to setBytes of decoded large sets; 0 means
+// 64 MiB. results may be nil. It is called for each request for a large set, with "cache"
+// (already decoded), "load" (read whole) or "probe" (read in part).
 func NewSource(o Source, setBytes int64, results func(result string)) *Source {
 	o.sets = newSetCache(setBytes)
 	o.sets.results = results
 	return &o
 }
 
-// Snapshot returns the state that r reads, in which the accounts of hidden are not active.
-// charge, if it is not nil, is called with the cost of what is read: bytes, and readCost for
-// each key. An error from charge ends the read that it was called in, and is returned by it.
-func (s *Source) Snapshot(r kv.Reader, hidden *roaring64.Bitmap, charge func(cost int) error) *View {
+// View returns the state that r reads. hidden are its inactive accounts. charge may be nil. It is
+// called with the cost of each read: its bytes, and readCost for each key. If it returns an
+// error, the read ends with that error.
+func (s *Source) View(r kv.Reader, hidden *roaring64.Bitmap, charge func(cost int) error) *View {
 	if charge != nil {
 		r = &charged{r, charge}
 	}
 	return &View{r, s, hidden}
 }
 
-// readCost is what looking a key up is worth in bytes that are read in order; a
-// key of a scan is worth a sixteenth of it.
+// readCost is the price of looking up a key, in bytes read in order. A key of a scan costs a
+// sixteenth of it.
 const readCost = 512
 
-// charged is a Reader that tells what is read.
+// charged is a Reader that charges for reads.
 type charged struct {
 	kv.Reader
 
@@ -117,8 +119,8 @@ func (s *View) Strings(ns dict.Namespace, ids []dict.ID, each func(i int, s []by
 	return intern.Strings(s.r, ns, ids, each)
 }
 
-// AllStrings returns every string of a namespace. It is for tests and tools:
-// the list is as large as the dictionary.
+// AllStrings returns every string of a namespace. It is for tests and tools: the list is as large
+// as the dictionary.
 func (s *View) AllStrings(ns dict.Namespace) (all []string, err error) {
 	var ids []dict.ID
 	err = intern.EachID(s.r, ns, func(id dict.ID) error { ids = append(ids, id); return nil })

@@ -23,11 +23,11 @@ const (
 
 // An Event is one event of a Batch. Which fields are set depends on Kind and Flags.
 type Event struct {
-	Seq      format.Seq // of the source (IsOfSource), else the number of the entry that belongs to it
-	DID      Span       // the account
-	Ops      Span       // the operations (Batch.Op)
-	Kind     EventType
-	Flags    EventFlags
+	Seq      format.Seq  // of the source (IsOfSource), else the number of the entry that belongs to it
+	DID      Span        // the account
+	Ops      Span        // the operations (Batch.Op)
+	Kind     EventType   // what it is
+	Flags    EventFlags  // what is known about it
 	Rev      format.Rev  // with HasRev
 	Since    format.Rev  // with HasSince
 	Data     format.Root // with HasData
@@ -59,10 +59,10 @@ const (
 
 // An Op is the change of one record.
 type Op struct {
-	Kind    kinds.Kind
-	Delete  bool // the record was deleted
-	Rkey    Span
-	Subject Span // empty if the record is deleted or names no subject
+	Kind    kinds.Kind // the kind of edge
+	Delete  bool       // the record was deleted
+	Rkey    Span       // the record's key
+	Subject Span       // empty if the record is deleted or names no subject
 }
 
 // A Span is the place of a string, or of operations, in a Batch.

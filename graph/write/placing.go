@@ -35,15 +35,15 @@ func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
 			b.SetOutcome(ev.Seq, batch.Older)
 			return
 		}
-		if newest { // what the stream tells up to this rev is in it
+		if newest { // it contains the stream's changes up to this rev
 			st.Rev, st.Data = ev.Rev, root
 			st.Flags = st.Flags&^(format.FlagNoRoot|format.FlagBehind) | format.FlagHasRev
 			row.Trust = false
-			if row.Back.Rev != ev.Rev { // the repo has gone on from the state that it was put back to
+			if row.Back.Rev != ev.Rev { // the repo has moved on from the state that it was restored to
 				row.Back = format.PutBack{}
 			}
 		}
-		if !part.Last { // some of its records are of this state, and some are not
+		if !part.Last { // until then only some of its records are in this state
 			st.Flags |= format.FlagPartial
 		}
 		row.Placing, row.changed = ev.Rev, true
@@ -56,11 +56,10 @@ func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
 	}
 }
 
-// accepts reports whether a snapshot leads to the newest state that anybody has told of. It
-// does if it is newer than all that was told (newest), or if what the stream told after it is
-// known and follows from it. A host that says something older says it from a cache, or from a
-// copy that lags, however often: that the repo was put back is for the stream to announce, or
-// for an operator to know.
+// accepts reports whether a snapshot leads to the newest announced state: because it is newer than
+// every announcement (newest), or because the stream's later commits are known and follow from
+// it. An older snapshot comes from a cache or a lagging replica, even if the host repeats it.
+// Only the stream or an operator can say that a repo was restored to an older state.
 func (row *resyncRow) accepts(st *format.RepoState, since *touched, rev format.Rev, root format.Root) (newest, ok bool) {
 	announced := !row.Back.IsZero() && row.Back.Rev == rev && (len(row.Back.Root) == 0 || bytes.Equal(row.Back.Root, root[:]))
 	follows := since.follows(rev, root, st.Rev)
@@ -77,10 +76,10 @@ func (row *resyncRow) accepts(st *format.RepoState, since *touched, rev format.R
 	return false, follows
 }
 
-// isEmpty reports whether the stream has changed nothing.
+// isEmpty reports whether the stream changed nothing.
 func (t *touched) isEmpty() bool { return t == nil || len(t.commits) == 0 }
 
-// place makes the changes from what is stored to what a part of a snapshot has.
+// place adds the changes that turn the stored records into those of a part of a snapshot.
 func (e *events) place(b *batch.Batch, ev *batch.Event, as *actorState, since *touched) {
 	stored := e.past.stored[as.id]
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
@@ -108,7 +107,7 @@ func (e *events) place(b *batch.Batch, ev *batch.Event, as *actorState, since *t
 	}
 }
 
-// put adds the change that puts a record.
+// put adds the change that writes a record.
 func (e *events) put(as *actorState, c change, o *batch.Op, at uint32) {
 	as.now.NoteLow(c.path)
 	if c.path.Raw == nil {
@@ -124,7 +123,7 @@ func (e *events) put(as *actorState, c change, o *batch.Op, at uint32) {
 func (e *events) archived(b *batch.Batch, ev *batch.Event, as *actorState) {
 	st := &as.now
 	row := e.past.rows[as.id]
-	placing := row != nil && !row.gone && row.Placing != 0 // a snapshot is half in place: what is in it, and after it, is known better
+	placing := row != nil && !row.gone && row.Placing != 0 // a snapshot is half placed, and it knows better
 	if st.Whole() || placing || st.DeletionSource != 0 || ev.Flags&batch.HasRev == 0 {
 		e.replays++
 		return
@@ -138,7 +137,7 @@ func (e *events) archived(b *batch.Batch, ev *batch.Event, as *actorState) {
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		o := b.Op(uint32(i))
 		rkey := b.Bytes(o.Rkey)
-		if since.protects(o.Kind, rkey, ev.Rev-1) { // of the same rev is the same
+		if since.protects(o.Kind, rkey, ev.Rev-1) { // a change of the same rev is the same change
 			continue
 		}
 		p := format.ParsePath(rkey)
@@ -151,9 +150,9 @@ func (e *events) archived(b *batch.Batch, ev *batch.Event, as *actorState) {
 	}
 }
 
-// archivedStatus applies an #account or a #sync of an archive: a deletion, and a #sync,
-// take away what came before them. Where the stream has told of the repo since, it is
-// fetched instead: what the archive's rows made cannot be told from what the stream did.
+// archivedStatus applies an #account or a #sync of an archive. A deletion and a #sync void earlier
+// rows. If the stream has changed the repo meanwhile, the repo is queued instead, because
+// records from the archive cannot be distinguished from those of the stream.
 func (e *events) archivedStatus(b *batch.Batch, ev *batch.Event, as *actorState) {
 	st := &as.now
 	if st.DeletionSource != 0 {
@@ -172,7 +171,7 @@ func (e *events) archivedStatus(b *batch.Batch, ev *batch.Event, as *actorState)
 	}
 	as.changed = true
 	if st.LowBucket == format.LowNone {
-		return // it has no records, nor did this write bring any
+		return // it has no records, not from this write either
 	}
 	flags := st.Flags & (format.FlagHidden | format.FlagResync)
 	*st = format.RepoState{Flags: flags | format.FlagErasing, AccountSource: st.AccountSource, AccountSeq: st.AccountSeq, LowBucket: st.LowBucket}

@@ -16,15 +16,14 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// resyncs is the phase of a write that knows the past of its accounts: which are queued to
-// be fetched whole, what the stream has changed of them since, and what the store has
-// where a snapshot is put in place. In the end it writes what has changed of that.
+// resyncs is the phase that knows which accounts are queued for a refetch, what the stream changed
+// since then, and which records a snapshot replaces. In the end it writes what changed.
 //
 // How the past and the stream meet is said in docs/semantics.md#s37.
 type resyncs struct {
 	Modes
 	layout format.Layout
-	holes  *format.Holes // of the lane
+	holes  *format.Holes // the lane's
 	now    time.Time
 
 	rows    map[dict.ID]*resyncRow
@@ -36,11 +35,11 @@ type resyncs struct {
 	keys    kv.Keys
 }
 
-// modes say what is done about what is missing.
+// Modes say what happens to accounts that miss something.
 type Modes struct {
-	Queues    bool // what was missed is queued
-	Partial   bool // and so are repos whose past was not seen: the past of all others was fetched
-	Past      bool // the past of all is being fetched, or was
+	Queues    bool // repos with missed events are queued
+	Partial   bool // so are repos whose past is unknown, because all others' past was fetched
+	Past      bool // the past of all repos is being fetched, or was
 	Archiving bool // an archive is being read
 }
 
@@ -49,22 +48,22 @@ type resyncRow struct {
 	format.Resync
 	did           []byte
 	changed, gone bool
-	forget        bool // what the stream has changed before is void
+	forget        bool // earlier stream changes are void
 }
 
-// touched is what the stream has changed of a repo since it was queued.
+// touched has what the stream changed in a repo since it was queued.
 type touched struct {
 	keys    [][]byte
 	paths   map[string]format.Rev // by kind and record key
 	commits []format.Touched      // ascending
 }
 
-// storedRecord is a record in the place of which a snapshot comes.
+// storedRecord is a record in the range that a snapshot replaces.
 type storedRecord struct {
 	kind    kinds.Kind
 	path    format.Path
 	subject dict.ID
-	inPlace bool // the snapshot has it
+	inPlace bool // the snapshot has it, too
 }
 
 type touchedPath struct {
@@ -80,7 +79,7 @@ type touchedCommit struct {
 	format.TouchedCommit
 }
 
-// read reads what the events of the segment may ask for.
+// read reads what the events of the segment may need.
 func (q *resyncs) read(tx kv.Txn, seg *Segment, of *accounts, t *kinds.Table) error {
 	q.now = time.Now().UTC().Truncate(time.Millisecond)
 	clear(q.rows)
@@ -126,7 +125,7 @@ func (q *resyncs) readRows(tx kv.Txn, of *accounts) error {
 	}
 	return tx.MultiGet(q.keys.List(), func(i int, v []byte, ok bool) error {
 		if !ok {
-			return fmt.Errorf("graph: an account that is queued to be fetched has no row %x: run skein check", q.keys.List()[i])
+			return fmt.Errorf("graph: a queued account has no row %x in the queue: run skein check", q.keys.List()[i])
 		}
 		id, err := format.ParseActorKey(q.keys.List()[i])
 		if err != nil {
@@ -138,7 +137,7 @@ func (q *resyncs) readRows(tx kv.Txn, of *accounts) error {
 	})
 }
 
-// readTouched reads what the stream has changed of a repo.
+// readTouched reads what the stream changed in a repo.
 func (q *resyncs) readTouched(tx kv.Txn, actor dict.ID) error {
 	if q.touched[actor] != nil {
 		return nil
@@ -167,7 +166,7 @@ func (q *resyncs) readTouched(tx kv.Txn, actor dict.ID) error {
 
 func pathName(k kinds.Kind, rkey []byte) string { return string(byte(k)) + string(rkey) }
 
-// readStored reads the records that lie where a snapshot is put in place.
+// readStored reads the records in the range that a snapshot replaces.
 func (q *resyncs) readStored(tx kv.Txn, actor dict.ID, part *batch.Part, t *kinds.Table) error {
 	stored := map[string]storedRecord{}
 	for i := range t.All {
@@ -192,8 +191,7 @@ func (q *resyncs) readStored(tx kv.Txn, actor dict.ID, part *batch.Part, t *kind
 	return nil
 }
 
-// queue queues a repo to be fetched whole, for a reason. What the stream changes of it is
-// noted from now on.
+// queue queues a repo for a refetch. From now on the stream's changes to it are noted.
 func (q *resyncs) queue(as *actorState, did []byte, reason string) {
 	if q.rows == nil {
 		q.rows = map[dict.ID]*resyncRow{}
@@ -216,7 +214,7 @@ func (q *resyncs) queue(as *actorState, did []byte, reason string) {
 	as.changed = true
 }
 
-// missed notes that something of a repo was missed.
+// missed notes that events of a repo were missed.
 func (q *resyncs) missed(as *actorState, did []byte, reason string) {
 	as.changed = true
 	as.now.Flags |= format.FlagDesync
@@ -225,7 +223,7 @@ func (q *resyncs) missed(as *actorState, did []byte, reason string) {
 	}
 }
 
-// end takes a repo out of the queue, and forgets what the stream has changed of it.
+// end removes a repo from the queue, with the notes of the stream's changes to it.
 func (q *resyncs) end(as *actorState) {
 	if row := q.rows[as.id]; row != nil {
 		row.gone, row.changed = true, true
@@ -233,7 +231,7 @@ func (q *resyncs) end(as *actorState) {
 	as.now.Flags &^= format.FlagResync
 }
 
-// ask queues a repo because somebody asks for it.
+// ask queues a repo for a Cause.
 func (q *resyncs) ask(as *actorState, did []byte, c *batch.Cause) {
 	q.queue(as, did, c.Reason)
 	row := q.rows[as.id]
@@ -243,7 +241,7 @@ func (q *resyncs) ask(as *actorState, did []byte, c *batch.Cause) {
 	if row.Back.IsZero() || c.Told > row.Back.Above {
 		row.Told = max(row.Told, c.Told)
 	}
-	if c.Back != 0 && c.Back < as.now.Rev && row.Told == 0 { // else something newer was told, perhaps since the list was read
+	if c.Back != 0 && c.Back < as.now.Rev && row.Told == 0 { // else a newer state was announced, perhaps after the list was read
 		q.setBack(as, row, format.PutBack{Rev: c.Back})
 	}
 	if c.Trust {
@@ -252,7 +250,7 @@ func (q *resyncs) ask(as *actorState, did []byte, c *batch.Cause) {
 	}
 }
 
-// take takes over what another store had queued of an account, and noted of the stream.
+// take imports an account's row in another store's queue, and the stream's changes noted there.
 func (q *resyncs) take(as *actorState, im *batch.Imported) {
 	for i := range im.Touched {
 		t := &im.Touched[i]
@@ -272,8 +270,8 @@ func (q *resyncs) take(as *actorState, im *batch.Imported) {
 	as.now.Flags |= format.FlagResync
 }
 
-// behind notes that the stream has announced a state of a repo that could not be applied: by
-// a #sync, or by a commit that could not be read whole. What is fetched must not be older.
+// behind notes that the stream announced a state that could not be applied, by a #sync or a
+// damaged commit. A snapshot must not be older than that state.
 func (q *resyncs) behind(as *actorState, did []byte, reason string, ev *batch.Event) {
 	q.missed(as, did, reason)
 	st := &as.now
@@ -290,8 +288,8 @@ func (q *resyncs) behind(as *actorState, did []byte, reason string, ev *batch.Ev
 	}
 }
 
-// putBack notes that the stream has announced that the repo was put back to an older state:
-// what it told before is void.
+// putBack notes that the stream announced the restoration of an older state. Earlier changes are
+// void.
 func (q *resyncs) putBack(as *actorState, ev *batch.Event) {
 	as.now.Flags |= format.FlagBehind
 	row := q.rows[as.id]
@@ -301,22 +299,22 @@ func (q *resyncs) putBack(as *actorState, ev *batch.Event) {
 	q.setBack(as, row, format.PutBack{Rev: ev.Rev, Root: bytes.Clone(ev.Data[:])})
 }
 
-// setBack notes which older state a repo was put back to.
+// setBack notes to which older state a repo was restored.
 func (q *resyncs) setBack(as *actorState, row *resyncRow, to format.PutBack) {
 	to.Above = max(as.now.Rev, row.Told, row.Back.Above)
 	row.Back, row.Told = to, 0
 	q.forget(as.id, row)
 }
 
-// toldNewer reports whether a state of a repo has been announced that was not applied. Should
-// the stream announce the one that the index has after that, the repo was put back to it.
+// toldNewer reports whether a state of a repo was announced that was not applied. If the stream
+// then announces the index's state, the repo was restored to it.
 func (q *resyncs) toldNewer(as *actorState) bool {
 	row := q.rows[as.id]
 	return row != nil && !row.gone && (row.Told > as.now.Rev || !row.Back.IsZero())
 }
 
-// leadsOn reports whether a commit of a rev that is not above the index's follows the state
-// that the repo was put back to: its host's clock may be behind.
+// leadsOn reports whether a commit whose rev is not above the index's follows the state that the
+// repo was restored to: its host's clock may be behind.
 func (q *resyncs) leadsOn(as *actorState, ev *batch.Event) bool {
 	row := q.rows[as.id]
 	if row == nil || row.gone || row.Back.IsZero() {
@@ -326,7 +324,7 @@ func (q *resyncs) leadsOn(as *actorState, ev *batch.Event) bool {
 		ev.Flags&batch.HasPrevData != 0 && len(row.Back.Root) > 0 && bytes.Equal(ev.PrevData[:], row.Back.Root)
 }
 
-// forget makes void what the stream has changed of a repo until now.
+// forget voids the noted changes of a repo.
 func (q *resyncs) forget(actor dict.ID, row *resyncRow) {
 	row.forget, row.changed = true, true
 	if t := q.touched[actor]; t != nil {
@@ -337,14 +335,13 @@ func (q *resyncs) forget(actor dict.ID, row *resyncRow) {
 	q.commits = slices.DeleteFunc(q.commits, func(c touchedCommit) bool { return c.actor == actor })
 }
 
-// statusKnown reports whether the stream has said since its newest hole whether the account
-// is active.
+// statusKnown reports whether the stream announced the account's status after its newest hole.
 func (q *resyncs) statusKnown(as *actorState) bool {
 	return q.holes.Known(&as.now, q.layout.Settings.PartitionOfID(as.id))
 }
 
-// back notes that an account is active again: a repo that waits for that is due, and one
-// that no host would send while the past was fetched is queued.
+// back notes that an account is active again. A repo that waits for that becomes due. A repo that
+// no host sent while the past was fetched is queued.
 func (q *resyncs) back(as *actorState, did []byte) {
 	if q.Past && as.was.Has(format.FlagHidden) && !as.now.Has(format.FlagResync) && !as.now.Whole() {
 		q.queue(as, did, "back")
@@ -356,12 +353,12 @@ func (q *resyncs) back(as *actorState, did []byte) {
 	}
 }
 
-// notes reports whether what the stream changes of an account is noted.
+// notes reports whether the stream's changes to an account are noted.
 func (q *resyncs) notes(as *actorState) bool {
 	return as.now.Has(format.FlagResync) || q.Archiving && as.now.Has(format.FlagPartial)
 }
 
-// noteCommit notes a commit that the stream brought of an account whose changes are noted.
+// noteCommit notes a commit of an account whose changes are noted.
 func (q *resyncs) noteCommit(as *actorState, ev *batch.Event, broken bool) {
 	c := touchedCommit{actor: as.id, rev: ev.Rev}
 	c.Since, c.Data, c.Broken, c.HasPrev = ev.Since, ev.Data, broken, ev.Flags&batch.HasPrevData != 0
@@ -369,15 +366,15 @@ func (q *resyncs) noteCommit(as *actorState, ev *batch.Event, broken bool) {
 	q.commits = append(q.commits, c)
 }
 
-// notePath notes a path that such a commit changed. rkey lies in the batch.
+// notePath notes a path that the commit changed. rkey lies in the batch.
 func (q *resyncs) notePath(as *actorState, k kinds.Kind, rkey []byte, rev format.Rev) {
 	q.paths = append(q.paths, touchedPath{as.id, k, rkey, rev})
 }
 
-// follows reports whether what the index has of a repo at now follows from a snapshot: the
-// first commit noted after its rev says so, each of the others follows the one before, and
-// the last leads to now. A commit that is missing among them came in another snapshot, of
-// which perhaps only a part was put in place.
+// follows reports whether a snapshot (rev, root) and the noted commits lead to the index's state at
+// now: the first commit after rev follows the snapshot, each later one its predecessor, and
+// the last one reaches now. A commit that is missing among them came with another snapshot,
+// of which perhaps only a part was placed.
 func (t *touched) follows(rev format.Rev, root format.Root, now format.Rev) bool {
 	if t == nil {
 		return false
@@ -396,7 +393,7 @@ func (t *touched) follows(rev format.Rev, root format.Root, now format.Rev) bool
 	return reached && rev == now
 }
 
-// protects reports whether the stream has changed a path after a rev.
+// protects reports whether the stream changed a path after a rev.
 func (t *touched) protects(k kinds.Kind, rkey []byte, rev format.Rev) bool {
 	if t == nil || len(t.paths) == 0 {
 		return false
@@ -405,7 +402,7 @@ func (t *touched) protects(k kinds.Kind, rkey []byte, rev format.Rev) bool {
 	return ok && at > rev
 }
 
-// write writes what has changed of the queue, and what the stream has changed.
+// write writes the changed rows of the queue, and the notes of the stream's changes.
 func (q *resyncs) write(tx kv.Txn) error {
 	for _, id := range sortedKeys(q.rows) {
 		row := q.rows[id]
@@ -460,7 +457,7 @@ func sortedKeys(m map[dict.ID]*resyncRow) []dict.ID {
 	return ids
 }
 
-// queued returns what the committed write has queued.
+// queued returns the repos that the write queued.
 func (q *resyncs) queued() (all []batch.Queued) {
 	for _, row := range q.rows {
 		if row.changed && !row.gone && row.did != nil {

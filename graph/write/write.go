@@ -16,9 +16,9 @@ import (
 
 // Options are what a Writer works with. The caller owns all of it.
 type Options struct {
-	Layout format.Layout
-	Merger *Merger
-	IDs    intern.Interner
+	Layout format.Layout   // of the store
+	Merger *Merger         // of the store's engine
+	IDs    intern.Interner // gives ids to strings
 	// Shared says that several processes write the store: notes are then written by the
 	// caller, and a partition that is ahead of the others keeps its cursor.
 	Shared bool
@@ -26,8 +26,8 @@ type Options struct {
 	Kinds func() *kinds.Table
 	// States are the states of accounts as of the last commit.
 	States *StateCache
-	Notes  *Notes
-	Holes  HoleKeeper
+	Notes  *Notes     // writes dead letters and gaps
+	Holes  HoleKeeper // counts the stream's holes
 	// Known are the stream's holes as of the last commit.
 	Known *format.Holes
 }
