@@ -39,8 +39,8 @@ func TestMisplacedGroup(t *testing.T) {
 	}
 }
 
-// TestNeighboursAreKept opens a store anew, whose first event reads a group: the
-// states of its neighbours, which are kept with it, are what they were.
+// TestNeighboursAreKept reopens a store. Its first event reads a group of accounts, and the
+// cached states of the account's neighbours are right.
 func TestNeighboursAreKept(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	const accounts = 20

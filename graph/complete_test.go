@@ -733,8 +733,8 @@ func (n *net) step() {
 	}
 }
 
-// told returns the newest event of an account that the stream has brought, or lost.
-func (n *net) told(a int) *netEvent {
+// newest returns the newest event of an account that the stream delivered or lost.
+func (n *net) newest(a int) *netEvent {
 	events := n.accounts[a].events
 	i, _ := slices.BinarySearch(events, n.at)
 	if i == 0 {
@@ -759,13 +759,13 @@ func (n *net) check() {
 			continue
 		}
 		n.did["complete"]++
-		told := n.told(a)
-		if told != nil && told.deleted && st.Has(format.FlagHidden) {
+		newest := n.newest(a)
+		if newest != nil && newest.deleted && st.Has(format.FlagHidden) {
 			continue // in a hole: it is hidden, and to be fetched when it is back
 		}
 		from := 0
-		if told != nil {
-			from = told.state
+		if newest != nil {
+			from = newest.state
 		}
 		got := n.records(a)
 		if !slices.ContainsFunc(acc.states[from:], func(s netState) bool {
@@ -832,7 +832,7 @@ func (n *net) rest() {
 	for i := n.at; i < len(n.stream); i++ {
 		n.stream[i].lost = false
 	}
-	for a, acc := range n.accounts { // what was put back or damaged is told for certain by what follows
+	for a, acc := range n.accounts { // a last commit reveals restored and damaged repos for certain
 		if acc.active && !acc.gone {
 			acc.states = append(acc.states, n.commit(a))
 			acc.events = append(acc.events, len(n.stream))

@@ -15,8 +15,8 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// Keys at the ends of time: each is in the forward set as it is in the reverse one, so that
-// nobody hides an edge from one side; and one whose top bit is set is no TID, and in no window.
+// Keys at the ends of time are in the forward set if they are in the reverse set, so that nobody
+// can hide an edge from one side. A key with the top bit set is not a TID, and not in any window.
 func TestEndsOfTime(t *testing.T) {
 	s := openGraph(t, memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}))
 	now, _ := syntax.ParseTID("3mb2kxx5ts22a")

@@ -74,7 +74,7 @@ func TestNotesOfSourcesWithoutCursor(t *testing.T) {
 			apply(t, s, "relay", []*oracle.Event{{Type: oracle.AccountEvent, Seq: 1, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", Active: true}})
 			note("relay", 1)
 			note("w", 1)
-			// What had no cursor gets one.
+			// The source gets its first cursor.
 			apply(t, s, "y", []*oracle.Event{{Type: oracle.AccountEvent, Seq: 1, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", Active: true}})
 			note("v", 1)
 			note("y", 2)

@@ -35,7 +35,7 @@ type seamOp struct {
 func seamTID(n int) string { return string(syntax.AppendTID(nil, seamRev(n)-5)) }
 
 // seamHistory is a small history with everything in it that a snapshot and the stream may
-// disagree about: records put, put anew, moved to another subject, deleted, made again.
+// disagree about: records written, rewritten, moved to another subject, deleted, created again.
 var seamHistory = [][]seamOp{
 	1: {{1, seamTID(1), "did:plc:a"}, {1, "self", "did:plc:b"}, {2, seamTID(1), "at://did:plc:a/app.bsky.feed.post/1"}},
 	2: {{1, seamTID(2), "did:plc:a"}, {1, "self", "did:plc:c"}, {4, "gone", "did:plc:d"}},
@@ -417,8 +417,8 @@ func TestPutBack(t *testing.T) {
 	})
 }
 
-// An account that is deleted while it is fetched is not brought back by what was fetched,
-// and one that comes back is fetched anew.
+// A snapshot does not restore an account that was deleted during the fetch. If the account
+// returns, it is fetched again.
 func TestDeletedWhileFetched(t *testing.T) {
 	seams(t, func(next func(string, ...int) *seam) {
 		for at := 0; at <= 2; at++ { // before the first part, between, behind the last

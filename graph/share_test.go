@@ -201,8 +201,8 @@ func TestFence(t *testing.T) {
 	verify(t, store)
 }
 
-// A store moves to another engine and layout, and back, and answers as before.
-// What is not whole, or not an export, is refused and changes nothing for good.
+// A store moves to another engine and layout and back, and answers as before. A truncated export,
+// or a file that is not an export, is rejected and changes nothing for good.
 func TestExportImport(t *testing.T) {
 	m, h := oracle.New(), history.New(8, 100)
 	mem := func(settings dict.Settings, imports bool) (*memkv.Store, *graph.Store) {
@@ -330,7 +330,7 @@ func TestImportOfAnother(t *testing.T) {
 	}
 }
 
-// What a conflict was on is named by what the keys are.
+// Conflicts are reported by the name of their keyspace.
 func TestKeyspaces(t *testing.T) {
 	for key, want := range map[string]string{"v\x01": "sets", "r\x01": "records", "i\x01": "strings", "l\x01": "leases", "\x00": "unknown"} {
 		if got := format.KeyspaceOf([]byte(key)); got != want {

@@ -50,8 +50,8 @@ func TestOtherSource(t *testing.T) {
 			var events []*oracle.Event
 			for range 1500 {
 				e := h.Next()
-				// An #account of another source cannot be told from a new one: that
-				// the stream ends with the same one is what makes it right.
+				// An #account of another source looks like a new one. The result is right because the
+				// stream ends with the same one.
 				m.Apply(e)
 				events = append(events, e)
 			}
@@ -223,9 +223,8 @@ func (x *readsTxn) Get(key []byte) ([]byte, bool, error) {
 	return x.Txn.Get(key)
 }
 
-// An account that is deleted and comes back again and again is not read anew each
-// time: a read folds all that was merged since the last one, so that it would cost
-// the square of what is sent.
+// An account that is deleted and returns again and again is not read each time: a read folds all
+// merges since the last one, so the cost would be quadratic.
 func TestToggledAccount(t *testing.T) {
 	store := &reads{Store: memkv.Open(memkv.Options{Merger: merger()})}
 	s, err := graph.Open(t.Context(), store, graph.Options{})

@@ -12,7 +12,7 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// heard is what a Watcher was told.
+// heard is what a Watcher received.
 type heard struct {
 	edges  int
 	lists  int
@@ -25,8 +25,7 @@ func (h *heard) Changed(edges []graph.Change, lists []write.ListChange, hidden [
 	h.hidden += len(hidden)
 }
 
-// A Watcher is told of what commits bring, of accounts that are hidden, and of what is
-// erased.
+// A Watcher receives committed changes, hidden accounts, and erased edges.
 func TestWatcher(t *testing.T) {
 	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: merger()}), graph.Options{Embedded: true, SliceSize: 1})
 	if err != nil {

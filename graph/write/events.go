@@ -66,7 +66,7 @@ func (e *events) walk(seg *Segment, of *accounts, past *resyncs) error {
 }
 
 // event applies one event. source is the number of the source in the partition of its
-// account. The order of the questions asked here is that of docs/semantics.md#s9 to s22.
+// account. The cases have the order of docs/semantics.md#s9 to #s22.
 func (e *events) event(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
 	switch ev.Kind {
 	case batch.EventImport:

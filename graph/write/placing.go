@@ -7,10 +7,10 @@ import (
 	"skein.blue/graph/format"
 )
 
-// How events place the past of accounts: snapshots of repos, whole or in parts, and rows of an
-// archive (docs/semantics.md#s37, #s49). The queue of what is to be fetched is in resyncs.go.
+// These methods of events place the past: snapshots of repos, whole or in parts, and rows of an
+// archive (docs/semantics.md#s37, #s49). The queue of resyncs is in resyncs.go.
 
-// snapshot puts a snapshot in place, or a part of one (docs/semantics.md#s40).
+// snapshot places a snapshot, or a part of one (docs/semantics.md#s40).
 func (e *events) snapshot(b *batch.Batch, ev *batch.Event, as *actorState) {
 	part, st := b.Part(ev.Seq), &as.now
 	row, root := e.past.rows[as.id], ev.Data
@@ -171,7 +171,7 @@ func (e *events) archivedStatus(b *batch.Batch, ev *batch.Event, as *actorState)
 	}
 	as.changed = true
 	if st.LowBucket == format.LowNone {
-		return // it has no records, not from this write either
+		return // it has no records, in the store or in this write
 	}
 	flags := st.Flags & (format.FlagHidden | format.FlagResync)
 	*st = format.RepoState{Flags: flags | format.FlagErasing, AccountSource: st.AccountSource, AccountSeq: st.AccountSeq, LowBucket: st.LowBucket}

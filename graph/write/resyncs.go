@@ -19,7 +19,7 @@ import (
 // resyncs is the phase that knows which accounts are queued for a refetch, what the stream changed
 // since then, and which records a snapshot replaces. In the end it writes what changed.
 //
-// How the past and the stream meet is said in docs/semantics.md#s37.
+// docs/semantics.md#s37 says how the past and the stream meet.
 type resyncs struct {
 	Modes
 	layout format.Layout

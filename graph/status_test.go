@@ -27,8 +27,8 @@ func (s *stuck) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	return s.Store.Update(ctx, fn)
 }
 
-// A write that takes long holds up nobody who asks how things stand.
-func TestToldMeanwhile(t *testing.T) {
+// A slow write does not block readers of the status.
+func TestStatusDuringWrite(t *testing.T) {
 	store := &stuck{memkv.Open(memkv.Options{Merger: merger()}), nil, make(chan struct{})}
 	s, err := graph.Open(t.Context(), store, graph.Options{Embedded: true})
 	if err != nil {
@@ -58,7 +58,7 @@ func TestToldMeanwhile(t *testing.T) {
 	select {
 	case <-asked:
 	case <-time.After(5 * time.Second):
-		t.Error("who asks waits for the write")
+		t.Error("a reader of the status waits for the write")
 	}
 	close(store.goOn)
 	if err := <-written; err != nil {
