@@ -295,7 +295,7 @@ func TestDrippedMessage(t *testing.T) {
 }
 
 // Each reason is logged once in ten seconds.
-func TestGarbageLogsLittle(t *testing.T) {
+func TestGarbageInTheLog(t *testing.T) {
 	g, _ := open(t)
 	log := &lockedBuffer{}
 	var all [][]byte

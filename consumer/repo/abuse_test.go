@@ -133,7 +133,7 @@ func tiny(n int, stored bool) []byte {
 
 // A Reader allocates no more than the size of the CAR, however small its blocks, and the
 // allocations on the way stay within twice that.
-func TestAbuseAllocated(t *testing.T) {
+func TestAbuseKept(t *testing.T) {
 	n := abuse.Size(100_000, 1_000_000)
 	for name, b := range map[string][]byte{
 		"tiny blocks":         tiny(n, false),

@@ -9,7 +9,7 @@ import (
 
 // Allocations of a Reader, in bytes. Only the buffer is ever copied to grow, and little is
 // allocated in advance, so a CAR of tiny blocks needs no more memory than its own size
-// (TestAbuseAllocated).
+// (TestAbuseKept).
 const (
 	bufferLen = 64 << 10
 	chunkLen  = 64 << 10     // of the arena; offsets in a chunk fit into 16 bits
