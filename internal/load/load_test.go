@@ -24,7 +24,7 @@ type inProcess struct {
 }
 
 func start(ctx context.Context, o SimulatorOptions) (Simulator, error) {
-	r := relay.NewMade(relay.Options{
+	r := relay.NewSimulated(relay.Options{
 		Network: o.Network, From: o.From, Events: o.Events, Rate: o.Rate, Window: o.Window, Faults: o.Faults, Hold: true,
 	})
 	ctx, stop := context.WithCancel(ctx)
