@@ -2,9 +2,9 @@
 // million edges or more, from package network, including three accounts with 10
 // million, 1 million and 1 million followers.
 //
-// 	export CGO_ENABLED=0 # like the released binary: less memory
-// 	go test ./internal/testing/scale -run Build -v -timeout 3h -scale.dir /var/tmp/skein-scale -scale.edges 100000000
-// 	go test ./internal/testing/scale -run xxx -bench . -timeout 1h -scale.dir /var/tmp/skein-scale
+//	export CGO_ENABLED=0 # like the released binary: less memory
+//	go test ./internal/testing/scale -run Build -v -timeout 3h -scale.dir /var/tmp/skein-scale -scale.edges 100000000
+//	go test ./internal/testing/scale -run xxx -bench . -timeout 1h -scale.dir /var/tmp/skein-scale
 //
 // The first command makes the store and shows where its bytes are, the second
 // queries it.
@@ -33,7 +33,7 @@ import (
 )
 
 var (
-	dir      = flag.String("scale.dir", "", "folder of the store; "": a small one in a temporary folder")
+	dir      = flag.String("scale.dir", "", "folder of the store; empty: a small one in a temporary folder")
 	edges    = flag.Int64("scale.edges", 300_000, "edges of the network")
 	accounts = flag.Int("scale.accounts", 0, "accounts of the network; 0: one per 20 edges")
 	big      = flag.Int("scale.big", 0, "followers of the largest account; 0: 10 million, or a tenth of the edges if that is less")
