@@ -55,10 +55,10 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 			Name: "skein_consumer_connected", Help: "1 while connected to the relay.",
 		}),
 		Jumps: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_consumer_seq_jumps_total", Help: "Places where the relay's numbering jumped by a million or more, and the next event agreed.",
+			Name: "skein_consumer_seq_jumps_total", Help: "Jumps of the relay's numbering by a million or more that later events confirmed.",
 		}),
 		OtherRevs: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_consumer_other_revs_total", Help: "Messages whose rev is not that of their commit block, as after the import of a repo. They are applied anyway.",
+			Name: "skein_consumer_other_revs_total", Help: "Messages whose rev differs from that of their commit block, as after the import of a repo. They are applied anyway.",
 		}),
 		Queryable: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "skein_consumer_queryable_seconds", Help: "Time from a message's arrival until queries see it, for a sample of the messages.",
@@ -150,10 +150,10 @@ type statusCollector func() Status
 
 var (
 	lagDesc = prometheus.NewDesc("skein_consumer_lag_seconds",
-		"Age of the last event committed; where the stream is idle and all of it is committed, time since the relay last proved that it is alive. Absent before the first event.", nil, nil)
-	cursorDesc = prometheus.NewDesc("skein_consumer_cursor", "The last sequence number that is committed. Absent before the first event.", nil, nil)
-	newestDesc = prometheus.NewDesc("skein_consumer_last_event_timestamp_seconds", "The time of the last event committed, in Unix seconds. Absent before the first event.", nil, nil)
-	stateDesc  = prometheus.NewDesc("skein_consumer_state", "1 for what the consumer is doing, 0 for the other states.", []string{"state"}, nil)
+		"Age of the last committed event; on an idle stream without backlog, time since the relay last showed a sign of life. Absent before the first event.", nil, nil)
+	cursorDesc = prometheus.NewDesc("skein_consumer_cursor", "Sequence number of the last committed event. Absent before the first event.", nil, nil)
+	newestDesc = prometheus.NewDesc("skein_consumer_last_event_timestamp_seconds", "Time of the last committed event, in Unix seconds. Absent before the first event.", nil, nil)
+	stateDesc  = prometheus.NewDesc("skein_consumer_state", "1 for the current state of the consumer, 0 for the others.", []string{"state"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -17,7 +17,7 @@ const (
 	futureCursor   = "future_cursor"   // the relay restarted its sequence, and an operator decided where to continue
 	cursorSkipped  = "cursor_skipped"  // an operator set a cursor after the stored one
 	sourceChanged  = "source_changed"  // another source was followed before
-	liveStartCut   = "live_start_cut"  // a live start ended before its first event
+	liveStartCut   = "live_start_cut"  // a live start ended before four events had confirmed the numbering
 
 	sequenceUnverified = "sequence_unverified" // the relay no longer has the last applied event
 	sequenceRestarted  = "sequence_restarted"  // the relay restarted its sequence, and the new numbers have passed the cursor
@@ -100,7 +100,7 @@ func (c *Consumer) listen(ctx context.Context) error {
 	now := time.Now().UTC()
 	var gap *format.Gap
 	if since, listening := c.store.LiveSince(c.source); listening {
-		gap = &format.Gap{Reason: liveStartCut, Since: since.UTC(), Detail: "the connection or the process ended before the first event"}
+		gap = &format.Gap{Reason: liveStartCut, Since: since.UTC(), Detail: "the connection or the process ended before four events had confirmed the numbering"}
 	} else if other, changed := c.otherSource(); changed {
 		gap = &format.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Detail: "followed " + other.Source + " before"}
 	}

@@ -5,7 +5,7 @@
 // A plan names the files with indexed records (client.go). The Reader fetches several at a
 // time, and decodes them in order (segment.go) into batches for the graph (fold.go).
 // Progress is the cursor of the archive as a source, stored in the same write as the data,
-// so that an interrupted run continues from there. docs/SEMANTICS.md says how archive and
+// so that an interrupted run continues from there. docs/semantics.md#s49 says how archive and
 // stream meet.
 //
 // Delivery is at least once, and in order for each account; the graph folds creates,

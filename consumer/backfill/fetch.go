@@ -224,7 +224,9 @@ func (m *Manager) placed(ctx context.Context, j *job, o batch.Outcome, records i
 	m.o.Metrics.outcome(o)
 	switch o {
 	case batch.Older:
-		go m.failedJob(ctx, j, &failure{why: failOlder, err: errors.New("its PDS sent an older state than the stream")})
+		m.jobs.Go(func() {
+			m.failedJob(ctx, j, &failure{why: failOlder, err: errors.New("its PDS sent an older state than the stream")})
+		})
 		return
 	case batch.Placed:
 		m.fetched.Add(1)

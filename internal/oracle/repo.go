@@ -21,8 +21,8 @@ type Commit[Rev cmp.Ordered, Root comparable] struct {
 	Damaged    bool // cannot be read completely
 }
 
-// Commit applies a commit, and reports whether its operations apply (docs/SEMANTICS.md,
-// 6, 9 to 12).
+// Commit applies a commit, and reports whether its operations apply
+// (docs/semantics.md#s9, #s15 to #s19).
 func (r *Repo[Rev, Root]) Commit(c Commit[Rev, Root]) (applies bool) {
 	var none Rev
 	if r.Rev != none && c.Rev <= r.Rev {

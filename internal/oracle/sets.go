@@ -14,7 +14,7 @@ type Views struct {
 	Forward, Reverse map[string]map[string][]string
 }
 
-// ViewsOf computes the sets of edges (docs/SEMANTICS.md, 8). A hidden account is a
+// ViewsOf computes the sets of edges (docs/semantics.md#s14). A hidden account is a
 // member of no set, and its own edges are in none.
 func ViewsOf(edges iter.Seq[Edge], hidden func(did string) bool) Views {
 	v := Views{map[string]map[string][]string{}, map[string]map[string][]string{}}

@@ -8,7 +8,7 @@ import (
 // unpaced makes a loopback connection use Reno instead of the system's congestion
 // control: loopback has no wire to share, and BBR, the default of some machines,
 // paces packets by timers, which costs a fifth of the relay's time
-// (docs/performance.md). If Reno is not allowed, nothing changes.
+// (docs/decisions/0023). If Reno is not allowed, nothing changes.
 func unpaced(conn net.Conn) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {

@@ -1,10 +1,10 @@
 // Package abuse scales the tests that attack skein as a stranger could. It attacks nothing
 // itself: each attack is a test named TestAbuse… next to the attacked code, and
-// docs/TRUST.md lists them with the bounds that they prove.
+// docs/trust.md lists them with the bounds that they prove.
 //
 // Without the flag an attack runs for a second or two, in go test ./..., and counts work
 // (bytes, look-ups, slots held), which does not depend on the machine. With the flag (make
-// abuse) it runs at the size in docs/TRUST.md and prints its figures.
+// abuse) it runs at the size in docs/trust.md and prints its figures.
 package abuse
 
 import (
@@ -14,7 +14,7 @@ import (
 
 var full = flag.Bool("abuse", false, "run attacks at full size, and print their figures: make abuse")
 
-// Full reports whether attacks run at the size in docs/TRUST.md.
+// Full reports whether attacks run at the size in docs/trust.md.
 func Full() bool { return *full }
 
 // Size returns small, or large if attacks run at full size.

@@ -549,7 +549,7 @@ func (n *network) truth() map[string]truthRepo {
 	return all
 }
 
-// subjectOf returns the subject of a record, as docs/SEMANTICS.md defines it.
+// subjectOf returns the subject of a record, as docs/semantics.md defines it.
 func subjectOf(k *kinds.Info, value json.RawMessage) string {
 	for _, key := range k.To.Field {
 		var m map[string]json.RawMessage
