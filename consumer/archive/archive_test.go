@@ -97,7 +97,7 @@ type server struct {
 	key      string
 	fail     func(w http.ResponseWriter, r *http.Request) bool // answers the request, or returns false
 	requests atomic.Int64
-	checksum string // in plans, if it is to be wrong
+	checksum string // a wrong one for plans; "": the right one
 }
 
 func newServer(t testing.TB) *server {

@@ -36,7 +36,7 @@ type listing struct {
 	rechecks []recheck
 }
 
-// Bounds: lists stop queueing while so many repos are queued, in all or of one host.
+// Bounds: lists stop queueing while this many repos are queued, in all or of one host.
 // pageSize is how many repos to request in a page, mostListed how many a page may have.
 const (
 	mostQueued  = 100_000

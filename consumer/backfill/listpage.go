@@ -82,7 +82,7 @@ func (m *Manager) bound(l *listing, host string) error {
 	return nil
 }
 
-// takePage queues the repos of a page that are to fetch. It stores nothing of an unknown repo
+// takePage queues the repos of a page that need a fetch. It stores nothing of an unknown repo
 // before its DID document, or an operator, confirms that the repo is on the host.
 func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *listing, repos []listed) error {
 	var b batch.Batch
@@ -117,7 +117,7 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *li
 				a.state.DeletionSource != 0 && a.state.Has(format.FlagHidden): // the stream says that it was deleted
 			case !a.known && !trusted:
 				unknown = append(unknown, a.listed.DID)
-			case inactive: // it may be active at the host in its document, which will be asked
+			case inactive: // it may be active at the host in its document, so ask that host
 				queue(a, "listed_inactive")
 			case !a.state.Whole() || a.row != nil:
 				queue(a, "backfill")
