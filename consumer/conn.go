@@ -16,8 +16,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// How much the relay may answer, and how long it may take, until the connection
-// is made: TLS certificates and HTTP headers, or an error's page.
+// Bounds of the relay's answer until the connection is made, in bytes and time:
+// TLS certificates and HTTP headers, or an error page.
 const handshakeBytes, handshakeTime = 256 << 10, 30 * time.Second
 
 // dial connects to the relay.
@@ -29,7 +29,7 @@ func (c *Consumer) dial(ctx context.Context, address string) (*websocket.Conn, e
 			conn, err := dialBuffered(ctx, network, address)
 			under = conn
 			if err != nil {
-				return nil, err // and not a nil pointer in an interface
+				return nil, err // a nil pointer in an interface would not be nil
 			}
 			return conn, nil
 		},
@@ -53,8 +53,8 @@ func (c *Consumer) dial(ctx context.Context, address string) (*websocket.Conn, e
 type refusal struct {
 	address    string
 	err        error
-	said       string        // what the relay answered instead of a websocket
-	retryAfter time.Duration // what it asked for, 0 if nothing
+	said       string        // the relay's answer, if it was not a websocket
+	retryAfter time.Duration // the wait that the answer asks for; 0: none
 }
 
 // Error implements error.
@@ -84,7 +84,7 @@ func newRefusal(address string, err error, resp *http.Response) *refusal {
 	return r
 }
 
-// retryAfter reads the header of that name: seconds, or a date
+// retryAfter parses a Retry-After header: seconds, or a date
 // (https://www.rfc-editor.org/rfc/rfc9110#name-retry-after).
 func retryAfter(v string, now time.Time) time.Duration {
 	var wait time.Duration
@@ -96,8 +96,8 @@ func retryAfter(v string, now time.Time) time.Duration {
 	return min(max(wait, 0), maxRetryAfter)
 }
 
-// brief says in a few words what a refusal's body says: an XRPC error, or a line
-// of plain text. A page is left out.
+// brief extracts the message of a refusal's body: an XRPC error, or a line of
+// plain text. It leaves out pages.
 func brief(body []byte) string {
 	var xrpc struct{ Error, Message string }
 	if json.Unmarshal(body, &xrpc) == nil && xrpc.Error != "" {
@@ -111,15 +111,15 @@ func brief(body []byte) string {
 	return ": " + line
 }
 
-// A connection is read through a buffer of ours, so that the system is asked for
-// much at a time. Without TLS the library's own is small: what is larger than that
-// it hands through, so that a message is copied once and not twice.
+// A connection has a read buffer of ours, so that one system call reads much.
+// Without TLS the library's own buffer is small: it passes larger reads through,
+// so a message is copied once instead of twice.
 const smallBuffer, largeBuffer = 256, 256 << 10
 
-// gather is how long after a small read the next one waits, while the system
-// gathers what comes, unless so much comes that it would be over muchAtOnce. A
-// relay sends each message for itself, and at the network's rate to be woken for
-// each is a third of what an event costs (docs/decisions/0023).
+// gather is how long a read waits after a small one while the system gathers more
+// bytes, unless more than muchAtOnce would come in that time. A relay sends each
+// message separately, and at the network's rate waking up for each costs a third
+// of the time of an event (docs/decisions/0023).
 const gather, muchAtOnce = 40 * time.Millisecond, 1 << 20
 
 type bufferedConn struct {
@@ -127,11 +127,11 @@ type bufferedConn struct {
 
 	buf   []byte
 	r, w  int
-	read  time.Time // when buf was filled last
-	since time.Time // when pause was called last
+	read  time.Time // when buf was last filled
+	since time.Time // when pause was last called
 	bytes int       // read since then
 
-	limit atomic.Int64 // of the bytes that may still be handed on, if it is not 0
+	limit atomic.Int64 // bytes that may still be passed on; 0: no limit
 }
 
 func dialBuffered(ctx context.Context, network, address string) (*bufferedConn, error) {
@@ -144,7 +144,7 @@ func dialBuffered(ctx context.Context, network, address string) (*bufferedConn, 
 	return c, nil
 }
 
-var errHandshake = fmt.Errorf("the answer is larger than %d KiB before there is a connection: that is no relay", handshakeBytes>>10)
+var errHandshake = fmt.Errorf("the server sent more than %d KiB before there was a connection: it is not a relay", handshakeBytes>>10)
 
 // Read implements net.Conn.
 func (c *bufferedConn) Read(p []byte) (n int, err error) {

@@ -1,11 +1,13 @@
-// Package consumer reads the firehose: it connects to a relay, or reads a file
-// of recorded frames, keeps the order of the stream, notices gaps, and hands
-// what it decoded to the graph in batches. It knows nothing of how the graph
-// is stored, and answers no questions.
+// Package consumer reads the firehose: it connects to a relay, or reads a file of recorded
+// frames, checks the order of the stream, notices gaps, decodes the events, and applies
+// them to the graph in batches. It does not know how the graph is stored, and answers no
+// queries.
 //
-// Two goroutines do the work: one reads and decodes (Consumer.handle), one
-// applies (feed.run). The firehose is the log: what was not committed is asked
-// for again, by the cursor that is committed with the data.
+// Two goroutines do the work: one reads and decodes (Consumer.handle), one applies batches
+// (feed.run). The firehose serves as the log: the graph commits the cursor together with
+// the data, and after an interruption the consumer requests everything after that cursor
+// again. Other goroutines, such as a backfill, may write to the same graph meanwhile: its
+// methods that write are safe for concurrent use.
 package consumer
 
 import (
@@ -26,49 +28,46 @@ import (
 // ErrRelay is wrapped by the error that an error frame of the relay becomes.
 var ErrRelay = errors.New("consumer: the relay ended the stream")
 
-// ErrCursorStored is returned where a cursor was given, but one is stored.
+// ErrCursorStored means that Options name a cursor although the store already has one.
 var ErrCursorStored = errors.New("consumer: a cursor is stored already")
 
-// ErrBlocked is returned by a run that is to end on errors, where the relay said
-// that the stored cursor lies in its future, and nobody has decided what to do.
-var ErrBlocked = errors.New("consumer: the relay said that the stored cursor lies in its future")
+// ErrBlocked ends a run with StopOnError after the relay said that the stored cursor is in
+// its future, and no operator has decided how to continue.
+var ErrBlocked = errors.New("consumer: the relay says that the stored cursor is in its future")
 
-// Options say what is consumed.
+// Options say what to consume, and when to end.
 type Options struct {
-	// Relay is where to connect, unless Frames is set. See ParseRelay.
+	// Relay is the address to connect to, unless Frames is set. See ParseRelay.
 	Relay string
-	// Source, if set, is the name under which the cursor is kept, in place of the
-	// relay's host.
+	// Source, if set, names the stored cursor instead of the relay's host.
 	Source string
 	// Frames is a .frames file to read instead.
 	Frames string
-	// Read, if set, is called instead of reading either: it hands each message
-	// to handle, in order, and returns handle's error. Relay still names the
-	// source.
+	// Read, if set, is called instead of reading a relay or Frames: it hands each message
+	// to handle, in order, and returns handle's error. Relay still names the source.
 	Read func(handle func(frame []byte) error) error
-	// Rate slows the reading of Frames down to so many a second. 0: no limit.
+	// Rate limits how many messages per second are read from Frames. 0: no limit.
 	Rate float64
-	// Cursor is where to begin: the first event applied has a greater seq. nil
-	// means the stored cursor, and if there is none, live (a file: its start).
+	// Cursor is where to start: the first event applied has a greater seq. nil means the
+	// stored cursor; without one, live (a file: its start).
 	Cursor *int64
-	// ForceCursor allows Cursor where a cursor is stored.
+	// ForceCursor allows Cursor although a cursor is stored.
 	ForceCursor bool
-	// Until ends the run at the first event with this seq or a greater one,
-	// inclusive. 0: no end.
+	// Until ends the run after the first event with this seq or a greater one. 0: no end.
 	Until int64
-	// Idle ends the run after so much silence, CatchUp at an event that is
-	// newer than the start of the run. Both are for replays.
+	// Idle ends the run after this much silence; CatchUp ends it at an event that is newer
+	// than the start of the run. Both are for replays.
 	Idle    time.Duration
 	CatchUp bool
-	// Watchdog reconnects after so long without a message or a pong. 0: never.
+	// Watchdog reconnects after this long without a message or a pong. 0: never.
 	Watchdog time.Duration
 	// MinBackoff and MaxBackoff bound the wait between connections. 0: 1 s, 1 min.
 	MinBackoff, MaxBackoff time.Duration
 	// StopOnError ends the run when the relay sends an error frame.
 	StopOnError bool
-	// Committed, if set, is told for some of the events when they arrived, and
-	// how many events, it and those after it, that stands for. It is called once
-	// they can be queried.
+	// Committed, if set, is called once events are visible to queries: for a sample of
+	// them, with the arrival time and the number of events that it stands for (itself and
+	// those after it).
 	Committed func(arrived time.Time, events int)
 	// UserAgent is sent to the relay.
 	UserAgent string
@@ -79,61 +78,61 @@ type Options struct {
 
 // A Consumer consumes one source. Use New, then Run, once.
 type Consumer struct {
-	o       Options
-	store   *graph.Store
-	source  string
-	url     string
-	log     *slog.Logger
-	metrics *Metrics
-	feed    *feed
-	begun   time.Time
+	o        Options
+	store    *graph.Store
+	source   string
+	url      string
+	log      *slog.Logger
+	metrics  *Metrics
+	feed     *feed
+	runStart time.Time
 
-	// Of the reading goroutine.
-	from       format.Seq // begin after this; live if hasFrom is false
+	// Owned by the reading goroutine.
+	from       format.Seq // start after this; live if hasFrom is false
 	hasFrom    bool
-	verify     *format.Cursor // its event is to come first, and to be the one that was applied
+	verify     *format.Cursor // the last applied event; the relay must send it first
 	countedOps wire.Counts
 	limit      loglimit.Limiter
 
-	// holding says that events are held for their numbers. As long as it is set,
-	// taking is held while a message is taken in, by the reading goroutine, and by
-	// the one that watches when something has been held for too long. Only the
-	// reading goroutine sets it, so that without it that one is alone.
-	taking      sync.Mutex
-	holding     atomic.Bool
-	decoder     wire.Decoder
-	message     wire.Message
-	heldMessage wire.Message
-	numbers     numbering
-	countedRevs int
-	outdatedNow bool        // in this session the relay said that the cursor is outdated
-	unseen      *format.Gap // from a cursor of another source on, unless the first event is older
-	dropped     int         // events in a row whose numbers were no good
-	droppedFrom time.Time   // since when
-	times       eventTimes  // of the events taken
-	caughtUp    int         // events in a row from after the start of the run
-	restarted   int         // events in a row with old numbers and a newer time
+	// holding is set while events are held because their sequence numbers are doubtful.
+	// Only the reading goroutine sets it, and works without a lock while it is not set.
+	// While it is set, the reading goroutine locks intake for each message, and the watch
+	// goroutine for the decision about events that were held for too long.
+	intake          sync.Mutex
+	holding         atomic.Bool
+	decoder         wire.Decoder
+	message         wire.Message
+	heldMessage     wire.Message
+	numbers         numbering
+	countedRevs     int
+	sessionOutdated bool        // the relay has said in this session that the cursor is outdated
+	pendingGap      *format.Gap // recorded at the first event if that is newer than the last event of another source
+	dropped         int         // events in a row that were dropped for their numbers
+	droppedFrom     time.Time   // time of the first of them
+	times           eventTimes  // of the accepted events
+	caughtUp        int         // events in a row that are newer than the start of the run
+	restarted       int         // events in a row with old numbers and a newer time
 
-	ended   atomic.Bool // Until or CatchUp was reached
-	silence atomic.Bool // the session ended by silence, and with it the replay
-	waiting atomic.Bool // for the relay, and not for the store
-	life    life
+	ended      atomic.Bool // Until or CatchUp was reached
+	wentSilent atomic.Bool // silence ended the session, and with it the replay
+	waiting    atomic.Bool // for the relay; false while waiting for the store
+	link       link
 
 	// For Progress.
-	events  atomic.Int64
-	bytes   atomic.Int64
-	size    atomic.Int64
-	seq     atomic.Int64
-	applied atomic.Int64
-	micros  atomic.Int64 // event time of the last applied
-	started atomic.Int64 // event time of the first, in Unix microseconds
-	heard   atomic.Int64 // since when the stream is heard, in Unix microseconds; 0: not known yet
+	events     atomic.Int64
+	bytes      atomic.Int64
+	size       atomic.Int64
+	seq        atomic.Int64
+	applied    atomic.Int64
+	micros     atomic.Int64 // event time of the last one applied
+	started    atomic.Int64 // event time of the first, in Unix microseconds
+	heardSince atomic.Int64 // since when this run receives the stream, in Unix microseconds; 0: not known yet
 
 	outdated atomic.Bool
 }
 
-// New returns a Consumer that will write to store, and checks the cursor
-// options against it. The store's writer is the Consumer from here on.
+// New returns a Consumer that applies events to store, and checks the cursor options
+// against the store.
 func New(store *graph.Store, o Options) (*Consumer, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -164,10 +163,10 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	case o.Cursor != nil && *o.Cursor < 0:
 		return nil, fmt.Errorf("consumer: cursor %d is negative", *o.Cursor)
 	case o.Cursor != nil && isStored && !o.ForceCursor && stored.Future:
-		return nil, fmt.Errorf("%w: %s was applied up to seq %d, which the relay said lies in its future; add --force-cursor to begin after %d, or leave --cursor out to wait",
+		return nil, fmt.Errorf("%w: %s was applied up to seq %d, which is in the relay's future; add --force-cursor to start after %d, or leave --cursor out to wait",
 			ErrCursorStored, c.source, stored.Seq, *o.Cursor)
 	case o.Cursor != nil && isStored && !o.ForceCursor && format.Seq(*o.Cursor) != stored.Seq:
-		return nil, fmt.Errorf("%w: %s was applied up to seq %d; leave --cursor out to go on from there, or add --force-cursor to begin after %d instead",
+		return nil, fmt.Errorf("%w: %s was applied up to seq %d; leave --cursor out to continue from there, or add --force-cursor to start after %d instead",
 			ErrCursorStored, c.source, stored.Seq, *o.Cursor)
 	case o.Cursor != nil:
 		c.from, c.hasFrom = format.Seq(*o.Cursor), true
@@ -181,19 +180,19 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	return c, nil
 }
 
-// Source returns the name under which the cursor is kept: the relay's host, or
-// the file's absolute path.
+// Source returns the name of the stored cursor: the relay's host, or the file's absolute
+// path.
 func (c *Consumer) Source() string { return c.source }
 
-// Run consumes until ctx ends (then it returns nil, all that was read being
-// committed), until the end that Options ask for, or until something fails
-// that trying again does not mend.
+// Run consumes until ctx ends (then it returns nil once everything that was read is
+// committed), until the end that Options ask for, or until an error that a retry cannot
+// mend.
 func (c *Consumer) Run(ctx context.Context) error {
-	c.begun = time.Now()
+	c.runStart = time.Now()
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
-	// What was read is committed also when ctx has ended.
+	// Everything read is committed even after ctx has ended.
 	applyCtx, stopApplying := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopApplying()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(drainTime, stopApplying) })()
@@ -224,7 +223,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	c.feed.close()
 	if applyErr := <-applied; applyErr != nil {
 		if applyCtx.Err() != nil && errors.Is(applyErr, context.Canceled) {
-			c.log.Warn("stopped before all that was read was committed; the rest is read again at the next start", "after", drainTime.String())
+			c.log.Warn("stopped before everything read was committed; the next start reads the rest again", "after", drainTime.String())
 			return nil
 		}
 		return applyErr
@@ -232,11 +231,11 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return err
 }
 
-// drainTime is how long what was read may take to be committed once the run is
-// to end. What is not is read again at the next start.
+// drainTime bounds how long the end of a run waits until everything read is committed. The
+// next start reads the rest again.
 const drainTime = 7 * time.Second
 
-// apply commits a batch. It is the applier's.
+// apply commits a batch. Only the applying goroutine calls it.
 func (c *Consumer) apply(ctx context.Context, q *queued) error {
 	b := &q.batch
 	if err := c.store.Apply(ctx, c.source, b); err != nil {
@@ -257,7 +256,7 @@ func (c *Consumer) apply(ctx context.Context, q *queued) error {
 	return nil
 }
 
-// idle is called by the applier between batches.
+// idle works between batches, in the applying goroutine.
 func (c *Consumer) idle(ctx context.Context) (more bool, err error) {
 	if !c.store.Erasing() {
 		return false, nil
@@ -268,7 +267,7 @@ func (c *Consumer) idle(ctx context.Context) (more bool, err error) {
 	return c.store.Erasing(), nil
 }
 
-// clip makes a string of bytes from outside, of a bearable length.
+// clip converts bytes from outside to a string of bounded length.
 func clip(b []byte) string {
 	const most = 512
 	if len(b) > most {
@@ -277,16 +276,15 @@ func clip(b []byte) string {
 	return string(b)
 }
 
-// HeardSince returns since when this run hears the stream, by the times of its first events
-// where these agree. known is false until there have been some, or half a minute has passed
-// since the first. Any goroutine may call it.
+// HeardSince returns since when this run receives the stream: a time of its first events if
+// these agree. known is false until enough have come, or half a minute has passed since the
+// first. Any goroutine may call it.
 func (c *Consumer) HeardSince() (at time.Time, known bool) {
-	micros := c.heard.Load()
+	micros := c.heardSince.Load()
 	return time.UnixMicro(micros), micros != 0
 }
 
-// Ops returns how many operations on indexed collections were decoded. It is
-// for after Run.
+// Ops returns the number of decoded operations on indexed collections. Call it after Run.
 func (c *Consumer) Ops() (n int64) {
 	for _, kinds := range c.decoder.Ops {
 		for _, ops := range kinds {
@@ -296,20 +294,20 @@ func (c *Consumer) Ops() (n int64) {
 	return n
 }
 
-// Progress is how far a Consumer has come.
+// Progress says how far a Consumer has read and committed.
 type Progress struct {
 	Events  int64     // messages read
 	Bytes   int64     // of messages read
-	Size    int64     // bytes of the file, 0 if it is none
-	Seq     int64     // the last read
-	Applied int64     // the last committed
+	Size    int64     // of the file; 0 if the source is a relay
+	Seq     int64     // of the last message read
+	Applied int64     // seq of the last event committed
 	Time    time.Time // of the last event committed
 	First   time.Time // of the first event read
 
-	Outdated bool // the relay once no longer had what came next
+	Outdated bool // the relay no longer had the next events at some point
 }
 
-// Progress returns how far the Consumer has come. Any goroutine may call it.
+// Progress returns how far the Consumer has read and committed. Any goroutine may call it.
 func (c *Consumer) Progress() Progress {
 	p := Progress{
 		Events: c.events.Load(), Bytes: c.bytes.Load(), Size: c.size.Load(), Seq: c.seq.Load(), Applied: c.applied.Load(),

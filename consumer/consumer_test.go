@@ -43,7 +43,7 @@ func open(t *testing.T) (*graph.Store, kv.Store) {
 	return g, store
 }
 
-// follow makes the only commit of an account of its own.
+// follow encodes a commit of a new account, its only one.
 func follow(seq int64, rkey string) []byte {
 	return synth.Frame(&oracle.Event{
 		Type: oracle.CommitEvent, Seq: seq, DID: "did:plc:" + rkey, Rev: history.TID(1<<50 + uint64(seq)),
@@ -91,23 +91,23 @@ func cursor(g *graph.Store, source string) int64 {
 	return int64(c.Seq)
 }
 
-// Sequence numbers only grow: what is repeated or older is dropped, holes are
-// no loss, and a damaged number that leaps ahead does not take the rest along.
+// Sequence numbers only grow: repeated and older events are dropped, holes lose nothing,
+// and a damaged number far ahead does not drop the events after it.
 func TestSequence(t *testing.T) {
 	g, _ := open(t)
 	run(t, g, consumer.Options{}, follow(10, "a"), follow(10, "b"), follow(9, "c"), follow(20, "d"), follow(15, "e"), follow(21, "f"))
 	if n := follows(t, g); n != 3 || cursor(g, "memory") != 21 {
-		t.Errorf("%d follows, cursor %d", n, cursor(g, "memory"))
+		t.Errorf("%d follows, cursor %d, want 3 and 21", n, cursor(g, "memory"))
 	}
-	// The next run begins after the stored cursor: 21 itself is dropped.
+	// The next run starts after the stored cursor, so 21 itself is dropped.
 	run(t, g, consumer.Options{}, follow(21, "g"), follow(22, "h"), follow(1<<62, "i"), follow(23, "j"), follow(24, "k"))
 	if n := follows(t, g); n != 3+3 || cursor(g, "memory") != 24 { // i is refuted by j
 		t.Errorf("%d follows, cursor %d", n, cursor(g, "memory"))
 	}
 }
 
-// A jump that enough events confirm is taken; one that nothing confirms is
-// dropped, and kept as a dead letter. So it is with a first event.
+// A jump that enough events confirm is accepted; one that nothing confirms is dropped, and
+// stored as a dead letter. The same holds for a first event.
 func TestJump(t *testing.T) {
 	g, store := open(t)
 	const far = 1 << 40
@@ -138,14 +138,14 @@ func TestJump(t *testing.T) {
 	if err := c.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Both are applied, and neither is the cursor.
+	// Both events are applied, and neither becomes the cursor.
 	if n := follows(t, g); n != 2 || cursor(g, strings.TrimPrefix(srv.URL, "http://")) != 0 {
 		t.Errorf("%d follows, cursor %d", n, cursor(g, strings.TrimPrefix(srv.URL, "http://")))
 	}
 }
 
-// A source that has applied nothing yet has no cursor but the one it was given.
-func TestNoCursorIsInvented(t *testing.T) {
+// Until a source has applied an event, it has no cursor but a given one.
+func TestNoEventNoCursor(t *testing.T) {
 	outdated, err := frames.ReadFile("../testdata/pds/info-outdatedcursor.frames")
 	if err != nil {
 		t.Fatal(err)
@@ -156,9 +156,9 @@ func TestNoCursorIsInvented(t *testing.T) {
 		first  []byte
 		want   string
 	}{
-		"live, a note first":   {nil, outdated[0], ""},
-		"cursor in the future": {&high, nil, "999999999"},
-		"from zero":            {&zero, outdated[0], "0"},
+		"live, info message first": {nil, outdated[0], ""},
+		"cursor in the future":     {&high, nil, "999999999"},
+		"from zero":                {&zero, outdated[0], "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := relay.NewRecorded([][]byte{follow(1, "a"), follow(2, "b")})
@@ -178,7 +178,7 @@ func TestNoCursorIsInvented(t *testing.T) {
 			}
 			n, cursors := r.Connections()
 			least := 2
-			if name == "cursor in the future" { // that waits for an operator
+			if name == "cursor in the future" { // waits for an operator
 				least = 1
 			}
 			if n < least || cursors[0] != c.want || cursors[least-1] != c.want {
@@ -188,8 +188,8 @@ func TestNoCursorIsInvented(t *testing.T) {
 	}
 }
 
-// A store that is slow is no silence of the relay's.
-func TestSlowStore(t *testing.T) {
+// A slow store does not count as silence of the relay.
+func TestSlowStoreIsNotSilence(t *testing.T) {
 	const n = 40_000
 	all := make([][]byte, 0, n)
 	for i := range int64(n) {
@@ -220,12 +220,11 @@ func TestSlowStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := follows(t, g); got != n {
-		t.Errorf("%d follows", got)
+		t.Errorf("%d follows, want %d", got, n)
 	}
 }
 
-// The stream goes on behind anything that cannot be read, and each such thing
-// is counted and kept.
+// The stream continues after anything unreadable, which is counted and stored.
 func TestGarbage(t *testing.T) {
 	g, store := open(t)
 	reg := prometheus.NewRegistry()
@@ -257,8 +256,8 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// A subject in a space is counted, and no dead letter: nothing is wrong with it. The record
-// names no subject.
+// A subject in a space is counted, but is not a dead letter, because nothing is wrong with
+// it. Its record names no subject.
 func TestSpaceSubject(t *testing.T) {
 	g, store := open(t)
 	reg := prometheus.NewRegistry()
@@ -281,7 +280,7 @@ func TestSpaceSubject(t *testing.T) {
 	metrics := consumer.NewMetrics(reg, nil)
 	run(t, g, consumer.Options{Metrics: metrics}, like(1, "at://did:web:b.example.com/space/com.example.forum/self"))
 	if n := testutil.ToFloat64(metrics.Dropped.WithLabelValues("space_subject")); n != 1 {
-		t.Errorf("%v are counted", n)
+		t.Errorf("counted %v subjects in spaces, want 1", n)
 	}
 	err := store.View(t.Context(), func(r kv.Reader) error {
 		letters, err := read.DeadLetters(r)
@@ -296,7 +295,7 @@ func TestSpaceSubject(t *testing.T) {
 	if err := g.View(t.Context(), func(s *ask.View) error {
 		c, err := s.Counts()
 		if c.Records["like"] != 1 || c.Strings["uri"] != 0 || c.Desynchronized != 0 {
-			t.Errorf("%+v", c)
+			t.Errorf("counts %+v", c)
 		}
 		return err
 	}); err != nil {
@@ -304,7 +303,7 @@ func TestSpaceSubject(t *testing.T) {
 	}
 }
 
-// Dead letters are bounded, and the newest stay.
+// The number of dead letters is bounded, and the newest stay.
 func TestDeadLettersAreBounded(t *testing.T) {
 	g, store := open(t)
 	bad := func(seq int64) []byte {
@@ -348,8 +347,8 @@ func TestParseRelay(t *testing.T) {
 	}
 }
 
-// A replay over a socket, from a relay that drops connections, ends by itself:
-// at silence, at an event newer than its start, or at --until.
+// A replay over a socket, from a relay that drops connections, ends automatically: at
+// silence, at an event newer than its start, or at --until.
 func TestReplayFromRelay(t *testing.T) {
 	var all [][]byte
 	for i := range int64(500) {
@@ -358,13 +357,13 @@ func TestReplayFromRelay(t *testing.T) {
 	zero := int64(0)
 	for name, c := range map[string]struct {
 		o    consumer.Options
-		more int // events from after the start
+		more int // events newer than the start
 		want int64
 	}{
 		"silence":   {consumer.Options{Idle: 300 * time.Millisecond, CatchUp: true}, 0, 500},
 		"until":     {consumer.Options{Idle: time.Minute, Until: 321}, 0, 321},
 		"caught up": {consumer.Options{Idle: time.Minute, CatchUp: true}, 4, 500},
-		// Too few agree: it ends at silence.
+		// Too few agree, so the replay ends at silence.
 		"one clock ahead": {consumer.Options{Idle: 300 * time.Millisecond, CatchUp: true}, 1, 501},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -374,7 +373,7 @@ func TestReplayFromRelay(t *testing.T) {
 					{Key: "did", Value: "did:plc:a"}, {Key: "seq", Value: 501 + i}, {Key: "time", Value: time.Now().Add(40 * time.Second).UTC().Format(time.RFC3339)},
 				}))
 			}
-			if c.more == 1 { // the stream goes on behind it
+			if c.more == 1 { // the stream continues after it
 				r.Append(follow(502, "r"+history.TID(501)))
 			}
 			var n atomic.Int64
@@ -423,8 +422,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// An idle relay that answers pings is left alone; one that does not is
-// connected to anew.
+// The consumer keeps the connection to an idle relay that answers pings, and reconnects to
+// one that does not.
 func TestWatchdog(t *testing.T) {
 	for name, answers := range map[string]bool{"idle": true, "dead": false} {
 		t.Run(name, func(t *testing.T) {
@@ -466,7 +465,7 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// A frames file that lies about lengths, and one that ends early.
+// Files of frames with wrong lengths, and truncated ones.
 func TestFiles(t *testing.T) {
 	good := frames.Append(frames.Append(nil, follow(1, "a")), follow(2, "b"))
 	for name, c := range map[string]struct {

@@ -5,39 +5,39 @@ import (
 	"time"
 )
 
-// eventTimes decides which times of events are believed. An event's time is the word of
-// whichever host sent it, and relays pass it on: some are years off, and one may be meant to
-// mislead. A time is believed that lies between what the stream has come to (the median of
-// the last events) and the present, give or take two minutes. What is decided by a time is
-// decided by the believed ones, or by several that agree.
+// eventTimes decides which event times are plausible. The host that made an event sets its
+// time, and relays pass it on: some are years off, and some may be forged. A time is
+// plausible if it lies between the position of the stream (the median of the last events) and
+// the present, give or take two minutes. Decisions depend only on plausible times, or on
+// several that agree.
 type eventTimes struct {
 	now func() time.Time
 
-	minute string // of the last that was believed, as text
-	last   []byte // that time, as it stood in its event
-	micros int64  // and as a number, to the minute
+	minute string // of the last plausible time, as text
+	last   []byte // the last plausible time, as its event spelled it
+	micros int64  // minute as a number
 	recent [9]int64
 	n      int
 
-	first   []int64   // the times of the first events
-	arrived time.Time // when the first came
+	first   []int64   // times of the first events
+	arrived time.Time // when the first event arrived
 }
 
 const (
-	// believable is by how much a time may differ from those that it should agree with.
+	// believable is how far a time may lie outside the range that it should be in.
 	believable = 2 * time.Minute
 	// minuteLen is the length of 2006-01-02T15:04.
 	minuteLen = 16
-	// firstEvents is from how many events it is told when the stream was begun to be heard,
-	// and firstWait how long that many are waited for.
+	// firstEvents is the number of events that settle since when the stream is received;
+	// firstWait bounds the wait for them.
 	firstEvents = 16
 	firstWait   = 30 * time.Second
 )
 
-// take returns the time that an event is taken to be of: its own, if that is believed, else
-// the last one that was. It is valid until the next call. Most events are of the same minute
-// as the one before, and cost a comparison of sixteen bytes.
-func (e *eventTimes) take(text []byte) []byte {
+// usable returns the time to use for an event: its own if that is plausible, else the last
+// plausible one. The result is valid until the next call. Most events have the same minute as
+// the event before, and cost a comparison of sixteen bytes.
+func (e *eventTimes) usable(text []byte) []byte {
 	if len(text) >= minuteLen && string(text[:minuteLen]) == e.minute && len(e.first) == firstEvents {
 		e.note(e.micros)
 		e.last = append(e.last[:0], text...)
@@ -68,7 +68,7 @@ func (e *eventTimes) note(micros int64) {
 	e.n++
 }
 
-// plausible reports whether a time lies between what the stream has come to and the present.
+// plausible reports whether a time lies between the position of the stream and the present.
 func (e *eventTimes) plausible(t time.Time) bool {
 	if e.n == 0 {
 		return true
@@ -82,9 +82,9 @@ func (e *eventTimes) plausible(t time.Time) bool {
 	return !t.Before(median.Add(-believable)) && !t.After(latest.Add(believable))
 }
 
-// began returns when the stream was begun to be heard, and whether that is known: the time of
-// its first events, if they agree, because the machine's clock may be wrong; else when the
-// first came here, or what the middle one says, whichever is later.
+// began returns since when the stream is received, if that is known: the median time of the
+// first events if they agree, because the machine's clock may be wrong; else the arrival of
+// the first event or that median, whichever is later.
 func (e *eventTimes) began() (at time.Time, known bool) {
 	if e.arrived.IsZero() || len(e.first) < firstEvents && e.now().Sub(e.arrived) < firstWait {
 		return time.Time{}, false
@@ -103,7 +103,7 @@ func (e *eventTimes) began() (at time.Time, known bool) {
 	return e.arrived, true
 }
 
-// medianOf sorts times and returns the one in the middle, the lower of two.
+// medianOf sorts times and returns the median, the lower of two.
 func medianOf(micros []int64) int64 {
 	slices.Sort(micros)
 	return micros[(len(micros)-1)/2]

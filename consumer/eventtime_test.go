@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Times of events are believed where they agree with those before, or lie between them and
-// the present; a host whose clock is off, or that lies, moves nothing.
+// A time is plausible if it agrees with those before, or lies between them and the
+// present. A host with a wrong clock, or that lies, changes nothing.
 func TestEventTimes(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	text := func(at time.Time) []byte { return []byte(at.UTC().Format("2006-01-02T15:04:05.000Z")) }
 	for name, c := range map[string]struct {
-		clock time.Duration // how far the machine's clock is off
-		start time.Duration // how long before now the stream is
+		clock time.Duration // error of the machine's clock
+		start time.Duration // position of the stream, relative to now
 	}{"live": {0, 0}, "behind": {-24 * time.Hour, 0}, "ahead": {24 * time.Hour, 0}, "a backlog": {0, -50 * time.Hour}, "a backlog, ahead": {time.Hour, -50 * time.Hour}} {
 		at := now.Add(c.start)
 		e := eventTimes{now: func() time.Time { return at.Add(-c.start).Add(c.clock) }}
 		if _, known := e.began(); known {
-			t.Fatalf("%s: it has begun before the first event", name)
+			t.Fatalf("%s: start known before the first event", name)
 		}
 		began := at
 		var last time.Time
@@ -31,14 +31,14 @@ func TestEventTimes(t *testing.T) {
 				lie = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 			}
 			if !lie.IsZero() {
-				if got := e.take(text(lie)); i > 20 && string(got) == string(text(lie)) {
-					t.Fatalf("%s: %s is believed", name, got)
+				if got := e.usable(text(lie)); i > 20 && string(got) == string(text(lie)) {
+					t.Fatalf("%s: %s counts as plausible", name, got)
 				}
 				continue
 			}
-			got := e.take(text(at))
+			got := e.usable(text(at))
 			if i > 20 && string(got) != string(text(at)) {
-				t.Fatalf("%s: event %d, of %s, is taken to be of %s", name, i, text(at), got)
+				t.Fatalf("%s: event %d has time %s, but got %s", name, i, text(at), got)
 			}
 			if err := last.UnmarshalText(got); err != nil {
 				t.Fatal(err)
@@ -46,34 +46,34 @@ func TestEventTimes(t *testing.T) {
 		}
 		since, known := e.began()
 		if d := since.Sub(began); !known || d < 0 || d > time.Minute {
-			t.Errorf("%s: it has begun %v after the first event: known %v", name, d, known)
+			t.Errorf("%s: started %v after the first event, known %v", name, d, known)
 		}
 		if e.plausible(at.Add(100*24*time.Hour)) || e.plausible(began.Add(-time.Hour)) {
-			t.Errorf("%s: a time far off is plausible", name)
+			t.Errorf("%s: a distant time is plausible", name)
 		}
 	}
-	// Few events: what came first, or what they say, whichever is later.
+	// Few events: the arrival of the first or their median time, whichever is later.
 	local := now
 	e := eventTimes{now: func() time.Time { return local }}
-	e.take(text(time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)))
+	e.usable(text(time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)))
 	if _, known := e.began(); known {
-		t.Error("one event settles when the stream was begun to be heard")
+		t.Error("one event settles since when the stream is received")
 	}
 	local = local.Add(time.Minute)
 	if since, known := e.began(); !known || !since.Equal(now) {
-		t.Errorf("after one event of 1990 it has begun at %v, known %v", since, known)
+		t.Errorf("after one event of 1990: started at %v, known %v", since, known)
 	}
 }
 
-// A minute's worth of events costs no allocation.
+// Events of the same minute cost no allocation.
 func BenchmarkEventTimes(b *testing.B) {
 	e := eventTimes{now: time.Now}
 	text := []byte(time.Now().UTC().Format(time.RFC3339Nano))
 	for range 2 * firstEvents {
-		e.take(text)
+		e.usable(text)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		e.take(text)
+		e.usable(text)
 	}
 }

@@ -2,10 +2,11 @@ package consumer
 
 import "time"
 
-// SetDeafAfter changes for how long a stream may bring nothing that is taken
-// before that is called an error, and returns what undoes that.
-func SetDeafAfter(d time.Duration) (undo func()) {
-	was := deafAfter
-	deafAfter = d
-	return func() { deafAfter = was }
+// SetAllDroppedFor changes how long a stream may bring only dropped events
+// before that is logged as an error, and returns a function that undoes the
+// change.
+func SetAllDroppedFor(d time.Duration) (undo func()) {
+	was := allDroppedFor
+	allDroppedFor = d
+	return func() { allDroppedFor = was }
 }

@@ -8,9 +8,9 @@ import (
 	"skein.blue/graph/batch"
 )
 
-// Bounds of a batch. A batch is handed on when it is full, or when it is
-// linger old and the applier is idle: small batches when little happens, so
-// that the index is fresh, and large ones when much does.
+// Bounds of a batch. The applier gets a batch when it is full, or when it is
+// idle and the batch is linger old: small batches keep the index fresh when
+// little happens, and large ones save work when much happens.
 const (
 	maxBatchEvents = 32_768
 	maxBatchOps    = 65_536
@@ -19,8 +19,8 @@ const (
 )
 
 // feed is the one queue between reading and applying: a batch that is being
-// filled while another is being applied. When both are full, the reader waits,
-// and through it the relay.
+// filled while another is being applied. When both are full the reader waits,
+// and so does the relay.
 type feed struct {
 	mu     sync.Mutex
 	room   sync.Cond // cur has room again, or err is set
@@ -30,24 +30,26 @@ type feed struct {
 	closed bool
 	err    error // why applying ended
 
-	wake chan struct{} // there is something in cur; one token
-	push chan struct{} // cur is not to linger; one token
+	wake chan struct{} // cur is not empty; one token
+	push chan struct{} // cur must not linger; one token
 }
 
-// queued is a batch and when its events arrived.
+// queued is a batch with the arrival times of its events.
 type queued struct {
 	batch batch.Batch
 	marks []mark
 	added int // messages
 }
 
-// mark says when a message arrived: the first of the batch, and some after it.
+// mark is the arrival time of one message: of the first in a batch, and of some
+// after it.
 type mark struct {
 	message int
 	at      time.Time
 }
 
-// eachMark calls each with the marks, and how many messages each stands for.
+// eachMark calls each with every mark and the number of messages that it stands
+// for.
 func (q *queued) eachMark(each func(at time.Time, messages int)) {
 	for i, m := range q.marks {
 		next := q.added
@@ -63,10 +65,11 @@ func (q *queued) reset() {
 	q.marks, q.added = q.marks[:0], 0
 }
 
-// arrived notes a message. Most have the time of one before: to ask for it costs
-// as much as to decode a small message.
+// arrived counts a message, and marks the time of some: asking for the time
+// costs as much as decoding a small message.
 //
-// waited is when it arrived if it had to wait for the batch, else zero.
+// waited is the arrival time of a message that waited for room in the batch,
+// else zero.
 func (q *queued) arrived(waited time.Time) {
 	every := 64
 	if q.added < 512 {
@@ -94,8 +97,8 @@ func token(c chan struct{}) {
 	}
 }
 
-// add lets fill add to the current batch, waiting for room first. It returns
-// why applying has ended, if it has.
+// add waits for room in the current batch, and lets fill add to it. It returns
+// the error that ended applying, if one did.
 func (f *feed) add(fill func(*batch.Batch)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,7 +127,7 @@ func (f *feed) add(fill func(*batch.Batch)) error {
 	return nil
 }
 
-// drain waits until all that was added is committed.
+// drain waits until everything added is committed.
 func (f *feed) drain() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,14 +139,14 @@ func (f *feed) drain() error {
 	return f.err
 }
 
-// empty reports whether all that was added is committed.
+// empty reports whether everything added is committed.
 func (f *feed) empty() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.busy && f.cur.batch.Empty()
 }
 
-// close lets run end once all that was added is committed.
+// close lets run return once everything added is committed.
 func (f *feed) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,7 +157,8 @@ func (f *feed) close() {
 
 // run applies batches until the feed is closed and empty, or apply fails. When
 // there is nothing to apply it calls idle, which does a bit of background work
-// and reports whether there is more. ctx ends only what must not go on.
+// and reports whether there is more. Canceling ctx abandons batches that are
+// not committed yet.
 func (f *feed) run(ctx context.Context, apply func(context.Context, *queued) error, idle func(context.Context) (more bool, err error)) error {
 	spare := new(queued)
 	timer := time.NewTimer(0)

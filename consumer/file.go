@@ -12,7 +12,7 @@ import (
 	"skein.blue/internal/frames"
 )
 
-// fileSource returns the name under which a file's cursor is kept.
+// fileSource returns the name of a file's cursor: its absolute path.
 func fileSource(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -21,7 +21,7 @@ func fileSource(path string) (string, error) {
 	return abs, nil
 }
 
-// readFile reads the file to its end. Being stopped before is an error.
+// readFile reads the file to its end. A context that ends earlier is an error.
 func (c *Consumer) readFile(ctx context.Context) (err error) {
 	f, err := os.Open(c.o.Frames)
 	if err != nil {
@@ -60,7 +60,8 @@ func (c *Consumer) readFile(ctx context.Context) (err error) {
 	return nil
 }
 
-// wait waits until the next frame is due, and returns when the one after is.
+// wait waits until the next frame is due, and returns when the one after it is
+// due.
 func (c *Consumer) wait(ctx context.Context, due time.Time) time.Time {
 	due = due.Add(time.Duration(float64(time.Second) / c.o.Rate))
 	if d := time.Until(due); d > time.Millisecond {

@@ -17,8 +17,8 @@ type countedConn struct {
 
 func (c *countedConn) Read(p []byte) (int, error) { c.reads++; return c.Conn.Read(p) }
 
-// TestGather has a peer send a little every millisecond: it is read as it was
-// sent, a few times a second; and a peer that sends much is read at once.
+// Little data that a peer sends every millisecond is read intact, a few times a
+// second; much data is read at once.
 func TestGather(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -68,10 +68,10 @@ func TestGather(t *testing.T) {
 	rest, err := io.ReadAll(conn)
 	<-done
 	if err != nil || !bytes.Equal(append(little, rest...), sent.Bytes()) {
-		t.Errorf("%d bytes came of %d, %v", len(little)+len(rest), sent.Len(), err)
+		t.Errorf("read %d bytes of %d, %v", len(little)+len(rest), sent.Len(), err)
 	}
 	if passed := time.Since(begun); passed > time.Duration(counted.reads-reads)*gather/2+time.Second {
-		t.Errorf("%d reads of much took %v", counted.reads-reads, passed)
+		t.Errorf("%d reads of the large part took %v", counted.reads-reads, passed)
 	}
-	t.Logf("%d reads of a little in %v, %d of much", reads, passed, counted.reads-reads)
+	t.Logf("%d reads of the small messages in %v, %d of the large part", reads, passed, counted.reads-reads)
 }

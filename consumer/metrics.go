@@ -12,8 +12,8 @@ import (
 
 // Reasons for drops and gaps besides those of package wire.
 const (
-	oldSeq      wire.Reason = "old_seq"      // an event that came before
-	seqJump     wire.Reason = "seq_jump"     // an event whose seq was implausible, and refuted by the next
+	oldSeq      wire.Reason = "old_seq"      // an event that was seen before
+	seqJump     wire.Reason = "seq_jump"     // an event with an implausible seq that the next events refuted
 	tooLarge    wire.Reason = "too_large"    // a message over frames.MaxFrame
 	textMessage wire.Reason = "text_message" // a websocket message that is not binary
 )
@@ -33,8 +33,8 @@ type Metrics struct {
 	events [wire.Types]prometheus.Counter
 }
 
-// NewMetrics registers the metrics of this package. status, which may be nil, is
-// asked at every scrape.
+// NewMetrics registers the metrics of this package. Every scrape calls status,
+// unless it is nil.
 func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "skein_consumer_" + name, Help: help}, labels)
@@ -49,19 +49,19 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 			Name: "skein_consumer_reconnects_total", Help: "Connections to the relay after the first.",
 		}),
 		Gaps: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_consumer_gaps_total", Help: "Places in the stream where something may be missing.",
+			Name: "skein_consumer_gaps_total", Help: "Places in the stream where events may be missing.",
 		}),
 		Connected: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "skein_consumer_connected", Help: "1 while a connection to the relay stands.",
+			Name: "skein_consumer_connected", Help: "1 while connected to the relay.",
 		}),
 		Jumps: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_consumer_seq_jumps_total", Help: "Places where the relay's numbering jumped by a million or more, and the next event agreed.",
+			Name: "skein_consumer_seq_jumps_total", Help: "Jumps of the relay's numbering by a million or more that later events confirmed.",
 		}),
 		OtherRevs: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_consumer_other_revs_total", Help: "Messages whose rev is not that of their commit block, as after the import of a repo. They are read all the same.",
+			Name: "skein_consumer_other_revs_total", Help: "Messages whose rev differs from that of their commit block, as after the import of a repo. They are applied anyway.",
 		}),
 		Queryable: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "skein_consumer_queryable_seconds", Help: "Time from a message's arrival until a query sees it; of a sample of the messages.",
+			Name: "skein_consumer_queryable_seconds", Help: "Time from a message's arrival until queries see it, for a sample of the messages.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 14),
 		}),
 	}
@@ -93,7 +93,7 @@ func (m *Metrics) drop(r wire.Reason) {
 func (m *Metrics) gap(g *format.Gap) {
 	if m != nil {
 		m.Gaps.Inc()
-		if !g.Suspect { // a message that could not be read
+		if !g.Suspect { // an unreadable message
 			m.Dropped.WithLabelValues(g.Reason).Inc()
 		}
 	}
@@ -128,14 +128,14 @@ func (m *Metrics) connected(yes bool) {
 	}
 }
 
-// ops brings the metrics up to what the decoder has counted.
+// ops adds what the decoder has counted since the last call to the metrics.
 func (m *Metrics) ops(table *kinds.Table, now, counted *wire.Counts) {
 	if m == nil {
 		return
 	}
 	for action := range now {
 		for _, c := range table.Collections() {
-			k := c.Kinds[0].Kind // counts them
+			k := c.Kinds[0].Kind // the decoder counts a collection's operations under its first kind
 			if n := now[action][k] - counted[action][k]; n > 0 {
 				m.Ops.WithLabelValues(c.NSID, wire.ActionName(action)).Add(float64(n))
 			}
@@ -144,15 +144,16 @@ func (m *Metrics) ops(table *kinds.Table, now, counted *wire.Counts) {
 	*counted = *now
 }
 
-// statusCollector turns a Status into metrics. What is not known yet is absent.
+// statusCollector turns a Status into metrics. It leaves out values that are not
+// known yet.
 type statusCollector func() Status
 
 var (
 	lagDesc = prometheus.NewDesc("skein_consumer_lag_seconds",
-		"Age of the last event committed; where the stream is idle and all of it is committed, time since the relay last proved that it is alive. Absent before the first event.", nil, nil)
-	cursorDesc = prometheus.NewDesc("skein_consumer_cursor", "The last sequence number that is committed. Absent before the first event.", nil, nil)
-	newestDesc = prometheus.NewDesc("skein_consumer_last_event_timestamp_seconds", "The time of the last event committed, in Unix seconds. Absent before the first event.", nil, nil)
-	stateDesc  = prometheus.NewDesc("skein_consumer_state", "1 for what the consumer is doing, 0 for the other states.", []string{"state"}, nil)
+		"Age of the last committed event; on an idle stream without backlog, time since the relay last showed a sign of life. Absent before the first event.", nil, nil)
+	cursorDesc = prometheus.NewDesc("skein_consumer_cursor", "Sequence number of the last committed event. Absent before the first event.", nil, nil)
+	newestDesc = prometheus.NewDesc("skein_consumer_last_event_timestamp_seconds", "Time of the last committed event, in Unix seconds. Absent before the first event.", nil, nil)
+	stateDesc  = prometheus.NewDesc("skein_consumer_state", "1 for the current state of the consumer, 0 for the others.", []string{"state"}, nil)
 )
 
 // Describe implements prometheus.Collector.

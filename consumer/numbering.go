@@ -8,73 +8,72 @@ import (
 	"skein.blue/graph/format"
 )
 
-// A numbering decides which events of a stream are taken, by their sequence
-// numbers. They only grow, and have holes. What is repeated or older is dropped.
-// But a number may also be damaged, or a lie: to believe one that is far too high
-// would be to drop all that follows, and to store it as the cursor. So
+// A numbering decides by sequence numbers which events of a stream to accept. The
+// numbers grow, and have holes. Repeated and older events are dropped. But a number
+// may also be damaged or forged: believing one that is far too high would drop
+// everything that follows, and store it as the cursor. So
 //
-//   - an event that jumps implausibly far ahead is held. If the numbering goes on
-//     where it was, the event is refuted and dropped. If confirming events in a row
-//     continue from it, the relay's numbering has jumped, and all of them are
-//     taken. If neither happens for jumpTime, it is dropped, and the relay asked
-//     again from the cursor;
-//   - where no number is known yet, the first events are held in the same way,
-//     until so many agree. After firstTime they are taken all the same, but their
-//     numbers are not believed until then: there is no cursor yet;
+//   - an event that jumps implausibly far ahead is held. If the numbering continues where it was,
+//     the event is refuted and dropped. If confirming events in a row continue from it, the
+//     relay's numbering has jumped, and all of them are accepted. If neither happens for
+//     jumpTime, the event is dropped, and the consumer reconnects from the cursor;
+//   - while no number is known yet, the first events are held in the same way, until as many
+//     agree. After firstTime they are accepted anyway, but without their numbers: there is
+//     still no cursor;
 //   - a number over maxSeq is never believed.
 //
-// What is held is not in the cursor: after a crash the relay sends it again.
+// The cursor does not cover held events: after a crash the relay sends them again.
 type numbering struct {
-	last format.Seq // taken; 0: none is known
-	runs []run      // what is held, in the order of arrival
+	last format.Seq // of the last accepted event; 0: none is known
+	runs []run      // the held events, in the order of arrival
 }
 
-// run is a list of events each of which continues the one before.
+// run is a list of held events; each continues the one before.
 type run struct {
-	seqs   []format.Seq
-	frames [][]byte
-	since  time.Time
-	taken  bool // the frames were taken, without their numbers
+	seqs     []format.Seq
+	frames   [][]byte
+	since    time.Time
+	accepted bool // the frames were accepted, without their numbers
 }
 
 func (r *run) first() format.Seq { return r.seqs[0] }
 func (r *run) last() format.Seq  { return r.seqs[len(r.seqs)-1] }
 
-// dropped returns the numbers of the events that are dropped with the run: those that
-// were not taken.
+// dropped returns the numbers of the events that are dropped with the run: those not
+// yet accepted.
 func (r *run) dropped() []format.Seq { return r.seqs[len(r.seqs)-len(r.frames):] }
 
 const (
 	// implausibleJump is a distance that no relay's numbering jumps in one step.
 	implausibleJump = 1_000_000
-	// confirming is how many events in a row a new numbering takes.
+	// confirming is how many events in a row establish a new numbering.
 	confirming = 4
-	// maxSeq is the largest integer that every implementation of the protocol
-	// reads: JavaScript's, and so that of the reference PDS.
+	// maxSeq is the largest integer that every implementation of the protocol can
+	// read: the limit of JavaScript, and so of the reference PDS.
 	maxSeq = 1<<53 - 1
-	// maxRuns bounds what is held.
+	// maxRuns bounds the number of held runs.
 	maxRuns = 4
 
 	firstTime = time.Second
 	jumpTime  = 10 * time.Second
 )
 
-// verdict says what becomes of events: frames are to be taken, in this order;
-// refuted are the numbers of those that were dropped.
+// verdict says what to do with events: frames are the held ones to accept, in this
+// order; refuted has the numbers of those that were dropped.
 type verdict struct {
-	take    bool // the event that was offered, after frames
-	old     bool // it came before
-	late    int  // so many that were held had come before
+	accept  bool // the offered event, after frames
+	old     bool // the offered event had come before
+	late    int  // how many held events had come before
 	frames  [][]byte
 	refuted []format.Seq
-	// unnumbered says that the frames' numbers are not believed.
+	// unnumbered says not to believe the numbers of the frames.
 	unnumbered bool
 	jumped     bool // the relay's numbering has jumped
 	from       format.Seq
 }
 
-// newest returns the last number that was taken, or if there is none yet the last
-// one that is held.
+// newest returns the number of the last accepted event, or, if there is none yet, of
+// the last held one.
 func (n *numbering) newest() format.Seq {
 	if n.last == 0 && len(n.runs) > 0 {
 		return n.runs[len(n.runs)-1].last()
@@ -84,9 +83,9 @@ func (n *numbering) newest() format.Seq {
 
 func continues(last, seq format.Seq) bool { return seq > last && seq-last < implausibleJump }
 
-// goesOn takes an event that merely continues the stream, which nearly all do. The
-// others are to be offered.
-func (n *numbering) goesOn(seq format.Seq) bool {
+// advance accepts an event that merely continues the stream, as nearly all do, and
+// reports whether it did. Other events go to offer.
+func (n *numbering) advance(seq format.Seq) bool {
 	if n.last == 0 || !continues(n.last, seq) || len(n.runs) > 0 || seq > maxSeq {
 		return false
 	}
@@ -94,14 +93,14 @@ func (n *numbering) goesOn(seq format.Seq) bool {
 	return true
 }
 
-// offer takes in an event. frame is copied if it is kept.
+// offer decides about an event. It copies frame if it holds the event.
 func (n *numbering) offer(seq format.Seq, frame []byte, now time.Time) (v verdict) {
 	switch {
 	case seq > maxSeq:
 		v.refuted = []format.Seq{seq}
 		return v
 	case n.last > 0 && continues(n.last, seq):
-		n.last, v.take = seq, true
+		n.last, v.accept = seq, true
 		if len(n.runs) > 0 {
 			v.refuted = n.forget()
 		}
@@ -125,9 +124,9 @@ func (n *numbering) offer(seq format.Seq, frame []byte, now time.Time) (v verdic
 	}
 	r := &n.runs[i]
 	r.seqs, r.frames = append(r.seqs, seq), append(r.frames, slices.Clone(frame))
-	if r.taken {
-		r.since = now // of the frames that were not
-		r.taken = false
+	if r.accepted {
+		r.since = now // of the frames not yet accepted
+		r.accepted = false
 	}
 	if len(r.seqs) >= confirming {
 		n.believe(i, &v)
@@ -135,8 +134,8 @@ func (n *numbering) offer(seq format.Seq, frame []byte, now time.Time) (v verdic
 	return v
 }
 
-// believe takes a run, and what came before it and lies below it. What lies above
-// it is refuted.
+// believe accepts a run, and the runs that came before it and lie below it. Runs
+// above it are refuted.
 func (n *numbering) believe(i int, v *verdict) {
 	r := n.runs[i]
 	v.jumped, v.from = n.last > 0, n.last
@@ -159,7 +158,7 @@ func (n *numbering) believe(i int, v *verdict) {
 	n.last, n.runs = r.last(), nil
 }
 
-// expire decides what has been held for too long.
+// expire decides about runs that have been held for too long.
 func (n *numbering) expire(now time.Time) (v verdict) {
 	switch {
 	case len(n.runs) == 0:
@@ -171,14 +170,14 @@ func (n *numbering) expire(now time.Time) (v verdict) {
 			}
 			return over
 		})
-	case slices.ContainsFunc(n.runs, func(r run) bool { return !r.taken && now.Sub(r.since) >= firstTime }):
+	case slices.ContainsFunc(n.runs, func(r run) bool { return !r.accepted && now.Sub(r.since) >= firstTime }):
 		return n.takeUnnumbered()
 	}
 	return v
 }
 
-// takeUnnumbered takes what is held where no number is known, and goes on waiting
-// for one.
+// takeUnnumbered accepts the held events if no number is known, and still waits for
+// one.
 func (n *numbering) takeUnnumbered() (v verdict) {
 	if n.last > 0 {
 		return v
@@ -186,13 +185,13 @@ func (n *numbering) takeUnnumbered() (v verdict) {
 	v.unnumbered = true
 	for i := range n.runs {
 		v.frames = append(v.frames, n.runs[i].frames...)
-		n.runs[i].frames, n.runs[i].taken = nil, true
+		n.runs[i].frames, n.runs[i].accepted = nil, true
 	}
 	return v
 }
 
-// settle decides what is held where nothing more will come. Of two runs of the
-// same length the lower one is taken, which drops nothing that may follow.
+// settle decides about the held events at the end of the stream. Of two runs of the
+// same length it accepts the lower one, which drops nothing that may follow.
 func (n *numbering) settle() (v verdict) {
 	if n.last > 0 || len(n.runs) == 0 {
 		v.refuted = n.forget()
@@ -209,7 +208,7 @@ func (n *numbering) settle() (v verdict) {
 	return v
 }
 
-// forget empties what is held, and returns its numbers.
+// forget drops the held events, and returns their numbers.
 func (n *numbering) forget() (seqs []format.Seq) {
 	for i := range n.runs {
 		seqs = append(seqs, n.runs[i].seqs...)

@@ -10,12 +10,12 @@ import (
 	"skein.blue/graph/format"
 )
 
-// feedNumbers offers numbers, and returns which were taken, in what order.
+// feedNumbers offers numbers, and returns the accepted ones in order.
 func feedNumbers(n *numbering, now time.Time, seqs ...format.Seq) (taken []format.Seq) {
 	for _, seq := range seqs {
 		v := n.offer(seq, binary.BigEndian.AppendUint64(nil, uint64(seq)), now)
 		taken = append(taken, frameSeqs(v)...)
-		if v.take {
+		if v.accept {
 			taken = append(taken, seq)
 		}
 	}
@@ -35,9 +35,9 @@ func TestNumbering(t *testing.T) {
 	for name, c := range map[string]struct {
 		last   format.Seq
 		seqs   []format.Seq
-		want   []format.Seq // taken at once
-		later  []format.Seq // after the time that the first may be held
-		cursor format.Seq   // in the end
+		want   []format.Seq // accepted at once
+		later  []format.Seq // accepted after jumpTime
+		cursor format.Seq   // at the end
 	}{
 		"in order":                        {5, []format.Seq{6, 7, 9}, []format.Seq{6, 7, 9}, nil, 9},
 		"older and repeated":              {5, []format.Seq{5, 3, 6, 6}, []format.Seq{6}, nil, 6},
@@ -60,31 +60,31 @@ func TestNumbering(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := numbering{last: c.last}
 			if got := feedNumbers(&n, now, c.seqs...); !slices.Equal(got, c.want) {
-				t.Errorf("took %v, want %v", got, c.want)
+				t.Errorf("accepted %v, want %v", got, c.want)
 			}
 			if v := n.expire(now.Add(firstTime / 2)); v.frames != nil || v.refuted != nil {
 				t.Errorf("decided too soon: %+v", v)
 			}
 			if got := frameSeqs(n.expire(now.Add(jumpTime))); !slices.Equal(got, c.later) {
-				t.Errorf("took %v in the end, want %v", got, c.later)
+				t.Errorf("accepted %v at the end, want %v", got, c.later)
 			}
 			if n.last != c.cursor || n.last > 0 && len(n.runs) != 0 {
-				t.Errorf("the cursor is %d, want %d; %d runs are held", n.last, c.cursor, len(n.runs))
+				t.Errorf("cursor %d, want %d; %d runs held", n.last, c.cursor, len(n.runs))
 			}
 			if n.last > 0 || len(c.later) == 0 {
 				return
 			}
-			// What was taken without its number does not come again when the numbers
-			// are known, and takes nothing that follows along.
+			// Events that were accepted without their numbers are not repeated once
+			// the numbers are known, and do not drop the events after them.
 			if got := feedNumbers(&n, now, 200, 201, 202, 203, 204); n.last != 204 || len(got) != 5 || got[0] != 200 {
-				t.Errorf("afterwards took %v, the cursor is %d", got, n.last)
+				t.Errorf("afterwards accepted %v, cursor %d", got, n.last)
 			}
 		})
 	}
 }
 
-// Whatever absurd numbers are strewn in, up to three in a row, all others are
-// taken, in their order, and none of the absurd ones.
+// However absurd numbers are strewn in, up to three in a row, all others are
+// accepted in order, and none of the absurd ones.
 func TestNumberingIsNotPoisoned(t *testing.T) {
 	for seed := range uint64(500) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -103,13 +103,13 @@ func TestNumberingIsNotPoisoned(t *testing.T) {
 					absurd += format.Seq(1 + rng.Int64N(5))
 				}
 			}
-			for range confirming { // no less, or nobody could tell which are absurd
+			for range confirming { // with fewer, nobody could tell which are absurd
 				seq += format.Seq(1 + rng.Int64N(1000))
 				stream, want = append(stream, seq), append(want, seq)
 			}
 		}
 		if got := feedNumbers(&n, now, stream...); !slices.Equal(got, want) {
-			t.Fatalf("seed %d: %d taken, want %d: %v of %v", seed, len(got), len(want), got, stream)
+			t.Fatalf("seed %d: accepted %d, want %d: %v of %v", seed, len(got), len(want), got, stream)
 		}
 	}
 }

@@ -22,12 +22,12 @@ import (
 
 const subscribePath = "/xrpc/com.atproto.sync.subscribeRepos"
 
-// ParseRelay turns what a user gives as a relay, ws(s):// or http(s):// and a
-// host, or a whole subscribeRepos URL, into the name of the source (the host)
-// and the URL to connect to.
+// ParseRelay parses the address of a relay, as a user gives it: ws(s):// or
+// http(s):// and a host, or a whole subscribeRepos URL. It returns the name of the
+// source (the host) and the URL to connect to.
 func ParseRelay(relay string) (source, address string, err error) {
 	if !strings.Contains(relay, "://") {
-		return "", "", fmt.Errorf("consumer: relay %q has no scheme: did you mean ws://%s, or wss://%s with TLS?", relay, relay, relay)
+		return "", "", fmt.Errorf("consumer: relay %q has no scheme: did you mean ws://%s, or wss://%s for TLS?", relay, relay, relay)
 	}
 	u, err := url.Parse(relay)
 	if err != nil {
@@ -40,25 +40,25 @@ func ParseRelay(relay string) (source, address string, err error) {
 		u.Scheme = "wss"
 	case "ws", "wss":
 	default:
-		return "", "", fmt.Errorf("consumer: relay %q: begin it with wss://, ws://, https:// or http://", relay)
+		return "", "", fmt.Errorf("consumer: relay %q: must start with wss://, ws://, https:// or http://", relay)
 	}
 	if u.Host == "" {
-		return "", "", fmt.Errorf("consumer: relay %q names no host", relay)
+		return "", "", fmt.Errorf("consumer: relay %q has no host", relay)
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = subscribePath
 	}
 	query := u.Query()
-	query.Del("cursor") // ours
+	query.Del("cursor") // the consumer sets its own
 	u.RawQuery, u.Fragment, u.User = query.Encode(), "", nil
 	return strings.ToLower(u.Host), u.String(), nil
 }
 
-// readRelay connects, and connects again, until the run is over.
+// readRelay connects, and reconnects, until the run ends.
 func (c *Consumer) readRelay(ctx context.Context) error {
 	backoff := c.o.MinBackoff
 	for first := true; ; first = false {
-		if c.life.blocked.Load() {
+		if c.link.blocked.Load() {
 			return c.awaitOperator(ctx)
 		}
 		if !first && c.metrics != nil {
@@ -66,7 +66,7 @@ func (c *Consumer) readRelay(ctx context.Context) error {
 		}
 		before := c.events.Load()
 		err := c.session(ctx)
-		lasted := c.life.end()
+		lasted := c.link.end()
 		c.metrics.connected(false)
 		c.metrics.ops(c.decoder.Kinds, &c.decoder.Ops, &c.countedOps)
 		if ctx.Err() != nil || c.ended.Load() {
@@ -79,11 +79,11 @@ func (c *Consumer) readRelay(ctx context.Context) error {
 			return err
 		case errors.Is(err, ErrRelay) && c.o.StopOnError:
 			return err
-		case c.life.blocked.Load():
+		case c.link.blocked.Load():
 			continue
 		}
-		// A relay that sent something works, however little it was: a small PDS is
-		// silent most of the time. An error frame counts for nothing.
+		// A relay that sent anything works, even if it sent little: a small PDS is
+		// silent most of the time. An error frame does not count.
 		if lasted > backoff || c.events.Load() > before && !errors.Is(err, ErrRelay) {
 			backoff = c.o.MinBackoff
 		}
@@ -92,10 +92,10 @@ func (c *Consumer) readRelay(ctx context.Context) error {
 			wait = max(wait, asked.retryAfter)
 		}
 		args := []any{"error", err, "retry_in", wait.Round(time.Millisecond).String()}
-		if c.o.StopOnError { // a replay: nobody asks
-			c.log.Warn("no connection to the relay", args...)
+		if c.o.StopOnError { // a replay answers no queries
+			c.log.Warn("relay unreachable", args...)
 		} else {
-			c.log.Warn("no connection to the relay; queries are answered meanwhile", args...)
+			c.log.Warn("relay unreachable; queries are still answered", args...)
 		}
 		select {
 		case <-time.After(wait):
@@ -112,7 +112,7 @@ func (c *Consumer) applyFailed() error {
 	return c.feed.err
 }
 
-// session is one connection, from the stored cursor to its end.
+// session reads from one connection, from the stored cursor until it ends.
 func (c *Consumer) session(ctx context.Context) error {
 	if err := c.feed.drain(); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (c *Consumer) session(ctx context.Context) error {
 			sep = "&"
 		}
 		from := int64(c.from)
-		if c.verify != nil { // the last event that was applied comes again, if the sequence is the same
+		if c.verify != nil { // the relay sends the last applied event again, if its sequence is the same
 			from--
 		}
 		address += sep + "cursor=" + strconv.FormatInt(from, 10)
@@ -148,12 +148,12 @@ func (c *Consumer) session(ctx context.Context) error {
 	}
 	c.log.Info("connected to the relay", "starts", c.startName())
 	c.metrics.connected(true)
-	c.life.begin()
+	c.link.begin()
 	stop := c.watch(ctx, conn)
 	err = c.readMessages(conn)
 	stop()
-	if !c.hasFrom { // what is held does not come again
-		err = errors.Join(err, c.takeHeld())
+	if !c.hasFrom { // the relay does not send held events again
+		err = errors.Join(err, c.acceptHeld())
 	}
 	if closeErr := conn.Close(); closeErr != nil && err == nil {
 		err = closeErr
@@ -167,17 +167,18 @@ func (c *Consumer) session(ctx context.Context) error {
 	return err
 }
 
-// pingEvery is how often the relay is asked for a sign of life, unless the
-// watchdog is to bark sooner.
+// pingEvery is how often to ping the relay, unless the watchdog needs pings more
+// often.
 const pingEvery = 7500 * time.Millisecond
 
-// watch closes the connection when ctx ends, when it has been silent for
-// longer than the watchdog allows, and, in a replay, when the silence means
-// that the replay is over. Silence is no fault in itself: an idle PDS sends
-// nothing. So it pings, and a pong is a sign of life. A message that does not
-// become complete is silence, too. It also sees to what is held for its number.
+// watch closes the connection when ctx ends, when the relay has been silent for
+// longer than the watchdog allows, and, in a replay, when silence means that the
+// replay is over. Silence alone is not a fault: an idle PDS sends nothing. So
+// watch sends pings, and a pong counts as a sign of life. A message that stays
+// incomplete counts as silence. watch also decides about events that were held for
+// too long.
 func (c *Consumer) watch(ctx context.Context, conn *websocket.Conn) (stop func()) {
-	conn.SetPongHandler(func(string) error { stamp(&c.life.sign); return nil })
+	conn.SetPongHandler(func(string) error { stamp(&c.link.sign); return nil })
 	quit := make(chan struct{})
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -200,30 +201,30 @@ func (c *Consumer) watch(ctx context.Context, conn *websocket.Conn) (stop func()
 			case <-ticker.C:
 			}
 			now := time.Now()
-			// What waits for the store is no silence of the relay's.
-			if n := c.life.messages.Load(); n != messages || !c.waiting.Load() {
+			// Waiting for the store is not silence of the relay.
+			if n := c.link.messages.Load(); n != messages || !c.waiting.Load() {
 				messages = n
-				stamp(&c.life.message)
-				stamp(&c.life.sign)
+				stamp(&c.link.message)
+				stamp(&c.link.sign)
 			}
 			if !c.waiting.Load() {
 				continue
 			}
 			over := c.expire(now)
-			if n := c.life.coming.Load(); n != coming {
+			if n := c.link.coming.Load(); n != coming {
 				coming, comingSince = n, now
 			}
 			switch {
 			case over:
-				c.say("jump", slog.LevelWarn, "the relay's numbering jumped, and too little followed to believe it; asking again from the cursor", "cursor", int64(c.from))
-			case c.o.Idle > 0 && coming == 0 && since(&c.life.message) >= c.o.Idle:
-				c.silence.Store(true)
+				c.logLimited("jump", slog.LevelWarn, "the relay's numbering jumped, and too few events confirmed it; reconnecting from the cursor", "cursor", int64(c.from))
+			case c.o.Idle > 0 && coming == 0 && since(&c.link.message) >= c.o.Idle:
+				c.wentSilent.Store(true)
 				over = true
 			case c.o.Watchdog > 0 && coming != 0 && now.Sub(comingSince) >= c.o.Watchdog:
-				c.log.Warn("a message of the relay's is not complete; connecting anew", "after", now.Sub(comingSince).Round(time.Second).String())
+				c.log.Warn("message from the relay incomplete; reconnecting", "after", now.Sub(comingSince).Round(time.Second).String())
 				over = true
-			case c.o.Watchdog > 0 && since(&c.life.sign) >= c.o.Watchdog:
-				c.log.Warn("the relay is silent and answers no ping; connecting anew", "for", since(&c.life.sign).Round(time.Second).String())
+			case c.o.Watchdog > 0 && since(&c.link.sign) >= c.o.Watchdog:
+				c.log.Warn("relay silent, without answers to pings; reconnecting", "for", since(&c.link.sign).Round(time.Second).String())
 				over = true
 			case now.Sub(pinged) >= ping:
 				pinged = now
@@ -238,7 +239,8 @@ func (c *Consumer) watch(ctx context.Context, conn *websocket.Conn) (stop func()
 	return func() { close(quit); done.Wait() }
 }
 
-// closeNow ends a connection under its reader. The reader reports the error.
+// closeNow closes a connection that its reader still uses. The reader reports the
+// error.
 func closeNow(conn *websocket.Conn) {
 	_ = conn.NetConn().Close()
 }
@@ -246,30 +248,30 @@ func closeNow(conn *websocket.Conn) {
 // readMessages reads until the connection or the run ends.
 func (c *Consumer) readMessages(conn *websocket.Conn) error {
 	buf := make([]byte, 64<<10)
-	c.silence.Store(false)
+	c.wentSilent.Store(false)
 	defer c.waiting.Store(false)
 	for n := 0; !c.ended.Load(); n++ {
 		c.waiting.Store(true)
 		kind, r, err := conn.NextReader()
 		var frame []byte
 		if err == nil {
-			c.life.coming.Store(int64(n) + 1)
+			c.link.coming.Store(int64(n) + 1)
 			frame, err = readAll(r, &buf)
-			c.life.coming.Store(0)
+			c.link.coming.Store(0)
 		}
 		tooLong := errors.Is(err, frames.ErrTooLarge)
 		if err != nil && !tooLong {
-			if c.silence.Load() {
+			if c.wentSilent.Load() {
 				c.ended.Store(true)
 				return c.settle()
 			}
-			if c.ended.Load() { // by an event that had been held
+			if c.ended.Load() { // a held event ended the run
 				return nil
 			}
 			return fmt.Errorf("reading from the relay: %w", err)
 		}
 		c.waiting.Store(false)
-		c.life.messages.Add(1)
+		c.link.messages.Add(1)
 		if n%1024 == 0 {
 			c.metrics.ops(c.decoder.Kinds, &c.decoder.Ops, &c.countedOps)
 		}
@@ -288,15 +290,15 @@ func (c *Consumer) readMessages(conn *websocket.Conn) error {
 	return nil
 }
 
-// lost records a message that cannot be read.
+// lost records an unreadable message.
 func (c *Consumer) lost(reason wire.Reason, what string) error {
-	c.taking.Lock()
-	defer c.taking.Unlock()
+	c.intake.Lock()
+	defer c.intake.Unlock()
 	return c.gap(&format.Gap{Reason: string(reason)}, what)
 }
 
-// readAll reads a message into buf, which grows to the largest message seen.
-// A message over frames.MaxFrame is read to its end and thrown away.
+// readAll reads a message into buf, which grows to the largest message seen. It
+// reads a message over frames.MaxFrame to its end, and discards it.
 func readAll(r io.Reader, buf *[]byte) ([]byte, error) {
 	n := 0
 	for {

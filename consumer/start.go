@@ -10,56 +10,56 @@ import (
 	"skein.blue/graph/format"
 )
 
-// Reasons for gaps besides the unreadable messages: what happened in them is
-// missing, and any repo may be concerned.
+// Reasons for gaps, besides unreadable messages: the events in them are missing, and may
+// concern any repo.
 const (
-	outdatedCursor = "outdated_cursor" // the relay no longer had what came after our cursor
-	futureCursor   = "future_cursor"   // the relay's sequence had begun anew, and an operator decided where to go on
-	cursorSkipped  = "cursor_skipped"  // a cursor after the stored one was given
+	outdatedCursor = "outdated_cursor" // the relay no longer had the events after the cursor
+	futureCursor   = "future_cursor"   // the relay restarted its sequence, and an operator decided where to continue
+	cursorSkipped  = "cursor_skipped"  // an operator set a cursor after the stored one
 	sourceChanged  = "source_changed"  // another source was followed before
-	liveStartCut   = "live_start_cut"  // listening live ended before the first event
+	liveStartCut   = "live_start_cut"  // a live start ended before four events had confirmed the numbering
 
-	sequenceUnverified = "sequence_unverified" // the relay no longer has the last event that was applied
-	sequenceRestarted  = "sequence_restarted"  // the relay's numbers began anew, and passed the cursor
+	sequenceUnverified = "sequence_unverified" // the relay no longer has the last applied event
+	sequenceRestarted  = "sequence_restarted"  // the relay restarted its sequence, and the new numbers have passed the cursor
 )
 
-// begin settles where to begin, by the options and by what the store knows.
+// begin decides where to start, from the options and the store.
 func (c *Consumer) begin(ctx context.Context) error {
 	stored, isStored := c.store.Cursor(c.source)
-	other, changed := c.before()
+	other, changed := c.otherSource()
 	if !isStored && changed {
 		c.warnOfChange(other)
 	}
-	if c.url != "" && c.hasFrom && changed && (!isStored || stored.Time.Unix() <= 0) { // nothing of it was applied yet
-		c.unseen = &format.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Suspect: true}
+	if c.url != "" && c.hasFrom && changed && (!isStored || stored.Time.Unix() <= 0) { // no event of this source was applied yet
+		c.pendingGap = &format.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Suspect: true}
 	}
 	if c.o.Cursor == nil || isStored && c.from == stored.Seq && !stored.Future {
-		c.life.blocked.Store(isStored && stored.Future)
+		c.link.blocked.Store(isStored && stored.Future)
 		return nil
 	}
 	now := time.Now().UTC()
 	var gap *format.Gap
 	switch {
 	case isStored && stored.Future:
-		gap = &format.Gap{Reason: futureCursor, Detail: fmt.Sprintf("the relay's sequence had begun anew; an operator had it read again after seq %d", c.from)}
+		gap = &format.Gap{Reason: futureCursor, Detail: fmt.Sprintf("the relay restarted its sequence; an operator chose to continue after seq %d", c.from)}
 	case isStored && c.from > stored.Seq:
-		gap = &format.Gap{Reason: cursorSkipped, Detail: fmt.Sprintf("an operator had the stream read after seq %d, and not from the stored cursor", c.from)}
+		gap = &format.Gap{Reason: cursorSkipped, Detail: fmt.Sprintf("an operator chose to continue after seq %d instead of the stored cursor", c.from)}
 	}
 	if gap != nil {
 		gap.After, gap.Since, gap.Time, gap.Suspect = stored.Seq, stored.Time.UTC(), now, true
 		c.metrics.gap(gap)
 		c.log.Warn("a gap in the stream", "reason", gap.Reason, "after_seq", int64(gap.After), "detail", gap.Detail)
 	} else if isStored {
-		c.log.Info("the stored cursor is replaced", "stored", int64(stored.Seq), "cursor", int64(c.from))
+		c.log.Info("stored cursor replaced", "stored", int64(stored.Seq), "cursor", int64(c.from))
 	}
 	if err := c.store.Rewind(ctx, c.source, c.from, gap); err != nil {
-		return fmt.Errorf("consumer: beginning after seq %d: %w", c.from, err)
+		return fmt.Errorf("consumer: setting the cursor to seq %d: %w", c.from, err)
 	}
 	return nil
 }
 
-// before returns, of the cursors of other sources, the one whose event is the newest.
-func (c *Consumer) before() (newest format.Cursor, any bool) {
+// otherSource returns the cursor with the newest event among those of other sources.
+func (c *Consumer) otherSource() (newest format.Cursor, any bool) {
 	for _, other := range c.store.Cursors() {
 		if other.Source != c.source && (!any || other.Time.After(newest.Time)) {
 			newest, any = other, true
@@ -70,17 +70,17 @@ func (c *Consumer) before() (newest format.Cursor, any bool) {
 
 func (c *Consumer) warnOfChange(other format.Cursor) {
 	args := []any{"other", other.Source, "other_cursor", int64(other.Seq), "starts", c.startName()}
-	if other.Time.Unix() > 0 { // something of it was applied
+	if other.Time.Unix() > 0 { // an event of it was applied
 		args = append(args, "other_time", other.Time.UTC().Format(time.RFC3339))
 	}
-	const same = "the store followed another source before, whose cursor says nothing about this one"
+	const same = "the store followed another source before; its cursor says nothing about this one"
 	if c.hasFrom || c.url == "" {
 		c.log.Warn(same, args...)
 		return
 	}
-	c.log.Warn(same+": what happened between that source's last event and now is missing, and will be recorded as a gap. "+
-		"To leave nothing out, give --cursor 0 at the first start with another source: all that it still has is then read, and what was applied before changes nothing. "+
-		"Once events have come, --cursor 0 --force-cursor still brings what is missing of repos that have not committed meanwhile; the others stay desynchronized", args...)
+	c.log.Warn(same+": events between that source's last event and now are missing, and will be recorded as a gap. "+
+		"To miss nothing, start with --cursor 0 the first time: skein then reads everything that the new source still has, and events that were applied before change nothing. "+
+		"Later, --cursor 0 --force-cursor still recovers repos that have not committed since; the others stay desynchronized", args...)
 }
 
 func (c *Consumer) startName() string {
@@ -88,76 +88,76 @@ func (c *Consumer) startName() string {
 	case c.hasFrom:
 		return fmt.Sprintf("after seq %d", c.from)
 	case c.o.Frames != "":
-		return "at the file's beginning"
+		return "at the start of the file"
 	}
 	return "live"
 }
 
-// listen notes that a source without a cursor is listened to live from now on,
-// and as a gap what was missed since another source, or an earlier attempt at it,
-// ended. The applier must be at rest.
+// listen notes that the run now listens live to a source without a cursor. Events missed since
+// another source, or an earlier live start, ended are recorded as a gap. The applying
+// goroutine must be idle.
 func (c *Consumer) listen(ctx context.Context) error {
 	now := time.Now().UTC()
 	var gap *format.Gap
 	if since, listening := c.store.LiveSince(c.source); listening {
-		gap = &format.Gap{Reason: liveStartCut, Since: since.UTC(), Detail: "the connection, or the process, ended before the first event came"}
-	} else if other, changed := c.before(); changed {
+		gap = &format.Gap{Reason: liveStartCut, Since: since.UTC(), Detail: "the connection or the process ended before four events had confirmed the numbering"}
+	} else if other, changed := c.otherSource(); changed {
 		gap = &format.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Detail: "followed " + other.Source + " before"}
 	}
 	if gap != nil {
 		gap.Time, gap.Suspect = now, true
 		c.metrics.gap(gap)
-		c.say("gap "+gap.Reason, slog.LevelWarn, "a gap in the stream", "reason", gap.Reason, "since", gap.Since.Format(time.RFC3339), "detail", gap.Detail)
+		c.logLimited("gap "+gap.Reason, slog.LevelWarn, "a gap in the stream", "reason", gap.Reason, "since", gap.Since.Format(time.RFC3339), "detail", gap.Detail)
 	}
 	if err := c.store.SetLive(ctx, c.source, now, gap); err != nil {
-		return fmt.Errorf("%w: beginning live: %w", errStore, err)
+		return fmt.Errorf("%w: starting live: %w", errStore, err)
 	}
 	return nil
 }
 
-// futureCursor is what follows when the relay has never reached our cursor: its
-// sequence has begun anew, or it is not the relay that it was. Nothing is skipped
-// on our own account, also not when its new numbers have passed our cursor.
+// futureCursor blocks the source after the relay has said, or shown, that it never reached the
+// cursor: its sequence restarted, or it is another relay. The consumer never skips events on
+// its own, even once the new numbers have passed the cursor.
 func (c *Consumer) futureCursor(ctx context.Context, err error) error {
-	if derr := c.feed.drain(); derr != nil { // the store is the applier's
+	if derr := c.feed.drain(); derr != nil { // only the applying goroutine writes to the store otherwise
 		return errors.Join(err, derr)
 	}
 	if serr := c.store.SetFuture(ctx, c.source); serr != nil {
 		return fmt.Errorf("%w: %w", errStore, serr)
 	}
 	_, stored := c.store.Cursor(c.source)
-	c.life.blocked.Store(stored)
+	c.link.blocked.Store(stored)
 	return err
 }
 
-// reusedWithin is by how much the time of an event may differ from that of the one that was
-// applied under its number, for the sequence to be the same but for its end: a relay that is
-// killed loses its last events, and gives their numbers to others.
+// reusedWithin is how close the times of two events with the same number must be to conclude
+// that only the end of the sequence changed: a relay that is killed loses its last events, and
+// gives their numbers to others.
 const reusedWithin = 10 * time.Minute
 
-// reusedBack is how many events before the cursor are read again then. What was applied before
-// changes nothing.
+// reusedBack is how many events before the cursor are read again in that case. Events that
+// were applied before change nothing.
 const reusedBack = 5000
 
-// errReused ends a session in which another event came under the number of the cursor, of
-// about the same time.
-var errReused = errors.New("consumer: the relay has given the number of the last event that was applied to another one: it lost its newest events")
+// errReused ends a session whose first event has the number of the cursor, about the same
+// time, and is another event.
+var errReused = errors.New("consumer: the relay reused the number of the last applied event: it lost its newest events")
 
-// reused is what follows when a relay has lost its newest events, and given their numbers to
-// others: the stream is read again from somewhat before, and its numbers are not compared with
-// those of before. What was lost is a gap.
+// reused continues after a relay has lost its newest events, and given their numbers to
+// others: it reads the stream again from reusedBack events before the cursor, and treats the
+// numbers as those of a new sequence. The lost events are recorded as a gap.
 func (c *Consumer) reused(ctx context.Context, err error) error {
-	if derr := c.feed.drain(); derr != nil { // the store is the applier's
+	if derr := c.feed.drain(); derr != nil { // only the applying goroutine writes to the store otherwise
 		return errors.Join(err, derr)
 	}
-	c.restarted = 0 // it is said below
+	c.restarted = 0 // the gap below records it
 	stored, ok := c.store.Cursor(c.source)
 	if !ok {
 		return err
 	}
 	gap := &format.Gap{
 		After: stored.Seq, Since: stored.Time.UTC(), Time: time.Now().UTC(), Reason: sequenceRestarted, Suspect: true,
-		Detail: "the relay lost its newest events and gave their numbers to others; the stream is read again from somewhat before",
+		Detail: "the relay lost its newest events and reused their numbers; reading the stream again from before them",
 	}
 	c.metrics.gap(gap)
 	c.log.Warn("a gap in the stream", "reason", gap.Reason, "after_seq", int64(gap.After), "detail", gap.Detail)
@@ -170,22 +170,21 @@ func (c *Consumer) reused(ctx context.Context, err error) error {
 	return err
 }
 
-// errStore marks what the store failed at: to connect again does not mend it.
+// errStore marks failures of the store, which reconnecting does not mend.
 var errStore = errors.New("consumer: the store failed")
 
-// sayBlocked is how often it is said that an operator has to decide.
+// sayBlocked is how often to log that an operator must decide.
 const sayBlocked = time.Hour
 
-// awaitOperator waits for the end of the run: the decision is a start with
-// --cursor.
+// awaitOperator waits for the end of the run. The operator decides by a restart with --cursor.
 func (c *Consumer) awaitOperator(ctx context.Context) error {
 	if c.o.StopOnError {
-		return fmt.Errorf("%w (seq %d of %s): its sequence has begun anew, or this is another relay under the same name. Check --relay, or say where to begin with --cursor: 0 is all that it still has",
+		return fmt.Errorf("%w (seq %d of %s): its sequence restarted, or this is another relay under the same name. Check --relay, or choose where to start with --cursor: 0 reads everything that it still has",
 			ErrBlocked, c.from, c.source)
 	}
 	for ticker := time.NewTicker(sayBlocked); ; {
-		c.log.Error("our cursor lies in the relay's future: its sequence has begun anew, or this is another relay under the same name. "+
-			"Nothing is indexed until an operator decides: check --relay, or restart with --cursor 0 --force-cursor to take all that this relay still has (what was applied before changes nothing). Queries are answered meanwhile",
+		c.log.Error("the cursor is in the relay's future: its sequence restarted, or this is another relay under the same name. "+
+			"Nothing is indexed until an operator decides: check --relay, or restart with --cursor 0 --force-cursor to read everything that this relay still has (events that were applied before change nothing). Queries are still answered",
 			"cursor", int64(c.from))
 		select {
 		case <-ticker.C:

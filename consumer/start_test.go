@@ -75,9 +75,9 @@ func websocketServer(t *testing.T, serve func(n int64, conn *websocket.Conn)) (u
 	return srv.URL, connections
 }
 
-// A live start that is cut before its first event is a gap, whether the connection
-// was cut or the process ended. Nothing is missing before the first start, and
-// nothing where the connection lasts until an event comes.
+// A live start that is cut before its first event is a gap, whether the connection or the
+// process ended. Nothing is missing before the first start, nor if the connection lasts until
+// an event comes.
 func TestLiveStartCut(t *testing.T) {
 	g, store := open(t)
 	var cut atomic.Int64
@@ -103,7 +103,7 @@ func TestLiveStartCut(t *testing.T) {
 			t.Errorf("gap: %+v", gap)
 		}
 	}
-	// The process ended before the first event: one more. Then events come.
+	// The process ends before the first event: one more gap. Then events come.
 	consume(t, g, consumer.Options{Relay: url}, 5*time.Second, func(c *consumer.Consumer) bool { return c.Status().Cursor == 103 })
 	if all := gaps(t, store); len(all) != 4 {
 		t.Fatalf("gaps: %+v", all)
@@ -114,8 +114,8 @@ func TestLiveStartCut(t *testing.T) {
 	}
 }
 
-// Another source is followed: what happened since the last event of the one
-// before is a gap, unless what the new one still has begins before that.
+// After a change of source, events since the last one of the previous source are a gap, unless
+// the events of the new source begin before that.
 func TestSourceChanged(t *testing.T) {
 	at := func(seq int64) time.Time {
 		t.Helper()
@@ -173,8 +173,8 @@ func TestSourceChanged(t *testing.T) {
 	}
 }
 
-// A relay that sends little and ends each connection is asked again soon: one
-// event is a sign that it works.
+// The consumer soon reconnects to a relay that sends little and ends each connection: one
+// event shows that the relay works.
 func TestBackoffOnAQuietStream(t *testing.T) {
 	g, _ := open(t)
 	zero := int64(0)
@@ -190,7 +190,7 @@ func TestBackoffOnAQuietStream(t *testing.T) {
 	}
 }
 
-// What a relay answers before there is a connection is bounded.
+// A relay's answer is bounded until there is a connection.
 func TestHandshakeIsBounded(t *testing.T) {
 	var sent atomic.Int64
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -224,17 +224,16 @@ func TestHandshakeIsBounded(t *testing.T) {
 	log := &lockedBuffer{}
 	o := consumer.Options{Relay: "ws://" + l.Addr().String(), MinBackoff: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))}
 	consume(t, g, o, 20*time.Second, func(*consumer.Consumer) bool { return strings.Contains(log.String(), "retry_in") })
-	if !strings.Contains(log.String(), "that is no relay") {
-		t.Errorf("the log: %s", log)
+	if !strings.Contains(log.String(), "it is not a relay") {
+		t.Errorf("log: %s", log)
 	}
-	if n := sent.Load(); n > 64<<20 { // what lies in the system's buffers included
-		t.Errorf("%d bytes were taken", n)
+	if n := sent.Load(); n > 64<<20 { // including the system's buffers
+		t.Errorf("read %d bytes", n)
 	}
 }
 
-// A relay that asks for patience gets it, and a page that is not its own is not
-// put into the log.
-func TestRefusals(t *testing.T) {
+// The consumer respects Retry-After, and keeps foreign pages out of the log.
+func TestRefusedConnections(t *testing.T) {
 	for name, c := range map[string]struct {
 		status       int
 		header, body string
@@ -260,17 +259,17 @@ func TestRefusals(t *testing.T) {
 			o := consumer.Options{Relay: srv.URL, MaxBackoff: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))}
 			consume(t, g, o, time.Second, func(*consumer.Consumer) bool { return n.Load() > 1 })
 			if !strings.Contains(log.String(), c.want) || c.not != "" && strings.Contains(log.String(), c.not) {
-				t.Errorf("the log: %s", log)
+				t.Errorf("log: %s", log)
 			}
 			if again := n.Load() > 1; again != c.again {
-				t.Errorf("asked %d times", n.Load())
+				t.Errorf("%d requests", n.Load())
 			}
 		})
 	}
 }
 
-// A message that comes in drips is silence, although the relay answers pings; and
-// it is not the end of a replay.
+// A message that arrives in drips counts as silence, although the relay answers pings; and it
+// does not end a replay.
 func TestDrippedMessage(t *testing.T) {
 	url, n := websocketServer(t, func(_ int64, conn *websocket.Conn) {
 		go func() { _, _, _ = conn.NextReader() }() // answers pings
@@ -284,7 +283,7 @@ func TestDrippedMessage(t *testing.T) {
 	g, _ := open(t)
 	consume(t, g, consumer.Options{Relay: url, Watchdog: 300 * time.Millisecond}, 10*time.Second, func(*consumer.Consumer) bool { return n.Load() >= 2 })
 	if n.Load() < 2 {
-		t.Error("the connection was kept")
+		t.Error("no reconnect")
 	}
 	n.Store(0)
 	zero := int64(0)
@@ -295,7 +294,7 @@ func TestDrippedMessage(t *testing.T) {
 	}
 }
 
-// Each reason is said once in ten seconds.
+// Each reason is logged once in ten seconds.
 func TestGarbageInTheLog(t *testing.T) {
 	g, _ := open(t)
 	log := &lockedBuffer{}
@@ -309,9 +308,9 @@ func TestGarbageInTheLog(t *testing.T) {
 	}
 }
 
-// A stream of which nothing is taken says so.
-func TestDeafStream(t *testing.T) {
-	defer consumer.SetDeafAfter(50 * time.Millisecond)()
+// A stream whose events are all dropped logs an error.
+func TestStreamWithoutAcceptedEvents(t *testing.T) {
+	defer consumer.SetAllDroppedFor(50 * time.Millisecond)()
 	g, _ := open(t)
 	run(t, g, consumer.Options{}, follow(1<<45, "a"), follow(1<<45+1, "b"), follow(1<<45+2, "c"), follow(1<<45+3, "d"))
 	log := &lockedBuffer{}
@@ -341,38 +340,38 @@ func TestDeafStream(t *testing.T) {
 
 const catchingUp = 10 * time.Second
 
-// identity is an event of a time of its own.
+// identity encodes an event with the given time.
 func identity(seq int64, at time.Time) []byte {
 	return synth.Message("#identity", synth.Map{
 		{Key: "did", Value: "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"}, {Key: "seq", Value: seq}, {Key: "time", Value: at.UTC().Format(time.RFC3339Nano)},
 	})
 }
 
-// Not every relay says FutureCursor when its sequence has begun anew: it sends newer
-// events under older numbers. That is seen, and waits for an operator as well; where
-// too few come before the numbers have passed the cursor, it is a gap.
-func TestNumberingBegunAnew(t *testing.T) {
+// Not every relay says FutureCursor after it has restarted its sequence: it sends newer events
+// under older numbers. The consumer notices, and waits for an operator; if too few such events
+// come before the numbers have passed the cursor, it records a gap.
+func TestRestartedSequence(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
-		first   int64 // of the new numbers, of which the cursor is 103
+		first   int64 // number after the restart; the cursor is 103
 		apart   time.Duration
 		blocked bool
 		gaps    int
-		older   int64 // each so many-th event is older
+		older   int64 // every nth event is older
 	}{
 		"many": {50, time.Second, true, 0, 1000},
-		// The event of the cursor is another one: that alone tells it.
+		// The event with the number of the cursor is another one, which alone is enough.
 		"few":      {102, time.Hour, true, 0, 1000},
 		"another":  {103, time.Hour, true, 0, 1000},
 		"repeated": {50, -time.Hour, false, 0, 1000},
-		// A part that is repeated, of hosts of which most have clocks that are ahead: it
-		// is not taken for a sequence begun anew.
+		// A repeated part of the stream, mostly from hosts whose clocks are ahead: not a
+		// restarted sequence.
 		"clocks ahead": {51, time.Second, false, 0, 3},
-		// A relay that was killed has given the numbers of its last events to others: they are
-		// read, and what was lost is a gap.
+		// A relay that was killed has reused the numbers of its last events: they are applied,
+		// and the lost ones are a gap.
 		"reused": {102, time.Millisecond, false, 1, 1000},
-		// The event of the cursor is gone, as a PDS erases those of deleted accounts: nobody
-		// can tell whether the sequence is the same.
+		// The event of the cursor is gone, as when a PDS erases the events of a deleted
+		// account: nobody can tell whether the sequence is the same.
 		"erased": {104, time.Second, false, 1, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -384,7 +383,7 @@ func TestNumberingBegunAnew(t *testing.T) {
 			zero := int64(0)
 			consume(t, g, consumer.Options{Relay: srv.URL, Cursor: &zero}, 5*time.Second, func(k *consumer.Consumer) bool { return k.Status().Cursor == 103 })
 			at := func(seq int64) time.Time {
-				if seq == 103 && !c.blocked && name != "reused" { // as it was
+				if seq == 103 && !c.blocked && name != "reused" { // the unchanged event
 					return now.Add(-time.Minute)
 				}
 				if seq%c.older == 0 && seq < 104 {
@@ -414,7 +413,7 @@ func TestNumberingBegunAnew(t *testing.T) {
 	}
 }
 
-// A change of source whose first start ended before its first event is a gap still.
+// A change of source is a gap even if the first start with it ends before its first event.
 func TestSourceChangedAndCut(t *testing.T) {
 	g, store := open(t)
 	run(t, g, consumer.Options{Relay: "ws://first.example.com"}, follow(99, "a"), follow(100, "b"))
@@ -431,8 +430,7 @@ func TestSourceChangedAndCut(t *testing.T) {
 	}
 }
 
-// On a live start an absurd first number takes nothing along, however long the
-// silence after it.
+// On a live start, an absurd first number drops no other event, even after a long silence.
 func TestAbsurdFirstNumber(t *testing.T) {
 	g, _ := open(t)
 	url, _ := websocketServer(t, func(_ int64, conn *websocket.Conn) {
@@ -445,11 +443,12 @@ func TestAbsurdFirstNumber(t *testing.T) {
 	})
 	consume(t, g, consumer.Options{Relay: url}, 10*time.Second, func(k *consumer.Consumer) bool { return k.Status().Cursor == 1009 })
 	if n := follows(t, g); n != 11 || cursor(g, strings.TrimPrefix(url, "http://")) != 1009 {
-		t.Errorf("%d follows", n)
+		t.Errorf("%d follows, want 11", n)
 	}
 }
 
-// A relay that accepts connections and never makes one is asked less and less often.
+// The consumer waits longer and longer for a relay that accepts connections but never
+// completes one.
 func TestBackoffGrows(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -470,6 +469,6 @@ func TestBackoffGrows(t *testing.T) {
 	g, _ := open(t)
 	consume(t, g, consumer.Options{Relay: "ws://" + l.Addr().String(), MinBackoff: 20 * time.Millisecond, MaxBackoff: time.Minute}, 2*time.Second, nil)
 	if n.Load() > 9 { // with a wait of 20 ms there would be 25
-		t.Errorf("asked %d times", n.Load())
+		t.Errorf("%d requests", n.Load())
 	}
 }

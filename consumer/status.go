@@ -5,45 +5,45 @@ import (
 	"time"
 )
 
-// A State says what a Consumer is doing.
+// A State is the current activity of a Consumer.
 type State string
 
-// The states of a Consumer, and Off for a process that has none.
+// The states of a Consumer, and NotConsuming for a process without one.
 const (
-	Connecting   State = "connecting" // there is no connection to the relay
-	Live         State = "live"       // all that the relay has sent is in the index, or nearly
-	CatchingUp   State = "catchingUp" // the last event applied is more than catchingUp old
-	Blocked      State = "blocked"    // the relay said that our cursor lies in its future: an operator must decide
+	Connecting   State = "connecting" // no connection to the relay
+	Live         State = "live"       // the index has everything that the relay sent, or nearly
+	CatchingUp   State = "catchingUp" // the last applied event is older than catchingUp
+	Blocked      State = "blocked"    // the relay said that the cursor is in its future: an operator must decide
 	NotConsuming State = "off"
 )
 
-// States lists them.
+// States lists all states.
 var States = []State{Connecting, Live, CatchingUp, Blocked, NotConsuming}
 
 const (
-	// catchingUp is from which age of the last event on a stream is behind.
+	// catchingUp is the age of the last event from which on a stream lags.
 	catchingUp = 10 * time.Second
-	// idleAfter is after how much silence a stream is idle. One that is being
-	// caught up with is never silent for so long.
+	// idleAfter is the silence after which a stream is idle. During catch-up a stream
+	// is never silent for so long.
 	idleAfter = 2 * time.Second
 )
 
-// life is what is known of the connection. Times are Unix microseconds, 0 where
-// there is none.
-type life struct {
-	connected atomic.Int64 // since
-	message   atomic.Int64 // when the last one came, or was handed on
-	sign      atomic.Int64 // of life: a message, a pong, or the connection itself
+// link is the state of the connection. Times are Unix microseconds, 0 if there is
+// none.
+type link struct {
+	connected atomic.Int64 // since when
+	message   atomic.Int64 // when a message last came, or was being handled
+	sign      atomic.Int64 // a message, a pong, or the connection itself
 	messages  atomic.Int64 // how many have come
-	coming    atomic.Int64 // 1 + how many had come in this connection when one began that is not complete; 0: none is
-	blocked   atomic.Bool  // an operator must decide where to go on
+	coming    atomic.Int64 // 1 + the number of complete messages before the incomplete one of this connection; 0: none is incomplete
+	blocked   atomic.Bool  // an operator must decide how to continue
 }
 
 func stamp(at *atomic.Int64) { at.Store(time.Now().UnixMicro()) }
 
 func since(at *atomic.Int64) time.Duration { return time.Since(time.UnixMicro(at.Load())) }
 
-func (l *life) begin() {
+func (l *link) begin() {
 	now := time.Now().UnixMicro()
 	l.message.Store(now)
 	l.sign.Store(now)
@@ -51,8 +51,8 @@ func (l *life) begin() {
 	l.connected.Store(now)
 }
 
-// end notes that there is no connection any more, and returns how long there was one.
-func (l *life) end() time.Duration {
+// end notes the end of the connection, and returns how long it lasted.
+func (l *link) end() time.Duration {
 	at := l.connected.Swap(0)
 	if at == 0 {
 		return 0
@@ -60,34 +60,35 @@ func (l *life) end() time.Duration {
 	return time.Since(time.UnixMicro(at))
 }
 
-// A Status is what a Consumer is doing, and how fresh what it has applied is.
+// A Status is the current activity of a Consumer, and the freshness of the applied
+// events.
 type Status struct {
 	State State
 	// Cursor is the last sequence number committed, 0 before the first.
 	Cursor int64
-	// Lag is how old the newest event is that has been committed; where the stream
-	// is idle and all of it is committed, how long ago the relay last proved that
-	// it is alive. HasLag is false before the first event.
+	// Lag is the age of the newest committed event; on an idle stream that is
+	// committed completely, the time since the relay last showed a sign of life.
+	// HasLag is false before the first event.
 	Lag    time.Duration
 	HasLag bool
 	// Newest is the time of the last event committed, zero before the first.
 	Newest time.Time
 }
 
-// Status returns what the Consumer is doing. Any goroutine may call it.
+// Status returns the current activity. Any goroutine may call it.
 func (c *Consumer) Status() Status {
 	s := Status{Cursor: c.applied.Load()}
 	if us := c.micros.Load(); us > 0 {
 		s.Newest, s.HasLag = time.UnixMicro(us), true
 		s.Lag = max(0, time.Since(s.Newest))
 		if c.isIdle() {
-			s.Lag = max(0, min(s.Lag, since(&c.life.sign)))
+			s.Lag = max(0, min(s.Lag, since(&c.link.sign)))
 		}
 	}
 	switch {
-	case c.life.blocked.Load():
+	case c.link.blocked.Load():
 		s.State = Blocked
-	case c.life.connected.Load() == 0:
+	case c.link.connected.Load() == 0:
 		s.State = Connecting
 	case s.HasLag && s.Lag > catchingUp:
 		s.State = CatchingUp
@@ -97,10 +98,10 @@ func (c *Consumer) Status() Status {
 	return s
 }
 
-// isIdle reports whether the relay has been silent for a while and all that it sent
-// is committed. A sign of life then proves that nothing is missing: it comes after
-// what the relay sent before it.
+// isIdle reports whether the relay has been silent for a while and everything that it
+// sent is committed. A sign of life then proves that nothing is missing: it follows
+// everything that the relay sent before it.
 func (c *Consumer) isIdle() bool {
-	return c.life.connected.Load() != 0 && c.waiting.Load() && c.life.coming.Load() == 0 &&
-		since(&c.life.message) >= idleAfter && c.feed.empty()
+	return c.link.connected.Load() != 0 && c.waiting.Load() && c.link.coming.Load() == 0 &&
+		since(&c.link.message) >= idleAfter && c.feed.empty()
 }

@@ -14,8 +14,8 @@ import (
 	"skein.blue/consumer"
 )
 
-// What is not known yet is absent. On a stream that is idle and caught up the lag
-// does not grow, however old the last event is, as long as the relay is alive.
+// Unknown values are absent. On an idle stream without backlog the lag does not
+// grow, however old the last event is, as long as the relay is alive.
 func TestStatus(t *testing.T) {
 	var quiet atomic.Bool
 	url, _ := websocketServer(t, func(_ int64, conn *websocket.Conn) {

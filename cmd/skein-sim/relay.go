@@ -124,7 +124,7 @@ func runRelay(ctx context.Context, e *command.Environment, o *relayOptions, give
 		handler, run = r, func(ctx context.Context) { playFrames(ctx, r, all, o.Rate) }
 		what = fmt.Sprintf("%d frames", len(all))
 	} else {
-		r := relay.NewMade(o.Options)
+		r := relay.NewSimulated(o.Options)
 		handler, run = r, r.Run
 		host := func(int) string { return o.listen }
 		if o.hosts > 0 {
@@ -156,7 +156,7 @@ func runRelay(ctx context.Context, e *command.Environment, o *relayOptions, give
 }
 
 // serveHosts serves the hosts of a network, each on a port of its own.
-func serveHosts(ctx context.Context, r *relay.Made, o *relayOptions) (*relay.Hosts, error) {
+func serveHosts(ctx context.Context, r *relay.Simulated, o *relayOptions) (*relay.Hosts, error) {
 	var listeners []net.Listener
 	var addresses []string
 	name, _, err := net.SplitHostPort(o.listen)

@@ -220,7 +220,7 @@ func TestServeWithoutRelay(t *testing.T) {
 	if took > 10*time.Second {
 		t.Errorf("the end took %v", took)
 	}
-	for _, want := range []string{"no connection to the relay", "queries are answered meanwhile", "retry_in", "SKEIN_TYPO"} {
+	for _, want := range []string{"relay unreachable", "queries are still answered", "retry_in", "SKEIN_TYPO"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log does not say %q:\n%s", want, log)
 		}

@@ -9,21 +9,21 @@ import (
 	"skein.blue/graph/batch"
 )
 
-// applier reads parts into batches, and applies one while the next is filled.
+// applier decodes parts into batches, and applies one batch while it fills the next.
 type applier struct {
 	r       *Reader
 	decoder *zstd.Decoder
 	block   block
 	fold    *folder
 
-	read int64 // up to there everything was read
+	read int64 // seq up to which everything was decoded
 	tip  int64
 
 	filling   *batch.Batch
 	spare     *batch.Batch
 	witnessed time.Time
-	applying  chan error // one is under way, if it is not nil
-	reachedTo int64      // by the batch that is being applied
+	applying  chan error // result of the batch being applied; nil: none
+	reachedTo int64      // last seq of the batch being applied
 	appliedTo int64
 }
 
@@ -35,11 +35,11 @@ func newApplier(r *Reader, after int64) *applier {
 	}
 }
 
-// stop waits for what is being applied.
+// stop waits for the batch that is being applied.
 func (a *applier) stop() {
 	if a.applying != nil {
-		if err := <-a.applying; err != nil { // the run ends with another error, or was interrupted
-			a.r.o.Logger.Debug("the last write of the archive", "error", err)
+		if err := <-a.applying; err != nil { // the run already ended with another error, or was interrupted
+			a.r.o.Logger.Debug("last write of the archive failed", "error", err)
 		}
 		a.applying = nil
 	}
@@ -47,7 +47,7 @@ func (a *applier) stop() {
 
 func (a *applier) applied() int64 { return a.appliedTo }
 
-// part reads a segment, or a block.
+// part decodes a segment, or a block.
 func (a *applier) part(ctx context.Context, one *part) error {
 	all := [][]byte{one.data}
 	if one.block < 0 {
@@ -82,10 +82,10 @@ func (a *applier) part(ctx context.Context, one *part) error {
 	return nil
 }
 
-// reached notes that everything up to a seq was read, whether or not there was a row.
+// reached notes that everything up to a seq was read, even if there was no row.
 func (a *applier) reached(seq int64) { a.read = max(a.read, seq) }
 
-// apply has the batch applied in the background, once the one before is.
+// apply applies the batch in the background, after the one before it.
 func (a *applier) apply(ctx context.Context) error {
 	if err := a.wait(); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (a *applier) apply(ctx context.Context) error {
 	return nil
 }
 
-// wait waits for what is being applied, and says how far that is.
+// wait waits for the batch that is being applied, and updates the progress.
 func (a *applier) wait() error {
 	if a.applying != nil {
 		err := <-a.applying
@@ -114,7 +114,7 @@ func (a *applier) wait() error {
 	return nil
 }
 
-// flush applies what is left.
+// flush applies the remaining batch.
 func (a *applier) flush(ctx context.Context) error {
 	if !a.filling.Empty() {
 		if err := a.apply(ctx); err != nil {

@@ -1,16 +1,16 @@
-// Package archive reads the past of a network from an archive: Jetstream v2
+// Package archive reads the history of a network from an archive: Jetstream v2
 // (bluesky-social/jetstream, docs/README.md and lexicons/network/bsky/jetstream), which
-// keeps every record, and every deletion since it began, in files that anyone may fetch.
+// publishes every record, and every deletion since it began, as files.
 //
-// A plan says which of them have what is indexed (client.go); they are fetched side by
-// side, and read in their order (segment.go) into batches for the graph (fold.go). How far
-// that came is the cursor of the archive as a source, in the same write as the data: a run
-// that was interrupted goes on from there. How the archive and the stream meet is said in
-// docs/semantics.md#s49.
+// A plan names the files with indexed records (client.go). The Reader fetches several at a
+// time, and decodes them in order (segment.go) into batches for the graph (fold.go).
+// Progress is the cursor of the archive as a source, stored in the same write as the data,
+// so that an interrupted run continues from there. docs/semantics.md#s49 says how archive and
+// stream meet.
 //
-// It is at least once, and in order for each account; creates, updates, deletes, #account
-// and #sync are folded by the graph. A Reader is for one goroutine; what it fetches, it
-// fetches in goroutines of its own.
+// Delivery is at least once, and in order for each account; the graph folds creates,
+// updates, deletes, #account and #sync. A Reader is for one goroutine; it starts its own
+// goroutines to fetch.
 package archive
 
 import (
@@ -30,32 +30,31 @@ import (
 	"skein.blue/graph/kinds"
 )
 
-// Options say what is read.
+// Options say what to read.
 type Options struct {
 	// URL is the address of the archive.
 	URL string
-	// Key is sent as a bearer token, if it is not empty.
+	// Key, if not empty, is sent as a bearer token.
 	Key string
-	// Store takes what is read.
+	// Store receives the records.
 	Store *graph.Store
-	// Until is when the past ends: the archive is read until it holds what was witnessed
-	// up to then. The zero time is what is sealed now.
+	// Until returns the end of the history to read: the Reader continues until the archive
+	// has everything witnessed up to then. The zero time means what is sealed now.
 	Until func() time.Time
-	// Ops is how many operations are applied at once, in one write: some 700 bytes of
-	// memory each. The more, the less each costs, because what one write reads and writes
-	// is in the order of the keys. 0 means 30,000.
+	// Ops is how many operations to apply in one write; each needs some 700 bytes of
+	// memory. Larger writes cost less per operation, because one write reads and writes in
+	// the order of the keys. 0 means 30,000.
 	Ops int
-	// Parallel is how many segments, or eight times as many blocks, are fetched at once. 0
+	// Parallel is how many segments, or eight times as many blocks, to fetch at once. 0
 	// means 2.
 	Parallel int
-	// Poll is how often an archive that does not reach Until is asked for more. 0 means
-	// 30 seconds.
+	// Poll is how often to ask an archive that does not reach Until yet. 0 means 30
+	// seconds.
 	Poll time.Duration
-	// Tries is how often a request is made before it is given up. 0 means 12, over some
-	// ten minutes.
+	// Tries bounds the attempts of a request. 0 means 12, over some ten minutes.
 	Tries  int
 	Logger *slog.Logger
-	// Dropped, if set, is told of what was malformed.
+	// Dropped, if set, is called for each malformed row or record.
 	Dropped func(wire.Reason)
 }
 
@@ -66,20 +65,20 @@ type Reader struct {
 	source string
 
 	transferred atomic.Int64
-	free        chan []byte // memory of segments that were read
+	free        chan []byte // memory of segments that are done
 	progress    atomic.Pointer[Progress]
 }
 
-// Progress says how far an archive was read.
+// Progress says how much of an archive was read.
 type Progress struct {
 	Counts
 
 	Seq, Tip  int64     // of the archive
 	Witnessed time.Time // when the archive saw the last row that was read
-	Waiting   bool      // for the archive to seal what came since
+	Waiting   bool      // for the archive to seal newer events
 }
 
-// Source returns the name under which the cursor of an archive is kept.
+// Source returns the name of an archive's cursor.
 func Source(address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -117,8 +116,8 @@ func New(o Options) (*Reader, error) {
 			Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 20 * time.Second}).DialContext, TLSHandshakeTimeout: 20 * time.Second,
 			ResponseHeaderTimeout: time.Minute, MaxIdleConnsPerHost: 32, DisableCompression: true,
 		}},
-		said: func(what string, err error, wait time.Duration) {
-			o.Logger.Warn("the archive did not answer, and is asked again", "request", what, "error", err, "retry_in", wait.Round(time.Millisecond).String())
+		retrying: func(what string, err error, wait time.Duration) {
+			o.Logger.Warn("archive request failed; retrying", "request", what, "error", err, "retry_in", wait.Round(time.Millisecond).String())
 		},
 	}
 	return r, nil
@@ -131,10 +130,10 @@ func collections(t *kinds.Table) (all []string) {
 	return all
 }
 
-// Source returns the name under which the cursor is kept.
+// Source returns the name of the archive's cursor.
 func (r *Reader) Source() string { return r.source }
 
-// Progress returns how far the archive was read. It may be called from any goroutine.
+// Progress returns how much of the archive was read. Any goroutine may call it.
 func (r *Reader) Progress() Progress {
 	p := r.progress.Load()
 	if p == nil {
@@ -145,7 +144,7 @@ func (r *Reader) Progress() Progress {
 	return out
 }
 
-// Run reads the archive to its end, from where the store's cursor of it is.
+// Run reads the archive to its end, starting at the stored cursor of the archive.
 func (r *Reader) Run(ctx context.Context) error {
 	after := int64(0)
 	if c, ok := r.o.Store.Cursor(r.source); ok {
@@ -160,7 +159,7 @@ func (r *Reader) Run(ctx context.Context) error {
 				return err
 			}
 			replans++
-			r.o.Logger.Info("the archive was compacted meanwhile, and is planned anew", "after_seq", a.applied(), "reason", err)
+			r.o.Logger.Info("archive compacted during the read; requesting a new plan", "after_seq", a.applied(), "reason", err)
 			continue
 		}
 		if err == nil {
@@ -176,7 +175,7 @@ func (r *Reader) Run(ctx context.Context) error {
 		}
 		p.Waiting, p.Tip = true, tip
 		r.progress.Store(&p)
-		r.o.Logger.Info("the archive has not sealed yet what came until the index began to listen; it is asked again", "sealed_until", p.Witnessed.UTC().Format(time.RFC3339), "needed_until", r.until().UTC().Format(time.RFC3339))
+		r.o.Logger.Info("the archive has not sealed the events up to the start of the stream yet; waiting", "sealed_until", p.Witnessed.UTC().Format(time.RFC3339), "needed_until", r.until().UTC().Format(time.RFC3339))
 		select {
 		case <-time.After(r.o.Poll):
 		case <-ctx.Done():
@@ -192,7 +191,7 @@ func (r *Reader) until() time.Time {
 	return r.o.Until()
 }
 
-// pages reads what is sealed now, page by page.
+// pages reads everything that is sealed now, page by page.
 func (r *Reader) pages(ctx context.Context, a *applier) (tip int64, err error) {
 	for {
 		p, err := r.client.plan(ctx, a.read, tip)
@@ -213,7 +212,7 @@ func (r *Reader) pages(ctx context.Context, a *applier) (tip int64, err error) {
 	}
 }
 
-// part is something to fetch: a segment, or a block of one.
+// part is a segment to fetch, or a block of one.
 type part struct {
 	segment *planSegment
 	block   int // -1: all of it
@@ -222,11 +221,11 @@ type part struct {
 	err     error
 }
 
-// page fetches what a plan names, some parts at once, and reads them in their order.
+// page fetches the parts of a plan, several at a time, and decodes them in order.
 func (r *Reader) page(ctx context.Context, p *plan, a *applier) error {
-	fetching, cancel := context.WithCancel(ctx) // what is being applied goes on after the page
+	fetching, cancel := context.WithCancel(ctx) // the last batch may be applied after the page
 	defer cancel()
-	window := make(chan *part, r.o.Parallel*8) // in their order
+	window := make(chan *part, r.o.Parallel*8) // in order
 	weight := make(chan struct{}, r.o.Parallel*8)
 	read := a.read
 	go func() {

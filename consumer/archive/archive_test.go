@@ -29,9 +29,9 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// expected returns the records that are left of what jetstream's own client printed of
-// the archive in testdata: path → subject, as an export has them. Its last lines' rows
-// say what an account's were.
+// expected returns the records that remain of what jetstream's own client printed of the
+// archive in testdata: path → subject, in the form of an export. The last row of a record
+// decides.
 func expected(t testing.TB) map[string]string {
 	t.Helper()
 	f, err := os.Open("testdata/expected.jsonl.gz")
@@ -62,7 +62,7 @@ func expected(t testing.TB) map[string]string {
 	}
 }
 
-// indexed returns what a store holds, in the same form.
+// indexed returns the records of a store in the same form.
 func indexed(t testing.TB, store kv.Store) map[string]string {
 	t.Helper()
 	var b bytes.Buffer
@@ -92,12 +92,12 @@ type server struct {
 	segment  []byte
 	header   header
 	frames   [][]byte
-	blocks   bool // it plans blocks, not segments
-	perPage  int  // blocks of a plan, 0: all
+	blocks   bool // plans blocks instead of segments
+	perPage  int  // blocks per plan; 0: all
 	key      string
-	fail     func(w http.ResponseWriter, r *http.Request) bool // answers itself
+	fail     func(w http.ResponseWriter, r *http.Request) bool // answers the request, or returns false
 	requests atomic.Int64
-	checksum string // that it plans with, if not the right one
+	checksum string // a wrong one for plans; "": the right one
 }
 
 func newServer(t testing.TB) *server {
@@ -149,7 +149,7 @@ func (s *server) plan(w http.ResponseWriter, r *http.Request) {
 		Kinds               []string
 	}
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in.Collections) != len(kinds.BuiltIn.Collections()) || in.Kinds != nil || r.Method != http.MethodPost {
-		s.t.Errorf("planSnapshot was asked %+v: %v", in, err)
+		s.t.Errorf("request to planSnapshot: %+v: %v", in, err)
 	}
 	checksum := fmt.Sprintf("%016x", s.header.checksum)
 	if s.checksum != "" {
@@ -217,13 +217,13 @@ func (s *server) read(ctx context.Context, g *graph.Store, o Options) error {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r.client.base = srv.URL // its port is another at each start, and it is the same archive
+	r.client.base = srv.URL // the port changes with every start, but it is the same archive
 	r.client.delay = time.Millisecond
 	return r.Run(ctx)
 }
 
-// The archive in testdata gives what jetstream's own client makes of it, whether it is
-// planned by segments or by blocks, page by page; and nothing more is read the next time.
+// The archive in testdata yields what jetstream's own client prints, whether planned by
+// segments or by blocks, page by page; the next run reads nothing more.
 func TestArchive(t *testing.T) {
 	want := expected(t)
 	for name, change := range map[string]func(*server){
@@ -248,16 +248,16 @@ func TestArchive(t *testing.T) {
 			}
 			s.requests.Store(0)
 			if err := s.read(t.Context(), g, Options{Key: s.key}); err != nil || s.requests.Load() != 1 {
-				t.Errorf("again: %d requests: %v", s.requests.Load(), err)
+				t.Errorf("second run: %d requests: %v", s.requests.Load(), err)
 			}
 			if c, ok := g.Cursor("archive http://archive.example.com"); !ok || c.Seq != 49258 || c.Time.UnixMicro() < 1795286021697909 {
-				t.Errorf("the cursor is %+v, %v", c, ok)
+				t.Errorf("cursor %+v, %v", c, ok)
 			}
 		})
 	}
 }
 
-// errInterrupt ends a read as a kill would.
+// errInterrupt ends a read like a kill.
 var errInterrupt = errors.New("interrupted")
 
 // failing fails the n-th write.
@@ -274,7 +274,7 @@ func (f *failing) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	return f.Store.Update(ctx, fn)
 }
 
-// slow takes a while for each write, and looks at the end whether it is wanted still.
+// slow delays each write, and then checks whether it was canceled.
 type slow struct{ kv.Store }
 
 func (s slow) Update(ctx context.Context, fn func(kv.Txn) error) error {
@@ -285,7 +285,7 @@ func (s slow) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	return s.Store.Update(ctx, fn)
 }
 
-// What a page of the plan has brought is applied while the next is read.
+// The records of one page of the plan are applied while the next page is read.
 func TestWriteOutlivesItsPage(t *testing.T) {
 	s := newServer(t)
 	s.blocks, s.perPage = true, 1
@@ -302,7 +302,7 @@ func TestWriteOutlivesItsPage(t *testing.T) {
 	}
 }
 
-// A read that is interrupted at any write goes on from there, and ends with the same.
+// A read that is interrupted at any write continues from there, with the same result.
 func TestInterrupted(t *testing.T) {
 	want := expected(t)
 	for n := 1; ; n++ {
@@ -342,16 +342,16 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// An archive that is slow, busy, broken off, or compacted meanwhile is asked again; one
-// that refuses is not.
-func TestTroubles(t *testing.T) {
+// The Reader retries with an archive that is slow or busy, breaks off, or was compacted
+// meanwhile, and stops if the archive refuses the request.
+func TestFailures(t *testing.T) {
 	want := expected(t)
-	first := func(is string, do func(w http.ResponseWriter, s *server)) func(*server) {
+	first := func(method string, do func(w http.ResponseWriter, s *server)) func(*server) {
 		return func(s *server) {
-			s.blocks = strings.Contains(is, "Block")
+			s.blocks = strings.Contains(method, "Block")
 			var done atomic.Bool
 			s.fail = func(w http.ResponseWriter, r *http.Request) bool {
-				if !strings.HasSuffix(r.URL.Path, is) || done.Swap(true) {
+				if !strings.HasSuffix(r.URL.Path, method) || done.Swap(true) {
 					return false
 				}
 				do(w, s)
@@ -359,7 +359,7 @@ func TestTroubles(t *testing.T) {
 			}
 		}
 	}
-	say := func(code int) func(http.ResponseWriter, *server) {
+	answer := func(code int) func(http.ResponseWriter, *server) {
 		return func(w http.ResponseWriter, _ *server) { w.WriteHeader(code) }
 	}
 	cut := func(w http.ResponseWriter, s *server) {
@@ -372,20 +372,20 @@ func TestTroubles(t *testing.T) {
 		change func(*server)
 		want   error
 	}{
-		"busy":                     {first("getSegment", say(http.StatusTooManyRequests)), nil},
-		"not ready":                {first("planSnapshot", say(http.StatusServiceUnavailable)), nil},
-		"a block that is gone":     {first("getBlock", say(http.StatusNotFound)), nil},
-		"a segment that is gone":   {first("getSegment", say(http.StatusNotFound)), nil},
-		"a connection that breaks": {first("getSegment", cut), nil},
-		"no key":                   {func(s *server) { s.key = "wanted" }, ErrArchive},
-		"no archive":               {first("planSnapshot", say(http.StatusBadRequest)), ErrArchive},
-		"always compacted":         {func(s *server) { s.checksum = "0123456789abcdef" }, errReplan},
+		"busy":              {first("getSegment", answer(http.StatusTooManyRequests)), nil},
+		"not ready":         {first("planSnapshot", answer(http.StatusServiceUnavailable)), nil},
+		"block missing":     {first("getBlock", answer(http.StatusNotFound)), nil},
+		"segment missing":   {first("getSegment", answer(http.StatusNotFound)), nil},
+		"broken connection": {first("getSegment", cut), nil},
+		"no key":            {func(s *server) { s.key = "wanted" }, ErrArchive},
+		"bad request":       {first("planSnapshot", answer(http.StatusBadRequest)), ErrArchive},
+		"always compacted":  {func(s *server) { s.checksum = "0123456789abcdef" }, errReplan},
 		"always busy": {func(s *server) {
 			s.fail = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusBadGateway); return true }
 		}, &status{code: http.StatusBadGateway}},
-		"a segment that is damaged": {func(s *server) { s.segment[len(s.segment)-9] ^= 1 }, ErrSegment},
-		"a block that is damaged":   {func(s *server) { s.segment[5000] ^= 1 }, ErrSegment},
-		"a segment that is cut":     {func(s *server) { s.segment = s.segment[:len(s.segment)-1] }, ErrSegment},
+		"damaged segment":   {func(s *server) { s.segment[len(s.segment)-9] ^= 1 }, ErrSegment},
+		"damaged block":     {func(s *server) { s.segment[5000] ^= 1 }, ErrSegment},
+		"truncated segment": {func(s *server) { s.segment = s.segment[:len(s.segment)-1] }, ErrSegment},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
@@ -411,7 +411,7 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// An archive that has not sealed what is needed is asked again until it has.
+// The Reader polls an archive that has not sealed the needed events yet.
 func TestUntil(t *testing.T) {
 	s := newServer(t)
 	_, g := open(t)
@@ -434,7 +434,7 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// Blocks that no archive has are refused, and whatever is not, can be read.
+// Malformed blocks are errors; all others are readable.
 func FuzzBlock(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0})
 	s := newServer(f)
@@ -457,7 +457,7 @@ func FuzzBlock(f *testing.F) {
 		fold.add(&b, &batch)
 		for _, l := range batch.Describe() {
 			if len(l) == 0 {
-				t.Error("an event of no words")
+				t.Error("an event with an empty description")
 			}
 		}
 	})
@@ -469,7 +469,7 @@ func FuzzSegment(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, b []byte) { _, _, _ = frames(b) })
 }
 
-// Unpacking and folding a block: nothing is allocated for a row.
+// Unpacking and folding a block allocates nothing per row.
 //
 //	go test ./consumer/archive -run xxx -bench Fold -benchmem
 func BenchmarkFold(b *testing.B) {

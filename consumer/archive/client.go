@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// plan is what planSnapshot answers.
+// plan is the answer to planSnapshot.
 type plan struct {
 	PlannedThroughSeq int64         `json:"plannedThroughSeq"`
 	SealedTipSeq      int64         `json:"sealedTipSeq"`
@@ -35,29 +35,29 @@ type planSegment struct {
 }
 
 var (
-	// errReplan says that a segment is no longer what the plan says: it was compacted
+	// errReplan means that a segment differs from the plan: the archive compacted it
 	// meanwhile.
-	errReplan = errors.New("the archive's segment has changed since it was planned")
-	// ErrArchive is returned for an archive that refuses what is asked of it.
-	ErrArchive = errors.New("the archive refused")
+	errReplan = errors.New("the archive's segment has changed since the plan")
+	// ErrArchive means that an archive refused a request.
+	ErrArchive = errors.New("the archive refused the request")
 )
 
-// client speaks to an archive.
+// client sends requests to an archive.
 type client struct {
 	base string // https://host
-	key  string // "" if it wants none
-	// collections are those of which records are asked for.
+	key  string // "" if the archive needs none
+	// collections are the collections whose records to request.
 	collections []string
 	http        *http.Client
-	tries       int           // of a request
+	tries       int           // attempts of a request
 	delay       time.Duration // after the first failure
-	said        func(what string, err error, wait time.Duration)
+	retrying    func(what string, err error, wait time.Duration)
 }
 
 const (
 	maxPlan    = 64 << 20
 	maxSegment = 2 << 30
-	longest    = 2 * time.Minute // between two tries
+	longest    = 2 * time.Minute // wait between two tries
 )
 
 // status is an HTTP error.
@@ -70,8 +70,8 @@ type status struct {
 // Error implements error.
 func (s *status) Error() string { return fmt.Sprintf("HTTP %d: %s", s.code, s.text) }
 
-// do makes a request until it succeeds, or cannot. take reads the body; what it returns is
-// tried again as well.
+// do repeats a request until it succeeds, or a retry cannot help. take reads the body; do
+// retries after its errors, too.
 func (c *client) do(ctx context.Context, what string, request func() (*http.Request, error), take func(*http.Response) error) error {
 	for n := 1; ; n++ {
 		err := c.once(ctx, request, take)
@@ -92,8 +92,8 @@ func (c *client) do(ctx context.Context, what string, request func() (*http.Requ
 		if n >= c.tries {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		if c.said != nil {
-			c.said(what, err, wait)
+		if c.retrying != nil {
+			c.retrying(what, err, wait)
 		}
 		select {
 		case <-time.After(wait):
@@ -103,20 +103,20 @@ func (c *client) do(ctx context.Context, what string, request func() (*http.Requ
 	}
 }
 
-// idleTime is how long a body may bring nothing.
+// idleTime is how long a body may pause.
 const idleTime = time.Minute
 
-// going is a body that must go on: else its request is ended.
-type going struct {
+// livelyBody ends the request if the body pauses for idleTime.
+type livelyBody struct {
 	io.ReadCloser
 
 	timer *time.Timer
 }
 
 // Read implements io.Reader.
-func (g *going) Read(p []byte) (int, error) {
-	g.timer.Reset(idleTime)
-	return g.ReadCloser.Read(p) //nolint:wrapcheck // an io.Reader's
+func (b *livelyBody) Read(p []byte) (int, error) {
+	b.timer.Reset(idleTime)
+	return b.ReadCloser.Read(p) //nolint:wrapcheck // the io.Reader's error
 }
 
 func (c *client) once(ctx context.Context, request func() (*http.Request, error), take func(*http.Response) error) error {
@@ -132,12 +132,12 @@ func (c *client) once(ctx context.Context, request func() (*http.Request, error)
 	defer cancel()
 	resp, err := c.http.Do(req.WithContext(ctx))
 	if err != nil {
-		return fmt.Errorf("asking the archive: %w", err)
+		return fmt.Errorf("requesting from the archive: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	timer := time.AfterFunc(idleTime, cancel)
 	defer timer.Stop()
-	resp.Body = &going{resp.Body, timer}
+	resp.Body = &livelyBody{resp.Body, timer}
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 300))
 		s := &status{code: resp.StatusCode, text: strings.TrimSpace(string(text))}
@@ -157,7 +157,8 @@ func (c *client) url(method string, query url.Values) string {
 	return u
 }
 
-// plan asks what to fetch after a seq. before, if not 0, is the tip of the first plan.
+// plan requests the list of files to fetch after a seq. before, if not 0, is the tip of
+// the first plan.
 func (c *client) plan(ctx context.Context, after, before int64) (p plan, err error) {
 	body := map[string]any{"afterSeq": after, "collections": c.collections}
 	if before > 0 {
@@ -172,7 +173,7 @@ func (c *client) plan(ctx context.Context, after, before int64) (p plan, err err
 		if err == nil {
 			req.Header.Set("Content-Type", "application/json")
 		}
-		return req, err //nolint:wrapcheck // of a URL that was parsed
+		return req, err //nolint:wrapcheck // the URL is valid
 	}, func(resp *http.Response) error {
 		p = plan{}
 		return json.NewDecoder(io.LimitReader(resp.Body, maxPlan)).Decode(&p)
@@ -186,8 +187,8 @@ func (c *client) plan(ctx context.Context, after, before int64) (p plan, err err
 	return p, nil
 }
 
-// segment fetches a whole segment, if its checksum is what the plan says. What has come
-// when a connection breaks is kept, and the rest asked for.
+// segment fetches a whole segment, and checks its checksum against the plan. If a
+// connection breaks, it keeps the received bytes and requests the rest.
 func (c *client) segment(ctx context.Context, s *planSegment, into []byte, count func(n int)) ([]byte, error) {
 	b := into[:0]
 	u := c.url("getSegment", url.Values{"name": {s.Name}})
@@ -198,7 +199,7 @@ func (c *client) segment(ctx context.Context, s *planSegment, into []byte, count
 			req.Header.Set("Range", fmt.Sprintf("bytes=%d-", len(b)))
 			req.Header.Set("If-Range", tag)
 		}
-		return req, err //nolint:wrapcheck // of a URL that was parsed
+		return req, err //nolint:wrapcheck // the URL is valid
 	}, func(resp *http.Response) error {
 		if resp.StatusCode == http.StatusOK {
 			b, tag = b[:0], resp.Header.Get("ETag")
@@ -220,7 +221,7 @@ func (c *client) segment(ctx context.Context, s *planSegment, into []byte, count
 	if h, err := readHeader(b); err != nil {
 		return b, fmt.Errorf("%s: %w", s.Name, err)
 	} else if got := fmt.Sprintf("%016x", h.checksum); got != s.Checksum {
-		return b, fmt.Errorf("%w: %s is %s, and was %s", errReplan, s.Name, got, s.Checksum)
+		return b, fmt.Errorf("%w: checksum of %s is %s, the plan says %s", errReplan, s.Name, got, s.Checksum)
 	}
 	return b, nil
 }

@@ -12,10 +12,10 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// Counts say what was read.
+// Counts say how much was read.
 type Counts struct {
-	Rows    int64 `json:"rows"`    // in all
-	Records int64 `json:"records"` // put, of indexed collections
+	Rows    int64 `json:"rows"`    // of all kinds
+	Records int64 `json:"records"` // created or updated, in indexed collections
 	Deletes int64 `json:"deletes"`
 	Bytes   int64 `json:"bytes"` // transferred
 	Dropped int64 `json:"dropped"`
@@ -27,7 +27,7 @@ type folder struct {
 	counts Counts
 	kinds  *kinds.Table
 	drop   func(reason wire.Reason)
-	did    []byte // of the rows that are being gathered
+	did    []byte // of the current commit
 	rev    []byte
 	open   bool
 	last   int64 // the seq of the last row that was added
@@ -37,15 +37,15 @@ func newFolder(table *kinds.Table, owns func([]byte) bool, through int64, drop f
 	return &folder{owns: owns, kinds: table, last: through, drop: drop}
 }
 
-// add adds the rows of a block that come after those that were added. A block is never
-// divided: the batch has it whole, or not.
+// add adds the rows of a block after those already added. It never divides a block:
+// the batch gets all of it, or nothing.
 func (f *folder) add(b *block, to *batch.Batch) {
 	f.open = false
 	var r row
 	for b.next(&r) {
 		f.counts.Rows++
 		if r.seq <= f.last {
-			continue // a block that was read before, from its beginning
+			continue // part of a block that was read before
 		}
 		f.last = r.seq
 		to.Seen(format.Seq(r.seq), nil)
@@ -54,7 +54,7 @@ func (f *folder) add(b *block, to *batch.Batch) {
 			f.commit(&r, to)
 		case account, sync:
 			f.marker(&r, to)
-		default: // identity, and what a later version may bring
+		default: // identity, and kinds of later versions
 		}
 	}
 	if at := b.lastWitnessed(); at > 0 {

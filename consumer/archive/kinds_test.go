@@ -11,8 +11,9 @@ import (
 	"skein.blue/internal/synth"
 )
 
-// A row of a collection of which several kinds are indexed makes an operation for each: what
-// it names, nothing where that is malformed, and a deletion where it may name nothing.
+// A row of a collection with several kinds makes one operation for each: a put with the
+// subject, without one if that is malformed, and a deletion if an optional subject is
+// absent.
 func TestRowsOfConfiguredKinds(t *testing.T) {
 	more, err := kinds.Parse("app.bsky.feed.post reply.parent.uri at-uri repliedTo repliers\napp.bsky.feed.post embed.record.uri at-uri quoted quoters")
 	if err != nil {
@@ -45,7 +46,7 @@ func TestRowsOfConfiguredKinds(t *testing.T) {
 		"a reply to null":                {synth.Map{{Key: "reply", Value: synth.Map{{Key: "parent", Value: synth.Map{{Key: "uri", Value: nil}}}}}}, create, []string{"delete kind(64) x", "delete kind(65) x"}, 0},
 		"malformed":                      {synth.Map{{Key: "reply", Value: synth.Map{{Key: "parent", Value: synth.Map{{Key: "uri", Value: "https://example.com"}}}}}}, create, []string{"put kind(64) x ", "delete kind(65) x"}, 1},
 		"a quote of a record in a space": {synth.Map{{Key: "embed", Value: synth.Map{{Key: "record", Value: synth.Map{{Key: "uri", Value: "at://did:plc:bbbbbbbbbbbbbbbbbbbbbbbb/space/com.example.forum/self/did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/3kaaaaaaaaaaa"}}}}}}, create, []string{"delete kind(64) x", "put kind(65) x "}, 1},
-		"no map":                         {5, create, []string{"put kind(64) x ", "put kind(65) x "}, 1},
+		"not a map":                      {5, create, []string{"put kind(64) x ", "put kind(65) x "}, 1},
 		"deleted":                        {nil, remove, []string{"delete kind(64) x", "delete kind(65) x"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

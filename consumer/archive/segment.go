@@ -14,22 +14,22 @@ import (
 //	header      256 bytes: "jss0", checksum(8), version(2), blocks(4), events(4), DIDs(4),
 //	            min and max seq(8, 8), min and max witnessed_at(8, 8), and the offsets of
 //	            the footer and of its four parts(8 each), little-endian; the rest is 0
-//	blocks      each its length(8), and a zstd frame of so many bytes
+//	blocks      each its length(8), and a zstd frame of that length
 //	footer      an index of the blocks, Bloom filters of the DIDs, an index of the
-//	            collections: nothing that is needed to read all of it
+//	            collections: not needed to read the whole segment
 //
 // The checksum is XXH3 of the header from the version on, and of the footer; the blocks
-// have zstd's own. A segment whose checksum is 0 is still being written.
+// have zstd's own. A segment with checksum 0 is still being written.
 const (
 	headerLen = 256
 	magic     = "jss0"
 	version   = 1
 )
 
-// ErrSegment is returned for a segment that is not as the format says.
-var ErrSegment = errors.New("the segment is malformed")
+// ErrSegment means that a segment is malformed.
+var ErrSegment = errors.New("malformed segment")
 
-// header is what is needed of a segment's header.
+// header has the fields of a segment's header that the Reader uses.
 type header struct {
 	checksum       uint64
 	blocks         uint32
@@ -39,23 +39,22 @@ type header struct {
 
 func readHeader(b []byte) (h header, err error) {
 	if len(b) < headerLen || string(b[:4]) != magic {
-		return h, fmt.Errorf("%w: it does not begin with %q", ErrSegment, magic)
+		return h, fmt.Errorf("%w: does not begin with %q", ErrSegment, magic)
 	}
 	le := binary.LittleEndian
 	h = header{checksum: le.Uint64(b[4:]), blocks: le.Uint32(b[14:]), minSeq: le.Uint64(b[26:]), maxSeq: le.Uint64(b[34:]), footer: le.Uint64(b[58:])}
 	switch v := le.Uint16(b[12:]); {
 	case h.checksum == 0:
-		return h, fmt.Errorf("%w: it is still being written", ErrSegment)
+		return h, fmt.Errorf("%w: still being written", ErrSegment)
 	case v != version:
-		return h, fmt.Errorf("%w: it has version %d, and this program reads %d", ErrSegment, v, version)
+		return h, fmt.Errorf("%w: version %d; this program reads version %d", ErrSegment, v, version)
 	case h.footer < headerLen || h.footer > uint64(len(b)):
-		return h, fmt.Errorf("%w: its footer is said to lie at %d of %d bytes", ErrSegment, h.footer, len(b))
+		return h, fmt.Errorf("%w: the header places the footer at %d of %d bytes", ErrSegment, h.footer, len(b))
 	}
 	return h, nil
 }
 
-// frames returns the zstd frames of a whole segment, whose checksum is right. They lie in
-// it.
+// frames checks a whole segment's checksum and returns its zstd frames, as slices of b.
 func frames(b []byte) (h header, all [][]byte, err error) {
 	if h, err = readHeader(b); err != nil {
 		return h, nil, err
@@ -64,23 +63,23 @@ func frames(b []byte) (h header, all [][]byte, err error) {
 	_, _ = sum.Write(b[12:headerLen])
 	_, _ = sum.Write(b[h.footer:])
 	if got := sum.Sum64(); got != h.checksum {
-		return h, nil, fmt.Errorf("%w: its checksum is %016x, its header says %016x", ErrSegment, got, h.checksum)
+		return h, nil, fmt.Errorf("%w: checksum %016x, the header says %016x", ErrSegment, got, h.checksum)
 	}
 	for rest := b[headerLen:h.footer]; len(rest) > 0; {
 		if len(rest) < 8 || binary.LittleEndian.Uint64(rest) > uint64(len(rest)-8) {
-			return h, nil, fmt.Errorf("%w: a block is longer than the rest of it", ErrSegment)
+			return h, nil, fmt.Errorf("%w: a block is longer than the rest of the segment", ErrSegment)
 		}
 		n := binary.LittleEndian.Uint64(rest)
 		all = append(all, rest[8:8+n])
 		rest = rest[8+n:]
 	}
 	if len(all) != int(h.blocks) {
-		return h, nil, fmt.Errorf("%w: it has %d blocks, its header says %d", ErrSegment, len(all), h.blocks)
+		return h, nil, fmt.Errorf("%w: %d blocks, the header says %d", ErrSegment, len(all), h.blocks)
 	}
 	return h, all, nil
 }
 
-// A kind is what a row is.
+// A kind is the type of a row.
 type kind uint8
 
 const (
@@ -90,11 +89,11 @@ const (
 	identity
 	account
 	sync
-	createResync // a record of a repo that was fetched anew, behind its sync
+	createResync // a record of a refetched repo, after its sync
 )
 
-// block is a block of rows, unpacked. Its columns lie in one buffer: first those of fixed
-// width, then the strings, end to end.
+// block is an unpacked block of rows. Its columns are in one buffer: first those of fixed
+// width, then the strings, concatenated.
 type block struct {
 	buf  []byte
 	rows int
@@ -104,7 +103,7 @@ type block struct {
 	collections, dids, rkeys, revs, payloads                                  []byte
 }
 
-// row is a row of a block. Its slices lie in the block.
+// row is a row of a block. Its slices point into the block.
 type row struct {
 	seq                                 int64
 	kind                                kind
@@ -112,9 +111,9 @@ type row struct {
 }
 
 const (
-	// maxRows bounds what a block may say that it holds; the format's own bound.
+	// maxRows bounds the row count that a block may claim; the format has the same bound.
 	maxRows = 1 << 18
-	// maxBlock bounds what a block unpacks to: 4,096 records of 64 KiB.
+	// maxBlock bounds the unpacked size of a block: 4,096 records of 64 KiB.
 	maxBlock = 256 << 20
 )
 
@@ -127,15 +126,15 @@ func newDecoder() (*zstd.Decoder, error) {
 	return d, nil
 }
 
-// unpack takes a frame apart. The memory of the block before is reused.
+// unpack unpacks a frame. It reuses the memory of the previous block.
 func (b *block) unpack(d *zstd.Decoder, frame []byte) (err error) {
 	if b.buf, err = d.DecodeAll(frame, b.buf[:0]); err != nil {
-		return fmt.Errorf("%w: a block: %w", ErrSegment, err)
+		return fmt.Errorf("%w: unpacking a block: %w", ErrSegment, err)
 	}
 	return b.parse()
 }
 
-var errColumns = fmt.Errorf("%w: the columns of a block", ErrSegment)
+var errColumns = fmt.Errorf("%w: wrong columns in a block", ErrSegment)
 
 // parse finds the columns.
 func (b *block) parse() error {
@@ -202,7 +201,7 @@ func (b *block) next(r *row) bool {
 }
 
 // lastWitnessed returns when the archive saw the last row, in microseconds since 1970, 0
-// if there is none.
+// if there is no row.
 func (b *block) lastWitnessed() int64 {
 	if b.rows == 0 {
 		return 0

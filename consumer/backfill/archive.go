@@ -12,7 +12,7 @@ import (
 	"skein.blue/graph/format"
 )
 
-// Archive begins to read an archive.
+// Archive starts to read an archive.
 func (m *Manager) Archive(ctx context.Context, address string) error {
 	if _, err := archive.Source(address); err != nil {
 		return err
@@ -25,7 +25,7 @@ func (m *Manager) Archive(ctx context.Context, address string) error {
 		return fmt.Errorf("reading an archive: %w", ErrBusy)
 	}
 	if running == nil {
-		return errors.New("backfill: it does not run")
+		return errors.New("backfill is not running")
 	}
 	err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) {
 		if b.Archive != address {
@@ -71,31 +71,31 @@ func (m *Manager) beginArchive(ctx context.Context, address string) error {
 		m.mu.Lock()
 		m.archive = nil
 		if ctx.Err() == nil {
-			m.ended["archive"] = said(err)
+			m.ended["archive"] = outcomeOf(err)
 		}
 		m.mu.Unlock()
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			m.log.Error("reading the archive failed: it is gone on with at the next start, or with skein backfill --archive", "archive", address, "seq", p.Seq, "error", err)
+			m.log.Error("reading the archive failed; the next start, or skein backfill --archive, continues", "archive", address, "seq", p.Seq, "error", err)
 		default:
-			m.log.Info("the archive has been read", "archive", address, "seq", p.Seq, "records", p.Records, "bytes", p.Bytes)
+			m.log.Info("archive read completely", "archive", address, "seq", p.Seq, "records", p.Records, "bytes", p.Bytes)
 		}
 		m.poke()
 	})
 	return nil
 }
 
-func said(err error) string {
+func outcomeOf(err error) string {
 	if err != nil {
 		return err.Error()
 	}
 	return "ok"
 }
 
-// archiveUntil returns what an archive must reach: what happened before the index began
-// to listen, or if it has since long listened, before the archive was begun. Where
-// nobody listens, that is what is sealed now.
+// archiveUntil returns the time up to which to read an archive: the start of the stream in this
+// run, or the start of the archive job if the stream was already running then. Without a
+// stream, it is the zero time: what is sealed now.
 func (m *Manager) archiveUntil() time.Time {
 	if m.o.Listening == nil {
 		return time.Time{}
@@ -103,18 +103,18 @@ func (m *Manager) archiveUntil() time.Time {
 	begun := m.o.Store.Backfill().Begun
 	since, ok := m.o.Listening()
 	switch {
-	case !ok: // the stream was heard before the archive was begun
+	case !ok: // the stream already ran when the job started
 		since = begun
-	case since.After(begun) && time.Since(since) > 0: // a process that goes on with it does not know
+	case since.After(begun) && time.Since(since) > 0: // a later process, which continues the job, does not know this
 		if err := m.o.Store.ChangeBackfill(context.Background(), func(b *format.Backfill) { b.Begun = since.UTC() }); err != nil {
-			m.log.Error("since when the stream is heard could not be written", "error", err)
+			m.log.Error("storing the start of the stream failed", "error", err)
 		}
 	}
 	return since.Add(archiveMargin)
 }
 
-// streamNow returns what time it is: that of the newest event applied, if one was, because this
-// machine's clock may be wrong. Whatever the index hears from here on is later.
+// streamNow returns the current time: that of the newest applied event if there is one, because
+// this machine's clock may be wrong. Later events have later times.
 func (m *Manager) streamNow() (now time.Time) {
 	for _, c := range m.o.Store.Cursors() {
 		if !strings.HasPrefix(c.Source, "archive ") && c.Time.After(now) {
@@ -127,11 +127,11 @@ func (m *Manager) streamNow() (now time.Time) {
 	return now
 }
 
-// archiveMargin is how much further an archive is read than when the index began to
-// listen: the archive may have seen late what happened before.
+// archiveMargin is how far past the start of the stream to read an archive, because the archive
+// may have seen earlier events late.
 const archiveMargin = time.Minute
 
-// endArchive makes complete what the archive was about.
+// endArchive marks the accounts of the archive as complete, and queues the doubtful ones.
 func (m *Manager) endArchive(ctx context.Context) error {
 	doubtful, err := m.o.Store.EndArchive(ctx)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"skein.blue/internal/loglimit"
 )
 
-// A Manager fetches what is queued, and lists what there is.
+// A Manager fetches queued repos, and reads lists of repos and archives.
 type Manager struct {
 	o         Options
 	log       *slog.Logger
@@ -30,33 +30,33 @@ type Manager struct {
 	client    *http.Client
 	directory *identity.CacheDirectory
 	placer    *placer
-	memory    *repo.Memory // of all Readers
+	memory    *repo.Memory // shared by all Readers
 
 	mu        sync.Mutex
 	sched     *scheduler
 	wake      chan struct{}
 	gaps      chan struct{}
-	parked    map[string]string   // DIDs that are not tried, and why: a Failure, or "" of inactive ones
+	parked    map[string]string   // DIDs that are not retried, with the reason: a Failure, or "" for inactive accounts
 	lists     map[string]*listing // by host
-	list      *listJob            // under way
-	comparing *comparison         // under way
-	given     map[string]int64    // how many are parked, by why
-	archive   *archive.Reader     // being read
-	ended     map[string]string   // what has ended in this run, and how
+	list      *listJob            // the running job
+	comparing *comparison         // the running one
+	parkedBy  map[string]int64    // number of parked repos, by reason
+	archive   *archive.Reader     // the one being read
+	ended     map[string]string   // jobs that ended in this run, with their outcome
 	named     map[string]bool     // hosts that an operator named
-	trouble   map[string]string   // hosts that are asked again, and why
+	trouble   map[string]string   // hosts whose requests are being retried, with the reason
 	jobs      sync.WaitGroup
-	running   context.Context //nolint:containedctx // that of Run, under which jobs are begun by calls
+	running   context.Context //nolint:containedctx // of Run; jobs that calls start run under it
 
 	fetched, records, bytes atomic.Int64
 }
 
-// New returns a Manager, which works once it runs.
+// New returns a Manager. It does nothing until Run.
 func New(o Options) *Manager {
 	o.defaults()
 	m := &Manager{
 		o: o, log: o.Logger, client: newClient(&o), placer: newPlacer(o.Store), sched: newScheduler(o.PerHost, o.Fetchers),
-		wake: make(chan struct{}, 1), gaps: make(chan struct{}), parked: map[string]string{}, given: map[string]int64{}, lists: map[string]*listing{}, ended: map[string]string{}, named: map[string]bool{},
+		wake: make(chan struct{}, 1), gaps: make(chan struct{}), parked: map[string]string{}, parkedBy: map[string]int64{}, lists: map[string]*listing{}, ended: map[string]string{}, named: map[string]bool{},
 		memory: repo.NewMemory(o.Memory),
 	}
 	m.directory = identities.NewDirectory(o.PLC, m.client)
@@ -67,10 +67,10 @@ func New(o Options) *Manager {
 	return m
 }
 
-// SetStore sets the store, where it could not be there before the Manager.
+// SetStore sets the store if it was not known to New.
 func (m *Manager) SetStore(s *graph.Store) { m.o.Store, m.placer.store = s, s }
 
-// Queued takes over what the graph has queued. It is graph.Options.Queued.
+// Queued takes over the repos that the graph has queued. It is graph.Options.Queued.
 func (m *Manager) Queued(all []batch.Queued) {
 	m.mu.Lock()
 	for i := range all {
@@ -102,9 +102,8 @@ func (m *Manager) SetListening(since func() (time.Time, bool)) { m.o.Listening =
 // SetLive sets Options.Live, before Run.
 func (m *Manager) SetLive(isLive func() bool) { m.o.Live = isLive }
 
-// Run works until ctx ends: it goes on with what was under way when the process last
-// ended, and with what is queued. began, which may be nil, is called when more can be
-// begun.
+// Run works until ctx ends: it continues the jobs that the last process left, and works on
+// the queue. It calls began, which may be nil, once other jobs can start.
 func (m *Manager) Run(ctx context.Context, began func()) error {
 	if err := m.load(ctx); err != nil {
 		return err
@@ -162,7 +161,7 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 	return nil
 }
 
-// load reads the queue, and queues what is known to be missing and is not.
+// load reads the queue, and queues repos that are known to miss records but are not in it.
 func (m *Manager) load(ctx context.Context) error {
 	_, err := m.o.Store.ViewAcross(ctx, func(s *ask.View) error {
 		return s.Resyncs(func(did string, row format.Resync) error {
@@ -195,37 +194,37 @@ func (m *Manager) load(ctx context.Context) error {
 		return s.Missing(partial, func(did string) error { missing = append(missing, did); return nil })
 	})
 	if err != nil {
-		return fmt.Errorf("backfill: looking for what is missing: %w", err)
+		return fmt.Errorf("backfill: looking for incomplete repos: %w", err)
 	}
 	return m.Resync(ctx, "missed_before", missing...)
 }
 
-// park notes why a repo is not tried, "" if its account is not active. m.mu is held.
+// park notes why a repo is not retried, "" if its account is inactive. m.mu is held.
 func (m *Manager) park(did, failure string) {
 	m.unpark(did)
 	m.parked[did] = failure
-	m.given[failure]++
+	m.parkedBy[failure]++
 }
 
-// unpark notes that a repo is tried again. m.mu is held.
+// unpark notes that a repo is retried. m.mu is held.
 func (m *Manager) unpark(did string) {
 	failure, ok := m.parked[did]
 	if !ok {
 		return
 	}
 	delete(m.parked, did)
-	if m.given[failure]--; m.given[failure] == 0 {
-		delete(m.given, failure)
+	if m.parkedBy[failure]--; m.parkedBy[failure] == 0 {
+		delete(m.parkedBy, failure)
 	}
 }
 
-// Resync queues repos to be fetched whole, whatever is known of them.
+// Resync queues repos for a fetch, whatever is known of them.
 func (m *Manager) Resync(ctx context.Context, reason string, dids ...string) error {
 	return m.resync(ctx, batch.Cause{Reason: reason}, dids)
 }
 
-// Believe queues repos to be fetched whole, and has what their hosts send put in place also
-// where the stream has told of a newer state: an operator knows that they were put back.
+// Believe queues repos for a fetch, and accepts older states than the stream has brought,
+// because an operator knows that the repos were put back.
 func (m *Manager) Believe(ctx context.Context, dids ...string) error {
 	return m.resync(ctx, batch.Cause{Reason: "operator", Trust: true}, dids)
 }
@@ -246,14 +245,14 @@ func (m *Manager) resync(ctx context.Context, c batch.Cause, dids []string) erro
 	return nil
 }
 
-// ErrBusy is returned where something of the kind is under way already.
-var ErrBusy = errors.New("one is under way already")
+// ErrBusy means that a job of the same type is already running.
+var ErrBusy = errors.New("already running")
 
-// resume goes on with what was under way when the process ended.
+// resume continues the jobs that the last process left.
 func (m *Manager) resume(ctx context.Context) error {
 	b := m.o.Store.Backfill()
 	if b.Archive != "" {
-		m.log.Info("going on with the archive", "archive", b.Archive)
+		m.log.Info("continuing the archive", "archive", b.Archive)
 		if err := m.beginArchive(ctx, b.Archive); err != nil {
 			return err
 		}
@@ -263,7 +262,7 @@ func (m *Manager) resume(ctx context.Context) error {
 		if _, err := m.reserve(job); err != nil {
 			return err
 		}
-		m.log.Info("going on with the lists of hosts", "hosts", len(b.Hosts))
+		m.log.Info("continuing the lists of repos", "hosts", len(b.Hosts))
 		m.beginList(ctx, job)
 	}
 	return nil

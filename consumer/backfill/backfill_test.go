@@ -37,10 +37,10 @@ import (
 	"skein.blue/internal/synth"
 )
 
-// world is a network on loopback: accounts with repos, on hosts that each do something
-// wrong or nothing, a directory of DIDs, and a relay that lists them.
+// world is a network on loopback: accounts with repos, well-behaved and misbehaving hosts, a
+// PLC directory, and a relay that lists the hosts.
 type world struct {
-	kinds []kinds.Info // that the store is configured with
+	kinds []kinds.Info // configured in the store
 	t     *testing.T
 	mu    sync.Mutex
 	repos map[string]*account
@@ -50,8 +50,8 @@ type world struct {
 	seq   format.Seq
 	clock uint64
 
-	lookedUp *atomic.Int64 // counts the documents that are asked for
-	hold     chan struct{} // the relay lists repos when it is closed
+	lookedUp *atomic.Int64 // counts requests for DID documents
+	hold     chan struct{} // the relay lists repos once this is closed
 }
 
 type account struct {
@@ -68,9 +68,9 @@ type pds struct {
 	srv      *httptest.Server
 	w        *world
 	requests atomic.Int64
-	// wrong, if set, answers a getRepo itself, if it returns true.
+	// wrong, if set, may answer a getRepo itself, and then returns true.
 	wrong func(w http.ResponseWriter, r *http.Request, a *account) bool
-	// left are accounts that have moved away, and endless makes pages of a list without end.
+	// left are accounts that have moved away, and endless makes pages of an endless list.
 	left    []*account
 	endless func() []any
 }
@@ -126,7 +126,7 @@ func (w *world) serveRelay(rw http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(rw).Encode(map[string]any{"hosts": hosts})
 }
 
-// list answers listRepos in pages of 7: of a host, or of all.
+// list answers listRepos in pages of 7, of one host or of all.
 func (w *world) list(rw http.ResponseWriter, r *http.Request, of *pds) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -204,7 +204,7 @@ func (a *account) car() []byte {
 	return car
 }
 
-// add makes an account with a history that nobody heard.
+// add creates an account with a history that the stream has never brought.
 func (w *world) add(i, records int) *account {
 	rng := rand.New(rand.NewPCG(uint64(i), 9))
 	a := &account{did: fmt.Sprintf("did:plc:%024s", strconv.FormatInt(int64(i)+1<<40, 32)), host: w.hosts[i%len(w.hosts)], records: map[string]string{}, active: true}
@@ -230,7 +230,7 @@ func subject(k *kinds.Info, n int) string {
 	return fmt.Sprintf("did:web:s%d.example.com", n)
 }
 
-// commit has an account make a commit, and tells it to the stream unless it is nil.
+// commit makes a commit of an account, and adds it to b unless b is nil.
 func (w *world) commit(rng *rand.Rand, a *account, b *batch.Batch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -262,7 +262,7 @@ func (w *world) commit(rng *rand.Rand, a *account, b *batch.Batch) {
 	b.Seen(w.seq, []byte(time.Now().UTC().Format(time.RFC3339Nano)))
 }
 
-// index is a store with a Manager that runs.
+// index is a store with a running Manager.
 type index struct {
 	store kv.Store
 	g     *graph.Store
@@ -313,12 +313,12 @@ func (x *index) settle(t *testing.T) Status {
 		if st := x.m.StatusNow(); !st.Busy {
 			return st
 		} else if time.Since(began) > 40*time.Second {
-			t.Fatalf("it does not end: %+v", st)
+			t.Fatalf("still busy: %+v", st)
 		}
 	}
 }
 
-// has compares what the index holds of active accounts with the world.
+// has compares the index's records of active accounts with the world, except those of but.
 func (x *index) has(t *testing.T, w *world, but ...*account) {
 	t.Helper()
 	var b strings.Builder
@@ -356,7 +356,7 @@ func (x *index) has(t *testing.T, w *world, but ...*account) {
 					_ = x.g.View(t.Context(), func(sn *ask.View) error {
 						did, _, _ := strings.Cut(p, " ")
 						st, _, row, err := sn.Account(did)
-						t.Logf("%s names %q, want %q; its account is %+v, queued: %+v", p, got[p], s, st, row)
+						t.Logf("%s has subject %q, want %q; account %+v, queued %+v", p, got[p], s, st, row)
 						return err
 					})
 				}
@@ -367,7 +367,7 @@ func (x *index) has(t *testing.T, w *world, but ...*account) {
 				more++
 			}
 		}
-		t.Fatalf("the index has %d records, and should have %d: %d are missing or other, %d too many", len(got), len(want), missing, more)
+		t.Fatalf("the index has %d records, want %d: %d missing or wrong, %d extra", len(got), len(want), missing, more)
 	}
 	if err := check.Store(t.Context(), x.store, func(p string) { t.Error(p) }, nil); err != nil {
 		t.Fatal(err)
@@ -376,8 +376,8 @@ func (x *index) has(t *testing.T, w *world, but ...*account) {
 
 func newStore() kv.Store { return memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}) }
 
-// All repos of a network are fetched while it goes on, from hosts of which each does
-// something wrong; what can be fetched is exact, and what cannot is named.
+// All repos of a network are fetched while the stream goes on, from hosts that each misbehave
+// differently; fetched repos are exact, and all others are reported.
 func TestWholeNetwork(t *testing.T) {
 	w := newWorld(t, 8)
 	var all []*account
@@ -388,7 +388,7 @@ func TestWholeNetwork(t *testing.T) {
 	hanging := make(chan struct{})
 	t.Cleanup(func() { close(hanging) })
 	var busy, broken atomic.Int64
-	w.hosts[1].wrong = func(rw http.ResponseWriter, _ *http.Request, _ *account) bool { // wants to be left alone now and then
+	w.hosts[1].wrong = func(rw http.ResponseWriter, _ *http.Request, _ *account) bool { // busy now and then
 		if busy.Add(1)%5 != 1 {
 			return false
 		}
@@ -404,7 +404,7 @@ func TestWholeNetwork(t *testing.T) {
 		}
 		return true
 	}
-	w.hosts[3].wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool { // sends another's repo
+	w.hosts[3].wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool { // sends another account's repo
 		w.mu.Lock()
 		other := all[(slices.Index(all, a)+8)%len(all)]
 		car := other.car()
@@ -412,7 +412,7 @@ func TestWholeNetwork(t *testing.T) {
 		_, _ = rw.Write(car)
 		return true
 	}
-	w.hosts[4].wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool { // breaks off, at first
+	w.hosts[4].wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool { // breaks off at first
 		if broken.Add(1) > 4 {
 			return false
 		}
@@ -431,7 +431,7 @@ func TestWholeNetwork(t *testing.T) {
 		_, _ = rw.Write(car)
 		return true
 	}
-	w.hosts[6].wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool { // truncated, and no error
+	w.hosts[6].wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool { // truncated, without an error
 		w.mu.Lock()
 		car := a.car()
 		w.mu.Unlock()
@@ -464,8 +464,8 @@ func TestWholeNetwork(t *testing.T) {
 	if st.Failed[failHost] != 20 || st.Failed[failInvalid] != 60 || st.Complete != 81 || st.HostsDone != 8 || st.Ended["repos"] != "ok" {
 		t.Errorf("%+v", st)
 	}
-	// What was given up is fetched when an operator has seen to it, also by a process that
-	// begins later.
+	// Repos that were given up are fetched after an operator has repaired their hosts, even
+	// by a later process.
 	for _, h := range w.hosts {
 		h.wrong = nil
 	}
@@ -482,12 +482,12 @@ func TestWholeNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	if st := x.settle(t); st.Complete != 161 || len(st.Failed) > 0 {
-		t.Errorf("in the end: %+v", st)
+		t.Errorf("at the end: %+v", st)
 	}
 	x.has(t, w)
 }
 
-// Of several writers of one store, each fetches the repos of its own partitions.
+// Several writers of one store each fetch the repos of their own partitions.
 func TestWriters(t *testing.T) {
 	w := newWorld(t, 3)
 	for i := range 60 {
@@ -535,8 +535,8 @@ func TestWriters(t *testing.T) {
 	x.has(t, w)
 }
 
-// A list of hosts that an operator named, which is interrupted and gone on with, is not
-// taken for that of the whole network.
+// An interrupted job over hosts that an operator named does not count as one over the whole
+// network, even after it was continued.
 func TestNamedHosts(t *testing.T) {
 	w := newWorld(t, 2)
 	for i := range 20 {
@@ -557,16 +557,16 @@ func TestNamedHosts(t *testing.T) {
 	}
 	for began := time.Now(); len(x.g.Backfill().Hosts) > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Since(began) > 10*time.Second {
-			t.Fatal("the list does not end")
+			t.Fatal("the job does not end")
 		}
 	}
 	if b := x.g.Backfill(); b.Whole() || b.Named {
-		t.Errorf("one host of two was taken for the whole network: %+v", b)
+		t.Errorf("one host of two counts as the whole network: %+v", b)
 	}
 }
 
-// Once a kind has been added, all repos are fetched anew, also those that are complete; until
-// then, and no longer, something is lacking.
+// After a kind was added, all repos are refetched, complete ones too; until then, and no
+// longer, records of the kind are lacking.
 func TestKindAdded(t *testing.T) {
 	w := newWorld(t, 3)
 	for i := range 30 {
@@ -593,10 +593,10 @@ func TestKindAdded(t *testing.T) {
 		return st.Fetched - before
 	}
 	if n := fetch(); n != 30 || lacking() != 0 {
-		t.Fatalf("%d repos were fetched at first, of %d kinds something is lacking", n, lacking())
+		t.Fatalf("first fetched %d repos; %d kinds lack records", n, lacking())
 	}
 	if n := fetch(); n != 0 {
-		t.Errorf("%d complete repos were fetched again", n)
+		t.Errorf("refetched %d complete repos", n)
 	}
 	x.end()
 	var err error
@@ -605,16 +605,16 @@ func TestKindAdded(t *testing.T) {
 	}
 	x = w.index(store, nil)
 	if lacking() != 1 {
-		t.Errorf("of %d kinds something is lacking", lacking())
+		t.Errorf("%d kinds lack records", lacking())
 	}
 	if n := fetch(); n != 30 || lacking() != 0 {
-		t.Errorf("%d repos were fetched, of %d kinds something is lacking", n, lacking())
+		t.Errorf("fetched %d repos; %d kinds lack records", n, lacking())
 	}
 	x.has(t, w)
 }
 
-// A repo of which the stream misses a commit repairs itself, and so does one that was
-// missed while no program ran.
+// A repo repairs itself after the stream missed a commit, even if no process was running
+// then.
 func TestRepair(t *testing.T) {
 	w := newWorld(t, 2)
 	a, other := w.add(1, 10), w.add(2, 5)
@@ -638,7 +638,7 @@ func TestRepair(t *testing.T) {
 	}
 	x.has(t, w)
 	x.end()
-	// Without a Manager nothing is queued.
+	// Without a Manager, nothing is queued.
 	g, err := graph.Open(t.Context(), x.store, graph.Options{Embedded: true})
 	if err != nil {
 		t.Fatal(err)
@@ -656,8 +656,8 @@ func TestRepair(t *testing.T) {
 	x.has(t, w)
 }
 
-// After a hole in the stream the revs are compared, and what differs is fetched, and no
-// more.
+// After a hole in the stream the revs are compared, and exactly the repos that differ are
+// fetched.
 func TestHole(t *testing.T) {
 	w := newWorld(t, 3)
 	var all []*account
@@ -685,18 +685,18 @@ func TestHole(t *testing.T) {
 	for began := time.Now(); x.uncompared(); time.Sleep(10 * time.Millisecond) {
 		x.m.lookForGaps()
 		if time.Since(began) > 20*time.Second {
-			t.Fatal("the revs are not compared")
+			t.Fatal("no comparison")
 		}
 	}
 	x.settle(t)
 	x.has(t, w)
 	if n := x.m.fetched.Load() - before; n != 4 {
-		t.Errorf("%d repos were fetched, and 4 differ", n)
+		t.Errorf("fetched %d repos, and 4 differ", n)
 	}
 }
 
-// An account that is not active is hidden, and fetched when it comes back; one that has
-// moved is found; one that nobody has is given up, and not deleted.
+// An inactive account is hidden, and fetched when it comes back; one that has moved is found;
+// one that does not exist is given up, and not deleted.
 func TestAccounts(t *testing.T) {
 	w := newWorld(t, 3)
 	away, moved, gone, listedAway := w.add(1, 5), w.add(2, 5), w.add(3, 5), w.add(4, 5)
@@ -731,13 +731,13 @@ func TestAccounts(t *testing.T) {
 		return state.Has(format.FlagHidden)
 	}
 	if !hidden(away.did) || hidden(gone.did) || hidden(moved.did) {
-		t.Error("the wrong ones are hidden")
+		t.Error("the wrong accounts are hidden")
 	}
 	if err := x.m.Hosts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if x.settle(t); !hidden(listedAway.did) {
-		t.Error("an account that is listed as inactive is not hidden")
+		t.Error("an account listed as inactive is not hidden")
 	}
 	w.mu.Lock()
 	away.active = true
@@ -749,13 +749,13 @@ func TestAccounts(t *testing.T) {
 	if err := x.g.Apply(t.Context(), "stream", &b); err != nil {
 		t.Fatal(err)
 	}
-	if st := x.settle(t); st.Inactive != 1 || hidden(away.did) { // the other was listed, and its host says so
+	if st := x.settle(t); st.Inactive != 1 || hidden(away.did) { // the other one was listed, and its host says that it is inactive
 		t.Errorf("%+v", st)
 	}
 	x.has(t, w, gone, listedAway)
 }
 
-// Private addresses are refused, also behind a redirect, and a repo that has no end, or
+// Requests to private addresses fail, even through a redirect, and a repo that never ends, or
 // trickles, takes one slot for a bounded time.
 func TestHostile(t *testing.T) {
 	w := newWorld(t, 4)
@@ -802,9 +802,9 @@ func TestHostile(t *testing.T) {
 	x = w.index(newStore(), func(o *Options) {
 		o.AllowPrivateHosts, o.TrustHosts, o.Hosts = false, false, []string{w.hosts[1].srv.URL}
 	})
-	// One is on a host that the operator named, and which redirects to a private one. The
-	// other was listed by a stranger, which is not asked for it; its DID document names an
-	// http address, which only a private network has.
+	// One repo is on a host that the operator named, and that redirects to a private one. The
+	// other was listed by a stranger, which is therefore not asked for the repo; its DID
+	// document names an http address, which is valid only in a private network.
 	var listed batch.Batch
 	for _, a := range []*account{private, redirected} {
 		listed.AddResync([]byte(a.did), batch.Cause{Reason: "test", Host: a.host.srv.URL})
@@ -813,7 +813,7 @@ func TestHostile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if st := x.settle(t); st.Failed[failPrivate] != 1 || st.Failed[failNoPDS] != 1 || w.hosts[0].requests.Load() != before {
-		t.Errorf("%+v, and %d requests came", st, w.hosts[0].requests.Load()-before)
+		t.Errorf("%+v, and %d requests arrived", st, w.hosts[0].requests.Load()-before)
 	}
 }
 
@@ -842,7 +842,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A file is taken where the index does not have as much.
+// PlaceCAR accepts a file if the index has less.
 func TestCAR(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.add(1, 12)
@@ -865,7 +865,7 @@ func TestCAR(t *testing.T) {
 	}
 	x.settle(t)
 	x.has(t, w)
-	if _, err := x.m.PlaceCAR(t.Context(), strings.NewReader("no CAR")); err == nil {
-		t.Error("what is no CAR is taken")
+	if _, err := x.m.PlaceCAR(t.Context(), strings.NewReader("not a CAR")); err == nil {
+		t.Error("a file that is not a CAR was accepted")
 	}
 }

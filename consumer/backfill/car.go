@@ -12,18 +12,18 @@ import (
 	"skein.blue/graph/format"
 )
 
-// A Placed says what became of a repo that was given as a file.
+// A Placed is the outcome for a repo from a file.
 type Placed struct {
 	DID     string `json:"did"`
 	Rev     string `json:"rev"`
 	Records int    `json:"records"`
-	// Outcome is "placed", or why it was not: "not_newer" where the index has all of the
-	// repo up to that rev already, else a graph.Outcome.
+	// Outcome is "placed", or the reason why not: "not_newer" if the index already has
+	// the whole repo up to that rev, else a batch.Outcome.
 	Outcome string `json:"outcome"`
 }
 
-// PlaceCAR puts a repo that was exported into a file in place. It is put over what the
-// index has where that is not complete, or older.
+// PlaceCAR puts a repo from an exported file in place, unless the index has a complete
+// state that is at least as new.
 func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err error) {
 	r := m.reader()
 	defer free(r)
@@ -35,7 +35,7 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 	}
 	p = Placed{DID: string(r.DID), Rev: string(r.Rev)}
 	if !m.o.Store.Owns(r.DID) {
-		return p, errors.New("the repo is of another writer's partition")
+		return p, errors.New("the repo is in the partition of another writer")
 	}
 	var st format.RepoState
 	account := func() (row *format.Resync, err error) {
@@ -58,7 +58,7 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 			return p, err
 		}
 	}
-	ctx = context.WithoutCancel(ctx) // others' repos may be in the same write
+	ctx = context.WithoutCancel(ctx) // the same write may hold repos of other callers
 	done := make(chan error, 1)
 	m.placer.flush(ctx)
 	m.placer.place(ctx, r, row.Generation, false, func(o batch.Outcome, records int, err error) {

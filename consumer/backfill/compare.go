@@ -15,42 +15,43 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// A comparison goes through the relay's list of repos, and has those fetched that the index
-// does not have the newest state of: after a hole in the stream, and slowly once a week, since
-// a relay that is killed loses events without a hole.
+// A comparison reads the relay's list of repos, and queues those whose newest state the index
+// does not have: after a hole in the stream, and slowly once a week, because a relay that is
+// killed loses events without a hole.
 //
-// A repo that is listed with another rev than the index has is not queued at once: the stream
-// may be about to tell of it. It is looked at again when the stream has had time to, and only
-// while all that the relay sends is applied. No clock is compared with a rev.
+// A repo whose listed rev differs from the index is not queued at once, because the stream may
+// be about to bring the commit. The comparison checks it again after the stream has had time
+// for that, and only while everything that the relay sends is applied. It never compares a
+// clock with a rev.
 type comparison struct {
 	slow     bool
-	noted    uint64            // holes, when it began
-	seen     *roaring64.Bitmap // the accounts that were listed; nil if it is gone on with
+	noted    uint64            // number of holes at the start
+	seen     *roaring64.Bitmap // the listed accounts; nil if an earlier process started the comparison
 	rechecks []recheck
 	listed   int64
 }
 
-// A recheck is a repo that was listed with another rev than the index had.
+// A recheck is a repo whose listed rev differed from the index.
 type recheck struct {
-	did    string
-	listed format.Rev
-	index  format.Rev // what the index had then
-	host   string     // that listed it, "" if it is the relay
-	told   bool       // who listed it is to be believed
-	since  time.Time  // by the monotonic clock
+	did     string
+	listed  format.Rev
+	index   format.Rev // the rev in the index then
+	host    string     // the host that listed it; "" for the relay
+	trusted bool       // the lister is trusted
+	since   time.Time  // by the monotonic clock
 }
 
-// mostRechecks is how many of them wait at a time: then the list does.
+// mostRechecks bounds the waiting rechecks: reading the list waits when there are so many.
 const mostRechecks = 50_000
 
-// How long a hole may settle before the repos are compared, and how often it is looked whether
-// there is one.
+// holeSettles is how long after a hole to compare the repos, and holeEvery how often to look
+// for holes.
 const (
 	holeSettles = 15 * time.Second
 	holeEvery   = 5 * time.Second
 )
 
-// watchHoles compares all repos after each hole in the stream, and in between once in
+// watchHoles compares all repos after each hole in the stream, and otherwise once in
 // Options.CompareEvery.
 func (m *Manager) watchHoles(ctx context.Context) {
 	ticker := time.NewTicker(holeEvery)
@@ -68,7 +69,7 @@ func (m *Manager) watchHoles(ctx context.Context) {
 		case noted != hole:
 			hole, since = noted, time.Now()
 		case time.Since(since) > m.settle():
-			m.log.Info("after a hole in the stream, what the index has of each repo is compared with the relay's list; until that has ended, answers say that they are incomplete", "holes", noted)
+			m.log.Info("hole in the stream: comparing all repos with the relay's list; until the end, answers say that they are incomplete", "holes", noted)
 			if m.compare(ctx, &comparison{noted: noted}) {
 				continue
 			}
@@ -82,7 +83,7 @@ func (m *Manager) watchHoles(ctx context.Context) {
 	}
 }
 
-// lookForGaps has the holes looked at now.
+// lookForGaps makes watchHoles look now.
 func (m *Manager) lookForGaps() {
 	select {
 	case m.gaps <- struct{}{}:
@@ -90,7 +91,7 @@ func (m *Manager) lookForGaps() {
 	}
 }
 
-// settle is how long the stream has to tell what a list has told.
+// settle is how long the stream has to bring the state that a list showed.
 func (m *Manager) settle() time.Duration {
 	if m.o.Settle > 0 {
 		return m.o.Settle
@@ -98,17 +99,17 @@ func (m *Manager) settle() time.Duration {
 	return holeSettles
 }
 
-// slowAfter is how long a process runs before it begins a comparison of its own accord.
+// slowAfter is how long a process runs before it starts a slow comparison.
 func (m *Manager) slowAfter() time.Duration { return min(10*time.Minute, m.o.CompareEvery) }
 
-// roundDue reports whether the last comparison ended long enough ago. A time in the future is
-// that of a clock that was wrong.
+// roundDue reports whether the last comparison ended long enough ago. A future time comes from
+// a wrong clock.
 func (m *Manager) roundDue() bool {
 	ago := time.Since(m.o.Store.Backfill().Round.Ended)
 	return ago >= m.o.CompareEvery || ago < 0
 }
 
-// compare makes a comparison, and reports whether it came to its end.
+// compare makes a comparison, and reports whether it is complete.
 func (m *Manager) compare(ctx context.Context, c *comparison) (ended bool) {
 	m.mu.Lock()
 	m.comparing = c
@@ -117,15 +118,15 @@ func (m *Manager) compare(ctx context.Context, c *comparison) (ended bool) {
 	m.mu.Lock()
 	m.comparing = nil
 	if ctx.Err() == nil {
-		m.ended["comparison"] = said(err)
+		m.ended["comparison"] = outcomeOf(err)
 	}
 	m.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		m.log.Warn("the index could not be compared with the relay's list of repos, and that is tried again", "relay", m.o.Relay, "error", shorten(err.Error()))
+		m.log.Warn("comparison with the relay's list failed; retrying", "relay", m.o.Relay, "error", shorten(err.Error()))
 	default:
-		m.log.Info("the index has been compared with the relay's list of repos", "listed", c.listed, "queued", m.WaitingNow())
+		m.log.Info("comparison with the relay's list complete", "listed", c.listed, "queued", m.WaitingNow())
 	}
 	m.poke()
 	return err == nil && ctx.Err() == nil
@@ -134,7 +135,7 @@ func (m *Manager) compare(ctx context.Context, c *comparison) (ended bool) {
 func (m *Manager) compareAll(ctx context.Context, c *comparison) error {
 	cursor := ""
 	if round := m.o.Store.Backfill().Round; c.slow && round.Cursor != "" {
-		cursor, c.listed = round.Cursor, round.Listed // which accounts it has seen is not known
+		cursor, c.listed = round.Cursor, round.Listed // the accounts seen by the earlier process are unknown
 	} else {
 		c.seen = roaring64.New()
 	}
@@ -167,8 +168,8 @@ func (m *Manager) compareAll(ctx context.Context, c *comparison) error {
 	return m.o.Store.SetCompared(ctx, c.noted)
 }
 
-// pause spreads a slow comparison over its time, and stores how far it is. It ends the
-// comparison where the stream has a hole: that one is not slow.
+// pause spreads a slow comparison over time, and stores its progress. It ends the comparison
+// after a hole in the stream, which needs a fast one.
 func (m *Manager) pause(ctx context.Context, c *comparison, cursor string) error {
 	var counts format.Counts
 	if err := m.o.Store.View(ctx, func(s *ask.View) (err error) { counts, err = s.Counts(); return err }); err != nil {
@@ -188,12 +189,12 @@ func (m *Manager) pause(ctx context.Context, c *comparison, cursor string) error
 		return ctx.Err()
 	}
 	if noted, _ := m.o.Store.Holes(); noted > c.noted {
-		return fmt.Errorf("the stream had a hole meanwhile: all repos are compared at once")
+		return fmt.Errorf("a hole in the stream interrupted the slow comparison; comparing all repos now")
 	}
 	return nil
 }
 
-// comparePage takes what a page of the relay's list says of the accounts that are indexed here.
+// comparePage compares one page of the relay's list with the accounts that are indexed here.
 func (m *Manager) comparePage(ctx context.Context, c *comparison, repos []listed) error {
 	c.listed += int64(len(repos))
 	whole := m.o.Store.Backfill().Whole()
@@ -216,10 +217,10 @@ func (m *Manager) comparePage(ctx context.Context, c *comparison, repos []listed
 				continue
 			}
 			switch {
-			case a.row != nil && a.row.State != format.ResyncWaiting: // its host may have come back since it was given up
+			case a.row != nil && a.row.State != format.ResyncWaiting: // its host may be back since the repo was given up
 				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "listed", Told: a.rev})
 			case a.known && a.state.Has(format.FlagHasRev) && a.rev != a.state.Rev, whole && !a.state.Has(format.FlagHasRev):
-				c.rechecks = append(c.rechecks, recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, told: true, since: time.Now()})
+				c.rechecks = append(c.rechecks, recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, trusted: true, since: time.Now()})
 			case whole && a.row == nil && !a.state.Whole():
 				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "partial", Told: a.rev})
 			}
@@ -230,22 +231,22 @@ func (m *Manager) comparePage(ctx context.Context, c *comparison, repos []listed
 		return fmt.Errorf("comparing a page of the relay's list: %w", err)
 	}
 	if err := m.o.Store.Apply(ctx, "", &b); err != nil {
-		return fmt.Errorf("queueing what is missing: %w", err)
+		return fmt.Errorf("queueing repos: %w", err)
 	}
 	return nil
 }
 
-// listedAccount is a repo of a list, and what the index has of it.
+// listedAccount is a listed repo with its state in the index.
 type listedAccount struct {
 	listed *listed
-	rev    format.Rev // 0: it is malformed
+	rev    format.Rev // 0: malformed
 	id     dict.ID
 	known  bool
 	state  format.RepoState
 	row    *format.Resync
 }
 
-// lookUp returns what the index has of the repos of a page that are indexed here.
+// lookUp returns the state of those repos of a page that are indexed here.
 func (m *Manager) lookUp(s *ask.View, repos []listed) (accounts []listedAccount, err error) {
 	var ids intern.Batch
 	var at []int
@@ -276,9 +277,9 @@ func (m *Manager) lookUp(s *ask.View, repos []listed) (accounts []listedAccount,
 	return accounts, nil
 }
 
-// confirm looks again at repos that were listed with another rev than the index had, once the
-// stream has had time to tell of it, and queues those of which it has not. It waits until that
-// is so of all, if it is to, else it looks at those that are due.
+// confirm checks repos again whose listed rev differed from the index, once the stream has had
+// time to bring their commits, and queues those that still differ. With all it waits until
+// every recheck is due, else it handles those that are due now.
 func (m *Manager) confirm(ctx context.Context, rechecks *[]recheck, all bool) error {
 	for len(*rechecks) > 0 {
 		due := 0
@@ -306,7 +307,7 @@ func (m *Manager) confirm(ctx context.Context, rechecks *[]recheck, all bool) er
 	return nil
 }
 
-// isLive reports whether all that the relay has sent is applied, or nearly.
+// isLive reports whether everything that the relay has sent is applied, or nearly.
 func (m *Manager) isLive() bool { return m.o.Live == nil || m.o.Live() }
 
 func (m *Manager) confirmDue(ctx context.Context, due []recheck) error {
@@ -327,32 +328,32 @@ func (m *Manager) confirmDue(ctx context.Context, due []recheck) error {
 				cause.Reason = "unknown"
 			case c.listed > st.Rev:
 				cause.Reason = "rev_differs"
-			case c.listed < st.Rev && st.Rev == c.index && c.told && c.listed != 0:
+			case c.listed < st.Rev && st.Rev == c.index && c.trusted && c.listed != 0:
 				cause.Reason, cause.Back = "rev_lower", c.listed
 			default:
-				continue // the stream has told of it
+				continue // the stream has brought the state
 			}
-			if c.told && cause.Back == 0 {
+			if c.trusted && cause.Back == 0 {
 				cause.Told = c.listed
 			}
 			if row != nil && row.State == format.ResyncWaiting && (row.Told >= c.listed || cause.Back != 0 && row.Back.Rev == cause.Back) {
-				continue // it is queued for as much
+				continue // already queued for the same reason
 			}
 			b.AddResync([]byte(c.did), cause)
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("comparing repos again: %w", err)
+		return fmt.Errorf("rechecking repos: %w", err)
 	}
 	if err := m.o.Store.Apply(ctx, "", &b); err != nil {
-		return fmt.Errorf("queueing what is missing: %w", err)
+		return fmt.Errorf("queueing repos: %w", err)
 	}
 	return nil
 }
 
-// queueUnlisted has the hosts of those accounts asked that the index shows and the relay does
-// not list: their taking down, or their deletion, may have been in a hole.
+// queueUnlisted queues the accounts that the index shows and the relay does not list: a
+// takedown or a deletion may have been in a hole, and their hosts know.
 func (m *Manager) queueUnlisted(ctx context.Context, c *comparison) error {
 	if c.seen == nil {
 		return nil
@@ -379,10 +380,10 @@ func (m *Manager) queueUnlisted(ctx context.Context, c *comparison) error {
 			})
 		})
 		if err != nil {
-			return fmt.Errorf("looking for accounts that are not listed: %w", err)
+			return fmt.Errorf("looking for unlisted accounts: %w", err)
 		}
 		if err := m.o.Store.Apply(ctx, "", &b); err != nil {
-			return fmt.Errorf("queueing accounts that are not listed: %w", err)
+			return fmt.Errorf("queueing unlisted accounts: %w", err)
 		}
 		if queued += len(ids); len(ids) < pageSize {
 			break
@@ -392,7 +393,7 @@ func (m *Manager) queueUnlisted(ctx context.Context, c *comparison) error {
 		}
 	}
 	if queued > 0 {
-		m.log.Info("accounts that the index shows are not in the relay's list: their hosts are asked", "accounts", queued)
+		m.log.Info("active accounts missing from the relay's list; asking their hosts", "accounts", queued)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 	"skein.blue/internal/testing/abuse"
 )
 
-// stateOf returns what the index knows of an account.
+// stateOf returns the index's state of an account.
 func (x *index) stateOf(t *testing.T, did string) (st format.RepoState, row *format.Resync) {
 	t.Helper()
 	if err := x.g.View(t.Context(), func(s *ask.View) (err error) { st, _, row, err = s.Account(did); return err }); err != nil {
@@ -25,7 +25,7 @@ func (x *index) stateOf(t *testing.T, did string) (st format.RepoState, row *for
 	return st, row
 }
 
-// fetched has all repos of the world fetched.
+// fetched fetches the repos of accounts.
 func (w *world) fetched(x *index, accounts ...*account) {
 	w.t.Helper()
 	var dids []string
@@ -44,14 +44,14 @@ func (x *index) awaitComparison(t *testing.T) {
 	for began := time.Now(); x.uncompared(); time.Sleep(5 * time.Millisecond) {
 		x.m.lookForGaps()
 		if time.Since(began) > 30*time.Second {
-			t.Fatal("the repos are not compared")
+			t.Fatal("no comparison")
 		}
 	}
 	x.settle(t)
 }
 
-// told delivers what fill adds.
-func (x *index) told(t *testing.T, fill func(b *batch.Batch)) {
+// deliver applies a batch that fill has filled, as from the stream.
+func (x *index) deliver(t *testing.T, fill func(b *batch.Batch)) {
 	t.Helper()
 	var b batch.Batch
 	fill(&b)
@@ -60,15 +60,15 @@ func (x *index) told(t *testing.T, fill func(b *batch.Batch)) {
 	}
 }
 
-// An account that has moved is fetched where it is now, although its document was kept from
-// before, and its old host says that it is not active; nor does a list of the old host's hide
-// it, which an operator named.
+// An account that has moved is fetched from its new host, although the cached document is from
+// before the move, and its old host says that it is inactive; nor does the list of the old host
+// hide it, even if an operator named that host.
 func TestMoved(t *testing.T) {
 	w := newWorld(t, 2)
 	a := w.add(0, 5)
 	old, now := w.hosts[0], w.hosts[1]
 	x := w.index(newStore(), func(o *Options) { o.TrustHosts = false })
-	if host, err := x.m.resolve(t.Context(), a.did); err != nil || host != old.srv.URL { // it is kept
+	if host, err := x.m.resolve(t.Context(), a.did); err != nil || host != old.srv.URL { // the document is cached now
 		t.Fatalf("%s: %v", host, err)
 	}
 	w.mu.Lock()
@@ -77,16 +77,16 @@ func TestMoved(t *testing.T) {
 	w.mu.Unlock()
 	w.fetched(x, a)
 	if st, row := x.stateOf(t, a.did); !st.Complete() || st.Has(format.FlagHidden) {
-		t.Errorf("an account that has moved: %+v, queued: %+v", st, row)
+		t.Errorf("after the move: %+v, queued: %+v", st, row)
 	}
 	if err := x.m.Hosts(t.Context(), old.srv.URL); err != nil {
 		t.Fatal(err)
 	}
 	x.settle(t)
 	if st, row := x.stateOf(t, a.did); !st.Complete() || st.Has(format.FlagHidden) {
-		t.Errorf("after its old host's list: %+v, queued: %+v", st, row)
+		t.Errorf("after the list of its old host: %+v, queued: %+v", st, row)
 	}
-	// Its new host takes it down: that counts.
+	// Its new host takes it down, which counts.
 	w.mu.Lock()
 	a.active = false
 	w.mu.Unlock()
@@ -95,14 +95,13 @@ func TestMoved(t *testing.T) {
 	}
 	x.settle(t)
 	if st, _ := x.stateOf(t, a.did); !st.Has(format.FlagHidden) {
-		t.Errorf("its host says that it is not active: %+v", st)
+		t.Errorf("its host says that it is inactive: %+v", st)
 	}
 }
 
-// What happened to accounts in a hole of the stream is found out from the relay's list, and
-// from the hosts of those that it does not list: taken down, deactivated, deleted, restored
-// and reactivated. Until then nothing is called complete; afterwards what the stream says
-// counts again.
+// The relay's list, and the hosts of accounts that it does not list, show how accounts changed
+// in a hole of the stream: taken down, deactivated, deleted, restored and reactivated. Until
+// then no account is called complete; afterwards the stream counts again.
 func TestStatusInHole(t *testing.T) {
 	w := newWorld(t, 2)
 	var all []*account
@@ -117,7 +116,7 @@ func TestStatusInHole(t *testing.T) {
 		b.AddAccount(w.seq, []byte(a.did), isActive, false)
 		b.Seen(w.seq, nil)
 	}
-	x.told(t, func(b *batch.Batch) {
+	x.deliver(t, func(b *batch.Batch) {
 		for _, a := range all {
 			a.active = a != restored && a != reactivated
 			status(b, a, a.active)
@@ -134,13 +133,13 @@ func TestStatusInHole(t *testing.T) {
 	w.mu.Lock()
 	w.hold = hold
 	w.mu.Unlock()
-	x.told(t, func(b *batch.Batch) {
+	x.deliver(t, func(b *batch.Batch) {
 		b.AddGap(format.Gap{Reason: "outdated_cursor", After: w.seq, Time: time.Now().Add(-48 * time.Hour), Suspect: true}) // the clock is behind
 	})
 	if !x.uncompared() {
-		t.Error("the hole is not counted")
+		t.Error("the hole does not count")
 	}
-	x.told(t, func(b *batch.Batch) { status(b, all[5], false) }) // the list still says that it is active
+	x.deliver(t, func(b *batch.Batch) { status(b, all[5], false) }) // the list still says that it is active
 	close(hold)
 	x.awaitComparison(t)
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
@@ -158,7 +157,7 @@ func TestStatusInHole(t *testing.T) {
 	for _, ahead := range []time.Duration{1000 * time.Hour, 0} {
 		rng := rand.New(rand.NewPCG(uint64(ahead), 1))
 		w.commit(rng, all[6], nil)
-		x.told(t, func(b *batch.Batch) {
+		x.deliver(t, func(b *batch.Batch) {
 			b.AddGap(format.Gap{Reason: "outdated_cursor", After: w.seq, Time: time.Now().Add(ahead), Suspect: true})
 		})
 		x.awaitComparison(t)
@@ -168,8 +167,8 @@ func TestStatusInHole(t *testing.T) {
 	}
 }
 
-// What an operator asks to be fetched is compared, too: repos that are complete, and of which
-// the stream has missed commits without knowing, are fetched, and no others.
+// A backfill by an operator also compares: it fetches complete repos whose commits the stream
+// missed unnoticed, and no others.
 func TestBackfillCompares(t *testing.T) {
 	w := newWorld(t, 2)
 	var all []*account
@@ -187,13 +186,13 @@ func TestBackfillCompares(t *testing.T) {
 		t.Fatal(err)
 	}
 	if st := x.settle(t); st.Complete != 12 || x.m.fetched.Load()-before != 5 {
-		t.Errorf("%d were fetched, and 5 are behind: %+v", x.m.fetched.Load()-before, st)
+		t.Errorf("fetched %d repos, and 5 are behind: %+v", x.m.fetched.Load()-before, st)
 	}
 	x.has(t, w)
 }
 
-// A relay that is killed loses events without a gap. What it lost is found by a comparison that
-// the daemon makes of its own accord, and which is gone on with by another process.
+// A relay that is killed loses events without a gap. The slow comparison of the daemon finds
+// them, even if another process continues it.
 func TestRounds(t *testing.T) {
 	w := newWorld(t, 2)
 	var all []*account
@@ -224,14 +223,14 @@ func TestRounds(t *testing.T) {
 			break
 		}
 		if time.Since(began) > 30*time.Second {
-			t.Fatalf("%d repos are behind, and nothing finds it", behind)
+			t.Fatalf("%d repos are still behind", behind)
 		}
 	}
 	x.settle(t)
 	x.has(t, w)
 }
 
-// A host that keeps sending an older state, from a cache, is not believed, however often.
+// A host that keeps sending an older state, from a cache, is never believed.
 func TestCachedHost(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.add(0, 6)
@@ -243,9 +242,9 @@ func TestCachedHost(t *testing.T) {
 		_, _ = rw.Write(cached)
 		return true
 	}
-	x.told(t, func(b *batch.Batch) { w.commit(rng, a, b) })
+	x.deliver(t, func(b *batch.Batch) { w.commit(rng, a, b) })
 	w.commit(rng, a, nil) // missed
-	x.told(t, func(b *batch.Batch) { w.commit(rng, a, b) })
+	x.deliver(t, func(b *batch.Batch) { w.commit(rng, a, b) })
 	x.settle(t)
 	if st, row := x.stateOf(t, a.did); st.Complete() || uint64(st.Rev) != a.rev || row == nil || row.Failure != failOlder {
 		t.Errorf("%+v, queued: %+v", st, row)
@@ -255,8 +254,9 @@ func TestCachedHost(t *testing.T) {
 	x.has(t, w)
 }
 
-// A host lists repos without end. Nothing is kept of what is not on it, the directory is asked
-// a bounded number of times, and a comparison after a hole does not wait for it.
+// A host lists repos without end. Nothing is stored of repos on other hosts, the number of
+// requests to the PLC directory is bounded, and a comparison after a hole does not wait for the
+// list.
 func TestAbuseEndlessList(t *testing.T) {
 	w := newWorld(t, 2)
 	mine := w.add(1, 3)
@@ -280,21 +280,22 @@ func TestAbuseEndlessList(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(4, 4))
 	w.commit(rng, mine, nil)
-	x.told(t, func(b *batch.Batch) {
+	x.deliver(t, func(b *batch.Batch) {
 		b.AddGap(format.Gap{Reason: "outdated_cursor", Time: time.Now(), Suspect: true})
 	})
 	x.awaitComparison(t)
 	st := x.settle(t)
 	if looks := looked.Load(); looks > mostForeign+100 || st.Accounts != 1 || st.Waiting != 0 || st.Ended["repos"] != "1 of 2 hosts could not be listed" {
-		t.Errorf("the directory was asked %d times; %+v", looks, st)
+		t.Errorf("%d requests to the directory; %+v", looks, st)
 	}
-	abuse.Figure(t, "look-ups of an endless list", "%d (before: one for each DID, for ever)", looked.Load())
+	abuse.Figure(t, "look-ups of an endless list", "%d (before: one for each DID, forever)", looked.Load())
 	abuse.Figure(t, "DIDs interned from it", "%d (before: all)", st.Accounts-1)
 	x.has(t, w)
 }
 
-// Hosts that send a byte now and then do not hold the fetchers: other hosts' repos are fetched
-// meanwhile, and each of theirs is given up when it has been too slow for long enough.
+// Hosts that send a byte now and then do not hold all fetchers: repos of other hosts are
+// fetched meanwhile, and each dripping repo is given up after it has been too slow for long
+// enough.
 func TestAbuseDrip(t *testing.T) {
 	w := newWorld(t, 2)
 	var others []*account
@@ -348,7 +349,7 @@ func TestAbuseDrip(t *testing.T) {
 			break
 		}
 		if time.Since(began) > 20*time.Second {
-			t.Fatalf("%d of %d repos of another host were fetched", n, len(others))
+			t.Fatalf("fetched only %d of %d repos of another host", n, len(others))
 		}
 	}
 	if most.Load() > 7 {

@@ -1,16 +1,17 @@
-// Package backfill fetches the past of repos, and what was missed of them: repos are
-// fetched whole from where their accounts live, and put in the place of what the index
-// has (graph.RepoSnapshot), while the stream goes on.
+// Package backfill fetches the history of repos, and repairs repos with missed events:
+// it fetches each repo whole from its host, and replaces what the index has of it
+// (graph/batch.Snapshot), while the stream goes on.
 //
-// What is to be fetched is a queue in the store (format.Resync). The graph puts a repo
-// there when something of it was missed; a list of a host's repos does (list.go), and an
-// operator. The queue is worked off by so many fetchers (queue.go, fetch.go), each host
-// within its own limits (hosts.go), and what was fetched is applied many repos at a time
-// (place.go). What fails is tried again, later and later, and given up in the end, with
-// the reason, in the same row.
+// The repos to fetch are a queue in the store (format.Resync). The graph queues a repo
+// when it missed an event of it; so do lists of hosts (list.go), comparisons with the
+// relay's list (compare.go), and operators. A bounded number of fetchers works on the
+// queue (backfill.go, fetch.go), each host within its own limits (hosts.go), and one
+// write puts many fetched repos in place (place.go). Failed repos are retried, later and
+// later, and given up in the end; the queue row keeps the reason.
 //
-// Addresses come from strangers: documents of DIDs name the hosts. What is connected to,
-// and how much is read from it, is bounded (http.go).
+// DID documents, which strangers write, name the hosts. So the package restricts the
+// addresses that it connects to, and bounds what it reads from them (http.go). It does
+// not verify signatures.
 //
-// A Manager's methods may be called from any goroutine.
+// Any goroutine may call a Manager's methods.
 package backfill

@@ -22,40 +22,40 @@ import (
 	"skein.blue/internal/outward"
 )
 
-// The reasons for which a repo is not fetched: labels of a metric, and what is in the
-// queue's row.
+// The reasons why a repo was not fetched: labels of a metric, and values in the queue's
+// rows.
 const (
-	failNoDID    = "no_did"       // its DID has no document
-	failNoPDS    = "no_pds"       // its document names no PDS
-	failNotFound = "not_found"    // its PDS does not have it
-	failPrivate  = "private_host" // its PDS is at an address that is not asked
+	failNoDID    = "no_did"       // the DID has no document
+	failNoPDS    = "no_pds"       // the document names no PDS
+	failNotFound = "not_found"    // the PDS does not have the repo
+	failPrivate  = "private_host" // the PDS has a private address
 	failTooLarge = "too_large"
-	failInvalid  = "invalid" // what its PDS sent is no repo of it
-	failRefused  = "refused" // its PDS refuses
-	failHost     = "host"    // its PDS does not answer, or breaks off
-	failOlder    = "older"   // its PDS has an older state than the stream told
+	failInvalid  = "invalid" // the PDS sent something other than this repo
+	failRefused  = "refused" // the PDS refused
+	failHost     = "host"    // the PDS did not answer, or broke off
+	failOlder    = "older"   // the PDS has an older state than the stream
 	failIdentity = "identity"
-	failNoRoom   = "no_room" // other repos held the memory; it counts as no try
+	failNoRoom   = "no_room" // resolving the DID failed
 )
 
-// failure is why a repo was not fetched.
+// failure is the reason why a repo was not fetched.
 type failure struct {
 	why   string
 	err   error
-	final bool          // trying again soon is of no use
-	host  bool          // it is the host's fault, and may be that of all its repos
-	gone  bool          // the host says that there is no such repo
-	busy  bool          // the host wants to be left alone: it counts as no try
-	after time.Duration // how long the host wants to be left alone
+	final bool          // retrying soon is useless
+	host  bool          // the host's fault, which may affect all its repos
+	gone  bool          // the host says that it has no such repo
+	busy  bool          // the host or the memory is busy: does not count as a try
+	after time.Duration // the wait that the host asks for
 }
 
 // Error implements error.
 func (f *failure) Error() string { return f.why + ": " + f.err.Error() }
 
-// Unwrap returns the error.
+// Unwrap returns the cause.
 func (f *failure) Unwrap() error { return f.err }
 
-// resolveOne finds out where a repo is.
+// resolveOne finds the host of a repo.
 func (m *Manager) resolveOne(ctx context.Context, j *job) {
 	host, err := m.resolve(ctx, j.did)
 	if ctx.Err() != nil {
@@ -65,7 +65,7 @@ func (m *Manager) resolveOne(ctx context.Context, j *job) {
 	before := m.sched.suspects[j.did]
 	delete(m.sched.suspects, j.did)
 	m.mu.Unlock()
-	if err != nil && before != "" { // where it was listed is all that is known
+	if err != nil && before != "" { // only the host that listed it is known
 		host, err = before, nil
 	}
 	if err != nil {
@@ -73,12 +73,12 @@ func (m *Manager) resolveOne(ctx context.Context, j *job) {
 		return
 	}
 	m.mu.Lock()
-	j.host, j.looked, j.running = host, true, false
+	j.host, j.resolved, j.running = host, true, false
 	m.sched.ready(j)
 	m.mu.Unlock()
 }
 
-// resolve returns the address of an account's PDS, by its DID document.
+// resolve returns the address of an account's PDS from its DID document.
 func (m *Manager) resolve(ctx context.Context, did string) (host string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -99,7 +99,7 @@ func (m *Manager) resolve(ctx context.Context, did string) (host string, err err
 	return u.Scheme + "://" + u.Host, nil
 }
 
-// readers are used again.
+// readers are reused.
 var readers = sync.Pool{New: func() any { return new(repo.Reader) }}
 
 func (m *Manager) reader() *repo.Reader {
@@ -108,20 +108,21 @@ func (m *Manager) reader() *repo.Reader {
 	return r
 }
 
-// free gives a Reader and its memory back.
+// free releases a Reader and its memory.
 func free(r *repo.Reader) {
 	r.Release()
 	readers.Put(r)
 }
 
-// A repo of which records' blocks are missing, as the reference PDS sends some that were
-// imported, is taken as it is when it was sent so for some times, if they are few.
+// Some repos lack the blocks of records; the reference PDS sends some imported repos like
+// that. If few blocks are missing and the repo has been sent like that trustAfter times, it
+// is accepted.
 const (
 	trustAfter = 3
 	tolerated  = 100
 )
 
-// fetchOne fetches a repo, and has it put in place.
+// fetchOne fetches a repo, and hands it to the placer.
 func (m *Manager) fetchOne(ctx context.Context, j *job) {
 	m.mu.Lock()
 	generation := j.generation
@@ -139,7 +140,7 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 	lost := m.sched.giveUp(h, m.o.HostTries)
 	m.mu.Unlock()
 	if len(lost) > 0 && ctx.Err() == nil {
-		m.log.Warn("a host is given up: it has not answered for long. skein backfill --host fetches its repos when it is back", "host", j.host, "repos", len(lost), "error", shorten(err.Error()))
+		m.log.Warn("host given up after too many failures; fetch its repos with skein backfill --host when it is back", "host", j.host, "repos", len(lost), "error", shorten(err.Error()))
 		for _, other := range lost {
 			m.failedJob(ctx, other, &failure{why: failHost, err: err, final: true})
 		}
@@ -157,7 +158,7 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 		m.failedJob(ctx, j, err)
 		return
 	}
-	if j.tries >= trustAfter { // its host sends it so, again and again
+	if j.tries >= trustAfter { // its host sends the repo like that every time
 		r.Tolerate = tolerated
 	}
 	m.o.Metrics.fetched(n, time.Since(began))
@@ -169,12 +170,12 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 	m.o.Metrics.spaces(r.Spaces)
 }
 
-// mostMoves is how often a repo may be found to have moved while it is fetched.
+// mostMoves is how often a repo may turn out to have moved during a fetch.
 const mostMoves = 3
 
-// hasMoved has a repo fetched where its DID document says that it is now, if that is another
-// host than the one that does not have it, or not as an active one. The document that was
-// kept may be from before it moved.
+// hasMoved reports whether a repo's DID document now names another host than the one that
+// does not have it, or has it as inactive; then it queues the repo for that host. The cached
+// document may be from before the move.
 func (m *Manager) hasMoved(ctx context.Context, j *job) bool {
 	if j.moves >= mostMoves {
 		return false
@@ -187,13 +188,13 @@ func (m *Manager) hasMoved(ctx context.Context, j *job) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	defer m.poke()
-	j.host, j.looked, j.running = host, true, false
+	j.host, j.resolved, j.running = host, true, false
 	j.moves++
 	m.sched.ready(j)
 	return true
 }
 
-// placed takes over what became of a repo that was fetched.
+// placed handles the outcome of a fetched repo.
 func (m *Manager) placed(ctx context.Context, j *job, o batch.Outcome, records int, err error) {
 	if ctx.Err() != nil {
 		return
@@ -203,7 +204,7 @@ func (m *Manager) placed(ctx context.Context, j *job, o batch.Outcome, records i
 		for _, e := range []error{repo.ErrMissing, repo.ErrTree} {
 			invalid = invalid || errors.Is(err, e)
 		}
-		if !invalid && !j.alone { // it may be another's of the same write
+		if !invalid && !j.alone { // the cause may be another repo in the same write
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			defer m.poke()
@@ -215,7 +216,7 @@ func (m *Manager) placed(ctx context.Context, j *job, o batch.Outcome, records i
 			return
 		}
 		if !invalid {
-			m.log.Error("a repo that was fetched could not be indexed", "did", j.did, "error", err)
+			m.log.Error("indexing a fetched repo failed", "did", j.did, "error", err)
 		}
 		m.jobs.Go(func() { m.failedJob(ctx, j, &failure{why: failInvalid, err: err}) })
 		return
@@ -224,7 +225,7 @@ func (m *Manager) placed(ctx context.Context, j *job, o batch.Outcome, records i
 	switch o {
 	case batch.Older:
 		m.jobs.Go(func() {
-			m.failedJob(ctx, j, &failure{why: failOlder, err: errors.New("its PDS sends an older state than the stream has told of")})
+			m.failedJob(ctx, j, &failure{why: failOlder, err: errors.New("its PDS sent an older state than the stream")})
 		})
 		return
 	case batch.Placed:
@@ -246,10 +247,10 @@ func (m *Manager) placed(ctx context.Context, j *job, o batch.Outcome, records i
 	m.sched.drop(j)
 }
 
-// mostBusy is how often a host may want to be left alone before that counts as a try.
+// mostBusy is how often a host may be busy before that counts as a try.
 const mostBusy = 100
 
-// failedJob notes that a repo was not fetched, and when it is tried again, if ever.
+// failedJob records that a repo was not fetched, and when to retry, if at all.
 func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 	f := &failure{}
 	if !errors.As(err, &f) {
@@ -269,7 +270,7 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 	}
 	var row format.Resync
 	queued, werr := m.o.Store.ChangeResync(ctx, j.did, func(r *format.Resync) bool {
-		if r.Generation > j.generation && !f.final { // something more was missed meanwhile: it is tried as if anew
+		if r.Generation > j.generation && !f.final { // more was missed meanwhile: retry as if for the first time
 			row = *r
 			return false
 		}
@@ -294,7 +295,7 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 		return
 	}
 	if werr != nil {
-		m.log.Error("the queue of repos could not be written", "did", j.did, "error", werr)
+		m.log.Error("writing the queue of repos failed", "did", j.did, "error", werr)
 		row.Due = time.Now().Add(time.Minute)
 	}
 	state, due := row.State, row.Due
@@ -303,12 +304,12 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 	j.running, j.again, j.index = false, false, -1
 	m.sched.drop(j)
 	switch {
-	case !queued && werr == nil: // it was taken out of the queue meanwhile
+	case !queued && werr == nil: // someone removed it from the queue meanwhile
 	case state != format.ResyncWaiting && !again:
 		m.park(j.did, row.Failure)
 	default:
 		hint := j.host
-		if !j.looked && (f.why == failHost || f.why == failRefused) { // it may have moved
+		if !j.resolved && (f.why == failHost || f.why == failRefused) { // it may have moved
 			m.sched.suspect(j.did, j.host)
 			hint = ""
 		}
@@ -317,16 +318,16 @@ func (m *Manager) failedJob(ctx context.Context, j *job, err error) {
 	m.mu.Unlock()
 	m.poke()
 	if state == format.ResyncFailed && f.gone {
-		m.setStatus(ctx, j.did, false) // not deleted: only the stream tells that
+		m.setStatus(ctx, j.did, false) // inactive, not deleted: only the stream says that
 	}
 	if state == format.ResyncFailed {
 		if held, ok := m.seldom.Allow(f.why); ok {
-			m.log.Warn("a repo was given up: what the index has of it is not complete. skein resync queues it again", "did", j.did, "reason", f.why, "error", shorten(f.err.Error()), "tries", row.Tries, "more_since_last_said", held)
+			m.log.Warn("repo given up, its records are incomplete; skein resync retries", "did", j.did, "reason", f.why, "error", shorten(f.err.Error()), "tries", row.Tries, "more_since_last_said", held)
 		}
 	}
 }
 
-// inactive is the reason of an account that is not active, which is no failure.
+// inactive is the outcome for an inactive account; it is not a failure.
 const inactive = "inactive"
 
 func shorten(s string) string {
@@ -338,7 +339,7 @@ func shorten(s string) string {
 	return s
 }
 
-// getRepo reads an account's repo from a host.
+// getRepo fetches an account's repo from a host.
 func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.o.RepoTimeout)
 	defer cancel()
@@ -349,7 +350,7 @@ func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader)
 	defer func() { _ = resp.Body.Close() }()
 	timer := time.AfterFunc(m.o.IdleTimeout, cancel)
 	defer timer.Stop()
-	body := &counted{Reader: &idle{Reader: resp.Body, timer: timer, most: m.o.IdleTimeout}, least: m.o.MinRate, from: time.Now().Add(m.o.IdleTimeout)}
+	body := &meteredBody{Reader: &idleBody{Reader: resp.Body, timer: timer, most: m.o.IdleTimeout}, least: m.o.MinRate, from: time.Now().Add(m.o.IdleTimeout)}
 	err = r.Read(ctx, body, m.o.MaxRepoBytes)
 	switch {
 	case err == nil && string(r.DID) != did:
@@ -367,7 +368,7 @@ func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader)
 	return body.n, err
 }
 
-// tooLarge says which bound a repo is over, and which flag raises it.
+// tooLarge adds the exceeded limit to the error, and the flag that raises it.
 func (m *Manager) tooLarge(err error) error {
 	if errors.Is(err, repo.ErrMemory) {
 		return fmt.Errorf("%w: %s (--memory)", err, human.Bytes(m.memory.One()))
@@ -375,23 +376,23 @@ func (m *Manager) tooLarge(err error) error {
 	return fmt.Errorf("%w: %s (--max-repo-bytes)", err, human.Bytes(m.o.MaxRepoBytes))
 }
 
-// errSlow is the error of a repo that comes too slowly: it would hold a fetcher for long.
-var errSlow = errors.New("it comes too slowly")
+// errSlow means that a repo arrives too slowly: it would hold a fetcher for long.
+var errSlow = errors.New("too slow")
 
-// counted counts what is read, and ends a repo that comes too slowly. Between two Reads the
-// time stands still: the host is not to blame for our waiting for memory.
-type counted struct {
+// meteredBody counts bytes, and ends a repo that arrives too slowly. The clock stops between
+// two Reads: the host is not to blame while we wait for memory.
+type meteredBody struct {
 	io.Reader
 
-	least int64     // bytes a second, from then on
+	least int64     // bytes a second, after from
 	from  time.Time // by the monotonic clock
-	ended time.Time // the last Read
+	ended time.Time // end of the last Read
 
 	n int64
 }
 
 // Read implements io.Reader.
-func (c *counted) Read(p []byte) (int, error) {
+func (c *meteredBody) Read(p []byte) (int, error) {
 	if !c.ended.IsZero() {
 		c.from = c.from.Add(time.Since(c.ended))
 	}
@@ -399,22 +400,22 @@ func (c *counted) Read(p []byte) (int, error) {
 	c.n += int64(n)
 	c.ended = time.Now()
 	if late := time.Since(c.from); err == nil && late > 0 && c.n < c.least*int64(late/time.Millisecond)/1000 {
-		return n, fmt.Errorf("%w: %d bytes so far, and less than %d a second", errSlow, c.n, c.least)
+		return n, fmt.Errorf("%w: %d bytes so far, less than %d a second", errSlow, c.n, c.least)
 	}
-	return n, err //nolint:wrapcheck // an io.Reader's
+	return n, err //nolint:wrapcheck // the io.Reader's error
 }
 
-// get asks a host. An answer that is none is an *answer.
+// get sends a request to a host. An HTTP error is an *answer.
 func (m *Manager) get(ctx context.Context, host, method string, query url.Values, accept string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, host+"/xrpc/"+method+"?"+query.Encode(), nil)
 	if err != nil {
-		return nil, fmt.Errorf("asking %s: %w", host, err)
+		return nil, fmt.Errorf("request to %s: %w", host, err)
 	}
 	req.Header.Set("Accept", accept)
 	req.Header.Set("User-Agent", "skein")
 	resp, err := m.client.Do(req)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the request
+		return nil, err //nolint:wrapcheck // the error names the request
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer func() { _ = resp.Body.Close() }()
@@ -423,7 +424,7 @@ func (m *Manager) get(ctx context.Context, host, method string, query url.Values
 	return resp, nil
 }
 
-// explain says what it means that a host did not send a repo.
+// explain classifies the error of a host that did not send a repo.
 func explain(err error) error {
 	a, ok := errors.AsType[*answer](err)
 	switch {
@@ -443,18 +444,18 @@ func explain(err error) error {
 	return &failure{why: failRefused, err: a, after: a.after}
 }
 
-// purge forgets an account's DID document: it may have changed.
+// purge removes an account's DID document from the cache, because it may be outdated.
 func (m *Manager) purge(ctx context.Context, did string) {
 	if err := m.directory.Purge(ctx, indigo.DID(did).AtIdentifier()); err != nil {
-		m.log.Debug("forgetting a DID document", "did", did, "error", err)
+		m.log.Debug("purging a DID document failed", "did", did, "error", err)
 	}
 }
 
-// setStatus notes whether its host says that an account is active.
+// setStatus records whether an account is active, as its host says.
 func (m *Manager) setStatus(ctx context.Context, did string, isActive bool) {
 	var b batch.Batch
 	b.AddStatus([]byte(did), isActive)
 	if err := m.o.Store.Apply(ctx, "", &b); err != nil && ctx.Err() == nil {
-		m.log.Error("the status of an account could not be written", "did", did, "error", err)
+		m.log.Error("writing the status of an account failed", "did", did, "error", err)
 	}
 }

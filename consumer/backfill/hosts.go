@@ -12,22 +12,21 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// host is what is known of a host while the process runs.
+// host is the state of a host in this process.
 type host struct {
-	name     string // its address, like https://pds.example.com
+	name     string // address, like https://pds.example.com
 	ready    []*job // due now
 	inFlight int
-	failures int       // in a row, that were the host's and no repo's
-	resume   time.Time // it is left alone until then
-	listed   bool      // it has a place in scheduler.hosts
+	failures int       // in a row; only those that were the host's fault, not a repo's
+	resume   time.Time // no requests until then
+	listed   bool      // is in scheduler.turn
 	domain   *domain
 }
 
-// domain is a registered domain, which has as many hosts as its owner likes.
+// domain is a registered domain, whose owner may create any number of hosts.
 type domain struct{ inFlight int }
 
-// domainOf returns the registered domain of a host's address, or the address where it has
-// none.
+// domainOf returns the registered domain of a host's address, or the address if it has none.
 func domainOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -43,25 +42,25 @@ func domainOf(address string) string {
 	return d
 }
 
-// job is a repo that is to be fetched, in memory.
+// job is a queued repo in memory.
 type job struct {
 	did        string
 	generation uint64
 	due        time.Time
-	host       string // where it is fetched from; "" if that is not known
-	listed     string // where it was listed
-	busy       int    // how often its host wanted to be left alone
-	alone      bool   // it is placed in a write of its own
-	looked     bool   // its DID document was read
-	moves      int    // how often it was found to be elsewhere
+	host       string // to fetch from; "" if unknown
+	listed     string // host that listed it
+	busy       int    // how often its host was busy
+	alone      bool   // gets its own write
+	resolved   bool   // its DID document was read
+	moves      int    // how often it turned out to be elsewhere
 	tries      int
-	index      int  // in waiting, -1 if it is not there
-	running    bool // it is fetched now
-	again      bool // and was queued again meanwhile
+	index      int  // in waiting; -1 if not there
+	running    bool // being fetched
+	again      bool // queued again while being fetched
 }
 
-// backoff returns how long to wait after so many failures, with jitter: from a base to a
-// bound, doubling.
+// backoff returns the wait after a number of failures, with jitter: base, doubled for each, up
+// to most.
 func backoff(failures int, base, most time.Duration) time.Duration {
 	wait := most
 	if failures < 20 {
@@ -70,7 +69,7 @@ func backoff(failures int, base, most time.Duration) time.Duration {
 	return wait/2 + rand.N(wait/2+1) //nolint:gosec // jitter
 }
 
-// byDue is a heap of the jobs that wait.
+// byDue is a heap of the waiting jobs.
 type byDue []*job
 
 func (h byDue) Len() int           { return len(h) }
@@ -88,22 +87,21 @@ func (h *byDue) Pop() any {
 	return j
 }
 
-// scheduler says which repo is fetched next: the hosts take turns, those first of whose
-// domains the fewest are being fetched, none has more than its share at once, and one that
-// wants to be left alone is. No domain has all fetchers: what it sends slowly keeps nobody
-// else waiting. It is guarded by Manager.mu.
+// scheduler chooses the next repo to fetch. Hosts take turns, those first whose domains have
+// the fewest fetches running; no host exceeds its share, and busy hosts are left alone. No
+// domain gets all fetchers, so a slow one cannot block the others. Manager.mu guards it.
 type scheduler struct {
 	perHost   int
 	perDomain int
 	domains   map[string]*domain
-	trusts    func(host string) bool // it is asked for what it has listed, without a look at DID documents
-	jobs      map[string]*job        // by DID, all
-	waiting   byDue                  // not due, or not ready
+	trusts    func(host string) bool // whether to fetch listed repos from the host without reading their DID documents
+	jobs      map[string]*job        // all jobs, by DID
+	waiting   byDue                  // not due yet
 	hosts     map[string]*host
-	turn      []*host           // those with ready jobs
-	suspects  map[string]string // where repos were listed that may have moved
-	listed    map[string]int    // how many jobs were listed by a host
-	unknown   []*job            // due, and where they are is not known
+	turn      []*host           // hosts with ready jobs
+	suspects  map[string]string // hosts that listed repos which may have moved, by DID
+	listed    map[string]int    // number of jobs by the host that listed them
+	unknown   []*job            // due, but the host is unknown
 }
 
 func newScheduler(perHost, fetchers int) *scheduler {
@@ -123,7 +121,8 @@ func (s *scheduler) host(name string) *host {
 	return h
 }
 
-// suspect says that a repo may not be where it was listed: its DID document is read.
+// suspect notes that a repo may have moved from the host that listed it, so that its DID
+// document is read.
 func (s *scheduler) suspect(did, host string) { s.suspects[did] = host }
 
 // put queues a job, or changes when it is due.
@@ -158,13 +157,13 @@ func (s *scheduler) put(did string, generation uint64, due time.Time, tries int,
 // isReady reports whether a job is neither waiting nor running.
 func (s *scheduler) isReady(j *job) bool { return j.index < 0 && !j.due.IsZero() && !j.running }
 
-// remove forgets a job that waits.
+// remove removes a waiting job.
 func (s *scheduler) remove(j *job) {
 	heap.Remove(&s.waiting, j.index)
 	s.drop(j)
 }
 
-// drop forgets a job.
+// drop removes a job from the index by DID.
 func (s *scheduler) drop(j *job) {
 	if s.jobs[j.did] != j {
 		return
@@ -178,9 +177,9 @@ func (s *scheduler) drop(j *job) {
 	}
 }
 
-// next returns a job to be worked on now, nil if there is none; wait says when there may
-// be one, 0 when something else must happen first. resolve says that it is not known
-// where the repo is; such jobs are returned if mayResolve.
+// next returns the next job, nil if there is none; then wait says when there may be one, 0 if
+// something else must happen first. resolve means that the job's host is unknown; next returns
+// such jobs only if mayResolve.
 func (s *scheduler) next(now time.Time, mayResolve bool) (j *job, resolve bool, wait time.Duration) {
 	for len(s.waiting) > 0 && !s.waiting[0].due.After(now) {
 		j, _ := heap.Pop(&s.waiting).(*job)
@@ -209,11 +208,11 @@ func (s *scheduler) next(now time.Time, mayResolve bool) (j *job, resolve bool, 
 	return j, false, 0
 }
 
-// mostTurns is how many hosts whose turn it may be are compared.
+// mostTurns bounds the hosts that turns compares.
 const mostTurns = 64
 
 // turns returns the host whose turn it is, nil if there is none; then wait says when there may
-// be one, 0 when something else must happen first.
+// be one, 0 if something else must happen first.
 func (s *scheduler) turns(now time.Time) (next *host, wait time.Duration) {
 	at, candidates := 0, 0
 	for i := 0; i < len(s.turn) && candidates < mostTurns; i++ {
@@ -231,7 +230,7 @@ func (s *scheduler) turns(now time.Time) (next *host, wait time.Duration) {
 			continue
 		}
 		most := s.perHost
-		if h.failures > 0 { // one at a time, until it answers
+		if h.failures > 0 { // one request at a time until it answers
 			most = 1
 		}
 		if h.inFlight >= most || h.domain.inFlight >= s.perDomain {
@@ -263,7 +262,7 @@ func (s *scheduler) later(by time.Time) (n int64) {
 	return n
 }
 
-// giveUp takes the ready jobs of a host out, if it has failed so often in a row.
+// giveUp removes and returns the ready jobs of a host after too many failures in a row.
 func (s *scheduler) giveUp(h *host, failures int) (jobs []*job) {
 	if h.failures < failures {
 		return nil
@@ -275,7 +274,7 @@ func (s *scheduler) giveUp(h *host, failures int) (jobs []*job) {
 	return jobs
 }
 
-// ready puts a job that is due where next finds it.
+// ready moves a due job to where next finds it.
 func (s *scheduler) ready(j *job) {
 	if j.host == "" {
 		s.unknown = append(s.unknown, j)
@@ -289,7 +288,7 @@ func (s *scheduler) ready(j *job) {
 	}
 }
 
-// done notes that a host has answered, or not.
+// done records the end of a request to the host.
 func (h *host) done(failed bool, after, base time.Duration, now time.Time) {
 	h.inFlight--
 	h.domain.inFlight--

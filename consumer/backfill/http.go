@@ -12,20 +12,20 @@ import (
 	"skein.blue/internal/outward"
 )
 
-// newClient returns a client for addresses that come from strangers: documents of DIDs,
-// and redirects. What the operator named is asked wherever it is.
+// newClient returns a client for addresses from strangers, that is, from DID documents and
+// redirects. It also connects to private addresses if the operator named them.
 func newClient(o *Options) *http.Client {
 	return outward.NewClient(outward.Options{
 		Trusted: append([]string{o.PLC, o.Relay}, o.Hosts...), AllowPrivate: o.AllowPrivateHosts, HeaderTimeout: o.HeaderTimeout, PerHost: o.PerHost,
 	})
 }
 
-// answer is an HTTP error of a host.
+// answer is an HTTP error from a host.
 type answer struct {
 	code    int
 	name    string // of an XRPC error
 	message string
-	after   time.Duration // how long the host wants to be left alone, 0 if it does not say
+	after   time.Duration // the wait that the host asks for; 0: none
 }
 
 // Error implements error.
@@ -33,7 +33,7 @@ func (a *answer) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("HTTP %d %s %s", a.code, a.name, a.message))
 }
 
-// answerOf reads the error of a response.
+// answerOf parses the error in a response.
 func answerOf(resp *http.Response) *answer {
 	a := &answer{code: resp.StatusCode, after: retryAfter(resp.Header, time.Now())}
 	var body struct{ Error, Message string }
@@ -44,8 +44,8 @@ func answerOf(resp *http.Response) *answer {
 	return a
 }
 
-// retryAfter returns how long a host wants to be left alone, by Retry-After or by the
-// ratelimit headers of the reference PDS.
+// retryAfter returns the wait that a host asks for, from Retry-After or the ratelimit
+// headers of the reference PDS.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if s := h.Get("Retry-After"); s != "" {
 		if n, err := strconv.Atoi(s); err == nil {
@@ -57,7 +57,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	}
 	if h.Get("Ratelimit-Remaining") == "0" {
 		if n, err := strconv.ParseInt(h.Get("Ratelimit-Reset"), 10, 64); err == nil {
-			if n > 1_000_000_000 { // a time, as the reference PDS sends; the draft says seconds
+			if n > 1_000_000_000 { // a Unix time, as the reference PDS sends it; the draft says seconds
 				return time.Unix(n, 0).Sub(now)
 			}
 			return time.Duration(n) * time.Second
@@ -66,9 +66,9 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// idle is a body that must go on: a Read that takes longer than its time ends the request.
-// Between two Reads the time stands still: the host is not to blame for what we do then.
-type idle struct {
+// idleBody ends the request if a Read takes longer than most. The clock stops between two
+// Reads: the host is not to blame for what we do then.
+type idleBody struct {
 	io.Reader
 
 	timer *time.Timer
@@ -76,8 +76,8 @@ type idle struct {
 }
 
 // Read implements io.Reader.
-func (r *idle) Read(p []byte) (int, error) {
+func (r *idleBody) Read(p []byte) (int, error) {
 	r.timer.Reset(r.most)
 	defer r.timer.Stop()
-	return r.Reader.Read(p) //nolint:wrapcheck // an io.Reader's
+	return r.Reader.Read(p) //nolint:wrapcheck // the io.Reader's error
 }

@@ -16,28 +16,28 @@ import (
 	"skein.blue/internal/outward"
 )
 
-// listJob is a round over the lists of repos of hosts, which has all fetched that the index
-// does not have, or not in the state that is listed.
+// listJob is a round over the lists of repos of hosts, which queues repos that the index
+// does not have, or has in an older state than listed.
 type listJob struct {
-	from  time.Time                      // when it was begun, also if it is gone on with
-	hosts map[string]format.HostBackfill // where to go on, by address
-	named bool                           // the hosts are those that an operator named
+	from  time.Time                      // start of the job, even if a later process continues it
+	hosts map[string]format.HostBackfill // where to continue, by address
+	named bool                           // an operator named the hosts
 }
 
-// listing is how far a host's list is.
+// listing is the progress in a host's list.
 type listing struct {
 	cursor   string
 	listed   int64
 	pages    int64
-	foreign  int64 // repos that the host lists and that are not on it
-	own      int64 // repos that were not known, and are on it
+	foreign  int64 // listed repos that are not on the host
+	own      int64 // repos that were unknown, and are on the host
 	done     bool
 	failed   string
 	rechecks []recheck
 }
 
-// How many repos lists put in the queue: they wait while there are more, of one host or in
-// all. How many are asked for in a page, and how many one may name.
+// Bounds: lists stop queueing while this many repos are queued, in all or of one host.
+// pageSize is how many repos to request in a page, mostListed how many a page may have.
 const (
 	mostQueued  = 100_000
 	mostOfAHost = 5_000
@@ -45,10 +45,10 @@ const (
 	mostListed  = 5_000
 )
 
-// What a host may list that is not there. A repo that the index does not know is looked up
-// before anything is kept of it, which costs the directory of DIDs a request: a host that
-// lists more strangers' repos than this, and more than its own, is not listed on. One that
-// names few repos on many pages is not either.
+// Bounds for wrong entries in a host's list. Before anything is stored of an unknown repo,
+// its DID document is read, which costs the PLC directory a request. Reading stops for a
+// host that lists more foreign repos than mostForeign and than its own, or few repos on
+// many pages.
 const (
 	mostForeign  = 1_000
 	fewPages     = 1_000
@@ -77,10 +77,10 @@ func (m *Manager) awaitRoom(ctx context.Context, host string) error {
 // listers is how many hosts' lists are read at once.
 const listers = 16
 
-// Hosts begins to fetch all repos of hosts, of those of the relay if none is named.
+// Hosts starts to fetch all repos of hosts, or of the relay's hosts if none is named.
 func (m *Manager) Hosts(ctx context.Context, hosts ...string) error {
 	if len(hosts) == 0 && m.o.Relay == "" {
-		return errors.New("there is no relay to ask for its hosts: name one with --relay, or hosts with --host")
+		return errors.New("no relay to list the hosts; give --relay or --host")
 	}
 	job := &listJob{named: len(hosts) > 0, hosts: map[string]format.HostBackfill{}, from: time.Now().UTC()}
 	running, err := m.reserve(job)
@@ -96,13 +96,13 @@ func (m *Manager) Hosts(ctx context.Context, hosts ...string) error {
 	return nil
 }
 
-// reserve makes a job the one that is under way, if there is none.
+// reserve makes job the running one, unless there is one.
 func (m *Manager) reserve(job *listJob) (running context.Context, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case m.running == nil:
-		return nil, errors.New("backfill: it does not run")
+		return nil, errors.New("backfill is not running")
 	case m.list != nil:
 		return nil, fmt.Errorf("listing repos: %w", ErrBusy)
 	}
@@ -110,7 +110,7 @@ func (m *Manager) reserve(job *listJob) (running context.Context, err error) {
 	return m.running, nil
 }
 
-// beginHosts begins a job over hosts, or those of the relay.
+// beginHosts starts a job over hosts, or over those of the relay.
 func (m *Manager) beginHosts(ctx, running context.Context, job *listJob, hosts []string) (err error) {
 	if len(hosts) == 0 {
 		if hosts, err = m.hostsOfRelay(ctx); err != nil {
@@ -133,8 +133,8 @@ func (m *Manager) beginHosts(ctx, running context.Context, job *listJob, hosts [
 	return nil
 }
 
-// hostsOfRelay returns the addresses of the PDSes that the relay listens to; of the relay
-// itself, if it does not say.
+// hostsOfRelay returns the addresses of the PDSes that the relay listens to, or the relay's
+// own if it does not list them.
 func (m *Manager) hostsOfRelay(ctx context.Context) (hosts []string, err error) {
 	scheme := "https://"
 	if strings.HasPrefix(m.o.Relay, "http://") && m.o.AllowPrivateHosts {
@@ -147,7 +147,7 @@ func (m *Manager) hostsOfRelay(ctx context.Context) (hosts []string, err error) 
 		}
 		err := m.ask(ctx, m.o.Relay, "com.atproto.sync.listHosts", pageQuery(cursor), &page)
 		if a, ok := errors.AsType[*answer](err); ok && (a.code < 500 || a.code == 501) && a.code != 429 && len(hosts) == 0 {
-			m.log.Info("the relay does not list its hosts; its own list of repos is read", "relay", m.o.Relay, "answer", a.Error())
+			m.log.Info("the relay does not list its hosts; reading its own list of repos", "relay", m.o.Relay, "answer", a.Error())
 			return []string{m.o.Relay}, nil
 		}
 		if err != nil {
@@ -173,7 +173,7 @@ func pageQuery(cursor string) url.Values {
 	return q
 }
 
-// ask reads a small answer, and asks again if it is no answer.
+// ask requests a small answer, and retries.
 func (m *Manager) ask(ctx context.Context, host, method string, query url.Values, into any) error {
 	defer m.setTrouble(host, "")
 	for n := 1; ; n++ {
@@ -182,7 +182,7 @@ func (m *Manager) ask(ctx context.Context, host, method string, query url.Values
 		if err == nil || ctx.Err() != nil || n == m.o.Tries || isAnswer && (a.code < 500 || a.code == 501) && a.code != 429 || errors.Is(err, outward.ErrPrivate) {
 			return err
 		}
-		m.setTrouble(host, fmt.Sprintf("%s does not answer, and is asked again (%d of %d tries): %s", host, n, m.o.Tries, shorten(err.Error())))
+		m.setTrouble(host, fmt.Sprintf("%s does not answer; retrying (%d of %d tries): %s", host, n, m.o.Tries, shorten(err.Error())))
 		wait := backoff(n, time.Second, time.Minute)
 		if isAnswer {
 			wait = max(wait, min(a.after, 10*time.Minute))
@@ -195,7 +195,7 @@ func (m *Manager) ask(ctx context.Context, host, method string, query url.Values
 	}
 }
 
-// setTrouble notes why a host is asked again, "" if it is not.
+// setTrouble notes why requests to a host are being retried, "" if they are not.
 func (m *Manager) setTrouble(host, why string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,12 +218,12 @@ func (m *Manager) askOnce(ctx context.Context, host, method string, query url.Va
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 16<<20)).Decode(into); err != nil {
-		return fmt.Errorf("the answer of %s to %s: %w", host, method, err)
+		return fmt.Errorf("answer of %s to %s: %w", host, method, err)
 	}
 	return nil
 }
 
-// beginList reads the lists of a job, which is reserved, in the background.
+// beginList reads the lists of a reserved job in the background.
 func (m *Manager) beginList(ctx context.Context, job *listJob) {
 	m.mu.Lock()
 	clear(m.lists)
@@ -243,7 +243,7 @@ func (m *Manager) beginList(ctx context.Context, job *listJob) {
 	})
 }
 
-// endList notes that the lists of a job have been read.
+// endList records that the lists of a job were read.
 func (m *Manager) endList(ctx context.Context, job *listJob, failure error) {
 	failed := 0
 	m.mu.Lock()
@@ -269,7 +269,7 @@ func (m *Manager) endList(ctx context.Context, job *listJob, failure error) {
 			b.ReposFrom = job.from
 		})
 	}
-	outcome := said(err)
+	outcome := outcomeOf(err)
 	if err == nil && failed > 0 {
 		outcome = fmt.Sprintf("%d of %d hosts could not be listed", failed, hosts)
 	}
@@ -277,9 +277,9 @@ func (m *Manager) endList(ctx context.Context, job *listJob, failure error) {
 	m.ended[format.DoneRepos] = outcome
 	m.mu.Unlock()
 	if err != nil {
-		m.log.Error("the lists of repos were not read to their end; skein backfill begins again", "error", err)
+		m.log.Error("reading the lists of repos failed; start again with skein backfill", "error", err)
 	} else {
-		m.log.Info("the lists of repos have been read", "hosts", hosts, "hosts_failed", failed, "queued", m.WaitingNow())
+		m.log.Info("lists of repos read completely", "hosts", hosts, "hosts_failed", failed, "queued", m.WaitingNow())
 	}
 	m.poke()
 }
@@ -314,15 +314,15 @@ func (m *Manager) readLists(ctx context.Context, job *listJob) {
 			}
 			m.mu.Unlock()
 			if err != nil && ctx.Err() == nil {
-				m.log.Warn("the repos of a host could not be listed", "host", host, "error", shorten(err.Error()))
+				m.log.Warn("listing the repos of a host failed", "host", host, "error", shorten(err.Error()))
 			}
 		})
 	}
 	busy.Wait()
 }
 
-// saveLists stores now and then how far the lists of a backfill are. What was listed since
-// is listed again after a kill, and passed over then.
+// saveLists stores the progress of the lists now and then. After a kill, repos listed since
+// then are listed again, and skipped.
 func (m *Manager) saveLists(ctx context.Context) (stop func()) {
 	save := func() {
 		hosts := map[string]format.HostBackfill{}
@@ -334,7 +334,7 @@ func (m *Manager) saveLists(ctx context.Context) (stop func()) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 		defer cancel()
 		if err := m.o.Store.ChangeBackfill(ctx, func(b *format.Backfill) { b.Hosts = hosts }); err != nil {
-			m.log.Error("how far the lists of repos are could not be written", "error", err)
+			m.log.Error("storing the progress of the lists failed", "error", err)
 		}
 	}
 	ended, done := make(chan struct{}), make(chan struct{})
@@ -355,7 +355,7 @@ func (m *Manager) saveLists(ctx context.Context) (stop func()) {
 	return func() { close(ended); <-done }
 }
 
-// listed is a repo of a list.
+// listed is an entry of a list of repos.
 type listed struct {
 	DID    string
 	Rev    string

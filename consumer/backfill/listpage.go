@@ -17,18 +17,18 @@ type listPage struct {
 	Repos  []listed
 }
 
-// more reports whether a page follows, after the one that a cursor asked for.
+// more reports whether another page follows the one that cursor requested.
 func (p *listPage) more(cursor string) bool {
 	return p.Cursor != "" && len(p.Repos) > 0 && p.Cursor != cursor
 }
 
-// page reads a page of a host's list of repos.
+// page requests a page of a host's list of repos.
 func (m *Manager) page(ctx context.Context, host, cursor string) (p listPage, err error) {
 	if err := m.ask(ctx, host, "com.atproto.sync.listRepos", pageQuery(cursor), &p); err != nil {
 		return p, err
 	}
 	if len(p.Repos) > mostListed {
-		return p, fmt.Errorf("a page of %d repos, where %d were asked for", len(p.Repos), pageSize)
+		return p, fmt.Errorf("a page has %d repos, requested were %d", len(p.Repos), pageSize)
 	}
 	return p, nil
 }
@@ -36,7 +36,7 @@ func (m *Manager) page(ctx context.Context, host, cursor string) (p listPage, er
 // readList reads the list of a host, page by page.
 func (m *Manager) readList(ctx context.Context, job *listJob, host string) error {
 	m.mu.Lock()
-	l := m.lists[host] // but for its rechecks, m.mu guards it
+	l := m.lists[host] // m.mu guards it, except its rechecks
 	cursor := l.cursor
 	m.mu.Unlock()
 	for more := true; more; {
@@ -67,29 +67,29 @@ func (m *Manager) readList(ctx context.Context, job *listJob, host string) error
 	return nil
 }
 
-// bound says why a list is not read on, if it is not.
+// bound returns an error if reading a list must stop.
 func (m *Manager) bound(l *listing, host string) error {
 	switch {
 	case host == m.o.Relay:
 		return nil
 	case l.foreign > mostForeign && l.foreign > l.own:
-		return fmt.Errorf("it lists %d repos that are not on it, and %d that are: it is not listed on", l.foreign, l.own)
+		return fmt.Errorf("the list has %d foreign repos and %d of this host; not reading on", l.foreign, l.own)
 	case l.listed > m.o.MaxHostRepos:
-		return fmt.Errorf("it lists more than %d repos (--max-host-repos)", m.o.MaxHostRepos)
+		return fmt.Errorf("the list has more than %d repos (--max-host-repos)", m.o.MaxHostRepos)
 	case l.pages > fewPages && l.listed < l.pages*leastPerPage:
-		return fmt.Errorf("it names %d repos on %d pages: it is not listed on", l.listed, l.pages)
+		return fmt.Errorf("the list has only %d repos on %d pages; not reading on", l.listed, l.pages)
 	}
 	return nil
 }
 
-// takePage queues what is to be fetched of a page. Nothing is kept of a repo that the index
-// does not know before its DID document says that it is on the host, or an operator does.
+// takePage queues the repos of a page that need a fetch. It stores nothing of an unknown repo
+// before its DID document, or an operator, confirms that the repo is on the host.
 func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *listing, repos []listed) error {
 	var b batch.Batch
 	var unknown []string
 	trusted := m.trusts(job, host)
 	at := host
-	if host == m.o.Relay { // it has no repos
+	if host == m.o.Relay { // a relay hosts no repos
 		at = ""
 	}
 	queue := func(r *listedAccount, reason string) {
@@ -117,18 +117,18 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *li
 				a.state.DeletionSource != 0 && a.state.Has(format.FlagHidden): // the stream says that it was deleted
 			case !a.known && !trusted:
 				unknown = append(unknown, a.listed.DID)
-			case inactive: // where its document points, it may be active: that host is asked
+			case inactive: // it may be active at the host in its document, so ask that host
 				queue(a, "listed_inactive")
 			case !a.state.Whole() || a.row != nil:
 				queue(a, "backfill")
 			case a.rev > a.state.Rev:
-				l.rechecks = append(l.rechecks, recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, host: at, told: trusted, since: time.Now()})
+				l.rechecks = append(l.rechecks, recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, host: at, trusted: trusted, since: time.Now()})
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("looking for what is missing: %w", err)
+		return fmt.Errorf("comparing a page of the list: %w", err)
 	}
 	own, err := m.verify(ctx, l, host, unknown)
 	if err != nil {
@@ -138,16 +138,15 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *li
 		b.AddResync([]byte(did), batch.Cause{Reason: "backfill", Host: at})
 	}
 	if err := m.o.Store.Apply(ctx, "", &b); err != nil {
-		return fmt.Errorf("queueing what is missing: %w", err)
+		return fmt.Errorf("queueing repos: %w", err)
 	}
 	return nil
 }
 
-// verifiers is how many DID documents are looked up at once for one list.
+// verifiers is how many DID documents are resolved at once for one list.
 const verifiers = 4
 
-// verify returns those of the DIDs whose documents say that they are on the host. It ends
-// when there have been too many others.
+// verify returns the DIDs whose documents name the host. It stops after too many others.
 func (m *Manager) verify(ctx context.Context, l *listing, host string, dids []string) (own []string, err error) {
 	for len(dids) > 0 && ctx.Err() == nil && m.bound(l, host) == nil {
 		some := dids[:min(len(dids), verifiers)]
@@ -175,9 +174,9 @@ func (m *Manager) verify(ctx context.Context, l *listing, host string, dids []st
 	return own, ctx.Err()
 }
 
-// trusts reports whether a host is believed what it lists: the relay, one that the operator
-// named, and all of a network of one's own. Of the others, the DID document says whether an
-// account is there. Whether an account is active is asked where its document points in any case.
+// trusts reports whether to believe a host's list without reading DID documents: the relay's,
+// that of a host that an operator named, and all lists in a private network. Whether an account
+// is active is always checked with the host in its document.
 func (m *Manager) trusts(job *listJob, host string) bool {
 	return m.o.TrustHosts || job.named || host == m.o.Relay
 }

@@ -9,7 +9,7 @@ import (
 	"skein.blue/graph/batch"
 )
 
-// Metrics are those of the package. A nil *Metrics counts nothing.
+// Metrics are the metrics of this package. A nil *Metrics counts nothing.
 type Metrics struct {
 	Repos   *prometheus.CounterVec // by outcome
 	Failed  *prometheus.CounterVec // by reason
@@ -18,37 +18,37 @@ type Metrics struct {
 	Dropped *prometheus.CounterVec // by reason
 }
 
-// NewMetrics makes and registers the metrics. status is asked at every scrape.
+// NewMetrics creates and registers the metrics. Every scrape calls status.
 func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 	m := &Metrics{
 		Repos: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_backfill_repos_total", Help: "Repos that were fetched whole, by what became of them.",
+			Name: "skein_backfill_repos_total", Help: "Repos fetched whole, by outcome.",
 		}, []string{"outcome"}),
 		Failed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_backfill_failures_total", Help: "Tries to fetch a repo that failed, by reason.",
+			Name: "skein_backfill_failures_total", Help: "Failed attempts to fetch a repo, by reason.",
 		}, []string{"reason"}),
-		Bytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_backfill_bytes_total", Help: "Bytes of repos that were fetched."}),
+		Bytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_backfill_bytes_total", Help: "Bytes of fetched repos."}),
 		Seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "skein_backfill_fetch_seconds", Help: "How long fetching a repo took.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 9),
+			Name: "skein_backfill_fetch_seconds", Help: "Time to fetch a repo.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 9),
 		}),
 		Dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_backfill_dropped_total", Help: "What was dropped, by reason: of archives what was malformed, and of archives and repos subjects in spaces, which are not indexed.",
+			Name: "skein_backfill_dropped_total", Help: "Dropped input, by reason: malformed data in archives, and subjects in spaces (not indexed) in archives and repos.",
 		}, []string{"reason"}),
 	}
 	reg.MustRegister(m.Repos, m.Failed, m.Bytes, m.Seconds, m.Dropped)
 	gauge := func(name, help string, of func(Status) float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return of(status()) }))
 	}
-	gauge("skein_backfill_waiting_repos", "Repos that are queued to be fetched whole.", func(s Status) float64 { return float64(s.Waiting) })
-	gauge("skein_backfill_inactive_repos", "Repos whose host says that the account is not active.", func(s Status) float64 { return float64(s.Inactive) })
-	gauge("skein_backfill_complete_repos", "Repos whose records are all in the index, as far as is known.", func(s Status) float64 { return float64(s.Complete) })
-	gauge("skein_backfill_archive_seq", "How far the archive has been read.", func(s Status) float64 { return float64(s.ArchiveSeq) })
-	gauge("skein_backfill_archive_tip_seq", "How far the archive goes.", func(s Status) float64 { return float64(s.ArchiveTip) })
-	reg.MustRegister(&failedRepos{status, prometheus.NewDesc("skein_backfill_failed_repos", "Repos that were given up, by reason.", []string{"reason"}, nil)})
+	gauge("skein_backfill_waiting_repos", "Repos queued for a fetch.", func(s Status) float64 { return float64(s.Waiting) })
+	gauge("skein_backfill_inactive_repos", "Repos whose host reports that the account is inactive.", func(s Status) float64 { return float64(s.Inactive) })
+	gauge("skein_backfill_complete_repos", "Repos whose records are all in the index, as far as known.", func(s Status) float64 { return float64(s.Complete) })
+	gauge("skein_backfill_archive_seq", "Sequence number up to which the archive has been read.", func(s Status) float64 { return float64(s.ArchiveSeq) })
+	gauge("skein_backfill_archive_tip_seq", "Last sequence number of the archive.", func(s Status) float64 { return float64(s.ArchiveTip) })
+	reg.MustRegister(&failedRepos{status, prometheus.NewDesc("skein_backfill_failed_repos", "Repos given up, by reason.", []string{"reason"}, nil)})
 	return m
 }
 
-// failedRepos collects the repos that were given up.
+// failedRepos collects the numbers of repos that were given up.
 type failedRepos struct {
 	status func() Status
 	desc   *prometheus.Desc
@@ -83,7 +83,7 @@ func (m *Metrics) fetched(bytes int64, took time.Duration) {
 	}
 }
 
-// spaces counts the records of a repo whose subject is in a space.
+// spaces counts the records of a repo with a subject in a space.
 func (m *Metrics) spaces(n int) {
 	if m != nil && n > 0 {
 		m.Dropped.WithLabelValues(string(wire.SpaceSubject)).Add(float64(n))

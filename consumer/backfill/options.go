@@ -10,66 +10,65 @@ import (
 	"skein.blue/graph"
 )
 
-// Options say what is fetched, and how.
+// Options say what to fetch, and how.
 type Options struct {
-	// Store is what repos are put in. Its Options.Queued must be Manager.Queued.
+	// Store receives the repos. Its Options.Queued must be Manager.Queued.
 	Store *graph.Store
-	// Relay is the address of the relay that lists hosts and repos, "" if there is none:
-	// http(s):// or ws(s)://.
+	// Relay is the address of the relay that lists hosts and repos: http(s):// or ws(s)://.
+	// "" means none.
 	Relay string
-	// PLC is the address of the directory of did:plc. "" means the public one.
+	// PLC is the address of the did:plc directory. "" means the public one.
 	PLC string
 	// Hosts are PDSes that the operator named.
 	Hosts []string
-	// AllowPrivateHosts has hosts asked at loopback and private addresses as well.
+	// AllowPrivateHosts also allows hosts with loopback and private addresses.
 	AllowPrivateHosts bool
-	// TrustHosts has all hosts believed what they list, and asked for it without a look at
-	// the DID documents: in a network of one's own.
+	// TrustHosts believes the lists of all hosts, and fetches from them without reading DID
+	// documents: for a private network.
 	TrustHosts bool
-	// MinRate is how many bytes a second a host must send of a repo, in the mean since
-	// IdleTimeout after it began. 0 means 4 KiB.
+	// MinRate is the mean number of bytes a second that a host must send of a repo, after
+	// the first IdleTimeout. 0 means 4 KiB.
 	MinRate int64
 	// MaxRepoBytes bounds a repo. 0 means 1 GiB.
 	MaxRepoBytes int64
-	// Memory bounds what is kept of all repos that are being read, in bytes; one of them may
-	// have three quarters of it. 0 means 512 MiB.
+	// Memory bounds the memory for all repos being read, in bytes; one repo may use three
+	// quarters of it. 0 means 512 MiB.
 	Memory int64
-	// Fetchers is how many repos are fetched at once, and PerHost how many from one host.
-	// 0 means 64 and 8.
+	// Fetchers is how many repos to fetch at once, and PerHost how many from one host. 0
+	// means 64 and 8.
 	Fetchers, PerHost int
-	// Tries is how often a repo is fetched before it is given up. 0 means 12.
+	// Tries is how often to fetch a repo before giving it up. 0 means 12.
 	Tries int
-	// Retry is how long to wait after a first failure; doubled after each, up to six
-	// hours. 0 means two seconds: over an hour, until it is given up.
+	// Retry is the wait after a first failure; it doubles after each, up to six hours. 0
+	// means two seconds: over an hour until the repo is given up.
 	Retry time.Duration
-	// HostRetry is how long a host is left alone after it did not answer; doubled after
-	// each time in a row, up to ten minutes. After HostTries times it is given up, with
-	// what is queued of it. 0 means a second and 14, which is an hour and a half.
+	// HostRetry is the wait after a host did not answer; it doubles after each failure in a
+	// row, up to ten minutes. After HostTries failures the host and its queued repos are
+	// given up. 0 means a second and 14, which is an hour and a half.
 	HostRetry time.Duration
 	HostTries int
-	// HeaderTimeout bounds the wait for an answer, IdleTimeout that for more of it, and
-	// RepoTimeout all of it. 0 means 30 s, 30 s and 10 minutes.
+	// HeaderTimeout bounds the wait for an answer, IdleTimeout the wait for more of it, and
+	// RepoTimeout the whole answer. 0 means 30 s, 30 s and 10 minutes.
 	HeaderTimeout, IdleTimeout, RepoTimeout time.Duration
 	// ArchiveKey is sent to archives.
 	ArchiveKey string
-	// Settle is how long after a hole in the stream was noticed revs are compared. 0 means
-	// 15 seconds: most of what was not in the hole has come by then, and the rest is
-	// fetched in vain.
+	// Settle is how long after a hole in the stream to compare revs. 0 means 15 seconds: by
+	// then most commits after the hole have arrived; fetching the others is wasted.
 	Settle time.Duration
-	// ArchiveOps is Options.Ops of an archive's Reader, and Archiving is called when one
-	// begins to be read, and when it ends. It may be nil.
+	// ArchiveOps is Options.Ops of an archive's Reader. Archiving, which may be nil, is
+	// called when reading an archive starts and ends.
 	ArchiveOps int
 	Archiving  func(bool)
 	// ArchivePoll is Options.Poll of an archive's Reader.
 	ArchivePoll time.Duration
-	// Listening returns since when the index has heard the stream without a gap, if that
-	// began in this run: the present, while it has heard nothing. nil means that there is
-	// no stream.
+	// Listening returns since when the index has received the stream without a gap, if that
+	// began in this run; the present, until the first event. nil means that there is no
+	// stream.
 	Listening func() (since time.Time, ok bool)
-	// Live reports whether all that the relay has sent is applied, or nearly. nil means that
-	// it always is.
+	// Live reports whether everything that the relay has sent is applied, or nearly. nil
+	// means always.
 	Live func() bool
-	// CompareEvery is how often all repos are compared with the relay's list, slowly, also
+	// CompareEvery is how often to compare all repos with the relay's list, slowly, even
 	// without a hole in the stream. 0 means never.
 	CompareEvery time.Duration
 	// MaxHostRepos is how many repos a host may list. 0 means two million.
@@ -129,8 +128,8 @@ func (o *Options) defaults() {
 	}
 }
 
-// HTTPAddress returns the address at which a relay, or a host that was named in short, is
-// asked over HTTP: https:// unless it says otherwise, and without a path.
+// HTTPAddress returns the HTTP address of a relay or host: https:// unless s names another
+// scheme, without a path.
 func HTTPAddress(s string) string {
 	if s == "" {
 		return ""

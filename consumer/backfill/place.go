@@ -12,7 +12,7 @@ import (
 	"skein.blue/graph/kinds"
 )
 
-// How much of repos is applied in one write, and how long a small one waits for others.
+// Bounds of the repos in one write, and how long a small repo waits for others.
 const (
 	placeOps   = 20_000
 	placeBytes = 4 << 20 // of rkeys and subjects
@@ -20,14 +20,14 @@ const (
 	placeWait  = 50 * time.Millisecond
 )
 
-// placer gathers repos that were fetched, and has the graph put them in place.
+// placer gathers fetched repos, and applies them to the graph.
 type placer struct {
 	store *graph.Store
-	// parts has one for each repo that is walked at one time, as many as there are
-	// processors, since a walk waits for nothing else.
+	// parts has one part per repo that is walked at a time. There are as many as
+	// processors, because a walk waits for nothing else.
 	parts chan *part
 
-	mu      sync.Mutex // guards what follows, and is held while the batch is written
+	mu      sync.Mutex // guards the fields below; held while the batch is written
 	batch   batch.Batch
 	then    []func(batch.Outcome, error) // by outcome
 	numbers []int
@@ -43,11 +43,11 @@ func newPlacer(store *graph.Store) *placer {
 	return p
 }
 
-// place puts a repo in place, which was read without a fault, and calls then when that is
-// committed. A small one waits for others; then is called from another goroutine. isActive
-// says that its host has sent it just now, and so that the account is active.
+// place applies a repo that was read without an error, and calls then once that is
+// committed. A small repo waits for others; then is called from another goroutine.
+// isActive means that its host has just sent the repo, so the account is active.
 //
-// The repo is walked before p.mu is taken: however long that takes, nobody waits for it.
+// place walks the repo before it locks p.mu, so that nothing waits for the walk.
 func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, isActive bool, then func(o batch.Outcome, records int, err error)) {
 	var one *part
 	select {
@@ -64,7 +64,7 @@ func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, i
 		if records++; isSmall && !one.isFull() {
 			one.put(k, rkey, subject)
 		} else {
-			isSmall = false // the walk goes on to its end: a tree may be malformed there
+			isSmall = false // the walk continues to the end: the rest of the tree may be malformed
 		}
 	})
 	if err != nil {
@@ -92,15 +92,15 @@ func (p *placer) place(ctx context.Context, r *repo.Reader, generation uint64, i
 	}
 }
 
-// flush applies what has been gathered.
+// flush applies the gathered repos.
 func (p *placer) flush(ctx context.Context) {
 	p.mu.Lock()
 	p.flushLocked(ctx)
 	p.mu.Unlock()
 }
 
-// flushLocked applies the batch. While it is written, p.mu is held: who has read a repo
-// waits, and with it the fetching.
+// flushLocked applies the batch, with p.mu held: fetchers that have read a repo wait for
+// the write.
 func (p *placer) flushLocked(ctx context.Context) {
 	if p.timer != nil && p.timer.Stop() {
 		p.wait.Done()
@@ -122,8 +122,7 @@ func (p *placer) flushLocked(ctx context.Context) {
 	p.then, p.numbers = p.then[:0], p.numbers[:0]
 }
 
-// large puts a repo in place that takes several writes. Its tree is sound: it was walked
-// before.
+// large applies a repo that needs several writes. Its tree is sound: place has walked it.
 func (p *placer) large(ctx context.Context, r *repo.Reader, one *part) (o batch.Outcome, err error) {
 	walking, end := context.WithCancel(ctx)
 	defer end()
@@ -162,7 +161,7 @@ func (p *placer) large(ctx context.Context, r *repo.Reader, one *part) (o batch.
 	return o, err
 }
 
-// part is a part of a repo, or a small repo whole.
+// part is a part of a repo, or a small repo as a whole.
 type part struct {
 	sn     batch.Snapshot
 	active bool
@@ -175,7 +174,7 @@ type part struct {
 type put struct {
 	kind    kinds.Kind
 	end     int    // of its key in rkeys
-	subject []byte // the Reader's
+	subject []byte // in the Reader's memory
 }
 
 func (p *part) put(k kinds.Kind, rkey, subject []byte) {
@@ -196,7 +195,7 @@ func (p *part) rkey(i int) []byte {
 	return p.rkeys[at:p.puts[i].end]
 }
 
-// isLast reports whether the record that was put last has this key.
+// isLast reports whether the last record has this key.
 func (p *part) isLast(rkey []byte) bool {
 	return len(p.puts) > 0 && string(p.rkey(len(p.puts)-1)) == string(rkey)
 }
@@ -213,19 +212,19 @@ func (p *part) add(b *batch.Batch) (n int) {
 	return n
 }
 
-// next begins the part from a path on.
+// next clears the part for the records from a path on.
 func (p *part) next(from string) {
 	p.sn.From, p.sn.First = from, false
 	p.clear()
 }
 
-// clear takes the records out.
+// clear removes the records.
 func (p *part) clear() {
-	clear(p.puts) // their subjects are in the memory of a Reader
+	clear(p.puts) // the subjects are in a Reader's memory
 	p.puts, p.rkeys, p.bytes = p.puts[:0], p.rkeys[:0], 0
 }
 
-// close waits for what has been gathered.
+// close waits for the gathered repos.
 func (p *placer) close(ctx context.Context) {
 	p.flush(ctx)
 	p.wait.Wait()

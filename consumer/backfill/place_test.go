@@ -19,8 +19,8 @@ import (
 	"skein.blue/internal/testing/abuse"
 )
 
-// likesOf returns the CAR of a repo with n likes of one post, whose URI is so long; all have
-// the same record.
+// likesOf returns the CAR of a repo with n likes of one post with a URI of uriLen bytes; all
+// likes have the same record.
 func likesOf(did string, n, uriLen int) []byte {
 	uri := "at://did:web:a.example.com/app.bsky.feed.post/x"
 	if more := uriLen - len(uri); more > 0 {
@@ -46,8 +46,8 @@ func readOf(t *testing.T, car []byte) *repo.Reader {
 	return r
 }
 
-// A repo is walked before the placer's lock is taken: one that is walked while another is
-// being written does not wait for it, and one that is malformed is refused without the lock.
+// A repo is walked before the placer locks: a walk does not wait for another repo's write,
+// and a malformed repo fails without the lock.
 func TestPlaceWalksWithoutTheLock(t *testing.T) {
 	w := newWorld(t, 1)
 	x := w.index(newStore(), nil)
@@ -71,12 +71,12 @@ func TestPlaceWalksWithoutTheLock(t *testing.T) {
 		}
 	})
 	if !called || len(p.parts) != cap(p.parts) {
-		t.Errorf("called: %v; %d of %d parts are free", called, len(p.parts), cap(p.parts))
+		t.Errorf("called %v; %d of %d parts free", called, len(p.parts), cap(p.parts))
 	}
 }
 
-// Thousands of likes may share one record with a long URI: a small CAR that is large as a
-// batch. What is written at once is bounded by bytes as well, and all of it is put in place.
+// Thousands of likes may share one record with a long URI: a small CAR that makes a large
+// batch. Writes are bounded by bytes, too, and all records are put in place.
 func TestAbusePlacedBytes(t *testing.T) {
 	n := abuse.Size(6_000, 19_000)
 	did := "did:web:a.example.com"
@@ -94,7 +94,7 @@ func TestAbusePlacedBytes(t *testing.T) {
 		most = max(most, one.bytes)
 	}
 	if most > placeBytes+len(uri)+6 {
-		t.Errorf("a part has %d bytes", most)
+		t.Errorf("a part has %d bytes, want at most %d", most, placeBytes+len(uri)+6)
 	}
 	abuse.Figure(t, "batch", "a CAR of %s with %s of subjects is written in parts of %s", human.Bytes(len(car)), human.Bytes(n*2450), human.Bytes(most))
 	p, err := x.m.PlaceCAR(t.Context(), bytes.NewReader(car))
@@ -112,8 +112,8 @@ func TestAbusePlacedBytes(t *testing.T) {
 	}
 }
 
-// A repo of which more would have to be kept than --memory allows is given up, from a host
-// and from a file, with the flag in the message. The memory is free again.
+// A repo that needs more than --memory allows is given up, from a host and from a file, and
+// the message names the flag. The memory is free again.
 func TestAbuseRepoOverMemory(t *testing.T) {
 	w := newWorld(t, 2)
 	large, small := w.add(0, 3), w.add(1, 3)
@@ -150,6 +150,6 @@ func TestAbuseRepoOverMemory(t *testing.T) {
 		t.Error(err)
 	}
 	if n := x.m.memory.InUse(); n != 0 {
-		t.Errorf("%d bytes are held", n)
+		t.Errorf("%d bytes still in use", n)
 	}
 }

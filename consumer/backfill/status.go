@@ -12,46 +12,48 @@ import (
 	"skein.blue/graph/format"
 )
 
-// A Status says how far the past has been fetched.
+// A Status is the progress of the backfill.
 type Status struct {
-	// Waiting are the repos that are queued, Later those of them that are tried again only
-	// in a minute or later; Failed those that were given up, by reason; Inactive those
-	// whose host says that the account is not active.
+	// Waiting is the number of queued repos, and Later how many of those are retried in a
+	// minute or later; Failed counts repos given up, by reason; Inactive those whose host
+	// reports that the account is inactive.
 	Waiting  int64            `json:"waiting"`
 	Later    int64            `json:"later"`
 	Failed   map[string]int64 `json:"failed"`
 	Inactive int64            `json:"inactive"`
-	// Fetched are the repos put in place since the process runs, with Records and Bytes.
+	// Fetched counts the repos put in place by this process, with Records and Bytes.
 	Fetched int64 `json:"fetched"`
 	Records int64 `json:"records"`
 	Bytes   int64 `json:"bytes"`
-	// Hosts are the hosts whose repos are being listed, HostsDone those that are through,
-	// and Listed how many repos they named.
+	// Hosts is the number of hosts whose repos are being listed, HostsDone the number of those
+	// that are done, and Listed the number of listed repos.
 	Hosts     int   `json:"hosts"`
 	HostsDone int   `json:"hostsDone"`
 	Listed    int64 `json:"listed"`
-	// Archive is the one that is being read, and how far that is.
+	// Archive is the one being read, with its progress.
 	Archive    string  `json:"archive,omitempty"`
 	ArchiveSeq int64   `json:"archiveSeq,omitempty"`
 	ArchiveTip int64   `json:"archiveTip,omitempty"`
 	ArchiveLag float64 `json:"archiveLagSeconds,omitempty"`
-	// Accounts, Complete, Partial and Desynchronized are those of the index.
+	// Accounts, Complete, Partial and Desynchronized are counts of the index.
 	Accounts       int64 `json:"accounts"`
 	Complete       int64 `json:"complete"`
 	Partial        int64 `json:"partial"`
 	Desynchronized int64 `json:"desynchronized"`
-	// Hole says that there was a hole in the stream, and that what the index has is not
-	// compared with the relay's list since.
+	// Hole means that the stream had a hole, and the index has not been compared with the
+	// relay's list since.
 	Hole bool `json:"hole,omitempty"`
-	// Busy says that a list, or an archive, is under way, or that repos are due, or nearly.
+	// Busy means that a list, an archive or a comparison after a hole is running, or that repos
+	// are due within a minute.
 	Busy bool `json:"busy"`
-	// Trouble says which host or relay is asked again, and why: one of them, and how many more.
+	// Trouble names a host or relay whose requests are being retried and the reason, and how
+	// many other such hosts there are.
 	Trouble string `json:"trouble,omitempty"`
-	// Ended says what has ended since the process runs: "ok", or why not.
+	// Ended has the jobs that ended in this process: "ok", or the error.
 	Ended map[string]string `json:"ended,omitempty"`
 }
 
-// Status returns how far it is. counts are those of the index.
+// Status returns the progress. counts are those of the index.
 func (m *Manager) Status(counts format.Counts) Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,7 +62,7 @@ func (m *Manager) Status(counts format.Counts) Status {
 		Fetched: m.fetched.Load(), Records: m.records.Load(), Bytes: m.bytes.Load(), Ended: maps.Clone(m.ended), Trouble: troubleOf(m.trouble),
 		Accounts: counts.Accounts, Complete: counts.Complete, Partial: counts.Partial, Desynchronized: counts.Desynchronized,
 	}
-	for failure, n := range m.given {
+	for failure, n := range m.parkedBy {
 		if failure == "" {
 			st.Inactive = n
 		} else {
@@ -99,7 +101,7 @@ func troubleOf(hosts map[string]string) string {
 	return one
 }
 
-// StatusNow is Status with the counts of the index.
+// StatusNow returns the Status with the counts of the index.
 func (m *Manager) StatusNow() Status {
 	var counts format.Counts
 	if m.o.Store != nil {
@@ -113,14 +115,13 @@ func (m *Manager) StatusNow() Status {
 	return st
 }
 
-// Queue returns how many repos wait to be fetched whole, and how many were given up, by
-// reason.
+// Queue returns the number of repos that wait for a fetch, and of those given up, by reason.
 func (m *Manager) Queue() (waiting int64, failed map[string]int64) {
 	st := m.Status(format.Counts{})
 	return st.Waiting, st.Failed
 }
 
-// WaitingNow returns how many repos are queued.
+// WaitingNow returns the number of queued repos.
 func (m *Manager) WaitingNow() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// sweep queues every account that the index has, where a kind was added: what was made of it
-// before is in none of them. It goes on where it was interrupted. Only a backfill of the whole
-// network does so.
+// sweep queues all accounts of the index after a kind was added, because older records of that
+// kind are missing everywhere. It continues after an interruption. Only a backfill of the
+// whole network sweeps.
 func (m *Manager) sweep(ctx context.Context, job *listJob) error {
 	number := m.o.Store.SweepDue()
 	if number == 0 || job.named {
@@ -22,7 +22,7 @@ func (m *Manager) sweep(ctx context.Context, job *listJob) error {
 	if b := m.o.Store.Backfill(); b.Sweep == number {
 		from = b.SweepAt
 	}
-	m.log.Info("a kind of link was added: every repo that is indexed is fetched again, because what was made of it before is missing")
+	m.log.Info("a kind was added; refetching all indexed repos for its older records")
 	for more := true; more; {
 		if err := m.awaitRoom(ctx, ""); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (m *Manager) sweep(ctx context.Context, job *listJob) error {
 			})
 		}
 		if err != nil {
-			return fmt.Errorf("queueing the accounts that are indexed: %w", err)
+			return fmt.Errorf("queueing all accounts: %w", err)
 		}
 	}
 	return nil

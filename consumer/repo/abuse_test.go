@@ -20,15 +20,16 @@ import (
 	"skein.blue/internal/testing/abuse"
 )
 
-// treeEntry appends an entry of a node: a key that has prefix bytes of the one before it.
+// treeEntry appends an entry of a node, whose key has prefix bytes of the previous key.
 func treeEntry(dst []byte, prefix int, rest string, value *synth.Link) []byte {
 	dst = append(synth.Head(append(dst, "\xa4ak"...), 2, uint64(len(rest))), rest...)
 	dst = synth.Head(append(dst, "ap"...), 0, uint64(prefix))
 	return synth.AppendLink(append(dst, "at\xf6av"...), value)
 }
 
-// oneNode returns the CAR of a repo whose tree is one node. Each of its n entries shares
-// all but the last five bytes of its key with the one before, and names the same record.
+// oneNode returns the CAR of a repo with a tree of one node. Each of its n entries shares
+// all but the last five bytes of its key with the previous one, and all have the same
+// record.
 func oneNode(path string, n int, record []byte) []byte {
 	leaf := synth.NewBlock(record)
 	b := synth.Head([]byte("\xa2ae"), 4, uint64(n))
@@ -44,7 +45,7 @@ func oneNode(path string, n int, record []byte) []byte {
 	return synth.CAR(commit.CID, commit, root, leaf)
 }
 
-// follow returns a record with an array of so many small numbers in it.
+// follow returns a record with an array of that many small numbers.
 func follow(items int) []byte {
 	b := synth.Head(synth.CBOR([]byte("\xa2"), "x"), 4, uint64(items))
 	b = append(b, make([]byte, items)...)
@@ -52,15 +53,15 @@ func follow(items int) []byte {
 }
 
 // The work of a walk is bounded by the size of the CAR, however much its keys share, and
-// however many paths have one record.
+// however many paths have the same record.
 func TestAbuseWalkWork(t *testing.T) {
 	const collection = "app.bsky.graph.follow/"
-	n := abuse.Size(10_000, 60_000) // a node has 4 MiB at most
+	n := abuse.Size(10_000, 60_000) // a node has at most 4 MiB
 	for name, b := range map[string][]byte{
-		"keys of a record's length":      oneNode(collection+strings.Repeat("k", 512-5), n, follow(0)),
-		"keys of no collection":          oneNode(strings.Repeat("k", repo.MaxKey-5), n, follow(0)),
-		"keys of no collection, slashes": oneNode(strings.Repeat("k/", repo.MaxKey/2-3), n, follow(0)),
-		"one large record at each path":  oneNode(collection, n, follow(abuse.Size(1<<14, 1<<20))),
+		"keys as long as a path":           oneNode(collection+strings.Repeat("k", 512-5), n, follow(0)),
+		"keys without collection":          oneNode(strings.Repeat("k", repo.MaxKey-5), n, follow(0)),
+		"keys without collection, slashes": oneNode(strings.Repeat("k/", repo.MaxKey/2-3), n, follow(0)),
+		"one large record at all paths":    oneNode(collection, n, follow(abuse.Size(1<<14, 1<<20))),
 	} {
 		var r repo.Reader
 		if err := r.Read(t.Context(), bytes.NewReader(b), 1<<30); err != nil {
@@ -70,7 +71,7 @@ func TestAbuseWalkWork(t *testing.T) {
 		if err := r.Walk(t.Context(), func(kinds.Kind, []byte, []byte) { records++ }); err != nil {
 			t.Fatal(name, err)
 		}
-		if strings.HasPrefix(name, "keys of no") != (records == 0) {
+		if strings.HasPrefix(name, "keys without") != (records == 0) {
 			t.Errorf("%s: %d records", name, records)
 		}
 		abuse.Figure(t, name, "%d entries, %s, %.2f bytes of work a byte", n, human.Bytes(len(b)), float64(r.Work())/float64(len(b)))
@@ -80,7 +81,7 @@ func TestAbuseWalkWork(t *testing.T) {
 	}
 }
 
-// A key that is longer than the path of a record may be ends the walk at once.
+// A key longer than any path of a record ends the walk at once.
 func TestAbuseLongKeys(t *testing.T) {
 	for _, n := range []int{repo.MaxKey, repo.MaxKey + 1, 1 << 20} {
 		b := oneNode(strings.Repeat("k", n-5), 100, follow(0))
@@ -90,13 +91,13 @@ func TestAbuseLongKeys(t *testing.T) {
 		}
 		err := r.Walk(t.Context(), func(kinds.Kind, []byte, []byte) {})
 		if tooLong := n > repo.MaxKey; tooLong != errors.Is(err, repo.ErrTree) || tooLong && r.Work() > 0 {
-			t.Errorf("keys of %d bytes: %v, after %d bytes of work", n, err, r.Work())
+			t.Errorf("keys of %d bytes: %v after %d bytes of work", n, err, r.Work())
 		}
 	}
 }
 
-// A walk ends when its context does.
-func TestWalkEnds(t *testing.T) {
+// A walk ends with its context.
+func TestWalkEndsWithContext(t *testing.T) {
 	var r repo.Reader
 	if err := r.Read(t.Context(), bytes.NewReader(oneNode("app.bsky.graph.follow/", 10_000, follow(0))), 1<<30); err != nil {
 		t.Fatal(err)
@@ -113,15 +114,15 @@ func TestWalkEnds(t *testing.T) {
 	}
 }
 
-// tiny returns a CAR of n blocks as small as they can be; those that are kept begin as a
-// node does.
-func tiny(n int, kept bool) []byte {
+// tiny returns a CAR of n minimal blocks; if stored, they begin like a node, so that the
+// Reader stores them.
+func tiny(n int, stored bool) []byte {
 	root := synth.NewBlock([]byte("\xa2ae\x80al\xf6"))
 	commit := synth.NewBlock(synth.AppendCommitBlock(nil, []byte(did), []byte(rev), nil, &root.CID))
 	b := synth.CAR(commit.CID, commit, root)
 	for i := range n {
 		block := binary.BigEndian.AppendUint32(nil, uint32(i))[1:]
-		if kept {
+		if stored {
 			block = append([]byte("\xa2ae"), block...)
 		}
 		one := synth.NewBlock(block)
@@ -130,13 +131,13 @@ func tiny(n int, kept bool) []byte {
 	return b
 }
 
-// What is kept of a CAR is no more than the CAR, however small its blocks, and however
-// much a second Reader allocates on the way.
+// A Reader allocates no more than the size of the CAR, however small its blocks, and the
+// allocations on the way stay within twice that.
 func TestAbuseKept(t *testing.T) {
 	n := abuse.Size(100_000, 1_000_000)
 	for name, b := range map[string][]byte{
-		"tiny blocks":               tiny(n, false),
-		"tiny blocks that are kept": tiny(n, true),
+		"tiny blocks":         tiny(n, false),
+		"tiny blocks, stored": tiny(n, true),
 		"blocks of a quarter chunk": func() []byte {
 			b := tiny(0, false)
 			for i := range n / 4000 {
@@ -145,7 +146,7 @@ func TestAbuseKept(t *testing.T) {
 			}
 			return b
 		}(),
-		"one block again and again": func() []byte {
+		"one block many times": func() []byte {
 			b := tiny(0, false)
 			one := synth.NewBlock(append([]byte("\xa2ae"), strings.Repeat("x", 10_000)...))
 			for range n / 4000 {
@@ -163,16 +164,16 @@ func TestAbuseKept(t *testing.T) {
 		}
 		runtime.ReadMemStats(&after)
 		allocated := after.TotalAlloc - before.TotalAlloc
-		abuse.Figure(t, name, "a CAR of %s: %.2f bytes are kept a byte, and %.2f allocated", human.Bytes(len(b)), float64(r.Kept())/float64(len(b)), float64(allocated)/float64(len(b)))
-		if most := len(b)*5/4 + repo.OwnBytes; r.Kept() > most {
-			t.Errorf("%s: %d bytes are kept of a CAR of %d", name, r.Kept(), len(b))
+		abuse.Figure(t, name, "a CAR of %s: %.2f bytes in use a byte, and %.2f allocated", human.Bytes(len(b)), float64(r.Allocated())/float64(len(b)), float64(allocated)/float64(len(b)))
+		if most := len(b)*5/4 + repo.OwnBytes; r.Allocated() > most {
+			t.Errorf("%s: %d bytes in use for a CAR of %d", name, r.Allocated(), len(b))
 		}
 		if allocated > 2*uint64(len(b))+2*repo.OwnBytes {
-			t.Errorf("%s: %d bytes are allocated for a CAR of %d", name, allocated, len(b))
+			t.Errorf("%s: %d bytes allocated for a CAR of %d", name, allocated, len(b))
 		}
 		r.Release()
-		if r.Kept() > repo.OwnBytes {
-			t.Errorf("%s: %d bytes are kept after Release", name, r.Kept())
+		if r.Allocated() > repo.OwnBytes {
+			t.Errorf("%s: %d bytes in use after Release", name, r.Allocated())
 		}
 	}
 }
@@ -184,17 +185,17 @@ func TestAbuseAnnounced(t *testing.T) {
 	if err := r.Read(t.Context(), bytes.NewReader(b), 1<<30); !errors.Is(err, repo.ErrTruncated) {
 		t.Fatal(err)
 	}
-	if r.Kept() > repo.OwnBytes {
-		t.Errorf("%d bytes are kept", r.Kept())
+	if r.Allocated() > repo.OwnBytes {
+		t.Errorf("%d bytes in use", r.Allocated())
 	}
 }
 
-// Many hosts send large repos at once. All Readers together keep no more than the bound;
-// all repos that may be are read in the end, though none fits beside two others; one that
-// is larger than one may be is refused.
+// Many hosts send large repos at once. All Readers together stay within the bound; all
+// allowed repos are read in the end, although none fits beside two others; a repo over
+// the bound for one repo fails.
 func TestAbuseSharedMemory(t *testing.T) {
 	const all = 8 << 20
-	b := tiny(abuse.Size(100_000, 120_000), true) // about 4 MB are kept of it
+	b := tiny(abuse.Size(100_000, 120_000), true) // needs about 4 MB
 	synctest.Test(t, func(t *testing.T) {
 		memory := repo.NewMemory(all)
 		const readers = 12
@@ -204,9 +205,9 @@ func TestAbuseSharedMemory(t *testing.T) {
 		for i := range readers {
 			go func() {
 				r := repo.Reader{Memory: memory}
-				// Bytes come slowly, so that all are under way at once.
+				// bytes arrive slowly, so that all Readers run at once
 				err := r.Read(t.Context(), &slow{in: bytes.NewReader(b), each: func() {
-					kept[i].Store(int64(r.Kept()))
+					kept[i].Store(int64(r.Allocated()))
 					sum := int64(0)
 					for i := range kept {
 						sum += max(0, kept[i].Load()-repo.OwnBytes)
@@ -223,9 +224,9 @@ func TestAbuseSharedMemory(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		abuse.Figure(t, "memory", "%d repos of %s at once: %s of %s were held", readers, human.Bytes(len(b)), human.Bytes(most.Load()), human.Bytes(int64(all)))
+		abuse.Figure(t, "memory", "%d repos of %s at once: %s of %s in use", readers, human.Bytes(len(b)), human.Bytes(most.Load()), human.Bytes(int64(all)))
 		if most.Load() > all || memory.InUse() != 0 {
-			t.Errorf("%d bytes were held, and now %d", most.Load(), memory.InUse())
+			t.Errorf("up to %d bytes in use, and %d at the end", most.Load(), memory.InUse())
 		}
 		r := repo.Reader{Memory: memory}
 		if err := r.Read(t.Context(), bytes.NewReader(tiny(200_000, true)), 1<<30); !errors.Is(err, repo.ErrMemory) || !errors.Is(err, repo.ErrTooLarge) {
@@ -233,7 +234,7 @@ func TestAbuseSharedMemory(t *testing.T) {
 		}
 		r.Release()
 		if memory.InUse() != 0 {
-			t.Errorf("%d bytes are held", memory.InUse())
+			t.Errorf("%d bytes in use", memory.InUse())
 		}
 	})
 }
@@ -251,7 +252,7 @@ func TestNoRoom(t *testing.T) {
 		go func() { result <- waiter.Read(ctx, bytes.NewReader(tiny(60_000, true)), 1<<30) }()
 		synctest.Wait()
 		if len(result) > 0 {
-			t.Fatalf("it does not wait: %v", <-result)
+			t.Fatalf("the Reader does not wait: %v", <-result)
 		}
 		end()
 		if err := <-result; !errors.Is(err, repo.ErrNoRoom) || !errors.Is(err, context.Canceled) {
@@ -260,7 +261,7 @@ func TestNoRoom(t *testing.T) {
 	})
 }
 
-// slow is a reader that yields after each Read.
+// slow is a reader that yields before each Read.
 type slow struct {
 	in   io.Reader
 	each func()

@@ -7,52 +7,52 @@ import (
 	"math/rand/v2"
 )
 
-// What a Reader allocates, in bytes. Nothing is ever copied to grow but the buffer, and
-// little is allocated ahead of need, so that a CAR of tiny blocks takes no more memory
-// than its own size (TestAbuseKept).
+// Allocations of a Reader, in bytes. Only the buffer is ever copied to grow, and little is
+// allocated in advance, so a CAR of tiny blocks needs no more memory than its own size
+// (TestAbuseKept).
 const (
 	bufferLen = 64 << 10
-	chunkLen  = 64 << 10     // of the arena; the positions in it fit into 16 bits
-	alone     = chunkLen / 4 // a longer block has a chunk of its own
+	chunkLen  = 64 << 10     // of the arena; offsets in a chunk fit into 16 bits
+	ownChunk  = chunkLen / 4 // a longer block gets its own chunk
 	pageLen   = 2048         // blocks in a page of the table
 	blockSize = 24           // of a block
 	slotSize  = 4
 	minSlots  = 1024
-	// ownBytes is what each Reader has besides Memory, and keeps after Release.
+	// ownBytes is what each Reader may have besides Memory, and keeps after Release.
 	ownBytes = 256 << 10
 	ownPages = 2
 	ownSlots = 4096
 )
 
-// blockTable has the blocks of a CAR: which there are, and the bytes of those that are kept.
+// blockTable has the blocks of a CAR: the ids of all, and the bytes of the stored ones.
 type blockTable struct {
 	chunks  [][]byte // the arena
-	spare   [][]byte // chunks of chunkLen that are empty
-	filling int      // index of the chunk that short blocks go into, -1 if there is none
-	stored  int      // bytes of the blocks that are kept
+	spare   [][]byte // empty chunks of chunkLen
+	filling int      // index of the chunk for short blocks, -1 if there is none
+	stored  int      // bytes of the stored blocks
 	pages   []*[pageLen]block
 	n       int      // blocks
-	slots   []uint32 // 1 + index of the block, by its id
+	slots   []uint32 // 1 + index of the block, hashed by id
 }
 
-// block is one of the CAR.
+// block is a block of the CAR.
 type block struct {
 	id    blockID
-	chunk uint32 // 1 + index of the chunk, 0 if the block is not kept
-	at    uint16 // where it begins there
-	len   uint16 // 0: it is the whole chunk
+	chunk uint32 // 1 + index of the chunk; 0: bytes not stored
+	at    uint16 // offset in the chunk
+	len   uint16 // 0: the whole chunk
 }
 
-// blockID is the first half of a block's digest. Nobody finds two blocks with the same
-// 128 bits; who did would spoil his own repo alone.
+// blockID is the first half of a block's digest. Nobody can find two blocks with the same
+// 128 bits, and a sender who did would spoil only its own repo.
 type blockID struct{ a, b uint64 }
 
 func idOf(digest []byte) blockID {
 	return blockID{binary.LittleEndian.Uint64(digest), binary.LittleEndian.Uint64(digest[8:])}
 }
 
-// hashKeys make the places of blocks in the table such as no sender can foresee: it is
-// easy to find blocks whose digests begin alike.
+// hashKeys make the slots of blocks unpredictable for senders: blocks whose digests begin
+// alike are easy to find.
 var hashKeys = [2]uint64{rand.Uint64(), rand.Uint64()}
 
 func (id blockID) hash() uint32 {
@@ -62,7 +62,7 @@ func (id blockID) hash() uint32 {
 
 func (t *blockTable) block(i int) *block { return &t.pages[i/pageLen][i%pageLen] }
 
-// slot returns where a block is, or is to be, in the slots, and its index, -1 if it is not
+// slot returns the slot of a block, or the free slot for it, and its index, -1 if it is not
 // there.
 func (t *blockTable) slot(id blockID) (slot uint32, index int) {
 	mask := uint32(len(t.slots) - 1)
@@ -83,7 +83,7 @@ func (t *blockTable) index(digest []byte) int {
 	return index
 }
 
-// data returns the bytes of a block, nil if it is not kept.
+// data returns the bytes of a block, nil if they are not stored.
 func (t *blockTable) data(index int) []byte {
 	b := t.block(index)
 	if b.chunk == 0 {
@@ -97,7 +97,7 @@ func (t *blockTable) data(index int) []byte {
 	return c[b.at:end:end]
 }
 
-// find returns a block. data is nil if it was there and is not kept.
+// find returns a block. data is nil if its bytes are not stored.
 func (t *blockTable) find(digest []byte) (data []byte, found bool) {
 	index := t.index(digest)
 	if index < 0 {
@@ -106,8 +106,8 @@ func (t *blockTable) find(digest []byte) (data []byte, found bool) {
 	return t.data(index), true
 }
 
-// add adds a block, and the bytes of one that is kept. Some hosts send a block twice: the
-// second is passed over.
+// add adds a block, and stores its bytes if they may be needed. Some hosts send a block
+// twice; add ignores the second.
 func (r *Reader) add(ctx context.Context, sum *[digestLen]byte, data []byte) error {
 	if 3*(r.n+1) > 2*len(r.slots) {
 		if err := r.moreSlots(ctx); err != nil {
@@ -127,7 +127,7 @@ func (r *Reader) add(ctx context.Context, sum *[digestLen]byte, data []byte) err
 	}
 	b := r.block(r.n)
 	*b = block{id: id}
-	if len(data) > 0 && r.isKept(sum, data) {
+	if len(data) > 0 && r.mayNeed(sum, data) {
 		if err := r.store(ctx, b, data); err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (r *Reader) moreSlots(ctx context.Context) error {
 	if err := r.grow(ctx, (n-len(r.slots))*slotSize); err != nil {
 		return err
 	}
-	r.slots = nil // the collector may have them before the new ones are made
+	r.slots = nil // lets the collector free them before the new ones are allocated
 	r.slots = make([]uint32, n)
 	for i := range r.n {
 		slot, _ := r.slot(r.block(i).id)
@@ -152,10 +152,10 @@ func (r *Reader) moreSlots(ctx context.Context) error {
 	return nil
 }
 
-// store keeps the bytes of a block.
+// store stores the bytes of a block.
 func (r *Reader) store(ctx context.Context, b *block, data []byte) error {
 	r.stored += len(data)
-	if len(data) > alone {
+	if len(data) > ownChunk {
 		if err := r.grow(ctx, len(data)); err != nil {
 			return err
 		}
@@ -191,24 +191,24 @@ func (r *Reader) nextChunk(ctx context.Context) error {
 	return nil
 }
 
-// grow accounts for n more bytes, and waits for room for them.
+// grow accounts for n more bytes, and waits until Memory has room for them.
 func (r *Reader) grow(ctx context.Context, n int) error {
-	if over := int64(r.kept+n-ownBytes) - r.lease.shared - r.lease.own; over > 0 && r.Memory != nil {
+	if over := int64(r.allocated+n-ownBytes) - r.lease.shared - r.lease.own; over > 0 && r.Memory != nil {
 		if err := r.Memory.take(ctx, &r.lease, over); err != nil {
 			return err
 		}
 	}
-	r.kept += n
+	r.allocated += n
 	return nil
 }
 
-// clearBlocks empties the table for another CAR.
+// clearBlocks empties the table for the next CAR.
 func (r *Reader) clearBlocks() {
 	for _, c := range r.chunks {
 		if cap(c) == chunkLen {
 			r.spare = append(r.spare, c[:0])
 		} else {
-			r.kept -= len(c)
+			r.allocated -= len(c)
 		}
 	}
 	clear(r.chunks)
@@ -216,8 +216,8 @@ func (r *Reader) clearBlocks() {
 	clear(r.slots)
 }
 
-// Release gives back the memory of the repo that was read last, but for a little that the
-// next one begins with. What DID, Rev and Data say, and what Walk finds, ends with it.
+// Release frees the memory of the last repo, except a little for the next one. DID, Rev,
+// Data and the results of Walk become invalid.
 func (r *Reader) Release() {
 	r.DID, r.Rev, r.Data, r.in = nil, nil, nil, nil
 	r.clearBlocks()
@@ -235,7 +235,7 @@ func (r *Reader) Release() {
 	if len(r.buf) > bufferLen {
 		r.buf = nil
 	}
-	r.kept = len(r.spare)*chunkLen + len(r.pages)*pageLen*blockSize + len(r.slots)*slotSize + len(r.buf)
+	r.allocated = len(r.spare)*chunkLen + len(r.pages)*pageLen*blockSize + len(r.slots)*slotSize + len(r.buf)
 	if r.Memory != nil {
 		r.Memory.give(&r.lease)
 	}

@@ -2,8 +2,8 @@ package repo
 
 import "skein.blue/internal/cbor"
 
-// leftOf returns the link to the subtree that comes first, which stands at the end of a
-// node, and where that begins. Whether it does, the entries before it tell.
+// leftOf returns the link to the leftmost subtree, which is at the end of a node, and its
+// offset. Only parsing the entries before it proves that the link is there.
 func leftOf(data []byte) (cid []byte, at int, ok bool) {
 	const none, head = "al\xf6", "al" + linkHead
 	if at = len(data) - len(none); at > 0 && string(data[at:]) == none {
@@ -15,12 +15,12 @@ func leftOf(data []byte) (cid []byte, at int, ok bool) {
 	return nil, 0, false
 }
 
-// linkHead is what the link to a block begins with, up to its digest.
+// linkHead begins every link to a block, up to its digest.
 const linkHead = "\xd8\x2a\x58\x25\x00" + cidPrefix
 
-// entry is one of a node.
+// entry is an entry of a node.
 type entry struct {
-	prefix uint64 // bytes of the key before
+	prefix uint64 // bytes shared with the previous key
 	rest   []byte
 	value  []byte
 	right  []byte
@@ -50,8 +50,8 @@ func readEntry(c *cbor.Cursor) (e entry, err error) {
 	return e, nil
 }
 
-// usual reads an entry in the one form that DAG-CBOR has for it, if its key is short, and
-// reports whether it is one.
+// usual parses an entry with a short key in its canonical DAG-CBOR form, and reports
+// whether the entry had that form.
 func (e *entry) usual(c *cbor.Cursor) bool {
 	const key, prefix, tree, value = "\xa4ak", "ap", "at", "av" + linkHead
 	b := c.B[c.I:]
@@ -63,7 +63,7 @@ func (e *entry) usual(c *cbor.Cursor) bool {
 		n, at = int(b[at]), at+1
 	}
 	if n <= 0 || n > 255 || len(b) < at+n+len(prefix)+2+len(tree)+1+digestLen+len(value)+digestLen {
-		return false // the last has a shorter form, which is read in the other way
+		return false // the last entry may have a shorter form, which readEntry parses
 	}
 	e.rest = b[at : at+n : at+n]
 	if b = b[at+n:]; string(b[:len(prefix)]) != prefix {

@@ -1,13 +1,13 @@
 package repo
 
-// Kept returns how many bytes the Reader has allocated, and Work how many bytes of keys and
-// records the last Walk has compared, copied or decoded.
-func (r *Reader) Kept() int { return r.kept }
+// Allocated returns how many bytes the Reader has allocated.
+func (r *Reader) Allocated() int { return r.allocated }
 
-// Work is beside Kept.
+// Work returns how many bytes of keys and records the last Walk has compared, copied or
+// decoded.
 func (r *Reader) Work() int { return r.walk.work }
 
-// What tests are about.
+// Limits for the tests.
 const (
 	MaxKey   = maxKey
 	OwnBytes = ownBytes

@@ -7,41 +7,40 @@ import (
 	"sync"
 )
 
-// ErrMemory is returned by Read for a repo of which more would have to be kept than
-// Memory allows for one repo.
-var ErrMemory = fmt.Errorf("%w: what has to be kept of it does not fit into the memory for repos", ErrTooLarge)
+// ErrMemory means that a repo needs more memory than one repo may use.
+var ErrMemory = fmt.Errorf("%w: it needs more memory than one repo may use", ErrTooLarge)
 
-// ErrNoRoom is returned by Read where the context ended while the Reader waited for memory
-// that other Readers held.
+// ErrNoRoom means that the context ended while the Reader waited for memory of other
+// Readers.
 var ErrNoRoom = errors.New("other repos hold the memory for repos")
 
-// Memory bounds what all Readers that share it keep at one time. A Reader takes what it
-// needs as it reads, and gives it back in Release.
+// Memory bounds the memory of all Readers that share it. A Reader takes memory as it
+// reads, and gives it back in Release.
 //
-// Readers that wait for each other would wait forever. So a part of the memory is set
-// aside for one Reader at a time: a Reader that finds no room waits for room, or for its
-// turn with that part, which is as large as one repo may be. Whoever has the turn waits
-// for nobody, so room or the turn always comes back.
+// Readers that wait for each other would wait forever. So a part of the memory, as large
+// as one repo may be, is reserved for one Reader at a time. A Reader that finds no room
+// waits for room, or for its turn with that part. The Reader that has the turn waits for
+// nothing, so room or the turn always comes back.
 type Memory struct {
 	all, one int64         // bytes: of all Readers together, and of one
 	turn     chan struct{} // full while a Reader has the turn
 
 	mu   sync.Mutex
-	free int64         // of the part that all share
-	room chan struct{} // closed when some of that part comes back
+	free int64         // of the shared part
+	room chan struct{} // closed when some of the shared part comes back
 }
 
-// NewMemory returns a Memory of so many bytes. One repo may take three quarters of it.
-// Besides it each Reader has 256 KiB, in which most repos fit.
+// NewMemory returns a Memory of that many bytes. One repo may use three quarters of it. In
+// addition each Reader has 256 KiB, which is enough for most repos.
 func NewMemory(bytes int64) *Memory {
 	one := bytes / 4 * 3
 	return &Memory{all: bytes, one: one, free: bytes - one, turn: make(chan struct{}, 1), room: make(chan struct{})}
 }
 
-// One returns how much of one repo may be kept, in bytes.
+// One returns how many bytes one repo may use.
 func (m *Memory) One() int64 { return m.one }
 
-// InUse returns how much Readers hold now, in bytes.
+// InUse returns how many bytes Readers hold now.
 func (m *Memory) InUse() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,13 +51,13 @@ func (m *Memory) InUse() int64 {
 	return n
 }
 
-// lease is what a Reader has taken of a Memory.
+// lease is the share of a Memory that a Reader holds.
 type lease struct {
 	shared, own int64
 	hasTurn     bool
 }
 
-// take takes n more bytes. It waits until there is room.
+// take takes n more bytes, and waits until there is room.
 func (m *Memory) take(ctx context.Context, l *lease, n int64) error {
 	if l.shared+l.own+n > m.one {
 		return ErrMemory
@@ -85,7 +84,7 @@ func (m *Memory) take(ctx context.Context, l *lease, n int64) error {
 	return nil
 }
 
-// give gives back all that a lease holds.
+// give gives back everything that a lease holds.
 func (m *Memory) give(l *lease) {
 	if l.shared > 0 {
 		m.mu.Lock()

@@ -1,18 +1,17 @@
-// Package repo reads a repo that was exported whole, a CAR as com.atproto.sync.getRepo
-// sends it, into the records of the indexed collections.
+// Package repo reads an exported repo, a CAR as com.atproto.sync.getRepo sends it, into the
+// records of the indexed collections.
 //
-// The CAR is read as a stream, its blocks in whatever order they come, each checked
-// against the hash that its CID names. Kept of it are the nodes of the tree (the MST) and
-// the records that may be of an indexed collection; of the others, that they were there.
-// Then one walk over the tree finds the records by their paths, in their order.
+// It reads the CAR as a stream, with blocks in any order, and checks each block against the
+// hash in its CID. It stores the nodes of the tree (the MST) and the records that may be in
+// an indexed collection; of other blocks it stores only the ids. Then one walk over the
+// tree finds the records by path, in order.
 //
-// What a host sends is not trusted. How much is read is bounded, and so is how much all
-// Readers together keep (Memory). The work is linear in the bytes of the CAR, however its
-// tree and its keys are made. Whatever does not fit together is an error. Signatures are
-// not verified.
+// The package does not trust hosts. It bounds what it reads, and the memory of all Readers
+// together (Memory). The work is linear in the size of the CAR, whatever its tree and keys.
+// Any inconsistency is an error. It does not verify signatures.
 //
-// indigo's repo and mst packages are the oracle of the tests, and what the speed is
-// measured against (BenchmarkRead).
+// indigo's repo and mst packages are the oracle of the tests, and the baseline of the
+// benchmark (BenchmarkRead).
 package repo
 
 import (
@@ -29,12 +28,12 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// What may be wrong with a CAR.
+// The errors of a CAR.
 var (
 	ErrCAR       = errors.New("not a repo's CAR")
 	ErrTruncated = errors.New("the CAR is cut short")
-	ErrTooLarge  = errors.New("the repo is larger than is allowed")
-	ErrHash      = errors.New("a block is not what its CID says")
+	ErrTooLarge  = errors.New("the repo is too large")
+	ErrHash      = errors.New("a block does not match the hash in its CID")
 	ErrMissing   = errors.New("a block is missing")
 	ErrTree      = errors.New("the tree is malformed")
 	ErrCommit    = errors.New("the commit is malformed")
@@ -43,43 +42,43 @@ var (
 var (
 	errNode  = fmt.Errorf("%w: a node", ErrTree)
 	errEntry = fmt.Errorf("%w: an entry", ErrTree)
-	errOrder = fmt.Errorf("%w: its keys are out of order", ErrTree)
+	errOrder = fmt.Errorf("%w: keys out of order", ErrTree)
 )
 
 const (
 	digestLen = 32
 	cidLen    = 4 + digestLen
 	maxHeader = 4096
-	maxBlock  = 4 << 20 // a record has 1 MiB at most, and nodes of the tree some KiB
+	maxBlock  = 4 << 20 // a record has at most 1 MiB, and a node of the tree some KiB
 	maxDepth  = 256     // of the tree: SHA-256 has no more bits
 )
 
-// cidPrefix is what a CID of this protocol begins with: version 1, dag-cbor, SHA-256.
+// cidPrefix begins every CID of this protocol: version 1, dag-cbor, SHA-256.
 const cidPrefix = "\x01\x71\x12\x20"
 
-// rawPrefix is that of a blob, which may be in a CAR and is not looked at.
+// rawPrefix begins the CID of a blob, which a CAR may contain and the Reader ignores.
 const rawPrefix = "\x01\x55\x12\x20"
 
-// A Reader reads one repo after another. Its memory is reused. It is for one goroutine.
+// A Reader reads one repo after another, and reuses its memory. It is for one goroutine.
 type Reader struct {
-	// DID, Rev and Data say what was read: of which account, at which rev, and the digest
-	// of the tree's root. They are valid until the next Read.
+	// DID, Rev and Data describe the repo: its account, its rev, and the digest of the
+	// tree's root. They are valid until the next Read.
 	DID, Rev, Data []byte
-	// Kinds is what is indexed, and set before Read; nil means what is built in.
+	// Kinds is the table of indexed kinds, set before Read; nil means the built-in one.
 	Kinds *kinds.Table
-	// Memory bounds what this Reader and others keep. It is set before the first Read; nil
-	// means that nothing does.
+	// Memory bounds the memory of this Reader and others. It is set before the first Read;
+	// nil means no bound.
 	Memory *Memory
-	// Malformed counts the records of indexed collections that the last Walk found to name
-	// no subject, and Spaces those whose subject is in a space, which is not indexed.
+	// Malformed counts the records of indexed collections without a valid subject in the
+	// last Walk, and Spaces those with a subject in a space, which is not indexed.
 	Malformed, Spaces int
-	// Tolerate is how many records' blocks may be missing: such records name no subject.
-	// The reference PDS loses some of a repo that was imported over a newer one. It is set
-	// before Walk, and 0 after Read.
+	// Tolerate is how many blocks of records may be missing: such records name no subject.
+	// The reference PDS loses some blocks of a repo that was imported over a newer one. Set
+	// it before Walk; Read resets it to 0.
 	Tolerate int
 
-	keep   [][]byte     // what a record that is kept has one of
-	keptOf *kinds.Table // for which
+	keys    [][]byte     // a record that names a subject has one of these
+	keysFor *kinds.Table // the table that keys come from
 
 	in    io.Reader
 	left  int64 // bytes that may still be read
@@ -88,15 +87,15 @@ type Reader struct {
 	end   int
 
 	blockTable
-	kept  int // bytes that are allocated
-	lease lease
-	walk  walk
-	root  [digestLen]byte
+	allocated int // bytes
+	lease     lease
+	walk      walk
+	root      [digestLen]byte
 }
 
-// keepable returns the CBOR text of the first fields of subjects: a record without any of
-// them names none.
-func keepable(t *kinds.Table) (keys [][]byte) {
+// subjectKeys returns the first fields of all subjects as CBOR texts: a record without any
+// of them names no subject.
+func subjectKeys(t *kinds.Table) (keys [][]byte) {
 	for i := range t.All {
 		field := t.All[i].To.Field[0]
 		key := append([]byte{cbor.Text<<5 | byte(len(field))}, field...) // they are short: see kinds.Parse
@@ -107,7 +106,7 @@ func keepable(t *kinds.Table) (keys [][]byte) {
 	return keys
 }
 
-// table returns what is indexed.
+// table returns the table of indexed kinds.
 func (r *Reader) table() *kinds.Table {
 	if r.Kinds == nil {
 		r.Kinds = kinds.BuiltIn
@@ -124,12 +123,12 @@ func containsKey(keys [][]byte, key []byte) bool {
 	return false
 }
 
-// Read reads a CAR to its end, of so many bytes at most. ctx ends the wait for memory;
-// what ends the reading is in itself.
+// Read reads a CAR of at most that many bytes to its end. ctx ends only the wait for
+// memory; to end reading, in must return an error.
 func (r *Reader) Read(ctx context.Context, in io.Reader, most int64) error {
 	r.reset(in, most)
-	if t := r.table(); r.keptOf != t {
-		r.keep, r.keptOf = keepable(t), t
+	if t := r.table(); r.keysFor != t {
+		r.keys, r.keysFor = subjectKeys(t), t
 	}
 	root, err := r.header(ctx)
 	if err != nil {
@@ -150,11 +149,12 @@ func (r *Reader) Read(ctx context.Context, in io.Reader, most int64) error {
 	}
 }
 
-// maxKept is what a Reader keeps from one repo to the next without Release.
-const maxKept = 8 << 20
+// maxUnreleased is how much memory a Reader may hold from one repo to the next without
+// Release.
+const maxUnreleased = 8 << 20
 
 func (r *Reader) reset(in io.Reader, most int64) {
-	if r.kept > maxKept {
+	if r.allocated > maxUnreleased {
 		r.Release()
 	}
 	r.in, r.left, r.start, r.end, r.Malformed, r.Spaces = in, most, 0, 0, 0, 0
@@ -163,7 +163,7 @@ func (r *Reader) reset(in io.Reader, most int64) {
 	r.walk.forget(r)
 }
 
-// fill has n bytes in the buffer, unless the stream ends before.
+// fill reads until the buffer has n bytes, or the stream ends.
 func (r *Reader) fill(ctx context.Context, n int) error {
 	for r.end-r.start < n {
 		if r.start+n > len(r.buf) {
@@ -172,11 +172,11 @@ func (r *Reader) fill(ctx context.Context, n int) error {
 			}
 		}
 		if r.left <= 0 {
-			// Whether the stream goes on tells a repo that is too large from one that ends.
+			// More bytes mean that the repo is too large; otherwise it ends here.
 			if k, err := r.in.Read(r.buf[r.end : r.end+1]); k > 0 {
 				return ErrTooLarge
 			} else if err != nil {
-				return err //nolint:wrapcheck // io.EOF, or what failed below
+				return err //nolint:wrapcheck // io.EOF, or the error of in
 			}
 			continue
 		}
@@ -188,14 +188,14 @@ func (r *Reader) fill(ctx context.Context, n int) error {
 		r.end += k
 		r.left -= int64(k)
 		if err != nil && r.end-r.start < n {
-			return err //nolint:wrapcheck // io.EOF, or what failed below
+			return err //nolint:wrapcheck // io.EOF, or the error of in
 		}
 	}
 	return nil
 }
 
-// makeRoom makes room in the buffer for n bytes, or for some of them: it grows with what
-// has come, since a host may announce a large block and never send it.
+// makeRoom makes room in the buffer for n bytes, or for some of them: the buffer grows only
+// as bytes arrive, because a host may announce a large block and never send it.
 func (r *Reader) makeRoom(ctx context.Context, n int) error {
 	r.end = copy(r.buf, r.buf[r.start:r.end])
 	r.start = 0
@@ -225,14 +225,14 @@ func (r *Reader) section(ctx context.Context, most uint64) ([]byte, error) {
 			return nil, err
 		}
 		if n, width = binary.Uvarint(r.buf[r.start:r.end]); width <= 0 {
-			return nil, fmt.Errorf("%w: the length of a block is malformed", ErrTruncated)
+			return nil, fmt.Errorf("%w: malformed length of a block", ErrTruncated)
 		}
 	}
 	if n > most {
 		return nil, fmt.Errorf("%w: a block of %d bytes", ErrCAR, n)
 	}
 	if err := r.fill(ctx, width+int(n)); err != nil {
-		if errors.Is(err, io.EOF) { // io.ErrUnexpectedEOF is a connection's that broke
+		if errors.Is(err, io.EOF) { // io.ErrUnexpectedEOF is the error of a broken connection
 			return nil, ErrTruncated
 		}
 		return nil, err
@@ -246,7 +246,7 @@ func (r *Reader) section(ctx context.Context, most uint64) ([]byte, error) {
 func (r *Reader) header(ctx context.Context) (root []byte, err error) {
 	head, err := r.section(ctx, maxHeader)
 	if errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: it is empty", ErrTruncated)
+		return nil, fmt.Errorf("%w: empty", ErrTruncated)
 	}
 	if err != nil {
 		return nil, err
@@ -268,18 +268,18 @@ func (r *Reader) header(ctx context.Context) (root []byte, err error) {
 		}
 	}
 	if c.Bad || version != 1 || len(root) != cidLen || string(root[:len(cidPrefix)]) != cidPrefix {
-		return nil, fmt.Errorf("%w: its header is malformed", ErrCAR)
+		return nil, fmt.Errorf("%w: malformed header", ErrCAR)
 	}
 	return root, nil
 }
 
-// take checks a block, and keeps it if it may be needed.
+// take checks a block, and adds it.
 func (r *Reader) take(ctx context.Context, section []byte) error {
 	if len(section) < cidLen || string(section[:len(cidPrefix)]) != cidPrefix {
 		if len(section) >= cidLen && string(section[:len(rawPrefix)]) == rawPrefix {
 			return nil
 		}
-		return fmt.Errorf("%w: a CID that this protocol does not have", ErrCAR)
+		return fmt.Errorf("%w: a CID that this protocol does not use", ErrCAR)
 	}
 	sum := sha256.Sum256(section[cidLen:])
 	if string(sum[:]) != string(section[len(cidPrefix):cidLen]) {
@@ -288,13 +288,13 @@ func (r *Reader) take(ctx context.Context, section []byte) error {
 	return r.add(ctx, &sum, section[cidLen:])
 }
 
-// isKept reports whether a block may be a node of the tree, the commit, or a record that
-// names a subject.
-func (r *Reader) isKept(sum *[digestLen]byte, data []byte) bool {
+// mayNeed reports whether a block may be a node of the tree, the commit, or a record with a
+// subject.
+func (r *Reader) mayNeed(sum *[digestLen]byte, data []byte) bool {
 	if len(data) > 3 && data[0] == cbor.Map<<5|2 && data[1] == cbor.Text<<5|1 && data[2] == 'e' || *sum == r.root {
 		return true
 	}
-	for _, key := range r.keep {
+	for _, key := range r.keys {
 		if bytes.Contains(data, key) {
 			return true
 		}
@@ -302,7 +302,7 @@ func (r *Reader) isKept(sum *[digestLen]byte, data []byte) bool {
 	return false
 }
 
-// commit reads the commit.
+// commit parses the commit.
 func (r *Reader) commit() error {
 	data, ok := r.find(r.root[:])
 	if !ok {

@@ -28,8 +28,9 @@ const (
 	rev = "3mb2kxx5ts22a"
 )
 
-// made makes the records of a repo: of all kinds, posts among them, some malformed.
-func made(rng *rand.Rand, n int) []synth.RepoRecord {
+// randomRecords makes the records of a repo: of all kinds, with posts among them, some
+// malformed.
+func randomRecords(rng *rand.Rand, n int) []synth.RepoRecord {
 	records := map[string][]byte{}
 	for range n {
 		rkey := syntax.AppendTID(nil, uint64(3<<60)+rng.Uint64N(1<<58))
@@ -54,7 +55,7 @@ func made(rng *rand.Rand, n int) []synth.RepoRecord {
 		if rng.IntN(20) == 0 {
 			subject = nil
 		}
-		if !k.HasSets() { // a listitem names two
+		if !k.HasSets() { // a listitem has two subjects
 			list := fmt.Appendf(nil, "at://did:web:n%d.example.com/app.bsky.graph.list/x", rng.IntN(1000))
 			records[k.Collection+"/"+string(rkey)] = synth.AppendListItem(nil, fmt.Appendf(nil, "did:web:n%d.example.com", rng.IntN(1000)), list[:rng.IntN(2)*len(list)], []byte("2026-01-02T03:04:05.678Z"))
 			continue
@@ -68,7 +69,7 @@ func made(rng *rand.Rand, n int) []synth.RepoRecord {
 	return list
 }
 
-// replies is a table that has the posts' replies besides what is built in.
+// replies is a table with the replies of posts in addition to the built-in kinds.
 var replies = func() *kinds.Table {
 	more, err := kinds.Parse("app.bsky.feed.post reply.parent.uri at-uri repliedTo repliers")
 	if err != nil {
@@ -86,7 +87,7 @@ func car(records []synth.RepoRecord) []byte {
 	return b
 }
 
-// read reads a CAR with the package: a line for each record.
+// read reads a CAR with this package: a line for each record.
 func read(r *repo.Reader, in io.Reader, most int64) (lines []string, err error) {
 	if err := r.Read(context.Background(), in, most); err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func read(r *repo.Reader, in io.Reader, most int64) (lines []string, err error) 
 	return lines, err
 }
 
-// oracle reads it with indigo's packages.
+// oracle reads a CAR with indigo's packages.
 func oracle(t testing.TB, table *kinds.Table, b []byte) (lines []string) {
 	t.Helper()
 	commit, r, err := indigo.LoadRepoFromCAR(context.Background(), bytes.NewReader(b))
@@ -140,13 +141,13 @@ func oracle(t testing.TB, table *kinds.Table, b []byte) (lines []string) {
 	return lines
 }
 
-// Repos of many sizes say what indigo's packages read in them, however the bytes come;
-// and what builds them builds the tree that indigo reads.
+// The Reader finds the same records as indigo's packages in repos of many sizes, however
+// the bytes arrive; and package synth builds the tree that indigo reads.
 func TestAgainstIndigo(t *testing.T) {
 	var r repo.Reader
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		records := made(rng, []int{0, 1, 2, 10, 100, 1000}[seed%6])
+		records := randomRecords(rng, []int{0, 1, 2, 10, 100, 1000}[seed%6])
 		b := car(records)
 		r.Kinds = []*kinds.Table{kinds.BuiltIn, replies}[seed%2]
 		want := oracle(t, r.Kinds, b)
@@ -156,7 +157,7 @@ func TestAgainstIndigo(t *testing.T) {
 				t.Fatalf("seed %d, %s: %d records, want %d: %v", seed, name, len(got), len(want), err)
 			}
 			if string(r.DID) != did || string(r.Rev) != rev {
-				t.Fatalf("it is of %s at %s", r.DID, r.Rev)
+				t.Fatalf("repo of %s at %s", r.DID, r.Rev)
 			}
 		}
 		commit, tree, err := indigo.LoadRepoFromCAR(t.Context(), bytes.NewReader(b))
@@ -167,12 +168,12 @@ func TestAgainstIndigo(t *testing.T) {
 			t.Fatalf("seed %d: the root is %x, indigo says %v: %v", seed, r.Data, root, err)
 		}
 		if _, err := read(&r, bytes.NewReader(b), int64(len(b)-1)); !errors.Is(err, repo.ErrTooLarge) {
-			t.Fatalf("a byte more than is allowed: %v", err)
+			t.Fatalf("one byte too many: %v", err)
 		}
 	}
 }
 
-// sections takes a CAR apart: its head, and its blocks.
+// sections splits a CAR into its head and its blocks.
 func sections(t testing.TB, b []byte) (head []byte, blocks []synth.Block) {
 	t.Helper()
 	if err := wire.EachBlock(b, func(id, block []byte) { blocks = append(blocks, synth.NewBlock(block)) }); err != nil {
@@ -189,12 +190,12 @@ func join(head []byte, blocks []synth.Block) []byte {
 	return out
 }
 
-// The blocks may come in any order, twice, and with others among them. Without any one of
-// those that are needed the repo is refused.
+// Blocks may come in any order, twice, and with others among them. If a needed block is
+// missing, Read or Walk fails.
 func TestBlocks(t *testing.T) {
 	var r repo.Reader
 	rng := rand.New(rand.NewPCG(7, 7))
-	records := made(rng, 200)
+	records := randomRecords(rng, 200)
 	b := car(records)
 	want, err := read(&r, bytes.NewReader(b), 1<<30)
 	if err != nil {
@@ -226,11 +227,10 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// A CAR that is cut anywhere but between blocks that are not needed, and one of which a
-// bit is wrong, is refused, or says the same.
+// A CAR that is cut anywhere, or has a wrong bit, fails or yields the same records.
 func TestDamaged(t *testing.T) {
 	var r repo.Reader
-	b := car(made(rand.New(rand.NewPCG(3, 3)), 40))
+	b := car(randomRecords(rand.New(rand.NewPCG(3, 3)), 40))
 	want, err := read(&r, bytes.NewReader(b), 1<<30)
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestDamaged(t *testing.T) {
 			t.Fatalf("cut at %d: %d records", n, len(got))
 		}
 		if _, err := read(&r, io.MultiReader(bytes.NewReader(b[:n]), iotest.ErrReader(errors.New("reset"))), 1<<30); err == nil {
-			t.Fatalf("a connection that breaks at %d is taken for the end", n)
+			t.Fatalf("a connection that breaks at %d counts as the end", n)
 		}
 		for bit := range 8 {
 			c := bytes.Clone(b)
@@ -252,8 +252,8 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// Trees that no repo has are refused.
-func TestTrees(t *testing.T) {
+// Malformed trees are errors.
+func TestMalformedTrees(t *testing.T) {
 	var r repo.Reader
 	leaf := synth.NewBlock(synth.AppendRecord(nil, &kinds.All[0], []byte("did:web:a.example.com"), nil, []byte("2026")))
 	link := func(b synth.Block) []byte { l := b.CID; return synth.AppendLink(nil, &l) }
@@ -286,18 +286,18 @@ func TestTrees(t *testing.T) {
 	}{
 		"a tree":                     {node(nil, entry(0, a, nil), entry(22, "b", nil)), nil, nil},
 		"two levels":                 {node(link(low), entry(0, b, nil)), []synth.Block{low}, nil},
-		"keys that descend":          {node(nil, entry(0, b, nil), entry(22, "a", nil)), nil, repo.ErrTree},
+		"descending keys":            {node(nil, entry(0, b, nil), entry(22, "a", nil)), nil, repo.ErrTree},
 		"a key twice":                {node(nil, entry(0, a, nil), entry(22, "a", nil)), nil, repo.ErrTree},
 		"a subtree twice":            {node(link(low), entry(0, b, link(low))), []synth.Block{low}, repo.ErrTree},
 		"a prefix of nothing":        {node(nil, entry(3, a, nil)), nil, repo.ErrTree},
-		"a prefix that is too long":  {node(nil, entry(0, a, nil), entry(24, "b", nil)), nil, repo.ErrTree},
+		"a prefix too long":          {node(nil, entry(0, a, nil), entry(24, "b", nil)), nil, repo.ErrTree},
 		"an entry without a key":     {node(nil, entry(0, "", nil)), nil, repo.ErrTree},
 		"too deep":                   {deep[len(deep)-1], deep, repo.ErrTree},
-		"a record for a node":        {leaf, nil, repo.ErrTree},
-		"a subtree that is missing":  {node(link(low), entry(0, b, nil)), nil, repo.ErrMissing},
-		"something behind the node":  {synth.NewBlock(append(node(nil).Bytes, 0)), nil, repo.ErrTree},
+		"a record instead of a node": {leaf, nil, repo.ErrTree},
+		"a missing subtree":          {node(link(low), entry(0, b, nil)), nil, repo.ErrMissing},
+		"a byte after the node":      {synth.NewBlock(append(node(nil).Bytes, 0)), nil, repo.ErrTree},
 		"a map with three keys":      {synth.NewBlock([]byte("\xa3ae\x80al\xf6am\xf6")), nil, repo.ErrTree},
-		"entries that are no arrays": {synth.NewBlock([]byte("\xa2ae\xf6al\xf6")), nil, repo.ErrTree},
+		"entries not an array":       {synth.NewBlock([]byte("\xa2ae\xf6al\xf6")), nil, repo.ErrTree},
 	} {
 		root := c.root.CID
 		commit := synth.NewBlock(synth.AppendCommitBlock(nil, []byte(did), []byte(rev), nil, &root))
@@ -309,8 +309,7 @@ func TestTrees(t *testing.T) {
 	}
 }
 
-// A record whose subject is in a space names no subject, and is counted apart from those
-// that are malformed.
+// A record with a subject in a space names no subject, and does not count as malformed.
 func TestSpaces(t *testing.T) {
 	const space = "at://did:web:a.example.com/space/com.example.forum/self"
 	like := func(rkey, uri string) synth.RepoRecord {
@@ -324,8 +323,8 @@ func TestSpaces(t *testing.T) {
 	}
 }
 
-// Commits that are none are refused.
-func TestCommits(t *testing.T) {
+// Malformed commits are errors.
+func TestMalformedCommits(t *testing.T) {
 	var r repo.Reader
 	root := synth.NewBlock([]byte("\xa2ae\x80al\xf6"))
 	data := root.CID
@@ -347,10 +346,10 @@ func TestCommits(t *testing.T) {
 	}
 }
 
-// Nothing is allocated for a repo after the first ones.
+// After the first repos, reading one allocates nothing.
 func TestAllocations(t *testing.T) {
 	var r repo.Reader
-	b := car(made(rand.New(rand.NewPCG(3, 3)), 500))
+	b := car(randomRecords(rand.New(rand.NewPCG(3, 3)), 500))
 	in := bytes.NewReader(b)
 	if n := testing.AllocsPerRun(20, func() {
 		in.Reset(b)
@@ -366,7 +365,7 @@ func TestAllocations(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add(car(made(rand.New(rand.NewPCG(3, 3)), 5)))
+	f.Add(car(randomRecords(rand.New(rand.NewPCG(3, 3)), 5)))
 	f.Add(car(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r repo.Reader
@@ -377,20 +376,20 @@ func FuzzRead(f *testing.F) {
 		_ = r.Walk(context.Background(), func(k kinds.Kind, rkey, subject []byte) {
 			path := append([]byte(k.Info().Collection+"/"), rkey...)
 			if c := bytes.Compare(path, last); c < 0 || c == 0 && k != kinds.ListItem || len(subject) > 0 && !k.Info().To.Is.Valid(subject) {
-				t.Errorf("%s after %s names %q", path, last, subject)
+				t.Errorf("%s after %s has subject %q", path, last, subject)
 			}
 			last = path
 		})
 	})
 }
 
-// The walk over a CAR, and indigo's: to the subjects of all records of indexed
-// collections.
+// Reads a CAR up to the subjects of all records of indexed collections, with this package
+// and with indigo's.
 //
 //	go test ./consumer/repo -run xxx -bench Read -benchmem
 func BenchmarkRead(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
-		data := car(made(rand.New(rand.NewPCG(3, 3)), n))
+		data := car(randomRecords(rand.New(rand.NewPCG(3, 3)), n))
 		b.Run(fmt.Sprintf("skein/%d", n), func(b *testing.B) {
 			var r repo.Reader
 			in := bytes.NewReader(data)

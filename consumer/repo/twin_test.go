@@ -12,14 +12,13 @@ import (
 	"skein.blue/internal/synth"
 )
 
-// randomTree makes a tree with random keys, of which some are out of order, and prefixes that
-// are often shorter than what two keys share. It appends its blocks, and returns its root and
-// its keys in the order of the tree.
+// randomTree makes a tree from keys, with prefixes that are often shorter than what two keys
+// share. It appends the blocks of the tree, and returns its root.
 func randomTree(rng *rand.Rand, blocks *[]synth.Block, keys []string, leaf *synth.Link) *synth.Link {
 	if len(keys) == 0 {
 		return nil
 	}
-	// The keys that stand in this node; those between them are in subtrees.
+	// The keys of this node; those between them are in subtrees.
 	var at []int
 	for i := range keys {
 		if rng.IntN(3) == 0 {
@@ -63,8 +62,8 @@ func appendLink(dst []byte, l *synth.Link) []byte {
 	return synth.AppendLink(dst, l)
 }
 
-// The walk over random trees finds the keys that are written out in full here, and refuses
-// those that are out of order, wherever in the tree that is.
+// The walk over random trees finds exactly the keys that the test has in full, and fails if
+// keys are out of order anywhere in the tree.
 func TestKeysAgainstTwin(t *testing.T) {
 	var r repo.Reader
 	leaf := synth.NewBlock(follow(0))
@@ -107,6 +106,6 @@ func TestKeysAgainstTwin(t *testing.T) {
 		}
 	}
 	if refused < 1000 {
-		t.Errorf("only %d were out of order", refused)
+		t.Errorf("only %d trees were out of order", refused)
 	}
 }

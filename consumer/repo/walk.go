@@ -12,12 +12,12 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// maxKey is how long the path of a record may be.
+// maxKey bounds the path of a record.
 const maxKey = syntax.MaxNSID + 1 + syntax.MaxRkey
 
 // Walk calls each for the records of indexed collections, in the order of their paths.
-// subject is nil where a record names none; it is valid until the next Read or Release,
-// rkey during the call. Walk ends early, with the error of ctx, when ctx has ended.
+// subject is nil if a record names none; it is valid until the next Read or Release, rkey
+// only during the call. Walk ends early with the error of ctx.
 func (r *Reader) Walk(ctx context.Context, each func(k kinds.Kind, rkey, subject []byte)) error {
 	w := &r.walk
 	w.forget(r)
@@ -29,36 +29,36 @@ func (r *Reader) Walk(ctx context.Context, each func(k kinds.Kind, rkey, subject
 	return err
 }
 
-// none is a position that no key has.
+// none is a position beyond every key.
 const none = math.MaxInt
 
 // walk is one walk over the tree. Keys ascend strictly, so it ends.
 //
-// The keys of a node are compressed: each says how much it shares with the one before it
-// in the node. There is one key in memory, the last one in the order of the tree, and an
-// entry changes only what differs from it. Keys ascend, so all keys of the subtree between
-// two entries begin with whatever these two share: what the second takes over from the
-// first still stands in the key, or the keys are out of order.
+// The keys of a node are compressed: each says how much it shares with the previous one of
+// the node. walk has only one key in memory, the last one in the order of the tree, and an
+// entry changes only the part that differs. Because keys ascend, all keys of the subtree
+// between two entries begin with what these two entries share. So the bytes that the second
+// takes over from the first are still in the key, or the keys are out of order.
 type walk struct {
 	r       *Reader
 	each    func(k kinds.Kind, rkey, subject []byte)
-	ctx     context.Context //nolint:containedctx // of the one walk
-	missing int             // blocks of records
-	nodes   int             // that were walked
-	steps   int             // nodes and entries
+	ctx     context.Context //nolint:containedctx // of this walk
+	missing int             // missing blocks of records
+	nodes   int             // nodes walked
+	steps   int             // nodes and entries walked
 
 	key   []byte            // the last one
-	slash int               // where the rkey begins in it, less one; none if it has no slash
-	of    *kinds.Collection // the collection that it begins with, nil if that is not indexed
-	bad   int               // the first byte in it that no rkey has; none if there is none
+	slash int               // position of its slash; none if it has none
+	of    *kinds.Collection // its collection; nil if not indexed
+	bad   int               // position of the first byte that an rkey cannot have; none if there is none
 
-	read int // bytes of the records that were read
+	read int // bytes of records parsed
 	memo map[memoKey][]named
-	said []named // of the record that was read last
+	last []named // subjects of the last record
 	work int     // bytes of keys and records that were compared, copied or decoded
 }
 
-// step counts a node or an entry, and looks now and then whether the walk is to end.
+// step counts a node or an entry, and checks ctx now and then.
 func (w *walk) step() error {
 	const often = 1024
 	if w.steps++; w.steps%often == 0 && w.ctx.Err() != nil {
@@ -67,18 +67,18 @@ func (w *walk) step() error {
 	return nil
 }
 
-// node walks a node: the subtree at its left, and then for each entry its record, and the
-// subtree at its right. It returns how many bytes of the key before the node stood
+// node walks a node: its left subtree, and then for each entry its record and its right
+// subtree. It returns how many bytes of the key before the node stayed unchanged
 // throughout.
-func (w *walk) node(digest []byte, depth int) (stood int, err error) {
+func (w *walk) node(digest []byte, depth int) (unchanged int, err error) {
 	if err := w.step(); err != nil {
 		return 0, err
 	}
-	if w.nodes++; w.nodes > w.r.n { // a node cannot be in a tree twice, but for those without entries
-		return 0, fmt.Errorf("%w: a node comes again", ErrTree)
+	if w.nodes++; w.nodes > w.r.n { // a node cannot occur twice in a tree, unless it has no entries
+		return 0, fmt.Errorf("%w: a node occurs twice", ErrTree)
 	}
 	if depth > maxDepth {
-		return 0, fmt.Errorf("%w: it is too deep", ErrTree)
+		return 0, fmt.Errorf("%w: too deep", ErrTree)
 	}
 	data, ok := w.r.find(digest)
 	if !ok {
@@ -92,7 +92,7 @@ func (w *walk) node(digest []byte, depth int) (stood int, err error) {
 	if !ok {
 		return 0, errNode
 	}
-	stood, err = w.subtree(left, depth)
+	unchanged, err = w.subtree(left, depth)
 	if err != nil {
 		return 0, err
 	}
@@ -100,13 +100,13 @@ func (w *walk) node(digest []byte, depth int) (stood int, err error) {
 	if err == nil && (c.Bad || c.I != end) {
 		err = errNode
 	}
-	return min(stood, shared), err
+	return min(unchanged, shared), err
 }
 
-// entries walks the entries of a node. It returns as much as node does.
-func (w *walk) entries(c *cbor.Cursor, depth int) (stood int, err error) {
-	stood = none
-	before, has := 0, 0 // the length of the entry's key before, and how much of it w.key still begins with
+// entries walks the entries of a node. It returns the same as node.
+func (w *walk) entries(c *cbor.Cursor, depth int) (unchanged int, err error) {
+	unchanged = none
+	before, intact := 0, 0 // the length of the previous entry's key, and how much of it w.key still begins with
 	for range c.Count(cbor.Array) {
 		e, err := readEntry(c)
 		if err != nil {
@@ -115,7 +115,7 @@ func (w *walk) entries(c *cbor.Cursor, depth int) (stood int, err error) {
 		if e.prefix > uint64(before) {
 			return 0, errNode
 		}
-		if int(e.prefix) > has {
+		if int(e.prefix) > intact {
 			return 0, errOrder
 		}
 		shared, err := w.advance(int(e.prefix), e.rest)
@@ -130,13 +130,13 @@ func (w *walk) entries(c *cbor.Cursor, depth int) (stood int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		has = min(before, below)
-		stood = min(stood, shared, below)
+		intact = min(before, below)
+		unchanged = min(unchanged, shared, below)
 	}
-	return stood, nil
+	return unchanged, nil
 }
 
-func (w *walk) subtree(cid []byte, depth int) (stood int, err error) {
+func (w *walk) subtree(cid []byte, depth int) (unchanged int, err error) {
 	if len(cid) == 0 {
 		return none, nil
 	}
@@ -146,14 +146,14 @@ func (w *walk) subtree(cid []byte, depth int) (stood int, err error) {
 	return w.node(cid[len(cidPrefix):], depth+1)
 }
 
-// advance goes on to the key that has so many bytes of the last one, and then rest. It
-// returns how many the two share.
+// advance moves on to the key that consists of prefix bytes of the last one and rest. It
+// returns how many bytes the two keys share.
 func (w *walk) advance(prefix int, rest []byte) (shared int, err error) {
 	if err := w.step(); err != nil {
 		return 0, err
 	}
 	if prefix+len(rest) > maxKey {
-		return 0, fmt.Errorf("%w: a key of %d bytes; the path of a record has %d at most", ErrTree, prefix+len(rest), maxKey)
+		return 0, fmt.Errorf("%w: a key of %d bytes; the path of a record has at most %d", ErrTree, prefix+len(rest), maxKey)
 	}
 	tail := w.key[prefix:]
 	same := 0
@@ -170,7 +170,8 @@ func (w *walk) advance(prefix int, rest []byte) (shared int, err error) {
 	return shared, nil
 }
 
-// parse finds the collection and the rkey of the key, of which so many bytes are as before.
+// parse finds the collection and the rkey in the key, whose first shared bytes are
+// unchanged.
 func (w *walk) parse(shared int) {
 	if w.slash >= shared {
 		w.slash, w.of, w.bad = none, nil, none
@@ -190,7 +191,7 @@ func (w *walk) parse(shared int) {
 	}
 }
 
-// rkey returns the record key of the key, nil if it is malformed.
+// rkey returns the record key, nil if it is malformed.
 func (w *walk) rkey() []byte {
 	rkey := w.key[w.slash+1:]
 	if w.bad != none || len(rkey) > syntax.MaxRkey || len(rkey) <= len("..") && !syntax.ValidRkey(rkey) {
@@ -199,8 +200,8 @@ func (w *walk) rkey() []byte {
 	return rkey
 }
 
-// record tells of a record, if its collection is indexed: of each kind of edge that it may
-// make.
+// record calls each for a record of an indexed collection, once for each kind of edge that
+// it makes.
 func (w *walk) record(cid []byte) error {
 	if w.of == nil {
 		return nil
@@ -247,37 +248,38 @@ func (w *walk) record(cid []byte) error {
 	return nil
 }
 
-// named is what a record names at the field of a kind, or why it names nothing.
+// named is the subject in a record's field of one kind, or the reason why there is none.
 type named struct {
 	subject []byte
 	reason  wire.Reason
 }
 
-// memoKey is a block that was read as a record of a collection.
+// memoKey is a block parsed as a record of a collection.
 type memoKey struct {
 	block int
 	of    *kinds.Collection
 }
 
-// memoized is from which length on what a block says is remembered, and memoSize what that
-// takes for each kind, in bytes.
+// memoMin is the length from which on the subjects of a block are cached, and memoSize the
+// memory for each kind, in bytes.
 const (
-	memoized = 64
+	memoMin  = 64
 	memoSize = 96
 )
 
-// subjects returns what a record of the collection names, for each of its kinds. Many paths
-// may have the same record, and it may be large. Once as much was read as there is to
-// read, some are read again, and what they say is remembered.
+// subjects returns the subjects of a record of the collection, one for each kind. Many
+// paths may have the same record, and it may be large. Once as many bytes were parsed as
+// are stored, some records are being parsed again, and from then on subjects caches the
+// results.
 func (w *walk) subjects(index int) ([]named, error) {
 	data := w.r.data(index)
-	if w.read <= w.r.stored || len(data) <= memoized {
-		w.said = w.name(w.said[:0], data)
-		return w.said, nil
+	if w.read <= w.r.stored || len(data) <= memoMin {
+		w.last = w.name(w.last[:0], data)
+		return w.last, nil
 	}
 	key := memoKey{index, w.of}
-	if said, ok := w.memo[key]; ok {
-		return said, nil
+	if found, ok := w.memo[key]; ok {
+		return found, nil
 	}
 	if err := w.r.grow(w.ctx, (1+len(w.of.Kinds))*memoSize); err != nil {
 		return nil, err
@@ -285,20 +287,20 @@ func (w *walk) subjects(index int) ([]named, error) {
 	if w.memo == nil {
 		w.memo = map[memoKey][]named{}
 	}
-	said := w.name(make([]named, 0, len(w.of.Kinds)), data)
-	w.memo[key] = said
-	return said, nil
+	found := w.name(make([]named, 0, len(w.of.Kinds)), data)
+	w.memo[key] = found
+	return found, nil
 }
 
-// nothing stands for a record that was not kept, because it has none of the fields.
-var nothing = []byte{cbor.Map << 5}
+// emptyRecord replaces a record that is not stored, because it has none of the fields.
+var emptyRecord = []byte{cbor.Map << 5}
 
-// name reads a record. data is nil if it was not kept.
+// name parses a record. data is nil if it is not stored.
 func (w *walk) name(to []named, data []byte) []named {
 	w.read += len(data)
 	w.work += len(data) * len(w.of.Kinds)
 	if data == nil {
-		data = nothing
+		data = emptyRecord
 	}
 	for _, k := range w.of.Kinds {
 		subject, reason := wire.Subject(k, data)
@@ -307,11 +309,11 @@ func (w *walk) name(to []named, data []byte) []named {
 	return to
 }
 
-// forget drops what was remembered of records.
+// forget clears the cached subjects.
 func (w *walk) forget(r *Reader) {
 	for key := range w.memo {
-		r.kept -= (1 + len(key.of.Kinds)) * memoSize
+		r.allocated -= (1 + len(key.of.Kinds)) * memoSize
 	}
-	clear(w.said)
-	w.memo, w.said = nil, w.said[:0]
+	clear(w.last)
+	w.memo, w.last = nil, w.last[:0]
 }

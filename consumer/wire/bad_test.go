@@ -26,7 +26,7 @@ func op(action, path string, cid any) any {
 	return synth.Map{{Key: "cid", Value: cid}, {Key: "path", Value: path}, {Key: "action", Value: action}}
 }
 
-// commit makes a commit of alice's; change may spoil it.
+// commit encodes a commit of alice; change may spoil it.
 func commit(ops []any, blocks []synth.Block, change func(m synth.Map) synth.Map) []byte {
 	root := synth.CommitBlock(alice, rev, [32]byte{7})
 	m := synth.Map{
@@ -68,7 +68,7 @@ func nested(depth int) []byte {
 	return append(bytes.Repeat([]byte{0x81}, depth), 0x01)
 }
 
-// TestBadInput: what each fault drops, and what is left of the message.
+// Each fault drops only the part of a message that it affects.
 func TestBadInput(t *testing.T) {
 	follow := func(record []byte) ([]any, []synth.Block) {
 		b := synth.NewBlock(record)
@@ -91,15 +91,15 @@ func TestBadInput(t *testing.T) {
 	const space = "at://" + bob + "/space/com.example.forum/self"
 	const spaceRecord = space + "/" + alice + "/app.bsky.feed.post/3kaaaaaaaaaaa"
 	const kept = "  delete follow b" // the rest of the commit
-	const none = "  put follow a "   // the path names no subject
+	const none = "  put follow a "   // the record names no subject
 	good, goodBlocks := follow(synth.CBOR(nil, synth.Map{{Key: "subject", Value: bob}}))
 	liar := goodBlocks[0]
 	liar.Bytes = synth.CBOR(nil, synth.Map{{Key: "subject", Value: alice}})
 	for name, c := range map[string]struct {
 		frame []byte
 		drops string
-		left  []string // lines that must be there
-		not   string   // what must not
+		left  []string // lines that must be in the batch
+		not   string   // text that must not be in the batch
 	}{
 		"good":                  {commit(good, goodBlocks, nil), "", []string{"  put follow a " + bob, kept}, "damaged"},
 		"subject missing":       {record(synth.Map{{Key: "$type", Value: "app.bsky.graph.follow"}}), "record_subject", []string{none, kept}, "damaged"},
@@ -121,7 +121,7 @@ func TestBadInput(t *testing.T) {
 		"like of half a space":        {like("at://" + bob + "/space/com.example.forum"), "record_subject", []string{"  put like a \n"}, "damaged"},
 		"follow of a space":           {record(synth.Map{{Key: "subject", Value: space}}), "record_subject", []string{none, kept}, "damaged"},
 		"list in a space":             {listitem(bob, spaceRecord), "space_subject", []string{"  put listitem a " + bob, "  put listitem_list a \n"}, "damaged"},
-		"list in a space of nobody":   {listitem("nobody", spaceRecord), "record_subject", []string{"  put listitem a \n", "  put listitem_list a \n"}, "damaged"},
+		"list in a space, no member":  {listitem("nobody", spaceRecord), "record_subject", []string{"  put listitem a \n", "  put listitem_list a \n"}, "damaged"},
 		"createdAt odd":               {record(synth.Map{{Key: "subject", Value: bob}, {Key: "createdAt", Value: 5}}), "", []string{"  put follow a " + bob, kept}, "damaged"},
 		"nested 100,000 deep": {func() []byte {
 			r := append([]byte{0xa2, 0x61, 'x'}, nested(100_000)...)
@@ -145,26 +145,26 @@ func TestBadInput(t *testing.T) {
 		"other collection":        {commit([]any{op("create", "app.bsky.feed.post/a", synth.Link{1})}, nil, nil), "", nil, "put"},
 		"action unknown":          {commit([]any{op("move", "app.bsky.graph.follow/a", nil), op("delete", "app.bsky.graph.follow/b", nil)}, nil, nil), "action", []string{kept}, "damaged"},
 		"DID invalid":             {commit(good, goodBlocks, set("repo", "alice")), "did", nil, "commit"},
-		"rev no TID":              {commit(good, goodBlocks, set("rev", "zzzzzzzzzzzzz")), "rev", []string{"damaged"}, "put"},
-		"rev of the block other":  {commit(good, goodBlocks, set("rev", "3kbbbbbbbbbbb")), "", []string{"rev=3kaaaaaaaaaaa data=07", "  put follow a " + bob, kept}, "damaged"},
-		"repo of the block other": {commit(good, goodBlocks, set("repo", bob)), "commit_block", []string{"damaged"}, "put"},
+		"rev not a TID":           {commit(good, goodBlocks, set("rev", "zzzzzzzzzzzzz")), "rev", []string{"damaged"}, "put"},
+		"other rev in the block":  {commit(good, goodBlocks, set("rev", "3kbbbbbbbbbbb")), "", []string{"rev=3kaaaaaaaaaaa data=07", "  put follow a " + bob, kept}, "damaged"},
+		"other repo in the block": {commit(good, goodBlocks, set("repo", bob)), "commit_block", []string{"damaged"}, "put"},
 		"commit not in the CAR":   {commit(good, goodBlocks, set("commit", synth.Link{9})), "commit_block", []string{"damaged"}, "put"},
 		"commit null":             {commit(good, goodBlocks, set("commit", nil)), "commit_block", []string{"damaged"}, "put"},
 		"no CAR":                  {commit(good, goodBlocks, set("blocks", []byte{})), "car", []string{"damaged"}, "put"},
 		"CAR cut":                 {commit(good, goodBlocks, set("blocks", synth.CAR(synth.Link{}, goodBlocks...)[:100])), "car", []string{"damaged"}, "put"},
 		"CAR with a wrong length": {commit(good, goodBlocks, set("blocks", append(synth.CAR(synth.Link{}), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f))), "car", []string{"damaged"}, "put"},
 		"CAR version 2":           {commit(good, goodBlocks, set("blocks", []byte("\x0a\xa1gversion\x02"))), "car", []string{"damaged"}, "put"},
-		"ops no array":            {commit(nil, nil, set("ops", "x")), "ops", []string{"damaged"}, "put"},
+		"ops not an array":        {commit(nil, nil, set("ops", "x")), "ops", []string{"damaged"}, "put"},
 		"ops missing":             {commit(nil, nil, without("ops")), "ops", []string{"damaged"}, "put"},
 		"an op without a path":    {commit(append(slices.Clone(good), synth.Map{{Key: "action", Value: "create"}}), goodBlocks, nil), "ops", []string{"damaged"}, "put"},
 		"tooBig":                  {commit(good, goodBlocks, set("tooBig", true)), "too_big", []string{"damaged", "  put follow a " + bob}, "xx"},
 		"tooBig without blocks":   {commit(nil, nil, func(m synth.Map) synth.Map { return set("blocks", []byte{})(set("tooBig", true)(m)) }), "too_big", []string{"damaged"}, "put"},
 		"unknown fields":          {commit(good, goodBlocks, set("novel", synth.Map{{Key: "x", Value: []any{1, "2"}}})), "", []string{"  put follow a " + bob}, "damaged"},
-		"since no TID":            {commit(good, goodBlocks, set("since", "x")), "", []string{"since=jzzzzzzzzzzzz"}, "damaged"},
+		"since not a TID":         {commit(good, goodBlocks, set("since", "x")), "", []string{"since=jzzzzzzzzzzzz"}, "damaged"},
 		"account without active":  {synth.Message("#account", synth.Map{{Key: "did", Value: alice}, {Key: "seq", Value: 5}}), "account", nil, "account"},
 		"account":                 {synth.Message("#account", synth.Map{{Key: "did", Value: alice}, {Key: "seq", Value: 5}, {Key: "active", Value: false}, {Key: "status", Value: "novel"}}), "", []string{"active=false deleted=false"}, "xx"},
 		"sync without a CAR":      {synth.Message("#sync", synth.Map{{Key: "did", Value: alice}, {Key: "rev", Value: rev}, {Key: "seq", Value: 5}, {Key: "blocks", Value: []byte{1}}}), "car", []string{"sync"}, "xx"},
-		"sync, rev of the block other": {func() []byte {
+		"sync, other rev in the block": {func() []byte {
 			b := synth.CommitBlock(alice, rev, [32]byte{7})
 			return synth.Message("#sync", synth.Map{{Key: "did", Value: alice}, {Key: "rev", Value: "3kbbbbbbbbbbb"}, {Key: "seq", Value: 5}, {Key: "blocks", Value: synth.CAR(b.CID, b)}})
 		}(), "", []string{"sync " + alice + " 3kaaaaaaaaaaa 07"}, "damaged"},
@@ -182,7 +182,7 @@ func TestBadInput(t *testing.T) {
 			for _, drop := range d.Drops {
 				drops = append(drops, string(drop.Reason))
 				if !slices.Contains(wire.Reasons, drop.Reason) {
-					t.Errorf("reason %q is not in the list", drop.Reason)
+					t.Errorf("reason %q is not in wire.Reasons", drop.Reason)
 				}
 			}
 			if got := strings.Join(drops, " "); got != c.drops && (name != "rkey empty" || got != "path") {
@@ -201,7 +201,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// Frames that cannot be parsed at all.
+// Malformed frames are errors.
 func TestUnreadable(t *testing.T) {
 	for name, frame := range map[string][]byte{
 		"empty":           {},
@@ -224,8 +224,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// A 5 MB message is read like any other; one of more operations than a commit
-// may have is not.
+// A message of 5 MB is decoded like any other; one with more operations than a
+// commit may have is not.
 func TestLargeMessage(t *testing.T) {
 	for n, drops := range map[int]int{5000: 0, 5001: 1} {
 		var ops []any
@@ -247,8 +247,8 @@ func TestLargeMessage(t *testing.T) {
 	}
 }
 
-// Records that share a block of a megabyte cost as much as one, also under
-// other collections.
+// Records that share a block of a megabyte cost as much as one, also in
+// different collections.
 func TestSharedBlock(t *testing.T) {
 	b := synth.NewBlock(synth.CBOR(nil, synth.Map{{Key: "subject", Value: "did:web:" + strings.Repeat("a", 2000)}, {Key: "pad", Value: make([]byte, 1<<20)}}))
 	for _, other := range []string{"app.bsky.graph.follow", "app.bsky.graph.block"} {
@@ -268,13 +268,12 @@ func TestSharedBlock(t *testing.T) {
 		}
 		d.Add(&m, &batch)
 		if _, n, size := batch.Size(); n != 5000 || size > 100_000 {
-			t.Errorf("%d operations take %d bytes, %d drops", n, size, len(d.Drops))
+			t.Errorf("%d operations need %d bytes, %d drops", n, size, len(d.Drops))
 		}
 	}
 }
 
-// What package synth encodes is read back as the event that it was, and indigo
-// reads the same.
+// The decoder reads the events that package synth encoded, and indigo agrees.
 func TestSynthetic(t *testing.T) {
 	h := history.New(3, 30)
 	var d wire.Decoder
@@ -316,7 +315,7 @@ func TestSynthetic(t *testing.T) {
 	}
 }
 
-// The table of wanted CIDs must not be slowed by CIDs whose hashes end alike.
+// CIDs with colliding hashes do not slow down the table of wanted CIDs.
 func TestCollidingCIDs(t *testing.T) {
 	var ops []any
 	for i := range 5000 {

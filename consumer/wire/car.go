@@ -12,12 +12,12 @@ import (
 	"skein.blue/internal/cbor"
 )
 
-// A CID that this protocol uses is version 1, codec dag-cbor, SHA-256.
+// cidPrefix begins every CID that this protocol uses: version 1, codec dag-cbor, SHA-256.
 var cidPrefix = []byte{0x01, 0x71, 0x12, 0x20}
 
 const cidLen = 4 + 32
 
-// cidSpan returns the length of the CID that b begins with, 0 if it is none.
+// cidSpan returns the length of the CID at the start of b, 0 if there is none.
 func cidSpan(b []byte) int {
 	if len(b) >= cidLen && string(b[:4]) == string(cidPrefix) {
 		return cidLen
@@ -40,7 +40,7 @@ func cidSpan(b []byte) int {
 	return i + int(n)
 }
 
-// hashes reports whether block is what cid says. Only SHA-256 is known.
+// hashes reports whether block hashes to cid. It knows only SHA-256.
 func hashes(cid, block []byte) bool {
 	if len(cid) != cidLen || cid[0] != 1 || cid[2] != 0x12 || cid[3] != 0x20 {
 		return false
@@ -49,8 +49,8 @@ func hashes(cid, block []byte) bool {
 	return bytes.Equal(sum[:], cid[4:])
 }
 
-// digest returns what a root is compared by: its CID's hash, or the hash of a
-// CID of another form.
+// digest returns the value by which roots are compared: the hash in a CID, or the hash of
+// a CID of another form.
 func digest(cid []byte, buf *[32]byte) []byte {
 	if len(cid) == 0 {
 		return nil
@@ -62,12 +62,12 @@ func digest(cid []byte, buf *[32]byte) []byte {
 	return buf[:]
 }
 
-// carHeader reads the header of a CAR and returns its first root and where the
-// blocks begin, or 0 if it is not one.
+// carHeader parses the header of a CAR, and returns its first root and the offset of its
+// blocks, 0 if it is not a CAR.
 func carHeader(car []byte) (root []byte, blocks int) {
 	const length, head, tail = 0x3a, "\x3a\xa2eroots\x81\xd8\x2aX\x25\x00", "gversion\x01"
 	if len(car) > length && string(car[:len(head)]) == head && string(car[1+length-len(tail):1+length]) == tail {
-		return car[len(head) : len(head)+cidLen], 1 + length // as everybody writes it
+		return car[len(head) : len(head)+cidLen], 1 + length // the form that everybody writes
 	}
 	n, w := binary.Uvarint(car)
 	if w <= 0 || n > uint64(len(car)-w) {
@@ -96,29 +96,27 @@ func carHeader(car []byte) (root []byte, blocks int) {
 	return root, blocks
 }
 
-// want is a CID whose block is looked for.
+// want is a CID whose block find looks for.
 type want struct {
 	cid   []byte
 	block []byte // nil until it is found
 
-	// What the block says as a record of a collection, once it has been read, is in
-	// Decoder.named from first on: records with the same bytes have the same CID, and are
-	// read and kept once.
+	// The parsed block of a record of the collection of is in Decoder.named from first
+	// on: records with the same bytes have the same CID, and are parsed and stored once.
 	of     *kinds.Collection
 	first  int
 	reads  int
 	reason Reason
 }
 
-// wants finds blocks by their CIDs in one walk over the CAR, whatever the
-// number of blocks and of CIDs: a few CIDs are compared one by one, more are
-// in a table.
+// wants finds blocks by their CIDs in one walk over the CAR, for any number of blocks and
+// CIDs: a few CIDs are compared one by one, more go into a table.
 type wants struct {
 	list  []want
-	slots []int32 // 1 + index of list; 0: free. Unused for a few
+	slots []int32 // 1 + index in list; 0: free. Not used for a few
 }
 
-// few is how many CIDs are looked through faster than hashed.
+// few is how many CIDs are faster to compare than to hash.
 const few = 8
 
 func (w *wants) reset(n int) {
@@ -138,7 +136,7 @@ func (w *wants) reset(n int) {
 	clear(w.slots)
 }
 
-// lookup returns the index of cid in list, or -1, and then where its slot is.
+// lookup returns the index of cid in list, or -1 and a slot for it.
 func (w *wants) lookup(cid []byte) (index, slot int) {
 	if len(w.slots) == 0 {
 		for i := range w.list {
@@ -159,7 +157,7 @@ func (w *wants) lookup(cid []byte) (index, slot int) {
 	return -1, slot
 }
 
-// keys make the hash of lookup one that no sender can foresee.
+// keys make the hash of lookup unpredictable for senders.
 var keys = [4]uint64{rand.Uint64(), rand.Uint64(), rand.Uint64(), rand.Uint64()}
 
 var seed = maphash.MakeSeed()
@@ -174,7 +172,7 @@ func hashCID(cid []byte) uint64 {
 	return hi1 ^ lo1 ^ hi2 ^ lo2
 }
 
-// add asks for a block and returns its index.
+// add adds a CID to look for, and returns its index.
 func (w *wants) add(cid []byte) int {
 	index, slot := w.lookup(cid)
 	if index >= 0 {
@@ -187,8 +185,8 @@ func (w *wants) add(cid []byte) int {
 	return len(w.list) - 1
 }
 
-// find walks the blocks of a CAR and notes those that are wanted. It reports
-// whether the CAR could be read to its end.
+// find walks the blocks of a CAR and notes the wanted ones. It reports whether the CAR is
+// readable to its end.
 func (w *wants) find(blocks []byte) bool {
 	for i := 0; i < len(blocks); {
 		// Almost every section is 128 to 16,383 bytes, so two bytes of length.
@@ -212,7 +210,7 @@ func (w *wants) find(blocks []byte) bool {
 	return true
 }
 
-// EachBlock calls each for the CID and the bytes of every block of a CAR.
+// EachBlock calls each with the CID and the bytes of every block of a CAR.
 func EachBlock(car []byte, each func(cid, block []byte)) error {
 	_, i := carHeader(car)
 	if len(car) > 0 && i == 0 {

@@ -1,11 +1,10 @@
-// Package wire reads the messages of com.atproto.sync.subscribeRepos: it turns
-// the bytes of one message into the changes that it makes to the graph. Each
-// message is walked once, and nothing is allocated. It never panics, whatever
-// the bytes. It knows no connection, no clock and no store.
+// Package wire decodes the messages of com.atproto.sync.subscribeRepos: it turns the bytes
+// of one message into changes of the graph. It walks each message once, without allocations,
+// and never panics, whatever the bytes. It knows no connections, clocks or stores.
 //
-// Of a commit's CAR only the blocks that matter are looked at, found by CID
-// and checked against it: the commit, and the records of indexed collections.
-// Signatures are not verified: the relay is trusted for those.
+// Of a commit's CAR it reads only the blocks that matter, and checks each against its CID:
+// the commit, and the records of indexed collections. It does not verify signatures; skein
+// trusts the relay for those.
 package wire
 
 import (
@@ -21,39 +20,38 @@ import (
 // A Reason says why something was dropped. Reasons are metric labels.
 type Reason string
 
-// The reasons for which this package drops things.
+// The reasons why this package drops something.
 const (
 	BadFrame   Reason = "frame"          // the message cannot be parsed
 	BadDID     Reason = "did"            // the repo is not a valid DID
 	BadRev     Reason = "rev"            // the commit's rev is not a TID
 	BadOps     Reason = "ops"            // the list of operations cannot be parsed
 	BadCAR     Reason = "car"            // the CAR cannot be parsed
-	BadCommit  Reason = "commit_block"   // the commit block is missing, wrong, or no commit of this repo
-	BadPath    Reason = "path"           // an operation's path is no collection and record key
-	BadAction  Reason = "action"         // an operation is none of create, update, delete
+	BadCommit  Reason = "commit_block"   // the commit block is missing, wrong, or not a commit of this repo
+	BadPath    Reason = "path"           // an operation's path is not a collection and a record key
+	BadAction  Reason = "action"         // an operation is not create, update or delete
 	NoBlock    Reason = "block_missing"  // a record's block is not in the CAR
 	BadHash    Reason = "block_hash"     // a record's block does not hash to its CID
-	BadRecord  Reason = "record"         // a record is no CBOR map
+	BadRecord  Reason = "record"         // a record is not a CBOR map
 	BadSubject Reason = "record_subject" // a record's subject is missing or invalid
 	BadAccount Reason = "account"        // an #account without DID or active
-	// SpaceSubject is no fault: the subject is a space, or a record in one (proposal 0016).
-	// Spaces are not indexed, so the record names no subject.
+	// SpaceSubject is not a fault: the subject is a space, or a record in one (proposal
+	// 0016). skein does not index spaces, so the record names no subject.
 	SpaceSubject Reason = "space_subject"
-	TooBig       Reason = "too_big" // the commit was too big to be sent
+	TooBig       Reason = "too_big" // the commit was too big to send
 )
 
-// Reasons lists them.
+// Reasons lists all reasons.
 var Reasons = []Reason{
 	BadFrame, BadDID, BadRev, BadOps, BadCAR, BadCommit, BadPath, BadAction,
 	NoBlock, BadHash, BadRecord, BadSubject, BadAccount, SpaceSubject, TooBig,
 }
 
-// IsFault reports whether something that was dropped for the reason is malformed or missing,
-// so that an operator may want to look at it.
+// IsFault reports whether data that was dropped for this reason is malformed or missing, so
+// that an operator may want to look at it.
 func (r Reason) IsFault() bool { return r != SpaceSubject }
 
-// Or returns the reason for which a record is dropped that has both: the first fault, if
-// there is one.
+// Or returns the reason to report for a record with two: the first fault, if there is one.
 func (r Reason) Or(other Reason) Reason {
 	if r == "" || other != "" && !r.IsFault() {
 		return other
@@ -61,7 +59,7 @@ func (r Reason) Or(other Reason) Reason {
 	return r
 }
 
-// Counts of operations seen, by action, and by the first kind of their collection.
+// Counts are numbers of operations, by action and by the first kind of their collection.
 type Counts [len(actions)][256]int
 
 // Actions of operations, in the order of Counts.
@@ -73,33 +71,32 @@ const (
 
 var actions = [...]string{"create", "update", "delete"}
 
-// ActionName returns the name of an action, as in metrics.
+// ActionName returns the name of an action in metrics.
 func ActionName(action int) string { return actions[action] }
 
-// A Drop is something that Add dropped. Its slices point into the frame.
+// A Drop is a part of a message that Add dropped. Its slices point into the frame.
 type Drop struct {
 	Reason Reason
 	Path   []byte
 }
 
-// A Decoder has the memory that decoding needs. One goroutine uses it.
+// A Decoder owns the memory for decoding. Only one goroutine may use it.
 type Decoder struct {
 	// Drops are what the last Add dropped.
 	Drops []Drop
-	// Ops counts the operations of indexed collections since the Decoder was
-	// made.
+	// Ops counts all operations on indexed collections so far.
 	Ops Counts
-	// OtherRevs counts the messages whose rev is not that of their commit block,
-	// since the Decoder was made. They are read all the same: see commitBlock.
+	// OtherRevs counts the messages so far whose rev differs from that of their commit
+	// block. They are applied anyway: see commitBlock.
 	OtherRevs int
-	// Owns, if set, says whether an account's events are wanted at all: the
-	// events of others are not looked into.
+	// Owns, if set, reports whether to index an account; events of other accounts are not
+	// decoded.
 	Owns func(did []byte) bool
-	// Kinds is what is indexed; nil means what is built in.
+	// Kinds is the table of indexed kinds; nil means the built-in one.
 	Kinds *kinds.Table
 
 	wants wants
-	named []named // what the blocks of records name
+	named []named // the subjects in the blocks of records
 	ops   []rawOp
 	buf   [2][32]byte
 }
@@ -111,8 +108,8 @@ type rawOp struct {
 	cid    []byte
 }
 
-// Add adds what the message does to the batch. What it drops is in d.Drops
-// afterwards.
+// Add adds the changes that the message makes to the batch. Afterwards d.Drops has what it
+// dropped.
 func (d *Decoder) Add(m *Message, b *batch.Batch) {
 	d.Drops = d.Drops[:0]
 	switch m.Type {
@@ -162,7 +159,7 @@ func (d *Decoder) commit(m *Message, b *batch.Batch) {
 		d.drop(TooBig, nil)
 	}
 	if reason := d.read(m, &c); reason != "" {
-		if !m.tooBig { // such a commit comes without its blocks
+		if !m.tooBig { // the blocks of such a commit are missing anyway
 			d.drop(reason, nil)
 		}
 		b.AddCommit(m.Seq, &c)
@@ -174,11 +171,11 @@ func (d *Decoder) commit(m *Message, b *batch.Batch) {
 	}
 }
 
-// noSuchRev stands for a since that is not a TID: nobody's rev.
+// noSuchRev replaces a since that is not a TID: no commit has this rev.
 var noSuchRev = []byte("!!!!!!!!!!!!!")
 
-// read parses the operations and the CAR, and fills in c.Data. It returns why
-// the commit cannot be read whole, or nothing.
+// read parses the operations and the CAR, and fills in c.Data. It returns the reason why the
+// commit is not completely readable, or "".
 func (d *Decoder) read(m *Message, c *batch.Commit) Reason {
 	if !d.parseOps(m.ops) {
 		return BadOps
@@ -213,15 +210,14 @@ func (d *Decoder) read(m *Message, c *batch.Commit) Reason {
 	return ""
 }
 
-// commitBlock reads the root of a repo from its commit, which must be that of
-// the message's DID, and puts its rev into c.
+// commitBlock returns the root of a repo from its commit block, which must belong to the
+// message's DID, and stores its rev in c.
 //
-// The lexicons say that the message's rev "must match that in the commit
-// object", and indigo's relay drops a message where it does not. But the
-// reference PDS announces an imported repo so: it keeps the imported commit
-// block as it was signed, and writes a rev of its own over the message; the next
-// commit's since names that of the block. So the block, which the account signed,
-// is believed, and the message counted in OtherRevs.
+// The lexicons say that the message's rev "must match that in the commit object", and
+// indigo's relay drops a message if it does not. But this is how the reference PDS announces
+// an imported repo: it keeps the imported commit block as it was signed, and puts its own
+// rev into the message; the next commit's since is the rev of the block. So commitBlock
+// believes the block, which the account signed, and counts the message in OtherRevs.
 func (d *Decoder) commitBlock(block []byte, m *Message, commit *batch.Commit) (data []byte, ok bool) {
 	c := cbor.Cursor{B: block}
 	var gotDID, gotRev []byte
@@ -275,8 +271,8 @@ func (d *Decoder) sync(m *Message, b *batch.Batch) {
 	b.AddSync(m.Seq, &c)
 }
 
-// maxOps bounds the operations of a commit, whose write is never split. The
-// protocol allows 200.
+// maxOps bounds the operations of a commit, which must fit into one write. The protocol
+// allows 200.
 const maxOps = 5000
 
 func (d *Decoder) parseOps(array []byte) bool {
@@ -343,11 +339,11 @@ func (d *Decoder) op(i int, b *batch.Batch) {
 	}
 	subjects, reason := d.subjects(o, b)
 	if reason == NoBlock && d.superseded(i) {
-		reason = "" // what this commit itself replaces it need not bring
+		reason = "" // a commit need not contain blocks that it replaces itself
 	}
 	for n, k := range o.of.Kinds {
 		switch {
-		case subjects == nil: // the block cannot be read: the path names nothing
+		case subjects == nil: // the block is unreadable: the record names no subject
 			b.AddPutRef(k.Kind, rkey, batch.Ref{})
 		case subjects[n].reason == absent:
 			b.AddDelete(k.Kind, rkey)
@@ -361,10 +357,10 @@ func (d *Decoder) op(i int, b *batch.Batch) {
 	}
 }
 
-// superseded reports whether a later operation of the commit is on the same
-// path as the i-th. It is asked rarely.
+// superseded reports whether a later operation of the commit is on the same path as the
+// i-th. It is called rarely.
 func (d *Decoder) superseded(i int) bool {
-	const enough = 1024 // ops looked at: the protocol allows 200
+	const enough = 1024 // ops to look at: the protocol allows 200
 	for j := i + 1; j < len(d.ops) && j < i+enough; j++ {
 		if bytes.Equal(d.ops[j].path, d.ops[i].path) {
 			return true
@@ -373,17 +369,17 @@ func (d *Decoder) superseded(i int) bool {
 	return false
 }
 
-// named is what a record names at the field of a kind, or why it names nothing.
+// named is the subject in a record's field of one kind, or the reason why there is none.
 type named struct {
 	subject batch.Ref
 	reason  Reason
 }
 
-// absent is the reason of a record that may well name nothing, and does not.
+// absent is the reason of a record without an optional subject.
 const absent Reason = "absent"
 
-// subjects returns what the record of an operation names, for each kind of its
-// collection; nil, and why, if the record is not there or cannot be read.
+// subjects returns the subjects in the record of an operation, one for each kind of its
+// collection; nil and the reason if the record is missing or unreadable.
 func (d *Decoder) subjects(o *rawOp, b *batch.Batch) ([]named, Reason) {
 	if len(o.cid) == 0 {
 		return nil, NoBlock
@@ -394,7 +390,7 @@ func (d *Decoder) subjects(o *rawOp, b *batch.Batch) ([]named, Reason) {
 	}
 	w := &d.wants.list[n]
 	if w.of != o.of {
-		// The same bytes under other collections: its $type fits one at most.
+		// The same bytes under another collection: at most one of them fits the $type.
 		if w.reads++; w.reads > len(d.Kinds.Collections()) {
 			return nil, BadRecord
 		}
@@ -413,8 +409,8 @@ func (d *Decoder) subjects(o *rawOp, b *batch.Batch) ([]named, Reason) {
 	return d.named[w.first : w.first+len(o.of.Kinds)], w.reason
 }
 
-// Subject returns the subject that a record names, which points into it, or why it names
-// none.
+// Subject returns the subject that a record names, as a slice of the record, or the reason
+// why it names none.
 func Subject(k *kinds.Info, record []byte) ([]byte, Reason) {
 	c := cbor.Cursor{B: record}
 	subject, there := find(&c, k.To.Field)
@@ -431,14 +427,14 @@ func Subject(k *kinds.Info, record []byte) ([]byte, Reason) {
 	return nil, BadSubject
 }
 
-// IsAbsent reports whether a reason of Subject is that the record may well name nothing,
-// and does not.
+// IsAbsent reports whether Subject returned this reason because an optional subject is
+// absent.
 func (r Reason) IsAbsent() bool { return r == absent }
 
 const cborNull = 0xf6
 
-// find walks the map at c and returns the text at the path of keys, nil if it is not a
-// text; there says whether anything is. It reads the map to its end.
+// find walks the map at c and returns the text at the path of keys, nil if the value there
+// is not a text; there reports whether there is a value. find reads the map to its end.
 func find(c *cbor.Cursor, keys []string) (found []byte, there bool) {
 	seen := false
 	for range c.Count(cbor.Map) {

@@ -10,8 +10,8 @@ import (
 	"skein.blue/internal/synth"
 )
 
-// Records of the same bytes, under the same CID, are read once for each collection that they
-// are under, and each path gets what its collection makes of them.
+// Records with the same bytes, and so the same CID, are parsed once for each of their
+// collections, and each path gets the subject of its collection.
 func TestOneBlockOfManyPaths(t *testing.T) {
 	more, err := kinds.Parse("a.b.c subject did cs csBy\na.b.c list at-uri ls lsBy\na.b.d subject at-uri ds dsBy")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // A Type is the type of a message.
 type Type uint8
 
-// The types of messages. Unknown stands for those that a later version of the
-// protocol may bring.
+// The types of messages. Unknown stands for types of later versions of the
+// protocol.
 const (
 	Unknown Type = iota
 	Commit
@@ -22,22 +22,22 @@ const (
 	Error
 )
 
-// String returns the type as in metrics.
+// String returns the name of the type in metrics.
 func (t Type) String() string {
 	return [...]string{"unknown", "commit", "sync", "account", "identity", "info", "error"}[t]
 }
 
-// Types is how many there are.
+// Types is the number of types.
 const Types = int(Error) + 1
 
-// ErrFrame is returned by Parse for a message that cannot be parsed.
+// ErrFrame means that a message is malformed.
 var ErrFrame = errors.New("wire: unreadable frame")
 
-// A Message is a message's envelope. Its slices point into the frame.
+// A Message is the envelope of a message. Its slices point into the frame.
 type Message struct {
 	Type Type
 	Seq  format.Seq // 0 if it has none
-	Time []byte     // as it stands, RFC 3339 one hopes
+	Time []byte     // as sent; should be RFC 3339
 
 	DID            []byte
 	Rev, Since     []byte
@@ -55,8 +55,8 @@ type Message struct {
 // Blocks returns the CAR of a Commit or a Sync.
 func (m *Message) Blocks() []byte { return m.blocks }
 
-// Parse reads a message's envelope into m. What it does not know it skips, as
-// the protocol demands.
+// Parse parses a message's envelope into m. It skips everything unknown, as the
+// protocol demands.
 func Parse(frame []byte, m *Message) error {
 	*m = Message{}
 	c := cbor.Cursor{B: frame}
@@ -104,7 +104,7 @@ func (m *Message) header(c *cbor.Cursor) {
 	switch {
 	case isError:
 		m.Type = Error
-	case !isMessage: // another op, or none: it is skipped, as indigo does
+	case !isMessage: // another op, or none: skipped, as in indigo
 		m.Type = Unknown
 	}
 }
@@ -125,13 +125,14 @@ func typeOf(t []byte) Type {
 	return Unknown
 }
 
-// field reads one entry of a body that is no commit. Fields that only one type
-// has are read for that type alone: in another they may mean anything.
+// field parses one entry of a body other than a commit's. It parses fields of a
+// single type only in messages of that type, because in others they may mean
+// anything.
 func (m *Message) field(c *cbor.Cursor) {
 	key := c.Text()
 	switch string(key) {
 	case "seq":
-		if m.Type == Unknown { // later versions may mean something else by it
+		if m.Type == Unknown { // may mean something else in later versions
 			if i := c.I; i < len(c.B) && c.B[i]>>5 != cbor.Uint {
 				c.Skip()
 				return
@@ -180,7 +181,7 @@ func (m *Message) seq(c *cbor.Cursor) {
 	m.Seq = format.Seq(n)
 }
 
-// repoField reads one entry of the body of a #commit or a #sync.
+// repoField parses one entry of the body of a #commit or a #sync.
 func (m *Message) repoField(c *cbor.Cursor) {
 	switch string(c.Text()) {
 	case "seq":

@@ -27,7 +27,7 @@ import (
 const (
 	plainPDS   = "../../testdata/pds/plain-pds.frames"
 	plainRelay = "../../testdata/pds/plain-relay.frames"
-	// realNetwork is others' data and not in this repo.
+	// realNetwork has data of other people, and is not in this repository.
 	realNetwork = "../../../shared/testdata/public/jetstream/frames-be.frames"
 )
 
@@ -35,7 +35,7 @@ func read(t testing.TB, path string) [][]byte {
 	t.Helper()
 	all, err := frames.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) && path == realNetwork {
-		t.Skipf("%s is not here: the frames of the real network are not in the repo", path)
+		t.Skipf("%s is missing: frames of the real network are not in the repository", path)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func read(t testing.TB, path string) [][]byte {
 	return all
 }
 
-// decode returns what our decoder makes of a frame, in words.
+// decode describes in text how our decoder reads a frame.
 func decode(d *wire.Decoder, frame []byte) ([]string, *wire.Message, error) {
 	var m wire.Message
 	var b batch.Batch
@@ -54,7 +54,7 @@ func decode(d *wire.Decoder, frame []byte) ([]string, *wire.Message, error) {
 	return b.Describe(), &m, nil
 }
 
-// indigoSays returns what indigo makes of a frame, in the same words.
+// indigoSays describes in the same text how indigo reads a frame.
 func indigoSays(frame []byte) ([]string, error) {
 	r := bytes.NewReader(frame)
 	var h events.EventHeader
@@ -92,7 +92,7 @@ func indigoSays(frame []byte) ([]string, error) {
 	return nil, nil
 }
 
-// hashOf returns what a batch keeps of a root.
+// hashOf returns the part of a root's hash that a batch describes.
 func hashOf(c cid.Cid) []byte { return c.Hash()[2:10] }
 
 func oracleCommit(e *comatproto.SyncSubscribeRepos_Commit) ([]string, error) {
@@ -212,7 +212,7 @@ func TestAgainstIndigo(t *testing.T) {
 				}
 			}
 			if n < 100 || puts < 50 {
-				t.Errorf("only %d events, %d records: nothing was compared", n, puts)
+				t.Errorf("only %d events, %d records: too few to compare", n, puts)
 			}
 		})
 	}
@@ -254,9 +254,9 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// FuzzDecode looks for panics, and for frames that indigo and we read
-// differently. What indigo rejects we may read: it stops at the first fault,
-// we drop as little as we can.
+// FuzzDecode looks for panics, and for frames that indigo and this package read
+// differently. This package may read what indigo rejects: indigo stops at the
+// first fault, while we drop as little as possible.
 func FuzzDecode(f *testing.F) {
 	all, err := frames.ReadFile(plainPDS)
 	if err != nil {
@@ -279,9 +279,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Every frame, cut at every length and with every byte changed in two ways,
-// may be read or not, but neither panics nor invents: a record that is read
-// has the bytes that its CID says.
+// Every frame, cut at every length and with every byte changed in two ways, may
+// be readable or not, but neither panics nor invents anything: a decoded record
+// has the bytes that its CID names.
 func TestDamagedFrames(t *testing.T) {
 	all := read(t, plainPDS)
 	var d wire.Decoder
@@ -308,7 +308,7 @@ func TestDamagedFrames(t *testing.T) {
 				}
 				for _, line := range lines {
 					if f := strings.Fields(line); f[0] == "put" && len(f) == 4 && !strings.Contains(strings.Join(honest, "\n"), f[3]) {
-						t.Fatalf("frame %d with byte %d changed: %q was never said", i, n, line)
+						t.Fatalf("frame %d with byte %d changed: %q is invented", i, n, line)
 					}
 				}
 			}
@@ -316,7 +316,7 @@ func TestDamagedFrames(t *testing.T) {
 	}
 }
 
-// commits are the #commit frames of a file.
+// commits returns the #commit frames of a file.
 func commits(b *testing.B, path string) (out [][]byte) {
 	var m wire.Message
 	for _, f := range read(b, path) {
@@ -330,8 +330,9 @@ func commits(b *testing.B, path string) (out [][]byte) {
 	return out
 }
 
-// BenchmarkDecode compares decoding commit frames into edge changes, hashes
-// checked, with indigo's decoders. Each operation is all commits of a file.
+// BenchmarkDecode compares decoding commit frames into edge changes, including
+// hash checks, with indigo's decoders. Each operation decodes all commits of a
+// file.
 //
 //	go test ./consumer/wire -run xxx -bench Decode -benchmem
 func BenchmarkDecode(b *testing.B) {
@@ -369,7 +370,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// indigoDecode is what a consumer written on indigo does with a commit.
+// indigoDecode decodes a commit as a consumer built on indigo does.
 func indigoDecode(frame []byte) error {
 	r := bytes.NewReader(frame)
 	var h events.EventHeader

@@ -1,8 +1,8 @@
-// Package cbor reads DAG-CBOR in place: nothing is allocated, and nothing copied.
+// Package cbor reads DAG-CBOR in place, without allocations or copies.
 // https://ipld.io/specs/codecs/dag-cbor/spec/
 //
-// It has what the hot decoders need (consumer/wire, consumer/repo, consumer/archive), not
-// all of the format. A Cursor is for one goroutine.
+// It covers what the hot decoders need (consumer/wire, consumer/repo, consumer/archive),
+// not the whole format. A Cursor is for one goroutine.
 package cbor
 
 import "encoding/binary"
@@ -19,21 +19,21 @@ const (
 	Simple
 )
 
-// Cursor reads DAG-CBOR from B at I. After the first thing that is not as
-// asked, Bad is set and every further read returns nothing: callers check once
-// at the end. It never reads beyond B and allocates nothing.
+// Cursor reads DAG-CBOR from B at I. After the first item of an unexpected type or form,
+// Bad is set and every further read returns nothing, so callers check once at the end. It
+// never reads beyond B and never allocates.
 type Cursor struct {
 	B   []byte
 	I   int
 	Bad bool
 }
 
-// Fail sets Bad: nothing more is read.
+// Fail sets Bad: all further reads return nothing.
 func (c *Cursor) Fail() { c.Bad, c.I = true, len(c.B) }
 
-// Head reads the head of the next item: its major type and its argument.
-// Indefinite lengths, which DAG-CBOR forbids, are bad. Most heads are one
-// byte; this much of it is inlined where it is called.
+// Head reads the head of the next item: its major type and its argument. Indefinite
+// lengths, which DAG-CBOR forbids, are bad. Most heads have one byte; this part of Head
+// is inlined into callers.
 func (c *Cursor) Head() (major byte, arg uint64) {
 	if c.I < len(c.B) && c.B[c.I]&31 < 24 {
 		first := c.B[c.I]
@@ -75,7 +75,7 @@ func (c *Cursor) longHead() (major byte, arg uint64) {
 
 // str reads a byte or text string.
 func (c *Cursor) str(want byte) []byte {
-	if c.I < len(c.B) && c.B[c.I]>>5 == want { // short strings, at once
+	if c.I < len(c.B) && c.B[c.I]>>5 == want { // the fast path for short strings
 		if n := int(c.B[c.I] & 31); n < 24 && n < len(c.B)-c.I {
 			start := c.I + 1
 			c.I = start + n
@@ -98,8 +98,8 @@ func (c *Cursor) Text() []byte { return c.str(Text) }
 // Bytes reads a byte string.
 func (c *Cursor) Bytes() []byte { return c.str(Bytes) }
 
-// Count reads the head of an array or a map and returns its length. An item
-// takes a byte at least, so a length beyond what is left is bad.
+// Count reads the head of an array or a map and returns its length. An item has at least
+// one byte, so a length beyond the remaining bytes is bad.
 func (c *Cursor) Count(want byte) int {
 	major, n := c.Head()
 	if major != want || n > uint64(len(c.B)-c.I) {
@@ -167,8 +167,8 @@ func (c *Cursor) Link() []byte {
 	return b[1:]
 }
 
-// Skip skips one item, however deeply nested, in one loop: it counts how many
-// items are still to come.
+// Skip skips one item, however deeply nested, in one loop: it counts the items that are
+// left.
 func (c *Cursor) Skip() {
 	for left := uint64(1); left > 0 && !c.Bad; left-- {
 		major, n := c.Head()

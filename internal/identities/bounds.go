@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// How many DID documents are fetched at a time: from the directory of did:plc, which all
+// Bounds on concurrent fetches of DID documents: from the did:plc directory, which all
 // accounts share, from the hosts under one registered domain, and from all hosts of did:web.
 const (
 	PLCAtOnce    = 32
@@ -18,14 +18,15 @@ const (
 	WebAtOnce    = 64
 )
 
-// bounds bounds the fetches under way at a time, for each source of documents. Its zero value
-// is ready to use.
+// bounds limits the concurrent fetches from each source of documents. Its zero value is ready
+// to use.
 type bounds struct {
 	mu      sync.Mutex // guards sources
 	sources map[string]*source
 }
 
-// source is where documents come from. users hold or wait for one of its slots.
+// source is a source of documents. users counts the fetches that hold or await one of its
+// slots.
 type source struct {
 	slots chan struct{}
 	users int
@@ -37,8 +38,8 @@ type limit struct {
 	most   int
 }
 
-// limitsOf returns the limits that a look-up of a DID is under, the narrowest first: a
-// look-up that waits for its own host must not hold a slot that others need.
+// limitsOf returns the limits for a look-up of a DID, the narrowest first: a look-up that
+// waits for its own host must not hold a slot that others need.
 func limitsOf(did syntax.DID) []limit {
 	if did.Method() == "plc" {
 		return []limit{{"plc", PLCAtOnce}}
@@ -46,8 +47,8 @@ func limitsOf(did syntax.DID) []limit {
 	return []limit{{"web " + PayerOf(did), DomainAtOnce}, {"web", WebAtOnce}}
 }
 
-// enter waits for a slot of each source that the document of a DID comes from. It returns
-// ErrBusy if ctx ends first.
+// enter waits for a slot of each source of the DID's document. It returns ErrBusy if ctx ends
+// first.
 func (b *bounds) enter(ctx context.Context, did syntax.DID) (leave func(), err error) {
 	var held []func()
 	leave = func() {
@@ -69,7 +70,7 @@ func (b *bounds) enter(ctx context.Context, did syntax.DID) (leave func(), err e
 	return leave, nil
 }
 
-// use returns a source, which is kept until unuse has been called as often.
+// use returns a source, which exists until unuse has been called as often as use.
 func (b *bounds) use(l limit) *source {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,9 +96,9 @@ func (b *bounds) unuse(name string) {
 	}
 }
 
-// PayerOf names what a DID cost its owner: a did:plc itself, which its directory rations, and
-// of a did:web the domain that somebody registered and pays for. Names below such a domain
-// are free, also where a company gives them away (pages.dev, github.io).
+// PayerOf names what a DID cost its owner: of a did:plc the DID itself, which the directory
+// rations, and of a did:web the registered domain. Names below such a domain are free,
+// including those that a company gives away (pages.dev, github.io).
 func PayerOf(did syntax.DID) string {
 	if did.Method() != "web" {
 		return did.String()

@@ -1,10 +1,10 @@
-// Package identities finds who is behind a name that a stranger gave: the DID of a handle,
-// by DNS and HTTPS, as the specification says (atproto.com/specs/handle), or by asking a
-// service that does it (com.atproto.identity.resolveHandle); and the document of a DID.
-// The work is done by indigo's atproto/identity.
+// Package identities resolves names that strangers give: the DID of a handle, by DNS and
+// HTTPS as the specification says (atproto.com/specs/handle), or through a service
+// (com.atproto.identity.resolveHandle); the document of a DID; and the issuer of a service
+// auth token. indigo's atproto/identity does the resolving.
 //
-// What is resolved at a time is bounded, answers are kept, and addresses that are none of
-// the public internet are not asked (package outward).
+// The package bounds concurrent look-ups, caches answers, and connects only to addresses
+// of the public internet (package outward). It decides nothing about permissions.
 package identities
 
 import (
@@ -26,33 +26,33 @@ import (
 
 // Errors of Resolve.
 var (
-	// ErrOff is returned where handles are not resolved.
-	ErrOff = errors.New("handles are not resolved here (--resolver off): give the DID")
-	// ErrNotFound is returned for a handle that nobody has.
-	ErrNotFound = errors.New("nobody has this handle")
-	// ErrFailed is returned where it could not be found out.
-	ErrFailed = errors.New("the handle could not be resolved")
+	// ErrOff means that this server does not resolve handles.
+	ErrOff = errors.New("handles are not resolved here (--resolver off); give the DID")
+	// ErrNotFound means that a handle does not exist.
+	ErrNotFound = errors.New("unknown handle")
+	// ErrFailed means that resolving a handle failed.
+	ErrFailed = errors.New("resolving the handle failed")
 )
 
-// Options say how handles are resolved.
+// Options say how to resolve handles.
 type Options struct {
 	// Resolver is "" or "dns" for DNS and HTTPS, "off", or the URL of a service.
 	Resolver string
-	// AllowPrivate has handles looked up at private addresses, too.
+	// AllowPrivate also allows look-ups at private addresses.
 	AllowPrivate bool
 	// Timeout bounds one resolution. 0 means five seconds.
 	Timeout time.Duration
-	// AtOnce is how many are resolved at a time. 0 means 16.
+	// AtOnce bounds concurrent resolutions. 0 means 16.
 	AtOnce int
-	// Kept is how many answers are kept, for ten minutes, or for one if there was none.
-	// 0 means 100,000.
+	// Kept bounds the cached answers. They are cached for ten minutes, failures for one. 0
+	// means 100,000.
 	Kept int
 }
 
-// A Resolver finds the DIDs of handles. It may be used from any goroutine.
+// A Resolver finds the DIDs of handles. Any goroutine may use it.
 type Resolver struct {
 	o       Options
-	service string // the address of one
+	service string // address of the service
 	client  *http.Client
 	direct  *identity.BaseDirectory
 	slots   chan struct{}
@@ -84,7 +84,7 @@ func New(o Options) (*Resolver, error) {
 	default:
 		u, err := url.Parse(o.Resolver)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return nil, fmt.Errorf("the resolver %q is none of dns, off, and the URL of a service that answers com.atproto.identity.resolveHandle", o.Resolver) //nolint:err113 // it is told to the operator
+			return nil, fmt.Errorf("resolver %q is not dns, off, or the URL of a service with com.atproto.identity.resolveHandle", o.Resolver) //nolint:err113 // for the operator
 		}
 		r.service = strings.TrimSuffix(o.Resolver, "/")
 		r.client = outward.Documents(outward.NewClient(outward.Options{Trusted: []string{o.Resolver}, AllowPrivate: o.AllowPrivate}), most, o.Timeout)
@@ -92,7 +92,7 @@ func New(o Options) (*Resolver, error) {
 	return r, nil
 }
 
-// Kept returns the DID of a handle, or why there is none, if that is known.
+// Kept returns the cached DID of a handle, or the cached failure.
 func (r *Resolver) Kept(handle string) (did string, known bool, err error) {
 	handle = strings.ToLower(handle)
 	if did, ok := r.found.Get(handle); ok {
@@ -105,7 +105,7 @@ func (r *Resolver) Kept(handle string) (did string, known bool, err error) {
 	return "", known, err
 }
 
-// Resolve returns the DID of a handle, which is valid.
+// Resolve returns the DID of a valid handle.
 func (r *Resolver) Resolve(ctx context.Context, handle string) (did string, err error) {
 	handle = strings.ToLower(handle)
 	if did, known, err := r.Kept(handle); known {
@@ -117,7 +117,7 @@ func (r *Resolver) Resolve(ctx context.Context, handle string) (did string, err 
 	case <-ctx.Done():
 		return "", fmt.Errorf("%w: %w", ErrFailed, ctx.Err())
 	}
-	if did, known, err := r.Kept(handle); known { // by the one that we waited for
+	if did, known, err := r.Kept(handle); known { // by the resolution that we waited for
 		return did, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, r.o.Timeout)
@@ -129,11 +129,11 @@ func (r *Resolver) Resolve(ctx context.Context, handle string) (did string, err 
 	}
 	if err == nil {
 		if _, bad := syntax.ParseDID(did); bad != nil {
-			err = fmt.Errorf("%w: its answer %.80q is no DID", ErrFailed, did)
+			err = fmt.Errorf("%w: the answer %.80q is not a DID", ErrFailed, did)
 		}
 	}
 	if err != nil {
-		if ctx.Err() == nil { // else it says nothing of the handle
+		if ctx.Err() == nil { // otherwise it says nothing about the handle
 			r.failed.Add(handle, err)
 		}
 		return "", err
@@ -157,7 +157,7 @@ func (r *Resolver) resolveDirect(ctx context.Context, handle string) (string, er
 	return did.String(), nil
 }
 
-// ask asks the service.
+// ask sends the request to the service.
 func (r *Resolver) ask(ctx context.Context, handle string) (string, error) {
 	u := r.service + "/xrpc/com.atproto.identity.resolveHandle?" + url.Values{"handle": {handle}}.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
@@ -177,7 +177,7 @@ func (r *Resolver) ask(ctx context.Context, handle string) (string, error) {
 	case resp.StatusCode == http.StatusBadRequest && (body.Error == "HandleNotFound" || strings.Contains(body.Message, "Unable to resolve")):
 		return "", ErrNotFound
 	case err == nil:
-		return "", fmt.Errorf("%w: the resolver answers HTTP %d %s", ErrFailed, resp.StatusCode, body.Error)
+		return "", fmt.Errorf("%w: the resolver answered HTTP %d %s", ErrFailed, resp.StatusCode, body.Error)
 	}
-	return "", fmt.Errorf("%w: the resolver answers HTTP %d: %w", ErrFailed, resp.StatusCode, err)
+	return "", fmt.Errorf("%w: the resolver answered HTTP %d: %w", ErrFailed, resp.StatusCode, err)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// service is a service that resolves handles.
+// service starts a service that resolves handles.
 func service(t *testing.T, answer http.HandlerFunc) string {
 	t.Helper()
 	srv := httptest.NewServer(answer)
@@ -24,7 +24,7 @@ func TestService(t *testing.T) {
 	url := service(t, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		if r.URL.Path != "/xrpc/com.atproto.identity.resolveHandle" {
-			t.Errorf("asked %s", r.URL)
+			t.Errorf("request to %s", r.URL)
 		}
 		switch r.FormValue("handle") {
 		case "alice.example.com":
@@ -51,25 +51,25 @@ func TestService(t *testing.T) {
 		}
 	}
 	if n := asked.Load(); n != 4 {
-		t.Errorf("%d requests for four handles: answers are not kept", n)
+		t.Errorf("%d requests for four handles: answers are not cached", n)
 	}
 	if did, known, err := r.Kept("alice.example.com"); did == "" || !known || err != nil {
-		t.Errorf("kept: %q, %v, %v", did, known, err)
+		t.Errorf("cached: %q, %v, %v", did, known, err)
 	}
 }
 
-// No more are resolved at a time than allowed, each for a bounded time.
+// transport is a function as an http.RoundTripper.
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-func TestBounds(t *testing.T) {
+func TestConcurrentResolutionsAreBounded(t *testing.T) {
 	url := service(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	r, err := New(Options{Resolver: url, AtOnce: 3, Timeout: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Counted where they are sent: the service hears late of those that were given up.
+	// Counted at the client: canceled requests may reach the service late.
 	var now, most, asked atomic.Int32
 	send := r.client.Transport
 	r.client.Transport = transport(func(req *http.Request) (*http.Response, error) {
@@ -101,7 +101,7 @@ func TestPrivate(t *testing.T) {
 	}
 	r.direct.Resolver.PreferGo = true
 	if _, err := r.Resolve(t.Context(), "skein.localhost"); err == nil {
-		t.Error("a handle at a private address is resolved")
+		t.Error("a handle at a private address was resolved")
 	}
 	if r, err = New(Options{Resolver: "off"}); err != nil {
 		t.Fatal(err)
@@ -110,6 +110,6 @@ func TestPrivate(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := New(Options{Resolver: "ftp://example.com"}); err == nil {
-		t.Error("ftp is taken")
+		t.Error("ftp was accepted")
 	}
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/hashicorp/golang-lru/v2/expirable"
 )
 
-// ErrBusy is returned where a look-up was not begun, because too many of the same host are
-// under way. It says nothing of who was to be looked up.
-var ErrBusy = errors.New("too many look-ups of the same host are under way")
+// ErrBusy means that a look-up never started, because too many look-ups of the same host are
+// running. It says nothing about the account.
+var ErrBusy = errors.New("too many running look-ups of the same host")
 
-// ErrUnreachable is returned where a DID document could not be fetched.
-var ErrUnreachable = errors.New("the DID document could not be fetched")
+// ErrUnreachable means that fetching a DID document failed.
+var ErrUnreachable = errors.New("fetching the DID document failed")
 
-// How long a look-up may take, and how long its outcome is kept: a key, a definite answer
-// that there is none, and a failure to reach the host.
+// Time limits of a look-up, and of caching its outcome: a key, a definite answer that there
+// is none, and a failure to reach the host.
 const (
 	lookUpTimeout   = 5 * time.Second
 	keptKey         = time.Hour
@@ -29,42 +29,41 @@ const (
 	keptUnreachable = 10 * time.Second
 )
 
-// How many keys, and how many failures, are kept.
+// Bounds on cached keys and failures.
 const (
 	maxKeys     = 100_000
 	maxFailures = 10_000
 )
 
-// Keys finds the keys by which accounts sign (#atproto in their DID documents), and keeps
-// them. A key that is kept costs nothing. The others are looked up, a bounded number at a
-// time for each host (bounds), so that hosts which never answer delay only their own users.
-// Keys may be used from any goroutine.
+// Keys finds the keys by which accounts sign (#atproto in their DID documents), and caches
+// them. Cached keys cost nothing. Look-ups are bounded per host (bounds), so hosts that
+// never answer delay only their own users. Any goroutine may use Keys.
 type Keys struct {
 	directory identity.Directory
 	found     *expirable.LRU[syntax.DID, atcrypto.PublicKey]
 	failed    *expirable.LRU[syntax.DID, failure]
-	renewed   *expirable.LRU[syntax.DID, bool] // looked up again in the last minute
+	renewed   *expirable.LRU[syntax.DID, bool] // renewed in the last minute
 	bounds    bounds
 
 	mu       sync.Mutex // guards underWay
 	underWay map[syntax.DID]*keyLookUp
 }
 
-// failure is why there is no key, and how long that is believed.
+// failure is the reason why there is no key, and how long it is cached.
 type failure struct {
 	err   error
 	until time.Time
 }
 
-// keyLookUp is a look-up under way, which others for the same key wait for. key and err are
-// set before done is closed; both are nil if it was given up before it began.
+// keyLookUp is a running look-up, for which other requests for the same key wait. key and
+// err are set before done is closed; both are nil if the look-up never started.
 type keyLookUp struct {
 	done chan struct{}
 	key  atcrypto.PublicKey
 	err  error
 }
 
-// NewKeys returns Keys that are looked up in a directory, which need not keep anything.
+// NewKeys returns Keys over a directory, which needs no cache.
 func NewKeys(d identity.Directory) *Keys {
 	return &Keys{
 		directory: d,
@@ -76,21 +75,21 @@ func NewKeys(d identity.Directory) *Keys {
 }
 
 // Key returns the signing key of an account. It returns ErrBusy if ctx ends before the
-// look-up could begin, ErrUnreachable if the document could not be fetched, and other errors
-// if there is no such key.
+// look-up could start, ErrUnreachable if fetching the document failed, and other errors if
+// there is no such key.
 func (k *Keys) Key(ctx context.Context, did syntax.DID) (atcrypto.PublicKey, error) {
 	return k.get(ctx, did, false)
 }
 
-// Renew looks an account's key up again, where a signature does not fit the key that is
-// kept: it may have been changed. Anybody can make a wrong signature, so that is done once a
-// minute for an account; renewed is false if it was done before.
+// Renew looks up an account's key again after a signature did not match the cached key,
+// which may be outdated. Anybody can send a wrong signature, so it does that once a minute
+// per account; renewed is false if it was done before.
 func (k *Keys) Renew(ctx context.Context, did syntax.DID) (key atcrypto.PublicKey, renewed bool, err error) {
 	k.mu.Lock()
-	lately := k.renewed.Contains(did)
+	recent := k.renewed.Contains(did)
 	k.renewed.Add(did, true)
 	k.mu.Unlock()
-	if lately {
+	if recent {
 		return nil, false, nil
 	}
 	key, err = k.get(ctx, did, true)
@@ -100,8 +99,8 @@ func (k *Keys) Renew(ctx context.Context, did syntax.DID) (key atcrypto.PublicKe
 	return key, true, err
 }
 
-// get returns a key that is kept, unless it is to be fresh, or looks it up. Those who ask
-// for the same key at the same time wait for one look-up.
+// get returns a cached key unless fresh, or looks it up. Concurrent requests for the same
+// key share one look-up.
 func (k *Keys) get(ctx context.Context, did syntax.DID, fresh bool) (atcrypto.PublicKey, error) {
 	for {
 		k.mu.Lock()
@@ -122,14 +121,14 @@ func (k *Keys) get(ctx context.Context, did syntax.DID, fresh bool) (atcrypto.Pu
 		case <-l.done:
 			if l.key != nil || l.err != nil {
 				return l.key, l.err
-			} // whoever began it has left: take its place
+			} // the request that started it has left: take its place
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: %s", ErrBusy, did)
 		}
 	}
 }
 
-// kept returns what is known of a key without a look-up.
+// kept returns the cached key or failure.
 func (k *Keys) kept(did syntax.DID) (key atcrypto.PublicKey, err error, known bool) {
 	if key, ok := k.found.Get(did); ok {
 		return key, nil, true
@@ -140,9 +139,9 @@ func (k *Keys) kept(did syntax.DID) (key atcrypto.PublicKey, err error, known bo
 	return nil, nil, false
 }
 
-// lookUp looks a key up as soon as the bounds of its host allow, and tells those who wait
-// for it. A look-up that has begun ends by itself, not with ctx: a client that leaves must
-// not make us believe that there is no key.
+// lookUp looks up a key once the bounds of its host allow it, and wakes the requests that
+// wait for it. A running look-up does not end with ctx: a client that leaves must not make
+// us believe that there is no key.
 func (k *Keys) lookUp(ctx context.Context, did syntax.DID, l *keyLookUp) (atcrypto.PublicKey, error) {
 	defer func() {
 		k.mu.Lock()
@@ -161,7 +160,7 @@ func (k *Keys) lookUp(ctx context.Context, did syntax.DID, l *keyLookUp) (atcryp
 	switch {
 	case l.err == nil:
 		k.found.Add(did, l.key)
-	case errors.Is(l.err, ErrUnreachable): // a key that is kept stays
+	case errors.Is(l.err, ErrUnreachable): // a cached key stays
 		k.failed.Add(did, failure{l.err, time.Now().Add(keptUnreachable)})
 	default:
 		k.found.Remove(did)
@@ -170,7 +169,7 @@ func (k *Keys) lookUp(ctx context.Context, did syntax.DID, l *keyLookUp) (atcryp
 	return l.key, l.err
 }
 
-// fetch fetches the document of an account, and takes the key out of it.
+// fetch fetches the document of an account, and returns its key.
 func (k *Keys) fetch(ctx context.Context, did syntax.DID) (atcrypto.PublicKey, error) {
 	ident, err := k.directory.LookupDID(ctx, did)
 	switch {

@@ -11,41 +11,41 @@ import (
 	"github.com/bluesky-social/indigo/atproto/syntax"
 )
 
-// Errors of tokens that were seen before.
+// Errors of used tokens.
 var (
-	// ErrReplayed is returned for a token that was used before.
-	ErrReplayed = errors.New("the token was used before; each request takes a new one")
-	// ErrTooMany is returned for a token of an issuer that has very many live ones.
+	// ErrReplayed means that a token was used before.
+	ErrReplayed = errors.New("the token was used before; each request needs a new one")
+	// ErrTooMany means that an issuer has too many live tokens.
 	ErrTooMany = errors.New("too many tokens of the same issuer are still valid")
 )
 
-// How many tokens are remembered, and how many of one issuer (PayerOf).
+// Bounds on remembered tokens, in all and per issuer (PayerOf).
 const (
 	MaxRemembered = 64 << 10
 	MaxOfIssuer   = 1024
 )
 
-// replays remembers which tokens were used, until they expire. What it remembers is bounded:
-// an issuer is refused when it has MaxOfIssuer live tokens, and of MaxRemembered tokens those
-// that live longest are forgotten first, since a PDS signs for a minute, and who wants to
-// fill this memory for an hour. Each process remembers for itself.
+// replays remembers used tokens until they expire. Its memory is bounded: an issuer with
+// MaxOfIssuer live tokens gets ErrTooMany, and above MaxRemembered tokens in all, those that
+// expire last are forgotten first, because a PDS signs for a minute, and an attacker who
+// wants to fill this memory for an hour. Each process remembers its own tokens.
 type replays struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	used  map[[16]byte]use
-	of    map[string]int // used tokens by issuer
+	of    map[string]int // number of used tokens by issuer
 	swept time.Time
 }
 
-// use is that of a token, which is remembered until it expires.
+// use is a used token.
 type use struct {
 	expires time.Time
 	issuer  string // PayerOf
 }
 
-// sweepEvery is how often tokens that have expired are forgotten.
+// sweepEvery is how often expired tokens are forgotten.
 const sweepEvery = 10 * time.Second
 
-// add remembers a token, and returns ErrReplayed if it does already.
+// add remembers a token, and returns ErrReplayed if it is known already.
 func (r *replays) add(issuer syntax.DID, id string, expires, now time.Time) error {
 	sum := sha256.Sum256([]byte(issuer.String() + "\x00" + id))
 	key, payer := [16]byte(sum[:16]), PayerOf(issuer)
@@ -73,7 +73,7 @@ func (r *replays) add(issuer syntax.DID, id string, expires, now time.Time) erro
 	return nil
 }
 
-// sweep forgets the tokens that have expired. It is called with mu held.
+// sweep forgets expired tokens. mu is held.
 func (r *replays) sweep(now time.Time) {
 	for key, u := range r.used {
 		if !now.Before(u.expires) {
@@ -83,7 +83,7 @@ func (r *replays) sweep(now time.Time) {
 	r.swept = now
 }
 
-// forget forgets an eighth of the tokens, those that live longest. It is called with mu held.
+// forget forgets the eighth of the tokens that expires last. mu is held.
 func (r *replays) forget() {
 	type live struct {
 		key [16]byte

@@ -8,54 +8,52 @@ import (
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
-	_ "github.com/bluesky-social/indigo/atproto/auth" // registers ES256 and ES256K as the protocol has them
+	_ "github.com/bluesky-social/indigo/atproto/auth" // registers ES256 and ES256K as the protocol uses them
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// ErrToken is returned for a token that proves nothing here; what wraps it says why.
+// ErrToken means that a token proves nothing here; the wrapping error gives the reason.
 var ErrToken = errors.New("the service auth token is not valid")
 
 const (
-	// maxTokenLife is how long a token may still live. The reference PDS signs for a minute,
-	// and for an hour where a client asks for that.
+	// maxTokenLife bounds the remaining life of a token. The reference PDS signs for a
+	// minute, or for an hour if a client asks for that.
 	maxTokenLife = time.Hour
-	// tokenLeeway is how far clocks may differ.
+	// tokenLeeway is the tolerated difference of clocks.
 	tokenLeeway = 5 * time.Second
 	// maxToken bounds the bytes of a token, and maxTokenID those of its nonce.
 	maxToken, maxTokenID = 8 << 10, 512
 )
 
-// otherTypes are the types of JWT that are made for something else, and must not pass for
-// service auth tokens: access and refresh tokens of a PDS, and proofs of possession.
+// otherTypes are types of JWT with other purposes, which must not pass as service auth
+// tokens: access and refresh tokens of a PDS, and proofs of possession.
 var otherTypes = []string{"at+jwt", "refresh+jwt", "dpop+jwt"}
 
-// Tokens checks service auth tokens, by which an account's PDS says for whom it asks
-// (https://atproto.com/specs/xrpc#inter-service-authentication-jwt). It may be used from any
-// goroutine.
+// Tokens checks service auth tokens, by which an account's PDS proves on whose behalf it
+// asks (https://atproto.com/specs/xrpc#inter-service-authentication-jwt). Any goroutine may
+// use it.
 type Tokens struct {
-	did     string // the service's own
+	did     string // of this service
 	keys    *Keys
 	replays replays
 	now     func() time.Time
 }
 
-// NewTokens returns what checks tokens for the service with a DID.
+// NewTokens returns Tokens for the service with a DID.
 func NewTokens(did string, keys *Keys) *Tokens { return &Tokens{did: did, keys: keys, now: time.Now} }
 
-// claims are what a token says.
+// claims are the claims of a token.
 type claims struct {
 	jwt.RegisteredClaims
 
 	Method string `json:"lxm"`
 }
 
-// Verify returns who asks by a token. It must be addressed to the service's entry fragment
-// (such as #bsky_fg) or to the bare DID, be for the method, and not have been used before.
-// slot is taken while a signature is checked, which needs a processor, and not while a key
-// is looked up.
-//
-// Errors are ErrToken, ErrReplayed, ErrTooMany, ErrBusy, ErrUnreachable, and those of slot.
+// Verify returns the account that a token proves. The token must be addressed to the
+// service's entry fragment (such as #bsky_fg) or to the bare DID, be for the method, and not
+// have been used before. Verify holds slot only while it checks a signature, which needs a
+// processor, and not while it looks up a key.
 func (t *Tokens) Verify(ctx context.Context, text, fragment, method string, slot func(context.Context) (leave func(), err error)) (syntax.DID, error) {
 	c, issuer, err := t.read(text, fragment, method)
 	if err != nil {
@@ -83,17 +81,17 @@ func (t *Tokens) Verify(ctx context.Context, text, fragment, method string, slot
 	return issuer, t.replays.add(issuer, c.ID, c.ExpiresAt.Add(tokenLeeway), t.now())
 }
 
-// rules are how the library checks a token: with which algorithms, and that it is neither
-// expired nor from the future.
+// rules are the library's checks of a token: its algorithm, and that it is neither expired
+// nor from the future.
 func (t *Tokens) rules() []jwt.ParserOption {
 	return []jwt.ParserOption{jwt.WithValidMethods([]string{"ES256", "ES256K"}), jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(tokenLeeway), jwt.WithTimeFunc(t.now)}
 }
 
-// read reads what a token says, and checks all that needs no key: nobody's key is looked up
-// for a token that would be refused anyway.
+// read parses a token, and makes all checks that need no key, so that invalid tokens cause
+// no look-ups.
 func (t *Tokens) read(text, fragment, method string) (*claims, syntax.DID, error) {
 	if len(text) > maxToken {
-		return nil, "", fmt.Errorf("it has %d bytes, at most %d are read", len(text), maxToken) //nolint:err113 // it is told to the client
+		return nil, "", fmt.Errorf("it has %d bytes, and at most %d are allowed", len(text), maxToken) //nolint:err113 // for the client
 	}
 	c := &claims{}
 	token, _, err := jwt.NewParser().ParseUnverified(text, c)
@@ -101,9 +99,9 @@ func (t *Tokens) read(text, fragment, method string) (*claims, syntax.DID, error
 		return nil, "", err //nolint:wrapcheck // Verify does
 	}
 	if typ, _ := token.Header["typ"].(string); slices.Contains(otherTypes, typ) {
-		return nil, "", fmt.Errorf("it is of the type %q, which is for something else", typ) //nolint:err113 // likewise
+		return nil, "", fmt.Errorf("its type %q is for another purpose", typ) //nolint:err113 // likewise
 	}
-	if kid, given := token.Header["kid"]; given && kid != "#atproto" {
+	if kid, ok := token.Header["kid"]; ok && kid != "#atproto" {
 		return nil, "", fmt.Errorf("it is signed with the key %v; only #atproto is accepted", kid) //nolint:err113 // likewise
 	}
 	if err := jwt.NewValidator(t.rules()...).Validate(c); err != nil {
@@ -124,7 +122,7 @@ func (t *Tokens) read(text, fragment, method string) (*claims, syntax.DID, error
 	case c.ID == "" || len(c.ID) > maxTokenID:
 		err = fmt.Errorf("jti has %d bytes: it must be a nonce of 1 to %d", len(c.ID), maxTokenID)
 	case c.ExpiresAt.After(t.now().Add(maxTokenLife + tokenLeeway)):
-		err = fmt.Errorf("exp is %s: a token may be valid for %v at most", c.ExpiresAt.UTC().Format(time.RFC3339), maxTokenLife)
+		err = fmt.Errorf("exp is %s: a token may be valid for at most %v", c.ExpiresAt.UTC().Format(time.RFC3339), maxTokenLife)
 	}
 	return c, issuer, err
 }

@@ -82,7 +82,7 @@ func newTokens(t *testing.T) (*Tokens, *keyDirectory, atcrypto.PrivateKey) {
 
 var serial atomic.Int64
 
-// sign makes a token that is good, but for what is changed; a nil value removes a field.
+// sign makes a valid token with some claims changed; nil removes a claim.
 func sign(t *testing.T, key atcrypto.PrivateKey, changed jwt.MapClaims, header map[string]any) string {
 	t.Helper()
 	now := time.Now()
@@ -112,20 +112,20 @@ func check(t *testing.T, tokens *Tokens, text string) error {
 	return err
 }
 
-// Each claim is checked as the specification has it, most of them without a look-up.
-func TestClaims(t *testing.T) {
+// Each claim is checked as the specification says, without a look-up unless all are valid.
+func TestClaimsAreChecked(t *testing.T) {
 	tokens, d, key := newTokens(t)
 	now := time.Now()
 	type claims = jwt.MapClaims
 	for name, c := range map[string]struct {
 		changed claims
 		header  map[string]any
-		says    string // why it is refused; "" where it is not
+		says    string // the error; "" for valid tokens
 	}{
 		"good":                      {},
 		"the bare DID":              {changed: claims{"aud": us}},
 		"another entry":             {changed: claims{"aud": us + "#bsky_fg"}, says: "aud is"},
-		"an entry that goes on":     {changed: claims{"aud": us + entry + "2"}, says: "aud is"},
+		"a longer entry":            {changed: claims{"aud": us + entry + "2"}, says: "aud is"},
 		"another service":           {changed: claims{"aud": "did:web:other.example.com" + entry}, says: "aud is"},
 		"two services":              {changed: claims{"aud": []string{us, "did:web:other.example.com"}}, says: "aud is"},
 		"no audience":               {changed: claims{"aud": nil}, says: "aud is"},
@@ -141,7 +141,7 @@ func TestClaims(t *testing.T) {
 		"expired":                   {changed: claims{"exp": now.Add(-10 * time.Second).Unix()}, says: "expired"},
 		"a slow clock":              {changed: claims{"exp": now.Add(-2 * time.Second).Unix()}},
 		"an hour":                   {changed: claims{"exp": now.Add(time.Hour).Unix()}},
-		"two hours":                 {changed: claims{"exp": now.Add(2 * time.Hour).Unix()}, says: "valid for 1h0m0s at most"},
+		"two hours":                 {changed: claims{"exp": now.Add(2 * time.Hour).Unix()}, says: "valid for at most 1h0m0s"},
 		"no time of issue":          {changed: claims{"iat": nil}, says: "iat is missing"},
 		"issued in the future":      {changed: claims{"iat": now.Add(time.Minute).Unix()}, says: "used before issued"},
 		"the key named":             {header: map[string]any{"kid": "#atproto"}},
@@ -155,7 +155,7 @@ func TestClaims(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if c.says != "" && d.lookUps.Load() != before {
-			t.Errorf("%s: a key was looked up for a token that is refused", name)
+			t.Errorf("%s: an invalid token caused a look-up", name)
 		}
 	}
 	none, err := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.MapClaims{"iss": alice, "aud": us, "lxm": method, "iat": now.Unix(), "exp": now.Unix() + 60, "jti": "x"}).SignedString(jwt.UnsafeAllowNoneSignatureType)
@@ -168,12 +168,12 @@ func TestClaims(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if n := d.lookUps.Load(); n > 3 { // once, and once again after a wrong signature
+	if n := d.lookUps.Load(); n > 3 { // one, and one more after a wrong signature
 		t.Errorf("%d look-ups of one key", n)
 	}
 }
 
-// A token is good once, for as long as it lives; nonces are the issuer's own.
+// A token is valid once, as long as it lives; nonces belong to their issuer.
 func TestReplay(t *testing.T) {
 	tokens, d, key := newTokens(t)
 	now := time.Now()
@@ -193,7 +193,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("expired: %v", err)
 	}
 	tokens.now = time.Now
-	// A forgery must not use the nonce of a token up.
+	// A forgery must not use up the nonce of a valid token.
 	other := d.give(t, "did:web:bob.example.com")
 	if err := check(t, tokens, sign(t, other, jwt.MapClaims{"jti": "same"}, nil)); !errors.Is(err, ErrToken) {
 		t.Error(err)
@@ -202,11 +202,11 @@ func TestReplay(t *testing.T) {
 		t.Error(did, err)
 	}
 	if err := check(t, tokens, sign(t, key, jwt.MapClaims{"jti": "same"}, nil)); err != nil {
-		t.Errorf("another's nonce is used up: %v", err)
+		t.Errorf("the nonce of a forgery is used up: %v", err)
 	}
 }
 
-// A key that was changed is looked up again; one that cannot be looked up now stays good.
+// A changed key is looked up again; a key that cannot be looked up now stays valid.
 func TestRenewedKey(t *testing.T) {
 	tokens, d, old := newTokens(t)
 	if err := check(t, tokens, sign(t, old, nil, nil)); err != nil {
@@ -230,14 +230,15 @@ func TestRenewedKey(t *testing.T) {
 	}
 	d.fail = identity.ErrDIDResolutionFailed
 	if _, err := tokens.Verify(t.Context(), sign(t, old, jwt.MapClaims{"iss": bob}, nil), entry, method, free); !errors.Is(err, ErrUnreachable) {
-		t.Errorf("a forgery whose key is out of reach: %v", err)
+		t.Errorf("a forgery whose key is unreachable: %v", err)
 	}
 	if err := good(); err != nil {
-		t.Errorf("a forgery had a good key forgotten: %v", err)
+		t.Errorf("a forgery removed a valid key: %v", err)
 	}
 }
 
-// What replays remember is bounded, and who fills it does not have others' tokens forgotten.
+// The memory of replays is bounded, and an attacker who fills it does not make it forget
+// other tokens.
 func TestAbuseReplays(t *testing.T) {
 	var r replays
 	now := time.Now()
@@ -247,23 +248,23 @@ func TestAbuseReplays(t *testing.T) {
 	}
 	refused, n := 0, abuse.Size(2, 30)*MaxRemembered
 	for i := range n {
-		iss := syntax.DID(fmt.Sprintf("did:web:h%d.evil%d.com", i, min(i%200, 99))) // half of them of one domain
+		iss := syntax.DID(fmt.Sprintf("did:web:h%d.evil%d.com", i, min(i%200, 99))) // half of them from one domain
 		if errors.Is(r.add(iss, fmt.Sprint(i), now.Add(time.Hour), now), ErrTooMany) {
 			refused++
 		}
 		if len(r.used) > MaxRemembered {
-			t.Fatalf("%d tokens are remembered", len(r.used))
+			t.Fatalf("%d tokens remembered", len(r.used))
 		}
 	}
-	abuse.Figure(t, "tokens remembered of those used within their hour", "%d of %d, %d refused", len(r.used), n, refused)
+	abuse.Figure(t, "tokens remembered of those used within their hour", "%d of %d, %d rejected", len(r.used), n, refused)
 	if refused == 0 {
-		t.Error("no issuer had too many")
+		t.Error("no issuer exceeded its limit")
 	}
 	if err := r.add(victim, "stolen", now.Add(time.Minute), now.Add(30*time.Second)); !errors.Is(err, ErrReplayed) {
-		t.Errorf("a stolen token after the memory was filled: %v", err)
+		t.Errorf("a stolen token, after filling the memory: %v", err)
 	}
 	if err := r.add(victim, "next", now.Add(2*time.Hour), now.Add(61*time.Minute)); err != nil || len(r.used) != 1 || len(r.of) != 1 {
-		t.Errorf("an hour later %d tokens of %d issuers are remembered, %v", len(r.used), len(r.of), err)
+		t.Errorf("an hour later %d tokens of %d issuers remembered, %v", len(r.used), len(r.of), err)
 	}
 }
 
@@ -278,7 +279,8 @@ func TestPayerOf(t *testing.T) {
 	}
 }
 
-// A look-up that cannot begin says nothing of the key, and holds no slot of others.
+// A look-up that cannot start says nothing about the key, and holds no slot that others
+// need.
 func TestBusy(t *testing.T) {
 	k := NewKeys(&keyDirectory{keys: map[syntax.DID]string{}})
 	var leave []func()
@@ -292,10 +294,10 @@ func TestBusy(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if _, err := k.Key(ended, "did:web:b.evil.com"); !errors.Is(err, ErrBusy) {
-		t.Errorf("no slot is free: %v", err)
+		t.Errorf("without a free slot: %v", err)
 	}
 	if n := len(k.bounds.sources["web"].slots); n != DomainAtOnce {
-		t.Errorf("%d slots of all hosts are held", n)
+		t.Errorf("%d slots of all hosts in use", n)
 	}
 	for _, l := range leave {
 		l()
@@ -304,6 +306,6 @@ func TestBusy(t *testing.T) {
 		t.Errorf("later: %v", err)
 	}
 	if len(k.bounds.sources) != 0 || len(k.underWay) != 0 {
-		t.Errorf("%d sources and %d look-ups are left", len(k.bounds.sources), len(k.underWay))
+		t.Errorf("%d sources and %d look-ups left", len(k.bounds.sources), len(k.underWay))
 	}
 }

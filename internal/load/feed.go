@@ -7,15 +7,15 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// Feeder puts a network's events into batches, as the consumer would after it
-// has read and decoded their messages.
+// Feeder puts a network's events into batches, as the consumer does after
+// decoding their messages.
 type Feeder struct {
 	n                  *network.Network
 	did, subject, rkey []byte
 	rev, since         []byte
 }
 
-// NewFeeder returns a Feeder of a network's events.
+// NewFeeder returns a Feeder for a network's events.
 func NewFeeder(n *network.Network) *Feeder { return &Feeder{n: n} }
 
 // Add adds an event to a batch, with offset added to its sequence number.

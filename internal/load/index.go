@@ -13,16 +13,16 @@ import (
 	"skein.blue/internal/relay"
 )
 
-// The part of a run that indexes: until it has all, or the index is killed and begun again.
+// This file has the indexing part of a run, which may also kill and restart the relay.
 
-// index consumes for as long as it is to.
+// index consumes the stream until the run's events or time are over.
 func (r *run) index(ctx context.Context, from int64) (err error) {
 	events := int64(0)
 	if r.o.Rate > 0 {
 		events = int64(r.o.Rate * r.o.Duration.Seconds())
 	}
 	if r.o.Backfill > 0 && from > 0 {
-		return fmt.Errorf("%w: %s holds events already, and the past is fetched into a new one", ErrOther, r.o.Store.Store)
+		return fmt.Errorf("%w: %s already has events, and --backfill needs a new store", ErrOther, r.o.Store.Store)
 	}
 	from += r.o.Backfill
 	if err := r.simulator(ctx, from, events); err != nil {
@@ -39,7 +39,7 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	if events > 0 {
 		last := from + events
 		for last > from+1 && r.o.Faults.Hit(last) {
-			last-- // it may be damaged beyond reading, and then nobody learns its number
+			last-- // may be unreadable, and then nobody learns its number
 		}
 		o.Until = r.o.Faults.Seq(from, r.o.Rate, last)
 	}
@@ -97,7 +97,7 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	rep.EventsPerSecond = float64(rep.Events) / rep.Seconds
 	rep.MegabytesPerSecond = float64(p.Bytes) / rep.Seconds / 1e6
 	t := r.x.Graph.Timing()
-	r.say("the writer: intern %v, read %v, graph %v, commit %v of %v", t.Intern.Round(time.Millisecond), t.Read.Round(time.Millisecond),
+	r.say("writer: intern %v, read %v, graph %v, commit %v of %v", t.Intern.Round(time.Millisecond), t.Read.Round(time.Millisecond),
 		t.Graph.Round(time.Millisecond), t.Commit.Round(time.Millisecond), end.Sub(r.started).Round(time.Millisecond))
 	rep.OpsIndexed = c.Ops()
 	rep.Lag, rep.Behind = r.lags.quantiles(), r.behind.quantiles()
@@ -107,8 +107,8 @@ func (r *run) index(ctx context.Context, from int64) (err error) {
 	return nil
 }
 
-// watch starts the clock at the first message, says every few seconds how far it
-// is, and ends a load that has no rate.
+// watch starts the clock at the first message, logs the progress every few seconds, and
+// ends a load without a rate.
 func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int64, end func()) {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
@@ -122,7 +122,7 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 	r.startClock()
 	const tick = 100 * time.Millisecond
 	ticker.Reset(tick)
-	said, before := time.Now(), from
+	logged, before := time.Now(), from
 	events0, quiet := int64(0), 0
 	for {
 		select {
@@ -132,7 +132,7 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 		}
 		p := c.Progress()
 		if p.Outdated {
-			r.give(fmt.Errorf("the indexer fell too far behind: the relay, which keeps %d events, no longer has what comes next, at seq %d; offer less (--rate)", maxWindow, p.Applied), end)
+			r.fail(fmt.Errorf("the indexer fell too far behind at seq %d: the relay keeps only %d events; use a lower --rate", p.Applied, maxWindow), end)
 			return
 		}
 		if p.Events == events0 {
@@ -141,19 +141,19 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 			events0, quiet = p.Events, 0
 		}
 		if quiet > int((r.o.Faults.Stall+giveUpAfter)/tick) {
-			r.give(fmt.Errorf("nothing came from the relay for %v, at seq %d; did it die?", r.o.Faults.Stall+giveUpAfter, p.Applied), end)
+			r.fail(fmt.Errorf("no message from the relay for %v at seq %d; did it crash?", r.o.Faults.Stall+giveUpAfter, p.Applied), end)
 			return
 		}
-		// Also where nothing new came: what was waited for may then come between two ticks.
+		// Even without new events, because awaited ones may arrive between two ticks.
 		if r.o.Rate > 0 && !p.Time.IsZero() {
 			r.behind.add(time.Since(p.Time), 1)
 		}
 		passed := time.Since(r.started)
 		if r.o.Progress != nil {
 			r.o.Progress(min(int64(passed/time.Second), int64(r.o.Duration/time.Second)), int64(r.o.Duration/time.Second), fmt.Sprintf("indexing: event %d, lag p99 %.0f ms; seconds", r.event(p.Applied)-from, r.lags.quantiles().P99))
-			said = time.Now()
+			logged = time.Now()
 		}
-		if d := time.Since(said); d >= 5*time.Second {
+		if d := time.Since(logged); d >= 5*time.Second {
 			at := r.event(p.Applied)
 			line := fmt.Sprintf("%3.0f s: %d events, %.0f/s now, lag p99 %.0f ms", passed.Seconds(), at-from, float64(at-before)/d.Seconds(), r.lags.quantiles().P99)
 			if r.o.Rate > 0 {
@@ -161,7 +161,7 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 			}
 			_, peak := usage()
 			r.say("%s, peak memory %d MiB", line, peak>>20)
-			said, before = time.Now(), at
+			logged, before = time.Now(), at
 		}
 		if events == 0 && passed >= r.o.Duration {
 			end()
@@ -170,11 +170,11 @@ func (r *run) watch(ctx context.Context, c *consumer.Consumer, from, events int6
 	}
 }
 
-// giveUpAfter is how long a run waits for a relay that says nothing.
+// giveUpAfter is how long a run waits for a silent relay.
 const giveUpAfter = 30 * time.Second
 
-// kill ends the relay in the middle, and starts it where it would be, for as long
-// as the whole load lasts.
+// kill kills the relay in the middle of the run, and restarts it where it would be, until
+// the whole load is over.
 func (r *run) kill(ctx, whole context.Context, c *consumer.Consumer, from, events int64, end func()) {
 	for r.event(c.Progress().Seq) < from+events/2 {
 		select {
@@ -186,8 +186,8 @@ func (r *run) kill(ctx, whole context.Context, c *consumer.Consumer, from, event
 	address := r.sim.Address()
 	cpu, peak := r.relayUsage()
 	r.sim.Kill()
-	// What had arrived is taken in: a relay that began before it would be told of a
-	// cursor in its future.
+	// Wait until everything received is handled: a relay that started earlier in the stream
+	// would answer FutureCursor.
 	at, last := r.event(c.Progress().Seq), int64(-1)
 	for at != last {
 		last = at
@@ -198,13 +198,13 @@ func (r *run) kill(ctx, whole context.Context, c *consumer.Consumer, from, event
 		}
 		at = r.event(c.Progress().Seq)
 	}
-	r.say("the relay was killed; it starts again at event %d", at)
+	r.say("relay killed; restarting at event %d", at)
 	sim, err := r.o.Simulator(whole, SimulatorOptions{
 		Network: r.o.Network, From: at, Events: from + events - at, Rate: r.o.Rate, Window: relay.DefaultWindow, Faults: r.o.Faults,
 		Address: address,
 	})
 	if err != nil {
-		r.give(fmt.Errorf("starting the relay again: %w", err), end)
+		r.fail(fmt.Errorf("restarting the relay: %w", err), end)
 		return
 	}
 	r.mu.Lock()

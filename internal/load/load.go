@@ -1,6 +1,6 @@
-// Package load is the load test: a simulated relay in a process of its own, the
-// indexer as users run it, and the comparison of what came out with what the
-// network's events say.
+// Package load is the load test: it runs a simulated relay in a separate process and the
+// indexer as users run it, and compares the index with a model of the network's events. It
+// measures; it sets no thresholds.
 package load
 
 import (
@@ -23,37 +23,36 @@ import (
 	"skein.blue/internal/relay"
 )
 
-// Options say what is offered to what.
+// Options say what to run.
 type Options struct {
 	Store    app.StoreOptions
 	Network  network.Options
-	Rate     float64 // events per second; 0: as fast as they are taken
+	Rate     float64 // events per second; 0: as fast as possible
 	Duration time.Duration
-	Prefill  int64 // edges that are there before the clock starts
-	// Backfill is how many events lie behind when the index begins, in a new store: it
-	// fetches all repos meanwhile. 0: none.
+	Prefill  int64 // edges to have before the clock starts
+	// Backfill is how many events have happened when the index, a new store, starts: it
+	// fetches all repos during the run. 0: none.
 	Backfill int64
-	Hosts    int  // of the repos, with Backfill
-	Healthy  bool // none of them does wrong
+	Hosts    int  // with Backfill: hosts that export repos
+	Healthy  bool // no host misbehaves
 	Faults   relay.Faults
 	// Simulator starts a relay in another process.
 	Simulator func(ctx context.Context, o SimulatorOptions) (Simulator, error)
-	// Kill has the relay killed in the middle, and started again.
+	// Kill kills the relay in the middle, and restarts it.
 	Kill bool
-	// KeepUncompacted leaves out the rewriting of the store before it is measured.
+	// KeepUncompacted skips compacting the store before it is measured.
 	KeepUncompacted bool
-	// Profile is a file for a profile of the processor's time while the clock
-	// runs; "" is none.
+	// Profile is a file for a CPU profile while the clock runs; "": none.
 	Profile string
-	// Inspect, if set, is shown the index once the clock has stopped.
+	// Inspect, if set, is called with the index once the clock has stopped.
 	Inspect func(*app.Index)
-	// Stderr is told how far it is.
+	// Stderr receives progress lines.
 	Stderr io.Writer
-	// Progress, if set, is told instead how much has been done of how much, and of what.
+	// Progress, if set, is called instead with the amount done, the total, and their unit.
 	Progress func(done, total int64, what string)
 }
 
-// SimulatorOptions say which relay is wanted.
+// SimulatorOptions describe a relay to start.
 type SimulatorOptions struct {
 	Network network.Options
 	From    int64
@@ -61,27 +60,26 @@ type SimulatorOptions struct {
 	Rate    float64
 	Window  int
 	Faults  relay.Faults
-	Hosts   int    // that export repos, some of them with faults
-	Healthy bool   // none of them
-	Address string // where it listens; "" is anywhere
+	Hosts   int    // that export repos; some misbehave
+	Healthy bool   // no host misbehaves
+	Address string // to listen on; "": any
 }
 
 // A Simulator is a relay in another process.
 type Simulator interface {
-	// Address is its host and port.
+	// Address returns its host and port.
 	Address() string
-	// Usage returns the processor time it has used, and its peak memory in bytes.
+	// Usage returns its CPU time, and its peak memory in bytes.
 	Usage() (cpu time.Duration, peak int64)
-	// Kill ends it as SIGKILL does, Stop as it likes to end.
+	// Kill ends it like SIGKILL, Stop cleanly.
 	Kill()
 	Stop() error
 }
 
-// ErrOther is returned for a store that another network, or another source, was
-// indexed into.
-var ErrOther = errors.New("the store is not one that this load made")
+// ErrOther means that a store belongs to another network or source.
+var ErrOther = errors.New("the store does not belong to this load")
 
-// sourcePrefix begins the name of the source of every store that load makes.
+// sourcePrefix begins the source name of every load.
 const sourcePrefix = "load:"
 
 func (o *Options) source() string {
@@ -103,20 +101,20 @@ type run struct {
 	report  Report
 	lags    histogram
 	behind  histogram
-	from    int64     // the last event that was there before
+	from    int64     // the last event before the run
 	started time.Time // when the clock started
 	cpu     time.Duration
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	sim     Simulator
-	simBase time.Duration // what it had used when the clock started
-	simCPU  time.Duration // what those that were killed used after that
+	simBase time.Duration // its CPU time when the clock started
+	simCPU  time.Duration // CPU time of killed relays since then
 	simPeak int64
-	failed  error // why the relay is not to be waited for
+	failed  error // why not to wait for the relay any longer
 }
 
-// Run offers, indexes, compares, and reports. Problems are what the comparison
-// found, at most some.
+// Run runs a load, and compares the index with the model. It returns some of the differences
+// that it finds.
 func Run(ctx context.Context, o Options) (report Report, problems []string, err error) {
 	r := &run{o: o, source: o.source()}
 	if err := r.open(ctx); err != nil {
@@ -139,8 +137,7 @@ func Run(ctx context.Context, o Options) (report Report, problems []string, err 
 
 func (r *run) say(format string, args ...any) { fmt.Fprintf(r.o.Stderr, "load: "+format+"\n", args...) }
 
-// open opens the store, which is new, or one that a load of the same network
-// made.
+// open opens a store: a new one, or one that a load of the same network made.
 func (r *run) open(ctx context.Context) (err error) {
 	app.LimitMemory(r.o.Store)
 	so := r.o.Store
@@ -156,10 +153,10 @@ func (r *run) open(ctx context.Context) (err error) {
 	}
 	for _, c := range r.x.Graph.Cursors() {
 		if r.o.Faults.Jump > 0 {
-			return errors.Join(fmt.Errorf("%w: %s holds events already, and with a jump of the numbering it must be new", ErrOther, r.o.Store.Store), r.x.Close(ctx))
+			return errors.Join(fmt.Errorf("%w: %s already has events, and a jump needs a new store", ErrOther, r.o.Store.Store), r.x.Close(ctx))
 		}
 		if c.Source != r.source {
-			other := fmt.Errorf("%w: %s holds %s up to seq %d, and this would be %s; give it another --store, or the --seed and --accounts that it was made with",
+			other := fmt.Errorf("%w: %s has %s up to seq %d, not %s; use another --store, or its --seed and --accounts",
 				ErrOther, r.o.Store.Store, c.Source, c.Seq, r.source)
 			return errors.Join(other, r.x.Close(ctx))
 		}
@@ -169,7 +166,7 @@ func (r *run) open(ctx context.Context) (err error) {
 		return errors.Join(err, r.x.Close(ctx))
 	}
 	if _, has := r.x.Graph.Cursor(r.source); !has && counts.Accounts > 0 {
-		return errors.Join(fmt.Errorf("%w: %s holds %d accounts of no source", ErrOther, r.o.Store.Store, counts.Accounts), r.x.Close(ctx))
+		return errors.Join(fmt.Errorf("%w: %s has %d accounts without a source", ErrOther, r.o.Store.Store, counts.Accounts), r.x.Close(ctx))
 	}
 	return nil
 }
@@ -186,7 +183,7 @@ func edges(c format.Counts) (n int64) {
 	return n
 }
 
-// erase does what deletions have left to do.
+// erase finishes the erasing of deleted accounts.
 func (r *run) erase(ctx context.Context) error {
 	for r.x.Graph.Erasing() {
 		if err := r.x.Graph.EraseSlice(ctx); err != nil {
@@ -196,14 +193,14 @@ func (r *run) erase(ctx context.Context) error {
 	return nil
 }
 
-// event is the number of the last event that a cursor stands for. Only a store
-// that begins with this run may see a jump.
+// event returns the last event that a cursor covers. A jump is possible only in a store that
+// this run created.
 func (r *run) event(seq int64) int64 { return r.o.Faults.Event(r.from, r.o.Rate, seq) }
 
 // simulator starts the relay at an event.
 func (r *run) simulator(ctx context.Context, from, events int64) (err error) {
 	window := relay.DefaultWindow
-	if r.o.Rate > 0 { // a minute's worth and more
+	if r.o.Rate > 0 { // more than a minute's worth
 		window = max(window, int(r.o.Rate*(60+r.o.Faults.Stall.Seconds()*1.2)))
 	}
 	sim, err := r.o.Simulator(ctx, SimulatorOptions{
@@ -218,10 +215,10 @@ func (r *run) simulator(ctx context.Context, from, events int64) (err error) {
 	return nil
 }
 
-// maxWindow bounds how many events the relay keeps: 1.5 GB.
+// maxWindow bounds the events that the relay keeps: 1.5 GB.
 const maxWindow = 16 << 20
 
-// startClock notes what was used until now.
+// startClock records the usage so far.
 func (r *run) startClock() {
 	r.started = time.Now()
 	r.cpu, _ = usage()
@@ -230,8 +227,8 @@ func (r *run) startClock() {
 	r.mu.Unlock()
 }
 
-// relayUsage returns what the relays have used since then, and the most memory
-// that one had.
+// relayUsage returns the CPU time of the relays since startClock, and the largest peak memory
+// of one.
 func (r *run) relayUsage() (cpu time.Duration, peak int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -239,8 +236,8 @@ func (r *run) relayUsage() (cpu time.Duration, peak int64) {
 	return r.simCPU + cpu - r.simBase, max(peak, r.simPeak)
 }
 
-// give ends the run with an error.
-func (r *run) give(err error, end func()) {
+// fail ends the run with an error.
+func (r *run) fail(err error, end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failed == nil {
@@ -264,12 +261,12 @@ func (r *run) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.x.Close(ctx); err != nil { // leaves no log of what is in tables
+	if err := r.x.Close(ctx); err != nil { // moves everything from logs into tables
 		return err
 	}
 	x, err := app.OpenIndex(ctx, r.o.Store)
 	if err != nil {
-		return err // r.x is closed, and may be again
+		return err // r.x is closed, and may be closed again
 	}
 	r.x = x
 	rep := &r.report
@@ -284,9 +281,9 @@ func (r *run) settle(ctx context.Context) error {
 	return nil
 }
 
-// verify compares the store with the model, after it was closed and opened.
+// verify reopens the store and compares it with the model.
 func (r *run) verify(ctx context.Context) (problems []string, err error) {
-	limit := debug.SetMemoryLimit(math.MaxInt64) // the model is no part of the indexer
+	limit := debug.SetMemoryLimit(math.MaxInt64) // the model does not belong to the indexer
 	defer debug.SetMemoryLimit(limit)
 	so := r.o.Store
 	so.Create = false
@@ -311,8 +308,8 @@ func (r *run) verify(ctx context.Context) (problems []string, err error) {
 	return problems, err
 }
 
-// reached has the model stop where the index has, in each account's partition, and returns the
-// last event that the index has applied of any.
+// reached makes the model stop where the index did, in each account's partition, and returns
+// the last event that the index has applied.
 func (r *run) reached(g *graph.Store, m *model) (to int64) {
 	m.reached = make([]int64, m.n.Accounts())
 	var did []byte

@@ -24,7 +24,7 @@ type inProcess struct {
 }
 
 func start(ctx context.Context, o SimulatorOptions) (Simulator, error) {
-	r := relay.NewMade(relay.Options{
+	r := relay.NewSimulated(relay.Options{
 		Network: o.Network, From: o.From, Events: o.Events, Rate: o.Rate, Window: o.Window, Faults: o.Faults, Hold: true,
 	})
 	ctx, stop := context.WithCancel(ctx)
@@ -51,7 +51,7 @@ func (s *inProcess) Stop() error {
 	return nil
 }
 
-// load runs a small load, and returns what the metrics say of it.
+// load runs a small load, and returns its metrics, too.
 func load(t *testing.T, o Options) (Report, []string, map[string]float64) {
 	t.Helper()
 	if o.Store.Store == "" {
@@ -100,7 +100,7 @@ func want(t *testing.T, r Report, problems []string, events int64) {
 		t.Errorf("differences: %s", strings.Join(problems, "\n"))
 	}
 	if r.Events != events || r.Edges < events/3 {
-		t.Errorf("%d events and %d edges, of %d events", r.Events, r.Edges, events)
+		t.Errorf("%d events and %d edges, want %d events", r.Events, r.Edges, events)
 	}
 }
 
@@ -112,12 +112,12 @@ func faults(t *testing.T, list ...string) (f relay.Faults) {
 		}
 	}
 	if f.String() != strings.Join(list, " ") {
-		t.Errorf("%q is %q", list, f.String())
+		t.Errorf("faults %q read back as %q", list, f.String())
 	}
 	return f
 }
 
-// TestLoad runs a load, and another on the store that it leaves.
+// A load succeeds, and so does another one on the same store.
 func TestLoad(t *testing.T) {
 	if raceDetector {
 		t.Skip("too slow with the race detector; TestFaults/killed runs the same code")
@@ -137,42 +137,42 @@ func TestLoad(t *testing.T) {
 	}
 	o.Network = network.Options{Seed: 8, Accounts: 8192}
 	if _, _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "seed=7") {
-		t.Errorf("another network was taken: %v", err)
+		t.Errorf("a load of another network used the store: %v", err)
 	}
 }
 
-// TestFaults has a relay do wrong what relays do, at a small rate: nothing is
-// lost that was valid, no edge is wrong, nobody had to help, and the metrics tell.
+// With any fault of the relay, at a small rate: no valid event is lost, no edge is
+// wrong, nobody had to help, and the metrics report the fault.
 func TestFaults(t *testing.T) {
 	t.Run("killed", func(t *testing.T) {
 		r, problems, m := load(t, Options{Rate: 10_000, Duration: 3 * time.Second, Kill: true})
 		want(t, r, problems, 30_000)
 		if m["skein_consumer_reconnects_total"] < 1 {
-			t.Error("no connection was counted")
+			t.Error("no reconnect counted")
 		}
 	})
 	if raceDetector {
-		return // the others differ in what the relay sends
+		return // the other faults differ only in what the relay sends
 	}
 	t.Run("stalls", func(t *testing.T) {
 		r, problems, _ := load(t, Options{Rate: 10_000, Duration: 4 * time.Second, Faults: faults(t, "stall=2s@1s")})
 		want(t, r, problems, 40_000)
 		if r.Behind.Max < 1000 {
-			t.Errorf("it was at most %v ms behind", r.Behind.Max)
+			t.Errorf("at most %v ms behind, want more", r.Behind.Max)
 		}
 	})
 	t.Run("repeats", func(t *testing.T) {
 		r, problems, m := load(t, Options{Rate: 10_000, Duration: 3 * time.Second, Faults: faults(t, "repeat=1s@2s")})
 		want(t, r, problems, 30_000)
 		if n := m["skein_consumer_dropped_total,old_seq"]; n < 9000 {
-			t.Errorf("%v old events were dropped", n)
+			t.Errorf("dropped only %v old events", n)
 		}
 	})
 	t.Run("jumps", func(t *testing.T) {
 		r, problems, m := load(t, Options{Rate: 10_000, Duration: 3 * time.Second, Faults: faults(t, "jump=10000000@1s")})
 		want(t, r, problems, 30_000)
 		if n := m["skein_consumer_seq_jumps_total"]; n != 1 {
-			t.Errorf("%v jumps", n)
+			t.Errorf("%v jumps, want 1", n)
 		}
 	})
 	t.Run("corrupts", func(t *testing.T) {
@@ -180,25 +180,24 @@ func TestFaults(t *testing.T) {
 		want(t, r, problems, 40_000)
 		for _, reason := range []string{"frame", "commit_block", "block_hash"} {
 			if m["skein_consumer_dropped_total,"+reason] == 0 {
-				t.Errorf("none was dropped for %s", reason)
+				t.Errorf("nothing dropped for %s", reason)
 			}
 		}
 		if m["skein_consumer_gaps_total"] < 100 {
-			t.Errorf("%v gaps", m["skein_consumer_gaps_total"])
+			t.Errorf("only %v gaps", m["skein_consumer_gaps_total"])
 		}
 	})
 	t.Run("bursts", func(t *testing.T) {
 		r, problems, _ := load(t, Options{Rate: 5000, Duration: 12 * time.Second, Faults: faults(t, "burst=10x1s@1s")})
 		want(t, r, problems, 60_000)
-		if r.Seconds > 6 { // 3 s, but for the burst 12
-			t.Errorf("it took %v s", r.Seconds)
+		if r.Seconds > 6 { // 3 s with the burst, 12 s without
+			t.Errorf("took %v s", r.Seconds)
 		}
 	})
 }
 
-// TestDifference changes an index behind the model's back, in one place, and
-// wants to be told.
-func TestDifference(t *testing.T) {
+// Any single change of the index that the model does not have is found.
+func TestDifferencesAreFound(t *testing.T) {
 	if raceDetector {
 		t.Skip("one goroutine, and too slow with the race detector")
 	}
@@ -206,20 +205,21 @@ func TestDifference(t *testing.T) {
 	o := Options{Network: network.Options{Seed: 9, Accounts: 4096}, Stderr: testWriter{t}}
 	changes := map[string]func(b *batch.Batch, r *record, n *network.Network){
 		"nothing": func(*batch.Batch, *record, *network.Network) {},
-		"a record is gone": func(b *batch.Batch, r *record, n *network.Network) {
+		"a missing record": func(b *batch.Batch, r *record, n *network.Network) {
 			commit(b, n, r)
 			b.AddDelete(r.kind, tid(r.tid))
 		},
-		"a record is there": func(b *batch.Batch, r *record, n *network.Network) {
+		"an extra record": func(b *batch.Batch, r *record, n *network.Network) {
 			commit(b, n, r)
 			b.AddPut(r.kind, tid(r.tid+7), n.AppendDID(nil, 5))
 		},
-		"a record names another": func(b *batch.Batch, r *record, n *network.Network) {
+		"another subject": func(b *batch.Batch, r *record, n *network.Network) {
 			commit(b, n, r)
 			b.AddPut(r.kind, tid(r.tid), n.AppendDID(nil, int(r.subject)^1))
 		},
 		"a set is not empty": func(b *batch.Batch, _ *record, n *network.Network) {
-			// What was taken back long ago: blocks of accounts that have none now.
+			// Blocks by accounts that have none, which the network deleted long
+			// ago.
 			for account := range 3000 {
 				b.AddCommit(20_001, &batch.Commit{DID: n.AppendDID(nil, account), Rev: tid(1 << 61), Since: tid(3), Data: make([]byte, 32)})
 				b.AddPut(network.Block, tid(1<<60), n.AppendDID(nil, 4000))
@@ -234,7 +234,7 @@ func TestDifference(t *testing.T) {
 	}
 	for what, change := range changes {
 		for _, every := range []int{1, 3} {
-			t.Run(fmt.Sprintf("%s, of one in %d", what, every), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, one in %d", what, every), func(t *testing.T) {
 				x, err := app.OpenIndex(t.Context(), app.StoreOptions{Store: t.TempDir(), Create: true, Memory: 64 << 20})
 				if err != nil {
 					t.Fatal(err)
@@ -253,7 +253,7 @@ func TestDifference(t *testing.T) {
 				}
 				all, _ := m.live()
 				var r *record
-				for i := range all { // one that the sample looks at in both directions
+				for i := range all { // a record that the sample has in both directions
 					if c := &all[i]; c.kind == network.Follow && m.actor(c.account) && m.subject(c.subject, 0) && !m.repos[c.account].Hidden && !m.repos[c.subject].Hidden && (r == nil || c.tid < r.tid) {
 						r = c
 					}
@@ -290,7 +290,7 @@ func commit(b *batch.Batch, n *network.Network, r *record) {
 
 func tid(n uint64) []byte { return syntax.AppendTID(nil, n) }
 
-// listenAt has a server listen where one did before.
+// listenAt makes a server listen on the address of an earlier one.
 func listenAt(ctx context.Context, s *httptest.Server, address string) error {
 	if err := s.Listener.Close(); err != nil {
 		return err

@@ -11,28 +11,29 @@ import (
 	"skein.blue/internal/relay"
 )
 
-// model is what the index must hold after the network's events, worked out from
-// the events themselves: of all accounts, or, where every is more than 1, of one
-// in so many, and of the subjects that one in so many is.
+// model is the expected content of the index after the network's events, computed from the
+// events alone. With every > 1 it has only one account in that many, and one subject in that
+// many.
 type model struct {
-	// reached is, by account, the last event that the index has applied of its partition: lanes
-	// stop at different places. nil means that it is the same of all.
+	// reached has the last applied event of each account's partition, because lanes stop at
+	// different places. nil: all events are applied.
 	reached []int64
 	n       *network.Network
 	faults  relay.Faults
 	every   uint64
-	past    bool // the index began after the network, and fetched what was before
+	past    bool // the index started after the network, and fetched the past
 	records map[recordKey]recordValue
-	named   map[setKey]bool // the sets that had a member once, of those that are looked at
-	gone    []int64         // the event that deleted the account, by account
+	named   map[setKey]bool // the sampled sets that ever had a member
+	deleted []int64         // seq of the event that deleted an account, by account
 	repos   []repo          // by account
 	events  int64
 }
 
-// repo is a repo of the network: a rev says which root it has.
+// repo is the state of a repo; a rev also identifies its root.
 type repo = oracle.Repo[uint64, uint64]
 
-// setKey names a set: of an account's edges of a kind, or of those to a subject.
+// setKey names a set: the subjects of an account's edges of a kind, or the actors of edges to a
+// subject.
 type setKey struct {
 	tid     uint64
 	of      int32
@@ -40,14 +41,14 @@ type setKey struct {
 	reverse bool
 }
 
-// recordKey is a path: 16 bytes.
+// recordKey is a path in 16 bytes.
 type recordKey struct {
 	tid     uint64
 	account int32
 	kind    kinds.Kind
 }
 
-// recordValue is what a record names. Its subject is -1 if it names none.
+// recordValue is the subject of a record, -1 if it names none.
 type recordValue struct {
 	tid     uint64
 	event   int64
@@ -58,12 +59,12 @@ func newModel(o network.Options, faults relay.Faults, every int) *model {
 	n := network.New(o)
 	return &model{
 		n: n, faults: faults, every: uint64(max(every, 1)), records: map[recordKey]recordValue{}, named: map[setKey]bool{},
-		gone: make([]int64, n.Accounts()), repos: make([]repo, n.Accounts()),
+		deleted: make([]int64, n.Accounts()), repos: make([]repo, n.Accounts()),
 	}
 }
 
-// actor reports whether an account's own sets are looked at, and subject whether
-// those about something are.
+// actor reports whether the model has an account's own sets, and subject whether it has the
+// sets of a subject.
 func (m *model) actor(account int32) bool { return uint64(account)*0x9e3779b97f4a7c15>>32%m.every == 0 }
 
 func (m *model) subject(subject int32, tid uint64) bool {
@@ -72,22 +73,22 @@ func (m *model) subject(subject int32, tid uint64) bool {
 
 // run applies the events up to one.
 func (m *model) run(ctx context.Context, to int64) error {
-	made := make(chan []network.Event, 4)
+	filled := make(chan []network.Event, 4)
 	free := make(chan []network.Event, 4)
 	for range cap(free) {
 		free <- make([]network.Event, 0, 4096)
 	}
 	go func() {
-		defer close(made)
+		defer close(filled)
 		for m.n.Seq() < to && ctx.Err() == nil {
 			events := (<-free)[:min(4096, to-m.n.Seq())]
 			for i := range events {
 				m.n.Next(&events[i])
 			}
-			made <- events
+			filled <- events
 		}
 	}()
-	for events := range made {
+	for events := range filled {
 		for i := range events {
 			m.apply(&events[i])
 		}
@@ -99,17 +100,17 @@ func (m *model) run(ctx context.Context, to int64) error {
 func (m *model) apply(e *network.Event) {
 	m.events++
 	if m.reached != nil && e.Seq > m.reached[e.Account] {
-		return // the index has not come so far where this account is
+		return // the index has not applied it in this account's partition
 	}
 	damage := m.faults.Damage(e)
 	if damage == relay.Truncated || damage == relay.Garbage {
-		return // never heard of
+		return // lost
 	}
 	r := &m.repos[e.Account]
 	switch e.Type {
 	case network.Account:
 		if r.Account(e.Status == network.Active, e.Status == network.Deleted) {
-			m.gone[e.Account] = e.Seq
+			m.deleted[e.Account] = e.Seq
 		}
 	case network.Sync:
 		r.Sync(e.Rev, e.Rev)
@@ -148,19 +149,19 @@ func (m *model) commit(e *network.Event, damage relay.Damage) {
 	}
 }
 
-// A record is a live record that names a subject.
+// A record is a live record with a subject.
 type record struct {
 	recordKey
 	subject    int32
 	subjectTID uint64
 }
 
-// live returns the records that are left, and how many there are of each kind,
-// those that name no subject included.
+// live returns the live records, and how many there are of each kind, including records without
+// a subject.
 func (m *model) live() (all []record, counts [kinds.Max + 1]int64) {
 	all = make([]record, 0, len(m.records))
 	for k, v := range m.records {
-		if v.event < m.gone[k.account] {
+		if v.event < m.deleted[k.account] {
 			continue
 		}
 		counts[k.kind]++
@@ -171,7 +172,7 @@ func (m *model) live() (all []record, counts [kinds.Max + 1]int64) {
 	return all, counts
 }
 
-// count counts the repos of which something is true.
+// count counts the repos for which is returns true.
 func (m *model) count(is func(*repo) bool) (n int64) {
 	for i := range m.repos {
 		if is(&m.repos[i]) {
@@ -181,8 +182,7 @@ func (m *model) count(is func(*repo) bool) (n int64) {
 	return n
 }
 
-// byActor and bySubject are the orders in which the sets of both directions lie
-// together.
+// byActor and bySubject are orders in which each set of one direction is contiguous.
 func byActor(x, y record) int {
 	return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.account, y.account), cmp.Compare(x.subject, y.subject), cmp.Compare(x.subjectTID, y.subjectTID))
 }
@@ -191,7 +191,7 @@ func bySubject(x, y record) int {
 	return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.subject, y.subject), cmp.Compare(x.subjectTID, y.subjectTID), cmp.Compare(x.account, y.account))
 }
 
-// networkOp is the operation that made a record.
+// networkOp returns the operation that created a record.
 func networkOp(r *record) network.Op {
 	return network.Op{Kind: r.kind, TID: r.tid, Subject: r.subject, SubjectTID: r.subjectTID}
 }

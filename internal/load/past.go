@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// fetchPast begins to fetch all repos, if that is wanted. ended waits until that has
-// ended, and nothing is left to be fetched.
+// fetchPast starts to fetch all repos if the run has a past. ended waits until
+// nothing is left to fetch.
 func (r *run) fetchPast(ctx context.Context) (ended func() error) {
 	if r.o.Backfill == 0 {
 		return func() error { return nil }
@@ -24,7 +24,7 @@ func (r *run) fetchPast(ctx context.Context) (ended func() error) {
 	err := m.Hosts(ctx)
 	var took time.Duration
 	var watching sync.WaitGroup
-	watching.Go(func() { // until nothing is left to be fetched for the first time
+	watching.Go(func() { // until the first fetch of all repos is over
 		for st := m.StatusNow(); st.Busy && running.Err() == nil; st = m.StatusNow() {
 			<-time.After(20 * time.Millisecond)
 		}
@@ -37,10 +37,10 @@ func (r *run) fetchPast(ctx context.Context) (ended func() error) {
 	return func() error {
 		defer stop()
 		st := m.StatusNow()
-		r.say("the stream has ended; %d repos fetched, %d waiting", st.Fetched, st.Waiting)
+		r.say("stream ended; %d repos fetched, %d waiting", st.Fetched, st.Waiting)
 		for waited := time.Now(); err == nil && ctx.Err() == nil && (st.Busy || st.Waiting > 0); st = m.StatusNow() {
 			if time.Since(waited) > fetchTime {
-				err = fmt.Errorf("repos are not fetched: %+v", st)
+				err = fmt.Errorf("repos still not fetched: %+v", st)
 			}
 			<-time.After(50 * time.Millisecond)
 		}
@@ -50,5 +50,5 @@ func (r *run) fetchPast(ctx context.Context) (ended func() error) {
 	}
 }
 
-// fetchTime bounds how long repos may still be fetched when the stream has ended.
+// fetchTime bounds the fetching after the end of the stream.
 const fetchTime = 5 * time.Minute

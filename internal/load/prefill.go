@@ -8,10 +8,10 @@ import (
 	"skein.blue/internal/network"
 )
 
-// prefillEvents is how many events a write of the prefilling holds.
+// prefillEvents is the number of events in one write of the prefill.
 const prefillEvents = 65_536
 
-// prefill puts edges in, and returns the last event that the store then has.
+// prefill writes edges, and returns the last event in the store.
 func (r *run) prefill(ctx context.Context) (last int64, err error) {
 	cursor, _ := r.x.Graph.Cursor(r.source)
 	last = r.event(int64(cursor.Seq))
@@ -51,7 +51,7 @@ func (r *run) prefill(ctx context.Context) (last int64, err error) {
 			}
 		}
 	}()
-	begun, first, said := time.Now(), last, time.Now()
+	begun, first, logged := time.Now(), last, time.Now()
 	for edges(counts) < r.o.Prefill {
 		b, ok := <-full
 		if !ok {
@@ -67,15 +67,15 @@ func (r *run) prefill(ctx context.Context) (last int64, err error) {
 		}
 		if r.o.Progress != nil {
 			r.o.Progress(edges(counts), r.o.Prefill, "prefilling: edges")
-			said = time.Now()
+			logged = time.Now()
 		}
-		if time.Since(said) > 10*time.Second {
-			said = time.Now()
+		if time.Since(logged) > 10*time.Second {
+			logged = time.Now()
 			r.say("prefilling: %d of %d edges, %.0f events/s, %d MiB", edges(counts), r.o.Prefill,
 				float64(last-first)/time.Since(begun).Seconds(), peakMemory()>>20)
 		}
 	}
-	r.say("prefilled %d edges by %d events in %v, %.0f events/s", edges(counts), last-first,
+	r.say("prefilled %d edges with %d events in %v, %.0f events/s", edges(counts), last-first,
 		time.Since(begun).Round(time.Second), float64(last-first)/time.Since(begun).Seconds())
 	return last, r.erase(ctx)
 }

@@ -2,6 +2,6 @@
 
 package load
 
-// raceDetector says that the race detector is on, with which these tests take
-// minutes.
+// raceDetector reports whether the race detector is on, which makes these tests
+// take minutes.
 const raceDetector = true

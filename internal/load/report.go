@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Quantiles are of durations, in milliseconds.
+// Quantiles are quantiles of durations, in milliseconds.
 type Quantiles struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
 	Max float64 `json:"max"`
 }
 
-// Report is what came out. Behind is how old the newest event that can be
-// queried is, by the relay's clock, as of each write: it grows if the indexer
+// Report is the result of a run. Behind is the age of the newest queryable
+// event by the relay's clock, sampled over the run: it grows if the indexer
 // does not keep up.
 type Report struct {
 	RateOffered          float64        `json:"rate_offered"`
@@ -36,19 +36,19 @@ type Report struct {
 	Edges                int64          `json:"edges"`
 	BytesPerEdge         float64        `json:"bytes_per_edge"`
 	Interned             int64          `json:"interned"`
-	Repos                int64          `json:"repos,omitempty"` // fetched whole
+	Repos                int64          `json:"repos,omitempty"` // fetched repos
 	ReposPerSecond       float64        `json:"repos_per_second,omitempty"`
 	RepoRecordsPerSecond float64        `json:"repo_records_per_second,omitempty"`
 	Verified             bool           `json:"verified"`
 }
 
-// SimulatorUsage is what the relay took.
+// SimulatorUsage is the relay's usage.
 type SimulatorUsage struct {
 	CPUSeconds float64 `json:"cpu_seconds"`
 	PeakRSS    int64   `json:"peak_rss_bytes"`
 }
 
-// histogram is of durations, in steps of 2.5 %.
+// histogram counts durations in steps of 2.5 %.
 type histogram struct {
 	mu     sync.Mutex
 	counts [1024]int64
@@ -56,7 +56,7 @@ type histogram struct {
 	total  atomic.Int64
 }
 
-// histogramSteps is how many steps there are to a factor of e: one is 2.5 %.
+// histogramSteps is the number of steps per factor of e: a step is 2.5 %.
 const histogramSteps = 40.0
 
 func (h *histogram) add(d time.Duration, n int) {
@@ -91,7 +91,7 @@ func (h *histogram) quantiles() (q Quantiles) {
 	return Quantiles{min(at(0.5), most), min(at(0.99), most), most}
 }
 
-// Markdown is the report as a row of a table, and the table's head.
+// Markdown returns the report as a row of a table, and the table's head.
 func (r *Report) Markdown() (head, row string) {
 	cells := [][2]string{
 		{"offered/s", offered(r.RateOffered)},
@@ -115,7 +115,7 @@ func (r *Report) Markdown() (head, row string) {
 
 func offered(rate float64) string {
 	if rate == 0 {
-		return "as fast as it goes"
+		return "as fast as possible"
 	}
 	return fmt.Sprintf("%.0f", rate)
 }

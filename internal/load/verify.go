@@ -17,18 +17,18 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// checkedWhole is up to how many records an index is compared with the model
-// whole; of more, one account and one subject in so many that as many are left.
+// checkedWhole is the number of records up to which the whole index is compared. Above
+// it, the model samples accounts and subjects so that about that many records are left.
 const checkedWhole = 10_000_000
 
-// maxProblems bounds what is said of an index that is wrong throughout.
+// maxProblems bounds the reported differences.
 const maxProblems = 20
 
 // checker compares an index with a model.
 type checker struct {
 	s        *ask.View
 	m        *model
-	ids      []dict.ID // by account, None for those not asked for, or not known
+	ids      []dict.ID // by account; None if not looked up, or unknown
 	problems []string
 	sets     int
 	ids64    []uint64
@@ -41,17 +41,17 @@ func (c *checker) broken(format string, args ...any) {
 	}
 }
 
-// verify compares the index with the model: all sets of both directions that the
-// model looks at, the record keys, the hidden accounts and the totals. If the
-// model is whole, the store's own invariants too, which tie what was not asked
-// for to what was. It returns what is wrong, and how many sets it compared.
+// verify compares the index with the model: all sets of both directions in the model,
+// the record keys, the hidden accounts and the totals. If the model is whole, it also
+// checks the store's own invariants, which tie the rest to the compared parts. It
+// returns the differences, and the number of compared sets.
 func verify(ctx context.Context, x *app.Index, m *model) (problems []string, sets int, err error) {
 	c := &checker{m: m, ids: make([]dict.ID, m.n.Accounts())}
 	all, counts := m.live()
 	if m.past {
 		all = slices.DeleteFunc(all, func(r record) bool { return m.repos[r.account].Hidden })
 	}
-	// Nobody writes any more: all states are the same.
+	// Nobody writes any more, so all states agree.
 	if _, err := x.Graph.ViewAcross(ctx, func(s *ask.View) error { c.s = s; return c.run(all, counts) }); err != nil {
 		return nil, c.sets, err
 	}
@@ -83,7 +83,7 @@ func (c *checker) run(all []record, counts [kinds.Max + 1]int64) error {
 	return c.empty()
 }
 
-// empty looks at the sets that had a member once and have none.
+// empty checks the sets that once had a member and are empty now.
 func (c *checker) empty() error {
 	var b intern.Batch
 	var keys []setKey
@@ -114,7 +114,7 @@ func (c *checker) empty() error {
 				members = set.Len()
 			}
 			if members > 0 {
-				c.broken("%s set of %s (reverse: %t): the index has %d, the model none", kind, c.str(str, k), k.reverse, members)
+				c.broken("%s set of %s (reverse: %t): the index has %d members, the model none", kind, c.str(str, k), k.reverse, members)
 			}
 		}
 		c.sets += len(keys)
@@ -138,7 +138,7 @@ func (c *checker) empty() error {
 	return flush()
 }
 
-// str appends the DID or URI that a set is of.
+// str appends the DID or URI of a set.
 func (c *checker) str(dst []byte, k setKey) []byte {
 	return c.m.n.AppendSubject(dst, &network.Op{Subject: k.of, SubjectTID: k.tid})
 }
@@ -149,11 +149,11 @@ func (c *checker) totals(counts [kinds.Max + 1]int64) error {
 		return err
 	}
 	if c.m.past {
-		return nil // what an account that is not active did in the past, no host tells
+		return nil // no host has the past of inactive accounts
 	}
 	compare := func(what string, got, want int64) {
 		if got != want {
-			c.broken("%s: the index says %d, the model %d", what, got, want)
+			c.broken("%s: the index has %d, the model %d", what, got, want)
 		}
 	}
 	compare("hidden accounts", got.Hidden, c.m.count(func(r *repo) bool { return r.Hidden }))
@@ -167,14 +167,13 @@ func (c *checker) totals(counts [kinds.Max + 1]int64) error {
 	return nil
 }
 
-// accounts finds the ids of the accounts that records speak of, and compares the
-// hidden ones.
+// accounts looks up the ids of the accounts in records, and compares the hidden ones.
 func (c *checker) accounts(all []record) error {
-	asked := make([]bool, len(c.ids))
+	needed := make([]bool, len(c.ids))
 	for i := range all {
-		asked[all[i].account] = true
+		needed[all[i].account] = true
 		if all[i].subjectTID == 0 {
-			asked[all[i].subject] = true
+			needed[all[i].subject] = true
 		}
 	}
 	var b intern.Batch
@@ -194,10 +193,10 @@ func (c *checker) accounts(all []record) error {
 				}
 			}
 			if c.m.repos[account].Hidden != hidden && (!c.m.past || id != dict.None) {
-				c.broken("account %s: hidden=%t, the model says %t", c.did(int32(account)), hidden, c.m.repos[account].Hidden)
+				c.broken("account %s: hidden=%t in the index, %t in the model", c.did(int32(account)), hidden, c.m.repos[account].Hidden)
 			}
-			if id == dict.None && asked[account] {
-				c.broken("account %s is not known", c.did(int32(account)))
+			if id == dict.None && needed[account] {
+				c.broken("account %s is unknown", c.did(int32(account)))
 			}
 		}
 		b.Reset()
@@ -205,12 +204,12 @@ func (c *checker) accounts(all []record) error {
 		return nil
 	}
 	var did []byte
-	for account, is := range asked {
+	for account, is := range needed {
 		if is || c.m.repos[account].Hidden || c.m.past && c.m.repos[account].Rev != 0 {
 			did = c.m.n.AppendDID(did[:0], account)
 			at, which = append(at, b.Add(dict.DID, did)), append(which, account)
 		}
-		if len(which) == 8192 || account == len(asked)-1 {
+		if len(which) == 8192 || account == len(needed)-1 {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -219,8 +218,8 @@ func (c *checker) accounts(all []record) error {
 	return nil
 }
 
-// visible leaves out hidden accounts, where the past was fetched: what they did then no
-// host tells, and what they did since is there.
+// visible removes hidden accounts if the past was fetched: no host has the past of a
+// hidden account, while its later events are in the index.
 func (c *checker) visible(ids []uint64) []uint64 {
 	if !c.m.past {
 		return ids
@@ -228,7 +227,7 @@ func (c *checker) visible(ids []uint64) []uint64 {
 	return slices.DeleteFunc(ids, func(id uint64) bool { return c.s.IsHidden(dict.ID(id)) })
 }
 
-// complete makes sure that the repo of an active account is known to be complete.
+// complete checks that the repo of an active account is complete.
 func (c *checker) complete(account int, id dict.ID) error {
 	r := &c.m.repos[account]
 	if r.Hidden || r.Rev == 0 {
@@ -239,22 +238,21 @@ func (c *checker) complete(account int, id dict.ID) error {
 		return err
 	}
 	if id == dict.None || !st.Complete() || queued != nil {
-		c.broken("the repo of %s is not complete: %+v, queued: %+v", c.did(int32(account)), st, queued)
+		c.broken("the repo of %s is incomplete: %+v, queued %+v", c.did(int32(account)), st, queued)
 	}
 	return nil
 }
 
 func (c *checker) did(account int32) string { return string(c.m.n.AppendDID(nil, int(account))) }
 
-// set is a run of sorted records that is one set, and the ids of the
-// subjects.
+// set is a run of sorted records that form one set, with the ids of the subjects.
 type set struct {
 	records  []record
 	subjects []dict.ID
 }
 
-// sorted hands over set after set, with the ids of their subjects looked up many
-// at a time.
+// sorted calls each for every set, after it has looked up the subjects of many sets at
+// a time.
 func (c *checker) sorted(all []record, same func(x, y record) bool, each func(*set) error) error {
 	var b intern.Batch
 	var sets []set
@@ -307,7 +305,7 @@ func (c *checker) uri(dst []byte, r *record) []byte {
 	return c.m.n.AppendSubject(dst, &o)
 }
 
-// forward compares what an account has edges to, and under which keys.
+// forward compares the subjects of an account, and the keys of its records.
 func (c *checker) forward(s *set) error {
 	r := &s.records[0]
 	if !c.m.actor(r.account) {
@@ -326,10 +324,10 @@ func (c *checker) forward(s *set) error {
 	}
 	got := dedupe(c.ids64)
 	if c.m.repos[r.account].Hidden {
-		c.want = c.want[:0] // its own sets read as empty
+		c.want = c.want[:0] // a hidden account's own sets read as empty
 	}
 	if !slices.Equal(got, c.want) {
-		c.broken("%s of %s: the index has %d, the model %d", kind, c.did(r.account), len(got), len(c.want))
+		c.broken("%s of %s: the index has %d subjects, the model %d", kind, c.did(r.account), len(got), len(c.want))
 	}
 	keys := make([][]byte, len(s.subjects))
 	err = c.s.RecordsFrom(kind, actor, s.subjects, ask.NoTime, ask.Window{}, func(i int, p format.Path) error {
@@ -348,13 +346,13 @@ func (c *checker) forward(s *set) error {
 			lowest = min(lowest, s.records[j].tid)
 		}
 		if want := syntax.AppendTID(nil, lowest); string(keys[i]) != string(want) {
-			c.broken("%s of %s: the record of subject %d has key %q, in the model %q", kind, c.did(r.account), s.subjects[i], keys[i], want)
+			c.broken("%s of %s: the record of subject %d has key %q, the model %q", kind, c.did(r.account), s.subjects[i], keys[i], want)
 		}
 	}
 	return nil
 }
 
-// reverse compares who has edges to a subject.
+// reverse compares the actors of a subject.
 func (c *checker) reverse(s *set) error {
 	r := &s.records[0]
 	if !c.m.subject(r.subject, r.subjectTID) {
@@ -376,7 +374,7 @@ func (c *checker) reverse(s *set) error {
 		return err
 	}
 	if c.ids64 = c.visible(whole.List(c.ids64[:0])); !slices.Equal(c.ids64, c.want) {
-		c.broken("who has %s edges to %s: the index has %d, the model %d", kind, c.uri(nil, r), len(c.ids64), len(c.want))
+		c.broken("actors of %s edges to %s: the index has %d, the model %d", kind, c.uri(nil, r), len(c.ids64), len(c.want))
 	}
 	return nil
 }

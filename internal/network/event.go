@@ -5,7 +5,7 @@ import "skein.blue/graph/kinds"
 // A Type is the type of an event.
 type Type uint8
 
-// The types.
+// The types of events.
 const (
 	Commit Type = iota
 	Account
@@ -13,8 +13,8 @@ const (
 	Sync
 )
 
-// The kinds of records. Those that are indexed are the table's; of them, these have
-// shares of their own. Post and Other are not indexed.
+// The kinds of records. The table has the indexed kinds; these of them have their
+// own shares. Post and Other are not indexed.
 var (
 	Follow = kinds.ByName("follow").Kind
 	Like   = kinds.ByName("like").Kind
@@ -22,16 +22,16 @@ var (
 	Block  = kinds.ByName("block").Kind
 )
 
-// The kinds that are not indexed, which no row of the table has.
+// The kinds that are not indexed, and not in the table.
 const (
 	Other kinds.Kind = kinds.Max - iota
 	Post
 )
 
-// A Status is what becomes of an account.
+// A Status is a status of an account.
 type Status uint8
 
-// The statuses. Away is one that names no status.
+// The statuses. Away has no name in messages.
 const (
 	Active Status = iota
 	Deactivated
@@ -41,7 +41,7 @@ const (
 	Deleted
 )
 
-// An Action is what is done to a record.
+// An Action is an action on a record.
 type Action uint8
 
 // The actions.
@@ -54,12 +54,12 @@ const (
 // An Event is a message of the stream.
 type Event struct {
 	Seq     int64
-	Rev     uint64 // of a commit; of a #sync, the account's last
-	Since   uint64 // the account's rev before, 0 if it had none
+	Rev     uint64 // of a commit; of a #sync, the account's last one
+	Since   uint64 // the account's previous rev, 0 if it had none
 	TID     uint64 // the record key
 	Account int32
-	// The subject: an account, or its post with the key given. Of a delete, what
-	// the record named once.
+	// The subject: an account, or its post with the key SubjectTID. Of a delete,
+	// the subject that the record had.
 	Subject    int32
 	SubjectTID uint64
 	Type       Type
@@ -78,7 +78,7 @@ type Op struct {
 	SubjectTID uint64
 }
 
-// Ops returns how many operations the event has.
+// Ops returns the number of operations of the event.
 func (e *Event) Ops() int {
 	if e.Type != Commit {
 		return 0
@@ -86,8 +86,8 @@ func (e *Event) Ops() int {
 	return 1 + int(e.More)
 }
 
-// Op returns the k-th operation of a commit. Those after the first follow
-// somebody else.
+// Op returns the k-th operation of a commit. Later operations have other subjects
+// than the first.
 func (n *Network) Op(e *Event, k int) Op {
 	o := Op{e.Kind, e.Action, e.TID + uint64(k)<<10, e.Subject, e.SubjectTID}
 	if k > 0 {

@@ -1,15 +1,14 @@
-// Package network is a network of accounts that does not exist: an endless,
-// seeded stream of follows, likes, reposts, blocks, posts, deletes and changes
-// of accounts, in the shape of the real one. Whatever it says follows from the
-// seed and a number, so that it keeps eight bytes per account and nothing per
-// record. It knows nothing of wire formats and stores.
+// Package network simulates a network of accounts: an endless, seeded stream of follows,
+// likes, reposts, blocks, posts, deletes and account changes with the shape of the real
+// network. Everything follows from the seed and a number, so it stores eight bytes per
+// account and nothing per record. It knows no wire formats and no stores.
 //
-// The shape, and where it is from: shares of the kinds and of deletes as on the
-// firehose of 2025; who acts and who is followed, by power laws; likes on fresh
-// posts, most within hours, some posts with very many; a PDS's clock in the
-// record keys (of the 148 keys of a recorded minute of the real network all have a
-// clock id below 32, which is how the reference PDS draws it; of the 129 posts
-// that they name 117 were made at a whole millisecond, by a client's clock).
+// Sources of the shape: the shares of kinds and of deletes are those of the firehose of
+// 2025; who acts and who is followed are power laws; likes go to fresh posts, most within
+// hours, and some posts get very many. Record keys have a PDS's clock: of the 148 keys in
+// a recorded minute of the real network all have a clock id below 32, which is how the
+// reference PDS draws it; of the 129 posts that they name, 117 were made at a whole
+// millisecond, by a client's clock.
 package network
 
 import (
@@ -22,19 +21,18 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// Options say which network. The zero value of each field is a default.
+// Options describe a network. The zero value of each field is a default.
 type Options struct {
 	Seed uint64
 	// Accounts is the population. 0 means 5 million.
 	Accounts int
-	// Lurkers are more accounts, of which nothing is heard but by Plant.
+	// Lurkers are additional accounts that act only through Plant.
 	Lurkers int
-	// PerSecond is how many events happen in a second of the network's time. 0
-	// means 300.
+	// PerSecond is the number of events per second of the network's time. 0 means 300.
 	PerSecond int
 }
 
-// Shares of the events, in 1/1000. The rest creates what is there once more.
+// Shares of the events, in 1/1000. The rest creates existing edges again.
 const (
 	shareLikes    = 560
 	shareFollows  = 110
@@ -48,26 +46,26 @@ const (
 	shareSync     = 2
 	shareUpdates  = 1
 
-	shareMore = 5 // of each kind that is not named above, out of shareOthers
+	shareMore = 5 // of each other kind of the table, out of shareOthers
 )
 
-// more are the kinds of the table that have no share of their own. What a listitem makes,
-// the network does not have.
-var more = slices.DeleteFunc(slices.Clone(kinds.All), func(k kinds.Info) bool {
+// minorKinds are the kinds of the table without their own share. The network has no
+// listitems.
+var minorKinds = slices.DeleteFunc(slices.Clone(kinds.All), func(k kinds.Info) bool {
 	return k.Kind == Follow || k.Kind == Like || k.Kind == Repost || k.Kind == Block || !k.HasSets()
 })
 
-// moreOf returns the kind of more that an event of shareOthers is, if it is one.
-func moreOf(share int) (k kinds.Kind, ok bool) {
+// minorKind returns the minor kind of an event of shareOthers, if it has one.
+func minorKind(share int) (k kinds.Kind, ok bool) {
 	i := share - belowPosts
-	if i < 0 || i >= shareMore*len(more) || share >= belowOthers {
+	if i < 0 || i >= shareMore*len(minorKinds) || share >= belowOthers {
 		return 0, false
 	}
-	return more[i/shareMore].Kind, true
+	return minorKinds[i/shareMore].Kind, true
 }
 
-// The events, cumulated: what is below creates a record of an indexed
-// collection, of its own accord.
+// The shares, cumulated. Events below belowBlocks create new records of an indexed
+// collection.
 const (
 	belowLikes    = shareLikes
 	belowReposts  = belowLikes + shareReposts
@@ -84,25 +82,25 @@ const (
 
 const (
 	recentOps      = 1_000_000
-	bucketOps      = 1024 // in so many events,
-	bucketPosts    = 110  // so many posts are made that anybody likes
+	bucketOps      = 1024 // in that many events,
+	bucketPosts    = 110  // this many likable posts are made
 	viralEvery     = 40_000
 	hosts          = 97
-	block          = 4096                  // of accounts, each with its power law
+	block          = 4096                  // accounts with a common power law
 	startMicros    = 1_767_225_600_000_000 // 2026-01-01
 	maxCelebrities = 10_000
-	packs          = 50 // one follow in so many comes in a commit of several
+	packs          = 50 // one follow in that many is in a commit with several
 	maxPack        = 8
 )
 
-// A Network makes the stream. It is for one goroutine.
+// A Network generates the stream. It is for one goroutine.
 type Network struct {
 	o    Options
 	next int64
 	last []uint64 // the last rev, by account
 }
 
-// New returns a network at its beginning.
+// New returns a network at its start.
 func New(o Options) *Network {
 	if o.Accounts <= 0 {
 		o.Accounts = 5_000_000
@@ -114,10 +112,10 @@ func New(o Options) *Network {
 	return &Network{o, 0, make([]uint64, o.Accounts+o.Lurkers)}
 }
 
-// Accounts returns the population, lurkers included.
+// Accounts returns the population, including lurkers.
 func (n *Network) Accounts() int { return len(n.last) }
 
-// rng is a stream of random numbers that follows from the seed and two more.
+// rng is a stream of random numbers that follows from the seed and two more numbers.
 type rng struct{ state uint64 }
 
 func (n *Network) rng(what, i uint64) rng {
@@ -141,11 +139,11 @@ func (r *rng) float() float64   { return float64(r.next()>>11) / (1 << 53) }
 func (r *rng) below(n int) int  { return int(r.next() % uint64(n)) }
 func (r *rng) age(mean int) int { return int(-math.Log(1-r.float()) * float64(mean)) }
 
-// Liveliest is how far apart the accounts are that do the most: 0, Liveliest,
-// 2 × Liveliest and so on.
+// Liveliest is the distance between the most active accounts: 0, Liveliest, 2 × Liveliest
+// and so on.
 const Liveliest = block
 
-// What random numbers are for.
+// The uses of random numbers.
 const (
 	forOp = 1 + iota
 	forPost
@@ -159,16 +157,16 @@ const (
 	forPast
 )
 
-// active draws an account by how much it does. In a block of 4,096 accounts
-// the liveliest does a thirtieth of all; a tenth of them two fifths.
+// active draws an account by its activity. In a block of 4,096 accounts the most active
+// one does a thirtieth of everything, and the top tenth two fifths.
 func (n *Network) active(r *rng) int {
 	u := r.float()
 	rank := int(u * u * math.Sqrt(u) * block)
 	return r.below(n.o.Accounts/block)*block + rank*2731%block // an odd factor: a permutation
 }
 
-// followed draws an account by how much it is followed: a third of the follows
-// go to the best known, by Zipf's law, the rest to all by a power law.
+// followed draws an account by its popularity: a third of the follows go to celebrities,
+// by Zipf's law, the rest to all accounts by a power law.
 func (n *Network) followed(r *rng) int {
 	if r.below(3) == 0 {
 		known := min(maxCelebrities, n.o.Accounts)
@@ -182,7 +180,7 @@ func (n *Network) followed(r *rng) int {
 
 // post returns a post that is liked at event i.
 func (n *Network) post(r *rng, i int64) (author int, tid uint64) {
-	if r.below(25) == 0 && i > viralEvery { // a post that everybody sees
+	if r.below(25) == 0 && i > viralEvery { // a viral post
 		back := min(int64(r.age(20))*viralEvery, i-1)
 		return n.postAt((i-back)/viralEvery*viralEvery/bucketOps, bucketPosts)
 	}
@@ -199,32 +197,32 @@ func (n *Network) postAt(bucket int64, which int) (author int, tid uint64) {
 	author = n.active(&r)
 	at := bucket*bucketOps - int64(r.below(bucketOps))
 	micros := n.micros(at) + uint64(r.below(3000))
-	if r.below(10) > 0 { // clients make the keys of posts, from milliseconds
+	if r.below(10) > 0 { // clients create the keys of posts, from milliseconds
 		micros -= micros % 1000
 	}
 	return author, n.tid(author, micros)
 }
 
-// micros is the time of event i.
+// micros returns the time of event i.
 func (n *Network) micros(i int64) uint64 {
 	return uint64(startMicros + i*1_000_000/int64(n.o.PerSecond))
 }
 
-// tid makes a TID of an account's PDS, whose clock id is drawn anew when it is
-// restarted, about every other day.
+// tid returns a TID of an account's PDS. The PDS draws a new clock id at each restart,
+// about every other day.
 func (n *Network) tid(account int, micros uint64) uint64 {
 	host := mix(uint64(account)) % hosts
 	r := n.rng(forClock, host<<32|micros/(160_000_000_000+host*1_000_000_000))
 	return micros<<10 | uint64(r.below(32))
 }
 
-// create is the record that event i creates, if it creates one that is indexed.
-// shallow leaves out whom it is about.
+// create fills in the record that event i creates, if it creates one of an indexed
+// collection. shallow leaves out its subject and key.
 func (n *Network) create(i int64, e *Event, shallow bool) bool {
 	r := n.rng(forOp, uint64(i))
 	share := r.below(1000)
-	kind, isMore := moreOf(share)
-	if share >= belowBlocks && share < belowUpdates && !isMore {
+	kind, isMinor := minorKind(share)
+	if share >= belowBlocks && share < belowUpdates && !isMinor {
 		return false
 	}
 	account := n.active(&r)
@@ -232,7 +230,7 @@ func (n *Network) create(i int64, e *Event, shallow bool) bool {
 		account = r.below(64) * (n.o.Accounts / 64)
 	}
 	switch {
-	case isMore:
+	case isMinor:
 		e.Kind = kind
 	case share < belowLikes:
 		e.Kind = Like
@@ -246,7 +244,7 @@ func (n *Network) create(i int64, e *Event, shallow bool) bool {
 	case share < belowBlocks:
 		e.Kind = Block
 	default:
-		// What the same account made a while ago, under another key.
+		// An edge that the same account created a while ago, under another key.
 		if !n.earlier(i-int64(r.below(recentOps)), e, shallow) {
 			return false
 		}
@@ -257,14 +255,14 @@ func (n *Network) create(i int64, e *Event, shallow bool) bool {
 	if shallow {
 		return true
 	}
-	if share < belowBlocks || isMore {
+	if share < belowBlocks || isMinor {
 		n.subject(&r, i, e)
 	}
 	e.TID = n.tid(account, n.micros(i)+uint64(r.below(1500)))
 	return true
 }
 
-// subject draws whom or what an event is about.
+// subject draws the subject of an event.
 func (n *Network) subject(r *rng, i int64, e *Event) {
 	if e.Kind.Info().To.Is == dict.URI {
 		author, tid := n.post(r, i)
@@ -276,7 +274,7 @@ func (n *Network) subject(r *rng, i int64, e *Event) {
 	}
 }
 
-// earlier is the last record that was created before event i.
+// earlier fills in the last record that was created before event i.
 func (n *Network) earlier(i int64, e *Event, shallow bool) bool {
 	for i--; i > 0; i-- {
 		if n.create(i, e, shallow) {
@@ -286,7 +284,7 @@ func (n *Network) earlier(i int64, e *Event, shallow bool) bool {
 	return false
 }
 
-// at makes event i, but for what depends on the events before it.
+// at generates event i, except for the parts that depend on earlier events.
 func (n *Network) at(i int64, e *Event, shallow bool) {
 	*e = Event{Seq: i}
 	if n.create(i, e, shallow) {
@@ -302,7 +300,7 @@ func (n *Network) at(i int64, e *Event, shallow bool) {
 		if r.below(10) >= 6 {
 			from = i - int64(r.next()%uint64(i))
 		}
-		if !n.earlier(from, e, shallow) { // nothing was made yet
+		if !n.earlier(from, e, shallow) { // no record exists yet
 			e.Kind, e.TID = Like, n.tid(0, n.micros(i))
 		}
 		if e.More = 0; share < belowDeletes {
@@ -325,14 +323,14 @@ func (n *Network) at(i int64, e *Event, shallow bool) {
 		n.status(&r, i, e)
 	case share < belowSync:
 		e.Type = Sync
-	default: // nothing was there to be made once more
+	default: // no record exists to create again
 		e.Kind = Other
 		e.TID = n.tid(int(e.Account), n.micros(i))
 	}
 }
 
-// status draws what becomes of an account: half of the changes take one away,
-// others bring one back that was away, or say of one what was so all along.
+// status draws a change of an account: about half of the changes make one inactive; the
+// others bring one back, or repeat its status.
 func (n *Network) status(r *rng, i int64, e *Event) {
 	e.Account = int32(r.below(n.o.Accounts))
 	switch draw := r.below(100); {
@@ -362,11 +360,11 @@ func (n *Network) status(r *rng, i int64, e *Event) {
 	}
 }
 
-// Next makes the next event.
+// Next generates the next event.
 func (n *Network) Next(e *Event) { n.step(e, false) }
 
-// Skip goes on to where event seq is the last one made, without making the
-// events on the way: faster than Next.
+// Skip advances until event seq is the last one, without generating the events on the
+// way: faster than Next.
 func (n *Network) Skip(seq int64) {
 	var e Event
 	for n.next < seq {
@@ -389,10 +387,10 @@ func (n *Network) step(e *Event, shallow bool) {
 	}
 }
 
-// Seq returns the sequence number of the last event made.
+// Seq returns the sequence number of the last event.
 func (n *Network) Seq() int64 { return n.next }
 
-// Plant makes an event out of turn: account follows subject.
+// Plant inserts an event: account follows subject.
 func (n *Network) Plant(e *Event, account, subject int) {
 	n.next++
 	*e = Event{Seq: n.next, Account: int32(account), Kind: Follow, Subject: int32(subject)}
@@ -407,7 +405,7 @@ func (n *Network) stamp(e *Event) {
 	n.last[e.Account] = e.Rev
 }
 
-// Root is the root of an account's repo at a rev.
+// Root returns the root of an account's repo at a rev.
 func (n *Network) Root(account int, rev uint64) (root [32]byte) {
 	h := mix(n.o.Seed^mix(rev)) ^ uint64(account)
 	for i := 0; i < len(root); i += 8 {
@@ -437,7 +435,7 @@ func (n *Network) AppendDID(dst []byte, account int) []byte {
 	return dst
 }
 
-// AppendSubject appends what an operation is about: a DID, or a post's URI.
+// AppendSubject appends the subject of an operation: a DID, or a post's URI.
 func (n *Network) AppendSubject(dst []byte, o *Op) []byte {
 	if o.SubjectTID == 0 {
 		return n.AppendDID(dst, int(o.Subject))

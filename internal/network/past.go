@@ -2,16 +2,16 @@ package network
 
 import "math"
 
-// Repo returns what an account holds that nobody was told of by the stream: so many
-// records of indexed collections, about, in no order. It follows from the seed and the
-// account, and is as large for the liveliest as for thousands of others.
+// Repo returns records of indexed collections that an account has and the stream never
+// brought, about mean of them, in no order. They follow from the seed and the account; the
+// number is a power law.
 func (n *Network) Repo(account, mean int, to []Op) []Op {
 	r := n.rng(forPast, uint64(account)<<8)
-	// A power law with the mean asked for: half of the accounts have less than a fifth of it.
+	// A power law with that mean: half of the accounts have less than a fifth of it.
 	u := r.float()
 	count := int(float64(mean) * 0.25 / math.Sqrt(1.0005-u) * 2)
 	count = min(count, 40*mean)
-	const span = 400_000_000 // events, of two weeks
+	const span = 400_000_000 // events in two weeks
 	for range count {
 		e := Event{Account: int32(account)}
 		switch share := r.below(1000); {

@@ -1,10 +1,10 @@
-// Package oracle is the index in the plainest form there is: what the real one is
-// compared with. It shares no code with it but the table of kinds.
+// Package oracle is a model of the index in its plainest form, for comparison with the real
+// one. They share no code except the table of kinds.
 //
-// The rules of a repo (repo.go) and of the sets (sets.go) are there once. Model (model.go)
-// applies them to events in maps of strings, for tests and recorded streams; the load test
-// applies the same rules to numbers, of which it has millions (internal/load). It knows
-// nothing of batches, ids, stores or wire formats.
+// It has the rules of a repo (repo.go) and of the sets (sets.go). Model (model.go) applies
+// them to events in maps of strings, for tests and recorded streams; the load test
+// (internal/load) applies the same rules to numbers, because it has millions. The package
+// knows no batches, ids, stores or wire formats.
 package oracle
 
 import (
@@ -33,20 +33,20 @@ type Event struct {
 	Data     [32]byte
 	PrevData *[32]byte
 	TooBig   bool
-	Damaged  bool // the commit cannot be read whole
+	Damaged  bool // the commit cannot be read completely
 	Ops      []Op
 	Active   bool // of an account
-	Deleted  bool // its status
+	Deleted  bool // the status of an inactive account
 }
 
 // An Op is one operation of a commit.
 type Op struct {
-	Kind    string // as in kinds.All
+	Kind    string // name in kinds.All
 	Delete  bool
 	Rkey    string
 	Subject string // "" if the record is malformed
-	// List is what a listitem names besides: the list. Its Kind is ListItem, and it makes
-	// two edges.
+	// List is the second subject of a listitem: the list. The Kind is then ListItem, and
+	// the record makes two edges.
 	List string
 }
 
@@ -57,7 +57,7 @@ const (
 	ListItemOf = "listitem_list"
 )
 
-// Edges returns an operation for each kind of edge that the record makes.
+// Edges returns an operation for each kind of edge of the record.
 func (o Op) Edges() []Op {
 	if o.Kind != ListItem {
 		return []Op{o}
@@ -70,11 +70,11 @@ func (o Op) Edges() []Op {
 // Path names a record.
 type Path struct{ DID, Kind, Rkey string }
 
-// Model is the whole truth.
+// Model is the expected content of an index.
 type Model struct {
-	Records map[Path]string // "" is a record that names no subject
+	Records map[Path]string // "" if the record names no subject
 	Hidden  map[string]bool
-	Repos   map[string]*Repo[string, [32]byte] // of every account that an event was seen of
+	Repos   map[string]*Repo[string, [32]byte] // of every account with an event
 }
 
 // New returns an empty model.
@@ -121,7 +121,7 @@ func (m *Model) Apply(e *Event) {
 	}
 }
 
-// Edges yields what the records say.
+// Edges yields the edges of the records.
 func (m *Model) Edges() iter.Seq[Edge] {
 	return func(yield func(Edge) bool) {
 		for p, subject := range m.Records {

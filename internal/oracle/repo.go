@@ -2,23 +2,23 @@ package oracle
 
 import "cmp"
 
-// A Repo is what is known of a repo and of its account. Rev is a revision, and its zero
-// value none; Root stands for what the repo holds.
+// A Repo is the state of a repo and of its account. Rev is a revision, zero if there is
+// none; Root identifies the content.
 type Repo[Rev cmp.Ordered, Root comparable] struct {
 	Rev     Rev
 	Root    Root
-	Partial bool // its past was never seen
-	Desync  bool // something of it was missed
-	Hidden  bool // its account is not active
+	Partial bool // its history was never seen
+	Desync  bool // events were missed
+	Hidden  bool // its account is inactive
 }
 
 // A Commit is the header of a commit.
 type Commit[Rev cmp.Ordered, Root comparable] struct {
 	Rev, Since Rev
 	Root       Root
-	Prev       *Root // nil if the commit does not say
+	Prev       *Root // nil if the commit has none
 	TooBig     bool
-	Damaged    bool // it cannot be read whole
+	Damaged    bool // cannot be read completely
 }
 
 // Commit applies a commit, and reports whether its operations apply
@@ -51,8 +51,8 @@ func (r *Repo[Rev, Root]) Sync(rev Rev, root Root) {
 	r.Rev = max(r.Rev, rev)
 }
 
-// Account applies an #account, and reports whether it deleted the account, and with it
-// all records.
+// Account applies an #account, and reports whether it deleted the account with all its
+// records.
 func (r *Repo[Rev, Root]) Account(active, deleted bool) (erased bool) {
 	if erased = !active && deleted; erased {
 		*r = Repo[Rev, Root]{}

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// An Edge is what a record says: Actor has an edge of a kind to Subject.
+// An Edge says that Actor has an edge of a kind to Subject.
 type Edge struct{ Kind, Actor, Subject string }
 
-// Views are all sets that have a member, sorted, by the name of the kind and then by the
-// DID or URI that they are of, as a query must answer them.
+// Views are all non-empty sets, sorted, by the name of the kind and the DID or URI of
+// the set, as a query must answer them.
 type Views struct {
 	Forward, Reverse map[string]map[string][]string
 }
 
-// ViewsOf computes the sets of edges (docs/semantics.md#s14): the edges of a hidden
-// account are in none, and a hidden account is in none.
+// ViewsOf computes the sets of edges (docs/semantics.md#s14). A hidden account is a
+// member of no set, and its own edges are in none.
 func ViewsOf(edges iter.Seq[Edge], hidden func(did string) bool) Views {
 	v := Views{map[string]map[string][]string{}, map[string]map[string][]string{}}
 	for e := range edges {

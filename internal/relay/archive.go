@@ -21,9 +21,9 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// An Archive is that of a network, as Jetstream v2 keeps and serves them (consumer/archive
-// says what the files look like): the repos of its accounts, one after the other. It
-// implements http.Handler.
+// An Archive is the archive of a network, as Jetstream v2 keeps and serves it
+// (consumer/archive describes the files): the repos of its accounts, one after the other.
+// It implements http.Handler.
 type Archive struct {
 	dir      string
 	segments []archived
@@ -44,7 +44,7 @@ const (
 	archiveSegment = 256 << 20
 )
 
-// WriteArchive writes an archive of so many records, or a few more, into a folder.
+// WriteArchive writes an archive of that many records, or a few more, into a folder.
 func WriteArchive(dir string, o network.Options, records int64, mean int, progress func(records int64)) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("relay: %w", err)
@@ -70,7 +70,7 @@ func WriteArchive(dir string, o network.Options, records int64, mean int, progre
 		}
 	}
 	if int64(w.seq) < records {
-		return fmt.Errorf("relay: a network of %d accounts has %d records, and not %d; give it more --accounts", n.Accounts(), w.seq, records)
+		return fmt.Errorf("relay: a network of %d accounts has only %d of %d records; use more --accounts", n.Accounts(), w.seq, records)
 	}
 	return w.close()
 }
@@ -85,12 +85,12 @@ type archiveWriter struct {
 	file     *os.File
 	out      *bufio.Writer
 	size     int
-	first    uint64 // seq of the segment
+	first    uint64 // first seq of the segment
 	rows     uint32
 	index    []byte
 	blocks   uint32
 
-	n                                              int // rows of the block
+	n                                              int // in the block
 	fixed                                          [9][]byte
 	collections, dids, rkeys, revs, payloads, body []byte
 }
@@ -128,7 +128,7 @@ func (w *archiveWriter) repo(account int, ops []network.Op) error {
 	return nil
 }
 
-// block writes the rows that were added.
+// block writes the added rows.
 func (w *archiveWriter) block() error {
 	if w.n == 0 {
 		return nil
@@ -172,7 +172,7 @@ func (w *archiveWriter) block() error {
 
 const headerLen = 256
 
-// seal ends a segment.
+// seal completes a segment.
 func (w *archiveWriter) seal() error {
 	if w.file == nil {
 		return nil
@@ -203,7 +203,7 @@ func (w *archiveWriter) seal() error {
 
 func (w *archiveWriter) close() error { return errors.Join(w.block(), w.seal()) }
 
-// OpenArchive returns the archive in a folder.
+// OpenArchive opens the archive in a folder.
 func OpenArchive(dir string) (*Archive, error) {
 	a := &Archive{dir: dir}
 	names, err := filepath.Glob(filepath.Join(dir, "seg_*.jss"))
@@ -211,7 +211,7 @@ func OpenArchive(dir string) (*Archive, error) {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("relay: there is no archive in %s: %w", dir, fs.ErrNotExist)
+		return nil, fmt.Errorf("relay: no archive in %s: %w", dir, fs.ErrNotExist)
 	}
 	slices.Sort(names)
 	for i, name := range names {
@@ -232,7 +232,7 @@ func OpenArchive(dir string) (*Archive, error) {
 	return a, nil
 }
 
-// ServeHTTP implements http.Handler: planSnapshot, in one page, and getSegment.
+// ServeHTTP implements http.Handler: planSnapshot, with one page, and getSegment.
 func (a *Archive) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/xrpc/network.bsky.jetstream.planSnapshot":

@@ -24,22 +24,21 @@ func collection(k kinds.Kind) string {
 	return k.Info().Collection
 }
 
-// An encoder makes the messages of events, of the size that they have on the
-// real network, without keeping the repos: the commit block and the blocks of
-// records are true and hash to their CIDs, and what would be nodes of the tree
-// are blocks out of a pool. The same event makes the same message, but for its
-// time. An encoder is for one goroutine.
+// An encoder encodes the messages of events in the sizes of the real network, without
+// storing repos: the commit block and the blocks of records are true and hash to
+// their CIDs; the nodes of the tree are random blocks from a pool. The same event
+// yields the same message, except for its time. An encoder is for one goroutine.
 type encoder struct {
 	n       *network.Network
 	pool    *pool
 	m       synth.Commit
 	ops     []network.Op
-	links   []synth.Link // of the ops' records, and of what they were before
-	was     []synth.Link
-	rkeys   []byte // of the ops
-	head    []byte // of the CAR
-	blocks  []byte // the record blocks, as sections of a CAR
-	section []byte // of the commit block
+	links   []synth.Link // of the ops' records
+	prevs   []synth.Link // of the records before the ops
+	rkeys   []byte       // of the ops
+	head    []byte       // of the CAR
+	blocks  []byte       // blocks of records, as sections of a CAR
+	section []byte       // the commit block
 	block   []byte
 	prev    synth.Link
 	sig     [64]byte
@@ -50,14 +49,14 @@ type encoder struct {
 	cid     []byte
 	time    []byte
 	stamps  stamps // of messages
-	made    stamps // of records
-	// Where, in the last message, is the block of the commit and that of the
-	// first record, 0 if it has none: what a fault may damage.
+	created stamps // of records
+	// Offsets of the commit block and the first record in the last message, 0 if it
+	// has none: for faults that damage them.
 	commitAt, recordAt int
 }
 
-// message appends the message of an event with a sequence number, that passed
-// the relay at a time in Unix milliseconds.
+// message appends the message of an event that passed the relay with a sequence
+// number at a time in Unix milliseconds.
 func (c *encoder) message(dst []byte, e *network.Event, seq, at int64) []byte {
 	c.commitAt, c.recordAt = 0, 0
 	c.did = c.n.AppendDID(c.did[:0], int(e.Account))
@@ -78,8 +77,8 @@ func (c *encoder) message(dst []byte, e *network.Event, seq, at int64) []byte {
 	}
 }
 
-// commitBlock makes the commit block of an event, which nobody signed, and leaves the
-// event's rev in c.rev.
+// commitBlock encodes the commit block of an event, with a fake signature, and stores
+// the event's rev in c.rev.
 func (c *encoder) commitBlock(e *network.Event, root *synth.Link) (block []byte, link synth.Link) {
 	c.rev = syntax.AppendTID(c.rev[:0], e.Rev)
 	sig := c.sig[:0]
@@ -108,7 +107,7 @@ func (c *encoder) commit(dst []byte, e *network.Event, seq int64) []byte {
 	}
 	// The CAR: its head, nodes, the records, more nodes, the commit.
 	r := mix(uint64(e.Seq))
-	const around = 390 // of the message without its operations and its CAR
+	const around = 390 // the message without its operations and its CAR
 	want := sizeOf(r) - around - 110*len(m.Ops) - len(c.blocks) - len(c.section)
 	before, after := c.pool.take(r>>32, want, int(r>>16&3))
 	m.CAR = append(m.CAR[:0], c.head, before, c.blocks, after, c.section)
@@ -120,26 +119,27 @@ func (c *encoder) commit(dst []byte, e *network.Event, seq int64) []byte {
 	return dst
 }
 
-// records makes the operations of a commit in c.m.Ops, and their records in c.blocks.
+// records puts the operations of a commit into c.m.Ops, and their records into
+// c.blocks.
 func (c *encoder) records(e *network.Event) {
-	c.ops, c.links, c.was, c.blocks, c.rkeys, c.m.Ops = c.ops[:0], c.links[:0], c.was[:0], c.blocks[:0], c.rkeys[:0], c.m.Ops[:0]
+	c.ops, c.links, c.prevs, c.blocks, c.rkeys, c.m.Ops = c.ops[:0], c.links[:0], c.prevs[:0], c.blocks[:0], c.rkeys[:0], c.m.Ops[:0]
 	for k := range e.Ops() {
 		o := c.n.Op(e, k)
 		c.block = c.record(c.block[:0], &o)
 		link := synth.Link(sha256.Sum256(c.block))
 		c.ops, c.links = append(c.ops, o), append(c.links, link)
-		c.was = append(c.was, c.n.Root(int(e.Account), o.TID)) // what it was before is not kept
+		c.prevs = append(c.prevs, c.n.Root(int(e.Account), o.TID)) // the record before is not stored
 		c.rkeys = syntax.AppendTID(c.rkeys, o.TID)
 		if o.Action != network.Delete {
 			c.blocks = synth.AppendSection(c.blocks, &link, c.block)
 		}
 	}
-	for k := range c.ops { // the lists do not move any more
+	for k := range c.ops { // the slices do not move any more
 		const tidLen = 13
 		op := synth.Op{Action: "create", Collection: collection(c.ops[k].Kind), Rkey: c.rkeys[k*tidLen : (k+1)*tidLen], CID: &c.links[k]}
 		switch c.ops[k].Action {
 		case network.Update:
-			op.Action, op.Prev = "update", &c.was[k]
+			op.Action, op.Prev = "update", &c.prevs[k]
 		case network.Delete:
 			op.Action, op.CID, op.Prev = "delete", nil, &c.links[k]
 		default:
@@ -148,10 +148,9 @@ func (c *encoder) records(e *network.Event) {
 	}
 }
 
-// record appends the record of an operation, which for a delete is what the
-// operation deletes.
+// record appends the record of an operation; for a delete, the deleted record.
 func (c *encoder) record(dst []byte, o *network.Op) []byte {
-	created := c.made.append(c.str[:0], int64(o.TID>>10/1000))
+	created := c.created.append(c.str[:0], int64(o.TID>>10/1000))
 	c.str = created
 	switch o.Kind {
 	case network.Post:
@@ -178,7 +177,7 @@ func (c *encoder) record(dst []byte, o *network.Op) []byte {
 
 const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
 
-// words are what posts are made of.
+// words is the text that posts are cut from.
 var words = func() string {
 	var b []byte
 	for i, h := 0, uint64(1); i < 4000; i++ {
@@ -200,7 +199,7 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// stamps writes times, of which most lie in the same day as the one before.
+// stamps formats times; most are on the same day as the one before.
 type stamps struct {
 	day  int64
 	text [11]byte // "2006-01-02T"
@@ -208,7 +207,7 @@ type stamps struct {
 
 func (s *stamps) append(dst []byte, millis int64) []byte {
 	const perDay = 24 * 60 * 60 * 1000
-	if day := millis/perDay + 1; day != s.day { // 0: none yet
+	if day := millis/perDay + 1; day != s.day { // s.day is 0 at first
 		s.day = day
 		time.UnixMilli(millis).UTC().AppendFormat(s.text[:0], "2006-01-02T")
 	}
@@ -221,8 +220,8 @@ func (s *stamps) append(dst []byte, millis int64) []byte {
 		'0'+byte(sec/10), '0'+byte(sec%10), '.', '0'+byte(ms/100), '0'+byte(ms/10%10), '0'+byte(ms%10), 'Z')
 }
 
-// quantiles are the sizes of the messages of a recorded minute of the real network,
-// 148 commits of the real network: the least, each tenth, the greatest.
+// quantiles are the sizes of 148 commits of a recorded minute of the real network:
+// the minimum, each tenth, the maximum.
 var quantiles = [...]int{1500, 3603, 4434, 4880, 5170, 5427, 5800, 6250, 6760, 7412, 9000}
 
 // sizeOf draws the size of a message.
@@ -234,11 +233,11 @@ func sizeOf(r uint64) int {
 }
 
 // pool is a supply of blocks that look like nodes of a tree: sections of a CAR,
-// end to end, each true to its CID.
+// concatenated, each true to its CID.
 type pool struct {
 	sections []byte
 	ends     []int32 // of the sections
-	starts   []int32 // the section that begins at or after each 512th byte
+	starts   []int32 // start of the first section at or after each 512th byte
 }
 
 const poolStep = 512
@@ -280,7 +279,7 @@ func newPool(seed uint64) *pool {
 }
 
 // take returns about n bytes of whole sections, at least one, from a place that r
-// draws, in two parts, of which the first has so many quarters.
+// selects. It splits them in two parts; the first has that many quarters.
 func (p *pool) take(r uint64, n, quarters int) (before, after []byte) {
 	const most = 16 << 10
 	n = min(max(n, poolStep), most)

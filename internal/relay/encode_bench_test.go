@@ -6,9 +6,10 @@ import (
 	"skein.blue/internal/network"
 )
 
-// BenchmarkEncode is what a message costs the simulated relay: it allocates nothing.
+// BenchmarkEncode measures encoding a message in the simulated relay, which
+// allocates nothing.
 //
-//	go test ./internal/simulate -run xxx -bench Encode
+//	go test ./internal/relay -run xxx -bench Encode
 func BenchmarkEncode(b *testing.B) {
 	o := network.Options{Seed: 1, Accounts: 300_000}
 	enc := encoder{n: network.New(o), pool: newPool(1)}

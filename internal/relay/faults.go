@@ -10,29 +10,29 @@ import (
 	"skein.blue/internal/network"
 )
 
-// Faults are what a relay does wrong, each once, after the relay has run for a time;
-// but for Corrupt, which it does all the time.
+// Faults are the faults of a relay. Each happens once, some time after its start,
+// except Corrupt, which happens all the time.
 type Faults struct {
-	Stall   time.Duration // it sends nothing, and answers no ping
+	Stall   time.Duration // sends nothing, and answers no pings
 	StallAt time.Duration
 
-	Repeat   time.Duration // it sends so long a time once more
+	Repeat   time.Duration // sends the last part of the stream, of this length, once more
 	RepeatAt time.Duration
 
-	Jump   int64 // its numbering jumps
+	Jump   int64 // the numbering jumps by this much
 	JumpAt time.Duration
 
-	Burst   float64 // so many times its rate,
+	Burst   float64 // multiplies the rate
 	BurstOf time.Duration
 	BurstAt time.Duration
 
-	Corrupt float64 // the share of its messages that are damaged
+	Corrupt float64 // share of the messages that are damaged
 }
 
 // errFault is wrapped by the errors of Set.
-var errFault = errors.New("it must be stall=60s, repeat=60s, jump=10000000 or burst=10x5s, each with @ and a time after the start, or corrupt=0.01")
+var errFault = errors.New("must be stall=60s, repeat=60s, jump=10000000 or burst=10x5s, each with @ and a time after the start, or corrupt=0.01")
 
-// Set adds a fault, as a command line gives it: stall=60s@30s, say.
+// Set adds a fault in the syntax of the command line, such as stall=60s@30s.
 func (f *Faults) Set(s string) error {
 	bad := func() error { return fmt.Errorf("%q: %w", s, errFault) }
 	name, rest, _ := strings.Cut(s, "=")
@@ -73,10 +73,10 @@ func (f *Faults) Set(s string) error {
 	return nil
 }
 
-// String returns the faults as Set takes them.
+// String returns the faults in the syntax of Set.
 func (f *Faults) String() string { return strings.Join(f.List(), " ") }
 
-// List returns the faults as Set takes them.
+// List returns each fault in the syntax of Set.
 func (f *Faults) List() (all []string) {
 	if f.Stall > 0 {
 		all = append(all, fmt.Sprintf("stall=%v@%v", f.Stall, f.StallAt))
@@ -96,12 +96,13 @@ func (f *Faults) List() (all []string) {
 	return all
 }
 
-// NeedRate reports whether there are faults that happen at a time, so that the
-// relay must have a rate.
+// NeedRate reports whether a fault happens at a certain time, so that the relay
+// needs a rate.
 func (f *Faults) NeedRate() bool { return f.Stall > 0 || f.Repeat > 0 || f.Jump > 0 || f.Burst > 0 }
 
-// passed turns the time that has passed into how much of it counts, and whether
-// the relay stalls now. What happens during a stall comes all at once after it.
+// passed returns how much of the time since the start counts for the rate, and
+// whether the relay stalls now. After a stall, the relay sends all its events at
+// once.
 func (f *Faults) passed(d time.Duration) (counts time.Duration, stalled bool) {
 	if f.Burst > 0 && d > f.BurstAt {
 		d += time.Duration(float64(min(d-f.BurstAt, f.BurstOf)) * (f.Burst - 1))
@@ -109,12 +110,13 @@ func (f *Faults) passed(d time.Duration) (counts time.Duration, stalled bool) {
 	return d, f.Stall > 0 && d > f.StallAt && d < f.StallAt+f.Stall
 }
 
-// eventAt is the last event before a time, if nothing else disturbs the rate.
+// eventAt returns the last event before a time at an undisturbed rate.
 func eventAt(from int64, rate float64, at time.Duration) int64 {
 	return from + int64(at.Seconds()*rate)
 }
 
-// Seq is the sequence number of event i of a relay that began after event from.
+// Seq returns the sequence number of event i of a relay that started after event
+// from.
 func (f *Faults) Seq(from int64, rate float64, i int64) int64 {
 	if f.Jump > 0 && i > eventAt(from, rate, f.JumpAt) {
 		return i + f.Jump
@@ -122,7 +124,7 @@ func (f *Faults) Seq(from int64, rate float64, i int64) int64 {
 	return i
 }
 
-// Event is the last event whose sequence number is not above seq.
+// Event returns the last event whose sequence number is not above seq.
 func (f *Faults) Event(from int64, rate float64, seq int64) int64 {
 	if at := eventAt(from, rate, f.JumpAt); f.Jump > 0 && seq > at {
 		return max(at, seq-f.Jump)
@@ -130,8 +132,8 @@ func (f *Faults) Event(from int64, rate float64, seq int64) int64 {
 	return seq
 }
 
-// repeats sends a reader back, once, and reports whether it has.
-func (f *Faults) repeats(from int64, rate float64, c *madeFeed) bool {
+// repeats moves a reader back, once, and reports whether it did.
+func (f *Faults) repeats(from int64, rate float64, c *simulatedFeed) bool {
 	at := eventAt(from, rate, f.RepeatAt)
 	if f.Repeat == 0 || c.repeated || c.next <= at {
 		return false
@@ -144,7 +146,7 @@ func (f *Faults) repeats(from int64, rate float64, c *madeFeed) bool {
 	return true
 }
 
-// Damage is what becomes of a message.
+// Damage is the damage to a message.
 type Damage uint8
 
 // The kinds of damage.
@@ -152,8 +154,8 @@ const (
 	Whole     Damage = iota
 	Truncated        // cut off somewhere
 	Garbage          // random bytes
-	BadCommit        // a bit of the commit block is another
-	BadRecord        // a bit of the first record is another
+	BadCommit        // a flipped bit in the commit block
+	BadRecord        // a flipped bit in the first record
 )
 
 const hitSecret = 0x5ca1ab1e
@@ -163,7 +165,7 @@ func (f *Faults) Hit(event int64) bool {
 	return f.Corrupt > 0 && float64(mix(uint64(event)^hitSecret)>>11)/(1<<53) < f.Corrupt
 }
 
-// Damage returns what becomes of an event's message. It follows from the event.
+// Damage returns the damage to an event's message, which depends only on the event.
 func (f *Faults) Damage(e *network.Event) Damage {
 	if !f.Hit(e.Seq) {
 		return Whole
@@ -179,7 +181,7 @@ func (f *Faults) Damage(e *network.Event) Damage {
 	return d
 }
 
-// damage returns what is left of a message.
+// damage returns the damaged message.
 func (f *Faults) damage(c *encoder, e *network.Event, m []byte) []byte {
 	r := mix(uint64(e.Seq) ^ 0xfa17)
 	switch f.Damage(e) {
@@ -189,7 +191,7 @@ func (f *Faults) damage(c *encoder, e *network.Event, m []byte) []byte {
 		m = m[:1+r%200%uint64(len(m))]
 		for i := range m {
 			r = mix(r)
-			m[i] = byte(r) | 0x1c // an item of a kind that there is not
+			m[i] = byte(r) | 0x1c // an invalid CBOR item
 		}
 	case BadCommit:
 		m[c.commitAt] ^= 1 << (r % 8)

@@ -22,17 +22,17 @@ import (
 	"skein.blue/internal/synth"
 )
 
-// fullRepos keeps every account's repo, so that its commits can be verified:
-// the tree with indigo's own code, and signatures by a key for each account
-// that follows from the seed.
+// fullRepos stores the repo of every account, so that its commits can be verified: the
+// trees with indigo's own code, and signatures by one key per account, derived from the
+// seed.
 type fullRepos struct {
 	n     *network.Network
 	seed  uint64
 	enc   encoder
 	repos map[int32]*fullRepo
-	// whole keeps the records as well, so that repos can be exported.
+	// whole also stores the records, so that repos can be exported.
 	whole  bool
-	status map[int32]network.Status // where not Active
+	status map[int32]network.Status // of accounts that are not Active
 }
 
 type fullRepo struct {
@@ -42,9 +42,9 @@ type fullRepo struct {
 	commit synth.Block
 	rev    uint64
 
-	records map[string]synth.Block // by path, if they are kept
-	late    bool                   // data and commit are not of the records still
-	noTree  bool                   // nor is the tree
+	records map[string]synth.Block // by path, if they are stored
+	late    bool                   // data and commit are outdated
+	noTree  bool                   // the tree is outdated, too
 }
 
 func newFullRepos(n *network.Network, seed uint64) *fullRepos {
@@ -57,7 +57,7 @@ func key(seed uint64, account int) (*atcrypto.PrivateKeyK256, error) {
 	return atcrypto.ParsePrivateBytesK256(secret[:])
 }
 
-// must is for what cannot fail but by a fault of ours.
+// must is for calls that fail only because of a bug of ours.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(fmt.Sprintf("relay: %v", err))
@@ -83,7 +83,7 @@ func (f *fullRepos) repo(account int32) *fullRepo {
 	return r
 }
 
-// message makes the message of an event, and brings its repo up to it.
+// message encodes the message of an event, and updates its repo.
 func (f *fullRepos) message(e *network.Event, seq, at int64) []byte {
 	switch {
 	case e.Type == network.Commit:
@@ -100,8 +100,7 @@ func (f *fullRepos) message(e *network.Event, seq, at int64) []byte {
 
 func (f *fullRepos) did(e *network.Event) []byte { return f.n.AppendDID(nil, int(e.Account)) }
 
-// collector takes the nodes of a tree that are new, and those that prove what
-// was changed.
+// collector gathers the new nodes of a tree, and those that prove the change.
 type collector struct {
 	blockstore.Blockstore
 	blocks *[]synth.Block
@@ -137,7 +136,7 @@ func (f *fullRepos) commitMessage(e *network.Event, seq, at int64) []byte {
 		}
 		switch {
 		case o.Action == network.Delete && there == nil:
-			continue // it is deleted already: a commit that changes nothing
+			continue // already deleted: a commit that changes nothing
 		case o.Action == network.Delete:
 			must(repo.ApplyOp(&r.tree, path, nil))
 			op.Action = "delete"
@@ -155,7 +154,7 @@ func (f *fullRepos) commitMessage(e *network.Event, seq, at int64) []byte {
 		}
 		m.Ops = append(m.Ops, op)
 	}
-	if len(m.Ops) == 0 { // a repo is read from its root, also where nothing is new
+	if len(m.Ops) == 0 { // a CAR needs the root even if no node is new
 		r.tree.Root.Dirty = true
 	}
 	root := must(r.tree.WriteDiffBlocks(ctx, collector{blocks: &records}))
@@ -168,7 +167,7 @@ func (f *fullRepos) commitMessage(e *network.Event, seq, at int64) []byte {
 	return message
 }
 
-// sign signs the commit of a repo whose data and rev are known.
+// sign signs the commit of a repo whose data and rev are set.
 func (f *fullRepos) sign(r *fullRepo, did []byte) {
 	rev := syntax.AppendTID(nil, r.rev)
 	commit := repo.Commit{DID: string(did), Version: repo.ATPROTO_REPO_VERSION, Data: cidOf(r.data), Rev: string(rev)}
@@ -176,8 +175,8 @@ func (f *fullRepos) sign(r *fullRepo, did []byte) {
 	r.commit = synth.NewBlock(synth.AppendCommitBlock(nil, did, rev, commit.Sig, &r.data))
 }
 
-// past brings a repo up to an event that nobody is told of: its tree is made when it is
-// asked for.
+// past applies an event that no subscriber receives to its repo. The tree is built when
+// it is needed.
 func (f *fullRepos) past(e *network.Event) {
 	if e.Type == network.Account && e.Status == network.Deleted {
 		delete(f.repos, e.Account)
@@ -199,7 +198,7 @@ func (f *fullRepos) past(e *network.Event) {
 	}
 }
 
-// note notes what became of an account.
+// note records the status of an account.
 func (f *fullRepos) note(e *network.Event) {
 	if e.Type != network.Account {
 		return
@@ -209,8 +208,8 @@ func (f *fullRepos) note(e *network.Event) {
 	}
 }
 
-// finish makes the root and the commit of a repo whose records came from the past. It
-// returns the records, in their order.
+// finish computes the root and the commit of a repo whose records came from the past.
+// It returns the records in order.
 func (f *fullRepos) finish(account int32, r *fullRepo) []synth.RepoRecord {
 	records := make([]synth.RepoRecord, 0, len(r.records))
 	for path, b := range r.records {
@@ -225,7 +224,7 @@ func (f *fullRepos) finish(account int32, r *fullRepo) []synth.RepoRecord {
 	return records
 }
 
-// grow makes the tree of a repo whose records came from the past.
+// grow builds the tree of a repo whose records came from the past.
 func (f *fullRepos) grow(account int32, r *fullRepo) {
 	if r.late {
 		f.finish(account, r)
@@ -244,10 +243,9 @@ func (f *fullRepos) grow(account int32, r *fullRepo) {
 	}
 }
 
-// Documents serves the DID documents of the network's accounts under
-// /{did}, as the PLC directory does, so that signatures can be verified. It
-// knows the accounts of which something was heard.
-func (r *Made) Documents(host func(account int) string) http.Handler {
+// Documents serves the DID documents of the network's accounts under /{did}, as the PLC
+// directory does, so that signatures can be verified.
+func (r *Simulated) Documents(host func(account int) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		did := strings.TrimPrefix(req.URL.Path, "/")
 		account, ok := r.account(did)
@@ -279,7 +277,7 @@ func (r *Made) Documents(host func(account int) string) http.Handler {
 }
 
 // account finds an account by its DID.
-func (r *Made) account(did string) (account int, ok bool) {
+func (r *Simulated) account(did string) (account int, ok bool) {
 	r.mu.Lock()
 	if r.dids == nil {
 		r.dids = map[string]int32{}

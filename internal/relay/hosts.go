@@ -15,26 +15,26 @@ import (
 	"skein.blue/internal/synth"
 )
 
-// Hosts are the PDSes of a Made network that has its past: they list and export its
-// repos, which are divided among them. With faults, the second wants to be left alone
-// now and then, the third does not answer now and then, and the fourth lies: it sends
-// repos with wrong hashes, of others, or cut short.
+// Hosts are the PDSes of a Simulated network with Options.Past: they list and export
+// its repos, which are divided among them. With faults, the second is sometimes rate
+// limited, the third sometimes does not answer, and the fourth sends wrong repos:
+// with wrong hashes, of other accounts, or truncated.
 type Hosts struct {
-	r         *Made
+	r         *Simulated
 	addresses []string
 	faults    bool
 	requests  atomic.Int64
 }
 
-// NewHosts returns so many hosts, at addresses (host:port).
-func NewHosts(r *Made, addresses []string, faults bool) *Hosts {
+// NewHosts returns hosts at these addresses (host:port).
+func NewHosts(r *Simulated, addresses []string, faults bool) *Hosts {
 	return &Hosts{r: r, addresses: addresses, faults: faults}
 }
 
-// Of returns the address of the host that an account lives on.
+// Of returns the address of the host of an account.
 func (h *Hosts) Of(account int) string { return h.addresses[account%len(h.addresses)] }
 
-// ListHosts serves com.atproto.sync.listHosts of the relay.
+// ListHosts serves com.atproto.sync.listHosts for the relay.
 func (h *Hosts) ListHosts(w http.ResponseWriter, _ *http.Request) {
 	var all []any
 	for i, a := range h.addresses {
@@ -110,7 +110,7 @@ func statusName(s network.Status) string {
 }
 
 // repo exports an account's repo, nil if there is none.
-func (r *Made) repo(account int) (car []byte, status network.Status) {
+func (r *Simulated) repo(account int) (car []byte, status network.Status) {
 	r.mu.Lock()
 	one := r.full.repos[int32(account)]
 	status = r.full.status[int32(account)]
@@ -121,9 +121,9 @@ func (r *Made) repo(account int) (car []byte, status network.Status) {
 	records := r.full.finish(int32(account), one)
 	commit := one.commit
 	r.mu.Unlock()
-	var made synth.Repo
-	made.Root(records)
-	return made.AppendCAR(nil, &commit, records), status
+	var builder synth.Repo
+	builder.Root(records)
+	return builder.AppendCAR(nil, &commit, records), status
 }
 
 // export serves getRepo.
@@ -156,10 +156,10 @@ func (h *Hosts) export(w http.ResponseWriter, req *http.Request, host int) {
 	_, _ = w.Write(car)
 }
 
-// hangTime is how long a host says nothing, before it breaks off.
+// hangTime is how long a host is silent before it breaks off.
 const hangTime = 2 * time.Second
 
-// wrong does what a host does wrong at its n-th request, if anything.
+// wrong serves a fault of a host at its n-th request, and reports whether it did.
 func (h *Hosts) wrong(w http.ResponseWriter, req *http.Request, host int, n int64, car []byte) bool {
 	switch {
 	case host == 1 && n%100 < 2:

@@ -9,15 +9,14 @@ import (
 	"skein.blue/consumer/wire"
 )
 
-// Recorded serves messages that were made before, and does what tests want. It looks into
-// them for their sequence numbers only. It implements http.Handler.
+// Recorded serves given messages, and misbehaves as tests need. Of the messages it reads
+// only the sequence numbers. It implements http.Handler.
 type Recorded struct {
-	// DropAfter, if set, is asked at each connection after how many messages
-	// it is to be cut. 0 is never. Set it before the first connection.
+	// DropAfter, if set, is called at each connection, and returns after how many
+	// messages to cut it. 0: never. Set it before the first connection.
 	DropAfter func() int
-	// First, if set, is sent before anything else on each connection. With
-	// FirstOnce, only on the first connection, which is then closed: an error
-	// frame, say.
+	// First, if set, is sent before anything else on each connection; with FirstOnce,
+	// only on the first connection, which then ends, for example after an error frame.
 	First     []byte
 	FirstOnce bool
 	// Text, if set, is sent as a text message at the start of each connection.
@@ -27,7 +26,7 @@ type Recorded struct {
 	frames      []frame
 	more        chan struct{} // closed when frames grows
 	connections int
-	cursors     []string // as asked for, in the order of the connections
+	cursors     []string // as requested, in the order of the connections
 }
 
 type frame struct {
@@ -35,15 +34,15 @@ type frame struct {
 	data []byte
 }
 
-// NewRecorded returns a relay that has these messages. One without a sequence number
-// is served behind the one before it.
+// NewRecorded returns a relay with these messages. A message without a sequence number
+// follows the one before it.
 func NewRecorded(frames [][]byte) *Recorded {
 	r := &Recorded{more: make(chan struct{})}
 	r.Append(frames...)
 	return r
 }
 
-// Append adds messages: live ones, for who is connected.
+// Append adds messages, which connected clients receive live.
 func (r *Recorded) Append(frames ...[]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +58,7 @@ func (r *Recorded) Append(frames ...[]byte) {
 	r.more = make(chan struct{})
 }
 
-// last is the newest sequence number. r.mu is held.
+// last returns the newest sequence number. r.mu is held.
 func (r *Recorded) last() int64 {
 	if n := len(r.frames); n > 0 {
 		return r.frames[n-1].seq
@@ -67,8 +66,8 @@ func (r *Recorded) last() int64 {
 	return 0
 }
 
-// Connections returns how many connections there were, and the cursors that
-// they asked for, "" where they asked for none.
+// Connections returns the number of connections, and the cursors that they requested, ""
+// for none.
 func (r *Recorded) Connections() (n int, cursors []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,9 +98,9 @@ type recordedFeed struct {
 	r      *Recorded
 	next   int
 	begun  bool
-	first  bool // it is the first connection
-	future bool // its cursor is not reached yet
-	cut    bool // it ends after so many messages:
+	first  bool // of the first connection
+	future bool // its cursor is in the future
+	cut    bool // the connection ends after left messages
 	left   int
 	gone   chan struct{}
 }

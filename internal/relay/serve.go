@@ -1,10 +1,12 @@
-// Package relay is a relay: it serves com.atproto.sync.subscribeRepos, with cursor replay.
+// Package relay is a relay for tests and load: it serves com.atproto.sync.subscribeRepos,
+// with cursor replay.
 //
-// serve.go is the subscription, whatever is sent: the websocket, pings, error frames.
-// What is sent is a Stream, of which there are two: Recorded (recorded.go) has messages
-// that were made before, and misbehaves as tests want it; Made (made.go, encode.go,
-// full.go, faults.go) makes those of a network that does not exist (package network), at a
-// set rate or as fast as they are read, with the faults of real relays on request.
+// serve.go implements a subscription to any Stream: the websocket, pings, error frames.
+// There are two Streams. Recorded (recorded.go) serves given messages, and misbehaves as
+// tests need. Simulated (simulated.go, encode.go, full.go, faults.go) serves a generated
+// network (package network), at a set rate or as fast as it is read, with the faults of
+// real relays on request. Hosts (hosts.go) are the PDSes of that network, and Archive
+// (archive.go) is its archive.
 package relay
 
 import (
@@ -19,25 +21,25 @@ import (
 	"skein.blue/internal/synth"
 )
 
-// A Stream is what is served.
+// A Stream is a source of messages to serve.
 type Stream interface {
-	// Subscribe begins a subscription: after a cursor, or live.
+	// Subscribe starts a subscription after a cursor, or live.
 	Subscribe(cursor int64, hasCursor bool) Feed
 }
 
-// A Feed is what one subscriber is sent.
+// A Feed has the messages for one subscriber.
 type Feed interface {
-	// Next waits for messages and appends some to s. It returns errEnd, or a Refusal, at
-	// the end; what was appended is sent before.
+	// Next waits for messages and appends some to s. It returns errEnd or a Refusal at the
+	// end; appended messages are still sent.
 	Next(s *Sender) error
-	// Stalled reports whether the relay does nothing now, and answers no ping.
+	// Stalled reports whether the relay is stalled, and answers no pings.
 	Stalled() bool
-	// Close tells that the subscriber is gone: Next returns.
+	// Close is called when the subscriber is gone. It ends Next.
 	Close()
 }
 
 // errEnd ends a subscription.
-var errEnd = errors.New("relay: the end of the subscription")
+var errEnd = errors.New("relay: end of the subscription")
 
 // A Refusal ends a subscription with an error frame.
 type Refusal struct{ Name, Text string }
@@ -45,14 +47,14 @@ type Refusal struct{ Name, Text string }
 // Error implements error.
 func (r *Refusal) Error() string { return r.Name + ": " + r.Text }
 
-// A Sender gathers messages for one call of the system.
+// A Sender gathers messages for one system call.
 type Sender struct{ buf []byte }
 
-// Append appends the message that encode appends to what it is given. A server's messages
-// are not masked (RFC 6455, 5.1), so that they are written here and not one by one through
-// the library.
+// Append appends the message that encode appends to its argument. A server's messages are
+// not masked (RFC 6455, 5.1), so Sender can write many at once instead of one by one
+// through the library.
 func (s *Sender) Append(encode func(dst []byte) []byte) {
-	const usual = 4 // bytes of the head of a message of 126 to 65,535 bytes
+	const usual = 4 // length of the head of a message of 126 to 65,535 bytes
 	start := len(s.buf)
 	s.buf = encode(append(s.buf, make([]byte, usual)...))
 	body := s.buf[start+usual:]
@@ -64,7 +66,7 @@ func (s *Sender) Append(encode func(dst []byte) []byte) {
 	}
 }
 
-// AppendText appends a text message, which no relay sends.
+// AppendText appends a text message, which real relays never send.
 func (s *Sender) AppendText(text string) {
 	s.buf = append(appendHead(s.buf, opText, len(text)), text...)
 }
@@ -111,7 +113,7 @@ func listen(conn *websocket.Conn, feed Feed, gone chan struct{}) {
 		if feed.Stalled() {
 			return nil
 		}
-		// Not by the library, which would set a deadline for what send writes.
+		// Not through the library, which would set a deadline for the writes of send.
 		const pong = 0x8a
 		_, err := conn.NetConn().Write(append([]byte{pong, byte(len(data))}, data...))
 		return err
@@ -124,7 +126,7 @@ func listen(conn *websocket.Conn, feed Feed, gone chan struct{}) {
 	}
 }
 
-// send sends until the client is gone, or has done something wrong.
+// send sends messages until the client is gone, or has done something wrong.
 func send(conn *websocket.Conn, feed Feed, gone chan struct{}) {
 	var s Sender
 	for {
@@ -137,12 +139,12 @@ func send(conn *websocket.Conn, feed Feed, gone chan struct{}) {
 		if err := conn.NetConn().SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
 			return
 		}
-		// Whole messages in one call: pongs, which others write, come between.
+		// Whole messages in one call, because listen writes pongs in between.
 		if _, err := conn.NetConn().Write(s.buf); err != nil {
 			return
 		}
 		if refused {
-			// What was sent is lost if the connection is closed under it at once.
+			// Closing the connection at once would lose the messages on the way.
 			_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, refusal.Name), time.Now().Add(time.Second))
 			select {
 			case <-gone:

@@ -5,11 +5,10 @@ import (
 	"syscall"
 )
 
-// unpaced has a connection over loopback sent by Reno and not by the system's
-// congestion control: on loopback there is no wire to share, and BBR, the default
-// of some machines, paces what it sends by timers, which is a fifth of the
-// relay's time (docs/decisions/0023). Where it is not allowed, nothing
-// changes.
+// unpaced makes a loopback connection use Reno instead of the system's congestion
+// control: loopback has no wire to share, and BBR, the default of some machines,
+// paces packets by timers, which costs a fifth of the relay's time
+// (docs/decisions/0023). If Reno is not allowed, nothing changes.
 func unpaced(conn net.Conn) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {

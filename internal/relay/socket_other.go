@@ -4,5 +4,5 @@ package relay
 
 import "net"
 
-// unpaced is for Linux.
+// unpaced does nothing outside Linux.
 func unpaced(net.Conn) {}

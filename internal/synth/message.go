@@ -6,29 +6,28 @@ import (
 	"skein.blue/graph/kinds"
 )
 
-// An Op is an operation of a commit's message.
+// An Op is an operation in a commit's message.
 type Op struct {
 	Action     string // create, update or delete
 	Collection string
 	Rkey       []byte
-	CID        *Link // nil of a delete
-	Prev       *Link // what the record was before, nil if the message does not say
+	CID        *Link // nil for a delete
+	Prev       *Link // the record before; nil if the message has none
 }
 
-// A Commit is a #commit. Time has the 24 characters of "2006-01-02T15:04:05.000Z", or
-// any other.
+// A Commit is a #commit. Time usually has the 24 characters of "2006-01-02T15:04:05.000Z".
 type Commit struct {
 	Repo, Rev, Since []byte // Since is empty if there is none
 	Seq              int64
 	Time             []byte
 	Ops              []Op
-	CAR              [][]byte // its parts, end to end
+	CAR              [][]byte // parts, concatenated
 	Root             Link     // of the CAR: the commit block
 	TooBig           bool
-	PrevData         *Link // nil if the message does not say
+	PrevData         *Link // nil if the message has none
 }
 
-// Append appends the message, and returns where in it the CAR begins.
+// Append appends the message, and returns the offset of the CAR in it.
 func (c *Commit) Append(dst []byte) (message []byte, carAt int) {
 	dst = append(dst, "\xa2atg#commitbop\x01"...)
 	dst = append(dst, 0xab)
@@ -130,8 +129,8 @@ func AppendCommitBlock(dst, did, rev, sig []byte, data *Link) []byte {
 	return append(dst, "dprev\xf6gversion\x03"...)
 }
 
-// AppendRecord appends the record of a kind. cid is that of the record that the subject
-// names, where the kind's records have one. An empty subject makes a malformed record.
+// AppendRecord appends a record of a kind. cid is the CID of the record that the subject
+// names, for kinds with one. An empty subject makes a malformed record.
 func AppendRecord(dst []byte, k *kinds.Info, subject, cid, createdAt []byte) []byte {
 	field := k.To.Field
 	dst = append(dst, 0xa3)
@@ -150,8 +149,8 @@ func AppendRecord(dst []byte, k *kinds.Info, subject, cid, createdAt []byte) []b
 	return AppendText(append(dst, "icreatedAt"...), createdAt)
 }
 
-// AppendListItem appends the record that puts an account on a list. One that is empty makes
-// a malformed record.
+// AppendListItem appends the record that puts an account on a list. An empty subject or
+// list makes a malformed record.
 func AppendListItem(dst []byte, subject, list, createdAt []byte) []byte {
 	at := len(dst)
 	dst = append(dst, 0xa2)
@@ -170,7 +169,7 @@ func AppendListItem(dst []byte, subject, list, createdAt []byte) []byte {
 // AppendLink appends a link.
 func AppendLink(dst []byte, l *Link) []byte { return append(append(dst, linkHead...), l[:]...) }
 
-// CIDHead is a CID up to its digest: version 1, DAG-CBOR, SHA-256.
+// CIDHead is the part of a CID before its digest: version 1, DAG-CBOR, SHA-256.
 const CIDHead = "\x01\x71\x12\x20"
 
 const linkHead = "\xd8\x2a\x58\x25\x00" + CIDHead

@@ -5,28 +5,28 @@ import (
 	"math/bits"
 )
 
-// A RepoRecord is a record of a repo, at its path.
+// A RepoRecord is a record of a repo with its path.
 type RepoRecord struct {
 	Path string
 	Block
 }
 
-// A Repo builds repos as com.atproto.sync.getRepo sends them. Its memory is reused.
+// A Repo builds repos in the form of com.atproto.sync.getRepo. It reuses its memory.
 type Repo struct {
-	nodes  []Block // of the tree, each behind its subtrees
+	nodes  []Block // of the tree; each follows its subtrees
 	layers []int
 }
 
-// Append appends the CAR of a repo that holds records, which ascend by their paths: the
-// commit, the nodes of the tree from its root on, and the records. It returns the digest
-// of the tree's root.
+// Append appends the CAR of a repo with records, which are sorted by path: the commit,
+// the nodes of the tree from its root on, and the records. It returns the digest of the
+// tree's root.
 func (r *Repo) Append(dst []byte, did, rev, sig []byte, records []RepoRecord) (car []byte, data Link) {
 	data = r.Root(records)
 	commit := NewBlock(AppendCommitBlock(nil, did, rev, sig, &data))
 	return r.AppendCAR(dst, &commit, records), data
 }
 
-// Root makes the tree of a repo that holds records, and returns the digest of its root.
+// Root builds the tree of a repo with records, and returns the digest of its root.
 func (r *Repo) Root(records []RepoRecord) Link {
 	r.nodes, r.layers = r.nodes[:0], r.layers[:0]
 	top := 0
@@ -37,8 +37,7 @@ func (r *Repo) Root(records []RepoRecord) Link {
 	return r.node(records, r.layers, top)
 }
 
-// AppendCAR appends the CAR of a commit, of the tree that was made last, and of its
-// records.
+// AppendCAR appends the CAR of a commit, of the last built tree, and of its records.
 func (r *Repo) AppendCAR(dst []byte, commit *Block, records []RepoRecord) []byte {
 	dst = AppendCARHead(dst, &commit.CID)
 	dst = AppendSection(dst, &commit.CID, commit.Bytes)
@@ -51,8 +50,8 @@ func (r *Repo) AppendCAR(dst []byte, commit *Block, records []RepoRecord) []byte
 	return dst
 }
 
-// layer returns the layer of the tree that a key is in: how many pairs of zero bits its
-// hash begins with.
+// layer returns the layer of the tree that a key belongs to: the number of pairs of
+// leading zero bits in its hash.
 func layer(key string) int {
 	sum := sha256.Sum256([]byte(key))
 	zeros := 0
@@ -65,10 +64,10 @@ func layer(key string) int {
 	return zeros / 2
 }
 
-// node makes the node of a layer that holds the records of that layer, and above which
-// those of lower layers lie. It returns its CID's digest.
+// node builds the node of a layer that holds the records of that layer, with the records
+// of lower layers in subtrees. It returns the digest of its CID.
 func (r *Repo) node(records []RepoRecord, layers []int, at int) Link {
-	// subtree makes the one of the records before the next of this layer.
+	// subtree builds the subtree of the records before the next one of this layer.
 	next := 0
 	subtree := func() (l *Link) {
 		start := next
@@ -78,8 +77,8 @@ func (r *Repo) node(records []RepoRecord, layers []int, at int) Link {
 		if next == start {
 			return nil
 		}
-		made := r.node(records[start:next], layers[start:next], at-1)
-		return &made
+		node := r.node(records[start:next], layers[start:next], at-1)
+		return &node
 	}
 	entries := 0
 	for _, l := range layers {

@@ -1,8 +1,8 @@
-// Package synth makes messages of the firehose from scratch, byte for byte as a relay
-// sends them: message.go appends the types of messages, their blocks and records, and is
-// what the simulated relay makes its messages with, by the hundred thousand a second;
-// this file makes messages of the oracle's events, and of any CBOR, for tests. It signs
-// nothing and keeps no tree: the root of a repo is whatever the caller says.
+// Package synth encodes messages of the firehose, byte for byte as a relay sends them.
+// message.go appends each type of message, its blocks and records, fast enough for the
+// simulated relay (hundreds of thousands a second); this file encodes messages of the
+// oracle's events, and of any CBOR, for tests; repo.go builds whole repos. It signs
+// nothing. Messages have no tree: the root of a repo is whatever the caller says.
 package synth
 
 import (
@@ -41,7 +41,7 @@ type Pair struct {
 	Value any
 }
 
-// Map is a map in the order given.
+// Map is a map with its entries in order.
 type Map []Pair
 
 // CBOR encodes nil, bool, int, int64, string, []byte, Link, Map and []any.
@@ -77,16 +77,16 @@ func CBOR(dst []byte, v any) []byte {
 	panic(fmt.Sprintf("synth: cannot encode %T", v))
 }
 
-// Block is a block of a CAR under a CID that may be a lie.
+// Block is a block of a CAR under a CID, which may be wrong.
 type Block struct {
 	CID   Link
 	Bytes []byte
 }
 
-// NewBlock returns a block under its true CID.
+// NewBlock returns a block with its true CID.
 func NewBlock(b []byte) Block { return Block{sha256.Sum256(b), b} }
 
-// CAR makes a CAR of blocks.
+// CAR encodes a CAR with blocks.
 func CAR(root Link, blocks ...Block) []byte {
 	car := AppendCARHead(nil, &root)
 	for i := range blocks {
@@ -95,17 +95,17 @@ func CAR(root Link, blocks ...Block) []byte {
 	return car
 }
 
-// Message makes a message of type t.
+// Message encodes a message of type t.
 func Message(t string, body Map) []byte {
 	return CBOR(CBOR(nil, Map{{"t", t}, {"op", 1}}), body)
 }
 
-// CommitBlock makes the commit block of a repo, which nobody signed.
+// CommitBlock encodes the commit block of a repo, with an invalid signature.
 func CommitBlock(did, rev string, data [32]byte) Block {
 	return NewBlock(AppendCommitBlock(nil, []byte(did), []byte(rev), make([]byte, 64), (*Link)(&data)))
 }
 
-// Record makes the record of a kind. An empty subject makes a malformed one.
+// Record encodes a record of a kind. An empty subject makes a malformed one.
 func Record(kind kinds.Info, subject string) []byte {
 	return AppendRecord(nil, &kind, []byte(subject), []byte("bafyreib"), []byte("2026-01-01T00:00:00Z"))
 }
@@ -117,12 +117,12 @@ func recordOf(k kinds.Info, o oracle.Op) []byte {
 	return Record(k, o.Subject)
 }
 
-// Time is the event time of a seq.
+// Time returns the event time of a seq.
 func Time(seq int64) string {
 	return time.Unix(1_700_000_000+seq, 0).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// Frame makes the message of an event.
+// Frame encodes the message of an event.
 func Frame(e *oracle.Event) []byte {
 	did, at := []byte(e.DID), []byte(Time(e.Seq))
 	switch e.Type {

@@ -5,21 +5,21 @@ import (
 	"testing"
 )
 
-// A Codec reads values of one form and writes what it read again.
+// A Codec parses values of one form and encodes them again.
 type Codec struct {
 	Name  string
-	Again func(v []byte) ([]byte, error) // an error refuses v
+	Again func(v []byte) ([]byte, error) // an error if v is invalid
 	Valid [][]byte                       // values that a program wrote
 
-	// Exact says that what is read is the only form of it: whatever is not refused is
-	// written again byte for byte.
+	// Exact means that each value has only one form: every valid v is encoded again
+	// byte for byte.
 	Exact bool
-	// Cut says that a value that is cut is refused, or is the form of what is left.
+	// Cut means that a truncated value is invalid, or the form of what is left.
 	Cut bool
 }
 
-// Check reads v. It must be refused, or be read as something that has a form, which is
-// read as the same: that form is returned.
+// Check parses v. Unless v is invalid, its new encoding must parse and encode to
+// itself; Check returns that encoding.
 func (c *Codec) Check(t *testing.T, v []byte) (again []byte, ok bool) {
 	t.Helper()
 	again, err := c.Again(v)
@@ -28,11 +28,11 @@ func (c *Codec) Check(t *testing.T, v []byte) (again []byte, ok bool) {
 	}
 	switch third, err := c.Again(again); {
 	case err != nil:
-		t.Errorf("%s: %x is read, and written %x, which is not: %v", c.Name, v, again, err)
+		t.Errorf("%s: %x is encoded as %x, which is invalid: %v", c.Name, v, again, err)
 	case !bytes.Equal(third, again):
-		t.Errorf("%s: %x is written %x and that %x", c.Name, v, again, third)
+		t.Errorf("%s: %x is encoded as %x, and that as %x", c.Name, v, again, third)
 	case c.Exact && !bytes.Equal(again, v):
-		t.Errorf("%s: %x is read as if it was %x", c.Name, v, again)
+		t.Errorf("%s: %x is parsed like %x", c.Name, v, again)
 	}
 	return again, true
 }

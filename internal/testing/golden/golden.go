@@ -1,5 +1,5 @@
-// Package golden compares forms of bytes with files in testdata: what is written today is
-// what was written, and is read as it was.
+// Package golden compares encodings with files in testdata: the code must still write the
+// same bytes, and read old bytes as before.
 package golden
 
 import (
@@ -15,24 +15,25 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "add the rows that the golden files lack; rows that are there stay")
+var update = flag.Bool("update", false, "add missing rows to the golden files; existing rows stay")
 
-// A Form is one shape of bytes on disk: what the code writes today, and how the code
-// says in words what it reads from such bytes.
+// A Form is one shape of bytes on disk: the bytes that the code writes today, and a
+// description of what the code reads from such bytes.
 type Form struct {
 	Name  string
 	Bytes []byte
 	Read  func(v []byte) (string, error)
 }
 
-// New returns a form: its name, the bytes that the code writes, and what reads them.
+// New returns a form: its name, the bytes that the code writes, and a function that
+// describes them.
 func New(name string, written []byte, read func(v []byte) (string, error)) Form {
 	return Form{name, written, read}
 }
 
-// Check compares forms with the rows of a golden file. A row is the form's
-// name, what the bytes hold in words, and the bytes in hex, with a tab between. The
-// code must write the bytes of the row, and must read the words of the row from them.
+// Check compares forms with the rows of a golden file. A row is the form's name, the
+// description, and the bytes in hex, separated by tabs. The code must write the bytes of
+// the row, and read them as in its description.
 func Check(t *testing.T, file string, forms []Form) {
 	t.Helper()
 	path := filepath.Join("testdata", file)
@@ -44,21 +45,21 @@ func Check(t *testing.T, file string, forms []Form) {
 	for line := range strings.Lines(string(text)) {
 		row := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		if len(row) != 3 || rows[row[0]] != nil {
-			t.Fatalf("%s: the row %q is malformed, or there twice", path, line)
+			t.Fatalf("%s: the row %q is malformed or duplicate", path, line)
 		}
 		rows[row[0]] = row
 	}
 	seen := map[string]bool{}
 	for _, f := range forms {
 		if seen[f.Name] {
-			t.Errorf("two forms are called %q", f.Name)
+			t.Errorf("two forms have the name %q", f.Name)
 		}
 		seen[f.Name] = true
 		row := rows[f.Name]
 		if row == nil {
 			words, err := f.Read(f.Bytes)
 			if !*update || err != nil {
-				t.Errorf("%s has no row for %q, which is %x: %v", path, f.Name, f.Bytes, err)
+				t.Errorf("%s has no row for %q with the bytes %x: %v", path, f.Name, f.Bytes, err)
 				continue
 			}
 			text = fmt.Appendf(text, "%s\t%s\t%s\n", f.Name, words, HexRuns(f.Bytes))
@@ -69,15 +70,15 @@ func Check(t *testing.T, file string, forms []Form) {
 			t.Fatalf("%s: %q: %v", path, f.Name, err)
 		}
 		if !bytes.Equal(f.Bytes, stored) {
-			t.Errorf("%s is written as\n%s, and stores hold\n%s", f.Name, HexRuns(f.Bytes), row[2])
+			t.Errorf("%s is written as\n%s, and existing stores have\n%s", f.Name, HexRuns(f.Bytes), row[2])
 		}
 		if words, err := f.Read(stored); err != nil || words != row[1] {
-			t.Errorf("%s is read as\n%s, %v, and was\n%s", f.Name, words, err, row[1])
+			t.Errorf("%s is read as\n%s, %v, want\n%s", f.Name, words, err, row[1])
 		}
 	}
 	for name := range rows {
 		if !seen[name] {
-			t.Errorf("%s has a row %q, and no form reads it any more", path, name)
+			t.Errorf("%s has a row %q without a form", path, name)
 		}
 	}
 	if *update {
@@ -87,14 +88,14 @@ func Check(t *testing.T, file string, forms []Form) {
 	}
 }
 
-// HexRuns is hex, in which a run of eight equal bytes or more is one byte, a star
-// and a number. No bytes are a dash.
+// HexRuns encodes bytes as hex, with a run of eight or more equal bytes as one byte, a
+// star and a number, and no bytes as a dash.
 func HexRuns(v []byte) string {
 	if len(v) == 0 {
 		return "-"
 	}
 	var parts []string
-	plain := 0 // where the bytes begin that are not in parts yet
+	plain := 0 // start of the bytes that are not in parts yet
 	for i := 0; i < len(v); {
 		n := 1
 		for i+n < len(v) && v[i+n] == v[i] {
@@ -115,7 +116,7 @@ func HexRuns(v []byte) string {
 	return strings.Join(parts, " ")
 }
 
-// ParseHexRuns reads it.
+// ParseHexRuns parses the result of HexRuns.
 func ParseHexRuns(s string) (v []byte, err error) {
 	if s == "-" {
 		return nil, nil

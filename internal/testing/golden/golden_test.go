@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The notation of the golden files says what it was made from.
+// The notation of the golden files is reversible.
 func TestHexRuns(t *testing.T) {
 	for want, v := range map[string][]byte{
 		"-":                nil,
@@ -20,7 +20,7 @@ func TestHexRuns(t *testing.T) {
 		got := HexRuns(v)
 		back, err := ParseHexRuns(got)
 		if got != want || !bytes.Equal(back, v) || err != nil {
-			t.Errorf("%x is %q, which is %x, %v; want %q", v, got, back, err, want)
+			t.Errorf("%x is encoded as %q, and decoded as %x, %v; want %q", v, got, back, err, want)
 		}
 	}
 }

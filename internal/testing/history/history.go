@@ -1,6 +1,5 @@
-// Package history makes random streams of events, for tests that compare the index with
-// the oracle: few accounts, subjects and record keys, so that everything meets everything.
-// The same seed makes the same stream.
+// Package history generates random streams of events, for tests that compare the index
+// with the oracle. The same seed generates the same stream.
 package history
 
 import (
@@ -13,19 +12,19 @@ import (
 	"skein.blue/internal/oracle"
 )
 
-// History makes a random stream: creates, deletes, duplicates, updates, paths
-// that occur twice in a commit, malformed records, account changes, deletions
-// of accounts, syncs, lost and damaged commits. Few accounts, subjects and
-// record keys, so that everything meets everything.
+// History generates a random stream: creates, deletes, duplicates, updates, paths that
+// occur twice in a commit, malformed records, account changes, deletions of accounts,
+// syncs, lost and damaged commits. It has few accounts, subjects and record keys, so that
+// events often affect each other.
 type History struct {
 	rng      *rand.Rand
 	seq      int64
 	clock    uint64
-	step     uint64 // the clock goes on by less than that
+	step     uint64 // upper bound of a step of the clock
 	accounts []string
 	posts    []string
 	repos    map[string]*repo
-	live     map[string][]oracle.Op // by DID: what a delete may hit
+	live     map[string][]oracle.Op // by DID: the live records, which a delete may remove
 }
 
 type repo struct {
@@ -33,12 +32,11 @@ type repo struct {
 	data [32]byte
 }
 
-// New returns a history of so many accounts. The same seed makes the
-// same history.
+// New returns a history with that many accounts. The same seed generates the same history.
 func New(seed uint64, accounts int) *History { return newHistory(seed, accounts, 1000) }
 
-// NewSpread is New over centuries: neighbouring records lie in different chunks as often
-// as in one. Half of the posts are younger than most of what names them.
+// NewSpread is New over centuries: neighboring records are in different chunks as often as
+// in one. Half of the posts are younger than most records that name them.
 func NewSpread(seed uint64, accounts int) *History {
 	h := newHistory(seed, accounts, 1<<47)
 	for i := range h.posts {
@@ -64,9 +62,9 @@ func newHistory(seed uint64, accounts int, step uint64) *History {
 	return h
 }
 
-// did makes mostly did:plc, and the odd other method.
+// did generates mostly did:plc, and some other methods.
 func (h *History) did(i int) string {
-	if i%20 == 19 { // long ones are stored apart
+	if i%20 == 19 { // long DIDs are stored separately
 		return fmt.Sprintf("did:web:host%d.%s.example.com", i, strings.Repeat("long-", 60))
 	}
 	if i%10 == 9 {
@@ -133,7 +131,7 @@ func (h *History) Next() *oracle.Event {
 	case n < 25:
 		e.Type = oracle.SyncEvent
 		if r := h.repos[did]; r != nil && h.rng.IntN(10) > 0 {
-			if h.rng.IntN(3) == 0 { // an import of what the repo holds already
+			if h.rng.IntN(3) == 0 { // an import without changes
 				r.rev = h.tid()
 			}
 			e.Rev, e.Data = r.rev, r.data
@@ -153,7 +151,7 @@ func (h *History) commit(e *oracle.Event) {
 	if r == nil {
 		r = &repo{}
 		h.repos[e.DID] = r
-		if h.rng.IntN(3) == 0 { // its past was never seen
+		if h.rng.IntN(3) == 0 { // its history was never seen
 			r.rev, r.data = h.tid(), h.digest()
 		}
 	}
@@ -182,25 +180,25 @@ func (h *History) op(did string) oracle.Op {
 	live := h.live[did]
 	n := h.rng.IntN(100)
 	switch {
-	case n < 30 && len(live) > 0: // delete, or update, a record that stands
+	case n < 30 && len(live) > 0: // delete or update a live record
 		i := h.rng.IntN(len(live))
 		o := live[i]
 		if n < 22 {
 			h.live[did] = append(live[:i], live[i+1:]...)
 			return oracle.Op{Kind: o.Kind, Delete: true, Rkey: o.Rkey}
 		}
-		if n > 24 { // else: an update to the same subject
+		if n > 24 { // otherwise: an update to the same subject
 			h.names(&o, did)
 		}
 		live[i] = o
 		return o
-	case n < 33: // a path that may or may not stand
+	case n < 33: // a path that may or may not exist
 		o := oracle.Op{Kind: h.kind(), Delete: h.rng.IntN(2) == 0, Rkey: fmt.Sprint("key", h.rng.IntN(4))}
 		if !o.Delete {
 			h.names(&o, did)
 		}
 		return o
-	case n < 38 && len(live) > 0: // a second record of the same subject
+	case n < 38 && len(live) > 0: // a second record with the same subject
 		o := live[h.rng.IntN(len(live))]
 		o.Rkey = h.tid()
 		h.live[did] = append(live, o)
@@ -220,22 +218,22 @@ func (h *History) kind() string {
 	return "like" // twice as often
 }
 
-// names draws what a record of an account names.
+// names draws the subjects of an account's record.
 func (h *History) names(o *oracle.Op, did string) {
 	if o.Subject = h.subject(o.Kind); o.Kind == oracle.ListItem {
 		o.List = h.list(did)
 	}
 }
 
-// Lists are how many lists an account has; their keys are list0 and so on.
+// Lists is the number of lists of each account; their keys are list0 and so on.
 const Lists = 3
 
-// ListOf returns the URI of one of them.
+// ListOf returns the URI of the n-th list.
 func ListOf(did string, n int) string {
 	return fmt.Sprintf("at://%s/app.bsky.graph.list/list%d", did, n)
 }
 
-// list draws the list that a listitem of an account names: mostly one of its own.
+// list draws the list of an account's listitem: mostly one of its own.
 func (h *History) list(did string) string {
 	switch h.rng.IntN(12) {
 	case 0:

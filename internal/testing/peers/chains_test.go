@@ -17,8 +17,9 @@ import (
 // link is the last commit of a repo in a stream.
 type link struct{ rev, data string }
 
-// readChains reads all that a PDS or relay has, with indigo's decoders, and returns
-// the repos of which a commit does not follow the one before it, and how.
+// readChains reads the whole stream of a PDS or relay, with indigo's decoders, and
+// returns the repos with a commit that does not continue the previous one, with the
+// reason.
 func readChains(ctx context.Context, port int) (broken map[string]string, err error) {
 	conn, resp, err := websocket.DefaultDialer.DialContext(ctx, fmt.Sprintf("ws://127.0.0.1:%d/xrpc/com.atproto.sync.subscribeRepos?cursor=0", port), nil)
 	if err != nil {
@@ -32,7 +33,7 @@ func readChains(ctx context.Context, port int) (broken map[string]string, err er
 		}
 		_, frame, err := conn.ReadMessage()
 		if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
-			return broken, nil // all that there is
+			return broken, nil // the end of the stream
 		}
 		if err != nil {
 			return nil, err
@@ -60,9 +61,9 @@ func readChains(ctx context.Context, port int) (broken map[string]string, err er
 			if err != nil {
 				return nil, err
 			}
-			// The relay repeats some: those of before tell nothing.
+			// The relay repeats some, and old ones prove nothing.
 			if was, known := last[e.Did]; known && commit.Rev >= was.rev && commit.Data.String() != was.data {
-				broken[e.Did] = fmt.Sprintf("at seq %d: a #sync with another root", e.Seq)
+				broken[e.Did] = fmt.Sprintf("at seq %d: #sync with another root", e.Seq)
 			}
 		case "#commit":
 			var e comatproto.SyncSubscribeRepos_Commit
@@ -78,7 +79,7 @@ func readChains(ctx context.Context, port int) (broken map[string]string, err er
 			case known && e.Rev <= was.rev:
 				continue
 			case known && (e.Since == nil || *e.Since != was.rev || e.PrevData != nil && e.PrevData.String() != was.data):
-				broken[e.Repo] = fmt.Sprintf("at seq %d: its since and prevData are not those of the commit before", e.Seq)
+				broken[e.Repo] = fmt.Sprintf("at seq %d: since or prevData do not match the previous commit", e.Seq)
 			}
 			last[e.Repo] = link{e.Rev, commit.Data.String()}
 		}

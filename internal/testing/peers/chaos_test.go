@@ -29,22 +29,21 @@ import (
 )
 
 var (
-	peersDir = flag.String("peers", "", "the folder that .ci/peers installed the PDS, PLC directory and relay into")
-	chaosFor = flag.Duration("chaos.for", 4*time.Minute, "how long TestChaos goes on, about")
-	seedFlag = flag.Uint64("chaos.seed", 0, "the seed of TestChaos; 0: another each time")
+	peersDir = flag.String("peers", "", "folder into which .ci/peers installed the PDS, PLC directory and relay")
+	chaosFor = flag.Duration("chaos.for", 4*time.Minute, "approximate duration of TestChaos")
+	seedFlag = flag.Uint64("chaos.seed", 0, "seed of TestChaos; 0: random")
 )
 
 // TestChaos follows the reference PDS, then indigo's relay, then the PDS again, and
-// last a PDS that begins its sequence anew, with one store, over connections that
-// are cut within frames and stall, while the index, the PDS and the relay are
-// killed. At the end of each part every record and every set is compared with what
-// the PDS holds, and no repo is desynchronized whose chain of commits is whole in
-// what was followed.
+// last a PDS that restarts its sequence, with one store, over connections that are cut
+// within frames and stall, while the index, the PDS and the relay are killed. At the
+// end of each part every record and every set must match the PDS, and no repo may be
+// desynchronized if its chain of commits in the stream is whole.
 //
 //	.ci/peers DIR && go test ./internal/testing/peers -run TestChaos -peers DIR -v
 func TestChaos(t *testing.T) {
 	if *peersDir == "" {
-		t.Skip("skipped: it needs the reference PDS and indigo's relay. Install them with .ci/peers DIR, and give -peers DIR")
+		t.Skip("needs the reference PDS and indigo's relay: install them with .ci/peers DIR, and use -peers DIR")
 	}
 	kit, err := peers.Find(*peersDir)
 	if err != nil {
@@ -56,7 +55,7 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("-chaos.seed %d", seed)
 	n := newNetwork(t, kit, seed)
-	n.flags = []string{"--repair=false"} // what is missed is to be known, and TestPast mends it
+	n.flags = []string{"--repair=false"} // missed events must show; TestPast repairs them
 	part := *chaosFor / 4
 
 	n.follow("--relay", "ws://"+n.pdsProxy.Addr, "--cursor", "0")
@@ -73,22 +72,22 @@ func TestChaos(t *testing.T) {
 
 	n.replacePDS()
 	n.rough(part, false, n.killIndex)
-	n.settleAndCompare("following a PDS that began anew")
+	n.settleAndCompare("following a PDS with a new sequence")
 	cuts, stalls := n.pdsProxy.Done()
 	cuts2, stalls2 := n.relayProxy.Done()
-	t.Logf("index killed %d times, PDS %d, relay %d; %d connections cut, %d stalled; %d writes, %d records and %d sets compared",
+	t.Logf("killed: index %d times, PDS %d, relay %d; %d connections cut, %d stalled; %d writes; compared %d records and %d sets",
 		n.kills["index"], n.kills["PDS"], n.kills["relay"], cuts+cuts2, stalls+stalls2, n.writes.Load(), n.comparedRecords, n.comparedSets)
 }
 
-// network is a PDS, a relay that crawls it, an index that follows one of them, and
-// what the index should hold.
+// network is a PDS, a relay that crawls it, an index that follows one of them, and the
+// expected content of the index.
 type network struct {
 	t    *testing.T
 	kit  *peers.Kit
 	rng  *rand.Rand
 	log  *os.File
 	dir  string
-	data string // the PDS's
+	data string // of the PDS
 
 	plcPort, pdsPort, relayPort, metricsPort int
 	plc, pds, relay                          *peers.Process
@@ -98,12 +97,12 @@ type network struct {
 	binary    string
 	index     *index
 	storeName string
-	flags     []string // of the index, besides
+	flags     []string // additional flags of the index
 
 	accounts []*account
-	gone     map[string]truthRepo // repos of a PDS that was replaced
+	gone     map[string]truthRepo // repos of a replaced PDS
 	old      []string             // their DIDs
-	broken   map[string]string    // repos whose chain is broken in a stream that was followed, and where
+	broken   map[string]string    // repos with a broken chain in a followed stream, with the place
 	deleted  map[string]bool
 
 	kills                         map[string]int
@@ -113,7 +112,7 @@ type network struct {
 
 type account struct {
 	peers.Account
-	live []peers.Write // about what stands
+	live []peers.Write // created records
 }
 
 func newNetwork(t *testing.T, kit *peers.Kit, seed uint64) *network {
@@ -159,7 +158,7 @@ func newNetwork(t *testing.T, kit *peers.Kit, seed uint64) *network {
 	must(err)
 	t.Cleanup(n.relayProxy.Close)
 	n.client = peers.NewClient(n.pdsPort)
-	time.Sleep(2 * time.Second) // the relay subscribes live
+	time.Sleep(2 * time.Second) // wait until the relay subscribes live
 	n.makeAccounts("a", 12)
 	return n
 }
@@ -177,8 +176,8 @@ func (n *network) makeAccounts(prefix string, count int) {
 	}
 }
 
-// rough writes for a while, and now and then calls one of the kills. With odd, the
-// repo of the first account is also put back to what it was.
+// rough writes for a while, and now and then calls one of the kills. With odd, it also
+// puts the repo of the first account back to an older state.
 func (n *network) rough(for_ time.Duration, odd bool, kills ...func()) {
 	n.t.Helper()
 	n.pdsProxy.Gentle(false)
@@ -223,7 +222,7 @@ func (w *writer) write(a *account, writes ...peers.Write) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := w.n.client.ApplyWrites(ctx, a.Account, writes...); err != nil {
-		time.Sleep(100 * time.Millisecond) // the PDS may be down; whether it was written does not matter
+		time.Sleep(100 * time.Millisecond) // the PDS may be down; it does not matter whether it has the write
 		return
 	}
 	w.n.writes.Add(int64(len(writes)))
@@ -250,7 +249,7 @@ func (w *writer) create() peers.Write {
 	return x
 }
 
-// step is one change of the network.
+// step makes one change of the network.
 func (w *writer) step() {
 	n := w.n
 	a := n.accounts[w.rng.IntN(len(n.accounts))]
@@ -262,13 +261,13 @@ func (w *writer) step() {
 	switch k := w.rng.IntN(1000); {
 	case k < 600 || len(a.live) < 5:
 		w.write(a, w.create())
-	case k < 700: // several at once
+	case k < 700: // several records at once
 		var all []peers.Write
 		for range 2 + w.rng.IntN(20) {
 			all = append(all, w.create())
 		}
 		w.write(a, all...)
-	case k < 900: // a delete, and maybe the same again
+	case k < 900: // a delete, sometimes followed by the same record
 		i := w.rng.IntN(len(a.live))
 		x := a.live[i]
 		a.live = slices.Delete(a.live, i, i+1)
@@ -279,7 +278,7 @@ func (w *writer) step() {
 		} else {
 			w.write(a, gone, x)
 		}
-	case k < 960: // a second record of one subject, or another subject for one record
+	case k < 960: // a second record with the same subject, or a new subject for a record
 		x := a.live[w.rng.IntN(len(a.live))]
 		if k < 930 {
 			x.Rkey = w.tid()
@@ -289,25 +288,25 @@ func (w *writer) step() {
 			w.write(a, x)
 		}
 	case k < 975:
-		_ = n.client.Deactivate(ctx, a.Account) // whatever comes of it: showAll is called in the end
+		_ = n.client.Deactivate(ctx, a.Account) // errors do not matter: showAll runs at the end
 		time.Sleep(50 * time.Millisecond)
 		_ = n.client.Activate(ctx, a.Account)
 	case k < 985:
 		_ = n.client.Takedown(ctx, a.Account, true)
 		time.Sleep(50 * time.Millisecond)
 		_ = n.client.Takedown(ctx, a.Account, false)
-	case k < 996: // the repo is imported as it is, and announced
+	case k < 996: // import the repo unchanged, and announce it
 		if car, err := n.client.GetRepo(ctx, a.DID); err == nil && n.client.ImportRepo(ctx, a.Account, car) == nil {
 			_ = n.client.Activate(ctx, a.Account)
 		}
-	case k < 998 && len(n.accounts)-len(n.deleted) > 8 && a != n.accounts[0]: // which goBack wants
+	case k < 998 && len(n.accounts)-len(n.deleted) > 8 && a != n.accounts[0]: // goBack needs the first account
 		if n.client.DeleteAccount(ctx, a.Account) == nil {
 			n.deleted[a.DID] = true
 		}
 	}
 }
 
-// goBack puts the first account's repo back to what it was some writes ago.
+// goBack puts the first account's repo back to its state some writes ago.
 func (w *writer) goBack() {
 	a := w.n.accounts[0]
 	ctx := context.Background()
@@ -328,8 +327,8 @@ func (w *writer) goBack() {
 	}
 }
 
-// showAll activates all accounts, and has each make a last commit: what was lost
-// before it then shows in its chain.
+// showAll activates all accounts, and makes a last commit in each, so that earlier
+// losses show in its chain.
 func (w *writer) showAll() {
 	ctx := context.Background()
 	for _, a := range w.n.accounts {
@@ -354,7 +353,7 @@ type index struct {
 	done       chan struct{}
 }
 
-// follow starts the index with these arguments, after the one before was stopped.
+// follow stops the index if it runs, and starts it with these arguments.
 func (n *network) follow(args ...string) {
 	n.t.Helper()
 	n.stopIndex()
@@ -363,9 +362,9 @@ func (n *network) follow(args ...string) {
 
 func (n *network) store() string { return filepath.Join(n.dir, "store"+n.storeName) }
 
-// args are those of the index when it is started again.
+// again returns the arguments for a restart of the index.
 func again(args []string) []string {
-	if i := slices.Index(args, "--cursor"); i >= 0 { // it is stored now
+	if i := slices.Index(args, "--cursor"); i >= 0 { // stored by now
 		args = slices.Delete(slices.Clone(args), i, i+2)
 	}
 	return slices.DeleteFunc(slices.Clone(args), func(s string) bool { return s == "--force-cursor" })
@@ -403,7 +402,7 @@ func (n *network) startIndex(args ...string) *index {
 	select {
 	case <-ready:
 	case <-x.done:
-		n.t.Fatalf("the index ended: %s", tail.String())
+		n.t.Fatalf("the index exited: %s", tail.String())
 	case <-time.After(time.Minute):
 		n.t.Fatal("the index is not ready")
 	}
@@ -417,7 +416,7 @@ func (n *network) stopIndex() {
 	_ = n.index.cmd.Process.Signal(syscall.SIGTERM)
 	<-n.index.done
 	if code := n.index.cmd.ProcessState.ExitCode(); code != 0 {
-		n.t.Errorf("the index ended with %d", code)
+		n.t.Errorf("the index exited with %d", code)
 	}
 	n.index = nil
 }
@@ -454,8 +453,8 @@ func (n *network) killRelay() {
 	}
 }
 
-// replacePDS puts a PDS without data in the place of the one that is followed. The
-// index must wait for an operator, and go on when one has decided.
+// replacePDS replaces the followed PDS by one without data. The index must wait for an
+// operator, and continue after the decision.
 func (n *network) replacePDS() {
 	n.t.Helper()
 	n.pdsProxy.Gentle(true)
@@ -471,7 +470,7 @@ func (n *network) replacePDS() {
 	n.accounts = nil
 	for began := time.Now(); n.stats().State != "blocked"; time.Sleep(100 * time.Millisecond) {
 		if time.Since(began) > time.Minute {
-			n.t.Fatalf("a PDS that began anew does not block the index: %+v", n.stats())
+			n.t.Fatalf("a PDS with a new sequence does not block the index: %+v", n.stats())
 		}
 	}
 	n.makeAccounts("b", 8)
@@ -482,15 +481,15 @@ func (n *network) replacePDS() {
 	n.killIndex()
 	for began := time.Now(); n.stats().State != "blocked"; time.Sleep(100 * time.Millisecond) {
 		if time.Since(began) > time.Minute {
-			n.t.Fatalf("after a restart it is not blocked: %+v", n.stats())
+			n.t.Fatalf("not blocked after a restart: %+v", n.stats())
 		}
 	}
 	if after := n.stats(); after.Cursor != before.Cursor || !maps.Equal(after.Records, before.Records) {
-		n.t.Errorf("something was applied while it was blocked: %+v, before %+v", after, before)
+		n.t.Errorf("the blocked index applied something: %+v, before %+v", after, before)
 	}
 	n.follow("--relay", "ws://"+n.pdsProxy.Addr, "--cursor", "0", "--force-cursor")
 	if gaps := n.get(n.index.admin + "/gaps"); !strings.Contains(gaps, `"future_cursor"`) {
-		n.t.Errorf("the decision is not recorded: %s", gaps)
+		n.t.Errorf("no gap for the decision: %s", gaps)
 	}
 }
 
@@ -521,7 +520,7 @@ func (n *network) stats() (s stats) {
 	return s
 }
 
-// truthRepo is what a repo holds: by kind and record key, the subject.
+// truthRepo is the content of a repo: the subject by kind and record key.
 type truthRepo map[string]map[string]string
 
 // truth reads all repos of the PDS.
@@ -550,7 +549,7 @@ func (n *network) truth() map[string]truthRepo {
 	return all
 }
 
-// subjectOf reads a record as the semantics say.
+// subjectOf returns the subject of a record, as docs/semantics.md defines it.
 func subjectOf(k *kinds.Info, value json.RawMessage) string {
 	for _, key := range k.To.Field {
 		var m map[string]json.RawMessage
@@ -566,7 +565,7 @@ func subjectOf(k *kinds.Info, value json.RawMessage) string {
 	return s
 }
 
-// exported is what the index holds of a repo, and whether it is desynchronized.
+// exported is the content of an index: its repos, and which are desynchronized.
 type exported struct {
 	repos  map[string]truthRepo
 	desync map[string]bool
@@ -610,7 +609,8 @@ func (n *network) export() exported {
 	return x
 }
 
-// settleAndCompare waits until the index has what the PDS has, and compares it.
+// settleAndCompare waits until the index has everything that the PDS has, and compares
+// them.
 func (n *network) settleAndCompare(when string) {
 	n.t.Helper()
 	n.pdsProxy.Gentle(true)
@@ -624,14 +624,14 @@ func (n *network) settleAndCompare(when string) {
 			break
 		}
 		time.Sleep(time.Second)
-		n.chains(when) // the relay may have been behind
+		n.chains(when) // the relay may have lagged
 	}
 	args := again(n.index.cmd.Args[2:])
 	n.stopIndex()
 	x := n.export()
 	for did, repo := range want {
 		if why, broken := n.broken[did]; broken {
-			n.t.Logf("%s: %s is not compared: %s", when, did, why)
+			n.t.Logf("%s: skipping %s: %s", when, did, why)
 			continue
 		}
 		if got := x.repos[did]; fmt.Sprint(got) != fmt.Sprint(repo) && (len(got) > 0 || len(repo) > 0) {
@@ -643,15 +643,15 @@ func (n *network) settleAndCompare(when string) {
 	}
 	for did := range x.desync {
 		if _, broken := n.broken[did]; !broken {
-			n.t.Errorf("%s: %s is desynchronized, and its chain is whole", when, did)
+			n.t.Errorf("%s: %s is desynchronized although its chain is whole", when, did)
 		}
 	}
 	for did, why := range n.broken {
 		if why == "imported" && !x.desync[did] {
-			n.t.Errorf("%s: %s was put back to an older state, and is not desynchronized", when, did)
+			n.t.Errorf("%s: %s was put back, and is not desynchronized", when, did)
 		}
 		if !x.desync[did] && !n.deleted[did] && why != "imported" {
-			n.t.Logf("%s: %s has a broken chain (%s), which the index did not meet", when, did, why)
+			n.t.Logf("%s: %s has a broken chain (%s) that the index has not seen", when, did, why)
 		}
 	}
 	if out, err := exec.CommandContext(n.t.Context(), n.binary, "check", "--store", n.store()).CombinedOutput(); err != nil {
@@ -664,12 +664,12 @@ func (n *network) settleAndCompare(when string) {
 		log, _ := os.ReadFile(n.log.Name())
 		n.t.Fatalf("%s; the end of the logs:\n%s", when, log[max(0, len(log)-6000):])
 	}
-	n.t.Logf("%s: %d repos are as in the PDS, %d are known to be broken, %d desynchronized", when, len(want), len(n.broken), len(x.desync))
+	n.t.Logf("%s: %d repos match the PDS, %d are known to be broken, %d are desynchronized", when, len(want), len(n.broken), len(x.desync))
 	i := slices.Index(args, "--relay")
 	n.index = n.startIndex(args[i : i+2]...)
 }
 
-// compareSets asks for every set, and leaves out what repos that are broken make of it.
+// compareSets asks for every set, and ignores the edges of broken repos.
 func (n *network) compareSets(want map[string]truthRepo) (differences []string) {
 	n.t.Helper()
 	sets := map[string]map[string]bool{}
@@ -712,26 +712,26 @@ func (n *network) compareSets(want map[string]truthRepo) (differences []string) 
 		for _, m := range got {
 			_, broken := n.broken[m]
 			if !members[m] && !broken {
-				// Of forward sets, an account that is deleted is no member.
-				differences = append(differences, fmt.Sprintf("%s has %s", set, m))
+				// Forward sets do not contain deleted accounts.
+				differences = append(differences, fmt.Sprintf("%s has the extra member %s", set, m))
 			}
 		}
 		for m := range members {
 			if !slices.Contains(got, m) && !n.deleted[m] {
-				differences = append(differences, fmt.Sprintf("%s has not %s", set, m))
+				differences = append(differences, fmt.Sprintf("%s lacks %s", set, m))
 			}
 		}
 	}
 	return differences
 }
 
-// chains reads the whole stream of the PDS, and of the relay, and notes the repos
-// of which a commit does not follow the one before it.
+// chains reads the whole streams of the PDS and the relay, and notes the repos with a
+// commit that does not continue the previous one.
 func (n *network) chains(when string) {
 	n.t.Helper()
 	for name, port := range map[string]int{"PDS": n.pdsPort, "relay": n.relayPort} {
 		if name == "relay" && len(n.gone) > 0 {
-			continue // it is not followed any more
+			continue // no longer followed
 		}
 		broken, err := readChains(n.t.Context(), port)
 		if err != nil {

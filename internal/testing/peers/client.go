@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A Client asks a PDS.
+// A Client sends requests to a PDS.
 type Client struct {
 	Base string // http://127.0.0.1:port
 	http http.Client
@@ -60,18 +60,18 @@ func (c *Client) do(ctx context.Context, method, path, contentType, auth string,
 	return b, nil
 }
 
-// PutRecord puts a record, which the PDS must know the lexicon of and find valid.
+// PutRecord puts a record. The PDS must know its lexicon, and finds it valid.
 func (c *Client) PutRecord(ctx context.Context, a Account, collection, rkey string, record json.RawMessage) error {
 	return c.call(ctx, "com.atproto.repo.putRecord", a.JWT, map[string]any{"repo": a.DID, "collection": collection, "rkey": rkey, "record": record, "validate": true}, nil)
 }
 
-// Proxied asks a query of another service through the PDS, as a client does: service is
-// DID#ENTRY (https://atproto.com/specs/xrpc#service-proxying).
+// Proxied sends a query to another service through the PDS, as a client does: service
+// is DID#ENTRY (https://atproto.com/specs/xrpc#service-proxying).
 func (c *Client) Proxied(ctx context.Context, a Account, service, method string, q url.Values) (status int, body []byte, err error) {
 	return c.Get(ctx, "/xrpc/"+method+"?"+q.Encode(), map[string]string{"Authorization": "Bearer " + a.JWT, "atproto-proxy": service})
 }
 
-// Get gets a path, with these headers.
+// Get requests a path with headers.
 func (c *Client) Get(ctx context.Context, path string, headers map[string]string) (status int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+path, nil)
 	if err != nil {
@@ -88,7 +88,8 @@ func (c *Client) Get(ctx context.Context, path string, headers map[string]string
 	return resp.StatusCode, body, errors.Join(err, resp.Body.Close())
 }
 
-// ServiceAuth has the PDS sign a token of an account for a method of a service.
+// ServiceAuth requests a token for a method of a service, which the PDS signs for an
+// account.
 func (c *Client) ServiceAuth(ctx context.Context, a Account, aud, lxm string) (string, error) {
 	b, err := c.do(ctx, http.MethodGet, "com.atproto.server.getServiceAuth?"+url.Values{"aud": {aud}, "lxm": {lxm}}.Encode(), "", a.JWT, nil)
 	if err != nil {
@@ -99,7 +100,7 @@ func (c *Client) ServiceAuth(ctx context.Context, a Account, aud, lxm string) (s
 	return out.Token, err
 }
 
-// call calls a procedure with JSON, and reads its answer into out if that is not nil.
+// call calls a procedure with JSON, and parses its answer into out unless that is nil.
 func (c *Client) call(ctx context.Context, method, auth string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -112,7 +113,7 @@ func (c *Client) call(ctx context.Context, method, auth string, in, out any) err
 	return err
 }
 
-// CreateAccount makes an account.
+// CreateAccount creates an account.
 func (c *Client) CreateAccount(ctx context.Context, name string) (a Account, err error) {
 	err = c.call(ctx, "com.atproto.server.createAccount", "", map[string]string{
 		"handle": name + ".test", "email": name + "@example.com", "password": "pw",
@@ -120,7 +121,7 @@ func (c *Client) CreateAccount(ctx context.Context, name string) (a Account, err
 	return a, err
 }
 
-// A Write is one write of ApplyWrites. Value nil deletes.
+// A Write is one write of ApplyWrites. With Value nil it is a delete.
 type Write struct {
 	Collection, Rkey string
 	Value            map[string]any
@@ -144,18 +145,18 @@ func (c *Client) ApplyWrites(ctx context.Context, a Account, writes ...Write) er
 	return c.call(ctx, "com.atproto.repo.applyWrites", a.JWT, map[string]any{"repo": a.DID, "writes": list, "validate": false}, nil)
 }
 
-// Deactivate hides an account, and Activate shows it again.
+// Deactivate hides an account; Activate shows it again.
 func (c *Client) Deactivate(ctx context.Context, a Account) error {
 	return c.call(ctx, "com.atproto.server.deactivateAccount", a.JWT, struct{}{}, nil)
 }
 
-// Activate is described at Deactivate.
+// Activate shows a deactivated account again.
 func (c *Client) Activate(ctx context.Context, a Account) error {
 	_, err := c.do(ctx, http.MethodPost, "com.atproto.server.activateAccount", "", a.JWT, nil)
 	return err
 }
 
-// Takedown takes an account down, or back up.
+// Takedown takes an account down, or restores it.
 func (c *Client) Takedown(ctx context.Context, a Account, down bool) error {
 	return c.call(ctx, "com.atproto.admin.updateSubjectStatus", "admin", map[string]any{
 		"subject":  map[string]string{"$type": "com.atproto.admin.defs#repoRef", "did": a.DID},
@@ -163,7 +164,7 @@ func (c *Client) Takedown(ctx context.Context, a Account, down bool) error {
 	}, nil)
 }
 
-// DeleteAccount deletes an account for good.
+// DeleteAccount deletes an account permanently.
 func (c *Client) DeleteAccount(ctx context.Context, a Account) error {
 	return c.call(ctx, "com.atproto.admin.deleteAccount", "admin", map[string]string{"did": a.DID}, nil)
 }
@@ -173,7 +174,7 @@ func (c *Client) GetRepo(ctx context.Context, did string) ([]byte, error) {
 	return c.do(ctx, http.MethodGet, "com.atproto.sync.getRepo?did="+url.QueryEscape(did), "", "", nil)
 }
 
-// ImportRepo puts a CAR in the place of an account's repo.
+// ImportRepo replaces an account's repo with a CAR.
 func (c *Client) ImportRepo(ctx context.Context, a Account, car []byte) error {
 	_, err := c.do(ctx, http.MethodPost, "com.atproto.repo.importRepo", "application/vnd.ipld.car", a.JWT, car)
 	return err
@@ -185,7 +186,7 @@ type Record struct {
 	Value json.RawMessage
 }
 
-// ListRecords returns all records of a collection, by their keys.
+// ListRecords returns all records of a collection.
 func (c *Client) ListRecords(ctx context.Context, did, collection string) (all []Record, err error) {
 	for cursor := ""; ; {
 		q := url.Values{"repo": {did}, "collection": {collection}, "limit": {"100"}}

@@ -35,11 +35,11 @@ import (
 )
 
 var (
-	constellationFlag = flag.String("constellation", "", "at-microcosm's constellation, built (cargo build --release -p constellation: target/release/main)")
-	constellationSize = flag.Int("constellation.events", 60_000, "how many events TestConstellation makes")
+	constellationFlag = flag.String("constellation", "", "path of at-microcosm's constellation (cargo build --release -p constellation: target/release/main)")
+	constellationSize = flag.Int("constellation.events", 60_000, "number of events in TestConstellation")
 )
 
-// jetstreamLines is an event as Jetstream's JSON, one line for each operation.
+// jetstreamLines returns an event as Jetstream's JSON, one line for each operation.
 func jetstreamLines(e *oracle.Event, have map[string]bool) (lines []string) {
 	at := 1_700_000_000_000_000 + e.Seq
 	line := func(v map[string]any) {
@@ -86,11 +86,11 @@ func jetstreamLines(e *oracle.Event, have map[string]bool) (lines []string) {
 	return lines
 }
 
-// linkWorld is what both are given.
+// linkWorld is the input of both programs.
 type linkWorld struct {
 	events []*oracle.Event
 	model  *oracle.Model
-	star   string // followed by a third of all events
+	star   string // a third of all events follow it
 }
 
 func newLinkWorld(n int) *linkWorld {
@@ -100,12 +100,12 @@ func newLinkWorld(n int) *linkWorld {
 	linked := map[string]bool{}
 	for range n {
 		e := h.Next()
-		// What differs by design is left out: what is damaged, or hidden for good. A third
-		// follows one account, from accounts of their own.
+		// Leave out what differs by design: damaged commits, and accounts that are hidden
+		// forever. A third of the events follow one account, from new accounts.
 		if e.Type == oracle.IdentityEvent || e.Type == oracle.SyncEvent || e.Damaged || e.Deleted {
 			continue
 		}
-		if e.Type == oracle.AccountEvent && !linked[e.DID] { // they forget it, of an account without links
+		if e.Type == oracle.AccountEvent && !linked[e.DID] { // Constellation ignores the status of an account without links
 			continue
 		}
 		for _, o := range e.Ops {
@@ -129,7 +129,8 @@ func (w *linkWorld) add(e *oracle.Event) {
 	w.model.Apply(&c)
 }
 
-// startConstellation runs it on the events, and returns its address once it has them all.
+// startConstellation runs Constellation on the events, and returns its address once it has
+// them all.
 func startConstellation(t *testing.T, w *linkWorld, dir string) (base string, took time.Duration) {
 	t.Helper()
 	pipe := filepath.Join(dir, "events")
@@ -180,7 +181,7 @@ func startConstellation(t *testing.T, w *linkWorld, dir string) (base string, to
 			return base, time.Since(began)
 		}
 		if time.Since(began) > 20*time.Minute {
-			t.Fatal("constellation does not come to the end of the events")
+			t.Fatal("constellation does not reach the end of the events")
 		}
 	}
 }
@@ -226,7 +227,7 @@ func startSkein(t *testing.T, w *linkWorld, dir string) (base string, took time.
 	return srv.URL, took
 }
 
-// links asks either of them.
+// links sends a request to either program.
 func links(address string, p url.Values, v any) error {
 	resp, err := http.Get(address + "?" + p.Encode())
 	if err != nil {
@@ -247,7 +248,7 @@ type linkAnswer struct {
 	Cursor  *string
 }
 
-// all collects all pages, sorted.
+// allLinks collects all pages, sorted.
 func allLinks(t *testing.T, address string, p url.Values) (total int, all []string) {
 	t.Helper()
 	for {
@@ -268,13 +269,14 @@ func allLinks(t *testing.T, address string, p url.Values) (total int, all []stri
 	}
 }
 
-// Constellation (at-microcosm/microcosm-rs), fed the same events as Jetstream's JSON, gives
-// the same answers; and how fast either is, side by side. What differs is counted.
+// Constellation (at-microcosm/microcosm-rs), given the same events as Jetstream's JSON,
+// gives the same answers. The test also counts the known differences, and compares the
+// speed of both.
 //
 //	go test ./internal/testing/peers -run TestConstellation -v -constellation PATH [-constellation.events 1000000]
 func TestConstellation(t *testing.T) {
 	if *constellationFlag == "" {
-		t.Skip("constellation is not there: -constellation names its program")
+		t.Skip("needs constellation: use -constellation PATH")
 	}
 	w := newLinkWorld(*constellationSize)
 	dir := t.TempDir()
@@ -290,7 +292,7 @@ func TestConstellation(t *testing.T) {
 	for _, k := range kinds.All {
 		for target, members := range views.Reverse[k.Name] {
 			edges += len(members)
-			if !strings.HasPrefix(target, "at://") || strings.HasPrefix(target, "at://did:") { // a handle is resolved, or not taken
+			if !strings.HasPrefix(target, "at://") || strings.HasPrefix(target, "at://did:") { // skein resolves or rejects handles
 				subjects = append(subjects, subject{k, target})
 			}
 		}
@@ -302,7 +304,7 @@ func TestConstellation(t *testing.T) {
 			subjects = append(subjects, all[i*len(all)/4000])
 		}
 	}
-	inactive := map[string]int{} // who names a subject and is hidden, by kind and subject
+	inactive := map[string]int{} // hidden actors of a subject, by kind and subject
 	seen := map[string]bool{}
 	for p, s := range w.model.Records {
 		if edge := p.Kind + " " + p.DID + " " + s; s != "" && w.model.Hidden[p.DID] && !seen[edge] {
@@ -323,7 +325,7 @@ func TestConstellation(t *testing.T) {
 			_, got := allLinks(t, ours+path, p())
 			_, want := allLinks(t, theirs+path, p())
 			if !slices.Equal(got, want) {
-				t.Fatalf("%s %v: %q, constellation %q, and the model %q", path, p(), got, want, views.Reverse[s.k.Name][s.target])
+				t.Fatalf("%s %v: %q, constellation %q, model %q", path, p(), got, want, views.Reverse[s.k.Name][s.target])
 			}
 		}
 		for path, p := range map[string]func() url.Values{"/xrpc/blue.microcosm.links.getBacklinks": newer, "/links": older} {
@@ -340,7 +342,7 @@ func TestConstellation(t *testing.T) {
 			twice += len(want) - len(got)
 			hidden += theirTotal - len(want)
 		}
-		if !s.k.HasSets() { // it has two links
+		if !s.k.HasSets() { // the record has two links
 			pairs += compareManyToMany(t, w, ours, theirs, s.target, s.k.Collection+":"+field, map[string]string{"subject": "list", "list": "subject"}[field])
 		}
 		var got, want struct{ Total int }
@@ -349,10 +351,10 @@ func TestConstellation(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := inactive[s.k.Name+" "+s.target]; got.Total != want.Total-n {
-			t.Fatalf("%s %v: %d, and constellation %d, of which %d are not active", count, older(), got.Total, want.Total, n)
+			t.Fatalf("%s %v: %d, constellation %d including %d inactive", count, older(), got.Total, want.Total, n)
 		}
 	}
-	t.Logf("%d events, %d edges; %d subjects compared; records that make an edge a second time, which they list as well: %d; of accounts that are not active, which they count: %d; records with two links: %d", len(w.events), edges, len(subjects), twice, hidden, pairs)
+	t.Logf("%d events, %d edges; %d subjects compared; constellation also lists %d duplicate records and counts %d records of inactive accounts; records with two links: %d", len(w.events), edges, len(subjects), twice, hidden, pairs)
 
 	small := subjects[len(subjects)/2]
 	ask := func(base, path string, p url.Values) string {
@@ -381,8 +383,8 @@ func TestConstellation(t *testing.T) {
 	}
 }
 
-// compareManyToMany compares, of the records that name a target, what else they name, but
-// for accounts that are not active, which they list. It returns how many records there are.
+// compareManyToMany compares the other subjects of the records that name a target, except
+// inactive accounts, which Constellation lists. It returns the number of records.
 func compareManyToMany(t *testing.T, w *linkWorld, ours, theirs, target, source, other string) (records int) {
 	t.Helper()
 	ask := func(base string) (items []string, counts map[string][2]int) {

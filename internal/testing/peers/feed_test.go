@@ -13,21 +13,22 @@ import (
 	"skein.blue/internal/testing/peers"
 )
 
-// @atproto/api asks for a feed, as users of the reference PDS, whose keys are in the PLC
-// directory: with a token that the PDS signed it gets its own feed, page by page; without
-// one, or with one that is expired, forged, or of another audience or method, it does not.
+// @atproto/api requests a feed for users of the reference PDS, whose keys are in the PLC
+// directory. With a token from the PDS it receives the user's own feed, page by page;
+// without one, or with one that is expired, forged, or for another audience or method, it
+// does not.
 //
 //	.ci/peers DIR && go test ./internal/testing/peers -run TestFeed -peers DIR -v
 func TestFeed(t *testing.T) {
 	if *peersDir == "" {
-		t.Skip("skipped: it needs the reference PDS. Install it with .ci/peers DIR, and give -peers DIR")
+		t.Skip("needs the reference PDS: install it with .ci/peers DIR, and use -peers DIR")
 	}
 	kit, err := peers.Find(*peersDir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(*peersDir, "node_modules/@atproto/api")); err != nil {
-		t.Skip("skipped: @atproto/api is not in -peers; run .ci/peers on it again")
+		t.Skip("-peers lacks @atproto/api: run .ci/peers again")
 	}
 	n := newNetwork(t, kit, 7)
 	viewer := n.accounts[0]
@@ -47,7 +48,7 @@ func TestFeed(t *testing.T) {
 	if err := json.Unmarshal(b, &out); err != nil {
 		t.Fatal(err)
 	}
-	slices.Reverse(want) // the newest first
+	slices.Reverse(want) // newest first
 	if out.DID != viewer.DID || out.Service.DID != "did:web:feeds.example.com" || out.Good.Status != 200 || !slices.Equal(out.Good.Posts, want) {
 		t.Errorf("%s, want %q", b, want)
 	}
@@ -55,7 +56,7 @@ func TestFeed(t *testing.T) {
 		t.Errorf("a token for the service's entry: %+v", out.Entry)
 	}
 	if out.Again.Error != "JwtReplayed" {
-		t.Errorf("a token used again: %+v", out.Again)
+		t.Errorf("a replayed token: %+v", out.Again)
 	}
 	for name, a := range map[string]asked{"none": out.None, "again": out.Again, "audience": out.Audience, "another entry": out.OtherEntry, "method": out.Method, "forged": out.Forged, "expired": out.Expired} {
 		if a.Status != 401 || len(a.Posts) > 0 {
@@ -67,7 +68,8 @@ func TestFeed(t *testing.T) {
 	}
 }
 
-// likes has an account like so many posts of another, which are returned, the oldest first.
+// likes makes an account like that many posts of another, and returns them, the oldest
+// first.
 func (n *network) likes(a *account, count int) (posts []string) {
 	n.t.Helper()
 	for i := range count {
@@ -83,7 +85,7 @@ func (n *network) likes(a *account, count int) (posts []string) {
 	return posts
 }
 
-// indexed waits until a set has so many members.
+// indexed waits until a set has that many members.
 func (n *network) indexed(set string, members int) {
 	n.t.Helper()
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
@@ -91,7 +93,7 @@ func (n *network) indexed(set string, members int) {
 			return
 		}
 		if time.Since(began) > time.Minute {
-			n.t.Fatalf("%s has not %d members in a minute", set, members)
+			n.t.Fatalf("%s does not have %d members after a minute", set, members)
 		}
 	}
 }
@@ -102,7 +104,7 @@ type asked struct {
 	Error, Message string
 }
 
-// feedAnswers is what peers.mjs feed prints.
+// feedAnswers is the output of peers.mjs feed.
 type feedAnswers struct {
 	DID                                           string
 	Service                                       struct{ DID string }

@@ -12,13 +12,13 @@ import (
 	"skein.blue/internal/testing/peers"
 )
 
-// The records of our lexicons are lexicons to @atproto/lexicon, and the reference PDS stores
-// them as valid records of com.atproto.lexicon.schema.
+// @atproto/lexicon accepts our published lexicons, and the reference PDS stores them as
+// valid records of com.atproto.lexicon.schema.
 //
 //	.ci/peers DIR && go test ./internal/testing/peers -run TestLexicons -peers DIR -v
 func TestLexicons(t *testing.T) {
 	if *peersDir == "" {
-		t.Skip("skipped: it needs the reference PDS. Install it with .ci/peers DIR, and give -peers DIR")
+		t.Skip("needs the reference PDS: install it with .ci/peers DIR, and use -peers DIR")
 	}
 	kit, err := peers.Find(*peersDir)
 	if err != nil {
@@ -63,6 +63,6 @@ func TestLexicons(t *testing.T) {
 	}
 	slices.Sort(read)
 	if err != nil || !slices.Equal(stored, want) || !slices.Equal(read, want) {
-		t.Errorf("the PDS has %q, @atproto/lexicon has read %q, %v; expected %q", stored, read, err, want)
+		t.Errorf("the PDS has %q, @atproto/lexicon read %q, %v; want %q", stored, read, err, want)
 	}
 }

@@ -15,15 +15,15 @@ import (
 	"skein.blue/internal/testing/peers"
 )
 
-// TestPast has three indexes of one PDS: by the stream alone, from its beginning; by its
-// repos alone; and by both, which begins in the middle, while the PDS is killed, accounts
-// are taken down and come back, and a repo is put back to what it was. In the end they
-// hold the same, and what the PDS holds.
+// TestPast makes three indexes of one PDS: from the whole stream alone; from its repos
+// alone; and from both, starting in the middle, while the PDS is killed, accounts are
+// taken down and restored, and a repo is put back. At the end all three must match the
+// PDS.
 //
 //	.ci/peers DIR && go test ./internal/testing/peers -run TestPast -peers DIR -v
 func TestPast(t *testing.T) {
 	if *peersDir == "" {
-		t.Skip("skipped: it needs the reference PDS. Install it with .ci/peers DIR, and give -peers DIR")
+		t.Skip("needs the reference PDS: install it with .ci/peers DIR, and use -peers DIR")
 	}
 	kit, err := peers.Find(*peersDir)
 	if err != nil {
@@ -42,7 +42,7 @@ func TestPast(t *testing.T) {
 	whole := []string{"--plc", fmt.Sprintf("http://127.0.0.1:%d", n.plcPort), "--allow-private-hosts"}
 	relay := fmt.Sprintf("ws://127.0.0.1:%d", n.pdsPort)
 
-	// Both: it begins here.
+	// The index with both starts here.
 	n.storeName, n.flags = "-both", append([]string{"--backfill", "repos"}, whole...)
 	n.follow("--relay", relay)
 	down := n.accounts[1]
@@ -73,15 +73,15 @@ func TestPast(t *testing.T) {
 	}
 	n.compareAll("repos alone", want)
 
-	n.storeName, n.flags = "-stream", whole // what an import breaks is fetched, nothing else
+	n.storeName, n.flags = "-stream", whole // fetches only the repo that the import broke
 	n.follow("--relay", relay, "--cursor", "0")
 	n.awaitPast()
 	n.compareAll("stream", want)
 	t.Logf("%d writes, %d repos, PDS killed %d times", n.writes.Load(), len(want), n.kills["PDS"])
 }
 
-// awaitPast waits until the index has applied what the PDS has sent, and has nothing to
-// fetch any more.
+// awaitPast waits until the index has applied everything that the PDS has sent, and has
+// nothing left to fetch.
 func (n *network) awaitPast() {
 	n.t.Helper()
 	quiet, last := 0, int64(0)
@@ -99,19 +99,19 @@ func (n *network) awaitPast() {
 		}
 		last = s.Cursor
 		if time.Since(began) > 2*time.Minute {
-			n.t.Fatalf("it does not end: %+v %+v: %s", st, s, n.get(n.index.admin+"/resyncs"))
+			n.t.Fatalf("still busy: %+v %+v: %s", st, s, n.get(n.index.admin+"/resyncs"))
 		}
 	}
 	n.stopIndex()
 }
 
-// compareAll compares what a store holds with what the PDS does.
+// compareAll compares a store with the PDS.
 func (n *network) compareAll(what string, want map[string]truthRepo) {
 	n.t.Helper()
 	x := n.export()
 	for did, repo := range want {
 		got := x.repos[did]
-		if n.broken[did] == "imported" { // its PDS has records whose blocks are gone, and does not list them
+		if n.broken[did] == "imported" { // the PDS has records without blocks, and does not list them
 			for _, records := range got {
 				maps.DeleteFunc(records, func(_, subject string) bool { return subject == "" })
 			}
@@ -130,7 +130,7 @@ func (n *network) compareAll(what string, want map[string]truthRepo) {
 	}
 	for did, got := range x.repos {
 		if _, there := want[did]; !there && len(got) > 0 {
-			n.t.Errorf("%s: %s has %d kinds of records, and is gone", what, did, len(got))
+			n.t.Errorf("%s: the deleted %s has %d kinds of records", what, did, len(got))
 		}
 	}
 	for did := range x.desync {

@@ -1,18 +1,17 @@
-// Package peers runs programs of others on loopback, for tests against a network
-// that we did not write: the reference PDS and PLC directory, and indigo's relay,
-// each as a process that can be killed. It knows nothing of the index.
+// Package peers runs other projects' programs on loopback, for tests against a network that
+// we did not write: the reference PDS and PLC directory, and indigo's relay, each as a
+// process that tests can kill. It does not know the index.
 //
-// They are installed by .ci/peers, into a folder that tests are told by the flag
-// -peers; without it such tests are skipped. What they do that is worth knowing:
+// .ci/peers installs the programs into a folder; the flag -peers passes the folder to tests,
+// which are skipped without it. Behavior worth knowing:
 //
-//   - a PDS that is killed may leave a phantom: an event in its sequence whose
-//     record is not in the repo. The account's next commit then has the since and
-//     prevData of the commit before it;
-//   - a relay that is killed loses commits of up to 100 ms, for good, and sends the
-//     #identity, #account and #sync of the last seconds again;
-//   - the relay subscribes to a loopback PDS only by its database (peers.mjs crawl),
-//     and only when it starts;
-//   - the PLC directory keeps everything in memory: it is left running.
+//   - a PDS that is killed may leave a phantom: an event in its sequence whose record is not in the
+//     repo. The account's next commit then has the since and prevData of the commit before it;
+//   - a relay that is killed loses the commits of up to 100 ms forever, and repeats the #identity,
+//     #account and #sync of the last seconds;
+//   - the relay subscribes to a loopback PDS only through its database (peers.mjs crawl), and only
+//     when it starts;
+//   - the PLC directory keeps everything in memory, so tests never restart it.
 package peers
 
 import (
@@ -35,7 +34,7 @@ import (
 // A Kit is a folder with the programs.
 type Kit struct{ node, script, relay string }
 
-// Find returns the programs in a folder that .ci/peers made.
+// Find returns the programs in a folder from .ci/peers.
 func Find(dir string) (*Kit, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -47,26 +46,26 @@ func Find(dir string) (*Kit, error) {
 	}
 	for _, f := range []string{k.node, k.script, k.relay} {
 		if _, err := os.Stat(f); err != nil {
-			return nil, fmt.Errorf("peers: %w; .ci/peers %s installs them", err, dir)
+			return nil, fmt.Errorf("peers: %w; install with .ci/peers %s", err, dir)
 		}
 	}
 	return k, nil
 }
 
-// A Process is a program that runs.
+// A Process is a running program.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 }
 
-// Kill ends the process at once, as SIGKILL does, and waits for its end.
+// Kill ends the process at once with SIGKILL, and waits for its end.
 func (p *Process) Kill() { p.end(syscall.SIGKILL) }
 
-// Stop asks the process to end, and waits for its end.
+// Stop ends the process with SIGTERM, and waits for its end.
 func (p *Process) Stop() { p.end(syscall.SIGTERM) }
 
 func (p *Process) end(sig syscall.Signal) {
-	_ = p.cmd.Process.Signal(sig) // it may have ended
+	_ = p.cmd.Process.Signal(sig) // may have ended
 	select {
 	case <-p.done:
 	case <-time.After(10 * time.Second):
@@ -75,8 +74,8 @@ func (p *Process) end(sig syscall.Signal) {
 	}
 }
 
-// start runs a program, whose output goes to log, and calls line for each line of
-// its standard output.
+// start runs a program, with its errors going to log, and calls line for each line of its
+// standard output.
 func start(log io.Writer, line func(string), name string, args ...string) (*Process, error) {
 	cmd := exec.CommandContext(context.Background(), name, args...)
 	cmd.Stderr = log
@@ -93,12 +92,12 @@ func start(log io.Writer, line func(string), name string, args ...string) (*Proc
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			line(lines.Text())
 		}
-		_ = cmd.Wait() // it is killed, mostly
+		_ = cmd.Wait() // usually killed
 	}()
 	return p, nil
 }
 
-// script runs peers.mjs and waits until it says that it is ready.
+// run runs peers.mjs and waits until it reports that it is ready.
 func (k *Kit) run(log io.Writer, args ...string) (*Process, error) {
 	ready := make(chan struct{}, 1)
 	p, err := start(log, func(line string) {
@@ -114,10 +113,10 @@ func (k *Kit) run(log io.Writer, args ...string) (*Process, error) {
 	case <-ready:
 		return p, nil
 	case <-p.done:
-		return nil, fmt.Errorf("peers: %s ended before it was ready", args[0])
+		return nil, fmt.Errorf("peers: %s exited before it was ready", args[0])
 	case <-time.After(time.Minute):
 		p.Kill()
-		return nil, fmt.Errorf("peers: %s was not ready in a minute", args[0])
+		return nil, fmt.Errorf("peers: %s not ready after a minute", args[0])
 	}
 }
 
@@ -126,13 +125,13 @@ func (k *Kit) PLC(log io.Writer, port int) (*Process, error) {
 	return k.run(log, "plc", "--plc-port", strconv.Itoa(port))
 }
 
-// PDS starts a PDS on the data in dir, which is made if it is not there.
+// PDS starts a PDS on the data in dir, which it creates if necessary.
 func (k *Kit) PDS(log io.Writer, plc, port int, dir string) (*Process, error) {
 	return k.run(log, "pds", "--plc-port", strconv.Itoa(plc), "--pds-port", strconv.Itoa(port), "--data", dir)
 }
 
-// Crawl has a relay that does not run subscribe to a PDS when it starts: after
-// seq, or if that is 0 from its own cursor on, or else live.
+// Crawl makes a stopped relay subscribe to a PDS when it starts: after seq; with 0, after its
+// own cursor, or live without one.
 func (k *Kit) Crawl(log io.Writer, dir string, pds int, seq int64) error {
 	args := []string{"crawl", "--relay-db", filepath.Join(dir, "relay.sqlite"), "--pds-port", strconv.Itoa(pds)}
 	if seq != 0 {
@@ -148,18 +147,19 @@ func (k *Kit) Crawl(log io.Writer, dir string, pds int, seq int64) error {
 	return err
 }
 
-// Feed asks for a feed at api as a client does, for a user of a PDS, with good tokens and
-// bad ones, and returns what came of each, as JSON (peers.mjs).
+// Feed requests a feed at api as a client does, for a user of a PDS, with valid and invalid
+// tokens, and returns the results as JSON (peers.mjs).
 func (k *Kit) Feed(ctx context.Context, log io.Writer, pds int, user, api, feed string) ([]byte, error) {
 	return k.output(ctx, log, "feed", "--pds-port", strconv.Itoa(pds), "--user", user, "--api", api, "--feed", feed)
 }
 
-// Lexicons has @atproto/lexicon read the lexicons in a folder, and returns their ids as JSON.
+// Lexicons parses the lexicons in a folder with @atproto/lexicon, and returns their ids as
+// JSON.
 func (k *Kit) Lexicons(ctx context.Context, log io.Writer, dir string) ([]byte, error) {
 	return k.output(ctx, log, "lexicons", "--records", dir)
 }
 
-// output runs peers.mjs to its end, and returns what it prints.
+// output runs peers.mjs to its end, and returns its output.
 func (k *Kit) output(ctx context.Context, log io.Writer, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, k.node, append([]string{k.script}, args...)...)
 	cmd.Stderr = log
@@ -182,7 +182,7 @@ func (k *Kit) Relay(log io.Writer, plc, port, metrics int, dir string) (*Process
 	for range 600 {
 		select {
 		case <-p.done:
-			return nil, errors.New("peers: the relay ended before it was ready")
+			return nil, errors.New("peers: the relay exited before it was ready")
 		case <-time.After(100 * time.Millisecond):
 		}
 		if _, err := NewClient(port).do(context.Background(), http.MethodGet, "_health", "", "", nil); err == nil {
@@ -190,17 +190,17 @@ func (k *Kit) Relay(log io.Writer, plc, port, metrics int, dir string) (*Process
 		}
 	}
 	p.Kill()
-	return nil, errors.New("peers: the relay was not ready in a minute")
+	return nil, errors.New("peers: the relay is not ready after a minute")
 }
 
-// FreePorts returns so many ports of loopback that nobody listens on.
+// FreePorts returns n free ports of loopback.
 func FreePorts(n int) (ports []int, err error) {
 	for range n {
 		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("peers: %w", err)
 		}
-		defer func() { err = errors.Join(err, l.Close()) }() // after all are taken
+		defer func() { err = errors.Join(err, l.Close()) }() // after all listen
 		if a, ok := l.Addr().(*net.TCPAddr); ok {
 			ports = append(ports, a.Port)
 		}

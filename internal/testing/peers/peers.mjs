@@ -19,7 +19,7 @@
 //        cursor, or wants only new events if it has never seen this host.
 //
 // feed   asks for a feed as a client does, with @atproto/api and tokens of a user of that
-//        PDS, good ones and bad ones, and prints what came of each as JSON.
+//        PDS, valid and invalid ones, and prints the results as JSON.
 // lexicons  has @atproto/lexicon read the lexicons in DIR, and prints their ids as JSON.
 //
 // plc and pds print one line of JSON when they accept connections, and nothing
@@ -132,7 +132,7 @@ async function feed() {
     try {
       const posts = []
       for (let cursor; ; ) {
-        const headers = sign ? { authorization: `Bearer ${await sign()}` } : {} // each is good once
+        const headers = sign ? { authorization: `Bearer ${await sign()}` } : {} // each token is valid once
         const { data } = await generator.app.bsky.feed.getFeedSkeleton({ feed: option('feed'), limit: 5, cursor }, { headers })
         posts.push(...data.feed.map((item) => item.post))
         if (!(cursor = data.cursor)) return { status: 200, posts }

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// A Proxy passes connections on to an address of loopback, and ill-treats them:
-// it cuts them wherever it likes, also within a frame, and stalls.
+// A Proxy forwards connections to a loopback address, and damages them: it cuts
+// them anywhere, even within a frame, and stalls.
 type Proxy struct {
-	Addr string // where it listens
+	Addr string // its own address
 
 	l      net.Listener
 	target string
@@ -23,25 +23,25 @@ type Proxy struct {
 	stalls int
 }
 
-// NewProxy begins to pass on.
+// NewProxy starts to forward connections.
 func NewProxy(target string, seed uint64) (*Proxy, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says all
+		return nil, err //nolint:wrapcheck // describes itself
 	}
 	p := &Proxy{Addr: l.Addr().String(), l: l, target: target, rng: rand.New(rand.NewPCG(seed, 4)), conns: map[net.Conn]struct{}{}}
 	go p.accept()
 	return p, nil
 }
 
-// Gentle ends the ill-treatment.
+// Gentle switches the damage off or on.
 func (p *Proxy) Gentle(yes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gentle = yes
 }
 
-// Done returns how many connections were cut, and stalled.
+// Done returns how many connections were cut, and how many stalled.
 func (p *Proxy) Done() (cuts, stalls int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +77,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// pass copies from one to the other, and if it is rough not to the end.
+// pass copies from one connection to another, and damages the copy if rough.
 func (p *Proxy) pass(from, to net.Conn, rough bool) {
 	defer func() {
 		_, _ = from.Close(), to.Close()
@@ -103,7 +103,7 @@ func (p *Proxy) pass(from, to net.Conn, rough bool) {
 	}
 }
 
-// fate decides what happens to some bytes.
+// fate decides whether to cut or stall after some bytes.
 func (p *Proxy) fate(rough bool) (cut bool, stall time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,20 +10,20 @@ import (
 	"skein.blue/internal/testing/peers"
 )
 
-// answer is one of a query, or an error.
+// answer is the answer to a query, or an error.
 type answer struct {
 	Total          int
 	Members        []string
 	Error, Message string
 }
 
-// The reference PDS finds the entry #skein_graph in the DID document, and proxies a question
-// with $viewer for each of its users: each gets the answer of its own DID.
+// The reference PDS finds the entry #skein_graph in the DID document, and proxies a query
+// with $viewer for each of its users: each receives the answer for its own DID.
 //
 //	.ci/peers DIR && go test ./internal/testing/peers -run TestViewer -peers DIR -v
 func TestViewer(t *testing.T) {
 	if *peersDir == "" {
-		t.Skip("skipped: it needs the reference PDS. Install it with .ci/peers DIR, and give -peers DIR")
+		t.Skip("needs the reference PDS: install it with .ci/peers DIR, and use -peers DIR")
 	}
 	kit, err := peers.Find(*peersDir)
 	if err != nil {
@@ -36,7 +36,7 @@ func TestViewer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Resolvers of did:web reach localhost by plain HTTP.
+	// Resolvers of did:web reach localhost through plain HTTP.
 	host, service := fmt.Sprintf("localhost:%d", ports[0]), fmt.Sprintf("did:web:localhost%%3A%d", ports[0])
 	n.flags = []string{"--listen", fmt.Sprintf("127.0.0.1:%d", ports[0]), "--service-host", host, "--plc", fmt.Sprintf("http://127.0.0.1:%d", n.plcPort), "--allow-private-hosts"}
 	n.follow("--relay", fmt.Sprintf("ws://127.0.0.1:%d", n.pdsPort), "--cursor", "0")
@@ -57,16 +57,16 @@ func TestViewer(t *testing.T) {
 	for who, posts := range want {
 		n.indexed("likes("+who.DID+")", len(posts))
 		if status, a := read(n.client.Proxied(t.Context(), who.Account, service+"#skein_graph", method, likes)); status != 200 || !slices.Equal(a.Members, posts) {
-			t.Errorf("%s through the PDS: %d %+v, expected %q", who.DID, status, a, posts)
+			t.Errorf("%s through the PDS: %d %+v, want %q", who.DID, status, a, posts)
 		}
 	}
 	if status, a := read(n.client.Proxied(t.Context(), alice.Account, service+"#skein_graph", "blue.skein.graph.known", url.Values{"actor": {"$viewer"}, "edge": {"followers"}, "subject": {bob.DID}})); status != 200 || a.Error != "" {
 		t.Errorf("known through the PDS: %d %+v", status, a)
 	}
 	if status, a := read(n.client.Proxied(t.Context(), alice.Account, service+"#bsky_fg", method, likes)); status == 200 {
-		t.Errorf("an entry that is not in the document: %d %+v", status, a)
+		t.Errorf("an entry missing in the document: %d %+v", status, a)
 	}
-	// A token that names the entry, as a PDS of 2026 signs it, is good once.
+	// A token that names the entry, as a PDS of 2026 signs it, is valid once.
 	token, err := n.client.ServiceAuth(t.Context(), alice.Account, service+"#skein_graph", method)
 	if err != nil {
 		t.Fatal(err)

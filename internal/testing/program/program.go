@@ -1,5 +1,5 @@
-// Package program builds the programs of this module for tests, and runs them as a user
-// does.
+// Package program builds the programs of this module for tests, and runs them like a
+// user.
 package program
 
 import (
@@ -15,8 +15,8 @@ import (
 	"skein.blue/internal/kv/fdbkv"
 )
 
-// Main builds the commands of cmd/ that are named, runs the tests with a function that
-// finds them, and returns the exit code for os.Exit.
+// Main builds the named commands of cmd/, calls use with a function that returns their
+// paths, runs the tests, and returns the exit code for os.Exit.
 func Main(m *testing.M, use func(path func(name string) string), names ...string) int {
 	dir, err := os.MkdirTemp("", "skein-test")
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"skein.blue/internal/network"
 )
 
-var lanes = flag.Int("scale.lanes", 0, "lanes of BenchmarkIndexFDB; 0: as the daemon has")
+var lanes = flag.Int("scale.lanes", 0, "lanes of BenchmarkIndexFDB; 0: like the daemon")
 
-// BenchmarkIndexFDB indexes a network on FoundationDB, and then writes the same
-// keys and bytes blind, batch by batch in turn.
+// BenchmarkIndexFDB indexes a network on FoundationDB, and alternately writes
+// the same keys and bytes blind, batch by batch.
 //
 //	go test -tags fdb ./internal/testing/scale -run xxx -bench IndexFDB -benchtime 1x
 func BenchmarkIndexFDB(b *testing.B) {
@@ -40,7 +40,7 @@ func BenchmarkIndexFDB(b *testing.B) {
 	var e network.Event
 	for b.Loop() {
 		for n := range batches {
-			for f.events = 0; f.events < perBatch; { // so few that add flushes nothing
+			for f.events = 0; f.events < perBatch; { // too few for add to flush
 				f.n.Next(&e)
 				f.add(b, &e)
 			}
@@ -49,7 +49,7 @@ func BenchmarkIndexFDB(b *testing.B) {
 			f.flush(b)
 			took := time.Since(begun)
 			wrote := rec.Blind(b, raw, 2000, 8)
-			if n > 0 { // the first takes the leases
+			if n > 0 { // the first one takes the leases
 				k, by := rec.Size()
 				index, blind, keys, bytes, events = index+took, blind+wrote, keys+k, bytes+by, events+perBatch
 			}

@@ -22,8 +22,8 @@ import (
 	"skein.blue/query"
 )
 
-// newest is the time of the newest like of the reader's 300 people, by its key: ages are
-// counted from it, as if the store had been made just now.
+// newest returns the time of the newest like of the reader's 300 people, from its key: ages
+// count from there, as if the store had just been made.
 func newest(b *testing.B, x *app.Index) time.Time {
 	b.Helper()
 	s := server(b, x)
@@ -41,7 +41,7 @@ func newest(b *testing.B, x *app.Index) time.Time {
 	return at
 }
 
-// accountWith finds an account of whose set there are about so many.
+// accountWith finds an account with a set of about that size.
 func accountWith(b *testing.B, x *app.Index, reverse bool, kind string, about int) (account, size int) {
 	b.Helper()
 	k := kinds.ByName(kind).Kind
@@ -79,8 +79,8 @@ func accountWith(b *testing.B, x *app.Index, reverse bool, kind string, about in
 
 func near(n, about int) int { return max(n-about, about-n) }
 
-// BenchmarkLately ranks what the 300 people that the reader follows liked in the last day,
-// the last seven days, and ever.
+// BenchmarkLately ranks the likes of the 300 people that the reader follows, of the last
+// day, the last seven days, and ever.
 func BenchmarkLately(b *testing.B) {
 	x := asked(b)
 	s := server(b, x)
@@ -96,8 +96,8 @@ func BenchmarkLately(b *testing.B) {
 	}
 }
 
-// BenchmarkLift ranks what the followers of an account with some ten thousand follow more
-// than others do.
+// BenchmarkLift ranks the accounts that the followers of an account with some ten thousand
+// followers follow unusually often.
 func BenchmarkLift(b *testing.B) {
 	x := asked(b)
 	s := server(b, x)
@@ -131,8 +131,8 @@ func BenchmarkList(b *testing.B) {
 	b.ReportMetric(float64(size), "likers")
 }
 
-// BenchmarkBacklinks asks for the first hundred of a million followers as Constellation's
-// clients do.
+// BenchmarkBacklinks requests the first hundred of a million followers through
+// Constellation's method.
 func BenchmarkBacklinks(b *testing.B) {
 	x := asked(b)
 	s := server(b, x)
@@ -140,8 +140,9 @@ func BenchmarkBacklinks(b *testing.B) {
 	median(b, func() { get(b, s, "blue.microcosm.links.getBacklinks", p) })
 }
 
-// BenchmarkFeed asks for the first page of a feed of a viewer with some thousand follows,
-// what these liked in the last day, as 16 clients, beside 20,000 events a second.
+// BenchmarkFeed requests the first page of a feed for a viewer with some thousand follows,
+// of what these liked in the last day, with 16 clients, while 20,000 events a second are
+// indexed.
 func BenchmarkFeed(b *testing.B) {
 	x := asked(b)
 	account, size := accountWith(b, x, false, "follow", 1000)
@@ -150,7 +151,7 @@ func BenchmarkFeed(b *testing.B) {
 		"since": {newest(b, x).Add(-24 * time.Hour).UTC().Format(time.RFC3339)},
 	}
 	s := server(b, x)
-	get(b, s, askRank, p) // the first reads what no cache has
+	get(b, s, askRank, p) // the first request reads everything that is not cached
 	stop, indexed := make(chan struct{}), make(chan int64, 1)
 	go func() { indexed <- index(b, x, 20_000, stop) }()
 	var times []time.Duration
@@ -180,9 +181,8 @@ func BenchmarkFeed(b *testing.B) {
 	b.ReportMetric(float64(size), "follows")
 }
 
-// BenchmarkSubscribers indexes as fast as it goes for some seconds, with nobody who listens
-// and with a thousand subscribers to sets of accounts of the network that is indexed, in
-// turns.
+// BenchmarkSubscribers indexes at full speed for some seconds, alternately without
+// subscribers and with a thousand subscribers to sets of accounts in the indexed network.
 func BenchmarkSubscribers(b *testing.B) {
 	x := asked(b)
 	rate := func() float64 {
@@ -194,7 +194,7 @@ func BenchmarkSubscribers(b *testing.B) {
 		return float64(<-indexed) / time.Since(start).Seconds()
 	}
 	defer func() { besideSeed = 0 }()
-	another := func() (did func(account int) string) { // network, from its beginning
+	another := func() (did func(account int) string) { // switches to a new network
 		besideSeed = uint64(time.Now().UnixNano())
 		o, _ := population()
 		o.Seed, o.Accounts, o.Lurkers = besideSeed, 1, 0
@@ -202,7 +202,7 @@ func BenchmarkSubscribers(b *testing.B) {
 		return func(account int) string { return string(n.AppendDID(nil, account)) }
 	}
 	var alone, beside []float64
-	var told atomic.Int64
+	var changes atomic.Int64
 	for range b.N {
 		for range 3 {
 			another()
@@ -228,7 +228,7 @@ func BenchmarkSubscribers(b *testing.B) {
 						if conn.ReadJSON(&m) != nil {
 							return
 						}
-						told.Add(int64(len(m.Entered) + len(m.Left)))
+						changes.Add(int64(len(m.Entered) + len(m.Left)))
 					}
 				}()
 			}
@@ -246,5 +246,5 @@ func BenchmarkSubscribers(b *testing.B) {
 	b.ReportMetric(alone[len(alone)/2], "events/s-alone")
 	b.ReportMetric(beside[len(beside)/2], "events/s-beside")
 	b.ReportMetric(beside[len(beside)/2]/alone[len(alone)/2], "ratio")
-	b.ReportMetric(float64(told.Load()), "changes-told")
+	b.ReportMetric(float64(changes.Load()), "changes")
 }

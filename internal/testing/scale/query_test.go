@@ -32,14 +32,14 @@ import (
 	"skein.blue/query"
 )
 
-// shared is the store that the benchmarks ask.
+// shared is the store that the benchmarks query.
 var shared struct {
 	once sync.Once
 	dir  string
 	x    *app.Index
 }
 
-// asked opens the store of -scale.dir, or makes a small one.
+// asked opens the store in -scale.dir, or makes a small one.
 func asked(b *testing.B) *app.Index {
 	b.Helper()
 	shared.once.Do(func() {
@@ -86,7 +86,7 @@ func server(b *testing.B, x *app.Index) *query.Server {
 	return s
 }
 
-// get asks in this process, without a network.
+// get sends a request within this process, without a network.
 func get(b *testing.B, s http.Handler, method string, p url.Values) []byte {
 	b.Helper()
 	w := httptest.NewRecorder()
@@ -124,10 +124,11 @@ func setOf(b *testing.B, x *app.Index, account int) (set *roaring64.Bitmap) {
 	return set
 }
 
-// BenchmarkIntersect asks for the followers of B who follow C too, a million
-// each at full size. roaring is the library's And of the two sets, in memory as
-// bitmaps. page is the whole question with its first 100 members, count the same
-// with count=true, cold the page as the first question to an index just opened.
+// BenchmarkIntersect asks for the followers of B who follow C too, with a
+// million followers each at full size. roaring is the library's And of the two
+// sets, in memory as bitmaps. page is the whole query with its first 100
+// members, count the same with count=true, cold the page as the first query to
+// an index that was just opened.
 func BenchmarkIntersect(b *testing.B) {
 	x := asked(b)
 	s := server(b, x)
@@ -231,11 +232,11 @@ func BenchmarkRank(b *testing.B) {
 	}
 }
 
-// BenchmarkServe asks many small questions over loopback, 64 clients at a time:
-// half contains, half intersections of two everyday sets with a count or up to
-// ten members. beside indexes 20,000 events a second at the same time.
-// heavy asks, beside the same, for the largest sets that there are and for
-// rankings of half a million likes.
+// BenchmarkServe sends many small queries over loopback, from 64 clients at a
+// time: half contains, half intersections of two everyday sets with a count or
+// up to ten members. beside indexes 20,000 events a second at the same time.
+// heavy does so, too, and asks for the largest sets and for rankings of half a
+// million likes.
 func BenchmarkServe(b *testing.B) {
 	b.Run("alone", func(b *testing.B) { serve(b, 0, smallQuestions, 2500) })
 	b.Run("beside", func(b *testing.B) { serve(b, 20_000, smallQuestions, 2500) })
@@ -244,10 +245,10 @@ func BenchmarkServe(b *testing.B) {
 
 const clients = 64
 
-// besideSeed is which network is indexed beside; 0: another each time.
+// besideSeed is the seed of the network indexed beside; 0: a new one each time.
 var besideSeed uint64
 
-// serve has every client ask so many of the requests.
+// serve makes every client send that many of the requests.
 func serve(b *testing.B, rate int, questions func(*testing.B, *httptest.Server) [][]byte, asks int) {
 	x := asked(b)
 	srv := httptest.NewServer(server(b, x))
@@ -287,8 +288,8 @@ func serve(b *testing.B, rate int, questions func(*testing.B, *httptest.Server) 
 	b.ReportMetric(float64(peakMemory()>>20), "peakMiB")
 }
 
-// client asks over one connection, as plainly as it can: what is measured is
-// the server.
+// client sends requests over one connection, as simply as possible, because the
+// server is what is measured.
 func client(addr string, requests [][]byte, seed uint64, n int) (times []time.Duration, err error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -343,7 +344,7 @@ func largeQuestions(*testing.B, *httptest.Server) (requests [][]byte) {
 	return requests
 }
 
-// smallQuestions makes the requests, and asks each once.
+// smallQuestions makes requests for small sets, and sends each once.
 func smallQuestions(b *testing.B, srv *httptest.Server) (requests [][]byte) {
 	b.Helper()
 	rng := rand.New(rand.NewPCG(1, 8))
@@ -383,8 +384,8 @@ func smallQuestions(b *testing.B, srv *httptest.Server) (requests [][]byte) {
 	return requests
 }
 
-// index applies events of the network at a rate until stop is closed: those of
-// new accounts, so that the store stays as it was but for them.
+// index applies events at a rate until stop is closed. They are of new accounts,
+// so that the rest of the store does not change.
 func index(b *testing.B, x *app.Index, rate int, stop chan struct{}) int64 {
 	o, _ := population()
 	o.Seed, o.Lurkers = uint64(time.Now().UnixNano()), 0
@@ -397,7 +398,7 @@ func index(b *testing.B, x *app.Index, rate int, stop chan struct{}) int64 {
 		seq = c.Seq
 	}
 	f.offset = int64(seq)
-	const slice = 50 // a second has so many batches
+	const slice = 50 // batches per second
 	tick := time.NewTicker(time.Second / slice)
 	defer tick.Stop()
 	var e network.Event

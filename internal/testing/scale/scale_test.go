@@ -1,12 +1,13 @@
-// Package scale measures an index of the size of a real one: a network of a
-// hundred million edges and more, made by package network, and three accounts
-// with 10 million, 1 million and 1 million followers among it.
+// Package scale measures an index of real size: a network with a hundred
+// million edges or more, from package network, including three accounts with 10
+// million, 1 million and 1 million followers.
 //
-//	export CGO_ENABLED=0 # as the released binary is built: less memory
+//	export CGO_ENABLED=0 # like the released binary: less memory
 //	go test ./internal/testing/scale -run Build -v -timeout 3h -scale.dir /var/tmp/skein-scale -scale.edges 100000000
 //	go test ./internal/testing/scale -run xxx -bench . -timeout 1h -scale.dir /var/tmp/skein-scale
 //
-// The first makes the store and says where its bytes are, the second asks it.
+// The first command makes the store and shows where its bytes are, the second
+// queries it.
 package scale
 
 import (
@@ -32,11 +33,11 @@ import (
 )
 
 var (
-	dir      = flag.String("scale.dir", "", "the folder of the store; none: a small one in a temporary folder")
+	dir      = flag.String("scale.dir", "", "folder of the store; empty: a small one in a temporary folder")
 	edges    = flag.Int64("scale.edges", 300_000, "edges of the network")
-	accounts = flag.Int("scale.accounts", 0, "its population; 0: one for 20 edges")
-	big      = flag.Int("scale.big", 0, "followers of the largest account; 0: 10 million, or a tenth of the edges if they are fewer")
-	profile  = flag.String("scale.cpuprofile", "", "write a CPU profile of the network's indexing to this file")
+	accounts = flag.Int("scale.accounts", 0, "accounts of the network; 0: one per 20 edges")
+	big      = flag.Int("scale.big", 0, "followers of the largest account; 0: 10 million, or a tenth of the edges if that is less")
+	profile  = flag.String("scale.cpuprofile", "", "file for a CPU profile of indexing the network")
 )
 
 // feed turns a network's events into batches.
@@ -49,7 +50,7 @@ type feed struct {
 	started time.Time
 	events  int64
 	source  string
-	offset  int64 // of the sequence numbers
+	offset  int64 // added to the sequence numbers
 }
 
 func newFeed(o network.Options, x *app.Index, source string) *feed {
@@ -78,7 +79,7 @@ func (f *feed) flush(tb testing.TB) {
 	}
 }
 
-// peakMemory is the most that the process has had resident, in bytes.
+// peakMemory returns the peak resident memory of the process, in bytes.
 func peakMemory() int64 {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -108,9 +109,10 @@ func records(tb testing.TB, x *app.Index) (n int64) {
 	return n
 }
 
-// population is that of the network, and the followers of the largest account:
-// those that the network has not are lurkers. The real network has more than a
-// hundred edges to an account; twenty are those of some days of it, heard live.
+// population returns the options of the network, and the followers of the
+// largest account: if the network has too few accounts, lurkers are added. The
+// real network has more than a hundred edges per account; twenty are what a few
+// days of the live stream have.
 func population() (o network.Options, most int) {
 	o.Seed = 1
 	if o.Accounts = *accounts; o.Accounts == 0 {
@@ -123,11 +125,11 @@ func population() (o network.Options, most int) {
 	return o, most
 }
 
-// stars are the accounts with very many followers: a tenth as many for B and C
-// as for A.
+// stars are the accounts with very many followers: A, and B and C with a tenth
+// as many.
 var stars = [...]int{1, 2, 3}
 
-// reader is an account that follows the 300 liveliest ones.
+// reader is an account that follows the 300 most active ones.
 const reader = 4
 
 func TestBuild(t *testing.T) {
@@ -135,7 +137,7 @@ func TestBuild(t *testing.T) {
 	if where == "" {
 		where = t.TempDir()
 	} else if exists(where) {
-		t.Skip("there is a store in", where)
+		t.Skip("a store exists in", where)
 	}
 	build(t, where)
 }
@@ -146,7 +148,7 @@ func exists(where string) bool {
 	return err == nil && len(found) > 0
 }
 
-// build makes the store, and prints what it takes, before the stars and after.
+// build makes the store, and prints its size, without and with the stars.
 func build(tb testing.TB, where string) {
 	tb.Helper()
 	x := open(tb, where)
@@ -203,9 +205,9 @@ func build(tb testing.TB, where string) {
 	}
 }
 
-// settle compacts the store, and closes and opens it, so that no log is left of
-// what is in its tables. (A process that runs has some 80 MB of logs, whatever
-// the size of the store.)
+// settle compacts the store, and reopens it, so that no log duplicates its
+// tables. (A running process has some 80 MB of logs, whatever the size of the
+// store.)
 func settle(tb testing.TB, x *app.Index, where string) *app.Index {
 	tb.Helper()
 	start := time.Now()

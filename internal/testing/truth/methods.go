@@ -13,7 +13,7 @@ import (
 	"skein.blue/internal/oracle"
 )
 
-// Record is a live record of a truth file.
+// Record is a live record in a truth file.
 type Record struct {
 	DID        string `json:"did"`
 	Collection string `json:"collection"`
@@ -21,7 +21,7 @@ type Record struct {
 	Subject    string `json:"subject"`
 }
 
-// facts are what the records say: the sets that the oracle makes of them.
+// facts are the sets that the oracle computes from the records.
 type facts struct {
 	t *Truth
 	oracle.Views
@@ -32,19 +32,19 @@ func (t *Truth) hidden(did string) bool {
 	return known && a.Status != "active"
 }
 
-// edges yields what the records of indexed collections say.
+// edges yields the edges of the records of indexed collections.
 func (t *Truth) edges(yield func(oracle.Edge) bool) {
 	t.edgesIn(func(string) bool { return true })(yield)
 }
 
 func (t *Truth) facts() facts { return facts{t, oracle.ViewsOf(t.edges, t.hidden)} }
 
-// CompareMethods asks the server at base what the people that each account
-// follows also follow, like and repost (known), what they have in common
-// (rank), how the accounts stand to each other (getRelationships), and for the sets in
-// windows and the records behind them (records.go), and returns the differences, and how
-// many answers said something.
-func (t *Truth) CompareMethods(ctx context.Context, base string) (differences []string, said int, err error) {
+// CompareMethods asks the server at base what the people that each account follows also
+// follow, like and repost (known), what they have in common (rank), how accounts relate
+// to each other (getRelationships), and for sets in windows and the records behind them
+// (records.go). It returns the differences, and the number of answers that were not
+// empty.
+func (t *Truth) CompareMethods(ctx context.Context, base string) (differences []string, nonEmpty int, err error) {
 	f := t.facts()
 	accounts := slices.Sorted(maps.Keys(t.Accounts))
 	for _, actor := range accounts {
@@ -53,16 +53,16 @@ func (t *Truth) CompareMethods(ctx context.Context, base string) (differences []
 			if err != nil {
 				return nil, 0, err
 			}
-			differences, said = append(differences, diffs...), said+n
+			differences, nonEmpty = append(differences, diffs...), nonEmpty+n
 		}
 	}
-	return differences, said, nil
+	return differences, nonEmpty, nil
 }
 
-// follow is the kind of who is known to whom.
+// follow is the kind of edge by which accounts know each other.
 const follow = "follow"
 
-func (f facts) known(ctx context.Context, base, actor string, accounts []string) (differences []string, said int, err error) {
+func (f facts) known(ctx context.Context, base, actor string, accounts []string) (differences []string, nonEmpty int, err error) {
 	for _, k := range kinds.All {
 		if !k.Known {
 			continue
@@ -90,7 +90,7 @@ func (f facts) known(ctx context.Context, base, actor string, accounts []string)
 						want = append(want, member)
 					}
 				}
-				said += min(len(want), 1)
+				nonEmpty += min(len(want), 1)
 				g := got.Subjects[i]
 				slices.Sort(g.Sample)
 				if g.Subject != subject || g.Total != len(want) || !slices.Equal(g.Sample, want) {
@@ -99,10 +99,10 @@ func (f facts) known(ctx context.Context, base, actor string, accounts []string)
 			}
 		}
 	}
-	return differences, said, nil
+	return differences, nonEmpty, nil
 }
 
-// via lists the operators that go on from an account, and the sets that they lead to.
+// via lists the operators that lead on from an account, with their sets.
 func (f facts) via() map[string]map[string][]string {
 	all := map[string]map[string][]string{}
 	for _, k := range kinds.All {
@@ -117,7 +117,7 @@ func (f facts) via() map[string]map[string][]string {
 	return all
 }
 
-func (f facts) rank(ctx context.Context, base, actor string, _ []string) (differences []string, said int, err error) {
+func (f facts) rank(ctx context.Context, base, actor string, _ []string) (differences []string, nonEmpty int, err error) {
 	for via, sets := range f.via() {
 		var got struct {
 			Items []struct {
@@ -142,15 +142,15 @@ func (f facts) rank(ctx context.Context, base, actor string, _ []string) (differ
 			have[g.Member] = g.Count
 			ordered = ordered && (i == 0 || got.Items[i-1].Count >= g.Count)
 		}
-		said += min(len(want), 1)
+		nonEmpty += min(len(want), 1)
 		if !maps.Equal(have, want) || len(got.Items) != len(want) || !ordered {
 			differences = append(differences, fmt.Sprintf("rank of follows(%s) via %s: %v, want %v", actor, via, got.Items, want))
 		}
 	}
-	return differences, said, nil
+	return differences, nonEmpty, nil
 }
 
-func (f facts) relationships(ctx context.Context, base, actor string, accounts []string) (differences []string, said int, err error) {
+func (f facts) relationships(ctx context.Context, base, actor string, accounts []string) (differences []string, nonEmpty int, err error) {
 	for chunk := range slices.Chunk(accounts, 30) {
 		var got struct {
 			Actor         string
@@ -173,7 +173,7 @@ func (f facts) relationships(ctx context.Context, base, actor string, accounts [
 					}
 					if name != "" && (want[name] == "" || uri < want[name]) {
 						want[name] = uri
-						said++
+						nonEmpty++
 					}
 				}
 			}
@@ -182,5 +182,5 @@ func (f facts) relationships(ctx context.Context, base, actor string, accounts [
 			}
 		}
 	}
-	return differences, said, nil
+	return differences, nonEmpty, nil
 }

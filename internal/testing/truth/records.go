@@ -19,17 +19,17 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// The methods that tell of records and of their times.
+// The methods that return records and their times.
 
-// microsOf is the time that a record key says, 0 if it says none.
+// microsOf returns the time in a record key, 0 if there is none.
 func microsOf(rkey string) int64 {
 	tid, _ := syntax.ParseTID(rkey)
 	return int64(tid >> 10)
 }
 
-// windows asks for the sets of an account in windows that begin, or end, before, at and
-// after the time of one of its records.
-func (f facts) windows(ctx context.Context, base, actor string, _ []string) (differences []string, said int, err error) {
+// windows asks for the sets of an account in windows that start or end just before, at and
+// just after the time of one of its records.
+func (f facts) windows(ctx context.Context, base, actor string, _ []string) (differences []string, nonEmpty int, err error) {
 	for _, k := range kinds.All {
 		if !k.HasSets() {
 			continue
@@ -58,7 +58,7 @@ func (f facts) windows(ctx context.Context, base, actor string, _ []string) (dif
 						return nil, 0, err
 					}
 					want := views.Forward[k.Name][actor]
-					said += min(len(want), 1)
+					nonEmpty += min(len(want), 1)
 					if slices.Sort(got); !slices.Equal(got, want) {
 						differences = append(differences, fmt.Sprintf("%s: %q, want %q", set, got, want))
 					}
@@ -66,10 +66,10 @@ func (f facts) windows(ctx context.Context, base, actor string, _ []string) (dif
 			}
 		}
 	}
-	return differences, said, nil
+	return differences, nonEmpty, nil
 }
 
-// edgesIn yields what the records say that are among some.
+// edgesIn yields the edges of the records for whose keys has returns true.
 func (t *Truth) edgesIn(has func(rkey string) bool) func(yield func(oracle.Edge) bool) {
 	return func(yield func(oracle.Edge) bool) {
 		for _, r := range t.Records {
@@ -85,9 +85,9 @@ func (t *Truth) edgesIn(has func(rkey string) bool) func(yield func(oracle.Edge)
 	}
 }
 
-// records asks for the records behind the sets of an account, and about it, with list and
-// with Constellation's method.
-func (f facts) records(ctx context.Context, base, actor string, _ []string) (differences []string, said int, err error) {
+// records asks for the records behind the sets of an account, and of those about it, with
+// list and with Constellation's method.
+func (f facts) records(ctx context.Context, base, actor string, _ []string) (differences []string, nonEmpty int, err error) {
 	for _, k := range kinds.All {
 		if !k.HasSets() {
 			continue
@@ -104,7 +104,7 @@ func (f facts) records(ctx context.Context, base, actor string, _ []string) (dif
 			if err := Get(ctx, base+"/xrpc/blue.skein.graph.list?"+url.Values{"set": {set}, "limit": {"1000"}}.Encode(), &got); err != nil {
 				return nil, 0, err
 			}
-			said += min(len(want), 1)
+			nonEmpty += min(len(want), 1)
 			var members []string
 			for i, it := range got.Items {
 				members = append(members, it.Member)
@@ -114,10 +114,10 @@ func (f facts) records(ctx context.Context, base, actor string, _ []string) (dif
 				}
 				r, ok := f.t.Records[it.Record]
 				if !ok || r.DID != of || r.Subject != to || r.Collection != k.Collection {
-					differences = append(differences, fmt.Sprintf("list of %s: %+v is no record of it: %+v", set, it, r))
+					differences = append(differences, fmt.Sprintf("list of %s: %+v has the wrong record: %+v", set, it, r))
 				}
 				if i > 0 && it.Time > got.Items[i-1].Time {
-					differences = append(differences, fmt.Sprintf("list of %s: %+v is not older than the one before", set, it))
+					differences = append(differences, fmt.Sprintf("list of %s: %+v is newer than the one before", set, it))
 				}
 			}
 			if slices.Sort(members); !slices.Equal(members, want) || got.Total != len(want) {
@@ -130,10 +130,10 @@ func (f facts) records(ctx context.Context, base, actor string, _ []string) (dif
 	} else if len(diffs) > 0 {
 		differences = append(differences, diffs...)
 	}
-	return differences, said, nil
+	return differences, nonEmpty, nil
 }
 
-// links compares the records that name an account, and how many there are.
+// links compares the records that name an account, and their number.
 func (f facts) links(ctx context.Context, base, actor string) (differences []string, err error) {
 	var all struct {
 		Links map[string]map[string]int
@@ -159,7 +159,7 @@ func (f facts) links(ctx context.Context, base, actor string) (differences []str
 		for _, r := range got.Records {
 			dids = append(dids, r.DID)
 			if f.t.Records["at://"+r.DID+"/"+r.Collection+"/"+r.Rkey].Subject != actor {
-				differences = append(differences, fmt.Sprintf("links to %s: %+v is none", actor, r))
+				differences = append(differences, fmt.Sprintf("links to %s: %+v does not link to it", actor, r))
 			}
 		}
 		if slices.Sort(dids); !slices.Equal(dids, want) {
@@ -169,9 +169,9 @@ func (f facts) links(ctx context.Context, base, actor string) (differences []str
 	return differences, nil
 }
 
-// shares asks for what those that an account follows like, by the share of its likers that
-// they are.
-func (f facts) shares(ctx context.Context, base, actor string, _ []string) (differences []string, said int, err error) {
+// shares asks for what the accounts that an account follows like, ranked by their share of
+// the likers.
+func (f facts) shares(ctx context.Context, base, actor string, _ []string) (differences []string, nonEmpty int, err error) {
 	var got struct {
 		Of    int
 		Items []struct {
@@ -202,17 +202,17 @@ func (f facts) shares(ctx context.Context, base, actor string, _ []string) (diff
 	return differences, min(len(counts), 1), nil
 }
 
-// Watched is a set that is watched: what has entered and not left.
+// Watched is a watched set: the members that have entered and not left.
 type Watched struct {
 	Set string
 
 	mu      sync.Mutex
 	members map[string]bool
-	wrong   []string // what cannot be
+	wrong   []string // impossible messages
 	body    interface{ Close() error }
 }
 
-// Watch watches a set that is empty now. It returns when the server has begun to.
+// Watch watches a set that is empty now. It returns once the server watches it.
 func Watch(ctx context.Context, base, set string) (w *Watched, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/xrpc/blue.skein.graph.subscribe?"+url.Values{"set": {set}}.Encode(), nil)
 	if err != nil {
@@ -238,7 +238,7 @@ func Watch(ctx context.Context, base, set string) (w *Watched, err error) {
 		return false
 	}
 	if !next() {
-		return nil, errors.Join(fmt.Errorf("%s: nothing came", set), in.Err(), resp.Body.Close())
+		return nil, errors.Join(fmt.Errorf("%s: no message", set), in.Err(), resp.Body.Close())
 	}
 	go func() {
 		for next() {
@@ -259,24 +259,24 @@ func (w *Watched) take(data []byte) {
 	}
 	for _, did := range m.Entered {
 		if w.members[did] {
-			w.wrong = append(w.wrong, did+" has entered twice")
+			w.wrong = append(w.wrong, did+" entered twice")
 		}
 		w.members[did] = true
 	}
 	for _, did := range m.Left {
 		if !w.members[did] {
-			w.wrong = append(w.wrong, did+" has left and was not there")
+			w.wrong = append(w.wrong, did+" left without being a member")
 		}
 		delete(w.members, did)
 	}
 }
 
-// Members returns what is in the set by what was told, and what was told and cannot be.
+// Members returns the members according to the messages, and the impossible messages.
 func (w *Watched) Members() (members, wrong []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Sorted(maps.Keys(w.members)), slices.Clone(w.wrong)
 }
 
-// Close ends watching.
+// Close stops watching.
 func (w *Watched) Close() error { return w.body.Close() }

@@ -1,7 +1,7 @@
-// Package truth reads the truth files that go with recorded streams, and compares a
-// running server with what the oracle makes of them, over HTTP: every set of every
-// account and post, in pages (truth.go), and the methods (methods.go). It shares no code
-// with the index but the table of kinds.
+// Package truth reads the truth files of recorded streams, and compares a running server
+// with the oracle's results over HTTP: every set of every account and post, in pages
+// (truth.go), and the methods (methods.go). It shares no code with the index except the
+// table of kinds.
 package truth
 
 import (
@@ -48,8 +48,8 @@ func Read(path string) (*Truth, error) {
 	return t, nil
 }
 
-// expected returns all sets that are to be asked for, by expression: those of every
-// account, and those about every post. They are the oracle's, of the records.
+// expected returns all sets to ask for, by expression: those of every account, and those
+// about every post, as the oracle computes them from the records.
 func (t *Truth) expected() map[string][]string {
 	want := map[string][]string{}
 	v := t.facts()
@@ -75,7 +75,7 @@ func (t *Truth) expected() map[string][]string {
 	return want
 }
 
-// RecordCounts returns how many live records there are of each kind, by its name.
+// RecordCounts returns the number of live records of each kind, by name.
 func (t *Truth) RecordCounts() map[string]int64 {
 	counts := map[string]int64{}
 	for _, k := range kinds.All {
@@ -85,14 +85,14 @@ func (t *Truth) RecordCounts() map[string]int64 {
 	return counts
 }
 
-// Check compares what the oracle makes of the records with the sets that the file lists,
-// which whoever recorded the stream worked out. It returns the differences.
+// Check compares the oracle's sets with those in the file, which the recorder of the
+// stream computed. It returns the differences.
 func (t *Truth) Check() (differences []string) {
 	v := t.facts()
 	counts := t.RecordCounts()
 	for kind, want := range map[string]int64{"like": t.Counts.Like, "follow": t.Counts.Follow, "repost": t.Counts.Repost, "block": t.Counts.Block} {
 		if counts[kind] != want {
-			differences = append(differences, fmt.Sprintf("the file counts %d %s records, and lists %d", want, kind, counts[kind]))
+			differences = append(differences, fmt.Sprintf("the file claims %d %s records, and has %d", want, kind, counts[kind]))
 		}
 	}
 	active := func(dids []string) []string {
@@ -103,20 +103,20 @@ func (t *Truth) Check() (differences []string) {
 		"likers": v.Reverse["like"], "reposters": v.Reverse["repost"], "blocking": v.Forward["block"],
 	} {
 		for of, listed := range t.Views.Active[view] {
-			if view == "following" || view == "blocking" { // the file's sets leave out hidden authors only
+			if view == "following" || view == "blocking" { // the file's sets leave out only hidden authors
 				listed = active(listed)
 			}
 			slices.Sort(listed)
 			if !slices.Equal(listed, sets[of]) {
-				differences = append(differences, fmt.Sprintf("%s of %s: the file has %v, its records say %v", view, of, listed, sets[of]))
+				differences = append(differences, fmt.Sprintf("%s of %s: the file has %v, the oracle %v", view, of, listed, sets[of]))
 			}
 		}
 	}
 	return differences
 }
 
-// Compare asks the server at base for every set, in pages of limit, and
-// returns the differences, and how many sets had members.
+// Compare asks the server at base for every set, in pages of limit. It returns the
+// differences, and the number of non-empty sets.
 func (t *Truth) Compare(ctx context.Context, base string, limit int) (differences []string, nonEmpty int, err error) {
 	for set, want := range t.expected() {
 		got, total, err := Members(ctx, base, set, limit)
@@ -161,7 +161,7 @@ func Members(ctx context.Context, base, set string, limit int) (all []string, to
 	}
 }
 
-// Get gets JSON.
+// Get requests JSON.
 func Get(ctx context.Context, address string, into any) (err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"skein.blue/internal/testing/truth"
 )
 
-// What the recorder of the stream worked out is what the oracle works out.
+// The oracle and the recorder of the stream agree.
 func TestFilesAgree(t *testing.T) {
 	tr, err := truth.Read("../../../testdata/pds/plain-truth.json")
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package vary makes many streams of one recorded stream: copies in which the
-// DIDs, record keys and subjects are others, consistently within a copy, and
-// every block hashes to its CID again. Deletes still hit what was created, and
-// the chain of since and prevData holds. It is for benchmarks and load.
+// Package vary makes many streams from one recorded stream: copies with other
+// DIDs, record keys and subjects, consistent within a copy, in which every
+// block still hashes to its CID. Deletes still hit the created records, and the
+// chain of since and prevData holds. It is for benchmarks and load.
 package vary
 
 import (
@@ -13,11 +13,11 @@ import (
 	"skein.blue/consumer/wire"
 )
 
-// A Copy is one variation of a stream. Give it the stream's frames in order.
+// A Copy is one variation of a stream. Pass it the stream's frames in order.
 type Copy struct {
 	seed  uint64
 	n     uint64
-	roots map[[32]byte][32]byte // what became of the roots of repos
+	roots map[[32]byte][32]byte // new roots of repos, by old root
 	dids  map[string][]byte
 }
 
@@ -28,7 +28,7 @@ func NewCopy(seed, n uint64) *Copy {
 
 const base32 = "abcdefghijklmnopqrstuvwxyz234567"
 
-// did returns what stands for a did:plc identifier in this copy.
+// did returns the replacement of a did:plc identifier in this copy.
 func (c *Copy) did(id []byte) []byte {
 	if d, ok := c.dids[string(id)]; ok {
 		return d
@@ -44,7 +44,7 @@ func (c *Copy) did(id []byte) []byte {
 
 const linkHead = "\xd8\x2aX\x25\x00\x01q\x12\x20" // a CBOR link up to its digest
 
-// Frame returns the copy's version of a frame, with the given sequence number.
+// Frame returns the copy's version of a frame, with a new sequence number.
 func (c *Copy) Frame(frame []byte, seq uint64) ([]byte, error) {
 	out, err := setSeq(frame, seq)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *Copy) Frame(frame []byte, seq uint64) ([]byte, error) {
 
 const prevData, data = "hprevData" + linkHead, "ddata" + linkHead
 
-// digestAt returns the digest of a link, nil if the frame has no such field.
+// digestAt returns the digest in a link, nil if the frame has no such field.
 func digestAt(frame []byte, field string) []byte {
 	i := bytes.Index(frame, []byte(field))
 	if i < 0 || len(frame) < i+len(field)+32 {
@@ -87,8 +87,8 @@ func digestAt(frame []byte, field string) []byte {
 	return frame[i+len(field) : i+len(field)+32]
 }
 
-// rkeys changes the clock ids, the last two characters, of all record keys
-// that are TIDs.
+// rkeys changes the clock ids, the last two characters, of all record keys that
+// are TIDs.
 func (c *Copy) rkeys(out []byte) {
 	a, b := base32[c.n&31], base32[c.n>>5&31]
 	const prefix, tidLen = "app.bsky.", 13

@@ -10,46 +10,46 @@ import (
 	"skein.blue/internal/network"
 )
 
-// Options say what is served.
+// Options say what to serve.
 type Options struct {
 	Network network.Options
-	// From is how many events lie behind when the relay starts. Of the last of
-	// them it has as many as its window holds.
+	// From is how many events have happened when the relay starts. It can replay the
+	// last of them: half a window, or with Full a whole one.
 	From int64
-	// Rate is how many events happen in a second. 0: as many as are read.
+	// Rate is the number of events per second. 0: as fast as they are read.
 	Rate float64
-	// Events ends the stream after so many from the start. 0: never.
+	// Events ends the stream after that many events from the start. 0: never.
 	Events int64
-	// Window is how many events are kept for who asks with a cursor. 0 means
+	// Window is how many events are kept for replay after a cursor. 0 means
 	// DefaultWindow.
 	Window int
-	// Hold keeps the network still until somebody has subscribed.
+	// Hold keeps the network still until the first subscription.
 	Hold bool
-	// Full makes commits that can be verified, signature and all. It keeps every
-	// repo and is much slower.
+	// Full makes verifiable commits, with signatures. It stores every repo and is much
+	// slower.
 	Full bool
-	// Past keeps the records of all repos, so that hosts can export them (Hosts). Full
-	// goes with it. What lies behind when the relay starts, it has in no window.
+	// Past stores the records of all repos, so that hosts can export them (Hosts). It
+	// needs Full. The window then has no events from before the start.
 	Past bool
-	// Faults are what the relay does wrong.
+	// Faults are the faults of the relay.
 	Faults Faults
 	// Now is the clock. nil means time.Now.
 	Now func() time.Time
 }
 
-// DefaultWindow is how many events a relay keeps, 88 bytes each.
+// DefaultWindow is how many events a relay keeps; each needs 88 bytes.
 const DefaultWindow = 4 << 20
 
-// tooSlow is the share of the window that a reader may lie behind once it has
-// caught up; then it is told ConsumerTooSlow.
+// tooSlow is the share of the window that a reader may lag behind once it has caught
+// up; beyond that it receives ConsumerTooSlow.
 const tooSlow = 0.9
 
-// Made serves a network that does not exist. It implements http.Handler. Use NewMade,
-// Run, and ServeHTTP as often as wanted.
+// Simulated serves a generated network. It implements http.Handler. Use NewSimulated, Run, and
+// ServeHTTP any number of times.
 //
-// The same seed makes the same messages under the same sequence numbers; only
-// their times are those at which they passed.
-type Made struct {
+// The same seed yields the same messages under the same sequence numbers, except for
+// the times, which are those at which they passed the relay.
+type Simulated struct {
 	o    Options
 	pool *pool
 	full *fullRepos
@@ -58,9 +58,9 @@ type Made struct {
 	changed sync.Cond // head, readers or stopped
 	net     *network.Network
 	ring    []entry
-	head    int64 // the last event made
+	head    int64 // the newest event
 	tail    int64 // the oldest in the ring
-	readers map[*madeFeed]bool
+	readers map[*simulatedFeed]bool
 	joined  bool             // somebody has subscribed
 	dids    map[string]int32 // for Documents
 	stalled bool
@@ -73,24 +73,24 @@ type entry struct {
 	frame []byte // of a full relay
 }
 
-// NewMade makes a relay. It takes as long as it takes to go through the events that
-// lie behind.
-func NewMade(o Options) *Made {
+// NewSimulated creates a relay. It goes through all events before the start, which takes
+// time.
+func NewSimulated(o Options) *Simulated {
 	if o.Window <= 0 {
 		o.Window = DefaultWindow
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	r := &Made{o: o, pool: newPool(o.Network.Seed), net: network.New(o.Network), readers: map[*madeFeed]bool{}}
+	r := &Simulated{o: o, pool: newPool(o.Network.Seed), net: network.New(o.Network), readers: map[*simulatedFeed]bool{}}
 	r.changed.L = &r.mu
 	r.ring = make([]entry, o.Window)
 	if o.Full {
 		r.full = newFullRepos(r.net, o.Network.Seed)
 	}
-	kept := min(o.From, int64(o.Window/2))
+	replayable := min(o.From, int64(o.Window/2))
 	if !o.Full {
-		r.net.Skip(o.From - kept)
+		r.net.Skip(o.From - replayable)
 	}
 	if o.Past {
 		r.full.whole = true
@@ -106,8 +106,8 @@ func NewMade(o Options) *Made {
 	return r
 }
 
-// advance makes the events up to one. r.mu is held, or nobody else is there yet.
-func (r *Made) advance(to int64) {
+// advance generates the events up to one. r.mu is held, or r is not shared yet.
+func (r *Simulated) advance(to int64) {
 	now := r.o.Now().UnixMilli()
 	for r.head < to {
 		e := &r.ring[(r.head+1)%int64(len(r.ring))]
@@ -123,12 +123,12 @@ func (r *Made) advance(to int64) {
 	}
 }
 
-// madeAtOnce bounds what is made before readers may look, and aheadOfReaders
-// how far a relay without a rate goes ahead of who reads fastest.
-const madeAtOnce, aheadOfReaders = 512, 8192
+// generatedAtOnce bounds the events generated before readers may look, and aheadOfReaders
+// how far a relay without a rate goes ahead of its fastest reader.
+const generatedAtOnce, aheadOfReaders = 512, 8192
 
-// Run lets the network happen until ctx ends.
-func (r *Made) Run(ctx context.Context) {
+// Run generates events until ctx ends.
+func (r *Simulated) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() {
 		r.mu.Lock()
 		r.stopped = true
@@ -151,7 +151,7 @@ func (r *Made) Run(ctx context.Context) {
 		if r.o.Events > 0 {
 			due = min(due, r.o.From+r.o.Events)
 		}
-		to := min(due, r.head+madeAtOnce)
+		to := min(due, r.head+generatedAtOnce)
 		more := due > to
 		if to > r.head {
 			r.advance(to)
@@ -172,8 +172,8 @@ func (r *Made) Run(ctx context.Context) {
 	}
 }
 
-// due is the last event that has happened after a time.
-func (r *Made) due(passed time.Duration) int64 {
+// due returns the last event that has happened after a time.
+func (r *Simulated) due(passed time.Duration) int64 {
 	if r.o.Rate == 0 {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -186,8 +186,8 @@ func (r *Made) due(passed time.Duration) int64 {
 	return r.o.From + int64(passed.Seconds()*r.o.Rate)
 }
 
-// fastest is the position of the reader that has got furthest. r.mu is held.
-func (r *Made) fastest() int64 {
+// fastest returns the position of the most advanced reader. r.mu is held.
+func (r *Simulated) fastest() int64 {
 	at := r.head - aheadOfReaders
 	first := true
 	for c := range r.readers {
@@ -199,32 +199,32 @@ func (r *Made) fastest() int64 {
 }
 
 // Head returns the sequence number of the newest event.
-func (r *Made) Head() int64 {
+func (r *Simulated) Head() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.seq(r.head)
 }
 
-func (r *Made) seq(i int64) int64 { return r.o.Faults.Seq(r.o.From, r.o.Rate, i) }
+func (r *Simulated) seq(i int64) int64 { return r.o.Faults.Seq(r.o.From, r.o.Rate, i) }
 
-// madeFeed is a subscription.
-type madeFeed struct {
-	r        *Made
+// simulatedFeed is a subscription.
+type simulatedFeed struct {
+	r        *Simulated
 	enc      encoder
-	next     int64 // the event to be sent next
+	next     int64 // the next event to send
 	refusal  *Refusal
-	live     bool // it had caught up once
-	outdated bool // its cursor lay before what is kept
-	repeated bool // it was sent back: a fault
-	took     []entry
+	live     bool // has caught up once
+	outdated bool // its cursor was before the window
+	repeated bool // was moved back by a fault
+	batch    []entry
 }
 
 // ServeHTTP implements http.Handler.
-func (r *Made) ServeHTTP(w http.ResponseWriter, req *http.Request) { serve(w, req, r) }
+func (r *Simulated) ServeHTTP(w http.ResponseWriter, req *http.Request) { serve(w, req, r) }
 
 // Subscribe implements Stream.
-func (r *Made) Subscribe(cursor int64, hasCursor bool) Feed {
-	c := &madeFeed{r: r, enc: encoder{n: r.net, pool: r.pool}}
+func (r *Simulated) Subscribe(cursor int64, hasCursor bool) Feed {
+	c := &simulatedFeed{r: r, enc: encoder{n: r.net, pool: r.pool}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.joined = true
@@ -245,14 +245,14 @@ func (r *Made) Subscribe(cursor int64, hasCursor bool) Feed {
 }
 
 // Stalled implements Feed.
-func (c *madeFeed) Stalled() bool {
+func (c *simulatedFeed) Stalled() bool {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
 	return c.r.stalled
 }
 
 // Close implements Feed.
-func (c *madeFeed) Close() {
+func (c *simulatedFeed) Close() {
 	c.r.mu.Lock()
 	delete(c.r.readers, c)
 	c.r.changed.Broadcast()
@@ -260,7 +260,7 @@ func (c *madeFeed) Close() {
 }
 
 // Next implements Feed.
-func (c *madeFeed) Next(s *Sender) error {
+func (c *simulatedFeed) Next(s *Sender) error {
 	if c.refusal != nil {
 		return c.refusal
 	}
@@ -278,8 +278,8 @@ func (c *madeFeed) Next(s *Sender) error {
 	if f.repeats(c.r.o.From, c.r.o.Rate, c) {
 		return nil
 	}
-	for i := range c.took {
-		e := &c.took[i]
+	for i := range c.batch {
+		e := &c.batch[i]
 		s.Append(func(dst []byte) []byte {
 			start := len(dst)
 			if e.frame != nil {
@@ -293,11 +293,11 @@ func (c *madeFeed) Next(s *Sender) error {
 	return nil
 }
 
-// takenAtOnce bounds what one call of the system writes, about 256 KB.
+// takenAtOnce bounds the bytes of one write, to about 256 KB.
 const takenAtOnce = 48
 
 // take waits for events, and copies some.
-func (c *madeFeed) take() error {
+func (c *simulatedFeed) take() error {
 	r := c.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -315,10 +315,10 @@ func (c *madeFeed) take() error {
 		delete(r.readers, c)
 		return &Refusal{"ConsumerTooSlow", fmt.Sprintf("%d events behind", behind)}
 	}
-	c.live = c.live || behind < madeAtOnce
-	c.took = c.took[:0]
-	for ; c.next <= r.head && len(c.took) < takenAtOnce; c.next++ {
-		c.took = append(c.took, r.ring[c.next%int64(len(r.ring))])
+	c.live = c.live || behind < generatedAtOnce
+	c.batch = c.batch[:0]
+	for ; c.next <= r.head && len(c.batch) < takenAtOnce; c.next++ {
+		c.batch = append(c.batch, r.ring[c.next%int64(len(r.ring))])
 	}
 	if r.o.Rate == 0 && r.head-c.next < aheadOfReaders/2 {
 		r.changed.Broadcast()

@@ -27,10 +27,10 @@ import (
 
 func small(seed uint64) network.Options { return network.Options{Seed: seed, Accounts: 4096} }
 
-// serve runs a relay and returns its address.
-func serveMade(tb testing.TB, o Options) (r *Made, address string) {
+// serveSimulated runs a relay and returns its address.
+func serveSimulated(tb testing.TB, o Options) (r *Simulated, address string) {
 	tb.Helper()
-	r = NewMade(o)
+	r = NewSimulated(o)
 	mux := http.NewServeMux()
 	mux.Handle("GET /xrpc/com.atproto.sync.subscribeRepos", r)
 	mux.Handle("GET /{did}", r.Documents(func(int) string { return "relay.test" }))
@@ -67,7 +67,8 @@ func read(tb testing.TB, conn *websocket.Conn) []byte {
 	return b
 }
 
-// commitOf decodes a #commit as indigo does; nil if the message is none.
+// commitOf decodes a #commit as indigo does; nil if the message is of another
+// type.
 func commitOf(tb testing.TB, frame []byte) *comatproto.SyncSubscribeRepos_Commit {
 	tb.Helper()
 	const head = "\xa2atg#commitbop\x01"
@@ -81,10 +82,9 @@ func commitOf(tb testing.TB, frame []byte) *comatproto.SyncSubscribeRepos_Commit
 	return &c
 }
 
-// TestSized looks at the messages made for load: indigo reads each, what is to
-// be true in them is, they are as large as the real network's, and no two are
-// the same.
-func TestSized(t *testing.T) {
+// Messages for load are distinct, indigo can read each, their true parts are
+// true, and they have the sizes of the real network.
+func TestRealisticMessages(t *testing.T) {
 	n := network.New(small(1))
 	enc := encoder{n: n, pool: newPool(1)}
 	seen := map[[32]byte]bool{}
@@ -172,11 +172,11 @@ func orEmpty(s *string) *string {
 	return s
 }
 
-// TestFull has indigo verify every commit: its tree by inverting its operations,
-// and its signature by the DID documents beside the stream.
-func TestFull(t *testing.T) {
+// indigo can verify every commit: its tree by inverting its operations, and its
+// signature by the DID documents that the relay serves.
+func TestVerifiableCommits(t *testing.T) {
 	const events = 4000
-	_, address := serveMade(t, Options{Network: small(2), Full: true, Events: events, Window: 2 * events, Rate: 1e6})
+	_, address := serveSimulated(t, Options{Network: small(2), Full: true, Events: events, Window: 2 * events, Rate: 1e6})
 	conn := subscribe(t, address, "0")
 	dir := documents{"http://" + address}
 	commits, signatures := 0, 0
@@ -218,7 +218,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// documents is a directory of the DID documents that a relay serves.
+// documents resolves DIDs through the documents that a relay serves.
 type documents struct{ url string }
 
 func (d documents) LookupDID(ctx context.Context, did syntax.DID) (*identity.Identity, error) {
@@ -257,9 +257,9 @@ func (d documents) Lookup(ctx context.Context, i syntax.AtIdentifier) (*identity
 
 func (d documents) Purge(context.Context, syntax.AtIdentifier) error { return nil }
 
-// TestCursor asks a relay for what lies behind, in front, and just now.
+// A relay serves cursors in the past, in the future, and none.
 func TestCursor(t *testing.T) {
-	r, address := serveMade(t, Options{Network: small(3), From: 5000, Window: 1024, Rate: 1000, Events: 3000})
+	r, address := serveSimulated(t, Options{Network: small(3), From: 5000, Window: 1024, Rate: 1000, Events: 3000})
 	var m wire.Message
 	next := func(conn *websocket.Conn) *wire.Message {
 		m = wire.Message{}
@@ -269,21 +269,21 @@ func TestCursor(t *testing.T) {
 		return &m
 	}
 	if m := next(subscribe(t, address, "4800")); m.Seq != 4801 {
-		t.Errorf("after 4800 comes %d", m.Seq)
+		t.Errorf("the event after cursor 4800 is %d", m.Seq)
 	}
 	old := subscribe(t, address, "7")
 	if m := next(old); m.Type != wire.Info || string(m.Name) != "OutdatedCursor" {
 		t.Errorf("%+v", m)
 	}
 	if m := next(old); m.Seq < 4400 || m.Seq > 7000 {
-		t.Errorf("then comes %d", m.Seq)
+		t.Errorf("the event after OutdatedCursor is %d", m.Seq)
 	}
 	if m := next(subscribe(t, address, "999999999")); m.Type != wire.Error || string(m.Name) != "FutureCursor" {
 		t.Errorf("%+v", m)
 	}
 	head := r.Head()
 	if m := next(subscribe(t, address, "")); int64(m.Seq) <= head && r.Head() < 8000 {
-		t.Errorf("live is %d, after %d", m.Seq, head)
+		t.Errorf("the first live event is %d, after %d", m.Seq, head)
 	}
 	resp, err := http.Get("http://" + address + "/xrpc/com.atproto.sync.subscribeRepos?cursor=x")
 	if err != nil || resp.StatusCode != http.StatusBadRequest {
@@ -292,15 +292,15 @@ func TestCursor(t *testing.T) {
 	_ = resp.Body.Close()
 }
 
-// TestRepeatable compares what two relays send after another past: one that has
-// skipped it, and one that has made it.
+// A relay that has skipped the past sends the same messages as one that has sent
+// it; another seed yields other messages.
 func TestRepeatable(t *testing.T) {
 	now := func() time.Time { return time.Unix(1_700_000_000, 0) }
-	first, one := serveMade(t, Options{Network: small(4), Events: 6000, Rate: 1e6, Window: 8000, Now: tick(now())})
-	second, two := serveMade(t, Options{Network: small(4), From: 4000, Events: 2000, Rate: 1e6, Window: 4000, Now: tick(now())})
-	third, other := serveMade(t, Options{Network: small(5), From: 4000, Events: 2000, Rate: 1e6, Window: 8000, Now: tick(now())})
-	for _, r := range []*Made{first, second, third} {
-		for r.Head() < 6000 { // a cursor that has not happened is refused
+	first, one := serveSimulated(t, Options{Network: small(4), Events: 6000, Rate: 1e6, Window: 8000, Now: tick(now())})
+	second, two := serveSimulated(t, Options{Network: small(4), From: 4000, Events: 2000, Rate: 1e6, Window: 4000, Now: tick(now())})
+	third, other := serveSimulated(t, Options{Network: small(5), From: 4000, Events: 2000, Rate: 1e6, Window: 8000, Now: tick(now())})
+	for _, r := range []*Simulated{first, second, third} {
+		for r.Head() < 6000 { // a cursor in the future is an error
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -323,7 +323,7 @@ func TestRepeatable(t *testing.T) {
 		if g, ok := inB[int64(ma.Seq)]; ok {
 			same++
 			if f != g {
-				t.Fatalf("%d is not the same in both:\n%q\n%q", ma.Seq, f, g)
+				t.Fatalf("event %d differs:\n%q\n%q", ma.Seq, f, g)
 			}
 		}
 		if f == strip(read(t, c), &mb) {
@@ -335,15 +335,16 @@ func TestRepeatable(t *testing.T) {
 	}
 }
 
-// tick is a clock that begins at a time and goes on as the real one.
+// tick is a clock that starts at a time and runs in real time.
 func tick(from time.Time) func() time.Time {
 	begun := time.Now()
 	return func() time.Time { return from.Add(time.Since(begun)) }
 }
 
-// TestTooSlow has a reader that does not read until it is too far behind.
+// A reader that does not read until it is too far behind receives
+// ConsumerTooSlow.
 func TestTooSlow(t *testing.T) {
-	r, address := serveMade(t, Options{Network: small(6), Rate: 200_000, Window: 20_000, Events: 400_000})
+	r, address := serveSimulated(t, Options{Network: small(6), Rate: 200_000, Window: 20_000, Events: 400_000})
 	conn := subscribe(t, address, "")
 	read(t, conn)
 	for r.Head() < 100_000 {
@@ -361,8 +362,8 @@ func TestTooSlow(t *testing.T) {
 	}
 }
 
-// BenchmarkSized makes messages, and serves them to a reader that throws them
-// away.
+// BenchmarkSized generates messages, and serves them to a reader that discards
+// them.
 func BenchmarkSized(b *testing.B) {
 	b.Run("make", func(b *testing.B) {
 		n := network.New(network.Options{Seed: 1})
@@ -381,7 +382,7 @@ func BenchmarkSized(b *testing.B) {
 		b.ReportMetric(float64(i)/b.Elapsed().Seconds(), "events/s")
 	})
 	b.Run("serve", func(b *testing.B) {
-		_, address := serveMade(b, Options{Network: network.Options{Seed: 1}})
+		_, address := serveSimulated(b, Options{Network: network.Options{Seed: 1}})
 		conn := subscribe(b, address, "0").NetConn()
 		buf := make([]byte, 1<<20)
 		size, begun := 0, time.Now()
