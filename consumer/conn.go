@@ -8,12 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
+	"skein.blue/internal/outward"
 )
 
 // Bounds of the relay's answer until the connection is made, in bytes and time:
@@ -65,16 +65,13 @@ func (r *refusal) Error() string {
 // Unwrap lets errors.Is see the cause.
 func (r *refusal) Unwrap() error { return r.err }
 
-// maxRetryAfter bounds how long a relay can keep us away.
-const maxRetryAfter = time.Hour
-
 func newRefusal(address string, err error, resp *http.Response) *refusal {
 	r := &refusal{address: address, err: err}
 	if resp == nil || resp.Body == nil {
 		return r
 	}
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		r.retryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
+		r.retryAfter = outward.RetryAfter(resp.Header, time.Now())
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
@@ -82,18 +79,6 @@ func newRefusal(address string, err error, resp *http.Response) *refusal {
 	}
 	r.said = " (" + resp.Status + brief(body) + ")"
 	return r
-}
-
-// retryAfter parses a Retry-After header: seconds, or a date
-// (https://www.rfc-editor.org/rfc/rfc9110#name-retry-after).
-func retryAfter(v string, now time.Time) time.Duration {
-	var wait time.Duration
-	if seconds, err := strconv.Atoi(strings.TrimSpace(v)); err == nil {
-		wait = time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
-	} else if at, err := http.ParseTime(v); err == nil {
-		wait = at.Sub(now)
-	}
-	return min(max(wait, 0), maxRetryAfter)
 }
 
 // brief extracts the message of a refusal's body: an XRPC error, or a line of

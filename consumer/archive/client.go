@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"skein.blue/internal/outward"
 )
 
 // plan is the answer to planSnapshot.
@@ -106,19 +108,6 @@ func (c *client) do(ctx context.Context, what string, request func() (*http.Requ
 // idleTime is how long a body may pause.
 const idleTime = time.Minute
 
-// livelyBody ends the request if the body pauses for idleTime.
-type livelyBody struct {
-	io.ReadCloser
-
-	timer *time.Timer
-}
-
-// Read implements io.Reader.
-func (b *livelyBody) Read(p []byte) (int, error) {
-	b.timer.Reset(idleTime)
-	return b.ReadCloser.Read(p) //nolint:wrapcheck // the io.Reader's error
-}
-
 func (c *client) once(ctx context.Context, request func() (*http.Request, error), take func(*http.Response) error) error {
 	req, err := request()
 	if err != nil {
@@ -134,17 +123,11 @@ func (c *client) once(ctx context.Context, request func() (*http.Request, error)
 	if err != nil {
 		return fmt.Errorf("requesting from the archive: %w", err)
 	}
+	resp.Body = outward.NewIdleBody(resp.Body, idleTime, cancel)
 	defer func() { _ = resp.Body.Close() }()
-	timer := time.AfterFunc(idleTime, cancel)
-	defer timer.Stop()
-	resp.Body = &livelyBody{resp.Body, timer}
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 300))
-		s := &status{code: resp.StatusCode, text: strings.TrimSpace(string(text))}
-		if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
-			s.after = time.Duration(n) * time.Second
-		}
-		return s
+		return &status{code: resp.StatusCode, text: strings.TrimSpace(string(text)), after: outward.RetryAfter(resp.Header, time.Now())}
 	}
 	return take(resp)
 }

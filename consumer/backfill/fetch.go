@@ -347,10 +347,9 @@ func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader)
 	if err != nil {
 		return 0, explain(err)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	timer := time.AfterFunc(m.o.IdleTimeout, cancel)
-	defer timer.Stop()
-	body := &meteredBody{Reader: &idleBody{Reader: resp.Body, timer: timer, most: m.o.IdleTimeout}, least: m.o.MinRate, from: time.Now().Add(m.o.IdleTimeout)}
+	lively := outward.NewIdleBody(resp.Body, m.o.IdleTimeout, cancel)
+	defer func() { _ = lively.Close() }()
+	body := &meteredBody{Reader: lively, least: m.o.MinRate, from: time.Now().Add(m.o.IdleTimeout)}
 	err = r.Read(ctx, body, m.o.MaxRepoBytes)
 	switch {
 	case err == nil && string(r.DID) != did:

@@ -1,0 +1,75 @@
+package outward
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxRetryAfter bounds the wait that a server can impose.
+const maxRetryAfter = time.Hour
+
+// RetryAfter returns how long a server asks us to wait, at most an hour: by Retry-After, in
+// seconds or as a date (https://www.rfc-editor.org/rfc/rfc9110#name-retry-after), or by the
+// ratelimit headers of the reference PDS. It returns 0 if the server does not say.
+func RetryAfter(h http.Header, now time.Time) time.Duration {
+	wait, _ := retryAfter(h, now)
+	return min(max(wait, 0), maxRetryAfter)
+}
+
+func retryAfter(h http.Header, now time.Time) (wait time.Duration, found bool) {
+	if s := strings.TrimSpace(h.Get("Retry-After")); s != "" {
+		if wait, found = seconds(s); found {
+			return wait, true
+		}
+		if t, err := http.ParseTime(s); err == nil {
+			return t.Sub(now), true
+		}
+	}
+	if h.Get("Ratelimit-Remaining") != "0" {
+		return 0, false
+	}
+	reset := h.Get("Ratelimit-Reset")
+	if n, err := strconv.ParseInt(reset, 10, 64); err == nil && n > 1_000_000_000 { // a Unix time; the draft says seconds
+		return time.Unix(n, 0).Sub(now), true
+	}
+	return seconds(reset)
+}
+
+// seconds parses a number of seconds, which may be absurdly large.
+func seconds(s string) (time.Duration, bool) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return time.Duration(min(max(n, 0), int64(maxRetryAfter/time.Second))) * time.Second, err == nil
+}
+
+// An IdleBody is the body of a response whose request ends if the server stops sending. The
+// clock stands still between two Reads: what we do then is not the server's fault.
+type IdleBody struct {
+	body  io.ReadCloser
+	timer *time.Timer
+	most  time.Duration
+}
+
+// NewIdleBody wraps a body. It calls cancel, which must end the request, if a Read takes longer
+// than most.
+func NewIdleBody(body io.ReadCloser, most time.Duration, cancel context.CancelFunc) *IdleBody {
+	timer := time.AfterFunc(most, cancel)
+	timer.Stop()
+	return &IdleBody{body, timer, most}
+}
+
+// Read implements io.Reader.
+func (b *IdleBody) Read(p []byte) (int, error) {
+	b.timer.Reset(b.most)
+	defer b.timer.Stop()
+	return b.body.Read(p) //nolint:wrapcheck // the body's error
+}
+
+// Close implements io.Closer.
+func (b *IdleBody) Close() error {
+	b.timer.Stop()
+	return b.body.Close() //nolint:wrapcheck // the body's error
+}
