@@ -251,23 +251,8 @@ func (r *Reader) header(ctx context.Context) (root []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := cbor.Cursor{B: head}
-	version := uint64(0)
-	for range c.Count(cbor.Map) {
-		switch string(c.Text()) {
-		case "version":
-			version = c.Uint()
-		case "roots":
-			for i := range c.Count(cbor.Array) {
-				if cid := c.Link(); i == 0 {
-					root = cid
-				}
-			}
-		default:
-			c.Skip()
-		}
-	}
-	if c.Bad || version != 1 || len(root) != cidLen || string(root[:len(cidPrefix)]) != cidPrefix {
+	root, ok := cbor.CARHeader(head)
+	if !ok || len(root) != cidLen || string(root[:len(cidPrefix)]) != cidPrefix {
 		return nil, fmt.Errorf("%w: malformed header", ErrCAR)
 	}
 	return root, nil

@@ -74,23 +74,8 @@ func carHeader(car []byte) (root []byte, blocks int) {
 		return nil, 0
 	}
 	blocks = w + int(n)
-	c := cbor.Cursor{B: car[w:blocks]}
-	version := uint64(0)
-	for range c.Count(cbor.Map) {
-		switch string(c.Text()) {
-		case "version":
-			version = c.Uint()
-		case "roots":
-			for i := range c.Count(cbor.Array) {
-				if cid := c.Link(); i == 0 {
-					root = cid
-				}
-			}
-		default:
-			c.Skip()
-		}
-	}
-	if c.Bad || version != 1 {
+	root, ok := cbor.CARHeader(car[w:blocks])
+	if !ok {
 		return nil, 0
 	}
 	return root, blocks
