@@ -58,7 +58,7 @@ func parseLine(line string) (k Info, err error) {
 	if len(words) != 5 {
 		return k, fmt.Errorf("it has %d words and must have five: COLLECTION PATH did|at-uri SET SET", len(words))
 	}
-	k = Info{Name: words[3], Collection: words[0], From: Author, Forward: words[3], Reverse: words[4], Optional: true}
+	k = Info{Name: words[3], Collection: words[0], Forward: words[3], Reverse: words[4], Optional: true}
 	k.To.Field = strings.Split(words[1], ".")
 	switch words[2] {
 	case "did":
@@ -97,7 +97,7 @@ func (k *Info) check() error {
 			return fmt.Errorf("%q is no name of a set: a letter, then letters, digits and _, %d at most", name, maxName)
 		}
 	}
-	if k.Name != k.Forward || !k.From.IsAuthor() || k.Known || !k.Optional || k.To.Is != dict.DID && k.To.Is != dict.URI {
+	if k.Name != k.Forward || k.Verb != "" || k.Object != "" || k.Known || !k.Optional || k.To.Is != dict.DID && k.To.Is != dict.URI {
 		return errors.New("its row is not one that can be configured")
 	}
 	return nil

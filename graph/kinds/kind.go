@@ -20,22 +20,14 @@ import (
 // A Kind is a kind of edge: one collection of records. Its value is in the store.
 type Kind uint8
 
-// An End is one of the two ends of an edge.
+// An End is the subject of an edge, which a record names. The actor of an edge is always the
+// account that owns the record.
 type End struct {
-	// Is says what stands there: a DID or an AT URI.
-	Is dict.Namespace
-	// Field is the path to it in the record. nil means the account whose record it
-	// is.
-	Field []string
+	Is    dict.Namespace // a DID or an AT URI
+	Field []string       // the path to it in the record
 }
 
-// IsAuthor reports whether the end is the account whose record it is.
-func (e End) IsAuthor() bool { return e.Field == nil }
-
-// Author is the end that is the account whose record it is.
-var Author = End{Is: dict.DID}
-
-// did and uri are ends that the record names.
+// did and uri are subjects that are DIDs and AT URIs.
 func did(field ...string) End { return End{dict.DID, field} }
 func uri(field ...string) End { return End{dict.URI, field} }
 
@@ -45,10 +37,14 @@ type Info struct {
 	Kind       Kind
 	Name       string // in stats and metrics
 	Collection string // the NSID of the records
-	From, To   End    // what the edge goes from and to
-	// Forward and Reverse are the query operators: from From to the set of To, and from To
-	// to the set of From. They are "" if the two sets by themselves have no meaning.
+	To         End    // the subject
+	// Forward and Reverse name the sets in expressions: the subjects of an actor, and the
+	// actors of a subject. They are "" if these sets have no meaning on their own.
 	Forward, Reverse string
+	// Verb and Object describe the sets on the page, in the sentence "an account VERBs an
+	// OBJECT": a regular verb in the infinitive, and account, post or list. They are "" for
+	// kinds without sets, and for configured ones.
+	Verb, Object string
 	// Known says that it is worth telling who of the people somebody follows has such an
 	// edge to a subject (the method known).
 	Known bool
@@ -67,18 +63,17 @@ func (k *Info) HasSets() bool { return k.Reverse != "" }
 // All are the rows that are built in. A Kind's number is never used again; those from
 // FirstConfigured on are the stores' to give.
 //
-// The record map and the sets take edges that begin at the author of the record. A list's
-// members are named by records of the list's author: such a record makes two edges, to the
-// member and to the list, and the two are joined by its key when they are asked for
-// (graph.Snapshot.Listed).
+// Every edge starts at the author of its record. The records of a list's author name the list's
+// members: such a record makes two edges, to the member and to the list, and queries join the two
+// by the record's key (graph.Snapshot.Listed).
 var All = []Info{
-	{1, "follow", "app.bsky.graph.follow", Author, did("subject"), "follows", "followers", true, false},
-	{2, "like", "app.bsky.feed.like", Author, uri("subject", "uri"), "likes", "likers", true, false},
-	{3, "repost", "app.bsky.feed.repost", Author, uri("subject", "uri"), "reposts", "reposters", true, false},
-	{4, "block", "app.bsky.graph.block", Author, did("subject"), "blocks", "blockers", false, false},
-	{5, "listblock", "app.bsky.graph.listblock", Author, uri("subject"), "listblocks", "listblockers", false, false},
-	{ListMember, "listitem", "app.bsky.graph.listitem", Author, did("subject"), "", "", false, false},
-	{ListItem, "listitem_list", "app.bsky.graph.listitem", Author, uri("list"), "", "", false, false},
+	{1, "follow", "app.bsky.graph.follow", did("subject"), "follows", "followers", "follow", "account", true, false},
+	{2, "like", "app.bsky.feed.like", uri("subject", "uri"), "likes", "likers", "like", "post", true, false},
+	{3, "repost", "app.bsky.feed.repost", uri("subject", "uri"), "reposts", "reposters", "repost", "post", true, false},
+	{4, "block", "app.bsky.graph.block", did("subject"), "blocks", "blockers", "block", "account", false, false},
+	{5, "listblock", "app.bsky.graph.listblock", uri("subject"), "listblocks", "listblockers", "block", "list", false, false},
+	{ListMember, "listitem", "app.bsky.graph.listitem", did("subject"), "", "", "", "", false, false},
+	{ListItem, "listitem_list", "app.bsky.graph.listitem", uri("list"), "", "", "", "", false, false},
 }
 
 // The two edges that a record of app.bsky.graph.listitem makes: to the account that it puts

@@ -36,11 +36,11 @@ func TestTable(t *testing.T) {
 		if _, err := syntax.ParseNSID(k.Collection); err != nil {
 			t.Errorf("%s: %v", k.Name, err)
 		}
-		if !k.From.IsAuthor() || k.From.Is != dict.DID {
-			t.Errorf("%s begins at %v: the store takes edges that begin at the author", k.Name, k.From)
+		if len(k.To.Field) == 0 || k.To.Is != dict.DID && k.To.Is != dict.URI {
+			t.Errorf("%s has the subject %v: a record must name it", k.Name, k.To)
 		}
-		if k.To.IsAuthor() || k.To.Is != dict.DID && k.To.Is != dict.URI {
-			t.Errorf("%s goes to %v: a record must name it", k.Name, k.To)
+		if isAccount := k.Object == "account"; k.HasSets() && (k.Verb == "" || isAccount != (k.To.Is == dict.DID) || !isAccount && k.Object != "post" && k.Object != "list") {
+			t.Errorf("%s: an account %ss a %s", k.Name, k.Verb, k.Object)
 		}
 		if k.Kind >= kinds.FirstConfigured || k.HasSets() != (k.Forward != "") {
 			t.Errorf("%s has the number %d, and the sets %q and %q", k.Name, k.Kind, k.Forward, k.Reverse)

@@ -324,8 +324,9 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 		api.Close() // disconnects subscribers, which would delay the shutdown
 		return nil
 	})
+	o.Page.Kinds = x.Graph.Kinds()
 	if o.Page.Examples == nil {
-		o.Page.Examples = page.Kept(x.examples)
+		o.Page.Examples = page.CacheExamples(x.examples)
 	}
 	live := page.NewLive(x.sampler(o.Version, c), min(1000, share.api/4))
 	t.run("page", func(ctx context.Context) error { live.Run(ctx); return nil })
@@ -361,8 +362,8 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	return err
 }
 
-// stopIfFenced ends the daemon when another writer takes over its share, even if it has nothing
-// to write.
+// awaitFenced returns an error when another writer takes over this daemon's share, which may be
+// while it has nothing to write.
 func (x *Index) awaitFenced(ctx context.Context) error {
 	select {
 	case err := <-x.fenced:

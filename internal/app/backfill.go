@@ -29,8 +29,8 @@ func (x *Index) runBackfill(t *tasks, past Past, source string) {
 	x.Backfill.SetListening(func() (time.Time, bool) { return x.listening.since(x) })
 	x.Backfill.SetLive(x.isLive)
 	began := make(chan struct{})
-		// Its start only reads. A cluster that does not answer delays it.
 	t.run("backfill", func(ctx context.Context) error {
+		// Its start only reads. A cluster that does not answer delays it.
 		run := func() error { return x.Backfill.Run(ctx, func() { close(began) }) }
 		if err := await(ctx, x.log.With("component", "backfill"), true, run); err != nil && ctx.Err() == nil {
 			return err
