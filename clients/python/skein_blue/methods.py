@@ -1,4 +1,4 @@
-"""Made from the lexicons by go run ./clients/generate. Do not edit."""
+"""Generated from the lexicons by go run ./clients/generate. Do not edit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
     "SubscribeChange",
 ]
 
-#: The methods that a server also takes by POST, as a form.
+#: The methods that a server also accepts as a form, by POST.
 FORMS: FrozenSet[str] = frozenset({"blue.skein.graph.contains", "blue.skein.graph.known", "blue.skein.graph.list", "blue.skein.graph.query", "blue.skein.graph.rank"})
 
 
@@ -598,7 +598,7 @@ class Methods:
 
 
 class AsyncMethods:
-    """The methods of a server, to await."""
+    """The methods of a server, for asyncio."""
 
     async def _call(self, nsid: str, params: Dict[str, Any]) -> Any:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-// Made from the lexicons by go run ./clients/generate. Do not edit.
+// Generated from the lexicons by go run ./clients/generate. Do not edit.
 import type {Call, CallOptions} from './call.js';
 
 export interface DescribeFeedGeneratorFeed {
@@ -466,7 +466,7 @@ export interface SubscribeParams {
   set: string;
 }
 
-/** The methods that a server also takes by POST, as a form. */
+/** The methods that a server also accepts as a form, by POST. */
 export const forms: ReadonlySet<string> = new Set(['blue.skein.graph.contains', 'blue.skein.graph.known', 'blue.skein.graph.list', 'blue.skein.graph.query', 'blue.skein.graph.rank']);
 
 /** The methods of a server. */
