@@ -287,7 +287,7 @@ func (b *lockedBuffer) String() string {
 }
 
 // A backfill prints what it waits for, and drops a mistyped host once another host is named.
-func TestOtherHost(t *testing.T) {
+func TestMistypedHostIsDropped(t *testing.T) {
 	pds := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"repos":[]}`) }))
 	defer pds.Close()
 	store := t.TempDir() + "/store"

@@ -37,7 +37,7 @@ func TestDemo(t *testing.T) {
 
 // A replay that fails before it applies anything creates no store, and does not change an
 // existing one.
-func TestFailedReplay(t *testing.T) {
+func TestFailedReplayLeavesNoStore(t *testing.T) {
 	dir := t.TempDir()
 	garbage := dir + "/garbage"
 	if err := os.WriteFile(garbage, []byte("this is no file of frames, and long enough to be looked at"), 0o600); err != nil {

@@ -356,7 +356,7 @@ func TestExitCodes(t *testing.T) {
 }
 
 // The help shows one default for each flag.
-func TestHelp(t *testing.T) {
+func TestHelpShowsOneDefault(t *testing.T) {
 	for _, command := range []string{"serve", "replay", "import", "upgrade"} {
 		_, out, _ := skein(t, command, "--help")
 		for line := range strings.Lines(out) {
@@ -368,7 +368,7 @@ func TestHelp(t *testing.T) {
 }
 
 // An error in an expression is shown below its position.
-func TestQueryPoints(t *testing.T) {
+func TestQueryMarksTheError(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	if code, _, errs := skein(t, "replay", "--frames", plainPDS, "--store", store); code != 0 {
 		t.Fatal(errs)
@@ -383,7 +383,7 @@ func TestQueryPoints(t *testing.T) {
 }
 
 // An environment variable that cannot be parsed is a usage error.
-func TestEnvironment(t *testing.T) {
+func TestBadVariableIsWrongUsage(t *testing.T) {
 	t.Setenv("SKEIN_SYNC_INTERVAL", "soon")
 	if code, _, errs := skein(t, "serve", "--store", filepath.Join(t.TempDir(), "store")); code != 64 || !strings.Contains(errs, "soon") {
 		t.Errorf("exit %d: %s", code, errs)

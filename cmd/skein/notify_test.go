@@ -11,7 +11,7 @@ import (
 
 // A service manager receives a notification when the daemon answers, reloads its configuration,
 // has reloaded it, and stops.
-func TestNotify(t *testing.T) {
+func TestServiceManagerIsNotified(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "notify")
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {
@@ -46,7 +46,7 @@ func TestNotify(t *testing.T) {
 }
 
 // A failed start is reported in one line.
-func TestFailedStart(t *testing.T) {
+func TestFailedStartIsOneLine(t *testing.T) {
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

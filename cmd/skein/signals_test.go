@@ -66,7 +66,7 @@ func TestHangup(t *testing.T) {
 }
 
 // A signal right after the start stops the program cleanly.
-func TestEarlySignal(t *testing.T) {
+func TestEarlySignalStopsCleanly(t *testing.T) {
 	handled := 0
 	for i := range 10 {
 		store := filepath.Join(t.TempDir(), "store")
@@ -98,7 +98,7 @@ func TestEarlySignal(t *testing.T) {
 }
 
 // A command that does not stop in time after a signal is ended.
-func TestStuck(t *testing.T) {
+func TestStuckCommandIsEnded(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

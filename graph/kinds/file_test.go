@@ -139,7 +139,7 @@ func TestConfigure(t *testing.T) {
 }
 
 // What a store has stays, also where a later program has built in the same.
-func TestStored(t *testing.T) {
+func TestStoredKindsStay(t *testing.T) {
 	clash := kinds.Info{
 		Kind: kinds.FirstConfigured, Name: "follows", Collection: "app.bsky.graph.follow", Forward: "follows", Reverse: "union", Optional: true,
 		To: kinds.End{Is: dict.DID, Field: []string{"subject"}},

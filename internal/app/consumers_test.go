@@ -20,7 +20,7 @@ import (
 )
 
 // An index may have several consumers in turn. Metrics report the most recent one.
-func TestTwoConsumers(t *testing.T) {
+func TestMetricsReportTheLastConsumer(t *testing.T) {
 	x, err := app.OpenIndex(t.Context(), app.StoreOptions{Store: filepath.Join(t.TempDir(), "store"), Create: true})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 // The page proposes questions about accounts and posts of this store, and all of them have
 // answers. An empty store proposes none.
-func TestExamples(t *testing.T) {
+func TestExamplesHaveAnswers(t *testing.T) {
 	examples := func(base string) (all []struct{ Title, Q string }) {
 		var config struct{ Examples []struct{ Title, Q string } }
 		if err := json.Unmarshal([]byte(body(t, base+"/page/config.json")), &config); err != nil {

@@ -112,7 +112,7 @@ func TestLimitedListener(t *testing.T) {
 }
 
 // The store and both listeners always leave some file descriptors, even of a small limit.
-func TestDescriptors(t *testing.T) {
+func TestListenersLeaveDescriptors(t *testing.T) {
 	for _, n := range []int{64, 256, 1024, 4096, 1 << 20} {
 		d := divideDescriptors(n)
 		if sum := d.tables + d.api + d.admin; sum > n*7/8 || d.tables < 16 || d.api < 8 || d.admin < 4 {

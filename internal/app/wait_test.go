@@ -99,7 +99,7 @@ func TestAwaitEnds(t *testing.T) {
 }
 
 // A store without a graph has an error of its own, different from a store of another format.
-func TestNoGraph(t *testing.T) {
+func TestStoreWithoutGraphHasItsOwnError(t *testing.T) {
 	for _, o := range []graph.Options{{ReadOnly: true}, {MustExist: true}} {
 		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 		if _, err := graph.Open(t.Context(), store, o); !errors.Is(err, graph.ErrNoGraph) {

@@ -14,7 +14,7 @@ import (
 
 // The status line takes at most one line of the terminal, measured in characters, not bytes. The
 // log above it is not cut.
-func TestWidth(t *testing.T) {
+func TestStatusLineFitsTheTerminal(t *testing.T) {
 	var out bytes.Buffer
 	s := &screen{to: &out, width: func() int { return 20 }}
 	s.status(strings.Repeat("ö", 50))

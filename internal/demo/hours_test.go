@@ -82,7 +82,7 @@ func spread(counts map[string]int, keys []string) (p50, p99, most int) {
 // After ten hours the network is as plausible as after the first: most people follow a few dozen
 // accounts, nobody follows or is followed by most of the network, posts have the likes of a small
 // network, and the network's memory does not grow.
-func TestHours(t *testing.T) {
+func TestNetworkStaysPlausible(t *testing.T) {
 	n := New(1)
 	g := &ledger{t: t, records: map[record]string{}, follows: map[string]int{}, fans: map[string]int{}, likes: map[string]int{}, active: map[string]int{}}
 	now := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
