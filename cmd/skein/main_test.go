@@ -334,7 +334,7 @@ func TestExitCodes(t *testing.T) {
 		{1, "no such file", []string{"import", "--store", filepath.Join(dir, "new"), "nothing.export"}},
 		{1, "no export of skein", []string{"import", "--store", filepath.Join(dir, "new"), broken}},
 		{1, "compressed", []string{"import", "--store", filepath.Join(dir, "new"), packed}},
-		{1, "accounts already", []string{"import", "--store", store, exported}},
+		{1, "import into an empty store", []string{"import", "--store", store, exported}},
 		{64, "import needs a file", []string{"import", "--store", store}},
 		{64, "simulate is now skein-sim relay", []string{"simulate", "--frames", broken}},
 		{64, "load is now skein-sim load", []string{"load"}},

@@ -27,16 +27,16 @@ function placed(q, message) {
   return {from, to: from + /^[^\s(),]*/.exec(q.slice(from))[0].length};
 }
 
-// mended returns the question that was probably meant, if it can tell. It depends on the wording
-// of the messages in package query.
+// mended returns the question that was probably meant, if it can tell. It relies on as little as
+// possible of the wording of package query's messages: .ci/page/check.mjs tests it.
 function mended(q, e, place) {
   const by = word => place && q.slice(0, place.from) + word + q.slice(place.to);
   let m;
   if (e.mend) return e.mend(q);
   if ((m = /(?:["“]([^"”]+)["”].*)?did you mean ([^\s?]+)\?/.exec(e.message))) return by(m[2]) || m[1] && q.replace(m[1], m[2]);
-  if (place && /with an @ before it/.test(e.message)) return by('@' + q.slice(place.from, place.to));
-  if (place && /must go on with , or \)/.test(e.message) && !q.slice(place.from).trim()) return closed(q);
-  if ((m = /^parameter (\w+) is "([^"]+)", it must be one of (.+)$/.exec(e.message))) return q.replace(new RegExp('(\\b' + m[1] + '\\s*=\\s*)' + m[2]), '$1' + (nearest(m[2], m[3].split(/\W+/)) || m[2]));
+  if (place && /\bhandle\b.*@/.test(e.message)) return by('@' + q.slice(place.from, place.to));
+  if (place && !q.slice(place.from).trim()) return closed(q);
+  if ((m = /^parameter (\w+)\b.*?"([^"]+)".* one of (.+)$/.exec(e.message))) return q.replace(new RegExp('(\\b' + m[1] + '\\s*=\\s*)' + m[2]), '$1' + (nearest(m[2], m[3].split(/\W+/)) || m[2]));
 }
 
 function showError(out, q, e) {
