@@ -1,10 +1,10 @@
-// A feed generator: what the members of a list like today, one post of each author.
+// A feed generator: the posts that the members of a list like today, one of each author.
 //
 //   node feed-generator.mjs LIST-URI [PORT]
 //
-// It is to be reached as https://FEED_HOST (a reverse proxy terminates TLS), and announced by a
-// record app.bsky.feed.generator whose did is did:web:FEED_HOST. (A feed that needs no code of
-// its own is a line in a file: skein serve --feeds.)
+// Serve it as https://FEED_HOST, behind a reverse proxy that terminates TLS, and announce it with a
+// record app.bsky.feed.generator whose did is did:web:FEED_HOST. (A feed without code needs only a
+// line in a file: skein serve --feeds.)
 import {createServer} from 'node:http';
 import {Skein} from 'skein-blue';
 
@@ -21,7 +21,7 @@ const feed = `at://${process.env.FEED_PUBLISHER ?? did}/app.bsky.feed.generator/
 let posts = null, made = 0;
 
 async function rank() {
-  // Where posts may be missing the client warns on stderr, and says why: a feed goes on.
+  // If posts may be missing, the client warns on stderr with the reason. A feed can go on.
   const {items} = await skein.rank({of: `listed(${list})`, via: 'likes', since: '24h', subjectsSince: '48h', limit: 1000});
   const authors = new Set();
   return items.map(i => i.member).filter(uri => {
@@ -30,12 +30,12 @@ async function rank() {
   });
 }
 
-// ranked asks at most once a minute, however many ask for the feed.
+// ranked asks skein at most once a minute, however many requests the feed gets.
 function ranked() {
   if (Date.now() - made > 60_000) {
     made = Date.now();
     posts = rank();
-    posts.catch(() => { made = 0; }); // the next one tries again
+    posts.catch(() => { made = 0; }); // the next request retries
   }
   return posts;
 }
@@ -54,7 +54,7 @@ createServer(async (request, response) => {
   const send = (status, body) => response.writeHead(status, {'content-type': 'application/json'}).end(JSON.stringify(body));
   const [path, query = ''] = request.url.split('?');
   const answer = answers[path];
-  if (!answer) return send(404, {error: 'NotFound', message: 'no ' + path + ' here'});
+  if (!answer) return send(404, {error: 'NotFound', message: 'unknown path ' + path});
   try {
     send(200, await answer(new URLSearchParams(query)));
   } catch (error) {

@@ -1,8 +1,8 @@
-"""Which of a list's members follow an account, since when, and what is known of the list.
+"""Prints which members of a list follow an account, and since when.
 
     python list_follows_me.py LIST ACCOUNT [SERVER]
 
-LIST is its AT URI, or its address at bsky.app; ACCOUNT a DID, or a handle with an @.
+LIST is an AT URI or a bsky.app address; ACCOUNT is a DID, or a handle with an @.
 """
 
 import os
@@ -17,7 +17,7 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 64
     members, account = sys.argv[1:3]
-    warnings.simplefilter("ignore", IncompleteWarning)  # it is printed below
+    warnings.simplefilter("ignore", IncompleteWarning)  # the reason is printed below
     skein = Skein(sys.argv[3] if len(sys.argv) > 3 else os.environ.get("SKEIN_SERVER", "http://127.0.0.1:3210"))
     try:
         listed = skein.count(f"listed({members})")

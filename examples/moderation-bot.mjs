@@ -1,10 +1,10 @@
-// Tells when somebody who is on a list begins to follow an account, or ceases to: a few
-// seconds after it has happened. What is done then is up to you.
+// Reports when a member of a list starts or stops following an account, within seconds. Add your
+// own action where it does.
 //
 //   node moderation-bot.mjs LIST-URI ACCOUNT [SERVER]
 //
-// What it knows is kept in a file, so that a bot that is started again tells what has changed
-// meanwhile, and nothing twice.
+// A file keeps its state: after a restart the bot reports the changes since then, and nothing
+// twice.
 import {existsSync, readFileSync, writeFileSync} from 'node:fs';
 import {Skein} from 'skein-blue';
 
@@ -16,22 +16,22 @@ if (!account) {
 const skein = new Skein(server ?? process.env.SKEIN_SERVER);
 const set = `intersect(listed(${list}), followers(${account}))`;
 const file = process.env.STATE_FILE ?? 'moderation-bot.json';
-const kept = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : {};
-const state = kept.set === set ? kept : {set, known: []};
+const saved = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : {};
+const state = saved.set === set ? saved : {set, known: []};
 const known = new Set(state.known);
 
 function entered(did) {
   known.add(did);
-  console.log(`${did} follows ${account}`); // here: a label, a block, a message to a moderator
+  console.log(`${did} follows ${account}`); // your action: a label, a block, a message to a moderator
 }
 
 function left(did) {
   known.delete(did);
-  console.log(`${did} does not follow ${account} any more`);
+  console.log(`${did} no longer follows ${account}`);
 }
 
-// compare reads the whole set: at the beginning, and when too much was missed to be told. Where
-// the set may be incomplete the client warns on stderr, and says why.
+// compare reads the whole set, at the start and after missed changes. If the set may be incomplete,
+// the client warns on stderr with the reason.
 async function compare() {
   const now = new Set();
   for await (const did of skein.members({set})) now.add(did);
@@ -40,7 +40,7 @@ async function compare() {
 }
 
 let first = true;
-const onRetry = (error, wait) => console.error(`${error.name}: ${error.message}; connecting again in ${wait / 1000} s`);
+const onRetry = (error, wait) => console.error(`${error.name}: ${error.message}; reconnecting in ${wait / 1000} s`);
 for await (const change of skein.subscribe({set, cursor: state.cursor}, {onRetry})) {
   if (first || change.reset) await compare();
   first = false;

@@ -1,4 +1,4 @@
-"""Tells who enters and leaves a set, as it happens, and how many are in it: with asyncio.
+"""Prints who enters and leaves a set, as it happens, and the size of the set. Uses asyncio.
 
     python watch.py SET [SERVER]
 
@@ -13,14 +13,14 @@ from skein_blue import AsyncSkein, SkeinError
 
 
 def retrying(error: Exception, wait: float) -> None:
-    print(f"{error}; connecting again in {wait} s", file=sys.stderr)
+    print(f"{error}; reconnecting in {wait} s", file=sys.stderr)
 
 
 async def watch(set_: str, server: str) -> None:
     async with AsyncSkein(server) as skein:
         async for change in skein.subscribe(set_, on_retry=retrying):
             if change.get("reset"):
-                print(f"some changes were missed: {change['reset']}", file=sys.stderr)
+                print(f"missed some changes: {change['reset']}", file=sys.stderr)
             for did in change.get("entered", []):
                 print("+", did)
             for did in change.get("left", []):

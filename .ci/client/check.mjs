@@ -1,6 +1,5 @@
-// Asks a running skein for app.bsky.graph.getRelationships with the official
-// JavaScript client, of every pair of accounts of a truth file, and compares the
-// answers with what its records say.
+// Calls app.bsky.graph.getRelationships of a running skein with the official JavaScript client, for
+// every pair of accounts in a truth file, and compares the answers with the file's records.
 //
 //   node check.mjs http://127.0.0.1:3210 plain-truth.json
 import { readFileSync } from 'node:fs'
@@ -30,7 +29,7 @@ for (const [uri, r] of Object.entries(truth.records)) {
 }
 
 let wrong = 0
-let said = 0
+let relations = 0
 const accounts = Object.keys(truth.accounts)
 for (const actor of accounts) {
   for (let i = 0; i < accounts.length; i += 30) {
@@ -38,7 +37,7 @@ for (const actor of accounts) {
     const { data } = await agent.app.bsky.graph.getRelationships({ actor, others })
     others.forEach((other, j) => {
       const want = { $type: 'app.bsky.graph.defs#relationship', did: other, ...byPair[actor]?.[other] }
-      said += Object.keys(want).length - 2
+      relations += Object.keys(want).length - 2
       if (data.actor !== actor || !isDeepStrictEqual({ ...data.relationships[j] }, want)) {
         wrong++
         console.error(actor, other, data.relationships[j], 'want', want)
@@ -46,7 +45,7 @@ for (const actor of accounts) {
     })
   }
 }
-// A handle is an actor not found: as one of others an item, as actor an error.
+// An unknown handle is an item in the answer for others, and an error for actor.
 const { data } = await agent.app.bsky.graph.getRelationships({ actor: accounts[0], others: ['user001.test'] })
 if (data.relationships[0].notFound !== true || data.relationships[0].actor !== 'user001.test') {
   wrong++
@@ -59,5 +58,5 @@ if (name !== 'ActorNotFound') {
   wrong++
   console.error('a handle as actor:', name)
 }
-console.log(`getRelationships by @atproto/api: ${accounts.length ** 2} pairs, ${said} relations, ${wrong} wrong`)
-process.exit(wrong > 0 || said < 100 ? 1 : 0)
+console.log(`getRelationships by @atproto/api: ${accounts.length ** 2} pairs, ${relations} relations, ${wrong} wrong`)
+process.exit(wrong > 0 || relations < 100 ? 1 : 0)

@@ -1,12 +1,12 @@
-// Command house measures the layout of the code: how large files and functions are, which files
-// of a package use which others, and how many of these arrows run back up, which names
-// cross the walls between packages, what the daemon links, and how much of it is tested.
+// Command house measures the layout of the code: the sizes of files and functions, the dependencies
+// between files of a package and how many of them run back up, the names used across packages, the
+// modules that the programs link, and the amount of tests.
 //
 //	go run ./.ci/house [-dir ANOTHER_CHECKOUT]
 //
-// An arrow goes from a file to another of its package where it uses a name that the other
-// declares. The order of the files is the one with the fewest arrows back up that a search
-// finds; it is the same in every run.
+// An arrow goes from a file to another file of its package if it uses a name that the other
+// declares. The files are in the order with the fewest arrows back up that a search finds. The
+// result is the same in every run.
 package main
 
 import (
@@ -40,8 +40,8 @@ type pkg struct {
 }
 
 func main() {
-	dir := flag.String("dir", ".", "the checkout to measure")
-	verbose := flag.Bool("v", false, "name the arrows that run back up")
+	dir := flag.String("dir", ".", "checkout to measure")
+	verbose := flag.Bool("v", false, "list the arrows that run back up")
 	flag.Parse()
 	if err := run(*dir, *verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "house:", err)
@@ -104,10 +104,10 @@ type house struct {
 	functions []int // lines
 	files     []int
 	graphs    []fileGraph
-	uses      map[string]map[string]bool // of a package, by name: used from another
+	uses      map[string]map[string]bool // by package: its names that other packages use
 }
 
-// fileGraph is a package's files, and which uses which.
+// fileGraph is the files of a package, and the arrows between them.
 type fileGraph struct {
 	path  string
 	files []string
@@ -164,11 +164,11 @@ func (h *house) read(p *pkg) error {
 			continue
 		}
 		if v, ok := obj.(*types.Var); ok && !v.IsField() && obj.Parent() != checked.Scope() {
-			continue // a local one
+			continue // a local variable
 		}
 		from, known := index[fset.Position(id.Pos()).Filename]
-		to, there := index[fset.Position(obj.Pos()).Filename]
-		if known && there && from != to {
+		to, found := index[fset.Position(obj.Pos()).Filename]
+		if known && found && from != to {
 			g.arrow[from][to] = true
 		}
 	}
@@ -187,7 +187,7 @@ func (h *house) sizes() {
 }
 
 func (h *house) arrows() {
-	fmt.Println("\nfiles of a package that use others: arrows, of pairs of files, and how many run back up")
+	fmt.Println("\narrows between files of a package, of all pairs, and how many run back up")
 	pairs, linked, total := 0, 0, 0
 	for _, g := range h.graphs {
 		if g.path != "graph" && !strings.HasPrefix(g.path, "graph/") && g.path != "intern" && !strings.HasPrefix(g.path, "intern/") {
@@ -219,10 +219,10 @@ func (h *house) arrows() {
 			pairs, linked, total = pairs+n*(n-1)/2, linked+arrows, total+back
 		}
 	}
-	fmt.Printf("  graph, all     %d of %d, %d back up; between its packages none can\n", linked, pairs, total)
+	fmt.Printf("  graph, all     %d of %d, %d back up; Go allows none between packages\n", linked, pairs, total)
 }
 
-// order returns the best order of the files that is found.
+// order returns the best order of the files that a search finds.
 func (g *fileGraph) order() (best []int) {
 	n := len(g.files)
 	least := 1 << 30
@@ -263,7 +263,7 @@ func (g *fileGraph) cost(order []int) (n int) {
 }
 
 func (h *house) walls() {
-	fmt.Println("\nnames that cross the walls: exported names of a package that others use")
+	fmt.Println("\nexported names of a package that other packages use")
 	for _, path := range slices.Sorted(func(yield func(string) bool) {
 		for p := range h.uses {
 			if !yield(p) {
@@ -308,7 +308,7 @@ func (h *house) tests(own []*pkg) {
 			if g != "" && short != g && !strings.HasPrefix(short, g+"/") {
 				continue
 			}
-			// Files that are built with a tag only count, too.
+			// Files with build tags count as well.
 			files, err := filepath.Glob(filepath.Join(p.Dir, "*.go"))
 			if err != nil {
 				continue
@@ -348,7 +348,7 @@ func (h *house) shared(own []*pkg) {
 			}
 		}
 	}
-	fmt.Printf("\nplaces that ask whether several processes write the store: %d\n", n)
+	fmt.Printf("\nplaces that check whether several processes write to the store: %d\n", n)
 }
 
 func (h *house) daemon() error {

@@ -1,6 +1,6 @@
-// Command notices prints the licences of everything that is linked into the programs of a
-// release: of Go itself, and of each module, as its authors' files in the module cache say
-// it. It fails where a module has no licence.
+// Command notices prints the licences of everything that is linked into the programs of a release:
+// of Go itself, and of each module, from its licence files in the module cache. It fails if a
+// module has no licence.
 //
 //	go run ./.ci/notices ./cmd/skein >THIRD_PARTY_NOTICES.txt
 package main
@@ -21,7 +21,7 @@ import (
 	"strings"
 )
 
-// platforms are those that .goreleaser.yaml builds for: each links what is its own.
+// platforms are the platforms in .goreleaser.yaml, which may link different modules.
 var platforms = []string{"linux", "darwin"}
 
 func main() {
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// module is one that is linked, with the files of its licences by their paths in it.
+// module is a linked module, with its licence files by path.
 type module struct {
 	name, version string
 	files         map[string][]byte
@@ -39,7 +39,7 @@ type module struct {
 
 func run(ctx context.Context, out io.Writer, packages []string) error {
 	if len(packages) == 0 {
-		return errors.New("name the packages of the programs, such as ./cmd/skein")
+		return errors.New("missing the packages of the programs, such as ./cmd/skein")
 	}
 	modules := map[string]*module{}
 	for _, goos := range platforms {
@@ -57,11 +57,11 @@ func run(ctx context.Context, out io.Writer, packages []string) error {
 		return err
 	}
 	modules["Go"] = std
-	fmt.Fprintln(out, "skein is linked of these modules. Each stands under its own licence, which follows.")
+	fmt.Fprintln(out, "skein contains the following modules, each under its own licence.")
 	for _, name := range slices.Sorted(maps.Keys(modules)) {
 		m := modules[name]
 		if len(m.files) == 0 {
-			return fmt.Errorf("%s %s has no licence file: find out under what it may be passed on", m.name, m.version)
+			return fmt.Errorf("%s %s has no licence file; find out under which licence it may be distributed", m.name, m.version)
 		}
 		for _, file := range slices.Sorted(maps.Keys(m.files)) {
 			fmt.Fprintf(out, "\n%[1]s\n%[2]s %[3]s: %[4]s\n%[1]s\n\n%[5]s\n", strings.Repeat("=", 80), m.name, m.version, file, bytes.TrimSpace(m.files[file]))
@@ -92,7 +92,7 @@ func list(ctx context.Context, goos string, packages []string, into map[string]*
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("reading what go list says: %w", err)
+			return fmt.Errorf("reading the output of go list: %w", err)
 		}
 		from := p.Module
 		if from == nil || from.Main { // the standard library, or ours
@@ -114,7 +114,7 @@ func list(ctx context.Context, goos string, packages []string, into map[string]*
 
 var licence = regexp.MustCompile(`(?i)^(un)?(licen[sc]e|copying|copyright|notice|patents)([-._].*)?$`)
 
-// add adds the licences that hold for a folder of a module: those in it, and above.
+// add adds the licences of a folder of a module: those in it and in its parents.
 func (m *module) add(dir, root string) error {
 	for ; ; dir = filepath.Dir(dir) {
 		entries, err := os.ReadDir(dir)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The notices have a licence of every module that Go says it linked into the program.
+// The notices have a licence for every module in the program's build information.
 func TestEveryModule(t *testing.T) {
 	t.Chdir("../..")
 	binary := filepath.Join(t.TempDir(), "skein")
@@ -34,7 +34,7 @@ func TestEveryModule(t *testing.T) {
 			m.Version = m.Replace.Version
 		}
 		if !strings.Contains(notices.String(), "\n"+m.Path+" "+m.Version+": ") {
-			t.Errorf("%s %s is linked, and has no notice", m.Path, m.Version)
+			t.Errorf("%s %s is linked but has no notice", m.Path, m.Version)
 		}
 	}
 	for _, want := range []string{"\nGo go1.", "Redistribution and use in source and binary forms", "Apache License", "Permission is hereby granted, free of charge"} {

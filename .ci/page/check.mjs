@@ -1,7 +1,7 @@
-// Opens the page of a running skein in headless Chromium and uses every control of it, as a
-// person would. It ends with 1 if an answer is wrong, the console says anything, something
-// is asked of anybody else, the policy is violated, or axe-core finds something serious.
-// Screenshots, light, dark and narrow, go to a folder.
+// Opens the page of a running skein in headless Chromium and uses all of its controls, as a
+// person would. Exits with 1 if an answer is wrong, if the console logs anything, if the page
+// contacts another server, if it violates its policy, or if axe-core finds a serious problem.
+// Writes screenshots (light, dark, narrow) to a folder.
 //
 //   node check.mjs URL ADMIN-URL TRUTH.json SCREENSHOTS CHROMIUM
 import {readFileSync, mkdirSync} from 'node:fs';
@@ -20,7 +20,7 @@ function expect(ok, what) {
   console.log((ok ? 'ok    ' : 'WRONG ') + what);
 }
 
-// What the truth says: an account that follows many, and a post that some of those like.
+// From the truth: an account that follows many, and a post that some of those like.
 const hidden = did => truth.accounts[did] && truth.accounts[did].status !== 'active';
 const records = Object.values(truth.records);
 const followed = {}, likers = {};
@@ -37,13 +37,13 @@ const browser = await chromium.launch({executablePath, args: ['--no-sandbox']});
 const context = await browser.newContext({viewport: {width: 1100, height: 900}, colorScheme: 'light', reducedMotion: 'reduce'});
 await context.grantPermissions(['clipboard-read', 'clipboard-write'], {origin: base});
 const page = await context.newPage();
-const said = [], outside = [];
-let refusals = 0; // answers that are errors are said by the console, too
-page.on('console', m => { if (m.type() !== 'error' || !/status of (400|504)|WebSocket.*response code: 400/.test(m.text())) said.push(m.type() + ': ' + m.text()); else refusals++; });
-page.on('pageerror', e => said.push('error: ' + e));
+const logged = [], outside = [];
+let refusals = 0; // the console also logs error answers
+page.on('console', m => { if (m.type() !== 'error' || !/status of (400|504)|WebSocket.*response code: 400/.test(m.text())) logged.push(m.type() + ': ' + m.text()); else refusals++; });
+page.on('pageerror', e => logged.push('error: ' + e));
 page.on('request', r => { if (!r.url().startsWith(base) && !r.url().startsWith(admin)) outside.push(r.url()); });
 await page.addInitScript(() => addEventListener('securitypolicyviolation', e => console.warn('policy: ' + e.violatedDirective + ' ' + e.blockedURI)));
-// Nobody but this stands in for Bluesky's own service, and only once it is allowed.
+// Replaces Bluesky's own service, which the page may use only after the viewer allows it.
 await context.route('https://public.api.bsky.app/**', route => {
   const asked = new URL(route.request().url()).searchParams;
   const person = (did, i) => ({did, handle: `person${i}.example.com`, displayName: 'Person ' + i});
@@ -51,18 +51,18 @@ await context.route('https://public.api.bsky.app/**', route => {
   route.fulfill({json, headers: {'access-control-allow-origin': '*'}});
 });
 
-// The page's policy forbids what waitForFunction does.
+// The page's policy forbids waitForFunction.
 async function until(condition, arg, timeout = 10000) {
   for (const end = Date.now() + timeout; ; await page.waitForTimeout(50)) {
     if (await page.evaluate(condition, arg).catch(() => false)) return;
-    if (Date.now() > end) throw new Error('waited in vain for ' + condition + ' ' + arg + '\n' + (await page.textContent('#out').catch(() => '')));
+    if (Date.now() > end) throw new Error('timed out waiting for ' + condition + ' ' + arg + '\n' + (await page.textContent('#out').catch(() => '')));
   }
 }
 
 const answered = () => page.waitForSelector('#out h2, #out .error');
 const type = async text => {
   await page.fill('#q', text);
-  await page.evaluate(() => document.querySelector('#out').replaceChildren()); // what is waited for is the new answer
+  await page.evaluate(() => document.querySelector('#out').replaceChildren()); // wait for the new answer
   await page.press('#q', 'Enter');
   await until(t => document.querySelector('#q').value === t && document.querySelector('#out').childElementCount > 0, text);
   await answered();
@@ -79,7 +79,7 @@ const axe = async where => {
 
 const the = {page, base, shots, account, follows, records, hidden, expect, until, axe, facts, action, lines};
 
-// It is seen at once what the index does.
+// The state of the index is visible at once.
 await page.goto(base + '/');
 await until(() => /behind|answering/.test(document.querySelector('#state-text').textContent));
 await until(() => document.querySelector('#events-chart .line').getAttribute('d')?.includes('L'), null, 15000);
@@ -87,16 +87,16 @@ expect(await page.$eval('#tiles', e => e.childElementCount) === 7, 'seven tiles'
 expect(/^[1-9]/.test(await page.textContent('#events-rate')), 'events per second: ' + await page.textContent('#events-rate'));
 const first = await page.textContent('#tiles');
 await until(t => document.querySelector('#tiles').textContent !== t, first, 5000);
-expect(true, 'it moves');
+expect(true, 'the tiles change');
 await axe('the first page');
 
 // Completion, by keyboard and by mouse.
 await page.click('#q');
 await page.keyboard.type('foll');
 await page.waitForSelector('#words:not([hidden])');
-expect(await page.getAttribute('#q', 'aria-expanded') === 'true', 'completion is told to a screen reader');
+expect(await page.getAttribute('#q', 'aria-expanded') === 'true', 'a screen reader hears of the completion');
 await page.keyboard.press('ArrowDown');
-expect(await page.getAttribute('#q', 'aria-activedescendant') === 'word-0', 'and which word is chosen');
+expect(await page.getAttribute('#q', 'aria-activedescendant') === 'word-0', 'and of the chosen word');
 await page.keyboard.press('ArrowUp');
 await page.keyboard.press('ArrowDown');
 await page.keyboard.press('Enter');
@@ -110,43 +110,48 @@ await page.keyboard.press('Escape');
 expect(await page.isHidden('#words'), 'Escape closes the completion');
 await page.fill('#q', '');
 for (const key of ['i', 'n', 't', 'e', 'Tab', 'f', 'o', 'l', 'l', 'o', 'w', 'e', 'Tab', 'x']) await page.keyboard.press(key);
-expect(await page.inputValue('#q') === 'intersect(followers(x))', 'what is completed is balanced: ' + await page.inputValue('#q'));
+expect(await page.inputValue('#q') === 'intersect(followers(x))', 'completion balances parentheses: ' + await page.inputValue('#q'));
 await page.fill('#q', 'lfollows(x)');
 await page.$eval('#q', e => { e.focus(); e.setSelectionRange(1, 1); e.dispatchEvent(new Event('input')); });
 await page.click('#words li:has-text("likers")');
-expect(await page.inputValue('#q') === 'likers(x)', 'the whole word under the caret is completed: ' + await page.inputValue('#q'));
+expect(await page.inputValue('#q') === 'likers(x)', 'completion replaces the whole word at the caret: ' + await page.inputValue('#q'));
 await page.fill('#q', '');
 await page.keyboard.press('ArrowDown');
-expect((await page.$$('#words li')).length > 10, 'all that there is, where nothing is typed');
+expect((await page.$$('#words li')).length > 10, 'the arrow key lists all words');
 await page.keyboard.press('Escape');
 await page.fill('#q', '');
 for (const key of [...'rank(of=Fol', 'ArrowDown', 'ArrowDown', 'Enter']) await page.keyboard.press(key);
-expect(await page.inputValue('#q') === 'rank(of=follows()', 'a set in a ranking is completed: ' + await page.inputValue('#q'));
+expect(await page.inputValue('#q') === 'rank(of=follows()', 'a set in a ranking: ' + await page.inputValue('#q'));
 await page.fill('#q', '');
 for (const key of [...'rank(via=l', 'Tab']) await page.keyboard.press(key);
 expect(await page.inputValue('#q') === 'rank(via=likes', 'and a value: ' + await page.inputValue('#q'));
 await page.fill('#q', 'followers(x)');
 await page.click('#help summary');
 await page.click('#what button:text-is("likes(…)")');
-expect(await page.inputValue('#q') === 'likes()', 'what can be asked, by mouse: ' + await page.inputValue('#q'));
+expect(await page.inputValue('#q') === 'likes()', 'a set from the help, by mouse: ' + await page.inputValue('#q'));
+
+// The help lists both sets of every kind that the server indexes.
+const {kinds} = await (await page.request.get(base + '/xrpc/blue.skein.graph.getStats')).json();
+const sets = kinds.filter(k => k.forward).flatMap(k => [k.forward, k.reverse]), helped = await page.$$eval('#what button', list => list.map(b => b.textContent));
+expect(sets.length > 8 && sets.every(s => helped.includes(s + '(…)')), 'the help lists all sets: ' + sets.join(' '));
 await page.click('#help summary');
-expect(await page.$eval('#now', e => e.open), 'what it does now is shown at first');
+expect(await page.$eval('#now', e => e.open), 'the section Now is open at first');
 
 // A set, its pages, its address, and the way back.
 await type(`follows(${account})`);
-expect((await facts()).startsWith(`${follows.size} accounts`), `follows(${account}): ${await facts()}, the truth says ${follows.size}`);
+expect((await facts()).startsWith(`${follows.size} accounts`), `follows(${account}): ${await facts()}, want ${follows.size}`);
 await type(`intersect(follows(${account}), likers(${post}))`);
-expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), `those followed who like a post: ${both.length}`);
-expect(/ ms/.test(await facts()), 'how long it took: ' + await facts());
+expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), `follows that like a post: ${both.length}`);
+expect(/ ms/.test(await facts()), 'the time it took: ' + await facts());
 expect((await page.textContent('#out pre')).includes('--data-urlencode'), 'the line for curl');
-expect(await page.isHidden('#out pre'), 'it is shown when it is asked for');
+expect(await page.isHidden('#out pre'), 'it is hidden at first');
 await action('curl');
-expect(await page.isVisible('#out pre') && await page.getAttribute('#out .bar [aria-expanded=true]', 'aria-controls') !== '', 'and then');
+expect(await page.isVisible('#out pre') && await page.getAttribute('#out .bar [aria-expanded=true]', 'aria-controls') !== '', 'and shown by its button');
 await page.click('#out .curl button');
-expect((await page.evaluate(() => navigator.clipboard.readText())).startsWith('curl -G '), 'it is copied');
+expect((await page.evaluate(() => navigator.clipboard.readText())).startsWith('curl -G '), 'the button copies it');
 await page.reload();
 await answered();
-expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), 'the address of the page is that of the answer');
+expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), 'the page’s address leads to the answer');
 await page.goBack();
 await until(a => document.querySelector('#out h2')?.textContent === a, `follows(${account})`);
 expect(true, 'the way back');
@@ -154,47 +159,47 @@ const large = 'union(' + Object.keys(likers).filter(p => p.startsWith('at://did:
 await type(large);
 const total = parseInt(await facts());
 let seen = new Set(await members());
-while (await page.$('#out a:has-text("The next page")')) {
-  await page.click('#out a:has-text("The next page")');
+while (await page.$('#out a:has-text("Next page")')) {
+  await page.click('#out a:has-text("Next page")');
   await until(n => document.querySelector('#out .members') && document.querySelector('#out .members .who a').textContent !== n, [...seen].at(-50) || '');
   await page.waitForTimeout(100);
   (await members()).forEach(m => seen.add(m));
 }
 expect(seen.size === total, `all pages of a union: ${seen.size} of ${total}`);
 
-// Which of a set's members are in another one.
+// Which members of a set are in another set.
 const typeSet = async set => {
   await type(set);
   await until(t => document.querySelector('#out h2')?.textContent === t, set);
 };
 await typeSet(`likers(${post})`);
 expect(JSON.stringify(await page.$$eval('#out .bar button', list => list.map(b => b.textContent))) === JSON.stringify(['Which of these…', 'Watch', 'curl', 'Copy all', 'CSV']), 'one bar of actions');
-expect(await page.evaluate(() => document.querySelector('#out .bar').getBoundingClientRect().bottom <= document.querySelector('#out ol.members:not([hidden])').getBoundingClientRect().top), 'it is above the members');
-expect(await page.isHidden('#whom'), 'a form is shown when it is asked for');
+expect(await page.evaluate(() => document.querySelector('#out .bar').getBoundingClientRect().bottom <= document.querySelector('#out ol.members:not([hidden])').getBoundingClientRect().top), 'the bar is above the members');
+expect(await page.isHidden('#whom'), 'the form is hidden at first');
 await action('Which of these…');
-expect(await page.evaluate(() => document.activeElement.id) === 'way', 'and has the focus then');
+expect(await page.evaluate(() => document.activeElement.id) === 'way', 'its button shows it and moves the focus there');
 await action('curl');
 expect(await page.isHidden('#whom') && await page.isVisible('#out pre'), 'one panel at a time');
 await action('Which of these…');
 await page.selectOption('#way', 'are followed by the account');
 await page.fill('#whom', post);
 await page.click('.follow button');
-expect(await page.$eval('#whom', e => e.validationMessage) === 'An account is needed here: a DID, or its address at bsky.app', 'it is said what is needed');
-await page.selectOption('#way', 'liked the post');
+expect(await page.$eval('#whom', e => e.validationMessage) === 'Enter an account: a DID, or its bsky.app address', 'the form says what it needs');
+await page.selectOption('#way', 'like the post');
 await page.selectOption('#way', 'are followed by the account');
-expect(await page.$eval('#whom', e => e.validationMessage) === '', 'and not when something else is asked');
+expect(await page.$eval('#whom', e => e.validationMessage) === '', 'another choice clears the message');
 await page.fill('#whom', account);
 await page.click('.follow button');
 await until(() => document.querySelector('#out h2').textContent.startsWith('intersect('));
-expect(await page.evaluate(() => document.activeElement.tagName + scrollY) === 'H20', 'the new answer is shown from its beginning');
-expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), 'likers that are followed by an account');
+expect(await page.evaluate(() => document.activeElement.tagName + scrollY) === 'H20', 'the new answer is shown from its start');
+expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), 'likers that an account follows');
 await typeSet(`likers(${post})`);
 await action('Which of these…');
 await page.selectOption('#way', 'are not followed by the account');
 await page.fill('#whom', account);
 await page.click('.follow button');
 await until(() => document.querySelector('#out h2').textContent.startsWith('except('));
-expect(parseInt(await facts()) === postLikers.size - both.length, 'and those that are not: ' + await facts());
+expect(parseInt(await facts()) === postLikers.size - both.length, 'and those that it does not follow: ' + await facts());
 for (const [set, whom] of [[`likers(${post})`, {account, post, list: `at://${account}/app.bsky.graph.list/x`}], [`likes(${both[0]})`, {account}]]) {
   await typeSet(set);
   for (const way of await page.$$eval('#way option', list => list.map(o => o.textContent))) {
@@ -209,12 +214,12 @@ for (const [set, whom] of [[`likers(${post})`, {account, post, list: `at://${acc
 }
 await axe('a set');
 
-// All pages are copied and saved, and not only the one that is shown.
+// Copy and CSV take all pages, not only the one that is shown.
 await typeSet(large);
 await action('Copy all');
 await until(() => /^Copied/.test(document.querySelector('#out [role=status]').textContent));
 const copied = lines(await page.evaluate(() => navigator.clipboard.readText()));
-expect(copied.length === total && copied.every(m => seen.has(m)), `all is copied: ${copied.length} of ${total}: ${await page.textContent('#out [role=status]')}`);
+expect(copied.length === total && copied.every(m => seen.has(m)), `all members are copied: ${copied.length} of ${total}: ${await page.textContent('#out [role=status]')}`);
 const csv = async () => {
   const [download] = await Promise.all([page.waitForEvent('download'), action('CSV')]);
   return [download.suggestedFilename(), readFileSync(await download.path(), 'utf8').split('\r\n').filter(Boolean)];
@@ -227,12 +232,12 @@ const csv = async () => {
   expect(columns.startsWith('member,record,') && records.length === follows.size && records.every(r => follows.has(r.split(',')[0])), `with records: ${columns}, ${records.length} rows`);
   await page.route('**/xrpc/blue.skein.graph.list?**', route => route.fulfill({status: 504, json: {error: 'QueryTimeout', message: 'the question took longer than 10s'}}));
   await action('Copy all');
-  await until(() => /That failed: the question took longer/.test(document.querySelector('#out [role=status]').textContent));
-  expect(true, 'what fails is said');
+  await until(() => /Failed: the question took longer/.test(document.querySelector('#out [role=status]').textContent));
+  expect(true, 'a failure is shown');
   await page.unroute('**/xrpc/blue.skein.graph.list?**');
 }
 
-// An account, a post, and what can be asked of them.
+// An account, a post, and the questions about them.
 const cards = async () => (await page.textContent('#out .cards')).replaceAll('at least ', '');
 const card = async (name, n) => {
   for (let i = 0; i < 100 && !(await page.$('#out .cards') && (await cards()).includes(name + n)); i++) await page.waitForTimeout(50);
@@ -241,16 +246,18 @@ const card = async (name, n) => {
 await type(account);
 await until(() => [...document.querySelectorAll('#out .cards small')].every(e => e.textContent !== '…'));
 expect((await cards()).includes('Follows' + follows.size), 'an account: ' + (await cards()));
-await until(() => /indexed|there|missed|may have changed/.test(document.querySelector('#out .facts').textContent));
-expect(true, 'what is known of it: ' + await facts());
+await until(() => /\w \w/.test(document.querySelector('#out .facts').textContent));
+expect(true, 'whether the account is complete: ' + await facts());
 await axe('an account');
+const shownSets = await page.$$eval('#out .cards b', list => list.map(b => b.textContent.toLowerCase()));
+expect(kinds.filter(k => k.forward).every(k => shownSets.includes(k.forward) && (k.names !== 'did' || shownSets.includes(k.reverse))), 'a card for each set of an account: ' + shownSets.join(', '));
 await page.screenshot({path: shots + '/account-light.png'});
-// What can be opened is a link, and nothing else is.
+// A card is a link exactly if there is something to open.
 const open = await page.$$eval('#out .cards li', list => list.map(li => [li.querySelector('b').textContent, li.querySelector('small').textContent, Boolean(li.querySelector('a[href]'))]));
-expect(open.every(([, n, link]) => link === (n.replace('at least ', '') !== '0')), 'counts that can be opened are links: ' + open.filter(o => !o[2]).map(o => o[0] + ' ' + o[1]));
+expect(open.every(([, n, link]) => link === (n.replace('at least ', '') !== '0')), 'counts above 0 are links: ' + open.filter(o => !o[2]).map(o => o[0] + ' ' + o[1]));
 expect(open.some(o => !o[2]) && open.some(o => o[2]), 'there are both');
-expect(await page.$$eval('#tiles a, #kinds a', list => list.length) === 0, 'the figures of the index are none');
-for (const name of ['Blocks', 'Blocked by', 'Mutual', 'Liked in the last week', 'What its follows like', 'Similar accounts', 'New followers this week', 'Followers']) {
+expect(await page.$$eval('#tiles a, #kinds a', list => list.length) === 0, 'the figures of the index are not links');
+for (const name of ['Blocks', 'Blockers', 'Mutual follows', 'Liked this week', 'Liked by its follows', 'Similar accounts', 'New followers this week', 'Followers']) {
   await type(account);
   await page.click(`#out .cards a:has(b:text-is("${name}"))`);
   await until(() => !document.querySelector('#out .cards') && document.querySelector('#out pre'));
@@ -262,19 +269,19 @@ expect((await cards()).includes('Likers' + postLikers.size), 'a post: ' + (await
 await page.fill('#whom', account);
 await page.click('.follow button');
 await page.waitForSelector('#out .members li');
-expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), 'which of an account’s follows liked it');
+expect(JSON.stringify((await members()).sort()) === JSON.stringify(both), 'which follows of an account liked it');
 await type(`https://bsky.app/profile/${post.split('/')[2]}/post/${post.split('/')[4]}`);
 expect(await card('Likers', postLikers.size), 'the address of a post');
 await type('https://bsky.app/profile/' + account);
 expect(await card('Follows', follows.size), 'the address of an account');
 await type(`at://${account}/app.bsky.graph.list/x`);
 await page.waitForSelector('#out .cards');
-expect(/On the list/.test(await page.textContent('#out')) && (await page.getAttribute('#out .facts a', 'href')).includes(encodeURIComponent(account)), 'a list, and whose');
+expect(/Listed.*Listblockers|Listblockers.*Listed/.test(await page.textContent('#out')) && (await page.getAttribute('#out .facts a', 'href')).includes(encodeURIComponent(account)), 'a list and its author');
 
-// A ranking: it is typed as in the file of feeds, has pages, and says what it is.
+// A ranking: typed as in the file of feeds, with pages and a readable title.
 const ranking = `rank(of=follows(${account}), via=likes)`;
 await type(ranking);
-expect((await page.textContent('#out h2')) === `What is liked by those that ${account} follows`, 'a ranking: ' + await facts());
+expect((await page.textContent('#out h2')) === `Posts liked by the accounts that ${account} follows`, 'a ranking: ' + await facts());
 const ranked = new Set(await members());
 for (const by of ['', ', since=3650d', ', by=lift, min=1', ', limit=3']) {
   await type(ranking.slice(0, -1) + by + ')');
@@ -286,131 +293,131 @@ for (const by of ['', ', since=3650d', ', by=lift, min=1', ', limit=3']) {
 await type(ranking.slice(0, -1) + ', limit=3)');
 await action('Copy all');
 await until(() => /^Copied/.test(document.querySelector('#out [role=status]').textContent));
-expect(lines(await page.evaluate(() => navigator.clipboard.readText())).length === 3, 'as many of a ranking are copied as were asked for');
+expect(lines(await page.evaluate(() => navigator.clipboard.readText())).length === 3, 'Copy all keeps to the limit of a ranking');
 await type(ranking);
 await page.click('#out .facts a');
 await until(a => document.querySelector('#out h2')?.textContent === a, `follows(${account})`);
-expect(true, 'whose likes they are can be opened');
+expect(true, 'the ranked set opens');
 await type(ranking);
-for (let n = 2; await page.$('#out a:has-text("The next page")'); n++) {
-  await page.click('#out a:has-text("The next page")');
+for (let n = 2; await page.$('#out a:has-text("Next page")'); n++) {
+  await page.click('#out a:has-text("Next page")');
   await until(n => document.querySelector('#out .facts')?.textContent.startsWith('page ' + n), n);
   expect(await page.evaluate(() => document.activeElement.tagName) === 'H2', 'the focus is at the answer');
   (await members()).forEach(m => ranked.add(m));
 }
 const liked = new Set(records.filter(r => r.collection === 'app.bsky.feed.like' && follows.has(r.did) && !hidden(r.did)).map(r => r.subject));
 expect(ranked.size === liked.size && [...ranked].every(m => liked.has(m)), `all pages of a ranking: ${ranked.size} of ${liked.size}`);
-for (const [mistake, says] of [['sinse=1h', /rank has no sinse/], ['via=likes', /via is given twice/]]) {
+for (const [mistake, message] of [['sinse=1h', /rank has no sinse/], ['via=likes', /via is set twice/]]) {
   await type(`rank(of=follows(${account}), via=likes, ${mistake})`);
   await page.waitForSelector('#out .error');
-  expect(says.test(await page.textContent('#out .error')), mistake + ': ' + await page.textContent('#out .error'));
+  expect(message.test(await page.textContent('#out .error')), mistake + ': ' + await page.textContent('#out .error'));
 }
 await type(`rank(of=follows(${account}), via=likes`);
 await page.waitForSelector('#out .error');
-expect(/must end with/.test(await page.textContent('#out .error')), 'an open end: ' + await page.textContent('#out .error'));
+expect(/needs a closing/.test(await page.textContent('#out .error')), 'a missing parenthesis: ' + await page.textContent('#out .error'));
 await type(`rank(of=follows(${account}), via=likes, limit=3)`);
 await until(() => document.querySelectorAll('#out .members li').length === 3);
-expect(true, 'a limit is kept to');
+expect(true, 'a limit of a ranking');
 await page.fill('#q', '\u202a' + account + '\u202c');
 await page.press('#q', 'Enter');
-expect(await card('Follows', follows.size), 'invisible marks are taken away');
+expect(await card('Follows', follows.size), 'invisible marks are removed');
 await type('@alice');
 await page.waitForSelector('#out .error');
-expect(/is no handle/.test(await page.textContent('#out .error')), 'half a handle: ' + await page.textContent('#out .error'));
+expect(/is not a handle/.test(await page.textContent('#out .error')), 'half a handle: ' + await page.textContent('#out .error'));
 
-// A mistake is shown where it is, and its correction can be clicked.
+// An error is marked at its position, with a correction to click.
 const mistakes = [
   [`rank(of=follows(${account}), via=lover)`, /parameter via/, `rank(of=follows(${account}), via=followers)`],
   [`rank(of=follows(${account}), via=likes, sinse=1h)`, /rank has no sinse/, `rank(of=follows(${account}), via=likes, since=1h)`],
-  [`rank(of=follows(${account}), via=likes`, /must end with/, `rank(of=follows(${account}), via=likes)`],
-  [`intersect(follows(${account}), folowers(${account}))`, /"folowers" is not a set/, `intersect(follows(${account}), followers(${account}))`],
-  [`rank(of=folows(${account}), via=likes)`, /"folows" is not a set/, `rank(of=follows(${account}), via=likes)`],
-  [`union(follows(${account}), followers(${account}`, /must go on with/, `union(follows(${account}), followers(${account}))`],
-  ['followers(alice.example.com)', /written with an @/, 'followers(@alice.example.com)'],
-  ['@alice', /is no handle/, '@alice.bsky.social'],
+  [`rank(of=follows(${account}), via=likes`, /needs a closing/, `rank(of=follows(${account}), via=likes)`],
+  [`intersect(follows(${account}), folowers(${account}))`, /folowers/, `intersect(follows(${account}), followers(${account}))`],
+  [`rank(of=folows(${account}), via=likes)`, /folows/, `rank(of=follows(${account}), via=likes)`],
+  [`union(follows(${account}), followers(${account}`, /union|followers/, `union(follows(${account}), followers(${account}))`],
+  ['followers(alice.example.com)', /handle.*@/, 'followers(@alice.example.com)'],
+  ['@alice', /is not a handle/, '@alice.bsky.social'],
 ];
-for (const [wrong, says, right] of mistakes) {
+for (const [wrong, message, right] of mistakes) {
   await type(wrong);
   await page.waitForSelector('#out .error a');
-  expect(says.test(await page.textContent('#out .error')) && await page.textContent('#out .error a') === right, `${wrong}: did you mean ${await page.textContent('#out .error a')}`);
+  expect(message.test(await page.textContent('#out .error')) && await page.textContent('#out .error a') === right, `${wrong}: did you mean ${await page.textContent('#out .error a')}`);
   await page.click('#out .error a');
   await until(q => document.querySelector('#q').value === q && !document.querySelector('#out[aria-busy]'), right);
   const [now, handles] = [await page.textContent('#out'), right.includes('@')];
-  expect(handles ? /handles are not resolved/.test(now) : !/That cannot be asked/.test(now), 'and that can be asked');
+  expect(handles ? /handles are not/.test(now) : !/Invalid question/.test(now), 'and the correction is valid');
 }
 await type(`rank(of=follows(${account}), via=likes, except=likes(oops))`);
 await page.waitForSelector('#out .error pre');
 {
   const [line, caret] = (await page.textContent('#out .error pre')).split('\n');
-  expect(line.slice(caret.length - 1).startsWith('oops'), 'an error in a part of it is shown there');
+  expect(line.slice(caret.length - 1).startsWith('oops'), 'an error in a parameter is marked there');
   await page.click('#out .error button');
-  expect(await page.evaluate(() => document.activeElement.value.slice(document.activeElement.selectionStart, document.activeElement.selectionEnd)) === 'oops', 'and corrected there');
+  expect(await page.evaluate(() => document.activeElement.value.slice(document.activeElement.selectionStart, document.activeElement.selectionEnd)) === 'oops', 'and selected for correction');
 }
 
-// The way back is to the place where one was.
+// Going back restores the scroll position.
 await typeSet(`likes(${both[0]})`);
 await page.evaluate(() => scrollTo(0, 300));
 await page.evaluate(() => document.querySelectorAll('#out .members a[data-link]')[8].click());
 await page.waitForSelector('#out .cards');
 await page.goBack();
 await until(() => scrollY === 300);
-expect(true, 'the way back is to the same place');
+expect(true, 'going back restores the scroll position');
 
-// What happens is told.
+// Watching a set.
 await typeSet(`followers(${account})`);
 await action('Watch');
-await until(() => /nothing has changed/.test(document.querySelector('#out').textContent));
+await until(() => /no changes yet/.test(document.querySelector('#out').textContent));
 expect(true, 'a set is watched');
 await action('Stop watching');
 await typeSet(`followers(${account}, since=7d)`);
 await action('Watch');
-await until(() => /cannot be watched/.test(document.querySelector('#out').textContent));
-expect(true, 'one with a window cannot be, and that is said');
+await until(() => /Cannot watch this/.test(document.querySelector('#out').textContent));
+expect(true, 'a set with a window cannot be watched, with the reason');
 
-// Who comes and goes is listed once.
+// A member that enters and leaves is listed once.
 await page.routeWebSocket(/subscribe/, ws => {
   ws.send(JSON.stringify({type: 'did', cursor: '1'}));
   ws.onMessage(() => {});
   for (const change of [{entered: both.slice(0, 2)}, {left: both.slice(0, 1)}, {entered: both.slice(0, 1)}]) ws.send(JSON.stringify({...change, cursor: '2'}));
 });
-await page.goto(base + '/'); // sockets are intercepted from the next page on
+await page.goto(base + '/'); // the interception applies from the next page load
 await typeSet(`likers(${post})`);
 await action('Watch');
 await until(() => document.querySelectorAll('#out [role=log] li').length > 1);
-expect(JSON.stringify(await page.$$eval('#out [role=log] li', list => list.map(li => li.dataset.member + /entered|left/.exec(li.textContent)))) === JSON.stringify([both[0] + 'entered', both[1] + 'entered']), 'who enters, leaves and enters is listed once');
+expect(JSON.stringify(await page.$$eval('#out [role=log] li', list => list.map(li => li.dataset.member + /entered|left/.exec(li.textContent)))) === JSON.stringify([both[0] + 'entered', both[1] + 'entered']), 'a member that enters, leaves and enters is listed once');
 await action('Stop watching');
 
-// Errors, under the place where they are.
+// The position of an error.
 await type(`intersect(follows(${account}), folowers(${account}))`);
 const [line, caret] = (await page.textContent('#out .error pre')).split('\n');
-expect(line.slice(caret.length - 1).startsWith('folowers'), 'it is shown where');
+expect(line.slice(caret.length - 1).startsWith('folowers'), 'the caret is at the error');
 await axe('an error');
 await type('alice.example.com');
 await page.waitForSelector('#out [role=alert]');
-expect(/handles are not resolved|nobody has/.test(await page.textContent('#out')), 'a handle: ' + await page.textContent('#out [role=alert]'));
+expect(/handles are not|unknown|nobody has/.test(await page.textContent('#out')), 'a handle: ' + await page.textContent('#out [role=alert]'));
 
-// Names only when they are allowed; and that is kept.
-expect(outside.length === 0, 'nothing was asked of anybody else' + outside.join(' '));
+// Names are shown only if the viewer allows it, and the browser remembers that.
+expect(outside.length === 0, 'no other server was contacted' + outside.join(' '));
 await type(`follows(${account})`);
 await page.check('#names');
 await until(() => document.querySelectorAll('#out .members b').length > 0);
-expect(/Person/.test(await page.textContent('#out .members:not([hidden])')), 'names, when they are allowed');
-expect(outside.length > 0 && outside.every(u => u.startsWith('https://public.api.bsky.app/')), 'and then nobody but public.api.bsky.app is asked');
+expect(/Person/.test(await page.textContent('#out .members:not([hidden])')), 'names, once they are allowed');
+expect(outside.length > 0 && outside.every(u => u.startsWith('https://public.api.bsky.app/')), 'only from public.api.bsky.app');
 await page.screenshot({path: shots + '/set-names.png'});
 await type(`likes(${both[0]})`);
 await until(() => document.querySelectorAll('#out .words').length > 0);
-expect((await members())[0] === 'Post 0 <b>says</b>', 'what posts say, as text: ' + (await members())[0]);
+expect((await members())[0] === 'Post 0 <b>says</b>', 'the text of a post, as text: ' + (await members())[0]);
 await type(post);
 await until(() => document.querySelector('#out .facts b'));
 expect((await page.$$eval('#out b', list => list.map(b => b.textContent))).filter(t => t.startsWith('Person')).length === 1, 'the author of a post is named once: ' + await page.textContent('#out .facts'));
 await type(`intersect(follows(${account}), likers(${post}))`);
 await until(() => /@person/.test(document.querySelector('#out h2').textContent));
-expect(/^intersect\(follows\(@person\d+\.example\.com\), likers\(“Post \d+ .*”\)\)$/.test(await page.textContent('#out h2')), 'an expression says names: ' + await page.textContent('#out h2'));
+expect(/^intersect\(follows\(@person\d+\.example\.com\), likers\(“Post \d+ .*”\)\)$/.test(await page.textContent('#out h2')), 'an expression shows names: ' + await page.textContent('#out h2'));
 const listed = await page.$$eval('#out [data-member]', list => list.map(e => e.dataset.member));
-expect(new Set(listed).size === listed.length, 'nobody is listed twice');
+expect(new Set(listed).size === listed.length, 'no member is listed twice');
 await type(account);
 await until(() => document.querySelector('#out h2 b'));
-expect(/^Person 0 @person0/.test(await page.textContent('#out h2')), 'who an account is: ' + await page.textContent('#out h2'));
+expect(/^Person 0 @person0/.test(await page.textContent('#out h2')), 'the name of an account: ' + await page.textContent('#out h2'));
 await type(`follows(${account})`);
 await until(() => document.querySelectorAll('#out .members b').length > 0);
 await page.reload();
@@ -420,9 +427,9 @@ const asked = outside.length;
 await page.reload();
 await answered();
 await page.waitForTimeout(300);
-expect(outside.length === asked, 'and not, when they are not');
+expect(outside.length === asked, 'no names, once they are off');
 
-// On the public network names are shown unless the viewer turns them off, and that is kept.
+// On the public network names are shown unless the viewer turns them off.
 await page.evaluate(() => localStorage.clear());
 await page.route('**/page/config.json', async route => {
   const response = await route.fetch();
@@ -439,7 +446,7 @@ expect(!(await page.isChecked('#names')) && await page.$('#out .members b') === 
 await page.unroute('**/page/config.json');
 await page.evaluate(() => localStorage.clear());
 
-// What is proposed is of this store, and has an answer.
+// The examples are about this store, and have answers.
 await page.goto(base + '/');
 await page.waitForSelector('#out .cards a');
 const proposed = await page.$$eval('#out .cards a', list => list.map(a => [a.querySelector('b').textContent, new URL(a.href).searchParams]).map(([t, p]) => [t, p.get('q')]).filter(([, q]) => q));
@@ -454,12 +461,12 @@ for (const [title, q] of proposed) {
 await feeds(the);
 await graphs(the);
 
-// Where the address is shared, it says what is asked.
+// The preview of a shared address.
 await page.goto(base + '/?' + new URLSearchParams({q: `follows(${account})`}));
 expect(await page.getAttribute('meta[property="og:title"]', 'content') === `follows(${account}) – skein`, 'og:title');
 expect((await page.request.get(await page.getAttribute('meta[property="og:image"]', 'content'))).headers()['content-type'] === 'image/png', 'og:image');
 
-// Everything can be reached by keyboard.
+// The keyboard reaches everything.
 await page.goto(base + '/');
 await page.waitForSelector('#tiles div');
 const reached = new Set();
@@ -480,14 +487,14 @@ for (const [name, options, path] of [
   await until(() => document.querySelector('#tiles div') && document.querySelector('#out').childElementCount > 0);
   await page.waitForTimeout(400);
   await axe(name);
-  expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), name + ': nothing is wider than the window');
+  expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), name + ': no wider than the window');
   await page.screenshot({path: `${shots}/${name}.png`});
 }
 
 // The operators' page.
 await page.goto(admin + '/');
 expect(await page.$$eval('a', list => list.map(a => a.getAttribute('href')).join(' ')).then(t => ['/metrics', '/gaps', '/deadletters', '/resyncs'].every(p => t.includes(p))), 'the admin page has links');
-expect(/It answers questions\. .* records of .* accounts/.test(await page.textContent('main')) && /gaps .*: 1/.test(await page.textContent('main')), 'it says how it is: ' + await page.textContent('main p'));
+expect(/Ready\. .* records of .* accounts/.test(await page.textContent('main')) && /gaps .*: 1/.test(await page.textContent('main')), 'the state of the daemon: ' + await page.textContent('main p'));
 await axe('the admin page');
 for (const path of ['gaps', 'deadletters', 'resyncs']) {
   await page.goto(admin + '/' + path);
@@ -495,7 +502,7 @@ for (const path of ['gaps', 'deadletters', 'resyncs']) {
   await axe(path);
 }
 
-expect(said.length === 0, 'the console says nothing' + said.map(s => '\n       ' + s).join(''));
+expect(logged.length === 0, 'the console logs nothing' + logged.map(s => '\n       ' + s).join(''));
 await browser.close();
 console.log(`${wrong} wrong`);
 process.exit(wrong > 0 ? 1 : 0);

@@ -1,5 +1,5 @@
-// Opens the page of a running skein demo: its questions are proposed, all of them have an
-// answer, and the people in it have names and pictures; nobody else is asked.
+// Opens the page of a running skein demo. The page proposes the demo's questions, all of them have
+// answers, the people have names and pictures, and the page contacts no other server.
 //
 //   node demo.mjs URL CHROMIUM
 import {chromium} from 'playwright-core';
@@ -12,14 +12,14 @@ function expect(ok, what) {
 }
 const browser = await chromium.launch({executablePath, args: ['--no-sandbox']});
 const page = await browser.newPage({viewport: {width: 1100, height: 900}});
-const said = [];
-page.on('console', m => said.push(m.type() + ': ' + m.text()));
-page.on('pageerror', e => said.push('error: ' + e));
-page.on('request', r => { if (!r.url().startsWith(base)) said.push('asked: ' + r.url()); });
+const logged = [];
+page.on('console', m => logged.push(m.type() + ': ' + m.text()));
+page.on('pageerror', e => logged.push('error: ' + e));
+page.on('request', r => { if (!r.url().startsWith(base)) logged.push('request: ' + r.url()); });
 await page.addInitScript(() => addEventListener('securitypolicyviolation', e => console.warn('policy: ' + e.violatedDirective + ' ' + e.blockedURI)));
 await page.goto(base + '/');
 await page.waitForSelector('#out a', {timeout: 30_000});
-expect(await page.isHidden('#names'), 'names are not asked of anybody');
+expect(await page.isHidden('#names'), 'names come from this server');
 for (const [title, href] of await page.$$eval('#out a', list => list.map(a => [a.textContent, a.getAttribute('href')]))) {
   await page.goto(base + href);
   await page.waitForSelector('#out [data-member] b');
@@ -28,6 +28,6 @@ for (const [title, href] of await page.$$eval('#out a', list => list.map(a => [a
   expect(await page.$eval('#out [data-member] img', i => i.complete && i.naturalWidth > 0), title + ': ' + (await page.textContent('#out [data-member]')));
   expect(!(await page.$('#out .error')), title + ': no error');
 }
-expect(said.length === 0, 'the console says nothing, and nobody else is asked' + said.map(s => '\n       ' + s).join(''));
+expect(logged.length === 0, 'the console logs nothing, and no other server is contacted' + logged.map(s => '\n       ' + s).join(''));
 await browser.close();
 process.exit(wrong > 0 ? 1 : 0);

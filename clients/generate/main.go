@@ -1,9 +1,9 @@
-// Command generate makes the typed parts of the clients from the lexicons:
+// Command generate generates the typed parts of the clients from the lexicons:
 //
 //	go run ./clients/generate
 //
-// writes typescript/src/methods.ts and python/skein_blue/methods.py. The rest of the clients,
-// how they ask a server, is written by hand beside these files.
+// It writes typescript/src/methods.ts and python/skein_blue/methods.py. The rest of the clients,
+// such as requests and errors, is written by hand.
 package main
 
 import (
@@ -18,17 +18,17 @@ import (
 	"skein.blue/query"
 )
 
-// errNames is returned where two lexicons would make one name in the clients.
-var errNames = errors.New("generate: two definitions have one name in the clients")
+// errNames is returned if two lexicons would get the same name in the clients.
+var errNames = errors.New("generate: two definitions have the same name in the clients")
 
-// forms are the methods that a server also takes by POST, as a form: their parameters may be
-// longer than a URL should be.
+// forms are the methods that a server also accepts as a form, by POST, since their parameters may
+// be too long for a URL.
 var forms = []string{
 	"blue.skein.graph.contains", "blue.skein.graph.known", "blue.skein.graph.list",
 	"blue.skein.graph.query", "blue.skein.graph.rank",
 }
 
-// file is a lexicon: a method, or definitions that methods refer to.
+// file is a lexicon: a method, or only definitions that methods refer to.
 type file struct {
 	lexicon.File
 
@@ -38,7 +38,7 @@ type file struct {
 func main() {
 	all, err := read()
 	if err == nil {
-		for path, text := range made(all) {
+		for path, text := range generated(all) {
 			if err = os.WriteFile("clients/"+path, []byte(text), 0o644); err != nil {
 				break
 			}
@@ -54,7 +54,7 @@ func main() {
 func read() (all []file, err error) {
 	files, err := lexicon.Read(query.Lexicons, "lexicons")
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what it did
+		return nil, err //nolint:wrapcheck // it names the lexicons
 	}
 	tagged, names := map[string]bool{}, map[string]string{}
 	for _, f := range files {
@@ -70,7 +70,7 @@ func read() (all []file, err error) {
 				name = l.name()
 			}
 			if other, taken := names[name]; taken {
-				return nil, fmt.Errorf("%w: %s, in %s and in %s", errNames, name, other, l.ID)
+				return nil, fmt.Errorf("%w: %s, in %s and %s", errNames, name, other, l.ID)
 			}
 			names[name] = l.ID
 		}
@@ -79,12 +79,12 @@ func read() (all []file, err error) {
 	return all, nil
 }
 
-// made returns what is made from the lexicons, by path.
-func made(all []file) map[string]string {
+// generated returns the generated texts, by path.
+func generated(all []file) map[string]string {
 	return map[string]string{"typescript/src/methods.ts": typescript(all), "python/skein_blue/methods.py": python(all)}
 }
 
-// tag notes the definitions that stand in a union: an answer says by $type which of them it is.
+// tag records the definitions that are members of a union. Answers tell them apart by $type.
 func (l *file) tag(d *lexicon.Def) {
 	for _, ref := range d.Refs {
 		l.tagged[l.full(ref)] = true
@@ -97,10 +97,10 @@ func (l *file) tag(d *lexicon.Def) {
 	}
 }
 
-// name is the last part of the NSID.
+// name returns the last part of the NSID.
 func (l *file) name() string { return l.ID[strings.LastIndexByte(l.ID, '.')+1:] }
 
-// method returns the definition of the method, nil if the lexicon has none that answers once.
+// method returns the definition of the method, nil if the lexicon has no method with one answer.
 func (l *file) method() *lexicon.Def {
 	if main, ok := l.Defs["main"]; ok && main.Output != nil {
 		return &main
@@ -108,7 +108,7 @@ func (l *file) method() *lexicon.Def {
 	return nil
 }
 
-// full is a reference with the NSID of the lexicon that it goes to.
+// full returns a reference with the NSID of its lexicon.
 func (l *file) full(ref string) string {
 	if strings.HasPrefix(ref, "#") {
 		return l.ID + ref
@@ -116,8 +116,8 @@ func (l *file) full(ref string) string {
 	return ref
 }
 
-// typeName is the name of a definition's type: QueryOutput, RankRanked. A file that only has
-// definitions adds nothing to their names: Relationship.
+// typeName returns the name of a definition's type: QueryOutput, RankRanked. A file without a
+// method adds no prefix: Relationship.
 func (l *file) typeName(def string) string { return typeName(l.ID + "#" + def) }
 
 func (l *file) ref(ref string) string { return typeName(l.full(ref)) }

@@ -15,20 +15,20 @@ import (
 	"skein.blue/query"
 )
 
-// The files in the repository are those that the lexicons make.
-func TestMade(t *testing.T) {
+// The generated files in the repository are up to date.
+func TestGeneratedFilesAreCurrent(t *testing.T) {
 	all, err := read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range made(all) {
+	for path, want := range generated(all) {
 		if got, err := os.ReadFile("../" + path); err != nil || string(got) != want {
-			t.Errorf("clients/%s is not what the lexicons make: run go run ./clients/generate (%v)", path, err)
+			t.Errorf("clients/%s is out of date; run go run ./clients/generate (%v)", path, err)
 		}
 	}
 }
 
-// The methods that the clients send as forms are those that a server takes as forms.
+// The clients send exactly those methods as forms that a server accepts as forms.
 func TestForms(t *testing.T) {
 	store, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), graph.Options{})
 	if err != nil {
@@ -44,17 +44,17 @@ func TestForms(t *testing.T) {
 	if err := json.Unmarshal(answer.Body.Bytes(), &description); err != nil {
 		t.Fatal(err)
 	}
-	var taken []string
+	var accepted []string
 	for path, methods := range description.Paths {
 		if methods["post"] != nil {
-			taken = append(taken, strings.TrimPrefix(path, "/xrpc/"))
+			accepted = append(accepted, strings.TrimPrefix(path, "/xrpc/"))
 		}
 	}
-	if len(taken) == 0 {
-		t.Skip("this server takes no forms")
+	if len(accepted) == 0 {
+		t.Skip("this server accepts no forms")
 	}
-	slices.Sort(taken)
-	if !slices.Equal(taken, forms) {
-		t.Errorf("a server takes %q as forms, the clients send %q", taken, forms)
+	slices.Sort(accepted)
+	if !slices.Equal(accepted, forms) {
+		t.Errorf("a server accepts %q as forms, the clients send %q", accepted, forms)
 	}
 }

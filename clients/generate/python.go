@@ -30,42 +30,42 @@ func python(all []file) string {
 		l.pyMethod(&asyncMethods, "async ", "await ")
 	}
 	var b strings.Builder
-	b.WriteString("\"\"\"Made from the lexicons by go run ./clients/generate. Do not edit.\"\"\"\n\nfrom __future__ import annotations\n\nfrom typing import Any, Dict, FrozenSet, List, Literal, Optional, Sequence, TypedDict, Union\n\n")
+	b.WriteString("\"\"\"Generated from the lexicons by go run ./clients/generate. Do not edit.\"\"\"\n\nfrom __future__ import annotations\n\nfrom typing import Any, Dict, FrozenSet, List, Literal, Optional, Sequence, TypedDict, Union\n\n")
 	fmt.Fprintf(&b, "__all__ = [\n    \"%s\",\n]\n\n", strings.Join(names, "\",\n    \""))
-	fmt.Fprintf(&b, "#: The methods that a server also takes by POST, as a form.\nFORMS: FrozenSet[str] = frozenset({\"%s\"})\n\n\n", strings.Join(forms, `", "`))
+	fmt.Fprintf(&b, "#: The methods that a server also accepts as a form, by POST.\nFORMS: FrozenSet[str] = frozenset({\"%s\"})\n\n\n", strings.Join(forms, `", "`))
 	b.WriteString(types.String())
 	b.WriteString("class Methods:\n    \"\"\"The methods of a server.\"\"\"\n\n    def _call(self, nsid: str, params: Dict[str, Any]) -> Any:\n        raise NotImplementedError\n")
 	b.WriteString(methods.String())
-	b.WriteString("\n\nclass AsyncMethods:\n    \"\"\"The methods of a server, to await.\"\"\"\n\n    async def _call(self, nsid: str, params: Dict[str, Any]) -> Any:\n        raise NotImplementedError\n")
+	b.WriteString("\n\nclass AsyncMethods:\n    \"\"\"The methods of a server, for asyncio.\"\"\"\n\n    async def _call(self, nsid: str, params: Dict[str, Any]) -> Any:\n        raise NotImplementedError\n")
 	b.WriteString(asyncMethods.String())
 	return b.String()
 }
 
-// pyMethod writes a method; before and await make it one of the async client.
+// pyMethod writes a method. For the async client, before and await are the keywords.
 func (l *file) pyMethod(b *strings.Builder, before, await string) {
 	main := l.method()
 	if main == nil {
 		return
 	}
-	signature, given, described := "self", []string{}, ""
+	signature, params, described := "self", []string{}, ""
 	if p := main.Parameters; p != nil {
-		takes := func(name string) {
+		add := func(name string) {
 			q := p.Properties[name]
-			given = append(given, fmt.Sprintf("%q: %s", name, pyName(name)))
+			params = append(params, fmt.Sprintf("%q: %s", name, pyName(name)))
 			signature += ", " + pyName(name) + ": " + l.pyParam(&q)
 			if q.Description != "" {
 				described += "\n        " + pyName(name) + ": " + q.Description
 			}
 		}
 		for _, name := range p.Required {
-			takes(name)
+			add(name)
 		}
 		others := optional(p)
 		if len(others) > 0 {
 			signature += ", *"
 		}
 		for _, name := range others {
-			takes(name)
+			add(name)
 			signature += " | None = None"
 		}
 	}
@@ -74,11 +74,11 @@ func (l *file) pyMethod(b *strings.Builder, before, await string) {
 	}
 	output := l.typeName("output")
 	fmt.Fprintf(b, "\n    %sdef %s(%s) -> %s:\n        \"\"\"%s%s\"\"\"\n        answer: %s = %sself._call(%q, {%s})\n        return answer\n",
-		before, snake(l.name()), signature, output, main.Description, described, output, await, l.ID, strings.Join(given, ", "))
+		before, snake(l.name()), signature, output, main.Description, described, output, await, l.ID, strings.Join(params, ", "))
 }
 
-// pyTyped writes the type of a definition. A TypedDict is total or it is not: what is required
-// stands in a class of its own, and $type, which is no name in Python, in another.
+// pyTyped writes the type of a definition. A TypedDict is either total or not, so the required
+// fields get a class of their own. So does $type, which is not a valid name in Python.
 func (l *file) pyTyped(b *strings.Builder, def, description string, d *lexicon.Def) {
 	name, base := l.typeName(def), "TypedDict"
 	if full := l.full("#" + def); l.tagged[full] {
@@ -153,7 +153,7 @@ func (l *file) pyParam(d *lexicon.Def) string {
 	return l.pyType(d)
 }
 
-// pyName is the name of a parameter in Python: except and others are words of the language.
+// pyName returns the name of a parameter in Python. It adds _ to keywords such as except.
 func pyName(name string) string {
 	if slices.Contains([]string{"except", "from", "in", "is", "class", "set"}, name) {
 		return name + "_"
@@ -161,7 +161,7 @@ func pyName(name string) string {
 	return snake(name)
 }
 
-// snake writes a name as Python does: get_stats.
+// snake returns a name in Python's style: get_stats.
 func snake(name string) string {
 	var b strings.Builder
 	for _, r := range name {

@@ -12,7 +12,7 @@ import (
 // typescript returns the text of methods.ts.
 func typescript(all []file) string {
 	var b strings.Builder
-	b.WriteString("// Made from the lexicons by go run ./clients/generate. Do not edit.\nimport type {Call, CallOptions} from './call.js';\n\n")
+	b.WriteString("// Generated from the lexicons by go run ./clients/generate. Do not edit.\nimport type {Call, CallOptions} from './call.js';\n\n")
 	for i := range all {
 		l := &all[i]
 		for _, def := range slices.Sorted(maps.Keys(l.Defs)) {
@@ -29,7 +29,7 @@ func typescript(all []file) string {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "/** The methods that a server also takes by POST, as a form. */\nexport const forms: ReadonlySet<string> = new Set(['%s']);\n\n", strings.Join(forms, "', '"))
+	fmt.Fprintf(&b, "/** The methods that a server also accepts as a form, by POST. */\nexport const forms: ReadonlySet<string> = new Set(['%s']);\n\n", strings.Join(forms, "', '"))
 	b.WriteString("/** The methods of a server. */\nexport class Methods {\n  protected readonly call: Call;\n\n  constructor(call: Call) {\n    this.call = call;\n  }\n")
 	for i := range all {
 		all[i].tsMethod(&b)

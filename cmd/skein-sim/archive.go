@@ -21,14 +21,14 @@ func archiveCommand(e *command.Environment) *cli.Command {
 	var records int64
 	var mean int
 	return &cli.Command{
-		Name: "archive", Usage: "serve an archive of a made-up network, as Jetstream v2 does; it is written first, if it is not there",
+		Name: "archive", Usage: "serve an archive of a made-up network, as Jetstream v2 does; creates it if it does not exist",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "dir", Usage: "its folder", Required: true, Destination: &dir},
-			&cli.Int64Flag{Name: "records", Value: 10_000_000, Usage: "of a new one: how many records of indexed collections, some 70 bytes each", Destination: &records},
-			&cli.IntFlag{Name: "per-repo", Value: 350, Usage: "of a new one: records of a repo, about, in the mean", Destination: &mean},
-			&cli.IntFlag{Name: "accounts", Value: 5_000_000, Usage: "of a new one: the population", Destination: &o.Network.Accounts},
-			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of a new one: which network", Destination: &o.Network.Seed},
-			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3213", Usage: "address", Destination: &listen},
+			&cli.StringFlag{Name: "dir", Usage: "folder of the archive", Required: true, Destination: &dir},
+			&cli.Int64Flag{Name: "records", Value: 10_000_000, Usage: "records of indexed collections in a new archive, about 70 bytes each", Destination: &records},
+			&cli.IntFlag{Name: "per-repo", Value: 350, Usage: "mean number of records per repo in a new archive", Destination: &mean},
+			&cli.IntFlag{Name: "accounts", Value: 5_000_000, Usage: "population of a new archive", Destination: &o.Network.Accounts},
+			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "seed of the network of a new archive", Destination: &o.Network.Seed},
+			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3213", Usage: "address to listen on", Destination: &listen},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {

@@ -27,25 +27,25 @@ func loadCommand(e *command.Environment) *cli.Command {
 	var network relay.Options
 	var markdown bool
 	flags := append(networkFlags(&network),
-		&cli.FloatFlag{Name: "rate", Value: 150_000, Usage: "events offered per second; 0: as many as are taken", Destination: &o.Rate},
-		&cli.DurationFlag{Name: "duration", Value: 2 * time.Minute, Usage: "how long", Destination: &o.Duration},
-		&cli.Int64Flag{Name: "prefill", Usage: "put so many edges in before the clock starts", Destination: &o.Prefill},
-		&cli.Int64Flag{Name: "backfill", Usage: "let so many events lie behind when the index begins: it fetches all repos meanwhile, from hosts of which some do wrong", Destination: &o.Backfill},
-		&cli.BoolFlag{Name: "healthy-hosts", Usage: "with --backfill: no host does wrong", Destination: &o.Healthy},
-		&cli.BoolFlag{Name: "kill", Usage: "kill the relay in the middle, and start it again", Destination: &o.Kill},
-		&cli.BoolFlag{Name: "no-compaction", Usage: "measure the store as it is left, and do not rewrite it first", Destination: &o.KeepUncompacted},
-		&cli.StringFlag{Name: "cpuprofile", Usage: "write a profile of the indexer, without prefilling and comparing, to this file", Destination: &o.Profile},
+		&cli.FloatFlag{Name: "rate", Value: 150_000, Usage: "events offered per second; 0: as many as the indexer takes", Destination: &o.Rate},
+		&cli.DurationFlag{Name: "duration", Value: 2 * time.Minute, Usage: "how long to offer events", Destination: &o.Duration},
+		&cli.Int64Flag{Name: "prefill", Usage: "edges to index before the clock starts", Destination: &o.Prefill},
+		&cli.Int64Flag{Name: "backfill", Usage: "events before the index starts; it fetches all repos meanwhile, from hosts that are partly faulty", Destination: &o.Backfill},
+		&cli.BoolFlag{Name: "healthy-hosts", Usage: "use no faulty hosts for --backfill", Destination: &o.Healthy},
+		&cli.BoolFlag{Name: "kill", Usage: "kill the relay half-way, and restart it", Destination: &o.Kill},
+		&cli.BoolFlag{Name: "no-compaction", Usage: "measure the store without compacting it first", Destination: &o.KeepUncompacted},
+		&cli.StringFlag{Name: "cpuprofile", Usage: "file for a CPU profile of the indexer, without the prefill and the comparison", Destination: &o.Profile},
 		&cli.BoolFlag{Name: "markdown", Usage: "print a table instead of JSON", Destination: &markdown},
 	)
 	flags = append(flags, s.WriteFlags(e)...)
 	for _, f := range flags {
 		if store, ok := f.(*cli.StringFlag); ok && store.Name == "store" {
-			store.Value, store.DefaultText = "", "one that is removed in the end"
+			store.Value, store.DefaultText = "", "a temporary folder"
 		}
 	}
 	return &cli.Command{
 		Name:  "load",
-		Usage: "the load test: offer a simulated network to the indexer, and compare what comes out",
+		Usage: "run the load test: index a simulated network, and compare the result with it",
 		Flags: flags,
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {
@@ -60,21 +60,21 @@ func loadCommand(e *command.Environment) *cli.Command {
 			case o.Rate < 0:
 				return command.UsageError("--rate %v is negative", o.Rate)
 			case o.Duration <= 0:
-				return command.UsageError("--duration %v: it must be more than 0", o.Duration)
+				return command.UsageError("--duration %v: must be more than 0", o.Duration)
 			case o.Backfill < 0:
 				return command.UsageError("--backfill %d is negative", o.Backfill)
 			case o.Backfill > 0 && (o.Prefill > 0 || o.Kill || o.Rate == 0 || len(c.StringSlice("fault")) > 0):
-				return command.UsageError("--backfill needs a --rate, and goes without --prefill, --kill and --fault")
+				return command.UsageError("--backfill needs --rate, and cannot be combined with --prefill, --kill or --fault")
 			case o.Prefill < 0:
 				return command.UsageError("--prefill %d is negative", o.Prefill)
 			case o.Network.Accounts < 1:
-				return command.UsageError("--accounts %d: at least one is needed", o.Network.Accounts)
+				return command.UsageError("--accounts %d: must be at least 1", o.Network.Accounts)
 			case o.Kill && o.Rate == 0:
-				return command.UsageError("--kill needs a --rate")
+				return command.UsageError("--kill needs --rate")
 			case o.Kill && o.Faults.Jump > 0:
-				return command.UsageError("--kill and --fault jump exclude each other: the new relay would not know of the jump")
+				return command.UsageError("--kill and --fault jump exclude each other: the restarted relay would not know about the jump")
 			case o.Prefill > 0 && (o.Faults.Corrupt > 0 || o.Faults.Jump > 0):
-				return command.UsageError("--prefill puts in what is whole: not with --fault corrupt or jump")
+				return command.UsageError("--prefill cannot be combined with --fault corrupt or --fault jump")
 			}
 			if o.Backfill > 0 {
 				o.Hosts = 5
@@ -87,8 +87,8 @@ func loadCommand(e *command.Environment) *cli.Command {
 	}
 }
 
-func runLoad(ctx context.Context, e *command.Environment, s *command.Settings, o load.Options, given, markdown bool) (err error) {
-	if !given {
+func runLoad(ctx context.Context, e *command.Environment, s *command.Settings, o load.Options, keepStore, markdown bool) (err error) {
+	if !keepStore {
 		if s.Store, err = os.MkdirTemp("", "skein-sim-load"); err != nil {
 			return fmt.Errorf("load: %w", err)
 		}
@@ -125,14 +125,14 @@ func runLoad(ctx context.Context, e *command.Environment, s *command.Settings, o
 	return nil
 }
 
-// simulator is skein-sim relay in a process of its own.
+// simulator is skein-sim relay in another process.
 type simulator struct {
 	cmd     *exec.Cmd
 	address string
 	killed  bool
 }
 
-// launchSimulator starts it, and waits until it listens.
+// launchSimulator starts a simulator, and waits until it listens.
 func launchSimulator(ctx context.Context, o load.SimulatorOptions) (load.Simulator, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -158,7 +158,7 @@ func launchSimulator(ctx context.Context, o load.SimulatorOptions) (load.Simulat
 		args = append(args, "--fault", f)
 	}
 	s := &simulator{cmd: exec.CommandContext(ctx, self, args...)}
-	s.cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // one core makes twice what is asked for; two would stand in the indexer's way
+	s.cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // one core produces twice the needed rate; two would compete with the indexer
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGTERM) }
 	s.cmd.WaitDelay = 5 * time.Second
 	out, err := s.cmd.StderrPipe()
@@ -191,7 +191,7 @@ func (s *simulator) Usage() (cpu time.Duration, peak int64) {
 func (s *simulator) Kill() {
 	s.killed = true
 	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait() // that it was killed
+	_ = s.cmd.Wait() // reports the kill
 }
 
 // Stop implements load.Simulator.

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(program.Main(m, func(path func(string) string) { binary, skein = path("skein-sim"), path("skein") }, "skein-sim", "skein"))
 }
 
-// loadReport runs a load, and reads its report.
+// loadReport runs a load test, and reads its report.
 func loadReport(t *testing.T, args ...string) (load.Report, string) {
 	t.Helper()
 	code, stdout, stderr := program.Run(t, binary, append([]string{"load"}, args...)...)
@@ -31,8 +31,7 @@ func loadReport(t *testing.T, args ...string) (load.Report, string) {
 	return r, stderr
 }
 
-// TestLoadCommand runs the load test as a user does, the relay in a process of
-// its own, killed once.
+// TestLoadCommand runs the load test as a user does. The relay is another process, killed once.
 func TestLoadCommand(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	r, stderr := loadReport(t, "--store", dir, "--rate", "4000", "--duration", "4s", "--accounts", "8192", "--kill")
@@ -65,12 +64,12 @@ func TestLoadCommand(t *testing.T) {
 	}
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "skein-sim-load*"))
 	if err != nil || len(left) > 0 {
-		t.Errorf("temporary stores are left: %q %v", left, err)
+		t.Errorf("temporary stores left behind: %q %v", left, err)
 	}
 }
 
-// TestMemory offers a hundred times the network's peak to a process with a small
-// budget: what it cannot take in time waits in the relay, and not in its memory.
+// TestMemory offers a hundred times the network's peak to a process with a small budget. Events
+// that it cannot take in time wait in the relay, not in its memory.
 func TestMemory(t *testing.T) {
 	const budget = 128 << 20
 	r, _ := loadReport(t, "--memory", "128MiB", "--rate", "150000", "--duration", "6s", "--no-compaction", "--accounts", "300000")
@@ -79,11 +78,11 @@ func TestMemory(t *testing.T) {
 	}
 	// With cgo the C library's heap takes up to twice its share.
 	if most := int64(2 * budget); r.PeakRSS > most {
-		t.Errorf("it had %d MiB resident, of a budget of %d", r.PeakRSS>>20, budget>>20)
+		t.Errorf("%d MiB resident, with a budget of %d", r.PeakRSS>>20, budget>>20)
 	}
 }
 
-// What is wrong with the command line of the relay is said.
+// Errors in the command line of relay are reported.
 func TestRelayCommand(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken.frames")
 	if err := os.WriteFile(broken, []byte("\x00\x00\x00\x09abc"), 0o600); err != nil {
@@ -91,7 +90,7 @@ func TestRelayCommand(t *testing.T) {
 	}
 	for _, c := range []struct {
 		code int
-		says string
+		want string
 		args []string
 	}{
 		{1, "ends within a message", []string{"relay", "--frames", broken}},
@@ -101,8 +100,8 @@ func TestRelayCommand(t *testing.T) {
 		{0, "skein-sim 0.", []string{"version"}},
 	} {
 		code, out, errs := program.Run(t, binary, c.args...)
-		if code != c.code || !strings.Contains(out+errs, c.says) {
-			t.Errorf("skein-sim %s: exit %d, want %d and %q:\n%s%s", strings.Join(c.args, " "), code, c.code, c.says, out, errs)
+		if code != c.code || !strings.Contains(out+errs, c.want) {
+			t.Errorf("skein-sim %s: exit %d, want %d and %q:\n%s%s", strings.Join(c.args, " "), code, c.code, c.want, out, errs)
 		}
 	}
 	for _, name := range []string{"relay", "load"} {

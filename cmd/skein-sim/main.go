@@ -1,6 +1,6 @@
-// Command skein-sim is a made-up AT Protocol network: a relay that serves it, and the
-// load test that offers it to skein's indexer. It is a program of its own, so that what
-// only it needs (repos that are signed, and their trees) is not in skein.
+// Command skein-sim simulates an AT Protocol network: a relay that serves it, and a load test
+// that feeds it to skein's indexer. It is a separate program so that the code for signed repos and
+// their trees, which only it needs, is not part of skein.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 func main() {
 	os.Exit(command.Main(command.Program{
 		Name:  "skein-sim",
-		Usage: "a made-up AT Protocol network: a relay that serves it, and a load test of skein",
+		Usage: "simulate an AT Protocol network: a relay, an archive, and a load test of skein",
 		Commands: func(e *command.Environment) []*cli.Command {
 			return []*cli.Command{relayCommand(e), archiveCommand(e), loadCommand(e), command.VersionCommand(e)}
 		},

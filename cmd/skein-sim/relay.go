@@ -16,7 +16,7 @@ import (
 	"skein.blue/internal/relay"
 )
 
-// relayOptions are the flags of relay.
+// relayOptions holds the flags of relay.
 type relayOptions struct {
 	relay.Options
 
@@ -37,16 +37,16 @@ func relayCommand(e *command.Environment) *cli.Command {
 	return &cli.Command{
 		Name: "relay", Usage: "serve a made-up network, or recorded frames, with cursor replay",
 		Flags: append(networkFlags(&o.Options),
-			&cli.StringFlag{Name: "frames", Usage: "serve this .frames file, which is kept in memory, instead of a network", Destination: &o.frames},
+			&cli.StringFlag{Name: "frames", Usage: "recorded .frames file to serve from memory, instead of a made-up network", Destination: &o.frames},
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3212", Usage: "address of com.atproto.sync.subscribeRepos", Destination: &o.listen},
-			&cli.FloatFlag{Name: "rate", DefaultText: "1500; of a file, all lie in the past, for who asks with a cursor", Usage: "events per second; 0: as many as are read", Destination: &o.Rate},
-			&cli.StringFlag{Name: "proofs", Value: "sized", Usage: "sized: commits as large as real ones, their records and commit blocks true; full: commits that can be verified, from repos that are kept", Destination: &o.proofs},
-			&cli.Int64Flag{Name: "from", Usage: "how many events of the network lie behind at the start", Destination: &o.From},
-			&cli.Int64Flag{Name: "events", DefaultText: "no end", Usage: "end the stream after so many; the connections stay", Destination: &o.Events},
-			&cli.IntFlag{Name: "window", Value: relay.DefaultWindow, Usage: "events kept for who asks with a cursor", Destination: &o.Window},
-			&cli.IntFlag{Name: "hosts", Usage: "keep the repos, and serve listHosts, listRepos, getRepo and DID documents of so many hosts, each on a port of its own (with --proofs full)", Destination: &o.hosts},
-			&cli.BoolFlag{Name: "host-faults", Usage: "of four hosts or more: one wants to be left alone at times, one hangs at times, one lies at times", Destination: &o.hostFaults},
-			&cli.BoolFlag{Name: "hold", Usage: "let nothing happen before somebody has subscribed", Destination: &o.Hold},
+			&cli.FloatFlag{Name: "rate", DefaultText: "1500; with --frames, all events are in the past and need a cursor", Usage: "events per second; 0: as many as the subscriber reads", Destination: &o.Rate},
+			&cli.StringFlag{Name: "proofs", Value: "sized", Usage: "sized: commits of realistic size, with true records and commit blocks; full: verifiable commits, from whole repos", Destination: &o.proofs},
+			&cli.Int64Flag{Name: "from", Usage: "events of the network before the start", Destination: &o.From},
+			&cli.Int64Flag{Name: "events", DefaultText: "no end", Usage: "events to send; connections stay open after the last", Destination: &o.Events},
+			&cli.IntFlag{Name: "window", Value: relay.DefaultWindow, Usage: "events to keep for subscribers with a cursor", Destination: &o.Window},
+			&cli.IntFlag{Name: "hosts", Usage: "hosts that serve the repos (listRepos, getRepo, DID documents), each on its own port; adds listHosts; needs --proofs full", Destination: &o.hosts},
+			&cli.BoolFlag{Name: "host-faults", Usage: "make hosts faulty at times: one limits its rate, one hangs, one lies; needs at least 4 --hosts", Destination: &o.hostFaults},
+			&cli.BoolFlag{Name: "hold", Usage: "start the stream at the first subscription", Destination: &o.Hold},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {
@@ -58,30 +58,30 @@ func relayCommand(e *command.Environment) *cli.Command {
 	}
 }
 
-// networkFlags are those of relay and load.
+// networkFlags returns the flags that relay and load share.
 func networkFlags(o *relay.Options) []cli.Flag {
 	return []cli.Flag{
-		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "which network; the same seed makes the same events", Destination: &o.Network.Seed},
-		&cli.IntFlag{Name: "accounts", Value: 1_000_000, Usage: "its population: how many act and are followed, by power laws", Destination: &o.Network.Accounts},
-		&cli.StringSliceFlag{Name: "fault", Usage: "what the relay does wrong, several times: stall=60s@30s (30 s after its start), repeat=60s@90s, jump=10000000@20s, burst=10x5s@20s, corrupt=0.01"},
+		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "seed of the network; the same seed makes the same events", Destination: &o.Network.Seed},
+		&cli.IntFlag{Name: "accounts", Value: 1_000_000, Usage: "population; activity and followers follow power laws", Destination: &o.Network.Accounts},
+		&cli.StringSliceFlag{Name: "fault", Usage: "fault of the relay, may be repeated: stall=60s@30s (30 s after the start), repeat=60s@90s, jump=10000000@20s, burst=10x5s@20s, corrupt=0.01"},
 	}
 }
 
-// faults reads the faults, and what they need.
-func faults(o *relay.Options, given []string) error {
-	for _, f := range given {
+// faults parses the faults, and checks the options that they need.
+func faults(o *relay.Options, flags []string) error {
+	for _, f := range flags {
 		if err := o.Faults.Set(f); err != nil {
 			return command.UsageError("--fault %v", err)
 		}
 	}
 	if o.Faults.NeedRate() && o.Rate == 0 {
-		return command.UsageError("--fault: only corrupt goes without a --rate")
+		return command.UsageError("--fault needs --rate, except for corrupt")
 	}
 	return nil
 }
 
-func runRelay(ctx context.Context, e *command.Environment, o *relayOptions, given func(flag string) bool) error {
-	if !given("rate") && o.frames == "" {
+func runRelay(ctx context.Context, e *command.Environment, o *relayOptions, isSet func(flag string) bool) error {
+	if !isSet("rate") && o.frames == "" {
 		o.Rate = peakRate
 	}
 	if err := faults(&o.Options, o.faults); err != nil {
@@ -93,18 +93,18 @@ func runRelay(ctx context.Context, e *command.Environment, o *relayOptions, give
 	case o.From < 0 || o.Events < 0:
 		return command.UsageError("--from and --events must not be negative")
 	case o.Window < 1000:
-		return command.UsageError("--window %d: at least 1000 events are needed", o.Window)
+		return command.UsageError("--window %d: must be at least 1000 events", o.Window)
 	case o.Network.Accounts < 1:
-		return command.UsageError("--accounts %d: at least one is needed", o.Network.Accounts)
+		return command.UsageError("--accounts %d: must be at least 1", o.Network.Accounts)
 	case o.proofs != "sized" && o.proofs != "full":
-		return command.UsageError("--proofs %q: it must be sized or full", o.proofs)
+		return command.UsageError("--proofs %q: must be sized or full", o.proofs)
 	case o.proofs == "full" && o.Faults.Corrupt > 0:
 		return command.UsageError("--fault corrupt is for --proofs sized")
-	case o.frames != "" && (given("seed") || given("accounts") || given("fault") || given("proofs")):
-		return command.UsageError("--frames serves what was recorded: --seed, --accounts, --proofs and --fault are a made-up network's")
+	case o.frames != "" && (isSet("seed") || isSet("accounts") || isSet("fault") || isSet("proofs")):
+		return command.UsageError("--frames serves a recording; --seed, --accounts, --proofs and --fault are for a made-up network")
 	}
 	if o.hosts > 0 && o.proofs != "full" {
-		return command.UsageError("--hosts goes with --proofs full: there must be repos to export")
+		return command.UsageError("--hosts needs --proofs full, which keeps repos to export")
 	}
 	o.Full, o.Past = o.proofs == "full", o.hosts > 0
 	mux := http.NewServeMux()
@@ -180,7 +180,7 @@ func serveHosts(ctx context.Context, r *relay.Simulated, o *relayOptions) (*rela
 	return h, nil
 }
 
-// playFrames lets recorded frames come in, so many a second, or all at once.
+// playFrames sends recorded frames at a rate, or all at once if it is 0.
 func playFrames(ctx context.Context, r *relay.Recorded, all [][]byte, rate float64) {
 	if rate == 0 {
 		r.Append(all...)

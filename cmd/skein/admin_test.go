@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The commands show the daemon its token; without it they say what to set.
+// The commands send the daemon's token. Without it, their error names the variable to set.
 func TestAdminToken(t *testing.T) {
 	dir := t.TempDir()
 	file, store := filepath.Join(dir, "token"), filepath.Join(dir, "store")
@@ -18,7 +18,7 @@ func TestAdminToken(t *testing.T) {
 	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
 	for _, c := range []struct {
 		code int
-		says string
+		want string
 		args []string
 	}{
 		{1, "SKEIN_ADMIN_TOKEN", []string{"resync", "--admin", d.admin, did}},
@@ -29,8 +29,8 @@ func TestAdminToken(t *testing.T) {
 		{0, "ready", []string{"health", "--admin", d.admin}},
 		{0, "ready", []string{"health", "--admin", d.admin, "--admin-token-file", file}},
 	} {
-		if code, out, errs := skein(t, c.args...); code != c.code || !strings.Contains(out+errs, c.says) {
-			t.Errorf("skein %s: exit %d, want %d and %q:\n%s%s", strings.Join(c.args, " "), code, c.code, c.says, out, errs)
+		if code, out, errs := skein(t, c.args...); code != c.code || !strings.Contains(out+errs, c.want) {
+			t.Errorf("skein %s: exit %d, want %d and %q:\n%s%s", strings.Join(c.args, " "), code, c.code, c.want, out, errs)
 		}
 	}
 	t.Setenv("SKEIN_ADMIN_TOKEN", "0123456789abcdef")
@@ -40,7 +40,7 @@ func TestAdminToken(t *testing.T) {
 	d.stop()
 }
 
-// What cannot be listened on, or is no token, is wrong usage.
+// A bad listen address or token is a usage error.
 func TestAdminUsage(t *testing.T) {
 	dir := t.TempDir()
 	empty, store := filepath.Join(dir, "empty"), filepath.Join(dir, "store")
@@ -48,23 +48,23 @@ func TestAdminUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		says string
+		want string
 		args []string
 	}{
-		{"there is no port 99999", []string{"--listen", ":99999"}},
-		{"there is no port -1", []string{"--admin-listen", "127.0.0.1:-1"}},
-		{"there is no port frob", []string{"--listen", "127.0.0.1:frob"}},
-		{"write HOST:PORT", []string{"--listen", "127.0.0.1:"}},
+		{"unknown port 99999", []string{"--listen", ":99999"}},
+		{"unknown port -1", []string{"--admin-listen", "127.0.0.1:-1"}},
+		{"unknown port frob", []string{"--listen", "127.0.0.1:frob"}},
+		{"expected HOST:PORT", []string{"--listen", "127.0.0.1:"}},
 		{"is empty", []string{"--admin-token-file", empty}},
 		{"no such file", []string{"--admin-token-file", filepath.Join(dir, "none")}},
-		{"leave one out", []string{"--admin-token-file", empty, "--admin-token", "x"}},
+		{"use one", []string{"--admin-token-file", empty, "--admin-token", "x"}},
 		{"openssl rand", []string{"--admin-token", "two words"}},
 	} {
-		if code, out, errs := skein(t, append([]string{"serve", "--store", store}, c.args...)...); code != 64 || !strings.Contains(errs, c.says) {
+		if code, out, errs := skein(t, append([]string{"serve", "--store", store}, c.args...)...); code != 64 || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: exit %d: %s%s", c.args, code, out, errs)
 		}
 	}
 	if _, err := os.Stat(store); !os.IsNotExist(err) {
-		t.Errorf("a store was made: %v", err)
+		t.Errorf("a store was created: %v", err)
 	}
 }

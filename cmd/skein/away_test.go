@@ -12,19 +12,19 @@ import (
 	"skein.blue/internal/kv/fdbkv/fdbtest"
 )
 
-// eventually waits until something is so.
-func eventually(t *testing.T, most time.Duration, what string, is func() bool) {
+// eventually waits until a condition holds.
+func eventually(t *testing.T, most time.Duration, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(most); !is(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(most); !holds(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: not within %v", what, most)
 		}
 	}
 }
 
-// What daemons do while their cluster stands still. A node that was started before its writer
-// waits for it. Questions are answered StoreUnavailable, the node is not ready, and says so once. A
-// live writer keeps its share though the cluster stands still while another claims it.
+// A node that starts before its writer waits for it. While the cluster stands still, questions
+// get StoreUnavailable, and the node is not ready and logs that once. A live writer keeps its
+// share although the cluster stands still while another writer claims it.
 func TestClusterAway(t *testing.T) {
 	if !fdbkv.Built {
 		t.Skip("built without FoundationDB: go test -tags fdb")
@@ -41,19 +41,19 @@ func TestClusterAway(t *testing.T) {
 	stopped := launch(t, nil, "--store", store, "--consume=false")
 	node := launch(t, nil, "--store", store, "--consume=false")
 	for _, d := range []*daemon{stopped, node} {
-		eventually(t, 10*time.Second, "a node without a writer says that it waits", func() bool {
-			return strings.Contains(d.log.String(), "no writer has begun the store yet")
+		eventually(t, 10*time.Second, "a node without a writer logs that it waits", func() bool {
+			return strings.Contains(d.log.String(), "waiting for a writer to create the store")
 		})
 	}
 	if took, _ := stopped.stop(); took > 5*time.Second {
-		t.Errorf("a node that waits ended %v after the signal", took)
+		t.Errorf("a waiting node ended %v after the signal", took)
 	}
 	writer := serveDaemon(t, nil, "--store", store, "--relay", relay, "--cursor", "0")
 	node.await(10 * time.Second)
 
-	// A second writer begins to claim, and the cluster stands still.
+	// A second writer starts to claim the share, and the cluster stands still.
 	second := launch(t, nil, "--store", store, "--relay", relay)
-	eventually(t, 10*time.Second, "the second writer watches the first, or found it alive", func() bool {
+	eventually(t, 10*time.Second, "the second writer watches the first", func() bool {
 		return strings.Contains(second.log.String(), "watching it")
 	})
 	if err := c.Pause(); err != nil {
@@ -65,11 +65,11 @@ func TestClusterAway(t *testing.T) {
 		code, body := askAt(t, node.api+question)
 		return code == http.StatusServiceUnavailable && strings.Contains(body, "StoreUnavailable")
 	})
-	t.Logf("known after %v", time.Since(paused))
+	t.Logf("noticed after %v", time.Since(paused))
 	for _, d := range []*daemon{node, writer} {
 		asked := time.Now()
 		if code, body := askAt(t, d.api+question); code != 503 || time.Since(asked) > time.Second {
-			t.Errorf("a question while that is known: %d %s after %v", code, body, time.Since(asked))
+			t.Errorf("a question during the stall: %d %s after %v", code, body, time.Since(asked))
 		}
 		if code, body := askAt(t, d.admin+"/readyz"); code != 503 || !strings.Contains(body, "has not answered for") {
 			t.Errorf("/readyz: %d %s", code, body)
@@ -89,7 +89,7 @@ func TestClusterAway(t *testing.T) {
 	select {
 	case <-second.read:
 	case <-time.After(30 * time.Second):
-		t.Errorf("the second writer goes on:\n%s", second.log.String())
+		t.Errorf("the second writer does not end:\n%s", second.log.String())
 	}
 	if s := second.log.String(); !strings.Contains(s, "and it is alive") {
 		t.Errorf("the second writer:\n%s", s)
@@ -104,7 +104,7 @@ func TestClusterAway(t *testing.T) {
 	node.stop()
 }
 
-// A daemon that is started while its cluster is away waits for it, and SIGTERM ends the wait.
+// A daemon that starts while its cluster is down waits for it. SIGTERM ends the wait.
 func TestStartAwaitsTheCluster(t *testing.T) {
 	if !fdbkv.Built {
 		t.Skip("built without FoundationDB: go test -tags fdb")
@@ -122,15 +122,15 @@ func TestStartAwaitsTheCluster(t *testing.T) {
 	relay := startSimulator(t, plainPDS, 120)
 	d, stopped := launch(t, nil, "--store", store, "--relay", relay), launch(t, nil, "--store", store, "--relay", relay)
 	for _, d := range []*daemon{d, stopped} {
-		eventually(t, 15*time.Second, "it says that it waits", func() bool {
-			return strings.Contains(d.log.String(), "the cluster does not answer: waiting until it does")
+		eventually(t, 15*time.Second, "the daemon logs that it waits", func() bool {
+			return strings.Contains(d.log.String(), "waiting for the FoundationDB cluster")
 		})
 	}
 	if err := stopped.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	<-stopped.read
-	if !strings.Contains(stopped.log.String(), "stopped before it had begun") {
+	if !strings.Contains(stopped.log.String(), "stopped during the start") {
 		t.Errorf("the log:\n%s", stopped.log.String())
 	}
 	if err := c.Resume(); err != nil {
@@ -140,7 +140,7 @@ func TestStartAwaitsTheCluster(t *testing.T) {
 	d.stop()
 }
 
-// askAt returns the status and the body of an answer.
+// askAt returns the status and body of an answer.
 func askAt(t *testing.T, url string) (code int, body string) {
 	t.Helper()
 	client := http.Client{Timeout: 20 * time.Second}

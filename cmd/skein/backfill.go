@@ -26,7 +26,7 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// past is what is to be fetched.
+// past names the records to fetch.
 type past struct {
 	archive string
 	hosts   []string
@@ -43,16 +43,16 @@ func backfillCommand(e *command.Environment) *cli.Command {
 	var admin string
 	var p past
 	flags := append(append([]cli.Flag{
-		&cli.StringFlag{Name: "archive", Usage: "the address of a Jetstream v2 archive; its key, if it wants one, is read from SKEIN_ARCHIVE_KEY", Destination: &p.archive, Sources: command.Env("archive")},
-		&cli.StringSliceFlag{Name: "host", DefaultText: "all hosts of the relay", Usage: "fetch all repos of this PDS; several times for several"},
-		&cli.StringSliceFlag{Name: "did", Usage: "fetch the repo of this account"},
-		&cli.StringSliceFlag{Name: "car", Usage: "take this file, or all *.car in this folder: repos that were exported"},
-		&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "the admin address of a running daemon, which does the work; off: do it here, in the store of --store", Destination: &admin, Sources: adminEnv()},
+		&cli.StringFlag{Name: "archive", Usage: "URL of a Jetstream v2 archive; SKEIN_ARCHIVE_KEY holds its key, if it needs one", Destination: &p.archive, Sources: command.Env("archive")},
+		&cli.StringSliceFlag{Name: "host", DefaultText: "all hosts of the relay", Usage: "PDS whose repos to fetch; may be repeated"},
+		&cli.StringSliceFlag{Name: "did", Usage: "account whose repo to fetch; may be repeated"},
+		&cli.StringSliceFlag{Name: "car", Usage: "exported repo to read, a CAR file or a folder of *.car files; may be repeated"},
+		&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of a running daemon, which does the work; off: work in this process, on --store", Destination: &admin, Sources: adminEnv()},
 		s.RelayFlag(),
 	}, s.AdminTokenFlags()...), append(s.PastFlags(), s.WriteFlags(e)...)...)
 	return &cli.Command{
 		Name:  "backfill",
-		Usage: "fetch the past: from an archive, from hosts, of single repos, or from files; through a running daemon, if there is one",
+		Usage: "fetch the past from an archive, hosts, single repos or files; uses a running daemon if there is one",
 		Flags: flags,
 		Action: func(ctx context.Context, c *cli.Command) (err error) {
 			if err := command.NoArguments(c); err != nil {
@@ -60,7 +60,7 @@ func backfillCommand(e *command.Environment) *cli.Command {
 			}
 			p.hosts, p.dids, p.files = c.StringSlice("host"), c.StringSlice("did"), c.StringSlice("car")
 			if p.archive != "" && len(p.hosts)+len(p.dids)+len(p.files) > 0 {
-				return command.UsageError("--archive goes without --host, --did and --car")
+				return command.UsageError("--archive cannot be combined with --host, --did or --car")
 			}
 			if p.archive != "" {
 				if _, err := archive.Source(p.archive); err != nil {
@@ -71,12 +71,12 @@ func backfillCommand(e *command.Environment) *cli.Command {
 				return err
 			}
 			if slices.Contains(p.hosts, "") {
-				return command.UsageError("--host is empty: name a PDS, such as pds.example.com")
+				return command.UsageError("--host is empty; name a PDS, such as pds.example.com")
 			}
-			if p.files, err = carFiles(p.files); err != nil { // before anything is made for them
+			if p.files, err = carFiles(p.files); err != nil { // before a store is created for them
 				return err
 			}
-			// Where a daemon of the same environment listens is only a guess.
+			// The listen address of a daemon with the same environment is only a guess.
 			hasAdmin := c.IsSet("admin") && admin != os.Getenv(command.EnvPrefix+"ADMIN_LISTEN")
 			return runBackfill(ctx, e, s, &p, admin, hasAdmin, c.IsSet("store"))
 		},
@@ -88,12 +88,12 @@ func resyncCommand(e *command.Environment) *cli.Command {
 	var admin string
 	var trust bool
 	return &cli.Command{
-		Name: "resync", Usage: "have a running daemon fetch repos again", ArgsUsage: "DID…",
-		Flags: append([]cli.Flag{&cli.BoolFlag{Name: "trust-host", Usage: "take what the host sends although the stream has told of newer commits: the host was restored from a backup, say", Destination: &trust}, &cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "the admin address of the daemon", Destination: &admin, Sources: adminEnv()}}, s.AdminTokenFlags()...),
+		Name: "resync", Usage: "make a running daemon refetch repos", ArgsUsage: "DID…",
+		Flags: append([]cli.Flag{&cli.BoolFlag{Name: "trust-host", Usage: "accept the host's state although the stream had newer commits, as after the host was restored from a backup", Destination: &trust}, &cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of the daemon", Destination: &admin, Sources: adminEnv()}}, s.AdminTokenFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			dids := c.Args().Slice()
 			if len(dids) == 0 {
-				return command.UsageError("skein resync takes the DIDs of the repos")
+				return command.UsageError("skein resync needs the DIDs of the repos")
 			}
 			if err := checkDIDs("", dids); err != nil {
 				return err
@@ -102,8 +102,8 @@ func resyncCommand(e *command.Environment) *cli.Command {
 			if err != nil {
 				return err
 			}
-			var said backfill.Status // it is skein's
-			if err := (adminOf{admin, token}).post(ctx, "/resync", "application/json", asJSON(map[string]any{"dids": dids, "trustHost": trust}), &said); err != nil {
+			var st backfill.Status // decoding it proves that a skein answered
+			if err := (adminOf{admin, token}).post(ctx, "/resync", "application/json", asJSON(map[string]any{"dids": dids, "trustHost": trust}), &st); err != nil {
 				return err
 			}
 			fmt.Fprintf(e.Stdout, "%d queued\n", len(dids))
@@ -112,20 +112,20 @@ func resyncCommand(e *command.Environment) *cli.Command {
 	}
 }
 
-// adminEnv is where the admin address of a daemon may be said: for these commands, or as for
-// the daemon itself.
+// adminEnv returns the variables for the admin address of a daemon: the one of these commands,
+// and the daemon's own.
 func adminEnv() cli.ValueSourceChain {
 	return cli.EnvVars(command.EnvPrefix+"ADMIN", command.EnvPrefix+"ADMIN_LISTEN")
 }
 
-// checkDIDs refuses what is no DID: nobody would answer for it.
+// checkDIDs returns a usage error for malformed DIDs, which no directory could resolve.
 func checkDIDs(flag string, dids []string) error {
 	for _, did := range dids {
 		if !syntax.ValidDID(did) {
 			return command.UsageError("%s%q is not a DID", flag, did)
 		}
 		if plc, ok := strings.CutPrefix(did, "did:plc:"); ok && !syntax.ValidPLC(plc) {
-			return command.UsageError("%s%q is not a did:plc, which has 24 characters of base32", flag, did)
+			return command.UsageError("%s%q is not a did:plc; those have 24 characters of base32", flag, did)
 		}
 	}
 	return nil
@@ -134,7 +134,7 @@ func checkDIDs(flag string, dids []string) error {
 func asJSON(v any) io.Reader {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // of maps and strings
+		panic(err) // v holds maps and strings only
 	}
 	return bytes.NewReader(b)
 }
@@ -155,8 +155,8 @@ func runBackfill(ctx context.Context, e *command.Environment, s *command.Setting
 		case hasAdmin || !errors.Is(err, syscall.ECONNREFUSED):
 			return err
 		default:
-			create = false // nobody said where
-			fmt.Fprintf(e.Stderr, "no daemon answers at %s: the work is done here, in the store %s\n", admin, s.Store)
+			create = false // --store is only the default
+			fmt.Fprintf(e.Stderr, "no daemon answers at %s; working in this process, on the store %s\n", admin, s.Store)
 		}
 	}
 	if w == nil {
@@ -186,12 +186,12 @@ func runBackfill(ctx context.Context, e *command.Environment, s *command.Setting
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d files could not be taken", failed)
+		return fmt.Errorf("%d files could not be read", failed)
 	}
 	return nil
 }
 
-// begin begins, and says what that waits for.
+// begin starts the work, and prints what the start waits for.
 func begin(ctx context.Context, e *command.Environment, w worker, p *past) error {
 	begun := make(chan error, 1)
 	go func() { begun <- w.begin(ctx, p) }()
@@ -211,7 +211,7 @@ func begin(ctx context.Context, e *command.Environment, w worker, p *past) error
 	}
 }
 
-// carFiles lists files, and those of folders.
+// carFiles lists the named files, and the *.car files of the named folders.
 func carFiles(names []string) (all []string, err error) {
 	for _, name := range names {
 		info, err := os.Stat(name)
@@ -233,14 +233,14 @@ func carFiles(names []string) (all []string, err error) {
 			return nil, fmt.Errorf("--car: %w", err)
 		}
 		if len(all) == before {
-			return nil, fmt.Errorf("--car %s: there is no file *.car in this folder", name)
+			return nil, fmt.Errorf("--car %s: no *.car files in this folder", name)
 		}
 	}
 	return all, nil
 }
 
-// placeFiles takes files, one after the other. One that cannot be taken is named, and the
-// rest goes on.
+// placeFiles indexes files, one by one. It prints the error of a file that fails, and goes on
+// with the rest.
 func placeFiles(ctx context.Context, e *command.Environment, w worker, all []string) (failed int, err error) {
 	for _, name := range all {
 		placed, err := placeFile(ctx, w, name)
@@ -266,8 +266,8 @@ func placeFile(ctx context.Context, w worker, name string) (backfill.Placed, err
 	return w.car(ctx, bufio.NewReaderSize(f, 1<<20))
 }
 
-// follow shows how far the work is, until it has ended: a line that changes on a
-// terminal, else one every minute.
+// follow shows the progress of the work until it ends: a changing line on a terminal, else a
+// line every minute.
 func follow(ctx context.Context, e *command.Environment, w worker, p *past, before *backfill.Status) error {
 	const every = 500 * time.Millisecond
 	var last time.Time
@@ -303,7 +303,7 @@ func follow(ctx context.Context, e *command.Environment, w worker, p *past, befo
 		select {
 		case <-time.After(every):
 		case <-ctx.Done():
-			return errors.New("interrupted; what was fetched is kept, and the same command goes on from there")
+			return errors.New("interrupted; fetched repos are kept, and the same command resumes")
 		}
 	}
 }
@@ -320,7 +320,7 @@ func hasEnded(st *backfill.Status, p *past) (ended bool, err error) {
 		return true, errors.New(how)
 	}
 	if len(p.dids) > 0 && st.Waiting > 0 {
-		return true, fmt.Errorf("%d repos could not be fetched yet; a daemon tries them again (skein serve), and its /resyncs says why", st.Waiting)
+		return true, fmt.Errorf("%d repos could not be fetched yet; a daemon (skein serve) retries them, and its /resyncs says why", st.Waiting)
 	}
 	return true, nil
 }
@@ -353,8 +353,8 @@ func backfillLine(st, before *backfill.Status, took time.Duration) string {
 	return human.Line(strings.Join(parts, ", "))
 }
 
-// soFar returns how far an archive, or the repos listed, have got, and of how many; all is 0
-// if that is not known yet.
+// soFar returns the progress through an archive, or through the listed repos; all is 0 while
+// the total is unknown.
 func soFar(st *backfill.Status) (done, all int64) {
 	switch {
 	case st.Archive != "":
@@ -365,7 +365,7 @@ func soFar(st *backfill.Status) (done, all int64) {
 	return st.Fetched, st.Fetched + st.Waiting
 }
 
-// timeLeft is a guess, by how far an archive, or the repos listed, have got.
+// timeLeft estimates the time left from the progress so far.
 func timeLeft(st *backfill.Status, took time.Duration) (time.Duration, bool) {
 	done, all := soFar(st)
 	if done <= 0 || all <= done {

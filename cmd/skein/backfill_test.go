@@ -26,13 +26,14 @@ import (
 	"skein.blue/internal/command"
 )
 
-// go test ./cmd/skein -run TestBackfillKilled -backfill.kills 40 -backfill.past 300000 is the long run.
+// The long run:
+// go test ./cmd/skein -run TestBackfillKilled -backfill.kills 40 -backfill.past 300000
 var (
 	backfillKills = flag.Int("backfill.kills", 6, "how often TestBackfillKilled kills the daemon")
-	backfillPast  = flag.Int("backfill.past", 40_000, "events that lie behind when it begins")
+	backfillPast  = flag.Int("backfill.past", 40_000, "events before the daemon starts")
 )
 
-// network is a relay of a made-up network with its hosts, in a process of its own.
+// network is the relay of a made-up network and its hosts, in another process.
 type network struct {
 	t       *testing.T
 	address string // host:port
@@ -76,12 +77,12 @@ func (n *network) get(address string, into any) {
 	}
 }
 
-// flags are those of a daemon that fetches from the network.
+// flags returns the flags of a daemon that fetches from the network.
 func (n *network) flags(more ...string) []string {
 	return append([]string{"--relay", "ws://" + n.address, "--plc", "http://" + n.address, "--allow-private-hosts"}, more...)
 }
 
-// records returns what the repos of all active accounts hold, and the DIDs of all.
+// records returns the records of all active accounts, and whether each account is active.
 func (n *network) records() (records map[string]string, active map[string]bool) {
 	n.t.Helper()
 	records, active = map[string]string{}, map[string]bool{}
@@ -105,7 +106,7 @@ func (n *network) records() (records map[string]string, active map[string]bool) 
 	}
 }
 
-// export reads a repo from whatever host has it, until one sends it without a fault.
+// export tries the hosts in turn until one sends the repo intact.
 func (n *network) export(did string, records map[string]string) {
 	n.t.Helper()
 	client := &http.Client{Timeout: 300 * time.Millisecond}
@@ -131,8 +132,8 @@ func (n *network) export(did string, records map[string]string) {
 	n.t.Fatalf("no host sends the repo of %s", did)
 }
 
-// exported returns the records of a store, of accounts that are active, and how many
-// accounts are not complete.
+// exported returns the records that a store has of active accounts, and the active accounts that
+// are not complete.
 func exported(t *testing.T, store string, active map[string]bool) (records map[string]string, incomplete []string) {
 	t.Helper()
 	code, out, errs := skein(t, "export", "--store", store)
@@ -170,27 +171,27 @@ func differences(t *testing.T, got, want map[string]string) {
 	if maps.Equal(got, want) {
 		return
 	}
-	said := 0
+	reported := 0
 	for p, s := range want {
 		if got[p] != s {
-			if said++; said < 5 {
-				t.Errorf("%s names %q, and should name %q", p, got[p], s)
+			if reported++; reported < 5 {
+				t.Errorf("%s names %q, want %q", p, got[p], s)
 			}
 		}
 	}
 	for p, s := range got {
 		if _, ok := want[p]; !ok {
-			if said++; said < 10 {
-				t.Errorf("%s names %q, and should not be there", p, s)
+			if reported++; reported < 10 {
+				t.Errorf("%s names %q, want no record", p, s)
 			}
 		}
 	}
 	t.Fatalf("%d records, want %d", len(got), len(want))
 }
 
-// A daemon that begins behind a network fetches its past, is killed at random moments
-// meanwhile, and ends with what the repos hold; and one that fetches it alone, without
-// the stream, has the same.
+// A daemon that joins an existing network fetches its past, is killed at random moments
+// meanwhile, and ends up with the contents of the repos. So does one that only fetches the past,
+// without the stream.
 func TestBackfillKilled(t *testing.T) {
 	n := startNetwork(t, "--from", fmt.Sprint(*backfillPast), "--rate", "600", "--events", "6000", "--hosts", "5", "--host-faults")
 	store := filepath.Join(t.TempDir(), "store")
@@ -217,7 +218,7 @@ func TestBackfillKilled(t *testing.T) {
 			quiet = 0
 		}
 		if time.Since(began) > 2*time.Minute {
-			t.Fatalf("it does not end: %+v, at %d", st, stats.Cursor)
+			t.Fatalf("the backfill does not end: %+v, cursor %d", st, stats.Cursor)
 		}
 	}
 	d.stop()
@@ -230,7 +231,7 @@ func TestBackfillKilled(t *testing.T) {
 	if code, out, errs := skein(t, "check", "--store", store); code != 0 {
 		t.Errorf("%s%s", out, errs)
 	}
-	// The past alone: by the command, with nobody else.
+	// Only the past, by the command, without a daemon.
 	alone := filepath.Join(t.TempDir(), "alone")
 	code, out, errs := skein(t, append([]string{"backfill", "--store", alone}, n.flags()...)...)
 	if code != 0 || !strings.Contains(out, "done: ") {
@@ -240,28 +241,28 @@ func TestBackfillKilled(t *testing.T) {
 	differences(t, got, want)
 }
 
-// skein backfill and skein resync say what is wrong with what they are given.
+// skein backfill and skein resync report wrong arguments.
 func TestBackfillUsage(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	for _, c := range []struct {
 		args []string
 		code int
-		says string
+		want string
 	}{
 		{[]string{"backfill", "--store", store, "--archive", "no address"}, 64, "is not an address"},
-		{[]string{"backfill", "--store", store, "--archive", "https://a.example.com", "--did", "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"}, 64, "goes without"},
+		{[]string{"backfill", "--store", store, "--archive", "https://a.example.com", "--did", "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"}, 64, "cannot be combined"},
 		{[]string{"backfill", "--store", store, "--did", "me"}, 64, "is not a DID"},
 		{[]string{"backfill", "--store", store, "--max-repo-bytes", "much"}, 64, "--max-repo-bytes"},
 		{[]string{"backfill", "--store", store, "--plc", "directory"}, 64, "--plc"},
 		{[]string{"backfill", "--store", store, "--car", "/no/such/file"}, 1, "no such file"},
-		{[]string{"resync"}, 64, "takes the DIDs"},
+		{[]string{"resync"}, 64, "needs the DIDs"},
 		{[]string{"resync", "me"}, 64, "is not a DID"},
 		{[]string{"resync", "--admin", "http://127.0.0.1:1", "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"}, 1, "is skein serve running"},
 		{[]string{"serve", "--store", store, "--backfill", "all"}, 64, "off, archive or repos"},
-		{[]string{"serve", "--store", store, "--backfill", "archive"}, 64, "go together"},
-		{[]string{"serve", "--store", store, "--backfill", "repos", "--repair=false"}, 64, "fetches none"},
+		{[]string{"serve", "--store", store, "--backfill", "archive"}, 64, "need each other"},
+		{[]string{"serve", "--store", store, "--backfill", "repos", "--repair=false"}, 64, "drop --repair=false"},
 	} {
-		if code, out, errs := skein(t, c.args...); code != c.code || !strings.Contains(errs, c.says) {
+		if code, out, errs := skein(t, c.args...); code != c.code || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: %d, %s%s", c.args, code, out, errs)
 		}
 	}
@@ -285,14 +286,13 @@ func (b *lockedBuffer) String() string {
 	return b.all.String()
 }
 
-// A host that was named wrongly is not gone on with once another one is named, and what is
-// waited for is said.
-func TestOtherHost(t *testing.T) {
+// A backfill prints what it waits for, and drops a mistyped host once another host is named.
+func TestMistypedHostIsDropped(t *testing.T) {
 	pds := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"repos":[]}`) }))
 	defer pds.Close()
 	store := t.TempDir() + "/store"
 	run := func(ctx context.Context, host string) (int, string) {
-		var out lockedBuffer // the log is written meanwhile
+		var out lockedBuffer // several goroutines write to it
 		code := command.Run(ctx, &command.Environment{Stdout: &out, Stderr: &out}, commandLine,
 			[]string{"skein", "backfill", "--admin", "off", "--store", store, "--allow-private-hosts", "--host", host})
 		return code, out.String()
@@ -300,9 +300,9 @@ func TestOtherHost(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	if code, said := run(ctx, "http://127.0.0.1:1"); code != 1 || !strings.Contains(said, "http://127.0.0.1:1 does not answer; retrying") || !strings.Contains(said, "interrupted") {
-		t.Errorf("a host that is not there: %d %s", code, said)
+		t.Errorf("a host that is not there: %d %s", code, out)
 	}
-	if code, said := run(t.Context(), pds.URL); code != 0 || !strings.Contains(said, "1 of 1 hosts listed") {
-		t.Errorf("another host: %d %s", code, said)
+	if code, out := run(t.Context(), pds.URL); code != 0 || !strings.Contains(out, "1 of 1 hosts listed") {
+		t.Errorf("another host: %d %s", code, out)
 	}
 }

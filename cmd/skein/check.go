@@ -13,10 +13,10 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// maxProblems is how many broken invariants check lists; it counts them all.
+// maxProblems limits how many broken invariants check lists. It counts all of them.
 const maxProblems = 100
 
-// keysIn returns about how many keys a store has, 0 where the engine cannot tell.
+// keysIn returns the approximate number of keys in a store, 0 if the engine cannot tell.
 func keysIn(store kv.Store) int64 {
 	if s, ok := store.(interface{ AboutKeys() int64 }); ok {
 		return s.AboutKeys()
@@ -25,7 +25,7 @@ func keysIn(store kv.Store) int64 {
 }
 
 func checkCommand(e *command.Environment) *cli.Command {
-	return storeCommand("check", "read the whole store and prove its invariants", func(ctx context.Context, path string, store kv.Store) error {
+	return storeCommand("check", "read the whole store and verify its invariants", func(ctx context.Context, path string, store kv.Store) error {
 		problems := 0
 		p := e.Progress("keys", keysIn(store))
 		err := check.Store(ctx, store, func(problem string) {
@@ -35,17 +35,17 @@ func checkCommand(e *command.Environment) *cli.Command {
 		}, p.Tell)
 		p.End()
 		if mixed, ok := errors.AsType[*check.Mixed](err); ok {
-			fmt.Fprintf(e.Stderr, "%s: %v, so %d problems may be none; stop the writers and check again\n", path, mixed, problems)
+			fmt.Fprintf(e.Stderr, "%s: %v, so the %d problems may not be real; stop the writers and check again\n", path, mixed, problems)
 			return command.ErrQuiet
 		}
 		if ctx.Err() != nil {
-			return errors.New("check: interrupted: not all of the store was read, and nothing is proven")
+			return errors.New("check: interrupted; part of the store was not read, so nothing is verified")
 		}
 		if err != nil {
 			return fmt.Errorf("check: %w", err)
 		}
 		if problems > 0 {
-			fmt.Fprintf(e.Stderr, "%s: %d invariants are broken\n", path, problems)
+			fmt.Fprintf(e.Stderr, "%s: %d invariants broken\n", path, problems)
 			return command.ErrQuiet
 		}
 		fmt.Fprintf(e.Stdout, "%s: all invariants hold\n", path)

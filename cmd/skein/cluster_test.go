@@ -19,16 +19,16 @@ import (
 	"skein.blue/internal/testing/truth"
 )
 
+// The long loop:
 // go test -tags fdb ./cmd/skein -run TestCluster -cluster.rounds 100 -timeout 2h
-// is the long loop.
-var clusterRounds = flag.Int("cluster.rounds", 1, "how often TestCluster indexes the recorded stream with two writers that are killed")
+var clusterRounds = flag.Int("cluster.rounds", 1, "how often TestCluster indexes the recorded stream")
 
-// Two writers and a node that only answers, on one cluster, while the writers
-// are killed and the cluster goes down: they end with the truth, and never
-// conflict on what a set holds.
+// Two writers and a node that only answers share a cluster. The writers are killed, and the
+// cluster goes down. The answers end up true, and the writers never conflict on the contents of
+// a set.
 func TestCluster(t *testing.T) {
 	if !fdbkv.Built {
-		t.Skip("built without FoundationDB: go test -tags fdb")
+		t.Skip("built without FoundationDB; use go test -tags fdb")
 	}
 	tr, err := truth.Read(plainTruth)
 	if err != nil {
@@ -51,7 +51,7 @@ func TestCluster(t *testing.T) {
 }
 
 func clusterRound(t *testing.T, c *fdbtest.Cluster, tr *truth.Truth, store string, rng *rand.Rand) {
-	relay := startSimulator(t, plainPDS, 120) // for 18 s
+	relay := startSimulator(t, plainPDS, 120) // takes 18 s
 	writers := make([]*daemon, 2)
 	seen := map[string]string{}
 	start := func(i int, args ...string) {
@@ -62,7 +62,7 @@ func clusterRound(t *testing.T, c *fdbtest.Cluster, tr *truth.Truth, store strin
 	start(1, "--cursor", "0")
 	node := serveDaemon(t, nil, "--store", store, "--consume=false")
 	if code, _, errs := skein(t, "serve", "--store", store, "--relay", relay, "--partition", "1/4"); code != 1 || !strings.Contains(errs, "and it is alive") {
-		t.Errorf("a share that is written already: exit %d, %s", code, errs)
+		t.Errorf("a second writer of the same share: exit %d, %s", code, errs)
 	}
 	pause := func(most time.Duration) { time.Sleep(time.Duration(rng.Int64N(int64(most)))) }
 	for i := range 5 {
@@ -79,7 +79,7 @@ func clusterRound(t *testing.T, c *fdbtest.Cluster, tr *truth.Truth, store strin
 		}
 		w := rng.IntN(2)
 		if metric(t, writers[w], "skein_consumer_cursor") == "" {
-			continue // it has not committed: its cursor would be lost
+			continue // it has committed nothing, so a kill would lose --cursor
 		}
 		notePermitted(t, writers[w], seen)
 		if err := writers[w].cmd.Process.Kill(); err != nil {
@@ -112,7 +112,7 @@ func clusterRound(t *testing.T, c *fdbtest.Cluster, tr *truth.Truth, store strin
 		w.stop()
 	}
 	node.stop()
-	t.Logf("conflicts by keyspace, as FoundationDB reported them: %v", seen)
+	t.Logf("conflicts that FoundationDB reported, by keyspace: %v", seen)
 	if code, out, errs := skein(t, "check", "--store", store); code != 0 {
 		t.Errorf("check: %s%s", out, errs)
 	}
@@ -124,8 +124,8 @@ func clusterRound(t *testing.T, c *fdbtest.Cluster, tr *truth.Truth, store strin
 	}
 }
 
-// notePermitted reads what a writer conflicted on: strings, which two writers
-// may meet at once, and the rows of leases, and nothing else.
+// notePermitted records what a writer conflicted on. Only strings, which two writers may meet at
+// the same time, and the rows of leases are permitted.
 func notePermitted(t *testing.T, d *daemon, seen map[string]string) {
 	t.Helper()
 	for _, m := range regexp.MustCompile(`skein_store_conflicts_total\{keyspace="([^"]*)"\} (\S+)`).FindAllStringSubmatch(metrics(t, d), -1) {
@@ -153,7 +153,7 @@ func metrics(t *testing.T, d *daemon) string {
 	return string(b)
 }
 
-// metric returns the value of a metric without labels, "" if it is 0.
+// metric returns the value of a metric without labels, "" if it is 0 or missing.
 func metric(t *testing.T, d *daemon, name string) string {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindStringSubmatch(metrics(t, d))

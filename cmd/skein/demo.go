@@ -30,10 +30,10 @@ func demoCommand(e *command.Environment) *cli.Command {
 	var ends time.Duration
 	return &cli.Command{
 		Name:  "demo",
-		Usage: "show skein at work on a small made-up network; nothing is left behind",
+		Usage: "try skein on a small made-up network; leaves nothing behind",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the page and of the query API", Destination: &listen},
-			&cli.DurationFlag{Name: "for", DefaultText: "until Ctrl-C", Usage: "end after so long", Destination: &ends},
+			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the page and the query API", Destination: &listen},
+			&cli.DurationFlag{Name: "for", DefaultText: "until Ctrl-C", Usage: "how long to run", Destination: &ends},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {
@@ -47,9 +47,9 @@ func demoCommand(e *command.Environment) *cli.Command {
 	}
 }
 
-// runDemo indexes a made-up network into a folder that is removed in the end.
+// runDemo indexes a made-up network into a temporary folder.
 func runDemo(ctx context.Context, e *command.Environment, listen string, ends time.Duration) (err error) {
-	signal.Ignore(syscall.SIGPIPE) // who reads what it says may go: nothing is to be left behind
+	signal.Ignore(syscall.SIGPIPE) // the reader of the output may exit; the folder must still be removed
 	dir, err := os.MkdirTemp("", "skein-demo-")
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -87,35 +87,35 @@ func runDemo(ctx context.Context, e *command.Environment, listen string, ends ti
 	return x.Serve(ctx, o)
 }
 
-// examples are what the page proposes to ask.
+// examples returns the questions that the page proposes.
 func examples(n *demo.Network, h *demo.Highlights) []page.Example {
 	if h == nil {
-		return nil // the network is not there yet
+		return nil // the network's past is not made yet
 	}
 	fan := "@" + n.Handle(h.Fan)
 	return []page.Example{
 		{Title: "Who follows both of two accounts?", Q: both(n, h)},
-		{Title: "Who that I follow liked this post?", Q: friends(n, h)},
-		{Title: "What do those that I follow like today?", Q: "rank(of=follows(" + fan + "), via=likes, since=24h)"},
+		{Title: "Which of the people I follow liked this post?", Q: friends(n, h)},
+		{Title: "What do the people I follow like today?", Q: "rank(of=follows(" + fan + "), via=likes, since=24h)"},
 		{Title: "Who on this list follows me?", Q: fmt.Sprintf("intersect(listed(%s), followers(@%s))", h.List, n.Handle(h.Stars[0]))},
 		{Title: "An account", Q: fan},
 		{Title: "A post", Q: h.Post},
 	}
 }
 
-// both asks who follows both stars.
+// both returns the question for the common followers of both stars.
 func both(n *demo.Network, h *demo.Highlights) string {
 	return fmt.Sprintf("intersect(followers(@%s), followers(@%s))", n.Handle(h.Stars[0]), n.Handle(h.Stars[1]))
 }
 
-// friends asks who that the fan follows liked the post.
+// friends returns the question which of the fan's follows liked the post.
 func friends(n *demo.Network, h *demo.Highlights) string {
 	return fmt.Sprintf("intersect(follows(@%s), likers(%s))", n.Handle(h.Fan), h.Post)
 }
 
-// tour waits until the past is indexed, and asks three questions.
+// tour waits until the past is indexed, then asks three questions.
 func tour(ctx context.Context, e *command.Environment, base string, n *demo.Network, relay *demo.Relay, found *atomic.Pointer[demo.Highlights]) error {
-	fmt.Fprintf(e.Stdout, "A small network that does not exist is being indexed. Watch it, and ask it, at\n\n    %s/\n\n", base)
+	fmt.Fprintf(e.Stdout, "Indexing a small made-up network. Watch it and query it at\n\n    %s/\n\n", base)
 	var about demo.Highlights
 	select {
 	case about = <-relay.Past():
@@ -138,13 +138,13 @@ func tour(ctx context.Context, e *command.Environment, base string, n *demo.Netw
 		}
 	}
 	server := ""
-	if base != "http://127.0.0.1:3210" { // where skein query asks
+	if base != "http://127.0.0.1:3210" { // skein query's default
 		server = "--server " + base + " "
 	}
 	fan := "follows(@" + n.Handle(about.Fan) + ")"
-	for _, q := range []struct{ asks, set string }{
+	for _, q := range []struct{ title, set string }{
 		{"Who follows both of two accounts?", both(n, &about)},
-		{"Which of the people that an account follows liked a post?", friends(n, &about)},
+		{"Which of the people an account follows liked a post?", friends(n, &about)},
 	} {
 		var a struct {
 			Total   int
@@ -157,7 +157,7 @@ func tour(ctx context.Context, e *command.Environment, base string, n *demo.Netw
 		for i, did := range a.Members {
 			a.Members[i] = did + "  @" + n.Handle(did)
 		}
-		answer(e, q.asks, base, url.Values{"q": {q.set}}, fmt.Sprintf("skein query %s'%s'", server, q.set), a.Total, a.Members, time.Since(began))
+		answer(e, q.title, base, url.Values{"q": {q.set}}, fmt.Sprintf("skein query %s'%s'", server, q.set), a.Total, a.Members, time.Since(began))
 	}
 	p := url.Values{"of": {fan}, "via": {"likes"}, "since": {"24h"}}
 	ranking := "rank(of=" + fan + ", via=likes, since=24h)"
@@ -176,15 +176,15 @@ func tour(ctx context.Context, e *command.Environment, base string, n *demo.Netw
 	for _, it := range r.Items[:min(3, len(r.Items))] {
 		top = append(top, fmt.Sprintf("%s  liked by %d of them", it.Member, it.Count))
 	}
-	answer(e, "What do the people that an account follows like today?", base, url.Values{"q": {ranking}}, fmt.Sprintf("curl '%s/xrpc/blue.skein.graph.rank?%s'", base, p.Encode()), 0, top, took)
+	answer(e, "What do the people an account follows like today?", base, url.Values{"q": {ranking}}, fmt.Sprintf("curl '%s/xrpc/blue.skein.graph.rank?%s'", base, p.Encode()), 0, top, took)
 	fmt.Fprintf(e.Stdout, "For examples/: A=%s L=%s\n\n", about.Stars[0], about.List)
-	fmt.Fprintln(e.Stdout, "It goes on until Ctrl-C, and leaves nothing behind. The real network: skein serve")
-	return e.OutputError() // nobody reads it
+	fmt.Fprintln(e.Stdout, "The demo runs until Ctrl-C and leaves nothing behind. For the real network: skein serve")
+	return e.OutputError() // set if the reader is gone
 }
 
-// answer prints a question and the beginning of its answer.
-func answer(e *command.Environment, asks, base string, page url.Values, line string, total int, first []string, took time.Duration) {
-	fmt.Fprintf(e.Stdout, "%s\n    %s\n", asks, line)
+// answer prints a question, the command that asks it, and the first results.
+func answer(e *command.Environment, title, base string, page url.Values, line string, total int, first []string, took time.Duration) {
+	fmt.Fprintf(e.Stdout, "%s\n    %s\n", title, line)
 	for _, m := range first {
 		fmt.Fprintf(e.Stdout, "      %s\n", m)
 	}
@@ -196,7 +196,7 @@ func answer(e *command.Environment, asks, base string, page url.Values, line str
 	fmt.Fprintf(e.Stdout, "    in %.1f ms; on the page: %s/?%s\n\n", float64(took.Microseconds())/1000, base, page.Encode())
 }
 
-// getJSON asks for JSON.
+// getJSON fetches and decodes JSON.
 func getJSON(ctx context.Context, address string, into any) (err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"skein.blue/internal/command"
 )
 
-// The demo answers three questions, and leaves nothing behind.
+// The demo answers three questions and leaves nothing behind.
 func TestDemo(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
@@ -24,20 +24,20 @@ func TestDemo(t *testing.T) {
 	}
 	for _, want := range []string{`http://127\.0\.0\.1:\d+/\n`, `(?s)follows both.*did:plc:.*… \d+ in all`, `(?s)liked a post\?.*      did:plc:`, `(?s)like today\?.*liked by \d of them`} {
 		if !regexp.MustCompile(want).MatchString(out) {
-			t.Errorf("it does not say %s:\n%s", want, out)
+			t.Errorf("no %s in the output:\n%s", want, out)
 		}
 	}
 	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	if code := command.Run(t.Context(), &command.Environment{Stdout: &stdout, Stderr: &stderr}, commandLine, []string{"skein", "demo", "x"}); code != command.ExitUsage || !strings.Contains(stderr.String(), "takes no argument") {
+	if code := command.Run(t.Context(), &command.Environment{Stdout: &stdout, Stderr: &stderr}, commandLine, []string{"skein", "demo", "x"}); code != command.ExitUsage || !strings.Contains(stderr.String(), "takes no arguments") {
 		t.Errorf("%d: %s", code, stderr.String())
 	}
 }
 
-// A replay that fails before anything was applied leaves no store behind, and a store that
-// was there as it was.
-func TestFailedReplay(t *testing.T) {
+// A replay that fails before it applies anything creates no store, and does not change an
+// existing one.
+func TestFailedReplayLeavesNoStore(t *testing.T) {
 	dir := t.TempDir()
 	garbage := dir + "/garbage"
 	if err := os.WriteFile(garbage, []byte("this is no file of frames, and long enough to be looked at"), 0o600); err != nil {
@@ -57,6 +57,6 @@ func TestFailedReplay(t *testing.T) {
 		t.Fatalf("%d: %s", code, stderr)
 	}
 	if code, _, stderr := skein(t, "check", "--store", store); code != 0 {
-		t.Errorf("the store that was there: %d: %s", code, stderr)
+		t.Errorf("the existing store: %d: %s", code, stderr)
 	}
 }

@@ -16,15 +16,15 @@ import (
 	"skein.blue/internal/human"
 )
 
-// healthCommand asks a daemon whether it answers questions, for the health checks of
-// containers, whose images have no other program.
+// healthCommand checks that a daemon answers questions. It is the health check of container
+// images, which have no other program.
 func healthCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	var admin string
 	return &cli.Command{
 		Name:  "health",
-		Usage: "ask a running daemon whether it answers questions; ends with 1 if not",
-		Flags: append([]cli.Flag{&cli.StringFlag{Name: "admin", Value: "127.0.0.1:3211", Usage: "its admin address", Destination: &admin, Sources: command.Env("admin-listen")}}, s.AdminTokenFlags()...),
+		Usage: "check that a running daemon answers questions; exits with 1 if not",
+		Flags: append([]cli.Flag{&cli.StringFlag{Name: "admin", Value: "127.0.0.1:3211", Usage: "admin address of the daemon", Destination: &admin, Sources: command.Env("admin-listen")}}, s.AdminTokenFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {
 				return err
@@ -42,9 +42,9 @@ func health(ctx context.Context, e *command.Environment, admin, token string) er
 	if !strings.Contains(admin, "://") {
 		host, port, err := net.SplitHostPort(admin)
 		if err != nil {
-			return command.UsageError("--admin %q: write HOST:PORT", admin)
+			return command.UsageError("--admin %q: expected HOST:PORT", admin)
 		}
-		if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() { // it listens everywhere: here, too
+		if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() { // listening on all addresses includes loopback
 			host = "127.0.0.1"
 		}
 		admin = "http://" + net.JoinHostPort(host, port)
@@ -58,7 +58,7 @@ func health(ctx context.Context, e *command.Environment, admin, token string) er
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	resp, err := (&http.Transport{}).RoundTrip(req) // no proxy lies before it
+	resp, err := (&http.Transport{}).RoundTrip(req) // never through a proxy
 	if err != nil {
 		return fmt.Errorf("no daemon answers at %s: %w", admin, err)
 	}
@@ -67,14 +67,14 @@ func health(ctx context.Context, e *command.Environment, admin, token string) er
 	if err != nil {
 		return fmt.Errorf("health: %w", err)
 	}
-	said := human.Line(strings.TrimSpace(string(b)))
+	state := human.Line(strings.TrimSpace(string(b)))
 	switch {
-	case resp.StatusCode == http.StatusOK && said == "ready":
-		fmt.Fprintln(e.Stdout, said)
+	case resp.StatusCode == http.StatusOK && state == "ready":
+		fmt.Fprintln(e.Stdout, state)
 		return nil
-	case strings.HasPrefix(said, "not ready"):
-		fmt.Fprintln(e.Stdout, said)
+	case strings.HasPrefix(state, "not ready"):
+		fmt.Fprintln(e.Stdout, state)
 		return command.ErrQuiet
 	}
-	return fmt.Errorf("%s answered %s with something that is not skein's: is --admin the admin address of skein serve?", admin, resp.Status)
+	return fmt.Errorf("%s answered %s, but not as skein does; is --admin the admin address of skein serve?", admin, resp.Status)
 }

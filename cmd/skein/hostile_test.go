@@ -15,13 +15,13 @@ import (
 	"skein.blue/internal/synth"
 )
 
-// hostile is what a server, a host or a relay may say, and a terminal would obey: a title, a
-// cleared line, an 8-bit CSI, text written backwards, and a line of the program's own.
+// hostile is text that a server, host or relay may send and that a terminal would obey: a title,
+// a cleared line, an 8-bit CSI, reversed text, and a line that looks like the program's own.
 const hostile = "a\x1b]0;owned\x07\x1b[2Kb\x7f\u009b31mc\u202ed\u2066e\r\nskein: all is well\u2028f"
 
-// shows fails where a terminal would obey something in what a command printed, or where the
-// stranger's text begins a line of its own; and where the text is not there at all.
-func shows(t *testing.T, what, printed string) {
+// isHarmless checks that a terminal would obey nothing in a command's output, that the stranger's
+// text begins no line of its own, and that the text is there at all.
+func isHarmless(t *testing.T, what, printed string) {
 	t.Helper()
 	for i, r := range printed {
 		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028') {
@@ -30,14 +30,14 @@ func shows(t *testing.T, what, printed string) {
 		}
 	}
 	if strings.Contains(printed, "\nskein: all is well") {
-		t.Errorf("%s: a stranger has begun a line: %q", what, printed)
+		t.Errorf("%s: a stranger began a line: %q", what, printed)
 	}
 	if !strings.Contains(printed, "owned") || !strings.Contains(printed, "all is well") {
-		t.Errorf("%s does not print what was said: %q", what, printed)
+		t.Errorf("%s: the text is missing: %q", what, printed)
 	}
 }
 
-// answers serves one JSON value, whatever it is asked.
+// answers serves one JSON value to every request.
 func answers(t *testing.T, status int, v any) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -49,9 +49,9 @@ func answers(t *testing.T, status int, v any) string {
 	return s.URL
 }
 
-// Whatever says something to a command of an operator, the terminal shows it and does not
-// obey it: a daemon's progress, endings and errors, the members and messages of a server, a
-// host's errors on the way and in the log, a relay's last words, a health check.
+// A terminal shows strangers' texts in an operator's commands and does not obey them: a daemon's
+// progress, results and errors, a server's members and messages, a host's errors in progress and
+// in the log, a relay's error, a health check.
 func TestAbuseTerminal(t *testing.T) {
 	type object = map[string]any
 	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
@@ -60,8 +60,8 @@ func TestAbuseTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusal := filepath.Join(t.TempDir(), "refusal.frames")
-	said := synth.CBOR(synth.CBOR(nil, synth.Map{{Key: "op", Value: -1}}), synth.Map{{Key: "error", Value: "Refused" + hostile}, {Key: "message", Value: hostile}})
-	if err := os.WriteFile(refusal, frames.Append(nil, said), 0o600); err != nil {
+	errorFrame := synth.CBOR(synth.CBOR(nil, synth.Map{{Key: "op", Value: -1}}), synth.Map{{Key: "error", Value: "Refused" + hostile}, {Key: "message", Value: hostile}})
+	if err := os.WriteFile(refusal, frames.Append(nil, errorFrame), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	status := object{"trouble": hostile, "failed": object{hostile: 3}}
@@ -92,7 +92,7 @@ func TestAbuseTerminal(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			var out lockedBuffer
 			command.Run(t.Context(), &command.Environment{Stdout: &out, Stderr: &out}, commandLine, append([]string{"skein"}, args...))
-			shows(t, what, out.String())
+			isHarmless(t, what, out.String())
 		})
 	}
 }

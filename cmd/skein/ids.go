@@ -21,17 +21,17 @@ import (
 )
 
 func idsCommand(e *command.Environment) *cli.Command {
-	audit := storeCommand("audit", "list leases, gaps with their reasons, and what is left", func(ctx context.Context, path string, store kv.Store) error {
+	audit := storeCommand("audit", "list the leases, unused ids with their reasons, and the capacity left", func(ctx context.Context, path string, store kv.Store) error {
 		return auditIDs(ctx, e, path, store)
 	})
 	s := &command.Settings{}
 	var byID bool
 	resolve := &cli.Command{
 		Name: "resolve", Usage: "show the ids of DIDs and AT URIs, or with --id the strings of ids", ArgsUsage: "STRING… | --id N…",
-		Flags: []cli.Flag{s.StoreFlag(), &cli.BoolFlag{Name: "id", Usage: "the arguments are ids", Destination: &byID}},
+		Flags: []cli.Flag{s.StoreFlag(), &cli.BoolFlag{Name: "id", Usage: "treat the arguments as ids", Destination: &byID}},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if !c.Args().Present() {
-				return command.UsageError("ids resolve: name DIDs or AT URIs, or with --id ids")
+				return command.UsageError("ids resolve needs DIDs or AT URIs, or ids with --id")
 			}
 			asked, err := parseAsked(c.Args().Slice(), byID)
 			if err != nil {
@@ -41,12 +41,12 @@ func idsCommand(e *command.Environment) *cli.Command {
 		},
 	}
 	return &cli.Command{
-		Name: "ids", Usage: "how strings and ids belong together, and what became of every id", Commands: []*cli.Command{audit, resolve},
+		Name: "ids", Usage: "map strings to ids and back, and account for every id", Commands: []*cli.Command{audit, resolve},
 		Action: command.ChooseCommand,
 	}
 }
 
-// asked is what ids resolve is asked for: a string, or an id.
+// asked is an argument of ids resolve: a string, or an id.
 type asked struct {
 	ns dict.Namespace // of a string
 	s  string
@@ -69,7 +69,7 @@ func parseAsked(args []string, byID bool) (all []asked, err error) {
 		case dict.URI.Valid([]byte(a)):
 			all = append(all, asked{dict.URI, a, 0})
 		default:
-			return nil, command.UsageError("ids resolve %q: that is neither a DID nor an AT URI", a)
+			return nil, command.UsageError("ids resolve %q: neither a DID nor an AT URI", a)
 		}
 	}
 	return all, nil
@@ -123,7 +123,7 @@ func resolveIDs(ctx context.Context, e *command.Environment, store kv.Store, all
 }
 
 func writeResolved(w io.Writer, res *intern.Resolved) {
-	shard, block, by := "-", "-", "nobody: run skein check"
+	shard, block, by := "-", "-", "no lease: run skein check"
 	if l := res.Lease; l != nil {
 		shard, block = fmt.Sprint(l.Shard), fmt.Sprint(l.Block)
 		by = fmt.Sprintf("%s, %s", l.Owner, l.Taken.UTC().Format(time.RFC3339))
@@ -135,8 +135,8 @@ func writeResolved(w io.Writer, res *intern.Resolved) {
 	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", res.Namespace, res.ID, human.Line(res.String), shard, block, part, by)
 }
 
-// auditIDs lists the leases. What it reads may change while it does so, where
-// others write the store.
+// auditIDs lists the leases. They may change during the reading if another process writes to the
+// store.
 func auditIDs(ctx context.Context, e *command.Environment, path string, store kv.Store) error {
 	var writers map[string]bool
 	var settings dict.Settings
@@ -171,7 +171,7 @@ func auditIDs(ctx context.Context, e *command.Environment, path string, store kv
 	fmt.Fprintf(e.Stdout, "%s: %s\n\n", path, settings)
 	app.WriteAudit(e.Stdout, leases, left)
 	if crossed > 0 && len(writers) > 0 {
-		fmt.Fprintln(e.Stdout, "\nThe store was written to while it was read: leases in use may be counted as of different moments.")
+		fmt.Fprintln(e.Stdout, "\nThe store changed during the audit: open leases may be counted at different moments.")
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"skein.blue/internal/testing/truth"
 )
 
-// syncedLog waits until something of a log of a store is synced, and returns its name.
+// syncedLog waits until a part of a store's write-ahead log is synced, and returns the log's name.
 func syncedLog(t *testing.T, store string) string {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(10 * time.Millisecond) {
@@ -32,12 +32,12 @@ func syncedLog(t *testing.T, store string) string {
 			}
 		}
 	}
-	t.Fatal("no log is synced")
+	t.Fatal("no log was synced")
 	return ""
 }
 
-// After a SIGKILL the newest log is damaged. Every command refuses the store, and says
-// how to go on without what is lost; then the stream brings it again.
+// The newest log is damaged after a SIGKILL. Every command refuses to open the store, and its
+// error says how to go on without the lost writes. The stream then sends them again.
 func TestAcceptLoss(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	replay := []string{"replay", "--frames", plainPDS, "--store", store}
@@ -49,7 +49,7 @@ func TestAcceptLoss(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // it was killed
+	_ = cmd.Wait() // fails, because of the kill
 	log := filepath.Join(store, name)
 	b, err := os.ReadFile(log)
 	if err != nil {
@@ -62,12 +62,12 @@ func TestAcceptLoss(t *testing.T) {
 	for _, args := range [][]string{{"check", "--store", store}, {"stats", "--store", store}, replay, append(replay, "--accept-loss", "000000.log")} {
 		code, out, errs := skein(t, args...)
 		if code != 1 || !strings.Contains(errs, "--accept-loss "+name) || !strings.Contains(errs, "bytes of the log, are lost") {
-			t.Errorf("%s ends with %d: %s%s", args, code, out, errs)
+			t.Errorf("%s: exit %d: %s%s", args, code, out, errs)
 		}
 	}
 	code, _, errs := skein(t, append(replay, "--accept-loss", name)...)
 	if code != 0 || !strings.Contains(errs, "goes on without the writes") {
-		t.Fatalf("accepting the loss ends with %d: %s", code, errs)
+		t.Fatalf("accepting the loss: exit %d: %s", code, errs)
 	}
 	if code, out, errs := skein(t, "check", "--store", store); code != 0 {
 		t.Fatal(out, errs)

@@ -1,5 +1,5 @@
-// Command skein keeps an always current graph of who follows whom and who
-// likes what on the AT Protocol network, and answers set questions about it.
+// Command skein keeps a current graph of follows, likes and other links on the AT Protocol
+// network, and answers set questions about it.
 package main
 
 import (
@@ -14,7 +14,7 @@ func main() { os.Exit(command.Main(commandLine)) }
 
 var commandLine = command.Program{
 	Name:  "skein",
-	Usage: "who follows whom and who likes what on the AT Protocol network, as sets",
+	Usage: "index follows, likes and other links on the AT Protocol network, and query them as sets",
 	Commands: func(e *command.Environment) []*cli.Command {
 		return []*cli.Command{
 			serveCommand(e), demoCommand(e), replayCommand(e), queryCommand(e), checkCommand(e), statsCommand(e), idsCommand(e),

@@ -23,8 +23,8 @@ import (
 	"skein.blue/internal/testing/truth"
 )
 
-// go test ./cmd/skein -run TestKill -kill.times 20 -kill.rate 35 is the run of
-// a minute with twenty kills.
+// The long run, twenty kills in a minute:
+// go test ./cmd/skein -run TestKill -kill.times 20 -kill.rate 35
 var (
 	killTimes = flag.Int("kill.times", 6, "how often TestKill kills the replay")
 	killRate  = flag.Float64("kill.rate", 700, "frames per second of the replay that TestKill kills")
@@ -61,8 +61,8 @@ type daemon struct {
 	cmd        *exec.Cmd
 	api, admin string
 	log        lockedBuffer
-	ready      chan struct{} // closed when it answers
-	read       chan struct{} // closed when its log has ended
+	ready      chan struct{} // closed once it answers
+	read       chan struct{} // closed at the end of its log
 }
 
 // serveDaemon starts skein serve, and waits until it answers.
@@ -114,7 +114,7 @@ func (d *daemon) await(most time.Duration) {
 	}
 }
 
-// stop sends SIGTERM and returns how long the end took, and the log.
+// stop sends SIGTERM, and returns how long the shutdown took, and the log.
 func (d *daemon) stop() (time.Duration, string) {
 	d.t.Helper()
 	start := time.Now()
@@ -128,8 +128,7 @@ func (d *daemon) stop() (time.Duration, string) {
 	return time.Since(start), d.log.String()
 }
 
-// A replay that is killed at random moments, and started again each time, ends
-// with the truth.
+// A replay that is killed at random moments and restarted each time still indexes the truth.
 func TestKill(t *testing.T) {
 	tr, err := truth.Read(plainTruth)
 	if err != nil {
@@ -148,7 +147,7 @@ func TestKill(t *testing.T) {
 		}
 		time.Sleep(30*time.Millisecond + time.Duration(rng.Int64N(int64(2*whole)/int64(*killTimes))))
 		if err := cmd.Process.Kill(); err != nil {
-			break // it had ended
+			break // it has already ended
 		}
 		err := cmd.Wait()
 		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL { //nolint:errcheck,forcetypeassert // a test
@@ -179,7 +178,7 @@ func TestKill(t *testing.T) {
 	d.stop()
 }
 
-// Without a network: it says so, keeps trying, and answers meanwhile.
+// Without a network, serve reports it, keeps trying, and answers questions meanwhile.
 func TestServeWithoutRelay(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	if code, _, errs := skein(t, "replay", "--frames", plainPDS, "--store", store); code != 0 {
@@ -218,11 +217,11 @@ func TestServeWithoutRelay(t *testing.T) {
 	}
 	took, log := d.stop()
 	if took > 10*time.Second {
-		t.Errorf("the end took %v", took)
+		t.Errorf("shutdown took %v", took)
 	}
 	for _, want := range []string{"relay unreachable", "queries are still answered", "retry_in", "SKEIN_TYPO"} {
 		if !strings.Contains(log, want) {
-			t.Errorf("the log does not say %q:\n%s", want, log)
+			t.Errorf("the log has no %q:\n%s", want, log)
 		}
 	}
 }
@@ -248,19 +247,19 @@ func TestExitCodes(t *testing.T) {
 	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>hello") }))
 	defer stranger.Close()
 	const nobody = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
-	t.Setenv("SKEIN_RELAY", "ws://127.0.0.1:1") // which --frames is not to mind
+	t.Setenv("SKEIN_RELAY", "ws://127.0.0.1:1") // --frames must ignore it
 	for _, c := range []struct {
 		code int
-		says string
+		want string
 		args []string
 	}{
 		{0, "", []string{"help"}},
 		{0, "engines: pebble", []string{"version"}},
-		{64, "no command", []string{"frob"}},
+		{64, "unknown command", []string{"frob"}},
 		{64, "did you mean serve?", []string{"serv"}},
 		{64, "skein serve has no flag --bogus", []string{"serve", "--bogus"}},
 		{64, "did you mean --listen?", []string{"serve", "--lisen", "x"}},
-		{64, "takes no argument", []string{"serve", "frob"}},
+		{64, "takes no arguments", []string{"serve", "frob"}},
 		{64, "set expression", []string{"query"}},
 		{64, "--memory", []string{"serve", "--store", store, "--memory", "lots"}},
 		{64, "--cursor", []string{"serve", "--store", store, "--cursor", "-1"}},
@@ -273,35 +272,35 @@ func TestExitCodes(t *testing.T) {
 		{64, "--cursor (0 is the oldest", []string{"replay", "--store", filepath.Join(dir, "never")}},
 		{64, "--cursor (0 is the oldest", []string{"replay", "--store", store}},
 		{1, "there is no store", []string{"serve", "--store", filepath.Join(dir, "never"), "--consume=false"}},
-		{0, "all of it was new", []string{"replay", "--store", store, "--frames", plainPDS}},
+		{0, "all were new", []string{"replay", "--store", store, "--frames", plainPDS}},
 		{0, "read 2115 messages", []string{"replay", "--store", store, "--frames", plainPDS, "--cursor", "0"}},
-		{0, "nothing was new", []string{"replay", "--store", store, "--frames", plainPDS, "--cursor", "0"}},
+		{0, "none were new", []string{"replay", "--store", store, "--frames", plainPDS, "--cursor", "0"}},
 		{64, "would be left out", []string{"replay", "--store", store, "--frames", plainPDS, "--cursor", "99999"}},
-		{0, "nothing was new", []string{"replay", "--store", store, "--frames", plainPDS}},
+		{0, "none were new", []string{"replay", "--store", store, "--frames", plainPDS}},
 		{0, "", []string{"replay", "--store", store, "--frames", plainPDS, "--cursor", "2116"}},
-		{1, "nothing in", []string{"replay", "--store", filepath.Join(dir, "never"), "--frames", plainPDS, "--cursor", "99999"}},
-		{64, "--rate is of --frames", []string{"replay", "--store", store, "--rate", "5", "--cursor", "0"}},
+		{1, "has no events after seq 99999", []string{"replay", "--store", filepath.Join(dir, "never"), "--frames", plainPDS, "--cursor", "99999"}},
+		{64, "--rate needs --frames", []string{"replay", "--store", store, "--rate", "5", "--cursor", "0"}},
 		{64, "--rate NaN", []string{"replay", "--store", store, "--frames", plainPDS, "--rate", "NaN"}},
-		{64, "this process may have", []string{"serve", "--store", store, "--memory", "1000TiB"}},
-		{64, "write HOST:PORT", []string{"serve", "--store", store, "--admin-listen", ""}},
-		{64, "write HOST:PORT", []string{"serve", "--store", store, "--listen", "3210"}},
-		{64, "an address of their own", []string{"serve", "--store", store, "--listen", ":3210", "--admin-listen", ":3210"}},
+		{64, "is available to this process", []string{"serve", "--store", store, "--memory", "1000TiB"}},
+		{64, "expected HOST:PORT", []string{"serve", "--store", store, "--admin-listen", ""}},
+		{64, "expected HOST:PORT", []string{"serve", "--store", store, "--listen", "3210"}},
+		{64, "needs its own address", []string{"serve", "--store", store, "--listen", ":3210", "--admin-listen", ":3210"}},
 		{64, "indexes nothing", []string{"serve", "--store", store, "--consume=false", "--cursor", "5"}},
-		{64, "--force-cursor is of --cursor", []string{"serve", "--store", store, "--force-cursor"}},
+		{64, "--force-cursor needs --cursor", []string{"serve", "--store", store, "--force-cursor"}},
 		{64, "--store is empty", []string{"serve", "--store", ""}},
-		{64, "write the folder out", []string{"serve", "--store", "~/skein"}},
-		{64, "it must be a folder", []string{"check", "--store", "http://example.com"}},
+		{64, "write the whole path", []string{"serve", "--store", "~/skein"}},
+		{64, "expected a folder", []string{"check", "--store", "http://example.com"}},
 		{64, "24 characters of base32", []string{"resync", "did:plc:short"}},
 		{64, "24 characters of base32", []string{"backfill", "--did", "did:plc:short"}},
 		{64, "--host is empty", []string{"backfill", "--host", ""}},
 		{1, "no answer from a daemon at 127.0.0.1:1", []string{"backfill", "--did", nobody, "--admin", "127.0.0.1:1"}},
-		{1, "not skein's", []string{"backfill", "--did", nobody, "--admin", stranger.URL}},
-		{1, "not skein's", []string{"resync", "--admin", stranger.URL, nobody}},
-		{1, "not skein's", []string{"health", "--admin", stranger.URL}},
-		{64, "write HOST:PORT", []string{"health", "--admin", "3211"}},
+		{1, "not answer as skein", []string{"backfill", "--did", nobody, "--admin", stranger.URL}},
+		{1, "not answer as skein", []string{"resync", "--admin", stranger.URL, nobody}},
+		{1, "not as skein does", []string{"health", "--admin", stranger.URL}},
+		{64, "expected HOST:PORT", []string{"health", "--admin", "3211"}},
 		{64, "rank has no", []string{"query", "rank(off=follows(" + nobody + "))"}},
 		{64, "from 1 to 1000", []string{"query", "rank(of=follows(" + nobody + "), via=likes, limit=0)"}},
-		{64, "--count is of sets", []string{"query", "--count", "rank(of=follows(" + nobody + "), via=likes)"}},
+		{64, "--count does not work with rank", []string{"query", "--count", "rank(of=follows(" + nobody + "), via=likes)"}},
 		{64, "write name=value", []string{"query", "rank(follows(" + nobody + "))"}},
 		{0, "cursor 1000", []string{"replay", "--store", filepath.Join(dir, "until"), "--frames", plainPDS, "--until", "1000"}},
 		{0, "all invariants hold", []string{"check", "--store", store}},
@@ -309,7 +308,7 @@ func TestExitCodes(t *testing.T) {
 		{1, "no store", []string{"check", "--store", dir}},
 		{1, "not a folder", []string{"check", "--store", broken}},
 		{1, withoutFDB("-tags fdb", "reading the cluster file"), []string{"check", "--store", "fdb:///nowhere/fdb.cluster"}},
-		{64, "only a store in a folder", []string{"serve", "--store", "fdb:///nowhere/fdb.cluster", "--accept-loss", "000001.log"}},
+		{64, "a store on FoundationDB has no write-ahead logs", []string{"serve", "--store", "fdb:///nowhere/fdb.cluster", "--accept-loss", "000001.log"}},
 		{64, "three slashes", []string{"check", "--store", "fdb://nowhere"}},
 		{64, "prefix", []string{"serve", "--store", "fdb:///nowhere/fdb.cluster?prefix=a/b"}},
 		{64, "i/n", []string{"serve", "--store", store, "--partition", "2/2"}},
@@ -335,29 +334,29 @@ func TestExitCodes(t *testing.T) {
 		{1, "no such file", []string{"import", "--store", filepath.Join(dir, "new"), "nothing.export"}},
 		{1, "no export of skein", []string{"import", "--store", filepath.Join(dir, "new"), broken}},
 		{1, "compressed", []string{"import", "--store", filepath.Join(dir, "new"), packed}},
-		{1, "accounts already", []string{"import", "--store", store, exported}},
-		{64, "name the file", []string{"import", "--store", store}},
-		{64, "skein-sim relay now", []string{"simulate", "--frames", broken}},
-		{64, "skein-sim load now", []string{"load"}},
+		{1, "import into an empty store", []string{"import", "--store", store, exported}},
+		{64, "import needs a file", []string{"import", "--store", store}},
+		{64, "simulate is now skein-sim relay", []string{"simulate", "--frames", broken}},
+		{64, "load is now skein-sim load", []string{"load"}},
 		{1, "skein serve", []string{"query", "--server", "http://127.0.0.1:1", "followers(did:plc:a)"}},
 	} {
 		code, out, errs := skein(t, c.args...)
-		if code != c.code || !strings.Contains(out+errs, c.says) {
-			t.Errorf("skein %s: exit %d, want %d and %q:\n%s%s", strings.Join(c.args, " "), code, c.code, c.says, out, errs)
+		if code != c.code || !strings.Contains(out+errs, c.want) {
+			t.Errorf("skein %s: exit %d, want %d and %q:\n%s%s", strings.Join(c.args, " "), code, c.code, c.want, out, errs)
 		}
 		for _, leak := range []string{"usage: ", "consumer: ", "pebblekv: ", "graph: ", "kv: ", "app: "} {
 			if strings.Contains(errs, leak) && !strings.Contains(errs, "USAGE") {
-				t.Errorf("skein %s: the message names a package:\n%s", strings.Join(c.args, " "), errs)
+				t.Errorf("skein %s: package name in the message:\n%s", strings.Join(c.args, " "), errs)
 			}
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "never")); !os.IsNotExist(err) {
-		t.Errorf("a store was made by a command that only reads: %v", err)
+		t.Errorf("a command that only reads created a store: %v", err)
 	}
 }
 
-// No flag has two defaults in its help.
-func TestHelp(t *testing.T) {
+// The help shows one default for each flag.
+func TestHelpShowsOneDefault(t *testing.T) {
 	for _, command := range []string{"serve", "replay", "import", "upgrade"} {
 		_, out, _ := skein(t, command, "--help")
 		for line := range strings.Lines(out) {
@@ -368,8 +367,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A wrong expression is shown, with the place of the mistake.
-func TestQueryPoints(t *testing.T) {
+// An error in an expression is shown below its position.
+func TestQueryMarksTheError(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	if code, _, errs := skein(t, "replay", "--frames", plainPDS, "--store", store); code != 0 {
 		t.Fatal(errs)
@@ -383,15 +382,15 @@ func TestQueryPoints(t *testing.T) {
 	d.stop()
 }
 
-// A setting of the environment that cannot be read is wrong usage, too.
-func TestEnvironment(t *testing.T) {
+// An environment variable that cannot be parsed is a usage error.
+func TestBadVariableIsWrongUsage(t *testing.T) {
 	t.Setenv("SKEIN_SYNC_INTERVAL", "soon")
 	if code, _, errs := skein(t, "serve", "--store", filepath.Join(t.TempDir(), "store")); code != 64 || !strings.Contains(errs, "soon") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }
 
-// What fails before it begins leaves nothing behind.
+// A command that fails before it begins leaves nothing behind.
 func TestNothingLeftBehind(t *testing.T) {
 	dir := t.TempDir()
 	skein(t, "check", "--store", dir)

@@ -19,7 +19,7 @@ import (
 )
 
 func exportCommand(e *command.Environment) *cli.Command {
-	return storeCommand("export", "write the store to standard output, as lines of JSON that import reads into any engine", func(ctx context.Context, path string, store kv.Store) error {
+	return storeCommand("export", "write the store to standard output, as JSON lines that import reads into any engine", func(ctx context.Context, path string, store kv.Store) error {
 		p := e.Progress("records", recordsIn(ctx, store))
 		n, err := export.Write(ctx, store, e.Data, p.Tell)
 		p.End()
@@ -31,7 +31,7 @@ func exportCommand(e *command.Environment) *cli.Command {
 	})
 }
 
-// recordsIn returns how many records a store has, 0 if that cannot be read.
+// recordsIn returns the number of records in a store, 0 if it cannot be read.
 func recordsIn(ctx context.Context, store kv.Store) (n int64) {
 	_ = store.View(ctx, func(r kv.Reader) error {
 		counts, _, _, err := check.Totals(r)
@@ -46,11 +46,11 @@ func recordsIn(ctx context.Context, store kv.Store) (n int64) {
 func importCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	return &cli.Command{
-		Name: "import", Usage: "fill an empty store with what export wrote", ArgsUsage: "FILE (- is standard input)",
+		Name: "import", Usage: "fill an empty store from an export", ArgsUsage: "FILE (- for standard input)",
 		Flags: s.WriteFlags(e),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Len() != 1 {
-				return command.UsageError("import: name the file that skein export wrote, or - for standard input")
+				return command.UsageError("import needs a file that skein export wrote, or - for standard input")
 			}
 			return importStore(ctx, e, s, c.Args().First())
 		},
@@ -85,10 +85,10 @@ func importStore(ctx context.Context, e *command.Environment, s *command.Setting
 	p.End()
 	interrupted := ctx.Err() != nil
 	if err = errors.Join(err, in.Close(), x.Close(ctx)); err != nil && interrupted {
-		return errors.New("import: interrupted; the same command begins again, from the beginning of the file, into the same store")
+		return errors.New("import: interrupted; run the same command again, on the same store, to restart from the beginning of the file")
 	}
 	if errors.Is(err, graph.ErrImport) {
-		return err // it says so
+		return err // the error names the import
 	}
 	if err != nil {
 		return fmt.Errorf("import: %w", err)

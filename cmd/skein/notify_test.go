@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A service manager is told when the daemon answers, that it reads its configuration again
-// and has done so, and that it stops.
-func TestNotify(t *testing.T) {
+// A service manager receives a notification when the daemon answers, reloads its configuration,
+// has reloaded it, and stops.
+func TestServiceManagerIsNotified(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "notify")
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {
@@ -26,11 +26,11 @@ func TestNotify(t *testing.T) {
 		b := make([]byte, 4096)
 		n, err := manager.Read(b)
 		if err != nil {
-			t.Fatalf("nothing was told, instead of %q: %v", want, err)
+			t.Fatalf("no notification, want %q: %v", want, err)
 		}
 		for _, w := range want {
 			if !strings.Contains("\n"+string(b[:n]), "\n"+w) {
-				t.Errorf("told %q, want %q", b[:n], w)
+				t.Errorf("notification %q, want %q", b[:n], w)
 			}
 		}
 	}
@@ -45,8 +45,8 @@ func TestNotify(t *testing.T) {
 	next("STOPPING=1")
 }
 
-// A start that fails says so in one line.
-func TestFailedStart(t *testing.T) {
+// A failed start is reported in one line.
+func TestFailedStartIsOneLine(t *testing.T) {
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -54,10 +54,10 @@ func TestFailedStart(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	store := filepath.Join(t.TempDir(), "store")
 	for what, args := range map[string][]string{
-		"the address is taken":       {"--listen", taken.Addr().String(), "--admin-listen", "127.0.0.1:0"},
-		"the admin address is taken": {"--listen", "127.0.0.1:0", "--admin-listen", taken.Addr().String()},
-		"no store":                   {"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--consume=false", "--store", store + "-none"},
-		"no feeds":                   {"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--feeds", store + "-none"},
+		"address in use":       {"--listen", taken.Addr().String(), "--admin-listen", "127.0.0.1:0"},
+		"admin address in use": {"--listen", "127.0.0.1:0", "--admin-listen", taken.Addr().String()},
+		"no store":             {"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--consume=false", "--store", store + "-none"},
+		"no feeds":             {"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--feeds", store + "-none"},
 	} {
 		code, out, errs := skein(t, append([]string{"serve", "--relay", "ws://127.0.0.1:1", "--store", store}, args...)...)
 		if code == 0 || out != "" || strings.Count(errs, "\n") != 1 {

@@ -23,15 +23,15 @@ import (
 )
 
 var (
-	peersFor       = flag.Duration("peers.for", 15*time.Second, "how long BenchmarkPeers lets each consume")
-	peersJetstream = flag.String("peers.jetstream", "", "a Jetstream program (v2), which BenchmarkPeers then runs too")
+	peersFor       = flag.Duration("peers.for", 15*time.Second, "how long BenchmarkPeers runs each consumer")
+	peersJetstream = flag.String("peers.jetstream", "", "path of a Jetstream program (v2) for BenchmarkPeers to run as well")
 )
 
-// peerVariable is set in processes that are to be indigo's consumer.
+// peerVariable makes the test binary run indigo's consumer.
 const peerVariable = "SKEIN_TEST_PEER"
 
-// indigoConsumer consumes a relay with indigo's consumer, decodes every event and
-// drops it, until it is told to end; then it prints how many there were.
+// indigoConsumer consumes a relay with indigo's consumer for -peers.for. It decodes and drops
+// every event, and finally prints their number.
 func indigoConsumer(address string) error {
 	conn, resp, err := websocket.DefaultDialer.Dial("ws://"+address+"/xrpc/com.atproto.sync.subscribeRepos?cursor=0", nil)
 	if err != nil {
@@ -46,12 +46,11 @@ func indigoConsumer(address string) error {
 	return events.HandleRepoStream(ctx, conn, parallel.NewScheduler(16, 1000, "skein", count), slog.New(slog.DiscardHandler))
 }
 
-// BenchmarkPeers has skein and its peers take the same stream, each from a relay
-// of its own in another process, on the same cores, as fast as they can: skein
-// serve indexes it, indigo's consumer decodes the messages' envelopes and drops
-// them. With -peers.jetstream, skein and Jetstream, which checks every signature
-// and archives all records, take a stream whose proofs are whole; then most of the
-// time is the relay's, which signs, and what counts is cpu-s/million.
+// BenchmarkPeers feeds the same stream to skein and to its peers, as fast as they can take it,
+// each from its own relay process on the same cores. skein serve indexes it; indigo's consumer
+// decodes the messages' envelopes and drops them. With -peers.jetstream, skein and Jetstream
+// consume a stream with full proofs; Jetstream checks every signature and archives all records.
+// The relay then spends most of the time on signing, so compare cpu-s/million.
 //
 //	go test ./cmd/skein -run xxx -bench Peers -benchtime 1x
 func BenchmarkPeers(b *testing.B) {
@@ -80,7 +79,7 @@ func BenchmarkPeers(b *testing.B) {
 		for b.Loop() {
 			relay := "http://" + startMadeUp(b, whole...)
 			const metrics = "127.0.0.1:32179"
-			// It begins with a backfill: of one account that there is not.
+			// It starts with a backfill, here of one account that does not exist.
 			cmd := exec.CommandContext(b.Context(), *peersJetstream, "serve", "--relay-url", relay, "--plc-url", relay,
 				"--data-dir", b.TempDir(), "--addr", "127.0.0.1:0", "--debug-addr", metrics, "--backfill-repos", "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa")
 			if err := cmd.Start(); err != nil {
@@ -89,7 +88,7 @@ func BenchmarkPeers(b *testing.B) {
 			time.Sleep(*peersFor)
 			n := scrape(b, "http://"+metrics+"/metrics", "jetstream_livestream_events_received_total")
 			if bad := scrape(b, "http://"+metrics+"/metrics", "jetstream_livestream_decode_errors_total"); bad > n/100 {
-				b.Errorf("%d events, and %d that it refused", n, bad)
+				b.Errorf("%d events, %d decode errors", n, bad)
 			}
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				b.Fatal(err)
@@ -100,7 +99,7 @@ func BenchmarkPeers(b *testing.B) {
 	})
 }
 
-// benchmarkServe has skein serve index what a relay has.
+// benchmarkServe measures skein serve on the stream of a relay.
 func benchmarkServe(b *testing.B, relayArgs ...string) {
 	for b.Loop() {
 		relay := startMadeUp(b, relayArgs...)
@@ -141,7 +140,7 @@ func benchmarkServe(b *testing.B, relayArgs ...string) {
 	}
 }
 
-// scrape returns a counter's sum over its labels, 0 if there is none.
+// scrape returns a counter's sum over its labels, 0 if it is missing.
 func scrape(b *testing.B, url, name string) (n int64) {
 	b.Helper()
 	resp, err := http.Get(url)

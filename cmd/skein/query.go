@@ -28,16 +28,16 @@ func queryCommand(e *command.Environment) *cli.Command {
 	var limit int64
 	return &cli.Command{
 		Name:      "query",
-		Usage:     "ask a running server; prints the members of the set, one a line; of rank(of=…, via=…), with how often each occurs",
+		Usage:     "query a running server; prints the members of a set, or the results of rank(of=…, via=…) with their counts, one per line",
 		ArgsUsage: "EXPR",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:3210", Usage: "the query API to ask", Destination: &server, Sources: command.Env("server")},
-			&cli.BoolFlag{Name: "count", Usage: "print only how many there are", Destination: &count},
-			&cli.Int64Flag{Name: "limit", DefaultText: "all", Usage: "print at most so many members", Destination: &limit},
+			&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:3210", Usage: "URL of the query API", Destination: &server, Sources: command.Env("server")},
+			&cli.BoolFlag{Name: "count", Usage: "print only the number of members", Destination: &count},
+			&cli.Int64Flag{Name: "limit", DefaultText: "all", Usage: "most members to print", Destination: &limit},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Len() != 1 {
-				return command.UsageError("skein query takes one set expression in quotes, such as 'followers(did:plc:…)'")
+				return command.UsageError("skein query needs one set expression in quotes, such as 'followers(did:plc:…)'")
 			}
 			if limit < 0 {
 				return command.UsageError("--limit %d is negative", limit)
@@ -54,7 +54,7 @@ func queryCommand(e *command.Environment) *cli.Command {
 			q := question{method: "query", params: url.Values{"set": {expr}}, count: count, limit: limit}
 			if isRank {
 				if count {
-					return command.UsageError("--count is of sets: how many results a ranking has is not known before all of them are ranked")
+					return command.UsageError("--count does not work with rank(…): the number of results is unknown until all are ranked")
 				}
 				q.method, q.params = "rank", ranking
 				if q.limit, err = rankLimit(ranking.Get("limit"), limit); err != nil {
@@ -70,7 +70,7 @@ func queryCommand(e *command.Environment) *cli.Command {
 	}
 }
 
-// refused is an error that the server answered with.
+// refused is an error answer of the server.
 type refused struct{ name, message string }
 
 // Error implements error.
@@ -78,7 +78,7 @@ func (r *refused) Error() string { return r.name + ": " + r.message }
 
 var position = regexp.MustCompile(`^([a-z]+): at position (\d+)`)
 
-// point shows where in an expression the server found it wrong.
+// point shows the position of the server's error in the expression.
 func point(w io.Writer, asked url.Values, message string) {
 	if at := position.FindStringSubmatch(message); at != nil && asked.Has(at[1]) {
 		n, _ := strconv.Atoi(at[2]) // digits
@@ -86,7 +86,7 @@ func point(w io.Writer, asked url.Values, message string) {
 	}
 }
 
-// question is what is asked, page after page.
+// question is a query, asked page by page.
 type question struct {
 	method string
 	params url.Values
@@ -102,20 +102,20 @@ type queryAnswer struct {
 		Count  int
 	} `json:"items"` // of a ranking
 	Cursor  string `json:"cursor"`
-	Reason  string `json:"reason"` // why it is incomplete
+	Reason  string `json:"reason"` // why the answer may be incomplete
 	Error   string `json:"error"`
 	Message string `json:"message"`
 }
 
-// rankLimit is how many results of a ranking are printed: as many as it says, or --limit, or
-// a hundred.
-func rankLimit(says string, limit int64) (int64, error) {
-	if says == "" {
+// rankLimit returns how many results of a ranking to print: its own limit, capped by --limit; or
+// --limit; or 100.
+func rankLimit(own string, limit int64) (int64, error) {
+	if own == "" {
 		return cmp.Or(limit, 100), nil
 	}
-	n, err := strconv.ParseInt(says, 10, 64)
+	n, err := strconv.ParseInt(own, 10, 64)
 	if err != nil || n < 1 || n > 1000 {
-		return 0, command.UsageError("limit=%s in rank(…): it must be a number from 1 to 1000", says)
+		return 0, command.UsageError("limit=%s in rank(…): must be a number from 1 to 1000", own)
 	}
 	if limit > 0 {
 		n = min(n, limit)
@@ -123,7 +123,7 @@ func rankLimit(says string, limit int64) (int64, error) {
 	return n, nil
 }
 
-// ask prints the answer, page after page.
+// ask prints the answer, page by page.
 func (q *question) ask(ctx context.Context, out, notes io.Writer, server string) error {
 	client := &http.Client{Timeout: time.Minute}
 	limit, printed := q.limit, int64(0)
@@ -160,9 +160,9 @@ func (q *question) ask(ctx context.Context, out, notes io.Writer, server string)
 		}
 		switch {
 		case printed == 0:
-			fmt.Fprintln(notes, "nobody and nothing, as far as the index knows")
+			fmt.Fprintln(notes, "no members found")
 		case a.Cursor != "" && q.method == "rank":
-			fmt.Fprintf(notes, "the first %d; --limit N prints more\n", printed)
+			fmt.Fprintf(notes, "only the first %d; --limit N prints more\n", printed)
 		}
 		return nil
 	}
@@ -175,11 +175,11 @@ func get(ctx context.Context, client *http.Client, address string) (a queryAnswe
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return a, fmt.Errorf("no answer: is skein serve running there? %w", err)
+		return a, fmt.Errorf("no answer; is skein serve running there? %w", err)
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
-		return a, fmt.Errorf("%s answered %s with something that is not skein's: is --server the address of the query API, and not of the admin one?", req.URL.Host, resp.Status)
+		return a, fmt.Errorf("%s answered %s, but not as skein does; is --server the query API, not the admin listener?", req.URL.Host, resp.Status)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return a, &refused{a.Error, a.Message}

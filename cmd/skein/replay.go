@@ -21,11 +21,11 @@ func replayCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	var o consumer.Options
 	flags := append(s.IndexFlags(e),
-		&cli.StringFlag{Name: "frames", Usage: "read recorded frames from this file instead of a relay", Destination: &o.Frames},
-		&cli.FloatFlag{Name: "rate", DefaultText: "as fast as it goes", Usage: "frames per second, with --frames", Destination: &o.Rate},
-		&cli.Int64Flag{Name: "until", DefaultText: "none", Usage: "end at the first sequence number that is this or greater", Destination: &o.Until},
-		&cli.BoolFlag{Name: "force-cursor", Usage: "use --cursor although it lies after the stored one: what is between is left out", Destination: &s.ForceCursor},
-		&cli.DurationFlag{Name: "idle", Value: 2 * time.Second, Usage: "a relay that is silent for so long has sent all that it has", Destination: &o.Idle},
+		&cli.StringFlag{Name: "frames", Usage: "file of recorded frames to read, instead of a relay", Destination: &o.Frames},
+		&cli.FloatFlag{Name: "rate", DefaultText: "as fast as possible", Usage: "frames per second to read from --frames", Destination: &o.Rate},
+		&cli.Int64Flag{Name: "until", DefaultText: "none", Usage: "stop at the first sequence number that is this or greater", Destination: &o.Until},
+		&cli.BoolFlag{Name: "force-cursor", Usage: "accept a --cursor after the stored one; the events between them are left out", Destination: &s.ForceCursor},
+		&cli.DurationFlag{Name: "idle", Value: 2 * time.Second, Usage: "consider the replay caught up when the relay has been silent this long", Destination: &o.Idle},
 	)
 	for _, f := range flags {
 		if c, ok := f.(*cli.StringFlag); ok && c.Name == "cursor" {
@@ -41,14 +41,14 @@ func replayCommand(e *command.Environment) *cli.Command {
 				return err
 			}
 			switch {
-			case !(o.Rate >= 0): // or no number
-				return command.UsageError("--rate %v: it must be a number, 0 or greater", o.Rate)
+			case !(o.Rate >= 0): // true for NaN
+				return command.UsageError("--rate %v: must be a number, 0 or greater", o.Rate)
 			case o.Rate > 0 && o.Frames == "":
-				return command.UsageError("--rate is of --frames: a relay sends as fast as it likes")
+				return command.UsageError("--rate needs --frames: a relay sends at its own rate")
 			case o.Until < 0:
 				return command.UsageError("--until %v is negative", o.Until)
 			case o.Idle <= 0:
-				return command.UsageError("--idle %v: it must be more than 0", o.Idle)
+				return command.UsageError("--idle %v: must be more than 0", o.Idle)
 			case o.Frames != "" && c.IsSet("relay") && os.Getenv(command.EnvPrefix+"RELAY") == "":
 				return command.UsageError("--frames and --relay exclude each other")
 			}
@@ -67,7 +67,7 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 		return err
 	}
 	o.Relay, o.Cursor, o.Watchdog, o.UserAgent = common.Relay, common.Cursor, common.Watchdog, common.UserAgent
-	o.ForceCursor = true // to begin before the stored cursor is what a replay is for
+	o.ForceCursor = true // a replay may start before the stored cursor
 	o.StopOnError = true
 	o.CatchUp = o.Frames == ""
 	if o.Frames != "" {
@@ -75,14 +75,14 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	} else if _, _, err := consumer.ParseRelay(o.Relay); err != nil {
 		return command.UsageError("--relay: %v", err)
 	}
-	if o.Frames != "" { // before a store is made for it
+	if o.Frames != "" { // before a store is created for it
 		if _, err := os.Stat(o.Frames); err != nil {
 			return fmt.Errorf("replay: %w", err)
 		}
 	}
 	app.LimitMemory(so)
-	// Without a cursor a relay is listened to live, and nothing is replayed: then
-	// there must be a store that has one.
+	// Without a cursor the consumer would start live and replay nothing, so the store must
+	// exist and have one.
 	so.Create = o.Frames != "" || o.Cursor != nil
 	_, statErr := os.Stat(s.Store)
 	isNew := errors.Is(statErr, fs.ErrNotExist) && !strings.HasPrefix(s.Store, "fdb:")
@@ -96,7 +96,7 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	defer func() {
 		applied, _ := x.Graph.Events()
 		isEmpty := x.Graph.Made() && applied == 0 && x.Progressed() == 0
-		if err = errors.Join(err, x.Close(ctx)); err != nil && isNew && isEmpty { // nothing is left of what came to nothing
+		if err = errors.Join(err, x.Close(ctx)); err != nil && isNew && isEmpty { // a failed replay leaves no empty store behind
 			err = errors.Join(err, os.RemoveAll(s.Store))
 		}
 	}()
@@ -115,7 +115,7 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	}
 	stored, isStored := x.Graph.Cursor(c.Source())
 	if isStored && o.Cursor != nil && *o.Cursor > int64(stored.Seq) && stored.Time.Unix() > 0 && !stored.Future && !s.ForceCursor {
-		return command.UsageError("--cursor %d: %s was applied up to seq %d, and what is between would be left out; leave --cursor out to go on from there, or add --force-cursor", *o.Cursor, c.Source(), stored.Seq)
+		return command.UsageError("--cursor %d: %s was applied up to seq %d, so the events between would be left out; drop --cursor to resume there, or add --force-cursor", *o.Cursor, c.Source(), stored.Seq)
 	}
 	stop := showProgress(e, c, o.Until)
 	start := time.Now()
@@ -123,19 +123,19 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	stop()
 	p := c.Progress()
 	if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) {
-		err = fmt.Errorf("stopped at seq %d; %s", p.Applied, goOn(s))
+		err = fmt.Errorf("stopped at seq %d; %s", p.Applied, resumeHint(s))
 		if p.Applied == 0 {
-			err = errors.New("stopped before anything was read")
+			err = errors.New("stopped before the first event")
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
 	if applied, again := x.Graph.Events(); !isStored && o.Frames != "" && o.Cursor != nil && *o.Cursor > 0 && applied+again == 0 && o.Until == 0 {
-		err := fmt.Errorf("replay: nothing in %s comes after seq %d", o.Frames, *o.Cursor)
-		return errors.Join(err, x.Graph.Rewind(ctx, c.Source(), 0, nil)) // or a later replay would begin there
+		err := fmt.Errorf("replay: %s has no events after seq %d", o.Frames, *o.Cursor)
+		return errors.Join(err, x.Graph.Rewind(ctx, c.Source(), 0, nil)) // or a later replay would start there
 	}
-	for x.Graph.Erasing() { // what a deletion left to do in the background
+	for x.Graph.Erasing() { // finish the background work of deletions
 		if err := x.Graph.EraseSlice(ctx); err != nil {
 			return fmt.Errorf("replay: %w", err)
 		}
@@ -146,31 +146,31 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	return nil
 }
 
-var errNothingToReplay = errors.New("replay: no cursor of this relay is stored, so there is no past to begin with: say where to begin with --cursor (0 is the oldest that the relay keeps), or name a file with --frames")
+var errNothingToReplay = errors.New("replay: the store has no cursor of this relay; set one with --cursor (0 is the oldest event that the relay keeps), or name a file with --frames")
 
-// goOn says how a replay that was stopped is gone on with.
-func goOn(s *command.Settings) string {
+// resumeHint says how to resume a replay that was stopped.
+func resumeHint(s *command.Settings) string {
 	if s.Cursor != "" {
-		return "the same command without --cursor goes on from there"
+		return "the same command without --cursor resumes there"
 	}
-	return "the same command goes on from there"
+	return "the same command resumes there"
 }
 
-// news says how much of what was read had not been applied before.
+// news says how many of the events had not been applied before.
 func news(o consumer.Options, x *app.Index) string {
 	applied, replayed := x.Graph.Events()
 	switch {
 	case o.Frames != "" && o.Cursor != nil && *o.Cursor > 0 && replayed == 0:
-		return fmt.Sprintf("%d events of repos after seq %d were new", applied, *o.Cursor)
+		return fmt.Sprintf("%d repo events after seq %d were new", applied, *o.Cursor)
 	case applied == 0:
-		return "nothing was new"
+		return "none were new"
 	case replayed == 0:
-		return "all of it was new"
+		return "all were new"
 	}
-	return fmt.Sprintf("%d of the %d events of repos were new", applied, applied+replayed)
+	return fmt.Sprintf("%d of %d repo events were new", applied, applied+replayed)
 }
 
-// showProgress shows how far c has come, if somebody watches, and returns what ends that.
+// showProgress shows the progress of c on a terminal, until stop is called.
 func showProgress(e *command.Environment, c *consumer.Consumer, until int64) (stop func()) {
 	if !e.Terminal() {
 		return func() {}
@@ -196,7 +196,7 @@ func showProgress(e *command.Environment, c *consumer.Consumer, until int64) (st
 	return func() { close(quit); <-done }
 }
 
-// whereIn says where in the stream it is.
+// whereIn describes the position in the stream.
 func whereIn(p consumer.Progress) string {
 	if p.Time.IsZero() {
 		return fmt.Sprintf("seq %d", p.Seq)
@@ -204,8 +204,8 @@ func whereIn(p consumer.Progress) string {
 	return fmt.Sprintf("seq %d  %s", p.Seq, p.Time.UTC().Format(time.DateTime))
 }
 
-// eventsInAll returns about how many events there are to read, 0 if that is not known: by
-// how much of a file has been read, or of the numbers, or of the time up to start.
+// eventsInAll estimates the number of events to read, 0 if unknown: from the part of the file,
+// of the sequence numbers, or of the time up to start that has been read.
 func eventsInAll(p consumer.Progress, until int64, start time.Time) int64 {
 	var share float64
 	switch {

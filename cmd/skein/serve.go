@@ -26,17 +26,17 @@ func serveCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	flags := append(s.IndexFlags(e),
 		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the query API", Destination: &s.Listen, Sources: command.Env("listen")},
-		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address for operators: /metrics, /healthz, /readyz, /gaps, /deadletters, /resyncs, /backfill, /debug/pprof/", Destination: &s.Admin, Sources: command.Env("admin-listen")},
-		&cli.BoolFlag{Name: "force-cursor", Usage: "use --cursor although one is stored", Destination: &s.ForceCursor, Sources: command.Env("force-cursor")},
-		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "fetch the past at the first start, and go on with it: archive (with --archive) or repos, of all hosts of the relay", Destination: &s.Past, Sources: command.Env("backfill")},
-		&cli.StringFlag{Name: "archive", Usage: "for --backfill archive: the address of a Jetstream v2 archive", Destination: &s.Archive, Sources: command.Env("archive")},
-		&cli.BoolFlag{Name: "repair", Value: true, Usage: "fetch repos of which something was missed from their hosts (default: true)", Destination: &s.Repair, Sources: command.Env("repair")},
-		&cli.BoolFlag{Name: "consume", Value: true, Usage: "false: only answer questions (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
+		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of the admin listener: /metrics, /healthz, /readyz, /gaps, /deadletters, /resyncs, /backfill, /debug/pprof/", Destination: &s.Admin, Sources: command.Env("admin-listen")},
+		&cli.BoolFlag{Name: "force-cursor", Usage: "let --cursor override the stored cursor", Destination: &s.ForceCursor, Sources: command.Env("force-cursor")},
+		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "fetch the past at the first start, and resume it later: archive (needs --archive), or repos of all hosts of the relay", Destination: &s.Past, Sources: command.Env("backfill")},
+		&cli.StringFlag{Name: "archive", Usage: "URL of a Jetstream v2 archive, for --backfill archive", Destination: &s.Archive, Sources: command.Env("archive")},
+		&cli.BoolFlag{Name: "repair", Value: true, Usage: "refetch repos with missed events from their hosts (default: true)", Destination: &s.Repair, Sources: command.Env("repair")},
+		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; false: only answer questions (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
 	)
 	flags = append(append(append(flags, s.AdminTokenFlags()...), s.PastFlags()...), s.NameFlags()...)
 	return &cli.Command{
 		Name:  "serve",
-		Usage: "consume the firehose, index it, answer queries",
+		Usage: "index the firehose and answer queries",
 		Flags: flags,
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {
@@ -58,7 +58,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		}
 	}
 	if s.Listen == s.Admin && !strings.HasSuffix(s.Listen, ":0") {
-		return command.UsageError("--listen and --admin-listen are both %s: operators need an address of their own", s.Listen)
+		return command.UsageError("--listen and --admin-listen are both %s; the admin listener needs its own address", s.Listen)
 	}
 	if err := s.CheckPreview(); err != nil {
 		return err
@@ -68,14 +68,14 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		return err
 	}
 	if !s.Consume && s.Cursor != "" {
-		return command.UsageError("--cursor says where to begin to index, and --consume=false indexes nothing")
+		return command.UsageError("--cursor has no effect with --consume=false, which indexes nothing")
 	}
 	if s.ForceCursor && s.Cursor == "" {
-		return command.UsageError("--force-cursor is of --cursor, which says where to begin")
+		return command.UsageError("--force-cursor needs --cursor")
 	}
 	onFDB := strings.HasPrefix(s.Store, "fdb:")
-	so.Create, so.Wait = s.Consume, onFDB // a node that only answers never makes a store
-	so.ReadOnly = onFDB && !s.Consume     // beside the writers; a folder has one process
+	so.Create, so.Wait = s.Consume, onFDB // a node that only answers never creates a store
+	so.ReadOnly = onFDB && !s.Consume     // runs beside the writers; a folder has only one process
 	past, err := pastOptions(s, &so)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		if meant != "" {
 			args = append(args, "did_you_mean", meant)
 		}
-		so.Logger.Warn("this environment variable is no setting of skein serve", args...)
+		so.Logger.Warn("unknown environment variable", args...)
 	})
 	command.QuietLibraries(so.Logger)
 	handles, err := s.Handles()
@@ -103,12 +103,12 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	if err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGPIPE)                                 // what reads the log may go, the index stays
-	e.Stop.OnHangup(func() { reload(so.Logger, s.FeedFile, nil) }) // until there is something to read anew
+	signal.Ignore(syscall.SIGPIPE)                                 // the reader of the log may exit; the index goes on
+	e.Stop.OnHangup(func() { reload(so.Logger, s.FeedFile, nil) }) // until there are feeds to reload
 	app.LimitMemory(so)
 	x, err := command.OpenIndex(ctx, so)
 	if err != nil && ctx.Err() != nil {
-		so.Logger.Info("stopped before it had begun")
+		so.Logger.Info("stopped during the start")
 		return nil
 	}
 	if err != nil {
@@ -120,7 +120,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	defer func() {
 		stopping()
 		err = errors.Join(err, x.Close(ctx))
-		if answering.Load() || err == nil { // a start that failed is said once, by the error
+		if answering.Load() || err == nil { // the error alone reports a failed start
 			so.Logger.Info("stopped")
 		}
 	}()
@@ -150,35 +150,35 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	return err
 }
 
-// reload reads the feeds anew, after SIGHUP.
+// reload reloads the feeds after SIGHUP.
 func reload(log *slog.Logger, file string, feeds *query.Feeds) {
 	if feeds == nil {
-		log.Info("SIGHUP: there is nothing to read anew; going on")
+		log.Info("SIGHUP: nothing to reload")
 		return
 	}
 	n, err := feeds.Reload()
 	if err != nil {
-		log.Error("SIGHUP: the file of feeds is refused, and the feeds stay as they were", "error", err)
+		log.Error("SIGHUP: invalid file of feeds; keeping the previous feeds", "error", err)
 		return
 	}
 	if n == 0 {
-		log.Warn("SIGHUP: the file of feeds has no feed any more: none is served", "file", file)
+		log.Warn("SIGHUP: the file of feeds is empty; serving no feeds", "file", file)
 		return
 	}
-	log.Info("SIGHUP: the feeds were read anew", "file", file, "feeds", n)
+	log.Info("SIGHUP: feeds reloaded", "file", file, "feeds", n)
 }
 
-// pastOptions reads the flags that concern the past.
+// pastOptions reads the flags for fetching the past.
 func pastOptions(s *command.Settings, so *app.StoreOptions) (past app.Past, err error) {
 	switch {
 	case s.Past != "off" && s.Past != "archive" && s.Past != "repos":
-		return past, command.UsageError("--backfill %q: it must be off, archive or repos", s.Past)
+		return past, command.UsageError("--backfill %q: must be off, archive or repos", s.Past)
 	case (s.Past == "archive") != (s.Archive != ""):
-		return past, command.UsageError("--backfill archive and --archive go together: the archive must have an address")
+		return past, command.UsageError("--backfill archive and --archive URL need each other")
 	case s.Past != "off" && !s.Consume:
-		return past, command.UsageError("--backfill is for a node that indexes, and --consume=false only answers")
+		return past, command.UsageError("--backfill has no effect with --consume=false, which indexes nothing")
 	case s.Past != "off" && !s.Repair:
-		return past, command.UsageError("--backfill fetches repos, and --repair=false fetches none")
+		return past, command.UsageError("--backfill needs to fetch repos; drop --repair=false")
 	}
 	if s.Archive != "" {
 		if _, err := archive.Source(s.Archive); err != nil {

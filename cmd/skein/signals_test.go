@@ -15,7 +15,7 @@ import (
 	"skein.blue/internal/command"
 )
 
-// stuckVariable makes the test binary a command that does not end by itself.
+// stuckVariable makes the test binary a command that never stops after a signal.
 const stuckVariable = "SKEIN_TEST_STUCK"
 
 func stuck() {
@@ -26,7 +26,7 @@ func stuck() {
 	select {} // the store does not answer
 }
 
-// SIGHUP does not end a daemon, and ends a replay in order.
+// SIGHUP does not end a daemon. It stops a replay cleanly.
 func TestHangup(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1"}, "--store", store)
@@ -45,7 +45,7 @@ func TestHangup(t *testing.T) {
 		t.Fatalf("after SIGHUP: %v", err)
 	}
 	if _, log := d.stop(); !strings.Contains(log, "SIGHUP") {
-		t.Errorf("the log: %s", log)
+		t.Errorf("no SIGHUP in the log: %s", log)
 	}
 	replay := exec.CommandContext(t.Context(), binary, "replay", "--frames", plainPDS, "--store", store, "--rate", "200")
 	var errs strings.Builder
@@ -57,7 +57,7 @@ func TestHangup(t *testing.T) {
 	if err := replay.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	if err := replay.Wait(); replay.ProcessState.ExitCode() != command.ExitFailed || !strings.Contains(errs.String(), "goes on from there") {
+	if err := replay.Wait(); replay.ProcessState.ExitCode() != command.ExitFailed || !strings.Contains(errs.String(), "resumes there") {
 		t.Errorf("%v: %s", err, errs.String())
 	}
 	if code, out, errs := skein(t, "check", "--store", store); code != 0 {
@@ -65,8 +65,8 @@ func TestHangup(t *testing.T) {
 	}
 }
 
-// A signal as soon as the program runs ends it in order.
-func TestEarlySignal(t *testing.T) {
+// A signal right after the start stops the program cleanly.
+func TestEarlySignalStopsCleanly(t *testing.T) {
 	handled := 0
 	for i := range 10 {
 		store := filepath.Join(t.TempDir(), "store")
@@ -76,8 +76,8 @@ func TestEarlySignal(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// The runtime itself takes some milliseconds, and most of our packages'
-		// initialization: before that a signal ends any program.
+		// The runtime and the initialization of our packages take some milliseconds. A signal
+		// before that kills any program.
 		time.Sleep(60*time.Millisecond + time.Duration(i)*7*time.Millisecond)
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
@@ -87,18 +87,18 @@ func TestEarlySignal(t *testing.T) {
 			handled++
 			continue
 		}
-		// On a busy machine the program may not have come to its first line by then.
+		// On a busy machine the program may not have reached its first line by then.
 		if _, none := os.Stat(store); none == nil || errs.Len() > 0 || !strings.Contains(err.Error(), "signal: terminated") {
 			t.Errorf("after %d ms: %v\n%s", 60+7*i, err, errs.String())
 		}
 	}
 	if handled == 0 {
-		t.Error("no signal came after the program had begun: the test shows nothing")
+		t.Error("every signal came before the program had begun: the test proves nothing")
 	}
 }
 
-// What does not end in time after a signal is ended.
-func TestStuck(t *testing.T) {
+// A command that does not stop in time after a signal is ended.
+func TestStuckCommandIsEnded(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -120,17 +120,17 @@ func TestStuck(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != command.ExitFailed || !strings.Contains(errs.String(), "what was committed is kept") {
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != command.ExitFailed || !strings.Contains(errs.String(), "committed data is safe") {
 		t.Errorf("%v: %s", err, errs.String())
 	}
 }
 
-// On a disk that fills up, the daemon ends with one clear message and 1, without a
-// panic, and the next start says the same; with room again it goes on.
+// When the disk fills up, the daemon exits with 1 and one clear message, without a panic. So does
+// the next start. With room again it resumes.
 func TestDiskFills(t *testing.T) {
 	disk := t.TempDir()
 	if err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=160m", "tmpfs", disk).Run(); err != nil {
-		t.Skipf("no file system of our own can be mounted here: %v", err)
+		t.Skipf("cannot mount a file system here: %v", err)
 	}
 	t.Cleanup(func() { _ = exec.Command("umount", "-l", disk).Run() })
 	args := []string{"--store", filepath.Join(disk, "store"), "--memory", "32MiB", "--relay", "ws://127.0.0.1:1"}
@@ -152,7 +152,7 @@ func TestDiskFills(t *testing.T) {
 	}
 	for began := time.Now(); ready() != http.StatusServiceUnavailable; time.Sleep(50 * time.Millisecond) {
 		if time.Since(began) > 10*time.Second {
-			t.Fatal("it is ready on a full disk")
+			t.Fatal("ready on a full disk")
 		}
 	}
 	d.stop()
@@ -173,8 +173,7 @@ func TestDiskFills(t *testing.T) {
 	}
 }
 
-// The memory limit of a control group that the process is in is seen, also where a
-// group further up has it.
+// The process sees the memory limit of its control group, also if an outer group sets it.
 func TestNestedMemoryLimit(t *testing.T) {
 	if limit := os.Getenv("SKEIN_TEST_CGROUP"); limit != "" {
 		fmt.Println("budget", app.DefaultMemory())
@@ -186,16 +185,16 @@ func TestNestedMemoryLimit(t *testing.T) {
 		root, file = "/sys/fs/cgroup", "memory.max"
 	}
 	if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
-		t.Skipf("there are no control groups here: %v", err)
+		t.Skipf("no control groups here: %v", err)
 	}
 	outer := filepath.Join(root, fmt.Sprintf("skein-test-%d", os.Getpid()))
 	inner := filepath.Join(outer, "inner")
 	if err := os.MkdirAll(inner, 0o755); err != nil {
-		t.Skipf("no control group can be made here: %v", err)
+		t.Skipf("cannot create a control group here: %v", err)
 	}
 	t.Cleanup(func() { _ = os.Remove(inner); _ = os.Remove(outer) })
 	if err := os.WriteFile(filepath.Join(outer, file), []byte("800000000"), 0o600); err != nil {
-		t.Skipf("no memory limit can be set here: %v", err)
+		t.Skipf("cannot set a memory limit here: %v", err)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -205,12 +204,12 @@ func TestNestedMemoryLimit(t *testing.T) {
 	cmd.Env = append(os.Environ(), "SKEIN_TEST_CGROUP=1")
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() == 77 {
-		t.Skipf("no process can be put in a control group here: %s", out)
+		t.Skipf("cannot put a process in a control group here: %s", out)
 	}
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if !strings.Contains(string(out), "budget 99") && !strings.Contains(string(out), "budget 100") { // an eighth of it, by pages
+	if !strings.Contains(string(out), "budget 99") && !strings.Contains(string(out), "budget 100") { // an eighth of the limit, rounded to pages
 		t.Errorf("%s", out)
 	}
 }

@@ -34,7 +34,7 @@ type storeStats struct {
 
 func statsCommand(e *command.Environment) *cli.Command {
 	var exact bool
-	c := storeCommand("stats", "say what is in the store, and where its bytes are", func(ctx context.Context, path string, store kv.Store) error {
+	c := storeCommand("stats", "print what the store holds, and how its bytes divide", func(ctx context.Context, path string, store kv.Store) error {
 		st := storeStats{Store: path, Engine: store.Engine(), DiskBytes: store.DiskBytes()}
 		p := e.Progress("keys", keysIn(store))
 		var table *kinds.Table
@@ -60,15 +60,15 @@ func statsCommand(e *command.Environment) *cli.Command {
 		st.write(e.Stdout)
 		return nil
 	})
-	c.Flags = append(c.Flags, &cli.BoolFlag{Name: "json", Usage: "print exact numbers, as JSON", Destination: &exact})
+	c.Flags = append(c.Flags, &cli.BoolFlag{Name: "json", Usage: "print exact numbers as JSON", Destination: &exact})
 	return c
 }
 
-// write writes the numbers for people.
+// write writes the numbers, rounded for people.
 func (st *storeStats) write(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s, %s on disk\n\n", st.Store, st.Engine, human.Bytes(st.DiskBytes))
 	c := &st.Counts
-	names := slices.Collect(maps.Keys(c.Records)) // the built-in kinds first
+	names := slices.Collect(maps.Keys(c.Records)) // sorted with the built-in kinds first
 	order := func(name string) int {
 		if k := kinds.ByName(name); k != nil {
 			return int(k.Kind)
@@ -79,7 +79,7 @@ func (st *storeStats) write(w io.Writer) {
 	for _, name := range names {
 		fmt.Fprintf(w, "%-21s %s\n", name+" records", human.Count(c.Records[name]))
 	}
-	fmt.Fprintf(w, "%-21s %s, of them hidden %s, partial %s, desynchronized %s\n", "accounts",
+	fmt.Fprintf(w, "%-21s %s (%s hidden, %s partial, %s desynchronized)\n", "accounts",
 		human.Count(c.Accounts), human.Count(c.Hidden), human.Count(c.Partial), human.Count(c.Desynchronized))
 	fmt.Fprintf(w, "%-21s %s DIDs, %s AT URIs\n", "strings", human.Count(c.Strings["did"]), human.Count(c.Strings["uri"]))
 	for _, c := range st.Cursors {
@@ -93,5 +93,5 @@ func at(t time.Time) string {
 	if t.Unix() <= 0 {
 		return ""
 	}
-	return ", an event of " + t.UTC().Format(time.RFC3339)
+	return ", event time " + t.UTC().Format(time.RFC3339)
 }

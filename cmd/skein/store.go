@@ -11,7 +11,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// storeCommand is a command that reads the store of --store.
+// storeCommand returns a command that reads the store that --store names.
 func storeCommand(name, usage string, action func(ctx context.Context, path string, store kv.Store) error) *cli.Command {
 	s := &command.Settings{}
 	return &cli.Command{

@@ -16,7 +16,7 @@ import (
 func upgradeCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	return &cli.Command{
-		Name: "upgrade", Usage: "bring a store that an older skein made up to date; where it is interrupted, run it again",
+		Name: "upgrade", Usage: "upgrade a store made by an older skein; if interrupted, run it again",
 		Flags: s.EngineFlags(e),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {
@@ -44,9 +44,9 @@ func upgradeStore(ctx context.Context, e *command.Environment, s *command.Settin
 		return fmt.Errorf("upgrade: %s: %w", s.Store, err)
 	}
 	if from == format.Version {
-		fmt.Fprintf(e.Stdout, "%s: it has format %d, which is that of this program\n", s.Store, from)
+		fmt.Fprintf(e.Stdout, "%s: already in format %d, the current one\n", s.Store, from)
 		return nil
 	}
-	fmt.Fprintf(e.Stdout, "%s: brought up to date, from format %d to %d\n", s.Store, from, format.Version)
+	fmt.Fprintf(e.Stdout, "%s: upgraded from format %d to %d\n", s.Store, from, format.Version)
 	return nil
 }

@@ -19,17 +19,17 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// worker does the work: a daemon, or this process.
+// worker fetches the past: a daemon, or this process.
 type worker interface {
 	begin(ctx context.Context, p *past) error
 	car(ctx context.Context, in io.Reader) (backfill.Placed, error)
 	status(ctx context.Context) (backfill.Status, error)
 }
 
-// adminClient gives up where a daemon, or what listens in its place, says nothing for so long.
+// adminClient gives up on a daemon, or on another program at its address, that does not answer.
 var adminClient = &http.Client{Transport: &http.Transport{ResponseHeaderTimeout: 30 * time.Second}}
 
-// adminOf is the admin address of a running one, and the token that it wants, "" for none.
+// adminOf is a running daemon, by its admin address and its token, "" for none.
 type adminOf struct{ address, token string }
 
 func (d adminOf) begin(ctx context.Context, p *past) error {
@@ -79,24 +79,24 @@ func (d adminOf) ask(ctx context.Context, method, path, contentType string, body
 	}
 	resp, err := client.Do(req)
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("interrupted while %s was asked", req.URL.Host)
+		return fmt.Errorf("interrupted while waiting for %s", req.URL.Host)
 	}
 	if err != nil {
-		return fmt.Errorf("no answer from a daemon at %s: is skein serve running there? %w", req.URL.Host, err)
+		return fmt.Errorf("no answer from a daemon at %s; is skein serve running there? %w", req.URL.Host, err)
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	if resp.StatusCode >= 300 {
-		var said struct{ Error string }
-		if json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&said) != nil || said.Error == "" {
-			return fmt.Errorf("%s answered %s: is --admin the admin address of skein serve?", req.URL.Host, resp.Status)
+		var failure struct{ Error string }
+		if json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&failure) != nil || failure.Error == "" {
+			return fmt.Errorf("%s answered %s; is --admin the admin address of skein serve?", req.URL.Host, resp.Status)
 		}
-		return errors.New(said.Error)
+		return errors.New(failure.Error)
 	}
 	if into == nil {
 		return nil
 	}
 	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
-		return fmt.Errorf("%s answered something that is not skein's: is --admin the admin address of skein serve? %w", req.URL.Host, err)
+		return fmt.Errorf("%s did not answer as skein does; is --admin the admin address of skein serve? %w", req.URL.Host, err)
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func openHere(ctx context.Context, e *command.Environment, s *command.Settings, 
 	app.LimitMemory(so)
 	x, err := command.OpenIndex(ctx, so)
 	if errors.Is(err, kv.ErrNotFound) && !create {
-		return nil, command.UsageError("no daemon runs here, and there is no store in %s: start skein serve, name its admin address with --admin, or the folder of a store with --store", s.Store)
+		return nil, command.UsageError("no daemon runs here, and %s has no store; start skein serve, or name a daemon with --admin or a store with --store", s.Store)
 	}
 	if err != nil {
 		return nil, err
@@ -142,8 +142,8 @@ func openHere(ctx context.Context, e *command.Environment, s *command.Settings, 
 	}
 }
 
-// replaceHosts has what was interrupted go on with the hosts that are named now. Of those that
-// were named before, perhaps wrongly, only the ones go on that have been listed in part.
+// replaceHosts replaces the hosts of an interrupted backfill by those that are named now. Of the
+// earlier ones, perhaps mistyped, it keeps those whose lists have been read in part.
 func replaceHosts(ctx context.Context, g *graph.Store, hosts []string) error {
 	if b := g.Backfill(); len(hosts) == 0 || !b.Named {
 		return nil
@@ -176,7 +176,7 @@ func (h *here) begin(ctx context.Context, p *past) error {
 	default:
 		err = h.x.Backfill.Hosts(ctx, p.hosts...)
 	}
-	if errors.Is(err, backfill.ErrBusy) { // it goes on with what was interrupted
+	if errors.Is(err, backfill.ErrBusy) { // the interrupted work resumes
 		return nil
 	}
 	return err

@@ -29,14 +29,14 @@ import (
 	"skein.blue/query"
 )
 
-// collection is that of records which are lexicons.
+// collection is the collection of lexicon records.
 const collection = "com.atproto.lexicon.schema"
 
-// ours begins the NSIDs of this project.
+// ours is the prefix of this project's NSIDs.
 const ours = "blue.skein."
 
 func main() {
-	did := flag.String("did", "", "the account whose repo holds the lexicons")
+	did := flag.String("did", "", "account whose repo will hold the lexicons")
 	flag.Parse()
 	if err := run(os.Stdout, *did, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "lexicons:", err)
@@ -46,10 +46,10 @@ func main() {
 
 func run(out io.Writer, did string, args []string) error {
 	if len(args) != 1 {
-		return errors.New("give the folder to write the records into: lexicons --did DID DIR")
+		return errors.New("missing the folder for the records: lexicons --did DID DIR")
 	}
 	if _, err := syntax.ParseDID(did); err != nil {
-		return fmt.Errorf("--did %q: it must be the DID of the account that publishes the lexicons: %w", did, err)
+		return fmt.Errorf("--did %q: expected the DID of the account that publishes the lexicons: %w", did, err)
 	}
 	files, err := fs.Sub(query.Lexicons, "lexicons")
 	if err != nil {
@@ -60,11 +60,11 @@ func run(out io.Writer, did string, args []string) error {
 		return err
 	}
 	records = slices.DeleteFunc(records, func(r record) bool { return !strings.HasPrefix(r.ID, ours) })
-	if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // it is public
-		return fmt.Errorf("making the folder: %w", err)
+	if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // public
+		return fmt.Errorf("creating the folder: %w", err)
 	}
 	for _, r := range records {
-		if err := os.WriteFile(filepath.Join(args[0], r.ID+".json"), r.json, 0o644); err != nil { //nolint:gosec // likewise
+		if err := os.WriteFile(filepath.Join(args[0], r.ID+".json"), r.json, 0o644); err != nil { //nolint:gosec // public
 			return fmt.Errorf("writing a record: %w", err)
 		}
 	}
@@ -74,7 +74,7 @@ func run(out io.Writer, did string, args []string) error {
 	return nil
 }
 
-// record is a lexicon as a record. Its rkey is the ID.
+// record is a lexicon as a record. Its key is the ID.
 type record struct {
 	Type        string          `json:"$type"`
 	Lexicon     int             `json:"lexicon"`
@@ -86,8 +86,8 @@ type record struct {
 	json []byte
 }
 
-// recordsOf makes the records of the lexicons in a folder, in the order of their files, and
-// checks them and what they refer to.
+// recordsOf makes the records of the lexicons in a folder, in the order of their files. It checks
+// them and their references.
 func recordsOf(files fs.FS) (all []record, err error) {
 	names, err := fs.Glob(files, "*.json")
 	if err != nil {
@@ -101,7 +101,7 @@ func recordsOf(files fs.FS) (all []record, err error) {
 		}
 		r, err := recordOf(b)
 		if err == nil && r.ID+".json" != name {
-			err = fmt.Errorf("its id is %q, which is not its file's name", r.ID) //nolint:err113 // for the maintainer
+			err = fmt.Errorf("id %q does not match the file name", r.ID) //nolint:err113 // for the maintainer
 		}
 		if err == nil {
 			err = add(catalog, r.json)
@@ -119,25 +119,25 @@ func recordsOf(files fs.FS) (all []record, err error) {
 	return all, nil
 }
 
-// recordOf makes the record of a lexicon.
+// recordOf makes the record of one lexicon.
 func recordOf(file []byte) (r record, err error) {
 	d := json.NewDecoder(bytes.NewReader(file))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&r); err != nil {
-		return r, fmt.Errorf("reading it: %w", err)
+		return r, fmt.Errorf("parsing the file: %w", err)
 	}
 	if r.Type != "" && r.Type != collection {
-		return r, fmt.Errorf("its $type is %q", r.Type) //nolint:err113 // likewise
+		return r, fmt.Errorf("unexpected $type %q", r.Type) //nolint:err113 // for the maintainer
 	}
 	if r.nsid, err = syntax.ParseNSID(r.ID); err != nil {
-		return r, fmt.Errorf("its id: %w", err)
+		return r, fmt.Errorf("invalid id: %w", err)
 	}
 	r.Type = collection
 	if r.json, err = json.MarshalIndent(r, "", "  "); err != nil {
-		return r, fmt.Errorf("writing it: %w", err)
+		return r, fmt.Errorf("encoding the record: %w", err)
 	}
 	if _, err := atdata.UnmarshalJSON(r.json); err != nil {
-		return r, fmt.Errorf("it cannot be a record: %w", err)
+		return r, fmt.Errorf("not valid as a record: %w", err)
 	}
 	r.json = append(r.json, '\n')
 	return r, nil
@@ -147,19 +147,19 @@ func recordOf(file []byte) (r record, err error) {
 func add(c *indigo.BaseCatalog, b []byte) error {
 	var s indigo.SchemaFile
 	if err := json.Unmarshal(b, &s); err != nil {
-		return fmt.Errorf("reading it as a lexicon: %w", err)
+		return fmt.Errorf("parsing the lexicon: %w", err)
 	}
 	if err := c.AddSchemaFile(s); err != nil {
-		return fmt.Errorf("it is not a lexicon: %w", err)
+		return fmt.Errorf("invalid lexicon: %w", err)
 	}
 	return nil
 }
 
-// resolve looks up what a lexicon refers to.
+// resolve looks up the references of a lexicon.
 func resolve(c *indigo.BaseCatalog, r record) error {
 	var defs any
 	if err := json.Unmarshal(r.Defs, &defs); err != nil {
-		return fmt.Errorf("reading its definitions: %w", err)
+		return fmt.Errorf("parsing the definitions: %w", err)
 	}
 	var walk func(v any) error
 	check := func(ref any) error {
@@ -168,7 +168,7 @@ func resolve(c *indigo.BaseCatalog, r record) error {
 			s = r.ID + s
 		}
 		if _, err := c.Resolve(s); err != nil {
-			return fmt.Errorf("what it refers to as %v: %w", ref, err)
+			return fmt.Errorf("reference %v: %w", ref, err)
 		}
 		return nil
 	}
@@ -195,8 +195,8 @@ func resolve(c *indigo.BaseCatalog, r record) error {
 	return walk(defs)
 }
 
-// authorities returns the DNS names by which the repo of the records is found: one for each
-// group of NSIDs that differ in their last part alone.
+// authorities returns the DNS names that lead to the repo of the records: one for each group of
+// NSIDs that differ only in their last part.
 func authorities(records []record) (names []string) {
 	for _, r := range records {
 		if name := "_lexicon." + r.nsid.Authority(); !slices.Contains(names, name) {

@@ -12,9 +12,9 @@ import (
 	"skein.blue/query"
 )
 
-// Each lexicon of this project becomes a record that says what it says, with the fields that
-// the specification asks for, and one DNS record names their repo. The lexicons of others'
-// methods become none.
+// Each lexicon of this project becomes a record with the same contents and the fields that the
+// specification requires, and one DNS record names their repo. Lexicons of other projects become
+// no records.
 func TestRecords(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "records")
 	var out strings.Builder
@@ -35,11 +35,11 @@ func TestRecords(t *testing.T) {
 		}
 	}
 	if len(files) == len(all) {
-		t.Error("no lexicon is of others: nothing is proven of them")
+		t.Error("no lexicons of other projects: the test proves nothing about them")
 	}
-	made, err := os.ReadDir(dir)
-	if err != nil || len(made) != len(files) || len(files) == 0 {
-		t.Fatalf("%d records of %d lexicons: %v", len(made), len(files), err)
+	written, err := os.ReadDir(dir)
+	if err != nil || len(written) != len(files) || len(files) == 0 {
+		t.Fatalf("%d records for %d lexicons: %v", len(written), len(files), err)
 	}
 	read := func(b []byte, err error) (v map[string]any) {
 		t.Helper()
@@ -60,27 +60,27 @@ func TestRecords(t *testing.T) {
 		got, _ := json.Marshal(record)
 		want, _ := json.Marshal(lexicon)
 		if string(got) != string(want) {
-			t.Errorf("%s: the record says %s, the lexicon %s", f.Name(), got, want)
+			t.Errorf("%s: the record is %s, the lexicon %s", f.Name(), got, want)
 		}
 	}
 }
 
-// A lexicon that resolvers could not read is not made a record.
-func TestRefused(t *testing.T) {
+// A lexicon that resolvers could not read is an error.
+func TestInvalidLexicons(t *testing.T) {
 	const good = `{"lexicon":1,"id":"blue.skein.graph.x","defs":{"main":{"type":"query","output":{"encoding":"application/json","schema":{"type":"ref","ref":"#y"}}},"y":{"type":"object","properties":{}}}}`
-	for name, c := range map[string]struct{ file, json, says string }{
-		"good":               {"blue.skein.graph.x", good, ""},
-		"another name":       {"blue.skein.graph.z", good, "not its file's name"},
-		"another version":    {"blue.skein.graph.x", strings.Replace(good, `"lexicon":1`, `"lexicon":2`, 1), "version"},
-		"no NSID":            {"x", strings.Replace(good, "blue.skein.graph.x", "x", 1), "its id"},
-		"a lost reference":   {"blue.skein.graph.x", strings.Replace(good, `"#y"`, `"#z"`, 1), "refers to as #z"},
-		"an unknown type":    {"blue.skein.graph.x", strings.Replace(good, `"object"`, `"thing"`, 1), "thing"},
-		"a fraction":         {"blue.skein.graph.x", strings.Replace(good, `"properties":{}`, `"properties":{},"x":0.5`, 1), "cannot be a record"},
-		"an unknown field":   {"blue.skein.graph.x", strings.Replace(good, `"lexicon"`, `"revison":3,"lexicon"`, 1), "revison"},
-		"a record's as file": {"blue.skein.graph.x", strings.Replace(good, `"lexicon"`, `"$type":"app.bsky.feed.post","lexicon"`, 1), "$type"},
+	for name, c := range map[string]struct{ file, json, want string }{
+		"good":             {"blue.skein.graph.x", good, ""},
+		"another name":     {"blue.skein.graph.z", good, "does not match the file name"},
+		"another version":  {"blue.skein.graph.x", strings.Replace(good, `"lexicon":1`, `"lexicon":2`, 1), "version"},
+		"not an NSID":      {"x", strings.Replace(good, "blue.skein.graph.x", "x", 1), "invalid id"},
+		"a lost reference": {"blue.skein.graph.x", strings.Replace(good, `"#y"`, `"#z"`, 1), "reference #z"},
+		"an unknown type":  {"blue.skein.graph.x", strings.Replace(good, `"object"`, `"thing"`, 1), "thing"},
+		"a fraction":       {"blue.skein.graph.x", strings.Replace(good, `"properties":{}`, `"properties":{},"x":0.5`, 1), "not valid as a record"},
+		"an unknown field": {"blue.skein.graph.x", strings.Replace(good, `"lexicon"`, `"revison":3,"lexicon"`, 1), "revison"},
+		"another $type":    {"blue.skein.graph.x", strings.Replace(good, `"lexicon"`, `"$type":"app.bsky.feed.post","lexicon"`, 1), "$type"},
 	} {
 		_, err := recordsOf(fstest.MapFS{c.file + ".json": {Data: []byte(c.json)}})
-		if (c.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.says) {
+		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -44,7 +44,7 @@ func DecodeKinds(v []byte) (*kinds.Table, error) {
 	var rows []kinds.Info
 	for _, c := range list {
 		k := kinds.Info{
-			Kind: c.Number, Name: c.Forward, Collection: c.Collection, From: kinds.Author, Forward: c.Forward, Reverse: c.Reverse, Optional: true,
+			Kind: c.Number, Name: c.Forward, Collection: c.Collection, Forward: c.Forward, Reverse: c.Reverse, Optional: true,
 			To: kinds.End{Field: strings.Split(c.Path, ".")},
 		}
 		for _, ns := range dict.Namespaces {

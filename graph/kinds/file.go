@@ -11,21 +11,21 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A file of kinds has one in each line: the collection, the path to what its records name,
-// whether that is a did or an at-uri, and the names of the two sets: of what an account
-// names, and of who names it. # begins a line that is a remark.
+// A file of kinds has one kind in each line: the collection, the path of the subject in its
+// records, the type of the subject (did or at-uri), and the names of the two sets: the subjects of
+// an account, and the accounts that name a subject. Lines that start with # are comments.
 //
-//	# collection              path              names   sets
+//	# collection              path              type    sets
 //	sh.tangled.graph.follow   subject           did     tangledFollows  tangledFollowers
 //	app.bsky.feed.post        reply.parent.uri  at-uri  repliedTo       repliers
 //	app.bsky.feed.post        embed.record.uri  at-uri  quoted          quoters
 //
-// A kind's name in stats and metrics is that of its first set. A record without the field
+// A kind's name in stats and metrics is the name of its first set. A record without the field
 // makes no edge.
 
 const (
 	maxPath = 8  // keys
-	maxKey  = 23 // bytes of one: CBOR has the length of those in one byte with the type
+	maxKey  = 23 // bytes of a key: CBOR then has type and length in one byte
 	maxName = 40 // bytes
 )
 
@@ -34,7 +34,7 @@ var (
 	pathKey = regexp.MustCompile(`^[A-Za-z$_][A-Za-z0-9$_-]*$`)
 )
 
-// Parse reads a file of kinds, which have no numbers yet. Its error names the line.
+// Parse parses a file of kinds. They have no numbers yet. Its error names the line.
 func Parse(file string) (all []Info, err error) {
 	for n, line := range strings.Split(file, "\n") {
 		line = strings.TrimSpace(line)
@@ -56,9 +56,9 @@ func Parse(file string) (all []Info, err error) {
 func parseLine(line string) (k Info, err error) {
 	words := strings.Fields(line)
 	if len(words) != 5 {
-		return k, fmt.Errorf("it has %d words and must have five: COLLECTION PATH did|at-uri SET SET", len(words))
+		return k, fmt.Errorf("expected five words, COLLECTION PATH did|at-uri SET SET, got %d", len(words))
 	}
-	k = Info{Name: words[3], Collection: words[0], From: Author, Forward: words[3], Reverse: words[4], Optional: true}
+	k = Info{Name: words[3], Collection: words[0], Forward: words[3], Reverse: words[4], Optional: true}
 	k.To.Field = strings.Split(words[1], ".")
 	switch words[2] {
 	case "did":
@@ -71,15 +71,15 @@ func parseLine(line string) (k Info, err error) {
 	return k, k.check()
 }
 
-// Line returns a row that is not built in as a line of a file of kinds.
+// Line returns a configured row as a line of a file of kinds.
 func (k *Info) Line() string {
 	return strings.Join([]string{k.Collection, strings.Join(k.To.Field, "."), typeOf(k), k.Forward, k.Reverse}, " ")
 }
 
-// check checks a row that is not built in.
+// check checks a configured row.
 func (k *Info) check() error {
 	if _, err := syntax.ParseNSID(k.Collection); err != nil {
-		return fmt.Errorf("%q is no NSID of a collection", k.Collection)
+		return fmt.Errorf("%q is not the NSID of a collection", k.Collection)
 	}
 	if len(k.To.Field) == 0 || len(k.To.Field) > maxPath {
 		return fmt.Errorf("the path %q has more than %d parts", strings.Join(k.To.Field, "."), maxPath)
@@ -87,29 +87,27 @@ func (k *Info) check() error {
 	for _, key := range k.To.Field {
 		switch {
 		case strings.HasSuffix(key, "]"):
-			return fmt.Errorf("the path %q goes through a list, and a record would make many edges: that is not supported", strings.Join(k.To.Field, "."))
+			return fmt.Errorf("the path %q goes through a list; records with many subjects are not supported", strings.Join(k.To.Field, "."))
 		case !pathKey.MatchString(key) || len(key) > maxKey:
-			return fmt.Errorf("the path %q has a part %q that is no name of a field of up to %d letters", strings.Join(k.To.Field, "."), key, maxKey)
+			return fmt.Errorf("the path %q has a part %q that is not a field name of up to %d letters", strings.Join(k.To.Field, "."), key, maxKey)
 		}
 	}
 	for _, name := range []string{k.Forward, k.Reverse} {
 		if !setName.MatchString(name) || len(name) > maxName {
-			return fmt.Errorf("%q is no name of a set: a letter, then letters, digits and _, %d at most", name, maxName)
+			return fmt.Errorf("%q is not a name for a set: a letter, then letters, digits and _, at most %d", name, maxName)
 		}
 	}
-	if k.Name != k.Forward || !k.From.IsAuthor() || k.Known || !k.Optional || k.To.Is != dict.DID && k.To.Is != dict.URI {
-		return errors.New("its row is not one that can be configured")
+	if k.Name != k.Forward || k.Verb != "" || k.Object != "" || k.Known || !k.Optional || k.To.Is != dict.DID && k.To.Is != dict.URI {
+		return errors.New("the row is only valid for built-in kinds")
 	}
 	return nil
 }
 
-// ErrContradiction is returned where what a store is to be configured with contradicts
-// what it has.
+// ErrContradiction is returned if the configured kinds contradict the kinds of the store.
 var ErrContradiction = errors.New("the store has other kinds")
 
-// Configure returns the table of a store that has a table already and is configured with
-// more kinds, to which it gives numbers. What it has already may be among them; it must then
-// be the same.
+// Configure adds configured kinds to a store's table, and gives them numbers. Kinds that the table
+// already has must be the same.
 func Configure(t *Table, more []Info) (*Table, error) {
 	next := FirstConfigured
 	have := t.Configured()
@@ -125,12 +123,12 @@ add:
 			case same && have[i].To.Is == k.To.Is && have[i].Forward == k.Forward && have[i].Reverse == k.Reverse:
 				continue add
 			case same:
-				return nil, fmt.Errorf("%w: of %s it has %s as the sets %s and %s, and is asked to have %s as %s and %s",
+				return nil, fmt.Errorf("%w: %s is indexed as %s with the sets %s and %s, and cannot change to %s with %s and %s",
 					ErrContradiction, k.Source(), typeOf(&have[i]), have[i].Forward, have[i].Reverse, typeOf(&k), k.Forward, k.Reverse)
 			}
 		}
 		if next >= FirstConfigured+MaxConfigured {
-			return nil, fmt.Errorf("kinds: there are more than %d that are not built in", MaxConfigured)
+			return nil, fmt.Errorf("kinds: more than %d configured kinds", MaxConfigured)
 		}
 		k.Kind = next
 		next++

@@ -18,7 +18,7 @@ app.bsky.feed.post        reply.parent.uri   at-uri  repliedTo       repliers
 	app.bsky.feed.post  embed.record.uri  at-uri  quoted  quoters
 `
 
-// A file of kinds is read, gets numbers, and is written as it was.
+// The kinds of a file get numbers, and have the same lines when written.
 func TestFile(t *testing.T) {
 	all, err := kinds.Parse(someKinds)
 	if err != nil || len(all) != 3 {
@@ -46,36 +46,36 @@ func TestFile(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	if kinds.BuiltIn.Collection("app.bsky.feed.post") != nil || kinds.BuiltIn.ByName("quoted") != nil {
-		t.Error("what is built in has changed")
+		t.Error("the built-in table has changed")
 	}
 }
 
-// Each line that is wrong is refused, with its number and why.
-func TestFileRefused(t *testing.T) {
-	for line, says := range map[string]string{
-		"a.b.c subject did x":                              "it has 4 words",
-		"a.b.c subject did x y z":                          "it has 6 words",
+// A wrong line is an error with its number and the reason.
+func TestWrongLines(t *testing.T) {
+	for line, reason := range map[string]string{
+		"a.b.c subject did x":                              "got 4",
+		"a.b.c subject did x y z":                          "got 6",
 		"a.b.c subject DID xs ys":                          "neither did nor at-uri",
-		"follow subject did xs ys":                         "no NSID",
+		"follow subject did xs ys":                         "not the NSID",
 		"a.b.c facets[].did did xs ys":                     "through a list",
 		"a.b.c facets[] did xs ys":                         "through a list",
-		"a.b.c . did xs ys":                                "no name of a field",
+		"a.b.c . did xs ys":                                "not a field name",
 		"a.b.c a.b.c.d.e.f.g.h.i did xs ys":                "more than 8 parts",
-		"a.b.c " + strings.Repeat("x", 24) + " did xs ys":  "no name of a field",
-		"a.b.c subject did x,s ys":                         "no name of a set",
-		"a.b.c subject did xs 1ys":                         "no name of a set",
-		"a.b.c subject did xs xs":                          "cannot be called xs",
-		"a.b.c subject did follows ys":                     "cannot be called follows",
-		"a.b.c subject did union ys":                       "a word of expressions",
-		"a.b.c subject did xs lists":                       "a word of expressions",
-		"a.b.c subject did like ys":                        "both called like",
-		"app.bsky.graph.follow subject did xs ys":          "indexed already",
-		"a.b.c subject did us vs\na.b.c subject did xs ys": "indexed already",
+		"a.b.c " + strings.Repeat("x", 24) + " did xs ys":  "not a field name",
+		"a.b.c subject did x,s ys":                         "not a name for a set",
+		"a.b.c subject did xs 1ys":                         "not a name for a set",
+		"a.b.c subject did xs xs":                          "cannot be named xs",
+		"a.b.c subject did follows ys":                     "cannot be named follows",
+		"a.b.c subject did union ys":                       "a reserved word of expressions",
+		"a.b.c subject did xs lists":                       "a reserved word of expressions",
+		"a.b.c subject did like ys":                        "both named like",
+		"app.bsky.graph.follow subject did xs ys":          "already indexed",
+		"a.b.c subject did us vs\na.b.c subject did xs ys": "already indexed",
 	} {
 		_, err := kinds.Parse("# first\n" + line)
 		want := fmt.Sprintf("line %d: ", 2+strings.Count(line, "\n"))
-		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v, want %s… %s", line, err, want, says)
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%q: %v, want %s… %s", line, err, want, reason)
 		}
 	}
 	var many strings.Builder
@@ -87,8 +87,8 @@ func TestFileRefused(t *testing.T) {
 	}
 }
 
-// What a store has stays as it is: it may be named again, more is added after it, and what
-// contradicts it is refused.
+// A store's kinds stay as they are: they may be configured again, new ones are added after them,
+// and contradictions are errors.
 func TestConfigure(t *testing.T) {
 	all, err := kinds.Parse(someKinds)
 	if err != nil {
@@ -121,31 +121,32 @@ func TestConfigure(t *testing.T) {
 	other := all[1]
 	other.To.Field = []string{"reply", "root", "uri"} // of the same names
 	if _, err := kinds.Configure(again, []kinds.Info{other}); err == nil {
-		t.Error("a set has two meanings")
+		t.Error("a set can have two meanings")
 	}
 	for what, change := range map[string]func(k *kinds.Info){
-		"a number that is built in": func(k *kinds.Info) { k.Kind = 3 },
-		"a number past the last":    func(k *kinds.Info) { k.Kind = kinds.FirstConfigured + kinds.MaxConfigured },
-		"a name of its own":         func(k *kinds.Info) { k.Name = "x" },
-		"no type":                   func(k *kinds.Info) { k.To.Is = 0 },
+		"a built-in number":      func(k *kinds.Info) { k.Kind = 3 },
+		"a number past the last": func(k *kinds.Info) { k.Kind = kinds.FirstConfigured + kinds.MaxConfigured },
+		"another name":           func(k *kinds.Info) { k.Name = "x" },
+		"no type":                func(k *kinds.Info) { k.To.Is = 0 },
+		"a verb":                 func(k *kinds.Info) { k.Verb = "x" },
 	} {
 		k := all[0]
 		k.Kind = kinds.FirstConfigured
 		change(&k)
 		if _, err := kinds.TableOf([]kinds.Info{k}); err == nil {
-			t.Errorf("%s is taken", what)
+			t.Errorf("%s is accepted", what)
 		}
 	}
 }
 
-// What a store has stays, also where a later program has built in the same.
-func TestStored(t *testing.T) {
+// A store's kinds stay, even if a newer program has the same kinds built in.
+func TestStoredKindsStay(t *testing.T) {
 	clash := kinds.Info{
-		Kind: kinds.FirstConfigured, Name: "follows", Collection: "app.bsky.graph.follow", From: kinds.Author, Forward: "follows", Reverse: "union", Optional: true,
+		Kind: kinds.FirstConfigured, Name: "follows", Collection: "app.bsky.graph.follow", Forward: "follows", Reverse: "union", Optional: true,
 		To: kinds.End{Is: dict.DID, Field: []string{"subject"}},
 	}
 	if _, err := kinds.TableOf([]kinds.Info{clash}); err == nil {
-		t.Error("a file may say so")
+		t.Error("a file may contradict the built-in kinds")
 	}
 	table, err := kinds.Stored([]kinds.Info{clash})
 	if err != nil {

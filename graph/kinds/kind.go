@@ -1,12 +1,12 @@
-// Package kinds says what is indexed: each kind of edge is one row of a Table. The
-// decoder, the store, the queries, the metrics, the simulated network and the models of
-// the tests take their kinds from it.
+// Package kinds defines what skein indexes: each kind of edge is one row of a Table. The decoder,
+// the store, the queries, the metrics, the page, the simulated network and the models of the tests
+// take their kinds from it.
 //
-// Some rows are built in (All); a kind is added there with a number that was never used
-// before. More can be configured (package graph, Options.Kinds; file.go has the form):
-// those have the numbers that their store gave them, and so each store has a Table of its
-// own. What a store lacks of a kind, having been made before, is recorded as a gap when it
-// is opened (graph.Open). A Table is read only, from any goroutine.
+// Some rows are built in (All). A new kind is one more row, with a number that was never used
+// before. More kinds can be configured (package graph, Options.Kinds; file.go documents the form).
+// A store gives them their numbers, so each store has its own Table. If a store is older than a
+// kind, graph.Open records the missing records as a gap. A Table is read-only; any goroutine may
+// use it.
 package kinds
 
 import (
@@ -17,92 +17,87 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A Kind is a kind of edge: one collection of records. Its value is in the store.
+// A Kind is a kind of edge, from one collection of records. Stores contain its value.
 type Kind uint8
 
-// An End is one of the two ends of an edge.
+// An End is the subject of an edge, which a record names. The actor of an edge is always the
+// account that owns the record.
 type End struct {
-	// Is says what stands there: a DID or an AT URI.
-	Is dict.Namespace
-	// Field is the path to it in the record. nil means the account whose record it
-	// is.
-	Field []string
+	Is    dict.Namespace // a DID or an AT URI
+	Field []string       // the path to it in the record
 }
 
-// IsAuthor reports whether the end is the account whose record it is.
-func (e End) IsAuthor() bool { return e.Field == nil }
-
-// Author is the end that is the account whose record it is.
-var Author = End{Is: dict.DID}
-
-// did and uri are ends that the record names.
+// did and uri are subjects that are DIDs and AT URIs.
 func did(field ...string) End { return End{dict.DID, field} }
 func uri(field ...string) End { return End{dict.URI, field} }
 
-// Info is a row of the table of kinds. Several may be of one collection, whose records
-// then make an edge for each.
+// Info is a row of a table of kinds. If several rows have the same collection, its records make an
+// edge for each.
 type Info struct {
 	Kind       Kind
 	Name       string // in stats and metrics
 	Collection string // the NSID of the records
-	From, To   End    // what the edge goes from and to
-	// Forward and Reverse are the query operators: from From to the set of To, and from To
-	// to the set of From. They are "" if the two sets by themselves have no meaning.
+	To         End    // the subject
+	// Forward and Reverse name the sets in expressions: the subjects of an actor, and the
+	// actors of a subject. They are "" if these sets have no meaning on their own.
 	Forward, Reverse string
-	// Known says that it is worth telling who of the people somebody follows has such an
-	// edge to a subject (the method known).
+	// Verb and Object describe the sets on the page, in the sentence "an account VERBs an
+	// OBJECT": a regular verb in the infinitive, and account, post or list. They are "" for
+	// kinds without sets, and for configured ones.
+	Verb, Object string
+	// Known makes the kind available to the method known, which tells who among an account's
+	// follows has such an edge to a subject.
 	Known bool
-	// Optional says that a record may well have nothing at the field, as most posts are no
-	// replies: it then makes no edge, and is not malformed.
+	// Optional says that the field may be absent, as most posts are not replies. Such a record
+	// makes no edge, and is not malformed.
 	Optional bool
 }
 
-// Source returns the collection and the path to what is named, as in
+// Source returns the collection and the path of the subject, as in
 // "app.bsky.feed.like:subject.uri".
 func (k *Info) Source() string { return k.Collection + ":" + strings.Join(k.To.Field, ".") }
 
-// HasSets reports whether the kind's sets can be asked for.
+// HasSets reports whether expressions have the kind's sets.
 func (k *Info) HasSets() bool { return k.Reverse != "" }
 
-// All are the rows that are built in. A Kind's number is never used again; those from
-// FirstConfigured on are the stores' to give.
+// All are the built-in rows. A number is never reused. Stores assign the numbers from
+// FirstConfigured on.
 //
-// The record map and the sets take edges that begin at the author of the record. A list's
-// members are named by records of the list's author: such a record makes two edges, to the
-// member and to the list, and the two are joined by its key when they are asked for
-// (graph.Snapshot.Listed).
+// Every edge starts at the author of its record. The records of a list's author name the list's
+// members: such a record makes two edges, to the member and to the list, and queries join the two
+// by the record's key (graph.Snapshot.Listed).
 var All = []Info{
-	{1, "follow", "app.bsky.graph.follow", Author, did("subject"), "follows", "followers", true, false},
-	{2, "like", "app.bsky.feed.like", Author, uri("subject", "uri"), "likes", "likers", true, false},
-	{3, "repost", "app.bsky.feed.repost", Author, uri("subject", "uri"), "reposts", "reposters", true, false},
-	{4, "block", "app.bsky.graph.block", Author, did("subject"), "blocks", "blockers", false, false},
-	{5, "listblock", "app.bsky.graph.listblock", Author, uri("subject"), "listblocks", "listblockers", false, false},
-	{ListMember, "listitem", "app.bsky.graph.listitem", Author, did("subject"), "", "", false, false},
-	{ListItem, "listitem_list", "app.bsky.graph.listitem", Author, uri("list"), "", "", false, false},
+	{1, "follow", "app.bsky.graph.follow", did("subject"), "follows", "followers", "follow", "account", true, false},
+	{2, "like", "app.bsky.feed.like", uri("subject", "uri"), "likes", "likers", "like", "post", true, false},
+	{3, "repost", "app.bsky.feed.repost", uri("subject", "uri"), "reposts", "reposters", "repost", "post", true, false},
+	{4, "block", "app.bsky.graph.block", did("subject"), "blocks", "blockers", "block", "account", false, false},
+	{5, "listblock", "app.bsky.graph.listblock", uri("subject"), "listblocks", "listblockers", "block", "list", false, false},
+	{ListMember, "listitem", "app.bsky.graph.listitem", did("subject"), "", "", "", "", false, false},
+	{ListItem, "listitem_list", "app.bsky.graph.listitem", uri("list"), "", "", "", "", false, false},
 }
 
-// The two edges that a record of app.bsky.graph.listitem makes: to the account that it puts
-// on a list, and to the list.
+// The two edges of a record of app.bsky.graph.listitem: to the account that is on a list, and to
+// the list.
 const (
 	ListMember Kind = 6
 	ListItem   Kind = 7
 )
 
-// Hidden is the kind under which the set of hidden accounts is kept.
+// Hidden is the kind of the set of hidden accounts.
 const Hidden Kind = 0
 
-// Max bounds tables by Kind.
+// Max is the largest Kind.
 const Max = 255
 
-// The numbers that a store gives to the kinds that it is configured with.
+// The numbers that a store assigns to configured kinds.
 const (
 	FirstConfigured Kind = 64
 	MaxConfigured   Kind = 64 // how many
 )
 
-// A Table is what a store indexes.
+// A Table has the kinds that a store indexes.
 type Table struct {
-	// All are its rows, those that are built in first.
+	// All are its rows, with the built-in ones first.
 	All []Info
 
 	byKind      [Max + 1]*Info
@@ -110,14 +105,14 @@ type Table struct {
 	collections []Collection
 }
 
-// A Collection is one of which records are indexed, and the kinds of edges that each of
-// them makes, of which there is one at least.
+// A Collection is an indexed collection with the kinds of edges that its records make, at least
+// one.
 type Collection struct {
 	NSID  string
 	Kinds []*Info
 }
 
-// BuiltIn is the table of a store that is configured with nothing.
+// BuiltIn is the table of a store without configured kinds.
 var BuiltIn = func() *Table {
 	t, err := TableOf(nil)
 	if err != nil {
@@ -126,17 +121,17 @@ var BuiltIn = func() *Table {
 	return t
 }()
 
-// TableOf returns the table of a store that is configured with some kinds, which have
-// their numbers. It fails if they contradict each other, or what is built in.
+// TableOf returns the table of a store with configured kinds, which have their numbers. It fails
+// if they contradict each other, or built-in kinds.
 func TableOf(configured []Info) (*Table, error) { return tableOf(configured, 0) }
 
-// Stored returns the table of a store that has some kinds since long. A later program may
-// have built in what they are: then both are indexed, and the sets that have the same names
-// as others get a _ behind theirs.
+// Stored returns the table of a store that already has configured kinds. A newer program may have
+// the same kinds built in. Then both are indexed, and the names of the configured sets get a
+// trailing _ if they are taken.
 func Stored(configured []Info) (*Table, error) { return tableOf(configured, len(configured)) }
 
-// tableOf makes a table. The first of the configured kinds are a store's, which nothing else
-// can take their numbers from.
+// tableOf makes a table. The first stored of the configured kinds are already in a store, and keep
+// their numbers.
 func tableOf(configured []Info, stored int) (*Table, error) {
 	t := &Table{All: slices.Concat(All, configured), byName: map[string]*Info{}}
 	sources := map[string]*Info{}
@@ -148,7 +143,7 @@ func tableOf(configured []Info, stored int) (*Table, error) {
 				return nil, err
 			}
 			if k.Kind < FirstConfigured || k.Kind >= FirstConfigured+MaxConfigured || t.byKind[k.Kind] != nil {
-				return nil, fmt.Errorf("kinds: %s has the number %d, which is not to be had", k.Source(), k.Kind)
+				return nil, fmt.Errorf("kinds: %s has the number %d, which is invalid or taken", k.Source(), k.Kind)
 			}
 		}
 		if i >= len(All) && i < len(All)+stored {
@@ -160,19 +155,19 @@ func tableOf(configured []Info, stored int) (*Table, error) {
 				}
 			}
 		} else if other := sources[k.Source()]; other != nil {
-			return nil, fmt.Errorf("kinds: %s is indexed already, as %s", k.Source(), other.Name)
+			return nil, fmt.Errorf("kinds: %s is already indexed, as %s", k.Source(), other.Name)
 		}
 		if other := t.byName[k.Name]; other != nil {
-			return nil, fmt.Errorf("kinds: the kinds of %s and of %s are both called %s", other.Source(), k.Source(), k.Name)
+			return nil, fmt.Errorf("kinds: the kinds of %s and %s are both named %s", other.Source(), k.Source(), k.Name)
 		}
 		for _, set := range []string{k.Forward, k.Reverse} {
 			if set == "" {
 				continue
 			}
 			if other, taken := sets[set]; taken && other != nil {
-				return nil, fmt.Errorf("kinds: a set of %s cannot be called %s: a set of %s is", k.Source(), set, other.Source())
+				return nil, fmt.Errorf("kinds: a set of %s cannot be named %s, like a set of %s", k.Source(), set, other.Source())
 			} else if taken {
-				return nil, fmt.Errorf("kinds: a set of %s cannot be called %s, which is a word of expressions", k.Source(), set)
+				return nil, fmt.Errorf("kinds: a set of %s cannot be named %s, a reserved word of expressions", k.Source(), set)
 			}
 			sets[set] = k
 		}
@@ -186,13 +181,13 @@ func tableOf(configured []Info, stored int) (*Table, error) {
 	return t, nil
 }
 
-// Info returns a kind's row, nil if there is none.
+// Info returns the row of a kind, nil if there is none.
 func (t *Table) Info(k Kind) *Info { return t.byKind[k] }
 
-// ByName returns the row of a kind by its name, nil if there is none.
+// ByName returns the row with a name, nil if there is none.
 func (t *Table) ByName(name string) *Info { return t.byName[name] }
 
-// Configured returns the rows that are not built in.
+// Configured returns the configured rows.
 func (t *Table) Configured() []Info { return t.All[len(All):] }
 
 // Numbers returns the numbers of all rows, ascending.
@@ -204,10 +199,10 @@ func (t *Table) Numbers() (all []Kind) {
 	return all
 }
 
-// Collections returns what is indexed by collection, in the order of the table.
+// Collections returns the indexed collections, in the order of the table.
 func (t *Table) Collections() []Collection { return t.collections }
 
-// Collection returns what is indexed of a collection, nil if nothing is.
+// Collection returns an indexed collection, nil if it is not indexed.
 func (t *Table) Collection(nsid string) *Collection {
 	for i := range t.collections {
 		if t.collections[i].NSID == nsid {
@@ -217,8 +212,7 @@ func (t *Table) Collection(nsid string) *Collection {
 	return nil
 }
 
-// CollectionOf returns what is indexed of the collection that a record's path begins with,
-// nil if nothing is.
+// CollectionOf returns the collection that a record's path starts with, nil if it is not indexed.
 func (t *Table) CollectionOf(path []byte) *Collection {
 	for i := range t.collections {
 		c := t.collections[i].NSID
@@ -229,16 +223,16 @@ func (t *Table) CollectionOf(path []byte) *Collection {
 	return nil
 }
 
-// Info returns the row of a kind that is built in, nil if there is none.
+// Info returns the row of a built-in kind, nil if there is none.
 func (k Kind) Info() *Info { return BuiltIn.Info(k) }
 
-// Valid reports whether some store may have the kind: it is built in, or has one of the
-// numbers that stores give.
+// Valid reports whether a store may have the kind: it is built in, or in the range for configured
+// kinds.
 func (k Kind) Valid() bool {
 	return k.Info() != nil || k >= FirstConfigured && k < FirstConfigured+MaxConfigured
 }
 
-// String returns the name of a kind that is built in; for people who look for faults.
+// String returns the name of a built-in kind, for debugging.
 func (k Kind) String() string {
 	if i := k.Info(); i != nil {
 		return i.Name
@@ -246,5 +240,5 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// ByName returns the row of a kind that is built in, nil if there is none.
+// ByName returns the built-in row with a name, nil if there is none.
 func ByName(name string) *Info { return BuiltIn.ByName(name) }

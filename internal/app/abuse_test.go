@@ -16,15 +16,15 @@ import (
 	"skein.blue/internal/testing/truth"
 )
 
-// raw sends bytes and returns the first line of the answer, "" if the
-// connection was closed without one.
+// raw sends bytes and returns the first line of the answer, "" if the server closed the
+// connection without an answer.
 func raw(t *testing.T, base, request string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = conn.Close() }() // the server may have closed it
+	defer func() { _ = conn.Close() }() // fails if the server closed it
 	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +33,7 @@ func raw(t *testing.T, base, request string) string {
 	return strings.TrimSpace(line)
 }
 
-// What clients do wrong, or by ill will, gets a 4xx or a closed connection, and
-// disturbs nobody.
+// Wrong or malicious requests get a 4xx or a closed connection, and do not disturb other clients.
 func TestAbuse(t *testing.T) {
 	x, closeIt := open(t, t.TempDir(), nil)
 	defer closeIt()
@@ -56,9 +55,9 @@ func TestAbuse(t *testing.T) {
 		"a long method":         {get("/xrpc/"+strings.Repeat("a", 10<<10), "Connection: close\r\n"), "HTTP/1.1 501 Not Implemented"},
 		"a broken escape":       {get(ask+"%zz", "Connection: close\r\n"), "HTTP/1.1 400 Bad Request"},
 		"POST":                  {"POST " + ask + " HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc", "HTTP/1.1 415 Unsupported Media Type"},
-		"POST of no question":   {"POST /xrpc/blue.skein.graph.getStats HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc", "HTTP/1.1 405 Method Not Allowed"},
+		"POST to a GET method":  {"POST /xrpc/blue.skein.graph.getStats HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc", "HTTP/1.1 405 Method Not Allowed"},
 		"a body without an end": {"POST " + ask + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000000000000\r\nConnection: close\r\n\r\nabc", "HTTP/1.1 413 Request Entity Too Large"},
-		"no HTTP":               {"\x16\x03\x01 hello\r\n\r\n", "HTTP/1.1 400 Bad Request"},
+		"not HTTP":              {"\x16\x03\x01 hello\r\n\r\n", "HTTP/1.1 400 Bad Request"},
 		"no host":               {"GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 400 Bad Request"},
 		"a range":               {get(ask, "Range: bytes=0-1\r\nConnection: close\r\n"), "HTTP/1.1 200 OK"},
 	} {
@@ -66,7 +65,7 @@ func TestAbuse(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	// Clients that send, or read, next to nothing hold no slot: others are served.
+	// Clients that send or read next to nothing hold no slot, so others are served.
 	var slow []net.Conn
 	for i := range 200 {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
@@ -78,7 +77,7 @@ func TestAbuse(t *testing.T) {
 		if i%2 == 0 {
 			request = request[:20] // the rest never comes
 		} else {
-			request = strings.Repeat(request, 50) // and no answer is read
+			request = strings.Repeat(request, 50) // the answers are never read
 		}
 		if _, err := io.WriteString(conn, request); err != nil {
 			t.Fatal(err)
@@ -94,7 +93,7 @@ func TestAbuse(t *testing.T) {
 		t.Errorf("beside slow clients, 100 questions took %v", took)
 	}
 	for _, c := range slow {
-		_ = c.Close() // half of them were cut off
+		_ = c.Close() // the server has cut off half of them
 	}
 	http.DefaultClient.CloseIdleConnections()
 	stop()
@@ -103,6 +102,6 @@ func TestAbuse(t *testing.T) {
 	}
 	if n := runtime.NumGoroutine(); n > before {
 		buf := make([]byte, 1<<16)
-		t.Errorf("%d goroutines are left, there were %d\n%s", n, before, buf[:runtime.Stack(buf, true)])
+		t.Errorf("%d goroutines left, %d before\n%s", n, before, buf[:runtime.Stack(buf, true)])
 	}
 }

@@ -23,26 +23,26 @@ import (
 	"skein.blue/internal/page"
 )
 
-// What operators and their tools ask for. To a browser the lists are tables.
+// The endpoints for operators and their tools. A browser gets lists as tables.
 
 type adminLink struct{ Path, What string }
 
-// adminLinks are what the admin listener has.
+// adminLinks lists the endpoints of the admin listener.
 var adminLinks = []adminLink{
 	{"/gaps", "places in the streams where something may be missing"},
-	{"/deadletters", "what was dropped, because it is malformed: the newest ten thousand"},
-	{"/resyncs", "repos that are queued to be fetched whole, or were given up"},
-	{"/backfill", "how far the past has been fetched"},
+	{"/deadletters", "malformed input that was dropped, the newest ten thousand"},
+	{"/resyncs", "repos queued for a whole fetch, or given up"},
+	{"/backfill", "progress of fetching the past"},
 	{"/metrics", "for Prometheus"},
 	{"/healthz", "whether the process answers"},
 	{"/readyz", "whether questions are answered"},
 	{"/debug/pprof/", "profiles"},
 }
 
-// readyTime is how long the store may take to answer, for the node to be ready.
+// readyTime limits how long the store of a ready node may take to answer.
 const readyTime = 2 * time.Second
 
-// admin serves it.
+// admin returns the handler of these endpoints.
 func (x *Index) admin() http.Handler {
 	mux := http.NewServeMux()
 	ready := func(ctx context.Context) error {
@@ -112,7 +112,7 @@ func (x *Index) admin() http.Handler {
 const adminStyle = `:root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;margin:1rem auto;max-width:80rem;padding:0 1rem}` +
 	`table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:top;padding:.3rem .6rem;border-top:1px solid #8886;overflow-wrap:anywhere}th{white-space:nowrap}div{overflow-x:auto}`
 
-// adminPolicy lets the pages have their style, and nothing else.
+// adminPolicy allows the pages their style and nothing else.
 const adminPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 var adminPage = template.Must(template.New("admin").Parse(`<!doctype html>
@@ -120,28 +120,28 @@ var adminPage = template.Must(template.New("admin").Parse(`<!doctype html>
 <body><main><h1>skein, for operators</h1><p>{{.State}}</p><ul>{{range .Links}}<li><a href="{{.Path}}">{{.Path}}</a> {{.What}}{{with index $.Counts .Path}}: <b>{{.}}</b>{{end}}</li>{{end}}</ul></main></body></html>
 `))
 
-// overview is what the operators' page shows: how it is, and how many there are of what it
-// leads to.
+// overview is the content of the operators' page: the state, the links, and the number of
+// entries behind each.
 type overview struct {
 	State  string
 	Links  []adminLink
 	Counts map[string]string // by path
 }
 
-// overview makes it; notReady is why questions are not answered.
+// overview collects it. notReady is the reason why the node does not answer questions.
 func (x *Index) overview(ctx context.Context, notReady error) *overview {
 	edges, counts, cursors, err := x.state(ctx)
-	o := &overview{State: "It answers questions.", Links: adminLinks, Counts: map[string]string{}}
+	o := &overview{State: "Ready.", Links: adminLinks, Counts: map[string]string{}}
 	if err = errors.Join(notReady, err); err != nil {
-		o.State = "It does not answer questions: " + human.Line(err.Error())
+		o.State = "Not ready: " + human.Line(err.Error())
 		return o
 	}
 	o.State += " " + human.Count(edges) + " records of " + human.Count(counts.Accounts) + " accounts, " + human.Bytes(x.KV.DiskBytes()) + " on disk."
 	if c := x.consumer.Load(); c != nil {
-		o.State += " The stream: " + string(c.Status().State) + "."
+		o.State += " Stream: " + string(c.Status().State) + "."
 	}
 	for _, c := range cursors {
-		o.State += fmt.Sprintf(" %s: up to seq %d, of %s.", c.Source, c.Seq, c.Time.UTC().Format(time.RFC3339))
+		o.State += fmt.Sprintf(" %s: seq %d, %s.", c.Source, c.Seq, c.Time.UTC().Format(time.RFC3339))
 	}
 	_ = x.KV.View(ctx, func(r kv.Reader) error {
 		if gaps, err := read.Gaps(r); err == nil {
@@ -155,12 +155,12 @@ func (x *Index) overview(ctx context.Context, notReady error) *overview {
 	if x.Backfill != nil {
 		waiting, failed := x.Backfill.Queue()
 		o.Counts["/resyncs"] = human.Count(waiting) + " waiting"
-		given := int64(0)
+		givenUp := int64(0)
 		for _, n := range failed {
-			given += n
+			givenUp += n
 		}
-		if given > 0 {
-			o.Counts["/resyncs"] += ", " + human.Count(given) + " given up"
+		if givenUp > 0 {
+			o.Counts["/resyncs"] += ", " + human.Count(givenUp) + " given up"
 		}
 	}
 	return o
@@ -168,12 +168,12 @@ func (x *Index) overview(ctx context.Context, notReady error) *overview {
 
 var adminTable = template.Must(template.New("table").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{{.Title}} – skein</title><style>` + adminStyle + `</style></head>
-<body><main><p><a href="/">skein, for operators</a></p><h1>{{.Title}}</h1>{{if .Rows}}<p>{{len .Rows}}{{if .More}} of more: the newest; all of them are in <code>curl</code>'s answer{{end}}</p><div role="region" aria-label="{{.Title}}" tabindex="0"><table><thead><tr>{{range .Columns}}<th scope="col">{{.}}</th>{{end}}</tr></thead>
+<body><main><p><a href="/">skein, for operators</a></p><h1>{{.Title}}</h1>{{if .Rows}}<p>{{if .More}}The first {{len .Rows}}; use <code>curl</code> to get all{{else}}{{len .Rows}}{{end}}</p><div role="region" aria-label="{{.Title}}" tabindex="0"><table><thead><tr>{{range .Columns}}<th scope="col">{{.}}</th>{{end}}</tr></thead>
 <tbody>{{range .Rows}}<tr>{{range .}}<td>{{.}}</td>{{end}}</tr>
 {{end}}</tbody></table></div>{{else}}<p>None.</p>{{end}}</main></body></html>
 `))
 
-// table is what adminTable shows.
+// table is the content of adminTable.
 type table struct {
 	Title   string
 	Columns []string
@@ -184,16 +184,16 @@ type table struct {
 // mostRows bounds a table in a browser.
 const mostRows = 1000
 
-// writeJSONLine writes v as a line of JSON that may be shown on a terminal.
+// writeJSONLine writes v as a line of JSON that is safe to show on a terminal.
 func writeJSONLine(w io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err == nil {
 		_, err = w.Write(append(human.EscapeJSON(b), '\n'))
 	}
-	return err //nolint:wrapcheck // it is the client's
+	return err //nolint:wrapcheck // the client's connection
 }
 
-// add adds a row: times as people read them, text as one line.
+// add adds a row. It formats times for people, and text as one line.
 func (t *table) add(cells []any) {
 	for i, c := range cells {
 		switch c := c.(type) {
@@ -219,8 +219,8 @@ func (x *Index) serveHTML(w http.ResponseWriter, t *template.Template, data any)
 	_, _ = w.Write(b.Bytes())
 }
 
-// serveNotes serves the dead letters or the gaps: one JSON object a line, or to a browser a
-// table, the newest first.
+// serveNotes serves the dead letters or the gaps: one JSON object per line, or a table for
+// browsers with the newest first.
 func serveNotes[T any](x *Index, w http.ResponseWriter, r *http.Request, read func(kv.Reader) ([]T, error), title string, columns []string, row func(*T) []any) {
 	var notes []T
 	err := x.KV.View(r.Context(), func(r kv.Reader) (err error) { notes, err = read(r); return err })
@@ -244,10 +244,10 @@ func serveNotes[T any](x *Index, w http.ResponseWriter, r *http.Request, read fu
 	}
 }
 
-// serveResyncs serves the queue of repos, in the same way.
+// serveResyncs serves the resync queue in the same formats.
 func (x *Index) serveResyncs(w http.ResponseWriter, r *http.Request) {
 	if page.WantsHTML(r) {
-		t := table{Title: "Repos to be fetched whole", Columns: []string{"DID", "State", "Reason", "Queued", "Due", "Tries", "Failure", "Detail"}}
+		t := table{Title: "Repos to fetch whole", Columns: []string{"DID", "State", "Reason", "Queued", "Due", "Tries", "Failure", "Detail"}}
 		err := x.eachResync(r.Context(), func(did string, row format.Resync) error {
 			if len(t.Rows) < mostRows {
 				t.add([]any{did, row.State, row.Reason, row.Queued, row.Due, row.Tries, row.Failure, row.Detail})
@@ -276,8 +276,8 @@ func (x *Index) serveResyncs(w http.ResponseWriter, r *http.Request) {
 	case err == nil || r.Context().Err() != nil:
 	case !begun:
 		http.Error(w, human.Line(err.Error()), http.StatusInternalServerError)
-	default: // what was sent is not all
-		x.log.Error("the queue of repos cannot be listed", "error", err)
+	default: // the client must see that the list is cut short
+		x.log.Error("cannot list the resync queue", "error", err)
 		panic(http.ErrAbortHandler)
 	}
 }

@@ -1,6 +1,5 @@
-// Package app wires the parts of skein together: store, graph, consumer,
-// query API, admin endpoints. The commands and the integration tests use the
-// same wiring. It parses no flags.
+// Package app wires the parts of skein together: store, graph, consumer, query API and admin
+// endpoints. The commands and the integration tests share this wiring. It parses no flags.
 package app
 
 import (
@@ -39,35 +38,33 @@ import (
 	"skein.blue/query"
 )
 
-// StoreOptions say which store is opened, and how.
+// StoreOptions say which store to open, and how.
 type StoreOptions struct {
 	Store        string // a folder, or fdb://…
 	Create       bool
 	ReadOnly     bool
-	Memory       int64 // bytes, of everything together; 0: DefaultMemory()
+	Memory       int64 // budget in bytes; 0: DefaultMemory()
 	SyncInterval time.Duration
-	// AcceptLoss names a damaged log without whose writes the store is opened
+	// AcceptLoss names a damaged write-ahead log. The store opens without its lost writes
 	// (pebblekv.Options).
 	AcceptLoss string
-	// Settings are those of a new store, where they are not zero, and must be
-	// those of one that is not new.
+	// Settings configure a new store. Settings that are not zero must match those of an
+	// existing one.
 	Settings dict.Settings
-	// Share and Shards are what this process writes of a store on FoundationDB,
-	// and where it draws ids.
+	// Share is what this process writes of a store on FoundationDB. It draws ids from Shards.
 	Share  graph.Share
 	Shards *dict.ShardRange
-	// Kinds are indexed besides what is built in (graph.Options).
+	// Kinds are indexed in addition to the built-in ones (graph.Options).
 	Kinds []kinds.Info
-	// Backfill says how repos are fetched whole. nil means that none is, and that what
-	// is missed is not queued.
+	// Backfill says how to fetch whole repos. nil: no repo is fetched, and repos with missed
+	// events are not queued.
 	Backfill *backfill.Options
 	// Import opens the store for graph.Store.Import.
 	Import bool
-	// Wait has OpenIndex wait for a cluster that does not answer and, without Create, for a
-	// writer to make the store. It says so in the log.
+	// Wait makes OpenIndex wait for a cluster that does not answer and, without Create, for a
+	// writer to create the store. It logs the wait.
 	Wait bool
-	// Fatal is called when the engine can go on no longer, and must not return. nil
-	// means a panic.
+	// Fatal is called when the engine cannot go on, and must not return. nil means a panic.
 	Fatal  func(error)
 	Logger *slog.Logger
 
@@ -77,7 +74,7 @@ type StoreOptions struct {
 // fdb reports whether the store is on FoundationDB.
 func (o *StoreOptions) fdb() bool { return strings.HasPrefix(o.Store, "fdb:") }
 
-// defaults are the settings of a new store on its engine.
+// defaults returns the default settings of a new store on this engine.
 func (o *StoreOptions) defaults() dict.Settings {
 	if o.fdb() {
 		return dict.SharedSettings
@@ -91,7 +88,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 		return openFDB(ctx, o)
 	}
 	if o.Share.N > 1 {
-		return nil, fmt.Errorf("%w: %s: a store in a folder has one writer; several share one on FoundationDB (--store fdb://…)", graph.ErrShare, o.Share)
+		return nil, fmt.Errorf("%w: %s: a store in a folder has one writer; several writers need FoundationDB (--store fdb://…)", graph.ErrShare, o.Share)
 	}
 	s, err := pebblekv.Open(pebblekv.Options{
 		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: write.NewMerger(write.Limits{}),
@@ -102,15 +99,15 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	lost, lostWrites := errors.AsType[*pebblekv.LostWrites](err)
 	switch {
 	case errors.Is(err, kv.ErrLocked):
-		return nil, fmt.Errorf("the store %s is in use by another skein: stop that one, or ask it (skein query) instead of opening its store: %w", o.Store, err)
+		return nil, fmt.Errorf("the store %s is in use by another skein; stop it, or query it (skein query) instead of opening its store: %w", o.Store, err)
 	case lostWrites:
-		return nil, fmt.Errorf("the store %s is damaged; nothing in it was changed. Restore the folder from a backup; or go on without the writes that are lost: start skein serve once with --accept-loss %s. Its cursor goes back with the data, so the relay sends again what came since, as far back as it keeps events: %w", o.Store, lost.Log, err)
+		return nil, fmt.Errorf("the store %s is damaged; nothing in it was changed. Restore the folder from a backup, or go on without the lost writes: start skein serve once with --accept-loss %s. The cursor goes back with the data, so the relay sends those events again, as far back as it keeps them: %w", o.Store, lost.Log, err)
 	case errors.Is(err, kv.ErrDamaged):
-		return nil, fmt.Errorf("the store %s is damaged; nothing in it was changed. Restore the folder from a backup, or index anew into another one: %w", o.Store, err)
+		return nil, fmt.Errorf("the store %s is damaged; nothing in it was changed. Restore the folder from a backup, or index into a new one: %w", o.Store, err)
 	case errors.Is(err, kv.ErrNotFound):
-		return nil, fmt.Errorf("%w; skein serve and skein replay make one", err)
+		return nil, fmt.Errorf("%w; skein serve and skein replay create one", err)
 	case errors.Is(err, kv.ErrFormat):
-		return nil, fmt.Errorf("the store %s was made by another version of skein, whose format this one (%s) does not read: use that one, or index anew into another folder: %w",
+		return nil, fmt.Errorf("the store %s was made by another version of skein, in a format that this one (%s) cannot read; use that version, or index into a new folder: %w",
 			o.Store, write.NewMerger(write.Limits{}).Name(), err)
 	case err != nil:
 		return nil, err
@@ -130,7 +127,7 @@ func openFDB(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	fo.Retried, fo.Conflicted = o.writes.Retried, o.writes.Conflicted
 	s, err := fdbkv.Open(ctx, fo)
 	if errors.Is(err, kv.ErrNotFound) {
-		return nil, fmt.Errorf("%w; skein serve and skein replay make one", err)
+		return nil, fmt.Errorf("%w; skein serve and skein replay create one", err)
 	}
 	return s, err
 }
@@ -149,20 +146,19 @@ type Index struct {
 	Graph     *graph.Store
 	Registry  *prometheus.Registry
 	Backfill  *backfill.Manager // nil without StoreOptions.Backfill
-	part      bool              // it writes a share of the accounts
+	part      bool              // it writes only a share of the accounts
 	memory    int64             // the budget, in bytes; 0: DefaultMemory()
 	log       *slog.Logger
 	listening listening
-	seldom    loglimit.Limiter
-	fenced    chan error // that another writer took over, once
+	limiter   loglimit.Limiter
+	fenced    chan error // receives once, when another writer takes over
 
 	consumerMetrics sync.Once
 	consuming       *consumer.Metrics
-	consumer        atomic.Pointer[consumer.Consumer] // the last that was made
+	consumer        atomic.Pointer[consumer.Consumer] // the most recent one
 }
 
-// OpenIndex opens a store to be written, or with o.ReadOnly only queried, by
-// this process.
+// OpenIndex opens a store for writing, or with o.ReadOnly for queries only.
 func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -231,12 +227,12 @@ func owner() string {
 	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 
-// Close closes the graph and the store. It is not cut short by ctx.
+// Close closes the graph and the store. The end of ctx does not cut it short.
 func (x *Index) Close(ctx context.Context) error {
 	return errors.Join(x.Graph.Close(context.WithoutCancel(ctx)), x.KV.Close())
 }
 
-// Consumer makes a consumer of the index, with metrics: those of the last that was made.
+// Consumer builds a consumer of the index. Metrics report the most recent consumer.
 func (x *Index) Consumer(o consumer.Options) (*consumer.Consumer, error) {
 	o.Logger = x.log
 	x.consumerMetrics.Do(func() {
@@ -255,8 +251,8 @@ func (x *Index) Consumer(o consumer.Options) (*consumer.Consumer, error) {
 	return c, err
 }
 
-// Progressed returns up to which sequence number the last consumer has applied its source,
-// 0 if nothing was.
+// Progressed returns the last sequence number that the most recent consumer has applied, 0 if
+// none.
 func (x *Index) Progressed() int64 {
 	if c := x.consumer.Load(); c != nil {
 		return c.Progress().Applied
@@ -266,32 +262,32 @@ func (x *Index) Progressed() int64 {
 
 // ServeOptions say what a daemon serves.
 type ServeOptions struct {
-	// Listen is where questions are answered; AdminListen may be "", for none.
+	// Listen is the address of the query API, and AdminListen of the admin listener, "" for none.
 	Listen, AdminListen string
-	// AdminToken is what operators show the admin listener. Without one it answers only
-	// loopback, and to others metrics and health.
+	// AdminToken is the token for the admin listener. Without one the listener serves everything
+	// on loopback, and only metrics and health elsewhere.
 	AdminToken string
 	Version    string
-	Commit     string // that the program was built from, "" if that is not known
+	Commit     string // of the source of the program, "" if unknown
 	// Consume is nil for a node that only answers.
 	Consume *consumer.Options
-	// Handles finds the DIDs of handles, Service is who this server is to others, and Feeds
-	// are served; all may be nil.
+	// Handles resolves handles, Service is the server's public identity, and Feeds are its feeds.
+	// All may be nil.
 	Handles query.Handles
 	Service *query.Service
 	Feeds   *query.Feeds
-	// Page is what the page at / shows of this index.
+	// Page configures the page at /.
 	Page page.Options
-	// Past says which past is fetched at the first start.
+	// Past says which past to fetch at the first start.
 	Past Past
-	// Status, if set, is given a line that says what is being done, once a second, and ""
-	// in the end; else that is logged once a minute.
+	// Status, if set, receives a status line every second, and "" at the end. If it is nil, the
+	// status is logged every minute.
 	Status func(line string)
-	// Ready, if set, is called with the addresses once both listen.
+	// Ready, if set, is called with both addresses once both are listening.
 	Ready func(api, admin net.Addr)
 }
 
-// Serve answers questions, and consumes, until ctx ends.
+// Serve answers questions, and consumes if o.Consume is set, until ctx ends.
 func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	var c *consumer.Consumer
 	var source string
@@ -311,9 +307,9 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 		qo.Queue = x.Backfill.Queue
 	}
 	share := divideDescriptors(openFiles())
-	qo.Subscribers = min(2000, share.api/2) // who stays leaves room for who asks
+	qo.Subscribers = min(2000, share.api/2) // leaves room for other requests
 	if o.Consume == nil || x.part {
-		qo.Subscribers = -1 // what is committed elsewhere is not heard of here
+		qo.Subscribers = -1 // this process does not see the commits of others
 	}
 	x.buildInfo(o.Version, o.Commit)
 	api, err := query.New(x.Graph, qo)
@@ -325,11 +321,12 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	ctx = t.ctx
 	t.run("subscriptions", func(ctx context.Context) error {
 		<-ctx.Done()
-		api.Close() // ends them: the listener waits for its connections
+		api.Close() // disconnects subscribers, which would delay the shutdown
 		return nil
 	})
+	o.Page.Kinds = x.Graph.Kinds()
 	if o.Page.Examples == nil {
-		o.Page.Examples = page.Kept(x.examples)
+		o.Page.Examples = page.CacheExamples(x.examples)
 	}
 	live := page.NewLive(x.sampler(o.Version, c), min(1000, share.api/4))
 	t.run("page", func(ctx context.Context) error { live.Run(ctx); return nil })
@@ -357,7 +354,7 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 		}
 	}
 	<-ctx.Done()
-	x.log.Info("stopping: what was read is committed")
+	x.log.Info("stopping: committing what was read")
 	t.end()
 	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
 		err = cause
@@ -365,8 +362,8 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	return err
 }
 
-// awaitFenced returns an error when another writer takes over partitions of this daemon, which
-// may have nothing to write at that time.
+// awaitFenced returns an error when another writer takes over this daemon's share, which may be
+// while it has nothing to write.
 func (x *Index) awaitFenced(ctx context.Context) error {
 	select {
 	case err := <-x.fenced:
@@ -376,15 +373,15 @@ func (x *Index) awaitFenced(ctx context.Context) error {
 	}
 }
 
-// guard returns the admin endpoints, behind what refuses those who may not ask.
+// guard returns the admin endpoints behind a guard that refuses unauthorized requests.
 func (x *Index) guard(o *ServeOptions, at net.Addr) http.Handler {
 	g := guardAdmin(x.admin(), o.AdminListen, at, o.AdminToken, func(r *http.Request, why string) {
-		if held, ok := x.seldom.Allow("admin"); ok {
-			x.log.Warn("the admin listener refused a request", "component", "http", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "host", r.Host, "why", why, "times_since_last_said", held+1)
+		if held, ok := x.limiter.Allow("admin"); ok {
+			x.log.Warn("admin request refused", "component", "http", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "host", r.Host, "why", why, "times_since_last_said", held+1)
 		}
 	})
 	if g.token == nil && !g.bound.IsLoopback() {
-		x.log.Info("other machines reach the admin listener, and it has no token: it answers only metrics and health", "component", "http", "address", at.String(), "paths", openPaths, "to_change", "SKEIN_ADMIN_TOKEN or --admin-token-file")
+		x.log.Info("admin listener open to other machines without a token: serving only metrics and health", "component", "http", "address", at.String(), "paths", openPaths, "to_change", "SKEIN_ADMIN_TOKEN or --admin-token-file")
 	}
 	return g
 }
@@ -397,14 +394,14 @@ func (x *Index) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) ht
 	}
 	tcp, err := new(net.ListenConfig).Listen(t.ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s %s: something listens there already, another program or a second skein (or --listen and --admin-listen are the same): stop it, or give %s another address: %w", flag, address, flag, err)
+		return nil, fmt.Errorf("%s %s: address in use by another program, a second skein, or this skein's other listener; stop it, or change %s: %w", flag, address, flag, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", flag, address, err)
 	}
 	ln := limitListener(tcp, most, func() {
-		if held, ok := x.seldom.Allow(flag); ok {
-			x.log.Warn("a connection was refused: all that are allowed are busy", "component", "http", "listener", flag, "most", most, "times_since_last_said", held+1)
+		if held, ok := x.limiter.Allow(flag); ok {
+			x.log.Warn("connection refused: all allowed connections are busy", "component", "http", "listener", flag, "most", most, "times_since_last_said", held+1)
 		}
 	})
 	srv := &http.Server{
@@ -428,9 +425,9 @@ func (x *Index) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) ht
 		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		if err := srv.Shutdown(shutdown); err != nil {
-			x.log.Debug("clients were cut off", "error", err)
+			x.log.Debug("clients cut off", "error", err)
 			if err := srv.Close(); err != nil {
-				x.log.Debug("closing a listener", "error", err)
+				x.log.Debug("cannot close a listener", "error", err)
 			}
 		}
 		return nil

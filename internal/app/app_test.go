@@ -31,11 +31,11 @@ const (
 	plainPDS   = "../../testdata/pds/plain-pds.frames"
 	plainRelay = "../../testdata/pds/plain-relay.frames"
 	plainTruth = "../../testdata/pds/plain-truth.json"
-	// realNetwork is others' data and not in this repo.
+	// realNetwork holds other people's data, so it is not in this repository.
 	realNetwork = "../../../shared/testdata/public/jetstream/"
 )
 
-// open opens an index that is closed when the test ends, or before.
+// open opens an index. closeIt or the end of the test closes it.
 func open(t *testing.T, dir string, log *slog.Logger) (x *app.Index, closeIt func()) {
 	t.Helper()
 	x, err := app.OpenIndex(t.Context(), app.StoreOptions{Store: dir, Create: true, Memory: 64 << 20, Logger: log})
@@ -51,7 +51,7 @@ func open(t *testing.T, dir string, log *slog.Logger) (x *app.Index, closeIt fun
 	return x, closeIt
 }
 
-// serve answers questions about an index, and consumes if o is not nil.
+// serve serves an index, and consumes if o is not nil.
 func serve(t *testing.T, x *app.Index, o *consumer.Options) (base, admin string, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -103,15 +103,15 @@ func compare(t *testing.T, tr *truth.Truth, base string, limits ...int) {
 			t.Fatalf("pages of %d: %d differences, %d sets with members", limit, len(diffs), n)
 		}
 	}
-	diffs, said, err := tr.CompareMethods(t.Context(), base)
+	diffs, compared, err := tr.CompareMethods(t.Context(), base)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range diffs[:min(5, len(diffs))] {
 		t.Error(d)
 	}
-	if len(diffs) > 0 || said < 1000 {
-		t.Fatalf("known, rank, getRelationships, windows, list, links: %d differences, %d answers that say something", len(diffs), said)
+	if len(diffs) > 0 || compared < 1000 {
+		t.Fatalf("known, rank, getRelationships, windows, list, links: %d differences, %d answers that are not empty", len(diffs), compared)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestTruth(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			dir := t.TempDir()
 			zero := int64(0)
-			for round := range 2 { // the second time from cursor 0 into the same store
+			for round := range 2 { // the second one from cursor 0 into the same store
 				x, closeIt := open(t, dir, nil)
 				o := consumer.Options{Frames: file}
 				if round == 1 {
@@ -191,8 +191,8 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// The same over a socket, from a relay that drops the connection now and then,
-// while the server answers; and again in the middle of it all, from cursor 0.
+// The same over a socket, from a relay that drops the connection now and then, while the server
+// answers and accounts' sets are watched.
 func TestTruthOverSocket(t *testing.T) {
 	tr := readTruth(t)
 	all, err := frames.ReadFile(plainPDS)
@@ -215,7 +215,7 @@ func TestTruthOverSocket(t *testing.T) {
 	var watching sync.WaitGroup
 	for n, did := range slices.Sorted(maps.Keys(tr.Accounts)) {
 		set := []string{"followers(%s)", "follows(%s)", "intersect(follows(%[1]s),followers(%[1]s))", "except(follows(%[1]s),blocks(%[1]s))"}[n%4]
-		watching.Go(func() { // each waits for the next round
+		watching.Go(func() { // each waits for the next round of the server
 			var err error
 			if watched[n], err = truth.Watch(t.Context(), base, fmt.Sprintf(set, did)); err != nil {
 				t.Error(err)
@@ -237,7 +237,7 @@ func TestTruthOverSocket(t *testing.T) {
 	n, _ := r.Connections()
 	metrics := body(t, admin+"/metrics")
 	if want := fmt.Sprintf("skein_consumer_reconnects_total %d\n", n-1); n < 5 || !strings.Contains(metrics, want) {
-		t.Errorf("%d connections, but the metrics do not say %q", n, want)
+		t.Errorf("%d connections, but the metrics have no %q", n, want)
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/debug/pprof/goroutine?debug=1"} {
 		body(t, admin+path)
@@ -247,7 +247,7 @@ func TestTruthOverSocket(t *testing.T) {
 	checkStore(t, dir)
 }
 
-// compareWatched compares what was told of sets with what they are now.
+// compareWatched compares watched sets, as the subscriptions reported them, with their members.
 func compareWatched(t *testing.T, base string, all []*truth.Watched) {
 	t.Helper()
 	some := 0
@@ -267,7 +267,7 @@ func compareWatched(t *testing.T, base string, all []*truth.Watched) {
 				break
 			}
 			if time.Now().After(until) {
-				t.Fatalf("%s: %q were told, and it has %q", w.Set, got, want)
+				t.Fatalf("%s: %q reported, want %q", w.Set, got, want)
 			}
 		}
 		if err := w.Close(); err != nil {
@@ -275,7 +275,7 @@ func compareWatched(t *testing.T, base string, all []*truth.Watched) {
 		}
 	}
 	if some < 100 {
-		t.Errorf("the sets that were watched have %d members", some)
+		t.Errorf("the watched sets have only %d members", some)
 	}
 }
 
@@ -306,11 +306,11 @@ func waitForCursor(t *testing.T, base string, seq int64) {
 	}
 }
 
-// The real network: what production Jetstream made of the same messages.
+// The real network: the index agrees with production Jetstream's output for the same messages.
 func TestJetstream(t *testing.T) {
 	expected, err := os.ReadFile(realNetwork + "expected_v1.jsonl")
 	if errors.Is(err, os.ErrNotExist) {
-		t.Skip(realNetwork + " is not here: the messages of the real network are not in the repo")
+		t.Skip(realNetwork + " is missing: the repository does not include messages of the real network")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -373,15 +373,15 @@ func TestJetstream(t *testing.T) {
 	for _, n := range s.Records {
 		records += n
 	}
-	if records != int64(puts) || s.Partial != 148 || s.Desynchronized != 0 { // 148 commits, each of a repo of its own
-		t.Errorf("%d records created, %d deletes of unknown ones; the index says %+v", puts, deletes, s)
+	if records != int64(puts) || s.Partial != 148 || s.Desynchronized != 0 { // 148 commits, each of a different repo
+		t.Errorf("%d records created, %d deletes of unknown records; the index has %+v", puts, deletes, s)
 	}
 	stop()
 	closeIt()
 	checkStore(t, dir)
 }
 
-// What goes wrong at the relay is said, and mended without a hand.
+// Faults of the relay are logged, and the consumer recovers automatically.
 func TestRelayFaults(t *testing.T) {
 	all, err := frames.ReadFile(plainPDS)
 	if err != nil {
@@ -400,7 +400,7 @@ func TestRelayFaults(t *testing.T) {
 		gaps int
 		drop string
 	}{
-		"OutdatedCursor": {func(r *relay.Recorded) { r.First = one("info-outdatedcursor") }, "OutdatedCursor", 0, ""}, // of the oldest: nothing was here before
+		"OutdatedCursor": {func(r *relay.Recorded) { r.First = one("info-outdatedcursor") }, "OutdatedCursor", 0, ""}, // at the first start: no gap, since nothing was indexed before
 		"garbage":        {func(r *relay.Recorded) { r.First = []byte("garbage") }, "a gap in the stream", 1, "frame"},
 		"text":           {func(r *relay.Recorded) { r.Text = "hello" }, "text message", 1, "text_message"},
 		"too large":      {func(r *relay.Recorded) { r.First = make([]byte, 9<<20) }, "too large", 1, "too_large"},
@@ -421,13 +421,13 @@ func TestRelayFaults(t *testing.T) {
 			metrics := body(t, admin+"/metrics")
 			stop()
 			if !strings.Contains(log.String(), c.log) {
-				t.Errorf("the log does not say %q:\n%s", c.log, log)
+				t.Errorf("the log has no %q:\n%s", c.log, log)
 			}
 			if want := fmt.Sprintf("skein_consumer_gaps_total %d\n", c.gaps); !strings.Contains(metrics, want) {
-				t.Errorf("the metrics do not say %q", want)
+				t.Errorf("the metrics have no %q", want)
 			}
 			if want := fmt.Sprintf("skein_consumer_dropped_total{reason=%q} 1\n", c.drop); c.drop != "" && !strings.Contains(metrics, want) {
-				t.Errorf("the metrics do not say %q", want)
+				t.Errorf("the metrics have no %q", want)
 			}
 		})
 	}

@@ -10,11 +10,11 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// WriteAudit writes the leases, the gaps and what is left as a table.
+// WriteAudit writes the leases, the unused ids and the capacity left as tables.
 func WriteAudit(out io.Writer, leases []intern.AuditedLease, left []intern.Capacity) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
-	row("NAMESPACE\tSHARD\tBLOCK\tPARTITION\tFIRST ID\tTAKEN\tOWNER\tUSED\tNOT USED\tWHY")
+	row("NAMESPACE\tSHARD\tBLOCK\tPARTITION\tFIRST ID\tTAKEN\tOWNER\tUSED\tUNUSED\tREASON")
 	type sum struct{ leases, lost int }
 	gaps := map[intern.Unused]sum{}
 	for _, l := range leases {

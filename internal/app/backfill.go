@@ -15,11 +15,11 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// A Past says which past a daemon fetches by itself.
+// A Past says which past a daemon fetches automatically.
 type Past struct {
-	// Archive is the address of one, "" for none.
+	// Archive is the URL of an archive, "" for none.
 	Archive string
-	// Repos has all repos of the relay's hosts fetched.
+	// Repos fetches all repos of the relay's hosts.
 	Repos bool
 }
 
@@ -30,7 +30,7 @@ func (x *Index) runBackfill(t *tasks, past Past, source string) {
 	x.Backfill.SetLive(x.isLive)
 	began := make(chan struct{})
 	t.run("backfill", func(ctx context.Context) error {
-		// Until it has begun it only reads, which the cluster may not answer.
+		// Its start only reads. A cluster that does not answer delays it.
 		run := func() error { return x.Backfill.Run(ctx, func() { close(began) }) }
 		if err := await(ctx, x.log.With("component", "backfill"), true, run); err != nil && ctx.Err() == nil {
 			return err
@@ -47,7 +47,7 @@ func (x *Index) runBackfill(t *tasks, past Past, source string) {
 	})
 }
 
-// beginPast begins what the daemon is to fetch, unless it was fetched, or is under way.
+// beginPast starts fetching the past, unless it is already fetched or in progress.
 func (x *Index) beginPast(ctx context.Context, past Past) {
 	b := x.Graph.Backfill()
 	begin := func() error { return nil }
@@ -62,7 +62,7 @@ func (x *Index) beginPast(ctx context.Context, past Past) {
 		if err == nil || errors.Is(err, backfill.ErrBusy) || ctx.Err() != nil {
 			return
 		}
-		x.log.Warn("fetching the past could not be begun, and is tried again", "component", "backfill", "error", err, "retry_in", wait.String())
+		x.log.Warn("cannot start fetching the past; retrying", "component", "backfill", "error", err, "retry_in", wait.String())
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -71,15 +71,16 @@ func (x *Index) beginPast(ctx context.Context, past Past) {
 	}
 }
 
-// listening knows since when the stream has been heard: in a new store, since its first
+// listening knows since when skein has followed the stream: in a new store, since its first
 // event.
 type listening struct{ source string }
 
-// since returns it, and whether it began in this process; then, until that is known, it is the
-// present. An event's time is the word of its host, and this machine's clock may be wrong:
-// consumer.HeardSince says what the first events agree on.
+// since returns that time, and whether this process started to follow the stream. In that case
+// the time is the present until it is known. An event's time comes from its host, and this
+// machine's clock may be wrong: consumer.HeardSince returns the time that the first events agree
+// on.
 func (l *listening) since(x *Index) (time.Time, bool) {
-	if !x.Graph.Made() || l.source == "" { // what was before is not known here
+	if !x.Graph.Made() || l.source == "" { // another process followed it before
 		return time.Time{}, false
 	}
 	if c := x.consumer.Load(); c != nil {
@@ -90,15 +91,14 @@ func (l *listening) since(x *Index) (time.Time, bool) {
 	return time.Now(), true
 }
 
-// isLive reports whether all that the relay has sent is applied, or nearly.
+// isLive reports whether everything that the relay has sent is applied, or nearly.
 func (x *Index) isLive() bool {
 	c := x.consumer.Load()
 	return c == nil || c.Status().State == consumer.Live
 }
 
-// backfillEndpoints serves what skein backfill and skein resync ask of a daemon. adminGuard
-// refuses web pages; besides that, a POST wants a content type that a page of another site
-// cannot send.
+// backfillEndpoints serves skein backfill and skein resync. adminGuard refuses web pages; in
+// addition, a POST needs a content type that a page of another site cannot send.
 func (x *Index) backfillEndpoints(mux *http.ServeMux) {
 	answer := func(w http.ResponseWriter, code int, v any) {
 		w.Header().Set("Content-Type", "application/json")
@@ -112,7 +112,7 @@ func (x *Index) backfillEndpoints(mux *http.ServeMux) {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case x.Backfill == nil:
-				refuse(w, http.StatusConflict, errors.New("this daemon fetches no repos: it only answers, or was started with --repair=false"))
+				refuse(w, http.StatusConflict, errors.New("this daemon fetches no repos; it runs with --consume=false or --repair=false"))
 				return
 			case r.Header.Get("Content-Type") != contentType:
 				refuse(w, http.StatusUnsupportedMediaType, errors.New("the content type must be "+contentType))
@@ -135,7 +135,7 @@ func (x *Index) backfillEndpoints(mux *http.ServeMux) {
 		answer(w, http.StatusOK, x.Backfill.StatusNow())
 	})
 	post("/backfill", "application/json", func(w http.ResponseWriter, r *http.Request) error {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a relay may be asked for minutes
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // listing a relay's hosts may take minutes
 		var job struct {
 			Archive string
 			Repos   bool
@@ -151,7 +151,7 @@ func (x *Index) backfillEndpoints(mux *http.ServeMux) {
 		case job.Repos || len(job.Hosts) > 0:
 			err = x.Backfill.Hosts(r.Context(), job.Hosts...)
 		default:
-			err = errors.New("there is nothing to do: name an archive, hosts, or repos: true")
+			err = errors.New("nothing to do; name an archive, hosts, or repos: true")
 		}
 		if err == nil {
 			answer(w, http.StatusAccepted, x.Backfill.StatusNow())
@@ -197,12 +197,12 @@ func decode(r *http.Request, into any) error {
 	d := json.NewDecoder(io.LimitReader(r.Body, 16<<20))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return errors.New("the request is not what is expected: " + err.Error())
+		return errors.New("malformed request: " + err.Error())
 	}
 	return nil
 }
 
-// eachResync calls each for the repos that are queued to be fetched whole.
+// eachResync calls each for the repos in the resync queue.
 func (x *Index) eachResync(ctx context.Context, each func(did string, row format.Resync) error) error {
 	_, err := x.Graph.ViewAcross(ctx, func(s *ask.View) error { return s.Resyncs(each) })
 	return err

@@ -19,8 +19,8 @@ import (
 	"skein.blue/internal/testing/history"
 )
 
-// An index may have one consumer after another: the metrics are those of the last.
-func TestTwoConsumers(t *testing.T) {
+// An index may have several consumers in turn. Metrics report the most recent one.
+func TestMetricsReportTheLastConsumer(t *testing.T) {
 	x, err := app.OpenIndex(t.Context(), app.StoreOptions{Store: filepath.Join(t.TempDir(), "store"), Create: true})
 	if err != nil {
 		t.Fatal(err)
@@ -39,8 +39,8 @@ func TestTwoConsumers(t *testing.T) {
 	}
 }
 
-// FutureCursor: never a silent jump. The remedy that the message names works,
-// although the relay's sequence has begun anew.
+// FutureCursor never makes the cursor jump silently. The remedy in the message works although the
+// relay has restarted its sequence.
 func TestFutureCursor(t *testing.T) {
 	tr := readTruth(t)
 	all, err := frames.ReadFile(plainPDS)
@@ -58,7 +58,7 @@ func TestFutureCursor(t *testing.T) {
 	stop()
 	closeIt()
 
-	r = relay.NewRecorded(all[:300]) // the same host, begun anew
+	r = relay.NewRecorded(all[:300]) // the same host with a restarted sequence
 	srv.Config.Handler = r
 	log := &lockedBuffer{}
 	x, closeIt = open(t, dir, slog.New(slog.NewTextHandler(log, nil)))
@@ -69,11 +69,11 @@ func TestFutureCursor(t *testing.T) {
 	}
 	for began := time.Now(); getStats(t, base).State != "blocked"; time.Sleep(time.Millisecond) {
 		if time.Since(began) > 10*time.Second {
-			t.Fatal("it is not blocked")
+			t.Fatal("the consumer is not blocked")
 		}
 	}
-	// The new numbering passes our cursor: nothing of it is applied all the same,
-	// and the relay is not even asked.
+	// The new numbering passes our cursor. Nothing is applied anyway, and the relay is not even
+	// contacted.
 	for i := range int64(10) {
 		r.Append(synth.Frame(&oracle.Event{
 			Type: oracle.CommitEvent, Seq: tr.FinalSeq + 1 + i, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaa" + string('a'+rune(i)), Rev: history.TID(1 << 60),
@@ -92,18 +92,18 @@ func TestFutureCursor(t *testing.T) {
 	closeIt()
 	for _, want := range []string{"--force-cursor", "cursor=2116", strings.TrimPrefix(srv.URL, "http://")} {
 		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log does not name %q:\n%s", want, log)
+			t.Errorf("the log has no %q:\n%s", want, log)
 		}
 	}
 	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
-		t.Errorf("it was said %d times:\n%s", n, log)
+		t.Errorf("logged %d times, want once:\n%s", n, log)
 	}
 
-	// Nor after a restart, nor with a cursor that a unit file might hold.
+	// Nor after a restart, nor with a cursor that a unit file might set.
 	x, closeIt = open(t, dir, nil)
 	for _, at := range []int64{0, tr.FinalSeq} {
 		if _, err := x.Consumer(consumer.Options{Relay: srv.URL, Cursor: &at}); !errors.Is(err, consumer.ErrCursorStored) {
-			t.Errorf("cursor %d was taken although one is stored: %v", at, err)
+			t.Errorf("cursor %d replaced the stored one: %v", at, err)
 		}
 		closeIt()
 		x, closeIt = open(t, dir, nil)

@@ -19,8 +19,8 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// Flipped bits in the store's tables: check lists them and goes on, a question that
-// meets them is a 500 with a name, and the node is not ready any more.
+// Bits in the store's tables are flipped. check lists the damage and goes on, a question that
+// reads it gets a 500 with an error name, and the node is no longer ready.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	x, closeIt := open(t, dir, nil)
@@ -37,7 +37,7 @@ func TestDamage(t *testing.T) {
 	if err := x.Graph.Apply(t.Context(), "test", &b); err != nil {
 		t.Fatal(err)
 	}
-	// What is wrong behind the damage is found, too: a key of no kind that there is.
+	// check also finds problems behind the damage: here a key of an unknown kind.
 	if err := x.KV.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("v\xfebehind"), nil); return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -54,10 +54,10 @@ func TestDamage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(b) < 64<<10 { // where the flush came in between, the key behind has a table of its own
+		if len(b) < 64<<10 { // a flush in between gives the key behind the damage its own table
 			continue
 		}
-		b[len(b)*93/100] ^= 0x10 // a block of sets: the end is index and footer
+		b[len(b)*93/100] ^= 0x10 // a block of sets; the index and the footer come last
 		if err := os.WriteFile(table, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func TestDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all := strings.Join(problems, "\n"); !strings.Contains(all, "set key 76fe") || !strings.Contains(all, ".sst is damaged") || !strings.Contains(all, "were not compared") {
-		t.Errorf("check says:\n%s", all)
+		t.Errorf("check lists:\n%s", all)
 	}
 
 	log := &lockedBuffer{}
@@ -98,30 +98,30 @@ func TestDamage(t *testing.T) {
 	}
 	answered, damaged := 0, 0
 	var code int
-	var said string
+	var answer string
 	for i := 0; i < stars; i += 50 {
-		code, said = get(fmt.Sprintf("%s/xrpc/blue.skein.graph.query?set=followers(did:web:star%d.example)", base, i))
+		code, answer = get(fmt.Sprintf("%s/xrpc/blue.skein.graph.query?set=followers(did:web:star%d.example)", base, i))
 		switch {
 		case code == http.StatusOK:
 			answered++
-		case code == http.StatusInternalServerError && strings.Contains(said, `"StoreDamaged"`):
+		case code == http.StatusInternalServerError && strings.Contains(answer, `"StoreDamaged"`):
 			damaged++
 		default:
-			t.Errorf("a question: %d %s", code, said)
+			t.Errorf("a question: %d %s", code, answer)
 		}
 	}
 	if answered == 0 || damaged == 0 {
-		t.Errorf("%d questions were answered, %d met the damage", answered, damaged)
+		t.Errorf("%d questions answered, %d met the damage", answered, damaged)
 	}
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if code, said = get(admin + "/readyz"); code == http.StatusServiceUnavailable {
+		if code, answer = get(admin + "/readyz"); code == http.StatusServiceUnavailable {
 			break
 		}
 		if time.Since(began) > 5*time.Second {
-			t.Fatalf("it is ready: %s", said)
+			t.Fatalf("still ready: %s", answer)
 		}
 	}
-	if !strings.Contains(said, ".sst") || !strings.Contains(log.String(), "skein check lists") {
-		t.Errorf("/readyz: %s\n%s", said, log)
+	if !strings.Contains(answer, ".sst") || !strings.Contains(log.String(), "skein check lists") {
+		t.Errorf("/readyz: %s\n%s", answer, log)
 	}
 }

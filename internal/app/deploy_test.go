@@ -21,8 +21,7 @@ func fileText(t *testing.T, path string) string {
 
 var metricName = regexp.MustCompile(`\bskein_(?:backfill|build|consumer|graph|intern|query|ready|store)[a-z_]*\b`)
 
-// Alerts, manifests and pages name metrics that are served, and none under a name that the
-// next release does not serve.
+// Alerts, manifests and documents name only metrics that exist and are not deprecated.
 func TestDeployedMetrics(t *testing.T) {
 	all, _ := allMetrics(t)
 	help := map[string]string{}
@@ -54,12 +53,12 @@ func TestDeployedMetrics(t *testing.T) {
 		}
 	}
 	if named < 15 {
-		t.Errorf("only %d names were found", named)
+		t.Errorf("found only %d names", named)
 	}
 }
 
-// What is deployed runs a version that was chosen, on a base that was chosen, with as little
-// as it needs; and systemd knows when it answers and how it is reloaded.
+// Deployments pin their images and base images, and run with minimal privileges. systemd learns
+// when the daemon answers and how to reload it.
 func TestDeployed(t *testing.T) {
 	pinned := regexp.MustCompile(`^(debian:\d+\.\d+|[a-z/-]+:\d+\.\d+\.\d+)[a-z0-9.-]*(@sha256:[0-9a-f]{64})?$`)
 	images, bases := regexp.MustCompile(`(?m)^\s*image:\s*(\S+)`), regexp.MustCompile(`(?m)^FROM (\S+)`)
@@ -93,7 +92,7 @@ func TestDeployed(t *testing.T) {
 			}
 		}
 	}
-	// Every pod has a profile, and every container, those that prepare included, is closed.
+	// Every pod has a seccomp profile, and every container, including init containers, is confined.
 	for _, file := range []string{"kubernetes.yml", "kubernetes.fdb.yml"} {
 		text := fileText(t, deployed+file)
 		pods, containers := strings.Count(text, "\n    spec:"), strings.Count(text, " image: ")

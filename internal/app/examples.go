@@ -16,21 +16,20 @@ import (
 	"skein.blue/internal/page"
 )
 
-// What looking for examples may cost: so many accounts are looked at, but for those that follow
-// more; of so many of them what those like that they follow; and so many bytes are read.
+// Bounds on the search for examples.
 const (
-	exampleAccounts = 400
-	exampleFollows  = 1000
-	exampleFans     = 8
+	exampleAccounts = 400  // accounts to look at
+	exampleFollows  = 1000 // accounts that follow more are skipped
+	exampleFans     = 8    // accounts whose follows' likes are read
 	exampleBytes    = 32 << 20
 	exampleTime     = 5 * time.Second
 )
 
 var followKind, likeKind = kinds.ByName("follow").Kind, kinds.ByName("like").Kind
 
-var errEnoughRead = errors.New("app: enough was read for examples")
+var errEnoughRead = errors.New("app: read limit for examples reached")
 
-// examples returns questions about accounts and posts of this store that have an answer.
+// examples returns questions about accounts and posts of this store that have answers.
 func (x *Index) examples() []page.Example {
 	ctx, cancel := context.WithTimeout(context.Background(), exampleTime)
 	defer cancel()
@@ -46,13 +45,13 @@ func (x *Index) examples() []page.Example {
 		return err
 	})
 	if err != nil {
-		x.log.Debug("no examples were found for the page", "error", err)
+		x.log.Debug("cannot find examples for the page", "error", err)
 	}
 	return all
 }
 
-// examplesOf looks for two accounts that some follow both, an account that follows many, and
-// a post that some of those like.
+// examplesOf looks for two accounts with common followers, an account that follows many, and a
+// post that some of those like.
 func examplesOf(s *ask.View, now time.Time) (all []page.Example, err error) {
 	some, err := s.SomeAccounts(exampleAccounts)
 	if err != nil {
@@ -105,8 +104,8 @@ type fan struct {
 	follows []uint64
 }
 
-// likedExamples are those about what the accounts like that another follows: today, or if they
-// like nothing today, ever.
+// likedExamples returns the examples about the likes of the accounts that f follows: today's, or
+// all if there are none today.
 func likedExamples(s *ask.View, f fan, now time.Time) ([]page.Example, error) {
 	name, err := nameOf(s, dict.DID, uint64(f.id))
 	if err != nil {
@@ -125,8 +124,8 @@ func likedExamples(s *ask.View, f fan, now time.Time) ([]page.Example, error) {
 		}
 		if uri != "" {
 			return []page.Example{
-				{Title: "What do those that this account follows like" + period.when + "?", Q: "rank(of=follows(" + name + "), via=likes" + period.since + ")"},
-				{Title: "Who that this account follows liked this post?", Q: "intersect(follows(" + name + "), likers(" + uri + "))"},
+				{Title: "What do the people this account follows like" + period.when + "?", Q: "rank(of=follows(" + name + "), via=likes" + period.since + ")"},
+				{Title: "Which of the people this account follows liked this post?", Q: "intersect(follows(" + name + "), likers(" + uri + "))"},
 				{Title: "A post", Q: uri},
 			}, nil
 		}
@@ -134,7 +133,7 @@ func likedExamples(s *ask.View, f fan, now time.Time) ([]page.Example, error) {
 	return nil, nil
 }
 
-// likedBy returns the post that most of some accounts like, "" if they like none.
+// likedBy returns the post that most of the accounts like, "" if they like none.
 func likedBy(s *ask.View, accounts []uint64, w ask.Window) (string, error) {
 	var likes [][]uint64
 	for _, id := range accounts {
@@ -144,7 +143,7 @@ func likedBy(s *ask.View, accounts []uint64, w ask.Window) (string, error) {
 		}
 		likes = append(likes, ids)
 	}
-	var others []uint64 // that are liked, and no posts
+	var others []uint64 // liked records that are not posts
 	for range exampleFans {
 		id, n := most(likes, others...)
 		if n == 0 {
@@ -158,8 +157,8 @@ func likedBy(s *ask.View, accounts []uint64, w ask.Window) (string, error) {
 	return "", nil
 }
 
-// most returns the id that most of the lists have, the lowest of several, but for those that
-// are left out.
+// most returns the id that is in most of the lists, except the ids in but; the lowest if several
+// tie.
 func most(lists [][]uint64, but ...uint64) (id uint64, n int) {
 	counts := map[uint64]int{}
 	for _, ids := range lists {

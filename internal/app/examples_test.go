@@ -9,9 +9,9 @@ import (
 	"skein.blue/consumer"
 )
 
-// The page proposes questions about accounts and posts of this very store, and all have an
-// answer; an empty store has none to propose.
-func TestExamples(t *testing.T) {
+// The page proposes questions about accounts and posts of this store, and all of them have
+// answers. An empty store proposes none.
+func TestExamplesHaveAnswers(t *testing.T) {
 	examples := func(base string) (all []struct{ Title, Q string }) {
 		var config struct{ Examples []struct{ Title, Q string } }
 		if err := json.Unmarshal([]byte(body(t, base+"/page/config.json")), &config); err != nil {
@@ -28,7 +28,7 @@ func TestExamples(t *testing.T) {
 	replay(t, x, consumer.Options{Frames: plainPDS})
 	base, _, _ = serve(t, x, nil)
 	all := examples(base)
-	asked := map[string]bool{}
+	proposed := map[string]bool{}
 	for _, e := range all {
 		method, p := "query", url.Values{"set": {e.Q}}
 		if inside, ok := strings.CutPrefix(e.Q, "rank("); ok {
@@ -53,11 +53,11 @@ func TestExamples(t *testing.T) {
 		if len(answer.Members)+len(answer.Items) == 0 {
 			t.Errorf("%s (%s) has no answer: %s", e.Title, e.Q, answer.Error)
 		}
-		asked[strings.SplitN(e.Q, "(", 2)[0][:4]] = true
+		proposed[strings.SplitN(e.Q, "(", 2)[0][:4]] = true
 	}
 	for _, kind := range []string{"inte", "rank", "did:", "at:/"} {
-		if !asked[kind] {
-			t.Errorf("no example begins with %s: %v", kind, all)
+		if !proposed[kind] {
+			t.Errorf("no example starts with %s: %v", kind, all)
 		}
 	}
 }

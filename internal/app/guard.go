@@ -13,29 +13,29 @@ import (
 	"skein.blue/internal/human"
 )
 
-// openPaths are what the admin listener answers to anyone who reaches it: a kubelet's probes
-// and Prometheus have no token, and their Host header is the pod's address.
+// openPaths are the paths that the admin listener serves to everybody who reaches it: a
+// kubelet's probes and Prometheus have no token, and their Host header is the pod's address.
 var openPaths = []string{"/metrics", "/healthz", "/readyz"}
 
-// An adminGuard decides who may ask the admin listener for what. What it has changes the
-// index (a repo of POST /car is believed) and reveals the process (pprof), and a browser on
+// An adminGuard decides which requests the admin listener serves. Its endpoints change the index
+// (POST /car trusts the repo that it receives) and reveal the process (pprof), and a browser on
 // the operator's machine lets any web page send requests to it.
 //
-//   - A page of another site says so in Origin or Sec-Fetch-Site, and gets nothing.
+//   - A browser names another site in Origin or Sec-Fetch-Site: the request is refused.
 //   - A page whose name was rebound to 127.0.0.1 is same-origin to the browser, but its name
-//     is in the Host header: on loopback only names of loopback are answered.
-//   - Another machine reaches a listener that is not on loopback: it needs the token.
+//     is in the Host header: a listener on loopback serves only names of loopback.
+//   - Other machines reach a listener that is not on loopback: their requests need the token.
 type adminGuard struct {
 	next    http.Handler
-	listens string // the address, as it was given
-	host    string // the host of it, in lower case
+	listens string // the address, as in --admin-listen
+	host    string // its host, in lower case
 	bound   netip.Addr
 	token   *[sha256.Size]byte // hashed; nil if there is none
 	refused func(r *http.Request, why string)
 }
 
-// guardAdmin returns a guard of next, on a listener that was asked to listen on listens and
-// does so at bound. token is "" if there is none.
+// guardAdmin returns a guard of next. listens is the configured address, bound the actual one.
+// token is "" if there is none.
 func guardAdmin(next http.Handler, listens string, bound net.Addr, token string, refused func(r *http.Request, why string)) *adminGuard {
 	g := &adminGuard{next: next, listens: listens, refused: refused}
 	if host, _, err := net.SplitHostPort(listens); err == nil {
@@ -64,33 +64,33 @@ func (g *adminGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("WWW-Authenticate", `Basic realm="skein"`)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Connection", "close") // its body is not read
+	w.Header().Set("Connection", "close") // the request's body is not read
 	w.WriteHeader(status)
 	_ = writeJSONLine(w, map[string]string{"error": why})
 }
 
-// judge returns 200 where a request is served, else the status and why it is not.
+// judge returns 200 if the request may be served, else the status and the reason.
 func (g *adminGuard) judge(r *http.Request) (status int, why string) {
 	open := (r.Method == http.MethodGet || r.Method == http.MethodHead) && slices.Contains(openPaths, r.URL.Path)
 	switch {
 	case crossSite(r):
-		return http.StatusForbidden, "the admin listener answers no other site's pages: open its address itself, or ask it with curl"
+		return http.StatusForbidden, "the admin listener does not serve pages of other sites; open its address directly, or use curl"
 	case g.hasToken(r):
 		return http.StatusOK, ""
 	case g.bound.IsLoopback() && !g.isLocal(r.Host):
-		return http.StatusForbidden, "the admin listener does not answer to the Host " + human.Line(r.Host) + ": ask http://" + g.bound.String() + " or http://localhost (a proxy must send that Host, or the token)"
+		return http.StatusForbidden, "the admin listener does not serve the Host " + human.Line(r.Host) + "; use http://" + g.bound.String() + " or http://localhost (a proxy must send that Host, or the token)"
 	case open:
 		return http.StatusOK, ""
 	case g.token != nil:
-		return http.StatusUnauthorized, "the admin listener wants its token: set SKEIN_ADMIN_TOKEN, or give --admin-token-file, as skein serve was given it (Authorization: Bearer TOKEN)"
+		return http.StatusUnauthorized, "the admin listener needs its token; set SKEIN_ADMIN_TOKEN or --admin-token-file as for skein serve (Authorization: Bearer TOKEN)"
 	case g.bound.IsLoopback():
 		return http.StatusOK, ""
 	}
-	return http.StatusForbidden, "other machines reach the admin listener at " + g.listens + ", and it has no token: it answers only " + strings.Join(openPaths, ", ") +
-		". Give skein serve SKEIN_ADMIN_TOKEN or --admin-token-file, and the command that asks the same; or listen on loopback (--admin-listen 127.0.0.1:3211)"
+	return http.StatusForbidden, "the admin listener at " + g.listens + " is open to other machines without a token, so it serves only " + strings.Join(openPaths, ", ") +
+		"; set SKEIN_ADMIN_TOKEN or --admin-token-file for skein serve and for this command, or listen on loopback (--admin-listen 127.0.0.1:3211)"
 }
 
-// crossSite reports whether a browser says that another site's page asks.
+// crossSite reports whether a browser marked the request as coming from another site.
 func crossSite(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
 		return true
@@ -103,7 +103,7 @@ func crossSite(r *http.Request) bool {
 	return false
 }
 
-// isLocal reports whether a Host header names loopback, or the address that is listened on.
+// isLocal reports whether a Host header names loopback, or the listener's own address.
 func (g *adminGuard) isLocal(host string) bool {
 	if h, port, err := net.SplitHostPort(host); err == nil {
 		if strings.Trim(port, "0123456789") != "" {
@@ -118,16 +118,16 @@ func (g *adminGuard) isLocal(host string) bool {
 	return host == "localhost" || host != "" && host == g.host
 }
 
-// hasToken reports whether a request has the token: as a bearer, or as the password of
-// anyone.
+// hasToken reports whether a request has the token: as a bearer token, or as the password of any
+// user.
 func (g *adminGuard) hasToken(r *http.Request) bool {
 	if g.token == nil {
 		return false
 	}
-	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
-		_, given, ok = r.BasicAuth()
+		_, token, ok = r.BasicAuth()
 	}
-	sum := sha256.Sum256([]byte(given))
+	sum := sha256.Sum256([]byte(token))
 	return ok && subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1
 }

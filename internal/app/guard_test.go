@@ -12,21 +12,21 @@ import (
 	"skein.blue/internal/testing/abuse"
 )
 
-// counted counts how often it is read.
-type counted struct{ reads int }
+// countedBody counts how often it is read.
+type countedBody struct{ reads int }
 
-func (c *counted) Read(b []byte) (int, error) { c.reads++; return len(b), nil }
+func (c *countedBody) Read(b []byte) (int, error) { c.reads++; return len(b), nil }
 
-// asked is a request to the admin listener.
-type asked struct {
+// adminRequest is a request to the admin listener.
+type adminRequest struct {
 	method, path, host string
 	header             map[string]string
-	body               *counted
+	body               *countedBody
 }
 
-func (a *asked) of(t *testing.T, g *adminGuard) (status int, why string) {
+func (a *adminRequest) send(t *testing.T, g *adminGuard) (status int, why string) {
 	t.Helper()
-	a.body = new(counted)
+	a.body = new(countedBody)
 	r := httptest.NewRequestWithContext(t.Context(), a.method, "http://127.0.0.1:3211"+a.path, a.body)
 	r.Host = a.host
 	for name, value := range a.header {
@@ -34,9 +34,9 @@ func (a *asked) of(t *testing.T, g *adminGuard) (status int, why string) {
 	}
 	w := httptest.NewRecorder()
 	g.ServeHTTP(w, r)
-	var said struct{ Error string }
-	_ = json.NewDecoder(w.Body).Decode(&said)
-	return w.Code, said.Error
+	var answer struct{ Error string }
+	_ = json.NewDecoder(w.Body).Decode(&answer)
+	return w.Code, answer.Error
 }
 
 func guardFor(t *testing.T, listens, bound, token string, served, refused *int) *adminGuard {
@@ -51,9 +51,8 @@ func guardFor(t *testing.T, listens, bound, token string, served, refused *int) 
 
 var adminPaths = []string{"/", "/metrics", "/healthz", "/readyz", "/gaps", "/deadletters", "/resyncs", "/resync", "/backfill", "/car", "/debug/pprof/", "/debug/pprof/profile?seconds=30"}
 
-// A page in the operator's browser, whose name was rebound to 127.0.0.1 or which asks across
-// sites, gets nothing of the admin listener: no endpoint runs and no body is read, whatever
-// it asks, by whatever name.
+// The admin listener refuses every request of a page whose name was rebound to 127.0.0.1 or that
+// asks across sites: no endpoint runs, and no body is read.
 func TestAbuseRebinding(t *testing.T) {
 	var served, refused int
 	g := guardFor(t, "127.0.0.1:3211", "127.0.0.1:3211", "", &served, &refused)
@@ -76,9 +75,9 @@ func TestAbuseRebinding(t *testing.T) {
 		{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
 	}
 	tries, reads := 0, 0
-	try := func(a asked) {
+	try := func(a adminRequest) {
 		tries++
-		if status, why := a.of(t, g); status != http.StatusForbidden || why == "" {
+		if status, why := a.send(t, g); status != http.StatusForbidden || why == "" {
 			t.Errorf("%+v: %d %q", a, status, why)
 		}
 		reads += a.body.reads
@@ -86,60 +85,60 @@ func TestAbuseRebinding(t *testing.T) {
 	for _, path := range adminPaths {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {
 			for _, host := range hosts { // the page is same-origin to the browser
-				try(asked{method: method, path: path, host: host, header: map[string]string{"Origin": "http://" + host, "Sec-Fetch-Site": "same-origin"}})
-				try(asked{method: method, path: path, host: host})
+				try(adminRequest{method: method, path: path, host: host, header: map[string]string{"Origin": "http://" + host, "Sec-Fetch-Site": "same-origin"}})
+				try(adminRequest{method: method, path: path, host: host})
 			}
 			for _, host := range local {
 				for _, header := range pages {
-					try(asked{method: method, path: path, host: host, header: header})
+					try(adminRequest{method: method, path: path, host: host, header: header})
 				}
 			}
 		}
 	}
 	if served > 0 || reads > 0 || refused != tries {
-		t.Errorf("%d requests: %d were served, %d bodies read, %d told", tries, served, reads, refused)
+		t.Errorf("%d requests: %d served, %d bodies read, %d refusals reported", tries, served, reads, refused)
 	}
 	abuse.Figure(t, "requests of pages / endpoints that ran / bodies read", "%d / %d / %d", tries, served, reads)
 }
 
-// The operator's own tools are answered on loopback, by each of its names; elsewhere those
-// without the token get metrics and health, by whatever name, and those with it all.
+// On loopback the operator's tools are served under each of its names. Elsewhere requests without
+// the token get only metrics and health, and requests with it everything, under any name.
 func TestAdminGuard(t *testing.T) {
 	const open, all = "/metrics", "/backfill"
 	bearer := func(s string) map[string]string { return map[string]string{"Authorization": "Bearer " + s} }
 	for _, c := range []struct {
 		listens, bound, token string
-		asked                 asked
+		request               adminRequest
 		status                int
-		says                  string
+		reason                string
 	}{
-		{"127.0.0.1:3211", "127.0.0.1:3211", "", asked{method: "POST", path: "/car", host: "127.0.0.1:3211"}, 200, ""},
-		{"127.0.0.1:3211", "127.0.0.1:3211", "", asked{method: "GET", path: all, host: "LocalHost:9"}, 200, ""},
-		{"127.0.0.1:3211", "127.0.0.1:3211", "", asked{method: "GET", path: all, host: "127.8.9.1"}, 200, ""},
-		{"[::1]:3211", "[::1]:3211", "", asked{method: "GET", path: all, host: "[::1]:3211"}, 200, ""},
-		{"ops.internal:3211", "127.0.1.1:3211", "", asked{method: "GET", path: all, host: "Ops.internal:3211"}, 200, ""},
-		{"127.0.0.1:3211", "127.0.0.1:3211", "", asked{method: "GET", path: "/", host: "127.0.0.1:3211", header: map[string]string{"Sec-Fetch-Site": "none"}}, 200, ""},
-		{"127.0.0.1:3211", "127.0.0.1:3211", "", asked{method: "GET", path: "/gaps", host: "127.0.0.1:3211", header: map[string]string{"Sec-Fetch-Site": "same-origin", "Origin": "http://127.0.0.1:3211"}}, 200, ""},
-		{"127.0.0.1:3211", "127.0.0.1:3211", "secret", asked{method: "GET", path: all, host: "127.0.0.1:3211"}, 401, "SKEIN_ADMIN_TOKEN"},
-		{"127.0.0.1:3211", "127.0.0.1:3211", "secret", asked{method: "GET", path: all, host: "ops.example", header: bearer("secret")}, 200, ""}, // a proxy
-		{":3211", "[::]:3211", "", asked{method: "GET", path: "/healthz", host: "10.1.2.3:3211"}, 200, ""},
-		{":3211", "[::]:3211", "", asked{method: "GET", path: "/readyz", host: "10.1.2.3:3211"}, 200, ""},
-		{":3211", "[::]:3211", "", asked{method: "GET", path: open, host: "skein-admin.default.svc:3211"}, 200, ""},
-		{":3211", "[::]:3211", "", asked{method: "POST", path: open, host: "10.1.2.3:3211"}, 403, "--admin-token-file"},
-		{":3211", "[::]:3211", "", asked{method: "GET", path: "/metrics/../gaps", host: "10.1.2.3:3211"}, 403, "--admin-token-file"},
-		{":3211", "[::]:3211", "", asked{method: "POST", path: "/car", host: "127.0.0.1:3211"}, 403, "SKEIN_ADMIN_TOKEN"},
-		{"0.0.0.0:3211", "0.0.0.0:3211", "", asked{method: "GET", path: "/debug/pprof/", host: "localhost"}, 403, "answers only /metrics, /healthz, /readyz"},
-		{"0.0.0.0:3211", "0.0.0.0:3211", "secret", asked{method: "POST", path: "/car", host: "10.1.2.3", header: bearer("secret")}, 200, ""},
-		{"0.0.0.0:3211", "0.0.0.0:3211", "secret", asked{method: "POST", path: "/car", host: "10.1.2.3", header: map[string]string{"Authorization": "Basic eDpzZWNyZXQ="}}, 200, ""},
-		{"0.0.0.0:3211", "0.0.0.0:3211", "secret", asked{method: "POST", path: "/car", host: "10.1.2.3", header: bearer("secre")}, 401, "token"},
-		{"0.0.0.0:3211", "0.0.0.0:3211", "secret", asked{method: "POST", path: "/car", host: "10.1.2.3", header: bearer("")}, 401, "token"},
-		{"0.0.0.0:3211", "0.0.0.0:3211", "secret", asked{method: "GET", path: open, host: "10.1.2.3"}, 200, ""},
-		{"0.0.0.0:3211", "0.0.0.0:3211", "secret", asked{method: "GET", path: all, host: "10.1.2.3", header: map[string]string{"Authorization": "Basic eDpzZWNyZXQ=", "Sec-Fetch-Site": "cross-site"}}, 403, "other site"},
+		{"127.0.0.1:3211", "127.0.0.1:3211", "", adminRequest{method: "POST", path: "/car", host: "127.0.0.1:3211"}, 200, ""},
+		{"127.0.0.1:3211", "127.0.0.1:3211", "", adminRequest{method: "GET", path: all, host: "LocalHost:9"}, 200, ""},
+		{"127.0.0.1:3211", "127.0.0.1:3211", "", adminRequest{method: "GET", path: all, host: "127.8.9.1"}, 200, ""},
+		{"[::1]:3211", "[::1]:3211", "", adminRequest{method: "GET", path: all, host: "[::1]:3211"}, 200, ""},
+		{"ops.internal:3211", "127.0.1.1:3211", "", adminRequest{method: "GET", path: all, host: "Ops.internal:3211"}, 200, ""},
+		{"127.0.0.1:3211", "127.0.0.1:3211", "", adminRequest{method: "GET", path: "/", host: "127.0.0.1:3211", header: map[string]string{"Sec-Fetch-Site": "none"}}, 200, ""},
+		{"127.0.0.1:3211", "127.0.0.1:3211", "", adminRequest{method: "GET", path: "/gaps", host: "127.0.0.1:3211", header: map[string]string{"Sec-Fetch-Site": "same-origin", "Origin": "http://127.0.0.1:3211"}}, 200, ""},
+		{"127.0.0.1:3211", "127.0.0.1:3211", "secret", adminRequest{method: "GET", path: all, host: "127.0.0.1:3211"}, 401, "SKEIN_ADMIN_TOKEN"},
+		{"127.0.0.1:3211", "127.0.0.1:3211", "secret", adminRequest{method: "GET", path: all, host: "ops.example", header: bearer("secret")}, 200, ""}, // a proxy
+		{":3211", "[::]:3211", "", adminRequest{method: "GET", path: "/healthz", host: "10.1.2.3:3211"}, 200, ""},
+		{":3211", "[::]:3211", "", adminRequest{method: "GET", path: "/readyz", host: "10.1.2.3:3211"}, 200, ""},
+		{":3211", "[::]:3211", "", adminRequest{method: "GET", path: open, host: "skein-admin.default.svc:3211"}, 200, ""},
+		{":3211", "[::]:3211", "", adminRequest{method: "POST", path: open, host: "10.1.2.3:3211"}, 403, "--admin-token-file"},
+		{":3211", "[::]:3211", "", adminRequest{method: "GET", path: "/metrics/../gaps", host: "10.1.2.3:3211"}, 403, "--admin-token-file"},
+		{":3211", "[::]:3211", "", adminRequest{method: "POST", path: "/car", host: "127.0.0.1:3211"}, 403, "SKEIN_ADMIN_TOKEN"},
+		{"0.0.0.0:3211", "0.0.0.0:3211", "", adminRequest{method: "GET", path: "/debug/pprof/", host: "localhost"}, 403, "serves only /metrics, /healthz, /readyz"},
+		{"0.0.0.0:3211", "0.0.0.0:3211", "secret", adminRequest{method: "POST", path: "/car", host: "10.1.2.3", header: bearer("secret")}, 200, ""},
+		{"0.0.0.0:3211", "0.0.0.0:3211", "secret", adminRequest{method: "POST", path: "/car", host: "10.1.2.3", header: map[string]string{"Authorization": "Basic eDpzZWNyZXQ="}}, 200, ""},
+		{"0.0.0.0:3211", "0.0.0.0:3211", "secret", adminRequest{method: "POST", path: "/car", host: "10.1.2.3", header: bearer("secre")}, 401, "token"},
+		{"0.0.0.0:3211", "0.0.0.0:3211", "secret", adminRequest{method: "POST", path: "/car", host: "10.1.2.3", header: bearer("")}, 401, "token"},
+		{"0.0.0.0:3211", "0.0.0.0:3211", "secret", adminRequest{method: "GET", path: open, host: "10.1.2.3"}, 200, ""},
+		{"0.0.0.0:3211", "0.0.0.0:3211", "secret", adminRequest{method: "GET", path: all, host: "10.1.2.3", header: map[string]string{"Authorization": "Basic eDpzZWNyZXQ=", "Sec-Fetch-Site": "cross-site"}}, 403, "other sites"},
 	} {
 		var served, refused int
-		status, why := c.asked.of(t, guardFor(t, c.listens, c.bound, c.token, &served, &refused))
-		if status != c.status || !strings.Contains(why, c.says) || (served == 1) != (status == 200) || (refused == 1) != (status != 200) {
-			t.Errorf("%s at %s, token %q: %+v: %d %q", c.listens, c.bound, c.token, c.asked, status, why)
+		status, why := c.request.send(t, guardFor(t, c.listens, c.bound, c.token, &served, &refused))
+		if status != c.status || !strings.Contains(why, c.reason) || (served == 1) != (status == 200) || (refused == 1) != (status != 200) {
+			t.Errorf("%s at %s, token %q: %+v: %d %q", c.listens, c.bound, c.token, c.request, status, why)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"skein.blue/internal/testing/truth"
 )
 
-// A daemon whose admin listener is not on loopback: without a token it answers metrics and
-// health, and says what to set for the rest; with one it answers those who show it.
+// An admin listener that is not on loopback serves only metrics and health without a token, and
+// names the variable to set. With one it serves requests that have the token.
 func TestAdminTokenOfDaemon(t *testing.T) {
 	for _, token := range []string{"", "secret"} {
 		x, closeIt := open(t, t.TempDir(), nil)
@@ -37,17 +37,17 @@ func TestAdminTokenOfDaemon(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatal("not ready in ten seconds")
 		}
-		ask := func(method, path, shown string) (int, string) {
+		ask := func(method, path, sent string) (int, string) {
 			req, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:"+port+path, strings.NewReader("{}"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			req.Host = "10.1.2.3:3211" // a pod's
 			req.Header.Set("Content-Type", "application/vnd.ipld.car")
-			if shown != "" {
-				req.Header.Set("Authorization", "Bearer "+shown)
+			if sent != "" {
+				req.Header.Set("Authorization", "Bearer "+sent)
 			}
-			return said(t, req)
+			return send(t, req)
 		}
 		for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
 			if code, _ := ask(http.MethodGet, path, ""); code != 200 {
@@ -63,13 +63,13 @@ func TestAdminTokenOfDaemon(t *testing.T) {
 				t.Errorf("token %q: %s: %d %s", token, path, code, why)
 			}
 			if code, _ := ask(http.MethodGet, path, token); token != "" && code != 200 {
-				t.Errorf("token %q, shown: %s: %d", token, path, code)
+				t.Errorf("token %q, sent: %s: %d", token, path, code)
 			}
 		}
 		if code, why := ask(http.MethodPost, "/car", ""); code != want {
 			t.Errorf("token %q: a forged repo: %d %s", token, code, why)
 		}
-		if code, why := ask(http.MethodPost, "/car", token); token != "" && code != http.StatusConflict { // this index fetches nothing
+		if code, why := ask(http.MethodPost, "/car", token); token != "" && code != http.StatusConflict { // this index fetches no repos
 			t.Errorf("a repo with the token: %d %s", code, why)
 		}
 		cancel()
@@ -80,7 +80,7 @@ func TestAdminTokenOfDaemon(t *testing.T) {
 	}
 }
 
-// A page whose name was rebound to the daemon's loopback address.
+// A page whose name was rebound to the daemon's loopback address gets a 403.
 func TestAdminRebindingOfDaemon(t *testing.T) {
 	x, closeIt := open(t, t.TempDir(), nil)
 	defer closeIt()
@@ -96,18 +96,17 @@ func TestAdminRebindingOfDaemon(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Host = "rebound.example:" + at.Port()
-		if code, why := said(t, req); code != 403 || !strings.Contains(why, "rebound.example") {
+		if code, why := send(t, req); code != 403 || !strings.Contains(why, "rebound.example") {
 			t.Errorf("%s: %d %s", path, code, why)
 		}
 		req.Host = "localhost:" + at.Port()
-		if code, why := said(t, req); code != 200 {
+		if code, why := send(t, req); code != 200 {
 			t.Errorf("%s of localhost: %d %s", path, code, why)
 		}
 	}
 }
 
-// Nobody who asks the public listener learns where the store or a recording lies on this
-// machine.
+// The public listener never reveals the local path of the store or of a recording.
 func TestNoLocalPaths(t *testing.T) {
 	dir := t.TempDir()
 	x, closeIt := open(t, dir, nil)
@@ -128,7 +127,7 @@ func TestNoLocalPaths(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, all := said(t, req); all == "" || strings.Contains(all, filepath.Dir(frames)) || strings.Contains(all, dir) {
+		if _, all := send(t, req); all == "" || strings.Contains(all, filepath.Dir(frames)) || strings.Contains(all, dir) {
 			t.Errorf("%s: %s", path, all)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// hostile is what a host or a record may say, and a terminal would obey.
+// hostile is text that a host or a record may contain and that a terminal would obey.
 const hostile = "a\x1b]0;owned\x07\x1b[2Kb\x7f\u009b31mc\u202ed\u2066e\nskein: all is well\u2028f"
 
 func obeyed(s string) string {
@@ -31,9 +31,9 @@ func obeyed(s string) string {
 	return s[max(0, i-20):min(len(s), i+20)]
 }
 
-// What strangers wrote into the notes reaches an operator's terminal, and browser, as text:
-// /gaps, /deadletters and /resyncs escape what a terminal would obey, in as many lines as
-// there are notes, and say the same.
+// Strangers' texts in the notes reach an operator's terminal and browser as text. /gaps,
+// /deadletters and /resyncs escape what a terminal would obey, write one line per note, and keep
+// the text.
 func TestAbuseNotes(t *testing.T) {
 	x, closeIt := open(t, t.TempDir(), nil)
 	defer closeIt()
@@ -72,7 +72,7 @@ func TestAbuseNotes(t *testing.T) {
 	_, admin, stop := serve(t, x, nil)
 	defer stop()
 	for path, field := range map[string]string{"/gaps": "detail", "/deadletters": "path", "/resyncs": "detail"} {
-		lines, said := 0, false
+		lines, found := 0, false
 		all := body(t, admin+path)
 		if at := obeyed(all); at != "" {
 			t.Errorf("%s: a terminal would obey %q", path, at)
@@ -82,10 +82,10 @@ func TestAbuseNotes(t *testing.T) {
 			if err := json.Unmarshal(s.Bytes(), &note); err != nil {
 				t.Errorf("%s: %q: %v", path, s.Text(), err)
 			}
-			said = said || note[field] == hostile
+			found = found || note[field] == hostile
 		}
-		if !said {
-			t.Errorf("%s does not say what the note says, in %d lines", path, lines)
+		if !found {
+			t.Errorf("%s: the note's text is missing from %d lines", path, lines)
 		}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin+path, nil)
 		if err != nil {
@@ -98,18 +98,18 @@ func TestAbuseNotes(t *testing.T) {
 	}
 }
 
-// fetch returns the body of an answer, which must be one.
+// fetch returns the body of an answer, which must be a 200.
 func fetch(t *testing.T, req *http.Request) string {
 	t.Helper()
-	code, b := said(t, req)
+	code, b := send(t, req)
 	if code != http.StatusOK {
 		t.Fatalf("%s: %d", req.URL, code)
 	}
 	return b
 }
 
-// said returns the status and the body of an answer.
-func said(t *testing.T, req *http.Request) (int, string) {
+// send returns the status and body of an answer.
+func send(t *testing.T, req *http.Request) (int, string) {
 	t.Helper()
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {

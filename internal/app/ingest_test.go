@@ -14,12 +14,12 @@ import (
 )
 
 var (
-	ingestEvents = flag.Int("ingest.events", 1_000_000, "events of BenchmarkIngest")
-	ingestFile   = flag.String("ingest.frames", plainPDS, "the frames that BenchmarkIngest varies")
-	ingestDir    = flag.String("ingest.dir", "", "keep BenchmarkIngest's store in this folder")
+	ingestEvents = flag.Int("ingest.events", 1_000_000, "number of events for BenchmarkIngest")
+	ingestFile   = flag.String("ingest.frames", plainPDS, "file of frames for BenchmarkIngest to vary")
+	ingestDir    = flag.String("ingest.dir", "", "folder to keep BenchmarkIngest's store in")
 )
 
-// variations makes n distinct messages of a file's frames.
+// variations makes n distinct messages from the frames of a file.
 func variations(tb testing.TB, path string, n int) [][]byte {
 	tb.Helper()
 	all, err := frames.ReadFile(path)
@@ -42,7 +42,7 @@ func variations(tb testing.TB, path string, n int) [][]byte {
 	return out
 }
 
-// The variations decode without a fault, and no repo is desynchronized.
+// All variations decode, and no repo is desynchronized.
 func TestVariations(t *testing.T) {
 	x, closeIt := open(t, t.TempDir(), nil)
 	defer closeIt()
@@ -78,13 +78,13 @@ func feedAll(all [][]byte) func(func([]byte) error) error {
 	}
 }
 
-// BenchmarkIngest takes a million distinct events, real frames varied by a
-// seed, from memory to committed, and shows where the time goes.
+// BenchmarkIngest indexes a million distinct events, recorded frames varied by a seed, from
+// memory until they are committed, and shows where the time goes.
 //
 //	go test ./internal/app -run xxx -bench Ingest -benchtime 1x -timeout 30m
 //
-// decode is the time of decoding alone, measured beforehand; it runs beside
-// the rest. The others are shares of the applier's time.
+// decode is the time of decoding alone, measured beforehand; decoding runs concurrently with the
+// rest. The others are shares of the applier's time.
 func BenchmarkIngest(b *testing.B) {
 	all := variations(b, *ingestFile, *ingestEvents)
 	var bytes int64

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// openFiles returns how many descriptors this process may have.
+// openFiles returns how many file descriptors this process may open.
 func openFiles() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -17,18 +17,16 @@ func openFiles() int {
 	return int(min(limit.Cur, 1<<20))
 }
 
-// descriptors is how they are divided: half for the store's tables, as many as it
-// has use for, a quarter for clients, a sixteenth for operators. The rest is for
-// logs, manifests, and the connection to the relay.
+// descriptors divides them: up to half for the store's tables, a quarter for clients, a sixteenth
+// for operators. The rest is for logs, manifests, and the connection to the relay.
 type descriptors struct{ tables, api, admin int }
 
 func divideDescriptors(n int) descriptors {
 	return descriptors{min(2048, n/2), max(n/4, 8), max(min(n/16, 256), 4)}
 }
 
-// A limitedListener has so many connections open at most. Where there is one too
-// many, the one that has been idle the longest is closed; where all are busy, the
-// new one.
+// A limitedListener limits the number of open connections. If there is one too many, it closes
+// the connection that has been idle the longest. If all are busy, it closes the new one.
 type limitedListener struct {
 	net.Listener
 
@@ -43,8 +41,8 @@ type limitedConn struct {
 	net.Conn
 
 	l     *limitedListener
-	idle  bool      // guarded by l.mu: it waits for a request, or has not sent one whole
-	since time.Time // likewise: idle
+	idle  bool      // guarded by l.mu: waiting for a request, or for the rest of one
+	since time.Time // guarded by l.mu: when it became idle
 }
 
 func limitListener(ln net.Listener, most int, refused func()) *limitedListener {
@@ -63,11 +61,11 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			return c, nil
 		}
 		l.refused()
-		_ = conn.Close() // it has said nothing
+		_ = conn.Close() // without an answer
 	}
 }
 
-// add makes room for a connection, and reports whether there is any.
+// add adds a connection, and reports whether there was room for it.
 func (l *limitedListener) add(c *limitedConn) bool {
 	l.mu.Lock()
 	var oldest *limitedConn
@@ -86,12 +84,12 @@ func (l *limitedListener) add(c *limitedConn) bool {
 	l.conns[c] = struct{}{}
 	l.mu.Unlock()
 	if oldest != nil {
-		_ = oldest.Conn.Close() // its server notices
+		_ = oldest.Conn.Close() // the server notices
 	}
 	return true
 }
 
-// state is the server's ConnState.
+// state is the ConnState function of the server.
 func (l *limitedListener) state(conn net.Conn, s http.ConnState) {
 	c, ok := conn.(*limitedConn)
 	if !ok {

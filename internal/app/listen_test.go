@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Connections over the limit: the idle ones are closed first, those that are busy
-// never, and one that finds all busy is refused.
+// Over the limit, idle connections are closed first, and busy ones never. If all are busy, a new
+// one is refused.
 func TestLimitedListener(t *testing.T) {
 	tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -48,7 +48,7 @@ func TestLimitedListener(t *testing.T) {
 		}
 		return resp.Body.Close()
 	}
-	// Connections that say nothing, far more than there is room for.
+	// Connections that send nothing, far more than there is room for.
 	var idle []net.Conn
 	for range 20 * most {
 		conn, err := net.Dial("tcp", tcp.Addr().String())
@@ -63,7 +63,7 @@ func TestLimitedListener(t *testing.T) {
 		}
 	}
 	if n := open(); n > most || refused.Load() != 0 {
-		t.Errorf("%d are open, %d were refused", n, refused.Load())
+		t.Errorf("%d open, %d refused", n, refused.Load())
 	}
 	awaitBusy := func(want int) {
 		t.Helper()
@@ -80,24 +80,24 @@ func TestLimitedListener(t *testing.T) {
 				return
 			}
 			if time.Since(began) > 10*time.Second {
-				t.Fatalf("%d are busy", working)
+				t.Fatalf("%d busy, want %d", working, want)
 			}
 		}
 	}
-	awaitBusy(0) // those that were answered are closed a moment later
-	// Busy ones are left alone.
+	awaitBusy(0) // answered connections close a moment later
+	// Busy connections are never closed.
 	busy := make(chan error, most)
 	for range most {
 		go func() { busy <- ask("/slow") }()
 	}
 	awaitBusy(most)
 	if err := ask("/"); err == nil || refused.Load() == 0 {
-		t.Errorf("one more was served: %v, %d refused", err, refused.Load())
+		t.Errorf("one connection too many was served: %v, %d refused", err, refused.Load())
 	}
 	close(release)
 	for range most {
 		if err := <-busy; err != nil {
-			t.Errorf("a busy one was cut off: %v", err)
+			t.Errorf("a busy connection was cut off: %v", err)
 		}
 	}
 	for _, c := range idle {
@@ -107,16 +107,16 @@ func TestLimitedListener(t *testing.T) {
 		t.Error(err)
 	}
 	if n := open(); n != 0 {
-		t.Errorf("%d are counted as open in the end", n)
+		t.Errorf("%d still counted as open at the end", n)
 	}
 }
 
-// However few descriptors there are, the store and both listeners leave some.
-func TestDescriptors(t *testing.T) {
+// The store and both listeners always leave some file descriptors, even of a small limit.
+func TestListenersLeaveDescriptors(t *testing.T) {
 	for _, n := range []int{64, 256, 1024, 4096, 1 << 20} {
 		d := divideDescriptors(n)
 		if sum := d.tables + d.api + d.admin; sum > n*7/8 || d.tables < 16 || d.api < 8 || d.admin < 4 {
-			t.Errorf("of %d: %+v", n, d)
+			t.Errorf("%d descriptors: %+v", n, d)
 		}
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"skein.blue/internal/page"
 )
 
-// diskEvery is how many samples there are for one look at what the store takes on disk.
+// diskEvery is how many samples share one measurement of the store's size on disk.
 const diskEvery = 10
 
-// sampler returns what takes the samples that the page shows. c is nil on a node that only
-// answers.
+// sampler returns a function that takes the samples shown on the page. c is nil on a node that
+// only answers.
 func (x *Index) sampler(version string, c *consumer.Consumer) func(context.Context) (page.Sample, error) {
 	n := 0
 	var disk uint64

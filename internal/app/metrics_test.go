@@ -28,8 +28,8 @@ type served struct{ name, help, labels string }
 
 var describes = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: "(.*?)"(?:, unit: "[^"]*")?, constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
-// allMetrics returns every metric that a daemon with all parts registers, whether it has a
-// value yet or not, and the families that have one.
+// allMetrics returns every metric that a daemon with all parts registers, with or without a
+// value, and the families with values.
 func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 	t.Helper()
 	x, err := app.OpenIndex(t.Context(), app.StoreOptions{
@@ -54,7 +54,7 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 	for d := range descs {
 		m := describes.FindStringSubmatch(d.String())
 		if m == nil {
-			t.Fatalf("a description that this test cannot read: %s", d)
+			t.Fatalf("this test cannot parse the description %s", d)
 		}
 		labels := slices.DeleteFunc(strings.Split(m[4], ","), func(l string) bool { return l == "" })
 		for l := range strings.SplitSeq(m[3], ",") {
@@ -83,21 +83,21 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 	return all, gathered
 }
 
-// Every metric keeps Prometheus' conventions: the prefix, a unit, _total for counters and for
-// nothing else, a help text; and docs/metrics.md lists it (-update writes the page).
+// Every metric follows Prometheus's conventions: the prefix, a unit, _total for counters only, a
+// help text. docs/metrics.md lists all of them (-update writes the page).
 func TestMetricNames(t *testing.T) {
 	all, gathered := allMetrics(t)
 	names := map[string]bool{}
 	for _, m := range all {
 		names[m.name] = true
 		if !strings.HasPrefix(m.name, "skein_") {
-			t.Errorf("%s: its name does not begin with skein_", m.name)
+			t.Errorf("%s: the name does not start with skein_", m.name)
 		}
 		if !strings.HasSuffix(m.help, ".") || len(m.help) < 10 {
-			t.Errorf("%s: its help is no sentence: %q", m.name, m.help)
+			t.Errorf("%s: the help is not a sentence: %q", m.name, m.help)
 		}
 		f := gathered[m.name]
-		if f == nil { // no event has given it labels yet: it is judged by what its name says that it is
+		if f == nil { // it has no labels yet, so its name decides its type
 			kind := dto.MetricType_GAUGE
 			if strings.HasSuffix(m.name, "_total") {
 				kind = dto.MetricType_COUNTER
@@ -114,7 +114,7 @@ func TestMetricNames(t *testing.T) {
 			t.Errorf("%s: a histogram without a unit", m.name)
 		}
 	}
-	for _, name := range []string{ // those of the contract that have a name before, and the build
+	for _, name := range []string{ // renamed metrics of the contract, and the build
 		"skein_query_duration_seconds", "skein_store_commit_duration_seconds", "skein_intern_ids_allocated_total",
 		"skein_intern_lease_ids_remaining", "skein_graph_edge_writes_total", "skein_build_info",
 	} {
@@ -122,19 +122,19 @@ func TestMetricNames(t *testing.T) {
 			t.Errorf("%s is not served", name)
 		}
 	}
-	for before, now := range map[string]string{
+	for former, now := range map[string]string{
 		"skein_query_seconds": "skein_query_duration_seconds", "skein_store_commit_seconds": "skein_store_commit_duration_seconds",
 		"skein_intern_allocated_total": "skein_intern_ids_allocated_total", "skein_intern_lease_remaining": "skein_intern_lease_ids_remaining",
 		"skein_graph_edges_total": "skein_graph_edge_writes_total",
 	} {
-		if i := slices.IndexFunc(all, func(m served) bool { return m.name == before }); i < 0 || !strings.HasPrefix(all[i].help, "Deprecated: renamed to "+now+".") {
-			t.Errorf("%s is not served as a deprecated name of %s", before, now)
+		if i := slices.IndexFunc(all, func(m served) bool { return m.name == former }); i < 0 || !strings.HasPrefix(all[i].help, "Deprecated: renamed to "+now+".") {
+			t.Errorf("%s is not served as a deprecated name of %s", former, now)
 		}
 	}
 	comparePage(t, all)
 }
 
-// lint returns what Prometheus' own linter says of a family.
+// lint returns the findings of Prometheus's linter for a family.
 func lint(t *testing.T, f *dto.MetricFamily) []promlint.Problem {
 	t.Helper()
 	problems, err := promlint.NewWithMetricFamilies([]*dto.MetricFamily{f}).Lint()

@@ -20,14 +20,14 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// monitor registers how the store fares, where the engine can tell.
+// monitor registers metrics of the store, as far as the engine has them.
 func (x *Index) monitor() {
 	x.Registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "skein_consumer_desynchronized_repos", Help: "Repos of which something was missed.",
+			Name: "skein_consumer_desynchronized_repos", Help: "Repos with missed events.",
 		}, func() float64 { n, _ := x.Graph.Incomplete(); return float64(n) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "skein_consumer_partial_repos", Help: "Repos whose past was never seen.",
+			Name: "skein_consumer_partial_repos", Help: "Repos whose past is not indexed.",
 		}, func() float64 { _, n := x.Graph.Incomplete(); return float64(n) }))
 	m, ok := x.KV.(kv.Monitored)
 	if !ok {
@@ -35,24 +35,24 @@ func (x *Index) monitor() {
 	}
 	x.Registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "skein_store_free_bytes", Help: "Bytes that the disk of the store has left; 0 where that is not known.",
+			Name: "skein_store_free_bytes", Help: "Free bytes on the store's disk; 0 if unknown.",
 		}, func() float64 { n, _ := m.FreeBytes(); return float64(n) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "skein_store_disk_bytes", Help: "Bytes that the store takes on disk.",
+			Name: "skein_store_disk_bytes", Help: "Bytes of the store on disk.",
 		}, func() float64 { return float64(x.KV.DiskBytes()) }))
 }
 
-// buildInfo registers which program this is.
+// buildInfo registers the metric of the program's version.
 func (x *Index) buildInfo(version, commit string) {
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "skein_build_info", Help: "Always 1; the labels say which program runs.",
+		Name: "skein_build_info", Help: "Always 1; the labels describe the running program.",
 		ConstLabels: prometheus.Labels{"version": version, "commit": cmp.Or(commit, "unknown"), "go_version": runtime.Version(), "engine": x.KV.Engine()},
 	})
 	info.Set(1)
 	x.Registry.MustRegister(info)
 }
 
-// state returns what the index holds, for a line of the log, or the page.
+// state returns what the index holds, for the log and the page.
 func (x *Index) state(ctx context.Context) (edges int64, counts format.Counts, cursors []format.Cursor, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -62,18 +62,18 @@ func (x *Index) state(ctx context.Context) (edges int64, counts format.Counts, c
 		}
 		return err
 	})
-	if err != nil { // it is only said less
-		x.log.Debug("what the index holds cannot be read", "error", err)
+	if err != nil { // the log and the page then show less
+		x.log.Debug("cannot read the index's state", "error", err)
 	}
 	for name, n := range counts.Records {
-		if name != kinds.ListItem.String() { // a listitem is one, and makes two
+		if name != kinds.ListItem.String() { // a listitem record counts as two kinds
 			edges += n
 		}
 	}
 	return edges, counts, cursors, err
 }
 
-// logStart says what was opened, and where it answers.
+// logStart logs the addresses, the store, and what it holds.
 func (x *Index) logStart(version string, api, admin net.Addr) {
 	edges, counts, cursors, _ := x.state(context.Background())
 	args := []any{"version", version, "api", "http://" + api.String()}
@@ -82,7 +82,7 @@ func (x *Index) logStart(version string, api, admin net.Addr) {
 	}
 	args = append(args, "engine", x.KV.Engine(), "store", x.Path, "memory", human.Bytes(cmp.Or(x.memory, DefaultMemory())))
 	if x.Graph.Made() {
-		args = append(args, "found", "nothing: a new store was made")
+		args = append(args, "found", "nothing; created a new store")
 	} else {
 		args = append(args, "found", human.Count(edges)+" records of "+human.Count(counts.Accounts)+" accounts, "+human.Bytes(x.KV.DiskBytes())+" on disk")
 	}
@@ -92,7 +92,7 @@ func (x *Index) logStart(version string, api, admin net.Addr) {
 	x.log.Info("answering", args...)
 }
 
-// cursorsAttr lists the cursors, by their sources.
+// cursorsAttr lists the cursors by source.
 func cursorsAttr(cursors []format.Cursor) slog.Attr {
 	var attrs []any
 	for _, c := range cursors {
@@ -101,17 +101,17 @@ func cursorsAttr(cursors []format.Cursor) slog.Attr {
 	return slog.Group("cursors", attrs...)
 }
 
-// sayEvery is how often the log says what is being done.
-var sayEvery = time.Minute
+// logEvery is how often progress is logged.
+var logEvery = time.Minute
 
-// showProgress reports what c is doing until ctx ends: in a status line if there is one, else
+// showProgress reports the progress of c until ctx ends: in a status line if there is one, else
 // in the log.
 func (x *Index) showProgress(ctx context.Context, c *consumer.Consumer, status func(line string)) {
 	if status != nil {
 		x.showStatus(ctx, c, status)
 		return
 	}
-	ticker := time.NewTicker(sayEvery)
+	ticker := time.NewTicker(logEvery)
 	defer ticker.Stop()
 	was := c.Progress().Events
 	for {
@@ -123,7 +123,7 @@ func (x *Index) showProgress(ctx context.Context, c *consumer.Consumer, status f
 		edges, counts, _, _ := x.state(ctx)
 		st, events := c.Status(), c.Progress().Events
 		args := []any{
-			"state", string(st.State), "events_per_second", float64((events-was)*10/int64(max(1, sayEvery/time.Second))) / 10,
+			"state", string(st.State), "events_per_second", float64((events-was)*10/int64(max(1, logEvery/time.Second))) / 10,
 			"records", edges, "accounts", counts.Accounts, "disk", human.Bytes(x.KV.DiskBytes()),
 		}
 		if st.Cursor > 0 {
@@ -140,7 +140,7 @@ func (x *Index) showProgress(ctx context.Context, c *consumer.Consumer, status f
 	}
 }
 
-// showStatus keeps a line that says what c is doing.
+// showStatus updates the status line with the progress of c.
 func (x *Index) showStatus(ctx context.Context, c *consumer.Consumer, status func(line string)) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -166,8 +166,8 @@ func (x *Index) showStatus(ctx context.Context, c *consumer.Consumer, status fun
 	}
 }
 
-// statusLine says it: the state, events a second, lag, edges, disk, and of how many accounts
-// all is there.
+// statusLine returns the state, events per second, lag, edges, disk, and the share of accounts
+// with full history.
 func statusLine(st consumer.Status, perSecond float64, edges int64, disk uint64, counts format.Counts) string {
 	parts := []string{string(st.State), fmt.Sprintf("%.0f events/s", perSecond)}
 	if st.HasLag {
@@ -175,7 +175,7 @@ func statusLine(st consumer.Status, perSecond float64, edges int64, disk uint64,
 	}
 	parts = append(parts, human.Count(edges)+" edges", human.Bytes(disk))
 	if counts.Accounts > 0 {
-		parts = append(parts, fmt.Sprintf("all of %.0f %% of %s accounts", 100*float64(counts.Complete)/float64(counts.Accounts), human.Count(counts.Accounts)))
+		parts = append(parts, fmt.Sprintf("full history for %.0f %% of %s accounts", 100*float64(counts.Complete)/float64(counts.Accounts), human.Count(counts.Accounts)))
 	}
 	if counts.Desynchronized > 0 {
 		parts = append(parts, human.Count(counts.Desynchronized)+" desynchronized")

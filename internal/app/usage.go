@@ -8,9 +8,8 @@ import (
 	"skein.blue/internal/human"
 )
 
-// WriteUsage writes where the bytes of a store are, as a Markdown table. edges
-// are its live records, over which the bytes are shared out. With exact, numbers
-// are written as they are, else for people.
+// WriteUsage writes the keys and bytes of each keyspace as a Markdown table. It divides the bytes
+// by edges, the number of live records. Numbers are rounded for people unless exact is set.
 func WriteUsage(w io.Writer, spaces []check.Keyspace, edges int64, exact bool) {
 	count, size := func(n int64) string { return human.Count(n) }, func(n uint64) string { return human.Bytes(n) }
 	if exact {

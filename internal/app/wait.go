@@ -10,26 +10,25 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// waitEvery is how often what is waited for is tried, and sayWaitEvery how often the log
-// says so.
+// waitEvery is how often a wait tries again, and logWaitEvery how often it is logged.
 const (
 	waitEvery    = time.Second
-	sayWaitEvery = time.Minute
+	logWaitEvery = time.Minute
 )
 
-// awaited returns what a daemon that met err waits for, "" if time does not mend it. Only a node
-// that makes no store waits for the one that does.
+// awaited returns what a daemon that met err waits for, "" if waiting cannot help. Only a node
+// that does not create the store waits for a writer to create it.
 func awaited(err error, create bool) string {
 	switch {
 	case errors.Is(err, kv.ErrUnavailable):
-		return "the cluster does not answer: waiting until it does"
+		return "waiting for the FoundationDB cluster: it does not answer"
 	case !create && (errors.Is(err, kv.ErrNotFound) || errors.Is(err, graph.ErrNoGraph)):
-		return "this node only answers, and no writer has begun the store yet: waiting for one. Start skein serve without --consume=false on this cluster and prefix"
+		return "waiting for a writer to create the store: start skein serve without --consume=false on this cluster and prefix"
 	}
 	return ""
 }
 
-// await is await, if o says so.
+// await calls the function await if o.Wait is set, else try.
 func (o *StoreOptions) await(ctx context.Context, try func() error) error {
 	if !o.Wait {
 		return try()
@@ -37,22 +36,22 @@ func (o *StoreOptions) await(ctx context.Context, try func() error) error {
 	return await(ctx, logger(o.Logger), o.Create, try)
 }
 
-// await calls try until it returns nil, or an error that waiting does not mend, or ctx ends. It
-// says in the log what it waits for, and for how long.
+// await calls try until it returns nil, or an error that waiting cannot help with, or ctx ends.
+// It logs what it waits for, and for how long it has waited.
 func await(ctx context.Context, log *slog.Logger, create bool, try func() error) error {
-	begun, said, last := time.Now(), time.Time{}, ""
+	begun, logged, last := time.Now(), time.Time{}, ""
 	for {
 		err := try()
 		why := awaited(err, create)
 		if why == "" {
 			if err == nil && last != "" {
-				log.Info("the wait is over", "waited", time.Since(begun).Round(time.Second).String())
+				log.Info("wait over", "waited", time.Since(begun).Round(time.Second).String())
 			}
 			return err
 		}
-		if why != last || time.Since(said) >= sayWaitEvery {
-			log.Warn(why, "error", err, "waited", time.Since(begun).Round(time.Second).String()) //nolint:sloglint // it is one of a few constants
-			said, last = time.Now(), why
+		if why != last || time.Since(logged) >= logWaitEvery {
+			log.Warn(why, "error", err, "waited", time.Since(begun).Round(time.Second).String()) //nolint:sloglint // one of a few constants
+			logged, last = time.Now(), why
 		}
 		select {
 		case <-time.After(waitEvery):

@@ -21,7 +21,7 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// failing returns the errors one after the other, and then nil.
+// failing returns a function that returns the errors in turn, and then nil.
 func failing(errs ...error) func() error {
 	return func() error {
 		if len(errs) == 0 {
@@ -41,24 +41,24 @@ func repeated(n int, err error) (all []error) {
 	return all
 }
 
-// A start that meets a cluster that is away waits, and says so once a minute, with how long as
-// people read it. A node that only answers also waits for the writer that begins the store.
+// A start waits for a cluster that does not answer, and logs the time waited once a minute, in
+// units for people. A node that only answers also waits for a writer to create the store.
 func TestAwait(t *testing.T) {
 	for name, test := range map[string]struct {
 		create bool
 		errs   []error
-		says   map[string]int
+		logs   map[string]int
 		takes  time.Duration
 		fails  error
 	}{
 		"nothing to wait for":  {true, nil, map[string]int{"wait": 0}, 0, nil},
-		"a cluster":            {true, repeated(150, kv.ErrUnavailable), map[string]int{"the cluster does not answer: waiting until it does": 3, "waited=1m0s": 1, "the wait is over\" waited=2m30s": 1}, 150 * time.Second, nil},
-		"a writer":             {false, repeated(10, kv.ErrNotFound), map[string]int{"no writer has begun the store yet": 1, "the wait is over": 1}, 10 * time.Second, nil},
-		"its first rows":       {false, repeated(10, graph.ErrNoGraph), map[string]int{"no writer has begun the store yet": 1}, 10 * time.Second, nil},
-		"one, then the other":  {false, append(repeated(5, kv.ErrUnavailable), repeated(5, graph.ErrNoGraph)...), map[string]int{"the cluster does not answer": 1, "no writer has begun": 1, "the wait is over": 1}, 10 * time.Second, nil},
+		"a cluster":            {true, repeated(150, kv.ErrUnavailable), map[string]int{"waiting for the FoundationDB cluster": 3, "waited=1m0s": 1, "wait over\" waited=2m30s": 1}, 150 * time.Second, nil},
+		"a writer":             {false, repeated(10, kv.ErrNotFound), map[string]int{"waiting for a writer": 1, "wait over": 1}, 10 * time.Second, nil},
+		"its first rows":       {false, repeated(10, graph.ErrNoGraph), map[string]int{"waiting for a writer": 1}, 10 * time.Second, nil},
+		"cluster, then writer": {false, append(repeated(5, kv.ErrUnavailable), repeated(5, graph.ErrNoGraph)...), map[string]int{"waiting for the FoundationDB cluster": 1, "waiting for a writer": 1, "wait over": 1}, 10 * time.Second, nil},
 		"a writer finds none":  {true, repeated(1, kv.ErrNotFound), map[string]int{"wait": 0}, 0, kv.ErrNotFound},
 		"a claimed share":      {true, repeated(1, fence.ErrClaimed), map[string]int{"wait": 0}, 0, fence.ErrClaimed},
-		"an error after a day": {true, append(repeated(86_400, kv.ErrUnavailable), kv.ErrFormat), map[string]int{"the cluster does not answer": 1440, "the wait is over": 0}, 24 * time.Hour, kv.ErrFormat},
+		"an error after a day": {true, append(repeated(86_400, kv.ErrUnavailable), kv.ErrFormat), map[string]int{"waiting for the FoundationDB cluster": 1440, "wait over": 0}, 24 * time.Hour, kv.ErrFormat},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -66,14 +66,14 @@ func TestAwait(t *testing.T) {
 				begun := time.Now()
 				o := StoreOptions{Wait: true, Create: test.create, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 				if err := o.await(t.Context(), failing(test.errs...)); !errors.Is(err, test.fails) {
-					t.Errorf("it ends with %v", err)
+					t.Errorf("the wait ended with %v", err)
 				}
 				if took := time.Since(begun); took != test.takes {
-					t.Errorf("it took %v", took)
+					t.Errorf("the wait took %v", took)
 				}
-				for text, times := range test.says {
+				for text, times := range test.logs {
 					if n := strings.Count(log.String(), text); n != times {
-						t.Errorf("%q is said %d times, want %d", text, n, times)
+						t.Errorf("%q logged %d times, want %d", text, n, times)
 					}
 				}
 			})
@@ -81,7 +81,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// The end of the context ends the wait, and a command that is no daemon does not wait.
+// The end of the context ends the wait. Only daemons wait.
 func TestAwaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -98,8 +98,8 @@ func TestAwaitEnds(t *testing.T) {
 	})
 }
 
-// A graph that nobody has begun is told apart from one of another format.
-func TestNoGraph(t *testing.T) {
+// A store without a graph has an error of its own, different from a store of another format.
+func TestStoreWithoutGraphHasItsOwnError(t *testing.T) {
 	for _, o := range []graph.Options{{ReadOnly: true}, {MustExist: true}} {
 		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 		if _, err := graph.Open(t.Context(), store, o); !errors.Is(err, graph.ErrNoGraph) {
@@ -108,7 +108,7 @@ func TestNoGraph(t *testing.T) {
 	}
 }
 
-// away is a store whose cluster is known not to answer.
+// away is a store whose cluster may be known not to answer.
 type away struct {
 	kv.Store
 	err error
@@ -116,8 +116,8 @@ type away struct {
 
 func (a *away) Healthy() error { return a.err }
 
-// While it is known that the cluster does not answer, the node is not ready, and says why.
-func TestReadyzSaysThatTheClusterIsAway(t *testing.T) {
+// While the cluster is known not to answer, the node is not ready, and gives the reason.
+func TestReadyzGivesTheClusterAsReason(t *testing.T) {
 	x, err := OpenIndex(t.Context(), StoreOptions{Store: t.TempDir(), Create: true})
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestReadyzSaysThatTheClusterIsAway(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		code int
-		says string
+		body string
 	}{
 		{nil, 200, "ready\n"},
 		{fmt.Errorf("the FoundationDB cluster of /x has not answered for 12s: %w", kv.ErrUnavailable), 503, "not ready: the FoundationDB cluster of /x has not answered for 12s: kv: the store does not answer\n"},
@@ -142,13 +142,13 @@ func TestReadyzSaysThatTheClusterIsAway(t *testing.T) {
 		cluster.err = test.err
 		rec := httptest.NewRecorder()
 		admin.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))
-		if rec.Code != test.code || rec.Body.String() != test.says {
+		if rec.Code != test.code || rec.Body.String() != test.body {
 			t.Errorf("%v: %d %s", test.err, rec.Code, rec.Body)
 		}
 	}
 }
 
-// A daemon whose partitions another took over ends, and says so, with nothing to write.
+// A daemon whose partitions were taken over ends with that error, even with nothing to write.
 func TestServeEndsWhenFenced(t *testing.T) {
 	x, err := OpenIndex(t.Context(), StoreOptions{Store: t.TempDir(), Create: true})
 	if err != nil {
@@ -159,13 +159,13 @@ func TestServeEndsWhenFenced(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // else it would not end
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // a failing Serve would never end
 	defer cancel()
 	err = x.Serve(ctx, ServeOptions{
 		Listen: "127.0.0.1:0",
 		Ready:  func(net.Addr, net.Addr) { x.fenced <- fmt.Errorf("%w: taken over", fence.ErrClaimed) },
 	})
 	if !errors.Is(err, fence.ErrClaimed) || ctx.Err() != nil {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("Serve ended with %v", err)
 	}
 }

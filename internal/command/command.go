@@ -19,14 +19,14 @@ import (
 
 // Exit codes.
 const (
-	ExitFailed = 1  // it failed, or a difference was found
-	ExitUsage  = 64 // the command line is wrong (sysexits.h). 2 is a crash of the Go runtime
+	ExitFailed = 1  // the command failed, or found a difference
+	ExitUsage  = 64 // the command line is wrong (sysexits.h). The Go runtime exits with 2 on a crash
 )
 
-// errUsage marks errors of the command line.
+// errUsage marks errors in the command line.
 var errUsage = errors.New("usage")
 
-// UsageError is an error of the command line.
+// UsageError returns an error in the command line.
 func UsageError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errUsage, fmt.Sprintf(format, args...))
 }
@@ -36,12 +36,12 @@ type Program struct {
 	Name     string
 	Usage    string
 	Commands func(*Environment) []*cli.Command
-	// Moved says where commands are that were the program's once.
+	// Moved maps the names of former commands to the commands that replace them.
 	Moved map[string]string
 }
 
-// Main runs the command line of the process, until it ends or a signal ends it, and
-// returns the exit code.
+// Main runs the process's command line until it ends or a signal ends it, and returns the
+// exit code.
 func Main(p Program) int {
 	env := &Environment{Stdout: os.Stdout, Stderr: os.Stderr}
 	return Run(env.Stop.Listen(os.Stderr), env, p, os.Args)
@@ -52,7 +52,7 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 	env.wrap()
 	stdout, stderr := env.Stdout, env.Stderr
 	if len(args) > 1 && p.Moved[args[1]] != "" {
-		fmt.Fprintf(stderr, "%s: %s %s is %s now\n", p.Name, p.Name, args[1], p.Moved[args[1]])
+		fmt.Fprintf(stderr, "%s: %s %s is now %s\n", p.Name, p.Name, args[1], p.Moved[args[1]])
 		return ExitUsage
 	}
 	cmd := &cli.Command{
@@ -69,10 +69,10 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 		EnableShellCompletion: true,
 		ConfigureShellCompletionCommand: func(c *cli.Command) {
 			c.Hidden = false
-			c.Usage = "print a script that completes commands and flags: bash, zsh, fish or pwsh"
+			c.Usage = "print a completion script for bash, zsh, fish or pwsh"
 		},
 	}
-	began := false // errors before a command has begun are the command line's, or its environment's
+	began := false // an error before a command begins is wrong usage: the flags or their variables
 	var prepare func(commands []*cli.Command)
 	prepare = func(commands []*cli.Command) {
 		for _, c := range commands {
@@ -89,7 +89,7 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 	env.program = p
 	err := cmd.Run(ctx, args)
 	if failed := env.OutputError(); failed != nil {
-		err, began = fmt.Errorf("the output could not be written: %w", failed), true
+		err, began = fmt.Errorf("cannot write the output: %w", failed), true
 	}
 	switch {
 	case err == nil:
@@ -98,8 +98,8 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 		return ExitFailed
 	}
 	wrongUsage := errors.Is(err, errUsage) || !began
-	if env.json != nil && !wrongUsage { // who reads the log finds it there
-		env.json.Error("the command has failed", "program", p.Name, "error", err)
+	if env.json != nil && !wrongUsage { // readers of the log expect the error there
+		env.json.Error(oneLineOf(err), "program", p.Name, "error", err) //nolint:sloglint // the message is the cause
 	} else {
 		fmt.Fprintln(stderr, p.Name+":", oneLineOf(err))
 	}
@@ -109,7 +109,7 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 	return ExitFailed
 }
 
-// OutputError returns why something that was said could not be written.
+// OutputError returns the first error of writing to the standard output.
 func (e *Environment) OutputError() error {
 	if e.output == nil {
 		return nil
@@ -117,8 +117,8 @@ func (e *Environment) OutputError() error {
 	return e.output.failed()
 }
 
-// wrap has what commands write go through human.Writer, so that no text of a stranger
-// reaches a terminal as anything but text.
+// wrap sends the commands' output through human.Writer, so that a stranger's text cannot
+// control a terminal.
 func (e *Environment) wrap() {
 	e.output = &output{to: e.Stdout}
 	e.Data = e.output
@@ -127,7 +127,7 @@ func (e *Environment) wrap() {
 	e.Stderr = human.NewWriter(e.Stderr)
 }
 
-// output remembers that what a command says could not be written.
+// output remembers the first error of writing to it.
 type output struct {
 	to io.Writer
 
@@ -149,10 +149,10 @@ func (o *output) Write(b []byte) (int, error) {
 	if err != nil && o.err == nil {
 		o.err = err
 	}
-	return n, err //nolint:wrapcheck // it is the output's
+	return n, err //nolint:wrapcheck // the writer's own error
 }
 
-// flagError says what is wrong with a flag, and which one may be meant.
+// flagError rewords the library's error about a flag, and suggests a similar flag.
 func flagError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {
@@ -166,7 +166,8 @@ func flagError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	return UsageError("%s", message)
 }
 
-// ChooseCommand is what a command that only has others does by itself.
+// ChooseCommand is the action of a command that only groups others: it prints help, or
+// reports an unknown subcommand.
 func ChooseCommand(_ context.Context, c *cli.Command) error {
 	if !c.Args().Present() {
 		if c.Root() == c {
@@ -174,15 +175,15 @@ func ChooseCommand(_ context.Context, c *cli.Command) error {
 		}
 		return cli.ShowSubcommandHelp(c)
 	}
-	given := c.Args().First()
-	message := fmt.Sprintf("there is no command %q; see %s help", strings.TrimPrefix(c.FullName()+" ", c.Root().Name+" ")+given, c.FullName())
-	if near := cli.SuggestCommand(c.Commands, given); near != "" && distance(near, given) < 3 {
+	name := c.Args().First()
+	message := fmt.Sprintf("unknown command %q; see %s help", strings.TrimPrefix(c.FullName()+" ", c.Root().Name+" ")+name, c.FullName())
+	if near := cli.SuggestCommand(c.Commands, name); near != "" && distance(near, name) < 3 {
 		message += "; did you mean " + near + "?"
 	}
 	return UsageError("%s", message)
 }
 
-// distance is about how many letters two words differ in.
+// distance returns roughly how many letters two words differ in.
 func distance(a, b string) int {
 	d := max(len(a), len(b)) - min(len(a), len(b))
 	for i := range min(len(a), len(b)) {
@@ -193,11 +194,10 @@ func distance(a, b string) int {
 	return d
 }
 
-// inner are the names of packages before errors, which say nothing to who reads
-// the message.
+// inner matches the package names that errors begin with. They tell a user nothing.
 var inner = regexp.MustCompile(`(?m)(^|[ (:])(?:app|check|consumer|dict|export|fdbkv|fence|format|frames|graph|intern|kv|memkv|pebblekv|query|usage|wire): `)
 
-// plain writes an error without the names of packages.
+// plain returns an error's text without package names.
 func plain(err error) string {
 	s := err.Error()
 	for {
@@ -209,32 +209,32 @@ func plain(err error) string {
 	}
 }
 
-// oneLineOf writes an error in one line: several that were joined stand behind each other,
-// and a stranger's text cannot begin a line of its own.
+// oneLineOf returns an error's text on one line. Joined errors are separated by semicolons, and
+// a stranger's text in an error cannot begin a line of its own.
 func oneLineOf(err error) string {
 	return human.Line(strings.ReplaceAll(plain(err), "\n", "; "))
 }
 
-// ErrQuiet ends a command with exitFailed; what there was to say has been said.
+// ErrQuiet ends a command with ExitFailed and prints nothing: the command already did.
 var ErrQuiet = errors.New("failed")
 
-// Environment is what commands write to. Run wraps Stdout and Stderr, for text; Data is the
+// Environment holds what commands write to. Run wraps Stdout and Stderr, for text; Data is the
 // standard output for bytes that another program reads.
 type Environment struct {
 	program        Program
 	Stdout, Stderr io.Writer
 	Data           io.Writer
-	output         *output   // the standard output, which remembers failures
-	terminal       io.Writer // Stderr as it was: only progress bars and the status line move its cursor
+	output         *output   // the standard output; remembers its first error
+	terminal       io.Writer // Stderr unwrapped: progress bars and the status line move its cursor
 	Level, Format  string    // of the log
 	Stop           Stopping
 	dying          sync.Once
-	screen         *screen      // nil where there is none
-	json           *slog.Logger // nil where nothing is logged as JSON
+	screen         *screen      // nil without a terminal
+	json           *slog.Logger // nil unless the log is JSON
 }
 
-// fatal ends the process where the store can go on no longer: the engine waits for
-// nothing but that. What was committed is kept.
+// fatal ends the process when the store cannot go on. The engine is blocked until it does.
+// Committed data is safe.
 func (e *Environment) fatal(err error) {
 	e.dying.Do(func() {
 		fmt.Fprintln(e.Stderr, e.program.Name+":", oneLineOf(err))
@@ -243,13 +243,13 @@ func (e *Environment) fatal(err error) {
 	select {} // another goroutine is ending the process
 }
 
-// Terminal reports whether somebody watches.
+// Terminal reports whether the standard error is a terminal.
 func (e *Environment) Terminal() bool {
 	f, ok := e.terminal.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// width is how many columns the terminal has.
+// width returns the terminal's number of columns, 0 if unknown.
 func (e *Environment) width() int {
 	if f, ok := e.terminal.(*os.File); ok {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil {
@@ -259,10 +259,10 @@ func (e *Environment) width() int {
 	return 0
 }
 
-// NoArguments refuses what stands behind the flags.
+// NoArguments returns a usage error if anything follows the flags.
 func NoArguments(c *cli.Command) error {
 	if c.Args().Present() {
-		return UsageError("%s takes no argument, got %q", c.Name, c.Args().First())
+		return UsageError("%s takes no arguments, got %q", c.Name, c.Args().First())
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package command is what the programs of this module have in common: how a command line is
-// run and its errors are said (command.go), signals (signals.go), the flags that several
-// commands share (flags.go), progress on a terminal and the version.
+// Package command holds what the programs of this module share: running a command line and
+// reporting its errors (command.go), signals (signals.go), common flags (flags.go), progress on
+// a terminal (progress.go) and the version.
 package command

@@ -66,36 +66,36 @@ type Settings struct {
 	FeedPreview          bool
 }
 
-// PastFlags are those that concern fetching repos whole.
+// PastFlags returns the flags for fetching whole repos.
 func (s *Settings) PastFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "plc", Value: identity.DefaultPLCURL, Usage: "the directory in which did:plc are looked up, to find the host of a repo", Destination: &s.plc, Sources: Env("plc")},
-		&cli.BoolFlag{Name: "allow-private-hosts", Usage: "fetch repos from loopback and private addresses, too: for a network of one's own", Destination: &s.allowPrivate, Sources: Env("allow-private-hosts")},
-		&cli.StringFlag{Name: "max-repo-bytes", Value: "1GiB", Usage: "give up a repo that is larger", Destination: &s.maxRepo, Sources: Env("max-repo-bytes")},
-		&cli.Int64Flag{Name: "max-host-repos", Value: 2_000_000, Usage: "stop reading the list of a host that names more repos", Destination: &s.maxHostRepos, Sources: Env("max-host-repos")},
-		&cli.DurationFlag{Name: "compare-every", Value: 7 * 24 * time.Hour, Usage: "compare the index with the relay's list of repos, slowly, once in so long; 0: only after gaps in the stream", Destination: &s.compareEvery, Sources: Env("compare-every")},
+		&cli.StringFlag{Name: "plc", Value: identity.DefaultPLCURL, Usage: "directory of did:plc accounts; names the host of each repo", Destination: &s.plc, Sources: Env("plc")},
+		&cli.BoolFlag{Name: "allow-private-hosts", Usage: "also fetch repos from loopback and private addresses; for a network of your own", Destination: &s.allowPrivate, Sources: Env("allow-private-hosts")},
+		&cli.StringFlag{Name: "max-repo-bytes", Value: "1GiB", Usage: "largest repo to fetch; larger ones are given up", Destination: &s.maxRepo, Sources: Env("max-repo-bytes")},
+		&cli.Int64Flag{Name: "max-host-repos", Value: 2_000_000, Usage: "repos to read from one host's list, at most", Destination: &s.maxHostRepos, Sources: Env("max-host-repos")},
+		&cli.DurationFlag{Name: "compare-every", Value: 7 * 24 * time.Hour, Usage: "how often to compare the index with the relay's list of repos, slowly; 0: only after gaps in the stream", Destination: &s.compareEvery, Sources: Env("compare-every")},
 	}
 }
 
-// NameFlags are those that concern names, and feeds.
+// NameFlags returns the flags for names and feeds.
 func (s *Settings) NameFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "resolver", Value: "dns", Usage: "how handles in questions are resolved: dns (and HTTPS), the URL of a service that answers com.atproto.identity.resolveHandle, or off", Destination: &s.Resolver, Sources: Env("resolver")},
-		&cli.StringFlag{Name: "service-host", Aliases: []string{"feed-host"}, Usage: "the name under which the world reaches the query API over HTTPS: the service is did:web:NAME, and answers questions with $viewer that a PDS proxies", Destination: &s.serviceHost, Sources: Env("service-host", "feed-host")},
-		&cli.StringFlag{Name: "feeds", Usage: "serve the feeds of this file, as a feed generator (with --service-host)", Destination: &s.FeedFile, Sources: Env("feeds")},
-		&cli.StringFlag{Name: "feed-publisher", DefaultText: "did:web of --service-host", Usage: "the DID of the account whose records announce the feeds", Destination: &s.feedAuthor, Sources: Env("feed-publisher")},
-		&cli.BoolFlag{Name: "feed-preview", Usage: "let anyone on this machine look at the feeds of --feeds as any viewer sees them, on the page and with viewer=DID in getFeedSkeleton, without a token; only where --listen is on loopback", Destination: &s.FeedPreview, Sources: Env("feed-preview")},
+		&cli.StringFlag{Name: "resolver", Value: "dns", Usage: "how to resolve handles in questions: dns (and HTTPS), off, or the URL of a service with com.atproto.identity.resolveHandle", Destination: &s.Resolver, Sources: Env("resolver")},
+		&cli.StringFlag{Name: "service-host", Aliases: []string{"feed-host"}, Usage: "public HTTPS name of the query API; makes the service did:web:NAME, so that it can answer $viewer questions proxied by a PDS", Destination: &s.serviceHost, Sources: Env("service-host", "feed-host")},
+		&cli.StringFlag{Name: "feeds", Usage: "file of feeds to serve as a feed generator; needs --service-host", Destination: &s.FeedFile, Sources: Env("feeds")},
+		&cli.StringFlag{Name: "feed-publisher", DefaultText: "did:web of --service-host", Usage: "DID of the account whose records announce the feeds", Destination: &s.feedAuthor, Sources: Env("feed-publisher")},
+		&cli.BoolFlag{Name: "feed-preview", Usage: "preview the feeds of --feeds as any viewer, without a token: on the page, and with viewer=DID in getFeedSkeleton; needs --listen on loopback", Destination: &s.FeedPreview, Sources: Env("feed-preview")},
 	}
 }
 
-// Public reports whether the accounts are those of the public network: the relay has a public
-// host, and their documents are in the public directory.
+// Public reports whether the accounts belong to the public network: the relay has a public
+// host, and DID documents come from the public directory.
 func (s *Settings) Public() bool {
 	host, _, err := consumer.ParseRelay(s.Relay)
 	return err == nil && outward.PublicHost(host) && s.plc == identity.DefaultPLCURL
 }
 
-// Handles makes what resolves handles.
+// Handles builds the resolver of handles.
 func (s *Settings) Handles() (*identities.Resolver, error) {
 	r, err := identities.New(identities.Options{Resolver: s.Resolver, AllowPrivate: s.allowPrivate})
 	if err != nil {
@@ -104,36 +104,36 @@ func (s *Settings) Handles() (*identities.Resolver, error) {
 	return r, nil
 }
 
-// CheckPreview says what is wrong with --feed-preview, if it is given: whoever reaches the
-// query listener may then look at a feed as anybody.
+// CheckPreview checks --feed-preview. With it, everybody who reaches the query listener can see
+// a feed as any viewer does.
 func (s *Settings) CheckPreview() error {
 	if !s.FeedPreview {
 		return nil
 	}
 	if s.FeedFile == "" {
-		return UsageError("--feed-preview shows the feeds of a file: give --feeds FILE")
+		return UsageError("--feed-preview needs --feeds FILE, the feeds to preview")
 	}
 	host, _, err := net.SplitHostPort(s.Listen)
 	if err != nil {
-		return UsageError("--listen %q: write HOST:PORT", s.Listen)
+		return UsageError("--listen %q: expected HOST:PORT", s.Listen)
 	}
 	addresses, err := net.DefaultResolver.LookupNetIP(context.Background(), "ip", host)
 	onLoopback := err == nil && host != "" && !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return !a.Unmap().IsLoopback() })
 	if !onLoopback {
-		return UsageError("--feed-preview answers as any viewer without a token, and --listen %s can be reached from other machines: listen on 127.0.0.1:3210, or drop --feed-preview", s.Listen)
+		return UsageError("--feed-preview answers as any viewer without a token, but other machines can reach --listen %s; listen on 127.0.0.1:3210, or drop --feed-preview", s.Listen)
 	}
 	return nil
 }
 
-// Service makes what this server is to others, nil if it has no name of its own. One that only
+// Service builds the server's public identity, nil if it has no name. A server that only
 // previews its feeds is did:web:localhost.
 func (s *Settings) Service() (*query.Service, error) {
 	host := s.serviceHost
 	if host == "" && s.FeedPreview {
-		host = "localhost" // nobody else sees the feeds
+		host = "localhost" // only this machine sees the feeds
 	}
 	if host == "" {
-		return nil, nil //nolint:nilnil // it has none
+		return nil, nil //nolint:nilnil // it has no identity
 	}
 	client := outward.NewClient(outward.Options{Trusted: []string{s.plc}, AllowPrivate: s.allowPrivate, PerHost: identities.PLCAtOnce})
 	v, err := query.NewService(query.ServiceOptions{Host: host, Directory: identities.NewSource(s.plc, client)})
@@ -143,15 +143,16 @@ func (s *Settings) Service() (*query.Service, error) {
 	return v, nil
 }
 
-// Feeds reads the file of feeds, nil if there is none. They may name what a table has.
+// Feeds reads the file of feeds, nil if there is none. Feeds may use the sets of the table's
+// kinds.
 func (s *Settings) Feeds(table *kinds.Table, service *query.Service) (*query.Feeds, error) {
 	switch {
 	case s.FeedFile == "" && s.feedAuthor != "":
-		return nil, UsageError("--feed-publisher has no effect without --feeds, which names the file of feeds")
+		return nil, UsageError("--feed-publisher needs --feeds, the file of feeds")
 	case s.FeedFile == "":
-		return nil, nil //nolint:nilnil // there are none
+		return nil, nil //nolint:nilnil // there are no feeds
 	case service == nil:
-		return nil, UsageError("--feeds needs --service-host, the name under which the world reaches this server; or --feed-preview, to look at them on this machine")
+		return nil, UsageError("--feeds needs --service-host, the public name of this server, or --feed-preview, to preview them on this machine")
 	}
 	f, err := query.NewFeeds(query.FeedOptions{Kinds: table, Path: s.FeedFile, Service: service, Preview: s.FeedPreview, Publisher: s.feedAuthor})
 	if err != nil {
@@ -160,12 +161,12 @@ func (s *Settings) Feeds(table *kinds.Table, service *query.Service) (*query.Fee
 	return f, nil
 }
 
-// BackfillOptions makes the options of fetching repos of the flags.
+// BackfillOptions builds the backfill options from the flags.
 func (s *Settings) BackfillOptions() (*backfill.Options, error) {
 	o := &backfill.Options{Relay: s.Relay, PLC: s.plc, AllowPrivateHosts: s.allowPrivate, TrustHosts: s.allowPrivate, ArchiveKey: os.Getenv(EnvPrefix + "ARCHIVE_KEY")}
 	n, err := parseBytes(s.maxRepo)
 	if err != nil || n < 1 {
-		return nil, UsageError("--max-repo-bytes %q: it must be a number of bytes, such as 1GiB", s.maxRepo)
+		return nil, UsageError("--max-repo-bytes %q: expected a number of bytes, such as 1GiB", s.maxRepo)
 	}
 	o.MaxRepoBytes = n
 	if s.maxHostRepos < 1 {
@@ -176,15 +177,16 @@ func (s *Settings) BackfillOptions() (*backfill.Options, error) {
 	}
 	o.MaxHostRepos, o.CompareEvery = s.maxHostRepos, s.compareEvery
 	if u, err := url.Parse(s.plc); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, UsageError("--plc %q: it must be an address such as https://plc.directory", s.plc)
+		return nil, UsageError("--plc %q: expected a URL such as https://plc.directory", s.plc)
 	}
 	return o, nil
 }
 
-// EnvPrefix begins the names of the variables that flags can be given by.
+// EnvPrefix begins the names of the environment variables that set flags.
 const EnvPrefix = "SKEIN_"
 
-// Env is the variable that a flag can be given by, and those by the flag's older names.
+// Env returns the environment variables that set a flag: one for its name, and one for each of
+// its older names.
 func Env(names ...string) cli.ValueSourceChain {
 	var chain cli.ValueSourceChain
 	for _, name := range names {
@@ -193,55 +195,55 @@ func Env(names ...string) cli.ValueSourceChain {
 	return chain
 }
 
-// StoreFlag is the flag that names the store.
+// StoreFlag returns the flag that names the store.
 func (s *Settings) StoreFlag() cli.Flag {
-	return &cli.StringFlag{Name: "store", Value: "skein-data", Usage: "the folder of the store, or fdb:///path/to/fdb.cluster?prefix=skein", Destination: &s.Store, Sources: Env("store")}
+	return &cli.StringFlag{Name: "store", Value: "skein-data", Usage: "folder of the store, or fdb:///path/to/fdb.cluster?prefix=skein", Destination: &s.Store, Sources: Env("store")}
 }
 
-// RelayFlag is the flag that names the relay.
+// RelayFlag returns the flag that names the relay.
 func (s *Settings) RelayFlag() cli.Flag {
-	return &cli.StringFlag{Name: "relay", Value: "wss://relay1.us-west.bsky.network", Usage: "the relay: ws(s):// or http(s):// and a host, or a whole subscribeRepos URL", Destination: &s.Relay, Sources: Env("relay")}
+	return &cli.StringFlag{Name: "relay", Value: "wss://relay1.us-west.bsky.network", Usage: "relay to follow: ws(s):// or http(s):// and a host, or a whole subscribeRepos URL", Destination: &s.Relay, Sources: Env("relay")}
 }
 
-// IndexFlags are those that concern indexing.
+// IndexFlags returns the flags for indexing.
 func (s *Settings) IndexFlags(e *Environment) []cli.Flag {
 	return append([]cli.Flag{
 		s.RelayFlag(),
-		&cli.StringFlag{Name: "cursor", DefaultText: "the stored cursor, else live", Usage: "begin after this sequence number; 0 is the oldest that the relay keeps", Destination: &s.Cursor, Sources: Env("cursor")},
-		&cli.StringFlag{Name: "partition", Value: "0/1", Usage: "index only the repos of this share, i/n with i from 0: several writers on one FoundationDB", Destination: &s.partition, Sources: Env("partition")},
+		&cli.StringFlag{Name: "cursor", DefaultText: "the stored cursor, else live", Usage: "start after this sequence number; 0: the oldest event that the relay keeps", Destination: &s.Cursor, Sources: Env("cursor")},
+		&cli.StringFlag{Name: "partition", Value: "0/1", Usage: "share of the repos to index, i/n with i from 0; for several writers on one FoundationDB", Destination: &s.partition, Sources: Env("partition")},
 		s.KindsFlag(),
-		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect when the relay has sent nothing and answered no ping for so long; 0: never", Destination: &s.watchdog, Sources: Env("idle-timeout")},
+		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect if the relay sends nothing and answers no ping for this long; 0: never", Destination: &s.watchdog, Sources: Env("idle-timeout")},
 	}, s.WriteFlags(e)...)
 }
 
-// KindsFlag is the flag that names the file of kinds.
+// KindsFlag returns the flag that names the file of kinds.
 func (s *Settings) KindsFlag() cli.Flag {
-	return &cli.StringFlag{Name: "kinds", Usage: "index more kinds of records, those of this file: COLLECTION PATH did|at-uri SET SET in each line", Destination: &s.kindsFile, Sources: Env("kinds")}
+	return &cli.StringFlag{Name: "kinds", Usage: "file of more kinds of records to index; each line is COLLECTION PATH did|at-uri SET SET", Destination: &s.kindsFile, Sources: Env("kinds")}
 }
 
-// EngineFlags are those that concern the engine of a store which is written.
+// EngineFlags returns the flags for the engine of a store that is opened for writing.
 func (s *Settings) EngineFlags(e *Environment) []cli.Flag {
 	return []cli.Flag{
 		s.StoreFlag(),
-		&cli.StringFlag{Name: "memory", DefaultText: "an eighth of what the process may have, at most 1GiB", Usage: "memory budget, such as 512MiB", Destination: &s.memory, Sources: Env("memory")},
-		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how soon what is committed is also synced to disk", Destination: &s.syncInterval, Sources: Env("sync-interval")},
-		&cli.StringFlag{Name: "accept-loss", DefaultText: "none", Usage: "open a store whose write-ahead log LOG is damaged, without the writes that are lost; the error that refuses the store names it, and another loss is refused all the same", Destination: &s.acceptLoss, Sources: Env("accept-loss")},
+		&cli.StringFlag{Name: "memory", DefaultText: "an eighth of the available memory, at most 1GiB", Usage: "memory for caches and buffers, such as 512MiB; plan for 1.5 × this, and for 2 × this + 0.5GiB while it reads an archive", Destination: &s.memory, Sources: Env("memory")},
+		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how long a commit may wait before it is synced to disk", Destination: &s.syncInterval, Sources: Env("sync-interval")},
+		&cli.StringFlag{Name: "accept-loss", DefaultText: "none", Usage: "open a store whose write-ahead log LOG is damaged, without the lost writes; the error names LOG, and any other loss is still an error", Destination: &s.acceptLoss, Sources: Env("accept-loss")},
 		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error", Destination: &e.Level, Sources: Env("log-level")},
 		&cli.StringFlag{Name: "log-format", Value: "auto", Usage: "auto (text on a terminal, else json), text or json", Destination: &e.Format, Sources: Env("log-format")},
 	}
 }
 
-// WriteFlags are those that concern a store which is filled.
+// WriteFlags returns the flags for a store that is filled.
 func (s *Settings) WriteFlags(e *Environment) []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "shards", DefaultText: "all", Usage: "draw ids from this range of shards only, such as 0-127", Destination: &s.shards, Sources: Env("shards")},
-		&cli.IntFlag{Name: "shard-bits", DefaultText: "14", Usage: "of a new store: the width of its shard numbers, 1 to 32", Destination: &s.shardBits, Sources: Env("shard-bits")},
-		&cli.IntFlag{Name: "lease-size", DefaultText: "65536", Usage: "of a new store: how many ids a lease takes, a power of two up to 65536", Destination: &s.leaseSize, Sources: Env("lease-size")},
+		&cli.StringFlag{Name: "shards", DefaultText: "all", Usage: "range of shards to draw ids from, such as 0-127", Destination: &s.shards, Sources: Env("shards")},
+		&cli.IntFlag{Name: "shard-bits", DefaultText: "14", Usage: "width of the shard numbers of a new store, 1 to 32", Destination: &s.shardBits, Sources: Env("shard-bits")},
+		&cli.IntFlag{Name: "lease-size", DefaultText: "65536", Usage: "ids in one lease of a new store, a power of two up to 65536", Destination: &s.leaseSize, Sources: Env("lease-size")},
 	}, s.EngineFlags(e)...)
 }
 
-// EnvironmentWarnings names the SKEIN_ variables that nothing reads: a typing
-// error would otherwise be a setting that silently is not. meant is the one that may be, or "".
+// EnvironmentWarnings calls warn for each SKEIN_ variable that no flag reads: it is probably
+// misspelled, and would silently have no effect. meant is the most similar variable, or "".
 func EnvironmentWarnings(environ []string, flags []cli.Flag, warn func(name, meant string)) {
 	var known []string
 	for _, f := range flags {
@@ -272,15 +274,15 @@ func (s *Settings) memoryBytes() (int64, error) {
 		return 0, UsageError("--memory: %v", err)
 	}
 	if n < 32<<20 {
-		return 0, UsageError("--memory %s: at least 32MiB are needed", s.memory)
+		return 0, UsageError("--memory %s: the minimum is 32MiB", s.memory)
 	}
 	if most := app.AvailableMemory(); n > most {
-		return 0, UsageError("--memory %s: this process may have %s", s.memory, human.Bytes(uint64(most)))
+		return 0, UsageError("--memory %s: only %s is available to this process", s.memory, human.Bytes(uint64(most)))
 	}
 	return n, nil
 }
 
-// parseBytes reads a number of bytes, with a unit or without.
+// parseBytes parses a number of bytes, with or without a unit.
 func parseBytes(s string) (int64, error) {
 	units := []struct {
 		suffix string
@@ -312,7 +314,7 @@ func parseBytes(s string) (int64, error) {
 	return 0, fmt.Errorf("%q is not a number of bytes", s)
 }
 
-// ConsumerOptions makes the consumer's options of the flags.
+// ConsumerOptions builds the consumer's options from the flags.
 func (s *Settings) ConsumerOptions() (consumer.Options, error) {
 	o := consumer.Options{
 		Relay: s.Relay, ForceCursor: s.ForceCursor, Watchdog: s.watchdog, UserAgent: "skein/" + Version(),
@@ -323,25 +325,25 @@ func (s *Settings) ConsumerOptions() (consumer.Options, error) {
 	if s.Cursor != "" {
 		n, err := strconv.ParseInt(s.Cursor, 10, 64)
 		if err != nil || n < 0 {
-			return o, UsageError("--cursor %q: it must be a sequence number, from 0 to %d", s.Cursor, int64(math.MaxInt64))
+			return o, UsageError("--cursor %q: expected a sequence number from 0 to %d", s.Cursor, int64(math.MaxInt64))
 		}
 		o.Cursor = &n
 	}
 	return o, nil
 }
 
-// StoreOptions makes the options of the store of the flags.
+// StoreOptions builds the store's options from the flags.
 func (s *Settings) StoreOptions(e *Environment) (app.StoreOptions, error) {
 	o := app.StoreOptions{Store: s.Store, SyncInterval: s.syncInterval, AcceptLoss: s.acceptLoss, Fatal: e.fatal}
 	var err error
 	if s.syncInterval <= 0 {
-		return o, UsageError("--sync-interval %v: it must be more than 0", s.syncInterval)
+		return o, UsageError("--sync-interval %v: must be more than 0", s.syncInterval)
 	}
 	if err := CheckStoreFlag(s.Store); err != nil {
 		return o, err
 	}
 	if s.acceptLoss != "" && strings.HasPrefix(s.Store, "fdb:") {
-		return o, UsageError("--accept-loss %s: only a store in a folder has such logs", s.acceptLoss)
+		return o, UsageError("--accept-loss %s: a store on FoundationDB has no write-ahead logs", s.acceptLoss)
 	}
 	if err := s.idOptions(&o); err != nil {
 		return o, err
@@ -356,7 +358,7 @@ func (s *Settings) StoreOptions(e *Environment) (app.StoreOptions, error) {
 	return o, err
 }
 
-// kinds reads the file of kinds.
+// kinds reads the file that --kinds names.
 func (s *Settings) kinds() ([]kinds.Info, error) {
 	if s.kindsFile == "" {
 		return nil, nil
@@ -372,15 +374,15 @@ func (s *Settings) kinds() ([]kinds.Info, error) {
 	return all, nil
 }
 
-// CheckStoreFlag reads --store: a folder, or the URL of a store on FoundationDB.
+// CheckStoreFlag checks --store: a folder, or the URL of a store on FoundationDB.
 func CheckStoreFlag(store string) error {
 	switch scheme, _, isURL := strings.Cut(store, "://"); {
 	case store == "":
-		return UsageError("--store is empty: name a folder")
+		return UsageError("--store is empty; name a folder")
 	case isURL && scheme != "fdb":
-		return UsageError("--store %q: it must be a folder, or fdb:///path/to/fdb.cluster?prefix=skein", store)
+		return UsageError("--store %q: expected a folder, or fdb:///path/to/fdb.cluster?prefix=skein", store)
 	case strings.HasPrefix(store, "~/"):
-		return UsageError("--store %q: the shell has left ~ as it is; write the folder out", store)
+		return UsageError("--store %q: the shell did not expand ~; write the whole path", store)
 	}
 	if strings.HasPrefix(store, "fdb:") {
 		if _, err := fdbkv.Parse(store); err != nil {
@@ -390,8 +392,7 @@ func CheckStoreFlag(store string) error {
 	return nil
 }
 
-// OpenIndex opens the store that is to be written. Settings that it cannot have
-// are wrong usage.
+// OpenIndex opens a store to write to it. Settings that the store cannot have are usage errors.
 func OpenIndex(ctx context.Context, o app.StoreOptions) (*app.Index, error) {
 	x, err := app.OpenIndex(ctx, o)
 	if errors.Is(err, graph.ErrShare) || errors.Is(err, kinds.ErrContradiction) || errors.Is(err, dict.ErrSettings) {
@@ -400,35 +401,34 @@ func OpenIndex(ctx context.Context, o app.StoreOptions) (*app.Index, error) {
 	return x, err
 }
 
-// idOptions reads the flags that say which share is written, and how ids are
-// drawn.
+// idOptions reads the flags for the share of the accounts and for drawing ids.
 func (s *Settings) idOptions(o *app.StoreOptions) error {
 	if s.partition == "" { // a command without the flag
 		s.partition = "0/1"
 	}
 	i, n, ok := twoNumbers(s.partition, "/")
 	if !ok || n < 1 || i >= n || n > dict.MaxPartitions {
-		return UsageError("--partition %q: it must be i/n, with n from 1 to %d and i from 0 to n-1", s.partition, dict.MaxPartitions)
+		return UsageError("--partition %q: expected i/n, with n from 1 to %d and i from 0 to n-1", s.partition, dict.MaxPartitions)
 	}
 	o.Share = graph.Share{I: int(i), N: int(n)}
 	if s.shards != "" {
 		first, last, ok := twoNumbers(s.shards, "-")
 		if !ok || first > last || last > 1<<32-1 {
-			return UsageError("--shards %q: it must be a range such as 0-127", s.shards)
+			return UsageError("--shards %q: expected a range such as 0-127", s.shards)
 		}
 		o.Shards = &dict.ShardRange{First: uint32(first), Last: uint32(last)}
 	}
 	if s.shardBits < 0 || s.shardBits > 32 {
-		return UsageError("--shard-bits %d: it must be 1 to 32", s.shardBits)
+		return UsageError("--shard-bits %d: must be from 1 to 32", s.shardBits)
 	}
 	if s.leaseSize < 0 || s.leaseSize > dict.MaxLeaseSize || s.leaseSize&(s.leaseSize-1) != 0 {
-		return UsageError("--lease-size %d: it must be a power of two up to %d", s.leaseSize, dict.MaxLeaseSize)
+		return UsageError("--lease-size %d: must be a power of two up to %d", s.leaseSize, dict.MaxLeaseSize)
 	}
 	o.Settings = dict.Settings{ShardBits: uint8(s.shardBits), LeaseSize: uint32(s.leaseSize)}
 	return nil
 }
 
-// twoNumbers reads two numbers with sep between them.
+// twoNumbers parses two numbers with sep between them.
 func twoNumbers(s, sep string) (a, b uint64, ok bool) {
 	left, right, found := strings.Cut(s, sep)
 	a, err1 := strconv.ParseUint(left, 10, 64)

@@ -8,8 +8,8 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// The service's host is given by its flag or variable, or by their older names. A preview needs
-// none.
+// The service's host comes from its flag or variable, or from their older names. A preview does
+// not need one.
 func TestServiceHost(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
@@ -31,7 +31,7 @@ func TestServiceHost(t *testing.T) {
 			}
 			s := &Settings{}
 			flags := append(s.NameFlags(), s.PastFlags()...)
-			EnvironmentWarnings([]string{c.env[0] + "=x"}, flags, func(name, _ string) { t.Errorf("%s is said to be no setting", name) })
+			EnvironmentWarnings([]string{c.env[0] + "=x"}, flags, func(name, _ string) { t.Errorf("warning: %s is unknown", name) })
 			cmd := &cli.Command{Flags: flags, Action: func(context.Context, *cli.Command) error { return nil }}
 			if err := cmd.Run(t.Context(), append([]string{"serve"}, c.args...)); err != nil {
 				t.Fatal(err)
@@ -42,7 +42,7 @@ func TestServiceHost(t *testing.T) {
 			}
 			s.FeedFile = "feeds.txt"
 			if _, err := s.Feeds(nil, nil); err == nil || !strings.Contains(err.Error(), "--service-host") {
-				t.Errorf("feeds without a service: %v", err)
+				t.Errorf("feeds without a service: got error %v", err)
 			}
 		})
 	}

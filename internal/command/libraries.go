@@ -5,11 +5,11 @@ import (
 	"log/slog"
 )
 
-// QuietLibraries has what libraries say by themselves, at slog's default, said by l, and
-// only warnings: what is asked of them comes from strangers, who could fill the log.
+// QuietLibraries sends what libraries log to slog's default logger to l, warnings and errors
+// only: strangers cause what libraries do, and could fill the log.
 func QuietLibraries(l *slog.Logger) { slog.SetDefault(slog.New(warnings{l.Handler()})) }
 
-// warnings is a handler of warnings, and what is worse.
+// warnings is a handler that drops everything below a warning.
 type warnings struct{ slog.Handler }
 
 // Enabled implements slog.Handler.

@@ -12,14 +12,14 @@ import (
 	"skein.blue/internal/human"
 )
 
-// Progress shows on a terminal how far something long is: a bar, a rate and the time left
-// where it is known how much there is, else how much has been done, and how fast.
+// Progress shows the progress of a long task on a terminal: a bar, a rate and the time left if
+// the total is known, else a count and a rate.
 type Progress struct {
-	bar *progressbar.ProgressBar // nil where nobody watches
+	bar *progressbar.ProgressBar // nil without a terminal
 }
 
-// Progress returns a Progress of some things, such as "records". total is how many there
-// are, about; 0 if that is not known.
+// Progress returns a Progress of things, such as "records". total is an estimate of their
+// number, 0 if unknown.
 func (e *Environment) Progress(things string, total int64) *Progress {
 	if !e.Terminal() {
 		return &Progress{}
@@ -32,18 +32,18 @@ func (e *Environment) Progress(things string, total int64) *Progress {
 		progressbar.OptionSetElapsedTime(true), progressbar.OptionSetPredictTime(total > 0), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())}
 }
 
-// Tell shows how many there are now.
+// Tell shows the current count.
 func (p *Progress) Tell(n int64) {
 	if p.bar == nil {
 		return
 	}
-	if most := p.bar.GetMax64(); most > 0 && n >= most { // it was an estimate
+	if most := p.bar.GetMax64(); most > 0 && n >= most { // the total was an estimate
 		p.bar.ChangeMax64(n + 1)
 	}
-	_ = p.bar.Set64(n) // a terminal that is gone
+	_ = p.bar.Set64(n) // fails only if the terminal is gone
 }
 
-// Of shows how many there are now, of how many, and says more.
+// Of shows the current count, the total, and more text.
 func (p *Progress) Of(n, total int64, more string) {
 	if p.bar == nil {
 		return
@@ -55,7 +55,7 @@ func (p *Progress) Of(n, total int64, more string) {
 	p.Tell(n)
 }
 
-// End takes it away.
+// End removes the bar.
 func (p *Progress) End() {
 	if p.bar != nil {
 		_ = p.bar.Exit()
@@ -63,8 +63,8 @@ func (p *Progress) End() {
 	}
 }
 
-// cut cuts a line to what a terminal of so many columns shows in one, all of it where that is
-// not known: what wraps could not be taken back.
+// cut cuts a line to fit one line of a terminal with so many columns (0: unknown, no cut). A
+// line that wrapped could not be cleared.
 func cut(line string, columns int) string {
 	if r := []rune(line); columns > 1 && len(r) >= columns {
 		return string(r[:columns-1])
@@ -72,7 +72,7 @@ func cut(line string, columns int) string {
 	return line
 }
 
-// oneLine cuts what is written to lines that a terminal shows as such.
+// oneLine is a writer that cuts each line to the width of the terminal.
 type oneLine struct {
 	to    io.Writer
 	width func() int
@@ -86,12 +86,12 @@ func (o *oneLine) Write(b []byte) (int, error) {
 		lines[i] = cut(l, width)
 	}
 	if _, err := io.WriteString(o.to, strings.Join(lines, "\r")); err != nil {
-		return 0, err //nolint:wrapcheck // it is the terminal's
+		return 0, err //nolint:wrapcheck // the terminal's own error
 	}
 	return len(b), nil
 }
 
-// Counting is a reader that tells how many bytes were read.
+// Counting is a reader that counts the bytes it has read.
 type Counting struct {
 	io.Reader
 
@@ -102,20 +102,20 @@ type Counting struct {
 func (c *Counting) Read(b []byte) (int, error) {
 	n, err := c.Reader.Read(b)
 	c.N += int64(n)
-	return n, err //nolint:wrapcheck // it is the reader's
+	return n, err //nolint:wrapcheck // the reader's own error
 }
 
-// screen is a terminal with a line at its end that changes, and what is logged above it.
+// screen is a terminal with a changing status line at the bottom and the log above it.
 type screen struct {
 	mu    sync.Mutex
 	to    io.Writer
-	width func() int // of the terminal, 0 if that is not known
+	width func() int // of the terminal, 0 if unknown
 	line  string
 }
 
 const clearLine = "\r\033[K"
 
-// Write implements io.Writer: the line moves down.
+// Write implements io.Writer: the status line moves down.
 func (s *screen) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,10 +126,10 @@ func (s *screen) Write(b []byte) (int, error) {
 	if s.line != "" {
 		_, _ = io.WriteString(s.to, cut(s.line, s.width()))
 	}
-	return n, err //nolint:wrapcheck // it is the terminal's
+	return n, err //nolint:wrapcheck // the terminal's own error
 }
 
-// status has the line say something else, "" to take it away.
+// status changes the status line; "" removes it.
 func (s *screen) status(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,8 +140,8 @@ func (s *screen) status(line string) {
 	_, _ = io.WriteString(s.to, clearLine+cut(line, s.width()))
 }
 
-// StatusLine returns what shows a line that changes below the log, on a terminal where text
-// is logged; nil elsewhere.
+// StatusLine returns a function that sets the status line below the log. It is nil unless the
+// log is text on a terminal.
 func (e *Environment) StatusLine() func(line string) {
 	if e.screen == nil {
 		return nil
@@ -149,7 +149,7 @@ func (e *Environment) StatusLine() func(line string) {
 	return e.screen.status
 }
 
-// logger makes the program's logger: text for people, JSON for machines.
+// logger returns the program's logger: text for people, JSON for machines.
 func (e *Environment) logger() (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(e.Level)); err != nil {
@@ -159,7 +159,7 @@ func (e *Environment) logger() (*slog.Logger, error) {
 		switch v := a.Value.Any().(type) {
 		case error:
 			a.Value = slog.StringValue(plain(v))
-		case time.Duration: // JSON would have nanoseconds
+		case time.Duration: // JSON would show nanoseconds
 			a.Value = slog.StringValue(v.String())
 		}
 		return a

@@ -12,9 +12,9 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// A line that changes never takes more than one line of the terminal, in characters and not in
-// bytes; the log above it is whole.
-func TestWidth(t *testing.T) {
+// The status line takes at most one line of the terminal, measured in characters, not bytes. The
+// log above it is not cut.
+func TestStatusLineFitsTheTerminal(t *testing.T) {
 	var out bytes.Buffer
 	s := &screen{to: &out, width: func() int { return 20 }}
 	s.status(strings.Repeat("ö", 50))
@@ -32,12 +32,12 @@ func TestWidth(t *testing.T) {
 		t.Errorf("%d, %v: %q", n, err, out.String())
 	}
 	if got := cut("as it is", 0); got != "as it is" {
-		t.Errorf("of a width that is not known: %q", got)
+		t.Errorf("unknown width: %q", got)
 	}
 }
 
-// What a stranger says in a progress bar, in the status line or in the log neither moves the
-// cursor nor begins a line.
+// A stranger's text in a progress bar, the status line or the log neither moves the cursor nor
+// begins a line.
 func TestAbuseProgress(t *testing.T) {
 	const hostile = "host\x1b]0;owned\x07\x1b[2J\u009b2J\u202e\nskein: all is well"
 	var out bytes.Buffer
@@ -54,14 +54,14 @@ func TestAbuseProgress(t *testing.T) {
 	log.Info("a host failed", "error", errors.New(hostile), "host", hostile+"\x7f", "bare", "del\x7f")
 	said := strings.ReplaceAll(out.String(), clearLine, "")
 	if strings.Count(said, "owned") < 4 {
-		t.Errorf("it does not say what was said: %q", said)
+		t.Errorf("the text is missing: %q", said)
 	}
 	if strings.ContainsAny(said, "\x07\x7f\u009b\u202e") || strings.Contains(said, "\x1b]") || strings.Contains(said, "\x1b[2J") || strings.Contains(said, "\nskein") {
 		t.Errorf("a terminal would obey it: %q", said)
 	}
 }
 
-// A duration in the log is as people read it, in JSON, too, which would have nanoseconds.
+// The log shows durations in units for people, also in JSON, whose default is nanoseconds.
 func TestDurationsInTheLog(t *testing.T) {
 	for _, format := range []string{"json", "text"} {
 		var out bytes.Buffer

@@ -11,26 +11,25 @@ import (
 	"time"
 )
 
-// MostStopping is how long the end may take after the first signal. A store that
-// cannot write, or is still being opened, does not hold it up: what was committed
-// is kept.
+// MostStopping is how long shutdown may take after the first signal. A store that cannot
+// write, or is still opening, does not delay it: committed data is safe.
 var MostStopping = 9500 * time.Millisecond
 
-// Stopping is how signals end a command.
+// Stopping decides how signals end a command.
 type Stopping struct {
-	hangup atomic.Pointer[func()] // what SIGHUP does instead of ending
+	hangup atomic.Pointer[func()] // what SIGHUP does instead of ending the process
 }
 
-// OnHangup has SIGHUP call fn instead of ending the process.
+// OnHangup makes SIGHUP call fn instead of ending the process.
 func (s *Stopping) OnHangup(fn func()) { s.hangup.Store(&fn) }
 
-// Listen returns a context that SIGINT, SIGTERM and SIGHUP end. A second signal
-// ends the process at once, and so does time.
+// Listen returns a context that SIGINT, SIGTERM and SIGHUP end. The process exits at once on a
+// second signal, or when MostStopping is over.
 func (s *Stopping) Listen(stderr io.Writer) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 4)
 	stops := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // else nohup said so
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		stops = append(stops, syscall.SIGHUP)
 	}
 	signal.Notify(signals, stops...)
@@ -42,9 +41,9 @@ func (s *Stopping) Listen(stderr io.Writer) context.Context {
 			}
 			cancel()
 			signal.Reset(os.Interrupt, syscall.SIGTERM) // the next one ends the process
-			signal.Ignore(syscall.SIGHUP)               // and this one adds nothing
+			signal.Ignore(syscall.SIGHUP)               // this one no longer matters
 			time.AfterFunc(MostStopping, func() {
-				fmt.Fprintln(stderr, "not stopped ten seconds after the signal, so the process ends now; what was committed is kept, and the rest is read again")
+				fmt.Fprintln(stderr, "not stopped ten seconds after the signal: exiting now; committed data is safe, the rest will be read again")
 				os.Exit(ExitFailed)
 			})
 			return

@@ -13,7 +13,7 @@ import (
 	"skein.blue/internal/kv/fdbkv"
 )
 
-// number is the version, and revision the commit: also set by the linker, with
+// number is the version, and revision the commit. The linker can set both, with
 // -X skein.blue/internal/command.number=… and revision=…
 var (
 	number   = development
@@ -22,7 +22,7 @@ var (
 
 const development = "0.1.0-dev"
 
-// released is a version of the module that go install was asked for.
+// released matches a released version of the module, as go install records it.
 var released = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
 // Version returns the version of the program.
@@ -33,7 +33,7 @@ func Version() string {
 	return number
 }
 
-// Commit returns the commit that the binary was built from, if Go noted it.
+// Commit returns the commit that the binary was built from, if Go recorded it.
 func Commit() string {
 	if revision != "" {
 		return revision
@@ -54,11 +54,11 @@ func Commit() string {
 	return rev + dirty
 }
 
-// VersionCommand prints it.
+// VersionCommand prints the version.
 func VersionCommand(e *Environment) *cli.Command {
 	return &cli.Command{
 		Name:  "version",
-		Usage: "print version, commit, Go version and the engines built in",
+		Usage: "print the version, commit, Go version and built-in engines",
 		Action: func(_ context.Context, c *cli.Command) error {
 			if err := NoArguments(c); err != nil {
 				return err

@@ -9,16 +9,16 @@ import (
 	"skein.blue/internal/synth"
 )
 
-// ledger is what an index has of a network: every record that exists, by what made it.
+// ledger tracks every existing record of a network, as an index would.
 type ledger struct {
 	t       *testing.T
 	records map[record]string // their subjects
-	follows map[string]int    // by who follows
-	fans    map[string]int    // by who is followed
+	follows map[string]int    // by actor
+	fans    map[string]int    // follows by subject
 	likes   map[string]int    // by post
-	active  map[string]int    // likes, by who likes
+	active  map[string]int    // likes by actor
 	posts   []string
-	undone  int
+	deleted int
 }
 
 type record struct {
@@ -32,11 +32,11 @@ func (g *ledger) apply(n *Network, a act) {
 	if a.record == nil {
 		var known bool
 		if subject, known = g.records[key]; !known {
-			g.t.Fatalf("%v is deleted, and was never there", key)
+			g.t.Fatalf("%v is deleted but was never created", key)
 		}
 		delete(g.records, key)
 		by = -1
-		g.undone++
+		g.deleted++
 	} else {
 		if _, known := g.records[key]; known {
 			g.t.Fatalf("%v is created twice", key)
@@ -49,14 +49,14 @@ func (g *ledger) apply(n *Network, a act) {
 			case string:
 				subject = v
 			case synth.Map:
-				subject = v[1].Value.(string) //nolint:errcheck // a record names its subject so
+				subject = v[1].Value.(string) //nolint:errcheck // the form of every record's subject
 			}
 		}
 	}
 	switch a.collection {
 	case "app.bsky.feed.post":
 		g.posts = append(g.posts, n.posts[len(n.posts)-1].uri)
-		return // there are many, and nobody deletes one
+		return // posts are never deleted
 	case "app.bsky.graph.follow":
 		g.follows[n.dids[a.who]] += by
 		g.fans[subject] += by
@@ -69,7 +69,7 @@ func (g *ledger) apply(n *Network, a act) {
 	}
 }
 
-// spread returns the median, the 99th percentile and the highest of the counts of all keys.
+// spread returns the median, 99th percentile and maximum of the counts of all keys.
 func spread(counts map[string]int, keys []string) (p50, p99, most int) {
 	var all []int
 	for _, k := range keys {
@@ -79,10 +79,10 @@ func spread(counts map[string]int, keys []string) (p50, p99, most int) {
 	return all[len(all)/2], all[len(all)*99/100], all[len(all)-1]
 }
 
-// After ten hours the network is as plausible as after the first: most people follow some
-// dozens, nobody follows or is followed by most of the network, posts have the likes of a small
-// network, and what the network remembers does not grow.
-func TestHours(t *testing.T) {
+// After ten hours the network is as plausible as after the first: most people follow a few dozen
+// accounts, nobody follows or is followed by most of the network, posts have the likes of a small
+// network, and the network's memory does not grow.
+func TestNetworkStaysPlausible(t *testing.T) {
 	n := New(1)
 	g := &ledger{t: t, records: map[record]string{}, follows: map[string]int{}, fans: map[string]int{}, likes: map[string]int{}, active: map[string]int{}}
 	now := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
@@ -93,7 +93,7 @@ func TestHours(t *testing.T) {
 	within := func(hour int, what string, got, low, high int) {
 		t.Helper()
 		if got < low || got > high {
-			t.Errorf("after %d hours %s: %d, and it is implausible outside of %d to %d", hour, what, got, low, high)
+			t.Errorf("after %d hours %s: %d, plausible are %d to %d", hour, what, got, low, high)
 		}
 	}
 	records := 0
@@ -102,7 +102,7 @@ func TestHours(t *testing.T) {
 		fans50, fans99, star := spread(g.fans, n.dids)
 		likes50, likes99, hit := spread(g.likes, g.posts[:len(g.posts)-newPosts])
 		_, _, busiest := spread(g.active, n.dids)
-		t.Logf("after %2d hours, p50/p99/most: follows %d/%d/%d, followers %d/%d/%d, likes of a post %d/%d/%d, likes of one account %d; %d records deleted", hour, p50, p99, most, fans50, fans99, star, likes50, likes99, hit, busiest, g.undone)
+		t.Logf("after %2d hours, p50/p99/most: follows %d/%d/%d, followers %d/%d/%d, likes of a post %d/%d/%d, likes of one account %d; %d records deleted", hour, p50, p99, most, fans50, fans99, star, likes50, likes99, hit, busiest, g.deleted)
 		within(hour, "the median of follows", p50, 5, 60)
 		within(hour, "p99 of follows", p99, 40, people/10)
 		within(hour, "the most follows", most, 100, people/5)
@@ -117,7 +117,7 @@ func TestHours(t *testing.T) {
 			records = remembered(n)
 		case 10:
 			if later := remembered(n); later > records+records/5 {
-				t.Errorf("what the network remembers grows without end: %d records after 5 hours, %d after 10", records, later)
+				t.Errorf("the network's memory grows without bound: %d records after 5 hours, %d after 10", records, later)
 			}
 			continue
 		}
@@ -127,7 +127,7 @@ func TestHours(t *testing.T) {
 		}
 	}
 	if !strings.HasPrefix(n.highlights().Post, "at://") {
-		t.Error("nothing is worth asking about any more")
+		t.Error("no highlights after ten hours")
 	}
 }
 

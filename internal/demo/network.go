@@ -1,11 +1,10 @@
-// Package demo is a small made-up network, for those who want to see skein at work before
-// they index a real one: a relay in the same process, and some thousand people who post,
-// follow, like, repost and block, a few of them much and most of them little. Two days of
-// their past arrive at once; after that they go on, some ten times a second.
+// Package demo is a small made-up network to try skein on: a relay in the same process, and
+// 3,000 people who post, follow, like, repost and block. A few of them are very active, and most
+// are not. Two days of their past arrive at once; after that they act 20 times a second.
 //
-// The network stays plausible however long it runs, because what it remembers is bounded:
-// everybody has an appetite for accounts to follow and, once sated, unfollows one before the
-// next; posts are liked while they are new.
+// The network stays plausible however long it runs, because its memory is bounded: everybody
+// follows a limited number of accounts, then unfollows one before the next, and posts are liked
+// only while they are new.
 package demo
 
 import (
@@ -27,24 +26,24 @@ const (
 	perSecond = 20 // commits, once the past has arrived
 
 	lists     = 4
-	listSize  = 150 // members of a list, at most
-	blockSize = 12  // accounts that somebody blocks, at most
+	listSize  = 150 // most members of a list
+	blockSize = 12  // most accounts that a person blocks
 	newPosts  = 400 // posts that are still liked and reposted
-	views     = 6   // people whom somebody follows, whose last like they look at
+	views     = 6   // follows whose last like a person looks at, at most
 
-	// appetite is how many accounts the most active person follows, at most; the others
-	// follow fewer.
+	// appetite is how many accounts the most active person follows at most. The others follow
+	// fewer.
 	appetite = 260
 )
 
-// A Network makes the commits of the made-up people, one after another. One goroutine may use
-// it. The same seed makes the same people; the times are those of today.
+// A Network makes the commits of the made-up people, one by one. Only one goroutine may use it.
+// The same seed makes the same people; the times are current.
 type Network struct {
 	rng     *rand.Rand
 	seq     int64
 	dids    []string
-	index   map[string]int // of the people, by DID
-	handles map[string]int // and by handle
+	index   map[string]int // people by DID
+	handles map[string]int // people by handle
 	last    []repo
 
 	fame, activity []float64 // cumulative weights of the people
@@ -53,8 +52,8 @@ type Network struct {
 	follows   []links // by person
 	blocks    []links // by person
 	listed    [lists]links
-	posts     []*post // the newest, the last one last
-	liked     []*post // by person: what they liked last
+	posts     []*post // the newest ones, in order
+	liked     []*post // the last post that each person liked
 }
 
 func (p *post) subject() synth.Map {
@@ -71,11 +70,11 @@ type repo struct {
 type post struct {
 	uri            string
 	old            bool
-	likes, reposts links // by who liked and reposted it
+	likes, reposts links // by actor
 }
 
 // links are records of one kind that share an actor or a subject, by the person at their other
-// end: nobody occurs twice.
+// end. Nobody occurs twice.
 type links struct {
 	at   map[int]int // in list
 	list []link
@@ -88,7 +87,7 @@ type link struct {
 
 func (l *links) has(whom int) bool { _, ok := l.at[whom]; return ok }
 
-// add adds one, and reports whether there was none before.
+// add adds a link, and reports whether it is new.
 func (l *links) add(whom int, rkey string) bool {
 	if l.has(whom) {
 		return false
@@ -101,7 +100,7 @@ func (l *links) add(whom int, rkey string) bool {
 	return true
 }
 
-// remove removes one at random, and returns its record key. There must be one.
+// remove removes a random link, and returns its record key. There must be one.
 func (l *links) remove(rng *rand.Rand) (rkey string) { return l.removeAt(rng.IntN(len(l.list))) }
 
 func (l *links) removeAt(i int) (rkey string) {
@@ -113,7 +112,7 @@ func (l *links) removeAt(i int) (rkey string) {
 	return gone.rkey
 }
 
-// New returns a network whose past is about to come.
+// New returns a network before its first commit.
 func New(seed uint64) *Network {
 	n := &Network{
 		rng: rand.New(rand.NewPCG(seed, 9)), index: map[string]int{}, handles: map[string]int{},
@@ -139,23 +138,23 @@ func New(seed uint64) *Network {
 	return n
 }
 
-// draw draws a person by cumulative weights.
+// draw picks a random person by cumulative weights.
 func (n *Network) draw(weights []float64) int {
 	return min(sort.SearchFloat64s(weights, n.rng.Float64()*weights[people-1]), people-1)
 }
 
-// somebody draws a person whom others know.
+// somebody picks a person by fame.
 func (n *Network) somebody() int { return n.draw(n.fame) }
 
-// actor draws a person who does something.
+// actor picks a person by activity.
 func (n *Network) actor() int { return n.draw(n.activity) }
 
-// Highlights are what is worth asking about.
+// Highlights are accounts and records that are interesting to query.
 type Highlights struct {
-	Stars [2]string // accounts that many follow
-	Fan   string    // an account that follows many
-	Post  string    // a new post that many of those like
-	List  string    // a list of the first star's
+	Stars [2]string // the two accounts with the most followers
+	Fan   string    // the account that follows the most
+	Post  string    // the new post that most of its follows like
+	List  string    // a list of the first account
 }
 
 func (n *Network) highlights() Highlights {
@@ -194,13 +193,13 @@ type act struct {
 	who        int
 	collection string
 	rkey       string
-	record     synth.Map // nil of a record that is deleted
+	record     synth.Map // nil for a deletion
 }
 
-// next returns the next commit, as a message of the firehose that says it passed at now.
+// next returns the next commit as a firehose message with the time now.
 func (n *Network) next(now time.Time) []byte { return n.commit(n.step(now), now) }
 
-// step decides what somebody does next.
+// step chooses the next act.
 func (n *Network) step(now time.Time) act {
 	for {
 		if a, ok := n.try(now); ok {
@@ -209,7 +208,7 @@ func (n *Network) step(now time.Time) act {
 	}
 }
 
-// try draws something that somebody may do. ok is false where it was done already.
+// try picks a random act. ok is false if it has already been done.
 func (n *Network) try(now time.Time) (a act, ok bool) {
 	who := n.actor()
 	rkey := string(syntax.AppendTID(nil, uint64(now.UnixMicro())<<10|uint64(n.rng.IntN(1<<10))))
@@ -219,7 +218,7 @@ func (n *Network) try(now time.Time) (a act, ok bool) {
 		return n.post(n.somebody(), rkey), true
 	case draw < 58 && hungry:
 		return n.follow(who, rkey)
-	case draw < 15: // and sated
+	case draw < 15: // not hungry
 		return act{who, "app.bsky.graph.follow", n.follows[who].remove(n.rng), nil}, true
 	case draw < 82:
 		p := n.seen(who)
@@ -236,7 +235,7 @@ func (n *Network) try(now time.Time) (a act, ok bool) {
 	return n.block(who, rkey)
 }
 
-// post adds a post; the oldest of those that are new is not liked any more.
+// post adds a post. The oldest of the new posts becomes old.
 func (n *Network) post(who int, rkey string) act {
 	p := &post{uri: fmt.Sprintf("at://%s/app.bsky.feed.post/%s", n.dids[who], rkey)}
 	if len(n.posts) == newPosts {
@@ -249,7 +248,7 @@ func (n *Network) post(who int, rkey string) act {
 
 func (n *Network) follow(who int, rkey string) (act, bool) {
 	whom := n.somebody()
-	switch n.rng.IntN(6) { // not only those whom everybody follows
+	switch n.rng.IntN(6) { // half of the follows are of less famous people
 	case 0, 1:
 		whom = n.actor()
 	case 2:
@@ -258,7 +257,7 @@ func (n *Network) follow(who int, rkey string) (act, bool) {
 	return act{who, "app.bsky.graph.follow", rkey, synth.Map{{Key: "subject", Value: n.dids[whom]}}}, whom != who && n.follows[who].add(whom, rkey)
 }
 
-// unlike takes a like of a new post back.
+// unlike deletes a like of a new post.
 func (n *Network) unlike() (act, bool) {
 	p := n.posts[n.rng.IntN(len(n.posts))]
 	if len(p.likes.list) == 0 {
@@ -268,8 +267,7 @@ func (n *Network) unlike() (act, bool) {
 	return act{who, "app.bsky.feed.like", p.likes.removeAt(p.likes.at[who]), nil}, true
 }
 
-// list adds somebody to the list of one of the first accounts, or where it is full takes
-// somebody off it.
+// list adds somebody to the list of one of the first accounts, or removes somebody if it is full.
 func (n *Network) list(who int, rkey string) (act, bool) {
 	const collection = "app.bsky.graph.listitem"
 	if len(n.listed[who].list) == listSize {
@@ -288,8 +286,8 @@ func (n *Network) block(who int, rkey string) (act, bool) {
 	return act{who, collection, rkey, synth.Map{{Key: "subject", Value: n.dids[whom]}}}, whom != who && n.blocks[who].add(whom, rkey)
 }
 
-// seen draws a new post that somebody likes or reposts: mostly one that somebody whom they
-// follow has just liked, and else one of the newest.
+// seen picks a new post for a person to like or repost: mostly one that somebody they follow has
+// just liked, else any of the newest.
 func (n *Network) seen(who int) *post {
 	if friends := n.follows[who].list; len(friends) > 0 && n.rng.IntN(10) < 8 {
 		for range views {
@@ -304,7 +302,7 @@ func (n *Network) seen(who int) *post {
 // List returns the list of one of the first accounts.
 func (n *Network) List(i int) string { return "at://" + n.dids[i] + "/app.bsky.graph.list/list" }
 
-// commit makes the message of what somebody did.
+// commit makes the firehose message of an act.
 func (n *Network) commit(a act, now time.Time) []byte {
 	n.seq++
 	st := &n.last[a.who]
@@ -317,7 +315,7 @@ func (n *Network) commit(a act, now time.Time) []byte {
 		b := synth.NewBlock(synth.CBOR(nil, append(a.record, synth.Pair{Key: "createdAt", Value: at})))
 		op.Action, op.CID, changed, blocks = "create", &b.CID, b.CID[:], append(blocks, b)
 	}
-	data := synth.NewBlock(append(st.data[:], changed...)).CID // the root of no tree, but another one each time
+	data := synth.NewBlock(append(st.data[:], changed...)).CID // not the root of a tree, but different each time
 	root := synth.CommitBlock(n.dids[a.who], string(syntax.AppendTID(nil, rev)), data)
 	c := synth.Commit{
 		Repo: []byte(n.dids[a.who]), Rev: syntax.AppendTID(nil, rev), Seq: n.seq, Time: []byte(at), Root: root.CID,

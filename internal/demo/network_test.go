@@ -13,8 +13,7 @@ import (
 	"skein.blue/internal/identities"
 )
 
-// What the made-up people do can be read, each commit follows the one before it, and the
-// highlights are something to ask about.
+// The made-up commits decode, each continues its repo's previous commit, and the highlights exist.
 func TestNetwork(t *testing.T) {
 	n := New(1)
 	at := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
@@ -30,7 +29,7 @@ func TestNetwork(t *testing.T) {
 			t.Fatalf("commit %d: %+v", i, d.Drops)
 		}
 		if was := revs[string(m.DID)]; string(m.Since) != was || string(m.Rev) <= was || int(m.Seq) != i+1 {
-			t.Fatalf("commit %d of %s: rev %s since %s, and before it %s", i, m.DID, m.Rev, m.Since, was)
+			t.Fatalf("commit %d of %s: rev %s since %s, after %s", i, m.DID, m.Rev, m.Since, was)
 		}
 		revs[string(m.DID)] = string(m.Rev)
 	}
@@ -39,11 +38,11 @@ func TestNetwork(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 	if again := New(1); string(again.next(at)) != string(New(1).next(at)) {
-		t.Error("the same seed makes another network")
+		t.Error("the same seed makes different networks")
 	}
 }
 
-// Everybody has a name, a handle and a picture of his own, and posts say something.
+// Everybody has a unique handle, a name and a picture, and posts have texts.
 func TestPeople(t *testing.T) {
 	n := New(1)
 	if len(n.handles) != people {
@@ -54,11 +53,11 @@ func TestPeople(t *testing.T) {
 	for i, did := range n.dids {
 		handle := n.Handle(did)
 		if found, err := n.Resolve(t.Context(), strings.ToUpper(handle)); found != did || err != nil {
-			t.Fatalf("%s, %d of them: %q, %v", did, i, found, err)
+			t.Fatalf("%s, person %d: %q, %v", did, i, found, err)
 		}
 	}
 	if did, err := n.Resolve(t.Context(), "nobody.test"); did != "" || !errors.Is(err, identities.ErrNotFound) {
-		t.Errorf("nobody: %q, %v", did, err)
+		t.Errorf("an unknown handle: %q, %v", did, err)
 	}
 	did, uri := n.dids[7], "at://"+n.dids[8]+"/app.bsky.feed.post/x"
 	for _, test := range []struct{ path, want string }{
@@ -76,7 +75,7 @@ func TestPeople(t *testing.T) {
 			t.Errorf("%s: %s, %v", test.path, body, err)
 		}
 		if strings.Contains(test.path, "nobody&") && strings.Count(string(body), `"did"`) != 2 {
-			t.Errorf("two are known: %s", body)
+			t.Errorf("want two known profiles: %s", body)
 		}
 	}
 }

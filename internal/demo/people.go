@@ -11,15 +11,15 @@ import (
 	"skein.blue/internal/identities"
 )
 
-// Who the made-up people are. They have handles, which a daemon resolves, and the methods of
-// Bluesky's own service by which a page learns names, pictures, and what posts say.
+// The identities of the made-up people: handles, which a daemon resolves, and the methods of
+// Bluesky's own service that a page calls for names, pictures and the texts of posts.
 
-var given = strings.Fields(`Ada Aiko Alba Amara Anouk Arun Astrid Beatriz Bela Bruno Carlo Chidi Clara Dalia Daniel
+var firstNames = strings.Fields(`Ada Aiko Alba Amara Anouk Arun Astrid Beatriz Bela Bruno Carlo Chidi Clara Dalia Daniel
 	Divya Edda Elif Emeka Esra Farah Felix Freya Gael Goran Hana Hugo Ida Idris Ines Ivo Jana Jonas Kaito Kira Lan
 	Leila Liam Luca Maja Malik Mateo Mina Nadia Nils Noor Olga Omar Paula Petra Priya Rafael Rosa Sami Selma Tariq Tomas
 	Uma Vera Yusuf`)
 
-var family = strings.Fields(`Abbas Adeyemi Almeida Andersen Bauer Berg Blanc Castro Chen Costa Dahl Diaz Dubois Eriksen
+var familyNames = strings.Fields(`Abbas Adeyemi Almeida Andersen Bauer Berg Blanc Castro Chen Costa Dahl Diaz Dubois Eriksen
 	Farkas Fischer Garcia Haddad Hansen Horvat Ivanova Jensen Kaya Keller Khan Kim Klein Kovacs Laine Larsen Lopez
 	Mancini Mbeki Mori Moreau Nakamura Novak Okafor Okoye Olsen Park Patel Ricci Rossi Santos Sato Silva Tanaka Virtanen
 	Weber`)
@@ -46,18 +46,18 @@ func handleOf(i int) string {
 	return strings.ToLower(g + "-" + f + ".test")
 }
 
-// names gives each of the people a name that no other has.
+// names returns a unique name for each of the people.
 func names(i int) (string, string) {
-	i = i * 1009 % people // they do not come in the order of the alphabet
-	return given[i%len(given)], family[i/len(given)]
+	i = i * 1009 % people // avoids alphabetical order
+	return firstNames[i%len(firstNames)], familyNames[i/len(firstNames)]
 }
 
-// Kept returns the DID of a handle: all are known.
+// Kept returns the DID of a handle. All handles are known.
 func (n *Network) Kept(handle string) (did string, known bool, err error) {
 	if i, ok := n.handles[strings.ToLower(handle)]; ok {
 		return n.dids[i], true, nil
 	}
-	return "", true, fmt.Errorf("%w: nobody in this made-up network has it", identities.ErrNotFound)
+	return "", true, fmt.Errorf("%w: no such handle in this made-up network", identities.ErrNotFound)
 }
 
 // Resolve is the same as Kept.
@@ -66,7 +66,7 @@ func (n *Network) Resolve(_ context.Context, handle string) (string, error) {
 	return did, err
 }
 
-// Handle returns the handle of an account, "" if it is nobody's.
+// Handle returns the handle of an account, "" if the account does not exist.
 func (n *Network) Handle(did string) string {
 	if i, ok := n.index[did]; ok {
 		return handleOf(i)
@@ -74,7 +74,7 @@ func (n *Network) Handle(did string) string {
 	return ""
 }
 
-// profile is what a page shows of an account: a part of app.bsky.actor.defs#profileViewDetailed.
+// profile is what a page shows of an account, a part of app.bsky.actor.defs#profileViewDetailed.
 type profile struct {
 	DID         string `json:"did"`
 	Handle      string `json:"handle"`
@@ -100,9 +100,9 @@ type postView struct {
 	} `json:"record"`
 }
 
-// People answers app.bsky.actor.getProfiles and app.bsky.feed.getPosts, as Bluesky's own
-// service does for real accounts, and gives each a picture. The text of a post is made of
-// its URI: what is liked has one, without there being a record.
+// People serves app.bsky.actor.getProfiles and app.bsky.feed.getPosts, as Bluesky's own service
+// does for real accounts, and the accounts' pictures. The text of a post is derived from its URI,
+// since posts have no records.
 func (n *Network) People() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /xrpc/app.bsky.actor.getProfiles", func(w http.ResponseWriter, r *http.Request) {
@@ -145,7 +145,7 @@ func (n *Network) People() http.Handler {
 	return mux
 }
 
-// text is what a post says.
+// text returns the text of a post.
 func text(uri string) string {
 	h := hash(uri)
 	return words[h%uint32(len(words))] + endings[h>>16%uint32(len(endings))]

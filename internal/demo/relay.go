@@ -14,14 +14,14 @@ import (
 // A Relay serves a Network to one subscriber at a time.
 type Relay struct {
 	n    *Network
-	past chan Highlights // what is worth asking about, once the past was sent
+	past chan Highlights // receives once the past has been sent
 	ln   net.Listener
 
-	mu    sync.Mutex // held while somebody is subscribed
+	mu    sync.Mutex // held during a subscription
 	begun bool
 }
 
-// Serve serves the network at a port of loopback, until ctx ends.
+// Serve serves the network on a loopback port until ctx ends.
 func Serve(ctx context.Context, n *Network) (*Relay, error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -37,23 +37,22 @@ func Serve(ctx context.Context, n *Network) (*Relay, error) {
 // Address returns the address of the relay.
 func (r *Relay) Address() string { return "ws://" + r.ln.Addr().String() }
 
-// Past tells what is worth asking about, once everything that lies in the past has been
-// sent.
+// Past receives the highlights once the whole past has been sent.
 func (r *Relay) Past() <-chan Highlights { return r.past }
 
-// Seq returns the number of the last message of the past, once it was sent.
+// Seq returns the sequence number of the last message of the past.
 func (r *Relay) Seq() int64 { return pastOps }
 
-// send sends the stream.
+// send sends the stream to a subscriber.
 func (r *Relay) send(ctx context.Context, w http.ResponseWriter, req *http.Request) {
 	conn, err := (&websocket.Upgrader{}).Upgrade(w, req, nil)
 	if err != nil {
-		return // it has answered
+		return // Upgrade has answered
 	}
 	defer func() { _ = conn.Close() }()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	go func() { // pings are answered where something is read
+	go func() { // the connection answers pings only while it is read
 		for {
 			if _, _, err := conn.NextReader(); err != nil {
 				return

@@ -1,6 +1,6 @@
-// Package frames reads and writes .frames files: recorded messages of a relay,
-// each a 4-byte big-endian length and then that many bytes, exactly as they
-// came in one binary websocket message. It does not look into the messages.
+// Package frames reads and writes .frames files: recorded messages of a relay, each as a 4-byte
+// big-endian length followed by the bytes of one binary websocket message, unchanged. It does not
+// decode the messages.
 package frames
 
 import (
@@ -12,8 +12,7 @@ import (
 	"os"
 )
 
-// MaxFrame is the largest message, in bytes, that is read whole. The protocol
-// allows 5 MB.
+// MaxFrame is the size in bytes of the largest message that is read. The protocol allows 5 MB.
 const MaxFrame = 8 << 20
 
 // ErrTooLarge is returned by Next for a message over MaxFrame, which it skips.
@@ -35,8 +34,8 @@ func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 1
 // Offset returns how many bytes have been read.
 func (r *Reader) Offset() int64 { return r.offset }
 
-// Next returns the next message, io.EOF after the last. Its bytes are valid
-// until the next call.
+// Next returns the next message, or io.EOF after the last one. Its bytes are valid until the next
+// call.
 func (r *Reader) Next() ([]byte, error) {
 	var head [4]byte
 	switch _, err := io.ReadFull(r.r, head[:]); {
@@ -88,7 +87,7 @@ func ReadFile(path string) (all [][]byte, err error) {
 	}
 }
 
-// Append appends a message, with its length, to dst.
+// Append appends a message with its length to dst.
 func Append(dst, message []byte) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(message)))
 	return append(dst, message...)

@@ -1,16 +1,15 @@
-// Package human writes for people: numbers rounded and with a unit, and strangers' text so
-// that a terminal shows it and does not obey it. Where an exact number matters, do not use
-// this package.
+// Package human formats for people: rounded numbers with units, and strangers' text made safe for
+// terminals. Do not use it where exact numbers matter.
 package human
 
 import "fmt"
 
-// Bytes writes a number of bytes, in binary units: 1.5 GiB.
+// Bytes formats a number of bytes in binary units: 1.5 GiB.
 func Bytes[T ~int | ~int64 | ~uint64](n T) string {
 	return scaled(float64(n), 1024, "B", "KiB", "MiB", "GiB", "TiB", "PiB")
 }
 
-// Count writes a count: 1.5 M.
+// Count formats a count: 1.5 M.
 func Count[T ~int | ~int64 | ~uint64](n T) string {
 	return scaled(float64(n), 1000, "", "k", "M", "G", "T", "P")
 }

@@ -8,20 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// What strangers write (hosts, relays, servers, records) reaches an operator's terminal in
-// error messages, logs and lists. A terminal obeys control characters: they move the cursor,
-// set its title, hide text or write it backwards. All text that skein shows goes through
-// shown, by Line, by a Writer or by EscapeJSON.
+// Strangers' texts (from hosts, relays, servers, records) reach an operator's terminal in error
+// messages, logs and lists. A terminal obeys control characters: they move the cursor, set its
+// title, hide text or reverse it. All text that skein prints goes through shown, by Line, a Writer
+// or EscapeJSON.
 
-// shown reports whether a terminal shows a character and does not obey it. It does not show
-// control characters (C0, DEL, C1), characters that change the direction of text, or
-// separators of lines.
+// shown reports whether a terminal shows a character instead of obeying it. It obeys control
+// characters (C0, DEL, C1), characters that change the direction of text, and line separators.
 func shown(r rune) bool {
 	return !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r) && r != '\u2028' && r != '\u2029'
 }
 
-// Line returns s as one line that a terminal shows as it is: line breaks and tabs become
-// spaces, and every other character that a terminal would obey, or that is not UTF-8, U+FFFD.
+// Line returns s as one line that is safe for a terminal. Line breaks and tabs become spaces;
+// other characters that a terminal would obey, and bytes that are not UTF-8, become U+FFFD.
 func Line(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -34,14 +33,13 @@ func Line(s string) string {
 	}, s)
 }
 
-// A Writer writes text in lines to a terminal, or to a file that is shown on one later.
-// Line breaks and tabs stay; it replaces other characters as Line does. Any goroutine may
-// write.
+// A Writer writes lines of text to a terminal, or to a file that a terminal may show later. It
+// keeps line breaks and tabs, and replaces other characters as Line does. Any goroutine may write.
 type Writer struct {
 	to io.Writer
 
 	mu   sync.Mutex // guards the rest
-	rest []byte     // the beginning of a character whose end has not been written yet
+	rest []byte     // the start of an incomplete character
 	out  []byte     // scratch
 }
 
@@ -82,14 +80,14 @@ func (w *Writer) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	if _, err := w.to.Write(w.out); err != nil {
-		return 0, err //nolint:wrapcheck // it is the terminal's
+		return 0, err //nolint:wrapcheck // the terminal's own error
 	}
 	return len(b), nil
 }
 
-// EscapeJSON returns JSON with the characters that a terminal would obey escaped as \u…:
-// encoding/json leaves DEL, C1 and those that change the direction of text as they are. What
-// the JSON says stays the same. The line break after a value stays, too.
+// EscapeJSON returns JSON with the characters that a terminal would obey escaped as \u…, without
+// changing its value. encoding/json does not escape DEL, C1 and characters that change the
+// direction of text. The line break after a value stays.
 func EscapeJSON(b []byte) []byte {
 	const hex = "0123456789abcdef"
 	var out []byte

@@ -10,8 +10,8 @@ import (
 	"skein.blue/internal/human"
 )
 
-// hostile is what a terminal would obey: a title, colours, a line that is cleared, an 8-bit
-// CSI, text written backwards, separators, and bytes that are no UTF-8.
+// hostile has sequences that a terminal would obey: a title, colours, a cleared line, an 8-bit
+// CSI, reversed text, separators, and bytes that are not UTF-8.
 const hostile = "a\x1b]0;owned\x07\x1b[2K\x1b[31mb\x7f\u009b31mc\u202ed\u2066e\u200f\u061c\u2028f\x9b\x80\xff\x00g\b\b"
 
 func obeyed(s string) bool {
@@ -34,8 +34,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// A Writer replaces what a terminal would obey wherever the text is cut into pieces, and
-// leaves the rest as it is.
+// A Writer replaces what a terminal would obey, and nothing else, however the text is cut into
+// pieces.
 func TestWriter(t *testing.T) {
 	const text = hostile + "\nnext\tline größer 日本語 " + hostile + "\n"
 	var whole bytes.Buffer
@@ -61,10 +61,10 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// JSON says the same when it is escaped.
+// Escaped JSON has the same value.
 func TestEscapeJSON(t *testing.T) {
-	said := strings.ToValidUTF8(hostile, "?") + "größer"
-	b, err := json.Marshal(said)
+	text := strings.ToValidUTF8(hostile, "?") + "größer"
+	b, err := json.Marshal(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestEscapeJSON(t *testing.T) {
 		t.Errorf("%q", escaped)
 	}
 	var back string
-	if err := json.Unmarshal(escaped, &back); err != nil || back != said {
+	if err := json.Unmarshal(escaped, &back); err != nil || back != text {
 		t.Errorf("%q, %v", back, err)
 	}
 }

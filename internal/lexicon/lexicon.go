@@ -1,6 +1,6 @@
-// Package lexicon reads lexicons, the descriptions of the methods that are served
-// (https://atproto.com/specs/lexicon), as far as what is made from them needs it: the
-// description in OpenAPI (package query) and the typed clients (clients/generate).
+// Package lexicon reads lexicons (https://atproto.com/specs/lexicon), the descriptions of the
+// server's methods. It reads only the parts that the OpenAPI description (package query) and the
+// typed clients (clients/generate) need.
 package lexicon
 
 import (
@@ -9,16 +9,16 @@ import (
 	"io/fs"
 )
 
-// File is the file of a lexicon.
+// File is a lexicon file.
 type File struct {
 	// ID is the NSID of the method.
 	ID string `json:"id"`
-	// Defs are the definitions by their names; the method itself is "main". A file without
-	// "main" only has definitions that methods refer to.
+	// Defs are the definitions by name. The method itself is "main". A file without "main" has
+	// only definitions that methods refer to.
 	Defs map[string]Def `json:"defs"`
 }
 
-// Def is a definition in a lexicon, or a part of one. Its fields are the specification's.
+// Def is a definition in a lexicon, or a part of one. The specification defines its fields.
 type Def struct {
 	Type        string         `json:"type"`
 	Description string         `json:"description"`
@@ -41,17 +41,17 @@ type Def struct {
 	Errors      []Error        `json:"errors"`
 }
 
-// Body is what a method answers, or what each of its messages is.
+// Body is the body of a method's answer, or of each of its messages.
 type Body struct {
 	Schema Def `json:"schema"`
 }
 
-// Error is one of the errors that a method answers.
+// Error is an error that a method may answer.
 type Error struct {
 	Name string `json:"name"`
 }
 
-// Read returns the lexicons that are the files of a folder, in the order of the files' names.
+// Read reads the lexicons in a folder, in the order of their file names.
 func Read(files fs.FS, folder string) ([]File, error) {
 	entries, err := fs.ReadDir(files, folder)
 	if err != nil {

@@ -22,6 +22,6 @@ func TestRead(t *testing.T) {
 		t.Fatalf("a malformed lexicon: %v; want an error that names it", err)
 	}
 	if _, err := lexicon.Read(files, "none"); err == nil {
-		t.Fatal("a folder that is not there was read")
+		t.Fatal("reading a missing folder succeeded")
 	}
 }

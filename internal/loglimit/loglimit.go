@@ -1,6 +1,5 @@
-// Package loglimit keeps what happens often from filling a log: of messages with
-// one key, one is let through in an interval, and says how many were held back. It
-// does not log by itself.
+// Package loglimit keeps frequent events from filling a log: it lets one message per key and
+// interval through, with the number of messages held back. It does not log anything.
 package loglimit
 
 import (
@@ -8,8 +7,8 @@ import (
 	"time"
 )
 
-// A Limiter lets one message of a key through in Every. The zero Limiter has an
-// interval of ten seconds. It may be used from any goroutine.
+// A Limiter lets one message per key through in each interval. The zero Limiter's interval is
+// ten seconds. Any goroutine may use it.
 type Limiter struct {
 	// Every is the interval. Set it before the first use.
 	Every time.Duration
@@ -23,12 +22,11 @@ type state struct {
 	held int
 }
 
-// maxKeys bounds the keys that are remembered: whoever makes them up must not
-// take the memory.
+// maxKeys bounds the number of keys in memory, since strangers may choose them.
 const maxKeys = 1000
 
-// Allow reports whether a message of this key is to be logged now, and how many
-// of its key were not since the last one that was.
+// Allow reports whether to log a message with this key now, and how many were held back since
+// the last one.
 func (l *Limiter) Allow(key string) (held int, ok bool) { return l.allow(key, time.Now()) }
 
 func (l *Limiter) allow(key string, now time.Time) (held int, ok bool) {

@@ -28,7 +28,7 @@ func TestLimiter(t *testing.T) {
 	for i := range 10 * maxKeys {
 		l.allow(fmt.Sprint(i), now)
 		if len(l.keys) > maxKeys {
-			t.Fatalf("%d keys are remembered", len(l.keys))
+			t.Fatalf("%d keys in memory", len(l.keys))
 		}
 	}
 }

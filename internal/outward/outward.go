@@ -1,7 +1,6 @@
-// Package outward connects to addresses that come from strangers: documents of DIDs,
-// handles, redirects. An address that is none of the public internet is not connected to,
-// whatever named it, so that nobody has this process ask its own network for them
-// (server-side request forgery).
+// Package outward connects to addresses that come from strangers: DID documents, handles,
+// redirects. It never connects to an address outside the public internet, so that nobody can use
+// this process to reach its private network (server-side request forgery).
 package outward
 
 import (
@@ -19,16 +18,15 @@ import (
 	"time"
 )
 
-// ErrPrivate is returned for an address that a stranger names and that is none of the
-// public internet.
-var ErrPrivate = errors.New("the host is at a private address, which is not asked (--allow-private-hosts)")
+// ErrPrivate is returned for a stranger's address outside the public internet.
+var ErrPrivate = errors.New("the host has a private address; see --allow-private-hosts")
 
 // Options say what a client connects to.
 type Options struct {
-	// Trusted are addresses, as URLs, that the operator named: they are connected to
-	// wherever they are.
+	// Trusted are URLs that the operator configured. The client connects to them even at private
+	// addresses.
 	Trusted []string
-	// AllowPrivate has private addresses connected to, too.
+	// AllowPrivate allows all private addresses.
 	AllowPrivate bool
 	// HeaderTimeout bounds the wait for an answer. 0 means 10 seconds.
 	HeaderTimeout time.Duration
@@ -36,9 +34,8 @@ type Options struct {
 	PerHost int
 }
 
-// NewClient returns a client. Whatever a name resolves to is looked at when it is connected
-// to, so that a redirect, or a name that resolves to something else the second time, is no
-// way around.
+// NewClient returns a client. It checks the resolved address at the time of connecting, so
+// neither a redirect nor a name that resolves differently the second time can evade the check.
 func NewClient(o Options) *http.Client {
 	if o.HeaderTimeout <= 0 {
 		o.HeaderTimeout = 10 * time.Second
@@ -70,7 +67,7 @@ func NewClient(o Options) *http.Client {
 			MaxIdleConns:           1024,
 			MaxIdleConnsPerHost:    o.PerHost,
 			IdleConnTimeout:        time.Minute,
-			DisableCompression:     true, // what a host sends is what is counted
+			DisableCompression:     true, // count the bytes that a host sends
 			ForceAttemptHTTP2:      true,
 		},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
@@ -78,14 +75,14 @@ func NewClient(o Options) *http.Client {
 				return errors.New("more than five redirects")
 			}
 			if req.URL.Scheme != "https" && req.URL.Scheme != via[0].URL.Scheme {
-				return fmt.Errorf("a redirect from %s to %s", via[0].URL.Scheme, req.URL.Scheme)
+				return fmt.Errorf("redirect from %s to %s", via[0].URL.Scheme, req.URL.Scheme)
 			}
 			return nil
 		},
 	}
 }
 
-// hostPort returns what a connection to the URL is dialed to.
+// hostPort returns the address to dial for a URL.
 func hostPort(u *url.URL) string {
 	if u.Port() != "" {
 		return u.Host
@@ -96,9 +93,9 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), "443")
 }
 
-// notPublic are the ranges of the IANA registries of special addresses that netip does not
-// name: carrier-grade NAT, protocol assignments, documentation, benchmarking, 6to4
-// relays, the future's, and what maps or translates IPv4.
+// notPublic are the ranges of the IANA special-purpose address registries that netip has no
+// method for: carrier-grade NAT, protocol assignments, documentation, benchmarking, 6to4 relays,
+// reserved ranges, and IPv4 mapping and translation.
 var notPublic = func() (all []netip.Prefix) {
 	for _, s := range []string{
 		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
@@ -109,9 +106,9 @@ var notPublic = func() (all []netip.Prefix) {
 	return all
 }()
 
-// PublicHost reports whether a host, with or without a port, has a name or an address of the
-// public internet. It looks nothing up: names that are reserved for private use are not public
-// (RFC 6761, RFC 6762, RFC 8375).
+// PublicHost reports whether a host, with or without a port, has a public name or address. It
+// does not resolve names: names reserved for private use are not public (RFC 6761, RFC 6762,
+// RFC 8375).
 func PublicHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -124,7 +121,7 @@ func PublicHost(host string) bool {
 	return len(labels) > 1 && !slices.Contains([]string{"localhost", "local", "internal", "lan", "home", "arpa", "test", "example", "invalid", "onion"}, last)
 }
 
-// isPublic reports whether an address is one of the public internet.
+// isPublic reports whether an address belongs to the public internet.
 func isPublic(a netip.Addr) bool {
 	a = a.Unmap()
 	if !a.IsGlobalUnicast() || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() {
@@ -138,13 +135,12 @@ func isPublic(a netip.Addr) bool {
 	return true
 }
 
-// Documents returns a client, as c is, for documents: answers end after so many bytes and
-// so much time.
+// Documents returns a copy of c for documents, which limits the size and the time of answers.
 func Documents(c *http.Client, most int64, timeout time.Duration) *http.Client {
 	return &http.Client{Transport: bounded{c.Transport, most}, CheckRedirect: c.CheckRedirect, Timeout: timeout}
 }
 
-// bounded bounds the bodies of answers.
+// bounded limits the size of answers.
 type bounded struct {
 	http.RoundTripper
 
@@ -160,5 +156,5 @@ func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 			io.Closer
 		}{io.LimitReader(resp.Body, b.most), resp.Body}
 	}
-	return resp, err //nolint:wrapcheck // it is the transport
+	return resp, err //nolint:wrapcheck // a transport must not wrap
 }

@@ -31,8 +31,8 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// What a stranger names at a private address is not asked, nor by a redirect; what the
-// operator named is.
+// A stranger's private address gets no request, not even by a redirect. The operator's addresses
+// do.
 func TestPrivateIsRefused(t *testing.T) {
 	asked := 0
 	private := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
@@ -60,7 +60,7 @@ func TestPrivateIsRefused(t *testing.T) {
 		}
 	}
 	if asked != 0 {
-		t.Errorf("%d requests came", asked)
+		t.Errorf("%d requests, want 0", asked)
 	}
 	for _, c := range []*http.Client{NewClient(Options{Trusted: []string{private.URL, redirecting.URL}}), NewClient(Options{AllowPrivate: true})} {
 		if err := get(c, redirecting.URL); err != nil {
@@ -68,11 +68,11 @@ func TestPrivateIsRefused(t *testing.T) {
 		}
 	}
 	if asked != 2 {
-		t.Errorf("%d requests came, want 2", asked)
+		t.Errorf("%d requests, want 2", asked)
 	}
 }
 
-// The host of a relay tells the public network from one's own.
+// The host of a relay shows whether it is on the public network.
 func TestPublicHost(t *testing.T) {
 	for host, want := range map[string]bool{
 		"relay1.us-west.bsky.network": true, "relay.fire.hose.cam:443": true, "RELAY.example.org.": true, "8.8.8.8": true, "8.8.8.8:80": true, "[2606:4700::1111]:443": true,

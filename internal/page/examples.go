@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// An Example is something to ask, in words and as it is typed.
+// An Example is a question that the page proposes, in words and as an expression.
 type Example struct {
 	Title string `json:"title"`
 	Q     string `json:"q"`
 }
 
-// How long examples are kept, and how soon they are looked for again where there were none.
+// How long examples are cached, and how long an empty result is.
 const (
-	keptExamples = 10 * time.Minute
-	noExamples   = 15 * time.Second
+	cacheExamples = 10 * time.Minute
+	noExamples    = 15 * time.Second
 )
 
-// Kept returns a function that returns what find found lately. It calls find at most once in
-// fifteen seconds, and in ten minutes once find has found something. Meanwhile nobody waits:
-// who asks gets what was found before.
-func Kept(find func() []Example) func() []Example {
-	var finding, mu sync.Mutex // mu guards what follows
+// CacheExamples returns a function that returns the last result of find. It calls find at most
+// every ten minutes, or every fifteen seconds while find finds nothing. Callers do not wait for
+// another caller's find: they get the previous result.
+func CacheExamples(find func() []Example) func() []Example {
+	var finding, mu sync.Mutex // mu guards last and due
 	var last []Example
 	var due time.Time
 	return func() []Example {
@@ -33,7 +33,7 @@ func Kept(find func() []Example) func() []Example {
 		}
 		defer finding.Unlock()
 		if fresh := find(); len(fresh) > 0 {
-			found, wait = fresh, keptExamples
+			found, wait = fresh, cacheExamples
 		} else {
 			wait = noExamples
 		}

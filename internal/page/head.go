@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// titled is how many bytes of a question are in the title that a link's preview shows.
+// titled limits the bytes of a question in the title that a link's preview shows.
 const titled = 200
 
-// hostName is what a Host header may be to be repeated on the page.
+// hostName matches the Host headers that the page may repeat.
 var hostName = regexp.MustCompile(`^([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?$`)
 
-// index is the page, with a head for the question that is asked: what is shown in its place
-// where somebody shares the address (https://ogp.me).
+// index returns the page with a head for its question, which services show as the preview of a
+// shared link (https://ogp.me).
 func index(r *http.Request) *file {
 	f := files["index.html"]
 	return newFile(f.contentType, bytes.Replace(f.plain, []byte("<!--head-->"), head(r), 1), nil)
@@ -39,7 +39,7 @@ func head(r *http.Request) []byte {
 	property("og:type", "website")
 	property("og:site_name", "skein")
 	property("og:title", title)
-	property("og:description", "Who follows whom and who likes what on the AT Protocol network, as sets.")
+	property("og:description", "Query follows, likes and other links on the AT Protocol network as sets.")
 	if hostName.MatchString(r.Host) {
 		base := "http://" + r.Host
 		if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
@@ -47,7 +47,7 @@ func head(r *http.Request) []byte {
 		}
 		property("og:url", base+html.EscapeString(r.URL.RequestURI()))
 		property("og:image", base+"/page/icon.png")
-		property("og:image:alt", "Three strands that cross")
+		property("og:image:alt", "Three crossing strands")
 	}
 	return b
 }

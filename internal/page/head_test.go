@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A shared address says what is asked and where the picture is, and what a stranger puts into
-// the address or the Host header stays text.
+// The preview of a shared address has the question and a picture. A stranger's text in the address
+// or the Host header stays text.
 func TestHead(t *testing.T) {
 	h := Handler(http.NotFoundHandler(), NewLive(samples(), 1), Options{})
 	get := func(target string, change func(*http.Request)) (string, http.Header) {
@@ -30,7 +30,7 @@ func TestHead(t *testing.T) {
 		has     []string
 		without string
 	}{
-		{"/", nil, []string{"<title>skein</title>", `<meta property="og:title" content="skein">`, `<meta property="og:url" content="http://skein.example.com/">`, `<meta property="og:image" content="http://skein.example.com/page/icon.png">`, `<meta property="og:description" content="Who follows`}, "<!--head-->"},
+		{"/", nil, []string{"<title>skein</title>", `<meta property="og:title" content="skein">`, `<meta property="og:url" content="http://skein.example.com/">`, `<meta property="og:image" content="http://skein.example.com/page/icon.png">`, `<meta property="og:description" content="Query follows`}, "<!--head-->"},
 		{"/?q=follows(@alice.example.com)", nil, []string{"<title>follows(@alice.example.com) – skein</title>", `content="follows(@alice.example.com) – skein"`, `content="http://skein.example.com/?q=follows(@alice.example.com)"`}, ""},
 		{"/", func(r *http.Request) { r.TLS = &tls.ConnectionState{} }, []string{`content="https://skein.example.com/page/icon.png"`}, "http://skein"},
 		{"/", func(r *http.Request) { r.Header.Set("X-Forwarded-Proto", "https") }, []string{`content="https://skein.example.com/"`}, "http://skein"},
@@ -56,6 +56,6 @@ func TestHead(t *testing.T) {
 	_, plain := get("/", nil)
 	_, asked := get("/?q=x", nil)
 	if plain.Get("ETag") == asked.Get("ETag") {
-		t.Error("another question has the same tag")
+		t.Error("two questions have the same ETag")
 	}
 }

@@ -15,24 +15,24 @@ import (
 // history is how many seconds the page can look back.
 const history = 900
 
-// A Sample is what the index is at one moment.
+// A Sample is the state of the index at one moment.
 type Sample struct {
 	Version    string        `json:"version"`
 	Engine     string        `json:"engine"`
 	State      string        `json:"state"`                // of the consumer (query.Status)
 	Lag        *float64      `json:"lag,omitempty"`        // seconds
-	Cursor     *int64        `json:"cursor,omitempty"`     // the newest that is committed
+	Cursor     *int64        `json:"cursor,omitempty"`     // the newest committed one
 	CursorTime *time.Time    `json:"cursorTime,omitempty"` // of that event
 	Disk       uint64        `json:"disk"`                 // bytes
-	Waiting    *int64        `json:"waiting,omitempty"`    // repos to be fetched whole
+	Waiting    *int64        `json:"waiting,omitempty"`    // repos in the resync queue
 	Edges      int64         `json:"edges"`                // records
 	Counts     format.Counts `json:"counts"`
-	// Events is how many have been applied since the start.
+	// Events is the number of events applied since the start.
 	Events int64 `json:"-"`
 }
 
-// message is what a page is sent: a sample, what has changed in the last second, and at
-// first what was before.
+// message is what a page receives: a sample, the rates of the last second, and in the first
+// message the history.
 type message struct {
 	*Sample
 
@@ -46,29 +46,29 @@ type rates struct {
 	Edges  []int64 `json:"edges"`
 }
 
-// failures is how many samples may be missed before that is said.
+// failures is how many samples must fail in a row before viewers learn about it.
 const failures = 3
 
-// Live takes a sample of the index once a second, and tells all who look. A message is made
-// once, whoever receives it.
+// Live takes a sample of the index once a second, and sends it to all viewers. It encodes each
+// message once for all of them.
 type Live struct {
 	sample func(ctx context.Context) (Sample, error)
 	most   int
 
 	mu      sync.Mutex
 	ended   bool
-	failed  int     // samples, one after another
-	last    *Sample // the last that could be taken
+	failed  int     // failed samples in a row
+	last    *Sample // the last successful one
 	at      time.Time
-	shown   *Sample // what is told
+	shown   *Sample // the last one that was sent
 	past    rates
-	newest  []byte                 // the last message, as it is sent
-	viewers map[chan []byte]string // and what client each is
+	newest  []byte                 // the last message, encoded
+	viewers map[chan []byte]string // and their clients
 	clients map[string]int
 }
 
-// NewLive returns a Live that asks sample, and tells so many at a time at most; a client
-// has half of them.
+// NewLive returns a Live that takes samples by calling sample. It has at most so many viewers at a
+// time, and at most half of them of one client.
 func NewLive(sample func(ctx context.Context) (Sample, error), most int) *Live {
 	return &Live{sample: sample, most: most, viewers: map[chan []byte]string{}, clients: map[string]int{}}
 }
@@ -88,8 +88,8 @@ func (l *Live) Run(ctx context.Context) {
 	}
 }
 
-// take takes a sample, and tells it. One that cannot be taken is left out; of several, the
-// state is told to be unknown.
+// take takes a sample, and sends it. It skips a failed sample; after several in a row it sends the
+// last sample with an unknown state.
 func (l *Live) take(ctx context.Context) {
 	now := time.Now()
 	s, err := l.sample(ctx)
@@ -119,7 +119,7 @@ func (l *Live) take(ctx context.Context) {
 	for v := range l.viewers {
 		select {
 		case v <- l.newest:
-		default: // it is slow, and gets the next one
+		default: // a slow viewer skips a message
 		}
 	}
 }
@@ -131,7 +131,7 @@ func remember(list []int64, n int64) []int64 {
 	return append(list, n)
 }
 
-// end sends all away.
+// end disconnects all viewers.
 func (l *Live) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,8 +142,8 @@ func (l *Live) end() {
 	}
 }
 
-// join returns where a viewer is told, and the first message; ok is false if there are too
-// many, or nothing is there to be told.
+// join returns a new viewer's channel, and its first message. ok is false if there are too many
+// viewers, or no sample yet.
 func (l *Live) join(client string) (v chan []byte, first []byte, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,8 +167,8 @@ func (l *Live) join(client string) (v chan []byte, first []byte, ok bool) {
 func (l *Live) leave(v chan []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	client, there := l.viewers[v]
-	if !there {
+	client, joined := l.viewers[v]
+	if !joined {
 		return
 	}
 	delete(l.viewers, v)
@@ -177,16 +177,16 @@ func (l *Live) leave(v chan []byte) {
 	}
 }
 
-// serve tells one viewer.
+// serve sends messages to one viewer.
 func (l *Live) serve(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodHead { // it would have no end
+	if r.Method == http.MethodHead { // the stream would not end
 		w.Header().Set("Content-Type", "text/event-stream")
 		return
 	}
 	v, first, ok := l.join(query.ClientOf(r))
 	if !ok {
 		w.Header().Set("Retry-After", "5")
-		http.Error(w, "too many are looking already, or nothing is known yet", http.StatusServiceUnavailable)
+		http.Error(w, "too many viewers, or no data yet; try again later", http.StatusServiceUnavailable)
 		return
 	}
 	defer l.leave(v)

@@ -1,15 +1,16 @@
-// Package page is what a person sees who opens the address of a skein in a browser: what the
-// index is doing now, and a box to ask it. It is a page of HTML, scripts and a style, without
-// a framework or a build step, embedded in the program; it speaks to the query API that it is
-// served beside (package query), and to what Live sends it once a second.
+// Package page serves the web page of a skein: the state of the index, and a box for questions. It
+// is HTML, scripts and a style sheet, embedded in the program, without a framework or a build step.
+// It uses the query API of the same server (package query), and the samples that Live sends once a
+// second.
 //
-// The page asks nobody else but public.api.bsky.app, for who accounts are and what posts say:
-// on the public network unless the viewer turns that off, elsewhere only where the viewer turns
-// it on. The policy that the page is sent with allows no more.
+// The page's only other server is public.api.bsky.app, for names of accounts and texts of posts:
+// on the public network unless the viewer turns that off, elsewhere only if the viewer turns it
+// on. Its Content-Security-Policy allows no others.
 package page
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
@@ -21,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"skein.blue/graph/kinds"
 	"skein.blue/query"
 )
 
@@ -31,16 +33,16 @@ var static embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https://cdn.bsky.app; " +
 	"connect-src 'self' https://public.api.bsky.app; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// file is one of the page, as it is and compressed.
+// file is a file of the page, plain and compressed.
 type file struct {
 	contentType   string
 	plain, packed []byte // packed may be nil
-	tag           string // of what it says, weak: the same for both
+	tag           string // a weak ETag, the same for both
 }
 
 var types = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png"}
 
-// files are read when the program starts: that they are there is known when it is built.
+// files are all files of the page, by name.
 var files = func() map[string]*file {
 	entries, err := static.ReadDir("static")
 	if err != nil {
@@ -66,26 +68,28 @@ func newFile(contentType string, plain, packed []byte) *file {
 	return &file{contentType, plain, packed, fmt.Sprintf(`W/"%x"`, sha256.Sum256(plain))[:24] + `"`}
 }
 
-// Options are what the page shows of a server.
+// Options configure the page of a server.
 type Options struct {
-	// Handles says that handles are resolved.
+	// Handles says that the server resolves handles.
 	Handles bool
-	// People, if set, says who accounts are and what posts say in the place of Bluesky's own
-	// service, for a network that is made up: it answers app.bsky.actor.getProfiles and
-	// app.bsky.feed.getPosts, and pictures below /page/faces/.
+	// People, if set, replaces Bluesky's own service for a made-up network: it serves
+	// app.bsky.actor.getProfiles, app.bsky.feed.getPosts, and pictures below /page/faces/.
 	People http.Handler
-	// Public says that the accounts are those of the public network, which Bluesky's own
-	// service knows: the page shows names unless the viewer turns them off.
+	// Public says that the accounts belong to the public network, which Bluesky's own service
+	// knows. The page then shows names unless the viewer turns them off.
 	Public bool
-	// Examples returns what is worth asking this index. It may be nil.
+	// Kinds are the kinds that the index has. nil means kinds.BuiltIn.
+	Kinds *kinds.Table
+	// Examples returns questions to propose for this index. It may be nil.
 	Examples func() []Example
 	// Feeds returns the feeds that the page previews. It may be nil.
 	Feeds func() []query.Preview
 }
 
-// Handler serves the page at / to those who accept HTML, what belongs to it below /page/,
-// and what live tells at /live; everything else is api's.
+// Handler serves the page at / to clients that accept HTML, its files below /page/, and live's
+// samples at /live. It passes everything else to api.
 func Handler(api http.Handler, live *Live, o Options) http.Handler {
+	sets := setsOf(cmp.Or(o.Kinds, kinds.BuiltIn))
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
@@ -101,9 +105,10 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 			Handles  bool            `json:"handles"`
 			People   bool            `json:"people"`
 			Public   bool            `json:"public"`
+			Sets     []Set           `json:"sets"`
 			Examples []Example       `json:"examples"`
 			Feeds    []query.Preview `json:"feeds"`
-		}{o.Handles, o.People != nil, o.Public, []Example{}, []query.Preview{}}
+		}{o.Handles, o.People != nil, o.Public, sets, []Example{}, []query.Preview{}}
 		if o.Feeds != nil {
 			config.Feeds = append(config.Feeds, o.Feeds()...)
 		}
@@ -130,18 +135,18 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 	mux.HandleFunc("GET /live", live.serve)
 	mux.HandleFunc("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		// Its answers are without end. What a preview of a link shows may be fetched.
+		// Answers link to more answers without end. Previews of links may fetch the page and its icon.
 		_, _ = w.Write([]byte("User-agent: *\nAllow: /$\nAllow: /page/icon.png\nDisallow: /\n"))
 	})
 	return mux
 }
 
-// WantsHTML reports whether who asks is a browser: it accepts HTML.
+// WantsHTML reports whether a request comes from a browser, which accepts HTML.
 func WantsHTML(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(strings.Join(r.Header.Values("Accept"), ","), "text/html")
 }
 
-// Secure sets the headers that a page is sent with.
+// Secure sets the security headers of a page.
 func Secure(h http.Header, policy string) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -18,7 +18,7 @@ import (
 	"skein.blue/query"
 )
 
-// samples returns what gives one sample after another: of so many events and edges more.
+// samples returns a function that returns samples with growing numbers of events and edges.
 func samples() func(context.Context) (Sample, error) {
 	n := int64(0)
 	return func(context.Context) (Sample, error) {
@@ -45,8 +45,8 @@ func get(t *testing.T, address, accept string) (status int, header http.Header, 
 	return resp.StatusCode, resp.Header, string(b)
 }
 
-// A browser gets the page, everybody else what the API says; and the page is small, asks
-// nobody, and may do no more.
+// A browser gets the page, and other clients the API. The page is small, names no other servers,
+// and its policy forbids everything else.
 func TestHandler(t *testing.T) {
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "api "+r.URL.Path) })
 	srv := httptest.NewServer(Handler(api, NewLive(samples(), most), Options{
@@ -61,17 +61,20 @@ func TestHandler(t *testing.T) {
 		{"/", "*/*", "text/plain; charset=utf-8", "api /"},
 		{"/xrpc/x", html, "text/plain; charset=utf-8", "api /xrpc/x"},
 		{"/page/app.js", "*/*", "text/javascript; charset=utf-8", "// The page"},
-		{"/page/live.js", "*/*", "text/javascript; charset=utf-8", "// What the index"},
+		{"/page/live.js", "*/*", "text/javascript; charset=utf-8", "// The section Now"},
 		{"/page/complete.js", "*/*", "text/javascript; charset=utf-8", "// Completion"},
 		{"/page/style.css", "*/*", "text/css; charset=utf-8", ":root"},
 		{"/page/icon.svg", "*/*", "image/svg+xml", "<svg"},
 		{"/page/none.js", "*/*", "text/plain; charset=utf-8", "404"},
-		{"/page/config.json", "*/*", "application/json", `{"handles":false,"people":false,"public":true,"examples":[{"title":"x","q":"y"}],"feeds":[{"name":"f","uri":"at://x","shows":"s","viewer":true}]}`},
+		{"/page/config.json", "*/*", "application/json", `{"handles":false,"people":false,"public":true,"sets":[{"name":"followers",`},
 		{"/robots.txt", "*/*", "text/plain; charset=utf-8", "User-agent"},
 	} {
 		status, header, body := get(t, srv.URL+test.path, test.accept)
 		if got := header.Get("Content-Type"); got != test.contentType || !strings.HasPrefix(body, test.body) {
 			t.Errorf("%s as %s: %s %.40q", test.path, test.accept, got, body)
+		}
+		if rest := `],"examples":[{"title":"x","q":"y"}],"feeds":[{"name":"f","uri":"at://x","shows":"s","viewer":true}]}`; test.path == "/page/config.json" && !strings.HasSuffix(strings.TrimSpace(body), rest) {
+			t.Errorf("config.json: %s", body)
 		}
 		if isPage := strings.HasPrefix(test.path, "/page/") && test.path != "/page/config.json" && status == 200 || test.body == "<!doctype html>"; isPage != (header.Get("Content-Security-Policy") == policy) {
 			t.Errorf("%s: policy %q", test.path, header.Get("Content-Security-Policy"))
@@ -99,14 +102,14 @@ func TestHandler(t *testing.T) {
 		}
 	}
 	if size > 60<<10 {
-		t.Errorf("the page has %d bytes", size)
+		t.Errorf("the page has %d bytes, more than 60 KiB", size)
 	}
 }
 
 const most = 1000
 
-// Viewers are told the same, from what was before on; those who do not read miss messages
-// and hold nobody up; there are so many at most; and in the end all are sent away.
+// All viewers receive the same messages, the first with the history. Viewers that do not read miss
+// messages and delay nobody. Their number is bounded, and the end disconnects all of them.
 func TestLive(t *testing.T) {
 	l := NewLive(samples(), most)
 	srv := httptest.NewServer(http.HandlerFunc(l.serve))
@@ -117,14 +120,14 @@ func TestLive(t *testing.T) {
 	for range history + 5 {
 		l.take(t.Context())
 	}
-	type said struct {
+	type received struct {
 		Events    int64
 		Edges     int64
 		EventRate int64
 		History   *rates
 	}
 	var all []*bufio.Scanner
-	next := func(in *bufio.Scanner) (m said) {
+	next := func(in *bufio.Scanner) (m received) {
 		for in.Scan() {
 			if data, ok := strings.CutPrefix(in.Text(), "data: "); ok {
 				if err := json.Unmarshal([]byte(data), &m); err != nil {
@@ -133,7 +136,7 @@ func TestLive(t *testing.T) {
 				return m
 			}
 		}
-		return said{Edges: -1}
+		return received{Edges: -1}
 	}
 	for range 3 {
 		resp, err := http.Get(srv.URL)
@@ -163,7 +166,7 @@ func TestLive(t *testing.T) {
 	}
 	l.mu.Unlock()
 	if status, header, _ := get(t, srv.URL, ""); status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
-		t.Errorf("one too many: %d", status)
+		t.Errorf("one viewer too many: %d", status)
 	}
 	l.end()
 	for _, in := range all {
@@ -171,12 +174,12 @@ func TestLive(t *testing.T) {
 		}
 	}
 	if _, _, ok := l.join("x"); ok {
-		t.Error("somebody comes after the end")
+		t.Error("a viewer joined after the end")
 	}
 }
 
-// What cannot be sampled is left out.
-func TestNoSample(t *testing.T) {
+// A failed sample is skipped.
+func TestFailedSampleIsSkipped(t *testing.T) {
 	failing := true
 	next := samples()
 	l := NewLive(func(ctx context.Context) (Sample, error) {
@@ -187,7 +190,7 @@ func TestNoSample(t *testing.T) {
 	}, 10)
 	l.take(t.Context())
 	if _, _, ok := l.join("x"); ok {
-		t.Error("there is something to tell")
+		t.Error("a viewer joined before the first sample")
 	}
 	failing = false
 	ctx, stop := context.WithCancel(t.Context())
@@ -198,15 +201,15 @@ func TestNoSample(t *testing.T) {
 			break
 		}
 		if time.Now().After(until) {
-			t.Fatal("there is nothing to tell")
+			t.Fatal("no sample after five seconds")
 		}
 	}
 	stop()
 	<-done
 }
 
-// What fails again and again is told, to those who look and to those who come.
-func TestUnknown(t *testing.T) {
+// After several failed samples in a row, old and new viewers learn that the state is unknown.
+func TestUnknownAfterFailures(t *testing.T) {
 	failing := false
 	next := samples()
 	l := NewLive(func(ctx context.Context) (Sample, error) {
@@ -230,18 +233,18 @@ func TestUnknown(t *testing.T) {
 	at := l.at
 	for i := range 4 {
 		l.take(t.Context())
-		if told := len(v); told != max(0, i-1) {
-			t.Errorf("after %d failures %d messages", i+1, told)
+		if sent := len(v); sent != max(0, i-1) {
+			t.Errorf("after %d failures %d messages", i+1, sent)
 		}
 	}
 	if !l.at.Equal(at) {
-		t.Error("what comes after an outage is not counted as of the time since it began")
+		t.Error("the rate after an outage must cover the whole outage")
 	}
 	if s := state(<-v); s != "unknown" || known == s {
 		t.Errorf("%s after %s", s, known)
 	}
 	if _, first, _ := l.join("y"); state(first) != "unknown" {
-		t.Errorf("who comes is told %s", first)
+		t.Errorf("a new viewer receives %s", first)
 	}
 	failing = false
 	l.take(t.Context())
@@ -250,7 +253,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// HEAD has an end, and what has not changed is not sent again.
+// HEAD /live ends, and an unchanged file is not sent again.
 func TestHeadMethod(t *testing.T) {
 	l := NewLive(samples(), most)
 	l.take(t.Context())
@@ -276,20 +279,20 @@ func TestHeadMethod(t *testing.T) {
 	}
 	_, header := ask("GET", "/page/app.js", "Accept-Encoding", "br, gzip")
 	if header.Get("Content-Encoding") != "gzip" {
-		t.Error("it is not compressed")
+		t.Error("app.js is not compressed")
 	}
 	if status, _ := ask("GET", "/page/app.js", "If-None-Match", header.Get("ETag")); status != 304 {
-		t.Errorf("it is sent again: %d", status)
+		t.Errorf("app.js is sent again: %d", status)
 	}
 	for _, no := range []string{"identity", "gzip;q=0", "gzip; q=0.0, br"} {
 		if _, header := ask("GET", "/page/app.js", "Accept-Encoding", no); header.Get("Content-Encoding") != "" {
-			t.Errorf("Accept-Encoding: %s, and it is %s", no, header.Get("Content-Encoding"))
+			t.Errorf("Accept-Encoding %s: the answer is %s", no, header.Get("Content-Encoding"))
 		}
 	}
 }
 
-// What 200 viewers cost a second, over sockets of loopback, those who read included: the
-// share of a core is cpu-ms/op over 1,000.
+// BenchmarkViewers measures the cost of 200 viewers per second, over loopback sockets and including
+// the readers. The share of a core is cpu-ms/op divided by 1,000.
 func BenchmarkViewers(b *testing.B) {
 	l := NewLive(samples(), most)
 	l.take(b.Context())

@@ -1,7 +1,6 @@
-// Package renamed serves a Prometheus metric under the name that it had before, for one
-// release, so that dashboards and alerts keep working while their owners change them. It
-// keeps no values of its own: the old name reads the new metric when it is scraped, and an
-// event costs what it costs with one name.
+// Package renamed serves a Prometheus metric under its former name as well, for one release, so
+// that dashboards and alerts keep working while their owners change them. It keeps no values: at
+// each scrape the former name reads the new metric, so an event costs no more than with one name.
 package renamed
 
 import (
@@ -10,14 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Register registers c, a metric called now with these variable labels, in reg: as it is,
-// and under the name before.
+// Register registers c, a metric named now with these variable labels, in reg, and again under
+// its former name, before.
 func Register(reg prometheus.Registerer, c prometheus.Collector, before, now string, labels ...string) {
 	help := fmt.Sprintf("Deprecated: renamed to %s. The next release no longer serves this name.", now)
 	reg.MustRegister(c, &alias{c, prometheus.NewDesc(before, help, labels, nil)})
 }
 
-// alias collects another collector's metrics under a name of its own.
+// alias collects another collector's metrics under another name.
 type alias struct {
 	of   prometheus.Collector
 	desc *prometheus.Desc
@@ -38,7 +37,7 @@ func (a *alias) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// metric is a metric with another description. Its labels and its value stay.
+// metric is a metric with another description and the same labels and value.
 type metric struct {
 	prometheus.Metric
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Both names serve the same values of a counter, a gauge and a histogram, with their labels.
-func TestBothNames(t *testing.T) {
+func TestBothNamesServeTheSame(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	counter := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "skein_new_total", Help: "New."}, []string{"kind"})
 	histogram := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "skein_new_seconds", Help: "New.", Buckets: []float64{1}}, []string{"method"})

@@ -1,10 +1,9 @@
-// Package runs divides a list into its runs: neighbours that belong together.
+// Package runs splits a list into runs of neighbours that belong together.
 package runs
 
 import "iter"
 
-// Of yields the runs of list whose neighbours are the same, in order. They lie in
-// list.
+// Of yields the runs of neighbours that are the same, in order. The runs are slices of list.
 func Of[T any](list []T, same func(x, y T) bool) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		for len(list) > 0 {

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// sendTimeout is how long a client may take to take a message.
+// sendTimeout limits how long a client may take to receive a message.
 const sendTimeout = 10 * time.Second
 
-// A Stream is an answer that goes on. It is for one goroutine.
+// A Stream is a response that sends events until it ends. Only one goroutine may use it.
 type Stream struct {
 	w http.ResponseWriter
 	c *http.ResponseController
 }
 
-// Start begins a stream.
+// Start starts a stream.
 func Start(w http.ResponseWriter) *Stream {
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Time{}) // nothing more is read
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no") // a proxy is not to hold it back
+	h.Set("X-Accel-Buffering", "no") // proxies must not buffer it
 	w.WriteHeader(http.StatusOK)
 	return &Stream{w, c}
 }
@@ -33,7 +33,7 @@ type Event struct {
 	Data     []byte
 }
 
-// Append appends the event as it is sent.
+// Append appends the event in its wire format.
 func (e *Event) Append(dst []byte) []byte {
 	if e.ID != "" {
 		dst = append(append(append(dst, "id: "...), e.ID...), '\n')
@@ -47,14 +47,14 @@ func (e *Event) Append(dst []byte) []byte {
 // Send sends an event.
 func (s *Stream) Send(e Event) error { return s.Write(e.Append(nil)) }
 
-// Beat sends what a client passes over, so that either end notices when the other has gone.
+// Beat sends a comment, which clients ignore, so that both ends notice a broken connection.
 func (s *Stream) Beat() error { return s.Write([]byte(":\n\n")) }
 
-// Write sends events that were appended before.
+// Write sends events in their wire format.
 func (s *Stream) Write(b []byte) error {
 	_ = s.c.SetWriteDeadline(time.Now().Add(sendTimeout))
 	if _, err := s.w.Write(b); err != nil {
-		return err //nolint:wrapcheck // it ends the connection
+		return err //nolint:wrapcheck // only ends the connection
 	}
-	return s.c.Flush() //nolint:wrapcheck // likewise
+	return s.c.Flush() //nolint:wrapcheck // only ends the connection
 }

@@ -1,4 +1,4 @@
-"""A client of skein: sets, rankings, records, and what changes.
+"""A client of skein: sets, rankings, records and changes.
 
     from skein_blue import Skein
 

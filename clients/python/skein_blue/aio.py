@@ -1,4 +1,4 @@
-"""The client for asyncio. It needs httpx: pip install "skein-blue[async]"."""
+"""The asyncio client. It needs httpx: pip install "skein-blue[async]"."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class AsyncPages(core.Walk[T], AsyncIterator[T]):
-    """The items of a set, page after page. Iterate over it once:
+    """The items of a set, page by page. Iterate over it once:
 
         members = skein.members(set_)
         async for did in members: ...
@@ -34,8 +34,8 @@ class AsyncPages(core.Walk[T], AsyncIterator[T]):
 
 
 class AsyncSkein(methods.AsyncMethods):
-    """A server. timeout is how many seconds it may be silent; headers go with every request,
-    such as {"Authorization": "Bearer …"}. Close it, or use it in async with:
+    """A server. It may be silent for timeout seconds. Every request has these headers, such as
+    {"Authorization": "Bearer …"}. Close it, or use it in async with:
 
         async with AsyncSkein("http://127.0.0.1:3210") as skein: ...
     """
@@ -49,7 +49,7 @@ class AsyncSkein(methods.AsyncMethods):
         self.timeout = timeout
         self.headers: Dict[str, str] = dict(headers or {})
         self._httpx = httpx
-        #: How a connection breaks, or cannot be made.
+        #: The errors of a connection that breaks, or cannot be made.
         self._broken = (httpx.HTTPError, httpx.InvalidURL)
         # Each subscription holds a connection: the pool must not run out of them.
         self._client = httpx.AsyncClient(timeout=timeout, follow_redirects=True, limits=httpx.Limits(max_connections=None, max_keepalive_connections=20))
@@ -65,11 +65,11 @@ class AsyncSkein(methods.AsyncMethods):
         await self._client.aclose()
 
     def _open(self, asked: core.Request, timeout: Any) -> Any:
-        """Begins to ask, as a context."""
+        """Sends a request, as a context manager."""
         return self._client.stream("GET" if asked.body is None else "POST", asked.url, headers=asked.headers, content=asked.body, timeout=timeout)
 
     async def _body(self, asked: core.Request, response: Any) -> bytes:
-        """The body of a response; raises its error."""
+        """Returns the body of a response, or raises its error."""
         broken: Optional[Exception] = None
         body = b""
         try:
@@ -92,7 +92,7 @@ class AsyncSkein(methods.AsyncMethods):
         return core.answer(asked, status, body)
 
     def members(self, set_: str) -> AsyncPages[str]:
-        """All members of a set, page after page."""
+        """Iterates over all members of a set, page by page."""
 
         async def fetch(pages: AsyncPages[str], cursor: Optional[str]) -> None:
             page = await self.query(set_, limit=1000, cursor=cursor)
@@ -101,11 +101,11 @@ class AsyncSkein(methods.AsyncMethods):
         return AsyncPages(fetch)
 
     async def count(self, set_: str) -> core.Count:
-        """How many members a set has."""
+        """Counts the members of a set."""
         return core.count(await self.query(set_, count=True))
 
     def records(self, set_: str) -> AsyncPages[methods.ListItem]:
-        """All members of one set with the records behind them, the newest first."""
+        """Iterates over all members of one set, with their records, newest first."""
 
         async def fetch(pages: AsyncPages[methods.ListItem], cursor: Optional[str]) -> None:
             page = await self.list(set_, limit=1000, cursor=cursor)
@@ -114,9 +114,9 @@ class AsyncSkein(methods.AsyncMethods):
         return AsyncPages(fetch)
 
     async def subscribe(self, set_: str, cursor: Optional[str] = None, on_retry: Optional[core.OnRetry] = None) -> AsyncIterator[methods.SubscribeChange]:
-        """What enters and leaves a set, from now on, or after a cursor. It connects again when
-        the connection breaks, and misses nothing: where the server cannot tell what changed
-        meanwhile, a change has reset."""
+        """Streams the members that enter and leave a set, from now on or after a cursor. It
+        reconnects when the connection breaks, and misses nothing: if the server does not know
+        what changed meanwhile, a change has reset."""
         changes = core.Changes(self.base, set_, cursor, on_retry)
         while True:
             asked = core.request(self.base, self.headers, core.SUBSCRIBE, changes.begin())

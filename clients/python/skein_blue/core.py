@@ -1,4 +1,4 @@
-"""What both clients share: requests, answers, pages and subscriptions, without any input or output."""
+"""The code that both clients share: requests, answers, pages and subscriptions, without any I/O."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from . import methods
 
 T = TypeVar("T")
 
-#: What on_retry is: it is called with why a connection broke, and in how many seconds the
-#: client connects again.
+#: The type of on_retry, which is called with the error that broke a connection and the seconds
+#: until the client reconnects.
 OnRetry = Callable[[Exception, float], None]
 
-#: From how many bytes of parameters on a method that takes a form is asked by POST.
+#: Methods that accept a form use POST if their parameters have more bytes.
 LONGEST_QUERY = 8 << 10
 
-#: How many seconds a stream may be silent: a server sends something every 15 seconds.
+#: How many seconds a stream may be silent. A server sends something every 15 seconds.
 SILENCE = 45
 
-#: How many seconds to wait before the first attempt to connect again; each further one waits
-#: twice as long, up to the longest.
+#: How many seconds to wait before the first reconnection. Each further wait is twice as long, up
+#: to the longest.
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30
 
 SUBSCRIBE = "blue.skein.graph.subscribe"
 
 
 class SkeinError(Exception):
-    """A question that failed. name is that of the server's error (InvalidRequest,
+    """A failed question. name is the name of the server's error (InvalidRequest,
     HandleNotFound, QueryTimeout, …), or one of the client's own:
 
-    - Unreachable: no answer came; status is 0.
-    - InvalidResponse: what answered is not a skein.
-    - HTTPError: an error without a name, as a proxy answers.
-    - PostNotSupported: the question is too long for a URL, and the server is too old to take
+    - Unreachable: no answer; status is 0.
+    - InvalidResponse: the answer does not come from a skein.
+    - HTTPError: an error without a name, as from a proxy.
+    - PostNotSupported: the question is too long for a URL, and the server is too old to accept
       questions by POST.
     """
 
@@ -56,17 +56,17 @@ class IncompleteWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Count:
-    """How many members a set has."""
+    """The number of members of a set."""
 
     total: int
-    #: Whether members may be missing in total.
+    #: Whether total may lack members.
     incomplete: bool
-    #: Why.
+    #: Why it may.
     reason: Optional[str]
 
 
 class Request(NamedTuple):
-    """What is sent."""
+    """A request to a server."""
 
     base: str
     nsid: str
@@ -77,21 +77,21 @@ class Request(NamedTuple):
 
 
 def address(base: str) -> str:
-    """The address of a server as requests begin with it."""
+    """Returns a server's address as the start of request URLs."""
     if not base.startswith(("http://", "https://")):
-        raise ValueError(f"the server's address is {base!r}; it must begin with http:// or https://")
+        raise ValueError(f"server address {base!r} does not start with http:// or https://")
     return base.rstrip("/")
 
 
 def request(base: str, headers: Mapping[str, str], nsid: str, params: Mapping[str, Any]) -> Request:
-    """The request that calls a method with parameters; those that are None are left out."""
-    given = []
+    """Returns the request for a method with parameters, without those that are None."""
+    pairs = []
     for name, value in params.items():
         if value is None:
             continue
         for one in [value] if isinstance(value, (str, int, bool)) else value:
-            given.append((name, str(one).lower() if isinstance(one, bool) else str(one)))
-    text, url = urllib.parse.urlencode(given), f"{base}/xrpc/{nsid}"
+            pairs.append((name, str(one).lower() if isinstance(one, bool) else str(one)))
+    text, url = urllib.parse.urlencode(pairs), f"{base}/xrpc/{nsid}"
     if nsid in methods.FORMS and len(text) > LONGEST_QUERY:
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         return Request(base, nsid, url, {**headers, **form}, text.encode())
@@ -99,48 +99,48 @@ def request(base: str, headers: Mapping[str, str], nsid: str, params: Mapping[st
 
 
 def unreachable(asked: Request, error: Exception) -> SkeinError:
-    """No answer came."""
+    """Returns the error for a missing answer."""
     return SkeinError("Unreachable", f"{asked.base}: {error or type(error).__name__}", 0)
 
 
 def broken(asked: Request, error: Exception, status: int) -> SkeinError:
-    """What came is not an answer."""
+    """Returns the error for an answer that cannot be read."""
     return SkeinError("InvalidResponse", f"{asked.base}: {error or type(error).__name__}", status)
 
 
 def failure(asked: Request, status: int, body: bytes, phrase: str) -> SkeinError:
-    """The error that a server answered."""
+    """Returns the error in a server's answer."""
     if asked.body is not None and status == 405:
         return SkeinError(
             "PostNotSupported",
-            f"{asked.base} does not take {asked.nsid} by POST (HTTP 405), and the parameters, {len(asked.body)} bytes, "
-            "are too long for a URL: upgrade the server, or ask in several parts",
+            f"{asked.base} does not accept {asked.nsid} by POST (HTTP 405), and {len(asked.body)} bytes of parameters "
+            "are too long for a URL; upgrade the server, or split the question",
             status,
         )
     try:
-        said = json.loads(body)
+        error = json.loads(body)
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
-        said = {}
-    return SkeinError(str(said.get("error", "HTTPError")), str(said.get("message", phrase)), status)
+        error = None
+    if not isinstance(error, dict):
+        error = {}
+    return SkeinError(str(error.get("error", "HTTPError")), str(error.get("message", phrase)), status)
 
 
 def answer(asked: Request, status: int, body: bytes) -> Any:
-    """Reads an answer, and warns if it may be incomplete."""
+    """Parses an answer, and warns if it may be incomplete."""
     try:
-        said = json.loads(body)
+        parsed = json.loads(body)
     except ValueError as error:
         raise broken(asked, error, status) from None
-    if not isinstance(said, dict):
+    if not isinstance(parsed, dict):
         raise SkeinError("InvalidResponse", f"{asked.base}: the answer is not a JSON object", status)
-    if said.get("incomplete") is True:  # getStats has a number
-        _warn(f"an answer of {asked.nsid} may be incomplete: {said.get('reason', 'the server does not say why')}")
-    return said
+    if parsed.get("incomplete") is True:  # in get_stats it is a number
+        _warn(f"an answer of {asked.nsid} may be incomplete: {parsed.get('reason', 'the server gives no reason')}")
+    return parsed
 
 
 def _warn(message: str) -> None:
-    """Warns at the line that called the client."""
+    """Issues a warning for the line that called the client."""
     here, level, frame = os.path.dirname(__file__) + os.sep, 1, sys._getframe(0)
     while frame.f_back and frame.f_code.co_filename.startswith(here):
         level, frame = level + 1, frame.f_back
@@ -148,14 +148,14 @@ def _warn(message: str) -> None:
 
 
 class Walk(Generic[T]):
-    """The pages of a set that have come so far."""
+    """The pages of a set so far."""
 
     def __init__(self) -> None:
-        #: How many items the set has; None until the first page has come.
+        #: The number of items of the set; None before the first page.
         self.total: Optional[int] = None
-        #: Whether something may be missing in the pages that have come so far.
+        #: Whether the pages so far may lack items.
         self.incomplete = False
-        #: Why.
+        #: Why they may.
         self.reason: Optional[str] = None
         self._cursor: Optional[str] = None
         self._ended = False
@@ -179,17 +179,17 @@ class Changes:
         self._wait: float = FIRST_WAIT
 
     def begin(self) -> Dict[str, Any]:
-        """Begins a connection, and returns what it asks for."""
+        """Starts a connection, and returns its parameters."""
         self._rest, self._event = b"", ""
         return {"set": self.set, "cursor": self.cursor}
 
     def check(self, status: int, content_type: str) -> None:
-        """Checks that an answer is a stream."""
+        """Checks that an answer is a stream of events."""
         if not content_type.startswith("text/event-stream"):
             raise SkeinError("InvalidResponse", f"{self.base}: the answer is not a stream of events", status)
 
     def read(self, data: bytes) -> Iterator[methods.SubscribeChange]:
-        """The changes that bytes of the stream complete."""
+        """Reads bytes of the stream, and yields the changes that they complete."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             text = line.decode()
@@ -200,24 +200,24 @@ class Changes:
 
     def _change(self, data: str) -> methods.SubscribeChange:
         try:
-            said = json.loads(data)
+            event = json.loads(data)
         except ValueError:
-            said = None
-        if self._event == "error" and isinstance(said, dict):  # why the server ends the stream
-            raise SkeinError(str(said.get("error", "HTTPError")), str(said.get("message", "the server ended the stream")), 0)
-        if not isinstance(said, dict) or not isinstance(said.get("cursor"), str):
+            event = None
+        if self._event == "error" and isinstance(event, dict):  # the reason why the server ends the stream
+            raise SkeinError(str(event.get("error", "HTTPError")), str(event.get("message", "the server ended the stream")), 0)
+        if not isinstance(event, dict) or not isinstance(event.get("cursor"), str):
             raise SkeinError("InvalidResponse", f"{self.base}: an event is not a change with a cursor", 200)
-        change: methods.SubscribeChange = said  # type: ignore[assignment]
+        change: methods.SubscribeChange = event  # type: ignore[assignment]
         self.cursor, self._wait = change["cursor"], FIRST_WAIT
         return change
 
     def ended(self) -> SkeinError:
-        """The server ended the stream without a word."""
+        """Returns the error for a stream that ended without one."""
         return SkeinError("Unreachable", f"{self.base}: the connection ended", 0)
 
     def retry(self, error: SkeinError) -> float:
-        """How many seconds to wait until the next connection; raises an error that would be
-        the same then."""
+        """Returns the seconds to wait before the next connection. Raises the error if a retry
+        would fail with it as well."""
         if error.status == 501 or 400 <= error.status < 500 and error.status not in (408, 429):
             raise error
         wait, self._wait = self._wait, min(2 * self._wait, LONGEST_WAIT)
@@ -227,10 +227,10 @@ class Changes:
 
 
 def members(page: methods.QueryOutput) -> List[str]:
-    """The members of a page."""
+    """Returns the members on a page."""
     return page.get("members", [])
 
 
 def count(page: methods.QueryOutput) -> Count:
-    """How many members a set has, by an answer."""
+    """Returns the count in an answer."""
     return Count(page["total"], page.get("incomplete", False), page.get("reason"))

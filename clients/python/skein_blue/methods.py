@@ -1,4 +1,4 @@
-"""Made from the lexicons by go run ./clients/generate. Do not edit."""
+"""Generated from the lexicons by go run ./clients/generate. Do not edit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
     "SubscribeChange",
 ]
 
-#: The methods that a server also takes by POST, as a form.
+#: The methods that a server also accepts as a form, by POST.
 FORMS: FrozenSet[str] = frozenset({"blue.skein.graph.contains", "blue.skein.graph.known", "blue.skein.graph.list", "blue.skein.graph.query", "blue.skein.graph.rank"})
 
 
@@ -49,9 +49,9 @@ class DescribeFeedGeneratorFeed(TypedDict):
 
 
 class DescribeFeedGeneratorOutput(TypedDict):
-    """The feeds that this server has in its --feeds file. Bluesky's method, as far as skein answers it."""
+    """Lists the feeds in the server's --feeds file. This is Bluesky's method, in part."""
 
-    #: The DID of the feeds' service.
+    #: The DID of the feed generator service.
     did: str
     feeds: List[DescribeFeedGeneratorFeed]
 
@@ -61,7 +61,7 @@ class _GetFeedSkeletonOutput(TypedDict):
 
 
 class GetFeedSkeletonOutput(_GetFeedSkeletonOutput, total=False):
-    """A page of a feed that this server has in its --feeds file. Bluesky's method, as far as skein answers it."""
+    """Returns a page of a feed in the server's --feeds file. This is Bluesky's method, in part."""
 
     #: Absent on the last page.
     cursor: str
@@ -78,7 +78,7 @@ _NotFoundActorType = TypedDict("_NotFoundActorType", {"$type": Literal["app.bsky
 class NotFoundActor(_NotFoundActorType):
     """No account has this handle."""
 
-    #: The handle, as given.
+    #: The handle in the question.
     actor: str
     #: Always true.
     notFound: bool
@@ -92,45 +92,45 @@ class _Relationship(_RelationshipType):
 
 
 class Relationship(_Relationship, total=False):
-    """How the actor and one other account stand to each other. Bluesky's definition, as far as skein answers it."""
+    """The relationship between the actor and another account. This is Bluesky's definition, in part."""
 
-    #: The record by which this account blocks the actor.
+    #: This account's block of the actor.
     blockedBy: str
-    #: The list by which this account blocks the actor.
+    #: A list that has the actor on it and that this account blocks.
     blockedByList: str
-    #: The record by which the actor blocks this account.
+    #: The actor's block of this account.
     blocking: str
-    #: The list by which the actor blocks this account.
+    #: A list that has this account on it and that the actor blocks.
     blockingByList: str
-    #: The record by which this account follows the actor.
+    #: This account's follow of the actor.
     followedBy: str
-    #: The record by which the actor follows this account. Absent if it does not.
+    #: The actor's follow of this account. Absent if there is none.
     following: str
 
 
 class _GetRelationshipsOutput(TypedDict):
     #: The DID of the actor.
     actor: str
-    #: In the order of others.
+    #: One for each of others, in the same order.
     relationships: List[Union[Relationship, NotFoundActor]]
 
 
 class GetRelationshipsOutput(_GetRelationshipsOutput, total=False):
-    """How one account stands to others: who follows and who blocks whom, with the records. Bluesky's method, as far as skein answers it."""
+    """Returns the follows and blocks between an account and others, with the records. This is Bluesky's method, in part."""
 
-    #: Something may be missing in the answer: absent if all that it rests on is indexed.
+    #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
-    #: Why it is incomplete.
+    #: Why the answer may be incomplete.
     reason: str
 
 
 class GetBacklinkDidsOutput(TypedDict):
-    """The accounts that link to a subject, the newest link first. Constellation's method, for what this server indexes."""
+    """Lists the accounts that link to a subject, newest link first. This is Constellation's method, for the collections that this server indexes."""
 
     #: null on the last page.
     cursor: Optional[str]
     linking_dids: List[str]
-    #: How many accounts, whatever the page.
+    #: The number of accounts on all pages.
     total: int
 
 
@@ -138,35 +138,35 @@ class GetBacklinksLinkRecord(TypedDict):
     """The record that links to the subject."""
 
     collection: str
-    #: Whose record it is.
+    #: The author of the record.
     did: str
     rkey: str
 
 
 class GetBacklinksOutput(TypedDict):
-    """The records that link to a subject, the newest first. Constellation's method, for what this server indexes."""
+    """Lists the records that link to a subject, newest first. This is Constellation's method, for the collections that this server indexes."""
 
     #: null on the last page.
     cursor: Optional[str]
     records: List[GetBacklinksLinkRecord]
-    #: How many accounts have such a record, whatever the page.
+    #: The number of accounts with such a record, on all pages.
     total: int
 
 
 class GetBacklinksCountOutput(TypedDict):
-    """How many accounts link to a subject. Constellation's method, for what this server indexes."""
+    """Counts the accounts that link to a subject. This is Constellation's method, for the collections that this server indexes."""
 
     total: int
 
 
 class GetManyToManyItem(TypedDict):
     linkRecord: GetBacklinksLinkRecord
-    #: What the record names at the other path.
+    #: The record's link at the other path.
     otherSubject: str
 
 
 class GetManyToManyOutput(TypedDict):
-    """The records that name a subject, each with what it names at another path. Constellation's method, for what this server indexes."""
+    """Lists the records that link to a subject, each with its link at another path. This is Constellation's method, for the collections that this server indexes."""
 
     #: null on the last page.
     cursor: Optional[str]
@@ -174,16 +174,16 @@ class GetManyToManyOutput(TypedDict):
 
 
 class GetManyToManyCountsCount(TypedDict):
-    #: How many accounts these are of.
+    #: The number of accounts that own these records.
     distinct: int
-    #: What the records name at the other path.
+    #: The link at the other path.
     subject: str
-    #: How many records.
+    #: The number of records.
     total: int
 
 
 class GetManyToManyCountsOutput(TypedDict):
-    """What the records that name a subject name at another path, with the number of records of each. Constellation's method, for what this server indexes."""
+    """Lists the links at another path in the records that link to a subject, with the number of records for each. This is Constellation's method, for the collections that this server indexes."""
 
     counts_by_other_subject: List[GetManyToManyCountsCount]
     #: null on the last page.
@@ -191,16 +191,16 @@ class GetManyToManyCountsOutput(TypedDict):
 
 
 class _ContainsOutput(TypedDict):
-    #: In the order asked.
+    #: In the order of the question.
     members: List[ContainsMembership]
 
 
 class ContainsOutput(_ContainsOutput, total=False):
-    """Which of the given strings are members of a set."""
+    """Tells for each of the given strings whether it is a member of a set."""
 
-    #: Something may be missing in the answer: absent if all that it rests on is indexed.
+    #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
-    #: Why it is incomplete.
+    #: Why the answer may be incomplete.
     reason: str
 
 
@@ -210,28 +210,28 @@ class ContainsMembership(TypedDict):
 
 
 class _GetAccountOutput(TypedDict):
-    #: If not, it is in no answer.
+    #: If false, no answer contains the account.
     active: bool
-    #: The same as a sentence.
+    #: The state as a sentence.
     description: str
-    #: Something that it did was missed.
+    #: Events of the account were missed.
     desynchronized: bool
     did: str
-    #: What it did before the index heard of it may not be indexed.
+    #: Records from before the index first saw it may be missing.
     partial: bool
-    #: How many records of it are indexed, by the kind's name (getStats).
+    #: The number of its indexed records, by the name of the kind (getStats).
     records: Dict[str, Any]
-    #: All of its records are indexed; what it did before the index heard of it is not; something was missed; its repo waits to be fetched again; the stream had a gap, and the account has not been compared with the relay's list since; nothing is known that it did.
+    #: complete: all of its records are indexed. partial: records from before the index first saw it are missing. desynchronized: events were missed. queued: its repo waits to be refetched. unverified: the stream had a gap, and the account has not been compared with the relay's list since. unknown: none of its records are indexed.
     state: Union[Literal["complete", "partial", "desynchronized", "queued", "unverified", "unknown"], str]
 
 
 class GetAccountOutput(_GetAccountOutput, total=False):
-    """What the index has of one account, and what it lacks."""
+    """Describes an account in the index, and what may be missing."""
 
     queued: GetAccountQueued
-    #: Of its last commit that is indexed.
+    #: The rev of its last indexed commit.
     rev: str
-    #: What rev says.
+    #: The time in rev.
     time: str
 
 
@@ -242,7 +242,7 @@ class _GetAccountQueued(TypedDict):
 
 
 class GetAccountQueued(_GetAccountQueued, total=False):
-    """Its repo is to be fetched whole, or was given up."""
+    """Its repo waits to be fetched whole, or was given up."""
 
     detail: str
     failure: str
@@ -255,54 +255,54 @@ class GetStatsFailed(TypedDict):
 
 class _GetStatsKind(TypedDict):
     collection: str
-    #: In records, and in metrics.
+    #: The name in records and in metrics.
     name: str
-    #: What stands there.
+    #: The type of the subject.
     names: Union[Literal["did", "uri"], str]
-    #: Where in the record that stands which the edge goes to.
+    #: The path of the subject in the record.
     path: str
 
 
 class GetStatsKind(_GetStatsKind, total=False):
-    #: The set of what an account names. Absent if it has no name in expressions.
+    #: The set of the subjects of an account. Absent if expressions have no such set.
     forward: str
-    #: The set of who names it.
+    #: The set of the accounts that name a subject.
     reverse: str
 
 
 class _GetStatsOutput(TypedDict):
     accounts: int
-    #: Repos whose records are all in the index, as far as is known.
+    #: Accounts with full history: all of their records are in the index, as far as is known.
     complete: int
-    #: Repos of which something was missed.
+    #: Repos with missed events.
     desynchronized: int
     engine: str
     #: Accounts that are not active.
     hidden: int
-    #: What is indexed: that which is built in, and that which the store is configured with.
+    #: The indexed kinds of records, built-in and configured.
     kinds: List[GetStatsKind]
-    #: Repos whose past was never seen.
+    #: Repos whose past is not indexed.
     partial: int
     records: GetStatsRecords
     relay: str
-    #: What the consumer is doing: there is no connection to the relay; all that the relay sent is in the index, or nearly; it is being caught up with; the relay said that our cursor lies in its future, and an operator must decide; this process only answers.
+    #: The state of the consumer. connecting: no connection to the relay. live: everything that the relay sent is in the index, or nearly. catchingUp: the index is behind. blocked: the relay reported that the cursor is in its future, and an operator must decide. off: this process only answers questions.
     state: Union[Literal["connecting", "live", "catchingUp", "blocked", "off"], str]
     strings: GetStatsStrings
     version: str
 
 
 class GetStatsOutput(_GetStatsOutput, total=False):
-    """What the index holds, and how fresh it is."""
+    """Describes the contents of the index, and how current it is."""
 
-    #: The last sequence number of the relay that is committed. Absent before the first event.
+    #: The last committed sequence number of the relay. Absent before the first event.
     cursor: int
-    #: Repos that were queued and have been given up.
+    #: Repos that were queued and then given up.
     failed: List[GetStatsFailed]
-    #: Active accounts of which something is missing or in doubt.
+    #: Active accounts with missing or doubtful records.
     incomplete: int
-    #: The age of that event; where the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event, and where state is off.
+    #: The age of that event. If the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event, and if the state is off.
     lagSeconds: int
-    #: Repos that are queued to be fetched whole. Absent where none is fetched.
+    #: Repos in the resync queue. Absent if this server fetches none.
     waiting: int
 
 
@@ -324,72 +324,72 @@ class GetStatsStrings(TypedDict):
 class KnownKnownSubject(TypedDict):
     sample: List[str]
     subject: str
-    #: Exact, whatever the limit.
+    #: The exact number, whatever the limit.
     total: int
 
 
 class _KnownOutput(TypedDict):
-    #: In the order asked.
+    #: In the order of the question.
     subjects: List[KnownKnownSubject]
 
 
 class KnownOutput(_KnownOutput, total=False):
-    """Of the people that an actor follows: who also follows, likes or reposts each of the subjects."""
+    """Lists, for each subject, the accounts that an actor follows and that also follow, like or repost the subject."""
 
-    #: Something may be missing in the answer: absent if all that it rests on is indexed.
+    #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
-    #: Why it is incomplete.
+    #: Why the answer may be incomplete.
     reason: str
 
 
 class _ListItem(TypedDict):
     member: str
-    #: Of several, the first after the subject, as their keys say; if none is, the last before it.
+    #: The record that makes the edge. If there are several, the first one after the subject by their keys, or else the last one before it.
     record: str
 
 
 class ListItem(_ListItem, total=False):
-    #: That the record's key says; absent if it says none.
+    #: The time in the record's key. Absent if the key has none.
     time: str
 
 
 class _ListOutput(TypedDict):
     items: List[ListItem]
-    #: newest: by the records' times, the newest first. id: of more than 10,000 who have an edge to a subject, or 200,000 subjects, by no time, but stably.
+    #: newest: by the times of the records, newest first. id: a stable order without times, for more than 10,000 accounts with an edge to a subject, or 200,000 subjects of an account.
     order: Union[Literal["newest", "id"], str]
-    #: Exact, whatever the page.
+    #: The exact size of the set, on every page.
     total: int
     type: Union[Literal["did", "uri"], str]
 
 
 class ListOutput(_ListOutput, total=False):
-    """The members of one set, each with the record that makes the edge, the newest first."""
+    """Lists the members of one set, each with the record that makes the edge, newest first."""
 
     #: Absent on the last page.
     cursor: str
-    #: Something may be missing in the answer: absent if all that it rests on is indexed.
+    #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
-    #: Why it is incomplete.
+    #: Why the answer may be incomplete.
     reason: str
 
 
 class _QueryOutput(TypedDict):
-    #: Exact, whatever the page.
+    #: The exact size of the set, on every page.
     total: int
     type: Union[Literal["did", "uri"], str]
 
 
 class QueryOutput(_QueryOutput, total=False):
-    """The members of a set of DIDs or of AT URIs."""
+    """Lists the members of a set of DIDs or AT URIs."""
 
     #: Absent on the last page.
     cursor: str
-    #: Something may be missing in the answer: absent if all that it rests on is indexed.
+    #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
     members: List[str]
-    #: Why it is incomplete.
+    #: Why the answer may be incomplete.
     reason: str
-    #: With records=true: by member, the record that makes the edge; of several the first after the subject, as their keys say.
+    #: With records=true: the record that makes the edge, by member. If there are several, the first one after the subject by their keys, or else the last one before it.
     records: List[str]
 
 
@@ -399,17 +399,17 @@ class _RankOutput(TypedDict):
 
 
 class RankOutput(_RankOutput, total=False):
-    """Expands every member of a set of DIDs along an edge, and counts how often each result occurs, highest first. An actor counts once for a result."""
+    """Follows an edge from every member of a set of DIDs, and counts how often each result occurs, highest count first. Each member counts once for a result."""
 
-    #: By share or lift: how many accounts there are.
+    #: For share and lift: the number of active accounts.
     accounts: int
     #: Absent on the last page.
     cursor: str
-    #: Something may be missing in the answer: absent if all that it rests on is indexed.
+    #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
-    #: By share or lift: how many accounts the set has.
+    #: For share and lift: the number of accounts in the set.
     of: int
-    #: Why it is incomplete.
+    #: Why the answer may be incomplete.
     reason: str
 
 
@@ -419,11 +419,11 @@ class _RankRanked(TypedDict):
 
 
 class RankRanked(_RankRanked, total=False):
-    #: By lift: (count / of) / (total / accounts), how many times as many as chance would give, in millionths.
+    #: For lift: (count / of) / (total / accounts), in millionths. 1950000 means 1.95 times chance.
     lift: int
-    #: By share: count / total, in millionths.
+    #: For share: count / total, in millionths.
     share: int
-    #: By share or lift: how many have an edge to it in all, at any time.
+    #: For share and lift: the number of all accounts with an edge to the result, at any time.
     total: int
 
 
@@ -434,9 +434,9 @@ class _SubscribeChange(TypedDict):
 class SubscribeChange(_SubscribeChange, total=False):
     entered: List[str]
     left: List[str]
-    #: Why the set is to be asked for anew: the cursor is too old, too much has changed at once, or the subscriptions of the client cost too much to work out.
+    #: Ask for the set again. The value says why: the cursor is too old, too much changed at once, or the client's subscriptions cost too much.
     reset: str
-    #: Of the first message: what the set is of.
+    #: In the first message: the type of the members.
     type: Union[Literal["did", "uri"], str]
 
 
@@ -447,21 +447,21 @@ class Methods:
         raise NotImplementedError
 
     def describe_feed_generator(self) -> DescribeFeedGeneratorOutput:
-        """The feeds that this server has in its --feeds file. Bluesky's method, as far as skein answers it."""
+        """Lists the feeds in the server's --feeds file. This is Bluesky's method, in part."""
         answer: DescribeFeedGeneratorOutput = self._call("app.bsky.feed.describeFeedGenerator", {})
         return answer
 
     def get_feed_skeleton(self, feed: str, *, cursor: str | None = None, limit: int | None = None) -> GetFeedSkeletonOutput:
-        """A page of a feed that this server has in its --feeds file. Bluesky's method, as far as skein answers it.
+        """Returns a page of a feed in the server's --feeds file. This is Bluesky's method, in part.
 
         feed: The AT URI of the feed's record.
-        cursor: From the page before, for the same feed.
+        cursor: The cursor of the previous page of the same feed.
         """
         answer: GetFeedSkeletonOutput = self._call("app.bsky.feed.getFeedSkeleton", {"feed": feed, "cursor": cursor, "limit": limit})
         return answer
 
     def get_relationships(self, actor: str, *, others: Sequence[str] | None = None) -> GetRelationshipsOutput:
-        """How one account stands to others: who follows and who blocks whom, with the records. Bluesky's method, as far as skein answers it.
+        """Returns the follows and blocks between an account and others, with the records. This is Bluesky's method, in part.
 
         actor: A DID or a handle.
         others: DIDs or handles.
@@ -470,155 +470,155 @@ class Methods:
         return answer
 
     def get_backlink_dids(self, subject: str, source: str, *, cursor: str | None = None, limit: int | None = None) -> GetBacklinkDidsOutput:
-        """The accounts that link to a subject, the newest link first. Constellation's method, for what this server indexes.
+        """Lists the accounts that link to a subject, newest link first. This is Constellation's method, for the collections that this server indexes.
 
-        subject: A DID or an AT URI, that of what is linked to.
+        subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        cursor: From the page before, for the same question.
-        limit: 0: only the total.
+        cursor: The cursor of the previous page of the same question.
+        limit: 0 returns only the total.
         """
         answer: GetBacklinkDidsOutput = self._call("blue.microcosm.links.getBacklinkDids", {"subject": subject, "source": source, "cursor": cursor, "limit": limit})
         return answer
 
     def get_backlinks(self, subject: str, source: str, *, cursor: str | None = None, did: Sequence[str] | None = None, limit: int | None = None, reverse: bool | None = None) -> GetBacklinksOutput:
-        """The records that link to a subject, the newest first. Constellation's method, for what this server indexes.
+        """Lists the records that link to a subject, newest first. This is Constellation's method, for the collections that this server indexes.
 
-        subject: A DID or an AT URI, that of what is linked to.
+        subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        cursor: From the page before, for the same question.
-        did: Only the records of these accounts.
-        limit: 0: only the total.
-        reverse: The oldest first.
+        cursor: The cursor of the previous page of the same question.
+        did: Return only records of these accounts.
+        limit: 0 returns only the total.
+        reverse: Return the oldest first.
         """
         answer: GetBacklinksOutput = self._call("blue.microcosm.links.getBacklinks", {"subject": subject, "source": source, "cursor": cursor, "did": did, "limit": limit, "reverse": reverse})
         return answer
 
     def get_backlinks_count(self, subject: str, source: str) -> GetBacklinksCountOutput:
-        """How many accounts link to a subject. Constellation's method, for what this server indexes.
+        """Counts the accounts that link to a subject. This is Constellation's method, for the collections that this server indexes.
 
-        subject: A DID or an AT URI, that of what is linked to.
+        subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
         """
         answer: GetBacklinksCountOutput = self._call("blue.microcosm.links.getBacklinksCount", {"subject": subject, "source": source})
         return answer
 
     def get_many_to_many(self, subject: str, source: str, path_to_other: str, *, cursor: str | None = None, limit: int | None = None, link_did: Sequence[str] | None = None, other_subject: Sequence[str] | None = None) -> GetManyToManyOutput:
-        """The records that name a subject, each with what it names at another path. Constellation's method, for what this server indexes.
+        """Lists the records that link to a subject, each with its link at another path. This is Constellation's method, for the collections that this server indexes.
 
-        subject: A DID or an AT URI, that of what is linked to.
+        subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        path_to_other: The path, in the same records, of the other thing that they name: list, for app.bsky.graph.listitem:subject.
-        cursor: From the page before, for the same question.
-        link_did: Only the records of these accounts.
-        other_subject: Only these, at the other path.
+        path_to_other: The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject.
+        cursor: The cursor of the previous page of the same question.
+        link_did: Return only records of these accounts.
+        other_subject: Return only these links at the other path.
         """
         answer: GetManyToManyOutput = self._call("blue.microcosm.links.getManyToMany", {"subject": subject, "source": source, "pathToOther": path_to_other, "cursor": cursor, "limit": limit, "linkDid": link_did, "otherSubject": other_subject})
         return answer
 
     def get_many_to_many_counts(self, subject: str, source: str, path_to_other: str, *, cursor: str | None = None, did: Sequence[str] | None = None, limit: int | None = None, other_subject: Sequence[str] | None = None) -> GetManyToManyCountsOutput:
-        """What the records that name a subject name at another path, with the number of records of each. Constellation's method, for what this server indexes.
+        """Lists the links at another path in the records that link to a subject, with the number of records for each. This is Constellation's method, for the collections that this server indexes.
 
-        subject: A DID or an AT URI, that of what is linked to.
+        subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        path_to_other: The path, in the same records, of the other thing that they name: list, for app.bsky.graph.listitem:subject.
-        cursor: From the page before, for the same question.
-        did: Only the records of these accounts.
-        other_subject: Only these, at the other path.
+        path_to_other: The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject.
+        cursor: The cursor of the previous page of the same question.
+        did: Return only records of these accounts.
+        other_subject: Return only these links at the other path.
         """
         answer: GetManyToManyCountsOutput = self._call("blue.microcosm.links.getManyToManyCounts", {"subject": subject, "source": source, "pathToOther": path_to_other, "cursor": cursor, "did": did, "limit": limit, "otherSubject": other_subject})
         return answer
 
     def contains(self, set_: str, member: Sequence[str]) -> ContainsOutput:
-        """Which of the given strings are members of a set.
+        """Tells for each of the given strings whether it is a member of a set.
 
-        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)). At most 64 leaves, at most 32 deep. $viewer stands for the DID of who asks, by a service auth token.
-        member: DIDs or AT URIs, of the type of the set.
+        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. $viewer stands for the DID of the account in the service auth token.
+        member: DIDs or AT URIs, the type of the set's members.
         """
         answer: ContainsOutput = self._call("blue.skein.graph.contains", {"set": set_, "member": member})
         return answer
 
     def get_account(self, did: str) -> GetAccountOutput:
-        """What the index has of one account, and what it lacks.
+        """Describes an account in the index, and what may be missing.
 
-        did: A DID, or a handle with an @ before it. $viewer stands for the DID of who asks, by a service auth token.
+        did: A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token.
         """
         answer: GetAccountOutput = self._call("blue.skein.graph.getAccount", {"did": did})
         return answer
 
     def get_stats(self) -> GetStatsOutput:
-        """What the index holds, and how fresh it is."""
+        """Describes the contents of the index, and how current it is."""
         answer: GetStatsOutput = self._call("blue.skein.graph.getStats", {})
         return answer
 
     def known(self, actor: str, edge: Literal["followers", "likers", "reposters"], subject: Sequence[str], *, limit: int | None = None) -> KnownOutput:
-        """Of the people that an actor follows: who also follows, likes or reposts each of the subjects.
+        """Lists, for each subject, the accounts that an actor follows and that also follow, like or repost the subject.
 
-        actor: $viewer stands for the DID of who asks, by a service auth token.
-        subject: DIDs for sets of DIDs such as followers, AT URIs for others such as likers.
-        limit: How many of them are named, for each subject.
+        actor: $viewer stands for the DID of the account in the service auth token.
+        subject: DIDs if edge is followers, AT URIs for likers and others.
+        limit: How many accounts to name for each subject.
         """
         answer: KnownOutput = self._call("blue.skein.graph.known", {"actor": actor, "edge": edge, "subject": subject, "limit": limit})
         return answer
 
     def list(self, set_: str, *, cursor: str | None = None, limit: int | None = None) -> ListOutput:
-        """The members of one set, each with the record that makes the edge, the newest first.
+        """Lists the members of one set, each with the record that makes the edge, newest first.
 
-        set_: One leaf, such as likers(at://…) or follows(did:plc:…, since=7d). $viewer stands for the DID of who asks, by a service auth token.
-        cursor: From the page before, for the same set.
+        set_: A single set, such as likers(at://…) or follows(did:plc:…, since=7d). $viewer stands for the DID of the account in the service auth token.
+        cursor: The cursor of the previous page of the same set.
         """
         answer: ListOutput = self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "limit": limit})
         return answer
 
     def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, records: bool | None = None) -> QueryOutput:
-        """The members of a set of DIDs or of AT URIs.
+        """Lists the members of a set of DIDs or AT URIs.
 
-        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)). At most 64 leaves, at most 32 deep. A leaf takes a window of the times of the records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of who asks, by a service auth token.
-        count: Only the total: no members, no cursor.
-        cursor: From the page before, for the same set.
-        records: With each member the record that makes the edge. Only of a set that is one leaf.
+        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token.
+        count: Return only the total, without members and cursor.
+        cursor: The cursor of the previous page of the same set.
+        records: Return the record that makes the edge with each member. Works only for a single set.
         """
         answer: QueryOutput = self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "records": records})
         return answer
 
     def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks"], str], *, by: Literal["count", "share", "lift"] | None = None, cursor: str | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None) -> RankOutput:
-        """Expands every member of a set of DIDs along an edge, and counts how often each result occurs, highest first. An actor counts once for a result.
+        """Follows an edge from every member of a set of DIDs, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
-        of: An expression of a set of DIDs. $viewer stands for the DID of who asks, by a service auth token.
-        via: A set of an account: one of these, or one that the store is configured with.
-        by: What is ranked by: how many of the set have an edge to the result; which share they are of all who have one; or how many times as many as chance would give. Of more than 20,000 results those with the highest counts are scored.
-        cursor: From the page before. Pages are of the index as it is then: a result whose place changes meanwhile may come twice, or not.
-        except_: An expression of a set, of the type of the results, that are left out.
-        min: The lowest count of a result: 1, and by share or lift 5, unless it is given.
-        since: Go only along records whose keys say a time from then on: RFC 3339, a date, or an age such as 24h or 7d.
-        subjects_since: Of results that are records, those whose keys say a time from then on.
-        until: And before then.
+        of: An expression for a set of DIDs. $viewer stands for the DID of the account in the service auth token.
+        via: A set of an account: one of these, or a set of a configured kind.
+        by: The score. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored.
+        cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
+        except_: An expression for a set of results to leave out.
+        min: The lowest count of a result. The default is 1, or 5 for share and lift.
+        since: Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d.
+        subjects_since: If the results are records, return only those with a time in their key from then on.
+        until: Use only records with a time in their key before then.
         """
         answer: RankOutput = self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "except": except_, "limit": limit, "min": min, "since": since, "subjectsSince": subjects_since, "until": until})
         return answer
 
 
 class AsyncMethods:
-    """The methods of a server, to await."""
+    """The methods of a server, for asyncio."""
 
     async def _call(self, nsid: str, params: Dict[str, Any]) -> Any:
         raise NotImplementedError
 
     async def describe_feed_generator(self) -> DescribeFeedGeneratorOutput:
-        """The feeds that this server has in its --feeds file. Bluesky's method, as far as skein answers it."""
+        """Lists the feeds in the server's --feeds file. This is Bluesky's method, in part."""
         answer: DescribeFeedGeneratorOutput = await self._call("app.bsky.feed.describeFeedGenerator", {})
         return answer
 
     async def get_feed_skeleton(self, feed: str, *, cursor: str | None = None, limit: int | None = None) -> GetFeedSkeletonOutput:
-        """A page of a feed that this server has in its --feeds file. Bluesky's method, as far as skein answers it.
+        """Returns a page of a feed in the server's --feeds file. This is Bluesky's method, in part.
 
         feed: The AT URI of the feed's record.
-        cursor: From the page before, for the same feed.
+        cursor: The cursor of the previous page of the same feed.
         """
         answer: GetFeedSkeletonOutput = await self._call("app.bsky.feed.getFeedSkeleton", {"feed": feed, "cursor": cursor, "limit": limit})
         return answer
 
     async def get_relationships(self, actor: str, *, others: Sequence[str] | None = None) -> GetRelationshipsOutput:
-        """How one account stands to others: who follows and who blocks whom, with the records. Bluesky's method, as far as skein answers it.
+        """Returns the follows and blocks between an account and others, with the records. This is Bluesky's method, in part.
 
         actor: A DID or a handle.
         others: DIDs or handles.
@@ -627,128 +627,128 @@ class AsyncMethods:
         return answer
 
     async def get_backlink_dids(self, subject: str, source: str, *, cursor: str | None = None, limit: int | None = None) -> GetBacklinkDidsOutput:
-        """The accounts that link to a subject, the newest link first. Constellation's method, for what this server indexes.
+        """Lists the accounts that link to a subject, newest link first. This is Constellation's method, for the collections that this server indexes.
 
-        subject: A DID or an AT URI, that of what is linked to.
+        subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        cursor: From the page before, for the same question.
-        limit: 0: only the total.
+        cursor: The cursor of the previous page of the same question.
+        limit: 0 returns only the total.
         """
         answer: GetBacklinkDidsOutput = await self._call("blue.microcosm.links.getBacklinkDids", {"subject": subject, "source": source, "cursor": cursor, "limit": limit})
         return answer
 
     async def get_backlinks(self, subject: str, source: str, *, cursor: str | None = None, did: Sequence[str] | None = None, limit: int | None = None, reverse: bool | None = None) -> GetBacklinksOutput:
-        """The records that link to a subject, the newest first. Constellation's method, for what this server indexes.
+        """Lists the records that link to a subject, newest first. This is Constellation's method, for the collections that this server indexes.
 
-        subject: A DID or an AT URI, that of what is linked to.
+        subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        cursor: From the page before, for the same question.
-        did: Only the records of these accounts.
-        limit: 0: only the total.
-        reverse: The oldest first.
+        cursor: The cursor of the previous page of the same question.
+        did: Return only records of these accounts.
+        limit: 0 returns only the total.
+        reverse: Return the oldest first.
         """
         answer: GetBacklinksOutput = await self._call("blue.microcosm.links.getBacklinks", {"subject": subject, "source": source, "cursor": cursor, "did": did, "limit": limit, "reverse": reverse})
         return answer
 
     async def get_backlinks_count(self, subject: str, source: str) -> GetBacklinksCountOutput:
-        """How many accounts link to a subject. Constellation's method, for what this server indexes.
+        """Counts the accounts that link to a subject. This is Constellation's method, for the collections that this server indexes.
 
-        subject: A DID or an AT URI, that of what is linked to.
+        subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
         """
         answer: GetBacklinksCountOutput = await self._call("blue.microcosm.links.getBacklinksCount", {"subject": subject, "source": source})
         return answer
 
     async def get_many_to_many(self, subject: str, source: str, path_to_other: str, *, cursor: str | None = None, limit: int | None = None, link_did: Sequence[str] | None = None, other_subject: Sequence[str] | None = None) -> GetManyToManyOutput:
-        """The records that name a subject, each with what it names at another path. Constellation's method, for what this server indexes.
+        """Lists the records that link to a subject, each with its link at another path. This is Constellation's method, for the collections that this server indexes.
 
-        subject: A DID or an AT URI, that of what is linked to.
+        subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        path_to_other: The path, in the same records, of the other thing that they name: list, for app.bsky.graph.listitem:subject.
-        cursor: From the page before, for the same question.
-        link_did: Only the records of these accounts.
-        other_subject: Only these, at the other path.
+        path_to_other: The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject.
+        cursor: The cursor of the previous page of the same question.
+        link_did: Return only records of these accounts.
+        other_subject: Return only these links at the other path.
         """
         answer: GetManyToManyOutput = await self._call("blue.microcosm.links.getManyToMany", {"subject": subject, "source": source, "pathToOther": path_to_other, "cursor": cursor, "limit": limit, "linkDid": link_did, "otherSubject": other_subject})
         return answer
 
     async def get_many_to_many_counts(self, subject: str, source: str, path_to_other: str, *, cursor: str | None = None, did: Sequence[str] | None = None, limit: int | None = None, other_subject: Sequence[str] | None = None) -> GetManyToManyCountsOutput:
-        """What the records that name a subject name at another path, with the number of records of each. Constellation's method, for what this server indexes.
+        """Lists the links at another path in the records that link to a subject, with the number of records for each. This is Constellation's method, for the collections that this server indexes.
 
-        subject: A DID or an AT URI, that of what is linked to.
+        subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        path_to_other: The path, in the same records, of the other thing that they name: list, for app.bsky.graph.listitem:subject.
-        cursor: From the page before, for the same question.
-        did: Only the records of these accounts.
-        other_subject: Only these, at the other path.
+        path_to_other: The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject.
+        cursor: The cursor of the previous page of the same question.
+        did: Return only records of these accounts.
+        other_subject: Return only these links at the other path.
         """
         answer: GetManyToManyCountsOutput = await self._call("blue.microcosm.links.getManyToManyCounts", {"subject": subject, "source": source, "pathToOther": path_to_other, "cursor": cursor, "did": did, "limit": limit, "otherSubject": other_subject})
         return answer
 
     async def contains(self, set_: str, member: Sequence[str]) -> ContainsOutput:
-        """Which of the given strings are members of a set.
+        """Tells for each of the given strings whether it is a member of a set.
 
-        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)). At most 64 leaves, at most 32 deep. $viewer stands for the DID of who asks, by a service auth token.
-        member: DIDs or AT URIs, of the type of the set.
+        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. $viewer stands for the DID of the account in the service auth token.
+        member: DIDs or AT URIs, the type of the set's members.
         """
         answer: ContainsOutput = await self._call("blue.skein.graph.contains", {"set": set_, "member": member})
         return answer
 
     async def get_account(self, did: str) -> GetAccountOutput:
-        """What the index has of one account, and what it lacks.
+        """Describes an account in the index, and what may be missing.
 
-        did: A DID, or a handle with an @ before it. $viewer stands for the DID of who asks, by a service auth token.
+        did: A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token.
         """
         answer: GetAccountOutput = await self._call("blue.skein.graph.getAccount", {"did": did})
         return answer
 
     async def get_stats(self) -> GetStatsOutput:
-        """What the index holds, and how fresh it is."""
+        """Describes the contents of the index, and how current it is."""
         answer: GetStatsOutput = await self._call("blue.skein.graph.getStats", {})
         return answer
 
     async def known(self, actor: str, edge: Literal["followers", "likers", "reposters"], subject: Sequence[str], *, limit: int | None = None) -> KnownOutput:
-        """Of the people that an actor follows: who also follows, likes or reposts each of the subjects.
+        """Lists, for each subject, the accounts that an actor follows and that also follow, like or repost the subject.
 
-        actor: $viewer stands for the DID of who asks, by a service auth token.
-        subject: DIDs for sets of DIDs such as followers, AT URIs for others such as likers.
-        limit: How many of them are named, for each subject.
+        actor: $viewer stands for the DID of the account in the service auth token.
+        subject: DIDs if edge is followers, AT URIs for likers and others.
+        limit: How many accounts to name for each subject.
         """
         answer: KnownOutput = await self._call("blue.skein.graph.known", {"actor": actor, "edge": edge, "subject": subject, "limit": limit})
         return answer
 
     async def list(self, set_: str, *, cursor: str | None = None, limit: int | None = None) -> ListOutput:
-        """The members of one set, each with the record that makes the edge, the newest first.
+        """Lists the members of one set, each with the record that makes the edge, newest first.
 
-        set_: One leaf, such as likers(at://…) or follows(did:plc:…, since=7d). $viewer stands for the DID of who asks, by a service auth token.
-        cursor: From the page before, for the same set.
+        set_: A single set, such as likers(at://…) or follows(did:plc:…, since=7d). $viewer stands for the DID of the account in the service auth token.
+        cursor: The cursor of the previous page of the same set.
         """
         answer: ListOutput = await self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "limit": limit})
         return answer
 
     async def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, records: bool | None = None) -> QueryOutput:
-        """The members of a set of DIDs or of AT URIs.
+        """Lists the members of a set of DIDs or AT URIs.
 
-        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)). At most 64 leaves, at most 32 deep. A leaf takes a window of the times of the records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of who asks, by a service auth token.
-        count: Only the total: no members, no cursor.
-        cursor: From the page before, for the same set.
-        records: With each member the record that makes the edge. Only of a set that is one leaf.
+        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token.
+        count: Return only the total, without members and cursor.
+        cursor: The cursor of the previous page of the same set.
+        records: Return the record that makes the edge with each member. Works only for a single set.
         """
         answer: QueryOutput = await self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "records": records})
         return answer
 
     async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks"], str], *, by: Literal["count", "share", "lift"] | None = None, cursor: str | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, since: str | None = None, subjects_since: str | None = None, until: str | None = None) -> RankOutput:
-        """Expands every member of a set of DIDs along an edge, and counts how often each result occurs, highest first. An actor counts once for a result.
+        """Follows an edge from every member of a set of DIDs, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
-        of: An expression of a set of DIDs. $viewer stands for the DID of who asks, by a service auth token.
-        via: A set of an account: one of these, or one that the store is configured with.
-        by: What is ranked by: how many of the set have an edge to the result; which share they are of all who have one; or how many times as many as chance would give. Of more than 20,000 results those with the highest counts are scored.
-        cursor: From the page before. Pages are of the index as it is then: a result whose place changes meanwhile may come twice, or not.
-        except_: An expression of a set, of the type of the results, that are left out.
-        min: The lowest count of a result: 1, and by share or lift 5, unless it is given.
-        since: Go only along records whose keys say a time from then on: RFC 3339, a date, or an age such as 24h or 7d.
-        subjects_since: Of results that are records, those whose keys say a time from then on.
-        until: And before then.
+        of: An expression for a set of DIDs. $viewer stands for the DID of the account in the service auth token.
+        via: A set of an account: one of these, or a set of a configured kind.
+        by: The score. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored.
+        cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
+        except_: An expression for a set of results to leave out.
+        min: The lowest count of a result. The default is 1, or 5 for share and lift.
+        since: Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d.
+        subjects_since: If the results are records, return only those with a time in their key from then on.
+        until: Use only records with a time in their key before then.
         """
         answer: RankOutput = await self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "except": except_, "limit": limit, "min": min, "since": since, "subjectsSince": subjects_since, "until": until})
         return answer

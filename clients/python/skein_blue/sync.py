@@ -1,4 +1,4 @@
-"""The client that waits for each answer. It needs nothing but Python."""
+"""The blocking client. It needs only Python."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from . import core, methods
 
 T = TypeVar("T")
 
-#: How a connection breaks.
+#: The errors of a broken connection.
 BROKEN = (OSError, http.client.HTTPException)
 
 
 class Pages(core.Walk[T], Iterator[T]):
-    """The items of a set, page after page. Iterate over it once:
+    """The items of a set, page by page. Iterate over it once:
 
         members = skein.members(set_)
         for did in members: ...
@@ -40,8 +40,8 @@ class Pages(core.Walk[T], Iterator[T]):
 
 
 class Skein(methods.Methods):
-    """A server. timeout is how many seconds it may be silent; headers go with every request,
-    such as {"Authorization": "Bearer …"}."""
+    """A server. It may be silent for timeout seconds. Every request has these headers, such as
+    {"Authorization": "Bearer …"}."""
 
     def __init__(self, base: str = "http://127.0.0.1:3210", timeout: float = 30, headers: Optional[Mapping[str, str]] = None) -> None:
         self.base = core.address(base)
@@ -49,7 +49,7 @@ class Skein(methods.Methods):
         self.headers: Dict[str, str] = dict(headers or {})
 
     def _open(self, asked: core.Request, timeout: float) -> Any:
-        """Asks, and returns the response if it is no error."""
+        """Sends a request, and returns the response unless it is an error."""
         try:
             return urllib.request.urlopen(urllib.request.Request(asked.url, asked.body, asked.headers), timeout=timeout)
         except urllib.error.HTTPError as error:
@@ -72,7 +72,7 @@ class Skein(methods.Methods):
         return core.answer(asked, status, body)
 
     def members(self, set_: str) -> Pages[str]:
-        """All members of a set, page after page."""
+        """Iterates over all members of a set, page by page."""
 
         def fetch(pages: Pages[str], cursor: Optional[str]) -> None:
             page = self.query(set_, limit=1000, cursor=cursor)
@@ -81,11 +81,11 @@ class Skein(methods.Methods):
         return Pages(fetch)
 
     def count(self, set_: str) -> core.Count:
-        """How many members a set has."""
+        """Counts the members of a set."""
         return core.count(self.query(set_, count=True))
 
     def records(self, set_: str) -> Pages[methods.ListItem]:
-        """All members of one set with the records behind them, the newest first."""
+        """Iterates over all members of one set, with their records, newest first."""
 
         def fetch(pages: Pages[methods.ListItem], cursor: Optional[str]) -> None:
             page = self.list(set_, limit=1000, cursor=cursor)
@@ -94,9 +94,9 @@ class Skein(methods.Methods):
         return Pages(fetch)
 
     def subscribe(self, set_: str, cursor: Optional[str] = None, on_retry: Optional[core.OnRetry] = None) -> Iterator[methods.SubscribeChange]:
-        """What enters and leaves a set, from now on, or after a cursor. It connects again when
-        the connection breaks, and misses nothing: where the server cannot tell what changed
-        meanwhile, a change has reset."""
+        """Streams the members that enter and leave a set, from now on or after a cursor. It
+        reconnects when the connection breaks, and misses nothing: if the server does not know
+        what changed meanwhile, a change has reset."""
         changes = core.Changes(self.base, set_, cursor, on_retry)
         while True:
             asked = core.request(self.base, self.headers, core.SUBSCRIBE, changes.begin())

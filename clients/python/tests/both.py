@@ -1,4 +1,4 @@
-"""The async client with the manners of the sync one, so that one test tries both."""
+"""The async client with the interface of the sync one, so that one test covers both."""
 
 import asyncio
 import inspect
@@ -8,7 +8,7 @@ from skein_blue import AsyncSkein, Skein
 
 
 class Blocking:
-    """Waits for each answer of an AsyncSkein."""
+    """Blocks for each answer of an AsyncSkein."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._skein = AsyncSkein(*args, **options)
@@ -32,13 +32,13 @@ class Blocking:
             if inspect.isasyncgen(items):
                 self._loop.run_until_complete(items.aclose())
         self._loop.run_until_complete(self._skein.close())
-        self._loop.run_until_complete(asyncio.sleep(0))  # generators that were let go end here
+        self._loop.run_until_complete(asyncio.sleep(0))  # abandoned generators end here
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
 
 class BlockingIterator:
-    """Waits for each item of an async iterator; attributes are the iterator's own."""
+    """Blocks for each item of an async iterator, and has the iterator's attributes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, items: Any) -> None:
         self._loop, self._items = loop, items

@@ -1,5 +1,5 @@
-"""python -m tests.live SERVER ACCOUNT LIST FEEDS: both clients, against running servers. Many
-follow ACCOUNT, LIST is a list with members, and FEEDS is a server with a feed of everybody's."""
+"""python -m tests.live SERVER ACCOUNT LIST FEEDS: tests both clients against running servers.
+ACCOUNT must have many followers, LIST members, and the server FEEDS a feed without a viewer."""
 
 import itertools
 import json
@@ -18,7 +18,7 @@ def refused(call: Callable[[], Any]) -> SkeinError:
         call()
     except SkeinError as error:
         return error
-    raise AssertionError("it is answered")
+    raise AssertionError("the server accepted it")
 
 
 def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
@@ -36,7 +36,7 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     of = f"followers({star})"
     members = list(skein.members(of))
     assert len(members) > 100 and len(set(members)) == len(members), len(members)
-    left = 5  # people of a demo unfollow, too: so many at most while this runs
+    left = 5  # people of the demo also unfollow, at most this many during the test
     assert skein.count(of).total >= len(members) - left
     records = list(itertools.islice(skein.records(of), 1500))
     assert all("/app.bsky.graph.follow/" in r["record"] for r in records)
@@ -49,7 +49,7 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     assert skein.get_account(star)["state"] == "complete"
     assert skein.get_stats()["records"]["follow"] > 1000
 
-    # Where something may be missing, the answer says so, and the client warns.
+    # If an answer may be incomplete, it says so, and the client warns.
     nobody = "follows(did:plc:neverseenaaaaaaaaaaaaaaa)"
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -58,11 +58,11 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     assert count.incomplete and pages.incomplete and count.reason == pages.reason, count
     assert [w.category for w in warned] == [IncompleteWarning] * 2, warned
 
-    # A question that is too long for a URL. A server's description says whether it takes POST.
+    # A question that is too long for a URL. The server's OpenAPI description lists POST methods.
     with urllib.request.urlopen(f"{base}/openapi.json") as description:
         takes_post = "post" in json.load(description)["paths"]["/xrpc/blue.skein.graph.query"]
     letters = "abcdefghijklmnopqrstuvwxyz234567"
-    strangers = [f"did:plc:{x * 12}{y * 12}" for x in letters for y in letters]  # with the members more than a page
+    strangers = [f"did:plc:{x * 12}{y * 12}" for x in letters for y in letters]  # more than a page, with the members
     everybody = sorted({*members, *strangers, star})
     long = f"members({','.join(everybody)})"
     assert len(long) > 8 << 10
@@ -73,7 +73,7 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     else:
         assert refused(lambda: skein.count(long)).name == "PostNotSupported"
 
-    # Bluesky's methods, and Constellation's.
+    # The methods of Bluesky and Constellation.
     related, unknown = skein.get_relationships(star, others=[members[0], "nobody.test"])["relationships"]
     assert related["$type"] == "app.bsky.graph.defs#relationship" and related["followedBy"].startswith(f"at://{members[0]}/"), related
     assert unknown["$type"] == "app.bsky.graph.defs#notFoundActor" and unknown["notFound"], unknown
@@ -97,7 +97,7 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     assert error.name == "InvalidRequest" and error.status == 400 and "did you mean followers" in error.message
     refused(lambda: next(skein.subscribe("nothing(x)")))
 
-    # A set that changes: who reconnects with the cursor misses nothing.
+    # A changing set: a reconnection with the cursor misses nothing.
     cursor, changes = None, 0
     for _ in range(2):
         for change in skein.subscribe(f"except({of}, members({star}))", cursor):
@@ -108,7 +108,7 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
                 break
     assert changes >= 2
     uncalled = {name for name in vars(methods.Methods) if not name.startswith("_")} - called
-    assert not uncalled, f"no call tries {sorted(uncalled)}: add one here"
+    assert not uncalled, f"add a call of {sorted(uncalled)} to this test"
     for noting in (skein, with_feeds):
         noting.shut()
     return f"{len(members)} members, {len(records)} records, {changes} changes, {len(called)} methods, {'POST' if takes_post else 'a server without POST'}"

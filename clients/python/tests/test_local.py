@@ -1,4 +1,4 @@
-"""The clients, against small servers on this machine: python -m unittest, in clients/python."""
+"""Tests the clients against small local servers: python -m unittest, in clients/python."""
 
 import asyncio
 import http.server
@@ -48,7 +48,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Case(unittest.TestCase):
-    """Tries both clients against a server that answers by answer(handler, parameters)."""
+    """Tests both clients against a server that calls answer(handler, parameters)."""
 
     def serve(self, answer: Callable[[Handler, Dict[str, List[str]]], None]) -> str:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -78,7 +78,7 @@ class Case(unittest.TestCase):
 
 
 class Incomplete(Case):
-    """Every answer that may be incomplete says so, and warns."""
+    """Every answer that may be incomplete has the flag and the reason, and issues a warning."""
 
     def setUp(self) -> None:
         def answer(handler: Handler, params: Dict[str, List[str]]) -> None:
@@ -145,7 +145,7 @@ class Incomplete(Case):
 
 
 class Post(Case):
-    """A question that is too long for a URL goes by POST."""
+    """A question that is too long for a URL uses POST."""
 
     def serve_and_note(self, takes_post: bool) -> Tuple[str, List[Tuple[str, str, str, Dict[str, List[str]]]]]:
         noted: List[Tuple[str, str, str, Dict[str, List[str]]]] = []
@@ -178,12 +178,12 @@ class Post(Case):
             list(skein.members(long))
             self.assertEqual([n[0] for n in noted], ["POST", "POST"])
             noted.clear()
-            skein.get_relationships("x", others=many)  # takes no form
+            skein.get_relationships("x", others=many)  # accepts no form
             skein.query("x")
             self.assertEqual([n[0] for n in noted], ["GET", "GET"])
 
     def test_bound(self) -> None:
-        """8 KiB of parameters are still a URL, one byte more is a form."""
+        """8 KiB of parameters still fit in a URL; one byte more makes a form."""
         base, noted = self.serve_and_note(True)
         fits = "x" * (core.LONGEST_QUERY - len("set="))
         for skein in self.each(base):
@@ -201,8 +201,8 @@ class Post(Case):
 
 
 class Strangers(Case):
-    """An answer that is not a skein's is an error with a name. A subscription connects again
-    where that may help, and ends where it does not."""
+    """An answer that does not come from a skein is an error with a name. A subscription
+    reconnects if that may help, and ends if it cannot."""
 
     asked = 0
 
@@ -242,21 +242,21 @@ class Strangers(Case):
         for skein in self.each("http://127.0.0.1:1"):
             self.assertEqual(self.refused(lambda: skein.count("x")).name, "Unreachable")
         for client in CLIENTS.values():
-            self.assertRaisesRegex(ValueError, "must begin with http://", client, "127.0.0.1:3210")
+            self.assertRaisesRegex(ValueError, "does not start with http://", client, "127.0.0.1:3210")
 
     def test_subscribe(self) -> None:
         for skein in self.each(self.base):
             self.asked, retries = 0, []
-            told = list(itertools.islice(skein.subscribe("x", on_retry=lambda error, wait: retries.append((error.name, wait))), 3))
-            self.assertEqual([c["cursor"] for c in told], ["2", "3", "5"])
+            changes = list(itertools.islice(skein.subscribe("x", on_retry=lambda error, wait: retries.append((error.name, wait))), 3))
+            self.assertEqual([c["cursor"] for c in changes], ["2", "3", "5"])
             self.assertEqual(retries, [("RateLimitExceeded", 0.001), ("Unreachable", 0.001), ("Unreachable", 0.001), ("RateLimitExceeded", 0.002)])
 
     def test_subscribe_ends(self) -> None:
         for skein in self.each(self.base):
             self.assertEqual(self.refused(lambda: next(skein.subscribe("none"))).status, 501)
 
-    def test_subscribe_says_why(self) -> None:
-        """What ended a connection reaches on_retry with its name."""
+    def test_on_retry_gets_the_error(self) -> None:
+        """on_retry receives the error that ended a connection, with its name."""
 
         class Enough(Exception):
             pass

@@ -1,4 +1,4 @@
-"""What the types allow, and what they refuse: mypy --strict. It is never run."""
+"""Checks what the types accept and reject, by mypy --strict. Never executed."""
 
 from typing import List, Optional
 
@@ -23,9 +23,9 @@ def sync(skein: Skein) -> None:
             dids.append(r["actor"])
     cursor: Optional[str] = skein.get_backlinks("x", "y", reverse=True)["cursor"]
     certain: str = skein.get_backlinks("x", "y")["cursor"]  # type: ignore[assignment]  # None on the last page
-    skein.rank("x", "likes", sicne="1h")  # type: ignore[call-arg]  # no such parameter
-    skein.known("x", "friends", ["y"])  # type: ignore[arg-type]  # no such edge
-    skein.query("x")["totla"]  # type: ignore[typeddict-item]  # no such field
+    skein.rank("x", "likes", sicne="1h")  # type: ignore[call-arg]  # unknown parameter
+    skein.known("x", "friends", ["y"])  # type: ignore[arg-type]  # unknown edge
+    skein.query("x")["totla"]  # type: ignore[typeddict-item]  # unknown field
 
 
 async def asynchronous() -> None:
@@ -37,4 +37,4 @@ async def asynchronous() -> None:
         page: QueryOutput = await skein.query("x", limit=1)
         async for change in skein.subscribe("x"):
             dids += change.get("entered", [])
-        skein.query("x")["total"]  # type: ignore[index]  # it is not awaited
+        skein.query("x")["total"]  # type: ignore[index]  # not awaited

@@ -1,21 +1,21 @@
-// How a server is asked: requests, answers, errors.
+// Requests, answers and errors.
 import {forms} from './methods.js';
 
-/** Calls a method, by its NSID, with parameters. */
+/** Calls a method by its NSID. */
 export type Call = (nsid: string, params: object, options?: CallOptions) => Promise<unknown>;
 
 /**
- * A question that failed. Its name is that of the server's error (InvalidRequest,
+ * A failed question. Its name is the name of the server's error (InvalidRequest,
  * HandleNotFound, QueryTimeout, …), or one of the client's own:
  *
- * - Unreachable: no answer came; status is 0.
- * - InvalidResponse: what answered is not a skein.
- * - HTTPError: an error without a name, as a proxy answers.
- * - PostNotSupported: the question is too long for a URL, and the server is too old to take
+ * - Unreachable: no answer; status is 0.
+ * - InvalidResponse: the answer does not come from a skein.
+ * - HTTPError: an error without a name, as from a proxy.
+ * - PostNotSupported: the question is too long for a URL, and the server is too old to accept
  *   questions by POST.
  */
 export class SkeinError extends Error {
-  /** The HTTP status, or 0 where there is none. */
+  /** The HTTP status, or 0 if there is none. */
   readonly status: number;
 
   constructor(name: string, message: string, status: number) {
@@ -25,41 +25,41 @@ export class SkeinError extends Error {
   }
 }
 
-/** How a server is asked. */
+/** Options of a client. */
 export interface Options {
-  /** What makes the requests. Default: the platform's fetch. */
+  /** Makes the requests. Default: the platform's fetch. */
   fetch?: typeof globalThis.fetch;
   /** Ends all requests and subscriptions. */
   signal?: AbortSignal;
   /** Headers of every request, such as {authorization: 'Bearer …'}. */
   headers?: Record<string, string>;
   /**
-   * Is called with each answer that may be incomplete: why, and which method answered it.
+   * Is called for each answer that may be incomplete, with the reason and the method.
    * Default: console.warn, once for each reason.
    */
   onIncomplete?: (reason: string, method: string) => void;
 }
 
-/** How one call is made. */
+/** Options of one call. */
 export interface CallOptions {
   /** Ends this call. */
   signal?: AbortSignal;
 }
 
-/** From how many bytes of parameters on a method that takes a form is asked by POST. */
+/** Methods that accept a form use POST if their parameters have more bytes. */
 const longestQuery = 8 << 10;
 
-/** How many reasons the default of onIncomplete remembers. */
-const reasonsKept = 1000;
+/** How many reasons the default onIncomplete remembers. */
+const maxReasons = 1000;
 
-/** Returns what calls the methods of a server. */
+/** Returns a function that calls the methods of a server. */
 export function caller(base: string, options: Options): Call {
   const incomplete = options.onIncomplete ?? warnOnce();
   return async (nsid, params, {signal} = {}) => {
     const link = linked(options.signal, signal);
     try {
       const answer = await read(base, await request(base, options, nsid, params, link.signal), link.signal);
-      if (answer.incomplete === true) incomplete(String(answer.reason ?? 'the server does not say why'), nsid); // getStats has a number
+      if (answer.incomplete === true) incomplete(String(answer.reason ?? 'the server gives no reason'), nsid); // in getStats it is a number
       return answer;
     } finally {
       link.release();
@@ -71,27 +71,27 @@ function warnOnce(): (reason: string, method: string) => void {
   const seen = new Set<string>();
   return (reason, method) => {
     if (seen.has(reason)) return;
-    if (seen.size === reasonsKept) seen.delete(seen.values().next().value!);
+    if (seen.size === maxReasons) seen.delete(seen.values().next().value!);
     seen.add(reason);
     console.warn(`skein: an answer of ${method} may be incomplete: ${reason}`);
   };
 }
 
-/** A signal that any of several ends, and abort. Call release when it is not needed any more. */
+/** Returns a signal that aborts with any of several others, or by abort. Call release in the end. */
 export function linked(...from: (AbortSignal | undefined)[]): {signal: AbortSignal; abort: (reason?: unknown) => void; release: () => void} {
   const controller = new AbortController();
-  const given = from.filter(signal => signal !== undefined);
-  const end = () => controller.abort(given.find(signal => signal.aborted)?.reason);
-  for (const signal of given) signal.addEventListener('abort', end);
-  if (given.some(signal => signal.aborted)) end();
+  const signals = from.filter(signal => signal !== undefined);
+  const end = () => controller.abort(signals.find(signal => signal.aborted)?.reason);
+  for (const signal of signals) signal.addEventListener('abort', end);
+  if (signals.some(signal => signal.aborted)) end();
   return {
     signal: controller.signal,
     abort: reason => controller.abort(reason),
-    release: () => { for (const signal of given) signal.removeEventListener('abort', end); },
+    release: () => { for (const signal of signals) signal.removeEventListener('abort', end); },
   };
 }
 
-/** Asks, and returns the response if it is no error. */
+/** Sends a request, and returns the response unless it is an error. */
 export async function request(base: string, options: Options, nsid: string, params: object, signal: AbortSignal): Promise<Response> {
   const text = encoded(nsid, params);
   const post = forms.has(nsid) && text.length > longestQuery;
@@ -106,14 +106,14 @@ export async function request(base: string, options: Options, nsid: string, para
   if (response.ok) return response;
   if (post && response.status === 405) {
     await response.body?.cancel();
-    throw new SkeinError('PostNotSupported', `${base} does not take ${nsid} by POST (HTTP 405), and the parameters, ${text.length} bytes, are too long for a URL: upgrade the server, or ask in several parts`, 405);
+    throw new SkeinError('PostNotSupported', `${base} does not accept ${nsid} by POST (HTTP 405), and ${text.length} bytes of parameters are too long for a URL; upgrade the server, or split the question`, 405);
   }
-  const said = await response.json().catch(() => null) as {error?: unknown; message?: unknown} | null;
-  throw new SkeinError(String(said?.error ?? 'HTTPError'), String(said?.message ?? response.statusText), response.status);
+  const failure = await response.json().catch(() => null) as {error?: unknown; message?: unknown} | null;
+  throw new SkeinError(String(failure?.error ?? 'HTTPError'), String(failure?.message ?? response.statusText), response.status);
 }
 
 function encoded(nsid: string, params: object): string {
-  if (typeof params !== 'object') throw new TypeError(`${nsid} takes its parameters in one object, such as {set: '…'}`);
+  if (typeof params !== 'object') throw new TypeError(`${nsid} needs its parameters in one object, such as {set: '…'}`);
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) {
     for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined) query.append(name, String(one));

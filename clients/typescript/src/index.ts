@@ -1,11 +1,10 @@
 /**
- * A client of skein (https://…/xrpc/blue.skein.graph.*): sets, rankings, records, and what changes.
+ * A client of skein (https://…/xrpc/blue.skein.graph.*): sets, rankings, records and changes.
  *
  *     const skein = new Skein('http://127.0.0.1:3210');
  *     for await (const did of skein.members({set: `intersect(followers(${a}), followers(${b}))`})) …
  *
- * Every method takes its parameters in one object, and as the second argument how the call
- * is made: {signal}.
+ * Every method takes its parameters as one object, and options such as {signal} as a second one.
  */
 import {caller, type CallOptions, type Options} from './call.js';
 import {Methods, type ListItem, type SubscribeChange, type SubscribeParams} from './methods.js';
@@ -17,18 +16,18 @@ export * from './methods.js';
 export {Pages} from './pages.js';
 export type {SubscribeOptions} from './subscription.js';
 
-/** What members, records and count are asked about. */
+/** The parameters of members, records and count. */
 export interface SetParams {
   /** A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)). */
   set: string;
 }
 
-/** How many members a set has. */
+/** The number of members of a set. */
 export interface Count {
   total: number;
-  /** Whether members may be missing in total. */
+  /** Whether total may lack members. */
   incomplete: boolean;
-  /** Why. */
+  /** Why it may. */
   reason?: string;
 }
 
@@ -39,14 +38,14 @@ export class Skein extends Methods {
   private readonly options: Options;
 
   constructor(base = 'http://127.0.0.1:3210', options: Options = {}) {
-    if (!/^https?:\/\/./.test(base)) throw new TypeError(`the server's address is '${base}'; it must begin with http:// or https://`);
+    if (!/^https?:\/\/./.test(base)) throw new TypeError(`server address '${base}' does not start with http:// or https://`);
     const address = base.replace(/\/$/, '');
     super(caller(address, options));
     this.base = address;
     this.options = options;
   }
 
-  /** All members of a set, page after page. */
+  /** Iterates over all members of a set, page by page. */
   members({set}: SetParams, options?: CallOptions): Pages<string> {
     return new Pages(async cursor => {
       const page = await this.query({set, limit: 1000, ...(cursor && {cursor})}, options);
@@ -54,21 +53,21 @@ export class Skein extends Methods {
     });
   }
 
-  /** How many members a set has. */
+  /** Counts the members of a set. */
   async count({set}: SetParams, options?: CallOptions): Promise<Count> {
     const {total, incomplete = false, reason} = await this.query({set, count: true}, options);
     return {total, incomplete, ...(reason !== undefined && {reason})};
   }
 
-  /** All members of one set with the records behind them, the newest first, page after page. */
+  /** Iterates over all members of one set, with their records, newest first, page by page. */
   records({set}: SetParams, options?: CallOptions): Pages<ListItem> {
     return new Pages(cursor => this.list({set, limit: 1000, ...(cursor && {cursor})}, options));
   }
 
   /**
-   * What enters and leaves a set, from now on, or after a cursor. It connects again when the
-   * connection breaks, and misses nothing: where the server cannot tell what changed meanwhile,
-   * a change has reset.
+   * Streams the members that enter and leave a set, from now on or after a cursor. It reconnects
+   * when the connection breaks, and misses nothing: if the server does not know what changed
+   * meanwhile, a change has reset.
    */
   subscribe(params: SubscribeParams, options: SubscribeOptions = {}): AsyncGenerator<SubscribeChange, void, undefined> {
     return changes(this.base, this.options, params, options);

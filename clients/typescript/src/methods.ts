@@ -1,4 +1,4 @@
-// Made from the lexicons by go run ./clients/generate. Do not edit.
+// Generated from the lexicons by go run ./clients/generate. Do not edit.
 import type {Call, CallOptions} from './call.js';
 
 export interface DescribeFeedGeneratorFeed {
@@ -7,13 +7,13 @@ export interface DescribeFeedGeneratorFeed {
 }
 
 export interface DescribeFeedGeneratorOutput {
-  /** The DID of the feeds' service. */
+  /** The DID of the feed generator service. */
   did: string;
   feeds: DescribeFeedGeneratorFeed[];
 }
 
 export interface GetFeedSkeletonParams {
-  /** From the page before, for the same feed. */
+  /** The cursor of the previous page of the same feed. */
   cursor?: string;
   /** The AT URI of the feed's record. */
   feed: string;
@@ -34,27 +34,27 @@ export interface GetFeedSkeletonPost {
 /** No account has this handle. */
 export interface NotFoundActor {
   $type: 'app.bsky.graph.defs#notFoundActor';
-  /** The handle, as given. */
+  /** The handle in the question. */
   actor: string;
   /** Always true. */
   notFound: boolean;
 }
 
-/** How the actor and one other account stand to each other. Bluesky's definition, as far as skein answers it. */
+/** The relationship between the actor and another account. This is Bluesky's definition, in part. */
 export interface Relationship {
   $type: 'app.bsky.graph.defs#relationship';
-  /** The record by which this account blocks the actor. */
+  /** This account's block of the actor. */
   blockedBy?: string;
-  /** The list by which this account blocks the actor. */
+  /** A list that has the actor on it and that this account blocks. */
   blockedByList?: string;
-  /** The record by which the actor blocks this account. */
+  /** The actor's block of this account. */
   blocking?: string;
-  /** The list by which the actor blocks this account. */
+  /** A list that has this account on it and that the actor blocks. */
   blockingByList?: string;
   did: string;
-  /** The record by which this account follows the actor. */
+  /** This account's follow of the actor. */
   followedBy?: string;
-  /** The record by which the actor follows this account. Absent if it does not. */
+  /** The actor's follow of this account. Absent if there is none. */
   following?: string;
 }
 
@@ -68,22 +68,22 @@ export interface GetRelationshipsParams {
 export interface GetRelationshipsOutput {
   /** The DID of the actor. */
   actor: string;
-  /** Something may be missing in the answer: absent if all that it rests on is indexed. */
+  /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
-  /** Why it is incomplete. */
+  /** Why the answer may be incomplete. */
   reason?: string;
-  /** In the order of others. */
+  /** One for each of others, in the same order. */
   relationships: (Relationship | NotFoundActor)[];
 }
 
 export interface GetBacklinkDidsParams {
-  /** From the page before, for the same question. */
+  /** The cursor of the previous page of the same question. */
   cursor?: string;
-  /** 0: only the total. */
+  /** 0 returns only the total. */
   limit?: number;
   /** A collection and a path in its records, such as app.bsky.feed.like:subject.uri. */
   source: string;
-  /** A DID or an AT URI, that of what is linked to. */
+  /** The DID or AT URI that the links lead to. */
   subject: string;
 }
 
@@ -91,30 +91,30 @@ export interface GetBacklinkDidsOutput {
   /** null on the last page. */
   cursor: string | null;
   linking_dids: string[];
-  /** How many accounts, whatever the page. */
+  /** The number of accounts on all pages. */
   total: number;
 }
 
 /** The record that links to the subject. */
 export interface GetBacklinksLinkRecord {
   collection: string;
-  /** Whose record it is. */
+  /** The author of the record. */
   did: string;
   rkey: string;
 }
 
 export interface GetBacklinksParams {
-  /** From the page before, for the same question. */
+  /** The cursor of the previous page of the same question. */
   cursor?: string;
-  /** Only the records of these accounts. */
+  /** Return only records of these accounts. */
   did?: string[];
-  /** 0: only the total. */
+  /** 0 returns only the total. */
   limit?: number;
-  /** The oldest first. */
+  /** Return the oldest first. */
   reverse?: boolean;
   /** A collection and a path in its records, such as app.bsky.feed.like:subject.uri. */
   source: string;
-  /** A DID or an AT URI, that of what is linked to. */
+  /** The DID or AT URI that the links lead to. */
   subject: string;
 }
 
@@ -122,14 +122,14 @@ export interface GetBacklinksOutput {
   /** null on the last page. */
   cursor: string | null;
   records: GetBacklinksLinkRecord[];
-  /** How many accounts have such a record, whatever the page. */
+  /** The number of accounts with such a record, on all pages. */
   total: number;
 }
 
 export interface GetBacklinksCountParams {
   /** A collection and a path in its records, such as app.bsky.feed.like:subject.uri. */
   source: string;
-  /** A DID or an AT URI, that of what is linked to. */
+  /** The DID or AT URI that the links lead to. */
   subject: string;
 }
 
@@ -139,23 +139,23 @@ export interface GetBacklinksCountOutput {
 
 export interface GetManyToManyItem {
   linkRecord: GetBacklinksLinkRecord;
-  /** What the record names at the other path. */
+  /** The record's link at the other path. */
   otherSubject: string;
 }
 
 export interface GetManyToManyParams {
-  /** From the page before, for the same question. */
+  /** The cursor of the previous page of the same question. */
   cursor?: string;
   limit?: number;
-  /** Only the records of these accounts. */
+  /** Return only records of these accounts. */
   linkDid?: string[];
-  /** Only these, at the other path. */
+  /** Return only these links at the other path. */
   otherSubject?: string[];
-  /** The path, in the same records, of the other thing that they name: list, for app.bsky.graph.listitem:subject. */
+  /** The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject. */
   pathToOther: string;
   /** A collection and a path in its records, such as app.bsky.feed.like:subject.uri. */
   source: string;
-  /** A DID or an AT URI, that of what is linked to. */
+  /** The DID or AT URI that the links lead to. */
   subject: string;
 }
 
@@ -166,27 +166,27 @@ export interface GetManyToManyOutput {
 }
 
 export interface GetManyToManyCountsCount {
-  /** How many accounts these are of. */
+  /** The number of accounts that own these records. */
   distinct: number;
-  /** What the records name at the other path. */
+  /** The link at the other path. */
   subject: string;
-  /** How many records. */
+  /** The number of records. */
   total: number;
 }
 
 export interface GetManyToManyCountsParams {
-  /** From the page before, for the same question. */
+  /** The cursor of the previous page of the same question. */
   cursor?: string;
-  /** Only the records of these accounts. */
+  /** Return only records of these accounts. */
   did?: string[];
   limit?: number;
-  /** Only these, at the other path. */
+  /** Return only these links at the other path. */
   otherSubject?: string[];
-  /** The path, in the same records, of the other thing that they name: list, for app.bsky.graph.listitem:subject. */
+  /** The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject. */
   pathToOther: string;
   /** A collection and a path in its records, such as app.bsky.feed.like:subject.uri. */
   source: string;
-  /** A DID or an AT URI, that of what is linked to. */
+  /** The DID or AT URI that the links lead to. */
   subject: string;
 }
 
@@ -197,18 +197,18 @@ export interface GetManyToManyCountsOutput {
 }
 
 export interface ContainsParams {
-  /** DIDs or AT URIs, of the type of the set. */
+  /** DIDs or AT URIs, the type of the set's members. */
   member: string[];
-  /** A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)). At most 64 leaves, at most 32 deep. $viewer stands for the DID of who asks, by a service auth token. */
+  /** A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. $viewer stands for the DID of the account in the service auth token. */
   set: string;
 }
 
 export interface ContainsOutput {
-  /** Something may be missing in the answer: absent if all that it rests on is indexed. */
+  /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
-  /** In the order asked. */
+  /** In the order of the question. */
   members: ContainsMembership[];
-  /** Why it is incomplete. */
+  /** Why the answer may be incomplete. */
   reason?: string;
 }
 
@@ -218,32 +218,32 @@ export interface ContainsMembership {
 }
 
 export interface GetAccountParams {
-  /** A DID, or a handle with an @ before it. $viewer stands for the DID of who asks, by a service auth token. */
+  /** A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token. */
   did: string;
 }
 
 export interface GetAccountOutput {
-  /** If not, it is in no answer. */
+  /** If false, no answer contains the account. */
   active: boolean;
-  /** The same as a sentence. */
+  /** The state as a sentence. */
   description: string;
-  /** Something that it did was missed. */
+  /** Events of the account were missed. */
   desynchronized: boolean;
   did: string;
-  /** What it did before the index heard of it may not be indexed. */
+  /** Records from before the index first saw it may be missing. */
   partial: boolean;
   queued?: GetAccountQueued;
-  /** How many records of it are indexed, by the kind's name (getStats). */
+  /** The number of its indexed records, by the name of the kind (getStats). */
   records: Record<string, unknown>;
-  /** Of its last commit that is indexed. */
+  /** The rev of its last indexed commit. */
   rev?: string;
-  /** All of its records are indexed; what it did before the index heard of it is not; something was missed; its repo waits to be fetched again; the stream had a gap, and the account has not been compared with the relay's list since; nothing is known that it did. */
+  /** complete: all of its records are indexed. partial: records from before the index first saw it are missing. desynchronized: events were missed. queued: its repo waits to be refetched. unverified: the stream had a gap, and the account has not been compared with the relay's list since. unknown: none of its records are indexed. */
   state: 'complete' | 'partial' | 'desynchronized' | 'queued' | 'unverified' | 'unknown' | (string & {});
-  /** What rev says. */
+  /** The time in rev. */
   time?: string;
 }
 
-/** Its repo is to be fetched whole, or was given up. */
+/** Its repo waits to be fetched whole, or was given up. */
 export interface GetAccountQueued {
   detail?: string;
   failure?: string;
@@ -259,46 +259,46 @@ export interface GetStatsFailed {
 
 export interface GetStatsKind {
   collection: string;
-  /** The set of what an account names. Absent if it has no name in expressions. */
+  /** The set of the subjects of an account. Absent if expressions have no such set. */
   forward?: string;
-  /** In records, and in metrics. */
+  /** The name in records and in metrics. */
   name: string;
-  /** What stands there. */
+  /** The type of the subject. */
   names: 'did' | 'uri' | (string & {});
-  /** Where in the record that stands which the edge goes to. */
+  /** The path of the subject in the record. */
   path: string;
-  /** The set of who names it. */
+  /** The set of the accounts that name a subject. */
   reverse?: string;
 }
 
 export interface GetStatsOutput {
   accounts: number;
-  /** Repos whose records are all in the index, as far as is known. */
+  /** Accounts with full history: all of their records are in the index, as far as is known. */
   complete: number;
-  /** The last sequence number of the relay that is committed. Absent before the first event. */
+  /** The last committed sequence number of the relay. Absent before the first event. */
   cursor?: number;
-  /** Repos of which something was missed. */
+  /** Repos with missed events. */
   desynchronized: number;
   engine: string;
-  /** Repos that were queued and have been given up. */
+  /** Repos that were queued and then given up. */
   failed?: GetStatsFailed[];
   /** Accounts that are not active. */
   hidden: number;
-  /** Active accounts of which something is missing or in doubt. */
+  /** Active accounts with missing or doubtful records. */
   incomplete?: number;
-  /** What is indexed: that which is built in, and that which the store is configured with. */
+  /** The indexed kinds of records, built-in and configured. */
   kinds: GetStatsKind[];
-  /** The age of that event; where the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event, and where state is off. */
+  /** The age of that event. If the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event, and if the state is off. */
   lagSeconds?: number;
-  /** Repos whose past was never seen. */
+  /** Repos whose past is not indexed. */
   partial: number;
   records: GetStatsRecords;
   relay: string;
-  /** What the consumer is doing: there is no connection to the relay; all that the relay sent is in the index, or nearly; it is being caught up with; the relay said that our cursor lies in its future, and an operator must decide; this process only answers. */
+  /** The state of the consumer. connecting: no connection to the relay. live: everything that the relay sent is in the index, or nearly. catchingUp: the index is behind. blocked: the relay reported that the cursor is in its future, and an operator must decide. off: this process only answers questions. */
   state: 'connecting' | 'live' | 'catchingUp' | 'blocked' | 'off' | (string & {});
   strings: GetStatsStrings;
   version: string;
-  /** Repos that are queued to be fetched whole. Absent where none is fetched. */
+  /** Repos in the resync queue. Absent if this server fetches none. */
   waiting?: number;
 }
 
@@ -320,132 +320,132 @@ export interface GetStatsStrings {
 export interface KnownKnownSubject {
   sample: string[];
   subject: string;
-  /** Exact, whatever the limit. */
+  /** The exact number, whatever the limit. */
   total: number;
 }
 
 export interface KnownParams {
-  /** $viewer stands for the DID of who asks, by a service auth token. */
+  /** $viewer stands for the DID of the account in the service auth token. */
   actor: string;
   edge: 'followers' | 'likers' | 'reposters';
-  /** How many of them are named, for each subject. */
+  /** How many accounts to name for each subject. */
   limit?: number;
-  /** DIDs for sets of DIDs such as followers, AT URIs for others such as likers. */
+  /** DIDs if edge is followers, AT URIs for likers and others. */
   subject: string[];
 }
 
 export interface KnownOutput {
-  /** Something may be missing in the answer: absent if all that it rests on is indexed. */
+  /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
-  /** Why it is incomplete. */
+  /** Why the answer may be incomplete. */
   reason?: string;
-  /** In the order asked. */
+  /** In the order of the question. */
   subjects: KnownKnownSubject[];
 }
 
 export interface ListItem {
   member: string;
-  /** Of several, the first after the subject, as their keys say; if none is, the last before it. */
+  /** The record that makes the edge. If there are several, the first one after the subject by their keys, or else the last one before it. */
   record: string;
-  /** That the record's key says; absent if it says none. */
+  /** The time in the record's key. Absent if the key has none. */
   time?: string;
 }
 
 export interface ListParams {
-  /** From the page before, for the same set. */
+  /** The cursor of the previous page of the same set. */
   cursor?: string;
   limit?: number;
-  /** One leaf, such as likers(at://…) or follows(did:plc:…, since=7d). $viewer stands for the DID of who asks, by a service auth token. */
+  /** A single set, such as likers(at://…) or follows(did:plc:…, since=7d). $viewer stands for the DID of the account in the service auth token. */
   set: string;
 }
 
 export interface ListOutput {
   /** Absent on the last page. */
   cursor?: string;
-  /** Something may be missing in the answer: absent if all that it rests on is indexed. */
+  /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   items: ListItem[];
-  /** newest: by the records' times, the newest first. id: of more than 10,000 who have an edge to a subject, or 200,000 subjects, by no time, but stably. */
+  /** newest: by the times of the records, newest first. id: a stable order without times, for more than 10,000 accounts with an edge to a subject, or 200,000 subjects of an account. */
   order: 'newest' | 'id' | (string & {});
-  /** Why it is incomplete. */
+  /** Why the answer may be incomplete. */
   reason?: string;
-  /** Exact, whatever the page. */
+  /** The exact size of the set, on every page. */
   total: number;
   type: 'did' | 'uri' | (string & {});
 }
 
 export interface QueryParams {
-  /** Only the total: no members, no cursor. */
+  /** Return only the total, without members and cursor. */
   count?: boolean;
-  /** From the page before, for the same set. */
+  /** The cursor of the previous page of the same set. */
   cursor?: string;
   limit?: number;
-  /** With each member the record that makes the edge. Only of a set that is one leaf. */
+  /** Return the record that makes the edge with each member. Works only for a single set. */
   records?: boolean;
-  /** A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)). At most 64 leaves, at most 32 deep. A leaf takes a window of the times of the records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of who asks, by a service auth token. */
+  /** A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token. */
   set: string;
 }
 
 export interface QueryOutput {
   /** Absent on the last page. */
   cursor?: string;
-  /** Something may be missing in the answer: absent if all that it rests on is indexed. */
+  /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   members?: string[];
-  /** Why it is incomplete. */
+  /** Why the answer may be incomplete. */
   reason?: string;
-  /** With records=true: by member, the record that makes the edge; of several the first after the subject, as their keys say. */
+  /** With records=true: the record that makes the edge, by member. If there are several, the first one after the subject by their keys, or else the last one before it. */
   records?: string[];
-  /** Exact, whatever the page. */
+  /** The exact size of the set, on every page. */
   total: number;
   type: 'did' | 'uri' | (string & {});
 }
 
 export interface RankParams {
-  /** What is ranked by: how many of the set have an edge to the result; which share they are of all who have one; or how many times as many as chance would give. Of more than 20,000 results those with the highest counts are scored. */
+  /** The score. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored. */
   by?: 'count' | 'share' | 'lift';
-  /** From the page before. Pages are of the index as it is then: a result whose place changes meanwhile may come twice, or not. */
+  /** The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all. */
   cursor?: string;
-  /** An expression of a set, of the type of the results, that are left out. */
+  /** An expression for a set of results to leave out. */
   except?: string;
   limit?: number;
-  /** The lowest count of a result: 1, and by share or lift 5, unless it is given. */
+  /** The lowest count of a result. The default is 1, or 5 for share and lift. */
   min?: number;
-  /** An expression of a set of DIDs. $viewer stands for the DID of who asks, by a service auth token. */
+  /** An expression for a set of DIDs. $viewer stands for the DID of the account in the service auth token. */
   of: string;
-  /** Go only along records whose keys say a time from then on: RFC 3339, a date, or an age such as 24h or 7d. */
+  /** Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d. */
   since?: string;
-  /** Of results that are records, those whose keys say a time from then on. */
+  /** If the results are records, return only those with a time in their key from then on. */
   subjectsSince?: string;
-  /** And before then. */
+  /** Use only records with a time in their key before then. */
   until?: string;
-  /** A set of an account: one of these, or one that the store is configured with. */
+  /** A set of an account: one of these, or a set of a configured kind. */
   via: 'follows' | 'followers' | 'likes' | 'reposts' | 'blocks' | 'blockers' | 'listblocks' | (string & {});
 }
 
 export interface RankOutput {
-  /** By share or lift: how many accounts there are. */
+  /** For share and lift: the number of active accounts. */
   accounts?: number;
   /** Absent on the last page. */
   cursor?: string;
-  /** Something may be missing in the answer: absent if all that it rests on is indexed. */
+  /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   items: RankRanked[];
-  /** By share or lift: how many accounts the set has. */
+  /** For share and lift: the number of accounts in the set. */
   of?: number;
-  /** Why it is incomplete. */
+  /** Why the answer may be incomplete. */
   reason?: string;
   type: 'did' | 'uri' | (string & {});
 }
 
 export interface RankRanked {
   count: number;
-  /** By lift: (count / of) / (total / accounts), how many times as many as chance would give, in millionths. */
+  /** For lift: (count / of) / (total / accounts), in millionths. 1950000 means 1.95 times chance. */
   lift?: number;
   member: string;
-  /** By share: count / total, in millionths. */
+  /** For share: count / total, in millionths. */
   share?: number;
-  /** By share or lift: how many have an edge to it in all, at any time. */
+  /** For share and lift: the number of all accounts with an edge to the result, at any time. */
   total?: number;
 }
 
@@ -453,20 +453,20 @@ export interface SubscribeChange {
   cursor: string;
   entered?: string[];
   left?: string[];
-  /** Why the set is to be asked for anew: the cursor is too old, too much has changed at once, or the subscriptions of the client cost too much to work out. */
+  /** Ask for the set again. The value says why: the cursor is too old, too much changed at once, or the client's subscriptions cost too much. */
   reset?: string;
-  /** Of the first message: what the set is of. */
+  /** In the first message: the type of the members. */
   type?: 'did' | 'uri' | (string & {});
 }
 
 export interface SubscribeParams {
-  /** That of the last message that was received: what has changed since follows. The last thousand messages are kept for two minutes. */
+  /** The cursor of the last message received. The changes since then follow. The server keeps the last thousand messages for two minutes. */
   cursor?: string;
-  /** A set expression of at most 8 leaves, without windows. $viewer stands for the DID of who asks, by a service auth token. */
+  /** A set expression with at most 8 sets, without time windows. $viewer stands for the DID of the account in the service auth token. */
   set: string;
 }
 
-/** The methods that a server also takes by POST, as a form. */
+/** The methods that a server also accepts as a form, by POST. */
 export const forms: ReadonlySet<string> = new Set(['blue.skein.graph.contains', 'blue.skein.graph.known', 'blue.skein.graph.list', 'blue.skein.graph.query', 'blue.skein.graph.rank']);
 
 /** The methods of a server. */
@@ -477,77 +477,77 @@ export class Methods {
     this.call = call;
   }
 
-  /** The feeds that this server has in its --feeds file. Bluesky's method, as far as skein answers it. */
+  /** Lists the feeds in the server's --feeds file. This is Bluesky's method, in part. */
   describeFeedGenerator(params: Record<string, never> = {}, options?: CallOptions): Promise<DescribeFeedGeneratorOutput> {
     return this.call('app.bsky.feed.describeFeedGenerator', params, options) as Promise<DescribeFeedGeneratorOutput>;
   }
 
-  /** A page of a feed that this server has in its --feeds file. Bluesky's method, as far as skein answers it. */
+  /** Returns a page of a feed in the server's --feeds file. This is Bluesky's method, in part. */
   getFeedSkeleton(params: GetFeedSkeletonParams, options?: CallOptions): Promise<GetFeedSkeletonOutput> {
     return this.call('app.bsky.feed.getFeedSkeleton', params, options) as Promise<GetFeedSkeletonOutput>;
   }
 
-  /** How one account stands to others: who follows and who blocks whom, with the records. Bluesky's method, as far as skein answers it. */
+  /** Returns the follows and blocks between an account and others, with the records. This is Bluesky's method, in part. */
   getRelationships(params: GetRelationshipsParams, options?: CallOptions): Promise<GetRelationshipsOutput> {
     return this.call('app.bsky.graph.getRelationships', params, options) as Promise<GetRelationshipsOutput>;
   }
 
-  /** The accounts that link to a subject, the newest link first. Constellation's method, for what this server indexes. */
+  /** Lists the accounts that link to a subject, newest link first. This is Constellation's method, for the collections that this server indexes. */
   getBacklinkDids(params: GetBacklinkDidsParams, options?: CallOptions): Promise<GetBacklinkDidsOutput> {
     return this.call('blue.microcosm.links.getBacklinkDids', params, options) as Promise<GetBacklinkDidsOutput>;
   }
 
-  /** The records that link to a subject, the newest first. Constellation's method, for what this server indexes. */
+  /** Lists the records that link to a subject, newest first. This is Constellation's method, for the collections that this server indexes. */
   getBacklinks(params: GetBacklinksParams, options?: CallOptions): Promise<GetBacklinksOutput> {
     return this.call('blue.microcosm.links.getBacklinks', params, options) as Promise<GetBacklinksOutput>;
   }
 
-  /** How many accounts link to a subject. Constellation's method, for what this server indexes. */
+  /** Counts the accounts that link to a subject. This is Constellation's method, for the collections that this server indexes. */
   getBacklinksCount(params: GetBacklinksCountParams, options?: CallOptions): Promise<GetBacklinksCountOutput> {
     return this.call('blue.microcosm.links.getBacklinksCount', params, options) as Promise<GetBacklinksCountOutput>;
   }
 
-  /** The records that name a subject, each with what it names at another path. Constellation's method, for what this server indexes. */
+  /** Lists the records that link to a subject, each with its link at another path. This is Constellation's method, for the collections that this server indexes. */
   getManyToMany(params: GetManyToManyParams, options?: CallOptions): Promise<GetManyToManyOutput> {
     return this.call('blue.microcosm.links.getManyToMany', params, options) as Promise<GetManyToManyOutput>;
   }
 
-  /** What the records that name a subject name at another path, with the number of records of each. Constellation's method, for what this server indexes. */
+  /** Lists the links at another path in the records that link to a subject, with the number of records for each. This is Constellation's method, for the collections that this server indexes. */
   getManyToManyCounts(params: GetManyToManyCountsParams, options?: CallOptions): Promise<GetManyToManyCountsOutput> {
     return this.call('blue.microcosm.links.getManyToManyCounts', params, options) as Promise<GetManyToManyCountsOutput>;
   }
 
-  /** Which of the given strings are members of a set. */
+  /** Tells for each of the given strings whether it is a member of a set. */
   contains(params: ContainsParams, options?: CallOptions): Promise<ContainsOutput> {
     return this.call('blue.skein.graph.contains', params, options) as Promise<ContainsOutput>;
   }
 
-  /** What the index has of one account, and what it lacks. */
+  /** Describes an account in the index, and what may be missing. */
   getAccount(params: GetAccountParams, options?: CallOptions): Promise<GetAccountOutput> {
     return this.call('blue.skein.graph.getAccount', params, options) as Promise<GetAccountOutput>;
   }
 
-  /** What the index holds, and how fresh it is. */
+  /** Describes the contents of the index, and how current it is. */
   getStats(params: Record<string, never> = {}, options?: CallOptions): Promise<GetStatsOutput> {
     return this.call('blue.skein.graph.getStats', params, options) as Promise<GetStatsOutput>;
   }
 
-  /** Of the people that an actor follows: who also follows, likes or reposts each of the subjects. */
+  /** Lists, for each subject, the accounts that an actor follows and that also follow, like or repost the subject. */
   known(params: KnownParams, options?: CallOptions): Promise<KnownOutput> {
     return this.call('blue.skein.graph.known', params, options) as Promise<KnownOutput>;
   }
 
-  /** The members of one set, each with the record that makes the edge, the newest first. */
+  /** Lists the members of one set, each with the record that makes the edge, newest first. */
   list(params: ListParams, options?: CallOptions): Promise<ListOutput> {
     return this.call('blue.skein.graph.list', params, options) as Promise<ListOutput>;
   }
 
-  /** The members of a set of DIDs or of AT URIs. */
+  /** Lists the members of a set of DIDs or AT URIs. */
   query(params: QueryParams, options?: CallOptions): Promise<QueryOutput> {
     return this.call('blue.skein.graph.query', params, options) as Promise<QueryOutput>;
   }
 
-  /** Expands every member of a set of DIDs along an edge, and counts how often each result occurs, highest first. An actor counts once for a result. */
+  /** Follows an edge from every member of a set of DIDs, and counts how often each result occurs, highest count first. Each member counts once for a result. */
   rank(params: RankParams, options?: CallOptions): Promise<RankOutput> {
     return this.call('blue.skein.graph.rank', params, options) as Promise<RankOutput>;
   }

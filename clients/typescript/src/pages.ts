@@ -8,18 +8,18 @@ export interface Page<T> {
 }
 
 /**
- * The items of a set, page after page. Iterate over it once:
+ * The items of a set, page by page. Iterate over it once:
  *
  *     const members = skein.members({set});
  *     for await (const did of members) …
  *     if (members.incomplete) console.log(members.reason);
  */
 export class Pages<T> implements AsyncIterableIterator<T> {
-  /** How many items the set has; undefined until the first page has come. */
+  /** The number of items of the set; undefined before the first page. */
   total: number | undefined;
-  /** Whether something may be missing in the pages that have come so far. */
+  /** Whether the pages so far may lack items. */
   incomplete = false;
-  /** Why. */
+  /** Why they may. */
   reason: string | undefined;
   private readonly items: AsyncGenerator<T, void, undefined>;
 

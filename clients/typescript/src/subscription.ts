@@ -1,17 +1,17 @@
-// Subscriptions: server-sent events, and coming back when they break off.
+// Subscriptions: server-sent events, with reconnection.
 import {linked, request, SkeinError, type CallOptions, type Options} from './call.js';
 import type {SubscribeChange, SubscribeParams} from './methods.js';
 
-/** How a subscription is made. */
+/** Options of a subscription. */
 export interface SubscribeOptions extends CallOptions {
-  /** Is called when the connection broke: why, and in how many milliseconds the client connects again. */
+  /** Is called when the connection breaks, with the reason and the milliseconds until the client reconnects. */
   onRetry?: (error: SkeinError, wait: number) => void;
 }
 
-/** How long a stream may be silent: a server sends something every 15 seconds. */
+/** How long a stream may be silent. A server sends something every 15 seconds. */
 const silence = 45_000;
 
-/** The changes of a set, over as many connections as it takes. */
+/** Streams the changes of a set, over as many connections as it takes. */
 export async function* changes(base: string, options: Options, {set, cursor}: SubscribeParams, {signal, onRetry}: SubscribeOptions): AsyncGenerator<SubscribeChange, void, undefined> {
   const ends = linked(options.signal, signal);
   try {
@@ -43,12 +43,12 @@ export async function* changes(base: string, options: Options, {set, cursor}: Su
   }
 }
 
-/** Whether an error would be the same the next time. */
+/** Reports whether a retry would fail with the same error. */
 function isFinal(status: number): boolean {
   return status === 501 || status >= 400 && status < 500 && status !== 408 && status !== 429;
 }
 
-/** Waits, until it is over or ended. */
+/** Waits for so many milliseconds, or until signal aborts. */
 function pause(wait: number, signal: AbortSignal): Promise<void> {
   return new Promise(done => {
     const end = () => {
@@ -61,12 +61,12 @@ function pause(wait: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** The messages of a stream of server-sent events. One that is silent for too long is aborted. */
+/** Reads a stream of server-sent events, and aborts it after too long a silence. */
 async function* events(base: string, response: Response, abort: (reason: unknown) => void): AsyncGenerator<SubscribeChange, void, undefined> {
   if (!response.headers.get('content-type')?.startsWith('text/event-stream')) throw new SkeinError('InvalidResponse', `${base}: the answer is not a stream of events`, response.status);
   const decoder = new TextDecoder();
   const reader = response.body!.getReader();
-  const silent = () => abort(new SkeinError('Unreachable', `${base}: nothing came for ${silence / 1000} s`, 0));
+  const silent = () => abort(new SkeinError('Unreachable', `${base}: no data for ${silence / 1000} s`, 0));
   try {
     for (let text = ''; ; ) {
       const timer = setTimeout(silent, silence);
@@ -86,15 +86,15 @@ async function* events(base: string, response: Response, abort: (reason: unknown
   }
 }
 
-/** Reads the data of an event. An error event says why the server ends the stream. */
+/** Parses the data of an event. An error event has the reason why the server ends the stream. */
 function change(base: string, data: string, isError: boolean): SubscribeChange {
-  let said: Partial<SubscribeChange> & {error?: string; message?: string} | null;
+  let event: Partial<SubscribeChange> & {error?: string; message?: string} | null;
   try {
-    said = JSON.parse(data);
+    event = JSON.parse(data);
   } catch {
-    said = null;
+    event = null;
   }
-  if (isError && said) throw new SkeinError(said.error ?? 'HTTPError', said.message ?? 'the server ended the stream', 0);
-  if (typeof said?.cursor !== 'string') throw new SkeinError('InvalidResponse', `${base}: an event is not a change with a cursor`, 200);
-  return said as SubscribeChange;
+  if (isError && event) throw new SkeinError(event.error ?? 'HTTPError', event.message ?? 'the server ended the stream', 0);
+  if (typeof event?.cursor !== 'string') throw new SkeinError('InvalidResponse', `${base}: an event is not a change with a cursor`, 200);
+  return event as SubscribeChange;
 }

@@ -1,11 +1,11 @@
-// node live.mjs SERVER ACCOUNT LIST FEEDS: the client, against running servers. Many follow
-// ACCOUNT, LIST is a list with members, and FEEDS is a server with a feed of everybody's.
+// node live.mjs SERVER ACCOUNT LIST FEEDS: tests the client against running servers. ACCOUNT must
+// have many followers, LIST members, and the server FEEDS a feed without a viewer.
 import assert from 'node:assert/strict';
 import {Methods, Skein, SkeinError} from 'skein-blue';
 
 const [base, star, list, feeds] = process.argv.slice(2);
-const told = [], called = new Set();
-const noting = server => new Proxy(new Skein(server, {onIncomplete: reason => told.push(reason)}), {
+const reasons = [], called = new Set();
+const noting = server => new Proxy(new Skein(server, {onIncomplete: reason => reasons.push(reason)}), {
   get(skein, name) {
     called.add(name);
     return typeof skein[name] === 'function' ? skein[name].bind(skein) : skein[name];
@@ -18,7 +18,7 @@ const members = [];
 for await (const did of skein.members({set})) members.push(did);
 assert.ok(members.length > 100, `${members.length} members`);
 assert.equal(new Set(members).size, members.length);
-const left = 5; // people of a demo unfollow, too: so many at most while this runs
+const left = 5; // people of the demo also unfollow, at most this many during the test
 assert.ok((await skein.count({set})).total >= members.length - left);
 let records = 0;
 for await (const item of skein.records({set})) {
@@ -35,19 +35,19 @@ assert.ok((await skein.getStats()).records.follow > 1000);
 const known = await skein.known({actor: members[0], edge: 'followers', subject: [star]});
 assert.equal(known.subjects[0].subject, star);
 
-// Where something may be missing, the answer says so, and onIncomplete is called.
-assert.deepEqual(told, []);
+// If an answer may be incomplete, it says so, and the client calls onIncomplete.
+assert.deepEqual(reasons, []);
 const nobody = 'follows(did:plc:neverseenaaaaaaaaaaaaaaa)';
 const count = await skein.count({set: nobody}), pages = skein.members({set: nobody});
 for await (const did of pages) assert.fail(did);
 assert.ok(count.incomplete && pages.incomplete && count.reason === pages.reason);
-assert.deepEqual(told, [count.reason, count.reason]);
+assert.deepEqual(reasons, [count.reason, count.reason]);
 
-// A question that is too long for a URL. A server's description says whether it takes POST.
+// A question that is too long for a URL. The server's OpenAPI description lists POST methods.
 const {paths} = await (await fetch(base + '/openapi.json')).json();
 const takesPost = 'post' in paths['/xrpc/blue.skein.graph.query'];
 const letters = [...'abcdefghijklmnopqrstuvwxyz234567'];
-const strangers = letters.flatMap(x => letters.map(y => `did:plc:${x.repeat(12)}${y.repeat(12)}`)); // with the members more than a page
+const strangers = letters.flatMap(x => letters.map(y => `did:plc:${x.repeat(12)}${y.repeat(12)}`)); // more than a page, with the members
 const everybody = [...new Set([...members, ...strangers, star])], long = `members(${everybody})`;
 assert.ok(long.length > 8 << 10);
 if (takesPost) {
@@ -59,7 +59,7 @@ if (takesPost) {
   assert.ok(common >= members.length - left && common <= members.length, `${common} of ${members.length}`);
 } else await assert.rejects(skein.count({set: long}), {name: 'PostNotSupported', status: 405});
 
-// Bluesky's methods, and Constellation's.
+// The methods of Bluesky and Constellation.
 const {relationships: [related, unknown]} = await skein.getRelationships({actor: star, others: [members[0], 'nobody.test']});
 assert.equal(related.$type, 'app.bsky.graph.defs#relationship');
 assert.ok(related.followedBy.startsWith(`at://${members[0]}/`), related.followedBy);
@@ -84,7 +84,7 @@ await assert.rejects(skein.describeFeedGenerator(), {name: 'MethodNotImplemented
 await assert.rejects(skein.query({set: 'folowers(x)'}), error => error instanceof SkeinError && error.name === 'InvalidRequest' && error.status === 400 && /did you mean followers/.test(error.message));
 await assert.rejects(async () => { for await (const _ of skein.subscribe({set: 'nothing(x)'})) break; }, SkeinError);
 
-// A set that changes: who reconnects with the cursor misses nothing.
+// A changing set: a reconnection with the cursor misses nothing.
 const ends = new AbortController();
 setTimeout(() => ends.abort(), 60_000).unref();
 let cursor, changes = 0;
@@ -98,5 +98,5 @@ for (let round = 0; round < 2; round++) {
 }
 assert.ok(changes >= 2, `${changes} changes`);
 const uncalled = Object.getOwnPropertyNames(Methods.prototype).filter(name => name !== 'constructor' && !called.has(name));
-assert.deepEqual(uncalled, [], 'no call tries these methods: add one here');
+assert.deepEqual(uncalled, [], 'add a call of these methods to this test');
 console.log(`TypeScript: ${members.length} members, ${records} records, ${changes} changes, ${called.size} methods, ${takesPost ? 'POST' : 'a server without POST'}`);

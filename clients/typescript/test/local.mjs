@@ -1,4 +1,4 @@
-// The client, against small servers on this machine: npm test, in clients/typescript.
+// Tests the client against small local servers: npm test, in clients/typescript.
 import assert from 'node:assert/strict';
 import {createServer} from 'node:http';
 import {test} from 'node:test';
@@ -7,7 +7,7 @@ import {Skein, SkeinError} from 'skein-blue';
 const reason = 'what did:plc:a did before the index heard of it is not indexed';
 const missing = {incomplete: true, reason};
 
-/** Serves answer(request, response, parameters) until the test ends, and returns the address. */
+/** Starts a server that calls answer(request, response, parameters) until the test ends, and returns its address. */
 async function serve(t, answer) {
   const server = createServer(async (request, response) => {
     let body = '';
@@ -29,7 +29,7 @@ const is = (name, status) => error => {
 };
 const first = async items => { for await (const item of items) return item; };
 
-/** A server whose answers may be incomplete: of two pages the second. */
+/** A server whose answers may be incomplete, from the second page on. */
 const lacking = t => serve(t, (request, response, params) => {
   const method = request.url.split('?')[0].split('.').at(-1);
   const second = params.has('cursor');
@@ -42,11 +42,11 @@ const lacking = t => serve(t, (request, response, params) => {
   else json(response, 200, {type: 'did', items: [], subjects: [], members: [], ...missing});
 });
 
-test('an answer that may be incomplete says so', async t => {
-  const told = [];
-  const skein = new Skein(await lacking(t), {onIncomplete: (...what) => told.push(what)});
+test('an answer that may be incomplete has the flag and the reason', async t => {
+  const reported = [];
+  const skein = new Skein(await lacking(t), {onIncomplete: (...what) => reported.push(what)});
   assert.deepEqual(await skein.count({set: 'x'}), {total: 3, ...missing});
-  assert.deepEqual(told.splice(0), [[reason, 'blue.skein.graph.query']]);
+  assert.deepEqual(reported.splice(0), [[reason, 'blue.skein.graph.query']]);
   for (const [pages, name] of [[skein.members({set: 'x'}), m => m], [skein.records({set: 'x'}), r => r.member]]) {
     assert.deepEqual([pages.total, pages.incomplete, pages.reason], [undefined, false, undefined]);
     const seen = [];
@@ -55,17 +55,17 @@ test('an answer that may be incomplete says so', async t => {
       assert.deepEqual([pages.total, pages.incomplete], [3, seen.length === 3]);
     }
     assert.deepEqual([seen.join(''), pages.reason], ['abc', reason]);
-    assert.equal(told.splice(0).length, 1);
+    assert.equal(reported.splice(0).length, 1);
   }
   await skein.rank({of: 'x', via: 'likes'});
   await skein.known({actor: 'x', edge: 'followers', subject: ['y']});
   await skein.contains({set: 'x', member: ['y']});
-  assert.equal(told.length, 3);
+  assert.equal(reported.length, 3);
   assert.equal((await skein.getStats()).incomplete, 5); // a number of accounts
-  assert.equal(told.length, 3);
+  assert.equal(reported.length, 3);
 });
 
-test('unless told otherwise, the client warns once for each reason', async t => {
+test('by default the client warns once for each reason', async t => {
   const warned = t.mock.method(console, 'warn', () => {});
   let n = 0;
   const answer = async url => Response.json({total: 0, incomplete: true, reason: url.includes('set=new') ? 'reason ' + n++ : reason});
@@ -73,12 +73,12 @@ test('unless told otherwise, the client warns once for each reason', async t => 
   for (let i = 0; i < 3; i++) await skein.count({set: 'x'});
   assert.equal(warned.mock.callCount(), 1);
   assert.match(warned.mock.calls[0].arguments[0], new RegExp(reason));
-  for (let i = 0; i < 1000; i++) await skein.count({set: 'new'}); // the first reason is forgotten
+  for (let i = 0; i < 1000; i++) await skein.count({set: 'new'}); // evicts the first reason
   await skein.count({set: 'x'});
   assert.equal(warned.mock.callCount(), 1002);
 });
 
-test('a question that is too long for a URL goes by POST', async t => {
+test('a question that is too long for a URL uses POST', async t => {
   const noted = [];
   const base = await serve(t, (request, response, params) => {
     noted.push([request.method, request.url.split('?')[0], request.headers['content-type'] ?? '', [...params]]);
@@ -92,24 +92,24 @@ test('a question that is too long for a URL goes by POST', async t => {
     ['contains', {set: 'x', member: many}], ['known', {actor: 'x', edge: 'followers', subject: many}],
   ]) {
     await skein[method](params);
-    const given = Object.entries(params).flatMap(([name, value]) => [value].flat().map(one => [name, String(one)]));
-    assert.deepEqual(noted.splice(0), [['POST', '/xrpc/blue.skein.graph.' + method, 'application/x-www-form-urlencoded', given]]);
+    const sent = Object.entries(params).flatMap(([name, value]) => [value].flat().map(one => [name, String(one)]));
+    assert.deepEqual(noted.splice(0), [['POST', '/xrpc/blue.skein.graph.' + method, 'application/x-www-form-urlencoded', sent]]);
   }
   await skein.count({set: long});
   await first(skein.members({set: long}));
-  await skein.getRelationships({actor: 'x', others: many.slice(0, 200)}); // takes no form
+  await skein.getRelationships({actor: 'x', others: many.slice(0, 200)}); // accepts no form
   await skein.query({set: 'x'.repeat(8192 - 'set='.length)});
   await skein.query({set: 'x'.repeat(8193 - 'set='.length)});
   assert.deepEqual(noted.map(n => n[0]), ['POST', 'POST', 'GET', 'GET', 'POST']);
 });
 
-test('a server that is too old for POST is an error that says so', async t => {
+test('a server that is too old for POST gives a clear error', async t => {
   const base = await serve(t, (_, response) => json(response, 405, {error: 'InvalidRequest', message: 'use GET'}));
   await assert.rejects(new Skein(base).query({set: 'x'.repeat(9000)}), error => is('PostNotSupported', 405)(error) && /upgrade the server/.test(error.message));
 });
 
-// What is no answer of a skein is an error with a name; a subscription connects again where
-// that may help, and ends where it does not.
+// An answer that does not come from a skein is an error with a name. A subscription reconnects if
+// that may help, and ends if it cannot.
 const strange = async t => {
   let asked = 0;
   const base = await serve(t, (_, response, params) => {
@@ -136,22 +136,22 @@ test('errors have names', async t => {
     await assert.rejects(skein.count({set}), is(name), set);
   }
   await assert.rejects(new Skein('http://127.0.0.1:1').count({set: 'x'}), is('Unreachable', 0));
-  assert.throws(() => new Skein('127.0.0.1:3210'), /must begin with http:\/\//);
+  assert.throws(() => new Skein('127.0.0.1:3210'), /does not start with http:\/\//);
   await assert.rejects(skein.query('followers(x)'), /parameters in one object/);
 });
 
-test('a subscription connects again, and ends where that does not help', async t => {
+test('a subscription reconnects, and ends if that cannot help', async t => {
   const skein = await strange(t);
   await assert.rejects(first(skein.subscribe({set: 'none'})), is('MethodNotImplemented', 501));
   const retries = [];
   const enough = new AbortController();
-  let told = 0;
+  let entered = 0;
   const onRetry = (error, wait) => { if (retries.push([error.name, wait]) === 3) setTimeout(() => enough.abort(), 10); };
-  for await (const change of skein.subscribe({set: 'x'}, {signal: enough.signal, onRetry})) told += change.entered.length;
-  assert.deepEqual([told, retries.map(r => r[0])], [2, ['Unreachable', 'Unreachable', 'RateLimitExceeded']]);
+  for await (const change of skein.subscribe({set: 'x'}, {signal: enough.signal, onRetry})) entered += change.entered.length;
+  assert.deepEqual([entered, retries.map(r => r[0])], [2, ['Unreachable', 'Unreachable', 'RateLimitExceeded']]);
 });
 
-test('a subscription says what ended a connection', async t => {
+test('onRetry receives the error that ended a connection', async t => {
   const skein = await strange(t);
   for (const [set, name] of [['slow', 'ConsumerTooSlow'], ['html', 'InvalidResponse'], ['no change', 'InvalidResponse']]) {
     const stop = error => { throw error; };
@@ -159,7 +159,7 @@ test('a subscription says what ended a connection', async t => {
   }
 });
 
-test('signals end calls: that of the client, and that of a call', async t => {
+test('the signals of the client and of a call end calls', async t => {
   const base = await serve(t, () => {}); // never answers
   for (const of of ['client', 'call']) {
     const ends = new AbortController();

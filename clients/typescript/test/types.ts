@@ -1,4 +1,4 @@
-// What the types allow, and what they refuse: tsc --strict --noEmit test/types.ts. It is never run.
+// Checks what the types accept and reject, by tsc --strict --noEmit test/types.ts. Never executed.
 import {Skein, SkeinError, type ListItem, type Pages} from 'skein-blue';
 
 export async function all(skein: Skein, signal: AbortSignal): Promise<void> {
@@ -11,20 +11,20 @@ export async function all(skein: Skein, signal: AbortSignal): Promise<void> {
   for (const r of (await skein.getRelationships({actor: 'x', others: ['y']})).relationships) {
     if (r.$type === 'app.bsky.graph.defs#relationship') r.following?.length;
     else r.actor.length;
-    // @ts-expect-error: only one of the two has it
+    // @ts-expect-error: only one of the two types has it
     r.following;
   }
   const {cursor} = await skein.getBacklinks({subject: 'x', source: 'y', reverse: true}, {signal});
-  // @ts-expect-error: it is null on the last page
+  // @ts-expect-error: null on the last page
   cursor.length;
   await skein.getStats({}, {signal});
-  // @ts-expect-error: parameters are given in one object
+  // @ts-expect-error: parameters must be in one object
   await skein.query('x');
-  // @ts-expect-error: likewise
+  // @ts-expect-error: parameters must be in one object
   skein.members('x');
-  // @ts-expect-error: there is no such parameter
+  // @ts-expect-error: unknown parameter
   await skein.rank({of: 'x', via: 'likes', sicne: '1h'});
-  // @ts-expect-error: there is no such edge
+  // @ts-expect-error: unknown edge
   await skein.known({actor: 'x', edge: 'friends', subject: ['y']});
   new Skein('http://x', {headers: {authorization: 'x'}, onIncomplete: (reason: string, method: string) => console.log(reason, method)});
   f(missing, why, total, incomplete, reason);

@@ -1,10 +1,10 @@
 // The bar above an answer.
 'use strict';
 
-// actions makes the bar of an answer, which params of method gave: refine is a form or '', watch
-// the set that is watched. Copy and CSV take all pages, or where whole is set this one.
+// actions makes the bar of the answer to method with params. refine is a form or '', watch the set
+// to watch. Copy and CSV take all pages, or with whole only this one.
 function actions({method, params, total, refine = '', watch, whole, most = 1000}) {
-  const note = el('p', {class: 'facts', role: 'status'}), bar = el('div', {class: 'bar', role: 'group', 'aria-label': 'What to do with this'}), below = el('div');
+  const note = el('p', {class: 'facts', role: 'status'}), bar = el('div', {class: 'bar', role: 'group', 'aria-label': 'Actions'}), below = el('div');
   const panel = (name, content) => {
     content.hidden = true;
     const button = el('button', {type: 'button', class: 'plain', 'aria-expanded': 'false', onclick: () => {
@@ -23,22 +23,22 @@ function actions({method, params, total, refine = '', watch, whole, most = 1000}
     try {
       note.textContent = await what(everything(method, params, whole ? null : most, n => { note.textContent = `${number.format(n)}${total ? ' of ' + number.format(total) : ''}…`; }, signal));
     } catch (e) {
-      if (e.name !== 'AbortError') note.textContent = 'That failed: ' + plain(e.message) + '.';
+      if (e.name !== 'AbortError') note.textContent = 'Failed: ' + plain(e.message) + '.';
     }
     all.forEach(b => { b.disabled = false; });
   }}, name));
   if (refine) panel('Which of these…', refine);
-  if (watch && indexing !== false) below.append(changes(watch, bar, note)); // else it hears of none
+  if (watch && indexing !== false) below.append(changes(watch, bar, note)); // only an indexing server sees changes
   panel('curl', curlLine(method, params));
   if (window.ClipboardItem) take('Copy all', copyAll);
   take('CSV', rows => saveCSV(rows, params));
   return el('div', {}, bar, note, below);
 }
 
-// mostTaken bounds what a page copies or saves: beyond it, skein query --format is the way.
+// mostTaken limits what a page copies or saves. skein query prints more.
 const mostTaken = 100_000;
 
-// everything asks for all pages, each of so many, or with null for the one that params ask for.
+// everything fetches all pages, of each members, or with null only the page that params describe.
 async function everything(method, params, each, progress, signal) {
   const rows = [];
   for (let cursor = ''; ;) {
@@ -51,9 +51,9 @@ async function everything(method, params, each, progress, signal) {
   }
 }
 
-const taken = ({rows, more}) => (more ? 'the first ' : '') + counted(rows.length, 'line');
+const taken = ({rows, more}) => (more ? 'first ' : '') + counted(rows.length, 'line');
 
-// copyAll copies while it asks: a browser lets a page copy only soon after a click.
+// copyAll starts to copy before it has the answer: a page may copy only soon after a click.
 async function copyAll(asking) {
   const text = asking.then(({rows}) => new Blob([rows.map(r => r.member + '\n').join('')], {type: 'text/plain'}));
   await Promise.all([asking, navigator.clipboard.write([new ClipboardItem({'text/plain': text})])]);
@@ -75,52 +75,51 @@ function curlLine(method, params) {
   const copy = el('button', {type: 'button', class: 'plain', onclick: async () => {
     try { await navigator.clipboard.writeText(line); copy.textContent = 'copied'; } catch { getSelection().selectAllChildren(pre); }
   }}, 'copy');
-  const pre = el('pre', {tabindex: '0', 'aria-label': 'The same with curl'}, line);
+  const pre = el('pre', {tabindex: '0', 'aria-label': 'The question for curl'}, line);
   return el('div', {class: 'curl'}, pre, copy);
 }
 
-// refine asks which of a set's members are in another set.
+// refine asks which of a set's members are in another set, or not.
 function refine(q, type) {
-  const both = set => x => `intersect(${q}, ${set}(${x}))`, without = set => x => `except(${q}, ${set}(${x}))`;
-  // What a way asks for is its last word.
-  const ways = type === 'did' ? {
-    'follow the account': both('followers'), 'are followed by the account': both('follows'), 'are not followed by the account': without('follows'), 'liked the post': both('likers'),
-    'are on the list': both('listed'), 'are not on the list': without('listed'), 'block the account': both('blockers'),
-  } : /^\s*list(s|blocks)\s*\(/.test(q) ? {'are blocked by the account': both('listblocks'), 'are not blocked by the account': without('listblocks')
-  } : {'are liked by the account': both('likes'), 'are not liked by the account': without('likes'), 'are reposted by the account': both('reposts')};
+  const first = /^\s*(\w+)/.exec(q), members = first && setOf(first[1]).members || (type === 'did' ? 'account' : 'post');
+  const group = m => m === 'record' ? 'post' : m, ways = {}; // the last word of a way is what it needs
+  for (const s of config.sets.filter(s => s.members && group(s.members) === group(members))) {
+    ways[`${s.which} the ${s.of}`] = x => `intersect(${q}, ${s.name}(${x}))`;
+    ways[`${s.whichNot} the ${s.of}`] = x => `except(${q}, ${s.name}(${x}))`;
+  }
   const way = el('select', {id: 'way', onchange: () => $('whom').setCustomValidity('')}, ...Object.keys(ways).map(w => el('option', {}, w)));
   return subjectForm('Which of these…', way, () => way.value.split(' ').at(-1), x => ({q: ways[way.value](x)}));
 }
 
-// subjectForm asks for a subject, and goes to what make makes of its name.
-function subjectForm(asks, way, kind, make, value) {
+// subjectForm asks for a subject, and then goes to the state that make returns for its name.
+function subjectForm(question, way, kind, make, value) {
   const input = el('input', {id: 'whom', value, required: true, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', placeholder: config.handles ? '@alice.example.com' : 'did:plc:…', 'aria-label': way ? 'Account, post or list' : null, oninput: () => input.setCustomValidity('')});
   return el('form', {class: 'follow', onsubmit: e => {
     e.preventDefault();
     const x = subjectOf(clean(input.value)), wanted = kind();
-    if (x && x.kind === wanted) return go(make(x.name)).then(atAnswer);
-    input.setCustomValidity(wanted === 'account' ? `An account is needed here: ${config.handles ? 'a handle such as @alice.example.com, ' : ''}a DID, or its address at bsky.app` : `A ${wanted} is needed here: its AT URI, or its address at bsky.app`);
+    if (x && (x.kind === wanted || wanted === 'record' && x.kind !== 'account')) return go(make(x.name)).then(atAnswer);
+    input.setCustomValidity(wanted === 'account' ? `Enter an account: ${config.handles ? 'a handle such as @alice.example.com, ' : ''}a DID, or its bsky.app address` : `Enter a ${wanted}: its AT URI, or its bsky.app address`);
     input.reportValidity();
-  }}, el('label', {for: way ? 'way' : 'whom'}, asks), way, input, el('button', {}, 'Ask'));
+  }}, el('label', {for: way ? 'way' : 'whom'}, question), way, input, el('button', {}, 'Ask'));
 }
 
-// changes lists who enters and leaves a set from now on, each once. It uses a websocket: a
-// browser has few other connections.
+// changes lists the members that enter and leave a set from now on, each once. It uses a
+// websocket, because a browser has few other connections.
 function changes(q, bar, note) {
   const list = el('ol', {class: 'members', role: 'log', 'aria-label': 'Changes', hidden: true});
   const what = 'Watch';
-  let cursor = '', wait = 500, told = false;
-  const stop = said => {
+  let cursor = '', wait = 500, begun = false;
+  const stop = text => {
     if (watching) watching.close();
     watching = null;
     button.textContent = what;
-    note.textContent = said;
+    note.textContent = text;
   };
-  const heard = m => {
+  const receive = m => {
     cursor = m.cursor || cursor;
     wait = 500;
-    if (m.reset && told) list.prepend(el('li', {}, 'Changes may be missing here.'));
-    told = true;
+    if (m.reset && begun) list.prepend(el('li', {}, 'Changes may be missing here.'));
+    begun = true;
     for (const [way, members] of [['entered', m.entered], ['left', m.left]]) {
       for (const member of members || []) {
         for (const before of list.children) if (before.dataset.member === member) before.remove();
@@ -129,7 +128,7 @@ function changes(q, bar, note) {
     }
     while (list.childElementCount > 100) list.lastChild.remove();
     list.hidden = !list.childElementCount;
-    note.textContent = list.hidden ? 'Watching who enters and leaves: nothing has changed yet.' : 'Watching who enters and leaves.';
+    note.textContent = list.hidden ? 'Watching; no changes yet.' : 'Watching.';
     nameThem(list, pending.signal);
   };
   const connect = () => {
@@ -137,16 +136,16 @@ function changes(q, bar, note) {
     const mine = watching = {close: () => { w.onclose = null; w.close(); }};
     w.onmessage = e => {
       const m = JSON.parse(e.data);
-      if (!m.error) heard(m);
+      if (!m.error) receive(m);
     };
     w.onclose = async () => {
-      if (!told) { // it may be refused: why, the other way of asking says
+      if (!begun) { // if it was refused, a plain request returns the reason
         const response = await fetch('/xrpc/blue.skein.graph.subscribe?' + new URLSearchParams({set: q})).catch(() => null);
         if (watching !== mine) return response && response.body && response.body.cancel();
-        if (response && !response.ok) return stop('This cannot be watched: ' + plain((await response.json().catch(() => ({}))).message) + '.');
+        if (response && !response.ok) return stop('Cannot watch this: ' + plain((await response.json().catch(() => ({}))).message) + '.');
         if (response && response.body) response.body.cancel();
       }
-      note.textContent = 'The connection is lost, and tried again…';
+      note.textContent = 'Connection lost; reconnecting…';
       setTimeout(() => { if (watching === mine) connect(); }, wait);
       wait = Math.min(2 * wait, 30_000);
     };
@@ -154,7 +153,7 @@ function changes(q, bar, note) {
   const button = el('button', {type: 'button', class: 'plain', onclick: () => {
     if (watching) return stop('');
     button.textContent = 'Stop watching';
-    note.textContent = 'Watching…';
+    note.textContent = 'Connecting…';
     connect();
   }}, what);
   bar.append(button);

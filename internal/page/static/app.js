@@ -1,5 +1,5 @@
-// The page of skein: a box to ask the index, and its answers. The address of the page says what
-// is asked: ?q= an expression, an account, a post, a list, or rank(…); ?feed= a feed's preview.
+// The page of skein: a box for questions, and the answers. The page's address holds the question:
+// ?q= an expression, an account, a post, a list, or rank(…); ?feed= the preview of a feed.
 'use strict';
 
 const $ = id => document.getElementById(id);
@@ -18,12 +18,12 @@ function el(name, attributes, ...children) {
 const number = new Intl.NumberFormat();
 const counted = (n, one, many) => number.format(n) + ' ' + (n === 1 ? one : many || one + 's');
 
-// mend, if it is given, corrects what was asked.
+// Refused is an error answer. mend, if set, corrects the question.
 class Refused extends Error {
   constructor(name, message, mend) { super(message); this.name = name; this.mend = mend; }
 }
 
-// ask calls a method, and says how long that took: the server, if it tells.
+// ask calls a method. It returns the answer and the time it took, by the server's clock if known.
 async function ask(method, params, signal) {
   const path = '/xrpc/' + method + '?' + new URLSearchParams(params);
   const began = performance.now();
@@ -33,21 +33,21 @@ async function ask(method, params, signal) {
     answer = await response.json();
   } catch (e) {
     if (e.name === 'AbortError') throw e;
-    throw new Refused('Unreachable', response ? 'the answer cannot be read' : 'the server does not answer');
+    throw new Refused('Unreachable', response ? 'cannot read the answer' : 'the server does not answer');
   }
   if (!response.ok) throw new Refused(answer.error, answer.message);
-  const told = /dur=([\d.]+)/.exec(response.headers.get('Server-Timing') || '');
-  const ms = told ? Number(told[1]) : performance.now() - began;
+  const timing = /dur=([\d.]+)/.exec(response.headers.get('Server-Timing') || '');
+  const ms = timing ? Number(timing[1]) : performance.now() - began;
   return {answer, took: ms.toFixed(ms < 10 ? 1 : 0) + ' ms'};
 }
 
-// link leads to a state of this page.
+// link makes a link to a state of this page.
 const link = (params, ...children) => el('a', {href: '/?' + new URLSearchParams(params), 'data-link': true}, ...children);
 
-// clean takes away the invisible marks that come with what is copied from a page.
+// clean removes the invisible marks that come with text copied from a page.
 const clean = text => text.replace(/[\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g, '').trim();
 
-// A subject is what somebody pastes: an account, a list, a post or another record.
+// subjectOf parses a pasted name: an account, a list, a post or another record.
 function subjectOf(text) {
   if (/[\s(),]/.test(text)) return null;
   let m;
@@ -64,21 +64,21 @@ function subjectOf(text) {
   return null;
 }
 
-// rankOf reads rank(of=…, via=…, …), as the file of feeds has it; null for what is none.
+// rankOf parses rank(of=…, via=…, …), as in the file of feeds. It returns null for other text.
 function rankOf(text) {
   const m = /^\s*rank\s*\(([\s\S]*)\)\s*$/.exec(text);
-  if (!m && /^\s*rank\s*\(/.test(text)) throw new Refused('InvalidRequest', 'rank(… must end with )', closed);
+  if (!m && /^\s*rank\s*\(/.test(text)) throw new Refused('InvalidRequest', 'rank(… needs a closing )', closed);
   if (!m) return null;
   const params = {};
   let depth = 0, part = '';
   for (const c of m[1] + ',') {
     if (c === ',' && depth === 0) {
       const at = part.indexOf('=');
-      if (at < 0) throw new Refused('InvalidRequest', `${part.trim() || 'nothing'} in rank(…): write name=value`);
-      const called = part.slice(0, at).trim();
-      if (rankTakes && !rankTakes.includes(called)) throw new Refused('InvalidRequest', `rank has no ${called}, it has ${rankTakes.join(', ')}`, q => q.replace(new RegExp('\\b' + called + '(?=\\s*=)'), nearest(called, rankTakes) || called));
-      if (called in params) throw new Refused('InvalidRequest', called + ' is given twice');
-      params[called] = part.slice(at + 1).trim();
+      if (at < 0) throw new Refused('InvalidRequest', `${part.trim() || 'nothing'} in rank(…): expected name=value`);
+      const name = part.slice(0, at).trim();
+      if (rankTakes && !rankTakes.includes(name)) throw new Refused('InvalidRequest', `rank has no ${name}; it has ${rankTakes.join(', ')}`, q => q.replace(new RegExp('\\b' + name + '(?=\\s*=)'), nearest(name, rankTakes) || name));
+      if (name in params) throw new Refused('InvalidRequest', name + ' is set twice');
+      params[name] = part.slice(at + 1).trim();
       part = '';
       continue;
     }
@@ -88,18 +88,18 @@ function rankOf(text) {
   return params;
 }
 
-let rankTakes = null; // its parameters, once the server has told them
+let rankTakes = null; // the parameters of rank, once fetched from the server
 
 async function learnRank() {
   try {
     rankTakes ||= Object.keys((await (await fetch('/lexicons/blue.skein.graph.rank.json')).json()).defs.main.parameters.properties).filter(p => p !== 'cursor');
-  } catch { /* the server refuses what is wrong */ }
+  } catch { /* the server checks them anyway */ }
 }
 
 const rankText = params => 'rank(' + Object.entries(params).map(([k, v]) => k + '=' + v).join(', ') + ')';
 
-let pending = null, watching = null; // what is being asked, and watched
-let shown = null; // the state that is there
+let pending = null, watching = null; // the question in flight, and the set being watched
+let shown = null; // the state that is shown
 
 async function show() {
   if (pending) pending.abort();
@@ -110,22 +110,22 @@ async function show() {
   const p = new URLSearchParams(location.search);
   const q = p.get('q') || '', feed = p.get('feed'), out = $('out');
   if (shown !== location.search) {
-    if (shown !== null || q) $('q').value = q; // what was typed while the page loaded stays
+    if (shown !== null || q) $('q').value = q; // keep text typed while the page loaded
     shown = location.search;
   }
-  out.setAttribute('aria-busy', 'true'); // what is there is the answer to something else
-  const called = feed ? 'feed ' + feed : q;
-  document.title = called ? called + ' – skein' : 'skein';
-  $('now').open = !called;
+  out.setAttribute('aria-busy', 'true'); // it still shows another answer
+  const asked = feed ? 'feed ' + feed : q;
+  document.title = asked ? asked + ' – skein' : 'skein';
+  $('now').open = !asked;
   try {
-    if (!called) return welcome(out, signal);
+    if (!asked) return welcome(out, signal);
     if (/^\s*rank\s*\(/.test(q)) await learnRank();
     const s = subjectOf(q), rank = rankOf(q), cursor = p.get('cursor'), paged = {cursor: cursor ? {cursor} : {}, page: Number(p.get('page') || 1)};
     if (feed) await showFeed(out, feed, p.get('viewer'), paged, signal);
     else if (rank) await showRank(out, q, rank, paged, signal);
     else if (s) await showSubject(out, s, signal);
     else await showSet(out, q, paged, signal);
-    say(out.querySelector('.facts'));
+    announce(out.querySelector('.facts'));
   } catch (e) {
     if (e.name !== 'AbortError') showError(out, q, e);
   } finally {
@@ -133,13 +133,13 @@ async function show() {
   }
 }
 
-// say tells a screen reader.
-const say = element => { $('said').textContent = element ? element.textContent : ''; };
+// announce makes a screen reader speak.
+const announce = element => { $('announced').textContent = element ? element.textContent : ''; };
 
-// go asks for what params say.
+// go shows the state that params describe.
 function go(params) { return visit('/' + (params.q === '' ? '' : '?' + new URLSearchParams(params))); }
 
-// visit shows another state of this page, and keeps how far this one was scrolled.
+// visit shows another state of this page, and keeps the scroll position of this one.
 async function visit(address) {
   history.replaceState({y: scrollY}, '');
   history.pushState(null, '', address);
@@ -147,21 +147,24 @@ async function visit(address) {
   scrollTo(0, 0);
 }
 
-// atAnswer moves the focus to the answer, so that a screen reader goes on there.
+// atAnswer moves the focus to the answer, so that a screen reader continues there.
 function atAnswer() {
   const heading = $('out').querySelector('h2');
   if (heading) heading.focus({preventScroll: true});
 }
 
-let indexing; // whether this server indexes; live.js hears it
+let indexing; // whether this server indexes, from live.js
 
-let config = {examples: [], feeds: []};
+let config = {sets: [], examples: [], feeds: []};
 
-const card = (params, titled, asks, note) => el('li', {}, link(params, el('b', {}, titled), el('code', {}, ...spell(asks, 'span')), note));
+// setOf returns what the server says about a set, by its name.
+const setOf = name => config.sets.find(s => s.name === name) || {};
+
+const card = (params, titled, question, note) => el('li', {}, link(params, el('b', {}, titled), el('code', {}, ...spell(question, 'span')), note));
 
 function welcome(out, signal) {
   const notes = config.examples.map(e => el('small', {}, /^(rank|@|did:|at:)/.test(e.q) ? '' : '…'));
-  out.replaceChildren(config.examples.length ? el('ul', {class: 'cards'}, ...config.examples.map((e, i) => card({q: e.q}, e.title, e.q, notes[i]))) : el('p', {class: 'facts'}, 'Give a DID, or an expression.'),
+  out.replaceChildren(config.examples.length ? el('ul', {class: 'cards'}, ...config.examples.map((e, i) => card({q: e.q}, e.title, e.q, notes[i]))) : el('p', {class: 'facts'}, 'Enter a DID or an expression.'),
     config.feeds.length ? el('section', {}, el('h3', {}, 'Preview a feed'), el('ul', {class: 'cards'}, ...config.feeds.map(f => card({feed: f.name}, f.name, f.shows, el('small', {}, f.viewer ? 'differs by viewer' : ''))))) : '');
   nameThem(out, signal);
   config.examples.forEach(async (e, i) => {
@@ -174,39 +177,39 @@ function welcome(out, signal) {
 }
 
 async function learnConfig() {
-  try { config = await (await fetch('/page/config.json')).json(); } catch { /* the page goes on without */ }
+  try { config = await (await fetch('/page/config.json')).json(); } catch { /* the page works without it */ }
   $('names').parentElement.hidden = config.people;
   $('names').checked = keep.get() ?? config.public;
   if (!config.handles) {
     $('q').placeholder = 'intersect(followers(did:plc:…), followers(did:plc:…))';
-    $('label').textContent = 'An expression, a DID, or the address of a post';
+    $('label').textContent = 'An expression, a DID, or a post’s address';
   }
   return config.examples.length;
 }
 
-// What there is to propose is known once there is something in the store.
+// lookForExamples asks again while there are no examples, as in an empty store.
 async function lookForExamples() {
   if (!config.examples.length && !document.hidden && !location.search && await learnConfig() && !location.search) welcome($('out'), pending.signal);
 }
 
 const isSet = q => /^\s*[A-Za-z][A-Za-z0-9_]*\s*\(/.test(q);
 const isOne = q => isSet(q) && !/^\s*(members|intersect|union|except)\s*\(/.test(q);
-const incomplete = answer => answer.incomplete ? el('p', {class: 'warn'}, 'This may not be complete: ' + answer.reason + '.') : '';
+const incomplete = answer => answer.incomplete ? el('p', {class: 'warn'}, 'This may be incomplete: ' + answer.reason + '.') : '';
 const title = (...children) => el('h2', {tabindex: '-1'}, ...children);
 
-// A name in an expression: a handle, a DID, an AT URI, or an address at bsky.app.
+// literals matches the names in an expression: handles, DIDs, AT URIs and bsky.app addresses.
 const literals = /(@[\w-]+(?:\.[\w-]+)+|did:[a-z]+:[A-Za-z0-9._:%-]+|at:\/\/[^\s(),]+|https:\/\/bsky\.app\/profile\/[^\s(),]+)/;
 
-// spell returns an expression in which each name leads to what it names (names.js names it).
+// spell returns an expression with a link at each name. names.js replaces the names.
 const spell = (text, as = 'a') => text.split(literals).map((part, i) => i % 2 === 0 ? part : el(as, {class: 'lit', 'data-member': part, ...as === 'a' && {href: '/?' + new URLSearchParams({q: part}), 'data-link': true}}, part));
 
-// showSet shows a page of a set: where it is one set, with the times of its records.
+// showSet shows a page of a set, with the times of its records if the expression is one set.
 async function showSet(out, q, paged, signal) {
-  if (!isSet(q) && /^[a-z0-9_-]+$/i.test(q)) throw new Refused('InvalidRequest', `${q} is neither a handle with a domain, such as alice.example.com, nor an expression, such as followers(@alice.example.com)`, config.handles && (() => `@${q}.bsky.social`));
+  if (!isSet(q) && /^[a-z0-9_-]+$/i.test(q)) throw new Refused('InvalidRequest', `${q} is neither a handle such as alice.example.com nor an expression such as followers(@alice.example.com)`, config.handles && (() => `@${q}.bsky.social`));
   const method = isOne(q) ? 'blue.skein.graph.list' : 'blue.skein.graph.query', params = {set: q, limit: '50'};
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
   const items = answer.items || answer.members.map(m => ({member: m})), whose = answer.type === 'did';
-  out.replaceChildren(title(el('code', {}, ...spell(q))), facts(counted(answer.total, whose ? 'account' : 'record'), paged.page > 1 && 'page ' + paged.page, answer.order === 'newest' && 'the newest first', took), incomplete(answer),
+  out.replaceChildren(title(el('code', {}, ...spell(q))), facts(counted(answer.total, whose ? 'account' : 'record'), paged.page > 1 && 'page ' + paged.page, answer.order === 'newest' && 'newest first', took), incomplete(answer),
     actions({method, params, total: answer.total, refine: refine(q, answer.type), watch: q}),
     ...members({q}, paged, answer, items, i => [i.time && el('time', {datetime: i.time, class: 'more'}, new Date(i.time).toLocaleString())]));
   nameThem(out, signal);
@@ -214,19 +217,19 @@ async function showSet(out, q, paged, signal) {
 
 const facts = (...all) => el('p', {class: 'facts'}, ...all.filter(Boolean).flatMap((f, i) => i ? [' · ', f] : [f]));
 
-// members lists those of a page of an answer, and leads to the next page.
+// members lists the members on a page of an answer, with a link to the next page.
 const members = (state, {page}, {cursor, type}, items, more) => [
-  items.length ? list(items, more) : el('p', {}, (type === 'did' ? 'Nobody' : 'Nothing') + ', as far as the index knows. Are the names right?'),
-  cursor ? el('p', {}, link({...state, cursor, page: String(page + 1)}, 'The next page')) : ''];
+  items.length ? list(items, more) : el('p', {}, `No ${type === 'did' ? 'accounts' : 'records'} found. Check the names.`),
+  cursor ? el('p', {}, link({...state, cursor, page: String(page + 1)}, 'Next page')) : ''];
 
-const howMany = ({page}, {cursor}, items, one) => page > 1 ? 'page ' + page : (cursor ? 'the first ' : '') + counted(items.length, one);
+const howMany = ({page}, {cursor}, items, one) => page > 1 ? 'page ' + page : (cursor ? 'first ' : '') + counted(items.length, one);
 
-// showFeed shows a page of a feed, as a viewer would see it.
+// showFeed shows a page of a feed as a viewer sees it.
 async function showFeed(out, name, viewer, paged, signal) {
   const f = config.feeds.find(f => f.name === name), state = {feed: name, ...viewer && {viewer}};
-  if (!f) throw new Refused('UnknownFeed', `no feed ${name} can be previewed here (skein serve --feeds FILE --feed-preview)`);
-  const head = [title('Feed ' + name), el('p', {class: 'asks'}, el('code', {}, ...spell(f.shows))),
-    f.viewer ? subjectForm('As this account sees it', '', () => 'account', x => ({feed: name, viewer: x}), viewer) : ''];
+  if (!f) throw new Refused('UnknownFeed', `no feed ${name} to preview here (skein serve --feeds FILE --feed-preview)`);
+  const head = [title('Feed ' + name), el('p', {class: 'question'}, el('code', {}, ...spell(f.shows))),
+    f.viewer ? subjectForm('Show it as this account sees it', '', () => 'account', x => ({feed: name, viewer: x}), viewer) : ''];
   if (f.viewer && !viewer) return out.replaceChildren(...head);
   const method = 'app.bsky.feed.getFeedSkeleton', params = {feed: f.uri, limit: '50', ...viewer && {viewer}};
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
@@ -235,45 +238,41 @@ async function showFeed(out, name, viewer, paged, signal) {
   nameThem(out, signal);
 }
 
-// What one of a ranking is, by those who are counted.
-const deeds = {likes: 'liked by ', reposts: 'reposted by ', follows: 'followed by ', blocks: 'blocked by ', listblocks: 'blocked by ', followers: 'follows ', blockers: 'blocks '};
-
 function rankTitle(p) {
   const of = p.of || '', m = /^follow(s|ers)\(([^(),]+)\)$/.exec(of);
-  const whom = !m ? 'the members of ' + of : m[1] === 's' ? `those that ${m[2]} follows` : 'those who follow ' + m[2];
+  const whom = !m ? 'the members of ' + of : m[1] === 's' ? `the accounts that ${m[2]} follows` : 'the followers of ' + m[2];
   const when = (p.since ? (/^\d+[a-z]+$/.test(p.since) ? ', in the last ' : ', since ') + p.since : '') + (p.until ? ', until ' + p.until : '');
-  const who = {likes: 'What is ', reposts: 'What is ', listblocks: 'Which lists are ', followers: 'Who ', blockers: 'Who '}[p.via] || 'Who is ';
-  return (deeds[p.via] ? who + deeds[p.via] : p.via + ' of ') + whom + when + (/lift|share/.test(p.by) ? ', more than by everybody' : '');
+  return `${setOf(p.via).heading || p.via + ' of'} ${whom}${when}${/lift|share/.test(p.by) ? ', unusually often' : ''}`;
 }
 
-// opened is the set of those that a count of a ranking counts, where there is one.
+// opened returns the set behind a count of a ranking, null if there is none.
 function opened(params, member) {
-  const k = kinds.find(k => k.forward && (k.forward === params.via || k.reverse === params.via));
-  if (!k || !params.of) return null;
+  const {inverse} = setOf(params.via);
+  if (!inverse || !params.of) return null;
   const window = ['since', 'until'].filter(w => params[w]).map(w => `, ${w}=${params[w]}`).join('');
-  return `intersect(${params.of}, ${k.forward === params.via ? k.reverse : k.forward}(${member}${window}))`;
+  return `intersect(${params.of}, ${inverse}(${member}${window}))`;
 }
 
-async function showRank(out, q, given, paged, signal) {
-  const method = 'blue.skein.graph.rank', params = {limit: '50', ...given};
+async function showRank(out, q, typed, paged, signal) {
+  const method = 'blue.skein.graph.rank', params = {limit: '50', ...typed};
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
-  const part = i => i.lift ? `, ${(i.lift / 1e6).toFixed(1)} times as many as by chance` : i.share ? `, ${(i.share / 1e4).toFixed(1)} % of its ` + number.format(i.total) : '';
+  const part = i => i.lift ? `, ${(i.lift / 1e6).toFixed(1)} times chance` : i.share ? `, ${(i.share / 1e4).toFixed(1)} % of its ` + number.format(i.total) : '';
   const count = i => {
-    const text = (deeds[params.via] || '') + number.format(i.count), set = opened(params, i.member);
+    const {deed} = setOf(params.via), text = (deed ? deed + ' ' : '') + number.format(i.count), set = opened(params, i.member);
     return [el('span', {class: 'more'}, set ? link({q: set}, text) : text, part(i))];
   };
   out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), link({q: params.of}, 'of ' + (answer.of ? counted(answer.of, 'account') : 'these accounts')), took), incomplete(answer),
-    actions({method, params, whole: Boolean(given.limit)}), ...members({q}, paged, answer, answer.items, count));
+    actions({method, params, whole: Boolean(typed.limit)}), ...members({q}, paged, answer, answer.items, count));
   nameThem(out, signal);
 }
 
-// list lists members, each with what is known of it besides.
+// list lists members, each with more details.
 const list = (items, more) => el('ol', {class: 'members'}, ...items.map(i => row(i.member, ...more(i).filter(Boolean))));
 
 const row = (member, ...more) => el('li', {'data-member': member},
   el('span', {class: 'who'}, link({q: member}, el('span', {class: 'it'}, member.replace(/^at:\/\//, '')))), ...more, atBluesky(outside(member), member));
 
-// atBluesky leads to a member there, if it is not made up.
+// atBluesky links to a member at bsky.app, unless the network is made up.
 const atBluesky = (address, member) => config.people ? '' : el('a', {class: 'away', href: address, rel: 'noreferrer', 'aria-label': 'At bsky.app: ' + member}, '↗');
 
 function outside(member) {
@@ -283,25 +282,23 @@ function outside(member) {
   return 'https://bsky.app/profile/' + m[1] + (kind ? '/' + kind + '/' + m[3] : '');
 }
 
-// showSubject shows an account, a post or a list: what can be asked of it.
+// setCards returns a card for each set of an account, a post or a list.
+const setCards = (kind, x) => config.sets.filter(s => s.of === kind || kind === 'post' && s.of === 'record').map(s => [s.name[0].toUpperCase() + s.name.slice(1), `${s.name}(${x})`, '', s.meaning]);
+
+// showSubject shows an account, a post or a list, with questions about it.
 async function showSubject(out, s, signal) {
   const x = s.name;
-  if (x.startsWith('@') && !x.includes('.')) throw new Refused('InvalidRequest', `${x} is no handle: those have a domain, such as ${x}.bsky.social`, () => x + '.bsky.social');
-  let cards, form = '';
+  if (x.startsWith('@') && !x.includes('.')) throw new Refused('InvalidRequest', `${x} is not a handle: handles have a domain, such as ${x}.bsky.social`, () => x + '.bsky.social');
+  const cards = setCards(s.kind, x);
+  let form = '';
   if (s.kind === 'account') {
-    cards = [['Followers', `followers(${x})`], ['Follows', `follows(${x})`], ['Mutual', `intersect(follows(${x}), followers(${x}))`],
-      ['Liked in the last week', `likes(${x}, since=7d)`], ['New followers this week', `followers(${x}, since=7d)`], ['On the lists', `lists(${x})`], ['Blocks', `blocks(${x})`], ['Blocked by', `blockers(${x})`],
-      ['What its follows like', rankText({of: `follows(${x})`, via: 'likes', since: '24h'}), 'in the last 24 hours'],
-      ['Similar accounts', rankText({of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`}), 'followed by its followers, more than by everybody']];
+    cards.push(['Mutual follows', `intersect(follows(${x}), followers(${x}))`], ['Liked this week', `likes(${x}, since=7d)`], ['New followers this week', `followers(${x}, since=7d)`],
+      ['Liked by its follows', rankText({of: `follows(${x})`, via: 'likes', since: '24h'}), 'in the last 24 hours'],
+      ['Similar accounts', rankText({of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`}), 'that its followers follow unusually often']);
   } else if (s.kind === 'list') {
-    cards = [['On the list', `listed(${x})`], ['Who blocks it', `listblockers(${x})`]];
-    form = subjectForm('Who of the list’s members follow this account?', '', () => 'account', a => ({q: `intersect(listed(${x}), followers(${a}))`}));
+    form = subjectForm('Which members of the list follow this account?', '', () => 'account', a => ({q: `intersect(listed(${x}), followers(${a}))`}));
   } else {
-    cards = [['Likers', `likers(${x})`], ['Reposters', `reposters(${x})`]];
-    for (const k of kinds) {
-      if (k.names === 'uri' && k.reverse && !['likers', 'reposters', 'listblockers'].includes(k.reverse)) cards.push([k.reverse, `${k.reverse}(${x})`]);
-    }
-    form = subjectForm('Who of those that this account follows liked it?', '', () => 'account', a => ({q: `intersect(follows(${a}), likers(${x}))`}));
+    form = subjectForm('Which of the people this account follows liked it?', '', () => 'account', a => ({q: `intersect(follows(${a}), likers(${x}))`}));
   }
   const counts = cards.map(([, , note]) => el('small', {}, note || '…'));
   const about = el('p', {class: 'facts'}, ' '), warning = el('p', {class: 'warn', hidden: true});
@@ -310,20 +307,20 @@ async function showSubject(out, s, signal) {
   const heading = title(el('span', {class: 'who'}, el('span', {class: 'it'}, x)), ' ', atBluesky(s.kind === 'account' ? 'https://bsky.app/profile/' + x.replace(/^@/, '') : x.startsWith('at:') ? outside(x) : x, x));
   heading.classList.add('subject');
   heading.dataset.member = x;
-  out.replaceChildren(heading, about, warning, el('ul', {class: 'cards'}, ...cards.map(([called, q], i) => el('li', {}, link({q}, el('b', {}, called), counts[i])))), form);
+  out.replaceChildren(heading, about, warning, el('ul', {class: 'cards'}, ...cards.map(([name, q, , meaning], i) => el('li', {title: meaning}, link({q}, el('b', {}, name), counts[i])))), form);
   nameThem(out, signal);
-  if (x.startsWith('https:')) { // what its AT URI is, only the server knows
+  if (x.startsWith('https:')) { // only the server knows its AT URI
     ask('blue.skein.graph.query', {set: `members(${x})`}, signal).then(({answer}) => {
       heading.dataset.member = answer.members[0];
       by(ownerOf(answer.members[0]));
       nameThem(out, signal);
-    }).catch(() => { /* the cards say what is wrong */ });
+    }).catch(() => { /* the cards show the error */ });
   }
   const failed = await Promise.all(cards.map(async ([, q, note], i) => {
     if (note) return null;
-    // What has nothing in it, or cannot be counted, is nothing to open.
-    const close = said => {
-      counts[i].textContent = said;
+    // A set that is empty or cannot be counted gets no link.
+    const close = text => {
+      counts[i].textContent = text;
       const a = counts[i].parentElement;
       if (a.href) a.replaceWith(el('div', {}, ...a.childNodes));
     };
@@ -333,7 +330,7 @@ async function showSubject(out, s, signal) {
       if (answer.total) counts[i].textContent = total;
       else close(total);
       if (answer.incomplete && warning.hidden) {
-        warning.textContent = 'This may not be complete: ' + answer.reason + '.';
+        warning.textContent = 'This may be incomplete: ' + answer.reason + '.';
         warning.hidden = false;
       }
     } catch (e) {
@@ -343,7 +340,7 @@ async function showSubject(out, s, signal) {
     }
   }));
   const errors = failed.filter(Boolean);
-  if (errors.length && errors.length === cards.filter(c => !c[2]).length) throw new Refused(errors[0].name, plain(errors[0].message)); // of the name, then
+  if (errors.length && errors.length === cards.filter(c => !c[2]).length) throw new Refused(errors[0].name, plain(errors[0].message)); // the name is wrong
   if (s.kind === 'account') {
     const {answer} = await ask('blue.skein.graph.getAccount', {did: x}, signal);
     about.textContent = (heading.querySelector('.it').textContent === answer.did ? '' : answer.did + ' · ') + answer.description;

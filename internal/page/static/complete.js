@@ -1,47 +1,36 @@
-// Completion of the names of sets, what can be asked, and where the page begins.
+// Completion of set names, the list of sets, and the start of the page.
 'use strict';
 
-// What the sets are that every index has; of others only the names are known.
-const meanings = {
-  followers: 'who follow an account', follows: 'whom an account follows', likers: 'who liked a post', likes: 'what an account liked', reposters: 'who reposted a post', reposts: 'what an account reposted',
-  blockers: 'who block an account', blocks: 'whom an account blocks', listblockers: 'who block a list', listblocks: 'which lists an account blocks', listed: 'who is on a list', lists: 'which lists an account is on',
-  intersect: 'who is in all of the sets', union: 'who is in any of the sets', except: 'who is in the first set, and in no other', members: 'those that are given',
-  rank: 'what the members of a set like most, follow most, …: of= a set, via= likes, follows, …',
-};
-const parts = [['since=', 'a date, a time, or an age such as 24h or 7d'], ['until=', 'the same'], ['of=', 'the set to rank by'], ['via=', 'likes, follows, reposts, …'], ['by=', 'count, share or lift'], ['except=', 'a set of what is left out'], ['min=', 'the lowest count'], ['subjectsSince=', 'of posts, those that are not older']];
-const values = {via: Object.keys(deeds), by: ['count', 'share', 'lift']};
+const parts = [['since=', 'a date, a time, or an age such as 24h or 7d'], ['until=', 'the same'], ['of=', 'the set to rank'], ['via=', 'likes, follows, …'], ['by=', 'count, share or lift'], ['except=', 'a set to leave out'], ['min=', 'the lowest count'], ['subjectsSince=', 'for posts: the oldest time']];
 
-let kinds = [], words = [];
+let words = []; // names of sets, with their meanings
+const values = {via: [], by: [['count', ''], ['share', ''], ['lift', '']]};
 
-async function learn() {
-  try {
-    kinds = (await ask('blue.skein.graph.getStats', {})).answer.kinds;
-  } catch { kinds = []; }
-  const names = new Set(Object.keys(meanings));
-  for (const k of kinds.filter(k => k.forward)) names.add(k.forward).add(k.reverse);
-  words = [...names].map(w => [w, meanings[w] || 'by ' + (kinds.find(k => k.forward === w || k.reverse === w) || {}).collection]);
+function listSets() {
+  words = config.sets.map(s => [s.name, s.meaning]);
+  values.via = config.sets.filter(s => s.via).map(s => [s.name, s.meaning]);
   $('what').replaceChildren(...words.map(([word, what]) => el('div', {}, el('dt', {}, el('button', {type: 'button', class: 'plain', onclick: () => start(word)}, word + '(…)')), el('dd', {}, what))));
 }
 
-// start begins an expression with a word, or goes on with it.
+// start starts an expression with a word, or adds it to the expression.
 function start(word) {
   const input = $('q');
   input.focus();
   completion.matches = [[word]];
-  const goesOn = /[(,=]\s*$/.test(input.value.slice(0, input.selectionStart)); // else it begins anew
-  completion.from = goesOn ? input.selectionStart : 0;
-  completion.to = goesOn ? input.selectionEnd : input.value.length;
+  const inside = /[(,=]\s*$/.test(input.value.slice(0, input.selectionStart)); // else replace all
+  completion.from = inside ? input.selectionStart : 0;
+  completion.to = inside ? input.selectionEnd : input.value.length;
   accept(0);
 }
 
 const completion = {matches: [], at: -1, from: 0, to: 0};
 
-// complete proposes words for the one that the caret is in; all of them, if asked for none.
+// complete proposes words for the word at the caret, or all words if all is true.
 function complete(all) {
   const input = $('q'), before = input.value.slice(0, input.selectionStart), after = input.value.slice(input.selectionStart);
   const m = /(^|[(,=\s])([A-Za-z_]*)$/.exec(before), tail = /^[A-Za-z_]*/.exec(after)[0];
   const value = m && /(via|by)\s*=\s*$/.exec(before.slice(0, before.length - m[2].length));
-  const from = value ? values[value[1]].map(v => [v, meanings[v] || '', '']) : [...words, ...(before.includes('(') ? parts : [])];
+  const from = value ? values[value[1]].map(v => [...v, '']) : [...words, ...(before.includes('(') ? parts : [])];
   completion.matches = m && (m[2] || value || all === true) ? from.filter(w => w[0].toLowerCase().startsWith(m[2].toLowerCase()) && w[0] !== m[2] + tail) : [];
   completion.from = m ? before.length - m[2].length : 0;
   completion.to = before.length + tail.length;
@@ -62,7 +51,7 @@ function drawCompletion() {
 
 function accept(i) {
   const input = $('q'), rest = input.value.slice(completion.to);
-  const word = completion.matches[i][0], call = !word.endsWith('=') && completion.matches[i].length < 3; // a value has no parentheses
+  const word = completion.matches[i][0], call = !word.endsWith('=') && completion.matches[i].length < 3; // values have no parentheses
   const opened = call && rest.startsWith('(');
   input.value = input.value.slice(0, completion.from) + word + (opened ? '' : call ? '()' : '') + rest;
   const caret = completion.from + word.length + (call ? 1 : 0);
@@ -89,7 +78,7 @@ function keys(e) {
   drawCompletion();
 }
 
-// ---- begin ----
+// ---- start ----
 
 $('ask').addEventListener('submit', e => {
   e.preventDefault();
@@ -112,14 +101,14 @@ addEventListener('popstate', async e => {
   scrollTo(0, (e.state && e.state.y) || 0);
 });
 
-// Where the browser keeps nothing, names are asked for anew.
+// keep stores the viewer's choice about names, if the browser allows it.
 const keep = {
   get: () => { try { const kept = localStorage.getItem('names'); return kept && kept === 'yes'; } catch { return null; } },
-  set: yes => { try { localStorage.setItem('names', yes ? 'yes' : 'no'); } catch { /* only for this page, then */ } },
+  set: yes => { try { localStorage.setItem('names', yes ? 'yes' : 'no'); } catch { /* it then lasts for this page only */ } },
 };
 $('names').addEventListener('change', () => {
   keep.set($('names').checked);
   show();
 });
 setInterval(lookForExamples, 5000);
-Promise.all([learn(), learnConfig()]).then(show);
+learnConfig().then(listSets).then(show);

@@ -1,4 +1,4 @@
-// What the index is doing now: drawn from what the server sends once a second.
+// The section Now: the state of the index, which the server sends once a second.
 'use strict';
 
 const rough = new Intl.NumberFormat(undefined, {notation: 'compact', maximumFractionDigits: 1});
@@ -6,8 +6,8 @@ const bytes = n => n < 1 ? '–' : ['B', 'KiB', 'MiB', 'GiB', 'TiB'].reduce((s, 
 const quarter = 900; // seconds
 let eventRates = [], edgeRates = [];
 
-// scale picks what the axis spans, and its steps: three times the median. What is higher, such
-// as the burst at a start, would flatten all else: it is cut, and marked.
+// scale chooses the range of the axis, about three times the median, and its steps. Higher values,
+// such as the burst at a start, would flatten the rest: they are cut and marked.
 function scale(values) {
   const sorted = [...values].sort((a, b) => a - b), at = q => sorted[Math.floor(q * (sorted.length - 1))] || 0;
   const top = Math.min(at(1), [3 * at(0.5), 1.25 * at(0.95)].find(v => v > 0) || at(1)), bottom = at(0.05) < 0 ? Math.max(at(0), 1.25 * at(0.05)) : 0;
@@ -23,7 +23,7 @@ for (const id of ['events-chart', 'edges-chart']) {
 
 function draw(id, what, values) {
   const figure = $(id), plot = figure.querySelector('.plot'), {step, low, high, most, least} = scale(values);
-  const seconds = Math.max(60, values.length); // shown
+  const seconds = Math.max(60, values.length); // on the axis
   const x = i => quarter * (seconds - values.length + i + 1) / seconds, y = v => Math.min(100, Math.max(0, 100 * (high - v) / (high - low)));
   const line = values.map((v, i) => (i ? 'L' : 'M') + x(i).toFixed(1) + ' ' + y(v).toFixed(1)).join('');
   const ticks = Array.from({length: Math.round((high - low) / step) + 1}, (_, i) => low + i * step);
@@ -46,7 +46,7 @@ function tile(name, value, note) {
   return el('div', {}, el('dt', {}, name), el('dd', {}, value, note ? el('small', {}, ' ' + note) : ''));
 }
 
-const states = {connecting: 'no connection to the relay', live: 'live', catchingUp: 'catching up', blocked: 'blocked: an operator must decide', off: 'only answering', unknown: 'the index cannot be read: see the server’s log'};
+const states = {connecting: 'no connection to the relay', live: 'live', catchingUp: 'catching up', blocked: 'blocked: an operator must decide', off: 'answering only', unknown: 'cannot read the index: see the server’s log'};
 
 function ago(seconds) {
   if (seconds < 1) return Math.max(0, seconds * 1000).toFixed(0) + ' ms';
@@ -65,27 +65,27 @@ function live(m) {
   draw('events-chart', 'Events', eventRates);
   draw('edges-chart', 'Edges', edgeRates);
   const state = states[m.state] || m.state;
-  tell(m.state === 'live' || m.state === 'off' ? 'live' : m.state === 'blocked' || m.state === 'unknown' ? 'bad' : '', state, m.state === 'live' && m.lag !== undefined ? `, ${ago(m.lag)} behind` : '');
+  showState(m.state === 'live' || m.state === 'off' ? 'live' : m.state === 'blocked' || m.state === 'unknown' ? 'bad' : '', state, m.state === 'live' && m.lag !== undefined ? `, ${ago(m.lag)} behind` : '');
   $('version').textContent = 'skein ' + m.version + ', ' + m.engine;
   const c = m.counts;
   $('tiles').replaceChildren(
     tile('Edges', rough.format(m.edges)), tile('Accounts', rough.format(c.accounts), c.hidden ? rough.format(c.hidden) + ' not active' : ''),
-    tile('Past indexed', c.accounts ? (100 * c.complete / c.accounts).toFixed(c.complete < c.accounts ? 1 : 0) + ' %' : '–', c.complete ? `of ${rough.format(c.accounts)} accounts` : 'it is not fetched'),
+    tile('Full history', c.accounts ? (100 * c.complete / c.accounts).toFixed(c.complete < c.accounts ? 1 : 0) + ' %' : '–', c.complete ? `of ${rough.format(c.accounts)} accounts` : 'not fetched'),
     tile('Repos to fetch', m.waiting === undefined ? '–' : number.format(m.waiting)), tile('With gaps', number.format(c.desynchronized), 'accounts with missed events'),
     tile('Cursor', m.cursor === undefined ? '–' : number.format(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)));
   $('kinds').replaceChildren(...Object.entries(c.records).filter(([k, n]) => n && k !== 'listitem_list').sort((a, b) => b[1] - a[1]).map(([k, n]) => tile(k, rough.format(n))));
 }
 
-// tell says in what state the index is. A screen reader hears it when that changes, and not
-// how far behind it is every second.
-function tell(how, state, lag = '') {
+// showState shows the state of the index. A screen reader speaks when the state changes, not when
+// the lag does.
+function showState(how, state, lag = '') {
   document.querySelector('.dot').className = 'dot ' + how;
-  if ($('state-said').textContent !== state) $('state-said').textContent = state;
+  if ($('state-announced').textContent !== state) $('state-announced').textContent = state;
   if ($('state-text').textContent !== state + lag) $('state-text').textContent = state + lag;
 }
 
-// listen hears from the server while this tab is visible: a browser has six connections to a
-// server, for all of its tabs.
+// listen receives samples while this tab is visible: a browser has only six connections to a
+// server for all of its tabs.
 let source = null;
 
 function listen() {
@@ -93,7 +93,7 @@ function listen() {
   const s = source = new EventSource('/live');
   s.onmessage = e => live(JSON.parse(e.data));
   s.onerror = () => {
-    tell('bad', 'the server does not answer');
+    showState('bad', 'the server does not answer');
     if (s.readyState !== EventSource.CLOSED) return;
     if (source === s) source = null;
     setTimeout(listen, 3000);

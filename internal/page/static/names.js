@@ -1,9 +1,9 @@
-// Who accounts are, and what posts say: asked of public.api.bsky.app by the viewer's browser,
-// or of this server where the people are made up. On a network that is not the public one, only
-// where the viewer turns it on.
+// Names and pictures of accounts, and texts of posts. The viewer's browser fetches them from
+// public.api.bsky.app, or from this server if the people are made up. On a network that is not
+// public, the viewer must turn this on.
 'use strict';
 
-// What is known of them: profiles by DID and by handle, null for those that there are none of.
+// profiles are by DID and by handle, texts by URI; null if there is none. handles are by DID.
 const profiles = new Map(), texts = new Map(), handles = new Map();
 const isPost = member => /^at:\/\/[^/]+\/app\.bsky\.feed\.post\//.test(member);
 const ownerOf = member => member.replace(/^(at:\/\/|@|https:\/\/bsky\.app\/profile\/)/, '').split('/')[0];
@@ -13,7 +13,7 @@ function keepProfile(p) {
   profiles.set(p.handle, p);
 }
 
-// nameThem says who the members are that are shown.
+// nameThem names the members that are shown.
 async function nameThem(out, signal) {
   const shown = [...out.querySelectorAll('[data-member]')], allowed = config.people || $('names').checked;
   const paint = () => shown.forEach(e => describe(e, allowed));
@@ -40,7 +40,7 @@ async function nameThem(out, signal) {
   }
 }
 
-// describe says of one element who it is about.
+// describe names the account or record of one element.
 function describe(e, allowed) {
   const member = e.dataset.member, p = allowed ? profiles.get(ownerOf(member)) : null, words = allowed && texts.get(member), who = e.querySelector('.who');
   if (e.classList.contains('lit')) return p && nameLiteral(e, member, p, words);
@@ -50,7 +50,7 @@ function describe(e, allowed) {
   }
   if (e.dataset.named === 'all' || e.dataset.named === 'owner' && !words) return;
   const it = who.querySelector('.it'), record = member.startsWith('at:');
-  if (!e.dataset.named && !(record && e.classList.contains('subject'))) { // below that stands whose it is
+  if (!e.dataset.named && !(record && e.classList.contains('subject'))) { // the line below names its author
     who.prepend(el('b', {}, p.displayName || p.handle), ' ');
     if (p.avatar && (config.people ? p.avatar.startsWith('/') : p.avatar.startsWith('https://cdn.bsky.app/'))) e.prepend(el('img', {src: p.avatar, alt: '', loading: 'lazy', referrerpolicy: 'no-referrer'}));
   }
@@ -60,7 +60,7 @@ function describe(e, allowed) {
   e.dataset.named = words || !isPost(member) ? 'all' : 'owner';
 }
 
-// nameLiteral shows a name in an expression as people say it.
+// nameLiteral replaces a name in an expression by one that people can read.
 function nameLiteral(e, member, p, words) {
   e.title = member;
   const [, , , collection] = member.split('/');

@@ -1,0 +1,100 @@
+package page
+
+import (
+	"cmp"
+	"strings"
+
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+)
+
+// A Set is a set or an operator of expressions, with the words that the page needs for it. The
+// page keeps no list of its own: a new row in graph/kinds appears on it.
+type Set struct {
+	Name    string `json:"name"`
+	Meaning string `json:"meaning"`
+	// Of is the argument and Members are the members: account, post, list or record. They are ""
+	// for an operator.
+	Of      string `json:"of,omitempty"`
+	Members string `json:"members,omitempty"`
+	// Inverse is the set that leads back from a member, "" if there is none.
+	Inverse string `json:"inverse,omitempty"`
+	// Which and WhichNot ask which accounts or records are in the set, or not, before its
+	// argument: "are liked by".
+	Which    string `json:"which,omitempty"`
+	WhichNot string `json:"whichNot,omitempty"`
+	// Via says that a ranking can go along the set.
+	Via bool `json:"via,omitempty"`
+	// Deed goes before the count of a result in a ranking via the set, and Heading before the
+	// set that is ranked: "liked by", "Posts liked by".
+	Deed    string `json:"deed,omitempty"`
+	Heading string `json:"heading,omitempty"`
+}
+
+// operators and the sets of list members are not kinds.
+var operators = []Set{
+	{Name: "listed", Meaning: "accounts on a list", Of: "list", Members: "account", Inverse: "lists", Which: "are on", WhichNot: "are not on"},
+	{Name: "lists", Meaning: "lists that an account is on", Of: "account", Members: "list", Inverse: "listed", Which: "include", WhichNot: "do not include"},
+	{Name: "intersect", Meaning: "members of all of the sets"},
+	{Name: "union", Meaning: "members of any of the sets"},
+	{Name: "except", Meaning: "members of the first set that are in none of the others"},
+	{Name: "members", Meaning: "the given accounts or records"},
+	{Name: "rank", Meaning: "what the members of a set like most, follow most, …: of= a set, via= likes, follows, …"},
+}
+
+// setsOf returns the sets of a table of kinds, and the operators.
+func setsOf(table *kinds.Table) (all []Set) {
+	for i := range table.All {
+		if k := &table.All[i]; k.HasSets() {
+			all = append(all, reverseSet(k), forwardSet(k))
+		}
+	}
+	return append(all, operators...)
+}
+
+// subject returns what a kind's edges lead to.
+func subject(k *kinds.Info) string {
+	if k.To.Is == dict.DID {
+		return "account"
+	}
+	return cmp.Or(k.Object, "record")
+}
+
+// reverseSet describes the set of the actors of a subject. A configured kind has no verb.
+func reverseSet(k *kinds.Info) Set {
+	s := Set{Name: k.Reverse, Of: subject(k), Members: "account", Inverse: k.Forward}
+	s.Via = s.Of == "account"
+	if k.Verb == "" {
+		s.Meaning, s.Which, s.WhichNot = "by "+k.Collection, "are in "+k.Reverse+" of", "are not in "+k.Reverse+" of"
+		return s
+	}
+	s.Meaning, s.Which, s.WhichNot = "accounts that "+k.Verb+" "+one(s.Of), k.Verb, "do not "+k.Verb
+	s.Deed, s.Heading = thirdPerson(k.Verb), "Accounts that "+k.Verb
+	return s
+}
+
+// forwardSet describes the set of the subjects of an actor.
+func forwardSet(k *kinds.Info) Set {
+	s := Set{Name: k.Forward, Of: "account", Members: subject(k), Inverse: k.Reverse, Via: true}
+	if k.Verb == "" {
+		s.Meaning, s.Which, s.WhichNot = "by "+k.Collection, "are in "+k.Forward+" of", "are not in "+k.Forward+" of"
+		return s
+	}
+	by := participle(k.Verb) + " by"
+	s.Meaning, s.Which, s.WhichNot = s.Members+"s that an account "+thirdPerson(k.Verb), "are "+by, "are not "+by
+	s.Deed, s.Heading = by, strings.ToUpper(s.Members[:1])+s.Members[1:]+"s "+by
+	return s
+}
+
+// one puts the article before a noun.
+func one(noun string) string {
+	if strings.ContainsAny(noun[:1], "aeiou") {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
+// thirdPerson and participle inflect a regular verb.
+func thirdPerson(verb string) string { return verb + "s" }
+
+func participle(verb string) string { return strings.TrimSuffix(verb, "e") + "ed" }

@@ -1,0 +1,84 @@
+package page
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"testing"
+
+	"skein.blue/graph/kinds"
+)
+
+// servedSets returns the sets that the page of a store receives.
+func servedSets(t *testing.T, table *kinds.Table) map[string]Set {
+	t.Helper()
+	w := httptest.NewRecorder()
+	Handler(http.NotFoundHandler(), NewLive(samples(), 1), Options{Kinds: table}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/page/config.json", nil))
+	var config struct{ Sets []Set }
+	if err := json.Unmarshal(w.Body.Bytes(), &config); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]Set{}
+	for _, s := range config.Sets {
+		if all[s.Name].Name != "" || s.Meaning == "" {
+			t.Errorf("%q is listed twice, or has no meaning", s.Name)
+		}
+		all[s.Name] = s
+	}
+	return all
+}
+
+// The page receives both sets of every kind in graph/kinds, with words for them, and the sets of
+// configured kinds.
+func TestPageHasAllKinds(t *testing.T) {
+	configured, err := kinds.Parse("sh.tangled.graph.follow subject did tangledFollows tangledFollowers\napp.bsky.feed.post reply.parent.uri at-uri repliedTo repliers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := kinds.Configure(kinds.BuiltIn, configured)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := servedSets(t, table)
+	for _, k := range table.All {
+		if !k.HasSets() {
+			continue
+		}
+		for _, s := range []Set{all[k.Forward], all[k.Reverse]} {
+			if s.Of == "" || s.Members == "" || s.Which == "" || s.WhichNot == "" || all[s.Inverse].Inverse != s.Name {
+				t.Errorf("%s: %+v", k.Name, s)
+			}
+			if isBuiltIn := kinds.ByName(k.Name) != nil; isBuiltIn != (s.Deed != "") || isBuiltIn != (s.Heading != "") {
+				t.Errorf("%s in a ranking: %+v", k.Name, s)
+			}
+		}
+	}
+	want := []Set{
+		{Name: "followers", Meaning: "accounts that follow an account", Of: "account", Members: "account", Inverse: "follows", Which: "follow", WhichNot: "do not follow", Via: true, Deed: "follows", Heading: "Accounts that follow"},
+		{Name: "likes", Meaning: "posts that an account likes", Of: "account", Members: "post", Inverse: "likers", Which: "are liked by", WhichNot: "are not liked by", Via: true, Deed: "liked by", Heading: "Posts liked by"},
+		{Name: "listblockers", Meaning: "accounts that block a list", Of: "list", Members: "account", Inverse: "listblocks", Which: "block", WhichNot: "do not block", Deed: "blocks", Heading: "Accounts that block"},
+		{Name: "repliers", Meaning: "by app.bsky.feed.post", Of: "record", Members: "account", Inverse: "repliedTo", Which: "are in repliers of", WhichNot: "are not in repliers of"},
+	}
+	for _, s := range want {
+		if all[s.Name] != s {
+			t.Errorf("%+v, want %+v", all[s.Name], s)
+		}
+	}
+}
+
+// The scripts have no list of the sets: each names only the sets of the questions that it
+// proposes.
+func TestScriptsListNoSets(t *testing.T) {
+	proposed := []string{"followers", "follows", "likes", "likers", "listed"}
+	for name, f := range files {
+		for _, k := range kinds.All {
+			for _, set := range []string{k.Forward, k.Reverse} {
+				if set != "" && !slices.Contains(proposed, set) && regexp.MustCompile(`\b`+set+`\b`).Match(f.plain) {
+					t.Errorf("%s names %s, which it should receive in config.json", name, set)
+				}
+			}
+		}
+	}
+}
