@@ -299,7 +299,7 @@ func TestMistypedHostIsDropped(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	if code, said := run(ctx, "http://127.0.0.1:1"); code != 1 || !strings.Contains(said, "http://127.0.0.1:1 does not answer; retrying") || !strings.Contains(said, "interrupted") {
+	if code, out := run(ctx, "http://127.0.0.1:1"); code != 1 || !strings.Contains(said, "http://127.0.0.1:1 does not answer; retrying") || !strings.Contains(said, "interrupted") {
 		t.Errorf("a host that is not there: %d %s", code, out)
 	}
 	if code, out := run(t.Context(), pds.URL); code != 0 || !strings.Contains(out, "1 of 1 hosts listed") {
