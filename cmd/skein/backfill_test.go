@@ -299,8 +299,8 @@ func TestMistypedHostIsDropped(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	if code, out := run(ctx, "http://127.0.0.1:1"); code != 1 || !strings.Contains(said, "http://127.0.0.1:1 does not answer; retrying") || !strings.Contains(said, "interrupted") {
-		t.Errorf("a host that is not there: %d %s", code, out)
+	if code, out := run(ctx, "http://127.0.0.1:1"); code != 1 || !strings.Contains(out, "http://127.0.0.1:1 does not answer; retrying") || !strings.Contains(out, "interrupted") {
+		t.Errorf("a host that does not exist: %d %s", code, out)
 	}
 	if code, out := run(t.Context(), pds.URL); code != 0 || !strings.Contains(out, "1 of 1 hosts listed") {
 		t.Errorf("another host: %d %s", code, out)
