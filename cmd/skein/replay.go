@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -85,7 +84,7 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	// exist and have one.
 	so.Create = o.Frames != "" || o.Cursor != nil
 	_, statErr := os.Stat(s.Store)
-	isNew := errors.Is(statErr, fs.ErrNotExist) && !strings.HasPrefix(s.Store, "fdb:")
+	isNew := errors.Is(statErr, fs.ErrNotExist) && app.EngineOf(s.Store).InProcess
 	x, err := command.OpenIndex(ctx, so)
 	if errors.Is(err, kv.ErrNotFound) && !so.Create {
 		return command.UsageError("%v", errNothingToReplay)

@@ -73,9 +73,9 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	if s.ForceCursor && s.Cursor == "" {
 		return command.UsageError("--force-cursor needs --cursor")
 	}
-	onFDB := strings.HasPrefix(s.Store, "fdb:")
-	so.Create, so.Wait = s.Consume, onFDB // a node that only answers never creates a store
-	so.ReadOnly = onFDB && !s.Consume     // runs beside the writers; a folder has only one process
+	shared := app.EngineOf(s.Store).Shared
+	so.Create, so.Wait = s.Consume, shared // a node that only answers never creates a store
+	so.ReadOnly = shared && !s.Consume     // runs beside the writers; a folder has only one process
 	past, err := pastOptions(s, &so)
 	if err != nil {
 		return err

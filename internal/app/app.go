@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -71,20 +70,9 @@ type StoreOptions struct {
 	writes *kvmetrics.Metrics
 }
 
-// fdb reports whether the store is on FoundationDB.
-func (o *StoreOptions) fdb() bool { return strings.HasPrefix(o.Store, "fdb:") }
-
-// defaults returns the default settings of a new store on this engine.
-func (o *StoreOptions) defaults() dict.Settings {
-	if o.fdb() {
-		return dict.SharedSettings
-	}
-	return dict.DefaultSettings
-}
-
 // OpenStore opens the engine that o.Store names.
 func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
-	if o.fdb() {
+	if !o.engine().InProcess {
 		return openFDB(ctx, o)
 	}
 	if o.Share.N > 1 {
@@ -92,7 +80,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	}
 	s, err := pebblekv.Open(pebblekv.Options{
 		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: write.NewMerger(write.Limits{}),
-		Memory: split(o.Memory).engine, SyncInterval: o.SyncInterval, AcceptLoss: o.AcceptLoss,
+		Memory: o.budget().Engine, SyncInterval: o.SyncInterval, AcceptLoss: o.AcceptLoss,
 		OpenFiles: divideDescriptors(openFiles()).tables, Marker: format.HeaderKey, Fatal: o.Fatal,
 		Logger: logger(o.Logger).With("component", "store"),
 	})
@@ -173,29 +161,26 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		bo := *o.Backfill
 		bo.Logger = logger(o.Logger).With("component", "backfill")
 		bo.Metrics = backfill.NewMetrics(reg, func() backfill.Status { return manager.StatusNow() })
-		bo.Memory = repoMemory(o)
-		bo.ArchiveOps = archiveOps(o)
+		bo.Memory = o.budget().Repos
+		bo.ArchiveOps = o.budget().ArchiveOps
 		bo.Archiving = func(begins bool) { archiveMemory(o, begins) }
 		manager = backfill.New(bo)
 		queued = manager.Queued
 	}
-	budget := split(o.Memory)
-	if o.fdb() {
-		budget = splitFDB(o.Memory)
-	}
+	engine, budget := o.engine(), o.budget()
 	fenced := make(chan error, 1)
 	options := graph.Options{
 		Intern: intern.Options{
 			Settings: o.Settings, Shards: o.Shards,
-			CacheBytes: budget.strings, FilterBytes: budget.filters, Owner: owner(), Metrics: intern.NewMetrics(reg),
+			CacheBytes: budget.Strings, FilterBytes: budget.Filters, Owner: owner(), Metrics: intern.NewMetrics(reg),
 		},
-		Defaults:   o.defaults(),
+		Defaults:   engine.Settings,
 		Kinds:      o.Kinds,
-		StateCache: budget.states,
-		SetCache:   budget.sets,
+		StateCache: budget.States,
+		SetCache:   budget.Sets,
 		Share:      o.Share,
-		Embedded:   !o.fdb(),
-		ReadOnly:   o.ReadOnly && o.fdb(),
+		Embedded:   !engine.Shared,
+		ReadOnly:   o.ReadOnly && engine.Shared,
 		MustExist:  !o.Create,
 		Import:     o.Import,
 		Queued:     queued,
@@ -212,7 +197,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	if manager != nil {
 		manager.SetStore(g)
 	}
-	if abs, err := filepath.Abs(o.Store); err == nil && !o.fdb() {
+	if abs, err := filepath.Abs(o.Store); err == nil && engine.InProcess {
 		x.Path = abs
 	}
 	x.monitor()

@@ -4,19 +4,33 @@ import "testing"
 
 // Repos that are being read take half of --memory, on top of it, within the collector's limit. On
 // FoundationDB they fit within --memory.
-func TestRepoMemory(t *testing.T) {
+func TestBudgets(t *testing.T) {
 	for _, memory := range []int64{64 << 20, 1 << 30} {
 		o := StoreOptions{Store: "folder", Memory: memory}
-		if n := repoMemory(o); n != memory/2 {
-			t.Errorf("%d for a budget of %d", n, memory)
+		if b := o.budget(); b.Repos != memory/2 || b.Engine+b.Strings+b.Filters+b.States+b.Sets > memory {
+			t.Errorf("%+v for a budget of %d", b, memory)
 		}
 		o.Store = "fdb:///etc/fdb.cluster"
-		b := splitFDB(memory)
-		if n := repoMemory(o); n != memory/4 || n+b.strings+b.filters+b.states+b.sets > memory {
-			t.Errorf("%d for a budget of %d on FoundationDB", n, memory)
+		if b := o.budget(); b.Repos != memory/4 || b.Repos+b.Engine+b.Strings+b.Filters+b.States+b.Sets > memory {
+			t.Errorf("%+v for a budget of %d on FoundationDB", b, memory)
 		}
 	}
-	if n := repoMemory(StoreOptions{}); n != DefaultMemory()/2 {
-		t.Errorf("%d by default", n)
+	if b := (&StoreOptions{}).budget(); b.Repos != DefaultMemory()/2 {
+		t.Errorf("%+v by default", b)
+	}
+}
+
+// The name of a store decides its engine.
+func TestEngineOf(t *testing.T) {
+	for store, want := range map[string]*Engine{"skein-data": embedded, "fdb:///etc/fdb.cluster?prefix=skein": fdb, "/srv/fdb": embedded, "fdbfolder": embedded} {
+		if got := EngineOf(store); got != want || got.Shared == got.InProcess {
+			t.Errorf("%s: %+v", store, got)
+		}
+	}
+	if err := EngineOf("fdb://host/x").CheckStore("fdb://host/x"); err == nil {
+		t.Error("a cluster file with a host is accepted")
+	}
+	if err := EngineOf("folder").CheckStore("folder"); err != nil {
+		t.Error(err)
 	}
 }

@@ -25,7 +25,6 @@ import (
 	"skein.blue/internal/app"
 	"skein.blue/internal/human"
 	"skein.blue/internal/identities"
-	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/outward"
 	"skein.blue/query"
 )
@@ -342,7 +341,7 @@ func (s *Settings) StoreOptions(e *Environment) (app.StoreOptions, error) {
 	if err := CheckStoreFlag(s.Store); err != nil {
 		return o, err
 	}
-	if s.acceptLoss != "" && strings.HasPrefix(s.Store, "fdb:") {
+	if s.acceptLoss != "" && !app.EngineOf(s.Store).InProcess {
 		return o, UsageError("--accept-loss %s: a store on FoundationDB has no write-ahead logs", s.acceptLoss)
 	}
 	if err := s.idOptions(&o); err != nil {
@@ -379,15 +378,13 @@ func CheckStoreFlag(store string) error {
 	switch scheme, _, isURL := strings.Cut(store, "://"); {
 	case store == "":
 		return UsageError("--store is empty; name a folder")
-	case isURL && scheme != "fdb":
+	case isURL && scheme != app.FoundationDB:
 		return UsageError("--store %q: expected a folder, or fdb:///path/to/fdb.cluster?prefix=skein", store)
 	case strings.HasPrefix(store, "~/"):
 		return UsageError("--store %q: the shell did not expand ~; write the whole path", store)
 	}
-	if strings.HasPrefix(store, "fdb:") {
-		if _, err := fdbkv.Parse(store); err != nil {
-			return UsageError("--store: %v", err)
-		}
+	if err := app.EngineOf(store).CheckStore(store); err != nil {
+		return UsageError("--store: %v", err)
 	}
 	return nil
 }

@@ -1,0 +1,90 @@
+package app
+
+import (
+	"strings"
+
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv/fdbkv"
+)
+
+// An Engine says what a store stands on, and what follows from that. Code outside this file asks
+// for these properties, and not for the engine's name.
+type Engine struct {
+	// Shared says that several processes can have the store open.
+	Shared bool
+	// InProcess says that the engine runs in this process and keeps its files in a folder.
+	InProcess bool
+	// Settings are the settings of a new store.
+	Settings dict.Settings
+	// Budget divides a memory budget, in bytes.
+	Budget func(memory int64) Budget
+}
+
+// Budget divides the memory of a process, in bytes, between its users.
+type Budget struct {
+	Engine  int64 // the engine's cache and memtables
+	Strings int64 // the dictionary's cache
+	Filters int64 // the dictionary's filters
+	States  int64 // the accounts' states
+	Sets    int64 // large sets that are queried often
+
+	Repos      int64 // repos that are read at the same time
+	ArchiveOps int   // operations of an archive in one write; 0: as many as the engine takes
+	Collector  int64 // the garbage collector's soft limit
+}
+
+// FoundationDB is the scheme of a store on FoundationDB.
+const FoundationDB = "fdb"
+
+// embedded is Pebble, fdb is FoundationDB.
+var (
+	embedded = &Engine{InProcess: true, Settings: dict.DefaultSettings, Budget: embeddedBudget}
+	fdb      = &Engine{Shared: true, Settings: dict.SharedSettings, Budget: fdbBudget}
+)
+
+// EngineOf returns the engine of a store, which --store names: a folder, or a URL.
+func EngineOf(store string) *Engine {
+	if strings.HasPrefix(store, FoundationDB+":") {
+		return fdb
+	}
+	return embedded
+}
+
+// CheckStore returns an error if the engine cannot have a store of that name.
+func (e *Engine) CheckStore(store string) error {
+	if e.InProcess {
+		return nil
+	}
+	_, err := fdbkv.Parse(store)
+	return err
+}
+
+// embeddedBudget divides the budget into sixteen parts: nine for the engine, two for the
+// dictionary's cache, one for its filters, three for the accounts' states, half a part for large
+// sets, and half a part for the batches, whose size is bounded. At a hundred million edges a
+// look-up that misses the caches costs as much as ten events that hit them
+// (docs/decisions/0007).
+//
+// Repos get half as much again on top of the budget, and an archive's batches as much as the
+// budget while it is read. The collector's limit allows for that. With cgo the engine's share
+// lies outside the collector's heap, in the C library's, where it takes up to twice its size.
+func embeddedBudget(memory int64) Budget {
+	const each = 1 << 10 // bytes of a batch and its write for one operation
+	part := memory / 16
+	b := Budget{
+		Engine: 9 * part, Strings: 2 * part, Filters: part, States: 3 * part, Sets: part / 2,
+		Repos: memory / 2, ArchiveOps: int(min(max(memory/each, 30_000), 2_000_000)), Collector: memory + memory/2,
+	}
+	if cgo {
+		b.Collector -= 2 * b.Engine
+	}
+	return b
+}
+
+// fdbBudget divides the budget for FoundationDB, whose engine is another process: a quarter each
+// for the dictionary's cache, the large sets and repos, an eighth for the accounts' states, the
+// rest for batches and writes in flight to the cluster. A write has a few thousand operations at
+// most, so an archive needs no more.
+func fdbBudget(memory int64) Budget {
+	return Budget{Strings: memory / 4, States: memory / 8, Sets: memory / 4, Repos: memory / 4, Collector: memory}
+}
