@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -170,6 +172,9 @@ func TestStoresOfEveryVersion(t *testing.T) {
 			if from, err := Run(t.Context(), store, nil); err != nil || from != format.Version {
 				t.Errorf("once more: from %d: %v", from, err)
 			}
+			if got, want := sumOf(everything(t, store)), upgradedSums[name]; got != want {
+				t.Errorf("the upgraded store's rows have the sum %s, want %s", got, want)
+			}
 			if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -208,6 +213,27 @@ func TestStoresOfEveryVersion(t *testing.T) {
 			}
 		})
 	}
+}
+
+// upgradedSums are the SHA-256 of all rows of the stores in testdata after an upgrade to
+// format 6. A new version of the format changes them; nothing else may.
+var upgradedSums = map[string]string{
+	"v3-alone":   "2bfb28279add5a2381d8dd0650835fef9b50c7585e45f7a23e62ce9fe250782d",
+	"v3-several": "64fa36760dc85482a528b8a55e1e09091c45846a6a75a25394010bb07efd0b65",
+	"v4-alone":   "0bcab958c6031dab70c3a3b85fca186aea748d85dd407c82dc604872b08d6d43",
+	"v4-several": "948f45c625ebee8ff70c086adac7513d70cf1029e4d39cc1affbbcfafdbc3473",
+}
+
+// sumOf returns the SHA-256 of rows, in the order of their keys.
+func sumOf(rows map[string]string) string {
+	h := sha256.New()
+	for _, k := range slices.Sorted(maps.Keys(rows)) {
+		for _, s := range []string{k, rows[k]} {
+			h.Write(binary.AppendUvarint(nil, uint64(len(s))))
+			h.Write([]byte(s))
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // errCrash ends a run as a crash would.
