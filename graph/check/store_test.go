@@ -16,7 +16,7 @@ import (
 
 // What is no store of ours is an error, and no report.
 func TestRefused(t *testing.T) {
-	h := format.Header{Version: format.Version + 1, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{1}}
+	h := format.Header{Version: format.Newest + 1, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{1}}
 	newer := h.Append(nil)
 	gone := errors.New("gone")
 	for name, test := range map[string]struct {
@@ -24,7 +24,7 @@ func TestRefused(t *testing.T) {
 		says   string
 	}{
 		"no header":         {func(b *bench) { delete(b.rows, string(format.HeaderKey)) }, "there is no graph in the store"},
-		"a newer format":    {func(b *bench) { b.rows[string(format.HeaderKey)] = newer }, "use that one"},
+		"a newer format":    {func(b *bench) { b.rows[string(format.HeaderKey)] = newer }, "use that version"},
 		"an import":         {func(b *bench) { b.rows[string(format.KeyImport)] = nil }, "run skein import again"},
 		"the header fails":  {func(b *bench) { b.bad = []badRange{{"m", "n", gone}} }, "gone"},
 		"the jobs fail":     {func(b *bench) { b.bad = []badRange{{"e", "e\xff", gone}} }, `checking keyspace 'e'`},

@@ -3,6 +3,7 @@ package format
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -336,5 +337,32 @@ func TestRowSaysOneThing(t *testing.T) {
 		if v, err := m.Fold(nil, key, values, false); err == nil {
 			t.Errorf("%x folds to %x", values, v)
 		}
+	}
+}
+
+// TestOnlyListedKeyspacesFold meets every keyspace: what Fold does not list is an error, and
+// no value of it is taken for a container.
+func TestOnlyListedKeyspacesFold(t *testing.T) {
+	folds := map[byte]bool{KeyRecord: true, KeyReverse: true, KeyAccount: true, dict.KeyString: true}
+	for _, keyspace := range append(slices.Collect(maps.Keys(keyspaces)), 0, 'x', 0xff) {
+		// A key that is valid in every keyspace that folds, and a value that is a container.
+		key := append([]byte{keyspace, 1}, bytes.Repeat([]byte{5}, 7)...)
+		if keyspace == KeyAccount {
+			key = alone.AccountKey(nil, shortID)
+		}
+		for _, values := range [][][]byte{{AppendContainer(nil, []uint16{7}, nil)}, {nil}, {}} {
+			for _, base := range []bool{false, true} {
+				out, size, err := new(Folder).Fold(nil, key, values, base)
+				if errors.Is(err, ErrKeyspace) == folds[keyspace] {
+					t.Errorf("keyspace %q (%s) folds to %x: %v", keyspace, KeyspaceOf(key), out, err)
+				}
+				if !folds[keyspace] && (len(out) > 0 || size != Folded{}) {
+					t.Errorf("keyspace %q has no fold, and folds to %x, %+v", keyspace, out, size)
+				}
+			}
+		}
+	}
+	if _, _, err := new(Folder).Fold(nil, nil, [][]byte{{0}}, true); !errors.Is(err, ErrKeyspace) {
+		t.Errorf("an empty key folds: %v", err)
 	}
 }

@@ -248,9 +248,9 @@ func goldenRest() (forms []golden.Form) {
 		name string
 		Header
 	}{
-		{"header of one writer", Header{Version: Version, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{1, 2, 3, 4}}},
-		{"header of several writers", Header{Version: Version, Settings: dict.SharedSettings, Kinds: []kinds.Kind{1, 2, 3, 4}}},
-		{"header without kinds", Header{Version: Version, Settings: dict.Settings{ShardBits: 32, LeaseSize: 1, Partitions: 1}, Kinds: nil}},
+		{"header of one writer", Header{Version: Newest, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{1, 2, 3, 4}}},
+		{"header of several writers", Header{Version: Newest, Settings: dict.SharedSettings, Kinds: []kinds.Kind{1, 2, 3, 4}}},
+		{"header without kinds", Header{Version: Newest, Settings: dict.Settings{ShardBits: 32, LeaseSize: 1, Partitions: 1}, Kinds: nil}},
 	} {
 		forms = append(forms, golden.New(h.name, h.Append(nil), readHeader))
 	}
