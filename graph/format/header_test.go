@@ -10,7 +10,7 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// Each header that no store has is refused, for its own reason.
+// TestHeadersRefused decodes malformed headers and settings.
 func TestHeadersRefused(t *testing.T) {
 	good := Header{Version: Newest, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{1, 4}}
 	with := func(change func(h *Header)) []byte {
@@ -51,7 +51,8 @@ func TestHeadersRefused(t *testing.T) {
 	}
 }
 
-// A store that is being upgraded says what it was, and is of no version that is read.
+// TestUpgradingHeader: the header of a store whose upgrade is under way contains the older
+// header, and does not decode.
 func TestUpgradingHeader(t *testing.T) {
 	before := (&Header{Version: Newest, Settings: dict.SharedSettings, Kinds: []kinds.Kind{1}}).Append(nil)
 	for _, was := range [][]byte{{3}, before, bytes.Repeat([]byte{0xff}, 3)} {
@@ -69,7 +70,7 @@ func TestUpgradingHeader(t *testing.T) {
 		}
 	}
 	if _, err := HeaderVersion(nil); err == nil {
-		t.Error("no header has a version")
+		t.Error("an empty header has a version")
 	}
 	if version, err := HeaderVersion(before); version != Newest || err != nil {
 		t.Errorf("%x is of version %d, %v", before, version, err)
