@@ -11,21 +11,21 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A file of kinds has one in each line: the collection, the path to what its records name,
-// whether that is a did or an at-uri, and the names of the two sets: of what an account
-// names, and of who names it. # begins a line that is a remark.
+// A file of kinds has one kind per line: the collection; the path to the subject in its
+// records; its type, did or at-uri; and the names of the forward and the reverse set. # begins
+// a comment.
 //
 //	# collection              path              names   sets
 //	sh.tangled.graph.follow   subject           did     tangledFollows  tangledFollowers
 //	app.bsky.feed.post        reply.parent.uri  at-uri  repliedTo       repliers
 //	app.bsky.feed.post        embed.record.uri  at-uri  quoted          quoters
 //
-// A kind's name in stats and metrics is that of its first set. A record without the field
-// makes no edge.
+// The name of the forward set is also the kind's name in stats and metrics. A record without
+// the field makes no edge.
 
 const (
 	maxPath = 8  // keys
-	maxKey  = 23 // bytes of one: CBOR has the length of those in one byte with the type
+	maxKey  = 23 // bytes of a key: up to here, CBOR has the length in the byte of the type
 	maxName = 40 // bytes
 )
 
@@ -34,7 +34,7 @@ var (
 	pathKey = regexp.MustCompile(`^[A-Za-z$_][A-Za-z0-9$_-]*$`)
 )
 
-// Parse reads a file of kinds, which have no numbers yet. Its error names the line.
+// Parse reads a file of kinds. They have no numbers yet. An error names the line.
 func Parse(file string) (all []Info, err error) {
 	for n, line := range strings.Split(file, "\n") {
 		line = strings.TrimSpace(line)
@@ -56,7 +56,7 @@ func Parse(file string) (all []Info, err error) {
 func parseLine(line string) (k Info, err error) {
 	words := strings.Fields(line)
 	if len(words) != 5 {
-		return k, fmt.Errorf("it has %d words and must have five: COLLECTION PATH did|at-uri SET SET", len(words))
+		return k, fmt.Errorf("expected 5 words, COLLECTION PATH did|at-uri SET SET, got %d", len(words))
 	}
 	k = Info{Name: words[3], Collection: words[0], From: Author, Forward: words[3], Reverse: words[4], Optional: true}
 	k.To.Field = strings.Split(words[1], ".")
@@ -71,15 +71,15 @@ func parseLine(line string) (k Info, err error) {
 	return k, k.check()
 }
 
-// Line returns a row that is not built in as a line of a file of kinds.
+// Line returns a configured kind as a line of a file of kinds.
 func (k *Info) Line() string {
 	return strings.Join([]string{k.Collection, strings.Join(k.To.Field, "."), typeOf(k), k.Forward, k.Reverse}, " ")
 }
 
-// check checks a row that is not built in.
+// check validates a configured kind.
 func (k *Info) check() error {
 	if _, err := syntax.ParseNSID(k.Collection); err != nil {
-		return fmt.Errorf("%q is no NSID of a collection", k.Collection)
+		return fmt.Errorf("the collection %q is not an NSID", k.Collection)
 	}
 	if len(k.To.Field) == 0 || len(k.To.Field) > maxPath {
 		return fmt.Errorf("the path %q has more than %d parts", strings.Join(k.To.Field, "."), maxPath)
@@ -87,29 +87,27 @@ func (k *Info) check() error {
 	for _, key := range k.To.Field {
 		switch {
 		case strings.HasSuffix(key, "]"):
-			return fmt.Errorf("the path %q goes through a list, and a record would make many edges: that is not supported", strings.Join(k.To.Field, "."))
+			return fmt.Errorf("the path %q goes through a list: a record would make many edges, which is not supported", strings.Join(k.To.Field, "."))
 		case !pathKey.MatchString(key) || len(key) > maxKey:
-			return fmt.Errorf("the path %q has a part %q that is no name of a field of up to %d letters", strings.Join(k.To.Field, "."), key, maxKey)
+			return fmt.Errorf("the path %q has the part %q, which is not a field name of at most %d letters", strings.Join(k.To.Field, "."), key, maxKey)
 		}
 	}
 	for _, name := range []string{k.Forward, k.Reverse} {
 		if !setName.MatchString(name) || len(name) > maxName {
-			return fmt.Errorf("%q is no name of a set: a letter, then letters, digits and _, %d at most", name, maxName)
+			return fmt.Errorf("the set name %q is invalid: expected a letter, then letters, digits and _; at most %d", name, maxName)
 		}
 	}
 	if k.Name != k.Forward || !k.From.IsAuthor() || k.Known || !k.Optional || k.To.Is != dict.DID && k.To.Is != dict.URI {
-		return errors.New("its row is not one that can be configured")
+		return errors.New("such a kind cannot be configured")
 	}
 	return nil
 }
 
-// ErrContradiction is returned where what a store is to be configured with contradicts
-// what it has.
+// ErrContradiction is returned by Configure if a kind contradicts one that the store has.
 var ErrContradiction = errors.New("the store has other kinds")
 
-// Configure returns the table of a store that has a table already and is configured with
-// more kinds, to which it gives numbers. What it has already may be among them; it must then
-// be the same.
+// Configure adds kinds to the table of a store, and gives them numbers. A kind that the store
+// already has must be unchanged.
 func Configure(t *Table, more []Info) (*Table, error) {
 	next := FirstConfigured
 	have := t.Configured()
@@ -125,12 +123,12 @@ add:
 			case same && have[i].To.Is == k.To.Is && have[i].Forward == k.Forward && have[i].Reverse == k.Reverse:
 				continue add
 			case same:
-				return nil, fmt.Errorf("%w: of %s it has %s as the sets %s and %s, and is asked to have %s as %s and %s",
+				return nil, fmt.Errorf("%w: it has %s of type %s as the sets %s and %s; the configuration has type %s as %s and %s",
 					ErrContradiction, k.Source(), typeOf(&have[i]), have[i].Forward, have[i].Reverse, typeOf(&k), k.Forward, k.Reverse)
 			}
 		}
 		if next >= FirstConfigured+MaxConfigured {
-			return nil, fmt.Errorf("kinds: there are more than %d that are not built in", MaxConfigured)
+			return nil, fmt.Errorf("kinds: more than %d are configured", MaxConfigured)
 		}
 		k.Kind = next
 		next++

@@ -18,7 +18,7 @@ app.bsky.feed.post        reply.parent.uri   at-uri  repliedTo       repliers
 	app.bsky.feed.post  embed.record.uri  at-uri  quoted  quoters
 `
 
-// A file of kinds is read, gets numbers, and is written as it was.
+// TestFile: a file of kinds survives a round trip, and its kinds get numbers.
 func TestFile(t *testing.T) {
 	all, err := kinds.Parse(someKinds)
 	if err != nil || len(all) != 3 {
@@ -46,31 +46,31 @@ func TestFile(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	if kinds.BuiltIn.Collection("app.bsky.feed.post") != nil || kinds.BuiltIn.ByName("quoted") != nil {
-		t.Error("what is built in has changed")
+		t.Error("the built-in table has changed")
 	}
 }
 
-// Each line that is wrong is refused, with its number and why.
+// TestFileRefused: an error names the wrong line, and the reason.
 func TestFileRefused(t *testing.T) {
 	for line, says := range map[string]string{
-		"a.b.c subject did x":                              "it has 4 words",
-		"a.b.c subject did x y z":                          "it has 6 words",
+		"a.b.c subject did x":                              "expected 5 words",
+		"a.b.c subject did x y z":                          "got 6",
 		"a.b.c subject DID xs ys":                          "neither did nor at-uri",
-		"follow subject did xs ys":                         "no NSID",
+		"follow subject did xs ys":                         "not an NSID",
 		"a.b.c facets[].did did xs ys":                     "through a list",
 		"a.b.c facets[] did xs ys":                         "through a list",
-		"a.b.c . did xs ys":                                "no name of a field",
+		"a.b.c . did xs ys":                                "not a field name",
 		"a.b.c a.b.c.d.e.f.g.h.i did xs ys":                "more than 8 parts",
-		"a.b.c " + strings.Repeat("x", 24) + " did xs ys":  "no name of a field",
-		"a.b.c subject did x,s ys":                         "no name of a set",
-		"a.b.c subject did xs 1ys":                         "no name of a set",
-		"a.b.c subject did xs xs":                          "cannot be called xs",
-		"a.b.c subject did follows ys":                     "cannot be called follows",
+		"a.b.c " + strings.Repeat("x", 24) + " did xs ys":  "not a field name",
+		"a.b.c subject did x,s ys":                         "the set name",
+		"a.b.c subject did xs 1ys":                         "the set name",
+		"a.b.c subject did xs xs":                          "cannot have the name xs",
+		"a.b.c subject did follows ys":                     "cannot have the name follows",
 		"a.b.c subject did union ys":                       "a word of expressions",
 		"a.b.c subject did xs lists":                       "a word of expressions",
-		"a.b.c subject did like ys":                        "both called like",
-		"app.bsky.graph.follow subject did xs ys":          "indexed already",
-		"a.b.c subject did us vs\na.b.c subject did xs ys": "indexed already",
+		"a.b.c subject did like ys":                        "the same name like",
+		"app.bsky.graph.follow subject did xs ys":          "already indexed",
+		"a.b.c subject did us vs\na.b.c subject did xs ys": "already indexed",
 	} {
 		_, err := kinds.Parse("# first\n" + line)
 		want := fmt.Sprintf("line %d: ", 2+strings.Count(line, "\n"))
@@ -87,8 +87,8 @@ func TestFileRefused(t *testing.T) {
 	}
 }
 
-// What a store has stays as it is: it may be named again, more is added after it, and what
-// contradicts it is refused.
+// TestConfigure: a store's kinds are permanent. They may be configured again, new ones come
+// after them, and a contradiction is an error.
 func TestConfigure(t *testing.T) {
 	all, err := kinds.Parse(someKinds)
 	if err != nil {
@@ -119,7 +119,7 @@ func TestConfigure(t *testing.T) {
 		}
 	}
 	other := all[1]
-	other.To.Field = []string{"reply", "root", "uri"} // of the same names
+	other.To.Field = []string{"reply", "root", "uri"} // with the same names
 	if _, err := kinds.Configure(again, []kinds.Info{other}); err == nil {
 		t.Error("a set has two meanings")
 	}
@@ -133,19 +133,19 @@ func TestConfigure(t *testing.T) {
 		k.Kind = kinds.FirstConfigured
 		change(&k)
 		if _, err := kinds.TableOf([]kinds.Info{k}); err == nil {
-			t.Errorf("%s is taken", what)
+			t.Errorf("a table accepts %s", what)
 		}
 	}
 }
 
-// What a store has stays, also where a later program has built in the same.
+// TestStored: a store keeps its kinds, even if a later program has built them in.
 func TestStored(t *testing.T) {
 	clash := kinds.Info{
 		Kind: kinds.FirstConfigured, Name: "follows", Collection: "app.bsky.graph.follow", From: kinds.Author, Forward: "follows", Reverse: "union", Optional: true,
 		To: kinds.End{Is: dict.DID, Field: []string{"subject"}},
 	}
 	if _, err := kinds.TableOf([]kinds.Info{clash}); err == nil {
-		t.Error("a file may say so")
+		t.Error("a file may clash with built-in kinds")
 	}
 	table, err := kinds.Stored([]kinds.Info{clash})
 	if err != nil {

@@ -1,12 +1,11 @@
-// Package kinds says what is indexed: each kind of edge is one row of a Table. The
-// decoder, the store, the queries, the metrics, the simulated network and the models of
-// the tests take their kinds from it.
+// Package kinds defines what is indexed: each kind of edge is one row of a Table. The decoder,
+// the store, the queries, the metrics, the simulated network and the models of the tests all
+// read it. It does not store or decode anything.
 //
-// Some rows are built in (All); a kind is added there with a number that was never used
-// before. More can be configured (package graph, Options.Kinds; file.go has the form):
-// those have the numbers that their store gave them, and so each store has a Table of its
-// own. What a store lacks of a kind, having been made before, is recorded as a gap when it
-// is opened (graph.Open). A Table is read only, from any goroutine.
+// Some kinds are built in (All). A new one gets a number that was never used. An operator can
+// configure more (graph.Options.Kinds; file.go has the syntax). Their store numbers them, so
+// each store has a Table of its own. If a kind is newer than its store, graph.Open records a
+// gap for the missing records. Any goroutine may read a Table; nothing changes one.
 package kinds
 
 import (
@@ -17,60 +16,58 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A Kind is a kind of edge: one collection of records. Its value is in the store.
+// A Kind is a kind of edge. Its number is in the store.
 type Kind uint8
 
 // An End is one of the two ends of an edge.
 type End struct {
-	// Is says what stands there: a DID or an AT URI.
+	// Is is the type of the end: a DID or an AT URI.
 	Is dict.Namespace
-	// Field is the path to it in the record. nil means the account whose record it
-	// is.
+	// Field is the path to the end in the record. nil means the author of the record.
 	Field []string
 }
 
-// IsAuthor reports whether the end is the account whose record it is.
+// IsAuthor reports whether the end is the author of the record.
 func (e End) IsAuthor() bool { return e.Field == nil }
 
-// Author is the end that is the account whose record it is.
+// Author is the end that is the author of the record.
 var Author = End{Is: dict.DID}
 
-// did and uri are ends that the record names.
+// did and uri are ends that a field of the record names.
 func did(field ...string) End { return End{dict.DID, field} }
 func uri(field ...string) End { return End{dict.URI, field} }
 
-// Info is a row of the table of kinds. Several may be of one collection, whose records
-// then make an edge for each.
+// Info is a row of the table of kinds. If several have the same collection, its records make
+// an edge of each kind.
 type Info struct {
 	Kind       Kind
 	Name       string // in stats and metrics
 	Collection string // the NSID of the records
-	From, To   End    // what the edge goes from and to
+	From, To   End    // the ends of the edge
 	// Forward and Reverse are the query operators: from From to the set of To, and from To
-	// to the set of From. They are "" if the two sets by themselves have no meaning.
+	// to the set of From. They are "" if the sets alone have no meaning.
 	Forward, Reverse string
-	// Known says that it is worth telling who of the people somebody follows has such an
-	// edge to a subject (the method known).
+	// Known makes the kind available in the method known: which of the accounts that someone
+	// follows have such an edge to a subject.
 	Known bool
-	// Optional says that a record may well have nothing at the field, as most posts are no
-	// replies: it then makes no edge, and is not malformed.
+	// Optional says that the field may be absent: most posts are not replies. Such a record
+	// makes no edge, and is not malformed.
 	Optional bool
 }
 
-// Source returns the collection and the path to what is named, as in
+// Source returns the collection and the path to the subject, as in
 // "app.bsky.feed.like:subject.uri".
 func (k *Info) Source() string { return k.Collection + ":" + strings.Join(k.To.Field, ".") }
 
-// HasSets reports whether the kind's sets can be asked for.
+// HasSets reports whether queries can ask for the kind's sets.
 func (k *Info) HasSets() bool { return k.Reverse != "" }
 
-// All are the rows that are built in. A Kind's number is never used again; those from
-// FirstConfigured on are the stores' to give.
+// All has the built-in kinds. A number is never reused. Stores give the numbers from
+// FirstConfigured on.
 //
-// The record map and the sets take edges that begin at the author of the record. A list's
-// members are named by records of the list's author: such a record makes two edges, to the
-// member and to the list, and the two are joined by its key when they are asked for
-// (graph.Snapshot.Listed).
+// Chunks and sets need edges that begin at the author of the record. The members of a list
+// are named by records of the list's author, so such a record makes two edges: to the member
+// and to the list. A query joins the two by the record's key (graph.Snapshot.Listed).
 var All = []Info{
 	{1, "follow", "app.bsky.graph.follow", Author, did("subject"), "follows", "followers", true, false},
 	{2, "like", "app.bsky.feed.like", Author, uri("subject", "uri"), "likes", "likers", true, false},
@@ -81,28 +78,28 @@ var All = []Info{
 	{ListItem, "listitem_list", "app.bsky.graph.listitem", Author, uri("list"), "", "", false, false},
 }
 
-// The two edges that a record of app.bsky.graph.listitem makes: to the account that it puts
-// on a list, and to the list.
+// The two edges of a record of app.bsky.graph.listitem: to the account on the list, and to
+// the list.
 const (
 	ListMember Kind = 6
 	ListItem   Kind = 7
 )
 
-// Hidden is the kind under which the set of hidden accounts is kept.
+// Hidden is the kind of the set of hidden accounts.
 const Hidden Kind = 0
 
-// Max bounds tables by Kind.
+// Max is the highest Kind.
 const Max = 255
 
-// The numbers that a store gives to the kinds that it is configured with.
+// The numbers that a store gives to configured kinds.
 const (
 	FirstConfigured Kind = 64
-	MaxConfigured   Kind = 64 // how many
+	MaxConfigured   Kind = 64 // the most kinds that a store can configure
 )
 
-// A Table is what a store indexes.
+// A Table has the kinds that a store indexes.
 type Table struct {
-	// All are its rows, those that are built in first.
+	// All are the rows, the built-in ones first.
 	All []Info
 
 	byKind      [Max + 1]*Info
@@ -110,14 +107,14 @@ type Table struct {
 	collections []Collection
 }
 
-// A Collection is one of which records are indexed, and the kinds of edges that each of
-// them makes, of which there is one at least.
+// A Collection is an indexed collection, and the kinds of edges that each of its records
+// makes, at least one.
 type Collection struct {
 	NSID  string
 	Kinds []*Info
 }
 
-// BuiltIn is the table of a store that is configured with nothing.
+// BuiltIn is the table of a store without configured kinds.
 var BuiltIn = func() *Table {
 	t, err := TableOf(nil)
 	if err != nil {
@@ -126,17 +123,17 @@ var BuiltIn = func() *Table {
 	return t
 }()
 
-// TableOf returns the table of a store that is configured with some kinds, which have
-// their numbers. It fails if they contradict each other, or what is built in.
+// TableOf returns the table of a store with configured kinds, which have numbers. It fails if
+// they contradict each other, or a built-in kind.
 func TableOf(configured []Info) (*Table, error) { return tableOf(configured, 0) }
 
-// Stored returns the table of a store that has some kinds since long. A later program may
-// have built in what they are: then both are indexed, and the sets that have the same names
-// as others get a _ behind theirs.
+// Stored returns the table of a store that already has configured kinds. If a later program
+// has built in one of them, both are indexed, and the configured one gets a _ after each name
+// that clashes.
 func Stored(configured []Info) (*Table, error) { return tableOf(configured, len(configured)) }
 
-// tableOf makes a table. The first of the configured kinds are a store's, which nothing else
-// can take their numbers from.
+// tableOf makes a table. The first stored of the configured kinds are already in a store, and
+// keep their numbers.
 func tableOf(configured []Info, stored int) (*Table, error) {
 	t := &Table{All: slices.Concat(All, configured), byName: map[string]*Info{}}
 	sources := map[string]*Info{}
@@ -148,7 +145,7 @@ func tableOf(configured []Info, stored int) (*Table, error) {
 				return nil, err
 			}
 			if k.Kind < FirstConfigured || k.Kind >= FirstConfigured+MaxConfigured || t.byKind[k.Kind] != nil {
-				return nil, fmt.Errorf("kinds: %s has the number %d, which is not to be had", k.Source(), k.Kind)
+				return nil, fmt.Errorf("kinds: %s has the number %d, which is taken or out of range", k.Source(), k.Kind)
 			}
 		}
 		if i >= len(All) && i < len(All)+stored {
@@ -160,19 +157,19 @@ func tableOf(configured []Info, stored int) (*Table, error) {
 				}
 			}
 		} else if other := sources[k.Source()]; other != nil {
-			return nil, fmt.Errorf("kinds: %s is indexed already, as %s", k.Source(), other.Name)
+			return nil, fmt.Errorf("kinds: %s is already indexed as %s", k.Source(), other.Name)
 		}
 		if other := t.byName[k.Name]; other != nil {
-			return nil, fmt.Errorf("kinds: the kinds of %s and of %s are both called %s", other.Source(), k.Source(), k.Name)
+			return nil, fmt.Errorf("kinds: %s and %s have the same name %s", other.Source(), k.Source(), k.Name)
 		}
 		for _, set := range []string{k.Forward, k.Reverse} {
 			if set == "" {
 				continue
 			}
 			if other, taken := sets[set]; taken && other != nil {
-				return nil, fmt.Errorf("kinds: a set of %s cannot be called %s: a set of %s is", k.Source(), set, other.Source())
+				return nil, fmt.Errorf("kinds: a set of %s cannot have the name %s, which a set of %s has", k.Source(), set, other.Source())
 			} else if taken {
-				return nil, fmt.Errorf("kinds: a set of %s cannot be called %s, which is a word of expressions", k.Source(), set)
+				return nil, fmt.Errorf("kinds: a set of %s cannot have the name %s, which is a word of expressions", k.Source(), set)
 			}
 			sets[set] = k
 		}
@@ -186,13 +183,13 @@ func tableOf(configured []Info, stored int) (*Table, error) {
 	return t, nil
 }
 
-// Info returns a kind's row, nil if there is none.
+// Info returns a kind's row, or nil.
 func (t *Table) Info(k Kind) *Info { return t.byKind[k] }
 
-// ByName returns the row of a kind by its name, nil if there is none.
+// ByName returns the row of a kind by its name, or nil.
 func (t *Table) ByName(name string) *Info { return t.byName[name] }
 
-// Configured returns the rows that are not built in.
+// Configured returns the configured rows.
 func (t *Table) Configured() []Info { return t.All[len(All):] }
 
 // Numbers returns the numbers of all rows, ascending.
@@ -204,10 +201,10 @@ func (t *Table) Numbers() (all []Kind) {
 	return all
 }
 
-// Collections returns what is indexed by collection, in the order of the table.
+// Collections returns the indexed collections, in the order of the table.
 func (t *Table) Collections() []Collection { return t.collections }
 
-// Collection returns what is indexed of a collection, nil if nothing is.
+// Collection returns an indexed collection, or nil.
 func (t *Table) Collection(nsid string) *Collection {
 	for i := range t.collections {
 		if t.collections[i].NSID == nsid {
@@ -217,8 +214,7 @@ func (t *Table) Collection(nsid string) *Collection {
 	return nil
 }
 
-// CollectionOf returns what is indexed of the collection that a record's path begins with,
-// nil if nothing is.
+// CollectionOf returns the indexed collection that a record's path begins with, or nil.
 func (t *Table) CollectionOf(path []byte) *Collection {
 	for i := range t.collections {
 		c := t.collections[i].NSID
@@ -229,16 +225,16 @@ func (t *Table) CollectionOf(path []byte) *Collection {
 	return nil
 }
 
-// Info returns the row of a kind that is built in, nil if there is none.
+// Info returns the row of a built-in kind, or nil.
 func (k Kind) Info() *Info { return BuiltIn.Info(k) }
 
-// Valid reports whether some store may have the kind: it is built in, or has one of the
-// numbers that stores give.
+// Valid reports whether a store may have the kind: it is built in, or has a number for
+// configured kinds.
 func (k Kind) Valid() bool {
 	return k.Info() != nil || k >= FirstConfigured && k < FirstConfigured+MaxConfigured
 }
 
-// String returns the name of a kind that is built in; for people who look for faults.
+// String returns the name of a built-in kind; for debugging.
 func (k Kind) String() string {
 	if i := k.Info(); i != nil {
 		return i.Name
@@ -246,5 +242,5 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// ByName returns the row of a kind that is built in, nil if there is none.
+// ByName returns the row of a built-in kind by its name, or nil.
 func ByName(name string) *Info { return BuiltIn.ByName(name) }

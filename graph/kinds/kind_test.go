@@ -9,12 +9,12 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// The rows of the table can be told apart, and are ones that the store takes.
+// TestTable: the built-in rows are distinct, and the store can index them.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	once := func(k kinds.Info, what, name string) {
 		if name == "" || seen[what+name] {
-			t.Errorf("%s: the %s %q is empty, or another kind's too", k.Name, what, name)
+			t.Errorf("%s: the %s %q is empty, or not unique", k.Name, what, name)
 		}
 		seen[what+name] = true
 	}
@@ -27,7 +27,7 @@ func TestTable(t *testing.T) {
 			once(k, "operator", k.Reverse)
 		}
 		if numbers[k.Kind] {
-			t.Errorf("%s: number %d is another's", k.Name, k.Kind)
+			t.Errorf("%s: number %d is not unique", k.Name, k.Kind)
 		}
 		numbers[k.Kind] = true
 		if k.Kind.Info().Name != k.Name || k.Kind.String() != k.Name || kinds.ByName(k.Name).Kind != k.Kind {
@@ -37,7 +37,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s: %v", k.Name, err)
 		}
 		if !k.From.IsAuthor() || k.From.Is != dict.DID {
-			t.Errorf("%s begins at %v: the store takes edges that begin at the author", k.Name, k.From)
+			t.Errorf("%s begins at %v: the store needs edges that begin at the author", k.Name, k.From)
 		}
 		if k.To.IsAuthor() || k.To.Is != dict.DID && k.To.Is != dict.URI {
 			t.Errorf("%s goes to %v: a record must name it", k.Name, k.To)
@@ -50,6 +50,6 @@ func TestTable(t *testing.T) {
 		}
 	}
 	if kinds.Kind(200).Info() != nil || kinds.Kind(200).String() != "kind(200)" || kinds.ByName("no") != nil {
-		t.Error("a kind that is not there has a row")
+		t.Error("an unknown kind has a row")
 	}
 }
