@@ -67,7 +67,7 @@ func (k *Info) HasSets() bool { return k.Reverse != "" }
 //
 // Chunks and sets need edges that begin at the author of the record. The members of a list
 // are named by records of the list's author, so such a record makes two edges: to the member
-// and to the list. A query joins the two by the record's key (graph.Snapshot.Listed).
+// and to the list. A query joins the two by the record's key (ask.View.Listed).
 var All = []Info{
 	{1, "follow", "app.bsky.graph.follow", Author, did("subject"), "follows", "followers", true, false},
 	{2, "like", "app.bsky.feed.like", Author, uri("subject", "uri"), "likes", "likers", true, false},

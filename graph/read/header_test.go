@@ -27,7 +27,7 @@ func TestHeader(t *testing.T) {
 	unusable := slices.Clone(good)
 	unusable[1] = 40
 	for name, test := range map[string]struct {
-		value   []byte // nil: there is none
+		value   []byte // nil for a missing header
 		found   bool
 		refused bool   // with ErrFormat
 		says    string // "" if the header is good
@@ -91,7 +91,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// failing is a Reader whose every read fails.
+// failing is a Reader whose reads all fail.
 type failing struct{ err error }
 
 func (f failing) Get([]byte) ([]byte, bool, error) { return nil, false, f.err }
@@ -100,7 +100,8 @@ func (f failing) MultiGet([][]byte, func(int, []byte, bool) error) error { retur
 
 func (f failing) Scan([]byte, []byte, bool, func(_, _ []byte) (bool, error)) error { return f.err }
 
-// What the engine says is what a reader says, and nothing is taken for missing.
+// TestFailingReads: every function returns the engine's error, and does not take a failed read
+// for a missing row.
 func TestFailingReads(t *testing.T) {
 	gone := errors.New("gone")
 	r := failing{gone}
