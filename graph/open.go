@@ -145,7 +145,7 @@ func (s *Store) header(ctx context.Context) (h format.Header, err error) {
 		if s.o.ReadOnly || s.o.MustExist {
 			return h, fmt.Errorf("%w: %w; a node that indexes creates it", read.ErrFormat, ErrNoGraph)
 		}
-		made := format.Header{Version: format.Version, Settings: want.Or(s.o.Defaults.Or(dict.DefaultSettings)), Kinds: kinds.BuiltIn.Numbers(), Table: kinds.BuiltIn}
+		made := format.Header{Version: format.Newest, Settings: want.Or(s.o.Defaults.Or(dict.DefaultSettings)), Kinds: kinds.BuiltIn.Numbers(), Table: kinds.BuiltIn}
 		err := s.makeRows(ctx, made, func(tx kv.Txn) (others bool, err error) { err = check(tx); return found, err })
 		if err != nil {
 			return h, err

@@ -43,10 +43,10 @@ func upgradeStore(ctx context.Context, e *command.Environment, s *command.Settin
 	if err = errors.Join(err, store.Close()); err != nil {
 		return fmt.Errorf("upgrade: %s: %w", s.Store, err)
 	}
-	if from == format.Version {
+	if from == format.Newest {
 		fmt.Fprintf(e.Stdout, "%s: already in format %d, the current one\n", s.Store, from)
 		return nil
 	}
-	fmt.Fprintf(e.Stdout, "%s: upgraded from format %d to %d\n", s.Store, from, format.Version)
+	fmt.Fprintf(e.Stdout, "%s: upgraded from format %d to %d\n", s.Store, from, format.Newest)
 	return nil
 }

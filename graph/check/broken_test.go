@@ -11,11 +11,11 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A breakage breaks one thing in a healthy store, and returns what is then to be
-// reported, "" if it cannot be broken there.
+// A breakage breaks one thing in a healthy store, and returns the expected report, or "" if
+// this store does not have the thing.
 type breakage func(b *bench) (want string)
 
-// testBroken breaks every store in every way, and looks for the report.
+// testBroken breaks every store in every way, and looks for the expected report.
 func testBroken(t *testing.T, ways map[string]breakage) {
 	t.Helper()
 	tried := map[string]bool{}
@@ -29,13 +29,13 @@ func testBroken(t *testing.T, ways map[string]breakage) {
 			tried[name] = true
 			found := b.problems()
 			if !strings.Contains(strings.Join(found, "\n"), want) {
-				t.Errorf("%s: it says %q, not %q", name, found, want)
+				t.Errorf("%s: the reports are %q, want %q", name, found, want)
 			}
 		}
 	})
 	for name := range ways {
 		if !tried[name] {
-			t.Errorf("%s: in none of the stores", name)
+			t.Errorf("%s: possible in none of the stores", name)
 		}
 	}
 }
@@ -44,11 +44,11 @@ func TestBrokenAccounts(t *testing.T) {
 	testBroken(t, map[string]breakage{
 		"a job of nobody": func(b *bench) string {
 			b.rows[string(format.EraseKey(b.id(alice)))] = nil
-			return fmt.Sprintf("account %d: its row says erasing=false, its job true", b.id(alice))
+			return fmt.Sprintf("account %d: its state has erasing=false, an erase job exists: true", b.id(alice))
 		},
 		"a job that is gone": func(b *bench) string {
 			delete(b.rows, string(format.EraseKey(b.id(erased))))
-			return fmt.Sprintf("account %d: its row says erasing=true, its job false", b.id(erased))
+			return fmt.Sprintf("account %d: its state has erasing=true, an erase job exists: false", b.id(erased))
 		},
 		"a job of no id": func(b *bench) string {
 			b.rows["e\x01"] = nil
@@ -76,7 +76,7 @@ func TestBrokenAccounts(t *testing.T) {
 			if b.Shared() {
 				return ""
 			}
-			return fmt.Sprintf("account key %x is that of no group", key)
+			return fmt.Sprintf("account key %x is not the key of a group", key)
 		},
 		"a group of several": func(b *bench) string {
 			key := b.AccountKey(nil, b.id(alice))
@@ -84,16 +84,16 @@ func TestBrokenAccounts(t *testing.T) {
 			if !b.Shared() {
 				return ""
 			}
-			return fmt.Sprintf("group %x has an account at 5", key)
+			return fmt.Sprintf("group %x has an unexpected account at 5", key)
 		},
 		"hidden by its row": func(b *bench) string {
 			b.setState(alice, func(st *format.RepoState) { st.Flags |= format.FlagHidden })
-			return "1 accounts are hidden by their rows, but not in the hidden set"
+			return "1 accounts are hidden, but not in the hidden set"
 		},
 		"hidden by the set": func(b *bench) string {
 			id := b.id(alice)
 			b.merge(b.AppendMemberKey(nil, kinds.Hidden, 0, id), format.AppendRow(nil, 0, 0, nil, []uint64{uint64(id)}))
-			return fmt.Sprintf("account %d is in the hidden set, but its row says active", id)
+			return fmt.Sprintf("account %d is in the hidden set, but its state is active", id)
 		},
 		"no hidden set": func(b *bench) string {
 			for k := range b.rows {
@@ -101,12 +101,12 @@ func TestBrokenAccounts(t *testing.T) {
 					delete(b.rows, k)
 				}
 			}
-			return "accounts are hidden by their rows, but not in the hidden set"
+			return "accounts are hidden, but not in the hidden set"
 		},
 	})
 }
 
-// Every count is compared with what the store holds.
+// TestBrokenCounts: Verify compares every count with the store.
 func TestBrokenCounts(t *testing.T) {
 	ways := map[string]breakage{
 		"cut": func(b *bench) string {
@@ -119,23 +119,23 @@ func TestBrokenCounts(t *testing.T) {
 				return ""
 			}
 			delete(b.rows, key)
-			return "the counts say"
+			return "the counts are"
 		},
 		"an account that is gone": func(b *bench) string {
 			delete(b.rows, string(b.AccountKey(nil, b.id("did:plc:onlyhidden"))))
-			return "the counts say"
+			return "the counts are"
 		},
 		"a flag": func(b *bench) string {
 			b.setState(alice, func(st *format.RepoState) { st.Flags |= format.FlagPartial })
-			return "the counts say"
+			return "the counts are"
 		},
 		"another flag": func(b *bench) string {
 			b.setState(alice, func(st *format.RepoState) { st.Flags |= format.FlagDesync })
-			return "the counts say"
+			return "the counts are"
 		},
 		"a record that names no subject": func(b *bench) string {
 			b.chunk(1, b.id(zoe), 7, 0, format.Record{Path: format.Path{TID: 7 << format.BucketShift}, Flags: format.NoSubject})
-			return "the counts say"
+			return "the counts are"
 		},
 	}
 	for name, change := range map[string]func(*format.Counts){
@@ -157,7 +157,7 @@ func TestBrokenCounts(t *testing.T) {
 			if b.rows[key], err = json.Marshal(c); err != nil {
 				b.t.Fatal(err)
 			}
-			return "the counts say"
+			return "the counts are"
 		}
 	}
 	testBroken(t, ways)
@@ -165,7 +165,7 @@ func TestBrokenCounts(t *testing.T) {
 
 func isCounts(key string, _ []byte) bool { return strings.HasPrefix(key, string(format.KeyCounts)) }
 
-// Keys of no keyspace are reported wherever they lie, one of each first byte.
+// TestUnknownKeys: keys in unknown keyspaces are reported, one of each first byte.
 func TestUnknownKeys(t *testing.T) {
 	ways := map[string]breakage{}
 	for first := range 256 {
@@ -175,11 +175,11 @@ func TestUnknownKeys(t *testing.T) {
 		}
 		ways[fmt.Sprintf("%x", key)] = func(b *bench) string {
 			b.rows[key] = []byte("x")
-			return fmt.Sprintf("key %x belongs to no keyspace", key)
+			return fmt.Sprintf("key %x is in an unknown keyspace", key)
 		}
 	}
 	if len(ways) < 200 {
-		t.Errorf("only %d bytes are no keyspace's", len(ways))
+		t.Errorf("only %d first bytes are unknown keyspaces", len(ways))
 	}
 	testBroken(t, ways)
 }

@@ -18,23 +18,21 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Verify reads the whole store and calls report for every invariant that does
-// not hold. It needs little memory, and few look-ups. progress, which may be
-// nil, is told how many keys have been read. skein check and the tests use it.
+// Verify reads the whole store and calls report for every violated invariant. It needs little
+// memory and few lookups. progress, if not nil, receives the number of keys read.
 //
-// What it proves: the dictionary is one to one, and every id lies in a leased
-// block; the records and the sets have the same edges; every value is in its
-// one form, and ordered; the accounts, the hidden set and the erase jobs agree;
-// the counts are right. What is damaged on disk is reported, and the rest checked;
-// what concerns the damaged part as well, the edges and the counts, is then not
-// compared.
+// Verify proves that the dictionary is one to one and every id lies in a leased block; that
+// the records and the sets have the same edges; that every value is sorted and in its one
+// form; that the accounts, the hidden set and the erase jobs agree; and that the counts are
+// right. It reports damage on the disk, and checks the rest. Then it does not compare the
+// edges and the counts, which need the damaged part.
 //
-// The edges are compared by the sums of their hashes (128 bits, seeded anew),
-// each side read once in its own order. Where the sums differ, the edges are
-// compared one by one, to say which.
+// It compares the edges by the sums of their hashes (128 bits, with new seeds), and so reads
+// each side once, in its own order. If the sums differ, it compares edge by edge to find the
+// wrong ones.
 func Verify(r kv.Reader, report func(problem string), progress func(keys int64)) error {
 	damage := &tolerant{Reader: r, report: report}
-	const most = 20 // of what may come of damage
+	const most = 20 // possible consequences of damage to report
 	later, plain := 0, report
 	report = func(problem string) {
 		if damage.any() {
@@ -46,7 +44,7 @@ func Verify(r kv.Reader, report func(problem string), progress func(keys int64))
 	}
 	defer func() {
 		if later > most {
-			plain(fmt.Sprintf("%d more problems were found, which may all come of the damage", later-most))
+			plain(fmt.Sprintf("%d more problems were found; all may be consequences of the damage", later-most))
 		}
 	}()
 	v := &checker{
@@ -56,20 +54,20 @@ func Verify(r kv.Reader, report func(problem string), progress func(keys int64))
 	return v.run()
 }
 
-// Mixed is the error of a check of a store that was written to while it was read, which
-// took longer than the engine keeps a state: what was reported may be none.
+// Mixed is the error of a check that took longer than the engine keeps a state, of a store
+// that changed meanwhile. The reported problems may not exist.
 type Mixed struct{ States int }
 
 // Error implements error.
 func (m *Mixed) Error() string {
-	return fmt.Sprintf("it was written to while it was read, in %d states", m.States)
+	return fmt.Sprintf("the store changed during the check, which read %d states", m.States)
 }
 
-// Store is Verify of a whole store, however long it takes.
+// Store verifies a whole store, however long it takes.
 func Store(ctx context.Context, store kv.Store, report func(problem string), progress func(keys int64)) error {
 	var before, after string
 	crossed, err := store.ViewAcross(ctx, func(r kv.Reader) error {
-		before, _ = read.WriteState(r) // what cannot be read, Verify finds
+		before, _ = read.WriteState(r) // Verify reports an unreadable row
 		err := Verify(r, report, progress)
 		after, _ = read.WriteState(r)
 		return err
@@ -96,12 +94,12 @@ type checker struct {
 	records  map[kinds.Kind]edgeSum
 	sets     map[kinds.Kind]edgeSum
 	reader   bucketReader
-	hidden   *roaring64.Bitmap // by the accounts' rows
+	hidden   *roaring64.Bitmap // by the states of the accounts
 	erasing  map[dict.ID]bool
 	resyncs  map[dict.ID]bool
-	setKey   []byte   // the prefix of the keys of the set read last
-	over     []uint64 // what its rows say anything of
-	spilled  uint64   // which of their partitions have containers, a bit each
+	setKey   []byte   // the prefix of the keys of the last set
+	over     []uint64 // the ids that its rows override in the containers
+	spilled  uint64   // the partitions of its rows that have containers, a bit each
 }
 
 func (v *checker) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
@@ -111,14 +109,14 @@ func (v *checker) run() error {
 	if v.Settings, v.kinds = h.Settings, h.Table; v.kinds == nil {
 		v.kinds = kinds.BuiltIn
 	}
-	if err != nil && v.damage.any() { // what it could not read; most stores are so
+	if err != nil && v.damage.any() { // the header is unreadable; most stores have these settings
 		v.Settings, err = dict.DefaultSettings, nil
 	}
 	if err != nil {
 		return err
 	}
-	// Erase jobs and accounts first: the edges of accounts that are being
-	// erased are half gone, and not looked at.
+	// Erase jobs and accounts first: accounts that are being erased have lost some of their
+	// edges, so the check ignores the rest.
 	for _, part := range []struct {
 		keyspace byte
 		check    func(k, value []byte) error
@@ -133,7 +131,7 @@ func (v *checker) run() error {
 			}
 			return part.check(k, value)
 		}); err != nil {
-			return fmt.Errorf("graph: checking keyspace %q: %w", part.keyspace, err)
+			return fmt.Errorf("checking the %s: %w", format.KeyspaceOf([]byte{part.keyspace}), err)
 		}
 	}
 	strings, err := Dictionary(v.r, v.Settings, v.report, v.tick)
@@ -157,7 +155,7 @@ func (v *checker) run() error {
 	return v.keyspaces()
 }
 
-// rest checks the rows that there are few of: cursors, notes, claims, versions.
+// rest checks the keyspaces that stay small: cursors, notes, claims, versions.
 func (v *checker) rest() error {
 	for keyspace, check := range map[byte]func(key, value []byte) error{
 		format.KeyCursor:     func(_, value []byte) error { _, err := format.DecodeCursor(value); return err },
@@ -204,7 +202,7 @@ func (v *checker) tick() error {
 	return nil
 }
 
-// keyspaces looks for keys that belong to nobody.
+// keyspaces looks for keys in unknown keyspaces.
 func (v *checker) keyspaces() error {
 	for lo := []byte{0}; ; {
 		var key []byte
@@ -215,7 +213,7 @@ func (v *checker) keyspaces() error {
 			return nil
 		}
 		if format.KeyspaceOf(key) == "unknown" {
-			v.broken("key %x belongs to no keyspace", key)
+			v.broken("key %x is in an unknown keyspace", key)
 		}
 		if lo = kv.PrefixEnd(key[:1]); lo == nil {
 			return nil
@@ -276,10 +274,10 @@ func (v *checker) account(id dict.ID, st *format.RepoState) error {
 		v.counts.Desynchronized++
 	}
 	if st.Has(format.FlagErasing) != v.erasing[id] {
-		v.broken("account %d: its row says erasing=%v, its job %v", id, st.Has(format.FlagErasing), v.erasing[id])
+		v.broken("account %d: its state has erasing=%v, an erase job exists: %v", id, st.Has(format.FlagErasing), v.erasing[id])
 	}
 	if st.Has(format.FlagResync) != v.resyncs[id] {
-		v.broken("account %d: its row says queued=%v, the queue of resyncs %v", id, st.Has(format.FlagResync), v.resyncs[id])
+		v.broken("account %d: its state has queued=%v, the resync queue has it: %v", id, st.Has(format.FlagResync), v.resyncs[id])
 	}
 	return v.named(dict.DID, id, "account")
 }
@@ -303,12 +301,12 @@ func (v *checker) totals() error {
 		v.broken("%v", err)
 		return nil
 	}
-	for i := range v.kinds.All { // of some there may be none, and no count yet
+	for i := range v.kinds.All { // a kind without records may have no count
 		stored.Records[v.kinds.All[i].Name] += 0
 		v.counts.Records[v.kinds.All[i].Name] += 0
 	}
 	if got, want := fmt.Sprintf("%+v", stored), fmt.Sprintf("%+v", v.counts); got != want {
-		v.broken("the counts say %s, the store holds %s", got, want)
+		v.broken("the counts are %s, the store has %s", got, want)
 	}
 	return nil
 }

@@ -9,45 +9,44 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// tolerant is a Reader that goes on behind what is damaged: it reports it, and
-// reads on after the keys that lie in the damaged file.
+// tolerant is a Reader that reports damage, and continues after the damaged part.
 type tolerant struct {
 	kv.Reader
 
-	report func(problem string)
-	said   map[string]bool // files that were reported
-	failed int             // look-ups that met damage
-	ranges []kv.Damage     // where
+	report   func(problem string)
+	reported map[string]bool // files
+	failed   int             // lookups that met damage
+	ranges   []kv.Damage     // damaged ranges so far
 }
 
-// mostFailed is how many look-ups may fail before those in files that are known to
-// be damaged are given up: each costs far more than one that does not.
+// mostFailed is the number of failed lookups after which tolerant stops looking up keys in
+// damaged files. A failed lookup costs far more than a successful one.
 const mostFailed = 10_000
 
-// given reports whether a key is not looked up any more.
-func (r *tolerant) given(key []byte) bool {
+// skips reports whether a key is no longer looked up.
+func (r *tolerant) skips(key []byte) bool {
 	return r.failed > mostFailed && slices.ContainsFunc(r.ranges, func(d kv.Damage) bool {
 		return bytes.Compare(key, d.First) >= 0 && bytes.Compare(key, d.Last) <= 0
 	})
 }
 
-// damaged reports an error that is damage, and returns the first key after it. ok
-// is false for other errors.
+// damaged reports an error that is damage, and returns the first key after it. ok is false
+// for any other error.
 func (r *tolerant) damaged(err error) (after []byte, ok bool) {
 	if !errors.Is(err, kv.ErrCorrupt) {
 		return nil, false
 	}
 	var d *kv.Damage
 	if !errors.As(err, &d) {
-		d = &kv.Damage{File: "of an unknown name", Err: err}
+		d = &kv.Damage{File: "with an unknown name", Err: err}
 	}
-	if r.said == nil {
-		r.said = map[string]bool{}
+	if r.reported == nil {
+		r.reported = map[string]bool{}
 	}
-	if !r.said[d.File] {
-		r.said[d.File] = true
+	if !r.reported[d.File] {
+		r.reported[d.File] = true
 		r.ranges = append(r.ranges, *d)
-		r.report(fmt.Sprintf("file %s is damaged: keys from %x to %x cannot all be read, and were not checked: %v", d.File, d.First, d.Last, d.Err))
+		r.report(fmt.Sprintf("file %s is damaged; some keys from %x to %x are unreadable and were not checked: %v", d.File, d.First, d.Last, d.Err))
 	}
 	if d.Last == nil {
 		return nil, true
@@ -55,12 +54,12 @@ func (r *tolerant) damaged(err error) (after []byte, ok bool) {
 	return append(bytes.Clone(d.Last), 0), true
 }
 
-// any reports whether something was damaged.
-func (r *tolerant) any() bool { return len(r.said) > 0 }
+// any reports whether there was damage.
+func (r *tolerant) any() bool { return len(r.reported) > 0 }
 
 // Get implements kv.Reader.
 func (r *tolerant) Get(key []byte) (value []byte, ok bool, err error) {
-	if r.given(key) {
+	if r.skips(key) {
 		return nil, false, nil
 	}
 	value, ok, err = r.Reader.Get(key)
@@ -87,7 +86,7 @@ func (r *tolerant) MultiGet(keys [][]byte, each func(i int, value []byte, ok boo
 
 // Scan implements kv.Reader.
 func (r *tolerant) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
-	var inner error // of each: it is not ours to judge
+	var inner error // the caller's own error, which is returned as it is
 	at := bytes.Clone(lo)
 	for {
 		err := r.Reader.Scan(lo, hi, reverse, func(key, value []byte) (bool, error) {
@@ -104,18 +103,18 @@ func (r *tolerant) Scan(lo, hi []byte, reverse bool, each func(key, value []byte
 			return err
 		}
 		if reverse || end == nil {
-			return nil // what lies behind cannot be found
+			return nil // the next readable key is unknown
 		}
-		if lo, ok = r.behind(at, end, hi); !ok {
+		if lo, ok = r.resume(at, end, hi); !ok {
 			return nil
 		}
 	}
 }
 
-// behind finds a key after at from which on keys can be read again: a block of a
-// table is damaged, and not all of it. It tries further and further away, and in
-// the end where the damaged file ends.
-func (r *tolerant) behind(at, end, hi []byte) (next []byte, ok bool) {
+// resume finds a key after at from which the store is readable again. Usually a block of a
+// table is damaged, and not the whole file. It tries keys further and further away, and at
+// last the end of the damaged file.
+func (r *tolerant) resume(at, end, hi []byte) (next []byte, ok bool) {
 	for n := range slices.Backward(at) {
 		if next = kv.PrefixEnd(at[:n]); n == 0 || next == nil || bytes.Compare(next, end) > 0 {
 			next = end
@@ -127,12 +126,12 @@ func (r *tolerant) behind(at, end, hi []byte) (next []byte, ok bool) {
 		if _, damaged := r.damaged(err); !damaged {
 			return next, true
 		}
-		if bytes.Equal(next, end) { // what comes next is damaged, too
+		if bytes.Equal(next, end) { // the next file is damaged, too
 			after, _ := r.damaged(err)
 			if after == nil || bytes.Compare(after, end) <= 0 {
 				return nil, false
 			}
-			return r.behind(end, after, hi)
+			return r.resume(end, after, hi)
 		}
 	}
 	return nil, false

@@ -15,8 +15,8 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// damage makes the keys from bad on, up to and with end, ones that cannot be read, in a
-// file that holds the keys from first to last.
+// damage makes the keys from bad to end, both included, unreadable, in a file that has the
+// keys from first to last.
 func damage(file, first, bad, end, last string) badRange {
 	return badRange{bad, end, &kv.Damage{File: file, First: []byte(first), Last: []byte(last), Err: errors.New("checksum mismatch")}}
 }
@@ -31,9 +31,8 @@ func (h *healthy) keyspaceKeys(keyspace byte) (keys []string) {
 	return keys
 }
 
-// Whatever part of the store is damaged, the check says so once, goes on behind it, and
-// finds what is broken there. What the damage may be the reason of is not reported at
-// length.
+// TestDamage: Verify reports each damaged part once, continues after it, and finds problems
+// there. It limits the reports of possible consequences.
 func TestDamage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	eachStore(t, func(t *testing.T, h healthy) {
@@ -49,20 +48,20 @@ func TestDamage(t *testing.T) {
 				b.bad = []badRange{damage("000123.sst", keys[at[0]], keys[at[1]], keys[at[2]], keys[at[3]])}
 				b.rows["zz"] = nil
 				found := b.problems()
-				said, about := 0, fmt.Sprintf("file 000123.sst is damaged: keys from %x to %x cannot all be read, and were not checked: checksum mismatch", keys[at[0]], keys[at[3]])
+				said, about := 0, fmt.Sprintf("file 000123.sst is damaged; some keys from %x to %x are unreadable and were not checked: checksum mismatch", keys[at[0]], keys[at[3]])
 				for _, p := range found {
 					if strings.HasPrefix(p, "file ") {
 						said++
 					}
 				}
 				if keyspace == 'c' || keyspace == 'n' && said == 0 || keyspace == 'u' && said == 0 || keyspace == 'm' && said == 0 {
-					continue // the check has no need of all of their rows
+					continue // the check does not read all of their rows
 				}
 				if said != 1 || !slices.Contains(found, about) {
 					t.Errorf("keyspace %q: %d reports of damage in %q, want %q", keyspace, said, found, about)
 				}
-				if !slices.Contains(found, "key 7a7a belongs to no keyspace") && len(found) < 20 {
-					t.Errorf("keyspace %q: what lies behind is not found, but %q", keyspace, found)
+				if !slices.Contains(found, "key 7a7a is in an unknown keyspace") && len(found) < 20 {
+					t.Errorf("keyspace %q: the problem after the damage is missing in %q", keyspace, found)
 				}
 				if len(found) > 25 {
 					t.Errorf("keyspace %q: %d reports", keyspace, len(found))
@@ -72,7 +71,7 @@ func TestDamage(t *testing.T) {
 	})
 }
 
-// Edges and counts are not compared where a part cannot be read, and only there.
+// TestNotCompared: edges and counts are not compared if a part of the store is unreadable.
 func TestNotCompared(t *testing.T) {
 	const notCompared = "the edges and the counts were not compared: a part of the store is damaged"
 	eachStore(t, func(t *testing.T, h healthy) {
@@ -82,14 +81,14 @@ func TestNotCompared(t *testing.T) {
 			if damaged {
 				b.bad = []badRange{damage("f", records[0], records[1], records[2], records[3])}
 			}
-			delete(b.rows, string(b.row(1, b.id(alice), b.id(zoe)))) // an edge that differs
+			delete(b.rows, string(b.row(1, b.id(alice), b.id(zoe)))) // an edge on one side only
 			b.rows["zz"] = nil
 			found := strings.Join(b.problems(), "\n")
 			for says, want := range map[string]bool{
-				notCompared:           damaged,
-				"the records hold":    !damaged,
-				"in the subject's":    !damaged,
-				"belongs to no keysp": true,
+				notCompared:              damaged,
+				"the records have":       !damaged,
+				"in the subject's":       !damaged,
+				"is in an unknown keysp": true,
 			} {
 				if strings.Contains(found, says) != want {
 					t.Errorf("damaged=%v: %q says %q=%v", damaged, found, says, !want)
@@ -99,14 +98,14 @@ func TestNotCompared(t *testing.T) {
 	})
 }
 
-// Of the problems that may come of the damage, twenty are told.
+// TestManyProblems: of the possible consequences of damage, Verify reports twenty.
 func TestManyProblems(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		for _, more := range []int{0, 15, 19, 20, 30} {
 			b := h.bench(t)
 			b.bad = []badRange{damage("f", "e", "e", "e\xff", "e\xff")}
 			for n := range more {
-				b.rows[fmt.Sprintf("a%c", n)] = nil // malformed, and read after the damage
+				b.rows[fmt.Sprintf("a%c", n)] = nil // a malformed row, read after the damage
 			}
 			found := b.problems()
 			n := 0
@@ -116,27 +115,27 @@ func TestManyProblems(t *testing.T) {
 				}
 			}
 			last := found[len(found)-1]
-			told := strings.HasSuffix(last, "more problems were found, which may all come of the damage")
-			few := min(more, 20) // and some that an account whose row is damaged makes
+			told := strings.HasSuffix(last, "more problems were found; all may be consequences of the damage")
+			few := min(more, 20) // some come from the account in the damaged row
 			if n > few || n < few-3 || more == 0 && told || more >= 20 && !told {
-				t.Errorf("of %d problems %d are told, and at last %q", more, n, last)
+				t.Errorf("of %d problems %d are reported; the last report is %q", more, n, last)
 			}
 			var rest int
 			if _, err := fmt.Sscanf(last, "%d more problems", &rest); told && (err != nil || rest < more-20 || rest > more) {
-				t.Errorf("of %d problems %d are told, and %d more: %v", more, n, rest, err)
+				t.Errorf("of %d problems %d are reported, and %d more: %v", more, n, rest, err)
 			}
 		}
 	})
 }
 
-// Damage that does not say where it is ends the reading of its keyspace, and no more.
+// TestDamageOfUnknownPlace: damage without a range ends the check of its keyspace only.
 func TestDamageOfUnknownPlace(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		b := h.bench(t)
 		b.bad = []badRange{{"r", "r\xff", fmt.Errorf("reading: %w", kv.ErrCorrupt)}}
 		b.rows["v\x01\x02"] = nil
 		found := strings.Join(b.problems(), "\n")
-		for _, want := range []string{"file of an unknown name is damaged", "set key 760102 is malformed"} {
+		for _, want := range []string{"file with an unknown name is damaged", "set key 760102 is malformed"} {
 			if !strings.Contains(found, want) {
 				t.Errorf("%q does not say %q", found, want)
 			}
@@ -144,8 +143,8 @@ func TestDamageOfUnknownPlace(t *testing.T) {
 	})
 }
 
-// The tolerant reader hands out every key that lies in no damaged file, each once and in
-// order, none that cannot be read, and each file is reported once.
+// TestTolerantScan: the tolerant reader returns every key outside damaged files, once and in
+// order, and no unreadable key. It reports each file once.
 func TestTolerantScan(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 2000 {
@@ -193,20 +192,20 @@ func TestTolerantScan(t *testing.T) {
 			}
 		}
 		if !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) || met != r.any() || met != (reports == 1) {
-			t.Errorf("%x, of %x; damage was met: %v, %d reports", got, keys, met, reports)
+			t.Errorf("%x, of %x; met damage: %v, %d reports", got, keys, met, reports)
 		}
 	}
 }
 
-// An error of the caller's own, and one that is no damage, are passed on as they are;
-// a scan that was ended is not begun again.
+// TestTolerantErrors: the caller's own error and errors that are not damage are returned
+// unchanged, and end the scan.
 func TestTolerantErrors(t *testing.T) {
 	b := &table{rows: map[string][]byte{"k1": nil, "k2": nil, "k5": nil, "k9": nil}}
 	b.bad = []badRange{damage("a", "k3", "k5", "k6", "k7")}
 	r := &tolerant{Reader: b, report: func(string) {}}
 	own := fmt.Errorf("my own: %w", kv.ErrCorrupt)
 	n := 0
-	if err := kv.ScanPrefix(r, []byte("k"), func(_, _ []byte) error { n++; return own }); err != own || n != 1 || r.any() { //nolint:errorlint // it is the very same
+	if err := kv.ScanPrefix(r, []byte("k"), func(_, _ []byte) error { n++; return own }); err != own || n != 1 || r.any() { //nolint:errorlint // the identical error
 		t.Errorf("%v, after %d keys", err, n)
 	}
 	n = 0
@@ -215,7 +214,7 @@ func TestTolerantErrors(t *testing.T) {
 	}
 	n = 0
 	if err := r.Scan([]byte("k"), []byte("l"), true, func(_, _ []byte) (bool, error) { n++; return true, nil }); err != nil || n != 1 || !r.any() {
-		t.Errorf("backwards: %v, after %d keys", err, n)
+		t.Errorf("in reverse: %v, after %d keys", err, n)
 	}
 	gone := errors.New("gone")
 	b.bad = []badRange{{"k2", "k2", gone}}
@@ -233,8 +232,8 @@ func TestTolerantErrors(t *testing.T) {
 	}
 }
 
-// A key that cannot be read counts as missing. After many of them, those that lie in a
-// file known to be damaged are not asked for any more, and others are.
+// TestTolerantGet: an unreadable key counts as missing. After many of them, keys in damaged
+// files are no longer looked up; others still are.
 func TestTolerantGet(t *testing.T) {
 	key := func(n int) []byte { return dict.AppendID([]byte("k"), dict.ID(n)) }
 	b := &table{rows: map[string][]byte{"j": []byte("before"), "l": []byte("behind")}}
@@ -268,7 +267,8 @@ func TestTolerantGet(t *testing.T) {
 	}
 }
 
-// Damaged files beside each other are each reported, and what lies behind them is read.
+// TestDamagedFilesSideBySide: neighbouring damaged files are each reported, and the keys after
+// them are read.
 func TestDamagedFilesSideBySide(t *testing.T) {
 	var keys []string
 	for n := 10; n < 60; n++ {
@@ -276,7 +276,7 @@ func TestDamagedFilesSideBySide(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		bad  []badRange
-		read int // the first key that must be read behind them
+		read int // the first key after them that must be read
 	}{
 		"two":   {[]badRange{damage("a", "k10", "k15", "k19", "k19"), damage("b", "k20", "k20", "k25", "k29")}, 30},
 		"three": {[]badRange{damage("a", "k10", "k10", "k19", "k19"), damage("b", "k20", "k20", "k29", "k29"), damage("c", "k30", "k30", "k31", "k39")}, 40},

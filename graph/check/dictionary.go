@@ -9,10 +9,9 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Dictionary reads the whole dictionary and calls report for every invariant that
-// does not hold: it is one to one, every form is the only one of its string,
-// every id lies in the used part of a leased block. tick is called with every
-// row. It returns how many strings there are, by namespace.
+// Dictionary reads the whole dictionary and calls report for every violated invariant: it is
+// one to one, every string is stored in its only form, every id lies in the used part of a
+// leased block. It calls tick for every row, and returns the number of strings by namespace.
 func Dictionary(r kv.Reader, settings dict.Settings, report func(problem string), tick func() error) (strings [len(dict.Namespaces) + 1]int64, err error) {
 	v := &dictionary{r: r, settings: settings, report: report, used: map[dict.BlockKey]uint32{}}
 	for _, part := range []struct {
@@ -31,11 +30,11 @@ func Dictionary(r kv.Reader, settings dict.Settings, report func(problem string)
 			return true, part.check(k, value)
 		})
 		if err != nil {
-			return strings, fmt.Errorf("intern: checking keyspace %q: %w", part.keyspace, err)
+			return strings, fmt.Errorf("checking keyspace %q of the dictionary: %w", part.keyspace, err)
 		}
 	}
 	for b := range v.used {
-		v.broken("dictionary: %d ids (%s) lie in block %d of shard %d, which was never leased", v.used[b], b.Namespace, b.Block, b.Shard)
+		v.broken("dictionary: %d ids (%s) are in block %d of shard %d, which was never leased", v.used[b], b.Namespace, b.Block, b.Shard)
 	}
 	return v.strings, nil
 }
@@ -47,8 +46,8 @@ type dictionary struct {
 	strings  [len(dict.Namespaces) + 1]int64
 	used     map[dict.BlockKey]uint32 // ids that stand for a string
 	key      []byte
-	groupKey []byte // of the group read last
-	group    []byte
+	groupKey []byte // the key of group
+	group    []byte // the last group read
 }
 
 func (v *dictionary) broken(format string, args ...any) { v.report(fmt.Sprintf(format, args...)) }
@@ -80,7 +79,7 @@ func (v *dictionary) id(k, value []byte) error {
 	return nil
 }
 
-// form checks that a form is that of a valid string, and its only one.
+// form checks that a form belongs to a valid string, and is the string's only form.
 func (v *dictionary) form(ns dict.Namespace, form []byte) error {
 	var s, again []byte
 	if ns == dict.DID {
@@ -119,12 +118,12 @@ func (v *dictionary) form(ns dict.Namespace, form []byte) error {
 	if !ns.Valid(s) {
 		v.broken("dictionary: %q is not valid in namespace %s", s, ns)
 	} else if !bytes.Equal(form, again) {
-		v.broken("dictionary: %q lies as %x, it should be %x", s, form, again)
+		v.broken("dictionary: %q is stored as %x; expected %x", s, form, again)
 	}
 	return nil
 }
 
-// leased notes that an id is used, for the check of its lease.
+// leased counts an id as used, for the check of its lease, and checks its partition.
 func (v *dictionary) leased(ns dict.Namespace, id dict.ID, form []byte) {
 	v.used[v.settings.BlockOf(ns, id)]++
 	if ns != dict.DID || v.settings.Partitions == 1 {
@@ -134,14 +133,14 @@ func (v *dictionary) leased(ns dict.Namespace, id dict.ID, form []byte) {
 		form = dict.UnpackRaw(form)
 	}
 	if want, got := v.settings.PartitionOfForm(form), v.settings.PartitionOfID(id); want != got {
-		v.broken("dictionary: DID %x is of partition %d, its id %d of %d", form, want, id, got)
+		v.broken("dictionary: DID %x is in partition %d, its id %d in %d", form, want, id, got)
 	}
 }
 
 // stringOf calls found with the form of an id's string, if it has one.
 func (v *dictionary) stringOf(ns dict.Namespace, id dict.ID, found func(form []byte)) error {
 	v.key = dict.AppendGroupKey(v.key[:0], ns, id)
-	if !bytes.Equal(v.key, v.groupKey) { // ids of neighbours come one after the other, now and then
+	if !bytes.Equal(v.key, v.groupKey) { // neighbouring ids sometimes follow each other
 		group, _, err := v.r.Get(v.key)
 		if err != nil {
 			return err
@@ -189,11 +188,11 @@ func (v *dictionary) string(k, value []byte) error {
 		return nil
 	}
 	if again, err := dict.FoldGroups(nil, [][]byte{value}); err != nil || !bytes.Equal(again, value) {
-		v.broken("dictionary row %x is %x, it should be %x", k, value, again)
+		v.broken("dictionary row %x is %x; expected %x", k, value, again)
 	}
 	for i := range entries {
 		if entries[i].Kind == dict.KindOwn {
-			continue // its row is checked by itself
+			continue // the string has a row of its own, which is checked later
 		}
 		if err := v.names(k[1], entries[i].AppendForm(nil), first|dict.ID(entries[i].At)); err != nil {
 			return err
@@ -223,13 +222,13 @@ func (v *dictionary) lease(k, value []byte) error {
 	}
 	b := l.BlockKey()
 	if n := v.used[b]; l.Closed && n != l.Used {
-		v.broken("block %d of shard %d (%s) was closed with %d ids used, and %d stand for strings", l.Block, l.Shard, l.Namespace, l.Used, n)
+		v.broken("block %d of shard %d (%s) was closed with %d ids used, but %d stand for strings", l.Block, l.Shard, l.Namespace, l.Used, n)
 	}
 	delete(v.used, b)
 	v.key = dict.AppendNextKey(v.key[:0], l.Namespace, l.Shard)
 	next, ok, err := v.r.Get(v.key)
 	if err == nil && (!ok || len(next) != 8 || binary.BigEndian.Uint64(next) <= l.Block) {
-		v.broken("block %d of shard %d (%s) is leased, but the shard's counter says %x", l.Block, l.Shard, l.Namespace, next)
+		v.broken("block %d of shard %d (%s) is leased, but the shard's counter is %x", l.Block, l.Shard, l.Namespace, next)
 	}
 	return err
 }

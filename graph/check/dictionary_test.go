@@ -11,7 +11,7 @@ import (
 )
 
 func TestBrokenDictionary(t *testing.T) {
-	// lease returns the first lease of a block of which ids are used.
+	// lease returns the first closed lease that has used ids.
 	lease := func(b *bench) (key string, l dict.Lease) {
 		key = b.first(dict.KeyLease, func(k string, v []byte) bool {
 			if err := l.Decode([]byte(k), v); err != nil {
@@ -58,7 +58,7 @@ func TestBrokenDictionary(t *testing.T) {
 		"a DID that is not packed": func(b *bench) string {
 			did := strings.Replace(plc, "2", "3", 1)
 			b.name(dict.DID, b.free(), []byte(did))
-			return fmt.Sprintf("dictionary: %q lies as %x, it should be %x", did, did, dict.PackDID(nil, []byte(did)))
+			return fmt.Sprintf("dictionary: %q is stored as %x; expected %x", did, did, dict.PackDID(nil, []byte(did)))
 		},
 		"a malformed URI": func(b *bench) string {
 			uri := append(dict.AppendID(make([]byte, 8), b.id(alice)), 200)
@@ -77,12 +77,12 @@ func TestBrokenDictionary(t *testing.T) {
 		"a URI that is not packed": func(b *bench) string {
 			uri := strings.Replace(post, plc, alice, 1)
 			b.name(dict.URI, 1<<30, []byte(uri))
-			return fmt.Sprintf("dictionary: %q lies as %x, it should be", uri, uri)
+			return fmt.Sprintf("dictionary: %q is stored as %x; expected", uri, uri)
 		},
 		"a URI that is packed in the other way": func(b *bench) string {
 			form := append(dict.AppendID(make([]byte, 8), b.id(alice)), 0)
 			b.name(dict.URI, 1<<30, form)
-			return fmt.Sprintf("lies as %x, it should be %x", form, dict.AppendPackedURI(nil, 0, b.id(alice), 0))
+			return fmt.Sprintf("is stored as %x; expected %x", form, dict.AppendPackedURI(nil, 0, b.id(alice), 0))
 		},
 		"a DID in another partition": func(b *bench) string {
 			if !b.Shared() {
@@ -90,10 +90,10 @@ func TestBrokenDictionary(t *testing.T) {
 			}
 			did := []byte("did:web:other.example.com")
 			if b.Settings.PartitionOf(did) == b.Settings.PartitionOfID(b.free()) {
-				b.t.Fatal("it is the same")
+				b.t.Fatal("the breakage changes nothing")
 			}
 			b.name(dict.DID, b.free(), did)
-			return fmt.Sprintf("dictionary: DID %x is of partition %d, its id %d of %d", did,
+			return fmt.Sprintf("dictionary: DID %x is in partition %d, its id %d in %d", did,
 				b.Settings.PartitionOf(did), b.free(), b.Settings.PartitionOfID(b.free()))
 		},
 		"a group of no id": func(b *bench) string {
@@ -119,7 +119,7 @@ func TestBrokenDictionary(t *testing.T) {
 			key := dict.AppendGroupKey(nil, dict.DID, b.id(plc))
 			v := b.rows[string(key)]
 			b.rows[string(key)] = append(slices.Clone(v), v...)
-			return fmt.Sprintf("dictionary row %x is %x%x, it should be %x", key, v, v, v)
+			return fmt.Sprintf("dictionary row %x is %x%x; expected %x", key, v, v, v)
 		},
 		"a long string that is gone": func(b *bench) string {
 			id := b.id(long)
@@ -139,27 +139,28 @@ func TestBrokenDictionary(t *testing.T) {
 			key, l := lease(b)
 			l.Used++
 			b.rows[key] = l.Value()
-			return fmt.Sprintf("block %d of shard %d (%s) was closed with %d ids used, and %d stand for strings", l.Block, l.Shard, l.Namespace, l.Used, l.Used-1)
+			return fmt.Sprintf("block %d of shard %d (%s) was closed with %d ids used, but %d stand for strings", l.Block, l.Shard, l.Namespace, l.Used, l.Used-1)
 		},
 		"a lease that is gone": func(b *bench) string {
 			key, l := lease(b)
 			delete(b.rows, key)
-			return fmt.Sprintf("%d ids (%s) lie in block %d of shard %d, which was never leased", l.Used, l.Namespace, l.Block, l.Shard)
+			return fmt.Sprintf("%d ids (%s) are in block %d of shard %d, which was never leased", l.Used, l.Namespace, l.Block, l.Shard)
 		},
 		"a counter that is behind": func(b *bench) string {
 			_, l := lease(b)
 			b.rows[string(dict.AppendNextKey(nil, l.Namespace, l.Shard))] = make([]byte, 8)
-			return fmt.Sprintf("block %d of shard %d (%s) is leased, but the shard's counter says 0000000000000000", l.Block, l.Shard, l.Namespace)
+			return fmt.Sprintf("block %d of shard %d (%s) is leased, but the shard's counter is 0000000000000000", l.Block, l.Shard, l.Namespace)
 		},
 		"a counter that is gone": func(b *bench) string {
 			_, l := lease(b)
 			delete(b.rows, string(dict.AppendNextKey(nil, l.Namespace, l.Shard)))
-			return fmt.Sprintf("block %d of shard %d (%s) is leased, but the shard's counter says ", l.Block, l.Shard, l.Namespace)
+			return fmt.Sprintf("block %d of shard %d (%s) is leased, but the shard's counter is ", l.Block, l.Shard, l.Namespace)
 		},
 	})
 }
 
-// Dictionary counts the strings, and calls tick with every row; an error of tick ends it.
+// TestDictionary: Dictionary counts the strings and calls tick for every row. An error of tick
+// ends it.
 func TestDictionary(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		rows := 0
@@ -194,7 +195,7 @@ func TestDictionary(t *testing.T) {
 				t.Errorf("stopped after %d rows: %d more, %v", n, -left, err)
 			}
 		}
-		// Only of closed leases is the number of ids compared.
+		// Only a closed lease has a number of used ids to compare.
 		for k, v := range h.rows {
 			var l dict.Lease
 			if k[0] == dict.KeyLease && (l.Decode([]byte(k), v) != nil || !l.Closed) {

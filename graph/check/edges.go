@@ -16,8 +16,7 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// edgeSum is a sum of the hashes of edges, and their number: the same for the
-// same edges in any order.
+// edgeSum is the number of edges, and the sum of their hashes. Their order does not matter.
 type edgeSum struct {
 	n    uint64
 	hash [2]uint64
@@ -35,7 +34,7 @@ func (v *checker) add(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, subject 
 	sums[k] = s
 }
 
-// edges reads the records and the sets, each in its order, and compares them.
+// edges reads the records and the sets, each in their own order, and compares them.
 func (v *checker) edges() error {
 	v.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 	v.records, v.sets = map[kinds.Kind]edgeSum{}, map[kinds.Kind]edgeSum{}
@@ -61,9 +60,9 @@ func (v *checker) edges() error {
 		if v.records[k.Kind] == v.sets[k.Kind] || v.damage.any() {
 			continue
 		}
-		v.broken("the records hold %d %s edges, the sets %d, and they are not the same", v.records[k.Kind].n, k.Name, v.sets[k.Kind].n)
+		v.broken("the records have %d %s edges, the sets %d, and they differ", v.records[k.Kind].n, k.Name, v.sets[k.Kind].n)
 		if v.unreadable {
-			continue // what cannot be read cannot be asked for single edges
+			continue // lookups of single edges would fail
 		}
 		if err := v.compareEdges(k.Kind); err != nil {
 			return err
@@ -72,8 +71,8 @@ func (v *checker) edges() error {
 	return nil
 }
 
-// compareEdges says which edges are on one side only. It takes a look-up, or
-// the reading of an actor's records, for each edge.
+// compareEdges reports the edges that are on one side only. For each edge it needs a lookup,
+// or all records of an actor.
 func (v *checker) compareEdges(kind kinds.Kind) error {
 	err := v.eachActor(func(k kinds.Kind, actor dict.ID, subjects []uint64) error {
 		if k != kind {
@@ -106,7 +105,7 @@ func (v *checker) compareEdges(kind kinds.Kind) error {
 				return err
 			}
 			if !found {
-				v.broken("actor %d is in the %s set of %d, but no record of it says so", m, k, subject)
+				v.broken("actor %d is in the %s set of %d, but has no such record", m, k, subject)
 			}
 		}
 		return nil
@@ -118,16 +117,16 @@ type bucketReader struct {
 	kind    kinds.Kind
 	actor   dict.ID
 	bucket  uint16
-	above   [format.MaxChunkDepth + 1][]byte // the keys of the chunks above that were spilled, by depth
+	above   [format.MaxChunkDepth + 1][]byte // the keys of the spilled chunks above, by depth
 	chunks  int
 	records []format.Record // of the bucket
 	raw     []byte
-	all     []uint64 // subjects of the actor
+	all     []uint64 // the subjects of the actor
 }
 
-// eachActor reads all records, checks their form, counts them, and calls each
-// with the subjects of every actor and kind, ascending. Accounts that are being
-// erased are counted and left out.
+// eachActor reads all records, checks their form, counts them, and calls each with the
+// ascending subjects of every actor and kind. It counts the records of accounts that are
+// being erased, but does not call each for them.
 func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []uint64) error) error {
 	b := &v.reader
 	*b = bucketReader{}
@@ -158,17 +157,17 @@ func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []ui
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("graph: checking the records: %w", err)
+		return fmt.Errorf("checking the records: %w", err)
 	}
 	v.endBucket()
 	return v.endActor(each)
 }
 
-// chunk takes in one chunk of the bucket.
+// chunk reads and checks one chunk of the bucket.
 func (v *checker) chunk(key, value []byte, depth int) {
 	b := &v.reader
 	if depth > 0 && !v.erasing[b.actor] && !bytes.Equal(b.above[depth-1], key[:len(key)-1]) {
-		v.broken("chunk %x lies under none that was spilled", key)
+		v.broken("chunk %x has no spilled chunk above it", key)
 	}
 	b.chunks++
 	start := len(b.raw)
@@ -189,7 +188,7 @@ func (v *checker) chunk(key, value []byte, depth int) {
 	}
 	mine := b.records[from:]
 	if again := c.Append(nil, generation, mine); string(again) != string(value) {
-		v.broken("chunk %x is %x, it should be %x", key, value, again)
+		v.broken("chunk %x is %x; expected %x", key, value, again)
 	}
 	for i := range mine {
 		r := &mine[i]
@@ -197,15 +196,15 @@ func (v *checker) chunk(key, value []byte, depth int) {
 			v.broken("chunk %x does not ascend", key)
 		}
 		if string(format.AppendChunkKey(nil, b.kind, b.actor, r.Path, depth)) != string(key) {
-			v.broken("chunk %x holds %q, which belongs elsewhere", key, r.Path.AppendRkey(nil))
+			v.broken("chunk %x has %q, which belongs elsewhere", key, r.Path.AppendRkey(nil))
 		}
 		if r.Path.Raw != nil {
 			if _, isTID := syntax.ParseTID(r.Path.Raw); isTID || !syntax.ValidRkey(r.Path.Raw) {
-				v.broken("chunk %x holds the record key %q", key, r.Path.Raw)
+				v.broken("chunk %x has the invalid record key %q", key, r.Path.Raw)
 			}
 		}
 		if r.Flags == format.Removed && generation == 0 {
-			v.broken("chunk %x keeps that %q was removed, with nothing below it", key, r.Path.AppendRkey(nil))
+			v.broken("chunk %x keeps the removed %q with nothing below it", key, r.Path.AppendRkey(nil))
 		}
 	}
 }
@@ -235,8 +234,8 @@ func (v *checker) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uin
 	return each(b.kind, b.actor, b.all)
 }
 
-// eachSet reads all reverse sets, checks their form, and calls each with the
-// members of every one. The hidden set is compared with the accounts.
+// eachSet reads all reverse sets, checks their form, and calls each with the members of every
+// row and container. It compares the hidden set with the accounts.
 func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uint64) error) error {
 	hidden := v.hidden.Clone()
 	err := kv.ScanPrefix(v.r, []byte{format.KeyReverse}, func(key, value []byte) error {
@@ -249,7 +248,7 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 			return nil //nolint:nilerr // it is reported
 		}
 		if !v.FitsReverseKey(key, isRow) {
-			v.broken("set key %x is not one of this store's layout", key)
+			v.broken("set key %x does not fit this store's layout", key)
 			return nil
 		}
 		var members []uint64
@@ -261,7 +260,7 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 		}
 		for _, m := range members {
 			if len(key) > len(v.setKey) && isRow && v.Settings.PartitionOfID(dict.ID(m)) != key[len(key)-1] {
-				v.broken("row %x has member %d, which is of partition %d", key, m, v.Settings.PartitionOfID(dict.ID(m)))
+				v.broken("row %x has member %d, which is in partition %d", key, m, v.Settings.PartitionOfID(dict.ID(m)))
 			}
 		}
 		if err != nil {
@@ -272,7 +271,7 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 		if k == kinds.Hidden {
 			for _, m := range members {
 				if !hidden.CheckedRemove(m) {
-					v.broken("account %d is in the hidden set, but its row says active", m)
+					v.broken("account %d is in the hidden set, but its state is active", m)
 				}
 			}
 			return nil
@@ -285,16 +284,16 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 		return each(k, subject, members)
 	})
 	if err != nil {
-		return fmt.Errorf("graph: checking the sets: %w", err)
+		return fmt.Errorf("checking the sets: %w", err)
 	}
 	if !hidden.IsEmpty() {
-		v.broken("%d accounts are hidden by their rows, but not in the hidden set", hidden.GetCardinality())
+		v.broken("%d accounts are hidden, but not in the hidden set", hidden.GetCardinality())
 	}
 	return nil
 }
 
-// row checks a row, and returns its members that are in no container below.
-// What it removes is left out of the containers that follow.
+// row checks a row, and returns its members. It adds its ids to over, so that container does
+// not return them again.
 func (v *checker) row(subject dict.ID, key, value []byte) (members []uint64, err error) {
 	r, err := format.ParseRow(subject, value)
 	if err != nil {
@@ -308,7 +307,7 @@ func (v *checker) row(subject dict.ID, key, value []byte) (members []uint64, err
 		return nil, err
 	}
 	if again := format.AppendRow(nil, subject, r.Generation, removed, members); string(again) != string(value) {
-		v.broken("row %x is %x, it should be %x", key, value, again)
+		v.broken("row %x is %x; expected %x", key, value, again)
 	}
 	for _, id := range removed {
 		if _, both := slices.BinarySearch(members, id); both {
@@ -316,7 +315,7 @@ func (v *checker) row(subject dict.ID, key, value []byte) (members []uint64, err
 		}
 	}
 	if len(removed) > 0 && r.Generation == 0 {
-		v.broken("row %x keeps %d removed members, with nothing below it", key, len(removed))
+		v.broken("row %x keeps %d removed members with nothing below it", key, len(removed))
 	}
 	if r.Generation > 0 {
 		part := uint8(0)
@@ -330,18 +329,17 @@ func (v *checker) row(subject dict.ID, key, value []byte) (members []uint64, err
 	return members, nil
 }
 
-// beginSet forgets what the rows of another set said.
+// beginSet forgets the rows of the previous set.
 func (v *checker) beginSet(key []byte) {
 	if !bytes.Equal(key, v.setKey) {
 		v.setKey, v.over, v.spilled = append(v.setKey[:0], key...), v.over[:0], 0
 	}
 }
 
-// container checks a container, and returns its members that the row over it
-// says nothing of.
+// container checks a container, and returns the members that its row does not override.
 func (v *checker) container(key, value []byte, block uint64) (members []uint64, err error) {
 	if v.spilled>>v.Settings.PartitionOfID(dict.ID(block<<16))&1 == 0 {
-		v.broken("container %x lies under no row that was spilled", key)
+		v.broken("container %x has no spilled row above it", key)
 	}
 	removed, _, err := format.SplitContainer(value)
 	if err != nil {
@@ -360,11 +358,11 @@ func (v *checker) container(key, value []byte, block uint64) (members []uint64, 
 	for i, m := range members {
 		low[i] = uint16(m)
 	}
-	if again := format.AppendContainer(nil, low, nil); len(removed) == 0 && len(value) > 0 && !bytes.Equal(again, value) { // empty: all were removed
-		v.broken("container %x is of %d bytes, and should be of %d", key, len(value), len(again))
+	if again := format.AppendContainer(nil, low, nil); len(removed) == 0 && len(value) > 0 && !bytes.Equal(again, value) { // an emptied container has no bytes
+		v.broken("container %x has %d bytes; expected %d", key, len(value), len(again))
 	}
 	if len(removed) > 0 {
-		v.broken("container %x keeps %d removed members, with nothing below it", key, len(removed)/2)
+		v.broken("container %x keeps %d removed members with nothing below it", key, len(removed)/2)
 	}
 	return slices.DeleteFunc(members, func(m uint64) bool { _, over := slices.BinarySearch(v.over, m); return over }), nil
 }

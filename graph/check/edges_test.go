@@ -12,18 +12,18 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// at is a record of a TID that lies at the beginning of a bucket, and after it.
+// at is a record of a TID, an offset after the start of a bucket.
 func at(bucket uint16, after uint64, subject dict.ID) format.Record {
 	return format.Record{Path: format.Path{TID: uint64(bucket)<<format.BucketShift + after}, Subject: subject}
 }
 
-// rawRecord is a record whose key is said to be no TID.
+// rawRecord is a record whose key is not a TID.
 func rawRecord(rkey string) format.Record {
 	return format.Record{Path: format.Path{Raw: []byte(rkey)}, Flags: format.NoSubject}
 }
 
 func TestBrokenChunks(t *testing.T) {
-	const empty = 9 // a bucket that no actor has
+	const empty = 9 // a bucket without records
 	testBroken(t, map[string]breakage{
 		"an unknown kind": func(b *bench) string {
 			key := b.chunk(1, b.id(alice), empty, 0)
@@ -50,17 +50,17 @@ func TestBrokenChunks(t *testing.T) {
 			key := b.chunk(1, b.id(alice), empty, 0)
 			delete(b.rows, key)
 			b.rows[key+"\x00"] = nil
-			return fmt.Sprintf("chunk %x lies under none that was spilled", key+"\x00")
+			return fmt.Sprintf("chunk %x has no spilled chunk above it", key+"\x00")
 		},
 		"under a chunk that was not spilled": func(b *bench) string {
 			key := b.chunk(1, b.id(alice), empty, 0) + "\x00"
 			b.rows[key] = nil
-			return fmt.Sprintf("chunk %x lies under none that was spilled", key)
+			return fmt.Sprintf("chunk %x has no spilled chunk above it", key)
 		},
 		"two levels under a chunk that was": func(b *bench) string {
 			key := b.chunk(1, b.id(alice), empty, 1) + "\x00\x00"
 			b.rows[key] = nil
-			return fmt.Sprintf("chunk %x lies under none that was spilled", key)
+			return fmt.Sprintf("chunk %x has no spilled chunk above it", key)
 		},
 		"the chunk over others is gone": func(b *bench) string {
 			if !b.spilled {
@@ -71,7 +71,7 @@ func TestBrokenChunks(t *testing.T) {
 				return err == nil && depth == 1
 			})
 			delete(b.rows, key[:len(key)-1])
-			return fmt.Sprintf("chunk %x lies under none that was spilled", key)
+			return fmt.Sprintf("chunk %x has no spilled chunk above it", key)
 		},
 		"malformed": func(b *bench) string {
 			key := b.chunk(1, b.id(alice), empty, 0)
@@ -81,8 +81,8 @@ func TestBrokenChunks(t *testing.T) {
 		"in another form": func(b *bench) string {
 			key := b.chunk(1, b.id(alice), empty, 0, at(empty, 0, b.id(alice)))
 			v := b.rows[key]
-			b.rows[key] = []byte{1, 0, 0, 0} // with the clock, which is that of the one before
-			return fmt.Sprintf("chunk %x is 01000000, it should be %x", key, v)
+			b.rows[key] = []byte{1, 0, 0, 0} // with a clock that equals the previous one
+			return fmt.Sprintf("chunk %x is 01000000; expected %x", key, v)
 		},
 		"a path twice": func(b *bench) string {
 			r := at(empty, 7, b.id(alice))
@@ -94,36 +94,36 @@ func TestBrokenChunks(t *testing.T) {
 		},
 		"a record of another bucket": func(b *bench) string {
 			r := at(empty+1, 7, b.id(alice))
-			return fmt.Sprintf("chunk %x holds %q, which belongs elsewhere", b.chunk(1, b.id(alice), empty, 0, r), r.Path.AppendRkey(nil))
+			return fmt.Sprintf("chunk %x has %q, which belongs elsewhere", b.chunk(1, b.id(alice), empty, 0, r), r.Path.AppendRkey(nil))
 		},
 		"a record of another chunk of the bucket": func(b *bench) string {
 			key := b.chunk(1, b.id(alice), empty, 1) + "\x05"
 			r := at(empty, 6<<42, b.id(alice))
 			b.rows[key] = format.CoderOf(b.id(alice), empty).Append(nil, 0, []format.Record{r})
-			return fmt.Sprintf("chunk %x holds %q, which belongs elsewhere", key, r.Path.AppendRkey(nil))
+			return fmt.Sprintf("chunk %x has %q, which belongs elsewhere", key, r.Path.AppendRkey(nil))
 		},
 		"a TID among the raw keys": func(b *bench) string {
 			r := rawRecord(string(syntax.AppendTID(nil, 12345)))
-			return fmt.Sprintf("chunk %x holds the record key %q", b.chunk(1, b.id(alice), r.Path.Bucket(), 0, r), r.Path.Raw)
+			return fmt.Sprintf("chunk %x has the invalid record key %q", b.chunk(1, b.id(alice), r.Path.Bucket(), 0, r), r.Path.Raw)
 		},
 		"a key that is none": func(b *bench) string {
 			r := rawRecord("a/b")
-			return fmt.Sprintf("chunk %x holds the record key %q", b.chunk(1, b.id(alice), r.Path.Bucket(), 0, r), "a/b")
+			return fmt.Sprintf("chunk %x has the invalid record key %q", b.chunk(1, b.id(alice), r.Path.Bucket(), 0, r), "a/b")
 		},
 		"removed from nothing": func(b *bench) string {
 			r := format.Record{Path: at(empty, 1, 0).Path, Flags: format.Removed}
-			return fmt.Sprintf("chunk %x keeps that %q was removed, with nothing below it", b.chunk(1, b.id(alice), empty, 0, r), r.Path.AppendRkey(nil))
+			return fmt.Sprintf("chunk %x keeps the removed %q with nothing below it", b.chunk(1, b.id(alice), empty, 0, r), r.Path.AppendRkey(nil))
 		},
 	})
 }
 
-// row returns the key of the row of a set that has a member.
+// row returns the key of the row that has a member of a set.
 func (b *bench) row(k kinds.Kind, subject, member dict.ID) []byte {
 	return b.AppendMemberKey(nil, k, subject, member)
 }
 
-// newSet makes a set that was spilled, of which page has none, with a member in alice's
-// container, and returns the container's key.
+// newSet adds a spilled set of page, which has none yet, with a member in alice's container,
+// and returns the container's key.
 func (b *bench) newSet(v []byte) (container string) {
 	row := b.row(4, b.id(zoe), b.id(alice))
 	b.rows[string(row)] = format.AppendRow(nil, b.id(zoe), 1, nil, nil)
@@ -158,12 +158,12 @@ func TestBrokenSets(t *testing.T) {
 			v := b.rows[key]
 			_, rest, _ := strings.Cut(string(format.AppendRow(nil, b.id(alice), 1, nil, []uint64{uint64(b.id(zoe))})), "\x03")
 			b.rows[key] = append([]byte{1}, rest...)
-			return fmt.Sprintf("row %x is %x, it should be %x", key, b.rows[key], v)
+			return fmt.Sprintf("row %x is %x; expected %x", key, b.rows[key], v)
 		},
 		"removed from nothing": func(b *bench) string {
 			key := b.row(4, b.id(zoe), b.id(alice))
 			b.rows[string(key)] = format.AppendRow(nil, b.id(zoe), 0, []uint64{uint64(b.id(alice))}, nil)
-			return fmt.Sprintf("row %x keeps 1 removed members, with nothing below it", key)
+			return fmt.Sprintf("row %x keeps 1 removed members with nothing below it", key)
 		},
 		"a member of another partition": func(b *bench) string {
 			if !b.Shared() {
@@ -175,7 +175,7 @@ func TestBrokenSets(t *testing.T) {
 			delete(b.rows, string(key))
 			key[len(key)-1] ^= 1
 			b.rows[string(key)] = v
-			return fmt.Sprintf("row %x has member %d, which is of partition %d", key, member, b.Settings.PartitionOfID(member))
+			return fmt.Sprintf("row %x has member %d, which is in partition %d", key, member, b.Settings.PartitionOfID(member))
 		},
 		"a subject without a string": func(b *bench) string {
 			member := uint64(b.id(alice))
@@ -185,12 +185,12 @@ func TestBrokenSets(t *testing.T) {
 		"a container under no row": func(b *bench) string {
 			key := b.newSet(format.AppendContainer(nil, []uint16{5}, nil))
 			delete(b.rows, string(b.row(4, b.id(zoe), b.id(alice))))
-			return fmt.Sprintf("container %x lies under no row that was spilled", key)
+			return fmt.Sprintf("container %x has no spilled row above it", key)
 		},
 		"a container under a row that was not spilled": func(b *bench) string {
 			key := b.newSet(format.AppendContainer(nil, []uint16{5}, nil))
 			b.rows[string(b.row(4, b.id(zoe), b.id(alice)))] = nil
-			return fmt.Sprintf("container %x lies under no row that was spilled", key)
+			return fmt.Sprintf("container %x has no spilled row above it", key)
 		},
 		"a malformed container": func(b *bench) string {
 			return fmt.Sprintf("set %x: %v", b.newSet([]byte{0, 1, 2, 3}), format.ErrContainer)
@@ -202,16 +202,16 @@ func TestBrokenSets(t *testing.T) {
 			return fmt.Sprintf("container %x does not ascend", b.newSet(format.AppendContainer(nil, []uint16{5, 5}, nil)))
 		},
 		"removed from a container": func(b *bench) string {
-			return fmt.Sprintf("container %x keeps 2 removed members, with nothing below it", b.newSet(format.AppendContainer(nil, nil, []uint16{5, 6})))
+			return fmt.Sprintf("container %x keeps 2 removed members with nothing below it", b.newSet(format.AppendContainer(nil, nil, []uint16{5, 6})))
 		},
 	})
 }
 
-// The records and the sets are compared edge by edge where they differ, and each that
-// is on one side only is named.
+// TestBrokenEdges: if records and sets differ, Verify compares them edge by edge, and names
+// each that is on one side only.
 func TestBrokenEdges(t *testing.T) {
 	noRecord := func(b *bench, k, actor, subject string) string {
-		return fmt.Sprintf("actor %d is in the %s set of %d, but no record of it says so", b.id(actor), k, b.id(subject))
+		return fmt.Sprintf("actor %d is in the %s set of %d, but has no such record", b.id(actor), k, b.id(subject))
 	}
 	noMember := func(b *bench, k, actor, subject string) string {
 		return fmt.Sprintf("actor %d has a %s record of %d, but is not in the subject's set", b.id(actor), k, b.id(subject))
@@ -275,35 +275,36 @@ func TestBrokenEdges(t *testing.T) {
 			delete(b.rows, string(b.row(1, b.id(alice), b.id(zoe))))
 			records := 0
 			want := b.problems()
-			i := slices.IndexFunc(want, func(p string) bool { return strings.HasPrefix(p, "the records hold ") })
+			i := slices.IndexFunc(want, func(p string) bool { return strings.HasPrefix(p, "the records have ") })
 			var sets int
 			if i < 0 {
 				b.t.Fatalf("%q", want)
 			}
-			if _, err := fmt.Sscanf(want[i], "the records hold %d follow edges, the sets %d", &records, &sets); err != nil || records != sets+1 {
+			if _, err := fmt.Sscanf(want[i], "the records have %d follow edges, the sets %d", &records, &sets); err != nil || records != sets+1 {
 				b.t.Errorf("%q: %v", want[i], err)
 			}
-			return fmt.Sprintf("the records hold %d follow edges, the sets %d, and they are not the same", sets+1, sets)
+			return fmt.Sprintf("the records have %d follow edges, the sets %d, and they differ", sets+1, sets)
 		},
 	})
 }
 
-// The edges of an account that is being erased are half gone, and not looked at.
+// TestErasedEdges: accounts that are being erased have lost some of their edges; Verify ignores
+// the rest.
 func TestErasedEdges(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		b := h.bench(t)
 		prefix := string(format.AppendRecordsKey(nil, 1, b.id(erased)))
 		key := b.first(format.KeyRecord, func(k string, _ []byte) bool { return strings.HasPrefix(k, prefix) })
 		if key == "" {
-			t.Fatal("no record is left to erase")
+			t.Fatal("there is no record to delete")
 		}
 		id := uint64(b.id(erased))
 		b.merge(b.row(1, b.id(famous), b.id(erased)), format.AppendRow(nil, b.id(famous), 0, nil, []uint64{id}))
 		for _, p := range b.problems() {
 			t.Error(p)
 		}
-		delete(b.rows, key) // its records are counted still
-		if found := b.problems(); len(found) != 1 || !strings.HasPrefix(found[0], "the counts say") {
+		delete(b.rows, key) // the counts still include the record
+		if found := b.problems(); len(found) != 1 || !strings.HasPrefix(found[0], "the counts are") {
 			t.Errorf("%q", found)
 		}
 	})

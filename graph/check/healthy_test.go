@@ -23,22 +23,22 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// A table is a store as a map, and a Reader of it. Bytes that it hands out are
-// destroyed after the call, so that who keeps them is found out.
+// A table is a map with a Reader. It overwrites the bytes of a row after the call that got
+// them, to catch callers that keep them.
 type table struct {
 	rows map[string][]byte
-	keys []string // sorted; nil until they are asked for
+	keys []string // sorted; nil until a scan
 	bad  []badRange
-	gets []string // keys that were looked up
+	gets []string // the keys of all lookups
 }
 
-// badRange is a range of keys that cannot be read, first and last included.
+// badRange is a range of unreadable keys, first and last included.
 type badRange struct {
 	first, last string
 	err         error
 }
 
-// broken returns the error of the first bad range that holds a key.
+// broken returns the error of the first bad range that has a key.
 func (b *table) broken(key string) error {
 	for _, r := range b.bad {
 		if key >= r.first && key <= r.last {
@@ -98,7 +98,7 @@ func (b *table) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (
 	return nil
 }
 
-// A healthy store, and names of what is in it.
+// A healthy store, and names of strings in it.
 type healthy struct {
 	name    string
 	rows    map[string][]byte
@@ -107,7 +107,7 @@ type healthy struct {
 }
 
 const (
-	alice   = "did:plc:alice"              // has little
+	alice   = "did:plc:alice"              // has few edges
 	famous  = "did:plc:famous"             // has many followers
 	busy    = "did:plc:busy"               // has many records
 	erased  = "did:plc:erased"             // is being erased
@@ -123,7 +123,7 @@ var (
 	page = "at://" + alice + "/com.example.page/x"
 )
 
-// stores are healthy ones: of one partition and of several, spilled and not.
+// stores are healthy stores: with one partition and with several, spilled and not.
 var stores = sync.OnceValues(func() (all []healthy, err error) {
 	for _, settings := range []dict.Settings{dict.DefaultSettings, dict.SharedSettings} {
 		for _, limits := range []write.Limits{{Row: 5, Chunk: 8}, {Row: 2000, Chunk: 2000}} {
@@ -140,7 +140,7 @@ var stores = sync.OnceValues(func() (all []healthy, err error) {
 	return all, nil
 })
 
-// make fills a store through graph, and returns its rows.
+// make fills a store through package graph, and returns its rows.
 func (h *healthy) make(limits write.Limits) (rows map[string][]byte, err error) {
 	ctx := context.Background()
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(limits)})
@@ -166,7 +166,7 @@ func (h *healthy) make(limits write.Limits) (rows map[string][]byte, err error) 
 	follower := func(i int) string { return fmt.Sprintf("did:plc:f%d", i) }
 	var followers []string
 	for i := 0; len(followers) < 40; i++ {
-		if h.layout.Settings.PartitionOf([]byte(follower(i)))%32 == 0 { // many of one partition
+		if h.layout.Settings.PartitionOf([]byte(follower(i)))%32 == 0 { // many in one partition
 			followers = append(followers, follower(i))
 		}
 	}
@@ -177,7 +177,7 @@ func (h *healthy) make(limits write.Limits) (rows map[string][]byte, err error) 
 			put(4, postTID, follower(i/2))
 		})
 	}
-	for _, did := range followers[3:12] { // they follow it no more, and one does again
+	for _, did := range followers[3:12] { // they unfollow, and one follows again
 		commit(did, func() { b.AddDelete(1, syntax.AppendTID(nil, postTID+uint64(slices.Index(followers, did))<<40)) })
 	}
 	commit(followers[5], func() { put(1, postTID+9, famous) })
@@ -195,7 +195,7 @@ func (h *healthy) make(limits write.Limits) (rows map[string][]byte, err error) 
 	}
 	for n := range 20 {
 		commit(busy, func() {
-			for i := range 60 { // of which some share a bucket
+			for i := range 60 { // some share a bucket
 				b.AddPut(3, fmt.Appendf(nil, "key-%d-%d", n, i), []byte(post))
 			}
 		})
@@ -225,7 +225,7 @@ func (h *healthy) make(limits write.Limits) (rows map[string][]byte, err error) 
 		err = s.Apply(ctx, "relay", &b)
 	}
 	if err == nil {
-		err = s.EraseSlice(ctx) // of several
+		err = s.EraseSlice(ctx) // one of several
 	}
 	if err == nil {
 		err = s.Close(ctx)
@@ -239,7 +239,7 @@ func (h *healthy) make(limits write.Limits) (rows map[string][]byte, err error) 
 	})
 }
 
-// A bench has a copy of a healthy store, to break.
+// A bench is a copy of a healthy store, to break.
 type bench struct {
 	*table
 	format.Layout
@@ -263,7 +263,7 @@ func (h *healthy) bench(t *testing.T) *bench {
 	return &bench{&table{rows: maps.Clone(h.rows)}, h.layout, t, h.spilled}
 }
 
-// id returns the id of a string, which must have one.
+// id returns the id of a string of the store.
 func (b *bench) id(s string) dict.ID {
 	b.t.Helper()
 	ns := dict.DID
@@ -278,7 +278,7 @@ func (b *bench) id(s string) dict.ID {
 	return strs.ID(n)
 }
 
-// free returns an id of alice's block, and so of her partition, that stands for nothing.
+// free returns an unused id in alice's block, and so in her partition.
 func (b *bench) free() dict.ID { return b.id(alice) + 1<<13 }
 
 // merge folds an operand into a row.
@@ -295,7 +295,7 @@ func (b *bench) merge(key, operand []byte) {
 	b.rows[string(key)] = v
 }
 
-// first returns the first key that is wanted, "" if there is none.
+// first returns the first wanted key, or "".
 func (b *bench) first(keyspace byte, wanted func(key string, value []byte) bool) string {
 	for _, k := range slices.Sorted(maps.Keys(b.rows)) {
 		if k[0] == keyspace && wanted(k, b.rows[k]) {
@@ -305,7 +305,7 @@ func (b *bench) first(keyspace byte, wanted func(key string, value []byte) bool)
 	return ""
 }
 
-// name gives an id to a form, on both sides.
+// name adds a form with an id to both sides of the dictionary.
 func (b *bench) name(ns dict.Namespace, id dict.ID, form []byte) {
 	b.t.Helper()
 	b.rows[string(dict.KeyID)+string(rune(ns))+string(form)] = dict.AppendID(nil, id)
@@ -343,7 +343,7 @@ func (b *bench) chunk(k kinds.Kind, actor dict.ID, bucket uint16, generation uin
 	return key
 }
 
-// problems are what Verify reports of a bench.
+// problems returns the reports of Verify.
 func (b *bench) problems() (all []string) {
 	b.t.Helper()
 	b.keys = nil
@@ -353,7 +353,7 @@ func (b *bench) problems() (all []string) {
 	return all
 }
 
-// TestHealthy: of a healthy store nothing is reported.
+// TestHealthy: a healthy store has no problems.
 func TestHealthy(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		b := h.bench(t)

@@ -12,8 +12,8 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A key of one byte is in no one's form, and ends no check, whatever the byte. Of the
-// keyspaces that are checked it is reported.
+// TestKeysOfOneByte: a key of one byte is malformed in every keyspace, and does not end the
+// check. In the keyspaces that are checked it is reported.
 func TestKeysOfOneByte(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		for first := range 256 {
@@ -28,13 +28,14 @@ func TestKeysOfOneByte(t *testing.T) {
 		b := h.bench(t)
 		b.rows["s"] = []byte("x")
 		if want, found := "dictionary row 73 is malformed", b.problems(); !slices.Equal(found, []string{want}) {
-			t.Errorf("it says %q, not %q", found, want)
+			t.Errorf("the reports are %q, want %q", found, want)
 		}
 	})
 }
 
-// A malformed group of strings is reported, whoever needs it: an account, the subject of
-// a set, the author of a URI, a string of its own. What lies behind is checked.
+// TestMalformedGroupOfStrings: a malformed group of strings is reported whichever row needs
+// it: an account, the subject of a set, the author of a URI, a long string. The rest is
+// checked.
 func TestMalformedGroupOfStrings(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		for name, c := range map[string]struct {
@@ -53,24 +54,24 @@ func TestMalformedGroupOfStrings(t *testing.T) {
 			b.rows[key] = []byte{2 << dict.GroupBits}
 			b.rows["zz"] = nil
 			found := strings.Join(b.problems(), "\n")
-			wants := []string{fmt.Sprintf("dictionary row %x: %v", key, dict.ErrGroup), "key 7a7a belongs to no keyspace"}
+			wants := []string{fmt.Sprintf("dictionary row %x: %v", key, dict.ErrGroup), "key 7a7a is in an unknown keyspace"}
 			for _, say := range c.say {
 				wants = append(wants, fmt.Sprintf(say, id)+dict.ErrGroup.Error())
 			}
 			for _, want := range wants {
 				if !strings.Contains(found, want) {
-					t.Errorf("%s: it says %q, not %q", name, found, want)
+					t.Errorf("%s: the reports are %q, want %q", name, found, want)
 				}
 			}
 		}
 	})
 }
 
-// Keys of sets that are those of the other layout are reported: nobody looks there.
+// TestKeysOfTheOtherLayout: nothing reads keys of the other layout, so they are reported.
 func TestKeysOfTheOtherLayout(t *testing.T) {
-	says := func(key []byte) string { return fmt.Sprintf("set key %x is not one of this store's layout", key) }
+	says := func(key []byte) string { return fmt.Sprintf("set key %x does not fit this store's layout", key) }
 	row := func(b *bench) []byte { return format.AppendRow(nil, b.id(zoe), 0, nil, []uint64{uint64(b.id(alice))}) }
-	// container makes a set whose row lies where it should, and its container under a key.
+	// container makes a set whose row is right, and whose container lies under a given key.
 	container := func(b *bench, key func(set []byte, block uint64) []byte) string {
 		at := b.newSet(nil)
 		delete(b.rows, at)
@@ -148,10 +149,10 @@ func TestFitsReverseKey(t *testing.T) {
 	}
 }
 
-// Rows and containers that can be read, and are not in their one form, are reported.
+// TestOtherForms: readable rows and containers in another form than their own are reported.
 func TestOtherForms(t *testing.T) {
 	bitmap := func(members ...int) []byte {
-		v := make([]byte, 1+format.BitmapBytes) // none removed
+		v := make([]byte, 1+format.BitmapBytes) // no removed members
 		for _, m := range members {
 			v[1+m/8] |= 1 << (m % 8)
 		}
@@ -165,7 +166,7 @@ func TestOtherForms(t *testing.T) {
 	}
 	short := func(members []int) breakage {
 		return func(b *bench) string {
-			return fmt.Sprintf("container %x is of %d bytes, and should be of %d", b.newSet(bitmap(members...)), 1+format.BitmapBytes, 1+2*len(members))
+			return fmt.Sprintf("container %x has %d bytes; expected %d", b.newSet(bitmap(members...)), 1+format.BitmapBytes, 1+2*len(members))
 		}
 	}
 	testBroken(t, map[string]breakage{
@@ -183,7 +184,7 @@ func TestOtherForms(t *testing.T) {
 		"a bitmap of one":     short([]int{77}),
 		"a bitmap of too few": short(ascending(format.ArrayMax - 1)),
 	})
-	// A bitmap of as many as an array does not hold, and the largest array, are right.
+	// The smallest bitmap and the largest array are right.
 	eachStore(t, func(t *testing.T, h healthy) {
 		for _, n := range []int{1, format.ArrayMax - 1, format.ArrayMax, format.ArrayMax + 1} {
 			b := h.bench(t)
@@ -201,7 +202,7 @@ func TestOtherForms(t *testing.T) {
 	})
 }
 
-// Rows that there are few of are read, too: each that cannot be is named.
+// TestMalformedRest: unreadable rows of the small keyspaces are reported.
 func TestMalformedRest(t *testing.T) {
 	ways := map[string]breakage{}
 	for _, keyspace := range []byte{format.KeyCursor, format.KeyDeadLetter, format.KeyGap} {
@@ -243,7 +244,7 @@ func TestMalformedRest(t *testing.T) {
 		}
 	}
 	testBroken(t, ways)
-	// What is whole is not reported: claims lie only where several write, or did.
+	// Healthy rows are not reported. Only stores with several writers have claims.
 	eachStore(t, func(t *testing.T, h healthy) {
 		b := h.bench(t)
 		b.rows[string(format.ClaimKey(3))] = []byte(`{"token":"AA==","owner":"a","since":"2026-01-02T03:04:05Z"}`)
@@ -255,7 +256,8 @@ func TestMalformedRest(t *testing.T) {
 	})
 }
 
-// Damage among them is said as damage, and does not end the check.
+// TestDamagedRest: damage in the small keyspaces is reported as damage, and does not end the
+// check.
 func TestDamagedRest(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		for _, keyspace := range []string{"c", "d", "g", "p"} {
@@ -266,7 +268,7 @@ func TestDamagedRest(t *testing.T) {
 			found := strings.Join(b.problems(), "\n")
 			for _, want := range []string{"file f is damaged", fmt.Sprintf(" %x: ", keyspace+"\xfe")} {
 				if !strings.Contains(found, want) {
-					t.Errorf("keyspace %s: it says %q, not %q", keyspace, found, want)
+					t.Errorf("keyspace %s: the reports are %q, want %q", keyspace, found, want)
 				}
 			}
 			gone := errors.New("gone")

@@ -9,9 +9,8 @@ import (
 	"skein.blue/graph/format"
 )
 
-// A chunk two levels down whose parent is missing is reported, though a sibling of the
-// parent was spilled: what the parent said of its paths is lost, and it is in nobody's
-// way to erase.
+// TestOrphanedChunk: a chunk two levels down whose parent is missing is reported, even if a
+// sibling of the parent was spilled. The changes in the parent are lost.
 func TestOrphanedChunk(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		b := h.bench(t)
@@ -28,13 +27,13 @@ func TestOrphanedChunk(t *testing.T) {
 		b.rows[top+"\x03"] = spilled
 		b.rows[top+"\x03\x04"] = noSubject(0x0304 << 34)
 		whole := b.problems()
-		if slices.ContainsFunc(whole, func(p string) bool { return strings.Contains(p, "lies under") }) {
-			t.Fatalf("before, it says %q", whole)
+		if slices.ContainsFunc(whole, func(p string) bool { return strings.Contains(p, "above it") }) {
+			t.Fatalf("the undamaged store has the problems %q", whole)
 		}
 		delete(b.rows, top+"\x03")
-		want := fmt.Sprintf("chunk %x lies under none that was spilled", top+"\x03\x04")
+		want := fmt.Sprintf("chunk %x has no spilled chunk above it", top+"\x03\x04")
 		if found := b.problems(); !slices.Contains(found, want) {
-			t.Errorf("it says %q, not %q", found, want)
+			t.Errorf("the reports are %q, want %q", found, want)
 		}
 	})
 }

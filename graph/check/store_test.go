@@ -14,9 +14,9 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// What is no store of ours is an error, and no report.
+// TestRefused: an unreadable store is an error, not a report.
 func TestRefused(t *testing.T) {
-	h := format.Header{Version: format.Version + 1, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{1}}
+	h := format.Header{Version: format.Newest + 1, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{1}}
 	newer := h.Append(nil)
 	gone := errors.New("gone")
 	for name, test := range map[string]struct {
@@ -24,13 +24,13 @@ func TestRefused(t *testing.T) {
 		says   string
 	}{
 		"no header":         {func(b *bench) { delete(b.rows, string(format.HeaderKey)) }, "there is no graph in the store"},
-		"a newer format":    {func(b *bench) { b.rows[string(format.HeaderKey)] = newer }, "use that one"},
+		"a newer format":    {func(b *bench) { b.rows[string(format.HeaderKey)] = newer }, "use that version"},
 		"an import":         {func(b *bench) { b.rows[string(format.KeyImport)] = nil }, "run skein import again"},
 		"the header fails":  {func(b *bench) { b.bad = []badRange{{"m", "n", gone}} }, "gone"},
-		"the jobs fail":     {func(b *bench) { b.bad = []badRange{{"e", "e\xff", gone}} }, `checking keyspace 'e'`},
-		"the accounts fail": {func(b *bench) { b.bad = []badRange{{"a", "a\xff", gone}} }, `checking keyspace 'a'`},
-		"the ids fail":      {func(b *bench) { b.bad = []badRange{{"i", "i\xff", gone}} }, `checking keyspace 'i'`},
-		"the leases fail":   {func(b *bench) { b.bad = []badRange{{"l", "l\xff", gone}} }, `checking keyspace 'l'`},
+		"the jobs fail":     {func(b *bench) { b.bad = []badRange{{"e", "e\xff", gone}} }, "checking the erase jobs"},
+		"the accounts fail": {func(b *bench) { b.bad = []badRange{{"a", "a\xff", gone}} }, "checking the accounts"},
+		"the ids fail":      {func(b *bench) { b.bad = []badRange{{"i", "i\xff", gone}} }, `keyspace 'i' of the dictionary`},
+		"the leases fail":   {func(b *bench) { b.bad = []badRange{{"l", "l\xff", gone}} }, `keyspace 'l' of the dictionary`},
 		"the records fail":  {func(b *bench) { b.bad = []badRange{{"r", "r\xff", gone}} }, "checking the records"},
 		"the sets fail":     {func(b *bench) { b.bad = []badRange{{"v", "v\xff", gone}} }, "checking the sets"},
 	} {
@@ -45,7 +45,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// longer is a Reader of a store that has many erase jobs more, whose keys are malformed.
+// longer is a Reader of a store that has many more erase jobs, with malformed keys.
 type longer struct {
 	*table
 
@@ -61,7 +61,7 @@ func (l longer) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (
 	return l.table.Scan(lo, hi, reverse, each)
 }
 
-// progress is told how many keys have been read, every so often.
+// TestProgress: progress receives the number of keys read, from time to time.
 func TestProgress(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		const n = 140_000
@@ -73,8 +73,8 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-// changing is an engine that cannot keep a state for long: it goes over to the next one
-// after so many scans.
+// changing is an engine that cannot keep a state for long: it moves to the next state after
+// some scans.
 type changing struct {
 	kv.Store
 
@@ -103,8 +103,7 @@ func (c *changing) ViewAcross(_ context.Context, fn func(kv.Reader) error) (cros
 	return before - len(c.states), err
 }
 
-// A check that met several states is worth what it says only if nothing was written in
-// between.
+// TestMixed: a check that reads several states fails if a write came in between.
 func TestMixed(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		same := func() *table { return h.bench(t).table }
@@ -128,11 +127,11 @@ func TestMixed(t *testing.T) {
 			switch {
 			case test.want == 0 && err != nil:
 				t.Errorf("%s: %v", name, err)
-			case test.want > 0 && (!errors.As(err, &mixed) || mixed.States != test.want || !strings.Contains(err.Error(), "written to while it was read")):
+			case test.want > 0 && (!errors.As(err, &mixed) || mixed.States != test.want || !strings.Contains(err.Error(), "changed during the check")):
 				t.Errorf("%s: %v, want %d states", name, err, test.want)
 			}
 		}
-		// What ends the check is said, and not that it was written to.
+		// The error that ended the check takes precedence.
 		one, two := same(), written()
 		delete(one.rows, string(format.HeaderKey))
 		delete(two.rows, string(format.HeaderKey))

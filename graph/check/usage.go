@@ -7,8 +7,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Totals returns the counts, the cursors and the kinds of a store that is not opened as a
-// graph.
+// Totals returns the counts, the cursors and the kinds of a store that no graph has open.
 func Totals(r kv.Reader) (counts format.Counts, cursors []format.Cursor, table *kinds.Table, err error) {
 	h, err := read.Header(r)
 	if err != nil {
@@ -21,22 +20,21 @@ func Totals(r kv.Reader) (counts format.Counts, cursors []format.Cursor, table *
 	return counts, cursors, h.Table, err
 }
 
-// A Keyspace is a part of the store, and what it takes.
+// A Keyspace is a part of the store, and its size.
 type Keyspace struct {
 	Name  string `json:"name"`
 	Keys  int64  `json:"keys"`
-	Bytes uint64 `json:"bytes,omitempty"` // about, on disk; 0 where the engine cannot tell
+	Bytes uint64 `json:"bytes,omitempty"` // about, on disk; 0 if the engine does not know
 }
 
-// A Sizer is an engine that tells what its keys take (kv.Store).
+// A Sizer is an engine that knows the size of its keys on disk (kv.Store).
 type Sizer interface {
 	DiskBytes() uint64
 	RangeBytes(lo, hi []byte) (uint64, error)
 }
 
-// Usage tells where the bytes of a store are: it counts all keys, and asks the
-// engine how many bytes they take. tick, which may be nil, is called with how
-// many keys have been counted.
+// Usage returns the size of each part of a store: it counts all keys, and asks the engine for
+// their bytes. tick, if not nil, receives the number of keys counted so far.
 func Usage(r kv.Reader, table *kinds.Table, engine Sizer, tick func(keys int64)) ([]Keyspace, error) {
 	parts, rest := format.Parts(table)
 	var out []Keyspace
@@ -58,7 +56,7 @@ func Usage(r kv.Reader, table *kinds.Table, engine Sizer, tick func(keys int64))
 			return nil, err
 		}
 		space := Keyspace{Name: p.Name, Keys: n}
-		if n > 0 { // an estimate of nothing is a whole block
+		if n > 0 { // engines estimate an empty range as a whole block
 			if space.Bytes, err = engine.RangeBytes(p.Prefix, kv.PrefixEnd(p.Prefix)); err != nil {
 				return nil, err
 			}
@@ -77,8 +75,8 @@ func Usage(r kv.Reader, table *kinds.Table, engine Sizer, tick func(keys int64))
 	out = append(out, others)
 	disk := engine.DiskBytes()
 	if sum > disk && disk > 0 {
-		// The engine tells by blocks, and a small store has a few for everything:
-		// where its answers cannot be true they are left out.
+		// The engine estimates in blocks, and a small store has few of them. Drop the
+		// estimates if they cannot be true.
 		for i := range out {
 			out[i].Bytes = 0
 		}

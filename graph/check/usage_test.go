@@ -14,7 +14,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// sizer is an engine that says what it is told to, and 1 byte more for each range.
+// sizer is an engine that returns the given sizes, and 1 byte more for each range.
 type sizer struct {
 	rows  map[string][]byte
 	disk  uint64
@@ -34,8 +34,7 @@ func (s *sizer) RangeBytes(lo, hi []byte) (n uint64, err error) {
 	return n, s.err
 }
 
-// All keys are counted, each once, in the part that it belongs to, and their bytes are
-// those that the engine tells of it.
+// TestUsage: Usage counts every key once, in its own part, and takes the bytes from the engine.
 func TestUsage(t *testing.T) {
 	eachStore(t, func(t *testing.T, h healthy) {
 		b := h.bench(t)
@@ -58,8 +57,8 @@ func TestUsage(t *testing.T) {
 		}
 		const overhead = "logs, indexes and overhead"
 		for _, test := range []struct {
-			disk, over uint64 // and what is left over of it
-			known      bool   // the bytes of the parts are told
+			disk, over uint64 // and the rest of it
+			known      bool   // the parts have bytes
 		}{{all, 0, true}, {all + 7, 7, true}, {0, 0, true}, {all - 1, all - 1, false}} {
 			s := &sizer{rows: b.rows, disk: test.disk}
 			got, err := Usage(b.table, kinds.BuiltIn, s, nil)
@@ -69,7 +68,7 @@ func TestUsage(t *testing.T) {
 			seen := map[string]bool{}
 			for _, k := range got {
 				if seen[k.Name] {
-					t.Errorf("%s is there twice", k.Name)
+					t.Errorf("%s occurs twice", k.Name)
 				}
 				seen[k.Name] = true
 				want := Keyspace{Name: k.Name, Keys: keys[k.Name], Bytes: bytes[k.Name]}
@@ -91,7 +90,7 @@ func TestUsage(t *testing.T) {
 					t.Errorf("%s is missing", name)
 				}
 			}
-			// What has no keys is not asked for: the answer would be a block.
+			// The engine is not asked for empty parts: it would answer a block.
 			for _, prefix := range s.asked {
 				if b.first(prefix[0], func(k string, _ []byte) bool { return strings.HasPrefix(k, prefix) }) == "" {
 					t.Errorf("the engine was asked about %q", prefix)
@@ -100,7 +99,7 @@ func TestUsage(t *testing.T) {
 		}
 		gone := errors.New("gone")
 		if _, err := Usage(b.table, kinds.BuiltIn, &sizer{err: gone}, nil); !errors.Is(err, gone) {
-			t.Errorf("the engine cannot tell: %v", err)
+			t.Errorf("a failing engine: %v", err)
 		}
 		for _, keyspace := range []byte{dict.KeyID, format.KeyReverse, dict.KeyLease} {
 			b.bad = []badRange{{string(keyspace), string(keyspace + 1), gone}}
@@ -111,7 +110,7 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// crowded is a Reader of many keys that lie in one keyspace.
+// crowded is a Reader with many keys in one keyspace.
 type crowded struct {
 	kv.Reader
 
@@ -128,7 +127,7 @@ func (c crowded) Scan(lo, _ []byte, _ bool, each func(key, value []byte) (bool, 
 	return nil
 }
 
-// Who waits is told how many keys have been counted, now and then.
+// TestUsageTicks: tick receives the number of counted keys from time to time.
 func TestUsageTicks(t *testing.T) {
 	for name, test := range map[string]struct {
 		keyspace byte

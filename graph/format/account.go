@@ -9,32 +9,31 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// A Rev is the revision of a repo: the number of a TID, which compare as it.
+// A Rev is the revision of a repo: the number of its TID, which sorts like the TID.
 type Rev uint64
 
-// NoRev is the highest TID: that of no commit that another comes after.
+// NoRev is the highest TID. No commit that has a successor has it.
 const NoRev Rev = 1<<64 - 1
 
 // String returns the TID.
 func (r Rev) String() string { return string(syntax.AppendTID(nil, uint64(r))) }
 
-// A Root is what is kept of a repo's root: the first 8 bytes of its CID's SHA-256. Two
-// roots that differ agree in them once in 2^64; an account that makes its own
-// agree hides nothing but its own repo's being desynchronized.
+// A Root identifies the root of a repo: the first 8 bytes of its CID's SHA-256. Two
+// different roots agree with probability 2^-64. An account that forges such a pair hides
+// only that its own repo is desynchronized.
 type Root [8]byte
 
-// The states of accounts are kept in groups of 256 neighbouring ids, which are
-// those of accounts that were met about the same time, as package intern keeps
-// their DIDs: a batch of events changes most accounts that are awake, and a write
-// of some hundred bytes to a group costs little more than one to a row of its own
-// (docs/decisions/0006). A group is, by id, ascending,
+// accountBits is the binary logarithm of the size of a group. The states of accounts lie in
+// groups of 256 neighbouring ids. Those belong to accounts that were first seen at about the
+// same time; package intern groups their DIDs the same way. A batch of events changes most
+// accounts that are awake, and writing some hundred bytes to a group costs little more than
+// writing one row of its own (docs/decisions/0006). A group is, ascending by id,
 //
-//	the id's lowest eight bits (1), the row's length (1), the row (repoState)
+//	the id's lowest eight bits (1), the row's length (1), the row (RepoState)
 //
-// An operand and a stored group have the same form; of what is said of one
-// account, the newest stands. In a store that several processes write, which is
-// FoundationDB, a merge of more than some bytes reads what it merges into: there
-// an account is a group of its own, with 0 for the bits, and is set.
+// An operand and a stored group have the same form; the newest row of an account wins. In a
+// store with several writers, which is FoundationDB, merging a large value reads it first.
+// There each account is a group of its own, with 0 for the bits, and is set.
 const accountBits = 8
 
 // AppendAccount appends an account to its group.
@@ -45,8 +44,8 @@ func (l Layout) AppendAccount(dst []byte, actor dict.ID, s *RepoState) []byte {
 	return dst
 }
 
-// EachAccount calls each for the accounts of a group, with their lowest bits and
-// rows, until it returns false.
+// EachAccount calls each with the lowest bits and the row of every account in a group, until
+// each returns false.
 func EachAccount(v []byte, each func(low byte, row []byte) bool) error {
 	for last := -1; len(v) > 0; {
 		if len(v) < 2 || len(v) < 2+int(v[1]) || int(v[0]) <= last {
@@ -61,7 +60,7 @@ func EachAccount(v []byte, each func(low byte, row []byte) bool) error {
 	return nil
 }
 
-// AccountIn returns the state of an account, and whether the group has it.
+// AccountIn returns the state of an account, and whether the group contains it.
 func (l Layout) AccountIn(v []byte, actor dict.ID) (s RepoState, ok bool, err error) {
 	at := byte(actor & l.AccountMask())
 	var failed error
@@ -74,19 +73,19 @@ func (l Layout) AccountIn(v []byte, actor dict.ID) (s RepoState, ok bool, err er
 	return s, ok, errors.Join(err, failed)
 }
 
-// EachState calls each for the accounts of a group with their ids and states.
+// EachState calls each with the id and the state of every account in a group.
 func (l Layout) EachState(key, v []byte, each func(actor dict.ID, s RepoState) error) error {
 	first, err := ParseActorKey(key)
 	if err != nil {
 		return err
 	}
 	if first&l.AccountMask() != 0 {
-		return fmt.Errorf("format: account key %x is that of no group", key)
+		return fmt.Errorf("format: account key %x is not the key of a group", key)
 	}
 	var failed error
 	err = EachAccount(v, func(low byte, row []byte) bool {
 		if dict.ID(low)&^l.AccountMask() != 0 {
-			failed = fmt.Errorf("format: group %x has an account at %d", key, low)
+			failed = fmt.Errorf("format: group %x has an unexpected account at %d", key, low)
 			return false
 		}
 		var s RepoState
@@ -98,7 +97,7 @@ func (l Layout) EachState(key, v []byte, each func(actor dict.ID, s RepoState) e
 	return errors.Join(err, failed)
 }
 
-// foldAccounts appends what the groups in values, oldest first, come to.
+// foldAccounts appends the group that the groups in values, oldest first, fold to.
 func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
 	var rows [1 << accountBits][]byte
 	for _, v := range values {
@@ -114,7 +113,7 @@ func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
 	return dst, nil
 }
 
-// RepoState is what is known of one account and its repo. Its row in a group is
+// RepoState is the state of one account and its repo. Its row in a group is
 //
 //	flags(1) uvarint source, uvarint seq      of the last commit, sync or deletion
 //	uvarint source, uvarint seq               of the last #account, if flagAccount
@@ -122,15 +121,15 @@ func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
 //	rev(8) data(8)                            if flagHasRev
 //	top(8)                                    if flagAhead
 //	low(2)                                    if it is known
-//	more flags(1)                             if any is set: the upper eight
+//	more flags(1)                             the upper eight, if any is set
 //
-// top is the highest TID that is, or was, the key of an indexed record, where
-// that is above rev. It is seldom: a PDS draws a commit's rev after its keys.
-// A new record's key above both is that of no record we have.
+// top is the highest TID that is, or was, the key of an indexed record, if it is above rev.
+// That is rare: a PDS draws a commit's rev after its keys. A new record whose key is above
+// both is not in the index yet.
 //
-// low is 1 + the lowest bucket that a record may lie in, where all keys of the
-// account's records have been TIDs since it was first heard of, or lowNone if
-// there were none. With top, it says where all its records are.
+// low is 1 + the lowest bucket that may have a record, or LowNone if the account never had
+// one. It is known only if all keys of the account's records have been TIDs since the
+// account was first seen. low and top bound all its records.
 type RepoState struct {
 	Flags                 uint16
 	Source, AccountSource uint32
@@ -143,40 +142,38 @@ type RepoState struct {
 	LowBucket             uint16
 }
 
-// LowNone is the low of an account that never had a record.
+// LowNone is the LowBucket of an account that never had a record.
 const LowNone = 0xffff
 
-// The flags of a RepoState. Those that say that a part of its row is there, append
-// sets.
+// The flags of a RepoState. Append sets those that announce a part of the row.
 const (
 	FlagHasRev  uint16 = 1 << iota // rev and data are those of the last applied commit
 	FlagPartial                    // the repo's past was never seen
-	FlagDesync                     // something of the repo was missed
+	FlagDesync                     // the index missed something of the repo
 	FlagHidden                     // the last #account said active: false
-	FlagErasing                    // deleted, and not all of it is erased yet
+	FlagErasing                    // deleted, and not completely erased yet
 	flagAccount                    // an #account was seen
-	flagDeleted                    // it was deleted once
+	flagDeleted                    // the account was deleted once
 	flagAhead                      // top is above rev
 	FlagResync                     // it has a row in the queue of resyncs (resync.go)
-	FlagNoRoot                     // rev is that of an archive's row, and data is not known
+	FlagNoRoot                     // rev is from a row of an archive, and data is unknown
 	FlagBehind                     // the stream announced a state newer than rev that was not applied
 )
 
 // Has reports whether a flag is set.
 func (s *RepoState) Has(flag uint16) bool { return s.Flags&flag != 0 }
 
-// Complete reports whether the index has exactly the records of the repo, as far as anyone
-// has told it: nothing is known to be missing, and no fetch of the repo is queued or under
-// way. A fetch is queued where something may have been missed, and while its snapshot is put
-// in place in parts the account holds records of two states.
+// Complete reports whether, by all evidence, the index has exactly the records of the repo:
+// nothing is known to be missing, and no fetch of the repo is queued or under way. A repo is
+// queued when something may be missing; while a snapshot is put in place in several writes,
+// the account holds records of two states.
 func (s *RepoState) Complete() bool { return s.Whole() && !s.Has(FlagResync) }
 
-// Whole reports whether nothing of the repo is known to be missing, whether or not it is
-// queued to be fetched.
+// Whole reports whether nothing of the repo is known to be missing, even if it is queued.
 func (s *RepoState) Whole() bool { return s.Flags&(FlagHasRev|FlagPartial|FlagDesync) == FlagHasRev }
 
-// Incomplete reports whether answers about everybody may lack something of the account: it is
-// active, and something of it is known to be missing, or in doubt.
+// Incomplete reports whether answers about the whole network may lack something of the
+// account: it is active, and something of it is missing or in doubt.
 func (s *RepoState) Incomplete() bool {
 	return s.Flags&(FlagPartial|FlagDesync|FlagResync) != 0 && !s.Has(FlagHidden)
 }
@@ -186,10 +183,10 @@ func (s *RepoState) MayHold(p Path) bool {
 	return s.Has(FlagHasRev) && (p.Raw != nil || p.TID <= max(uint64(s.Rev), s.Top))
 }
 
-// NoteLow notes that a record is put under a path.
+// NoteLow lowers LowBucket for a record that is put under a path.
 func (s *RepoState) NoteLow(p Path) {
 	switch {
-	case s.LowBucket == 0: // not known
+	case s.LowBucket == 0: // unknown
 	case p.Raw != nil:
 		s.LowBucket = 0
 	default:
@@ -197,8 +194,8 @@ func (s *RepoState) NoteLow(p Path) {
 	}
 }
 
-// Buckets returns in which buckets all of the account's records lie, if that is
-// known and they are few.
+// Buckets returns the lowest and the highest bucket that may have records of the account, if
+// they are known and at most four.
 func (s *RepoState) Buckets() (low, high uint16, ok bool) {
 	const few = 4
 	if s.LowBucket == 0 || s.LowBucket == LowNone || !s.Has(FlagHasRev) {

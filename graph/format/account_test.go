@@ -10,8 +10,8 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// The row of an account says again what it was made from, with every combination of
-// flags and of parts. What its flags do not say to be there is not kept.
+// TestStatesInEveryCombination encodes and decodes states with every combination of flags and
+// parts. Parts that the flags do not announce are dropped.
 func TestStatesInEveryCombination(t *testing.T) {
 	seen := map[string]RepoState{}
 	for combination := range uint16(1 << 7) {
@@ -58,7 +58,7 @@ func TestStatesInEveryCombination(t *testing.T) {
 	}
 }
 
-// The largest row fits its group.
+// TestLargestState: the largest row fits into a group.
 func TestLargestState(t *testing.T) {
 	s := RepoState{
 		Flags: 0x31f, Source: 1<<32 - 1, Seq: -1, AccountSource: 1<<32 - 1, AccountSeq: -1, DeletionSource: 1<<32 - 1, DeletionSeq: -1,
@@ -70,7 +70,7 @@ func TestLargestState(t *testing.T) {
 	}
 }
 
-// Rows of accounts that no account has are refused.
+// TestStatesRefused decodes malformed rows of accounts.
 func TestStatesRefused(t *testing.T) {
 	for name, v := range map[string][]byte{
 		"nothing":                        {},
@@ -107,8 +107,8 @@ func TestStatesRefused(t *testing.T) {
 	}
 }
 
-// Groups that no store has are refused: accounts out of order, twice, cut, or under a
-// key that is no group's.
+// TestGroupsRefused decodes malformed groups: accounts out of order, twice or truncated, or
+// under a key that is not the key of a group.
 func TestGroupsRefused(t *testing.T) {
 	s := RepoState{Source: 1, Seq: 2}
 	one := alone.AppendAccount(nil, 3, &s)
@@ -140,7 +140,7 @@ func TestGroupsRefused(t *testing.T) {
 			t.Errorf("%s: %x under %x: %v", c.name, c.v, c.key, err)
 		}
 	}
-	// What the caller fails with is what EachState fails with, and nothing more is read.
+	// EachState returns the caller's error, and reads no further.
 	calls := 0
 	err := alone.EachState(group, two, func(dict.ID, RepoState) error { calls++; return ErrChunk })
 	if calls != 1 || err == nil || err.Error() != ErrChunk.Error() {
@@ -148,7 +148,8 @@ func TestGroupsRefused(t *testing.T) {
 	}
 }
 
-// Both layouts put the state of an account where they look for it, and nowhere else.
+// TestAccountsInBothLayouts: both layouts find the state of an account where they put it, and
+// nowhere else.
 func TestAccountsInBothLayouts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(41, 0))
 	for range 500 {
@@ -159,7 +160,7 @@ func TestAccountsInBothLayouts(t *testing.T) {
 			if got, ok, err := l.AccountIn(v, actor); !ok || err != nil || got != s {
 				t.Fatalf("layout %d: %#x is %+v, %v, %v; want %+v", i, uint64(actor), got, ok, err, s)
 			}
-			if _, ok, err := l.AccountIn(v, actor^1); ok != l.Shared() || err != nil { // a group of one is whose key it has
+			if _, ok, err := l.AccountIn(v, actor^1); ok != l.Shared() || err != nil { // a group of one contains any id under its key
 				t.Fatalf("layout %d: the neighbour of %#x is there: %v, %v", i, uint64(actor), ok, err)
 			}
 			var found []dict.ID
@@ -175,7 +176,7 @@ func TestAccountsInBothLayouts(t *testing.T) {
 	}
 }
 
-// What is noted of the records of an account says where all of them lie, or nothing.
+// TestBucketsOfAnAccount: Buckets covers all records of an account, or is unknown.
 func TestBucketsOfAnAccount(t *testing.T) {
 	known := 0
 	for seed := range uint64(2000) {
@@ -202,7 +203,7 @@ func TestBucketsOfAnAccount(t *testing.T) {
 		for _, tid := range tids {
 			p := Path{TID: tid}
 			if ok && (p.Bucket() < low || p.Bucket() > high) {
-				t.Fatalf("seed %d: %#x lies not in %d-%d", seed, tid, low, high)
+				t.Fatalf("seed %d: %#x is not in %d-%d", seed, tid, low, high)
 			}
 			if !s.MayHold(p) {
 				t.Fatalf("seed %d: %+v may not hold %#x", seed, s, tid)
@@ -216,11 +217,11 @@ func TestBucketsOfAnAccount(t *testing.T) {
 		}
 	}
 	if known < 200 {
-		t.Errorf("the buckets of %d accounts are known", known)
+		t.Errorf("only %d accounts have known buckets", known)
 	}
 }
 
-// What a repo may hold is asked before it is looked for: a no must be right.
+// TestMayHold: writes trust a no from MayHold, and do not look the record up.
 func TestMayHold(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -254,7 +255,7 @@ func TestMayHold(t *testing.T) {
 	}
 }
 
-// Revs compare as their TIDs do.
+// TestRevs: revs sort like their TIDs.
 func TestRevs(t *testing.T) {
 	last := ""
 	for _, r := range []Rev{0, 1, 31, 32, goldenTID, 1 << 63, NoRev - 1, NoRev} {

@@ -14,14 +14,13 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// A Path is a record key as the record map sees it: the number of a TID, or
-// the key itself.
+// A Path is a record key: the number of a TID, or any other key itself.
 type Path struct {
 	TID uint64
 	Raw []byte // set if the key is not a TID
 }
 
-// ParsePath returns the path of a record key. A key that is not a TID lies in rkey.
+// ParsePath returns the path of a record key. Raw points into rkey.
 func ParsePath(rkey []byte) Path {
 	if tid, ok := syntax.ParseTID(rkey); ok {
 		return Path{TID: tid}
@@ -45,21 +44,21 @@ func (p Path) Bucket() uint16 {
 	return uint16(p.TID >> BucketShift)
 }
 
-// EndOfTime is above the numbers of all TIDs, of which the top bit is 0. A record key may look
-// like a TID and lie above it.
+// EndOfTime is above the numbers of all TIDs, whose top bit is 0. A record key may look like
+// a TID and still be above it.
 const EndOfTime = 1 << 63
 
 // HasTime reports whether the key is a TID, which names a time.
 func (p Path) HasTime() bool { return p.Raw == nil && p.TID < EndOfTime }
 
-// hash is that of a raw key. It is SHA-256, so that nobody can choose many keys
-// for one place.
+// hash returns the hash of a raw key. It is SHA-256, so that nobody can choose many keys
+// that fall into one chunk.
 func (p Path) hash() uint64 {
 	sum := sha256.Sum256(p.Raw)
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// Spread is what tells the chunks under a bucket apart, from the top bit down.
+// Spread returns the bits that divide a bucket into chunks, from the top bit down.
 func (p Path) Spread() uint64 {
 	if p.Raw == nil {
 		return p.TID << (64 - BucketShift)
@@ -80,45 +79,45 @@ func ComparePaths(x, y Path) int {
 	return 0
 }
 
-// A ChunkCoder reads and writes chunks: it is what a chunk's key says about it. A chunk
-// holds an actor's records of one kind whose paths share a bucket, by
-// path, or the newest changes of one whose records were spilled. On disk it is
+// A ChunkCoder reads and writes the chunks of one actor and one bucket, which their key names.
+// A chunk holds an actor's records of one kind whose paths share a bucket, by path; or, once
+// spilled, the newest changes to them. On disk it is
 //
 //	uvarint 1, flagSpilled in 2 bytes, uvarint generation   if it was spilled
 //	n × record:
-//	  of a TID  uvarint: 2 × (microseconds since the record before, or since
-//	            the bucket's beginning), +1 if what follows is there
-//	            flags(6 bits) clock(10 bits), big-endian; else no flags, and the
-//	            clock of the record before, at first 0
-//	  else      uvarint: 2 × length, +1 if what follows is there
+//	  of a TID  uvarint: 2 × (microseconds since the previous record, or since
+//	            the start of the bucket), +1 if the next field is present
+//	            flags(6 bits) clock(10 bits), big-endian; if absent, no flags, and
+//	            the clock of the previous record, or 0 for the first
+//	  else      uvarint: 2 × length, +1 if the flags are present
 //	            the record key; flags(6 bits) 0(10 bits)
-//	  unless a flag says that there is none: the subject, as its difference to
-//	  the one before, zigzag uvarint; the first to the actor's id
+//	  without flags: the subject, as its difference to the previous subject, or
+//	  to the actor's id for the first; zigzag uvarint
 //
-// Nearly all records of an actor are made by one clock, its PDS. A stored chunk
-// and a merge operand have the same form, and the last write to a path wins;
-// removed paths are kept as those of a row are.
+// Nearly all records of an actor have the clock of its PDS. A stored chunk and a merge operand
+// have the same form, and the last write to a path wins. Removed paths are kept like the
+// removed members of a Row.
 type ChunkCoder struct {
 	Bucket uint16
-	first  uint64 // the subject before the first
+	first  uint64 // the subject that the first record's is a difference to
 }
 
 // Record is an entry of a chunk.
 type Record struct {
 	Path    Path
-	Subject dict.ID // None if flags say so
+	Subject dict.ID // None if there are flags
 	Flags   uint8
-	Age     uint32 // of the value that it is from, in a fold; the depth, in a read
+	Age     uint32 // in a fold, the index of its value; in a read, the depth of its chunk
 }
 
 // The flags of a record.
 const (
-	Removed     = 1 << iota // there is no such record
-	NoSubject               // there is, and it names no subject
-	flagSpilled             // of the chunk: see there
+	Removed     = 1 << iota // the path has no record
+	NoSubject               // the path has a record, which names no subject
+	flagSpilled             // a flag of the whole chunk: see ChunkCoder
 )
 
-// ErrChunk is returned for a chunk that cannot be read.
+// ErrChunk is returned for a malformed chunk.
 var ErrChunk = errors.New("format: malformed record chunk")
 
 // CoderOfKey returns the coder of the chunk under a key.
@@ -141,7 +140,7 @@ func CoderOf(actor dict.ID, bucket uint16) ChunkCoder {
 // IsRaw reports whether the records have keys that are not TIDs.
 func (c ChunkCoder) IsRaw() bool { return c.Bucket >= RawBucket }
 
-// Of a TID, a clock's id takes the lowest bits.
+// The lowest bits of a TID are the id of a clock.
 const (
 	ClockBits = 10
 	clockMask = 1<<ClockBits - 1
@@ -157,7 +156,7 @@ func (c ChunkCoder) Append(dst []byte, generation uint64, records []Record) []by
 	return c.appendAfter(dst, c.start(), records)
 }
 
-// chunkEnd is what the next record of a chunk is written as a difference to.
+// chunkEnd is the state after a chunk's last record, from which the next is a difference.
 type chunkEnd struct{ micros, clock, subject uint64 }
 
 // start is the end of an empty chunk.
@@ -165,7 +164,7 @@ func (c ChunkCoder) start() chunkEnd {
 	return chunkEnd{micros: uint64(c.Bucket) << (BucketShift - ClockBits), subject: c.first}
 }
 
-// appendAfter appends records that ascend by path to a chunk that ends so.
+// appendAfter appends records that ascend by path to a chunk that ends at end.
 func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []byte {
 	micros, clock, subject := end.micros, end.clock, end.subject
 	for i := range records {
@@ -196,7 +195,7 @@ func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []by
 	return dst
 }
 
-// Read appends the records of v to dst, with the age given. Raw keys lie in v.
+// Read appends the records of v to dst, with an age. Raw keys point into v.
 func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, generation uint64, err error) {
 	micros, clock, subject := uint64(c.Bucket)<<(BucketShift-ClockBits), uint64(0), c.first
 	for first := true; len(v) > 0; first = false {
@@ -251,9 +250,9 @@ func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, gene
 	return dst, generation, nil
 }
 
-// walk returns how a chunk of TIDs ends, how many records it has, and its
-// generation, without reading the records. It returns false for one that holds
-// removed paths, or is malformed.
+// walk returns the end of a chunk of TIDs, the number of its records, and its generation,
+// without building the records. ok is false for a chunk that has removed paths, or is
+// malformed.
 func (c ChunkCoder) walk(v []byte) (end chunkEnd, n int, generation uint64, ok bool) {
 	end = c.start()
 	for first := true; len(v) > 0; first = false {
@@ -296,7 +295,7 @@ func (c ChunkCoder) walk(v []byte) (end chunkEnd, n int, generation uint64, ok b
 	return end, n, generation, true
 }
 
-// Uvarint is binary.Uvarint, without a loop where eight bytes can be read at once.
+// Uvarint is binary.Uvarint without a loop, if v has eight bytes to read at once.
 func Uvarint(v []byte) (uint64, int) {
 	if len(v) < 8 {
 		return binary.Uvarint(v)
@@ -305,11 +304,11 @@ func Uvarint(v []byte) (uint64, int) {
 	if x&0x80 == 0 {
 		return x & 0x7f, 1
 	}
-	last := ^x & 0x8080808080808080 // the highest bits of bytes that end a number
+	last := ^x & 0x8080808080808080 // the top bit of each byte that ends a number
 	if last == 0 {
 		return binary.Uvarint(v)
 	}
-	x &= last ^ (last - 1) // up to the first such
+	x &= last ^ (last - 1) // up to the first of them
 	x &= 0x7f7f7f7f7f7f7f7f
 	x = x&0x007f007f007f007f | x&0x7f007f007f007f00>>1
 	x = x&0x00003fff00003fff | x&0x3fff00003fff0000>>2
@@ -317,9 +316,9 @@ func Uvarint(v []byte) (uint64, int) {
 	return x, bits.TrailingZeros64(last)>>3 + 1
 }
 
-// AppendSubjects appends the subjects that the records of a chunk of TIDs in [from, last]
-// name, without making the records. It returns false, and dst as it was, for one that has
-// more than live records of TIDs, or is malformed: Read tells.
+// AppendSubjects appends the subjects of a chunk's records with TIDs in [from, last], without
+// building the records. It returns dst unchanged, and false, for a chunk that has raw keys,
+// flags or a generation, or is malformed; Read reads those.
 func (c ChunkCoder) AppendSubjects(dst []uint64, v []byte, from, last uint64) (out []uint64, ok bool) {
 	if c.IsRaw() {
 		return dst, false
@@ -355,7 +354,7 @@ func (c ChunkCoder) AppendSubjects(dst []uint64, v []byte, from, last uint64) (o
 	return out, true
 }
 
-// CompareRecords orders records by path, and those of one path by age.
+// CompareRecords orders records by path, then by age.
 func CompareRecords(x, y Record) int {
 	if c := ComparePaths(x.Path, y.Path); c != 0 {
 		return c
@@ -363,9 +362,9 @@ func CompareRecords(x, y Record) int {
 	return int(x.Age) - int(y.Age)
 }
 
-// Live yields the live records of a bucket: of each path, the newest change, unless it is
-// that the record was removed. chunks is how many chunks the records are from: of several,
-// they are put in order, by path.
+// Live yields the live records of a bucket: the newest change of each path, unless it removed
+// the record. chunks is the number of chunks that the records come from; records of several
+// are sorted by path first.
 func Live(records []Record, chunks int) iter.Seq[*Record] {
 	return func(yield func(*Record) bool) {
 		if chunks > 1 {
@@ -383,65 +382,65 @@ func Live(records []Record, chunks int) iter.Seq[*Record] {
 	}
 }
 
-// fold appends what values, oldest first, come to, and returns how many paths
-// the result holds.
+// fold appends the chunk that values, oldest first, fold to, and returns the number of its
+// paths.
 func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []byte, n int, err error) {
 	c, err := CoderOfKey(key)
 	if err != nil {
 		return nil, 0, err
 	}
-	if out, n, ok := f.Extend(dst, c, values, base); ok {
+	if out, n, ok := f.extend(dst, c, values, base); ok {
 		return out, n, nil
 	}
-	f.Records = f.Records[:0]
+	f.records = f.records[:0]
 	var generation uint64
-	oldest := 0 // how many records the oldest value has
+	oldest := 0 // the number of records of the oldest value
 	for age, v := range values {
 		var g uint64
-		if f.Records, g, err = c.Read(f.Records, v, uint32(age)); err != nil {
+		if f.records, g, err = c.Read(f.records, v, uint32(age)); err != nil {
 			return nil, 0, err
 		}
 		generation = max(generation, g)
 		if age == 0 {
-			oldest = len(f.Records)
+			oldest = len(f.records)
 		}
 	}
 	f.sort(oldest)
-	kept := f.Newest(base && generation == 0)
+	kept := f.newest(base && generation == 0)
 	return c.Append(dst, generation, kept), len(kept), nil
 }
 
-// extend folds as fold does where the newer values are all of later paths than
-// the oldest one, as what an account does mostly is: that one's bytes stay as they
-// are. It returns false if they are not.
-func (f *chunkFolder) Extend(dst []byte, c ChunkCoder, values [][]byte, base bool) (out []byte, n int, ok bool) {
+// extend folds like fold, but keeps the bytes of the oldest value and appends to them. ok is
+// false if a newer value has a path that is not above all of the oldest. Most accounts only
+// add records, in the order of time.
+func (f *chunkFolder) extend(dst []byte, c ChunkCoder, values [][]byte, base bool) (out []byte, n int, ok bool) {
 	if c.IsRaw() || len(values) < 2 {
 		return nil, 0, false
 	}
-	f.Records = f.Records[:0]
+	f.records = f.records[:0]
 	for age, v := range values[1:] {
 		var generation uint64
 		var err error
-		if f.Records, generation, err = c.Read(f.Records, v, uint32(age)); err != nil || generation > 0 {
+		if f.records, generation, err = c.Read(f.records, v, uint32(age)); err != nil || generation > 0 {
 			return nil, 0, false
 		}
 	}
-	f.sort(len(f.Records))
+	f.sort(len(f.records))
 	end, n, generation, ok := c.walk(values[0])
-	if !ok || len(f.Records) > 0 && n > 0 && f.Records[0].Path.TID <= end.micros<<ClockBits|end.clock {
+	if !ok || len(f.records) > 0 && n > 0 && f.records[0].Path.TID <= end.micros<<ClockBits|end.clock {
 		return nil, 0, false
 	}
-	kept := f.Newest(base && generation == 0)
+	kept := f.newest(base && generation == 0)
 	return c.appendAfter(append(dst, values[0]...), end, kept), n + len(kept), true
 }
 
-// newest leaves, of the sorted records, the newest of each path, and of those the
-// removed ones only if there may be older ones elsewhere.
-func (f *chunkFolder) Newest(base bool) []Record {
-	kept := f.Records[:0]
-	for i := range f.Records {
-		r := &f.Records[i]
-		if i+1 < len(f.Records) && ComparePaths(r.Path, f.Records[i+1].Path) == 0 {
+// newest reduces the sorted records to the newest of each path. It drops removed ones if
+// there can be no older value (base).
+func (f *chunkFolder) newest(base bool) []Record {
+	kept := f.records[:0]
+	for i := range f.records {
+		r := &f.records[i]
+		if i+1 < len(f.records) && ComparePaths(r.Path, f.records[i+1].Path) == 0 {
 			continue
 		}
 		if r.Flags == Removed && base {
@@ -453,12 +452,12 @@ func (f *chunkFolder) Newest(base bool) []Record {
 }
 
 // chunkFolder is the scratch of a fold.
-type chunkFolder struct{ Records, newer []Record }
+type chunkFolder struct{ records, newer []Record }
 
-// sort sorts the records. The first so many are the oldest value's: mostly they
-// are many, and sorted, and the rest few.
+// sort sorts the records. The first oldest of them come from the oldest value: usually these
+// are many and already sorted, and the rest are few.
 func (f *chunkFolder) sort(oldest int) {
-	all := f.Records
+	all := f.records
 	for _, part := range [][]Record{all[:oldest], all[oldest:]} {
 		if !slices.IsSortedFunc(part, CompareRecords) {
 			slices.SortFunc(part, CompareRecords)
@@ -467,7 +466,7 @@ func (f *chunkFolder) sort(oldest int) {
 	if oldest == 0 || oldest == len(all) || CompareRecords(all[oldest-1], all[oldest]) < 0 {
 		return
 	}
-	// Merge from the end, into the place of the newer ones and on.
+	// Merge from the end, beginning in the space of the newer records.
 	f.newer = append(f.newer[:0], all[oldest:]...)
 	for i, j, at := oldest-1, len(f.newer)-1, len(all)-1; j >= 0; at-- {
 		if i >= 0 && CompareRecords(all[i], f.newer[j]) > 0 {

@@ -13,8 +13,8 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// randomRecords draws records of a bucket, as they ascend: of one clock or of many,
-// near and far, with and without flags.
+// randomRecords draws ascending records of a bucket: of one clock or of several, close
+// together and far apart, with and without flags.
 func randomRecords(rng *rand.Rand, bucket uint16, most int) (records []Record) {
 	clocks, step := uint64(1+rng.IntN(3)), uint64(1)<<(10+rng.IntN(35))
 	tid := uint64(bucket)<<BucketShift + rng.Uint64N(step)
@@ -37,7 +37,7 @@ func sameRecord(x, y Record) bool {
 	return ComparePaths(x.Path, y.Path) == 0 && (x.Path.Raw == nil) == (y.Path.Raw == nil) && x.Subject == y.Subject && x.Flags == y.Flags
 }
 
-// naiveRead reads a chunk word by word, as the format's description has it.
+// naiveRead decodes a chunk field by field, as its format is documented.
 func naiveRead(actor dict.ID, bucket uint16, v []byte) (records []Record, generation uint64) {
 	next := func() uint64 {
 		n, w := binary.Uvarint(v)
@@ -86,9 +86,8 @@ func naiveRead(actor dict.ID, bucket uint16, v []byte) (records []Record, genera
 	return records, generation
 }
 
-// A chunk says what it was made from, to Read, to walk and to who reads it by the
-// description of the format.
-func TestChunksSayWhatTheyHold(t *testing.T) {
+// TestChunksRoundTrip: Read, walk and the naive decoder return what a chunk was made from.
+func TestChunksRoundTrip(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 30))
 		actor, bucket := randomID(rng), []uint16{0, 1607, RawBucket - 1, RawBucket, RawBucket + 255}[rng.IntN(5)]
@@ -101,10 +100,10 @@ func TestChunksSayWhatTheyHold(t *testing.T) {
 			t.Fatalf("seed %d: %x is read as %v of generation %d, %v; want %v of %d", seed, v, got[1:], g, err, records, generation)
 		}
 		if slices.ContainsFunc(got[1:], func(r Record) bool { return r.Age != 4 }) {
-			t.Fatalf("seed %d: records are not of age 4: %v", seed, got)
+			t.Fatalf("seed %d: want records of age 4: %v", seed, got)
 		}
 		if naive, g := naiveRead(actor, bucket, v); g != generation || !slices.EqualFunc(naive, records, sameRecord) {
-			t.Fatalf("seed %d: by its description %x is %v, want %v", seed, v, naive, records)
+			t.Fatalf("seed %d: naively, %x is %v, want %v", seed, v, naive, records)
 		}
 		if c.IsRaw() {
 			continue
@@ -114,17 +113,17 @@ func TestChunksSayWhatTheyHold(t *testing.T) {
 		if ok == removed || ok && (n != len(records) || g != generation) {
 			t.Fatalf("seed %d: a walk through %x finds %d records of generation %d, %v", seed, v, n, g, ok)
 		}
-		// What is appended at the end that the walk found is what would have been there.
+		// Appending after the end that walk returns gives the bytes of the whole chunk.
 		if cut := rng.IntN(len(records) + 1); ok {
 			head := c.Append(nil, generation, records[:cut])
 			if end, _, _, _ := c.walk(head); !bytes.Equal(c.appendAfter(head, end, records[cut:]), v) {
-				t.Fatalf("seed %d: the last %d records are appended as others than %x", seed, len(records)-cut, v)
+				t.Fatalf("seed %d: the last %d records are appended to other bytes than %x", seed, len(records)-cut, v)
 			}
 		}
 	}
 }
 
-// What most records are takes few bytes. The numbers are those of the format.
+// TestChunkSizes: the most frequent records take few bytes. The format fixes the numbers.
 func TestChunkSizes(t *testing.T) {
 	const actor = shortID
 	bucket := Path{TID: goldenTID}.Bucket()
@@ -159,7 +158,7 @@ func TestChunkSizes(t *testing.T) {
 	}
 }
 
-// Bytes that no chunk has are refused by Read and by folds; walk refuses what Read does.
+// TestChunksRefused: Read, walk and folds refuse malformed chunks.
 func TestChunksRefused(t *testing.T) {
 	const tids, raws = 1607, RawBucket
 	for _, c := range []struct {
@@ -198,7 +197,7 @@ func TestChunksRefused(t *testing.T) {
 		if coder.IsRaw() {
 			good = coder.Append(nil, 0, []Record{{Path: Path{Raw: []byte("a")}, Subject: 1}})
 		} else if _, _, _, ok := coder.walk(c.v); ok {
-			t.Errorf("%s: a walk gets through %x", c.name, c.v)
+			t.Errorf("%s: walk accepts %x", c.name, c.v)
 		}
 		for _, values := range [][][]byte{{c.v}, {good, c.v}, {c.v, good}} {
 			if v, _, err := new(Folder).Fold(nil, key, values, false); err == nil {
@@ -208,7 +207,7 @@ func TestChunksRefused(t *testing.T) {
 	}
 }
 
-// A chunk's coder is made from keys of kinds that are indexed, and from no others.
+// TestCoderOfKey: only keys of known kinds have a coder.
 func TestCoderOfKey(t *testing.T) {
 	for kind := range 256 {
 		k := kinds.Kind(kind)
@@ -218,12 +217,12 @@ func TestCoderOfKey(t *testing.T) {
 		}
 	}
 	if c, err := CoderOfKey(AppendRowKey(nil, 1, longID)); err == nil {
-		t.Errorf("a set has the coder %+v", c)
+		t.Errorf("the key of a set has the coder %+v", c)
 	}
 }
 
-// A fold says how many paths it kept and how many bytes, for whoever spills; and
-// nothing of what cannot be spilled any more.
+// TestFoldedSizes: a fold reports the paths and bytes of a value, from which a writer decides
+// to spill it. Values that cannot be spilled report 0.
 func TestFoldedSizes(t *testing.T) {
 	for seed := range uint64(500) {
 		rng := rand.New(rand.NewPCG(seed, 31))
@@ -256,8 +255,8 @@ func TestFoldedSizes(t *testing.T) {
 	}
 }
 
-// The live records of a bucket are those of a map that its chunks are put into, the
-// deepest first: of one chunk, of two, and of several.
+// TestLive compares the live records of one, two and several chunks with a map that the
+// chunks are put into, the deepest first.
 func TestLive(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	overridden := 0
@@ -293,7 +292,7 @@ func TestLive(t *testing.T) {
 			delete(want, r.Path.TID)
 		}
 		if len(want) > 0 {
-			t.Fatalf("%d chunks: %v are live, and not among them", chunks, want)
+			t.Fatalf("%d chunks: %v should be live", chunks, want)
 		}
 	}
 	if overridden < 1000 {

@@ -6,14 +6,12 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A ClaimRow is a claim of a partition: one that several writers could write belongs to the one whose claim
-// lies under its key. Every write reads the claims of its writer, so that a
-// writer whose partitions another took over writes nothing any more: the claim
-// is a fencing token. Who is alive says so in a row of its own, which no write
-// reads.
+// A ClaimRow is a writer's claim of a partition, and a fencing token. Every write reads its
+// writer's claims, so a writer stops writing once another takes over its partitions. A live
+// writer renews its heartbeat, a separate row that writes do not read.
 //
-// Whether a writer that left its claim behind is alive is found out by watching
-// its heartbeat for a while, and not by comparing clocks.
+// To learn whether the owner of an old claim is alive, a process watches the heartbeat for a
+// while. It does not compare clocks.
 type ClaimRow struct {
 	Token  []byte           `json:"token"`
 	Owner  string           `json:"owner"`
@@ -21,8 +19,8 @@ type ClaimRow struct {
 	Shards *dict.ShardRange `json:"shards,omitempty"`
 }
 
-// ClaimKey is that of the claim of a partition.
+// ClaimKey returns the key of the claim of a partition.
 func ClaimKey(part uint8) []byte { return []byte{KeyClaim, part} }
 
-// HeartbeatKey is that of the heartbeat of the claim with a token.
+// HeartbeatKey returns the key of the heartbeat of the claim with a token.
 func HeartbeatKey(token []byte) []byte { return append([]byte{KeyHeartbeat}, token...) }

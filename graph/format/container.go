@@ -8,27 +8,26 @@ import (
 	"sync"
 )
 
-// A container holds the members of one large set that share all but the low 16
-// bits of their ids. It is written by spills alone. On disk it is
+// A container holds the members of one large set that share all but the low 16 bits of their
+// ids. Only spills write containers. On disk it is
 //
 //	uvarint n | n × member(2, LE)   the removed, ascending
 //	the present: either m < 4096 × member(2, LE), ascending, or a bitmap of
 //	exactly 8,192 bytes, bit i%8 of byte i/8 being member i
 //
-// which is Roaring's own split between arrays and bitmaps. A stored container
-// and a merge operand have the same form: an operand is a small container, and
-// the last write to a member wins. Removed members are kept until a fold
-// includes the oldest value (see kv.Merger); readers ignore them.
+// which is Roaring's limit between arrays and bitmaps. A merge operand is a small container,
+// and the last write to a member wins. Removed members are kept until a fold includes the
+// oldest value (see kv.Merger); readers ignore them.
 const (
 	BitmapBytes = 8192
 	bitmapWords = BitmapBytes / 8
-	ArrayMax    = 4096 // so many members and more are a bitmap
+	ArrayMax    = 4096 // from this many members on, a bitmap
 )
 
-// ErrContainer is returned for a container that cannot be read.
+// ErrContainer is returned for a malformed container.
 var ErrContainer = errors.New("format: malformed container")
 
-// SplitContainer returns the two parts of a container.
+// SplitContainer returns the two parts of a container, which point into v.
 func SplitContainer(v []byte) (removed, present []byte, err error) {
 	if len(v) == 0 {
 		return nil, nil, nil
@@ -113,11 +112,11 @@ func ContainerHas(v []byte, member uint16) (bool, error) {
 	return 2*lo < len(present) && binary.LittleEndian.Uint16(present[2*lo:]) == member, nil
 }
 
-// smallFold is how many members are folded by sorting; more are folded in
-// bitmaps, whose cost is the same for any number.
+// smallFold is the most members that are folded by sorting. More are folded in bitmaps, at
+// a constant cost.
 const smallFold = 96
 
-// foldContainers appends what values, oldest first, come to.
+// foldContainers appends the container that values, oldest first, fold to.
 func foldContainers(dst []byte, values [][]byte, base bool) ([]byte, error) {
 	total := 0
 	for _, v := range values {
@@ -133,12 +132,12 @@ func foldContainers(dst []byte, values [][]byte, base bool) ([]byte, error) {
 	return foldBitmaps(dst, values, base), nil
 }
 
-// foldSmall sorts (member, age, present) and lets the newest of each win.
+// foldSmall sorts entries of (member, age, present) and keeps the newest of each member.
 func foldSmall(dst []byte, values [][]byte, base bool) []byte {
 	var buf [smallFold]uint32
 	entries := buf[:0]
 	for age, v := range values {
-		removed, present, _ := SplitContainer(v) // checked by Fold
+		removed, present, _ := SplitContainer(v) // foldContainers has checked it
 		for i := 0; i < len(removed); i += 2 {
 			entries = append(entries, uint32(binary.LittleEndian.Uint16(removed[i:]))<<16|uint32(age)<<1)
 		}
@@ -177,7 +176,7 @@ func foldBitmaps(dst []byte, values [][]byte, base bool) []byte {
 	clear(s.present[:])
 	clear(s.removed[:])
 	for _, v := range values {
-		removed, present, _ := SplitContainer(v) // checked by Fold
+		removed, present, _ := SplitContainer(v) // foldContainers has checked it
 		for i := 0; i < len(removed); i += 2 {
 			m := binary.LittleEndian.Uint16(removed[i:])
 			s.removed[m>>6] |= 1 << (m & 63)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// twin is a container as a map: present or removed.
+// twin is a container as a map from members to whether they are present.
 type twin map[uint16]bool
 
 func (w twin) apply(v []byte) error {
@@ -37,7 +37,7 @@ func (w twin) members() (out []uint64) {
 	return out
 }
 
-// Any grouping of a run of operands folds to what a map says, small or large.
+// TestFold: any grouping of operands, small or large, folds to the same as a map.
 func TestFold(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -71,7 +71,7 @@ func TestFold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Fold random neighbours first, as an engine would.
+		// Fold random neighbours first, as an engine does.
 		for len(values) > 1 {
 			i := rng.IntN(len(values) - 1)
 			n := min(2+rng.IntN(3), len(values)-i)
@@ -86,7 +86,7 @@ func TestFold(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(whole, parts) {
-			t.Fatalf("seed %d: folded in parts it is another", seed)
+			t.Fatalf("seed %d: folding in parts gives another value", seed)
 		}
 		got, err := ContainerMembers(0, whole)
 		if err != nil || !slices.Equal(got, want.members()) {
@@ -104,7 +104,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// The form on disk, byte for byte: what is written today is read for ever.
+// TestContainerGolden fixes the bytes on disk. Every later program must read them.
 func TestContainerGolden(t *testing.T) {
 	for want, v := range map[string][]byte{
 		"\x00\x01\x00":                 AppendContainer(nil, []uint16{1}, nil),
@@ -128,7 +128,7 @@ func TestContainerGolden(t *testing.T) {
 	}
 }
 
-// FuzzFold: no bytes make a fold panic, or yield what cannot be read.
+// FuzzFold: no input makes a fold panic, or fold to a malformed value.
 func FuzzFold(f *testing.F) {
 	f.Add([]byte{0, 1, 0}, []byte{1, 1, 0}, true)
 	f.Add([]byte{0xff, 0xff, 0x03, 0}, []byte{}, false)

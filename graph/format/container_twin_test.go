@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// randomMembers draws n members of a space, as they ascend.
+// randomMembers draws n ascending members of a space.
 func randomMembers(rng *rand.Rand, n, space int) (out []uint16) {
 	in := map[uint16]bool{}
 	for len(in) < n {
@@ -30,8 +30,8 @@ func wide(members []uint16, base uint64) (out []uint64) {
 	return out
 }
 
-// On both sides of the boundary between arrays and bitmaps, a container says of each
-// member what it was made from.
+// TestContainersAroundTheBoundary: around the limit between arrays and bitmaps, a container
+// returns the members that it was made from.
 func TestContainersAroundTheBoundary(t *testing.T) {
 	rng := rand.New(rand.NewPCG(20, 0))
 	for _, n := range []int{0, 1, 2, 95, 96, 97, ArrayMax - 2, ArrayMax - 1, ArrayMax, ArrayMax + 1, 40_000, 1<<16 - 1, 1 << 16} {
@@ -70,8 +70,8 @@ func TestContainersAroundTheBoundary(t *testing.T) {
 	}
 }
 
-// A container has one form, however it became what it is: grown over the boundary, or
-// shrunk back under it.
+// TestContainersHaveOneForm: a container has the same bytes whether it grew over the limit or
+// shrank below it.
 func TestContainersHaveOneForm(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 0))
 	for _, n := range []int{ArrayMax - 1, ArrayMax, ArrayMax + 1} {
@@ -111,8 +111,8 @@ func merge(a, b []uint16) []uint16 {
 	return all
 }
 
-// The two ways to fold come to the same bytes, where both can be gone.
-func TestSmallFoldIsTheLargeOne(t *testing.T) {
+// TestSmallAndLargeFoldsAgree: sorting and bitmaps fold to the same bytes.
+func TestSmallAndLargeFoldsAgree(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 22))
 		var values [][]byte
@@ -137,8 +137,8 @@ func TestSmallFoldIsTheLargeOne(t *testing.T) {
 	}
 }
 
-// As many operands as one member may get, between two compactions, are folded: the
-// last says what stands.
+// TestFoldOfManyOperands folds more operands of one member than gather between two
+// compactions. The last one wins.
 func TestFoldOfManyOperands(t *testing.T) {
 	put, remove := AppendContainer(nil, []uint16{5}, nil), AppendContainer(nil, nil, []uint16{5})
 	var values [][]byte
@@ -151,14 +151,14 @@ func TestFoldOfManyOperands(t *testing.T) {
 			t.Errorf("%d operands fold to %x, %v, want %x", n, got, err, want)
 		}
 	}
-	// The same with few members and many operands that say nothing.
+	// The same with few members and many empty operands.
 	values = slices.Concat([][]byte{put}, make([][]byte, 40_000), [][]byte{remove, AppendContainer(nil, []uint16{4}, nil)})
 	if got, err := foldContainers(nil, values, false); err != nil || !bytes.Equal(got, AppendContainer(nil, []uint16{4}, []uint16{5})) {
 		t.Errorf("%d operands fold to %x, %v", len(values), got, err)
 	}
 }
 
-// Bytes that no container has are refused by every reader.
+// TestContainersRefused: every reader refuses malformed containers.
 func TestContainersRefused(t *testing.T) {
 	for name, v := range map[string][]byte{
 		"a number of removed that is cut":      {0x80},
@@ -181,13 +181,13 @@ func TestContainersRefused(t *testing.T) {
 			t.Errorf("%s: %v, %v, %v, %v", name, err, err1, err2, err3)
 		}
 	}
-	// No value at all is an empty container.
+	// An empty value is an empty container.
 	if has, err := ContainerHas(nil, 0); has || err != nil {
-		t.Errorf("no bytes have 0: %v", err)
+		t.Errorf("an empty value has member 0: %v", err)
 	}
 }
 
-// TakeBlock takes the ids of one block and leaves the rest.
+// TestTakeBlock: TakeBlock takes the ids of one block and leaves the rest.
 func TestTakeBlock(t *testing.T) {
 	rng := rand.New(rand.NewPCG(23, 0))
 	for range 300 {

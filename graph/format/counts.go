@@ -9,19 +9,19 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// Counts are the totals of the store, kept in the write that changes them.
+// Counts are the totals of the store. The write that changes a total also writes its row.
 type Counts struct {
-	Accounts       int64            `json:"accounts"`       // repos of which anything is known
-	Hidden         int64            `json:"hidden"`         // accounts not active
-	Complete       int64            `json:"complete"`       // repos of which all is there
+	Accounts       int64            `json:"accounts"`       // known accounts
+	Hidden         int64            `json:"hidden"`         // inactive accounts
+	Complete       int64            `json:"complete"`       // RepoState.Complete
 	Partial        int64            `json:"partial"`        // repos whose past was never seen
-	Desynchronized int64            `json:"desynchronized"` // repos of which something was missed
-	Incomplete     int64            `json:"incomplete"`     // active accounts of which something is missing or in doubt
-	Records        map[string]int64 `json:"records"`        // live records, by Kind name
-	Strings        map[string]int64 `json:"strings"`        // ids given, by namespace
+	Desynchronized int64            `json:"desynchronized"` // repos that the index missed something of
+	Incomplete     int64            `json:"incomplete"`     // RepoState.Incomplete
+	Records        map[string]int64 `json:"records"`        // live records, by kind
+	Strings        map[string]int64 `json:"strings"`        // ids in use, by namespace
 }
 
-// Clone returns a copy that has every kind that is built in, and every namespace.
+// Clone returns a copy that has an entry for every built-in kind and every namespace.
 func (c Counts) Clone() Counts {
 	d := c
 	d.Records, d.Strings = make(map[string]int64, len(kinds.All)), make(map[string]int64, 2)
@@ -35,7 +35,7 @@ func (c Counts) Clone() Counts {
 	return d
 }
 
-// Add adds what d says.
+// Add adds d to c.
 func (c *Counts) Add(d Counts) {
 	c.Accounts += d.Accounts
 	c.Hidden += d.Hidden

@@ -8,7 +8,7 @@ import (
 	"skein.blue/graph/kinds"
 )
 
-// Counts are added kind by kind, in either order, and a clone is none of the first.
+// TestCounts: Add adds kind by kind in either order, and a clone is independent.
 func TestCounts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(51, 0))
 	random := func() Counts {
@@ -43,7 +43,7 @@ func TestCounts(t *testing.T) {
 			t.Fatalf("%+v became %+v, %v", ab, back, err)
 		}
 	}
-	// What is written nowhere is nothing; what is not built in is kept.
+	// Missing entries are 0, and entries of kinds that are not built in survive.
 	c, err := DecodeCounts([]byte(`{"accounts": 3, "records": {"follow": 2, "configured": 5}, "strings": null, "more": 1}`))
 	if want := (Counts{Accounts: 3, Records: map[string]int64{"follow": 2, "configured": 5}}).Clone(); err != nil || !same(c, want) || len(c.Records) != len(kinds.All)+1 {
 		t.Errorf("%+v, %v", c, err)

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// A CursorRow is how far a source was applied: number(4) seq(8) time, unix microseconds(8) flags(1). The number
-// stands for the source in other rows. A new one is drawn when the relay is known
-// to have begun its sequence anew. The time is that of the event seq; with
-// cursorLive, which a source has until its first event is applied, it is when
-// listening began, and seq is 0.
+// A CursorRow records the progress of a source:
+// number(4) seq(8) time, unix microseconds(8) flags(1). Other rows name the source by its
+// number. It gets a new number when its relay has restarted its sequence. The time is the
+// time of event seq. Until the first event is applied, the row has cursorLive: then the time
+// is when listening began, and seq is 0.
 type CursorRow struct {
 	Number uint32
 	Seq    Seq
 	Time   time.Time
 	Future bool // the relay said that seq is in its future
-	Live   bool // listened to live, and no event has been applied yet
-	Exact  bool // time is that of the event seq, as it stood there
+	Live   bool // listening has begun, and no event has been applied yet
+	Exact  bool // Time is exactly the time that event seq named
 }
 
 // Flags of a cursor row.
@@ -27,10 +27,10 @@ const (
 	cursorExact
 )
 
-// IsCursor reports whether the row says how far the source was applied.
+// IsCursor reports whether an event of the source was applied.
 func (c CursorRow) IsCursor() bool { return c.Number != 0 && !c.Live }
 
-// Covers reports whether an event of the source has been applied, by its number.
+// Covers reports whether the event with a number has been applied.
 func (c CursorRow) Covers(seq Seq) bool { return c.Number != 0 && seq <= c.Seq && !c.Future }
 
 // Value returns the row.
@@ -63,15 +63,15 @@ func DecodeCursor(v []byte) (c CursorRow, err error) {
 	return c, nil
 }
 
-// A Cursor says how far a source has been applied.
+// A Cursor is the progress of a source.
 type Cursor struct {
 	Source string    `json:"source"`
 	Seq    Seq       `json:"seq"`  // the last event applied
 	Time   time.Time `json:"time"` // of that event
-	// Future says that the source called this cursor one in its future: its
-	// sequence has begun anew.
+	// Future says that the source rejected this cursor as one in its future: its sequence
+	// has restarted.
 	Future bool `json:"future,omitempty"`
-	// Exact says that Time is just that of the event: it tells the event from another of the
-	// same number, of a sequence that has begun anew.
+	// Exact says that Time is exactly the time that the event named. It distinguishes the
+	// event from one with the same number in a restarted sequence.
 	Exact bool `json:"-"`
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A cursor covers the events up to its own, and what it is not sure of it does not.
+// TestCursorCovers: a cursor covers the events up to its own, and nothing if it is in doubt.
 func TestCursorCovers(t *testing.T) {
 	for _, c := range []struct {
 		row              CursorRow
@@ -25,7 +25,7 @@ func TestCursorCovers(t *testing.T) {
 	}
 }
 
-// Cursor rows of random values are read as they were, to the microsecond.
+// TestCursorRows: random rows survive a round trip, to the microsecond.
 func TestCursorRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(50, 0))
 	for range 1000 {
@@ -40,7 +40,7 @@ func TestCursorRows(t *testing.T) {
 		}
 	}
 	if got, err := DecodeCursor(CursorRow{}.Value()); err != nil || !got.Time.IsZero() {
-		t.Errorf("no time became %v, %v", got.Time, err)
+		t.Errorf("the zero time became %v, %v", got.Time, err)
 	}
 	for _, n := range []int{0, 20, 22} {
 		if c, err := DecodeCursor(make([]byte, n)); err == nil {

@@ -1,43 +1,60 @@
 package format
 
-import "skein.blue/intern/dict"
+import (
+	"errors"
+	"fmt"
 
-// A Folder folds whatever is merged into a store: rows, containers, chunks, groups
-// of accounts, and groups of strings. It holds the scratch of a fold, and is for one
-// goroutine at a time.
+	"skein.blue/intern/dict"
+)
+
+// ErrKeyspace is returned by Folder.Fold for a key in a keyspace whose values do not fold.
+var ErrKeyspace = errors.New("format: the values of this keyspace do not fold")
+
+// A Folder folds the values that are merged into a store: chunks of records, rows and
+// containers of sets, groups of accounts, and groups of strings. It holds the scratch space
+// of a fold; only one goroutine at a time may use it.
 type Folder struct {
 	rows   rowFolder
 	chunks chunkFolder
 }
 
-// A Folded says how large a value has become, for who decides whether it is spilled.
+// Folded is the size of a folded value. The writer decides by it whether to spill the value.
 type Folded struct {
-	// Entries are the records of a chunk, or the members of a row, those that are
-	// kept as removed included. 0 for values that are never spilled.
+	// Entries counts the records of a chunk, or the members of a row, including those kept
+	// as removed. 0 for values that are never spilled.
 	Entries int
-	// Bytes are those of a chunk; 0 for other values.
+	// Bytes is the length of a chunk; 0 for other values.
 	Bytes int
 }
 
-// Fold appends to dst what the values of a key, oldest first, come to. base says that
-// there is nothing older (kv.Merger). An error means that a value is malformed.
+// Fold appends to dst the value that the values of a key, oldest first, come to. base says
+// that there is no older value (kv.Merger). An error means that a value is malformed, or that
+// the values of the key's keyspace do not fold (ErrKeyspace): a keyspace that is not listed
+// here must not be folded as if it were another.
 func (f *Folder) Fold(dst, key []byte, values [][]byte, base bool) (out []byte, size Folded, err error) {
-	switch {
-	case len(key) > 2 && key[0] == KeyRecord:
+	if len(key) == 0 {
+		return nil, size, fmt.Errorf("%w: the key is empty", ErrKeyspace)
+	}
+	switch key[0] {
+	case KeyRecord:
 		out, size.Entries, err = f.chunks.fold(dst, key, values, base)
 		size.Bytes = len(out) - len(dst)
 		if _, _, _, depth, kerr := ParseChunkKey(key); kerr != nil || depth >= MaxChunkDepth {
 			size = Folded{} // it cannot go deeper
 		}
-	case isRowKey(key):
+	case KeyReverse:
+		if !isRowKey(key) {
+			out, err = foldContainers(dst, values, base)
+			break
+		}
 		subject, _ := dict.ReadID(key[2:])
 		out, size.Entries, err = f.rows.fold(dst, subject, values, base)
-	case len(key) > 0 && key[0] == KeyAccount:
+	case KeyAccount:
 		out, err = foldAccounts(dst, values)
-	case len(key) > 0 && key[0] == dict.KeyString:
+	case dict.KeyString:
 		out, err = dict.FoldGroups(dst, values)
 	default:
-		out, err = foldContainers(dst, values, base)
+		err = fmt.Errorf("%w: %q (%s)", ErrKeyspace, key[0], KeyspaceOf(key))
 	}
 	return out, size, err
 }

@@ -3,6 +3,7 @@ package format
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,8 +14,8 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// foldInParts folds values whole, and neighbours first as an engine would, and
-// says whether that comes to the same.
+// foldInParts folds values at once, and again with neighbours first, like an engine. Both must
+// give the same value.
 func foldInParts(t *testing.T, rng *rand.Rand, key []byte, values [][]byte) []byte {
 	t.Helper()
 	m := newFolder()
@@ -36,7 +37,7 @@ func foldInParts(t *testing.T, rng *rand.Rand, key []byte, values [][]byte) []by
 		t.Fatal(err)
 	}
 	if !bytes.Equal(whole, parts) {
-		t.Fatalf("folded whole it is %x, in parts %x", whole, parts)
+		t.Fatalf("folded at once: %x, in parts: %x", whole, parts)
 	}
 	return whole
 }
@@ -158,7 +159,7 @@ func TestFoldChunks(t *testing.T) {
 	}
 }
 
-// The forms on disk, byte for byte: what is written today is read for ever.
+// TestGolden fixes the bytes on disk. Every later program must read them.
 func TestGolden(t *testing.T) {
 	const actor = 0x0102030405
 	tid := uint64(1650)<<BucketShift | 5<<ClockBits | 17
@@ -188,7 +189,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// FuzzFoldValues: no bytes make a fold panic, or yield what cannot be read.
+// FuzzFoldValues: no input makes a fold panic, or fold to a malformed value.
 func FuzzFoldValues(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5}, []byte{0xfe, 0, 1, 1, 2, 3, 4, 5}, true, uint8(0))
 	f.Add([]byte{0x0b, 0, 0x11, 0x14}, []byte{0x0b, 4, 0x11}, false, uint8(1))
@@ -224,11 +225,11 @@ func TestKeys(t *testing.T) {
 			shared := Layout{dict.SharedSettings}
 			row := shared.AppendMemberKey(nil, 3, id, dict.ID(block<<16))
 			if k, s, _, isRow, err := ParseReverseKey(row); k != 3 || s != id || !isRow || err != nil || !isRowKey(row) {
-				t.Errorf("row of %d, of one partition: %x", id, row)
+				t.Errorf("row of %d in one partition: %x", id, row)
 			}
 			key = AppendContainerKey(nil, row, block)
 			if k, s, b, isRow, err := ParseReverseKey(key); k != 3 || s != id || isRow || b != block || err != nil || isRowKey(key) {
-				t.Errorf("block %x of %d, of one partition: %x is read as %d, %d, %x, %v, %v", block, id, key, k, s, b, isRow, err)
+				t.Errorf("block %x of %d in one partition: %x is read as %d, %d, %x, %v, %v", block, id, key, k, s, b, isRow, err)
 			}
 			if under := shared.Containers(AppendRowKey(nil, 3, id)); !bytes.HasPrefix(key, under) || bytes.Compare(row, under) >= 0 {
 				t.Errorf("container %x of %d is not after row %x", key, id, row)
@@ -253,8 +254,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestExtend folds what mostly comes in the order of time, with and without
-// reading the oldest value: the bytes are the same.
+// TestExtend folds operands that mostly ascend in time, with and without reading the oldest
+// value: the bytes are the same.
 func TestExtend(t *testing.T) {
 	extended := 0
 	for seed := range uint64(2000) {
@@ -285,7 +286,7 @@ func TestExtend(t *testing.T) {
 		}
 		base := rng.IntN(2) == 0
 		var f chunkFolder
-		got, n, ok := f.Extend([]byte("x"), c, operands, base)
+		got, n, ok := f.extend([]byte("x"), c, operands, base)
 		if !ok {
 			continue
 		}
@@ -301,8 +302,8 @@ func TestExtend(t *testing.T) {
 			generation = max(generation, g)
 		}
 		slices.SortFunc(all, CompareRecords)
-		f.Records = all
-		kept := f.Newest(base && generation == 0)
+		f.records = all
+		kept := f.newest(base && generation == 0)
 		if want := c.Append([]byte("x"), generation, kept); !bytes.Equal(got, want) || n != len(kept) {
 			t.Fatalf("seed %d: %d records, %x, want %d, %x", seed, n, got, len(kept), want)
 		}
@@ -312,7 +313,7 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// FuzzUvarint compares uvarint with the library's.
+// FuzzUvarint compares Uvarint with encoding/binary's.
 func FuzzUvarint(f *testing.F) {
 	for _, n := range []uint64{0, 1, 127, 128, 1 << 20, 1<<56 - 1, 1 << 56, 1<<64 - 1} {
 		f.Add(append(binary.AppendUvarint(nil, n), "more than that"...))
@@ -326,9 +327,9 @@ func FuzzUvarint(f *testing.F) {
 	})
 }
 
-// A row that says of one member that it is there and that it is gone was not
-// written by us: to fold it would make one that cannot be read.
-func TestRowSaysOneThing(t *testing.T) {
+// TestContradictoryRowDoesNotFold: skein never writes a row in which a member is present and
+// removed. Folding it would give a row that cannot be read.
+func TestContradictoryRowDoesNotFold(t *testing.T) {
 	key := AppendRowKey(nil, 1, 5)
 	both := AppendRow(nil, 5, 3, []uint64{7, 9}, []uint64{9, 11})
 	m := newFolder()
@@ -336,5 +337,32 @@ func TestRowSaysOneThing(t *testing.T) {
 		if v, err := m.Fold(nil, key, values, false); err == nil {
 			t.Errorf("%x folds to %x", values, v)
 		}
+	}
+}
+
+// TestOnlyListedKeyspacesFold: folding in a keyspace that Fold does not list is an error. Fold
+// must not take its values for containers.
+func TestOnlyListedKeyspacesFold(t *testing.T) {
+	folds := map[byte]bool{KeyRecord: true, KeyReverse: true, KeyAccount: true, dict.KeyString: true}
+	for _, keyspace := range append(slices.Collect(maps.Keys(keyspaces)), 0, 'x', 0xff) {
+		// A key that is valid in every keyspace that folds, and a value that is a container.
+		key := append([]byte{keyspace, 1}, bytes.Repeat([]byte{5}, 7)...)
+		if keyspace == KeyAccount {
+			key = alone.AccountKey(nil, shortID)
+		}
+		for _, values := range [][][]byte{{AppendContainer(nil, []uint16{7}, nil)}, {nil}, {}} {
+			for _, base := range []bool{false, true} {
+				out, size, err := new(Folder).Fold(nil, key, values, base)
+				if errors.Is(err, ErrKeyspace) == folds[keyspace] {
+					t.Errorf("keyspace %q (%s) folds to %x: %v", keyspace, KeyspaceOf(key), out, err)
+				}
+				if !folds[keyspace] && (len(out) > 0 || size != Folded{}) {
+					t.Errorf("keyspace %q must not fold, and folds to %x, %+v", keyspace, out, size)
+				}
+			}
+		}
+	}
+	if _, _, err := new(Folder).Fold(nil, nil, [][]byte{{0}}, true); !errors.Is(err, ErrKeyspace) {
+		t.Errorf("an empty key folds: %v", err)
 	}
 }

@@ -1,6 +1,6 @@
 package format
 
-// testFolder folds without saying how large a value has become.
+// testFolder is a Folder that drops the size of the folded value.
 type testFolder struct{ f Folder }
 
 func newFolder() *testFolder { return new(testFolder) }

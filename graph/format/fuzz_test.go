@@ -9,8 +9,8 @@ import (
 	"skein.blue/internal/testing/golden"
 )
 
-// fuzzCodec gives a codec's golden values, and those cut in half, to a fuzzer: no bytes
-// make it panic, and what it reads it writes in a form that it reads as the same.
+// fuzzCodec fuzzes codecs from their golden values, whole and cut in half. No input makes a
+// codec panic, and a value that it reads survives a round trip.
 func fuzzCodec(f *testing.F, names ...string) {
 	f.Helper()
 	var chosen []golden.Codec
@@ -18,7 +18,7 @@ func fuzzCodec(f *testing.F, names ...string) {
 		if slices.Contains(names, c.Name) {
 			chosen = append(chosen, c)
 			for _, v := range c.Valid {
-				if len(v) < 1000 { // a bitmap is not to be found by its bytes
+				if len(v) < 1000 { // a fuzzer does not find its way through a bitmap
 					f.Add(v)
 					f.Add(v[:len(v)/2])
 				}
@@ -31,7 +31,7 @@ func fuzzCodec(f *testing.F, names ...string) {
 	f.Fuzz(func(t *testing.T, v []byte) {
 		for _, c := range chosen {
 			if len(v) == 0 && c.Name == "actor key" {
-				continue // no key is empty
+				continue // a key is never empty
 			}
 			c.Check(t, v)
 		}
@@ -46,10 +46,10 @@ func FuzzSettings(f *testing.F)  { fuzzCodec(f, "header", "old settings") }
 func FuzzCursor(f *testing.F)    { fuzzCodec(f, "cursor", "version of the hidden set") }
 func FuzzCounts(f *testing.F)    { fuzzCodec(f, "counts") }
 
-// FuzzKey: no key is read as another than it is, nor by the functions of two keyspaces.
+// FuzzKey: a key that parses survives a round trip.
 func FuzzKey(f *testing.F) { fuzzCodec(f, "chunk key", "set key", "actor key") }
 
-// FuzzHas: what a row or a container says of one id is what its list says.
+// FuzzHas: Has agrees with the list of members.
 func FuzzHas(f *testing.F) {
 	for _, form := range append(goldenRows(), goldenContainers()...) {
 		if len(form.Bytes) < 1000 {
@@ -76,8 +76,7 @@ func FuzzHas(f *testing.F) {
 	})
 }
 
-// FuzzSubjects: what is read of a chunk's subjects in a window, without making its records,
-// is what the records say.
+// FuzzSubjects: AppendSubjects agrees with the records that Read returns.
 func FuzzSubjects(f *testing.F) {
 	c := CoderOf(shortID, Path{TID: goldenTID}.Bucket())
 	for _, form := range goldenChunks() {
@@ -104,15 +103,14 @@ func FuzzSubjects(f *testing.F) {
 	})
 }
 
-// FuzzExtend: where a fold can go on after the oldest value's bytes, it comes to what
-// a fold that reads them comes to.
+// FuzzExtend: extending the bytes of the oldest value gives the same chunk as reading them.
 func FuzzExtend(f *testing.F) {
 	c := CoderOf(shortID, Path{TID: goldenTID}.Bucket())
 	for _, form := range goldenChunks() {
 		f.Add(form.Bytes, c.Append(nil, 0, []Record{{Path: Path{TID: goldenTID + 1<<30}, Subject: 5}}), true)
 	}
 	f.Fuzz(func(t *testing.T, oldest, newer []byte, base bool) {
-		// Only what we wrote has ascending paths, written in their one form.
+		// Only chunks that skein wrote have ascending paths in their one form.
 		for _, v := range [][]byte{oldest, newer} {
 			records, generation, err := c.Read(nil, v, 0)
 			if err != nil || !bytes.Equal(c.Append(nil, generation, records), v) {
@@ -125,27 +123,26 @@ func FuzzExtend(f *testing.F) {
 			}
 		}
 		var extended, read chunkFolder
-		got, n, ok := extended.Extend(nil, c, [][]byte{oldest, newer}, base)
+		got, n, ok := extended.extend(nil, c, [][]byte{oldest, newer}, base)
 		if !ok {
 			return
 		}
 		var generation uint64
 		for age, v := range [][]byte{oldest, newer} {
 			var g uint64
-			read.Records, g, _ = c.Read(read.Records, v, uint32(age))
+			read.records, g, _ = c.Read(read.records, v, uint32(age))
 			generation = max(generation, g)
 		}
-		slices.SortFunc(read.Records, CompareRecords)
-		kept := read.Newest(base && generation == 0)
+		slices.SortFunc(read.records, CompareRecords)
+		kept := read.newest(base && generation == 0)
 		if want := c.Append(nil, generation, kept); !bytes.Equal(got, want) || n != len(kept) {
-			t.Errorf("%x + %x is extended to %x, %d records; read it comes to %x, %d", oldest, newer, got, n, want, len(kept))
+			t.Errorf("%x + %x extends to %x, %d records; reading both gives %x, %d", oldest, newer, got, n, want, len(kept))
 		}
 	})
 }
 
-// FuzzFolder: whatever lies under whatever key, a fold of it can be folded again, and
-// comes to one form. (Of bytes that we did not write, the first fold may leave some as
-// they are: see Extend.) Who folds says of no value that it can be spilled for ever.
+// FuzzFolder: a folded value folds again, to one form, under any key. (The first fold may keep
+// bytes that skein did not write: see extend.) No value can be spilled without end.
 func FuzzFolder(f *testing.F) {
 	for _, key := range goldenKeys() {
 		f.Add(key.Bytes, []byte{1, 2, 3, 4}, []byte{3, 0, 2}, false)
@@ -172,14 +169,14 @@ func FuzzFolder(f *testing.F) {
 	})
 }
 
-// FuzzCursorKey: the key of a cursor says whose it is, in both layouts.
+// FuzzCursorKey: the key of a cursor contains its partition and source, in both layouts.
 func FuzzCursorKey(f *testing.F) {
 	f.Add("wss://bsky.network", byte(0))
 	f.Add("", byte(63))
 	f.Add("x", byte(9))
 	f.Fuzz(func(t *testing.T, source string, part byte) {
 		if len(source) > 0 && source[0] == 0 {
-			return // no source begins with it
+			return // a source never begins with 0
 		}
 		if p, s := ParseCursorKey(shared.CursorKey(part, source)); p != part || s != source {
 			t.Errorf("%q of partition %d is %q of %d", source, part, s, p)
@@ -193,7 +190,7 @@ func FuzzCursorKey(f *testing.F) {
 	})
 }
 
-// FuzzRowOf: what a fold makes of rows of any subject is what a map makes of them.
+// FuzzRowOf: rows of any subject fold like a map.
 func FuzzRowOf(f *testing.F) {
 	f.Add(uint64(5), uint64(7), uint64(9), byte(0x1b), true)
 	f.Add(uint64(1<<64-1), uint64(0), uint64(1<<63), byte(0xe4), false)
@@ -203,7 +200,7 @@ func FuzzRowOf(f *testing.F) {
 		}
 		said := map[uint64]bool{}
 		var values [][]byte
-		for i := range 4 { // two bits of what: of which of the two, and whether it is there
+		for i := range 4 { // two bits of what: which id, and whether it is present
 			id, present := []uint64{x, y}[what>>(2*i)&1], what>>(2*i)&2 != 0
 			said[id] = present
 			if present {

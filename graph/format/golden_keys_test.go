@@ -15,10 +15,10 @@ var (
 	shared = Layout{dict.SharedSettings}
 )
 
-// goldenTID is the TID of a record in 2026, of clock 17.
+// goldenTID is the TID of a record in 2026, with clock 17.
 const goldenTID = 1_767_225_600_123_456<<ClockBits | 17
 
-// Ids of both lengths. Both are of shards of SharedSettings, and so of partitions.
+// Ids of both lengths, in shards (and so partitions) of SharedSettings.
 const (
 	shortID = dict.ID(5<<26 | 0x30201)            // shard 5, counter 0x30201
 	longID  = dict.ID(1<<63 | 70<<49 | 0x4030201) // shard 70, partition 6
@@ -57,7 +57,7 @@ func readNoteKey(key []byte) (string, error) {
 	return fmt.Sprintf("%s, source number %d of partition %d, seq and rest %x", KeyspaceOf(key), number&0xffffff, number>>24, key[5:]), nil
 }
 
-// readPlainKey is for keys that no function takes apart.
+// readPlainKey is the reader of keys that no function parses.
 func readPlainKey(key []byte) (string, error) {
 	return fmt.Sprintf("%s, %q", KeyspaceOf(key), key), nil
 }
@@ -113,10 +113,10 @@ func goldenKeys() []golden.Form {
 	return forms
 }
 
-// Every shape of key is written as it is in stores, and read from there.
+// TestGoldenKeys: every form of key is written and read as in existing stores.
 func TestGoldenKeys(t *testing.T) { golden.Check(t, "keys.golden", goldenKeys()) }
 
-// No shape of key is another's: what one form of key is, none of the others is.
+// TestKeysDiffer: no two forms of key are equal.
 func TestKeysDiffer(t *testing.T) {
 	seen := map[string]string{}
 	for _, f := range goldenKeys() {
@@ -125,12 +125,12 @@ func TestKeysDiffer(t *testing.T) {
 		}
 		seen[string(f.Bytes)] = f.Name
 		if KeyspaceOf(f.Bytes) == "unknown" {
-			t.Errorf("%s is of no keyspace: %x", f.Name, f.Bytes)
+			t.Errorf("%s has no keyspace: %x", f.Name, f.Bytes)
 		}
 	}
 }
 
-// Append functions append: they keep what was there, and what they append is no other.
+// TestKeysAreAppended: Append functions keep the bytes that dst has.
 func TestKeysAreAppended(t *testing.T) {
 	row := AppendRowKey(nil, 2, shortID)
 	for i, f := range []func([]byte) []byte{
@@ -154,7 +154,7 @@ func TestKeysAreAppended(t *testing.T) {
 	if want := AppendContainerKey(nil, row, 5); !bytes.HasPrefix(want, row) {
 		t.Errorf("%x is not under %x", want, row)
 	}
-	// A prefix of a partition's row is not written over.
+	// The functions do not overwrite the row's key.
 	part := append(bytes.Clone(row), 9)
 	AppendContainerKey(nil, part, 5)
 	shared.Containers(row)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// ranges says which numbers are in a list: "[3 5-9]".
+// ranges formats an ascending list of numbers: "[3 5-9]".
 func ranges[N uint16 | uint64](list []N) string {
 	var parts []string
 	for i := 0; i < len(list); {

@@ -24,7 +24,7 @@ func readRow(v []byte) (string, error) {
 		errors.Join(err, err1, err2)
 }
 
-// readChunk returns the reader of chunks of an actor and a bucket.
+// readChunk returns a reader of the chunks of an actor and a bucket.
 func readChunk(c ChunkCoder) func(v []byte) (string, error) {
 	return func(v []byte) (string, error) {
 		records, generation, err := c.Read(nil, v, 0)
@@ -49,7 +49,7 @@ func readContainer(v []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The removed of a container are the members of one that has them as its array.
+	// Read the removed members as the array of a second container.
 	removed, err1 := ContainerMembers(0, append([]byte{0}, list...))
 	present, err2 := ContainerMembers(0, v)
 	return fmt.Sprintf("removed %s, present %s", ranges(removed), ranges(present)), errors.Join(err1, err2)
@@ -66,7 +66,7 @@ func stateWords(s RepoState) string {
 		s.AccountSource, s.AccountSeq, s.DeletionSource, s.DeletionSeq, s.Rev, s.Data, s.Top, s.LowBucket)
 }
 
-// readGroup returns the reader of the group of accounts under a key.
+// readGroup returns a reader of the group of accounts under a key.
 func readGroup(l Layout, actor dict.ID) func(v []byte) (string, error) {
 	return func(v []byte) (string, error) {
 		words := ""
@@ -93,7 +93,7 @@ func readOldSettings(v []byte) (string, error) {
 	return s.String(), err
 }
 
-// readJSON returns the reader of a value that is JSON.
+// readJSON returns a reader of a JSON value.
 func readJSON[T any](v []byte) (string, error) {
 	var x T
 	err := json.Unmarshal(v, &x)
@@ -102,13 +102,13 @@ func readJSON[T any](v []byte) (string, error) {
 
 func readCounts(v []byte) (string, error) {
 	c, err := DecodeCounts(v)
-	for _, m := range []map[string]int64{c.Records, c.Strings} { // a kind that is new has 0
+	for _, m := range []map[string]int64{c.Records, c.Strings} { // a new kind has 0
 		maps.DeleteFunc(m, func(_ string, n int64) bool { return n == 0 })
 	}
 	return fmt.Sprintf("%+v", c), err
 }
 
-// upTo returns the numbers from first to the one before end.
+// upTo returns the numbers from first to end-1.
 func upTo[N uint16 | uint64](first, end int) (list []N) {
 	for i := first; i < end; i++ {
 		list = append(list, N(i))
@@ -203,7 +203,7 @@ func goldenContainers() (forms []golden.Form) {
 	return forms
 }
 
-// goldenStates are states of accounts in which each part of the row is once there.
+// goldenStates are states of accounts. Together they have every part of the row.
 var goldenStates = []RepoState{
 	{},
 	{Flags: FlagPartial | FlagHidden, AccountSource: 3, AccountSeq: 1 << 40},
@@ -221,7 +221,7 @@ func goldenAccounts() (forms []golden.Form) {
 	var all []byte
 	for i, s := range goldenStates {
 		id := shortID&^255 + dict.ID(i*51)
-		if i < 5 { // those that a group of the golden file has
+		if i < 5 { // the golden file has these in a group
 			all = alone.AppendAccount(all, id, &s)
 		}
 		forms = append(forms,
@@ -248,9 +248,9 @@ func goldenRest() (forms []golden.Form) {
 		name string
 		Header
 	}{
-		{"header of one writer", Header{Version: Version, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{1, 2, 3, 4}}},
-		{"header of several writers", Header{Version: Version, Settings: dict.SharedSettings, Kinds: []kinds.Kind{1, 2, 3, 4}}},
-		{"header without kinds", Header{Version: Version, Settings: dict.Settings{ShardBits: 32, LeaseSize: 1, Partitions: 1}, Kinds: nil}},
+		{"header of one writer", Header{Version: Newest, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{1, 2, 3, 4}}},
+		{"header of several writers", Header{Version: Newest, Settings: dict.SharedSettings, Kinds: []kinds.Kind{1, 2, 3, 4}}},
+		{"header without kinds", Header{Version: Newest, Settings: dict.Settings{ShardBits: 32, LeaseSize: 1, Partitions: 1}, Kinds: nil}},
 	} {
 		forms = append(forms, golden.New(h.name, h.Append(nil), readHeader))
 	}
@@ -294,7 +294,7 @@ func goldenRest() (forms []golden.Form) {
 		}))
 }
 
-// Every form of value is written as it is in stores, and read from there.
+// TestGoldenValues: every form of value is written and read as in existing stores.
 func TestGoldenValues(t *testing.T) {
 	golden.Check(t, "rows.golden", goldenRows())
 	golden.Check(t, "chunks.golden", goldenChunks())

@@ -8,8 +8,8 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// TestAccountGroups writes the states of accounts into groups at random and folds
-// them in any grouping: what stands is the newest of each.
+// TestAccountGroups writes random states into groups and folds these in any grouping: the
+// newest state of each account wins.
 func TestAccountGroups(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	m, l := newFolder(), Layout{}
@@ -32,7 +32,7 @@ func TestAccountGroups(t *testing.T) {
 			operands = append(operands, v)
 			maps.Copy(twin, said)
 		}
-		for len(operands) > 1 { // any run of neighbours, as engines do
+		for len(operands) > 1 { // any run of neighbours, like an engine
 			lo := rng.IntN(len(operands) - 1)
 			hi := lo + 2 + rng.IntN(len(operands)-lo-1)
 			v, err := m.Fold(nil, key, operands[lo:hi], lo == 0)
@@ -61,7 +61,7 @@ func TestAccountGroups(t *testing.T) {
 	}
 }
 
-// FuzzAccountGroup folds what it is given: whole groups, or an error.
+// FuzzAccountGroup: any input folds to a well-formed group, or is an error.
 func FuzzAccountGroup(f *testing.F) {
 	s := RepoState{Flags: FlagHasRev, Source: 1, Seq: 9, Rev: 7}
 	v := Layout{}.AppendAccount(Layout{}.AppendAccount(nil, 3, &s), 200, &s)

@@ -8,8 +8,8 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// An alphabet is the operands that one key's values are put together from: so few,
-// and of so few members, that all that can come of them is tried.
+// An alphabet has the operands of a key's values: few operands of few members, so that a test
+// can try every result.
 type alphabet struct {
 	name     string
 	key      []byte
@@ -55,12 +55,12 @@ func alphabets() []alphabet {
 	return all
 }
 
-// Whatever four operands come to at once, they come to in any grouping: with and
-// without what is older, and in the same bytes.
+// TestEveryGrouping: four operands fold to the same bytes in any grouping, with and without
+// an older value.
 func TestEveryGrouping(t *testing.T) {
 	for _, a := range alphabets() {
 		t.Run(a.name, func(t *testing.T) {
-			f := new(Folder) // its scratch is used again
+			f := new(Folder) // it reuses its scratch
 			fold := func(base bool, values ...[]byte) []byte {
 				t.Helper()
 				v, _, err := f.Fold(nil, a.key, values, base)
@@ -86,25 +86,25 @@ func TestEveryGrouping(t *testing.T) {
 						"wxyz, and again": fold(base, want),
 					} {
 						if !bytes.Equal(got, want) {
-							t.Fatalf("%x, %x, %x, %x come to %x; %s to %x; base %v", w, x, y, z, want, name, got, base)
+							t.Fatalf("%x, %x, %x, %x fold to %x; %s to %x; base %v", w, x, y, z, want, name, got, base)
 						}
 					}
 				}
-				// What is oldest may be folded as such before the rest comes. What was spilled
-				// is set, and not merged: nothing is older.
+				// The oldest values may fold as the base before the rest arrives. A spilled value
+				// is set and not merged, so it is the base.
 				if isSpilled := func(v []byte) bool { return v != nil && bytes.Equal(v, a.spilled) }; isSpilled(x) || isSpilled(y) || isSpilled(z) {
 					continue
 				}
 				if got, want := fold(true, fold(true, w, x), y, z), fold(true, w, x, y, z); !bytes.Equal(got, want) {
-					t.Fatalf("%x, %x, %x, %x come to %x, the oldest first to %x", w, x, y, z, want, got)
+					t.Fatalf("%x, %x, %x, %x fold to %x, the oldest first to %x", w, x, y, z, want, got)
 				}
 			}
 		})
 	}
 }
 
-// The last change of a path or member wins, and a removal is kept until nothing older can
-// be there: for ever, under a generation.
+// TestLastWriteWins: the last change of a path or member wins. A removal stays while an older
+// value may exist; with a generation, forever.
 func TestLastWriteWins(t *testing.T) {
 	path, rawPath := Path{TID: 1650<<BucketShift | 7}, Path{Raw: []byte("self")}
 	for _, c := range []struct {
@@ -139,7 +139,7 @@ func TestLastWriteWins(t *testing.T) {
 			return CoderOf(5, rawPath.Bucket()).Append(nil, g, []Record{{Path: rawPath, Flags: Removed}})
 		}, true},
 	} {
-		for history := range 1 << 5 { // by its bits, from the oldest on: there, or gone
+		for history := range 1 << 5 { // each bit, from the oldest on: present or removed
 			for _, generation := range []uint64{0, 3} {
 				if generation > 0 && !c.spills {
 					continue
@@ -164,15 +164,15 @@ func TestLastWriteWins(t *testing.T) {
 	}
 }
 
-// A folder that failed, or that folded something larger of another kind, folds the
-// next value as a new one does.
+// TestFolderKeepsNothing: after an error, or a larger value of another type, a Folder folds
+// the next value like a new one.
 func TestFolderKeepsNothing(t *testing.T) {
 	f := new(Folder)
 	all := alphabets()
 	for i := range 200 {
 		a, b := all[i%len(all)], all[i*7/3%len(all)]
 		if _, _, err := f.Fold(nil, b.key, [][]byte{b.operands[2], {0x81}, b.operands[0]}, i%2 == 0); err == nil {
-			t.Fatalf("%s: 81 is folded", b.name)
+			t.Fatalf("%s: 81 folds", b.name)
 		}
 		want, size, err := new(Folder).Fold(nil, a.key, a.operands, i%3 == 0)
 		got, gotSize, err1 := f.Fold(nil, a.key, a.operands, i%3 == 0)
@@ -182,7 +182,7 @@ func TestFolderKeepsNothing(t *testing.T) {
 	}
 }
 
-// A fold reads its values and changes none of them.
+// TestFoldLeavesItsValues: a fold does not change its input.
 func TestFoldLeavesItsValues(t *testing.T) {
 	for _, a := range alphabets() {
 		before := fmt.Sprintf("%x", a.operands)

@@ -9,44 +9,39 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// Version is that of the format of everything in a store: this package's keys and
-// values, and package dict's. A store of another one is not read; skein upgrade
-// brings an older one up to date.
-const Version = 6
-
-// A Header says what a store is: the first row that is made in it, and the first
-// that is read. It lies under HeaderKey:
+// A Header says what a store is. It is the first row that is written to a store, and the
+// first that is read. Under HeaderKey lies, from FormatOneHeader on,
 //
 //	version(1) ShardBits(1) LeaseSize(4, big-endian) Partitions(1) n(1) n × Kind(1)
 //
-// The kinds are those that have been indexed in the store, ascending.
+// The kinds are all that were ever indexed in the store, ascending.
 //
-// Up to version 3 the row held the version alone, and the settings lay under
-// OldSettingsKey: 2 (1) ShardBits(1) LeaseSize(4), and Partitions(1) if not 1.
+// Before, the row held the version alone, and the settings lay under OldSettingsKey:
+// 2 (1) ShardBits(1) LeaseSize(4), and Partitions(1) if not 1.
 type Header struct {
-	Version  uint8
+	Version  Version
 	Settings dict.Settings
 	Kinds    []kinds.Kind
-	// Table has the rows of the Kinds, and of what is built in besides. It is not part of
-	// this row of the store: those that are not built in are under KeyKinds.
+	// Table describes the Kinds, and all built-in ones. It is not part of this row: the
+	// store keeps the configured kinds under KeyKinds.
 	Table *kinds.Table
 }
 
 // HeaderKey is the key of the Header. Every store has it from its first write on.
 var HeaderKey = []byte("mgraph")
 
-// UpgradeKey is that of how far a step of package upgrade came.
+// UpgradeKey is the key of the progress of a migration (package upgrade).
 var UpgradeKey = []byte("mupgrade")
 
-// UpgradeTallyKey is that of what a step of package upgrade has counted.
+// UpgradeTallyKey is the key of what a migration has counted so far.
 var UpgradeTallyKey = []byte("mupgradetally")
 
-// OldSettingsKey is that of the settings of a store before version 4.
+// OldSettingsKey is the key of a store's settings before FormatOneHeader.
 var OldSettingsKey = []byte("mintern")
 
 // Append appends the value of the row.
 func (h *Header) Append(dst []byte) []byte {
-	dst = append(dst, h.Version, h.Settings.ShardBits)
+	dst = append(dst, byte(h.Version), h.Settings.ShardBits)
 	dst = binary.BigEndian.AppendUint32(dst, h.Settings.LeaseSize)
 	dst = append(dst, h.Settings.Partitions, byte(len(h.Kinds)))
 	for _, k := range h.Kinds {
@@ -55,15 +50,14 @@ func (h *Header) Append(dst []byte) []byte {
 	return dst
 }
 
-// upgrading stands in the place of the version while a store is being brought up to
-// date. The header before follows it.
+// upgrading replaces the version while a store is being migrated. The older header follows.
 const upgrading = 0xff
 
-// AppendUpgrading appends the header of a store that is being brought up to date.
+// AppendUpgrading appends the header of a store that is being migrated from the header before.
 func AppendUpgrading(dst, before []byte) []byte { return append(append(dst, upgrading), before...) }
 
-// UpgradingHeader returns the header that a store had before it was begun to be brought
-// up to date, nil if that is not under way.
+// UpgradingHeader returns the header that a store had before the migration that is under way,
+// or nil if none is.
 func UpgradingHeader(v []byte) (before []byte) {
 	if len(v) > 1 && v[0] == upgrading {
 		return v[1:]
@@ -71,24 +65,25 @@ func UpgradingHeader(v []byte) (before []byte) {
 	return nil
 }
 
-// HeaderVersion returns the version of the format that a value of HeaderKey names.
-func HeaderVersion(v []byte) (version uint8, err error) {
+// HeaderVersion returns the version that a value of HeaderKey names.
+func HeaderVersion(v []byte) (Version, error) {
 	if len(v) == 0 {
 		return 0, fmt.Errorf("format: the store's header is empty")
 	}
-	return v[0], nil
+	return Version(v[0]), nil
 }
 
-// DecodeHeader reads the value of HeaderKey in a store of this Version.
-func DecodeHeader(v []byte) (h Header, err error) { return HeaderOf(Version, v) }
+// DecodeHeader reads the value of HeaderKey in a store of the Newest version.
+func DecodeHeader(v []byte) (h Header, err error) { return DecodeHeaderOf(Newest, v) }
 
-// HeaderOf is DecodeHeader of a store of another version, from 4 on.
-func HeaderOf(version uint8, v []byte) (h Header, err error) {
+// DecodeHeaderOf reads the value of HeaderKey in a store of another version, from
+// FormatOneHeader on.
+func DecodeHeaderOf(version Version, v []byte) (h Header, err error) {
 	const fixed = 8
-	if len(v) < fixed || len(v) != fixed+int(v[fixed-1]) || v[0] != version {
+	if len(v) < fixed || len(v) != fixed+int(v[fixed-1]) || Version(v[0]) != version {
 		return h, fmt.Errorf("format: the store's header is malformed: %x", v)
 	}
-	h.Version = v[0]
+	h.Version = version
 	h.Settings = dict.Settings{ShardBits: v[1], LeaseSize: binary.BigEndian.Uint32(v[2:]), Partitions: v[6]}
 	for _, k := range v[fixed:] {
 		h.Kinds = append(h.Kinds, kinds.Kind(k))

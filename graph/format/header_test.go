@@ -10,9 +10,9 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// Each header that no store has is refused, for its own reason.
+// TestHeadersRefused decodes malformed headers and settings.
 func TestHeadersRefused(t *testing.T) {
-	good := Header{Version: Version, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{1, 4}}
+	good := Header{Version: Newest, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{1, 4}}
 	with := func(change func(h *Header)) []byte {
 		h := good
 		h.Kinds = slices.Clone(h.Kinds)
@@ -21,9 +21,9 @@ func TestHeadersRefused(t *testing.T) {
 	}
 	for name, v := range map[string][]byte{
 		"of no version":          {},
-		"of a version alone":     {Version},
-		"of an older version":    with(func(h *Header) { h.Version = Version - 1 }),
-		"of a newer version":     with(func(h *Header) { h.Version = Version + 1 }),
+		"of a version alone":     {byte(Newest)},
+		"of an older version":    with(func(h *Header) { h.Version = Newest - 1 }),
+		"of a newer version":     with(func(h *Header) { h.Version = Newest + 1 }),
 		"of no shards":           with(func(h *Header) { h.Settings.ShardBits = 0 }),
 		"of too many shards":     with(func(h *Header) { h.Settings.ShardBits = 33 }),
 		"of leases of three":     with(func(h *Header) { h.Settings.LeaseSize = 3 }),
@@ -51,15 +51,16 @@ func TestHeadersRefused(t *testing.T) {
 	}
 }
 
-// A store that is being upgraded says what it was, and is of no version that is read.
+// TestUpgradingHeader: the header of a store whose upgrade is under way contains the older
+// header, and does not decode.
 func TestUpgradingHeader(t *testing.T) {
-	before := (&Header{Version: Version, Settings: dict.SharedSettings, Kinds: []kinds.Kind{1}}).Append(nil)
+	before := (&Header{Version: Newest, Settings: dict.SharedSettings, Kinds: []kinds.Kind{1}}).Append(nil)
 	for _, was := range [][]byte{{3}, before, bytes.Repeat([]byte{0xff}, 3)} {
 		v := AppendUpgrading([]byte("x"), was)
 		if got := UpgradingHeader(v[1:]); !bytes.Equal(got, was) || v[0] != 'x' {
 			t.Errorf("%x is %x, which was %x", was, v, got)
 		}
-		if version, err := HeaderVersion(v[1:]); version == Version || err != nil {
+		if version, err := HeaderVersion(v[1:]); version == Newest || err != nil {
 			t.Errorf("%x is of version %d, %v", v[1:], version, err)
 		}
 	}
@@ -69,9 +70,9 @@ func TestUpgradingHeader(t *testing.T) {
 		}
 	}
 	if _, err := HeaderVersion(nil); err == nil {
-		t.Error("no header has a version")
+		t.Error("an empty header has a version")
 	}
-	if version, err := HeaderVersion(before); version != Version || err != nil {
+	if version, err := HeaderVersion(before); version != Newest || err != nil {
 		t.Errorf("%x is of version %d, %v", before, version, err)
 	}
 }

@@ -8,25 +8,24 @@ import (
 // KeyHoles is the key of the Holes of a partition.
 var KeyHoles = []byte("mholes")
 
-// Holes say what the index does not know of because the stream had holes: gaps of which any
-// repo may be concerned (Gap.Suspect). They are counted, and not timed, because the clock of
-// the machine may jump.
+// Holes count the holes of the stream: gaps in which any repo may have changed (Gap.Suspect).
+// They have numbers and not times, because the machine's clock may jump.
 type Holes struct {
-	// Noted is how many holes have been noted, and Compared up to which of them every repo
-	// was compared with what the relay lists. While it is less, no answer is complete.
+	// Noted is the number of holes so far. After hole number Compared, every repo was compared
+	// with the relay's list. While Compared is below Noted, no answer is complete.
 	Noted    uint64 `json:"noted"`
 	Compared uint64 `json:"compared"`
 	// Floors are the last events before the newest hole, by the number of their source in
-	// their partition (NoteNumber). What an #account up to there said of an account may have
+	// their partition (NoteNumber). The status that an #account up to there named may have
 	// changed in the hole.
 	Floors map[uint32]Seq `json:"floors,omitempty"`
 }
 
-// Uncompared reports whether a hole was noted that the repos have not been compared after.
+// Uncompared reports whether the repos have not been compared since the newest hole.
 func (h *Holes) Uncompared() bool { return h.Noted > h.Compared }
 
-// Known reports whether the stream has said, since the newest hole, whether an account is
-// active. partition is that of the account.
+// Known reports whether an #account of an account, whose partition is given, has come since
+// the newest hole.
 func (h *Holes) Known(st *RepoState, partition uint8) bool {
 	return st.AccountSource != 0 && (len(h.Floors) == 0 || st.AccountSeq > h.Floors[NoteNumber(st.AccountSource, partition)])
 }

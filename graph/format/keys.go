@@ -22,21 +22,21 @@ const (
 	KeyHeartbeat  = 'q'
 )
 
-// The keys of rows that there is one of, or one for each partition.
+// The keys of rows that exist once, or once per partition.
 var (
 	KeyCounts = []byte("mcounts")
 	KeyHidden = []byte("mhidden")
 	KeySecret = []byte("msecret")
 	KeyKinds  = []byte("mkinds")
-	// KeyLacking is that of the kinds that were added to a store which had accounts: a Lack
-	// by each name, in JSON.
+	// KeyLacking is the key of the kinds that were added to a store with accounts: a Lack by
+	// the name of each, in JSON.
 	KeyLacking = []byte("mlacking")
 	KeyWriter  = []byte("mwriter")
 	KeyImport  = []byte("mimport")
 )
 
-// A bucket of records: the upper 14 bits of a TID, which are 12.7 days, or for
-// record keys that are not TIDs rawBucket and the first byte of their hash.
+// A bucket has the records whose TIDs share the upper 14 bits, 12.7 days. The bucket of a
+// record key that is not a TID is RawBucket and the first byte of the key's hash.
 const (
 	BucketShift = 50
 	RawBucket   = 1 << 14
@@ -47,11 +47,11 @@ func AppendRecordsKey(dst []byte, k kinds.Kind, actor dict.ID) []byte {
 	return dict.AppendID(append(dst, KeyRecord, byte(k)), actor)
 }
 
-// MaxChunkDepth is how often what was spilled may be spilled again: each time
-// the next byte of the TID, or of the hash of the record key, is added.
+// MaxChunkDepth is how many times spilled records can be spilled again. Each time, the key
+// gets the next byte of the TID, or of the record key's hash.
 const MaxChunkDepth = 6
 
-// AppendChunkKey appends the key of the chunk that holds a path, at a depth.
+// AppendChunkKey appends the key of the chunk at a depth that a path belongs to.
 func AppendChunkKey(dst []byte, k kinds.Kind, actor dict.ID, p Path, depth int) []byte {
 	dst = binary.BigEndian.AppendUint16(AppendRecordsKey(dst, k, actor), p.Bucket())
 	bits := p.Spread()
@@ -62,7 +62,7 @@ func AppendChunkKey(dst []byte, k kinds.Kind, actor dict.ID, p Path, depth int) 
 	return dst
 }
 
-// ParseChunkKey takes a chunk's key apart.
+// ParseChunkKey returns the parts of a chunk's key.
 func ParseChunkKey(key []byte) (k kinds.Kind, actor dict.ID, bucket uint16, depth int, err error) {
 	if len(key) > 2 && key[0] == KeyRecord {
 		id, n := dict.ReadID(key[2:])
@@ -73,32 +73,31 @@ func ParseChunkKey(key []byte) (k kinds.Kind, actor dict.ID, bucket uint16, dept
 	return 0, 0, 0, 0, fmt.Errorf("format: record key %x is malformed", key)
 }
 
-// BlockOf returns the block of a member: its id is its container's block, and 16 bits
-// within it.
+// BlockOf returns the block of a member, its id without the low 16 bits. A container has the
+// members of one block.
 func BlockOf(member uint64) uint64 { return member >> 16 }
 
-// AppendRowKey appends the key of a reverse set's row, the prefix of those of
-// its containers.
+// AppendRowKey appends the key of a reverse set's row. It is a prefix of the keys of the
+// set's containers.
 func AppendRowKey(dst []byte, k kinds.Kind, subject dict.ID) []byte {
 	return dict.AppendID(append(dst, KeyReverse, byte(k)), subject)
 }
 
-// ParseCursorKey takes the key of a cursor apart.
+// ParseCursorKey returns the parts of a cursor's key.
 func ParseCursorKey(key []byte) (part uint8, source string) {
-	if len(key) > 2 && key[1] == 0 { // no source begins with it
+	if len(key) > 2 && key[1] == 0 { // a source never begins with 0
 		return key[2], string(key[3:])
 	}
 	return 0, string(key[1:])
 }
 
-// AppendBlock appends a block's number, in 3 bytes or 7: an id without its
-// lowest two.
+// AppendBlock appends a block in 3 or 7 bytes: an encoded id without its last two.
 func AppendBlock(dst []byte, block uint64) []byte {
 	dst = dict.AppendID(dst, dict.ID(block<<16))
 	return dst[:len(dst)-2]
 }
 
-// ParseReverseKey takes the key of a row or of a container apart.
+// ParseReverseKey returns the parts of the key of a row or a container.
 func ParseReverseKey(key []byte) (k kinds.Kind, subject dict.ID, block uint64, isRow bool, err error) {
 	if len(key) > 2 && key[0] == KeyReverse {
 		id, n := dict.ReadID(key[2:])
@@ -116,10 +115,11 @@ func ParseReverseKey(key []byte) (k kinds.Kind, subject dict.ID, block uint64, i
 	return 0, 0, 0, false, fmt.Errorf("format: set key %x is malformed", key)
 }
 
-// EraseKey is that of the job of erasing an account.
+// EraseKey returns the key of the job that erases an account.
 func EraseKey(actor dict.ID) []byte { return dict.AppendID([]byte{KeyErase}, actor) }
 
-// ParseActorKey reads the id of an erase key, or the first of a group of accounts.
+// ParseActorKey reads the id in the key of an erase job, or the first id of a group of
+// accounts.
 func ParseActorKey(key []byte) (dict.ID, error) {
 	if len(key) == 0 {
 		return 0, fmt.Errorf("format: an account's key is empty")
@@ -146,13 +146,12 @@ func isRowKey(key []byte) bool {
 	return n > 0 && (len(key) == 2+n || len(key) == 3+n && key[2+n] < dict.MaxPartitions)
 }
 
-// AppendContainerKey appends the key of a container of the set whose row has
-// the key given.
+// AppendContainerKey appends the key of a container of the set whose row has the key row.
 func AppendContainerKey(dst, row []byte, block uint64) []byte {
 	_, n := dict.ReadID(row[2:])
 	dst = append(dst, row...)
 	if len(row) > 2+n {
-		dst[len(dst)-1] = containersMark // in the place of the partition
+		dst[len(dst)-1] = containersMark // instead of the partition
 	}
 	return AppendBlock(dst, block)
 }

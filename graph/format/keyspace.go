@@ -5,11 +5,10 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// keyTotals is the first byte of the keys of rows that there is one of, or one for
-// each partition.
+// keyTotals is the first byte of the keys of rows that exist once, or once per partition.
 const keyTotals = 'm'
 
-// keyspaces names the keyspaces of the store, by the first byte of their keys.
+// keyspaces has the names of the store's keyspaces, by the first byte of their keys.
 var keyspaces = map[byte]string{
 	KeyRecord: "records", KeyReverse: "sets", KeyAccount: "accounts", KeyErase: "erase jobs", KeyCursor: "cursors",
 	KeyDeadLetter: "dead letters", KeyGap: "gaps", KeyClaim: "claims", KeyHeartbeat: "heartbeats", KeyResync: "queue of resyncs", KeyTouched: "touched paths", keyTotals: "totals",
@@ -17,8 +16,7 @@ var keyspaces = map[byte]string{
 	dict.KeyHome: "shard homes", dict.KeyClaims: "claim counts",
 }
 
-// KeyspaceOf names the keyspace that a key belongs to, "unknown" if it belongs to
-// none.
+// KeyspaceOf returns the name of a key's keyspace, or "unknown".
 func KeyspaceOf(key []byte) string {
 	if len(key) > 0 && keyspaces[key[0]] != "" {
 		return keyspaces[key[0]]
@@ -26,14 +24,14 @@ func KeyspaceOf(key []byte) string {
 	return "unknown"
 }
 
-// A Part is a part of the store, by a prefix of its keys.
+// A Part of the store is all keys with a prefix.
 type Part struct {
 	Name   string
 	Prefix []byte
 }
 
-// Parts lists the parts that grow with the network. Rest is all other keyspaces, by
-// the first byte of their keys.
+// Parts lists the parts of a store that grow with the network. rest has the first bytes of
+// all other keyspaces.
 func Parts(t *kinds.Table) (parts []Part, rest []byte) {
 	parts = []Part{
 		{"DIDs → ids", []byte{dict.KeyID, byte(dict.DID)}},

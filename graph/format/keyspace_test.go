@@ -8,14 +8,14 @@ import (
 	"skein.blue/graph/kinds"
 )
 
-// Every keyspace is listed once: as a part of the store, or with the rest.
+// TestParts: every keyspace is listed once, as a part of the store or with the rest.
 func TestParts(t *testing.T) {
 	parts, rest := Parts(kinds.BuiltIn)
 	seen := map[byte]int{}
 	names := map[string]bool{}
 	for i, p := range parts {
 		if names[p.Name] {
-			t.Errorf("two parts are called %q", p.Name)
+			t.Errorf("two parts have the name %q", p.Name)
 		}
 		names[p.Name] = true
 		seen[p.Prefix[0]]++
@@ -27,7 +27,7 @@ func TestParts(t *testing.T) {
 	}
 	for _, k := range rest {
 		if seen[k] > 0 {
-			t.Errorf("%#x is listed as a part, and as the rest", k)
+			t.Errorf("%#x is listed as a part and with the rest", k)
 		}
 		seen[k]++
 	}
@@ -38,9 +38,9 @@ func TestParts(t *testing.T) {
 		}
 	}
 	if KeyspaceOf(nil) != "unknown" || seen[0xff] != 0 {
-		t.Error("no key is of a keyspace")
+		t.Error("an empty key, or 0xff, has a keyspace")
 	}
-	// Each golden key of the sets and the records is of exactly one part.
+	// Each golden key belongs to exactly one part, or to the rest.
 	for _, f := range goldenKeys() {
 		n := 0
 		for _, p := range parts {
@@ -49,7 +49,7 @@ func TestParts(t *testing.T) {
 			}
 		}
 		if isRest := slices.Contains(rest, f.Bytes[0]); isRest == (n > 0) || n > 1 {
-			t.Errorf("%s is of %d parts: %x", f.Name, n, f.Bytes)
+			t.Errorf("%s belongs to %d parts: %x", f.Name, n, f.Bytes)
 		}
 	}
 }

@@ -9,15 +9,14 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// The kinds of a store that are not built in lie under KeyKinds, as a list in JSON of the
-// form configured: what each number means in this store, for ever. A store that is
-// configured with none has no such row.
-
+// configured is a kind of a store that is not built in. KeyKinds has the list of them, in
+// JSON: the permanent meaning of each number in this store. A store without configured kinds
+// has no such row.
 type configured struct {
 	Number     kinds.Kind `json:"number"`
 	Collection string     `json:"collection"`
-	Path       string     `json:"path"`  // its fields, with dots between
-	Names      string     `json:"names"` // what stands there: "did" or "uri"
+	Path       string     `json:"path"`  // the fields, joined with dots
+	Names      string     `json:"names"` // the type of the subject: "did" or "uri"
 	Forward    string     `json:"forward"`
 	Reverse    string     `json:"reverse"`
 }
@@ -32,7 +31,7 @@ func AppendKinds(dst []byte, t *kinds.Table) ([]byte, error) {
 	return append(dst, b...), err
 }
 
-// DecodeKinds reads the value of KeyKinds, nil if there is none.
+// DecodeKinds reads the value of KeyKinds. nil, for a missing row, means the built-in kinds.
 func DecodeKinds(v []byte) (*kinds.Table, error) {
 	if v == nil {
 		return kinds.BuiltIn, nil

@@ -1,23 +1,22 @@
 package format
 
 import (
-	"bytes"
 	"slices"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 )
 
-// A Layout says how the keys look that depend on the store's settings.
+// A Layout makes the keys that depend on the store's settings.
 type Layout struct{ Settings dict.Settings }
 
-// Shared reports whether several processes may write the store.
+// Shared reports whether several processes can write the store.
 func (l Layout) Shared() bool { return l.Settings.Partitions > 1 }
 
-// containersMark stands before the blocks of a set in several partitions.
+// containersMark precedes the block in a container's key, if the store has several partitions.
 const containersMark = 0xff
 
-// AppendMemberKey appends the key of the row that a member of a set belongs in.
+// AppendMemberKey appends the key of the row that has a member of a set.
 func (l Layout) AppendMemberKey(dst []byte, k kinds.Kind, subject, member dict.ID) []byte {
 	dst = AppendRowKey(dst, k, subject)
 	if l.Shared() {
@@ -26,8 +25,8 @@ func (l Layout) AppendMemberKey(dst []byte, k kinds.Kind, subject, member dict.I
 	return dst
 }
 
-// Containers returns the prefix of the keys of a set's containers, of which set
-// is the prefix of all keys.
+// Containers returns the prefix of the keys of a set's containers. set is the prefix of all
+// keys of the set.
 func (l Layout) Containers(set []byte) []byte {
 	if !l.Shared() {
 		return set
@@ -35,7 +34,7 @@ func (l Layout) Containers(set []byte) []byte {
 	return append(slices.Clone(set), containersMark)
 }
 
-// PartKey returns the key of what each partition has its own of.
+// PartKey returns the key of a partition's own row of a kind.
 func (l Layout) PartKey(key []byte, part uint8) []byte {
 	if !l.Shared() {
 		return key
@@ -43,7 +42,7 @@ func (l Layout) PartKey(key []byte, part uint8) []byte {
 	return append(slices.Clone(key), part)
 }
 
-// CursorKey is that of the cursor of a source in a partition.
+// CursorKey returns the key of a source's cursor in a partition.
 func (l Layout) CursorKey(part uint8, source string) []byte {
 	if !l.Shared() {
 		return append([]byte{KeyCursor}, source...)
@@ -51,12 +50,12 @@ func (l Layout) CursorKey(part uint8, source string) []byte {
 	return append([]byte{KeyCursor, 0, part}, source...)
 }
 
-// AccountKey appends the key of the group that an account's state lies in.
+// AccountKey appends the key of the group that has an account's state.
 func (l Layout) AccountKey(dst []byte, actor dict.ID) []byte {
 	return dict.AppendID(append(dst, KeyAccount), actor&^l.AccountMask())
 }
 
-// AccountMask covers the bits of an id that tell the accounts of a group apart.
+// AccountMask covers the bits of an id that distinguish the accounts of a group.
 func (l Layout) AccountMask() dict.ID {
 	if l.Shared() {
 		return 0
@@ -76,8 +75,8 @@ func (l Layout) PartitionOfKey(key []byte) uint8 {
 	return 0
 }
 
-// FitsReverseKey reports whether a key of a row, or of a container, is one of this
-// layout: with a partition, or the mark of containers, where several processes write.
+// FitsReverseKey reports whether the key of a row or a container belongs to this layout: in
+// a shared store it has a partition, or the mark of containers.
 func (l Layout) FitsReverseKey(key []byte, isRow bool) bool {
 	_, n := dict.ReadID(key[2:])
 	rest := key[2+n:]
@@ -88,24 +87,4 @@ func (l Layout) FitsReverseKey(key []byte, isRow bool) bool {
 		return len(rest) == 0
 	}
 	return l.Shared() == ((len(rest) == 4 || len(rest) == 8) && rest[0] == containersMark)
-}
-
-// FitsCursorKey reports whether the key of a cursor is one of this layout.
-func (l Layout) FitsCursorKey(key []byte) bool {
-	return len(key) > 1 && l.Shared() == (len(key) > 2 && key[1] == 0)
-}
-
-// FitsTotalsKey reports whether a key of the keyspace of totals is one of this layout.
-func (l Layout) FitsTotalsKey(key []byte) bool {
-	for _, one := range [][]byte{HeaderKey, KeySecret, KeyKinds, KeyLacking, KeyImport, UpgradeKey} {
-		if bytes.Equal(key, one) {
-			return true
-		}
-	}
-	for _, each := range [][]byte{KeyCounts, KeyHidden, KeyWriter, KeyBackfill} {
-		if rest, ok := bytes.CutPrefix(key, each); ok {
-			return len(rest) == 0 && !l.Shared() || len(rest) == 1 && l.Shared() && rest[0] < l.Settings.Partitions
-		}
-	}
-	return false
 }

@@ -6,9 +6,9 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// An account whose row is malformed is an error, and not an account of which nothing is
-// known: who asks for it would begin it anew.
-func TestAccountInRefuses(t *testing.T) {
+// TestMalformedAccountIsNotUnknown: a malformed row is an error. A caller would start an
+// unknown account from zero.
+func TestMalformedAccountIsNotUnknown(t *testing.T) {
 	good := RepoState{Source: 1, Seq: 2}
 	for name, c := range map[string]struct {
 		l     Layout
@@ -26,17 +26,17 @@ func TestAccountInRefuses(t *testing.T) {
 			t.Errorf("%s: %x is read as %+v", name, c.v, s)
 		}
 	}
-	// What is malformed is its own account's error, and no neighbour's.
+	// A malformed row is an error for its own account only.
 	v := append([]byte{3, 2, 0, 1}, alone.AppendAccount(nil, 4, &good)...)
 	if s, ok, err := alone.AccountIn(v, 4); s != good || !ok || err != nil {
-		t.Errorf("its neighbour is %+v, %v, %v", s, ok, err)
+		t.Errorf("the neighbour of a malformed row is %+v, %v, %v", s, ok, err)
 	}
 	if s, ok, err := alone.AccountIn(v, 5); s != (RepoState{}) || ok || err != nil {
-		t.Errorf("one that is not there is %+v, %v, %v", s, ok, err)
+		t.Errorf("an absent account is %+v, %v, %v", s, ok, err)
 	}
 }
 
-// Keys of accounts that are cut anywhere are refused, the empty one too.
+// TestActorKeysCut: a truncated key of an account is refused, and so is an empty one.
 func TestActorKeysCut(t *testing.T) {
 	for _, id := range []dict.ID{1, 1 << 20, 1 << 40, 1 << 62} {
 		whole := EraseKey(id)
@@ -50,14 +50,14 @@ func TestActorKeysCut(t *testing.T) {
 		}
 	}
 	if id, err := ParseActorKey(nil); err == nil {
-		t.Errorf("no key is of %d", id)
+		t.Errorf("an empty key is of %d", id)
 	}
 	if err := alone.EachState(nil, nil, func(dict.ID, RepoState) error { return nil }); err == nil {
-		t.Error("a group under no key is read")
+		t.Error("EachState accepts an empty key")
 	}
 }
 
-// A malformed group is an error of the fold, by itself as among others.
+// TestMalformedGroupsDoNotFold folds a malformed group alone and among others.
 func TestMalformedGroupsDoNotFold(t *testing.T) {
 	s := RepoState{Source: 1, Seq: 2}
 	one := alone.AppendAccount(nil, 3, &s)
@@ -77,7 +77,7 @@ func TestMalformedGroupsDoNotFold(t *testing.T) {
 			}
 		}
 	}
-	for _, base := range []bool{false, true} { // behind what is there already
+	for _, base := range []bool{false, true} { // a fold appends
 		if v, _, err := new(Folder).Fold([]byte("x"), key, [][]byte{one}, base); string(v) != "x"+string(one) || err != nil {
 			t.Errorf("one group folds to %x: %v", v, err)
 		}

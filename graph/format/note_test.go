@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The keys of notes sort by writer, source and event, and say under which number they
-// were noted.
+// TestNoteKeys: the keys of notes sort by writer, source and event, and contain the source's
+// number.
 func TestNoteKeys(t *testing.T) {
 	var last []byte
 	for _, first := range []uint8{0, 1, 63} {
@@ -35,8 +35,8 @@ func TestNoteKeys(t *testing.T) {
 	}
 }
 
-// A gap's place tells those after one event apart, and is the same when it is found
-// again, wherever the clock is.
+// TestGapPlace: a gap's place distinguishes the gaps after one event, and is the same when the
+// gap is found again at another time.
 func TestGapPlace(t *testing.T) {
 	at := time.Unix(1_767_225_600, 5_000)
 	gap := Gap{Reason: "jump", Since: at}

@@ -13,7 +13,7 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// randomID draws ids of both lengths, and often ones at the edges between them.
+// randomID draws ids of both lengths, often close to the limit between them.
 func randomID(rng *rand.Rand) dict.ID {
 	switch rng.IntN(4) {
 	case 0:
@@ -26,8 +26,8 @@ func randomID(rng *rand.Rand) dict.ID {
 	return dict.ID(rng.Uint64() >> rng.IntN(64))
 }
 
-// The keys of a set in one partition: its row, then its containers by block, and
-// nothing of the set of another subject between them.
+// TestOrderOfSets: with one partition, a set is its row, then its containers by block, with no
+// other set in between.
 func TestOrderOfSets(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
 	for range 2000 {
@@ -63,7 +63,7 @@ func TestOrderOfSets(t *testing.T) {
 	}
 }
 
-// The keys of a set in several partitions: the rows by partition, then the
+// TestOrderOfSharedSets: with several partitions, a set is its rows by partition, then its
 // containers by block, under the prefix that Containers returns.
 func TestOrderOfSharedSets(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 0))
@@ -73,7 +73,7 @@ func TestOrderOfSharedSets(t *testing.T) {
 		set := AppendRowKey(nil, 4, subject)
 		var keys [][]byte
 		for part := range uint32(dict.MaxPartitions) {
-			// Any shard whose remainder is the partition has the partition's members.
+			// Any shard whose number modulo the partitions is part has members of part.
 			member := s.Start(part+dict.MaxPartitions*rng.Uint32N(1<<14/dict.MaxPartitions), rng.Uint64N(s.Blocks()))
 			key := shared.AppendMemberKey(nil, 4, subject, member)
 			if got := shared.PartitionOfKey(key); uint32(got) != part || s.PartitionOfID(member) != got {
@@ -104,8 +104,8 @@ func TestOrderOfSharedSets(t *testing.T) {
 	}
 }
 
-// The chunks of an actor's TIDs sort as the TIDs do, at each depth, and before those
-// of raw keys, which sort by their hash. A deeper chunk lies under the one above it.
+// TestOrderOfChunks: at each depth, the chunks of TIDs sort like the TIDs, and before those of
+// raw keys, which sort by hash. A deeper chunk is below the chunk above it.
 func TestOrderOfChunks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 0))
 	for range 500 {
@@ -119,14 +119,14 @@ func TestOrderOfChunks(t *testing.T) {
 			paths = append(paths, Path{Raw: fmt.Appendf(nil, "key-%d", rng.IntN(1000))})
 		}
 		slices.SortFunc(paths[20:], func(x, y Path) int { return cmp.Compare(x.hash(), y.hash()) })
-		var above [][]byte // the keys at the depth before
+		var above [][]byte // the keys at the previous depth
 		for depth := range MaxChunkDepth + 1 {
 			var keys [][]byte
 			for i, p := range paths {
 				key := AppendChunkKey(nil, 1, actor, p, depth)
 				switch {
 				case !bytes.HasPrefix(key, AppendRecordsKey(nil, 1, actor)):
-					t.Fatalf("%x is no key of actor %#x", key, uint64(actor))
+					t.Fatalf("%x is not under the prefix of actor %#x", key, uint64(actor))
 				case i > 0 && bytes.Compare(keys[i-1], key) > 0:
 					t.Fatalf("depth %d: %v has key %x, before that of %v, %x", depth, p, key, paths[i-1], keys[i-1])
 				case depth > 0 && (!bytes.HasPrefix(key, above[i]) || len(key) != len(above[i])+1):
@@ -142,7 +142,7 @@ func TestOrderOfChunks(t *testing.T) {
 	}
 }
 
-// What a chunk's key says of its records is what the records say.
+// TestBucketsAndSpread: the key of a chunk agrees with its records.
 func TestBucketsAndSpread(t *testing.T) {
 	for _, tid := range []uint64{0, 1, 1<<BucketShift - 1, 1 << BucketShift, goldenTID, 1<<64 - 1} {
 		p := Path{TID: tid}
@@ -170,12 +170,12 @@ func TestBucketsAndSpread(t *testing.T) {
 	}
 }
 
-// A key that was cut, or goes on, is another's or none: whatever is read from it
-// makes the same key again.
+// TestParseRefuses truncates and extends keys. A parser refuses the result, or reads a key that
+// has the same bytes.
 func TestParseRefuses(t *testing.T) {
 	for _, f := range goldenKeys() {
 		if slices.Contains([]byte{keyTotals, KeyCursor, KeyClaim, KeyHeartbeat, KeyDeadLetter, KeyGap}, f.Bytes[0]) {
-			continue // no function takes these apart, or each is of any length
+			continue // no function parses these, or they have any length
 		}
 		var near [][]byte
 		for n := 1; n < len(f.Bytes); n++ {
@@ -191,7 +191,7 @@ func TestParseRefuses(t *testing.T) {
 				}
 			}
 		}
-		// What lies in one keyspace is no key of another.
+		// A key belongs to one keyspace only.
 		for first := range 256 {
 			key := append([]byte{byte(first)}, f.Bytes[1:]...)
 			if _, _, _, _, err := ParseChunkKey(key); err == nil && first != KeyRecord {
@@ -207,7 +207,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// No chunk lies deeper than the deepest, and no row in a partition beyond the last.
+// TestParseRefusesBeyond: no chunk is deeper than MaxChunkDepth, and no row has a partition
+// above the last.
 func TestParseRefusesBeyond(t *testing.T) {
 	for _, id := range []dict.ID{shortID, longID} {
 		deepest := AppendChunkKey(nil, 1, id, Path{TID: goldenTID}, MaxChunkDepth)
@@ -225,7 +226,7 @@ func TestParseRefusesBeyond(t *testing.T) {
 	}
 }
 
-// The functions below read a key and make it again.
+// The functions below parse a key and make it again.
 func chunkKeyAgain(key []byte) ([]byte, error) {
 	k, actor, bucket, depth, err := ParseChunkKey(key)
 	if err != nil {
@@ -242,11 +243,11 @@ func setKeyAgain(key []byte) ([]byte, error) {
 	}
 	row := AppendRowKey(nil, k, subject)
 	if isRow {
-		if len(key) > len(row) { // of a partition
+		if len(key) > len(row) { // it has a partition
 			row = append(row, key[len(row)])
 		}
 		if len(row) != len(key) || !isRowKey(key) {
-			return nil, fmt.Errorf("row %x is not taken for one", key)
+			return nil, fmt.Errorf("isRowKey does not accept row %x", key)
 		}
 		return row, nil
 	}
@@ -262,8 +263,8 @@ func actorKeyAgain(key []byte) ([]byte, error) {
 	return dict.AppendID([]byte{key[0]}, id), err
 }
 
-// Keys of random ids in both layouts are read as what they were made from, and belong
-// to the partition of the account that they are of.
+// TestKeysOfRandomIDs: in both layouts, parsing a key returns what it was made from, and the
+// partition of its account.
 func TestKeysOfRandomIDs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 0))
 	for range 20_000 {

@@ -69,7 +69,7 @@ func headerAgain(v []byte) ([]byte, error) {
 func oldSettingsAgain(v []byte) ([]byte, error) {
 	s, err := DecodeOldSettings(v)
 	again := binary.BigEndian.AppendUint32([]byte{2, s.ShardBits}, s.LeaseSize)
-	if len(v) == 7 { // it may say that there is one partition, and need not
+	if len(v) == 7 { // naming a single partition is optional
 		again = append(again, s.Partitions)
 	}
 	return again, err
@@ -88,7 +88,7 @@ func versionAgain(v []byte) ([]byte, error) {
 	return binary.BigEndian.AppendUint64(nil, n), err
 }
 
-// codecs lists the codec of every decoder, with the golden forms of it.
+// codecs lists the codec of every decoder, with its golden forms.
 func codecs() []golden.Codec {
 	valid := func(forms []golden.Form, has ...string) (out [][]byte) {
 		for _, f := range forms {
@@ -123,8 +123,8 @@ func codecs() []golden.Codec {
 	}
 }
 
-// places returns the places in a value at which it is cut or changed: all of a short
-// one, and the ends and some of a long one.
+// places returns the offsets at which a value is truncated or changed: all of a short value,
+// and the ends and some others of a long one.
 func places(n int) (at []int) {
 	for i := 0; i < n; {
 		at = append(at, i)
@@ -148,13 +148,13 @@ func TestCutValues(t *testing.T) {
 			}
 			for _, n := range places(len(v)) {
 				if n == 0 && strings.HasSuffix(c.Name, " key") {
-					continue // no key is empty
+					continue // a key is never empty
 				}
 				again, ok := c.Check(t, v[:n])
-				// Of a row that says that it has removed none, nothing may be left: its head.
+				// The head of a row without removed members is a valid row, too.
 				bare := c.Name == "row" && bytes.Equal(v[:n], []byte{1, 0})
 				if c.Cut && !bare && ok && !bytes.Equal(again, v[:n]) {
-					t.Errorf("%s: %x, cut to %x, is read as %x", c.Name, v, v[:n], again)
+					t.Errorf("%s: %x, truncated to %x, is read as %x", c.Name, v, v[:n], again)
 				}
 			}
 		}
@@ -166,14 +166,14 @@ func TestChangedValues(t *testing.T) {
 		refused, read := 0, 0
 		for _, v := range c.Valid {
 			changed := bytes.Clone(v)
-			long := len(v) > 1000 // it is a bitmap, in which a byte is as another
+			long := len(v) > 1000 // a bitmap, in which all bytes are alike
 			for _, i := range places(len(v)) {
 				for _, by := range []byte{1, 2, 4, 8, 16, 32, 64, 128, 0xff, v[i], v[i] ^ 0xff, v[i] ^ 0x7f} {
 					if long && i > 8 && by != 1 && by != 128 {
 						continue
 					}
 					if i == 0 && strings.HasSuffix(c.Name, "actor key") {
-						continue // an actor's key is one in two keyspaces, and is not asked which
+						continue // two keyspaces have such keys, and the parser does not check which
 					}
 					changed[i] = v[i] ^ by
 					if _, ok := c.Check(t, changed); ok {
@@ -186,7 +186,7 @@ func TestChangedValues(t *testing.T) {
 			}
 		}
 		if refused == 0 && c.Name != "cursor" && c.Name != "version of the hidden set" || read == 0 {
-			t.Errorf("%s: %d values are refused, and %d are read", c.Name, refused, read)
+			t.Errorf("%s: %d changed values are refused, %d are read", c.Name, refused, read)
 		}
 	}
 }
@@ -200,8 +200,8 @@ func allocated(fn func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// No value makes its reader allocate as much as it says that it holds: memory is
-// taken for what is there.
+// TestHostileLengths: a reader allocates memory for the bytes that are there, not for the
+// length that a value claims.
 func TestHostileLengths(t *testing.T) {
 	huge := [][]byte{{0xff, 0xff, 0xff, 0x7f}, binary.AppendUvarint(nil, 1<<40), binary.AppendUvarint(nil, 1<<63|1), binary.AppendUvarint(nil, 1<<64-1), binary.AppendUvarint(nil, 1<<64-2)}
 	for _, c := range codecs() {

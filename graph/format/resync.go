@@ -11,55 +11,55 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// KeyResync is the keyspace of the queue of resyncs: 'w' actor → Resync, JSON. An
-// account has a row there exactly while its state has FlagResync.
+// KeyResync is the keyspace of the queue of resyncs: 'w' actor → Resync, JSON. An account has
+// a row there if and only if its state has FlagResync.
 const KeyResync = 'w'
 
-// ResyncKey is that of an account's row in the queue of resyncs.
+// ResyncKey returns the key of an account's row in the queue of resyncs.
 func ResyncKey(actor dict.ID) []byte { return dict.AppendID([]byte{KeyResync}, actor) }
 
 // The states of a Resync.
 const (
-	ResyncWaiting  = ""         // to be fetched when it is due
+	ResyncWaiting  = ""         // it waits until it is due
 	ResyncFailed   = "failed"   // given up, with the reason; a new cause queues it again
-	ResyncInactive = "inactive" // its host says that the account is not active; asked again when it comes back
+	ResyncInactive = "inactive" // its host says that the account is inactive; skein asks again when it returns
 )
 
-// A Resync says that a repo is to be fetched whole, and put in the place of what the
-// index has of it.
+// A Resync queues a repo to be fetched whole. The snapshot then replaces what the index has of
+// the repo.
 type Resync struct {
 	State  string `json:"state,omitempty"`
 	Reason string `json:"reason"` // of the last cause
-	// Generation is raised by every cause, and never used again, not in a later row
-	// either (it is a time, in microseconds, or greater): a snapshot whose fetch began
-	// before the last cause does not end it.
+	// Generation grows with every cause, and no later row reuses one (it is a time in
+	// microseconds, or greater). A snapshot whose fetch began before the last cause does not
+	// end the resync.
 	Generation uint64    `json:"gen"`
 	Queued     time.Time `json:"queued"` // the first cause
-	Due        time.Time `json:"due"`    // not to be fetched before
+	Due        time.Time `json:"due"`    // the earliest time to fetch it
 	Tries      int       `json:"tries,omitempty"`
-	Host       string    `json:"host,omitempty"`    // where it was listed, an address; its DID document may say otherwise
-	Failure    string    `json:"failure,omitempty"` // why it failed: a word
-	Detail     string    `json:"detail,omitempty"`  // and in full
+	Host       string    `json:"host,omitempty"`    // the address of the host that listed it; its DID document may name another
+	Failure    string    `json:"failure,omitempty"` // the error's name
+	Detail     string    `json:"detail,omitempty"`  // the error in full
 	// Placing is the rev of the snapshot that is being put in place, in several writes.
 	Placing Rev `json:"placing,omitempty"`
-	// Told is the highest rev that the stream, or a list of repos, has announced and that
-	// was not applied: a snapshot of a lower rev is not the repo's newest state.
+	// Told is the highest rev that the stream or a list of repos has announced and that was
+	// not applied. A snapshot with a lower rev is not the newest state of the repo.
 	Told Rev `json:"told,omitempty"`
 	// Back is the state that the repo was put back to, if the stream announced one. A
-	// snapshot of that state is taken although its rev is lower than the index's.
+	// snapshot of that state is accepted although its rev is lower than the index's.
 	Back PutBack `json:"back,omitzero"`
-	// Trust says that an operator wants what the host has, whatever the stream told before.
+	// Trust says that an operator accepts what the host has, whatever the stream announced.
 	Trust bool `json:"trust,omitempty"`
 }
 
-// A PutBack is an older state of a repo that became its newest one: an import of an older
-// copy, say. Such a state is announced by a #sync, or by a commit that is signed under an
+// A PutBack is an older state of a repo that became its newest one, for example after an
+// import of an older copy. A #sync announces such a state, or a commit that is signed with an
 // older rev than its message names.
 type PutBack struct {
 	Rev  Rev    `json:"rev"`
-	Root []byte `json:"root,omitempty"` // a Root; a list of repos names none
-	// Above is the highest rev that was told before. A snapshot of a rev up to it, other
-	// than that of Root, may be a copy from before the repo was put back.
+	Root []byte `json:"root,omitempty"` // a Root; empty if a list of repos announced the state
+	// Above is the highest rev announced before. A snapshot with a rev up to Above that does
+	// not have this Root may be a copy from before the repo was put back.
 	Above Rev `json:"above"`
 }
 
@@ -70,7 +70,7 @@ func (b PutBack) IsZero() bool { return b.Above == 0 }
 func (r *Resync) Append(dst []byte) ([]byte, error) {
 	v, err := json.Marshal(r)
 	if err != nil {
-		return dst, fmt.Errorf("format: writing a row of the queue of resyncs: %w", err)
+		return dst, fmt.Errorf("format: writing a row of the resync queue: %w", err)
 	}
 	return append(dst, v...), nil
 }
@@ -78,21 +78,21 @@ func (r *Resync) Append(dst []byte) ([]byte, error) {
 // DecodeResync reads the value of a row in the queue of resyncs.
 func DecodeResync(v []byte) (r Resync, err error) {
 	if err := json.Unmarshal(v, &r); err != nil {
-		return r, fmt.Errorf("format: reading a row of the queue of resyncs: %w", err)
+		return r, fmt.Errorf("format: reading a row of the resync queue: %w", err)
 	}
 	return r, nil
 }
 
-// KeyTouched is the keyspace of what the stream has changed of repos whose past is still
-// to come: of those that are queued, and while an archive is read of those that are
-// partial. The past, when it comes, does not undo it.
+// KeyTouched is the keyspace of the stream's changes to repos whose past is still to come:
+// queued repos, and partial ones while an archive is read. The past does not undo them when
+// it arrives.
 //
 //	't' actor kind rkey → rev(8)                          a path, and the last commit that put or deleted it
 //	't' actor 0 rev(8)  → since(8) data(8) prev(8) flags(1)  a commit (TouchedCommit)
 const KeyTouched = 't'
 
-// AppendTouchedKey appends the key of a path. Without kind and rkey it is the prefix of
-// all that is noted of an actor.
+// AppendTouchedKey appends the key of a path. Without an rkey it is the prefix of all keys of
+// an actor.
 func AppendTouchedKey(dst []byte, actor dict.ID, k kinds.Kind, rkey []byte) []byte {
 	dst = dict.AppendID(append(dst, KeyTouched), actor)
 	if rkey == nil {
@@ -107,21 +107,21 @@ func AppendTouchedCommitKey(dst []byte, actor dict.ID, rev Rev) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(rev))
 }
 
-// A Touched is what is noted of a path, or of a commit.
+// A Touched is a row of KeyTouched: a path, or a commit.
 type Touched struct {
 	Actor  dict.ID
-	Kind   kinds.Kind // Hidden: of a commit
-	Rkey   []byte     // of a path
+	Kind   kinds.Kind // Hidden for a commit
+	Rkey   []byte     // nil for a commit
 	Rev    Rev
 	Commit TouchedCommit
 }
 
-// A TouchedCommit is what is kept of a commit, to tell whether it follows a snapshot.
+// A TouchedCommit is the part of a commit that shows whether it follows a snapshot.
 type TouchedCommit struct {
 	Since      Rev
 	Data, Prev Root
 	HasPrev    bool // the commit names the root before it
-	Broken     bool // it did not follow what the index had
+	Broken     bool // it did not follow the state that the index had
 }
 
 const (
@@ -143,7 +143,7 @@ func (c *TouchedCommit) Append(dst []byte) []byte {
 	return append(dst, flags)
 }
 
-// DecodeTouched reads what is noted of a path, or of a commit. It points into key.
+// DecodeTouched reads a row of KeyTouched. Its Rkey points into key.
 func DecodeTouched(key, v []byte) (t Touched, err error) {
 	bad := func() (Touched, error) {
 		return Touched{}, fmt.Errorf("format: touched path %x → %x is malformed", key, v)
@@ -179,38 +179,38 @@ func DecodeTouched(key, v []byte) (t Touched, err error) {
 // KeyBackfill is the key of the Backfill of a partition.
 var KeyBackfill = []byte("mbackfill")
 
-// A Backfill says which past is being fetched.
+// A Backfill records what is being backfilled, and the progress.
 type Backfill struct {
-	// Archive is the address of the archive that is being read, "" if none is: while it
-	// is, what the stream changes of partial repos is noted (KeyTouched). How far it was
-	// read is the cursor of its source.
+	// Archive is the address of the archive that is being read, or "". Meanwhile the
+	// stream's changes to partial repos are noted (KeyTouched). The cursor of the archive's
+	// source is the progress.
 	Archive string `json:"archive,omitempty"`
-	// Begun is when that was begun: the archive is read until it holds what happened
-	// until then.
+	// Begun is when reading the archive began. It ends once the archive has the events up to
+	// that time.
 	Begun time.Time `json:"begun,omitzero"`
 	// Hosts are the PDSes whose repos are being listed.
 	Hosts map[string]HostBackfill `json:"hosts,omitempty"`
-	// Named says that an operator named the hosts: they are not the whole network.
+	// Named says that an operator named the hosts, which are not the whole network.
 	Named bool `json:"named,omitempty"`
-	// End is the partition behind the last of those whose writer wrote this.
+	// End is the partition after the last one of the writer of this row.
 	End uint8 `json:"end,omitempty"`
-	// ListingFrom is when the listing of them began.
+	// ListingFrom is when the listing of Hosts began.
 	ListingFrom time.Time `json:"listingFrom,omitzero"`
-	// ReposFrom is when the listing of all hosts' repos began that has ended last.
+	// ReposFrom is when the last finished listing of all hosts' repos began.
 	ReposFrom time.Time `json:"reposFrom,omitzero"`
-	// Sweep is the number of the last sweep that was begun: the queueing of every account
-	// that the store had, because a kind was added (Lack). SweepAt is the account that it
-	// goes on with, and Swept the number of the last sweep that queued all of them.
+	// Sweep is the number of the newest sweep: queueing every account that the store had when
+	// a kind was added (Lack). SweepAt is the account at which it continues. Swept is the
+	// number of the last finished sweep.
 	Sweep   uint64  `json:"sweep,omitempty"`
 	SweepAt dict.ID `json:"sweepAt,omitempty"`
 	Swept   uint64  `json:"swept,omitempty"`
-	// Round is how far the slow comparison with the relay's list is.
+	// Round is the progress of the comparison with the relay's list.
 	Round Round `json:"round,omitzero"`
-	// Done are the sources that were read to their end, and when.
+	// Done has the time at which each source was read to its end.
 	Done map[string]time.Time `json:"done,omitempty"`
 }
 
-// Whole reports whether the past of the whole network was fetched.
+// Whole reports whether the past of the whole network was fetched at least once.
 func (b Backfill) Whole() bool {
 	for source := range b.Done {
 		if source == DoneRepos || strings.HasPrefix(source, DoneArchive) {
@@ -220,8 +220,8 @@ func (b Backfill) Whole() bool {
 	return false
 }
 
-// The sources in Backfill.Done: the repos of all hosts of the relay, and an archive (with its
-// address).
+// The sources in Backfill.Done: the repos of all hosts of the relay; an archive, followed by
+// its address.
 const (
 	DoneRepos   = "repos"
 	DoneArchive = "archive "
@@ -229,35 +229,35 @@ const (
 
 // A Round is a comparison of all repos with the relay's list, which takes days.
 type Round struct {
-	// Cursor is where the list is gone on with, "" if none is under way.
+	// Cursor is where the list continues, or "" if no comparison is under way.
 	Cursor string `json:"cursor,omitempty"`
 	Listed int64  `json:"listed,omitempty"`
 	// Ended is when the last comparison ended.
 	Ended time.Time `json:"ended,omitzero"`
 }
 
-// A HostBackfill says how far the repos of a host have been listed.
+// A HostBackfill is the progress of listing the repos of a host.
 type HostBackfill struct {
 	Cursor string `json:"cursor,omitempty"`
 	Done   bool   `json:"done,omitempty"`
 	Listed int64  `json:"listed,omitempty"` // repos
-	Failed string `json:"failed,omitempty"` // why the list ended early
+	Failed string `json:"failed,omitempty"` // the error that ended the list early
 }
 
-// A Lack says that a kind was added to a store that had accounts: what was made of it before
-// is lacking, until every account that was there has been queued by a sweep. From then on it
-// is lacking of those that wait to be fetched, and they say so themselves.
+// A Lack says that a kind was added to a store with accounts, and older records of the kind
+// are missing. It ends when a sweep has queued every account that the store had. From then on
+// the accounts in the queue are incomplete, and no longer the whole kind.
 type Lack struct {
 	// At is when the kind was added.
 	At time.Time `json:"at"`
-	// Sweep is the first sweep that queues all accounts that were there then.
+	// Sweep is the first sweep that queues all accounts that the store had then.
 	Sweep uint64 `json:"sweep"`
 }
 
-// DecodeLacking reads the value of KeyLacking, by the names of kinds.
+// DecodeLacking reads the value of KeyLacking: a Lack by the name of each kind.
 func DecodeLacking(v []byte) (lacking map[string]Lack, err error) {
 	if err := json.Unmarshal(v, &lacking); err != nil {
-		return nil, fmt.Errorf("format: reading of which kinds something is lacking: %w", err)
+		return nil, fmt.Errorf("format: reading the incomplete kinds: %w", err)
 	}
 	return lacking, nil
 }
@@ -265,7 +265,7 @@ func DecodeLacking(v []byte) (lacking map[string]Lack, err error) {
 // DecodeBackfill reads the value of KeyBackfill.
 func DecodeBackfill(v []byte) (b Backfill, err error) {
 	if err := json.Unmarshal(v, &b); err != nil {
-		return b, fmt.Errorf("format: reading how far the past was fetched: %w", err)
+		return b, fmt.Errorf("format: reading the progress of the backfill: %w", err)
 	}
 	return b, nil
 }

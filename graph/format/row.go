@@ -8,35 +8,32 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A Row holds the members of a reverse set, or the newest changes of one whose
-// members were spilled into containers. On disk it is empty, or
+// A Row holds the members of a reverse set; or, once its members were spilled into
+// containers, the newest changes to them. On disk it is empty, or
 //
 //	uvarint 2 × d, list of the other members        the members; d: of the first
 //	uvarint 2 × generation + 1, uvarint n, list of n removed, list of members
 //
-// A list is the ids, ascending: the first as its difference to the id of the
-// set's subject (zigzag uvarint), which is short because ids of both namespaces
-// are drawn from the same shard; of the others the difference to the one before
-// (uvarint, at least 1). In the first form, which nearly all rows have, the
-// first member's difference d is below 2^61.
+// A list has ids, ascending. The first is its difference to the id of the set's subject
+// (zigzag uvarint), which is short because both namespaces draw ids from the same shard. Each
+// other is its difference to the previous one (uvarint, at least 1). Nearly all rows have the
+// first form; there, the first member's difference d is below 2^61.
 //
-// A stored row and a merge operand have the same form, and the last write to a
-// member counts. Removed members are kept until a fold includes the oldest
-// value, and for ever where the generation is not 0: then there are containers
-// below, over which the row stands. The generation grows with every spill, so a
-// container that was read under it is the same as long as the row says the same
-// generation.
+// A stored row and a merge operand have the same form, and the last write to a member wins.
+// Removed members are kept until a fold includes the oldest value. If the generation is not 0,
+// they are kept forever: the set has containers, which the row overrides. The generation
+// grows with every spill, so a container is unchanged while the row has the same generation.
 type Row struct {
 	subject    uint64
 	Generation uint64
-	Removed    []byte // lists
-	Members    []byte
-	shift      int // of members: the first is written shifted by so many bits
+	Removed    []byte // a list
+	Members    []byte // a list
+	shift      int    // of Members: its first difference is shifted by this many bits
 }
 
 var errRow = errors.New("format: malformed set row")
 
-// ParseRow splits the row of a subject's set.
+// ParseRow splits the row of a subject's set into its lists.
 func ParseRow(subject dict.ID, v []byte) (r Row, err error) {
 	r.subject = uint64(subject)
 	if len(v) == 0 || v[0]&1 == 0 {
@@ -81,7 +78,7 @@ func (r *Row) Has(id uint64) bool { return listHas(r.subject, r.Members, r.shift
 // HasRemoved reports whether id is among the removed.
 func (r *Row) HasRemoved(id uint64) bool { return listHas(r.subject, r.Removed, 0, id) }
 
-// appendList decodes a list onto dst.
+// appendList appends the ids of a list to dst.
 func appendList(dst []uint64, subject uint64, list []byte, shift int) ([]uint64, error) {
 	if len(list) == 0 {
 		return dst, nil
@@ -104,8 +101,7 @@ func appendList(dst []uint64, subject uint64, list []byte, shift int) ([]uint64,
 	return dst, nil
 }
 
-// listHas reports whether id is in a list. It stops where the list has gone
-// past it.
+// listHas reports whether id is in a list. It reads no further than id.
 func listHas(subject uint64, list []byte, shift int, id uint64) bool {
 	d, w := binary.Uvarint(list)
 	if w <= 0 {
@@ -123,7 +119,7 @@ func listHas(subject uint64, list []byte, shift int, id uint64) bool {
 	return at == id
 }
 
-// encodeList appends the list of ids, which ascend.
+// encodeList appends the list of ascending ids.
 func encodeList(dst []byte, subject uint64, ids []uint64, shift int) []byte {
 	for i, id := range ids {
 		if i == 0 {
@@ -135,7 +131,7 @@ func encodeList(dst []byte, subject uint64, ids []uint64, shift int) []byte {
 	return dst
 }
 
-// AppendRow appends a row or operand. Both lists ascend, and are disjoint.
+// AppendRow appends a row or an operand. Both lists ascend, and are disjoint.
 func AppendRow(dst []byte, subject dict.ID, generation uint64, removed, members []uint64) []byte {
 	of := uint64(subject)
 	if generation == 0 && len(removed) == 0 && (len(members) == 0 || dict.Zigzag(members[0]-of) < 1<<61) {
@@ -147,7 +143,7 @@ func AppendRow(dst []byte, subject dict.ID, generation uint64, removed, members 
 	return encodeList(dst, of, members, 0)
 }
 
-// entry is what one value says of one member.
+// entry is the state of one member in one value.
 type entry struct {
 	id      uint64
 	age     uint32
@@ -162,7 +158,7 @@ type rowFolder struct {
 	members        []uint64
 }
 
-// read appends what v says to dst, in the order of the ids.
+// read appends the entries of v to dst, ascending by id.
 func (f *rowFolder) read(dst []entry, subject dict.ID, v []byte, age uint32) (out []entry, generation uint64, err error) {
 	r, err := ParseRow(subject, v)
 	if err != nil {
@@ -186,7 +182,7 @@ func (f *rowFolder) read(dst []entry, subject dict.ID, v []byte, age uint32) (ou
 		slices.SortFunc(dst[start:], compareEntries)
 	}
 	for i := start + 1; i < len(dst); i++ {
-		if dst[i].id == dst[i-1].id { // one value cannot say two things of a member
+		if dst[i].id == dst[i-1].id { // a member is removed, or present, or listed twice
 			return dst, 0, errRow
 		}
 	}
@@ -208,9 +204,8 @@ func compareEntries(x, y entry) int {
 	return 0
 }
 
-// fold appends what values, oldest first, come to, and returns how many ids the
-// result holds. The oldest value is usually the largest: the others are sorted
-// by themselves and merged into it.
+// fold appends the row that values, oldest first, fold to, and returns the number of its ids.
+// The oldest value is usually the largest, so the others are sorted first and merged into it.
 func (f *rowFolder) fold(dst []byte, subject dict.ID, values [][]byte, base bool) (out []byte, n int, err error) {
 	f.entries, f.other = f.entries[:0], f.other[:0]
 	var generation uint64

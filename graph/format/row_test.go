@@ -8,13 +8,13 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// randomSets draws two sets of ids that have none in common, as they ascend.
+// randomSets draws two disjoint, ascending sets of ids.
 func randomSets(rng *rand.Rand, around uint64, most int) (removed, members []uint64) {
 	said := map[uint64]bool{}
 	for range rng.IntN(most + 1) {
 		id := rng.Uint64() >> rng.IntN(64)
 		if rng.IntN(3) > 0 {
-			id = around + uint64(rng.IntN(400)) - 200 // it may go round the end
+			id = around + uint64(rng.IntN(400)) - 200 // it may wrap around
 		}
 		said[id] = rng.IntN(3) > 0
 	}
@@ -30,9 +30,9 @@ func randomSets(rng *rand.Rand, around uint64, most int) (removed, members []uin
 	return removed, members
 }
 
-// A row says of every id what it was made from: of those that it names, of their
-// neighbours, and of the ends.
-func TestRowsSayWhatTheyHold(t *testing.T) {
+// TestRowsRoundTrip: a row knows each of its ids, and does not know their neighbours or the
+// ends of the range.
+func TestRowsRoundTrip(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 10))
 		subject := randomID(rng)
@@ -54,15 +54,14 @@ func TestRowsSayWhatTheyHold(t *testing.T) {
 		for _, id := range slices.Concat(members, removed, []uint64{0, uint64(subject), 1<<64 - 1}) {
 			for _, id := range []uint64{id - 1, id, id + 1} {
 				if r.Has(id) != slices.Contains(members, id) || r.HasRemoved(id) != slices.Contains(removed, id) {
-					t.Fatalf("seed %d: %x says of %d: there %v, removed %v", seed, v, id, r.Has(id), r.HasRemoved(id))
+					t.Fatalf("seed %d: %x has %d: %v, removed: %v", seed, v, id, r.Has(id), r.HasRemoved(id))
 				}
 			}
 		}
 	}
 }
 
-// What most rows are takes few bytes. The numbers are those of the format: a row that
-// takes more is another format.
+// TestRowSizes: the most frequent rows take few bytes. The format fixes the numbers.
 func TestRowSizes(t *testing.T) {
 	const subject = 5<<26 + 100
 	block := uint64(subject) &^ 0xffff
@@ -89,7 +88,7 @@ func TestRowSizes(t *testing.T) {
 	}
 }
 
-// Bytes that no row has are refused by whoever reads the list that they are in.
+// TestRowsRefused: every reader of a list refuses a malformed one.
 func TestRowsRefused(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -122,14 +121,14 @@ func TestRowsRefused(t *testing.T) {
 		key := AppendRowKey(nil, 1, goldenSubject)
 		for _, base := range []bool{false, true} {
 			if v, err := newFolder().Fold(nil, key, [][]byte{c.v}, base); err == nil {
-				t.Errorf("%s: %x is folded to %x", c.name, c.v, v)
+				t.Errorf("%s: %x folds to %x", c.name, c.v, v)
 			}
 		}
 	}
 }
 
-// A row that was written for one subject says another thing under another: the key
-// is a part of it. Under the ids that are as far from the subject it says the same.
+// TestRowsBelongToTheirSubject: a row is relative to the subject in its key. Under another
+// subject, its ids are as far from that one.
 func TestRowsBelongToTheirSubject(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 0))
 	for range 200 {
@@ -141,7 +140,7 @@ func TestRowsBelongToTheirSubject(t *testing.T) {
 			t.Fatal(err)
 		}
 		var moved []uint64
-		round := false // whether the ids go round the end, which a list cannot
+		round := false // whether the ids wrap around, which a list cannot
 		for i, m := range members {
 			moved = append(moved, m+uint64(other-subject))
 			round = round || i > 0 && moved[i] < moved[i-1]
@@ -153,8 +152,8 @@ func TestRowsBelongToTheirSubject(t *testing.T) {
 	}
 }
 
-// A fold of one value changes no byte of it, whatever it holds, unless it is the
-// oldest and drops what was removed.
+// TestFoldOfOneRow: folding one value changes nothing, except that the oldest drops removed
+// members.
 func TestFoldOfOneRow(t *testing.T) {
 	for seed := range uint64(500) {
 		rng := rand.New(rand.NewPCG(seed, 12))
@@ -178,8 +177,8 @@ func TestFoldOfOneRow(t *testing.T) {
 	}
 }
 
-// The highest generation of the values is the fold's: a row that was spilled twice is
-// never taken for what it was between.
+// TestGenerationsOfAFold: a fold has the highest generation of its values, so a row that was
+// spilled twice never looks like its state in between.
 func TestGenerationsOfAFold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 0))
 	c := CoderOf(5, 1650)

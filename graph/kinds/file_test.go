@@ -119,7 +119,7 @@ func TestConfigure(t *testing.T) {
 		}
 	}
 	other := all[1]
-	other.To.Field = []string{"reply", "root", "uri"} // of the same names
+	other.To.Field = []string{"reply", "root", "uri"} // with the same names
 	if _, err := kinds.Configure(again, []kinds.Info{other}); err == nil {
 		t.Error("a set can have two meanings")
 	}

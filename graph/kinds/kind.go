@@ -92,7 +92,7 @@ const Max = 255
 // The numbers that a store assigns to configured kinds.
 const (
 	FirstConfigured Kind = 64
-	MaxConfigured   Kind = 64 // how many
+	MaxConfigured   Kind = 64 // the most kinds that a store can configure
 )
 
 // A Table has the kinds that a store indexes.

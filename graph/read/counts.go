@@ -11,7 +11,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Counts adds up the counts of all lanes, and the strings that were claimed.
+// Counts returns the sum of the counts of all lanes, and of the claimed strings.
 func Counts(r kv.Reader) (format.Counts, error) {
 	total := format.Counts{}.Clone()
 	err := kv.ScanPrefix(r, format.KeyCounts, func(_, v []byte) error {
@@ -29,9 +29,8 @@ func Counts(r kv.Reader) (format.Counts, error) {
 	return total, err
 }
 
-// HiddenVersion returns the version of the hidden set: the sum of those of its
-// parts, which only grow, so that in two states that have one sum all are the
-// same.
+// HiddenVersion returns the version of the hidden set: the sum of the versions of its parts.
+// These only grow, so two states with the same sum have the same parts.
 func HiddenVersion(r kv.Reader, l format.Layout) (version uint64, err error) {
 	if !l.Shared() {
 		return Version(r, format.KeyHidden)
@@ -44,7 +43,7 @@ func HiddenVersion(r kv.Reader, l format.Layout) (version uint64, err error) {
 	return version, err
 }
 
-// Version reads the version of the hidden set under a key, 0 if there is none.
+// Version reads the version of a part of the hidden set, or 0 if the key is missing.
 func Version(r kv.Reader, key []byte) (uint64, error) {
 	v, ok, err := r.Get(key)
 	if err != nil || !ok {
@@ -53,7 +52,7 @@ func Version(r kv.Reader, key []byte) (uint64, error) {
 	return format.DecodeVersion(v)
 }
 
-// Cursors returns the cursor of each source: of its partitions', the lowest.
+// Cursors returns the cursor of each source: the lowest of its partitions.
 func Cursors(r kv.Reader) ([]format.Cursor, error) {
 	var all []format.Cursor
 	err := kv.ScanPrefix(r, []byte{format.KeyCursor}, func(k, v []byte) error {
@@ -70,8 +69,8 @@ func Cursors(r kv.Reader) ([]format.Cursor, error) {
 	return slices.CompactFunc(all, func(x, y format.Cursor) bool { return x.Source == y.Source }), err
 }
 
-// WriteState returns what every write of events changes: where it is the same before and
-// after something, no event was applied in between.
+// WriteState returns a state that every write of events changes. If two calls return the same
+// state, no event was applied in between.
 func WriteState(r kv.Reader) (state string, err error) {
 	err = kv.ScanPrefix(r, format.KeyWriter, func(k, v []byte) error {
 		state += fmt.Sprintf("%x %x\n", k, v)

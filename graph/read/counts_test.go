@@ -42,12 +42,12 @@ func TestCounts(t *testing.T) {
 			t.Errorf("%+v, want %+v: %v", got, want, err)
 		}
 		if want.Partial == 0 || want.Desynchronized == 0 || want.Hidden == 0 {
-			t.Errorf("the stream is too tame: %+v", want)
+			t.Errorf("the stream covers too little: %+v", want)
 		}
 	})
 }
 
-// The counts of lanes add up, whatever kinds they name.
+// TestCountsOfLanes: the counts of lanes add up, whatever kinds they have.
 func TestCountsOfLanes(t *testing.T) {
 	rows, want := map[string][]byte{}, format.Counts{}.Clone()
 	for part := range 5 {
@@ -74,12 +74,12 @@ func TestCountsOfLanes(t *testing.T) {
 	rows[string(format.KeyCounts)+"\x09"] = []byte("{")
 	raw(t, rows, func(r kv.Reader) {
 		if _, err := read.Counts(r); err == nil || !strings.Contains(err.Error(), "reading the counts") {
-			t.Errorf("counts that are cut: %v", err)
+			t.Errorf("truncated counts: %v", err)
 		}
 	})
 }
 
-// The hidden set's version is the sum of its parts'.
+// TestHiddenVersion: the hidden set's version is the sum of the versions of its parts.
 func TestHiddenVersion(t *testing.T) {
 	one, several := format.Layout{Settings: dict.DefaultSettings}, format.Layout{Settings: dict.SharedSettings}
 	row := string(format.KeyHidden)
@@ -106,8 +106,8 @@ func TestHiddenVersion(t *testing.T) {
 	}
 }
 
-// Of a running store: its version goes up when the hidden set changes, and only then;
-// its write state is another after every write, and the same where nothing was written.
+// TestVersionsOfWrites runs a store: its hidden version grows exactly when the hidden set
+// changes, and its write state changes with every write and never otherwise.
 func TestVersionsOfWrites(t *testing.T) {
 	for name, settings := range layouts {
 		t.Run(name, func(t *testing.T) {
@@ -167,8 +167,8 @@ func TestCursorsOfStates(t *testing.T) {
 	})
 }
 
-// Of each source, the lowest cursor of its partitions counts; rows that are none yet
-// do not.
+// TestCursors: the cursor of a source is the lowest of its partitions. Rows without an applied
+// event do not count.
 func TestCursors(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	for _, settings := range []dict.Settings{dict.DefaultSettings, dict.SharedSettings} {
@@ -182,7 +182,7 @@ func TestCursors(t *testing.T) {
 						Number: uint32(rng.IntN(4)), Seq: format.Seq(rng.IntN(1000)), Live: rng.IntN(5) == 0, Future: rng.IntN(3) == 0,
 						Time: time.UnixMicro(rng.Int64N(1 << 50)),
 					}
-					for at, ok := want[source]; ok && at.Seq == c.Seq; { // two of one seq have one time
+					for at, ok := want[source]; ok && at.Seq == c.Seq; { // equal seqs need equal times
 						c.Time, c.Future = at.Time, at.Future
 						break
 					}
@@ -217,7 +217,7 @@ func TestAccount(t *testing.T) {
 			}
 			if !ever {
 				if got != (format.RepoState{}) {
-					t.Errorf("%s, of which nothing is known, is %+v", did, got)
+					t.Errorf("the unknown account %s is %+v", did, got)
 				}
 				continue
 			}
@@ -245,8 +245,8 @@ func TestAccount(t *testing.T) {
 	})
 }
 
-// compareLow checks the lowest bucket that an account's records lie in: it is at or
-// below all of them, if it is known, and then none is raw.
+// compareLow checks LowBucket, if it is known: no record is in a lower bucket, and none has a
+// raw key.
 func (v *view) compareLow(t *testing.T, did string, low uint16) {
 	t.Helper()
 	for p := range v.records {
@@ -254,7 +254,7 @@ func (v *view) compareLow(t *testing.T, did string, low uint16) {
 			continue
 		}
 		if bucket := format.ParsePath([]byte(p.rkey)).Bucket(); low == format.LowNone || bucket >= format.RawBucket || bucket < low-1 {
-			t.Errorf("%s has a %s record in bucket %d, its lowest is said to be %d - 1", did, p.kind, bucket, low)
+			t.Errorf("%s has a %s record in bucket %d, its LowBucket is %d", did, p.kind, bucket, low)
 		}
 	}
 }

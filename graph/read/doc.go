@@ -1,6 +1,6 @@
-// Package read is typed reads of a store: functions over a kv.Reader that return what its
-// rows mean. They read one state, that of the reader, and keep nothing; a reader is used by
-// one goroutine at a time.
+// Package read has typed reads of a store: functions over a kv.Reader that decode its rows.
+// They read the one state of the reader and keep nothing. Only one goroutine at a time may
+// use a reader.
 //
 //	header.go   the header of the store, and the state of an account
 //	records.go  the records of actors, bucket by bucket
@@ -8,5 +8,5 @@
 //	counts.go   totals, cursors, versions
 //	notes.go    dead letters and gaps
 //
-// Nothing is written, cached or counted here, and no set is combined with another.
+// It does not write, cache or count, and does not combine sets.
 package read

@@ -9,27 +9,27 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// ErrFormat is returned by Open for a store that this program cannot read.
+// ErrFormat is returned by FindHeader and Header for a store that this program cannot read.
 var ErrFormat = errors.New("unknown store format")
 
-// FindHeader reads the header of a store, and refuses one of another version. found is
-// false where there is none.
+// FindHeader reads the header of a store. found is false if there is none. A header of
+// another version is an error.
 func FindHeader(r kv.Reader) (h format.Header, found bool, err error) {
 	v, ok, err := r.Get(format.HeaderKey)
 	if err != nil || !ok {
 		return h, false, err
 	}
 	if format.UpgradingHeader(v) != nil {
-		return h, true, fmt.Errorf("%w: the store was begun to be brought up to date, and that was not finished: run skein upgrade again", ErrFormat)
+		return h, true, fmt.Errorf("%w: an upgrade of the store did not finish: run skein upgrade again", ErrFormat)
 	}
 	version, err := format.HeaderVersion(v)
 	switch {
 	case err != nil:
 		return h, true, err
-	case version < format.Version:
-		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: bring it up to date with skein upgrade", ErrFormat, version, format.Version)
-	case version > format.Version:
-		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: it was written by a newer skein; use that one", ErrFormat, version, format.Version)
+	case version < format.Newest:
+		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: run skein upgrade", ErrFormat, version, format.Newest)
+	case version > format.Newest:
+		return h, true, fmt.Errorf("%w: the store has format %d, this program reads %d: a newer skein wrote it; use that version", ErrFormat, version, format.Newest)
 	}
 	if h, err = format.DecodeHeader(v); err != nil {
 		return h, true, err
@@ -43,13 +43,13 @@ func FindHeader(r kv.Reader) (h format.Header, found bool, err error) {
 	}
 	for _, k := range h.Kinds {
 		if h.Table.Info(k) == nil {
-			return h, true, fmt.Errorf("%w: the store has records of kind %d, which this program does not know: it was written by a newer skein; use that one", ErrFormat, k)
+			return h, true, fmt.Errorf("%w: the store has records of the unknown kind %d: a newer skein wrote it; use that version", ErrFormat, k)
 		}
 	}
 	return h, true, nil
 }
 
-// Header reads the header of a store that holds a whole graph.
+// Header reads the header of a store that must have a graph and no unfinished import.
 func Header(r kv.Reader) (format.Header, error) {
 	h, found, err := FindHeader(r)
 	if err != nil {
@@ -61,16 +61,16 @@ func Header(r kv.Reader) (format.Header, error) {
 	return h, NotImporting(r)
 }
 
-// NotImporting makes sure that no import was begun and not finished.
+// NotImporting returns an error if an import into the store did not finish.
 func NotImporting(r kv.Reader) error {
 	_, importing, err := r.Get(format.KeyImport)
 	if err == nil && importing {
-		err = errors.New("an import into this store was not finished: run skein import again, from the beginning")
+		err = errors.New("an import into this store did not finish: run skein import again, from the beginning")
 	}
 	return err
 }
 
-// Account reads the state of an account, the zero state if there is none.
+// Account reads the state of an account, or the zero state if the store has none.
 func Account(r kv.Reader, l format.Layout, actor dict.ID) (format.RepoState, error) {
 	s, _, err := FindAccount(r, l, actor)
 	return s, err

@@ -13,13 +13,12 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// TestHeader checks what is refused, and with which words: who reads them is the
-// operator.
+// TestHeader checks which headers are refused, and the messages, which an operator reads.
 func TestHeader(t *testing.T) {
-	h := format.Header{Version: format.Version, Settings: dict.SharedSettings, Kinds: []kinds.Kind{1, 2, 4}}
+	h := format.Header{Version: format.Newest, Settings: dict.SharedSettings, Kinds: []kinds.Kind{1, 2, 4}}
 	good := h.Append(nil)
 	older, newer := slices.Clone(good), slices.Clone(good)
-	older[0], newer[0] = format.Version-1, format.Version+1
+	older[0], newer[0] = byte(format.Newest-1), byte(format.Newest+1)
 	cut := good[:len(good)-1]
 	twice := slices.Clone(good)
 	twice[len(twice)-1] = 2
@@ -28,24 +27,24 @@ func TestHeader(t *testing.T) {
 	unusable := slices.Clone(good)
 	unusable[1] = 40
 	for name, test := range map[string]struct {
-		value   []byte // nil: there is none
+		value   []byte // nil for a missing header
 		found   bool
 		refused bool   // with ErrFormat
-		says    string // "" where it is read
+		says    string // "" if the header is good
 	}{
-		"good":                 {good, true, false, ""},
-		"none":                 {nil, false, true, "there is no graph in the store"},
-		"an older format":      {older, true, true, "has format 5, this program reads 6: bring it up to date with skein upgrade"},
-		"the first format":     {[]byte{1}, true, true, "has format 1, this program reads 6: bring it up to date with skein upgrade"},
-		"a newer format":       {newer, true, true, "has format 7, this program reads 6: it was written by a newer skein"},
-		"being upgraded":       {format.AppendUpgrading(nil, older), true, true, "run skein upgrade again"},
-		"no upgrade, but 255":  {[]byte{0xff}, true, true, "has format 255"},
-		"empty":                {[]byte{}, true, false, "header is empty"},
-		"cut":                  {cut, true, false, "header is malformed"},
-		"too long":             {append(slices.Clone(good), 9), true, false, "header is malformed"},
-		"a kind twice":         {twice, true, false, "header is malformed"},
-		"kinds out of order":   {downwards, true, false, "header is malformed"},
-		"settings that no one": {unusable, true, false, "40 shard bits"},
+		"good":                {good, true, false, ""},
+		"none":                {nil, false, true, "there is no graph in the store"},
+		"an older format":     {older, true, true, "has format 5, this program reads 6: run skein upgrade"},
+		"the first format":    {[]byte{1}, true, true, "has format 1, this program reads 6: run skein upgrade"},
+		"a newer format":      {newer, true, true, "has format 7, this program reads 6: a newer skein wrote it"},
+		"being upgraded":      {format.AppendUpgrading(nil, older), true, true, "run skein upgrade again"},
+		"version 255":         {[]byte{0xff}, true, true, "has format 255"},
+		"empty":               {[]byte{}, true, false, "header is empty"},
+		"cut":                 {cut, true, false, "header is malformed"},
+		"too long":            {append(slices.Clone(good), 9), true, false, "header is malformed"},
+		"a kind twice":        {twice, true, false, "header is malformed"},
+		"kinds out of order":  {downwards, true, false, "header is malformed"},
+		"impossible settings": {unusable, true, false, "40 shard bits"},
 	} {
 		rows := map[string][]byte{}
 		if test.value != nil {
@@ -69,13 +68,13 @@ func TestHeader(t *testing.T) {
 			if found != test.found {
 				t.Errorf("%s: found=%v", name, found)
 			}
-			if test.found { // that there is none is no error of FindHeader
+			if test.found { // a missing header is not an error of FindHeader
 				check("FindHeader", got, err, test.says)
 			} else if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
-		// While an import is not finished, no header is good enough; without one, that is said.
+		// An unfinished import is an error whatever the header; a bad header is reported first.
 		rows[string(format.KeyImport)] = nil
 		raw(t, rows, func(r kv.Reader) {
 			says := test.says
@@ -85,14 +84,14 @@ func TestHeader(t *testing.T) {
 			if _, err := read.Header(r); err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("%s, importing: %v", name, err)
 			}
-			if err := read.NotImporting(r); err == nil || !strings.Contains(err.Error(), "was not finished") {
+			if err := read.NotImporting(r); err == nil || !strings.Contains(err.Error(), "did not finish") {
 				t.Errorf("%s, importing: %v", name, err)
 			}
 		})
 	}
 }
 
-// failing is a Reader whose every read fails.
+// failing is a Reader whose reads all fail.
 type failing struct{ err error }
 
 func (f failing) Get([]byte) ([]byte, bool, error) { return nil, false, f.err }
@@ -101,7 +100,8 @@ func (f failing) MultiGet([][]byte, func(int, []byte, bool) error) error { retur
 
 func (f failing) Scan([]byte, []byte, bool, func(_, _ []byte) (bool, error)) error { return f.err }
 
-// What the engine says is what a reader says, and nothing is taken for missing.
+// TestFailingReads: every function returns the engine's error, and does not take a failed read
+// for a missing row.
 func TestFailingReads(t *testing.T) {
 	gone := errors.New("gone")
 	r := failing{gone}

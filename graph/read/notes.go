@@ -10,7 +10,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// MaxDeadLetters is how many dead letters, and gaps, are kept: the newest.
+// MaxDeadLetters is the most dead letters, and the most gaps, that a store keeps: the newest.
 const MaxDeadLetters = 10_000
 
 // DeadLetters returns the newest MaxDeadLetters dead letters, by source and seq.
@@ -25,7 +25,7 @@ func Gaps(r kv.Reader) ([]format.Gap, error) {
 	return newest(all, func(g *format.Gap) time.Time { return g.Time }), err
 }
 
-// newest leaves out the oldest of more than MaxDeadLetters notes.
+// newest drops the oldest of more than MaxDeadLetters notes.
 func newest[T any](all []T, at func(*T) time.Time) []T {
 	if len(all) <= MaxDeadLetters {
 		return all

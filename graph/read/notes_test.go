@@ -14,12 +14,12 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Of too many notes the newest are kept, with all that came at the time of the oldest
-// that is. They are listed by source and seq, whenever they came.
+// TestNewestNotes: of too many notes the newest remain, with all that have the time of the
+// oldest of them. They are listed by source and seq, not by time.
 func TestNewestNotes(t *testing.T) {
 	for name, test := range map[string]struct {
 		n     int
-		times int // how many different times there are
+		times int // the number of different times
 	}{
 		"none":             {0, 1},
 		"a few":            {30, 10},
@@ -91,7 +91,7 @@ func sortedKeys(m map[string]time.Time) (keys []string) {
 	return keys
 }
 
-// Notes are read as they were written, in all their fields.
+// TestNotes: all fields of a note survive a round trip.
 func TestNotes(t *testing.T) {
 	at := time.Date(2025, 3, 4, 5, 6, 7, 8000, time.UTC)
 	dead := format.DeadLetter{Source: "relay", Seq: 5, DID: "did:plc:a", Path: "app.bsky.feed.like/x", Reason: "bad \"<&>\"", Time: at}
@@ -124,7 +124,7 @@ func TestNotes(t *testing.T) {
 				_, err = read.Gaps(r)
 			}
 			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("reading note %x", key)) {
-				t.Errorf("a note that is cut: %v", err)
+				t.Errorf("a truncated note: %v", err)
 			}
 		})
 		delete(rows, string(key))

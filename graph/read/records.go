@@ -12,12 +12,11 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A Bucket is the records of an actor and kind whose paths lie together: of all chunks of
-// the bucket, where one was spilled, end to end. The newest change of a path is that of the
-// chunk least deep (format.Live).
+// A Bucket has the records of an actor and kind in one bucket, from all of its chunks one after
+// another. The chunk with the lowest depth has the newest change of a path (format.Live).
 type Bucket struct {
-	Records []format.Record // of the bucket
-	raw     []byte          // raw keys of a bucket with several chunks
+	Records []format.Record
+	raw     []byte // the raw keys of the records
 	actor   dict.ID
 	Number  uint16
 	Chunks  int
@@ -25,21 +24,20 @@ type Bucket struct {
 
 var recordReaders = sync.Pool{New: func() any { return new(Bucket) }}
 
-// Records calls each for the live records of an actor until it returns
-// false. The record is valid only during the call.
+// Records calls each for the live records of an actor, until each returns false. A record is
+// valid only during the call.
 func Records(r kv.Reader, k kinds.Kind, actor dict.ID, each func(*format.Record) bool) error {
 	return RecordsUnder(r, format.AppendRecordsKey(nil, k, actor), func(_ dict.ID, rec *format.Record) bool { return each(rec) })
 }
 
-// RecordsUnder is Records for all actors whose records' keys begin with
-// prefix, by actor.
+// RecordsUnder is Records for the records of all actors whose keys begin with prefix, by actor.
 func RecordsUnder(r kv.Reader, prefix []byte, each func(actor dict.ID, rec *format.Record) bool) error {
 	return Buckets(r, prefix, func(rr *Bucket) (more bool) {
 		return rr.live(func(rec *format.Record) bool { return each(rr.actor, rec) })
 	})
 }
 
-// live calls each for the live records, until it returns false.
+// live calls each for the live records, until each returns false.
 func (rr *Bucket) live(each func(rec *format.Record) bool) (more bool) {
 	if rr.Chunks > 1 {
 		for rec := range format.Live(rr.Records, rr.Chunks) {
@@ -49,7 +47,7 @@ func (rr *Bucket) live(each func(rec *format.Record) bool) (more bool) {
 		}
 		return true
 	}
-	for i := range rr.Records { // nearly always: format.Live of one chunk, without an iterator
+	for i := range rr.Records { // the usual case: format.Live of one chunk, without an iterator
 		if rec := &rr.Records[i]; rec.Flags != format.Removed && !each(rec) {
 			return false
 		}
@@ -57,9 +55,8 @@ func (rr *Bucket) live(each func(rec *format.Record) bool) (more bool) {
 	return true
 }
 
-// RecordsOf calls each for the live records of an actor whose subject is
-// wanted, in no order, until it returns false. Of a bucket of thousands it looks
-// at every record, but puts none in order.
+// RecordsOf calls each for the live records of an actor with a wanted subject, in no order,
+// until each returns false. It reads every record of a bucket, but does not sort them.
 func RecordsOf(r kv.Reader, k kinds.Kind, actor dict.ID, wanted func(dict.ID) bool, each func(*format.Record) bool) error {
 	return Buckets(r, format.AppendRecordsKey(nil, k, actor), func(rr *Bucket) (more bool) {
 		for i := range rr.Records {
@@ -72,22 +69,20 @@ func RecordsOf(r kv.Reader, k kinds.Kind, actor dict.ID, wanted func(dict.ID) bo
 	})
 }
 
-// superseded reports whether a chunk that is less deep has another change of the
-// record's path.
+// superseded reports whether a chunk with a lower depth has another change of the path.
 func (rr *Bucket) superseded(rec *format.Record) bool {
 	return rr.Chunks > 1 && slices.ContainsFunc(rr.Records, func(r format.Record) bool {
 		return r.Age < rec.Age && format.ComparePaths(r.Path, rec.Path) == 0
 	})
 }
 
-// Buckets calls each with the records of one bucket after another, of all its
-// chunks end to end, until it returns false.
+// Buckets calls each for one bucket after another, until each returns false.
 func Buckets(r kv.Reader, prefix []byte, each func(*Bucket) bool) error {
 	return buckets(r, prefix, kv.PrefixEnd(prefix), nil, each)
 }
 
-// buckets is Buckets of the chunks in [lo, hi). If the chunk under lo itself was spilled,
-// what lies between it and below is passed over.
+// buckets is Buckets for the chunks in [lo, hi). If the chunk at lo was spilled, it skips the
+// keys between lo and below.
 func buckets(r kv.Reader, lo, hi, below []byte, each func(*Bucket) bool) error {
 	rr, _ := recordReaders.Get().(*Bucket)
 	defer recordReaders.Put(rr)
@@ -106,7 +101,7 @@ func buckets(r kv.Reader, lo, hi, below []byte, each func(*Bucket) bool) error {
 			reset()
 		}
 		rr.Number, rr.actor = bucket, actor
-		if bucket >= format.RawBucket { // the keys outlive this call
+		if bucket >= format.RawBucket { // raw keys point into v, and outlive this call
 			start := len(rr.raw)
 			rr.raw = append(rr.raw, v...)
 			v = rr.raw[start:]
@@ -130,7 +125,8 @@ func buckets(r kv.Reader, lo, hi, below []byte, each func(*Bucket) bool) error {
 	return err
 }
 
-// HasEdge asks the reverse set: one value or two, whatever their sizes.
+// HasEdge looks an edge up in the reverse set. It reads one or two values, whatever the size
+// of the set.
 func HasEdge(r kv.Reader, l format.Layout, k kinds.Kind, actor, subject dict.ID) (bool, error) {
 	key := l.AppendMemberKey(nil, k, subject, actor)
 	v, ok, err := r.Get(key)

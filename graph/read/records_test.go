@@ -12,7 +12,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// entry is a record as it was read.
+// entry is a record that a test has read.
 type entry struct {
 	actor   dict.ID
 	path    format.Path
@@ -30,7 +30,7 @@ func (v *view) entry(k kinds.Info, actor dict.ID, r *format.Record) entry {
 	return e
 }
 
-// after reports whether e comes after f in the order of the keys.
+// after reports whether e sorts after f by key.
 func (e entry) after(f entry) bool {
 	if e.actor != f.actor {
 		return e.actor > f.actor
@@ -41,8 +41,8 @@ func (e entry) after(f entry) bool {
 	return format.ComparePaths(e.path, f.path) > 0
 }
 
-// compareRecords compares what was read of a kind with what the twin has under did, or
-// of all accounts if that is empty.
+// compareRecords compares the records read of a kind with the twin's records of did, or of all
+// accounts if did is empty.
 func compareRecords(t *testing.T, v *view, k kinds.Info, did string, got []entry) {
 	t.Helper()
 	want := 0
@@ -86,7 +86,7 @@ func TestRecords(t *testing.T) {
 	})
 }
 
-// All actors' records are read one after the other, up to where they are wanted.
+// TestRecordsUnder reads the records of all actors one after another, and stops early.
 func TestRecordsUnder(t *testing.T) {
 	eachState(t, func(t *testing.T, v *view) {
 		all := 0
@@ -114,7 +114,7 @@ func TestRecordsUnder(t *testing.T) {
 			}
 		}
 		if err := read.RecordsUnder(v, []byte{format.KeyRecord}, func(dict.ID, *format.Record) bool { all--; return true }); err != nil || all != 0 {
-			t.Errorf("%d more or less records over all kinds than by kind: %v", all, err)
+			t.Errorf("reading all kinds at once and by kind differ by %d records: %v", all, err)
 		}
 	})
 }
@@ -123,7 +123,7 @@ func TestRecordsOf(t *testing.T) {
 	eachState(t, func(t *testing.T, v *view) {
 		for _, k := range kinds.All {
 			for _, did := range v.dids[:12] {
-				for n := range 4 { // of the subjects, those whose id has the remainder
+				for n := range 4 { // wanted: the subjects whose id modulo 4 is n
 					wanted := func(id dict.ID) bool { return uint64(id)%4 <= uint64(n) }
 					want := map[path]string{}
 					for p, subject := range v.records {
@@ -146,7 +146,7 @@ func TestRecordsOf(t *testing.T) {
 						t.Fatal(err)
 					}
 					if n == 2 && calls != min(all, 2) || n != 2 && len(want) > 0 {
-						t.Errorf("%d records were read, %d were not: %v", calls, len(want), want)
+						t.Errorf("%d records were read, %d are missing: %v", calls, len(want), want)
 					}
 				}
 			}
@@ -154,8 +154,8 @@ func TestRecordsOf(t *testing.T) {
 	})
 }
 
-// The stream is one that spills: chunks lie several levels deep, of TIDs and of raw
-// keys, in many buckets. A bucket is handed out with all of its chunks, once.
+// TestBuckets: Buckets returns each bucket once, with all of its chunks. The stream spills, so
+// chunks of TIDs and of raw keys are several levels deep, in many buckets.
 func TestBuckets(t *testing.T) {
 	eachState(t, func(t *testing.T, v *view) {
 		var chunks, want int
@@ -193,7 +193,7 @@ func TestBuckets(t *testing.T) {
 				once := 0
 				err := read.Buckets(v, format.AppendRecordsKey(nil, k.Kind, v.id[did]), func(*read.Bucket) bool { once++; return false })
 				if err != nil || once != min(here, 1) {
-					t.Errorf("%d buckets were read, one was asked for: %v", once, err)
+					t.Errorf("%d buckets were read, want one: %v", once, err)
 				}
 			}
 		}
@@ -201,12 +201,13 @@ func TestBuckets(t *testing.T) {
 			t.Errorf("the buckets have %d chunks, the store %d", chunks, want)
 		}
 		if len(numbers) < 20 || deepest[0] < 3 || deepest[1] < 1 {
-			t.Errorf("%d buckets, %d levels deep: the stream is too tame", len(numbers), deepest)
+			t.Errorf("%d buckets, %d levels deep: the stream covers too little", len(numbers), deepest)
 		}
 	})
 }
 
-// What is malformed is an error that names the chunk, from all readers of records.
+// TestMalformedRecords: every reader of records returns an error that names the malformed
+// chunk.
 func TestMalformedRecords(t *testing.T) {
 	actor := dict.ID(77)
 	good := func(tid uint64) (key string, value []byte) {
@@ -243,7 +244,7 @@ func TestMalformedRecords(t *testing.T) {
 					t.Errorf("%s: reader %d says %v, want %q", name, i, err, test.want)
 				}
 			}
-			// Where nobody asks for more, it is not met.
+			// A reader that stops earlier does not see it.
 			if err := read.Records(r, 1, actor, func(*format.Record) bool { return false }); errors.Is(err, format.ErrChunk) && test.key > second {
 				t.Errorf("%s: %v", name, err)
 			}

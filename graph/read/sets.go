@@ -17,19 +17,19 @@ import (
 	"skein.blue/internal/runs"
 )
 
-// A Set is a reverse set whose row has been read, or rows, where several processes
-// write the store. If Generation is not 0, more members lie in containers, which
-// Containers and ContainerKey find; the rows stand over them.
+// A Set has the rows of a reverse set: one, or in a shared store one per partition. If
+// Generation is not 0, more members lie in containers, which Containers and ContainerKey find;
+// the rows override them.
 type Set struct {
-	Key              []byte // of the row; of several, the prefix of their keys
-	Rows             []byte // the values, one after the other
-	Generation       uint64 // the sum of the rows'
+	Key              []byte // the key of the row, or the common prefix of several
+	Rows             []byte // the values, one after another
+	Generation       uint64 // the sum of the rows' generations
 	Members, Removed []uint64
 
 	below []byte // the prefix of the containers' keys
 }
 
-// OpenSet reads the row, or rows, of the set of who has an edge of a kind to subject.
+// OpenSet reads the rows of the set of actors that have an edge of a kind to subject.
 func OpenSet(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (t Set, err error) {
 	t.Key = format.AppendRowKey(nil, k, subject)
 	t.below = l.Containers(t.Key)
@@ -41,8 +41,7 @@ func OpenSet(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (t Set
 		if t.Members, err = row.AppendMembers(t.Members); err != nil {
 			return err
 		}
-		// Generations only grow: in two states that have one sum, all are the
-		// same.
+		// Generations only grow, so two states with the same sum have the same ones.
 		t.Generation += row.Generation
 		t.Removed, err = row.AppendRemoved(t.Removed)
 		return err
@@ -60,7 +59,7 @@ func OpenSet(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (t Set
 		if v, _, err = r.Get(t.Key); err == nil {
 			err = add(v)
 		}
-		if t.Generation > 0 { // else nobody asks for it
+		if t.Generation > 0 { // otherwise nothing uses Rows
 			t.Rows = bytes.Clone(v)
 		}
 	}
@@ -75,9 +74,9 @@ func (t *Set) ContainerKey(block uint64) []byte {
 	return format.AppendBlock(slices.Clone(t.below), block)
 }
 
-// Over lays the rows over the containers. The result is a copy: containers in base
-// are marked as shared, and the library writes to the marks even when it only reads,
-// so base is for copying, and for nothing else.
+// Over applies the rows to a copy of base, the containers. The copy shares containers with
+// base, and the library sets their shared marks even when it only reads. So base is good for
+// copying only.
 func (t *Set) Over(base *roaring64.Bitmap) *roaring64.Bitmap {
 	set := base.Clone()
 	set.AddMany(t.Members)
@@ -87,7 +86,7 @@ func (t *Set) Over(base *roaring64.Bitmap) *roaring64.Bitmap {
 	return set
 }
 
-// Bitmap reads a whole reverse set, or the hidden set, as a bitmap of the caller's.
+// Bitmap reads a whole reverse set, or the hidden set. The caller owns the bitmap.
 func Bitmap(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (*roaring64.Bitmap, error) {
 	t, err := OpenSet(r, l, k, subject)
 	if err != nil {
@@ -102,13 +101,14 @@ func Bitmap(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (*roari
 	return t.Over(base), nil
 }
 
-// Containers reads the containers of the set, for Over. It does not decode them: it puts the headers of the portable Roaring format
+// Containers reads the containers of the set, for Over. It does not decode them: it puts the
+// headers of the portable Roaring format
 // (https://github.com/RoaringBitmap/RoaringFormatSpec) before their bytes.
 func (t *Set) Containers(r kv.Reader) (*roaring64.Bitmap, error) {
 	st, _ := stitchers.Get().(*stitcher)
 	defer stitchers.Put(st)
 	st.parts, st.data = st.parts[:0], st.data[:0]
-	lo := append(slices.Clone(t.below), 0) // not the row
+	lo := append(slices.Clone(t.below), 0) // after the row
 	err := r.Scan(lo, kv.PrefixEnd(t.below), false, func(k, v []byte) (bool, error) {
 		_, _, block, isRow, err := format.ParseReverseKey(k)
 		if err == nil && isRow {
@@ -128,10 +128,10 @@ func (t *Set) Containers(r kv.Reader) (*roaring64.Bitmap, error) {
 	return st.bitmap()
 }
 
-// stitchers keep their memory: that of a large set is much to ask for anew.
+// stitchers reuses memory, because a large set needs much of it.
 var stitchers = sync.Pool{New: func() any { return new(stitcher) }}
 
-// stitcher makes a bitmap of containers, which come in ascending order.
+// stitcher builds a bitmap from containers, which must arrive in ascending order.
 type stitcher struct {
 	parts []stitched
 	data  []byte
@@ -155,7 +155,7 @@ func (s *stitcher) add(block uint64, v []byte) error {
 			n += bits.OnesCount64(binary.LittleEndian.Uint64(present[i:]))
 		}
 	}
-	if len(present) == format.BitmapBytes && n <= format.ArrayMax { // Roaring has arrays of up to 4,096, we to 4,095
+	if len(present) == format.BitmapBytes && n <= format.ArrayMax { // Roaring's arrays have up to 4,096 members, skein's up to 4,095
 		ids, err := format.ContainerMembers(0, v)
 		if err != nil {
 			return err

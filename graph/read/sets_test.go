@@ -18,7 +18,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// members returns the ids of those who have an edge to subject, ascending.
+// members returns the ids of the actors that have an edge to subject, ascending.
 func (v *view) members(k kinds.Kind, subject string) (ids []uint64) {
 	for p, s := range v.records {
 		if p.kind == k && s == subject {
@@ -40,8 +40,7 @@ func (v *view) hiddenIDs() (ids []uint64) {
 	return ids
 }
 
-// eachSet calls test with every set of the twin, those without members and the hidden
-// set included.
+// eachSet calls test with every set of the twin, including empty sets and the hidden set.
 func (v *view) eachSet(test func(k kinds.Kind, subject dict.ID, want []uint64)) {
 	for _, k := range kinds.All {
 		for subject := range v.id {
@@ -85,8 +84,8 @@ func TestHasEdge(t *testing.T) {
 	})
 }
 
-// A set is what its rows say over its containers. The containers are found one by one
-// as well, and stay as they are when the rows are laid over them.
+// TestSetInParts: a set is its containers, overridden by its rows. Reading the containers one
+// by one gives the same, and Over does not change them.
 func TestSetInParts(t *testing.T) {
 	eachState(t, func(t *testing.T, v *view) {
 		spilled, removals := 0, 0
@@ -130,19 +129,19 @@ func TestSetInParts(t *testing.T) {
 				}
 			}
 			if !slices.Equal(one, before) {
-				t.Errorf("set %d of %d: one by one the containers hold %v, together %v", k, subject, one, before)
+				t.Errorf("set %d of %d: one by one the containers have %v, together %v", k, subject, one, before)
 			}
-			if set.Rows == nil { // two states that agree in them agree in the set
+			if set.Rows == nil { // callers compare the rows of two states
 				t.Errorf("set %d of %d was spilled, and has no rows", k, subject)
 			}
 		})
 		if spilled < 5 || removals == 0 {
-			t.Errorf("%d sets were spilled, with %d removals over them: the stream is too tame", spilled, removals)
+			t.Errorf("%d sets were spilled, with %d removals in their rows: the stream covers too little", spilled, removals)
 		}
 	})
 }
 
-// bigSet is a set that was spilled: its rows, and containers of members.
+// bigSet is a spilled set: its rows, and its containers.
 func bigSet(l format.Layout, k kinds.Kind, subject dict.ID, row format.Row, removed, added []uint64, members []uint64) map[string][]byte {
 	first := dict.ID(1)
 	key := l.AppendMemberKey(nil, k, subject, first)
@@ -156,8 +155,8 @@ func bigSet(l format.Layout, k kinds.Kind, subject dict.ID, row format.Row, remo
 	return rows
 }
 
-// Containers of all sizes, beside each other and far apart, become one bitmap. Ours are
-// arrays up to one member less than those of Roaring.
+// TestContainerSizes: containers of all sizes, neighbouring and far apart, become one bitmap.
+// The largest array has one member less than Roaring's.
 func TestContainerSizes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	sizes := []int{1, 2, 4095, 4096, 4097, 30_000, 1 << 16}
@@ -186,13 +185,13 @@ func TestContainerSizes(t *testing.T) {
 				if err != nil || !got.Equals(want) {
 					t.Fatalf("%s, %s: %d members, want %d: %v", name, settings, got.GetCardinality(), want.GetCardinality(), err)
 				}
-				got.Add(1 << 60) // it is the caller's: what was read before stays
+				got.Add(1 << 60) // the caller owns the bitmap: the next read must not change
 				if again, err := read.Bitmap(r, l, 2, 1<<33); err != nil || !again.Equals(want) {
-					t.Errorf("%s, %s: the second time it is another: %v", name, settings, err)
+					t.Errorf("%s, %s: the second read differs: %v", name, settings, err)
 				}
 				for i := 0; i < len(members); i += 1 + rng.IntN(2000) {
 					if l.Shared() && settings.PartitionOfID(dict.ID(members[i])) != settings.PartitionOfID(1) {
-						continue // its row is not there
+						continue // the store has no row for it
 					}
 					if has, err := read.HasEdge(r, l, 2, dict.ID(members[i]), 1<<33); err != nil || has != want.Contains(members[i]) {
 						t.Errorf("%s: member %d: %v, %v", name, members[i], has, err)
@@ -203,7 +202,7 @@ func TestContainerSizes(t *testing.T) {
 	}
 }
 
-// An emptied container is like none.
+// TestEmptyContainers: an empty container reads like a missing one.
 func TestEmptyContainers(t *testing.T) {
 	l := format.Layout{Settings: dict.DefaultSettings}
 	rows := bigSet(l, 1, 9, format.Row{Generation: 1}, nil, []uint64{70}, []uint64{3 << 16})
@@ -224,7 +223,7 @@ func TestEmptyContainers(t *testing.T) {
 	})
 }
 
-// What is malformed is an error that names the key.
+// TestMalformedSets: every reader returns an error that names the key.
 func TestMalformedSets(t *testing.T) {
 	key := string(format.AppendRowKey(nil, 1, 9))
 	container := string(format.AppendContainerKey(nil, []byte(key), 1))
@@ -235,7 +234,7 @@ func TestMalformedSets(t *testing.T) {
 		value  []byte
 		want   error  // of Bitmap
 		says   string // it too
-		edge   bool   // HasEdge of a member of block 1 meets it
+		edge   bool   // HasEdge of a member of block 1 finds it
 		shared bool
 	}{
 		"a row without its numbers":    {key: key, value: []byte{0x81}, says: "reading set ", edge: true},
@@ -253,7 +252,7 @@ func TestMalformedSets(t *testing.T) {
 		}
 		raw(t, map[string][]byte{key: spilled}, func(r kv.Reader) {
 			if set, err := read.Bitmap(r, l, 1, 9); err != nil || !set.IsEmpty() {
-				t.Fatalf("before, it is %v, %v", set, err)
+				t.Fatalf("the undamaged set is %v, %v", set, err)
 			}
 		})
 		rows := map[string][]byte{key: spilled}
@@ -270,8 +269,8 @@ func TestMalformedSets(t *testing.T) {
 	}
 }
 
-// In several partitions, the members of all rows are the set's, and the generations
-// add up: whatever changes below a row, the sum tells.
+// TestOpenSetOfSeveral: with several partitions, a set has the members of all rows, and the sum
+// of their generations, which changes with any change below a row.
 func TestOpenSetOfSeveral(t *testing.T) {
 	l := format.Layout{Settings: dict.SharedSettings}
 	rng := rand.New(rand.NewPCG(4, 4))
@@ -290,7 +289,7 @@ func TestOpenSetOfSeveral(t *testing.T) {
 			generation += g
 			rows[string(key)+string(rune(part))] = format.AppendRow(nil, 4, g, nil, []uint64{id})
 		}
-		// The neighbours' are not.
+		// Members of neighbouring sets are not.
 		rows[string(format.AppendRowKey(nil, 3, 5))+"\x00"] = binary.AppendUvarint(nil, 4)
 		rows[string(format.AppendRowKey(nil, 3, 3))+"\x01"] = binary.AppendUvarint(nil, 4)
 		slices.Sort(want)

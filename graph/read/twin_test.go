@@ -22,8 +22,7 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// A twin is what a stream of events comes to, in plain maps, and the source of the
-// stream.
+// A twin generates a stream of events, and applies it to plain maps.
 type twin struct {
 	rng     *rand.Rand
 	seq     format.Seq
@@ -40,7 +39,7 @@ type path struct {
 	did, rkey string
 }
 
-// A repo is what is known of an account.
+// A repo is the twin's state of an account.
 type repo struct {
 	rev, top                        uint64
 	data                            [32]byte
@@ -58,7 +57,7 @@ func newTwin(seed uint64) *twin {
 		if i%7 == 0 {
 			did = fmt.Sprintf("did:web:host%d.example.com", i)
 		}
-		if dict.SharedSettings.PartitionOf([]byte(did)) < 3 { // else each has few members of a set
+		if dict.SharedSettings.PartitionOf([]byte(did)) < 3 { // otherwise each partition has few members of a set
 			w.dids = append(w.dids, did)
 		}
 	}
@@ -76,8 +75,7 @@ func newTwin(seed uint64) *twin {
 	return w
 }
 
-// rawKeys are some that share a bucket, and many of them what tells chunks under it
-// apart.
+// rawKeys are keys that share a bucket; many of them also share the chunks below it.
 var rawKeys = sync.OnceValue(func() (keys []string) {
 	for n := 0; len(keys) < 30; n++ {
 		rkey := fmt.Sprintf("key-%d", n)
@@ -89,7 +87,7 @@ var rawKeys = sync.OnceValue(func() (keys []string) {
 	return keys
 })
 
-// rkey makes a record key: of a burst, of some day, or one that is not a TID.
+// rkey makes a record key: a TID of a burst or of any day, or a raw key.
 func (w *twin) rkey() string {
 	switch w.rng.IntN(8) {
 	case 0, 1:
@@ -100,7 +98,7 @@ func (w *twin) rkey() string {
 	return string(syntax.AppendTID(nil, 19_700*day+w.rng.Uint64N(500*day)))
 }
 
-// pick picks one of all, the first ones often.
+// pick picks an element, often one of the first.
 func (w *twin) pick(all []string) string {
 	if w.rng.IntN(3) > 0 {
 		return all[w.rng.IntN(3)]
@@ -118,7 +116,7 @@ func (w *twin) subject(k kinds.Info) string {
 	return w.pick(w.dids)
 }
 
-// event adds the next event to b, and takes it in.
+// event adds the next event to b, and applies it to the twin.
 func (w *twin) event(b *batch.Batch) {
 	w.seq++
 	did := w.dids[w.rng.IntN(len(w.dids))]
@@ -152,7 +150,7 @@ func (w *twin) commit(b *batch.Batch, did string) {
 	c := &batch.Commit{DID: []byte(did), Rev: syntax.AppendTID(nil, w.clock)}
 	since := r.rev
 	if w.rng.IntN(20) == 0 {
-		since = w.clock - 1 // of a commit that never came
+		since = w.clock - 1 // the rev of a commit that never came
 	}
 	if since != 0 {
 		c.Since = syntax.AppendTID(nil, since)
@@ -181,7 +179,7 @@ func (w *twin) commit(b *batch.Batch, did string) {
 		if again {
 			p = mine[w.rng.IntN(len(mine))]
 		}
-		if again && w.rng.IntN(2) == 0 || w.rng.IntN(30) == 0 { // it may be there or not
+		if again && w.rng.IntN(2) == 0 || w.rng.IntN(30) == 0 { // the path may have a record or not
 			b.AddDelete(p.kind, []byte(p.rkey))
 			delete(w.records, p)
 			continue
@@ -196,7 +194,7 @@ func (w *twin) commit(b *batch.Batch, did string) {
 	w.repos[did] = r
 }
 
-// A state is a store as it was after a part of the stream, and its twin then.
+// A state is a store after a part of the stream, and its twin at that point.
 type state struct {
 	name  string
 	store *memkv.Store
@@ -210,7 +208,7 @@ var layouts = map[string]dict.Settings{
 	"long ids":      {ShardBits: 32, LeaseSize: 1, Partitions: 1},
 }
 
-// states are those that the tests read: of each layout, two.
+// states are the states that the tests read, two for each layout.
 var states = sync.OnceValues(func() (all []state, err error) {
 	for name, settings := range layouts {
 		more, err := record(name, settings)
@@ -265,7 +263,7 @@ func record(name string, settings dict.Settings) (all []state, err error) {
 	return all, nil
 }
 
-// fork copies a store, which stays as it is.
+// fork copies a store.
 func fork(store *memkv.Store) (*memkv.Store, error) {
 	other := memkv.Open(options())
 	return other, store.View(context.Background(), func(r kv.Reader) error {
@@ -319,7 +317,7 @@ func eachState(t *testing.T, test func(t *testing.T, v *view)) {
 	}
 }
 
-// raw is a store of rows that a test writes by itself, as a Reader of it sees it.
+// raw calls read with a Reader of a store that has the given rows.
 func raw(t *testing.T, rows map[string][]byte, read func(kv.Reader)) {
 	t.Helper()
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})

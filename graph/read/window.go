@@ -10,26 +10,26 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A Window is a span of time, in TIDs: those in [From, To). A record is in it if its key
-// is such a TID; one whose key is none is in no window. The zero Window is no window: all
-// records are in it.
+// A Window is a range of time: the TIDs in [From, To). It includes a record if the record's
+// key is such a TID, and never includes a record whose key is not a TID. The zero Window does
+// not limit anything: it includes all records.
 type Window struct{ From, To uint64 }
 
-// EndOfTime is the To of a Window that has no end: no TID is as high, because the top bit of
-// one is 0 (https://atproto.com/specs/tid). A record key may look like one and have that bit
-// set: it names no time, and is in no window.
+// EndOfTime is the To of a Window without an end. It is above all TIDs, whose top bit is 0
+// (https://atproto.com/specs/tid). A record key may look like a TID and have that bit set; it
+// names no time, and no other window includes it.
 const EndOfTime = format.EndOfTime
 
-// AnyTime returns a time before and one after all that TIDs name, in microseconds since 1970:
-// the ends of a Window that has none.
+// AnyTime returns times before and after all TIDs, in microseconds since 1970: the ends of a
+// Window without ends.
 func AnyTime() (from, to int64) { return math.MinInt64, math.MaxInt64 }
 
-// WindowOf returns the Window of microseconds since 1970 in [from, to). Either may lie before
-// 1970, or after the last time that a TID names, in the year 2255.
+// WindowOf returns the Window of the times in [from, to), in microseconds since 1970. Either
+// may be before 1970, or after the last time that a TID can name, in the year 2255.
 func WindowOf(from, to int64) Window {
 	const end = 1 << (63 - format.ClockBits) // a TID has 63 bits
 	if from >= to || from >= end || to <= 0 {
-		return Window{EndOfTime, EndOfTime} // no record is in it; the zero Window has all
+		return Window{EndOfTime, EndOfTime} // an empty window; the zero Window includes all
 	}
 	w := Window{0, EndOfTime}
 	if from > 0 {
@@ -41,17 +41,16 @@ func WindowOf(from, to int64) Window {
 	return w
 }
 
-// All reports whether all records are in it.
+// All reports whether the window includes all records.
 func (w Window) All() bool { return w == Window{} }
 
-// Has reports whether a record is in it.
+// Has reports whether the window includes the record at a path.
 func (w Window) Has(p format.Path) bool {
 	return w.All() || p.Raw == nil && p.TID >= w.From && p.TID < w.To
 }
 
-// keys returns the keys between which an actor's records in a window lie, and, where the
-// first chunk was spilled, from where on what lies below it does. from is nil if there are
-// none.
+// keys returns the range of the keys of an actor's chunks in a window, and the first key of
+// interest below the first chunk, if that was spilled. from is nil if the window is empty.
 func (w Window) keys(k kinds.Kind, actor dict.ID) (from, to, below []byte) {
 	if w.All() {
 		from = format.AppendRecordsKey(nil, k, actor)
@@ -65,9 +64,9 @@ func (w Window) keys(k kinds.Kind, actor dict.ID) (from, to, below []byte) {
 	return from, kv.PrefixEnd(format.AppendChunkKey(nil, k, actor, last, 1)), format.AppendChunkKey(nil, k, actor, first, 1)
 }
 
-// AppendSubjects appends the subjects that an actor's records in a window name, in no
-// order; one that several name may be there several times. It makes no records of the
-// chunks that hold nothing else.
+// AppendSubjects appends the subjects of an actor's records in a window, in no order, perhaps
+// with duplicates. It does not build the records of chunks from which the coder can read the
+// subjects alone.
 func AppendSubjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64) ([]uint64, error) {
 	lo, hi, below := w.keys(k, actor)
 	from, last := w.From, w.To-1
@@ -75,7 +74,7 @@ func AppendSubjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []ui
 		last = math.MaxUint64
 	}
 	for lo != nil && bytes.Compare(lo, hi) < 0 {
-		var bucket []byte // the key of one that is not so simple
+		var bucket []byte // the key of a bucket whose records must be read
 		err := r.Scan(lo, hi, false, func(key, v []byte) (bool, error) {
 			_, _, number, depth, err := format.ParseChunkKey(key)
 			if err != nil {
@@ -116,8 +115,7 @@ func AppendSubjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []ui
 	return dst, nil
 }
 
-// RecordsIn is Records, of those in a window. It reads only the chunks that the window
-// touches.
+// RecordsIn is Records for the records in a window. It reads only chunks that overlap it.
 func RecordsIn(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, each func(*format.Record) bool) error {
 	lo, hi, below := w.keys(k, actor)
 	if lo == nil {

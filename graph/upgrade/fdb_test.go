@@ -12,12 +12,12 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(fdbtest.Main(m)) }
 
-// Several runs at once on FoundationDB, where it is installed.
-func TestAtOnceOnFoundationDB(t *testing.T) {
+// TestConcurrentRunsOnFoundationDB needs an installed FoundationDB.
+func TestConcurrentRunsOnFoundationDB(t *testing.T) {
 	for range 5 {
 		store := fdbtest.Open(t, fdbtest.Options(t, write.NewMerger(write.Limits{})))
 		put(t, store, gunzip(t, "v3-several.kv.gz"))
-		threeAtOnce(t, store, Steps, format.Version)
+		threeAtOnce(t, store, Steps, format.Newest)
 		if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -15,46 +15,89 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A Step brings a store from one version of the format to the next.
+// A Step migrates a store from one version of the format to the next. Its functions receive
+// the header that the store had before the step: the settings and the kinds decide what a key
+// means, its keyspace alone does not.
 type Step struct {
-	From uint8
-	// Prefixes are those of the keys that are gone through, in this order.
+	From, To format.Version
+	// Prefixes are the prefixes of the keys to visit, in this order. A step without any is
+	// one write.
 	Prefixes [][]byte
-	// Move returns what stands in the place of a key from now on. nil where there are
-	// no Prefixes, and where Count is set.
-	Move func(key, value []byte) (newKey, newValue []byte, err error)
-	// Count, if it is set, is called instead of Move, and changes nothing but the tally, which
-	// is kept from slice to slice, and handed to Finish.
-	Count func(header, key, value []byte, t Tally) error
-	// Finish is the last write of the step: rows that there is one of. header is the
-	// value of format.HeaderKey before the step. It returns the one after it; nil makes
-	// the store one without a graph.
-	Finish func(tx kv.Txn, header []byte, t Tally) (newHeader []byte, err error)
+	// Move returns the row that replaces a visited one.
+	Move func(h format.Header, key, value []byte) (newKey, newValue []byte, err error)
+	// Count, if set, is called instead of Move. It changes the tally and nothing else. The
+	// tally persists from slice to slice, until Finish.
+	Count func(h format.Header, key, value []byte, t Tally) error
+	// Finish changes the rows that exist once, in the last write of the step. It returns the
+	// new header; nil leaves a store without a graph.
+	Finish func(tx kv.Txn, h format.Header, t Tally) (newHeader []byte, err error)
 }
 
 // A Tally is what a step has counted, by partition.
 type Tally map[uint8]*Tallied
 
-// Tallied are the accounts of a partition.
+// Tallied counts the accounts of a partition.
 type Tallied struct {
 	Complete   int64 `json:"complete"`
 	Incomplete int64 `json:"incomplete"`
 }
 
-// Steps are those from the oldest version that can be brought up to date.
+// Steps are the migrations, from format.Oldest to format.Newest.
 var Steps = []Step{
-	{From: 3, Finish: oneHeader},
-	{From: 4, Prefixes: [][]byte{{format.KeyAccount}}, Count: countAccounts, Finish: countComplete},
-	{From: 5, Prefixes: [][]byte{{format.KeyAccount}}, Count: countAccounts, Finish: countDoubts},
+	{From: format.FormatAccountGroups, To: format.FormatOneHeader, Finish: moveSettings},
+	{From: format.FormatOneHeader, To: format.FormatResyncs, Prefixes: [][]byte{{format.KeyAccount}}, Count: countAccounts, Finish: addComplete},
+	{From: format.FormatResyncs, To: format.FormatHoles, Prefixes: [][]byte{{format.KeyAccount}}, Count: countAccounts, Finish: addHoles},
 }
 
-// countAccounts counts the accounts of a group of which all is there, and those of which
-// something is missing or in doubt.
-func countAccounts(header, key, value []byte, t Tally) error {
-	h, err := format.HeaderOf(header[0], header)
-	if err != nil {
-		return err
+// headerOf reads the header of a store that has the value v under format.HeaderKey. The
+// settings of a store before format.FormatOneHeader have a row of their own; without it, they
+// are zero.
+func headerOf(r kv.Reader, v []byte) (h format.Header, err error) {
+	version, err := format.HeaderVersion(v)
+	if err != nil || version >= format.FormatOneHeader {
+		if err == nil {
+			h, err = format.DecodeHeaderOf(version, v)
+		}
+		return h, err
 	}
+	h = format.Header{Version: version, Kinds: []kinds.Kind{1, 2, 3, 4}}
+	v, ok, err := r.Get(format.OldSettingsKey)
+	if err != nil || !ok {
+		return h, err
+	}
+	h.Settings, err = format.DecodeOldSettings(v)
+	return h, err
+}
+
+// moveSettings writes the first header with settings and kinds.
+func moveSettings(tx kv.Txn, h format.Header, _ Tally) ([]byte, error) {
+	if h.Settings == (dict.Settings{}) {
+		return nil, dropEmpty(tx)
+	}
+	tx.Delete(format.OldSettingsKey)
+	h.Version = format.FormatOneHeader
+	return h.Append(nil), nil
+}
+
+// dropEmpty deletes the rest of a store whose maker stopped between its first two writes,
+// before it wrote the settings. A store without settings that has data is an error.
+func dropEmpty(tx kv.Txn) error {
+	for _, keyspace := range []byte{dict.KeyID, format.KeyAccount, format.KeyRecord} {
+		found := false
+		err := tx.Scan([]byte{keyspace}, []byte{keyspace + 1}, false, func(_, _ []byte) (bool, error) { found = true; return false, nil })
+		if err != nil {
+			return err
+		}
+		if found {
+			return errors.New("the store has data, but no settings of its dictionary: restore a backup, or index again")
+		}
+	}
+	tx.Delete(format.KeySecret)
+	return nil
+}
+
+// countAccounts counts the complete and the incomplete accounts of a group.
+func countAccounts(h format.Header, key, value []byte, t Tally) error {
 	return format.Layout{Settings: h.Settings}.EachState(key, value, func(id dict.ID, st format.RepoState) error {
 		part := h.Settings.PartitionOfID(id)
 		if t[part] == nil {
@@ -70,36 +113,26 @@ func countAccounts(header, key, value []byte, t Tally) error {
 	})
 }
 
-// countComplete has the accounts counted of which all is there, which were not counted before.
-// The states of accounts have more flags from here on, and no other form.
-func countComplete(tx kv.Txn, header []byte, t Tally) ([]byte, error) {
-	h, err := format.HeaderOf(4, header)
-	if err != nil {
-		return nil, err
-	}
+// addComplete sets the counts of complete accounts, which older programs did not keep.
+func addComplete(tx kv.Txn, h format.Header, t Tally) ([]byte, error) {
 	if err := setCounts(tx, h, t); err != nil {
 		return nil, err
 	}
-	h.Version = 5
+	h.Version = format.FormatResyncs
 	return h.Append(nil), nil
 }
 
-// countDoubts has those counted of which something is missing or in doubt, counts a hole of
-// the stream that no comparison of the repos has followed yet, and has what kinds lack wait
-// for a sweep and no longer for a time.
-func countDoubts(tx kv.Txn, header []byte, t Tally) ([]byte, error) {
-	h, err := format.HeaderOf(5, header)
-	if err != nil {
-		return nil, err
-	}
+// addHoles sets the counts of complete and incomplete accounts, notes a hole that the repos
+// were not compared after, and lets late kinds wait for a sweep instead of a time.
+func addHoles(tx kv.Txn, h format.Header, t Tally) ([]byte, error) {
 	if err := errors.Join(setCounts(tx, h, t), noteHole(tx, h), countSweeps(tx, h)); err != nil {
 		return nil, err
 	}
-	h.Version = 6
+	h.Version = format.FormatHoles
 	return h.Append(nil), nil
 }
 
-// setCounts sets what was tallied in the rows of the lanes that wrote the partitions.
+// setCounts adds the tally of each partition to the row of the lane that wrote it.
 func setCounts(tx kv.Txn, h format.Header, t Tally) error {
 	layout := format.Layout{Settings: h.Settings}
 	rows, err := countRows(tx, layout)
@@ -144,8 +177,8 @@ func countRows(r kv.Reader, layout format.Layout) (map[uint8]format.Counts, erro
 	return rows, err
 }
 
-// noteHole counts a hole where a gap was noted after the last comparison of all repos, by the
-// times of both, which is what version 5 has.
+// noteHole notes a hole if a gap is newer than the last comparison of all repos. It compares
+// their times: format.FormatResyncs has nothing else.
 func noteHole(tx kv.Txn, h format.Header) error {
 	layout := format.Layout{Settings: h.Settings}
 	var compared time.Time
@@ -181,8 +214,9 @@ func noteHole(tx kv.Txn, h format.Header) error {
 	return nil
 }
 
-// countSweeps has the kinds wait for a sweep of which something is lacking, by the rule of
-// version 5: until all writers have listed all repos since, and none waits to be fetched.
+// countSweeps lets kinds that are still incomplete wait for the first sweep. In
+// format.FormatResyncs a kind was incomplete until every writer had listed all repos since the
+// kind was added, and the queue was empty.
 func countSweeps(tx kv.Txn, h format.Header) error {
 	v, ok, err := tx.Get(format.KeyLacking)
 	if err != nil || !ok {
@@ -190,7 +224,7 @@ func countSweeps(tx kv.Txn, h format.Header) error {
 	}
 	var since map[string]time.Time
 	if err := json.Unmarshal(v, &since); err != nil {
-		return fmt.Errorf("reading of which kinds something is lacking: %w", err)
+		return fmt.Errorf("reading the incomplete kinds: %w", err)
 	}
 	var listed time.Time
 	end, first := uint8(0), true
@@ -232,37 +266,7 @@ func setJSON(tx kv.Txn, key []byte, row any) error {
 	return nil
 }
 
-// oneHeader puts the settings of the dictionary, which had a row and a version of their
-// own, into the header, and the kinds that were indexed.
-func oneHeader(tx kv.Txn, _ []byte, _ Tally) ([]byte, error) {
-	v, ok, err := tx.Get(format.OldSettingsKey)
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		// The program that made the store ended between its first two writes.
-		for _, keyspace := range []byte{dict.KeyID, format.KeyAccount, format.KeyRecord} {
-			found := false
-			err := tx.Scan([]byte{keyspace}, []byte{keyspace + 1}, false, func(_, _ []byte) (bool, error) { found = true; return false, nil })
-			if err != nil {
-				return nil, err
-			}
-			if found {
-				return nil, errors.New("the store has no settings of its dictionary: restore it from a backup, or index anew")
-			}
-		}
-		tx.Delete(format.KeySecret)
-		return nil, nil
-	}
-	h := format.Header{Version: 4, Kinds: []kinds.Kind{1, 2, 3, 4}}
-	if h.Settings, err = format.DecodeOldSettings(v); err != nil {
-		return nil, err
-	}
-	tx.Delete(format.OldSettingsKey)
-	return h.Append(nil), nil
-}
-
-// readTally reads what a step has counted so far.
+// readTally reads the tally of the step that is under way.
 func readTally(r kv.Reader) (Tally, error) {
 	t := Tally{}
 	v, ok, err := r.Get(format.UpgradeTallyKey)
@@ -270,7 +274,7 @@ func readTally(r kv.Reader) (Tally, error) {
 		return t, err
 	}
 	if err := json.Unmarshal(v, &t); err != nil {
-		return t, fmt.Errorf("reading what was counted so far: %w", err)
+		return t, fmt.Errorf("reading the tally of the migration: %w", err)
 	}
 	return t, nil
 }

@@ -1,20 +1,19 @@
-// Package upgrade brings a store of an older format up to date, step by step, each from
-// one version of the format (format.Version) to the next.
+// Package upgrade migrates a store of an older format to the newest one, one version at a
+// time (Steps). Package format documents the versions and reads their bytes; this one does not.
 //
-// A change of the format is one more Step in Steps, and one more in format.Version. A step
-// that moves no keys is one atomic write. What another moves is moved in slices, each one
-// atomic write that also says how far it came: a run that was interrupted, wherever, is gone
-// on with by the next, and two at once do each slice once. While it is under way the header
-// names no version, so that no program opens the store. The claims of the store's writers
-// go with the first write: one that was taken for dead writes nothing any more.
+// A step without prefixes is one atomic write. Any other step visits its keys in slices. Each
+// slice is one atomic write that also records the progress, so the next run continues where an
+// interrupted one stopped, and two runs at once do each slice once. Meanwhile the header names
+// no version, so no program opens the store. The first write of a step deletes the claims of
+// the store's writers: a writer that only seemed dead can no longer write.
 //
-// A step that gives values another form must give them another keyspace, too (another
-// first byte of their keys): the store's Merger folds whatever is in the store, and sees
-// nothing but the key. A value is set as it was read, folded: a Move that makes values of
-// more than an engine sets at once (FoundationDB: 50,000 bytes) must divide them.
+// A step that changes the form of values must also move them to another keyspace (another
+// first byte): the store's Merger folds every value in the store, and sees only its key. Move
+// receives folded values, and its results are set whole: it must divide what an engine cannot
+// set at once (FoundationDB: more than 50,000 bytes).
 //
-// testdata has a small store of every version, made by the program of its time, which
-// every later program must bring up to date (TestStoresOfEveryVersion).
+// testdata has small stores of versions 3 and 4, made by the programs of their time. Every
+// later program must migrate them (TestStoresOfEveryVersion).
 package upgrade
 
 import (
@@ -29,17 +28,16 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// ErrRefused is returned by Run for a store that it leaves as it is.
-var ErrRefused = errors.New("not brought up to date")
+// ErrRefused is returned by Run for a store that it leaves unchanged.
+var ErrRefused = errors.New("cannot upgrade")
 
-// Run brings a store up to date, from where an earlier run was interrupted. It returns
-// the version that it found. tick, which may be nil, is told how many keys have been
-// moved.
-func Run(ctx context.Context, store kv.Store, tick func(keys int64)) (from uint8, err error) {
-	return run(ctx, store, Steps, format.Version, tick)
+// Run migrates a store to format.Newest, and continues an interrupted run. It returns the
+// version that it found. tick, if not nil, receives the number of keys visited so far.
+func Run(ctx context.Context, store kv.Store, tick func(keys int64)) (from format.Version, err error) {
+	return run(ctx, store, Steps, format.Newest, tick)
 }
 
-func run(ctx context.Context, store kv.Store, steps []Step, target uint8, tick func(keys int64)) (from uint8, err error) {
+func run(ctx context.Context, store kv.Store, steps []Step, target format.Version, tick func(keys int64)) (from format.Version, err error) {
 	u := &upgrade{store: store, tick: tick}
 	for first := true; ; first = false {
 		version, under, err := u.state(ctx)
@@ -54,28 +52,28 @@ func run(ctx context.Context, store kv.Store, steps []Step, target uint8, tick f
 		}
 		i := slices.IndexFunc(steps, func(s Step) bool { return s.From == version })
 		if i < 0 {
-			return from, fmt.Errorf("%w: the store has format %d, this program reads %d and brings formats from %d on up to date", ErrRefused, version, target, steps[0].From)
+			return from, fmt.Errorf("%w: the store has format %d; this program upgrades formats %d to %d", ErrRefused, version, steps[0].From, target)
 		}
 		if err := u.step(ctx, &steps[i]); err != nil && !errors.Is(err, errElsewhere) {
-			return from, fmt.Errorf("from format %d: %w", version, err)
+			return from, fmt.Errorf("upgrading format %d to %d: %w", version, steps[i].To, err)
 		}
 	}
 }
 
 // errElsewhere ends a write of a step that another run has finished meanwhile.
-var errElsewhere = errors.New("another run is further")
+var errElsewhere = errors.New("another run has finished this step")
 
 type upgrade struct {
-	store kv.Store
-	tick  func(int64)
-	moved int64
+	store   kv.Store
+	tick    func(int64)
+	visited int64
 
 	emptied bool // the last step left a store without a graph
 }
 
-// state returns the version of a store, and whether a step from it is under way. 0 is one
-// without a graph, which a step leaves that found nothing in it.
-func (u *upgrade) state(ctx context.Context) (version uint8, under bool, err error) {
+// state returns the version of a store, and whether a step from it is under way. Version 0
+// means that a step found nothing in the store, and left it without a graph.
+func (u *upgrade) state(ctx context.Context) (version format.Version, under bool, err error) {
 	err = u.store.View(ctx, func(r kv.Reader) error {
 		v, ok, err := r.Get(format.HeaderKey)
 		if err != nil {
@@ -96,8 +94,8 @@ func (u *upgrade) state(ctx context.Context) (version uint8, under bool, err err
 	return version, under, err
 }
 
-// notAlive makes sure that nobody writes the store.
-func notAlive(r kv.Reader) error {
+// checkNoWriters returns an error if a writer of the store is alive.
+func checkNoWriters(r kv.Reader) error {
 	alive, err := fence.Writers(r)
 	for owner, is := range alive {
 		if is {
@@ -107,68 +105,40 @@ func notAlive(r kv.Reader) error {
 	return err
 }
 
-// underWay returns the header before a step, if that is under way as of tx.
-func underWay(tx kv.Txn, s *Step) (header []byte, err error) {
+// underWay returns the header before a step, if the step is under way as of tx.
+func underWay(tx kv.Txn, s *Step) (h format.Header, err error) {
 	v, _, err := tx.Get(format.HeaderKey)
 	if err != nil {
-		return nil, err
+		return h, err
 	}
-	header = bytes.Clone(format.UpgradingHeader(v))
-	if len(header) == 0 || header[0] != s.From {
-		return nil, errElsewhere
+	before := bytes.Clone(format.UpgradingHeader(v))
+	if len(before) == 0 || format.Version(before[0]) != s.From {
+		return h, errElsewhere
 	}
-	return header, nil
+	return headerOf(tx, before)
 }
 
-// step makes a step, or goes on with it.
+// step makes a step, or continues it.
 func (u *upgrade) step(ctx context.Context, s *Step) error {
-	whole := len(s.Prefixes) == 0
-	err := u.store.Update(ctx, func(tx kv.Txn) error {
-		v, _, err := tx.Get(format.HeaderKey)
-		if err != nil {
-			return err
-		}
-		v = bytes.Clone(v)
-		if format.UpgradingHeader(v) != nil {
-			_, err := underWay(tx, s)
-			return err
-		}
-		if len(v) == 0 || v[0] != s.From {
-			return errElsewhere
-		}
-		if err := notAlive(tx); err != nil {
-			return err
-		}
-		for _, keyspace := range []byte{format.KeyClaim, format.KeyHeartbeat} {
-			tx.DeleteRange([]byte{keyspace}, []byte{keyspace + 1})
-		}
-		if whole {
-			return u.finish(tx, s, v, nil)
-		}
-		tx.Delete(format.UpgradeKey)
-		tx.Delete(format.UpgradeTallyKey)
-		tx.Set(format.HeaderKey, format.AppendUpgrading(nil, v))
-		return nil
-	})
-	if err != nil || whole {
+	if err := u.store.Update(ctx, func(tx kv.Txn) error { return u.begin(tx, s) }); err != nil || len(s.Prefixes) == 0 {
 		return err
 	}
 	for n := range s.Prefixes {
 		for more := true; more; {
-			moved := int64(0)
+			visited := int64(0)
 			if err := u.store.Update(ctx, func(tx kv.Txn) (err error) {
-				more, moved, err = slice(tx, s, n)
+				more, visited, err = slice(tx, s, n)
 				return err
 			}); err != nil {
 				return err
 			}
-			if u.moved += moved; u.tick != nil {
-				u.tick(u.moved)
+			if u.visited += visited; u.tick != nil {
+				u.tick(u.visited)
 			}
 		}
 	}
 	return u.store.Update(ctx, func(tx kv.Txn) error {
-		header, err := underWay(tx, s)
+		h, err := underWay(tx, s)
 		if err != nil {
 			return err
 		}
@@ -178,35 +148,71 @@ func (u *upgrade) step(ctx context.Context, s *Step) error {
 		}
 		tx.Delete(format.UpgradeKey)
 		tx.Delete(format.UpgradeTallyKey)
-		return u.finish(tx, s, header, t)
+		return u.finish(tx, s, h, t)
 	})
 }
 
-// finish makes the last write of a step.
-func (u *upgrade) finish(tx kv.Txn, s *Step, header []byte, t Tally) error {
-	made, err := s.Finish(tx, header, t)
+// begin makes the first write of a step, and all of a step without prefixes.
+func (u *upgrade) begin(tx kv.Txn, s *Step) error {
+	v, _, err := tx.Get(format.HeaderKey)
 	if err != nil {
 		return err
 	}
-	if u.emptied = made == nil; u.emptied {
-		tx.Delete(format.HeaderKey)
-	} else {
-		tx.Set(format.HeaderKey, made)
+	v = bytes.Clone(v)
+	if format.UpgradingHeader(v) != nil {
+		_, err := underWay(tx, s)
+		return err
 	}
+	if len(v) == 0 || format.Version(v[0]) != s.From {
+		return errElsewhere
+	}
+	h, err := headerOf(tx, v)
+	if err != nil {
+		return err
+	}
+	if err := checkNoWriters(tx); err != nil {
+		return err
+	}
+	for _, keyspace := range []byte{format.KeyClaim, format.KeyHeartbeat} {
+		tx.DeleteRange([]byte{keyspace}, []byte{keyspace + 1})
+	}
+	if len(s.Prefixes) == 0 {
+		return u.finish(tx, s, h, nil)
+	}
+	tx.Delete(format.UpgradeKey)
+	tx.Delete(format.UpgradeTallyKey)
+	tx.Set(format.HeaderKey, format.AppendUpgrading(nil, v))
 	return nil
 }
 
-// How many keys, and bytes, are moved in one write.
+// finish makes the last write of a step.
+func (u *upgrade) finish(tx kv.Txn, s *Step, h format.Header, t Tally) error {
+	v, err := s.Finish(tx, h, t)
+	if err != nil {
+		return err
+	}
+	if u.emptied = v == nil; u.emptied {
+		tx.Delete(format.HeaderKey)
+		return nil
+	}
+	if version, err := format.HeaderVersion(v); err != nil || version != s.To {
+		return errors.Join(fmt.Errorf("the new header %x is not of format %d", v, s.To), err)
+	}
+	tx.Set(format.HeaderKey, v)
+	return nil
+}
+
+// The keys and bytes of one slice, at most.
 const (
 	sliceKeys  = 2000
 	sliceBytes = 1 << 20
 )
 
-// slice moves some keys under the n-th prefix of a step, and reports whether there may
-// be more. Where it came to lies under format.UpgradeKey: the step's From (1), the number of
-// the prefix (1), and the last key that was moved.
+// slice visits some keys under the n-th prefix of a step, and reports whether there may be
+// more. The progress lies under format.UpgradeKey: the step's From (1), the number of the
+// prefix (1), and the last visited key.
 func slice(tx kv.Txn, s *Step, n int) (more bool, keys int64, err error) {
-	header, err := underWay(tx, s)
+	h, err := underWay(tx, s)
 	if err != nil {
 		return false, 0, err
 	}
@@ -219,7 +225,7 @@ func slice(tx kv.Txn, s *Step, n int) (more bool, keys int64, err error) {
 		return false, 0, err
 	}
 	lo := s.Prefixes[n]
-	if len(at) > 1 && at[0] == s.From {
+	if len(at) > 1 && format.Version(at[0]) == s.From {
 		switch done := int(at[1]); {
 		case done > n:
 			return false, 0, nil
@@ -231,26 +237,10 @@ func slice(tx kv.Txn, s *Step, n int) (more bool, keys int64, err error) {
 	size := 0
 	err = tx.Snapshot().Scan(lo, kv.PrefixEnd(s.Prefixes[n]), false, func(k, v []byte) (bool, error) {
 		last = append(last[:0], k...)
-		keys++
-		if s.Count != nil {
-			if err := s.Count(header, k, v, t); err != nil {
-				return false, fmt.Errorf("counting %x: %w", k, err)
-			}
-			size += len(k) + len(v)
-			more = keys >= sliceKeys || size >= sliceBytes
-			return !more, nil
-		}
-		newKey, newValue, err := s.Move(k, v)
-		if err != nil {
-			return false, fmt.Errorf("moving %x: %w", k, err)
-		}
-		if !bytes.Equal(k, newKey) {
-			tx.Delete(k)
-		}
-		tx.Set(newKey, newValue)
-		size += len(newKey) + len(newValue)
+		written, err := s.visit(tx, h, k, v, t)
+		keys, size = keys+1, size+written
 		more = keys >= sliceKeys || size >= sliceBytes
-		return !more, nil
+		return !more, err
 	})
 	if err != nil {
 		return false, 0, err
@@ -261,9 +251,28 @@ func slice(tx kv.Txn, s *Step, n int) (more bool, keys int64, err error) {
 		}
 	}
 	if more {
-		tx.Set(format.UpgradeKey, append([]byte{s.From, byte(n)}, last...))
+		tx.Set(format.UpgradeKey, append([]byte{byte(s.From), byte(n)}, last...))
 	} else {
-		tx.Set(format.UpgradeKey, []byte{s.From, byte(n + 1)})
+		tx.Set(format.UpgradeKey, []byte{byte(s.From), byte(n + 1)})
 	}
 	return more, keys, nil
+}
+
+// visit counts or moves one row, and returns how many bytes that took.
+func (s *Step) visit(tx kv.Txn, h format.Header, k, v []byte, t Tally) (size int, err error) {
+	if s.Count != nil {
+		if err := s.Count(h, k, v, t); err != nil {
+			return 0, fmt.Errorf("counting %x: %w", k, err)
+		}
+		return len(k) + len(v), nil
+	}
+	newKey, newValue, err := s.Move(h, k, v)
+	if err != nil {
+		return 0, fmt.Errorf("moving %x: %w", k, err)
+	}
+	if !bytes.Equal(k, newKey) {
+		tx.Delete(k)
+	}
+	tx.Set(newKey, newValue)
+	return len(newKey) + len(newValue), nil
 }

@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,7 +57,7 @@ func gunzip(t *testing.T, name string) []byte {
 	return b
 }
 
-// unpack makes the folder of a store.
+// unpack writes the directory of a store.
 func unpack(t *testing.T, archive []byte) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -77,7 +79,7 @@ func unpack(t *testing.T, archive []byte) (dir string) {
 	}
 }
 
-// load puts the keys and values of a dump into a store in memory.
+// load makes a store in memory from a dump.
 func load(t *testing.T, dump []byte, faults memkv.Faults) kv.Store {
 	t.Helper()
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Faults: faults})
@@ -85,7 +87,7 @@ func load(t *testing.T, dump []byte, faults memkv.Faults) kv.Store {
 	return store
 }
 
-// holding is a store in memory that holds rows.
+// holding makes a store in memory that holds rows.
 func holding(t *testing.T, rows map[string]string, faults memkv.Faults) kv.Store {
 	t.Helper()
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Faults: faults})
@@ -130,12 +132,12 @@ func exported(t *testing.T, store kv.Store) string {
 	return b.String()
 }
 
-// A store of every version that there was, made by the program of its time, is refused
-// with the command that brings it up to date, and afterwards holds what it held, to the
-// byte of its export, and goes on being written.
+// TestStoresOfEveryVersion opens stores made by the programs of their time. Opening one names
+// the command that upgrades it. Upgraded, it has the same rows as ever and the same export, and
+// can be written.
 func TestStoresOfEveryVersion(t *testing.T) {
 	for name, c := range map[string]struct {
-		version uint8
+		version format.Version
 		open    func(*testing.T) kv.Store
 	}{
 		"v3-alone": {3, func(t *testing.T) kv.Store {
@@ -161,27 +163,30 @@ func TestStoresOfEveryVersion(t *testing.T) {
 			store := c.open(t)
 			o := graph.Options{MustExist: true, Beat: 10 * time.Millisecond}
 			if _, err := graph.Open(t.Context(), store, o); !errors.Is(err, read.ErrFormat) || !strings.Contains(err.Error(), "skein upgrade") {
-				t.Fatalf("a store of an older format: %v", err)
+				t.Fatalf("opening a store of an older format: %v, want a hint at skein upgrade", err)
 			}
 			from, err := Run(t.Context(), store, nil)
 			if err != nil || from != c.version {
-				t.Fatalf("from %d: %v", from, err)
+				t.Fatalf("upgraded from %d, want %d: %v", from, c.version, err)
 			}
-			if from, err := Run(t.Context(), store, nil); err != nil || from != format.Version {
-				t.Errorf("once more: from %d: %v", from, err)
+			if from, err := Run(t.Context(), store, nil); err != nil || from != format.Newest {
+				t.Errorf("upgraded a second time from %d: %v", from, err)
+			}
+			if got, want := sumOf(everything(t, store)), upgradedSums[name]; got != want {
+				t.Errorf("the upgraded store's rows have the sum %s, want %s", got, want)
 			}
 			if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
 				t.Fatal(err)
 			}
-			// The first line says more now, the lines have another order, and so the sum in the
-			// last is another.
+			// Older exports have a shorter first line and another order of lines, and so another
+			// sum in the last.
 			body := func(s string) []string {
 				_, s, _ = strings.Cut(s, "\n")
 				s, _, _ = strings.Cut(s, `,"sha256":`)
 				return slices.Sorted(strings.SplitSeq(s, "\n"))
 			}
 			if got, want := body(exported(t, store)), body(string(gunzip(t, name+".export.gz"))); !slices.Equal(got, want) {
-				t.Errorf("its export is another, of %d lines, not %d", len(got), len(want))
+				t.Errorf("the export differs: %d lines, want %d", len(got), len(want))
 			}
 			s, err := graph.Open(t.Context(), store, o)
 			if err != nil {
@@ -201,7 +206,7 @@ func TestStoresOfEveryVersion(t *testing.T) {
 			if !slices.ContainsFunc(gaps, func(g format.Gap) bool {
 				return g.Reason == format.KindAdded && g.Suspect && strings.Contains(g.Detail, "listblock")
 			}) {
-				t.Errorf("nothing says that listblocks made before are not there: %+v", gaps)
+				t.Errorf("no gap says that older listblocks are missing: %+v", gaps)
 			}
 			if err := errors.Join(s.Close(t.Context()), check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil), store.Close()); err != nil {
 				t.Fatal(err)
@@ -210,10 +215,31 @@ func TestStoresOfEveryVersion(t *testing.T) {
 	}
 }
 
-// errCrash ends a run as a crash would.
+// upgradedSums are the SHA-256 of all rows of the stores in testdata after an upgrade to
+// format 6. A new version of the format changes them; nothing else may.
+var upgradedSums = map[string]string{
+	"v3-alone":   "2bfb28279add5a2381d8dd0650835fef9b50c7585e45f7a23e62ce9fe250782d",
+	"v3-several": "64fa36760dc85482a528b8a55e1e09091c45846a6a75a25394010bb07efd0b65",
+	"v4-alone":   "0bcab958c6031dab70c3a3b85fca186aea748d85dd407c82dc604872b08d6d43",
+	"v4-several": "948f45c625ebee8ff70c086adac7513d70cf1029e4d39cc1affbbcfafdbc3473",
+}
+
+// sumOf returns the SHA-256 of rows, in the order of their keys.
+func sumOf(rows map[string]string) string {
+	h := sha256.New()
+	for _, k := range slices.Sorted(maps.Keys(rows)) {
+		for _, s := range []string{k, rows[k]} {
+			h.Write(binary.AppendUvarint(nil, uint64(len(s))))
+			h.Write([]byte(s))
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// errCrash ends a run like a crash.
 var errCrash = errors.New("crash")
 
-// crashing fails the n-th write, before or after it was committed.
+// crashing fails the n-th write, before or after its commit.
 type crashing struct {
 	kv.Store
 
@@ -235,16 +261,16 @@ func (c *crashing) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	return nil
 }
 
-// A run may be interrupted before and after every write, any number of times, and
-// conflicts and commits of unknown outcome change nothing: every key is moved once.
-func TestInterrupted(t *testing.T) {
+// TestInterruptedRunsMoveEveryKeyOnce interrupts a run before and after each write, with
+// conflicts and commits of unknown outcome.
+func TestInterruptedRunsMoveEveryKeyOnce(t *testing.T) {
 	step := Step{
-		From: 3, Prefixes: [][]byte{[]byte("b"), []byte("a1")},
-		Move: func(k, v []byte) ([]byte, []byte, error) { // done twice, it would show
+		From: 3, To: 4, Prefixes: [][]byte{[]byte("b"), []byte("a1")},
+		Move: func(_ format.Header, k, v []byte) ([]byte, []byte, error) { // a second move would show
 			return append([]byte("z"), k...), append(bytes.Clone(v), '.'), nil
 		},
-		Finish: func(tx kv.Txn, header []byte, _ Tally) ([]byte, error) {
-			tx.Set([]byte("finished"), header)
+		Finish: func(tx kv.Txn, h format.Header, _ Tally) ([]byte, error) {
+			tx.Set([]byte("finished"), []byte{byte(h.Version)})
 			return []byte{4}, nil
 		},
 	}
@@ -268,7 +294,7 @@ func TestInterrupted(t *testing.T) {
 				crashes++
 				err := store.View(t.Context(), func(r kv.Reader) error { _, err := read.Header(r); return err })
 				if v := header(t, store); format.UpgradingHeader(v) != nil && (!errors.Is(err, read.ErrFormat) || !strings.Contains(err.Error(), "skein upgrade again")) {
-					t.Errorf("a store that is being brought up to date is opened: %v", err)
+					t.Errorf("a store whose upgrade is under way opens: %v", err)
 				}
 				if _, err := run(t.Context(), store, []Step{step}, 4, nil); err != nil {
 					t.Fatal(err)
@@ -277,15 +303,15 @@ func TestInterrupted(t *testing.T) {
 			if got := everything(t, store); !maps.Equal(got, want) {
 				for k, v := range want {
 					if got[k] != v {
-						t.Errorf("%q is %.20q, it should be %.20q", k, got[k], v)
+						t.Errorf("%q is %.20q, want %.20q", k, got[k], v)
 						break
 					}
 				}
-				t.Fatalf("after a crash at write %d (after it: %t) the store has %d keys, and should have %d", n, after, len(got), len(want))
+				t.Fatalf("after a crash at write %d (after its commit: %t) the store has %d keys, want %d", n, after, len(got), len(want))
 			}
 			if !crashed && after {
 				if crashes < 10 {
-					t.Errorf("the test is none: %d crashes", crashes)
+					t.Errorf("only %d runs crashed: the test proves too little", crashes)
 				}
 				return
 			}
@@ -316,8 +342,8 @@ func everything(t *testing.T, store kv.Store) map[string]string {
 	return all
 }
 
-// What cannot be brought up to date is left as it is.
-func TestRefused(t *testing.T) {
+// TestRefusedStoresStayUnchanged runs on stores that cannot be upgraded.
+func TestRefusedStoresStayUnchanged(t *testing.T) {
 	for name, h := range map[string]string{"no store": "", "too old": "\x02", "newer": "\x63"} {
 		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 		if h != "" {
@@ -333,7 +359,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: the store was changed", name)
 		}
 	}
-	// A writer that is alive is in the way.
+	// A live writer prevents a step, but not the discovery that none is needed.
 	store := load(t, gunzip(t, "v3-several.kv.gz"), memkv.Faults{})
 	if _, err := Run(t.Context(), store, nil); err != nil {
 		t.Fatal(err)
@@ -342,20 +368,20 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if from, err := Run(t.Context(), store, nil); err != nil || from != format.Version {
-		t.Errorf("what is up to date, while a writer is alive: %v", err)
+	if from, err := Run(t.Context(), store, nil); err != nil || from != format.Newest {
+		t.Errorf("a store of the newest format with a live writer: %v", err)
 	}
-	next := []Step{{From: format.Version, Finish: func(kv.Txn, []byte, Tally) ([]byte, error) { return []byte{format.Version + 1}, nil }}}
-	if _, err := run(t.Context(), store, next, format.Version+1, nil); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "stop it first") {
-		t.Errorf("while a writer is alive: %v", err)
+	next := []Step{{From: format.Newest, To: format.Newest + 1, Finish: func(kv.Txn, format.Header, Tally) ([]byte, error) { return []byte{byte(format.Newest + 1)}, nil }}}
+	if _, err := run(t.Context(), store, next, format.Newest+1, nil); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "stop it first") {
+		t.Errorf("upgrading a store with a live writer: %v", err)
 	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// threeAtOnce brings a store up to date by three runs at once.
-func threeAtOnce(t *testing.T, store kv.Store, steps []Step, target uint8) {
+// threeAtOnce upgrades a store by three concurrent runs.
+func threeAtOnce(t *testing.T, store kv.Store, steps []Step, target format.Version) {
 	t.Helper()
 	errs := make(chan error, 3)
 	for range cap(errs) {
@@ -368,21 +394,26 @@ func threeAtOnce(t *testing.T, store kv.Store, steps []Step, target uint8) {
 	}
 }
 
-// Several runs at once make each step once, whatever overtakes what.
-func TestAtOnce(t *testing.T) {
+// headerBytes is the header of a store of a version from format.FormatOneHeader on.
+func headerBytes(v format.Version) []byte {
+	return (&format.Header{Version: v, Settings: dict.DefaultSettings, Kinds: []kinds.Kind{1, 2}}).Append(nil)
+}
+
+// TestConcurrentRunsMakeEachStepOnce lets three runs overtake each other.
+func TestConcurrentRunsMakeEachStepOnce(t *testing.T) {
 	moving := []Step{
-		{From: 3, Prefixes: [][]byte{[]byte("b")}, Move: func(k, v []byte) ([]byte, []byte, error) {
+		{From: 3, To: 4, Prefixes: [][]byte{[]byte("b")}, Move: func(_ format.Header, k, v []byte) ([]byte, []byte, error) {
 			return append([]byte("y"), k...), append(bytes.Clone(v), '.'), nil
-		}, Finish: func(kv.Txn, []byte, Tally) ([]byte, error) { return []byte{4}, nil }},
-		{From: 4, Finish: func(tx kv.Txn, _ []byte, _ Tally) ([]byte, error) {
+		}, Finish: func(kv.Txn, format.Header, Tally) ([]byte, error) { return headerBytes(4), nil }},
+		{From: 4, To: 5, Finish: func(tx kv.Txn, _ format.Header, _ Tally) ([]byte, error) {
 			tx.Set([]byte("whole"), nil)
-			return []byte{5}, nil
+			return headerBytes(5), nil
 		}},
-		{From: 5, Prefixes: [][]byte{[]byte("y"), []byte("c")}, Move: func(k, v []byte) ([]byte, []byte, error) {
+		{From: 5, To: 6, Prefixes: [][]byte{[]byte("y"), []byte("c")}, Move: func(_ format.Header, k, v []byte) ([]byte, []byte, error) {
 			return append([]byte("z"), k...), append(bytes.Clone(v), '!'), nil
-		}, Finish: func(kv.Txn, []byte, Tally) ([]byte, error) { return []byte{6}, nil }},
+		}, Finish: func(kv.Txn, format.Header, Tally) ([]byte, error) { return headerBytes(6), nil }},
 	}
-	want := map[string]string{string(format.HeaderKey): "\x06", "whole": ""}
+	want := map[string]string{string(format.HeaderKey): string(headerBytes(6)), "whole": ""}
 	fill := map[string]string{string(format.HeaderKey): "\x03"}
 	for i := range 6000 {
 		fill[fmt.Sprintf("b%d", i)], want[fmt.Sprintf("zyb%d", i)] = "v", "v.!"
@@ -392,22 +423,22 @@ func TestAtOnce(t *testing.T) {
 		store := holding(t, fill, memkv.Faults{Seed: seed, Conflict: 0.1, Unknown: 0.1})
 		threeAtOnce(t, store, moving, 6)
 		if got := everything(t, store); !maps.Equal(got, want) {
-			t.Fatalf("seed %d: the store has %d keys, and should have %d", seed, len(got), len(want))
+			t.Fatalf("seed %d: the store has %d keys, want %d", seed, len(got), len(want))
 		}
 	}
 	// The real steps, on stores of version 3.
 	for seed := range 10 {
 		store := load(t, gunzip(t, "v3-several.kv.gz"), memkv.Faults{Seed: uint64(seed), Conflict: 0.1, Unknown: 0.1})
-		threeAtOnce(t, store, Steps, format.Version)
+		threeAtOnce(t, store, Steps, format.Newest)
 		if err := check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// What its maker left of a store, having ended between its first two writes, is one
-// without a graph; one that has data and no settings is left as it is.
-func TestNoSettings(t *testing.T) {
+// TestStoreWithoutSettings: a store whose maker stopped between its first two writes becomes
+// one without a graph. A store with data and no settings stays unchanged.
+func TestStoreWithoutSettings(t *testing.T) {
 	for name, data := range map[string]bool{"empty": false, "with strings": true} {
 		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 		if err := store.Update(t.Context(), func(tx kv.Txn) error {
@@ -430,15 +461,15 @@ func TestNoSettings(t *testing.T) {
 		case !data:
 			s, err := graph.Open(t.Context(), store, graph.Options{})
 			if err != nil || !s.Made() {
-				t.Errorf("%s: made anew %t, %v", name, s.Made(), err)
+				t.Errorf("%s: opening it made a store: %t, %v", name, s.Made(), err)
 			}
 		}
 	}
 }
 
-// The accounts of a store of version 5 are counted in slices, of which each is a small write,
-// and each once, wherever a run is interrupted; a gap that nothing was compared after is
-// counted as a hole, and what a kind lacks waits for a sweep.
+// TestCountsInSlices upgrades a store of version 5. Each slice of accounts is one small write
+// and counts once, wherever a run stops. A gap without a later comparison becomes a hole, and
+// incomplete kinds wait for a sweep.
 func TestCountsInSlices(t *testing.T) {
 	const accounts = 2*sliceKeys*256 + 1000 // in three slices
 	fill := func(tx kv.Txn, from, to int) {
@@ -490,19 +521,92 @@ func TestCountsInSlices(t *testing.T) {
 		_ = json.Unmarshal([]byte(all[string(format.KeyHoles)]), &h)
 		_ = json.Unmarshal([]byte(all[string(format.KeyLacking)]), &lacking)
 		if third := int64(accounts / 3); c.Complete < third || c.Complete > third+1 || c.Incomplete < third || c.Incomplete > third+1 || c.Accounts != 7 {
-			t.Fatalf("after a crash at write %d: %+v, of %d accounts", n, c, accounts)
+			t.Fatalf("after a crash at write %d the counts of %d accounts are %+v", n, accounts, c)
 		}
 		if !h.Uncompared() || lacking["x"] != (format.Lack{At: at, Sweep: 1}) {
-			t.Fatalf("after a crash at write %d: %+v, %+v", n, h, lacking)
+			t.Fatalf("after a crash at write %d the holes are %+v, the incomplete kinds %+v", n, h, lacking)
 		}
 		if _, left := all[string(format.UpgradeTallyKey)]; left {
-			t.Fatal("the tally is left in the store")
+			t.Fatal("the tally stays in the store")
 		}
 		if !crashed {
 			if n < 5 {
-				t.Errorf("it took %d writes: the accounts were counted in one", n)
+				t.Errorf("the upgrade took %d writes: all accounts were in one slice", n)
 			}
 			return
+		}
+	}
+}
+
+// TestStepsLeadFromOldestToNewest: each version has one step, to the next.
+func TestStepsLeadFromOldestToNewest(t *testing.T) {
+	version := format.Oldest
+	for _, s := range Steps {
+		if s.From != version || s.To != version+1 {
+			t.Errorf("a step leads from format %d to %d, want %d to %d", s.From, s.To, version, version+1)
+		}
+		version = s.To
+	}
+	if version != format.Newest {
+		t.Errorf("the steps end at format %d, want %d", version, format.Newest)
+	}
+}
+
+// TestStepsSeeTheHeader: every function of a step receives the settings and kinds that the
+// store had before it, from wherever its version keeps them.
+func TestStepsSeeTheHeader(t *testing.T) {
+	for name, want := range map[string]format.Header{
+		"v3-several": {Version: 3, Settings: dict.SharedSettings, Kinds: []kinds.Kind{1, 2, 3, 4}},
+		"v4-several": {Version: 4, Settings: dict.SharedSettings, Kinds: []kinds.Kind{1, 2, 3, 4, 5}},
+	} {
+		store := load(t, gunzip(t, name+".kv.gz"), memkv.Faults{})
+		visited, from := 0, want.Version
+		see := func(h format.Header) {
+			if visited++; h.Version != want.Version || h.Settings != want.Settings || !slices.Equal(h.Kinds, want.Kinds) {
+				t.Fatalf("%s: a step sees the header %+v, want %+v", name, h, want)
+			}
+		}
+		finish := func(to format.Version) func(kv.Txn, format.Header, Tally) ([]byte, error) {
+			return func(_ kv.Txn, h format.Header, _ Tally) ([]byte, error) {
+				see(h)
+				want = h
+				want.Version = to
+				return want.Append(nil), nil
+			}
+		}
+		steps := []Step{
+			{From: from, To: 5, Prefixes: [][]byte{{format.KeyRecord}}, Move: func(h format.Header, k, v []byte) ([]byte, []byte, error) { see(h); return k, v, nil }, Finish: finish(5)},
+			{From: 5, To: 6, Prefixes: [][]byte{{format.KeyAccount}}, Count: func(h format.Header, _, _ []byte, _ Tally) error { see(h); return nil }, Finish: finish(6)},
+			{From: 6, To: 7, Finish: finish(7)},
+		}
+		if _, err := run(t.Context(), store, steps, 7, nil); err != nil || visited < 10 {
+			t.Errorf("%s: the steps were called %d times: %v", name, visited, err)
+		}
+	}
+}
+
+// TestWrongHeaderStopsAStep: a step that returns a header of another version than its own
+// would run for ever, or skip a step.
+func TestWrongHeaderStopsAStep(t *testing.T) {
+	for _, wrong := range [][]byte{headerBytes(5), headerBytes(7), {}} {
+		store := holding(t, map[string]string{string(format.HeaderKey): string(headerBytes(5))}, memkv.Faults{})
+		steps := []Step{{From: 5, To: 6, Finish: func(kv.Txn, format.Header, Tally) ([]byte, error) { return wrong, nil }}}
+		if _, err := run(t.Context(), store, steps, 6, nil); err == nil || !bytes.Equal(header(t, store), headerBytes(5)) {
+			t.Errorf("a step from 5 to 6 that returns %x leaves %x: %v", wrong, header(t, store), err)
+		}
+	}
+}
+
+// TestMalformedHeaderIsLeftAlone: a step does not begin on a store whose header it cannot read.
+func TestMalformedHeaderIsLeftAlone(t *testing.T) {
+	for _, rows := range []map[string]string{
+		{string(format.HeaderKey): "\x03", string(format.OldSettingsKey): "\x02\x0e"},
+		{string(format.HeaderKey): "\x04\x0e"},
+		{string(format.HeaderKey): string(headerBytes(5)[:9])},
+	} {
+		store := holding(t, rows, memkv.Faults{})
+		if _, err := Run(t.Context(), store, nil); err == nil || !maps.Equal(everything(t, store), rows) {
+			t.Errorf("%q is upgraded to %q: %v", rows, everything(t, store), err)
 		}
 	}
 }
