@@ -22,8 +22,8 @@ const (
 // filled while another is being applied. When both are full the reader waits,
 // and so does the relay.
 type feed struct {
-	mu     sync.Mutex
-	room   sync.Cond // cur has room again, or err is set
+	mu     sync.Mutex // guards the fields below
+	room   sync.Cond  // cur has room again, or err is set
 	cur    *queued
 	full   bool
 	busy   bool // a batch is being applied

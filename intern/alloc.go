@@ -30,7 +30,7 @@ type allocator struct {
 	hasShard bool
 	attempts int
 
-	mu      sync.Mutex
+	mu      sync.Mutex    // guards the fields below
 	held    []*held       // with ids that were never checked out, in use first
 	spare   []idRange     // checked in
 	done    []*held       // used up; their rows are to be closed

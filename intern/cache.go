@@ -13,7 +13,7 @@ import (
 // old one, and the old one's memory is used again. It may be used from any
 // goroutine.
 type cache struct {
-	mu         sync.Mutex
+	mu         sync.Mutex // guards the fields below
 	young, old *generation
 }
 

@@ -24,7 +24,7 @@ type Metrics struct {
 	lookups   [len(dict.Namespaces) + 1][3]prometheus.Counter
 	made      [len(dict.Namespaces) + 1]prometheus.Counter
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards the fields below
 	left [len(dict.Namespaces) + 1][dict.MaxPartitions]int
 	sum  [len(dict.Namespaces) + 1]int
 }

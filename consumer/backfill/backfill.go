@@ -32,7 +32,7 @@ type Manager struct {
 	placer    *placer
 	memory    *repo.Memory // shared by all Readers
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the fields below
 	sched     *scheduler
 	wake      chan struct{}
 	gaps      chan struct{}

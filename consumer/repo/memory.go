@@ -25,7 +25,7 @@ type Memory struct {
 	all, one int64         // bytes: of all Readers together, and of one
 	turn     chan struct{} // full while a Reader has the turn
 
-	mu   sync.Mutex
+	mu   sync.Mutex    // guards the fields below
 	free int64         // of the shared part
 	room chan struct{} // closed when some of the shared part comes back
 }

@@ -229,7 +229,7 @@ type setCache struct {
 	budget  int
 	results func(result string)
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	size    int
 	tick    uint64
 	sets    map[string]*cachedSet

@@ -24,7 +24,7 @@ type Merger struct {
 	limits  Limits
 	folders sync.Pool
 
-	mu  sync.Mutex
+	mu  sync.Mutex          // guards the fields below
 	big map[string]struct{} // keys, at most maxNoted
 }
 

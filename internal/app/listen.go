@@ -33,7 +33,7 @@ type limitedListener struct {
 	most    int
 	refused func()
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	conns map[*limitedConn]struct{}
 }
 

@@ -131,7 +131,7 @@ func (e *Environment) wrap() {
 type output struct {
 	to io.Writer
 
-	mu  sync.Mutex
+	mu  sync.Mutex // guards the fields below
 	err error
 }
 

@@ -107,7 +107,7 @@ func (c *Counting) Read(b []byte) (int, error) {
 
 // screen is a terminal with a changing status line at the bottom and the log above it.
 type screen struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	to    io.Writer
 	width func() int // of the terminal, 0 if unknown
 	line  string

@@ -50,7 +50,7 @@ type SimulatorUsage struct {
 
 // histogram counts durations in steps of 2.5 %.
 type histogram struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // guards counts and most
 	counts [1024]int64
 	most   time.Duration
 	total  atomic.Int64

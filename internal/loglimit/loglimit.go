@@ -13,7 +13,7 @@ type Limiter struct {
 	// Every is the interval. Set it before the first use.
 	Every time.Duration
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards the fields below
 	keys map[string]*state
 }
 

@@ -55,7 +55,7 @@ type Live struct {
 	sample func(ctx context.Context) (Sample, error)
 	most   int
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	ended   bool
 	failed  int     // failed samples in a row
 	last    *Sample // the last successful one

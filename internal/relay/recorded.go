@@ -22,7 +22,7 @@ type Recorded struct {
 	// Text, if set, is sent as a text message at the start of each connection.
 	Text string
 
-	mu          sync.Mutex
+	mu          sync.Mutex // guards the fields below
 	frames      []frame
 	more        chan struct{} // closed when frames grows
 	connections int

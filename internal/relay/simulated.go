@@ -54,8 +54,8 @@ type Simulated struct {
 	pool *pool
 	full *fullRepos
 
-	mu      sync.Mutex
-	changed sync.Cond // head, readers or stopped
+	mu      sync.Mutex // guards the fields below
+	changed sync.Cond  // head, readers or stopped
 	net     *network.Network
 	ring    []entry
 	head    int64 // the newest event

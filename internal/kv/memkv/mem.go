@@ -61,7 +61,7 @@ type item struct{ key, value []byte }
 type Store struct {
 	o Options
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	tree    *btree.BTreeG[item]
 	version uint64
 	history []commit // ascending by version; old ones are dropped

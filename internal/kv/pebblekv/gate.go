@@ -9,7 +9,7 @@ type gate struct {
 	closing chan struct{} // closed when close begins
 	empty   chan struct{} // closed when all have left since
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	inside int
 }
 

@@ -48,7 +48,7 @@ type manifestFile struct {
 
 	fs      *storeFS
 	name    string
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	written int64
 }
 

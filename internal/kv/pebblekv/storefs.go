@@ -40,11 +40,11 @@ type storeFS struct {
 	free    atomic.Uint64
 	known   atomic.Bool // free is
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	dirty map[*walFile]struct{}
 	err   error // the first sync that failed: the store must not go on
 
-	syncing sync.Mutex
+	syncing sync.Mutex // held during a sync; taken before mu
 
 	guarding sync.Mutex // guards guard and unsaved, and orders the writes of the guard
 	guard    guard
