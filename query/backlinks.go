@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
@@ -51,34 +50,6 @@ type backlinks struct {
 	hasDIDs bool
 }
 
-// kindAt returns the kind of edge that the records of a collection make at a path, nil if
-// that is not indexed.
-func (v *vocabulary) kindAt(collection, path string) *kinds.Info {
-	of := v.table.Collection(collection)
-	if of == nil {
-		return nil
-	}
-	for _, k := range of.Kinds {
-		if strings.Join(k.To.Field, ".") == path {
-			return k
-		}
-	}
-	return nil
-}
-
-// whoNames returns the set of who names a target, nil if there can be none. Not all of them
-// have a name in expressions.
-func (v *vocabulary) whoNames(k *kinds.Info, target string) *Expr {
-	if k == nil {
-		return nil
-	}
-	l, ok := literalOf(target)
-	if !ok || l.s != target || l.is != k.To.Is || l.handle != "" || l.unusable() != "" {
-		return nil
-	}
-	return &Expr{words: v, source: k.Source() + " " + target, strings: []literal{l}, offsets: []int{0}, root: node{op: opReverse, kind: k.Kind, is: dict.DID}}
-}
-
 // backlinks reads the parameters of a newer method, or of an older one.
 func (q params) backlinks(older bool) (b backlinks, err error) {
 	var target, collection, path string
@@ -86,7 +57,7 @@ func (q params) backlinks(older bool) (b backlinks, err error) {
 		target, collection = q.values.Get("target"), q.values.Get("collection")
 		var ok bool
 		if path, ok = strings.CutPrefix(q.values.Get("path"), "."); !ok {
-			return b, invalid("parameter path is %q, it must begin with a dot, as in .subject.uri", clip(q.values.Get("path")))
+			return b, invalid("parameter path is %q, it must begin with a dot, as in .subject.uri", brief(q.values.Get("path")))
 		}
 		for _, name := range []string{"target", "collection", "path"} {
 			if !q.values.Has(name) {
@@ -97,7 +68,7 @@ func (q params) backlinks(older bool) (b backlinks, err error) {
 		target = q.values.Get("subject")
 		var ok bool
 		if collection, path, ok = strings.Cut(q.values.Get("source"), ":"); !ok {
-			return b, invalid("parameter source is %q, it must be a collection and a path, as in app.bsky.feed.like:subject.uri", clip(q.values.Get("source")))
+			return b, invalid("parameter source is %q, it must be a collection and a path, as in app.bsky.feed.like:subject.uri", brief(q.values.Get("source")))
 		}
 		if !q.values.Has("subject") {
 			return b, invalid("parameter subject is missing")
@@ -190,7 +161,7 @@ func (s *Server) backlinkPage(ctx context.Context, q params, b backlinks) (p bac
 		if b.oldest {
 			order = oldestFirst
 		}
-		page, last, err := v.listed(set, &after, b.limit, order)
+		page, last, err := listed(v, set, &after, b.limit, order)
 		if err != nil {
 			return err
 		}

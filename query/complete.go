@@ -66,7 +66,7 @@ func (s *Server) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, erro
 // With expanded, what its members name counts, too: then those that it names as members must
 // be known.
 func (s *Server) missing(v *evaluation, expanded bool) (c completeness, err error) {
-	lacking, err := v.s.Lacking()
+	lacking, err := v.view.Lacking()
 	if err != nil {
 		return c, err
 	}
@@ -92,7 +92,7 @@ func (s *Server) missing(v *evaluation, expanded bool) (c completeness, err erro
 		for by := first; by < last && !c.Incomplete; by++ {
 			if id := v.ids[by]; !asked[id] || id == dict.None {
 				asked[id] = true
-				if c, err = missingOf(v.s, v.e.strings[by].s, id); err != nil {
+				if c, err = missingOf(v.view, v.expr.strings[by].s, id); err != nil {
 					return err
 				}
 			}
@@ -104,14 +104,14 @@ func (s *Server) missing(v *evaluation, expanded bool) (c completeness, err erro
 		}
 		return nil
 	}
-	if err := walk(&v.e.root); err != nil || c.Incomplete {
+	if err := walk(&v.expr.root); err != nil || c.Incomplete {
 		return c, err
 	}
 	switch {
 	case everybody:
-		return s.ofEverybody(v.s)
+		return s.ofEverybody(v.view)
 	case anybody:
-		return afterHole(v.s)
+		return afterHole(v.view)
 	}
 	return c, nil
 }

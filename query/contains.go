@@ -8,10 +8,10 @@ import (
 
 // contains reports whether the string x is in the set, asking about x alone.
 func (v *evaluation) contains(x literal, id dict.ID) (bool, error) {
-	if x.is == dict.DID && id != dict.None && v.s.IsHidden(id) {
+	if x.is == dict.DID && id != dict.None && v.view.IsHidden(id) {
 		return false, nil
 	}
-	return v.has(&v.e.root, x, id)
+	return v.has(&v.expr.root, x, id)
 }
 
 func (v *evaluation) has(n *node, x literal, id dict.ID) (bool, error) {
@@ -21,12 +21,12 @@ func (v *evaluation) has(n *node, x literal, id dict.ID) (bool, error) {
 	switch n.op {
 	case opForward:
 		actor := v.ids[n.of]
-		if v.s.IsHidden(actor) {
+		if v.view.IsHidden(actor) {
 			return false, nil
 		}
-		return v.s.HasEdgeIn(n.kind, actor, id, n.window)
+		return v.view.HasEdgeIn(n.kind, actor, id, n.window)
 	case opReverse:
-		return v.s.HasEdgeIn(n.kind, id, v.ids[n.of], n.window)
+		return v.view.HasEdgeIn(n.kind, id, v.ids[n.of], n.window)
 	case opListed, opLists:
 		t, err := v.leaf(leafAt(n, v.ids))
 		return t.set.Has(uint64(id)), err
@@ -34,7 +34,7 @@ func (v *evaluation) has(n *node, x literal, id dict.ID) (bool, error) {
 		if x.s == "" { // it is known by its id alone
 			return slices.Contains(v.ids[n.first:n.last], id), nil
 		}
-		return slices.Contains(v.e.strings[n.first:n.last], x), nil
+		return slices.Contains(v.expr.strings[n.first:n.last], x), nil
 	default:
 		return v.hasAll(n, x, id)
 	}

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"skein.blue/graph/ask"
@@ -19,13 +20,25 @@ import (
 // about what is left when its turn comes (graph.ActorSet.And).
 type evaluation struct {
 	ended     kv.Interrupt
-	e         *Expr
-	s         *ask.View
+	expr         *Expr
+	view         *ask.View
 	ids       []dict.ID // of e.strings
-	work      *work
+	budget    Budget
 	listsRead map[leaf]idset.Set // those that are of lists
 	again     map[leaf]*operand  // those that occur more than once, when they have been opened
 	firsts    map[literal]int    // the first place of each of e.strings, see first
+}
+
+// A Budget says how much a question may do.
+type Budget interface {
+	// Heavy is called before something expensive: before a large set is read, or many are
+	// expanded. Its error ends the question.
+	Heavy() error
+}
+
+// newReader returns an evaluation without an expression, for reading single sets.
+func newReader(ctx context.Context, s *ask.View, b Budget) *evaluation {
+	return &evaluation{ended: kv.InterruptOf(ctx), view: s, budget: b}
 }
 
 // leaf is a set that the graph has.
@@ -58,12 +71,12 @@ type unseen []bool
 
 // newEvaluation looks up the expression's strings. Before what is bounded for
 // all questions together it asks w.
-func newEvaluation(ctx context.Context, s *ask.View, e *Expr, w *work) (*evaluation, error) {
+func newEvaluation(ctx context.Context, s *ask.View, e *Expr, b Budget) (*evaluation, error) {
 	ids, err := lookup(s, e.strings)
 	if err != nil {
 		return nil, err
 	}
-	v := &evaluation{ended: kv.InterruptOf(ctx), e: e, s: s, ids: ids, work: w, again: map[leaf]*operand{}, listsRead: map[leaf]idset.Set{}}
+	v := &evaluation{ended: kv.InterruptOf(ctx), expr: e, view: s, ids: ids, budget: b, again: map[leaf]*operand{}, listsRead: map[leaf]idset.Set{}}
 	v.repeated(&e.root, map[leaf]bool{})
 	return v, nil
 }
@@ -102,8 +115,8 @@ func lookup(s *ask.View, strings []literal) ([]dict.ID, error) {
 // that it is made of. To leave them out of each, or once at the end, comes to
 // the same.
 func (v *evaluation) hidden() idset.Set {
-	if v.e.root.is == dict.DID {
-		return v.s.Hidden()
+	if v.expr.root.is == dict.DID {
+		return v.view.Hidden()
 	}
 	return idset.Set{}
 }
@@ -111,7 +124,7 @@ func (v *evaluation) hidden() idset.Set {
 // result returns the set that the expression names, hidden accounts included,
 // and how many members it has without them.
 func (v *evaluation) result() (set idset.Set, total uint64, err error) {
-	set, err = v.set(&v.e.root)
+	set, err = v.set(&v.expr.root)
 	if err != nil {
 		return set, 0, err
 	}
@@ -121,7 +134,7 @@ func (v *evaluation) result() (set idset.Set, total uint64, err error) {
 // count returns how many members the result has. Where it is an intersection,
 // the last step of it is counted and not made.
 func (v *evaluation) count() (uint64, error) {
-	n := &v.e.root
+	n := &v.expr.root
 	if n.op != opIntersect {
 		_, total, err := v.result()
 		return total, err
@@ -188,14 +201,14 @@ func (v *evaluation) leaf(l leaf) (t operand, err error) {
 	case l.op == opListed, l.op == opLists:
 		t.set, err = v.lists(l)
 	case l.op == opForward:
-		t.set, err = v.s.SubjectsIn(l.kind, l.of, l.window)
+		t.set, err = v.view.SubjectsIn(l.kind, l.of, l.window)
 	case l.window.All():
 		t, err = v.openActors(l.kind, l.of)
 	default:
 		t.set, err = v.actorsIn(l)
 	}
 	if err == nil && t.set.Len() > idset.ListMax {
-		err = v.work.heavy()
+		err = v.budget.Heavy()
 	}
 	if err == nil && repeated {
 		v.again[l] = &t
@@ -204,7 +217,7 @@ func (v *evaluation) leaf(l leaf) (t operand, err error) {
 }
 
 func (v *evaluation) openActors(k kinds.Kind, subject dict.ID) (operand, error) {
-	t, err := v.s.Actors(k, subject)
+	t, err := v.view.Actors(k, subject)
 	if err != nil {
 		return operand{}, err
 	}
@@ -213,6 +226,12 @@ func (v *evaluation) openActors(k kinds.Kind, subject dict.ID) (operand, error) 
 	}
 	return operand{large: t}, nil
 }
+
+// A LimitError says which limit a question exceeds. It is a client's error.
+type LimitError struct{ What string }
+
+// Error implements error.
+func (e *LimitError) Error() string { return e.What }
 
 // MaxWindowed bounds the set of who has an edge to a subject of which those in a window are
 // asked for: the records of each are read.
@@ -229,16 +248,16 @@ func (v *evaluation) actorsIn(l leaf) (idset.Set, error) {
 		return idset.Set{}, err
 	}
 	if set.Len() > MaxWindowed {
-		return idset.Set{}, invalid("%s(… since, until …) is of a set of %d: who of a set has come in a window is read from the records of each, and answered of at most %d", v.e.words.table.Info(l.kind).Reverse, set.Len(), MaxWindowed)
+		return idset.Set{}, &LimitError{fmt.Sprintf("%s with since or until reads the records of every member, and fails on sets above %d members; this set has %d", v.expr.words.table.Info(l.kind).Reverse, MaxWindowed, set.Len())}
 	}
-	return v.s.ActorsIn(l.kind, l.of, l.window, set)
+	return v.view.ActorsIn(l.kind, l.of, l.window, set)
 }
 
 func (v *evaluation) all(t operand) (idset.Set, error) {
 	if t.large == nil {
 		return t.set, nil
 	}
-	if err := v.work.heavy(); err != nil {
+	if err := v.budget.Heavy(); err != nil {
 		return idset.Set{}, err
 	}
 	return t.large.All()
@@ -252,7 +271,7 @@ func (v *evaluation) and(set idset.Set, t operand) (idset.Set, error) {
 	if err := v.ended.Err(); err != nil {
 		return idset.Set{}, err
 	}
-	if err := v.work.heavy(); err != nil {
+	if err := v.budget.Heavy(); err != nil {
 		return idset.Set{}, err
 	}
 	return t.large.And(set)
@@ -347,8 +366,8 @@ func (v *evaluation) probe(n *node, small []operand) (t operand, done bool, err 
 	var left []uint64
 	for id := range small[0].set.All() {
 		has := false
-		if !v.s.IsHidden(actor) && dict.ID(id) < dict.FirstReserved {
-			if has, err = v.s.HasEdgeIn(n.kind, actor, dict.ID(id), n.window); err != nil {
+		if !v.view.IsHidden(actor) && dict.ID(id) < dict.FirstReserved {
+			if has, err = v.view.HasEdgeIn(n.kind, actor, dict.ID(id), n.window); err != nil {
 				return t, false, err
 			}
 		}
@@ -404,20 +423,20 @@ func (v *evaluation) literal(i int) dict.ID {
 // first returns the index of the first of the strings that equal string i.
 func (v *evaluation) first(i int) int {
 	if v.firsts == nil { // thousands may be given
-		v.firsts = make(map[literal]int, len(v.e.strings))
-		for n, l := range slices.Backward(v.e.strings) {
+		v.firsts = make(map[literal]int, len(v.expr.strings))
+		for n, l := range slices.Backward(v.expr.strings) {
 			v.firsts[l] = n
 		}
 	}
-	return v.firsts[v.e.strings[i]]
+	return v.firsts[v.expr.strings[i]]
 }
 
 // pin makes literal strings that were unseen on the first page stay so: in
 // the set they stand under their reserved id.
 func (v *evaluation) pin(set idset.Set, u unseen) idset.Set {
 	var from, to []uint64
-	for i := range v.e.strings {
-		if i < len(u) && u[i] && v.e.strings[i].is == v.e.root.is && v.ids[i] != dict.None && set.Has(uint64(v.ids[i])) {
+	for i := range v.expr.strings {
+		if i < len(u) && u[i] && v.expr.strings[i].is == v.expr.root.is && v.ids[i] != dict.None && set.Has(uint64(v.ids[i])) {
 			from, to = append(from, uint64(v.ids[i])), append(to, uint64(literalID(v.first(i))))
 		}
 	}
@@ -469,7 +488,7 @@ func (v *evaluation) pinnedHidden(u unseen) idset.Set {
 		return h
 	}
 	var more []uint64
-	for i := range v.e.strings {
+	for i := range v.expr.strings {
 		if i < len(u) && u[i] && v.ids[i] != dict.None && h.Has(uint64(v.ids[i])) {
 			more = append(more, uint64(literalID(i)))
 		}
@@ -486,12 +505,12 @@ func (v *evaluation) strings(ids []uint64) ([]string, error) {
 	known := make([]dict.ID, 0, len(ids))
 	for i, id := range ids {
 		if dict.ID(id) >= dict.FirstReserved { // they come last
-			out[i] = v.e.strings[dict.ID(id)-dict.FirstReserved].s
+			out[i] = v.expr.strings[dict.ID(id)-dict.FirstReserved].s
 		} else {
 			known = append(known, dict.ID(id))
 		}
 	}
-	err := v.s.Strings(v.e.root.is, known, func(i int, s []byte) error {
+	err := v.view.Strings(v.expr.root.is, known, func(i int, s []byte) error {
 		out[i] = string(s)
 		return nil
 	})

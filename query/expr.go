@@ -19,7 +19,8 @@ import (
 
 // Bounds of an expression.
 const (
-	MaxExpr   = 16 << 10 // bytes, in a URL; a form may have one of MaxForm
+	MaxExpr   = 16 << 10 // bytes, in a URL
+	MaxForm   = 1 << 20  // bytes, in a form
 	MaxLeaves = 64
 	MaxDepth  = 32
 	MaxGiven  = 20_000 // arguments of members, in all
@@ -208,7 +209,7 @@ func (v *vocabulary) parse(source string, most int, now time.Time) (*Expr, error
 		return nil, err
 	}
 	if p.space(); p.i < len(source) {
-		return nil, p.errorf(p.i, "%q after the end of the expression", clip(source[p.i:]))
+		return nil, p.errorf(p.i, "%q after the end of the expression", brief(source[p.i:]))
 	}
 	p.e.root = root
 	return p.e, nil
@@ -225,7 +226,7 @@ func (p *parser) errorf(at int, format string, args ...any) error {
 	return &SyntaxError{at, fmt.Sprintf(format, args...)}
 }
 
-func clip(s string) string {
+func brief(s string) string {
 	const most = 60
 	if len(s) > most {
 		return s[:most] + "…"
@@ -274,7 +275,7 @@ func (p *parser) expr(depth int) (node, error) {
 		if near := nearest(name, maps.Keys(p.e.words.functions)); near != "" {
 			return node{}, p.errorf(start, "%q is not a set or an operator; did you mean %s?", name, near)
 		}
-		return node{}, p.errorf(start, "%q is not a set or an operator", clip(name))
+		return node{}, p.errorf(start, "%q is not a set or an operator", brief(name))
 	}
 	if err := p.open(name); err != nil {
 		return node{}, err
@@ -372,10 +373,10 @@ func (p *parser) literals(n *node, name string) error {
 		}
 		l, ok := literalOf(word)
 		if !ok && namesSpace(word) {
-			return p.errorf(start, "the argument %q of %s names a space; spaces are not indexed", clip(word), name)
+			return p.errorf(start, "the argument %q of %s names a space; spaces are not indexed", brief(word), name)
 		}
 		if !ok {
-			return p.errorf(start, "the argument %q of %s is neither a DID nor an AT URI%s", clip(word), name, insteadOf(word))
+			return p.errorf(start, "the argument %q of %s is neither a DID nor an AT URI%s", brief(word), name, insteadOf(word))
 		}
 		want := l.is
 		switch n.op {
@@ -399,10 +400,10 @@ func (p *parser) literals(n *node, name string) error {
 			}
 		}
 		if l.is != want {
-			return p.errorf(start, "the argument %q of %s is %s, it takes %s", clip(l.s), name, singular(l.is), singular(want))
+			return p.errorf(start, "the argument %q of %s is %s, it takes %s", brief(l.s), name, singular(l.is), singular(want))
 		}
 		if why := l.unusable(); why != "" {
-			return p.errorf(start, "the argument %q of %s: %s", clip(l.s), name, why)
+			return p.errorf(start, "the argument %q of %s: %s", brief(l.s), name, why)
 		}
 		p.e.strings, p.e.offsets = append(p.e.strings, l), append(p.e.offsets, start)
 		if n.op == opListed {

@@ -37,9 +37,6 @@ type feed struct {
 
 var feedName = regexp.MustCompile(`^[A-Za-z0-9._:~-]{1,512}$`)
 
-// placeholder stands for the viewer where a file is checked.
-const placeholder = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
-
 // parseFeeds reads a file of feeds. Its error names the line.
 func parseFeeds(words *vocabulary, file string) (feeds []feed, err error) {
 	type paragraph struct {
@@ -78,7 +75,7 @@ func parseFeed(words *vocabulary, text string) (f feed, err error) {
 	name, shows, ok := strings.Cut(text, "=")
 	f.name, shows = strings.TrimSpace(name), strings.TrimSpace(shows)
 	if !ok || !feedName.MatchString(f.name) {
-		return f, fmt.Errorf("%q is no feed: write NAME = what it shows", clip(text)) //nolint:err113 // likewise
+		return f, fmt.Errorf("%q is no feed: write NAME = what it shows", brief(text)) //nolint:err113 // likewise
 	}
 	f.shows, f.viewer = shows, strings.Contains(shows, "$viewer")
 	asked, isRank, err := ParseRank(shows)
@@ -127,9 +124,9 @@ func ParseRank(text string) (asked url.Values, is bool, err error) {
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		switch {
 		case !ok:
-			return nil, true, fmt.Errorf("%q in rank(…): write name=value", clip(part)) //nolint:err113 // likewise
+			return nil, true, fmt.Errorf("%q in rank(…): write name=value", brief(part)) //nolint:err113 // likewise
 		case !slices.Contains(rankTakes, name):
-			return nil, true, fmt.Errorf("rank has no %q, it has %s", clip(name), strings.Join(rankTakes, ", ")) //nolint:err113 // likewise
+			return nil, true, fmt.Errorf("rank has no %q, it has %s", brief(name), strings.Join(rankTakes, ", ")) //nolint:err113 // likewise
 		case asked.Has(name):
 			return nil, true, fmt.Errorf("%s is given twice", name) //nolint:err113 // likewise
 		}

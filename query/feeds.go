@@ -106,7 +106,7 @@ func (s *Server) skeleton(ctx context.Context, q params) (any, error) {
 	}
 	f, ok := s.o.Feeds.find(q.values.Get("feed"))
 	if !ok {
-		return nil, &Error{http.StatusBadRequest, "UnknownFeed", fmt.Sprintf("there is no feed %q here", clip(q.values.Get("feed")))}
+		return nil, &Error{http.StatusBadRequest, "UnknownFeed", fmt.Sprintf("there is no feed %q here", brief(q.values.Get("feed")))}
 	}
 	limit, err := q.integer("limit", 1, 100, 50)
 	if err != nil {

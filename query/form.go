@@ -14,9 +14,6 @@ import (
 // Questions whose expressions are too long for a URL come as forms: POST, with the parameters
 // that GET takes, in the body.
 
-// MaxForm bounds the body of a call, in bytes.
-const MaxForm = 1 << 20
-
 // Bounds of the forms that are being read and answered at a time, of all clients and of one.
 // A form takes some four times its size while it is answered: as it came, decoded, parsed,
 // and as ids.
@@ -69,10 +66,10 @@ func (s *Server) readForm(ctx context.Context, w http.ResponseWriter, r *http.Re
 		return nil, func() {}, nil
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != formMediaType {
-		return nil, nil, &Error{http.StatusUnsupportedMediaType, errorUnsupported, fmt.Sprintf("the body is %q; send the parameters as %s", clip(r.Header.Get("Content-Type")), formMediaType)}
+		return nil, nil, &Error{http.StatusUnsupportedMediaType, errorUnsupported, fmt.Sprintf("the body is %q; send the parameters as %s", brief(r.Header.Get("Content-Type")), formMediaType)}
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return nil, nil, &Error{http.StatusUnsupportedMediaType, errorUnsupported, fmt.Sprintf("the body is encoded as %q; send it as it is", clip(coding))}
+		return nil, nil, &Error{http.StatusUnsupportedMediaType, errorUnsupported, fmt.Sprintf("the body is encoded as %q; send it as it is", brief(coding))}
 	}
 	if r.ContentLength > MaxForm {
 		return nil, nil, formTooLarge()

@@ -9,7 +9,6 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
-	"skein.blue/internal/kv"
 )
 
 // knownEdges are the edges that known asks about, by the names of their sets.
@@ -57,7 +56,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 	}
 	edge, ok := knownEdges[q.values.Get("edge")]
 	if !ok {
-		return nil, invalid("parameter edge is %q, it must be one of %s", clip(q.values.Get("edge")), strings.Join(KnownEdges(), ", "))
+		return nil, invalid("parameter edge is %q, it must be one of %s", brief(q.values.Get("edge")), strings.Join(KnownEdges(), ", "))
 	}
 	subjects, err := q.list("subject", maxSubjects, edge.To.Is)
 	if err != nil {
@@ -82,7 +81,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 		if err != nil {
 			return err
 		}
-		v := &evaluation{ended: kv.InterruptOf(ctx), s: sn, work: q.work}
+		v := newReader(ctx, sn, q.work)
 		t, err := v.leaf(leaf{op: opForward, kind: followKind, of: ids[len(subjects)]})
 		if err != nil {
 			return err

@@ -1,7 +1,6 @@
 package query
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -13,7 +12,6 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
-	"skein.blue/internal/syntax"
 )
 
 // Bounds of what list sorts by time: members of a set of who has an edge to a subject, of
@@ -23,12 +21,6 @@ const (
 	MaxSortedActors   = 10_000
 	MaxSortedSubjects = 200_000
 )
-
-// recordOf is a member, and the record that makes the edge.
-type recordOf struct {
-	id   dict.ID
-	path format.Path
-}
 
 // newestFirst orders by the records' times, those of one time and those that have none by
 // id, the latter last.
@@ -47,67 +39,15 @@ func timeOf(p format.Path) uint64 {
 	return p.TID >> format.ClockBits
 }
 
-// edgeRecords finds the records by which the members of a leaf are in it. ids are members,
-// and ascend.
-func (v *evaluation) edgeRecords(n *node, ids []dict.ID) (found []recordOf, err error) {
-	add := func(i int, p format.Path) error {
-		found = append(found, recordOf{ids[i], p})
-		return v.ended.Err()
-	}
-	subject, info := v.e.strings[n.of].s, v.e.info(n)
-	switch n.op {
-	case opReverse:
-		err = v.s.RecordsTo(n.kind, v.ids[n.of], tidOf(info.To.Is, subject), n.window, ids, add)
-		return found, err
-	case opListed, opLists:
-		return v.listRecords(n, ids)
-	default:
-	}
-	since := make([]uint64, len(ids))
-	if to := info.To.Is; to == dict.URI {
-		if err = v.s.Strings(to, ids, func(i int, s []byte) error { since[i] = tidOf(to, s); return nil }); err != nil {
-			return nil, err
-		}
-	}
-	err = v.s.RecordsFrom(n.kind, v.ids[n.of], ids, func(i int) uint64 { return since[i] }, n.window, add)
-	return found, err
-}
-
-// tidOf returns the TID that a string names a record by, 0 if it does not.
-func tidOf[S ~string | ~[]byte](is dict.Namespace, s S) uint64 {
-	if is != dict.URI {
-		return 0
-	}
-	b := []byte(s)
-	tid, _ := syntax.ParseTID(b[bytes.LastIndexByte(b, '/')+1:])
-	return tid
-}
-
-// isLeaf reports whether an expression is one set that the index has.
-func (e *Expr) isLeaf() bool { return e.root.op.isSet() }
-
-// authorOf returns whose record it is by which a member is in a leaf.
-func (e *Expr) authorOf(n *node, member string) string {
-	switch n.op {
-	case opForward:
-		return e.strings[n.of].s
-	case opReverse:
-		return member
-	case opListed:
-		return e.strings[n.by].s
-	default: // opLists
-		return ask.AuthorityOf(member)
-	}
-}
-
 // recordsOf returns the URIs of the records by which the members with these ids and names
 // are in the expression, which is a leaf.
-func (v *evaluation) recordsOf(ids []uint64, members []string) ([]string, error) {
+func recordsOf(v *evaluation, ids []uint64, members []string) ([]string, error) {
 	all := make([]dict.ID, len(ids))
 	for i, id := range ids {
 		all[i] = dict.ID(id)
 	}
-	n := &v.e.root
+	e := v.expr
+	n := &e.root
 	found, err := v.edgeRecords(n, all)
 	if err != nil {
 		return nil, err
@@ -115,7 +55,7 @@ func (v *evaluation) recordsOf(ids []uint64, members []string) ([]string, error)
 	uris := make([]string, len(ids))
 	for _, f := range found {
 		i, _ := slices.BinarySearch(all, f.id)
-		uris[i] = recordURI(v.e.authorOf(n, members[i]), *v.e.info(n), f.path.AppendRkey(nil))
+		uris[i] = recordURI(e.authorOf(n, members[i]), *e.info(n), f.path.AppendRkey(nil))
 	}
 	return uris, nil
 }
@@ -153,7 +93,7 @@ func (s *Server) list(ctx context.Context, q params) (any, error) {
 		Items  []listItem `json:"items"`
 		Cursor string     `json:"cursor,omitempty"`
 		completeness
-	}{Type: typeName(e.Type())}
+	}{Type: e.Type().String()}
 	err = s.view(ctx, q.work, func(sn *ask.View) error {
 		v, err := newEvaluation(ctx, sn, e, q.work)
 		if err != nil {
@@ -167,7 +107,7 @@ func (s *Server) list(ctx context.Context, q params) (any, error) {
 			return err
 		}
 		out.Total, out.Items = total, []listItem{}
-		page, last, err := v.listed(set, &after, limit, newestFirst)
+		page, last, err := listed(v, set, &after, limit, newestFirst)
 		if err != nil {
 			return err
 		}
@@ -210,9 +150,9 @@ func (p *listPlace) order() string {
 
 // listed returns a page of a set in an order of the records, and the place after it, nil if
 // it is the last.
-func (v *evaluation) listed(set idset.Set, after *listPlace, limit int, order func(x, y recordOf) int) (page []recordOf, last *listPlace, err error) {
+func listed(v *evaluation, set idset.Set, after *listPlace, limit int, order func(x, y recordOf) int) (page []recordOf, last *listPlace, err error) {
 	most := uint64(MaxSortedActors)
-	if v.e.root.op == opForward || v.e.root.op == opListed {
+	if v.expr.root.op == opForward || v.expr.root.op == opListed {
 		most = MaxSortedSubjects
 	}
 	if !after.begun {
@@ -227,7 +167,7 @@ func (v *evaluation) listed(set idset.Set, after *listPlace, limit int, order fu
 		for i, id := range ids {
 			all[i] = dict.ID(id)
 		}
-		if page, err = v.edgeRecords(&v.e.root, all); err != nil {
+		if page, err = v.edgeRecords(&v.expr.root, all); err != nil {
 			return nil, nil, err
 		}
 		slices.SortFunc(page, func(x, y recordOf) int { return cmp.Compare(x.id, y.id) })
@@ -241,7 +181,7 @@ func (v *evaluation) listed(set idset.Set, after *listPlace, limit int, order fu
 	for i, id := range all {
 		ids[i] = dict.ID(id)
 	}
-	if page, err = v.edgeRecords(&v.e.root, ids); err != nil {
+	if page, err = v.edgeRecords(&v.expr.root, ids); err != nil {
 		return nil, nil, err
 	}
 	slices.SortFunc(page, order)

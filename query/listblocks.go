@@ -14,7 +14,6 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
-	"skein.blue/internal/kv"
 )
 
 // Who blocks whom by a list: an account blocks a list (app.bsky.graph.listblock), and the
@@ -59,7 +58,7 @@ func (b blocked) authors() idset.Set {
 // relateByLists fills in the blocks by lists between the first of some accounts and the
 // others, and says whether a bound was met, and whether something is not indexed.
 func relateByLists(ctx context.Context, sn *ask.View, w *work, dids []literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
-	l := &listBlocks{evaluation: &evaluation{ended: kv.InterruptOf(ctx), s: sn, work: w}, blocks: maxListBlocks, items: maxListItems}
+	l := &listBlocks{evaluation: newReader(ctx, sn, w), blocks: maxListBlocks, items: maxListItems}
 	err = l.blocking(ids, func(i int, p format.Path) {
 		place(i).BlockingByList = recordURI(dids[0].s, listBlock, p.AppendRkey(nil))
 	})
@@ -178,7 +177,7 @@ func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(m
 		}
 		return some[id], nil
 	}
-	err := l.s.JoinedAmong(author, kinds.ListMember, kinds.ListItem, among, ask.Window{}, func(_ format.Path, member, list dict.ID) error {
+	err := l.view.JoinedAmong(author, kinds.ListMember, kinds.ListItem, among, ask.Window{}, func(_ format.Path, member, list dict.ID) error {
 		each(member, list)
 		return nil
 	})
@@ -199,7 +198,7 @@ func (l *listBlocks) blockedOf(id dict.ID) (blocked, error) {
 		return nil, nil // the bound is noted
 	}
 	var blocks []block
-	err := l.s.Records(listBlock.Kind, id, func(p format.Path, list dict.ID) bool {
+	err := l.view.Records(listBlock.Kind, id, func(p format.Path, list dict.ID) bool {
 		if l.blocks--; l.blocks < 0 {
 			l.bound = completeness{true, fmt.Sprintf("these accounts block more than %d lists: not all were looked at, and blocks by lists may be missing here", maxListBlocks)}
 			return false
@@ -243,14 +242,14 @@ func (l *listBlocks) blockedOf(id dict.ID) (blocked, error) {
 // the TIDs of the lists. It notes if something of an author may be missing.
 func (l *listBlocks) authorsOf(lists []dict.ID) (authors []dict.ID, times []uint64, err error) {
 	dids, times := make([]literal, len(lists)), make([]uint64, len(lists))
-	err = l.s.Strings(dict.URI, lists, func(i int, uri []byte) error {
+	err = l.view.Strings(dict.URI, lists, func(i int, uri []byte) error {
 		dids[i], times[i] = literal{s: ask.AuthorityOf(string(uri)), is: dict.DID}, tidOf(dict.URI, uri)
 		return nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	if authors, err = lookup(l.s, dids); err != nil {
+	if authors, err = lookup(l.view, dids); err != nil {
 		return nil, nil, err
 	}
 	asked := map[string]bool{}
@@ -258,11 +257,11 @@ func (l *listBlocks) authorsOf(lists []dict.ID) (authors []dict.ID, times []uint
 		isDID := strings.HasPrefix(dids[i].s, "did:") // else it is nobody's list: items name the author's DID
 		if isDID && !l.missing.Incomplete && !asked[dids[i].s] {
 			asked[dids[i].s] = true
-			if l.missing, err = missingOf(l.s, dids[i].s, author); err != nil {
+			if l.missing, err = missingOf(l.view, dids[i].s, author); err != nil {
 				return nil, nil, err
 			}
 		}
-		if !isDID || l.s.IsHidden(author) {
+		if !isDID || l.view.IsHidden(author) {
 			authors[i] = dict.None
 		}
 	}

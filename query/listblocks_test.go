@@ -92,7 +92,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		l := &listBlocks{evaluation: &evaluation{s: sn}, blocks: maxListBlocks, items: 10}
+		l := &listBlocks{evaluation: newReader(t.Context(), sn, (*work)(nil)), blocks: maxListBlocks, items: 10}
 		looked := 0
 		for n := range 100 {
 			author, err := lookup(sn, []literal{{s: author(n), is: dict.DID}})

@@ -1,6 +1,8 @@
 package query
 
 import (
+	"fmt"
+
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -31,10 +33,10 @@ func (v *evaluation) lists(l leaf) (idset.Set, error) {
 // in it. What is hidden by its author is left out.
 func (v *evaluation) eachListed(l leaf, each func(id dict.ID, p format.Path)) error {
 	if l.op == opListed {
-		if v.s.IsHidden(l.by) {
+		if v.view.IsHidden(l.by) {
 			return nil
 		}
-		return v.s.Listed(l.of, l.by, l.window, each)
+		return v.view.Listed(l.of, l.by, l.window, each)
 	}
 	t, err := v.openActors(kinds.ListMember, l.of)
 	if err != nil {
@@ -45,10 +47,10 @@ func (v *evaluation) eachListed(l leaf, each func(id dict.ID, p format.Path)) er
 		return err
 	}
 	if set.Len() > MaxListers {
-		return invalid("%d accounts have put it on lists: the records of each are read, and at most %d are", set.Len(), MaxListers)
+		return &LimitError{fmt.Sprintf("lists reads the records of every account that has put this one on a list, and fails above %d accounts; there are %d", MaxListers, set.Len())}
 	}
 	if set.Len() > idset.ListMax {
-		if err := v.work.heavy(); err != nil {
+		if err := v.budget.Heavy(); err != nil {
 			return err
 		}
 	}
@@ -56,7 +58,13 @@ func (v *evaluation) eachListed(l leaf, each func(id dict.ID, p format.Path)) er
 	for id := range set.All() {
 		from = append(from, dict.ID(id))
 	}
-	return v.s.Lists(l.of, from, l.window, each)
+	return v.view.Lists(l.of, from, l.window, each)
+}
+
+// recordOf is a member, and the record that makes the edge.
+type recordOf struct {
+	id   dict.ID
+	path format.Path
 }
 
 // listRecords finds the records by which the members of such a leaf are in it. ids are

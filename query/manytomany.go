@@ -43,7 +43,7 @@ func (q params) manyToMany(by string) (m manyToMany, err error) {
 	}
 	collection, path, ok := strings.Cut(q.values.Get("source"), ":")
 	if !ok {
-		return m, invalid("parameter source is %q, it must be a collection and a path, as in app.bsky.graph.listitem:subject", clip(q.values.Get("source")))
+		return m, invalid("parameter source is %q, it must be a collection and a path, as in app.bsky.graph.listitem:subject", brief(q.values.Get("source")))
 	}
 	m.of = q.words.whoNames(q.words.kindAt(collection, path), q.values.Get("subject"))
 	m.to = q.words.kindAt(collection, q.values.Get("pathToOther"))
@@ -108,7 +108,7 @@ func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *work, from dict.
 		return invalid("%d accounts name it: the records of each are read, and at most %d are; name some with did or linkDid", set.Len(), MaxListers)
 	}
 	if set.Len() > idset.ListMax {
-		if err := w.heavy(); err != nil {
+		if err := w.Heavy(); err != nil {
 			return err
 		}
 	}

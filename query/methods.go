@@ -13,8 +13,6 @@ import (
 	"skein.blue/intern/dict"
 )
 
-func typeName(ns dict.Namespace) string { return ns.String() }
-
 func (s *Server) query(ctx context.Context, q params) (any, error) {
 	e, err := q.set()
 	if err != nil {
@@ -49,7 +47,7 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 		Records *[]string `json:"records,omitempty"`
 		Cursor  string    `json:"cursor,omitempty"`
 		completeness
-	}{Type: typeName(e.Type())}
+	}{Type: e.Type().String()}
 	err = s.view(ctx, q.work, func(sn *ask.View) error {
 		v, err := newEvaluation(ctx, sn, e, q.work)
 		if err != nil {
@@ -74,7 +72,7 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 			return err
 		}
 		if withRecords {
-			records, err := v.recordsOf(ids, members)
+			records, err := recordsOf(v, ids, members)
 			if err != nil {
 				return err
 			}

@@ -207,7 +207,7 @@ func (s *Server) serveDescriptions() error {
 	s.mux.HandleFunc("/lexicons/{file}", func(w http.ResponseWriter, r *http.Request) {
 		b, err := Lexicons.ReadFile("lexicons/" + r.PathValue("file"))
 		if err != nil {
-			s.fail(w, r, "unknown", &Error{http.StatusNotFound, "NotFound", fmt.Sprintf("there is no lexicon %q here; /openapi.json lists the methods", clip(r.PathValue("file")))})
+			s.fail(w, r, "unknown", &Error{http.StatusNotFound, "NotFound", fmt.Sprintf("there is no lexicon %q here; /openapi.json lists the methods", brief(r.PathValue("file")))})
 			return
 		}
 		s.description(w, r, b)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/lexicon"
 )
@@ -120,12 +121,12 @@ func unknownParameter(m *method, name string) error {
 		return invalid("%s previews a feed, and previews are off here (skein serve --feed-preview): send a service auth token", name)
 	}
 	if near := nearest(name, slices.Values(m.takes)); near != "" {
-		return invalid("there is no parameter %q; did you mean %s?", clip(name), near)
+		return invalid("there is no parameter %q; did you mean %s?", brief(name), near)
 	}
 	if len(m.takes) == 0 {
-		return invalid("there is no parameter %q; %s takes none", clip(name), m.nsid)
+		return invalid("there is no parameter %q; %s takes none", brief(name), m.nsid)
 	}
-	return invalid("there is no parameter %q; %s takes %s", clip(name), m.nsid, strings.Join(m.takes, ", "))
+	return invalid("there is no parameter %q; %s takes %s", brief(name), m.nsid, strings.Join(m.takes, ", "))
 }
 
 // set parses the set expression that is asked about.
@@ -154,14 +155,14 @@ func (q params) list(name string, hi int, ns dict.Namespace) ([]literal, error) 
 	for i, v := range given {
 		l, ok := literalOf(v)
 		if !ok && namesSpace(v) {
-			return nil, invalid("%s %q (number %d) names a space; spaces are not indexed", name, clip(v), i+1)
+			return nil, invalid("%s %q (number %d) names a space; spaces are not indexed", name, brief(v), i+1)
 		}
 		if !ok || l.is != ns {
-			return nil, invalid("%s %q (number %d) is not %s%s", name, clip(v), i+1, singular(ns), insteadOf(v))
+			return nil, invalid("%s %q (number %d) is not %s%s", name, brief(v), i+1, singular(ns), insteadOf(v))
 		}
 		list[i] = l
 		if why := list[i].unusable(); why != "" {
-			return nil, invalid("%s %q (number %d): %s", name, clip(v), i+1, why)
+			return nil, invalid("%s %q (number %d): %s", name, brief(v), i+1, why)
 		}
 	}
 	return list, q.resolve(list, func(i int) string { return fmt.Sprintf("%s (number %d): ", name, i+1) })
@@ -173,7 +174,7 @@ func (q params) integer(name string, lo, hi, otherwise int) (int, error) {
 	}
 	n, err := strconv.Atoi(q.values.Get(name))
 	if err != nil || n < lo || n > hi {
-		return 0, invalid("parameter %s is %q, it must be a number from %d to %d", name, clip(q.values.Get(name)), lo, hi)
+		return 0, invalid("parameter %s is %q, it must be a number from %d to %d", name, brief(q.values.Get(name)), lo, hi)
 	}
 	return n, nil
 }
@@ -185,5 +186,19 @@ func (q params) boolean(name string) (bool, error) {
 	case v == "true":
 		return true, nil
 	}
-	return false, invalid("parameter %s is %q, it must be true or false", name, clip(q.values.Get(name)))
+	return false, invalid("parameter %s is %q, it must be true or false", name, brief(q.values.Get(name)))
+}
+
+// window reads the parameters since and until.
+func (q params) window(now time.Time) (ask.Window, error) {
+	for _, name := range []string{"since", "until"} {
+		if q.values.Has(name) && q.values.Get(name) == "" {
+			return ask.Window{}, invalid("parameter %s is empty: give a time, or leave it out", name)
+		}
+	}
+	w, _, err := window(q.values.Get("since"), q.values.Get("until"), now)
+	if err != nil {
+		return w, invalid("parameter %v", err)
+	}
+	return w, nil
 }

@@ -164,9 +164,9 @@ func (w *work) end() {
 // is begun again there.
 var errHeavy = errors.New("query: much is to be read")
 
-// heavy reports, as errHeavy, that the question may not do what costs much: read
+// Heavy implements set.Budget. It reports, as errHeavy, that the question may not do what costs much: read
 // large sets, or expand many. A nil work may: it is no client's question.
-func (w *work) heavy() error {
+func (w *work) Heavy() error {
 	if w == nil || w.in == w.heavyQueue {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (w *work) charge(cost int) error {
 	if w.spent += cost; w.spent <= lightCharge*w.share() {
 		return nil
 	}
-	return w.heavy()
+	return w.Heavy()
 }
 
 // view calls fn with a state of the graph. If fn reads much it ends, and is called

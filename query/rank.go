@@ -153,7 +153,7 @@ func (q params) ranking(now time.Time) (r ranking, err error) {
 	if r.of.Type() != dict.DID {
 		return r, invalid("of: is a set of %s, it must be one of %s", plural(r.of.Type()), plural(dict.DID))
 	}
-	if r.via, err = q.words.parseVia(q.values.Get("via")); err != nil {
+	if r.via, err = parseVia(q.words, q.values.Get("via")); err != nil {
 		return r, err
 	}
 	if q.values.Has("except") {
@@ -177,7 +177,7 @@ func (q params) ranking(now time.Time) (r ranking, err error) {
 	case byShare, byLift:
 		least = leastScored
 	default:
-		return r, invalid("parameter by is %q, it must be one of %s, %s, %s", clip(r.by), byCount, byShare, byLift)
+		return r, invalid("parameter by is %q, it must be one of %s, %s, %s", brief(r.by), byCount, byShare, byLift)
 	}
 	if least, err = q.integer("min", 1, 1<<30, least); err != nil {
 		return r, err
@@ -223,12 +223,12 @@ func vias(table *kinds.Table) (names []string, all []via) {
 func Vias() []string { names, _ := vias(kinds.BuiltIn); return names }
 
 // parseVia finds the set that a name is of. It must be one of a DID.
-func (v *vocabulary) parseVia(name string) (via, error) {
+func parseVia(v *vocabulary, name string) (via, error) {
 	names, all := vias(v.table)
 	if i := slices.Index(names, name); i >= 0 {
 		return all[i], nil
 	}
-	return via{}, invalid("parameter via is %q, it must be one of %s", clip(name), strings.Join(names, ", "))
+	return via{}, invalid("parameter via is %q, it must be one of %s", brief(name), strings.Join(names, ", "))
 }
 
 // ranked expands a set, and puts what it leads to in order.
@@ -252,12 +252,12 @@ func (s *Server) ranked(ctx context.Context, sn *ask.View, w *work, r ranking) (
 		}
 	}
 	if r.by != byCount && actors.Len() > manyScored { // thousands of results are looked up in the end
-		if err := w.heavy(); err != nil {
+		if err := w.Heavy(); err != nil {
 			return nil, err
 		}
 	}
-	t := &tally{heavy: w.heavy}
-	if err := v.expand(ctx, t, actors, r); err != nil {
+	t := &tally{heavy: w.Heavy}
+	if err := expand(ctx, v, t, actors, r); err != nil {
 		return nil, err
 	}
 	if r.via.is == dict.DID {
@@ -275,9 +275,9 @@ func (s *Server) ranked(ctx context.Context, sn *ask.View, w *work, r ranking) (
 }
 
 // expand tallies what the actors lead to.
-func (v *evaluation) expand(ctx context.Context, t *tally, actors idset.Set, r ranking) (err error) {
+func expand(ctx context.Context, v *evaluation, t *tally, actors idset.Set, r ranking) (err error) {
 	var buf []uint64
-	hidden := v.s.Hidden()
+	hidden := v.view.Hidden()
 	for actor := range actors.All() {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -287,7 +287,7 @@ func (v *evaluation) expand(ctx context.Context, t *tally, actors idset.Set, r r
 		}
 		t.next()
 		if !r.via.reverse {
-			if buf, err = v.s.AppendSubjects(buf[:0], r.via.kind, dict.ID(actor), r.window); err != nil {
+			if buf, err = v.view.AppendSubjects(buf[:0], r.via.kind, dict.ID(actor), r.window); err != nil {
 				return err
 			}
 			err = t.addList(ctx, buf)

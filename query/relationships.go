@@ -65,10 +65,10 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 		case syntax.ValidHandle(strings.TrimPrefix(a, "@")):
 			of[i] = literal{a, dict.DID, strings.TrimPrefix(a, "@")}
 		default:
-			return nil, invalid("%q (%s) is neither a DID nor a handle", clip(a), which)
+			return nil, invalid("%q (%s) is neither a DID nor a handle", brief(a), which)
 		}
 		if why := of[i].unusable(); why != "" {
-			return nil, invalid("%q (%s): %s", clip(a), which, why)
+			return nil, invalid("%q (%s): %s", brief(a), which, why)
 		}
 		if err := q.resolve(of[i:i+1], func(int) string { return which + ": " }); err != nil {
 			if i == 0 {

@@ -154,7 +154,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	s.mux.HandleFunc("/xrpc/"+subscribeNSID, s.subscribe)
 	s.mux.HandleFunc("/xrpc/_health", s.health)
 	s.mux.HandleFunc("/xrpc/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, "unknown", &Error{http.StatusNotImplemented, "MethodNotImplemented", fmt.Sprintf("no method %q here", clip(strings.TrimPrefix(r.URL.Path, "/xrpc/")))})
+		s.fail(w, r, "unknown", &Error{http.StatusNotImplemented, "MethodNotImplemented", fmt.Sprintf("no method %q here", brief(strings.TrimPrefix(r.URL.Path, "/xrpc/")))})
 	})
 	s.mux.HandleFunc("/.well-known/did.json", s.didDocument)
 	s.mux.HandleFunc("/{$}", s.about)
@@ -193,7 +193,7 @@ func invalid(format string, args ...any) error {
 func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
 	if !m.allows(r.Method) {
 		w.Header().Set("Allow", m.allowed())
-		s.fail(w, r, m.nsid, &Error{http.StatusMethodNotAllowed, "InvalidRequest", fmt.Sprintf("%s is a query and does not take %s; it takes %s", m.nsid, clip(r.Method), m.allowed())})
+		s.fail(w, r, m.nsid, &Error{http.StatusMethodNotAllowed, "InvalidRequest", fmt.Sprintf("%s is a query and does not take %s; it takes %s", m.nsid, brief(r.Method), m.allowed())})
 		return
 	}
 	start := time.Now()
@@ -213,8 +213,11 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
 		return // the client has left
 	}
 	xerr, ok := errors.AsType[*Error](err)
+	limit, isLimit := errors.AsType[*LimitError](err)
 	switch {
 	case ok:
+	case isLimit:
+		xerr = &Error{http.StatusBadRequest, "InvalidRequest", limit.What}
 	case errors.Is(err, kv.ErrCorrupt):
 		s.o.Logger.Error("a question met a damaged part of the store", "method", m.nsid, "error", err)
 		xerr = &Error{http.StatusInternalServerError, "StoreDamaged", "a part of the store that the answer needs is damaged; the server's log names it"}

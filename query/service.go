@@ -23,9 +23,6 @@ const (
 	feedEntry  = "#bsky_fg"
 )
 
-// viewerName stands for the DID of who asks, in questions and in feeds.
-const viewerName = "$viewer"
-
 // verifyTimeout is how long a token may take to be checked: the key of who asks may have to
 // be fetched from a host that is slow.
 const verifyTimeout = 5 * time.Second

@@ -60,7 +60,7 @@ func (s *Server) subscription(r *http.Request) (*subscriber, error) {
 	defer q.work.end()
 	e, err := q.set()
 	if err == nil {
-		if bad := e.watchable(); bad != nil {
+		if bad := watchable(e); bad != nil {
 			err = invalid("set: %v", bad)
 		}
 	}

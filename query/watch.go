@@ -205,7 +205,7 @@ func (h *watcher) subscribe(e *Expr, client, after string, most int) (*subscribe
 // begin sends a subscriber the first message, and what it has missed.
 func (h *watcher) begin(s *subscriber) {
 	w := s.w
-	first := watchMessage{Cursor: w.cursor(w.next - 1), Type: typeName(w.e.Type())}
+	first := watchMessage{Cursor: w.cursor(w.next - 1), Type: w.e.Type().String()}
 	var missed []watchMessage
 	if s.after != "" {
 		seq, err := w.seqOf(s.after)
@@ -230,11 +230,11 @@ func (w *watch) cursor(seq uint64) string { return w.epoch + "-" + strconv.Forma
 func (w *watch) seqOf(cursor string) (uint64, error) {
 	epoch, seq, ok := strings.Cut(cursor, "-")
 	if !ok || epoch != w.epoch {
-		return 0, errCursor
+		return 0, errOtherCursor
 	}
 	n, err := strconv.ParseUint(seq, 10, 63)
 	if err != nil {
-		return 0, errCursor
+		return 0, errOtherCursor
 	}
 	return n, nil
 }
@@ -278,8 +278,11 @@ func (h *watcher) forgetIdle() bool {
 	return oldest != nil
 }
 
+// errOtherCursor is returned for a cursor that is not one of the expression.
+var errOtherCursor = errors.New("the cursor is not one of this set")
+
 // watchable reports why an expression cannot be watched, nil if it can.
-func (e *Expr) watchable() error {
+func watchable(e *Expr) error {
 	leaves := 0
 	var walk func(n *node) error
 	walk = func(n *node) error {

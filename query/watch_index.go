@@ -23,15 +23,15 @@ func setOf(o op, k kinds.Kind, of dict.ID) watchedSet {
 
 // changedBy returns what changes a leaf: the edges of its account or record, or who is put on
 // its list. (Who names a list is a set that no expression has.)
-func (l leaf) changedBy() watchedSet {
+func changedBy(l leaf) watchedSet {
 	if l.op == opListed {
 		return setOf(opReverse, kinds.ListItem, l.of)
 	}
 	return setOf(l.op, l.kind, l.of)
 }
 
-// author returns who must be active for a leaf to have members, None if nobody must.
-func (l leaf) author() dict.ID {
+// authorOf returns who must be active for a leaf to have members, None if nobody must.
+func authorOf(l leaf) dict.ID {
 	switch l.op {
 	case opForward:
 		return l.of
@@ -65,7 +65,7 @@ func (h *watcher) Changed(edges []graph.Change, lists []write.ListChange, hidden
 	for _, id := range hidden {
 		h.hidden.add(id)
 		for _, w := range h.actors[id] {
-			h.wholeSets(w, func(l leaf) bool { return l.author() == id })
+			h.wholeSets(w, func(l leaf) bool { return authorOf(l) == id })
 		}
 	}
 }
@@ -108,7 +108,7 @@ func (w *watch) leaves(each func(leaf)) {
 // index puts an expression where changes find it, once the ids of its strings are known.
 func (h *watcher) index(w *watch) {
 	w.leaves(func(l leaf) {
-		at := l.changedBy()
+		at := changedBy(l)
 		h.filter.Add(uint64(at.of))
 		if h.edges[at] == nil {
 			h.edges[at] = &watchedEdges{}
@@ -116,7 +116,7 @@ func (h *watcher) index(w *watch) {
 		if e := h.edges[at]; !slices.Contains(e.watches, w) {
 			e.watches = append(e.watches, w)
 		}
-		if author := l.author(); author != dict.None && !slices.Contains(h.actors[author], w) {
+		if author := authorOf(l); author != dict.None && !slices.Contains(h.actors[author], w) {
 			h.actors[author] = append(h.actors[author], w)
 		}
 	})
@@ -134,7 +134,7 @@ func (h *watcher) forget(w *watch) {
 	without := func(list []*watch) []*watch { return slices.DeleteFunc(list, func(x *watch) bool { return x == w }) }
 	if w.ids != nil {
 		w.leaves(func(l leaf) {
-			at, author := l.changedBy(), l.author()
+			at, author := changedBy(l), authorOf(l)
 			if e := h.edges[at]; e != nil {
 				if e.watches = without(e.watches); len(e.watches) == 0 {
 					delete(h.edges, at)

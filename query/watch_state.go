@@ -126,7 +126,7 @@ func (at *state) inLeaf(l leaf, ids idset.Set) (idset.Set, error) {
 	if err := at.meter.charge(memberCost * int(ids.Len())); err != nil {
 		return idset.Set{}, err
 	}
-	if author := l.author(); l.of == dict.None || author != dict.None && at.sn.IsHidden(author) {
+	if author := authorOf(l); l.of == dict.None || author != dict.None && at.sn.IsHidden(author) {
 		return idset.Set{}, nil
 	}
 	if l.op == opListed {

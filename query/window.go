@@ -30,7 +30,7 @@ func instant(s string, now time.Time) (t time.Time, isAge bool, err error) {
 	if age, err := time.ParseDuration(s); err == nil && age >= 0 && strings.Trim(s, "0123456789.hms") == "" {
 		return now.Add(-age), true, nil
 	}
-	return t, false, fmt.Errorf("%q is no time: give one such as 2026-11-22T06:00:00Z, a date, or an age, such as 24h or 7d", clip(s)) //nolint:err113 // it is told to whoever asks
+	return t, false, fmt.Errorf("%q is no time: give one such as 2026-11-22T06:00:00Z, a date, or an age, such as 24h or 7d", brief(s)) //nolint:err113 // it is told to whoever asks
 }
 
 // maxAgeDays bounds an age, so that it is a time that there is: a hundred years.
@@ -71,18 +71,4 @@ func window(since, until string, now time.Time) (w ask.Window, isAge bool, err e
 		}
 	}
 	return read.WindowOf(from, to), isAge, nil
-}
-
-// window reads the parameters since and until.
-func (q params) window(now time.Time) (ask.Window, error) {
-	for _, name := range []string{"since", "until"} {
-		if q.values.Has(name) && q.values.Get(name) == "" {
-			return ask.Window{}, invalid("parameter %s is empty: give a time, or leave it out", name)
-		}
-	}
-	w, _, err := window(q.values.Get("since"), q.values.Get("until"), now)
-	if err != nil {
-		return w, invalid("parameter %v", err)
-	}
-	return w, nil
 }
