@@ -79,8 +79,8 @@ func (s *Settings) PastFlags() []cli.Flag {
 // NameFlags returns the flags for names and feeds.
 func (s *Settings) NameFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "resolver", Value: "dns", Usage: "how to resolve handles in questions: dns (and HTTPS), off, or the URL of a service with com.atproto.identity.resolveHandle", Destination: &s.Resolver, Sources: Env("resolver")},
-		&cli.StringFlag{Name: "service-host", Aliases: []string{"feed-host"}, Usage: "public HTTPS name of the query API; makes the service did:web:NAME, so that it can answer $viewer questions proxied by a PDS", Destination: &s.serviceHost, Sources: Env("service-host", "feed-host")},
+		&cli.StringFlag{Name: "resolver", Value: "dns", Usage: "how to resolve handles in queries: dns (and HTTPS), off, or the URL of a service with com.atproto.identity.resolveHandle", Destination: &s.Resolver, Sources: Env("resolver")},
+		&cli.StringFlag{Name: "service-host", Aliases: []string{"feed-host"}, Usage: "public HTTPS name of the query API; makes the service did:web:NAME, so that it can answer $viewer queries proxied by a PDS", Destination: &s.serviceHost, Sources: Env("service-host", "feed-host")},
 		&cli.StringFlag{Name: "feeds", Usage: "file of feeds to serve as a feed generator; needs --service-host", Destination: &s.FeedFile, Sources: Env("feeds")},
 		&cli.StringFlag{Name: "feed-publisher", DefaultText: "did:web of --service-host", Usage: "DID of the account whose records announce the feeds", Destination: &s.feedAuthor, Sources: Env("feed-publisher")},
 		&cli.BoolFlag{Name: "feed-preview", Usage: "preview the feeds of --feeds as any viewer, without a token: on the page, and with viewer=DID in getFeedSkeleton; needs --listen on loopback", Destination: &s.FeedPreview, Sources: Env("feed-preview")},
