@@ -21,14 +21,14 @@ lint:
 fuzz: ## fuzz each decoder and parser of outside bytes for a minute
 	.ci/fuzz 60s
 
-bench: ## run benchmarks: decoding compared with indigo, indexing from memory, ids, sets, questions
+bench: ## run benchmarks: decoding compared with indigo, indexing from memory, ids, sets, queries
 	go test ./consumer/wire -run xxx -bench Decode -benchmem
 	go test ./internal/app -run xxx -bench Ingest -benchtime 1x -timeout 30m
 	go test ./intern -run xxx -bench .
 	go test ./internal/idset -run xxx -bench .
 	CGO_ENABLED=0 go test ./internal/testing/scale -run xxx -bench . -timeout 1h
 
-soak: ## run the long tests: histories of a million operations, twenty kills in a minute, ten minutes of questions
+soak: ## run the long tests: histories of a million operations, twenty kills in a minute, ten minutes of queries
 	go test ./graph -run TestModel -model.ops 1000000 -timeout 2h -v
 	go test ./graph -run TestComplete -complete.steps 1000000 -timeout 2h -v
 	go test ./cmd/skein -run TestKill -kill.times 20 -kill.rate 35 -v

@@ -230,14 +230,14 @@ const csv = async () => {
   await typeSet(`follows(${account})`);
   const [, [columns, ...records]] = await csv();
   expect(columns.startsWith('member,record,') && records.length === follows.size && records.every(r => follows.has(r.split(',')[0])), `with records: ${columns}, ${records.length} rows`);
-  await page.route('**/xrpc/blue.skein.graph.list?**', route => route.fulfill({status: 504, json: {error: 'QueryTimeout', message: 'the question took longer than 10s'}}));
+  await page.route('**/xrpc/blue.skein.graph.list?**', route => route.fulfill({status: 504, json: {error: 'QueryTimeout', message: 'the query took longer than 10s'}}));
   await action('Copy all');
-  await until(() => /Failed: the question took longer/.test(document.querySelector('#out [role=status]').textContent));
+  await until(() => /Failed: the query took longer/.test(document.querySelector('#out [role=status]').textContent));
   expect(true, 'a failure is shown');
   await page.unroute('**/xrpc/blue.skein.graph.list?**');
 }
 
-// An account, a post, and the questions about them.
+// An account, a post, and the queries about them.
 const cards = async () => (await page.textContent('#out .cards')).replaceAll('at least ', '');
 const card = async (name, n) => {
   for (let i = 0; i < 100 && !(await page.$('#out .cards') && (await cards()).includes(name + n)); i++) await page.waitForTimeout(50);
@@ -343,7 +343,7 @@ for (const [wrong, message, right] of mistakes) {
   await page.click('#out .error a');
   await until(q => document.querySelector('#q').value === q && !document.querySelector('#out[aria-busy]'), right);
   const [now, handles] = [await page.textContent('#out'), right.includes('@')];
-  expect(handles ? /handles are not/.test(now) : !/Invalid question/.test(now), 'and the correction is valid');
+  expect(handles ? /handles are not/.test(now) : !/Invalid query/.test(now), 'and the correction is valid');
 }
 await type(`rank(of=follows(${account}), via=likes, except=likes(oops))`);
 await page.waitForSelector('#out .error pre');

@@ -1,4 +1,4 @@
-// Opens the page of a running skein demo. The page proposes the demo's questions, all of them have
+// Opens the page of a running skein demo. The page proposes the demo's queries, all of them have
 // answers, the people have names and pictures, and the page contacts no other server.
 //
 //   node demo.mjs URL CHROMIUM

@@ -22,7 +22,7 @@ func eventually(t *testing.T, most time.Duration, what string, holds func() bool
 	}
 }
 
-// A node that starts before its writer waits for it. While the cluster stands still, questions
+// A node that starts before its writer waits for it. While the cluster stands still, queries
 // get StoreUnavailable, and the node is not ready and logs that once. A live writer keeps its
 // share although the cluster stands still while another writer claims it.
 func TestClusterAway(t *testing.T) {
@@ -61,15 +61,15 @@ func TestClusterAway(t *testing.T) {
 	}
 	paused := time.Now()
 	question := "/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)"
-	for _, d := range []*daemon{node, writer} { // each notices on its own, and answers at once from then on
-		eventually(t, 12*time.Second, "a question is answered StoreUnavailable", func() bool {
+	for _, d := range []*daemon{node, writer} { // each notices separately, and then answers at once
+		eventually(t, 12*time.Second, "a query is answered StoreUnavailable", func() bool {
 			code, body := askAt(t, d.api+question)
 			return code == http.StatusServiceUnavailable && strings.Contains(body, "StoreUnavailable")
 		})
 		t.Logf("noticed after %v", time.Since(paused))
 		asked := time.Now()
 		if code, body := askAt(t, d.api+question); code != 503 || time.Since(asked) > time.Second {
-			t.Errorf("a question during the stall: %d %s after %v", code, body, time.Since(asked))
+			t.Errorf("a query during the stall: %d %s after %v", code, body, time.Since(asked))
 		}
 		if code, body := askAt(t, d.admin+"/readyz"); code != 503 || !strings.Contains(body, "has not answered for") {
 			t.Errorf("/readyz: %d %s", code, body)
@@ -82,7 +82,7 @@ func TestClusterAway(t *testing.T) {
 	if err := c.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 15*time.Second, "questions are answered again", func() bool {
+	eventually(t, 15*time.Second, "queries are answered again", func() bool {
 		code, _ := askAt(t, node.api+question)
 		return code == http.StatusOK
 	})

@@ -52,7 +52,7 @@ func backfillCommand(e *command.Environment) *cli.Command {
 	}, s.AdminTokenFlags()...), append(s.PastFlags(), s.WriteFlags(e)...)...)
 	return &cli.Command{
 		Name:  "backfill",
-		Usage: "fetch the past from an archive, hosts, single repos or files; uses a running daemon if there is one",
+		Usage: "fetch history from an archive, hosts, single repos or files; uses a running daemon if there is one",
 		Flags: flags,
 		Action: func(ctx context.Context, c *cli.Command) (err error) {
 			if err := command.NoArguments(c); err != nil {

@@ -189,8 +189,8 @@ func differences(t *testing.T, got, want map[string]string) {
 	t.Fatalf("%d records, want %d", len(got), len(want))
 }
 
-// A daemon that joins an existing network fetches its past, is killed at random moments
-// meanwhile, and ends up with the contents of the repos. So does one that only fetches the past,
+// A daemon that joins an existing network fetches its history, is killed at random moments
+// meanwhile, and ends up with the contents of the repos. So does one that only fetches history,
 // without the stream.
 func TestBackfillKilled(t *testing.T) {
 	n := startNetwork(t, "--from", fmt.Sprint(*backfillPast), "--rate", "600", "--events", "6000", "--hosts", "5", "--host-faults")
@@ -231,7 +231,7 @@ func TestBackfillKilled(t *testing.T) {
 	if code, out, errs := skein(t, "check", "--store", store); code != 0 {
 		t.Errorf("%s%s", out, errs)
 	}
-	// Only the past, by the command, without a daemon.
+	// Only history, by the command, without a daemon.
 	alone := filepath.Join(t.TempDir(), "alone")
 	code, out, errs := skein(t, append([]string{"backfill", "--store", alone}, n.flags()...)...)
 	if code != 0 || !strings.Contains(out, "done: ") {

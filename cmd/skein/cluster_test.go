@@ -23,9 +23,8 @@ import (
 // go test -tags fdb ./cmd/skein -run TestCluster -cluster.rounds 100 -timeout 2h
 var clusterRounds = flag.Int("cluster.rounds", 1, "how often TestCluster indexes the recorded stream")
 
-// Two writers and a node that only answers share a cluster. The writers are killed, and the
-// cluster goes down. The answers end up true, and the writers never conflict on the contents of
-// a set.
+// Two writers and a query node share a cluster. The writers are killed, and the cluster goes down.
+// The answers end up true, and the writers never conflict on the contents of a set.
 func TestCluster(t *testing.T) {
 	if !fdbkv.Built {
 		t.Skip("built without FoundationDB; use go test -tags fdb")

@@ -87,7 +87,7 @@ func runDemo(ctx context.Context, e *command.Environment, listen string, ends ti
 	return x.Serve(ctx, o)
 }
 
-// examples returns the questions that the page proposes.
+// examples returns the queries that the page proposes.
 func examples(n *demo.Network, h *demo.Highlights) []page.Example {
 	if h == nil {
 		return nil // the network's past is not made yet
@@ -103,17 +103,17 @@ func examples(n *demo.Network, h *demo.Highlights) []page.Example {
 	}
 }
 
-// both returns the question for the common followers of both stars.
+// both returns the query for the common followers of both stars.
 func both(n *demo.Network, h *demo.Highlights) string {
 	return fmt.Sprintf("intersect(followers(@%s), followers(@%s))", n.Handle(h.Stars[0]), n.Handle(h.Stars[1]))
 }
 
-// friends returns the question which of the fan's follows liked the post.
+// friends returns the query for the fan's follows that liked the post.
 func friends(n *demo.Network, h *demo.Highlights) string {
 	return fmt.Sprintf("intersect(follows(@%s), likers(%s))", n.Handle(h.Fan), h.Post)
 }
 
-// tour waits until the past is indexed, then asks three questions.
+// tour waits until the past is indexed, then asks three queries.
 func tour(ctx context.Context, e *command.Environment, base string, n *demo.Network, relay *demo.Relay, found *atomic.Pointer[demo.Highlights]) error {
 	fmt.Fprintf(e.Stdout, "Indexing a small made-up network. Watch it and query it at\n\n    %s/\n\n", base)
 	var about demo.Highlights
@@ -182,7 +182,7 @@ func tour(ctx context.Context, e *command.Environment, base string, n *demo.Netw
 	return e.OutputError() // set if the reader is gone
 }
 
-// answer prints a question, the command that asks it, and the first results.
+// answer prints a query, the command that asks it, and the first results.
 func answer(e *command.Environment, title, base string, page url.Values, line string, total int, first []string, took time.Duration) {
 	fmt.Fprintf(e.Stdout, "%s\n    %s\n", title, line)
 	for _, m := range first {

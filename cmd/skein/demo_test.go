@@ -11,7 +11,7 @@ import (
 	"skein.blue/internal/command"
 )
 
-// The demo answers three questions and leaves nothing behind.
+// The demo answers three queries and leaves nothing behind.
 func TestDemo(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)

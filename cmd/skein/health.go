@@ -16,14 +16,14 @@ import (
 	"skein.blue/internal/human"
 )
 
-// healthCommand checks that a daemon answers questions. It is the health check of container
+// healthCommand checks that a daemon answers queries. It is the health check of container
 // images, which have no other program.
 func healthCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	var admin string
 	return &cli.Command{
 		Name:  "health",
-		Usage: "check that a running daemon answers questions; exits with 1 if not",
+		Usage: "check that a running daemon answers queries; exits with 1 if not",
 		Flags: append([]cli.Flag{&cli.StringFlag{Name: "admin", Value: "127.0.0.1:3211", Usage: "admin address of the daemon", Destination: &admin, Sources: command.Env("admin-listen")}}, s.AdminTokenFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {

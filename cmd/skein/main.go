@@ -1,5 +1,5 @@
 // Command skein keeps a current graph of follows, likes and other links on the AT Protocol
-// network, and answers set questions about it.
+// network, and answers set queries about it.
 package main
 
 import (

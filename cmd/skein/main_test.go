@@ -178,7 +178,7 @@ func TestKill(t *testing.T) {
 	d.stop()
 }
 
-// Without a network, serve reports it, keeps trying, and answers questions meanwhile.
+// Without a network, serve reports it, keeps trying, and answers queries meanwhile.
 func TestServeWithoutRelay(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	if code, _, errs := skein(t, "replay", "--frames", plainPDS, "--store", store); code != 0 {

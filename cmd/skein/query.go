@@ -86,7 +86,7 @@ func point(w io.Writer, asked url.Values, message string) {
 	}
 }
 
-// question is a query, asked page by page.
+// question is a query that is sent page by page.
 type question struct {
 	method string
 	params url.Values

@@ -28,10 +28,10 @@ func serveCommand(e *command.Environment) *cli.Command {
 		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the query API", Destination: &s.Listen, Sources: command.Env("listen")},
 		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of the admin listener: /metrics, /healthz, /readyz, /gaps, /deadletters, /resyncs, /backfill, /debug/pprof/", Destination: &s.Admin, Sources: command.Env("admin-listen")},
 		&cli.BoolFlag{Name: "force-cursor", Usage: "let --cursor override the stored cursor", Destination: &s.ForceCursor, Sources: command.Env("force-cursor")},
-		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "fetch the past at the first start, and resume it later: archive (needs --archive), or repos of all hosts of the relay", Destination: &s.Past, Sources: command.Env("backfill")},
+		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "fetch history at the first start, and resume it later: archive (needs --archive), or repos of all hosts of the relay", Destination: &s.Past, Sources: command.Env("backfill")},
 		&cli.StringFlag{Name: "archive", Usage: "URL of a Jetstream v2 archive, for --backfill archive", Destination: &s.Archive, Sources: command.Env("archive")},
 		&cli.BoolFlag{Name: "repair", Value: true, Usage: "refetch repos with missed events from their hosts (default: true)", Destination: &s.Repair, Sources: command.Env("repair")},
-		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; false: only answer questions (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
+		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; false: only answer queries (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
 	)
 	flags = append(append(append(flags, s.AdminTokenFlags()...), s.PastFlags()...), s.NameFlags()...)
 	return &cli.Command{
@@ -74,7 +74,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		return command.UsageError("--force-cursor needs --cursor")
 	}
 	shared := app.EngineOf(s.Store).Shared
-	so.Create, so.Wait = s.Consume, shared // a node that only answers never creates a store
+	so.Create, so.Wait = s.Consume, shared // a query node never creates a store
 	so.ReadOnly = shared && !s.Consume     // runs beside the writers; a folder has only one process
 	past, err := pastOptions(s, &so)
 	if err != nil {
@@ -168,7 +168,7 @@ func reload(log *slog.Logger, file string, feeds *query.Feeds) {
 	log.Info("SIGHUP: feeds reloaded", "file", file, "feeds", n)
 }
 
-// pastOptions reads the flags for fetching the past.
+// pastOptions reads the flags for fetching history.
 func pastOptions(s *command.Settings, so *app.StoreOptions) (past app.Past, err error) {
 	switch {
 	case s.Past != "off" && s.Past != "archive" && s.Past != "repos":

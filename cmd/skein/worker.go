@@ -19,7 +19,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// worker fetches the past: a daemon, or this process.
+// worker fetches history: a daemon, or this process.
 type worker interface {
 	begin(ctx context.Context, p *past) error
 	car(ctx context.Context, in io.Reader) (backfill.Placed, error)

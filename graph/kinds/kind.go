@@ -45,8 +45,8 @@ type Info struct {
 	// OBJECT": a regular verb in the infinitive, and account, post or list. They are "" for
 	// kinds without sets, and for configured ones.
 	Verb, Object string
-	// Known makes the kind available to the method known, which tells who among an account's
-	// follows has such an edge to a subject.
+	// Known makes the kind available to the method known, which lists an account's follows that
+	// have such an edge to a subject.
 	Known bool
 	// Optional says that the field may be absent, as most posts are not replies. Such a record
 	// makes no edge, and is not malformed.

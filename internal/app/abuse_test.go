@@ -90,7 +90,7 @@ func TestAbuse(t *testing.T) {
 		}
 	}
 	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("beside slow clients, 100 questions took %v", took)
+		t.Errorf("beside slow clients, 100 queries took %v", took)
 	}
 	for _, c := range slow {
 		_ = c.Close() // the server has cut off half of them

@@ -32,10 +32,10 @@ var adminLinks = []adminLink{
 	{"/gaps", "places in the streams where something may be missing"},
 	{"/deadletters", "malformed input that was dropped, the newest ten thousand"},
 	{"/resyncs", "repos queued for a whole fetch, or given up"},
-	{"/backfill", "progress of fetching the past"},
+	{"/backfill", "progress of fetching history"},
 	{"/metrics", "for Prometheus"},
 	{"/healthz", "whether the process answers"},
-	{"/readyz", "whether questions are answered"},
+	{"/readyz", "whether queries are answered"},
 	{"/debug/pprof/", "profiles"},
 }
 
@@ -128,7 +128,7 @@ type overview struct {
 	Counts map[string]string // by path
 }
 
-// overview collects it. notReady is the reason why the node does not answer questions.
+// overview collects it. notReady is the reason why the node does not answer queries.
 func (x *Index) overview(ctx context.Context, notReady error) *overview {
 	edges, counts, cursors, err := x.state(ctx)
 	o := &overview{State: "Ready.", Links: adminLinks, Counts: map[string]string{}}

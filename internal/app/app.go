@@ -254,7 +254,7 @@ type ServeOptions struct {
 	AdminToken string
 	Version    string
 	Commit     string // of the source of the program, "" if unknown
-	// Consume is nil for a node that only answers.
+	// Consume is nil for a query node.
 	Consume *consumer.Options
 	// Handles resolves handles, Service is the server's public identity, and Feeds are its feeds.
 	// All may be nil.
@@ -263,7 +263,7 @@ type ServeOptions struct {
 	Feeds   *query.Feeds
 	// Page configures the page at /.
 	Page page.Options
-	// Past says which past to fetch at the first start.
+	// Past says which history to fetch at the first start.
 	Past Past
 	// Status, if set, receives a status line every second, and "" at the end. If it is nil, the
 	// status is logged every minute.
@@ -272,7 +272,7 @@ type ServeOptions struct {
 	Ready func(api, admin net.Addr)
 }
 
-// Serve answers questions, and consumes if o.Consume is set, until ctx ends.
+// Serve answers queries, and consumes if o.Consume is set, until ctx ends.
 func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	var c *consumer.Consumer
 	var source string

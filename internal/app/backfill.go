@@ -15,7 +15,7 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// A Past says which past a daemon fetches automatically.
+// A Past says which history a daemon fetches automatically.
 type Past struct {
 	// Archive is the URL of an archive, "" for none.
 	Archive string
@@ -23,7 +23,7 @@ type Past struct {
 	Repos bool
 }
 
-// runBackfill starts the tasks that fetch the past, and repos with missed events.
+// runBackfill starts the tasks that fetch history, and repos with missed events.
 func (x *Index) runBackfill(t *tasks, past Past, source string) {
 	x.listening.source = source
 	x.Backfill.SetListening(func() (time.Time, bool) { return x.listening.since(x) })
@@ -47,7 +47,7 @@ func (x *Index) runBackfill(t *tasks, past Past, source string) {
 	})
 }
 
-// beginPast starts fetching the past, unless it is already fetched or in progress.
+// beginPast starts fetching history, unless it is already fetched or in progress.
 func (x *Index) beginPast(ctx context.Context, past Past) {
 	b := x.Graph.Backfill()
 	begin := func() error { return nil }
@@ -62,7 +62,7 @@ func (x *Index) beginPast(ctx context.Context, past Past) {
 		if err == nil || errors.Is(err, backfill.ErrBusy) || ctx.Err() != nil {
 			return
 		}
-		x.log.Warn("cannot start fetching the past; retrying", "component", "backfill", "error", err, "retry_in", wait.String())
+		x.log.Warn("cannot start fetching history; retrying", "component", "backfill", "error", err, "retry_in", wait.String())
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

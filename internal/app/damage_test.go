@@ -19,7 +19,7 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// Bits in the store's tables are flipped. check lists the damage and goes on, a question that
+// Bits in the store's tables are flipped. check lists the damage and goes on, a query that
 // reads it gets a 500 with an error name, and the node is no longer ready.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
@@ -107,11 +107,11 @@ func TestDamage(t *testing.T) {
 		case code == http.StatusInternalServerError && strings.Contains(answer, `"StoreDamaged"`):
 			damaged++
 		default:
-			t.Errorf("a question: %d %s", code, answer)
+			t.Errorf("a query: %d %s", code, answer)
 		}
 	}
 	if answered == 0 || damaged == 0 {
-		t.Errorf("%d questions answered, %d met the damage", answered, damaged)
+		t.Errorf("%d queries answered, %d met the damage", answered, damaged)
 	}
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		if code, answer = get(admin + "/readyz"); code == http.StatusServiceUnavailable {

@@ -29,7 +29,7 @@ var followKind, likeKind = kinds.ByName("follow").Kind, kinds.ByName("like").Kin
 
 var errEnoughRead = errors.New("app: read limit for examples reached")
 
-// examples returns questions about accounts and posts of this store that have answers.
+// examples returns queries about accounts and posts of this store that have answers.
 func (x *Index) examples() []page.Example {
 	ctx, cancel := context.WithTimeout(context.Background(), exampleTime)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"skein.blue/consumer"
 )
 
-// The page proposes questions about accounts and posts of this store, and all of them have
+// The page proposes queries about accounts and posts of this store, and all of them have
 // answers. An empty store proposes none.
 func TestExamplesHaveAnswers(t *testing.T) {
 	examples := func(base string) (all []struct{ Title, Q string }) {

@@ -10,8 +10,7 @@ import (
 // diskEvery is how many samples share one measurement of the store's size on disk.
 const diskEvery = 10
 
-// sampler returns a function that takes the samples shown on the page. c is nil on a node that
-// only answers.
+// sampler returns a function that takes the samples shown on the page. c is nil on a query node.
 func (x *Index) sampler(version string, c *consumer.Consumer) func(context.Context) (page.Sample, error) {
 	n := 0
 	var disk uint64

@@ -27,7 +27,7 @@ func (x *Index) monitor() {
 			Name: "skein_consumer_desynchronized_repos", Help: "Repos with missed events.",
 		}, func() float64 { n, _ := x.Graph.Incomplete(); return float64(n) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "skein_consumer_partial_repos", Help: "Repos whose past is not indexed.",
+			Name: "skein_consumer_partial_repos", Help: "Repos whose history is not indexed.",
 		}, func() float64 { _, n := x.Graph.Incomplete(); return float64(n) }))
 	m, ok := x.KV.(kv.Monitored)
 	if !ok {

@@ -16,8 +16,8 @@ const (
 	logWaitEvery = time.Minute
 )
 
-// awaited returns what a daemon that met err waits for, "" if waiting cannot help. Only a node
-// that does not create the store waits for a writer to create it.
+// awaited returns what a daemon that met err waits for, "" if waiting cannot help. Only a query
+// node waits for a writer to create the store.
 func awaited(err error, create bool) string {
 	switch {
 	case errors.Is(err, kv.ErrUnavailable):

@@ -42,7 +42,7 @@ func repeated(n int, err error) (all []error) {
 }
 
 // A start waits for a cluster that does not answer, and logs the time waited once a minute, in
-// units for people. A node that only answers also waits for a writer to create the store.
+// units for people. A query node also waits for a writer to create the store.
 func TestAwait(t *testing.T) {
 	for name, test := range map[string]struct {
 		create bool

@@ -79,8 +79,8 @@ func (s *Settings) PastFlags() []cli.Flag {
 // NameFlags returns the flags for names and feeds.
 func (s *Settings) NameFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "resolver", Value: "dns", Usage: "how to resolve handles in questions: dns (and HTTPS), off, or the URL of a service with com.atproto.identity.resolveHandle", Destination: &s.Resolver, Sources: Env("resolver")},
-		&cli.StringFlag{Name: "service-host", Aliases: []string{"feed-host"}, Usage: "public HTTPS name of the query API; makes the service did:web:NAME, so that it can answer $viewer questions proxied by a PDS", Destination: &s.serviceHost, Sources: Env("service-host", "feed-host")},
+		&cli.StringFlag{Name: "resolver", Value: "dns", Usage: "how to resolve handles in queries: dns (and HTTPS), off, or the URL of a service with com.atproto.identity.resolveHandle", Destination: &s.Resolver, Sources: Env("resolver")},
+		&cli.StringFlag{Name: "service-host", Aliases: []string{"feed-host"}, Usage: "public HTTPS name of the query API; makes the service did:web:NAME, so that it can answer $viewer queries proxied by a PDS", Destination: &s.serviceHost, Sources: Env("service-host", "feed-host")},
 		&cli.StringFlag{Name: "feeds", Usage: "file of feeds to serve as a feed generator; needs --service-host", Destination: &s.FeedFile, Sources: Env("feeds")},
 		&cli.StringFlag{Name: "feed-publisher", DefaultText: "did:web of --service-host", Usage: "DID of the account whose records announce the feeds", Destination: &s.feedAuthor, Sources: Env("feed-publisher")},
 		&cli.BoolFlag{Name: "feed-preview", Usage: "preview the feeds of --feeds as any viewer, without a token: on the page, and with viewer=DID in getFeedSkeleton; needs --listen on loopback", Destination: &s.FeedPreview, Sources: Env("feed-preview")},
@@ -224,7 +224,7 @@ func (s *Settings) KindsFlag() cli.Flag {
 func (s *Settings) EngineFlags(e *Environment) []cli.Flag {
 	return []cli.Flag{
 		s.StoreFlag(),
-		&cli.StringFlag{Name: "memory", DefaultText: "an eighth of the available memory, at most 1GiB", Usage: "memory for caches and buffers, such as 512MiB; plan for 1.5 × this, and for 2 × this + 0.5GiB while it reads an archive", Destination: &s.memory, Sources: Env("memory")},
+		&cli.StringFlag{Name: "memory", DefaultText: "an eighth of the available memory, at most 1GiB", Usage: "memory for caches and buffers, such as 512MiB; plan for 1.5 × this, and 2.75 × this while it reads an archive", Destination: &s.memory, Sources: Env("memory")},
 		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how long a commit may wait before it is synced to disk", Destination: &s.syncInterval, Sources: Env("sync-interval")},
 		&cli.StringFlag{Name: "accept-loss", DefaultText: "none", Usage: "open a store whose write-ahead log LOG is damaged, without the lost writes; the error names LOG, and any other loss is still an error", Destination: &s.acceptLoss, Sources: Env("accept-loss")},
 		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error", Destination: &e.Level, Sources: Env("log-level")},

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An Example is a question that the page proposes, in words and as an expression.
+// An Example is a query that the page proposes, in words and as an expression.
 type Example struct {
 	Title string `json:"title"`
 	Q     string `json:"q"`

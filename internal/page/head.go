@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// titled limits the bytes of a question in the title that a link's preview shows.
+// titled limits the bytes of a query in the title that a link's preview shows.
 const titled = 200
 
 // hostName matches the Host headers that the page may repeat.
 var hostName = regexp.MustCompile(`^([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?$`)
 
-// index returns the page with a head for its question, which services show as the preview of a
+// index returns the page with a head for its query, which services show as the preview of a
 // shared link (https://ogp.me).
 func index(r *http.Request) *file {
 	f := files["index.html"]

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The preview of a shared address has the question and a picture. A stranger's text in the address
+// The preview of a shared address has the query and a picture. A stranger's text in the address
 // or the Host header stays text.
 func TestHead(t *testing.T) {
 	h := Handler(http.NotFoundHandler(), NewLive(samples(), 1), Options{})
@@ -56,6 +56,6 @@ func TestHead(t *testing.T) {
 	_, plain := get("/", nil)
 	_, asked := get("/?q=x", nil)
 	if plain.Get("ETag") == asked.Get("ETag") {
-		t.Error("two questions have the same ETag")
+		t.Error("two queries have the same ETag")
 	}
 }

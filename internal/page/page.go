@@ -1,4 +1,4 @@
-// Package page serves the web page of a skein: the state of the index, and a box for questions. It
+// Package page serves the web page of a skein: the state of the index, and a box for queries. It
 // is HTML, scripts and a style sheet, embedded in the program, without a framework or a build step.
 // It uses the query API of the same server (package query), and the samples that Live sends once a
 // second.
@@ -80,7 +80,7 @@ type Options struct {
 	Public bool
 	// Kinds are the kinds that the index has. nil means kinds.BuiltIn.
 	Kinds *kinds.Table
-	// Examples returns questions to propose for this index. It may be nil.
+	// Examples returns queries to propose for this index. It may be nil.
 	Examples func() []Example
 	// Feeds returns the feeds that the page previews. It may be nil.
 	Feeds func() []query.Preview

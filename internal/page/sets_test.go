@@ -68,7 +68,7 @@ func TestPageHasAllKinds(t *testing.T) {
 	}
 }
 
-// The scripts have no list of the sets: each names only the sets of the questions that it
+// The scripts have no list of the sets: each names only the sets of the queries that it
 // proposes.
 func TestScriptsListNoSets(t *testing.T) {
 	proposed := []string{"followers", "follows", "likes", "likers", "listed"}

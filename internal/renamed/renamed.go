@@ -1,6 +1,6 @@
 // Package renamed serves a Prometheus metric under its former name as well, for one release, so
 // that dashboards and alerts keep working while their owners change them. It keeps no values: at
-// each scrape the former name reads the new metric, so an event costs no more than with one name.
+// each scrape the old name reads the new metric, so an event costs no more than with one name.
 package renamed
 
 import (

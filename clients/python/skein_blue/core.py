@@ -33,14 +33,14 @@ SUBSCRIBE = "blue.skein.graph.subscribe"
 
 
 class SkeinError(Exception):
-    """A failed question. name is the name of the server's error (InvalidRequest,
+    """A failed query. name is the name of the server's error (InvalidRequest,
     HandleNotFound, QueryTimeout, …), or one of the client's own:
 
     - Unreachable: no answer; status is 0.
     - InvalidResponse: the answer does not come from a skein.
     - HTTPError: an error without a name, as from a proxy.
-    - PostNotSupported: the question is too long for a URL, and the server is too old to accept
-      questions by POST.
+    - PostNotSupported: the query is too long for a URL, and the server is too old to accept
+      queries by POST.
     """
 
     def __init__(self, name: str, message: str, status: int) -> None:
@@ -114,7 +114,7 @@ def failure(asked: Request, status: int, body: bytes, phrase: str) -> SkeinError
         return SkeinError(
             "PostNotSupported",
             f"{asked.base} does not accept {asked.nsid} by POST (HTTP 405), and {len(asked.body)} bytes of parameters "
-            "are too long for a URL; upgrade the server, or split the question",
+            "are too long for a URL; upgrade the server, or split the query",
             status,
         )
     try:

@@ -78,7 +78,7 @@ _NotFoundActorType = TypedDict("_NotFoundActorType", {"$type": Literal["app.bsky
 class NotFoundActor(_NotFoundActorType):
     """No account has this handle."""
 
-    #: The handle in the question.
+    #: The handle in the query.
     actor: str
     #: Always true.
     notFound: bool
@@ -191,7 +191,7 @@ class GetManyToManyCountsOutput(TypedDict):
 
 
 class _ContainsOutput(TypedDict):
-    #: In the order of the question.
+    #: In the order of the query.
     members: List[ContainsMembership]
 
 
@@ -281,11 +281,11 @@ class _GetStatsOutput(TypedDict):
     hidden: int
     #: The indexed kinds of records, built-in and configured.
     kinds: List[GetStatsKind]
-    #: Repos whose past is not indexed.
+    #: Repos whose history is not indexed.
     partial: int
     records: GetStatsRecords
     relay: str
-    #: The state of the consumer. connecting: no connection to the relay. live: everything that the relay sent is in the index, or nearly. catchingUp: the index is behind. blocked: the relay reported that the cursor is in its future, and an operator must decide. off: this process only answers questions.
+    #: The state of the consumer. connecting: no connection to the relay. live: everything that the relay sent is in the index, or nearly. catchingUp: the index is behind. blocked: the relay reported that the cursor is in its future, and an operator must decide. off: this process is a query node.
     state: Union[Literal["connecting", "live", "catchingUp", "blocked", "off"], str]
     strings: GetStatsStrings
     version: str
@@ -329,7 +329,7 @@ class KnownKnownSubject(TypedDict):
 
 
 class _KnownOutput(TypedDict):
-    #: In the order of the question.
+    #: In the order of the query.
     subjects: List[KnownKnownSubject]
 
 
@@ -474,7 +474,7 @@ class Methods:
 
         subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        cursor: The cursor of the previous page of the same question.
+        cursor: The cursor of the previous page of the same query.
         limit: 0 returns only the total.
         """
         answer: GetBacklinkDidsOutput = self._call("blue.microcosm.links.getBacklinkDids", {"subject": subject, "source": source, "cursor": cursor, "limit": limit})
@@ -485,7 +485,7 @@ class Methods:
 
         subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        cursor: The cursor of the previous page of the same question.
+        cursor: The cursor of the previous page of the same query.
         did: Return only records of these accounts.
         limit: 0 returns only the total.
         reverse: Return the oldest first.
@@ -508,7 +508,7 @@ class Methods:
         subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
         path_to_other: The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject.
-        cursor: The cursor of the previous page of the same question.
+        cursor: The cursor of the previous page of the same query.
         link_did: Return only records of these accounts.
         other_subject: Return only these links at the other path.
         """
@@ -521,7 +521,7 @@ class Methods:
         subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
         path_to_other: The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject.
-        cursor: The cursor of the previous page of the same question.
+        cursor: The cursor of the previous page of the same query.
         did: Return only records of these accounts.
         other_subject: Return only these links at the other path.
         """
@@ -631,7 +631,7 @@ class AsyncMethods:
 
         subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        cursor: The cursor of the previous page of the same question.
+        cursor: The cursor of the previous page of the same query.
         limit: 0 returns only the total.
         """
         answer: GetBacklinkDidsOutput = await self._call("blue.microcosm.links.getBacklinkDids", {"subject": subject, "source": source, "cursor": cursor, "limit": limit})
@@ -642,7 +642,7 @@ class AsyncMethods:
 
         subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        cursor: The cursor of the previous page of the same question.
+        cursor: The cursor of the previous page of the same query.
         did: Return only records of these accounts.
         limit: 0 returns only the total.
         reverse: Return the oldest first.
@@ -665,7 +665,7 @@ class AsyncMethods:
         subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
         path_to_other: The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject.
-        cursor: The cursor of the previous page of the same question.
+        cursor: The cursor of the previous page of the same query.
         link_did: Return only records of these accounts.
         other_subject: Return only these links at the other path.
         """
@@ -678,7 +678,7 @@ class AsyncMethods:
         subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
         path_to_other: The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject.
-        cursor: The cursor of the previous page of the same question.
+        cursor: The cursor of the previous page of the same query.
         did: Return only records of these accounts.
         other_subject: Return only these links at the other path.
         """

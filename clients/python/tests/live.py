@@ -58,7 +58,7 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     assert count.incomplete and pages.incomplete and count.reason == pages.reason, count
     assert [w.category for w in warned] == [IncompleteWarning] * 2, warned
 
-    # A question that is too long for a URL. The server's OpenAPI description lists POST methods.
+    # A query that is too long for a URL. The server's OpenAPI description lists POST methods.
     with urllib.request.urlopen(f"{base}/openapi.json") as description:
         takes_post = "post" in json.load(description)["paths"]["/xrpc/blue.skein.graph.query"]
     letters = "abcdefghijklmnopqrstuvwxyz234567"

@@ -145,7 +145,7 @@ class Incomplete(Case):
 
 
 class Post(Case):
-    """A question that is too long for a URL uses POST."""
+    """A query that is too long for a URL uses POST."""
 
     def serve_and_note(self, takes_post: bool) -> Tuple[str, List[Tuple[str, str, str, Dict[str, List[str]]]]]:
         noted: List[Tuple[str, str, str, Dict[str, List[str]]]] = []
@@ -158,7 +158,7 @@ class Post(Case):
 
         return self.serve(answer), noted
 
-    def test_long_questions(self) -> None:
+    def test_long_queries(self) -> None:
         base, noted = self.serve_and_note(True)
         many = [f"did:plc:{i:024}" for i in range(1000)]
         long = f"members({','.join(many)})"

@@ -5,14 +5,14 @@ import {forms} from './methods.js';
 export type Call = (nsid: string, params: object, options?: CallOptions) => Promise<unknown>;
 
 /**
- * A failed question. Its name is the name of the server's error (InvalidRequest,
+ * A failed query. Its name is the name of the server's error (InvalidRequest,
  * HandleNotFound, QueryTimeout, …), or one of the client's own:
  *
  * - Unreachable: no answer; status is 0.
  * - InvalidResponse: the answer does not come from a skein.
  * - HTTPError: an error without a name, as from a proxy.
- * - PostNotSupported: the question is too long for a URL, and the server is too old to accept
- *   questions by POST.
+ * - PostNotSupported: the query is too long for a URL, and the server is too old to accept
+ *   queries by POST.
  */
 export class SkeinError extends Error {
   /** The HTTP status, or 0 if there is none. */
@@ -106,7 +106,7 @@ export async function request(base: string, options: Options, nsid: string, para
   if (response.ok) return response;
   if (post && response.status === 405) {
     await response.body?.cancel();
-    throw new SkeinError('PostNotSupported', `${base} does not accept ${nsid} by POST (HTTP 405), and ${text.length} bytes of parameters are too long for a URL; upgrade the server, or split the question`, 405);
+    throw new SkeinError('PostNotSupported', `${base} does not accept ${nsid} by POST (HTTP 405), and ${text.length} bytes of parameters are too long for a URL; upgrade the server, or split the query`, 405);
   }
   const failure = await response.json().catch(() => null) as {error?: unknown; message?: unknown} | null;
   throw new SkeinError(String(failure?.error ?? 'HTTPError'), String(failure?.message ?? response.statusText), response.status);

@@ -34,7 +34,7 @@ export interface GetFeedSkeletonPost {
 /** No account has this handle. */
 export interface NotFoundActor {
   $type: 'app.bsky.graph.defs#notFoundActor';
-  /** The handle in the question. */
+  /** The handle in the query. */
   actor: string;
   /** Always true. */
   notFound: boolean;
@@ -77,7 +77,7 @@ export interface GetRelationshipsOutput {
 }
 
 export interface GetBacklinkDidsParams {
-  /** The cursor of the previous page of the same question. */
+  /** The cursor of the previous page of the same query. */
   cursor?: string;
   /** 0 returns only the total. */
   limit?: number;
@@ -104,7 +104,7 @@ export interface GetBacklinksLinkRecord {
 }
 
 export interface GetBacklinksParams {
-  /** The cursor of the previous page of the same question. */
+  /** The cursor of the previous page of the same query. */
   cursor?: string;
   /** Return only records of these accounts. */
   did?: string[];
@@ -144,7 +144,7 @@ export interface GetManyToManyItem {
 }
 
 export interface GetManyToManyParams {
-  /** The cursor of the previous page of the same question. */
+  /** The cursor of the previous page of the same query. */
   cursor?: string;
   limit?: number;
   /** Return only records of these accounts. */
@@ -175,7 +175,7 @@ export interface GetManyToManyCountsCount {
 }
 
 export interface GetManyToManyCountsParams {
-  /** The cursor of the previous page of the same question. */
+  /** The cursor of the previous page of the same query. */
   cursor?: string;
   /** Return only records of these accounts. */
   did?: string[];
@@ -206,7 +206,7 @@ export interface ContainsParams {
 export interface ContainsOutput {
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
-  /** In the order of the question. */
+  /** In the order of the query. */
   members: ContainsMembership[];
   /** Why the answer may be incomplete. */
   reason?: string;
@@ -290,11 +290,11 @@ export interface GetStatsOutput {
   kinds: GetStatsKind[];
   /** The age of that event. If the stream is idle and all of it is committed, the time since the relay last proved that it is alive. Absent before the first event, and if the state is off. */
   lagSeconds?: number;
-  /** Repos whose past is not indexed. */
+  /** Repos whose history is not indexed. */
   partial: number;
   records: GetStatsRecords;
   relay: string;
-  /** The state of the consumer. connecting: no connection to the relay. live: everything that the relay sent is in the index, or nearly. catchingUp: the index is behind. blocked: the relay reported that the cursor is in its future, and an operator must decide. off: this process only answers questions. */
+  /** The state of the consumer. connecting: no connection to the relay. live: everything that the relay sent is in the index, or nearly. catchingUp: the index is behind. blocked: the relay reported that the cursor is in its future, and an operator must decide. off: this process is a query node. */
   state: 'connecting' | 'live' | 'catchingUp' | 'blocked' | 'off' | (string & {});
   strings: GetStatsStrings;
   version: string;
@@ -339,7 +339,7 @@ export interface KnownOutput {
   incomplete?: boolean;
   /** Why the answer may be incomplete. */
   reason?: string;
-  /** In the order of the question. */
+  /** In the order of the query. */
   subjects: KnownKnownSubject[];
 }
 

@@ -43,7 +43,7 @@ for await (const did of pages) assert.fail(did);
 assert.ok(count.incomplete && pages.incomplete && count.reason === pages.reason);
 assert.deepEqual(reasons, [count.reason, count.reason]);
 
-// A question that is too long for a URL. The server's OpenAPI description lists POST methods.
+// A query that is too long for a URL. The server's OpenAPI description lists POST methods.
 const {paths} = await (await fetch(base + '/openapi.json')).json();
 const takesPost = 'post' in paths['/xrpc/blue.skein.graph.query'];
 const letters = [...'abcdefghijklmnopqrstuvwxyz234567'];

@@ -78,7 +78,7 @@ test('by default the client warns once for each reason', async t => {
   assert.equal(warned.mock.callCount(), 1002);
 });
 
-test('a question that is too long for a URL uses POST', async t => {
+test('a query that is too long for a URL uses POST', async t => {
   const noted = [];
   const base = await serve(t, (request, response, params) => {
     noted.push([request.method, request.url.split('?')[0], request.headers['content-type'] ?? '', [...params]]);

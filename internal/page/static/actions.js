@@ -75,7 +75,7 @@ function curlLine(method, params) {
   const copy = el('button', {type: 'button', class: 'plain', onclick: async () => {
     try { await navigator.clipboard.writeText(line); copy.textContent = 'copied'; } catch { getSelection().selectAllChildren(pre); }
   }}, 'copy');
-  const pre = el('pre', {tabindex: '0', 'aria-label': 'The question for curl'}, line);
+  const pre = el('pre', {tabindex: '0', 'aria-label': 'The query for curl'}, line);
   return el('div', {class: 'curl'}, pre, copy);
 }
 
@@ -92,7 +92,7 @@ function refine(q, type) {
 }
 
 // subjectForm asks for a subject, and then goes to the state that make returns for its name.
-function subjectForm(question, way, kind, make, value) {
+function subjectForm(label, way, kind, make, value) {
   const input = el('input', {id: 'whom', value, required: true, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', placeholder: config.handles ? '@alice.example.com' : 'did:plc:…', 'aria-label': way ? 'Account, post or list' : null, oninput: () => input.setCustomValidity('')});
   return el('form', {class: 'follow', onsubmit: e => {
     e.preventDefault();
@@ -100,7 +100,7 @@ function subjectForm(question, way, kind, make, value) {
     if (x && (x.kind === wanted || wanted === 'record' && x.kind !== 'account')) return go(make(x.name)).then(atAnswer);
     input.setCustomValidity(wanted === 'account' ? `Enter an account: ${config.handles ? 'a handle such as @alice.example.com, ' : ''}a DID, or its bsky.app address` : `Enter a ${wanted}: its AT URI, or its bsky.app address`);
     input.reportValidity();
-  }}, el('label', {for: way ? 'way' : 'whom'}, question), way, input, el('button', {}, 'Ask'));
+  }}, el('label', {for: way ? 'way' : 'whom'}, label), way, input, el('button', {}, 'Ask'));
 }
 
 // changes lists the members that enter and leave a set from now on, each once. It uses a

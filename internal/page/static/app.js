@@ -1,4 +1,4 @@
-// The page of skein: a box for questions, and the answers. The page's address holds the question:
+// The page of skein: a box for queries, and the answers. The page's address holds the query:
 // ?q= an expression, an account, a post, a list, or rank(…); ?feed= the preview of a feed.
 'use strict';
 
@@ -18,7 +18,7 @@ function el(name, attributes, ...children) {
 const number = new Intl.NumberFormat();
 const counted = (n, one, many) => number.format(n) + ' ' + (n === 1 ? one : many || one + 's');
 
-// Refused is an error answer. mend, if set, corrects the question.
+// Refused is an error answer. mend, if set, corrects the query.
 class Refused extends Error {
   constructor(name, message, mend) { super(message); this.name = name; this.mend = mend; }
 }
@@ -98,7 +98,7 @@ async function learnRank() {
 
 const rankText = params => 'rank(' + Object.entries(params).map(([k, v]) => k + '=' + v).join(', ') + ')';
 
-let pending = null, watching = null; // the question in flight, and the set being watched
+let pending = null, watching = null; // the query in flight, and the set being watched
 let shown = null; // the state that is shown
 
 async function show() {
@@ -160,7 +160,7 @@ let config = {sets: [], examples: [], feeds: []};
 // setOf returns what the server says about a set, by its name.
 const setOf = name => config.sets.find(s => s.name === name) || {};
 
-const card = (params, titled, question, note) => el('li', {}, link(params, el('b', {}, titled), el('code', {}, ...spell(question, 'span')), note));
+const card = (params, titled, expr, note) => el('li', {}, link(params, el('b', {}, titled), el('code', {}, ...spell(expr, 'span')), note));
 
 function welcome(out, signal) {
   const notes = config.examples.map(e => el('small', {}, /^(rank|@|did:|at:)/.test(e.q) ? '' : '…'));
@@ -228,7 +228,7 @@ const howMany = ({page}, {cursor}, items, one) => page > 1 ? 'page ' + page : (c
 async function showFeed(out, name, viewer, paged, signal) {
   const f = config.feeds.find(f => f.name === name), state = {feed: name, ...viewer && {viewer}};
   if (!f) throw new Refused('UnknownFeed', `no feed ${name} to preview here (skein serve --feeds FILE --feed-preview)`);
-  const head = [title('Feed ' + name), el('p', {class: 'question'}, el('code', {}, ...spell(f.shows))),
+  const head = [title('Feed ' + name), el('p', {class: 'query'}, el('code', {}, ...spell(f.shows))),
     f.viewer ? subjectForm('Show it as this account sees it', '', () => 'account', x => ({feed: name, viewer: x}), viewer) : ''];
   if (f.viewer && !viewer) return out.replaceChildren(...head);
   const method = 'app.bsky.feed.getFeedSkeleton', params = {feed: f.uri, limit: '50', ...viewer && {viewer}};
@@ -285,7 +285,7 @@ function outside(member) {
 // setCards returns a card for each set of an account, a post or a list.
 const setCards = (kind, x) => config.sets.filter(s => s.of === kind || kind === 'post' && s.of === 'record').map(s => [s.name[0].toUpperCase() + s.name.slice(1), `${s.name}(${x})`, '', s.meaning]);
 
-// showSubject shows an account, a post or a list, with questions about it.
+// showSubject shows an account, a post or a list, with queries about it.
 async function showSubject(out, s, signal) {
   const x = s.name;
   if (x.startsWith('@') && !x.includes('.')) throw new Refused('InvalidRequest', `${x} is not a handle: handles have a domain, such as ${x}.bsky.social`, () => x + '.bsky.social');

@@ -18,7 +18,7 @@ function closed(q) {
 }
 
 // placed returns the position of an error. The server gives it in bytes of an expression: the
-// whole question, or a parameter of rank(…).
+// whole query, or a parameter of rank(…).
 function placed(q, message) {
   const m = /^([a-z]+): at position (\d+)/i.exec(message);
   if (!m || subjectOf(q)) return null;
@@ -27,7 +27,7 @@ function placed(q, message) {
   return {from, to: from + /^[^\s(),]*/.exec(q.slice(from))[0].length};
 }
 
-// mended returns the question that was probably meant, if it can tell. It relies on as little as
+// mended returns the query that was probably meant, if it can tell. It relies on as little as
 // possible of the wording of package query's messages: .ci/page/check.mjs tests it.
 function mended(q, e, place) {
   const by = word => place && q.slice(0, place.from) + word + q.slice(place.to);
@@ -41,7 +41,7 @@ function mended(q, e, place) {
 
 function showError(out, q, e) {
   const message = e.message || String(e), place = placed(q, message), instead = mended(q, e, place), ask = instead && instead !== q;
-  const box = el('div', {class: 'error', role: 'alert'}, el('b', {}, e.name === 'InvalidRequest' ? 'Invalid question: ' : e.name + ': '), (place ? plain(message) : message).replace(/; did you mean [^\s?]+\?$/, ask ? '.' : '$&'));
+  const box = el('div', {class: 'error', role: 'alert'}, el('b', {}, e.name === 'InvalidRequest' ? 'Invalid query: ' : e.name + ': '), (place ? plain(message) : message).replace(/; did you mean [^\s?]+\?$/, ask ? '.' : '$&'));
   const pre = place && el('pre', {tabindex: '0', 'aria-label': 'Position of the error'}, q + '\n' + ' '.repeat([...q.slice(0, place.from)].length) + '^');
   if (ask) box.append(el('p', {}, 'Did you mean ', link({q: instead}, el('code', {}, instead)), '?'));
   if (pre) {
