@@ -20,8 +20,8 @@ import (
 // about what is left when its turn comes (graph.ActorSet.And).
 type evaluation struct {
 	ended     kv.Interrupt
-	expr         *Expr
-	view         *ask.View
+	expr      *Expr
+	view      *ask.View
 	ids       []dict.ID // of e.strings
 	budget    Budget
 	listsRead map[leaf]idset.Set // those that are of lists
