@@ -12,39 +12,38 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// An allocator hands out the ids of one namespace and partition. Leases are
-// taken ahead of need, by one goroutine at a time.
+// An allocator hands out the ids of one namespace and partition. It takes leases ahead of
+// need, in one goroutine at a time.
 //
-// Ids are checked out in ranges: whole groups (dict/group.go), or what is left
-// of one, so that two transactions that are in flight together never write the
-// same group. What a transaction did not use is checked in again, and goes out
-// first the next time.
+// A transaction checks out ranges of ids: whole groups (dict/group.go), or the rest of one. So
+// two transactions in flight never write the same group. Unused ids are checked in again, and
+// go out first the next time.
 type allocator struct {
 	leases *leaser
 	ns     dict.Namespace
 	part   uint8
 
-	// Of who fetches: the shard that the last lease was drawn from, if there is
-	// one, and how often that lease was tried.
+	// Only fetch uses these: the shard of the last lease, if any, and the number of attempts
+	// that the lease took.
 	shard    uint32
 	hasShard bool
 	attempts int
 
-	mu      sync.Mutex    // guards the fields below
-	held    []*held       // with ids that were never checked out, in use first
-	spare   []idRange     // checked in
-	done    []*held       // used up; their rows are to be closed
-	ahead   chan struct{} // closed when the fetch under way has ended; nil: none
-	aheadOf error         // how the last fetch ahead ended
+	mu       sync.Mutex    // guards the fields below
+	held     []*held       // leases with ids that were never checked out, the one in use first
+	spare    []idRange     // checked in
+	done     []*held       // used up; their rows must be closed
+	ahead    chan struct{} // closed when the fetch under way ends; nil if there is none
+	aheadErr error         // the error of the last fetch
 }
 
-// held is a lease with what has been used of it.
+// held is a lease of this writer, and the use of its ids.
 type held struct {
 	dict.Lease
 	next, end dict.ID // not checked out yet
 	out       int     // checked out, and neither used nor checked in
 	free      int     // checked in
-	used      int     // given to strings
+	used      int     // in use by strings
 }
 
 // An idRange is a range of ids of one lease.
@@ -59,7 +58,7 @@ func (l *held) close(tx kv.Txn) {
 	tx.Set(dict.AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), row.Value())
 }
 
-// remaining is called with mu held.
+// remaining returns the ids that can be checked out. The caller holds mu.
 func (a *allocator) remaining() int {
 	n := 0
 	for _, l := range a.held {
@@ -71,8 +70,7 @@ func (a *allocator) remaining() int {
 	return n
 }
 
-// checkOut appends ranges of at least n ids, or nothing when there are not
-// so many.
+// checkOut appends ranges of at least n ids, or nothing if fewer remain.
 func (a *allocator) checkOut(n int, out []idRange) (_ []idRange, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -101,8 +99,7 @@ func (a *allocator) checkOut(n int, out []idRange) (_ []idRange, ok bool) {
 	return out, true
 }
 
-// settle takes back what was checked out: ids, ascending, are those that have
-// been given to strings since.
+// settle ends a checkout. The ids, ascending, are in use by strings; the others are spare.
 func (a *allocator) settle(out []idRange, ids []dict.ID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,37 +107,37 @@ func (a *allocator) settle(out []idRange, ids []dict.ID) {
 		l, from := s.of, s.next
 		l.out -= int(s.end - s.next)
 		for ; len(ids) > 0 && ids[0] < s.end; ids = ids[1:] {
-			a.give(idRange{from, ids[0], l})
+			a.addSpare(idRange{from, ids[0], l})
 			from = ids[0] + 1
 			l.used++
 		}
-		a.give(idRange{from, s.end, l})
+		a.addSpare(idRange{from, s.end, l})
 		if l.out == 0 && l.free == 0 && l.next == l.end {
 			a.done = append(a.done, l)
 		}
 	}
 }
 
-// give makes a range spare. It is called with mu held.
-func (a *allocator) give(s idRange) {
+// addSpare makes a range spare. The caller holds mu.
+func (a *allocator) addSpare(s idRange) {
 	if s.next < s.end {
 		s.of.free += int(s.end - s.next)
 		a.spare = append(a.spare, s)
 	}
 }
 
-// errClosed is returned where ids are asked for after Close.
-var errClosed = errors.New("intern: ids are asked for after Close")
+// errClosed is returned by reserve after Close.
+var errClosed = errors.New("intern: no ids after Close")
 
-// reserve makes sure that n ids can be checked out, and has the next lease
-// fetched in the background when less than a quarter of one would be left.
+// reserve waits until n ids can be checked out. If less than a quarter of a lease would be
+// left, it fetches the next lease in the background.
 func (a *allocator) reserve(ctx context.Context, n int) error {
 	for {
 		a.mu.Lock()
 		left := a.remaining()
 		a.leases.metrics.remaining(a.ns, a.part, left)
 		a.fetchAhead(ctx, left-n)
-		wait, failed := a.ahead, a.aheadOf
+		wait, failed := a.ahead, a.aheadErr
 		a.mu.Unlock()
 		if left >= n {
 			return nil
@@ -152,7 +149,7 @@ func (a *allocator) reserve(ctx context.Context, n int) error {
 		select {
 		case <-wait:
 			a.mu.Lock()
-			failed = a.aheadOf
+			failed = a.aheadErr
 			a.mu.Unlock()
 			if failed != nil {
 				return failed
@@ -163,8 +160,8 @@ func (a *allocator) reserve(ctx context.Context, n int) error {
 	}
 }
 
-// fetchAhead has the next lease fetched when less than a quarter of one is left,
-// and nobody is fetching one already. It is called with mu held.
+// fetchAhead fetches the next lease in the background, if less than a quarter of one is left
+// and no fetch is under way. The caller holds mu.
 func (a *allocator) fetchAhead(ctx context.Context, left int) {
 	if left > int(a.leases.settings.LeaseSize)/4 || a.ahead != nil || a.leases.closed() {
 		return
@@ -174,7 +171,7 @@ func (a *allocator) fetchAhead(ctx context.Context, left int) {
 	a.leases.inBackground(ctx, func(ctx context.Context) { a.fetch(ctx, done) })
 }
 
-// prefetch has the next lease fetched if it is time.
+// prefetch fetches the next lease in the background, if few ids remain.
 func (a *allocator) prefetch(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -183,7 +180,7 @@ func (a *allocator) prefetch(ctx context.Context) {
 	a.fetchAhead(ctx, left)
 }
 
-// fetch takes one lease. It is the only one of its allocator to run.
+// fetch takes one lease. Only one fetch of an allocator runs at a time.
 func (a *allocator) fetch(ctx context.Context, done chan struct{}) {
 	a.mu.Lock()
 	closing := a.done
@@ -196,14 +193,14 @@ func (a *allocator) fetch(ctx context.Context, done chan struct{}) {
 	} else {
 		a.done = append(a.done, closing...)
 	}
-	a.ahead, a.aheadOf = nil, err
+	a.ahead, a.aheadErr = nil, err
 	close(done)
 	a.mu.Unlock()
 	a.leases.refreshCapacity(ctx)
 }
 
-// all returns the leases whose rows may be closed: of which no ids are still
-// checked out, by transactions that ended without anybody knowing how.
+// all returns the leases whose rows may be closed. A lease with ids that are still checked
+// out, by transactions of unknown outcome, stays open.
 func (a *allocator) all() []*held {
 	a.mu.Lock()
 	defer a.mu.Unlock()

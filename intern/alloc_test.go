@@ -14,7 +14,7 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// stocked returns an allocator that has leases, and can get no others.
+// stocked returns an allocator that has leases, and cannot get any more.
 func stocked(sizes ...int) (*allocator, []*held) {
 	s := dict.Settings{ShardBits: 14, LeaseSize: dict.MaxLeaseSize, Partitions: 1}
 	a := &allocator{leases: &leaser{settings: s, closing: make(chan struct{})}, ns: dict.DID}
@@ -27,9 +27,9 @@ func stocked(sizes ...int) (*allocator, []*held) {
 	return a, slices.Clone(a.held)
 }
 
-// Transactions in flight check ids out, use some of them in order, and check the rest
-// in: no id goes out twice while it is out or once it is used, none is lost, and of
-// each lease it is known what became of every id.
+// TestCheckoutTwin: transactions in flight check out ids, use some in order, and check in the
+// rest. No id goes out twice while it is out, or once it is used. None is lost, and each lease
+// knows the state of all its ids.
 func TestCheckoutTwin(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -40,7 +40,7 @@ func TestCheckoutTwin(t *testing.T) {
 			total += n
 		}
 		used := map[dict.ID]bool{}
-		out := map[dict.ID]int{} // who has it
+		out := map[dict.ID]int{} // the transaction that has it
 		flying := make([]checkout, 3)
 		taken := make([][]dict.ID, len(flying))
 		for i := range flying {
@@ -58,7 +58,7 @@ func TestCheckoutTwin(t *testing.T) {
 				if !c.need(n) {
 					exhausted = true
 					if left >= n {
-						t.Fatalf("seed %d: %d ids are left, and not %d to be had", seed, left, n)
+						t.Fatalf("seed %d: %d ids are left, but %d cannot be checked out", seed, left, n)
 					}
 					continue
 				}
@@ -91,12 +91,12 @@ func TestCheckoutTwin(t *testing.T) {
 					}
 				}
 				if l.used != n || l.out+l.free+l.used+int(l.end-l.next) != sizes[i] {
-					t.Fatalf("seed %d: lease %d of %d: %d out, %d free, %d used, of which we know %d", seed, i, sizes[i], l.out, l.free, l.used, n)
+					t.Fatalf("seed %d: lease %d of %d: %d out, %d free, %d used, want %d used", seed, i, sizes[i], l.out, l.free, l.used, n)
 				}
 			}
 		}
 		if !exhausted {
-			t.Errorf("seed %d: there were enough ids for all", seed)
+			t.Errorf("seed %d: the ids never ran out", seed)
 		}
 		for i := range flying {
 			var ids []dict.ID
@@ -119,7 +119,7 @@ func TestCheckoutTwin(t *testing.T) {
 	}
 }
 
-// Ids go out in whole groups, so that two transactions do not write the same.
+// TestCheckoutWholeGroups: ids go out in whole groups, so two transactions never write the same.
 func TestCheckoutWholeGroups(t *testing.T) {
 	a, _ := stocked(10 * 64)
 	x, y := checkout{a: a}, checkout{a: a}
@@ -127,28 +127,28 @@ func TestCheckoutWholeGroups(t *testing.T) {
 	for i := range 10 {
 		for _, c := range []*checkout{&x, &y} {
 			if !c.need(3 + i) {
-				t.Fatal("there are not so many")
+				t.Fatal("too few ids")
 			}
 			for range 3 + i {
 				g := c.take() &^ dict.GroupMask
 				if of := groups[g]; of != nil && of != c {
-					t.Fatalf("both have ids of the group %d", g)
+					t.Fatalf("both checkouts have ids of group %d", g)
 				}
 				groups[g] = c
 			}
 		}
 	}
 	if len(groups) > 6 {
-		t.Errorf("%d groups were begun for what fits into few", len(groups))
+		t.Errorf("the ids come from %d groups, but fit into a few", len(groups))
 	}
 }
 
-// Leases of which ids are still out are not closed: nobody knows what became of them.
+// TestLeasesThatAreOut: leases with checked-out ids stay open, because their use is unknown.
 func TestLeasesThatAreOut(t *testing.T) {
 	a, leases := stocked(64, 64)
 	lost, kept := checkout{a: a}, checkout{a: a}
 	if !lost.need(10) || !kept.need(64) {
-		t.Fatal("there are not so many")
+		t.Fatal("too few ids")
 	}
 	kept.settle([]dict.ID{kept.take()})
 	if got := a.all(); len(got) != 1 || got[0] != leases[1] || got[0].used != 1 {
@@ -156,8 +156,8 @@ func TestLeasesThatAreOut(t *testing.T) {
 	}
 }
 
-// A writer stays in the shards that it is confined to, of its partition, goes on in
-// the shard where it was, and meets every shard of a small range.
+// TestDraw: a writer draws only shards of its range and partition. It starts at its previous
+// shard, and draws every shard of a small range.
 func TestDraw(t *testing.T) {
 	for _, c := range []struct {
 		settings    dict.Settings
@@ -187,14 +187,13 @@ func TestDraw(t *testing.T) {
 				}
 			}
 			if len(met) != all {
-				t.Errorf("%+v: partition %d meets %d shards of %d", c, part, len(met), all)
+				t.Errorf("%+v: partition %d draws %d shards of %d", c, part, len(met), all)
 			}
 		}
 	}
 }
 
-// Leases are taken from the range, one block after the other of the home shard, by
-// who comes after too.
+// TestHome: leases come from the home shard, one block after another, also after a restart.
 func TestHome(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	o := Options{Settings: dict.Settings{ShardBits: 10, LeaseSize: 16, Partitions: 1}, Shards: &dict.ShardRange{First: 500, Last: 510}}
@@ -220,7 +219,7 @@ func TestHome(t *testing.T) {
 			}
 		}
 	}
-	o.Shards = &dict.ShardRange{First: 0, Last: 9} // where the home is not
+	o.Shards = &dict.ShardRange{First: 0, Last: 9} // the home is not among them
 	p, err := newLeaser(store, o)
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +229,7 @@ func TestHome(t *testing.T) {
 	}
 }
 
-// Rows that do not fit together are named, and nothing is leased.
+// TestLeaseRefuses: contradictory rows are an error that names them. Nothing is leased.
 func TestLeaseRefuses(t *testing.T) {
 	settings := dict.Settings{ShardBits: 1, LeaseSize: 16, Partitions: 1}
 	for name, c := range map[string]struct {
@@ -266,8 +265,8 @@ func TestLeaseRefuses(t *testing.T) {
 	}
 }
 
-// A context that has ended ends the waiting for a lease, and no more is leased after
-// Close; what was asked for before is written down.
+// TestPrepareEnds: the end of a context ends waiting for a lease. After Close there are no more
+// leases, and earlier ones are closed.
 func TestPrepareEnds(t *testing.T) {
 	for _, partitions := range []uint8{1, 2} {
 		store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
@@ -278,7 +277,7 @@ func TestPrepareEnds(t *testing.T) {
 		var b Batch
 		b.Add(dict.DID, []byte("did:web:a.com"))
 		if err := in.Prepare(ctx, &b, 1<<20); !errors.Is(err, context.Canceled) {
-			t.Errorf("%d partitions, a context that was over: %v", partitions, err)
+			t.Errorf("%d partitions, an ended context: %v", partitions, err)
 		}
 		if err := put(t.Context(), store, in, &b); err != nil {
 			t.Fatal(err)
@@ -298,12 +297,12 @@ func TestPrepareEnds(t *testing.T) {
 			t.Errorf("%d partitions, after Close: %v", partitions, err)
 		}
 		if after.ID(0) != dict.None || store.Counts().Commits != commits {
-			t.Errorf("%d partitions: after Close it wrote", partitions)
+			t.Errorf("%d partitions: a write after Close", partitions)
 		}
 	}
 }
 
-// The smallest leases: of one id, of which the very first is none.
+// TestLeasesOfOne: leases have one id each, the smallest size. The very first has none.
 func TestLeasesOfOne(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	o := Options{Settings: dict.Settings{ShardBits: 1, LeaseSize: 1, Partitions: 1}}

@@ -13,61 +13,61 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Unused says why ids of a lease stand for nothing.
+// Unused is the reason why ids of a lease have no string.
 type Unused string
 
 // The reasons.
 const (
-	// AllUsed: every id of the lease stands for a string.
+	// AllUsed: every id of the lease has a string.
 	AllUsed Unused = ""
 	// UnusedOpen: its owner is alive, and hands them out.
 	UnusedOpen Unused = "not used yet: the writer that has the lease is alive"
-	// UnusedClosed: its owner was done before they were used.
+	// UnusedClosed: its owner closed the lease before it used them.
 	UnusedClosed Unused = "left over when the writer closed; never handed out"
-	// UnusedCrash: its owner is gone, and did not say how far it came.
+	// UnusedCrash: its owner is gone, and did not record how many it used.
 	UnusedCrash Unused = "lost when the writer ended without closing; never handed out again"
 )
 
-// An AuditedLease is a lease with what became of its ids.
+// An AuditedLease is a lease and the use of its ids.
 type AuditedLease struct {
 	dict.Lease
 
 	Partition uint8   // of DIDs
 	First     dict.ID // the first of its ids
-	Strings   int     // how many of its ids stand for a string
-	Lost      int     // how many do not
+	Strings   int     // its ids with a string
+	Lost      int     // its ids without one
 	Unused    Unused
 }
 
-// A Capacity says how many ids of a namespace there are, and how many are left.
+// A Capacity is the capacity of a namespace: the ids that are leased, and those that are left.
 type Capacity struct {
 	Namespace dict.Namespace
-	Shards    int64   // from which something was leased
-	Leases    int64   // blocks
-	Ids       float64 // leased
-	Left      float64 // ids of all shards that were not leased
-	LeftShort float64 // of these, those that are written in five bytes
-	// PerDay is how many ids a day were leased since the first lease, and
-	// Exhausted how long the rest lasts at that rate, 0 if nobody can tell.
+	Shards    int64   // shards with leases
+	Leases    int64   // leased blocks
+	Ids       float64 // leased ids
+	Left      float64 // ids of all shards that were never leased
+	LeftShort float64 // those of Left that take five bytes
+	// PerDay is the number of ids leased per day since the first lease. Exhausted is how long
+	// Left lasts at that rate, or 0 if that is unknown.
 	PerDay    float64
 	Exhausted time.Duration
-	// Fullest are the shards from which the most was leased, the fullest first.
+	// Fullest are the shards with the most leases, the fullest first.
 	Fullest []ShardUse
 }
 
-// ShardUse says how much of a shard is leased.
+// ShardUse is the use of a shard.
 type ShardUse struct {
 	Shard  uint32
-	Leases uint64  // blocks
-	Share  float64 // of its blocks
+	Leases uint64  // leased blocks
+	Share  float64 // the leased share of its blocks
 }
 
-// shardsShown is how many shards are listed, and have a metric of their own.
+// shardsShown is the number of shards in Fullest, which also have a metric each.
 const shardsShown = 8
 
-// Audit calls each for every lease of the store, by namespace, shard and block,
-// and returns what is left. alive says whether the owner of a lease is; nil says
-// that none is. tick is called with every row that is read: all strings are.
+// Audit calls each for every lease of the store, by namespace, shard and block, and returns
+// the capacities. alive reports whether the owner of a lease is alive; nil means that all are
+// gone. Audit reads all strings, and calls tick for every row.
 func Audit(r kv.Reader, settings dict.Settings, alive func(owner string) bool, each func(AuditedLease) error, tick func() error) ([]Capacity, error) {
 	used, err := countByBlock(r, settings, tick)
 	if err != nil {
@@ -80,7 +80,7 @@ func Audit(r kv.Reader, settings dict.Settings, alive func(owner string) bool, e
 		}
 		size := int(settings.LeaseSize)
 		if a.First == dict.None {
-			size-- // it is no id
+			size-- // None is not an id
 			a.First++
 		}
 		a.Strings = used[l.BlockKey()]
@@ -102,7 +102,7 @@ func Audit(r kv.Reader, settings dict.Settings, alive func(owner string) bool, e
 	return capacities(r, settings)
 }
 
-// countByBlock counts the ids that stand for a string.
+// countByBlock counts the ids that have a string, by block.
 func countByBlock(r kv.Reader, s dict.Settings, tick func() error) (map[dict.BlockKey]int, error) {
 	used := map[dict.BlockKey]int{}
 	for _, ns := range dict.Namespaces {
@@ -202,7 +202,7 @@ type Resolved struct {
 	Namespace dict.Namespace
 	ID        dict.ID
 	String    string
-	Lease     *dict.Lease // that the id was drawn from
+	Lease     *dict.Lease // the lease that the id was drawn from
 	Partition uint8       // of a DID
 }
 
@@ -241,10 +241,8 @@ func ResolveID(r kv.Reader, settings dict.Settings, ns dict.Namespace, id dict.I
 	return res, true, err
 }
 
-// refreshCapacity refreshes what the metrics say of capacity. It is called after a lease,
-// and does something once a minute at most: it reads all counters and leases. A
-// failure leaves the metrics as they were; it is the store's, and will be met
-// where it matters.
+// refreshCapacity updates the metrics of capacity, after a lease, at most once a minute: it
+// reads all counters and leases. It ignores errors of the store; the writer will meet them.
 func (p *leaser) refreshCapacity(ctx context.Context) {
 	const every = time.Minute
 	if p.metrics == nil {

@@ -10,8 +10,8 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// The audit tells a lease in use from one that was closed and one whose writer
-// is gone, and counts what each gave out.
+// TestAudit: the audit distinguishes an open lease, a closed one, and one whose writer is gone,
+// and counts the strings of each.
 func TestAudit(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	settings := dict.Settings{ShardBits: 8, LeaseSize: 1024, Partitions: 1}

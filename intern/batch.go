@@ -10,39 +10,38 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A Batch gathers the strings of many events, each once, to be resolved
-// together. It is reused: Reset keeps its memory.
+// A Batch gathers the strings of many events, each once, to resolve them together. It is
+// reused: Reset keeps its memory.
 //
-// A string that has a packed form (dict/pack.go) is taken apart as it is added, and
-// its text is not kept. With a packed URI comes its author, which is a string
-// of the batch too.
+// Add decomposes a string that has a packed form (dict/pack.go), and does not keep its text.
+// It also adds the author of a packed URI.
 type Batch struct {
 	arena []byte // raw strings
 	items []batchItem
 	slots []uint32 // 1 + an index of items; 0: free
 	keys  [][]byte // scratch of the lookups
-	miss  []int32  // the items that keys are for
-	sure  []int32  // scratch of missing
+	miss  []int32  // the items of keys
+	fresh []int32  // scratch of missing
 	kbuf  []byte
 
-	made      maker // scratch of what is created
+	made      maker // scratch of create
 	checkouts [len(dict.Namespaces) + 1]checkout
 }
 
 type batchItem struct {
-	key        cacheKey // of a packed URI: of its author's index, see Add
+	key        cacheKey // of a packed URI: with the index of its author, see Add
 	id         dict.ID
 	tid        uint64 // of a packed URI
 	start      uint32 // of a raw string, in arena
 	len        uint16
-	author     int32 // of a packed URI: its index; else noAuthor
+	author     int32 // of a packed URI: the index of its author; else noAuthor
 	collection byte  // of a packed URI
 	ns         dict.Namespace
 	state      itemState
-	claimed    bool // by this batch, new
+	claimed    bool // new, and claimed for this batch
 }
 
-// noAuthor is the author of whatever is not a packed URI.
+// noAuthor is the author of an item that is not a packed URI.
 const noAuthor int32 = -1
 
 type itemState uint8
@@ -51,11 +50,11 @@ const (
 	unresolved itemState = iota
 	cached               // known from the cache
 	stored               // found in the store
-	created              // made by the transaction under way
+	created              // created by the transaction under way
 )
 
-// cacheKey is a string in 16 bytes: a tag and the packed form, or the beginning
-// of the SHA-256 of a string that has none, of which there are few.
+// cacheKey is a string in 16 bytes: a tag and the packed form. The few strings without a packed
+// form have the beginning of their SHA-256 instead.
 type cacheKey struct{ hi, lo uint64 }
 
 const (
@@ -65,8 +64,8 @@ const (
 	tagUnsettled = tagRaw + 8
 )
 
-// hashSecrets are drawn anew by each process: strings come from strangers, who
-// must not know which ones meet in a table.
+// hashSecrets are random in each process: strings come from strangers, who must not be able to
+// choose strings that collide in a table.
 var hashSecrets = [4]uint64{rand.Uint64() | 1, rand.Uint64() | 1, rand.Uint64() | 1, rand.Uint64() | 1}
 
 func (k cacheKey) hash() uint64 {
@@ -79,7 +78,7 @@ func didKey(form []byte) cacheKey {
 	return cacheKey{tagDID<<56 | binary.BigEndian.Uint64(form[:8])>>8, binary.BigEndian.Uint64(form[7:])}
 }
 
-// uriKey is that of a packed URI whose author's id, or index, has up to 48 bits.
+// uriKey returns the key of a packed URI whose author's id, or index, has up to 48 bits.
 func uriKey(tag uint64, tid uint64, author uint64, collection byte) cacheKey {
 	return cacheKey{tag<<56 | uint64(collection)<<48 | author, tid}
 }
@@ -89,8 +88,8 @@ func rawKey(ns dict.Namespace, s []byte) cacheKey {
 	return cacheKey{(tagRaw+uint64(ns))<<56 | binary.BigEndian.Uint64(sum[:])>>8, binary.BigEndian.Uint64(sum[8:])}
 }
 
-// Reset empties the batch. Ids that were drawn for it, and of which nobody said
-// what became of them (Committed, Abandon), are lost.
+// Reset empties the batch. It loses the ids that were drawn for the batch, if neither
+// Committed nor Abandon was called.
 func (b *Batch) Reset() {
 	for i := range b.checkouts {
 		if len(b.checkouts[i].out) > 0 {
@@ -101,9 +100,9 @@ func (b *Batch) Reset() {
 	clear(b.slots)
 }
 
-// Retry begins another attempt at a transaction: what the last one made may
-// have been discarded, and is looked up again. A string keeps the id that was
-// drawn for it, in case it has none still.
+// Retry begins another attempt at a transaction. The strings that the last one created may
+// have been discarded, and are looked up again. A string keeps the id that was drawn for it,
+// in case the store has none.
 func (b *Batch) Retry() {
 	for i := range b.items {
 		if it := &b.items[i]; it.state == created {
@@ -112,10 +111,10 @@ func (b *Batch) Retry() {
 	}
 }
 
-// Len returns how many strings the batch holds, authors included.
+// Len returns the number of strings, including authors.
 func (b *Batch) Len() int { return len(b.items) }
 
-// partition returns the partition that an item's id is drawn for.
+// partition returns the partition from whose shards an item's id is drawn.
 func (b *Batch) partition(s dict.Settings, it *batchItem) uint8 {
 	if it.ns != dict.DID || s.Partitions == 1 {
 		return 0
@@ -127,8 +126,8 @@ func (b *Batch) partition(s dict.Settings, it *batchItem) uint8 {
 	return s.PartitionOfForm(b.appendForm(form[:0], it))
 }
 
-// Add puts s, which must be valid in ns, into the batch and returns its index:
-// that of the first of its equals. s is copied.
+// Add adds s, which must be valid in ns, and returns its index. Equal strings have the same
+// index. Add copies s.
 func (b *Batch) Add(ns dict.Namespace, s []byte) int {
 	if ns == dict.URI {
 		if p, ok := dict.SplitURI(s); ok {
@@ -152,7 +151,7 @@ func (b *Batch) Add(ns dict.Namespace, s []byte) int {
 	return i
 }
 
-// put returns the index of the item with it's key, which is it if it is new.
+// put returns the index of the item with the key of it. If there is none, it adds it.
 func (b *Batch) put(it batchItem) (index int, isNew bool) {
 	if 4*(len(b.items)+1) > 3*len(b.slots) {
 		b.grow()
@@ -181,8 +180,8 @@ func (b *Batch) grow() {
 	}
 }
 
-// ID returns the id of the i-th string: None before it is resolved, and after
-// a Lookup of a string that has none.
+// ID returns the id of the i-th string. It is None before the string is resolved, and after a
+// Lookup that found no id.
 func (b *Batch) ID(i int) dict.ID {
 	if b.items[i].state == unresolved {
 		return dict.None
@@ -190,12 +189,12 @@ func (b *Batch) ID(i int) dict.ID {
 	return b.items[i].id
 }
 
-// Made reports whether the i-th string got its id in the transaction under
-// way: nothing can be stored about it yet.
+// Made reports whether the i-th string got its id in the transaction under way, so the store
+// cannot have any data about it yet.
 func (b *Batch) Made(i int) bool { return b.items[i].state == created || b.items[i].claimed }
 
-// settled is the key under which the cache knows an item. The author of a
-// packed URI must have its id.
+// settled returns the key of an item in the cache. The author of a packed URI must have its
+// id.
 func (b *Batch) settled(it *batchItem) cacheKey {
 	if it.author == noAuthor {
 		return it.key
@@ -207,8 +206,8 @@ func (b *Batch) settled(it *batchItem) cacheKey {
 	return uriKey(tagURI, it.tid, uint64(author), it.collection)
 }
 
-// appendForm appends the form in which an item's string is stored. The author
-// of a packed URI must have its id.
+// appendForm appends the form in which the dictionary stores an item's string. The author of a
+// packed URI must have its id.
 func (b *Batch) appendForm(dst []byte, it *batchItem) []byte {
 	switch {
 	case it.author != noAuthor:
@@ -220,25 +219,24 @@ func (b *Batch) appendForm(dst []byte, it *batchItem) []byte {
 	return dict.AppendRaw(dst, it.ns, b.arena[it.start:it.start+uint32(it.len)])
 }
 
-// missing collects the keys of the items of a namespace that are not resolved
-// yet: first, as many as it returns, those that are to be looked up, then those
-// that isNew says are not there. The URIs of authors without an id are left out:
-// they have none either.
+// missing collects the keys of a namespace's unresolved items in b.keys: first those to look
+// up, whose number it returns, then those that isNew knows to be new. It skips the URIs of
+// authors without an id, because they cannot have one either.
 func (b *Batch) missing(ns dict.Namespace, isNew func(*Batch, *batchItem) bool) (asked int) {
-	b.keys, b.miss, b.kbuf, b.sure = b.keys[:0], b.miss[:0], b.kbuf[:0], b.sure[:0]
+	b.keys, b.miss, b.kbuf, b.fresh = b.keys[:0], b.miss[:0], b.kbuf[:0], b.fresh[:0]
 	for i := range b.items {
 		it := &b.items[i]
 		if it.ns != ns || it.state != unresolved || it.author != noAuthor && b.ID(int(it.author)) == dict.None {
 			continue
 		}
 		if isNew != nil && isNew(b, it) {
-			b.sure = append(b.sure, int32(i))
+			b.fresh = append(b.fresh, int32(i))
 			continue
 		}
 		b.want(ns, i)
 	}
 	asked = len(b.keys)
-	for _, i := range b.sure {
+	for _, i := range b.fresh {
 		b.want(ns, int(i))
 	}
 	return asked
@@ -248,12 +246,12 @@ func (b *Batch) missing(ns dict.Namespace, isNew func(*Batch, *batchItem) bool) 
 func (b *Batch) want(ns dict.Namespace, i int) {
 	start := len(b.kbuf)
 	b.kbuf = b.appendForm(append(b.kbuf, dict.KeyID, byte(ns)), &b.items[i])
-	// If kbuf grows, earlier keys go on living in the old array.
+	// If kbuf grows, earlier keys stay in the old array.
 	b.keys = append(b.keys, b.kbuf[start:len(b.kbuf):len(b.kbuf)])
 	b.miss = append(b.miss, int32(i))
 }
 
-// found returns what takes in the answers to a look-up of b.keys.
+// found returns the callback of a lookup of b.keys.
 func (b *Batch) found(m *Metrics) func(i int, value []byte, ok bool) error {
 	return func(i int, value []byte, ok bool) error {
 		if !ok {
@@ -270,8 +268,8 @@ func (b *Batch) found(m *Metrics) func(i int, value []byte, ok bool) error {
 	}
 }
 
-// found notes the id that the store has for an item. If it is the one that was
-// drawn for it, an attempt whose outcome nobody knew was committed.
+// found sets the id that the store has for an item. If that is the id drawn for the item, an
+// attempt of unknown outcome was committed.
 func (it *batchItem) found(id dict.ID) {
 	if it.state = stored; it.id == id {
 		it.state = created

@@ -11,8 +11,8 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// The index of a string is that of the first of its equals, whatever was added
-// between, and a URI brings its author.
+// TestBatchIndex: equal strings have the same index, whatever comes in between. A URI adds its
+// author.
 func TestBatchIndex(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var b Batch
@@ -24,7 +24,7 @@ func TestBatchIndex(t *testing.T) {
 			buf := []byte(s.s)
 			if author, ok := authorOf(s); ok {
 				if _, known := at[author]; !known {
-					at[author] = b.Len() // it comes first
+					at[author] = b.Len() // the author comes first
 				}
 			}
 			want, known := at[s]
@@ -35,7 +35,7 @@ func TestBatchIndex(t *testing.T) {
 			if got := b.Add(s.ns, buf); got != want {
 				t.Fatalf("round %d: %.60s is at %d, want %d", round, s.s, got, want)
 			}
-			clear(buf) // it was copied
+			clear(buf) // Add must have copied it
 			if b.Len() != len(at) {
 				t.Fatalf("round %d: %d strings, want %d, after %.60s", round, b.Len(), len(at), s.s)
 			}
@@ -51,7 +51,8 @@ func TestBatchIndex(t *testing.T) {
 	}
 }
 
-// Strings that differ a little, and the same text in both namespaces, are others.
+// TestBatchTellsApart: similar strings, and equal text in both namespaces, have different
+// indexes.
 func TestBatchTellsApart(t *testing.T) {
 	tid := "3jzfcijpj2z2a"
 	plc := "did:plc:" + strings.Repeat("a", 24)
@@ -60,7 +61,7 @@ func TestBatchTellsApart(t *testing.T) {
 		{dict.DID, plc[:31] + "b"},
 		{dict.DID, plc + "a"},
 		{dict.DID, plc[:31]},
-		{dict.DID, plc[:31] + "1"}, // no base32
+		{dict.DID, plc[:31] + "1"}, // not base32
 		{dict.DID, "did:web:abc.com"},
 		{dict.DID, "did:web:abc.con"},
 		{dict.URI, "at://" + plc},
@@ -85,8 +86,8 @@ func TestBatchTellsApart(t *testing.T) {
 	}
 }
 
-// The form in which a batch stores a string is that of package dict, by which it is
-// found, and gives the string back.
+// TestBatchForms: a batch stores a string in the form that package dict defines. The string is
+// found under it, and decodes from it.
 func TestBatchForms(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	var b Batch
@@ -129,15 +130,15 @@ func TestBatchForms(t *testing.T) {
 		}
 	}
 	if _, _, _, err := keyOfForm(dict.URI, make([]byte, 11)[:11]); err != nil {
-		t.Errorf("a post of nobody: %v", err)
+		t.Errorf("a post without an author: %v", err)
 	}
 	if _, _, _, err := keyOfForm(dict.URI, slices.Repeat([]byte{0xff}, 14)); err == nil {
 		t.Error("a malformed form has a key")
 	}
 }
 
-// The cache gives back what was put in, or nothing; what was put in lately is there;
-// and it does not grow.
+// TestCacheTwin: the cache returns what was added, or nothing. Recent entries are there, and
+// the cache does not grow.
 func TestCacheTwin(t *testing.T) {
 	for _, budget := range []int64{0, 1 << 12, 1 << 16} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) {
@@ -153,7 +154,7 @@ func TestCacheTwin(t *testing.T) {
 			hits, misses := 0, 0
 			for n := range 40 * slots {
 				x := rng.Uint64N(keys)
-				key := cacheKey{x % 7, x} // many agree in half of it
+				key := cacheKey{x % 7, x} // many keys share one half
 				id := c.get(key)
 				if id != dict.None {
 					if hits++; id != w[key] {
@@ -168,16 +169,16 @@ func TestCacheTwin(t *testing.T) {
 					lately = lately[1:]
 				}
 				if k := lately[rng.IntN(len(lately))]; c.get(k) != w[k] {
-					t.Fatalf("%x, met lately, is %d, want %d", k, c.get(k), w[k])
+					t.Fatalf("the recent %x is %d, want %d", k, c.get(k), w[k])
 				}
 				if 4*c.young.used > 3*slots || len(c.young.entries) != slots || len(c.old.entries) != slots {
 					t.Fatalf("%d of %d slots are used", c.young.used, slots)
 				}
 			}
 			if hits == 0 || misses < 2*slots {
-				t.Errorf("%d hits, %d misses: it shows little", hits, misses)
+				t.Errorf("%d hits, %d misses: the test proves too little", hits, misses)
 			}
-			// Each slot that is used is accounted for.
+			// used counts the used slots.
 			used := 0
 			for _, e := range c.young.entries {
 				if e.id != dict.None {
@@ -191,8 +192,8 @@ func TestCacheTwin(t *testing.T) {
 	}
 }
 
-// What a batch got is in the cache once it is committed, and gives other batches
-// their ids; what has none is not.
+// TestCacheOfBatches: after a commit, the cache has the ids of a batch, and other batches get
+// them from there. Strings without an id are not in the cache.
 func TestCacheOfBatches(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	c := newCache(1 << 20)

@@ -14,24 +14,23 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A stringFilter is Bloom filters of the strings of the store: filters in memory,
-// which may say yes of one that is not, once in some hundred, and never no of
-// one that is. Most of what is not in the cache is new, and to find out from the
-// store costs several levels of tables; here it costs a cache line or a few.
+// A stringFilter has Bloom filters of the strings in the store. About once in a hundred times
+// a filter reports a string that the store does not have; it never misses one that the store
+// has. Most strings that are not in the cache are new. To learn that from the store costs
+// reads on several levels of tables; here it costs one or a few cache lines.
 //
-// It is for a store that has one writer, and begins to work once it has been
-// filled: at once if the store is empty, else by reading the dictionary in the
-// background, which begins when so many look-ups were in vain that it pays. The
-// URIs are kept by the time in their TIDs, in spans of 19 hours; the oldest are
-// let go when there are too many, and are then looked up as before.
+// It needs a store with one writer, and works once it is filled. In an empty store that is at
+// once; otherwise it reads the dictionary in the background, after enough failed lookups to
+// pay for that. It keeps URIs by the time in their TIDs, in spans of 19 hours. If there are
+// too many, it drops the oldest spans, whose URIs are then looked up as before.
 //
-// (The filters are blocked ones: Putze, Sanders, Singler, Cache-, Hash- and
-// Space-Efficient Bloom Filters, 2007.)
+// (The filters are blocked: Putze, Sanders, Singler, Cache-, Hash- and Space-Efficient Bloom
+// Filters, 2007.)
 type stringFilter struct {
 	budget    int64 // bytes
-	fillAfter int   // look-ups in vain until the filters are filled
+	fillAfter int   // failed lookups before the filters are filled
 
-	ceiling uint64 // spans from here on count as others: nobody can fill them up with the future
+	ceiling uint64 // later spans count as others, so that nobody can fill them with URIs of the future
 	log     *slog.Logger
 
 	mu      sync.Mutex // guards the filters until ready, and size
@@ -39,22 +38,22 @@ type stringFilter struct {
 	dids    filter
 	others  filter // URIs without a TID
 	spans   map[uint64]*filter
-	floor   uint64 // spans below are not kept
+	floor   uint64 // older spans are dropped
 	size    int64  // bytes
-	full    bool   // not even the DIDs have room: it is of no use
-	vain    int    // look-ups in vain so far
+	full    bool   // not even the DIDs fit: the filters are useless
+	misses  int    // failed lookups so far
 	started bool
 }
 
-// defaultFillAfter is after how many look-ups in vain the filters are filled:
-// a store that is not busy never reads its dictionary for them.
+// defaultFillAfter is the number of failed lookups before the filters are filled. An idle
+// store never reads its dictionary for them.
 const defaultFillAfter = 300_000
 
-// spanShift makes 2^36 microseconds of a TID a span.
+// spanShift makes a span of 2^36 microseconds of a TID.
 const spanShift = 36 + 10
 
-// aheadSpans is how far in the future, at the opening, a URI's TID may lie to be
-// kept by its time: half a year.
+// aheadSpans is half a year. A URI whose TID is further in the future, when the filters are
+// opened, is not kept by its time.
 const aheadSpans = 230
 
 func newStringFilter(budget int64, log *slog.Logger) *stringFilter {
@@ -77,12 +76,12 @@ func (k *stringFilter) open(ctx context.Context, store kv.Store) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("intern: looking whether there are strings: %w", err)
+		return fmt.Errorf("intern: checking for strings: %w", err)
 	}
 	return nil
 }
 
-// of returns the filter that a string belongs to, nil if it is not kept.
+// of returns the filter of a string, or nil if there is none.
 func (k *stringFilter) of(ns dict.Namespace, packed bool, tid uint64) *filter {
 	switch {
 	case ns == dict.DID:
@@ -97,7 +96,7 @@ func (k *stringFilter) of(ns dict.Namespace, packed bool, tid uint64) *filter {
 	return k.spans[span]
 }
 
-// isNew reports whether the store surely has no string of this key.
+// isNew reports whether the store certainly has no string with this key.
 func (k *stringFilter) isNew(ns dict.Namespace, packed bool, tid uint64, key cacheKey) bool {
 	if !k.ready.Load() || k.timed(packed, tid) && tid>>spanShift < k.floor {
 		return false
@@ -106,8 +105,8 @@ func (k *stringFilter) isNew(ns dict.Namespace, packed bool, tid uint64, key cac
 	return f == nil || !f.has(key.hash())
 }
 
-// add notes a string of the store. k.mu is held, or k is ready and the caller
-// the writer.
+// add adds a string of the store. The caller holds k.mu; or k is ready, and the caller is the
+// writer.
 func (k *stringFilter) add(ns dict.Namespace, packed bool, tid uint64, key cacheKey) {
 	if k.full {
 		return
@@ -124,7 +123,7 @@ func (k *stringFilter) add(ns dict.Namespace, packed bool, tid uint64, key cache
 	for k.size > k.budget {
 		if len(k.spans) == 0 {
 			k.full, k.dids, k.others = true, filter{}, filter{}
-			k.log.Info("there are too many strings to know them by filters: new ones are looked up in the store; more --memory changes that", "bytes", k.budget)
+			k.log.Info("too many strings for the filters: new strings are looked up in the store; more --memory helps", "bytes", k.budget)
 			return
 		}
 		oldest := ^uint64(0)
@@ -137,26 +136,26 @@ func (k *stringFilter) add(ns dict.Namespace, packed bool, tid uint64, key cache
 	}
 }
 
-// filter is a Bloom filter that grows: parts that are filled one after another,
-// each twice as large as the one before.
+// filter is a growing Bloom filter. Its parts fill up one after another, each twice as large as
+// the previous one.
 type filter struct {
 	parts []filterPart
 }
 
 type filterPart struct {
 	blocks [][8]uint64
-	left   int // keys that it still takes
+	left   int // room for keys
 }
 
 const (
 	firstBlocks    = 1 << 10
-	keysPerBlock   = 40 // 12.8 bits to a key
+	keysPerBlock   = 40 // 12.8 bits per key
 	bytesPerBlock  = 64
 	bitsPerKey     = 6
 	blockBitsShift = 9 // 512 bits
 )
 
-// add returns by how many bytes the filter grew.
+// add adds a key, and returns the number of bytes by which the filter grew.
 func (f *filter) add(hash uint64) (grown int64) {
 	n := len(f.parts)
 	if n == 0 || f.parts[n-1].left == 0 {
@@ -177,7 +176,7 @@ func (f *filter) add(hash uint64) (grown int64) {
 
 func (p *filterPart) block(hash uint64) (b *[8]uint64, bit uint64) {
 	hi, _ := bits.Mul64(hash, uint64(len(p.blocks)))
-	return &p.blocks[hi], hash * 0x9e3779b97f4a7c15 >> 2 // 6 × 9 bits, others than those that chose the block
+	return &p.blocks[hi], hash * 0x9e3779b97f4a7c15 >> 2 // 6 × 9 bits that do not choose the block
 }
 
 func (f *filter) has(hash uint64) bool {
@@ -207,8 +206,8 @@ func (f *filter) bytes() (n int64) {
 	return n
 }
 
-// fill reads the dictionary into the filters. Strings that are made meanwhile
-// are noted by the writer, whether the scan meets them or not.
+// fill reads the dictionary into the filters. The writer adds new strings meanwhile, whether
+// or not the scan meets them.
 func (k *stringFilter) fill(ctx context.Context, store kv.Store) error {
 	type item struct {
 		ns     dict.Namespace
@@ -250,18 +249,17 @@ func (k *stringFilter) fill(ctx context.Context, store kv.Store) error {
 		return fmt.Errorf("intern: reading the dictionary: %w", err)
 	}
 	flush()
-	k.mu.Lock() // the writer may find at this moment that there are too many
+	k.mu.Lock() // the writer may fill them up at this moment
 	defer k.mu.Unlock()
 	if k.full {
 		return nil
 	}
-	k.log.Info("what strings there are is known by filters", "bytes", k.size, "all", k.floor == 0)
-	k.ready.Store(true) // from here on they are the writer's
+	k.log.Info("filters of known strings ready", "bytes", k.size, "all", k.floor == 0)
+	k.ready.Store(true) // from here on only the writer uses them
 	return nil
 }
 
-// keyOfForm returns the cache's key of a string in the form that it is stored
-// in, and the TID of a packed URI.
+// keyOfForm returns the cache key of a string in its stored form, and the TID of a packed URI.
 func keyOfForm(ns dict.Namespace, form []byte) (key cacheKey, tid uint64, packed bool, err error) {
 	if ns == dict.DID {
 		if len(form) == dict.PackedDIDLen {

@@ -11,8 +11,7 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// TestFilter puts keys in: each is there ever after, and of others few seem to
-// be.
+// TestFilter adds keys. The filter reports each of them from then on, and few others.
 func TestFilter(t *testing.T) {
 	var f filter
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -21,12 +20,12 @@ func TestFilter(t *testing.T) {
 	for n := range uint64(keys) {
 		f.add(key(n))
 		if m := rng.Uint64N(n + 1); !f.has(key(m)) {
-			t.Fatalf("key %d of %d is not there", m, n)
+			t.Fatalf("key %d of %d is missing", m, n)
 		}
 	}
 	for n := range uint64(keys) {
 		if !f.has(key(n)) {
-			t.Fatalf("key %d is gone", n)
+			t.Fatalf("key %d is missing", n)
 		}
 	}
 	wrong := 0
@@ -36,15 +35,15 @@ func TestFilter(t *testing.T) {
 		}
 	}
 	if wrong > keys/30 {
-		t.Errorf("%d of %d keys seem to be there", wrong, keys)
+		t.Errorf("%d of %d other keys are reported", wrong, keys)
 	}
 	if f.bytes() > keys*4 {
 		t.Errorf("%d keys take %d bytes", keys, f.bytes())
 	}
 }
 
-// TestStringFilter resolves strings again and again, over stores that are opened anew,
-// with filters filled in the background, and with ones that are too small.
+// TestStringFilter resolves strings repeatedly, with restarts, with filters that are filled in
+// the background, and with filters that are too small.
 func TestStringFilter(t *testing.T) {
 	for _, budget := range []int64{1 << 30, 300 << 10, 100 << 10} {
 		t.Run(fmt.Sprint(budget), func(t *testing.T) { testStringFilter(t, budget) })
@@ -108,7 +107,7 @@ func testStringFilter(t *testing.T, budget int64) {
 				ids[s] = id
 			}
 			if batch == 20 && round > 0 {
-				d.leases.background.Wait() // the rest with the filters
+				d.leases.background.Wait() // after this, the filters are ready
 			}
 		}
 		filled = filled || d.strings.ready.Load() && round > 0
@@ -128,12 +127,12 @@ func testStringFilter(t *testing.T, budget int64) {
 		}
 		byID[key] = s
 	}
-	// A filter has 64 KiB at least: there is room for all, for those of the newest
-	// URIs, and not even for those of the DIDs and of URIs without a TID.
+	// A filter has at least 64 KiB. There is room for all; for the newest URIs only; or not
+	// even for the DIDs and the URIs without a TID.
 	if want := budget > 100<<10; filled != want {
 		t.Errorf("the filters were ready: %t, want %t", filled, want)
 	}
 	if want := budget < 1<<30; skipped != want {
-		t.Errorf("old URIs were let go: %t, want %t", skipped, want)
+		t.Errorf("old URIs were dropped: %t, want %t", skipped, want)
 	}
 }

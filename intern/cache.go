@@ -7,17 +7,16 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// cache remembers the ids of strings that were met lately, in bounded memory
-// and without pointers: two generations of flat tables. What is found in the
-// old one moves to the young one; when the young one is full, it becomes the
-// old one, and the old one's memory is used again. It may be used from any
-// goroutine.
+// cache has the ids of recently used strings, in bounded memory without pointers: two
+// generations of flat tables. A hit in the old table moves the entry to the young one. When
+// the young table is full, it becomes the old one, and the old one's memory is reused. Any
+// goroutine may use it.
 type cache struct {
-	mu         sync.Mutex // guards the fields below
+	mu         sync.Mutex // guards both tables
 	young, old *generation
 }
 
-// generation is an open table, filled up to three quarters.
+// generation is a table with open addressing, at most three quarters full.
 type generation struct {
 	entries []cacheEntry // a power of two
 	used    int
@@ -36,7 +35,7 @@ func newCache(budget int64) *cache {
 	return &cache{young: &generation{entries: make([]cacheEntry, slots)}, old: &generation{entries: make([]cacheEntry, slots)}}
 }
 
-// get is called with mu held.
+// get returns the id of a string, or None. The caller holds mu.
 func (c *cache) get(key cacheKey) dict.ID {
 	hash := key.hash()
 	if id := c.young.slot(key, hash).id; id != dict.None {
@@ -49,7 +48,7 @@ func (c *cache) get(key cacheKey) dict.ID {
 	return id
 }
 
-// add puts in a string that get did not find. It is called with mu held.
+// add adds a string that get did not find. The caller holds mu.
 func (c *cache) add(key cacheKey, id dict.ID) {
 	if 4*c.young.used >= 3*len(c.young.entries) {
 		c.young, c.old = c.old, c.young
@@ -60,7 +59,7 @@ func (c *cache) add(key cacheKey, id dict.ID) {
 	c.young.used++
 }
 
-// slot returns the place of key, or the free one where it would be.
+// slot returns the slot of key, or the free slot for it.
 func (g *generation) slot(key cacheKey, hash uint64) *cacheEntry {
 	mask := uint64(len(g.entries) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
@@ -70,7 +69,7 @@ func (g *generation) slot(key cacheKey, hash uint64) *cacheEntry {
 	}
 }
 
-// resolve gives the items of a namespace that the cache has their ids.
+// resolve sets the ids of a namespace's items that are in the cache.
 func (c *cache) resolve(b *Batch, ns dict.Namespace, m *Metrics) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +85,7 @@ func (c *cache) resolve(b *Batch, ns dict.Namespace, m *Metrics) {
 	}
 }
 
-// remember puts into the cache what was found or made.
+// remember adds the items of b that were found or created.
 func (c *cache) remember(b *Batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

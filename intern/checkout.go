@@ -7,17 +7,16 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A checkout hands out, one by one, ids that were checked out of one allocator.
+// A checkout hands out single ids of the ranges that it checked out of an allocator.
 type checkout struct {
 	a    *allocator
-	out  []idRange // as they were checked out
-	at   int       // of out, the one in use
-	next dict.ID   // in it
+	out  []idRange // the ranges
+	at   int       // the index of the range in use
+	next dict.ID   // the next id in it
 	ids  []dict.ID // scratch
 }
 
-// need checks out what is missing for n more ids. It reports whether there were
-// so many.
+// need checks out enough ranges for n more ids. It reports whether there were enough ids.
 func (c *checkout) need(n int) (ok bool) {
 	for i, s := range c.out[min(c.at, len(c.out)):] {
 		if i == 0 {
@@ -30,12 +29,12 @@ func (c *checkout) need(n int) (ok bool) {
 	}
 	had := len(c.out)
 	c.out, ok = c.a.checkOut(n, c.out)
-	// In ascending order, so that the strings of a group come together.
+	// In ascending order, so that the strings of a group stay together.
 	slices.SortFunc(c.out[had:], func(x, y idRange) int { return cmp.Compare(x.next, y.next) })
 	return ok
 }
 
-// take returns the next id. need has made sure that there is one.
+// take returns the next id. Call need first.
 func (c *checkout) take() dict.ID {
 	for c.next = max(c.next, c.out[c.at].next); c.next == c.out[c.at].end; {
 		c.at++
@@ -45,7 +44,7 @@ func (c *checkout) take() dict.ID {
 	return c.next - 1
 }
 
-// settle gives back what was not used: all but ids.
+// settle checks in all ids but the given ones, which are in use.
 func (c *checkout) settle(ids []dict.ID) {
 	if len(c.out) == 0 {
 		return

@@ -14,20 +14,18 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// How many strings are claimed in one transaction, and how many transactions of
-// one writer are in flight.
 const (
-	claimSize      = 1000
-	claimsInFlight = 8
+	claimSize      = 1000 // strings to claim in one transaction
+	claimsInFlight = 8    // concurrent transactions of one writer
 )
 
-// A Claimer gives ids to new strings in transactions of their own, before they are
-// used. It is for a store that several processes write, and for any goroutine.
+// A Claimer gives ids to new strings in separate transactions, before they are used. It is for
+// stores that several processes write. Any goroutine may use it.
 type Claimer struct {
 	leases   *leaser
 	cache    *cache
-	claiming sync.Mutex     // guards workers, and what new strings get
-	workers  []*claimWorker // as many as may be in flight
+	claiming sync.Mutex     // guards workers, and the creation of strings
+	workers  []*claimWorker // one for each concurrent transaction
 }
 
 func newClaimer(leases *leaser, c *cache) *Claimer {
@@ -38,7 +36,7 @@ func newClaimer(leases *leaser, c *cache) *Claimer {
 	return all
 }
 
-// Resolve implements Interner: all strings have their ids already.
+// Resolve implements Interner: Prepare has already given all strings their ids.
 func (c *Claimer) Resolve(kv.Txn, *Batch) (made [len(dict.Namespaces) + 1]int, err error) {
 	return made, nil
 }
@@ -52,13 +50,11 @@ func (c *Claimer) Abandon(*Batch) {}
 // Close implements Interner.
 func (c *Claimer) Close(ctx context.Context) error { return c.leases.close(ctx) }
 
-// Prepare implements Interner: it gives every string of b its id. New
-// ones are claimed in transactions of their own, before they are used: an id
-// without data is harmless, and two writers that meet the same new string
-// conflict on its key, in a small transaction, and nowhere else. Known strings
-// are read without conflicts.
+// Prepare implements Interner: it gives every string of b its id. It claims new strings in
+// separate transactions: an id without data is harmless, and two writers contend only on the
+// same new string, in a small transaction. Reading known strings never conflicts.
 func (c *Claimer) Prepare(ctx context.Context, b *Batch, _ int) error {
-	for _, ns := range dict.Namespaces { // DIDs first: packed URIs hold their ids
+	for _, ns := range dict.Namespaces { // DIDs first: packed URIs contain their ids
 		c.cache.resolve(b, ns, c.leases.metrics)
 		b.missing(ns, nil)
 		if len(b.miss) > 0 {
@@ -71,15 +67,15 @@ func (c *Claimer) Prepare(ctx context.Context, b *Batch, _ int) error {
 	return nil
 }
 
-// claimMissing claims what b.miss lists. One batch does so at a time: two of
-// one process have new strings in common all the time.
+// claimMissing claims the strings in b.miss. One batch at a time does this, because batches of
+// one process often share new strings.
 func (c *Claimer) claimMissing(ctx context.Context, b *Batch, ns dict.Namespace) error {
 	order := make([]claim, len(b.miss))
 	for i, n := range b.miss {
 		order[i] = claim{&b.items[n], b.keys[i], b.partition(c.leases.settings, &b.items[n])}
 	}
-	// By partition, so that a partition's groups are written together; then as
-	// they lie in the store.
+	// By partition, so that a partition's groups are written together; then in the order of
+	// the store.
 	slices.SortFunc(order, func(x, y claim) int { return cmp.Or(cmp.Compare(x.part, y.part), bytes.Compare(x.key, y.key)) })
 	c.claiming.Lock()
 	defer c.claiming.Unlock()
@@ -100,8 +96,8 @@ func (c *Claimer) claimMissing(ctx context.Context, b *Batch, ns dict.Namespace)
 	return nil
 }
 
-// chunksOf divides claims into those of a transaction each: so many, and of so
-// many bytes, as FoundationDB takes several times over.
+// chunksOf divides claims into chunks, one for each transaction. A chunk is several times
+// smaller than FoundationDB's limits.
 func chunksOf(order []claim) (chunks [][]claim) {
 	const maxBytes = 500_000
 	for len(order) > 0 {
@@ -116,14 +112,14 @@ func chunksOf(order []claim) (chunks [][]claim) {
 	return chunks
 }
 
-// claim is a string to be claimed.
+// claim is a string to claim.
 type claim struct {
 	it   *batchItem
 	key  []byte
 	part uint8
 }
 
-// claimWorker makes claims, one transaction after the other.
+// claimWorker claims strings, in one transaction after another.
 type claimWorker struct {
 	leases    *leaser
 	number    uint8
@@ -147,11 +143,11 @@ func (w *claimWorker) run(ctx context.Context, ns dict.Namespace, claims []claim
 	}
 }
 
-// look finds out which of the claims' strings have ids. Where the store has
-// little between the first of them and the last, as it has when it is new and
-// where strings come in the order of their keys, one scan tells of all. It is
-// given up after as many rows as there are strings, and then not tried for a
-// while, and longer each time: what is left is looked up one by one.
+// look finds the strings of the claims that already have ids. If the store has few rows
+// between the first and the last of them, one scan finds all. That is so if the store is new,
+// and if strings come in the order of their keys. The scan stops after as many rows as there
+// are strings, and look finds the rest one by one; it then does not scan again for a while,
+// each time longer.
 func (w *claimWorker) look(r kv.Reader, claims []claim, found func(it *batchItem, key, value []byte) error) error {
 	tries := &w.window[claims[0].it.ns]
 	left := claims
@@ -190,7 +186,7 @@ func (w *claimWorker) look(r kv.Reader, claims []claim, found func(it *batchItem
 	})
 }
 
-// window says when a scan is worth trying.
+// window decides when a scan is worth trying.
 type window struct{ skip, backoff int }
 
 func (w *window) due() bool {
@@ -209,19 +205,21 @@ func (w *window) tried(worked bool) {
 	w.skip = w.backoff
 }
 
-// errShort says that an allocator has not so many ids.
+// errShort says that an allocator has too few ids.
 type errShort struct {
 	a *allocator
 	n int
 }
 
-func (e errShort) Error() string { return fmt.Sprintf("intern: %d %s ids are needed", e.n, e.a.ns) }
+func (e errShort) Error() string {
+	return fmt.Sprintf("intern: too few %s ids: %d are needed", e.a.ns, e.n)
+}
 
 func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) error {
 	var fresh [dict.MaxPartitions]int
 	for i := range claims {
 		it := claims[i].it
-		if it.state == stored { // by an earlier attempt: that id was not drawn for it
+		if it.state == stored { // found by an earlier attempt: the id was not drawn for it
 			it.id = dict.None
 		}
 		it.state = unresolved
@@ -270,7 +268,7 @@ func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) erro
 	return w.count(tx, ns, made)
 }
 
-// count adds to the number of strings that this writer has claimed.
+// count adds n to the number of strings that this writer has claimed.
 func (w *claimWorker) count(tx kv.Txn, ns dict.Namespace, n int) error {
 	key := []byte{dict.KeyClaims, byte(ns), w.leases.slot, w.number}
 	v, ok, err := tx.Get(key)
@@ -288,8 +286,8 @@ func (w *claimWorker) count(tx kv.Txn, ns dict.Namespace, n int) error {
 	return nil
 }
 
-// settle says what became of the ids that were drawn. After a failure nobody
-// knows, and they are lost.
+// settle tells the allocators which of the drawn ids are in use. After a failure that is
+// unknown, and the ids are lost.
 func (w *claimWorker) settle(ctx context.Context, ns dict.Namespace, claims []claim, committed bool) {
 	if !committed {
 		w.checkouts = [dict.MaxPartitions]checkout{}
@@ -323,8 +321,8 @@ func (w *claimWorker) settle(ctx context.Context, ns dict.Namespace, claims []cl
 	}
 }
 
-// Claimed returns how many strings have been claimed in a store of several
-// partitions, by namespace.
+// Claimed returns the number of strings claimed in a store with several partitions, by
+// namespace.
 func Claimed(r kv.Reader) (n [len(dict.Namespaces) + 1]int64, err error) {
 	prefix := []byte{dict.KeyClaims}
 	err = r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {

@@ -14,8 +14,8 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// cutter ends a context, if there is one to end, within an Update: the attempt may be
-// committed all the same.
+// cutter ends a context, if there is one to end, within an Update. The attempt may still be
+// committed.
 type cutter struct {
 	kv.Store
 	cancel context.CancelFunc
@@ -33,9 +33,9 @@ func (c *cutter) Update(ctx context.Context, fn func(kv.Txn) error) error {
 
 type cutKey struct{}
 
-// Several Claimers, with a slot each, claim the same strings at once, over lives that
-// end with Close, without, and in the midst of claiming, on a store whose commits
-// fail and have unknown outcomes: they agree on one id a string.
+// TestClaimersTwin: several Claimers with different slots claim the same strings at once, over
+// lives that end with Close, without it, and in the middle of a claim. Commits fail and have
+// unknown outcomes. All agree on one id for each string.
 func TestClaimersTwin(t *testing.T) {
 	for seed, settings := range []dict.Settings{
 		{ShardBits: 14, LeaseSize: 65536, Partitions: 64},
@@ -85,7 +85,7 @@ func testClaimersTwin(t *testing.T, settings dict.Settings, seed uint64) {
 						mu.Lock()
 						cut++
 						mu.Unlock()
-						if err := in.Prepare(t.Context(), &b, 0); err != nil { // it can be gone on with
+						if err := in.Prepare(t.Context(), &b, 0); err != nil { // a later attempt must work
 							t.Error(err)
 							return
 						}
@@ -115,7 +115,7 @@ func testClaimersTwin(t *testing.T, settings dict.Settings, seed uint64) {
 	w.equals(t, store)
 	closed, open := w.audited(t, store, settings)
 	if closed == 0 || open == 0 || cut == 0 {
-		t.Errorf("it shows little: %d leases closed, %d not, %d claims cut", closed, open, cut)
+		t.Errorf("the test proves too little: %d leases closed, %d not, %d claims cut", closed, open, cut)
 	}
 	for n, id := range w.ids {
 		if n.ns == dict.DID && settings.PartitionOfID(id) != settings.PartitionOf([]byte(n.s)) {
@@ -136,8 +136,8 @@ func testClaimersTwin(t *testing.T, settings dict.Settings, seed uint64) {
 	}
 }
 
-// A Claimer says of a batch which of its strings it has made, and leaves nothing to
-// the transaction.
+// TestClaimerMade: a Claimer knows which strings of a batch are new, and its Resolve does
+// nothing in the transaction.
 func TestClaimerMade(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	in := openAs(t, store, Options{Settings: dict.SharedSettings})
@@ -147,7 +147,7 @@ func TestClaimerMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !b.Made(old) {
-		t.Error("a new string is not made")
+		t.Error("Made does not report a new string")
 	}
 	id := b.ID(old)
 	for _, cached := range []bool{true, false} {
@@ -166,23 +166,23 @@ func TestClaimerMade(t *testing.T) {
 		err := store.Update(t.Context(), func(tx kv.Txn) error {
 			made, err := in.Resolve(tx, &b)
 			if made != [len(dict.Namespaces) + 1]int{} {
-				t.Errorf("it makes %v in the transaction", made)
+				t.Errorf("Resolve creates %v", made)
 			}
 			return err
 		})
 		if err != nil || store.Counts().Commits != before {
-			t.Errorf("it writes in the transaction: %v", err)
+			t.Errorf("Resolve writes: %v", err)
 		}
 		want := b.ID(fresh)
 		in.Abandon(&b)
 		in.Committed(&b)
 		if b.ID(fresh) != want {
-			t.Errorf("what was claimed is %d, and was %d", b.ID(fresh), want)
+			t.Errorf("the claimed id is now %d, and was %d", b.ID(fresh), want)
 		}
 	}
 }
 
-// Claims are divided into chunks that a transaction takes, and stay in order.
+// TestChunksOf: claims are divided into chunks for one transaction each, and stay in order.
 func TestChunksOf(t *testing.T) {
 	for _, c := range []struct{ n, size, chunks int }{
 		{0, 10, 0}, {1, 10, 1}, {claimSize, 10, 1}, {claimSize + 1, 10, 2}, {5 * claimSize, 100, 5}, {400, 8000, 7},
@@ -215,8 +215,8 @@ func TestChunksOf(t *testing.T) {
 	}
 }
 
-// A scan that does not pay is tried seldom, and more seldom each time; one that pays
-// is tried the next time.
+// TestWindow: a scan that does not pay is tried again after longer and longer pauses. One that
+// pays is tried again at once.
 func TestWindow(t *testing.T) {
 	var w window
 	tries := 0
@@ -235,7 +235,7 @@ func TestWindow(t *testing.T) {
 	w.tried(true)
 	for range 10 {
 		if !w.due() {
-			t.Error("it pays, and is not tried")
+			t.Error("a scan pays, and is not tried again")
 		}
 		w.tried(true)
 	}

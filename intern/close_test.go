@@ -12,8 +12,8 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// A second Close does not panic, also of one that failed or that is under way, and ids
-// that were given out stay.
+// TestSecondClose: a second Close does not panic, even if the first failed or is under way, and
+// ids remain.
 func TestSecondClose(t *testing.T) {
 	for _, settings := range []dict.Settings{dict.DefaultSettings, dict.SharedSettings} {
 		for _, failed := range []bool{false, true} {
@@ -42,14 +42,14 @@ func TestSecondClose(t *testing.T) {
 			}
 			all.Wait()
 			if err := in.Close(t.Context()); err != nil {
-				t.Errorf("%s: then: %v", settings, err)
+				t.Errorf("%s: after the Close: %v", settings, err)
 			}
 			err := store.View(t.Context(), func(r kv.Reader) error {
 				b.Reset()
 				n := b.Add(dict.DID, []byte("did:web:a.example.com"))
 				err := intern.Lookup(r, &b)
 				if got := b.ID(n); got != id {
-					t.Errorf("%s: its id is %d, and was %d", settings, got, id)
+					t.Errorf("%s: the id is %d, and was %d", settings, got, id)
 				}
 				return err
 			})

@@ -9,16 +9,16 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A Drawer gives ids to new strings within the transaction that uses them. It is
-// for a store that one process writes, and for one goroutine of it.
+// A Drawer gives ids to new strings within the transaction that uses them. It is for stores
+// with one writer, and for the writer's goroutine only.
 type Drawer struct {
 	leases  *leaser
 	cache   *cache
-	strings *stringFilter // nil if other writers make strings too
+	strings *stringFilter // nil if other writers also create strings
 }
 
-// Prepare implements Interner: it makes sure that n new strings of each namespace
-// can be given ids without waiting. n of DIDs counts the authors of new URIs too.
+// Prepare implements Interner: it waits until n new strings of each namespace can get ids. For
+// DIDs, n includes the authors of new URIs.
 func (d *Drawer) Prepare(ctx context.Context, _ *Batch, n int) error {
 	d.fill(ctx)
 	for _, ns := range dict.Namespaces {
@@ -29,16 +29,15 @@ func (d *Drawer) Prepare(ctx context.Context, _ *Batch, n int) error {
 	return nil
 }
 
-// ErrNoLease is returned by Resolve when the leased ids do not suffice: leave
-// the transaction, call Prepare and begin again.
+// ErrNoLease is returned by Resolve if there are too few leased ids. Leave the transaction,
+// call Prepare and start again.
 var ErrNoLease = errors.New("intern: leased ids are used up")
 
-// Resolve implements Interner. The strings' keys are the only ones whose conflicts
-// matter: another writer that makes the same string makes this transaction begin
-// again, and find that one's id. (With Options.Alone there is none, and what is
-// surely new is not read.)
+// Resolve implements Interner. Only conflicts on the keys of strings matter: if another writer
+// creates the same string, this transaction starts again, and finds that writer's id. (With
+// Options.Alone there is no other writer, and strings that are certainly new are not read.)
 func (d *Drawer) Resolve(tx kv.Txn, b *Batch) (made [len(dict.Namespaces) + 1]int, err error) {
-	for _, ns := range dict.Namespaces { // DIDs first: packed URIs hold their ids
+	for _, ns := range dict.Namespaces { // DIDs first: packed URIs contain their ids
 		d.cache.resolve(b, ns, d.leases.metrics)
 		asked := b.missing(ns, d.isNew)
 		if err := tx.MultiGet(b.keys[:asked], b.found(d.leases.metrics)); err != nil {
@@ -51,7 +50,7 @@ func (d *Drawer) Resolve(tx kv.Txn, b *Batch) (made [len(dict.Namespaces) + 1]in
 	return made, nil
 }
 
-// create gives ids to those of the items looked up last that had none.
+// create gives ids to the items of the last lookup that have none.
 func (d *Drawer) create(tx kv.Txn, b *Batch, ns dict.Namespace) (made int, err error) {
 	out := &b.checkouts[ns]
 	out.a = d.leases.alloc[ns][0]
@@ -113,19 +112,19 @@ func (d *Drawer) Abandon(b *Batch) {
 // Close implements Interner.
 func (d *Drawer) Close(ctx context.Context) error { return d.leases.close(ctx) }
 
-// isNew reports whether an item surely has no id in the store. One that had an
-// id drawn for it may have been committed by an attempt of unknown outcome.
+// isNew reports whether an item certainly has no id in the store. If an id was drawn for it,
+// an attempt of unknown outcome may have committed that.
 func (d *Drawer) isNew(b *Batch, it *batchItem) bool {
 	if it.id != dict.None || d.strings == nil {
 		return false
 	}
 	if it.author != noAuthor && b.items[it.author].state == created {
-		return true // its author was not there before
+		return true // its author is new
 	}
 	return d.strings.isNew(it.ns, it.author != noAuthor, it.tid, b.settled(it))
 }
 
-// learn notes the strings that a committed transaction made.
+// learn adds the strings that a committed transaction created to the filters.
 func (d *Drawer) learn(b *Batch) {
 	k := d.strings
 	if k == nil {
@@ -137,7 +136,7 @@ func (d *Drawer) learn(b *Batch) {
 	}
 	for i := range b.items {
 		if it := &b.items[i]; it.state == created {
-			k.vain++
+			k.misses++
 			k.add(it.ns, it.author != noAuthor, it.tid, b.settled(it))
 		}
 	}
@@ -146,14 +145,14 @@ func (d *Drawer) learn(b *Batch) {
 	}
 }
 
-// fill has the filters filled in the background, when it is time.
+// fill fills the filters in the background, after enough failed lookups.
 func (d *Drawer) fill(ctx context.Context) {
 	k := d.strings
 	if k == nil {
 		return
 	}
 	k.mu.Lock()
-	due := !k.started && !k.full && k.vain >= k.fillAfter
+	due := !k.started && !k.full && k.misses >= k.fillAfter
 	k.started = k.started || due
 	k.mu.Unlock()
 	if !due {
@@ -162,10 +161,10 @@ func (d *Drawer) fill(ctx context.Context) {
 	d.leases.inBackground(ctx, func(ctx context.Context) {
 		if err := k.fill(ctx, d.leases.store); err != nil {
 			if ctx.Err() == nil {
-				k.log.Warn("filling the filters of the strings that there are; it is tried again", "error", err)
+				k.log.Warn("filling the filters of known strings failed; trying again", "error", err)
 			}
 			k.mu.Lock()
-			k.started, k.vain = false, 0
+			k.started, k.misses = false, 0
 			k.mu.Unlock()
 		}
 	})

@@ -11,9 +11,9 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// A Drawer, over lives that end with Close and without, on a store whose commits
-// fail and have unknown outcomes, with transactions that are abandoned, made again,
-// and resolved in parts: one id a string for ever, and one string an id.
+// TestDrawerTwin: over lives that end with Close and without it, a Drawer gives every string one
+// id forever, and every id one string. Commits fail and have unknown outcomes; transactions are
+// abandoned, repeated, and resolved in parts.
 func TestDrawerTwin(t *testing.T) {
 	for seed := range uint64(8) {
 		settings := dict.Settings{ShardBits: []uint8{14, 4, 1, 32}[seed%4], LeaseSize: []uint32{65536, 64, 16, 1024}[seed%4], Partitions: 1}
@@ -60,7 +60,7 @@ func testDrawerTwin(t *testing.T, o Options, seed uint64) {
 					if _, err := in.Resolve(tx, &b); err != nil {
 						return err
 					}
-					if !added { // once: what an attempt added stays in the batch
+					if !added { // once: the batch keeps the strings of an earlier attempt
 						add(later)
 						added = true
 					}
@@ -86,7 +86,7 @@ func testDrawerTwin(t *testing.T, o Options, seed uint64) {
 				in.Abandon(&b)
 				for i := range at {
 					if b.Made(at[i]) {
-						t.Fatal("what was abandoned is made")
+						t.Fatal("Made reports an abandoned string")
 					}
 				}
 				if rng.IntN(2) == 0 {
@@ -105,7 +105,7 @@ func testDrawerTwin(t *testing.T, o Options, seed uint64) {
 				}
 			}
 		}
-		if d, ok := in.(*Drawer); ok && rng.IntN(2) == 0 { // it is gone, without a word
+		if d, ok := in.(*Drawer); ok && rng.IntN(2) == 0 { // it crashes
 			close(d.leases.closing)
 			d.leases.background.Wait()
 			continue
@@ -118,12 +118,12 @@ func testDrawerTwin(t *testing.T, o Options, seed uint64) {
 	w.equals(t, store)
 	closed, open := w.audited(t, store, o.Settings)
 	if closed == 0 || open == 0 && closes < 12 || abandoned == 0 || len(w.ids) < 300 {
-		t.Errorf("it shows little: %d leases closed, %d not, %d batches abandoned, %d strings", closed, open, abandoned, len(w.ids))
+		t.Errorf("the test proves too little: %d leases closed, %d not, %d batches abandoned, %d strings", closed, open, abandoned, len(w.ids))
 	}
 }
 
-// Without faults, what Resolve says it made is what was new, and a batch of which
-// nobody says what became is lost, and nothing else.
+// TestDrawerCounts: without faults, Resolve returns exactly the new strings. A batch without
+// Committed or Abandon loses its ids, and nothing else.
 func TestDrawerCounts(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	o := Options{Settings: dict.Settings{ShardBits: 4, LeaseSize: 1024, Partitions: 1}}
@@ -169,7 +169,7 @@ func TestDrawerCounts(t *testing.T) {
 			if !errors.Is(err, errGiveUp) {
 				t.Fatal(err)
 			}
-			b.Reset() // nobody says what became of it
+			b.Reset() // without Committed or Abandon
 			continue
 		}
 		if err != nil {
@@ -188,8 +188,8 @@ func TestDrawerCounts(t *testing.T) {
 	w.audited(t, store, o.Settings)
 }
 
-// Where more strings are new than was said, Resolve says so, and makes none; once
-// there are enough, it goes on.
+// TestNoLease: if more strings are new than Prepare knew of, Resolve returns ErrNoLease and
+// creates none. With enough ids, it continues.
 func TestNoLease(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	o := Options{Settings: dict.Settings{ShardBits: 4, LeaseSize: 16, Partitions: 1}}
@@ -209,14 +209,14 @@ func TestNoLease(t *testing.T) {
 			b.Retry()
 			made, err := in.Resolve(tx, &b)
 			if errors.Is(err, ErrNoLease) && made[dict.DID] != 0 {
-				t.Errorf("it made %v without ids", made)
+				t.Errorf("Resolve created %v without ids", made)
 			}
 			return err
 		})
 		if errors.Is(err, ErrNoLease) {
 			short++
 			if room == n {
-				t.Error("there are as many as were said")
+				t.Error("Prepare knew of all strings")
 			}
 			w.equals(t, store)
 			continue
@@ -230,7 +230,7 @@ func TestNoLease(t *testing.T) {
 		}
 	}
 	if short == 0 || len(w.ids) != n {
-		t.Errorf("%d times too few, %d strings", short, len(w.ids))
+		t.Errorf("%d times too few ids, %d strings", short, len(w.ids))
 	}
 	if err := in.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -239,7 +239,8 @@ func TestNoLease(t *testing.T) {
 	w.audited(t, store, o.Settings)
 }
 
-// What was abandoned is in nobody's cache, and its ids go to others.
+// TestAbandonedIdsGoToOthers: abandoned strings are not in the cache, and other strings get
+// their ids.
 func TestAbandonedIdsGoToOthers(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	o := Options{Settings: dict.Settings{ShardBits: 1, LeaseSize: 64, Partitions: 1}}
@@ -268,15 +269,15 @@ func TestAbandonedIdsGoToOthers(t *testing.T) {
 		drawn[a.ID(i)] = true
 	}
 	in.Abandon(&a)
-	in.Abandon(&a) // there is nothing more to give back
+	in.Abandon(&a) // a second Abandon has no effect
 	resolve(&b, nil)
 	in.Committed(&b)
 	for i := range 10 {
 		if !drawn[b.ID(i)] {
-			t.Errorf("%d was not drawn for what was abandoned", b.ID(i))
+			t.Errorf("%d was not an abandoned id", b.ID(i))
 		}
 		if a.ID(i) != dict.None || a.Made(i) {
-			t.Errorf("what was abandoned is %d", a.ID(i))
+			t.Errorf("an abandoned string has the id %d", a.ID(i))
 		}
 	}
 	w := newTwin()

@@ -11,7 +11,7 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// filterItem is a string as a filter knows it.
+// filterItem is a string as a filter sees it.
 type filterItem struct {
 	ns     dict.Namespace
 	packed bool
@@ -25,7 +25,7 @@ func drawItem(rng *rand.Rand, now uint64) filterItem {
 	case 0:
 		it.ns = dict.DID
 	case 1:
-	case 2: // of the future, from which nobody can fill the filters
+	case 2: // URIs of the future must not fill the filters
 		it.packed, it.tid = true, (now+rng.Uint64N(2*aheadSpans))<<spanShift
 	default:
 		it.packed, it.tid = true, (now-rng.Uint64N(30))<<spanShift+rng.Uint64N(1<<spanShift)
@@ -33,8 +33,8 @@ func drawItem(rng *rand.Rand, now uint64) filterItem {
 	return it
 }
 
-// Filters of any size never say new of what is there; of what is not they mostly do;
-// and they keep to their size, letting the oldest go.
+// TestFilterTwin: filters of any size never report a known string as new. They report most new
+// strings, and keep to their size by dropping the oldest.
 func TestFilterTwin(t *testing.T) {
 	const part = firstBlocks * bytesPerBlock
 	for _, budget := range []int64{part, 3 * part, 10 * part, 1 << 30} {
@@ -54,27 +54,27 @@ func TestFilterTwin(t *testing.T) {
 				}
 				k.add(it.ns, it.packed, it.tid, it.key)
 				if k.full {
-					k.ready.Store(false) // as the Drawer does
+					k.ready.Store(false) // like the Drawer
 				}
 				if there = append(there, it); isNew(it) || isNew(there[rng.IntN(len(there))]) {
-					t.Fatalf("what is there is said to be new, of %d", len(there))
+					t.Fatalf("one of %d known strings is reported as new", len(there))
 				}
 				if k.size > budget && !k.full {
-					t.Fatalf("they take %d bytes, and may take %d", k.size, budget)
+					t.Fatalf("the filters take %d bytes, at most %d are allowed", k.size, budget)
 				}
 			}
 			sum := k.dids.bytes() + k.others.bytes()
 			for span, f := range k.spans {
 				if sum += f.bytes(); span < k.floor || span >= k.ceiling {
-					t.Errorf("there is a filter of span %d, and they begin at %d", span, k.floor)
+					t.Errorf("there is a filter of span %d, below the floor %d", span, k.floor)
 				}
 			}
 			if !k.full && sum != k.size {
-				t.Errorf("they take %d bytes, and %d are counted", sum, k.size)
+				t.Errorf("the filters take %d bytes, but count %d", sum, k.size)
 			}
 			for _, it := range there {
 				if isNew(it) {
-					t.Fatal("what is there is said to be new")
+					t.Fatal("a known string is reported as new")
 				}
 			}
 			fresh, wrong := 0, 0
@@ -87,35 +87,35 @@ func TestFilterTwin(t *testing.T) {
 			}
 			switch {
 			case budget == 1<<30 && (k.floor > 0 || k.full || wrong > fresh/20 || said < asked*9/10):
-				t.Errorf("with room for all: %d of %d seem to be there; %d of %d were new; floor %d", wrong, fresh, said, asked, k.floor)
+				t.Errorf("with room for all: %d of %d new strings seem to be known; %d of %d were reported; floor %d", wrong, fresh, said, asked, k.floor)
 			case budget == part && !k.full:
-				t.Error("there is room in a single part")
+				t.Error("one part has room for all")
 			case k.full && wrong < fresh:
-				t.Error("they say new, and know nothing any more")
+				t.Error("full filters report new strings")
 			case budget == 10*part && (k.full || k.floor == 0):
-				t.Errorf("full %v, floor %d: it shows nothing", k.full, k.floor)
+				t.Errorf("full %v, floor %d: the test proves nothing", k.full, k.floor)
 			}
 		})
 	}
 }
 
-// Filters that are not ready say nothing, those of an empty store are, and those of
-// another are once they are filled: then they know all that is there.
+// TestFilterIsFilled: filters that are not ready report nothing. Those of an empty store are
+// ready at once; others once they are filled with all its strings.
 func TestFilterIsFilled(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	log := slog.New(slog.DiscardHandler)
 	k := newStringFilter(1<<20, log)
 	it := filterItem{ns: dict.DID, key: cacheKey{1, 2}}
 	if k.isNew(it.ns, it.packed, it.tid, it.key) {
-		t.Error("it says new before it was opened")
+		t.Error("it reports a new string before it is open")
 	}
 	if err := k.open(t.Context(), store); err != nil || !k.ready.Load() || !k.isNew(it.ns, it.packed, it.tid, it.key) {
-		t.Errorf("of an empty store: ready %v, %v", k.ready.Load(), err)
+		t.Errorf("an empty store: ready %v, %v", k.ready.Load(), err)
 	}
 	filledStore, w := filled(t, Options{})
 	k = newStringFilter(64<<20, log)
 	if err := k.open(t.Context(), filledStore); err != nil || k.ready.Load() {
-		t.Errorf("of a store with strings: ready %v, %v", k.ready.Load(), err)
+		t.Errorf("a store with strings: ready %v, %v", k.ready.Load(), err)
 	}
 	if err := k.fill(t.Context(), filledStore); err != nil || !k.ready.Load() {
 		t.Fatalf("filled: ready %v, %v", k.ready.Load(), err)
@@ -128,10 +128,10 @@ func TestFilterIsFilled(t *testing.T) {
 	for i := range b.items {
 		it := &b.items[i]
 		if k.isNew(it.ns, it.author != noAuthor, it.tid, b.settled(it)) {
-			t.Fatalf("item %d of %d, which is there, is said to be new", i, b.Len())
+			t.Fatalf("the known item %d of %d is reported as new", i, b.Len())
 		}
 	}
-	// One that has no room is not ready, and gives up.
+	// Without room, filters are not ready, and give up.
 	small := newStringFilter(1, log)
 	if err := small.fill(t.Context(), filledStore); err != nil || small.ready.Load() || !small.full {
 		t.Errorf("without room: ready %v, full %v, %v", small.ready.Load(), small.full, err)

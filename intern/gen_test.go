@@ -22,8 +22,8 @@ type named struct {
 	s  string
 }
 
-// drawDID draws one of n DIDs: most have a packed form, some are as long as one, or
-// longer than what a group of strings takes.
+// drawDID draws one of n DIDs. Most have a packed form. Some are as long as a packed form, or
+// too long for a group of strings.
 func drawDID(rng *rand.Rand, n int) string {
 	i := rng.IntN(n)
 	switch i % 8 {
@@ -37,7 +37,7 @@ func drawDID(rng *rand.Rand, n int) string {
 	return "did:plc:" + string(base32Of(uint64(i)))
 }
 
-// drawURI draws a URI, of one of n authors: of each form that is stored.
+// drawURI draws a URI of one of n authors, in each of the stored forms.
 func drawURI(rng *rand.Rand, n int) string {
 	did := drawDID(rng, n)
 	tid := string(syntax.AppendTID(nil, 1<<60+uint64(rng.IntN(20))*1000<<dict.ClockBits+uint64(rng.IntN(2))*17))
@@ -49,7 +49,7 @@ func drawURI(rng *rand.Rand, n int) string {
 	case 2:
 		return fmt.Sprintf("at://%s/app.bsky.feed.post/%s", did, strings.Repeat("k", 1+rng.IntN(300)))
 	case 3:
-		return fmt.Sprintf("at://a%0*d.bc", 1+rng.IntN(9), rng.IntN(10)) // as long as packed forms, too
+		return fmt.Sprintf("at://a%0*d.bc", 1+rng.IntN(9), rng.IntN(10)) // some are as long as packed forms
 	}
 	return fmt.Sprintf("at://%s/app.bsky.feed.post/%s", did, tid)
 }
@@ -61,7 +61,7 @@ func draw(rng *rand.Rand, n int) named {
 	return named{dict.URI, drawURI(rng, n)}
 }
 
-// authorOf returns the author that a string brings with it.
+// authorOf returns the author that Add adds for a string.
 func authorOf(n named) (author named, ok bool) {
 	if n.ns != dict.URI {
 		return n, false
@@ -70,7 +70,7 @@ func authorOf(n named) (author named, ok bool) {
 	return named{dict.DID, string(p.Author)}, ok
 }
 
-// twin is the naive dictionary: what id each string got, and each id's string.
+// twin is the naive dictionary: the id of each string, and the string of each id.
 type twin struct {
 	ids     map[named]dict.ID
 	strings [len(dict.Namespaces) + 1]map[dict.ID]string
@@ -84,7 +84,7 @@ func newTwin() *twin {
 	return w
 }
 
-// note takes in that a string has an id, and fails if it, or the id, had another.
+// note records the id of a string, and fails if the string or the id had another.
 func (w *twin) note(t *testing.T, n named, id dict.ID) {
 	t.Helper()
 	if was, ok := w.ids[n]; id == dict.None || ok && was != id {
@@ -96,7 +96,7 @@ func (w *twin) note(t *testing.T, n named, id dict.ID) {
 	w.ids[n], w.strings[n.ns][id] = id, n.s
 }
 
-// equals fails unless the store's dictionary is the twin, both ways.
+// equals fails unless the store's dictionary equals the twin in both directions.
 func (w *twin) equals(t *testing.T, store kv.Store) {
 	t.Helper()
 	err := store.View(t.Context(), func(r kv.Reader) error {
@@ -139,8 +139,8 @@ func (w *twin) equals(t *testing.T, store kv.Store) {
 	}
 }
 
-// audited compares what Audit says of each lease with the twin. Of leases that were
-// closed the rows must say the same.
+// audited compares the result of Audit for each lease with the twin. The row of a closed lease
+// must agree.
 func (w *twin) audited(t *testing.T, store kv.Store, s dict.Settings) (closed, open int) {
 	t.Helper()
 	want := map[dict.BlockKey]int{}
@@ -156,7 +156,7 @@ func (w *twin) audited(t *testing.T, store kv.Store, s dict.Settings) (closed, o
 			leases[l.Namespace]++
 			size := int(s.LeaseSize)
 			if l.Shard == 0 && l.Block == 0 {
-				size-- // its first would be no id
+				size-- // its first would be None
 			}
 			gap := UnusedCrash
 			switch {
@@ -177,10 +177,10 @@ func (w *twin) audited(t *testing.T, store kv.Store, s dict.Settings) (closed, o
 			return nil
 		}, func() error { ticks++; return nil })
 		if len(want) > 0 {
-			t.Errorf("strings have ids of blocks that were never leased: %v", want)
+			t.Errorf("strings have ids in blocks that were never leased: %v", want)
 		}
 		if len(w.ids) > 0 && ticks == 0 {
-			t.Error("no row was counted")
+			t.Error("tick was not called")
 		}
 		for _, c := range capacities {
 			all := float64(s.Blocks()) * float64(s.LeaseSize) * float64(uint64(1)<<s.ShardBits)
@@ -194,7 +194,7 @@ func (w *twin) audited(t *testing.T, store kv.Store, s dict.Settings) (closed, o
 				}
 			}
 			if c.Shards <= shardsShown && int64(sum) != c.Leases || len(c.Fullest) > shardsShown {
-				t.Errorf("%s: %d shards, of which %d are shown, with %d of %d leases", c.Namespace, c.Shards, len(c.Fullest), sum, c.Leases)
+				t.Errorf("%s: %d shards, %d of them shown, with %d of %d leases", c.Namespace, c.Shards, len(c.Fullest), sum, c.Leases)
 			}
 		}
 		return err
@@ -205,7 +205,7 @@ func (w *twin) audited(t *testing.T, store kv.Store, s dict.Settings) (closed, o
 	return closed, open
 }
 
-// faulty is a store of which commits fail and have unknown outcomes.
+// faulty is a store whose commits sometimes fail or have unknown outcomes.
 func faulty(seed uint64) *memkv.Store {
 	return memkv.Open(memkv.Options{Merger: dict.Merger{}, Faults: memkv.Faults{Seed: seed, Conflict: 0.15, Unknown: 0.15}})
 }

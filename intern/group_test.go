@@ -27,9 +27,9 @@ func (h *hook) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	})
 }
 
-// The first id of a group comes back, when another writer was first with the
-// string that it was drawn for, and goes out again: the strings that the group
-// has by then stay.
+// TestFirstOfGroupComesBack: the first id of a group comes back if another writer was faster
+// with the string that it was drawn for. It goes out again, and the group keeps the strings that
+// it has by then.
 func TestFirstOfGroupComesBack(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	settings := dict.Settings{ShardBits: 6, LeaseSize: 65536, Partitions: 64}
@@ -52,13 +52,13 @@ func TestFirstOfGroupComesBack(t *testing.T) {
 		}
 		return batch.ID(0)
 	}
-	claim(a, 1000, 1063) // so that a's next group begins
+	claim(a, 1000, 1063) // so that a starts its next group
 	hooked := &hook{store, func() { claim(b, 0, 1) }}
 	a.leases.store = hooked
-	claim(a, 0, 10) // its first id is given to nobody
+	claim(a, 0, 10) // no string gets its first id
 	a.leases.store = store
 	if id := claim(a, 100, 200); id&dict.GroupMask != 0 {
-		t.Errorf("the test is none: the ids go on with %d", id)
+		t.Errorf("the test proves nothing: the ids continue at %d", id)
 	}
 	err := store.View(t.Context(), func(r kv.Reader) error {
 		var ids []dict.ID
@@ -79,7 +79,7 @@ func TestFirstOfGroupComesBack(t *testing.T) {
 	}
 }
 
-// Who claims after Close is told, and does not wait for ever.
+// TestClaimAfterClose: a claim after Close is an error, and does not wait forever.
 func TestClaimAfterClose(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	in, err := Open(t.Context(), store, Options{Settings: dict.SharedSettings})

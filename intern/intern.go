@@ -8,23 +8,21 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Options say how an Interner works.
+// Options configure an Interner.
 type Options struct {
-	// Settings are those of the store (dict.Settings). What is zero in them is as in
-	// dict.DefaultSettings.
+	// Settings are the store's. Zero fields are as in dict.DefaultSettings.
 	Settings dict.Settings
 	// CacheBytes bounds the memory of the cache. 0 means 64 MiB.
 	CacheBytes int64
-	// Alone says that nobody else makes strings in a store of one partition.
+	// Alone says that no other writer creates strings, in a store with one partition.
 	Alone bool
-	// FilterBytes bounds the memory of the filters that know what strings there
-	// are. 0 means 32 MiB.
+	// FilterBytes bounds the memory of the filters of known strings. 0 means 32 MiB.
 	FilterBytes int64
-	// Owner names this writer in its leases: host and process, say.
+	// Owner names this writer in its leases, for example by host and process.
 	Owner string
-	// Shards confines this writer to a range of shards. nil: all.
+	// Shards confines this writer to a range of shards. nil means all.
 	Shards *dict.ShardRange
-	// Slot is the first of the partitions that this writer owns.
+	// Slot is the first of this writer's partitions.
 	Slot uint8
 	// Logger may be nil.
 	Logger *slog.Logger
@@ -32,35 +30,35 @@ type Options struct {
 	Metrics *Metrics
 }
 
-// An Interner gives strings their ids, for a writer. How differs: a Drawer does it
-// within the transaction that uses them, a Claimer in transactions before.
-// Reading (Lookup, Strings) needs none: see read.go.
+// An Interner gives strings their ids, for a writer. A Drawer does it within the transaction
+// that uses them, a Claimer in earlier transactions. Reading does not need one (Lookup,
+// Strings).
 type Interner interface {
-	// Prepare is called before the transaction of Resolve, with the strings that are
-	// known by then, and how many more there will be at most.
+	// Prepare comes before the transaction of Resolve. b has the strings known so far; at
+	// most n more will follow.
 	Prepare(ctx context.Context, b *Batch, n int) error
 
-	// Resolve gives every string of b its id, from the cache, the store, or new, as
-	// part of tx, and returns how many it made, by namespace. It may be called again
-	// in the same transaction, after more was added. When the transaction is tried
-	// again, call Retry on b first.
+	// Resolve gives every string of b its id, from the cache or the store, or a new one, as
+	// part of tx. It returns the number of new strings by namespace. After more strings were
+	// added, it may be called again in the same transaction. Before another attempt at the
+	// transaction, call Retry on b.
 	Resolve(tx kv.Txn, b *Batch) (made [len(dict.Namespaces) + 1]int, err error)
 
-	// Committed tells that the transaction that b was resolved in is committed: its
-	// strings may now be found in the cache.
+	// Committed must be called after the transaction of Resolve is committed. The strings of
+	// b may then be in the cache.
 	Committed(b *Batch)
 
-	// Abandon tells that the transaction that b was resolved in was not committed,
-	// and will not be: the ids that were drawn for it go to others.
+	// Abandon must be called if the transaction of Resolve was not committed and never will
+	// be. Other strings can then get the ids that were drawn for it.
 	Abandon(b *Batch)
 
-	// Close ends what runs in the background and notes in the rows of the leases how
-	// many of their ids were used. It does not close the store.
+	// Close ends the goroutines and records in the rows of the leases how many of their ids
+	// were used. It does not close the store.
 	Close(ctx context.Context) error
 }
 
-// Open returns what gives out the ids of a store: a Drawer where the settings have
-// one partition, else a Claimer.
+// Open returns the Interner of a store: a Drawer if the settings have one partition, otherwise
+// a Claimer.
 func Open(ctx context.Context, store kv.Store, o Options) (Interner, error) {
 	if o.CacheBytes <= 0 {
 		o.CacheBytes = 64 << 20

@@ -57,8 +57,8 @@ func uri(i int) string {
 	return fmt.Sprintf("at://did:plc:%024d/app.bsky.feed.post/%d", i%7, i)
 }
 
-// Many writers, one store, conflicts and unknown outcomes: one id a string,
-// one string an id, across namespaces and restarts.
+// TestConcurrentWriters: with many writers on one store, conflicts and unknown outcomes, each
+// string has one id and each id one string, in both namespaces and over restarts.
 func TestConcurrentWriters(t *testing.T) {
 	onMemory := func(*testing.T) kv.Store { return mem(7) }
 	onFDB := func(t *testing.T) kv.Store { return fdbtest.Open(t, fdbtest.Options(t, dict.Merger{})) }
@@ -165,7 +165,7 @@ func TestConcurrentWriters(t *testing.T) {
 	}
 }
 
-// A single writer's ids are one dense sequence, block after block.
+// TestDense: the ids of a single writer are one dense sequence, block after block.
 func TestDense(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	in := open(t, store, intern.Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 256}})
@@ -183,8 +183,8 @@ func TestDense(t *testing.T) {
 	}
 }
 
-// The next lease is there before it is needed: nothing waits for one but the
-// first strings of each namespace.
+// TestNobodyWaits: the next lease arrives before it is needed. Only the first strings of each
+// namespace wait.
 func TestNobodyWaits(t *testing.T) {
 	for _, partitions := range []uint8{1, 4} {
 		store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
@@ -209,7 +209,7 @@ func TestNobodyWaits(t *testing.T) {
 			if i == 0 {
 				first = waits()
 			}
-			time.Sleep(100 * time.Microsecond) // for the goroutine that fetches
+			time.Sleep(100 * time.Microsecond) // let the fetching goroutine run
 		}
 		leases := testutil.ToFloat64(metrics.Leases.WithLabelValues("uri"))
 		if got := waits(); got != first || leases < 10 {
@@ -219,8 +219,8 @@ func TestNobodyWaits(t *testing.T) {
 }
 
 func TestExhausted(t *testing.T) {
-	// 2^32 ids a shard, less those kept back, in blocks of 2^16, and two shards:
-	// put the counters at the end.
+	// Two shards have 2^32 ids each, in blocks of 2^16, except for the reserved ones. Put
+	// their counters at the end.
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
 	in := open(t, store, intern.Options{Settings: dict.Settings{ShardBits: 1, LeaseSize: 65536}})
 	err := store.Update(t.Context(), func(tx kv.Txn) error {

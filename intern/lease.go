@@ -13,10 +13,10 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// ErrExhausted is returned when no shard that was drawn has a block left.
+// ErrExhausted is returned if none of the drawn shards has a free block.
 var ErrExhausted = errors.New("intern: id shards exhausted")
 
-// Leases calls each for every lease of the store, by namespace, shard, block.
+// Leases calls each for every lease of the store, by namespace, shard and block.
 func Leases(r kv.Reader, each func(dict.Lease) error) error {
 	prefix := []byte{dict.KeyLease}
 	return r.Scan(prefix, kv.PrefixEnd(prefix), false, func(k, v []byte) (bool, error) {
@@ -39,7 +39,7 @@ type leaser struct {
 	alloc    [len(dict.Namespaces) + 1][]*allocator // by Namespace and partition
 
 	capacityMu sync.Mutex // guards capacityAt
-	capacityAt time.Time  // when the metrics of capacity were refreshed
+	capacityAt time.Time  // the time of the last refreshCapacity
 
 	closing    chan struct{} // closed by close
 	closeOnce  sync.Once
@@ -63,7 +63,7 @@ func newLeaser(store kv.Store, o Options) (*leaser, error) {
 	return p, nil
 }
 
-// inBackground runs fn until close, whatever becomes of ctx.
+// inBackground runs fn until close, even after ctx ends.
 func (p *leaser) inBackground(ctx context.Context, fn func(context.Context)) {
 	p.background.Go(func() {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -89,8 +89,8 @@ func (p *leaser) closed() bool {
 	}
 }
 
-// close ends what runs in the background and notes in the rows of the leases how many
-// of their ids were used. It does not close the store.
+// close ends the goroutines and records in the rows of the leases how many of their ids were
+// used. It does not close the store.
 func (p *leaser) close(ctx context.Context) error {
 	p.closeOnce.Do(func() { close(p.closing) })
 	p.background.Wait()
@@ -115,12 +115,11 @@ func (p *leaser) close(ctx context.Context) error {
 	return nil
 }
 
-// draws is how many shards are tried before giving up.
+// draws is the number of shards that pickBlock tries.
 const draws = 64
 
-// draw returns a shard of the range whose number leaves the partition when
-// divided by their number; n counts up from a random start, so that in a small
-// range every shard is drawn before one is drawn twice.
+// draw returns a shard of the range whose number, modulo the partitions, is part. n counts up
+// from a random start, so in a small range every shard is drawn once before any repeats.
 func (p *leaser) draw(part uint8, n uint64) uint32 {
 	parts := uint64(p.settings.Partitions)
 	first := uint64(p.shards.First)
@@ -129,14 +128,13 @@ func (p *leaser) draw(part uint8, n uint64) uint32 {
 	return uint32(first + n%count*parts)
 }
 
-// lease takes the next block of the home shard, in a transaction of its own.
-// It draws another shard when there is no home yet, when the home is used up,
-// and when it met another writer there. With it goes what is known of blocks
-// that this writer is done with.
+// lease takes the next block of the home shard, in a separate transaction. It draws another
+// shard if there is no home yet, if the home is full, and if another writer was there at the
+// same time. The transaction also closes the rows of used-up leases (done).
 //
-// The shard's counter is read without conflicts and written blind. What two
-// writers can conflict on is the row of the one block that both chose: it must
-// be new. A counter is never behind, since whoever takes a block moves it on.
+// The shard's counter is read without conflicts and written blind. Two writers conflict only
+// on the row of a block that both chose, which must be new. A counter never lags behind,
+// because taking a block advances it.
 func (p *leaser) lease(ctx context.Context, a *allocator, done []*held) (*held, error) {
 	l := &held{Lease: dict.Lease{Namespace: a.ns, Taken: time.Now(), Owner: p.owner, Token: rand.Uint64()}}
 	attempts := 0
@@ -173,7 +171,7 @@ func (p *leaser) lease(ctx context.Context, a *allocator, done []*held) (*held, 
 	}
 	p.metrics.leased(a.ns)
 	if attempts > 1 {
-		p.metrics.met(a.ns, attempts-1)
+		p.metrics.retried(a.ns, attempts-1)
 	}
 	return l, nil
 }
@@ -218,8 +216,7 @@ func (p *leaser) pickBlock(tx kv.Txn, a *allocator, redraw bool) (shard uint32, 
 			}
 			block = binary.BigEndian.Uint64(v)
 		}
-		// Short ids are worth another draw: they save four bytes wherever one
-		// is written.
+		// Short ids are worth another draw: each saves four bytes wherever it is written.
 		if block >= limit || draw < draws/2 && p.settings.Long(shard, block) {
 			continue
 		}
@@ -228,17 +225,17 @@ func (p *leaser) pickBlock(tx kv.Txn, a *allocator, redraw bool) (shard uint32, 
 		case err != nil:
 			return 0, 0, err
 		case taken:
-			return 0, 0, fmt.Errorf("intern: block %d of shard %d (%s) is leased, and the shard's counter does not know: run skein check", block, shard, a.ns)
+			return 0, 0, fmt.Errorf("intern: block %d of shard %d (%s) is leased, but the shard's counter does not include it: run skein check", block, shard, a.ns)
 		}
 		return shard, block, nil
 	}
-	return 0, 0, fmt.Errorf("%w: %d draws among the shards %s, of %d blocks of %d ids each, found no free block",
+	return 0, 0, fmt.Errorf("%w: no free block in %d draws among the shards %s, each with %d blocks of %d ids",
 		ErrExhausted, draws, p.shards, limit, p.settings.LeaseSize)
 }
 
-// home returns the shard where the last lease was drawn in an earlier run; else that of another
-// namespace, whose counters are others, so that ids of both are numbers close
-// together, and their differences short; else the one drawn.
+// home returns the shard of the last lease of an earlier run. Without one it returns the home
+// of the other namespace, which has counters of its own: then the ids of both are close
+// together, and their differences short. Otherwise it returns the drawn shard.
 func (p *leaser) home(tx kv.Txn, a *allocator, drawn uint32) (uint32, error) {
 	for _, from := range append([]dict.Namespace{a.ns}, dict.Namespaces[:]...) {
 		v, ok, err := tx.Snapshot().Get(p.homeKey(from, a.part))

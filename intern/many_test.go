@@ -15,19 +15,18 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// go test -tags fdb ./intern -run TestManyIDs -ids.count 100000000 -v is the run
-// of a hundred million.
+// go test -tags fdb ./intern -run TestManyIDs -ids.count 100000000 -v runs the test with a
+// hundred million ids.
 var idsCount = flag.Int64("ids.count", 4_000_000, "ids that TestManyIDs hands out")
 
-// handed notes which ids of a block were handed out.
+// handed records which ids of a block were handed out.
 type handed struct {
 	mu  sync.Mutex
 	set [dict.MaxLeaseSize / 64]uint64
 }
 
-// Sixty-four writers hand out ids, end at any moment without a word, and begin
-// again. No id is handed out twice, and of every lease it is known how many
-// were, or that its writer crashed.
+// TestManyIDs: sixty-four writers hand out ids, crash at any moment, and start again. No id is
+// handed out twice. Each lease knows how many were handed out, or that its writer crashed.
 func TestManyIDs(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) kv.Store{
 		"memory": func(*testing.T) kv.Store {
@@ -41,7 +40,7 @@ func TestManyIDs(t *testing.T) {
 
 func testManyIDs(t *testing.T, store kv.Store) {
 	const writers = 64
-	settings := dict.Settings{ShardBits: 6, LeaseSize: dict.MaxLeaseSize, Partitions: 1} // so few shards that they meet
+	settings := dict.Settings{ShardBits: 6, LeaseSize: dict.MaxLeaseSize, Partitions: 1} // few shards, so that writers collide
 	var mu sync.Mutex
 	blocks := map[dict.BlockKey]*handed{}
 	var count, duplicates, crashes atomic.Int64
@@ -82,13 +81,13 @@ func testManyIDs(t *testing.T, store kv.Store) {
 						return
 					}
 					if !d.need(n) {
-						t.Error("what was reserved is not there")
+						t.Error("reserved ids are missing")
 						return
 					}
 					d.ids = d.ids[:0]
 					for range n {
 						id := d.take()
-						if rng.IntN(100) > 0 { // some attempts find that another was first
+						if rng.IntN(100) > 0 { // some attempts find that another writer was faster
 							note(id)
 							d.ids = append(d.ids, id)
 						}
@@ -99,7 +98,7 @@ func testManyIDs(t *testing.T, store kv.Store) {
 						break
 					}
 				}
-				if rng.IntN(2) == 0 { // it is gone, with what it held
+				if rng.IntN(2) == 0 { // the writer crashes with its leases
 					crashes.Add(1)
 					close(in.closing)
 					in.background.Wait()
@@ -129,7 +128,7 @@ func testManyIDs(t *testing.T, store kv.Store) {
 			used += int64(n)
 			switch {
 			case l.Closed && int(l.Used) != n:
-				t.Errorf("block %d of shard %d was closed with %d ids used, and %d were", l.Block, l.Shard, l.Used, n)
+				t.Errorf("block %d of shard %d was closed with %d ids used, but %d were", l.Block, l.Shard, l.Used, n)
 			case l.Closed:
 				closed++
 				left += int64(settings.LeaseSize) - int64(n)
@@ -143,7 +142,7 @@ func testManyIDs(t *testing.T, store kv.Store) {
 		t.Fatal(err)
 	}
 	if len(blocks) > 0 {
-		t.Errorf("ids of %d blocks were handed out that were never leased", len(blocks))
+		t.Errorf("ids of %d blocks without a lease were handed out", len(blocks))
 	}
 	if used != count.Load() || crashes.Load() == 0 || closed == 0 {
 		t.Errorf("%d ids in leases, %d handed out, %d crashes, %d leases closed", used, count.Load(), crashes.Load(), closed)

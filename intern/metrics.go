@@ -10,13 +10,13 @@ import (
 	"skein.blue/internal/renamed"
 )
 
-// Metrics of this package. A nil *Metrics counts nothing.
+// Metrics are the metrics of this package. A nil *Metrics counts nothing.
 type Metrics struct {
 	Allocated *prometheus.CounterVec // namespace
 	Lookups   *prometheus.CounterVec // namespace, result
 	Leases    *prometheus.CounterVec // namespace
 	Waits     *prometheus.CounterVec // namespace
-	Meetings  *prometheus.CounterVec // namespace
+	Retries   *prometheus.CounterVec // namespace
 	Remaining *prometheus.GaugeVec   // namespace
 	Left      *prometheus.GaugeVec   // namespace
 	Exhausted *prometheus.GaugeVec   // namespace
@@ -46,8 +46,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Allocated: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "skein_intern_ids_allocated_total", Help: "Ids given to new strings."}, []string{"namespace"}),
 		Lookups:   counter("lookups_total", "Strings looked up while indexing, by where they were found: cache, store, new.", "namespace", "result"),
 		Leases:    counter("leases_total", "Blocks of ids leased from a shard.", "namespace"),
-		Waits:     counter("lease_waits_total", "Times that indexing waited for a lease.", "namespace"),
-		Meetings:  counter("lease_retries_total", "Times that a lease was tried again, having met another writer.", "namespace"),
+		Waits:     counter("lease_waits_total", "Times that indexing waited for a lease of ids.", "namespace"),
+		Retries:   counter("lease_retries_total", "Times that a lease was retried because another writer took the same block.", "namespace"),
 	}
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "skein_intern_" + name, Help: help}, labels)
@@ -57,9 +57,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.Remaining = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "skein_intern_lease_ids_remaining", Help: "Leased ids not yet handed out."}, []string{"namespace"})
 	renamed.Register(reg, m.Allocated, "skein_intern_allocated_total", "skein_intern_ids_allocated_total", "namespace")
 	renamed.Register(reg, m.Remaining, "skein_intern_lease_remaining", "skein_intern_lease_ids_remaining", "namespace")
-	m.Left = gauge("ids_left", "Ids that no shard has leased yet, as of the last minute.", "namespace")
-	m.Exhausted = gauge("exhaustion_seconds", "Seconds until these ids are used up, at the rate of leases since the first; +Inf: longer than a century, or not known.", "namespace")
-	m.ShardUsed = gauge("shard_used_ratio", "How much of the fullest shards is leased; rank 0 is the fullest.", "namespace", "rank")
+	m.Left = gauge("ids_left", "Ids that are not leased yet, as of the last minute.", "namespace")
+	m.Exhausted = gauge("exhaustion_seconds", "Seconds until all ids are leased, at the average rate since the first lease; +Inf if longer than a century, or unknown.", "namespace")
+	m.ShardUsed = gauge("shard_used_ratio", "Leased share of the fullest shards; rank 0 is the fullest.", "namespace", "rank")
 	for _, ns := range dict.Namespaces {
 		m.made[ns] = m.Allocated.WithLabelValues(ns.String())
 		for i, result := range []string{"cache", "store", "new"} {
@@ -93,10 +93,10 @@ func (m *Metrics) waited(ns dict.Namespace) {
 	}
 }
 
-// met counts meetings with other writers on a shard.
-func (m *Metrics) met(ns dict.Namespace, n int) {
+// retried counts conflicts with other writers on a shard.
+func (m *Metrics) retried(ns dict.Namespace, n int) {
 	if m != nil {
-		m.Meetings.WithLabelValues(ns.String()).Add(float64(n))
+		m.Retries.WithLabelValues(ns.String()).Add(float64(n))
 	}
 }
 
@@ -109,8 +109,8 @@ func (m *Metrics) capacity(c Capacity) {
 	m.Exhausted.WithLabelValues(c.Namespace.String()).Set(seconds)
 }
 
-// remaining notes how many leased ids a partition has left. The metric is their
-// sum.
+// remaining sets the number of leased ids that a partition has left. The metric is the sum of
+// all partitions.
 func (m *Metrics) remaining(ns dict.Namespace, part uint8, n int) {
 	if m == nil {
 		return

@@ -7,7 +7,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Lookup finds the ids of the strings of b that have one, and makes none.
+// Lookup finds the ids of the strings of b. It does not create any.
 func Lookup(r kv.Reader, b *Batch) error {
 	for _, ns := range dict.Namespaces {
 		b.missing(ns, nil)
@@ -18,9 +18,9 @@ func Lookup(r kv.Reader, b *Batch) error {
 	return nil
 }
 
-// Strings calls each with the string of every id, in order. s is valid only
-// during the call. An id without a string is an error: it means corruption.
-// It takes one batched read, and for URIs one more, of their authors.
+// Strings calls each with the string of every id, in order. s is valid only during the call.
+// An id without a string is an error: the store is corrupt. Strings takes one batched read,
+// and one more for the authors of URIs.
 func Strings(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, s []byte) error) error {
 	if ns == dict.DID {
 		var buf []byte
@@ -30,7 +30,7 @@ func Strings(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, s [
 		})
 	}
 	type uri struct {
-		raw        string // or:
+		raw        string // if "", the URI has the fields below
 		author     int    // index in authors
 		collection byte
 		tid        uint64
@@ -85,12 +85,12 @@ func EachID(r kv.Reader, ns dict.Namespace, each func(dict.ID) error) error {
 	})
 }
 
-// forms reads the stored forms of the strings of ids, each group once if they
-// ascend.
+// forms reads the stored forms of the strings of ids. If the ids ascend, it reads each group
+// once.
 func forms(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, form []byte) error) error {
 	buf := make([]byte, 0, 11*len(ids))
 	keys := make([][]byte, 0, len(ids))
-	starts := make([]int, 0, len(ids)+1) // of each group, in ids
+	starts := make([]int, 0, len(ids)+1) // the index in ids at which each group starts
 	for i, id := range ids {
 		if i > 0 && id&^dict.GroupMask == ids[i-1]&^dict.GroupMask {
 			continue

@@ -12,7 +12,7 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// filled returns a store of some hundred strings, and its twin.
+// filled returns a store with some hundred strings, and its twin.
 func filled(t *testing.T, o Options) (*memkv.Store, *twin) {
 	t.Helper()
 	store := memkv.Open(memkv.Options{Merger: dict.Merger{}})
@@ -50,8 +50,8 @@ func viewOf(t *testing.T, s kv.Store, fn func(r kv.Reader) error) {
 	}
 }
 
-// Lookup finds what there is, tells what is not, authors of URIs included, and makes
-// nothing.
+// TestLookup: Lookup finds the known strings and no others, including authors of URIs, and
+// creates none.
 func TestLookup(t *testing.T) {
 	for _, partitions := range []uint8{1, 4} {
 		store, w := filled(t, Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: partitions}})
@@ -70,7 +70,7 @@ func TestLookup(t *testing.T) {
 				s := draw(rng, 1000)
 				all, at = append(all, s), append(at, b.Add(s.ns, []byte(s.s)))
 			}
-			for range 2 { // the second time there is less to look up
+			for range 2 { // the second lookup has fewer strings
 				viewOf(t, store, func(r kv.Reader) error { return Lookup(r, &b) })
 				for i, s := range all {
 					if got := b.ID(at[i]); got != w.ids[s] || b.Made(at[i]) {
@@ -89,13 +89,13 @@ func TestLookup(t *testing.T) {
 			t.Errorf("Lookup wrote: %+v, %+v, %d and %d bytes, %v", before, store.Counts(), size, after, err)
 		}
 		if found < 200 || missing < 200 {
-			t.Errorf("%d found, %d missing: it shows little", found, missing)
+			t.Errorf("%d found, %d missing: the test proves too little", found, missing)
 		}
 	}
 }
 
-// Strings gives back each id's string in its place, in any order and again and again,
-// those of over 256 bytes, too.
+// TestStringsInAnyOrder: Strings returns each id's string at its index, in any order, repeatedly,
+// including strings of over 256 bytes.
 func TestStringsInAnyOrder(t *testing.T) {
 	store, w := filled(t, Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 1}})
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -148,8 +148,8 @@ func TestStringsInAnyOrder(t *testing.T) {
 	}
 }
 
-// An id without a string is an error that names it, wherever it stands; Named and
-// ResolveID just say that there is none.
+// TestIdsWithoutStrings: Strings returns an error that names an id without a string, wherever
+// it is; Named and ResolveID just report that there is none.
 func TestIdsWithoutStrings(t *testing.T) {
 	settings := dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 1}
 	store, w := filled(t, Options{Settings: settings})
@@ -182,7 +182,7 @@ func TestIdsWithoutStrings(t *testing.T) {
 	}
 }
 
-// Resolving by name and by id say the same, with the lease that the id is of.
+// TestResolve: resolving by name and by id give the same, with the lease of the id.
 func TestResolve(t *testing.T) {
 	for _, partitions := range []uint8{1, 4} {
 		settings := dict.Settings{ShardBits: 8, LeaseSize: 64, Partitions: partitions}
@@ -220,7 +220,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// Rows that are malformed are errors, and not ids or strings.
+// TestMalformedRows: malformed rows are errors, and do not give ids or strings.
 func TestMalformedRows(t *testing.T) {
 	const did = "did:web:a.com"
 	group := dict.AppendGroupKey(nil, dict.DID, 64)
@@ -296,7 +296,7 @@ func TestMalformedRows(t *testing.T) {
 	}
 }
 
-// A tick that fails ends an Audit, as does the callback.
+// TestAuditEnds: an error of tick or of the callback ends an Audit.
 func TestAuditEnds(t *testing.T) {
 	settings := dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: 1}
 	store, _ := filled(t, Options{Settings: settings})

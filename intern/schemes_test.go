@@ -28,17 +28,17 @@ func TestMain(m *testing.M) { os.Exit(fdbtest.Main(m)) }
 // scheme is a way to hand out ids.
 type scheme struct {
 	name  string
-	bits  uint8  // of the shard number; 0: one sequence
-	block uint64 // ids taken at once
+	bits  uint8  // of the shard number; 0 means one sequence
+	block uint64 // ids to take at once
 	how   how
 }
 
 type how uint8
 
 const (
-	plain how = iota // read the sequence's counter, write it: the published scheme
-	fresh            // lease from a shard that is drawn anew each time
-	stay             // lease from the shard that was drawn, until another is met there
+	plain how = iota // read and write the counter of a sequence: the published scheme
+	fresh            // lease from a newly drawn shard each time
+	stay             // stay in the drawn shard until another writer is there
 )
 
 var schemes = []scheme{
@@ -124,7 +124,7 @@ func BenchmarkSchemes(b *testing.B) {
 	fmt.Println(t.String())
 }
 
-// short writes a number with a unit.
+// short formats a number with a unit.
 func short(n float64) string {
 	for _, u := range []struct {
 		size float64
@@ -137,10 +137,10 @@ func short(n float64) string {
 	return fmt.Sprintf("%.0f", n)
 }
 
-// mint has n writers take ids for a while.
+// mint lets n writers take ids for a while.
 func (s *scheme) mint(b *testing.B, store kv.Store, n int) (ids, commits, retries int64, took time.Duration) {
 	const length = time.Second
-	// Each cell begins anew: with shards, and homes, of its own.
+	// Each cell starts with its own shards and homes.
 	if err := store.Update(b.Context(), func(tx kv.Txn) error { tx.DeleteRange([]byte{dict.KeyHome}, []byte{dict.KeyNext + 1}); return nil }); err != nil {
 		b.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func (s *scheme) mint(b *testing.B, store kv.Store, n int) (ids, commits, retrie
 					tried := 0
 					if s.how == fresh {
 						a.hasShard = false
-						err = in.leaseAnew(ctx, a, &tried)
+						err = in.leaseFresh(ctx, a, &tried)
 					} else {
 						_, err = in.lease(ctx, a, nil)
 						tried = a.attempts
@@ -184,8 +184,7 @@ func (s *scheme) mint(b *testing.B, store kv.Store, n int) (ids, commits, retrie
 	return done.Load() * int64(s.block), done.Load(), attempts.Load() - done.Load(), time.Since(begun)
 }
 
-// take is the published scheme: read the counter of a sequence that is drawn at
-// random, and write it.
+// take is the published scheme: read and write the counter of a randomly drawn sequence.
 func (s *scheme) take(ctx context.Context, store kv.Store, attempts *atomic.Int64) error {
 	return store.Update(ctx, func(tx kv.Txn) error {
 		attempts.Add(1)
@@ -207,8 +206,8 @@ func (s *scheme) take(ctx context.Context, store kv.Store, attempts *atomic.Int6
 	})
 }
 
-// leaseAnew is lease, but from a shard drawn anew.
-func (p *leaser) leaseAnew(ctx context.Context, a *allocator, tried *int) error {
+// leaseFresh is lease, but always draws a new shard.
+func (p *leaser) leaseFresh(ctx context.Context, a *allocator, tried *int) error {
 	return p.store.Update(ctx, func(tx kv.Txn) error {
 		*tried++
 		shard, block, err := p.pickBlock(tx, a, true)
@@ -222,8 +221,8 @@ func (p *leaser) leaseAnew(ctx context.Context, a *allocator, tried *int) error 
 	})
 }
 
-// sets hands out five million ids to eight writers in turn, and measures two
-// sets of a million of them, chosen at random.
+// sets hands out five million ids to eight writers in turn, and measures two random sets of a
+// million of them.
 func (s *scheme) sets() (bytesPerMember float64, and time.Duration) {
 	const all, members, writers = 5_000_000, 1_000_000, 8
 	rng := rand.New(rand.NewPCG(uint64(s.bits), s.block))
@@ -258,7 +257,7 @@ func (s *scheme) sets() (bytesPerMember float64, and time.Duration) {
 			ids[i], ids[j] = ids[j], ids[i]
 		})
 		set := slices.Clone(ids[:members])
-		slices.Sort(set) // or 2^32 sequences take minutes
+		slices.Sort(set) // otherwise 2^32 sequences take minutes
 		return roaring64.BitmapOf(set...)
 	}
 	x, y := pick(), pick()
@@ -273,8 +272,8 @@ func (s *scheme) sets() (bytesPerMember float64, and time.Duration) {
 	return bytesPerMember, and
 }
 
-// adders make new strings: the URIs of posts as they are made, DIDs, which are in
-// no order, and URIs that have no packed form.
+// adders create new strings: URIs of posts in the order of time, DIDs in no order, and URIs
+// without a packed form.
 var adders = map[string]func(batch *Batch, i int){
 	"posts": func(batch *Batch, i int) {
 		tid := uint64(1<<60) + uint64(i)*1000<<dict.ClockBits
@@ -286,8 +285,7 @@ var adders = map[string]func(batch *Batch, i int){
 	},
 }
 
-// BenchmarkResolve interns new strings on the embedded engine, in batches, both
-// directions stored.
+// BenchmarkResolve interns new strings on the embedded engine, in batches, in both directions.
 //
 //	go test ./intern -run xxx -bench Resolve -benchtime 300x
 func BenchmarkResolve(b *testing.B) {
@@ -305,7 +303,7 @@ func BenchmarkResolve(b *testing.B) {
 			var batch Batch
 			n := 0
 			for b.Loop() {
-				b.StopTimer() // what is measured is interning, not the making of strings
+				b.StopTimer() // measure interning, not making strings
 				batch.Reset()
 				for range size {
 					add(&batch, n)
@@ -329,8 +327,8 @@ func BenchmarkResolve(b *testing.B) {
 	}
 }
 
-// BenchmarkClaim interns new strings on FoundationDB, both directions stored,
-// and then writes the same keys and bytes blind.
+// BenchmarkClaim interns new strings on FoundationDB, in both directions, and then writes the
+// same keys and bytes blind.
 //
 //	go test -tags fdb ./intern -run xxx -bench Claim -benchtime 1x
 func BenchmarkClaim(b *testing.B) {
@@ -383,7 +381,7 @@ func benchmarkClaim(b *testing.B, add func(batch *Batch, i int)) {
 	}
 }
 
-// base32Of writes a number in 24 characters of base32.
+// base32Of formats a number in 24 characters of base32.
 func base32Of(n uint64) []byte {
 	out := make([]byte, 24)
 	h := n * 0x9e3779b97f4a7c15

@@ -7,13 +7,13 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A maker writes strings with their new ids, both ways.
+// A maker writes new strings in both directions.
 type maker struct {
 	entries []dict.Entry
 	buf     []byte
 }
 
-// add writes string to id, and keeps the way back for write. key must live
+// add writes the row from string to id, and keeps the way back for write. key must stay valid
 // until then.
 func (m *maker) add(tx kv.Txn, ns dict.Namespace, id dict.ID, key []byte) {
 	m.buf = dict.AppendID(m.buf[:0], id)
@@ -21,7 +21,7 @@ func (m *maker) add(tx kv.Txn, ns dict.Namespace, id dict.ID, key []byte) {
 	m.entries = append(m.entries, dict.EntryOf(ns, id, key[2:]))
 }
 
-// write merges the way back into the groups.
+// write merges the rows from ids to strings into their groups.
 func (m *maker) write(tx kv.Txn, ns dict.Namespace) {
 	if !slices.IsSortedFunc(m.entries, dict.CompareEntries) {
 		slices.SortFunc(m.entries, dict.CompareEntries)

@@ -54,7 +54,7 @@ func TestClusterAway(t *testing.T) {
 	// A second writer starts to claim the share, and the cluster stands still.
 	second := launch(t, nil, "--store", store, "--relay", relay)
 	eventually(t, 10*time.Second, "the second writer watches the first", func() bool {
-		return strings.Contains(second.log.String(), "watching it")
+		return strings.Contains(second.log.String(), "watching whether it is alive")
 	})
 	if err := c.Pause(); err != nil {
 		t.Fatal(err)

@@ -332,7 +332,7 @@ func TestExitCodes(t *testing.T) {
 		{0, "complete", []string{"completion", "bash"}},
 		{0, `{"end":{"accounts":30,"records":874,"sha256":"`, []string{"export", "--store", store}},
 		{1, "no such file", []string{"import", "--store", filepath.Join(dir, "new"), "nothing.export"}},
-		{1, "no export of skein", []string{"import", "--store", filepath.Join(dir, "new"), broken}},
+		{1, "not an export of skein", []string{"import", "--store", filepath.Join(dir, "new"), broken}},
 		{1, "compressed", []string{"import", "--store", filepath.Join(dir, "new"), packed}},
 		{1, "import into an empty store", []string{"import", "--store", store, exported}},
 		{64, "import needs a file", []string{"import", "--store", store}},

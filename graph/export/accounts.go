@@ -14,7 +14,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// pending is an account whose lines wait for their strings.
+// pending is an account whose lines need strings that are not read yet.
 type pending struct {
 	id      dict.ID
 	state   format.RepoState
@@ -29,8 +29,8 @@ type pendingRecord struct {
 	subject dict.ID
 }
 
-// all exports the accounts and their records, in the order in which the dictionary has their
-// DIDs, which is that of the strings and so the same in every store.
+// all exports the accounts and their records, in the order of their DIDs in the dictionary,
+// which depends on the strings only and so is the same in every store.
 func (x *exporter) all() error {
 	var ids []dict.ID
 	err := intern.EachID(x.r, dict.DID, func(id dict.ID) error {
@@ -50,7 +50,7 @@ func (x *exporter) all() error {
 	return x.flush()
 }
 
-// gather reads what is known of accounts, if they are accounts.
+// gather reads the states and records of the DIDs that are known accounts.
 func (x *exporter) gather(ids []dict.ID) error {
 	for _, id := range ids {
 		st, known, err := read.FindAccount(x.r, x.layout, id)
@@ -58,7 +58,7 @@ func (x *exporter) gather(ids []dict.ID) error {
 			return err
 		}
 		if !known {
-			continue // somebody names it, and it was never heard of
+			continue // a record names the DID, but it has no events
 		}
 		p := pending{id: id, state: st}
 		if err := x.past(&p); err != nil {
@@ -79,7 +79,7 @@ func (x *exporter) gather(ids []dict.ID) error {
 	return nil
 }
 
-// past reads what is queued of an account, and what the stream has changed of it since.
+// past reads an account's row in the resync queue, and the stream's changes to it since.
 func (x *exporter) past(p *pending) error {
 	if p.state.Has(format.FlagResync) {
 		v, ok, err := x.r.Get(format.ResyncKey(p.id))
@@ -123,14 +123,13 @@ func (x *exporter) records(p *pending) error {
 	return nil
 }
 
-// names reads the strings of ids, each once, in the order of the ids, which is how they lie
-// together.
+// names reads the strings of ids, each once, in the order of the ids and so of the store.
 func (x *exporter) names(ns dict.Namespace, ids map[dict.ID]string) error {
 	sorted := slices.Sorted(maps.Keys(ids))
 	return intern.Strings(x.r, ns, sorted, func(i int, s []byte) error { ids[sorted[i]] = string(s); return nil })
 }
 
-// flush writes the lines of the accounts that were gathered.
+// flush writes the lines of the gathered accounts.
 func (x *exporter) flush() error {
 	names := map[dict.Namespace]map[dict.ID]string{dict.DID: {}, dict.URI: {}}
 	for i := range x.pending {
@@ -180,7 +179,7 @@ func (x *exporter) lines(p *pending, names map[dict.Namespace]map[dict.ID]string
 		}
 		l := line{DID: did, Kind: k.Name, Records: make([][2]string, n)}
 		for i, r := range rest[:n] {
-			l.Records[i] = [2]string{r.rkey, names[k.To.Is][r.subject]} // nothing has the name ""
+			l.Records[i] = [2]string{r.rkey, names[k.To.Is][r.subject]} // "" without a subject
 		}
 		if err := x.json.Encode(l); err != nil {
 			return err
@@ -191,7 +190,7 @@ func (x *exporter) lines(p *pending, names map[dict.Namespace]map[dict.ID]string
 	return nil
 }
 
-// touched adds what the stream has changed of an account.
+// touched adds a change by the stream to an account's line.
 func (x *exporter) touched(a *exportAccount, t *format.Touched) {
 	if t.Kind != kinds.Hidden {
 		a.Touched = append(a.Touched, [3]string{x.kinds.Info(t.Kind).Name, string(t.Rkey), t.Rev.String()})
@@ -207,7 +206,7 @@ func (x *exporter) touched(a *exportAccount, t *format.Touched) {
 	a.Commits = append(a.Commits, c)
 }
 
-// doubts exports what the store knows that it lacks.
+// doubts exports what the store knows to be missing.
 func (x *exporter) doubts() error {
 	d := doubts{}
 	v, ok, err := x.r.Get(format.KeyLacking)
@@ -246,8 +245,8 @@ func (x *exporter) doubts() error {
 	return x.json.Encode(line{Doubts: &d})
 }
 
-// backfill returns which past is being fetched: what all writers have done, and what any of
-// them has under way.
+// backfill combines the backfills of all writers: the sources that all of them have done, and
+// what any of them has under way.
 func (x *exporter) backfill() (b format.Backfill, err error) {
 	first := true
 	err = kv.ScanPrefix(x.r, format.KeyBackfill, func(_, v []byte) error {
@@ -272,6 +271,6 @@ func (x *exporter) backfill() (b format.Backfill, err error) {
 		b.Sweep, b.Swept = max(b.Sweep, one.Sweep), min(b.Swept, one.Swept)
 		return nil
 	})
-	b.End, b.SweepAt = 0, 0 // they are of this store's partitions and ids
+	b.End, b.SweepAt = 0, 0 // a partition and an id, of this store only
 	return b, err
 }

@@ -16,14 +16,14 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// summed is an export of lines, with the end that they ask for.
+// summed makes an export of lines, with the right sum in its last line.
 func summed(accounts int, lines ...string) string {
 	text := strings.Join(lines, "\n") + "\n"
 	sum := sha256.Sum256([]byte(text))
 	return text + fmt.Sprintf(`{"end":{"accounts":%d,"records":0,"sha256":"%s"}}`, accounts, hex.EncodeToString(sum[:])) + "\n"
 }
 
-// reopened opens a store again, to go on importing.
+// reopened opens a store again, to continue an import.
 func reopened(t *testing.T, store *memkv.Store, settings dict.Settings) *place {
 	t.Helper()
 	s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings}, Import: true, Beat: time.Minute, SliceSize: 4})
@@ -33,8 +33,8 @@ func reopened(t *testing.T, store *memkv.Store, settings dict.Settings) *place {
 	return &place{Store: s, t: t, store: store}
 }
 
-// What a damaged import left is gone once a good one has been read into the same store,
-// be it opened anew in between or not.
+// TestImportAfterDamaged: an import leaves nothing of a damaged one before it in the same
+// store, whether or not the store was reopened in between.
 func TestImportAfterDamaged(t *testing.T) {
 	good := small(t)
 	const first, account = `{"export":2}`, `{"account":{"did":"did:plc:a","last":{}}}`
@@ -50,7 +50,7 @@ func TestImportAfterDamaged(t *testing.T) {
 		for layout, settings := range layouts {
 			for _, reopens := range []bool{false, true} {
 				p := open(t, settings, true)
-				// One that ends too early, and one whose end is another.
+				// A truncated export, and one with a wrong end.
 				refused(t, p, name, first+"\n"+damaged+"\n")
 				refused(t, p, name, first+"\n"+damaged+"\n"+account+"\n"+`{"end":{"accounts":1,"records":0,"sha256":"00"}}`)
 				unfinished(t, p.store)
@@ -73,27 +73,27 @@ func TestImportAfterDamaged(t *testing.T) {
 	}
 }
 
-// An export whose version is none that ever was is refused, with the right sum too.
+// TestVersionsRefused: an unknown version is refused, even with the right sum.
 func TestVersionsRefused(t *testing.T) {
 	const account = `{"account":{"did":"did:plc:a","last":{}}}`
 	for _, version := range []int{-1, -2, -1 << 40, 0, 4, 1 << 40} {
 		p := open(t, layouts["one"], true)
 		_, err := export.Read(t.Context(), p.Store, strings.NewReader(summed(1, fmt.Sprintf(`{"export":%d}`, version), account)), nil)
-		if err == nil || !strings.Contains(err.Error(), "line 1: this is not an export that skein knows") {
+		if err == nil || !strings.Contains(err.Error(), "line 1: unknown version of an export") {
 			t.Errorf("version %d: %v", version, err)
 		}
 		unfinished(t, p.store)
 	}
 	p := open(t, layouts["one"], true)
 	_, err := export.Read(t.Context(), p.Store, strings.NewReader(summed(1, `{"export":2}`, `{"export":-1}`, account)), nil)
-	if err == nil || !strings.Contains(err.Error(), "line 2: this is not an export that skein knows") {
+	if err == nil || !strings.Contains(err.Error(), "line 2: unknown version of an export") {
 		t.Errorf("a version in line 2: %v", err)
 	}
 }
 
-// An export that goes on behind its end is refused, whatever follows: it is two, or one
-// that was written over a longer one.
-func TestBehindTheEnd(t *testing.T) {
+// TestBytesAfterTheEnd: a file that continues after an export's end is refused. It has two
+// exports, or one that overwrote a longer one.
+func TestBytesAfterTheEnd(t *testing.T) {
 	good := small(t)
 	p := open(t, layouts["one"], true)
 	for name, rest := range map[string]string{
@@ -107,7 +107,7 @@ func TestBehindTheEnd(t *testing.T) {
 		"an account":    `{"account":{"did":"did:plc:late","last":{}}}` + "\n",
 	} {
 		_, err := export.Read(t.Context(), p.Store, strings.NewReader(good+rest), nil)
-		if err == nil || !strings.Contains(err.Error(), "something follows the export's end in line") {
+		if err == nil || !strings.Contains(err.Error(), "continues after the export's end in line") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

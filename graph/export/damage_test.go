@@ -92,12 +92,12 @@ func TestCut(t *testing.T) {
 		finish(t, p, text)
 	}
 	if store := imported(t, dict.DefaultSettings, text[:len(text)-1]); exported(t, store) != text {
-		t.Error("without the end of the last line, it is another")
+		t.Error("without the newline of the last line, the import differs")
 	}
 }
 
-// An export of which a byte was changed is refused. Where that does not change what its
-// first or last line says, it need not be: then it is imported as it was.
+// TestChangedByte: an export with a changed byte is refused, or is imported unchanged if the
+// byte does not change the meaning of its first or last line.
 func TestChangedByte(t *testing.T) {
 	text := small(t)
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -119,7 +119,7 @@ func TestChangedByte(t *testing.T) {
 			if _, err := export.Read(t.Context(), fresh.Store, strings.NewReader(changed), nil); err == nil {
 				fresh.close()
 				if got := exported(t, fresh.store); got != text {
-					t.Errorf("%s, and it was imported as\n%s", what, got)
+					t.Errorf("%s, and the import gave\n%s", what, got)
 				}
 			} else if !errors.Is(err, graph.ErrImport) {
 				t.Errorf("%s: %v", what, err)
@@ -129,13 +129,13 @@ func TestChangedByte(t *testing.T) {
 	unfinished(t, p.store)
 }
 
-// Lines in another order, missing, repeated or added are found out.
+// TestLinesChanged: swapped, missing, repeated and added lines are detected.
 func TestLinesChanged(t *testing.T) {
 	text := small(t)
 	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
 	n := len(lines)
 	scratch := open(t, dict.DefaultSettings, true)
-	// What is wrong with accounts and records is made good by the next import.
+	// The next import repairs wrong accounts and records.
 	mended := open(t, dict.DefaultSettings, true)
 	try := func(from int, what string, changed []string) {
 		t.Helper()
@@ -165,23 +165,23 @@ func TestLinesChanged(t *testing.T) {
 	finish(t, mended, text)
 }
 
-// What is no export that skein knows is refused with the reason, and the line.
+// TestRefusals: an error names the reason and the line.
 func TestRefusals(t *testing.T) {
 	const account = `{"account":{"did":"did:plc:a","last":{}}}`
 	const end = `{"end":{"accounts":1,"records":0}}`
 	for name, test := range map[string]struct{ text, says string }{
-		"nothing":               {"", "there is nothing to read"},
-		"no export":             {"{}", `this is no export of skein: it begins with "{}"`},
-		"no JSON":               {"hello\n", "this is no export of skein"},
-		"compressed":            {"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03", "this is compressed"},
-		"without its first":     {account + "\n" + end, "this is no export of skein"},
-		"only its beginning":    {`{"export":2`, "the export ends in line 1, before its end"},
-		"a newer version":       {`{"export":4}` + "\n" + account + "\n" + end, "line 1: this is not an export"},
-		"two first lines":       {`{"export":1}` + "\n" + `{"export":1}` + "\n" + end, "line 2: this is not an export"},
+		"nothing":               {"", "the file is empty"},
+		"no export":             {"{}", `not an export of skein: the file begins with "{}"`},
+		"no JSON":               {"hello\n", "not an export of skein"},
+		"compressed":            {"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03", "the file is compressed"},
+		"without its first":     {account + "\n" + end, "not an export of skein"},
+		"only its beginning":    {`{"export":2`, "the export is truncated: it stops in line 1"},
+		"a newer version":       {`{"export":4}` + "\n" + account + "\n" + end, "line 1: unknown version of an export"},
+		"two first lines":       {`{"export":1}` + "\n" + `{"export":1}` + "\n" + end, "line 2: unknown version of an export"},
 		"no sum":                {`{"export":2}` + "\n" + account + "\n" + end, "the export is damaged: the sum of its bytes is "},
-		"no end":                {`{"export":1}` + "\n" + account + "\n", "ends in line 3, before its end"},
-		"too few accounts":      {`{"export":1}` + "\n" + end, "there are 0 accounts and 0 records, and should be 1 and 0"},
-		"too few records":       {`{"export":1}` + "\n" + account + "\n" + `{"end":{"accounts":1,"records":5}}`, "there are 1 accounts and 0 records, and should be 1 and 5"},
+		"no end":                {`{"export":1}` + "\n" + account + "\n", "truncated: it stops in line 3"},
+		"too few accounts":      {`{"export":1}` + "\n" + end, "the export has 0 accounts and 0 records, expected 1 and 0"},
+		"too few records":       {`{"export":1}` + "\n" + account + "\n" + `{"end":{"accounts":1,"records":5}}`, "the export has 1 accounts and 0 records, expected 1 and 5"},
 		"an account twice":      {`{"export":1}` + "\n" + account + "\n" + account + "\n" + `{"end":{"accounts":2}}`, "the store has 1 accounts and 0 records now"},
 		"no DID":                {`{"export":1}` + "\n" + `{"account":{"did":"plc:a"}}` + "\n", `line 2: import: "plc:a" is not a DID`},
 		"no rev":                {`{"export":1}` + "\n" + `{"account":{"did":"did:plc:a","rev":"1","root":"0000000000000000"}}` + "\n", "the rev or root of did:plc:a is malformed"},
@@ -200,16 +200,16 @@ func TestRefusals(t *testing.T) {
 		if !errors.Is(err, graph.ErrImport) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v, want %q", name, err, test.says)
 		}
-		if !strings.HasPrefix(test.text, `{"export":`) { // nothing was begun
+		if !strings.HasPrefix(test.text, `{"export":`) { // the import did not begin
 			p.close()
 			if _, err := export.Write(t.Context(), p.store, io.Discard, nil); err != nil {
-				t.Errorf("%s: the store is not as it was: %v", name, err)
+				t.Errorf("%s: the store changed: %v", name, err)
 			}
 			continue
 		}
 		unfinished(t, p.store)
 	}
-	// Version 1 had no sum, and is read still.
+	// Version 1, which has no sum, can still be read.
 	p := open(t, dict.DefaultSettings, true)
 	counts, err := export.Read(t.Context(), p.Store, strings.NewReader(`{"export":1}`+"\n"+account+"\n"+end), nil)
 	if err != nil || counts.Accounts != 1 {
@@ -217,7 +217,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A store that has accounts is not imported into, and stays as it was.
+// TestNotEmpty: an import into a store with accounts is refused, and changes nothing.
 func TestNotEmpty(t *testing.T) {
 	text := small(t)
 	for name, settings := range layouts {
@@ -227,12 +227,12 @@ func TestNotEmpty(t *testing.T) {
 		refused(t, p, name, text)
 		p.close()
 		if exported(t, p.store) != before {
-			t.Errorf("%s: it changed", name)
+			t.Errorf("%s: the store changed", name)
 		}
 	}
 }
 
-// limited is a writer with room for so many bytes.
+// limited is a writer with room for a number of bytes.
 type limited int
 
 var errFull = errors.New("full")
@@ -244,7 +244,7 @@ func (l *limited) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// crossing is a store that goes over to another state while it is read.
+// crossing is a store that moves to another state while it is read.
 type crossing struct {
 	kv.Store
 
@@ -255,7 +255,7 @@ func (c *crossing) ViewAcross(ctx context.Context, fn func(kv.Reader) error) (cr
 	return 1, c.View(ctx, func(r kv.Reader) error { return fn(&crossingReader{r, c}) })
 }
 
-// crossingReader reads the write state of now, whatever else it reads.
+// crossingReader reads the current write state, and everything else from an older state.
 type crossingReader struct {
 	kv.Reader
 
@@ -270,7 +270,7 @@ func (r *crossingReader) Scan(lo, hi []byte, reverse bool, each func(key, value 
 	return r.c.View(context.Background(), func(now kv.Reader) error { return now.Scan(lo, hi, reverse, each) })
 }
 
-// What cannot be written whole is an error, and no export without one has no end.
+// TestWriteFails: an incomplete export is an error, and does not have an end.
 func TestWriteFails(t *testing.T) {
 	p := open(t, dict.DefaultSettings, false)
 	p.fill(20)
@@ -284,11 +284,11 @@ func TestWriteFails(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := export.Write(ctx, p.store, io.Discard, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("after the end of its context: %v", err)
+		t.Errorf("with an ended context: %v", err)
 	}
 	empty := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	if _, err := export.Write(t.Context(), empty, io.Discard, nil); !errors.Is(err, read.ErrFormat) {
-		t.Errorf("of an empty store: %v", err)
+		t.Errorf("with an empty store: %v", err)
 	}
 	for _, written := range []bool{false, true} {
 		var out strings.Builder

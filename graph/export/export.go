@@ -20,33 +20,31 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// An export holds a store in a form that does not depend on its engine, nor on
-// its ids: one JSON object a line, of the type line. The same graph gives the same bytes,
-// whatever its history. Its lines are, in order,
+// A line is one line of an export: a JSON object. An export does not depend on the engine or
+// the ids of its store, and the same graph gives the same bytes, whatever its history. Its
+// lines are, in order,
 //
-//	{"export":3,"kinds":[…],"configured":[…]}      the version of the form, and what the
-//	                                               store has been indexing; where it does
-//	                                               not say, the first four kinds. Those
-//	                                               that are not built in stand there as in
-//	                                               a file of kinds (graph/kinds, file.go)
+//	{"export":3,"kinds":[…],"configured":[…]}      the version of the export format, and
+//	                                               the indexed kinds; if absent, the first
+//	                                               four. Configured kinds are lines of a
+//	                                               file of kinds (graph/kinds, file.go)
 //	{"cursor":{…}}                                 for each source, by name
 //	{"dead":{…}}, {"gap":{…}}                      the dead letters and gaps
-//	{"doubts":{…}}                                 what the store knows that it lacks
+//	{"doubts":{…}}                                 what the store knows to be missing
 //	{"account":{…}}                                for each account, in the order of the
-//	                                               dictionary, and after it
+//	                                               dictionary; after each
 //	{"did":…,"kind":"like","records":[[rkey,subject],…]}
 //	                                               its records, kind by kind, 1,000 a line
-//	{"end":{"accounts":n,"records":n,"sha256":s}}  or else the export is not whole
+//	{"end":{"accounts":n,"records":n,"sha256":s}}  a truncated export does not have it
 //
-// The sum is that of all bytes before the last line, in hexadecimal. Version 1 had
-// none. Version 2 had no doubts, all accounts before all records, and both in the order of
-// the store's ids.
+// The sum covers all bytes before the last line, in hexadecimal. Version 1 had none. Version 2
+// had no doubts, all accounts before all records, and both in the order of the store's ids.
 //
-// A record that names no subject has "" in its place. Of accounts that are being
-// erased, the records are left out.
+// A record without a subject has "" instead. An export omits the records of accounts that are
+// being erased.
 type line struct {
 	Export  int                `json:"export,omitempty"`
-	Kinds   []string           `json:"kinds,omitempty"` // of the first line
+	Kinds   []string           `json:"kinds,omitempty"` // in the first line
 	More    []string           `json:"configured,omitempty"`
 	Cursor  *exportCursor      `json:"cursor,omitempty"`
 	Dead    *format.DeadLetter `json:"dead,omitempty"`
@@ -59,22 +57,22 @@ type line struct {
 	End     *Counts            `json:"end,omitempty"`
 }
 
-// exportVersion is that of the form.
+// exportVersion is the version of the export format.
 const exportVersion = 3
 
-// doubts are what a store knows that it lacks, of more than one account.
+// doubts are what a store knows to be missing, beyond single accounts.
 type doubts struct {
-	// Lacking are the kinds that were added when there were accounts.
+	// Lacking are the kinds that were added after the first accounts.
 	Lacking map[string]format.Lack `json:"lacking,omitempty"`
-	// Hole says that the stream had a hole after which the repos have not been compared, and
-	// Floors what the last event before the newest hole was, by source.
+	// Hole says that the stream had a hole, and the repos have not been compared since. Floors
+	// are the last events before the newest hole, by source.
 	Hole   bool                  `json:"hole,omitempty"`
 	Floors map[string]format.Seq `json:"floors,omitempty"`
-	// Backfill says which past is being fetched.
+	// Backfill is the progress of backfills.
 	Backfill format.Backfill `json:"backfill"`
 }
 
-// Counts say how much an export holds.
+// Counts are the numbers of accounts and records in an export, and its sum.
 type Counts struct {
 	Accounts int64 `json:"accounts"`
 	Records  int64 `json:"records"`
@@ -89,7 +87,7 @@ type exportCursor struct {
 	Future bool       `json:"future,omitempty"`
 }
 
-// exportAccount is a repoState. A Source that is "" is one without a cursor.
+// exportAccount is a format.RepoState. A source without a cursor is "".
 type exportAccount struct {
 	DID            string     `json:"did"`
 	Rev            string     `json:"rev,omitempty"`
@@ -98,15 +96,15 @@ type exportAccount struct {
 	Hidden         bool       `json:"hidden,omitempty"`
 	Partial        bool       `json:"partial,omitempty"`
 	Desynchronized bool       `json:"desynchronized,omitempty"`
-	NoRoot         bool       `json:"noRoot,omitempty"` // the rev is that of an archive's row
-	Behind         bool       `json:"behind,omitempty"` // a newer state was announced, and not applied
+	NoRoot         bool       `json:"noRoot,omitempty"` // the rev is from a row of an archive
+	Behind         bool       `json:"behind,omitempty"` // a newer state was announced, but not applied
 	Last           exportSeq  `json:"last"`
 	LastAccount    *exportSeq `json:"lastAccount,omitempty"`
 	LastDeletion   *exportSeq `json:"lastDeletion,omitempty"`
-	// Queued is its row in the queue of repos to fetch.
+	// Queued is its row in the resync queue.
 	Queued *format.Resync `json:"queued,omitempty"`
-	// Touched is what the stream has changed that a snapshot, or an archive, must not undo:
-	// paths and their revs; and Commits, how the stream's commits follow each other.
+	// Touched has the stream's changes that a snapshot or an archive must not undo: paths and
+	// their revs. Commits has the chain of the stream's commits.
 	Touched [][3]string    `json:"touched,omitempty"` // kind, record key, rev
 	Commits []exportCommit `json:"commits,omitempty"`
 }
@@ -125,16 +123,14 @@ type exportSeq struct {
 	Seq    format.Seq `json:"seq,omitempty"`
 }
 
-// How many accounts, and records, are gathered before their strings are read; and how many
-// records a line has at most.
 const (
-	accountsAtOnce = 2000
-	recordsAtOnce  = 20_000
-	recordsOfLine  = 1000
+	accountsAtOnce = 2000   // accounts to gather before their strings are read
+	recordsAtOnce  = 20_000 // records to gather before their strings are read
+	recordsOfLine  = 1000   // the most records in a line
 )
 
-// Write writes the store to w. It fails if the store is written to while it is
-// read and the engine does not keep a state for so long.
+// Write writes the store to w. It fails if the store changes meanwhile, and the engine does
+// not keep a state for so long.
 func Write(ctx context.Context, store kv.Store, w io.Writer, progress func(records int64)) (Counts, error) {
 	sum := sha256.New()
 	x := &exporter{out: bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20), progress: progress}
@@ -155,10 +151,10 @@ func Write(ctx context.Context, store kv.Store, w io.Writer, progress func(recor
 		return x.counts, err
 	}
 	if crossed > 0 && after != before {
-		return x.counts, errors.New("the store was written to while it was exported, which took longer than the engine keeps a state: stop the writers and export again")
+		return x.counts, errors.New("the store changed during the export, which took longer than the engine keeps a state: stop the writers and export again")
 	}
 	if err := x.out.Flush(); err != nil {
-		return x.counts, err //nolint:wrapcheck // it is that of the writer
+		return x.counts, err //nolint:wrapcheck // the error of the caller's writer
 	}
 	x.counts.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	err = errors.Join(x.json.Encode(line{End: &x.counts}), x.out.Flush())
@@ -173,8 +169,8 @@ type exporter struct {
 	layout   format.Layout
 	kinds    *kinds.Table
 	sources  map[[2]uint32]string // by partition and number
-	pending  []pending            // accounts that are gathered
-	gathered int                  // records of theirs
+	pending  []pending            // gathered accounts
+	gathered int                  // their records
 	counts   Counts
 }
 
@@ -219,7 +215,7 @@ func (x *exporter) notes() error {
 	if err != nil {
 		return err
 	}
-	// Their keys begin with the numbers of the sources, which are this store's.
+	// Their keys begin with numbers of sources, which only this store has.
 	slices.SortStableFunc(dead, func(x, y format.DeadLetter) int {
 		return cmp.Or(cmp.Compare(x.Source, y.Source), cmp.Compare(x.Seq, y.Seq), cmp.Compare(x.Path, y.Path))
 	})
@@ -243,7 +239,7 @@ func (x *exporter) notes() error {
 	return nil
 }
 
-// state returns what is exported of an account's state.
+// state returns the line of an account's state.
 func (x *exporter) state(id dict.ID, did string, st *format.RepoState) *exportAccount {
 	part := uint32(x.layout.Settings.PartitionOfID(id))
 	at := func(number uint32, seq format.Seq) exportSeq {
@@ -270,7 +266,7 @@ func (x *exporter) state(id dict.ID, did string, st *format.RepoState) *exportAc
 	return a
 }
 
-// first is the first line of an export of these kinds.
+// first returns the first line of an export of these kinds.
 func (x *exporter) first(of []kinds.Kind) line {
 	l := line{Export: exportVersion}
 	for _, k := range of {

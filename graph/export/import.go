@@ -19,17 +19,16 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// importOps is how many records are imported in one batch.
+// importOps is the number of records in one batch.
 const importOps = 50_000
 
-// Read fills an empty store, which was opened with Options.Import, from an
-// export. Ids are drawn anew. One that was not finished is begun again from the
-// beginning, into the same store; until it is, the store is good for nothing
-// else.
+// Read fills an empty store, which was opened with Options.Import, from an export. Strings get
+// new ids. To repeat an import that did not finish, read the export into the same store again,
+// from the beginning; until it finishes, the store cannot be used for anything else.
 func Read(ctx context.Context, s *graph.Store, r io.Reader, progress func(records int64)) (Counts, error) {
 	m := &importer{s: s, progress: progress, numbers: map[string]uint32{}}
 	in, sum := bufio.NewReaderSize(r, 1<<20), sha256.New()
-	if err := checkHead(in); err != nil { // before the store is good for nothing else
+	if err := checkHead(in); err != nil { // before BeginImport makes the store unusable
 		return m.counts, err
 	}
 	var err error
@@ -39,24 +38,24 @@ func Read(ctx context.Context, s *graph.Store, r io.Reader, progress func(record
 	for n, version := 1, 0; ; n++ {
 		var l line
 		text, err := in.ReadBytes('\n')
-		if err == nil || errors.Is(err, io.EOF) && len(text) > 0 { // the last line may have no end
+		if err == nil || errors.Is(err, io.EOF) && len(text) > 0 { // the last line may lack a newline
 			if err = json.Unmarshal(text, &l); err != nil && !bytes.HasSuffix(text, []byte("\n")) {
-				err = io.EOF // it was cut
+				err = io.EOF // the line is truncated
 			}
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return m.counts, fmt.Errorf("%w: the export ends in line %d, before its end: it is not whole", graph.ErrImport, n)
+			return m.counts, fmt.Errorf("%w: the export is truncated: it stops in line %d", graph.ErrImport, n)
 		case err != nil:
 			return m.counts, fmt.Errorf("%w: line %d: %w", graph.ErrImport, n, err)
 		case (n == 1) != (l.Export != 0) || l.Export < 0 || l.Export > exportVersion:
-			return m.counts, fmt.Errorf("%w: line %d: this is not an export that skein knows", graph.ErrImport, n)
+			return m.counts, fmt.Errorf("%w: line %d: unknown version of an export", graph.ErrImport, n)
 		case l.End != nil:
 			if got := hex.EncodeToString(sum.Sum(nil)); version >= 2 && got != l.End.SHA256 {
-				return m.counts, fmt.Errorf("%w: the export is damaged: the sum of its bytes is %s, its end says %s", graph.ErrImport, got, l.End.SHA256)
+				return m.counts, fmt.Errorf("%w: the export is damaged: the sum of its bytes is %s, expected %s", graph.ErrImport, got, l.End.SHA256)
 			}
 			if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
-				return m.counts, fmt.Errorf("%w: something follows the export's end in line %d: %w", graph.ErrImport, n, errors.Join(errTrailing, err))
+				return m.counts, fmt.Errorf("%w: the file continues after the export's end in line %d: %w", graph.ErrImport, n, errors.Join(errTrailing, err))
 			}
 			return m.counts, m.end(ctx, l.End)
 		}
@@ -74,7 +73,7 @@ func Read(ctx context.Context, s *graph.Store, r io.Reader, progress func(record
 	}
 }
 
-// checkHead reports whether what is read begins as an export does.
+// checkHead returns an error unless in begins like an export.
 func checkHead(in *bufio.Reader) error {
 	const head = `{"export":`
 	b, err := in.Peek(len(head))
@@ -82,17 +81,17 @@ func checkHead(in *bufio.Reader) error {
 	case string(b) == head:
 		return nil
 	case len(b) == 0 && errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: there is nothing to read", graph.ErrImport)
+		return fmt.Errorf("%w: the file is empty", graph.ErrImport)
 	case len(b) == 0:
 		return fmt.Errorf("%w: %w", graph.ErrImport, err)
 	case len(b) > 2 && b[0] == 0x1f && b[1] == 0x8b, len(b) > 4 && string(b[:4]) == "\x28\xb5\x2f\xfd":
-		return fmt.Errorf("%w: this is compressed: unpack it, and give it as - (gzip -dc FILE | skein import -)", graph.ErrImport)
+		return fmt.Errorf("%w: the file is compressed: unpack it and import - (gzip -dc FILE | skein import -)", graph.ErrImport)
 	}
-	return fmt.Errorf("%w: this is no export of skein: it begins with %q", graph.ErrImport, b)
+	return fmt.Errorf("%w: not an export of skein: the file begins with %q", graph.ErrImport, b)
 }
 
-// errTrailing says that a file goes on behind its end.
-var errTrailing = errors.New("the file goes on")
+// errTrailing is the cause of an error about bytes after the end of an export.
+var errTrailing = errors.New("unexpected bytes")
 
 type importer struct {
 	s        *graph.Store
@@ -122,7 +121,7 @@ func (m *importer) line(ctx context.Context, l *line) error {
 	return nil
 }
 
-// kinds notes what the exported store has been indexing.
+// kinds imports the kinds that the exported store indexed.
 func (m *importer) kinds(ctx context.Context, l *line) error {
 	names := l.Kinds
 	if len(names) == 0 {
@@ -155,7 +154,7 @@ func (m *importer) apply(ctx context.Context, source string) error {
 	return err
 }
 
-// full applies the batch if it has enough.
+// full applies the batch if it has enough operations.
 func (m *importer) full(ctx context.Context) error {
 	if events, ops, _ := m.batch.Size(); events+ops >= importOps {
 		return m.apply(ctx, "")
@@ -206,10 +205,10 @@ func (m *importer) account(ctx context.Context, a *exportAccount) error {
 	return m.full(ctx)
 }
 
-// touched returns what the stream has changed of an account.
+// touched returns the stream's changes to an account.
 func (m *importer) touched(a *exportAccount) (all []format.Touched, err error) {
 	bad := func() ([]format.Touched, error) {
-		return nil, fmt.Errorf("%w: what the stream has changed of %s is malformed", graph.ErrImport, a.DID)
+		return nil, fmt.Errorf("%w: the changes by the stream to %s are malformed", graph.ErrImport, a.DID)
 	}
 	for _, t := range a.Touched {
 		k, rev := m.s.Kinds().ByName(t[0]), uint64(0)
@@ -263,13 +262,13 @@ func (m *importer) records(ctx context.Context, l *line) error {
 	return m.full(ctx)
 }
 
-// end finishes the import, if all is there.
+// end finishes the import if it is complete.
 func (m *importer) end(ctx context.Context, want *Counts) error {
 	if err := m.apply(ctx, ""); err != nil {
 		return err
 	}
 	if m.counts.Accounts != want.Accounts || m.counts.Records != want.Records {
-		return fmt.Errorf("%w: there are %d accounts and %d records, and should be %d and %d",
+		return fmt.Errorf("%w: the export has %d accounts and %d records, expected %d and %d",
 			graph.ErrImport, m.counts.Accounts, m.counts.Records, want.Accounts, want.Records)
 	}
 	return m.s.EndImport(ctx, want.Accounts, want.Records)

@@ -30,7 +30,7 @@ var layouts = map[string]dict.Settings{
 	"long ids": {ShardBits: 32, LeaseSize: 1, Partitions: 1},
 }
 
-// A place is a store and the graph that is open in it.
+// A place is a store, and the graph that has it open.
 type place struct {
 	*graph.Store
 
@@ -52,7 +52,7 @@ func open(t *testing.T, settings dict.Settings, imports bool) *place {
 	return &place{Store: s, t: t, store: store}
 }
 
-// close gives up what the writer has.
+// close closes the graph, and so gives up the writer's claim.
 func (p *place) close() {
 	p.t.Helper()
 	if err := p.Close(p.t.Context()); err != nil {
@@ -60,7 +60,7 @@ func (p *place) close() {
 	}
 }
 
-// commit adds a commit to the batch. since and data say what came before it.
+// commit adds a commit to the batch. since and data name the commit before it.
 func (p *place) commit(did, since string, data byte, put func()) (rev string) {
 	p.seq++
 	rev = tid(uint64(p.seq) << 40)
@@ -98,17 +98,17 @@ func (p *place) erase() {
 
 const day = uint64(24*3600*1_000_000) << format.ClockBits
 
-// tid is a TID of 2024, or after.
+// tid returns a TID of 2024 or later.
 func tid(after uint64) string { return string(syntax.AppendTID(nil, 19_700*day+after)) }
 
-// fill makes a store that has something of everything.
+// fill makes a store that has rows of every type.
 func (p *place) fill(records int) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for i := range 30 {
 		did := fmt.Sprintf("did:plc:%024d", i)
 		since := ""
 		if i%5 == 1 {
-			since = tid(7) // there was a past, that was never seen
+			since = tid(7) // an older commit that the store never saw
 		}
 		rev := p.commit(did, since, byte(i), func() {
 			for n := range records {
@@ -128,7 +128,7 @@ func (p *place) fill(records int) {
 			}
 		})
 		if i%5 == 2 {
-			p.commit(did, rev[:12]+"z", byte(i), func() {}) // one in between was missed
+			p.commit(did, rev[:12]+"z", byte(i), func() {}) // the commit in between is missing
 		}
 		switch i % 6 {
 		case 3:
@@ -151,7 +151,7 @@ func (p *place) fill(records int) {
 	}
 }
 
-// exported is the export of a store.
+// exported returns the export of a store.
 func exported(t *testing.T, store *memkv.Store) string {
 	t.Helper()
 	var out strings.Builder
@@ -172,8 +172,8 @@ func imported(t *testing.T, settings dict.Settings, text string) *memkv.Store {
 	return p.store
 }
 
-// A store moves from each layout to each other, and is the same: its export has the
-// same bytes, and the check finds nothing.
+// TestRoundTrip moves a store from each layout to each other. Its export has the same bytes,
+// and the check finds no problems.
 func TestRoundTrip(t *testing.T) {
 	first := ""
 	for from, settings := range layouts {
@@ -185,10 +185,10 @@ func TestRoundTrip(t *testing.T) {
 			first = text
 		}
 		if text != first { // the stream was the same
-			t.Errorf("the export of %s is another", from)
+			t.Errorf("the export of %s differs", from)
 		}
 		if again := exported(t, p.store); again != text {
-			t.Errorf("the second export of %s is another", from)
+			t.Errorf("the second export of %s differs", from)
 		}
 		for _, want := range []string{`"future":true`, `"hidden":true`, `"partial":true`, `"desynchronized":true`, `"top":`, `"lastDeletion":`, `"raw_`, `,""]`, `"suspect":true`, `"reason":"bad <&> \"'"`} {
 			if !strings.Contains(text, want) {
@@ -207,8 +207,9 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// After an import, the stream goes on where it was, and what was applied is a replay.
-func TestStreamGoesOn(t *testing.T) {
+// TestStreamContinuesAfterImport: after an import, the stream continues at its cursor, and
+// earlier events are replays.
+func TestStreamContinuesAfterImport(t *testing.T) {
 	for from, settings := range layouts {
 		for to, other := range layouts {
 			one := open(t, settings, false)
@@ -225,7 +226,7 @@ func TestStreamGoesOn(t *testing.T) {
 				p.apply("wss://one.example.com")
 			}
 			before := exported(t, two.store)
-			two.seq = 3 // far behind: all of it was applied
+			two.seq = 3 // far below the cursor: a replay
 			two.commit("did:plc:000000000000000000000010", "", 1, func() { two.b.AddPut(1, []byte("old"), []byte("did:web:old.com")) })
 			two.account("did:plc:000000000000000000000009", true, false)
 			two.b.Seen(one.seq, []byte("2026-05-06T07:08:09.123456Z"))
@@ -233,13 +234,13 @@ func TestStreamGoesOn(t *testing.T) {
 			one.close()
 			two.close()
 			if got := exported(t, two.store); got != before || got != exported(t, one.store) {
-				t.Errorf("from %s to %s, they went apart: %d bytes, %d before", from, to, len(got), len(before))
+				t.Errorf("from %s to %s, the stores diverged: %d bytes, %d before", from, to, len(got), len(before))
 			}
 		}
 	}
 }
 
-// TestLines spells out what an export says of a small store.
+// TestLines has the whole export of a small store.
 func TestLines(t *testing.T) {
 	p := open(t, dict.DefaultSettings, false)
 	const relay = "wss://relay.example.com"
@@ -268,17 +269,17 @@ func TestLines(t *testing.T) {
 	text := exported(t, p.store)
 	body := text[:strings.LastIndex(strings.TrimSuffix(text, "\n"), "\n")+1]
 	if got := strings.Split(strings.TrimSuffix(body, "\n"), "\n"); !slices.Equal(got, want) {
-		t.Errorf("it says\n%s\nand should\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("the export is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	sum := sha256.Sum256([]byte(body))
 	end := fmt.Sprintf(`{"end":{"accounts":2,"records":4,"sha256":"%s"}}`, hex.EncodeToString(sum[:])) + "\n"
 	if got := text[len(body):]; got != end {
-		t.Errorf("it ends in %s, and should in %s", got, end)
+		t.Errorf("it ends in %s, want %s", got, end)
 	}
 }
 
-// Of accounts that are being erased, the records are left out: the export is that of the
-// store in which they are gone.
+// TestErasing: an export omits the records of accounts that are being erased, so it is the same
+// before and after they are gone.
 func TestErasing(t *testing.T) {
 	for name, settings := range layouts {
 		p := open(t, settings, false)
@@ -311,8 +312,8 @@ func TestErasing(t *testing.T) {
 	}
 }
 
-// Many records of an account are several lines, and arrive as one account's; progress is
-// told on both sides.
+// TestProgress: many records of an account take several lines, and arrive as one account's.
+// Export and import report progress.
 func TestProgress(t *testing.T) {
 	const n = 4567
 	p := open(t, dict.DefaultSettings, false)
@@ -323,14 +324,14 @@ func TestProgress(t *testing.T) {
 	})
 	p.apply("relay")
 	p.close()
-	var told []int64
+	var reported []int64
 	var out strings.Builder
-	counts, err := export.Write(t.Context(), p.store, &out, func(records int64) { told = append(told, records) })
+	counts, err := export.Write(t.Context(), p.store, &out, func(records int64) { reported = append(reported, records) })
 	if err != nil || counts.Accounts != 1 || counts.Records != n || len(counts.SHA256) != 64 {
 		t.Errorf("%+v: %v", counts, err)
 	}
-	if !slices.IsSorted(told) || len(told) == 0 || told[len(told)-1] != n {
-		t.Errorf("it told %v", told)
+	if !slices.IsSorted(reported) || len(reported) == 0 || reported[len(reported)-1] != n {
+		t.Errorf("the progress is %v", reported)
 	}
 	read := map[string]bool{}
 	lines := 0
@@ -349,11 +350,11 @@ func TestProgress(t *testing.T) {
 	if len(read) != n || lines != 5 {
 		t.Errorf("%d records in %d lines", len(read), lines)
 	}
-	told = nil
+	reported = nil
 	to := open(t, dict.SharedSettings, true)
-	got, err := export.Read(t.Context(), to.Store, strings.NewReader(out.String()), func(records int64) { told = append(told, records) })
-	if counts.SHA256 = ""; err != nil || got != counts || len(told) == 0 || told[len(told)-1] != n {
-		t.Errorf("%+v, want %+v, told %v: %v", got, counts, told, err)
+	got, err := export.Read(t.Context(), to.Store, strings.NewReader(out.String()), func(records int64) { reported = append(reported, records) })
+	if counts.SHA256 = ""; err != nil || got != counts || len(reported) == 0 || reported[len(reported)-1] != n {
+		t.Errorf("%+v, want %+v, progress %v: %v", got, counts, reported, err)
 	}
 	to.close()
 	if again := exported(t, to.store); again != out.String() {
@@ -361,7 +362,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// A large import is several batches.
+// TestLargeImport: a large import takes several batches.
 func TestLargeImport(t *testing.T) {
 	const lines, perLine = 52, 1000
 	var text strings.Builder
@@ -379,12 +380,12 @@ func TestLargeImport(t *testing.T) {
 	if p.Store, err = graph.Open(t.Context(), p.store, graph.Options{Import: true}); err != nil {
 		t.Fatal(err)
 	}
-	var told []int64
-	if _, err := export.Read(t.Context(), p.Store, strings.NewReader(text.String()), func(n int64) { told = append(told, n) }); err != nil {
+	var reported []int64
+	if _, err := export.Read(t.Context(), p.Store, strings.NewReader(text.String()), func(n int64) { reported = append(reported, n) }); err != nil {
 		t.Fatal(err)
 	}
-	if len(told) != 2 || told[0] < 49_000 || told[0] >= told[1] || told[1] != lines*perLine {
-		t.Errorf("it told %v", told)
+	if len(reported) != 2 || reported[0] < 49_000 || reported[0] >= reported[1] || reported[1] != lines*perLine {
+		t.Errorf("the progress is %v", reported)
 	}
 	p.close()
 }

@@ -1,12 +1,12 @@
-// Package fence settles which process writes which partitions of a store. A writer takes a
-// Claim of its partitions, and every write reads it: a writer whose partitions another took
-// over writes nothing any more. Who is alive says so regularly, in a row that no write
-// reads.
+// Package fence decides which process writes which partitions of a store. A writer takes a
+// Claim of its partitions, and every write reads it, so a writer stops writing once another
+// takes over its partitions. A live writer renews its heartbeat, in a row that writes do not
+// read. The package does not know the content of partitions.
 //
-// Whether a writer that left its claim behind is alive is found out by watching its
-// heartbeat for a while, and not by comparing clocks. Silence counts only while our own reads
-// succeed in time: when the store stands still, a healthy writer is silent, too. So after a
-// stall the watching begins again, and the write that takes over checks the heartbeat once more.
+// To learn whether the owner of an old claim is alive, a writer watches its heartbeat for a
+// while, and does not compare clocks. Silence counts only while our own reads succeed in time:
+// if the store stalls, a healthy writer is silent, too. So watching starts again after a
+// stall, and the write that takes over checks the heartbeat once more.
 //
-// A Claim may be used from any goroutine. Nothing here knows what the partitions hold.
+// Any goroutine may use a Claim.
 package fence

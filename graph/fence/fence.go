@@ -17,18 +17,17 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// ErrClaimed is returned by Open when another writer that is alive writes one of
-// the partitions, and by writes after another has taken them over.
+// ErrClaimed is returned by Take if a live writer has one of the partitions, and by Check
+// after another writer has taken over.
 var ErrClaimed = errors.New("fence: another writer has these partitions")
 
-// defaultBeat is how often a writer says that it is alive; one that does not is
-// given patience times as long.
+// defaultBeat is the interval of heartbeats. A writer that misses patience beats is dead.
 const (
 	defaultBeat = time.Second
 	patience    = 4
 )
 
-// Claim is the one that this process holds.
+// Claim is this process's claim of its partitions.
 type Claim struct {
 	store      kv.Store
 	o          Options
@@ -38,20 +37,20 @@ type Claim struct {
 	stopped    sync.WaitGroup
 }
 
-// Options say who claims what.
+// Options name the owner and the partitions of a claim.
 type Options struct {
 	First, End uint8 // the partitions are First to End-1
 	Owner      string
-	Shards     *dict.ShardRange // that ids are drawn from; nil: all
-	// Beat is how often the writer says that it is alive; whoever finds its claim
-	// waits four times as long before taking it over. 0 means a second.
+	Shards     *dict.ShardRange // the shards to draw ids from; nil means all
+	// Beat is the interval of heartbeats. Another writer that finds this claim waits for four
+	// beats before it takes over. 0 means a second.
 	Beat time.Duration
 	// Lost, if set, is called once if another writer takes over partitions of this one, from
 	// a goroutine that Close waits for.
 	Lost   func(error)
 	Logger *slog.Logger
-	// Clock is what watching a rival waits by. The zero value is the machine's; tests whose
-	// rivals are known to be dead need not wait.
+	// Clock times the watching of a rival. The zero value is the machine's clock; a test whose
+	// rivals are dead can skip the wait.
 	Clock Clock
 }
 
@@ -82,7 +81,7 @@ func scanClaims(r kv.Reader, first, end uint8, each func(part uint8, row format.
 	})
 }
 
-// rival is another writer's claim that stands in the way.
+// rival is the claim of another writer that prevents ours.
 type rival struct {
 	row  format.ClaimRow
 	part uint8
@@ -90,8 +89,8 @@ type rival struct {
 	why  string
 }
 
-// rivals returns who has the partitions, and who draws ids from a part of our
-// shards, by token.
+// rivals returns, by token, the claims of writers that have one of our partitions, or draw
+// ids from a part of our shards.
 func (c *Claim) rivals(r kv.Reader) (map[string]rival, error) {
 	found := map[string]rival{}
 	err := scanClaims(r, 0, dict.MaxPartitions, func(part uint8, row format.ClaimRow) error {
@@ -119,8 +118,8 @@ func (c *Claim) rivals(r kv.Reader) (map[string]rival, error) {
 	return found, nil
 }
 
-// Take claims the partitions, once nobody that is alive has one of them. While the store does
-// not answer, it waits, and says so.
+// Take claims the partitions. It returns ErrClaimed if a live writer has one of them. While
+// the store does not answer, it waits, and logs that.
 func Take(ctx context.Context, store kv.Store, o Options) (*Claim, error) {
 	if o.Beat <= 0 {
 		o.Beat = defaultBeat
@@ -151,8 +150,8 @@ func Take(ctx context.Context, store kv.Store, o Options) (*Claim, error) {
 	}
 }
 
-// claim writes the claim, over those of dead writers, which were last seen to be silent at
-// seen. It returns errStall if that is too long ago.
+// claim replaces the claims of dead writers, which were still silent at seen, with our own. It
+// returns errStall if seen is too long ago.
 func (c *Claim) claim(ctx context.Context, dead map[string]rival, seen time.Time) error {
 	v, err := json.Marshal(c.row)
 	if err != nil {
@@ -168,7 +167,7 @@ func (c *Claim) claim(ctx context.Context, dead map[string]rival, seen time.Time
 			}
 			return nil
 		})
-		if err != nil || mine == c.end-c.first { // all: an earlier attempt was committed
+		if err != nil || mine == c.end-c.first { // if all are ours, an earlier attempt was committed
 			return err
 		}
 		for token, v := range dead {
@@ -193,13 +192,13 @@ func (c *Claim) claim(ctx context.Context, dead map[string]rival, seen time.Time
 	})
 }
 
-// errStall ends an attempt to claim during which the store stood still: the other writer may
-// live, and not have been able to say so.
+// errStall ends an attempt to claim during which the store stood still: the other writer may be
+// alive, and unable to renew its heartbeat.
 var errStall = errors.New("fence: the store stood still")
 
-// stalled reports whether so much time has passed since our last look, by the monotonic clock,
-// that the store, or this process, stood still. A healthy writer then may not have been able
-// to beat. What is shorter leaves it time: it is watched for four beats.
+// stalled reports whether our last look is so long ago, by the monotonic clock, that the store,
+// or this process, stood still. Then a healthy writer may have been unable to beat. A shorter
+// stall leaves it enough time, because it is watched for four beats.
 func (c *Claim) stalled(last time.Time) bool { return c.since(last) > 2*c.o.Beat }
 
 func (c *Claim) since(t time.Time) time.Duration { return c.o.Clock.Now().Sub(t) }
@@ -213,17 +212,16 @@ func (v rival) alive() error {
 	return fmt.Errorf("%w: %s, and it is alive; stop it, or give --partition another share and --shards another range", ErrClaimed, v.why)
 }
 
-// awaitRivals returns the claims that stand in the way once their writers are known to be
-// gone, and when it last looked, or an error that names a writer that is alive. A writer is
-// gone if its heartbeat does not change over four beats, during which all our own reads
-// succeeded in time.
+// awaitRivals watches the rivals. It returns their claims once their writers are dead, and the
+// time of its last look; or an error that names a live writer. A writer is dead if its
+// heartbeat does not change for four beats, during which all our own reads succeed in time.
 func (c *Claim) awaitRivals(ctx context.Context) (dead map[string]rival, seen time.Time, err error) {
 	first, seen, err := c.look(ctx)
 	if err != nil || len(first) == 0 {
 		return nil, seen, err
 	}
 	for _, v := range first {
-		c.o.Logger.Info("another writer left its claim, or is alive; watching it", "claim", v.why, "for", (patience * c.o.Beat).String())
+		c.o.Logger.Info("found the claim of another writer; watching whether it is alive", "claim", v.why, "for", (patience * c.o.Beat).String())
 	}
 	for begun := seen; c.since(begun) < patience*c.o.Beat; {
 		if err := c.o.Clock.Sleep(ctx, c.o.Beat/2); err != nil {
@@ -251,16 +249,17 @@ func (c *Claim) awaitRivals(ctx context.Context) (dead map[string]rival, seen ti
 	return first, seen, nil
 }
 
-// look returns the rivals, and when it read them. It waits for a store that does not answer.
+// look returns the rivals, and the time at which it read them. It waits for a store that does
+// not answer.
 func (c *Claim) look(ctx context.Context) (found map[string]rival, at time.Time, err error) {
 	begun := c.o.Clock.Now()
-	for said := false; ; said = true {
+	for logged := false; ; logged = true {
 		err = c.store.View(ctx, func(r kv.Reader) (err error) { found, err = c.rivals(r); return err })
 		if !errors.Is(err, kv.ErrUnavailable) {
 			break
 		}
-		if !said {
-			c.o.Logger.Warn("the store does not answer: claiming the partitions waits until it does", "error", err)
+		if !logged {
+			c.o.Logger.Warn("the store does not answer; waiting to claim the partitions", "error", err)
 		}
 		if err := c.o.Clock.Sleep(ctx, c.o.Beat); err != nil {
 			return nil, begun, err
@@ -285,8 +284,8 @@ func (c *Claim) writeBeat(tx kv.Txn) {
 	tx.Set(format.HeartbeatKey(c.row.Token), binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixMilli())))
 }
 
-// start says regularly that this writer is alive, until another has taken its partitions over:
-// a writer that stood still for long finds that out here, though it has nothing to write.
+// start renews the heartbeat until another writer takes over. A writer that stood still for
+// long learns that here, even if it has nothing to write.
 func (c *Claim) start(ctx context.Context) {
 	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.stopped.Go(func() {
@@ -315,14 +314,13 @@ func (c *Claim) start(ctx context.Context) {
 				}
 				return
 			default:
-				c.o.Logger.Warn("saying that this writer is alive failed, and is tried again", "error", err)
+				c.o.Logger.Warn("the heartbeat failed; trying again", "error", err)
 			}
 		}
 	})
 }
 
-// Check makes sure, as part of a write, that the partitions are still this
-// writer's.
+// Check returns ErrClaimed, as part of a write, unless this writer still has its partitions.
 func (c *Claim) Check(tx kv.Txn) error {
 	n := uint8(0)
 	err := c.scan(tx, func(part uint8, row format.ClaimRow) error {
@@ -337,7 +335,7 @@ func (c *Claim) Check(tx kv.Txn) error {
 	return err
 }
 
-// Close gives the partitions up.
+// Close gives up the partitions.
 func (c *Claim) Close(ctx context.Context) error {
 	c.stop()
 	c.stopped.Wait()
@@ -357,9 +355,9 @@ func (c *Claim) Close(ctx context.Context) error {
 	return nil
 }
 
-// Writers returns the owners of the claims in a store whose writers said lately
-// that they are alive: within twice the time that they are given before their
-// partitions are taken over, by the clocks of the machines.
+// Writers returns the owners of all claims, and whether they are alive: whether their last
+// heartbeat is, by the clocks of the machines, younger than twice the time after which another
+// writer takes over.
 func Writers(r kv.Reader) (alive map[string]bool, err error) {
 	alive = map[string]bool{}
 	return alive, scanClaims(r, 0, dict.MaxPartitions, func(_ uint8, row format.ClaimRow) error {

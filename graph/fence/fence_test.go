@@ -20,33 +20,33 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// A writer that is to be found alive is watched for far longer than it needs, as the
-// machine may have more to do.
+// patient is for tests that must find a writer alive. It is far longer than the writer needs,
+// because the machine may be busy.
 const (
 	beat    = 5 * time.Millisecond
 	patient = 12 * beat
 )
 
-// said is a log handler that sends the messages to a channel, with their attributes.
-type said chan string
+// messages is a log handler that sends messages and their attributes to a channel.
+type messages chan string
 
-func (said) Enabled(context.Context, slog.Level) bool { return true }
+func (messages) Enabled(context.Context, slog.Level) bool { return true }
 
-func (s said) Handle(_ context.Context, r slog.Record) error {
+func (s messages) Handle(_ context.Context, r slog.Record) error {
 	text := r.Message
 	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
 	select {
 	case s <- text:
-	default: // nobody reads so many
+	default: // no test reads so many
 	}
 	return nil
 }
 
-func (s said) WithAttrs([]slog.Attr) slog.Handler { return s }
+func (s messages) WithAttrs([]slog.Attr) slog.Handler { return s }
 
-func (s said) WithGroup(string) slog.Handler { return s }
+func (s messages) WithGroup(string) slog.Handler { return s }
 
-// options are those of a writer that beats every so often.
+// options are the options of a writer.
 func options(owner string, first, end uint8, every time.Duration) fence.Options {
 	return fence.Options{First: first, End: end, Owner: owner, Beat: every, Logger: slog.New(slog.DiscardHandler)}
 }
@@ -55,7 +55,7 @@ func open(faults memkv.Faults) *memkv.Store {
 	return memkv.Open(memkv.Options{Merger: dict.Merger{}, Faults: faults})
 }
 
-// take claims partitions, and gives them up in the end.
+// take claims partitions, and gives them up at the end of the test.
 func take(t *testing.T, store kv.Store, o fence.Options) *fence.Claim {
 	t.Helper()
 	c, err := fence.Take(t.Context(), store, o)
@@ -70,7 +70,7 @@ func take(t *testing.T, store kv.Store, o fence.Options) *fence.Claim {
 	return c
 }
 
-// refused checks that partitions cannot be claimed, and what is said.
+// refused checks that partitions cannot be claimed, and the error.
 func refused(t *testing.T, store kv.Store, o fence.Options, says ...string) {
 	t.Helper()
 	_, err := fence.Take(t.Context(), store, o)
@@ -85,7 +85,7 @@ func refused(t *testing.T, store kv.Store, o fence.Options, says ...string) {
 	}
 }
 
-// checked is what a write of the claim's owner ends with.
+// checked returns the error of a write by the claim's owner.
 func checked(t *testing.T, store kv.Store, c *fence.Claim) error {
 	t.Helper()
 	return store.Update(t.Context(), func(tx kv.Txn) error { return c.Check(tx) })
@@ -103,7 +103,7 @@ func rows(t *testing.T, store kv.Store, keyspace byte) map[string]string {
 	return all
 }
 
-// owners lists who has which partition, "a0 a1 b2".
+// owners lists the partitions with their owners, as in "a0 a1 b2".
 func owners(t *testing.T, store kv.Store) string {
 	t.Helper()
 	var all []string
@@ -118,7 +118,7 @@ func owners(t *testing.T, store kv.Store) string {
 	return strings.Join(all, " ")
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.After(5 * time.Second); !is(); {
@@ -130,8 +130,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// A claim is there while its writer is, whatever the store does: a row for each
-// partition, and one heartbeat. Neighbours do not meet.
+// TestTake: while its writer runs, a claim has a row for each partition and one heartbeat,
+// whatever the store does. Neighbouring claims do not interfere.
 func TestTake(t *testing.T) {
 	for name, faults := range map[string]memkv.Faults{"calm": {}, "faulty": {Seed: 3, Conflict: 0.3, Unknown: 0.3}} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestTake(t *testing.T) {
 					t.Errorf("after %d closed: %s, want %s", i+1, got, want)
 				}
 				if err := checked(t, store, claims[i]); !errors.Is(err, fence.ErrClaimed) || !strings.Contains(err.Error(), "claims of this writer are gone") {
-					t.Errorf("after its Close, a write: %v", err)
+					t.Errorf("a write after Close: %v", err)
 				}
 			}
 			if n := len(rows(t, store, format.KeyHeartbeat)); n != 0 {
@@ -173,14 +173,14 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// A writer's heartbeat moves on.
+// TestBeats: a writer renews its heartbeat.
 func TestBeats(t *testing.T) {
 	store := open(memkv.Faults{})
 	take(t, store, options("a", 0, 2, beat))
 	first := rows(t, store, format.KeyHeartbeat)
 	for token, at := range first {
 		if since := time.Since(time.UnixMilli(int64(binary.BigEndian.Uint64([]byte(at))))); since < -time.Second || since > time.Minute {
-			t.Errorf("it beat %v ago", since)
+			t.Errorf("the last heartbeat was %v ago", since)
 		}
 		for range 3 {
 			eventually(t, "it has not beaten", func() bool { return rows(t, store, format.KeyHeartbeat)[token] > at })
@@ -192,7 +192,7 @@ func TestBeats(t *testing.T) {
 	}
 }
 
-// While a writer beats, nobody takes any of its partitions.
+// TestRefused: while a writer beats, no other can claim any of its partitions.
 func TestRefused(t *testing.T) {
 	store := open(memkv.Faults{})
 	first := take(t, store, options("first", 8, 16, beat))
@@ -206,16 +206,16 @@ func TestRefused(t *testing.T) {
 		take(t, store, options("other", ends[0], ends[1], beat))
 	}
 	if n := len(rows(t, store, format.KeyHeartbeat)); n != 3 {
-		t.Errorf("%d heartbeats: one that was refused left its own", n)
+		t.Errorf("%d heartbeats: a refused writer left its own", n)
 	}
 }
 
-// A writer that says nothing is given four beats, and then is one no longer: it writes
-// nothing more, though others have but a part of what it had.
+// TestTakeOver: after four silent beats, a writer loses its partitions. It can no longer write,
+// even if others took only some of them.
 func TestTakeOver(t *testing.T) {
 	for name, test := range map[string]struct {
 		first, end uint8
-		after      string // whose partitions are whose, once both closed but the second
+		after      string // the owners after the old writer has closed
 	}{
 		"all":      {2, 6, "new2 new3 new4 new5"},
 		"more":     {0, 8, "new0 new1 new2 new3 new4 new5 new6 new7"},
@@ -230,22 +230,22 @@ func TestTakeOver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			log := make(said, 100)
+			log := make(messages, 100)
 			o := options("new", test.first, test.end, beat)
 			o.Logger = slog.New(log)
 			start := time.Now()
 			second := take(t, store, o)
 			if took := time.Since(start); took < 4*beat {
-				t.Errorf("it was taken over after %v, want %v", took, 4*beat)
+				t.Errorf("taken over after %v, want %v", took, 4*beat)
 			}
-			if text := <-log; !strings.Contains(text, "watching it claim=partition ") || !strings.Contains(text, "written by old") || !strings.Contains(text, "for=20ms") {
-				t.Errorf("it says %q", text)
+			if text := <-log; !strings.Contains(text, "watching whether it is alive claim=partition ") || !strings.Contains(text, "written by old") || !strings.Contains(text, "for=20ms") {
+				t.Errorf("the log says %q", text)
 			}
 			if err := checked(t, store, old); !errors.Is(err, fence.ErrClaimed) || !strings.Contains(err.Error(), "was taken over by new at ") {
-				t.Errorf("a write of the old one: %v", err)
+				t.Errorf("a write of the old writer: %v", err)
 			}
 			if err := checked(t, store, second); err != nil {
-				t.Errorf("a write of the new one: %v", err)
+				t.Errorf("a write of the new writer: %v", err)
 			}
 			if n := len(rows(t, store, format.KeyHeartbeat)); n != 1 {
 				t.Errorf("%d heartbeats", n)
@@ -257,28 +257,28 @@ func TestTakeOver(t *testing.T) {
 				t.Errorf("owners %s, want %s", got, test.after)
 			}
 			if err := checked(t, store, second); err != nil {
-				t.Errorf("after the old one closed: %v", err)
+				t.Errorf("after the old writer closed: %v", err)
 			}
 		})
 	}
 }
 
-// A crash leaves the claim behind, and nobody who beats.
+// TestCrash: after a crash, the claim remains and the heartbeat stops.
 func TestCrash(t *testing.T) {
 	store := open(memkv.Faults{})
-	log := make(said, 1)
+	log := make(messages, 1)
 	o := options("crashed", 0, 64, beat)
 	o.Logger = slog.New(log)
 	crashed, err := fence.Take(t.Context(), store, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	after := store.Reopen(memkv.Options{Merger: dict.Merger{}}) // the old one is closed
-	if text := <-log; !strings.Contains(text, "saying that this writer is alive failed, and is tried again error=") {
-		t.Errorf("it says %q", text)
+	after := store.Reopen(memkv.Options{Merger: dict.Merger{}}) // this closes the old store
+	if text := <-log; !strings.Contains(text, "the heartbeat failed; trying again error=") {
+		t.Errorf("the log says %q", text)
 	}
 	if err := crashed.Close(t.Context()); !errors.Is(err, kv.ErrClosed) || !strings.Contains(err.Error(), "giving up the claim") {
-		t.Errorf("closing without a store: %v", err)
+		t.Errorf("Close without a store: %v", err)
 	}
 	if n := len(rows(t, after, format.KeyClaim)); n != 64 {
 		t.Errorf("%d claims are left", n)

@@ -18,8 +18,8 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// Writers of other partitions may draw ids from the same shards or from others, but not
-// from ranges that overlap.
+// TestShards: the writers of two partitions may draw ids from the same shards or from disjoint
+// ones, but not from overlapping ranges.
 func TestShards(t *testing.T) {
 	ranges := func(first, last uint32) *dict.ShardRange { return &dict.ShardRange{First: first, Last: last} }
 	for name, test := range map[string]struct {
@@ -56,19 +56,19 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// A writer in the way that gives up its claim is not waited for.
+// TestGivenUp: Take does not wait any longer once the rival gives up its claim.
 func TestGivenUp(t *testing.T) {
 	store := open(memkv.Faults{})
 	first, err := fence.Take(t.Context(), store, options("first", 0, 4, time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := make(said, 10)
+	log := make(messages, 10)
 	o := options("second", 3, 8, 300*time.Millisecond)
 	o.Logger = slog.New(log)
 	closed := make(chan error)
 	go func() {
-		<-log // it is being watched
+		<-log // watching has begun
 		closed <- first.Close(context.Background())
 	}()
 	start := time.Now()
@@ -77,18 +77,18 @@ func TestGivenUp(t *testing.T) {
 		t.Error(err)
 	}
 	if took := time.Since(start); took >= 4*o.Beat {
-		t.Errorf("it waited for %v", took)
+		t.Errorf("Take waited for %v", took)
 	}
 	if got := owners(t, store); got != "second3 second4 second5 second6 second7" {
 		t.Errorf("owners %s", got)
 	}
 }
 
-// Another that comes while one is watched is alive.
+// TestAnotherCame: a writer that appears while another is watched is alive.
 func TestAnotherCame(t *testing.T) {
 	store := open(memkv.Faults{})
 	take(t, store, options("silent", 0, 1, time.Hour))
-	log := make(said, 10)
+	log := make(messages, 10)
 	o := options("second", 0, 4, 200*time.Millisecond)
 	o.Logger = slog.New(log)
 	go func() {
@@ -103,7 +103,7 @@ func TestAnotherCame(t *testing.T) {
 	}
 }
 
-// racing is a store that another writer comes to before the first write.
+// racing is a store in which another writer claims before the first write.
 type racing struct {
 	kv.Store
 
@@ -118,7 +118,7 @@ func (r *racing) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	return r.Store.Update(ctx, fn)
 }
 
-// Of two that find the partitions free at the same time, one has them.
+// TestRace: if two writers find the partitions free at the same time, one gets them.
 func TestRace(t *testing.T) {
 	store := open(memkv.Faults{})
 	refused(t, &racing{store, func() { take(t, store, options("quick", 5, 7, beat)) }}, options("slow", 0, 8, beat), "partition 5 was just taken by quick")
@@ -127,18 +127,18 @@ func TestRace(t *testing.T) {
 	}
 }
 
-// Who is stopped while it waits says why, and has nothing.
+// TestStopped: a writer that is stopped while it waits returns the cause, and claims nothing.
 func TestStopped(t *testing.T) {
 	store := open(memkv.Faults{})
 	take(t, store, options("silent", 0, 4, time.Hour))
 	why := errors.New("told to stop")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	log := make(said, 10)
-	o := options("second", 0, 4, 0) // that is a second
+	log := make(messages, 10)
+	o := options("second", 0, 4, 0) // 0 means a second
 	o.Logger = slog.New(log)
 	go func() {
 		if text := <-log; !strings.Contains(text, "for=4s") {
-			t.Errorf("it says %q", text)
+			t.Errorf("the log says %q", text)
 		}
 		cancel(why)
 	}()
@@ -162,7 +162,8 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// A write of a writer that lost some of its claims is refused, and says how many.
+// TestClaimsGone: a writer that lost some of its claims cannot write. The error has their
+// number.
 func TestClaimsGone(t *testing.T) {
 	store := open(memkv.Faults{})
 	c := take(t, store, options("a", 4, 8, time.Hour))
@@ -178,8 +179,8 @@ func TestClaimsGone(t *testing.T) {
 	}
 }
 
-// A taking over conflicts with a write that is under way: it ends with ErrClaimed, and
-// nothing of it is written.
+// TestWriteUnderWay: a takeover conflicts with a write that is under way. The write fails with
+// ErrClaimed and changes nothing.
 func TestWriteUnderWay(t *testing.T) {
 	store := open(memkv.Faults{})
 	old := take(t, store, options("old", 0, 4, time.Hour))
@@ -198,11 +199,11 @@ func TestWriteUnderWay(t *testing.T) {
 		t.Errorf("%v, after %d attempts", err, attempts)
 	}
 	if n := len(rows(t, store, 'w')); n != 0 {
-		t.Error("it wrote")
+		t.Error("the write was committed")
 	}
 }
 
-// A heartbeat of the writer's own does not conflict with its writes.
+// TestBeatNoConflict: a writer's heartbeat does not conflict with its writes.
 func TestBeatNoConflict(t *testing.T) {
 	store := open(memkv.Faults{})
 	c := take(t, store, options("a", 0, 64, time.Millisecond))
@@ -223,7 +224,8 @@ func TestBeatNoConflict(t *testing.T) {
 	}
 }
 
-// What is malformed is an error, of everything that reads it, and no claim of nobody.
+// TestMalformed: every reader of a malformed row returns an error, and does not take the
+// partition for free.
 func TestMalformed(t *testing.T) {
 	good, err := json.Marshal(format.ClaimRow{Token: []byte("t"), Owner: "x"})
 	if err != nil {
@@ -264,13 +266,13 @@ func TestMalformed(t *testing.T) {
 			}
 		})
 		if err := checked(t, store, c); err != nil {
-			t.Errorf("%s, mended: %v", name, err)
+			t.Errorf("%s, repaired: %v", name, err)
 		}
 	}
 }
 
-// Writers lists the owners of claims, and which of them beat lately. An owner with
-// several claims is alive if one of them is.
+// TestWriters: Writers lists the owners of claims, and which of them are alive. An owner with
+// several claims is alive if one of its heartbeats is recent.
 func TestWriters(t *testing.T) {
 	store := open(memkv.Faults{})
 	ago := func(d time.Duration) []byte {
@@ -279,7 +281,7 @@ func TestWriters(t *testing.T) {
 	if err := store.Update(t.Context(), func(tx kv.Txn) error {
 		for i, c := range []struct {
 			owner string
-			beat  []byte // nil: none
+			beat  []byte // nil for none
 		}{
 			{"now", ago(0)},
 			{"a while ago", ago(6 * time.Second)},
@@ -311,7 +313,7 @@ func TestWriters(t *testing.T) {
 	if err := store.View(t.Context(), func(r kv.Reader) (err error) { got, err = fence.Writers(r); return err }); err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, want %v: %v", got, want, err)
 	}
-	// One that runs is alive.
+	// A running writer is alive.
 	store = open(memkv.Faults{})
 	take(t, store, options("a", 0, 64, beat))
 	if err := store.View(t.Context(), func(r kv.Reader) (err error) { got, err = fence.Writers(r); return err }); err != nil || !maps.Equal(got, map[string]bool{"a": true}) {

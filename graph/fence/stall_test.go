@@ -18,16 +18,17 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// A connection is one process's way to a store, which can stand still, or be known not to answer.
+// A connection is one process's connection to a store. It can stall, or report that the store
+// does not answer.
 type connection struct {
 	kv.Store
 
 	mu            sync.Mutex
-	reads, writes time.Time // until then they stand still
+	reads, writes time.Time // when their stalls end
 	away          bool      // View fails at once
 }
 
-// stall lets nothing through for so long.
+// stall stalls reads and writes for some time.
 func (c *connection) stall(reads, writes time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,15 +65,15 @@ func loggedTo(b *bytes.Buffer, o fence.Options) fence.Options {
 	return o
 }
 
-// bubble runs a test in which time is made up, and in which the claims that it took have ended
-// when it ends.
+// bubble runs a test with synthetic time, in which all claims end with the test.
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, test)
 }
 
-// While the store stands still, a healthy writer cannot say that it is alive: it keeps its
-// partitions, wherever in the watching the stall begins, and whoever reaches the store first.
+// TestStallDoesNotFenceALiveWriter: while the store stalls, a healthy writer cannot renew its
+// heartbeat. It keeps its partitions, whenever the stall begins and whichever writer reaches
+// the store first.
 func TestStallDoesNotFenceALiveWriter(t *testing.T) {
 	for _, after := range []time.Duration{100 * time.Millisecond, 600 * time.Millisecond, 900 * time.Millisecond} {
 		for _, stall := range []time.Duration{3 * time.Second, 12 * time.Second, time.Minute} {
@@ -82,12 +83,12 @@ func TestStallDoesNotFenceALiveWriter(t *testing.T) {
 				live := take(t, theirs, options("live", 0, 4, time.Second))
 				time.AfterFunc(after, func() {
 					ours.stall(stall, stall)
-					theirs.stall(stall+500*time.Millisecond, stall+500*time.Millisecond) // it reaches the store later
+					theirs.stall(stall+500*time.Millisecond, stall+500*time.Millisecond) // the live writer reaches the store later
 				})
 				var log bytes.Buffer
 				refused(t, ours, loggedTo(&log, options("second", 0, 4, time.Second)), "is written by live since ", "and it is alive")
 				if err := checked(t, store, live); err != nil {
-					t.Errorf("%v after the beginning, a stall of %v: %v\n%s", after, stall, err, &log)
+					t.Errorf("%v after the start, a stall of %v: %v\n%s", after, stall, err, &log)
 				}
 				if s := log.String(); strings.Contains(s, "for=4000000000") || !strings.Contains(s, "for=4s") {
 					t.Errorf("the log:\n%s", s)
@@ -97,8 +98,8 @@ func TestStallDoesNotFenceALiveWriter(t *testing.T) {
 	}
 }
 
-// A writer that is gone is taken over also where the store stands still meanwhile, four beats
-// after the stall, and the log says why it takes longer.
+// TestStallOnlyDelaysTakingOver: after a stall, a dead writer is taken over four beats later,
+// and the log explains the delay.
 func TestStallOnlyDelaysTakingOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := open(memkv.Faults{})
@@ -117,8 +118,8 @@ func TestStallOnlyDelaysTakingOver(t *testing.T) {
 	})
 }
 
-// A stall of the write that takes over begins the watching again, too: the other writer
-// may have come back.
+// TestStallWhileClaiming: a stall of the write that takes over also restarts the watching,
+// because the other writer may have returned.
 func TestStallWhileClaiming(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := open(memkv.Faults{})
@@ -134,7 +135,8 @@ func TestStallWhileClaiming(t *testing.T) {
 	})
 }
 
-// A writer that beats between the last look and the write that takes over is alive.
+// TestBeatWhileClaiming: a writer that beats between the last look and the write that takes
+// over is alive.
 func TestBeatWhileClaiming(t *testing.T) {
 	store := open(memkv.Faults{})
 	old := take(t, store, options("old", 0, 4, time.Hour))
@@ -154,8 +156,8 @@ func TestBeatWhileClaiming(t *testing.T) {
 	}
 }
 
-// A store that is known not to answer is waited for, which is said once, and the end of the
-// context ends the wait.
+// TestTakeAwaitsTheStore: Take waits for a store that does not answer, logs that once, and
+// stops with its context.
 func TestTakeAwaitsTheStore(t *testing.T) {
 	for name, begins := range map[string]time.Duration{"from the beginning": 0, "while it watches": 700 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -174,8 +176,8 @@ func TestTakeAwaitsTheStore(t *testing.T) {
 				if err := checked(t, store, c); err != nil {
 					t.Error(err)
 				}
-				if n := strings.Count(log.String(), "the store does not answer: claiming the partitions waits until it does"); n != 1 {
-					t.Errorf("said %d times:\n%s", n, &log)
+				if n := strings.Count(log.String(), "the store does not answer; waiting to claim the partitions"); n != 1 {
+					t.Errorf("logged %d times:\n%s", n, &log)
 				}
 				ours.setAway(true)
 				why := errors.New("told to stop")
@@ -189,8 +191,8 @@ func TestTakeAwaitsTheStore(t *testing.T) {
 	}
 }
 
-// A writer that stood still, while the store did not, is taken over, and finds that out within a
-// beat of going on, with nothing to write. It leaves no heartbeat behind.
+// TestLost: a suspended writer is taken over. It learns that within a beat after it continues,
+// even with nothing to write, and leaves no heartbeat.
 func TestLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := open(memkv.Faults{})

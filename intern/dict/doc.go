@@ -1,6 +1,5 @@
-// Package dict is the dictionary's format: ids, their written form and the shards that they
-// are drawn from (id.go, settings.go), the keys of the dictionary (keys.go), how strings lie
-// there (pack.go), in groups on the way back from ids to strings (group.go), and the rows of
-// leases (lease.go). It is pure functions, of their arguments alone, and part of the format
-// of the store that package format describes and numbers.
+// Package dict defines the bytes of the dictionary: ids, their encoding and their shards
+// (id.go, settings.go); the keys (keys.go); the forms of strings (pack.go); the groups of
+// strings by id (group.go); and the rows of leases (lease.go). It has pure functions only. The
+// version of the whole store's format is package format's.
 package dict

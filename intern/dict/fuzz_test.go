@@ -9,14 +9,14 @@ import (
 	"skein.blue/internal/testing/golden"
 )
 
-// groupAgain reads a group and writes it again.
+// groupAgain decodes a group and encodes it again.
 func groupAgain(v []byte) (again []byte, err error) {
 	var w GroupWriter
 	err = EachEntry(v, func(e *Entry) bool { again = w.Append(again, e); return true })
 	return again, err
 }
 
-// uriAgain reads the form of a URI and writes it again.
+// uriAgain decodes the form of a URI and encodes it again.
 func uriAgain(v []byte) ([]byte, error) {
 	tid, author, collection, packed, err := UnpackURI(v)
 	if !packed {
@@ -27,7 +27,7 @@ func uriAgain(v []byte) ([]byte, error) {
 
 func didAgain(v []byte) ([]byte, error) { return PackDID(nil, AppendDID(nil, v)), nil }
 
-// leaseAgain reads a lease row, whose first 14 bytes here are its key.
+// leaseAgain decodes a lease row; here, its first 14 bytes are the key.
 func leaseAgain(v []byte) ([]byte, error) {
 	l, err := DecodeLease(v[:min(14, len(v))], v[min(14, len(v)):])
 	return append(AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), l.Value()...), err
@@ -63,8 +63,8 @@ func codecs() []golden.Codec {
 	}
 }
 
-// Values that were cut or changed in one byte are refused, or are those of something
-// else; and of groups, which are lists, what is left of a cut one is one.
+// TestBrokenValues truncates values, and changes single bytes. A decoder refuses the result, or
+// reads another value. A truncated group, which is a list, may be a shorter group.
 func TestBrokenValues(t *testing.T) {
 	for _, c := range codecs() {
 		refused, read := 0, 0
@@ -82,7 +82,7 @@ func TestBrokenValues(t *testing.T) {
 			}
 			for n := range v {
 				if again, ok := try(v[:n]); ok && c.Name != "uri" && c.Name != "did" && !bytes.Equal(again, v[:n]) {
-					t.Errorf("%s: %x, cut to %x, is read as %x", c.Name, v, v[:n], again)
+					t.Errorf("%s: %x, truncated to %x, is read as %x", c.Name, v, v[:n], again)
 				}
 			}
 			changed := bytes.Clone(v)
@@ -94,13 +94,13 @@ func TestBrokenValues(t *testing.T) {
 				changed[i] = v[i]
 			}
 		}
-		if read == 0 || refused == 0 && c.Name != "did" { // which is never refused
+		if read == 0 || refused == 0 && c.Name != "did" { // every form is a DID
 			t.Errorf("%s: %d values are refused, and %d are read", c.Name, refused, read)
 		}
 	}
 }
 
-// No group makes its reader allocate as much as it says that it holds.
+// TestHostileLengths: a reader does not allocate memory for the length that a group claims.
 func TestHostileLengths(t *testing.T) {
 	for _, c := range codecs() {
 		for _, v := range c.Valid {
@@ -140,8 +140,7 @@ func FuzzDID(f *testing.F)   { fuzzCodec(f, "did") }
 func FuzzLease(f *testing.F) { fuzzCodec(f, "lease") }
 func FuzzID(f *testing.F)    { fuzzCodec(f, "id") }
 
-// FuzzFoldGroups: a fold of any groups is a group, has one form, and holds the newest
-// entry of each id.
+// FuzzFoldGroups: groups fold to a group in its one form, with the newest entry of each id.
 func FuzzFoldGroups(f *testing.F) {
 	groups := codecs()[0].Valid
 	for i, v := range groups {
@@ -155,7 +154,7 @@ func FuzzFoldGroups(f *testing.F) {
 		want, got := map[uint8]Entry{}, map[uint8]Entry{}
 		for _, from := range [][]byte{a, b} {
 			if err := EachEntry(from, func(e *Entry) bool { want[e.At] = *e; return true }); err != nil {
-				t.Fatalf("%x is folded, and not read: %v", from, err)
+				t.Fatalf("%x folds, but does not decode: %v", from, err)
 			}
 		}
 		last := -1
@@ -181,7 +180,7 @@ func FuzzFoldGroups(f *testing.F) {
 	})
 }
 
-// FuzzBlocks: settings that Check accepts have ids that say where they are from.
+// FuzzBlocks: for all valid settings, an id identifies its shard and block.
 func FuzzBlocks(f *testing.F) {
 	f.Add(byte(14), uint32(1<<16), byte(64), uint32(70), uint64(9))
 	f.Add(byte(32), uint32(1), byte(1), uint32(1<<32-1), uint64(1<<31-1<<16-1))
@@ -194,7 +193,7 @@ func FuzzBlocks(f *testing.F) {
 		shard, block = uint32(uint64(shard)%(1<<bits)), block%s.Blocks()
 		for _, id := range []ID{s.Start(shard, block), s.Start(shard, block) + ID(size) - 1} {
 			if got := s.BlockOf(DID, id); got != (BlockKey{DID, shard, block}) || id >= FirstReserved || s.PartitionOfID(id) >= partitions {
-				t.Errorf("%v: %#x, of block %d of shard %d, is of %+v", s, uint64(id), block, shard, got)
+				t.Errorf("%v: %#x, in block %d of shard %d, is in %+v", s, uint64(id), block, shard, got)
 			}
 			if back, n := ReadID(AppendID(nil, id)); back != id || n != len(AppendID(nil, id)) {
 				t.Errorf("%v: %#x is read as %#x", s, uint64(id), uint64(back))

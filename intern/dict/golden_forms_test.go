@@ -59,7 +59,7 @@ func readGroup(ns Namespace) func(v []byte) (string, error) {
 	}
 }
 
-// formOf returns the form of a string, whose author has the id given.
+// formOf returns the form of a string; author is its author's id.
 func formOf(ns Namespace, s string, author ID) []byte {
 	if ns == DID {
 		return PackDID(nil, []byte(s))
@@ -114,7 +114,7 @@ func goldenStrings() (forms []golden.Form) {
 	return forms
 }
 
-// goldenGroup writes strings as a group, whose ids are 3 apart from 64 on.
+// goldenGroup makes a group of strings with the ids 64, 67, 70, …
 func goldenGroup(ns Namespace, forms ...[]byte) (v []byte) {
 	var w GroupWriter
 	for i, f := range forms {
@@ -190,7 +190,7 @@ func goldenRows() (forms []golden.Form) {
 	return forms
 }
 
-// Every form is written as it is in stores, and read from there.
+// TestGoldenForms: every form is written and read as in existing stores.
 func TestGoldenForms(t *testing.T) {
 	golden.Check(t, "ids.golden", goldenIDs())
 	golden.Check(t, "strings.golden", goldenStrings())
@@ -198,8 +198,8 @@ func TestGoldenForms(t *testing.T) {
 	golden.Check(t, "rows.golden", goldenRows())
 }
 
-// No string has the form of another, and each form sorts and ends as the description
-// of the forms says.
+// TestGoldenStringsDiffer: no two strings have the same form, and each form has the documented
+// length and order.
 func TestGoldenStringsDiffer(t *testing.T) {
 	seen := map[string]string{}
 	for _, f := range goldenStrings() {
@@ -216,7 +216,7 @@ func TestGoldenStringsDiffer(t *testing.T) {
 	}
 }
 
-// The partition of a DID is stored: these must stay.
+// TestGoldenPartitions: stores depend on the partitions of DIDs, which must never change.
 func TestGoldenPartitions(t *testing.T) {
 	var forms []golden.Form
 	for _, did := range []string{

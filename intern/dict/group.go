@@ -6,18 +6,18 @@ import (
 	"errors"
 )
 
-// The way back from ids to strings is kept in groups of 64 neighbouring ids,
-// which are those of strings that were met about the same time: one row for
-// each, merged together as its ids are given. A row is, by id, ascending,
+// The strings of 64 neighbouring ids are a group, which is one row. Such strings were first
+// seen at about the same time, and their entries are merged into the row as they get their
+// ids. A row is, ascending by id,
 //
 //	kind << 6 | the id's lowest six bits (1)
 //	kind 0: the 15 bytes of a packed DID
-//	kind 1: a post of the shorter form: its 6 bytes and its author's id, each
-//	        as the difference to those of the last such in the row, zigzag
-//	        uvarint; at first to 0
+//	kind 1: a post of the shorter form: its 6 bytes and its author's id, each as
+//	        the difference to the previous such entry in the row, zigzag uvarint;
+//	        for the first, to 0
 //	kind 2: uvarint length, another form (pack.go)
-//	kind 3: nothing: the form has over 256 bytes, and a row of its own, whose key
-//	        is the group's and then the id's lowest six bits (1)
+//	kind 3: nothing: the form has over 256 bytes and a row of its own, under the
+//	        group's key followed by the id's lowest six bits (1)
 //
 // An operand and a stored row have the same form.
 const (
@@ -29,39 +29,39 @@ const (
 	kindForm = 2
 	KindOwn  = 3
 
-	maxInGroup = 256 // bytes: 64 such are far below what an engine takes
+	maxInGroup = 256 // bytes; 64 times as much is far below the limits of all engines
 )
 
-// AppendGroupKey appends the key of the group that an id's string lies in.
+// AppendGroupKey appends the key of the group that has an id's string.
 func AppendGroupKey(dst []byte, ns Namespace, id ID) []byte {
 	return AppendID(append(dst, KeyString, byte(ns)), id&^GroupMask)
 }
 
-// AppendOwnKey appends the key of the row of an id's string that has one.
+// AppendOwnKey appends the key of the row that a long string has of its own.
 func AppendOwnKey(dst []byte, ns Namespace, id ID) []byte {
 	return append(AppendGroupKey(dst, ns, id), byte(id&GroupMask))
 }
 
 // Entry is an id's string in a group.
 type Entry struct {
-	ID     ID // of an entry to be written
+	ID     ID // only in an entry to write
 	At     uint8
 	Kind   uint8
-	post   uint64 // of kindPost: the 6 bytes
-	author ID
-	Form   []byte // else
+	post   uint64 // the 6 bytes of kindPost
+	author ID     // of kindPost
+	Form   []byte // of any other kind
 }
 
-// ErrGroup is returned for a group of strings that cannot be read.
+// ErrGroup is returned for a malformed group of strings.
 var ErrGroup = errors.New("dict: malformed group of strings")
 
-// Zigzag turns a difference into a number that is small where the difference is.
+// Zigzag maps differences near 0, positive and negative, to small numbers.
 func Zigzag(n uint64) uint64 { return n<<1 ^ uint64(int64(n)>>63) }
 
-// Unzigzag turns it back.
+// Unzigzag is the inverse of Zigzag.
 func Unzigzag(n uint64) uint64 { return n>>1 ^ -(n & 1) }
 
-// EntryOf takes the form of a string apart for a group.
+// EntryOf makes the entry of a string from its form.
 func EntryOf(ns Namespace, id ID, form []byte) Entry {
 	e := Entry{ID: id, At: uint8(id & GroupMask), Kind: kindForm, Form: form}
 	switch {
@@ -85,7 +85,7 @@ func (e *Entry) AppendForm(dst []byte) []byte {
 	return AppendID(dst[:len(dst)-2], e.author)
 }
 
-// GroupWriter appends entries, which ascend.
+// GroupWriter appends entries, which must ascend by id.
 type GroupWriter struct{ post, author uint64 }
 
 // Append appends an entry.
@@ -105,8 +105,8 @@ func (w *GroupWriter) Append(dst []byte, e *Entry) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(e.Form))), e.Form...)
 }
 
-// EachEntry calls each for the entries of a group until it returns false.
-// Their forms lie in v.
+// EachEntry calls each for the entries of a group, until each returns false. Their forms point
+// into v.
 func EachEntry(v []byte, each func(*Entry) bool) error {
 	var post, author uint64
 	for len(v) > 0 {
@@ -141,9 +141,8 @@ func EachEntry(v []byte, each func(*Entry) bool) error {
 	return nil
 }
 
-// FoldGroups appends what the groups in values, oldest first, come to. It is
-// the part of the store's Merger that belongs to this package: for keys that
-// begin with KeyString.
+// FoldGroups appends the group that the groups in values, oldest first, fold to. The store's
+// Merger calls it for keys that begin with KeyString.
 func FoldGroups(dst []byte, values [][]byte) ([]byte, error) {
 	var slots [1 << GroupBits]Entry
 	var found [1 << GroupBits]bool
@@ -164,7 +163,7 @@ func FoldGroups(dst []byte, values [][]byte) ([]byte, error) {
 	return dst, nil
 }
 
-// Merger folds what this package merges, for stores that hold nothing else.
+// Merger is the merger of stores that have nothing but a dictionary.
 type Merger struct{}
 
 // Name implements kv.Merger.

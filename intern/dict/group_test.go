@@ -31,7 +31,7 @@ func randomForm(rng *rand.Rand, ns Namespace) []byte {
 	return AppendPackedURI(nil, tid, randomID(rng), 0)
 }
 
-// kindOf says of which kind an entry should be, by the length of its form.
+// kindOf returns the expected kind of an entry, by the length of its form.
 func kindOf(ns Namespace, form []byte) uint8 {
 	switch n := len(form); {
 	case ns == DID && n == 15:
@@ -53,7 +53,7 @@ func writeGroup(ns Namespace, group map[uint8][]byte) (v []byte) {
 	return v
 }
 
-// readMap reads a group into a map; what has a row of its own has no form there.
+// readMap decodes a group into a map, without the forms of long strings.
 func readMap(t *testing.T, v []byte) map[uint8][]byte {
 	t.Helper()
 	group := map[uint8][]byte{}
@@ -75,8 +75,8 @@ func readMap(t *testing.T, v []byte) map[uint8][]byte {
 	return group
 }
 
-// Groups hold what was put into them, and folds of them, in any grouping, the newest
-// entry of each id.
+// TestGroups: groups contain their entries, and any grouping of folds keeps the newest entry of
+// each id.
 func TestGroups(t *testing.T) {
 	seen := map[uint8]int{}
 	for seed := range uint64(2000) {
@@ -118,17 +118,17 @@ func TestGroups(t *testing.T) {
 			values = slices.Replace(values, i, i+n, v)
 		}
 		if parts, err := FoldGroups(nil, values); err != nil || !bytes.Equal(parts, whole[1:]) {
-			t.Fatalf("seed %d: in parts it comes to %x, %v, not %x", seed, parts, err, whole[1:])
+			t.Fatalf("seed %d: in parts it folds to %x, %v, want %x", seed, parts, err, whole[1:])
 		}
 	}
 	for kind := range uint8(4) {
 		if seen[kind] < 100 {
-			t.Errorf("%d entries were of kind %d", seen[kind], kind)
+			t.Errorf("%d entries have kind %d", seen[kind], kind)
 		}
 	}
 }
 
-// A group's entry is found without reading what comes after it.
+// TestEachEntryStops: EachEntry reads no further than the callback wants.
 func TestEachEntryStops(t *testing.T) {
 	v := writeGroup(URI, map[uint8][]byte{3: randomForm(rand.New(rand.NewPCG(1, 1)), URI), 9: []byte("at://a.b")})
 	calls := 0
@@ -136,11 +136,11 @@ func TestEachEntryStops(t *testing.T) {
 		t.Errorf("%d calls, %v", calls, err)
 	}
 	if err := EachEntry(append(v, 0, 1), func(*Entry) bool { return true }); err == nil {
-		t.Error("a cut entry is read")
+		t.Error("a truncated entry is read")
 	}
 }
 
-// Neighbours take few bytes. The numbers are those of the format.
+// TestGroupSizes: neighbouring strings take few bytes. The format fixes the numbers.
 func TestGroupSizes(t *testing.T) {
 	post := func(millis uint64, author ID) []byte {
 		return AppendPackedURI(nil, shortTID+millis*1000<<ClockBits, author, 0)
@@ -171,7 +171,7 @@ func TestGroupSizes(t *testing.T) {
 	}
 }
 
-// Bytes that no group has are refused.
+// TestGroupsRefused decodes malformed groups.
 func TestGroupsRefused(t *testing.T) {
 	for name, v := range map[string][]byte{
 		"a plc that is cut":               append([]byte{KindPLC<<GroupBits | 3}, make([]byte, 14)...),
@@ -191,12 +191,12 @@ func TestGroupsRefused(t *testing.T) {
 			t.Errorf("%s: %x is read", name, v)
 		}
 		if got, err := (Merger{}).Fold(nil, nil, [][]byte{nil, v}, false); err == nil {
-			t.Errorf("%s: %x is folded to %x", name, v, got)
+			t.Errorf("%s: %x folds to %x", name, v, got)
 		}
 	}
 }
 
-// Zigzag numbers are short for numbers near 0 on either side, and are undone.
+// TestZigzag: differences near 0 are short numbers, and Unzigzag is the inverse.
 func TestZigzag(t *testing.T) {
 	for i, n := range []uint64{0, 1<<64 - 1, 1, 1<<64 - 2, 2} {
 		if Zigzag(n) != uint64(i) {
@@ -206,12 +206,12 @@ func TestZigzag(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 0))
 	for range 10_000 {
 		if n := rng.Uint64() >> rng.IntN(64); Unzigzag(Zigzag(n)) != n || Zigzag(Unzigzag(n)) != n || Unzigzag(Zigzag(-n)) != -n {
-			t.Fatalf("%#x is not undone", n)
+			t.Fatalf("%#x does not survive a round trip", n)
 		}
 	}
 }
 
-// Entries compare by their ids.
+// TestCompareEntries: entries sort by id.
 func TestCompareEntries(t *testing.T) {
 	entries := []Entry{{ID: longAuthor}, {ID: 1}, {ID: author}, {ID: 1<<64 - 1}, {ID: 0}}
 	slices.SortFunc(entries, CompareEntries)

@@ -7,26 +7,24 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// An ID stands for a string within its namespace. The zero ID stands for none
-// and is never handed out.
+// An ID stands for a string within its namespace. The zero ID stands for no string, and is
+// never handed out.
 //
-// An id is a shard and the shard's counter. The first counters of every shard
-// lie below 2^40, so that they are written in five bytes: with w shard bits up
-// to 24, the id of a counter below 2^(40-w) is shard<<(40-w) | counter. What
-// does not fit there is 1<<63 | shard<<(63-w) | counter. Either way 65,536
-// neighbours are one aligned range, a Roaring container. The last 65,536 ids
-// of every shard are never handed out, so that callers have numbers of their
-// own (see FirstReserved).
+// An id consists of a shard and the shard's counter. The ids of each shard's first counters
+// are below 2^40 and so take five bytes: with w shard bits up to 24, the id of a counter below
+// 2^(40-w) is shard<<(40-w) | counter. Any other id is 1<<63 | shard<<(63-w) | counter. Either
+// way, 65,536 neighbours are one aligned range, a Roaring container. The last 65,536 ids of
+// every shard are never handed out, so that callers have numbers of their own (see
+// FirstReserved).
 type ID uint64
 
 // None is the ID of no string.
 const None ID = 0
 
-// FirstReserved is the first of the ids at the end of the id space that are
-// never handed out.
+// FirstReserved is the first id at the end of the id space that is never handed out.
 const FirstReserved ID = 1<<64 - MaxLeaseSize
 
-// A Namespace has ids of its own: a DID and an AT URI may have the same.
+// A Namespace has its own ids: a DID and an AT URI may have the same id.
 type Namespace uint8
 
 // The namespaces. Their values are in the store.
@@ -49,7 +47,7 @@ func (ns Namespace) String() string {
 	return fmt.Sprintf("namespace(%d)", uint8(ns))
 }
 
-// Valid reports whether s may be interned in the namespace.
+// Valid reports whether s can be interned in the namespace.
 func (ns Namespace) Valid(s []byte) bool {
 	if ns == DID {
 		return syntax.ValidDID(s)
@@ -58,20 +56,19 @@ func (ns Namespace) Valid(s []byte) bool {
 }
 
 const (
-	shortBits = 40 // ids below 1<<shortBits hold the shards' first counters
+	shortBits = 40 // the ids of the shards' first counters are below 1<<shortBits
 	longBit   = 1 << 63
 )
 
-// Ids are written in five bytes, big-endian, where they fit under firstLong,
-// else in nine, of which the first is 0xff. No id begins with the byte 0xfe,
-// which others use as a mark. The order of the bytes is that of the
-// numbers.
+// An id below FirstLong is encoded in five bytes, big-endian; any other in nine, the first of
+// them 0xff. No encoded id begins with 0xfe, which is free for marks. Encoded ids sort like
+// their numbers.
 const (
 	FirstLong = 0xfe << 32
 	longMark  = 0xff
 )
 
-// AppendID appends the written form of id, five bytes or nine.
+// AppendID appends the encoded id, in five or nine bytes.
 func AppendID(dst []byte, id ID) []byte {
 	if id < FirstLong {
 		return append(dst, byte(id>>32), byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
@@ -79,8 +76,8 @@ func AppendID(dst []byte, id ID) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, longMark), uint64(id))
 }
 
-// ReadID reads the id that b begins with, and returns how many bytes it took,
-// 0 if there is none.
+// ReadID reads the id at the beginning of b, and returns the number of its bytes, or 0 if there
+// is none.
 func ReadID(b []byte) (id ID, n int) {
 	if len(b) >= 5 && b[0] < FirstLong>>32 {
 		return ID(b[0])<<32 | ID(binary.BigEndian.Uint32(b[1:])), 5

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// randomID draws ids of both lengths, and often ones at the edge between them.
+// randomID draws ids of both lengths, often close to the limit between them.
 func randomID(rng *rand.Rand) ID {
 	switch rng.IntN(4) {
 	case 0:
@@ -20,7 +20,7 @@ func randomID(rng *rand.Rand) ID {
 	return ID(rng.Uint64() >> rng.IntN(64))
 }
 
-// The bytes of ids sort as the ids, and are read back from wherever they stand.
+// TestIDsSort: encoded ids sort like ids, and decode wherever they stand.
 func TestIDsSort(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
 	for range 50_000 {
@@ -30,7 +30,7 @@ func TestIDsSort(t *testing.T) {
 			t.Fatalf("%#x and %#x are %x and %x", uint64(x), uint64(y), a, b)
 		}
 		if x != y && bytes.HasPrefix(b, a) {
-			t.Fatalf("%x, of %#x, begins as %x", b, uint64(y), a)
+			t.Fatalf("%x, the encoded %#x, begins with %x", b, uint64(y), a)
 		}
 		both := append(AppendID(AppendID([]byte{0xfe}, x), y), 0xfe)
 		first, n := ReadID(both[1:])
@@ -41,8 +41,8 @@ func TestIDsSort(t *testing.T) {
 	}
 }
 
-// The rows of a namespace lie beside each other: groups by id, with a string's own row
-// right after its group; counters and leases by shard and block.
+// TestKeysSort: the rows of a namespace are neighbours: groups by id, a long string's row right
+// after its group; counters and leases by shard and block.
 func TestKeysSort(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 0))
 	for range 20_000 {
@@ -50,7 +50,7 @@ func TestKeysSort(t *testing.T) {
 		ns := Namespaces[rng.IntN(len(Namespaces))]
 		group, next := AppendGroupKey(nil, ns, x), AppendGroupKey(nil, ns, x|GroupMask)
 		if !bytes.Equal(group, next) || (x>>GroupBits == y>>GroupBits) != bytes.Equal(group, AppendGroupKey(nil, ns, y)) {
-			t.Fatalf("%#x and %#x lie in %x and %x", uint64(x), uint64(y), group, AppendGroupKey(nil, ns, y))
+			t.Fatalf("%#x and %#x are in groups %x and %x", uint64(x), uint64(y), group, AppendGroupKey(nil, ns, y))
 		}
 		own, other := AppendOwnKey(nil, ns, x), AppendOwnKey(nil, ns, y)
 		if !bytes.HasPrefix(own, group) || len(own) != len(group)+1 || bytes.Compare(own, other) != cmp.Compare(x, y) {
@@ -74,7 +74,7 @@ func TestKeysSort(t *testing.T) {
 	}
 }
 
-// A namespace has a name, and takes the strings that are its own.
+// TestNamespaces: a namespace has a name, and accepts its own strings.
 func TestNamespaces(t *testing.T) {
 	for _, c := range []struct {
 		ns         Namespace
@@ -85,7 +85,7 @@ func TestNamespaces(t *testing.T) {
 		{URI, "uri", []string{"at://" + goldenDID, "at://x.com/a.b.c/self"}, []string{"", goldenDID, "https://x.com", "at://x.com/a.b.c/\x00"}},
 	} {
 		if c.ns.String() != c.name {
-			t.Errorf("%d is called %q", c.ns, c.ns)
+			t.Errorf("namespace %d has the name %q", c.ns, c.ns)
 		}
 		for i, s := range append(c.mine, c.none...) {
 			if c.ns.Valid([]byte(s)) != (i < len(c.mine)) {
@@ -94,6 +94,6 @@ func TestNamespaces(t *testing.T) {
 		}
 	}
 	if s := Namespace(9).String(); s != "namespace(9)" {
-		t.Errorf("a namespace is called %q", s)
+		t.Errorf("an unknown namespace has the name %q", s)
 	}
 }

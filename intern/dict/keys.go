@@ -2,18 +2,18 @@ package dict
 
 import "encoding/binary"
 
-// Keys. The first byte names the keyspace; ids are written by AppendID, other
-// numbers big-endian, strings as pack.go says. ns is the Namespace, a byte.
+// The keys of the dictionary. The first byte names the keyspace. AppendID encodes ids,
+// pack.go describes strings, and other numbers are big-endian. ns is the Namespace, a byte.
 //
-//	'i' ns string        → id                the dictionary
-//	's' ns id            → group             and back, 64 ids to a row: strings.go
+//	'i' ns string        → id                from string to id
+//	's' ns id            → group             from id to string, 64 ids in a row: group.go
 //	'n' ns shard(4)      → next block (8)    the shard's counter
 //	'l' ns shard(4) block(8) → lease row     see lease.go
-//	'h' ns               → shard(4)          where the last lease was drawn
+//	'h' ns               → shard(4)          the shard of the last lease
 //	'h' ns part slot     → shard(4)          the same, with several partitions
-//	'u' ns slot lane     → strings (8)       how many a writer has claimed
+//	'u' ns slot lane     → strings (8)       the number of strings that a writer has claimed
 //
-// A writer's slot is the first of the partitions that it owns.
+// A writer's slot is the first of its partitions.
 const (
 	KeyID     = 'i'
 	KeyString = 's'

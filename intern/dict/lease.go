@@ -6,22 +6,20 @@ import (
 	"time"
 )
 
-// A Lease row says who took a block, when, and how many of its ids had been
-// given to strings when its owner was done with it. Its value is
+// A Lease is a block of ids that a writer took. Its row's value is
 //
 //	token(8) unix seconds(8) used(4) flags(1) owner…
 //
-// token is random per lease, so that an attempt whose outcome is unknown
-// recognizes its own. flags is 1 once the owner is done with the block. A row
-// that is not closed belongs to a writer that runs, or to one that crashed:
-// what that had not used is lost and never handed out.
+// token is random, so that a writer recognizes its own lease after an attempt of unknown
+// outcome. flags is 1 once the owner has closed the lease. An open lease belongs to a running
+// writer, or to one that crashed, whose unused ids are lost and never handed out.
 type Lease struct {
 	Namespace Namespace
 	Shard     uint32
 	Block     uint64
 	Taken     time.Time
-	// Used is how many of the block's ids were given to strings. It is known
-	// once the lease is Closed: its owner will hand out no more of it.
+	// Used is the number of the block's ids that have strings. It is known once the lease is
+	// Closed: the owner will not hand out any more.
 	Used   uint32
 	Closed bool
 	Owner  string
@@ -68,14 +66,14 @@ func DecodeLease(key, value []byte) (l Lease, err error) {
 // A ShardRange confines a writer to the shards from First to Last.
 type ShardRange struct{ First, Last uint32 }
 
-// Check returns the range, or all shards if it is zero and so not set.
+// Check returns the range, or all shards if g is nil.
 func (g *ShardRange) Check(s Settings) (ShardRange, error) {
 	all := ShardRange{0, uint32(1<<s.ShardBits - 1)}
 	switch {
 	case g == nil:
 		return all, nil
 	case g.First > g.Last || g.Last > all.Last:
-		return all, fmt.Errorf("%w: shards %d-%d, and the store has 0-%d", ErrSettings, g.First, g.Last, all.Last)
+		return all, fmt.Errorf("%w: shards %d-%d, but the store has 0-%d", ErrSettings, g.First, g.Last, all.Last)
 	case s.ShardsOf(*g) == 0:
 		return all, fmt.Errorf("%w: shards %d-%d are too few: each of the store's %d partitions needs one",
 			ErrSettings, g.First, g.Last, s.Partitions)
@@ -83,15 +81,15 @@ func (g *ShardRange) Check(s Settings) (ShardRange, error) {
 	return *g, nil
 }
 
-// String returns the range as it is given: "0-127".
+// String formats the range like the flag: "0-127".
 func (g ShardRange) String() string { return fmt.Sprintf("%d-%d", g.First, g.Last) }
 
-// ShardsOf is how many shards of the range each partition has.
+// ShardsOf returns the number of shards of the range for each partition.
 func (s Settings) ShardsOf(g ShardRange) uint64 {
 	return (uint64(g.Last) - uint64(g.First) + 1) / uint64(s.Partitions)
 }
 
-// BlockKey names the block that was leased.
+// BlockKey returns the leased block.
 func (l *Lease) BlockKey() BlockKey {
 	return BlockKey{Namespace: l.Namespace, Shard: l.Shard, Block: l.Block}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A lease row says again what it was made from, to the second, and names its block.
+// TestLeaseRows: a lease survives a round trip, to the second, and names its block.
 func TestLeaseRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 5))
 	for range 2000 {
@@ -21,18 +21,18 @@ func TestLeaseRows(t *testing.T) {
 		if got.Taken = l.Taken; got != l || got.BlockKey() != (BlockKey{l.Namespace, l.Shard, l.Block}) {
 			t.Fatalf("%+v became %+v, of %+v", l, got, got.BlockKey())
 		}
-		// Decode leaves nothing of a row that was read before.
+		// Decode overwrites all of an earlier row.
 		again := goldenLeases[1]
 		if err := again.Decode(AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), l.Value()); err != nil || !again.Taken.Equal(l.Taken) {
 			t.Fatal(err)
 		}
 		if again.Taken = l.Taken; again != l {
-			t.Fatalf("%+v was read over another, and became %+v", l, again)
+			t.Fatalf("%+v, decoded over another lease, became %+v", l, again)
 		}
 	}
 }
 
-// Rows that were cut are refused, and so are keys of another length.
+// TestLeasesRefused: truncated rows, and keys of another length, are refused.
 func TestLeasesRefused(t *testing.T) {
 	l := goldenLeases[0]
 	key, value := AppendLeaseKey(nil, l.Namespace, l.Shard, l.Block), l.Value()
@@ -42,7 +42,7 @@ func TestLeasesRefused(t *testing.T) {
 		}
 	}
 	if got, err := DecodeLease(key, value[:len(value)-len(l.Owner)]); err != nil || got.Owner != "" {
-		t.Errorf("a lease of nobody is read as %+v, %v", got, err)
+		t.Errorf("a lease without an owner is read as %+v, %v", got, err)
 	}
 	for _, key := range [][]byte{nil, key[:13], append(key[:14:14], 0), AppendNextKey(nil, DID, 5)} {
 		if got, err := DecodeLease(key, value); err == nil {

@@ -9,8 +9,8 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// How strings lie in the dictionary. Those that nearly all are get a packed
-// form, the rest are stored as they are:
+// The forms of strings in the dictionary. Nearly all strings have a packed form; the others
+// are stored as they are:
 //
 //	a DID of did:plc with 24 characters of base32    15 bytes: the 120 bits
 //	the AT URI of a post whose TID is of a whole     6 bytes: milliseconds << 5
@@ -21,12 +21,11 @@ import (
 //	rkey a TID                                         1 byte of collection
 //	anything else                                    as it is
 //
-// The length tells the forms apart: after a string that is as long as a packed
-// form of its namespace come zero bytes, which no DID and no URI holds, until it
-// is not. TIDs come first because the network's URIs are young when they are
-// met: the keys that are written, and asked for, lie close together. (Of the 129
-// posts named in a recorded minute of the real network, 117 are of the second
-// form.)
+// The length distinguishes the forms: a raw string that is as long as a packed form of its
+// namespace is padded with zero bytes, which no DID and no URI contains, until it is not. TIDs
+// come first because most URIs are new when they are first seen, so the keys of writes and
+// reads are close together. (Of the 129 posts named in a recorded minute of the real network,
+// 117 have the second form.)
 const (
 	PackedDIDLen   = 15
 	packedPost     = 6 + 5
@@ -40,8 +39,8 @@ const (
 	Base32Alphabet = "abcdefghijklmnopqrstuvwxyz234567"
 )
 
-// packedCollections are those whose URIs are packed, by their number in the
-// store: append only.
+// packedCollections are the collections whose URIs are packed. The index is in the store:
+// append only.
 var packedCollections = [...]string{
 	"app.bsky.feed.post",
 	"app.bsky.feed.like",
@@ -51,7 +50,7 @@ var packedCollections = [...]string{
 	"app.bsky.graph.starterpack",
 }
 
-// ErrMalformed is returned for a packed string that cannot be read.
+// ErrMalformed is returned for a malformed packed string.
 var ErrMalformed = errors.New("malformed dictionary row")
 
 var base32Value = syntax.Values(Base32Alphabet)
@@ -64,7 +63,7 @@ func isPackedLen(ns Namespace, n int) bool {
 	return n == packedPost || n == packedPostLong || n == packedURI || n == packedURILong
 }
 
-// AppendRaw appends a string that is not packed.
+// AppendRaw appends the raw form of a string.
 func AppendRaw(dst []byte, ns Namespace, s []byte) []byte {
 	n := len(s)
 	for dst = append(dst, s...); isPackedLen(ns, n); n++ {
@@ -73,7 +72,7 @@ func AppendRaw(dst []byte, ns Namespace, s []byte) []byte {
 	return dst
 }
 
-// UnpackRaw returns the string of a form that is not packed. It lies in v.
+// UnpackRaw returns the string of a raw form. It points into v.
 func UnpackRaw(v []byte) []byte { return bytes.TrimRight(v, "\x00") }
 
 // PackDID appends the form of a DID.
@@ -103,7 +102,7 @@ func PackPLC(dst, did []byte) (v []byte, ok bool) {
 	return dst, bad&0x80 == 0
 }
 
-// AppendDID appends the DID that v is the form of.
+// AppendDID appends the DID that has the form v.
 func AppendDID(dst, v []byte) []byte {
 	if len(v) != PackedDIDLen {
 		return append(dst, UnpackRaw(v)...)
@@ -118,14 +117,14 @@ func AppendDID(dst, v []byte) []byte {
 	return dst
 }
 
-// URIParts are those of a URI that can be packed.
+// URIParts are the parts of a URI that can be packed.
 type URIParts struct {
 	Author     []byte // its DID
 	Collection byte
 	TID        uint64
 }
 
-// SplitURI takes a valid URI apart; ok is false if it is not to be packed.
+// SplitURI returns the parts of a valid URI; ok is false if the URI cannot be packed.
 func SplitURI(uri []byte) (p URIParts, ok bool) {
 	rest := uri[len(uriPrefix):]
 	if len(rest) < tidChars || string(rest[:4]) != "did:" {
@@ -146,10 +145,10 @@ func SplitURI(uri []byte) (p URIParts, ok bool) {
 	return p, false
 }
 
-// ClockBits is how many of a TID's bits, the lowest, are the id of a clock.
+// ClockBits is the number of a TID's lowest bits that are the id of a clock.
 const ClockBits = 10
 
-// shortPost returns what stands for the TID of a post of the shorter form.
+// shortPost encodes the TID of a post in the shorter form; ok is false if it does not fit.
 func shortPost(tid uint64, collection byte) (n uint64, ok bool) {
 	clock, micros := tid&(1<<ClockBits-1), tid>>ClockBits
 	millis := micros / 1000
@@ -158,7 +157,7 @@ func shortPost(tid uint64, collection byte) (n uint64, ok bool) {
 
 func longTID(n uint64) uint64 { return (n>>5*1000)<<ClockBits | n&31 }
 
-// AppendPackedURI appends the form of a URI whose author has the id given.
+// AppendPackedURI appends the form of a URI; author is its author's id.
 func AppendPackedURI(dst []byte, tid uint64, author ID, collection byte) []byte {
 	if n, ok := shortPost(tid, collection); ok {
 		dst = binary.BigEndian.AppendUint64(dst, n<<16)
@@ -167,7 +166,7 @@ func AppendPackedURI(dst []byte, tid uint64, author ID, collection byte) []byte 
 	return append(AppendID(binary.BigEndian.AppendUint64(dst, tid), author), collection)
 }
 
-// UnpackURI takes the form of a URI apart; packed is false if it is raw.
+// UnpackURI returns the parts of a URI's form; packed is false if the form is raw.
 func UnpackURI(v []byte) (tid uint64, author ID, collection byte, packed bool, err error) {
 	var n, rest int
 	switch len(v) {

@@ -9,7 +9,7 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// roundTrip packs and unpacks s in both namespaces where it is valid.
+// roundTrip packs and unpacks s in each namespace in which it is valid.
 func roundTrip(t *testing.T, s string, author ID) (forms []string) {
 	t.Helper()
 	if syntax.ValidDID(s) {
@@ -45,9 +45,9 @@ func TestPack(t *testing.T) {
 	const did = "did:plc:ewvi7nxzyoun6zhxrhs64oiz"
 	for s, size := range map[string]int{
 		did:                                 15,
-		"did:plc:ewvi7nxzyoun6zhxrhs64oi1":  32, // no base32
+		"did:plc:ewvi7nxzyoun6zhxrhs64oi1":  32, // not base32
 		"did:plc:EWVI7NXZYOUN6ZHXRHS64OIZ":  32,
-		"did:web:abc.xyz":                   16, // as long as a packed one
+		"did:web:abc.xyz":                   16, // as long as a packed form
 		"did:web:abcd.xyz":                  16,
 		"did:plc:ewvi7nxzyoun6zhxrhs64oiza": 33,
 		"at://" + did + "/app.bsky.feed.post/3jzfcijpj2z2a":                                                       14,
@@ -57,13 +57,13 @@ func TestPack(t *testing.T) {
 		"at://" + did + "/app.bsky.feed.generator/" + string(syntax.AppendTID(nil, 1_767_225_600_123_000<<10|31)): 14,
 		"at://did:web:example.com/app.bsky.feed.post/3jzfcijpj2z2a":                                               14,
 		"at://" + did + "/app.bsky.feed.post/self":                                                                61,
-		"at://" + did + "/app.bsky.feed.post/zjzfcijpj2z2a":                                                       70, // no TID
+		"at://" + did + "/app.bsky.feed.post/zjzfcijpj2z2a":                                                       70, // not a TID
 		"at://" + did + "/app.bsky.feed.other/3jzfcijpj2z2a":                                                      71,
 		"at://" + did + "/app.bsky.feed.generator/Custom.key_1~x:y-Z":                                             80,
 		"at://handle.example.com/app.bsky.feed.post/3jzfcijpj2z2a":                                                56,
 		"at://" + did + "/app.bsky.feed.post":                                                                     56,
 		"at://" + did:                                                                                             37,
-		"at://abc.defgh":                                                                                          16, // as long as a packed one
+		"at://abc.defgh":                                                                                          16, // as long as a packed form
 		"at://abcd.efghijkl":                                                                                      19, "at://a.bcd": 10, "at://ab.cde": 12, "at://abc.defghi": 16,
 		"at://" + did + "/app.bsky.feed.post/2222222222222":                             11,
 		"at://" + did + "/app.bsky.feed.post/jzzzzzzzzzzzz":                             14,
@@ -94,7 +94,7 @@ func FuzzPack(f *testing.F) {
 	f.Add("did:plc:ewvi7nxzyoun6zhxrhs64oiz", "at://did:plc:ewvi7nxzyoun6zhxrhs64oiz/app.bsky.feed.post/3jzfcijpj2z2a")
 	f.Add("did:web:abc.xyz", "at://abc.defgh")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		// Two strings that differ have forms that differ.
+		// Different strings have different forms.
 		for _, x := range roundTrip(t, a, 3) {
 			for _, y := range roundTrip(t, b, 3) {
 				pa, oka := splitIfURI(a)
@@ -115,7 +115,7 @@ func splitIfURI(s string) (URIParts, bool) {
 	return SplitURI([]byte(s))
 }
 
-// Ids are written short and back, in order.
+// TestIDForms: ids have short encodings, in order, and survive a round trip.
 func TestIDForms(t *testing.T) {
 	var last []byte
 	for _, id := range []ID{0, 1, 255, 65536, 1 << 32, FirstLong - 1, FirstLong, 1<<40 - 1, 1 << 40, 1 << 63, 1<<64 - 1} {

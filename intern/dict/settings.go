@@ -5,23 +5,21 @@ import (
 	"fmt"
 )
 
-// Settings are fixed when a store is made, and checked when it is opened.
+// Settings are fixed when a store is created, and checked when it is opened.
 type Settings struct {
 	// ShardBits is the width of the shard number, 1 to 32.
 	ShardBits uint8
-	// LeaseSize is how many ids one lease takes: a power of two, 1 to 65,536.
+	// LeaseSize is the number of ids in a lease: a power of two, 1 to 65,536.
 	LeaseSize uint32
-	// Partitions is how many partitions the DIDs are in, a power of two, 1 to
-	// 64: 1 where one process writes, 64 where several do. The ids of a
-	// partition's DIDs come from shards of its own.
+	// Partitions is the number of partitions of the DIDs, a power of two, 1 to 64: 1 for a
+	// single writer, 64 for several. The ids of a partition's DIDs come from its own shards.
 	Partitions uint8
 }
 
-// MaxPartitions is how many partitions a store for several writers has.
+// MaxPartitions is the number of partitions of a store for several writers.
 const MaxPartitions = 64
 
-// PartitionOf returns the partition that a DID is in. It is stored: it must
-// stay as it is.
+// PartitionOf returns the partition of a DID. Stores depend on it: it must never change.
 func (s Settings) PartitionOf(did []byte) uint8 {
 	if s.Partitions == 1 {
 		return 0
@@ -33,8 +31,8 @@ func (s Settings) PartitionOf(did []byte) uint8 {
 	return s.PartitionOfForm(did)
 }
 
-// PartitionOfForm hashes the packed form of a DID, or its text, with FNV-1a,
-// whose upper bits are folded into the lower.
+// PartitionOfForm hashes the packed form of a DID, or its text, with FNV-1a, and folds the
+// upper bits into the lower.
 func (s Settings) PartitionOfForm(form []byte) uint8 {
 	h := uint64(14695981039346656037)
 	for _, c := range form {
@@ -45,29 +43,28 @@ func (s Settings) PartitionOfForm(form []byte) uint8 {
 	return uint8(h) & (s.Partitions - 1)
 }
 
-// PartitionOfID returns the partition of the DID that has id: shards belong to
-// the partition that is their number's remainder.
+// PartitionOfID returns the partition of the DID with an id. A shard belongs to the partition
+// that is its number modulo the number of partitions.
 func (s Settings) PartitionOfID(id ID) uint8 { return uint8(s.Shard(id)) & (s.Partitions - 1) }
 
 // MaxLeaseSize is the largest lease, one Roaring container.
 const MaxLeaseSize = 1 << 16
 
-// DefaultSettings are those of a new store.
+// DefaultSettings are the settings of a new store with one writer.
 var DefaultSettings = Settings{ShardBits: 14, LeaseSize: MaxLeaseSize, Partitions: 1}
 
-// SharedSettings are those of a new store that several processes write.
+// SharedSettings are the settings of a new store with several writers.
 var SharedSettings = Settings{ShardBits: 14, LeaseSize: MaxLeaseSize, Partitions: MaxPartitions}
 
-// String names the settings in messages.
+// String formats the settings for messages.
 func (s Settings) String() string {
 	return fmt.Sprintf("%d shard bits, leases of %d, %d partitions", s.ShardBits, s.LeaseSize, s.Partitions)
 }
 
-// ErrSettings is returned by Open when the settings are out of bounds, or are
-// not those that the store was made with.
+// ErrSettings is returned for settings that are out of bounds, or differ from the store's.
 var ErrSettings = errors.New("dict: unusable settings")
 
-// Check reports whether the settings are within bounds.
+// Check returns an error if the settings are out of bounds.
 func (s Settings) Check() error {
 	if s.ShardBits < 1 || s.ShardBits > 32 {
 		return fmt.Errorf("%w: %d shard bits, must be 1 to 32", ErrSettings, s.ShardBits)
@@ -82,7 +79,7 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// ShortCounters is how many counters of each shard lie below 1<<shortBits.
+// ShortCounters returns the number of each shard's counters whose ids are below 1<<shortBits.
 func (s Settings) ShortCounters() uint64 {
 	if s.ShardBits > shortBits-16 {
 		return 0
@@ -104,7 +101,7 @@ func (s Settings) Shard(id ID) uint32 {
 	return shard
 }
 
-// Block returns the number of the block within its shard that id lies in.
+// Block returns the number of an id's block within its shard.
 func (s Settings) Block(id ID) uint64 {
 	_, counter := s.split(id)
 	return counter / uint64(s.LeaseSize)
@@ -119,17 +116,17 @@ func (s Settings) Start(shard uint32, block uint64) ID {
 	return ID(longBit | uint64(shard)<<(63-s.ShardBits) | counter)
 }
 
-// Long reports whether a block's ids take nine bytes where others would not.
+// Long reports whether a block's ids take nine bytes, although the store has shorter ids.
 func (s Settings) Long(shard uint32, block uint64) bool {
 	return s.ShortCounters() > 0 && s.Start(shard, block)+ID(s.LeaseSize) > FirstLong
 }
 
-// Blocks is how many blocks a shard may lease.
+// Blocks returns the number of blocks of a shard.
 func (s Settings) Blocks() uint64 {
 	return (1<<(63-s.ShardBits) - MaxLeaseSize) / uint64(s.LeaseSize)
 }
 
-// PartitionsOf is how many partitions the namespace has: AT URIs have one.
+// PartitionsOf returns the number of partitions of a namespace: AT URIs have one.
 func (s Settings) PartitionsOf(ns Namespace) uint8 {
 	if ns == DID {
 		return s.Partitions
@@ -137,7 +134,7 @@ func (s Settings) PartitionsOf(ns Namespace) uint8 {
 	return 1
 }
 
-// Or fills what is zero from defaults.
+// Or replaces zero fields by the defaults.
 func (s Settings) Or(defaults Settings) Settings {
 	if s.ShardBits == 0 {
 		s.ShardBits = defaults.ShardBits
@@ -151,14 +148,14 @@ func (s Settings) Or(defaults Settings) Settings {
 	return s
 }
 
-// A BlockKey names a block of ids.
+// A BlockKey identifies a block of ids.
 type BlockKey struct {
 	Namespace Namespace
 	Shard     uint32
 	Block     uint64
 }
 
-// BlockOf returns the block that an id lies in.
+// BlockOf returns the block of an id.
 func (s Settings) BlockOf(ns Namespace, id ID) BlockKey {
 	return BlockKey{Namespace: ns, Shard: s.Shard(id), Block: s.Block(id)}
 }

@@ -18,14 +18,14 @@ func randomSettings(rng *rand.Rand) Settings {
 	}
 }
 
-// The ids of a block say which block and shard they are of, lie beside each other, are
-// never reserved ones, and are written as those of no other block.
+// TestBlocksAndIDs: the ids of a block identify the block and its shard, are neighbours, are
+// never reserved, and encode unlike those of any other block.
 func TestBlocksAndIDs(t *testing.T) {
 	for seed := range uint64(20_000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		s := randomSettings(rng)
 		shard, block := uint32(rng.Uint64N(1<<s.ShardBits)), rng.Uint64N(s.Blocks())
-		if perBlock := uint64(s.LeaseSize); rng.IntN(2) == 0 && s.ShortCounters() > 0 { // where short ids end
+		if perBlock := uint64(s.LeaseSize); rng.IntN(2) == 0 && s.ShortCounters() > 0 { // at the end of the short ids
 			block = min(s.ShortCounters()/perBlock-1+rng.Uint64N(3), s.Blocks()-1)
 		}
 		start := s.Start(shard, block)
@@ -51,7 +51,7 @@ func TestBlocksAndIDs(t *testing.T) {
 				t.Fatalf("%v: block %d of shard %d is long: %v, and has %x", s, block, shard, s.Long(shard, block), written)
 			}
 		}
-		// The block after begins where this one ends, but where the long ids begin.
+		// The next block begins where this one ends, except where the long ids begin.
 		if next := block + 1; next < s.Blocks() && (block*uint64(s.LeaseSize) >= s.ShortCounters() || next*uint64(s.LeaseSize) < s.ShortCounters()) {
 			if s.Start(shard, next) != start+ID(s.LeaseSize) {
 				t.Fatalf("%v: block %d of shard %d begins at %#x, and the next at %#x", s, block, shard, uint64(start), uint64(s.Start(shard, next)))
@@ -60,7 +60,7 @@ func TestBlocksAndIDs(t *testing.T) {
 	}
 }
 
-// Of settings so small that all can be seen: no id is in two blocks, short ids fill
+// TestAllShortBlocks checks all blocks of small settings: no id is in two blocks, short ids fill
 // their part of the space, and a shard's ids ascend with its blocks.
 func TestAllShortBlocks(t *testing.T) {
 	s := Settings{ShardBits: 24, LeaseSize: MaxLeaseSize, Partitions: 64}
@@ -88,7 +88,7 @@ func TestAllShortBlocks(t *testing.T) {
 	}
 }
 
-// Settings that cannot work are refused, and say that they are.
+// TestSettingsChecked: Check refuses unusable settings with ErrSettings.
 func TestSettingsChecked(t *testing.T) {
 	for _, c := range []struct {
 		s  Settings
@@ -121,7 +121,7 @@ func TestSettingsChecked(t *testing.T) {
 			t.Errorf("%v: %v", c.s, err)
 		}
 		if c.ok && (c.s.Or(DefaultSettings) != c.s || (Settings{}).Or(c.s) != c.s) {
-			t.Errorf("%v is not filled in as it is", c.s)
+			t.Errorf("Or changes complete settings: %v", c.s)
 		}
 	}
 	for want, s := range map[Settings]Settings{
@@ -131,15 +131,15 @@ func TestSettingsChecked(t *testing.T) {
 		{14, MaxLeaseSize, 1}: {},
 	} {
 		if got := s.Or(DefaultSettings); got != want {
-			t.Errorf("%v is filled in as %v, want %v", s, got, want)
+			t.Errorf("Or completes %v to %v, want %v", s, got, want)
 		}
 	}
 	if SharedSettings.PartitionsOf(DID) != MaxPartitions || SharedSettings.PartitionsOf(URI) != 1 || DefaultSettings.PartitionsOf(DID) != 1 {
-		t.Error("DIDs have partitions, and URIs have one")
+		t.Error("want several partitions for DIDs, and one for URIs")
 	}
 }
 
-// A range of shards is accepted where each partition has one of them.
+// TestShardRanges: a range of shards needs at least one for each partition.
 func TestShardRanges(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -177,15 +177,15 @@ func TestShardRanges(t *testing.T) {
 	}
 }
 
-// DIDs are spread over the partitions, alike in text and packed, and those of fewer
-// partitions are made of those of more.
+// TestPartitionsOfDIDs: DIDs spread evenly over the partitions; text and packed form agree; and
+// fewer partitions are unions of more.
 func TestPartitionsOfDIDs(t *testing.T) {
 	const dids = 20_000
 	for _, pattern := range []string{"did:web:%d.example.com", "plc"} {
 		counts := make([]int, MaxPartitions)
 		for i := range dids {
 			did := fmt.Appendf(nil, pattern, i)
-			if pattern == "plc" { // neighbours, as an attacker may choose them
+			if pattern == "plc" { // neighbours, as an attacker could choose them
 				did = AppendDID(nil, fmt.Appendf(nil, "%015d", i))
 			}
 			part := SharedSettings.PartitionOf(did)
