@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
 	"skein.blue/internal/outward"
 )
 

@@ -205,11 +205,11 @@ func (s *Store) completeSlice(ctx context.Context, lane int, lo []byte) (next []
 			c := &states[i]
 			group = s.layout.AppendAccount(group, c.id, &c.st)
 			if i+1 == len(states) || !bytes.Equal(s.layout.AccountKey(nil, c.id), s.layout.AccountKey(nil, states[i+1].id)) {
-				write.WriteGroup(tx, s.layout, s.layout.AccountKey(nil, c.id), group)
+				write.Group(tx, s.layout, s.layout.AccountKey(nil, c.id), group)
 				group = nil
 			}
 		}
-		return write.WriteCounts(tx, s.layout.PartKey(format.KeyCounts, l.first), counts)
+		return write.Counts(tx, s.layout.PartKey(format.KeyCounts, l.first), counts)
 	})
 	if err != nil {
 		return nil, nil, err

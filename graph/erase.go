@@ -89,9 +89,9 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 			}
 			state.Flags &^= format.FlagErasing
 			state.LowBucket, state.Top = format.LowNone, 0 // no record is left
-			write.WriteGroup(tx, layout, layout.AccountKey(nil, actor), layout.AppendAccount(nil, actor, &state))
+			write.Group(tx, layout, layout.AccountKey(nil, actor), layout.AppendAccount(nil, actor, &state))
 		}
-		return write.WriteCounts(tx, layout.PartKey(format.KeyCounts, l.first), counts)
+		return write.Counts(tx, layout.PartKey(format.KeyCounts, l.first), counts)
 	})
 	if err != nil {
 		return fmt.Errorf("graph: erasing a deleted account: %w", err)

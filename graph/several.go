@@ -105,7 +105,7 @@ func (s *several) beginSource(ctx context.Context, source string, b *batch.Batch
 func (s *several) pick(to []write.Picked, l *lane, source string, b *batch.Batch) []write.Picked {
 	cursors, passed := l.sources[source], int64(0)
 	for i := range b.Events() {
-		e := b.Event(int(i))
+		e := b.Event(i)
 		part := s.store.layout.Settings.PartitionOf(b.Bytes(e.DID))
 		if !l.has(part) {
 			continue

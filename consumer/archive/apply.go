@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
 	"skein.blue/graph/batch"
 )
 

@@ -343,7 +343,7 @@ func shorten(s string) string {
 func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.o.RepoTimeout)
 	defer cancel()
-	resp, err := m.get(ctx, host, "com.atproto.sync.getRepo", url.Values{"did": {did}}, "application/vnd.ipld.car")
+	resp, err := m.get(ctx, host, "com.atproto.sync.getRepo", url.Values{"did": {did}}, "application/vnd.ipld.car") //nolint:bodyclose // lively closes it
 	if err != nil {
 		return 0, explain(err)
 	}

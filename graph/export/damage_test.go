@@ -182,7 +182,7 @@ func TestRefusals(t *testing.T) {
 		"no end":                {`{"export":1}` + "\n" + account + "\n", "truncated: it stops in line 3"},
 		"too few accounts":      {`{"export":1}` + "\n" + end, "the export has 0 accounts and 0 records, expected 1 and 0"},
 		"too few records":       {`{"export":1}` + "\n" + account + "\n" + `{"end":{"accounts":1,"records":5}}`, "the export has 1 accounts and 0 records, expected 1 and 5"},
-		"an account twice":      {`{"export":1}` + "\n" + account + "\n" + account + "\n" + `{"end":{"accounts":2}}`, "the store has 1 accounts and 0 records now"},
+		"an account twice":      {`{"export":1}` + "\n" + account + "\n" + account + "\n" + `{"end":{"accounts":2}}`, "the store has 1 accounts and 0 records, the export has 2 and 0"},
 		"no DID":                {`{"export":1}` + "\n" + `{"account":{"did":"plc:a"}}` + "\n", `line 2: import: "plc:a" is not a DID`},
 		"no rev":                {`{"export":1}` + "\n" + `{"account":{"did":"did:plc:a","rev":"1","root":"0000000000000000"}}` + "\n", "the rev or root of did:plc:a is malformed"},
 		"a root too short":      {`{"export":1}` + "\n" + `{"account":{"did":"did:plc:a","rev":"` + tid(0) + `","root":"00"}}` + "\n", "the rev or root of did:plc:a is malformed"},

@@ -162,7 +162,7 @@ func (a *accounts) write(tx kv.Txn, totals *format.Counts) {
 	flush := func() {
 		if len(a.group) > 0 {
 			a.kbuf = a.layout.AccountKey(a.kbuf[:0], group)
-			WriteGroup(tx, a.layout, a.kbuf, a.group)
+			Group(tx, a.layout, a.kbuf, a.group)
 		}
 		a.group = a.group[:0]
 	}
@@ -177,8 +177,8 @@ func (a *accounts) write(tx kv.Txn, totals *format.Counts) {
 	flush()
 }
 
-// WriteGroup writes the changed accounts of a group under its key.
-func WriteGroup(tx kv.Txn, l format.Layout, key, group []byte) {
+// Group writes the changed accounts of a group under its key.
+func Group(tx kv.Txn, l format.Layout, key, group []byte) {
 	if l.AccountMask() == 0 { // a group is one account
 		tx.Set(key, group)
 		return

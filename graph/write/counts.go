@@ -8,8 +8,8 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// WriteCounts writes the totals of a lane.
-func WriteCounts(tx kv.Txn, key []byte, c format.Counts) error {
+// Counts writes the totals of a lane.
+func Counts(tx kv.Txn, key []byte, c format.Counts) error {
 	v, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("graph: writing the counts: %w", err)

@@ -148,7 +148,7 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 	st.Rev, st.Data = ev.Rev, ev.Data
 	st.Source, st.Seq = source, ev.Seq
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
-		o := b.Op(uint32(i))
+		o := b.Op(i)
 		p := format.ParsePath(b.Bytes(o.Rkey))
 		c := change{kind: o.Kind, delete: o.Delete, fresh: as.made || !as.was.MayHold(p), actor: as.id, path: p, subject: -1, order: i}
 		if !o.Delete {
@@ -221,7 +221,7 @@ func (e *events) importEvent(b *batch.Batch, ev *batch.Event, as *actorState) {
 		e.past.take(as, im)
 	}
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
-		o := b.Op(uint32(i))
+		o := b.Op(i)
 		c := change{kind: o.Kind, fresh: ev.Flags&batch.IsFresh != 0, actor: as.id, path: format.ParsePath(b.Bytes(o.Rkey)), subject: -1, order: i}
 		was := as.now.LowBucket
 		as.now.NoteLow(c.path)

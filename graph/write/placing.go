@@ -83,7 +83,7 @@ func (t *touched) isEmpty() bool { return t == nil || len(t.commits) == 0 }
 func (e *events) place(b *batch.Batch, ev *batch.Event, as *actorState, since *touched) {
 	stored := e.past.stored[as.id]
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
-		o := b.Op(uint32(i))
+		o := b.Op(i)
 		rkey := b.Bytes(o.Rkey)
 		if since.protects(o.Kind, rkey, ev.Rev) {
 			continue
@@ -135,7 +135,7 @@ func (e *events) archived(b *batch.Batch, ev *batch.Event, as *actorState) {
 	}
 	since := e.past.touched[as.id]
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
-		o := b.Op(uint32(i))
+		o := b.Op(i)
 		rkey := b.Bytes(o.Rkey)
 		if since.protects(o.Kind, rkey, ev.Rev-1) { // a change of the same rev is the same change
 			continue

@@ -207,7 +207,7 @@ func (w *Writer) writeCursors(tx kv.Txn, seg *Segment, out *Result) {
 
 // writeTotals writes the counts, and the hidden set with its version.
 func (w *Writer) writeTotals(tx kv.Txn, first uint8, out *Result) error {
-	if err := WriteCounts(tx, w.layout.PartKey(format.KeyCounts, first), out.Totals); err != nil {
+	if err := Counts(tx, w.layout.PartKey(format.KeyCounts, first), out.Totals); err != nil {
 		return err
 	}
 	if len(w.events.hidden) == 0 {
