@@ -9,6 +9,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
+	"skein.blue/query/algebra"
 )
 
 // accountState is what the index has of an account.
@@ -42,8 +43,8 @@ func (s *Server) getAccount(ctx context.Context, q params) (any, error) {
 	}
 	var out accountState
 	err = s.view(ctx, q.work, func(sn *ask.View) error {
-		out = accountState{DID: account[0].s, Active: true, Records: map[string]int64{}}
-		st, known, row, err := sn.Account(account[0].s)
+		out = accountState{DID: account[0].S, Active: true, Records: map[string]int64{}}
+		st, known, row, err := sn.Account(account[0].S)
 		if err != nil {
 			return err
 		}
@@ -57,8 +58,8 @@ func (s *Server) getAccount(ctx context.Context, q params) (any, error) {
 		if err != nil {
 			return err
 		}
-		for i := range s.words.table.All {
-			if k := &s.words.table.All[i]; out.State == "complete" {
+		for i := range s.words.Table.All {
+			if k := &s.words.Table.All[i]; out.State == "complete" {
 				if c := s.lacks(lacking, k.Kind); c.Incomplete {
 					out.State, out.Description, out.Partial = "partial", c.Reason, true
 				}
@@ -67,12 +68,12 @@ func (s *Server) getAccount(ctx context.Context, q params) (any, error) {
 		if row != nil {
 			out.Queued = &queuedAccount{cmp.Or(row.State, "waiting"), row.Reason, row.Queued.UTC().Format(time.RFC3339), row.Failure, row.Detail}
 		}
-		ids, err := lookup(sn, account)
+		ids, err := algebra.Lookup(sn, account)
 		if err != nil {
 			return err
 		}
-		for i := range s.words.table.All {
-			k := &s.words.table.All[i]
+		for i := range s.words.Table.All {
+			k := &s.words.Table.All[i]
 			n, err := sn.RecordCount(k.Kind, ids[0])
 			if err != nil {
 				return err

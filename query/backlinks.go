@@ -11,6 +11,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
 	"skein.blue/internal/syntax"
+	"skein.blue/query/algebra"
 )
 
 // The methods of Constellation (at-microcosm/microcosm-rs, constellation/src/server and
@@ -42,8 +43,8 @@ type recordID struct {
 
 // backlinks is what is asked for: the records of a collection that name a target at a path.
 type backlinks struct {
-	of      *Expr // who names the target; nil if that is not indexed
-	dids    []literal
+	of      *algebra.Expr // who names the target; nil if that is not indexed
+	dids    []algebra.Literal
 	limit   int
 	oldest  bool
 	cursor  string
@@ -57,7 +58,7 @@ func (q params) backlinks(older bool) (b backlinks, err error) {
 		target, collection = q.values.Get("target"), q.values.Get("collection")
 		var ok bool
 		if path, ok = strings.CutPrefix(q.values.Get("path"), "."); !ok {
-			return b, invalid("parameter path is %q, it must begin with a dot, as in .subject.uri", brief(q.values.Get("path")))
+			return b, invalid("parameter path is %q, it must begin with a dot, as in .subject.uri", algebra.Brief(q.values.Get("path")))
 		}
 		for _, name := range []string{"target", "collection", "path"} {
 			if !q.values.Has(name) {
@@ -68,13 +69,13 @@ func (q params) backlinks(older bool) (b backlinks, err error) {
 		target = q.values.Get("subject")
 		var ok bool
 		if collection, path, ok = strings.Cut(q.values.Get("source"), ":"); !ok {
-			return b, invalid("parameter source is %q, it must be a collection and a path, as in app.bsky.feed.like:subject.uri", brief(q.values.Get("source")))
+			return b, invalid("parameter source is %q, it must be a collection and a path, as in app.bsky.feed.like:subject.uri", algebra.Brief(q.values.Get("source")))
 		}
 		if !q.values.Has("subject") {
 			return b, invalid("parameter subject is missing")
 		}
 	}
-	b.of = q.words.whoNames(q.words.kindAt(collection, path), target)
+	b.of = q.words.ActorsOf(q.words.KindAt(collection, path), target)
 	if b.limit, err = q.integer("limit", 0, 1000, 100); err != nil {
 		return b, err
 	}
@@ -93,7 +94,7 @@ func (q params) backlinks(older bool) (b backlinks, err error) {
 		if did = strings.TrimSpace(did); did != "" {
 			b.hasDIDs = true
 			if syntax.ValidDID(did) { // else it has no records
-				b.dids = append(b.dids, literal{s: did, is: dict.DID})
+				b.dids = append(b.dids, algebra.Literal{S: did, Is: dict.DID})
 			}
 		}
 	}
@@ -117,7 +118,7 @@ func (b *backlinks) more() string {
 		parts[0] = "oldest"
 	}
 	for _, l := range b.dids {
-		parts = append(parts, l.s)
+		parts = append(parts, l.S)
 	}
 	return strings.Join(parts, " ")
 }
@@ -137,11 +138,11 @@ func (s *Server) backlinkPage(ctx context.Context, q params, b backlinks) (p bac
 	}
 	err = s.view(ctx, q.work, func(sn *ask.View) error {
 		p = backlinkPage{records: []recordID{}}
-		v, err := newEvaluation(ctx, sn, e, q.work)
+		v, err := algebra.NewEvaluation(ctx, sn, e, q.work)
 		if err != nil {
 			return err
 		}
-		set, total, err := v.result()
+		set, total, err := v.Result()
 		if err != nil {
 			return err
 		}
@@ -151,7 +152,7 @@ func (s *Server) backlinkPage(ctx context.Context, q params, b backlinks) (p bac
 				return err
 			}
 			set = idset.And(set, some)
-			total = set.Len() - idset.AndLen(v.hidden(), set)
+			total = set.Len() - idset.AndLen(v.Hidden(), set)
 		}
 		p.total = total
 		if b.limit == 0 {
@@ -170,11 +171,11 @@ func (s *Server) backlinkPage(ctx context.Context, q params, b backlinks) (p bac
 		}
 		ids := make([]dict.ID, len(page))
 		for i, r := range page {
-			ids[i] = r.id
+			ids[i] = r.ID
 		}
-		k := e.info(&e.root)
+		k := e.Info(&e.Root)
 		return sn.Strings(dict.DID, ids, func(i int, did []byte) error {
-			p.records = append(p.records, recordID{string(did), k.Collection, string(page[i].path.AppendRkey(nil))})
+			p.records = append(p.records, recordID{string(did), k.Collection, string(page[i].Path.AppendRkey(nil))})
 			return nil
 		})
 	})
@@ -272,9 +273,9 @@ func (s *Server) linkCounts(ctx context.Context, q params) (map[string]map[strin
 	all := map[string]map[string]uint64{}
 	err := s.view(ctx, q.work, func(sn *ask.View) error {
 		clear(all)
-		for i := range q.words.table.All {
-			k := &q.words.table.All[i]
-			if q.words.whoNames(k, target) == nil {
+		for i := range q.words.Table.All {
+			k := &q.words.Table.All[i]
+			if q.words.ActorsOf(k, target) == nil {
 				continue
 			}
 			var b intern.Batch

@@ -8,6 +8,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
+	"skein.blue/query/algebra"
 )
 
 // completeness says of an answer that something may be missing in it, and why.
@@ -65,53 +66,53 @@ func (s *Server) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, erro
 // names, whether all of that account is known, of other sets, whether all of everybody is.
 // With expanded, what its members name counts, too: then those that it names as members must
 // be known.
-func (s *Server) missing(v *evaluation, expanded bool) (c completeness, err error) {
-	lacking, err := v.view.Lacking()
+func (s *Server) missing(v *algebra.Evaluation, expanded bool) (c completeness, err error) {
+	lacking, err := v.View.Lacking()
 	if err != nil {
 		return c, err
 	}
 	asked := map[dict.ID]bool{}
 	everybody, anybody := false, false
-	var walk func(n *node) error
-	walk = func(n *node) error {
-		if n.op.isSet() && !c.Incomplete {
-			c = s.lacks(lacking, n.kind)
+	var walk func(n *algebra.Node) error
+	walk = func(n *algebra.Node) error {
+		if n.Op.IsSet() && !c.Incomplete {
+			c = s.lacks(lacking, n.Kind)
 		}
-		anybody = anybody || n.op.isSet() || n.op == opMembers && expanded
+		anybody = anybody || n.Op.IsSet() || n.Op == algebra.OpMembers && expanded
 		first, last := 0, 0 // the accounts that it rests on
 		switch {
-		case n.op == opForward:
-			first, last = n.of, n.of+1
-		case n.op == opListed:
-			first, last = n.by, n.by+1
-		case n.op == opReverse, n.op == opLists:
+		case n.Op == algebra.OpForward:
+			first, last = n.Of, n.Of+1
+		case n.Op == algebra.OpListed:
+			first, last = n.By, n.By+1
+		case n.Op == algebra.OpReverse, n.Op == algebra.OpLists:
 			everybody = true
-		case n.op == opMembers && expanded:
-			first, last = n.first, n.last
+		case n.Op == algebra.OpMembers && expanded:
+			first, last = n.First, n.Last
 		}
 		for by := first; by < last && !c.Incomplete; by++ {
-			if id := v.ids[by]; !asked[id] || id == dict.None {
+			if id := v.IDs[by]; !asked[id] || id == dict.None {
 				asked[id] = true
-				if c, err = missingOf(v.view, v.expr.strings[by].s, id); err != nil {
+				if c, err = missingOf(v.View, v.Expr.Strings[by].S, id); err != nil {
 					return err
 				}
 			}
 		}
-		for i := range n.args {
-			if err := walk(&n.args[i]); err != nil {
+		for i := range n.Args {
+			if err := walk(&n.Args[i]); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if err := walk(&v.expr.root); err != nil || c.Incomplete {
+	if err := walk(&v.Expr.Root); err != nil || c.Incomplete {
 		return c, err
 	}
 	switch {
 	case everybody:
-		return s.ofEverybody(v.view)
+		return s.ofEverybody(v.View)
 	case anybody:
-		return afterHole(v.view)
+		return afterHole(v.View)
 	}
 	return c, nil
 }
@@ -120,7 +121,7 @@ func (s *Server) missing(v *evaluation, expanded bool) (c completeness, err erro
 func (s *Server) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) completeness {
 	for _, k := range of {
 		if at, ok := lacking[k]; ok {
-			return completeness{true, fmt.Sprintf("%s is indexed since %s: what was made of it before is not there, until it is fetched (skein backfill)", s.words.table.Info(k).Source(), at.Format(time.RFC3339))}
+			return completeness{true, fmt.Sprintf("%s is indexed since %s: what was made of it before is not there, until it is fetched (skein backfill)", s.words.Table.Info(k).Source(), at.Format(time.RFC3339))}
 		}
 	}
 	return completeness{}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"skein.blue/intern/dict"
+	"skein.blue/query/algebra"
 )
 
 // errCursor is returned for a cursor that this store did not make for this
@@ -45,7 +46,7 @@ func newCursors(secret []byte) (*cursors, error) {
 	return &cursors{aead, key}, nil
 }
 
-func (c *cursors) seal(e *Expr, after dict.ID, u unseen) string {
+func (c *cursors) seal(e *algebra.Expr, after dict.ID, u algebra.Unseen) string {
 	plain := binary.BigEndian.AppendUint64(nil, uint64(after))
 	for i := 0; i < len(u); i += 8 {
 		var b byte
@@ -56,10 +57,10 @@ func (c *cursors) seal(e *Expr, after dict.ID, u unseen) string {
 		}
 		plain = append(plain, b)
 	}
-	if e.hasAge {
-		plain = binary.BigEndian.AppendUint64(plain, uint64(e.now.UnixMicro()))
+	if e.HasAge {
+		plain = binary.BigEndian.AppendUint64(plain, uint64(e.Now.UnixMicro()))
 	}
-	return c.sealBytes(plain, e.question())
+	return c.sealBytes(plain, e.Question())
 }
 
 // sealBytes seals what a cursor holds, for one question.
@@ -87,18 +88,18 @@ func (c *cursors) openBytes(cursor, question string) ([]byte, error) {
 
 // open returns what a cursor for an expression says, and the expression as of the first
 // page.
-func (c *cursors) open(given *Expr, cursor string) (e *Expr, after dict.ID, u unseen, err error) {
+func (c *cursors) open(given *algebra.Expr, cursor string) (e *algebra.Expr, after dict.ID, u algebra.Unseen, err error) {
 	e = given
-	plain, err := c.openBytes(cursor, e.question())
-	want := 8 + (len(e.strings)+7)/8
-	if err == nil && e.hasAge && len(plain) == want+8 {
-		e, err = e.asOf(time.UnixMicro(int64(binary.BigEndian.Uint64(plain[want:]))))
+	plain, err := c.openBytes(cursor, e.Question())
+	want := 8 + (len(e.Strings)+7)/8
+	if err == nil && e.HasAge && len(plain) == want+8 {
+		e, err = e.AsOf(time.UnixMicro(int64(binary.BigEndian.Uint64(plain[want:]))))
 		plain = plain[:want]
 	}
 	if err != nil || len(plain) != want {
 		return nil, 0, nil, errCursor
 	}
-	u = make(unseen, len(e.strings))
+	u = make(algebra.Unseen, len(e.Strings))
 	for i := range u {
 		u[i] = plain[8+i/8]&(1<<(i%8)) != 0
 	}

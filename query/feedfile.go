@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"skein.blue/intern/dict"
+	"skein.blue/query/algebra"
 )
 
 // A file of feeds has a feed in each paragraph of one line or several: its name, as in the
@@ -38,7 +39,7 @@ type feed struct {
 var feedName = regexp.MustCompile(`^[A-Za-z0-9._:~-]{1,512}$`)
 
 // parseFeeds reads a file of feeds. Its error names the line.
-func parseFeeds(words *vocabulary, file string) (feeds []feed, err error) {
+func parseFeeds(words *algebra.Vocabulary, file string) (feeds []feed, err error) {
 	type paragraph struct {
 		line int
 		text string
@@ -71,11 +72,11 @@ func parseFeeds(words *vocabulary, file string) (feeds []feed, err error) {
 	return feeds, nil
 }
 
-func parseFeed(words *vocabulary, text string) (f feed, err error) {
+func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 	name, shows, ok := strings.Cut(text, "=")
 	f.name, shows = strings.TrimSpace(name), strings.TrimSpace(shows)
 	if !ok || !feedName.MatchString(f.name) {
-		return f, fmt.Errorf("%q is no feed: write NAME = what it shows", brief(text)) //nolint:err113 // likewise
+		return f, fmt.Errorf("%q is no feed: write NAME = what it shows", algebra.Brief(text)) //nolint:err113 // likewise
 	}
 	f.shows, f.viewer = shows, strings.Contains(shows, "$viewer")
 	asked, isRank, err := ParseRank(shows)
@@ -87,9 +88,9 @@ func parseFeed(words *vocabulary, text string) (f feed, err error) {
 	}
 	if !isRank {
 		f.set = shows
-		e, err := words.parse(f.forViewer(placeholder).set, MaxExpr, time.Now())
+		e, err := words.Parse(f.forViewer(algebra.Placeholder).set, algebra.MaxExpr, time.Now())
 		if err == nil && e.Type() != dict.URI {
-			err = fmt.Errorf("it is a set of %s, a feed shows posts", plural(e.Type())) //nolint:err113 // likewise
+			err = fmt.Errorf("it is a set of %s, a feed shows posts", algebra.Plural(e.Type())) //nolint:err113 // likewise
 		}
 		if err != nil {
 			return f, fmt.Errorf("feed %s: %w", f.name, err)
@@ -97,9 +98,9 @@ func parseFeed(words *vocabulary, text string) (f feed, err error) {
 		return f, nil
 	}
 	f.rank = asked
-	r, err := params{words: words, maxExpr: MaxExpr, values: f.forViewer(placeholder).rank, resolve: func([]literal, func(int) string) error { return nil }}.ranking(time.Now())
+	r, err := params{words: words, maxExpr: algebra.MaxExpr, values: f.forViewer(algebra.Placeholder).rank, resolve: func([]algebra.Literal, func(int) string) error { return nil }}.ranking(time.Now())
 	if err == nil && r.via.is != dict.URI {
-		err = fmt.Errorf("it leads to %s, a feed shows posts: via likes or reposts", plural(r.via.is)) //nolint:err113 // likewise
+		err = fmt.Errorf("it leads to %s, a feed shows posts: via likes or reposts", algebra.Plural(r.via.is)) //nolint:err113 // likewise
 	}
 	if err != nil {
 		return f, fmt.Errorf("feed %s: %w", f.name, err)
@@ -124,11 +125,11 @@ func ParseRank(text string) (asked url.Values, is bool, err error) {
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		switch {
 		case !ok:
-			return nil, true, fmt.Errorf("%q in rank(…): write name=value", brief(part)) //nolint:err113 // likewise
+			return nil, true, fmt.Errorf("%q in rank(…): write name=value", algebra.Brief(part)) //nolint:err113 // likewise
 		case !slices.Contains(rankTakes, name):
-			return nil, true, fmt.Errorf("rank has no %q, it has %s", brief(name), strings.Join(rankTakes, ", ")) //nolint:err113 // likewise
+			return nil, true, fmt.Errorf("rank has no %q, it has %s", algebra.Brief(name), strings.Join(rankTakes, ", ")) //nolint:err113 // likewise
 		case asked.Has(name):
-			return nil, true, fmt.Errorf("%s is given twice", name) //nolint:err113 // likewise
+			return nil, true, fmt.Errorf("%s occurs twice", name) //nolint:err113 // likewise
 		}
 		asked.Set(name, value)
 	}

@@ -19,6 +19,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
+	"skein.blue/query/algebra"
 )
 
 // FeedOptions say which feeds are served.
@@ -66,7 +67,7 @@ func (f *Feeds) Reload() (n int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading the feeds: %w", err)
 	}
-	feeds, err := parseFeeds(newVocabulary(f.o.Kinds), string(b))
+	feeds, err := parseFeeds(algebra.NewVocabulary(f.o.Kinds), string(b))
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", f.o.Path, err)
 	}
@@ -106,7 +107,7 @@ func (s *Server) skeleton(ctx context.Context, q params) (any, error) {
 	}
 	f, ok := s.o.Feeds.find(q.values.Get("feed"))
 	if !ok {
-		return nil, &Error{http.StatusBadRequest, "UnknownFeed", fmt.Sprintf("there is no feed %q here", brief(q.values.Get("feed")))}
+		return nil, &Error{http.StatusBadRequest, "UnknownFeed", fmt.Sprintf("there is no feed %q here", algebra.Brief(q.values.Get("feed")))}
 	}
 	limit, err := q.integer("limit", 1, 100, 50)
 	if err != nil {
@@ -159,9 +160,9 @@ func (s *Server) feedPage(ctx context.Context, q params, f feed, at feedPlace, l
 	now := time.UnixMicro(int64(at.micros))
 	q.values = f.rank
 	if f.set != "" {
-		e, err := s.words.parse(f.set, MaxExpr, now)
+		e, err := s.words.Parse(f.set, algebra.MaxExpr, now)
 		if err == nil {
-			err = q.resolve(e.strings, func(int) string { return "feed " + f.name + ": " })
+			err = q.resolve(e.Strings, func(int) string { return "feed " + f.name + ": " })
 		}
 		if err != nil {
 			return nil, nil, err
@@ -210,12 +211,12 @@ const postsRead = 20_000
 var errTooManyPosts = errors.New("the set of the feed is too large")
 
 // newestPosts returns the posts of a set, the newest first.
-func (s *Server) newestPosts(ctx context.Context, sn *ask.View, w *work, e *Expr, at feedPlace, limit int) (posts []string, next *feedPlace, err error) {
-	v, err := newEvaluation(ctx, sn, e, w)
+func (s *Server) newestPosts(ctx context.Context, sn *ask.View, w *work, e *algebra.Expr, at feedPlace, limit int) (posts []string, next *feedPlace, err error) {
+	v, err := algebra.NewEvaluation(ctx, sn, e, w)
 	if err != nil {
 		return nil, nil, err
 	}
-	set, _, err := v.result()
+	set, _, err := v.Result()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -233,7 +234,7 @@ func (s *Server) newestPosts(ctx context.Context, sn *ask.View, w *work, e *Expr
 		}
 	}
 	err = sn.Strings(dict.URI, known, func(i int, uri []byte) error {
-		if tid := tidOf(dict.URI, uri); isPost(uri) && (at.after == 0 && at.id == 0 || tid < at.after || tid == at.after && uint64(known[i]) > at.id) {
+		if tid := algebra.TIDOf(dict.URI, uri); isPost(uri) && (at.after == 0 && at.id == 0 || tid < at.after || tid == at.after && uint64(known[i]) > at.id) {
 			found = append(found, post{tid, uint64(known[i])})
 			uris[uint64(known[i])] = string(uri)
 		}

@@ -304,7 +304,7 @@ func TestFeedFile(t *testing.T) {
 	w := newFeedWorld(t, "a = likes($viewer)\n")
 	a := w.history.Accounts()[0]
 	for file, want := range map[string]string{
-		"a = likes($viewer)\nb = likes(\n":                           "line 2: feed b: at position 6: an argument of likes is missing",
+		"a = likes($viewer)\nb = likes(\n":                           "line 2: feed b: at position 6: expected an argument of likes",
 		"a = likes($viewer)\n\n# x\na = likes($viewer)":              "line 4: the feed a is in line 1 already",
 		"  a = likes($viewer)":                                       "line 1 goes on with a feed",
 		"likes($viewer)":                                             "line 1: \"likes($viewer)\" is no feed",
@@ -313,7 +313,7 @@ func TestFeedFile(t *testing.T) {
 		"a = rank(of=follows($viewer), via=follows)":                 "it leads to DIDs, a feed shows posts",
 		"a = rank(of=follows($viewer), via=likes, since=soon)":       "parameter since",
 		"a = rank(of=follows($viewer), via=likes, limit=5)":          `without limit and cursor`,
-		"a = rank(of=follows($viewer), of=follows($viewer))":         "of is given twice",
+		"a = rank(of=follows($viewer), of=follows($viewer))":         "of occurs twice",
 		"a = rank(follows($viewer), via=likes)":                      "write name=value",
 		"a = rank(of=follows($viewer), via=likes":                    "must end with )",
 		"a = rank(of=follows($viewer),\n via=likes)\nb = likes(" + a: "line 3: feed b",

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"skein.blue/query/algebra"
 )
 
 // Questions whose expressions are too long for a URL come as forms: POST, with the parameters
@@ -66,17 +68,17 @@ func (s *Server) readForm(ctx context.Context, w http.ResponseWriter, r *http.Re
 		return nil, func() {}, nil
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != formMediaType {
-		return nil, nil, &Error{http.StatusUnsupportedMediaType, errorUnsupported, fmt.Sprintf("the body is %q; send the parameters as %s", brief(r.Header.Get("Content-Type")), formMediaType)}
+		return nil, nil, &Error{http.StatusUnsupportedMediaType, errorUnsupported, fmt.Sprintf("the body is %q; send the parameters as %s", algebra.Brief(r.Header.Get("Content-Type")), formMediaType)}
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return nil, nil, &Error{http.StatusUnsupportedMediaType, errorUnsupported, fmt.Sprintf("the body is encoded as %q; send it as it is", brief(coding))}
+		return nil, nil, &Error{http.StatusUnsupportedMediaType, errorUnsupported, fmt.Sprintf("the body is encoded as %q; send it as it is", algebra.Brief(coding))}
 	}
-	if r.ContentLength > MaxForm {
+	if r.ContentLength > algebra.MaxForm {
 		return nil, nil, formTooLarge()
 	}
 	size := r.ContentLength
 	if size < 0 { // it does not say
-		size = MaxForm
+		size = algebra.MaxForm
 	}
 	client := ClientOf(r)
 	if !s.forms.take(client, size) {
@@ -93,7 +95,7 @@ func (s *Server) readForm(ctx context.Context, w http.ResponseWriter, r *http.Re
 		_ = c.SetReadDeadline(until)                          // a recorder of a test has none
 		defer func() { _ = c.SetReadDeadline(time.Time{}) }() // it would end the wait for the client's leaving
 	}
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxForm))
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, algebra.MaxForm))
 	if _, is := errors.AsType[*http.MaxBytesError](err); is {
 		return nil, nil, formTooLarge()
 	}
@@ -105,5 +107,5 @@ func (s *Server) readForm(ctx context.Context, w http.ResponseWriter, r *http.Re
 }
 
 func formTooLarge() error {
-	return &Error{http.StatusRequestEntityTooLarge, errorTooLarge, fmt.Sprintf("the body has more than %d bytes: ask about fewer members at a time", MaxForm)}
+	return &Error{http.StatusRequestEntityTooLarge, errorTooLarge, fmt.Sprintf("the body has more than %d bytes: ask about fewer members at a time", algebra.MaxForm)}
 }

@@ -9,6 +9,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
+	"skein.blue/query/algebra"
 )
 
 // knownEdges are the edges that known asks about, by the names of their sets.
@@ -33,7 +34,7 @@ func KnownEdges() (names []string) {
 }
 
 // followKind is the edge from an actor to the people whose doings known shows.
-var followKind = kindNamed("follow").Kind
+var followKind = KindNamed("follow").Kind
 
 const (
 	maxSubjects   = 100 // of one known
@@ -56,7 +57,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 	}
 	edge, ok := knownEdges[q.values.Get("edge")]
 	if !ok {
-		return nil, invalid("parameter edge is %q, it must be one of %s", brief(q.values.Get("edge")), strings.Join(KnownEdges(), ", "))
+		return nil, invalid("parameter edge is %q, it must be one of %s", algebra.Brief(q.values.Get("edge")), strings.Join(KnownEdges(), ", "))
 	}
 	subjects, err := q.list("subject", maxSubjects, edge.To.Is)
 	if err != nil {
@@ -71,31 +72,31 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 		completeness
 	}{Subjects: make([]knownSubject, len(subjects))}
 	err = s.view(ctx, q.work, func(sn *ask.View) error {
-		ids, err := lookup(sn, append(slices.Clip(subjects), actor[0]))
+		ids, err := algebra.Lookup(sn, append(slices.Clip(subjects), actor[0]))
 		if err != nil {
 			return err
 		}
-		if out.completeness, err = missingOf(sn, actor[0].s, ids[len(subjects)]); err == nil && !out.Incomplete {
+		if out.completeness, err = missingOf(sn, actor[0].S, ids[len(subjects)]); err == nil && !out.Incomplete {
 			out.completeness, err = s.ofEverybody(sn, followKind, edge.Kind)
 		}
 		if err != nil {
 			return err
 		}
-		v := newReader(ctx, sn, q.work)
-		t, err := v.leaf(leaf{op: opForward, kind: followKind, of: ids[len(subjects)]})
+		v := algebra.NewReader(ctx, sn, q.work)
+		t, err := v.Leaf(algebra.Leaf{Op: algebra.OpForward, Kind: followKind, Of: ids[len(subjects)]})
 		if err != nil {
 			return err
 		}
-		follows := t.set
+		follows := t.Set
 		var sample []dict.ID
 		var of []int // the subject that each is a sample of
 		for i, subject := range subjects {
-			out.Subjects[i] = knownSubject{subject.s, 0, []string{}}
-			t, err := v.leaf(leaf{op: opReverse, kind: edge.Kind, of: ids[i]})
+			out.Subjects[i] = knownSubject{subject.S, 0, []string{}}
+			t, err := v.Leaf(algebra.Leaf{Op: algebra.OpReverse, Kind: edge.Kind, Of: ids[i]})
 			if err != nil {
 				return err
 			}
-			set, err := v.and(follows, t)
+			set, err := v.And(follows, t)
 			if err != nil {
 				return err
 			}

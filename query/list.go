@@ -12,6 +12,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
+	"skein.blue/query/algebra"
 )
 
 // Bounds of what list sorts by time: members of a set of who has an edge to a subject, of
@@ -24,12 +25,12 @@ const (
 
 // newestFirst orders by the records' times, those of one time and those that have none by
 // id, the latter last.
-func newestFirst(x, y recordOf) int {
-	return cmp.Or(cmp.Compare(timeOf(y.path), timeOf(x.path)), cmp.Compare(x.id, y.id))
+func newestFirst(x, y algebra.MemberRecord) int {
+	return cmp.Or(cmp.Compare(timeOf(y.Path), timeOf(x.Path)), cmp.Compare(x.ID, y.ID))
 }
 
 // oldestFirst is the other way round.
-func oldestFirst(x, y recordOf) int { return newestFirst(y, x) }
+func oldestFirst(x, y algebra.MemberRecord) int { return newestFirst(y, x) }
 
 // timeOf is the time of a record in microseconds, 0 if it has none.
 func timeOf(p format.Path) uint64 {
@@ -41,21 +42,21 @@ func timeOf(p format.Path) uint64 {
 
 // recordsOf returns the URIs of the records by which the members with these ids and names
 // are in the expression, which is a leaf.
-func recordsOf(v *evaluation, ids []uint64, members []string) ([]string, error) {
+func recordsOf(v *algebra.Evaluation, ids []uint64, members []string) ([]string, error) {
 	all := make([]dict.ID, len(ids))
 	for i, id := range ids {
 		all[i] = dict.ID(id)
 	}
-	e := v.expr
-	n := &e.root
-	found, err := v.edgeRecords(n, all)
+	e := v.Expr
+	n := &e.Root
+	found, err := v.EdgeRecords(n, all)
 	if err != nil {
 		return nil, err
 	}
 	uris := make([]string, len(ids))
 	for _, f := range found {
-		i, _ := slices.BinarySearch(all, f.id)
-		uris[i] = recordURI(e.authorOf(n, members[i]), *e.info(n), f.path.AppendRkey(nil))
+		i, _ := slices.BinarySearch(all, f.ID)
+		uris[i] = recordURI(e.AuthorOf(n, members[i]), *e.Info(n), f.Path.AppendRkey(nil))
 	}
 	return uris, nil
 }
@@ -73,7 +74,7 @@ func (s *Server) list(ctx context.Context, q params) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !e.isLeaf() {
+	if !e.IsLeaf() {
 		return nil, invalid("set: list takes one set, such as likers(at://…); an operator's members have no records of their own")
 	}
 	limit, err := q.integer("limit", 1, 1000, 50)
@@ -95,14 +96,14 @@ func (s *Server) list(ctx context.Context, q params) (any, error) {
 		completeness
 	}{Type: e.Type().String()}
 	err = s.view(ctx, q.work, func(sn *ask.View) error {
-		v, err := newEvaluation(ctx, sn, e, q.work)
+		v, err := algebra.NewEvaluation(ctx, sn, e, q.work)
 		if err != nil {
 			return err
 		}
 		if out.completeness, err = s.missing(v, false); err != nil {
 			return err
 		}
-		set, total, err := v.result()
+		set, total, err := v.Result()
 		if err != nil {
 			return err
 		}
@@ -114,11 +115,11 @@ func (s *Server) list(ctx context.Context, q params) (any, error) {
 		out.Order = after.order()
 		ids := make([]dict.ID, len(page))
 		for i, r := range page {
-			ids[i] = r.id
+			ids[i] = r.ID
 		}
 		err = sn.Strings(e.Type(), ids, func(i int, member []byte) error {
-			item := listItem{Member: string(member), Record: recordURI(e.authorOf(&e.root, string(member)), *e.info(&e.root), page[i].path.AppendRkey(nil))}
-			if at := timeOf(page[i].path); at > 0 {
+			item := listItem{Member: string(member), Record: recordURI(e.AuthorOf(&e.Root, string(member)), *e.Info(&e.Root), page[i].Path.AppendRkey(nil))}
+			if at := timeOf(page[i].Path); at > 0 {
 				item.Time = time.UnixMicro(int64(at)).UTC().Format("2006-01-02T15:04:05.000000Z")
 			}
 			out.Items = append(out.Items, item)
@@ -150,9 +151,9 @@ func (p *listPlace) order() string {
 
 // listed returns a page of a set in an order of the records, and the place after it, nil if
 // it is the last.
-func listed(v *evaluation, set idset.Set, after *listPlace, limit int, order func(x, y recordOf) int) (page []recordOf, last *listPlace, err error) {
+func listed(v *algebra.Evaluation, set idset.Set, after *listPlace, limit int, order func(x, y algebra.MemberRecord) int) (page []algebra.MemberRecord, last *listPlace, err error) {
 	most := uint64(MaxSortedActors)
-	if v.expr.root.op == opForward || v.expr.root.op == opListed {
+	if v.Expr.Root.Op == algebra.OpForward || v.Expr.Root.Op == algebra.OpListed {
 		most = MaxSortedSubjects
 	}
 	if !after.begun {
@@ -162,32 +163,32 @@ func listed(v *evaluation, set idset.Set, after *listPlace, limit int, order fun
 		return nil, nil, invalid("the set has grown past %d since the first page, and is in no order of time any more: begin again", most)
 	}
 	if !after.sorted {
-		ids, more := set.Page(uint64(after.id), limit, v.hidden())
+		ids, more := set.Page(uint64(after.id), limit, v.Hidden())
 		all := make([]dict.ID, len(ids))
 		for i, id := range ids {
 			all[i] = dict.ID(id)
 		}
-		if page, err = v.edgeRecords(&v.expr.root, all); err != nil {
+		if page, err = v.EdgeRecords(&v.Expr.Root, all); err != nil {
 			return nil, nil, err
 		}
-		slices.SortFunc(page, func(x, y recordOf) int { return cmp.Compare(x.id, y.id) })
+		slices.SortFunc(page, func(x, y algebra.MemberRecord) int { return cmp.Compare(x.ID, y.ID) })
 		if more {
 			last = &listPlace{true, false, 0, all[len(all)-1]}
 		}
 		return page, last, nil
 	}
-	all, _ := set.Page(0, math.MaxInt, v.hidden())
+	all, _ := set.Page(0, math.MaxInt, v.Hidden())
 	ids := make([]dict.ID, len(all))
 	for i, id := range all {
 		ids[i] = dict.ID(id)
 	}
-	if page, err = v.edgeRecords(&v.expr.root, ids); err != nil {
+	if page, err = v.EdgeRecords(&v.Expr.Root, ids); err != nil {
 		return nil, nil, err
 	}
 	slices.SortFunc(page, order)
 	if after.begun {
-		at, found := slices.BinarySearchFunc(page, *after, func(r recordOf, p listPlace) int {
-			return order(r, recordOf{p.id, format.Path{TID: p.micros << format.ClockBits}})
+		at, found := slices.BinarySearchFunc(page, *after, func(r algebra.MemberRecord, p listPlace) int {
+			return order(r, algebra.MemberRecord{ID: p.id, Path: format.Path{TID: p.micros << format.ClockBits}})
 		})
 		if found {
 			at++
@@ -196,14 +197,14 @@ func listed(v *evaluation, set idset.Set, after *listPlace, limit int, order fun
 	}
 	if len(page) > limit {
 		end := page[limit-1]
-		page, last = page[:limit], &listPlace{true, true, timeOf(end.path), end.id}
+		page, last = page[:limit], &listPlace{true, true, timeOf(end.Path), end.ID}
 	}
 	return page, last, nil
 }
 
 // sealList seals the place where the next page of a list begins. more is what the list
 // depends on besides the set.
-func (c *cursors) sealList(e *Expr, more string, p listPlace) string {
+func (c *cursors) sealList(e *algebra.Expr, more string, p listPlace) string {
 	plain := []byte{0}
 	if p.sorted {
 		plain[0] = 1
@@ -211,22 +212,22 @@ func (c *cursors) sealList(e *Expr, more string, p listPlace) string {
 	plain = binary.BigEndian.AppendUint64(plain, p.micros)
 	plain = binary.BigEndian.AppendUint64(plain, uint64(p.id))
 	now := int64(0)
-	if e.hasAge { // else the same page has the same cursor
-		now = e.now.UnixMicro()
+	if e.HasAge { // else the same page has the same cursor
+		now = e.Now.UnixMicro()
 	}
 	plain = binary.BigEndian.AppendUint64(plain, uint64(now))
-	return c.sealBytes(plain, "list "+more+"\x00"+e.question())
+	return c.sealBytes(plain, "list "+more+"\x00"+e.Question())
 }
 
 // openList opens a cursor of a list of this set.
-func (c *cursors) openList(e *Expr, more, cursor string) (*Expr, listPlace, error) {
-	plain, err := c.openBytes(cursor, "list "+more+"\x00"+e.question())
+func (c *cursors) openList(e *algebra.Expr, more, cursor string) (*algebra.Expr, listPlace, error) {
+	plain, err := c.openBytes(cursor, "list "+more+"\x00"+e.Question())
 	if err != nil || len(plain) != 25 {
 		return e, listPlace{}, errCursor
 	}
 	p := listPlace{true, plain[0] == 1, binary.BigEndian.Uint64(plain[1:]), dict.ID(binary.BigEndian.Uint64(plain[9:]))}
-	if e.hasAge {
-		e, err = e.asOf(time.UnixMicro(int64(binary.BigEndian.Uint64(plain[17:]))))
+	if e.HasAge {
+		e, err = e.AsOf(time.UnixMicro(int64(binary.BigEndian.Uint64(plain[17:]))))
 	}
 	return e, p, err
 }

@@ -14,6 +14,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
+	"skein.blue/query/algebra"
 )
 
 // Who blocks whom by a list: an account blocks a list (app.bsky.graph.listblock), and the
@@ -21,7 +22,7 @@ import (
 // listblock, as app.bsky.graph.defs#relationship has it; of blocks of several lists that the
 // other is on, the one with the lowest key.
 
-var listBlock = kindNamed("listblock")
+var listBlock = KindNamed("listblock")
 
 // Bounds of one getRelationships: blocks of lists that are looked at, of all its accounts
 // together, and records by which the lists' authors put accounts on lists. What lies behind
@@ -36,7 +37,7 @@ var errListBound = errors.New("query: more lists than one question looks at")
 
 // listBlocks reads what relationships by lists rest on.
 type listBlocks struct {
-	*evaluation
+	*algebra.Evaluation
 
 	blocks, items int          // still to be looked at
 	bound         completeness // something was not looked at
@@ -57,14 +58,14 @@ func (b blocked) authors() idset.Set {
 
 // relateByLists fills in the blocks by lists between the first of some accounts and the
 // others, and says whether a bound was met, and whether something is not indexed.
-func relateByLists(ctx context.Context, sn *ask.View, w *work, dids []literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
-	l := &listBlocks{evaluation: newReader(ctx, sn, w), blocks: maxListBlocks, items: maxListItems}
+func relateByLists(ctx context.Context, sn *ask.View, w *work, dids []algebra.Literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
+	l := &listBlocks{Evaluation: algebra.NewReader(ctx, sn, w), blocks: maxListBlocks, items: maxListItems}
 	err = l.blocking(ids, func(i int, p format.Path) {
-		place(i).BlockingByList = recordURI(dids[0].s, listBlock, p.AppendRkey(nil))
+		place(i).BlockingByList = recordURI(dids[0].S, listBlock, p.AppendRkey(nil))
 	})
 	if err == nil {
 		err = l.blockedBy(ids, func(i int, p format.Path) {
-			place(i).BlockedByList = recordURI(dids[i+1].s, listBlock, p.AppendRkey(nil))
+			place(i).BlockedByList = recordURI(dids[i+1].S, listBlock, p.AppendRkey(nil))
 		})
 	}
 	return l.bound, l.missing, err
@@ -158,17 +159,17 @@ func (l *listBlocks) listersOf(id dict.ID, some idset.Set) (idset.Set, error) {
 	if id == dict.None || some.Empty() {
 		return idset.Set{}, nil
 	}
-	t, err := l.openActors(kinds.ListMember, id)
+	t, err := l.OpenActors(kinds.ListMember, id)
 	if err != nil {
 		return idset.Set{}, err
 	}
-	return l.and(some, t)
+	return l.And(some, t)
 }
 
 // listings calls each with what records of an author put some accounts on which of lists, in
 // no order.
 func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(member, list dict.ID)) error {
-	if err := l.ended.Err(); err != nil {
+	if err := l.Ended.Err(); err != nil {
 		return err
 	}
 	among := func(id dict.ID) (bool, error) {
@@ -177,7 +178,7 @@ func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(m
 		}
 		return some[id], nil
 	}
-	err := l.view.JoinedAmong(author, kinds.ListMember, kinds.ListItem, among, ask.Window{}, func(_ format.Path, member, list dict.ID) error {
+	err := l.View.JoinedAmong(author, kinds.ListMember, kinds.ListItem, among, ask.Window{}, func(_ format.Path, member, list dict.ID) error {
 		each(member, list)
 		return nil
 	})
@@ -198,7 +199,7 @@ func (l *listBlocks) blockedOf(id dict.ID) (blocked, error) {
 		return nil, nil // the bound is noted
 	}
 	var blocks []block
-	err := l.view.Records(listBlock.Kind, id, func(p format.Path, list dict.ID) bool {
+	err := l.View.Records(listBlock.Kind, id, func(p format.Path, list dict.ID) bool {
 		if l.blocks--; l.blocks < 0 {
 			l.bound = completeness{true, fmt.Sprintf("these accounts block more than %d lists: not all were looked at, and blocks by lists may be missing here", maxListBlocks)}
 			return false
@@ -241,27 +242,27 @@ func (l *listBlocks) blockedOf(id dict.ID) (blocked, error) {
 // authorsOf returns the authors of lists, None for those that are not active or not known, and
 // the TIDs of the lists. It notes if something of an author may be missing.
 func (l *listBlocks) authorsOf(lists []dict.ID) (authors []dict.ID, times []uint64, err error) {
-	dids, times := make([]literal, len(lists)), make([]uint64, len(lists))
-	err = l.view.Strings(dict.URI, lists, func(i int, uri []byte) error {
-		dids[i], times[i] = literal{s: ask.AuthorityOf(string(uri)), is: dict.DID}, tidOf(dict.URI, uri)
+	dids, times := make([]algebra.Literal, len(lists)), make([]uint64, len(lists))
+	err = l.View.Strings(dict.URI, lists, func(i int, uri []byte) error {
+		dids[i], times[i] = algebra.Literal{S: ask.AuthorityOf(string(uri)), Is: dict.DID}, algebra.TIDOf(dict.URI, uri)
 		return nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	if authors, err = lookup(l.view, dids); err != nil {
+	if authors, err = algebra.Lookup(l.View, dids); err != nil {
 		return nil, nil, err
 	}
 	asked := map[string]bool{}
 	for i, author := range authors {
-		isDID := strings.HasPrefix(dids[i].s, "did:") // else it is nobody's list: items name the author's DID
-		if isDID && !l.missing.Incomplete && !asked[dids[i].s] {
-			asked[dids[i].s] = true
-			if l.missing, err = missingOf(l.view, dids[i].s, author); err != nil {
+		isDID := strings.HasPrefix(dids[i].S, "did:") // else it is nobody's list: items name the author's DID
+		if isDID && !l.missing.Incomplete && !asked[dids[i].S] {
+			asked[dids[i].S] = true
+			if l.missing, err = missingOf(l.View, dids[i].S, author); err != nil {
 				return nil, nil, err
 			}
 		}
-		if !isDID || l.view.IsHidden(author) {
+		if !isDID || l.View.IsHidden(author) {
 			authors[i] = dict.None
 		}
 	}

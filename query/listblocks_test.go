@@ -19,6 +19,7 @@ import (
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/syntax"
 	"skein.blue/internal/testing/abuse"
+	"skein.blue/query/algebra"
 )
 
 // Two accounts that block very many lists, whose authors put both on very many: what one
@@ -70,9 +71,9 @@ func TestAbuseBlocksByLists(t *testing.T) {
 	}
 	cost := 0
 	err = g.ViewCharged(t.Context(), func(n int) error { cost += n; return nil }, func(sn *ask.View) error {
-		dids := []literal{{s: actor}, {s: other}}
+		dids := []algebra.Literal{{S: actor}, {S: other}}
 		for i := range dids {
-			dids[i].is = dict.DID
+			dids[i].Is = dict.DID
 		}
 		_, err := s.relate(context.Background(), sn, nil, dids, func(int) *relationship { return &relationship{} })
 		return err
@@ -88,14 +89,14 @@ func TestAbuseBlocksByLists(t *testing.T) {
 	}
 	// The bound on the authors' items, of which one account may have millions.
 	err = g.View(t.Context(), func(sn *ask.View) error {
-		ids, err := lookup(sn, []literal{{s: actor, is: dict.DID}, {s: other, is: dict.DID}})
+		ids, err := algebra.Lookup(sn, []algebra.Literal{{S: actor, Is: dict.DID}, {S: other, Is: dict.DID}})
 		if err != nil {
 			return err
 		}
-		l := &listBlocks{evaluation: newReader(t.Context(), sn, (*work)(nil)), blocks: maxListBlocks, items: 10}
+		l := &listBlocks{Evaluation: algebra.NewReader(t.Context(), sn, (*work)(nil)), blocks: maxListBlocks, items: 10}
 		looked := 0
 		for n := range 100 {
-			author, err := lookup(sn, []literal{{s: author(n), is: dict.DID}})
+			author, err := algebra.Lookup(sn, []algebra.Literal{{S: author(n), Is: dict.DID}})
 			if err != nil {
 				return err
 			}

@@ -15,6 +15,7 @@ import (
 	"skein.blue/internal/idset"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/syntax"
+	"skein.blue/query/algebra"
 )
 
 // The methods of Constellation about records that name two things, as one that puts an
@@ -23,11 +24,11 @@ import (
 
 // manyToMany is what is asked for.
 type manyToMany struct {
-	of        *Expr       // who names the subject; nil if that is not indexed
-	to        *kinds.Info // of the other path; nil likewise
-	by        []literal   // only their records, if hasBy
+	of        *algebra.Expr     // who names the subject; nil if that is not indexed
+	to        *kinds.Info       // of the other path; nil likewise
+	by        []algebra.Literal // only their records, if hasBy
 	hasBy     bool
-	others    []literal // only these, if hasOthers
+	others    []algebra.Literal // only these, if hasOthers
 	hasOthers bool
 	limit     int
 	cursor    string
@@ -43,10 +44,10 @@ func (q params) manyToMany(by string) (m manyToMany, err error) {
 	}
 	collection, path, ok := strings.Cut(q.values.Get("source"), ":")
 	if !ok {
-		return m, invalid("parameter source is %q, it must be a collection and a path, as in app.bsky.graph.listitem:subject", brief(q.values.Get("source")))
+		return m, invalid("parameter source is %q, it must be a collection and a path, as in app.bsky.graph.listitem:subject", algebra.Brief(q.values.Get("source")))
 	}
-	m.of = q.words.whoNames(q.words.kindAt(collection, path), q.values.Get("subject"))
-	m.to = q.words.kindAt(collection, q.values.Get("pathToOther"))
+	m.of = q.words.ActorsOf(q.words.KindAt(collection, path), q.values.Get("subject"))
+	m.to = q.words.KindAt(collection, q.values.Get("pathToOther"))
 	if m.limit, err = q.integer("limit", 1, 1000, 100); err != nil {
 		return m, err
 	}
@@ -59,14 +60,14 @@ func (q params) manyToMany(by string) (m manyToMany, err error) {
 		if did = strings.TrimSpace(did); did != "" {
 			m.hasBy = true
 			if syntax.ValidDID(did) { // else it has no records
-				m.by = append(m.by, literal{s: did, is: dict.DID})
+				m.by = append(m.by, algebra.Literal{S: did, Is: dict.DID})
 			}
 		}
 	}
 	for _, other := range q.values["otherSubject"] {
 		if other = strings.TrimSpace(other); other != "" {
 			m.hasOthers = true
-			if l, ok := literalOf(other); ok && l.handle == "" && m.to != nil && l.is == m.to.To.Is {
+			if l, ok := algebra.LiteralOf(other); ok && l.Handle == "" && m.to != nil && l.Is == m.to.To.Is {
 				m.others = append(m.others, l)
 			}
 		}
@@ -85,11 +86,11 @@ type twoLinks struct {
 // each calls fn for the records of one account after another, from the one with id from on,
 // in the order of their keys, until it returns false.
 func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *work, from dict.ID, fn func(twoLinks) bool) error {
-	v, err := newEvaluation(ctx, sn, m.of, w)
+	v, err := algebra.NewEvaluation(ctx, sn, m.of, w)
 	if err != nil {
 		return err
 	}
-	set, _, err := v.result()
+	set, _, err := v.Result()
 	if err != nil {
 		return err
 	}
@@ -104,8 +105,8 @@ func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *work, from dict.
 	if err != nil {
 		return err
 	}
-	if set.Len() > MaxListers {
-		return invalid("%d accounts name it: the records of each are read, and at most %d are; name some with did or linkDid", set.Len(), MaxListers)
+	if set.Len() > algebra.MaxListers {
+		return invalid("%d accounts name it: the records of each are read, and at most %d are; name some with did or linkDid", set.Len(), algebra.MaxListers)
 	}
 	if set.Len() > idset.ListMax {
 		if err := w.Heavy(); err != nil {
@@ -113,7 +114,7 @@ func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *work, from dict.
 		}
 	}
 	hidden, ended := sn.Hidden(), kv.InterruptOf(ctx)
-	subject := v.ids[0]
+	subject := v.IDs[0]
 	for id := range set.All() {
 		if dict.ID(id) < from || hidden.Has(id) {
 			continue
@@ -122,7 +123,7 @@ func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *work, from dict.
 			return err
 		}
 		var of []twoLinks
-		err := sn.Joined(dict.ID(id), m.of.root.kind, m.to.Kind, subject, ask.Window{}, func(p format.Path, other dict.ID) error {
+		err := sn.Joined(dict.ID(id), m.of.Root.Kind, m.to.Kind, subject, ask.Window{}, func(p format.Path, other dict.ID) error {
 			if m.hasOthers && !only.Has(uint64(other)) || m.to.To.Is == dict.DID && sn.IsHidden(other) {
 				return nil
 			}
@@ -144,8 +145,8 @@ func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *work, from dict.
 }
 
 // idsOf returns the ids of those strings that have one.
-func idsOf(sn *ask.View, list []literal) (idset.Set, error) {
-	ids, err := lookup(sn, list)
+func idsOf(sn *ask.View, list []algebra.Literal) (idset.Set, error) {
+	ids, err := algebra.Lookup(sn, list)
 	var some []uint64
 	for _, id := range ids {
 		if id != dict.None {
@@ -179,7 +180,7 @@ func (s *Server) getManyToManyCounts(ctx context.Context, q params) (any, error)
 	}
 	var after dict.ID
 	if m.cursor != "" {
-		plain, err := s.cursors.openBytes(m.cursor, m.more+m.of.question())
+		plain, err := s.cursors.openBytes(m.cursor, m.more+m.of.Question())
 		if err != nil || len(plain) != 8 {
 			return nil, invalid("%v", errCursor)
 		}
@@ -215,7 +216,7 @@ func (s *Server) getManyToManyCounts(ctx context.Context, q params) (any, error)
 		}
 		if ids = ids[from:]; len(ids) > m.limit {
 			ids = ids[:m.limit]
-			out.Cursor = new(s.cursors.sealBytes(binary.BigEndian.AppendUint64(nil, uint64(ids[len(ids)-1])), m.more+m.of.question()))
+			out.Cursor = new(s.cursors.sealBytes(binary.BigEndian.AppendUint64(nil, uint64(ids[len(ids)-1])), m.more+m.of.Question()))
 		}
 		return sn.Strings(m.to.To.Is, ids, func(i int, other []byte) error {
 			out.Counts = append(out.Counts, countOfOther{string(other), counts[ids[i]].total, counts[ids[i]].distinct})
@@ -246,7 +247,7 @@ func (s *Server) getManyToMany(ctx context.Context, q params) (any, error) {
 	var from dict.ID
 	var after format.Path
 	if m.cursor != "" {
-		plain, err := s.cursors.openBytes(m.cursor, m.more+m.of.question())
+		plain, err := s.cursors.openBytes(m.cursor, m.more+m.of.Question())
 		if err != nil || len(plain) < 9 {
 			return nil, invalid("%v", errCursor)
 		}
@@ -272,7 +273,7 @@ func (s *Server) getManyToMany(ctx context.Context, q params) (any, error) {
 		}
 		if more {
 			last := page[len(page)-1]
-			out.Cursor = new(s.cursors.sealBytes(last.path.AppendRkey(binary.BigEndian.AppendUint64(nil, uint64(last.actor))), m.more+m.of.question()))
+			out.Cursor = new(s.cursors.sealBytes(last.path.AppendRkey(binary.BigEndian.AppendUint64(nil, uint64(last.actor))), m.more+m.of.Question()))
 		}
 		dids, err := stringsOf(sn, dict.DID, page, func(r twoLinks) dict.ID { return r.actor })
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
+	"skein.blue/query/algebra"
 )
 
 func (s *Server) query(ctx context.Context, q params) (any, error) {
@@ -30,11 +31,11 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if withRecords && !e.isLeaf() {
+	if withRecords && !e.IsLeaf() {
 		return nil, invalid("set: records=true goes with one set, such as likers(at://…); an operator's members have no records of their own")
 	}
 	var after dict.ID
-	var pinned unseen
+	var pinned algebra.Unseen
 	if q.values.Has("cursor") {
 		if e, after, pinned, err = s.cursors.open(e, q.values.Get("cursor")); err != nil {
 			return nil, invalid("%v", err)
@@ -49,7 +50,7 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 		completeness
 	}{Type: e.Type().String()}
 	err = s.view(ctx, q.work, func(sn *ask.View) error {
-		v, err := newEvaluation(ctx, sn, e, q.work)
+		v, err := algebra.NewEvaluation(ctx, sn, e, q.work)
 		if err != nil {
 			return err
 		}
@@ -57,17 +58,17 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 			return err
 		}
 		if countOnly {
-			out.Total, err = v.count()
+			out.Total, err = v.Count()
 			return err
 		}
-		set, total, err := v.result()
+		set, total, err := v.Result()
 		if err != nil {
 			return err
 		}
 		if pinned == nil {
-			pinned = v.unseen()
+			pinned = v.Unseen()
 		}
-		ids, members, last, err := v.page(set, after, limit, pinned)
+		ids, members, last, err := v.Page(set, after, limit, pinned)
 		if err != nil {
 			return err
 		}
@@ -108,23 +109,23 @@ func (s *Server) contains(ctx context.Context, q params) (any, error) {
 		completeness
 	}{Members: make([]item, len(members))}
 	err = s.view(ctx, q.work, func(sn *ask.View) error {
-		v, err := newEvaluation(ctx, sn, e, q.work)
+		v, err := algebra.NewEvaluation(ctx, sn, e, q.work)
 		if err != nil {
 			return err
 		}
 		if out.completeness, err = s.missing(v, false); err != nil {
 			return err
 		}
-		ids, err := lookup(sn, members)
+		ids, err := algebra.Lookup(sn, members)
 		if err != nil {
 			return err
 		}
 		for i, m := range members {
-			in, err := v.contains(m, ids[i])
+			in, err := v.Contains(m, ids[i])
 			if err != nil {
 				return err
 			}
-			out.Members[i] = item{m.s, in}
+			out.Members[i] = item{m.S, in}
 		}
 		return nil
 	})
@@ -181,8 +182,8 @@ func (s *Server) getStats(ctx context.Context, q params) (any, error) {
 		format.Counts
 		Kinds []indexedKind `json:"kinds"`
 	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: publicSource(s.o.Relay), State: "off", Counts: counts}
-	for i := range s.words.table.All {
-		k := &s.words.table.All[i]
+	for i := range s.words.Table.All {
+		k := &s.words.Table.All[i]
 		out.Kinds = append(out.Kinds, indexedKind{k.Name, k.Collection, strings.Join(k.To.Field, "."), k.To.Is.String(), k.Forward, k.Reverse})
 		if _, ok := counts.Records[k.Name]; !ok {
 			counts.Records[k.Name] = 0

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"skein.blue/internal/identities"
+	"skein.blue/query/algebra"
 )
 
 // A question may name an account by @handle, and an account or a record by its address at
@@ -30,9 +31,9 @@ const (
 )
 
 // resolveViewer puts the DID of who asks in the place of $viewer.
-func (s *Server) resolveViewer(ctx context.Context, q *params, list []literal, where func(i int) string) error {
+func (s *Server) resolveViewer(ctx context.Context, q *params, list []algebra.Literal, where func(i int) string) error {
 	for i := range list {
-		if list[i].handle != viewerName {
+		if list[i].Handle != algebra.ViewerName {
 			continue
 		}
 		did, err := s.viewer(ctx, q)
@@ -42,14 +43,14 @@ func (s *Server) resolveViewer(ctx context.Context, q *params, list []literal, w
 			}
 			return err
 		}
-		list[i].resolved(did)
+		list[i].Resolved(did)
 	}
 	return nil
 }
 
 // resolve puts DIDs in the place of handles. where says of a literal where it was given.
 // What is not known is looked up without a slot: who waits for others keeps nobody waiting.
-func (s *Server) resolve(ctx context.Context, q *params, list []literal, where func(i int) string) error {
+func (s *Server) resolve(ctx context.Context, q *params, list []algebra.Literal, where func(i int) string) error {
 	w := q.work
 	if err := s.resolveViewer(ctx, q, list, where); err != nil {
 		return err
@@ -58,20 +59,20 @@ func (s *Server) resolve(ctx context.Context, q *params, list []literal, where f
 	var unknown []int
 	for i := range list {
 		l := &list[i]
-		if l.handle == "" {
+		if l.Handle == "" {
 			continue
 		}
 		if s.o.Handles == nil {
-			return invalid("%shandles are not resolved here: give the DID in the place of %s", where(i), l.handle)
+			return invalid("%shandles are not resolved here: give the DID in the place of %s", where(i), l.Handle)
 		}
-		did, known, err := s.o.Handles.Kept(l.handle)
+		did, known, err := s.o.Handles.Kept(l.Handle)
 		switch {
 		case !known:
 			unknown = append(unknown, i)
 		case err != nil:
 			errs[i] = err
 		default:
-			l.resolved(did)
+			l.Resolved(did)
 		}
 	}
 	if len(unknown) > maxUnknownHandles {
@@ -86,9 +87,9 @@ func (s *Server) resolve(ctx context.Context, q *params, list []literal, where f
 					return
 				}
 				defer s.naming.leave()
-				did, err := s.o.Handles.Resolve(ctx, list[i].handle)
+				did, err := s.o.Handles.Resolve(ctx, list[i].Handle)
 				if errs[i] = err; err == nil {
-					list[i].resolved(did)
+					list[i].Resolved(did)
 				}
 			})
 		}
@@ -101,11 +102,11 @@ func (s *Server) resolve(ctx context.Context, q *params, list []literal, where f
 		switch {
 		case err == nil:
 		case errors.Is(err, identities.ErrNotFound):
-			return &Error{http.StatusBadRequest, "HandleNotFound", where(i) + "nobody has the handle " + list[i].handle}
+			return &Error{http.StatusBadRequest, "HandleNotFound", where(i) + "nobody has the handle " + list[i].Handle}
 		case errors.Is(err, identities.ErrOff):
 			return invalid("%s%v", where(i), err)
 		default:
-			return &Error{http.StatusBadGateway, "UpstreamFailure", where(i) + list[i].handle + ": " + err.Error()}
+			return &Error{http.StatusBadGateway, "UpstreamFailure", where(i) + list[i].Handle + ": " + err.Error()}
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"skein.blue/internal/lexicon"
+	"skein.blue/query/algebra"
 )
 
 // The methods are described by their lexicons, and those are served as they are, and as one
@@ -89,17 +90,17 @@ func post(get object, l *lexicon.File) object {
 	p := l.Defs["main"].Parameters
 	form := schema(&lexicon.Def{Type: "object", Properties: p.Properties, Required: p.Required}, l.ID)
 	for _, property := range form["properties"].(object) { //nolint:errcheck // schema made it
-		if s := property.(object); s["maxLength"] == MaxExpr { //nolint:errcheck // likewise
-			s["maxLength"] = MaxForm
+		if s := property.(object); s["maxLength"] == algebra.MaxExpr { //nolint:errcheck // likewise
+			s["maxLength"] = algebra.MaxForm
 		}
 	}
 	call := maps.Clone(get)
 	delete(call, "parameters")
 	call["operationId"] = l.ID + ".form"
-	call["summary"] = fmt.Sprintf("%s The same by POST, of expressions of up to %d bytes (GET: %d).", get["summary"], MaxForm, MaxExpr)
+	call["summary"] = fmt.Sprintf("%s The same by POST, of expressions of up to %d bytes (GET: %d).", get["summary"], algebra.MaxForm, algebra.MaxExpr)
 	call["requestBody"] = object{"required": true, "content": object{formMediaType: object{"schema": form}}}
 	responses := maps.Clone(get["responses"].(object)) //nolint:errcheck // openAPI made it
-	for status, says := range map[string]string{"413": fmt.Sprintf("PayloadTooLarge: the body has more than %d bytes.", MaxForm), "415": "UnsupportedMediaType: the body is not " + formMediaType + "."} {
+	for status, says := range map[string]string{"413": fmt.Sprintf("PayloadTooLarge: the body has more than %d bytes.", algebra.MaxForm), "415": "UnsupportedMediaType: the body is not " + formMediaType + "."} {
 		responses[status] = object{"description": says, "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/error"}}}}
 	}
 	call["responses"] = responses
@@ -207,7 +208,7 @@ func (s *Server) serveDescriptions() error {
 	s.mux.HandleFunc("/lexicons/{file}", func(w http.ResponseWriter, r *http.Request) {
 		b, err := Lexicons.ReadFile("lexicons/" + r.PathValue("file"))
 		if err != nil {
-			s.fail(w, r, "unknown", &Error{http.StatusNotFound, "NotFound", fmt.Sprintf("there is no lexicon %q here; /openapi.json lists the methods", brief(r.PathValue("file")))})
+			s.fail(w, r, "unknown", &Error{http.StatusNotFound, "NotFound", fmt.Sprintf("there is no lexicon %q here; /openapi.json lists the methods", algebra.Brief(r.PathValue("file")))})
 			return
 		}
 		s.description(w, r, b)

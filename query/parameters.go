@@ -16,18 +16,19 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/lexicon"
+	"skein.blue/query/algebra"
 )
 
 // params are the parameters of a call.
 type params struct {
-	words   *vocabulary
+	words   *algebra.Vocabulary
 	nsid    string // of the method
 	values  url.Values
 	maxExpr int // bytes of an expression
 	header  http.Header
 	asker   *asker
 	work    *work
-	resolve func(list []literal, where func(i int) string) error // Server.resolve
+	resolve func(list []algebra.Literal, where func(i int) string) error // Server.resolve
 }
 
 // subscribeMethod has the parameters of subscribe, which is no query.
@@ -93,9 +94,9 @@ func parseParams(raw string, form *string, m *method) (params, error) {
 	if err != nil {
 		return params{}, invalid("the query string cannot be read: %v", err)
 	}
-	q := params{values: values, maxExpr: MaxExpr}
+	q := params{values: values, maxExpr: algebra.MaxExpr}
 	if form != nil {
-		q.maxExpr = MaxForm
+		q.maxExpr = algebra.MaxForm
 		inForm, err := url.ParseQuery(*form)
 		if err != nil {
 			return params{}, invalid("the form cannot be read: %v", err)
@@ -120,49 +121,49 @@ func unknownParameter(m *method, name string) error {
 	if m.nsid == getFeedSkeleton && name == previewParameter {
 		return invalid("%s previews a feed, and previews are off here (skein serve --feed-preview): send a service auth token", name)
 	}
-	if near := nearest(name, slices.Values(m.takes)); near != "" {
-		return invalid("there is no parameter %q; did you mean %s?", brief(name), near)
+	if near := algebra.Nearest(name, slices.Values(m.takes)); near != "" {
+		return invalid("there is no parameter %q; did you mean %s?", algebra.Brief(name), near)
 	}
 	if len(m.takes) == 0 {
-		return invalid("there is no parameter %q; %s takes none", brief(name), m.nsid)
+		return invalid("there is no parameter %q; %s takes none", algebra.Brief(name), m.nsid)
 	}
-	return invalid("there is no parameter %q; %s takes %s", brief(name), m.nsid, strings.Join(m.takes, ", "))
+	return invalid("there is no parameter %q; %s takes %s", algebra.Brief(name), m.nsid, strings.Join(m.takes, ", "))
 }
 
 // set parses the set expression that is asked about.
-func (q params) set() (*Expr, error) { return q.exprAt("set", time.Now()) }
+func (q params) set() (*algebra.Expr, error) { return q.exprAt("set", time.Now()) }
 
 // exprAt parses the set expression that a parameter holds, with ages that are counted from
 // now.
-func (q params) exprAt(name string, now time.Time) (*Expr, error) {
+func (q params) exprAt(name string, now time.Time) (*algebra.Expr, error) {
 	if !q.values.Has(name) {
 		return nil, invalid("parameter %s is missing", name)
 	}
-	e, err := q.words.parse(q.values.Get(name), q.maxExpr, now)
+	e, err := q.words.Parse(q.values.Get(name), q.maxExpr, now)
 	if err != nil {
 		return nil, invalid("%s: %v", name, err)
 	}
-	return e, q.resolve(e.strings, func(i int) string { return fmt.Sprintf("%s: at position %d: ", name, e.offsets[i]) })
+	return e, q.resolve(e.Strings, func(i int) string { return fmt.Sprintf("%s: at position %d: ", name, e.Offsets[i]) })
 }
 
 // list returns a repeated parameter, given once to hi times, each valid in ns.
-func (q params) list(name string, hi int, ns dict.Namespace) ([]literal, error) {
+func (q params) list(name string, hi int, ns dict.Namespace) ([]algebra.Literal, error) {
 	given := q.values[name]
 	if len(given) < 1 || len(given) > hi {
 		return nil, invalid("parameter %s is given %d times, it must be 1 to %d", name, len(given), hi)
 	}
-	list := make([]literal, len(given))
+	list := make([]algebra.Literal, len(given))
 	for i, v := range given {
-		l, ok := literalOf(v)
-		if !ok && namesSpace(v) {
-			return nil, invalid("%s %q (number %d) names a space; spaces are not indexed", name, brief(v), i+1)
+		l, ok := algebra.LiteralOf(v)
+		if !ok && algebra.NamesSpace(v) {
+			return nil, invalid("%s %q (number %d) names a space; spaces are not indexed", name, algebra.Brief(v), i+1)
 		}
-		if !ok || l.is != ns {
-			return nil, invalid("%s %q (number %d) is not %s%s", name, brief(v), i+1, singular(ns), insteadOf(v))
+		if !ok || l.Is != ns {
+			return nil, invalid("%s %q (number %d) is not %s%s", name, algebra.Brief(v), i+1, algebra.Singular(ns), algebra.Hint(v))
 		}
 		list[i] = l
-		if why := list[i].unusable(); why != "" {
-			return nil, invalid("%s %q (number %d): %s", name, brief(v), i+1, why)
+		if why := list[i].Unusable(); why != "" {
+			return nil, invalid("%s %q (number %d): %s", name, algebra.Brief(v), i+1, why)
 		}
 	}
 	return list, q.resolve(list, func(i int) string { return fmt.Sprintf("%s (number %d): ", name, i+1) })
@@ -174,7 +175,7 @@ func (q params) integer(name string, lo, hi, otherwise int) (int, error) {
 	}
 	n, err := strconv.Atoi(q.values.Get(name))
 	if err != nil || n < lo || n > hi {
-		return 0, invalid("parameter %s is %q, it must be a number from %d to %d", name, brief(q.values.Get(name)), lo, hi)
+		return 0, invalid("parameter %s is %q, it must be a number from %d to %d", name, algebra.Brief(q.values.Get(name)), lo, hi)
 	}
 	return n, nil
 }
@@ -186,7 +187,7 @@ func (q params) boolean(name string) (bool, error) {
 	case v == "true":
 		return true, nil
 	}
-	return false, invalid("parameter %s is %q, it must be true or false", name, brief(q.values.Get(name)))
+	return false, invalid("parameter %s is %q, it must be true or false", name, algebra.Brief(q.values.Get(name)))
 }
 
 // window reads the parameters since and until.
@@ -196,7 +197,7 @@ func (q params) window(now time.Time) (ask.Window, error) {
 			return ask.Window{}, invalid("parameter %s is empty: give a time, or leave it out", name)
 		}
 	}
-	w, _, err := window(q.values.Get("since"), q.values.Get("until"), now)
+	w, _, err := algebra.ParseWindow(q.values.Get("since"), q.values.Get("until"), now)
 	if err != nil {
 		return w, invalid("parameter %v", err)
 	}

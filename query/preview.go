@@ -80,5 +80,5 @@ func previewer(q *params) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return list[0].s, nil
+	return list[0].S, nil
 }

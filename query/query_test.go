@@ -23,6 +23,7 @@ import (
 	"skein.blue/internal/synth"
 	"skein.blue/internal/testing/history"
 	"skein.blue/query"
+	"skein.blue/query/algebra"
 )
 
 // world is a graph made of a random history, a server of it, and the truth.
@@ -379,9 +380,9 @@ func TestErrors(t *testing.T) {
 		"no argument":      {q(url.Values{"set": {"follows()"}}), 400, "position 8"},
 		"two arguments":    {q(url.Values{"set": {"follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa,did:plc:baaaaaaaaaaaaaaaaaaaaaaa)"}}), 400, "one argument"},
 		"no operands":      {q(url.Values{"set": {"union()"}}), 400, "position 6"},
-		"malformed DID":    {q(url.Values{"set": {"follows(alice.example.com)"}}), 400, "a handle is written with an @"},
-		"URI for a DID":    {q(url.Values{"set": {"follows(at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/x)"}}), 400, "it takes a DID"},
-		"DID for a URI":    {q(url.Values{"set": {"likers(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)"}}), 400, "it takes an AT URI"},
+		"malformed DID":    {q(url.Values{"set": {"follows(alice.example.com)"}}), 400, "write a handle as @alice.example.com"},
+		"URI for a DID":    {q(url.Values{"set": {"follows(at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/x)"}}), 400, "takes a DID"},
+		"DID for a URI":    {q(url.Values{"set": {"likers(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)"}}), 400, "takes an AT URI"},
 		"mixed operands":   {q(url.Values{"set": {"union(follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa), likes(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa))"}}), 400, "position 49"},
 		"mixed members":    {q(url.Values{"set": {"members(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa,at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)"}}), 400, "position 41"},
 		"65 leaves":        {q(url.Values{"set": {leaves}}), 400, "64"},
@@ -469,7 +470,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("union(,)")
 	f.Add("((((")
 	f.Fuzz(func(t *testing.T, s string) {
-		e, err := query.Parse(s)
+		e, err := algebra.Parse(s)
 		if (e == nil) == (err == nil) {
 			t.Fatalf("%q: %v, %v", s, e, err)
 		}
@@ -493,8 +494,8 @@ func TestPoint(t *testing.T) {
 		"union(\nxäö":                    "union( xäö\n       ^",
 		"union(follows(did:web:" + strings.Repeat("long.", 30) + "b), x)": "." + strings.Repeat("long.", 11) + "b), x)\n" + strings.Repeat(" ", 60) + "^",
 	} {
-		_, err := query.Parse(source)
-		var e *query.SyntaxError
+		_, err := algebra.Parse(source)
+		var e *algebra.SyntaxError
 		if !errors.As(err, &e) {
 			t.Fatalf("%q: %v", source, err)
 		}

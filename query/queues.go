@@ -164,7 +164,7 @@ func (w *work) end() {
 // is begun again there.
 var errHeavy = errors.New("query: much is to be read")
 
-// Heavy implements set.Budget. It reports, as errHeavy, that the question may not do what costs much: read
+// Heavy implements algebra.Budget. It reports, as errHeavy, that the question may not do what costs much: read
 // large sets, or expand many. A nil work may: it is no client's question.
 func (w *work) Heavy() error {
 	if w == nil || w.in == w.heavyQueue {

@@ -24,6 +24,7 @@ import (
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/syntax"
+	"skein.blue/query/algebra"
 )
 
 // Clients take turns: one that asks much waits for itself.
@@ -250,7 +251,7 @@ func TestBytesAreBounded(t *testing.T) {
 		rec := httptest.NewRecorder()
 		s.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/xrpc/blue.skein.graph.query?"+q.Encode(), nil))
 		page := decodePage(t, rec)
-		if rec.Body.Len() > maxPageBytes+1000 || page.Total != 1000 {
+		if rec.Body.Len() > algebra.MaxPageBytes+1000 || page.Total != 1000 {
 			t.Errorf("a page of %d bytes, total %d", rec.Body.Len(), page.Total)
 		}
 		for _, m := range page.Members {

@@ -11,6 +11,7 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
+	"skein.blue/query/algebra"
 )
 
 // Bounds of one rank.
@@ -32,7 +33,7 @@ type rankItem struct {
 
 // ranking is what a rank asks for.
 type ranking struct {
-	of, except *Expr
+	of, except *algebra.Expr
 	via        via
 	window     ask.Window // of the records that via goes along
 	by         string
@@ -118,16 +119,16 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 // hasAge reports whether a ranking depends on when it was asked.
 func (r *ranking) hasAge(q params) bool {
 	for _, name := range []string{"since", "until", "subjectsSince"} {
-		if _, age, err := instant(q.values.Get(name), time.Time{}); err == nil && age {
+		if _, age, err := algebra.ParseTime(q.values.Get(name), time.Time{}); err == nil && age {
 			return true
 		}
 	}
-	return r.of.hasAge || r.except != nil && r.except.hasAge
+	return r.of.HasAge || r.except != nil && r.except.HasAge
 }
 
 // rankMissing says what may be missing in a ranking.
 func (s *Server) rankMissing(ctx context.Context, sn *ask.View, w *work, r ranking) (completeness, error) {
-	v, err := newEvaluation(ctx, sn, r.of, w)
+	v, err := algebra.NewEvaluation(ctx, sn, r.of, w)
 	if err != nil {
 		return completeness{}, err
 	}
@@ -135,7 +136,7 @@ func (s *Server) rankMissing(ctx context.Context, sn *ask.View, w *work, r ranki
 		return c, err
 	}
 	if r.except != nil {
-		if v, err = newEvaluation(ctx, sn, r.except, w); err != nil {
+		if v, err = algebra.NewEvaluation(ctx, sn, r.except, w); err != nil {
 			return completeness{}, err
 		}
 		if c, err := s.missing(v, false); err != nil || c.Incomplete {
@@ -151,7 +152,7 @@ func (q params) ranking(now time.Time) (r ranking, err error) {
 		return r, err
 	}
 	if r.of.Type() != dict.DID {
-		return r, invalid("of: is a set of %s, it must be one of %s", plural(r.of.Type()), plural(dict.DID))
+		return r, invalid("of: is a set of %s, it must be one of %s", algebra.Plural(r.of.Type()), algebra.Plural(dict.DID))
 	}
 	if r.via, err = parseVia(q.words, q.values.Get("via")); err != nil {
 		return r, err
@@ -161,7 +162,7 @@ func (q params) ranking(now time.Time) (r ranking, err error) {
 			return r, err
 		}
 		if r.except.Type() != r.via.is {
-			return r, invalid("except: is a set of %s, the results are %s", plural(r.except.Type()), plural(r.via.is))
+			return r, invalid("except: is a set of %s, the results are %s", algebra.Plural(r.except.Type()), algebra.Plural(r.via.is))
 		}
 	}
 	if r.window, err = q.window(now); err != nil {
@@ -177,7 +178,7 @@ func (q params) ranking(now time.Time) (r ranking, err error) {
 	case byShare, byLift:
 		least = leastScored
 	default:
-		return r, invalid("parameter by is %q, it must be one of %s, %s, %s", brief(r.by), byCount, byShare, byLift)
+		return r, invalid("parameter by is %q, it must be one of %s, %s, %s", algebra.Brief(r.by), byCount, byShare, byLift)
 	}
 	if least, err = q.integer("min", 1, 1<<30, least); err != nil {
 		return r, err
@@ -185,14 +186,14 @@ func (q params) ranking(now time.Time) (r ranking, err error) {
 	r.min = uint32(least)
 	if q.values.Has("subjectsSince") {
 		if r.via.is != dict.URI {
-			return r, invalid("subjectsSince: the results are %s, only %s have a time", plural(r.via.is), plural(dict.URI))
+			return r, invalid("subjectsSince: the results are %s, only %s have a time", algebra.Plural(r.via.is), algebra.Plural(dict.URI))
 		}
-		t, _, err := instant(q.values.Get("subjectsSince"), now)
+		t, _, err := algebra.ParseTime(q.values.Get("subjectsSince"), now)
 		if err != nil {
 			return r, invalid("parameter subjectsSince: %v", err)
 		}
 		_, end := read.AnyTime()
-		r.subjects = read.WindowOf(firstMicro(t), end)
+		r.subjects = read.WindowOf(algebra.FirstMicro(t), end)
 	}
 	r.limit, err = q.integer("limit", 1, 1000, 100)
 	return r, err
@@ -223,31 +224,31 @@ func vias(table *kinds.Table) (names []string, all []via) {
 func Vias() []string { names, _ := vias(kinds.BuiltIn); return names }
 
 // parseVia finds the set that a name is of. It must be one of a DID.
-func parseVia(v *vocabulary, name string) (via, error) {
-	names, all := vias(v.table)
+func parseVia(v *algebra.Vocabulary, name string) (via, error) {
+	names, all := vias(v.Table)
 	if i := slices.Index(names, name); i >= 0 {
 		return all[i], nil
 	}
-	return via{}, invalid("parameter via is %q, it must be one of %s", brief(name), strings.Join(names, ", "))
+	return via{}, invalid("parameter via is %q, it must be one of %s", algebra.Brief(name), strings.Join(names, ", "))
 }
 
 // ranked expands a set, and puts what it leads to in order.
 func (s *Server) ranked(ctx context.Context, sn *ask.View, w *work, r ranking) (*standing, error) {
-	v, err := newEvaluation(ctx, sn, r.of, w)
+	v, err := algebra.NewEvaluation(ctx, sn, r.of, w)
 	if err != nil {
 		return nil, err
 	}
-	actors, of, err := v.result()
+	actors, of, err := v.Result()
 	if err != nil {
 		return nil, err
 	}
 	var without idset.Set
 	if r.except != nil {
-		e, err := newEvaluation(ctx, sn, r.except, w)
+		e, err := algebra.NewEvaluation(ctx, sn, r.except, w)
 		if err != nil {
 			return nil, err
 		}
-		if without, err = e.set(&r.except.root); err != nil {
+		if without, err = e.Set(&r.except.Root); err != nil {
 			return nil, err
 		}
 	}
@@ -275,9 +276,9 @@ func (s *Server) ranked(ctx context.Context, sn *ask.View, w *work, r ranking) (
 }
 
 // expand tallies what the actors lead to.
-func expand(ctx context.Context, v *evaluation, t *tally, actors idset.Set, r ranking) (err error) {
+func expand(ctx context.Context, v *algebra.Evaluation, t *tally, actors idset.Set, r ranking) (err error) {
 	var buf []uint64
-	hidden := v.view.Hidden()
+	hidden := v.View.Hidden()
 	for actor := range actors.All() {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -287,17 +288,17 @@ func expand(ctx context.Context, v *evaluation, t *tally, actors idset.Set, r ra
 		}
 		t.next()
 		if !r.via.reverse {
-			if buf, err = v.view.AppendSubjects(buf[:0], r.via.kind, dict.ID(actor), r.window); err != nil {
+			if buf, err = v.View.AppendSubjects(buf[:0], r.via.kind, dict.ID(actor), r.window); err != nil {
 				return err
 			}
 			err = t.addList(ctx, buf)
 		} else {
-			var op operand
-			if op, err = v.leaf(leaf{op: opReverse, kind: r.via.kind, of: dict.ID(actor), window: r.window}); err != nil {
+			var op algebra.Operand
+			if op, err = v.Leaf(algebra.Leaf{Op: algebra.OpReverse, Kind: r.via.kind, Of: dict.ID(actor), Window: r.window}); err != nil {
 				return err
 			}
 			var set idset.Set
-			if set, err = v.all(op); err == nil {
+			if set, err = v.All(op); err == nil {
 				err = t.add(ctx, set.All())
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
+	"skein.blue/query/algebra"
 )
 
 // maxOthers bounds the others of one getRelationships, as its lexicon does.
@@ -53,7 +54,7 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 	}
 	actor := q.values.Get("actor")
 	names := append([]string{actor}, others...)
-	of := make([]literal, len(names))
+	of := make([]algebra.Literal, len(names))
 	for i, a := range names {
 		which := "others"
 		if i == 0 {
@@ -61,14 +62,14 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 		}
 		switch {
 		case syntax.ValidDID(a):
-			of[i] = literal{s: a, is: dict.DID}
+			of[i] = algebra.Literal{S: a, Is: dict.DID}
 		case syntax.ValidHandle(strings.TrimPrefix(a, "@")):
-			of[i] = literal{a, dict.DID, strings.TrimPrefix(a, "@")}
+			of[i] = algebra.Literal{S: a, Is: dict.DID, Handle: strings.TrimPrefix(a, "@")}
 		default:
-			return nil, invalid("%q (%s) is neither a DID nor a handle", brief(a), which)
+			return nil, invalid("%q (%s) is neither a DID nor a handle", algebra.Brief(a), which)
 		}
-		if why := of[i].unusable(); why != "" {
-			return nil, invalid("%q (%s): %s", brief(a), which, why)
+		if why := of[i].Unusable(); why != "" {
+			return nil, invalid("%q (%s): %s", algebra.Brief(a), which, why)
 		}
 		if err := q.resolve(of[i:i+1], func(int) string { return which + ": " }); err != nil {
 			if i == 0 {
@@ -83,19 +84,19 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 		Actor         string         `json:"actor"`
 		Relationships []relationship `json:"relationships"`
 		completeness
-	}{Actor: of[0].s, Relationships: make([]relationship, len(others))}
+	}{Actor: of[0].S, Relationships: make([]relationship, len(others))}
 	dids := of[:1:1]
 	var places []int // in out, of dids[1:]
 	for i, other := range of[1:] {
-		if other.handle == "" {
+		if other.Handle == "" {
 			dids, places = append(dids, other), append(places, i)
 		}
 	}
 	err := s.view(ctx, q.work, func(sn *ask.View) (err error) {
 		for i, other := range of[1:] { // it may have been begun in another state
-			out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#relationship", DID: other.s}
-			if other.handle != "" {
-				out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#notFoundActor", Actor: other.s, NotFound: true}
+			out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#relationship", DID: other.S}
+			if other.Handle != "" {
+				out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#notFoundActor", Actor: other.S, NotFound: true}
 			}
 		}
 		out.completeness, err = s.relate(ctx, sn, q.work, dids, func(i int) *relationship { return &out.Relationships[places[i]] })
@@ -105,8 +106,8 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 }
 
 // relate fills in how the first of some accounts stands to the others, in place.
-func (s *Server) relate(ctx context.Context, sn *ask.View, w *work, dids []literal, place func(i int) *relationship) (completeness, error) {
-	ids, err := lookup(sn, dids)
+func (s *Server) relate(ctx context.Context, sn *ask.View, w *work, dids []algebra.Literal, place func(i int) *relationship) (completeness, error) {
+	ids, err := algebra.Lookup(sn, dids)
 	if err != nil {
 		return completeness{}, err
 	}
@@ -120,7 +121,7 @@ func (s *Server) relate(ctx context.Context, sn *ask.View, w *work, dids []liter
 		}
 	}
 	for _, rel := range relations {
-		k := kindNamed(rel.name)
+		k := KindNamed(rel.name)
 		if err := outward(sn, k, dids, ids, func(i int, uri string) { *rel.out(place(i)) = uri }); err != nil {
 			return c, err
 		}
@@ -139,13 +140,13 @@ func (s *Server) relate(ctx context.Context, sn *ask.View, w *work, dids []liter
 }
 
 // relationsMissing says what may be missing of the records of the accounts themselves.
-func (s *Server) relationsMissing(sn *ask.View, dids []literal, ids []dict.ID) (c completeness, err error) {
+func (s *Server) relationsMissing(sn *ask.View, dids []algebra.Literal, ids []dict.ID) (c completeness, err error) {
 	lacking, err := sn.Lacking()
 	if err != nil {
 		return c, err
 	}
 	for _, rel := range relations {
-		if c = s.lacks(lacking, kindNamed(rel.name).Kind); c.Incomplete {
+		if c = s.lacks(lacking, KindNamed(rel.name).Kind); c.Incomplete {
 			return c, nil
 		}
 	}
@@ -153,7 +154,7 @@ func (s *Server) relationsMissing(sn *ask.View, dids []literal, ids []dict.ID) (
 		return c, nil
 	}
 	for i := range ids {
-		if c, err = missingOf(sn, dids[i].s, ids[i]); err != nil || c.Incomplete {
+		if c, err = missingOf(sn, dids[i].S, ids[i]); err != nil || c.Incomplete {
 			return c, err
 		}
 	}
@@ -161,7 +162,7 @@ func (s *Server) relationsMissing(sn *ask.View, dids []literal, ids []dict.ID) (
 }
 
 // kindNamed returns a kind that the methods here are about.
-func kindNamed(name string) kinds.Info {
+func KindNamed(name string) kinds.Info {
 	k := kinds.ByName(name)
 	if k == nil {
 		panic("query: no kind " + name)
@@ -175,7 +176,7 @@ func recordURI(did string, k kinds.Info, rkey []byte) string {
 
 // outward finds the records by which the first of ids names the others. Their
 // sets are asked first: most name nobody, and then no record is read.
-func outward(sn *ask.View, k kinds.Info, dids []literal, ids []dict.ID, found func(i int, uri string)) error {
+func outward(sn *ask.View, k kinds.Info, dids []algebra.Literal, ids []dict.ID, found func(i int, uri string)) error {
 	wanted, any := make([]dict.ID, len(ids)-1), false
 	for i, other := range ids[1:] {
 		has, err := sn.HasEdge(k.Kind, ids[0], other)
@@ -190,13 +191,13 @@ func outward(sn *ask.View, k kinds.Info, dids []literal, ids []dict.ID, found fu
 		return nil
 	}
 	return sn.RecordsFrom(k.Kind, ids[0], wanted, ask.NoTime, ask.Window{}, func(i int, p format.Path) error {
-		found(i, recordURI(dids[0].s, k, p.AppendRkey(nil)))
+		found(i, recordURI(dids[0].S, k, p.AppendRkey(nil)))
 		return nil
 	})
 }
 
 // inward finds the records by which the others name the first of ids.
-func inward(sn *ask.View, k kinds.Info, dids []literal, ids []dict.ID, found func(i int, uri string)) error {
+func inward(sn *ask.View, k kinds.Info, dids []algebra.Literal, ids []dict.ID, found func(i int, uri string)) error {
 	var places []int // in ids[1:]
 	var actors []dict.ID
 	for i, other := range ids[1:] {
@@ -210,7 +211,7 @@ func inward(sn *ask.View, k kinds.Info, dids []literal, ids []dict.ID, found fun
 	}
 	return sn.RecordsTo(k.Kind, ids[0], 0, ask.Window{}, actors, func(n int, p format.Path) error {
 		i := places[n]
-		found(i, recordURI(dids[i+1].s, k, p.AppendRkey(nil)))
+		found(i, recordURI(dids[i+1].S, k, p.AppendRkey(nil)))
 		return nil
 	})
 }

@@ -168,9 +168,9 @@ func (q params) rankQuestion(r *ranking) string {
 			asked.Set(name, q.values.Get(name))
 		}
 	}
-	question := "rank " + asked.Encode() + "\x00" + r.of.question()
+	question := "rank " + asked.Encode() + "\x00" + r.of.Question()
 	if r.except != nil {
-		question += "\x00" + r.except.question()
+		question += "\x00" + r.except.Question()
 	}
 	return question
 }

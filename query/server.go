@@ -20,6 +20,8 @@ import (
 	"skein.blue/graph"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/renamed"
+	"skein.blue/query/algebra"
+	"skein.blue/query/watch"
 )
 
 // Lexicons are the lexicons of the methods served here, by NSID, as in the
@@ -76,7 +78,7 @@ type Status struct {
 // Server serves questions. It implements http.Handler.
 type Server struct {
 	store   *graph.Store
-	words   *vocabulary
+	words   *algebra.Vocabulary
 	o       Options
 	cursors *cursors
 	mux     *http.ServeMux
@@ -85,7 +87,7 @@ type Server struct {
 	heavy   *queue
 	naming  *queue // handles that are being resolved
 	forms   *formSpace
-	watcher *watcher
+	watcher *watch.Watcher
 
 	inFlight atomic.Int64 // bytes of large answers on their way
 	anybody  atomic.Bool  // something is indexed
@@ -144,9 +146,9 @@ func New(store *graph.Store, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		store: store, words: newVocabulary(store.Kinds()), o: o, cursors: c, mux: http.NewServeMux(),
+		store: store, words: algebra.NewVocabulary(store.Kinds()), o: o, cursors: c, mux: http.NewServeMux(),
 		light: newQueue(o.Concurrent), dear: newQueue(runtime.GOMAXPROCS(0)), heavy: newQueue(o.HeavyConcurrent),
-		naming: newQueue(resolvedAtOnce), forms: newFormSpace(), watcher: newWatcher(store, o.Logger),
+		naming: newQueue(resolvedAtOnce), forms: newFormSpace(), watcher: watch.New(store, o.Logger),
 	}
 	for _, m := range s.methods() {
 		s.mux.HandleFunc(m.path(), func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })
@@ -154,7 +156,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	s.mux.HandleFunc("/xrpc/"+subscribeNSID, s.subscribe)
 	s.mux.HandleFunc("/xrpc/_health", s.health)
 	s.mux.HandleFunc("/xrpc/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, "unknown", &Error{http.StatusNotImplemented, "MethodNotImplemented", fmt.Sprintf("no method %q here", brief(strings.TrimPrefix(r.URL.Path, "/xrpc/")))})
+		s.fail(w, r, "unknown", &Error{http.StatusNotImplemented, "MethodNotImplemented", fmt.Sprintf("no method %q here", algebra.Brief(strings.TrimPrefix(r.URL.Path, "/xrpc/")))})
 	})
 	s.mux.HandleFunc("/.well-known/did.json", s.didDocument)
 	s.mux.HandleFunc("/{$}", s.about)
@@ -193,7 +195,7 @@ func invalid(format string, args ...any) error {
 func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
 	if !m.allows(r.Method) {
 		w.Header().Set("Allow", m.allowed())
-		s.fail(w, r, m.nsid, &Error{http.StatusMethodNotAllowed, "InvalidRequest", fmt.Sprintf("%s is a query and does not take %s; it takes %s", m.nsid, brief(r.Method), m.allowed())})
+		s.fail(w, r, m.nsid, &Error{http.StatusMethodNotAllowed, "InvalidRequest", fmt.Sprintf("%s is a query and does not take %s; it takes %s", m.nsid, algebra.Brief(r.Method), m.allowed())})
 		return
 	}
 	start := time.Now()
@@ -213,7 +215,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
 		return // the client has left
 	}
 	xerr, ok := errors.AsType[*Error](err)
-	limit, isLimit := errors.AsType[*LimitError](err)
+	limit, isLimit := errors.AsType[*algebra.LimitError](err)
 	switch {
 	case ok:
 	case isLimit:
@@ -260,7 +262,7 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if slices.Contains(dearMethods, m.nsid) {
 		q.work.light, q.work.dear = s.dear, true
 	}
-	q.resolve = func(list []literal, where func(int) string) error { return s.resolve(ctx, &q, list, where) }
+	q.resolve = func(list []algebra.Literal, where func(int) string) error { return s.resolve(ctx, &q, list, where) }
 	defer q.work.end()
 	if err := q.work.enter(ctx, q.work.light); err != nil {
 		return nil, err
@@ -316,7 +318,7 @@ func (s *Server) about(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(&b, "  %s  %s\n", m.path(), strings.Join(m.takes, ", "))
 	}
 	fmt.Fprintf(&b, "  /xrpc/%s  %s\n  /xrpc/_health\n\nSets:\n", subscribeNSID, strings.Join(subscribeMethod.takes, ", "))
-	for _, k := range s.words.table.All {
+	for _, k := range s.words.Table.All {
 		if !k.HasSets() {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
 	"skein.blue/internal/identities"
+	"skein.blue/query/algebra"
 )
 
 // The entries of the service's DID document: what answers questions, and what serves feeds.
@@ -126,7 +127,7 @@ type asker struct {
 // of somebody else's keys.
 func (s *Server) viewer(ctx context.Context, q *params) (string, error) {
 	if s.o.Service == nil {
-		return "", invalid("%s is who asks, and this server cannot know that: it has no name of its own (--service-host)", viewerName)
+		return "", invalid("%s is who asks, and this server cannot know that: it has no name of its own (--service-host)", algebra.ViewerName)
 	}
 	if !q.asker.asked {
 		q.asker.asked = true

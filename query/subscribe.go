@@ -9,6 +9,8 @@ import (
 	"github.com/gorilla/websocket"
 
 	"skein.blue/internal/sse"
+	"skein.blue/query/algebra"
+	"skein.blue/query/watch"
 )
 
 const subscribeNSID = "blue.skein.graph.subscribe"
@@ -32,7 +34,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, subscribeNSID, xerr)
 		return
 	}
-	defer s.watcher.leave(sub)
+	defer s.watcher.Leave(sub)
 	if websocket.IsWebSocketUpgrade(r) {
 		s.overWebsocket(w, r, sub)
 		return
@@ -41,7 +43,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
 }
 
 // subscription reads the parameters, and subscribes.
-func (s *Server) subscription(r *http.Request) (*subscriber, error) {
+func (s *Server) subscription(r *http.Request) (*watch.Subscriber, error) {
 	if s.o.Subscribers < 0 {
 		return nil, &Error{http.StatusNotImplemented, "MethodNotImplemented", "sets are watched where they are indexed; this node only answers, or indexes a part"}
 	}
@@ -56,11 +58,11 @@ func (s *Server) subscription(r *http.Request) (*subscriber, error) {
 	defer cancel()
 	q.words, q.nsid, q.header, q.asker = s.words, subscribeNSID, r.Header, &asker{}
 	q.work = &work{light: s.light, heavyQueue: s.heavy, client: ClientOf(r)}
-	q.resolve = func(list []literal, where func(int) string) error { return s.resolve(ctx, &q, list, where) }
+	q.resolve = func(list []algebra.Literal, where func(int) string) error { return s.resolve(ctx, &q, list, where) }
 	defer q.work.end()
 	e, err := q.set()
 	if err == nil {
-		if bad := watchable(e); bad != nil {
+		if bad := watch.Watchable(e); bad != nil {
 			err = invalid("set: %v", bad)
 		}
 	}
@@ -71,7 +73,7 @@ func (s *Server) subscription(r *http.Request) (*subscriber, error) {
 	if last := r.Header.Get("Last-Event-ID"); after == "" || last != "" { // an EventSource that comes back
 		after = last
 	}
-	sub, err := s.watcher.subscribe(e, ClientOf(r), after, s.o.Subscribers)
+	sub, err := s.watcher.Subscribe(e, ClientOf(r), after, s.o.Subscribers)
 	if err != nil {
 		return nil, &Error{http.StatusServiceUnavailable, "TooManySubscriptions", err.Error() + "; try again later"}
 	}
@@ -89,9 +91,9 @@ var tooSlow = subscriptionError{"ConsumerTooSlow", "messages were not taken in t
 
 // messages calls send for each message, and beat now and then, until one of them fails, the
 // client has left, or is too slow.
-func (s *Server) messages(ctx context.Context, sub *subscriber, send func(v any, cursor string) error, beat func() error) {
+func (s *Server) messages(ctx context.Context, sub *watch.Subscriber, send func(v any, cursor string) error, beat func() error) {
 	select {
-	case <-sub.ready:
+	case <-sub.Ready:
 	case <-ctx.Done():
 		return
 	}
@@ -100,7 +102,7 @@ func (s *Server) messages(ctx context.Context, sub *subscriber, send func(v any,
 	for {
 		var err error
 		select {
-		case m, ok := <-sub.messages:
+		case m, ok := <-sub.Messages:
 			if !ok {
 				_ = send(tooSlow, "")
 				return
@@ -131,13 +133,13 @@ var upgrader = websocket.Upgrader{
 // named in full, so that a decoder needs no context.
 func envelope(v any) any {
 	switch m := v.(type) {
-	case watchMessage:
+	case watch.Message:
 		return struct {
 			Type    string `json:"$type"`
 			Payload any    `json:"payload"`
 		}{"message", struct {
 			Type string `json:"$type"`
-			watchMessage
+			watch.Message
 		}{subscribeNSID + "#change", m}}
 	case subscriptionError:
 		return struct {
@@ -148,13 +150,13 @@ func envelope(v any) any {
 	return v
 }
 
-func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *subscriber) {
+func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *watch.Subscriber) {
 	conn, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
 		return // it has answered
 	}
 	defer func() { _ = conn.Close() }()
-	ctx, left := context.WithCancel(s.watcher.ctx)
+	ctx, left := context.WithCancel(s.watcher.Ctx)
 	defer left()
 	conn.SetReadLimit(4 << 10)
 	alive := func(string) error { return conn.SetReadDeadline(time.Now().Add(3 * heartbeat)) }
@@ -181,11 +183,11 @@ func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *subs
 }
 
 // asEvents sends server-sent events.
-func (s *Server) asEvents(w http.ResponseWriter, r *http.Request, sub *subscriber) {
+func (s *Server) asEvents(w http.ResponseWriter, r *http.Request, sub *watch.Subscriber) {
 	stream := sse.Start(w)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(s.watcher.ctx, cancel)()
+	defer context.AfterFunc(s.watcher.Ctx, cancel)()
 	s.messages(ctx, sub, func(v any, cursor string) error {
 		b, err := json.Marshal(v)
 		if err != nil {
@@ -200,4 +202,4 @@ func (s *Server) asEvents(w http.ResponseWriter, r *http.Request, sub *subscribe
 }
 
 // Close ends what runs besides the questions: subscriptions.
-func (s *Server) Close() { s.watcher.close() }
+func (s *Server) Close() { s.watcher.Close() }

@@ -327,7 +327,7 @@ func TestSubscribeRefusals(t *testing.T) {
 	for set, want := range map[string]string{
 		"follows(" + d + ",since=1h)":                                           "a set in a window is not watched",
 		"union(" + strings.Repeat("follows("+d+"),", 8) + "follows(" + d + "))": "at most 8 are watched",
-		"follows(":  "is missing",
+		"follows(":  "expected an argument",
 		"follows(x": "neither",
 	} {
 		if status, body, _ := w.get(strings.TrimPrefix(w.subscribeURL(set, ""), w.base)); status != 400 || !strings.Contains(body, want) {

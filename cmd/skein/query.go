@@ -20,6 +20,7 @@ import (
 	"skein.blue/internal/command"
 	"skein.blue/internal/human"
 	"skein.blue/query"
+	"skein.blue/query/algebra"
 )
 
 func queryCommand(e *command.Environment) *cli.Command {
@@ -82,7 +83,7 @@ var position = regexp.MustCompile(`^([a-z]+): at position (\d+)`)
 func point(w io.Writer, asked url.Values, message string) {
 	if at := position.FindStringSubmatch(message); at != nil && asked.Has(at[1]) {
 		n, _ := strconv.Atoi(at[2]) // digits
-		fmt.Fprintln(w, (&query.SyntaxError{Offset: n}).Point(asked.Get(at[1])))
+		fmt.Fprintln(w, (&algebra.SyntaxError{Offset: n}).Point(asked.Get(at[1])))
 	}
 }
 

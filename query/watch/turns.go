@@ -1,4 +1,4 @@
-package query
+package watch
 
 import (
 	"cmp"
@@ -70,7 +70,7 @@ func (t *turns) Pop() any {
 }
 
 // takeTurns works out what has changed of expressions between two states, and tells it.
-func (h *watcher) takeTurns(before, now *state, todo []round) {
+func (h *Watcher) takeTurns(before, now *state, todo []round) {
 	waiting := h.turns(todo)
 	all, total := slices.Clone(waiting), 0
 	for heap.Init(&waiting); len(waiting) > 0; {
@@ -93,7 +93,7 @@ func (h *watcher) takeTurns(before, now *state, todo []round) {
 
 // turns divides the work of a round among the clients: of an expression that several watch, it
 // is the one's that has spent the least, since the others' cost it nothing.
-func (h *watcher) turns(todo []round) (all turns) {
+func (h *Watcher) turns(todo []round) (all turns) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	of := map[string]*turn{}
@@ -115,7 +115,7 @@ func (h *watcher) turns(todo []round) (all turns) {
 }
 
 // remember notes what clients have spent. Half of it is forgotten in each round.
-func (h *watcher) remember(all turns) {
+func (h *Watcher) remember(all turns) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range all {
@@ -131,7 +131,7 @@ func (h *watcher) remember(all turns) {
 // nameless returns the expressions whose strings are to be looked up, those that have not
 // begun and those with strings that have had no id: first one of each client, then a second,
 // and so on. It is called with mu held.
-func (h *watcher) nameless() []*watch {
+func (h *Watcher) nameless() []*watch {
 	var rows [][]*watch // the n-th of each client
 	of := map[string]int{}
 	for _, some := range []map[*watch]struct{}{h.pending, h.unnamed} {

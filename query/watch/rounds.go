@@ -1,4 +1,4 @@
-package query
+package watch
 
 import (
 	"errors"
@@ -10,12 +10,13 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
+	"skein.blue/query/algebra"
 )
 
 // The rounds in which it is found out what has changed, and told.
 
 // rounds goes on for as long as something is watched.
-func (h *watcher) rounds() {
+func (h *Watcher) rounds() {
 	h.store.Watch(h)
 	var before *ask.View
 	release := func() {}
@@ -32,7 +33,7 @@ func (h *watcher) rounds() {
 		before, release = now, released
 		select {
 		case <-tick.C:
-		case <-h.ctx.Done():
+		case <-h.Ctx.Done():
 		}
 		if h.isIdle() {
 			release()
@@ -48,7 +49,7 @@ func (h *watcher) rounds() {
 
 // round tells what has changed since before, nil if that is not known, and returns the state
 // that the next one begins with.
-func (h *watcher) round(before *ask.View) (now *ask.View, release func(), err error) {
+func (h *Watcher) round(before *ask.View) (now *ask.View, release func(), err error) {
 	defer func() {
 		if p := recover(); p != nil { // what we got wrong here must not end the indexing
 			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack()) //nolint:err113 // it is unexpected
@@ -65,7 +66,7 @@ func (h *watcher) round(before *ask.View) (now *ask.View, release func(), err er
 }
 
 // isIdle forgets what nobody listens to, and reports whether nothing is left.
-func (h *watcher) isIdle() bool {
+func (h *Watcher) isIdle() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, w := range h.watches {
@@ -77,7 +78,7 @@ func (h *watcher) isIdle() bool {
 }
 
 // ends reports whether there still is nothing to watch: then the rounds have ended.
-func (h *watcher) ends() bool {
+func (h *Watcher) ends() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.running = len(h.watches) > 0
@@ -85,19 +86,19 @@ func (h *watcher) ends() bool {
 }
 
 // fail ends all subscriptions.
-func (h *watcher) fail(err error) {
-	if h.ctx.Err() == nil {
+func (h *Watcher) fail(err error) {
+	if h.Ctx.Err() == nil {
 		h.log.Error("watching sets failed; the subscribers are sent away", "error", err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, w := range h.watches {
 		for s := range w.subs {
-			if s.messages == nil {
-				s.messages = make(chan watchMessage)
-				close(s.ready)
+			if s.Messages == nil {
+				s.Messages = make(chan Message)
+				close(s.Ready)
 			}
-			close(s.messages)
+			close(s.Messages)
 			delete(w.subs, s)
 		}
 		h.forget(w)
@@ -126,13 +127,13 @@ func (c *changes) members() idset.Set {
 type round struct {
 	w       *watch
 	changes []*changes
-	whole   []leaf
+	whole   []algebra.Leaf
 	was, is []dict.ID // of the expression's strings, in the two states
 }
 
 // name looks up the strings that have had no id, and those of new expressions: from then on
 // changes find them.
-func (h *watcher) name() error {
+func (h *Watcher) name() error {
 	type lookedUp struct {
 		w   *watch
 		ids []dict.ID
@@ -141,7 +142,7 @@ func (h *watcher) name() error {
 	h.mu.Lock()
 	left := namedAtOnce
 	for _, w := range h.nameless() {
-		if left -= len(w.e.strings); left < 0 && len(some) > 0 { // another round does
+		if left -= len(w.e.Strings); left < 0 && len(some) > 0 { // another round does
 			break
 		}
 		some = append(some, lookedUp{w: w})
@@ -150,9 +151,9 @@ func (h *watcher) name() error {
 	if len(some) == 0 {
 		return nil
 	}
-	err := h.store.View(h.ctx, func(sn *ask.View) (err error) {
+	err := h.store.View(h.Ctx, func(sn *ask.View) (err error) {
 		for i := range some {
-			if some[i].ids, err = lookup(sn, some[i].w.e.strings); err != nil {
+			if some[i].ids, err = algebra.Lookup(sn, some[i].w.e.Strings); err != nil {
 				return err
 			}
 		}
@@ -182,19 +183,19 @@ func (h *watcher) name() error {
 				h.touched[w] = struct{}{}
 			}
 		}
-		h.wholeSets(w, func(l leaf) bool { return fresh[l.of] || l.op == opListed && fresh[l.by] })
+		h.wholeSets(w, func(l algebra.Leaf) bool { return fresh[l.Of] || l.Op == algebra.OpListed && fresh[l.By] })
 	}
 	return nil
 }
 
 // freeze takes a state of the store, and what has changed until then. Expressions that are
 // new begin with it.
-func (h *watcher) freeze() (sn *ask.View, release func(), todo []round, err error) {
+func (h *Watcher) freeze() (sn *ask.View, release func(), todo []round, err error) {
 	if err := h.name(); err != nil {
 		return nil, nil, nil, err
 	}
 	h.store.Freeze(func() {
-		if sn, release, err = h.store.Hold(h.ctx, h.meter.charge); err != nil {
+		if sn, release, err = h.store.Hold(h.Ctx, h.meter.charge); err != nil {
 			return
 		}
 		h.mu.Lock()
@@ -216,7 +217,7 @@ func (h *watcher) freeze() (sn *ask.View, release func(), todo []round, err erro
 
 // gather returns what is to be worked out, and begins to gather anew. It is called with mu
 // held.
-func (h *watcher) gather() []round {
+func (h *Watcher) gather() []round {
 	of := map[*watch]*round{}
 	touch := func(w *watch, c *changes) {
 		if of[w] == nil {
@@ -256,14 +257,14 @@ func (h *watcher) gather() []round {
 }
 
 // tell works out what has changed of a set between two states, and tells it.
-func (h *watcher) tell(before, now *state, t round) {
+func (h *Watcher) tell(before, now *state, t round) {
 	m, err := h.changesOf(before, now, t)
 	if errors.Is(err, errDear) {
-		m, err = watchMessage{Reset: tooDear}, nil
+		m, err = Message{Reset: tooDear}, nil
 	}
 	if err != nil {
-		h.log.Error("working out what has changed of a watched set failed; its subscribers are told to ask for it anew", "set", t.w.e.source, "error", err)
-		m = watchMessage{Reset: "what has changed could not be worked out: ask for the set anew"}
+		h.log.Error("working out what has changed of a watched set failed; its subscribers are told to ask for it anew", "set", t.w.e.Source, "error", err)
+		m = Message{Reset: "what has changed could not be worked out: ask for the set anew"}
 	}
 	if len(m.Entered)+len(m.Left) == 0 && m.Reset == "" {
 		return
@@ -280,19 +281,19 @@ func (h *watcher) tell(before, now *state, t round) {
 		w.ring = w.ring[1:]
 	}
 	for s := range w.subs {
-		if len(s.messages) == cap(s.messages) {
-			close(s.messages)
+		if len(s.Messages) == cap(s.Messages) {
+			close(s.Messages)
 			delete(w.subs, s)
 			w.idle = time.Now() // who comes back with its cursor finds it
 			continue
 		}
-		s.messages <- m
+		s.Messages <- m
 	}
 }
 
 // changesOf is changes, with a panic as an error: what one expression meets must not end the
 // others' subscriptions.
-func (h *watcher) changesOf(before, now *state, t round) (m watchMessage, err error) {
+func (h *Watcher) changesOf(before, now *state, t round) (m Message, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack()) //nolint:err113 // it is unexpected
@@ -301,13 +302,13 @@ func (h *watcher) changesOf(before, now *state, t round) (m watchMessage, err er
 	return h.changes(before, now, t)
 }
 
-func (h *watcher) changes(before, now *state, t round) (m watchMessage, err error) {
+func (h *Watcher) changes(before, now *state, t round) (m Message, err error) {
 	ids, overflow, err := h.candidatesOf(before, now, t)
 	if err != nil {
 		return m, err
 	}
 	if overflow {
-		return watchMessage{Reset: fmt.Sprintf("more than %d members may have changed at once: ask for the set anew", maxCandidates)}, nil
+		return Message{Reset: fmt.Sprintf("more than %d members may have changed at once: ask for the set anew", maxCandidates)}, nil
 	}
 	was, err := before.members(t.w.e, t.was, ids)
 	if err != nil {
@@ -326,7 +327,7 @@ func (h *watcher) changes(before, now *state, t round) (m watchMessage, err erro
 
 // candidatesOf returns the members that may have changed, or that they are too many. It
 // reads no more of them than that takes.
-func (h *watcher) candidatesOf(before, now *state, t round) (ids idset.Set, overflow bool, err error) {
+func (h *Watcher) candidatesOf(before, now *state, t round) (ids idset.Set, overflow bool, err error) {
 	for _, c := range t.changes {
 		if c.overflow {
 			return ids, true, nil

@@ -1,4 +1,4 @@
-package query
+package watch
 
 import (
 	"slices"
@@ -7,6 +7,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
+	"skein.blue/query/algebra"
 )
 
 // What the writer says has changed finds the expressions that it may concern.
@@ -17,62 +18,62 @@ type watchedSet struct {
 	what uint16 // kind and direction
 }
 
-func setOf(o op, k kinds.Kind, of dict.ID) watchedSet {
+func setOf(o algebra.Op, k kinds.Kind, of dict.ID) watchedSet {
 	return watchedSet{of, uint16(k)<<1 | uint16(o)}
 }
 
 // changedBy returns what changes a leaf: the edges of its account or record, or who is put on
 // its list. (Who names a list is a set that no expression has.)
-func changedBy(l leaf) watchedSet {
-	if l.op == opListed {
-		return setOf(opReverse, kinds.ListItem, l.of)
+func changedBy(l algebra.Leaf) watchedSet {
+	if l.Op == algebra.OpListed {
+		return setOf(algebra.OpReverse, kinds.ListItem, l.Of)
 	}
-	return setOf(l.op, l.kind, l.of)
+	return setOf(l.Op, l.Kind, l.Of)
 }
 
 // authorOf returns who must be active for a leaf to have members, None if nobody must.
-func authorOf(l leaf) dict.ID {
-	switch l.op {
-	case opForward:
-		return l.of
-	case opListed:
-		return l.by
+func authorOf(l algebra.Leaf) dict.ID {
+	switch l.Op {
+	case algebra.OpForward:
+		return l.Of
+	case algebra.OpListed:
+		return l.By
 	default:
 		return dict.None
 	}
 }
 
 // Changed implements graph.Watcher.
-func (h *watcher) Changed(edges []graph.Change, lists []write.ListChange, hidden []dict.ID) {
+func (h *Watcher) Changed(edges []graph.Change, lists []write.ListChange, hidden []dict.ID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range edges {
 		if h.filter.Has(uint64(c.Actor)) {
-			h.candidate(setOf(opForward, c.Kind, c.Actor), c.Subject)
+			h.candidate(setOf(algebra.OpForward, c.Kind, c.Actor), c.Subject)
 		}
 		if c.Kind == kinds.ListItem {
 			continue // it is told with the member
 		}
 		if h.filter.Has(uint64(c.Subject)) {
-			h.candidate(setOf(opReverse, c.Kind, c.Subject), c.Actor)
+			h.candidate(setOf(algebra.OpReverse, c.Kind, c.Subject), c.Actor)
 		}
 	}
 	for _, c := range lists {
 		if h.filter.Has(uint64(c.List)) {
-			h.candidate(setOf(opReverse, kinds.ListItem, c.List), c.Member)
+			h.candidate(setOf(algebra.OpReverse, kinds.ListItem, c.List), c.Member)
 		}
 	}
 	for _, id := range hidden {
 		h.hidden.add(id)
 		for _, w := range h.actors[id] {
-			h.wholeSets(w, func(l leaf) bool { return authorOf(l) == id })
+			h.wholeSets(w, func(l algebra.Leaf) bool { return authorOf(l) == id })
 		}
 	}
 }
 
 // candidate notes that a member of a set may have changed. It costs the writer the same
 // however many watch the set.
-func (h *watcher) candidate(of watchedSet, id dict.ID) {
+func (h *Watcher) candidate(of watchedSet, id dict.ID) {
 	if e := h.edges[of]; e != nil {
 		e.add(id)
 		h.changed[e] = struct{}{}
@@ -80,8 +81,8 @@ func (h *watcher) candidate(of watchedSet, id dict.ID) {
 }
 
 // wholeSets has all members of some of an expression's sets looked at.
-func (h *watcher) wholeSets(w *watch, which func(leaf) bool) {
-	w.leaves(func(l leaf) {
+func (h *Watcher) wholeSets(w *watch, which func(algebra.Leaf) bool) {
+	w.leaves(func(l algebra.Leaf) {
 		if which(l) && !slices.Contains(w.whole, l) {
 			w.whole = append(w.whole, l)
 			h.touched[w] = struct{}{}
@@ -90,24 +91,24 @@ func (h *watcher) wholeSets(w *watch, which func(leaf) bool) {
 }
 
 // leaves calls each for the sets of an expression whose account or record is known.
-func (w *watch) leaves(each func(leaf)) {
-	var walk func(n *node)
-	walk = func(n *node) {
-		if n.op.isSet() {
-			if l := leafAt(n, w.ids); l.of != dict.None {
+func (w *watch) leaves(each func(algebra.Leaf)) {
+	var walk func(n *algebra.Node)
+	walk = func(n *algebra.Node) {
+		if n.Op.IsSet() {
+			if l := algebra.LeafAt(n, w.ids); l.Of != dict.None {
 				each(l)
 			}
 		}
-		for i := range n.args {
-			walk(&n.args[i])
+		for i := range n.Args {
+			walk(&n.Args[i])
 		}
 	}
-	walk(&w.e.root)
+	walk(&w.e.Root)
 }
 
 // index puts an expression where changes find it, once the ids of its strings are known.
-func (h *watcher) index(w *watch) {
-	w.leaves(func(l leaf) {
+func (h *Watcher) index(w *watch) {
+	w.leaves(func(l algebra.Leaf) {
 		at := changedBy(l)
 		h.filter.Add(uint64(at.of))
 		if h.edges[at] == nil {
@@ -130,10 +131,10 @@ func (h *watcher) index(w *watch) {
 }
 
 // forget takes an expression out.
-func (h *watcher) forget(w *watch) {
+func (h *Watcher) forget(w *watch) {
 	without := func(list []*watch) []*watch { return slices.DeleteFunc(list, func(x *watch) bool { return x == w }) }
 	if w.ids != nil {
-		w.leaves(func(l leaf) {
+		w.leaves(func(l algebra.Leaf) {
 			at, author := changedBy(l), authorOf(l)
 			if e := h.edges[at]; e != nil {
 				if e.watches = without(e.watches); len(e.watches) == 0 {

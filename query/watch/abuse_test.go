@@ -1,4 +1,4 @@
-package query
+package watch
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/syntax"
 	"skein.blue/internal/testing/abuse"
+	"skein.blue/query/algebra"
 )
 
 // countedStore counts what is read: bytes, and lookUp for each key that is looked up.
@@ -72,7 +73,7 @@ type watchedGraph struct {
 	t     *testing.T
 	store *countedStore
 	g     *graph.Store
-	h     *watcher
+	h     *Watcher
 	b     batch.Batch
 	seq   format.Seq
 
@@ -87,7 +88,7 @@ func newWatchedGraph(t *testing.T) *watchedGraph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newWatcher(g, slog.New(slog.DiscardHandler))
+	h := New(g, slog.New(slog.DiscardHandler))
 	h.running = true // the rounds are made by hand
 	g.Watch(h)
 	return &watchedGraph{t: t, store: s, g: g, h: h, release: func() {}}
@@ -125,13 +126,13 @@ func (w *watchedGraph) account(did string, isActive bool) {
 	w.apply()
 }
 
-func (w *watchedGraph) subscribe(client, set string) *subscriber {
+func (w *watchedGraph) subscribe(client, set string) *Subscriber {
 	w.t.Helper()
-	e, err := Parse(set)
+	e, err := algebra.Parse(set)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	s, err := w.h.subscribe(e, client, "", 2000)
+	s, err := w.h.Subscribe(e, client, "", 2000)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -150,19 +151,19 @@ func (w *watchedGraph) round() {
 }
 
 // begun makes rounds until all subscriptions have begun, and takes their first messages.
-func (w *watchedGraph) begun(subs ...*subscriber) {
+func (w *watchedGraph) begun(subs ...*Subscriber) {
 	w.t.Helper()
 	for range 100 {
 		w.round()
 		n := 0
 		for _, s := range subs {
-			if s.messages != nil {
+			if s.Messages != nil {
 				n++
 			}
 		}
 		if n == len(subs) {
 			for _, s := range subs {
-				<-s.messages
+				<-s.Messages
 			}
 			return
 		}
@@ -185,7 +186,7 @@ func TestAbuseWatchedSets(t *testing.T) {
 	}{
 		"an account that follows many is hidden": {
 			func(i int) string { return fmt.Sprintf("union(follows(%s),members(did:web:x%d.example.com))", big, i) },
-			func(w *watchedGraph) { w.put(big, 0, members, kindNamed("follow").Kind, did) },
+			func(w *watchedGraph) { w.put(big, 0, members, kinds.ByName("follow").Kind, did) },
 			func(w *watchedGraph) { w.account(big, false) },
 		},
 		"an author of many lists of many is hidden": {
@@ -217,29 +218,29 @@ func TestAbuseWatchedSets(t *testing.T) {
 			func(i int) string {
 				return fmt.Sprintf("except(follows(%s),followers(%s),listblockers(at://%s/app.bsky.graph.list/%d))", big, star, big, i)
 			},
-			func(w *watchedGraph) { w.put(big, 0, 10, kindNamed("follow").Kind, did) },
-			func(w *watchedGraph) { w.put(big, 100, maxCandidates-100, kindNamed("follow").Kind, did) },
+			func(w *watchedGraph) { w.put(big, 0, 10, kinds.ByName("follow").Kind, did) },
+			func(w *watchedGraph) { w.put(big, 100, maxCandidates-100, kinds.ByName("follow").Kind, did) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWatchedGraph(t)
 			defer func() { w.release() }()
-			w.put(other, 0, 1, kindNamed("follow").Kind, func(int) string { return did(1) })
-			w.put(did(0), 0, 1, kindNamed("follow").Kind, func(int) string { return star })
+			w.put(other, 0, 1, kinds.ByName("follow").Kind, func(int) string { return did(1) })
+			w.put(did(0), 0, 1, kinds.ByName("follow").Kind, func(int) string { return star })
 			attack.prepare(w)
 			victim := w.subscribe("victim", "followers("+star+")")
-			all := []*subscriber{victim}
+			all := []*Subscriber{victim}
 			for i := range subs {
 				all = append(all, w.subscribe("attacker", attack.set(i)))
 			}
 			w.begun(all...)
 			attack.change(w)
-			w.put(other, 1, 1, kindNamed("follow").Kind, func(int) string { return star })
+			w.put(other, 1, 1, kinds.ByName("follow").Kind, func(int) string { return star })
 			start, before := time.Now(), w.store.read
 			var told time.Duration
 			toldAt := 0
 			look := func() {
-				if toldAt == 0 && len(victim.messages) > 0 {
+				if toldAt == 0 && len(victim.Messages) > 0 {
 					told, toldAt = time.Since(start), w.store.read-before
 				}
 			}
@@ -249,7 +250,7 @@ func TestAbuseWatchedSets(t *testing.T) {
 			w.store.on = nil
 			took, read := time.Since(start), w.store.read-before
 			abuse.Figure(t, fmt.Sprintf("%s, %d members, %d subscriptions", name, members, subs), "the other client is told after %v and %d KiB read; the round takes %v and reads %d KiB", told.Round(time.Millisecond), toldAt>>10, took.Round(time.Millisecond), read>>10)
-			if m := <-victim.messages; len(m.Entered) != 1 || m.Entered[0] != other {
+			if m := <-victim.Messages; len(m.Entered) != 1 || m.Entered[0] != other {
 				t.Errorf("the other client is told %+v", m)
 			}
 			if toldAt > namedAtOnce*lookUp { // the names of expressions are looked up first
@@ -261,7 +262,7 @@ func TestAbuseWatchedSets(t *testing.T) {
 			resets := 0
 			for _, s := range all[1:] {
 				select {
-				case m := <-s.messages:
+				case m := <-s.Messages:
 					if m.Reset != "" {
 						resets++
 					} else if len(m.Entered)+len(m.Left) == 0 {
@@ -283,7 +284,7 @@ func TestTurns(t *testing.T) {
 	defer func() { w.release() }()
 	quiet := w.subscribe("quiet", "followers(did:web:a.example.com)")
 	busy := w.subscribe("busy", "followers(did:web:b.example.com)")
-	shared := []*subscriber{w.subscribe("busy", "followers(did:web:c.example.com)"), w.subscribe("quiet", "followers(did:web:c.example.com)")}
+	shared := []*Subscriber{w.subscribe("busy", "followers(did:web:c.example.com)"), w.subscribe("quiet", "followers(did:web:c.example.com)")}
 	w.h.remember(turns{{client: "busy", spent: 1 << 20}})
 	todo := []round{{w: busy.w}, {w: quiet.w}, {w: shared[0].w}}
 	order := w.h.turns(todo)

@@ -1,4 +1,4 @@
-package query
+package watch
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/syntax"
+	"skein.blue/query/algebra"
 )
 
 // A cursor of an expression that was forgotten meanwhile does not resume it, however far a new
@@ -24,8 +25,8 @@ func TestForgottenWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newWatcher(g, slog.New(slog.DiscardHandler))
-	defer h.close()
+	h := New(g, slog.New(slog.DiscardHandler))
+	defer h.Close()
 	n := 0
 	follow := func() {
 		n++
@@ -36,27 +37,27 @@ func TestForgottenWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	next := func(s *subscriber) watchMessage {
+	next := func(s *Subscriber) Message {
 		t.Helper()
 		select {
-		case m := <-s.messages:
+		case m := <-s.Messages:
 			return m
 		case <-time.After(30 * time.Second):
 			t.Fatal("no message")
-			return watchMessage{}
+			return Message{}
 		}
 	}
-	listen := func(cursor string) (*subscriber, watchMessage) {
+	listen := func(cursor string) (*Subscriber, Message) {
 		t.Helper()
-		e, err := Parse("followers(did:web:star.example.com)")
+		e, err := algebra.Parse("followers(did:web:star.example.com)")
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := h.subscribe(e, "client", cursor, 10)
+		s, err := h.Subscribe(e, "client", cursor, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-s.ready
+		<-s.Ready
 		return s, next(s)
 	}
 	s, first := listen("")
@@ -64,7 +65,7 @@ func TestForgottenWatch(t *testing.T) {
 	if m := next(s); len(m.Entered) != 1 {
 		t.Fatalf("%+v", m)
 	}
-	h.leave(s)
+	h.Leave(s)
 	for until := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		h.mu.Lock()
 		left := len(h.watches)
@@ -78,7 +79,7 @@ func TestForgottenWatch(t *testing.T) {
 	}
 	follow() // nobody listens
 	other, _ := listen("")
-	defer h.leave(other)
+	defer h.Leave(other)
 	follow()
 	if m := next(other); len(m.Entered) != 1 {
 		t.Fatalf("%+v", m)
@@ -88,7 +89,7 @@ func TestForgottenWatch(t *testing.T) {
 		if m.Reset == "" {
 			t.Errorf("cursor %s: %+v", cursor, m)
 		}
-		h.leave(s)
+		h.Leave(s)
 	}
 }
 
@@ -98,30 +99,30 @@ func TestWatchesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newWatcher(g, slog.New(slog.DiscardHandler))
+	h := New(g, slog.New(slog.DiscardHandler))
 	h.running = true // the rounds are not what is tested
 	for i := range 3 * maxIdle {
 		for _, set := range []string{"followers(did:web:%d.example.com)", " followers( did:web:%d.example.com )"} {
-			e, err := Parse(fmt.Sprintf(set, i))
+			e, err := algebra.Parse(fmt.Sprintf(set, i))
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := h.subscribe(e, "client", "", 10)
+			s, err := h.Subscribe(e, "client", "", 10)
 			if err != nil {
 				t.Fatal(err)
 			}
-			h.leave(s)
+			h.Leave(s)
 		}
 	}
 	if n := len(h.watches); n > maxIdle+1 || n < maxIdle/2 {
 		t.Errorf("%d expressions are kept", n)
 	}
-	e, err := Parse("followers(did:web:x.example.com)")
+	e, err := algebra.Parse("followers(did:web:x.example.com)")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 7 {
-		_, err := h.subscribe(e, []string{"one", "other"}[min(i/6, 1)], "", 10)
+		_, err := h.Subscribe(e, []string{"one", "other"}[min(i/6, 1)], "", 10)
 		if refused := err != nil; refused != (i == 5) {
 			t.Errorf("subscription %d: %v", i, err)
 		}

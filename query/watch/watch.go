@@ -1,4 +1,4 @@
-package query
+package watch
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"skein.blue/graph"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
+	"skein.blue/query/algebra"
 )
 
 // Bounds of what is watched.
@@ -42,7 +43,7 @@ const (
 var watchKept = 2 * time.Minute
 
 // A watchMessage tells what has entered and left a set.
-type watchMessage struct {
+type Message struct {
 	Cursor  string   `json:"cursor"`
 	Type    string   `json:"type,omitempty"` // of the first
 	Entered []string `json:"entered,omitempty"`
@@ -55,11 +56,11 @@ type watchMessage struct {
 // the writer (graph.Watcher). Whether they have, it finds out by asking for each whether it
 // was in the set before, and whether it is now, in two states of the store, of which the
 // second is the first of the next round: so each change is told once, and none is missed.
-type watcher struct {
+type Watcher struct {
 	store *graph.Store
 	log   *slog.Logger
 	meter meter           // of the round under way
-	ctx   context.Context //nolint:containedctx // of all rounds
+	Ctx   context.Context //nolint:containedctx // of all rounds
 	stop  context.CancelFunc
 	ended sync.WaitGroup
 
@@ -122,37 +123,37 @@ func (c *candidates) take() *changes {
 
 // watch is an expression that is watched.
 type watch struct {
-	e          *Expr
+	e          *algebra.Expr
 	key        string
-	epoch      string    // of its cursors: an expression that is watched anew has another
-	ids        []dict.ID // of e.strings, None for those that have none yet
-	was        []dict.ID // ids, as of the last round; nil if they are the same
-	candidates           // besides those of its leaves
-	whole      []leaf    // sets of which all members are candidates
-	named      bool      // its strings have been looked up
+	epoch      string         // of its cursors: an expression that is watched anew has another
+	ids        []dict.ID      // of e.strings, None for those that have none yet
+	was        []dict.ID      // ids, as of the last round; nil if they are the same
+	candidates                // besides those of its leaves
+	whole      []algebra.Leaf // sets of which all members are candidates
+	named      bool           // its strings have been looked up
 	begun      bool
 
 	next    uint64 // the number of the next message
-	ring    []watchMessage
+	ring    []Message
 	changes int // members in ring
-	subs    map[*subscriber]struct{}
+	subs    map[*Subscriber]struct{}
 	idle    time.Time // since when nobody listens
 	left    string    // the client that listened last, which pays for it then
 }
 
 // subscriber is who listens.
-type subscriber struct {
+type Subscriber struct {
 	w        *watch
 	client   string
-	after    string            // the cursor that it came with
-	ready    chan struct{}     // closed when it has begun, and there are messages
-	messages chan watchMessage // closed if it is too slow, or the server ends
+	after    string        // the cursor that it came with
+	Ready    chan struct{} // closed when it has begun, and there are messages
+	Messages chan Message  // closed if it is too slow, or the server ends
 }
 
-func newWatcher(store *graph.Store, log *slog.Logger) *watcher {
+func New(store *graph.Store, log *slog.Logger) *Watcher {
 	ctx, stop := context.WithCancel(context.Background())
-	return &watcher{
-		store: store, log: log, ctx: ctx, stop: stop, clients: map[string]int{},
+	return &Watcher{
+		store: store, log: log, Ctx: ctx, stop: stop, clients: map[string]int{},
 		watches: map[string]*watch{}, edges: map[watchedSet]*watchedEdges{}, actors: map[dict.ID][]*watch{}, people: map[*watch]struct{}{},
 		filter: idset.NewFilter(1 << 16), pending: map[*watch]struct{}{}, touched: map[*watch]struct{}{}, unnamed: map[*watch]struct{}{},
 		changed: map[*watchedEdges]struct{}{}, spent: map[string]int{},
@@ -160,7 +161,7 @@ func newWatcher(store *graph.Store, log *slog.Logger) *watcher {
 }
 
 // close ends all rounds.
-func (h *watcher) close() {
+func (h *Watcher) Close() {
 	h.stop()
 	h.ended.Wait()
 }
@@ -170,12 +171,12 @@ var errBusy = errors.New("there are too many subscriptions")
 
 // subscribe begins to listen. after is the cursor of the last message that was received, ""
 // for what comes from now on. Of most subscribers in all, a client has half at most.
-func (h *watcher) subscribe(e *Expr, client, after string, most int) (*subscriber, error) {
+func (h *Watcher) Subscribe(e *algebra.Expr, client, after string, most int) (*Subscriber, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := e.canonical()
+	key := e.Canonical()
 	w := h.watches[key]
-	if h.subs >= most || h.clients[client] >= max(most/2, 1) || h.ctx.Err() != nil {
+	if h.subs >= most || h.clients[client] >= max(most/2, 1) || h.Ctx.Err() != nil {
 		return nil, errBusy
 	}
 	if w == nil {
@@ -184,11 +185,11 @@ func (h *watcher) subscribe(e *Expr, client, after string, most int) (*subscribe
 		}
 		var epoch [8]byte
 		_, _ = rand.Read(epoch[:]) // never fails
-		w = &watch{e: e, key: key, epoch: hex.EncodeToString(epoch[:]), subs: map[*subscriber]struct{}{}, left: client}
+		w = &watch{e: e, key: key, epoch: hex.EncodeToString(epoch[:]), subs: map[*Subscriber]struct{}{}, left: client}
 		h.watches[key] = w
 		h.pending[w] = struct{}{}
 	}
-	s := &subscriber{w: w, client: client, after: after, ready: make(chan struct{})}
+	s := &Subscriber{w: w, client: client, after: after, Ready: make(chan struct{})}
 	if w.begun {
 		h.begin(s)
 	}
@@ -203,13 +204,13 @@ func (h *watcher) subscribe(e *Expr, client, after string, most int) (*subscribe
 }
 
 // begin sends a subscriber the first message, and what it has missed.
-func (h *watcher) begin(s *subscriber) {
+func (h *Watcher) begin(s *Subscriber) {
 	w := s.w
-	first := watchMessage{Cursor: w.cursor(w.next - 1), Type: w.e.Type().String()}
-	var missed []watchMessage
+	first := Message{Cursor: w.cursor(w.next - 1), Type: w.e.Type().String()}
+	var missed []Message
 	if s.after != "" {
 		seq, err := w.seqOf(s.after)
-		from := slices.IndexFunc(w.ring, func(m watchMessage) bool { return m.seq > seq })
+		from := slices.IndexFunc(w.ring, func(m Message) bool { return m.seq > seq })
 		switch {
 		case err != nil, seq >= w.next, from < 0 && seq < w.next-1, from >= 0 && w.ring[from].seq > seq+1:
 			first.Reset = "the cursor is too old, or of another run of the server: ask for the set anew"
@@ -217,12 +218,12 @@ func (h *watcher) begin(s *subscriber) {
 			first.Cursor, missed = s.after, w.ring[from:]
 		}
 	}
-	s.messages = make(chan watchMessage, 1+len(missed)+buffered)
-	s.messages <- first
+	s.Messages = make(chan Message, 1+len(missed)+buffered)
+	s.Messages <- first
 	for _, m := range missed {
-		s.messages <- m
+		s.Messages <- m
 	}
-	close(s.ready)
+	close(s.Ready)
 }
 
 func (w *watch) cursor(seq uint64) string { return w.epoch + "-" + strconv.FormatUint(seq, 10) }
@@ -240,7 +241,7 @@ func (w *watch) seqOf(cursor string) (uint64, error) {
 }
 
 // leave ends listening.
-func (h *watcher) leave(s *subscriber) {
+func (h *Watcher) Leave(s *Subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(s.w.subs, s)
@@ -265,7 +266,7 @@ func (h *watcher) leave(s *subscriber) {
 
 // forgetIdle forgets the expression that nobody has listened to for the longest, and reports
 // whether there was one.
-func (h *watcher) forgetIdle() bool {
+func (h *Watcher) forgetIdle() bool {
 	var oldest *watch
 	for _, w := range h.watches {
 		if len(w.subs) == 0 && (oldest == nil || w.idle.Before(oldest.idle)) {
@@ -282,31 +283,31 @@ func (h *watcher) forgetIdle() bool {
 var errOtherCursor = errors.New("the cursor is not one of this set")
 
 // watchable reports why an expression cannot be watched, nil if it can.
-func watchable(e *Expr) error {
+func Watchable(e *algebra.Expr) error {
 	leaves := 0
-	var walk func(n *node) error
-	walk = func(n *node) error {
-		if n.op.isSet() || n.op == opMembers {
+	var walk func(n *algebra.Node) error
+	walk = func(n *algebra.Node) error {
+		if n.Op.IsSet() || n.Op == algebra.OpMembers {
 			leaves++
 		}
-		if !n.window.All() {
-			return &SyntaxError{n.offset, "a set in a window is not watched: its members would leave by time alone"}
+		if !n.Window.All() {
+			return &algebra.SyntaxError{Offset: n.Offset, What: "a set in a window is not watched: its members would leave by time alone"}
 		}
-		if n.op == opLists {
-			return &SyntaxError{n.offset, "lists(…) is not watched: anybody's list may change it"}
+		if n.Op == algebra.OpLists {
+			return &algebra.SyntaxError{Offset: n.Offset, What: "lists(…) is not watched: anybody's list may change it"}
 		}
-		for i := range n.args {
-			if err := walk(&n.args[i]); err != nil {
+		for i := range n.Args {
+			if err := walk(&n.Args[i]); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if err := walk(&e.root); err != nil {
+	if err := walk(&e.Root); err != nil {
 		return err
 	}
 	if leaves > maxWatchedLeaves {
-		return &SyntaxError{0, fmt.Sprintf("%d leaves; at most %d are watched", leaves, maxWatchedLeaves)}
+		return &algebra.SyntaxError{Offset: 0, What: fmt.Sprintf("%d leaves; at most %d are watched", leaves, maxWatchedLeaves)}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package query
+package watch
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
+	"skein.blue/query/algebra"
 )
 
 // state is a state of the store in a round. What is read of it is kept until the round ends,
@@ -19,9 +20,9 @@ type state struct {
 	meter *meter
 
 	authors map[dict.ID]*authorLists
-	wholes  map[leaf]wholeSet
-	sets    map[leaf]*ask.ActorSet
-	known   map[leaf]map[uint64]bool // by member
+	wholes  map[algebra.Leaf]wholeSet
+	sets    map[algebra.Leaf]*ask.ActorSet
+	known   map[algebra.Leaf]map[uint64]bool // by member
 	strings map[dict.Namespace]map[uint64]string
 }
 
@@ -53,20 +54,20 @@ type wholeSet struct {
 
 func newState(sn *ask.View, m *meter, todo []round) *state {
 	at := &state{
-		sn: sn, meter: m, authors: map[dict.ID]*authorLists{}, wholes: map[leaf]wholeSet{}, sets: map[leaf]*ask.ActorSet{},
-		known: map[leaf]map[uint64]bool{}, strings: map[dict.Namespace]map[uint64]string{},
+		sn: sn, meter: m, authors: map[dict.ID]*authorLists{}, wholes: map[algebra.Leaf]wholeSet{}, sets: map[algebra.Leaf]*ask.ActorSet{},
+		known: map[algebra.Leaf]map[uint64]bool{}, strings: map[dict.Namespace]map[uint64]string{},
 	}
 	for i := range todo {
-		todo[i].w.leaves(func(l leaf) {
-			if l.op != opListed {
+		todo[i].w.leaves(func(l algebra.Leaf) {
+			if l.Op != algebra.OpListed {
 				return
 			}
-			a := at.authors[l.by]
+			a := at.authors[l.By]
 			if a == nil {
 				a = &authorLists{lists: map[dict.ID]bool{}, on: map[dict.ID]idset.Set{}}
-				at.authors[l.by] = a
+				at.authors[l.By] = a
 			}
-			a.lists[l.of] = true
+			a.lists[l.Of] = true
 			a.changes = append(a.changes, todo[i].changes...)
 		})
 	}
@@ -75,61 +76,61 @@ func newState(sn *ask.View, m *meter, todo []round) *state {
 
 // members returns which of some ids are in an expression, whose strings have the ids of: a
 // string that has got its id since has brought nothing that was told.
-func (at *state) members(e *Expr, of []dict.ID, ids idset.Set) (idset.Set, error) {
-	set, err := at.among(&e.root, of, ids)
-	if err == nil && e.root.is == dict.DID {
+func (at *state) members(e *algebra.Expr, of []dict.ID, ids idset.Set) (idset.Set, error) {
+	set, err := at.among(&e.Root, of, ids)
+	if err == nil && e.Root.Is == dict.DID {
 		set = idset.AndNot(set, at.sn.Hidden())
 	}
 	return set, err
 }
 
 // among returns which of some ids are in a part of an expression.
-func (at *state) among(n *node, of []dict.ID, ids idset.Set) (in idset.Set, err error) {
+func (at *state) among(n *algebra.Node, of []dict.ID, ids idset.Set) (in idset.Set, err error) {
 	if ids.Empty() {
 		return ids, nil
 	}
 	switch {
-	case n.op.isSet():
-		return at.inLeaf(leafAt(n, of), ids)
-	case n.op == opMembers:
-		given := make([]uint64, 0, n.last-n.first)
-		for _, id := range of[n.first:n.last] {
+	case n.Op.IsSet():
+		return at.inLeaf(algebra.LeafAt(n, of), ids)
+	case n.Op == algebra.OpMembers:
+		given := make([]uint64, 0, n.Last-n.First)
+		for _, id := range of[n.First:n.Last] {
 			if id != dict.None {
 				given = append(given, uint64(id))
 			}
 		}
 		return idset.And(ids, idset.FromUnsorted(given)), at.meter.charge(memberCost * len(given))
 	}
-	for i := range n.args {
-		part, err := at.among(&n.args[i], of, ids)
+	for i := range n.Args {
+		part, err := at.among(&n.Args[i], of, ids)
 		if err != nil {
 			return in, err
 		}
 		switch {
-		case n.op == opUnion:
+		case n.Op == algebra.OpUnion:
 			in = idset.Or(in, part)
 			ids = idset.AndNot(ids, part)
-		case n.op == opExcept && i > 0:
+		case n.Op == algebra.OpExcept && i > 0:
 			ids = idset.AndNot(ids, part)
 		default:
 			ids = part
 		}
 	}
-	if n.op == opUnion {
+	if n.Op == algebra.OpUnion {
 		return in, nil
 	}
 	return ids, nil
 }
 
 // inLeaf returns which of some ids are in a set.
-func (at *state) inLeaf(l leaf, ids idset.Set) (idset.Set, error) {
+func (at *state) inLeaf(l algebra.Leaf, ids idset.Set) (idset.Set, error) {
 	if err := at.meter.charge(memberCost * int(ids.Len())); err != nil {
 		return idset.Set{}, err
 	}
-	if author := authorOf(l); l.of == dict.None || author != dict.None && at.sn.IsHidden(author) {
+	if author := authorOf(l); l.Of == dict.None || author != dict.None && at.sn.IsHidden(author) {
 		return idset.Set{}, nil
 	}
-	if l.op == opListed {
+	if l.Op == algebra.OpListed {
 		return at.inList(l, ids)
 	}
 	known := at.known[l]
@@ -156,13 +157,13 @@ func (at *state) inLeaf(l leaf, ids idset.Set) (idset.Set, error) {
 }
 
 // ask asks the store which ids, which ascend, are in a set.
-func (at *state) ask(l leaf, ids []uint64, known map[uint64]bool) error {
+func (at *state) ask(l algebra.Leaf, ids []uint64, known map[uint64]bool) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	if l.op == opForward {
+	if l.Op == algebra.OpForward {
 		for _, id := range ids {
-			has, err := at.sn.HasEdge(l.kind, l.of, dict.ID(id))
+			has, err := at.sn.HasEdge(l.Kind, l.Of, dict.ID(id))
 			if err != nil {
 				return err
 			}
@@ -188,11 +189,11 @@ func (at *state) ask(l leaf, ids []uint64, known map[uint64]bool) error {
 }
 
 // actors opens a reverse set.
-func (at *state) actors(l leaf) (*ask.ActorSet, error) {
+func (at *state) actors(l algebra.Leaf) (*ask.ActorSet, error) {
 	if t := at.sets[l]; t != nil {
 		return t, nil
 	}
-	t, err := at.sn.Actors(l.kind, l.of)
+	t, err := at.sn.Actors(l.Kind, l.Of)
 	if err == nil {
 		at.sets[l] = t
 	}
@@ -202,20 +203,20 @@ func (at *state) actors(l leaf) (*ask.ActorSet, error) {
 // inList returns which of some ids are on a list. Where an author's items say so is known only
 // by looking at all of them: that is done for all lists of the author that the round is about,
 // and for all ids that have changed in it, together.
-func (at *state) inList(l leaf, ids idset.Set) (idset.Set, error) {
-	a := at.authors[l.by]
+func (at *state) inList(l algebra.Leaf, ids idset.Set) (idset.Set, error) {
+	a := at.authors[l.By]
 	if a == nil { // a list that has got its id in this round
 		return idset.Set{}, nil
 	}
 	if unknown := idset.AndNot(ids, a.asked); !unknown.Empty() {
 		unknown = idset.Or(unknown, idset.AndNot(a.changed(), a.asked))
-		err := at.readLists(l.by, a, kinds.ListMember, kinds.ListItem, func(id dict.ID) bool { return unknown.Has(uint64(id)) }, nil)
+		err := at.readLists(l.By, a, kinds.ListMember, kinds.ListItem, func(id dict.ID) bool { return unknown.Has(uint64(id)) }, nil)
 		if err != nil {
 			return idset.Set{}, err
 		}
 		a.asked = idset.Or(a.asked, unknown)
 	}
-	return idset.And(ids, a.on[l.of]), nil
+	return idset.And(ids, a.on[l.Of]), nil
 }
 
 // readLists reads who is on an author's lists: from the items that name what wanted reports by
@@ -256,14 +257,14 @@ var errMany = errors.New("query: an author has too many list items")
 
 // wholeList is whole of a list. The author's other lists that the round is about are read with
 // it.
-func (at *state) wholeList(l leaf) (w wholeSet, err error) {
-	a := at.authors[l.by]
+func (at *state) wholeList(l algebra.Leaf) (w wholeSet, err error) {
+	a := at.authors[l.By]
 	if a == nil || a.tooMany {
 		return wholeSet{tooMany: a != nil}, nil
 	}
 	if !a.whole {
 		items := 0
-		err := at.readLists(l.by, a, kinds.ListItem, kinds.ListMember, func(list dict.ID) bool { return a.lists[list] }, func() error {
+		err := at.readLists(l.By, a, kinds.ListItem, kinds.ListMember, func(list dict.ID) bool { return a.lists[list] }, func() error {
 			if items++; items > maxItems {
 				return errMany
 			}
@@ -277,22 +278,22 @@ func (at *state) wholeList(l leaf) (w wholeSet, err error) {
 		}
 		a.whole = true
 	}
-	return wholeSet{set: a.on[l.of]}, nil
+	return wholeSet{set: a.on[l.Of]}, nil
 }
 
 // whole returns the members of a set, hidden or not, unless they are more than maxCandidates.
 // Of a forward set it reads so many records at most, of a list its author's items if they are
 // maxItems at most, of a reverse set its row.
-func (at *state) whole(l leaf) (set idset.Set, tooMany bool, err error) {
+func (at *state) whole(l algebra.Leaf) (members idset.Set, tooMany bool, err error) {
 	if w, ok := at.wholes[l]; ok {
 		return w.set, w.tooMany, nil
 	}
 	var w wholeSet
-	switch l.op {
-	case opForward:
+	switch l.Op {
+	case algebra.OpForward:
 		var ids []uint64
 		var failed error
-		err = at.sn.Records(l.kind, l.of, func(_ format.Path, id dict.ID) bool {
+		err = at.sn.Records(l.Kind, l.Of, func(_ format.Path, id dict.ID) bool {
 			ids = append(ids, uint64(id))
 			failed = at.meter.charge(recordCost)
 			return failed == nil && len(ids) <= maxCandidates
@@ -301,7 +302,7 @@ func (at *state) whole(l leaf) (set idset.Set, tooMany bool, err error) {
 			err = failed
 		}
 		w = wholeSet{idset.FromUnsorted(ids), len(ids) > maxCandidates}
-	case opListed:
+	case algebra.OpListed:
 		w, err = at.wholeList(l)
 	default:
 		var t *ask.ActorSet
@@ -312,7 +313,7 @@ func (at *state) whole(l leaf) (set idset.Set, tooMany bool, err error) {
 		}
 	}
 	if err != nil {
-		return set, false, err
+		return members, false, err
 	}
 	if w.tooMany = w.tooMany || w.set.Len() > maxCandidates; w.tooMany {
 		w.set = idset.Set{}

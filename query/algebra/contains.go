@@ -1,0 +1,61 @@
+package algebra
+
+import (
+	"slices"
+
+	"skein.blue/intern/dict"
+)
+
+// Contains reports whether x, whose id is id, is a member. It looks up x only and reads no
+// stored set, except for lists.
+func (v *Evaluation) Contains(x Literal, id dict.ID) (bool, error) {
+	if x.Is == dict.DID && id != dict.None && v.View.IsHidden(id) {
+		return false, nil
+	}
+	return v.has(&v.Expr.Root, x, id)
+}
+
+func (v *Evaluation) has(n *Node, x Literal, id dict.ID) (bool, error) {
+	if err := v.Ended.Err(); err != nil {
+		return false, err
+	}
+	switch n.Op {
+	case OpForward:
+		actor := v.IDs[n.Of]
+		if v.View.IsHidden(actor) {
+			return false, nil
+		}
+		return v.View.HasEdgeIn(n.Kind, actor, id, n.Window)
+	case OpReverse:
+		return v.View.HasEdgeIn(n.Kind, id, v.IDs[n.Of], n.Window)
+	case OpListed, OpLists:
+		t, err := v.Leaf(LeafAt(n, v.IDs))
+		return t.Set.Has(uint64(id)), err
+	case OpMembers:
+		if x.S == "" { // the caller knows only the id
+			return slices.Contains(v.IDs[n.First:n.Last], id), nil
+		}
+		return slices.Contains(v.Expr.Strings[n.First:n.Last], x), nil
+	default:
+		return v.hasAll(n, x, id)
+	}
+}
+
+// hasAll evaluates an operator for one member, and stops at the first operand that decides.
+func (v *Evaluation) hasAll(n *Node, x Literal, id dict.ID) (bool, error) {
+	for i := range n.Args {
+		in, err := v.has(&n.Args[i], x, id)
+		if err != nil {
+			return false, err
+		}
+		switch {
+		case n.Op == OpUnion:
+			if in {
+				return true, nil
+			}
+		case in == (n.Op == OpExcept && i > 0):
+			return false, nil
+		}
+	}
+	return n.Op != OpUnion, nil
+}

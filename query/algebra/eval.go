@@ -1,0 +1,520 @@
+package algebra
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/internal/kv"
+)
+
+// An Evaluation evaluates one expression on one snapshot of the graph. It is for one
+// goroutine.
+//
+// Operands are read in order of cost. Small sets, which one read returns whole, come first.
+// A large set that is not in memory comes last, and is only asked which of the remaining
+// members it contains (ask.ActorSet.And).
+type Evaluation struct {
+	Ended     kv.Interrupt // interrupts the evaluation when the request is cancelled
+	Expr      *Expr
+	View      *ask.View
+	IDs       []dict.ID // of Expr.Strings; dict.None where a string has no id
+	budget    Budget
+	listsRead map[Leaf]idset.Set // results of OpListed and OpLists leaves
+	again     map[Leaf]*Operand  // leaves that occur more than once; nil until opened
+	firsts    map[Literal]int    // index of the first of equal Expr.Strings; see first
+}
+
+// A Budget limits the work of one query.
+type Budget interface {
+	// Heavy is called before expensive work: reading a large set or expanding many sets. Its
+	// error ends the evaluation.
+	Heavy() error
+}
+
+// NewReader returns an evaluation without an expression. It reads single sets.
+func NewReader(ctx context.Context, s *ask.View, b Budget) *Evaluation {
+	return &Evaluation{Ended: kv.InterruptOf(ctx), View: s, budget: b}
+}
+
+// A Leaf identifies one stored set.
+type Leaf struct {
+	Op     Op
+	Kind   kinds.Kind
+	Of     dict.ID // the argument
+	By     dict.ID // OpListed: the list's author
+	Window ask.Window
+}
+
+// LeafAt returns the set that a node reads; ids are those of Expr.Strings.
+func LeafAt(n *Node, ids []dict.ID) Leaf {
+	l := Leaf{Op: n.Op, Kind: n.Kind, Of: ids[n.Of], Window: n.Window}
+	if n.Op == OpListed {
+		l.By = ids[n.By]
+	}
+	return l
+}
+
+// literalID returns a stand-in id for string i of the expression. A string that the graph
+// has never seen has no id, but may be an argument of members(…). Its stand-in is at the end
+// of the id space, which no lease ever hands out.
+func literalID(i int) dict.ID { return dict.FirstReserved + dict.ID(i) }
+
+// Unseen reports, by index in Expr.Strings, which strings had no id when the first page was
+// made. Later pages keep treating them so, even if they have an id by then: members are
+// ordered by id, and a new id would move them to another page.
+type Unseen []bool
+
+// NewEvaluation looks up the ids of the expression's strings. It asks b before it uses a
+// shared, limited resource.
+func NewEvaluation(ctx context.Context, s *ask.View, e *Expr, b Budget) (*Evaluation, error) {
+	ids, err := Lookup(s, e.Strings)
+	if err != nil {
+		return nil, err
+	}
+	v := &Evaluation{Ended: kv.InterruptOf(ctx), Expr: e, View: s, IDs: ids, budget: b, again: map[Leaf]*Operand{}, listsRead: map[Leaf]idset.Set{}}
+	v.repeated(&e.Root, map[Leaf]bool{})
+	return v, nil
+}
+
+// repeated notes which leaves occur more than once.
+func (v *Evaluation) repeated(n *Node, seen map[Leaf]bool) {
+	if n.Op.IsSet() {
+		l := LeafAt(n, v.IDs)
+		if seen[l] {
+			v.again[l] = nil
+		}
+		seen[l] = true
+	}
+	for i := range n.Args {
+		v.repeated(&n.Args[i], seen)
+	}
+}
+
+// Lookup returns the ids of literals, dict.None for strings that have none.
+func Lookup(s *ask.View, strings []Literal) ([]dict.ID, error) {
+	var b intern.Batch
+	index := make([]int, len(strings))
+	for i, l := range strings {
+		index[i] = b.Add(l.Is, []byte(l.S))
+	}
+	if err := s.Lookup(&b); err != nil {
+		return nil, err
+	}
+	ids := make([]dict.ID, len(strings))
+	for i := range strings {
+		ids[i] = b.ID(index[i])
+	}
+	return ids, nil
+}
+
+// Hidden returns the accounts to remove from a result. Stored sets contain hidden accounts;
+// removing them once at the end has the same effect as removing them from each operand.
+func (v *Evaluation) Hidden() idset.Set {
+	if v.Expr.Root.Is == dict.DID {
+		return v.View.Hidden()
+	}
+	return idset.Set{}
+}
+
+// Result returns the members, hidden accounts included, and the number of members without
+// hidden accounts.
+func (v *Evaluation) Result() (set idset.Set, total uint64, err error) {
+	set, err = v.Set(&v.Expr.Root)
+	if err != nil {
+		return set, 0, err
+	}
+	return set, set.Len() - idset.AndLen(v.Hidden(), set), nil
+}
+
+// Count returns the number of members without hidden accounts. For an intersection it only
+// counts the last step, and does not build the set.
+func (v *Evaluation) Count() (uint64, error) {
+	n := &v.Expr.Root
+	if n.Op != opIntersect {
+		_, total, err := v.Result()
+		return total, err
+	}
+	set, last, err := v.intersect(n, true)
+	if err != nil {
+		return 0, err
+	}
+	total := idset.AndLen(set, last)
+	if h := v.Hidden(); !h.Empty() {
+		total -= idset.AndLen(idset.And(h, set), last)
+	}
+	return total, nil
+}
+
+// Set evaluates a node.
+func (v *Evaluation) Set(n *Node) (idset.Set, error) {
+	t, err := v.open(n)
+	if err != nil {
+		return idset.Set{}, err
+	}
+	return v.All(t)
+}
+
+// An Operand is a set in memory, or a large set that is still in the store.
+type Operand struct {
+	Set   idset.Set
+	large *ask.ActorSet
+}
+
+// open evaluates a node, but leaves a large stored set unread.
+func (v *Evaluation) open(n *Node) (Operand, error) {
+	if err := v.Ended.Err(); err != nil {
+		return Operand{}, err
+	}
+	switch n.Op {
+	case OpForward, OpReverse, OpListed, OpLists:
+		return v.Leaf(LeafAt(n, v.IDs))
+	case OpMembers:
+		ids := make([]uint64, n.Last-n.First)
+		for i := range ids {
+			ids[i] = uint64(v.literal(n.First + i))
+		}
+		return Operand{Set: idset.FromUnsorted(ids)}, nil
+	case opIntersect:
+		set, _, err := v.intersect(n, false)
+		return Operand{Set: set}, err
+	case OpUnion:
+		set, err := v.union(n)
+		return Operand{Set: set}, err
+	default:
+		set, err := v.except(n)
+		return Operand{Set: set}, err
+	}
+}
+
+// Leaf opens a leaf. It reads a leaf that occurs several times only once.
+func (v *Evaluation) Leaf(l Leaf) (t Operand, err error) {
+	kept, repeated := v.again[l]
+	if kept != nil {
+		return *kept, nil
+	}
+	switch {
+	case l.Op == OpListed, l.Op == OpLists:
+		t.Set, err = v.lists(l)
+	case l.Op == OpForward:
+		t.Set, err = v.View.SubjectsIn(l.Kind, l.Of, l.Window)
+	case l.Window.All():
+		t, err = v.OpenActors(l.Kind, l.Of)
+	default:
+		t.Set, err = v.actorsIn(l)
+	}
+	if err == nil && t.Set.Len() > idset.ListMax {
+		err = v.budget.Heavy()
+	}
+	if err == nil && repeated {
+		v.again[l] = &t
+	}
+	return t, err
+}
+
+// OpenActors opens the reverse set of a subject: followers, likers, …
+func (v *Evaluation) OpenActors(k kinds.Kind, subject dict.ID) (Operand, error) {
+	t, err := v.View.Actors(k, subject)
+	if err != nil {
+		return Operand{}, err
+	}
+	if set, known := t.Known(); known {
+		return Operand{Set: set}, nil
+	}
+	return Operand{large: t}, nil
+}
+
+// A LimitError says which limit a query exceeds. The client can mend it.
+type LimitError struct {
+	What string // a sentence for the client
+}
+
+// Error implements error.
+func (e *LimitError) Error() string { return e.What }
+
+// MaxWindowed is the largest reverse set, such as followers(…), that may have a window: the
+// records of each member are read.
+const MaxWindowed = 50_000
+
+// actorsIn reads the members of a reverse set in a window.
+func (v *Evaluation) actorsIn(l Leaf) (idset.Set, error) {
+	t, err := v.OpenActors(l.Kind, l.Of)
+	if err != nil {
+		return idset.Set{}, err
+	}
+	set, err := v.All(t)
+	if err != nil {
+		return idset.Set{}, err
+	}
+	if set.Len() > MaxWindowed {
+		return idset.Set{}, &LimitError{fmt.Sprintf("%s with since or until reads the records of every member, and fails on sets above %d members; this set has %d", v.Expr.words.Table.Info(l.Kind).Reverse, MaxWindowed, set.Len())}
+	}
+	return v.View.ActorsIn(l.Kind, l.Of, l.Window, set)
+}
+
+// All returns the operand's members. It asks the budget before it reads a large set.
+func (v *Evaluation) All(t Operand) (idset.Set, error) {
+	if t.large == nil {
+		return t.Set, nil
+	}
+	if err := v.budget.Heavy(); err != nil {
+		return idset.Set{}, err
+	}
+	return t.large.All()
+}
+
+// And returns the members of set that are also in t.
+func (v *Evaluation) And(set idset.Set, t Operand) (idset.Set, error) {
+	if t.large == nil {
+		return idset.And(set, t.Set), nil
+	}
+	if err := v.Ended.Err(); err != nil {
+		return idset.Set{}, err
+	}
+	if err := v.budget.Heavy(); err != nil {
+		return idset.Set{}, err
+	}
+	return t.large.And(set)
+}
+
+// intersect evaluates an intersection. If two is true, it leaves the last step to the caller
+// and returns the two sets to intersect. Otherwise set is the result and last is empty.
+func (v *Evaluation) intersect(n *Node, two bool) (set, last idset.Set, err error) {
+	var small, large []Operand
+	for stage := range stages {
+		for i := range n.Args {
+			if n.Args[i].stage() != stage {
+				continue
+			}
+			t, done, err := v.probe(&n.Args[i], small)
+			if err == nil && !done {
+				t, err = v.open(&n.Args[i])
+			}
+			if err != nil {
+				return set, last, err
+			}
+			switch {
+			case done: // t has the members that both operands have
+				small[0] = t
+			case t.large != nil:
+				large = append(large, t)
+			case t.Set.Len() > idset.ListMax && len(small) > 1 && small[0].Set.Len() > idset.ListMax:
+				small[0].Set = idset.And(small[0].Set, t.Set) // never hold more than two large sets
+				t = small[0]
+			default:
+				small = append(small, t)
+				if t.Set.Len() > idset.ListMax { // keep the large one at index 0
+					small[0], small[len(small)-1] = small[len(small)-1], small[0]
+				}
+			}
+			if t.large == nil && t.Set.Empty() {
+				return set, last, nil
+			}
+		}
+	}
+	slices.SortFunc(small, func(x, y Operand) int { return int(int64(x.Set.Len()) - int64(y.Set.Len())) })
+	all := append(small, large...)
+	if set, err = v.All(all[0]); err != nil {
+		return set, last, err
+	}
+	for i, t := range all[1:] {
+		if two && i == len(all)-2 {
+			if t.large != nil && set.Len() <= idset.ListMax {
+				last, err = v.And(set, t)
+			} else {
+				last, err = v.All(t)
+			}
+			return set, last, err
+		}
+		if set, err = v.And(set, t); err != nil || set.Empty() {
+			return set, idset.Set{}, err
+		}
+	}
+	if two { // only one operand
+		return set, set, nil
+	}
+	return set, last, nil
+}
+
+// intersect opens its operands in stages of rising cost: sets that one read returns, then
+// sets that are read record by record, then operators.
+const stages = 3
+
+func (n *Node) stage() int {
+	switch {
+	case n.Op == OpMembers, n.Op == OpReverse && n.Window.All():
+		return 0
+	case n.Op.IsSet():
+		return 1
+	default:
+		return 2
+	}
+}
+
+// probeMembers is the number of members up to which probe looks them up one by one; above
+// it, intersect reads all records of the actor.
+const probeMembers = 8
+
+// probe intersects a forward set with the only operand so far by looking up that operand's
+// members. done is false if there are several operands or more than probeMembers members.
+func (v *Evaluation) probe(n *Node, small []Operand) (t Operand, done bool, err error) {
+	if n.Op != OpForward || len(small) != 1 || small[0].Set.Len() > probeMembers {
+		return t, false, nil
+	}
+	actor := v.IDs[n.Of]
+	var left []uint64
+	for id := range small[0].Set.All() {
+		has := false
+		if !v.View.IsHidden(actor) && dict.ID(id) < dict.FirstReserved {
+			if has, err = v.View.HasEdgeIn(n.Kind, actor, dict.ID(id), n.Window); err != nil {
+				return t, false, err
+			}
+		}
+		if has {
+			left = append(left, id)
+		}
+	}
+	return Operand{Set: idset.FromList(left)}, true, nil
+}
+
+func (v *Evaluation) union(n *Node) (sum idset.Set, err error) {
+	for i := range n.Args {
+		set, err := v.Set(&n.Args[i])
+		if err != nil {
+			return sum, err
+		}
+		sum = idset.Or(sum, set)
+	}
+	return sum, nil
+}
+
+func (v *Evaluation) except(n *Node) (set idset.Set, err error) {
+	if set, err = v.Set(&n.Args[0]); err != nil {
+		return set, err
+	}
+	for i := range n.Args[1:] {
+		if set.Empty() {
+			return set, nil
+		}
+		t, err := v.open(&n.Args[1+i])
+		if err != nil {
+			return set, err
+		}
+		if t.large != nil {
+			if t.Set, err = v.And(set, t); err != nil {
+				return set, err
+			}
+		}
+		set = idset.AndNot(set, t.Set)
+	}
+	return set, nil
+}
+
+// literal returns the id of string i, an argument of members(…). If it has no id, it returns
+// the stand-in id of the first string that equals it.
+func (v *Evaluation) literal(i int) dict.ID {
+	if v.IDs[i] != dict.None {
+		return v.IDs[i]
+	}
+	return literalID(v.first(i))
+}
+
+// first returns the index of the first of the strings that equal string i.
+func (v *Evaluation) first(i int) int {
+	if v.firsts == nil { // built once: members(…) may have thousands of arguments
+		v.firsts = make(map[Literal]int, len(v.Expr.Strings))
+		for n, l := range slices.Backward(v.Expr.Strings) {
+			v.firsts[l] = n
+		}
+	}
+	return v.firsts[v.Expr.Strings[i]]
+}
+
+// pin replaces the ids of strings that were unseen on the first page by their stand-in ids.
+func (v *Evaluation) pin(set idset.Set, u Unseen) idset.Set {
+	var from, to []uint64
+	for i := range v.Expr.Strings {
+		if i < len(u) && u[i] && v.Expr.Strings[i].Is == v.Expr.Root.Is && v.IDs[i] != dict.None && set.Has(uint64(v.IDs[i])) {
+			from, to = append(from, uint64(v.IDs[i])), append(to, uint64(literalID(v.first(i))))
+		}
+	}
+	if len(from) == 0 {
+		return set
+	}
+	return idset.Or(idset.AndNot(set, idset.FromUnsorted(from)), idset.FromUnsorted(to))
+}
+
+// Unseen returns which strings have no id in this snapshot.
+func (v *Evaluation) Unseen() Unseen {
+	u := make(Unseen, len(v.IDs))
+	for i, id := range v.IDs {
+		u[i] = id == dict.None
+	}
+	return u
+}
+
+// Page returns up to limit members of set with ids above after, in the order of their ids,
+// and at most MaxPageBytes of strings. last is the last of the ids if more members follow,
+// else dict.None.
+func (v *Evaluation) Page(set idset.Set, after dict.ID, limit int, pinned Unseen) (ids []uint64, members []string, last dict.ID, err error) {
+	ids, more := v.pin(set, pinned).Page(uint64(after), limit, v.pinnedHidden(pinned))
+	if members, err = v.strings(ids); err != nil {
+		return nil, nil, dict.None, err
+	}
+	bytes := 0
+	for i := range members {
+		if bytes += len(members[i]); bytes > MaxPageBytes && i > 0 {
+			members, ids, more = members[:i], ids[:i], true
+			break
+		}
+	}
+	if more {
+		last = dict.ID(ids[len(ids)-1])
+	}
+	return ids, members, last, nil
+}
+
+// MaxPageBytes bounds the members of a page, since a URI may have 8 KiB. A thousand posts'
+// URIs have 70 KB.
+const MaxPageBytes = 512 << 10
+
+// pinnedHidden returns Hidden, and the stand-in ids of hidden accounts that pin replaced.
+func (v *Evaluation) pinnedHidden(u Unseen) idset.Set {
+	h := v.Hidden()
+	if h.Empty() {
+		return h
+	}
+	var more []uint64
+	for i := range v.Expr.Strings {
+		if i < len(u) && u[i] && v.IDs[i] != dict.None && h.Has(uint64(v.IDs[i])) {
+			more = append(more, uint64(literalID(i)))
+		}
+	}
+	if len(more) == 0 {
+		return h
+	}
+	return idset.Or(h, idset.FromUnsorted(more))
+}
+
+// strings returns the strings of ids, ascending, stand-in ids included.
+func (v *Evaluation) strings(ids []uint64) ([]string, error) {
+	out := make([]string, len(ids))
+	known := make([]dict.ID, 0, len(ids))
+	for i, id := range ids {
+		if dict.ID(id) >= dict.FirstReserved { // stand-in ids come last
+			out[i] = v.Expr.Strings[dict.ID(id)-dict.FirstReserved].S
+		} else {
+			known = append(known, dict.ID(id))
+		}
+	}
+	err := v.View.Strings(v.Expr.Root.Is, known, func(i int, s []byte) error {
+		out[i] = string(s)
+		return nil
+	})
+	return out, err
+}

@@ -1,0 +1,468 @@
+package algebra
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/syntax"
+)
+
+// Bounds of an expression.
+const (
+	MaxExpr   = 16 << 10 // bytes in a URL
+	MaxForm   = 1 << 20  // bytes in a form
+	MaxLeaves = 64
+	MaxDepth  = 32
+	MaxGiven  = 20_000 // arguments of members(…), over the whole expression
+)
+
+// A Node is a set expression or a part of one: an operator with operands, or a leaf.
+type Node struct {
+	Op     Op
+	Kind   kinds.Kind     // leaf: the kind of edge
+	Of     int            // leaf: index of its argument in Expr.Strings
+	By     int            // OpListed: index of the list's author in Expr.Strings
+	Window ask.Window     // leaf: its times, since and until
+	Args   []Node         // operator: its operands
+	First  int            // OpMembers: its arguments are Expr.Strings[First:Last]
+	Last   int            //
+	Is     dict.Namespace // the namespace of the members
+	Offset int            // in Expr.Source, in bytes
+}
+
+// An Op is an operator, or the sort of a leaf.
+type Op uint8
+
+// Leaves come first, then members(…), then the operators.
+const (
+	OpForward   Op = iota // the subjects of an actor: follows, likes, …
+	OpReverse             // the actors of a subject: followers, likers, …
+	OpListed              // the accounts on a list
+	OpLists               // the lists that an account is on
+	OpMembers             // the accounts or URIs written in the expression
+	opIntersect           // members of all operands
+	OpUnion               // members of any operand
+	OpExcept              // members of the first operand and of no other
+)
+
+// IsSet reports whether o reads one stored set: followers, likes, listed, …
+func (o Op) IsSet() bool { return o <= OpLists }
+
+// An Expr is a parsed set expression.
+type Expr struct {
+	words   *Vocabulary
+	Source  string
+	Root    Node
+	Strings []Literal
+	Offsets []int     // of Strings, in Source, in bytes
+	Now     time.Time // the time that ages (7d, 24h) are counted back from
+	HasAge  bool      // a window contains an age, so the result depends on Now
+}
+
+// A Literal is a DID or an AT URI in an expression.
+type Literal struct {
+	S      string
+	Is     dict.Namespace
+	Handle string // the account's handle until Resolved replaces it; "" for a DID
+}
+
+// author returns the account in the URI's authority.
+func (l Literal) author() Literal {
+	if l.Handle != "" {
+		return Literal{"@" + l.Handle, dict.DID, l.Handle}
+	}
+	return Literal{S: ask.AuthorityOf(l.S), Is: dict.DID}
+}
+
+// Info returns the table row of a leaf's kind.
+func (e *Expr) Info(n *Node) *kinds.Info { return e.words.Table.Info(n.Kind) }
+
+// Type returns the namespace of the members: DIDs or AT URIs.
+func (e *Expr) Type() dict.Namespace { return e.Root.Is }
+
+// Unusable returns why the index can never contain a syntactically valid literal, "" if it can.
+func (l Literal) Unusable() string {
+	if l.Handle != "" {
+		return ""
+	}
+	did := l.S
+	if l.Is == dict.URI {
+		did, _, _ = strings.Cut(strings.TrimPrefix(l.S, "at://"), "/")
+	}
+	if id, ok := strings.CutPrefix(did, "did:plc:"); ok && !syntax.ValidPLC(id) {
+		return "a did:plc has 24 characters behind did:plc:, of a to z and 2 to 7"
+	}
+	return ""
+}
+
+// A SyntaxError says what is wrong with an expression, and where.
+type SyntaxError struct {
+	Offset int // in bytes
+	What   string
+}
+
+// Error implements error.
+func (e *SyntaxError) Error() string { return fmt.Sprintf("at position %d: %s", e.Offset, e.What) }
+
+// Point returns the part of source around the error, and a second line with a caret under
+// the position.
+func (e *SyntaxError) Point(source string) string {
+	const around = 60
+	at := min(max(e.Offset, 0), len(source))
+	from, to := max(0, at-around), min(len(source), at+around)
+	visible := func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}
+	part := strings.Map(visible, strings.ToValidUTF8(source[from:to], "?"))
+	before := strings.Map(visible, strings.ToValidUTF8(source[from:at], "?"))
+	return part + "\n" + strings.Repeat(" ", utf8.RuneCountInString(before)) + "^"
+}
+
+// Nearest returns the name with the smallest edit distance from a misspelt word, "" if no
+// name is close. Ties go to the alphabetically first.
+func Nearest(word string, names iter.Seq[string]) string {
+	const longest = 30 // no name is near a longer word
+	if len(word) > longest {
+		return ""
+	}
+	best, least := "", len(word)/3+2
+	for name := range names {
+		if d := distance(strings.ToLower(word), strings.ToLower(name)); d < least || d == least && best != "" && name < best {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// distance returns the Levenshtein distance of a and b in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := corner
+			if a[i] != b[j] {
+				d++
+			}
+			corner = row[j+1]
+			row[j+1] = min(d, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+type function struct {
+	op   Op
+	kind kinds.Kind
+}
+
+// A Vocabulary has the names that an expression may use: the operators, and the sets of a
+// table of kinds.
+type Vocabulary struct {
+	Table     *kinds.Table
+	functions map[string]function
+}
+
+// NewVocabulary returns the vocabulary of a table of kinds.
+func NewVocabulary(t *kinds.Table) *Vocabulary {
+	f := map[string]function{
+		"members": {op: OpMembers}, "intersect": {op: opIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept},
+		"listed": {OpListed, kinds.ListMember}, "lists": {OpLists, kinds.ListItem},
+	}
+	for i := range t.All {
+		if k := &t.All[i]; k.HasSets() {
+			f[k.Forward] = function{OpForward, k.Kind}
+			f[k.Reverse] = function{OpReverse, k.Kind}
+		}
+	}
+	return &Vocabulary{t, f}
+}
+
+// builtIn is the vocabulary of the built-in kinds.
+var builtIn = NewVocabulary(kinds.BuiltIn)
+
+// Parse parses a set expression over the built-in kinds. Its errors are *SyntaxError.
+func Parse(source string) (*Expr, error) { return builtIn.Parse(source, MaxExpr, time.Now()) }
+
+// Parse parses a set expression of at most most bytes. Ages in windows are counted back from
+// now. Its errors are *SyntaxError.
+func (v *Vocabulary) Parse(source string, most int, now time.Time) (*Expr, error) {
+	p := &parser{e: &Expr{words: v, Source: source, Now: now}}
+	if len(source) > most {
+		return nil, &SyntaxError{most, fmt.Sprintf("the expression has %d bytes; at most %d are allowed here, and %d in a form (POST)", len(source), most, MaxForm)}
+	}
+	root, err := p.expr(1)
+	if err != nil {
+		return nil, err
+	}
+	if p.space(); p.i < len(source) {
+		return nil, p.errorf(p.i, "%q after the end of the expression", Brief(source[p.i:]))
+	}
+	p.e.Root = root
+	return p.e, nil
+}
+
+type parser struct {
+	e      *Expr
+	i      int
+	leaves int
+	given  int // arguments of members
+}
+
+func (p *parser) errorf(at int, format string, args ...any) error {
+	return &SyntaxError{at, fmt.Sprintf(format, args...)}
+}
+
+// Brief shortens a user's input for an error message.
+func Brief(s string) string {
+	const most = 60
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}
+
+func (p *parser) space() {
+	for p.i < len(p.e.Source) {
+		switch p.e.Source[p.i] {
+		case ' ', '\t', '\n', '\r':
+			p.i++
+		default:
+			return
+		}
+	}
+}
+
+// word reads up to a space or one of "(),", which occur in no DID or AT URI.
+func (p *parser) word() string {
+	p.space()
+	start := p.i
+	for p.i < len(p.e.Source) {
+		switch p.e.Source[p.i] {
+		case ' ', '\t', '\n', '\r', '(', ')', ',':
+			return p.e.Source[start:p.i]
+		}
+		p.i++
+	}
+	return p.e.Source[start:]
+}
+
+func (p *parser) expr(depth int) (Node, error) {
+	p.space()
+	start := p.i
+	name := p.word()
+	if name == "" {
+		return Node{}, p.errorf(start, "expected a set")
+	}
+	if depth > MaxDepth {
+		return Node{}, p.errorf(start, "nested deeper than %d", MaxDepth)
+	}
+	f, ok := p.e.words.functions[name]
+	if !ok {
+		if near := Nearest(name, maps.Keys(p.e.words.functions)); near != "" {
+			return Node{}, p.errorf(start, "%q is not a set or an operator; did you mean %s?", name, near)
+		}
+		return Node{}, p.errorf(start, "%q is not a set or an operator", Brief(name))
+	}
+	if err := p.open(name); err != nil {
+		return Node{}, err
+	}
+	n := Node{Op: f.op, Kind: f.kind, Offset: start}
+	var err error
+	switch f.op {
+	case OpForward, OpReverse, OpListed, OpLists, OpMembers:
+		if p.leaves++; p.leaves > MaxLeaves {
+			return Node{}, p.errorf(start, "more than %d leaves", MaxLeaves)
+		}
+		err = p.literals(&n, name)
+	default:
+		err = p.operands(&n, name, depth)
+	}
+	return n, err
+}
+
+func (p *parser) open(name string) error {
+	if p.space(); p.i == len(p.e.Source) || p.e.Source[p.i] != '(' {
+		return p.errorf(p.i, `expected "(" after %q`, name)
+	}
+	p.i++
+	return nil
+}
+
+// next reads the comma or the closing parenthesis after an argument.
+func (p *parser) next(name string) (more bool, err error) {
+	p.space()
+	if p.i < len(p.e.Source) {
+		switch p.e.Source[p.i] {
+		case ',':
+			p.i++
+			return true, nil
+		case ')':
+			p.i++
+			return false, nil
+		}
+	}
+	return false, p.errorf(p.i, `expected "," or ")" in %s(…`, name)
+}
+
+func (p *parser) operands(n *Node, name string, depth int) error {
+	for more := true; more; {
+		arg, err := p.expr(depth + 1)
+		if err != nil {
+			return err
+		}
+		if len(n.Args) > 0 && arg.Is != n.Is {
+			return p.errorf(arg.Offset, "%s mixes a set of %s with a set of %s", name, Plural(n.Is), Plural(arg.Is))
+		}
+		n.Is = arg.Is
+		n.Args = append(n.Args, arg)
+		if more, err = p.next(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Plural returns the noun for the members of a namespace.
+func Plural(ns dict.Namespace) string {
+	if ns == dict.DID {
+		return "DIDs"
+	}
+	return "AT URIs"
+}
+
+// Singular returns the noun for one member of a namespace, with its article.
+func Singular(ns dict.Namespace) string {
+	if ns == dict.DID {
+		return "a DID"
+	}
+	return "an AT URI"
+}
+
+// Hint returns the end of an error message about s, which is neither a DID nor an AT URI:
+// what to write instead, "" if there is no advice.
+func Hint(s string) string {
+	switch {
+	case syntax.ValidHandle(s):
+		return ": write a handle as @" + s
+	case strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://"):
+		return ": the only web addresses understood are those of accounts, posts, lists and feeds at https://bsky.app/profile/…"
+	}
+	return ""
+}
+
+func (p *parser) literals(n *Node, name string) error {
+	n.First = len(p.e.Strings)
+	info := p.e.words.Table.Info(n.Kind) // nil for members
+	for more := true; more; {
+		p.space()
+		start := p.i
+		word := p.word()
+		if word == "" {
+			return p.errorf(start, "expected an argument of %s", name)
+		}
+		l, ok := LiteralOf(word)
+		if !ok && NamesSpace(word) {
+			return p.errorf(start, "the argument %q of %s names a space; spaces are not indexed", Brief(word), name)
+		}
+		if !ok {
+			return p.errorf(start, "the argument %q of %s is neither a DID nor an AT URI%s", Brief(word), name, Hint(word))
+		}
+		want := l.Is
+		switch n.Op {
+		case OpForward:
+			want, n.Is = dict.DID, info.To.Is
+		case OpReverse:
+			want, n.Is = info.To.Is, dict.DID
+		case OpListed:
+			want, n.Is = dict.URI, dict.DID
+		case OpLists:
+			want, n.Is = dict.DID, dict.URI
+		default:
+			if len(p.e.Strings) > n.First {
+				want = n.Is
+			}
+			n.Is = want
+		}
+		if n.Op == OpMembers {
+			if p.given++; p.given > MaxGiven {
+				return p.errorf(start, "more than %d arguments of members in one expression", MaxGiven)
+			}
+		}
+		if l.Is != want {
+			return p.errorf(start, "the argument %q of %s is %s; %s takes %s", Brief(l.S), name, Singular(l.Is), name, Singular(want))
+		}
+		if why := l.Unusable(); why != "" {
+			return p.errorf(start, "the argument %q of %s: %s", Brief(l.S), name, why)
+		}
+		p.e.Strings, p.e.Offsets = append(p.e.Strings, l), append(p.e.Offsets, start)
+		if n.Op == OpListed {
+			n.By = len(p.e.Strings)
+			p.e.Strings, p.e.Offsets = append(p.e.Strings, l.author()), append(p.e.Offsets, start)
+		}
+		var err error
+		if more, err = p.next(name); err != nil {
+			return err
+		}
+		if more && n.Op != OpMembers {
+			if err := p.times(n, name); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	n.Of, n.Last = n.First, len(p.e.Strings)
+	return nil
+}
+
+// times reads the window of a leaf: since=T, until=T or both.
+func (p *parser) times(n *Node, name string) error {
+	var since, until string
+	start := p.i
+	for more := true; more; {
+		p.space()
+		at := p.i
+		which, t, ok := strings.Cut(p.word(), "=")
+		var to *string
+		switch which {
+		case "since":
+			to = &since
+		case "until":
+			to = &until
+		}
+		switch {
+		case to == nil || !ok:
+			return p.errorf(at, "%s takes one argument, then since=T and until=T", name)
+		case t == "":
+			return p.errorf(at, "expected a time after %s=", which)
+		case *to != "":
+			return p.errorf(at, "%s occurs twice", which)
+		}
+		*to = t
+		var err error
+		if more, err = p.next(name); err != nil {
+			return err
+		}
+	}
+	w, isAge, err := ParseWindow(since, until, p.e.Now)
+	if err != nil {
+		return p.errorf(start, "%v", err)
+	}
+	n.Window = w
+	p.e.HasAge = p.e.HasAge || isAge
+	return nil
+}

@@ -1,0 +1,87 @@
+package algebra
+
+import (
+	"fmt"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+)
+
+// MaxListers is the largest number of accounts that may have put an account on a list for
+// lists(…) to be answered: it reads the list items of each of them.
+const MaxListers = 50_000
+
+// lists reads an OpListed or OpLists leaf.
+func (v *Evaluation) lists(l Leaf) (idset.Set, error) {
+	if kept, ok := v.listsRead[l]; ok {
+		return kept, nil
+	}
+	var ids []uint64
+	err := v.eachListed(l, func(id dict.ID, _ format.Path) { ids = append(ids, uint64(id)) })
+	if err != nil {
+		return idset.Set{}, err
+	}
+	set := idset.FromUnsorted(ids)
+	v.listsRead[l] = set
+	return set, nil
+}
+
+// eachListed calls each for every member of an OpListed or OpLists leaf, with the list item
+// that makes it a member. Lists of hidden accounts have no members.
+func (v *Evaluation) eachListed(l Leaf, each func(id dict.ID, p format.Path)) error {
+	if l.Op == OpListed {
+		if v.View.IsHidden(l.By) {
+			return nil
+		}
+		return v.View.Listed(l.Of, l.By, l.Window, each)
+	}
+	t, err := v.OpenActors(kinds.ListMember, l.Of)
+	if err != nil {
+		return err
+	}
+	set, err := v.All(t)
+	if err != nil {
+		return err
+	}
+	if set.Len() > MaxListers {
+		return &LimitError{fmt.Sprintf("lists reads the records of every account that has put this one on a list, and fails above %d accounts; there are %d", MaxListers, set.Len())}
+	}
+	if set.Len() > idset.ListMax {
+		if err := v.budget.Heavy(); err != nil {
+			return err
+		}
+	}
+	from := make([]dict.ID, 0, set.Len())
+	for id := range set.All() {
+		from = append(from, dict.ID(id))
+	}
+	return v.View.Lists(l.Of, from, l.Window, each)
+}
+
+// A MemberRecord is a member and the record that makes it one.
+type MemberRecord struct {
+	ID   dict.ID
+	Path format.Path
+}
+
+// listRecords finds the records of the members ids, ascending, of an OpListed or OpLists leaf.
+func (v *Evaluation) listRecords(n *Node, ids []dict.ID) (found []MemberRecord, err error) {
+	shown := make(map[dict.ID]*ask.ShownRecord, len(ids))
+	for _, id := range ids {
+		shown[id] = &ask.ShownRecord{}
+	}
+	err = v.eachListed(LeafAt(n, v.IDs), func(id dict.ID, p format.Path) {
+		if e := shown[id]; e != nil {
+			e.Offer(p, 0) // 0: the subject is an account, which has no time
+		}
+	})
+	for _, id := range ids {
+		if p, ok := shown[id].Path(); ok {
+			found = append(found, MemberRecord{id, p})
+		}
+	}
+	return found, err
+}

@@ -1,0 +1,85 @@
+package algebra
+
+import (
+	"strings"
+
+	"skein.blue/intern/dict"
+	"skein.blue/internal/syntax"
+)
+
+// ViewerName stands for the viewer's DID in expressions and feeds.
+const ViewerName = "$viewer"
+
+// Placeholder replaces the viewer's DID when a feed's expression is checked at start.
+const Placeholder = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+
+// LiteralOf parses a DID, a handle, $viewer, an AT URI, or the address of an account or a
+// record at bsky.app. ok is false if s is none of them.
+func LiteralOf(s string) (l Literal, ok bool) {
+	if rest, ok := strings.CutPrefix(s, "https://bsky.app/profile/"); ok {
+		s, ok = uriOfAddress(rest)
+		if !ok {
+			return Literal{}, false
+		}
+	}
+	switch {
+	case s == ViewerName:
+		return Literal{s, dict.DID, ViewerName}, true
+	case strings.HasPrefix(s, "at://"+ViewerName+"/"):
+		return Literal{s, dict.URI, ViewerName}, syntax.ValidURI("at://" + Placeholder + strings.TrimPrefix(s, "at://"+ViewerName))
+	case strings.HasPrefix(s, "@"):
+		return Literal{s, dict.DID, s[1:]}, syntax.ValidHandle(s[1:])
+	case syntax.ValidDID(s):
+		return Literal{S: s, Is: dict.DID}, true
+	case syntax.ValidURI(s):
+		l := Literal{S: s, Is: dict.URI}
+		if authority, _, _ := strings.Cut(strings.TrimPrefix(s, "at://"), "/"); !strings.HasPrefix(authority, "did:") {
+			l.Handle = authority
+		}
+		return l, true
+	}
+	return Literal{}, false
+}
+
+// NamesSpace reports whether s is the URI of a space or of a record in one. The authority is
+// a DID, a handle or $viewer.
+func NamesSpace(s string) bool {
+	rest, isURI := strings.CutPrefix(s, "at://")
+	authority, path, _ := strings.Cut(rest, "/")
+	if isURI && (authority == ViewerName || syntax.ValidHandle(authority)) {
+		s = "at://" + Placeholder + "/" + path
+	}
+	return syntax.ValidSpaceURI(s)
+}
+
+// addressed maps the path segments of addresses at bsky.app to collections.
+var addressed = map[string]string{"post": "app.bsky.feed.post", "lists": "app.bsky.graph.list", "feed": "app.bsky.feed.generator"}
+
+// uriOfAddress returns the account or the AT URI of an address at bsky.app; path is the part
+// after /profile/.
+func uriOfAddress(path string) (string, bool) {
+	path, _, _ = strings.Cut(path, "?")
+	path, _, _ = strings.Cut(path, "#")
+	parts := strings.Split(strings.TrimSuffix(path, "/"), "/")
+	isDID := syntax.ValidDID(parts[0])
+	switch {
+	case !isDID && !syntax.ValidHandle(parts[0]):
+	case len(parts) == 1 && isDID:
+		return parts[0], true
+	case len(parts) == 1:
+		return "@" + parts[0], true
+	case len(parts) == 3 && addressed[parts[1]] != "":
+		return "at://" + parts[0] + "/" + addressed[parts[1]] + "/" + parts[2], true
+	}
+	return "", false
+}
+
+// Resolved replaces the literal's handle with the DID.
+func (l *Literal) Resolved(did string) {
+	if l.Is == dict.DID {
+		l.S = did
+	} else {
+		l.S = "at://" + did + strings.TrimPrefix(l.S, "at://"+l.Handle)
+	}
+	l.Handle = ""
+}

@@ -1,0 +1,62 @@
+package algebra
+
+import (
+	"bytes"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/syntax"
+)
+
+// EdgeRecords finds the record that makes each of ids, ascending, a member of the leaf n.
+func (v *Evaluation) EdgeRecords(n *Node, ids []dict.ID) (found []MemberRecord, err error) {
+	add := func(i int, p format.Path) error {
+		found = append(found, MemberRecord{ids[i], p})
+		return v.Ended.Err()
+	}
+	subject, info := v.Expr.Strings[n.Of].S, v.Expr.Info(n)
+	switch n.Op {
+	case OpReverse:
+		err = v.View.RecordsTo(n.Kind, v.IDs[n.Of], TIDOf(info.To.Is, subject), n.Window, ids, add)
+		return found, err
+	case OpListed, OpLists:
+		return v.listRecords(n, ids)
+	default:
+	}
+	since := make([]uint64, len(ids))
+	if to := info.To.Is; to == dict.URI {
+		if err = v.View.Strings(to, ids, func(i int, s []byte) error { since[i] = TIDOf(to, s); return nil }); err != nil {
+			return nil, err
+		}
+	}
+	err = v.View.RecordsFrom(n.Kind, v.IDs[n.Of], ids, func(i int) uint64 { return since[i] }, n.Window, add)
+	return found, err
+}
+
+// TIDOf returns the record key of a URI as a TID, 0 if it is not a TID or s is a DID.
+func TIDOf[S ~string | ~[]byte](is dict.Namespace, s S) uint64 {
+	if is != dict.URI {
+		return 0
+	}
+	b := []byte(s)
+	tid, _ := syntax.ParseTID(b[bytes.LastIndexByte(b, '/')+1:])
+	return tid
+}
+
+// IsLeaf reports whether the expression is one stored set without an operator.
+func (e *Expr) IsLeaf() bool { return e.Root.Op.IsSet() }
+
+// AuthorOf returns the DID of the account whose record makes member a member of the leaf n.
+func (e *Expr) AuthorOf(n *Node, member string) string {
+	switch n.Op {
+	case OpForward:
+		return e.Strings[n.Of].S
+	case OpReverse:
+		return member
+	case OpListed:
+		return e.Strings[n.By].S
+	default: // opLists
+		return ask.AuthorityOf(member)
+	}
+}

@@ -1,0 +1,75 @@
+package algebra
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/read"
+)
+
+// ParseTime parses a time: RFC 3339, a date (midnight UTC), or an age before now, such as
+// 24h, 90m or 7d. isAge reports that s is an age.
+func ParseTime(s string, now time.Time) (t time.Time, isAge bool, err error) {
+	now = now.Truncate(time.Microsecond) // the precision of cursors, so that all pages agree
+	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
+		return t, false, nil
+	}
+	if t, err := time.Parse(time.DateOnly, s); err == nil {
+		return t, false, nil
+	}
+	if n := len(s); n > 1 {
+		if each := map[byte]time.Duration{'d': 24 * time.Hour, 'w': 7 * 24 * time.Hour}[s[n-1]]; each > 0 {
+			if days, err := strconv.ParseUint(s[:n-1], 10, 16); err == nil {
+				return now.Add(-time.Duration(min(days, maxAgeDays)) * each), true, nil
+			}
+		}
+	}
+	if age, err := time.ParseDuration(s); err == nil && age >= 0 && strings.Trim(s, "0123456789.hms") == "" {
+		return now.Add(-age), true, nil
+	}
+	return t, false, fmt.Errorf("%q is not a time; write 2026-11-22T06:00:00Z, a date, or an age such as 24h or 7d", Brief(s)) //nolint:err113 // the client reads it
+}
+
+// maxAgeDays bounds an age to a hundred years, which no time.Time overflows.
+const maxAgeDays = 36525
+
+// FirstMicro returns t in microseconds since 1970, rounded up: the first whole microsecond,
+// as record keys count them, that is not before t.
+func FirstMicro(t time.Time) int64 {
+	micro := t.UnixMicro() // rounds down, also before 1970
+	if t.Nanosecond()%int(time.Microsecond) != 0 {
+		micro++
+	}
+	return micro
+}
+
+// ParseWindow parses the times since and until, each "" if absent. isAge reports that one of
+// them is an age.
+func ParseWindow(since, until string, now time.Time) (w ask.Window, isAge bool, err error) {
+	if since == "" && until == "" {
+		return w, false, nil
+	}
+	from, to := read.AnyTime()
+	var first time.Time
+	if since != "" {
+		t, age, err := ParseTime(since, now)
+		if err != nil {
+			return w, false, fmt.Errorf("since: %w", err)
+		}
+		first, from, isAge = t, FirstMicro(t), age
+	}
+	if until != "" {
+		t, age, err := ParseTime(until, now)
+		if err != nil {
+			return w, false, fmt.Errorf("until: %w", err)
+		}
+		to, isAge = FirstMicro(t), isAge || age
+		if since != "" && !first.Before(t) {
+			return w, false, fmt.Errorf("since (%s) is not before until (%s)", since, until) //nolint:err113 // the client reads it
+		}
+	}
+	return read.WindowOf(from, to), isAge, nil
+}
