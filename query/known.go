@@ -34,7 +34,7 @@ func KnownEdges() (names []string) {
 }
 
 // followKind is the edge from an actor to the people whose doings known shows.
-var followKind = KindNamed("follow").Kind
+var followKind = kindNamed("follow").Kind
 
 const (
 	maxSubjects   = 100 // of one known

@@ -22,7 +22,7 @@ import (
 // listblock, as app.bsky.graph.defs#relationship has it; of blocks of several lists that the
 // other is on, the one with the lowest key.
 
-var listBlock = KindNamed("listblock")
+var listBlock = kindNamed("listblock")
 
 // Bounds of one getRelationships: blocks of lists that are looked at, of all its accounts
 // together, and records by which the lists' authors put accounts on lists. What lies behind

@@ -121,7 +121,7 @@ func (s *Server) relate(ctx context.Context, sn *ask.View, w *work, dids []algeb
 		}
 	}
 	for _, rel := range relations {
-		k := KindNamed(rel.name)
+		k := kindNamed(rel.name)
 		if err := outward(sn, k, dids, ids, func(i int, uri string) { *rel.out(place(i)) = uri }); err != nil {
 			return c, err
 		}
@@ -146,7 +146,7 @@ func (s *Server) relationsMissing(sn *ask.View, dids []algebra.Literal, ids []di
 		return c, err
 	}
 	for _, rel := range relations {
-		if c = s.lacks(lacking, KindNamed(rel.name).Kind); c.Incomplete {
+		if c = s.lacks(lacking, kindNamed(rel.name).Kind); c.Incomplete {
 			return c, nil
 		}
 	}
@@ -162,7 +162,7 @@ func (s *Server) relationsMissing(sn *ask.View, dids []algebra.Literal, ids []di
 }
 
 // kindNamed returns a kind that the methods here are about.
-func KindNamed(name string) kinds.Info {
+func kindNamed(name string) kinds.Info {
 	k := kinds.ByName(name)
 	if k == nil {
 		panic("query: no kind " + name)

@@ -42,7 +42,7 @@ const (
 // variable for the tests.
 var watchKept = 2 * time.Minute
 
-// A watchMessage tells what has entered and left a set.
+// A Message says what has entered and left a set.
 type Message struct {
 	Cursor  string   `json:"cursor"`
 	Type    string   `json:"type,omitempty"` // of the first
@@ -52,7 +52,7 @@ type Message struct {
 	seq     uint64
 }
 
-// watcher tells subscribers of what changes. Which members may have changed it hears from
+// A Watcher tells subscribers of what changes. Which members may have changed it hears from
 // the writer (graph.Watcher). Whether they have, it finds out by asking for each whether it
 // was in the set before, and whether it is now, in two states of the store, of which the
 // second is the first of the next round: so each change is told once, and none is missed.
@@ -141,7 +141,7 @@ type watch struct {
 	left    string    // the client that listened last, which pays for it then
 }
 
-// subscriber is who listens.
+// A Subscriber is who listens.
 type Subscriber struct {
 	w        *watch
 	client   string
@@ -150,6 +150,7 @@ type Subscriber struct {
 	Messages chan Message  // closed if it is too slow, or the server ends
 }
 
+// New returns a watcher of a store. It starts work with the first subscriber.
 func New(store *graph.Store, log *slog.Logger) *Watcher {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Watcher{
@@ -160,7 +161,7 @@ func New(store *graph.Store, log *slog.Logger) *Watcher {
 	}
 }
 
-// close ends all rounds.
+// Close ends all rounds.
 func (h *Watcher) Close() {
 	h.stop()
 	h.ended.Wait()
@@ -169,7 +170,7 @@ func (h *Watcher) Close() {
 // errBusy is returned where there are too many subscribers, or expressions.
 var errBusy = errors.New("there are too many subscriptions")
 
-// subscribe begins to listen. after is the cursor of the last message that was received, ""
+// Subscribe begins to listen. after is the cursor of the last message that was received, ""
 // for what comes from now on. Of most subscribers in all, a client has half at most.
 func (h *Watcher) Subscribe(e *algebra.Expr, client, after string, most int) (*Subscriber, error) {
 	h.mu.Lock()
@@ -240,7 +241,7 @@ func (w *watch) seqOf(cursor string) (uint64, error) {
 	return n, nil
 }
 
-// leave ends listening.
+// Leave ends listening.
 func (h *Watcher) Leave(s *Subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -282,7 +283,7 @@ func (h *Watcher) forgetIdle() bool {
 // errOtherCursor is returned for a cursor that is not one of the expression.
 var errOtherCursor = errors.New("the cursor is not one of this set")
 
-// watchable reports why an expression cannot be watched, nil if it can.
+// Watchable reports why an expression cannot be watched, nil if it can.
 func Watchable(e *algebra.Expr) error {
 	leaves := 0
 	var walk func(n *algebra.Node) error
