@@ -1,51 +1,62 @@
 package query
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
 	"hash/fnv"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/klauspost/compress/zstd"
+	"github.com/klauspost/compress/gzhttp"
 )
 
-// minCompressed is from how many bytes on an answer is compressed for those
-// who take it so.
+// minCompressed is the size of the smallest answer that is compressed, in bytes.
 const minCompressed = 1024
 
-// largeAnswer is from how many bytes on an answer counts among those in flight.
-// Smaller ones are never refused.
+// largeAnswer is the size in bytes above which an answer counts towards Options.InFlight.
+// Smaller answers are always sent.
 const largeAnswer = 64 << 10
 
-// write writes an answer as JSON. Answers carry an ETag, so that who asks the
-// same again and again is told in a few bytes that nothing has changed.
+// compressed wraps a handler to compress its answer with zstd or gzip, whichever the client
+// prefers, and to set Vary.
+var compressed = sync.OnceValue(func() func(http.Handler) http.HandlerFunc {
+	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(minCompressed), gzhttp.ContentTypes([]string{"application/json"}))
+	if err != nil {
+		panic(err) // the options are wrong
+	}
+	return wrap
+})
+
+// write writes an answer as JSON. Answers carry an ETag, so that a client that repeats a
+// query receives a few bytes while nothing has changed.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any) {
+	compressed()(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.writePlain(w, r, status, v)
+	})).ServeHTTP(w, r)
+}
+
+func (s *Server) writePlain(w http.ResponseWriter, r *http.Request, status int, v any) {
 	p, isPersonal := v.(personal)
 	if isPersonal {
 		v = p.answer
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		s.o.Logger.Error("an answer cannot be written", "error", err)
-		status, b = http.StatusInternalServerError, []byte(`{"error":"InternalServerError","message":"the answer cannot be written"}`)
+		s.o.Logger.Error("encoding an answer failed; the client receives status 500", "error", err)
+		status, b = http.StatusInternalServerError, []byte(`{"error":"InternalServerError","message":"the server cannot encode the answer"}`)
 	}
 	b = append(b, '\n')
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	if status == http.StatusOK && r.Method != http.MethodPost { // what was asked by POST is not kept
+	if status == http.StatusOK && r.Method != http.MethodPost { // caches do not keep answers to POST
 		tag := etag(b)
 		h.Set("ETag", tag)
-		h.Set("Cache-Control", "no-cache") // keep it, and ask whether it is still so
-		h.Set("Vary", "Accept-Encoding")
+		h.Set("Cache-Control", "no-cache") // caches revalidate each time
 		if isPersonal {
 			h.Set("Cache-Control", "private, no-cache")
-			h.Set("Vary", "Accept-Encoding, Authorization")
+			h.Add("Vary", "Authorization")
 		}
 		if matches(strings.Join(r.Header.Values("If-None-Match"), ","), tag) {
 			w.WriteHeader(http.StatusNotModified)
@@ -61,23 +72,17 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any
 			if s.o.Metrics != nil {
 				s.o.Metrics.Errors.WithLabelValues("any", "Busy").Inc()
 			}
-			b = []byte(`{"error":"Busy","message":"too many bytes of answers wait for clients that read slowly; ask again, or for smaller pages"}` + "\n")
-		}
-	}
-	if len(b) >= minCompressed {
-		if name, packed := compress(strings.Join(r.Header.Values("Accept-Encoding"), ","), b); name != "" {
-			h.Set("Content-Encoding", name)
-			b = packed
+			b = []byte(`{"error":"Busy","message":"too many bytes are waiting for slow clients; try again, or with a smaller limit"}` + "\n")
 		}
 	}
 	h.Set("Content-Length", strconv.Itoa(len(b)))
 	w.WriteHeader(status)
 	if _, err := w.Write(b); err != nil {
-		s.o.Logger.Debug("a client left before its answer", "error", err)
+		s.o.Logger.Debug("a client disconnected before it had its answer", "error", err)
 	}
 }
 
-// etag is weak: the same answer has the same, whatever its encoding.
+// etag returns a weak tag, the same for every encoding of the answer.
 func etag(b []byte) string {
 	h := fnv.New128a()
 	_, _ = h.Write(b) // never fails
@@ -93,61 +98,4 @@ func matches(header, tag string) bool {
 		}
 	}
 	return false
-}
-
-var (
-	zstdEncoders = sync.Pool{New: func() any {
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(128<<10))
-		if err != nil {
-			panic(err) // the options are wrong
-		}
-		return e
-	}}
-	gzipWriters = sync.Pool{New: func() any {
-		w, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
-		if err != nil {
-			panic(err) // the level is wrong
-		}
-		return w
-	}}
-)
-
-// compress packs b by the encoding that a client likes best
-// (https://www.rfc-editor.org/rfc/rfc9110#name-accept-encoding), zstd before
-// gzip, if it takes either.
-func compress(accept string, b []byte) (name string, packed []byte) {
-	takes := map[string]float64{}
-	for part := range strings.SplitSeq(strings.ToLower(accept), ",") {
-		coding, weight, _ := strings.Cut(part, ";")
-		q := 1.0
-		if w, ok := strings.CutPrefix(strings.TrimSpace(weight), "q="); ok {
-			var err error
-			if q, err = strconv.ParseFloat(strings.TrimSpace(w), 64); err != nil {
-				q = 0
-			}
-		}
-		takes[strings.TrimSpace(coding)] = q
-	}
-	switch {
-	case takes["zstd"] > 0 && takes["zstd"] >= takes["gzip"]:
-		e, ok := zstdEncoders.Get().(*zstd.Encoder)
-		if !ok {
-			return "", nil
-		}
-		defer zstdEncoders.Put(e)
-		return "zstd", e.EncodeAll(b, nil)
-	case takes["gzip"] > 0:
-		z, ok := gzipWriters.Get().(*gzip.Writer)
-		if !ok {
-			return "", nil
-		}
-		defer gzipWriters.Put(z)
-		var out bytes.Buffer
-		z.Reset(&out)
-		if _, err := z.Write(b); err != nil || z.Close() != nil {
-			return "", nil
-		}
-		return "gzip", out.Bytes()
-	}
-	return "", nil
 }
