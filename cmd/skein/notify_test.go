@@ -12,6 +12,7 @@ import (
 // A service manager receives a notification when the daemon answers, reloads its configuration,
 // has reloaded it, and stops.
 func TestServiceManagerIsNotified(t *testing.T) {
+	needsHangup(t)
 	socket := filepath.Join(t.TempDir(), "notify")
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -26,8 +27,17 @@ func stuck() {
 	select {} // the store does not answer
 }
 
+// needsHangup skips a test where SIGHUP is ignored, as under nohup: child processes inherit that.
+func needsHangup(t *testing.T) {
+	t.Helper()
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("SIGHUP is ignored here (nohup)")
+	}
+}
+
 // SIGHUP does not end a daemon. It stops a replay cleanly.
 func TestHangup(t *testing.T) {
+	needsHangup(t)
 	store := filepath.Join(t.TempDir(), "store")
 	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1"}, "--store", store)
 	for range 3 {

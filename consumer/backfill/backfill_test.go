@@ -61,6 +61,9 @@ type account struct {
 	rev     uint64
 	data    [32]byte
 	active  bool
+
+	packed    []byte // the CAR file as of packedRev
+	packedRev uint64
 }
 
 // pds is a host.
@@ -193,6 +196,9 @@ func (h *pds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // car exports an account's repo. w.mu is held.
 func (a *account) car() []byte {
+	if a.packed != nil && a.packedRev == a.rev {
+		return slices.Clone(a.packed)
+	}
 	var records []synth.RepoRecord
 	for _, path := range slices.Sorted(maps.Keys(a.records)) {
 		collection, _, _ := strings.Cut(path, "/")
@@ -200,8 +206,8 @@ func (a *account) car() []byte {
 		records = append(records, synth.RepoRecord{Path: path, Block: synth.NewBlock(synth.AppendRecord(nil, &kinds.All[k], []byte(a.records[path]), nil, []byte("2026")))})
 	}
 	car, data := new(synth.Repo).Append(nil, []byte(a.did), syntax.AppendTID(nil, a.rev), nil, records)
-	a.data = data
-	return car
+	a.data, a.packed, a.packedRev = data, car, a.rev
+	return slices.Clone(car)
 }
 
 // add creates an account with a history that the stream has never brought.
@@ -272,7 +278,7 @@ type index struct {
 
 func (w *world) index(store kv.Store, change func(*Options)) *index {
 	w.t.Helper()
-	o := Options{Relay: w.relay.URL, PLC: w.dir.URL, AllowPrivateHosts: true, TrustHosts: true, Retry: 5 * time.Millisecond, HostRetry: time.Millisecond, HostTries: 6, IdleTimeout: time.Second, HeaderTimeout: time.Second, Settle: time.Millisecond}
+	o := Options{Relay: w.relay.URL, PLC: w.dir.URL, AllowPrivateHosts: true, TrustHosts: true, Retry: 5 * time.Millisecond, HostRetry: time.Millisecond, HostTries: 6, IdleTimeout: time.Second, HeaderTimeout: 2 * time.Second, Settle: time.Millisecond}
 	if testing.Verbose() {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
