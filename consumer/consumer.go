@@ -39,6 +39,8 @@ var ErrBlocked = errors.New("consumer: the relay says that the stored cursor is 
 type Options struct {
 	// Relay is the address to connect to, unless Frames is set. See ParseRelay.
 	Relay string
+	// DiskFull, if set, reports whether the store accepts no writes because its disk is full.
+	DiskFull func() bool
 	// Source, if set, names the stored cursor instead of the relay's host.
 	Source string
 	// Frames is a .frames file to read instead.

@@ -14,11 +14,12 @@ const (
 	Live         State = "live"       // the index has everything that the relay sent, or nearly
 	CatchingUp   State = "catchingUp" // the last applied event is older than catchingUp
 	Blocked      State = "blocked"    // the relay said that the cursor is in its future: an operator must decide
+	Full         State = "full"       // the store's disk is full: nothing is indexed until there is space
 	NotConsuming State = "off"
 )
 
 // States lists all states.
-var States = []State{Connecting, Live, CatchingUp, Blocked, NotConsuming}
+var States = []State{Connecting, Live, CatchingUp, Blocked, Full, NotConsuming}
 
 const (
 	// catchingUp is the age of the last event from which on a stream lags.
@@ -86,6 +87,8 @@ func (c *Consumer) Status() Status {
 		}
 	}
 	switch {
+	case c.o.DiskFull != nil && c.o.DiskFull():
+		s.State = Full
 	case c.link.blocked.Load():
 		s.State = Blocked
 	case c.link.connected.Load() == 0:

@@ -93,7 +93,7 @@ func launch(t *testing.T, env []string, args ...string) *daemon {
 		for lines.Scan() {
 			fmt.Fprintln(&d.log, lines.Text())
 			var l struct{ Msg, API, Admin string }
-			if json.Unmarshal(lines.Bytes(), &l) == nil && l.Msg == "answering" {
+			if json.Unmarshal(lines.Bytes(), &l) == nil && l.Msg == "answering" && d.api == "" { // the first time
 				d.api, d.admin = l.API, l.Admin
 				close(d.ready)
 			}

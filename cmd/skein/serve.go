@@ -16,8 +16,10 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/archive"
+	"skein.blue/graph"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
+	"skein.blue/internal/kv"
 	"skein.blue/internal/page"
 	"skein.blue/query"
 )
@@ -76,6 +78,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	shared := app.EngineOf(s.Store).Shared
 	so.Create, so.Wait = s.Consume, shared // a query node never creates a store
 	so.ReadOnly = shared && !s.Consume     // runs beside the writers; a folder has only one process
+	so.AwaitSpace = true
 	past, err := pastOptions(s, &so)
 	if err != nil {
 		return err
@@ -106,6 +109,60 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	signal.Ignore(syscall.SIGPIPE)                                 // the reader of the log may exit; the index goes on
 	e.Stop.OnHangup(func() { reload(so.Logger, s.FeedFile, nil) }) // until there are feeds to reload
 	app.LimitMemory(so)
+	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, AdminToken: token, Version: command.Version(), Commit: command.Commit(), Past: past, Handles: handles, Page: page.Options{Handles: s.Resolver != "off", Public: s.Public()}, Service: service, Status: e.StatusLine()}
+	if s.Consume {
+		o.Consume = &co
+	}
+	d := daemonConfig{e: e, s: s, store: so, serve: o}
+	err = d.run(ctx)
+	if errors.Is(err, kv.ErrDiskFull) {
+		err = d.runWithoutSpace(ctx, err)
+	}
+	if errors.Is(err, consumer.ErrCursorStored) {
+		return command.UsageError("%v", err)
+	}
+	return err
+}
+
+// A daemonConfig is a configured serve command.
+type daemonConfig struct {
+	e     *command.Environment
+	s     *command.Settings
+	store app.StoreOptions
+	serve app.ServeOptions
+}
+
+// runWithoutSpace runs a daemon whose start failed with full, because the disk is full: it answers
+// queries from the store as it is, which needs no space. When there is space, it starts again, and
+// indexes.
+func (d daemonConfig) runWithoutSpace(ctx context.Context, full error) error {
+	reading := d
+	reading.store.ReadOnly, reading.store.Create, reading.store.Backfill = true, false, nil
+	reading.serve.Consume, reading.serve.Past = nil, app.Past{}
+	if !d.s.Consume {
+		return reading.run(ctx)
+	}
+	d.store.Logger.Error("disk full: answering queries without indexing until there is space; free some space, or move the store", "error", full)
+	space, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	reading.serve.Space = func() { stop(errSpace) }
+	err := reading.run(space)
+	switch {
+	case errors.Is(err, kv.ErrNotFound), errors.Is(err, graph.ErrNoGraph):
+		return full // there is nothing to answer from
+	case !errors.Is(err, errSpace):
+		return err
+	}
+	d.store.Logger.Info("the disk has space again: starting to index")
+	return d.run(ctx)
+}
+
+// errSpace ends a daemon without space when there is space.
+var errSpace = errors.New("the disk has space")
+
+// run opens the index and serves it until ctx ends.
+func (d daemonConfig) run(ctx context.Context) (err error) {
+	e, s, so, o := d.e, d.s, d.store, d.serve
 	x, err := command.OpenIndex(ctx, so)
 	if err != nil && ctx.Err() != nil {
 		so.Logger.Info("stopped during the start")
@@ -124,7 +181,7 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 			so.Logger.Info("stopped")
 		}
 	}()
-	feeds, err := s.Feeds(x.Graph.Kinds(), service)
+	feeds, err := s.Feeds(x.Graph.Kinds(), o.Service)
 	if err != nil {
 		return err
 	}
@@ -135,19 +192,12 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		}
 		reload(so.Logger, s.FeedFile, feeds)
 	})
-	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, AdminToken: token, Version: command.Version(), Commit: command.Commit(), Past: past, Handles: handles, Page: page.Options{Handles: s.Resolver != "off", Public: s.Public(), Feeds: feeds.Previews}, Service: service, Feeds: feeds, Status: e.StatusLine()}
+	o.Feeds, o.Page.Feeds = feeds, feeds.Previews
 	o.Ready = func(net.Addr, net.Addr) {
 		answering.Store(true)
 		command.NotifyReady("answering")
 	}
-	if s.Consume {
-		o.Consume = &co
-	}
-	err = x.Serve(ctx, o)
-	if errors.Is(err, consumer.ErrCursorStored) {
-		return command.UsageError("%v", err)
-	}
-	return err
+	return x.Serve(ctx, o)
 }
 
 // reload reloads the feeds after SIGHUP.

@@ -49,7 +49,7 @@ func (x *Index) admin() http.Handler {
 		ctx, cancel := context.WithTimeout(ctx, readyTime)
 		defer cancel()
 		if h, ok := x.KV.(kv.Health); ok {
-			if err := h.Healthy(); err != nil {
+			if err := h.Healthy(); err != nil && !errors.Is(err, kv.ErrDiskFull) { // queries are answered
 				return err
 			}
 		}
@@ -75,6 +75,12 @@ func (x *Index) admin() http.Handler {
 		if err := ready(r.Context()); err != nil {
 			http.Error(w, human.Line("not ready: "+err.Error()), http.StatusServiceUnavailable)
 			return
+		}
+		if h, ok := x.KV.(kv.Health); ok {
+			if err := h.Healthy(); err != nil {
+				_, _ = w.Write([]byte(human.Line("ready, but not indexing: "+err.Error()) + "\n"))
+				return
+			}
 		}
 		_, _ = w.Write([]byte("ready\n"))
 	})

@@ -47,6 +47,10 @@ type StoreOptions struct {
 	// AcceptLoss names a damaged write-ahead log. The store opens without its lost writes
 	// (pebblekv.Options).
 	AcceptLoss string
+	// MinFree is how many bytes of the disk must stay free (pebblekv.Options). AwaitSpace
+	// makes writes wait for them, instead of failing.
+	MinFree    uint64
+	AwaitSpace bool
 	// Settings configure a new store. Settings that are not zero must match those of an
 	// existing one.
 	Settings dict.Settings
@@ -80,7 +84,7 @@ func OpenStore(ctx context.Context, o StoreOptions) (kv.Store, error) {
 	}
 	s, err := pebblekv.Open(pebblekv.Options{
 		Dir: o.Store, Create: o.Create, ReadOnly: o.ReadOnly, Merger: write.NewMerger(write.Limits{}),
-		Memory: o.budget().Engine, SyncInterval: o.SyncInterval, AcceptLoss: o.AcceptLoss,
+		Memory: o.budget().Engine, SyncInterval: o.SyncInterval, AcceptLoss: o.AcceptLoss, MinFree: o.MinFree, AwaitSpace: o.AwaitSpace,
 		OpenFiles: divideDescriptors(openFiles()).tables, Marker: format.HeaderKey, Fatal: o.Fatal,
 		Logger: logger(o.Logger).With("component", "store"),
 	})
@@ -180,7 +184,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		SetCache:   budget.Sets,
 		Share:      o.Share,
 		Embedded:   !engine.Shared,
-		ReadOnly:   o.ReadOnly && engine.Shared,
+		ReadOnly:   o.ReadOnly,
 		MustExist:  !o.Create,
 		Import:     o.Import,
 		Queued:     queued,
@@ -229,6 +233,7 @@ func (x *Index) Consumer(o consumer.Options) (*consumer.Consumer, error) {
 		})
 	})
 	o.Metrics = x.consuming
+	o.DiskFull = x.diskFull
 	c, err := consumer.New(x.Graph, o)
 	if err == nil {
 		x.consumer.Store(c)
@@ -261,6 +266,9 @@ type ServeOptions struct {
 	Handles query.Handles
 	Service *query.Service
 	Feeds   *query.Feeds
+	// Space, if set, is called once the disk has space. It is set in a process that would index,
+	// and only answers, from an index opened read-only, because the disk is full.
+	Space func()
 	// Page configures the page at /.
 	Page page.Options
 	// Past says which history to fetch at the first start.
@@ -286,6 +294,9 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 			st := c.Status()
 			return query.Status{State: string(st.State), Lag: st.Lag, HasLag: st.HasLag}
 		}
+	}
+	if o.Space != nil {
+		status = func() query.Status { return query.Status{State: string(consumer.Full)} }
 	}
 	qo := query.Options{Version: o.Version, Relay: source, Status: status, Handles: o.Handles, Service: o.Service, Feeds: o.Feeds, Logger: x.log, Metrics: query.NewMetrics(x.Registry)}
 	if x.Backfill != nil {
@@ -324,6 +335,9 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 		return err
 	}
 	t.run("fence", x.awaitFenced)
+	if o.Space != nil {
+		t.run("space", func(ctx context.Context) error { x.awaitSpace(ctx, o.Space); return nil })
+	}
 	x.logStart(o.Version, apiAddr, adminAddr)
 	if o.Ready != nil {
 		o.Ready(apiAddr, adminAddr)

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -38,8 +39,39 @@ func (x *Index) monitor() {
 			Name: "skein_store_free_bytes", Help: "Free bytes on the store's disk; 0 if unknown.",
 		}, func() float64 { n, _ := m.FreeBytes(); return float64(n) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "skein_store_full", Help: "1 while nothing is written because the disk has too little free space.",
+		}, func() float64 {
+			if x.diskFull() {
+				return 1
+			}
+			return 0
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "skein_store_disk_bytes", Help: "Bytes of the store on disk.",
 		}, func() float64 { return float64(x.KV.DiskBytes()) }))
+}
+
+// diskFull reports whether the store accepts no writes because its disk is full.
+func (x *Index) diskFull() bool {
+	h, ok := x.KV.(kv.Health)
+	return ok && errors.Is(h.Healthy(), kv.ErrDiskFull)
+}
+
+// awaitSpace calls has once the disk has space, or returns when ctx ends.
+func (x *Index) awaitSpace(ctx context.Context, has func()) {
+	for ticker := time.NewTicker(time.Second); ; {
+		if !x.diskFull() {
+			ticker.Stop()
+			has()
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			ticker.Stop()
+			return
+		}
+	}
 }
 
 // buildInfo registers the metric of the program's version.

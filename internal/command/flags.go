@@ -47,6 +47,7 @@ type Settings struct {
 	memory       string
 	syncInterval time.Duration
 	acceptLoss   string
+	minFree      string
 	watchdog     time.Duration
 
 	Past         string // off, archive or repos
@@ -226,6 +227,7 @@ func (s *Settings) EngineFlags(e *Environment) []cli.Flag {
 		s.StoreFlag(),
 		&cli.StringFlag{Name: "memory", DefaultText: "an eighth of the available memory, at most 1GiB", Usage: "memory for caches and buffers, such as 512MiB; plan for 1.5 × this, and 2.75 × this while it reads an archive", Destination: &s.memory, Sources: Env("memory")},
 		&cli.DurationFlag{Name: "sync-interval", Value: time.Second, Usage: "how long a commit may wait before it is synced to disk", Destination: &s.syncInterval, Sources: Env("sync-interval")},
+		&cli.StringFlag{Name: "min-free", Value: "1GiB", Usage: "free space to leave on the store's disk; below it, serve stops indexing until there is space, and goes on answering", Destination: &s.minFree, Sources: Env("min-free")},
 		&cli.StringFlag{Name: "accept-loss", DefaultText: "none", Usage: "open a store whose write-ahead log LOG is damaged, without the lost writes; the error names LOG, and any other loss is still an error", Destination: &s.acceptLoss, Sources: Env("accept-loss")},
 		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error", Destination: &e.Level, Sources: Env("log-level")},
 		&cli.StringFlag{Name: "log-format", Value: "auto", Usage: "auto (text on a terminal, else json), text or json", Destination: &e.Format, Sources: Env("log-format")},
@@ -340,6 +342,13 @@ func (s *Settings) StoreOptions(e *Environment) (app.StoreOptions, error) {
 	}
 	if err := CheckStoreFlag(s.Store); err != nil {
 		return o, err
+	}
+	if s.minFree != "" {
+		n, err := parseBytes(s.minFree)
+		if err != nil {
+			return o, UsageError("--min-free: %v", err)
+		}
+		o.MinFree = uint64(n)
 	}
 	if s.acceptLoss != "" && !app.EngineOf(s.Store).InProcess {
 		return o, UsageError("--accept-loss %s: a store on FoundationDB has no write-ahead logs", s.acceptLoss)

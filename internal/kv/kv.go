@@ -44,8 +44,9 @@ var (
 	// ErrDamaged is returned by an engine's Open where the store's files are not
 	// whole: it was not opened, and nothing was changed.
 	ErrDamaged = errors.New("kv: the store is damaged")
-	// ErrDiskFull is returned by Open and Update where there is too little room left
-	// to go on safely. What was committed before is kept.
+	// ErrDiskFull is returned by Open and Update if the disk has too little free space to
+	// go on safely. Committed writes are kept. An engine may be opened so that Update waits
+	// for space instead, until its context ends.
 	ErrDiskFull = errors.New("kv: the disk is full")
 )
 

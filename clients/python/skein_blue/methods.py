@@ -285,8 +285,8 @@ class _GetStatsOutput(TypedDict):
     partial: int
     records: GetStatsRecords
     relay: str
-    #: The state of the consumer. connecting: no connection to the relay. live: everything that the relay sent is in the index, or nearly. catchingUp: the index is behind. blocked: the relay reported that the cursor is in its future, and an operator must decide. off: this process is a query node.
-    state: Union[Literal["connecting", "live", "catchingUp", "blocked", "off"], str]
+    #: The state of the consumer. connecting: no connection to the relay. live: everything that the relay sent is in the index, or nearly. catchingUp: the index is behind. blocked: the relay reported that the cursor is in its future, and an operator must decide. full: the disk is full, and nothing is indexed until there is space. off: this process is a query node.
+    state: Union[Literal["connecting", "live", "catchingUp", "blocked", "full", "off"], str]
     strings: GetStatsStrings
     version: str
 

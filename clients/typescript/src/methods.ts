@@ -294,8 +294,8 @@ export interface GetStatsOutput {
   partial: number;
   records: GetStatsRecords;
   relay: string;
-  /** The state of the consumer. connecting: no connection to the relay. live: everything that the relay sent is in the index, or nearly. catchingUp: the index is behind. blocked: the relay reported that the cursor is in its future, and an operator must decide. off: this process is a query node. */
-  state: 'connecting' | 'live' | 'catchingUp' | 'blocked' | 'off' | (string & {});
+  /** The state of the consumer. connecting: no connection to the relay. live: everything that the relay sent is in the index, or nearly. catchingUp: the index is behind. blocked: the relay reported that the cursor is in its future, and an operator must decide. full: the disk is full, and nothing is indexed until there is space. off: this process is a query node. */
+  state: 'connecting' | 'live' | 'catchingUp' | 'blocked' | 'full' | 'off' | (string & {});
   strings: GetStatsStrings;
   version: string;
   /** Repos in the resync queue. Absent if this server fetches none. */

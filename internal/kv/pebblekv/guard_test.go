@@ -1,6 +1,7 @@
 package pebblekv
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -398,6 +399,79 @@ func (f smallFile) Write(p []byte) (int, error) {
 		return 0, syscall.ENOSPC
 	}
 	return f.File.Write(p)
+}
+
+// With AwaitSpace a write waits for space, and the store resumes without being reopened. Reads
+// go on meanwhile, and a context or Close ends the wait.
+func TestFullDiskIsAwaited(t *testing.T) {
+	var free atomic.Int64
+	free.Store(2 << 30)
+	s, err := Open(Options{
+		Dir: "/s", Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, FS: smallDisk{vfs.NewMem(), &free},
+		SyncInterval: 10 * time.Millisecond, MinFree: 1 << 30, AwaitSpace: true, Fatal: func(err error) { t.Error(err) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	write := func(ctx context.Context) error {
+		n++
+		return s.Update(ctx, func(tx kv.Txn) error { tx.Set([]byte("a"), []byte{byte(n)}); return nil })
+	}
+	if err := write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 10 {
+		free.Store(1<<30 - 1)
+		for s.Healthy() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if err := write(short); !errors.Is(err, kv.ErrDiskFull) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		cancel()
+		n--
+		done := make(chan error, 1)
+		go func() { done <- write(t.Context()) }()
+		free.Store(1<<30 + 1<<20) // above the floor, but not by a tenth
+		time.Sleep(150 * time.Millisecond)
+		if s.Healthy() == nil {
+			t.Fatal("the store resumes at the floor: it would stop again at once")
+		}
+		got := -1
+		err := s.View(t.Context(), func(r kv.Reader) error {
+			v, _, err := r.Get([]byte("a"))
+			got = int(v[0])
+			return err
+		})
+		if err != nil || got != round+1 {
+			t.Fatalf("round %d: a full disk: read %d, %v", round, got, err)
+		}
+		select {
+		case err := <-done:
+			t.Fatalf("round %d: written to a full disk: %v", round, err)
+		default:
+		}
+		free.Store(2 << 30)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	free.Store(0)
+	for s.Healthy() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	done := make(chan error, 1)
+	go func() { done <- write(t.Context()) }()
+	time.Sleep(10 * time.Millisecond)
+	free.Store(2 << 30) // Close flushes
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil && !errors.Is(err, kv.ErrClosed) {
+		t.Fatal(err)
+	}
 }
 
 // Before the disk is full no more is written, and what was committed is whole.

@@ -53,6 +53,12 @@ type Options struct {
 	// so that a setting which stays accepts no second loss. With ReadOnly it does
 	// nothing.
 	AcceptLoss string
+	// MinFree is how many bytes of the disk must stay free: below that nothing is written.
+	// The engine's own need, 64 MiB and three memtables, is the least. Writing resumes a
+	// tenth above it, or 1 GiB.
+	MinFree uint64
+	// AwaitSpace makes Update wait for free space, instead of returning kv.ErrDiskFull.
+	AwaitSpace bool
 	// Fatal is called when the engine can go on no longer: the disk is full, or
 	// fails. It must not return: end the process. What was committed is kept. nil
 	// means a panic.
@@ -159,7 +165,7 @@ func (s *Store) open(o Options, found bool) error {
 // opening names what went wrong at opening, where it has a name.
 func opening(err error) error {
 	switch {
-	case errors.Is(err, syscall.ENOSPC):
+	case isFull(err):
 		return fmt.Errorf("%w: %w", kv.ErrDiskFull, err)
 	case strings.Contains(err.Error(), "merger name"): // Pebble has no error of its own for it
 		return fmt.Errorf("%w: %w", kv.ErrFormat, err)
@@ -172,7 +178,7 @@ func opening(err error) error {
 // stopper returns what is called when the engine cannot go on. It does not return.
 func (s *Store) stopper(o Options) func(error) {
 	return func(err error) {
-		if errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
+		if isFull(err) || strings.Contains(err.Error(), syscall.ENOSPC.Error()) || strings.Contains(err.Error(), syscall.EDQUOT.Error()) {
 			err = fmt.Errorf("%w: %w", kv.ErrDiskFull, err)
 		}
 		err = fmt.Errorf("pebblekv: %s: %w", o.Dir, err)
@@ -270,7 +276,10 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	case <-ctx.Done():
 		return fmt.Errorf("pebblekv: waiting to write: %w", ctx.Err())
 	}
-	if err := errors.Join(s.usable(ctx), s.fs.full()); err != nil {
+	if err := s.awaitSpace(ctx); err != nil {
+		return err
+	}
+	if err := s.usable(ctx); err != nil {
 		return err
 	}
 	t := &s.txn
@@ -303,6 +312,37 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	return batch.Close()
 }
 
+// awaitSpace returns kv.ErrDiskFull if the disk has too little free space. If the store was
+// opened with AwaitSpace, it returns that only when ctx ends while it waits for space.
+func (s *Store) awaitSpace(ctx context.Context) error {
+	full := s.fs.full()
+	if full == nil || !s.fs.await {
+		return full
+	}
+	for ticker := time.NewTicker(spaceEvery); ; {
+		select {
+		case <-ticker.C:
+		case <-s.gate.closing:
+			ticker.Stop()
+			return kv.ErrClosed
+		case <-ctx.Done():
+			ticker.Stop()
+			return errors.Join(full, ctx.Err())
+		}
+		if full = s.fs.full(); full == nil {
+			ticker.Stop()
+			return nil
+		}
+	}
+}
+
+// spaceEvery is how often a waiting write asks whether there is space. The disk itself is asked
+// once a second, see storeFS.start.
+const spaceEvery = 100 * time.Millisecond
+
+// isFull reports whether a write failed because the disk, or the user's quota on it, is full.
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
 // maxBatchHint bounds what is set aside for a batch because the one before it
 // was large.
 const maxBatchHint = 16 << 20
@@ -334,9 +374,6 @@ func (s *Store) FreeBytes() (uint64, bool) { return s.fs.freeBytes() }
 func (s *Store) listener(log *slog.Logger) *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
-			if errors.Is(err, syscall.ENOSPC) && s.fs.full() != nil {
-				s.fatal(err)
-			}
 			select {
 			case s.failed <- struct{}{}:
 			default:

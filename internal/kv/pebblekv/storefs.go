@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"skein.blue/internal/human"
 	"skein.blue/internal/kv"
 )
 
@@ -36,9 +37,11 @@ type storeFS struct {
 	vfs.FS
 
 	dir     string
-	reserve uint64 // bytes that must be free
+	reserve uint64 // bytes that must stay free
+	await   bool   // Options.AwaitSpace
 	free    atomic.Uint64
-	known   atomic.Bool // free is
+	known   atomic.Bool // free is known
+	low     atomic.Bool // free fell below reserve, and has not risen a tenth above it since
 
 	mu    sync.Mutex // guards the fields below
 	dirty map[*walFile]struct{}
@@ -68,7 +71,8 @@ func newStoreFS(fs vfs.FS, o Options) *storeFS {
 	}
 	s := &storeFS{FS: fs, dir: o.Dir, dirty: make(map[*walFile]struct{}), quit: make(chan struct{})}
 	// What the memtables hold is still to be written, and their logs stay meanwhile.
-	s.reserve = uint64(64<<20 + 3*memtableSize(memory))
+	s.reserve = max(uint64(64<<20+3*memtableSize(memory)), o.MinFree)
+	s.await = o.AwaitSpace && !o.ReadOnly
 	s.look()
 	return s
 }
@@ -79,18 +83,28 @@ func (fs *storeFS) look() {
 	if du, err := fs.FS.GetDiskUsage(fs.dir); err == nil && du.TotalBytes > 0 {
 		fs.free.Store(du.AvailBytes)
 		fs.known.Store(true)
+		switch {
+		case du.AvailBytes < fs.reserve:
+			fs.low.Store(true)
+		case du.AvailBytes >= fs.resumes():
+			fs.low.Store(false)
+		}
 	}
 }
 
 func (fs *storeFS) freeBytes() (uint64, bool) { return fs.free.Load(), fs.known.Load() }
 
-// full returns kv.ErrDiskFull if too little room is left.
+// resumes is how many free bytes end a shortage. It is above reserve, so that what a write and
+// a compaction take in turns does not stop and resume the writer every second.
+func (fs *storeFS) resumes() uint64 { return fs.reserve + min(fs.reserve/10, 1<<30) }
+
+// full returns kv.ErrDiskFull if the disk has too little free space.
 func (fs *storeFS) full() error {
-	if free, known := fs.freeBytes(); known && free < fs.reserve {
-		return fmt.Errorf("pebblekv: %w: the disk of %s has %d MiB left, %d MiB are needed to go on safely; make room, or move the store",
-			kv.ErrDiskFull, fs.dir, free>>20, fs.reserve>>20)
+	if !fs.low.Load() {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("pebblekv: %w: the disk of %s has %d MiB free, and writing needs %d MiB (--min-free); free some space, or move the store",
+		kv.ErrDiskFull, fs.dir, fs.free.Load()>>20, fs.resumes()>>20)
 }
 
 // room is full, for who is about to open the store.
@@ -107,7 +121,7 @@ func (fs *storeFS) start(every time.Duration, log *slog.Logger) {
 		for {
 			select {
 			case <-ticker.C:
-				fs.look()
+				fs.watchSpace(log)
 				if time.Since(synced) < every-every/10 {
 					continue
 				}
@@ -121,6 +135,21 @@ func (fs *storeFS) start(every time.Duration, log *slog.Logger) {
 			}
 		}
 	})
+}
+
+// watchSpace measures the free space, and logs when it becomes too little and when it is enough
+// again, if writes wait for it.
+func (fs *storeFS) watchSpace(log *slog.Logger) {
+	was := fs.low.Load()
+	fs.look()
+	switch is := fs.low.Load(); {
+	case !fs.await: // Update returns the error
+	case is && !was:
+		log.Error("disk full: indexing stops until there is space, and queries are still answered; free some space, or move the store",
+			"folder", fs.dir, "free", human.Bytes(fs.free.Load()), "resumes_at", human.Bytes(fs.resumes()))
+	case was && !is:
+		log.Info("the disk has space again: indexing resumes", "folder", fs.dir, "free", human.Bytes(fs.free.Load()))
+	}
 }
 
 func (fs *storeFS) stop() error {
@@ -177,13 +206,26 @@ func (fs *storeFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
 	case strings.HasPrefix(base, manifestPrefix):
 		return newManifestFile(fs, base, f)
 	}
-	return f, nil
+	return patientFile{f}, nil
+}
+
+// patientFile is a table that the engine writes in the background. After an error the engine
+// tries again at once, so a write that fails for want of space takes a while.
+type patientFile struct{ vfs.File }
+
+// Write implements vfs.File.
+func (f patientFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	if isFull(err) {
+		<-time.After(tryAgain)
+	}
+	return n, err //nolint:wrapcheck // it is the engine's
 }
 
 // noRoom reports that a file could not be made or written for want of room, or of
 // descriptors.
 func noRoom(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+	return isFull(err) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // tryAgain is how long the engine waits where a file cannot be made for want of

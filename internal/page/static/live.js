@@ -46,7 +46,7 @@ function tile(name, value, note) {
   return el('div', {}, el('dt', {}, name), el('dd', {}, value, note ? el('small', {}, ' ' + note) : ''));
 }
 
-const states = {connecting: 'no connection to the relay', live: 'live', catchingUp: 'catching up', blocked: 'blocked: an operator must decide', off: 'answering only', unknown: 'cannot read the index: see the server’s log'};
+const states = {connecting: 'no connection to the relay', live: 'live', catchingUp: 'catching up', blocked: 'blocked: an operator must decide', full: 'disk full: not indexing', off: 'answering only', unknown: 'cannot read the index: see the server’s log'};
 
 function ago(seconds) {
   if (seconds < 1) return Math.max(0, seconds * 1000).toFixed(0) + ' ms';
@@ -65,7 +65,7 @@ function live(m) {
   draw('events-chart', 'Events', eventRates);
   draw('edges-chart', 'Edges', edgeRates);
   const state = states[m.state] || m.state;
-  showState(m.state === 'live' || m.state === 'off' ? 'live' : m.state === 'blocked' || m.state === 'unknown' ? 'bad' : '', state, m.state === 'live' && m.lag !== undefined ? `, ${ago(m.lag)} behind` : '');
+  showState(m.state === 'live' || m.state === 'off' ? 'live' : m.state === 'blocked' || m.state === 'full' || m.state === 'unknown' ? 'bad' : '', state, m.state === 'live' && m.lag !== undefined ? `, ${ago(m.lag)} behind` : '');
   $('version').textContent = 'skein ' + m.version + ', ' + m.engine;
   const c = m.counts;
   $('tiles').replaceChildren(

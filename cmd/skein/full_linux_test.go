@@ -1,0 +1,154 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"skein.blue/internal/testing/truth"
+)
+
+// filler takes space on the disk of the tests, until it is removed.
+type filler struct {
+	path string
+	free uint64 // bytes free before
+}
+
+const fills = 4 << 30
+
+// newFiller returns a filler. The test is skipped if the disk is too small or cannot set space aside.
+func newFiller(t *testing.T) *filler {
+	t.Helper()
+	dir := t.TempDir()
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		t.Skip(err)
+	}
+	f := &filler{filepath.Join(dir, "filler"), st.Bavail * uint64(st.Bsize)}
+	if f.free < 2*fills {
+		t.Skipf("the disk of %s has %d bytes free, and the test needs %d", dir, f.free, 2*fills)
+	}
+	f.fill(t)
+	f.empty(t)
+	return f
+}
+
+func (f *filler) fill(t *testing.T) {
+	t.Helper()
+	file, err := os.Create(f.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if err := syscall.Fallocate(int(file.Fd()), 0, 0, fills); err != nil {
+		t.Skipf("the file system of %s cannot set space aside: %v", f.path, err)
+	}
+}
+
+func (f *filler) empty(t *testing.T) {
+	t.Helper()
+	if err := os.Remove(f.path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// minFree is a floor that the disk is below with the filler, and a GiB and a half above without
+// it: writing resumes a GiB above the floor.
+func (f *filler) minFree() string { return fmt.Sprint(f.free - 5<<29) }
+
+func stateOf(t *testing.T, api string) string {
+	t.Helper()
+	code, body := askAt(t, api+"/xrpc/blue.skein.graph.getStats")
+	var stats struct{ State string }
+	_, text, _ := strings.Cut(body, "\r\n\r\n")
+	if err := json.Unmarshal([]byte(text), &stats); code != http.StatusOK || err != nil {
+		t.Fatalf("getStats: %d %s", code, body)
+	}
+	return stats.State
+}
+
+// While the disk has too little free space, a daemon indexes nothing, says so everywhere, and
+// answers. When there is space, it resumes, and nothing is missing. A daemon that starts on a full
+// disk answers at once.
+func TestFullDisk(t *testing.T) {
+	tr, err := truth.Read(plainTruth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFiller(t)
+	store := filepath.Join(t.TempDir(), "store")
+	relay := startSimulator(t, plainPDS, 200) // 11 s
+	args := []string{"--store", store, "--relay", relay, "--cursor", "0", "--min-free", f.minFree(), "--repair=false"}
+	d := serveDaemon(t, nil, args...)
+	eventually(t, 10*time.Second, "events are indexed", func() bool { return metric(t, d, "skein_consumer_cursor") != "" })
+	for round := range 2 {
+		f.fill(t)
+		eventually(t, 10*time.Second, "the daemon notices that the disk is full", func() bool { return stateOf(t, d.api) == "full" })
+		if code, body := askAt(t, d.admin+"/readyz"); code != http.StatusOK || !strings.Contains(body, "ready, but not indexing") || !strings.Contains(body, "--min-free") {
+			t.Errorf("/readyz: %d %s", code, body)
+		}
+		if full := metric(t, d, "skein_store_full"); full != "1" {
+			t.Errorf("skein_store_full is %s", full)
+		}
+		was := metric(t, d, "skein_consumer_cursor")
+		time.Sleep(2 * time.Second)
+		if now := metric(t, d, "skein_consumer_cursor"); now != was {
+			t.Errorf("round %d: the cursor moved from %s to %s on a full disk", round, was, now)
+		}
+		if code, body := askAt(t, d.api+"/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)"); code != http.StatusOK {
+			t.Errorf("a query on a full disk: %d %s", code, body)
+		}
+		if round == 0 {
+			f.empty(t)
+			eventually(t, 10*time.Second, "the daemon resumes", func() bool { return stateOf(t, d.api) != "full" && metric(t, d, "skein_consumer_cursor") != was })
+		}
+	}
+	took, log := d.stop()
+	if took > 10*time.Second {
+		t.Errorf("on a full disk, stopping took %v", took)
+	}
+	if strings.Count(log, "disk full: indexing stops") != 2 || strings.Count(log, "the disk has space again: indexing resumes") != 1 || strings.Contains(log, "goroutine ") {
+		t.Errorf("the log:\n%s", log)
+	}
+	if code, out, errs := skein(t, "check", "--store", store); code != 0 {
+		t.Fatal(out, errs)
+	}
+
+	// The disk is full at the start.
+	reader := serveDaemon(t, nil, "--store", store, "--consume=false", "--min-free", f.minFree())
+	if state := stateOf(t, reader.api); state != "off" {
+		t.Errorf("--consume=false on a full disk: %s", state)
+	}
+	reader.stop()
+	d = serveDaemon(t, nil, "--store", store, "--relay", relay, "--min-free", f.minFree(), "--repair=false")
+	if state := stateOf(t, d.api); state != "full" {
+		t.Errorf("started on a full disk: %s", state)
+	}
+	f.empty(t)
+	eventually(t, 20*time.Second, "the daemon indexes once there is space", func() bool {
+		return strings.Count(d.log.String(), `"msg":"answering"`) == 2
+	})
+	var again struct{ API, Admin string }
+	for line := range strings.Lines(d.log.String()) {
+		if strings.Contains(line, `"msg":"answering"`) {
+			if err := json.Unmarshal([]byte(line), &again); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	d.api, d.admin = again.API, again.Admin
+	eventually(t, 30*time.Second, "everything is indexed", func() bool { return metric(t, d, "skein_consumer_cursor") == "2116" })
+	for _, limit := range []int{7, 1000} {
+		diffs, n, err := tr.Compare(t.Context(), d.api, limit)
+		if err != nil || len(diffs) > 0 || n < 200 {
+			t.Fatalf("%d sets, %v, %q", n, err, diffs)
+		}
+	}
+	d.stop()
+}
