@@ -34,7 +34,7 @@ func TestMisplacedGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := ""
-	if err := check.Store(t.Context(), store, func(p string) { said += p + "\n" }, nil); err != nil || !strings.Contains(said, "that of no group") {
+	if err := check.Store(t.Context(), store, func(p string) { said += p + "\n" }, nil); err != nil || !strings.Contains(said, "is not the key of a group") {
 		t.Errorf("%v; the check says %q", err, said)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"skein.blue/internal/clients"
 	"skein.blue/query/algebra"
 )
 
@@ -80,7 +81,7 @@ func (s *Server) readForm(ctx context.Context, w http.ResponseWriter, r *http.Re
 	if size < 0 { // it does not say
 		size = algebra.MaxForm
 	}
-	client := ClientOf(r)
+	client := clients.Of(r)
 	if !s.forms.take(client, size) {
 		w.Header().Set("Retry-After", "1")
 		return nil, nil, &Error{http.StatusServiceUnavailable, errorTooManyForms, fmt.Sprintf("too many forms are being answered: a client may have %d bytes of them under way, all clients %d; send this one again later", formsOfAClient, formsInFlight)}

@@ -3,8 +3,6 @@ package query
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/netip"
 	"sync"
 
 	"skein.blue/graph/ask"
@@ -95,24 +93,6 @@ func (l *queue) forget(client string, turn chan struct{}) {
 			return
 		}
 	}
-}
-
-// ClientOf names who asks: an address, of IPv6 the network of 64 bits that one
-// client has. Those behind one proxy are one client.
-func ClientOf(r *http.Request) string {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	bits := 32
-	if addr := at.Addr().Unmap(); addr.Is6() {
-		bits = 64
-	}
-	prefix, err := at.Addr().Unmap().Prefix(bits)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return prefix.String()
 }
 
 // Every question begins in the light queue, or that of the dear methods, and is charged there for what it reads.

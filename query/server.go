@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/graph"
+	"skein.blue/internal/clients"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/renamed"
 	"skein.blue/query/algebra"
@@ -258,7 +259,7 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		return nil, err
 	}
 	q.header, q.words, q.nsid, q.asker = r.Header, s.words, m.nsid, &asker{}
-	q.work = &work{light: s.light, heavyQueue: s.heavy, client: ClientOf(r)}
+	q.work = &work{light: s.light, heavyQueue: s.heavy, client: clients.Of(r)}
 	if slices.Contains(dearMethods, m.nsid) {
 		q.work.light, q.work.dear = s.dear, true
 	}

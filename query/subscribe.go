@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"skein.blue/internal/clients"
 	"skein.blue/internal/sse"
 	"skein.blue/query/algebra"
 	"skein.blue/query/watch"
@@ -57,7 +58,7 @@ func (s *Server) subscription(r *http.Request) (*watch.Subscriber, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
 	defer cancel()
 	q.words, q.nsid, q.header, q.asker = s.words, subscribeNSID, r.Header, &asker{}
-	q.work = &work{light: s.light, heavyQueue: s.heavy, client: ClientOf(r)}
+	q.work = &work{light: s.light, heavyQueue: s.heavy, client: clients.Of(r)}
 	q.resolve = func(list []algebra.Literal, where func(int) string) error { return s.resolve(ctx, &q, list, where) }
 	defer q.work.end()
 	e, err := q.set()
@@ -73,7 +74,7 @@ func (s *Server) subscription(r *http.Request) (*watch.Subscriber, error) {
 	if last := r.Header.Get("Last-Event-ID"); after == "" || last != "" { // an EventSource that comes back
 		after = last
 	}
-	sub, err := s.watcher.Subscribe(e, ClientOf(r), after, s.o.Subscribers)
+	sub, err := s.watcher.Subscribe(e, clients.Of(r), after, s.o.Subscribers)
 	if err != nil {
 		return nil, &Error{http.StatusServiceUnavailable, "TooManySubscriptions", err.Error() + "; try again later"}
 	}

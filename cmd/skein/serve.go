@@ -18,6 +18,7 @@ import (
 	"skein.blue/consumer/archive"
 	"skein.blue/graph"
 	"skein.blue/internal/app"
+	"skein.blue/internal/clients"
 	"skein.blue/internal/command"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/page"
@@ -36,6 +37,7 @@ func serveCommand(e *command.Environment) *cli.Command {
 		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; false: only answer queries (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
 	)
 	flags = append(append(append(flags, s.AdminTokenFlags()...), s.PastFlags()...), s.NameFlags()...)
+	flags = append(flags, s.ClientFlags()...)
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "index the firehose and answer queries",
@@ -106,10 +108,18 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	if err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGPIPE)                                 // the reader of the log may exit; the index goes on
-	e.Stop.OnHangup(func() { reload(so.Logger, s.FeedFile, nil) }) // until there are feeds to reload
+	limits, err := s.Clients()
+	if err != nil {
+		return err
+	}
+	cert, err := s.Certificate(so.Logger)
+	if err != nil {
+		return err
+	}
+	signal.Ignore(syscall.SIGPIPE)                                          // the reader of the log may exit; the index goes on
+	e.Stop.OnHangup(func() { reload(so.Logger, nil, limits.Tokens, cert) }) // until there are feeds to reload
 	app.LimitMemory(so)
-	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, AdminToken: token, Version: command.Version(), Commit: command.Commit(), Past: past, Handles: handles, Page: page.Options{Handles: s.Resolver != "off", Public: s.Public()}, Service: service, Status: e.StatusLine()}
+	o := app.ServeOptions{Listen: s.Listen, AdminListen: s.Admin, AdminToken: token, Version: command.Version(), Commit: command.Commit(), Past: past, Handles: handles, Page: page.Options{Handles: s.Resolver != "off", Public: s.Public()}, Service: service, Clients: limits, Certificate: cert, Status: e.StatusLine()}
 	if s.Consume {
 		o.Consume = &co
 	}
@@ -190,7 +200,7 @@ func (d daemonConfig) run(ctx context.Context) (err error) {
 			command.NotifyReloading()
 			defer command.NotifyReady("answering")
 		}
-		reload(so.Logger, s.FeedFile, feeds)
+		reload(so.Logger, feeds, o.Clients.Tokens, o.Certificate)
 	})
 	o.Feeds, o.Page.Feeds = feeds, feeds.Previews
 	o.Ready = func(net.Addr, net.Addr) {
@@ -200,22 +210,37 @@ func (d daemonConfig) run(ctx context.Context) (err error) {
 	return x.Serve(ctx, o)
 }
 
-// reload reloads the feeds after SIGHUP.
-func reload(log *slog.Logger, file string, feeds *query.Feeds) {
-	if feeds == nil {
+// reload reloads the files that SIGHUP reloads, each of which may be nil. A file with an error changes
+// nothing.
+func reload(log *slog.Logger, feeds *query.Feeds, tokens *clients.Tokens, cert *app.Certificate) {
+	if feeds == nil && tokens == nil && cert == nil {
 		log.Info("SIGHUP: nothing to reload")
 		return
 	}
-	n, err := feeds.Reload()
-	if err != nil {
-		log.Error("SIGHUP: invalid file of feeds; keeping the previous feeds", "error", err)
-		return
+	if feeds != nil {
+		switch n, err := feeds.Reload(); {
+		case err != nil:
+			log.Error("SIGHUP: invalid file of feeds; keeping the previous feeds", "error", err)
+		case n == 0:
+			log.Warn("SIGHUP: the file of feeds is empty; serving no feeds")
+		default:
+			log.Info("SIGHUP: feeds reloaded", "feeds", n)
+		}
 	}
-	if n == 0 {
-		log.Warn("SIGHUP: the file of feeds is empty; serving no feeds", "file", file)
-		return
+	if tokens != nil {
+		if n, err := tokens.Reload(); err != nil {
+			log.Error("SIGHUP: invalid file of tokens; keeping the previous tokens", "error", err)
+		} else {
+			log.Info("SIGHUP: tokens reloaded", "tokens", n)
+		}
 	}
-	log.Info("SIGHUP: feeds reloaded", "file", file, "feeds", n)
+	if cert != nil {
+		if err := cert.Reload(); err != nil {
+			log.Error("SIGHUP: reloading the TLS certificate failed; serving the previous one", "error", err)
+		} else {
+			log.Info("SIGHUP: TLS certificate reloaded")
+		}
+	}
 }
 
 // pastOptions reads the flags for fetching history.

@@ -28,6 +28,7 @@ import (
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/clients"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/kv/kvmetrics"
@@ -269,6 +270,10 @@ type ServeOptions struct {
 	// Space, if set, is called once the disk has space. It is set in a process that would index,
 	// and only answers, from an index opened read-only, because the disk is full.
 	Space func()
+	// Clients limits the clients of the query API. Its Refused is set by Serve.
+	Clients clients.Options
+	// Certificate, if set, makes the query API speak TLS.
+	Certificate *Certificate
 	// Page configures the page at /.
 	Page page.Options
 	// Past says which history to fetch at the first start.
@@ -326,11 +331,11 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	}
 	live := page.NewLive(x.sampler(o.Version, c), min(1000, share.api/4))
 	t.run("page", func(ctx context.Context) error { live.Run(ctx); return nil })
-	apiAddr, err := x.serveHTTP(t, "--listen", o.Listen, func(net.Addr) http.Handler { return page.Handler(api, live, o.Page) }, share.api)
+	apiAddr, err := x.serveHTTP(t, "--listen", o.Listen, func(net.Addr) http.Handler { return x.gate(page.Handler(api, live, o.Page), o.Clients) }, share.api, o.Certificate)
 	if err != nil {
 		return err
 	}
-	adminAddr, err := x.serveHTTP(t, "--admin-listen", o.AdminListen, func(at net.Addr) http.Handler { return x.guard(&o, at) }, share.admin)
+	adminAddr, err := x.serveHTTP(t, "--admin-listen", o.AdminListen, func(at net.Addr) http.Handler { return x.guard(&o, at) }, share.admin, nil)
 	if err != nil {
 		return err
 	}
@@ -338,7 +343,7 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	if o.Space != nil {
 		t.run("space", func(ctx context.Context) error { x.awaitSpace(ctx, o.Space); return nil })
 	}
-	x.logStart(o.Version, apiAddr, adminAddr)
+	x.logStart(o, apiAddr, adminAddr)
 	if o.Ready != nil {
 		o.Ready(apiAddr, adminAddr)
 	}
@@ -372,6 +377,25 @@ func (x *Index) awaitFenced(ctx context.Context) error {
 	}
 }
 
+// gate returns the query API behind a gate that limits its clients, and counts and logs whom it
+// refuses.
+func (x *Index) gate(api http.Handler, o clients.Options) http.Handler {
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "skein_query_refused_total", Help: "Requests refused before they were worked on, by reason: rate, bytes, token (unknown) or expired.",
+	}, []string{"reason"})
+	x.Registry.MustRegister(refused)
+	for _, why := range []string{"rate", "bytes", "token", "expired"} {
+		refused.WithLabelValues(why)
+	}
+	o.Refused = func(client, why string) {
+		refused.WithLabelValues(why).Inc()
+		if held, ok := x.limiter.Allow("client " + why); ok {
+			x.log.Warn("client refused", "component", "http", "client", client, "why", why, "times_since_last_said", held+1)
+		}
+	}
+	return clients.NewGate(api, o)
+}
+
 // guard returns the admin endpoints behind a guard that refuses unauthorized requests.
 func (x *Index) guard(o *ServeOptions, at net.Addr) http.Handler {
 	g := guardAdmin(x.admin(), o.AdminListen, at, o.AdminToken, func(r *http.Request, why string) {
@@ -386,8 +410,8 @@ func (x *Index) guard(o *ServeOptions, at net.Addr) http.Handler {
 }
 
 // serveHTTP starts a task that serves what h returns for the address it listens on, on at most
-// so many connections. It does nothing if address is empty.
-func (x *Index) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) http.Handler, most int) (at net.Addr, err error) {
+// so many connections, with TLS if there is a certificate. It does nothing if address is empty.
+func (x *Index) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) http.Handler, most int, cert *Certificate) (at net.Addr, err error) {
 	if address == "" {
 		return nil, nil //nolint:nilnil // it listens nowhere
 	}
@@ -413,8 +437,13 @@ func (x *Index) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) ht
 		MaxHeaderBytes:    256 << 10, // an expression of 16 KiB and 100 URIs, percent-encoded
 		ErrorLog:          slog.NewLogLogger(x.log.With("component", "http").Handler(), slog.LevelDebug),
 	}
+	serve := srv.Serve
+	if cert != nil {
+		srv.TLSConfig = cert.config()
+		serve = func(ln net.Listener) error { return srv.ServeTLS(ln, "", "") }
+	}
 	t.run("http "+flag, func(context.Context) error {
-		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("%s %s: %w", flag, address, err)
 		}
 		return nil

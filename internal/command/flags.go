@@ -64,6 +64,8 @@ type Settings struct {
 	serviceHost          string
 	FeedFile, feedAuthor string
 	FeedPreview          bool
+
+	clients clientSettings
 }
 
 // PastFlags returns the flags for fetching whole repos.

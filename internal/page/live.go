@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"skein.blue/graph/format"
+	"skein.blue/internal/clients"
 	"skein.blue/internal/sse"
-	"skein.blue/query"
 )
 
 // history is how many seconds the page can look back.
@@ -183,7 +183,7 @@ func (l *Live) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		return
 	}
-	v, first, ok := l.join(query.ClientOf(r))
+	v, first, ok := l.join(clients.Of(r))
 	if !ok {
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, "too many viewers, or no data yet; try again later", http.StatusServiceUnavailable)

@@ -1,0 +1,226 @@
+package clients
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
+)
+
+// A Limit is what a client may ask, 0 for no limit. A client that was silent for BurstSeconds may
+// ask as much as that time allows at once.
+type Limit struct {
+	Requests float64 // a second
+	Bytes    float64 // of answers, compressed as they are sent, a second
+}
+
+// BurstSeconds is how many seconds of its limit a client can save up.
+const BurstSeconds = 10
+
+// remembered is for how many clients a gate remembers what they have used. A client that is
+// forgotten, because so many others asked since, begins with a full burst.
+const remembered = 1 << 16
+
+// Options say how a gate tells clients apart, and what they may ask.
+type Options struct {
+	// Proxies may say for whom they ask.
+	Proxies Proxies
+	// Limit applies to each client without a token.
+	Limit Limit
+	// Tokens may be nil: there are none.
+	Tokens *Tokens
+	// Refused, if set, is called for each request that is refused, with the client's name and
+	// the reason: "rate", "bytes", "token" or "expired".
+	Refused func(client, why string)
+}
+
+// A Gate is the middleware that names clients and limits them.
+type Gate struct {
+	o    Options
+	next http.Handler
+	now  func() time.Time
+
+	mu      sync.Mutex // guards used
+	clients *lru.Cache[string, *used]
+}
+
+// used is what a client has used of its limit.
+type used struct {
+	limit           Limit
+	requests, bytes *rate.Limiter
+}
+
+// NewGate returns a gate in front of next.
+func NewGate(next http.Handler, o Options) *Gate {
+	c, err := lru.New[string, *used](remembered)
+	if err != nil {
+		panic(err) // the size is wrong
+	}
+	return &Gate{o: o, next: next, now: time.Now, clients: c}
+}
+
+type nameKey struct{}
+
+// Of returns the name of the client that sent a request, as its Gate found it. Without a gate, it
+// is the address of the connection.
+func Of(r *http.Request) string {
+	if name, ok := r.Context().Value(nameKey{}).(string); ok {
+		return name
+	}
+	addr, ok := Proxies(nil).address(r)
+	if !ok {
+		return r.RemoteAddr
+	}
+	return nameOf(addr)
+}
+
+// TokenHeader carries a token of a client whose Authorization header carries something else: the
+// service auth token of an account.
+const TokenHeader = "Skein-Token"
+
+// token returns the operator's token that a request carries, "" if none, and removes it, so that
+// nobody takes it for an account's.
+func token(r *http.Request) string {
+	if t := r.Header.Get(TokenHeader); t != "" {
+		return t
+	}
+	t, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "+TokenPrefix)
+	if !ok {
+		return ""
+	}
+	r.Header.Del("Authorization")
+	return TokenPrefix + t
+}
+
+// ServeHTTP implements http.Handler.
+func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodOptions { // a browser's question, which costs nothing
+		g.next.ServeHTTP(w, r)
+		return
+	}
+	name, limit := r.RemoteAddr, g.o.Limit
+	if addr, ok := g.o.Proxies.address(r); ok {
+		name = nameOf(addr)
+	}
+	if sent := token(r); sent != "" {
+		var t *Token
+		if g.o.Tokens != nil {
+			t = g.o.Tokens.find(sent)
+		}
+		switch {
+		case t == nil:
+			g.refuse(w, name, "token", http.StatusUnauthorized, "InvalidToken", "this server does not know the token; ask its operator")
+			return
+		case !t.Expires.IsZero() && !g.now().Before(t.Expires):
+			g.refuse(w, t.Name, "expired", http.StatusUnauthorized, "ExpiredToken", "the token "+t.Name+" expired at "+t.Expires.UTC().Format(time.RFC3339)+"; ask the operator for another")
+			return
+		}
+		name, limit = "token "+t.Name, t.Limit
+	}
+	u := g.usedBy(name, limit)
+	now := g.now()
+	if why, wait := u.admit(now); why != "" {
+		seconds := strconv.Itoa(max(1, int(math.Ceil(wait.Seconds()))))
+		w.Header().Set("Retry-After", seconds)
+		what := fmt.Sprintf("%g requests", limit.Requests)
+		if why == "bytes" {
+			what = fmt.Sprintf("%g bytes", limit.Bytes)
+		}
+		g.refuse(w, name, why, http.StatusTooManyRequests, "RateLimitExceeded", "this client may ask for "+what+" a second; try again in "+seconds+" s")
+		return
+	}
+	r = r.WithContext(context.WithValue(r.Context(), nameKey{}, name))
+	if u.bytes == nil {
+		g.next.ServeHTTP(w, r)
+		return
+	}
+	g.next.ServeHTTP(&countedWriter{ResponseWriter: w, g: g, u: u}, r)
+}
+
+// admit takes a request from the client's limit. If there is none left, it returns which limit is
+// exceeded, and for how long.
+func (u *used) admit(now time.Time) (why string, wait time.Duration) {
+	if u.bytes != nil {
+		if left := u.bytes.TokensAt(now); left < 0 {
+			return "bytes", time.Duration(-left / float64(u.bytes.Limit()) * float64(time.Second))
+		}
+	}
+	if u.requests == nil || u.requests.AllowN(now, 1) {
+		return "", 0
+	}
+	return "rate", time.Duration((1 - u.requests.TokensAt(now)) / float64(u.requests.Limit()) * float64(time.Second))
+}
+
+// usedBy returns what a client has used. A reload of the tokens may have changed its limit.
+func (g *Gate) usedBy(name string, limit Limit) *used {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if u, ok := g.clients.Get(name); ok && u.limit == limit {
+		return u
+	}
+	u := &used{limit: limit}
+	if limit.Requests > 0 {
+		u.requests = rate.NewLimiter(rate.Limit(limit.Requests), max(1, int(limit.Requests*BurstSeconds)))
+	}
+	if limit.Bytes > 0 {
+		u.bytes = rate.NewLimiter(rate.Limit(limit.Bytes), max(1, int(limit.Bytes*BurstSeconds)))
+	}
+	g.clients.Add(name, u)
+	return u
+}
+
+func (g *Gate) refuse(w http.ResponseWriter, client, why string, status int, name, message string) {
+	if g.o.Refused != nil {
+		g.o.Refused(client, why)
+	}
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Content-Type", "application/json")
+	if status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": name, "message": message})
+}
+
+// countedWriter charges the client for the bytes of an answer, once they are sent: how many they
+// are is not known before. So a client may owe some, and is refused until it has paid.
+type countedWriter struct {
+	http.ResponseWriter
+
+	g *Gate
+	u *used
+}
+
+// Write implements http.ResponseWriter.
+func (w *countedWriter) Write(b []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(b)
+	for left := n; left > 0; {
+		some := min(left, w.u.bytes.Burst())
+		w.u.bytes.ReserveN(w.g.now(), some)
+		left -= some
+	}
+	return n, err //nolint:wrapcheck // the connection's
+}
+
+// Unwrap lets http.ResponseController set deadlines.
+func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Hijack implements http.Hijacker. What is sent over a WebSocket afterwards is not counted:
+// subscriptions have bounds of their own.
+func (w *countedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(w.ResponseWriter).Hijack() //nolint:wrapcheck // the connection's
+}
+
+// Flush implements http.Flusher.
+func (w *countedWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }

@@ -1,0 +1,67 @@
+package command
+
+import (
+	"log/slog"
+
+	"github.com/urfave/cli/v3"
+
+	"skein.blue/internal/app"
+	"skein.blue/internal/clients"
+)
+
+// clientSettings are the flags for the clients of the query API.
+type clientSettings struct {
+	rate, rateBytes float64
+	proxies         string
+	tokens          string
+	tlsCert, tlsKey string
+}
+
+// ClientFlags returns the flags that tell the clients of the query API apart, and limit them.
+func (s *Settings) ClientFlags() []cli.Flag {
+	c := &s.clients
+	return []cli.Flag{
+		&cli.FloatFlag{Name: "rate", Usage: "requests a second that a client of the query API may send on average, ten seconds' worth at once; an IPv6 network of 64 bits is one client; 0: any number", Destination: &c.rate, Sources: Env("rate")},
+		&cli.FloatFlag{Name: "rate-bytes", Usage: "bytes of answers a second for each client; 0: any number", Destination: &c.rateBytes, Sources: Env("rate-bytes")},
+		&cli.StringFlag{Name: "tokens", Usage: "file of tokens for clients with limits of their own; skein token NAME makes its lines; SIGHUP reloads it", Destination: &c.tokens, Sources: Env("tokens")},
+		&cli.StringFlag{Name: "trusted-proxies", Usage: "networks of proxies, such as 10.0.0.0/8,127.0.0.1, whose Forwarded or X-Forwarded-For header names the client", Destination: &c.proxies, Sources: Env("trusted-proxies")},
+		&cli.StringFlag{Name: "tls-cert", Usage: "file of the query API's TLS certificate (PEM, with the chain); needs --tls-key; a renewed one is loaded within a minute", Destination: &c.tlsCert, Sources: Env("tls-cert")},
+		&cli.StringFlag{Name: "tls-key", Usage: "file of the certificate's key (PEM)", Destination: &c.tlsKey, Sources: Env("tls-key")},
+	}
+}
+
+// Clients reads the options for the clients of the query API.
+func (s *Settings) Clients() (o clients.Options, err error) {
+	c := &s.clients
+	if c.rate < 0 || c.rateBytes < 0 {
+		return o, UsageError("--rate and --rate-bytes must not be negative")
+	}
+	o.Limit = clients.Limit{Requests: c.rate, Bytes: c.rateBytes}
+	if c.proxies != "" {
+		if o.Proxies, err = clients.ParseProxies(c.proxies); err != nil {
+			return o, UsageError("--trusted-proxies: %v", err)
+		}
+	}
+	if c.tokens != "" {
+		if o.Tokens, err = clients.OpenTokens(c.tokens, o.Limit); err != nil {
+			return o, UsageError("--tokens: %v", err)
+		}
+	}
+	return o, nil
+}
+
+// Certificate reads the query API's TLS certificate, nil if there is none.
+func (s *Settings) Certificate(log *slog.Logger) (*app.Certificate, error) {
+	c := &s.clients
+	if (c.tlsCert == "") != (c.tlsKey == "") {
+		return nil, UsageError("--tls-cert and --tls-key need each other")
+	}
+	if c.tlsCert == "" {
+		return nil, nil //nolint:nilnil // it does not speak TLS
+	}
+	cert, err := app.OpenCertificate(c.tlsCert, c.tlsKey, log)
+	if err != nil {
+		return nil, UsageError("--tls-cert: %v", err)
+	}
+	return cert, nil
+}
