@@ -192,6 +192,9 @@ func (c *Consumer) Source() string { return c.source }
 func (c *Consumer) Run(ctx context.Context) error {
 	c.runStart = time.Now()
 	if err := c.begin(ctx); err != nil {
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) { // stopped right after the start
+			return nil
+		}
 		return err
 	}
 	// Everything read is committed even after ctx has ended.

@@ -210,8 +210,7 @@ func (d daemonConfig) run(ctx context.Context) (err error) {
 	return x.Serve(ctx, o)
 }
 
-// reload reloads the files that SIGHUP reloads, each of which may be nil. A file with an error changes
-// nothing.
+// reload reloads the files after SIGHUP. Any of them may be nil. A file with an error changes nothing.
 func reload(log *slog.Logger, feeds *query.Feeds, tokens *clients.Tokens, cert *app.Certificate) {
 	if feeds == nil && tokens == nil && cert == nil {
 		log.Info("SIGHUP: nothing to reload")

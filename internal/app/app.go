@@ -331,11 +331,11 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	}
 	live := page.NewLive(x.sampler(o.Version, c), min(1000, share.api/4))
 	t.run("page", func(ctx context.Context) error { live.Run(ctx); return nil })
-	apiAddr, err := x.serveHTTP(t, "--listen", o.Listen, func(net.Addr) http.Handler { return x.gate(page.Handler(api, live, o.Page), o.Clients) }, share.api, o.Certificate)
+	apiAddr, err := x.serveHTTP(t, "--listen", o.Listen, func(net.Addr) http.Handler { return x.gate(page.Handler(api, live, o.Page), o.Clients) }, share.api, o.Clients.Proxies, o.Certificate)
 	if err != nil {
 		return err
 	}
-	adminAddr, err := x.serveHTTP(t, "--admin-listen", o.AdminListen, func(at net.Addr) http.Handler { return x.guard(&o, at) }, share.admin, nil)
+	adminAddr, err := x.serveHTTP(t, "--admin-listen", o.AdminListen, func(at net.Addr) http.Handler { return x.guard(&o, at) }, share.admin, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -411,7 +411,7 @@ func (x *Index) guard(o *ServeOptions, at net.Addr) http.Handler {
 
 // serveHTTP starts a task that serves what h returns for the address it listens on, on at most
 // so many connections, with TLS if there is a certificate. It does nothing if address is empty.
-func (x *Index) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) http.Handler, most int, cert *Certificate) (at net.Addr, err error) {
+func (x *Index) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) http.Handler, most int, proxies clients.Proxies, cert *Certificate) (at net.Addr, err error) {
 	if address == "" {
 		return nil, nil //nolint:nilnil // it listens nowhere
 	}
@@ -422,7 +422,7 @@ func (x *Index) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) ht
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", flag, address, err)
 	}
-	ln := limitListener(tcp, most, func() {
+	ln := limitListener(tcp, most, proxies, func() {
 		if held, ok := x.limiter.Allow(flag); ok {
 			x.log.Warn("connection refused: all allowed connections are busy", "component", "http", "listener", flag, "most", most, "times_since_last_said", held+1)
 		}

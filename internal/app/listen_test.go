@@ -20,7 +20,7 @@ func TestLimitedListener(t *testing.T) {
 	}
 	const most = 8
 	var refused atomic.Int64
-	ln := limitListener(tcp, most, func() { refused.Add(1) })
+	ln := limitListener(tcp, most, nil, func() { refused.Add(1) })
 	release := make(chan struct{})
 	srv := &http.Server{ConnState: ln.state, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -108,6 +108,49 @@ func TestLimitedListener(t *testing.T) {
 	}
 	if n := open(); n != 0 {
 		t.Errorf("%d still counted as open at the end", n)
+	}
+}
+
+// A client that holds every connection, all of them busy, loses some to other clients, until it has
+// its share. So one with a thousand connections keeps nobody out.
+func TestAbuseConnections(t *testing.T) {
+	const most = 16
+	l := limitListener(nil, most, nil, nil)
+	server, client := net.Pipe()
+	t.Cleanup(func() { _ = server.Close(); _ = client.Close() })
+	connect := func(from string) bool {
+		return l.add(&limitedConn{Conn: server, l: l, client: from, since: time.Now()}) // busy
+	}
+	for range 1000 {
+		connect("stranger")
+	}
+	if l.of["stranger"] != most {
+		t.Fatalf("%d connections", l.of["stranger"])
+	}
+	for i := range 4 {
+		for from := range 4 {
+			if !connect(string(rune('a' + from))) {
+				t.Logf("client %d has %d connections, the stranger %d", from, i, l.of["stranger"])
+			}
+			for range 10 {
+				connect("stranger") // it comes again at once
+			}
+		}
+	}
+	for _, from := range []string{"a", "b", "c", "d"} {
+		if l.of[from] < 1 {
+			t.Errorf("%s has no connection: %v", from, l.of)
+		}
+	}
+	if len(l.conns) > most {
+		t.Errorf("%d connections", len(l.conns))
+	}
+	proxied := limitListener(nil, most, nil, nil)
+	for range most {
+		proxied.add(&limitedConn{Conn: server, l: proxied, client: "", since: time.Now()})
+	}
+	if proxied.add(&limitedConn{Conn: server, l: proxied, client: "a", since: time.Now()}) {
+		t.Error("a busy connection of a proxy was closed")
 	}
 }
 

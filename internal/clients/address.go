@@ -87,6 +87,19 @@ func parseHop(s string) (netip.Addr, bool) {
 	return addr.Unmap().WithZone(""), err == nil
 }
 
+// ClientAt returns the name of the client with a connection from the address "IP:port", and "" if
+// that is a proxy's.
+func (p Proxies) ClientAt(remote string) string {
+	addr, ok := Proxies(nil).address(&http.Request{RemoteAddr: remote})
+	switch {
+	case !ok:
+		return remote
+	case p.has(addr):
+		return ""
+	}
+	return nameOf(addr)
+}
+
 // nameOf returns the name of the client with an address.
 func nameOf(addr netip.Addr) string {
 	bits := 32

@@ -27,7 +27,7 @@ func request(remote string, headers ...string) *http.Request {
 	return r
 }
 
-// Only trusted proxies say for whom they ask, and only what they appended is believed.
+// Only trusted proxies name other clients, and only what they appended is believed.
 func TestAddress(t *testing.T) {
 	const xff, fwd = "X-Forwarded-For", "Forwarded"
 	proxies, err := ParseProxies("10.0.0.0/8, 127.0.0.1,2001:db8:ffff::/48, ::1")

@@ -33,7 +33,7 @@ const remembered = 1 << 16
 
 // Options say how a gate tells clients apart, and what they may ask.
 type Options struct {
-	// Proxies may say for whom they ask.
+	// Proxies may name the clients whose requests they forward.
 	Proxies Proxies
 	// Limit applies to each client without a token.
 	Limit Limit

@@ -136,7 +136,7 @@ func parseExpiry(s string) (time.Time, error) {
 	return t, nil
 }
 
-// find returns the token that a client sent, nil if there is none such. Its hash is compared, so
+// find returns the token that a client sent, nil if the file does not have it. Its hash is compared, so
 // that the time that takes says nothing about the tokens.
 func (t *Tokens) find(token string) *Token {
 	return (*t.all.Load())[sha256.Sum256([]byte(token))]
