@@ -175,7 +175,7 @@ func TestBadLists(t *testing.T) {
 		"query?set=lists(" + history.ListOf(d, 0) + ")":                      "the argument",
 		"query?set=intersect(lists(" + d + "),follows(" + d + "))":           "mixes",
 		"rank?of=follows(" + d + ")&via=lists":                               "parameter via",
-		"subscribe?set=lists(" + d + ")":                                     "is not watched",
+		"subscribe?set=lists(" + d + ")":                                     "cannot be watched",
 		"subscribe?set=union(listed(" + history.ListOf(d, 0) + ",since=1d))": "in a window",
 	} {
 		status, body, _ := w.get("/xrpc/blue.skein.graph." + ask)

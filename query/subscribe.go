@@ -157,7 +157,7 @@ func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *watc
 		return // it has answered
 	}
 	defer func() { _ = conn.Close() }()
-	ctx, left := context.WithCancel(s.watcher.Ctx)
+	ctx, left := context.WithCancel(s.watcher.Context())
 	defer left()
 	conn.SetReadLimit(4 << 10)
 	alive := func(string) error { return conn.SetReadDeadline(time.Now().Add(3 * heartbeat)) }
@@ -188,7 +188,7 @@ func (s *Server) asEvents(w http.ResponseWriter, r *http.Request, sub *watch.Sub
 	stream := sse.Start(w)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(s.watcher.Ctx, cancel)()
+	defer context.AfterFunc(s.watcher.Context(), cancel)()
 	s.messages(ctx, sub, func(v any, cursor string) error {
 		b, err := json.Marshal(v)
 		if err != nil {

@@ -325,8 +325,8 @@ func TestSubscribeRefusals(t *testing.T) {
 	w := watchedWorld(t, 64, 100, query.Options{Subscribers: 4})
 	d := w.history.Accounts()[0]
 	for set, want := range map[string]string{
-		"follows(" + d + ",since=1h)":                                           "a set in a window is not watched",
-		"union(" + strings.Repeat("follows("+d+"),", 8) + "follows(" + d + "))": "at most 8 are watched",
+		"follows(" + d + ",since=1h)":                                           "a set with since or until cannot be watched",
+		"union(" + strings.Repeat("follows("+d+"),", 8) + "follows(" + d + "))": "at most 8 can be watched",
 		"follows(":  "expected an argument",
 		"follows(x": "neither",
 	} {

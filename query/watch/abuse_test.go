@@ -272,7 +272,7 @@ func TestAbuseWatchedSets(t *testing.T) {
 					t.Error("a subscriber of a set that has changed is told nothing")
 				}
 			}
-			t.Logf("%d of %d were told to ask for the set anew", resets, subs)
+			t.Logf("%d of %d were told to query the set again", resets, subs)
 		})
 	}
 }

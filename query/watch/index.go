@@ -10,9 +10,9 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// What the writer says has changed finds the expressions that it may concern.
+// This file maps the changes that the writer reports to the expressions that they may affect.
 
-// watchedSet is a set that changes are looked up by.
+// watchedSet identifies a set in the index of changes.
 type watchedSet struct {
 	of   dict.ID
 	what uint16 // kind and direction
@@ -22,8 +22,9 @@ func setOf(o algebra.Op, k kinds.Kind, of dict.ID) watchedSet {
 	return watchedSet{of, uint16(k)<<1 | uint16(o)}
 }
 
-// changedBy returns what changes a leaf: the edges of its account or record, or who is put on
-// its list. (Who names a list is a set that no expression has.)
+// changedBy returns the set whose changes change a leaf. A list's members change with the list
+// items that name the list: they are indexed as the list's reverse set, which no expression
+// can name.
 func changedBy(l algebra.Leaf) watchedSet {
 	if l.Op == algebra.OpListed {
 		return setOf(algebra.OpReverse, kinds.ListItem, l.Of)
@@ -31,7 +32,8 @@ func changedBy(l algebra.Leaf) watchedSet {
 	return setOf(l.Op, l.Kind, l.Of)
 }
 
-// authorOf returns who must be active for a leaf to have members, None if nobody must.
+// authorOf returns the account that must be visible for a leaf to have members, None if the
+// leaf does not depend on one.
 func authorOf(l algebra.Leaf) dict.ID {
 	switch l.Op {
 	case algebra.OpForward:
@@ -52,7 +54,7 @@ func (h *Watcher) Changed(edges []graph.Change, lists []write.ListChange, hidden
 			h.candidate(setOf(algebra.OpForward, c.Kind, c.Actor), c.Subject)
 		}
 		if c.Kind == kinds.ListItem {
-			continue // it is told with the member
+			continue // reported in lists, with the member
 		}
 		if h.filter.Has(uint64(c.Subject)) {
 			h.candidate(setOf(algebra.OpReverse, c.Kind, c.Subject), c.Actor)
@@ -71,8 +73,8 @@ func (h *Watcher) Changed(edges []graph.Change, lists []write.ListChange, hidden
 	}
 }
 
-// candidate notes that a member of a set may have changed. It costs the writer the same
-// however many watch the set.
+// candidate notes that a member of a set may have changed. Its cost to the writer does not
+// depend on the number of expressions with the set.
 func (h *Watcher) candidate(of watchedSet, id dict.ID) {
 	if e := h.edges[of]; e != nil {
 		e.add(id)
@@ -80,7 +82,7 @@ func (h *Watcher) candidate(of watchedSet, id dict.ID) {
 	}
 }
 
-// wholeSets has all members of some of an expression's sets looked at.
+// wholeSets makes all members of some of an expression's sets candidates.
 func (h *Watcher) wholeSets(w *watch, which func(algebra.Leaf) bool) {
 	w.leaves(func(l algebra.Leaf) {
 		if which(l) && !slices.Contains(w.whole, l) {
@@ -90,7 +92,7 @@ func (h *Watcher) wholeSets(w *watch, which func(algebra.Leaf) bool) {
 	})
 }
 
-// leaves calls each for the sets of an expression whose account or record is known.
+// leaves calls each for the leaves of an expression whose account or record has an id.
 func (w *watch) leaves(each func(algebra.Leaf)) {
 	var walk func(n *algebra.Node)
 	walk = func(n *algebra.Node) {
@@ -106,7 +108,7 @@ func (w *watch) leaves(each func(algebra.Leaf)) {
 	walk(&w.e.Root)
 }
 
-// index puts an expression where changes find it, once the ids of its strings are known.
+// index adds an expression to the index of changes, by the ids of its strings.
 func (h *Watcher) index(w *watch) {
 	w.leaves(func(l algebra.Leaf) {
 		at := changedBy(l)
@@ -130,7 +132,7 @@ func (h *Watcher) index(w *watch) {
 	}
 }
 
-// forget takes an expression out.
+// forget removes an expression.
 func (h *Watcher) forget(w *watch) {
 	without := func(list []*watch) []*watch { return slices.DeleteFunc(list, func(x *watch) bool { return x == w }) }
 	if w.ids != nil {

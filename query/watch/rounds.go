@@ -13,9 +13,9 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// The rounds in which it is found out what has changed, and told.
+// This file runs the rounds, which find changes and send them.
 
-// rounds goes on for as long as something is watched.
+// rounds runs rounds for as long as an expression is watched.
 func (h *Watcher) rounds() {
 	h.store.Watch(h)
 	var before *ask.View
@@ -33,7 +33,7 @@ func (h *Watcher) rounds() {
 		before, release = now, released
 		select {
 		case <-tick.C:
-		case <-h.Ctx.Done():
+		case <-h.ctx.Done():
 		}
 		if h.isIdle() {
 			release()
@@ -47,11 +47,11 @@ func (h *Watcher) rounds() {
 	}
 }
 
-// round tells what has changed since before, nil if that is not known, and returns the state
-// that the next one begins with.
+// round sends the changes since the state before, none if before is nil, and returns the state
+// that the next round starts from.
 func (h *Watcher) round(before *ask.View) (now *ask.View, release func(), err error) {
 	defer func() {
-		if p := recover(); p != nil { // what we got wrong here must not end the indexing
+		if p := recover(); p != nil { // a defect here must not end indexing
 			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack()) //nolint:err113 // it is unexpected
 			if release != nil {
 				release()
@@ -65,7 +65,7 @@ func (h *Watcher) round(before *ask.View) (now *ask.View, release func(), err er
 	return now, release, err
 }
 
-// isIdle forgets what nobody listens to, and reports whether nothing is left.
+// isIdle forgets expressions without subscribers, and reports whether none is left.
 func (h *Watcher) isIdle() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +77,7 @@ func (h *Watcher) isIdle() bool {
 	return len(h.watches) == 0
 }
 
-// ends reports whether there still is nothing to watch: then the rounds have ended.
+// ends reports whether there is still nothing to watch. If so, the rounds have ended.
 func (h *Watcher) ends() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,8 +87,8 @@ func (h *Watcher) ends() bool {
 
 // fail ends all subscriptions.
 func (h *Watcher) fail(err error) {
-	if h.Ctx.Err() == nil {
-		h.log.Error("watching sets failed; the subscribers are sent away", "error", err)
+	if h.ctx.Err() == nil {
+		h.log.Error("watching sets failed; subscribers are disconnected", "error", err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,16 +106,15 @@ func (h *Watcher) fail(err error) {
 	h.running = false
 }
 
-// changes are members that may have changed, of one set or of several. Expressions share
-// them.
+// changes are members of one or more sets that may have changed. Expressions share them.
 type changes struct {
 	ids      []uint64
-	overflow bool
+	overflow bool      // there are more than maxCandidates
 	set      idset.Set // of ids
-	made     bool      // set is
+	made     bool      // set has been made
 }
 
-// members returns them as a set.
+// members returns the changed members as a set.
 func (c *changes) members() idset.Set {
 	if !c.made {
 		c.set, c.made = idset.FromUnsorted(c.ids), true
@@ -123,16 +122,16 @@ func (c *changes) members() idset.Set {
 	return c.set
 }
 
-// round is what is to be worked out of an expression.
+// round is the work for one expression in a round.
 type round struct {
 	w       *watch
 	changes []*changes
 	whole   []algebra.Leaf
-	was, is []dict.ID // of the expression's strings, in the two states
+	was, is []dict.ID // the ids of the expression's strings in the two states
 }
 
-// name looks up the strings that have had no id, and those of new expressions: from then on
-// changes find them.
+// name looks up the strings of new expressions and those without an id, and adds them to the
+// index of changes.
 func (h *Watcher) name() error {
 	type lookedUp struct {
 		w   *watch
@@ -142,7 +141,7 @@ func (h *Watcher) name() error {
 	h.mu.Lock()
 	left := namedAtOnce
 	for _, w := range h.nameless() {
-		if left -= len(w.e.Strings); left < 0 && len(some) > 0 { // another round does
+		if left -= len(w.e.Strings); left < 0 && len(some) > 0 { // the next round does the rest
 			break
 		}
 		some = append(some, lookedUp{w: w})
@@ -151,7 +150,7 @@ func (h *Watcher) name() error {
 	if len(some) == 0 {
 		return nil
 	}
-	err := h.store.View(h.Ctx, func(sn *ask.View) (err error) {
+	err := h.store.View(h.ctx, func(sn *ask.View) (err error) {
 		for i := range some {
 			if some[i].ids, err = algebra.Lookup(sn, some[i].w.e.Strings); err != nil {
 				return err
@@ -179,7 +178,7 @@ func (h *Watcher) name() error {
 		for i, id := range w.ids {
 			if id != was[i] {
 				fresh[id] = true
-				w.add(id) // it may be given as a member
+				w.add(id) // it may be an argument of members(…)
 				h.touched[w] = struct{}{}
 			}
 		}
@@ -188,14 +187,13 @@ func (h *Watcher) name() error {
 	return nil
 }
 
-// freeze takes a state of the store, and what has changed until then. Expressions that are
-// new begin with it.
+// freeze takes a state of the store, and the changes up to it. New expressions start with it.
 func (h *Watcher) freeze() (sn *ask.View, release func(), todo []round, err error) {
 	if err := h.name(); err != nil {
 		return nil, nil, nil, err
 	}
 	h.store.Freeze(func() {
-		if sn, release, err = h.store.Hold(h.Ctx, h.meter.charge); err != nil {
+		if sn, release, err = h.store.Hold(h.ctx, h.meter.charge); err != nil {
 			return
 		}
 		h.mu.Lock()
@@ -215,8 +213,7 @@ func (h *Watcher) freeze() (sn *ask.View, release func(), todo []round, err erro
 	return sn, release, todo, err
 }
 
-// gather returns what is to be worked out, and begins to gather anew. It is called with mu
-// held.
+// gather returns the work of a round, and clears the candidates. It is called with mu held.
 func (h *Watcher) gather() []round {
 	of := map[*watch]*round{}
 	touch := func(w *watch, c *changes) {
@@ -256,15 +253,15 @@ func (h *Watcher) gather() []round {
 	return todo
 }
 
-// tell works out what has changed of a set between two states, and tells it.
-func (h *Watcher) tell(before, now *state, t round) {
+// notify computes the changes of a set between two states, and sends them.
+func (h *Watcher) notify(before, now *state, t round) {
 	m, err := h.changesOf(before, now, t)
-	if errors.Is(err, errDear) {
-		m, err = Message{Reset: tooDear}, nil
+	if errors.Is(err, errOverBudget) {
+		m, err = Message{Reset: overBudget}, nil
 	}
 	if err != nil {
-		h.log.Error("working out what has changed of a watched set failed; its subscribers are told to ask for it anew", "set", t.w.e.Source, "error", err)
-		m = Message{Reset: "what has changed could not be worked out: ask for the set anew"}
+		h.log.Error("computing the changes of a watched set failed; its subscribers are told to query it again", "set", t.w.e.Source, "error", err)
+		m = Message{Reset: "the changes could not be computed: query the set again"}
 	}
 	if len(m.Entered)+len(m.Left) == 0 && m.Reset == "" {
 		return
@@ -284,15 +281,15 @@ func (h *Watcher) tell(before, now *state, t round) {
 		if len(s.Messages) == cap(s.Messages) {
 			close(s.Messages)
 			delete(w.subs, s)
-			w.idle = time.Now() // who comes back with its cursor finds it
+			w.idle = time.Now() // kept for a reconnect with the cursor
 			continue
 		}
 		s.Messages <- m
 	}
 }
 
-// changesOf is changes, with a panic as an error: what one expression meets must not end the
-// others' subscriptions.
+// changesOf is changes, with a panic as an error: a defect that one expression meets must not
+// end other subscriptions.
 func (h *Watcher) changesOf(before, now *state, t round) (m Message, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -308,7 +305,7 @@ func (h *Watcher) changes(before, now *state, t round) (m Message, err error) {
 		return m, err
 	}
 	if overflow {
-		return Message{Reset: fmt.Sprintf("more than %d members may have changed at once: ask for the set anew", maxCandidates)}, nil
+		return Message{Reset: fmt.Sprintf("more than %d members may have changed at once: query the set again", maxCandidates)}, nil
 	}
 	was, err := before.members(t.w.e, t.was, ids)
 	if err != nil {
@@ -325,8 +322,8 @@ func (h *Watcher) changes(before, now *state, t round) (m Message, err error) {
 	return m, err
 }
 
-// candidatesOf returns the members that may have changed, or that they are too many. It
-// reads no more of them than that takes.
+// candidatesOf returns the members that may have changed, or overflow if they are too many,
+// and then stops reading.
 func (h *Watcher) candidatesOf(before, now *state, t round) (ids idset.Set, overflow bool, err error) {
 	for _, c := range t.changes {
 		if c.overflow {

@@ -12,9 +12,8 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// state is a state of the store in a round. What is read of it is kept until the round ends,
-// for all expressions that it is of use to: a set is read once, and whether a member is in it
-// is asked once.
+// state is a state of the store during a round, and a cache of what was read from it. All
+// expressions share it: each set is read once, and each member is looked up once.
 type state struct {
 	sn    *ask.View
 	meter *meter
@@ -26,17 +25,17 @@ type state struct {
 	strings map[dict.Namespace]map[uint64]string
 }
 
-// authorLists are the lists of an author that expressions of a round name.
+// authorLists are the lists of one author that the expressions of a round name.
 type authorLists struct {
 	lists   map[dict.ID]bool
 	changes []*changes            // of these expressions
-	asked   idset.Set             // the ids of which it is known on which of the lists they are
-	on      map[dict.ID]idset.Set // by list
-	whole   bool                  // all of them were read
-	tooMany bool                  // they are too many to be read
+	asked   idset.Set             // ids that were looked up in all of the lists
+	on      map[dict.ID]idset.Set // members by list, among asked
+	whole   bool                  // all members were read
+	tooMany bool                  // the author has too many list items to read them
 }
 
-// changed returns the ids that have changed, as far as they are not too many.
+// changed returns the ids that may have changed, up to about maxItems.
 func (a *authorLists) changed() (ids idset.Set) {
 	for _, c := range a.changes {
 		if ids = idset.Or(ids, c.members()); ids.Len() > maxItems {
@@ -46,7 +45,7 @@ func (a *authorLists) changed() (ids idset.Set) {
 	return ids
 }
 
-// wholeSet is the members of a set, unless they are too many.
+// wholeSet has the members of a set, unless they are too many.
 type wholeSet struct {
 	set     idset.Set
 	tooMany bool
@@ -74,8 +73,8 @@ func newState(sn *ask.View, m *meter, todo []round) *state {
 	return at
 }
 
-// members returns which of some ids are in an expression, whose strings have the ids of: a
-// string that has got its id since has brought nothing that was told.
+// members returns which of ids are members of an expression. of are the ids that the
+// expression's strings had in this state.
 func (at *state) members(e *algebra.Expr, of []dict.ID, ids idset.Set) (idset.Set, error) {
 	set, err := at.among(&e.Root, of, ids)
 	if err == nil && e.Root.Is == dict.DID {
@@ -84,7 +83,7 @@ func (at *state) members(e *algebra.Expr, of []dict.ID, ids idset.Set) (idset.Se
 	return set, err
 }
 
-// among returns which of some ids are in a part of an expression.
+// among returns which of ids are members of a part of an expression.
 func (at *state) among(n *algebra.Node, of []dict.ID, ids idset.Set) (in idset.Set, err error) {
 	if ids.Empty() {
 		return ids, nil
@@ -122,7 +121,7 @@ func (at *state) among(n *algebra.Node, of []dict.ID, ids idset.Set) (in idset.S
 	return ids, nil
 }
 
-// inLeaf returns which of some ids are in a set.
+// inLeaf returns which of ids are members of a leaf.
 func (at *state) inLeaf(l algebra.Leaf, ids idset.Set) (idset.Set, error) {
 	if err := at.meter.charge(memberCost * int(ids.Len())); err != nil {
 		return idset.Set{}, err
@@ -156,7 +155,7 @@ func (at *state) inLeaf(l algebra.Leaf, ids idset.Set) (idset.Set, error) {
 	return idset.FromList(in), nil
 }
 
-// ask asks the store which ids, which ascend, are in a set.
+// ask looks up which of ids, ascending, are members of a leaf, and adds them to known.
 func (at *state) ask(l algebra.Leaf, ids []uint64, known map[uint64]bool) error {
 	if len(ids) == 0 {
 		return nil
@@ -200,12 +199,12 @@ func (at *state) actors(l algebra.Leaf) (*ask.ActorSet, error) {
 	return t, err
 }
 
-// inList returns which of some ids are on a list. Where an author's items say so is known only
-// by looking at all of them: that is done for all lists of the author that the round is about,
-// and for all ids that have changed in it, together.
+// inList returns which of ids are on a list. To find an author's items about an account, all
+// of the author's items must be read. So they are read once for all lists of the author in the
+// round, and for all ids that may have changed.
 func (at *state) inList(l algebra.Leaf, ids idset.Set) (idset.Set, error) {
 	a := at.authors[l.By]
-	if a == nil { // a list that has got its id in this round
+	if a == nil { // the list got its id in this round
 		return idset.Set{}, nil
 	}
 	if unknown := idset.AndNot(ids, a.asked); !unknown.Empty() {
@@ -219,8 +218,9 @@ func (at *state) inList(l algebra.Leaf, ids idset.Set) (idset.Set, error) {
 	return idset.And(ids, a.on[l.Of]), nil
 }
 
-// readLists reads who is on an author's lists: from the items that name what wanted reports by
-// the edge from. look, if it is not nil, is called at each, and may end it.
+// readLists reads the members of an author's lists, from the items whose edge of kind from
+// leads to an id that wanted accepts. look, if not nil, is called for each item; its error ends
+// the reading.
 func (at *state) readLists(author dict.ID, a *authorLists, from, to kinds.Kind, wanted func(dict.ID) bool, look func() error) error {
 	on := map[dict.ID][]uint64{}
 	err := at.sn.JoinedAmong(author, from, to, func(id dict.ID) (bool, error) {
@@ -249,14 +249,15 @@ func (at *state) readLists(author dict.ID, a *authorLists, from, to kinds.Kind, 
 	return nil
 }
 
-// maxItems is how many items an author may have of whose lists all members are looked at.
+// maxItems is the largest number of list items that an author may have for whole lists to be
+// read.
 const maxItems = 4 * maxCandidates
 
-// errMany ends the reading of lists that are too large.
+// errMany ends the reading of lists with too many items.
 var errMany = errors.New("query: an author has too many list items")
 
-// wholeList is whole of a list. The author's other lists that the round is about are read with
-// it.
+// wholeList returns the members of a list. It reads all lists of the author in the round at
+// once.
 func (at *state) wholeList(l algebra.Leaf) (w wholeSet, err error) {
 	a := at.authors[l.By]
 	if a == nil || a.tooMany {
@@ -281,9 +282,9 @@ func (at *state) wholeList(l algebra.Leaf) (w wholeSet, err error) {
 	return wholeSet{set: a.on[l.Of]}, nil
 }
 
-// whole returns the members of a set, hidden or not, unless they are more than maxCandidates.
-// Of a forward set it reads so many records at most, of a list its author's items if they are
-// maxItems at most, of a reverse set its row.
+// whole returns the members of a set, hidden accounts included, unless they are more than
+// maxCandidates. It reads at most that many records of a forward set, the row of a reverse set,
+// and for a list the author's items, if there are at most maxItems.
 func (at *state) whole(l algebra.Leaf) (members idset.Set, tooMany bool, err error) {
 	if w, ok := at.wholes[l]; ok {
 		return w.set, w.tooMany, nil
@@ -322,7 +323,7 @@ func (at *state) whole(l algebra.Leaf) (members idset.Set, tooMany bool, err err
 	return w.set, w.tooMany, nil
 }
 
-// names returns the strings of ids.
+// names returns the strings of a set's ids.
 func (at *state) names(ns dict.Namespace, set idset.Set) ([]string, error) {
 	if set.Empty() {
 		return nil, nil

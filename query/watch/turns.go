@@ -8,30 +8,30 @@ import (
 	"slices"
 )
 
-// In a round, clients take turns: the next expression is one of the client that has spent the
-// least, of late and in the round. So one with few changes is told before one whose
-// subscriptions cost much, and what a client spends delays nobody else within a round. What
-// all spend in one is bounded, and so is how late the next one begins.
+// In a round, clients take turns: the next expression belongs to the client that has spent the
+// least, recently and in this round. So clients with few changes are served before those with
+// expensive subscriptions, whose cost delays nobody else. The budget of a round is bounded, and
+// so is the delay of the next round.
 
-// Bounds of a round, in what Store.ViewCharged counts (bytes, and 512 for a key that is looked
-// up) and the costs below. 64 MiB is some hundred thousand look-ups, or a list of a million
-// accounts in both states: some tenths of a second.
+// Budgets of a round, in the units of Store.ViewCharged (bytes, and 512 for a look-up of a key)
+// and the costs below. 64 MiB is about a hundred thousand look-ups, or a list of a million
+// accounts in both states: a few tenths of a second.
 const (
 	clientBudget = 64 << 20
 	roundBudget  = 2 * clientBudget
 
-	memberCost = 16 // a member of which it is known whether it is in a set
-	recordCost = 32 // a record that is looked at
+	memberCost = 16 // checking a member against a set in memory
+	recordCost = 32 // reading a record
 )
 
-// tooDear is why a subscriber is told to ask for the set anew whose client has spent its share.
-const tooDear = "working out what has changed costs more than a client's subscriptions may at once: ask for the set anew, and watch fewer or smaller sets"
+// overBudget is the reason of a reset after the client has used up its budget.
+const overBudget = "computing the changes exceeds the budget of a client's subscriptions: query the set again, and watch fewer or smaller sets"
 
-// errDear ends the work on an expression whose client has spent its share of a round.
-var errDear = errors.New("query: a client's subscriptions cost too much")
+// errOverBudget ends the work on an expression whose client has used up its budget of the round.
+var errOverBudget = errors.New("query: a client's subscriptions exceed their budget")
 
-// meter measures what the work on an expression costs, and ends it at a bound. The zero meter
-// has none.
+// meter counts the cost of the work on an expression, and ends it at a limit. The zero meter has
+// no limit.
 type meter struct {
 	bounded     bool
 	spent, most int
@@ -40,7 +40,7 @@ type meter struct {
 func (m *meter) charge(cost int) error {
 	m.spent += cost
 	if m.bounded && m.spent > m.most {
-		return errDear
+		return errOverBudget
 	}
 	return nil
 }
@@ -48,18 +48,18 @@ func (m *meter) charge(cost int) error {
 // turn is the work of a client in a round.
 type turn struct {
 	client string
-	before int // what it has spent of late
-	spent  int // in this round
+	before int // cost of recent rounds
+	spent  int // cost of this round
 	size   int // expressions
 	todo   []round
 }
 
-// turns is a heap of them, first the one that has spent the least.
+// turns is a heap of clients; the first has spent the least.
 type turns []*turn
 
 func (t turns) Len() int      { return len(t) }
 func (t turns) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
-func (t turns) Less(i, j int) bool { // of two that have spent the same, the one with less to do
+func (t turns) Less(i, j int) bool { // at equal cost, the client with fewer expressions
 	return cmp.Or(cmp.Compare(t[i].before+t[i].spent, t[j].before+t[j].spent), cmp.Compare(t[i].size, t[j].size)) < 0
 }
 func (t *turns) Push(x any) { *t = append(*t, x.(*turn)) } //nolint:errcheck // there is nothing else
@@ -69,7 +69,7 @@ func (t *turns) Pop() any {
 	return last
 }
 
-// takeTurns works out what has changed of expressions between two states, and tells it.
+// takeTurns computes and sends the changes of expressions between two states.
 func (h *Watcher) takeTurns(before, now *state, todo []round) {
 	waiting := h.turns(todo)
 	all, total := slices.Clone(waiting), 0
@@ -78,7 +78,7 @@ func (h *Watcher) takeTurns(before, now *state, todo []round) {
 		next := t.todo[0]
 		t.todo = t.todo[1:]
 		h.meter = meter{bounded: true, most: min(clientBudget-t.spent, roundBudget-total)}
-		h.tell(before, now, next)
+		h.notify(before, now, next)
 		t.spent += h.meter.spent
 		total += h.meter.spent
 		if len(t.todo) == 0 {
@@ -91,8 +91,8 @@ func (h *Watcher) takeTurns(before, now *state, todo []round) {
 	h.remember(all)
 }
 
-// turns divides the work of a round among the clients: of an expression that several watch, it
-// is the one's that has spent the least, since the others' cost it nothing.
+// turns divides the work of a round among the clients. An expression of several clients counts
+// for the one that has spent the least.
 func (h *Watcher) turns(todo []round) (all turns) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +114,7 @@ func (h *Watcher) turns(todo []round) (all turns) {
 	return all
 }
 
-// remember notes what clients have spent. Half of it is forgotten in each round.
+// remember adds the clients' costs to the recent costs, which halve each round.
 func (h *Watcher) remember(all turns) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,9 +128,9 @@ func (h *Watcher) remember(all turns) {
 	}
 }
 
-// nameless returns the expressions whose strings are to be looked up, those that have not
-// begun and those with strings that have had no id: first one of each client, then a second,
-// and so on. It is called with mu held.
+// nameless returns the expressions whose strings need a look-up: new ones, and those with
+// strings without an id. Clients take turns: first one expression of each client, then a second
+// of each, and so on. It is called with mu held.
 func (h *Watcher) nameless() []*watch {
 	var rows [][]*watch // the n-th of each client
 	of := map[string]int{}

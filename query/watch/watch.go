@@ -19,76 +19,76 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// Bounds of what is watched.
+// Bounds of watching.
 const (
 	maxWatchedLeaves = 8
-	// watchEvery is how often what has changed is told.
+	// watchEvery is the time between rounds.
 	watchEvery = 500 * time.Millisecond
-	// maxCandidates is of how many members a change of one expression is worked out at a
-	// time; past it its subscribers are told to ask for the set anew.
+	// maxCandidates is the number of members of one expression that may change in a round.
+	// Above it, subscribers are told to query the set again.
 	maxCandidates = 5000
-	// keptMessages is how many messages of an expression are kept for who comes back with a
-	// cursor, and keptChanges how many members are in them.
+	// keptMessages and keptChanges bound the messages of an expression, and the members in
+	// them, that are kept for subscribers that reconnect with a cursor.
 	keptMessages = 1024
 	keptChanges  = 50_000
 	maxWatches   = 10_000 // expressions
-	maxIdle      = 500    // of them, those that nobody listens to
-	namedAtOnce  = 8192   // strings that are looked up in a round
-	// buffered is how many messages a subscriber may be behind.
+	maxIdle      = 500    // expressions without a subscriber
+	namedAtOnce  = 8192   // strings looked up in a round
+	// buffered is the number of messages that a subscriber may be behind.
 	buffered = 64
 )
 
-// watchKept is how long an expression is watched after its last subscriber left. It is a
-// variable for the tests.
+// watchKept is how long an expression is watched after its last subscriber left. Tests
+// shorten it.
 var watchKept = 2 * time.Minute
 
 // A Message says what has entered and left a set.
 type Message struct {
 	Cursor  string   `json:"cursor"`
-	Type    string   `json:"type,omitempty"` // of the first
+	Type    string   `json:"type,omitempty"` // of the members; in the first message only
 	Entered []string `json:"entered,omitempty"`
 	Left    []string `json:"left,omitempty"`
-	Reset   string   `json:"reset,omitempty"` // why the set is to be asked for anew
+	Reset   string   `json:"reset,omitempty"` // why the client must query the set again
 	seq     uint64
 }
 
-// A Watcher tells subscribers of what changes. Which members may have changed it hears from
-// the writer (graph.Watcher). Whether they have, it finds out by asking for each whether it
-// was in the set before, and whether it is now, in two states of the store, of which the
-// second is the first of the next round: so each change is told once, and none is missed.
+// A Watcher notifies subscribers of changes. The writer names the members that may have changed
+// (graph.Watcher). Each round looks up whether they were in the set in the state of the last
+// round, and whether they are in the current state, which is where the next round starts. So
+// every change is sent once, and none is missed.
 type Watcher struct {
 	store *graph.Store
 	log   *slog.Logger
-	meter meter           // of the round under way
-	Ctx   context.Context //nolint:containedctx // of all rounds
+	meter meter           // of the current round
+	ctx   context.Context //nolint:containedctx // of all rounds; ended by Close
 	stop  context.CancelFunc
 	ended sync.WaitGroup
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	running bool
-	watches map[string]*watch
-	edges   map[watchedSet]*watchedEdges // by the leaves that are sets of a known account or record
-	actors  map[dict.ID][]*watch         // those with a forward set of an account
-	people  map[*watch]struct{}          // those whose members are accounts
-	pending map[*watch]struct{}          // that begin with the next round
-	unnamed map[*watch]struct{}          // those with strings that have no id yet
-	filter  idset.Filter                 // of edges' accounts and records; what was watched once stays in it
-	changed map[*watchedEdges]struct{}   // those with candidates
-	hidden  candidates                   // accounts that were hidden, or shown
-	touched map[*watch]struct{}          // those with candidates of their own
+	watches map[string]*watch            // by Expr.Canonical
+	edges   map[watchedSet]*watchedEdges // by leaf, if the leaf's account or record has an id
+	actors  map[dict.ID][]*watch         // expressions with a forward set of an account
+	people  map[*watch]struct{}          // expressions whose members are accounts
+	pending map[*watch]struct{}          // expressions that start with the next round
+	unnamed map[*watch]struct{}          // expressions with strings that have no id yet
+	filter  idset.Filter                 // the accounts and records in edges, past ones included
+	changed map[*watchedEdges]struct{}   // leaves with candidates
+	hidden  candidates                   // accounts that became hidden or visible
+	touched map[*watch]struct{}          // expressions with candidates of their own
 	subs    int
-	clients map[string]int // subscriptions of each
-	spent   map[string]int // what the rounds have cost of late, by client: see turns
+	clients map[string]int // subscriptions by client
+	spent   map[string]int // recent cost of rounds by client; see turns
 }
 
-// watchedEdges are the expressions with a leaf, and the members of it that may have changed
-// since the last round: they are kept once, however many the expressions are.
+// watchedEdges are the expressions with a leaf, and the leaf's members that may have changed
+// since the last round. All expressions share them.
 type watchedEdges struct {
 	watches []*watch
 	candidates
 }
 
-// candidates are members that may have changed. More than maxCandidates are not kept.
+// candidates are members that may have changed, up to maxCandidates.
 type candidates struct {
 	ids      map[dict.ID]struct{}
 	overflow bool
@@ -109,7 +109,7 @@ func (c *candidates) add(id dict.ID) {
 
 func (c *candidates) empty() bool { return len(c.ids) == 0 && !c.overflow }
 
-// take returns what was gathered, and begins anew.
+// take returns the candidates and clears them.
 func (c *candidates) take() *changes {
 	taken := &changes{overflow: c.overflow}
 	for id := range c.ids {
@@ -121,63 +121,67 @@ func (c *candidates) take() *changes {
 	return taken
 }
 
-// watch is an expression that is watched.
+// watch is a watched expression.
 type watch struct {
 	e          *algebra.Expr
 	key        string
-	epoch      string         // of its cursors: an expression that is watched anew has another
-	ids        []dict.ID      // of e.strings, None for those that have none yet
-	was        []dict.ID      // ids, as of the last round; nil if they are the same
-	candidates                // besides those of its leaves
-	whole      []algebra.Leaf // sets of which all members are candidates
+	epoch      string         // of its cursors; differs each time the expression is watched
+	ids        []dict.ID      // of e.Strings; None for strings without an id
+	was        []dict.ID      // ids as of the last round; nil if they are the same
+	candidates                // in addition to those of its leaves
+	whole      []algebra.Leaf // sets whose members are all candidates
 	named      bool           // its strings have been looked up
 	begun      bool
 
-	next    uint64 // the number of the next message
-	ring    []Message
-	changes int // members in ring
+	next    uint64    // the number of the next message
+	ring    []Message // the newest messages
+	changes int       // members in ring
 	subs    map[*Subscriber]struct{}
-	idle    time.Time // since when nobody listens
-	left    string    // the client that listened last, which pays for it then
+	idle    time.Time // when the last subscriber left
+	left    string    // the client that left last, which pays for the idle expression
 }
 
-// A Subscriber is who listens.
+// A Subscriber receives the changes of one expression.
 type Subscriber struct {
 	w        *watch
 	client   string
 	after    string        // the cursor that it came with
-	Ready    chan struct{} // closed when it has begun, and there are messages
-	Messages chan Message  // closed if it is too slow, or the server ends
+	Ready    chan struct{} // closed once Messages is set
+	Messages chan Message  // closed if the subscriber is too slow, or the server ends
 }
 
 // New returns a watcher of a store. It starts work with the first subscriber.
 func New(store *graph.Store, log *slog.Logger) *Watcher {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Watcher{
-		store: store, log: log, Ctx: ctx, stop: stop, clients: map[string]int{},
+		store: store, log: log, ctx: ctx, stop: stop, clients: map[string]int{},
 		watches: map[string]*watch{}, edges: map[watchedSet]*watchedEdges{}, actors: map[dict.ID][]*watch{}, people: map[*watch]struct{}{},
 		filter: idset.NewFilter(1 << 16), pending: map[*watch]struct{}{}, touched: map[*watch]struct{}{}, unnamed: map[*watch]struct{}{},
 		changed: map[*watchedEdges]struct{}{}, spent: map[string]int{},
 	}
 }
 
-// Close ends all rounds.
+// Close ends all rounds, and with them all subscriptions.
 func (h *Watcher) Close() {
 	h.stop()
 	h.ended.Wait()
 }
 
-// errBusy is returned where there are too many subscribers, or expressions.
+// Context returns a context that Close ends.
+func (h *Watcher) Context() context.Context { return h.ctx }
+
+// errBusy is returned by Subscribe if there are too many subscribers or expressions.
 var errBusy = errors.New("there are too many subscriptions")
 
-// Subscribe begins to listen. after is the cursor of the last message that was received, ""
-// for what comes from now on. Of most subscribers in all, a client has half at most.
+// Subscribe starts a subscription of a client. after is the cursor of the last message that
+// it received, or "" to receive changes from now on. There are at most most subscribers, and
+// one client has at most half of them; above that Subscribe returns an error.
 func (h *Watcher) Subscribe(e *algebra.Expr, client, after string, most int) (*Subscriber, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := e.Canonical()
 	w := h.watches[key]
-	if h.subs >= most || h.clients[client] >= max(most/2, 1) || h.Ctx.Err() != nil {
+	if h.subs >= most || h.clients[client] >= max(most/2, 1) || h.ctx.Err() != nil {
 		return nil, errBusy
 	}
 	if w == nil {
@@ -204,7 +208,8 @@ func (h *Watcher) Subscribe(e *algebra.Expr, client, after string, most int) (*S
 	return s, nil
 }
 
-// begin sends a subscriber the first message, and what it has missed.
+// begin sends a subscriber its first message, and those that it missed. It is called with mu
+// held.
 func (h *Watcher) begin(s *Subscriber) {
 	w := s.w
 	first := Message{Cursor: w.cursor(w.next - 1), Type: w.e.Type().String()}
@@ -214,7 +219,7 @@ func (h *Watcher) begin(s *Subscriber) {
 		from := slices.IndexFunc(w.ring, func(m Message) bool { return m.seq > seq })
 		switch {
 		case err != nil, seq >= w.next, from < 0 && seq < w.next-1, from >= 0 && w.ring[from].seq > seq+1:
-			first.Reset = "the cursor is too old, or of another run of the server: ask for the set anew"
+			first.Reset = "the cursor is too old, or from before the server restarted: query the set again"
 		case from >= 0:
 			first.Cursor, missed = s.after, w.ring[from:]
 		}
@@ -241,7 +246,7 @@ func (w *watch) seqOf(cursor string) (uint64, error) {
 	return n, nil
 }
 
-// Leave ends listening.
+// Leave ends a subscription.
 func (h *Watcher) Leave(s *Subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -265,8 +270,8 @@ func (h *Watcher) Leave(s *Subscriber) {
 	}
 }
 
-// forgetIdle forgets the expression that nobody has listened to for the longest, and reports
-// whether there was one.
+// forgetIdle forgets the expression that has been without a subscriber for the longest, and
+// reports whether there was one. It is called with mu held.
 func (h *Watcher) forgetIdle() bool {
 	var oldest *watch
 	for _, w := range h.watches {
@@ -280,10 +285,10 @@ func (h *Watcher) forgetIdle() bool {
 	return oldest != nil
 }
 
-// errOtherCursor is returned for a cursor that is not one of the expression.
+// errOtherCursor is returned for a cursor of another expression or epoch.
 var errOtherCursor = errors.New("the cursor is not one of this set")
 
-// Watchable reports why an expression cannot be watched, nil if it can.
+// Watchable returns an *algebra.SyntaxError if an expression cannot be watched.
 func Watchable(e *algebra.Expr) error {
 	leaves := 0
 	var walk func(n *algebra.Node) error
@@ -292,10 +297,10 @@ func Watchable(e *algebra.Expr) error {
 			leaves++
 		}
 		if !n.Window.All() {
-			return &algebra.SyntaxError{Offset: n.Offset, What: "a set in a window is not watched: its members would leave by time alone"}
+			return &algebra.SyntaxError{Offset: n.Offset, What: "a set with since or until cannot be watched: its members would leave as time passes"}
 		}
 		if n.Op == algebra.OpLists {
-			return &algebra.SyntaxError{Offset: n.Offset, What: "lists(…) is not watched: anybody's list may change it"}
+			return &algebra.SyntaxError{Offset: n.Offset, What: "lists(…) cannot be watched: every account's lists may change it"}
 		}
 		for i := range n.Args {
 			if err := walk(&n.Args[i]); err != nil {
@@ -308,7 +313,7 @@ func Watchable(e *algebra.Expr) error {
 		return err
 	}
 	if leaves > maxWatchedLeaves {
-		return &algebra.SyntaxError{Offset: 0, What: fmt.Sprintf("%d leaves; at most %d are watched", leaves, maxWatchedLeaves)}
+		return &algebra.SyntaxError{Offset: 0, What: fmt.Sprintf("the expression has %d leaves; at most %d can be watched", leaves, maxWatchedLeaves)}
 	}
 	return nil
 }
