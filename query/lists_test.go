@@ -176,7 +176,7 @@ func TestBadLists(t *testing.T) {
 		"query?set=intersect(lists(" + d + "),follows(" + d + "))":           "mixes",
 		"rank?of=follows(" + d + ")&via=lists":                               "parameter via",
 		"subscribe?set=lists(" + d + ")":                                     "cannot be watched",
-		"subscribe?set=union(listed(" + history.ListOf(d, 0) + ",since=1d))": "in a window",
+		"subscribe?set=union(listed(" + history.ListOf(d, 0) + ",since=1d))": "since or until",
 	} {
 		status, body, _ := w.get("/xrpc/blue.skein.graph." + ask)
 		var e struct{ Message string }
