@@ -26,7 +26,7 @@ type accountState struct {
 	Records     map[string]int64 `json:"records"` // by kind
 }
 
-// queuedAccount is an account whose repo is to be fetched whole.
+// queuedAccount is an account whose repo is queued for a fetch.
 type queuedAccount struct {
 	State   string `json:"state"`
 	Reason  string `json:"reason"`
@@ -35,7 +35,7 @@ type queuedAccount struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-// getAccount says what the index has of one account, and what it lacks.
+// getAccount describes what the index has of one account, and what it lacks.
 func (s *Server) getAccount(ctx context.Context, q params) (any, error) {
 	account, err := q.list("did", 1, dict.DID)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Server) getAccount(ctx context.Context, q params) (any, error) {
 	return out, err
 }
 
-// describe says in a word, and in a sentence, what is known.
+// describe sets the account's state and a sentence that explains it.
 func (a *accountState) describe(st *format.RepoState, known bool) {
 	if st.Has(format.FlagHasRev) {
 		a.Rev = st.Rev.String()

@@ -41,9 +41,9 @@ type recordID struct {
 	Rkey       string `json:"rkey"`
 }
 
-// backlinks is what is asked for: the records of a collection that name a target at a path.
+// backlinks are the parameters: the records of a collection that name a target at a path.
 type backlinks struct {
-	of      *algebra.Expr // who names the target; nil if that is not indexed
+	of      *algebra.Expr // the accounts that name the target; nil if that is not indexed
 	dids    []algebra.Literal
 	limit   int
 	oldest  bool
@@ -86,32 +86,32 @@ func (q params) backlinks(older bool) (b backlinks, err error) {
 	given := q.values["did"]
 	if q.values.Has("from_dids") {
 		if len(given) > 0 {
-			return b, invalid("parameters did and from_dids are given, only one of them can be")
+			return b, invalid("did and from_dids exclude each other")
 		}
 		given = strings.Split(q.values.Get("from_dids"), ",")
 	}
 	for _, did := range given {
 		if did = strings.TrimSpace(did); did != "" {
 			b.hasDIDs = true
-			if syntax.ValidDID(did) { // else it has no records
+			if syntax.ValidDID(did) { // others have no records
 				b.dids = append(b.dids, algebra.Literal{S: did, Is: dict.DID})
 			}
 		}
 	}
 	if len(b.dids) > maxMembers {
-		return b, invalid("parameter did is given %d times, at most %d are taken", len(b.dids), maxMembers)
+		return b, invalid("parameter did occurs %d times; at most %d are allowed", len(b.dids), maxMembers)
 	}
 	return b, nil
 }
 
-// backlinkPage is a page of records, or of those who made them.
+// backlinkPage is a page of records, or of their authors.
 type backlinkPage struct {
 	total   uint64
 	records []recordID
 	cursor  *string
 }
 
-// more is what a cursor is for besides the set.
+// more returns what a cursor is bound to, besides the set.
 func (b *backlinks) more() string {
 	parts := []string{"newest"}
 	if b.oldest {
@@ -263,8 +263,7 @@ func (s *Server) linksCount(ctx context.Context, q params) (any, error) {
 	return linkTotal{p.total}, err
 }
 
-// linkCounts counts who names a target, by collection and path; what nobody does is left
-// out.
+// linkCounts counts the accounts that name a target, by collection and path, without zeros.
 func (s *Server) linkCounts(ctx context.Context, q params) (map[string]map[string]uint64, error) {
 	target := q.values.Get("target")
 	if target == "" {
@@ -325,7 +324,7 @@ func (s *Server) linksAll(ctx context.Context, q params) (any, error) {
 	return map[string]any{"links": out}, err
 }
 
-// allMethods are all that are served.
+// allMethods returns all methods.
 func allMethods() []method {
 	all := slices.Concat(methods, backlinkMethods)
 	for i := range all {
@@ -334,7 +333,7 @@ func allMethods() []method {
 	return all
 }
 
-// path returns where a method is served.
+// path returns a method's URL path.
 func (m *method) path() string {
 	if strings.HasPrefix(m.nsid, "/") {
 		return m.nsid

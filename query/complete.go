@@ -11,7 +11,7 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// completeness says of an answer that something may be missing in it, and why.
+// completeness reports that an answer may miss something, and why.
 type completeness struct {
 	Incomplete bool   `json:"incomplete,omitempty"`
 	Reason     string `json:"reason,omitempty"`
@@ -19,8 +19,8 @@ type completeness struct {
 
 const somebodysPast = "some accounts are not indexed whole: their past is missing, or something of them was missed or is being fetched again (getStats counts them)"
 
-// afterHole says whether the stream had a hole after which no account has been compared with
-// the relay's list yet.
+// afterHole reports an incomplete answer if the stream had a hole, and the repos have not been
+// compared with the relay's list since.
 func afterHole(sn *ask.View) (completeness, error) {
 	uncompared, err := sn.Uncompared()
 	if err != nil || !uncompared {
@@ -29,7 +29,8 @@ func afterHole(sn *ask.View) (completeness, error) {
 	return completeness{true, "the stream had a gap, and the repos have not been compared with the relay's list since: any account may have changed (GET /gaps on the admin address)"}, nil
 }
 
-// ofEverybody is the completeness of an answer in which the records of any account may count.
+// ofEverybody returns the completeness of an answer that depends on the records of all
+// accounts.
 func (s *Server) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, error) {
 	lacking, err := sn.Lacking()
 	if err != nil {
@@ -42,7 +43,7 @@ func (s *Server) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, erro
 		return c, err
 	}
 	doubtful := s.store.Doubtful()
-	if !s.store.Alone() { // the others know of theirs
+	if !s.store.Alone() { // other processes know about their accounts
 		counts, err := sn.Counts()
 		if err != nil {
 			return completeness{}, err
@@ -52,7 +53,7 @@ func (s *Server) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, erro
 	if doubtful > 0 {
 		return completeness{true, somebodysPast}, nil
 	}
-	if !s.anybody.Load() { // it is asked until there is somebody
+	if !s.anybody.Load() { // read until the index has an account
 		counts, err := sn.Counts()
 		if err != nil || counts.Accounts == 0 {
 			return completeness{true, "nothing is indexed yet"}, err
@@ -62,10 +63,9 @@ func (s *Server) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, erro
 	return completeness{}, nil
 }
 
-// missing says what may be missing in the sets of an expression: of a set of what an account
-// names, whether all of that account is known, of other sets, whether all of everybody is.
-// With expanded, what its members name counts, too: then those that it names as members must
-// be known.
+// missing returns the completeness of an expression's sets. Forward sets, such as follows,
+// depend on one account's records; others depend on the whole network. If expanded is true, the
+// answer also depends on the records of the accounts in members(…).
 func (s *Server) missing(v *algebra.Evaluation, expanded bool) (c completeness, err error) {
 	lacking, err := v.View.Lacking()
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Server) missing(v *algebra.Evaluation, expanded bool) (c completeness, 
 			c = s.lacks(lacking, n.Kind)
 		}
 		anybody = anybody || n.Op.IsSet() || n.Op == algebra.OpMembers && expanded
-		first, last := 0, 0 // the accounts that it rests on
+		first, last := 0, 0 // the accounts that the set depends on
 		switch {
 		case n.Op == algebra.OpForward:
 			first, last = n.Of, n.Of+1
@@ -117,7 +117,8 @@ func (s *Server) missing(v *algebra.Evaluation, expanded bool) (c completeness, 
 	return c, nil
 }
 
-// lacks says whether what was made of a kind before it was added is missing.
+// lacks reports an incomplete answer if a kind was added later, so that earlier records of it
+// may be missing.
 func (s *Server) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) completeness {
 	for _, k := range of {
 		if at, ok := lacking[k]; ok {
@@ -127,7 +128,7 @@ func (s *Server) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) compl
 	return completeness{}
 }
 
-// missingOf says what of an account's own records may be missing.
+// missingOf returns the completeness of an account's own records.
 func missingOf(sn *ask.View, did string, id dict.ID) (completeness, error) {
 	if id == dict.None {
 		return completeness{true, "nothing is indexed of " + did}, nil

@@ -15,19 +15,17 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// errCursor is returned for a cursor that this store did not make for this
-// question.
+// errCursor is returned for a cursor that this store did not make for this query.
 var errCursor = errors.New("cursor is not one that this server gave for this set")
 
-// cursors seals page cursors. A cursor holds the id of the last member of a
-// page, which strings of the expression were unseen on the first page, and, if an age
-// was asked for, the time of that. It
-// is encrypted and bound to the expression with the store's secret: ids never
-// leave the process, and a cursor that was cut, edited, or comes from another
-// question is found out. It outlives restarts.
+// cursors seals page cursors. A cursor holds the id of the last member of a page, which strings
+// of the expression had no id on the first page, and, if the expression contains an age, the
+// time of the first page. It is encrypted and bound to the expression with the store's secret.
+// So ids never leave the process, and a cursor that was truncated, edited, or made for another
+// query is rejected. Cursors survive restarts.
 //
-// The nonce is a hash of what is sealed: the same page has the same cursor, so
-// that the same answer is the same bytes (see etag).
+// The nonce is a hash of the content: the same page has the same cursor, so that equal answers
+// have equal bytes (see etag).
 type cursors struct {
 	aead cipher.AEAD
 	key  [32]byte
@@ -63,7 +61,7 @@ func (c *cursors) seal(e *algebra.Expr, after dict.ID, u algebra.Unseen) string 
 	return c.sealBytes(plain, e.Question())
 }
 
-// sealBytes seals what a cursor holds, for one question.
+// sealBytes seals the content of a cursor for one query.
 func (c *cursors) sealBytes(plain []byte, question string) string {
 	mac := hmac.New(sha256.New, c.key[:])
 	_, _ = mac.Write(plain) // never fails
@@ -72,7 +70,7 @@ func (c *cursors) sealBytes(plain []byte, question string) string {
 	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nonce, nonce, plain, []byte(question)))
 }
 
-// openBytes returns what a cursor holds that was sealed for a question.
+// openBytes returns the content of a cursor that was sealed for a query.
 func (c *cursors) openBytes(cursor, question string) ([]byte, error) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	n := c.aead.NonceSize()
@@ -86,8 +84,8 @@ func (c *cursors) openBytes(cursor, question string) ([]byte, error) {
 	return plain, nil
 }
 
-// open returns what a cursor for an expression says, and the expression as of the first
-// page.
+// open returns the content of a cursor, and the expression with its ages counted back from the
+// time of the first page.
 func (c *cursors) open(given *algebra.Expr, cursor string) (e *algebra.Expr, after dict.ID, u algebra.Unseen, err error) {
 	e = given
 	plain, err := c.openBytes(cursor, e.Question())

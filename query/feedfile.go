@@ -13,26 +13,27 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// A file of feeds has a feed in each paragraph of one line or several: its name, as in the
-// record of it (app.bsky.feed.generator), an equals sign, and what it shows. Lines that
-// begin with a space go on with the one before; # begins a line that is a remark.
+// A file of feeds has one feed in each paragraph: its name, which is the key of its record
+// (app.bsky.feed.generator), an equals sign, and a query. Lines that begin with a space continue
+// the previous line; lines that begin with # are comments.
 //
-//	# what those I follow like, that I have not liked
+//	# liked by the accounts that I follow, and not by me
 //	friends-like = rank(of=follows($viewer), via=likes, since=24h, except=likes($viewer))
 //	# the newest posts that an account likes
 //	liked-by-alice = likes(did:plc:…)
 //
-// rank takes the parameters of the method blue.skein.graph.rank; anything else is a set
-// expression of AT URIs, whose posts come newest first. $viewer is the DID of who asks.
+// rank takes the parameters of the method blue.skein.graph.rank. Anything else is a set
+// expression of AT URIs, whose posts the feed shows, newest first. $viewer is the DID of the
+// viewer.
 
-// feed is what one feed shows.
+// feed is a feed of the file.
 type feed struct {
 	name  string
 	line  int
-	shows string     // as it is written
-	rank  url.Values // of a ranking
-	set   string     // of a set
-	// viewer says that $viewer occurs: who asks must say who it is.
+	shows string     // the query, as written in the file
+	rank  url.Values // the parameters of a ranking
+	set   string     // a set expression
+	// viewer reports that $viewer occurs: the viewer must send a token.
 	viewer bool
 }
 
@@ -51,7 +52,7 @@ func parseFeeds(words *algebra.Vocabulary, file string) (feeds []feed, err error
 		case trimmed == "" || strings.HasPrefix(trimmed, "#"):
 		case line[0] == ' ' || line[0] == '\t':
 			if len(all) == 0 {
-				return nil, fmt.Errorf("line %d goes on with a feed, and there is none before it", n+1) //nolint:err113 // it is told to the operator
+				return nil, fmt.Errorf("line %d continues a feed, but no feed precedes it", n+1) //nolint:err113 // the operator reads it
 			}
 			all[len(all)-1].text += " " + trimmed
 		default:
@@ -76,12 +77,12 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 	name, shows, ok := strings.Cut(text, "=")
 	f.name, shows = strings.TrimSpace(name), strings.TrimSpace(shows)
 	if !ok || !feedName.MatchString(f.name) {
-		return f, fmt.Errorf("%q is no feed: write NAME = what it shows", algebra.Brief(text)) //nolint:err113 // likewise
+		return f, fmt.Errorf("%q is not a feed; write NAME = QUERY", algebra.Brief(text)) //nolint:err113 // likewise
 	}
 	f.shows, f.viewer = shows, strings.Contains(shows, "$viewer")
 	asked, isRank, err := ParseRank(shows)
 	if err == nil && (asked.Has("limit") || asked.Has("cursor")) {
-		err = errors.New("a feed has pages of its own, without limit and cursor") //nolint:err113 // it is told to the operator
+		err = errors.New("a feed cannot set limit or cursor; the app that shows it does") //nolint:err113 // the operator reads it
 	}
 	if err != nil {
 		return f, fmt.Errorf("feed %s: %w", f.name, err)
@@ -90,7 +91,7 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 		f.set = shows
 		e, err := words.Parse(f.forViewer(algebra.Placeholder).set, algebra.MaxExpr, time.Now())
 		if err == nil && e.Type() != dict.URI {
-			err = fmt.Errorf("it is a set of %s, a feed shows posts", algebra.Plural(e.Type())) //nolint:err113 // likewise
+			err = fmt.Errorf("it is a set of %s; a feed shows posts", algebra.Plural(e.Type())) //nolint:err113 // likewise
 		}
 		if err != nil {
 			return f, fmt.Errorf("feed %s: %w", f.name, err)
@@ -100,7 +101,7 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 	f.rank = asked
 	r, err := params{words: words, maxExpr: algebra.MaxExpr, values: f.forViewer(algebra.Placeholder).rank, resolve: func([]algebra.Literal, func(int) string) error { return nil }}.ranking(time.Now())
 	if err == nil && r.via.is != dict.URI {
-		err = fmt.Errorf("it leads to %s, a feed shows posts: via likes or reposts", algebra.Plural(r.via.is)) //nolint:err113 // likewise
+		err = fmt.Errorf("it leads to %s; a feed shows posts: use via=likes or via=reposts", algebra.Plural(r.via.is)) //nolint:err113 // likewise
 	}
 	if err != nil {
 		return f, fmt.Errorf("feed %s: %w", f.name, err)
@@ -108,8 +109,8 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 	return f, nil
 }
 
-// ParseRank reads a ranking as people write it, rank(of=follows(did:…), via=likes, since=24h):
-// what it asks of the method rank. is is false for what is no ranking.
+// ParseRank parses a ranking in text, such as rank(of=follows(did:…), via=likes, since=24h), and
+// returns the parameters for the method rank. is is false if text is not a ranking.
 func ParseRank(text string) (asked url.Values, is bool, err error) {
 	inside, is := strings.CutPrefix(strings.TrimSpace(text), "rank(")
 	if !is {
@@ -117,7 +118,7 @@ func ParseRank(text string) (asked url.Values, is bool, err error) {
 	}
 	inside, ok := strings.CutSuffix(inside, ")")
 	if !ok {
-		return nil, true, errors.New("rank(… must end with )") //nolint:err113 // it is told to who wrote it
+		return nil, true, errors.New(`expected ")" at the end of rank(…`) //nolint:err113 // its author reads it
 	}
 	asked = url.Values{}
 	for _, part := range topLevel(inside) {
@@ -136,7 +137,7 @@ func ParseRank(text string) (asked url.Values, is bool, err error) {
 	return asked, true, nil
 }
 
-// topLevel divides arguments at the commas that are in no parentheses.
+// topLevel splits arguments at the commas outside of parentheses.
 func topLevel(s string) (parts []string) {
 	depth, start := 0, 0
 	for i := range len(s) {
@@ -155,7 +156,7 @@ func topLevel(s string) (parts []string) {
 	return append(parts, s[start:])
 }
 
-// forViewer returns the feed with a DID, which is valid, in the place of $viewer.
+// forViewer returns the feed with $viewer replaced by a valid DID.
 func (f feed) forViewer(did string) feed {
 	f.set = strings.ReplaceAll(f.set, "$viewer", did)
 	rank := url.Values{}

@@ -22,16 +22,16 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// FeedOptions say which feeds are served.
+// FeedOptions configure Feeds.
 type FeedOptions struct {
-	// Path is the file of the feeds (feedfile.go).
+	// Path is the file of feeds; its format is described in feedfile.go.
 	Path string
 	// Service serves the feeds: their records name its DID.
 	Service *Service
-	// Publisher is the DID of the account whose records announce the feeds. "" means that
-	// of the service.
+	// Publisher is the DID of the account whose records announce the feeds. "" means the
+	// service's DID.
 	Publisher string
-	// Kinds are those whose sets the feeds may name; nil means what is built in.
+	// Kinds are the kinds that feeds may use; nil means the built-in ones.
 	Kinds *kinds.Table
 	// Preview lets a request name any viewer, without a token. It is for the author of the
 	// feeds, on a server that only this machine reaches.
@@ -54,14 +54,14 @@ func NewFeeds(o FeedOptions) (*Feeds, error) {
 		f.o.Publisher = o.Service.DID()
 	}
 	if _, err := syntax.ParseDID(f.o.Publisher); err != nil {
-		return nil, fmt.Errorf("the publisher %q of the feeds is no DID: %w", f.o.Publisher, err)
+		return nil, fmt.Errorf("the publisher %q of the feeds is not a DID: %w", f.o.Publisher, err)
 	}
 	_, err := f.Reload()
 	return f, err
 }
 
-// Reload reads the file anew, and returns how many feeds it has. One with an error is
-// refused whole: the feeds stay as they were.
+// Reload reads the file again, and returns the number of feeds. After an error the previous
+// feeds stay.
 func (f *Feeds) Reload() (n int, err error) {
 	b, err := os.ReadFile(f.o.Path)
 	if err != nil {
@@ -75,7 +75,7 @@ func (f *Feeds) Reload() (n int, err error) {
 	return len(feeds), nil
 }
 
-// find returns the feed that a URI names.
+// find returns the feed with a URI.
 func (f *Feeds) find(uri string) (feed, bool) {
 	rest, ok := strings.CutPrefix(uri, "at://")
 	parts := strings.Split(rest, "/")
@@ -144,18 +144,18 @@ func (s *Server) skeleton(ctx context.Context, q params) (any, error) {
 	return out, nil
 }
 
-// feedPlace is where a page of a feed begins: of a ranking, after so many results as of the
-// time of the first page; of a set, after a post.
+// feedPlace is the start of a page. In a ranking it is a number of results, as of the time of
+// the first page; in a set it is the last post of the previous page.
 type feedPlace struct {
-	micros uint64 // when the first page was asked for
-	after  uint64 // results; or the TID of the last post
-	id     uint64 // of the last post
+	micros uint64 // the time of the first page
+	after  uint64 // ranking: results before this page; set: the TID of the last post
+	id     uint64 // set: the id of the last post
 }
 
-// maxFeed is how many posts a feed has, at most.
+// maxFeed is the largest number of posts in a ranked feed.
 const maxFeed = 1000
 
-// feedPage returns a page of a feed, and where the next begins, nil if it is the last.
+// feedPage returns a page of a feed, and the start of the next, nil after the last page.
 func (s *Server) feedPage(ctx context.Context, q params, f feed, at feedPlace, limit int) (posts []string, next *feedPlace, err error) {
 	now := time.UnixMicro(int64(at.micros))
 	q.values = f.rank
@@ -177,7 +177,7 @@ func (s *Server) feedPage(ctx context.Context, q params, f feed, at feedPlace, l
 	if err != nil {
 		return nil, nil, err
 	}
-	if until := at.micros << 10; !r.window.All() && r.window.To > until { // what came since stays out
+	if until := at.micros << 10; !r.window.All() && r.window.To > until { // without later records
 		r.window.To = until
 	}
 	r.limit, r.posts = maxFeed, true
@@ -204,13 +204,13 @@ func (s *Server) feedPage(ctx context.Context, q params, f feed, at feedPlace, l
 	return posts, next, err
 }
 
-// postsRead bounds the members of a set that are put in order.
+// postsRead is the largest set that newestPosts sorts.
 const postsRead = 20_000
 
-// errTooManyPosts is returned for a set that is larger.
+// errTooManyPosts is returned for a larger set.
 var errTooManyPosts = errors.New("the set of the feed is too large")
 
-// newestPosts returns the posts of a set, the newest first.
+// newestPosts returns a page of the posts in a set, newest first.
 func (s *Server) newestPosts(ctx context.Context, sn *ask.View, w *work, e *algebra.Expr, at feedPlace, limit int) (posts []string, next *feedPlace, err error) {
 	v, err := algebra.NewEvaluation(ctx, sn, e, w)
 	if err != nil {
@@ -221,7 +221,7 @@ func (s *Server) newestPosts(ctx context.Context, sn *ask.View, w *work, e *alge
 		return nil, nil, err
 	}
 	if set.Len() > postsRead {
-		return nil, nil, invalid("%v: %d members, of at most %d the newest are found; give it a window", errTooManyPosts, set.Len(), postsRead)
+		return nil, nil, invalid("%v: it has %d members, and only sets up to %d can be sorted; add since= to it", errTooManyPosts, set.Len(), postsRead)
 	}
 	all, _ := set.Page(0, postsRead, idset.Set{})
 	type post struct{ tid, id uint64 }
@@ -254,7 +254,7 @@ func (s *Server) newestPosts(ctx context.Context, sn *ask.View, w *work, e *alge
 	return posts, next, nil
 }
 
-// isPost reports whether a URI is that of a post.
+// isPost reports whether a URI names a post.
 func isPost(uri []byte) bool {
 	parts := strings.Split(string(uri), "/")
 	return len(parts) == 5 && parts[3] == "app.bsky.feed.post"
@@ -262,7 +262,7 @@ func isPost(uri []byte) bool {
 
 func (f feed) question() string { return "feed " + f.name + "\x00" + f.set + "\x00" + f.rank.Encode() }
 
-// sealFeed seals where the next page of a feed begins.
+// sealFeed seals the start of the next page of a feed.
 func (c *cursors) sealFeed(f feed, p feedPlace) string {
 	plain := binary.BigEndian.AppendUint64(nil, p.micros)
 	plain = binary.BigEndian.AppendUint64(plain, p.after)

@@ -14,12 +14,11 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// Questions whose expressions are too long for a URL come as forms: POST, with the parameters
-// that GET takes, in the body.
+// Queries with expressions that are too long for a URL are sent as forms: POST, with the
+// parameters of GET in the body.
 
-// Bounds of the forms that are being read and answered at a time, of all clients and of one.
-// A form takes some four times its size while it is answered: as it came, decoded, parsed,
-// and as ids.
+// Bytes of forms in memory, of all clients and of one. A form takes about four times its size
+// until it is answered: encoded, decoded, parsed, and as ids.
 const (
 	formsInFlight     = 16 << 20
 	formsOfAClient    = 4 << 20
@@ -32,7 +31,7 @@ const (
 
 // formSpace counts the bytes of the forms that are in memory.
 type formSpace struct {
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	held    int64
 	clients map[string]int64
 }
@@ -51,7 +50,7 @@ func (f *formSpace) take(client string, n int64) bool {
 	return true
 }
 
-// give gives n bytes of a client back.
+// give returns n bytes of a client.
 func (f *formSpace) give(client string, n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,9 +60,8 @@ func (f *formSpace) give(client string, n int64) {
 	}
 }
 
-// readForm reads the body of a POST, nil if the call is none. The caller calls release when
-// it has answered. It is called before the call holds a slot: who sends slowly keeps nobody
-// waiting.
+// readForm reads the body of a POST, nil for another method. The caller calls release after it
+// has answered. The call holds no slot yet, so a client that sends slowly delays nobody.
 func (s *Server) readForm(ctx context.Context, w http.ResponseWriter, r *http.Request) (form *string, release func(), err error) {
 	if r.Method != http.MethodPost {
 		return nil, func() {}, nil
@@ -72,19 +70,19 @@ func (s *Server) readForm(ctx context.Context, w http.ResponseWriter, r *http.Re
 		return nil, nil, &Error{http.StatusUnsupportedMediaType, errorUnsupported, fmt.Sprintf("the body is %q; send the parameters as %s", algebra.Brief(r.Header.Get("Content-Type")), formMediaType)}
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return nil, nil, &Error{http.StatusUnsupportedMediaType, errorUnsupported, fmt.Sprintf("the body is encoded as %q; send it as it is", algebra.Brief(coding))}
+		return nil, nil, &Error{http.StatusUnsupportedMediaType, errorUnsupported, fmt.Sprintf("the body is encoded as %q; send it without an encoding", algebra.Brief(coding))}
 	}
 	if r.ContentLength > algebra.MaxForm {
 		return nil, nil, formTooLarge()
 	}
 	size := r.ContentLength
-	if size < 0 { // it does not say
+	if size < 0 { // unknown
 		size = algebra.MaxForm
 	}
 	client := clients.Of(r)
 	if !s.forms.take(client, size) {
 		w.Header().Set("Retry-After", "1")
-		return nil, nil, &Error{http.StatusServiceUnavailable, errorTooManyForms, fmt.Sprintf("too many forms are being answered: a client may have %d bytes of them under way, all clients %d; send this one again later", formsOfAClient, formsInFlight)}
+		return nil, nil, &Error{http.StatusServiceUnavailable, errorTooManyForms, fmt.Sprintf("too many forms in flight: one client may have %d bytes, all clients %d; try again later", formsOfAClient, formsInFlight)}
 	}
 	defer func() {
 		if err != nil {
@@ -93,8 +91,8 @@ func (s *Server) readForm(ctx context.Context, w http.ResponseWriter, r *http.Re
 	}()
 	if until, ok := ctx.Deadline(); ok {
 		c := http.NewResponseController(w)
-		_ = c.SetReadDeadline(until)                          // a recorder of a test has none
-		defer func() { _ = c.SetReadDeadline(time.Time{}) }() // it would end the wait for the client's leaving
+		_ = c.SetReadDeadline(until)                          // fails only on a test's recorder
+		defer func() { _ = c.SetReadDeadline(time.Time{}) }() // else it would look as if the client had disconnected
 	}
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, algebra.MaxForm))
 	if _, is := errors.AsType[*http.MaxBytesError](err); is {

@@ -12,7 +12,7 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// knownEdges are the edges that known asks about, by the names of their sets.
+// knownEdges are the edges that the method known supports, by the names of their sets.
 var knownEdges = func() map[string]kinds.Info {
 	edges := map[string]kinds.Info{}
 	for _, k := range kinds.All {
@@ -23,7 +23,7 @@ var knownEdges = func() map[string]kinds.Info {
 	return edges
 }()
 
-// KnownEdges lists the names of the sets that the method known asks about.
+// KnownEdges returns the names of the sets that the method known supports.
 func KnownEdges() (names []string) {
 	for _, k := range kinds.All {
 		if k.Known {
@@ -33,11 +33,11 @@ func KnownEdges() (names []string) {
 	return names
 }
 
-// followKind is the edge from an actor to the people whose doings known shows.
+// followKind is the edge from an actor to the accounts that known considers.
 var followKind = kindNamed("follow").Kind
 
 const (
-	maxSubjects   = 100 // of one known
+	maxSubjects   = 100 // in one call
 	maxSample     = 100
 	defaultSample = 5
 )
@@ -48,8 +48,8 @@ type knownSubject struct {
 	Sample  []string `json:"sample"`
 }
 
-// known says who of the people that an actor follows also follows, likes or
-// reposts each of the subjects.
+// known returns, for each subject, the accounts that an actor follows and that follow, like or
+// repost the subject.
 func (s *Server) known(ctx context.Context, q params) (any, error) {
 	actor, err := q.list("actor", 1, dict.DID)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 		}
 		follows := t.Set
 		var sample []dict.ID
-		var of []int // the subject that each is a sample of
+		var of []int // the subject of each sample
 		for i, subject := range subjects {
 			out.Subjects[i] = knownSubject{subject.S, 0, []string{}}
 			t, err := v.Leaf(algebra.Leaf{Op: algebra.OpReverse, Kind: edge.Kind, Of: ids[i]})

@@ -15,24 +15,23 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// Bounds of what list sorts by time: members of a set of who has an edge to a subject, of
-// each of whom records are read, and of a set of what an actor has an edge to, whose records
-// lie together.
+// The largest sets that list sorts by time: reverse sets, for which it reads records of every
+// member, and forward sets, whose records are stored together.
 const (
 	MaxSortedActors   = 10_000
 	MaxSortedSubjects = 200_000
 )
 
-// newestFirst orders by the records' times, those of one time and those that have none by
-// id, the latter last.
+// newestFirst orders by the records' times, newest first. Records without a time come last.
+// Ties are ordered by id.
 func newestFirst(x, y algebra.MemberRecord) int {
 	return cmp.Or(cmp.Compare(timeOf(y.Path), timeOf(x.Path)), cmp.Compare(x.ID, y.ID))
 }
 
-// oldestFirst is the other way round.
+// oldestFirst is the reverse of newestFirst.
 func oldestFirst(x, y algebra.MemberRecord) int { return newestFirst(y, x) }
 
-// timeOf is the time of a record in microseconds, 0 if it has none.
+// timeOf returns the time of a record in microseconds, 0 if it has none.
 func timeOf(p format.Path) uint64 {
 	if !p.HasTime() {
 		return 0
@@ -40,8 +39,8 @@ func timeOf(p format.Path) uint64 {
 	return p.TID >> format.ClockBits
 }
 
-// recordsOf returns the URIs of the records by which the members with these ids and names
-// are in the expression, which is a leaf.
+// recordsOf returns the URIs of the records that make members, with these ids and names, members
+// of a leaf.
 func recordsOf(v *algebra.Evaluation, ids []uint64, members []string) ([]string, error) {
 	all := make([]dict.ID, len(ids))
 	for i, id := range ids {
@@ -67,8 +66,7 @@ type listItem struct {
 	Time   string `json:"time,omitempty"` // of the record
 }
 
-// list returns the members of one set with the records that make the edges, the newest
-// first.
+// list returns the members of one set with the records that make them members, newest first.
 func (s *Server) list(ctx context.Context, q params) (any, error) {
 	e, err := q.set()
 	if err != nil {
@@ -133,8 +131,8 @@ func (s *Server) list(ctx context.Context, q params) (any, error) {
 	return out, err
 }
 
-// listPlace is where a page of list begins: after a member. A list that was begun in one
-// order goes on in it.
+// listPlace is the start of a page: the last member of the previous page. All pages have the
+// order of the first.
 type listPlace struct {
 	begun  bool
 	sorted bool
@@ -149,8 +147,8 @@ func (p *listPlace) order() string {
 	return "id"
 }
 
-// listed returns a page of a set in an order of the records, and the place after it, nil if
-// it is the last.
+// listed returns a page of a set in an order of the records, and the start of the next, nil after
+// the last page.
 func listed(v *algebra.Evaluation, set idset.Set, after *listPlace, limit int, order func(x, y algebra.MemberRecord) int) (page []algebra.MemberRecord, last *listPlace, err error) {
 	most := uint64(MaxSortedActors)
 	if v.Expr.Root.Op == algebra.OpForward || v.Expr.Root.Op == algebra.OpListed {
@@ -202,8 +200,8 @@ func listed(v *algebra.Evaluation, set idset.Set, after *listPlace, limit int, o
 	return page, last, nil
 }
 
-// sealList seals the place where the next page of a list begins. more is what the list
-// depends on besides the set.
+// sealList seals the start of the next page of a list. more is what the list depends on besides
+// the set.
 func (c *cursors) sealList(e *algebra.Expr, more string, p listPlace) string {
 	plain := []byte{0}
 	if p.sorted {
@@ -212,7 +210,7 @@ func (c *cursors) sealList(e *algebra.Expr, more string, p listPlace) string {
 	plain = binary.BigEndian.AppendUint64(plain, p.micros)
 	plain = binary.BigEndian.AppendUint64(plain, uint64(p.id))
 	now := int64(0)
-	if e.HasAge { // else the same page has the same cursor
+	if e.HasAge { // without an age, the same page has the same cursor
 		now = e.Now.UnixMicro()
 	}
 	plain = binary.BigEndian.AppendUint64(plain, uint64(now))

@@ -17,34 +17,33 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// Who blocks whom by a list: an account blocks a list (app.bsky.graph.listblock), and the
-// list's author has put another account on it. The record that is named is that of the
-// listblock, as app.bsky.graph.defs#relationship has it; of blocks of several lists that the
-// other is on, the one with the lowest key.
+// Blocks by lists: an account blocks a list (app.bsky.graph.listblock), and the list's author has
+// put another account on it. The answer names the listblock record, as in
+// app.bsky.graph.defs#relationship. If the other account is on several blocked lists, it is the
+// record with the lowest key.
 
 var listBlock = kindNamed("listblock")
 
-// Bounds of one getRelationships: blocks of lists that are looked at, of all its accounts
-// together, and records by which the lists' authors put accounts on lists. What lies behind
-// them is not looked at, and the answer says that it is incomplete.
+// Bounds of one getRelationships: the listblocks and the list items that it reads, for all its
+// accounts together. Beyond them the answer is incomplete.
 const (
 	maxListBlocks = 20_000
 	maxListItems  = 1_000_000
 )
 
 // errListBound ends the reading of lists at a bound.
-var errListBound = errors.New("query: more lists than one question looks at")
+var errListBound = errors.New("query: more lists than one query may read")
 
-// listBlocks reads what relationships by lists rest on.
+// listBlocks reads the listblocks and list items behind relationships.
 type listBlocks struct {
 	*algebra.Evaluation
 
-	blocks, items int          // still to be looked at
-	bound         completeness // something was not looked at
-	missing       completeness // something of a list's author is not indexed
+	blocks, items int          // that may still be read
+	bound         completeness // a bound was reached
+	missing       completeness // records of a list's author may be missing
 }
 
-// blocked is what an account blocks by lists: by author, and by list, the record that does.
+// blocked has the listblock records of an account, by the list's author and the list.
 type blocked map[dict.ID]map[dict.ID]*ask.ShownRecord
 
 // authors returns the authors of the lists.
@@ -56,8 +55,8 @@ func (b blocked) authors() idset.Set {
 	return idset.FromUnsorted(ids)
 }
 
-// relateByLists fills in the blocks by lists between the first of some accounts and the
-// others, and says whether a bound was met, and whether something is not indexed.
+// relateByLists adds the blocks by lists between the first of dids and the others. It returns
+// whether a bound was reached, and whether records may be missing.
 func relateByLists(ctx context.Context, sn *ask.View, w *work, dids []algebra.Literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
 	l := &listBlocks{Evaluation: algebra.NewReader(ctx, sn, w), blocks: maxListBlocks, items: maxListItems}
 	err = l.blocking(ids, func(i int, p format.Path) {
@@ -71,7 +70,7 @@ func relateByLists(ctx context.Context, sn *ask.View, w *work, dids []algebra.Li
 	return l.bound, l.missing, err
 }
 
-// blocking finds which of the others the first of ids blocks.
+// blocking finds the others that the first of ids blocks.
 func (l *listBlocks) blocking(ids []dict.ID, found func(i int, p format.Path)) error {
 	if !slices.ContainsFunc(ids[1:], func(id dict.ID) bool { return id != dict.None }) {
 		return nil
@@ -80,7 +79,7 @@ func (l *listBlocks) blocking(ids []dict.ID, found func(i int, p format.Path)) e
 	if err != nil || len(blocked) == 0 {
 		return err
 	}
-	authors, among := blocked.authors(), map[dict.ID]map[dict.ID]bool{} // those who list somebody, and whom
+	authors, among := blocked.authors(), map[dict.ID]map[dict.ID]bool{} // the authors that list any of the others, and which
 	for _, other := range ids[1:] {
 		listers, err := l.listersOf(other, authors)
 		if err != nil {
@@ -110,9 +109,9 @@ func (l *listBlocks) blocking(ids []dict.ID, found func(i int, p format.Path)) e
 	return nil
 }
 
-// blockedBy finds which of the others block the first of ids.
+// blockedBy finds the others that block the first of ids.
 func (l *listBlocks) blockedBy(ids []dict.ID, found func(i int, p format.Path)) error {
-	on := map[dict.ID][]dict.ID{} // by author, the lists that the first is on
+	on := map[dict.ID][]dict.ID{} // the lists that the first is on, by author
 	for i, other := range ids[1:] {
 		blocked, err := l.blockedOf(other)
 		if err != nil {
@@ -142,7 +141,7 @@ func (l *listBlocks) blockedBy(ids []dict.ID, found func(i int, p format.Path)) 
 	return nil
 }
 
-// offer offers the record by which a list is blocked to what is shown of a member of it.
+// offer proposes a listblock record as the one to show for a member of the list.
 func offer(best map[dict.ID]*ask.ShownRecord, member dict.ID, block *ask.ShownRecord) {
 	p, blocks := block.Path()
 	if !blocks {
@@ -151,10 +150,10 @@ func offer(best map[dict.ID]*ask.ShownRecord, member dict.ID, block *ask.ShownRe
 	if best[member] == nil {
 		best[member] = &ask.ShownRecord{}
 	}
-	best[member].Offer(p, 0) // of several lists, the lowest key
+	best[member].Offer(p, 0) // keeps the lowest key
 }
 
-// listersOf returns which of some accounts have put an account on lists.
+// listersOf returns which of the accounts some have put an account on a list.
 func (l *listBlocks) listersOf(id dict.ID, some idset.Set) (idset.Set, error) {
 	if id == dict.None || some.Empty() {
 		return idset.Set{}, nil
@@ -166,8 +165,8 @@ func (l *listBlocks) listersOf(id dict.ID, some idset.Set) (idset.Set, error) {
 	return l.And(some, t)
 }
 
-// listings calls each with what records of an author put some accounts on which of lists, in
-// no order.
+// listings calls each for the list items by which an author puts any of the accounts some on a
+// list, in no particular order.
 func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(member, list dict.ID)) error {
 	if err := l.Ended.Err(); err != nil {
 		return err
@@ -189,14 +188,14 @@ func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(m
 	return err
 }
 
-// blockedOf reads what an account blocks by lists whose authors are active.
+// blockedOf reads the listblocks of an account, for lists of visible authors.
 func (l *listBlocks) blockedOf(id dict.ID) (blocked, error) {
 	type block struct {
 		list dict.ID
 		path format.Path
 	}
 	if l.blocks < 0 {
-		return nil, nil // the bound is noted
+		return nil, nil // l.bound is set
 	}
 	var blocks []block
 	err := l.View.Records(listBlock.Kind, id, func(p format.Path, list dict.ID) bool {
@@ -239,8 +238,8 @@ func (l *listBlocks) blockedOf(id dict.ID) (blocked, error) {
 	return all, nil
 }
 
-// authorsOf returns the authors of lists, None for those that are not active or not known, and
-// the TIDs of the lists. It notes if something of an author may be missing.
+// authorsOf returns the authors of lists, None for authors that are hidden or unknown, and the
+// TIDs of the lists. It sets l.missing if records of an author may be missing.
 func (l *listBlocks) authorsOf(lists []dict.ID) (authors []dict.ID, times []uint64, err error) {
 	dids, times := make([]algebra.Literal, len(lists)), make([]uint64, len(lists))
 	err = l.View.Strings(dict.URI, lists, func(i int, uri []byte) error {
@@ -255,7 +254,7 @@ func (l *listBlocks) authorsOf(lists []dict.ID) (authors []dict.ID, times []uint
 	}
 	asked := map[string]bool{}
 	for i, author := range authors {
-		isDID := strings.HasPrefix(dids[i].S, "did:") // else it is nobody's list: items name the author's DID
+		isDID := strings.HasPrefix(dids[i].S, "did:") // a URI with a handle names no list: items name the author's DID
 		if isDID && !l.missing.Incomplete && !asked[dids[i].S] {
 			asked[dids[i].S] = true
 			if l.missing, err = missingOf(l.View, dids[i].S, author); err != nil {

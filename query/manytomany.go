@@ -18,24 +18,25 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// The methods of Constellation about records that name two things, as one that puts an
-// account on a list does: of the records that name a subject at one path, what they name at
-// another.
+// Constellation's methods about records that name two things, such as a list item, which names an
+// account and a list. They return, for records that name a subject at one path, what the records
+// name at another.
 
-// manyToMany is what is asked for.
+// manyToMany are the parameters.
 type manyToMany struct {
-	of        *algebra.Expr     // who names the subject; nil if that is not indexed
-	to        *kinds.Info       // of the other path; nil likewise
-	by        []algebra.Literal // only their records, if hasBy
+	of        *algebra.Expr     // the accounts that name the subject; nil if that is not indexed
+	to        *kinds.Info       // the kind of the other path; nil if it is not indexed
+	by        []algebra.Literal // only records of these accounts, if hasBy
 	hasBy     bool
-	others    []algebra.Literal // only these, if hasOthers
+	others    []algebra.Literal // only records that name one of these, if hasOthers
 	hasOthers bool
 	limit     int
 	cursor    string
-	more      string // what a cursor is for besides the set
+	more      string // what a cursor is bound to, besides the set
 }
 
-// manyToMany reads the parameters; by is the one that names the accounts whose records count.
+// manyToMany reads the parameters. by is the name of the parameter that limits the answer to the
+// records of some accounts.
 func (q params) manyToMany(by string) (m manyToMany, err error) {
 	for _, name := range []string{"subject", "source", "pathToOther"} {
 		if !q.values.Has(name) {
@@ -53,13 +54,13 @@ func (q params) manyToMany(by string) (m manyToMany, err error) {
 	}
 	for _, name := range []string{by, "otherSubject"} {
 		if n := len(q.values[name]); n > maxMembers {
-			return m, invalid("parameter %s is given %d times, at most %d are taken", name, n, maxMembers)
+			return m, invalid("parameter %s occurs %d times; at most %d are allowed", name, n, maxMembers)
 		}
 	}
 	for _, did := range q.values[by] {
 		if did = strings.TrimSpace(did); did != "" {
 			m.hasBy = true
-			if syntax.ValidDID(did) { // else it has no records
+			if syntax.ValidDID(did) { // others have no records
 				m.by = append(m.by, algebra.Literal{S: did, Is: dict.DID})
 			}
 		}
@@ -83,8 +84,8 @@ type twoLinks struct {
 	path         format.Path
 }
 
-// each calls fn for the records of one account after another, from the one with id from on,
-// in the order of their keys, until it returns false.
+// each calls fn for the records of the accounts from the id from on, account by account in the
+// order of the records' keys, until fn returns false.
 func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *work, from dict.ID, fn func(twoLinks) bool) error {
 	v, err := algebra.NewEvaluation(ctx, sn, m.of, w)
 	if err != nil {
@@ -106,7 +107,7 @@ func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *work, from dict.
 		return err
 	}
 	if set.Len() > algebra.MaxListers {
-		return invalid("%d accounts name it: the records of each are read, and at most %d are; name some with did or linkDid", set.Len(), algebra.MaxListers)
+		return invalid("%d accounts name the subject, and the records of at most %d can be read; name some of them with did or linkDid", set.Len(), algebra.MaxListers)
 	}
 	if set.Len() > idset.ListMax {
 		if err := w.Heavy(); err != nil {
@@ -144,7 +145,7 @@ func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *work, from dict.
 	return nil
 }
 
-// idsOf returns the ids of those strings that have one.
+// idsOf returns the ids of the literals that have one.
 func idsOf(sn *ask.View, list []algebra.Literal) (idset.Set, error) {
 	ids, err := algebra.Lookup(sn, list)
 	var some []uint64
@@ -156,7 +157,7 @@ func idsOf(sn *ask.View, list []algebra.Literal) (idset.Set, error) {
 	return idset.FromUnsorted(some), err
 }
 
-// isEmpty reports whether nothing of what is asked for is indexed.
+// isEmpty reports whether one of the paths is not indexed, so that the answer is empty.
 func (m *manyToMany) isEmpty() bool { return m.of == nil || m.to == nil }
 
 type countOfOther struct {
@@ -165,7 +166,7 @@ type countOfOther struct {
 	Distinct uint64 `json:"distinct"`
 }
 
-// getManyToManyCounts counts, of the records that name a subject, what they name besides.
+// getManyToManyCounts counts what the records that name a subject name at the other path.
 func (s *Server) getManyToManyCounts(ctx context.Context, q params) (any, error) {
 	m, err := q.manyToMany("did")
 	if err != nil {
@@ -231,7 +232,7 @@ type linkToOther struct {
 	Other  string   `json:"otherSubject"`
 }
 
-// getManyToMany lists the records that name a subject, and what each names besides.
+// getManyToMany lists the records that name a subject, and what each names at the other path.
 func (s *Server) getManyToMany(ctx context.Context, q params) (any, error) {
 	m, err := q.manyToMany("linkDid")
 	if err != nil {
@@ -288,7 +289,7 @@ func (s *Server) getManyToMany(ctx context.Context, q params) (any, error) {
 	return out, err
 }
 
-// stringsOf looks up what the records of a page name.
+// stringsOf looks up strings of a page's records.
 func stringsOf(sn *ask.View, ns dict.Namespace, page []twoLinks, of func(twoLinks) dict.ID) (map[dict.ID]string, error) {
 	ids := make([]dict.ID, len(page))
 	for i, r := range page {

@@ -88,7 +88,7 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 	return out, err
 }
 
-// maxMembers bounds the members of one contains.
+// maxMembers is the largest number of members in one call of contains.
 const maxMembers = 100
 
 func (s *Server) contains(ctx context.Context, q params) (any, error) {
@@ -138,7 +138,7 @@ type failedRepos struct {
 	Repos  int64  `json:"repos"`
 }
 
-// indexedKind is what getStats says of a kind of edge.
+// indexedKind describes a kind of edge in getStats.
 type indexedKind struct {
 	Name       string `json:"name"`
 	Collection string `json:"collection"`
@@ -148,8 +148,8 @@ type indexedKind struct {
 	Reverse    string `json:"reverse,omitempty"`
 }
 
-// publicSource is what strangers are told of a source. The name of a recording is where it
-// lies on this machine.
+// publicSource returns the name of a source for strangers. It hides the path of a recording on
+// this machine.
 func publicSource(source string) string {
 	if filepath.IsAbs(source) {
 		return "file"
@@ -194,7 +194,7 @@ func (s *Server) getStats(ctx context.Context, q params) (any, error) {
 		if c.Source == s.o.Relay || s.o.Relay == "" && !c.Time.Before(newest) {
 			newest = c.Time
 			out.Relay = publicSource(c.Source)
-			if c.Seq > 0 { // else nothing of it has been applied
+			if c.Seq > 0 { // at 0, no event has been applied
 				out.Cursor = new(int64(c.Seq))
 			}
 		}

@@ -15,22 +15,22 @@ import (
 // of a DID. What stands for them in the index,
 // a DID or an AT URI with one, is put in their place before the question is worked on.
 
-// Handles finds the DIDs of handles: an identities.Resolver.
+// Handles resolves handles to DIDs, as an identities.Resolver does.
 type Handles interface {
-	// Kept returns the DID of a handle, or why there is none, if that is known.
+	// Kept returns the remembered DID of a handle, or the remembered error.
 	Kept(handle string) (did string, known bool, err error)
-	// Resolve finds it out.
+	// Resolve looks a handle up.
 	Resolve(ctx context.Context, handle string) (did string, err error)
 }
 
-// maxUnknownHandles is how many handles of a question are looked up; resolvedAtOnce how many
-// of all questions at a time, for which clients take turns.
+// maxUnknownHandles is the number of handles that are looked up for one query; resolvedAtOnce is
+// the number for all queries at a time, in which clients take turns.
 const (
 	maxUnknownHandles = 8
 	resolvedAtOnce    = 16
 )
 
-// resolveViewer puts the DID of who asks in the place of $viewer.
+// resolveViewer replaces $viewer by the viewer's DID.
 func (s *Server) resolveViewer(ctx context.Context, q *params, list []algebra.Literal, where func(i int) string) error {
 	for i := range list {
 		if list[i].Handle != algebra.ViewerName {
@@ -48,8 +48,8 @@ func (s *Server) resolveViewer(ctx context.Context, q *params, list []algebra.Li
 	return nil
 }
 
-// resolve puts DIDs in the place of handles. where says of a literal where it was given.
-// What is not known is looked up without a slot: who waits for others keeps nobody waiting.
+// resolve replaces handles by DIDs. where names the place of a literal, for errors. A query holds
+// no slot while handles are looked up, so a slow host delays nobody else.
 func (s *Server) resolve(ctx context.Context, q *params, list []algebra.Literal, where func(i int) string) error {
 	w := q.work
 	if err := s.resolveViewer(ctx, q, list, where); err != nil {
@@ -76,7 +76,7 @@ func (s *Server) resolve(ctx context.Context, q *params, list []algebra.Literal,
 		}
 	}
 	if len(unknown) > maxUnknownHandles {
-		return invalid("%d handles that are to be looked up first; at most %d are in one question: give DIDs", len(unknown), maxUnknownHandles)
+		return invalid("%d handles are unknown here, and a query may look up at most %d; use DIDs", len(unknown), maxUnknownHandles)
 	}
 	if len(unknown) > 0 {
 		w.end()
@@ -102,7 +102,7 @@ func (s *Server) resolve(ctx context.Context, q *params, list []algebra.Literal,
 		switch {
 		case err == nil:
 		case errors.Is(err, identities.ErrNotFound):
-			return &Error{http.StatusBadRequest, "HandleNotFound", where(i) + "nobody has the handle " + list[i].Handle}
+			return &Error{http.StatusBadRequest, "HandleNotFound", where(i) + "no account has the handle " + list[i].Handle}
 		case errors.Is(err, identities.ErrOff):
 			return invalid("%s%v", where(i), err)
 		default:

@@ -12,13 +12,12 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// The methods are described by their lexicons, and those are served as they are, and as one
-// description in OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.0) for the tools that know
-// that.
+// Lexicons describe the methods. The server serves them as they are, and as one OpenAPI 3.1
+// description (https://spec.openapis.org/oas/v3.1.0), for tools that read that.
 
 type object = map[string]any
 
-// openAPI makes the description of all methods that have a lexicon.
+// openAPI returns the description of all methods that have a lexicon.
 func openAPI(version string) ([]byte, error) {
 	all, err := lexicon.Read(Lexicons, "lexicons")
 	if err != nil {
@@ -74,7 +73,7 @@ func openAPI(version string) ([]byte, error) {
 		paths["/xrpc/"+l.ID] = calls
 	}
 	b, err := json.MarshalIndent(object{
-		"openapi": "3.1.0", "info": object{"title": "skein", "version": version, "description": "Who follows whom and who likes what on the AT Protocol network, as sets. " +
+		"openapi": "3.1.0", "info": object{"title": "skein", "version": version, "description": "Set queries over follows, likes and other links on the AT Protocol network. " +
 			"app.bsky.* and blue.microcosm.links.* are described as far as this server answers them. Constellation's older methods, /links*, are served as well."},
 		"paths": paths, "components": object{"schemas": schemas},
 	}, "", "  ")
@@ -84,8 +83,7 @@ func openAPI(version string) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// post describes a method as it is called with a form, for expressions that are too long for
-// a URL.
+// post describes how to call a method with a form, for expressions that are too long for a URL.
 func post(get object, l *lexicon.File) object {
 	p := l.Defs["main"].Parameters
 	form := schema(&lexicon.Def{Type: "object", Properties: p.Properties, Required: p.Required}, l.ID)
@@ -107,7 +105,7 @@ func post(get object, l *lexicon.File) object {
 	return call
 }
 
-// schema is a definition as a JSON schema. of is the lexicon that it is in.
+// schema converts a definition of the lexicon of to a JSON schema.
 func schema(d *lexicon.Def, of string) object {
 	s := object{}
 	switch d.Type {
@@ -176,7 +174,7 @@ func refName(of, ref string) string {
 	return strings.Replace(ref, "#", ".", 1)
 }
 
-// description serves what was made of the lexicons.
+// description serves a description made from the lexicons.
 func (s *Server) description(w http.ResponseWriter, r *http.Request, b []byte) {
 	if s.isRead(w, r) {
 		s.write(w, r, http.StatusOK, json.RawMessage(b))

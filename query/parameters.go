@@ -31,11 +31,11 @@ type params struct {
 	resolve func(list []algebra.Literal, where func(i int) string) error // Server.resolve
 }
 
-// subscribeMethod has the parameters of subscribe, which is no query.
+// subscribeMethod has the parameters of subscribe, which is a subscription and not a query.
 var subscribeMethod = withLexicon(method{nsid: subscribeNSID})
 
-// withLexicon returns a method with the parameters that its lexicon names. One that is no XRPC
-// method (/links) has no lexicon, and names its own.
+// withLexicon returns a method with the parameters of its lexicon. A method outside of XRPC
+// (/links) has no lexicon and lists its own parameters.
 func withLexicon(m method) method {
 	b, err := fs.ReadFile(Lexicons, "lexicons/"+m.nsid+".json")
 	if err != nil {
@@ -43,7 +43,7 @@ func withLexicon(m method) method {
 	}
 	var l lexicon.File
 	if err := json.Unmarshal(b, &l); err != nil {
-		panic("query: lexicon " + m.nsid + ": " + err.Error()) // it is built in
+		panic("query: lexicon " + m.nsid + ": " + err.Error()) // lexicons are built in
 	}
 	m.takes, m.many = nil, nil
 	p := l.Defs["main"].Parameters
@@ -65,7 +65,7 @@ func withLexicon(m method) method {
 // rankTakes are the parameters of rank.
 var rankTakes = withLexicon(method{nsid: "blue.skein.graph.rank"}).takes
 
-// place returns where a list has a name, and its length if it does not have it.
+// place returns the index of a name in a list, and the list's length if it is not there.
 func place(list []string, name string) int {
 	if i := slices.Index(list, name); i >= 0 {
 		return i
@@ -73,12 +73,12 @@ func place(list []string, name string) int {
 	return len(list)
 }
 
-// allows reports whether a method is called by an HTTP method.
+// allows reports whether a method can be called by an HTTP method.
 func (m *method) allows(httpMethod string) bool {
 	return httpMethod == http.MethodGet || httpMethod == http.MethodHead || m.form && httpMethod == http.MethodPost
 }
 
-// allowed is the Allow header of a method.
+// allowed returns the Allow header of a method.
 func (m *method) allowed() string {
 	if m.form {
 		return "GET, HEAD, POST, OPTIONS"
@@ -86,9 +86,9 @@ func (m *method) allowed() string {
 	return "GET, HEAD, OPTIONS"
 }
 
-// parseParams reads the query string and the form of a call. A parameter that the method
-// does not know is an error, as is one that is given twice where it is taken once: a
-// misspelled parameter must not change what the answer means.
+// parseParams reads the query string and the form of a call. An unknown parameter is an error,
+// and so is one that occurs twice but may not be repeated: a misspelled parameter must not
+// change the meaning of the answer.
 func parseParams(raw string, form *string, m *method) (params, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -110,13 +110,13 @@ func parseParams(raw string, form *string, m *method) (params, error) {
 		case !slices.Contains(m.takes, name):
 			return params{}, unknownParameter(m, name)
 		case n > 1 && !slices.Contains(m.many, name):
-			return params{}, invalid("parameter %s is given %d times, it is taken once", name, n)
+			return params{}, invalid("parameter %s occurs %d times; it may occur once", name, n)
 		}
 	}
 	return q, nil
 }
 
-// unknownParameter says that a method has no such parameter, and which one may be meant.
+// unknownParameter returns the error for an unknown parameter, with the nearest known name.
 func unknownParameter(m *method, name string) error {
 	if m.nsid == getFeedSkeleton && name == previewParameter {
 		return invalid("%s previews a feed, and previews are off here (skein serve --feed-preview): send a service auth token", name)
@@ -125,16 +125,15 @@ func unknownParameter(m *method, name string) error {
 		return invalid("there is no parameter %q; did you mean %s?", algebra.Brief(name), near)
 	}
 	if len(m.takes) == 0 {
-		return invalid("there is no parameter %q; %s takes none", algebra.Brief(name), m.nsid)
+		return invalid("there is no parameter %q; %s takes no parameters", algebra.Brief(name), m.nsid)
 	}
 	return invalid("there is no parameter %q; %s takes %s", algebra.Brief(name), m.nsid, strings.Join(m.takes, ", "))
 }
 
-// set parses the set expression that is asked about.
+// set parses the parameter set.
 func (q params) set() (*algebra.Expr, error) { return q.exprAt("set", time.Now()) }
 
-// exprAt parses the set expression that a parameter holds, with ages that are counted from
-// now.
+// exprAt parses the set expression in a parameter, with ages counted back from now.
 func (q params) exprAt(name string, now time.Time) (*algebra.Expr, error) {
 	if !q.values.Has(name) {
 		return nil, invalid("parameter %s is missing", name)
@@ -146,11 +145,11 @@ func (q params) exprAt(name string, now time.Time) (*algebra.Expr, error) {
 	return e, q.resolve(e.Strings, func(i int) string { return fmt.Sprintf("%s: at position %d: ", name, e.Offsets[i]) })
 }
 
-// list returns a repeated parameter, given once to hi times, each valid in ns.
+// list parses a parameter that occurs 1 to hi times, with literals of the namespace ns.
 func (q params) list(name string, hi int, ns dict.Namespace) ([]algebra.Literal, error) {
 	given := q.values[name]
 	if len(given) < 1 || len(given) > hi {
-		return nil, invalid("parameter %s is given %d times, it must be 1 to %d", name, len(given), hi)
+		return nil, invalid("parameter %s occurs %d times; it must occur 1 to %d times", name, len(given), hi)
 	}
 	list := make([]algebra.Literal, len(given))
 	for i, v := range given {

@@ -9,24 +9,24 @@ import (
 	"skein.blue/internal/syntax"
 )
 
-// A preview answers as any viewer, without a token. That reveals no secret, because the graph
-// is public. It does let whoever reaches the server ask expensive questions without a name, and
-// have handles resolved. So the operator has to turn it on, the server has to listen on
-// loopback, and a request that a proxy forwards is refused.
+// A preview answers as any viewer, without a token. That reveals no secret, because the graph is
+// public. But it lets every client of the server send expensive queries without a name, and
+// resolve handles. So the operator must turn it on, the server must listen on loopback, and a
+// request that a proxy forwarded is rejected.
 
-// forwarded are the headers by which a proxy says that it forwards a request.
+// forwarded are the headers that a proxy adds to a request.
 var forwarded = []string{"Forwarded", "X-Forwarded-For", "Via"}
 
-// A Preview is a feed that may be previewed.
+// A Preview is a feed that can be previewed.
 type Preview struct {
 	Name  string `json:"name"`
 	URI   string `json:"uri"`
 	Shows string `json:"shows"` // its line in the file
-	// Viewer says that the feed differs by viewer.
+	// Viewer reports that the feed depends on the viewer.
 	Viewer bool `json:"viewer"`
 }
 
-// Previews returns the feeds that may be previewed: all, or none without Preview.
+// Previews returns the feeds that can be previewed: all with FeedOptions.Preview, else none.
 func (f *Feeds) Previews() (all []Preview) {
 	if f == nil || !f.o.Preview {
 		return nil
@@ -40,7 +40,7 @@ func (f *Feeds) Previews() (all []Preview) {
 // previewParameter names the viewer of a preview. The lexicon of getFeedSkeleton does not have it.
 const previewParameter = "viewer"
 
-// methods returns the methods of this server, with the parameters that they take here.
+// methods returns the methods of this server. With previews, getFeedSkeleton takes viewer.
 func (s *Server) methods() []method {
 	all := allMethods()
 	if s.o.Feeds == nil || !s.o.Feeds.o.Preview {
@@ -54,7 +54,8 @@ func (s *Server) methods() []method {
 	return all
 }
 
-// viewerOf returns who views a feed: whom the token names, or in a preview the parameter viewer.
+// viewerOf returns the DID of a feed's viewer, from the token, or from the parameter viewer of a
+// preview.
 func (s *Server) viewerOf(ctx context.Context, q *params) (string, error) {
 	if q.values.Has(previewParameter) {
 		return previewer(q)
@@ -65,12 +66,12 @@ func (s *Server) viewerOf(ctx context.Context, q *params) (string, error) {
 	return s.viewer(ctx, q)
 }
 
-// previewer returns the account that the parameter viewer names. The server knows that parameter
-// only where previews are on.
+// previewer returns the account in the parameter viewer. The parameter is unknown unless previews
+// are on.
 func previewer(q *params) (string, error) {
 	for _, name := range forwarded {
 		if q.header.Get(name) != "" {
-			return "", invalid("viewer previews a feed for this machine only, and a proxy forwarded this request (it has the header %s): send a service auth token", name)
+			return "", invalid("viewer works only from this machine, and a proxy forwarded this request (it has the header %s); send a service auth token", name)
 		}
 	}
 	if v := q.values.Get(previewParameter); syntax.ValidHandle(v) {

@@ -8,13 +8,13 @@ import (
 	"skein.blue/graph/ask"
 )
 
-// A queue lets a number of questions be worked on at a time. The others wait, and
-// their clients take turns: whoever asks much waits for itself.
+// A queue limits the number of queries that are answered at a time. Others wait, and their clients
+// take turns, so a client with many queries delays only itself.
 type queue struct {
 	mu      sync.Mutex
 	free    int
-	turns   []string                   // clients that wait, in the order of their turns
-	waiting map[string][]chan struct{} // by client; each is closed with a slot for it
+	turns   []string                   // waiting clients, in the order of their turns
+	waiting map[string][]chan struct{} // by client; each is closed when it has a slot
 }
 
 func newQueue(slots int) *queue { return &queue{free: slots, waiting: map[string][]chan struct{}{}} }
@@ -41,7 +41,7 @@ func (l *queue) enter(ctx context.Context, client string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-turn: // it came all the same
+	case <-turn: // it got a slot at the same moment
 		l.pass()
 	default:
 		l.forget(client, turn)
@@ -49,14 +49,14 @@ func (l *queue) enter(ctx context.Context, client string) error {
 	return ctx.Err() //nolint:wrapcheck // it says what happened
 }
 
-// leave gives a slot back.
+// leave releases a slot.
 func (l *queue) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pass()
 }
 
-// pass hands a slot on to the client whose turn it is. It is called with mu held.
+// pass gives a slot to the next client. It is called with mu held.
 func (l *queue) pass() {
 	if len(l.turns) == 0 {
 		l.free++
@@ -74,7 +74,7 @@ func (l *queue) pass() {
 	l.turns = append(l.turns, client)
 }
 
-// forget takes a question that waits no longer out. It is called with mu held.
+// forget removes a query that stopped waiting. It is called with mu held.
 func (l *queue) forget(client string, turn chan struct{}) {
 	var left []chan struct{}
 	for _, t := range l.waiting[client] {
@@ -95,35 +95,34 @@ func (l *queue) forget(client string, turn chan struct{}) {
 	}
 }
 
-// Every question begins in the light queue, or that of the dear methods, and is charged there for what it reads.
-// One that has spent lightCharge goes over to the heavy queue, where few are worked
-// on at a time, and begins again: so a small question always finds a slot soon,
-// whatever the others ask. A page of a thousand URIs costs two to four million, a
-// set of a hundred thousand records half of one.
+// Every query starts in the light queue, or in the queue of slow methods, and is charged for what
+// it reads. Once it has spent lightCharge, it moves to the large queue, which has few slots, and
+// starts again. So a small query gets a slot soon, whatever other clients send. A page of a
+// thousand URIs costs two to four million, a set of a hundred thousand records half a million.
 const lightCharge = 4 << 20
 
-// work is the slot that a question under way holds.
+// work is a query's slot, and what it has spent.
 type work struct {
-	light, heavyQueue *queue
-	client            string
+	light, large *queue
+	client       string
 
-	// dear says that it is of a method of which few are worked on at a time: it may do four
-	// times as much before it goes over to the heavy queue.
-	dear bool
+	// slow reports that the query calls a slow method. It may spend four times as much before
+	// it moves to the large queue.
+	slow bool
 
-	in    *queue // where it holds a slot, nil if it holds none
+	in    *queue // where it holds a slot; nil if it holds none
 	spent int
 }
 
 func (w *work) share() int {
-	if w.dear {
+	if w.slow {
 		return 4
 	}
 	return 1
 }
 
-// enter takes a slot of a queue. The one held before, if any, is given back first:
-// who waits keeps nobody else waiting.
+// enter takes a slot of a queue. It releases the slot that it holds first, so that waiting
+// queries hold none.
 func (w *work) enter(ctx context.Context, l *queue) error {
 	w.end()
 	if err := l.enter(ctx, w.client); err != nil {
@@ -140,20 +139,20 @@ func (w *work) end() {
 	}
 }
 
-// errHeavy ends the work on a question that turns out to be for the heavy queue. It
-// is begun again there.
-var errHeavy = errors.New("query: much is to be read")
+// errLarge ends the work on a query that turns out to be large. It starts again in the large
+// queue.
+var errLarge = errors.New("query: the query must continue in the large queue")
 
-// Heavy implements algebra.Budget. It reports, as errHeavy, that the question may not do what costs much: read
-// large sets, or expand many. A nil work may: it is no client's question.
+// Heavy implements algebra.Budget. Outside of the large queue it returns errLarge: only there may a
+// query read large sets, or expand many. A nil work has no limit: it is not a client's query.
 func (w *work) Heavy() error {
-	if w == nil || w.in == w.heavyQueue {
+	if w == nil || w.in == w.large {
 		return nil
 	}
-	return errHeavy
+	return errLarge
 }
 
-// charge charges the question for what it has read.
+// charge charges the query for what it has read.
 func (w *work) charge(cost int) error {
 	if w.spent += cost; w.spent <= lightCharge*w.share() {
 		return nil
@@ -161,15 +160,15 @@ func (w *work) charge(cost int) error {
 	return w.Heavy()
 }
 
-// view calls fn with a state of the graph. If fn reads much it ends, and is called
-// again when the question has a slot for that: who waits for one holds nothing,
-// neither sets nor a state of the store.
+// view calls fn with a state of the graph. If fn reads too much for its queue, it ends, and is
+// called again with a slot of the large queue. While it waits, the query holds neither sets nor a
+// state of the store.
 func (s *Server) view(ctx context.Context, w *work, fn func(*ask.View) error) error {
 	err := s.store.ViewCharged(ctx, w.charge, fn)
-	if !errors.Is(err, errHeavy) {
+	if !errors.Is(err, errLarge) {
 		return err
 	}
-	if err := w.enter(ctx, w.heavyQueue); err != nil {
+	if err := w.enter(ctx, w.large); err != nil {
 		return err
 	}
 	return s.store.ViewCharged(ctx, w.charge, fn)

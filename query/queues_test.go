@@ -153,10 +153,10 @@ func TestDearQuestionsWaitForEachOther(t *testing.T) {
 	for name, path := range dear {
 		t.Run(name, func(t *testing.T) {
 			// The one heavy slot is taken: the dear question waits for it.
-			if err := s.heavy.enter(t.Context(), "someone"); err != nil {
+			if err := s.large.enter(t.Context(), "someone"); err != nil {
 				t.Fatal(err)
 			}
-			leave := sync.OnceFunc(s.heavy.leave)
+			leave := sync.OnceFunc(s.large.leave)
 			defer leave()
 			ctx, cancel := context.WithCancel(t.Context())
 			answered := make(chan int, 16)
@@ -164,9 +164,9 @@ func TestDearQuestionsWaitForEachOther(t *testing.T) {
 				go func() { answered <- get(ctx, fmt.Sprintf("10.0.0.%d", i), path) }()
 			}
 			for began := time.Now(); ; time.Sleep(time.Millisecond) {
-				s.heavy.mu.Lock()
-				waiting := len(s.heavy.turns)
-				s.heavy.mu.Unlock()
+				s.large.mu.Lock()
+				waiting := len(s.large.turns)
+				s.large.mu.Unlock()
 				if waiting == 8 {
 					break
 				}

@@ -16,11 +16,11 @@ import (
 
 // Bounds of one rank.
 const (
-	maxRanked   = 4 << 20  // different results, 32 bytes each at most
-	maxExpanded = 64 << 20 // results in all
+	maxRanked   = 4 << 20  // distinct results, of up to 32 bytes
+	maxExpanded = 64 << 20 // results with repetitions
 
-	checkEvery = 1 << 16 // results between two looks whether time is over
-	manyScored = 1000    // accounts of which share or lift is a heavy question
+	checkEvery = 1 << 16 // results between two checks of the deadline
+	manyScored = 1000    // accounts above which share and lift need the large queue
 )
 
 type rankItem struct {
@@ -31,24 +31,24 @@ type rankItem struct {
 	Lift   *uint64 `json:"lift,omitempty"`  // likewise
 }
 
-// ranking is what a rank asks for.
+// ranking are the parameters of rank.
 type ranking struct {
 	of, except *algebra.Expr
 	via        via
-	window     ask.Window // of the records that via goes along
+	window     ask.Window // of the records that make the edges
 	by         string
 	min        uint32     // the lowest count
-	subjects   ask.Window // of the results' own keys
+	subjects   ask.Window // of the results' record keys
 	limit      int
 	posts      bool // only results that are posts
 	after      *rankPlace
 }
 
-// rankPlace is the last result of a page: where the next one begins.
+// rankPlace is the last result of a page, after which the next page starts.
 type rankPlace struct {
 	scored
 
-	micros uint64 // when the first page was asked for, from which ages are counted; 0 where there are none
+	micros uint64 // the time of the first page, from which ages are counted back; 0 if there are no ages
 }
 
 // rank expands every member of a set along an edge, and counts how often each
@@ -105,7 +105,7 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 			out.Items = append(out.Items, item)
 		})
 		if more {
-			place := rankPlace{last, 0} // the same page has the same cursor
+			place := rankPlace{last, 0} // without an age, the same page has the same cursor
 			if r.hasAge(q) {
 				place.micros = uint64(now.UnixMicro())
 			}
@@ -116,7 +116,7 @@ func (s *Server) rank(ctx context.Context, q params) (any, error) {
 	return out, err
 }
 
-// hasAge reports whether a ranking depends on when it was asked.
+// hasAge reports whether a ranking depends on the time of the query.
 func (r *ranking) hasAge(q params) bool {
 	for _, name := range []string{"since", "until", "subjectsSince"} {
 		if _, age, err := algebra.ParseTime(q.values.Get(name), time.Time{}); err == nil && age {
@@ -126,7 +126,7 @@ func (r *ranking) hasAge(q params) bool {
 	return r.of.HasAge || r.except != nil && r.except.HasAge
 }
 
-// rankMissing says what may be missing in a ranking.
+// rankMissing returns the completeness of a ranking.
 func (s *Server) rankMissing(ctx context.Context, sn *ask.View, w *work, r ranking) (completeness, error) {
 	v, err := algebra.NewEvaluation(ctx, sn, r.of, w)
 	if err != nil {
@@ -146,13 +146,13 @@ func (s *Server) rankMissing(ctx context.Context, sn *ask.View, w *work, r ranki
 	return s.ofEverybody(sn, r.via.kind)
 }
 
-// ranking reads the parameters of a rank, whose ages are counted from now.
+// ranking reads the parameters of rank, with ages counted back from now.
 func (q params) ranking(now time.Time) (r ranking, err error) {
 	if r.of, err = q.exprAt("of", now); err != nil {
 		return r, err
 	}
 	if r.of.Type() != dict.DID {
-		return r, invalid("of: is a set of %s, it must be one of %s", algebra.Plural(r.of.Type()), algebra.Plural(dict.DID))
+		return r, invalid("of: it is a set of %s; it must be a set of %s", algebra.Plural(r.of.Type()), algebra.Plural(dict.DID))
 	}
 	if r.via, err = parseVia(q.words, q.values.Get("via")); err != nil {
 		return r, err
@@ -162,7 +162,7 @@ func (q params) ranking(now time.Time) (r ranking, err error) {
 			return r, err
 		}
 		if r.except.Type() != r.via.is {
-			return r, invalid("except: is a set of %s, the results are %s", algebra.Plural(r.except.Type()), algebra.Plural(r.via.is))
+			return r, invalid("except: it is a set of %s; the results are %s", algebra.Plural(r.except.Type()), algebra.Plural(r.via.is))
 		}
 	}
 	if r.window, err = q.window(now); err != nil {
@@ -178,7 +178,7 @@ func (q params) ranking(now time.Time) (r ranking, err error) {
 	case byShare, byLift:
 		least = leastScored
 	default:
-		return r, invalid("parameter by is %q, it must be one of %s, %s, %s", algebra.Brief(r.by), byCount, byShare, byLift)
+		return r, invalid("parameter by is %q; it must be one of %s, %s, %s", algebra.Brief(r.by), byCount, byShare, byLift)
 	}
 	if least, err = q.integer("min", 1, 1<<30, least); err != nil {
 		return r, err
@@ -186,7 +186,7 @@ func (q params) ranking(now time.Time) (r ranking, err error) {
 	r.min = uint32(least)
 	if q.values.Has("subjectsSince") {
 		if r.via.is != dict.URI {
-			return r, invalid("subjectsSince: the results are %s, only %s have a time", algebra.Plural(r.via.is), algebra.Plural(dict.URI))
+			return r, invalid("subjectsSince: the results are %s; only %s have a time", algebra.Plural(r.via.is), algebra.Plural(dict.URI))
 		}
 		t, _, err := algebra.ParseTime(q.values.Get("subjectsSince"), now)
 		if err != nil {
@@ -199,14 +199,14 @@ func (q params) ranking(now time.Time) (r ranking, err error) {
 	return r, err
 }
 
-// via is the edge that rank goes along, and what it leads to.
+// via is the edge that rank follows, and the namespace of the results.
 type via struct {
 	kind    kinds.Kind
 	reverse bool
 	is      dict.Namespace
 }
 
-// vias lists the sets of a DID, which rank goes along.
+// vias returns the sets of an account, which rank can follow.
 func vias(table *kinds.Table) (names []string, all []via) {
 	for _, k := range table.All {
 		if !k.HasSets() {
@@ -220,19 +220,19 @@ func vias(table *kinds.Table) (names []string, all []via) {
 	return names, all
 }
 
-// Vias lists the names of the built-in sets that the method rank goes along.
+// Vias returns the names of the built-in sets that the method rank can follow.
 func Vias() []string { names, _ := vias(kinds.BuiltIn); return names }
 
-// parseVia finds the set that a name is of. It must be one of a DID.
+// parseVia returns the set of an account with a name.
 func parseVia(v *algebra.Vocabulary, name string) (via, error) {
 	names, all := vias(v.Table)
 	if i := slices.Index(names, name); i >= 0 {
 		return all[i], nil
 	}
-	return via{}, invalid("parameter via is %q, it must be one of %s", algebra.Brief(name), strings.Join(names, ", "))
+	return via{}, invalid("parameter via is %q; it must be one of %s", algebra.Brief(name), strings.Join(names, ", "))
 }
 
-// ranked expands a set, and puts what it leads to in order.
+// ranked expands the members of a set, and orders the results.
 func (s *Server) ranked(ctx context.Context, sn *ask.View, w *work, r ranking) (*standing, error) {
 	v, err := algebra.NewEvaluation(ctx, sn, r.of, w)
 	if err != nil {
@@ -252,7 +252,7 @@ func (s *Server) ranked(ctx context.Context, sn *ask.View, w *work, r ranking) (
 			return nil, err
 		}
 	}
-	if r.by != byCount && actors.Len() > manyScored { // thousands of results are looked up in the end
+	if r.by != byCount && actors.Len() > manyScored { // totals of thousands of results are looked up
 		if err := w.Heavy(); err != nil {
 			return nil, err
 		}
@@ -275,7 +275,7 @@ func (s *Server) ranked(ctx context.Context, sn *ask.View, w *work, r ranking) (
 	return st, err
 }
 
-// expand tallies what the actors lead to.
+// expand counts the results that the actors lead to.
 func expand(ctx context.Context, v *algebra.Evaluation, t *tally, actors idset.Set, r ranking) (err error) {
 	var buf []uint64
 	hidden := v.View.Hidden()

@@ -14,7 +14,7 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// maxOthers bounds the others of one getRelationships, as its lexicon does.
+// maxOthers is the largest number of others in one getRelationships, as in its lexicon.
 const maxOthers = 30
 
 // relationship is app.bsky.graph.defs#relationship, or #notFoundActor.
@@ -25,14 +25,14 @@ type relationship struct {
 	FollowedBy string `json:"followedBy,omitempty"`
 	Blocking   string `json:"blocking,omitempty"`
 	BlockedBy  string `json:"blockedBy,omitempty"`
-	// These are listblock records of the one who blocks.
+	// The listblock records of the account that blocks.
 	BlockingByList string `json:"blockingByList,omitempty"`
 	BlockedByList  string `json:"blockedByList,omitempty"`
 	Actor          string `json:"actor,omitempty"`
 	NotFound       bool   `json:"notFound,omitempty"`
 }
 
-// relations are the edges of a relationship, each with its places there.
+// relations are the edges of a relationship, with their fields.
 var relations = []struct {
 	name    string // of the kind
 	out, in func(*relationship) *string
@@ -41,16 +41,15 @@ var relations = []struct {
 	{"block", func(r *relationship) *string { return &r.Blocking }, func(r *relationship) *string { return &r.BlockedBy }},
 }
 
-// getRelationships is Bluesky's own method, answered from the index: how one
-// account stands to others. A handle that nobody has, or where handles are not
-// resolved, is an actor not found.
+// getRelationships is Bluesky's method for the relationships of one account to others. An unknown
+// handle, or any handle if handles are not resolved, is an actor not found.
 func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 	if !q.values.Has("actor") {
 		return nil, invalid("parameter actor is missing")
 	}
 	others := q.values["others"]
 	if len(others) > maxOthers {
-		return nil, invalid("parameter others is given %d times, it must be 0 to %d", len(others), maxOthers)
+		return nil, invalid("parameter others occurs %d times; at most %d are allowed", len(others), maxOthers)
 	}
 	actor := q.values.Get("actor")
 	names := append([]string{actor}, others...)
@@ -86,14 +85,14 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 		completeness
 	}{Actor: of[0].S, Relationships: make([]relationship, len(others))}
 	dids := of[:1:1]
-	var places []int // in out, of dids[1:]
+	var places []int // indexes in out of dids[1:]
 	for i, other := range of[1:] {
 		if other.Handle == "" {
 			dids, places = append(dids, other), append(places, i)
 		}
 	}
 	err := s.view(ctx, q.work, func(sn *ask.View) (err error) {
-		for i, other := range of[1:] { // it may have been begun in another state
+		for i, other := range of[1:] { // clear what an earlier attempt filled in
 			out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#relationship", DID: other.S}
 			if other.Handle != "" {
 				out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#notFoundActor", Actor: other.S, NotFound: true}
@@ -105,7 +104,7 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 	return out, err
 }
 
-// relate fills in how the first of some accounts stands to the others, in place.
+// relate fills in the relationships of the first of dids to the others.
 func (s *Server) relate(ctx context.Context, sn *ask.View, w *work, dids []algebra.Literal, place func(i int) *relationship) (completeness, error) {
 	ids, err := algebra.Lookup(sn, dids)
 	if err != nil {
@@ -139,7 +138,7 @@ func (s *Server) relate(ctx context.Context, sn *ask.View, w *work, dids []algeb
 	return c, err
 }
 
-// relationsMissing says what may be missing of the records of the accounts themselves.
+// relationsMissing returns the completeness of the accounts' own records.
 func (s *Server) relationsMissing(sn *ask.View, dids []algebra.Literal, ids []dict.ID) (c completeness, err error) {
 	lacking, err := sn.Lacking()
 	if err != nil {
@@ -161,7 +160,7 @@ func (s *Server) relationsMissing(sn *ask.View, dids []algebra.Literal, ids []di
 	return c, nil
 }
 
-// kindNamed returns a kind that the methods here are about.
+// kindNamed returns a built-in kind.
 func kindNamed(name string) kinds.Info {
 	k := kinds.ByName(name)
 	if k == nil {
@@ -174,8 +173,8 @@ func recordURI(did string, k kinds.Info, rkey []byte) string {
 	return "at://" + did + "/" + k.Collection + "/" + string(rkey)
 }
 
-// outward finds the records by which the first of ids names the others. Their
-// sets are asked first: most name nobody, and then no record is read.
+// outward finds the records by which the first of ids names the others. It looks them up in the
+// others' reverse sets first: usually there is none, and then no record is read.
 func outward(sn *ask.View, k kinds.Info, dids []algebra.Literal, ids []dict.ID, found func(i int, uri string)) error {
 	wanted, any := make([]dict.ID, len(ids)-1), false
 	for i, other := range ids[1:] {
@@ -198,7 +197,7 @@ func outward(sn *ask.View, k kinds.Info, dids []algebra.Literal, ids []dict.ID, 
 
 // inward finds the records by which the others name the first of ids.
 func inward(sn *ask.View, k kinds.Info, dids []algebra.Literal, ids []dict.ID, found func(i int, uri string)) error {
-	var places []int // in ids[1:]
+	var places []int // indexes in ids[1:]
 	var actors []dict.ID
 	for i, other := range ids[1:] {
 		has, err := sn.HasEdge(k.Kind, other, ids[0])

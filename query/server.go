@@ -45,38 +45,38 @@ type Options struct {
 	// InFlight bounds the bytes of the large answers that clients have not read
 	// yet. One that is over it is refused. 0 means 64 MiB.
 	InFlight int64
-	// Queue returns how many repos wait to be fetched whole, and how many were given up,
-	// by reason. nil means that none is fetched.
+	// Queue returns the number of repos queued for a fetch, and of those given up, by reason.
+	// nil means that no repo is fetched.
 	Queue func() (waiting int64, failed map[string]int64)
-	// Relay is the source whose cursor getStats shows. Empty means the one
-	// whose last event is the newest.
+	// Relay is the source whose cursor getStats shows. Empty means the source with the newest
+	// event.
 	Relay string
-	// Status says what the consumer of Relay is doing. nil means that this process
-	// has none.
+	// Status returns the status of the consumer of Relay. nil means that this process has no
+	// consumer.
 	Status func() Status
-	// Subscribers is how many may watch sets at a time. 0 means 2,000; below 0 none may,
-	// as where the writer is another process.
+	// Subscribers is the largest number of subscriptions. 0 means 2,000; a negative number
+	// allows none, for a process that does not write the store.
 	Subscribers int
-	// Handles finds the DIDs of handles. nil means that none is found.
+	// Handles resolves handles. nil means that they are not resolved.
 	Handles Handles
-	// Service is who this server is to others. nil means that it has no DID, and knows no
+	// Service is the server's public identity. nil means that it has no DID, and cannot tell
 	// viewers.
 	Service *Service
-	// Feeds are served, if they are not nil. They need a Service.
+	// Feeds, if not nil, are served. They need a Service.
 	Feeds *Feeds
 	// Logger and Metrics may be nil.
 	Logger  *slog.Logger
 	Metrics *Metrics
 }
 
-// A Status is what getStats says of the consumer.
+// A Status is the consumer's status in getStats.
 type Status struct {
 	State  string        // see consumer.State
 	Lag    time.Duration // how old the newest event is, see consumer.Status
 	HasLag bool
 }
 
-// Server serves questions. It implements http.Handler.
+// A Server answers queries. It implements http.Handler.
 type Server struct {
 	store   *graph.Store
 	words   *algebra.Vocabulary
@@ -84,23 +84,23 @@ type Server struct {
 	cursors *cursors
 	mux     *http.ServeMux
 	light   *queue
-	dear    *queue
-	heavy   *queue
-	naming  *queue // handles that are being resolved
+	slow    *queue
+	large   *queue
+	naming  *queue // of look-ups of handles
 	forms   *formSpace
 	watcher *watch.Watcher
 
-	inFlight atomic.Int64 // bytes of large answers on their way
-	anybody  atomic.Bool  // something is indexed
+	inFlight atomic.Int64 // bytes of large answers that are being sent
+	anybody  atomic.Bool  // the index has an account
 }
 
 // method is an XRPC query.
 type method struct {
 	nsid  string
 	serve func(s *Server, ctx context.Context, q params) (any, error)
-	takes []string // its parameters; an XRPC method has those of its lexicon
-	many  []string // those of them that may be repeated: likewise
-	form  bool     // it takes its parameters as a form, too (POST)
+	takes []string // its parameters; for an XRPC method, from its lexicon
+	many  []string // the parameters that may be repeated; likewise
+	form  bool     // also accepts its parameters as a form (POST)
 }
 
 var methods = []method{
@@ -116,10 +116,10 @@ var methods = []method{
 	{nsid: "app.bsky.graph.getRelationships", serve: (*Server).getRelationships},
 }
 
-// dearMethods take some milliseconds of a processor. One of each processor is worked on at a
-// time, so that sixteen do not all end late, and apart from the others, which take less than
-// one (before and after: docs/decisions/0018).
-var dearMethods = []string{"blue.skein.graph.rank", "blue.skein.graph.list", getFeedSkeleton}
+// slowMethods take some milliseconds of a processor; other methods take less than one. They have
+// a queue with one slot per processor, so that sixteen of them do not all finish late (figures:
+// docs/decisions/0018).
+var slowMethods = []string{"blue.skein.graph.rank", "blue.skein.graph.list", getFeedSkeleton}
 
 // New returns a Server of the graph in store.
 func New(store *graph.Store, o Options) (*Server, error) {
@@ -148,7 +148,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	}
 	s := &Server{
 		store: store, words: algebra.NewVocabulary(store.Kinds()), o: o, cursors: c, mux: http.NewServeMux(),
-		light: newQueue(o.Concurrent), dear: newQueue(runtime.GOMAXPROCS(0)), heavy: newQueue(o.HeavyConcurrent),
+		light: newQueue(o.Concurrent), slow: newQueue(runtime.GOMAXPROCS(0)), large: newQueue(o.HeavyConcurrent),
 		naming: newQueue(resolvedAtOnce), forms: newFormSpace(), watcher: watch.New(store, o.Logger),
 	}
 	for _, m := range s.methods() {
@@ -178,7 +178,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// An Error is what an XRPC client gets.
+// An Error is an XRPC error for the client.
 type Error struct {
 	Status  int
 	Name    string
@@ -213,7 +213,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
 		return
 	}
 	if r.Context().Err() != nil {
-		return // the client has left
+		return // the client has disconnected
 	}
 	xerr, ok := errors.AsType[*Error](err)
 	limit, isLimit := errors.AsType[*algebra.LimitError](err)
@@ -222,21 +222,21 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
 	case isLimit:
 		xerr = &Error{http.StatusBadRequest, "InvalidRequest", limit.What}
 	case errors.Is(err, kv.ErrCorrupt):
-		s.o.Logger.Error("a question met a damaged part of the store", "method", m.nsid, "error", err)
-		xerr = &Error{http.StatusInternalServerError, "StoreDamaged", "a part of the store that the answer needs is damaged; the server's log names it"}
+		s.o.Logger.Error("a query met a damaged part of the store", "method", m.nsid, "error", err)
+		xerr = &Error{http.StatusInternalServerError, "StoreDamaged", "the answer needs a damaged part of the store; the server's log names it"}
 	case errors.Is(err, kv.ErrUnavailable): // the engine logs when that begins and ends
-		xerr = &Error{http.StatusServiceUnavailable, "StoreUnavailable", "the cluster that holds the index does not answer; ask again in a while"}
+		xerr = &Error{http.StatusServiceUnavailable, "StoreUnavailable", "the cluster with the index does not answer; try again later"}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kv.ErrTooOld):
-		xerr = &Error{http.StatusGatewayTimeout, "QueryTimeout", fmt.Sprintf("the question took longer than %v", s.o.Timeout)}
+		xerr = &Error{http.StatusGatewayTimeout, "QueryTimeout", fmt.Sprintf("the query took longer than %v", s.o.Timeout)}
 	default:
-		s.o.Logger.Error("a question failed", "method", m.nsid, "error", err)
-		xerr = &Error{http.StatusInternalServerError, "InternalServerError", "the question failed; the server's log says why"}
+		s.o.Logger.Error("a query failed", "method", m.nsid, "error", err)
+		xerr = &Error{http.StatusInternalServerError, "InternalServerError", "the query failed; the server's log says why"}
 	}
 	s.fail(w, r, m.nsid, xerr)
 }
 
-// recovered is answer, with a panic as an error: a question that meets what we got
-// wrong must not end without an answer.
+// recovered is answer, with a panic as an error: the client receives an answer even if the query
+// meets a defect.
 func (s *Server) recovered(ctx context.Context, w http.ResponseWriter, r *http.Request, m *method) (answer any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -246,8 +246,8 @@ func (s *Server) recovered(ctx context.Context, w http.ResponseWriter, r *http.R
 	return s.answer(ctx, w, r, m)
 }
 
-// answer works out an answer. It holds one of the slots while it does, and not
-// while the answer is on its way: a slow client keeps nobody waiting.
+// answer computes an answer. It holds a slot meanwhile, but not while the answer is sent, so a
+// slow client delays nobody.
 func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, m *method) (any, error) {
 	form, release, err := s.readForm(ctx, w, r)
 	if err != nil {
@@ -259,9 +259,9 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		return nil, err
 	}
 	q.header, q.words, q.nsid, q.asker = r.Header, s.words, m.nsid, &asker{}
-	q.work = &work{light: s.light, heavyQueue: s.heavy, client: clients.Of(r)}
-	if slices.Contains(dearMethods, m.nsid) {
-		q.work.light, q.work.dear = s.dear, true
+	q.work = &work{light: s.light, large: s.large, client: clients.Of(r)}
+	if slices.Contains(slowMethods, m.nsid) {
+		q.work.light, q.work.slow = s.slow, true
 	}
 	q.resolve = func(list []algebra.Literal, where func(int) string) error { return s.resolve(ctx, &q, list, where) }
 	defer q.work.end()
@@ -290,8 +290,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *
 	s.write(w, r, e.Status, map[string]string{"error": e.Name, "message": e.Message})
 }
 
-// isRead reports whether something is asked for, as all that is not a method has to be; else
-// it has said so.
+// isRead reports whether a request uses GET or HEAD, as everything outside of XRPC must. If not,
+// it has answered with an error.
 func (s *Server) isRead(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return true
@@ -314,7 +314,7 @@ func (s *Server) about(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var b strings.Builder
-	fmt.Fprintf(&b, "skein %s: who follows whom and who likes what, as sets.\n\nMethods:\n", s.o.Version)
+	fmt.Fprintf(&b, "skein %s: set queries over follows, likes and other links on the AT Protocol network.\n\nMethods:\n", s.o.Version)
 	for _, m := range s.methods() {
 		fmt.Fprintf(&b, "  %s  %s\n", m.path(), strings.Join(m.takes, ", "))
 	}
@@ -325,7 +325,7 @@ func (s *Server) about(w http.ResponseWriter, r *http.Request) {
 		}
 		fmt.Fprintf(&b, "  %s(DID)  %s(%s)\n", k.Forward, k.Reverse, strings.ToUpper(k.To.Is.String()))
 	}
-	fmt.Fprintf(&b, "  listed(URI)  lists(DID)\n  members(X, …)  intersect(E, …)  union(E, …)  except(E, …)\n  a set takes since= and until=, too: likes(DID, since=24h)\n\nExample:\n  /xrpc/blue.skein.graph.query?set=intersect(followers(did:plc:…),followers(did:plc:…))\n")
+	fmt.Fprintf(&b, "  listed(URI)  lists(DID)\n  members(X, …)  intersect(E, …)  union(E, …)  except(E, …)\n  sets accept since= and until=: likes(DID, since=24h)\n\nExample:\n  /xrpc/blue.skein.graph.query?set=intersect(followers(did:plc:…),followers(did:plc:…))\n")
 	_, _ = w.Write([]byte(b.String()))
 }
 
@@ -342,7 +342,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "skein_query_duration_seconds", Help: "Time to answer.", Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 14),
 		}, []string{"method"}),
 		Errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_query_errors_total", Help: "Questions that were answered with an error.",
+			Name: "skein_query_errors_total", Help: "Queries answered with an error.",
 		}, []string{"method", "error"}),
 	}
 	renamed.Register(reg, m.Seconds, "skein_query_seconds", "skein_query_duration_seconds", "method")

@@ -16,34 +16,32 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// The entries of the service's DID document: what answers questions, and what serves feeds.
-// A client's PDS is told one of them (atproto-proxy: did:web:HOST#skein_graph), and tokens
-// are addressed to them.
+// The entries of the service's DID document, for queries and for feeds. A client names one of them
+// to its PDS (atproto-proxy: did:web:HOST#skein_graph), and tokens are addressed to them.
 const (
 	graphEntry = "#skein_graph"
 	feedEntry  = "#bsky_fg"
 )
 
-// verifyTimeout is how long a token may take to be checked: the key of who asks may have to
-// be fetched from a host that is slow.
+// verifyTimeout bounds the check of a token: the viewer's key may have to be fetched from a slow
+// host.
 const verifyTimeout = 5 * time.Second
 
-// ServiceOptions say who this server is.
+// ServiceOptions configure a Service.
 type ServiceOptions struct {
-	// Host is the name under which the world reaches this server over HTTPS: its DID is
-	// did:web:HOST. As in resolvers of did:web, localhost is reached by plain HTTP.
+	// Host is the server's public HTTPS name; its DID is did:web:HOST. localhost uses plain
+	// HTTP, as in resolvers of did:web.
 	Host string
-	// Directory finds the documents with the keys by which viewers prove who they are. What
-	// it finds is kept here.
+	// Directory finds the DID documents with the viewers' keys. The Service caches them.
 	Directory identity.Directory
 }
 
-// A Service is this server as others address it: it has a DID and a document of it, and
-// knows viewers by service auth tokens.
+// A Service is the server's public identity. It has a DID and a DID document, and identifies
+// viewers by service auth tokens.
 type Service struct {
 	host   string
 	tokens *identities.Tokens
-	slots  *queue // of signatures that are checked at a time
+	slots  *queue // of checks of signatures
 }
 
 // NewService returns a Service.
@@ -53,16 +51,16 @@ func NewService(o ServiceOptions) (*Service, error) {
 	}
 	v := &Service{host: o.Host, slots: newQueue((runtime.GOMAXPROCS(0) + 1) / 2)}
 	if _, err := syntax.ParseDID(v.DID()); err != nil {
-		return nil, fmt.Errorf("the service's host %q makes no DID: %w", o.Host, err)
+		return nil, fmt.Errorf("the service's host %q does not make a DID: %w", o.Host, err)
 	}
 	v.tokens = identities.NewTokens(v.DID(), identities.NewKeys(o.Directory))
 	return v, nil
 }
 
-// DID returns the DID of the service. A port is written as a did:web has it.
+// DID returns the DID of the service. A port is percent-encoded, as in did:web.
 func (v *Service) DID() string { return "did:web:" + strings.ReplaceAll(v.host, ":", "%3A") }
 
-// endpoint is the address of the service.
+// endpoint returns the URL of the service.
 func (v *Service) endpoint() string {
 	if name, _, _ := strings.Cut(v.host, ":"); name == "localhost" {
 		return "http://" + v.host
@@ -70,7 +68,7 @@ func (v *Service) endpoint() string {
 	return "https://" + v.host
 }
 
-// document is the DID document of the service.
+// document returns the DID document of the service.
 func (v *Service) document(feeds bool) any {
 	entry := func(id, is string) map[string]string {
 		return map[string]string{"id": id, "type": is, "serviceEndpoint": v.endpoint()}
@@ -90,11 +88,11 @@ func entryOf(nsid string) string {
 	return graphEntry
 }
 
-// viewer returns who asks a method, by the token of the request.
+// viewer returns the DID of the viewer who calls a method, from the token of the request.
 func (v *Service) viewer(ctx context.Context, client, nsid, header string) (string, error) {
 	scheme, token, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return "", &Error{http.StatusUnauthorized, "AuthMissing", fmt.Sprintf("the answer depends on who asks: send a service auth token (Authorization: Bearer …) with aud %s%s and lxm %s, or ask through your PDS (atproto-proxy: %[1]s%[2]s)", v.DID(), entryOf(nsid), nsid)}
+		return "", &Error{http.StatusUnauthorized, "AuthMissing", fmt.Sprintf("the answer depends on the viewer: send a service auth token (Authorization: Bearer …) with aud %s%s and lxm %s, or ask through your PDS (atproto-proxy: %[1]s%[2]s)", v.DID(), entryOf(nsid), nsid)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
@@ -116,18 +114,19 @@ func (v *Service) viewer(ctx context.Context, client, nsid, header string) (stri
 	return "", &Error{http.StatusUnauthorized, "BadJwt", err.Error()}
 }
 
-// asker is who asks one question, found out at most once: a token is good for one use.
+// asker is the viewer of one query. It is looked up at most once, because a token is valid for
+// one use.
 type asker struct {
 	asked bool
 	did   string
 	err   error
 }
 
-// viewer returns who asks. The question holds no slot meanwhile: nobody waits for the host
-// of somebody else's keys.
+// viewer returns the viewer of a query. The query holds no slot meanwhile, so a slow host of keys
+// delays nobody else.
 func (s *Server) viewer(ctx context.Context, q *params) (string, error) {
 	if s.o.Service == nil {
-		return "", invalid("%s is who asks, and this server cannot know that: it has no name of its own (--service-host)", algebra.ViewerName)
+		return "", invalid("%s needs a server with a public name (--service-host), and this one has none", algebra.ViewerName)
 	}
 	if !q.asker.asked {
 		q.asker.asked = true
@@ -140,7 +139,7 @@ func (s *Server) viewer(ctx context.Context, q *params) (string, error) {
 	return q.asker.did, q.asker.err
 }
 
-// personal is an answer that is one viewer's alone: no cache may give it to others.
+// personal is an answer for one viewer, which shared caches must not store.
 type personal struct{ answer any }
 
 // didDocument serves the DID document of the service.

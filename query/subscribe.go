@@ -16,15 +16,15 @@ import (
 
 const subscribeNSID = "blue.skein.graph.subscribe"
 
-// heartbeat is how often a subscriber is sent something, so that either end notices when
-// the other has gone; sendTimeout is how long it may take to take a message.
+// heartbeat is the time between heartbeats, by which each end notices that the other has gone.
+// sendTimeout bounds how long a client may take to receive a message.
 const (
 	heartbeat   = 15 * time.Second
 	sendTimeout = 10 * time.Second
 )
 
-// subscribe tells of the members that enter and leave a set, over a websocket or as
-// server-sent events.
+// subscribe sends the members that enter and leave a set, over a websocket or as server-sent
+// events.
 func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
 	sub, err := s.subscription(r)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
 	s.asEvents(w, r, sub)
 }
 
-// subscription reads the parameters, and subscribes.
+// subscription reads the parameters, and starts a subscription.
 func (s *Server) subscription(r *http.Request) (*watch.Subscriber, error) {
 	if s.o.Subscribers < 0 {
 		return nil, &Error{http.StatusNotImplemented, "MethodNotImplemented", "sets are watched where they are indexed; this node only answers, or indexes a part"}
@@ -58,7 +58,7 @@ func (s *Server) subscription(r *http.Request) (*watch.Subscriber, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
 	defer cancel()
 	q.words, q.nsid, q.header, q.asker = s.words, subscribeNSID, r.Header, &asker{}
-	q.work = &work{light: s.light, heavyQueue: s.heavy, client: clients.Of(r)}
+	q.work = &work{light: s.light, large: s.large, client: clients.Of(r)}
 	q.resolve = func(list []algebra.Literal, where func(int) string) error { return s.resolve(ctx, &q, list, where) }
 	defer q.work.end()
 	e, err := q.set()
@@ -71,7 +71,7 @@ func (s *Server) subscription(r *http.Request) (*watch.Subscriber, error) {
 		return nil, err
 	}
 	after := q.values.Get("cursor")
-	if last := r.Header.Get("Last-Event-ID"); after == "" || last != "" { // an EventSource that comes back
+	if last := r.Header.Get("Last-Event-ID"); after == "" || last != "" { // an EventSource that reconnects
 		after = last
 	}
 	sub, err := s.watcher.Subscribe(e, clients.Of(r), after, s.o.Subscribers)
@@ -81,17 +81,17 @@ func (s *Server) subscription(r *http.Request) (*watch.Subscriber, error) {
 	return sub, nil
 }
 
-// A subscriptionError is what a subscriber is told before it is sent away.
+// A subscriptionError is the last message to a subscriber that is disconnected.
 type subscriptionError struct {
 	Error   string `json:"error"`
 	Message string `json:"message"`
 }
 
-// tooSlow is why a subscriber is sent away.
-var tooSlow = subscriptionError{"ConsumerTooSlow", "messages were not taken in time, or the server ends; come back with the last cursor"}
+// tooSlow is the reason for a disconnect.
+var tooSlow = subscriptionError{"ConsumerTooSlow", "messages were not received in time, or the server is stopping; reconnect with the last cursor"}
 
-// messages calls send for each message, and beat now and then, until one of them fails, the
-// client has left, or is too slow.
+// messages calls send for each message, and beat between them, until one of them fails, or the
+// client disconnects or is too slow.
 func (s *Server) messages(ctx context.Context, sub *watch.Subscriber, send func(v any, cursor string) error, beat func() error) {
 	select {
 	case <-sub.Ready:
@@ -120,18 +120,18 @@ func (s *Server) messages(ctx context.Context, sub *watch.Subscriber, send func(
 	}
 }
 
-// jsonSubprotocol names the envelope of messages that a client may ask for
-// (Sec-WebSocket-Protocol), as atproto's proposal 0015 has it: each frame is one object
-// with a $type, "message" or "error". A client that asks for none gets the messages bare.
+// jsonSubprotocol is the envelope that a client may request (Sec-WebSocket-Protocol), as in
+// atproto's proposal 0015: each frame is an object with a $type, "message" or "error". Without it,
+// messages have no envelope.
 const jsonSubprotocol = "xrpc.v1.json"
 
 var upgrader = websocket.Upgrader{
-	CheckOrigin:  func(*http.Request) bool { return true }, // what is public is everybody's
+	CheckOrigin:  func(*http.Request) bool { return true }, // all data is public
 	Subprotocols: []string{jsonSubprotocol}, EnableCompression: false,
 }
 
-// envelope returns a message as it is sent under jsonSubprotocol. Types of the lexicon are
-// named in full, so that a decoder needs no context.
+// envelope returns a message in the envelope of jsonSubprotocol. Types have their full names, so
+// that a decoder needs no context.
 func envelope(v any) any {
 	switch m := v.(type) {
 	case watch.Message:
@@ -154,7 +154,7 @@ func envelope(v any) any {
 func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *watch.Subscriber) {
 	conn, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
-		return // it has answered
+		return // Upgrade has answered
 	}
 	defer func() { _ = conn.Close() }()
 	ctx, left := context.WithCancel(s.watcher.Context())
@@ -163,7 +163,7 @@ func (s *Server) overWebsocket(w http.ResponseWriter, r *http.Request, sub *watc
 	alive := func(string) error { return conn.SetReadDeadline(time.Now().Add(3 * heartbeat)) }
 	conn.SetPongHandler(alive)
 	_ = alive("")
-	go func() { // what it says is of no interest; that it is there is
+	go func() { // discards messages, and notices a disconnect
 		defer left()
 		for {
 			if _, _, err := conn.NextReader(); err != nil {
@@ -202,5 +202,5 @@ func (s *Server) asEvents(w http.ResponseWriter, r *http.Request, sub *watch.Sub
 	}, stream.Beat)
 }
 
-// Close ends what runs besides the questions: subscriptions.
+// Close ends all subscriptions.
 func (s *Server) Close() { s.watcher.Close() }

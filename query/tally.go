@@ -9,15 +9,15 @@ import (
 	"skein.blue/internal/idset"
 )
 
-// counted is a result and how often it occurred.
+// counted is a result and its count.
 type counted struct {
 	id    uint64
 	count uint32
 }
 
-// tally counts ids; each once for each actor. They are gathered by the upper bits of their
-// hashes, and then counted part by part, in tables that fit the processor's caches
-// (partitioned aggregation; before and after: docs/decisions/0018).
+// tally counts ids, each once per actor. It gathers them by the upper bits of their hashes, and
+// then counts part by part, in tables that fit the processor's caches (partitioned aggregation;
+// figures: docs/decisions/0018).
 type tally struct {
 	heavy    func() error // asked before much is counted
 	parts    [tallyParts]tallyPart
@@ -28,13 +28,14 @@ type tally struct {
 	perCount []int // how many results occur how often
 }
 
-// tallyParts is a power of two. gatherMost is how many ids are gathered, 16 bytes each.
+// tallyParts is a power of two. gatherMost is the number of ids, 16 bytes each, that are gathered
+// before they are counted.
 const (
-	// lightResults is how many results are counted as part of a light question.
+	// lightResults is the number of results that a query may count outside of the large queue.
 	lightResults = 1_000_000
 
 	tallyParts = 64
-	// usuallyGathered is for how many ids a part has room at first.
+	// usuallyGathered is the initial capacity of a part.
 	usuallyGathered = 1024
 	gatherMost      = 1 << 18
 )
@@ -53,10 +54,10 @@ type actorsID struct {
 type tallied struct {
 	id    uint64
 	count uint32 // 0: free
-	actor uint32 // the last that it was counted for
+	actor uint32 // the last actor that it was counted for
 }
 
-// next begins another actor.
+// next starts another actor.
 func (t *tally) next() {
 	t.actor++
 	for len(t.perCount) < int(t.actor)+1 { // an id counts once for each
@@ -64,13 +65,13 @@ func (t *tally) next() {
 	}
 }
 
-// hashOf spreads ids: the upper bits choose the part, those below them the slot.
+// hashOf spreads ids: the upper bits choose the part, the bits below them the slot.
 func hashOf(id uint64) uint64 { return id * 0x9e3779b97f4a7c15 }
 
-// addList is add, of a list.
+// addList is add for a slice.
 func (t *tally) addList(ctx context.Context, ids []uint64) error {
 	for len(ids) > 0 {
-		// As many as can be taken without anything to be asked, or counted.
+		// As many as fit before the next check or count.
 		n := min(len(ids), gatherMost-t.gathered, checkEvery-t.expanded%checkEvery, maxExpanded-t.expanded)
 		if t.expanded < lightResults {
 			n = min(n, lightResults-t.expanded)
@@ -101,7 +102,7 @@ func (t *tally) addList(ctx context.Context, ids []uint64) error {
 	return nil
 }
 
-// add adds what the actor names.
+// add adds the ids that the actor leads to.
 func (t *tally) add(ctx context.Context, ids func(func(uint64) bool)) (err error) {
 	ids(func(id uint64) bool {
 		if t.expanded%checkEvery == 0 {
@@ -128,7 +129,7 @@ func (t *tally) add(ctx context.Context, ids func(func(uint64) bool)) (err error
 	return err
 }
 
-// count counts what was gathered.
+// count counts the gathered ids.
 func (t *tally) count() error {
 	t.gathered = 0
 	for i := range t.parts {
@@ -143,7 +144,7 @@ func (t *tally) count() error {
 }
 
 func (p *tallyPart) count(perCount []int) {
-	if len(p.table) == 0 { // most of the first may be different
+	if len(p.table) == 0 { // most of the first ids may be distinct
 		p.table = make([]tallied, 1<<bits.Len(uint(max(64, len(p.gathered)*5/4))))
 	}
 	for _, g := range p.gathered {
@@ -166,7 +167,7 @@ func (p *tallyPart) count(perCount []int) {
 	p.gathered = p.gathered[:0]
 }
 
-// slot returns the place of id.
+// slot returns the entry of an id.
 func (p *tallyPart) slot(id uint64) *tallied {
 	mask := uint64(len(p.table) - 1)
 	for i := hashOf(id) >> 20 & mask; ; i = (i + 1) & mask {
@@ -198,7 +199,7 @@ func (t *tally) each(f func(e *tallied)) {
 	}
 }
 
-// leaveOut takes a set out of the results. Nothing can be added after it.
+// leaveOut removes a set from the results. No id may be added afterwards.
 func (t *tally) leaveOut(set idset.Set) {
 	if !set.Empty() {
 		t.each(func(e *tallied) {
@@ -210,10 +211,10 @@ func (t *tally) leaveOut(set idset.Set) {
 	}
 }
 
-// counts returns how many results occur how often, of those that are left.
+// counts returns the number of remaining results by count.
 func (t *tally) counts() []int { return t.perCount }
 
-// atLeast returns how many results occur so often.
+// atLeast returns the number of results with at least a count.
 func (t *tally) atLeast(count uint32) (n int) {
 	all := t.counts()
 	for _, results := range all[min(int(count), len(all)):] {
@@ -222,9 +223,9 @@ func (t *tally) atLeast(count uint32) (n int) {
 	return n
 }
 
-// top returns up to limit of the results that occur the most often: by count,
-// then by id. It goes over the table once, and holds no more than it returns
-// and those that count as little as the last.
+// top returns up to limit of the results with the highest counts, ordered by count, then by id.
+// It scans the tables once, and holds no more than it returns and the results that tie with the
+// last.
 func (t *tally) top(limit int) []counted {
 	perCount := t.counts()
 	if len(perCount) == 0 {
@@ -258,8 +259,7 @@ func (t *tally) top(limit int) []counted {
 	return all
 }
 
-// smallest keeps the smallest ids that it was offered: a heap, the largest of
-// them on top.
+// smallest is a heap of the smallest ids so far, with the largest of them on top.
 type smallest []uint64
 
 func (s *smallest) offer(id uint64, most int) {
