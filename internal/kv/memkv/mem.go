@@ -52,8 +52,7 @@ type Options struct {
 	Conflicted func(key []byte)
 }
 
-// ErrAfterCommit, wrapped by an error of Options.OnCommit, applies the commit before the
-// crash.
+// ErrAfterCommit in an error of Options.OnCommit applies the commit before the crash.
 var ErrAfterCommit = fmt.Errorf("memkv: crash after the commit")
 
 type item struct{ key, value []byte }

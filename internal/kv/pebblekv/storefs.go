@@ -97,7 +97,7 @@ func (fs *storeFS) freeBytes() (uint64, bool) { return fs.free.Load(), fs.known.
 // the space that writes and compactions take and free does not stop the writer every second.
 func (fs *storeFS) resumes() uint64 { return fs.reserve + min(fs.reserve/10, 1<<30) }
 
-// full returns a kv.ErrDiskFull if the disk had too little free space when look last ran.
+// full returns a kv.ErrDiskFull during a shortage of space, as look last found it.
 func (fs *storeFS) full() error {
 	if !fs.low.Load() {
 		return nil
