@@ -240,7 +240,7 @@ func TestLeaseRefuses(t *testing.T) {
 			tx.Set(dict.AppendNextKey(nil, dict.DID, 0), []byte{1})
 			tx.Set(dict.AppendNextKey(nil, dict.DID, 1), []byte{1})
 		}, "counter of shard"},
-		"a counter that is behind": {func(tx kv.Txn) {
+		"a counter that lags behind": {func(tx kv.Txn) {
 			for shard := range uint32(2) {
 				tx.Set(dict.AppendLeaseKey(nil, dict.DID, shard, 5), (&dict.Lease{Owner: "other"}).Value())
 				tx.Set(dict.AppendNextKey(nil, dict.DID, shard), binary.BigEndian.AppendUint64(nil, 5))

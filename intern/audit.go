@@ -36,17 +36,17 @@ type AuditedLease struct {
 	First     dict.ID // the first of its ids
 	Strings   int     // its ids with a string
 	Lost      int     // its ids without one
-	Unused    Unused
+	Unused    Unused  // why they have none
 }
 
 // A Capacity is the capacity of a namespace: the ids that are leased, and those that are left.
 type Capacity struct {
-	Namespace dict.Namespace
-	Shards    int64   // shards with leases
-	Leases    int64   // leased blocks
-	Ids       float64 // leased ids
-	Left      float64 // ids of all shards that were never leased
-	LeftShort float64 // those of Left that take five bytes
+	Namespace dict.Namespace // of the ids
+	Shards    int64          // shards with leases
+	Leases    int64          // leased blocks
+	Ids       float64        // leased ids
+	Left      float64        // ids of all shards that were never leased
+	LeftShort float64        // those of Left that take five bytes
 	// PerDay is the number of ids leased per day since the first lease. Exhausted is how long
 	// Left lasts at that rate, or 0 if that is unknown.
 	PerDay    float64
@@ -57,7 +57,7 @@ type Capacity struct {
 
 // ShardUse is the use of a shard.
 type ShardUse struct {
-	Shard  uint32
+	Shard  uint32  // its number
 	Leases uint64  // leased blocks
 	Share  float64 // the leased share of its blocks
 }
@@ -199,11 +199,11 @@ func eachCounter(r kv.Reader, ns dict.Namespace, each func(shard uint32, next ui
 
 // A Resolved is a string with its id.
 type Resolved struct {
-	Namespace dict.Namespace
-	ID        dict.ID
-	String    string
-	Lease     *dict.Lease // the lease that the id was drawn from
-	Partition uint8       // of a DID
+	Namespace dict.Namespace // of the string
+	ID        dict.ID        // of the string
+	String    string         // the DID or AT URI
+	Lease     *dict.Lease    // the lease that the id was drawn from, nil if it is missing
+	Partition uint8          // of a DID
 }
 
 // ResolveString finds the id of a string, if it has one.

@@ -237,7 +237,7 @@ func TestMalformedRows(t *testing.T) {
 				return Lookup(r, &b)
 			},
 		},
-		"an id with more behind": {
+		"an id with trailing bytes": {
 			[]byte{dict.KeyID, byte(dict.URI), 'x'},
 			make([]byte, 6),
 			func(r kv.Reader) error { return EachID(r, dict.URI, func(dict.ID) error { return nil }) },
@@ -249,12 +249,12 @@ func TestMalformedRows(t *testing.T) {
 				return Strings(r, dict.DID, []dict.ID{64}, func(int, []byte) error { return nil })
 			},
 		},
-		"a group that is asked": {
+		"a group read by Named": {
 			group,
 			[]byte{2 << dict.GroupBits, 200},
 			func(r kv.Reader) error { _, err := Named(r, dict.DID, 64); return err },
 		},
-		"a long string that is gone": {
+		"a missing long string": {
 			group,
 			[]byte{dict.KindOwn << dict.GroupBits},
 			func(r kv.Reader) error {
@@ -271,7 +271,7 @@ func TestMalformedRows(t *testing.T) {
 			make([]byte, 7),
 			func(r kv.Reader) error { _, err := Claimed(r); return err },
 		},
-		"a count of claims of nothing": {
+		"a count of claims of an unknown namespace": {
 			[]byte{dict.KeyClaims, 9, 0, 0},
 			make([]byte, 8),
 			func(r kv.Reader) error { _, err := Claimed(r); return err },

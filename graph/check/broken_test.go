@@ -42,23 +42,23 @@ func testBroken(t *testing.T, ways map[string]breakage) {
 
 func TestBrokenAccounts(t *testing.T) {
 	testBroken(t, map[string]breakage{
-		"a job of nobody": func(b *bench) string {
+		"an erase job of an account that is not being erased": func(b *bench) string {
 			b.rows[string(format.EraseKey(b.id(alice)))] = nil
 			return fmt.Sprintf("account %d: its state has erasing=false, an erase job exists: true", b.id(alice))
 		},
-		"a job that is gone": func(b *bench) string {
+		"a missing erase job": func(b *bench) string {
 			delete(b.rows, string(format.EraseKey(b.id(erased))))
 			return fmt.Sprintf("account %d: its state has erasing=true, an erase job exists: false", b.id(erased))
 		},
-		"a job of no id": func(b *bench) string {
+		"an erase job with a malformed id": func(b *bench) string {
 			b.rows["e\x01"] = nil
 			return "account key 6501 is malformed"
 		},
-		"an account of no id": func(b *bench) string {
+		"an account with a malformed id": func(b *bench) string {
 			b.rows["a\x01"] = nil
 			return "account key 6101 is malformed"
 		},
-		"no string": func(b *bench) string {
+		"an account without a string": func(b *bench) string {
 			b.rows[string(b.AccountKey(nil, b.free()))] = b.AppendAccount(nil, b.free(), &format.RepoState{})
 			return fmt.Sprintf("account %d has no string", b.free())
 		},
@@ -70,7 +70,7 @@ func TestBrokenAccounts(t *testing.T) {
 			b.rows[string(b.AccountKey(nil, b.id(alice)))] = []byte{byte(b.id(alice) & b.AccountMask()), 1, 0xff}
 			return "account row ff is malformed"
 		},
-		"a key of no group": func(b *bench) string {
+		"a key that is not a group's": func(b *bench) string {
 			key := string(dict.AppendID([]byte{format.KeyAccount}, 257))
 			b.rows[key] = nil
 			if b.Shared() {
@@ -78,7 +78,7 @@ func TestBrokenAccounts(t *testing.T) {
 			}
 			return fmt.Sprintf("account key %x is not the key of a group", key)
 		},
-		"a group of several": func(b *bench) string {
+		"a second account in a group of one": func(b *bench) string {
 			key := b.AccountKey(nil, b.id(alice))
 			b.rows[string(key)] = append([]byte{5}, b.rows[string(key)][1:]...)
 			if !b.Shared() {
@@ -86,11 +86,11 @@ func TestBrokenAccounts(t *testing.T) {
 			}
 			return fmt.Sprintf("group %x has an unexpected account at 5", key)
 		},
-		"hidden by its row": func(b *bench) string {
+		"hidden only by its row": func(b *bench) string {
 			b.setState(alice, func(st *format.RepoState) { st.Flags |= format.FlagHidden })
 			return "1 accounts are hidden, but not in the hidden set"
 		},
-		"hidden by the set": func(b *bench) string {
+		"hidden only by the set": func(b *bench) string {
 			id := b.id(alice)
 			b.merge(b.AppendMemberKey(nil, kinds.Hidden, 0, id), format.AppendRow(nil, 0, 0, nil, []uint64{uint64(id)}))
 			return fmt.Sprintf("account %d is in the hidden set, but its state is active", id)
@@ -121,7 +121,7 @@ func TestBrokenCounts(t *testing.T) {
 			delete(b.rows, key)
 			return "the counts are"
 		},
-		"an account that is gone": func(b *bench) string {
+		"a missing account": func(b *bench) string {
 			delete(b.rows, string(b.AccountKey(nil, b.id("did:plc:onlyhidden"))))
 			return "the counts are"
 		},
@@ -133,7 +133,7 @@ func TestBrokenCounts(t *testing.T) {
 			b.setState(alice, func(st *format.RepoState) { st.Flags |= format.FlagDesync })
 			return "the counts are"
 		},
-		"a record that names no subject": func(b *bench) string {
+		"a record without a subject": func(b *bench) string {
 			b.chunk(1, b.id(zoe), 7, 0, format.Record{Path: format.Path{TID: 7 << format.BucketShift}, Flags: format.NoSubject})
 			return "the counts are"
 		},

@@ -54,9 +54,11 @@ func Verify(r kv.Reader, report func(problem string), progress func(keys int64))
 	return v.run()
 }
 
-// Mixed is the error of a check that took longer than the engine keeps a state, of a store
-// that changed meanwhile. The reported problems may not exist.
-type Mixed struct{ States int }
+// Mixed is the error of a check that took longer than the engine keeps a snapshot, if the store
+// changed meanwhile. The reported problems may not exist.
+type Mixed struct {
+	States int // the number of states that the check read
+}
 
 // Error implements error.
 func (m *Mixed) Error() string {

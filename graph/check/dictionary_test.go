@@ -25,7 +25,7 @@ func TestBrokenDictionary(t *testing.T) {
 		return key, l
 	}
 	testBroken(t, map[string]breakage{
-		"a row of no namespace": func(b *bench) string {
+		"a row of an unknown namespace": func(b *bench) string {
 			b.rows["i\x07abc"] = dict.AppendID(nil, 5)
 			return "dictionary row 6907616263 → 0000000005 is malformed"
 		},
@@ -37,7 +37,7 @@ func TestBrokenDictionary(t *testing.T) {
 			b.rows[form(alice)] = append(slices.Clone(b.rows[form(alice)]), 0)
 			return fmt.Sprintf("dictionary row %x", form(alice))
 		},
-		"the id of another": func(b *bench) string {
+		"the id of another string": func(b *bench) string {
 			id := b.id(zoe)
 			b.rows[form(alice)] = dict.AppendID(nil, id)
 			return fmt.Sprintf("did %x has id %d, which stands for %x", alice, id, zoe)
@@ -51,11 +51,11 @@ func TestBrokenDictionary(t *testing.T) {
 			delete(b.rows, form(alice))
 			return fmt.Sprintf("id %d stands for %x, whose id is", id, alice)
 		},
-		"no DID": func(b *bench) string {
+		"an invalid DID": func(b *bench) string {
 			b.name(dict.DID, b.free(), []byte("nodid"))
 			return `dictionary: "nodid" is not valid in namespace did`
 		},
-		"a DID that is not packed": func(b *bench) string {
+		"an unpacked DID": func(b *bench) string {
 			did := strings.Replace(plc, "2", "3", 1)
 			b.name(dict.DID, b.free(), []byte(did))
 			return fmt.Sprintf("dictionary: %q is stored as %x; expected %x", did, did, dict.PackDID(nil, []byte(did)))
@@ -65,21 +65,21 @@ func TestBrokenDictionary(t *testing.T) {
 			b.name(dict.URI, 1<<30, uri)
 			return fmt.Sprintf("malformed dictionary row: %x", uri)
 		},
-		"a URI of nobody": func(b *bench) string {
+		"a URI of an unknown author": func(b *bench) string {
 			uri := dict.AppendPackedURI(nil, postTID, b.free(), 0)
 			b.name(dict.URI, 1<<30, uri)
 			return fmt.Sprintf("dictionary: the author %d of URI %x has no string", b.free(), uri)
 		},
-		"no URI": func(b *bench) string {
+		"an invalid URI": func(b *bench) string {
 			b.name(dict.URI, 1<<30, []byte("nouri"))
 			return `dictionary: "nouri" is not valid in namespace uri`
 		},
-		"a URI that is not packed": func(b *bench) string {
+		"an unpacked URI": func(b *bench) string {
 			uri := strings.Replace(post, plc, alice, 1)
 			b.name(dict.URI, 1<<30, []byte(uri))
 			return fmt.Sprintf("dictionary: %q is stored as %x; expected", uri, uri)
 		},
-		"a URI that is packed in the other way": func(b *bench) string {
+		"a URI in the longer packed form": func(b *bench) string {
 			form := append(dict.AppendID(make([]byte, 8), b.id(alice)), 0)
 			b.name(dict.URI, 1<<30, form)
 			return fmt.Sprintf("is stored as %x; expected %x", form, dict.AppendPackedURI(nil, 0, b.id(alice), 0))
@@ -96,16 +96,16 @@ func TestBrokenDictionary(t *testing.T) {
 			return fmt.Sprintf("dictionary: DID %x is in partition %d, its id %d in %d", did,
 				b.Settings.PartitionOf(did), b.free(), b.Settings.PartitionOfID(b.free()))
 		},
-		"a group of no id": func(b *bench) string {
+		"a group with a malformed id": func(b *bench) string {
 			b.rows["s\x01\x02"] = nil
 			return "dictionary row 730102 is malformed"
 		},
-		"a group that begins within one": func(b *bench) string {
+		"a group with an unaligned id": func(b *bench) string {
 			key := string(dict.AppendID([]byte{dict.KeyString, 1}, 1<<36|1))
 			b.rows[key] = nil
 			return fmt.Sprintf("dictionary row %x is malformed", key)
 		},
-		"a key that goes on": func(b *bench) string {
+		"a key with trailing bytes": func(b *bench) string {
 			key := string(dict.AppendGroupKey(nil, dict.DID, b.id(alice))) + "\x01\x02"
 			b.rows[key] = nil
 			return fmt.Sprintf("dictionary row %x is malformed", key)
@@ -115,18 +115,18 @@ func TestBrokenDictionary(t *testing.T) {
 			b.rows[string(key)] = []byte{2 << dict.GroupBits}
 			return fmt.Sprintf("dictionary row %x: %v", key, dict.ErrGroup)
 		},
-		"a group that says all twice": func(b *bench) string {
+		"a group with duplicate entries": func(b *bench) string {
 			key := dict.AppendGroupKey(nil, dict.DID, b.id(plc))
 			v := b.rows[string(key)]
 			b.rows[string(key)] = append(slices.Clone(v), v...)
 			return fmt.Sprintf("dictionary row %x is %x%x; expected %x", key, v, v, v)
 		},
-		"a long string that is gone": func(b *bench) string {
+		"a missing long string": func(b *bench) string {
 			id := b.id(long)
 			delete(b.rows, string(dict.AppendOwnKey(nil, dict.DID, id)))
 			return fmt.Sprintf("has id %d, which has no string", id)
 		},
-		"a long string that is another": func(b *bench) string {
+		"a changed long string": func(b *bench) string {
 			id := b.id(long)
 			b.rows[string(dict.AppendOwnKey(nil, dict.DID, id))] = []byte(long + "m")
 			return fmt.Sprintf("has id %d, which stands for %x", id, long+"m")
@@ -135,23 +135,23 @@ func TestBrokenDictionary(t *testing.T) {
 			b.rows["l\x01"] = nil
 			return "lease row 6c01 is malformed"
 		},
-		"a lease that says another number": func(b *bench) string {
+		"a lease with another number of used ids": func(b *bench) string {
 			key, l := lease(b)
 			l.Used++
 			b.rows[key] = l.Value()
 			return fmt.Sprintf("block %d of shard %d (%s) was closed with %d ids used, but %d stand for strings", l.Block, l.Shard, l.Namespace, l.Used, l.Used-1)
 		},
-		"a lease that is gone": func(b *bench) string {
+		"a missing lease": func(b *bench) string {
 			key, l := lease(b)
 			delete(b.rows, key)
 			return fmt.Sprintf("%d ids (%s) are in block %d of shard %d, which was never leased", l.Used, l.Namespace, l.Block, l.Shard)
 		},
-		"a counter that is behind": func(b *bench) string {
+		"a counter that lags behind": func(b *bench) string {
 			_, l := lease(b)
 			b.rows[string(dict.AppendNextKey(nil, l.Namespace, l.Shard))] = make([]byte, 8)
 			return fmt.Sprintf("block %d of shard %d (%s) is leased, but the shard's counter is 0000000000000000", l.Block, l.Shard, l.Namespace)
 		},
-		"a counter that is gone": func(b *bench) string {
+		"a missing counter": func(b *bench) string {
 			_, l := lease(b)
 			delete(b.rows, string(dict.AppendNextKey(nil, l.Namespace, l.Shard)))
 			return fmt.Sprintf("block %d of shard %d (%s) is leased, but the shard's counter is ", l.Block, l.Shard, l.Namespace)

@@ -32,7 +32,7 @@ func TestBrokenChunks(t *testing.T) {
 			b.rows[key] = nil
 			return fmt.Sprintf("record key %x is malformed, or of an unknown kind", key)
 		},
-		"a key of no bucket": func(b *bench) string {
+		"a key without a bucket": func(b *bench) string {
 			key := string(format.AppendRecordsKey(nil, 1, b.id(alice)))
 			b.rows[key] = nil
 			return fmt.Sprintf("record key %x is malformed", key)
@@ -46,23 +46,23 @@ func TestBrokenChunks(t *testing.T) {
 			b.chunk(1, b.free(), empty, 0, at(empty, 1, b.id(alice)))
 			return fmt.Sprintf("actor %d has no string", b.free())
 		},
-		"under nothing": func(b *bench) string {
+		"a chunk without its parent": func(b *bench) string {
 			key := b.chunk(1, b.id(alice), empty, 0)
 			delete(b.rows, key)
 			b.rows[key+"\x00"] = nil
 			return fmt.Sprintf("chunk %x has no spilled chunk above it", key+"\x00")
 		},
-		"under a chunk that was not spilled": func(b *bench) string {
+		"a chunk under an unspilled parent": func(b *bench) string {
 			key := b.chunk(1, b.id(alice), empty, 0) + "\x00"
 			b.rows[key] = nil
 			return fmt.Sprintf("chunk %x has no spilled chunk above it", key)
 		},
-		"two levels under a chunk that was": func(b *bench) string {
+		"a chunk two levels under a spilled one": func(b *bench) string {
 			key := b.chunk(1, b.id(alice), empty, 1) + "\x00\x00"
 			b.rows[key] = nil
 			return fmt.Sprintf("chunk %x has no spilled chunk above it", key)
 		},
-		"the chunk over others is gone": func(b *bench) string {
+		"a missing spilled chunk": func(b *bench) string {
 			if !b.spilled {
 				return ""
 			}
@@ -78,13 +78,13 @@ func TestBrokenChunks(t *testing.T) {
 			b.rows[key] = []byte{1}
 			return fmt.Sprintf("chunk %x: %v", key, format.ErrChunk)
 		},
-		"in another form": func(b *bench) string {
+		"another form of a chunk": func(b *bench) string {
 			key := b.chunk(1, b.id(alice), empty, 0, at(empty, 0, b.id(alice)))
 			v := b.rows[key]
 			b.rows[key] = []byte{1, 0, 0, 0} // with a clock that equals the previous one
 			return fmt.Sprintf("chunk %x is 01000000; expected %x", key, v)
 		},
-		"a path twice": func(b *bench) string {
+		"a duplicate path": func(b *bench) string {
 			r := at(empty, 7, b.id(alice))
 			return fmt.Sprintf("chunk %x does not ascend", b.chunk(1, b.id(alice), empty, 0, r, r))
 		},
@@ -102,11 +102,11 @@ func TestBrokenChunks(t *testing.T) {
 			b.rows[key] = format.CoderOf(b.id(alice), empty).Append(nil, 0, []format.Record{r})
 			return fmt.Sprintf("chunk %x has %q, which belongs elsewhere", key, r.Path.AppendRkey(nil))
 		},
-		"a TID among the raw keys": func(b *bench) string {
+		"a raw key that is a TID": func(b *bench) string {
 			r := rawRecord(string(syntax.AppendTID(nil, 12345)))
 			return fmt.Sprintf("chunk %x has the invalid record key %q", b.chunk(1, b.id(alice), r.Path.Bucket(), 0, r), r.Path.Raw)
 		},
-		"a key that is none": func(b *bench) string {
+		"an invalid record key": func(b *bench) string {
 			r := rawRecord("a/b")
 			return fmt.Sprintf("chunk %x has the invalid record key %q", b.chunk(1, b.id(alice), r.Path.Bucket(), 0, r), "a/b")
 		},
@@ -134,7 +134,7 @@ func (b *bench) newSet(v []byte) (container string) {
 
 func TestBrokenSets(t *testing.T) {
 	testBroken(t, map[string]breakage{
-		"a key of no subject": func(b *bench) string {
+		"a key without a subject": func(b *bench) string {
 			b.rows["v\x01\x02"] = nil
 			return "set key 760102 is malformed"
 		},
@@ -148,7 +148,7 @@ func TestBrokenSets(t *testing.T) {
 			b.rows[key] = []byte{0x81}
 			return fmt.Sprintf("set %x: format: malformed set row", key)
 		},
-		"a row with fewer removed than it says": func(b *bench) string {
+		"a row with fewer removed members than its count": func(b *bench) string {
 			key := string(b.row(4, b.id(zoe), b.id(alice)))
 			b.rows[key] = []byte{3, 9}
 			return fmt.Sprintf("set %x: format: malformed set row", key)
@@ -182,12 +182,12 @@ func TestBrokenSets(t *testing.T) {
 			b.rows[string(b.row(1, b.free(), b.id(alice)))] = format.AppendRow(nil, b.free(), 0, nil, []uint64{member})
 			return fmt.Sprintf("subject %d has no string", b.free())
 		},
-		"a container under no row": func(b *bench) string {
+		"a container without a row": func(b *bench) string {
 			key := b.newSet(format.AppendContainer(nil, []uint16{5}, nil))
 			delete(b.rows, string(b.row(4, b.id(zoe), b.id(alice))))
 			return fmt.Sprintf("container %x has no spilled row above it", key)
 		},
-		"a container under a row that was not spilled": func(b *bench) string {
+		"a container under an unspilled row": func(b *bench) string {
 			key := b.newSet(format.AppendContainer(nil, []uint16{5}, nil))
 			b.rows[string(b.row(4, b.id(zoe), b.id(alice)))] = nil
 			return fmt.Sprintf("container %x has no spilled row above it", key)
@@ -198,7 +198,7 @@ func TestBrokenSets(t *testing.T) {
 		"a container that does not ascend": func(b *bench) string {
 			return fmt.Sprintf("container %x does not ascend", b.newSet(format.AppendContainer(nil, []uint16{6, 5}, nil)))
 		},
-		"a container with a member twice": func(b *bench) string {
+		"a container with a duplicate member": func(b *bench) string {
 			return fmt.Sprintf("container %x does not ascend", b.newSet(format.AppendContainer(nil, []uint16{5, 5}, nil)))
 		},
 		"removed from a container": func(b *bench) string {
@@ -217,35 +217,35 @@ func TestBrokenEdges(t *testing.T) {
 		return fmt.Sprintf("actor %d has a %s record of %d, but is not in the subject's set", b.id(actor), k, b.id(subject))
 	}
 	testBroken(t, map[string]breakage{
-		"a record that is gone": func(b *bench) string {
+		"a missing record": func(b *bench) string {
 			delete(b.rows, b.first(format.KeyRecord, func(k string, _ []byte) bool {
 				return strings.HasPrefix(k, string(format.AppendRecordsKey(nil, 1, b.id(zoe))))
 			}))
 			return noRecord(b, "follow", zoe, alice)
 		},
-		"a record of another": func(b *bench) string {
+		"a record with another subject, the set of the old one": func(b *bench) string {
 			p := at(uint16(postTID>>format.BucketShift), (postTID+5)%(1<<format.BucketShift), b.id(famous))
 			b.chunk(1, b.id(zoe), p.Path.Bucket(), 0, p)
 			return noRecord(b, "follow", zoe, alice)
 		},
-		"a record of another, the other side": func(b *bench) string {
+		"a record with another subject, the set of the new one": func(b *bench) string {
 			p := at(uint16(postTID>>format.BucketShift), (postTID+5)%(1<<format.BucketShift), b.id(famous))
 			b.chunk(1, b.id(zoe), p.Path.Bucket(), 0, p)
 			return noMember(b, "follow", zoe, famous)
 		},
-		"a record more": func(b *bench) string {
+		"an extra record": func(b *bench) string {
 			b.chunk(2, b.id(zoe), 9, 0, at(9, 5, b.id(post)))
 			return noMember(b, "like", zoe, post)
 		},
-		"a member that is gone": func(b *bench) string {
+		"a missing member": func(b *bench) string {
 			delete(b.rows, string(b.row(1, b.id(alice), b.id(zoe))))
 			return noMember(b, "follow", zoe, alice)
 		},
-		"a member more": func(b *bench) string {
+		"an extra member": func(b *bench) string {
 			b.merge(b.row(2, b.id(page), b.id(zoe)), format.AppendRow(nil, b.id(page), 0, nil, []uint64{uint64(b.id(zoe))}))
 			return noRecord(b, "like", zoe, page)
 		},
-		"a member of the other kind": func(b *bench) string {
+		"a member under another kind": func(b *bench) string {
 			key := b.row(1, b.id(alice), b.id(zoe))
 			v := b.rows[string(key)]
 			delete(b.rows, string(key))
@@ -253,14 +253,14 @@ func TestBrokenEdges(t *testing.T) {
 			b.rows[string(key)] = v
 			return noRecord(b, "block", zoe, alice)
 		},
-		"removed over a container": func(b *bench) string {
+		"a member of a container, removed by its row": func(b *bench) string {
 			if !b.spilled {
 				return ""
 			}
 			b.merge(b.row(1, b.id(famous), b.id(alice)), format.AppendRow(nil, b.id(famous), 0, []uint64{uint64(b.id(alice))}, nil))
 			return noMember(b, "follow", alice, famous)
 		},
-		"a container that is gone": func(b *bench) string {
+		"a missing container": func(b *bench) string {
 			if !b.spilled {
 				return ""
 			}
@@ -271,7 +271,7 @@ func TestBrokenEdges(t *testing.T) {
 			}))
 			return fmt.Sprintf("has a follow record of %d, but is not in the subject's set", b.id(famous))
 		},
-		"how many there are": func(b *bench) string {
+		"the numbers of edges": func(b *bench) string {
 			delete(b.rows, string(b.row(1, b.id(alice), b.id(zoe))))
 			records := 0
 			want := b.problems()

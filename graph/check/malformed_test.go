@@ -43,10 +43,10 @@ func TestMalformedGroupOfStrings(t *testing.T) {
 			of  string
 			say []string // of its id
 		}{
-			"of an account": {dict.DID, alice, []string{"account %d: ", "actor %d: "}},
-			"of a subject":  {dict.URI, page, []string{"subject %d: "}},
-			"of a long one": {dict.DID, long, nil},
-			"of an author":  {dict.DID, plc, []string{"account %d: "}},
+			"of an account":    {dict.DID, alice, []string{"account %d: ", "actor %d: "}},
+			"of a subject":     {dict.URI, page, []string{"subject %d: "}},
+			"of a long string": {dict.DID, long, nil},
+			"of an author":     {dict.DID, plc, []string{"account %d: "}},
 		} {
 			b := h.bench(t)
 			id := b.id(c.of)
@@ -80,7 +80,7 @@ func TestKeysOfTheOtherLayout(t *testing.T) {
 		return says(k)
 	}
 	testBroken(t, map[string]breakage{
-		"several partitions, a row without one": func(b *bench) string {
+		"several partitions, a row key without a partition": func(b *bench) string {
 			if !b.Shared() {
 				return ""
 			}
@@ -94,7 +94,7 @@ func TestKeysOfTheOtherLayout(t *testing.T) {
 			}
 			return container(b, format.AppendBlock)
 		},
-		"one partition, a row with one": func(b *bench) string {
+		"one partition, a row key with a partition": func(b *bench) string {
 			if b.Shared() {
 				return ""
 			}
@@ -110,7 +110,7 @@ func TestKeysOfTheOtherLayout(t *testing.T) {
 				return format.AppendBlock(format.Layout{Settings: dict.SharedSettings}.Containers(set), block)
 			})
 		},
-		"one partition, hidden ones with one": func(b *bench) string {
+		"one partition, the hidden set's key with a partition": func(b *bench) string {
 			if b.Shared() {
 				return ""
 			}
@@ -175,14 +175,14 @@ func TestOtherForms(t *testing.T) {
 			b.rows[key] = format.AppendRow(nil, b.id(zoe), 1, []uint64{id}, []uint64{id})
 			return fmt.Sprintf("row %x has %d both as a member and as removed", key, id)
 		},
-		"a row that removes one of several": func(b *bench) string {
+		"a row that removes one of several members": func(b *bench) string {
 			key, id := string(b.row(4, b.id(zoe), b.id(alice))), uint64(b.id(alice))
 			b.rows[key] = format.AppendRow(nil, b.id(zoe), 1, []uint64{id - 1, id, id + 2}, []uint64{id, id + 1})
 			return fmt.Sprintf("row %x has %d both as a member and as removed", key, id)
 		},
-		"a bitmap of nothing": short(nil),
-		"a bitmap of one":     short([]int{77}),
-		"a bitmap of too few": short(ascending(format.ArrayMax - 1)),
+		"an empty bitmap":             short(nil),
+		"a bitmap of one member":      short([]int{77}),
+		"a bitmap of too few members": short(ascending(format.ArrayMax - 1)),
 	})
 	// The smallest bitmap and the largest array are right.
 	eachStore(t, func(t *testing.T, h healthy) {
@@ -226,11 +226,11 @@ func TestMalformedRest(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct{ key, value, says string }{
-		"a claim that is cut":    {string(format.ClaimKey(3)), "{", ""},
-		"a claim of nothing":     {string(format.ClaimKey(3)), "", ""},
-		"a claim of no part":     {"p", "{}", "its key is malformed"},
-		"a claim of two parts":   {"p\x01\x02", "{}", "its key is malformed"},
-		"a claim without an end": {string(format.ClaimKey(0)), `{"token":"AA==","owner":"a"`, ""},
+		"a truncated claim":           {string(format.ClaimKey(3)), "{", ""},
+		"an empty claim":              {string(format.ClaimKey(3)), "", ""},
+		"a claim without a partition": {"p", "{}", "its key is malformed"},
+		"a claim of two partitions":   {"p\x01\x02", "{}", "its key is malformed"},
+		"a claim without an end":      {string(format.ClaimKey(0)), `{"token":"AA==","owner":"a"`, ""},
 	} {
 		ways[name] = func(b *bench) string {
 			b.rows[c.key] = []byte(c.value)

@@ -117,10 +117,10 @@ func TestMixed(t *testing.T) {
 			states []*table
 			want   int // states, 0 if they are one
 		}{
-			"one":                    {[]*table{same()}, 0},
-			"two of nothing written": {[]*table{same(), same()}, 0},
-			"two":                    {[]*table{same(), written()}, 2},
-			"three":                  {[]*table{same(), same(), written()}, 3},
+			"one":                         {[]*table{same()}, 0},
+			"two without a write between": {[]*table{same(), same()}, 0},
+			"two":                         {[]*table{same(), written()}, 2},
+			"three":                       {[]*table{same(), same(), written()}, 3},
 		} {
 			err := Store(t.Context(), &changing{states: test.states, scans: 3}, func(p string) { t.Errorf("%s: %s", name, p) }, nil)
 			var mixed *Mixed

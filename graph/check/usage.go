@@ -22,9 +22,9 @@ func Totals(r kv.Reader) (counts format.Counts, cursors []format.Cursor, table *
 
 // A Keyspace is a part of the store, and its size.
 type Keyspace struct {
-	Name  string `json:"name"`
-	Keys  int64  `json:"keys"`
-	Bytes uint64 `json:"bytes,omitempty"` // about, on disk; 0 if the engine does not know
+	Name  string `json:"name"`            // what it contains
+	Keys  int64  `json:"keys"`            // number of keys
+	Bytes uint64 `json:"bytes,omitempty"` // estimate, on disk; 0 if the engine does not know
 }
 
 // A Sizer is an engine that knows the size of its keys on disk (kv.Store).

@@ -74,8 +74,8 @@ type doubts struct {
 
 // Counts are the numbers of accounts and records in an export, and its sum.
 type Counts struct {
-	Accounts int64 `json:"accounts"`
-	Records  int64 `json:"records"`
+	Accounts int64 `json:"accounts"` // number of accounts
+	Records  int64 `json:"records"`  // number of records
 	// SHA256 is the sum of the export's bytes before its last line, in hexadecimal.
 	SHA256 string `json:"sha256,omitempty"`
 }
@@ -129,8 +129,8 @@ const (
 	recordsOfLine  = 1000   // the most records in a line
 )
 
-// Write writes the store to w. It fails if the store changes meanwhile, and the engine does
-// not keep a state for so long.
+// Write writes the store to w. It fails if it takes longer than the engine keeps a snapshot,
+// and the store changes meanwhile.
 func Write(ctx context.Context, store kv.Store, w io.Writer, progress func(records int64)) (Counts, error) {
 	sum := sha256.New()
 	x := &exporter{out: bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20), progress: progress}
@@ -151,7 +151,7 @@ func Write(ctx context.Context, store kv.Store, w io.Writer, progress func(recor
 		return x.counts, err
 	}
 	if crossed > 0 && after != before {
-		return x.counts, errors.New("the store changed during the export, which took longer than the engine keeps a state: stop the writers and export again")
+		return x.counts, errors.New("the store changed during the export, which took longer than the engine keeps a snapshot: stop the writers and export again")
 	}
 	if err := x.out.Flush(); err != nil {
 		return x.counts, err //nolint:wrapcheck // the error of the caller's writer

@@ -39,8 +39,8 @@ type Claim struct {
 
 // Options name the owner and the partitions of a claim.
 type Options struct {
-	First, End uint8 // the partitions are First to End-1
-	Owner      string
+	First, End uint8            // the partitions are First to End-1
+	Owner      string           // names this process in messages and rows
 	Shards     *dict.ShardRange // the shards to draw ids from; nil means all
 	// Beat is the interval of heartbeats. Another writer that finds this claim waits for four
 	// beats before it takes over. 0 means a second.
@@ -48,7 +48,7 @@ type Options struct {
 	// Lost, if set, is called once if another writer takes over partitions of this one, from
 	// a goroutine that Close waits for.
 	Lost   func(error)
-	Logger *slog.Logger
+	Logger *slog.Logger // receives the state of rivals and failed heartbeats
 	// Clock times the watching of a rival. The zero value is the machine's clock; a test whose
 	// rivals are dead can skip the wait.
 	Clock Clock
@@ -57,7 +57,7 @@ type Options struct {
 // A Clock tells the time, and waits.
 type Clock struct {
 	Now   func() time.Time
-	Sleep func(ctx context.Context, d time.Duration) error
+	Sleep func(ctx context.Context, d time.Duration) error // returns early if ctx ends
 }
 
 // MachineClock is the monotonic clock of the machine.

@@ -26,17 +26,17 @@ func TestShards(t *testing.T) {
 		one, two *dict.ShardRange
 		overlap  bool
 	}{
-		"all and all":   {nil, nil, false},
-		"all and some":  {nil, ranges(0, 9), false},
-		"some and all":  {ranges(0, 9), nil, false},
-		"the same":      {ranges(0, 9), ranges(0, 9), false},
-		"neighbours":    {ranges(0, 9), ranges(10, 19), false},
-		"the other way": {ranges(10, 19), ranges(0, 9), false},
-		"one in common": {ranges(0, 10), ranges(10, 19), true},
-		"from below":    {ranges(10, 19), ranges(0, 10), true},
-		"within":        {ranges(0, 99), ranges(10, 19), true},
-		"around":        {ranges(10, 19), ranges(0, 99), true},
-		"the same end":  {ranges(0, 99), ranges(10, 99), true},
+		"all and all":       {nil, nil, false},
+		"all and some":      {nil, ranges(0, 9), false},
+		"some and all":      {ranges(0, 9), nil, false},
+		"the same":          {ranges(0, 9), ranges(0, 9), false},
+		"neighbours":        {ranges(0, 9), ranges(10, 19), false},
+		"disjoint, swapped": {ranges(10, 19), ranges(0, 9), false},
+		"one shared shard":  {ranges(0, 10), ranges(10, 19), true},
+		"from below":        {ranges(10, 19), ranges(0, 10), true},
+		"within":            {ranges(0, 99), ranges(10, 19), true},
+		"around":            {ranges(10, 19), ranges(0, 99), true},
+		"the same end":      {ranges(0, 99), ranges(10, 99), true},
 	} {
 		store := open(memkv.Faults{})
 		o := options("one", 0, 2, beat)
@@ -236,11 +236,11 @@ func TestMalformed(t *testing.T) {
 		value string
 		says  string
 	}{
-		"no JSON":          {"p\x01", "{", "claim 7001 is malformed"},
-		"another type":     {"p\x01", `{"token":5}`, "claim 7001 is malformed"},
-		"empty":            {"p\x01", "", "claim 7001 is malformed"},
-		"a key too long":   {"p\x01\x02", string(good), "the key of claim 700102 is malformed"},
-		"a time that none": {"p\x02", `{"since":"yesterday"}`, "claim 7002 is malformed"},
+		"no JSON":         {"p\x01", "{", "claim 7001 is malformed"},
+		"another type":    {"p\x01", `{"token":5}`, "claim 7001 is malformed"},
+		"empty":           {"p\x01", "", "claim 7001 is malformed"},
+		"a key too long":  {"p\x01\x02", string(good), "the key of claim 700102 is malformed"},
+		"an invalid time": {"p\x02", `{"since":"yesterday"}`, "claim 7002 is malformed"},
 	} {
 		store := open(memkv.Faults{})
 		c := take(t, store, options("a", 0, 4, time.Hour))

@@ -374,7 +374,7 @@ func (q *resyncs) notePath(as *actorState, k kinds.Kind, rkey []byte, rev format
 // follows reports whether a snapshot (rev, root) and the noted commits lead to the index's state at
 // now: the first commit after rev follows the snapshot, each later one its predecessor, and
 // the last one reaches now. A commit that is missing among them came with another snapshot,
-// of which perhaps only a part was placed.
+// perhaps applied only in part.
 func (t *touched) follows(rev format.Rev, root format.Root, now format.Rev) bool {
 	if t == nil {
 		return false

@@ -44,9 +44,9 @@ func AppendOwnKey(dst []byte, ns Namespace, id ID) []byte {
 
 // Entry is an id's string in a group.
 type Entry struct {
-	ID     ID // only in an entry to write
-	At     uint8
-	Kind   uint8
+	ID     ID     // only in an entry to write
+	At     uint8  // the id's lowest six bits
+	Kind   uint8  // how the row stores the string
 	post   uint64 // the 6 bytes of kindPost
 	author ID     // of kindPost
 	Form   []byte // of any other kind

@@ -153,7 +153,7 @@ func TestGroupSizes(t *testing.T) {
 		"a plc":                            {DID, [][]byte{make([]byte, 15)}, 16},
 		"64 plcs":                          {DID, slices.Repeat([][]byte{make([]byte, 15)}, 64), 64 * 16},
 		"a post":                           {URI, [][]byte{post(0, author)}, 1 + 7 + 5},
-		"a post and one at once, of one":   {URI, [][]byte{post(0, author), post(0, author)}, 13 + 3},
+		"two posts of an author at once":   {URI, [][]byte{post(0, author), post(0, author)}, 13 + 3},
 		"a post and one a second later":    {URI, [][]byte{post(0, author), post(1000, author+1)}, 13 + 1 + 3 + 1},
 		"a post and one a second before":   {URI, [][]byte{post(1000, author+1), post(0, author)}, 13 + 1 + 3 + 1},
 		"a form of 127 bytes":              {URI, [][]byte{[]byte(strings.Repeat("x", 127))}, 129},
@@ -174,18 +174,18 @@ func TestGroupSizes(t *testing.T) {
 // TestGroupsRefused decodes malformed groups.
 func TestGroupsRefused(t *testing.T) {
 	for name, v := range map[string][]byte{
-		"a plc that is cut":               append([]byte{KindPLC<<GroupBits | 3}, make([]byte, 14)...),
-		"a post without numbers":          {kindPost<<GroupBits | 3},
-		"a post without an author":        {kindPost<<GroupBits | 3, 1},
-		"a post that is cut":              {kindPost<<GroupBits | 3, 0x81},
-		"an author that is cut":           {kindPost<<GroupBits | 3, 1, 0x81},
-		"a post of eleven bytes":          append([]byte{kindPost<<GroupBits | 3}, bytes.Repeat([]byte{0x80}, 11)...),
-		"a form without a length":         {kindForm<<GroupBits | 3},
-		"a length that is cut":            {kindForm<<GroupBits | 3, 0x80},
-		"a form that is cut":              {kindForm<<GroupBits | 3, 2, 'x'},
-		"a form longer than memory":       {kindForm<<GroupBits | 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 'x'},
-		"a length that overflows":         {kindForm<<GroupBits | 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 'x'},
-		"an own row and a plc that's cut": {KindOwn<<GroupBits | 3, KindPLC<<GroupBits | 4, 1},
+		"a truncated plc":                append([]byte{KindPLC<<GroupBits | 3}, make([]byte, 14)...),
+		"a post without numbers":         {kindPost<<GroupBits | 3},
+		"a post without an author":       {kindPost<<GroupBits | 3, 1},
+		"a truncated post":               {kindPost<<GroupBits | 3, 0x81},
+		"a truncated author":             {kindPost<<GroupBits | 3, 1, 0x81},
+		"a post of eleven bytes":         append([]byte{kindPost<<GroupBits | 3}, bytes.Repeat([]byte{0x80}, 11)...),
+		"a form without a length":        {kindForm<<GroupBits | 3},
+		"a truncated length":             {kindForm<<GroupBits | 3, 0x80},
+		"a truncated form":               {kindForm<<GroupBits | 3, 2, 'x'},
+		"a form longer than memory":      {kindForm<<GroupBits | 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 'x'},
+		"a length that overflows":        {kindForm<<GroupBits | 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 'x'},
+		"an own row and a truncated plc": {KindOwn<<GroupBits | 3, KindPLC<<GroupBits | 4, 1},
 	} {
 		if err := EachEntry(v, func(*Entry) bool { return true }); err == nil {
 			t.Errorf("%s: %x is read", name, v)

@@ -14,15 +14,15 @@ import (
 // outcome. flags is 1 once the owner has closed the lease. An open lease belongs to a running
 // writer, or to one that crashed, whose unused ids are lost and never handed out.
 type Lease struct {
-	Namespace Namespace
-	Shard     uint32
-	Block     uint64
-	Taken     time.Time
+	Namespace Namespace // of the ids
+	Shard     uint32    // of the block
+	Block     uint64    // its number in the shard
+	Taken     time.Time // in the row, to the second
 	// Used is the number of the block's ids that have strings. It is known once the lease is
 	// Closed: the owner will not hand out any more.
 	Used   uint32
-	Closed bool
-	Owner  string
+	Closed bool   // the owner has closed the lease
+	Owner  string // names the writer
 
 	Token uint64
 }
@@ -63,7 +63,7 @@ func DecodeLease(key, value []byte) (l Lease, err error) {
 	return l, err
 }
 
-// A ShardRange confines a writer to the shards from First to Last.
+// A ShardRange confines a writer to the shards from First to Last, inclusive.
 type ShardRange struct{ First, Last uint32 }
 
 // Check returns the range, or all shards if g is nil.

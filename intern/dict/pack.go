@@ -120,8 +120,8 @@ func AppendDID(dst, v []byte) []byte {
 // URIParts are the parts of a URI that can be packed.
 type URIParts struct {
 	Author     []byte // its DID
-	Collection byte
-	TID        uint64
+	Collection byte   // index in packedCollections
+	TID        uint64 // the record key
 }
 
 // SplitURI returns the parts of a valid URI; ok is false if the URI cannot be packed.

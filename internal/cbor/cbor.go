@@ -23,9 +23,9 @@ const (
 // Bad is set and every further read returns nothing, so callers check once at the end. It
 // never reads beyond B and never allocates.
 type Cursor struct {
-	B   []byte
-	I   int
-	Bad bool
+	B   []byte // the input
+	I   int    // the position in B
+	Bad bool   // the input is malformed or unexpected
 }
 
 // Fail sets Bad: all further reads return nothing.

@@ -1,11 +1,10 @@
-// Package idset is the algebra of sets of ids: sorted lists where a set is
-// small, Roaring bitmaps where it is large. Sets are values and are never
-// changed, so that one may be shared by any number of readers. It knows nothing
-// of where sets come from.
+// Package idset is the algebra of sets of ids: sorted lists for small sets,
+// Roaring bitmaps for large ones. Sets are immutable values, so any number of
+// readers may share one.
 //
 // Why both: most sets of the network have a handful of members, scattered over
 // many blocks of ids, and making a bitmap of them takes longer than the whole
-// question about them (go test ./internal/idset -bench .).
+// query (go test ./internal/idset -bench .).
 package idset
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 )
 
-// ListMax is up to how many members a set is kept as a list.
+// ListMax is the largest number of members that FromList keeps as a list.
 const ListMax = 8192
 
 // A Set is a set of ids. The zero Set is empty.
@@ -26,7 +25,8 @@ type Set struct {
 	bits *roaring64.Bitmap // never changed
 }
 
-// FromList returns the set of ids, which ascend. It keeps the slice.
+// FromList returns the set of ids, which must be ascending and distinct. It keeps the
+// slice.
 func FromList(ids []uint64) Set {
 	if len(ids) <= ListMax {
 		return Set{list: ids}
@@ -36,14 +36,14 @@ func FromList(ids []uint64) Set {
 	return Set{bits: b}
 }
 
-// FromUnsorted is FromList of ids in any order, repeated ones too. It changes
-// the slice.
+// FromUnsorted is FromList for ids in any order, with or without duplicates. It
+// sorts the slice in place.
 func FromUnsorted(ids []uint64) Set {
 	slices.Sort(ids)
 	return FromList(slices.Compact(ids))
 }
 
-// FromBitmap returns the set of a bitmap, which must not be changed any more.
+// FromBitmap returns the set of a bitmap. The caller must not change it afterwards.
 func FromBitmap(b *roaring64.Bitmap) Set { return Set{bits: b} }
 
 // Len returns the number of members.
@@ -71,7 +71,7 @@ func (s Set) Has(id uint64) bool {
 	return found
 }
 
-// Bitmap returns the set as a bitmap, which must not be changed.
+// Bitmap returns the set as a bitmap. The caller must not change it.
 func (s Set) Bitmap() *roaring64.Bitmap {
 	if s.bits != nil {
 		return s.bits
@@ -81,7 +81,7 @@ func (s Set) Bitmap() *roaring64.Bitmap {
 	return b
 }
 
-// List appends the members to dst, ascending.
+// List appends the members to dst in ascending order.
 func (s Set) List(dst []uint64) []uint64 {
 	if s.bits == nil {
 		return append(dst, s.list...)
@@ -101,7 +101,7 @@ func (s Set) List(dst []uint64) []uint64 {
 	}
 }
 
-// All yields the members, ascending.
+// All yields the members in ascending order.
 func (s Set) All() iter.Seq[uint64] {
 	if s.bits == nil {
 		return slices.Values(s.list)
@@ -122,11 +122,11 @@ func (s Set) All() iter.Seq[uint64] {
 	}
 }
 
-// gallop is from which ratio of sizes on the shorter list is looked up in the
-// longer one, rather than both walked.
+// gallop is a ratio of sizes. Above it, the members of the shorter list are looked up in
+// the longer one; below, both lists are walked.
 const gallop = 16
 
-// And returns what is in both.
+// And returns the intersection.
 func And(a, b Set) Set {
 	switch {
 	case a.bits != nil && b.bits != nil:
@@ -147,7 +147,7 @@ func And(a, b Set) Set {
 	return Set{list: out}
 }
 
-// AndLen returns how many are in both. It builds nothing.
+// AndLen returns the size of the intersection without building it.
 func AndLen(a, b Set) uint64 {
 	switch {
 	case a.bits != nil && b.bits != nil:
@@ -168,7 +168,7 @@ func AndLen(a, b Set) uint64 {
 	return n
 }
 
-// walk calls each for what is in both lists.
+// walk calls each for the ids in both lists.
 func walk(a, b []uint64, each func(uint64)) {
 	for len(a) > 0 && len(b) > 0 {
 		switch {
@@ -183,7 +183,7 @@ func walk(a, b []uint64, each func(uint64)) {
 	}
 }
 
-// filter returns the members of a list that are in o, or are not.
+// filter returns the members of a list that are in o, or if in is false, those that are not.
 func (s Set) filter(o Set, in bool) Set {
 	out := make([]uint64, 0, len(s.list))
 	p := prober{set: o}
@@ -205,7 +205,7 @@ func (s Set) hits(o Set) (n uint64) {
 	return n
 }
 
-// prober asks a set about ids that ascend.
+// prober looks up ascending ids in a set.
 type prober struct {
 	set Set
 	at  int
@@ -226,7 +226,7 @@ func (p *prober) has(id uint64) bool {
 	return i < len(rest) && rest[i] == id
 }
 
-// Or returns what is in either.
+// Or returns the union.
 func Or(a, b Set) Set {
 	switch {
 	case a.Empty():
@@ -259,7 +259,7 @@ func Or(a, b Set) Set {
 	return Set{bits: sum}
 }
 
-// AndNot returns what is in a and not in b.
+// AndNot returns the members of a that are not in b.
 func AndNot(a, b Set) Set {
 	switch {
 	case a.bits == nil:
@@ -276,7 +276,7 @@ func AndNot(a, b Set) Set {
 	return Set{bits: rest}
 }
 
-// Page returns up to limit members above after that are not in hidden, and
+// Page returns up to limit members greater than after that are not in hidden, and
 // whether there are more.
 func (s Set) Page(after uint64, limit int, hidden Set) (ids []uint64, more bool) {
 	next := s.from(after)
@@ -292,7 +292,7 @@ func (s Set) Page(after uint64, limit int, hidden Set) (ids []uint64, more bool)
 	return ids, false
 }
 
-// from returns an iterator over the members above after.
+// from returns an iterator over the members greater than after.
 func (s Set) from(after uint64) func() (uint64, bool) {
 	if s.bits == nil {
 		i, found := slices.BinarySearch(s.list, after)
@@ -323,7 +323,7 @@ func (s Set) from(after uint64) func() (uint64, bool) {
 	}
 }
 
-// Bytes returns about how much memory the set takes.
+// Bytes estimates the memory that the set takes.
 func (s Set) Bytes() int {
 	if s.bits != nil {
 		return int(s.bits.GetSizeInBytes())

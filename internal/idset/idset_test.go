@@ -28,7 +28,8 @@ func random(rng *rand.Rand) (idset.Set, map[uint64]bool) {
 	return idset.FromList(ids), want
 }
 
-// Every operation says what plain maps say, whatever the forms of the sets.
+// Every operation gives the result that plain maps give, for lists and for bitmaps, and does
+// not change its operands.
 func TestAlgebra(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -65,8 +66,8 @@ func TestAlgebra(t *testing.T) {
 		if n := idset.And(a, b).Len(); idset.AndLen(a, b) != n || idset.AndLen(b, a) != n {
 			t.Fatalf("seed %d: AndLen %d, want %d", seed, idset.AndLen(a, b), n)
 		}
-		check("a, after all of it", a, func(id uint64) bool { return am[id] }) // nothing was changed
-		check("b, after all of it", b, func(id uint64) bool { return bm[id] })
+		check("a, afterwards", a, func(id uint64) bool { return am[id] }) // the operands are unchanged
+		check("b, afterwards", b, func(id uint64) bool { return bm[id] })
 	}
 }
 
@@ -91,7 +92,7 @@ func checkPages(t *testing.T, rng *rand.Rand, s, hidden idset.Set, isHidden map[
 	}
 }
 
-// BenchmarkAnd shows why small sets are lists: members of five million ids.
+// BenchmarkAnd shows why small sets are lists, with members from a range of five million ids.
 //
 //	go test ./internal/idset -run xxx -bench .
 func BenchmarkAnd(b *testing.B) {

@@ -7,7 +7,7 @@ type Keys struct {
 	arena []byte
 }
 
-// Reset empties it. Keys that List returned before are overwritten.
+// Reset empties k. Later Adds overwrite the keys that List returned before.
 func (k *Keys) Reset() { k.list, k.arena = k.list[:0], k.arena[:0] }
 
 // Add appends a copy of key.
@@ -17,7 +17,7 @@ func (k *Keys) Add(key []byte) {
 	k.list = append(k.list, k.arena[start:len(k.arena):len(k.arena)])
 }
 
-// Len returns how many keys there are.
+// Len returns the number of keys.
 func (k *Keys) Len() int { return len(k.list) }
 
 // List returns the keys, valid until Reset.

@@ -1,12 +1,12 @@
-// Package kv is the ordered store that the index stands on: keys and values in
-// byte order, snapshots, batched reads, range scans, and one atomic write of
-// sets, deletes, range deletes and merges. It does not know what is stored:
-// keys, values and how merges fold belong to the packages above.
+// Package kv defines the ordered key-value store under the index: keys in byte
+// order, snapshots, batched reads, range scans, and atomic writes of sets,
+// deletes, range deletes and merges. The packages above define the keys, the
+// values and how merges fold.
 //
-// The contract is cut to what both engines can keep. Pebble has one process
-// and merges inside its compactions; FoundationDB has many writers, optimistic
-// conflicts, commits whose outcome is unknown, and limits on size and time.
-// Package kvtest is the suite that every engine passes.
+// The contract holds on both engines. Pebble has one process and merges inside
+// its compactions; FoundationDB has many writers, optimistic conflicts, commits
+// with an unknown outcome, and limits on size and time. Every engine passes the
+// test suite in package kvtest.
 package kv
 
 import (
@@ -17,32 +17,31 @@ import (
 
 // Errors that an engine returns. They are wrapped; test with errors.Is.
 var (
-	// ErrTooLarge is returned by Update when a transaction, a key or a value
-	// is over the engine's limit. Nothing was written; split the work.
+	// ErrTooLarge is returned by Update if a transaction, a key or a value
+	// exceeds the engine's limit. Nothing was written; split the work.
 	ErrTooLarge = errors.New("kv: transaction too large")
-	// ErrLocked is returned by an engine's Open when another process has the
+	// ErrLocked is returned by an engine's Open if another process has the
 	// store open.
 	ErrLocked = errors.New("kv: store is in use by another process")
 	// ErrClosed is returned by calls made after Close.
 	ErrClosed = errors.New("kv: store is closed")
-	// ErrNotFound is returned by an engine's Open when it was told not to
-	// create a store and there is none.
-	ErrNotFound = errors.New("kv: there is no store here")
-	// ErrUnavailable is returned when the servers of a store do not answer. View
-	// returns it at once while that is known. Update does not return it: it tries
-	// until its context ends.
+	// ErrNotFound is returned by an engine's Open if the store does not exist
+	// and Open may not create it.
+	ErrNotFound = errors.New("kv: no store found")
+	// ErrUnavailable is returned if the servers of a store do not answer. View
+	// returns it at once while the servers are known to be silent. Update never
+	// returns it: it retries until its context ends.
 	ErrUnavailable = errors.New("kv: the store does not answer")
-	// ErrTooOld is returned by View when reading took longer than the engine
-	// keeps a state (FoundationDB: five seconds). See ViewAcross.
-	ErrTooOld = errors.New("kv: reading took longer than the engine keeps a state")
-	// ErrFormat is returned by an engine's Open for a store that was made with
-	// another Merger, or another version of the engine.
+	// ErrTooOld is returned by View if fn ran longer than the engine keeps a
+	// snapshot (FoundationDB: five seconds). See ViewAcross.
+	ErrTooOld = errors.New("kv: the read took longer than the engine keeps a snapshot")
+	// ErrFormat is returned by an engine's Open for a store made with another
+	// Merger or another version of the engine.
 	ErrFormat = errors.New("kv: the store has another format")
-	// ErrCorrupt is returned by reads that meet bytes which are not those that were
-	// written, as their checksums tell.
+	// ErrCorrupt is returned by reads whose bytes do not match their checksum.
 	ErrCorrupt = errors.New("kv: a part of the store is damaged")
-	// ErrDamaged is returned by an engine's Open where the store's files are not
-	// whole: it was not opened, and nothing was changed.
+	// ErrDamaged is returned by an engine's Open if files of the store are missing
+	// or damaged. Open changes nothing then.
 	ErrDamaged = errors.New("kv: the store is damaged")
 	// ErrDiskFull is returned by Open and Update if the disk has too little free space to
 	// go on safely. Committed writes are kept. An engine may be opened so that Update waits
@@ -50,11 +49,11 @@ var (
 	ErrDiskFull = errors.New("kv: the disk is full")
 )
 
-// Damage is an ErrCorrupt that says where it is.
+// Damage is an ErrCorrupt with the place of the damage.
 type Damage struct {
-	File        string // that is damaged
-	First, Last []byte // keys that lie in it lie between these, inclusive
-	Err         error  // what is wrong with it
+	File        string // the damaged file
+	First, Last []byte // the bounds of its keys, inclusive
+	Err         error  // the engine's error
 }
 
 // Error implements error.
@@ -62,37 +61,38 @@ func (d *Damage) Error() string {
 	return fmt.Sprintf("%v: file %s, with keys from %x to %x: %v", ErrCorrupt, d.File, d.First, d.Last, d.Err)
 }
 
-// Is reports that it is an ErrCorrupt.
+// Is reports whether target is ErrCorrupt.
 func (d *Damage) Is(target error) bool { return target == ErrCorrupt }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the engine's error.
 func (d *Damage) Unwrap() error { return d.Err }
 
 // Health is implemented by engines that know whether they work.
 type Health interface {
-	// Healthy returns nil as long as the store can be read whole, and written. It
-	// returns at once, and asks nobody. An ErrUnavailable passes by itself.
+	// Healthy returns nil while all of the store can be read and written. It
+	// returns at once, without I/O. An ErrUnavailable ends when the servers
+	// answer again.
 	Healthy() error
 }
 
 // Monitored is implemented by engines that also know the disk of their store.
 type Monitored interface {
 	Health
-	// FreeBytes returns how many bytes the disk has left, and whether that is known.
+	// FreeBytes returns the free bytes of the disk, and whether they are known.
 	FreeBytes() (uint64, bool)
 }
 
-// An Interrupt tells a Reader when the context of its View has ended: every read
-// asks it. The zero Interrupt never does.
+// An Interrupt tells a Reader that the context of its View has ended. Every read
+// checks it. The zero Interrupt never fires.
 type Interrupt struct {
 	done <-chan struct{}
 	err  func() error
 }
 
-// InterruptOf returns the Interrupt of a context.
+// InterruptOf returns the Interrupt of ctx.
 func InterruptOf(ctx context.Context) Interrupt { return Interrupt{ctx.Done(), ctx.Err} }
 
-// Err returns what ended the context, nil if it has not ended.
+// Err returns the error of the context if it has ended, else nil.
 func (i Interrupt) Err() error {
 	select {
 	case <-i.done:
@@ -102,10 +102,10 @@ func (i Interrupt) Err() error {
 	}
 }
 
-// A Reader reads one state of the store. It is used by one goroutine at a time.
+// A Reader reads one snapshot of the store. Only one goroutine may use it at a time.
 type Reader interface {
-	// Get returns the value of key, and whether there is one. The bytes are
-	// the caller's only until the next call on this Reader: copy what is kept.
+	// Get returns the value of key, and whether the key exists. The value belongs
+	// to the caller until the next call on this Reader; copy it to keep it.
 	Get(key []byte) (value []byte, ok bool, err error)
 
 	// MultiGet looks up all keys, possibly in parallel, and calls each once
@@ -120,19 +120,19 @@ type Reader interface {
 }
 
 // A Txn is one attempt at an atomic write. Its reads show the state before the
-// transaction: never its own writes. Keys and values handed to it may be
-// reused by the caller as soon as the call returns.
+// transaction, never its own writes. The caller may reuse the memory of keys and
+// values as soon as a call returns.
 //
-// Reads of a Txn are checked at commit: where another transaction has changed
-// what was read, the attempt is discarded and made again. Reads through
-// Snapshot are not checked. Merges read nothing as far as conflicts go, so any
-// number of writers may merge into one key.
+// Commit checks the reads of a Txn: if another transaction has changed what it
+// read, the attempt is discarded and retried. Reads through Snapshot are not
+// checked. A merge does not count as a read, so any number of writers may merge
+// into one key without conflicts.
 type Txn interface {
 	Reader
 
 	// Snapshot reads the same state as the Txn without adding conflicts.
 	Snapshot() Reader
-	// Conflict has key checked at commit, as if the Txn had read it.
+	// Conflict makes commit check key as if the Txn had read it.
 	Conflict(key []byte)
 
 	Set(key, value []byte)
@@ -145,30 +145,29 @@ type Txn interface {
 
 // A Store is one open store. All methods may be called from any goroutine.
 type Store interface {
-	// View calls fn with a consistent state of the store. The Reader is dead
-	// when fn returns; its reads fail once ctx has ended.
+	// View calls fn with a consistent snapshot of the store. The Reader is valid
+	// until fn returns; its reads fail once ctx has ended.
 	View(ctx context.Context, fn func(Reader) error) error
 
-	// ViewAcross is View for reading a whole store, however long that takes: where
-	// the engine no longer keeps the state that it began with, the Reader goes over
-	// to a newer one, instead of failing with ErrTooOld. It returns how often: fn
-	// then has seen a mix of states, unless the caller can tell that nothing was
-	// written. It is not for questions.
+	// ViewAcross is View for reading a whole store, however long that takes. If
+	// the engine drops the snapshot, the Reader continues in a newer one instead
+	// of failing with ErrTooOld. ViewAcross returns how often that happened: if it
+	// did, fn has seen a mix of states, unless the caller knows that nothing was
+	// written meanwhile. Do not answer queries with it.
 	ViewAcross(ctx context.Context, fn func(Reader) error) (crossings int, err error)
 
-	// Update calls fn and commits what it wrote, atomically. When it returns
-	// nil the write is committed: it survives SIGKILL, and is synced to disk
-	// within the engine's sync interval.
+	// Update calls fn and commits its writes atomically. If it returns nil, the
+	// write is committed: it survives SIGKILL, and is synced to disk within the
+	// engine's sync interval.
 	//
-	// fn may be called more than once: after a conflict, and after an attempt
-	// whose outcome is unknown and which may therefore have been committed.
-	// So fn must look for the traces of an earlier attempt of itself, and keep
-	// no state that a discarded attempt would spoil. An error from fn ends the
-	// Update, nothing is written, and the error is returned as it is.
+	// Update may call fn more than once: after a conflict, and after an attempt
+	// with an unknown outcome, which may have been committed. So fn must look
+	// for the traces of its own earlier attempt, and keep no state that a
+	// discarded attempt would spoil. An error from fn ends the Update: nothing
+	// is written, and Update returns the same error, not wrapped.
 	Update(ctx context.Context, fn func(Txn) error) error
 
-	// Sync returns when everything that was committed before the call is
-	// synced to disk.
+	// Sync returns when everything committed before the call is synced to disk.
 	Sync() error
 
 	// Engine names the engine: "pebble", "memory" or "fdb".
@@ -177,29 +176,29 @@ type Store interface {
 	// Merger returns the Merger that the store was opened with.
 	Merger() Merger
 
-	// DiskBytes returns the bytes that the store takes on disk, 0 if the
-	// engine cannot tell.
+	// DiskBytes returns the size of the store on disk, 0 if the engine does not
+	// know it.
 	DiskBytes() uint64
 
-	// RangeBytes returns about how many bytes the keys in [lo, hi) take, on
-	// disk where there is one.
+	// RangeBytes estimates the bytes that the keys in [lo, hi) take, on disk if
+	// the engine has one.
 	RangeBytes(lo, hi []byte) (uint64, error)
 
 	// Close syncs and closes the store.
 	Close() error
 }
 
-// A Merger says how merges fold. Values that were set and operands that were
-// merged share one encoding, so that a run of them folds into one of them.
+// A Merger defines how merges fold. Values and operands share one encoding, so
+// any run of them folds into one more.
 // Fold must be associative: engines fold any run of neighbours at any time.
 type Merger interface {
-	// Name is kept in the store. A store opened with another name is refused.
+	// Name is stored in the store, which only opens with a Merger of that name.
 	Name() string
 
-	// Fold appends to dst what values, oldest first, come to. base says that
-	// nothing older exists, so that tombstones may go. Where the result says
-	// "nothing", an engine may keep it or drop the key: readers must take an
-	// empty fold and a missing key for the same. An error means corruption.
+	// Fold appends the fold of values, oldest first, to dst. If base is set,
+	// nothing older exists, so tombstones may be dropped. An engine may store an
+	// empty result or drop the key: readers must treat an empty value and a
+	// missing key alike. An error means corruption.
 	Fold(dst, key []byte, values [][]byte, base bool) ([]byte, error)
 }
 
@@ -213,7 +212,7 @@ func ScanPrefix(r Reader, prefix []byte, each func(key, value []byte) error) err
 }
 
 // PrefixEnd returns the first key after all keys that begin with prefix, or
-// nil when there is none (a prefix of 0xff bytes only).
+// nil if there is none (a prefix of 0xff bytes only).
 func PrefixEnd(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	for i := len(end) - 1; i >= 0; i-- {

@@ -14,7 +14,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// The end of a prefix, at every place where a byte cannot grow.
+// PrefixEnd carries over 0xff bytes, and does not change its argument.
 func TestPrefixEnd(t *testing.T) {
 	for _, c := range []struct{ prefix, end string }{
 		{"\x00", "\x01"},
@@ -34,7 +34,7 @@ func TestPrefixEnd(t *testing.T) {
 			t.Errorf("%q ends at %q, want %q", c.prefix, got, c.end)
 		}
 		if string(prefix) != c.prefix {
-			t.Errorf("%q was changed into %q", c.prefix, prefix)
+			t.Errorf("PrefixEnd changed %q into %q", c.prefix, prefix)
 		}
 	}
 	for _, none := range []string{"", "\xff", "\xff\xff\xff"} {
@@ -43,13 +43,12 @@ func TestPrefixEnd(t *testing.T) {
 		}
 	}
 	if got := kv.PrefixEnd(nil); got != nil {
-		t.Errorf("nothing ends at %q", got)
+		t.Errorf("a nil prefix ends at %q", got)
 	}
 }
 
-// A key lies below the end of a prefix, and not below the prefix, exactly if it
-// begins with it.
-func TestPrefixEndHoldsThePrefix(t *testing.T) {
+// A key lies in [prefix, PrefixEnd(prefix)) exactly if it begins with prefix.
+func TestPrefixEndBoundsExactlyThePrefix(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	random := func() []byte {
 		b := make([]byte, rng.IntN(5))
@@ -64,28 +63,28 @@ func TestPrefixEndHoldsThePrefix(t *testing.T) {
 		end := kv.PrefixEnd(prefix)
 		in := bytes.Compare(key, prefix) >= 0 && (end == nil || bytes.Compare(key, end) < 0)
 		if in != bytes.HasPrefix(key, prefix) {
-			t.Fatalf("prefix %q ends at %q: is %q within? %v", prefix, end, key, in)
+			t.Fatalf("prefix %q ends at %q: %q within = %v", prefix, end, key, in)
 		}
 		if in {
 			within++
 		}
 	}
 	if within < 1000 {
-		t.Errorf("only %d keys were within", within)
+		t.Errorf("only %d keys were in range, too few to prove anything", within)
 	}
 }
 
-// asked notes what was asked of a Reader, and has rows for an answer.
-type asked struct {
+// scanRecorder records the arguments of a Scan, and answers with rows.
+type scanRecorder struct {
 	kv.Reader
 
 	lo, hi  []byte
 	reverse bool
 	rows    []string
-	more    []bool // what the callback said
+	more    []bool // as the callback returned it
 }
 
-func (a *asked) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+func (a *scanRecorder) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
 	a.lo, a.hi, a.reverse = lo, hi, reverse
 	for _, row := range a.rows {
 		more, err := each([]byte(row), []byte("v"+row))
@@ -98,14 +97,14 @@ func (a *asked) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (
 }
 
 func TestScanPrefix(t *testing.T) {
-	r := &asked{rows: []string{"aa", "ab", "ac"}}
+	r := &scanRecorder{rows: []string{"aa", "ab", "ac"}}
 	var got []string
 	err := kv.ScanPrefix(r, []byte("a"), func(k, v []byte) error { got = append(got, string(k)+string(v)); return nil })
 	if err != nil || strings.Join(got, " ") != "aavaa abvab acvac" || !slices.Equal(r.more, []bool{true, true, true}) {
 		t.Errorf("%q, %v, %v", got, r.more, err)
 	}
 	if string(r.lo) != "a" || string(r.hi) != "b" || r.reverse {
-		t.Errorf("it scanned [%q, %q), %v", r.lo, r.hi, r.reverse)
+		t.Errorf("scanned [%q, %q), reverse %v", r.lo, r.hi, r.reverse)
 	}
 	err = kv.ScanPrefix(r, []byte{0xff}, func(_, _ []byte) error { return io.ErrUnexpectedEOF })
 	if !errors.Is(err, io.ErrUnexpectedEOF) || r.hi != nil || len(r.more) != 4 || r.more[3] {
@@ -113,7 +112,7 @@ func TestScanPrefix(t *testing.T) {
 	}
 }
 
-// An Interrupt says what ended a context, once it has ended.
+// An Interrupt returns the error of its context once the context has ended.
 func TestInterrupt(t *testing.T) {
 	var never kv.Interrupt
 	if err := never.Err(); err != nil {
@@ -142,7 +141,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// Damage is an ErrCorrupt, and what is wrong, and says where.
+// Damage is an ErrCorrupt, wraps the engine's error, and names the file and its keys.
 func TestDamage(t *testing.T) {
 	var err error = &kv.Damage{File: "000007.sst", First: []byte{0x0a}, Last: []byte{0xff, 0x0b}, Err: io.ErrUnexpectedEOF}
 	if !errors.Is(err, kv.ErrCorrupt) || !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, kv.ErrDamaged) {
@@ -150,7 +149,7 @@ func TestDamage(t *testing.T) {
 	}
 	for _, part := range []string{"000007.sst", "0a", "ff0b", io.ErrUnexpectedEOF.Error()} {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not say %s", err, part)
+			t.Errorf("%q does not contain %s", err, part)
 		}
 	}
 }

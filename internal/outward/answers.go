@@ -14,7 +14,7 @@ const maxRetryAfter = time.Hour
 
 // RetryAfter returns how long a server asks us to wait, at most an hour: by Retry-After, in
 // seconds or as a date (https://www.rfc-editor.org/rfc/rfc9110#name-retry-after), or by the
-// ratelimit headers of the reference PDS. It returns 0 if the server does not say.
+// ratelimit headers of the reference PDS. It returns 0 without such headers.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	wait, _ := retryAfter(h, now)
 	return min(max(wait, 0), maxRetryAfter)

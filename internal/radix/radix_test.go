@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSort compares with the library's stable sort.
+// Sort sorts as the stable sort of package slices, and does so again after Rekey.
 func TestSort(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var s Sorter

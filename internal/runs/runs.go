@@ -1,9 +1,10 @@
-// Package runs splits a list into runs of neighbours that belong together.
+// Package runs splits a list into runs of equivalent neighbours.
 package runs
 
 import "iter"
 
-// Of yields the runs of neighbours that are the same, in order. The runs are slices of list.
+// Of yields the longest runs in which same holds for all neighbours, in order. The runs are
+// slices of list.
 func Of[T any](list []T, same func(x, y T) bool) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		for len(list) > 0 {

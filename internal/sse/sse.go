@@ -18,7 +18,7 @@ type Stream struct {
 // Start starts a stream.
 func Start(w http.ResponseWriter) *Stream {
 	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(time.Time{}) // nothing more is read
+	_ = c.SetReadDeadline(time.Time{}) // the request has been read
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")
@@ -27,10 +27,10 @@ func Start(w http.ResponseWriter) *Stream {
 	return &Stream{w, c}
 }
 
-// An Event is a message. Data is one line.
+// An Event is a message.
 type Event struct {
 	ID, Type string // may be ""
-	Data     []byte
+	Data     []byte // one line
 }
 
 // Append appends the event in its wire format.

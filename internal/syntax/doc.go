@@ -1,12 +1,9 @@
-// Package syntax says which strings the AT Protocol takes: DIDs, handles, AT
-// URIs, NSIDs, record keys and timestamp identifiers (TIDs). It is functions of
-// their arguments alone, and may be used from any goroutine.
+// Package syntax validates the strings of the AT Protocol: DIDs, handles, AT
+// URIs, NSIDs and record keys (syntax.go). It also validates timestamp identifiers
+// (TIDs) and converts them to numbers (tid.go). All functions are pure. They do not
+// resolve anything, such as whether a DID exists or who owns a handle.
 //
-// syntax.go validates, tid.go turns TIDs into the numbers that they stand for.
-// What a string means (whether a DID exists, whom a handle belongs to) is not
-// known here.
-//
-// The validators say what indigo's atproto/syntax says, byte for byte
+// The validators accept exactly the strings that indigo's atproto/syntax accepts
 // (TestSyntaxAgainstIndigo and FuzzSyntax compare them). They exist because
 // every event is validated: indigo's regular expressions take about 60 times as
 // long (BenchmarkSyntax).

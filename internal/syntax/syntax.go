@@ -13,8 +13,8 @@ const (
 	lower = 1 << iota
 	upper
 	digit
-	didRest   // . _ -    besides letters and digits, anywhere in a DID's identifier
-	didInner  // : %      likewise, but not last
+	didRest   // . _ -    allowed anywhere in a DID's identifier, like letters and digits
+	didInner  // : %      allowed in a DID's identifier, but not last
 	rkeyExtra // _ ~ . : -
 	hyphen
 	tidFirst // 2-7 a-j
@@ -48,7 +48,7 @@ func makeClasses() (t [256]uint16) {
 }
 
 func all[S ~string | ~[]byte](s S, c uint16) bool {
-	bad := uint16(0) // its top bit is set by a byte that is in no class of c
+	bad := uint16(0) // a byte outside the classes of c sets its top bit
 	for i := range len(s) {
 		bad |= class[s[i]]&c - 1
 	}
@@ -73,9 +73,9 @@ func ValidDID[S ~string | ~[]byte](s S) bool {
 	return all(id, alnum|didRest|didInner) && class[id[len(id)-1]]&(alnum|didRest) != 0
 }
 
-// ValidPLC reports whether s is what stands behind did:plc: in a DID of that method
+// ValidPLC reports whether s is the identifier in a DID of method plc
 // (https://web.plc.directory/spec/v0.1/did-plc): 24 characters of base32. The
-// protocol's syntax takes any; the method makes no others.
+// protocol's syntax also allows others, but the method never makes them.
 func ValidPLC[S ~string | ~[]byte](s S) bool { return len(s) == 24 && all(s, tidRest) }
 
 // ValidRkey reports whether s is a record key
@@ -87,9 +87,8 @@ func ValidRkey[S ~string | ~[]byte](s S) bool {
 	return all(s, alnum|rkeyExtra)
 }
 
-// IndexNotRkey returns where the first byte of s is that no record key has, -1 if there is
-// none. A key of more than two bytes, and of no more than MaxRkey, is valid where there is
-// none.
+// IndexNotRkey returns the index of the first byte of s that a record key cannot contain, or -1.
+// If it returns -1 and s has 3 to MaxRkey bytes, s is a valid record key.
 func IndexNotRkey[S ~string | ~[]byte](s S) int {
 	for i := range len(s) {
 		if class[s[i]]&(alnum|rkeyExtra) == 0 {
@@ -115,12 +114,12 @@ func ValidURI[S ~string | ~[]byte](s S) bool {
 		return true
 	}
 	collection, rkey, hasRkey := Cut(path)
-	const post = "app.bsky.feed.post" // nearly always
+	const post = "app.bsky.feed.post" // the most common collection, for speed
 	return (string(collection) == post || ValidNSID(collection)) && (!hasRkey || ValidRkey(rkey))
 }
 
-// ValidSpaceURI reports whether s names a space, or a record in one, by the form of AT
-// URIs that proposal 0016 (permissioned data) has for them:
+// ValidSpaceURI reports whether s is the URI of a space, or of a record in one, as
+// proposal 0016 (permissioned data) defines them:
 //
 //	at://{spaceDid}/space/{spaceType}/{skey}
 //	at://{spaceDid}/space/{spaceType}/{skey}/{authorDid}/{collection}/{rkey}
@@ -138,7 +137,7 @@ func ValidSpaceURI[S ~string | ~[]byte](s S) bool {
 	}
 	spaceType, path, _ := Cut(path)
 	skey, path, isRecord := Cut(path)
-	if !ValidNSID(spaceType) || !ValidRkey(skey) { // an skey has the syntax of an rkey
+	if !ValidNSID(spaceType) || !ValidRkey(skey) { // an skey has the syntax of a record key
 		return false
 	}
 	if !isRecord {
@@ -159,8 +158,8 @@ func Cut[S ~string | ~[]byte](s S) (before, after S, found bool) {
 	return s, s[len(s):], false
 }
 
-// labels calls ok for each of the dot-separated parts of s, with whether it is
-// the first and the last, until one is not ok, and returns their number, or 0.
+// labels calls ok for each of the dot-separated parts of s. It returns the number of
+// parts, or 0 if ok returns false for one.
 func labels[S ~string | ~[]byte](s S, ok func(label S, first, last bool) bool) int {
 	n, start := 0, 0
 	for i := 0; i <= len(s); i++ {
@@ -175,7 +174,8 @@ func labels[S ~string | ~[]byte](s S, ok func(label S, first, last bool) bool) i
 	return n
 }
 
-// validLabel is a label of a domain name: letters, digits and inner hyphens.
+// validLabel reports whether l is a label of a domain name: letters, digits and inner
+// hyphens.
 func validLabel[S ~string | ~[]byte](l S) bool {
 	return len(l) > 0 && len(l) <= 63 && all(l, alnum|hyphen) &&
 		class[l[0]]&alnum != 0 && class[l[len(l)-1]]&alnum != 0

@@ -61,7 +61,7 @@ func TestSyntaxAgainstIndigo(t *testing.T) {
 		compareSyntax(t, s)
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
-	for range 200_000 { // splice and spoil
+	for range 200_000 { // change random bytes
 		s := all[rng.IntN(len(all))]
 		if len(s) > 600 {
 			continue
@@ -91,7 +91,7 @@ func FuzzSyntax(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) { compareSyntax(t, s) })
 }
 
-// BenchmarkSyntax is why the validators are our own.
+// BenchmarkSyntax compares the validators with indigo's.
 //
 //	go test ./internal/syntax -run xxx -bench Syntax
 func BenchmarkSyntax(b *testing.B) {
@@ -149,7 +149,7 @@ func TestSpaceURIs(t *testing.T) {
 	}
 }
 
-// IndexNotRkey says of a key what ValidRkey says.
+// IndexNotRkey and ValidRkey agree.
 func TestIndexNotRkey(t *testing.T) {
 	for _, s := range corpus() {
 		if len(s) < 3 || len(s) > syntax.MaxRkey {

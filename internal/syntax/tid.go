@@ -6,7 +6,7 @@ func ValidTID[S ~string | ~[]byte](s S) bool {
 	return len(s) == 13 && class[s[0]]&tidFirst != 0 && all(s, tidRest)
 }
 
-// Values returns the place of each byte in an alphabet, 0xff where it is not in it.
+// Values returns the index of each byte in an alphabet, or 0xff if the alphabet lacks it.
 func Values(alphabet string) (t [256]byte) {
 	for i := range t {
 		t[i] = 0xff
@@ -17,9 +17,9 @@ func Values(alphabet string) (t [256]byte) {
 	return t
 }
 
-// ParseTID returns the number that a TID stands for. TIDs compare as their
-// numbers do. The upper 54 bits are microseconds since 1970, the lower 10 a
-// clock's id (https://atproto.com/specs/tid).
+// ParseTID converts a TID to its number. TIDs sort like their numbers. The upper 54
+// bits are microseconds since 1970, the lower 10 the id of a clock
+// (https://atproto.com/specs/tid).
 func ParseTID[S ~string | ~[]byte](s S) (tid uint64, ok bool) {
 	if !ValidTID(s) {
 		return 0, false

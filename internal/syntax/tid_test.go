@@ -6,13 +6,13 @@ import (
 	indigo "github.com/bluesky-social/indigo/atproto/syntax"
 )
 
-// TIDs compare as their numbers, and indigo reads them as we do.
+// TIDs sort like their numbers, and indigo parses them to the same numbers.
 func TestTID(t *testing.T) {
 	last := ""
 	for n := uint64(1); n < 1<<63; n = n*3 + 1 {
 		s := string(AppendTID(nil, n))
 		if got, ok := ParseTID(s); !ok || got != n || s <= last {
-			t.Errorf("%d is %q after %q, read as %d, %v", n, s, last, got, ok)
+			t.Errorf("%d is %q after %q, parsed as %d, %v", n, s, last, got, ok)
 		}
 		tid, err := indigo.ParseTID(s)
 		if err != nil || tid.Integer() != n || uint64(tid.Time().UnixMicro()) != n>>10 {

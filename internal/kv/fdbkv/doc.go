@@ -1,16 +1,16 @@
-// Package fdbkv is the engine for more than one machine: kv.Store on a
-// FoundationDB cluster, through the official Go binding. It is built in with
-// the tag fdb, and then needs FoundationDB's client library (libfdb_c 7.3).
+// Package fdbkv is the engine for several machines: kv.Store on a FoundationDB
+// cluster, through the official Go binding. Build with the tag fdb to include
+// it; it then needs FoundationDB's client library (libfdb_c 7.3).
 //
-// All of a store's keys lie under one prefix, so that a cluster can hold
-// several. A small merge is an append, which FoundationDB does without a read and
-// without a conflict: readers fold what was appended (frames.go). A larger one, and now
-// and then a small one, is folded in the transaction: the value is read, folded with the
-// operand and written.
+// All keys of a store lie under one prefix, so a cluster can hold several
+// stores. A small merge is an append, which FoundationDB does without a read and
+// without a conflict; readers fold the appended operands (frames.go). A large merge, and
+// occasionally a small one, is folded in the transaction: it reads the value, folds it with
+// the operand and writes it back.
 //
-// A View is one state for up to five seconds; ViewAcross goes over to newer ones. An
-// Update is tried until it is committed, its context ends, or it is too large. A store
-// is for any number of processes, and goroutines.
+// A View reads one snapshot for up to five seconds; ViewAcross continues in newer ones. An
+// Update retries until it is committed, its context ends, or it is too large. Any number of
+// processes and goroutines may use a store.
 //
 // A monitor (monitor.go) knows whether the cluster answers. While it does not, a View fails
 // at once with kv.ErrUnavailable, and an Update waits.
@@ -31,55 +31,55 @@ import (
 // ErrNotBuilt is returned by Open in a program built without the tag fdb.
 var ErrNotBuilt = errors.New("this skein was built without FoundationDB")
 
-// ErrReadOnly is returned by Update of a store that was opened for reading.
-var ErrReadOnly = errors.New("fdbkv: the store is open for reading only")
+// ErrReadOnly is returned by Update of a store that was opened with ReadOnly.
+var ErrReadOnly = errors.New("fdbkv: the store is read-only")
 
 // Options say how a store is opened.
 type Options struct {
 	Location
 
-	// Create makes a store where there is none; without it Open returns
+	// Create makes the store if it does not exist; without it Open returns
 	// kv.ErrNotFound.
 	Create bool
-	// ReadOnly opens the store for reading only.
+	// ReadOnly makes every Update fail with ErrReadOnly.
 	ReadOnly bool
-	// Merger folds merges; its name is kept in the store.
+	// Merger folds merges. The store records its name.
 	Merger kv.Merger
-	// Timeout is how long a cluster may take to answer. After it Open, and a
-	// View of a cluster that has answered nobody for so long, return
-	// kv.ErrUnavailable. 0 means DefaultTimeout.
+	// Timeout limits how long the cluster may be silent. After it, Open and View
+	// return kv.ErrUnavailable. 0 means DefaultTimeout.
 	Timeout time.Duration
-	// Logger receives what the engine says. nil means nothing is said.
+	// Logger receives the engine's messages. nil means no logging.
 	Logger *slog.Logger
-	// Retried, if set, is told of each attempt of an Update that is made
-	// again: conflict, unknown, too_old, timeout or other.
+	// Retried, if set, is called before each retry of an Update with the cause:
+	// conflict, unknown, too_old, timeout or other.
 	Retried func(cause string)
-	// Conflicted, if set, is told of each key range that made a commit
-	// conflict, as FoundationDB reports it: by its first key.
+	// Conflicted, if set, is called for each key range that made a commit
+	// conflict, with its first key, as FoundationDB reports it.
 	Conflicted func(key []byte)
-	// Wrote, if set, is told of each key and value that a commit is about to
-	// set, merges folded. It is for measurements.
+	// Wrote, if set, is called for each key that a commit is about to set or
+	// append to, with the bytes that it hands to FoundationDB. It is for
+	// measurements.
 	Wrote func(key, value []byte)
 }
 
-// DefaultTimeout is how long a cluster may take to answer.
+// DefaultTimeout is the default of Options.Timeout.
 const DefaultTimeout = 5 * time.Second
 
-// A Location says where a store is.
+// A Location is the place of a store.
 type Location struct {
-	ClusterFile string
-	Prefix      string
+	ClusterFile string // path
+	Prefix      string // of the store's keys
 }
 
 // DefaultClusterFile is where FoundationDB's packages put the cluster file.
 const DefaultClusterFile = "/etc/foundationdb/fdb.cluster"
 
-// DefaultPrefix is that of a store whose URL names none.
+// DefaultPrefix is the prefix of a store whose URL does not set one.
 const DefaultPrefix = "skein"
 
 var validPrefix = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// Parse reads the URL of a store: fdb:///path/to/fdb.cluster?prefix=skein.
+// Parse parses the URL of a store: fdb:///path/to/fdb.cluster?prefix=skein.
 func Parse(store string) (Location, error) {
 	l := Location{ClusterFile: DefaultClusterFile, Prefix: DefaultPrefix}
 	u, err := url.Parse(store)
@@ -96,10 +96,10 @@ func Parse(store string) (Location, error) {
 	}
 	for name, values := range u.Query() {
 		if name != "prefix" || len(values) != 1 {
-			return l, fmt.Errorf("the store %q: one parameter is known, prefix, not %s", store, name)
+			return l, fmt.Errorf("the store %q: unknown or repeated parameter %s; the only one is prefix", store, name)
 		}
 		if l.Prefix = values[0]; !validPrefix.MatchString(l.Prefix) {
-			return l, fmt.Errorf("the store %q: a prefix has 1 to 64 letters, digits, dots, hyphens and underscores", store)
+			return l, fmt.Errorf("the store %q: the prefix must have 1 to 64 letters, digits, dots, hyphens and underscores", store)
 		}
 	}
 	return l, nil

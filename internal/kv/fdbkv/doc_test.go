@@ -21,7 +21,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, bad := range []string{"fdb:a", "fdb://a/b", "fdb:///a?prefix=", "fdb:///a?prefix=a/b", "fdb:///a?prefix=a&prefix=b", "fdb:///a?x=y", "fdb:///a%zz"} {
 		if got, err := fdbkv.Parse(bad); err == nil {
-			t.Errorf("%s is read as %+v", bad, got)
+			t.Errorf("%s is parsed as %+v", bad, got)
 		}
 	}
 	if _, err := fdbkv.Open(t.Context(), fdbkv.Options{}); !fdbkv.Built && !errors.Is(err, fdbkv.ErrNotBuilt) {

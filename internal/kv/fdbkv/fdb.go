@@ -21,14 +21,14 @@ import (
 // Built reports whether this program can open a store on FoundationDB.
 const Built = true
 
-// apiVersion is the version of FoundationDB's API that this package is written
-// for; clusters and libraries from 7.3 on speak it.
+// apiVersion is the version of FoundationDB's API that this package uses;
+// clusters and libraries from 7.3 on support it.
 const apiVersion = 730
 
-// formatVersion is that of the way keys and values lie under the prefix.
+// formatVersion is the version of the layout of keys and values under the prefix.
 const formatVersion = "1"
 
-// FoundationDB's error codes that are told apart here
+// The error codes of FoundationDB that this package distinguishes
 // (https://apple.github.io/foundationdb/api-error-codes.html).
 const (
 	codeTooOld        = 1007 // transaction_too_old
@@ -51,7 +51,7 @@ type Store struct {
 	db      fdb.Database
 	o       Options
 	prefix  []byte
-	end     []byte // of the prefix
+	end     []byte // PrefixEnd(prefix)
 	closed  atomic.Bool
 	cluster *monitor
 }
@@ -90,7 +90,8 @@ func Open(ctx context.Context, o Options) (kv.Store, error) {
 	return s, nil
 }
 
-// ask reads a key, for the monitor. An error other than a time-out is an answer, too.
+// ask reads a key, for the monitor. An error other than a timeout or a cancellation
+// is an answer too.
 func (s *Store) ask(ctx context.Context, patience time.Duration) error {
 	tr, err := s.db.CreateTransaction()
 	if err != nil {
@@ -107,7 +108,7 @@ func (s *Store) ask(ctx context.Context, patience time.Duration) error {
 	return err
 }
 
-// Healthy implements kv.Health: it returns a kv.ErrUnavailable while the cluster does not answer.
+// Healthy implements kv.Health. It returns a kv.ErrUnavailable while the cluster does not answer.
 func (s *Store) Healthy() error { return s.cluster.err() }
 
 func (s *Store) formatKey() fdb.Key {
@@ -116,7 +117,7 @@ func (s *Store) formatKey() fdb.Key {
 	return append(k, "format"...)
 }
 
-// checkFormat reads the format of the store, or writes that of a new one.
+// checkFormat checks the format of the store, or records that of a new one.
 func (s *Store) checkFormat(ctx context.Context) error {
 	want := formatVersion + " " + s.o.Merger.Name()
 	return s.transact(ctx, false, func(tr fdb.Transaction) error {
@@ -129,14 +130,14 @@ func (s *Store) checkFormat(ctx context.Context) error {
 		case v == nil:
 			tr.Set(s.formatKey(), []byte(want))
 		case string(v) != want:
-			return fmt.Errorf("%s: %w: it was made as %q, this program makes %q", s.o.Location, kv.ErrFormat, v, want)
+			return fmt.Errorf("%s: %w: the store has %q, this program needs %q", s.o.Location, kv.ErrFormat, v, want)
 		}
 		return nil
 	})
 }
 
-// transact calls fn with transactions until one is committed. With persist,
-// a cluster that does not answer is waited for; else it is an error.
+// transact calls fn with transactions until one is committed. If the cluster
+// does not answer, transact waits with persist, and fails without.
 func (s *Store) transact(ctx context.Context, persist bool, fn func(fdb.Transaction) error) error {
 	tooOld := 0
 	entered := time.Now()
@@ -151,8 +152,8 @@ func (s *Store) transact(ctx context.Context, persist bool, fn func(fdb.Transact
 		}
 		stop := context.AfterFunc(ctx, tr.Cancel)
 		for begun := time.Now(); err == nil; {
-			// FoundationDB counts from the beginning of the transaction, whatever
-			// was tried before.
+			// FoundationDB counts the timeout from the beginning of the
+			// transaction, earlier attempts included.
 			tried := time.Now()
 			if err = tr.Options().SetTimeout((time.Since(begun) + patience).Milliseconds()); err != nil {
 				break
@@ -171,7 +172,7 @@ func (s *Store) transact(ctx context.Context, persist bool, fn func(fdb.Transact
 			if fe.Code == codeTooOld && time.Since(tried) > stateAge*3/4 {
 				if tooOld++; tooOld == 3 {
 					stop()
-					return fmt.Errorf("fdbkv: three attempts took longer than FoundationDB keeps a state: %w", kv.ErrTooLarge)
+					return fmt.Errorf("fdbkv: three attempts took longer than FoundationDB keeps a snapshot: %w", kv.ErrTooLarge)
 				}
 			}
 			s.o.Retried(cause(fe.Code))
@@ -186,8 +187,8 @@ func (s *Store) transact(ctx context.Context, persist bool, fn func(fdb.Transact
 		case ctx.Err() != nil:
 			return fmt.Errorf("fdbkv: %w", context.Cause(ctx))
 		case fe.Code == codeTimedOut && persist:
-			if s.cluster.err() == nil { // else the monitor has said it
-				s.o.Logger.Warn("the FoundationDB cluster answers, and did not answer a write; it is tried again until it does",
+			if s.cluster.err() == nil { // else the monitor has logged the outage
+				s.o.Logger.Warn("the FoundationDB cluster answers reads, but not a write; retrying",
 					"cluster_file", s.o.ClusterFile, "for", time.Since(entered).Round(time.Second).String())
 			}
 		default:
@@ -221,8 +222,8 @@ func (s *Store) begin() (fdb.Transaction, error) {
 	return tr, nil
 }
 
-// attempt calls fn and commits. The reads of fn never see its writes, so the
-// library need not keep them together.
+// attempt calls fn and commits. Reads never see the transaction's own writes
+// (kv.Txn), so the client library need not merge them into its reads.
 func (s *Store) attempt(tr fdb.Transaction, fn func(fdb.Transaction) error) error {
 	if err := tr.Options().SetReadYourWritesDisable(); err != nil {
 		return err
@@ -233,8 +234,8 @@ func (s *Store) attempt(tr fdb.Transaction, fn func(fdb.Transaction) error) erro
 	return tr.Commit().Get()
 }
 
-// conflictSpace is where a transaction that did not commit lists the ranges of
-// its reads that others had changed: first keys map to "1", ends to "0".
+// conflictSpace is where a failed transaction lists the ranges of its reads that
+// other writers changed: first keys map to "1", ends to "0".
 const conflictSpace = "\xff\xff/transaction/conflicting_keys/"
 
 func (s *Store) reportConflicts(tr fdb.Transaction) {
@@ -243,7 +244,7 @@ func (s *Store) reportConflicts(tr fdb.Transaction) {
 	}
 	rows, err := tr.GetRange(fdb.KeyRange{Begin: fdb.Key(conflictSpace), End: fdb.Key(conflictSpace + "\xff")}, fdb.RangeOptions{}).GetSliceWithError()
 	if err != nil {
-		s.o.Logger.Warn("reading what a write conflicted with", "error", err)
+		s.o.Logger.Warn("conflicting keys unreadable", "error", err)
 	}
 	for _, row := range rows {
 		key, ok := bytes.CutPrefix(row.Key[len(conflictSpace):], s.prefix)
@@ -253,7 +254,7 @@ func (s *Store) reportConflicts(tr fdb.Transaction) {
 	}
 }
 
-// explain puts an error of FoundationDB into words of ours.
+// explain translates an error of FoundationDB into one of package kv.
 func (s *Store) explain(err error) error {
 	var fe fdb.Error
 	if !errors.As(err, &fe) {
@@ -270,7 +271,7 @@ func (s *Store) explain(err error) error {
 	return fmt.Errorf("fdbkv: %w", err)
 }
 
-// stateAge is how long FoundationDB keeps a state.
+// stateAge is how long FoundationDB keeps a snapshot.
 const stateAge = 5 * time.Second
 
 // View implements kv.Store.
@@ -279,7 +280,7 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	if err := s.cluster.errOf(answering); err != nil {
 		return err
 	}
-	// A View that is under way when the cluster goes away ends then.
+	// If the cluster stops answering, the View ends.
 	viewCtx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(answering.ctx, func() { end(kv.ErrUnavailable) })()
@@ -295,7 +296,7 @@ func (s *Store) ViewAcross(ctx context.Context, fn func(kv.Reader) error) (cross
 	return s.view(ctx, maxCrossings, fn)
 }
 
-// view is View, and may go over to a newer state so often.
+// view is View, and may continue in a newer snapshot up to crossings times.
 func (s *Store) view(ctx context.Context, crossings int, fn func(kv.Reader) error) (crossed int, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -310,7 +311,7 @@ func (s *Store) view(ctx context.Context, crossings int, fn func(kv.Reader) erro
 	}
 	stop := context.AfterFunc(ctx, tr.Cancel)
 	defer stop()
-	// The state is that of now, and not of the first read.
+	// Take the snapshot now, not at the first read.
 	if _, err := tr.GetReadVersion().Get(); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -325,8 +326,8 @@ func (s *Store) view(ctx context.Context, crossings int, fn func(kv.Reader) erro
 	return r.crossed, s.explain(err)
 }
 
-// Update implements kv.Store. Attempts that took too long three times are
-// reported as kv.ErrTooLarge.
+// Update implements kv.Store. After three attempts that took too long it returns
+// kv.ErrTooLarge.
 func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -344,7 +345,7 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	})
 }
 
-// Sync implements kv.Store: FoundationDB has synced what it says is committed.
+// Sync implements kv.Store: FoundationDB syncs before it confirms a commit.
 func (s *Store) Sync() error { return nil }
 
 // Engine implements kv.Store.
@@ -353,7 +354,7 @@ func (s *Store) Engine() string { return "fdb" }
 // Merger implements kv.Store.
 func (s *Store) Merger() kv.Merger { return s.o.Merger }
 
-// DiskBytes implements kv.Store: FoundationDB's estimate, of one copy.
+// DiskBytes implements kv.Store with FoundationDB's estimate for one replica.
 func (s *Store) DiskBytes() uint64 {
 	n, err := s.RangeBytes(nil, nil)
 	if err != nil {
@@ -362,8 +363,8 @@ func (s *Store) DiskBytes() uint64 {
 	return n
 }
 
-// RangeBytes implements kv.Store: FoundationDB's estimate of keys and values,
-// prefix included, of one copy. It is rough for less than 3 MB.
+// RangeBytes implements kv.Store with FoundationDB's estimate of keys and values,
+// prefix included, for one replica. Below 3 MB it is rough.
 func (s *Store) RangeBytes(lo, hi []byte) (uint64, error) {
 	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return 0, nil
@@ -385,8 +386,8 @@ func (s *Store) RangeBytes(lo, hi []byte) (uint64, error) {
 	return uint64(n), nil
 }
 
-// Close implements kv.Store. The client library's connection stays: the process
-// has one.
+// Close implements kv.Store. The client library keeps its connection, which all
+// stores of the process share.
 func (s *Store) Close() error {
 	if !s.closed.Swap(true) {
 		s.cluster.close()

@@ -67,15 +67,15 @@ func TestConformance(t *testing.T) {
 			}
 			return err
 		},
-		// Of a key the prefix is a part; a value must leave room for what is appended.
+		// The prefix is part of a key, and a value must leave room for appends.
 		Fits:      kvtest.Sizes{Key: 9_900, Value: 50_000},
 		TooLarge:  kvtest.Sizes{Key: 10_001, Value: 50_001, Txn: 10_000_001},
 		Conflicts: true,
 	})
 }
 
-// Prefixes that begin with each other do not share keys, and a store keeps to
-// its own, also where a range has no end.
+// Stores do not share keys, even if one prefix begins with another. A range without an
+// end ends with its own store.
 func TestPrefixes(t *testing.T) {
 	a := open(t, kvtest.LastByte{}, func(o *fdbkv.Options) { o.Prefix = "p" })
 	b := open(t, kvtest.LastByte{}, func(o *fdbkv.Options) { o.Prefix = "pp" })
@@ -108,7 +108,7 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-// What was read and changed by another is reported, by its key.
+// Conflicted receives each read key that another transaction changed.
 func TestConflictsAreReported(t *testing.T) {
 	var mu sync.Mutex
 	var conflicts []string
@@ -145,7 +145,7 @@ func TestConflictsAreReported(t *testing.T) {
 	}
 }
 
-// Limits are errors that name themselves, and nothing is written.
+// A transaction over a limit fails with ErrTooLarge and writes nothing.
 func TestTooLarge(t *testing.T) {
 	s := open(t, kvtest.LastByte{}, nil)
 	for name, fn := range map[string]func(kv.Txn){
@@ -177,8 +177,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// A View that lasts longer than the cluster keeps a state fails, unless it was
-// allowed to go over to a newer one: then it goes on where it was, and counts.
+// A View fails if it outlasts its snapshot. ViewAcross continues at the same key in a newer
+// snapshot, and counts the crossings.
 func TestLongView(t *testing.T) {
 	t.Parallel() // it mostly sleeps
 	s := open(t, kvtest.LastByte{}, nil)
@@ -220,13 +220,13 @@ func TestLongView(t *testing.T) {
 				i = keys - 1 - i
 			}
 			if k != fmt.Sprintf("%05d", i) {
-				t.Fatalf("key %q in the place of %d", k, i)
+				t.Fatalf("got key %q, want %d", k, i)
 			}
 		}
 	}
 }
 
-// What stands in the way of opening a store is said within seconds.
+// If a store cannot be opened, Open returns the reason within seconds.
 func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {
@@ -248,7 +248,7 @@ func TestOpenErrors(t *testing.T) {
 			t.Errorf("%s: it opened", path)
 		}
 		if took := time.Since(begun); took > 6*time.Second {
-			t.Errorf("%s: it took %v to say: %v", path, took, err)
+			t.Errorf("%s: took %v to return: %v", path, took, err)
 		}
 		return err
 	}
@@ -277,8 +277,8 @@ type otherMerger struct{ kvtest.LastByte }
 
 func (otherMerger) Name() string { return "another" }
 
-// A cluster that goes away and comes back: questions fail within the time-out,
-// writes wait, and none is lost or made twice.
+// During a restart of the cluster, reads fail within the timeout and writes wait.
+// No write is lost or made twice.
 func TestClusterRestarts(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := fdbtest.Start(t)
@@ -295,7 +295,7 @@ func TestClusterRestarts(t *testing.T) {
 	}
 	stop := make(chan struct{})
 	written := make(chan int)
-	go func() { // adds members one after the other
+	go func() { // adds keys, one per write
 		n := 0
 		for ; ; n++ {
 			select {
@@ -320,7 +320,7 @@ func TestClusterRestarts(t *testing.T) {
 		}
 		err := s.View(t.Context(), func(r kv.Reader) error { _, _, err := r.Get([]byte("x")); return err })
 		if !errors.Is(err, kv.ErrUnavailable) {
-			t.Errorf("a question to a cluster that is gone: %v", err)
+			t.Errorf("a read while the cluster is down: %v", err)
 		}
 		if err := errors.Join(c.Up(), c.Ready()); err != nil {
 			t.Fatal(err)
@@ -333,19 +333,18 @@ func TestClusterRestarts(t *testing.T) {
 	err = s.View(t.Context(), func(r kv.Reader) error {
 		return r.Scan(nil, nil, false, func(k, _ []byte) (bool, error) {
 			if string(k) != fmt.Sprintf("%06d", got) {
-				t.Errorf("%q in the place of %d", k, got)
+				t.Errorf("got key %q, want %d", k, got)
 			}
 			got++
 			return true, nil
 		})
 	})
 	if err != nil || got != want || got < 100 {
-		t.Errorf("%d writes were confirmed, %d are there: %v", want, got, err)
+		t.Errorf("%d writes were confirmed, found %d: %v", want, got, err)
 	}
 }
 
-// A write whose attempts take longer than a state is kept is too large, and not
-// tried for ever.
+// After three attempts that outlast their snapshot, an Update fails with ErrTooLarge.
 func TestSlowUpdate(t *testing.T) {
 	t.Parallel() // it mostly sleeps
 	s := open(t, kvtest.LastByte{}, nil)
@@ -364,7 +363,7 @@ func TestSlowUpdate(t *testing.T) {
 	}
 }
 
-// sum adds up.
+// sum is a Merger that adds numbers.
 type sum struct{}
 
 func (sum) Name() string { return "sum" }
@@ -377,8 +376,8 @@ func (sum) Fold(dst, _ []byte, values [][]byte, _ bool) ([]byte, error) {
 	return binary.BigEndian.AppendUint64(dst, n), nil
 }
 
-// Many writers merge into one key all the time, and nothing is lost: what is
-// appended is folded before it no longer fits.
+// If many writers merge into one key, no merge is lost: appended operands are folded
+// before the value is full.
 func TestHotMerge(t *testing.T) {
 	s := open(t, sum{}, nil)
 	var done atomic.Int64
@@ -401,7 +400,7 @@ func TestHotMerge(t *testing.T) {
 	err := s.View(t.Context(), func(r kv.Reader) error {
 		v, _, err := r.Get([]byte("k"))
 		if err == nil && int64(binary.BigEndian.Uint64(v)) != done.Load() {
-			t.Errorf("%d merges were confirmed, %d are there", done.Load(), binary.BigEndian.Uint64(v))
+			t.Errorf("%d merges were confirmed, found %d", done.Load(), binary.BigEndian.Uint64(v))
 		}
 		return err
 	})

@@ -7,16 +7,16 @@ import (
 	"fmt"
 )
 
-// A value is a run of frames, each a uvarint, which is twice a length, and 1 more
-// if it is a merge's operand, and so many bytes: what was set, or folded, and
-// after it the operands that were merged since, oldest first. So a merge is an append, which FoundationDB does without a read and
-// without a conflict (APPEND_IF_FITS), and whoever reads folds.
+// A value is a run of frames. A frame is a uvarint, 2 × the length + 1 for an operand
+// of a merge, then the bytes. The first frame is the value that was set or folded; the
+// operands merged since follow, oldest first. So a merge is an append, which FoundationDB
+// does without a read and without a conflict (APPEND_IF_FITS), and readers fold.
 //
-// An append that does not fit into the 100,000 bytes of a value is lost without
-// a word. So what is folded may have maxFolded bytes, only operands of up to
-// maxAppend are appended, and each is folded with the value instead with a chance
-// of one in foldEvery, which needs no count anywhere: that a value grows by 50,000
-// bytes without being folded has a chance of less than (15/16)^(50,000/66), 10^-21.
+// FoundationDB silently drops an append that would exceed the 100,000 bytes of a value.
+// So a folded value has at most maxFolded bytes, and only operands of up to maxAppend
+// bytes are appended. One in foldEvery of them, chosen at random, is folded with the value
+// instead; no counter is necessary. The probability that a value grows by 50,000 bytes
+// without a fold is less than (15/16)^(50,000/66), 10^-21.
 const (
 	maxFolded = 50_000
 	maxAppend = 64
@@ -31,7 +31,7 @@ func appendFrame(dst, value []byte, operand bool) []byte {
 	return append(binary.AppendUvarint(dst, head), value...)
 }
 
-// value returns what the frames of a key come to.
+// value folds the frames of a key.
 func (s *Store) value(key, frames []byte) ([]byte, error) {
 	first, operand, rest, err := cutFrame(key, frames)
 	if err != nil || len(rest) == 0 && !operand {

@@ -20,10 +20,10 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// joined folds to its values, with commas between.
+// joined folds values into one string, separated by commas. It fails on "bad".
 type joined struct{}
 
-var errJoin = errors.New("it does not fold")
+var errJoin = errors.New("bad operand")
 
 func (joined) Name() string { return "joined" }
 
@@ -46,9 +46,9 @@ func newStore(prefix string) *Store {
 	return s
 }
 
-// Frames of every length come back one by one, and no cut of them is taken for
-// frames unless it ends between two.
-func TestFramesAreReadBack(t *testing.T) {
+// cutFrame returns the frames that appendFrame wrote. A truncated run of frames is an
+// error, unless it ends between two.
+func TestFrameRoundTrip(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 300 {
 		var frames []byte
@@ -73,7 +73,7 @@ func TestFramesAreReadBack(t *testing.T) {
 				t.Fatalf("frame %d of %d: %d bytes, %v, want %d, %v: %v", i, len(want), len(f.value), f.operand, len(w.value), w.operand, err)
 			}
 			if cap(f.value) > len(f.value) {
-				t.Fatal("who appends to a value writes into the next")
+				t.Fatal("appending to a value would overwrite the next frame")
 			}
 		}
 		if len(rest) > 0 {
@@ -96,12 +96,13 @@ func TestFramesAreReadBack(t *testing.T) {
 	huge := binary.AppendUvarint(nil, 1<<63)
 	for _, bad := range [][]byte{{}, {0x80}, {4, 1}, huge, bytes.Repeat([]byte{0xff}, 11)} {
 		if v, _, _, err := cutFrame(nil, bad); err == nil {
-			t.Errorf("%x is read as %x", bad, v)
+			t.Errorf("%x is parsed as %x", bad, v)
 		}
 	}
 }
 
-// A value that was set is itself; with operands, or as an operand alone, it is folded.
+// A value that was set is returned unchanged. Operands, with or without a value before
+// them, are folded.
 func TestValueOfFrames(t *testing.T) {
 	s := newStore("x")
 	frames := func(parts ...string) (b []byte) { // operands begin with +
@@ -117,36 +118,36 @@ func TestValueOfFrames(t *testing.T) {
 	}{
 		{frames(""), ""},
 		{frames("a"), "a"},
-		{frames("bad"), "bad"}, // what was set is not folded
+		{frames("bad"), "bad"}, // a value that was set is not folded
 		{frames("+a"), "a"},
 		{frames("a", "+b"), "a,b"},
 		{frames("+a", "+b", "+c"), "a,b,c"},
 		{frames("", "+"), ","},
 	} {
 		if got, err := s.value([]byte("k"), c.frames); err != nil || string(got) != c.want {
-			t.Errorf("%q comes to %q, want %q: %v", c.frames, got, c.want, err)
+			t.Errorf("%q folds to %q, want %q: %v", c.frames, got, c.want, err)
 		}
 	}
 	for _, bad := range [][]byte{frames("a", "+bad"), frames("+bad"), append(frames("a"), 0x80), append(frames("a", "+b"), 9), {}} {
 		if got, err := s.value([]byte("k"), bad); err == nil {
-			t.Errorf("%q comes to %q", bad, got)
+			t.Errorf("%q folds to %q", bad, got)
 		}
 	}
 	if _, err := s.value([]byte("k"), frames("+bad")); !errors.Is(err, errJoin) {
-		t.Errorf("what the Merger says: %v", err)
+		t.Errorf("error of the Merger: %v", err)
 	}
 }
 
-// The bounds of appending leave room: what is folded, and what may be appended until
-// it is folded again, is less than a value may have.
+// A folded value, and the operands that may be appended before the next fold, fit into a value
+// of FoundationDB.
 func TestFoldBounds(t *testing.T) {
 	if len(appendFrame(nil, make([]byte, maxFolded), false))+700*len(appendFrame(nil, make([]byte, maxAppend), true)) > 100_000 {
 		t.Errorf("%d bytes folded and 700 operands of %d do not fit", maxFolded, maxAppend)
 	}
 }
 
-// Keys keep their order under the prefix, and no store's keys, nor its format, lie
-// among another's.
+// Keys keep their order under the prefix. Neither the keys of a store nor its format lie in
+// the range of another store.
 func TestKeysUnderPrefixes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var stores []*Store
@@ -164,7 +165,7 @@ func TestKeysUnderPrefixes(t *testing.T) {
 		x, y := random(), random()
 		s := stores[rng.IntN(len(stores))]
 		if bytes.Compare(s.key(x), s.key(y)) != bytes.Compare(x, y) {
-			t.Fatalf("%q and %q change their order", x, y)
+			t.Fatalf("the prefix changes the order of %q and %q", x, y)
 		}
 		all, part := s.keyRange(nil, nil), s.keyRange(x, y)
 		in := func(r fdb.KeyRange, k []byte) bool {
@@ -176,7 +177,7 @@ func TestKeysUnderPrefixes(t *testing.T) {
 		}
 		for _, o := range stores {
 			if o != s && in(all, o.key(x)) || in(all, o.formatKey()) {
-				t.Fatalf("a key of %s lies in %s", o.o.Prefix, s.o.Prefix)
+				t.Fatalf("a key of store %s lies in the range of store %s", o.o.Prefix, s.o.Prefix)
 			}
 		}
 	}
@@ -190,11 +191,11 @@ func TestKeysUnderPrefixes(t *testing.T) {
 	}
 	slices.Sort(formats)
 	if len(slices.Compact(formats)) != len(stores) {
-		t.Errorf("formats meet: %q", formats)
+		t.Errorf("two stores have the same format key: %q", formats)
 	}
 }
 
-// What the client library would wait for without a word is said.
+// A malformed cluster file is an error; the client library would silently wait.
 func TestCheckClusterFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "fdb.cluster")
@@ -205,10 +206,10 @@ func TestCheckClusterFile(t *testing.T) {
 		"":                          "is empty",
 		"\n\n":                      "is empty",
 		"# a:b@127.0.0.1:4500\n":    "is empty",
-		"a@127.0.0.1:4500":          "should hold",
-		"a-b:c@127.0.0.1:4500":      "should hold",
-		"a:b@127.0.0.1:4500 c":      "should hold",
-		"a:b@":                      "should hold",
+		"a@127.0.0.1:4500":          "want description",
+		"a-b:c@127.0.0.1:4500":      "want description",
+		"a:b@127.0.0.1:4500 c":      "want description",
+		"a:b@":                      "want description",
 		"hello\na:b@127.0.0.1:4500": "hello",
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -224,7 +225,7 @@ func TestCheckClusterFile(t *testing.T) {
 	}
 }
 
-// FoundationDB's codes are told apart, and put into the words of package kv.
+// Each error code of FoundationDB has its cause and its error of package kv.
 func TestErrorCodes(t *testing.T) {
 	s := newStore("x")
 	for _, c := range []struct {
@@ -246,15 +247,15 @@ func TestErrorCodes(t *testing.T) {
 		}
 		err := s.explain(fmt.Errorf("within: %w", fdb.Error{Code: c.code}))
 		for _, e := range []error{kv.ErrTooOld, kv.ErrUnavailable, kv.ErrTooLarge, kv.ErrClosed} {
-			if errors.Is(err, e) != (e == c.is) { //nolint:errorlint // they are the very values
+			if errors.Is(err, e) != (e == c.is) { //nolint:errorlint // compares the table's values, not wrapped errors
 				t.Errorf("%d: %v", c.code, err)
 			}
 		}
-		if c.is == kv.ErrUnavailable && !strings.Contains(err.Error(), "/the.cluster") { //nolint:errorlint // it is the very value
-			t.Errorf("%v does not say which cluster", err)
+		if c.is == kv.ErrUnavailable && !strings.Contains(err.Error(), "/the.cluster") { //nolint:errorlint // as above
+			t.Errorf("%v does not name the cluster", err)
 		}
 	}
-	if err := s.explain(errJoin); err != errJoin { //nolint:errorlint // as it is
+	if err := s.explain(errJoin); err != errJoin { //nolint:errorlint // it must not be wrapped
 		t.Errorf("another error: %v", err)
 	}
 	if err := s.explain(nil); err != nil {

@@ -11,9 +11,9 @@ import (
 	"skein.blue/internal/kv/kvtest"
 )
 
-// A value of more than 50,000 bytes is refused, however it comes about, and nothing of
-// its transaction is written: what is appended to a longer one is lost without a word
-// once it no longer fits. To one that is taken, all that is merged is kept.
+// A value of more than 50,000 bytes is an error, and nothing of its transaction is written:
+// FoundationDB silently drops appends that do not fit. A value of 50,000 bytes has room for
+// all merges.
 func TestLargeValues(t *testing.T) {
 	s := open(t, kvtest.LastByte{}, nil)
 	const largest = 50_000
@@ -41,7 +41,7 @@ func TestLargeValues(t *testing.T) {
 	if err := set(largest); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 100 { // many of them are appended, and not folded
+	for i := range 100 { // most of them are appended, not folded
 		if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Merge(key, []byte{byte(100 + i), 1}); return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestLargeValues(t *testing.T) {
 		v, _, err := r.Get(key)
 		for i := range 100 {
 			if !bytes.Contains(v, []byte{byte(100 + i), 1}) {
-				t.Errorf("what was merged as %d. is lost", i)
+				t.Errorf("merge %d is lost", i)
 			}
 		}
 		return err

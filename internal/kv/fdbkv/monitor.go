@@ -10,30 +10,30 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A monitor knows whether the cluster answers. Every read and commit that succeeds tells it so,
-// which costs one atomic load. Its goroutine asks the cluster only when nothing has succeeded
-// for a while. The monitor's owner starts it with start and ends it with close.
+// A monitor knows whether the cluster answers. Every successful read and commit calls success,
+// which costs one atomic load. The monitor's goroutine asks the cluster only if nothing has
+// succeeded for a while. Its owner starts it with start and ends it with close.
 type monitor struct {
-	silence     time.Duration // how long nothing may succeed before the cluster counts as away
+	silence     time.Duration // without a success for so long, the cluster counts as away
 	clusterFile string
 	log         *slog.Logger
-	// ask makes one read, and returns an error if the cluster did not answer within patience.
+	// ask makes one read. It returns an error if the cluster does not answer within patience.
 	ask func(ctx context.Context, patience time.Duration) error
 
-	succeeded atomic.Bool // a read or a commit, since the goroutine last looked
+	succeeded atomic.Bool // a read or a commit has, since the goroutine last looked
 	now       atomic.Pointer[answering]
 	stop      context.CancelFunc
 	done      chan struct{}
 }
 
-// answering is a time during which the cluster answers. ctx ends with it.
+// answering is a period in which the cluster answers. ctx ends with it.
 type answering struct {
-	ctx  context.Context //nolint:containedctx // that of the monitor, which ends the Views under way
+	ctx  context.Context //nolint:containedctx // the monitor ends it, and so the Views under way
 	lost context.CancelCauseFunc
 	away atomic.Pointer[time.Time] // the last success before ctx ended
 }
 
-// start begins to watch a cluster that has just answered.
+// start begins to monitor a cluster that has just answered.
 func (m *monitor) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop, m.done = stop, make(chan struct{})
@@ -41,21 +41,21 @@ func (m *monitor) start() {
 	go m.run(ctx)
 }
 
-// close ends the goroutine, and waits for its end.
+// close ends the goroutine and waits for it.
 func (m *monitor) close() {
 	m.stop()
 	<-m.done
 }
 
-// success notes that a read or a commit succeeded.
+// success records a successful read or commit.
 func (m *monitor) success() {
 	if !m.succeeded.Load() {
 		m.succeeded.Store(true)
 	}
 }
 
-// err returns nil while the cluster is believed to answer, else a kv.ErrUnavailable that says
-// since when it does not.
+// err returns nil while the cluster answers, else a kv.ErrUnavailable with the duration of the
+// outage.
 func (m *monitor) err() error { return m.errOf(m.now.Load()) }
 
 func (m *monitor) errOf(a *answering) error {
@@ -73,7 +73,7 @@ func (m *monitor) begin() {
 	m.now.Store(a)
 }
 
-// run is the goroutine.
+// run is the monitor's goroutine.
 func (m *monitor) run(ctx context.Context) {
 	defer close(m.done)
 	tick := m.silence / 5
@@ -106,7 +106,7 @@ func (m *monitor) run(ctx context.Context) {
 		case !away && time.Since(last) >= m.silence:
 			a.away.Store(new(last))
 			a.lost(kv.ErrUnavailable)
-			m.log.Error("the FoundationDB cluster does not answer: questions are refused, and writes wait, until it does. Ask it on one of its machines: fdbcli --exec status",
+			m.log.Error("the FoundationDB cluster does not answer; queries fail and writes wait until it does; on one of its machines, run fdbcli --exec status",
 				"cluster_file", m.clusterFile, "for", silent)
 		}
 	}

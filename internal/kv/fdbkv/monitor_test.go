@@ -14,15 +14,15 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// fakeCluster answers what the monitor asks, unless it stands still.
+// fakeCluster answers the monitor, unless it is stalled.
 type fakeCluster struct {
-	still atomic.Bool
-	asked atomic.Int64
+	stalled atomic.Bool
+	asked   atomic.Int64
 }
 
 func (c *fakeCluster) ask(ctx context.Context, patience time.Duration) error {
 	c.asked.Add(1)
-	for end := time.Now().Add(patience); c.still.Load(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); c.stalled.Load(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) || ctx.Err() != nil {
 			return errors.New("timed out")
 		}
@@ -38,8 +38,8 @@ func watchFake(t *testing.T) (*fakeCluster, *monitor, *strings.Builder) {
 	return c, m, log
 }
 
-// A cluster that answers nothing for five seconds is away: within two seconds more the monitor
-// knows it, ends what is under way, and says it once. It says when the cluster is back.
+// After five silent seconds, the cluster counts as away: within two more seconds, the monitor
+// ends the Views under way and logs the outage once. It also logs the cluster's return.
 func TestMonitorOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, m, log := watchFake(t)
@@ -48,7 +48,7 @@ func TestMonitorOutage(t *testing.T) {
 			t.Fatal(err)
 		}
 		underWay := m.now.Load()
-		c.still.Store(true)
+		c.stalled.Store(true)
 		time.Sleep(4 * time.Second)
 		if err := m.err(); err != nil {
 			t.Errorf("after four seconds: %v", err)
@@ -58,11 +58,11 @@ func TestMonitorOutage(t *testing.T) {
 			t.Errorf("after seven seconds: %v", err)
 		}
 		if underWay.ctx.Err() == nil || !errors.Is(m.errOf(underWay), kv.ErrUnavailable) {
-			t.Error("what was under way goes on")
+			t.Error("the outage did not end what was under way")
 		}
 		time.Sleep(20 * time.Second)
-		c.still.Store(false)
-		time.Sleep(time.Second) // it is asking
+		c.stalled.Store(false)
+		time.Sleep(time.Second) // the monitor's read returns
 		if err := m.err(); err != nil {
 			t.Errorf("the cluster is back: %v", err)
 		}
@@ -75,9 +75,9 @@ func TestMonitorOutage(t *testing.T) {
 	})
 }
 
-// While ordinary work succeeds, the monitor asks nothing, and a cluster that answers ordinary
-// work is there, though it does not answer the monitor.
-func TestMonitorIsFedByWork(t *testing.T) {
+// While ordinary work succeeds, the monitor does not ask, and the cluster does not count as away,
+// even if it would not answer the monitor.
+func TestSuccessfulWorkReplacesAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, m, _ := watchFake(t)
 		for range 600 {
@@ -85,9 +85,9 @@ func TestMonitorIsFedByWork(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if n := c.asked.Load(); n != 0 {
-			t.Errorf("it asked %d times beside the work", n)
+			t.Errorf("asked %d times despite successful work", n)
 		}
-		c.still.Store(true)
+		c.stalled.Store(true)
 		for range 30 {
 			m.success()
 			time.Sleep(3 * time.Second)

@@ -15,14 +15,14 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// readsInFlight bounds the reads that one MultiGet has under way.
+// readsInFlight limits the concurrent reads of one MultiGet.
 const readsInFlight = 4096
 
-// maxTxnBytes is what a transaction may come to as FoundationDB counts it,
-// conflict ranges included, which is less than its limit of 10,000,000.
+// maxTxnBytes limits the size of a transaction as FoundationDB counts it, conflict
+// ranges included. FoundationDB's own limit is 10,000,000.
 const maxTxnBytes = 9_000_000
 
-// reader reads the state of one transaction.
+// reader reads the snapshot of one transaction.
 type reader struct {
 	s    *Store
 	tr   fdb.Transaction
@@ -31,7 +31,7 @@ type reader struct {
 	view      bool
 	begun     time.Time
 	interrupt kv.Interrupt
-	mayCross  int // how often it may go over to a newer state
+	mayCross  int // how often it may continue in a newer snapshot
 	crossed   int
 }
 
@@ -105,7 +105,7 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 					return err
 				}
 				r.s.cluster.success()
-				if reverse { // where to go on from, should that be needed
+				if reverse { // a retry continues here
 					rng.End = row.Key
 				} else {
 					rng.Begin = append(slices.Clip(row.Key), 0)
@@ -134,18 +134,18 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 	}
 }
 
-// callerDone carries the end of a Scan that its caller wanted, and no error of
-// the engine.
+// callerDone marks an error or an end of a Scan that comes from its caller, not
+// from the engine.
 type callerDone struct{ error }
 
 func (callerDone) Error() string { return "done" }
 
-// maxCrossings bounds how often one ViewAcross may go over to a newer state.
+// maxCrossings limits how often one ViewAcross may continue in a newer snapshot.
 const maxCrossings = 1 << 20
 
-// recover makes ready for another try of a read that failed, at the same state
-// if that is to be had, or returns the error. The reads of an Update are not
-// tried again one by one: all of it is.
+// recover prepares the retry of a failed read, in the same snapshot if possible,
+// or returns the error. Reads of an Update are not retried: transact retries the
+// whole Update.
 func (r *reader) recover(err error) error {
 	var fe fdb.Error
 	if !r.view || !errors.As(err, &fe) {
@@ -174,8 +174,8 @@ func (r *reader) recover(err error) error {
 	return r.allow()
 }
 
-// allow gives the View time for one state from now on: FoundationDB counts from
-// its beginning.
+// allow gives the View the time of one snapshot from now on. FoundationDB counts
+// the timeout from the beginning of the transaction.
 func (r *reader) allow() error {
 	return r.tr.Options().SetTimeout((time.Since(r.begun) + 2*stateAge + r.s.o.Timeout).Milliseconds())
 }
@@ -189,18 +189,18 @@ const (
 	opAppend // merged by appending
 )
 
-// op is what happens to one key, or a link of a chain of merges into it.
+// op is the write of one key.
 type op struct {
 	kind opKind
-	// base says that nothing older counts: the key was set, deleted or in a
-	// deleted range earlier in the transaction.
+	// base means that the stored value does not count: the transaction set or
+	// deleted the key before, or deleted a range around it.
 	base   bool
 	key    fdb.Key
 	values [][]byte // of a set: one; of merges: the operands, oldest first
 }
 
-// txn implements kv.Txn. What is written is gathered, and handed to
-// FoundationDB when all reading is done.
+// txn implements kv.Txn. It collects the writes and hands them to FoundationDB
+// after all reads.
 type txn struct {
 	reader
 
@@ -209,10 +209,11 @@ type txn struct {
 	ranges []fdb.KeyRange // deleted, before all ops
 	arena  []byte
 	frames []byte // scratch
-	// seed decides which merges are folded: the same in every attempt, or those
-	// into a key that others merge into all the time never would be.
+	// seed decides which merges are folded. All attempts have the same seed: else a
+	// conflicting fold into a busy key would be retried as an append, and the key
+	// would never be folded.
 	seed   maphash.Seed
-	failed error // what could not be said at once
+	failed error // of Conflict, which cannot return it
 }
 
 func (t *txn) begin(tr fdb.Transaction) {
@@ -236,8 +237,8 @@ func (t *txn) Conflict(key []byte) {
 	}
 }
 
-// keep copies bytes that are the caller's. If the arena grows, what is in it
-// goes on living in the old one.
+// keep copies the caller's bytes into the arena. If the arena grows, earlier copies
+// stay valid in the old array.
 func (t *txn) keep(parts ...[]byte) []byte {
 	start := len(t.arena)
 	for _, p := range parts {
@@ -246,7 +247,7 @@ func (t *txn) keep(parts ...[]byte) []byte {
 	return t.arena[start:len(t.arena):len(t.arena)]
 }
 
-// op returns what is known of key so far.
+// op returns the write of key, a new one if the transaction has none yet.
 func (t *txn) op(key []byte) (o *op, isNew bool) {
 	if i, ok := t.at[string(key)]; ok {
 		return &t.ops[i], false
@@ -260,7 +261,7 @@ func (t *txn) op(key []byte) (o *op, isNew bool) {
 	return o, true
 }
 
-// grow adds an op, whose memory may have been used before.
+// grow adds an op. It may have the content of an earlier attempt.
 func (t *txn) grow() *op {
 	if len(t.ops) == cap(t.ops) {
 		t.ops = slices.Grow(t.ops, 1)
@@ -304,10 +305,10 @@ func (t *txn) DeleteRange(lo, hi []byte) {
 	t.ranges = append(t.ranges, r)
 }
 
-// finish hands everything to FoundationDB. A merge is appended to the value,
-// unread; one in foldEvery, and what is not small, is folded into the value
-// instead, which keeps it short. That is read with conflicts, so that nothing
-// which another writer appends meanwhile is lost.
+// finish hands all writes to FoundationDB. It appends a merge to the value without
+// reading it. Large merges, and one in foldEvery of the small ones, are folded into
+// the value instead, which keeps it short. That read adds a conflict, so a
+// concurrent append is not lost.
 func (t *txn) finish() error {
 	if t.failed != nil {
 		return t.failed
@@ -350,8 +351,8 @@ func (t *txn) finish() error {
 		case opDelete:
 			t.tr.Clear(o.key)
 		case opSet:
-			if n := len(o.values[0]); n > maxFolded { // operands that are appended later would be lost
-				return fmt.Errorf("fdbkv: %x is set to %d bytes: %w", o.key[len(t.s.prefix):], n, kv.ErrTooLarge)
+			if n := len(o.values[0]); n > maxFolded { // later appends would not fit, and be lost
+				return fmt.Errorf("fdbkv: a value of %d bytes under %x: %w", n, o.key[len(t.s.prefix):], kv.ErrTooLarge)
 			}
 			t.set(o.key, o.values[0])
 		case opAppend:

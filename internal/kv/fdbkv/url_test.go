@@ -9,8 +9,8 @@ import (
 	"skein.blue/internal/kv/fdbkv"
 )
 
-// A location that is written as a URL is read as the same, whatever is in its path.
-func TestURLsAreReadBack(t *testing.T) {
+// A location survives the round trip through its URL, whatever its path contains.
+func TestURLRoundTrip(t *testing.T) {
 	const inPrefix = "abcXYZ019._-"
 	const inPath = "ab/ %?#&=+:@äß'\"\\"
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -24,13 +24,13 @@ func TestURLsAreReadBack(t *testing.T) {
 			l.Prefix += string(inPrefix[rng.IntN(len(inPrefix))])
 		}
 		if got, err := fdbkv.Parse(l.String()); err != nil || got != l {
-			t.Fatalf("%+v is written %s, and read as %+v, %v", l, l, got, err)
+			t.Fatalf("%+v is formatted as %s, and parsed as %+v, %v", l, l, got, err)
 		}
 	}
 }
 
-// Each URL that is refused says why, and repeats what was given.
-func TestParseRefuses(t *testing.T) {
+// An error of Parse contains the reason and the URL.
+func TestParseErrors(t *testing.T) {
 	t.Setenv("FDB_CLUSTER_FILE", "")
 	for store, why := range map[string]string{
 		"/a/b.cluster":               "three slashes",
@@ -43,14 +43,14 @@ func TestParseRefuses(t *testing.T) {
 		"fdb:///a?prefix=a b":        "1 to 64",
 		"fdb:///a?prefix=ä":          "1 to 64",
 		"fdb:///a?prefix=a%0a":       "1 to 64",
-		"fdb:///a?prefix=a&prefix=a": "one parameter",
-		"fdb:///a?prefix=a&x=1":      "one parameter",
-		"fdb:///a?Prefix=a":          "one parameter",
+		"fdb:///a?prefix=a&prefix=a": "parameter prefix",
+		"fdb:///a?prefix=a&x=1":      "parameter x",
+		"fdb:///a?Prefix=a":          "parameter Prefix",
 		"fdb:///%":                   "not a URL",
 		"fdb:///a?prefix=" + strings.Repeat("a", 65): "1 to 64",
 	} {
 		if got, err := fdbkv.Parse(store); err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), fmt.Sprintf("%q", store)) {
-			t.Errorf("%q is read as %+v, %v", store, got, err)
+			t.Errorf("%q is parsed as %+v, %v", store, got, err)
 		}
 	}
 	long := strings.Repeat("a", 64)
@@ -63,7 +63,7 @@ func TestParseRefuses(t *testing.T) {
 		"fdb:///a?prefix=" + long: {ClusterFile: "/a", Prefix: long},
 	} {
 		if got, err := fdbkv.Parse(store); err != nil || got != want {
-			t.Errorf("%q is read as %+v, %v", store, got, err)
+			t.Errorf("%q is parsed as %+v, %v", store, got, err)
 		}
 	}
 }

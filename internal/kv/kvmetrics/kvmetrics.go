@@ -1,6 +1,5 @@
-// Package kvmetrics is the metrics of writes to a store, skein_store_*: how long they
-// take, how often they are tried again, and what they conflict on. A nil *Metrics counts
-// nothing.
+// Package kvmetrics has the metrics of writes to a store, skein_store_*: their duration,
+// retries and conflicts. A nil *Metrics counts nothing.
 package kvmetrics
 
 import (
@@ -23,14 +22,14 @@ type Metrics struct {
 func New(reg prometheus.Registerer, keyspaceOf func(key []byte) string) *Metrics {
 	m := &Metrics{
 		commit: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "skein_store_commit_duration_seconds", Help: "Time of one atomic write, reads included.",
+			Name: "skein_store_commit_duration_seconds", Help: "Duration of one atomic write, reads included.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_store_retries_total", Help: "Writes tried again, by cause.",
+			Name: "skein_store_retries_total", Help: "Retried writes, by cause.",
 		}, []string{"cause"}),
 		conflicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_store_conflicts_total", Help: "Key ranges that another writer had changed when a commit was tried, as the engine reports them, by keyspace.",
+			Name: "skein_store_conflicts_total", Help: "Key ranges that another writer changed before a commit, as the engine reports them, by keyspace.",
 		}, []string{"keyspace"}),
 		keyspaceOf: keyspaceOf,
 	}
@@ -39,21 +38,21 @@ func New(reg prometheus.Registerer, keyspaceOf func(key []byte) string) *Metrics
 	return m
 }
 
-// Committed counts a write, and how long it took.
+// Committed counts a write and its duration.
 func (m *Metrics) Committed(took time.Duration) {
 	if m != nil {
 		m.commit.Observe(took.Seconds())
 	}
 }
 
-// Retried counts an attempt that is made again.
+// Retried counts a retry of a write.
 func (m *Metrics) Retried(cause string) {
 	if m != nil {
 		m.retries.WithLabelValues(cause).Inc()
 	}
 }
 
-// Conflicted counts a conflict, by the first key of what it was on.
+// Conflicted counts a conflict on the range that begins with key.
 func (m *Metrics) Conflicted(key []byte) {
 	if m != nil {
 		m.conflicts.WithLabelValues(m.keyspaceOf(key)).Inc()

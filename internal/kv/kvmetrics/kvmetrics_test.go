@@ -11,7 +11,7 @@ import (
 	"skein.blue/internal/kv/kvmetrics"
 )
 
-// What is told is counted, and nil counts nothing.
+// Metrics count every report; nil counts nothing.
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	for _, m := range []*kvmetrics.Metrics{nil, kvmetrics.New(reg, func(key []byte) string { return "of " + string(key) })} {
@@ -21,10 +21,10 @@ func TestMetrics(t *testing.T) {
 		m.Conflicted([]byte("k"))
 	}
 	want := `
-# HELP skein_store_conflicts_total Key ranges that another writer had changed when a commit was tried, as the engine reports them, by keyspace.
+# HELP skein_store_conflicts_total Key ranges that another writer changed before a commit, as the engine reports them, by keyspace.
 # TYPE skein_store_conflicts_total counter
 skein_store_conflicts_total{keyspace="of k"} 1
-# HELP skein_store_retries_total Writes tried again, by cause.
+# HELP skein_store_retries_total Retried writes, by cause.
 # TYPE skein_store_retries_total counter
 skein_store_retries_total{cause="conflict"} 2
 `

@@ -7,9 +7,9 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// testConflicts has another transaction write between what one reads and its
-// commit: it is made again if it read that, and not if it did not, or said that it
-// does not matter.
+// testConflicts makes a second transaction write between the reads of a first one and
+// its commit. The first is retried if it read or named what the second wrote, and only
+// then; reads through Snapshot do not count.
 func testConflicts(t *testing.T, e Engine) {
 	if !e.Conflicts {
 		return
@@ -18,7 +18,7 @@ func testConflicts(t *testing.T, e Engine) {
 		return func(tx kv.Txn) error { _, _, err := tx.Get([]byte(key)); return err }
 	}
 	named := func(tx kv.Txn) error {
-		_, _, err := tx.Snapshot().Get([]byte("y")) // the state is that of the first read
+		_, _, err := tx.Snapshot().Get([]byte("y")) // the first read fixes the snapshot
 		tx.Conflict([]byte("b"))
 		return err
 	}
@@ -34,42 +34,42 @@ func testConflicts(t *testing.T, e Engine) {
 	}
 	for name, c := range map[string]struct {
 		read  func(kv.Txn) error
-		write func(kv.Txn) // of the other
-		again bool
+		write func(kv.Txn) // of the second transaction
+		retry bool
 	}{
-		"a key that was read is set":           {read("b"), set("b"), true},
-		"a key that was missing is set":        {read("x"), set("x"), true},
-		"a key that was read is deleted":       {read("b"), func(tx kv.Txn) { tx.Delete([]byte("b")) }, true},
-		"a key that was read is merged into":   {read("b"), func(tx kv.Txn) { tx.Merge([]byte("b"), []byte{1, 1}) }, true},
-		"a key that was read is in a range":    {read("b"), ranged("a", "c"), true},
-		"a key that was read begins a range":   {read("b"), ranged("b", "c"), true},
-		"a key that was read ends a range":     {read("b"), ranged("a", "b"), false},
-		"another key is set":                   {read("b"), set("b\x00"), false},
-		"one of many is set":                   {func(tx kv.Txn) error { return multi(tx) }, set("c"), true},
-		"none of many is set":                  {func(tx kv.Txn) error { return multi(tx) }, set("d"), false},
-		"into what was scanned":                {func(tx kv.Txn) error { return scan(tx, false) }, set("bb"), true},
-		"into what was scanned backwards":      {func(tx kv.Txn) error { return scan(tx, true) }, set("bb"), true},
-		"where the scan began":                 {func(tx kv.Txn) error { return scan(tx, false) }, set("b"), true},
-		"where the scan ended":                 {func(tx kv.Txn) error { return scan(tx, false) }, set("d"), false},
-		"where it ended, backwards":            {func(tx kv.Txn) error { return scan(tx, true) }, set("d"), false},
-		"before the scan":                      {func(tx kv.Txn) error { return scan(tx, false) }, set("az"), false},
-		"a snapshot's key":                     {func(tx kv.Txn) error { _, _, err := tx.Snapshot().Get([]byte("b")); return err }, set("b"), false},
-		"a snapshot's keys":                    {func(tx kv.Txn) error { return multi(tx.Snapshot()) }, set("b"), false},
-		"a snapshot's range":                   {func(tx kv.Txn) error { return scan(tx.Snapshot(), false) }, set("b"), false},
-		"a key that is named":                  {named, set("b"), true},
-		"a key that is named is in a range":    {named, ranged("a", "c"), true},
-		"a key beside one that is named":       {named, set("b\x00"), false},
-		"a key that is named and a snapshot's": {func(tx kv.Txn) error { tx.Conflict([]byte("b")); return multi(tx.Snapshot()) }, set("a"), false},
-		"the memory of a name is used again": {func(tx kv.Txn) error {
+		"a key that was read is set":                           {read("b"), set("b"), true},
+		"a key that was missing is set":                        {read("x"), set("x"), true},
+		"a key that was read is deleted":                       {read("b"), func(tx kv.Txn) { tx.Delete([]byte("b")) }, true},
+		"a key that was read is merged into":                   {read("b"), func(tx kv.Txn) { tx.Merge([]byte("b"), []byte{1, 1}) }, true},
+		"a key that was read is in a deleted range":            {read("b"), ranged("a", "c"), true},
+		"a key that was read begins a deleted range":           {read("b"), ranged("b", "c"), true},
+		"a key that was read ends a deleted range":             {read("b"), ranged("a", "b"), false},
+		"another key is set":                                   {read("b"), set("b\x00"), false},
+		"one of many keys that were read is set":               {func(tx kv.Txn) error { return multi(tx) }, set("c"), true},
+		"none of many keys that were read is set":              {func(tx kv.Txn) error { return multi(tx) }, set("d"), false},
+		"a key is set in a scanned range":                      {func(tx kv.Txn) error { return scan(tx, false) }, set("bb"), true},
+		"a key is set in a range scanned backwards":            {func(tx kv.Txn) error { return scan(tx, true) }, set("bb"), true},
+		"a scan's lower bound is set":                          {func(tx kv.Txn) error { return scan(tx, false) }, set("b"), true},
+		"a scan's upper bound is set":                          {func(tx kv.Txn) error { return scan(tx, false) }, set("d"), false},
+		"a backward scan's upper bound is set":                 {func(tx kv.Txn) error { return scan(tx, true) }, set("d"), false},
+		"a key before the scan is set":                         {func(tx kv.Txn) error { return scan(tx, false) }, set("az"), false},
+		"a key read through Snapshot is set":                   {func(tx kv.Txn) error { _, _, err := tx.Snapshot().Get([]byte("b")); return err }, set("b"), false},
+		"keys read through Snapshot are set":                   {func(tx kv.Txn) error { return multi(tx.Snapshot()) }, set("b"), false},
+		"a range scanned through Snapshot is set":              {func(tx kv.Txn) error { return scan(tx.Snapshot(), false) }, set("b"), false},
+		"a named key is set":                                   {named, set("b"), true},
+		"a named key is in a deleted range":                    {named, ranged("a", "c"), true},
+		"a key next to a named one is set":                     {named, set("b\x00"), false},
+		"a key read through Snapshot is set, another is named": {func(tx kv.Txn) error { tx.Conflict([]byte("b")); return multi(tx.Snapshot()) }, set("a"), false},
+		"the caller reuses the memory of a named key": {func(tx kv.Txn) error {
 			key := []byte("b")
 			_, _, err := tx.Snapshot().Get([]byte("y"))
 			tx.Conflict(key)
 			key[0] = 'x'
 			return err
 		}, set("b"), true},
-		"a key that is set by both":     {func(tx kv.Txn) error { tx.Set([]byte("b"), nil); return nil }, set("b"), false},
-		"a key that is deleted by both": {func(tx kv.Txn) error { tx.Delete([]byte("b")); return nil }, set("b"), false},
-		"a range that both delete":      {func(tx kv.Txn) error { tx.DeleteRange([]byte("a"), []byte("c")); return nil }, ranged("b", "d"), false},
+		"both set a key": {func(tx kv.Txn) error { tx.Set([]byte("b"), nil); return nil }, set("b"), false},
+		"a key that one deletes is set by the second": {func(tx kv.Txn) error { tx.Delete([]byte("b")); return nil }, set("b"), false},
+		"both delete a range":                         {func(tx kv.Txn) error { tx.DeleteRange([]byte("a"), []byte("c")); return nil }, ranged("b", "d"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := e.Open(t, LastByte{})
@@ -90,11 +90,11 @@ func testConflicts(t *testing.T, e Engine) {
 					return nil
 				})
 				want := 1
-				if c.again && writes { // who writes nothing has read a state that there was
+				if c.retry && writes { // without writes, its reads are a consistent snapshot anyway
 					want = 2
 				}
 				if err != nil || attempts != want {
-					t.Errorf("%d attempts, want %d, of one that writes: %v; %v", attempts, want, writes, err)
+					t.Errorf("%d attempts, want %d (with writes: %v); %v", attempts, want, writes, err)
 				}
 			}
 			if err := s.Close(); err != nil {
@@ -104,15 +104,15 @@ func testConflicts(t *testing.T, e Engine) {
 	}
 }
 
-// testMergesDoNotMeet has two transactions merge into one key at once. An engine may
-// take a merge for a read and a write now and then, but not as a rule.
-func testMergesDoNotMeet(t *testing.T, e Engine) {
+// testMergesDoNotConflict makes two concurrent transactions merge into one key. An engine may
+// occasionally treat a merge as a read and a write, but not as a rule.
+func testMergesDoNotConflict(t *testing.T, e Engine) {
 	if !e.Conflicts {
 		return
 	}
 	s := e.Open(t, LastByte{})
 	const keys = 6
-	met := 0
+	conflicts := 0
 	for i := range keys {
 		key := []byte{'m', byte(i)}
 		attempts := 0
@@ -125,7 +125,7 @@ func testMergesDoNotMeet(t *testing.T, e Engine) {
 			tx.Merge(key, []byte{3, 1})
 		})
 		if attempts > 1 {
-			met++
+			conflicts++
 		}
 		view(t, s, func(r kv.Reader) {
 			if got := get(t, r, string(key)); got != "\x01\x01\x02\x01\x03\x01" {
@@ -133,8 +133,8 @@ func testMergesDoNotMeet(t *testing.T, e Engine) {
 			}
 		})
 	}
-	if met > keys-2 {
-		t.Errorf("%d of %d merges conflicted", met, keys)
+	if conflicts > keys-2 {
+		t.Errorf("%d of %d merges conflicted", conflicts, keys)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

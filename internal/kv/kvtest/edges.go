@@ -12,7 +12,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// keysIn returns the keys of a range as a Scan finds them.
+// keysIn returns the keys that a Scan finds.
 func keysIn(t *testing.T, r kv.Reader, lo, hi []byte, reverse bool) (keys []string) {
 	t.Helper()
 	if err := r.Scan(lo, hi, reverse, func(k, _ []byte) (bool, error) { keys = append(keys, string(k)); return true, nil }); err != nil {
@@ -32,10 +32,9 @@ func readers(t *testing.T, s kv.Store, look func(r kv.Reader)) {
 	}
 }
 
-// testWrongOrder scans ranges with bounds at random, of which many are equal or in the
-// wrong order: those hold nothing, and the next Scan of the same Reader finds all that it
-// should. It does so before and after the store was opened anew, since engines read their
-// files in another way than their memory.
+// testWrongOrder scans ranges with random bounds, many of them equal or in the wrong order.
+// Those are empty, and the next Scan of the same Reader finds all of its keys. It repeats
+// that after opening the store again, since engines read files and memory differently.
 func testWrongOrder(t *testing.T, e Engine) {
 	s := e.Open(t, LastByte{})
 	keys := []string{"\x00", "\x00\xff", "\x01\x00", "a", "a\x01z", "m", "m\x00\xffa", "m\x01a", "ma\x00", "mz", "z\x00", "z\x01z", "\xfd", "\xff"}
@@ -86,7 +85,8 @@ func testWrongOrder(t *testing.T, e Engine) {
 	}
 }
 
-// testEmptyEnd scans ranges that end before all keys, which is not the same as nowhere.
+// testEmptyEnd scans ranges with an empty upper bound. They end before all keys; ranges with a
+// nil bound have no end.
 func testEmptyEnd(t *testing.T, s kv.Store) {
 	update(t, s, func(tx kv.Txn) {
 		for _, k := range []string{"\x00", "a", "\xff"} {
@@ -107,7 +107,7 @@ func testEmptyEnd(t *testing.T, s kv.Store) {
 	})
 }
 
-// testEmptyRangeWithinScan scans an empty range within a Scan, which goes on.
+// testEmptyRangeWithinScan scans an empty range within a Scan, which continues.
 func testEmptyRangeWithinScan(t *testing.T, s kv.Store) {
 	update(t, s, func(tx kv.Txn) {
 		for i := range 20 {
@@ -133,8 +133,8 @@ func testEmptyRangeWithinScan(t *testing.T, s kv.Store) {
 	})
 }
 
-// testMultiGetWithinMultiGet looks keys up in the callback of a MultiGet, several levels
-// deep: each is answered for itself.
+// testMultiGetWithinMultiGet calls MultiGet in the callback of a MultiGet, several levels
+// deep. They do not disturb each other.
 func testMultiGetWithinMultiGet(t *testing.T, s kv.Store) {
 	const stored = 1600
 	value := func(i int) string { return strings.Repeat(fmt.Sprint(i, " "), 1+i%40) }
@@ -152,7 +152,7 @@ func testMultiGetWithinMultiGet(t *testing.T, s kv.Store) {
 		}
 		keys, ids := make([][]byte, sizes[0]), make([]int, sizes[0])
 		for i := range keys {
-			ids[i] = (from + i*7) % (stored * 3 / 2) // a third is not there
+			ids[i] = (from + i*7) % (stored * 3 / 2) // a third is missing
 			keys[i] = fmt.Appendf(nil, "k%d", ids[i])
 		}
 		next := 0
@@ -162,10 +162,10 @@ func testMultiGetWithinMultiGet(t *testing.T, s kv.Store) {
 				want = value(ids[i])
 			}
 			if i != next || ok != (ids[i] < stored) || string(v) != want {
-				return fmt.Errorf("%d keys: as %d. comes %d., %s = %.20q, %v", len(keys), next, i, keys[i], v, ok)
+				return fmt.Errorf("%d keys: callback %d has key %d, %s = %.20q, %v", len(keys), next, i, keys[i], v, ok)
 			}
 			next++
-			if i%(1+len(keys)/5) > 0 { // some ask again
+			if i%(1+len(keys)/5) > 0 { // only some callbacks read
 				return nil
 			}
 			return ask(r, from+i+1, sizes[1:])
@@ -190,21 +190,21 @@ func testMultiGetWithinMultiGet(t *testing.T, s kv.Store) {
 			return r.MultiGet(keys, func(int, []byte, bool) error { return boom })
 		})
 		if !errors.Is(err, boom) {
-			t.Errorf("an error from within: %v", err)
+			t.Errorf("error of the inner callback: %v", err)
 		}
 		if err := ask(r, 1, []int{20, 20}); err != nil {
-			t.Errorf("then: %v", err)
+			t.Errorf("after the error: %v", err)
 		}
 	})
 }
 
-// testDeleteRangeBounds deletes ranges without an end, which go to the end, and ranges
-// that are none: with bounds in the wrong order, or that end before all keys.
+// testDeleteRangeBounds deletes ranges without an upper bound, which delete to the end, and
+// empty ones: with bounds in the wrong order, or an end before all keys.
 func testDeleteRangeBounds(t *testing.T, s kv.Store) {
 	keys := []string{"\x00", "a", "b", "c", "m", "z", "\xfe", "\xff", "\xff\x00", "\xff\xff", "\xff\xff\xff"}
 	for _, c := range []struct {
 		lo, hi string
-		left   int // so many are left, the first ones
+		left   int // how many keys remain, the lowest ones
 	}{
 		{"-", "-", 0},
 		{"", "-", 0},
@@ -227,7 +227,7 @@ func testDeleteRangeBounds(t *testing.T, s kv.Store) {
 			}
 		})
 		update(t, s, func(tx kv.Txn) {
-			tx.Set([]byte("b1"), nil) // it is deleted as what was there before
+			tx.Set([]byte("b1"), nil) // is deleted like older keys
 			tx.DeleteRange(bound(c.lo), bound(c.hi))
 			tx.Set([]byte("after"), nil)
 		})
@@ -239,13 +239,13 @@ func testDeleteRangeBounds(t *testing.T, s kv.Store) {
 		slices.Sort(want)
 		view(t, s, func(r kv.Reader) {
 			if got := keysIn(t, r, nil, nil, false); !slices.Equal(got, want) {
-				t.Errorf("without [%q, %q) are left %q, want %q", c.lo, c.hi, got, want)
+				t.Errorf("after deleting [%q, %q): %q, want %q", c.lo, c.hi, got, want)
 			}
 		})
 		update(t, s, func(tx kv.Txn) { tx.DeleteRange(nil, nil) })
 	}
-	// What is no range is nothing written: it neither ends a chain of merges, nor does
-	// a range without an end leave one whole.
+	// Deleting an empty range does not change a chain of merges; deleting a range without
+	// an end does.
 	update(t, s, func(tx kv.Txn) {
 		tx.Merge([]byte("m"), []byte{1, 1})
 		tx.DeleteRange([]byte("n"), []byte("a"))
@@ -261,8 +261,8 @@ func testDeleteRangeBounds(t *testing.T, s kv.Store) {
 	})
 }
 
-// testErrorsAreTheSame has functions fail: the very error comes back, and none that
-// wraps it, whatever the function read before.
+// testErrorsAreTheSame checks that View, ViewAcross and Update return the error of their
+// function unwrapped, whatever the function read before.
 func testErrorsAreTheSame(t *testing.T, s kv.Store) {
 	update(t, s, func(tx kv.Txn) { tx.Set([]byte("a"), nil); tx.Set([]byte("b"), nil) })
 	boom := errors.New("boom")
@@ -302,26 +302,26 @@ func testErrorsAreTheSame(t *testing.T, s kv.Store) {
 				}),
 				"Update, Snapshot": s.Update(context.Background(), func(tx kv.Txn) error { return fail(tx.Snapshot()) }),
 			} {
-				if err != e { //nolint:errorlint // it is to be the very same
-					t.Errorf("%s %s: %q came back as %v, a %T", call, name, e, err, err)
+				if err != e { //nolint:errorlint // it must not be wrapped
+					t.Errorf("%s %s: %q was returned as %v, a %T", call, name, e, err, err)
 				}
 			}
 		}
 	}
 }
 
-// testInterruptsNothing ends the context of a View: reads that would find nothing, and
-// ask for nothing, fail as all others do.
+// testInterruptsNothing ends the context of a View. Reads without keys or results then fail
+// like all others.
 func testInterruptsNothing(t *testing.T, s kv.Store) {
 	update(t, s, func(tx kv.Txn) { tx.Set([]byte("b"), nil) })
-	never := func(_, _ []byte) (bool, error) { return false, errors.New("there is nothing") }
+	never := func(_, _ []byte) (bool, error) { return false, errors.New("found a key in an empty range") }
 	for name, read := range map[string]func(kv.Reader) error{
-		"no keys":             func(r kv.Reader) error { return r.MultiGet(nil, func(int, []byte, bool) error { return nil }) },
-		"a range of nothing":  func(r kv.Reader) error { return r.Scan([]byte("x"), []byte("y"), false, never) },
-		"one backwards":       func(r kv.Reader) error { return r.Scan([]byte("x"), []byte("y"), true, never) },
-		"a range that is not": func(r kv.Reader) error { return r.Scan([]byte("y"), []byte("a"), false, never) },
-		"an empty end":        func(r kv.Reader) error { return r.Scan(nil, []byte{}, false, never) },
-		"equal bounds":        func(r kv.Reader) error { return r.Scan([]byte("b"), []byte("b"), true, never) },
+		"no keys":                   func(r kv.Reader) error { return r.MultiGet(nil, func(int, []byte, bool) error { return nil }) },
+		"an empty range":            func(r kv.Reader) error { return r.Scan([]byte("x"), []byte("y"), false, never) },
+		"an empty range, backwards": func(r kv.Reader) error { return r.Scan([]byte("x"), []byte("y"), true, never) },
+		"bounds in the wrong order": func(r kv.Reader) error { return r.Scan([]byte("y"), []byte("a"), false, never) },
+		"an empty end":              func(r kv.Reader) error { return r.Scan(nil, []byte{}, false, never) },
+		"equal bounds":              func(r kv.Reader) error { return r.Scan([]byte("b"), []byte("b"), true, never) },
 	} {
 		for _, across := range []bool{false, true} {
 			ctx, cancel := context.WithCancel(context.Background())
@@ -332,7 +332,7 @@ func testInterruptsNothing(t *testing.T, s kv.Store) {
 				cancel()
 				err := read(r)
 				if err == nil {
-					t.Errorf("%s does not fail once the context has ended", name)
+					t.Errorf("%s: no error after the context has ended", name)
 				}
 				return err
 			}
@@ -350,8 +350,8 @@ func testInterruptsNothing(t *testing.T, s kv.Store) {
 	}
 }
 
-// testRangeBytes asks for the size of ranges that begin and end anywhere, also above all
-// keys, and once the store is closed. What a range without room comes to is not said.
+// testRangeBytes measures ranges with any bounds, even above all keys, and after Close. The
+// contract leaves the size of empty ranges open, so they are not tested.
 func testRangeBytes(t *testing.T, s kv.Store) {
 	update(t, s, func(tx kv.Txn) {
 		for _, k := range []string{"\x00", "a", "b", "\xff", "\xff\x01", "\xff\xff", "\xff\xff\xff\xff"} {
@@ -373,7 +373,7 @@ func testRangeBytes(t *testing.T, s kv.Store) {
 	}
 	for _, c := range [][2]string{{"-", "-"}, {"a", "b"}, {"\xff\x01", "-"}} {
 		if _, err := s.RangeBytes(bound(c[0]), bound(c[1])); !errors.Is(err, kv.ErrClosed) {
-			t.Errorf("[%q, %q) once it is closed: %v", c[0], c[1], err)
+			t.Errorf("[%q, %q) after Close: %v", c[0], c[1], err)
 		}
 	}
 }

@@ -13,28 +13,28 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A History is a random history of writes, and its naive twin: what a store that
-// went through it must hold. Keys that begin with m are merged into; of them an
-// empty value and none are the same. Each transaction also sets the key Round, by
-// which an attempt of unknown outcome finds that it was committed.
+// A History is a random history of writes, with a naive model of the state that they
+// must produce. Merges go into keys that begin with m; for those, an empty value equals
+// a missing key. Each transaction also sets the key Round, which shows a retry that an
+// attempt with an unknown outcome was committed.
 type History struct {
 	rng   *rand.Rand
 	state State
 	round int
 }
 
-// A State is what a store holds.
+// A State has the keys and values of a store.
 type State map[string]string
 
-// Round is the key that holds how many transactions of a History were committed.
+// Round is the key whose value counts the committed transactions of a History.
 const Round = "\x02round"
 
-// NewHistory begins a history. The same seed makes the same.
+// NewHistory begins a history. The same seed gives the same history.
 func NewHistory(seed uint64) *History {
 	return &History{rng: rand.New(rand.NewPCG(seed, 1)), state: State{}}
 }
 
-// State returns a copy of what the store must hold now.
+// State returns a copy of the state that the store must have now.
 func (h *History) State() State { return maps.Clone(h.state) }
 
 type step struct {
@@ -51,8 +51,8 @@ const (
 	stepMerge
 )
 
-// key draws a key: few bytes of few kinds, so that keys meet and begin with each
-// other, and now and then a long one.
+// key draws a key. Keys are short and have few distinct bytes, so that many are equal or
+// prefixes of others; a few are long.
 func (h *History) key() []byte {
 	const bytesOfKeys = "\x00\x01az\xfe\xff"
 	var key []byte
@@ -65,7 +65,7 @@ func (h *History) key() []byte {
 	if h.rng.IntN(40) == 0 {
 		key = append(key, bytes.Repeat([]byte{bytesOfKeys[h.rng.IntN(len(bytesOfKeys))]}, 300)...)
 	}
-	if len(key) == 0 { // which Pebble has no place for
+	if len(key) == 0 { // Pebble cannot store an empty key
 		key = append(key, 0)
 	}
 	return key
@@ -82,7 +82,7 @@ func (h *History) step() step {
 		if bytes.Compare(s.key, s.hi) > 0 {
 			s.key, s.hi = s.hi, s.key
 		}
-		// Short, most of the time, or nothing would ever be old.
+		// Mostly short ranges: long ones would delete all old keys.
 		if end := append(bytes.Clone(s.key), 0xff); h.rng.IntN(8) > 0 && bytes.Compare(end, s.hi) < 0 {
 			s.hi = end
 		}
@@ -174,13 +174,13 @@ func (h *History) Write(t *testing.T, s kv.Store, n int) {
 	h.state[Round] = round
 }
 
-// Check makes n random reads of what r must hold now.
+// Check makes n random reads, and compares them with the state that r must show now.
 func (h *History) Check(t *testing.T, r kv.Reader, n int) {
 	t.Helper()
 	h.state.check(t, r, h.rng, n)
 }
 
-// Equal fails unless r holds w and nothing else.
+// Equal fails the test unless r has exactly the keys and values of w.
 func (w State) Equal(t *testing.T, r kv.Reader) {
 	t.Helper()
 	for _, reverse := range []bool{false, true} {
@@ -188,14 +188,14 @@ func (w State) Equal(t *testing.T, r kv.Reader) {
 	}
 }
 
-// there tells whether a value counts as one.
-func there(key, value string) bool { return value != "" || !strings.HasPrefix(key, "m") }
+// exists reports whether a key with this value counts as existing.
+func exists(key, value string) bool { return value != "" || !strings.HasPrefix(key, "m") }
 
-// in lists the keys of [lo, hi).
+// in returns the keys in [lo, hi).
 func (w State) in(lo, hi []byte, reverse bool) []string {
 	var keys []string
 	for k, v := range w {
-		if k >= string(lo) && (hi == nil || k < string(hi)) && there(k, v) {
+		if k >= string(lo) && (hi == nil || k < string(hi)) && exists(k, v) {
 			keys = append(keys, k)
 		}
 	}
@@ -236,7 +236,7 @@ func (w State) check(t *testing.T, r kv.Reader, rng *rand.Rand, n int) {
 	}
 }
 
-// bounds draws what may bound a Scan: keys, in their order, or none.
+// bounds draws the bounds of a Scan: keys in ascending order, or none.
 func (h *History) bounds() (lo, hi []byte) {
 	switch h.rng.IntN(8) {
 	case 0: // nil
@@ -254,13 +254,13 @@ func (h *History) bounds() (lo, hi []byte) {
 	return lo, hi
 }
 
-// value compares what was read under key. It is none of the twin's errors if ok
-// says that there is an empty value under a key that is merged into.
+// value compares the result of reading key. For keys with merges, an empty value may be
+// reported as missing or existing.
 func (w State) value(t *testing.T, key, v []byte, ok bool) {
 	t.Helper()
 	want, has := w[string(key)]
-	if string(v) != want || ok != has && there(string(key), "") {
-		t.Fatalf("%q holds %q (%v), want %q (%v)", key, v, ok, want, has)
+	if string(v) != want || ok != has && exists(string(key), "") {
+		t.Fatalf("%q is %q (%v), want %q (%v)", key, v, ok, want, has)
 	}
 }
 
@@ -278,19 +278,19 @@ func (w State) multiGet(t *testing.T, r kv.Reader, draw *History) {
 	next := 0
 	err := r.MultiGet(keys, func(i int, v []byte, ok bool) error {
 		if i != next {
-			t.Fatalf("key %d comes after key %d", i, next-1)
+			t.Fatalf("callback for key %d after key %d", i, next-1)
 		}
 		next++
 		w.value(t, keys[i], v, ok)
 		return nil
 	})
 	if err != nil || next != len(keys) {
-		t.Fatalf("%d of %d keys were told of: %v", next, len(keys), err)
+		t.Fatalf("%d of %d callbacks: %v", next, len(keys), err)
 	}
 }
 
-// scan compares a Scan that ends after limit keys; -1: all. within is called
-// within each call.
+// scan compares a Scan that ends after limit keys, or at the end if limit is -1. It calls
+// within for each key.
 func (w State) scan(t *testing.T, r kv.Reader, lo, hi []byte, reverse bool, limit int, within func()) {
 	t.Helper()
 	want := w.in(lo, hi, reverse)
@@ -303,19 +303,19 @@ func (w State) scan(t *testing.T, r kv.Reader, lo, hi []byte, reverse bool, limi
 	}
 	err := r.Scan(lo, hi, reverse, func(k, v []byte) (bool, error) {
 		if ended {
-			t.Fatalf("the scan of [%q, %q) goes on after its end", lo, hi)
+			t.Fatalf("the scan of [%q, %q) continues after its callback ended it", lo, hi)
 		}
 		key, value := string(k), string(v)
-		if !there(key, value) {
+		if !exists(key, value) {
 			return true, nil
 		}
 		if n == len(want) || key != want[n] || value != w[key] {
-			t.Fatalf("scan of [%q, %q), reverse %v: %d. is %q → %q, want %q", lo, hi, reverse, n, key, value, want[min(n, len(want)):])
+			t.Fatalf("scan of [%q, %q), reverse %v: key %d is %q → %q, want %q", lo, hi, reverse, n, key, value, want[min(n, len(want)):])
 		}
 		if within != nil {
 			within()
 			if string(k) != key || string(v) != value {
-				t.Fatalf("scan of [%q, %q): other reads changed %q → %q into %q → %q", lo, hi, key, value, k, v)
+				t.Fatalf("scan of [%q, %q): nested reads changed %q → %q into %q → %q", lo, hi, key, value, k, v)
 			}
 		}
 		n++
@@ -327,14 +327,14 @@ func (w State) scan(t *testing.T, r kv.Reader, lo, hi []byte, reverse bool, limi
 	}
 }
 
-// testHistories takes the engine through random histories, and compares it with
-// the twin on the way.
+// testHistories applies random histories to the engine, and compares it with the model
+// after each step.
 func testHistories(t *testing.T, e Engine) {
 	for seed := range uint64(4) {
 		s := e.Open(t, LastByte{})
 		h := NewHistory(seed)
 		for round := range 120 {
-			if round%10 == 9 { // a View that is older than what is written meanwhile
+			if round%10 == 9 { // a View that is older than concurrent writes
 				view(t, s, func(r kv.Reader) {
 					old := h.State()
 					for range 3 {
@@ -358,7 +358,7 @@ func testHistories(t *testing.T, e Engine) {
 		}
 		view(t, s, func(r kv.Reader) { h.state.Equal(t, r) })
 		if len(h.state) < 20 {
-			t.Errorf("the history leaves %d keys: it shows little", len(h.state))
+			t.Errorf("the history leaves only %d keys, too few to prove anything", len(h.state))
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)

@@ -1,5 +1,4 @@
-// Package kvtest is the conformance suite of package kv: what every engine
-// must do, whatever else it does.
+// Package kvtest is the conformance suite of package kv. Every engine must pass it.
 package kvtest
 
 import (
@@ -15,8 +14,8 @@ import (
 )
 
 // LastByte is the suite's Merger: an operand is a list of (member, alive)
-// pairs of bytes, and the newest pair of each member counts. It has what makes
-// real mergers hard: order matters, and tombstones wait for the base.
+// pairs of bytes, and the newest pair of each member wins. Like the real Merger,
+// it depends on the order of operands, and keeps tombstones until base is set.
 type LastByte struct{}
 
 // Name implements kv.Merger.
@@ -41,29 +40,30 @@ func (LastByte) Fold(dst, key []byte, values [][]byte, base bool) ([]byte, error
 	return dst, nil
 }
 
-// An Engine is what the suite runs on.
+// An Engine describes an engine to the suite.
 type Engine struct {
 	// Open opens an empty store that folds with m.
 	Open func(t *testing.T, m kv.Merger) kv.Store
-	// Reopen closes a store and opens it again. nil: nothing outlives a Close.
+	// Reopen closes a store and opens it again. nil means that data does not outlive
+	// Close.
 	Reopen func(t *testing.T, s kv.Store) kv.Store
-	// OpenAs opens again, with another Merger, a store that was closed, and returns
-	// the error of that. nil: nothing outlives a Close.
+	// OpenAs opens a closed store with another Merger, and returns the error. nil means
+	// that data does not outlive Close.
 	OpenAs func(t *testing.T, s kv.Store, m kv.Merger) error
-	// Fits are sizes that the engine takes, TooLarge ones that it refuses, 0 where
-	// it takes any.
+	// Fits has sizes that the engine accepts, TooLarge sizes that it does not, or 0 for
+	// no limit.
 	Fits, TooLarge Sizes
-	// Conflicts says that transactions run at once and conflict, and fail for no
-	// other reason.
+	// Conflicts means that transactions run concurrently, and are retried only after a
+	// conflict.
 	Conflicts bool
-	// Sizes says that RangeBytes is about right for a megabyte.
+	// Sizes means that RangeBytes is about right from a megabyte on.
 	Sizes bool
 }
 
-// Sizes are those of a key, a value and a transaction, in bytes.
+// Sizes are the sizes of a key, a value and a transaction, in bytes.
 type Sizes struct{ Key, Value, Txn int }
 
-// Run runs the suite.
+// Run runs the suite on an engine.
 func Run(t *testing.T, e Engine) {
 	for name, test := range map[string]func(t *testing.T, s kv.Store){
 		"ReadsSeeTheStateBefore": testReadsSeeTheStateBefore,
@@ -113,16 +113,16 @@ func Run(t *testing.T, e Engine) {
 		})
 	}
 	for name, test := range map[string]func(t *testing.T, e Engine){
-		"Histories":          testHistories,
-		"LongKeysAndValues":  testLong,
-		"TooLarge":           testTooLarge,
-		"CloseDuringUpdates": testCloseDuringUpdates,
-		"ReopenKeepsAll":     testReopen,
-		"Sizes":              testSizes,
-		"MergerIsNamed":      testMergerIsNamed,
-		"Conflicts":          testConflicts,
-		"MergesDoNotMeet":    testMergesDoNotMeet,
-		"WrongOrder":         testWrongOrder,
+		"Histories":           testHistories,
+		"LongKeysAndValues":   testLong,
+		"TooLarge":            testTooLarge,
+		"CloseDuringUpdates":  testCloseDuringUpdates,
+		"ReopenKeepsAll":      testReopen,
+		"Sizes":               testSizes,
+		"MergerIsNamed":       testMergerIsNamed,
+		"Conflicts":           testConflicts,
+		"MergesDoNotConflict": testMergesDoNotConflict,
+		"WrongOrder":          testWrongOrder,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, e) })
 	}
@@ -160,7 +160,7 @@ func testReadsSeeTheStateBefore(t *testing.T, s kv.Store) {
 		tx.Set([]byte("a"), []byte("2"))
 		tx.Set([]byte("b"), []byte("2"))
 		if got := get(t, tx, "a") + get(t, tx, "b") + get(t, tx.Snapshot(), "a"); got != "1-1" {
-			t.Errorf("a transaction read %q of its own writes", got)
+			t.Errorf("a transaction read its own writes: %q", got)
 		}
 	})
 	view(t, s, func(r kv.Reader) {
@@ -197,7 +197,7 @@ func testSnapshot(t *testing.T, s kv.Store) {
 			tx.Merge([]byte("m"), []byte{1, 0, 2, 1})
 		})
 		if got := get(t, r, "a") + get(t, r, "m"); got != "1\x01\x01" {
-			t.Errorf("the snapshot moved: %q", got)
+			t.Errorf("the snapshot changed: %q", got)
 		}
 	})
 	view(t, s, func(r kv.Reader) {
@@ -279,7 +279,7 @@ func testNestedScan(t *testing.T, s kv.Store) {
 }
 
 func testMultiGet(t *testing.T, s kv.Store) {
-	const n = 3000 // enough that an engine may read in parallel
+	const n = 3000 // enough for an engine to read in parallel
 	update(t, s, func(tx kv.Txn) {
 		for i := 0; i < n; i += 3 {
 			tx.Set(fmt.Appendf(nil, "k%d", i), fmt.Appendf(nil, "v%d", i))
@@ -364,8 +364,8 @@ func testCallersBytes(t *testing.T, s kv.Store) {
 	})
 }
 
-// testCounter is the oldest test of a transaction: nobody's addition is lost.
-// Each addition leaves a mark, so that an attempt of unknown outcome counts once.
+// testCounter increments one counter from several goroutines: no increment is lost.
+// Each increment sets a mark, so an attempt with an unknown outcome counts once.
 func testCounter(t *testing.T, s kv.Store) {
 	const writers, each = 8, 50
 	var wg sync.WaitGroup
@@ -432,7 +432,7 @@ func testConcurrentMerges(t *testing.T, s kv.Store) {
 func testCancelled(t *testing.T, s kv.Store) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	never := errors.New("called with a context that was over")
+	never := errors.New("called although the context had ended")
 	if err := s.Update(ctx, func(kv.Txn) error { return never }); !errors.Is(err, context.Canceled) {
 		t.Errorf("Update: %v", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// bound turns a bound in a table into one: "-" stands for none.
+// bound converts a bound from a test table: "-" means none.
 func bound(s string) []byte {
 	if s == "-" {
 		return nil
@@ -18,8 +18,8 @@ func bound(s string) []byte {
 	return []byte(s)
 }
 
-// testScanBounds has every kind of bound: none, empty, a key, what lies between
-// keys, before and after all, and in the wrong order; and keys of 0x00 and 0xff.
+// testScanBounds tries every kind of bound: none, empty, a key, between keys, before and
+// after all keys, and in the wrong order. Some keys have only bytes of 0x00 or 0xff.
 func testScanBounds(t *testing.T, s kv.Store) {
 	keys := []string{"\x00", "\x00\x00", "a", "a\x00", "a\xff", "b", "\xfe\xff", "\xff", "\xff\x00", "\xff\xff", "\xff\xff\xff"}
 	update(t, s, func(tx kv.Txn) {
@@ -59,7 +59,7 @@ func testScanBounds(t *testing.T, s kv.Store) {
 					var got []string
 					err := r.Scan(bound(c.lo), bound(c.hi), reverse, func(k, v []byte) (bool, error) {
 						if got = append(got, string(k)); string(v) != "of "+string(k) {
-							t.Errorf("%q holds %q", k, v)
+							t.Errorf("%q is %q", k, v)
 						}
 						return len(got) < limit, nil
 					})
@@ -76,8 +76,8 @@ func testScanBounds(t *testing.T, s kv.Store) {
 	}
 }
 
-// testScanEnds ends Scans early, by word and by error, at each key: the callback is
-// not called again, and the Reader goes on to work.
+// testScanEnds ends Scans early at each key, with false and with an error. The callback
+// is not called again, and the Reader still works.
 func testScanEnds(t *testing.T, s kv.Store) {
 	const n = 12
 	update(t, s, func(tx kv.Txn) {
@@ -107,15 +107,15 @@ func testScanEnds(t *testing.T, s kv.Store) {
 			}
 		}
 		if got := scan(t, r, "k1", "l", false, 0); got != "k10k11" {
-			t.Errorf("then: %q", got)
+			t.Errorf("afterwards: %q", got)
 		}
 	}
 	view(t, s, end)
 	update(t, s, func(tx kv.Txn) { end(tx); end(tx.Snapshot()) })
 }
 
-// testReadsWithinScans makes every kind of read within a Scan, and a Scan within
-// those, forwards and backwards: they do not disturb each other.
+// testReadsWithinScans makes every kind of read within a Scan, and another Scan within
+// those, forwards and backwards. They do not disturb each other.
 func testReadsWithinScans(t *testing.T, s kv.Store) {
 	const n = 40
 	key := func(i int) []byte { return fmt.Appendf(nil, "k%02d", i) }
@@ -149,7 +149,7 @@ func testReadsWithinScans(t *testing.T, s kv.Store) {
 					return nil
 				})
 				if string(k) != string(key(at)) || string(v) != fmt.Sprintf("v%02d", at) {
-					t.Fatalf("in the place of %d is %q → %q", at, k, v)
+					t.Fatalf("key %d is %q → %q", at, k, v)
 				}
 				return true, err
 			})
@@ -162,7 +162,7 @@ func testReadsWithinScans(t *testing.T, s kv.Store) {
 	update(t, s, func(tx kv.Txn) { reads(tx); reads(tx.Snapshot()) })
 }
 
-// testScanPrefix reads the keys of a prefix, at the edges of the key space too.
+// testScanPrefix scans prefixes, at the edges of the key space too.
 func testScanPrefix(t *testing.T, s kv.Store) {
 	keys := []string{"\x00", "a", "aa", "ab", "a\xff", "a\xff\xff", "b", "\xff", "\xff\x01", "\xff\xff"}
 	update(t, s, func(tx kv.Txn) {
@@ -185,7 +185,7 @@ func testScanPrefix(t *testing.T, s kv.Store) {
 			var got []string
 			err := kv.ScanPrefix(r, []byte(prefix), func(k, v []byte) error {
 				if got = append(got, string(k)); string(v) != string(k) {
-					t.Errorf("%q holds %q", k, v)
+					t.Errorf("%q is %q", k, v)
 				}
 				return nil
 			})
@@ -196,13 +196,13 @@ func testScanPrefix(t *testing.T, s kv.Store) {
 		boom, calls := errors.New("boom"), 0
 		err := kv.ScanPrefix(r, []byte("a"), func(_, _ []byte) error { calls++; return boom })
 		if !errors.Is(err, boom) || calls != 1 {
-			t.Errorf("after %d calls the callback's error came back as %v", calls, err)
+			t.Errorf("after %d calls, the callback's error was returned as %v", calls, err)
 		}
 	})
 }
 
-// testMultiGetRepeated asks for keys again and again, in any order, with missing
-// ones between, few and thousands: each is answered in its place.
+// testMultiGetRepeated looks up from zero to thousands of keys, repeated, unordered and some
+// of them missing. Each callback gets the value of its key.
 func testMultiGetRepeated(t *testing.T, s kv.Store) {
 	const stored = 500
 	update(t, s, func(tx kv.Txn) {
@@ -215,7 +215,7 @@ func testMultiGetRepeated(t *testing.T, s kv.Store) {
 			keys := make([][]byte, n)
 			ids := make([]int, n)
 			for i := range keys {
-				ids[i] = i * i % (2 * stored) // half of them are not there, and all come again
+				ids[i] = i * i % (2 * stored) // some are missing, and many repeat
 				keys[i] = fmt.Appendf(nil, "k%d", ids[i])
 			}
 			next := 0
@@ -225,9 +225,9 @@ func testMultiGetRepeated(t *testing.T, s kv.Store) {
 					want = fmt.Sprintf("%0*d", 1+ids[i]%300, ids[i])
 				}
 				if i != next || string(v) != want || ok != (ids[i] < stored) {
-					t.Fatalf("%d keys: %d. is asked for %s, and as %d. comes %q, %v", n, next, keys[i], i, v, ok)
+					t.Fatalf("%d keys: callback %d has key %d, %s = %q, %v", n, next, i, keys[i], v, ok)
 				}
-				_ = append(v, "what the next must not get"...)
+				_ = append(v, "must not overwrite the next value"...)
 				next++
 				return nil
 			})
@@ -240,8 +240,8 @@ func testMultiGetRepeated(t *testing.T, s kv.Store) {
 	update(t, s, func(tx kv.Txn) { ask(tx); ask(tx.Snapshot()) })
 }
 
-// testMultiGetErrors has the callback fail at a key: it ends the read, and the
-// Reader goes on to work.
+// testMultiGetErrors returns an error from the callback. It ends the read, and the
+// Reader still works.
 func testMultiGetErrors(t *testing.T, s kv.Store) {
 	update(t, s, func(tx kv.Txn) { tx.Set([]byte("k1"), []byte("v")) })
 	boom := errors.New("boom")
@@ -263,14 +263,14 @@ func testMultiGetErrors(t *testing.T, s kv.Store) {
 					t.Errorf("an error at %d of %d: %d calls, %v", at, n, calls, err)
 				}
 				if got := get(t, r, "k1"); got != "v" {
-					t.Errorf("then: %q", got)
+					t.Errorf("afterwards: %q", got)
 				}
 			}
 		}
 	})
 }
 
-// testEmptyValues tells a key with an empty value from one that is not there.
+// testEmptyValues checks that a key with an empty value exists.
 func testEmptyValues(t *testing.T, s kv.Store) {
 	update(t, s, func(tx kv.Txn) {
 		tx.Set([]byte("nil"), nil)
@@ -279,19 +279,19 @@ func testEmptyValues(t *testing.T, s kv.Store) {
 	})
 	update(t, s, func(tx kv.Txn) { tx.Delete([]byte("gone")) })
 	view(t, s, func(r kv.Reader) {
-		for key, there := range map[string]bool{"nil": true, "empty": true, "gone": false, "none": false, "": false} {
+		for key, exists := range map[string]bool{"nil": true, "empty": true, "gone": false, "none": false, "": false} {
 			v, ok, err := r.Get([]byte(key))
-			if err != nil || ok != there || len(v) != 0 {
+			if err != nil || ok != exists || len(v) != 0 {
 				t.Errorf("%q: %q, %v, %v", key, v, ok, err)
 			}
 		}
 		if got := scan(t, r, "", "", false, 0); got != "emptynil" {
-			t.Errorf("there are %q", got)
+			t.Errorf("the keys are %q", got)
 		}
 	})
 }
 
-// testValuesAreTheCallers writes into what Get returned: nothing else changes by it.
+// testValuesAreTheCallers overwrites a value that Get returned. The store does not change.
 func testValuesAreTheCallers(t *testing.T, s kv.Store) {
 	update(t, s, func(tx kv.Txn) {
 		tx.Set([]byte("a"), []byte("value of a"))
@@ -317,7 +317,7 @@ func testValuesAreTheCallers(t *testing.T, s kv.Store) {
 	})
 }
 
-// testNames asks for what a store says of itself.
+// testNames checks Engine, Merger and Sync.
 func testNames(t *testing.T, s kv.Store) {
 	if name := s.Engine(); !slices.Contains([]string{"pebble", "memory", "fdb"}, name) {
 		t.Errorf("the engine is %q", name)
@@ -331,8 +331,8 @@ func testNames(t *testing.T, s kv.Store) {
 	}
 }
 
-// testErrors has the functions of a View and an Update fail: each is called once,
-// and the error is the one that comes back.
+// testErrors returns errors from the functions of View, ViewAcross and Update. They
+// return the same error, and nothing is written.
 func testErrors(t *testing.T, s kv.Store) {
 	boom := errors.New("boom")
 	for name, call := range map[string]func(error) (int, error){
@@ -354,10 +354,10 @@ func testErrors(t *testing.T, s kv.Store) {
 			return n, err
 		},
 	} {
-		// An error of the engine's own, from elsewhere, is the function's, too.
+		// An error that the engine also uses gets no special treatment.
 		for _, e := range []error{boom, fmt.Errorf("within: %w", boom), errors.Join(boom, kv.ErrTooLarge), context.Canceled} {
 			if _, err := call(e); !errors.Is(err, errors.Unwrap(e)) && !errors.Is(err, e) || err.Error() != e.Error() {
-				t.Errorf("%s: %q came back as %v", name, e, err)
+				t.Errorf("%s: %q was returned as %v", name, e, err)
 			}
 		}
 	}

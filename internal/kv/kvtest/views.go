@@ -13,8 +13,8 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// testViewIsOneState has writers go on while a View reads: each sets all keys to
-// the same, so that a View that mixes two states sees two values.
+// testViewIsOneState reads in Views during writes. Each write sets all keys to the same
+// value, so a View that mixed two states would see two values.
 func testViewIsOneState(t *testing.T, s kv.Store) {
 	const keys = 30
 	key := func(i int) []byte { return fmt.Appendf(nil, "k%02d", i) }
@@ -48,20 +48,20 @@ func testViewIsOneState(t *testing.T, s kv.Store) {
 		view(t, s, func(r kv.Reader) {
 			first := get(t, r, "k00")
 			if seen > 0 && len(first) < len(last) {
-				t.Errorf("a View of %s follows one of %s", first, last)
+				t.Errorf("a View of %s after one of %s", first, last)
 			}
 			last = first
-			for from := written.Load(); written.Load() < from+3; { // while others write
+			for from := written.Load(); written.Load() < from+3; { // during three writes
 				err := r.MultiGet(all, func(i int, v []byte, _ bool) error {
 					if string(v) != first {
-						t.Errorf("key %d is %s, and the first was %s", i, v, first)
+						t.Errorf("key %d is %s, but the first was %s", i, v, first)
 					}
 					return nil
 				})
 				n := 0
 				err = errors.Join(err, r.Scan(nil, nil, seen%2 == 0, func(k, v []byte) (bool, error) {
 					if n++; string(v) != first {
-						t.Errorf("key %s is %s, and the first was %s", k, v, first)
+						t.Errorf("key %s is %s, but the first was %s", k, v, first)
 					}
 					return true, nil
 				}))
@@ -75,7 +75,7 @@ func testViewIsOneState(t *testing.T, s kv.Store) {
 	wg.Wait()
 }
 
-// testViewsOfTwoStates reads two states in turn, one View within another's.
+// testViewsOfTwoStates reads two states in turn, in a View within a View.
 func testViewsOfTwoStates(t *testing.T, s kv.Store) {
 	set := func(v string) {
 		update(t, s, func(tx kv.Txn) { tx.Set([]byte("a"), []byte(v)); tx.Set([]byte(v), nil) })
@@ -90,19 +90,19 @@ func testViewsOfTwoStates(t *testing.T, s kv.Store) {
 					t.Errorf("two Views read %q", got)
 				}
 				if got := scan(t, old, "", "", false, 0) + " " + scan(t, newer, "", "", true, 0); got != "1a a21" {
-					t.Errorf("two Views have %q", got)
+					t.Errorf("two Views scanned %q", got)
 				}
 			}
 		})
 	})
 	view(t, s, func(r kv.Reader) {
 		if got := get(t, r, "a"); got != "3" {
-			t.Errorf("then: %q", got)
+			t.Errorf("afterwards: %q", got)
 		}
 	})
 }
 
-// testViewAcross reads a store that nobody writes: there is nothing to cross.
+// testViewAcross reads a store within its snapshot's lifetime: there are no crossings.
 func testViewAcross(t *testing.T, s kv.Store) {
 	h := NewHistory(9)
 	for range 5 {
@@ -127,12 +127,11 @@ func testViewAcross(t *testing.T, s kv.Store) {
 	}
 	called := false
 	if _, err := s.ViewAcross(ctx, func(kv.Reader) error { called = true; return nil }); !errors.Is(err, context.Canceled) || called {
-		t.Errorf("with a context that was over: called %v, %v", called, err)
+		t.Errorf("with an ended context: called %v, %v", called, err)
 	}
 }
 
-// testInterrupt ends the context of a View: all that it reads then fails, and what
-// is under way ends.
+// testInterrupt ends the context of a View. Later reads fail, and a Scan under way ends.
 func testInterrupt(t *testing.T, s kv.Store) {
 	var keys [][]byte
 	update(t, s, func(tx kv.Txn) {
@@ -165,7 +164,7 @@ func testInterrupt(t *testing.T, s kv.Store) {
 			}
 			cancel()
 			if err := read(r); err == nil {
-				t.Errorf("%s does not fail once the context has ended", name)
+				t.Errorf("%s: no error after the context has ended", name)
 			}
 			return read(r)
 		})
@@ -194,11 +193,11 @@ func testInterrupt(t *testing.T, s kv.Store) {
 			})
 		})
 		if calls != 3 || !errors.Is(err, context.Canceled) {
-			t.Errorf("a scan that is interrupted at the third key reads %d: %v", calls, err)
+			t.Errorf("a scan interrupted at the third key read %d: %v", calls, err)
 		}
 		cancel()
 	}
-	view(t, s, func(r kv.Reader) { // of which nothing is left
+	view(t, s, func(r kv.Reader) { // a new View is not affected
 		for name, read := range reads {
 			if err := read(r); err != nil {
 				t.Errorf("%s in another View: %v", name, err)
@@ -207,8 +206,8 @@ func testInterrupt(t *testing.T, s kv.Store) {
 	})
 }
 
-// testCloseDuringViews closes a store while it is read: what is read is right, and
-// who comes later is told.
+// testCloseDuringViews closes a store during Views. Their reads stay correct, and later
+// Views fail with ErrClosed.
 func testCloseDuringViews(t *testing.T, s kv.Store) {
 	update(t, s, func(tx kv.Txn) {
 		for i := range 100 {
@@ -233,7 +232,7 @@ func testCloseDuringViews(t *testing.T, s kv.Store) {
 						t.Errorf("key %d is %q", i, got)
 					}
 					if got := scan(t, r, fmt.Sprintf("k%02d", i), "", false, 1); got != fmt.Sprintf("k%02d", i) {
-						t.Errorf("a scan from key %d begins at %q", i, got)
+						t.Errorf("a scan from key %d began at %q", i, got)
 					}
 				}
 			})
@@ -251,8 +250,8 @@ func testCloseDuringViews(t *testing.T, s kv.Store) {
 	}
 }
 
-// testCloseDuringUpdates closes a store while it is written: each Update was made,
-// and is found again, or says that the store is closed.
+// testCloseDuringUpdates closes a store during Updates. Each Update either succeeds and is
+// found after reopening, or fails with ErrClosed.
 func testCloseDuringUpdates(t *testing.T, e Engine) {
 	s := e.Open(t, LastByte{})
 	const writers = 4
@@ -278,7 +277,7 @@ func testCloseDuringUpdates(t *testing.T, e Engine) {
 		})
 	}
 	for all.Load() < 40 {
-		time.Sleep(time.Millisecond) //nolint:forbidigo // there is nothing to wait on
+		time.Sleep(time.Millisecond) //nolint:forbidigo // no event to wait for
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -293,14 +292,14 @@ func testCloseDuringUpdates(t *testing.T, e Engine) {
 			got := 0
 			err := kv.ScanPrefix(r, fmt.Appendf(nil, "%d/", w), func(k, _ []byte) error {
 				if want := fmt.Sprintf("%d/%04d", w, got); string(k) != want {
-					t.Errorf("in the place of %s is %s", want, k)
+					t.Errorf("got %s, want %s", k, want)
 				}
 				got++
 				return nil
 			})
-			// One more may have been committed without a word, where that can be.
+			// With unknown outcomes, one more may have been committed.
 			if err != nil || got != n && (got != n+1 || s.Engine() == "pebble") {
-				t.Errorf("writer %d was told of %d writes, and %d are there: %v", w, n, got, err)
+				t.Errorf("writer %d: %d Updates succeeded, found %d: %v", w, n, got, err)
 			}
 		}
 	})
@@ -309,8 +308,7 @@ func testCloseDuringUpdates(t *testing.T, e Engine) {
 	}
 }
 
-// testReopen closes a store again and again: all is there afterwards, whatever was
-// written last.
+// testReopen closes and reopens a store several times. No write is lost.
 func testReopen(t *testing.T, e Engine) {
 	if e.Reopen == nil {
 		return
@@ -334,8 +332,7 @@ func testReopen(t *testing.T, e Engine) {
 	}
 }
 
-// testSizes compares RangeBytes and DiskBytes with what was written, of bytes that
-// cannot be packed.
+// testSizes compares RangeBytes and DiskBytes with the size of incompressible values.
 func testSizes(t *testing.T, e Engine) {
 	if !e.Sizes {
 		return
@@ -370,24 +367,25 @@ func testSizes(t *testing.T, e Engine) {
 	}{{"-", "-", rows}, {"k", "l", rows}, {"k", "k500", rows / 2}, {"k250", "k500", rows / 4}, {"k900", "-", rows / 10}, {"-", "k", 0}, {"l", "-", 0}, {"k500", "k500", 0}} {
 		const slack = 80_000
 		if got, want := int(bytes(c.lo, c.hi)), c.rows*(size+4); got < want*9/10-slack || got > want*11/10+slack {
-			t.Errorf("[%q, %q): %d bytes, and %d were written", c.lo, c.hi, got, want)
+			t.Errorf("[%q, %q): %d bytes, want about %d", c.lo, c.hi, got, want)
 		}
 	}
 	if got := s.DiskBytes(); s.Engine() == "memory" && got != 0 || s.Engine() != "memory" && (got < rows*size*9/10 || got > 4*rows*size) {
-		t.Errorf("it takes %d bytes of disk", got)
+		t.Errorf("DiskBytes = %d", got)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// otherMerger is LastByte by another name.
+// otherMerger is LastByte under another name.
 type otherMerger struct{ LastByte }
 
 // Name implements kv.Merger.
 func (otherMerger) Name() string { return "kvtest.another.v1" }
 
-// testMergerIsNamed opens a store with a Merger that it was not made with.
+// testMergerIsNamed opens a store with another Merger: that fails with ErrFormat and changes
+// nothing.
 func testMergerIsNamed(t *testing.T, e Engine) {
 	if e.OpenAs == nil {
 		return
@@ -399,7 +397,7 @@ func testMergerIsNamed(t *testing.T, e Engine) {
 		t.Fatal(err)
 	}
 	if err := e.OpenAs(t, s, otherMerger{}); !errors.Is(err, kv.ErrFormat) {
-		t.Errorf("a store is opened with another Merger: %v", err)
+		t.Errorf("opening with another Merger: %v", err)
 	}
 	s = e.Reopen(t, s)
 	view(t, s, func(r kv.Reader) { h.state.Equal(t, r) })

@@ -12,7 +12,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// testDeleteRanges deletes every kind of range, and looks what is left.
+// testDeleteRanges deletes every kind of range.
 func testDeleteRanges(t *testing.T, s kv.Store) {
 	const keys = "abcdef"
 	for _, c := range []struct{ lo, hi, left string }{
@@ -33,12 +33,12 @@ func testDeleteRanges(t *testing.T, s kv.Store) {
 		update(t, s, func(tx kv.Txn) { tx.DeleteRange(bound(c.lo), bound(c.hi)) })
 		view(t, s, func(r kv.Reader) {
 			if got := scan(t, r, "", "", false, 0); got != c.left {
-				t.Errorf("without [%q, %q) are left %q, want %q", c.lo, c.hi, got, c.left)
+				t.Errorf("after deleting [%q, %q): %q, want %q", c.lo, c.hi, got, c.left)
 			}
 		})
 	}
-	// What is merged into a range that was deleted before begins anew, and what is
-	// merged before it is deleted with it.
+	// A merge before DeleteRange is deleted with the range; a merge after it begins
+	// without the old value.
 	update(t, s, func(tx kv.Txn) {
 		tx.Merge([]byte("m1"), []byte{1, 1})
 		tx.Merge([]byte("m2"), []byte{1, 1})
@@ -57,7 +57,7 @@ func testDeleteRanges(t *testing.T, s kv.Store) {
 	})
 }
 
-// testCallersBounds uses the memory of bounds again as soon as a call has returned.
+// testCallersBounds reuses the memory of keys and bounds as soon as a call has returned.
 func testCallersBounds(t *testing.T, s kv.Store) {
 	update(t, s, func(tx kv.Txn) {
 		for _, k := range "abcdefgh" {
@@ -97,14 +97,14 @@ func testCallersBounds(t *testing.T, s kv.Store) {
 				t.Fatal(err)
 			}
 			if want := 4; found != want && hi[0] == 'x' || found != want+1 && hi[0] == 'h' {
-				t.Errorf("%d keys are there", found)
+				t.Errorf("found %d keys", found)
 			}
 			hi[0] = 'h'
 		}
 	})
 }
 
-// testLong writes keys and values as long as the engine takes.
+// testLong writes keys and values up to the engine's limits.
 func testLong(t *testing.T, e Engine) {
 	s := e.Open(t, LastByte{})
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -151,8 +151,8 @@ func testLong(t *testing.T, e Engine) {
 	}
 }
 
-// testTooLarge writes what the engine does not take, with something that it does:
-// neither is written, and the store goes on to work.
+// testTooLarge exceeds a limit within a transaction of valid writes. Nothing is written,
+// and the store still works.
 func testTooLarge(t *testing.T, e Engine) {
 	s := e.Open(t, LastByte{})
 	update(t, s, func(tx kv.Txn) { tx.Set([]byte("kept"), nil) })
@@ -183,14 +183,14 @@ func testTooLarge(t *testing.T, e Engine) {
 		}
 		view(t, s, func(r kv.Reader) {
 			if got := scan(t, r, "", "", false, 0); got != "kept" {
-				t.Errorf("after a large %s there are %.100q", name, got)
+				t.Errorf("after a large %s: %.100q", name, got)
 			}
 		})
 	}
 	update(t, s, func(tx kv.Txn) { tx.Delete([]byte("kept")) })
 	view(t, s, func(r kv.Reader) {
 		if got := scan(t, r, "", "", false, 0); got != "" {
-			t.Errorf("then: %.100q", got)
+			t.Errorf("afterwards: %.100q", got)
 		}
 	})
 	if err := s.Close(); err != nil {
@@ -198,8 +198,8 @@ func testTooLarge(t *testing.T, e Engine) {
 	}
 }
 
-// testWriteSkew has pairs of keys of which one at most may be taken away, by
-// writers who read both and change one.
+// testWriteSkew has writers that read both keys of a pair, and delete one only if both
+// exist. One key of each pair must remain.
 func testWriteSkew(t *testing.T, s kv.Store) {
 	const pairs = 20
 	key := func(pair, side int) []byte { return fmt.Appendf(nil, "%d/%d", pair, side) }
@@ -214,14 +214,14 @@ func testWriteSkew(t *testing.T, s kv.Store) {
 		wg.Go(func() {
 			for p := range pairs {
 				err := s.Update(context.Background(), func(tx kv.Txn) error {
-					there := 0
+					found := 0
 					err := tx.MultiGet([][]byte{key(p, 0), key(p, 1)}, func(_ int, _ []byte, ok bool) error {
 						if ok {
-							there++
+							found++
 						}
 						return nil
 					})
-					if there == 2 {
+					if found == 2 {
 						tx.Delete(key(p, w%2))
 					}
 					return err
@@ -239,7 +239,7 @@ func testWriteSkew(t *testing.T, s kv.Store) {
 			t.Fatal(err)
 		}
 		if n != pairs {
-			t.Errorf("of %d pairs are left %d keys", pairs, n)
+			t.Errorf("%d pairs left %d keys", pairs, n)
 		}
 	})
 }

@@ -12,10 +12,10 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// fold is a Merger that refuses operands that say so.
+// fold is a Merger that concatenates, and fails on "bad".
 type fold struct{}
 
-var errFold = errors.New("it does not fold")
+var errFold = errors.New("bad operand")
 
 func (fold) Name() string { return "fold" }
 
@@ -49,8 +49,7 @@ func keys(t *testing.T, s kv.Store) (all []string) {
 	return all
 }
 
-// Faults come in about the shares that were asked for, and the same seed makes the
-// same.
+// Faults have about the configured shares, and are the same with the same seed.
 func TestFaultShares(t *testing.T) {
 	const n = 2000
 	run := func(f memkv.Faults) (attempts []int, c memkv.Counts) {
@@ -72,7 +71,7 @@ func TestFaultShares(t *testing.T) {
 			attempts = append(attempts, tries)
 		}
 		if got := len(keys(t, s)); got != n {
-			t.Errorf("%+v: %d keys are there", f, got)
+			t.Errorf("%+v: found %d keys", f, got)
 		}
 		return attempts, s.Counts()
 	}
@@ -89,24 +88,25 @@ func TestFaultShares(t *testing.T) {
 	if about("conflicts", c.Conflicts, n); c.Commits != n || c.Unknown != 0 {
 		t.Errorf("%+v", c)
 	}
-	// Each commit's outcome is unknown, and half of them happen: two for each key.
+	// Every outcome is unknown and half of the commits are applied: about two attempts per key.
 	attempts, c := run(memkv.Faults{Seed: 1, Unknown: 1})
 	if about("unknown outcomes", c.Unknown, 2*n); c.Commits != n || c.Conflicts != 0 {
 		t.Errorf("%+v", c)
 	}
 	if slices.Min(attempts) != 2 {
-		t.Error("an attempt of unknown outcome was the last")
+		t.Error("an attempt with an unknown outcome was not retried")
 	}
 	same, again := run(memkv.Faults{Seed: 1, Unknown: 1})
 	if !slices.Equal(same, attempts) || again != c {
-		t.Error("the same seed makes other faults")
+		t.Error("the same seed injected other faults")
 	}
 	if other, _ := run(memkv.Faults{Seed: 2, Unknown: 1}); slices.Equal(other, attempts) {
-		t.Error("another seed makes the same faults")
+		t.Error("another seed injected the same faults")
 	}
 }
 
-// Who does not look for traces writes twice: the faults are not only reported.
+// A writer that does not look for traces of an earlier attempt writes twice: commits with an
+// unknown outcome are really applied.
 func TestUnknownIsAppliedTwice(t *testing.T) {
 	s := memkv.Open(memkv.Options{Merger: fold{}, Faults: memkv.Faults{Seed: 3, Unknown: 0.5}})
 	const n = 400
@@ -120,11 +120,11 @@ func TestUnknownIsAppliedTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := s.Counts(); length != c.Commits || length < n+n/4 {
-		t.Errorf("%d merges came to %d: %+v", n, length, c)
+		t.Errorf("%d Updates made %d merges: %+v", n, length, c)
 	}
 }
 
-// A crash before a commit leaves nothing of it, one after it leaves all.
+// A crash before a commit loses all of it, a crash after it nothing.
 func TestOnCommit(t *testing.T) {
 	crash := errors.New("crash")
 	var numbers []int
@@ -145,14 +145,14 @@ func TestOnCommit(t *testing.T) {
 			t.Errorf("commit %d: %v", i+1, err)
 		}
 	}
-	// What writes nothing does not commit.
+	// A transaction without writes does not commit.
 	if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Conflict([]byte("a")); return nil }); err != nil {
 		t.Error(err)
 	}
 	if got := keys(t, s); !slices.Equal(got, []string{"1", "3", "4"}) || !slices.Equal(numbers, []int{1, 2, 3, 4}) {
 		t.Errorf("%q after commits %v", got, numbers)
 	}
-	// Another process counts anew.
+	// A reopened store counts from 1.
 	o.OnCommit = func(n int) error { numbers = []int{n}; return nil }
 	again := s.Reopen(o)
 	set(t, again, "5", "")
@@ -161,7 +161,7 @@ func TestOnCommit(t *testing.T) {
 	}
 }
 
-// Reopen takes over what there is, and the old store is closed; a View of it goes on.
+// Reopen keeps the content and closes the old store; Views of the old store continue.
 func TestReopen(t *testing.T) {
 	old := memkv.Open(memkv.Options{Merger: fold{}})
 	set(t, old, "a", "")
@@ -170,7 +170,7 @@ func TestReopen(t *testing.T) {
 		s = old.Reopen(memkv.Options{Merger: kvtest.LastByte{}, Limits: memkv.Limits{Key: 1, Value: 1, Txn: 10, Age: memkv.FDBLimits.Age}})
 		set(t, s, "b", "")
 		if _, ok, err := r.Get([]byte("b")); ok || err != nil {
-			t.Errorf("the old View sees the new store's writes: %v", err)
+			t.Errorf("a View of the old store sees writes of the new one: %v", err)
 		}
 		_, ok, err := r.Get([]byte("a"))
 		if !ok {
@@ -182,22 +182,22 @@ func TestReopen(t *testing.T) {
 		t.Error(err)
 	}
 	if err := old.Update(t.Context(), func(kv.Txn) error { return nil }); !errors.Is(err, kv.ErrClosed) {
-		t.Errorf("the old store is written: %v", err)
+		t.Errorf("writing the old store: %v", err)
 	}
 	if _, err := old.RangeBytes(nil, nil); !errors.Is(err, kv.ErrClosed) {
-		t.Errorf("the old store's sizes: %v", err)
+		t.Errorf("measuring the old store: %v", err)
 	}
 	if got := keys(t, s); !slices.Equal(got, []string{"a", "b"}) || s.Merger().Name() != (kvtest.LastByte{}).Name() {
 		t.Errorf("%q, %s", got, s.Merger().Name())
 	}
 	if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("long"), nil); return nil }); !errors.Is(err, kv.ErrTooLarge) {
-		t.Errorf("the new store has the old one's limits: %v", err)
+		t.Errorf("the new store has the old limits: %v", err)
 	}
 }
 
-// An attempt that began before what the store remembers is made again, whatever it
-// read, as on FoundationDB after five seconds.
-func TestTooOldIsMadeAgain(t *testing.T) {
+// An attempt that is older than the store's history is retried, whatever it read, as on
+// FoundationDB after five seconds.
+func TestTooOldIsRetried(t *testing.T) {
 	s := memkv.Open(memkv.Options{Merger: kvtest.LastByte{}})
 	attempts := 0
 	err := s.Update(t.Context(), func(tx kv.Txn) error {
@@ -214,10 +214,10 @@ func TestTooOldIsMadeAgain(t *testing.T) {
 	}
 }
 
-// What a commit conflicted with is told.
+// Conflicted receives the first key of each range that made a commit conflict.
 func TestConflicted(t *testing.T) {
-	var told []string
-	s := memkv.Open(memkv.Options{Merger: kvtest.LastByte{}, Conflicted: func(key []byte) { told = append(told, string(key)) }})
+	var conflicts []string
+	s := memkv.Open(memkv.Options{Merger: kvtest.LastByte{}, Conflicted: func(key []byte) { conflicts = append(conflicts, string(key)) }})
 	attempts := 0
 	err := s.Update(t.Context(), func(tx kv.Txn) error {
 		attempts++
@@ -238,15 +238,15 @@ func TestConflicted(t *testing.T) {
 		tx.Set([]byte("written"), nil)
 		return nil
 	})
-	if err != nil || attempts != 4 || !slices.Equal(told, []string{"got", "scanned", "named"}) {
-		t.Errorf("%d attempts, conflicts with %q, %v", attempts, told, err)
+	if err != nil || attempts != 4 || !slices.Equal(conflicts, []string{"got", "scanned", "named"}) {
+		t.Errorf("%d attempts, conflicts %q, %v", attempts, conflicts, err)
 	}
 	if c := s.Counts(); c != (memkv.Counts{Commits: 5, Conflicts: 3}) {
 		t.Errorf("%+v", c)
 	}
 }
 
-// A fold that fails ends the Update, and leaves nothing of it.
+// An error of Fold ends the Update, and nothing is written.
 func TestFoldFails(t *testing.T) {
 	s := memkv.Open(memkv.Options{Merger: fold{}})
 	set(t, s, "k", "good")
@@ -264,23 +264,23 @@ func TestFoldFails(t *testing.T) {
 	}
 }
 
-// Exactly the limits fit.
+// Sizes up to the limits, inclusive, are accepted.
 func TestLimitsFit(t *testing.T) {
 	limits := memkv.Limits{Key: 8, Value: 16, Txn: 64, Age: memkv.FDBLimits.Age}
 	for name, c := range map[string]struct {
 		write func(tx kv.Txn)
 		fits  bool
 	}{
-		"a key":              {func(tx kv.Txn) { tx.Set(make([]byte, 8), nil) }, true},
-		"a longer key":       {func(tx kv.Txn) { tx.Delete(make([]byte, 9)) }, false},
-		"a range":            {func(tx kv.Txn) { tx.DeleteRange(make([]byte, 8), []byte("z")) }, true},
-		"a longer range":     {func(tx kv.Txn) { tx.DeleteRange(make([]byte, 9), []byte("z")) }, false},
-		"a value":            {func(tx kv.Txn) { tx.Set(nil, make([]byte, 16)) }, true},
-		"a longer value":     {func(tx kv.Txn) { tx.Set(nil, make([]byte, 17)) }, false},
-		"an operand":         {func(tx kv.Txn) { tx.Merge(nil, make([]byte, 16)) }, true},
-		"a longer operand":   {func(tx kv.Txn) { tx.Merge(nil, make([]byte, 17)) }, false},
-		"what comes to that": {func(tx kv.Txn) { tx.Merge(nil, make([]byte, 10)); tx.Merge(nil, make([]byte, 6)) }, true},
-		"what comes to more": {func(tx kv.Txn) { tx.Merge(nil, make([]byte, 10)); tx.Merge(nil, make([]byte, 7)) }, false},
+		"a key":            {func(tx kv.Txn) { tx.Set(make([]byte, 8), nil) }, true},
+		"a longer key":     {func(tx kv.Txn) { tx.Delete(make([]byte, 9)) }, false},
+		"a range":          {func(tx kv.Txn) { tx.DeleteRange(make([]byte, 8), []byte("z")) }, true},
+		"a longer range":   {func(tx kv.Txn) { tx.DeleteRange(make([]byte, 9), []byte("z")) }, false},
+		"a value":          {func(tx kv.Txn) { tx.Set(nil, make([]byte, 16)) }, true},
+		"a longer value":   {func(tx kv.Txn) { tx.Set(nil, make([]byte, 17)) }, false},
+		"an operand":       {func(tx kv.Txn) { tx.Merge(nil, make([]byte, 16)) }, true},
+		"a longer operand": {func(tx kv.Txn) { tx.Merge(nil, make([]byte, 17)) }, false},
+		"a longest fold":   {func(tx kv.Txn) { tx.Merge(nil, make([]byte, 10)); tx.Merge(nil, make([]byte, 6)) }, true},
+		"a longer fold":    {func(tx kv.Txn) { tx.Merge(nil, make([]byte, 10)); tx.Merge(nil, make([]byte, 7)) }, false},
 	} {
 		s := memkv.Open(memkv.Options{Merger: fold{}, Limits: limits})
 		err := s.Update(t.Context(), func(tx kv.Txn) error { c.write(tx); return nil })
@@ -293,11 +293,11 @@ func TestLimitsFit(t *testing.T) {
 	}
 }
 
-// The bytes that a Scan hands out are destroyed, so that who keeps them is found out.
-func TestScanDestroys(t *testing.T) {
+// A Scan clears the bytes that its callback received, which exposes callers that keep them.
+func TestScanClears(t *testing.T) {
 	s := memkv.Open(memkv.Options{Merger: kvtest.LastByte{}})
 	set(t, s, "key", "value")
-	for range 2 { // and the store's are not
+	for range 2 { // the stored bytes stay
 		err := s.View(t.Context(), func(r kv.Reader) error {
 			var k, v []byte
 			err := r.Scan(nil, nil, false, func(key, value []byte) (bool, error) {
@@ -307,7 +307,7 @@ func TestScanDestroys(t *testing.T) {
 				return true, nil
 			})
 			if string(k) != "\x00\x00\x00" || string(v) != "\x00\x00\x00\x00\x00" {
-				t.Errorf("%q → %q is left", k, v)
+				t.Errorf("%q → %q is not cleared", k, v)
 			}
 			return err
 		})

@@ -1,7 +1,7 @@
-// Package memkv is a store in memory with the habits of FoundationDB: many
-// writers with optimistic conflicts, commits whose outcome is unknown, and
-// limits on size and time. It is for tests: code that is right on it does not
-// rest on Pebble's having one writer. It keeps nothing on disk.
+// Package memkv is a store in memory that behaves like FoundationDB: many
+// writers with optimistic conflicts, commits with an unknown outcome, and
+// limits on size and time. Tests use it to find code that depends on Pebble's
+// single writer.
 package memkv
 
 import (
@@ -18,8 +18,8 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Limits are FoundationDB's, and are made smaller by tests that want to meet
-// them.
+// Limits are the limits of a transaction. Tests set smaller ones than FoundationDB's
+// to exceed them cheaply.
 type Limits struct {
 	Key, Value, Txn int           // bytes
 	Age             time.Duration // of one attempt
@@ -28,31 +28,31 @@ type Limits struct {
 // FDBLimits are the limits of FoundationDB 7.3.
 var FDBLimits = Limits{Key: 10_000, Value: 50_000, Txn: 10_000_000, Age: 5 * time.Second}
 
-// Faults are injected by a seeded source, in shares of all commits.
+// Faults are injected at random, as shares of all commits.
 type Faults struct {
-	Seed uint64
+	Seed uint64 // the same seed injects the same faults
 	// Conflict is the share of commits that fail although nothing conflicts.
 	Conflict float64
 	// Unknown is the share of commits that report an unknown outcome; half of
-	// them have in truth been applied.
+	// them are applied.
 	Unknown float64
 }
 
-// Options say how a store behaves. Only Merger is required.
+// Options configure a store. Only Merger is required.
 type Options struct {
-	Merger kv.Merger
-	Limits Limits // zero: FDBLimits
-	Faults Faults
+	Merger kv.Merger // folds merges
+	Limits Limits    // zero: FDBLimits
+	Faults Faults    // zero: none
 	// OnCommit, if set, is called before each commit with its number, counted
-	// from 1. An error ends the Update with it, before (or, if the error wraps
-	// ErrAfterCommit, after) the commit is applied: a crash in a test.
+	// from 1. An error simulates a crash: it ends the Update before the commit
+	// is applied or, if it wraps ErrAfterCommit, after.
 	OnCommit func(n int) error
-	// Conflicted, if set, is told of what made a commit conflict, as
-	// FoundationDB reports it: the first key of the range that was read.
+	// Conflicted, if set, is called for a read that made a commit conflict,
+	// with the first key of its range, as FoundationDB reports it.
 	Conflicted func(key []byte)
 }
 
-// ErrAfterCommit in an error of Options.OnCommit lets the commit happen first.
+// ErrAfterCommit in an error of Options.OnCommit applies the commit before the crash.
 var ErrAfterCommit = fmt.Errorf("memkv: crash after the commit")
 
 type item struct{ key, value []byte }
@@ -71,7 +71,8 @@ type Store struct {
 	counts  Counts
 }
 
-// Counts say what the store met.
+// Counts are the outcomes of commits. Commits counts those that were applied, Unknown those
+// that reported an unknown outcome, applied or not.
 type Counts struct{ Commits, Conflicts, Unknown int }
 
 type keyRange struct{ lo, hi []byte } // hi nil: the end of the key space
@@ -85,11 +86,11 @@ type commit struct {
 	writes  []keyRange
 }
 
-// historyLen bounds how many commits are remembered for conflict checks. An
-// attempt older than that is retried, as FoundationDB does after five seconds.
+// historyLen is the minimum number of commits kept for conflict checks. An attempt older
+// than those is retried, as on FoundationDB after five seconds.
 const historyLen = 4096
 
-// Open makes an empty store.
+// Open returns an empty store.
 func Open(o Options) *Store {
 	if o.Limits == (Limits{}) {
 		o.Limits = FDBLimits
@@ -101,7 +102,7 @@ func Open(o Options) *Store {
 	}
 }
 
-// Counts returns what the store met since it was opened.
+// Counts returns the outcomes of commits since the store was opened.
 func (s *Store) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,13 +130,14 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	return fn(&reader{tree: tree, interrupt: kv.InterruptOf(ctx)})
 }
 
-// ViewAcross implements kv.Store: a state is kept for as long as it is read.
+// ViewAcross implements kv.Store. A snapshot lives as long as its readers, so there are
+// no crossings.
 func (s *Store) ViewAcross(ctx context.Context, fn func(kv.Reader) error) (crossings int, err error) {
 	return 0, s.View(ctx, fn)
 }
 
-// Update implements kv.Store. An attempt that was too slow three times is
-// reported as kv.ErrTooLarge.
+// Update implements kv.Store. After three attempts that took too long it returns
+// kv.ErrTooLarge.
 func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	for slow := 0; ; {
 		if err := ctx.Err(); err != nil {
@@ -170,7 +172,7 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	}
 }
 
-// commit reports whether the attempt is known to have been applied.
+// commit tries to apply t, and reports whether it is known to be applied.
 func (s *Store) commit(t *txn, version uint64) (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,7 +225,7 @@ func (s *Store) conflicts(t *txn, version uint64) bool {
 }
 
 func (s *Store) apply(t *txn) error {
-	tree := s.tree.Copy() // so that a fold's error leaves nothing behind
+	tree := s.tree.Copy() // an error of Fold leaves s.tree unchanged
 	c := commit{version: s.version + 1}
 	for _, op := range t.ops {
 		c.writes = append(c.writes, op.keys)
@@ -278,7 +280,7 @@ func (s *Store) Engine() string { return "memory" }
 // Merger implements kv.Store.
 func (s *Store) Merger() kv.Merger { return s.o.Merger }
 
-// RangeBytes implements kv.Store: the bytes of keys and values.
+// RangeBytes implements kv.Store. It counts the bytes of keys and values.
 func (s *Store) RangeBytes(lo, hi []byte) (n uint64, err error) {
 	tree, _, err := s.snapshot()
 	if err != nil {
@@ -305,8 +307,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Reopen undoes Close, as if a new process had opened the same store, with
-// other options.
+// Reopen returns a new store with the same content and other options, as a new process
+// would open it. It closes s.
 func (s *Store) Reopen(o Options) *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"skein.blue/internal/kv/memkv"
 )
 
-// engine is a store in memory, as the suite wants it.
+// engine describes a store in memory to the suite.
 func engine(f memkv.Faults) kvtest.Engine {
 	return kvtest.Engine{
 		Open: func(_ *testing.T, m kv.Merger) kv.Store { return memkv.Open(memkv.Options{Merger: m, Faults: f}) },
@@ -23,7 +23,7 @@ func engine(f memkv.Faults) kvtest.Engine {
 			}
 			mem, ok := s.(*memkv.Store)
 			if !ok {
-				t.Fatalf("it is a %T", s)
+				t.Fatalf("got a %T", s)
 			}
 			return mem.Reopen(memkv.Options{Merger: s.Merger(), Faults: f})
 		},
@@ -75,7 +75,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Two transactions that read what the other writes cannot both commit.
+// A transaction is retried if another one wrote into a range that it read, and only then.
 func TestConflict(t *testing.T) {
 	s := memkv.Open(memkv.Options{Merger: kvtest.LastByte{}})
 	attempts := 0

@@ -12,8 +12,8 @@ import (
 
 func isAfter(err error) bool { return errors.Is(err, ErrAfterCommit) }
 
-// reader reads one version of the tree. Where conflicts is set, what was read
-// is noted there.
+// reader reads one version of the tree. If conflicts is set, it collects the ranges
+// that were read.
 type reader struct {
 	tree      *btree.BTreeG[item]
 	conflicts *[]keyRange
@@ -26,7 +26,7 @@ func (r *reader) note(lo, hi []byte) {
 	}
 }
 
-// after is the first key after key.
+// after returns the first key after key.
 func after(key []byte) []byte { return append(bytes.Clone(key), 0) }
 
 // Get implements kv.Reader.
@@ -56,8 +56,8 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 	return nil
 }
 
-// Scan implements kv.Reader. The bytes handed out are destroyed after each
-// call, so that a caller who keeps them is found out.
+// Scan implements kv.Reader. It clears key and value after each call, which exposes
+// callers that keep them.
 func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
 	if err := r.interrupt.Err(); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 			return false
 		}
 		if reverse && hi != nil && bytes.Compare(it.key, hi) >= 0 {
-			return true // Descend begins at hi itself
+			return true // Descend begins with hi, which the range excludes
 		}
 		k, v := bytes.Clone(it.key), bytes.Clone(it.value)
 		var more bool

@@ -11,8 +11,8 @@ import (
 	"skein.blue/internal/kv/kvtest"
 )
 
-// closingIn calls fn within a View while another goroutine closes the store, once that
-// waits for the View to end. fn must return soon.
+// closingIn calls fn within a View once another goroutine's Close waits for that View.
+// fn must return soon.
 func closingIn(t *testing.T, fn func(s *Store)) {
 	t.Helper()
 	s, err := Open(Options{Dir: t.TempDir(), Create: true, Merger: kvtest.LastByte{}, Memory: 8 << 20})
@@ -33,7 +33,7 @@ func closingIn(t *testing.T, fn func(s *Store)) {
 			<-s.gate.closing // Close waits for us
 			fn(s)
 			close(called)
-			_, ok, err := r.Get([]byte("a")) // what is under way goes on
+			_, ok, err := r.Get([]byte("a")) // the open View still reads
 			if !ok {
 				err = errors.Join(err, kv.ErrNotFound)
 			}
@@ -43,15 +43,15 @@ func closingIn(t *testing.T, fn func(s *Store)) {
 	select {
 	case <-called:
 	case <-time.After(10 * time.Second):
-		t.Fatal("it hangs")
+		t.Fatal("a call hangs")
 	}
 	if err := errors.Join(<-ended, <-closed); err != nil {
 		t.Error(err)
 	}
 }
 
-// Who asks a store within a View, while a Close waits for that View, is told that it is
-// closed, and does not wait for the Close.
+// While a Close waits for a View, calls within that View fail with ErrClosed and do not wait
+// for the Close.
 func TestClosingWithinView(t *testing.T) {
 	for name, call := range map[string]func(*Store) error{
 		"View":   func(s *Store) error { return s.View(context.Background(), func(kv.Reader) error { return nil }) },
@@ -76,14 +76,14 @@ func TestClosingWithinView(t *testing.T) {
 	}
 }
 
-// A store that is closed is neither measured nor compacted.
+// Compact and RangeBytes of a closed store fail.
 func TestClosedIsNotCompacted(t *testing.T) {
 	s, err := Open(Options{Dir: t.TempDir(), Create: true, Merger: kvtest.LastByte{}, Memory: 8 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Compact(t.Context()); err != nil {
-		t.Errorf("while it is open: %v", err)
+		t.Errorf("while open: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestClosedIsNotCompacted(t *testing.T) {
 	}
 }
 
-// A range that holds no key takes nothing, and is no error, on disk as in memory.
+// An empty range has zero bytes and is not an error, on disk as in memory.
 func TestRangeBytesOfNothing(t *testing.T) {
 	s := OpenForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 8 << 20})
 	for range 2 {
@@ -131,7 +131,7 @@ func TestRangeBytesOfNothing(t *testing.T) {
 	}
 }
 
-// anotherName is the suite's Merger by another name.
+// anotherName is the suite's Merger under another name.
 type anotherName struct {
 	kvtest.LastByte
 
@@ -140,8 +140,7 @@ type anotherName struct {
 
 func (m anotherName) Name() string { return m.name }
 
-// Another Merger is refused as a store of another format, whether the store is to be
-// written or only read, and the store is as it was.
+// Opening with another Merger fails with ErrFormat, read-only or not, and changes nothing.
 func TestAnotherMergerIsAnotherFormat(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Dir: dir, Create: true, Merger: kvtest.LastByte{}, Memory: 8 << 20}
@@ -182,7 +181,7 @@ func TestAnotherMergerIsAnotherFormat(t *testing.T) {
 	}
 }
 
-// However the calls within a View and the Close interleave, nothing hangs.
+// Nothing hangs, however calls within a View and Close interleave.
 func TestClosingAtAnyMoment(t *testing.T) {
 	for range 50 {
 		s, err := Open(Options{Dir: t.TempDir(), Create: true, Merger: kvtest.LastByte{}, Memory: 8 << 20})
@@ -216,7 +215,7 @@ func TestClosingAtAnyMoment(t *testing.T) {
 					t.Fatal(err)
 				}
 			case <-time.After(20 * time.Second):
-				t.Fatal("it hangs")
+				t.Fatal("a call hangs")
 			}
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"skein.blue/internal/kv/pebblekv"
 )
 
-// roundOf returns how many transactions of a history a store holds.
+// roundOf returns the number of a history's transactions that a store holds.
 func roundOf(t *testing.T, s kv.Store) (round int) {
 	t.Helper()
 	err := s.View(t.Context(), func(r kv.Reader) error {
@@ -35,7 +35,7 @@ func roundOf(t *testing.T, s kv.Store) (round int) {
 	return round
 }
 
-// states are those of a history, one after each transaction.
+// states are the states of a history after each transaction.
 type states struct {
 	mu  sync.Mutex
 	all []kvtest.State
@@ -47,10 +47,10 @@ func (s *states) len() int { s.mu.Lock(); defer s.mu.Unlock(); return len(s.all)
 
 func (s *states) at(i int) kvtest.State { s.mu.Lock(); defer s.mu.Unlock(); return s.all[i] }
 
-// A crash at any moment, while there are writes, flushes, compactions and syncs,
-// leaves the state after one of the transactions: one at least as new as what was
-// synced, and after a SIGKILL, which loses nothing that the system has, one at least
-// as new as what was committed. And with that the store goes on.
+// A crash at any moment, during writes, flushes, compactions and syncs, leaves the state
+// after one of the transactions. That state is at least as new as the last sync; after a
+// SIGKILL, which the system's buffers survive, it is at least as new as the last commit.
+// The store then works as before.
 func TestCrashAtAnyMoment(t *testing.T) {
 	for seed := range uint64(3) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -112,7 +112,7 @@ func TestCrashAtAnyMoment(t *testing.T) {
 			after := pebblekv.OpenForTest(t, o)
 			n := roundOf(t, after)
 			if n < c.least || n >= was.len() {
-				t.Fatalf("seed %d, crash %d: %d transactions are left of %d, and %d were kept for sure", seed, i, n, was.len()-1, c.least)
+				t.Fatalf("seed %d, crash %d: %d transactions of %d survived, want at least %d", seed, i, n, was.len()-1, c.least)
 			}
 			look := func(w kvtest.State, s kv.Store) {
 				if err := s.View(t.Context(), func(r kv.Reader) error { w.Equal(t, r); return nil }); err != nil {
@@ -120,7 +120,7 @@ func TestCrashAtAnyMoment(t *testing.T) {
 				}
 			}
 			look(was.at(n), after)
-			// It goes on, and is closed and opened again.
+			// The store can be written, closed and opened again.
 			err := after.Update(t.Context(), func(tx kv.Txn) error { tx.DeleteRange(nil, []byte{0xff}); tx.Set([]byte("new"), nil); return nil })
 			if err = errors.Join(err, after.Close()); err != nil {
 				t.Fatal(err)
@@ -140,7 +140,7 @@ func TestCrashAtAnyMoment(t *testing.T) {
 	}
 }
 
-// Without a call of Sync, a write is on disk soon after it was committed.
+// A commit reaches the disk soon, even without a call of Sync.
 func TestSyncInterval(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	o := pebblekv.Options{Dir: "s", Create: true, FS: mem, SyncInterval: 5 * time.Millisecond, Memory: 8 << 20}
@@ -160,12 +160,12 @@ func TestSyncInterval(t *testing.T) {
 			return
 		}
 		if time.Since(began) > 5*time.Second {
-			t.Fatal("it is not synced")
+			t.Fatal("the write is not synced")
 		}
 	}
 }
 
-// syncFails fails to sync logs once it is told to.
+// syncFails fails the syncs of logs while fail is set.
 type syncFails struct {
 	vfs.FS
 
@@ -195,8 +195,8 @@ func (f logSyncFails) Sync() error {
 	return f.File.Sync()
 }
 
-// Once a sync has failed, nobody knows what is on disk: nothing more is taken, and
-// all who ask are told, to the end.
+// After a failed sync, the content of the disk is unknown: every later call fails with the
+// error of that sync.
 func TestSyncFails(t *testing.T) {
 	var fail atomic.Bool
 	s, err := pebblekv.Open(pebblekv.Options{
@@ -213,7 +213,7 @@ func TestSyncFails(t *testing.T) {
 	}
 	fail.Store(true)
 	if err := s.Sync(); err != nil {
-		t.Errorf("nothing was written, and syncing that fails: %v", err)
+		t.Errorf("a sync without writes failed: %v", err)
 	}
 	if err := write(); err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func TestSyncFails(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	fail.Store(false) // that it would work now says nothing about what was lost
+	fail.Store(false) // a sync would succeed now, but earlier writes may be lost
 	if err := write(); !errors.Is(err, errSync) {
 		t.Errorf("Update, later: %v", err)
 	}
@@ -235,7 +235,7 @@ func TestSyncFails(t *testing.T) {
 	}
 }
 
-// A store that was not closed is read without a byte of it being changed.
+// ReadOnly opens a store that was not closed, and changes none of its files.
 func TestReadOnly(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	o := pebblekv.Options{Dir: "s", Create: true, FS: mem, Memory: 8 << 20}
@@ -276,7 +276,7 @@ func TestReadOnly(t *testing.T) {
 			t.Error(err)
 		}
 		if err := r.Update(t.Context(), func(tx kv.Txn) error { tx.Delete([]byte(kvtest.Round)); return nil }); err == nil {
-			t.Error("it is written")
+			t.Error("a read-only store accepted a write")
 		}
 		if err := errors.Join(r.Sync(), r.Healthy()); err != nil {
 			t.Error(err)
@@ -285,10 +285,10 @@ func TestReadOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now := list(); strings.Join(now, "\n") != strings.Join(before, "\n") {
-			t.Errorf("it was changed: %v\n%v", before, now)
+			t.Errorf("the files changed: %v\n%v", before, now)
 		}
 	}
-	// Where there is none, none is made.
+	// ReadOnly wins over Create: it does not make a store.
 	dir := t.TempDir()
 	for _, name := range []string{"none", "."} {
 		_, err := pebblekv.Open(pebblekv.Options{Dir: dir + "/" + name, ReadOnly: true, Create: true, Merger: kvtest.LastByte{}})
@@ -297,6 +297,6 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("it left %v, %v", left, err)
+		t.Errorf("Open left %v, %v", left, err)
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"skein.blue/internal/kv/kvtest"
 )
 
-// Flipped bits in a table are an error that names the file and its keys.
+// A flipped bit in a table is an error that names the file and its keys.
 func TestDamagedTable(t *testing.T) {
-	// Of small values: the engine searches a damaged block for the bit that was
-	// flipped, in a time that grows with the square of the block's size.
+	// The values are small because Pebble searches a damaged block for the flipped bit,
+	// in time quadratic in the size of the block.
 	dir := filepath.Join(t.TempDir(), "s")
 	o := Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 40 << 20, Marker: marker}
 	made, err := Open(o)
@@ -56,7 +56,7 @@ func TestDamagedTable(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if err := s.Healthy(); !errors.Is(err, kv.ErrCorrupt) {
-		t.Errorf("it is healthy: %v", err)
+		t.Errorf("Healthy after damage: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

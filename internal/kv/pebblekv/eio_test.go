@@ -15,7 +15,7 @@ import (
 
 var errIO = errors.New("input/output error")
 
-// failingFS fails one read of a table, once countdown has reached it.
+// failingFS fails the read of a table that counts countdown down to zero.
 type failingFS struct {
 	vfs.FS
 
@@ -43,8 +43,7 @@ func (f failingFile) ReadAt(p []byte, at int64) (int, error) {
 	return f.File.ReadAt(p, at)
 }
 
-// TestMultiGetFails has one read of the disk fail within a MultiGet, each in turn:
-// it fails, and says of no key that there is none.
+// If any read of the disk fails, the MultiGet fails; it never reports a stored key as missing.
 func TestMultiGetFails(t *testing.T) {
 	fs := failingFS{vfs.NewMem(), new(atomic.Int64)}
 	open := func() *Store {
@@ -90,7 +89,7 @@ func TestMultiGetFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		if missing > 0 || err != nil && !errors.Is(err, errIO) {
-			t.Errorf("read %d failed: %d keys are said to be missing, %v", read, missing, err)
+			t.Errorf("read %d failed: %d keys reported as missing, %v", read, missing, err)
 		}
 		if err != nil {
 			failed++
@@ -100,6 +99,6 @@ func TestMultiGetFails(t *testing.T) {
 		}
 	}
 	if failed < 10 {
-		t.Errorf("only %d reads failed it", failed)
+		t.Errorf("only %d MultiGets failed, too few to prove anything", failed)
 	}
 }

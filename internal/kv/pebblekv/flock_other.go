@@ -4,5 +4,5 @@ package pebblekv
 
 import "io"
 
-// flock does nothing where folders cannot be locked: the lock file is left.
+// flock does nothing: here folders cannot be locked, and Pebble's lock file must suffice.
 func flock(string) (io.Closer, error) { return io.NopCloser(nil), nil }

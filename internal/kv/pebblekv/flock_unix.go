@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// flock locks a folder for this process, as long as it is open.
+// flock locks a folder for this process until the returned Closer is closed.
 func flock(dir string) (io.Closer, error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"skein.blue/internal/kv/kvtest"
 )
 
-// inOrder is a Merger that shows in which order it was given what, and whether that
-// was the base.
+// inOrder is a Merger whose folds show the arguments of Fold.
 type inOrder struct{}
 
 func (inOrder) Name() string { return "inorder" }
@@ -23,13 +22,13 @@ func (inOrder) Fold(dst, key []byte, values [][]byte, base bool) ([]byte, error)
 	return fmt.Appendf(dst, "%s:%s:%v", key, bytes.Join(values, []byte(",")), base), nil
 }
 
-// Operands come from either side, and are folded from the oldest to the newest; what
-// a folder held before, which is used again, is forgotten.
+// A folder folds from the oldest operand to the newest, whichever side Pebble adds them to.
+// A reused folder keeps nothing of its previous key.
 func TestFolder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	m := pebbleMerger(inOrder{})
 	if m.Name != "inorder" {
-		t.Errorf("it is named %q", m.Name)
+		t.Errorf("Name = %q", m.Name)
 	}
 	for round := range 500 {
 		first := fmt.Appendf(nil, "v%d", round)
@@ -53,7 +52,7 @@ func TestFolder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			clear(v) // it is the engine's, and used again
+			clear(v) // Pebble reuses the memory
 		}
 		base := rng.IntN(2) == 0
 		got, closer, err := f.Finish(base)
@@ -70,7 +69,7 @@ func TestFolder(t *testing.T) {
 		if s := fmt.Sprintf("k%d:%s:%v", round, values, base); string(got) != s {
 			t.Fatalf("got %q, want %q", got, s)
 		}
-		if rng.IntN(4) > 0 { // or the engine forgets it
+		if rng.IntN(4) > 0 { // Pebble may fail to close it
 			if err := closer.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -78,8 +77,8 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// Merges are folded by flushes and compactions at any moment, while there are Views
-// of older states: the twin sees no difference.
+// Flushes and compactions that fold merges do not change what Views read, of the newest state
+// or of an older one.
 func TestFoldingInCompactions(t *testing.T) {
 	s := OpenForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
 	h := kvtest.NewHistory(11)
@@ -119,7 +118,7 @@ func TestFoldingInCompactions(t *testing.T) {
 	check(h.State())
 }
 
-// Writers merge while the store is flushed and compacted all the time.
+// No merge is lost during continuous compactions.
 func TestMergingWhileCompacting(t *testing.T) {
 	s := OpenForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
 	const writers, each = 4, 64
@@ -168,8 +167,8 @@ func TestMergingWhileCompacting(t *testing.T) {
 	}
 }
 
-// What a transaction writes is kept apart from what the one before wrote, and memory
-// for a large one is not kept for ever.
+// A transaction has none of the previous one's writes, and the memory of a large one is
+// released.
 func TestWritesAreReset(t *testing.T) {
 	var w writes
 	for _, size := range []int{10, maxKeptWrites + 1, 10} {
@@ -185,11 +184,11 @@ func TestWritesAreReset(t *testing.T) {
 	}
 }
 
-// The size of a memtable is a share of the memory, within bounds.
+// A memtable takes two ninths of the memory, within bounds.
 func TestMemtableSize(t *testing.T) {
 	for memory, want := range map[int64]int64{0: 4 << 20, 1 << 20: 4 << 20, 18 << 20: 4 << 20, 36 << 20: 8 << 20, 576 << 20: 128 << 20, 1 << 40: 128 << 20} {
 		if got := memtableSize(memory); got != want {
-			t.Errorf("of %d bytes %d, want %d", memory, got, want)
+			t.Errorf("memory %d: got %d, want %d", memory, got, want)
 		}
 	}
 }

@@ -2,12 +2,12 @@ package pebblekv
 
 import "sync"
 
-// A gate counts who is inside, and is closed once: nobody enters any more, also not who
-// is inside already, and close returns when all have left. So who is inside never waits for
-// a close that waits for them.
+// A gate counts the calls inside, and is closed once. From then on it admits no call, not even
+// one made from inside another, and close returns when all have left. So a call inside never
+// waits for a close that waits for it.
 type gate struct {
 	closing chan struct{} // closed when close begins
-	empty   chan struct{} // closed when all have left since
+	empty   chan struct{} // closed when closing is closed and nobody is inside
 
 	mu     sync.Mutex // guards the fields below
 	inside int
@@ -15,7 +15,7 @@ type gate struct {
 
 func newGate() gate { return gate{closing: make(chan struct{}), empty: make(chan struct{})} }
 
-// enter reports whether the gate is open.
+// enter admits the caller if the gate is open, and reports that. The caller must then leave.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -43,7 +43,7 @@ func (g *gate) closed() bool {
 	}
 }
 
-// close reports whether it was the first, and if so waits until all have left.
+// close reports whether it is the first close. The first waits until all have left.
 func (g *gate) close() bool {
 	g.mu.Lock()
 	if g.closed() {

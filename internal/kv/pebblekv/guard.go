@@ -17,28 +17,27 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Pebble's manifest lists the tables that make up the store, by edits, one behind
-// the other. One that is cut short, or damaged, is read up to there; the tables
-// that came later are then taken for left-overs and deleted, and an older state
-// is served as if it were the newest. So we write down beside it how long it was
-// when it was last synced: the guard, a file of JSON. The manifest is synced before
-// the guard is written, and only grows, so it is never shorter than its guard says
-// unless somebody cut it. The same file guards the logs (logguard.go).
+// Pebble's manifest lists the tables of the store as a sequence of edits. If it is
+// truncated or damaged, Pebble reads up to that point, deletes later tables as
+// leftovers, and serves an older state as the newest. So a file of JSON beside it,
+// the guard, records its length at the last sync. The manifest is synced before the
+// guard is written, and only grows, so it is never shorter than its guard says unless
+// it lost something. The same file guards the logs (logguard.go).
 const (
 	guardFile      = "skein.manifest"
 	manifestPrefix = "MANIFEST-"
 	firstManifest  = "MANIFEST-000001"
-	manifestMarker = "marker.manifest." // and what the marker names
-	maxGuard       = 64 << 10           // bytes of the guard that are read
+	manifestMarker = "marker.manifest." // prefix of Pebble's file that names the manifest
+	maxGuard       = 64 << 10           // limits the bytes read of a guard
 )
 
 type guard struct {
-	Manifest string `json:"manifest"` // its name
-	Bytes    int64  `json:"bytes"`    // how many of it were synced
-	// Begun says that the store's marker was committed and synced: from then on a
-	// store without it has lost something.
+	Manifest string `json:"manifest"` // its file name
+	Bytes    int64  `json:"bytes"`    // how many of its bytes were synced
+	// Begun means that the store's marker was committed and synced: from then on a
+	// store without it has lost data.
 	Begun bool `json:"begun,omitempty"`
-	// Logs says what was synced of the write-ahead logs (logguard.go).
+	// Logs records the synced part of each write-ahead log (logguard.go).
 	Logs []logMark `json:"logs,omitempty"`
 }
 
@@ -81,8 +80,8 @@ func (f *manifestFile) guarded(sync func() error) error {
 	return f.fs.writeGuard(func(g *guard) { g.Manifest, g.Bytes = f.name, written })
 }
 
-// writeGuard changes the guard, and replaces its file. The folder need not be
-// synced: an older one is right, too.
+// writeGuard changes the guard and replaces its file. It need not sync the folder: an
+// older guard is also correct.
 func (fs *storeFS) writeGuard(change func(*guard)) error {
 	fs.guarding.Lock()
 	defer fs.guarding.Unlock()
@@ -97,7 +96,7 @@ func (fs *storeFS) writeGuard(change func(*guard)) error {
 		return fmt.Errorf("pebblekv: the store's guard: %w", err)
 	}
 	_, err = f.Write(append(b, '\n'))
-	// Synced, so that no power failure leaves an empty file under the name.
+	// Without the sync, a power failure could leave an empty file under the name.
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = fs.FS.Rename(name+".new", name)
 	}
@@ -108,7 +107,7 @@ func (fs *storeFS) writeGuard(change func(*guard)) error {
 	return nil
 }
 
-// readGuard returns the guard, if there is one.
+// readGuard returns the guard, and whether there is a readable one.
 func (fs *storeFS) readGuard() (g guard, ok bool, err error) {
 	f, err := fs.FS.Open(fs.PathJoin(fs.dir, guardFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -124,14 +123,13 @@ func (fs *storeFS) readGuard() (g guard, ok bool, err error) {
 	return g, json.Unmarshal(b, &g) == nil && g.Manifest != "", nil
 }
 
-// storeFiles are the beginnings and ends of the names of files that only a store
-// has.
+// isStoreFile reports whether a file name is one that only a store has.
 func isStoreFile(name string) bool {
 	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, logSuffix) || strings.HasPrefix(name, manifestPrefix) || strings.HasPrefix(name, "OPTIONS-")
 }
 
-// look reports whether there is a store in dir. Files of one that is not whole are
-// kv.ErrDamaged. It leaves nothing behind there.
+// look reports whether there is a store in dir. Files of an incomplete store are a
+// kv.ErrDamaged. look creates no files.
 func look(fs vfs.FS, dir string) (found bool, err error) {
 	switch st, err := fs.Stat(dir); {
 	case errors.Is(err, os.ErrNotExist):
@@ -156,24 +154,23 @@ func look(fs vfs.FS, dir string) (found bool, err error) {
 		return false, fmt.Errorf("pebblekv: %s: %w", dir, err)
 	}
 	for _, name := range names {
-		// A first start that was cut may have left its first manifest: the marker
-		// comes next, and only then the first log.
+		// An interrupted first start may leave its first manifest: Pebble makes the
+		// marker next, and then the first log.
 		if isStoreFile(name) && name != firstManifest {
-			return false, fmt.Errorf("pebblekv: %s: %w: there are files of a store (%s), but its manifest, or the marker that names it, is gone", dir, kv.ErrDamaged, name)
+			return false, fmt.Errorf("pebblekv: %s: %w: the manifest or its marker is missing, but other files of a store exist (%s)", dir, kv.ErrDamaged, name)
 		}
 	}
 	return false, nil
 }
 
-// forbidden says that this user may not read, or write, a store.
+// forbidden returns the error for a store that this user may not read or write.
 func forbidden(dir string, err error) error {
-	return fmt.Errorf("pebblekv: %s may not be opened by this user: run skein as the user that the folder belongs to: %w", dir, err)
+	return fmt.Errorf("pebblekv: no permission to open %s: run skein as the owner of the folder: %w", dir, err)
 }
 
-// prove makes sure, before a store is opened, that its manifest and its logs are
-// whole. Where nothing was written down about that, as by earlier
-// programs, one that is to be written is first opened without, and must have its
-// marker.
+// prove checks the manifest and the logs against the guard before a store is opened.
+// An older skein wrote no guard. Such a store is first opened read-only, and must have
+// its marker, before it is opened for writing.
 func (s *Store) prove(o Options) error {
 	desc, err := pebble.Peek(o.Dir, s.fs.FS)
 	if errors.Is(err, os.ErrPermission) {
@@ -208,7 +205,7 @@ func (s *Store) prove(o Options) error {
 	return s.proveMarker(o)
 }
 
-// hasMarker makes sure that a store which was begun has its marker.
+// hasMarker checks that a begun store has its marker.
 func (s *Store) hasMarker(marker []byte) error {
 	if marker == nil || !s.fs.guard.Begun {
 		return nil
@@ -216,16 +213,16 @@ func (s *Store) hasMarker(marker []byte) error {
 	if _, ok, err := (&reader{db: s.db}).Get(marker); err != nil || ok {
 		return err
 	}
-	return fmt.Errorf("pebblekv: %s: %w: it does not say that it is a store of ours, as it did; logs or tables of it are gone", s.fs.dir, kv.ErrDamaged)
+	return fmt.Errorf("pebblekv: %s: %w: skein's marker is missing; logs or tables were lost", s.fs.dir, kv.ErrDamaged)
 }
 
-// noteBegun notes in the guard that the marker is committed, once it is.
+// noteBegun records in the guard that the marker is committed, if it is.
 func (s *Store) noteBegun() error {
 	_, ok, err := (&reader{db: s.db}).Get(s.marker)
 	if err != nil || !ok {
 		return err
 	}
-	if err := s.fs.syncAll(); err != nil { // the guard must not know more than the log
+	if err := s.fs.syncAll(); err != nil { // the guard must not promise more than the log holds
 		return err
 	}
 	if err := s.fs.writeGuard(func(g *guard) { g.Begun = true }); err != nil {
@@ -235,8 +232,8 @@ func (s *Store) noteBegun() error {
 	return nil
 }
 
-// readManifest reads a manifest to its end, and compares it with the guard. It returns
-// the number of the oldest log that is not flushed yet.
+// readManifest reads a manifest to its end and compares it with the guard. It returns
+// the number of the oldest unflushed log.
 func (fs *storeFS) readManifest(name string, g guard) (oldest uint64, err error) {
 	f, err := fs.FS.Open(name)
 	if errors.Is(err, os.ErrPermission) {
@@ -245,13 +242,13 @@ func (fs *storeFS) readManifest(name string, g guard) (oldest uint64, err error)
 	if err != nil {
 		return 0, fmt.Errorf("pebblekv: %s: %w: %w", fs.dir, kv.ErrDamaged, err)
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // opened for reading only
 	st, err := f.Stat()
 	if err != nil {
 		return 0, fmt.Errorf("pebblekv: reading %s: %w", name, err)
 	}
 	if st.Size() < g.Bytes {
-		return 0, fmt.Errorf("pebblekv: %s: %w: %s has %d bytes, and had %d", fs.dir, kv.ErrDamaged, g.Manifest, st.Size(), g.Bytes)
+		return 0, fmt.Errorf("pebblekv: %s: %w: %s has %d bytes; %d were synced", fs.dir, kv.ErrDamaged, g.Manifest, st.Size(), g.Bytes)
 	}
 	r := record.NewReader(f, 0)
 	for end := int64(0); ; end = r.Offset() {
@@ -274,8 +271,8 @@ func (fs *storeFS) readManifest(name string, g guard) (oldest uint64, err error)
 	}
 }
 
-// proveMarker opens the store without writing and looks for its marker. Only a
-// store that has nothing in it may be without.
+// proveMarker opens the store read-only and looks for its marker. Only an empty store
+// may lack it.
 func (s *Store) proveMarker(o Options) (err error) {
 	po, release := s.pebbleOptions(o)
 	defer release()
@@ -302,14 +299,13 @@ func (s *Store) proveMarker(o Options) (err error) {
 		empty = empty && !strings.HasSuffix(name, ".sst")
 	}
 	if !empty {
-		return fmt.Errorf("pebblekv: %s: %w: it does not say that it is a store of ours, as each does from its first write on; its manifest may have been cut", o.Dir, kv.ErrDamaged)
+		return fmt.Errorf("pebblekv: %s: %w: skein's marker, part of the first write, is missing; the manifest may be truncated", o.Dir, kv.ErrDamaged)
 	}
 	return nil
 }
 
-// folderLock keeps other processes out: by a lock on the folder, which stays
-// whatever becomes of the files in it, and one on Pebble's lock file, for programs
-// that know only that.
+// folderLock keeps other processes out. It locks the folder, which protects even if a
+// file in it is deleted, and Pebble's lock file, for programs that know only that.
 type folderLock struct {
 	lock   *pebble.Lock
 	folder io.Closer
@@ -344,7 +340,7 @@ func lockFolder(fs vfs.FS, o Options) (*folderLock, error) {
 	return l, nil
 }
 
-// Close gives the locks up.
+// Close releases the locks.
 func (l *folderLock) Close() error {
 	err := l.lock.Close()
 	if l.folder != nil {
@@ -353,8 +349,8 @@ func (l *folderLock) Close() error {
 	return err
 }
 
-// unlockedFS does without a lock file where none can be made: on a file system
-// that is mounted read-only nobody else writes.
+// unlockedFS does without a lock file if it cannot be made. On a file system that is
+// mounted read-only, nobody else writes.
 type unlockedFS struct{ vfs.FS }
 
 // Lock implements vfs.FS.

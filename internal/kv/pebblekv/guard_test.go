@@ -49,7 +49,8 @@ func makeGuarded(t *testing.T, dir string) Options {
 	return o
 }
 
-// copyOf copies a folder by links, but for the manifest, which may be changed.
+// copyOf copies a folder with hard links, except for the manifest and the guard, which
+// tests change.
 func copyOf(t *testing.T, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "copy")
@@ -101,17 +102,18 @@ func manifestOf(t *testing.T, dir string) string {
 	return ""
 }
 
-// refusedOrWhole opens a store: it is refused and left as it was, or has all keys.
+// refusedOrWhole opens a store. Either Open fails and changes nothing, or the store has all
+// keys.
 func refusedOrWhole(t *testing.T, o Options) (refused bool) {
 	t.Helper()
 	before := names(t, o.Dir)
 	s, err := Open(o)
 	if err != nil {
 		if !errors.Is(err, kv.ErrDamaged) {
-			t.Errorf("it is refused with %v", err)
+			t.Errorf("Open: %v", err)
 		}
 		if after := names(t, o.Dir); !slices.Equal(before, after) {
-			t.Errorf("it was refused, but changed:\n%v\n%v", before, after)
+			t.Errorf("Open failed, but changed the folder:\n%v\n%v", before, after)
 		}
 		return true
 	}
@@ -125,8 +127,7 @@ func refusedOrWhole(t *testing.T, o Options) (refused bool) {
 	return false
 }
 
-// A manifest that is cut short or damaged anywhere is not taken for an older one,
-// with and without its guard.
+// A truncated or damaged manifest is never taken for an older one, with or without a guard.
 func TestManifestIsGuarded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "s")
 	o := makeGuarded(t, dir)
@@ -146,13 +147,13 @@ func TestManifestIsGuarded(t *testing.T) {
 			if err := os.WriteFile(manifestOf(t, c.Dir), spoil(), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c.ReadOnly, c.Create = true, false // as check and export do
+			c.ReadOnly, c.Create = true, false // as skein check and skein export
 			first := refusedOrWhole(t, c)
 			c.ReadOnly, c.Create = false, true
 			if refusedOrWhole(t, c) {
 				refused[what]++
 				if !first {
-					t.Error("it is refused to who writes, and not to who reads")
+					t.Error("Open fails, but not with ReadOnly")
 				}
 			}
 			if t.Failed() {
@@ -163,7 +164,7 @@ func TestManifestIsGuarded(t *testing.T) {
 	if refused["cut"] == 0 || refused["flipped"] == 0 {
 		t.Errorf("refused: %v", refused)
 	}
-	// A store of a program that wrote no guard: there its marker is asked for.
+	// Without a guard, as an older skein left a store, its marker decides.
 	c := o
 	c.Dir = copyOf(t, dir)
 	if err := os.Remove(filepath.Join(c.Dir, guardFile)); err != nil {
@@ -172,12 +173,12 @@ func TestManifestIsGuarded(t *testing.T) {
 	whole := c
 	whole.Dir = copyOf(t, c.Dir)
 	if refusedOrWhole(t, whole) {
-		t.Error("a whole store without a guard is refused")
+		t.Error("a complete store without a guard does not open")
 	}
 	if err := os.WriteFile(manifestOf(t, c.Dir), b[:60], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range names(t, c.Dir) { // the logs of those tables are gone long ago
+	for _, name := range names(t, c.Dir) { // in a real store, the logs of old tables are gone
 		if strings.HasSuffix(name, ".log") {
 			if err := os.Remove(filepath.Join(c.Dir, name)); err != nil {
 				t.Fatal(err)
@@ -185,11 +186,11 @@ func TestManifestIsGuarded(t *testing.T) {
 		}
 	}
 	if !refusedOrWhole(t, c) {
-		t.Error("a cut store without a guard is not refused")
+		t.Error("a truncated store without a guard opens")
 	}
 }
 
-// A folder with parts of a store is never begun anew.
+// Open never creates a store in a folder with parts of one.
 func TestPartsOfAStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "s")
 	o := makeGuarded(t, dir)
@@ -215,12 +216,12 @@ func TestPartsOfAStore(t *testing.T) {
 			}
 			for _, create := range []bool{true, false} {
 				if c.Create = create; !refusedOrWhole(t, c) {
-					t.Error("it is not refused")
+					t.Error("the store opens")
 				}
 			}
 		})
 	}
-	// A start that was interrupted before the first write is gone on with.
+	// Open continues a start that was interrupted before the first write.
 	c := o
 	c.Dir = filepath.Join(t.TempDir(), "new")
 	for range 2 {
@@ -231,7 +232,7 @@ func TestPartsOfAStore(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		_ = os.Remove(filepath.Join(c.Dir, guardFile)) // as if it had not come so far
+		_ = os.Remove(filepath.Join(c.Dir, guardFile)) // as after an earlier interruption
 	}
 }
 
@@ -246,7 +247,7 @@ func tableOf(t *testing.T, dir string) string {
 	return ""
 }
 
-// cutFS ends the process, as far as the store is concerned, at a step.
+// cutFS fails every change after the first left ones, as if the process had ended there.
 type cutFS struct {
 	vfs.FS
 
@@ -273,8 +274,8 @@ func (c cutFS) Rename(from, to string) error { return errors.Join(c.step(), c.FS
 
 func (c cutFS) Remove(name string) error { return errors.Join(c.step(), c.FS.Remove(name)) }
 
-// A first start that is cut at any step is gone on with by the next.
-func TestFirstStartIsCut(t *testing.T) {
+// If a first start is interrupted at any step, the next start continues it.
+func TestInterruptedFirstStart(t *testing.T) {
 	for steps := int64(0); ; steps++ {
 		mem := vfs.NewCrashableMem()
 		var left atomic.Int64
@@ -299,7 +300,7 @@ func TestFirstStartIsCut(t *testing.T) {
 		o.FS = after
 		s, err := Open(o)
 		if err != nil {
-			t.Fatalf("cut after %d steps, it is refused: %v", steps, err)
+			t.Fatalf("interrupted after %d steps: %v", steps, err)
 		}
 		if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set(marker, []byte{1}); return nil }); err != nil {
 			t.Fatal(err)
@@ -316,7 +317,7 @@ func TestFirstStartIsCut(t *testing.T) {
 	}
 }
 
-// Who deletes the lock file lets nobody in; and a new store takes little room.
+// Deleting the lock file does not unlock a store, and a new store takes little space.
 func TestLockAndSize(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 1 << 30}
@@ -365,11 +366,11 @@ func TestReadOnlyMount(t *testing.T) {
 	o := makeGuarded(t, dir)
 	o.Create, o.ReadOnly, o.FS = false, true, readOnlyFS{vfs.Default}
 	if refusedOrWhole(t, o) {
-		t.Error("it is refused")
+		t.Error("the store does not open")
 	}
 }
 
-// smallDisk has as much room as free says, and none at all where it says so.
+// smallDisk reports free bytes. Its writes fail with ENOSPC while free is 0.
 type smallDisk struct {
 	vfs.FS
 
@@ -401,8 +402,8 @@ func (f smallFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// With AwaitSpace a write waits for space, and the store resumes without being reopened. Reads
-// go on meanwhile, and a context or Close ends the wait.
+// With AwaitSpace, a write waits for space, and then succeeds without reopening the store.
+// Reads succeed meanwhile. The end of the context, or Close, ends the wait.
 func TestFullDiskIsAwaited(t *testing.T) {
 	var free atomic.Int64
 	free.Store(2 << 30)
@@ -474,8 +475,8 @@ func TestFullDiskIsAwaited(t *testing.T) {
 	}
 }
 
-// Before the disk is full no more is written, and what was committed is whole.
-// Where it is full at once, the process is told to end, with a clear error.
+// Updates fail before the disk is full, and no commit is lost. If the disk fills suddenly,
+// Fatal receives a kv.ErrDiskFull.
 func TestFullDisk(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 30)
@@ -500,7 +501,7 @@ func TestFullDisk(t *testing.T) {
 		t.Helper()
 		for began := time.Now(); !ok(); time.Sleep(time.Millisecond) {
 			if time.Since(began) > 10*time.Second {
-				t.Fatal("it does not come")
+				t.Fatal("timed out")
 			}
 		}
 	}
@@ -529,6 +530,6 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("the process is not told")
+		t.Error("Fatal was not called")
 	}
 }

@@ -14,12 +14,12 @@ import (
 	"skein.blue/internal/kv/pebblekv"
 )
 
-// otherProcess is set for a process that TestOtherProcess starts: the folder that it
-// opens.
+// otherProcess is the environment variable with the folder that the child process of
+// TestOtherProcess opens.
 const otherProcess = "SKEIN_TEST_OPEN"
 
-// Another process is kept out while a store is open, whether it wants to write or
-// not, and let in when it is closed.
+// While a store is open, another process cannot open it, not even read-only. After Close it
+// can.
 func TestOtherProcess(t *testing.T) {
 	if dir := os.Getenv(otherProcess); dir != "" {
 		for _, readOnly := range []bool{false, true} {
@@ -49,13 +49,13 @@ func TestOtherProcess(t *testing.T) {
 	}
 	s := pebblekv.OpenForTest(t, pebblekv.Options{Dir: dir, Create: true})
 	if out := ask(); strings.Count(out, "locked: true") != 2 {
-		t.Errorf("while it is open: %s", out)
+		t.Errorf("while open: %s", out)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if out := ask(); strings.Count(out, "locked: false, <nil>") != 2 {
-		t.Errorf("when it is closed: %s", out)
+		t.Errorf("when closed: %s", out)
 	}
 }
 
@@ -63,9 +63,9 @@ type anotherMerger struct{ kvtest.LastByte }
 
 func (anotherMerger) Name() string { return "another" }
 
-// What cannot be opened is not kept locked: who comes next opens it.
-func TestRefusalsUnlock(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a", "b") // folders above are made, too
+// A failed Open leaves no lock behind.
+func TestFailedOpenUnlocks(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b") // Open makes the parent folders too
 	o := pebblekv.Options{Dir: dir, Create: true, Merger: kvtest.LastByte{}, Memory: 8 << 20}
 	s := pebblekv.OpenForTest(t, o)
 	if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("1")); return nil }); err != nil {
@@ -101,7 +101,7 @@ func TestRefusalsUnlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A file in the folder's place, and a folder of something else.
+	// A file instead of a folder, and a folder of another program.
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("not a store"), 0o600); err != nil {
 		t.Fatal(err)
@@ -110,14 +110,14 @@ func TestRefusalsUnlock(t *testing.T) {
 		t.Errorf("a file: %v", err)
 	}
 	if _, err := pebblekv.Open(pebblekv.Options{Dir: filepath.Dir(file), Merger: kvtest.LastByte{}}); !errors.Is(err, kv.ErrNotFound) {
-		t.Errorf("a folder of something else: %v", err)
+		t.Errorf("a folder of another program: %v", err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {
-		t.Errorf("in the folder of something else are %v, %v", left, err)
+		t.Errorf("the folder of another program has %v, %v", left, err)
 	}
 }
 
-// A free disk is told of, where it is known.
+// FreeBytes knows the free space of a real disk.
 func TestFreeBytes(t *testing.T) {
 	s := pebblekv.OpenForTest(t, pebblekv.Options{Dir: t.TempDir(), Create: true})
 	if n, known := s.FreeBytes(); !known || n == 0 {

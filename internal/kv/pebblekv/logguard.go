@@ -18,50 +18,49 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Pebble cannot tell a write-ahead log that a crash tore from one that was damaged
-// later: it reads the newest log up to the first record that is broken, and serves
-// what it has as the newest state. So the guard also says, for each log, how many
-// bytes were synced and what their CRC-32C is:
+// Pebble cannot distinguish a write-ahead log torn by a crash from one damaged later:
+// it reads the newest log up to the first broken record, and serves the result as the
+// newest state. So the guard also records, for each log, how many bytes were synced and
+// their CRC-32C:
 //
 //	{"manifest":"MANIFEST-000012","bytes":3410,"begun":true,
 //	 "logs":[{"log":"000017.log","bytes":5242880,"crc":2914098370}]}
 //
-// Every sync of a log is followed by one write of the guard, never the other way
-// round. A crash therefore leaves at least what the guard says, and is never taken for
-// damage. A clean stop flushes the memtables into tables and empties the list: then
-// nothing depends on a log.
+// The guard is written after every sync of a log, never before. So a crash leaves at
+// least what the guard says, and never looks like damage. A clean stop flushes the
+// memtables into tables and empties the list: then nothing depends on a log.
 //
-// The guard may list logs that are gone, because it is written only after the next
-// sync. The manifest says which logs matter: those from its newest log number on. The
-// others were flushed into tables, which the manifest lists.
+// The guard may list deleted logs, because it is only written after the next sync. The
+// manifest says which logs matter: those from its newest log number on. All earlier logs
+// were flushed into tables, which the manifest lists.
 const (
 	logSuffix  = ".log"
-	lostSuffix = ".lost" // appended to a log that was set aside
-	allLogs    = "logs"  // stands for a log's name where no log is left
+	lostSuffix = ".lost" // appended to the name of a log that was set aside
+	allLogs    = "logs"  // LostWrites.Log if no log is left
 )
 
-// logMark says what of a log was synced.
+// logMark records the synced part of a log.
 type logMark struct {
-	Log   string `json:"log"`   // its name
-	Bytes int64  `json:"bytes"` // how many of it, from its beginning
-	CRC   uint32 `json:"crc"`   // of these bytes, CRC-32C
+	Log   string `json:"log"`   // its file name
+	Bytes int64  `json:"bytes"` // how many bytes, from the beginning
+	CRC   uint32 `json:"crc"`   // their CRC-32C
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// LostWrites is the kv.ErrDamaged of a store whose write-ahead logs no longer hold
-// what was synced to them.
+// LostWrites is the kv.ErrDamaged of a store whose write-ahead logs have lost synced
+// writes.
 type LostWrites struct {
-	Dir string // the store
-	// Log is the first log that is damaged, by its file name, or "logs" where none is
-	// left. As Options.AcceptLoss it has Open go on without the writes that are lost.
+	Dir string // the store's folder
+	// Log is the file name of the first damaged log, or "logs" if no log is left. Set
+	// Options.AcceptLoss to it to open the store without the lost writes.
 	Log  string
-	What string // is wrong with it
-	// Bytes is the size of the writes that are lost: what was synced of that log from
-	// the damage on, and of all later logs. 0 means that it is not known.
+	What string // the damage
+	// Bytes is the size of the lost writes: the synced bytes of Log behind the damage,
+	// and of all later logs. 0 means unknown.
 	Bytes int64
 
-	readable int64 // bytes of Log, from its beginning, that hold whole records
+	readable int64 // length of the undamaged records at the beginning of Log
 }
 
 // Error implements error.
@@ -72,10 +71,10 @@ func (l *LostWrites) Error() string {
 	return fmt.Sprintf("pebblekv: %s: %v: %s; the newest writes, %d bytes of the log, are lost", l.Dir, kv.ErrDamaged, l.What, l.Bytes)
 }
 
-// Is reports that it is a kv.ErrDamaged.
+// Is reports whether target is kv.ErrDamaged.
 func (l *LostWrites) Is(target error) bool { return target == kv.ErrDamaged }
 
-// markLog notes what was synced of a log. saveLogs writes it down.
+// markLog records the synced part of a log in memory. saveLogs writes the guard.
 func (fs *storeFS) markLog(m logMark) {
 	fs.guarding.Lock()
 	defer fs.guarding.Unlock()
@@ -87,16 +86,16 @@ func (fs *storeFS) markLog(m logMark) {
 	fs.guard.Logs = append(fs.guard.Logs, m)
 }
 
-// forgetLog drops the mark of a log that the engine no longer needs.
+// forgetLog drops the mark of a log that Pebble no longer needs.
 func (fs *storeFS) forgetLog(name string) {
 	fs.guarding.Lock()
 	defer fs.guarding.Unlock()
 	fs.guard.Logs = slices.DeleteFunc(fs.guard.Logs, func(l logMark) bool { return l.Log == name })
 }
 
-// saveLogs writes the guard if a log was synced since it was last written. Where there
-// is no room for it, the older guard stays: it promises less, and is right. The next
-// sync tries again.
+// saveLogs writes the guard if a log was synced since the last time. If the disk is
+// full, the older guard stays: it promises less, and is correct. The next sync tries
+// again.
 func (fs *storeFS) saveLogs() error {
 	fs.guarding.Lock()
 	unsaved := fs.unsaved
@@ -111,7 +110,7 @@ func (fs *storeFS) saveLogs() error {
 	return err
 }
 
-// noLogs notes, after a clean stop, that nothing depends on a log.
+// noLogs records, after a clean stop, that nothing depends on a log.
 func (fs *storeFS) noLogs() error {
 	err := fs.writeGuard(func(g *guard) { g.Logs = nil })
 	if noRoom(err) {
@@ -120,13 +119,13 @@ func (fs *storeFS) noLogs() error {
 	return err
 }
 
-// flushPatience is how long Close waits for the memtables to be written. The program
+// flushPatience limits how long Close waits for the flush of the memtables. The process
 // must end within ten seconds.
 const flushPatience = 5 * time.Second
 
-// flush writes the memtables to tables, and reports whether it could. If not, the logs
-// hold what they hold: the next Open reads it from there. It is tried only where there
-// is room and files can be made: the engine gives up all where it cannot make a log.
+// flush writes the memtables to tables, and reports whether it succeeded. If not, the next
+// Open reads the writes from the logs. It only tries if the disk has space and files can be
+// made: Pebble panics if it cannot make a log.
 func (s *Store) flush() bool {
 	if !s.wrote { // Open has flushed what it found
 		return true
@@ -135,7 +134,7 @@ func (s *Store) flush() bool {
 		return false
 	}
 	select {
-	case <-s.failed: // an earlier failure says nothing
+	case <-s.failed: // discard an earlier failure
 	default:
 	}
 	done, err := s.db.AsyncFlush()
@@ -152,9 +151,9 @@ func (s *Store) flush() bool {
 	}
 }
 
-// proveLogs makes sure that the logs hold what was synced to them. oldest is the number
-// of the first log that matters. What is missing is a *LostWrites; where accept names
-// that log, proveLogs instead has the store go on without it.
+// proveLogs checks that the logs hold all synced writes. oldest is the number of the first
+// log that matters. Lost writes are a *LostWrites; if accept names its log, proveLogs
+// accepts the loss instead.
 func (fs *storeFS) proveLogs(oldest uint64, accept string, log *slog.Logger) error {
 	lost, err := fs.lostWrites(oldest)
 	if err != nil || lost == nil {
@@ -166,7 +165,7 @@ func (fs *storeFS) proveLogs(oldest uint64, accept string, log *slog.Logger) err
 	if err := fs.acceptLoss(lost); err != nil {
 		return err
 	}
-	log.Warn("the store goes on without the writes that its damaged log held, as --accept-loss says; the damaged logs stay in the folder", "log", lost.Log, "damage", lost.What, "lost_bytes", lost.Bytes, "kept_as", "*"+logSuffix+lostSuffix)
+	log.Warn("store opened without the writes of its damaged log, because of --accept-loss; the damaged logs stay in the folder", "log", lost.Log, "damage", lost.What, "lost_bytes", lost.Bytes, "kept_as", "*"+logSuffix+lostSuffix)
 	return nil
 }
 
@@ -179,7 +178,7 @@ func (fs *storeFS) lostWrites(oldest uint64) (lost *LostWrites, err error) {
 		switch {
 		case !ok || n < oldest:
 			continue
-		case lost != nil: // what follows a hole cannot be applied
+		case lost != nil: // writes after a loss cannot be applied
 			lost.Bytes += m.Bytes
 			continue
 		}
@@ -191,14 +190,14 @@ func (fs *storeFS) lostWrites(oldest uint64) (lost *LostWrites, err error) {
 		return lost, nil
 	}
 	logs, err := fs.logsFrom(0)
-	if err == nil && len(logs) == 0 { // a store always has the log that it wrote last
+	if err == nil && len(logs) == 0 { // a store always keeps its newest log
 		lost = &LostWrites{Dir: fs.dir, Log: allLogs, What: "its write-ahead logs (*.log) are gone"}
 	}
 	return lost, err
 }
 
-// compareLog compares a log with its mark, and returns nil if it holds all that was
-// synced.
+// compareLog compares a log with its mark. It returns nil if the log holds everything
+// that was synced.
 func (fs *storeFS) compareLog(m logMark) (*LostWrites, error) {
 	lost := &LostWrites{Dir: fs.dir, Log: m.Log, Bytes: m.Bytes}
 	f, err := fs.FS.Open(fs.PathJoin(fs.dir, m.Log))
@@ -211,7 +210,7 @@ func (fs *storeFS) compareLog(m logMark) (*LostWrites, error) {
 	case err != nil:
 		return nil, fmt.Errorf("pebblekv: opening %s: %w", m.Log, err)
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // opened for reading only
 	st, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("pebblekv: reading %s: %w", m.Log, err)
@@ -221,7 +220,7 @@ func (fs *storeFS) compareLog(m logMark) (*LostWrites, error) {
 		return nil, nil //nolint:nilnil // nothing is lost
 	}
 	end, why := fs.readableLog(m.Log)
-	if end >= m.Bytes { // only padding differs, which holds nothing
+	if end >= m.Bytes { // only padding differs
 		return nil, nil //nolint:nilnil // nothing is lost
 	}
 	lost.readable, lost.Bytes = end, m.Bytes-end
@@ -233,8 +232,8 @@ func (fs *storeFS) compareLog(m logMark) (*LostWrites, error) {
 	return lost, nil
 }
 
-// readableLog returns where the last record of a log ends that the engine can read, and
-// what keeps it from reading on: io.EOF where the log ends.
+// readableLog returns the end of the last record of a log that Pebble can read, and the
+// error that stops it there: io.EOF at the end of the log.
 func (fs *storeFS) readableLog(name string) (end int64, why error) {
 	logs, err := wal.Scan(wal.Dir{FS: fs.FS, Dirname: fs.dir})
 	if err != nil {
@@ -246,7 +245,7 @@ func (fs *storeFS) readableLog(name string) (end int64, why error) {
 		return 0, os.ErrNotExist
 	}
 	r := log.OpenForRead()
-	defer func() { _ = r.Close() }() // it was only read
+	defer func() { _ = r.Close() }() // opened for reading only
 	for {
 		rec, at, err := r.NextRecord()
 		end = at.PreviousFilesBytes + at.Physical
@@ -259,10 +258,10 @@ func (fs *storeFS) readableLog(name string) (end int64, why error) {
 	}
 }
 
-// acceptLoss cuts the damaged log behind its last whole record, and puts the later
-// logs out of the engine's sight: the store is then as it was before the first write
-// that is lost. All that is cut stays in the folder, by other names. After a crash in
-// the middle it can be repeated.
+// acceptLoss truncates the damaged log after its last undamaged record, and renames all
+// later logs so that Pebble ignores them. The store then has the state before the first
+// lost write. The removed data stays in the folder under other names. After a crash,
+// acceptLoss can be repeated.
 func (fs *storeFS) acceptLoss(lost *LostWrites) error {
 	fail := func(err error) error {
 		return fmt.Errorf("pebblekv: %s: setting damaged logs aside: %w", fs.dir, err)
@@ -272,7 +271,7 @@ func (fs *storeFS) acceptLoss(lost *LostWrites) error {
 	if err != nil {
 		return fail(err)
 	}
-	slices.Reverse(logs) // the damaged log comes last: until then the loss is noticed
+	slices.Reverse(logs) // truncate the damaged log last: until then, Open detects the loss
 	for _, name := range logs {
 		at := fs.PathJoin(fs.dir, name)
 		if name != lost.Log {
@@ -287,7 +286,7 @@ func (fs *storeFS) acceptLoss(lost *LostWrites) error {
 	err = fs.syncFolder()
 	if err == nil {
 		err = fs.writeGuard(func(g *guard) {
-			g.Begun = false // the marker may be among what is lost; the next write notes it
+			g.Begun = false // the marker may be lost; the next write records it
 			g.Logs = slices.DeleteFunc(g.Logs, func(m logMark) bool { n, _ := logNumber(m.Log); return n >= first })
 		})
 	}
@@ -297,14 +296,14 @@ func (fs *storeFS) acceptLoss(lost *LostWrites) error {
 	return nil
 }
 
-// cutLog replaces a log by its first bytes, in one step. The whole stays under another
-// name, where the file system has hard links.
+// cutLog truncates a log atomically. The whole log stays under another name if the file
+// system supports hard links.
 func (fs *storeFS) cutLog(name string, readable int64) error {
 	f, err := fs.FS.Open(name)
 	if err != nil {
 		return err //nolint:wrapcheck // by acceptLoss
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // opened for reading only
 	cut, err := fs.FS.Create(name+".new", vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err //nolint:wrapcheck // by acceptLoss
@@ -313,12 +312,11 @@ func (fs *storeFS) cutLog(name string, readable int64) error {
 	if err = errors.Join(err, cut.Sync(), cut.Close()); err != nil {
 		return err
 	}
-	_ = fs.FS.Link(name, name+lostSuffix)  // for whoever wants to look at it; nothing depends on it
+	_ = fs.FS.Link(name, name+lostSuffix)  // for the operator; nothing depends on it
 	return fs.FS.Rename(name+".new", name) //nolint:wrapcheck // by acceptLoss
 }
 
-// logsFrom returns the names of the logs in the folder whose number is first or
-// greater, the lowest first.
+// logsFrom returns the names of the logs numbered first or higher, in ascending order.
 func (fs *storeFS) logsFrom(first uint64) (logs []string, err error) {
 	names, err := fs.FS.List(fs.dir)
 	if err != nil {
@@ -339,17 +337,17 @@ func logNumber(name string) (uint64, bool) {
 	return uint64(n), ok
 }
 
-// The fields of an edit in a manifest that come before all others, each a tag and then
-// its value: LevelDB's format. The comparer's name is only in the first edit.
+// The fields that come first in an edit of a manifest, each a tag and its value
+// (LevelDB's format). Only the first edit has the comparer's name.
 const (
-	editComparer  = 1 // a length, and so many bytes
-	editLogNumber = 2 // the logs below this number are flushed
+	editComparer  = 1 // a length, then the bytes of the name
+	editLogNumber = 2 // all logs below this number are flushed
 	// editHead is enough for both.
 	editHead = 128
 )
 
-// flushedBelow returns the log number of an edit of the manifest, from the edit's first
-// bytes: 0 if it has none.
+// flushedBelow returns the log number of an edit of the manifest, given the edit's first
+// bytes, or 0 if it has none.
 func flushedBelow(edit []byte) uint64 {
 	tag, n := binary.Uvarint(edit)
 	if n > 0 && tag == editComparer {

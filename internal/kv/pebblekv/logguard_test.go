@@ -21,14 +21,13 @@ import (
 	"skein.blue/internal/kv/kvtest"
 )
 
-// logged are the options of a store that syncs only when it is told to.
+// logged returns the options of a store that syncs only when Sync is called.
 func logged(fs vfs.FS) Options {
 	return Options{Dir: "s", Merger: kvtest.LastByte{}, Create: true, Memory: 8 << 20, Marker: marker, SyncInterval: time.Hour, FS: fs}
 }
 
-// put commits record n. The sizes are such that logs have several blocks, and no chunk
-// is large: the engine searches a torn one for the bit that was flipped, in a time that
-// grows with the square of its size.
+// put commits record n. Its size gives logs several blocks but no large chunk: Pebble
+// searches a torn chunk for a flipped bit, in time quadratic in its size.
 func put(t *testing.T, s *Store, n int, rng *rand.Rand) {
 	t.Helper()
 	size := rng.IntN(300)
@@ -46,12 +45,13 @@ func put(t *testing.T, s *Store, n int, rng *rand.Rand) {
 	}
 }
 
-// recordsOf returns how many records a store holds, all from the first on.
+// recordsOf returns the number of records in a store. It fails if one before the last is
+// missing.
 func recordsOf(s *Store) (n int, err error) {
 	err = s.View(context.Background(), func(r kv.Reader) error {
 		return r.Scan([]byte("k"), []byte("l"), false, func(key, _ []byte) (bool, error) {
 			if string(key) != fmt.Sprintf("k%06d", n) {
-				return false, fmt.Errorf("record %d is missing, and %s is there", n, key)
+				return false, fmt.Errorf("record %d is missing before %s", n, key)
 			}
 			n++
 			return true, nil
@@ -101,8 +101,8 @@ func (f stepFile) Sync() error { defer f.step(); return f.File.Sync() }
 
 func (f stepFile) SyncData() error { defer f.step(); return f.File.SyncData() }
 
-// A crash at any step, which tears whatever was not synced, is never taken for damage,
-// and leaves all that was synced.
+// A crash at any step, which tears unsynced data, never looks like damage and loses nothing
+// that was synced.
 func TestCrashIsNeverDamage(t *testing.T) {
 	const wanted = 2000
 	crashes, torn := 0, 0
@@ -110,13 +110,13 @@ func TestCrashIsNeverDamage(t *testing.T) {
 		n, m := crashAtSteps(t, seed)
 		crashes, torn = crashes+n, torn+m
 	}
-	t.Logf("%d crashes, of which %d lost writes that were not synced", crashes, torn)
+	t.Logf("%d crashes; %d lost unsynced writes", crashes, torn)
 	if torn < crashes/20 {
-		t.Errorf("only %d of %d crashes lost anything", torn, crashes)
+		t.Errorf("only %d of %d crashes lost writes, too few to prove anything", torn, crashes)
 	}
 }
 
-// crashAtSteps writes a store, and opens what crashes in between leave.
+// crashAtSteps writes a store, simulates crashes meanwhile, and opens what each leaves.
 func crashAtSteps(t *testing.T, seed uint64) (crashes, torn int) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var (
@@ -136,12 +136,12 @@ func crashAtSteps(t *testing.T, seed uint64) (crashes, torn int) {
 		o := logged(mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: dice.IntN(101), RNG: dice}))
 		s, err := Open(o)
 		if err != nil {
-			t.Errorf("seed %d, crash %d: it is refused: %v", seed, crashes, err)
+			t.Errorf("seed %d, crash %d: Open: %v", seed, crashes, err)
 			return
 		}
 		n, err := recordsOf(s)
 		if err = errors.Join(err, s.Close()); err != nil || n < least {
-			t.Errorf("seed %d, crash %d: %d records are left of %d that were synced, %v", seed, crashes, n, least, err)
+			t.Errorf("seed %d, crash %d: %d records survived, %d were synced, %v", seed, crashes, n, least, err)
 		}
 		crashes++
 		if n < int(committed.Load()) {
@@ -180,7 +180,7 @@ func crashAtSteps(t *testing.T, seed uint64) (crashes, torn int) {
 	return crashes, torn
 }
 
-// slowTables holds up tables being made, so that logs stay unflushed.
+// slowTables blocks the making of tables, so logs stay unflushed.
 type slowTables struct {
 	vfs.FS
 
@@ -194,8 +194,8 @@ func (s slowTables) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 	return s.FS.Create(name, c)
 }
 
-// killedStore is what a SIGKILL leaves of a store with two logs that are not flushed:
-// the first synced records are sure.
+// killedStore returns what a SIGKILL leaves of a store with two unflushed logs. synced is
+// the number of its synced records.
 func killedStore(t *testing.T, rng *rand.Rand) (killed *vfs.MemFS, synced int) {
 	t.Helper()
 	mem := vfs.NewCrashableMem()
@@ -220,7 +220,7 @@ func killedStore(t *testing.T, rng *rand.Rand) (killed *vfs.MemFS, synced int) {
 		t.Fatal(err)
 	}
 	synced = n
-	some() // not synced, and still with the system
+	some() // not synced, only in the system's buffers
 	killed = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rng})
 	close(wait)
 	if err := s.Close(); err != nil {
@@ -254,7 +254,7 @@ func writeAll(t *testing.T, fs vfs.FS, name string, b []byte) {
 	}
 }
 
-// spoilLog damages a log in the way that is named, within its first size bytes.
+// spoilLog damages the first size bytes of a log: how is flip, cut, empty, zeros or remove.
 func spoilLog(t *testing.T, fs vfs.FS, name, how string, size int, rng *rand.Rand) {
 	t.Helper()
 	b := readAll(t, fs, name)
@@ -296,13 +296,13 @@ func listing(t *testing.T, fs vfs.FS) string {
 	return strings.Join(all, "\n")
 }
 
-// copyMem copies a store, as a SIGKILL leaves it.
+// copyMem copies a store as a SIGKILL leaves it.
 func copyMem(fs *vfs.MemFS) *vfs.MemFS {
 	return fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))})
 }
 
-// openDamaged opens a damaged store, as check and serve do. It is refused and left as
-// it was, or holds what was synced.
+// openDamaged opens a damaged store read-only and for writing. Either Open fails and changes
+// nothing, or the store has every synced record.
 func openDamaged(t *testing.T, fs vfs.FS, synced int) (lost *LostWrites) {
 	t.Helper()
 	before := listing(t, fs)
@@ -313,22 +313,22 @@ func openDamaged(t *testing.T, fs vfs.FS, synced int) (lost *LostWrites) {
 		if err == nil {
 			n, err := recordsOf(s)
 			if err = errors.Join(err, s.Close()); err != nil || n < synced || lost != nil {
-				t.Errorf("read-only %v: it opens with %d records of %d, %v, %v", readOnly, n, synced, err, lost)
+				t.Errorf("read-only %v: opened with %d records of %d, %v, %v", readOnly, n, synced, err, lost)
 			}
 			continue
 		}
 		if !errors.As(err, &lost) || !errors.Is(err, kv.ErrDamaged) {
-			t.Errorf("read-only %v: it is refused with %v", readOnly, err)
+			t.Errorf("read-only %v: Open: %v", readOnly, err)
 		}
 		if listing(t, fs) != before {
-			t.Errorf("read-only %v: it was refused, and changed", readOnly)
+			t.Errorf("read-only %v: Open failed, but changed the folder", readOnly)
 		}
 	}
 	return lost
 }
 
-// Damage to what was synced of a log is noticed before the store is used, and changes
-// nothing; and a store may go on without what is lost, where an operator says so.
+// Open detects damage to the synced part of a log, and changes nothing. With AcceptLoss, it
+// opens the store without the lost writes.
 func TestDamagedLog(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	refused := map[string]int{}
@@ -346,7 +346,7 @@ func TestDamagedLog(t *testing.T) {
 				lost := openDamaged(t, fs, synced)
 				if lost != nil {
 					refused[how]++
-					goOnWithout(t, fs, lost, mark)
+					acceptAndCheck(t, fs, lost, mark)
 				}
 				if t.Failed() {
 					t.Fatalf("round %d, %s of %s", round, how, mark.Log)
@@ -356,21 +356,21 @@ func TestDamagedLog(t *testing.T) {
 	}
 	t.Logf("refused: %v", refused)
 	for _, how := range []string{"flip", "cut", "empty", "zeros", "remove"} {
-		if refused[how] < 13 { // of 16; a flip may meet padding
-			t.Errorf("%s: %d were refused", how, refused[how])
+		if refused[how] < 13 { // of 16; a flip may hit padding
+			t.Errorf("%s: only %d of 16 were detected", how, refused[how])
 		}
 	}
 }
 
-// goOnWithout has a store go on without the writes that it lost.
-func goOnWithout(t *testing.T, fs *vfs.MemFS, lost *LostWrites, mark logMark) {
+// acceptAndCheck opens a store without its lost writes, and checks that it works.
+func acceptAndCheck(t *testing.T, fs *vfs.MemFS, lost *LostWrites, mark logMark) {
 	t.Helper()
 	if lost.Log != mark.Log || lost.Bytes <= 0 || !strings.Contains(lost.Error(), mark.Log) {
 		t.Errorf("%s is damaged: %v", mark.Log, lost)
 	}
 	o := logged(fs)
 	o.AcceptLoss = lost.Log
-	for range 2 { // the second time there is nothing to accept
+	for range 2 { // the second time, there is nothing to accept
 		s, err := Open(o)
 		if err != nil {
 			t.Fatal(err)
@@ -381,20 +381,19 @@ func goOnWithout(t *testing.T, fs *vfs.MemFS, lost *LostWrites, mark logMark) {
 		}
 		put(t, s, n, rand.New(rand.NewPCG(0, 0)))
 		if again, err := recordsOf(s); err != nil || again != n+1 {
-			t.Errorf("%d records, and then %d, %v", n, again, err)
+			t.Errorf("%d records, then %d, %v", n, again, err)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := fs.Stat(fs.PathJoin("s", lost.Log+lostSuffix)); err != nil && !strings.Contains(lost.What, "gone") {
-		t.Errorf("the damaged log is not kept: %v", err)
+		t.Errorf("the damaged log was not set aside: %v", err)
 	}
 }
 
-// A crash while a loss is being accepted leaves a store that is refused as before, or
-// one that goes on; never one that has lost more.
-func TestAcceptingLossIsCut(t *testing.T) {
+// A crash while a loss is accepted loses nothing more: accepting it again gives the same store.
+func TestCrashWhileAcceptingLoss(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	killed, synced := killedStore(t, rng)
 	g, _, err := newStoreFS(killed, logged(killed)).readGuard()
@@ -420,14 +419,14 @@ func TestAcceptingLossIsCut(t *testing.T) {
 	}
 	want := records(copyMem(killed))
 	if want == 0 || want >= synced {
-		t.Fatalf("%d records of %d are left", want, synced)
+		t.Fatalf("%d records of %d survived", want, synced)
 	}
 	mem, steps := copyMem(killed), 0
 	o := logged(stepFS{mem, func() {
 		steps++
 		crashed := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
 		if got := records(crashed); got != want {
-			t.Errorf("after step %d %d records are left, not %d", steps, got, want)
+			t.Errorf("crash after step %d: %d records survived, want %d", steps, got, want)
 		}
 	}})
 	s := &Store{fs: newStoreFS(o.FS, o), lock: &folderLock{}}

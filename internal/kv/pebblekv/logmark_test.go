@@ -16,11 +16,11 @@ import (
 	"skein.blue/internal/kv/kvtest"
 )
 
-// closedStore is a store after a clean stop.
+// closedStore returns a store after a clean stop, and the number of its records.
 func closedStore(t *testing.T, rng *rand.Rand) (closed *vfs.MemFS, synced int) {
 	t.Helper()
 	mem := vfs.NewCrashableMem()
-	for range 2 { // the second time with logs that are to be flushed first
+	for range 2 { // the second Open must flush logs first
 		s, err := Open(logged(mem))
 		if err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func TestDamagedLogAfterCleanStop(t *testing.T) {
 				spoilLog(t, fs, fs.PathJoin("s", name), how, 1<<20, rng)
 			}
 			if lost := openDamaged(t, fs, synced); lost != nil {
-				t.Errorf("%s: it is refused: %v", how, lost)
+				t.Errorf("%s: %v", how, lost)
 			}
 		}
 	}
@@ -76,11 +76,11 @@ func TestDamagedLogAfterCleanStop(t *testing.T) {
 	}
 	n, err := recordsOf(again)
 	if err = errors.Join(err, again.Close()); err != nil || n != synced {
-		t.Errorf("%d records are left of %d, %v", n, synced, err)
+		t.Errorf("%d records of %d survived, %v", n, synced, err)
 	}
 }
 
-// The number of the oldest log that matters is the engine's own.
+// readManifest returns the number of the oldest unflushed log, which Pebble wrote there.
 func TestFlushedLogs(t *testing.T) {
 	mem := vfs.NewMem()
 	rng := rand.New(rand.NewPCG(6, 6))
@@ -100,7 +100,7 @@ func TestFlushedLogs(t *testing.T) {
 		newest, _ := logNumber(logs[len(logs)-1])
 		oldest, err := s.fs.readManifest(mem.PathJoin("s", s.fs.guard.Manifest), guard{})
 		if err != nil || oldest != newest || oldest == 0 {
-			t.Errorf("from log %d on they matter, %v; the newest of %v is empty", oldest, err, logs)
+			t.Errorf("oldest unflushed log %d, want the newest of %v: %v", oldest, logs, err)
 		}
 	}
 	if err := s.Close(); err != nil {
@@ -113,7 +113,7 @@ func TestFlushedLogs(t *testing.T) {
 	}
 }
 
-// A store of an earlier program, which guarded no logs, opens as before.
+// A store of an older skein, which did not guard logs, opens.
 func TestStoreWithoutLogMarks(t *testing.T) {
 	killed, synced := killedStore(t, rand.New(rand.NewPCG(7, 7)))
 	name := killed.PathJoin("s", guardFile)
@@ -127,12 +127,12 @@ func TestStoreWithoutLogMarks(t *testing.T) {
 		fs := copyMem(killed)
 		older(fs)
 		if lost := openDamaged(t, fs, synced); lost != nil {
-			t.Errorf("%s: it is refused: %v", what, lost)
+			t.Errorf("%s: %v", what, lost)
 		}
 	}
 }
 
-// guardFS counts how often the guard is written, and fails that as it is told.
+// guardFS counts the writes of the guard, and fails them with the error in fail.
 type guardFS struct {
 	vfs.FS
 
@@ -150,8 +150,8 @@ func (g guardFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) 
 	return g.FS.Create(name, c)
 }
 
-// A sync writes the guard once, and a write never does. Where there is no room for it
-// the store goes on; where it cannot be written otherwise, the sync failed.
+// A sync writes the guard once; an Update never writes it. On a full disk, the sync succeeds
+// without it; after any other error of the guard, the sync fails.
 func TestCostOfLogMarks(t *testing.T) {
 	fs := guardFS{vfs.NewMem(), new(atomic.Int64), new(atomic.Pointer[syscall.Errno])}
 	rng := rand.New(rand.NewPCG(8, 8))
@@ -189,11 +189,11 @@ func TestCostOfLogMarks(t *testing.T) {
 	fs.fail.Store(&full)
 	some()
 	if err := errors.Join(s.Sync(), s.Healthy()); err != nil {
-		t.Errorf("without room for the guard: %v", err)
+		t.Errorf("no space for the guard: %v", err)
 	}
 	fs.fail.Store(nil)
 	if err := s.Sync(); err != nil || s.fs.unsaved {
-		t.Errorf("with room again, unsaved is %v: %v", s.fs.unsaved, err)
+		t.Errorf("with space again, unsaved is %v: %v", s.fs.unsaved, err)
 	}
 	fs.fail.Store(&broken)
 	some()
@@ -209,13 +209,12 @@ func TestCostOfLogMarks(t *testing.T) {
 	}
 	got, err := recordsOf(s)
 	if err = errors.Join(err, s.Close()); err != nil || got != n {
-		t.Errorf("%d records are left of %d, %v", got, n, err)
+		t.Errorf("%d records of %d survived, %v", got, n, err)
 	}
 }
 
-// Where the disk is nearly full, Close does not flush: the logs, which are guarded,
-// hold the writes.
-func TestCloseWithoutRoom(t *testing.T) {
+// On a nearly full disk, Close does not flush: the guarded logs hold the writes.
+func TestCloseOnFullDisk(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 40)
 	fs := smallDisk{vfs.NewMem(), &free}
@@ -243,7 +242,7 @@ func TestCloseWithoutRoom(t *testing.T) {
 	}
 }
 
-// BenchmarkSync measures a sync on disk, after one write.
+// BenchmarkSync measures a sync to disk after one write.
 func BenchmarkSync(b *testing.B) {
 	s, err := Open(Options{Dir: b.TempDir(), Create: true, Merger: kvtest.LastByte{}, SyncInterval: time.Hour})
 	if err != nil {

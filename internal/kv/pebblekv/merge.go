@@ -10,9 +10,9 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// pebbleMerger lets Pebble fold with m. It is a plain ValueMerger: the
-// deletable one is broken in Pebble 2.1.7 (cockroachdb/pebble#6168), so what
-// folds to nothing stays as an empty value, which kv.Merger allows.
+// pebbleMerger adapts m to Pebble. It is a plain ValueMerger because the deletable
+// one is broken in Pebble 2.1.7 (cockroachdb/pebble#6168). So an empty fold stays as
+// an empty value, which kv.Merger allows.
 func pebbleMerger(m kv.Merger) *pebble.Merger {
 	pool := &sync.Pool{New: func() any { return new(folder) }}
 	return &pebble.Merger{
@@ -30,15 +30,15 @@ func pebbleMerger(m kv.Merger) *pebble.Merger {
 	}
 }
 
-// folder gathers the operands of one key. Pebble hands them over from newest
-// to oldest or the other way round; their bytes are copied into one arena.
+// folder collects the operands of one key. Pebble delivers them from newest to
+// oldest or from oldest to newest; add copies them into one arena.
 type folder struct {
 	merger kv.Merger
 	pool   *sync.Pool
 	key    []byte
 	arena  []byte
 	spans  []span
-	oldest int // how many of spans, at the end, were added by MergeOlder
+	oldest int // the number of spans, at the end, that MergeOlder added
 	values [][]byte
 	out    []byte
 }
@@ -64,8 +64,8 @@ func (f *folder) MergeOlder(value []byte) error {
 	return nil
 }
 
-// Finish implements pebble.ValueMerger. The folder goes back to its pool when
-// Pebble closes it.
+// Finish implements pebble.ValueMerger. The folder returns to its pool when Pebble
+// closes it.
 func (f *folder) Finish(base bool) ([]byte, io.Closer, error) {
 	f.values = f.values[:0]
 	newer := f.spans[:len(f.spans)-f.oldest]

@@ -10,8 +10,8 @@ import (
 	"skein.blue/internal/kv/kvtest"
 )
 
-// OpenForTest opens a store with the suite's Merger, and closes it at the end. Tests
-// outside the package use it too.
+// OpenForTest opens a store with the suite's Merger, and closes it at the end of the test.
+// The external tests of this package use it too.
 func OpenForTest(t *testing.T, o Options) *Store {
 	t.Helper()
 	o.Merger = kvtest.LastByte{}
@@ -27,8 +27,8 @@ func OpenForTest(t *testing.T, o Options) *Store {
 	return s
 }
 
-// MultiGet with one iterator, and with several at once, finds what single Gets find,
-// in the memtable and in tables, whatever the Reader read before.
+// MultiGet, with one iterator or several, returns what single Gets return, from the memtable
+// and from tables, whatever the Reader read before.
 func TestMultiGetIsGet(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	s := OpenForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
@@ -86,7 +86,7 @@ func TestMultiGetIsGet(t *testing.T) {
 					got = string(v)
 				}
 				if got != want[i] || ok && v == nil && len(want[i]) > 0 {
-					return fmt.Errorf("%d keys: %s is %q, and Get says %q", n, keys[i], got, want[i])
+					return fmt.Errorf("%d keys: %s is %q, but Get returns %q", n, keys[i], got, want[i])
 				}
 				return nil
 			})
@@ -94,7 +94,7 @@ func TestMultiGetIsGet(t *testing.T) {
 				return err
 			}
 			if n > 1000 && (found < n/8 || found > n*7/8) {
-				t.Errorf("of %d keys %d are there: it shows little", n, found)
+				t.Errorf("%d of %d keys exist, a poor mix", found, n)
 			}
 		}
 		return nil
@@ -107,8 +107,7 @@ func TestMultiGetIsGet(t *testing.T) {
 	}
 }
 
-// Large values of one MultiGet do not come into each other, whatever worker read
-// them.
+// The values of one MultiGet do not share memory, even if one worker read them.
 func TestMultiGetLargeValues(t *testing.T) {
 	s := OpenForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20})
 	const n = 3 * keysPerWorker
@@ -126,18 +125,18 @@ func TestMultiGetLargeValues(t *testing.T) {
 	})
 	if err == nil {
 		err = s.View(t.Context(), func(r kv.Reader) error {
-			for range 2 { // the second time in the memory of the first
+			for range 2 { // the second MultiGet reuses memory
 				err := r.MultiGet(keys, func(i int, v []byte, ok bool) error {
 					if !ok || len(v) != (i*i)%9000 {
 						return fmt.Errorf("key %d: %d bytes, %v", i, len(v), ok)
 					}
 					for _, c := range v {
 						if c != byte(i) {
-							return fmt.Errorf("key %d has a byte of another, %d", i, c)
+							return fmt.Errorf("key %d has byte %d, of another key", i, c)
 						}
 					}
 					_ = append(v, make([]byte, 100)...)
-					clear(v) // no key's value is another's memory
+					clear(v) // must not change another value
 					return nil
 				})
 				if err != nil {

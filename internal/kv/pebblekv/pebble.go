@@ -1,8 +1,8 @@
-// Package pebblekv is the embedded engine: kv.Store on cockroachdb/pebble.
-// It owns the files of one folder; it does not know what the keys mean.
+// Package pebblekv is the embedded engine: kv.Store on cockroachdb/pebble, in one
+// folder.
 //
-// One process has the folder open, and Updates run one at a time, so a
-// transaction never meets a conflict and its function runs exactly once.
+// Only one process has the folder open, and Updates run one at a time, so there are
+// no conflicts and the function of an Update runs exactly once.
 package pebblekv
 
 import (
@@ -25,47 +25,45 @@ import (
 	"skein.blue/internal/loglimit"
 )
 
-// Options say how a store is opened. The zero value of every field but Dir and
-// Merger is usable.
+// Options configure a store. Only Dir and Merger are required.
 type Options struct {
-	// Dir is the store's folder. It is made if Create is set.
+	// Dir is the store's folder. Open makes it if Create is set.
 	Dir string
-	// Create makes a store where there is none; without it Open returns
+	// Create makes the store if it does not exist; without it Open returns
 	// kv.ErrNotFound.
 	Create bool
-	// ReadOnly opens the store without writing to its folder, but for the lock.
+	// ReadOnly opens the store without changing its folder, except for the lock.
 	ReadOnly bool
-	// Merger folds merges; its name is kept in the store.
+	// Merger folds merges. The store records its name.
 	Merger kv.Merger
 	// Memory is the budget in bytes for the block cache and the memtables
 	// together. 0 means DefaultMemory.
 	Memory int64
-	// SyncInterval is how soon a committed write is also synced to disk.
-	// 0 means one second.
+	// SyncInterval limits how long a commit may stay unsynced. 0 means one second.
 	SyncInterval time.Duration
-	// OpenFiles bounds the tables that are kept open. 0 means 2,048.
+	// OpenFiles limits the number of open tables. 0 means 2,048.
 	OpenFiles int
-	// Marker is a key that every store of this kind has from its first write on. A
-	// folder that holds a store without it is not written.
+	// Marker is a key that the first write of every store of this kind sets. Open
+	// does not write to a folder whose store lacks it.
 	Marker []byte
-	// AcceptLoss is the Log of a *LostWrites that Open returned: the store is opened
-	// without the writes that this log lost. Any other damage is refused all the same,
-	// so that a setting which stays accepts no second loss. With ReadOnly it does
-	// nothing.
+	// AcceptLoss is the Log of a *LostWrites that Open returned; Open then opens the
+	// store without the writes that this log lost. Any other damage is still an error,
+	// so a setting that is never removed does not accept a second loss. With ReadOnly
+	// it has no effect.
 	AcceptLoss string
-	// MinFree is how many bytes of the disk must stay free: below that nothing is written.
-	// The engine's own need, 64 MiB and three memtables, is the least. Writing resumes a
-	// tenth above it, or 1 GiB.
+	// MinFree is the free space of the disk, in bytes, below which nothing is written. The
+	// minimum is the engine's own need: 64 MiB and three memtables. Writing resumes a tenth
+	// above it, at most 1 GiB above it.
 	MinFree uint64
-	// AwaitSpace makes Update wait for free space, instead of returning kv.ErrDiskFull.
+	// AwaitSpace makes Update wait for free space instead of returning kv.ErrDiskFull.
 	AwaitSpace bool
-	// Fatal is called when the engine can go on no longer: the disk is full, or
-	// fails. It must not return: end the process. What was committed is kept. nil
-	// means a panic.
+	// Fatal is called when the engine cannot continue because the disk is full or
+	// fails. It must end the process and not return. Commits are not lost. nil means a
+	// panic.
 	Fatal func(error)
-	// Logger receives what the engine says. nil means nothing is said.
+	// Logger receives the engine's messages. nil means no logging.
 	Logger *slog.Logger
-	// FS is the file system, nil for the machine's own. Tests crash theirs.
+	// FS is the file system. nil means the machine's own. Tests simulate crashes with it.
 	FS vfs.FS
 }
 
@@ -81,20 +79,20 @@ type Store struct {
 	fatal    func(error)
 	marker   []byte
 	readOnly bool
-	begun    bool                      // the guard says so, or need not; guarded by writer
+	begun    bool                      // guard.Begun is set, or not needed; guarded by writer
 	wrote    bool                      // something was committed; guarded by writer
-	failed   chan struct{}             // holds a token once a background job has failed
-	damage   atomic.Pointer[kv.Damage] // the first that was met
+	failed   chan struct{}             // holds a token after a background job has failed
+	damage   atomic.Pointer[kv.Damage] // the first damage found
 	said     loglimit.Limiter
-	writer   chan struct{} // holds one token: whoever has it may update
+	writer   chan struct{} // holds one token, which an Update takes
 	txn      txn           // the one transaction, reused; guarded by writer
 	gate     gate
 }
 
 // Open opens the store in o.Dir. It returns kv.ErrLocked if another process has it
-// open, kv.ErrNotFound if there is none and o.Create is not set, kv.ErrDamaged if
-// what is there is no whole store, and kv.ErrDiskFull if there is no room to write
-// it. After any of these nothing in the folder has changed.
+// open, kv.ErrNotFound if it does not exist and o.Create is not set, kv.ErrDamaged if
+// parts of it are missing or damaged, and kv.ErrDiskFull if the disk has too little
+// space. After any of these errors, the folder is unchanged.
 func Open(o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -136,7 +134,7 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// open opens the engine, once it is sure that nothing will be lost by it.
+// open opens Pebble after checking that this loses no data.
 func (s *Store) open(o Options, found bool) error {
 	if !o.ReadOnly {
 		if err := s.fs.room(); err != nil {
@@ -162,12 +160,12 @@ func (s *Store) open(o Options, found bool) error {
 	return nil
 }
 
-// opening names what went wrong at opening, where it has a name.
+// opening wraps an error of pebble.Open in the matching error of package kv.
 func opening(err error) error {
 	switch {
 	case isFull(err):
 		return fmt.Errorf("%w: %w", kv.ErrDiskFull, err)
-	case strings.Contains(err.Error(), "merger name"): // Pebble has no error of its own for it
+	case strings.Contains(err.Error(), "merger name"): // Pebble does not export an error for it
 		return fmt.Errorf("%w: %w", kv.ErrFormat, err)
 	case pebble.IsCorruptionError(err), strings.Contains(err.Error(), "malformed manifest"), strings.Contains(err.Error(), "file does not exist"):
 		return fmt.Errorf("%w: %w", kv.ErrDamaged, err)
@@ -175,7 +173,7 @@ func opening(err error) error {
 	return err
 }
 
-// stopper returns what is called when the engine cannot go on. It does not return.
+// stopper returns the function that ends the process when Pebble cannot continue.
 func (s *Store) stopper(o Options) func(error) {
 	return func(err error) {
 		if isFull(err) || strings.Contains(err.Error(), syscall.ENOSPC.Error()) || strings.Contains(err.Error(), syscall.EDQUOT.Error()) {
@@ -189,12 +187,12 @@ func (s *Store) stopper(o Options) func(error) {
 	}
 }
 
-// pebbleOptions are chosen by what was measured before the first version:
-// no compression above the last level (the keys' entropy is gone already),
-// zstd there, and a wide base level with a lazy L0. Memtables of two ninths of the
-// memory, and a base level of eight of them: a third less processor time than half
-// of both, at fifty million edges (docs/decisions/0008).
-// Blocks have 8 KiB, not 32: a look-up that misses the cache unpacks a whole one. release drops the caller's reference to the cache.
+// pebbleOptions returns options that follow from measurements (docs/decisions/0008):
+// zstd on the last level and no compression above it, because the keys are compact
+// already; a wide base level and a lazy L0. A memtable is two ninths of the memory and
+// the base level eight memtables: that took a third less processor time than half of
+// both, at fifty million edges. Blocks have 8 KiB, not 32, because a cache miss
+// decompresses a whole block. release drops the caller's reference to the cache.
 func (s *Store) pebbleOptions(o Options) (po *pebble.Options, release func()) {
 	memory := o.Memory
 	if memory <= 0 {
@@ -221,8 +219,8 @@ func (s *Store) pebbleOptions(o Options) (po *pebble.Options, release func()) {
 		LBaseMaxBytes:               8 * memtable,
 		MaxOpenFiles:                o.OpenFiles,
 		WALBytesPerSync:             1 << 20,
-		// One below FormatWALSyncChunks on purpose: from there on a WAL
-		// promises what has been synced, and storeFS syncs later than it says.
+		// Must stay below FormatWALSyncChunks: from that version on, a WAL
+		// records what has been synced, and storeFS syncs later than it reports.
 		FormatMajorVersion:         pebble.FormatColumnarBlocks,
 		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
 	}
@@ -258,12 +256,13 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	return err
 }
 
-// ViewAcross implements kv.Store: a snapshot is kept for as long as it is read.
+// ViewAcross implements kv.Store. A snapshot lives as long as its readers, so there are
+// no crossings.
 func (s *Store) ViewAcross(ctx context.Context, fn func(kv.Reader) error) (crossings int, err error) {
 	return 0, s.View(ctx, fn)
 }
 
-// Update implements kv.Store. Updates wait for one another; fn runs once.
+// Update implements kv.Store. Updates run one at a time; fn runs once.
 func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
@@ -292,14 +291,14 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 		return err
 	}
 	if t.writes.full() {
-		return fmt.Errorf("pebblekv: a write of %d bytes: %w", len(t.writes.arena), kv.ErrTooLarge)
+		return fmt.Errorf("pebblekv: a transaction of %d bytes: %w", len(t.writes.arena), kv.ErrTooLarge)
 	}
 	batch := s.db.NewBatchWithSize(min(t.size, maxBatchHint))
 	if err := t.writes.put(batch); err != nil {
 		return errors.Join(fmt.Errorf("pebblekv: building a batch: %w", err), batch.Close())
 	}
 	t.size = batch.Len()
-	// Sync here means: handed to the operating system. See storeFS.
+	// With storeFS, pebble.Sync means handed to the operating system.
 	if err := batch.Commit(pebble.Sync); err != nil {
 		return errors.Join(fmt.Errorf("pebblekv: committing: %w", err), batch.Close())
 	}
@@ -312,8 +311,8 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	return batch.Close()
 }
 
-// awaitSpace returns kv.ErrDiskFull if the disk has too little free space. If the store was
-// opened with AwaitSpace, it returns that only when ctx ends while it waits for space.
+// awaitSpace returns kv.ErrDiskFull if the disk has too little free space. With AwaitSpace it
+// waits for space, and returns that error only if ctx ends first.
 func (s *Store) awaitSpace(ctx context.Context) error {
 	full := s.fs.full()
 	if full == nil || !s.fs.await {
@@ -336,15 +335,15 @@ func (s *Store) awaitSpace(ctx context.Context) error {
 	}
 }
 
-// spaceEvery is how often a waiting write asks whether there is space. The disk itself is asked
-// once a second, see storeFS.start.
+// spaceEvery is the interval at which a waiting write checks the known free space. storeFS.start
+// updates that once a second.
 const spaceEvery = 100 * time.Millisecond
 
 // isFull reports whether a write failed because the disk, or the user's quota on it, is full.
 func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// maxBatchHint bounds what is set aside for a batch because the one before it
-// was large.
+// maxBatchHint limits the memory that a batch allocates in advance, after the size of
+// the batch before.
 const maxBatchHint = 16 << 20
 
 func (s *Store) usable(ctx context.Context) error {
@@ -352,13 +351,13 @@ func (s *Store) usable(ctx context.Context) error {
 		return kv.ErrClosed
 	}
 	if err := s.fs.failed(); err != nil {
-		return fmt.Errorf("pebblekv: an earlier sync failed, stop and check the disk: %w", err)
+		return fmt.Errorf("pebblekv: an earlier sync failed; stop skein and check the disk: %w", err)
 	}
 	return ctx.Err()
 }
 
-// Healthy returns nil as long as the store can be read whole and written: not once
-// a damaged part of it was met, a sync failed, or the disk is full.
+// Healthy implements kv.Health. It returns an error after a read or a background job
+// found damage, after a failed sync, and while the disk is full.
 func (s *Store) Healthy() error {
 	if d := s.damage.Load(); d != nil {
 		return d
@@ -366,11 +365,11 @@ func (s *Store) Healthy() error {
 	return errors.Join(s.fs.failed(), s.fs.full())
 }
 
-// FreeBytes returns how many bytes the disk has left, and whether that is known.
+// FreeBytes implements kv.Monitored.
 func (s *Store) FreeBytes() (uint64, bool) { return s.fs.freeBytes() }
 
-// listener hears what the engine does in the background. Whatever keeps it from
-// working is said seldom: it tries again and again.
+// listener handles the events of Pebble's background jobs. It limits the rate of
+// repeated errors in the log, because Pebble retries continuously.
 func (s *Store) listener(log *slog.Logger) *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
@@ -379,25 +378,25 @@ func (s *Store) listener(log *slog.Logger) *pebble.EventListener {
 			default:
 			}
 			if held, ok := s.said.Allow("background"); ok {
-				log.Error("the engine failed at a background job, and tries again", "error", err, "times_since_last_said", held+1)
+				log.Error("Pebble background job failed; retrying", "error", err, "times_since_last_said", held+1)
 			}
 		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			d := damageOf(info)
 			s.damage.CompareAndSwap(nil, d)
 			if _, ok := s.said.Allow("damage " + info.Path); ok {
-				log.Error("a part of the store is damaged: restore it from a backup, or index anew; skein check lists what is damaged", "file", info.Path, "error", info.Details)
+				log.Error("a part of the store is damaged: restore it from a backup, or index again; skein check lists the damage", "file", info.Path, "error", info.Details)
 			}
 		},
 	}
 }
 
-// damageOf says which keys a damaged file holds.
+// damageOf returns the damaged file and the bounds of its keys.
 func damageOf(info pebble.DataCorruptionInfo) *kv.Damage {
 	return &kv.Damage{File: info.Path, First: bytes.Clone(info.Bounds.Start), Last: bytes.Clone(info.Bounds.End.Key), Err: info.Details}
 }
 
-// readError names the damage that a read met.
+// readError turns a corruption error of a read into a kv.ErrCorrupt.
 func readError(err error) error {
 	if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
 		return damageOf(*info)
@@ -439,8 +438,8 @@ func (s *Store) Engine() string { return "pebble" }
 // DiskBytes implements kv.Store.
 func (s *Store) DiskBytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
 
-// AboutKeys returns about how many keys the store has: those of its tables, of which some
-// may be of the same key.
+// AboutKeys estimates the number of keys. It counts the entries of all tables; several may
+// have the same key.
 func (s *Store) AboutKeys() (n int64) {
 	if !s.gate.enter() {
 		return 0
@@ -460,7 +459,7 @@ func (s *Store) AboutKeys() (n int64) {
 	return n
 }
 
-// Compact rewrites the whole store, so that its size on disk is settled.
+// Compact rewrites the whole store, which settles its size on disk.
 func (s *Store) Compact(ctx context.Context) error {
 	if !s.gate.enter() {
 		return kv.ErrClosed
@@ -475,8 +474,8 @@ func (s *Store) Compact(ctx context.Context) error {
 	return nil
 }
 
-// Close implements kv.Store. It waits for what is under way, and flushes what was
-// written, so that nothing depends on a log afterwards.
+// Close implements kv.Store. It waits for Views and Updates under way, and flushes the
+// memtables; afterwards nothing depends on a log.
 func (s *Store) Close() error {
 	if !s.gate.close() {
 		return nil
@@ -496,8 +495,8 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.lock.Close())
 }
 
-// logger hands Pebble's messages to slog. Pebble calls Fatalf when going on
-// would corrupt the store.
+// logger passes Pebble's messages to slog. Pebble calls Fatalf if continuing would
+// corrupt the store.
 type logger struct {
 	l     *slog.Logger
 	fatal func(error)
@@ -512,5 +511,5 @@ func (l logger) Errorf(format string, args ...any) {
 }
 
 func (l logger) Fatalf(format string, args ...any) {
-	l.fatal(fmt.Errorf("the engine cannot go on: "+format, args...)) //nolint:err113 // it is pebble's
+	l.fatal(fmt.Errorf("pebble cannot continue: "+format, args...)) //nolint:err113 // the message is Pebble's
 }

@@ -84,12 +84,11 @@ func TestOpenErrors(t *testing.T) {
 	o.Create, o.ReadOnly = false, true
 	s = pebblekv.OpenForTest(t, o)
 	if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), nil); return nil }); err == nil {
-		t.Error("a read-only store took a write")
+		t.Error("a read-only store accepted a write")
 	}
 }
 
-// A power failure at any moment leaves a prefix of the commits, and all of
-// those that were synced before it.
+// A power failure leaves a prefix of the commits, including every synced one.
 func TestCrash(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 0))

@@ -11,20 +11,19 @@ import (
 	"skein.blue/internal/radix"
 )
 
-// writes gathers what a transaction writes, so that it can be put into the
-// engine's batch in the order of the keys: the memtable, a skip list, then finds
-// the place of a key near that of the one before, in memory that is in the
-// processor's caches (before and after: docs/decisions/0008).
+// writes collects the writes of a transaction, to add them to Pebble's batch in key
+// order: the memtable, a skip list, then inserts each key near the one before, in
+// memory that the processor has cached (measured in docs/decisions/0008).
 type writes struct {
 	arena  []byte
 	ops    []write
 	sorted []write // scratch of sort
 	sorter radix.Sorter
-	ranges bool // there is a DeleteRange, before or after which the others stay
+	ranges bool // there is a DeleteRange, so the order of the operations must stay
 }
 
-// write is one operation: its key, and behind it the value, or the end of the
-// range, in the arena.
+// write is one operation. The arena has its key, then its value or the end of its
+// range.
 type write struct {
 	prefix uint64 // the key's first eight bytes
 	at     uint32
@@ -42,7 +41,7 @@ const (
 	writeDeleteRange
 )
 
-// maxKeptWrites bounds the arena that is kept between transactions.
+// maxKeptWrites limits the arena that is reused by the next transaction.
 const maxKeptWrites = 32 << 20
 
 func (w *writes) reset() {
@@ -69,9 +68,8 @@ func (w *writes) add(kind writeKind, key, value []byte) {
 // full reports whether the arena cannot take more.
 func (w *writes) full() bool { return len(w.arena) > 1<<31 }
 
-// sort puts the operations into the order of their keys, those of one key as
-// they came: by the first eight bytes without comparing, the few that agree in
-// them by comparing.
+// sort sorts the operations by key, stably: by radix on the first eight bytes, then
+// by comparison for the few keys that share them.
 func (w *writes) sort() {
 	w.sorter.Reset()
 	for i := range w.ops {
@@ -94,12 +92,12 @@ func (w *writes) sort() {
 	}
 }
 
-// compare orders operations by key, those of one key as they came.
+// compare orders operations by key, then by age.
 func (w *writes) compare(x, y write) int {
 	return cmp.Or(bytes.Compare(w.arena[x.at:x.at+x.key], w.arena[y.at:y.at+y.key]), cmp.Compare(x.at, y.at))
 }
 
-// put puts everything into a batch.
+// put adds all operations to a batch, in key order unless there is a DeleteRange.
 func (w *writes) put(b *pebble.Batch) error {
 	if !w.ranges {
 		w.sort()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestSort compares the radix sort with the library's stable one.
+// The radix sort sorts as the stable sort of package slices.
 func TestSort(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var w writes
@@ -20,7 +20,7 @@ func TestSort(t *testing.T) {
 		for i := range n {
 			key := make([]byte, rng.IntN(12))
 			for j := range key {
-				key[j] = byte(rng.IntN(1 + round%4*80)) // keys that meet, and that are prefixes of others
+				key[j] = byte(rng.IntN(1 + round%4*80)) // many equal keys and prefixes
 			}
 			value := fmt.Append(nil, i)
 			w.add(writeMerge, key, value)
@@ -31,7 +31,7 @@ func TestSort(t *testing.T) {
 		for i, o := range w.ops {
 			key, value := w.arena[o.at:o.at+o.key], w.arena[o.at+o.key:o.at+o.key+o.value]
 			if !bytes.Equal(key, want[i].key) || !bytes.Equal(value, want[i].value) {
-				t.Fatalf("round %d: at %d of %d are %x and %s, want %x and %s", round, i, n, key, value, want[i].key, want[i].value)
+				t.Fatalf("round %d: at %d of %d: %x, %s, want %x, %s", round, i, n, key, value, want[i].key, want[i].value)
 			}
 		}
 	}

@@ -18,26 +18,25 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// storeFS is the file system under the engine. It does three things.
+// storeFS is the file system under Pebble. It does three things.
 //
-// It delays the syncs of the write-ahead log. Pebble offers two commits: NoSync,
-// which returns while the write still lies in this process, so that a SIGKILL
-// loses it; and Sync, which waits for the disk. What a commit here promises lies
-// between the two: when it returns, the write is with the operating system. So log
-// files are opened through storeFS, where a sync only marks the file, and a ticker
-// syncs the marked files for real. A log that is closed is synced first, so that
-// only the newest log can have a loose end after a power failure, which is what
-// Pebble's recovery expects.
+// It delays the syncs of the write-ahead log. Pebble offers two commits: NoSync
+// returns while the write is still in this process, so a SIGKILL loses it; Sync
+// waits for the disk. A commit of this package promises something in between: when
+// it returns, the operating system has the write. So Pebble commits with Sync, but a
+// sync of a log only marks the file, and a ticker syncs the marked files for real.
+// A log is synced before it is closed, so after a power failure only the newest log
+// can be torn, as Pebble's recovery expects.
 //
-// It looks how much room the disk has left, so that writing ends before it is full
-// and the engine can still close what it has.
+// It watches the free space of the disk. Writing ends before the disk is full, so
+// Pebble can still close its files.
 //
 // It keeps the guard of the manifest (guard.go) and of the logs (logguard.go).
 type storeFS struct {
 	vfs.FS
 
 	dir     string
-	reserve uint64 // bytes that must stay free
+	reserve uint64 // below so many free bytes, the disk counts as full
 	await   bool   // Options.AwaitSpace
 	free    atomic.Uint64
 	known   atomic.Bool // free is known
@@ -45,23 +44,23 @@ type storeFS struct {
 
 	mu    sync.Mutex // guards the fields below
 	dirty map[*walFile]struct{}
-	err   error // the first sync that failed: the store must not go on
+	err   error // of the first failed sync; the store must not continue
 
 	syncing sync.Mutex // held during a sync; taken before mu
 
 	guarding sync.Mutex // guards guard and unsaved, and orders the writes of the guard
 	guard    guard
-	unsaved  bool // a log was synced, and the guard does not say so yet
+	unsaved  bool // a log was synced after the last write of the guard
 
-	// fatal is called, once the store is open, where a log cannot be made: the engine
-	// would panic.
+	// fatal, once the store is open, is called if a log cannot be made: Pebble would
+	// panic.
 	fatal func(error)
 
 	quit chan struct{}
 	done sync.WaitGroup
 }
 
-// memtableSize is the size of a memtable, of the memory that the engine has.
+// memtableSize returns the size of a memtable, given the engine's memory.
 func memtableSize(memory int64) int64 { return min(max(memory*2/9, 4<<20), 128<<20) }
 
 func newStoreFS(fs vfs.FS, o Options) *storeFS {
@@ -70,16 +69,16 @@ func newStoreFS(fs vfs.FS, o Options) *storeFS {
 		memory = DefaultMemory
 	}
 	s := &storeFS{FS: fs, dir: o.Dir, dirty: make(map[*walFile]struct{}), quit: make(chan struct{})}
-	// What the memtables hold is still to be written, and their logs stay meanwhile.
+	// The memtables must still be written to disk, while their logs stay.
 	s.reserve = max(uint64(64<<20+3*memtableSize(memory)), o.MinFree)
 	s.await = o.AwaitSpace && !o.ReadOnly
 	s.look()
 	return s
 }
 
-// look asks the system how much room there is.
+// look updates the free space of the disk.
 func (fs *storeFS) look() {
-	// A file system that has no size, such as one in memory, tells nothing.
+	// A file system without a size, such as one in memory, has no limit.
 	if du, err := fs.FS.GetDiskUsage(fs.dir); err == nil && du.TotalBytes > 0 {
 		fs.free.Store(du.AvailBytes)
 		fs.known.Store(true)
@@ -94,11 +93,11 @@ func (fs *storeFS) look() {
 
 func (fs *storeFS) freeBytes() (uint64, bool) { return fs.free.Load(), fs.known.Load() }
 
-// resumes is how many free bytes end a shortage. It is above reserve, so that what a write and
-// a compaction take in turns does not stop and resume the writer every second.
+// resumes returns the number of free bytes that ends a shortage. It is above reserve, so that
+// the space that writes and compactions take and free does not stop the writer every second.
 func (fs *storeFS) resumes() uint64 { return fs.reserve + min(fs.reserve/10, 1<<30) }
 
-// full returns kv.ErrDiskFull if the disk has too little free space.
+// full returns a kv.ErrDiskFull during a shortage of space, as look last found it.
 func (fs *storeFS) full() error {
 	if !fs.low.Load() {
 		return nil
@@ -107,7 +106,7 @@ func (fs *storeFS) full() error {
 		kv.ErrDiskFull, fs.dir, fs.free.Load()>>20, fs.resumes()>>20)
 }
 
-// room is full, for who is about to open the store.
+// room is full for Open: it runs look first.
 func (fs *storeFS) room() error {
 	fs.look()
 	return fs.full()
@@ -166,7 +165,7 @@ func (fs *storeFS) failed() error {
 
 // syncAll syncs every log that was written since its last sync, and then the guard.
 func (fs *storeFS) syncAll() error {
-	fs.syncing.Lock() // whoever comes second waits for what the first has taken on
+	fs.syncing.Lock() // a second caller must wait for the files that the first is syncing
 	defer fs.syncing.Unlock()
 	fs.mu.Lock()
 	files := make([]*walFile, 0, len(fs.dirty))
@@ -197,7 +196,7 @@ func (fs *storeFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
 		fs.fatal(fmt.Errorf("making the write-ahead log %s: %w", base, err))
 		return f, err
 	case noRoom(err):
-		<-time.After(tryAgain) // the engine would try again at once, for ever
+		<-time.After(tryAgain) // Pebble retries immediately and forever
 		return f, err
 	case err != nil:
 		return f, err
@@ -209,8 +208,8 @@ func (fs *storeFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
 	return patientFile{f}, nil
 }
 
-// patientFile is a table that the engine writes in the background. After an error the engine
-// tries again at once, so a write that fails for want of space takes a while.
+// patientFile is a table that Pebble writes in the background. It delays the error of a full
+// disk, because Pebble retries immediately.
 type patientFile struct{ vfs.File }
 
 // Write implements vfs.File.
@@ -222,17 +221,16 @@ func (f patientFile) Write(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // it is the engine's
 }
 
-// noRoom reports that a file could not be made or written for want of room, or of
-// descriptors.
+// noRoom reports whether a file could not be made or written because there is no space
+// or no file descriptor left.
 func noRoom(err error) bool {
 	return isFull(err) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// tryAgain is how long the engine waits where a file cannot be made for want of
-// room or of descriptors.
+// tryAgain delays Pebble's next attempt to make a file after noRoom.
 const tryAgain = 200 * time.Millisecond
 
-// syncFolder makes sure that the names of the store's files are on disk.
+// syncFolder syncs the names of the store's files to disk.
 func (fs *storeFS) syncFolder() error {
 	d, err := fs.FS.OpenDir(fs.dir)
 	if err != nil {
@@ -244,9 +242,9 @@ func (fs *storeFS) syncFolder() error {
 	return nil
 }
 
-// Create implements vfs.FS. The engine makes a manifest, and then a marker file whose
-// name says which manifest to read. The manifest's own name must be on disk before:
-// else a power failure can leave a marker that names nothing.
+// Create implements vfs.FS. Pebble makes a manifest, and then a marker file whose name
+// contains the manifest's. The manifest must be on disk first: else a power failure can
+// leave a marker without a manifest.
 func (fs *storeFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if strings.HasPrefix(fs.PathBase(name), manifestMarker) {
 		if err := fs.syncFolder(); err != nil {
@@ -259,7 +257,7 @@ func (fs *storeFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File
 
 // ReuseForWrite implements vfs.FS.
 func (fs *storeFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	fs.forgetLog(fs.PathBase(oldname)) // the engine overwrites only what it has flushed
+	fs.forgetLog(fs.PathBase(oldname)) // Pebble only overwrites flushed logs
 	f, err := fs.FS.ReuseForWrite(oldname, newname, category)
 	return fs.wrap(newname, f, err)
 }
@@ -270,21 +268,21 @@ func (fs *storeFS) Remove(name string) error {
 	return fs.FS.Remove(name) //nolint:wrapcheck // it is the engine's
 }
 
-// walFile is a log being written. The engine writes it from its beginning on, and in
-// one goroutine, also where it overwrites an older log.
+// walFile is a log being written. Pebble writes it from its beginning and in one
+// goroutine, even if it overwrites an older log.
 type walFile struct {
 	vfs.File
 	fs     *storeFS
-	mu     sync.Mutex // a real sync and Close exclude each other
+	mu     sync.Mutex // held during a real sync and during Close; guards closed
 	closed bool
 
 	writing sync.Mutex // guards written; held only for a moment, never during a sync
 	written logMark
-	short   bool // a write failed in the middle: later syncs promise nothing more
+	short   bool // a write was incomplete: later syncs do not move the mark
 }
 
-// Write implements vfs.File. A file may change the bytes that it was given, so they are
-// summed before they are written.
+// Write implements vfs.File. A file may change the bytes that it receives, so Write
+// computes their checksum first.
 func (f *walFile) Write(p []byte) (int, error) {
 	sum := crc32.Update(f.written.CRC, castagnoli, p) // only Write changes CRC
 	n, err := f.File.Write(p)
@@ -314,7 +312,7 @@ func (f *walFile) syncNow() error {
 	return f.syncAndMark()
 }
 
-// syncAndMark syncs the file, and notes for the guard what was written before.
+// syncAndMark syncs the file, and marks what was written before the sync.
 func (f *walFile) syncAndMark() error {
 	f.writing.Lock()
 	written, short := f.written, f.short
@@ -328,20 +326,20 @@ func (f *walFile) syncAndMark() error {
 	return nil
 }
 
-// Sync implements vfs.File: the file is synced later.
+// Sync implements vfs.File. It only schedules the sync.
 func (f *walFile) Sync() error { f.mark(); return nil }
 
-// SyncData implements vfs.File: the file is synced later.
+// SyncData implements vfs.File. It only schedules the sync.
 func (f *walFile) SyncData() error { f.mark(); return nil }
 
-// SyncTo implements vfs.File. It promises nothing, as its contract allows.
+// SyncTo implements vfs.File. It only schedules the sync, as its contract allows.
 func (f *walFile) SyncTo(int64) (bool, error) { f.mark(); return false, nil }
 
-// Preallocate implements vfs.File. Nothing is set aside: a log would take the size
-// of a memtable on disk while it is empty, and it is synced once a second at most.
+// Preallocate implements vfs.File. It allocates nothing: an empty log would take the
+// space of a memtable, and preallocation would save little, with one sync a second.
 func (f *walFile) Preallocate(int64, int64) error { return nil }
 
-// Close implements vfs.File. It syncs for real.
+// Close implements vfs.File. It syncs the file first.
 func (f *walFile) Close() error {
 	f.fs.mu.Lock()
 	delete(f.fs.dirty, f)

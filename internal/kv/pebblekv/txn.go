@@ -14,19 +14,19 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// pebbleReader is what pebble.DB and pebble.Snapshot have in common.
+// pebbleReader is implemented by pebble.DB and pebble.Snapshot.
 type pebbleReader interface {
 	Get(key []byte) ([]byte, io.Closer, error)
 	NewIter(o *pebble.IterOptions) (*pebble.Iterator, error)
 }
 
-// reader implements kv.Reader on a snapshot, or on the store itself while the
-// writer's token is held, when nothing else changes it.
+// reader implements kv.Reader on a snapshot, or on the store itself for the holder of
+// the writer's token, because nobody else can change it then.
 type reader struct {
 	db    pebbleReader
 	buf   []byte
 	spare []byte           // for reads within a MultiGet
-	iter  *pebble.Iterator // kept between scans: opening one costs microseconds
+	iter  *pebble.Iterator // reused between scans: opening one costs microseconds
 	inUse bool             // iter is in a Scan that has not returned
 	multi multiGet
 
@@ -64,32 +64,30 @@ type multiGet struct {
 	order   []int32 // the keys, ascending
 	found   []found // by key
 	workers []lookup
-	next    atomic.Int32 // the part of order that nobody has taken yet
+	next    atomic.Int32 // index into order: the first key that no worker has taken
 }
 
-// found is where a value lies: in the values of a worker; start -1: there is none.
+// found locates a value in the values of a worker. start is -1 if the key is missing.
 type found struct {
 	start, end int
 	worker     int
 }
 
-// lookup is what one worker found: the values, end to end.
+// lookup has the results of one worker, as one run of values.
 type lookup struct {
 	values []byte
 	err    error
 }
 
-// How many keys a worker takes at a time, and how many workers there are. With
-// fewer keys than keysPerWorker for each, a goroutine costs more than it saves.
-// Below fewKeys, single Gets are as good.
+// A worker takes keysAtOnce keys at a time. With fewer than keysPerWorker keys for each,
+// a goroutine costs more than it saves. Below fewKeys, single Gets are as fast.
 const keysAtOnce, keysPerWorker, maxWorkers, fewKeys = 64, 256, 4, 8
 
-// MultiGet implements kv.Reader. The keys are looked up in ascending order
-// with one iterator, which keeps the tables of all levels open and moves
-// forward only (before and after: docs/decisions/0007). Large batches are
-// read by a few goroutines at once, because a lookup that misses the cache
-// waits for the disk; each takes a few keys, and then the next few, because
-// what is behind a key may be ten bytes or ten thousand.
+// MultiGet implements kv.Reader. It looks up the keys in ascending order with one
+// iterator, which keeps the tables of all levels open and only moves forward
+// (measured in docs/decisions/0007). Several goroutines read a large batch, because
+// a cache miss waits for the disk. Each takes a few keys at a time, because a value
+// may have ten bytes or ten thousand.
 func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
 	if err := r.interrupt.Err(); err != nil {
 		return err
@@ -100,7 +98,7 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 			if err != nil {
 				return err
 			}
-			own := r.buf // each may Get, too
+			own := r.buf // each may call Get
 			r.buf, r.spare = r.spare, nil
 			err = each(i, v, ok)
 			r.spare = own
@@ -111,7 +109,7 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 		return nil
 	}
 	m := &r.multi
-	if m.inUse { // by the MultiGet that calls us back
+	if m.inUse { // by the MultiGet whose callback this is
 		m = new(multiGet)
 	}
 	m.inUse = true
@@ -156,7 +154,7 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 	return nil
 }
 
-// look has a worker look up keys until all are taken.
+// look is a worker: it looks up keys until all are taken.
 func (m *multiGet) look(db pebbleReader, keys [][]byte, worker int) {
 	l := &m.workers[worker]
 	l.values, l.err = l.values[:0], nil
@@ -172,7 +170,7 @@ func (m *multiGet) look(db pebbleReader, keys [][]byte, worker int) {
 			break
 		}
 		for _, n := range m.order[from:min(end, len(m.order))] {
-			// Split takes the whole key, so that this asks the Bloom filters.
+			// The whole key is the prefix (Split), so this uses the Bloom filters.
 			if !it.SeekPrefixGE(keys[n]) {
 				if err := it.Error(); err != nil { // the next seek would clear it
 					l.err = errors.Join(err, it.Close())
@@ -196,16 +194,16 @@ func (m *multiGet) look(db pebbleReader, keys [][]byte, worker int) {
 	l.err = errors.Join(it.Error(), it.Close())
 }
 
-// Scan implements kv.Reader. A Scan inside another's callback gets an iterator
-// of its own.
+// Scan implements kv.Reader. A Scan inside the callback of another Scan opens a second
+// iterator.
 func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
 	if err := r.interrupt.Err(); err != nil {
 		return err
 	}
-	if len(lo) == 0 { // Pebble takes an empty bound that is not nil for a key
+	if len(lo) == 0 { // Pebble treats an empty bound as a key unless it is nil
 		lo = nil
 	}
-	if hi != nil && bytes.Compare(lo, hi) >= 0 { // after which Pebble's iterator misses keys
+	if hi != nil && bytes.Compare(lo, hi) >= 0 { // after such bounds, Pebble's iterator misses keys
 		return nil
 	}
 	it := r.iter
@@ -255,18 +253,18 @@ func (r *reader) scan(it *pebble.Iterator, reverse bool, each func(key, value []
 	return nil
 }
 
-// txn implements kv.Txn. Its reads go to the store itself: the writer's token
-// keeps that still.
+// txn implements kv.Txn. It reads the store itself, which nobody else can change while
+// the transaction holds the writer's token.
 type txn struct {
 	reader
 	writes writes
-	size   int // bytes of the last batch: about what the next one will take
+	size   int // bytes of the last batch, an estimate for the next
 }
 
-// Snapshot implements kv.Txn: there are no conflicts to avoid.
+// Snapshot implements kv.Txn. There are no conflicts, so it returns the same reader.
 func (t *txn) Snapshot() kv.Reader { return &t.reader }
 
-// Conflict implements kv.Txn: with one writer there are none.
+// Conflict implements kv.Txn. With one writer there are no conflicts.
 func (t *txn) Conflict([]byte) {}
 
 // Set implements kv.Txn.
@@ -275,10 +273,9 @@ func (t *txn) Set(key, value []byte) { t.writes.add(writeSet, key, value) }
 // Delete implements kv.Txn.
 func (t *txn) Delete(key []byte) { t.writes.add(writeDelete, key, nil) }
 
-// DeleteRange implements kv.Txn. No range that Pebble sees begins at the empty key:
-// built with the race detector, Pebble 2.1.7 makes a nil of such a beginning at times
-// (keyspanIter.materializeSpan, a check of its own), and its compactions then lose the
-// range.
+// DeleteRange implements kv.Txn. It never passes Pebble a range that begins with the empty
+// key: built with the race detector, Pebble 2.1.7 sometimes turns that key into nil (in a
+// check, keyspanIter.materializeSpan), and its compactions then lose the range.
 func (t *txn) DeleteRange(lo, hi []byte) {
 	if hi == nil {
 		hi = lastKey
@@ -291,10 +288,10 @@ func (t *txn) DeleteRange(lo, hi []byte) {
 	}
 }
 
-// firstKey is below all keys that there are: Pebble has no place for an empty one.
+// firstKey is the lowest possible key: Pebble cannot store an empty one.
 var firstKey = []byte{0}
 
-// lastKey is above all keys that there are: Pebble has no range without an end.
+// lastKey is above all keys: Pebble's ranges need an end.
 var lastKey = bytes.Repeat([]byte{0xff}, 1024)
 
 // Merge implements kv.Txn.

@@ -9,8 +9,8 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// A Recorder remembers what a store set, to set it again blind: what the cluster
-// takes when nothing is read and nothing decided.
+// A Recorder records the writes of a store and repeats them without reads, to measure
+// the cluster alone.
 type Recorder struct {
 	mu    sync.Mutex
 	bytes []byte
@@ -19,7 +19,7 @@ type Recorder struct {
 
 type recorded struct{ key, value uint32 } // lengths
 
-// Wrote is fdbkv.Options.Wrote.
+// Wrote records one write. Use it as fdbkv.Options.Wrote.
 func (r *Recorder) Wrote(key, value []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,11 +30,11 @@ func (r *Recorder) Wrote(key, value []byte) {
 // Reset forgets everything.
 func (r *Recorder) Reset() { r.bytes, r.rows = r.bytes[:0], r.rows[:0] }
 
-// Size returns how many keys were set, and the bytes of keys and values.
+// Size returns the number of recorded writes, and the bytes of their keys and values.
 func (r *Recorder) Size() (keys, bytes int) { return len(r.rows), len(r.bytes) }
 
-// Blind sets all of it again in another store, in transactions of size keys of
-// which inFlight are under way at a time, and returns how long it took.
+// Blind repeats the writes in another store, in transactions of size keys, inFlight
+// of them at a time, and returns the duration.
 func (r *Recorder) Blind(b *testing.B, store kv.Store, size, inFlight int) time.Duration {
 	b.Helper()
 	type row struct{ key, value []byte }

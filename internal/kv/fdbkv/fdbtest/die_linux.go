@@ -5,6 +5,7 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the kernel end the server with the thread that started it,
-// which the Go runtime keeps, so with the tests, however they end.
+// dieWithParent makes the kernel kill the server when the thread that started it
+// ends. The Go runtime keeps its threads, so the server ends with the tests,
+// even if they crash.
 func dieWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

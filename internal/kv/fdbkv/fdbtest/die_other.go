@@ -4,5 +4,5 @@ package fdbtest
 
 import "os/exec"
 
-// dieWithParent does what it can here: nothing.
+// dieWithParent does nothing: only Linux can tie the server's life to the tests'.
 func dieWithParent(*exec.Cmd) {}

@@ -1,6 +1,6 @@
 // Package fdbtest runs a FoundationDB cluster of one process on loopback, for
-// tests. It needs fdbserver and fdbcli, in the PATH or where FoundationDB's
-// packages put them; tests are skipped, and say so, where they are not.
+// tests. It needs fdbserver and fdbcli in the PATH or where FoundationDB's
+// packages put them; without them, tests are skipped.
 package fdbtest
 
 import (
@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// Main runs the tests of a package, and stops the cluster that they may have
-// started: os.Exit(fdbtest.Main(m)).
+// Main runs the tests of a package, then stops the cluster if they started it:
+// os.Exit(fdbtest.Main(m)).
 func Main(m *testing.M) int {
 	code := m.Run()
 	mu.Lock()
@@ -37,8 +37,8 @@ var (
 	shared *Cluster
 )
 
-// Shared returns the cluster that the tests of a package have in common, each
-// under a prefix of its own. It is started by the first that asks.
+// Shared returns the cluster that all tests of a package share, each under its own
+// prefix. The first call starts it.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
 	mu.Lock()
@@ -57,8 +57,8 @@ type Cluster struct {
 	process                   *exec.Cmd
 }
 
-// Start starts a cluster, and skips the test where there is none to start. The
-// caller removes it.
+// Start starts a cluster, or skips the test if FoundationDB is not installed. The
+// caller must call Remove.
 func Start(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{}
@@ -75,7 +75,7 @@ func Start(t testing.TB) *Cluster {
 	return c
 }
 
-// find looks where FoundationDB's packages put their programs.
+// find looks in the PATH, and where FoundationDB's packages put their programs.
 func find(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -107,7 +107,7 @@ func (c *Cluster) create() (err error) {
 	if err := c.Up(); err != nil {
 		return err
 	}
-	engine := os.Getenv("SKEIN_TEST_FDB_ENGINE") // to compare FoundationDB's own
+	engine := os.Getenv("SKEIN_TEST_FDB_ENGINE") // to compare FoundationDB's storage engines
 	if engine == "" {
 		engine = "ssd-2"
 	}
@@ -137,16 +137,15 @@ func (c *Cluster) Down() error {
 		return nil
 	}
 	err := c.process.Process.Kill()
-	_ = c.process.Wait() // it says that it was killed
+	_ = c.process.Wait() // returns "killed"
 	c.process = nil
 	return err
 }
 
-// Pause has the server process stand still, as a machine does that swaps, or whose disk hangs,
-// until Resume.
+// Pause stops the server process until Resume, as if its machine swapped or its disk hung.
 func (c *Cluster) Pause() error { return c.process.Process.Signal(syscall.SIGSTOP) }
 
-// Resume has it go on.
+// Resume continues the server process after Pause.
 func (c *Cluster) Resume() error { return c.process.Process.Signal(syscall.SIGCONT) }
 
 // Ready waits until the cluster answers.
@@ -168,5 +167,5 @@ func (c *Cluster) run(command string) error {
 	}
 }
 
-// Remove stops the cluster and deletes what it stored.
+// Remove stops the cluster and deletes its data.
 func (c *Cluster) Remove() error { return errors.Join(c.Down(), os.RemoveAll(c.dir)) }

@@ -11,8 +11,8 @@ import (
 
 var prefixes atomic.Int64
 
-// Options returns those of a new store on the shared cluster, and skips the
-// test where there is none.
+// Options returns the options of a new store on the shared cluster. It skips the
+// test if there is no FoundationDB.
 func Options(t testing.TB, m kv.Merger) fdbkv.Options {
 	t.Helper()
 	if !fdbkv.Built {
@@ -24,7 +24,7 @@ func Options(t testing.TB, m kv.Merger) fdbkv.Options {
 	}
 }
 
-// Open opens a store.
+// Open opens a store, or fails the test.
 func Open(t testing.TB, o fdbkv.Options) kv.Store {
 	t.Helper()
 	s, err := fdbkv.Open(t.Context(), o)
