@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -148,20 +149,20 @@ type crashingStore struct {
 
 	mu  sync.Mutex // guards rng: ids are leased in a goroutine of their own
 	rng *rand.Rand
-	off bool
+	off atomic.Bool
 }
 
 func (c *crashingStore) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	c.mu.Lock()
 	when := c.rng.IntN(400)
 	c.mu.Unlock()
-	if !c.off && when == 0 {
+	if !c.off.Load() && when == 0 {
 		return errKilled
 	}
 	if err := c.Store.Update(ctx, fn); err != nil {
 		return err
 	}
-	if !c.off && when == 1 {
+	if !c.off.Load() && when == 1 {
 		return errKilled
 	}
 	return nil
@@ -201,8 +202,8 @@ func (n *net) xs() []kinds.Info {
 
 func (n *net) open() {
 	n.t.Helper()
-	n.store.off = true
-	defer func() { n.store.off = false }()
+	n.store.off.Store(true)
+	defer func() { n.store.off.Store(false) }()
 	var err error
 	if n.s, err = graph.Open(n.t.Context(), n.store, graph.Options{Embedded: true, Queued: func([]batch.Queued) {}, Kinds: n.xs(), SliceSize: 3}); err != nil {
 		n.t.Fatal(err)
@@ -649,14 +650,14 @@ func (n *net) sweep() {
 
 // move exports the store, and goes on with an import of it.
 func (n *net) move() {
-	n.store.off = true
-	defer func() { n.store.off = false }()
+	n.store.off.Store(true)
+	defer func() { n.store.off.Store(false) }()
 	var out, again bytes.Buffer
 	if _, err := export.Write(n.t.Context(), n.store, &out, nil); err != nil {
 		n.t.Fatal(err)
 	}
 	fresh := n.newStore()
-	fresh.off = true
+	fresh.off.Store(true)
 	s, err := graph.Open(n.t.Context(), fresh, graph.Options{Embedded: true, Import: true})
 	if err != nil {
 		n.t.Fatal(err)
@@ -681,7 +682,7 @@ func (n *net) move() {
 	n.store = fresh
 	n.do("import")
 	n.open()
-	n.store.off = false
+	n.store.off.Store(false)
 }
 
 // step has one thing happen.
@@ -823,8 +824,8 @@ func (n *net) records(a int) map[string]string {
 func (n *net) rest() {
 	n.t.Helper()
 	n.do("rest")
-	n.store.off = true
-	defer func() { n.store.off = false }()
+	n.store.off.Store(true)
+	defer func() { n.store.off.Store(false) }()
 	for n.archive {
 		n.readArchive(10)
 	}
@@ -872,7 +873,7 @@ func (n *net) rest() {
 		}
 	}
 	n.check()
-	n.store.off = true
+	n.store.off.Store(true)
 	if err := check.Store(n.t.Context(), n.store, func(p string) { n.t.Error(p) }, nil); err != nil {
 		n.t.Fatal(err)
 	}

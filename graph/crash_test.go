@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"testing"
@@ -82,6 +83,7 @@ func crashAt(t *testing.T, settings dict.Settings, events []*oracle.Event, n int
 	}
 	store = store.Reopen(memkv.Options{Merger: merger()})
 	s := openAfter(t, store, settings)
+	defer func() { _ = s.Close(context.WithoutCancel(t.Context())) }() // ends its heartbeat: hundreds of stores are opened
 	var cursor int64
 	if c, ok := s.Cursor("relay"); ok {
 		cursor = int64(c.Seq)

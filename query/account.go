@@ -98,15 +98,15 @@ func (a *accountState) describe(st *format.RepoState, known bool) {
 	a.Partial, a.Desync = st.Has(format.FlagPartial), st.Has(format.FlagDesync)
 	switch {
 	case !known || !st.Has(format.FlagHasRev):
-		a.State, a.Description, a.Partial = "unknown", "Nothing is indexed that it did.", true
+		a.State, a.Description, a.Partial = "unknown", "The index has no records of this account.", true
 	case st.Has(format.FlagDesync):
-		a.State, a.Description = "desynchronized", "Something that it did was missed."
+		a.State, a.Description = "desynchronized", "The index missed some of this account's events."
 	case st.Has(format.FlagPartial):
-		a.State, a.Description = "partial", "What it did before the index heard of it is not there."
+		a.State, a.Description = "partial", "Records from before the index first saw this account are missing."
 	case !st.Complete():
-		a.State, a.Description = "queued", "Its repo waits to be fetched again: it may have changed."
+		a.State, a.Description = "queued", "The repo is queued for a fetch, and may have changed."
 	default:
-		a.State, a.Description = "complete", "All that it did is indexed."
+		a.State, a.Description = "complete", "The index has all records of this account."
 	}
 	if a.Active = !st.Has(format.FlagHidden); !a.Active {
 		a.Description = "The account is not active: it is in no answer. " + a.Description

@@ -18,8 +18,8 @@ type complete struct {
 	Reason     string
 }
 
-// An answer says that something may be missing if it rests on an account of which not all is
-// known, and getAccount says what is known of each, as the model does.
+// An answer that depends on an incomplete account is incomplete, and getAccount describes every
+// account as the model does.
 func TestIncomplete(t *testing.T) {
 	w := newWorld(t, 91, 3000)
 	anybody := false

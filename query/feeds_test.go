@@ -251,7 +251,7 @@ func TestFeedOfOddPosts(t *testing.T) {
 	sameSet(t, w.pages("mine", 1, ""), want)
 }
 
-// Who asks must prove it.
+// Feeds with $viewer need a valid token.
 func TestFeedTokens(t *testing.T) {
 	w := newFeedWorld(t, "mine = likes($viewer)\npublic = likes("+history.New(41, 30).Accounts()[0]+")\n")
 	const aud, method = serviceDID, feedSkeleton
@@ -299,7 +299,7 @@ func TestFeedTokens(t *testing.T) {
 	}
 }
 
-// A file is read anew as a whole, or not at all.
+// A file of feeds is reloaded as a whole, or not at all.
 func TestFeedFile(t *testing.T) {
 	w := newFeedWorld(t, "a = likes($viewer)\n")
 	a := w.history.Accounts()[0]

@@ -63,7 +63,7 @@ func TestForms(t *testing.T) {
 		{"query", formType, "set=" + strings.Repeat("x", algebra.MaxForm-3)}:     `413 {"error":"PayloadTooLarge"`,
 		{"query", formType, "set=" + strings.Repeat("%20", algebra.MaxForm/3-2)}: `400 {"error":"InvalidRequest","message":"set: at position`,
 		{"query", formType, "set=%zz"}:                                           `400 {"error":"InvalidRequest","message":"the form cannot be read`,
-		{"query?limit=1", formType, "limit=2&set=" + set}:                        `400 {"error":"InvalidRequest","message":"parameter limit is given 2 times`,
+		{"query?limit=1", formType, "limit=2&set=" + set}:                        `400 {"error":"InvalidRequest","message":"parameter limit occurs 2 times`,
 		{"getAccount", formType, "did=" + a[0]}:                                  `405 {"error":"InvalidRequest"`,
 		{"subscribe", formType, "set=" + set}:                                    `405 {"error":"InvalidRequest"`,
 	} {

@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "write the names of sets into the lexicons anew")
 
 // The names of sets in the lexicons are those of the table of kinds. After a row was
-// added, go test ./query -run TestLexiconNames -update writes them anew.
+// added, go test ./query -run TestLexiconNames -update rewrites them.
 func TestLexiconNames(t *testing.T) {
 	enum := func(parameter, values string, names []string) (list *regexp.Regexp, want string) {
 		const indent = "\n              "
@@ -185,7 +185,7 @@ type checker struct {
 	t    *testing.T
 	of   string            // the lexicon's NSID
 	defs map[string]schema // by NSID#name
-	seen map[string]bool   // the places of which an answer had a value
+	seen map[string]bool   // fields that had a value in an answer
 }
 
 // resolved returns the definition that a ref names.

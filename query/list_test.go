@@ -15,8 +15,8 @@ import (
 	"skein.blue/query"
 )
 
-// A list that was begun in the order of time is not gone on with in another, once the set
-// has grown too large for that; begun anew it says that it has another order.
+// If a set grows too large to be sorted by time between two pages, the next page is an error and
+// does not change the order; a new list states the other order.
 func TestListGrowsTooLarge(t *testing.T) {
 	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), graph.Options{})
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 )
 
 // Two accounts that block very many lists, whose authors put both on very many: what one
-// question reads of them is bounded, and the answer says that it is incomplete.
+// query reads of them is bounded, and the answer says that it is incomplete.
 func TestAbuseBlocksByLists(t *testing.T) {
 	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e7, Txn: 1e9, Age: time.Hour}}), graph.Options{})
 	if err != nil {
@@ -87,7 +87,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 	if most := 1024 * maxListBlocks; cost > most {
 		t.Errorf("it cost %d, want %d at most", cost, most)
 	}
-	// The bound on the authors' items, of which one account may have millions.
+	// The bound on list items: one author may have millions.
 	err = g.View(t.Context(), func(sn *ask.View) error {
 		ids, err := algebra.Lookup(sn, []algebra.Literal{{S: actor, Is: dict.DID}, {S: other, Is: dict.DID}})
 		if err != nil {

@@ -190,9 +190,9 @@ func TestBadLists(t *testing.T) {
 	}
 }
 
-// One rule says which of several records is shown, and all methods that show one agree: of an
-// account, which has no time, the lowest key, whether or not it is a TID; of a post the first
-// from its time on, and a key that is no TID only where there is no other.
+// If several records make an edge, all methods show the same one. For an edge to an account, it is
+// the record with the lowest key. For an edge to a post, it is the first record from the post's
+// time on, and a key that is not a TID only if there is no other.
 func TestOneRecordIsShown(t *testing.T) {
 	w := newWorld(t, 87, 0)
 	a := w.history.Accounts()

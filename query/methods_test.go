@@ -206,7 +206,7 @@ func TestRelationships(t *testing.T) {
 	}
 }
 
-// What is wrong with a call is said, as a 4xx.
+// A wrong call gets a 4xx that explains the mistake.
 func TestBadCalls(t *testing.T) {
 	w := newWorld(t, 14, 300)
 	did, uri := w.history.Accounts()[0], "at://did:plc:xaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/y"
@@ -215,7 +215,7 @@ func TestBadCalls(t *testing.T) {
 	for call, want := range map[string]string{
 		known + "edge=followers&subject=" + did:                                       "actor is given 0 times",
 		known + "actor=x&edge=followers&subject=" + did:                               `actor "x" (number 1) is not a DID`,
-		known + "actor=" + did + "&actor=" + did + "&edge=followers&subject=" + did:   "parameter actor is given 2 times",
+		known + "actor=" + did + "&actor=" + did + "&edge=followers&subject=" + did:   "parameter actor occurs 2 times",
 		known + "actor=" + did + "&subject=" + did:                                    "it must be one of followers, likers, reposters",
 		known + "actor=" + did + "&edge=blockers&subject=" + did:                      "it must be one of followers, likers, reposters",
 		known + "actor=" + did + "&edge=likers&subject=" + did:                        "(number 1) is not an AT URI",
@@ -236,7 +236,7 @@ func TestBadCalls(t *testing.T) {
 		rel + "actor=x":                                                                       "neither a DID nor a handle",
 		rel + "actor=" + did + "&others=x y":                                                  "neither a DID nor a handle",
 		rel + "actor=" + did + many("others", did, 31):                                        "others is given 31 times",
-		rel + "actor=" + did + "&actor=" + did:                                                "parameter actor is given 2 times",
+		rel + "actor=" + did + "&actor=" + did:                                                "parameter actor occurs 2 times",
 		"blue.skein.graph.query?set=" + strings.Repeat("union(", 33) + "members(" + did + ")": "nested deeper than 32",
 		"blue.skein.graph.query?set=union(followers(" + did + ")" + strings.Repeat(",followers("+did+")", 64) + ")": "more than 64 leaves",
 	} {
@@ -256,7 +256,7 @@ func TestBadCalls(t *testing.T) {
 func TestTagsAndEncodings(t *testing.T) {
 	w := newWorld(t, 15, 3000)
 	path := "/xrpc/blue.skein.graph.query?limit=40&set=members(" + strings.Join(w.history.Accounts(), ",") + ")"
-	status, plain, h := w.get(path) // the client asks for gzip by itself
+	status, plain, h := w.get(path) // Go's client asks for gzip
 	if status != 200 || h.Get("ETag") == "" || len(plain) < 1024 {
 		t.Fatalf("%d %s %v", status, plain, h)
 	}

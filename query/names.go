@@ -10,10 +10,9 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// A question may name an account by @handle, and an account or a record by its address at
-// bsky.app, or by an AT URI whose authority is a handle, and who asks by $viewer in the place
-// of a DID. What stands for them in the index,
-// a DID or an AT URI with one, is put in their place before the question is worked on.
+// A query may name an account by @handle or by its address at bsky.app, a record by its address or
+// by an AT URI with a handle, and the viewer by $viewer. The server replaces them by DIDs, and by
+// AT URIs with DIDs, before it answers the query.
 
 // Handles resolves handles to DIDs, as an identities.Resolver does.
 type Handles interface {

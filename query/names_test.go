@@ -97,14 +97,14 @@ func TestNames(t *testing.T) {
 	}
 	const space = "at://did:web:a.example.com/space/com.example.forum/self"
 	for call, want := range map[string]string{
-		"query?set=follows(@nobody.example.com)":                                  `400 "HandleNotFound" set: at position 8: nobody has the handle nobody.example.com`,
+		"query?set=follows(@nobody.example.com)":                                  `400 "HandleNotFound" set: at position 8: no account has the handle nobody.example.com`,
 		"query?set=follows(@broken.example.com)":                                  `502 "UpstreamFailure" set: at position 8: broken.example.com`,
 		"query?set=follows(kept.example.com)":                                     `400 "InvalidRequest" write a handle as @kept.example.com`,
 		"query?set=follows(@x)":                                                   `400 "InvalidRequest" neither a DID nor an AT URI`,
 		"query?set=follows(https://example.com/profile/kept.example.com)":         `400 "InvalidRequest" the only web addresses understood are`,
 		"query?set=follows(https://bsky.app/profile/kept.example.com/post/3kx)":   `400 "InvalidRequest" is an AT URI; follows takes a DID`,
 		"query?set=likers(https://bsky.app/profile/kept.example.com)":             `400 "InvalidRequest" is a DID; likers takes an AT URI`,
-		"known?edge=followers&actor=@nobody.example.com&subject=" + a[0]:          `400 "HandleNotFound" actor (number 1): nobody has`,
+		"known?edge=followers&actor=@nobody.example.com&subject=" + a[0]:          `400 "HandleNotFound" actor (number 1): no account has`,
 		"known?edge=followers&actor=@kept.example.com&subject=@alice.example.com": `200 "total"`,
 		"contains?set=members(" + a[1] + ")&member=@alice.example.com":            `200 "contained":true`,
 

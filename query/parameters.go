@@ -24,7 +24,7 @@ type params struct {
 	words   *algebra.Vocabulary
 	nsid    string // of the method
 	values  url.Values
-	maxExpr int // bytes of an expression
+	maxExpr int // the largest expression, in bytes
 	header  http.Header
 	asker   *asker
 	work    *work

@@ -22,11 +22,11 @@ func TestUnknownParameters(t *testing.T) {
 		"/xrpc/blue.skein.graph.contains?set=follows(" + d + ")&member=" + d:       {"members=" + d, "did you mean member?"},
 		"/xrpc/blue.skein.graph.known?actor=" + d + "&edge=followers&subject=" + d: {"subjects=" + d, "did you mean subject?"},
 		"/xrpc/blue.skein.graph.getAccount?did=" + d:                               {"handle=x", "blue.skein.graph.getAccount takes did"},
-		"/xrpc/blue.skein.graph.getStats":                                          {"x=1", "blue.skein.graph.getStats takes none"},
+		"/xrpc/blue.skein.graph.getStats":                                          {"x=1", "blue.skein.graph.getStats takes no parameters"},
 		"/xrpc/blue.skein.graph.subscribe?set=follows(" + d + ")":                  {"curser=x", "did you mean cursor?"},
 		"/xrpc/app.bsky.graph.getRelationships?actor=" + d:                         {"other=" + d, "did you mean others?"},
 		"/xrpc/app.bsky.feed.getFeedSkeleton?feed=" + post:                         {"limti=1", "did you mean limit?"},
-		"/xrpc/app.bsky.feed.describeFeedGenerator":                                {"feed=x", "takes none"},
+		"/xrpc/app.bsky.feed.describeFeedGenerator":                                {"feed=x", "takes no parameters"},
 		"/xrpc/blue.microcosm.links.getBacklinks?subject=" + post + like:           {"dids=" + d, "did you mean did?"},
 		"/xrpc/blue.microcosm.links.getBacklinksCount?subject=" + post + like:      {"did=" + d, "takes subject, source"},
 		"/xrpc/blue.microcosm.links.getBacklinkDids?subject=" + post + like:        {"revers=true", "takes subject, source, cursor, limit"},
@@ -45,7 +45,7 @@ func TestUnknownParameters(t *testing.T) {
 			t.Errorf("%s with %s: %d %s, want %q", call, c.unknown, status, body, c.says)
 		}
 	}
-	// What the methods document is taken, whether or not it is of use.
+	// All documented parameters are accepted, useful or not.
 	for _, call := range []string{
 		"/links?reverse=true&limit=3&did=" + d + "&" + older,
 		"/links?from_dids=" + d + "&" + older,

@@ -90,8 +90,8 @@ func TestFeedPreview(t *testing.T) {
 		{url.Values{"feed": {feed}}, 401, "viewer=DID"},
 		{url.Values{"feed": {feed}, "viewer": {""}}, 400, "is not a DID"},
 		{url.Values{"feed": {feed}, "viewer": {"at://did:plc:x/a/b"}}, 400, "is not a DID"},
-		{url.Values{"feed": {feed}, "viewer": {viewer, viewer}}, 400, "given 2 times"},
-		{url.Values{"feed": {feed}, "viewer": {"nobody.example.com"}}, 400, "nobody has the handle"},
+		{url.Values{"feed": {feed}, "viewer": {viewer, viewer}}, 400, "occurs 2 times"},
+		{url.Values{"feed": {feed}, "viewer": {"nobody.example.com"}}, 400, "no account has the handle"},
 		{url.Values{"feed": {feedURI("all")}, "viewer": {viewer}}, 200, ""},
 		{url.Values{"feed": {feedURI("all")}}, 200, ""},
 	} {

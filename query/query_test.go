@@ -440,7 +440,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("OPTIONS: %d %v", rec.Code, rec.Header())
 		}
 	}
-	// What is at the bound is taken.
+	// Values at the bound are accepted.
 	for _, ok := range []string{
 		"union(" + strings.TrimSuffix(strings.Repeat("follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa),", 64), ",") + ")",
 		strings.Repeat("union(", 31) + "follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)" + strings.Repeat(")", 31),

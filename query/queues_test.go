@@ -112,8 +112,8 @@ func many(t *testing.T, others, follows int) (s *graph.Store, star string, dids 
 	return s, star, dids
 }
 
-// Every question that reads much goes over to the heavy queue, whichever method it
-// is of, and small ones find a slot whatever the dear ones do.
+// Every query that reads much moves to the large queue, whichever method it
+// is of, and small ones find a slot whatever the slow ones do.
 func TestDearQuestionsWaitForEachOther(t *testing.T) {
 	store, star, others := many(t, 22, 60_000)
 	s, err := New(store, Options{Concurrent: 2, HeavyConcurrent: 1, Timeout: time.Minute})
@@ -152,7 +152,7 @@ func TestDearQuestionsWaitForEachOther(t *testing.T) {
 	const small = "/xrpc/blue.skein.graph.query?set=followers(did:web:nobody.example)"
 	for name, path := range dear {
 		t.Run(name, func(t *testing.T) {
-			// The one heavy slot is taken: the dear question waits for it.
+			// The one large slot is taken: the slow query waits for it.
 			if err := s.large.enter(t.Context(), "someone"); err != nil {
 				t.Fatal(err)
 			}
@@ -201,7 +201,7 @@ func repeat(format string, n int) (all []string) {
 	return all
 }
 
-// A question's time is over within what it reads and expands, too.
+// A query's time is over within what it reads and expands, too.
 func TestTimeIsLookedAt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var ta tally
@@ -221,7 +221,7 @@ func TestTimeIsLookedAt(t *testing.T) {
 	}
 }
 
-// Pages are bounded in bytes, and so are the answers that nobody has read yet.
+// Pages are bounded in bytes, and so are unread answers.
 func TestBytesAreBounded(t *testing.T) {
 	store, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Limits: memkv.Limits{Key: 1e5, Value: 1e7, Txn: 1e9, Age: time.Hour}}), graph.Options{})
 	if err != nil {

@@ -14,43 +14,42 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// How results are ranked. With c of the n members of a set having an edge to a result, and
-// t of all N accounts, share is c / t, and lift is (c / n) / (t / N): how many times as many
-// as chance would give. It is the lift, or interest, of association rules (Brin, Motwani,
-// Ullman and Tsur, "Dynamic itemset counting and implication rules for market basket data",
-// 1997). Both put the same results first.
+// The scores of rankings. If c of the n members of a set have an edge to a result, and t of all N
+// accounts do, share is c / t, and lift is (c / n) / (t / N): the ratio of c to what chance would
+// give. Lift, or interest, comes from association rules (Brin, Motwani, Ullman and Tsur, "Dynamic
+// itemset counting and implication rules for market basket data", 1997). Both give the same
+// order.
 const (
 	byCount = "count"
 	byShare = "share"
 	byLift  = "lift"
 )
 
-// leastScored is the lowest count of a result that share and lift are asked of, if no other
-// is given: that of a few says nothing. Of more than maxScored results those with the
-// highest counts are scored.
+// leastScored is the default of min with share and lift, which mean little for small counts. If
+// there are more than maxScored results, only those with the highest counts are scored.
 const (
 	leastScored = 5
 	maxScored   = 20_000
 )
 
-// scored is a result, and how many have an edge to it in all.
+// scored is a result, and the number of all accounts with an edge to it.
 type scored struct {
 	counted
 
 	total uint64
 }
 
-// standing is the results of a rank, in their order.
+// standing has the results of a ranking, in order.
 type standing struct {
-	ctx      context.Context //nolint:containedctx // of the question that it is part of
+	ctx      context.Context //nolint:containedctx // of the query
 	sn       *ask.View
 	tally    *tally
-	of       uint64 // members of the set that was expanded
-	accounts uint64 // that there are
+	of       uint64 // members of the expanded set
+	accounts uint64 // visible accounts of the index
 	scored   []scored
 }
 
-// measure looks up the totals of what is to be scored, and puts it in order.
+// measure looks up the totals of the results, and orders them by score.
 func (st *standing) measure(r ranking) error {
 	counts, err := st.sn.Counts()
 	if err != nil {
@@ -87,7 +86,7 @@ func (st *standing) score(by string, e *scored) uint64 {
 	hi, lo := bits.Mul64(n, 1_000_000)
 	if by == byLift {
 		over, under := bits.Mul64(n*1_000_000, st.accounts)
-		if of := max(st.of, 1); d <= (1<<63)/of { // else it is nearly nothing
+		if of := max(st.of, 1); d <= (1<<63)/of { // else the quotient is nearly zero
 			hi, lo, d = over, under, d*of
 		}
 	}
@@ -111,7 +110,7 @@ func (st *standing) first(r ranking, n int) []scored {
 	return all
 }
 
-// inOrder compares two results as they are ranked.
+// inOrder compares two results by rank.
 func inOrder(by string, x, y scored) int {
 	shares := 0
 	if by != byCount {
@@ -120,8 +119,7 @@ func inOrder(by string, x, y scored) int {
 	return cmp.Or(shares, cmp.Compare(y.count, x.count), cmp.Compare(x.id, y.id))
 }
 
-// strings calls each for the results that are asked for, in their order, and reports whether
-// there are more.
+// strings calls each for the results of a page, in order, and reports whether more follow.
 func (st *standing) strings(r ranking, each func(e *scored, member []byte)) (more bool, err error) {
 	n := r.limit + 1
 	if r.after != nil && r.by != byCount {
@@ -135,7 +133,7 @@ func (st *standing) strings(r ranking, each func(e *scored, member []byte)) (mor
 		if r.after != nil && done == 0 {
 			done, _ = slices.BinarySearchFunc(all, r.after.scored, func(e, after scored) int { return cmp.Or(inOrder(r.by, e, after), -1) })
 		}
-		for ; done < len(all) && given <= r.limit; done += len(ids) { // most pages need no more than they give
+		for ; done < len(all) && given <= r.limit; done += len(ids) { // usually one round: few results are left out
 			ids = ids[:0]
 			for _, e := range all[done:min(done+max(r.limit+1, 64), len(all))] {
 				ids = append(ids, dict.ID(e.id))
@@ -159,8 +157,8 @@ func (st *standing) strings(r ranking, each func(e *scored, member []byte)) (mor
 	}
 }
 
-// rankQuestion is what the cursor of a ranking is bound to: what is asked, and the accounts
-// whose handles it names.
+// rankQuestion returns the text that a cursor of a ranking is bound to: the parameters, and the
+// accounts whose handles they name.
 func (q params) rankQuestion(r *ranking) string {
 	asked := url.Values{}
 	for _, name := range rankTakes {
@@ -175,7 +173,7 @@ func (q params) rankQuestion(r *ranking) string {
 	return question
 }
 
-// sealRank seals where the next page of a ranking begins.
+// sealRank seals the start of the next page of a ranking.
 func (c *cursors) sealRank(question string, p rankPlace) string {
 	plain := binary.BigEndian.AppendUint64(nil, p.micros)
 	plain = binary.BigEndian.AppendUint64(plain, p.id)
@@ -193,7 +191,7 @@ func (c *cursors) openRank(question, cursor string) (p rankPlace, err error) {
 	return rankPlace{scored{counted, binary.BigEndian.Uint64(plain[20:])}, binary.BigEndian.Uint64(plain)}, nil
 }
 
-// isRecent reports whether a result is a record that is not older than asked for.
+// isRecent reports whether a result is a record in the window subjectsSince.
 func (r *ranking) isRecent(uri []byte) bool {
 	return r.subjects.All() || r.subjects.Has(format.ParsePath(uri[bytes.LastIndexByte(uri, '/')+1:]))
 }

@@ -25,25 +25,24 @@ import (
 	"skein.blue/query/watch"
 )
 
-// Lexicons are the lexicons of the methods served here, by NSID, as in the
-// folder lexicons.
+// Lexicons has the lexicons of the server's methods, in the folder lexicons, by NSID.
 //
 //go:embed lexicons/*.json
 var Lexicons embed.FS
 
-// Options say how questions are served.
+// Options configure a Server.
 type Options struct {
-	// Timeout is how long one question may take. 0 means ten seconds.
+	// Timeout bounds one query. 0 means ten seconds.
 	Timeout time.Duration
-	// Concurrent is how many questions are worked on at a time; the others wait.
-	// 0 means eight for each processor. HeavyConcurrent is how many may besides
-	// that read much, which bounds the memory that they take, and leaves
-	// processors for the rest. 0 means one for every two processors.
+	// Concurrent is the number of queries that are answered at a time; others wait. 0 means
+	// eight per processor. HeavyConcurrent is the number of slots of the large queue, which
+	// bounds memory and leaves processors for small queries. 0 means one for every two
+	// processors.
 	Concurrent, HeavyConcurrent int
-	// Version is that of the program, for _health and getStats.
+	// Version is the program's version, for _health and getStats.
 	Version string
-	// InFlight bounds the bytes of the large answers that clients have not read
-	// yet. One that is over it is refused. 0 means 64 MiB.
+	// InFlight bounds the bytes of large answers that clients have not read yet. Above it, large
+	// answers are refused. 0 means 64 MiB.
 	InFlight int64
 	// Queue returns the number of repos queued for a fetch, and of those given up, by reason.
 	// nil means that no repo is fetched.

@@ -47,7 +47,7 @@ type Service struct {
 // NewService returns a Service.
 func NewService(o ServiceOptions) (*Service, error) {
 	if o.Host == "" || strings.ContainsAny(o.Host, "/ ") {
-		return nil, fmt.Errorf("the service's host %q is not a host name: give the name under which this server is reached, such as graph.example.com", o.Host) //nolint:err113 // it is told to the operator
+		return nil, fmt.Errorf("the service's host %q is not a host name: give the name under which this server is reached, such as graph.example.com", o.Host) //nolint:err113 // the operator reads it
 	}
 	v := &Service{host: o.Host, slots: newQueue((runtime.GOMAXPROCS(0) + 1) / 2)}
 	if _, err := syntax.ParseDID(v.DID()); err != nil {

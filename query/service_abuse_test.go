@@ -43,8 +43,8 @@ func (d *hangingDirectory) LookupDID(ctx context.Context, did syntax.DID) (*iden
 	return nil, identity.ErrDIDResolutionFailed
 }
 
-// attack asks for a feed by so many tokens of issuers whose hosts hang, and returns when as
-// many look-ups hang as are begun at a time. What is returned waits for the requests' end.
+// attack requests a feed with tokens of issuers whose hosts hang, and returns once atOnce look-ups
+// hang. end waits for the requests to end.
 func (w *feedWorld) attack(d *hangingDirectory, requests int, atOnce int64, issuer func(i int) string) (end func()) {
 	w.t.Helper()
 	tokens := make([]string, requests)

@@ -77,7 +77,7 @@ func (w *feedWorld) ask(method string, p url.Values, authorization string, out a
 	return resp.StatusCode, resp.Header
 }
 
-// A question with $viewer has the answer of the same question with the viewer's DID, in each
+// A query with $viewer has the answer of the same query with the viewer's DID, in each
 // method and in each place.
 func TestViewer(t *testing.T) {
 	w := newFeedWorld(t, "mine = likes($viewer)\n")
@@ -134,7 +134,7 @@ func mustJSON(t *testing.T, v any) []byte {
 	return b
 }
 
-// Who asks must prove it, in each question anew, and with a token that is for this method.
+// Every query with $viewer needs its own token, made for its method.
 func TestViewerRefusals(t *testing.T) {
 	w := newFeedWorld(t, "mine = likes($viewer)\n")
 	a := w.history.Accounts()

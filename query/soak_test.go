@@ -42,7 +42,7 @@ type soak struct {
 }
 
 // TestSoak indexes, asks and changes accounts at once. Every answer must be that
-// of one of the versions that were there while the question was under way. In
+// of one of the versions that were there while the query was under way. In
 // the end there are no more goroutines than at the beginning, and not more heap
 // than after the first fifth of the time.
 func TestSoak(t *testing.T) {
@@ -165,7 +165,7 @@ func (s *soak) step(n int) {
 	}
 }
 
-// question asks one question and checks its answer.
+// query asks one query and checks its answer.
 func (s *soak) question(client *http.Client, rng *rand.Rand) {
 	accounts := s.history.Accounts()
 	pick := func() string { return accounts[int(float64(len(accounts))*rng.Float64()*rng.Float64())] }

@@ -26,7 +26,7 @@ type change struct {
 	Entered, Left              []string
 }
 
-// listener follows a set by what it is told.
+// listener follows a set by the messages that it receives.
 type listener struct {
 	t    *testing.T
 	set  string
@@ -305,7 +305,7 @@ func TestSubscribeEvents(t *testing.T) {
 	}
 	stop()
 	follow(2, a[2])
-	time.Sleep(1200 * time.Millisecond) // it has been told by then, to nobody
+	time.Sleep(1200 * time.Millisecond) // by then the change has been sent, to no subscriber
 	next, stop = open(id)
 	if _, c := next(); c.Reset != "" {
 		t.Fatalf("%+v", c)

@@ -25,7 +25,7 @@ type tally struct {
 	used     int
 	actor    uint32
 	expanded int
-	perCount []int // how many results occur how often
+	perCount []int // the number of results by count
 }
 
 // tallyParts is a power of two. gatherMost is the number of ids, 16 bytes each, that are gathered

@@ -103,7 +103,7 @@ func (w *watchedGraph) apply() {
 	w.b.Reset()
 }
 
-// put has an account make so many records, each of which names what put says.
+// put makes n records of an account, from number from on, with the subjects that subject returns.
 func (w *watchedGraph) put(did string, from, n int, kind kinds.Kind, subject func(i int) string) {
 	w.t.Helper()
 	for i := from; i < from+n; i++ {
@@ -171,9 +171,9 @@ func (w *watchedGraph) begun(subs ...*Subscriber) {
 	w.t.Fatal("not all subscriptions begin")
 }
 
-// A client that watches hundreds of expressions over sets of hundreds of thousands, and has
-// all of their members change at once, delays nobody else's change: what is read before
-// another client is told is that client's own, and a round is bounded.
+// A client watches hundreds of expressions over sets of hundreds of thousands of members, and
+// changes all of them at once. That delays no other client: before another client's change is
+// sent, only that client's sets are read, and a round is bounded.
 func TestAbuseWatchedSets(t *testing.T) {
 	const other, star, big = "did:web:other.example.com", "did:web:star.example.com", "did:web:big.example.com"
 	members, subs := abuse.Size(20_000, 200_000), abuse.Size(60, 300)
@@ -277,8 +277,8 @@ func TestAbuseWatchedSets(t *testing.T) {
 	}
 }
 
-// Of two clients the one that has spent less of late is first, whoever has more to do now, and
-// what was spent is forgotten.
+// The client that has spent less recently comes first, whatever it has to do now, and spending is
+// forgotten over time.
 func TestTurns(t *testing.T) {
 	w := newWatchedGraph(t)
 	defer func() { w.release() }()

@@ -260,7 +260,7 @@ func (h *Watcher) notify(before, now *state, t round) {
 		m, err = Message{Reset: overBudget}, nil
 	}
 	if err != nil {
-		h.log.Error("computing the changes of a watched set failed; its subscribers are told to query it again", "set", t.w.e.Source, "error", err)
+		h.log.Error("computing the changes of a watched set failed; its subscribers receive a reset", "set", t.w.e.Source, "error", err)
 		m = Message{Reset: "the changes could not be computed: query the set again"}
 	}
 	if len(m.Entered)+len(m.Left) == 0 && m.Reset == "" {

@@ -25,7 +25,7 @@ const (
 	// watchEvery is the time between rounds.
 	watchEvery = 500 * time.Millisecond
 	// maxCandidates is the number of members of one expression that may change in a round.
-	// Above it, subscribers are told to query the set again.
+	// Above it, subscribers receive a reset.
 	maxCandidates = 5000
 	// keptMessages and keptChanges bound the messages of an expression, and the members in
 	// them, that are kept for subscribers that reconnect with a cursor.

@@ -484,7 +484,11 @@ func (s *Store) Close() error {
 	defer func() { s.writer <- struct{}{} }()
 	err := s.fs.stop()
 	flushed := err == nil && !s.readOnly && s.flush()
-	err = errors.Join(err, s.db.Close(), s.fs.failed())
+	closed := s.db.Close()
+	if isFull(closed) && s.fs.full() != nil {
+		closed = nil // the log lacks its trailer, and nothing that was committed: stop has synced it
+	}
+	err = errors.Join(err, closed, s.fs.failed())
 	switch {
 	case err != nil || s.readOnly:
 	case flushed:
