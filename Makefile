@@ -1,6 +1,6 @@
 # The entry point for people. CI uses .ci/run.
 
-.PHONY: build run test race lint fuzz bench soak cluster ids load faults peers chaos house abuse
+.PHONY: build run test race lint fuzz bench soak cluster ids load faults peers chaos house abuse mutants
 
 build: ## build static binaries, bin/skein and bin/skein-sim
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/skein ./cmd/skein-sim
@@ -53,6 +53,9 @@ peers: ## compare skein and indigo's consumer on the same stream
 
 abuse: ## run every attack of docs/trust.md at full size, and print its figures
 	bash -o pipefail -c "CGO_ENABLED=0 go test $$(grep -rl --include=*_test.go testing/abuse cmd consumer graph intern internal query | xargs -n1 dirname | sort -u | sed 's|^|./|' | tr '\n' ' ') -run Abuse -abuse -v -timeout 30m | grep -E 'abuse:|^(---|FAIL|ok|PASS)'"
+
+mutants: ## break the code in a hundred small ways; the tests must notice each
+	go run ./.ci/mutants
 
 house: ## measure the code: sizes and dependencies of files and functions, linked modules, tests
 	go run ./.ci/house
