@@ -306,16 +306,16 @@ func TestFeedFile(t *testing.T) {
 	for file, want := range map[string]string{
 		"a = likes($viewer)\nb = likes(\n":                           "line 2: feed b: at position 6: expected an argument of likes",
 		"a = likes($viewer)\n\n# x\na = likes($viewer)":              "line 4: the feed a is in line 1 already",
-		"  a = likes($viewer)":                                       "line 1 goes on with a feed",
-		"likes($viewer)":                                             "line 1: \"likes($viewer)\" is no feed",
-		"a b = likes($viewer)":                                       "is no feed",
-		"a = followers($viewer)":                                     "it is a set of DIDs, a feed shows posts",
-		"a = rank(of=follows($viewer), via=follows)":                 "it leads to DIDs, a feed shows posts",
+		"  a = likes($viewer)":                                       "line 1 continues a feed",
+		"likes($viewer)":                                             "line 1: \"likes($viewer)\" is not a feed",
+		"a b = likes($viewer)":                                       "is not a feed",
+		"a = followers($viewer)":                                     "it is a set of DIDs; a feed shows posts",
+		"a = rank(of=follows($viewer), via=follows)":                 "it leads to DIDs; a feed shows posts",
 		"a = rank(of=follows($viewer), via=likes, since=soon)":       "parameter since",
-		"a = rank(of=follows($viewer), via=likes, limit=5)":          `without limit and cursor`,
+		"a = rank(of=follows($viewer), via=likes, limit=5)":          `cannot set limit or cursor`,
 		"a = rank(of=follows($viewer), of=follows($viewer))":         "of occurs twice",
 		"a = rank(follows($viewer), via=likes)":                      "write name=value",
-		"a = rank(of=follows($viewer), via=likes":                    "must end with )",
+		"a = rank(of=follows($viewer), via=likes":                    "at the end of rank(",
 		"a = rank(of=follows($viewer),\n via=likes)\nb = likes(" + a: "line 3: feed b",
 	} {
 		w.write(file)

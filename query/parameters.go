@@ -148,8 +148,11 @@ func (q params) exprAt(name string, now time.Time) (*algebra.Expr, error) {
 // list parses a parameter that occurs 1 to hi times, with literals of the namespace ns.
 func (q params) list(name string, hi int, ns dict.Namespace) ([]algebra.Literal, error) {
 	given := q.values[name]
-	if len(given) < 1 || len(given) > hi {
-		return nil, invalid("parameter %s occurs %d times; it must occur 1 to %d times", name, len(given), hi)
+	switch {
+	case len(given) < 1:
+		return nil, invalid("parameter %s is missing", name)
+	case len(given) > hi:
+		return nil, invalid("parameter %s occurs %d times; at most %d are allowed", name, len(given), hi)
 	}
 	list := make([]algebra.Literal, len(given))
 	for i, v := range given {

@@ -13,7 +13,7 @@
 //	the text to put there
 //
 // TESTS is a pattern for -run, of the tests in FILE's package or, before a colon, in another one:
-// graph: TestModel. A mutant that cannot be applied is an error: adapt it with the code. The
+// graph: TestModel. Flags of the tests may follow it. A mutant that cannot be applied is an error: adapt it with the code. The
 // source is not touched; the compiler receives an overlay.
 package main
 
@@ -175,7 +175,9 @@ func (m *mutant) try() (killed bool, by string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-failfast", "-timeout", "90s", "-overlay", overlay, "-run", m.tests, m.pkg)
+	tests := strings.Fields(m.tests)
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-failfast", "-timeout", "90s", "-overlay", overlay, "-run", tests[0], m.pkg)
+	cmd.Args = append(cmd.Args, tests[1:]...)
 	out, err := cmd.CombinedOutput()
 	text := string(out)
 	switch {
