@@ -21,7 +21,7 @@ import (
 // star is an account with followers, in the order of their records' times: did:web:0.example.com, …
 const star = "did:web:star.example.com"
 
-// starServer returns a server whose graph has n followers of star, of which that with number hidden is hidden.
+// starServer returns a server with n followers of star. The follower with number hidden is hidden.
 func starServer(t *testing.T, n, hidden int) *Server {
 	t.Helper()
 	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), graph.Options{})
