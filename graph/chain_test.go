@@ -132,3 +132,25 @@ func TestRepeatedUnreadableCommit(t *testing.T) {
 		t.Errorf("%d replays, want 1", replays)
 	}
 }
+
+// An #account event that comes again does not take back the one after it.
+func TestRepeatedAccountEvent(t *testing.T) {
+	c := newChain(t)
+	c.commit("pds", 1, 100, 0, 0, 1)
+	account := func(seq format.Seq, active bool) {
+		t.Helper()
+		var b batch.Batch
+		b.AddAccount(seq, []byte(chained), active, false)
+		c.apply("pds", &b)
+	}
+	for _, e := range []struct {
+		seq    format.Seq
+		active bool
+		hidden int64
+	}{{2, false, 1}, {3, true, 0}, {2, false, 0}, {4, false, 1}, {3, true, 1}, {4, false, 1}} {
+		account(e.seq, e.active)
+		if n := counts(t, c.s); n.Hidden != e.hidden {
+			t.Errorf("after #account %d: %d hidden accounts, want %d", e.seq, n.Hidden, e.hidden)
+		}
+	}
+}
