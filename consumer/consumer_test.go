@@ -422,44 +422,55 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// The consumer keeps the connection to an idle relay that answers pings, and reconnects to
-// one that does not.
+// The consumer keeps the connection to an idle relay that answers pings for longer than the watchdog
+// waits, and reconnects to one that does not.
 func TestWatchdog(t *testing.T) {
 	for name, answers := range map[string]bool{"idle": true, "dead": false} {
 		t.Run(name, func(t *testing.T) {
-			var connections atomic.Int64
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var connections, pings atomic.Int64
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				connections.Add(1)
+				if connections.Add(1) == 2 {
+					cancel()
+				}
 				var up websocket.Upgrader
 				conn, err := up.Upgrade(w, r, nil)
 				if err != nil {
 					return
 				}
 				defer func() { _ = conn.Close() }()
-				if answers {
-					_, _, _ = conn.NextReader() // answers pings meanwhile
+				if !answers {
+					<-ctx.Done()
 					return
 				}
-				<-r.Context().Done()
-				<-time.After(3 * time.Second)
+				pong := conn.PingHandler()
+				conn.SetPingHandler(func(data string) error {
+					if pings.Add(1) == 12 { // one and a half times the watchdog
+						cancel()
+					}
+					return pong(data)
+				})
+				_, _, _ = conn.NextReader()
 			}))
 			defer srv.CloseClientConnections()
+			watchdog := 400 * time.Millisecond
+			if answers {
+				watchdog = 2 * time.Second // a busy machine may stand still for as long as a pong takes
+			}
 			g, _ := open(t)
 			log := &lockedBuffer{}
 			c, err := consumer.New(g, consumer.Options{
-				Relay: srv.URL, Watchdog: 400 * time.Millisecond, MinBackoff: time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)),
+				Relay: srv.URL, Watchdog: watchdog, MinBackoff: time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)),
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
 			if err := c.Run(ctx); err != nil {
 				t.Fatal(err)
 			}
-			n := connections.Load()
-			if answers && n != 1 || !answers && n < 2 {
-				t.Errorf("%d connections:\n%s", n, log)
+			if n := connections.Load(); answers && (n != 1 || pings.Load() < 12) || !answers && n < 2 {
+				t.Errorf("%d connections, %d pings:\n%s", n, pings.Load(), log)
 			}
 		})
 	}
