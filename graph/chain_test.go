@@ -154,3 +154,19 @@ func TestRepeatedAccountEvent(t *testing.T) {
 		}
 	}
 }
+
+// Rows of an archive about an account that the stream has deleted change nothing: they are from before
+// the deletion, or will come with the repo.
+func TestArchiveOfDeletedAccount(t *testing.T) {
+	c := newChain(t)
+	c.commit("pds", 1, 100, 0, 0, 1)
+	var b batch.Batch
+	b.AddAccount(2, []byte(chained), false, true)
+	c.apply("pds", &b)
+	b.Reset()
+	b.AddArchived(1, []byte(chained), []byte(history.TID(100<<20)))
+	b.AddPut(kinds.ByName("follow").Kind, []byte(history.TID(100<<20)), []byte("did:web:star.example.com"))
+	b.Seen(1, nil)
+	c.apply("archive", &b)
+	c.has("deleted, then archived", 0, 0)
+}
