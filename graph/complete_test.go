@@ -536,9 +536,11 @@ func (n *net) compare() {
 			return
 		}
 		var c batch.Cause
-		switch st, _ := n.account(a); {
-		case !st.Has(format.FlagHasRev):
+		switch st, row := n.account(a); {
+		case !st.Has(format.FlagHasRev) && (row == nil || l.revs[a] == 0):
 			continue
+		case !st.Has(format.FlagHasRev):
+			c = batch.Cause{Reason: "unknown", Told: format.Rev(l.revs[a])}
 		case l.revs[a] == 0: // should it come back, it need not be what it was
 			c = batch.Cause{Reason: "not_listed"}
 		case l.revs[a] > uint64(st.Rev):

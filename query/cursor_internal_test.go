@@ -102,3 +102,41 @@ func TestHiddenActorsAreNotProbed(t *testing.T) {
 		}
 	}
 }
+
+// Answers that differ have tags that differ: a client would otherwise keep an old answer.
+func TestTagsDiffer(t *testing.T) {
+	s := starServer(t, 5, -1)
+	seen := map[string]string{}
+	for _, path := range []string{
+		"blue.skein.graph.query?limit=2&set=followers(" + star + ")", "blue.skein.graph.query?limit=3&set=followers(" + star + ")",
+		"blue.skein.graph.query?set=follows(did:web:1.example.com)", "blue.skein.graph.query?set=follows(did:web:none.example.com)",
+	} {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/xrpc/"+path, nil))
+		tag := w.Header().Get("ETag")
+		if other, ok := seen[tag]; ok || tag == "" || w.Code != http.StatusOK {
+			t.Errorf("%s: %d, tag %s, as %s", path, w.Code, tag, other)
+		}
+		seen[tag] = path
+	}
+}
+
+// Scores beyond the largest integer are the largest integer, and do not wrap.
+func TestScoresAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		by           string
+		accounts, of uint64
+		e            scored
+		want         uint64
+	}{
+		{byShare, 0, 0, scored{counted{1, 3}, 4}, 750_000},
+		{byLift, 100, 10, scored{counted{1, 5}, 10}, 5_000_000},
+		{byLift, 1 << 62, 1, scored{counted{1, 1 << 31}, 1}, 1<<63 - 1},
+		{byLift, 1 << 50, 1 << 40, scored{counted{1, 1}, 1 << 40}, 0},
+	} {
+		st := &standing{accounts: c.accounts, of: c.of}
+		if got := st.score(c.by, &c.e); got != c.want {
+			t.Errorf("%s of %+v, %d accounts, %d members: %d, want %d", c.by, c.e, c.accounts, c.of, got, c.want)
+		}
+	}
+}

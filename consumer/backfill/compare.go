@@ -219,7 +219,10 @@ func (m *Manager) comparePage(ctx context.Context, c *comparison, repos []listed
 			switch {
 			case a.row != nil && a.row.State != format.ResyncWaiting: // its host may be back since the repo was given up
 				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "listed", Told: a.rev})
-			case a.known && a.state.Has(format.FlagHasRev) && a.rev != a.state.Rev, whole && !a.state.Has(format.FlagHasRev):
+			case a.known && a.state.Has(format.FlagHasRev) && a.rev != a.state.Rev,
+				// A repo without a rev that is queued learns the listed rev, so that an older
+				// snapshot is not accepted: its first commits may be in the hole.
+				!a.state.Has(format.FlagHasRev) && (whole || a.row != nil):
 				c.rechecks = append(c.rechecks, recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, trusted: true, since: time.Now()})
 			case whole && a.row == nil && !a.state.Whole():
 				b.AddResync([]byte(a.listed.DID), batch.Cause{Reason: "partial", Told: a.rev})

@@ -47,7 +47,6 @@ func (x *index) awaitComparison(t *testing.T) {
 			t.Fatal("no comparison")
 		}
 	}
-	x.settle(t)
 }
 
 // deliver applies a batch that fill has filled, as from the stream.
@@ -142,6 +141,7 @@ func TestStatusInHole(t *testing.T) {
 	x.deliver(t, func(b *batch.Batch) { status(b, all[5], false) }) // the list still says that it is active
 	close(hold)
 	x.awaitComparison(t)
+	x.settle(t)
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		if st, _ := x.stateOf(t, deleted.did); st.Has(format.FlagHidden) || time.Since(began) > 20*time.Second {
 			break
@@ -161,6 +161,7 @@ func TestStatusInHole(t *testing.T) {
 			b.AddGap(format.Gap{Reason: "outdated_cursor", After: w.seq, Time: time.Now().Add(ahead), Suspect: true})
 		})
 		x.awaitComparison(t)
+		x.settle(t)
 		if st, _ := x.stateOf(t, all[6].did); uint64(st.Rev) != all[6].rev || !st.Complete() {
 			t.Errorf("after a hole noted %v ahead: %+v", ahead, st)
 		}
@@ -254,6 +255,50 @@ func TestCachedHost(t *testing.T) {
 	x.has(t, w)
 }
 
+// The first commits of an account are lost in a hole while its repo is queued for another reason.
+// After the comparison, a host that sends a state from before them is not believed: the relay's list
+// had a newer one.
+func TestCachedHostOfNewAccount(t *testing.T) {
+	w := newWorld(t, 1)
+	a := w.add(0, 6)
+	cached := a.car()
+	var sends atomic.Bool
+	w.hosts[0].wrong = func(rw http.ResponseWriter, _ *http.Request, _ *account) bool {
+		if sends.Load() {
+			_, _ = rw.Write(cached)
+		} else {
+			rw.WriteHeader(http.StatusServiceUnavailable)
+		}
+		return true
+	}
+	x := w.index(newStore(), func(o *Options) { o.Tries, o.HostTries = 10_000, 10_000 })
+	if err := x.m.Resync(t.Context(), "test", a.did); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(3, 3))
+	w.commit(rng, a, nil) // missed
+	x.deliver(t, func(b *batch.Batch) {
+		b.AddGap(format.Gap{Reason: "outdated_cursor", After: w.seq, Time: time.Now(), Suspect: true})
+	})
+	x.awaitComparison(t)
+	sends.Store(true)
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		st, row := x.stateOf(t, a.did)
+		if st.Complete() {
+			t.Fatalf("the cached state is believed: %+v", st)
+		}
+		if row != nil && row.Failure == failOlder {
+			break
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("%+v, queued: %+v", st, row)
+		}
+	}
+	w.hosts[0].wrong = nil
+	w.fetched(x, a)
+	x.has(t, w)
+}
+
 // A host lists repos without end. Nothing is stored of repos on other hosts, the number of
 // requests to the PLC directory is bounded, and a comparison after a hole does not wait for the
 // list.
@@ -284,6 +329,7 @@ func TestAbuseEndlessList(t *testing.T) {
 		b.AddGap(format.Gap{Reason: "outdated_cursor", Time: time.Now(), Suspect: true})
 	})
 	x.awaitComparison(t)
+	x.settle(t)
 	st := x.settle(t)
 	if looks := looked.Load(); looks > mostForeign+100 || st.Accounts != 1 || st.Waiting != 0 || st.Ended["repos"] != "1 of 2 hosts could not be listed" {
 		t.Errorf("%d requests to the directory; %+v", looks, st)

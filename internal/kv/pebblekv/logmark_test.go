@@ -259,3 +259,36 @@ func BenchmarkSync(b *testing.B) {
 		b.Fatal(err)
 	}
 }
+
+// After a write that stopped in the middle, later syncs do not move a log's mark: the bytes behind the
+// torn ones say nothing.
+func TestShortWriteMovesNoMark(t *testing.T) {
+	fs := newStoreFS(vfs.NewMem(), Options{Dir: "/s"})
+	file, err := fs.FS.Create("000001.log", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var free atomic.Int64
+	free.Store(1)
+	f := &walFile{File: smallFile{file, &free}, fs: fs, written: logMark{Log: "000001.log"}}
+	write := func(n int) {
+		_, _ = f.Write(make([]byte, n))
+		if err := f.syncAndMark(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	marked := func(want int64) {
+		t.Helper()
+		if len(fs.guard.Logs) != 1 || fs.guard.Logs[0].Bytes != want {
+			t.Errorf("marks %+v, want %d bytes", fs.guard.Logs, want)
+		}
+	}
+	write(10)
+	marked(10)
+	free.Store(0)
+	write(10)
+	marked(10)
+	free.Store(1)
+	write(10)
+	marked(10)
+}
