@@ -419,14 +419,20 @@ func TestFullDiskIsAwaited(t *testing.T) {
 		n++
 		return s.Update(ctx, func(tx kv.Txn) error { tx.Set([]byte("a"), []byte{byte(n)}); return nil })
 	}
+	awaitFull := func() {
+		t.Helper()
+		for began := time.Now(); s.Healthy() == nil; time.Sleep(time.Millisecond) {
+			if time.Since(began) > 10*time.Second {
+				t.Fatal("the store does not notice that the disk is full")
+			}
+		}
+	}
 	if err := write(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for round := range 10 {
 		free.Store(1<<30 - 1)
-		for s.Healthy() == nil {
-			time.Sleep(time.Millisecond)
-		}
+		awaitFull()
 		short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		if err := write(short); !errors.Is(err, kv.ErrDiskFull) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("round %d: %v", round, err)
@@ -455,14 +461,17 @@ func TestFullDiskIsAwaited(t *testing.T) {
 		default:
 		}
 		free.Store(2 << 30)
-		if err := <-done; err != nil {
-			t.Fatal(err)
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the store does not resume")
 		}
 	}
 	free.Store(0)
-	for s.Healthy() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	awaitFull()
 	done := make(chan error, 1)
 	go func() { done <- write(t.Context()) }()
 	time.Sleep(10 * time.Millisecond)
