@@ -145,3 +145,42 @@ func TestClientsOfDaemon(t *testing.T) {
 	}
 	d.stop()
 }
+
+// skein query waits when the server limits its rate, and sends a token, for limits of its own.
+func TestQueryWithinTheRate(t *testing.T) {
+	dir := t.TempDir()
+	store := filepath.Join(dir, "store")
+	if code, _, errs := skein(t, "replay", "--frames", plainPDS, "--store", store); code != 0 {
+		t.Fatal(errs)
+	}
+	code, line, token := skein(t, "token", "me", "rate=0")
+	tokens := filepath.Join(dir, "tokens")
+	if err := os.WriteFile(tokens, []byte(line), 0o600); err != nil || code != 0 {
+		t.Fatal(code, err)
+	}
+	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1"}, "--store", store, "--rate", "0.5", "--tokens", tokens, "--consume=false")
+	ask := func(args ...string) (int, string, string) {
+		t.Helper()
+		return skein(t, append([]string{"query", "--server", d.api, "--count", "follows(did:plc:6tnmqzyj3aj56cfk2uw7mi5e)"}, args...)...)
+	}
+	waited := false
+	for range 7 { // the burst is 5
+		code, out, errs := ask()
+		if code != 0 || strings.TrimSpace(out) == "" {
+			t.Fatalf("%d %s%s", code, out, errs)
+		}
+		waited = waited || strings.Contains(errs, "RateLimitExceeded") && strings.Contains(errs, "continuing in")
+	}
+	if !waited {
+		t.Error("seven queries at once stayed within a rate of one in two seconds")
+	}
+	for range 7 {
+		if code, out, errs := ask("--token", strings.TrimSpace(token)); code != 0 || errs != "" {
+			t.Fatalf("with a token: %d %s%s", code, out, errs)
+		}
+	}
+	if code, _, errs := ask("--token", "skein_unknown"); code == 0 || !strings.Contains(errs, "InvalidToken") {
+		t.Errorf("with an unknown token: %d %s", code, errs)
+	}
+	d.stop()
+}

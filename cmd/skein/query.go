@@ -17,6 +17,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"skein.blue/internal/clients"
 	"skein.blue/internal/command"
 	"skein.blue/internal/human"
 	"skein.blue/query"
@@ -24,7 +25,7 @@ import (
 )
 
 func queryCommand(e *command.Environment) *cli.Command {
-	var server string
+	var server, token string
 	var count bool
 	var limit int64
 	return &cli.Command{
@@ -33,6 +34,7 @@ func queryCommand(e *command.Environment) *cli.Command {
 		ArgsUsage: "EXPR",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:3210", Usage: "URL of the query API", Destination: &server, Sources: command.Env("server")},
+			&cli.StringFlag{Name: "token", Usage: "token of the server's operator (skein token), for limits of your own; other users of this machine can see flags: prefer the variable", Destination: &token, Sources: command.Env("token")},
 			&cli.BoolFlag{Name: "count", Usage: "print only the number of members", Destination: &count},
 			&cli.Int64Flag{Name: "limit", DefaultText: "all", Usage: "most members to print", Destination: &limit},
 		},
@@ -52,7 +54,7 @@ func queryCommand(e *command.Environment) *cli.Command {
 			if err != nil {
 				return command.UsageError("%v", err)
 			}
-			q := question{method: "query", params: url.Values{"set": {expr}}, count: count, limit: limit}
+			q := question{method: "query", params: url.Values{"set": {expr}}, count: count, limit: limit, token: token}
 			if isRank {
 				if count {
 					return command.UsageError("--count does not work with rank(…): the number of results is unknown until all are ranked")
@@ -92,7 +94,8 @@ type question struct {
 	method string
 	params url.Values
 	count  bool
-	limit  int64 // 0: all
+	limit  int64  // 0: all
+	token  string // "" for none
 }
 
 type queryAnswer struct {
@@ -137,7 +140,16 @@ func (q *question) ask(ctx context.Context, out, notes io.Writer, server string)
 		if q.count {
 			q.params.Set("count", "true")
 		}
-		a, err := get(ctx, client, server+"/xrpc/blue.skein.graph."+q.method+"?"+q.params.Encode())
+		a, wait, err := get(ctx, client, server+"/xrpc/blue.skein.graph."+q.method+"?"+q.params.Encode(), q.token)
+		if wait > 0 && wait <= longestWait {
+			fmt.Fprintf(notes, "%v; continuing in %v\n", err, wait)
+			select {
+			case <-time.After(wait):
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -169,21 +181,32 @@ func (q *question) ask(ctx context.Context, out, notes io.Writer, server string)
 	}
 }
 
-func get(ctx context.Context, client *http.Client, address string) (a queryAnswer, err error) {
+// longestWait is how long a query waits at most for a server that limits its rate.
+const longestWait = time.Minute
+
+// get asks the server. If the client has used up its rate, wait is the time until it may ask again.
+func get(ctx context.Context, client *http.Client, address, token string) (a queryAnswer, wait time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return a, command.UsageError("--server: %v", err)
+		return a, 0, command.UsageError("--server: %v", err)
+	}
+	if token != "" {
+		req.Header.Set(clients.TokenHeader, token)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return a, fmt.Errorf("no answer; is skein serve running there? %w", err)
+		return a, 0, fmt.Errorf("no answer; is skein serve running there? %w", err)
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
-		return a, fmt.Errorf("%s answered %s, but not as skein does; is --server the query API, not the admin listener?", req.URL.Host, resp.Status)
+		return a, 0, fmt.Errorf("%s answered %s, but not as skein does; is --server the query API, not the admin listener?", req.URL.Host, resp.Status)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return a, &refused{a.Error, a.Message}
+		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0 if it is absent
+		if resp.StatusCode == http.StatusTooManyRequests {
+			wait = time.Duration(seconds) * time.Second
+		}
+		return a, wait, &refused{a.Error, a.Message}
 	}
-	return a, nil
+	return a, 0, nil
 }
