@@ -21,12 +21,12 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// countedStore counts what is read: bytes, and lookUp for each key that is looked up.
+// countedStore counts the cost of reads: the bytes, and lookUp for each key that is looked up.
 type countedStore struct {
 	kv.Store
 
 	read int
-	on   func() // is called at each read
+	on   func() // called after each read
 }
 
 const lookUp = 512
@@ -68,7 +68,7 @@ func (r countedReader) Scan(lo, hi []byte, reverse bool, each func(key, value []
 	})
 }
 
-// watchedGraph is a graph whose watcher's rounds are made by hand.
+// watchedGraph is a graph with a watcher. The test runs the rounds.
 type watchedGraph struct {
 	t     *testing.T
 	store *countedStore
@@ -89,7 +89,7 @@ func newWatchedGraph(t *testing.T) *watchedGraph {
 		t.Fatal(err)
 	}
 	h := New(g, slog.New(slog.DiscardHandler))
-	h.running = true // the rounds are made by hand
+	h.running = true // keeps Subscribe from starting rounds
 	g.Watch(h)
 	return &watchedGraph{t: t, store: s, g: g, h: h, release: func() {}}
 }
@@ -103,7 +103,7 @@ func (w *watchedGraph) apply() {
 	w.b.Reset()
 }
 
-// put makes n records of an account, from number from on, with the subjects that subject returns.
+// put creates n records of an account, numbered from from, with the subjects that subject returns.
 func (w *watchedGraph) put(did string, from, n int, kind kinds.Kind, subject func(i int) string) {
 	w.t.Helper()
 	for i := from; i < from+n; i++ {
@@ -139,7 +139,7 @@ func (w *watchedGraph) subscribe(client, set string) *Subscriber {
 	return s
 }
 
-// round makes one round.
+// round runs one round.
 func (w *watchedGraph) round() {
 	w.t.Helper()
 	now, release, err := w.h.round(w.before)
@@ -150,7 +150,7 @@ func (w *watchedGraph) round() {
 	w.before, w.release = now, release
 }
 
-// begun makes rounds until all subscriptions have begun, and takes their first messages.
+// begun runs rounds until all subscriptions have begun, and receives their first messages.
 func (w *watchedGraph) begun(subs ...*Subscriber) {
 	w.t.Helper()
 	for range 100 {
@@ -168,7 +168,7 @@ func (w *watchedGraph) begun(subs ...*Subscriber) {
 			return
 		}
 	}
-	w.t.Fatal("not all subscriptions begin")
+	w.t.Fatal("some subscriptions have not begun after 100 rounds")
 }
 
 // A client watches hundreds of expressions over sets of hundreds of thousands of members, and
@@ -237,11 +237,11 @@ func TestAbuseWatchedSets(t *testing.T) {
 			attack.change(w)
 			w.put(other, 1, 1, kinds.ByName("follow").Kind, func(int) string { return star })
 			start, before := time.Now(), w.store.read
-			var told time.Duration
-			toldAt := 0
+			var notified time.Duration
+			notifiedAt := 0
 			look := func() {
-				if toldAt == 0 && len(victim.Messages) > 0 {
-					told, toldAt = time.Since(start), w.store.read-before
+				if notifiedAt == 0 && len(victim.Messages) > 0 {
+					notified, notifiedAt = time.Since(start), w.store.read-before
 				}
 			}
 			w.store.on = look
@@ -249,15 +249,15 @@ func TestAbuseWatchedSets(t *testing.T) {
 			look()
 			w.store.on = nil
 			took, read := time.Since(start), w.store.read-before
-			abuse.Figure(t, fmt.Sprintf("%s, %d members, %d subscriptions", name, members, subs), "the other client is told after %v and %d KiB read; the round takes %v and reads %d KiB", told.Round(time.Millisecond), toldAt>>10, took.Round(time.Millisecond), read>>10)
+			abuse.Figure(t, fmt.Sprintf("%s, %d members, %d subscriptions", name, members, subs), "the other client is notified after %v and %d KiB read; the round takes %v and reads %d KiB", notified.Round(time.Millisecond), notifiedAt>>10, took.Round(time.Millisecond), read>>10)
 			if m := <-victim.Messages; len(m.Entered) != 1 || m.Entered[0] != other {
-				t.Errorf("the other client is told %+v", m)
+				t.Errorf("the other client receives %+v, want %s to enter", m, other)
 			}
-			if toldAt > namedAtOnce*lookUp { // the names of expressions are looked up first
-				t.Errorf("%d bytes are read before the other client is told", toldAt)
+			if notifiedAt > lookupsPerRound*lookUp { // the strings of expressions are looked up first
+				t.Errorf("the other client is notified after %d bytes were read, want at most %d", notifiedAt, lookupsPerRound*lookUp)
 			}
 			if most := clientBudget + 1<<20; read > most {
-				t.Errorf("the round reads %d bytes, at most %d are a client's", read, most)
+				t.Errorf("the round reads %d bytes, want at most %d for one client", read, most)
 			}
 			resets := 0
 			for _, s := range all[1:] {
@@ -266,13 +266,13 @@ func TestAbuseWatchedSets(t *testing.T) {
 					if m.Reset != "" {
 						resets++
 					} else if len(m.Entered)+len(m.Left) == 0 {
-						t.Errorf("a subscriber is told %+v", m)
+						t.Errorf("a subscriber receives the empty message %+v", m)
 					}
 				default:
-					t.Error("a subscriber of a set that has changed is told nothing")
+					t.Error("a subscriber of a changed set receives no message")
 				}
 			}
-			t.Logf("%d of %d were told to query the set again", resets, subs)
+			t.Logf("%d of %d subscriptions received a reset", resets, subs)
 		})
 	}
 }
@@ -285,8 +285,8 @@ func TestTurns(t *testing.T) {
 	quiet := w.subscribe("quiet", "followers(did:web:a.example.com)")
 	busy := w.subscribe("busy", "followers(did:web:b.example.com)")
 	shared := []*Subscriber{w.subscribe("busy", "followers(did:web:c.example.com)"), w.subscribe("quiet", "followers(did:web:c.example.com)")}
-	w.h.remember(turns{{client: "busy", spent: 1 << 20}})
-	todo := []round{{w: busy.w}, {w: quiet.w}, {w: shared[0].w}}
+	w.h.recordSpending(turns{{client: "busy", spent: 1 << 20}})
+	todo := []task{{w: busy.w}, {w: quiet.w}, {w: shared[0].w}}
 	order := w.h.turns(todo)
 	slices.SortFunc(order, func(x, y *turn) int {
 		if (turns{x, y}).Less(0, 1) {
@@ -295,12 +295,12 @@ func TestTurns(t *testing.T) {
 		return 1
 	})
 	if len(order) != 2 || order[0].client != "quiet" || len(order[0].todo) != 2 || order[1].todo[0].w != busy.w {
-		t.Errorf("the turns are %+v", order)
+		t.Errorf("turns in the order %+v", order)
 	}
 	for range 20 {
-		w.h.remember(nil)
+		w.h.recordSpending(nil)
 	}
 	if len(w.h.spent) != 0 {
-		t.Errorf("after twenty rounds, %v is remembered", w.h.spent)
+		t.Errorf("spending after twenty idle rounds: %v, want none", w.h.spent)
 	}
 }

@@ -67,8 +67,8 @@ func (h *Watcher) Changed(edges []graph.Change, lists []write.ListChange, hidden
 	}
 	for _, id := range hidden {
 		h.hidden.add(id)
-		for _, w := range h.actors[id] {
-			h.wholeSets(w, func(l algebra.Leaf) bool { return authorOf(l) == id })
+		for _, w := range h.byAuthor[id] {
+			h.recheckAll(w, func(l algebra.Leaf) bool { return authorOf(l) == id })
 		}
 	}
 }
@@ -76,14 +76,14 @@ func (h *Watcher) Changed(edges []graph.Change, lists []write.ListChange, hidden
 // candidate notes that a member of a set may have changed. Its cost to the writer does not
 // depend on the number of expressions with the set.
 func (h *Watcher) candidate(of watchedSet, id dict.ID) {
-	if e := h.edges[of]; e != nil {
+	if e := h.byEdges[of]; e != nil {
 		e.add(id)
 		h.changed[e] = struct{}{}
 	}
 }
 
-// wholeSets makes all members of some of an expression's sets candidates.
-func (h *Watcher) wholeSets(w *watch, which func(algebra.Leaf) bool) {
+// recheckAll makes all members of some of an expression's sets candidates.
+func (h *Watcher) recheckAll(w *watch, which func(algebra.Leaf) bool) {
 	w.leaves(func(l algebra.Leaf) {
 		if which(l) && !slices.Contains(w.whole, l) {
 			w.whole = append(w.whole, l)
@@ -113,22 +113,22 @@ func (h *Watcher) index(w *watch) {
 	w.leaves(func(l algebra.Leaf) {
 		at := changedBy(l)
 		h.filter.Add(uint64(at.of))
-		if h.edges[at] == nil {
-			h.edges[at] = &watchedEdges{}
+		if h.byEdges[at] == nil {
+			h.byEdges[at] = &watchedEdges{}
 		}
-		if e := h.edges[at]; !slices.Contains(e.watches, w) {
+		if e := h.byEdges[at]; !slices.Contains(e.watches, w) {
 			e.watches = append(e.watches, w)
 		}
-		if author := authorOf(l); author != dict.None && !slices.Contains(h.actors[author], w) {
-			h.actors[author] = append(h.actors[author], w)
+		if author := authorOf(l); author != dict.None && !slices.Contains(h.byAuthor[author], w) {
+			h.byAuthor[author] = append(h.byAuthor[author], w)
 		}
 	})
 	if w.e.Type() == dict.DID {
-		h.people[w] = struct{}{}
+		h.accountSets[w] = struct{}{}
 	}
-	delete(h.unnamed, w)
+	delete(h.unresolved, w)
 	if slices.Contains(w.ids, dict.None) {
-		h.unnamed[w] = struct{}{}
+		h.unresolved[w] = struct{}{}
 	}
 }
 
@@ -138,20 +138,20 @@ func (h *Watcher) forget(w *watch) {
 	if w.ids != nil {
 		w.leaves(func(l algebra.Leaf) {
 			at, author := changedBy(l), authorOf(l)
-			if e := h.edges[at]; e != nil {
+			if e := h.byEdges[at]; e != nil {
 				if e.watches = without(e.watches); len(e.watches) == 0 {
-					delete(h.edges, at)
+					delete(h.byEdges, at)
 					delete(h.changed, e)
 				}
 			}
-			if h.actors[author] = without(h.actors[author]); len(h.actors[author]) == 0 {
-				delete(h.actors, author)
+			if h.byAuthor[author] = without(h.byAuthor[author]); len(h.byAuthor[author]) == 0 {
+				delete(h.byAuthor, author)
 			}
 		})
 	}
-	delete(h.people, w)
+	delete(h.accountSets, w)
 	delete(h.pending, w)
 	delete(h.touched, w)
-	delete(h.unnamed, w)
+	delete(h.unresolved, w)
 	delete(h.watches, w.key)
 }

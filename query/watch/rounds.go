@@ -20,14 +20,14 @@ func (h *Watcher) rounds() {
 	h.store.Watch(h)
 	var before *ask.View
 	release := func() {}
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTicker(roundInterval)
 	defer tick.Stop()
 	for {
 		now, released, err := h.round(before)
 		release()
 		if err != nil {
 			h.store.Watch(nil)
-			h.fail(err)
+			h.abort(err)
 			return
 		}
 		before, release = now, released
@@ -35,11 +35,11 @@ func (h *Watcher) rounds() {
 		case <-tick.C:
 		case <-h.ctx.Done():
 		}
-		if h.isIdle() {
+		if h.expireIdle() {
 			release()
 			before, release = nil, func() {}
 			h.store.Watch(nil)
-			if h.ends() {
+			if h.stopIfIdle() {
 				return
 			}
 			h.store.Watch(h)
@@ -65,28 +65,29 @@ func (h *Watcher) round(before *ask.View) (now *ask.View, release func(), err er
 	return now, release, err
 }
 
-// isIdle forgets expressions without subscribers, and reports whether none is left.
-func (h *Watcher) isIdle() bool {
+// expireIdle forgets the expressions that have had no subscriber for idleRetention, and reports
+// whether no expression is left.
+func (h *Watcher) expireIdle() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, w := range h.watches {
-		if len(w.subs) == 0 && time.Since(w.idle) > watchKept {
+		if len(w.subs) == 0 && time.Since(w.idle) > idleRetention {
 			h.forget(w)
 		}
 	}
 	return len(h.watches) == 0
 }
 
-// ends reports whether there is still nothing to watch. If so, the rounds have ended.
-func (h *Watcher) ends() bool {
+// stopIfIdle reports whether there is still nothing to watch. If so, the rounds have ended.
+func (h *Watcher) stopIfIdle() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.running = len(h.watches) > 0
 	return !h.running
 }
 
-// fail ends all subscriptions.
-func (h *Watcher) fail(err error) {
+// abort ends all subscriptions.
+func (h *Watcher) abort(err error) {
 	if h.ctx.Err() == nil {
 		h.log.Error("watching sets failed; subscribers are disconnected", "error", err)
 	}
@@ -111,36 +112,36 @@ type changes struct {
 	ids      []uint64
 	overflow bool      // there are more than maxCandidates
 	set      idset.Set // of ids
-	made     bool      // set has been made
+	built    bool      // set has been built
 }
 
 // members returns the changed members as a set.
 func (c *changes) members() idset.Set {
-	if !c.made {
-		c.set, c.made = idset.FromUnsorted(c.ids), true
+	if !c.built {
+		c.set, c.built = idset.FromUnsorted(c.ids), true
 	}
 	return c.set
 }
 
-// round is the work for one expression in a round.
-type round struct {
+// task is the work for one expression in a round.
+type task struct {
 	w       *watch
 	changes []*changes
 	whole   []algebra.Leaf
 	was, is []dict.ID // the ids of the expression's strings in the two states
 }
 
-// name looks up the strings of new expressions and those without an id, and adds them to the
+// lookUpStrings looks up the strings of new expressions and those without an id, and adds them to the
 // index of changes.
-func (h *Watcher) name() error {
+func (h *Watcher) lookUpStrings() error {
 	type lookedUp struct {
 		w   *watch
 		ids []dict.ID
 	}
 	var some []lookedUp
 	h.mu.Lock()
-	left := namedAtOnce
-	for _, w := range h.nameless() {
+	left := lookupsPerRound
+	for _, w := range h.unresolvedByTurn() {
 		if left -= len(w.e.Strings); left < 0 && len(some) > 0 { // the next round does the rest
 			break
 		}
@@ -171,7 +172,7 @@ func (h *Watcher) name() error {
 		w.was, w.ids = was, l.ids
 		h.index(w)
 		if !w.begun {
-			w.named = true
+			w.resolved = true
 			continue
 		}
 		fresh := map[dict.ID]bool{}
@@ -182,14 +183,14 @@ func (h *Watcher) name() error {
 				h.touched[w] = struct{}{}
 			}
 		}
-		h.wholeSets(w, func(l algebra.Leaf) bool { return fresh[l.Of] || l.Op == algebra.OpListed && fresh[l.By] })
+		h.recheckAll(w, func(l algebra.Leaf) bool { return fresh[l.Of] || l.Op == algebra.OpListed && fresh[l.By] })
 	}
 	return nil
 }
 
 // freeze takes a state of the store, and the changes up to it. New expressions start with it.
-func (h *Watcher) freeze() (sn *ask.View, release func(), todo []round, err error) {
-	if err := h.name(); err != nil {
+func (h *Watcher) freeze() (sn *ask.View, release func(), todo []task, err error) {
+	if err := h.lookUpStrings(); err != nil {
 		return nil, nil, nil, err
 	}
 	h.store.Freeze(func() {
@@ -200,7 +201,7 @@ func (h *Watcher) freeze() (sn *ask.View, release func(), todo []round, err erro
 		defer h.mu.Unlock()
 		todo = h.gather()
 		for w := range h.pending {
-			if !w.named {
+			if !w.resolved {
 				continue
 			}
 			w.begun, w.next = true, 1
@@ -214,11 +215,11 @@ func (h *Watcher) freeze() (sn *ask.View, release func(), todo []round, err erro
 }
 
 // gather returns the work of a round, and clears the candidates. It is called with mu held.
-func (h *Watcher) gather() []round {
-	of := map[*watch]*round{}
+func (h *Watcher) gather() []task {
+	of := map[*watch]*task{}
 	touch := func(w *watch, c *changes) {
 		if of[w] == nil {
-			of[w] = &round{w: w}
+			of[w] = &task{w: w}
 		}
 		of[w].changes = append(of[w].changes, c)
 	}
@@ -231,7 +232,7 @@ func (h *Watcher) gather() []round {
 	clear(h.changed)
 	if !h.hidden.empty() {
 		c := h.hidden.take()
-		for w := range h.people {
+		for w := range h.accountSets {
 			touch(w, c)
 		}
 	}
@@ -239,7 +240,7 @@ func (h *Watcher) gather() []round {
 		touch(w, w.take())
 	}
 	clear(h.touched)
-	var todo []round
+	var todo []task
 	for w, r := range of {
 		r.was, r.is, r.whole = w.ids, w.ids, w.whole
 		if w.was != nil {
@@ -254,8 +255,8 @@ func (h *Watcher) gather() []round {
 }
 
 // notify computes the changes of a set between two states, and sends them.
-func (h *Watcher) notify(before, now *state, t round) {
-	m, err := h.changesOf(before, now, t)
+func (h *Watcher) notify(before, now *state, t task) {
+	m, err := h.safeDiff(before, now, t)
 	if errors.Is(err, errOverBudget) {
 		m, err = Message{Reset: overBudget}, nil
 	}
@@ -273,7 +274,7 @@ func (h *Watcher) notify(before, now *state, t round) {
 	w.next++
 	w.ring = append(w.ring, m)
 	w.changes += len(m.Entered) + len(m.Left)
-	for len(w.ring) > keptMessages || w.changes > keptChanges && len(w.ring) > 0 {
+	for len(w.ring) > retainedMessages || w.changes > retainedChanges && len(w.ring) > 0 {
 		w.changes -= len(w.ring[0].Entered) + len(w.ring[0].Left)
 		w.ring = w.ring[1:]
 	}
@@ -288,18 +289,18 @@ func (h *Watcher) notify(before, now *state, t round) {
 	}
 }
 
-// changesOf is changes, with a panic as an error: a defect that one expression meets must not
+// safeDiff is diff, with a panic as an error: a defect that one expression meets must not
 // end other subscriptions.
-func (h *Watcher) changesOf(before, now *state, t round) (m Message, err error) {
+func (h *Watcher) safeDiff(before, now *state, t task) (m Message, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack()) //nolint:err113 // it is unexpected
 		}
 	}()
-	return h.changes(before, now, t)
+	return h.diff(before, now, t)
 }
 
-func (h *Watcher) changes(before, now *state, t round) (m Message, err error) {
+func (h *Watcher) diff(before, now *state, t task) (m Message, err error) {
 	ids, overflow, err := h.candidatesOf(before, now, t)
 	if err != nil {
 		return m, err
@@ -324,7 +325,7 @@ func (h *Watcher) changes(before, now *state, t round) (m Message, err error) {
 
 // candidatesOf returns the members that may have changed, or overflow if they are too many,
 // and then stops reading.
-func (h *Watcher) candidatesOf(before, now *state, t round) (ids idset.Set, overflow bool, err error) {
+func (h *Watcher) candidatesOf(before, now *state, t task) (ids idset.Set, overflow bool, err error) {
 	for _, c := range t.changes {
 		if c.overflow {
 			return ids, true, nil

@@ -29,8 +29,8 @@ type state struct {
 type authorLists struct {
 	lists   map[dict.ID]bool
 	changes []*changes            // of these expressions
-	asked   idset.Set             // ids that were looked up in all of the lists
-	on      map[dict.ID]idset.Set // members by list, among asked
+	checked idset.Set             // ids that were looked up in all of the lists
+	on      map[dict.ID]idset.Set // members by list, among checked
 	whole   bool                  // all members were read
 	tooMany bool                  // the author has too many list items to read them
 }
@@ -51,7 +51,7 @@ type wholeSet struct {
 	tooMany bool
 }
 
-func newState(sn *ask.View, m *meter, todo []round) *state {
+func newState(sn *ask.View, m *meter, todo []task) *state {
 	at := &state{
 		sn: sn, meter: m, authors: map[dict.ID]*authorLists{}, wholes: map[algebra.Leaf]wholeSet{}, sets: map[algebra.Leaf]*ask.ActorSet{},
 		known: map[algebra.Leaf]map[uint64]bool{}, strings: map[dict.Namespace]map[uint64]string{},
@@ -207,13 +207,13 @@ func (at *state) inList(l algebra.Leaf, ids idset.Set) (idset.Set, error) {
 	if a == nil { // the list got its id in this round
 		return idset.Set{}, nil
 	}
-	if unknown := idset.AndNot(ids, a.asked); !unknown.Empty() {
-		unknown = idset.Or(unknown, idset.AndNot(a.changed(), a.asked))
+	if unknown := idset.AndNot(ids, a.checked); !unknown.Empty() {
+		unknown = idset.Or(unknown, idset.AndNot(a.changed(), a.checked))
 		err := at.readLists(l.By, a, kinds.ListMember, kinds.ListItem, func(id dict.ID) bool { return unknown.Has(uint64(id)) }, nil)
 		if err != nil {
 			return idset.Set{}, err
 		}
-		a.asked = idset.Or(a.asked, unknown)
+		a.checked = idset.Or(a.checked, unknown)
 	}
 	return idset.And(ids, a.on[l.Of]), nil
 }
@@ -253,8 +253,8 @@ func (at *state) readLists(author dict.ID, a *authorLists, from, to kinds.Kind, 
 // read.
 const maxItems = 4 * maxCandidates
 
-// errMany ends the reading of lists with too many items.
-var errMany = errors.New("query: an author has too many list items")
+// errTooManyItems ends the reading of lists with too many items.
+var errTooManyItems = errors.New("query: an author has too many list items")
 
 // wholeList returns the members of a list. It reads all lists of the author in the round at
 // once.
@@ -267,11 +267,11 @@ func (at *state) wholeList(l algebra.Leaf) (w wholeSet, err error) {
 		items := 0
 		err := at.readLists(l.By, a, kinds.ListItem, kinds.ListMember, func(list dict.ID) bool { return a.lists[list] }, func() error {
 			if items++; items > maxItems {
-				return errMany
+				return errTooManyItems
 			}
 			return nil
 		})
-		if a.tooMany = errors.Is(err, errMany); a.tooMany {
+		if a.tooMany = errors.Is(err, errTooManyItems); a.tooMany {
 			return wholeSet{tooMany: true}, nil
 		}
 		if err != nil {

@@ -51,18 +51,28 @@ type turn struct {
 	before int // cost of recent rounds
 	spent  int // cost of this round
 	size   int // expressions
-	todo   []round
+	todo   []task
 }
 
-// turns is a heap of clients; the first has spent the least.
+// turns is a heap of clients (container/heap). The first has spent the least; at equal cost it has
+// fewer expressions.
 type turns []*turn
 
-func (t turns) Len() int      { return len(t) }
+// Len implements heap.Interface.
+func (t turns) Len() int { return len(t) }
+
+// Swap implements heap.Interface.
 func (t turns) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
-func (t turns) Less(i, j int) bool { // at equal cost, the client with fewer expressions
+
+// Less implements heap.Interface.
+func (t turns) Less(i, j int) bool {
 	return cmp.Or(cmp.Compare(t[i].before+t[i].spent, t[j].before+t[j].spent), cmp.Compare(t[i].size, t[j].size)) < 0
 }
-func (t *turns) Push(x any) { *t = append(*t, x.(*turn)) } //nolint:errcheck // there is nothing else
+
+// Push implements heap.Interface.
+func (t *turns) Push(x any) { *t = append(*t, x.(*turn)) } //nolint:errcheck // only turns are pushed
+
+// Pop implements heap.Interface.
 func (t *turns) Pop() any {
 	last := (*t)[len(*t)-1]
 	*t = (*t)[:len(*t)-1]
@@ -70,7 +80,7 @@ func (t *turns) Pop() any {
 }
 
 // takeTurns computes and sends the changes of expressions between two states.
-func (h *Watcher) takeTurns(before, now *state, todo []round) {
+func (h *Watcher) takeTurns(before, now *state, todo []task) {
 	waiting := h.turns(todo)
 	all, total := slices.Clone(waiting), 0
 	for heap.Init(&waiting); len(waiting) > 0; {
@@ -88,17 +98,17 @@ func (h *Watcher) takeTurns(before, now *state, todo []round) {
 		}
 	}
 	h.meter = meter{}
-	h.remember(all)
+	h.recordSpending(all)
 }
 
 // turns divides the work of a round among the clients. An expression of several clients counts
 // for the one that has spent the least.
-func (h *Watcher) turns(todo []round) (all turns) {
+func (h *Watcher) turns(todo []task) (all turns) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	of := map[string]*turn{}
 	for _, r := range todo {
-		client, least := r.w.left, math.MaxInt
+		client, least := r.w.lastClient, math.MaxInt
 		for s := range r.w.subs {
 			if n := h.spent[s.client]; n < least || n == least && s.client < client {
 				client, least = s.client, n
@@ -114,8 +124,8 @@ func (h *Watcher) turns(todo []round) (all turns) {
 	return all
 }
 
-// remember adds the clients' costs to the recent costs, which halve each round.
-func (h *Watcher) remember(all turns) {
+// recordSpending adds the clients' costs to the recent costs, which halve each round.
+func (h *Watcher) recordSpending(all turns) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range all {
@@ -128,16 +138,16 @@ func (h *Watcher) remember(all turns) {
 	}
 }
 
-// nameless returns the expressions whose strings need a look-up: new ones, and those with
+// unresolvedByTurn returns the expressions whose strings need a look-up: new ones, and those with
 // strings without an id. Clients take turns: first one expression of each client, then a second
 // of each, and so on. It is called with mu held.
-func (h *Watcher) nameless() []*watch {
+func (h *Watcher) unresolvedByTurn() []*watch {
 	var rows [][]*watch // the n-th of each client
 	of := map[string]int{}
-	for _, some := range []map[*watch]struct{}{h.pending, h.unnamed} {
+	for _, some := range []map[*watch]struct{}{h.pending, h.unresolved} {
 		for w := range some {
-			n := of[w.left]
-			of[w.left]++
+			n := of[w.lastClient]
+			of[w.lastClient]++
 			if n == len(rows) {
 				rows = append(rows, nil)
 			}

@@ -22,33 +22,33 @@ import (
 // Bounds of watching.
 const (
 	maxWatchedLeaves = 8
-	// watchEvery is the time between rounds.
-	watchEvery = 500 * time.Millisecond
+	// roundInterval is the time between rounds.
+	roundInterval = 500 * time.Millisecond
 	// maxCandidates is the number of members of one expression that may change in a round.
 	// Above it, subscribers receive a reset.
 	maxCandidates = 5000
-	// keptMessages and keptChanges bound the messages of an expression, and the members in
+	// retainedMessages and retainedChanges bound the messages of an expression, and the members in
 	// them, that are kept for subscribers that reconnect with a cursor.
-	keptMessages = 1024
-	keptChanges  = 50_000
-	maxWatches   = 10_000 // expressions
-	maxIdle      = 500    // expressions without a subscriber
-	namedAtOnce  = 8192   // strings looked up in a round
-	// buffered is the number of messages that a subscriber may be behind.
-	buffered = 64
+	retainedMessages = 1024
+	retainedChanges  = 50_000
+	maxWatches       = 10_000 // expressions
+	maxIdle          = 500    // expressions without a subscriber
+	lookupsPerRound  = 8192   // strings looked up in a round
+	// messageBuffer is the number of messages that a subscriber may be behind.
+	messageBuffer = 64
 )
 
-// watchKept is how long an expression is watched after its last subscriber left. Tests
+// idleRetention is how long an expression is watched after its last subscriber left. Tests
 // shorten it.
-var watchKept = 2 * time.Minute
+var idleRetention = 2 * time.Minute
 
 // A Message says what has entered and left a set.
 type Message struct {
-	Cursor  string   `json:"cursor"`
-	Type    string   `json:"type,omitempty"` // of the members; in the first message only
-	Entered []string `json:"entered,omitempty"`
-	Left    []string `json:"left,omitempty"`
-	Reset   string   `json:"reset,omitempty"` // why the client must query the set again
+	Cursor  string   `json:"cursor"`            // resumes after this message
+	Type    string   `json:"type,omitempty"`    // of the members; in the first message only
+	Entered []string `json:"entered,omitempty"` // new members
+	Left    []string `json:"left,omitempty"`    // former members
+	Reset   string   `json:"reset,omitempty"`   // why the client must query the set again
 	seq     uint64
 }
 
@@ -64,21 +64,21 @@ type Watcher struct {
 	stop  context.CancelFunc
 	ended sync.WaitGroup
 
-	mu      sync.Mutex // guards the fields below
-	running bool
-	watches map[string]*watch            // by Expr.Canonical
-	edges   map[watchedSet]*watchedEdges // by leaf, if the leaf's account or record has an id
-	actors  map[dict.ID][]*watch         // expressions with a forward set of an account
-	people  map[*watch]struct{}          // expressions whose members are accounts
-	pending map[*watch]struct{}          // expressions that start with the next round
-	unnamed map[*watch]struct{}          // expressions with strings that have no id yet
-	filter  idset.Filter                 // the accounts and records in edges, past ones included
-	changed map[*watchedEdges]struct{}   // leaves with candidates
-	hidden  candidates                   // accounts that became hidden or visible
-	touched map[*watch]struct{}          // expressions with candidates of their own
-	subs    int
-	clients map[string]int // subscriptions by client
-	spent   map[string]int // recent cost of rounds by client; see turns
+	mu          sync.Mutex // guards the fields below
+	running     bool
+	watches     map[string]*watch            // by Expr.Canonical
+	byEdges     map[watchedSet]*watchedEdges // by leaf, if the leaf's account or record has an id
+	byAuthor    map[dict.ID][]*watch         // expressions with a leaf that is empty while this account is hidden
+	accountSets map[*watch]struct{}          // expressions whose members are accounts
+	pending     map[*watch]struct{}          // expressions that start with the next round
+	unresolved  map[*watch]struct{}          // expressions with strings that have no id yet
+	filter      idset.Filter                 // the accounts and records in byEdges, past ones included
+	changed     map[*watchedEdges]struct{}   // leaves with candidates
+	hidden      candidates                   // accounts that became hidden or visible
+	touched     map[*watch]struct{}          // expressions with candidates of their own
+	subs        int
+	clients     map[string]int // subscriptions by client
+	spent       map[string]int // recent cost of rounds by client; see turns
 }
 
 // watchedEdges are the expressions with a leaf, and the leaf's members that may have changed
@@ -130,15 +130,15 @@ type watch struct {
 	was        []dict.ID      // ids as of the last round; nil if they are the same
 	candidates                // in addition to those of its leaves
 	whole      []algebra.Leaf // sets whose members are all candidates
-	named      bool           // its strings have been looked up
-	begun      bool
+	resolved   bool           // its strings have been looked up
+	begun      bool           // a round has taken the state that its first changes start from
 
-	next    uint64    // the number of the next message
-	ring    []Message // the newest messages
-	changes int       // members in ring
-	subs    map[*Subscriber]struct{}
-	idle    time.Time // when the last subscriber left
-	left    string    // the client that left last, which pays for the idle expression
+	next       uint64    // the number of the next message
+	ring       []Message // the newest messages
+	changes    int       // members in ring
+	subs       map[*Subscriber]struct{}
+	idle       time.Time // when the last subscriber left
+	lastClient string    // the last subscriber's client, which pays for the idle expression
 }
 
 // A Subscriber receives the changes of one expression.
@@ -155,8 +155,8 @@ func New(store *graph.Store, log *slog.Logger) *Watcher {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Watcher{
 		store: store, log: log, ctx: ctx, stop: stop, clients: map[string]int{},
-		watches: map[string]*watch{}, edges: map[watchedSet]*watchedEdges{}, actors: map[dict.ID][]*watch{}, people: map[*watch]struct{}{},
-		filter: idset.NewFilter(1 << 16), pending: map[*watch]struct{}{}, touched: map[*watch]struct{}{}, unnamed: map[*watch]struct{}{},
+		watches: map[string]*watch{}, byEdges: map[watchedSet]*watchedEdges{}, byAuthor: map[dict.ID][]*watch{}, accountSets: map[*watch]struct{}{},
+		filter: idset.NewFilter(1 << 16), pending: map[*watch]struct{}{}, touched: map[*watch]struct{}{}, unresolved: map[*watch]struct{}{},
 		changed: map[*watchedEdges]struct{}{}, spent: map[string]int{},
 	}
 }
@@ -171,26 +171,26 @@ func (h *Watcher) Close() {
 func (h *Watcher) Context() context.Context { return h.ctx }
 
 // errBusy is returned by Subscribe if there are too many subscribers or expressions.
-var errBusy = errors.New("there are too many subscriptions")
+var errBusy = errors.New("too many subscriptions")
 
 // Subscribe starts a subscription of a client. after is the cursor of the last message that
-// it received, or "" to receive changes from now on. There are at most most subscribers, and
-// one client has at most half of them; above that Subscribe returns an error.
-func (h *Watcher) Subscribe(e *algebra.Expr, client, after string, most int) (*Subscriber, error) {
+// it received, or "" to receive changes from now on. limit bounds the subscribers; one client may
+// have half of them. Above that Subscribe returns an error.
+func (h *Watcher) Subscribe(e *algebra.Expr, client, after string, limit int) (*Subscriber, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := e.Canonical()
 	w := h.watches[key]
-	if h.subs >= most || h.clients[client] >= max(most/2, 1) || h.ctx.Err() != nil {
+	if h.subs >= limit || h.clients[client] >= max(limit/2, 1) || h.ctx.Err() != nil {
 		return nil, errBusy
 	}
 	if w == nil {
-		if len(h.watches) >= maxWatches && !h.forgetIdle() {
+		if len(h.watches) >= maxWatches && !h.evictIdle() {
 			return nil, errBusy
 		}
 		var epoch [8]byte
 		_, _ = rand.Read(epoch[:]) // never fails
-		w = &watch{e: e, key: key, epoch: hex.EncodeToString(epoch[:]), subs: map[*Subscriber]struct{}{}, left: client}
+		w = &watch{e: e, key: key, epoch: hex.EncodeToString(epoch[:]), subs: map[*Subscriber]struct{}{}, lastClient: client}
 		h.watches[key] = w
 		h.pending[w] = struct{}{}
 	}
@@ -198,7 +198,7 @@ func (h *Watcher) Subscribe(e *algebra.Expr, client, after string, most int) (*S
 	if w.begun {
 		h.begin(s)
 	}
-	w.subs[s], w.left = struct{}{}, client
+	w.subs[s], w.lastClient = struct{}{}, client
 	h.subs++
 	h.clients[client]++
 	if !h.running {
@@ -224,7 +224,7 @@ func (h *Watcher) begin(s *Subscriber) {
 			first.Cursor, missed = s.after, w.ring[from:]
 		}
 	}
-	s.Messages = make(chan Message, 1+len(missed)+buffered)
+	s.Messages = make(chan Message, 1+len(missed)+messageBuffer)
 	s.Messages <- first
 	for _, m := range missed {
 		s.Messages <- m
@@ -237,11 +237,11 @@ func (w *watch) cursor(seq uint64) string { return w.epoch + "-" + strconv.Forma
 func (w *watch) seqOf(cursor string) (uint64, error) {
 	epoch, seq, ok := strings.Cut(cursor, "-")
 	if !ok || epoch != w.epoch {
-		return 0, errOtherCursor
+		return 0, errCursor
 	}
 	n, err := strconv.ParseUint(seq, 10, 63)
 	if err != nil {
-		return 0, errOtherCursor
+		return 0, errCursor
 	}
 	return n, nil
 }
@@ -258,7 +258,7 @@ func (h *Watcher) Leave(s *Subscriber) {
 	if len(s.w.subs) > 0 {
 		return
 	}
-	s.w.idle, s.w.left = time.Now(), s.client
+	s.w.idle, s.w.lastClient = time.Now(), s.client
 	idle := 0
 	for _, w := range h.watches {
 		if len(w.subs) == 0 {
@@ -266,13 +266,13 @@ func (h *Watcher) Leave(s *Subscriber) {
 		}
 	}
 	if idle > maxIdle {
-		h.forgetIdle()
+		h.evictIdle()
 	}
 }
 
-// forgetIdle forgets the expression that has been without a subscriber for the longest, and
+// evictIdle forgets the expression that has been without a subscriber for the longest, and
 // reports whether there was one. It is called with mu held.
-func (h *Watcher) forgetIdle() bool {
+func (h *Watcher) evictIdle() bool {
 	var oldest *watch
 	for _, w := range h.watches {
 		if len(w.subs) == 0 && (oldest == nil || w.idle.Before(oldest.idle)) {
@@ -285,8 +285,8 @@ func (h *Watcher) forgetIdle() bool {
 	return oldest != nil
 }
 
-// errOtherCursor is returned for a cursor of another expression or epoch.
-var errOtherCursor = errors.New("the cursor is not one of this set")
+// errCursor is returned for a cursor of another expression or epoch.
+var errCursor = errors.New("the cursor belongs to another set")
 
 // Watchable returns an *algebra.SyntaxError if an expression cannot be watched.
 func Watchable(e *algebra.Expr) error {

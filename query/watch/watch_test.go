@@ -15,12 +15,12 @@ import (
 	"skein.blue/query/algebra"
 )
 
-// A cursor of an expression that was forgotten meanwhile does not resume it, however far a new
-// watch of the same expression has come.
-func TestForgottenWatch(t *testing.T) {
-	kept := watchKept
-	watchKept = 300 * time.Millisecond
-	defer func() { watchKept = kept }()
+// A cursor from before an expression was forgotten does not resume it, even if a new watch of the
+// same expression has sent as many messages.
+func TestForgottenWatchIsNotResumed(t *testing.T) {
+	retention := idleRetention
+	idleRetention = 300 * time.Millisecond
+	defer func() { idleRetention = retention }()
 	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), graph.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -74,10 +74,10 @@ func TestForgottenWatch(t *testing.T) {
 			break
 		}
 		if time.Now().After(until) {
-			t.Fatal("the expression is never forgotten")
+			t.Fatal("the idle expression was not forgotten within 30 seconds")
 		}
 	}
-	follow() // nobody listens
+	follow() // while no client is subscribed
 	other, _ := listen("")
 	defer h.Leave(other)
 	follow()
@@ -87,20 +87,21 @@ func TestForgottenWatch(t *testing.T) {
 	for _, cursor := range []string{first.Cursor, strings.Replace(first.Cursor, "-0", "-1", 1)} {
 		s, m := listen(cursor)
 		if m.Reset == "" {
-			t.Errorf("cursor %s: %+v", cursor, m)
+			t.Errorf("cursor %s: %+v, want a reset", cursor, m)
 		}
 		h.Leave(s)
 	}
 }
 
-// Expressions that say the same are watched as one, and idle ones make room.
+// Equivalent expressions share a watch, idle expressions are forgotten to make room, and one client
+// has at most half of the subscriptions.
 func TestWatchesAreBounded(t *testing.T) {
 	g, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), graph.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := New(g, slog.New(slog.DiscardHandler))
-	h.running = true // the rounds are not what is tested
+	h.running = true // keeps Subscribe from starting rounds
 	for i := range 3 * maxIdle {
 		for _, set := range []string{"followers(did:web:%d.example.com)", " followers( did:web:%d.example.com )"} {
 			e, err := algebra.Parse(fmt.Sprintf(set, i))
@@ -115,7 +116,7 @@ func TestWatchesAreBounded(t *testing.T) {
 		}
 	}
 	if n := len(h.watches); n > maxIdle+1 || n < maxIdle/2 {
-		t.Errorf("%d expressions are kept", n)
+		t.Errorf("%d expressions are watched, want about %d", n, maxIdle)
 	}
 	e, err := algebra.Parse("followers(did:web:x.example.com)")
 	if err != nil {
