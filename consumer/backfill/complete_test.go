@@ -379,7 +379,7 @@ func TestAbuseDrip(t *testing.T) {
 		return true
 	}
 	x := w.index(newStore(), func(o *Options) {
-		o.Fetchers, o.PerHost, o.Tries, o.HostTries, o.RepoTimeout = 8, 8, 1, 1000, time.Minute
+		o.Fetchers, o.PerHost, o.Tries, o.HostTries, o.RepoTimeout = 8, 8, 1, 12, time.Minute
 	})
 	if err := x.m.Hosts(t.Context()); err != nil {
 		t.Fatal(err)
