@@ -58,7 +58,7 @@ func (q params) backlinks(older bool) (b backlinks, err error) {
 		target, collection = q.values.Get("target"), q.values.Get("collection")
 		var ok bool
 		if path, ok = strings.CutPrefix(q.values.Get("path"), "."); !ok {
-			return b, invalid("parameter path is %q, it must begin with a dot, as in .subject.uri", algebra.Brief(q.values.Get("path")))
+			return b, invalid("parameter path is %q; it must begin with a dot, as in .subject.uri", algebra.Brief(q.values.Get("path")))
 		}
 		for _, name := range []string{"target", "collection", "path"} {
 			if !q.values.Has(name) {
@@ -69,7 +69,7 @@ func (q params) backlinks(older bool) (b backlinks, err error) {
 		target = q.values.Get("subject")
 		var ok bool
 		if collection, path, ok = strings.Cut(q.values.Get("source"), ":"); !ok {
-			return b, invalid("parameter source is %q, it must be a collection and a path, as in app.bsky.feed.like:subject.uri", algebra.Brief(q.values.Get("source")))
+			return b, invalid("parameter source is %q; it must be a collection and a path, as in app.bsky.feed.like:subject.uri", algebra.Brief(q.values.Get("source")))
 		}
 		if !q.values.Has("subject") {
 			return b, invalid("parameter subject is missing")

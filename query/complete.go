@@ -17,7 +17,8 @@ type completeness struct {
 	Reason     string `json:"reason,omitempty"`
 }
 
-const somebodysPast = "some accounts are not indexed whole: their past is missing, or something of them was missed or is being fetched again (getStats counts them)"
+// someIncomplete is the reason for answers that depend on all accounts.
+const someIncomplete = "some accounts are incomplete: their history is missing, the index missed some of their events, or their repos are queued for a fetch (getStats counts them)"
 
 // afterHole reports an incomplete answer if the stream had a hole, and the repos have not been
 // compared with the relay's list since.
@@ -51,14 +52,14 @@ func (s *Server) ofEverybody(sn *ask.View, of ...kinds.Kind) (completeness, erro
 		doubtful = counts.Incomplete
 	}
 	if doubtful > 0 {
-		return completeness{true, somebodysPast}, nil
+		return completeness{true, someIncomplete}, nil
 	}
-	if !s.anybody.Load() { // read until the index has an account
+	if !s.hasAccounts.Load() { // read until the index has an account
 		counts, err := sn.Counts()
 		if err != nil || counts.Accounts == 0 {
 			return completeness{true, "nothing is indexed yet"}, err
 		}
-		s.anybody.Store(true)
+		s.hasAccounts.Store(true)
 	}
 	return completeness{}, nil
 }
@@ -122,7 +123,7 @@ func (s *Server) missing(v *algebra.Evaluation, expanded bool) (c completeness, 
 func (s *Server) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) completeness {
 	for _, k := range of {
 		if at, ok := lacking[k]; ok {
-			return completeness{true, fmt.Sprintf("%s is indexed since %s: what was made of it before is not there, until it is fetched (skein backfill)", s.words.Table.Info(k).Source(), at.Format(time.RFC3339))}
+			return completeness{true, fmt.Sprintf("%s is indexed since %s; older records are missing until skein backfill fetches them", s.words.Table.Info(k).Source(), at.Format(time.RFC3339))}
 		}
 	}
 	return completeness{}
@@ -131,7 +132,7 @@ func (s *Server) lacks(lacking map[kinds.Kind]time.Time, of ...kinds.Kind) compl
 // missingOf returns the completeness of an account's own records.
 func missingOf(sn *ask.View, did string, id dict.ID) (completeness, error) {
 	if id == dict.None {
-		return completeness{true, "nothing is indexed of " + did}, nil
+		return completeness{true, "the index has never seen " + did}, nil
 	}
 	if sn.IsHidden(id) {
 		return completeness{}, nil
@@ -141,15 +142,15 @@ func missingOf(sn *ask.View, did string, id dict.ID) (completeness, error) {
 	case err != nil:
 		return completeness{}, err
 	case !known || !st.Has(format.FlagHasRev):
-		return completeness{true, "nothing is indexed that " + did + " did"}, nil
+		return completeness{true, "the index has no records of " + did}, nil
 	case row != nil && row.State == format.ResyncFailed:
-		return completeness{true, fmt.Sprintf("the repo of %s may have changed, and could not be fetched (%s): getAccount says more", did, row.Failure)}, nil
+		return completeness{true, fmt.Sprintf("the repo of %s may have changed and could not be fetched (%s); getAccount has the details", did, row.Failure)}, nil
 	case st.Has(format.FlagDesync):
-		return completeness{true, fmt.Sprintf("something that %s did was missed, and not fetched yet", did)}, nil
+		return completeness{true, fmt.Sprintf("the index missed some events of %s and has not refetched its repo yet", did)}, nil
 	case st.Has(format.FlagPartial):
-		return completeness{true, fmt.Sprintf("what %s did before the index heard of it is not indexed", did)}, nil
+		return completeness{true, fmt.Sprintf("records of %s from before the index first saw it are missing", did)}, nil
 	case !st.Complete():
-		return completeness{true, fmt.Sprintf("the repo of %s is being fetched again: it may have changed", did)}, nil
+		return completeness{true, fmt.Sprintf("the repo of %s is queued for a fetch, and may have changed", did)}, nil
 	}
 	return completeness{}, nil
 }

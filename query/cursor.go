@@ -16,7 +16,7 @@ import (
 )
 
 // errCursor is returned for a cursor that this store did not make for this query.
-var errCursor = errors.New("cursor is not one that this server gave for this set")
+var errCursor = errors.New("the cursor does not belong to this query on this server")
 
 // cursors seals page cursors. A cursor holds the id of the last member of a page, which strings
 // of the expression had no id on the first page, and, if the expression contains an age, the

@@ -128,7 +128,7 @@ func ParseRank(text string) (asked url.Values, is bool, err error) {
 		case !ok:
 			return nil, true, fmt.Errorf("%q in rank(…): write name=value", algebra.Brief(part)) //nolint:err113 // likewise
 		case !slices.Contains(rankTakes, name):
-			return nil, true, fmt.Errorf("rank has no %q, it has %s", algebra.Brief(name), strings.Join(rankTakes, ", ")) //nolint:err113 // likewise
+			return nil, true, fmt.Errorf("rank has no parameter %q; it takes %s", algebra.Brief(name), strings.Join(rankTakes, ", ")) //nolint:err113 // likewise
 		case asked.Has(name):
 			return nil, true, fmt.Errorf("%s occurs twice", name) //nolint:err113 // likewise
 		}

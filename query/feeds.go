@@ -100,14 +100,14 @@ type skeletonItem struct {
 	Post string `json:"post"`
 }
 
-// skeleton is app.bsky.feed.getFeedSkeleton.
+// skeleton implements app.bsky.feed.getFeedSkeleton.
 func (s *Server) skeleton(ctx context.Context, q params) (any, error) {
 	if s.o.Feeds == nil {
-		return nil, &Error{http.StatusNotImplemented, "MethodNotImplemented", "no feeds are served here (--feeds)"}
+		return nil, &Error{http.StatusNotImplemented, "MethodNotImplemented", "this server has no feeds (--feeds)"}
 	}
 	f, ok := s.o.Feeds.find(q.values.Get("feed"))
 	if !ok {
-		return nil, &Error{http.StatusBadRequest, "UnknownFeed", fmt.Sprintf("there is no feed %q here", algebra.Brief(q.values.Get("feed")))}
+		return nil, &Error{http.StatusBadRequest, "UnknownFeed", fmt.Sprintf("unknown feed %q", algebra.Brief(q.values.Get("feed")))}
 	}
 	limit, err := q.integer("limit", 1, 100, 50)
 	if err != nil {
@@ -221,7 +221,7 @@ func (s *Server) newestPosts(ctx context.Context, sn *ask.View, w *work, e *alge
 		return nil, nil, err
 	}
 	if set.Len() > postsRead {
-		return nil, nil, invalid("%v: it has %d members, and only sets up to %d can be sorted; add since= to it", errTooManyPosts, set.Len(), postsRead)
+		return nil, nil, invalid("%v: it has %d members, and only sets up to %d can be sorted; limit it with since=", errTooManyPosts, set.Len(), postsRead)
 	}
 	all, _ := set.Page(0, postsRead, idset.Set{})
 	type post struct{ tid, id uint64 }
@@ -277,10 +277,10 @@ func (c *cursors) openFeed(f feed, cursor string) (p feedPlace, err error) {
 	return feedPlace{binary.BigEndian.Uint64(plain), binary.BigEndian.Uint64(plain[8:]), binary.BigEndian.Uint64(plain[16:])}, nil
 }
 
-// describeFeeds is app.bsky.feed.describeFeedGenerator.
+// describeFeeds implements app.bsky.feed.describeFeedGenerator.
 func (s *Server) describeFeeds(context.Context, params) (any, error) {
 	if s.o.Feeds == nil {
-		return nil, &Error{http.StatusNotImplemented, "MethodNotImplemented", "no feeds are served here (--feeds)"}
+		return nil, &Error{http.StatusNotImplemented, "MethodNotImplemented", "this server has no feeds (--feeds)"}
 	}
 	type item struct {
 		URI string `json:"uri"`

@@ -99,7 +99,7 @@ func (s *Server) readForm(ctx context.Context, w http.ResponseWriter, r *http.Re
 		return nil, nil, formTooLarge()
 	}
 	if err != nil {
-		return nil, nil, &Error{http.StatusRequestTimeout, errorFormTooSlow, fmt.Sprintf("the body did not arrive whole within %v: %v", s.o.Timeout, err)}
+		return nil, nil, &Error{http.StatusRequestTimeout, errorFormTooSlow, fmt.Sprintf("the complete body did not arrive within %v: %v", s.o.Timeout, err)}
 	}
 	text := string(b)
 	return &text, func() { s.forms.give(client, size) }, nil

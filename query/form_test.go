@@ -53,7 +53,7 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s: %d %s %v, want %s", method, status, got, header, want)
 		}
 		p.Set("sicne", "1d") //nolint:misspell // that is the test
-		if status, got, _ = w.post(name, formType, p.Encode()); status != 400 || !strings.Contains(got, "no parameter") {
+		if status, got, _ = w.post(name, formType, p.Encode()); status != 400 || !strings.Contains(got, "unknown parameter") {
 			t.Errorf("%s with an unknown parameter: %d %s", method, status, got)
 		}
 	}

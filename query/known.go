@@ -38,7 +38,7 @@ var followKind = kindNamed("follow").Kind
 
 const (
 	maxSubjects   = 100 // in one call
-	maxSample     = 100
+	maxSample     = 100 // accounts per subject
 	defaultSample = 5
 )
 
@@ -57,7 +57,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 	}
 	edge, ok := knownEdges[q.values.Get("edge")]
 	if !ok {
-		return nil, invalid("parameter edge is %q, it must be one of %s", algebra.Brief(q.values.Get("edge")), strings.Join(KnownEdges(), ", "))
+		return nil, invalid("parameter edge is %q; it must be one of %s", algebra.Brief(q.values.Get("edge")), strings.Join(KnownEdges(), ", "))
 	}
 	subjects, err := q.list("subject", maxSubjects, edge.To.Is)
 	if err != nil {

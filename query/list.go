@@ -18,8 +18,8 @@ import (
 // The largest sets that list sorts by time: reverse sets, for which it reads records of every
 // member, and forward sets, whose records are stored together.
 const (
-	MaxSortedActors   = 10_000
-	MaxSortedSubjects = 200_000
+	MaxSortedActors   = 10_000  // members of a reverse set
+	MaxSortedSubjects = 200_000 // members of a forward set
 )
 
 // newestFirst orders by the records' times, newest first. Records without a time come last.
@@ -73,7 +73,7 @@ func (s *Server) list(ctx context.Context, q params) (any, error) {
 		return nil, err
 	}
 	if !e.IsLeaf() {
-		return nil, invalid("set: list takes one set, such as likers(at://…); an operator's members have no records of their own")
+		return nil, invalid("set: list takes one set, such as likers(at://…); only the members of a single set have records")
 	}
 	limit, err := q.integer("limit", 1, 1000, 50)
 	if err != nil {
@@ -158,7 +158,7 @@ func listed(v *algebra.Evaluation, set idset.Set, after *listPlace, limit int, o
 		after.sorted = set.Len() <= most
 	}
 	if after.sorted && set.Len() > most {
-		return nil, nil, invalid("the set has grown past %d since the first page, and is in no order of time any more: begin again", most)
+		return nil, nil, invalid("the set has grown past %d members since the first page and can no longer be sorted by time; start again without a cursor", most)
 	}
 	if !after.sorted {
 		ids, more := set.Page(uint64(after.id), limit, v.Hidden())

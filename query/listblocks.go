@@ -182,7 +182,7 @@ func (l *listBlocks) listings(author dict.ID, some map[dict.ID]bool, each func(m
 		return nil
 	})
 	if errors.Is(err, errListBound) {
-		l.bound = completeness{true, fmt.Sprintf("the lists that are blocked have more than %d items: not all were looked at, and blocks by lists may be missing here", maxListItems)}
+		l.bound = completeness{true, fmt.Sprintf("the blocked lists have more than %d items; not all were read, so blocks by lists may be missing", maxListItems)}
 		return nil
 	}
 	return err
@@ -200,7 +200,7 @@ func (l *listBlocks) blockedOf(id dict.ID) (blocked, error) {
 	var blocks []block
 	err := l.View.Records(listBlock.Kind, id, func(p format.Path, list dict.ID) bool {
 		if l.blocks--; l.blocks < 0 {
-			l.bound = completeness{true, fmt.Sprintf("these accounts block more than %d lists: not all were looked at, and blocks by lists may be missing here", maxListBlocks)}
+			l.bound = completeness{true, fmt.Sprintf("these accounts block more than %d lists; not all were read, so blocks by lists may be missing", maxListBlocks)}
 			return false
 		}
 		p.Raw = slices.Clone(p.Raw)

@@ -45,7 +45,7 @@ func (q params) manyToMany(by string) (m manyToMany, err error) {
 	}
 	collection, path, ok := strings.Cut(q.values.Get("source"), ":")
 	if !ok {
-		return m, invalid("parameter source is %q, it must be a collection and a path, as in app.bsky.graph.listitem:subject", algebra.Brief(q.values.Get("source")))
+		return m, invalid("parameter source is %q; it must be a collection and a path, as in app.bsky.graph.listitem:subject", algebra.Brief(q.values.Get("source")))
 	}
 	m.of = q.words.ActorsOf(q.words.KindAt(collection, path), q.values.Get("subject"))
 	m.to = q.words.KindAt(collection, q.values.Get("pathToOther"))

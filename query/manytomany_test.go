@@ -107,7 +107,7 @@ func TestManyToMany(t *testing.T) {
 		items + "?subject=did:plc:x&source=app.bsky.graph.listitem&pathToOther=list":                             `it must be a collection and a path`,
 		items + "?subject=did:plc:x&source=app.bsky.graph.listitem:subject":                                      `parameter pathToOther is missing`,
 		counts + "?source=app.bsky.graph.listitem:subject&pathToOther=list":                                      `parameter subject is missing`,
-		counts + "?subject=" + accounts[0] + "&source=app.bsky.graph.listitem:subject&pathToOther=list&cursor=x": `cursor is not one`,
+		counts + "?subject=" + accounts[0] + "&source=app.bsky.graph.listitem:subject&pathToOther=list&cursor=x": `cursor does not belong`,
 		items + "?subject=" + accounts[0] + "&source=app.bsky.graph.listitem:subject&pathToOther=list&limit=0":   `from 1 to 1000`,
 	} {
 		if _, body, _ := w.get(path); !strings.Contains(body, want) {

@@ -32,7 +32,7 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 		return nil, err
 	}
 	if withRecords && !e.IsLeaf() {
-		return nil, invalid("set: records=true goes with one set, such as likers(at://…); an operator's members have no records of their own")
+		return nil, invalid("set: records=true takes one set, such as likers(at://…); only the members of a single set have records")
 	}
 	var after dict.ID
 	var pinned algebra.Unseen

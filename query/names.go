@@ -62,7 +62,7 @@ func (s *Server) resolve(ctx context.Context, q *params, list []algebra.Literal,
 			continue
 		}
 		if s.o.Handles == nil {
-			return invalid("%shandles are not resolved here: give the DID in the place of %s", where(i), l.Handle)
+			return invalid("%shandles are not resolved here: give the DID of %s", where(i), l.Handle)
 		}
 		did, known, err := s.o.Handles.Kept(l.Handle)
 		switch {

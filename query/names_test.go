@@ -159,7 +159,7 @@ func TestMovedHandle(t *testing.T) {
 	h.kept["alice.example.com"] = a[1]
 	ranking.Set("cursor", ranked.Cursor)
 	for method, p := range map[string]url.Values{"query": {"set": {"follows(@alice.example.com)"}, "cursor": {first.Cursor}}, "rank": ranking} {
-		if status, body, _ := w.get("/xrpc/blue.skein.graph." + method + "?" + p.Encode()); status != 400 || !strings.Contains(body, "cursor is not one") {
+		if status, body, _ := w.get("/xrpc/blue.skein.graph." + method + "?" + p.Encode()); status != 400 || !strings.Contains(body, "cursor does not belong") {
 			t.Errorf("%s: %d %s", method, status, body)
 		}
 	}

@@ -95,7 +95,7 @@ func post(get object, l *lexicon.File) object {
 	call := maps.Clone(get)
 	delete(call, "parameters")
 	call["operationId"] = l.ID + ".form"
-	call["summary"] = fmt.Sprintf("%s The same by POST, of expressions of up to %d bytes (GET: %d).", get["summary"], algebra.MaxForm, algebra.MaxExpr)
+	call["summary"] = fmt.Sprintf("%s POST takes expressions of up to %d bytes (GET: %d).", get["summary"], algebra.MaxForm, algebra.MaxExpr)
 	call["requestBody"] = object{"required": true, "content": object{formMediaType: object{"schema": form}}}
 	responses := maps.Clone(get["responses"].(object)) //nolint:errcheck // openAPI made it
 	for status, says := range map[string]string{"413": fmt.Sprintf("PayloadTooLarge: the body has more than %d bytes.", algebra.MaxForm), "415": "UnsupportedMediaType: the body is not " + formMediaType + "."} {
@@ -105,7 +105,7 @@ func post(get object, l *lexicon.File) object {
 	return call
 }
 
-// schema converts a definition of the lexicon of to a JSON schema.
+// schema converts a definition to a JSON schema. of is the NSID of its lexicon.
 func schema(d *lexicon.Def, of string) object {
 	s := object{}
 	switch d.Type {
@@ -206,7 +206,7 @@ func (s *Server) serveDescriptions() error {
 	s.mux.HandleFunc("/lexicons/{file}", func(w http.ResponseWriter, r *http.Request) {
 		b, err := Lexicons.ReadFile("lexicons/" + r.PathValue("file"))
 		if err != nil {
-			s.fail(w, r, "unknown", &Error{http.StatusNotFound, "NotFound", fmt.Sprintf("there is no lexicon %q here; /openapi.json lists the methods", algebra.Brief(r.PathValue("file")))})
+			s.fail(w, r, "unknown", &Error{http.StatusNotFound, "NotFound", fmt.Sprintf("unknown lexicon %q; /openapi.json lists the methods", algebra.Brief(r.PathValue("file")))})
 			return
 		}
 		s.description(w, r, b)

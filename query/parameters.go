@@ -122,12 +122,12 @@ func unknownParameter(m *method, name string) error {
 		return invalid("%s previews a feed, and previews are off here (skein serve --feed-preview): send a service auth token", name)
 	}
 	if near := algebra.Nearest(name, slices.Values(m.takes)); near != "" {
-		return invalid("there is no parameter %q; did you mean %s?", algebra.Brief(name), near)
+		return invalid("unknown parameter %q; did you mean %s?", algebra.Brief(name), near)
 	}
 	if len(m.takes) == 0 {
-		return invalid("there is no parameter %q; %s takes no parameters", algebra.Brief(name), m.nsid)
+		return invalid("unknown parameter %q; %s takes no parameters", algebra.Brief(name), m.nsid)
 	}
-	return invalid("there is no parameter %q; %s takes %s", algebra.Brief(name), m.nsid, strings.Join(m.takes, ", "))
+	return invalid("unknown parameter %q; %s takes %s", algebra.Brief(name), m.nsid, strings.Join(m.takes, ", "))
 }
 
 // set parses the parameter set.
@@ -177,7 +177,7 @@ func (q params) integer(name string, lo, hi, otherwise int) (int, error) {
 	}
 	n, err := strconv.Atoi(q.values.Get(name))
 	if err != nil || n < lo || n > hi {
-		return 0, invalid("parameter %s is %q, it must be a number from %d to %d", name, algebra.Brief(q.values.Get(name)), lo, hi)
+		return 0, invalid("parameter %s is %q; it must be a number from %d to %d", name, algebra.Brief(q.values.Get(name)), lo, hi)
 	}
 	return n, nil
 }
@@ -189,7 +189,7 @@ func (q params) boolean(name string) (bool, error) {
 	case v == "true":
 		return true, nil
 	}
-	return false, invalid("parameter %s is %q, it must be true or false", name, algebra.Brief(q.values.Get(name)))
+	return false, invalid("parameter %s is %q; it must be true or false", name, algebra.Brief(q.values.Get(name)))
 }
 
 // window reads the parameters since and until.

@@ -19,9 +19,9 @@ var forwarded = []string{"Forwarded", "X-Forwarded-For", "Via"}
 
 // A Preview is a feed that can be previewed.
 type Preview struct {
-	Name  string `json:"name"`
-	URI   string `json:"uri"`
-	Shows string `json:"shows"` // its line in the file
+	Name  string `json:"name"`  // the key of its record
+	URI   string `json:"uri"`   // of its record
+	Shows string `json:"shows"` // its query, as in the file
 	// Viewer reports that the feed depends on the viewer.
 	Viewer bool `json:"viewer"`
 }

@@ -63,8 +63,9 @@ type Options struct {
 	Service *Service
 	// Feeds, if not nil, are served. They need a Service.
 	Feeds *Feeds
-	// Logger and Metrics may be nil.
-	Logger  *slog.Logger
+	// Logger may be nil.
+	Logger *slog.Logger
+	// Metrics may be nil.
 	Metrics *Metrics
 }
 
@@ -72,25 +73,25 @@ type Options struct {
 type Status struct {
 	State  string        // see consumer.State
 	Lag    time.Duration // how old the newest event is, see consumer.Status
-	HasLag bool
+	HasLag bool          // Lag is known
 }
 
-// A Server answers queries. It implements http.Handler.
+// A Server answers queries and serves subscriptions. It implements http.Handler.
 type Server struct {
 	store   *graph.Store
 	words   *algebra.Vocabulary
 	o       Options
 	cursors *cursors
 	mux     *http.ServeMux
-	light   *queue
+	light   *queue // see queues.go
 	slow    *queue
 	large   *queue
 	naming  *queue // of look-ups of handles
 	forms   *formSpace
 	watcher *watch.Watcher
 
-	inFlight atomic.Int64 // bytes of large answers that are being sent
-	anybody  atomic.Bool  // the index has an account
+	inFlight    atomic.Int64 // bytes of large answers that are being sent
+	hasAccounts atomic.Bool  // the index has an account
 }
 
 // method is an XRPC query.
@@ -156,7 +157,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	s.mux.HandleFunc("/xrpc/"+subscribeNSID, s.subscribe)
 	s.mux.HandleFunc("/xrpc/_health", s.health)
 	s.mux.HandleFunc("/xrpc/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, "unknown", &Error{http.StatusNotImplemented, "MethodNotImplemented", fmt.Sprintf("no method %q here", algebra.Brief(strings.TrimPrefix(r.URL.Path, "/xrpc/")))})
+		s.fail(w, r, "unknown", &Error{http.StatusNotImplemented, "MethodNotImplemented", fmt.Sprintf("unknown method %q", algebra.Brief(strings.TrimPrefix(r.URL.Path, "/xrpc/")))})
 	})
 	s.mux.HandleFunc("/.well-known/did.json", s.didDocument)
 	s.mux.HandleFunc("/{$}", s.about)
@@ -179,9 +180,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // An Error is an XRPC error for the client.
 type Error struct {
-	Status  int
-	Name    string
-	Message string
+	Status  int    // of the HTTP response
+	Name    string // identifies the error to programs, such as InvalidRequest
+	Message string // explains it to people
 }
 
 // Error implements error.

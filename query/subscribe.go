@@ -46,7 +46,7 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
 // subscription reads the parameters, and starts a subscription.
 func (s *Server) subscription(r *http.Request) (*watch.Subscriber, error) {
 	if s.o.Subscribers < 0 {
-		return nil, &Error{http.StatusNotImplemented, "MethodNotImplemented", "sets are watched where they are indexed; this node only answers, or indexes a part"}
+		return nil, &Error{http.StatusNotImplemented, "MethodNotImplemented", "this process serves no subscriptions: it does not consume the whole stream; subscribe to the one that does"}
 	}
 	if r.Method != http.MethodGet {
 		return nil, &Error{http.StatusMethodNotAllowed, "InvalidRequest", subscribeNSID + " is a subscription: use GET"}

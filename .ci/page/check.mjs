@@ -307,7 +307,7 @@ for (let n = 2; await page.$('#out a:has-text("Next page")'); n++) {
 }
 const liked = new Set(records.filter(r => r.collection === 'app.bsky.feed.like' && follows.has(r.did) && !hidden(r.did)).map(r => r.subject));
 expect(ranked.size === liked.size && [...ranked].every(m => liked.has(m)), `all pages of a ranking: ${ranked.size} of ${liked.size}`);
-for (const [mistake, message] of [['sinse=1h', /rank has no sinse/], ['via=likes', /via is set twice/]]) {
+for (const [mistake, message] of [['sinse=1h', /rank has no parameter sinse/], ['via=likes', /via is set twice/]]) {
   await type(`rank(of=follows(${account}), via=likes, ${mistake})`);
   await page.waitForSelector('#out .error');
   expect(message.test(await page.textContent('#out .error')), mistake + ': ' + await page.textContent('#out .error'));
@@ -328,7 +328,7 @@ expect(/is not a handle/.test(await page.textContent('#out .error')), 'half a ha
 // An error is marked at its position, with a correction to click.
 const mistakes = [
   [`rank(of=follows(${account}), via=lover)`, /parameter via/, `rank(of=follows(${account}), via=followers)`],
-  [`rank(of=follows(${account}), via=likes, sinse=1h)`, /rank has no sinse/, `rank(of=follows(${account}), via=likes, since=1h)`],
+  [`rank(of=follows(${account}), via=likes, sinse=1h)`, /rank has no parameter sinse/, `rank(of=follows(${account}), via=likes, since=1h)`],
   [`rank(of=follows(${account}), via=likes`, /needs a closing/, `rank(of=follows(${account}), via=likes)`],
   [`intersect(follows(${account}), folowers(${account}))`, /folowers/, `intersect(follows(${account}), followers(${account}))`],
   [`rank(of=folows(${account}), via=likes)`, /folows/, `rank(of=follows(${account}), via=likes)`],

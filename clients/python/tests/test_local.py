@@ -16,7 +16,7 @@ from skein_blue import AsyncSkein, IncompleteWarning, Skein, SkeinError, core, m
 
 from .both import CLIENTS
 
-REASON = "what did:plc:a did before the index heard of it is not indexed"
+REASON = "records of did:plc:a from before the index first saw it are missing"
 MISSING = {"incomplete": True, "reason": REASON}
 
 

@@ -4,7 +4,7 @@ import {createServer} from 'node:http';
 import {test} from 'node:test';
 import {Skein, SkeinError} from 'skein-blue';
 
-const reason = 'what did:plc:a did before the index heard of it is not indexed';
+const reason = 'records of did:plc:a from before the index first saw it are missing';
 const missing = {incomplete: true, reason};
 
 /** Starts a server that calls answer(request, response, parameters) until the test ends, and returns its address. */

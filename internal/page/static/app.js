@@ -76,7 +76,7 @@ function rankOf(text) {
       const at = part.indexOf('=');
       if (at < 0) throw new Refused('InvalidRequest', `${part.trim() || 'nothing'} in rank(…): expected name=value`);
       const name = part.slice(0, at).trim();
-      if (rankTakes && !rankTakes.includes(name)) throw new Refused('InvalidRequest', `rank has no ${name}; it has ${rankTakes.join(', ')}`, q => q.replace(new RegExp('\\b' + name + '(?=\\s*=)'), nearest(name, rankTakes) || name));
+      if (rankTakes && !rankTakes.includes(name)) throw new Refused('InvalidRequest', `rank has no parameter ${name}; it takes ${rankTakes.join(', ')}`, q => q.replace(new RegExp('\\b' + name + '(?=\\s*=)'), nearest(name, rankTakes) || name));
       if (name in params) throw new Refused('InvalidRequest', name + ' is set twice');
       params[name] = part.slice(at + 1).trim();
       part = '';
