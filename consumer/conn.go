@@ -17,7 +17,7 @@ import (
 	"skein.blue/internal/outward"
 )
 
-// Bounds of the relay's answer until the connection is made, in bytes and time:
+// Limits, in bytes and time, for what the relay sends before the connection is established:
 // TLS certificates and HTTP headers, or an error page.
 const handshakeBytes, handshakeTime = 256 << 10, 30 * time.Second
 
@@ -97,15 +97,15 @@ func brief(body []byte) string {
 	return ": " + line
 }
 
-// A connection has a read buffer of ours, so that one system call reads much.
-// Without TLS the library's own buffer is small: it passes larger reads through,
-// so a message is copied once instead of twice.
+// A connection has our own large read buffer, so that one system call reads much.
+// Without TLS, the websocket library's buffer is small: it passes larger reads
+// through, so a message is copied once instead of twice.
 const smallBuffer, largeBuffer = 256, 256 << 10
 
-// gather is how long a read waits after a small one while the system gathers more
-// bytes, unless more than muchAtOnce would come in that time. A relay sends each
-// message separately, and at the network's rate waking up for each costs a third
-// of the time of an event (docs/decisions/0023).
+// After a small read, the next read waits for gather, so that the system collects
+// more bytes, unless more than muchAtOnce would arrive in that time. A relay sends
+// each message separately, and at the network's rate, waking up for each message
+// takes a third of the time of an event (docs/decisions/0023).
 const gather, muchAtOnce = 40 * time.Millisecond, 1 << 20
 
 type bufferedConn struct {

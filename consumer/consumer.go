@@ -25,7 +25,7 @@ import (
 	"skein.blue/internal/loglimit"
 )
 
-// ErrRelay is wrapped by the error that an error frame of the relay becomes.
+// ErrRelay is wrapped by the error for an error frame from the relay.
 var ErrRelay = errors.New("consumer: the relay ended the stream")
 
 // ErrCursorStored means that Options name a cursor although the store already has one.
@@ -281,9 +281,9 @@ func clip(b []byte) string {
 	return string(b)
 }
 
-// HeardSince returns since when this run receives the stream: a time of its first events if
-// these agree. known is false until enough have come, or half a minute has passed since the
-// first. Any goroutine may call it.
+// HeardSince returns when this run began to receive the stream: according to the times of its
+// first events, if these agree. known is false until enough events have arrived, or half a
+// minute has passed since the first. Any goroutine may call it.
 func (c *Consumer) HeardSince() (at time.Time, known bool) {
 	micros := c.heardSince.Load()
 	return time.UnixMicro(micros), micros != 0

@@ -28,8 +28,8 @@ const (
 	believable = 2 * time.Minute
 	// minuteLen is the length of 2006-01-02T15:04.
 	minuteLen = 16
-	// firstEvents is the number of events that settle since when the stream is received;
-	// firstWait bounds the wait for them.
+	// firstEvents is how many events began waits for, to tell when the run began to receive
+	// the stream; firstWait bounds the wait.
 	firstEvents = 16
 	firstWait   = 30 * time.Second
 )
@@ -82,9 +82,9 @@ func (e *eventTimes) plausible(t time.Time) bool {
 	return !t.Before(median.Add(-believable)) && !t.After(latest.Add(believable))
 }
 
-// began returns since when the stream is received, if that is known: the median time of the
-// first events if they agree, because the machine's clock may be wrong; else the arrival of
-// the first event or that median, whichever is later.
+// began returns when this run began to receive the stream, if that is known: the median time
+// of the first events if they agree, because the machine's clock may be wrong; else the later
+// of that median and the arrival of the first event.
 func (e *eventTimes) began() (at time.Time, known bool) {
 	if e.arrived.IsZero() || len(e.first) < firstEvents && e.now().Sub(e.arrived) < firstWait {
 		return time.Time{}, false

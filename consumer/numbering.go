@@ -176,8 +176,8 @@ func (n *numbering) expire(now time.Time) (v verdict) {
 	return v
 }
 
-// takeUnnumbered accepts the held events if no number is known, and still waits for
-// one.
+// takeUnnumbered accepts the held events if no number is known yet, and keeps waiting
+// for one.
 func (n *numbering) takeUnnumbered() (v verdict) {
 	if n.last > 0 {
 		return v

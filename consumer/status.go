@@ -22,7 +22,7 @@ const (
 var States = []State{Connecting, Live, CatchingUp, Blocked, Full, NotConsuming}
 
 const (
-	// catchingUp is the age of the last event from which on a stream lags.
+	// catchingUp is the age of the last event above which a stream counts as behind.
 	catchingUp = 10 * time.Second
 	// idleAfter is the silence after which a stream is idle. During catch-up a stream
 	// is never silent for so long.

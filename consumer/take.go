@@ -82,8 +82,8 @@ func (c *Consumer) info(m *wire.Message) error {
 // verifyCursor checks that the relay's sequence is still the one of the cursor: the session
 // requests the last applied event again, and it comes first. verifyCursor reports whether m
 // is that event. If another event has its number, the sequence restarted, and passed the
-// cursor while nobody listened. If the event does not come, nobody can tell (a PDS erases the
-// events of a deleted account), and verifyCursor records a gap.
+// cursor while nobody listened. If the event does not come, the cause is unknown (a PDS erases
+// the events of a deleted account), and verifyCursor records a gap.
 func (c *Consumer) verifyCursor(m *wire.Message) (again bool, err error) {
 	if m.Seq < c.verify.Seq {
 		return false, nil // older than requested
@@ -174,8 +174,8 @@ func (c *Consumer) oldNumber(m *wire.Message) error {
 	return nil
 }
 
-// allDroppedFor is how long a stream may bring only events that are dropped, before that is
-// logged as an error.
+// allDroppedFor is how long every event of a stream may be dropped before that is logged as an
+// error.
 var allDroppedFor = time.Minute
 
 // allDropped logs an error if every event is dropped for its number.

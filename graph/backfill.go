@@ -134,9 +134,9 @@ func (s *Store) ChangeResync(ctx context.Context, did string, change func(*forma
 	return queued, nil
 }
 
-// EndArchive is called when an archive was read to its end. Partial repos become complete,
-// except those of deleted accounts and those with missed events: it returns these, which need
-// a refetch. If it is interrupted, call it again.
+// EndArchive is called once an archive was read to its end. It makes partial repos complete,
+// except those of deleted accounts and those with missed events, which need a refetch: it
+// returns these accounts. If it is interrupted, call it again.
 func (s *Store) EndArchive(ctx context.Context) (doubtful []string, err error) {
 	var ids []dict.ID
 	for i := range s.lanes {

@@ -1,7 +1,7 @@
 // Package graph keeps the edges of the network: the records, the sets in both directions,
 // the accounts and the cursors, all changed in one atomic write per batch. It does not know
 // how events arrive or how questions are phrased. Package intern turns strings into ids.
-// docs/semantics.md says what is true of it.
+// docs/semantics.md states what the index guarantees.
 //
 // The packages beside it:
 //

@@ -154,7 +154,7 @@ func (l *lane) eraseRecords(tx kv.Txn, actor dict.ID, resume []byte, counts *for
 		}
 		next = nil
 	}
-	// Two records of an actor that name one subject are one member.
+	// Several records of an actor may name the same subject. RemoveMembers drops the duplicates.
 	return next, write.RemoveMembers(tx, sets, l.store.layout, l.store.merger), nil
 }
 

@@ -10,8 +10,9 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Holes returns how many holes the stream has had, and after which of them all repos were
-// compared with the relay's list, for the partitions of this process.
+// Holes returns how many holes the stream has had (noted), and how many of them, from the first
+// on, a comparison of all repos with the relay's list has covered (compared), for the partitions
+// of this process.
 func (s *Store) Holes() (noted, compared uint64) {
 	s.status.Lock()
 	defer s.status.Unlock()

@@ -86,7 +86,7 @@ func (s *Store) ImportKinds(ctx context.Context, indexed []string, configured []
 	return err
 }
 
-// Doubts say what an exported store lacked, beyond single accounts.
+// Doubts say what an exported store lacked, apart from what single accounts lacked.
 type Doubts struct {
 	// Lacking are the kinds that were added after the store had accounts, by name.
 	Lacking map[string]format.Lack

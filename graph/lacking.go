@@ -11,8 +11,9 @@ import (
 )
 
 // If a kind is added to a store with accounts, the store lacks the earlier records of that kind,
-// of every account. A sweep then queues all accounts for a refetch; after it, those that wait
-// are simply not complete. Sweeps are numbered, not timed: the machine's clock may jump.
+// of every account. A sweep then queues all accounts for a refetch. After the sweep, accounts
+// that are still queued just count as incomplete. Sweeps are numbered, not timed: the machine's
+// clock may jump.
 
 // SweepDue returns the number of the sweep that must queue all accounts because a kind was
 // added, 0 if no sweep is due.

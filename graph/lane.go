@@ -40,9 +40,9 @@ func (h Share) partitions(all uint8) (first, end uint8, err error) {
 	return uint8(h.I * int(all) / n), uint8((h.I + 1) * int(all) / n), nil
 }
 
-// A lane applies the events of a range of partitions, in stream order, one write at a time. No
-// lane reads in order to write what another lane writes, so lanes do not wait for each other,
-// in one process or in several.
+// A lane applies the events of a range of partitions, in stream order, one write at a time. To
+// compute its writes, a lane reads nothing that another lane writes. So lanes do not wait for
+// each other, in one process or in several.
 type lane struct {
 	store      *Store
 	first, end uint8                         // the partitions are first to end-1
@@ -186,7 +186,7 @@ func (l *lane) cursors(source string) []format.CursorRow {
 	return rows
 }
 
-// numberOf returns the number of a source that has no cursor yet. It does not change.
+// numberOf returns the number of a source that has no cursor yet: the same one at each call.
 func (l *lane) numberOf(source string) uint32 {
 	if l.provisional[source] == 0 {
 		l.provisional[source] = l.newSource()

@@ -63,6 +63,6 @@ func (s *Store) Incomplete() (desynchronized, partial int64) {
 	return s.desynchronized.Load(), s.partial.Load()
 }
 
-// Doubtful returns the number of this process's active accounts that are not complete: answers
-// about everybody may lack their records.
+// Doubtful returns the number of this process's active accounts that are not complete. Answers
+// that depend on all accounts may lack their records.
 func (s *Store) Doubtful() int64 { return s.doubtful.Load() }

@@ -76,7 +76,8 @@ func (s *Store) newSource() *ask.Source {
 	}, s.o.SetCache, results)
 }
 
-// internOptions returns the interner's options. Its slot is our first partition.
+// internOptions returns the interner's options. The interner's slot is this process's first
+// partition.
 func (s *Store) internOptions() intern.Options {
 	o := s.o.Intern
 	o.Settings = s.layout.Settings

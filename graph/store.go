@@ -106,7 +106,7 @@ type Store struct {
 const closeTime = 2 * time.Second
 
 // Close notes which leased ids were used, and gives up the claim. It does not close the store
-// below, and goes on after ctx has ended.
+// below. The end of ctx does not cut it short.
 func (s *Store) Close(ctx context.Context) error {
 	if s.o.ReadOnly {
 		return nil
@@ -148,7 +148,7 @@ func (s *Store) Alone() bool { return s.layout.Settings.Partitions == 1 && !s.o.
 // ReadOnly reports whether it was opened for questions only.
 func (s *Store) ReadOnly() bool { return s.o.ReadOnly }
 
-// Made reports whether Open made the store, and did not find one.
+// Made reports whether Open created the store, rather than finding it.
 func (s *Store) Made() bool { return s.made }
 
 // Secret returns 32 random bytes of this store, which signs cursors with them.

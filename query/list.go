@@ -39,8 +39,8 @@ func timeOf(p format.Path) uint64 {
 	return p.TID >> format.ClockBits
 }
 
-// recordsOf returns the URIs of the records that make members, with these ids and names, members
-// of a leaf.
+// recordsOf takes members of a leaf, by id and name, and returns the URIs of the records that
+// make them members.
 func recordsOf(v *algebra.Evaluation, ids []uint64, members []string) ([]string, error) {
 	all := make([]dict.ID, len(ids))
 	for i, id := range ids {

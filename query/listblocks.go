@@ -19,8 +19,8 @@ import (
 
 // Blocks by lists: an account blocks a list (app.bsky.graph.listblock), and the list's author has
 // put another account on it. The answer names the listblock record, as in
-// app.bsky.graph.defs#relationship. If the other account is on several blocked lists, it is the
-// record with the lowest key.
+// app.bsky.graph.defs#relationship. If several blocked lists contain the other account, the
+// answer names the listblock record with the lowest key.
 
 var listBlock = kindNamed("listblock")
 

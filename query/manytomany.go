@@ -166,7 +166,8 @@ type countOfOther struct {
 	Distinct uint64 `json:"distinct"`
 }
 
-// getManyToManyCounts counts what the records that name a subject name at the other path.
+// getManyToManyCounts takes the records that name a subject, and counts what they name at the
+// other path.
 func (s *Server) getManyToManyCounts(ctx context.Context, q params) (any, error) {
 	m, err := q.manyToMany("did")
 	if err != nil {

@@ -143,8 +143,9 @@ func (w *work) end() {
 // queue.
 var errLarge = errors.New("query: the query must continue in the large queue")
 
-// Heavy implements algebra.Budget. Outside of the large queue it returns errLarge: only there may a
-// query read large sets, or expand many. A nil work has no limit: it is not a client's query.
+// Heavy implements algebra.Budget. Outside of the large queue it returns errLarge: only queries in
+// the large queue may read large sets, or expand many members. A nil work has no limit: it does
+// not belong to a client's query.
 func (w *work) Heavy() error {
 	if w == nil || w.in == w.large {
 		return nil

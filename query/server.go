@@ -58,8 +58,8 @@ type Options struct {
 	Subscribers int
 	// Handles resolves handles. nil means that they are not resolved.
 	Handles Handles
-	// Service is the server's public identity. nil means that it has no DID, and cannot tell
-	// viewers.
+	// Service is the server's public identity. nil means that it has no DID, and cannot
+	// identify viewers.
 	Service *Service
 	// Feeds, if not nil, are served. They need a Service.
 	Feeds *Feeds

@@ -94,8 +94,8 @@ func outcomeOf(err error) string {
 }
 
 // archiveUntil returns the time up to which to read an archive: the start of the stream in this
-// run, or the start of the archive job if the stream was already running then. Without a
-// stream, it is the zero time: what is sealed now.
+// run, or the start of the archive job if the stream was already running then. Without a stream
+// it is the zero time, which stands for everything that is sealed now.
 func (m *Manager) archiveUntil() time.Time {
 	if m.o.Listening == nil {
 		return time.Time{}

@@ -224,7 +224,7 @@ func (m *Manager) Resync(ctx context.Context, reason string, dids ...string) err
 }
 
 // Believe queues repos for a fetch, and accepts older states than the stream has brought,
-// because an operator knows that the repos were put back.
+// because an operator knows that the repos were restored.
 func (m *Manager) Believe(ctx context.Context, dids ...string) error {
 	return m.resync(ctx, batch.Cause{Reason: "operator", Trust: true}, dids)
 }

@@ -355,8 +355,8 @@ func (m *Manager) confirmDue(ctx context.Context, due []recheck) error {
 	return nil
 }
 
-// queueUnlisted queues the accounts that the index shows and the relay does not list: a
-// takedown or a deletion may have been in a hole, and their hosts know.
+// queueUnlisted queues the visible accounts that the relay does not list. The stream may have
+// missed their takedown or deletion in a hole, so their hosts are asked.
 func (m *Manager) queueUnlisted(ctx context.Context, c *comparison) error {
 	if c.seen == nil {
 		return nil

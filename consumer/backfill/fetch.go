@@ -173,9 +173,9 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 // mostMoves is how often a repo may turn out to have moved during a fetch.
 const mostMoves = 3
 
-// hasMoved reports whether a repo's DID document now names another host than the one that
-// does not have it, or has it as inactive; then it queues the repo for that host. The cached
-// document may be from before the move.
+// hasMoved handles a repo that its host does not have, or reports as inactive. It reads the DID
+// document again, because the cached one may be from before a move. If the document names
+// another host, hasMoved queues the repo for that host, and reports true.
 func (m *Manager) hasMoved(ctx context.Context, j *job) bool {
 	if j.moves >= mostMoves {
 		return false

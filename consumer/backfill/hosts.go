@@ -177,9 +177,9 @@ func (s *scheduler) drop(j *job) {
 	}
 }
 
-// next returns the next job, nil if there is none; then wait says when there may be one, 0 if
-// something else must happen first. resolve means that the job's host is unknown; next returns
-// such jobs only if mayResolve.
+// next returns the next job, or nil. Without a job, wait is the time until there may be one; 0
+// means that something else must happen first. resolve means that the job's host is unknown;
+// next returns such jobs only if mayResolve.
 func (s *scheduler) next(now time.Time, mayResolve bool) (j *job, resolve bool, wait time.Duration) {
 	for len(s.waiting) > 0 && !s.waiting[0].due.After(now) {
 		j, _ := heap.Pop(&s.waiting).(*job)
@@ -211,8 +211,8 @@ func (s *scheduler) next(now time.Time, mayResolve bool) (j *job, resolve bool, 
 // mostTurns bounds the hosts that turns compares.
 const mostTurns = 64
 
-// turns returns the host whose turn it is, nil if there is none; then wait says when there may
-// be one, 0 if something else must happen first.
+// turns returns the host whose turn it is, or nil. Without a host, wait is the time until there
+// may be one; 0 means that something else must happen first.
 func (s *scheduler) turns(now time.Time) (next *host, wait time.Duration) {
 	at, candidates := 0, 0
 	for i := 0; i < len(s.turn) && candidates < mostTurns; i++ {

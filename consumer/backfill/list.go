@@ -36,7 +36,7 @@ type listing struct {
 	rechecks []recheck
 }
 
-// Bounds: lists stop queueing while this many repos are queued, in all or of one host.
+// Reading of lists pauses while mostQueued repos are queued in all, or mostOfAHost of one host.
 // pageSize is how many repos to request in a page, mostListed how many a page may have.
 const (
 	mostQueued  = 100_000
@@ -45,10 +45,10 @@ const (
 	mostListed  = 5_000
 )
 
-// Bounds for wrong entries in a host's list. Before anything is stored of an unknown repo,
-// its DID document is read, which costs the PLC directory a request. Reading stops for a
-// host that lists more foreign repos than mostForeign and than its own, or few repos on
-// many pages.
+// Bounds for wrong entries in a host's list. Before the backfill stores anything of an unknown
+// repo, it reads the repo's DID document, which costs the PLC directory a request. So it stops
+// reading the list of a host that lists more foreign repos than mostForeign and than its own,
+// or few repos on many pages.
 const (
 	mostForeign  = 1_000
 	fewPages     = 1_000

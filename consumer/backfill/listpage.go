@@ -146,7 +146,7 @@ func (m *Manager) takePage(ctx context.Context, job *listJob, host string, l *li
 // verifiers is how many DID documents are resolved at once for one list.
 const verifiers = 4
 
-// verify returns the DIDs whose documents name the host. It stops after too many others.
+// verify returns the DIDs whose documents name the host. It stops after too many that do not.
 func (m *Manager) verify(ctx context.Context, l *listing, host string, dids []string) (own []string, err error) {
 	for len(dids) > 0 && ctx.Err() == nil && m.bound(l, host) == nil {
 		some := dids[:min(len(dids), verifiers)]

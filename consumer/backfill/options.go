@@ -61,9 +61,9 @@ type Options struct {
 	Archiving  func(bool)
 	// ArchivePoll is Options.Poll of an archive's Reader.
 	ArchivePoll time.Duration
-	// Listening returns since when the index has received the stream without a gap, if that
-	// began in this run; the present, until the first event. nil means that there is no
-	// stream.
+	// Listening returns the time from which the index has received the stream without a gap;
+	// ok is false if that began before this run. Until the first event, the time is the
+	// present. nil means that there is no stream.
 	Listening func() (since time.Time, ok bool)
 	// Live reports whether everything that the relay has sent is applied, or nearly. nil
 	// means always.

@@ -43,8 +43,8 @@ func newPlacer(store *graph.Store) *placer {
 	return p
 }
 
-// place applies a repo that was read without an error, and calls then once that is
-// committed. A small repo waits for others; then is called from another goroutine.
+// place applies a repo that was read without an error. Once that is committed, place calls the
+// function then; for a small repo, which waits for others, another goroutine calls it.
 // isActive means that its host has just sent the repo, so the account is active.
 //
 // place walks the repo before it locks p.mu, so that nothing waits for the walk.

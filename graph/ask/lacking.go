@@ -52,8 +52,8 @@ func (s *View) swept() (swept uint64, err error) {
 	return swept, err
 }
 
-// EachAccount calls each for the accounts with a repo that this process writes, in the order of
-// their ids, from one on, until each returns false.
+// EachAccount calls each for the accounts with a repo that this process writes, by ascending id,
+// starting with the id from, until each returns false.
 func (s *View) EachAccount(from dict.ID, each func(id dict.ID, st *format.RepoState) (more bool)) error {
 	l := s.source.Layout
 	var failed error

@@ -29,9 +29,9 @@ func compareEdges(x, y edge) int {
 // otherRecords finds edges that no other record names. It holds scratch memory.
 type otherRecords struct{ left []edge }
 
-// without returns those of the removed edges, all of one actor and kind, that no record names
-// after the changes. scan must call each for the actor's live records whose subject is wanted,
-// until each returns false.
+// without returns the removed edges that no record names after the changes. All of them have one
+// actor and kind. scan must call each with every live record of the actor whose subject wanted
+// accepts, until each returns false.
 func (o *otherRecords) without(changes []change, removed []edge, scan func(wanted func(dict.ID) bool, each func(*format.Record) bool)) []edge {
 	if len(removed) == 0 {
 		return nil

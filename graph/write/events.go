@@ -35,8 +35,8 @@ type ErrErasing struct {
 // Error implements error.
 func (e ErrErasing) Error() string { return fmt.Sprintf("graph: account %d is being erased", e.Actor) }
 
-// ErrEnds ends an attempt at a segment of an archive that deletes an account and has a later
-// event of it. Write the events before that one, erase the account, then continue.
+// ErrEnds ends an attempt at a segment of an archive that deletes an account and then has a later
+// event of that account. Write the events before that one, erase the account, then continue.
 type ErrEnds struct {
 	Before int // the number of the later event in the segment
 }
@@ -167,10 +167,10 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 	}
 }
 
-// sync applies a #sync. If its root is ours, no event was missed, and the chain continues from
-// the higher rev. Another root with a rev not above ours is old: a relay that was killed sends
-// its last events again, under new numbers. But if the message named another rev than the
-// block, it announces an import, which may bring an older repo.
+// sync applies a #sync. If its root is the index's, no event was missed, and the chain continues
+// from the higher rev. A different root with a rev not above the index's is outdated: a relay
+// that was killed sends its last events again, under new numbers. But if the message names
+// another rev than the block, it announces an import, which may bring an older repo.
 func (e *events) sync(b *batch.Batch, ev *batch.Event, as *actorState, source uint32) {
 	st := &as.now
 	known := st.Has(format.FlagHasRev) && ev.Flags&batch.HasRev != 0

@@ -13,8 +13,8 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// trimSlack is how many notes above MaxDeadLetters the store keeps before it deletes the oldest,
-// so that it scans the keys once for as many new notes.
+// The store deletes the oldest notes only once it has trimSlack more than MaxDeadLetters. So it
+// scans the keys once per trimSlack new notes.
 const trimSlack = read.MaxDeadLetters
 
 // Notes writes the dead letters and gaps of one lane, and deletes the oldest if there are too

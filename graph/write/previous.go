@@ -37,8 +37,8 @@ type asked struct {
 }
 
 // read reads what the changed paths held before and notes it in the changes, which ascend. It
-// skips fresh changes. It looks up each chunk once, and below a spilled chunk each chunk that may
-// know more.
+// skips fresh changes. It looks up each chunk once. Below a spilled chunk, it also looks up each
+// chunk that may have one of the paths.
 //
 // If an actor deletes records, read reads all of the actor's records of that kind, because the
 // lost edges need them anyway: by look-ups, together with those of other actors, if the records
@@ -78,8 +78,8 @@ func (p *previous) read(tx kv.Txn, changes []change, of *accounts) error {
 	return nil
 }
 
-// lostOf returns those of the removed edges, all of one actor and kind, that have no record left.
-// It is known only if all records were read.
+// lostOf returns the removed edges that have no record left. All of removed have one actor and
+// kind. known is false unless all records of that actor and kind were read.
 func (p *previous) lostOf(removed []edge) (lost []edge, known bool) {
 	if _, known = slices.BinarySearchFunc(p.scanned, edge{removed[0].kind, removed[0].actor, dict.None}, compareEdges); !known {
 		return nil, false
@@ -90,7 +90,7 @@ func (p *previous) lostOf(removed []edge) (lost []edge, known bool) {
 	}), true
 }
 
-// direct is a look-up of all records of an actor and kind, which are in so many buckets.
+// direct is a look-up of all records of an actor and kind, in one chunk per bucket.
 type direct struct {
 	changes []change
 	chunks  int
@@ -273,8 +273,8 @@ func (p *previous) find(changes []change) (lookup func(format.Path) (i int32, ok
 	return lookup
 }
 
-// readChunks looks up chunks, and returns those to look up next: below spilled chunks, for the
-// paths that these did not have.
+// readChunks looks up chunks. For the paths that a spilled chunk does not have, it returns the
+// chunks below it, to look up next.
 func (p *previous) readChunks(tx kv.Txn, ask []asked) (next []asked, err error) {
 	p.keys.Reset()
 	for _, q := range ask {

@@ -306,15 +306,15 @@ func (q *resyncs) setBack(as *actorState, row *resyncRow, to format.PutBack) {
 	q.forget(as.id, row)
 }
 
-// toldNewer reports whether a state of a repo was announced that was not applied. If the stream
-// then announces the index's state, the repo was restored to it.
+// toldNewer reports whether a state of a repo was announced but has not been applied. If the
+// stream then announces the state that the index has, the repo was restored to it.
 func (q *resyncs) toldNewer(as *actorState) bool {
 	row := q.rows[as.id]
 	return row != nil && !row.gone && (row.Told > as.now.Rev || !row.Back.IsZero())
 }
 
-// leadsOn reports whether a commit whose rev is not above the index's follows the state that the
-// repo was restored to: its host's clock may be behind.
+// leadsOn reports whether a commit continues from the state that the repo was restored to,
+// although its rev is not above the index's: the repo's host may have a clock that is behind.
 func (q *resyncs) leadsOn(as *actorState, ev *batch.Event) bool {
 	row := q.rows[as.id]
 	if row == nil || row.gone || row.Back.IsZero() {
@@ -371,10 +371,10 @@ func (q *resyncs) notePath(as *actorState, k kinds.Kind, rkey []byte, rev format
 	q.paths = append(q.paths, touchedPath{as.id, k, rkey, rev})
 }
 
-// follows reports whether a snapshot (rev, root) and the noted commits lead to the index's state at
-// now: the first commit after rev follows the snapshot, each later one its predecessor, and
-// the last one reaches now. A commit that is missing among them came with another snapshot,
-// perhaps applied only in part.
+// follows reports whether a snapshot (rev, root) and the noted commits lead to the index's state
+// at the rev now: the first commit after rev follows the snapshot, each later one follows its
+// predecessor, and the last one reaches now. If a commit is missing among them, it came with
+// another snapshot, which was perhaps applied only in part.
 func (t *touched) follows(rev format.Rev, root format.Root, now format.Rev) bool {
 	if t == nil {
 		return false

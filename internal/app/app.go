@@ -267,8 +267,8 @@ type ServeOptions struct {
 	Handles query.Handles
 	Service *query.Service
 	Feeds   *query.Feeds
-	// Space, if set, is called once the disk has space. It is set in a process that would index,
-	// and only answers, from an index opened read-only, because the disk is full.
+	// Space, if set, is called once the disk has space. It is set in a process that should index
+	// but, because the disk is full, has opened the index read-only and only answers queries.
 	Space func()
 	// Clients limits the clients of the query API. Its Refused is set by Serve.
 	Clients clients.Options
@@ -409,8 +409,9 @@ func (x *Index) guard(o *ServeOptions, at net.Addr) http.Handler {
 	return g
 }
 
-// serveHTTP starts a task that serves what h returns for the address it listens on, on at most
-// so many connections, with TLS if there is a certificate. It does nothing if address is empty.
+// serveHTTP starts a task that listens on address, and serves what h returns for the actual
+// address, on at most so many connections, with TLS if there is a certificate. It does nothing if
+// address is empty.
 func (x *Index) serveHTTP(t *tasks, flag, address string, h func(at net.Addr) http.Handler, most int, proxies clients.Proxies, cert *Certificate) (at net.Addr, err error) {
 	if address == "" {
 		return nil, nil //nolint:nilnil // it listens nowhere

@@ -71,14 +71,13 @@ func (x *Index) beginPast(ctx context.Context, past Past) {
 	}
 }
 
-// listening knows since when skein has followed the stream: in a new store, since its first
-// event.
+// listening knows when skein began to follow the stream: in a new store, at its first event.
 type listening struct{ source string }
 
-// since returns that time, and whether this process started to follow the stream. In that case
-// the time is the present until it is known. An event's time comes from its host, and this
-// machine's clock may be wrong: consumer.HeardSince returns the time that the first events agree
-// on.
+// since returns that time, and whether this process began to follow the stream. If it did, the
+// time is the present until the real one is known. An event's time comes from its host, and this
+// machine's clock may be wrong, so since uses the time that the first events agree on
+// (consumer.HeardSince).
 func (l *listening) since(x *Index) (time.Time, bool) {
 	if !x.Graph.Made() || l.source == "" { // another process followed it before
 		return time.Time{}, false

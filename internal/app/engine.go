@@ -65,9 +65,9 @@ func (e *Engine) CheckStore(store string) error {
 // look-up that misses the caches costs as much as ten events that hit them
 // (docs/decisions/0007).
 //
-// Repos get half as much again on top of the budget, and an archive's batches as much as the
-// budget while it is read. The collector's limit allows for that. With cgo the engine's share
-// lies outside the collector's heap, in the C library's, where it takes up to twice its size.
+// On top of the budget, repos get half of it, and an archive's batches all of it again while the
+// archive is read. The collector's limit allows for that. With cgo the engine's memory lies
+// outside the collector's heap, in the C library's, where it takes up to twice its share.
 func embeddedBudget(memory int64) Budget {
 	const each = 1 << 10 // bytes of a batch and its write for one operation
 	part := memory / 16

@@ -19,8 +19,9 @@ func openFiles() int {
 	return int(min(limit.Cur, 1<<20))
 }
 
-// descriptors divides them: up to half for the store's tables, a quarter for clients, a sixteenth
-// for operators. The rest is for logs, manifests, and the connection to the relay.
+// descriptors divides the process's file descriptors: up to half for the store's tables, a quarter
+// for clients, a sixteenth for operators. The rest is for logs, manifests, and the connection to
+// the relay.
 type descriptors struct{ tables, api, admin int }
 
 func divideDescriptors(n int) descriptors {

@@ -57,7 +57,7 @@ func (x *Index) diskFull() bool {
 	return ok && errors.Is(h.Healthy(), kv.ErrDiskFull)
 }
 
-// awaitSpace calls has once the disk has space, or returns when ctx ends.
+// awaitSpace waits until the disk has space, and then calls has. It returns early if ctx ends.
 func (x *Index) awaitSpace(ctx context.Context, has func()) {
 	for ticker := time.NewTicker(time.Second); ; {
 		if !x.diskFull() {

@@ -22,7 +22,7 @@ func setOf(o algebra.Op, k kinds.Kind, of dict.ID) watchedSet {
 	return watchedSet{of, uint16(k)<<1 | uint16(o)}
 }
 
-// changedBy returns the set whose changes change a leaf. A list's members change with the list
+// changedBy returns the set whose changes affect a leaf. A list's members change with the list
 // items that name the list: they are indexed as the list's reverse set, which no expression
 // can name.
 func changedBy(l algebra.Leaf) watchedSet {

@@ -47,8 +47,8 @@ func (h *Watcher) rounds() {
 	}
 }
 
-// round sends the changes since the state before, none if before is nil, and returns the state
-// that the next round starts from.
+// round sends the changes between the state before and the current one, or none if before is
+// nil. It returns the current state, from which the next round starts.
 func (h *Watcher) round(before *ask.View) (now *ask.View, release func(), err error) {
 	defer func() {
 		if p := recover(); p != nil { // a defect here must not end indexing

@@ -101,8 +101,8 @@ func (h *Watcher) takeTurns(before, now *state, todo []task) {
 	h.recordSpending(all)
 }
 
-// turns divides the work of a round among the clients. An expression of several clients counts
-// for the one that has spent the least.
+// turns divides the work of a round among the clients. If several clients watch an expression,
+// it counts for the one that has spent the least.
 func (h *Watcher) turns(todo []task) (all turns) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,7 +15,8 @@ type gate struct {
 
 func newGate() gate { return gate{closing: make(chan struct{}), empty: make(chan struct{})} }
 
-// enter admits the caller if the gate is open, and reports that. The caller must then leave.
+// enter admits the caller if the gate is open, and reports whether it did. An admitted caller
+// must leave.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -189,9 +189,9 @@ func (s *Store) stopper(o Options) func(error) {
 
 // pebbleOptions returns options that follow from measurements (docs/decisions/0008):
 // zstd on the last level and no compression above it, because the keys are compact
-// already; a wide base level and a lazy L0. A memtable is two ninths of the memory and
-// the base level eight memtables: that took a third less processor time than half of
-// both, at fifty million edges. Blocks have 8 KiB, not 32, because a cache miss
+// already; a wide base level and a lazy L0. A memtable takes two ninths of the memory, and
+// the base level has the size of eight memtables: at fifty million edges, that took a third
+// less processor time than half of both. Blocks have 8 KiB, not 32, because a cache miss
 // decompresses a whole block. release drops the caller's reference to the cache.
 func (s *Store) pebbleOptions(o Options) (po *pebble.Options, release func()) {
 	memory := o.Memory
@@ -342,8 +342,8 @@ const spaceEvery = 100 * time.Millisecond
 // isFull reports whether a write failed because the disk, or the user's quota on it, is full.
 func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// maxBatchHint limits the memory that a batch allocates in advance, after the size of
-// the batch before.
+// A batch allocates memory in advance: as much as the previous batch needed, but at most
+// maxBatchHint.
 const maxBatchHint = 16 << 20
 
 func (s *Store) usable(ctx context.Context) error {
