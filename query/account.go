@@ -10,6 +10,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
+	"skein.blue/query/xrpc"
 )
 
 // accountState is what the index has of an account.
@@ -36,13 +37,13 @@ type queuedAccount struct {
 }
 
 // getAccount describes what the index has of one account, and what it lacks.
-func (s *Server) getAccount(ctx context.Context, q params) (any, error) {
-	account, err := q.list("did", 1, dict.DID)
+func (s *Server) getAccount(ctx context.Context, q *xrpc.Query) (any, error) {
+	account, err := q.List("did", 1, dict.DID)
 	if err != nil {
 		return nil, err
 	}
 	var out accountState
-	err = s.view(ctx, q.work, func(sn *ask.View) error {
+	err = q.View(ctx, func(sn *ask.View) error {
 		out = accountState{DID: account[0].S, Active: true, Records: map[string]int64{}}
 		st, known, row, err := sn.Account(account[0].S)
 		if err != nil {

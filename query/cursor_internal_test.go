@@ -83,8 +83,8 @@ func TestCursorsKeepTheTime(t *testing.T) {
 		}
 		return e
 	}
-	cursor := s.cursors.seal(parse(first), 7, algebra.Unseen{false})
-	e, after, _, err := s.cursors.open(parse(first.Add(48*time.Hour)), cursor)
+	cursor := s.cursors.SealPage(parse(first), 7, algebra.Unseen{false})
+	e, after, _, err := s.cursors.OpenPage(parse(first.Add(48*time.Hour)), cursor)
 	if err != nil || after != 7 || !e.Now.Equal(first) || e.Root.Window != parse(first).Root.Window {
 		t.Errorf("%v, after %d: %v", err, after, e)
 	}
@@ -118,25 +118,5 @@ func TestTagsDiffer(t *testing.T) {
 			t.Errorf("%s: %d, tag %s, as %s", path, w.Code, tag, other)
 		}
 		seen[tag] = path
-	}
-}
-
-// Scores beyond the largest integer are the largest integer, and do not wrap.
-func TestScoresAreBounded(t *testing.T) {
-	for _, c := range []struct {
-		by           string
-		accounts, of uint64
-		e            scored
-		want         uint64
-	}{
-		{byShare, 0, 0, scored{counted{1, 3}, 4}, 750_000},
-		{byLift, 100, 10, scored{counted{1, 5}, 10}, 5_000_000},
-		{byLift, 1 << 62, 1, scored{counted{1, 1 << 31}, 1}, 1<<63 - 1},
-		{byLift, 1 << 50, 1 << 40, scored{counted{1, 1}, 1 << 40}, 0},
-	} {
-		st := &standing{accounts: c.accounts, of: c.of}
-		if got := st.score(c.by, &c.e); got != c.want {
-			t.Errorf("%s of %+v, %d accounts, %d members: %d, want %d", c.by, c.e, c.accounts, c.of, got, c.want)
-		}
 	}
 }

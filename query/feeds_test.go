@@ -21,6 +21,7 @@ import (
 	"skein.blue/internal/oracle"
 	"skein.blue/internal/testing/history"
 	"skein.blue/query"
+	"skein.blue/query/feed"
 )
 
 // feedWorld serves feeds of a world, to viewers with keys.
@@ -31,7 +32,7 @@ type feedWorld struct {
 	dir     *identity.MockDirectory
 	keys    map[string]atcrypto.PrivateKey
 	service *query.Service
-	f       *query.Feeds
+	f       *feed.Feeds
 }
 
 func newFeedWorld(t *testing.T, file string) *feedWorld {
@@ -67,7 +68,7 @@ func (w *feedWorld) serve(d identity.Directory) {
 	if w.service, err = query.NewService(query.ServiceOptions{Host: "feeds.example.com", Directory: d}); err != nil {
 		w.t.Fatal(err)
 	}
-	if w.f, err = query.NewFeeds(query.FeedOptions{Path: w.path, Service: w.service}); err != nil {
+	if w.f, err = feed.New(feed.Options{Path: w.path, Service: w.service.DID()}); err != nil {
 		w.t.Fatal(err)
 	}
 	s, err := query.New(w.store, query.Options{Service: w.service, Feeds: w.f})
@@ -322,7 +323,7 @@ func TestFeedFile(t *testing.T) {
 		if _, err := w.f.Reload(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), w.path) {
 			t.Errorf("%q: %v, want %s", file, err, want)
 		}
-		if _, err := query.NewFeeds(query.FeedOptions{Path: w.path, Service: w.service}); err == nil {
+		if _, err := feed.New(feed.Options{Path: w.path, Service: w.service.DID()}); err == nil {
 			t.Errorf("%q: is taken", file)
 		}
 	}

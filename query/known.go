@@ -10,6 +10,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
 	"skein.blue/query/algebra"
+	"skein.blue/query/xrpc"
 )
 
 // knownEdges are the edges that the method known supports, by the names of their sets.
@@ -50,20 +51,20 @@ type knownSubject struct {
 
 // known returns, for each subject, the accounts that an actor follows and that follow, like or
 // repost the subject.
-func (s *Server) known(ctx context.Context, q params) (any, error) {
-	actor, err := q.list("actor", 1, dict.DID)
+func (s *Server) known(ctx context.Context, q *xrpc.Query) (any, error) {
+	actor, err := q.List("actor", 1, dict.DID)
 	if err != nil {
 		return nil, err
 	}
-	edge, ok := knownEdges[q.values.Get("edge")]
+	edge, ok := knownEdges[q.Values.Get("edge")]
 	if !ok {
-		return nil, invalid("parameter edge is %q; it must be one of %s", algebra.Brief(q.values.Get("edge")), strings.Join(KnownEdges(), ", "))
+		return nil, xrpc.Invalid("parameter edge is %q; it must be one of %s", algebra.Brief(q.Values.Get("edge")), strings.Join(KnownEdges(), ", "))
 	}
-	subjects, err := q.list("subject", maxSubjects, edge.To.Is)
+	subjects, err := q.List("subject", maxSubjects, edge.To.Is)
 	if err != nil {
 		return nil, err
 	}
-	limit, err := q.integer("limit", 0, maxSample, defaultSample)
+	limit, err := q.Integer("limit", 0, maxSample, defaultSample)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 		Subjects []knownSubject `json:"subjects"`
 		completeness
 	}{Subjects: make([]knownSubject, len(subjects))}
-	err = s.view(ctx, q.work, func(sn *ask.View) error {
+	err = q.View(ctx, func(sn *ask.View) error {
 		ids, err := algebra.Lookup(sn, append(slices.Clip(subjects), actor[0]))
 		if err != nil {
 			return err
@@ -82,7 +83,7 @@ func (s *Server) known(ctx context.Context, q params) (any, error) {
 		if err != nil {
 			return err
 		}
-		v := algebra.NewReader(ctx, sn, q.work)
+		v := algebra.NewReader(ctx, sn, q.Work)
 		t, err := v.Leaf(algebra.Leaf{Op: algebra.OpForward, Kind: followKind, Of: ids[len(subjects)]})
 		if err != nil {
 			return err

@@ -14,6 +14,8 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/testing/history"
 	"skein.blue/query"
+	"skein.blue/query/lexicons"
+	"skein.blue/query/rank"
 )
 
 var update = flag.Bool("update", false, "write the names of sets into the lexicons anew")
@@ -37,7 +39,7 @@ func TestLexiconNames(t *testing.T) {
 	}
 	for name, list := range map[string]func() (*regexp.Regexp, string){
 		"lexicons/blue.skein.graph.known.json":    func() (*regexp.Regexp, string) { return enum("edge", "enum", query.KnownEdges()) },
-		"lexicons/blue.skein.graph.rank.json":     func() (*regexp.Regexp, string) { return enum("via", "knownValues", query.Vias()) },
+		"lexicons/blue.skein.graph.rank.json":     func() (*regexp.Regexp, string) { return enum("via", "knownValues", rank.Vias()) },
 		"lexicons/blue.skein.graph.getStats.json": records,
 	} {
 		b, err := os.ReadFile(name)
@@ -153,12 +155,12 @@ type lexiconFile struct {
 // readLexicons reads the lexicons, and checks that each file is named after its lexicon.
 func readLexicons(t *testing.T) (all []lexiconFile) {
 	t.Helper()
-	files, err := query.Lexicons.ReadDir("lexicons")
+	files, err := lexicons.Files.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		b, err := query.Lexicons.ReadFile("lexicons/" + f.Name())
+		b, err := lexicons.Files.ReadFile(f.Name())
 		if err != nil {
 			t.Fatal(err)
 		}

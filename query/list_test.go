@@ -13,6 +13,7 @@ import (
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/syntax"
 	"skein.blue/query"
+	"skein.blue/query/algebra"
 )
 
 // If a set grows too large to be sorted by time between two pages, the next page is an error and
@@ -41,7 +42,7 @@ func TestListGrowsTooLarge(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	follow(query.MaxSortedActors)
+	follow(algebra.MaxSortedActors)
 	var page struct {
 		Order, Cursor string
 		Items         []struct{ Member string }

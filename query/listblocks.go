@@ -15,6 +15,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
 	"skein.blue/query/algebra"
+	"skein.blue/query/xrpc"
 )
 
 // Blocks by lists: an account blocks a list (app.bsky.graph.listblock), and the list's author has
@@ -57,7 +58,7 @@ func (b blocked) authors() idset.Set {
 
 // relateByLists adds the blocks by lists between the first of dids and the others. It returns
 // whether a bound was reached, and whether records may be missing.
-func relateByLists(ctx context.Context, sn *ask.View, w *work, dids []algebra.Literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
+func relateByLists(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []algebra.Literal, ids []dict.ID, place func(i int) *relationship) (bound, missing completeness, err error) {
 	l := &listBlocks{Evaluation: algebra.NewReader(ctx, sn, w), blocks: maxListBlocks, items: maxListItems}
 	err = l.blocking(ids, func(i int, p format.Path) {
 		place(i).BlockingByList = recordURI(dids[0].S, listBlock, p.AppendRkey(nil))

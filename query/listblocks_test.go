@@ -20,6 +20,7 @@ import (
 	"skein.blue/internal/syntax"
 	"skein.blue/internal/testing/abuse"
 	"skein.blue/query/algebra"
+	"skein.blue/query/xrpc"
 )
 
 // Two accounts that block very many lists, whose authors put both on very many: what one
@@ -93,7 +94,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		l := &listBlocks{Evaluation: algebra.NewReader(t.Context(), sn, (*work)(nil)), blocks: maxListBlocks, items: 10}
+		l := &listBlocks{Evaluation: algebra.NewReader(t.Context(), sn, (*xrpc.Work)(nil)), blocks: maxListBlocks, items: 10}
 		looked := 0
 		for n := range 100 {
 			author, err := algebra.Lookup(sn, []algebra.Literal{{S: author(n), Is: dict.DID}})

@@ -12,33 +12,34 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
+	"skein.blue/query/xrpc"
 )
 
-func (s *Server) query(ctx context.Context, q params) (any, error) {
-	e, err := q.set()
+func (s *Server) query(ctx context.Context, q *xrpc.Query) (any, error) {
+	e, err := q.Set()
 	if err != nil {
 		return nil, err
 	}
-	limit, err := q.integer("limit", 1, 1000, 100)
+	limit, err := q.Integer("limit", 1, 1000, 100)
 	if err != nil {
 		return nil, err
 	}
-	countOnly, err := q.boolean("count")
+	countOnly, err := q.Boolean("count")
 	if err != nil {
 		return nil, err
 	}
-	withRecords, err := q.boolean("records")
+	withRecords, err := q.Boolean("records")
 	if err != nil {
 		return nil, err
 	}
 	if withRecords && !e.IsLeaf() {
-		return nil, invalid("set: records=true takes one set, such as likers(at://…); only the members of a single set have records")
+		return nil, xrpc.Invalid("set: records=true takes one set, such as likers(at://…); only the members of a single set have records")
 	}
 	var after dict.ID
 	var pinned algebra.Unseen
-	if q.values.Has("cursor") {
-		if e, after, pinned, err = s.cursors.open(e, q.values.Get("cursor")); err != nil {
-			return nil, invalid("%v", err)
+	if q.Values.Has("cursor") {
+		if e, after, pinned, err = q.Cursors.OpenPage(e, q.Values.Get("cursor")); err != nil {
+			return nil, xrpc.Invalid("%v", err)
 		}
 	}
 	out := struct {
@@ -49,8 +50,8 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 		Cursor  string    `json:"cursor,omitempty"`
 		completeness
 	}{Type: e.Type().String()}
-	err = s.view(ctx, q.work, func(sn *ask.View) error {
-		v, err := algebra.NewEvaluation(ctx, sn, e, q.work)
+	err = q.View(ctx, func(sn *ask.View) error {
+		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
 		if err != nil {
 			return err
 		}
@@ -81,7 +82,7 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 		}
 		out.Total, out.Members = total, &members
 		if last != dict.None {
-			out.Cursor = s.cursors.seal(e, last, pinned)
+			out.Cursor = q.Cursors.SealPage(e, last, pinned)
 		}
 		return nil
 	})
@@ -91,12 +92,12 @@ func (s *Server) query(ctx context.Context, q params) (any, error) {
 // maxMembers is the largest number of members in one call of contains.
 const maxMembers = 100
 
-func (s *Server) contains(ctx context.Context, q params) (any, error) {
-	e, err := q.set()
+func (s *Server) contains(ctx context.Context, q *xrpc.Query) (any, error) {
+	e, err := q.Set()
 	if err != nil {
 		return nil, err
 	}
-	members, err := q.list("member", maxMembers, e.Type())
+	members, err := q.List("member", maxMembers, e.Type())
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +109,8 @@ func (s *Server) contains(ctx context.Context, q params) (any, error) {
 		Members []item `json:"members"`
 		completeness
 	}{Members: make([]item, len(members))}
-	err = s.view(ctx, q.work, func(sn *ask.View) error {
-		v, err := algebra.NewEvaluation(ctx, sn, e, q.work)
+	err = q.View(ctx, func(sn *ask.View) error {
+		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
 		if err != nil {
 			return err
 		}
@@ -157,10 +158,10 @@ func publicSource(source string) string {
 	return source
 }
 
-func (s *Server) getStats(ctx context.Context, q params) (any, error) {
+func (s *Server) getStats(ctx context.Context, q *xrpc.Query) (any, error) {
 	var counts format.Counts
 	var cursors []format.Cursor
-	err := s.view(ctx, q.work, func(sn *ask.View) (err error) {
+	err := q.View(ctx, func(sn *ask.View) (err error) {
 		if counts, err = sn.Counts(); err != nil {
 			return err
 		}

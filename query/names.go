@@ -8,6 +8,7 @@ import (
 
 	"skein.blue/internal/identities"
 	"skein.blue/query/algebra"
+	"skein.blue/query/xrpc"
 )
 
 // A query may name an account by @handle or by its address at bsky.app, a record by its address or
@@ -30,15 +31,15 @@ const (
 )
 
 // resolveViewer replaces $viewer by the viewer's DID.
-func (s *Server) resolveViewer(ctx context.Context, q *params, list []algebra.Literal, where func(i int) string) error {
+func (s *Server) resolveViewer(ctx context.Context, q *xrpc.Query, list []algebra.Literal, where func(i int) string) error {
 	for i := range list {
 		if list[i].Handle != algebra.ViewerName {
 			continue
 		}
-		did, err := s.viewer(ctx, q)
+		did, err := q.Viewer(ctx)
 		if err != nil {
-			if e, ok := errors.AsType[*Error](err); ok {
-				return &Error{e.Status, e.Name, where(i) + e.Message}
+			if e, ok := errors.AsType[*xrpc.Error](err); ok {
+				return xrpc.Errorf(e.Status, e.Name, "%s%s", where(i), e.Message)
 			}
 			return err
 		}
@@ -49,8 +50,8 @@ func (s *Server) resolveViewer(ctx context.Context, q *params, list []algebra.Li
 
 // resolve replaces handles by DIDs. where names the place of a literal, for errors. A query holds
 // no slot while handles are looked up, so a slow host delays nobody else.
-func (s *Server) resolve(ctx context.Context, q *params, list []algebra.Literal, where func(i int) string) error {
-	w := q.work
+func (s *Server) resolve(ctx context.Context, q *xrpc.Query, list []algebra.Literal, where func(i int) string) error {
+	w := q.Work
 	if err := s.resolveViewer(ctx, q, list, where); err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (s *Server) resolve(ctx context.Context, q *params, list []algebra.Literal,
 			continue
 		}
 		if s.o.Handles == nil {
-			return invalid("%shandles are not resolved here: give the DID of %s", where(i), l.Handle)
+			return xrpc.Invalid("%shandles are not resolved here: give the DID of %s", where(i), l.Handle)
 		}
 		did, known, err := s.o.Handles.Kept(l.Handle)
 		switch {
@@ -75,17 +76,17 @@ func (s *Server) resolve(ctx context.Context, q *params, list []algebra.Literal,
 		}
 	}
 	if len(unknown) > maxUnknownHandles {
-		return invalid("%d handles are unknown here, and a query may look up at most %d; use DIDs", len(unknown), maxUnknownHandles)
+		return xrpc.Invalid("%d handles are unknown here, and a query may look up at most %d; use DIDs", len(unknown), maxUnknownHandles)
 	}
 	if len(unknown) > 0 {
-		w.end()
+		w.Leave()
 		var wg sync.WaitGroup
 		for _, i := range unknown {
 			wg.Go(func() {
-				if errs[i] = s.naming.enter(ctx, w.client); errs[i] != nil {
+				if errs[i] = s.naming.Enter(ctx, w.Client); errs[i] != nil {
 					return
 				}
-				defer s.naming.leave()
+				defer s.naming.Leave()
 				did, err := s.o.Handles.Resolve(ctx, list[i].Handle)
 				if errs[i] = err; err == nil {
 					list[i].Resolved(did)
@@ -93,7 +94,7 @@ func (s *Server) resolve(ctx context.Context, q *params, list []algebra.Literal,
 			})
 		}
 		wg.Wait()
-		if err := w.enter(ctx, w.light); err != nil {
+		if err := w.Enter(ctx); err != nil {
 			return err
 		}
 	}
@@ -101,11 +102,11 @@ func (s *Server) resolve(ctx context.Context, q *params, list []algebra.Literal,
 		switch {
 		case err == nil:
 		case errors.Is(err, identities.ErrNotFound):
-			return &Error{http.StatusBadRequest, "HandleNotFound", where(i) + "no account has the handle " + list[i].Handle}
+			return xrpc.Errorf(http.StatusBadRequest, "HandleNotFound", "%sno account has the handle %s", where(i), list[i].Handle)
 		case errors.Is(err, identities.ErrOff):
-			return invalid("%s%v", where(i), err)
+			return xrpc.Invalid("%s%v", where(i), err)
 		default:
-			return &Error{http.StatusBadGateway, "UpstreamFailure", where(i) + list[i].Handle + ": " + err.Error()}
+			return xrpc.Errorf(http.StatusBadGateway, "UpstreamFailure", "%s%s: %v", where(i), list[i].Handle, err)
 		}
 	}
 	return nil

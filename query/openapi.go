@@ -10,6 +10,8 @@ import (
 
 	"skein.blue/internal/lexicon"
 	"skein.blue/query/algebra"
+	"skein.blue/query/lexicons"
+	"skein.blue/query/xrpc"
 )
 
 // Lexicons describe the methods. The server serves them as they are, and as one OpenAPI 3.1
@@ -18,8 +20,8 @@ import (
 type object = map[string]any
 
 // openAPI returns the description of all methods that have a lexicon.
-func openAPI(version string) ([]byte, error) {
-	all, err := lexicon.Read(Lexicons, "lexicons")
+func openAPI(version string, methods []xrpc.Method) ([]byte, error) {
+	all, err := lexicon.Read(lexicons.Files, ".")
 	if err != nil {
 		return nil, fmt.Errorf("query: %w", err)
 	}
@@ -67,7 +69,7 @@ func openAPI(version string) ([]byte, error) {
 			},
 		}
 		calls := object{"get": get}
-		if i := slices.IndexFunc(methods, func(m method) bool { return m.nsid == l.ID }); i >= 0 && methods[i].form {
+		if i := slices.IndexFunc(methods, func(m xrpc.Method) bool { return m.NSID == l.ID }); i >= 0 && methods[i].Form {
 			calls["post"] = post(get, l)
 		}
 		paths["/xrpc/"+l.ID] = calls
@@ -96,9 +98,9 @@ func post(get object, l *lexicon.File) object {
 	delete(call, "parameters")
 	call["operationId"] = l.ID + ".form"
 	call["summary"] = fmt.Sprintf("%s POST takes expressions of up to %d bytes (GET: %d).", get["summary"], algebra.MaxForm, algebra.MaxExpr)
-	call["requestBody"] = object{"required": true, "content": object{formMediaType: object{"schema": form}}}
+	call["requestBody"] = object{"required": true, "content": object{xrpc.FormMediaType: object{"schema": form}}}
 	responses := maps.Clone(get["responses"].(object)) //nolint:errcheck // openAPI made it
-	for status, says := range map[string]string{"413": fmt.Sprintf("PayloadTooLarge: the body has more than %d bytes.", algebra.MaxForm), "415": "UnsupportedMediaType: the body is not " + formMediaType + "."} {
+	for status, says := range map[string]string{"413": fmt.Sprintf("PayloadTooLarge: the body has more than %d bytes.", algebra.MaxForm), "415": "UnsupportedMediaType: the body is not " + xrpc.FormMediaType + "."} {
 		responses[status] = object{"description": says, "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/error"}}}}
 	}
 	call["responses"] = responses
@@ -183,15 +185,15 @@ func (s *Server) description(w http.ResponseWriter, r *http.Request, b []byte) {
 
 // serveDescriptions serves the lexicons, below /lexicons/, and /openapi.json.
 func (s *Server) serveDescriptions() error {
-	api, err := openAPI(s.o.Version)
+	api, err := openAPI(s.o.Version, s.methods())
 	if err != nil {
 		return err
 	}
 	s.mux.HandleFunc("/openapi.json", func(w http.ResponseWriter, r *http.Request) { s.description(w, r, api) })
 	s.mux.HandleFunc("/lexicons/{$}", func(w http.ResponseWriter, r *http.Request) {
-		entries, err := Lexicons.ReadDir("lexicons")
+		entries, err := lexicons.Files.ReadDir(".")
 		if err != nil {
-			s.fail(w, r, "unknown", &Error{http.StatusInternalServerError, "InternalServerError", err.Error()})
+			s.fail(w, r, "unknown", xrpc.Errorf(http.StatusInternalServerError, "InternalServerError", "%v", err))
 			return
 		}
 		list := []string{}
@@ -204,9 +206,9 @@ func (s *Server) serveDescriptions() error {
 		}
 	})
 	s.mux.HandleFunc("/lexicons/{file}", func(w http.ResponseWriter, r *http.Request) {
-		b, err := Lexicons.ReadFile("lexicons/" + r.PathValue("file"))
+		b, err := lexicons.Files.ReadFile(r.PathValue("file"))
 		if err != nil {
-			s.fail(w, r, "unknown", &Error{http.StatusNotFound, "NotFound", fmt.Sprintf("unknown lexicon %q; /openapi.json lists the methods", algebra.Brief(r.PathValue("file")))})
+			s.fail(w, r, "unknown", xrpc.Errorf(http.StatusNotFound, "NotFound", "unknown lexicon %q; /openapi.json lists the methods", algebra.Brief(r.PathValue("file"))))
 			return
 		}
 		s.description(w, r, b)

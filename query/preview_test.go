@@ -12,12 +12,13 @@ import (
 
 	"skein.blue/internal/testing/abuse"
 	"skein.blue/query"
+	"skein.blue/query/feed"
 )
 
 // preview serves the feeds of a world as previews, and resolves handles by h.
-func (w *feedWorld) preview(h query.Handles) *query.Feeds {
+func (w *feedWorld) preview(h query.Handles) *feed.Feeds {
 	w.t.Helper()
-	f, err := query.NewFeeds(query.FeedOptions{Path: w.path, Service: w.service, Preview: true})
+	f, err := feed.New(feed.Options{Path: w.path, Service: w.service.DID(), Preview: true})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -49,21 +50,21 @@ func TestFeedPreview(t *testing.T) {
 		t.Fatalf("the largest feed has %d posts", len(want))
 	}
 	ask := func(p url.Values) (int, skeleton) { return w.skeleton(p, "") }
-	feed := feedURI("friends")
-	if status, s := ask(url.Values{"feed": {feed}, "viewer": {viewer}}); status != 400 || !strings.Contains(s.Message, "--feed-preview") {
+	uri := feedURI("friends")
+	if status, s := ask(url.Values{"feed": {uri}, "viewer": {viewer}}); status != 400 || !strings.Contains(s.Message, "--feed-preview") {
 		t.Errorf("without a preview: %d %+v", status, s)
 	}
 	f := w.preview(&handles{kept: map[string]string{"kept.example.com": viewer}, remote: map[string]string{"far.example.com": viewer}})
-	if status, s := ask(url.Values{"feed": {feed}, "viewers": {viewer}}); status != 400 || !strings.Contains(s.Message, "did you mean viewer?") {
+	if status, s := ask(url.Values{"feed": {uri}, "viewers": {viewer}}); status != 400 || !strings.Contains(s.Message, "did you mean viewer?") {
 		t.Errorf("a parameter that nobody knows, in a preview: %d %+v", status, s)
 	}
-	if got := f.Previews(); len(got) != 3 || got[0] != (query.Preview{Name: "friends", URI: feed, Shows: "rank(of=follows($viewer), via=likes)", Viewer: true}) || got[1].Viewer {
+	if got := f.Previews(); len(got) != 3 || got[0] != (feed.Preview{Name: "friends", URI: uri, Shows: "rank(of=follows($viewer), via=likes)", Viewer: true}) || got[1].Viewer {
 		t.Errorf("previews: %+v", got)
 	}
 	for _, name := range []string{viewer, "@kept.example.com", "kept.example.com", "far.example.com", "https://bsky.app/profile/" + viewer} {
 		var got []string
 		for cursor := ""; ; {
-			p := url.Values{"feed": {feed}, "viewer": {name}, "limit": {"3"}}
+			p := url.Values{"feed": {uri}, "viewer": {name}, "limit": {"3"}}
 			if cursor != "" {
 				p.Set("cursor", cursor)
 			}
@@ -87,11 +88,11 @@ func TestFeedPreview(t *testing.T) {
 		status int
 		says   string
 	}{
-		{url.Values{"feed": {feed}}, 401, "viewer=DID"},
-		{url.Values{"feed": {feed}, "viewer": {""}}, 400, "is not a DID"},
-		{url.Values{"feed": {feed}, "viewer": {"at://did:plc:x/a/b"}}, 400, "is not a DID"},
-		{url.Values{"feed": {feed}, "viewer": {viewer, viewer}}, 400, "occurs 2 times"},
-		{url.Values{"feed": {feed}, "viewer": {"nobody.example.com"}}, 400, "no account has the handle"},
+		{url.Values{"feed": {uri}}, 401, "viewer=DID"},
+		{url.Values{"feed": {uri}, "viewer": {""}}, 400, "is not a DID"},
+		{url.Values{"feed": {uri}, "viewer": {"at://did:plc:x/a/b"}}, 400, "is not a DID"},
+		{url.Values{"feed": {uri}, "viewer": {viewer, viewer}}, 400, "occurs 2 times"},
+		{url.Values{"feed": {uri}, "viewer": {"nobody.example.com"}}, 400, "no account has the handle"},
 		{url.Values{"feed": {feedURI("all")}, "viewer": {viewer}}, 200, ""},
 		{url.Values{"feed": {feedURI("all")}}, 200, ""},
 	} {
@@ -99,7 +100,7 @@ func TestFeedPreview(t *testing.T) {
 			t.Errorf("%v: %d %+v", test.p, status, s)
 		}
 	}
-	if status, s := w.skeleton(url.Values{"feed": {feed}}, "Bearer nonsense"); status != 401 || s.Error != "BadJwt" {
+	if status, s := w.skeleton(url.Values{"feed": {uri}}, "Bearer nonsense"); status != 401 || s.Error != "BadJwt" {
 		t.Errorf("a token is still checked: %d %+v", status, s)
 	}
 }

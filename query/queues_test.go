@@ -3,7 +3,6 @@ package query
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,52 +24,6 @@ import (
 	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
 )
-
-// Clients take turns: one that asks much waits for itself.
-func TestQueueTakesTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newQueue(1)
-		if err := l.enter(t.Context(), "busy"); err != nil {
-			t.Fatal(err)
-		}
-		var mu sync.Mutex
-		var served []string
-		ask := func(client string) {
-			go func() {
-				if err := l.enter(t.Context(), client); err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				served = append(served, client)
-				mu.Unlock()
-				l.leave()
-			}()
-			synctest.Wait()
-		}
-		for range 8 {
-			ask("busy")
-		}
-		ask("small")
-		ask("other")
-		// One gives up while it waits, and one after its turn has come.
-		ctx, cancel := context.WithCancel(t.Context())
-		gaveUp := make(chan error, 1)
-		go func() { gaveUp <- l.enter(ctx, "impatient") }()
-		synctest.Wait()
-		cancel()
-		if err := <-gaveUp; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		l.leave()
-		synctest.Wait()
-		if got := strings.Join(served[:3], " "); got != "busy small other" || len(served) != 10 {
-			t.Errorf("served %v", served)
-		}
-		if l.free != 1 || len(l.waiting) != 0 || len(l.turns) != 0 {
-			t.Errorf("left: %+v", l)
-		}
-	})
-}
 
 // many makes a graph in which others follow very many, all of them one account.
 func many(t *testing.T, others, follows int) (s *graph.Store, star string, dids []string) {
@@ -112,9 +64,9 @@ func many(t *testing.T, others, follows int) (s *graph.Store, star string, dids 
 	return s, star, dids
 }
 
-// Every query that reads much moves to the large queue, whichever method it
-// is of, and small ones find a slot whatever the slow ones do.
-func TestDearQuestionsWaitForEachOther(t *testing.T) {
+// Every query that reads much moves to the large queue, whatever its method. Small queries get a
+// slot meanwhile.
+func TestLargeQueriesShareASmallQueue(t *testing.T) {
 	store, star, others := many(t, 22, 60_000)
 	s, err := New(store, Options{Concurrent: 2, HeavyConcurrent: 1, Timeout: time.Minute})
 	if err != nil {
@@ -144,19 +96,19 @@ func TestDearQuestionsWaitForEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	leaves := "intersect(" + strings.Join(repeat("followers(did:web:star%d.example)", 64), ",") + ")"
-	dear := map[string]string{
+	large := map[string]string{
 		"getRelationships": "/xrpc/app.bsky.graph.getRelationships?" + url.Values{"actor": {star}, "others": others}.Encode(),
 		"contains":         "/xrpc/blue.skein.graph.contains?" + url.Values{"set": {leaves}, "member": repeat("did:web:fan%d.example", 100)}.Encode(),
 		"query":            "/xrpc/blue.skein.graph.query?" + url.Values{"set": {"union(follows(" + strings.Join(others, "),follows(") + "))"}}.Encode(),
 	}
 	const small = "/xrpc/blue.skein.graph.query?set=followers(did:web:nobody.example)"
-	for name, path := range dear {
+	for name, path := range large {
 		t.Run(name, func(t *testing.T) {
 			// The one large slot is taken: the slow query waits for it.
-			if err := s.large.enter(t.Context(), "someone"); err != nil {
+			if err := s.queues.Large.Enter(t.Context(), "someone"); err != nil {
 				t.Fatal(err)
 			}
-			leave := sync.OnceFunc(s.large.leave)
+			leave := sync.OnceFunc(s.queues.Large.Leave)
 			defer leave()
 			ctx, cancel := context.WithCancel(t.Context())
 			answered := make(chan int, 16)
@@ -164,22 +116,20 @@ func TestDearQuestionsWaitForEachOther(t *testing.T) {
 				go func() { answered <- get(ctx, fmt.Sprintf("10.0.0.%d", i), path) }()
 			}
 			for began := time.Now(); ; time.Sleep(time.Millisecond) {
-				s.large.mu.Lock()
-				waiting := len(s.large.turns)
-				s.large.mu.Unlock()
+				waiting := s.queues.Large.Waiting()
 				if waiting == 8 {
 					break
 				}
 				if len(answered) > 0 {
-					t.Fatal("it was answered without a heavy slot")
+					t.Fatal("answered without a slot of the large queue")
 				}
 				if time.Since(began) > 30*time.Second {
-					t.Fatalf("%d wait", waiting)
+					t.Fatalf("%d queries wait for a large slot, want 8", waiting)
 				}
 			}
 			for range 100 {
 				if code := get(t.Context(), "10.0.1.1", small); code != 200 {
-					t.Fatalf("a small question: %d", code)
+					t.Fatalf("a small query: %d", code)
 				}
 			}
 			cancel()
@@ -188,7 +138,7 @@ func TestDearQuestionsWaitForEachOther(t *testing.T) {
 			}
 			leave()
 			if code := get(t.Context(), "10.0.0.1", path); code != 200 {
-				t.Errorf("with a slot: %d", code)
+				t.Errorf("with a large slot: %d", code)
 			}
 		})
 	}
@@ -199,26 +149,6 @@ func repeat(format string, n int) (all []string) {
 		all = append(all, fmt.Sprintf(format, i))
 	}
 	return all
-}
-
-// A query's time is over within what it reads and expands, too.
-func TestTimeIsLookedAt(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var ta tally
-	n := 0
-	err := ta.add(ctx, func(yield func(uint64) bool) {
-		for n = 1; n < 50*checkEvery; n++ {
-			if n == checkEvery {
-				cancel()
-			}
-			if !yield(uint64(n)) {
-				return
-			}
-		}
-	})
-	if !errors.Is(err, context.Canceled) || n > 3*checkEvery {
-		t.Errorf("%v after %d", err, n)
-	}
 }
 
 // Pages are bounded in bytes, and so are unread answers.

@@ -12,6 +12,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
+	"skein.blue/query/xrpc"
 )
 
 // maxOthers is the largest number of others in one getRelationships, as in its lexicon.
@@ -43,15 +44,15 @@ var relations = []struct {
 
 // getRelationships is Bluesky's method for the relationships of one account to others. An unknown
 // handle, or any handle if handles are not resolved, is an actor not found.
-func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
-	if !q.values.Has("actor") {
-		return nil, invalid("parameter actor is missing")
+func (s *Server) getRelationships(ctx context.Context, q *xrpc.Query) (any, error) {
+	if !q.Values.Has("actor") {
+		return nil, xrpc.Invalid("parameter actor is missing")
 	}
-	others := q.values["others"]
+	others := q.Values["others"]
 	if len(others) > maxOthers {
-		return nil, invalid("parameter others occurs %d times; at most %d are allowed", len(others), maxOthers)
+		return nil, xrpc.Invalid("parameter others occurs %d times; at most %d are allowed", len(others), maxOthers)
 	}
-	actor := q.values.Get("actor")
+	actor := q.Values.Get("actor")
 	names := append([]string{actor}, others...)
 	of := make([]algebra.Literal, len(names))
 	for i, a := range names {
@@ -65,16 +66,16 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 		case syntax.ValidHandle(strings.TrimPrefix(a, "@")):
 			of[i] = algebra.Literal{S: a, Is: dict.DID, Handle: strings.TrimPrefix(a, "@")}
 		default:
-			return nil, invalid("%q (%s) is neither a DID nor a handle", algebra.Brief(a), which)
+			return nil, xrpc.Invalid("%q (%s) is neither a DID nor a handle", algebra.Brief(a), which)
 		}
 		if why := of[i].Unusable(); why != "" {
-			return nil, invalid("%q (%s): %s", algebra.Brief(a), which, why)
+			return nil, xrpc.Invalid("%q (%s): %s", algebra.Brief(a), which, why)
 		}
-		if err := q.resolve(of[i:i+1], func(int) string { return which + ": " }); err != nil {
+		if err := q.Resolve(of[i:i+1], func(int) string { return which + ": " }); err != nil {
 			if i == 0 {
-				return nil, &Error{http.StatusBadRequest, "ActorNotFound", err.Error()}
+				return nil, xrpc.Errorf(http.StatusBadRequest, "ActorNotFound", "%v", err)
 			}
-			if e, ok := errors.AsType[*Error](err); !ok || e.Status != http.StatusBadRequest {
+			if e, ok := errors.AsType[*xrpc.Error](err); !ok || e.Status != http.StatusBadRequest {
 				return nil, err
 			}
 		}
@@ -91,21 +92,21 @@ func (s *Server) getRelationships(ctx context.Context, q params) (any, error) {
 			dids, places = append(dids, other), append(places, i)
 		}
 	}
-	err := s.view(ctx, q.work, func(sn *ask.View) (err error) {
+	err := q.View(ctx, func(sn *ask.View) (err error) {
 		for i, other := range of[1:] { // clear what an earlier attempt filled in
 			out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#relationship", DID: other.S}
 			if other.Handle != "" {
 				out.Relationships[i] = relationship{Type: "app.bsky.graph.defs#notFoundActor", Actor: other.S, NotFound: true}
 			}
 		}
-		out.completeness, err = s.relate(ctx, sn, q.work, dids, func(i int) *relationship { return &out.Relationships[places[i]] })
+		out.completeness, err = s.relate(ctx, sn, q.Work, dids, func(i int) *relationship { return &out.Relationships[places[i]] })
 		return err
 	})
 	return out, err
 }
 
 // relate fills in the relationships of the first of dids to the others.
-func (s *Server) relate(ctx context.Context, sn *ask.View, w *work, dids []algebra.Literal, place func(i int) *relationship) (completeness, error) {
+func (s *Server) relate(ctx context.Context, sn *ask.View, w *xrpc.Work, dids []algebra.Literal, place func(i int) *relationship) (completeness, error) {
 	ids, err := algebra.Lookup(sn, dids)
 	if err != nil {
 		return completeness{}, err

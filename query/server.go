@@ -2,7 +2,6 @@ package query
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,13 +21,12 @@ import (
 	"skein.blue/internal/kv"
 	"skein.blue/internal/renamed"
 	"skein.blue/query/algebra"
+	"skein.blue/query/constellation"
+	"skein.blue/query/feed"
+	"skein.blue/query/rank"
 	"skein.blue/query/watch"
+	"skein.blue/query/xrpc"
 )
-
-// Lexicons has the lexicons of the server's methods, in the folder lexicons, by NSID.
-//
-//go:embed lexicons/*.json
-var Lexicons embed.FS
 
 // Options configure a Server.
 type Options struct {
@@ -62,7 +60,7 @@ type Options struct {
 	// identify viewers.
 	Service *Service
 	// Feeds, if not nil, are served. They need a Service.
-	Feeds *Feeds
+	Feeds *feed.Feeds
 	// Logger may be nil.
 	Logger *slog.Logger
 	// Metrics may be nil.
@@ -81,45 +79,38 @@ type Server struct {
 	store   *graph.Store
 	words   *algebra.Vocabulary
 	o       Options
-	cursors *cursors
+	cursors *xrpc.Cursors
 	mux     *http.ServeMux
-	light   *queue // see queues.go
-	slow    *queue
-	large   *queue
-	naming  *queue // of look-ups of handles
-	forms   *formSpace
+	queues  xrpc.Queues
+	naming  *xrpc.Queue // of look-ups of handles
+	forms   *xrpc.Forms
 	watcher *watch.Watcher
 
 	inFlight    atomic.Int64 // bytes of large answers that are being sent
 	hasAccounts atomic.Bool  // the index has an account
 }
 
-// method is an XRPC query.
-type method struct {
-	nsid  string
-	serve func(s *Server, ctx context.Context, q params) (any, error)
-	takes []string // its parameters; for an XRPC method, from its lexicon
-	many  []string // the parameters that may be repeated; likewise
-	form  bool     // also accepts its parameters as a form (POST)
+// methods returns the methods of the server. s may be nil, for their names.
+func (s *Server) methods() []xrpc.Method {
+	own := []xrpc.Method{
+		{NSID: "blue.skein.graph.query", Serve: s.query, Form: true},
+		{NSID: "blue.skein.graph.list", Serve: s.list, Form: true, Slow: true},
+		{NSID: "blue.skein.graph.contains", Serve: s.contains, Form: true},
+		{NSID: "blue.skein.graph.known", Serve: s.known, Form: true},
+		{NSID: rank.NSID, Serve: s.rank, Form: true, Slow: true},
+		{NSID: "blue.skein.graph.getAccount", Serve: s.getAccount},
+		{NSID: "blue.skein.graph.getStats", Serve: s.getStats},
+		{NSID: "app.bsky.graph.getRelationships", Serve: s.getRelationships},
+	}
+	for i := range own {
+		own[i] = own[i].Described()
+	}
+	var feeds *feed.Feeds
+	if s != nil {
+		feeds = s.o.Feeds
+	}
+	return slices.Concat(own, feeds.Methods(), constellation.Methods())
 }
-
-var methods = []method{
-	{nsid: "blue.skein.graph.query", serve: (*Server).query, form: true},
-	{nsid: "blue.skein.graph.list", serve: (*Server).list, form: true},
-	{nsid: "blue.skein.graph.contains", serve: (*Server).contains, form: true},
-	{nsid: "blue.skein.graph.known", serve: (*Server).known, form: true},
-	{nsid: "blue.skein.graph.rank", serve: (*Server).rank, form: true},
-	{nsid: "blue.skein.graph.getAccount", serve: (*Server).getAccount},
-	{nsid: "blue.skein.graph.getStats", serve: (*Server).getStats},
-	{nsid: getFeedSkeleton, serve: (*Server).skeleton},
-	{nsid: "app.bsky.feed.describeFeedGenerator", serve: (*Server).describeFeeds},
-	{nsid: "app.bsky.graph.getRelationships", serve: (*Server).getRelationships},
-}
-
-// slowMethods take some milliseconds of a processor; other methods take less than one. They have
-// a queue with one slot per processor, so that sixteen of them do not all finish late (figures:
-// docs/decisions/0018).
-var slowMethods = []string{"blue.skein.graph.rank", "blue.skein.graph.list", getFeedSkeleton}
 
 // New returns a Server of the graph in store.
 func New(store *graph.Store, o Options) (*Server, error) {
@@ -142,22 +133,22 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	if o.Subscribers == 0 {
 		o.Subscribers = 2000
 	}
-	c, err := newCursors(store.Secret())
+	c, err := xrpc.NewCursors(store.Secret())
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
 		store: store, words: algebra.NewVocabulary(store.Kinds()), o: o, cursors: c, mux: http.NewServeMux(),
-		light: newQueue(o.Concurrent), slow: newQueue(runtime.GOMAXPROCS(0)), large: newQueue(o.HeavyConcurrent),
-		naming: newQueue(resolvedAtOnce), forms: newFormSpace(), watcher: watch.New(store, o.Logger),
+		queues: xrpc.Queues{Light: xrpc.NewQueue(o.Concurrent), Slow: xrpc.NewQueue(runtime.GOMAXPROCS(0)), Large: xrpc.NewQueue(o.HeavyConcurrent)},
+		naming: xrpc.NewQueue(resolvedAtOnce), forms: xrpc.NewForms(), watcher: watch.New(store, o.Logger),
 	}
 	for _, m := range s.methods() {
-		s.mux.HandleFunc(m.path(), func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })
+		s.mux.HandleFunc(m.Path(), func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })
 	}
 	s.mux.HandleFunc("/xrpc/"+subscribeNSID, s.subscribe)
 	s.mux.HandleFunc("/xrpc/_health", s.health)
 	s.mux.HandleFunc("/xrpc/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, "unknown", &Error{http.StatusNotImplemented, "MethodNotImplemented", fmt.Sprintf("unknown method %q", algebra.Brief(strings.TrimPrefix(r.URL.Path, "/xrpc/")))})
+		s.fail(w, r, "unknown", xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "unknown method %q", algebra.Brief(strings.TrimPrefix(r.URL.Path, "/xrpc/"))))
 	})
 	s.mux.HandleFunc("/.well-known/did.json", s.didDocument)
 	s.mux.HandleFunc("/{$}", s.about)
@@ -178,25 +169,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// An Error is an XRPC error for the client.
-type Error struct {
-	Status  int    // of the HTTP response
-	Name    string // identifies the error to programs, such as InvalidRequest
-	Message string // explains it to people
-}
-
-// Error implements error.
-func (e *Error) Error() string { return e.Name + ": " + e.Message }
-
-func invalid(format string, args ...any) error {
-	return &Error{http.StatusBadRequest, "InvalidRequest", fmt.Sprintf(format, args...)}
-}
-
 // call serves one XRPC query.
-func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
-	if !m.allows(r.Method) {
-		w.Header().Set("Allow", m.allowed())
-		s.fail(w, r, m.nsid, &Error{http.StatusMethodNotAllowed, "InvalidRequest", fmt.Sprintf("%s is a query and does not take %s; it takes %s", m.nsid, algebra.Brief(r.Method), m.allowed())})
+func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
+	if !m.Allows(r.Method) {
+		w.Header().Set("Allow", m.Allowed())
+		s.fail(w, r, m.NSID, xrpc.Errorf(http.StatusMethodNotAllowed, "InvalidRequest", "%s is a query and does not take %s; it takes %s", m.NSID, algebra.Brief(r.Method), m.Allowed()))
 		return
 	}
 	start := time.Now()
@@ -205,7 +182,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
 	answer, err := s.recovered(ctx, w, r, m)
 	took := time.Since(start)
 	if s.o.Metrics != nil {
-		s.o.Metrics.Seconds.WithLabelValues(m.nsid).Observe(took.Seconds())
+		s.o.Metrics.Seconds.WithLabelValues(m.NSID).Observe(took.Seconds())
 	}
 	w.Header().Set("Server-Timing", "answer;dur="+strconv.FormatFloat(took.Seconds()*1000, 'f', 3, 64)) // https://www.w3.org/TR/server-timing/
 	if err == nil {
@@ -215,29 +192,29 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *method) {
 	if r.Context().Err() != nil {
 		return // the client has disconnected
 	}
-	xerr, ok := errors.AsType[*Error](err)
+	xerr, ok := errors.AsType[*xrpc.Error](err)
 	limit, isLimit := errors.AsType[*algebra.LimitError](err)
 	switch {
 	case ok:
 	case isLimit:
-		xerr = &Error{http.StatusBadRequest, "InvalidRequest", limit.What}
+		xerr = xrpc.Errorf(http.StatusBadRequest, "InvalidRequest", "%s", limit.What)
 	case errors.Is(err, kv.ErrCorrupt):
-		s.o.Logger.Error("a query met a damaged part of the store", "method", m.nsid, "error", err)
-		xerr = &Error{http.StatusInternalServerError, "StoreDamaged", "the answer needs a damaged part of the store; the server's log names it"}
+		s.o.Logger.Error("a query met a damaged part of the store", "method", m.NSID, "error", err)
+		xerr = xrpc.Errorf(http.StatusInternalServerError, "StoreDamaged", "the answer needs a damaged part of the store; the server's log names it")
 	case errors.Is(err, kv.ErrUnavailable): // the engine logs when that begins and ends
-		xerr = &Error{http.StatusServiceUnavailable, "StoreUnavailable", "the cluster with the index does not answer; try again later"}
+		xerr = xrpc.Errorf(http.StatusServiceUnavailable, "StoreUnavailable", "the cluster with the index does not answer; try again later")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kv.ErrTooOld):
-		xerr = &Error{http.StatusGatewayTimeout, "QueryTimeout", fmt.Sprintf("the query took longer than %v", s.o.Timeout)}
+		xerr = xrpc.Errorf(http.StatusGatewayTimeout, "QueryTimeout", "the query took longer than %v", s.o.Timeout)
 	default:
-		s.o.Logger.Error("a query failed", "method", m.nsid, "error", err)
-		xerr = &Error{http.StatusInternalServerError, "InternalServerError", "the query failed; the server's log says why"}
+		s.o.Logger.Error("a query failed", "method", m.NSID, "error", err)
+		xerr = xrpc.Errorf(http.StatusInternalServerError, "InternalServerError", "the query failed; the server's log says why")
 	}
-	s.fail(w, r, m.nsid, xerr)
+	s.fail(w, r, m.NSID, xerr)
 }
 
 // recovered is answer, with a panic as an error: the client receives an answer even if the query
 // meets a defect.
-func (s *Server) recovered(ctx context.Context, w http.ResponseWriter, r *http.Request, m *method) (answer any, err error) {
+func (s *Server) recovered(ctx context.Context, w http.ResponseWriter, r *http.Request, m *xrpc.Method) (answer any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("query: panic: %v\n%s", p, debug.Stack())
@@ -248,34 +225,38 @@ func (s *Server) recovered(ctx context.Context, w http.ResponseWriter, r *http.R
 
 // answer computes an answer. It holds a slot meanwhile, but not while the answer is sent, so a
 // slow client delays nobody.
-func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, m *method) (any, error) {
-	form, release, err := s.readForm(ctx, w, r)
+func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, m *xrpc.Method) (any, error) {
+	form, release, err := s.forms.Read(ctx, w, r, s.o.Timeout)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	q, err := parseParams(r.URL.RawQuery, form, m)
+	q, err := xrpc.Parse(r.URL.RawQuery, form, m)
 	if err != nil {
 		return nil, err
 	}
-	q.header, q.words, q.nsid, q.asker = r.Header, s.words, m.nsid, &asker{}
-	q.work = &work{light: s.light, large: s.large, client: clients.Of(r)}
-	if slices.Contains(slowMethods, m.nsid) {
-		q.work.light, q.work.slow = s.slow, true
-	}
-	q.resolve = func(list []algebra.Literal, where func(int) string) error { return s.resolve(ctx, &q, list, where) }
-	defer q.work.end()
-	if err := q.work.enter(ctx, q.work.light); err != nil {
+	var a asker
+	s.prepare(ctx, q, r, m, &a)
+	defer q.Work.Leave()
+	if err := q.Work.Enter(ctx); err != nil {
 		return nil, err
 	}
-	answer, err := m.serve(s, ctx, q)
-	if q.asker.asked {
+	answer, err := m.Serve(ctx, q)
+	if a.asked {
 		answer = personal{answer}
 	}
 	return answer, err
 }
 
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *Error) {
+// prepare gives a call of a method what it works with.
+func (s *Server) prepare(ctx context.Context, q *xrpc.Query, r *http.Request, m *xrpc.Method, a *asker) {
+	q.Header, q.Words, q.Store, q.Cursors = r.Header, s.words, s.store, s.cursors
+	q.Work = s.queues.Work(clients.Of(r), m.Slow)
+	q.Viewer = func(ctx context.Context) (string, error) { return s.viewer(ctx, q, a) }
+	q.Resolve = func(list []algebra.Literal, where func(int) string) error { return s.resolve(ctx, q, list, where) }
+}
+
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *xrpc.Error) {
 	if s.o.Metrics != nil {
 		s.o.Metrics.Errors.WithLabelValues(method, e.Name).Inc()
 	}
@@ -297,7 +278,7 @@ func (s *Server) isRead(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	w.Header().Set("Allow", "GET, HEAD, OPTIONS")
-	s.fail(w, r, "unknown", &Error{http.StatusMethodNotAllowed, "InvalidRequest", "use GET"})
+	s.fail(w, r, "unknown", xrpc.Errorf(http.StatusMethodNotAllowed, "InvalidRequest", "use GET"))
 	return false
 }
 
@@ -316,9 +297,9 @@ func (s *Server) about(w http.ResponseWriter, r *http.Request) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "skein %s: set queries over follows, likes and other links on the AT Protocol network.\n\nMethods:\n", s.o.Version)
 	for _, m := range s.methods() {
-		fmt.Fprintf(&b, "  %s  %s\n", m.path(), strings.Join(m.takes, ", "))
+		fmt.Fprintf(&b, "  %s  %s\n", m.Path(), strings.Join(m.Takes, ", "))
 	}
-	fmt.Fprintf(&b, "  /xrpc/%s  %s\n  /xrpc/_health\n\nSets:\n", subscribeNSID, strings.Join(subscribeMethod.takes, ", "))
+	fmt.Fprintf(&b, "  /xrpc/%s  %s\n  /xrpc/_health\n\nSets:\n", subscribeNSID, strings.Join(subscribeMethod.Takes, ", "))
 	for _, k := range s.words.Table.All {
 		if !k.HasSets() {
 			continue
@@ -347,8 +328,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	renamed.Register(reg, m.Seconds, "skein_query_seconds", "skein_query_duration_seconds", "method")
 	reg.MustRegister(m.Errors)
-	for _, q := range allMethods() {
-		m.Seconds.WithLabelValues(q.nsid)
+	for _, q := range (*Server)(nil).methods() {
+		m.Seconds.WithLabelValues(q.NSID)
 	}
 	return m
 }

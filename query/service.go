@@ -14,6 +14,8 @@ import (
 
 	"skein.blue/internal/identities"
 	"skein.blue/query/algebra"
+	"skein.blue/query/feed"
+	"skein.blue/query/xrpc"
 )
 
 // The entries of the service's DID document, for queries and for feeds. A client names one of them
@@ -41,7 +43,7 @@ type ServiceOptions struct {
 type Service struct {
 	host   string
 	tokens *identities.Tokens
-	slots  *queue // of checks of signatures
+	slots  *xrpc.Queue // of checks of signatures
 }
 
 // NewService returns a Service.
@@ -49,7 +51,7 @@ func NewService(o ServiceOptions) (*Service, error) {
 	if o.Host == "" || strings.ContainsAny(o.Host, "/ ") {
 		return nil, fmt.Errorf("the service's host %q is not a host name: give the name under which this server is reached, such as graph.example.com", o.Host) //nolint:err113 // the operator reads it
 	}
-	v := &Service{host: o.Host, slots: newQueue((runtime.GOMAXPROCS(0) + 1) / 2)}
+	v := &Service{host: o.Host, slots: xrpc.NewQueue((runtime.GOMAXPROCS(0) + 1) / 2)}
 	if _, err := syntax.ParseDID(v.DID()); err != nil {
 		return nil, fmt.Errorf("the service's host %q does not make a DID: %w", o.Host, err)
 	}
@@ -82,7 +84,7 @@ func (v *Service) document(feeds bool) any {
 
 // entryOf returns the entry that tokens for a method are addressed to.
 func entryOf(nsid string) string {
-	if nsid == getFeedSkeleton {
+	if nsid == feed.Skeleton {
 		return feedEntry
 	}
 	return graphEntry
@@ -92,26 +94,26 @@ func entryOf(nsid string) string {
 func (v *Service) viewer(ctx context.Context, client, nsid, header string) (string, error) {
 	scheme, token, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return "", &Error{http.StatusUnauthorized, "AuthMissing", fmt.Sprintf("the answer depends on the viewer: send a service auth token (Authorization: Bearer …) with aud %s%s and lxm %s, or ask through your PDS (atproto-proxy: %[1]s%[2]s)", v.DID(), entryOf(nsid), nsid)}
+		return "", xrpc.Errorf(http.StatusUnauthorized, "AuthMissing", "the answer depends on the viewer: send a service auth token (Authorization: Bearer …) with aud %s%s and lxm %s, or ask through your PDS (atproto-proxy: %[1]s%[2]s)", v.DID(), entryOf(nsid), nsid)
 	}
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	did, err := v.tokens.Verify(ctx, strings.TrimSpace(token), entryOf(nsid), nsid, func(ctx context.Context) (func(), error) {
-		return v.slots.leave, v.slots.enter(ctx, client)
+		return v.slots.Leave, v.slots.Enter(ctx, client)
 	})
 	switch {
 	case err == nil:
 		return did.String(), nil
 	case errors.Is(err, identities.ErrReplayed):
-		return "", &Error{http.StatusUnauthorized, "JwtReplayed", err.Error()}
+		return "", xrpc.Errorf(http.StatusUnauthorized, "JwtReplayed", "%v", err)
 	case errors.Is(err, identities.ErrTooMany):
-		return "", &Error{http.StatusTooManyRequests, "RateLimitExceeded", err.Error() + ": wait until some have expired"}
+		return "", xrpc.Errorf(http.StatusTooManyRequests, "RateLimitExceeded", "%v: wait until some have expired", err)
 	case errors.Is(err, identities.ErrBusy), errors.Is(err, context.DeadlineExceeded):
-		return "", &Error{http.StatusServiceUnavailable, "Busy", fmt.Sprintf("the token could not be checked within %v: %v; try again", verifyTimeout, err)}
+		return "", xrpc.Errorf(http.StatusServiceUnavailable, "Busy", "the token could not be checked within %v: %v; try again", verifyTimeout, err)
 	case errors.Is(err, identities.ErrUnreachable):
-		return "", &Error{http.StatusBadGateway, "UpstreamFailure", "the signing key of the token's issuer could not be looked up: " + err.Error()}
+		return "", xrpc.Errorf(http.StatusBadGateway, "UpstreamFailure", "the signing key of the token's issuer could not be looked up: %v", err)
 	}
-	return "", &Error{http.StatusUnauthorized, "BadJwt", err.Error()}
+	return "", xrpc.Errorf(http.StatusUnauthorized, "BadJwt", "%v", err)
 }
 
 // asker is the viewer of one query. It is looked up at most once, because a token is valid for
@@ -124,19 +126,19 @@ type asker struct {
 
 // viewer returns the viewer of a query. The query holds no slot meanwhile, so a slow host of keys
 // delays nobody else.
-func (s *Server) viewer(ctx context.Context, q *params) (string, error) {
+func (s *Server) viewer(ctx context.Context, q *xrpc.Query, a *asker) (string, error) {
 	if s.o.Service == nil {
-		return "", invalid("%s needs a server with a public name (--service-host), and this one has none", algebra.ViewerName)
+		return "", xrpc.Invalid("%s needs a server with a public name (--service-host), and this one has none", algebra.ViewerName)
 	}
-	if !q.asker.asked {
-		q.asker.asked = true
-		q.work.end()
-		q.asker.did, q.asker.err = s.o.Service.viewer(ctx, q.work.client, q.nsid, q.header.Get("Authorization"))
-		if err := q.work.enter(ctx, q.work.light); err != nil {
+	if !a.asked {
+		a.asked = true
+		q.Work.Leave()
+		a.did, a.err = s.o.Service.viewer(ctx, q.Work.Client, q.NSID, q.Header.Get("Authorization"))
+		if err := q.Work.Enter(ctx); err != nil {
 			return "", err
 		}
 	}
-	return q.asker.did, q.asker.err
+	return a.did, a.err
 }
 
 // personal is an answer for one viewer, which shared caches must not store.

@@ -10,11 +10,14 @@ import (
 
 	"skein.blue/internal/clients"
 	"skein.blue/internal/sse"
-	"skein.blue/query/algebra"
 	"skein.blue/query/watch"
+	"skein.blue/query/xrpc"
 )
 
 const subscribeNSID = "blue.skein.graph.subscribe"
+
+// subscribeMethod has the parameters of subscribe, which is a subscription and not a query.
+var subscribeMethod = xrpc.Method{NSID: subscribeNSID}.Described()
 
 // heartbeat is the time between heartbeats, by which each end notices that the other has gone.
 // sendTimeout bounds how long a client may take to receive a message.
@@ -28,9 +31,9 @@ const (
 func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
 	sub, err := s.subscription(r)
 	if err != nil {
-		xerr, ok := err.(*Error) //nolint:errorlint // subscription returns no other
+		xerr, ok := err.(*xrpc.Error) //nolint:errorlint // subscription returns no other
 		if !ok {
-			xerr = &Error{http.StatusInternalServerError, "InternalServerError", err.Error()}
+			xerr = xrpc.Errorf(http.StatusInternalServerError, "InternalServerError", "%v", err)
 		}
 		s.fail(w, r, subscribeNSID, xerr)
 		return
@@ -46,37 +49,35 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) {
 // subscription reads the parameters, and starts a subscription.
 func (s *Server) subscription(r *http.Request) (*watch.Subscriber, error) {
 	if s.o.Subscribers < 0 {
-		return nil, &Error{http.StatusNotImplemented, "MethodNotImplemented", "this process serves no subscriptions: it does not consume the whole stream; subscribe to the one that does"}
+		return nil, xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "this process serves no subscriptions: it does not consume the whole stream; subscribe to the one that does")
 	}
 	if r.Method != http.MethodGet {
-		return nil, &Error{http.StatusMethodNotAllowed, "InvalidRequest", subscribeNSID + " is a subscription: use GET"}
+		return nil, xrpc.Errorf(http.StatusMethodNotAllowed, "InvalidRequest", "%s is a subscription: use GET", subscribeNSID)
 	}
-	q, err := parseParams(r.URL.RawQuery, nil, &subscribeMethod)
+	q, err := xrpc.Parse(r.URL.RawQuery, nil, &subscribeMethod)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
 	defer cancel()
-	q.words, q.nsid, q.header, q.asker = s.words, subscribeNSID, r.Header, &asker{}
-	q.work = &work{light: s.light, large: s.large, client: clients.Of(r)}
-	q.resolve = func(list []algebra.Literal, where func(int) string) error { return s.resolve(ctx, &q, list, where) }
-	defer q.work.end()
-	e, err := q.set()
+	s.prepare(ctx, q, r, &subscribeMethod, &asker{})
+	defer q.Work.Leave()
+	e, err := q.Set()
 	if err == nil {
 		if bad := watch.Watchable(e); bad != nil {
-			err = invalid("set: %v", bad)
+			err = xrpc.Invalid("set: %v", bad)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	after := q.values.Get("cursor")
+	after := q.Values.Get("cursor")
 	if last := r.Header.Get("Last-Event-ID"); after == "" || last != "" { // an EventSource that reconnects
 		after = last
 	}
 	sub, err := s.watcher.Subscribe(e, clients.Of(r), after, s.o.Subscribers)
 	if err != nil {
-		return nil, &Error{http.StatusServiceUnavailable, "TooManySubscriptions", err.Error() + "; try again later"}
+		return nil, xrpc.Errorf(http.StatusServiceUnavailable, "TooManySubscriptions", "%v; try again later", err)
 	}
 	return sub, nil
 }

@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"skein.blue/internal/lexicon"
-	"skein.blue/query"
+	"skein.blue/query/lexicons"
 )
 
 // errNames is returned if two lexicons would get the same name in the clients.
@@ -52,7 +52,7 @@ func main() {
 
 // read returns the lexicons, in order.
 func read() (all []file, err error) {
-	files, err := lexicon.Read(query.Lexicons, "lexicons")
+	files, err := lexicon.Read(lexicons.Files, ".")
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the lexicons
 	}

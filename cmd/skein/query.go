@@ -20,8 +20,8 @@ import (
 	"skein.blue/internal/clients"
 	"skein.blue/internal/command"
 	"skein.blue/internal/human"
-	"skein.blue/query"
 	"skein.blue/query/algebra"
+	"skein.blue/query/rank"
 )
 
 func queryCommand(e *command.Environment) *cli.Command {
@@ -50,7 +50,7 @@ func queryCommand(e *command.Environment) *cli.Command {
 			}
 			out := bufio.NewWriter(e.Stdout)
 			expr := c.Args().First()
-			ranking, isRank, err := query.ParseRank(expr)
+			ranking, isRank, err := rank.Parse(expr)
 			if err != nil {
 				return command.UsageError("%v", err)
 			}

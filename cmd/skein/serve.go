@@ -22,7 +22,7 @@ import (
 	"skein.blue/internal/command"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/page"
-	"skein.blue/query"
+	"skein.blue/query/feed"
 )
 
 func serveCommand(e *command.Environment) *cli.Command {
@@ -211,7 +211,7 @@ func (d daemonConfig) run(ctx context.Context) (err error) {
 }
 
 // reload reloads the files after SIGHUP. Any of them may be nil. A file with an error changes nothing.
-func reload(log *slog.Logger, feeds *query.Feeds, tokens *clients.Tokens, cert *app.Certificate) {
+func reload(log *slog.Logger, feeds *feed.Feeds, tokens *clients.Tokens, cert *app.Certificate) {
 	if feeds == nil && tokens == nil && cert == nil {
 		log.Info("SIGHUP: nothing to reload")
 		return

@@ -26,7 +26,7 @@ import (
 	indigo "github.com/bluesky-social/indigo/atproto/lexicon"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
-	"skein.blue/query"
+	"skein.blue/query/lexicons"
 )
 
 // collection is the collection of lexicon records.
@@ -51,11 +51,7 @@ func run(out io.Writer, did string, args []string) error {
 	if _, err := syntax.ParseDID(did); err != nil {
 		return fmt.Errorf("--did %q: expected the DID of the account that publishes the lexicons: %w", did, err)
 	}
-	files, err := fs.Sub(query.Lexicons, "lexicons")
-	if err != nil {
-		return fmt.Errorf("reading the lexicons: %w", err)
-	}
-	records, err := recordsOf(files)
+	records, err := recordsOf(lexicons.Files)
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ import (
 	"skein.blue/internal/loglimit"
 	"skein.blue/internal/page"
 	"skein.blue/query"
+	"skein.blue/query/feed"
 )
 
 // StoreOptions say which store to open, and how.
@@ -266,7 +267,7 @@ type ServeOptions struct {
 	// All may be nil.
 	Handles query.Handles
 	Service *query.Service
-	Feeds   *query.Feeds
+	Feeds   *feed.Feeds
 	// Space, if set, is called once the disk has space. It is set in a process that should index
 	// but, because the disk is full, has opened the index read-only and only answers queries.
 	Space func()

@@ -27,6 +27,7 @@ import (
 	"skein.blue/internal/identities"
 	"skein.blue/internal/outward"
 	"skein.blue/query"
+	"skein.blue/query/feed"
 )
 
 // Settings are the flags that several commands share.
@@ -147,7 +148,7 @@ func (s *Settings) Service() (*query.Service, error) {
 
 // Feeds reads the file of feeds, nil if there is none. Feeds may use the sets of the table's
 // kinds.
-func (s *Settings) Feeds(table *kinds.Table, service *query.Service) (*query.Feeds, error) {
+func (s *Settings) Feeds(table *kinds.Table, service *query.Service) (*feed.Feeds, error) {
 	switch {
 	case s.FeedFile == "" && s.feedAuthor != "":
 		return nil, UsageError("--feed-publisher needs --feeds, the file of feeds")
@@ -156,7 +157,7 @@ func (s *Settings) Feeds(table *kinds.Table, service *query.Service) (*query.Fee
 	case service == nil:
 		return nil, UsageError("--feeds needs --service-host, the public name of this server, or --feed-preview, to preview them on this machine")
 	}
-	f, err := query.NewFeeds(query.FeedOptions{Kinds: table, Path: s.FeedFile, Service: service, Preview: s.FeedPreview, Publisher: s.feedAuthor})
+	f, err := feed.New(feed.Options{Kinds: table, Path: s.FeedFile, Service: service.DID(), Preview: s.FeedPreview, Publisher: s.feedAuthor})
 	if err != nil {
 		return nil, UsageError("--feeds: %v", err)
 	}

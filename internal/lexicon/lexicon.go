@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"path"
 )
 
 // File is a lexicon file.
@@ -59,7 +60,7 @@ func Read(files fs.FS, folder string) ([]File, error) {
 	}
 	all := make([]File, len(entries))
 	for i, e := range entries {
-		b, err := fs.ReadFile(files, folder+"/"+e.Name())
+		b, err := fs.ReadFile(files, path.Join(folder, e.Name()))
 		if err != nil {
 			return nil, fmt.Errorf("reading the lexicons: %w", err)
 		}

@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"skein.blue/graph/kinds"
-	"skein.blue/query"
+	"skein.blue/query/feed"
 )
 
 //go:embed static
@@ -83,7 +83,7 @@ type Options struct {
 	// Examples returns queries to propose for this index. It may be nil.
 	Examples func() []Example
 	// Feeds returns the feeds that the page previews. It may be nil.
-	Feeds func() []query.Preview
+	Feeds func() []feed.Preview
 }
 
 // Handler serves the page at / to clients that accept HTML, its files below /page/, and live's
@@ -102,13 +102,13 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 	})
 	mux.HandleFunc("GET /page/config.json", func(w http.ResponseWriter, _ *http.Request) {
 		config := struct {
-			Handles  bool            `json:"handles"`
-			People   bool            `json:"people"`
-			Public   bool            `json:"public"`
-			Sets     []Set           `json:"sets"`
-			Examples []Example       `json:"examples"`
-			Feeds    []query.Preview `json:"feeds"`
-		}{o.Handles, o.People != nil, o.Public, sets, []Example{}, []query.Preview{}}
+			Handles  bool           `json:"handles"`
+			People   bool           `json:"people"`
+			Public   bool           `json:"public"`
+			Sets     []Set          `json:"sets"`
+			Examples []Example      `json:"examples"`
+			Feeds    []feed.Preview `json:"feeds"`
+		}{o.Handles, o.People != nil, o.Public, sets, []Example{}, []feed.Preview{}}
 		if o.Feeds != nil {
 			config.Feeds = append(config.Feeds, o.Feeds()...)
 		}

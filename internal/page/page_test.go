@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"skein.blue/query"
+	"skein.blue/query/feed"
 )
 
 // samples returns a function that returns samples with growing numbers of events and edges.
@@ -50,7 +50,7 @@ func get(t *testing.T, address, accept string) (status int, header http.Header, 
 func TestHandler(t *testing.T) {
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "api "+r.URL.Path) })
 	srv := httptest.NewServer(Handler(api, NewLive(samples(), most), Options{
-		Public: true, Examples: func() []Example { return []Example{{"x", "y"}} }, Feeds: func() []query.Preview { return []query.Preview{{Name: "f", URI: "at://x", Shows: "s", Viewer: true}} },
+		Public: true, Examples: func() []Example { return []Example{{"x", "y"}} }, Feeds: func() []feed.Preview { return []feed.Preview{{Name: "f", URI: "at://x", Shows: "s", Viewer: true}} },
 	}))
 	defer srv.Close()
 	const html = "text/html,application/xhtml+xml"

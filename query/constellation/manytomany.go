@@ -1,4 +1,4 @@
-package query
+package constellation
 
 import (
 	"cmp"
@@ -14,8 +14,8 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
 	"skein.blue/internal/kv"
-	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
+	"skein.blue/query/xrpc"
 )
 
 // Constellation's methods about records that name two things, such as a list item, which names an
@@ -24,10 +24,9 @@ import (
 
 // manyToMany are the parameters.
 type manyToMany struct {
-	of        *algebra.Expr     // the accounts that name the subject; nil if that is not indexed
-	to        *kinds.Info       // the kind of the other path; nil if it is not indexed
-	by        []algebra.Literal // only records of these accounts, if hasBy
-	hasBy     bool
+	of        *algebra.Expr // the accounts that name the subject; nil if that is not indexed
+	to        *kinds.Info   // the kind of the other path; nil if it is not indexed
+	by        authors
 	others    []algebra.Literal // only records that name one of these, if hasOthers
 	hasOthers bool
 	limit     int
@@ -35,37 +34,30 @@ type manyToMany struct {
 	more      string // what a cursor is bound to, besides the set
 }
 
-// manyToMany reads the parameters. by is the name of the parameter that limits the answer to the
+// manyToManyOf reads the parameters. by is the name of the parameter that limits the answer to the
 // records of some accounts.
-func (q params) manyToMany(by string) (m manyToMany, err error) {
+func manyToManyOf(q *xrpc.Query, by string) (m manyToMany, err error) {
 	for _, name := range []string{"subject", "source", "pathToOther"} {
-		if !q.values.Has(name) {
-			return m, invalid("parameter %s is missing", name)
+		if !q.Values.Has(name) {
+			return m, xrpc.Invalid("parameter %s is missing", name)
 		}
 	}
-	collection, path, ok := strings.Cut(q.values.Get("source"), ":")
-	if !ok {
-		return m, invalid("parameter source is %q; it must be a collection and a path, as in app.bsky.graph.listitem:subject", algebra.Brief(q.values.Get("source")))
+	collection, path, err := sourceOf(q)
+	if err != nil {
+		return m, err
 	}
-	m.of = q.words.ActorsOf(q.words.KindAt(collection, path), q.values.Get("subject"))
-	m.to = q.words.KindAt(collection, q.values.Get("pathToOther"))
-	if m.limit, err = q.integer("limit", 1, 1000, 100); err != nil {
+	m.of = q.Words.ActorsOf(q.Words.KindAt(collection, path), q.Values.Get("subject"))
+	m.to = q.Words.KindAt(collection, q.Values.Get("pathToOther"))
+	if m.limit, err = q.Integer("limit", 1, 1000, 100); err != nil {
 		return m, err
 	}
 	for _, name := range []string{by, "otherSubject"} {
-		if n := len(q.values[name]); n > maxMembers {
-			return m, invalid("parameter %s occurs %d times; at most %d are allowed", name, n, maxMembers)
+		if n := len(q.Values[name]); n > maxDIDs {
+			return m, xrpc.Invalid("parameter %s occurs %d times; at most %d are allowed", name, n, maxDIDs)
 		}
 	}
-	for _, did := range q.values[by] {
-		if did = strings.TrimSpace(did); did != "" {
-			m.hasBy = true
-			if syntax.ValidDID(did) { // others have no records
-				m.by = append(m.by, algebra.Literal{S: did, Is: dict.DID})
-			}
-		}
-	}
-	for _, other := range q.values["otherSubject"] {
+	m.by = authorsOf(q.Values[by])
+	for _, other := range q.Values["otherSubject"] {
 		if other = strings.TrimSpace(other); other != "" {
 			m.hasOthers = true
 			if l, ok := algebra.LiteralOf(other); ok && l.Handle == "" && m.to != nil && l.Is == m.to.To.Is {
@@ -73,8 +65,8 @@ func (q params) manyToMany(by string) (m manyToMany, err error) {
 			}
 		}
 	}
-	m.cursor = q.values.Get("cursor")
-	m.more = strings.Join(slices.Concat([]string{"many", by, q.values.Get("pathToOther")}, q.values[by], []string{""}, q.values["otherSubject"]), " ")
+	m.cursor = q.Values.Get("cursor")
+	m.more = strings.Join(slices.Concat([]string{"many", by, q.Values.Get("pathToOther")}, q.Values[by], []string{""}, q.Values["otherSubject"]), " ")
 	return m, nil
 }
 
@@ -86,7 +78,7 @@ type twoLinks struct {
 
 // each calls fn for the records of the accounts from the id from on, account by account in the
 // order of the records' keys, until fn returns false.
-func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *work, from dict.ID, fn func(twoLinks) bool) error {
+func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *xrpc.Work, from dict.ID, fn func(twoLinks) bool) error {
 	v, err := algebra.NewEvaluation(ctx, sn, m.of, w)
 	if err != nil {
 		return err
@@ -95,19 +87,15 @@ func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *work, from dict.
 	if err != nil {
 		return err
 	}
-	if m.hasBy {
-		by, err := idsOf(sn, m.by)
-		if err != nil {
-			return err
-		}
-		set = idset.And(set, by)
+	if set, err = m.by.of(sn, set); err != nil {
+		return err
 	}
 	only, err := idsOf(sn, m.others)
 	if err != nil {
 		return err
 	}
 	if set.Len() > algebra.MaxListers {
-		return invalid("%d accounts name the subject, and the records of at most %d can be read; name some of them with did or linkDid", set.Len(), algebra.MaxListers)
+		return xrpc.Invalid("%d accounts name the subject, and the records of at most %d can be read; name some of them with did or linkDid", set.Len(), algebra.MaxListers)
 	}
 	if set.Len() > idset.ListMax {
 		if err := w.Heavy(); err != nil {
@@ -145,18 +133,6 @@ func (m *manyToMany) each(ctx context.Context, sn *ask.View, w *work, from dict.
 	return nil
 }
 
-// idsOf returns the ids of the literals that have one.
-func idsOf(sn *ask.View, list []algebra.Literal) (idset.Set, error) {
-	ids, err := algebra.Lookup(sn, list)
-	var some []uint64
-	for _, id := range ids {
-		if id != dict.None {
-			some = append(some, uint64(id))
-		}
-	}
-	return idset.FromUnsorted(some), err
-}
-
 // isEmpty reports whether one of the paths is not indexed, so that the answer is empty.
 func (m *manyToMany) isEmpty() bool { return m.of == nil || m.to == nil }
 
@@ -168,8 +144,8 @@ type countOfOther struct {
 
 // getManyToManyCounts takes the records that name a subject, and counts what they name at the
 // other path.
-func (s *Server) getManyToManyCounts(ctx context.Context, q params) (any, error) {
-	m, err := q.manyToMany("did")
+func getManyToManyCounts(ctx context.Context, q *xrpc.Query) (any, error) {
+	m, err := manyToManyOf(q, "did")
 	if err != nil {
 		return nil, err
 	}
@@ -182,20 +158,20 @@ func (s *Server) getManyToManyCounts(ctx context.Context, q params) (any, error)
 	}
 	var after dict.ID
 	if m.cursor != "" {
-		plain, err := s.cursors.openBytes(m.cursor, m.more+m.of.Question())
+		plain, err := q.Cursors.Open(m.cursor, m.more+m.of.Question())
 		if err != nil || len(plain) != 8 {
-			return nil, invalid("%v", errCursor)
+			return nil, xrpc.Invalid("%v", xrpc.ErrCursor)
 		}
 		after = dict.ID(binary.BigEndian.Uint64(plain))
 	}
-	err = s.view(ctx, q.work, func(sn *ask.View) error {
+	err = q.View(ctx, func(sn *ask.View) error {
 		out.Counts, out.Cursor = []countOfOther{}, nil
 		type count struct {
 			total, distinct uint64
 			last            dict.ID
 		}
 		counts := map[dict.ID]*count{}
-		err := m.each(ctx, sn, q.work, dict.None, func(r twoLinks) bool {
+		err := m.each(ctx, sn, q.Work, dict.None, func(r twoLinks) bool {
 			c := counts[r.other]
 			if c == nil {
 				c = &count{}
@@ -218,7 +194,7 @@ func (s *Server) getManyToManyCounts(ctx context.Context, q params) (any, error)
 		}
 		if ids = ids[from:]; len(ids) > m.limit {
 			ids = ids[:m.limit]
-			out.Cursor = new(s.cursors.sealBytes(binary.BigEndian.AppendUint64(nil, uint64(ids[len(ids)-1])), m.more+m.of.Question()))
+			out.Cursor = new(q.Cursors.Seal(binary.BigEndian.AppendUint64(nil, uint64(ids[len(ids)-1])), m.more+m.of.Question()))
 		}
 		return sn.Strings(m.to.To.Is, ids, func(i int, other []byte) error {
 			out.Counts = append(out.Counts, countOfOther{string(other), counts[ids[i]].total, counts[ids[i]].distinct})
@@ -234,8 +210,8 @@ type linkToOther struct {
 }
 
 // getManyToMany lists the records that name a subject, and what each names at the other path.
-func (s *Server) getManyToMany(ctx context.Context, q params) (any, error) {
-	m, err := q.manyToMany("linkDid")
+func getManyToMany(ctx context.Context, q *xrpc.Query) (any, error) {
+	m, err := manyToManyOf(q, "linkDid")
 	if err != nil {
 		return nil, err
 	}
@@ -249,17 +225,17 @@ func (s *Server) getManyToMany(ctx context.Context, q params) (any, error) {
 	var from dict.ID
 	var after format.Path
 	if m.cursor != "" {
-		plain, err := s.cursors.openBytes(m.cursor, m.more+m.of.Question())
+		plain, err := q.Cursors.Open(m.cursor, m.more+m.of.Question())
 		if err != nil || len(plain) < 9 {
-			return nil, invalid("%v", errCursor)
+			return nil, xrpc.Invalid("%v", xrpc.ErrCursor)
 		}
 		from, after = dict.ID(binary.BigEndian.Uint64(plain)), format.ParsePath(plain[8:])
 	}
-	err = s.view(ctx, q.work, func(sn *ask.View) error {
+	err = q.View(ctx, func(sn *ask.View) error {
 		out.Items, out.Cursor = []linkToOther{}, nil
 		var page []twoLinks
 		more := false
-		err := m.each(ctx, sn, q.work, from, func(r twoLinks) bool {
+		err := m.each(ctx, sn, q.Work, from, func(r twoLinks) bool {
 			if m.cursor != "" && r.actor == from && format.ComparePaths(r.path, after) <= 0 {
 				return true
 			}
@@ -275,7 +251,7 @@ func (s *Server) getManyToMany(ctx context.Context, q params) (any, error) {
 		}
 		if more {
 			last := page[len(page)-1]
-			out.Cursor = new(s.cursors.sealBytes(last.path.AppendRkey(binary.BigEndian.AppendUint64(nil, uint64(last.actor))), m.more+m.of.Question()))
+			out.Cursor = new(q.Cursors.Seal(last.path.AppendRkey(binary.BigEndian.AppendUint64(nil, uint64(last.actor))), m.more+m.of.Question()))
 		}
 		dids, err := stringsOf(sn, dict.DID, page, func(r twoLinks) dict.ID { return r.actor })
 		if err != nil {

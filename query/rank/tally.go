@@ -1,4 +1,4 @@
-package query
+package rank
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"skein.blue/internal/idset"
+	"skein.blue/query/xrpc"
 )
 
 // counted is a result and its count.
@@ -116,7 +117,7 @@ func (t *tally) add(ctx context.Context, ids func(func(uint64) bool)) (err error
 			}
 		}
 		if t.expanded++; t.expanded > maxExpanded {
-			err = invalid("of expands to more than %d results; ask about fewer actors", maxExpanded)
+			err = xrpc.Invalid("of expands to more than %d results; ask about fewer actors", maxExpanded)
 			return false
 		}
 		p := &t.parts[hashOf(id)>>58]
@@ -137,7 +138,7 @@ func (t *tally) count() error {
 		before := p.used
 		p.count(t.perCount)
 		if t.used += p.used - before; t.used > maxRanked {
-			return invalid("of expands to more than %d different results; ask about fewer actors", maxRanked)
+			return xrpc.Invalid("of expands to more than %d different results; ask about fewer actors", maxRanked)
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package query
+package feed
 
 import (
 	"errors"
@@ -11,6 +11,8 @@ import (
 
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
+	"skein.blue/query/rank"
+	"skein.blue/query/xrpc"
 )
 
 // A file of feeds has one feed in each paragraph: its name, which is the key of its record
@@ -80,7 +82,7 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 		return f, fmt.Errorf("%q is not a feed; write NAME = QUERY", algebra.Brief(text)) //nolint:err113 // likewise
 	}
 	f.shows, f.viewer = shows, strings.Contains(shows, "$viewer")
-	asked, isRank, err := ParseRank(shows)
+	asked, isRank, err := rank.Parse(shows)
 	if err == nil && (asked.Has("limit") || asked.Has("cursor")) {
 		err = errors.New("a feed cannot set limit or cursor; the app that shows it does") //nolint:err113 // the operator reads it
 	}
@@ -99,61 +101,14 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 		return f, nil
 	}
 	f.rank = asked
-	r, err := params{words: words, maxExpr: algebra.MaxExpr, values: f.forViewer(algebra.Placeholder).rank, resolve: func([]algebra.Literal, func(int) string) error { return nil }}.ranking(time.Now())
-	if err == nil && r.via.is != dict.URI {
-		err = fmt.Errorf("it leads to %s; a feed shows posts: use via=likes or via=reposts", algebra.Plural(r.via.is)) //nolint:err113 // likewise
+	r, err := rank.Read(&xrpc.Query{Words: words, MaxExpr: algebra.MaxExpr, Values: f.forViewer(algebra.Placeholder).rank, Resolve: func([]algebra.Literal, func(int) string) error { return nil }}, time.Now())
+	if err == nil && r.Via.Is != dict.URI {
+		err = fmt.Errorf("it leads to %s; a feed shows posts: use via=likes or via=reposts", algebra.Plural(r.Via.Is)) //nolint:err113 // likewise
 	}
 	if err != nil {
 		return f, fmt.Errorf("feed %s: %w", f.name, err)
 	}
 	return f, nil
-}
-
-// ParseRank parses a ranking in text, such as rank(of=follows(did:…), via=likes, since=24h), and
-// returns the parameters for the method rank. is is false if text is not a ranking.
-func ParseRank(text string) (asked url.Values, is bool, err error) {
-	inside, is := strings.CutPrefix(strings.TrimSpace(text), "rank(")
-	if !is {
-		return nil, false, nil
-	}
-	inside, ok := strings.CutSuffix(inside, ")")
-	if !ok {
-		return nil, true, errors.New(`expected ")" at the end of rank(…`) //nolint:err113 // its author reads it
-	}
-	asked = url.Values{}
-	for _, part := range topLevel(inside) {
-		name, value, ok := strings.Cut(part, "=")
-		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		switch {
-		case !ok:
-			return nil, true, fmt.Errorf("%q in rank(…): write name=value", algebra.Brief(part)) //nolint:err113 // likewise
-		case !slices.Contains(rankTakes, name):
-			return nil, true, fmt.Errorf("rank has no parameter %q; it takes %s", algebra.Brief(name), strings.Join(rankTakes, ", ")) //nolint:err113 // likewise
-		case asked.Has(name):
-			return nil, true, fmt.Errorf("%s occurs twice", name) //nolint:err113 // likewise
-		}
-		asked.Set(name, value)
-	}
-	return asked, true, nil
-}
-
-// topLevel splits arguments at the commas outside of parentheses.
-func topLevel(s string) (parts []string) {
-	depth, start := 0, 0
-	for i := range len(s) {
-		switch s[i] {
-		case '(':
-			depth++
-		case ')':
-			depth--
-		case ',':
-			if depth == 0 {
-				parts = append(parts, s[start:i])
-				start = i + 1
-			}
-		}
-	}
-	return append(parts, s[start:])
 }
 
 // forViewer returns the feed with $viewer replaced by a valid DID.

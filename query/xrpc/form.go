@@ -1,9 +1,8 @@
-package query
+package xrpc
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -22,24 +21,27 @@ import (
 const (
 	formsInFlight     = 16 << 20
 	formsOfAClient    = 4 << 20
-	formMediaType     = "application/x-www-form-urlencoded"
 	errorUnsupported  = "UnsupportedMediaType"
 	errorTooLarge     = "PayloadTooLarge"
 	errorFormTooSlow  = "RequestTimeout"
 	errorTooManyForms = "Busy"
 )
 
-// formSpace counts the bytes of the forms that are in memory.
-type formSpace struct {
+// FormMediaType is the media type of a form.
+const FormMediaType = "application/x-www-form-urlencoded"
+
+// Forms reads forms, and counts the bytes of the forms that are in memory.
+type Forms struct {
 	mu      sync.Mutex // guards the fields below
 	held    int64
 	clients map[string]int64
 }
 
-func newFormSpace() *formSpace { return &formSpace{clients: map[string]int64{}} }
+// NewForms returns Forms.
+func NewForms() *Forms { return &Forms{clients: map[string]int64{}} }
 
 // take reserves n bytes for a client, and reports whether there is room.
-func (f *formSpace) take(client string, n int64) bool {
+func (f *Forms) take(client string, n int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.held+n > formsInFlight || f.clients[client]+n > formsOfAClient {
@@ -51,7 +53,7 @@ func (f *formSpace) take(client string, n int64) bool {
 }
 
 // give returns n bytes of a client.
-func (f *formSpace) give(client string, n int64) {
+func (f *Forms) give(client string, n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.held -= n
@@ -60,17 +62,18 @@ func (f *formSpace) give(client string, n int64) {
 	}
 }
 
-// readForm reads the body of a POST, nil for another method. The caller calls release after it
-// has answered. The call holds no slot yet, so a client that sends slowly delays nobody.
-func (s *Server) readForm(ctx context.Context, w http.ResponseWriter, r *http.Request) (form *string, release func(), err error) {
+// Read reads the body of a POST, nil for another method. It ends with ctx, whose timeout the error
+// names. The caller calls release after it has answered. The call holds no slot yet, so a client
+// that sends slowly delays nobody.
+func (f *Forms) Read(ctx context.Context, w http.ResponseWriter, r *http.Request, timeout time.Duration) (form *string, release func(), err error) {
 	if r.Method != http.MethodPost {
 		return nil, func() {}, nil
 	}
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != formMediaType {
-		return nil, nil, &Error{http.StatusUnsupportedMediaType, errorUnsupported, fmt.Sprintf("the body is %q; send the parameters as %s", algebra.Brief(r.Header.Get("Content-Type")), formMediaType)}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != FormMediaType {
+		return nil, nil, Errorf(http.StatusUnsupportedMediaType, errorUnsupported, "the body is %q; send the parameters as %s", algebra.Brief(r.Header.Get("Content-Type")), FormMediaType)
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
-		return nil, nil, &Error{http.StatusUnsupportedMediaType, errorUnsupported, fmt.Sprintf("the body is encoded as %q; send it without an encoding", algebra.Brief(coding))}
+		return nil, nil, Errorf(http.StatusUnsupportedMediaType, errorUnsupported, "the body is encoded as %q; send it without an encoding", algebra.Brief(coding))
 	}
 	if r.ContentLength > algebra.MaxForm {
 		return nil, nil, formTooLarge()
@@ -80,13 +83,13 @@ func (s *Server) readForm(ctx context.Context, w http.ResponseWriter, r *http.Re
 		size = algebra.MaxForm
 	}
 	client := clients.Of(r)
-	if !s.forms.take(client, size) {
+	if !f.take(client, size) {
 		w.Header().Set("Retry-After", "1")
-		return nil, nil, &Error{http.StatusServiceUnavailable, errorTooManyForms, fmt.Sprintf("too many forms in flight: one client may have %d bytes, all clients %d; try again later", formsOfAClient, formsInFlight)}
+		return nil, nil, Errorf(http.StatusServiceUnavailable, errorTooManyForms, "too many forms in flight: one client may have %d bytes, all clients %d; try again later", formsOfAClient, formsInFlight)
 	}
 	defer func() {
 		if err != nil {
-			s.forms.give(client, size)
+			f.give(client, size)
 		}
 	}()
 	if until, ok := ctx.Deadline(); ok {
@@ -99,12 +102,12 @@ func (s *Server) readForm(ctx context.Context, w http.ResponseWriter, r *http.Re
 		return nil, nil, formTooLarge()
 	}
 	if err != nil {
-		return nil, nil, &Error{http.StatusRequestTimeout, errorFormTooSlow, fmt.Sprintf("the complete body did not arrive within %v: %v", s.o.Timeout, err)}
+		return nil, nil, Errorf(http.StatusRequestTimeout, errorFormTooSlow, "the complete body did not arrive within %v: %v", timeout, err)
 	}
 	text := string(b)
-	return &text, func() { s.forms.give(client, size) }, nil
+	return &text, func() { f.give(client, size) }, nil
 }
 
 func formTooLarge() error {
-	return &Error{http.StatusRequestEntityTooLarge, errorTooLarge, fmt.Sprintf("the body has more than %d bytes: ask about fewer members at a time", algebra.MaxForm)}
+	return Errorf(http.StatusRequestEntityTooLarge, errorTooLarge, "the body has more than %d bytes: ask about fewer members at a time", algebra.MaxForm)
 }

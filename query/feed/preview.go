@@ -1,12 +1,12 @@
-package query
+package feed
 
 import (
 	"context"
 	"net/http"
-	"slices"
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/syntax"
+	"skein.blue/query/xrpc"
 )
 
 // A preview answers as any viewer, without a token. That reveals no secret, because the graph is
@@ -26,7 +26,7 @@ type Preview struct {
 	Viewer bool `json:"viewer"`
 }
 
-// Previews returns the feeds that can be previewed: all with FeedOptions.Preview, else none.
+// Previews returns the feeds that can be previewed: all with Options.Preview, else none.
 func (f *Feeds) Previews() (all []Preview) {
 	if f == nil || !f.o.Preview {
 		return nil
@@ -37,47 +37,33 @@ func (f *Feeds) Previews() (all []Preview) {
 	return all
 }
 
-// previewParameter names the viewer of a preview. The lexicon of getFeedSkeleton does not have it.
+// previewParameter names the viewer of a preview. The lexicon of Skeleton does not have it.
 const previewParameter = "viewer"
-
-// methods returns the methods of this server. With previews, getFeedSkeleton takes viewer.
-func (s *Server) methods() []method {
-	all := allMethods()
-	if s.o.Feeds == nil || !s.o.Feeds.o.Preview {
-		return all
-	}
-	for i := range all {
-		if all[i].nsid == getFeedSkeleton {
-			all[i].takes = append(slices.Clone(all[i].takes), previewParameter)
-		}
-	}
-	return all
-}
 
 // viewerOf returns the DID of a feed's viewer, from the token, or from the parameter viewer of a
 // preview.
-func (s *Server) viewerOf(ctx context.Context, q *params) (string, error) {
-	if q.values.Has(previewParameter) {
+func (f *Feeds) viewerOf(ctx context.Context, q *xrpc.Query) (string, error) {
+	if q.Values.Has(previewParameter) {
 		return previewer(q)
 	}
-	if s.o.Feeds.o.Preview && q.header.Get("Authorization") == "" {
-		return "", &Error{http.StatusUnauthorized, "AuthMissing", "this feed differs by viewer: add viewer=DID (or a handle) to preview it, or a service auth token"}
+	if f.o.Preview && q.Header.Get("Authorization") == "" {
+		return "", xrpc.Errorf(http.StatusUnauthorized, "AuthMissing", "this feed differs by viewer: add viewer=DID (or a handle) to preview it, or a service auth token")
 	}
-	return s.viewer(ctx, q)
+	return q.Viewer(ctx)
 }
 
 // previewer returns the account in the parameter viewer. The parameter is unknown unless previews
 // are on.
-func previewer(q *params) (string, error) {
+func previewer(q *xrpc.Query) (string, error) {
 	for _, name := range forwarded {
-		if q.header.Get(name) != "" {
-			return "", invalid("viewer works only from this machine, and a proxy forwarded this request (it has the header %s); send a service auth token", name)
+		if q.Header.Get(name) != "" {
+			return "", xrpc.Invalid("viewer works only from this machine, and a proxy forwarded this request (it has the header %s); send a service auth token", name)
 		}
 	}
-	if v := q.values.Get(previewParameter); syntax.ValidHandle(v) {
-		q.values.Set(previewParameter, "@"+v)
+	if v := q.Values.Get(previewParameter); syntax.ValidHandle(v) {
+		q.Values.Set(previewParameter, "@"+v)
 	}
-	list, err := q.list(previewParameter, 1, dict.DID)
+	list, err := q.List(previewParameter, 1, dict.DID)
 	if err != nil {
 		return "", err
 	}

@@ -1,4 +1,4 @@
-package query
+package feed
 
 import (
 	"cmp"
@@ -20,14 +20,16 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/idset"
 	"skein.blue/query/algebra"
+	"skein.blue/query/rank"
+	"skein.blue/query/xrpc"
 )
 
-// FeedOptions configure Feeds.
-type FeedOptions struct {
-	// Path is the file of feeds; its format is described in feedfile.go.
+// Options configure Feeds.
+type Options struct {
+	// Path is the file of feeds; its format is described in file.go.
 	Path string
-	// Service serves the feeds: their records name its DID.
-	Service *Service
+	// Service is the DID of the service that serves the feeds; their records name it.
+	Service string
 	// Publisher is the DID of the account whose records announce the feeds. "" means the
 	// service's DID.
 	Publisher string
@@ -40,18 +42,18 @@ type FeedOptions struct {
 
 // Feeds are feeds by configuration, served as app.bsky.feed.getFeedSkeleton.
 type Feeds struct {
-	o     FeedOptions
+	o     Options
 	feeds atomic.Pointer[[]feed]
 }
 
-// NewFeeds reads the file of feeds.
-func NewFeeds(o FeedOptions) (*Feeds, error) {
+// New reads the file of feeds.
+func New(o Options) (*Feeds, error) {
 	if o.Kinds == nil {
 		o.Kinds = kinds.BuiltIn
 	}
 	f := &Feeds{o: o}
 	if f.o.Publisher == "" {
-		f.o.Publisher = o.Service.DID()
+		f.o.Publisher = o.Service
 	}
 	if _, err := syntax.ParseDID(f.o.Publisher); err != nil {
 		return nil, fmt.Errorf("the publisher %q of the feeds is not a DID: %w", f.o.Publisher, err)
@@ -94,43 +96,62 @@ func (f *Feeds) uri(g feed) string {
 	return "at://" + f.o.Publisher + "/app.bsky.feed.generator/" + g.name
 }
 
-const getFeedSkeleton = "app.bsky.feed.getFeedSkeleton"
+// Skeleton is the NSID of the method that returns a page of a feed.
+const Skeleton = "app.bsky.feed.getFeedSkeleton"
+
+// Methods returns the methods that serve the feeds. Without feeds, f is nil, and they answer that
+// this server has none.
+func (f *Feeds) Methods() []xrpc.Method {
+	all := []xrpc.Method{
+		xrpc.Method{NSID: Skeleton, Serve: f.skeleton, Slow: true}.Described(),
+		xrpc.Method{NSID: "app.bsky.feed.describeFeedGenerator", Serve: f.describe}.Described(),
+	}
+	if f != nil && f.o.Preview {
+		all[0].Takes = append(all[0].Takes, previewParameter)
+	} else {
+		all[0].Off = map[string]string{previewParameter: "previews a feed, and previews are off here (skein serve --feed-preview): send a service auth token"}
+	}
+	return all
+}
+
+// errNone is the answer of a server without feeds.
+var errNone = xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "this server has no feeds (--feeds)")
 
 type skeletonItem struct {
 	Post string `json:"post"`
 }
 
 // skeleton implements app.bsky.feed.getFeedSkeleton.
-func (s *Server) skeleton(ctx context.Context, q params) (any, error) {
-	if s.o.Feeds == nil {
-		return nil, &Error{http.StatusNotImplemented, "MethodNotImplemented", "this server has no feeds (--feeds)"}
+func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
+	if f == nil {
+		return nil, errNone
 	}
-	f, ok := s.o.Feeds.find(q.values.Get("feed"))
+	g, ok := f.find(q.Values.Get("feed"))
 	if !ok {
-		return nil, &Error{http.StatusBadRequest, "UnknownFeed", fmt.Sprintf("unknown feed %q", algebra.Brief(q.values.Get("feed")))}
+		return nil, xrpc.Errorf(http.StatusBadRequest, "UnknownFeed", "unknown feed %q", algebra.Brief(q.Values.Get("feed")))
 	}
-	limit, err := q.integer("limit", 1, 100, 50)
+	limit, err := q.Integer("limit", 1, 100, 50)
 	if err != nil {
 		return nil, err
 	}
-	if f.viewer {
-		did, err := s.viewerOf(ctx, &q)
+	if g.viewer {
+		did, err := f.viewerOf(ctx, q)
 		if err != nil {
 			return nil, err
 		}
-		f = f.forViewer(did)
+		g = g.forViewer(did)
 	}
-	place := feedPlace{micros: uint64(time.Now().UnixMicro())}
-	if q.values.Has("cursor") {
-		if place, err = s.cursors.openFeed(f, q.values.Get("cursor")); err != nil {
-			return nil, invalid("%v", err)
+	at := place{micros: uint64(time.Now().UnixMicro())}
+	if q.Values.Has("cursor") {
+		if at, err = g.open(q.Cursors, q.Values.Get("cursor")); err != nil {
+			return nil, xrpc.Invalid("%v", err)
 		}
 	}
 	out := struct {
 		Feed   []skeletonItem `json:"feed"`
 		Cursor string         `json:"cursor,omitempty"`
 	}{}
-	posts, next, err := s.feedPage(ctx, q, f, place, limit)
+	posts, next, err := g.page(ctx, *q, at, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -139,14 +160,14 @@ func (s *Server) skeleton(ctx context.Context, q params) (any, error) {
 		out.Feed[i] = skeletonItem{uri}
 	}
 	if next != nil {
-		out.Cursor = s.cursors.sealFeed(f, *next)
+		out.Cursor = g.seal(q.Cursors, *next)
 	}
 	return out, nil
 }
 
-// feedPlace is the start of a page. In a ranking it is a number of results, as of the time of
+// place is the start of a page. In a ranking it is a number of results, as of the time of
 // the first page; in a set it is the last post of the previous page.
-type feedPlace struct {
+type place struct {
 	micros uint64 // the time of the first page
 	after  uint64 // ranking: results before this page; set: the TID of the last post
 	id     uint64 // set: the id of the last post
@@ -155,48 +176,48 @@ type feedPlace struct {
 // maxFeed is the largest number of posts in a ranked feed.
 const maxFeed = 1000
 
-// feedPage returns a page of a feed, and the start of the next, nil after the last page.
-func (s *Server) feedPage(ctx context.Context, q params, f feed, at feedPlace, limit int) (posts []string, next *feedPlace, err error) {
+// page returns a page of a feed, and the start of the next, nil after the last page.
+func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int) (posts []string, next *place, err error) {
 	now := time.UnixMicro(int64(at.micros))
-	q.values = f.rank
+	q.Values = f.rank
 	if f.set != "" {
-		e, err := s.words.Parse(f.set, algebra.MaxExpr, now)
+		e, err := q.Words.Parse(f.set, algebra.MaxExpr, now)
 		if err == nil {
-			err = q.resolve(e.Strings, func(int) string { return "feed " + f.name + ": " })
+			err = q.Resolve(e.Strings, func(int) string { return "feed " + f.name + ": " })
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		err = s.view(ctx, q.work, func(sn *ask.View) (err error) {
-			posts, next, err = s.newestPosts(ctx, sn, q.work, e, at, limit)
+		err = q.View(ctx, func(sn *ask.View) (err error) {
+			posts, next, err = newestPosts(ctx, sn, q.Work, e, at, limit)
 			return err
 		})
 		return posts, next, err
 	}
-	r, err := q.ranking(now)
+	r, err := rank.Read(&q, now)
 	if err != nil {
 		return nil, nil, err
 	}
-	if until := at.micros << 10; !r.window.All() && r.window.To > until { // without later records
-		r.window.To = until
+	if until := at.micros << 10; !r.Window.All() && r.Window.To > until { // without later records
+		r.Window.To = until
 	}
-	r.limit, r.posts = maxFeed, true
-	err = s.view(ctx, q.work, func(sn *ask.View) error {
+	r.Limit, r.Posts = maxFeed, true
+	err = q.View(ctx, func(sn *ask.View) error {
 		posts, next = []string{}, nil
-		ranked, err := s.ranked(ctx, sn, q.work, r)
+		ranked, err := rank.Rank(ctx, sn, q.Work, r)
 		if err != nil {
 			return err
 		}
 		skip, n := int(min(at.after, maxFeed)), 0
-		r.limit = min(skip+limit+1, maxFeed)
-		_, err = ranked.strings(r, func(_ *scored, member []byte) {
+		r.Limit = min(skip+limit+1, maxFeed)
+		_, err = ranked.Page(r, func(_ *rank.Result, member []byte) {
 			n++
 			switch {
 			case n <= skip:
 			case len(posts) < limit:
 				posts = append(posts, string(member))
 			default:
-				next = &feedPlace{at.micros, uint64(skip + limit), 0}
+				next = &place{at.micros, uint64(skip + limit), 0}
 			}
 		})
 		return err
@@ -211,7 +232,7 @@ const postsRead = 20_000
 var errTooManyPosts = errors.New("the set of the feed is too large")
 
 // newestPosts returns a page of the posts in a set, newest first.
-func (s *Server) newestPosts(ctx context.Context, sn *ask.View, w *work, e *algebra.Expr, at feedPlace, limit int) (posts []string, next *feedPlace, err error) {
+func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *algebra.Expr, at place, limit int) (posts []string, next *place, err error) {
 	v, err := algebra.NewEvaluation(ctx, sn, e, w)
 	if err != nil {
 		return nil, nil, err
@@ -221,7 +242,7 @@ func (s *Server) newestPosts(ctx context.Context, sn *ask.View, w *work, e *alge
 		return nil, nil, err
 	}
 	if set.Len() > postsRead {
-		return nil, nil, invalid("%v: it has %d members, and only sets up to %d can be sorted; limit it with since=", errTooManyPosts, set.Len(), postsRead)
+		return nil, nil, xrpc.Invalid("%v: it has %d members, and only sets up to %d can be sorted; limit it with since=", errTooManyPosts, set.Len(), postsRead)
 	}
 	all, _ := set.Page(0, postsRead, idset.Set{})
 	type post struct{ tid, id uint64 }
@@ -234,7 +255,7 @@ func (s *Server) newestPosts(ctx context.Context, sn *ask.View, w *work, e *alge
 		}
 	}
 	err = sn.Strings(dict.URI, known, func(i int, uri []byte) error {
-		if tid := algebra.TIDOf(dict.URI, uri); isPost(uri) && (at.after == 0 && at.id == 0 || tid < at.after || tid == at.after && uint64(known[i]) > at.id) {
+		if tid := algebra.TIDOf(dict.URI, uri); rank.IsPost(uri) && (at.after == 0 && at.id == 0 || tid < at.after || tid == at.after && uint64(known[i]) > at.id) {
 			found = append(found, post{tid, uint64(known[i])})
 			uris[uint64(known[i])] = string(uri)
 		}
@@ -249,38 +270,32 @@ func (s *Server) newestPosts(ctx context.Context, sn *ask.View, w *work, e *alge
 		posts = append(posts, uris[p.id])
 	}
 	if len(found) > limit {
-		next = &feedPlace{at.micros, found[limit-1].tid, found[limit-1].id}
+		next = &place{at.micros, found[limit-1].tid, found[limit-1].id}
 	}
 	return posts, next, nil
 }
 
-// isPost reports whether a URI names a post.
-func isPost(uri []byte) bool {
-	parts := strings.Split(string(uri), "/")
-	return len(parts) == 5 && parts[3] == "app.bsky.feed.post"
-}
-
 func (f feed) question() string { return "feed " + f.name + "\x00" + f.set + "\x00" + f.rank.Encode() }
 
-// sealFeed seals the start of the next page of a feed.
-func (c *cursors) sealFeed(f feed, p feedPlace) string {
+// seal seals the start of the next page of a feed.
+func (f feed) seal(c *xrpc.Cursors, p place) string {
 	plain := binary.BigEndian.AppendUint64(nil, p.micros)
 	plain = binary.BigEndian.AppendUint64(plain, p.after)
-	return c.sealBytes(binary.BigEndian.AppendUint64(plain, p.id), f.question())
+	return c.Seal(binary.BigEndian.AppendUint64(plain, p.id), f.question())
 }
 
-func (c *cursors) openFeed(f feed, cursor string) (p feedPlace, err error) {
-	plain, err := c.openBytes(cursor, f.question())
+func (f feed) open(c *xrpc.Cursors, cursor string) (p place, err error) {
+	plain, err := c.Open(cursor, f.question())
 	if err != nil || len(plain) != 24 {
-		return p, errCursor
+		return p, xrpc.ErrCursor
 	}
-	return feedPlace{binary.BigEndian.Uint64(plain), binary.BigEndian.Uint64(plain[8:]), binary.BigEndian.Uint64(plain[16:])}, nil
+	return place{binary.BigEndian.Uint64(plain), binary.BigEndian.Uint64(plain[8:]), binary.BigEndian.Uint64(plain[16:])}, nil
 }
 
-// describeFeeds implements app.bsky.feed.describeFeedGenerator.
-func (s *Server) describeFeeds(context.Context, params) (any, error) {
-	if s.o.Feeds == nil {
-		return nil, &Error{http.StatusNotImplemented, "MethodNotImplemented", "this server has no feeds (--feeds)"}
+// describe implements app.bsky.feed.describeFeedGenerator.
+func (f *Feeds) describe(context.Context, *xrpc.Query) (any, error) {
+	if f == nil {
+		return nil, errNone
 	}
 	type item struct {
 		URI string `json:"uri"`
@@ -288,9 +303,9 @@ func (s *Server) describeFeeds(context.Context, params) (any, error) {
 	out := struct {
 		DID   string `json:"did"`
 		Feeds []item `json:"feeds"`
-	}{s.o.Feeds.o.Service.DID(), []item{}}
-	for _, f := range *s.o.Feeds.feeds.Load() {
-		out.Feeds = append(out.Feeds, item{s.o.Feeds.uri(f)})
+	}{f.o.Service, []item{}}
+	for _, g := range *f.feeds.Load() {
+		out.Feeds = append(out.Feeds, item{f.uri(g)})
 	}
 	return out, nil
 }

@@ -1,0 +1,106 @@
+package algebra
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+)
+
+// The largest sets that list sorts by time: reverse sets, for which it reads records of every
+// member, and forward sets, whose records are stored together.
+const (
+	MaxSortedActors   = 10_000  // members of a reverse set
+	MaxSortedSubjects = 200_000 // members of a forward set
+)
+
+// NewestFirst orders by the records' times, newest first. Records without a time come last.
+// Ties are ordered by id.
+func NewestFirst(x, y MemberRecord) int {
+	return cmp.Or(cmp.Compare(TimeOf(y.Path), TimeOf(x.Path)), cmp.Compare(x.ID, y.ID))
+}
+
+// OldestFirst is the reverse of NewestFirst.
+func OldestFirst(x, y MemberRecord) int { return NewestFirst(y, x) }
+
+// TimeOf returns the time of a record in microseconds, 0 if it has none.
+func TimeOf(p format.Path) uint64 {
+	if !p.HasTime() {
+		return 0
+	}
+	return p.TID >> format.ClockBits
+}
+
+// A Place is the start of a page of Records: the last member of the previous page. All pages have
+// the order of the first.
+type Place struct {
+	Begun  bool
+	Sorted bool
+	Micros uint64
+	ID     dict.ID
+}
+
+// Order names the order of the pages: newest or id.
+func (p *Place) Order() string {
+	if p.Sorted {
+		return "newest"
+	}
+	return "id"
+}
+
+// Records returns a page of a set in an order of the records, and the start of the next, nil after
+// the last page.
+func (v *Evaluation) Records(set idset.Set, after *Place, limit int, order func(x, y MemberRecord) int) (page []MemberRecord, last *Place, err error) {
+	most := uint64(MaxSortedActors)
+	if v.Expr.Root.Op == OpForward || v.Expr.Root.Op == OpListed {
+		most = MaxSortedSubjects
+	}
+	if !after.Begun {
+		after.Sorted = set.Len() <= most
+	}
+	if after.Sorted && set.Len() > most {
+		return nil, nil, &LimitError{fmt.Sprintf("the set has grown past %d members since the first page and can no longer be sorted by time; start again without a cursor", most)}
+	}
+	if !after.Sorted {
+		ids, more := set.Page(uint64(after.ID), limit, v.Hidden())
+		all := make([]dict.ID, len(ids))
+		for i, id := range ids {
+			all[i] = dict.ID(id)
+		}
+		if page, err = v.EdgeRecords(&v.Expr.Root, all); err != nil {
+			return nil, nil, err
+		}
+		slices.SortFunc(page, func(x, y MemberRecord) int { return cmp.Compare(x.ID, y.ID) })
+		if more {
+			last = &Place{true, false, 0, all[len(all)-1]}
+		}
+		return page, last, nil
+	}
+	all, _ := set.Page(0, math.MaxInt, v.Hidden())
+	ids := make([]dict.ID, len(all))
+	for i, id := range all {
+		ids[i] = dict.ID(id)
+	}
+	if page, err = v.EdgeRecords(&v.Expr.Root, ids); err != nil {
+		return nil, nil, err
+	}
+	slices.SortFunc(page, order)
+	if after.Begun {
+		at, found := slices.BinarySearchFunc(page, *after, func(r MemberRecord, p Place) int {
+			return order(r, MemberRecord{ID: p.ID, Path: format.Path{TID: p.Micros << format.ClockBits}})
+		})
+		if found {
+			at++
+		}
+		page = page[at:]
+	}
+	if len(page) > limit {
+		end := page[limit-1]
+		page, last = page[:limit], &Place{true, true, TimeOf(end.Path), end.ID}
+	}
+	return page, last, nil
+}

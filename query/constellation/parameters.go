@@ -1,0 +1,64 @@
+package constellation
+
+import (
+	"strings"
+
+	"skein.blue/graph/ask"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/internal/syntax"
+	"skein.blue/query/algebra"
+	"skein.blue/query/xrpc"
+)
+
+// maxDIDs is the largest number of accounts, or of other subjects, that limit one call.
+const maxDIDs = 100
+
+// sourceOf reads the parameter source: a collection, and a path in its records.
+func sourceOf(q *xrpc.Query) (collection, path string, err error) {
+	collection, path, ok := strings.Cut(q.Values.Get("source"), ":")
+	if !ok {
+		err = xrpc.Invalid("parameter source is %q; it must be a collection and a path, as in app.bsky.feed.like:subject.uri", algebra.Brief(q.Values.Get("source")))
+	}
+	return collection, path, err
+}
+
+// authors limit an answer to the records of some accounts, if any are given.
+type authors struct {
+	dids  []algebra.Literal
+	given bool
+}
+
+// authorsOf reads the values of a parameter. A value that is not a DID has no records.
+func authorsOf(values []string) (a authors) {
+	for _, did := range values {
+		if did = strings.TrimSpace(did); did != "" {
+			a.given = true
+			if syntax.ValidDID(did) {
+				a.dids = append(a.dids, algebra.Literal{S: did, Is: dict.DID})
+			}
+		}
+	}
+	return a
+}
+
+// of returns the authors in a set.
+func (a *authors) of(sn *ask.View, set idset.Set) (idset.Set, error) {
+	if !a.given {
+		return set, nil
+	}
+	ids, err := idsOf(sn, a.dids)
+	return idset.And(set, ids), err
+}
+
+// idsOf returns the ids of the literals that have one.
+func idsOf(sn *ask.View, list []algebra.Literal) (idset.Set, error) {
+	ids, err := algebra.Lookup(sn, list)
+	var some []uint64
+	for _, id := range ids {
+		if id != dict.None {
+			some = append(some, uint64(id))
+		}
+	}
+	return idset.FromUnsorted(some), err
+}

@@ -1,0 +1,221 @@
+package rank
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/query/algebra"
+	"skein.blue/query/xrpc"
+)
+
+// Bounds of one rank.
+const (
+	maxRanked   = 4 << 20  // distinct results, of up to 32 bytes
+	maxExpanded = 64 << 20 // results with repetitions
+
+	checkEvery = 1 << 16 // results between two checks of the deadline
+	manyScored = 1000    // accounts above which share and lift need the large queue
+)
+
+// A Ranking expands every member of a set along an edge, and orders the results by how often each
+// occurs.
+type Ranking struct {
+	Of     *algebra.Expr
+	Except *algebra.Expr // without its members; nil for none
+	Via    Via
+	Window ask.Window // of the records that make the edges
+	By     string     // ByCount, ByShare or ByLift
+	Limit  int        // of a page
+	Posts  bool       // only results that are posts
+	After  *Place     // the end of the previous page; nil for the first
+
+	min      uint32     // the lowest count
+	subjects ask.Window // of the results' record keys
+}
+
+// A Place is the last result of a page, after which the next page starts.
+type Place struct {
+	Result
+
+	Micros uint64 // the time of the first page, from which ages are counted back; 0 if there are no ages
+}
+
+// HasAge reports whether a Ranking depends on the time of the query.
+func (r *Ranking) HasAge(q *xrpc.Query) bool {
+	for _, name := range []string{"since", "until", "subjectsSince"} {
+		if _, age, err := algebra.ParseTime(q.Values.Get(name), time.Time{}); err == nil && age {
+			return true
+		}
+	}
+	return r.Of.HasAge || r.Except != nil && r.Except.HasAge
+}
+
+// Read reads the parameters of rank, with ages counted back from now.
+func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
+	if r.Of, err = q.ExprAt("of", now); err != nil {
+		return r, err
+	}
+	if r.Of.Type() != dict.DID {
+		return r, xrpc.Invalid("of: it is a set of %s; it must be a set of %s", algebra.Plural(r.Of.Type()), algebra.Plural(dict.DID))
+	}
+	if r.Via, err = parseVia(q.Words, q.Values.Get("via")); err != nil {
+		return r, err
+	}
+	if q.Values.Has("except") {
+		if r.Except, err = q.ExprAt("except", now); err != nil {
+			return r, err
+		}
+		if r.Except.Type() != r.Via.Is {
+			return r, xrpc.Invalid("except: it is a set of %s; the results are %s", algebra.Plural(r.Except.Type()), algebra.Plural(r.Via.Is))
+		}
+	}
+	if r.Window, err = q.Window(now); err != nil {
+		return r, err
+	}
+	r.By = ByCount
+	if q.Values.Has("by") {
+		r.By = q.Values.Get("by")
+	}
+	least := 1
+	switch r.By {
+	case ByCount:
+	case ByShare, ByLift:
+		least = leastScored
+	default:
+		return r, xrpc.Invalid("parameter by is %q; it must be one of %s, %s, %s", algebra.Brief(r.By), ByCount, ByShare, ByLift)
+	}
+	if least, err = q.Integer("min", 1, 1<<30, least); err != nil {
+		return r, err
+	}
+	r.min = uint32(least)
+	if q.Values.Has("subjectsSince") {
+		if r.Via.Is != dict.URI {
+			return r, xrpc.Invalid("subjectsSince: the results are %s; only %s have a time", algebra.Plural(r.Via.Is), algebra.Plural(dict.URI))
+		}
+		t, _, err := algebra.ParseTime(q.Values.Get("subjectsSince"), now)
+		if err != nil {
+			return r, xrpc.Invalid("parameter subjectsSince: %v", err)
+		}
+		_, end := read.AnyTime()
+		r.subjects = read.WindowOf(algebra.FirstMicro(t), end)
+	}
+	r.Limit, err = q.Integer("limit", 1, 1000, 100)
+	return r, err
+}
+
+// Via is the edge that a ranking follows, and the namespace of the results.
+type Via struct {
+	Kind    kinds.Kind
+	Reverse bool
+	Is      dict.Namespace
+}
+
+// vias returns the sets of an account, which a ranking can follow.
+func vias(table *kinds.Table) (names []string, all []Via) {
+	for _, k := range table.All {
+		if !k.HasSets() {
+			continue
+		}
+		names, all = append(names, k.Forward), append(all, Via{k.Kind, false, k.To.Is})
+		if k.To.Is == dict.DID {
+			names, all = append(names, k.Reverse), append(all, Via{k.Kind, true, dict.DID})
+		}
+	}
+	return names, all
+}
+
+// Vias returns the names of the built-in sets that a ranking can follow.
+func Vias() []string { names, _ := vias(kinds.BuiltIn); return names }
+
+// parseVia returns the set of an account with a name.
+func parseVia(v *algebra.Vocabulary, name string) (Via, error) {
+	names, all := vias(v.Table)
+	if i := slices.Index(names, name); i >= 0 {
+		return all[i], nil
+	}
+	return Via{}, xrpc.Invalid("parameter via is %q; it must be one of %s", algebra.Brief(name), strings.Join(names, ", "))
+}
+
+// Rank expands the members of a set, and orders the results.
+func Rank(ctx context.Context, sn *ask.View, w *xrpc.Work, r Ranking) (*Standing, error) {
+	v, err := algebra.NewEvaluation(ctx, sn, r.Of, w)
+	if err != nil {
+		return nil, err
+	}
+	actors, of, err := v.Result()
+	if err != nil {
+		return nil, err
+	}
+	var without idset.Set
+	if r.Except != nil {
+		e, err := algebra.NewEvaluation(ctx, sn, r.Except, w)
+		if err != nil {
+			return nil, err
+		}
+		if without, err = e.Set(&r.Except.Root); err != nil {
+			return nil, err
+		}
+	}
+	if r.By != ByCount && actors.Len() > manyScored { // totals of thousands of results are looked up
+		if err := w.Heavy(); err != nil {
+			return nil, err
+		}
+	}
+	t := &tally{heavy: w.Heavy}
+	if err := expand(ctx, v, t, actors, r); err != nil {
+		return nil, err
+	}
+	if r.Via.Is == dict.DID {
+		t.leaveOut(sn.Hidden())
+	}
+	t.leaveOut(without)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	st := &Standing{ctx: ctx, sn: sn, tally: t, Of: of}
+	if r.By != ByCount {
+		err = st.measure(r)
+	}
+	return st, err
+}
+
+// expand counts the results that the actors lead to.
+func expand(ctx context.Context, v *algebra.Evaluation, t *tally, actors idset.Set, r Ranking) (err error) {
+	var buf []uint64
+	hidden := v.View.Hidden()
+	for actor := range actors.All() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if hidden.Has(actor) || dict.ID(actor) >= dict.FirstReserved {
+			continue
+		}
+		t.next()
+		if !r.Via.Reverse {
+			if buf, err = v.View.AppendSubjects(buf[:0], r.Via.Kind, dict.ID(actor), r.Window); err != nil {
+				return err
+			}
+			err = t.addList(ctx, buf)
+		} else {
+			var op algebra.Operand
+			if op, err = v.Leaf(algebra.Leaf{Op: algebra.OpReverse, Kind: r.Via.Kind, Of: dict.ID(actor), Window: r.Window}); err != nil {
+				return err
+			}
+			var set idset.Set
+			if set, err = v.All(op); err == nil {
+				err = t.add(ctx, set.All())
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return t.count()
+}

@@ -1,0 +1,208 @@
+package rank
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"math/bits"
+	"net/url"
+	"slices"
+	"strings"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
+	"skein.blue/intern/dict"
+	"skein.blue/query/xrpc"
+)
+
+// The scores of rankings. If c of the n members of a set have an edge to a result, and t of all N
+// accounts do, share is c / t, and lift is (c / n) / (t / N): the ratio of c to what chance would
+// give. Lift, or interest, comes from association rules (Brin, Motwani, Ullman and Tsur, "Dynamic
+// itemset counting and implication rules for market basket data", 1997). Both give the same
+// order.
+const (
+	ByCount = "count"
+	ByShare = "share"
+	ByLift  = "lift"
+)
+
+// leastScored is the default of min with share and lift, which mean little for small counts. If
+// there are more than maxScored results, only those with the highest counts are Result.
+const (
+	leastScored = 5
+	maxScored   = 20_000
+)
+
+// A Result is a result of a ranking.
+type Result struct {
+	counted
+
+	Total uint64 // accounts with an edge to it; not counted with ByCount
+}
+
+// Count returns the number of members that have an edge to the result.
+func (r *Result) Count() uint32 { return r.count }
+
+// A Standing has the results of a ranking, in order.
+type Standing struct {
+	ctx      context.Context //nolint:containedctx // of the query
+	sn       *ask.View
+	tally    *tally
+	Of       uint64 // members of the expanded set
+	Accounts uint64 // visible accounts of the index; 0 with ByCount
+	results  []Result
+}
+
+// measure looks up the totals of the results, and orders them by score.
+func (st *Standing) measure(r Ranking) error {
+	counts, err := st.sn.Counts()
+	if err != nil {
+		return err
+	}
+	st.Accounts = uint64(max(counts.Accounts-counts.Hidden, 1))
+	top := st.tally.top(min(st.tally.atLeast(r.min), maxScored))
+	slices.SortFunc(top, func(x, y counted) int { return cmp.Compare(x.id, y.id) })
+	ids := make([]dict.ID, len(top))
+	for i, c := range top {
+		ids[i] = dict.ID(c.id)
+	}
+	st.results = make([]Result, len(top))
+	totals := st.sn.ActorCounts
+	if r.Via.Reverse {
+		totals = st.sn.SubjectCounts
+	}
+	err = totals(r.Via.Kind, ids, func(i int, total uint64) error {
+		st.results[i] = Result{top[i], total}
+		return st.ctx.Err()
+	})
+	slices.SortFunc(st.results, func(x, y Result) int { return inOrder(r.By, x, y) })
+	return err
+}
+
+// compareShares compares x.count/x.Total with y.count/y.Total, exactly.
+func compareShares(x, y Result) int {
+	return cmp.Compare(uint64(x.count)*max(y.Total, 1), uint64(y.count)*max(x.Total, 1))
+}
+
+// Score returns a result's share or lift, in millionths, rounded down.
+func (st *Standing) Score(by string, e *Result) uint64 {
+	n, d := uint64(e.count), max(e.Total, 1)
+	hi, lo := bits.Mul64(n, 1_000_000)
+	if by == ByLift {
+		over, under := bits.Mul64(n*1_000_000, st.Accounts)
+		if of := max(st.Of, 1); d <= (1<<63)/of { // else the quotient is nearly zero
+			hi, lo, d = over, under, d*of
+		}
+	}
+	if hi >= d {
+		return 1<<63 - 1
+	}
+	score, _ := bits.Div64(hi, lo, d)
+	return min(score, 1<<63-1)
+}
+
+// first returns the first n results.
+func (st *Standing) first(r Ranking, n int) []Result {
+	if r.By != ByCount {
+		return st.results[:min(n, len(st.results))]
+	}
+	top := st.tally.top(min(n, st.tally.atLeast(r.min)))
+	all := make([]Result, len(top))
+	for i, c := range top {
+		all[i] = Result{counted: c}
+	}
+	return all
+}
+
+// inOrder compares two results by rank.
+func inOrder(by string, x, y Result) int {
+	shares := 0
+	if by != ByCount {
+		shares = compareShares(y, x)
+	}
+	return cmp.Or(shares, cmp.Compare(y.count, x.count), cmp.Compare(x.id, y.id))
+}
+
+// Page calls each for the results of a page, in order, and reports whether more follow.
+func (st *Standing) Page(r Ranking, each func(e *Result, member []byte)) (more bool, err error) {
+	n := r.Limit + 1
+	if r.After != nil && r.By != ByCount {
+		n += len(st.results)
+	} else if r.After != nil {
+		n += st.tally.atLeast(r.After.count)
+	}
+	var ids []dict.ID
+	for given, done := 0, 0; ; n *= 2 {
+		all := st.first(r, n)
+		if r.After != nil && done == 0 {
+			done, _ = slices.BinarySearchFunc(all, r.After.Result, func(e, after Result) int { return cmp.Or(inOrder(r.By, e, after), -1) })
+		}
+		for ; done < len(all) && given <= r.Limit; done += len(ids) { // usually one round: few results are left out
+			ids = ids[:0]
+			for _, e := range all[done:min(done+max(r.Limit+1, 64), len(all))] {
+				ids = append(ids, dict.ID(e.id))
+			}
+			err := st.sn.Strings(r.Via.Is, ids, func(i int, member []byte) error {
+				if given <= r.Limit && r.isRecent(member) && (!r.Posts || IsPost(member)) {
+					if given < r.Limit {
+						each(&all[done+i], member)
+					}
+					given++
+				}
+				return st.ctx.Err()
+			})
+			if err != nil {
+				return false, err
+			}
+		}
+		if given > r.Limit || len(all) < n {
+			return given > r.Limit, nil
+		}
+	}
+}
+
+// Question returns the text that a cursor of a Ranking is bound to: the parameters, and the
+// accounts whose handles they name.
+func Question(q *xrpc.Query, r *Ranking) string {
+	asked := url.Values{}
+	for _, name := range Takes() {
+		if name != "cursor" && name != "limit" && q.Values.Has(name) {
+			asked.Set(name, q.Values.Get(name))
+		}
+	}
+	question := "rank " + asked.Encode() + "\x00" + r.Of.Question()
+	if r.Except != nil {
+		question += "\x00" + r.Except.Question()
+	}
+	return question
+}
+
+// SealPlace seals the start of the next page of a Ranking.
+func SealPlace(c *xrpc.Cursors, question string, p Place) string {
+	plain := binary.BigEndian.AppendUint64(nil, p.Micros)
+	plain = binary.BigEndian.AppendUint64(plain, p.id)
+	plain = binary.BigEndian.AppendUint32(plain, p.count)
+	return c.Seal(binary.BigEndian.AppendUint64(plain, p.Total), question)
+}
+
+// OpenPlace opens a cursor of this Ranking.
+func OpenPlace(c *xrpc.Cursors, question, cursor string) (p Place, err error) {
+	plain, err := c.Open(cursor, question)
+	if err != nil || len(plain) != 28 {
+		return p, xrpc.ErrCursor
+	}
+	counted := counted{binary.BigEndian.Uint64(plain[8:]), binary.BigEndian.Uint32(plain[16:])}
+	return Place{Result{counted, binary.BigEndian.Uint64(plain[20:])}, binary.BigEndian.Uint64(plain)}, nil
+}
+
+// isRecent reports whether a result is a record in the window subjectsSince.
+func (r *Ranking) isRecent(uri []byte) bool {
+	return r.subjects.All() || r.subjects.Has(format.ParsePath(uri[bytes.LastIndexByte(uri, '/')+1:]))
+}
+
+// IsPost reports whether a URI names a post.
+func IsPost(uri []byte) bool {
+	parts := strings.Split(string(uri), "/")
+	return len(parts) == 5 && parts[3] == "app.bsky.feed.post"
+}

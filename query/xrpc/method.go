@@ -1,0 +1,89 @@
+package xrpc
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strings"
+
+	"skein.blue/internal/lexicon"
+	"skein.blue/query/lexicons"
+)
+
+// A Method is an XRPC query, or a query at a path of its own.
+type Method struct {
+	// NSID is the method's name, or its path if that begins with a slash.
+	NSID string
+	// Serve answers one call. The answer is encoded as JSON.
+	Serve func(context.Context, *Query) (any, error)
+	// Takes has the names of the parameters, and Many those that may be repeated.
+	Takes, Many []string
+	// Form reports that the parameters may also be sent as a form (POST).
+	Form bool
+	// Slow reports that a call takes some milliseconds of a processor; others take less than
+	// one. Slow methods have a queue with one slot per processor, so that sixteen of them do
+	// not all finish late (figures: docs/decisions/0018).
+	Slow bool
+	// Off has, for parameters that this server could take but does not, the reason.
+	Off map[string]string
+}
+
+// Described returns the method with the parameters of its lexicon. A method that has no lexicon,
+// such as /links, lists its own parameters.
+func (m Method) Described() Method {
+	b, err := fs.ReadFile(lexicons.Files, m.NSID+".json")
+	if err != nil {
+		return m
+	}
+	var l lexicon.File
+	if err := json.Unmarshal(b, &l); err != nil {
+		panic("xrpc: lexicon " + m.NSID + ": " + err.Error()) // lexicons are built in
+	}
+	m.Takes, m.Many = nil, nil
+	p := l.Defs["main"].Parameters
+	if p == nil {
+		return m
+	}
+	for name, d := range p.Properties {
+		m.Takes = append(m.Takes, name)
+		if d.Type == "array" {
+			m.Many = append(m.Many, name)
+		}
+	}
+	slices.SortFunc(m.Takes, func(x, y string) int { // the required ones first, in their order
+		return cmp.Or(cmp.Compare(place(p.Required, x), place(p.Required, y)), cmp.Compare(x, y))
+	})
+	return m
+}
+
+// place returns the index of a name in a list, and the list's length if it is not there.
+func place(list []string, name string) int {
+	if i := slices.Index(list, name); i >= 0 {
+		return i
+	}
+	return len(list)
+}
+
+// Path returns the method's URL path.
+func (m *Method) Path() string {
+	if strings.HasPrefix(m.NSID, "/") {
+		return m.NSID
+	}
+	return "/xrpc/" + m.NSID
+}
+
+// Allows reports whether the method can be called by an HTTP method.
+func (m *Method) Allows(httpMethod string) bool {
+	return httpMethod == http.MethodGet || httpMethod == http.MethodHead || m.Form && httpMethod == http.MethodPost
+}
+
+// Allowed returns the method's Allow header.
+func (m *Method) Allowed() string {
+	if m.Form {
+		return "GET, HEAD, POST, OPTIONS"
+	}
+	return "GET, HEAD, OPTIONS"
+}

@@ -1,0 +1,158 @@
+package xrpc
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"skein.blue/graph"
+	"skein.blue/graph/ask"
+	"skein.blue/intern/dict"
+	"skein.blue/query/algebra"
+)
+
+// A Query is one call of a method: its parameters, and what it works with.
+type Query struct {
+	NSID   string // of the method
+	Values url.Values
+	Header http.Header // of the request
+
+	Words   *algebra.Vocabulary
+	MaxExpr int // the largest expression, in bytes
+	Store   *graph.Store
+	Cursors *Cursors
+	Work    *Work
+
+	// Resolve replaces handles by DIDs. where names the place of a literal, for errors.
+	Resolve func(list []algebra.Literal, where func(i int) string) error
+	// Viewer returns the DID of the viewer who called the method.
+	Viewer func(context.Context) (string, error)
+}
+
+// Parse reads the query string and the form of a call. An unknown parameter is an error,
+// and so is one that occurs twice but may not be repeated: a misspelled parameter must not
+// change the meaning of the answer.
+func Parse(raw string, form *string, m *Method) (*Query, error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, Invalid("the query string cannot be read: %v", err)
+	}
+	q := &Query{NSID: m.NSID, Values: values, MaxExpr: algebra.MaxExpr}
+	if form != nil {
+		q.MaxExpr = algebra.MaxForm
+		inForm, err := url.ParseQuery(*form)
+		if err != nil {
+			return nil, Invalid("the form cannot be read: %v", err)
+		}
+		for name, v := range inForm {
+			values[name] = append(values[name], v...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch n := len(values[name]); {
+		case !slices.Contains(m.Takes, name):
+			return nil, unknownParameter(m, name)
+		case n > 1 && !slices.Contains(m.Many, name):
+			return nil, Invalid("parameter %s occurs %d times; it may occur once", name, n)
+		}
+	}
+	return q, nil
+}
+
+// unknownParameter returns the error for an unknown parameter, with the nearest known name.
+func unknownParameter(m *Method, name string) error {
+	if why, off := m.Off[name]; off {
+		return Invalid("%s %s", name, why)
+	}
+	if near := algebra.Nearest(name, slices.Values(m.Takes)); near != "" {
+		return Invalid("unknown parameter %q; did you mean %s?", algebra.Brief(name), near)
+	}
+	if len(m.Takes) == 0 {
+		return Invalid("unknown parameter %q; %s takes no parameters", algebra.Brief(name), m.NSID)
+	}
+	return Invalid("unknown parameter %q; %s takes %s", algebra.Brief(name), m.NSID, strings.Join(m.Takes, ", "))
+}
+
+// Set parses the parameter set.
+func (q *Query) Set() (*algebra.Expr, error) { return q.ExprAt("set", time.Now()) }
+
+// ExprAt parses the set expression in a parameter, with ages counted back from now.
+func (q *Query) ExprAt(name string, now time.Time) (*algebra.Expr, error) {
+	if !q.Values.Has(name) {
+		return nil, Invalid("parameter %s is missing", name)
+	}
+	e, err := q.Words.Parse(q.Values.Get(name), q.MaxExpr, now)
+	if err != nil {
+		return nil, Invalid("%s: %v", name, err)
+	}
+	return e, q.Resolve(e.Strings, func(i int) string { return fmt.Sprintf("%s: at position %d: ", name, e.Offsets[i]) })
+}
+
+// List parses a parameter that occurs 1 to hi times, with literals of the namespace ns.
+func (q *Query) List(name string, hi int, ns dict.Namespace) ([]algebra.Literal, error) {
+	given := q.Values[name]
+	switch {
+	case len(given) < 1:
+		return nil, Invalid("parameter %s is missing", name)
+	case len(given) > hi:
+		return nil, Invalid("parameter %s occurs %d times; at most %d are allowed", name, len(given), hi)
+	}
+	list := make([]algebra.Literal, len(given))
+	for i, v := range given {
+		l, ok := algebra.LiteralOf(v)
+		if !ok && algebra.NamesSpace(v) {
+			return nil, Invalid("%s %q (number %d) names a space; spaces are not indexed", name, algebra.Brief(v), i+1)
+		}
+		if !ok || l.Is != ns {
+			return nil, Invalid("%s %q (number %d) is not %s%s", name, algebra.Brief(v), i+1, algebra.Singular(ns), algebra.Hint(v))
+		}
+		list[i] = l
+		if why := list[i].Unusable(); why != "" {
+			return nil, Invalid("%s %q (number %d): %s", name, algebra.Brief(v), i+1, why)
+		}
+	}
+	return list, q.Resolve(list, func(i int) string { return fmt.Sprintf("%s (number %d): ", name, i+1) })
+}
+
+// Integer reads a parameter that is a number from lo to hi.
+func (q *Query) Integer(name string, lo, hi, otherwise int) (int, error) {
+	if !q.Values.Has(name) {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(q.Values.Get(name))
+	if err != nil || n < lo || n > hi {
+		return 0, Invalid("parameter %s is %q; it must be a number from %d to %d", name, algebra.Brief(q.Values.Get(name)), lo, hi)
+	}
+	return n, nil
+}
+
+// Boolean reads a parameter that is true or false.
+func (q *Query) Boolean(name string) (bool, error) {
+	switch v := q.Values.Get(name); {
+	case !q.Values.Has(name) || v == "false":
+		return false, nil
+	case v == "true":
+		return true, nil
+	}
+	return false, Invalid("parameter %s is %q; it must be true or false", name, algebra.Brief(q.Values.Get(name)))
+}
+
+// Window reads the parameters since and until.
+func (q *Query) Window(now time.Time) (ask.Window, error) {
+	for _, name := range []string{"since", "until"} {
+		if q.Values.Has(name) && q.Values.Get(name) == "" {
+			return ask.Window{}, Invalid("parameter %s is empty: give a time, or leave it out", name)
+		}
+	}
+	w, _, err := algebra.ParseWindow(q.Values.Get("since"), q.Values.Get("until"), now)
+	if err != nil {
+		return w, Invalid("parameter %v", err)
+	}
+	return w, nil
+}

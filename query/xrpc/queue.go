@@ -1,0 +1,197 @@
+package xrpc
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"skein.blue/graph/ask"
+)
+
+// A Queue limits the number of queries that are answered at a time. Others wait, and their clients
+// take turns, so a client with many queries delays only itself.
+type Queue struct {
+	mu      sync.Mutex
+	free    int
+	turns   []string                   // waiting clients, in the order of their turns
+	waiting map[string][]chan struct{} // by client; each is closed when it has a slot
+}
+
+// NewQueue returns a Queue with a number of slots.
+func NewQueue(slots int) *Queue { return &Queue{free: slots, waiting: map[string][]chan struct{}{}} }
+
+// Enter takes a slot, or waits for one until ctx ends.
+func (q *Queue) Enter(ctx context.Context, client string) error {
+	q.mu.Lock()
+	if q.free > 0 {
+		q.free--
+		q.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	if len(q.waiting[client]) == 0 {
+		q.turns = append(q.turns, client)
+	}
+	q.waiting[client] = append(q.waiting[client], turn)
+	q.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	select {
+	case <-turn: // it got a slot at the same moment
+		q.pass()
+	default:
+		q.forget(client, turn)
+	}
+	return ctx.Err() //nolint:wrapcheck // it says what happened
+}
+
+// Leave releases a slot.
+func (q *Queue) Leave() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.pass()
+}
+
+// pass gives a slot to the next client. It is called with mu held.
+func (q *Queue) pass() {
+	if len(q.turns) == 0 {
+		q.free++
+		return
+	}
+	client := q.turns[0]
+	q.turns = q.turns[1:]
+	queue := q.waiting[client]
+	close(queue[0])
+	if len(queue) == 1 {
+		delete(q.waiting, client)
+		return
+	}
+	q.waiting[client] = queue[1:]
+	q.turns = append(q.turns, client)
+}
+
+// forget removes a query that stopped waiting. It is called with mu held.
+func (q *Queue) forget(client string, turn chan struct{}) {
+	var left []chan struct{}
+	for _, t := range q.waiting[client] {
+		if t != turn {
+			left = append(left, t)
+		}
+	}
+	if len(left) > 0 {
+		q.waiting[client] = left
+		return
+	}
+	delete(q.waiting, client)
+	for i, c := range q.turns {
+		if c == client {
+			q.turns = append(q.turns[:i:i], q.turns[i+1:]...)
+			return
+		}
+	}
+}
+
+// Waiting returns the number of queries that wait for a slot.
+func (q *Queue) Waiting() (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, waiting := range q.waiting {
+		n += len(waiting)
+	}
+	return n
+}
+
+// Queues are the queues of a server.
+//
+// Every query starts in the light queue, or in the queue of slow methods, and is charged for what
+// it reads. Once it has spent lightCharge, it moves to the large queue, which has few slots, and
+// starts again. So a small query gets a slot soon, whatever other clients send. A page of a
+// thousand URIs costs two to four million, a set of a hundred thousand records half a million.
+type Queues struct {
+	Light, Slow, Large *Queue
+}
+
+const lightCharge = 4 << 20
+
+// Work returns the work of a query, without a slot. slow reports that the query calls a slow
+// method, which may spend four times as much before it moves to the large queue.
+func (q *Queues) Work(client string, slow bool) *Work {
+	w := &Work{Client: client, first: q.Light, large: q.Large, may: lightCharge}
+	if slow {
+		w.first, w.may = q.Slow, 4*lightCharge
+	}
+	return w
+}
+
+// Work is a query's slot, and what it has spent.
+type Work struct {
+	// Client is the query's client.
+	Client string
+
+	first, large *Queue
+	in           *Queue // where it holds a slot; nil if it holds none
+	spent, may   int    // may: before it moves to the large queue
+}
+
+// Enter takes a slot of the query's first queue, or waits for one until ctx ends.
+func (w *Work) Enter(ctx context.Context) error { return w.enter(ctx, w.first) }
+
+// enter takes a slot of a queue. It releases the slot that it holds first, so that waiting
+// queries hold none.
+func (w *Work) enter(ctx context.Context, q *Queue) error {
+	w.Leave()
+	if err := q.Enter(ctx, w.Client); err != nil {
+		return err
+	}
+	w.in = q
+	return nil
+}
+
+// Leave releases the slot, if the query holds one.
+func (w *Work) Leave() {
+	if w.in != nil {
+		w.in.Leave()
+		w.in = nil
+	}
+}
+
+// errLarge ends the work on a query that turns out to be large. It starts again in the large
+// queue.
+var errLarge = errors.New("query: the query must continue in the large queue")
+
+// Heavy implements algebra.Budget. Outside of the large queue it returns errLarge: only queries in
+// the large queue may read large sets, or expand many members. A nil Work has no limit: it does
+// not belong to a client's query.
+func (w *Work) Heavy() error {
+	if w == nil || w.in == w.large {
+		return nil
+	}
+	return errLarge
+}
+
+// charge charges the query for what it has read.
+func (w *Work) charge(cost int) error {
+	if w.spent += cost; w.spent <= w.may {
+		return nil
+	}
+	return w.Heavy()
+}
+
+// View calls fn with a state of the graph. If fn reads too much for its queue, it ends, and is
+// called again with a slot of the large queue. While it waits, the query holds neither sets nor a
+// state of the store.
+func (q *Query) View(ctx context.Context, fn func(*ask.View) error) error {
+	err := q.Store.ViewCharged(ctx, q.Work.charge, fn)
+	if !errors.Is(err, errLarge) {
+		return err
+	}
+	if err := q.Work.enter(ctx, q.Work.large); err != nil {
+		return err
+	}
+	return q.Store.ViewCharged(ctx, q.Work.charge, fn)
+}
