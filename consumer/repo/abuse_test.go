@@ -15,6 +15,7 @@ import (
 
 	"skein.blue/consumer/repo"
 	"skein.blue/graph/kinds"
+	"skein.blue/internal/cbor"
 	"skein.blue/internal/human"
 	"skein.blue/internal/synth"
 	"skein.blue/internal/testing/abuse"
@@ -22,8 +23,8 @@ import (
 
 // treeEntry appends an entry of a node, whose key has prefix bytes of the previous key.
 func treeEntry(dst []byte, prefix int, rest string, value *synth.Link) []byte {
-	dst = append(synth.Head(append(dst, "\xa4ak"...), 2, uint64(len(rest))), rest...)
-	dst = synth.Head(append(dst, "ap"...), 0, uint64(prefix))
+	dst = append(cbor.AppendHead(append(dst, "\xa4ak"...), 2, uint64(len(rest))), rest...)
+	dst = cbor.AppendHead(append(dst, "ap"...), 0, uint64(prefix))
 	return synth.AppendLink(append(dst, "at\xf6av"...), value)
 }
 
@@ -32,7 +33,7 @@ func treeEntry(dst []byte, prefix int, rest string, value *synth.Link) []byte {
 // record.
 func oneNode(path string, n int, record []byte) []byte {
 	leaf := synth.NewBlock(record)
-	b := synth.Head([]byte("\xa2ae"), 4, uint64(n))
+	b := cbor.AppendHead([]byte("\xa2ae"), 4, uint64(n))
 	for i := range n {
 		if i == 0 {
 			b = treeEntry(b, 0, path+"00000", &leaf.CID)
@@ -47,7 +48,7 @@ func oneNode(path string, n int, record []byte) []byte {
 
 // follow returns a record with an array of that many small numbers.
 func follow(items int) []byte {
-	b := synth.Head(synth.CBOR([]byte("\xa2"), "x"), 4, uint64(items))
+	b := cbor.AppendHead(synth.CBOR([]byte("\xa2"), "x"), 4, uint64(items))
 	b = append(b, make([]byte, items)...)
 	return synth.CBOR(synth.CBOR(b, "subject"), "did:web:a.example.com")
 }

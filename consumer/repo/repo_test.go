@@ -19,6 +19,7 @@ import (
 	"skein.blue/consumer/repo"
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/kinds"
+	"skein.blue/internal/cbor"
 	"skein.blue/internal/syntax"
 	"skein.blue/internal/synth"
 )
@@ -258,7 +259,7 @@ func TestMalformedTrees(t *testing.T) {
 	leaf := synth.NewBlock(synth.AppendRecord(nil, &kinds.All[0], []byte("did:web:a.example.com"), nil, []byte("2026")))
 	link := func(b synth.Block) []byte { l := b.CID; return synth.AppendLink(nil, &l) }
 	entry := func(prefix byte, key string, right []byte) []byte {
-		e := append(synth.Head([]byte("\xa4ak"), 2, uint64(len(key))), key...)
+		e := append(cbor.AppendHead([]byte("\xa4ak"), 2, uint64(len(key))), key...)
 		e = append(append(append(e, "ap"...), prefix), "at"...)
 		if right == nil {
 			right = []byte{0xf6}
@@ -266,7 +267,7 @@ func TestMalformedTrees(t *testing.T) {
 		return append(append(append(e, right...), "av"...), link(leaf)...)
 	}
 	node := func(left []byte, entries ...[]byte) synth.Block {
-		b := synth.Head([]byte("\xa2ae"), 4, uint64(len(entries)))
+		b := cbor.AppendHead([]byte("\xa2ae"), 4, uint64(len(entries)))
 		b = append(b, bytes.Join(entries, nil)...)
 		if left == nil {
 			left = []byte{0xf6}

@@ -195,6 +195,9 @@ func (w *wants) find(blocks []byte) bool {
 	return true
 }
 
+// Root returns the first root of a CAR, nil if it is not a CAR.
+func Root(car []byte) []byte { root, _ := carHeader(car); return root }
+
 // EachBlock calls each with the CID and the bytes of every block of a CAR.
 func EachBlock(car []byte, each func(cid, block []byte)) error {
 	_, i := carHeader(car)

@@ -55,6 +55,18 @@ type Message struct {
 // Blocks returns the CAR of a Commit or a Sync.
 func (m *Message) Blocks() []byte { return m.blocks }
 
+// CommitCID returns the CID of the commit block of a Commit.
+func (m *Message) CommitCID() []byte { return m.commit }
+
+// PrevData returns the CID of the root of the tree before a Commit, nil if it names none.
+func (m *Message) PrevData() []byte { return m.prevData }
+
+// Ops returns the operations of a Commit, as a CBOR array.
+func (m *Message) Ops() []byte { return m.ops }
+
+// TooBig reports whether a Commit was too big to send.
+func (m *Message) TooBig() bool { return m.tooBig }
+
 // Parse parses a message's envelope into m. It skips everything unknown, as the
 // protocol demands.
 func Parse(frame []byte, m *Message) error {

@@ -192,3 +192,19 @@ func (c *Cursor) Skip() {
 		}
 	}
 }
+
+// AppendHead appends the head of an item: its major type, and its argument in the shortest form.
+func AppendHead(b []byte, major byte, arg uint64) []byte {
+	major <<= 5
+	switch {
+	case arg < 24:
+		return append(b, major|byte(arg))
+	case arg < 1<<8:
+		return append(b, major|24, byte(arg))
+	case arg < 1<<16:
+		return binary.BigEndian.AppendUint16(append(b, major|25), uint16(arg))
+	case arg < 1<<32:
+		return binary.BigEndian.AppendUint32(append(b, major|26), uint32(arg))
+	}
+	return binary.BigEndian.AppendUint64(append(b, major|27), arg)
+}

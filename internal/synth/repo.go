@@ -3,6 +3,8 @@ package synth
 import (
 	"crypto/sha256"
 	"math/bits"
+
+	"skein.blue/internal/cbor"
 )
 
 // A RepoRecord is a record of a repo with its path.
@@ -87,7 +89,7 @@ func (r *Repo) node(records []RepoRecord, layers []int, at int) Link {
 		}
 	}
 	left := subtree()
-	body := Head([]byte("\xa2ae"), 4, uint64(entries))
+	body := cbor.AppendHead([]byte("\xa2ae"), 4, uint64(entries))
 	before := ""
 	for next < len(records) {
 		one := &records[next]
@@ -97,8 +99,8 @@ func (r *Repo) node(records []RepoRecord, layers []int, at int) Link {
 			shared++
 		}
 		rest := one.Path[shared:]
-		body = append(Head(append(body, "\xa4ak"...), 2, uint64(len(rest))), rest...)
-		body = Head(append(body, "ap"...), 0, uint64(shared))
+		body = append(cbor.AppendHead(append(body, "\xa4ak"...), 2, uint64(len(rest))), rest...)
+		body = cbor.AppendHead(append(body, "ap"...), 0, uint64(shared))
 		body = appendTree(append(body, "at"...), subtree())
 		body = AppendLink(append(body, "av"...), &one.CID)
 		before = one.Path

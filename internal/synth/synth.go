@@ -7,30 +7,15 @@ package synth
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"time"
 
 	"skein.blue/graph/kinds"
+	"skein.blue/internal/cbor"
 	"skein.blue/internal/oracle"
 )
 
 // CBOR writers.
-
-// Head appends the head of an item: its major type and its number.
-func Head(dst []byte, major byte, n uint64) []byte {
-	switch {
-	case n < 24:
-		return append(dst, major<<5|byte(n))
-	case n < 1<<8:
-		return append(dst, major<<5|24, byte(n))
-	case n < 1<<16:
-		return binary.BigEndian.AppendUint16(append(dst, major<<5|25), uint16(n))
-	case n < 1<<32:
-		return binary.BigEndian.AppendUint32(append(dst, major<<5|26), uint32(n))
-	}
-	return binary.BigEndian.AppendUint64(append(dst, major<<5|27), n)
-}
 
 // Link is a CID as a CBOR link.
 type Link [32]byte
@@ -58,17 +43,17 @@ func CBOR(dst []byte, v any) []byte {
 	case string:
 		return AppendText(dst, v)
 	case []byte:
-		return append(Head(dst, 2, uint64(len(v))), v...)
+		return append(cbor.AppendHead(dst, 2, uint64(len(v))), v...)
 	case Link:
 		return AppendLink(dst, &v)
 	case []any:
-		dst = Head(dst, 4, uint64(len(v)))
+		dst = cbor.AppendHead(dst, 4, uint64(len(v)))
 		for _, x := range v {
 			dst = CBOR(dst, x)
 		}
 		return dst
 	case Map:
-		dst = Head(dst, 5, uint64(len(v)))
+		dst = cbor.AppendHead(dst, 5, uint64(len(v)))
 		for _, p := range v {
 			dst = CBOR(CBOR(dst, p.Key), p.Value)
 		}

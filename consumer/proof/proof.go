@@ -1,0 +1,225 @@
+package proof
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	"skein.blue/consumer/wire"
+	"skein.blue/internal/cbor"
+)
+
+// ErrCommit means that a message has no valid commit block.
+var ErrCommit = errors.New("the commit block is missing or malformed")
+
+// A Commit is the commit block of a repo (https://atproto.com/specs/repository#commit-objects).
+type Commit struct {
+	DID      []byte // of the repo
+	Unsigned []byte // the bytes that the account's key signs
+	Sig      []byte // their signature
+	Data     []byte // CID of the root of the tree
+}
+
+// ParseCommit decodes a commit block.
+func ParseCommit(block []byte) (k Commit, err error) {
+	c := cbor.Cursor{B: block}
+	var rev, prev []byte
+	version := uint64(0)
+	for range c.Count(cbor.Map) {
+		switch string(c.Text()) {
+		case "did":
+			k.DID = c.Text()
+		case "rev":
+			rev = c.Text()
+		case "sig":
+			k.Sig = c.Bytes()
+		case "data":
+			k.Data = c.Link()
+		case "prev":
+			prev = c.Link()
+		case "version":
+			version = c.Uint()
+		default:
+			c.Skip()
+		}
+	}
+	if c.Bad || c.I != len(block) || version != 3 || len(k.DID) == 0 || len(rev) == 0 || len(k.Sig) == 0 || len(k.Data) == 0 {
+		return Commit{}, ErrCommit
+	}
+	// Encoded again without the signature, with the keys in the order of DAG-CBOR.
+	b := make([]byte, 0, len(block))
+	b = text(text(text(append(b, cbor.Map<<5|5), "did"), k.DID), "rev")
+	b = text(text(b, rev), "data")
+	b = text(cid(b, k.Data), "prev")
+	if prev == nil {
+		b = append(b, 0xf6)
+	} else {
+		b = cid(b, prev)
+	}
+	k.Unsigned = append(text(b, "version"), byte(version))
+	return k, nil
+}
+
+func text[S ~string | ~[]byte](b []byte, s S) []byte {
+	return append(cbor.AppendHead(b, cbor.Text, uint64(len(s))), s...)
+}
+
+func cid(b, cid []byte) []byte {
+	b = cbor.AppendHead(append(b, "\xd8\x2a"...), cbor.Bytes, uint64(len(cid)+1))
+	return append(append(b, 0), cid...)
+}
+
+// A Checker checks messages. It is for one goroutine, and reuses its memory.
+type Checker struct {
+	blocks map[digest][]byte
+	tree   tree
+	ops    []op
+}
+
+type op struct {
+	action    []byte
+	path      []byte
+	cid, prev []byte
+}
+
+// rank is lower for operations that are undone earlier.
+func (o *op) rank() int {
+	if string(o.action) == "delete" {
+		return 0
+	}
+	return 1
+}
+
+// Commit returns the commit of a Commit or a Sync. It checks the block against its CID.
+func (c *Checker) Commit(m *wire.Message) (Commit, error) {
+	if err := c.read(m.Blocks()); err != nil {
+		return Commit{}, err
+	}
+	root := m.CommitCID()
+	if m.Type == wire.Sync {
+		root = wire.Root(m.Blocks())
+	}
+	sum, ok := digestOf(root)
+	block := c.blocks[sum]
+	if !ok || block == nil || sha256.Sum256(block) != sum {
+		return Commit{}, ErrCommit
+	}
+	k, err := ParseCommit(block)
+	if err == nil && !bytes.Equal(k.DID, m.DID) {
+		err = fmt.Errorf("%w: it belongs to %s", ErrCommit, k.DID)
+	}
+	return k, err
+}
+
+// read notes the blocks of a CAR.
+func (c *Checker) read(car []byte) error {
+	if c.blocks == nil {
+		c.blocks = map[digest][]byte{}
+	}
+	clear(c.blocks)
+	err := wire.EachBlock(car, func(cid, block []byte) {
+		if sum, ok := digestOf(cid); ok && c.blocks[sum] == nil {
+			c.blocks[sum] = block
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCommit, err)
+	}
+	return nil
+}
+
+// Invert undoes the operations of a Commit on the tree of k, which c.Commit has just returned for
+// the message, and compares the root with prevData. A commit without prevData must be the first:
+// nothing may be left.
+func (c *Checker) Invert(m *wire.Message, k Commit) error {
+	if err := c.parseOps(m.Ops()); err != nil {
+		return err
+	}
+	root, ok := digestOf(k.Data)
+	if !ok {
+		return ErrNode
+	}
+	c.tree.block = func(d digest) []byte { return c.blocks[d] }
+	if err := c.tree.open(root); err != nil {
+		return err
+	}
+	for i := range c.ops {
+		if err := c.invert(&c.ops[i]); err != nil {
+			return err
+		}
+	}
+	if len(m.PrevData()) == 0 {
+		if !c.tree.root.isEmpty() {
+			return fmt.Errorf("%w: prevData is missing", ErrRoot)
+		}
+		return nil
+	}
+	if prev, ok := digestOf(m.PrevData()); !ok || prev != c.tree.sum() {
+		return ErrRoot
+	}
+	return nil
+}
+
+func (c *Checker) invert(o *op) error {
+	value, is := digestOf(o.cid)
+	prev, was := digestOf(o.prev)
+	switch action := string(o.action); {
+	case action == "create" && is && len(o.prev) == 0:
+		return c.tree.remove(o.path, value)
+	case action == "update" && is && was:
+		return c.tree.replace(o.path, value, prev)
+	case action == "delete" && was && len(o.cid) == 0:
+		return c.tree.insert(o.path, prev)
+	default:
+		return fmt.Errorf("%w: the %q of %q lacks cid or prev", ErrOp, o.action, o.path)
+	}
+}
+
+// maxOps bounds the operations of a commit. The protocol allows 200.
+const maxOps = 5000
+
+// parseOps reads the operations. They are undone with the deletions first, as in indigo: nodes of
+// the tree that only the other order needs are not sent.
+func (c *Checker) parseOps(array []byte) error {
+	c.ops = c.ops[:0]
+	r := cbor.Cursor{B: array}
+	n := r.Count(cbor.Array)
+	if n > maxOps {
+		return fmt.Errorf("%w: too many operations", ErrOp)
+	}
+	for range n {
+		var o op
+		for range r.Count(cbor.Map) {
+			switch string(r.Text()) {
+			case "action":
+				o.action = r.Text()
+			case "path":
+				o.path = r.Text()
+			case "cid":
+				o.cid = r.Link()
+			case "prev":
+				o.prev = r.Link()
+			default:
+				r.Skip()
+			}
+		}
+		if r.Bad || len(o.path) == 0 || len(o.path) > maxKey {
+			return fmt.Errorf("%w: it is malformed", ErrOp)
+		}
+		c.ops = append(c.ops, o)
+	}
+	if r.Bad {
+		return fmt.Errorf("%w: the list is malformed", ErrOp)
+	}
+	slices.SortFunc(c.ops, func(x, y op) int { return bytes.Compare(x.path, y.path) })
+	for i := 1; i < len(c.ops); i++ {
+		if bytes.Equal(c.ops[i].path, c.ops[i-1].path) {
+			return fmt.Errorf("%w: %q occurs twice", ErrOp, c.ops[i].path)
+		}
+	}
+	slices.SortStableFunc(c.ops, func(x, y op) int { return cmp.Compare(x.rank(), y.rank()) })
+	return nil
+}

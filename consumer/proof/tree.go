@@ -1,0 +1,448 @@
+package proof
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	"skein.blue/internal/cbor"
+)
+
+// The reasons why a commit is not proven.
+var (
+	ErrMissing = errors.New("a node of the tree is missing")
+	ErrNode    = errors.New("a node of the tree is malformed")
+	ErrOp      = errors.New("an operation does not fit the tree")
+	ErrRoot    = errors.New("the operations do not lead from prevData to the commit")
+)
+
+// A digest is the hash in a CID. All nodes and records have CIDs of one form (cidPrefix).
+type digest = [sha256.Size]byte
+
+// cidPrefix begins the CID of a node or a record: version 1, dag-cbor, SHA-256.
+const cidPrefix = "\x01\x71\x12\x20"
+
+// digestOf returns the digest in a CID.
+func digestOf(cid []byte) (d digest, ok bool) {
+	if len(cid) != len(cidPrefix)+len(d) || string(cid[:len(cidPrefix)]) != cidPrefix {
+		return d, false
+	}
+	return digest(cid[len(cidPrefix):]), true
+}
+
+// maxLevel bounds the height of a tree: SHA-256 has no more pairs of bits.
+const maxLevel = 128
+
+// A node of the tree. Its children have the level below its own.
+type node struct {
+	sum     digest // valid unless changed
+	loaded  bool
+	changed bool
+	left    *node // nil: no subtree
+	entries []entry
+}
+
+// An entry of a node, with the subtree to its right.
+type entry struct {
+	key   []byte
+	value digest
+	right *node
+}
+
+// isEmpty reports whether a loaded node has no content. Only the root of an empty repo has none.
+func (n *node) isEmpty() bool { return len(n.entries) == 0 && n.left == nil }
+
+// child returns the subtree before entry i.
+func (n *node) child(i int) *node {
+	if i == 0 {
+		return n.left
+	}
+	return n.entries[i-1].right
+}
+
+func (n *node) setChild(i int, c *node) {
+	if n.changed = true; i == 0 {
+		n.left = c
+		return
+	}
+	n.entries[i-1].right = c
+}
+
+// find returns the index of the first entry whose key is not below key, and whether it is key's.
+func (n *node) find(key []byte) (int, bool) {
+	return slices.BinarySearchFunc(n.entries, key, func(e entry, key []byte) int { return bytes.Compare(e.key, key) })
+}
+
+// levelOf returns the level of a key: half the number of leading zero bits of its hash.
+func levelOf(key []byte) int {
+	sum := sha256.Sum256(key)
+	for i, b := range sum {
+		switch {
+		case b == 0:
+		case b < 1<<2:
+			return 4*i + 3
+		case b < 1<<4:
+			return 4*i + 2
+		case b < 1<<6:
+			return 4*i + 1
+		default:
+			return 4 * i
+		}
+	}
+	return maxLevel
+}
+
+// A tree is a part of an MST: the nodes whose blocks are there are loaded when they are needed.
+type tree struct {
+	block func(digest) []byte // nil if the block is missing
+	root  *node
+	level int    // of the root
+	buf   []byte // scratch
+}
+
+// open loads the root.
+func (t *tree) open(root digest) error {
+	t.root = &node{sum: root}
+	if err := t.load(t.root, -1); err != nil {
+		return err
+	}
+	switch {
+	case len(t.root.entries) > 0:
+		t.level = levelOf(t.root.entries[0].key)
+		return t.checkLevels(t.root, t.level)
+	case t.root.left != nil:
+		return fmt.Errorf("%w: the root has no entry", ErrNode)
+	}
+	t.level = 0
+	return nil
+}
+
+// load reads a node at a level; -1 if the level is not known yet.
+func (t *tree) load(n *node, level int) error {
+	if n.loaded {
+		return nil
+	}
+	block := t.block(n.sum)
+	if block == nil || sha256.Sum256(block) != n.sum {
+		return ErrMissing
+	}
+	if !n.parse(block) || level >= 0 && n.isEmpty() {
+		return ErrNode
+	}
+	n.loaded = true
+	if level < 0 {
+		return nil
+	}
+	return t.checkLevels(n, level)
+}
+
+func (t *tree) checkLevels(n *node, level int) error {
+	for _, e := range n.entries {
+		if levelOf(e.key) != level {
+			return fmt.Errorf("%w: a key is not at its level", ErrNode)
+		}
+	}
+	if level == 0 && (n.left != nil || slices.ContainsFunc(n.entries, func(e entry) bool { return e.right != nil })) {
+		return fmt.Errorf("%w: a leaf has a subtree", ErrNode)
+	}
+	return nil
+}
+
+// parse decodes a node, {"e": [{"k", "p", "t", "v"}], "l"}. The keys are ascending, and each
+// leaves out as much as it has in common with the one before.
+func (n *node) parse(block []byte) bool {
+	c := cbor.Cursor{B: block}
+	ok, room := true, 64<<10+8*len(block) // room for keys: a malicious block could share long ones
+	subtree := func() *node {
+		if c.I < len(c.B) && c.B[c.I] == 0xf6 { // null
+			c.Skip()
+			return nil
+		}
+		sum, is := digestOf(c.Link())
+		ok = ok && is
+		return &node{sum: sum}
+	}
+	for range c.Count(cbor.Map) {
+		switch string(c.Text()) {
+		case "l":
+			n.left = subtree()
+		case "e":
+			for range c.Count(cbor.Array) {
+				var e entry
+				var suffix []byte
+				shared := uint64(0)
+				for range c.Count(cbor.Map) {
+					switch string(c.Text()) {
+					case "k":
+						suffix = c.Bytes()
+					case "p":
+						shared = c.Uint()
+					case "t":
+						e.right = subtree()
+					case "v":
+						var is bool
+						e.value, is = digestOf(c.Link())
+						ok = ok && is
+					default:
+						c.Fail()
+					}
+				}
+				var before []byte
+				if len(n.entries) > 0 {
+					before = n.entries[len(n.entries)-1].key
+				}
+				if c.Bad || !ok || shared > uint64(len(before)) || len(suffix) == 0 {
+					return false
+				}
+				if room -= int(shared) + len(suffix); room < 0 {
+					return false
+				}
+				e.key = append(before[:shared:shared], suffix...)
+				if len(n.entries) > 0 && bytes.Compare(before, e.key) >= 0 || len(e.key) > maxKey {
+					return false
+				}
+				n.entries = append(n.entries, e)
+			}
+		default:
+			c.Fail()
+		}
+	}
+	return ok && !c.Bad && c.I == len(block)
+}
+
+// maxKey bounds the length of a key, a collection and a record key.
+const maxKey = 1024
+
+// remove takes out a key with its value.
+func (t *tree) remove(key []byte, value digest) error {
+	if err := t.removeAt(t.root, t.level, key, levelOf(key), value); err != nil {
+		return err
+	}
+	for len(t.root.entries) == 0 && t.root.left != nil { // no entry is left at the root's level
+		t.root = t.root.left
+		t.level--
+		if err := t.load(t.root, t.level); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tree) removeAt(n *node, level int, key []byte, at int, value digest) error {
+	i, found := n.find(key)
+	switch {
+	case at > level, found != (at == level):
+		return fmt.Errorf("%w: the tree does not have %q", ErrOp, key)
+	case found:
+		if n.entries[i].value != value {
+			return fmt.Errorf("%w: the tree has another record at %q", ErrOp, key)
+		}
+		merged, err := t.merge(n.child(i), n.entries[i].right, level-1)
+		if err != nil {
+			return err
+		}
+		n.entries = slices.Delete(n.entries, i, i+1)
+		n.setChild(i, merged)
+		return nil
+	}
+	c := n.child(i)
+	if c == nil {
+		return fmt.Errorf("%w: the tree does not have %q", ErrOp, key)
+	}
+	if err := t.load(c, level-1); err != nil {
+		return err
+	}
+	if err := t.removeAt(c, level-1, key, at, value); err != nil {
+		return err
+	}
+	if c.isEmpty() {
+		c = nil
+	}
+	n.setChild(i, c)
+	return nil
+}
+
+// merge joins two neighbouring subtrees.
+func (t *tree) merge(a, b *node, level int) (*node, error) {
+	switch {
+	case a == nil:
+		return b, nil
+	case b == nil:
+		return a, nil
+	}
+	if err := errors.Join(t.load(a, level), t.load(b, level)); err != nil {
+		return nil, err
+	}
+	middle, err := t.merge(a.child(len(a.entries)), b.left, level-1)
+	if err != nil {
+		return nil, err
+	}
+	a.setChild(len(a.entries), middle)
+	a.entries = append(a.entries, b.entries...)
+	return a, nil
+}
+
+// insert adds a key, which must not be there.
+func (t *tree) insert(key []byte, value digest) error {
+	at := levelOf(key)
+	if t.root.isEmpty() {
+		t.root, t.level = &node{loaded: true, changed: true, entries: []entry{{key, value, nil}}}, at
+		return nil
+	}
+	if at <= t.level {
+		return t.insertAt(t.root, t.level, key, at, value)
+	}
+	l, r, err := t.split(t.root, t.level, key)
+	if err != nil {
+		return err
+	}
+	l, r = raise(l, at-1-t.level), raise(r, at-1-t.level)
+	t.root, t.level = &node{loaded: true, changed: true, left: l, entries: []entry{{key, value, r}}}, at
+	return nil
+}
+
+func (t *tree) insertAt(n *node, level int, key []byte, at int, value digest) error {
+	i, found := n.find(key)
+	if found {
+		return fmt.Errorf("%w: the tree has %q already", ErrOp, key)
+	}
+	c := n.child(i)
+	if at == level {
+		l, r, err := t.split(c, level-1, key)
+		if err != nil {
+			return err
+		}
+		n.setChild(i, l)
+		n.entries = slices.Insert(n.entries, i, entry{key, value, r})
+		return nil
+	}
+	if c == nil {
+		c = &node{loaded: true, changed: true, entries: []entry{{key, value, nil}}}
+		n.setChild(i, raise(c, level-1-at))
+		return nil
+	}
+	if err := t.load(c, level-1); err != nil {
+		return err
+	}
+	n.changed = true
+	return t.insertAt(c, level-1, key, at, value)
+}
+
+// raise puts a subtree under nodes without entries.
+func raise(n *node, levels int) *node {
+	for ; n != nil && levels > 0; levels-- {
+		n = &node{loaded: true, changed: true, left: n}
+	}
+	return n
+}
+
+// split divides a subtree into what is before and after a key.
+func (t *tree) split(n *node, level int, key []byte) (l, r *node, err error) {
+	if n == nil {
+		return nil, nil, nil
+	}
+	if err := t.load(n, level); err != nil {
+		return nil, nil, err
+	}
+	i, found := n.find(key)
+	if found {
+		return nil, nil, fmt.Errorf("%w: the tree has %q already", ErrOp, key)
+	}
+	before, after, err := t.split(n.child(i), level-1, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	l = &node{loaded: true, changed: true, left: n.left, entries: slices.Clone(n.entries[:i])}
+	l.setChild(i, before)
+	r = &node{loaded: true, changed: true, left: after, entries: slices.Clone(n.entries[i:])}
+	if l.isEmpty() {
+		l = nil
+	}
+	if r.isEmpty() {
+		r = nil
+	}
+	return l, r, nil
+}
+
+// replace sets the value of a key that has another one.
+func (t *tree) replace(key []byte, was, value digest) error {
+	at := levelOf(key)
+	n, level := t.root, t.level
+	for {
+		i, found := n.find(key)
+		switch {
+		case at > level, found != (at == level):
+			return fmt.Errorf("%w: the tree does not have %q", ErrOp, key)
+		case found && n.entries[i].value != was:
+			return fmt.Errorf("%w: the tree has another record at %q", ErrOp, key)
+		}
+		n.changed = true
+		if found {
+			n.entries[i].value = value
+			return nil
+		}
+		if n = n.child(i); n == nil {
+			return fmt.Errorf("%w: the tree does not have %q", ErrOp, key)
+		}
+		level--
+		if err := t.load(n, level); err != nil {
+			return err
+		}
+	}
+}
+
+// sum returns the digest of the root.
+func (t *tree) sum() digest { return t.sumOf(t.root) }
+
+func (t *tree) sumOf(n *node) digest {
+	if !n.changed {
+		return n.sum
+	}
+	if n.left != nil {
+		t.sumOf(n.left)
+	}
+	for i := range n.entries {
+		if r := n.entries[i].right; r != nil {
+			t.sumOf(r)
+		}
+	}
+	t.buf = n.append(t.buf[:0])
+	n.sum, n.changed = sha256.Sum256(t.buf), false
+	return n.sum
+}
+
+// append encodes a node as DAG-CBOR. The sums of its children are current.
+func (n *node) append(b []byte) []byte {
+	b = append(b, "\xa2\x61e"...)
+	b = cbor.AppendHead(b, cbor.Array, uint64(len(n.entries)))
+	var before []byte
+	for i := range n.entries {
+		e := &n.entries[i]
+		shared := 0
+		for shared < len(before) && shared < len(e.key) && before[shared] == e.key[shared] {
+			shared++
+		}
+		b = append(b, "\xa4\x61k"...)
+		b = append(cbor.AppendHead(b, cbor.Bytes, uint64(len(e.key)-shared)), e.key[shared:]...)
+		b = cbor.AppendHead(append(b, "\x61p"...), cbor.Uint, uint64(shared))
+		b = appendSubtree(append(b, "\x61t"...), e.right)
+		b = appendLink(append(b, "\x61v"...), &e.value)
+		before = e.key
+	}
+	return appendSubtree(append(b, "\x61l"...), n.left)
+}
+
+func appendSubtree(b []byte, n *node) []byte {
+	if n == nil {
+		return append(b, 0xf6)
+	}
+	return appendLink(b, &n.sum)
+}
+
+// appendLink appends a CID as DAG-CBOR has it: tag 42, a byte string, and a zero byte before it.
+func appendLink(b []byte, d *digest) []byte {
+	b = append(b, "\xd8\x2a\x58\x25\x00"+cidPrefix...)
+	return append(b, d[:]...)
+}
