@@ -71,6 +71,8 @@ type Options struct {
 	// them, with the arrival time and the number of events that it stands for (itself and
 	// those after it).
 	Committed func(arrived time.Time, events int)
+	// Verifier, if set, checks what the relay sends: see Verifier.
+	Verifier Verifier
 	// UserAgent is sent to the relay.
 	UserAgent string
 
@@ -92,7 +94,7 @@ type Consumer struct {
 	// Owned by the reading goroutine.
 	from       format.Seq // start after this; live if hasFrom is false
 	hasFrom    bool
-	verify     *format.Cursor // the last applied event; the relay must send it first
+	expected   *format.Cursor // the last applied event; the relay must send it first
 	countedOps wire.Counts
 	limit      loglimit.Limiter
 
@@ -106,6 +108,9 @@ type Consumer struct {
 	message         wire.Message
 	heldMessage     wire.Message
 	numbers         numbering
+	window          []*pending     // messages of a file that are being verified
+	windowBytes     int            // of their frames
+	underWay        sync.WaitGroup // their verifications
 	countedRevs     int
 	sessionOutdated bool        // the relay has said in this session that the cursor is outdated
 	pendingGap      *format.Gap // recorded at the first event if that is newer than the last event of another source
@@ -215,7 +220,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	switch {
 	case c.o.Read != nil:
 		c.resume(c.from)
-		err = c.o.Read(c.handle)
+		err = errors.Join(c.o.Read(c.handle), c.handleRest())
 		c.metrics.ops(c.decoder.Kinds, &c.decoder.Ops, &c.countedOps)
 	case c.o.Frames != "":
 		err = c.readFile(ctx)

@@ -35,6 +35,7 @@ func (c *Consumer) readFile(ctx context.Context) (err error) {
 	c.resume(c.from)
 	r := frames.NewReader(f)
 	pace := time.Now()
+	defer func() { err = errors.Join(err, c.handleRest()) }()
 	for !c.ended.Load() {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("consumer: stopped at byte %d of %s: %w", r.Offset(), c.source, err)
@@ -44,7 +45,7 @@ func (c *Consumer) readFile(ctx context.Context) (err error) {
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, frames.ErrTooLarge):
-			err = c.lost(tooLarge, err.Error())
+			err = errors.Join(c.handleRest(), c.lost(tooLarge, err.Error()))
 		case err != nil:
 			return fmt.Errorf("consumer: reading %s: %w", c.source, err)
 		default:

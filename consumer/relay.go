@@ -118,11 +118,11 @@ func (c *Consumer) session(ctx context.Context) error {
 		return err
 	}
 	address := c.url
-	c.verify = nil
+	c.expected = nil
 	if stored, ok := c.store.Cursor(c.source); ok {
 		c.from, c.hasFrom = stored.Seq, true
 		if stored.Exact && stored.Seq > 0 && stored.Time.Unix() > 0 {
-			c.verify = &stored
+			c.expected = &stored
 		}
 	}
 	if c.hasFrom {
@@ -131,7 +131,7 @@ func (c *Consumer) session(ctx context.Context) error {
 			sep = "&"
 		}
 		from := int64(c.from)
-		if c.verify != nil { // the relay sends the last applied event again, if its sequence is the same
+		if c.expected != nil { // the relay sends the last applied event again, if its sequence is the same
 			from--
 		}
 		address += sep + "cursor=" + strconv.FormatInt(from, 10)
@@ -247,18 +247,17 @@ func closeNow(conn *websocket.Conn) {
 
 // readMessages reads until the connection or the run ends.
 func (c *Consumer) readMessages(conn *websocket.Conn) error {
-	buf := make([]byte, 64<<10)
 	c.wentSilent.Store(false)
 	defer c.waiting.Store(false)
+	receive := c.receiver(conn)
+	if c.o.Verifier != nil {
+		var stop func()
+		receive, stop = c.verifying(conn, receive)
+		defer stop()
+	}
 	for n := 0; !c.ended.Load(); n++ {
-		c.waiting.Store(true)
-		kind, r, err := conn.NextReader()
-		var frame []byte
-		if err == nil {
-			c.link.coming.Store(int64(n) + 1)
-			frame, err = readAll(r, &buf)
-			c.link.coming.Store(0)
-		}
+		p := receive()
+		kind, frame, err := p.kind, p.frame, p.err
 		tooLong := errors.Is(err, frames.ErrTooLarge)
 		if err != nil && !tooLong {
 			if c.wentSilent.Load() {
@@ -270,8 +269,6 @@ func (c *Consumer) readMessages(conn *websocket.Conn) error {
 			}
 			return fmt.Errorf("reading from the relay: %w", err)
 		}
-		c.waiting.Store(false)
-		c.link.messages.Add(1)
 		if n%1024 == 0 {
 			c.metrics.ops(c.decoder.Kinds, &c.decoder.Ops, &c.countedOps)
 		}
@@ -281,13 +278,35 @@ func (c *Consumer) readMessages(conn *websocket.Conn) error {
 		case kind != websocket.BinaryMessage:
 			err = c.lost(textMessage, "a text message of "+strconv.Itoa(len(frame))+" bytes")
 		default:
-			err = c.handle(frame)
+			err = c.handleVerified(frame, p.verdict)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// receiver returns a function that waits for the next message. The message is valid until the
+// next call.
+func (c *Consumer) receiver(conn *websocket.Conn) func() pending {
+	buf := make([]byte, 64<<10)
+	n := int64(0)
+	return func() (p pending) {
+		n++
+		c.waiting.Store(true)
+		defer c.waiting.Store(false)
+		var r io.Reader
+		if p.kind, r, p.err = conn.NextReader(); p.err == nil {
+			c.link.coming.Store(n)
+			p.frame, p.err = readAll(r, &buf)
+			c.link.coming.Store(0)
+		}
+		if p.err == nil || errors.Is(p.err, frames.ErrTooLarge) {
+			c.link.messages.Add(1)
+		}
+		return p
+	}
 }
 
 // lost records an unreadable message.

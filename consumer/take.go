@@ -13,17 +13,17 @@ import (
 	"skein.blue/graph/format"
 )
 
-// handle takes in one message. It returns an error if the stream is over. It locks only while
-// events are held: see holding.
-func (c *Consumer) handle(frame []byte) error {
+// handleVerified takes in one message, with the verdict on it. It returns an error if the stream is over.
+// It locks only while events are held: see holding.
+func (c *Consumer) handleVerified(frame []byte, verdict wire.Reason) error {
 	if c.holding.Load() {
 		c.intake.Lock()
 		defer c.intake.Unlock()
 	}
-	return c.take(frame)
+	return c.take(frame, verdict)
 }
 
-func (c *Consumer) take(frame []byte) error {
+func (c *Consumer) take(frame []byte, verdict wire.Reason) error {
 	m := &c.message
 	c.bytes.Add(int64(len(frame)))
 	if err := wire.Parse(frame, m); err != nil {
@@ -39,15 +39,15 @@ func (c *Consumer) take(frame []byte) error {
 	default: // for the decoder
 	}
 	if m.Seq <= 0 {
-		return c.accept(m)
+		return c.accept(m, verdict)
 	}
-	if c.verify != nil {
+	if c.expected != nil {
 		if again, err := c.verifyCursor(m); again || err != nil {
 			return err
 		}
 	}
 	if c.numbers.advance(m.Seq) {
-		return c.accept(m)
+		return c.accept(m, verdict)
 	}
 	v := c.numbers.offer(m.Seq, frame, time.Now())
 	defer c.noteHolding()
@@ -59,7 +59,7 @@ func (c *Consumer) take(frame []byte) error {
 	if err := c.carryOut(&v); err != nil || !v.accept {
 		return err
 	}
-	return c.accept(m)
+	return c.accept(m, verdict)
 }
 
 func (c *Consumer) info(m *wire.Message) error {
@@ -85,11 +85,11 @@ func (c *Consumer) info(m *wire.Message) error {
 // cursor while nobody listened. If the event does not come, the cause is unknown (a PDS erases
 // the events of a deleted account), and verifyCursor records a gap.
 func (c *Consumer) verifyCursor(m *wire.Message) (again bool, err error) {
-	if m.Seq < c.verify.Seq {
+	if m.Seq < c.expected.Seq {
 		return false, nil // older than requested
 	}
-	stored := c.verify
-	c.verify = nil
+	stored := c.expected
+	c.expected = nil
 	if m.Seq > stored.Seq {
 		if c.sessionOutdated || m.Seq-stored.Seq >= implausibleJump {
 			return false, nil // recorded already, or implausible
@@ -138,7 +138,7 @@ func (c *Consumer) carryOut(v *verdict) error {
 		if v.unnumbered {
 			c.heldMessage.Seq = 0
 		}
-		if err := c.accept(&c.heldMessage); err != nil {
+		if err := c.accept(&c.heldMessage, c.verify(&c.heldMessage)); err != nil {
 			return err
 		}
 	}
@@ -242,8 +242,8 @@ func (c *Consumer) expire(now time.Time) (again bool) {
 	return c.carryOut(&v) != nil || len(v.refuted) > 0 || c.ended.Load()
 }
 
-// accept adds a message to the batch.
-func (c *Consumer) accept(m *wire.Message) error {
+// accept adds a message to the batch. If there is a verdict, it drops the message.
+func (c *Consumer) accept(m *wire.Message, verdict wire.Reason) error {
 	raw := m.Time
 	m.Time = c.times.usable(raw)
 	isExact := bytes.Equal(raw, m.Time)
@@ -253,7 +253,11 @@ func (c *Consumer) accept(m *wire.Message) error {
 		}
 	}
 	err := c.feed.add(func(b *batch.Batch) {
-		c.decoder.Add(m, b)
+		if verdict == "" {
+			c.decoder.Add(m, b)
+		} else {
+			c.decoder.Reject(m, b, verdict)
+		}
 		if !isExact {
 			b.Inexact()
 		}

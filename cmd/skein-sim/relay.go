@@ -63,6 +63,7 @@ func networkFlags(o *relay.Options) []cli.Flag {
 	return []cli.Flag{
 		&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "seed of the network; the same seed makes the same events", Destination: &o.Network.Seed},
 		&cli.IntFlag{Name: "accounts", Value: 1_000_000, Usage: "population; activity and followers follow power laws", Destination: &o.Network.Accounts},
+		&cli.BoolFlag{Name: "only-plc", Usage: "no did:web accounts, whose DID documents nobody serves; for --verify full", Destination: &o.Network.OnlyPLC},
 		&cli.StringSliceFlag{Name: "fault", Usage: "fault of the relay, may be repeated: stall=60s@30s (30 s after the start), repeat=60s@90s, jump=10000000@20s, burst=10x5s@20s, corrupt=0.01"},
 	}
 }

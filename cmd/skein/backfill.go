@@ -49,7 +49,7 @@ func backfillCommand(e *command.Environment) *cli.Command {
 		&cli.StringSliceFlag{Name: "car", Usage: "exported repo to read, a CAR file or a folder of *.car files; may be repeated"},
 		&cli.StringFlag{Name: "admin", Value: "http://127.0.0.1:3211", Usage: "admin URL of a running daemon, which does the work; off: work in this process, on --store", Destination: &admin, Sources: adminEnv()},
 		s.RelayFlag(),
-	}, s.AdminTokenFlags()...), append(s.PastFlags(), s.WriteFlags(e)...)...)
+	}, s.AdminTokenFlags()...), append(append(s.VerifyFlags(), s.PastFlags()...), s.WriteFlags(e)...)...)
 	return &cli.Command{
 		Name:  "backfill",
 		Usage: "fetch history from an archive, hosts, single repos or files; uses a running daemon if there is one",

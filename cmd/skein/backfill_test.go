@@ -190,16 +190,17 @@ func differences(t *testing.T, got, want map[string]string) {
 }
 
 // A daemon that joins an existing network fetches its history, is killed at random moments
-// meanwhile, and ends up with the contents of the repos. So does one that only fetches history,
-// without the stream.
+// meanwhile, and ends up with the contents of the repos. Every second start verifies signatures. So
+// does one that only fetches history, without the stream.
 func TestBackfillKilled(t *testing.T) {
-	n := startNetwork(t, "--from", fmt.Sprint(*backfillPast), "--rate", "600", "--events", "6000", "--hosts", "5", "--host-faults")
+	n := startNetwork(t, "--from", fmt.Sprint(*backfillPast), "--rate", "600", "--events", "6000", "--hosts", "5", "--host-faults", "--only-plc")
 	store := filepath.Join(t.TempDir(), "store")
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
-	for range *backfillKills {
-		d := serveDaemon(t, nil, n.flags("--store", store, "--backfill", "repos")...)
+	verify := []string{"cid", "full"}
+	for i := range *backfillKills {
+		d := serveDaemon(t, nil, n.flags("--store", store, "--backfill", "repos", "--verify", verify[i%2])...)
 		time.Sleep(time.Duration(rng.IntN(1800)) * time.Millisecond)
 		if err := d.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -207,7 +208,7 @@ func TestBackfillKilled(t *testing.T) {
 		<-d.read
 		_ = d.cmd.Wait()
 	}
-	d := serveDaemon(t, nil, n.flags("--store", store, "--backfill", "repos")...)
+	d := serveDaemon(t, nil, n.flags("--store", store, "--backfill", "repos", "--verify", "full")...)
 	quiet := 0
 	for began := time.Now(); quiet < 5; time.Sleep(200 * time.Millisecond) {
 		var st backfill.Status
@@ -233,7 +234,7 @@ func TestBackfillKilled(t *testing.T) {
 	}
 	// Only history, by the command, without a daemon.
 	alone := filepath.Join(t.TempDir(), "alone")
-	code, out, errs := skein(t, append([]string{"backfill", "--store", alone}, n.flags()...)...)
+	code, out, errs := skein(t, append([]string{"backfill", "--store", alone, "--verify", "full"}, n.flags()...)...)
 	if code != 0 || !strings.Contains(out, "done: ") {
 		t.Fatalf("skein backfill: %d %s%s", code, out, errs)
 	}

@@ -19,7 +19,7 @@ import (
 func replayCommand(e *command.Environment) *cli.Command {
 	s := &command.Settings{}
 	var o consumer.Options
-	flags := append(s.IndexFlags(e),
+	flags := append(append(s.IndexFlags(e), s.VerifyFlags()...),
 		&cli.StringFlag{Name: "frames", Usage: "file of recorded frames to read, instead of a relay", Destination: &o.Frames},
 		&cli.FloatFlag{Name: "rate", DefaultText: "as fast as possible", Usage: "frames per second to read from --frames", Destination: &o.Rate},
 		&cli.Int64Flag{Name: "until", DefaultText: "none", Usage: "stop at the first sequence number that is this or greater", Destination: &o.Until},
@@ -65,7 +65,7 @@ func replay(ctx context.Context, e *command.Environment, s *command.Settings, o 
 	if err != nil {
 		return err
 	}
-	o.Relay, o.Cursor, o.Watchdog, o.UserAgent = common.Relay, common.Cursor, common.Watchdog, common.UserAgent
+	o.Relay, o.Cursor, o.Watchdog, o.UserAgent, o.Verifier = common.Relay, common.Cursor, common.Watchdog, common.UserAgent, common.Verifier
 	o.ForceCursor = true // a replay may start before the stored cursor
 	o.StopOnError = true
 	o.CatchUp = o.Frames == ""

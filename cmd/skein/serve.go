@@ -36,7 +36,7 @@ func serveCommand(e *command.Environment) *cli.Command {
 		&cli.BoolFlag{Name: "repair", Value: true, Usage: "refetch repos with missed events from their hosts (default: true)", Destination: &s.Repair, Sources: command.Env("repair")},
 		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; false: only answer queries (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
 	)
-	flags = append(append(append(flags, s.AdminTokenFlags()...), s.PastFlags()...), s.NameFlags()...)
+	flags = append(append(append(append(flags, s.AdminTokenFlags()...), s.VerifyFlags()...), s.PastFlags()...), s.NameFlags()...)
 	flags = append(flags, s.ClientFlags()...)
 	return &cli.Command{
 		Name:  "serve",
@@ -251,6 +251,8 @@ func pastOptions(s *command.Settings, so *app.StoreOptions) (past app.Past, err 
 		return past, command.UsageError("--backfill archive and --archive URL need each other")
 	case s.Past != "off" && !s.Consume:
 		return past, command.UsageError("--backfill has no effect with --consume=false, which indexes nothing")
+	case s.Past == "archive" && s.Verify == "full":
+		return past, command.UsageError("--backfill archive and --verify full exclude each other: an archive has no signatures; use --backfill repos")
 	case s.Past != "off" && !s.Repair:
 		return past, command.UsageError("--backfill needs to fetch repos; drop --repair=false")
 	}

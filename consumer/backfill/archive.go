@@ -17,6 +17,9 @@ func (m *Manager) Archive(ctx context.Context, address string) error {
 	if _, err := archive.Source(address); err != nil {
 		return err
 	}
+	if m.o.Verifier != nil {
+		return errUnsigned
+	}
 	m.mu.Lock()
 	busy := m.archive != nil
 	running := m.running
@@ -37,6 +40,9 @@ func (m *Manager) Archive(ctx context.Context, address string) error {
 	}
 	return m.beginArchive(running, address)
 }
+
+// errUnsigned means that an archive cannot be read with a Verifier.
+var errUnsigned = errors.New("an archive has no signatures, so it cannot be read with --verify full; fetch repos instead")
 
 func (m *Manager) beginArchive(ctx context.Context, address string) error {
 	ops := m.o.ArchiveOps

@@ -251,7 +251,10 @@ var ErrBusy = errors.New("already running")
 // resume continues the jobs that the last process left.
 func (m *Manager) resume(ctx context.Context) error {
 	b := m.o.Store.Backfill()
-	if b.Archive != "" {
+	switch {
+	case b.Archive != "" && m.o.Verifier != nil:
+		m.log.Warn("not continuing the archive", "archive", b.Archive, "reason", errUnsigned.Error())
+	case b.Archive != "":
 		m.log.Info("continuing the archive", "archive", b.Archive)
 		if err := m.beginArchive(ctx, b.Archive); err != nil {
 			return err

@@ -34,6 +34,11 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 		return p, fmt.Errorf("reading the repo: %w", err)
 	}
 	p = Placed{DID: string(r.DID), Rev: string(r.Rev)}
+	if m.o.Verifier != nil {
+		if reason := m.o.Verifier.VerifyRepo(ctx, p.DID, r.Commit); reason != "" {
+			return p, fmt.Errorf("the repo is not believed (--verify full): %s", reason)
+		}
+	}
 	if !m.o.Store.Owns(r.DID) {
 		return p, errors.New("the repo is in the partition of another writer")
 	}

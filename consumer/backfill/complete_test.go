@@ -1,7 +1,9 @@
 package backfill
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -9,6 +11,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/bluesky-social/indigo/atproto/atcrypto"
+	indigo "github.com/bluesky-social/indigo/atproto/syntax"
+
+	"skein.blue/consumer/proof"
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
@@ -418,3 +425,54 @@ func TestAbuseDrip(t *testing.T) {
 
 // writeJSON answers with JSON.
 func writeJSON(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }
+
+// strangers are the keys of accounts that did not sign their repos.
+type strangers struct{ key atcrypto.PublicKey }
+
+// Key implements proof.Keys.
+func (s strangers) Key(context.Context, indigo.DID) (atcrypto.PublicKey, error) { return s.key, nil }
+
+// Renew implements proof.Keys.
+func (s strangers) Renew(context.Context, indigo.DID) (atcrypto.PublicKey, bool, error) {
+	return s.key, true, nil
+}
+
+// Cached implements proof.Keys.
+func (s strangers) Cached(indigo.DID) (atcrypto.PublicKey, bool) { return nil, false }
+
+// Forget implements proof.Keys.
+func (s strangers) Forget(indigo.DID) {}
+
+// With a Verifier, a repo that the account's key did not sign is not indexed, wherever it comes
+// from, and an archive is not read.
+func TestUnsignedRepo(t *testing.T) {
+	w := newWorld(t, 1)
+	a := w.add(1, 12)
+	private, err := atcrypto.GeneratePrivateKeyK256()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := private.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := w.index(newStore(), func(o *Options) {
+		o.Relay, o.Tries, o.Retry = "", 2, time.Millisecond
+		o.Verifier = proof.NewVerifier(strangers{public})
+	})
+	if err := x.m.Resync(t.Context(), "test", a.did); err != nil {
+		t.Fatal(err)
+	}
+	if st := x.settle(t); st.Failed[failUnsigned] != 1 || st.Fetched != 0 {
+		t.Errorf("%+v", st)
+	}
+	if st, row := x.stateOf(t, a.did); st.Has(format.FlagHasRev) || row == nil || row.Failure != failUnsigned {
+		t.Errorf("%+v, %+v", st, row)
+	}
+	if p, err := x.m.PlaceCAR(t.Context(), strings.NewReader(string(a.car()))); err == nil || !strings.Contains(err.Error(), "--verify full") {
+		t.Errorf("a file: %+v, %v", p, err)
+	}
+	if err := x.m.Archive(t.Context(), "https://archive.example.com"); !errors.Is(err, errUnsigned) {
+		t.Errorf("an archive: %v", err)
+	}
+}

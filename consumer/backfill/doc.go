@@ -10,8 +10,8 @@
 // later, and given up in the end; the queue row keeps the reason.
 //
 // DID documents, which strangers write, name the hosts. So the package restricts the
-// addresses that it connects to, and bounds what it reads from them (http.go). It does
-// not verify signatures.
+// addresses that it connects to, and bounds what it reads from them (http.go). With
+// Options.Verifier, it verifies signatures.
 //
 // Any goroutine may call a Manager's methods.
 package backfill

@@ -16,6 +16,7 @@ import (
 	indigo "github.com/bluesky-social/indigo/atproto/syntax"
 
 	"skein.blue/consumer/repo"
+	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/internal/human"
@@ -30,12 +31,13 @@ const (
 	failNotFound = "not_found"    // the PDS does not have the repo
 	failPrivate  = "private_host" // the PDS has a private address
 	failTooLarge = "too_large"
-	failInvalid  = "invalid" // the PDS sent something other than this repo
-	failRefused  = "refused" // the PDS refused
-	failHost     = "host"    // the PDS did not answer, or broke off
-	failOlder    = "older"   // the PDS has an older state than the stream
-	failIdentity = "identity"
-	failNoRoom   = "no_room" // resolving the DID failed
+	failInvalid  = "invalid"   // the PDS sent something other than this repo
+	failRefused  = "refused"   // the PDS refused
+	failHost     = "host"      // the PDS did not answer, or broke off
+	failOlder    = "older"     // the PDS has an older state than the stream
+	failIdentity = "identity"  // resolving the DID failed
+	failNoRoom   = "no_room"   // too little memory
+	failUnsigned = "signature" // the account's key did not sign the repo
 )
 
 // failure is the reason why a repo was not fetched.
@@ -354,6 +356,8 @@ func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader)
 	switch {
 	case err == nil && string(r.DID) != did:
 		err = &failure{why: failInvalid, err: fmt.Errorf("%s sent the repo of %s", host, r.DID)}
+	case err == nil && m.o.Verifier != nil:
+		err = m.verified(ctx, host, r)
 	case err == nil:
 	case errors.Is(err, repo.ErrTooLarge):
 		err = &failure{why: failTooLarge, err: m.tooLarge(err), final: true}
@@ -365,6 +369,18 @@ func (m *Manager) getRepo(ctx context.Context, host, did string, r *repo.Reader)
 		err = &failure{why: failHost, err: fmt.Errorf("%s broke off: %w", host, err), host: true}
 	}
 	return body.n, err
+}
+
+// verified checks the signature of a repo.
+func (m *Manager) verified(ctx context.Context, host string, r *repo.Reader) error {
+	switch reason := m.o.Verifier.VerifyRepo(ctx, string(r.DID), r.Commit); reason {
+	case "":
+		return nil
+	case wire.KeyUnreachable:
+		return &failure{why: failIdentity, err: errors.New("the account's signing key could not be looked up")}
+	default:
+		return &failure{why: failUnsigned, err: fmt.Errorf("%s sent a repo that the account's key did not sign (%s)", host, reason)}
+	}
 }
 
 // tooLarge adds the exceeded limit to the error, and the flag that raises it.

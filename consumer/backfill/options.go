@@ -7,6 +7,7 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/identity"
 
+	"skein.blue/consumer/proof"
 	"skein.blue/graph"
 )
 
@@ -23,6 +24,8 @@ type Options struct {
 	Hosts []string
 	// AllowPrivateHosts also allows hosts with loopback and private addresses.
 	AllowPrivateHosts bool
+	// Verifier, if set, checks the signature of every repo.
+	Verifier *proof.Verifier
 	// TrustHosts believes the lists of all hosts, and fetches from them without reading DID
 	// documents: for a private network.
 	TrustHosts bool

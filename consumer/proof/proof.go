@@ -142,6 +142,10 @@ func (c *Checker) Invert(m *wire.Message, k Commit) error {
 	if !ok {
 		return ErrNode
 	}
+	prev, hasPrev := digestOf(m.PrevData())
+	if len(c.ops) == 0 && hasPrev && prev == root { // nothing has changed, and no node is needed
+		return nil
+	}
 	c.tree.block = func(d digest) []byte { return c.blocks[d] }
 	if err := c.tree.open(root); err != nil {
 		return err
@@ -157,7 +161,7 @@ func (c *Checker) Invert(m *wire.Message, k Commit) error {
 		}
 		return nil
 	}
-	if prev, ok := digestOf(m.PrevData()); !ok || prev != c.tree.sum() {
+	if !hasPrev || !c.tree.leadsTo(prev) {
 		return ErrRoot
 	}
 	return nil

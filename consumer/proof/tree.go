@@ -102,21 +102,41 @@ type tree struct {
 	buf   []byte // scratch
 }
 
-// open loads the root.
+// open loads the root. The root should have an entry, unless the repo is empty. But indigo's tree
+// leaves a root without entries behind when its last entry goes, so levels without entries above
+// the tree are accepted, and change nothing (leadsTo).
 func (t *tree) open(root digest) error {
 	t.root = &node{sum: root}
-	if err := t.load(t.root, -1); err != nil {
-		return err
+	for {
+		if err := t.load(t.root, -1); err != nil {
+			return err
+		}
+		if len(t.root.entries) > 0 {
+			t.level = levelOf(t.root.entries[0].key)
+			return t.checkLevels(t.root, t.level)
+		}
+		if t.root.left == nil {
+			t.level = 0
+			return nil
+		}
+		t.root = t.root.left
 	}
-	switch {
-	case len(t.root.entries) > 0:
-		t.level = levelOf(t.root.entries[0].key)
-		return t.checkLevels(t.root, t.level)
-	case t.root.left != nil:
-		return fmt.Errorf("%w: the root has no entry", ErrNode)
+}
+
+// maxRaised is how many levels without entries above a tree are accepted in prevData.
+const maxRaised = 4
+
+// leadsTo reports whether root is the root of the tree, possibly below levels without entries.
+func (t *tree) leadsTo(root digest) bool {
+	for n, levels := t.root, 0; levels <= maxRaised; n, levels = raise(n, 1), levels+1 {
+		if t.sumOf(n) == root {
+			return true
+		}
+		if n.isEmpty() {
+			break
+		}
 	}
-	t.level = 0
-	return nil
+	return false
 }
 
 // load reads a node at a level; -1 if the level is not known yet.
@@ -393,9 +413,7 @@ func (t *tree) replace(key []byte, was, value digest) error {
 	}
 }
 
-// sum returns the digest of the root.
-func (t *tree) sum() digest { return t.sumOf(t.root) }
-
+// sumOf returns the digest of a node.
 func (t *tree) sumOf(n *node) digest {
 	if !n.changed {
 		return n.sum

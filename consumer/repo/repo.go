@@ -8,7 +8,7 @@
 //
 // The package does not trust hosts. It bounds what it reads, and the memory of all Readers
 // together (Memory). The work is linear in the size of the CAR, whatever its tree and keys.
-// Any inconsistency is an error. It does not verify signatures.
+// Any inconsistency is an error. Package proof verifies signatures.
 //
 // indigo's repo and mst packages are the oracle of the tests, and the baseline of the
 // benchmark (BenchmarkRead).
@@ -64,6 +64,8 @@ type Reader struct {
 	// DID, Rev and Data describe the repo: its account, its rev, and the digest of the
 	// tree's root. They are valid until the next Read.
 	DID, Rev, Data []byte
+	// Commit is the commit block, whose signature is not verified. It is valid like DID.
+	Commit []byte
 	// Kinds is the table of indexed kinds, set before Read; nil means the built-in one.
 	Kinds *kinds.Table
 	// Memory bounds the memory of this Reader and others. It is set before the first Read;
@@ -158,7 +160,7 @@ func (r *Reader) reset(in io.Reader, most int64) {
 		r.Release()
 	}
 	r.in, r.left, r.start, r.end, r.Malformed, r.Spaces = in, most, 0, 0, 0, 0
-	r.DID, r.Rev, r.Data, r.Tolerate = nil, nil, nil, 0
+	r.DID, r.Rev, r.Data, r.Commit, r.Tolerate = nil, nil, nil, nil, 0
 	r.clearBlocks()
 	r.walk.forget(r)
 }
@@ -314,7 +316,7 @@ func (r *Reader) commit() error {
 		r.DID, r.Rev = nil, nil
 		return ErrCommit
 	}
-	r.Data = root[len(cidPrefix):]
+	r.Data, r.Commit = root[len(cidPrefix):], data
 	return nil
 }
 

@@ -3,8 +3,7 @@
 // and never panics, whatever the bytes. It knows no connections, clocks or stores.
 //
 // Of a commit's CAR it reads only the blocks that matter, and checks each against its CID:
-// the commit, and the records of indexed collections. It does not verify signatures; skein
-// trusts the relay for those.
+// the commit, and the records of indexed collections. Package proof verifies signatures.
 package wire
 
 import (
@@ -39,12 +38,20 @@ const (
 	// 0016). skein does not index spaces, so the record names no subject.
 	SpaceSubject Reason = "space_subject"
 	TooBig       Reason = "too_big" // the commit was too big to send
+
+	// With signatures verified (package proof):
+
+	BadSignature   Reason = "signature"       // the account's key did not sign the commit
+	Unproven       Reason = "proof"           // the operations do not lead from prevData to the commit's tree
+	NoKey          Reason = "no_key"          // the account's DID document does not exist, or has no signing key
+	KeyUnreachable Reason = "key_unreachable" // the account's DID document could not be fetched
 )
 
 // Reasons lists all reasons.
 var Reasons = []Reason{
 	BadFrame, BadDID, BadRev, BadOps, BadCAR, BadCommit, BadPath, BadAction,
 	NoBlock, BadHash, BadRecord, BadSubject, BadAccount, SpaceSubject, TooBig,
+	BadSignature, Unproven, NoKey, KeyUnreachable,
 }
 
 // IsFault reports whether data that was dropped for this reason is malformed or missing, so
@@ -134,6 +141,22 @@ func (d *Decoder) Add(m *Message, b *batch.Batch) {
 			b.AddAccount(m.Seq, m.DID, m.active, string(m.Status) == "deleted")
 		}
 	default: // changes no edge
+	}
+	if m.Seq > 0 {
+		b.Seen(m.Seq, m.Time)
+	}
+}
+
+// Reject drops a Commit or a Sync that failed verification. Nothing in it is believed, its rev
+// included. Its account counts as having missed an event, so that its repo is fetched, unless the
+// account does not exist (NoKey): anybody can make up a DID.
+func (d *Decoder) Reject(m *Message, b *batch.Batch, r Reason) {
+	d.Drops = d.Drops[:0]
+	if d.Owns == nil || d.Owns(m.DID) {
+		d.drop(r, nil)
+		if r != NoKey {
+			b.AddCommit(m.Seq, &batch.Commit{DID: m.DID})
+		}
 	}
 	if m.Seq > 0 {
 		b.Seen(m.Seq, m.Time)

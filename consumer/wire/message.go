@@ -159,6 +159,12 @@ func (m *Message) field(c *cbor.Cursor) {
 		}
 	}
 	switch m.Type {
+	case Identity:
+		if string(key) == "did" {
+			m.DID = c.Text()
+		} else {
+			c.Skip()
+		}
 	case Account:
 		switch string(key) {
 		case "did":

@@ -19,6 +19,7 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/backfill"
+	"skein.blue/consumer/proof"
 	"skein.blue/graph"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -59,6 +60,8 @@ type Settings struct {
 	maxRepo      string
 	maxHostRepos int64
 	compareEvery time.Duration
+	Verify       string // cid or full
+	verifier     *proof.Verifier
 
 	kindsFile            string
 	Resolver             string
@@ -69,11 +72,41 @@ type Settings struct {
 	clients clientSettings
 }
 
+// VerifyFlags returns the flags for verifying what relays and hosts send.
+func (s *Settings) VerifyFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "verify", Value: "cid", Usage: "how to check commits and repos: cid (blocks against their hashes), or full (also signatures, and operations by inversion of the tree)", Destination: &s.Verify, Sources: Env("verify")},
+		&cli.StringFlag{Name: "plc", Value: identity.DefaultPLCURL, Usage: "directory of did:plc accounts; names the host and the key of each", Destination: &s.plc, Sources: Env("plc")},
+		&cli.BoolFlag{Name: "allow-private-hosts", Usage: "also fetch repos from loopback and private addresses; for a network of your own", Destination: &s.allowPrivate, Sources: Env("allow-private-hosts")},
+	}
+}
+
+// keptKeys is how many signing keys --verify full caches, some 500 bytes each, and for how long at
+// most: an #identity event, or a signature that does not match, makes it look a key up again.
+const (
+	keptKeys    = 200_000
+	keptKeysFor = 24 * time.Hour
+)
+
+// Verifier builds the verifier of --verify full, nil without it.
+func (s *Settings) Verifier() (*proof.Verifier, error) {
+	switch s.Verify {
+	case "", "cid":
+		return nil, nil //nolint:nilnil // nothing else is verified
+	case "full":
+	default:
+		return nil, UsageError("--verify %q: expected cid or full", s.Verify)
+	}
+	if s.verifier == nil {
+		client := outward.NewClient(outward.Options{Trusted: []string{s.plc}, AllowPrivate: s.allowPrivate, PerHost: identities.PLCAtOnce})
+		s.verifier = proof.NewVerifier(identities.NewKeysKept(identities.NewSource(s.plc, client), keptKeys, keptKeysFor))
+	}
+	return s.verifier, nil
+}
+
 // PastFlags returns the flags for fetching whole repos.
 func (s *Settings) PastFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "plc", Value: identity.DefaultPLCURL, Usage: "directory of did:plc accounts; names the host of each repo", Destination: &s.plc, Sources: Env("plc")},
-		&cli.BoolFlag{Name: "allow-private-hosts", Usage: "also fetch repos from loopback and private addresses; for a network of your own", Destination: &s.allowPrivate, Sources: Env("allow-private-hosts")},
 		&cli.StringFlag{Name: "max-repo-bytes", Value: "1GiB", Usage: "largest repo to fetch; larger ones are given up", Destination: &s.maxRepo, Sources: Env("max-repo-bytes")},
 		&cli.Int64Flag{Name: "max-host-repos", Value: 2_000_000, Usage: "repos to read from one host's list, at most", Destination: &s.maxHostRepos, Sources: Env("max-host-repos")},
 		&cli.DurationFlag{Name: "compare-every", Value: 7 * 24 * time.Hour, Usage: "how often to compare the index with the relay's list of repos, slowly; 0: only after gaps in the stream", Destination: &s.compareEvery, Sources: Env("compare-every")},
@@ -179,6 +212,9 @@ func (s *Settings) BackfillOptions() (*backfill.Options, error) {
 		return nil, UsageError("--compare-every must not be negative")
 	}
 	o.MaxHostRepos, o.CompareEvery = s.maxHostRepos, s.compareEvery
+	if o.Verifier, err = s.Verifier(); err != nil {
+		return nil, err
+	}
 	if u, err := url.Parse(s.plc); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, UsageError("--plc %q: expected a URL such as https://plc.directory", s.plc)
 	}
@@ -332,6 +368,13 @@ func (s *Settings) ConsumerOptions() (consumer.Options, error) {
 			return o, UsageError("--cursor %q: expected a sequence number from 0 to %d", s.Cursor, int64(math.MaxInt64))
 		}
 		o.Cursor = &n
+	}
+	v, err := s.Verifier()
+	if err != nil {
+		return o, err
+	}
+	if v != nil { // a nil pointer in an interface would not be nil
+		o.Verifier = v
 	}
 	return o, nil
 }

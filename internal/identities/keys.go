@@ -64,10 +64,14 @@ type keyLookUp struct {
 }
 
 // NewKeys returns Keys over a directory, which needs no cache.
-func NewKeys(d identity.Directory) *Keys {
+func NewKeys(d identity.Directory) *Keys { return NewKeysKept(d, maxKeys, keptKey) }
+
+// NewKeysKept is NewKeys with as many cached keys as given, for as long as given. A key takes some
+// 500 bytes.
+func NewKeysKept(d identity.Directory, most int, kept time.Duration) *Keys {
 	return &Keys{
 		directory: d,
-		found:     expirable.NewLRU[syntax.DID, atcrypto.PublicKey](maxKeys, nil, keptKey),
+		found:     expirable.NewLRU[syntax.DID, atcrypto.PublicKey](most, nil, kept),
 		failed:    expirable.NewLRU[syntax.DID, failure](maxFailures, nil, keptAbsence),
 		renewed:   expirable.NewLRU[syntax.DID, bool](maxFailures, nil, time.Minute),
 		underWay:  map[syntax.DID]*keyLookUp{},
@@ -79,6 +83,15 @@ func NewKeys(d identity.Directory) *Keys {
 // there is no such key.
 func (k *Keys) Key(ctx context.Context, did syntax.DID) (atcrypto.PublicKey, error) {
 	return k.get(ctx, did, false)
+}
+
+// Cached returns an account's key if no look-up is needed.
+func (k *Keys) Cached(did syntax.DID) (key atcrypto.PublicKey, ok bool) { return k.found.Get(did) }
+
+// Forget removes an account's key from the cache, because it may have been replaced.
+func (k *Keys) Forget(did syntax.DID) {
+	k.found.Remove(did)
+	k.failed.Remove(did)
 }
 
 // Renew looks up an account's key again after a signature did not match the cached key,

@@ -30,6 +30,9 @@ type Options struct {
 	Lurkers int
 	// PerSecond is the number of events per second of the network's time. 0 means 300.
 	PerSecond int
+	// OnlyPLC makes no account a did:web. Else one in 256 is, below example.com, where nobody
+	// serves DID documents.
+	OnlyPLC bool
 }
 
 // Shares of the events, in 1/1000. The rest creates existing edges again.
@@ -418,7 +421,7 @@ func (n *Network) Root(account int, rev uint64) (root [32]byte) {
 // AppendDID appends the DID of an account.
 func (n *Network) AppendDID(dst []byte, account int) []byte {
 	r := n.rng(forDID, uint64(account))
-	if account%256 == 77 {
+	if account%256 == 77 && !n.o.OnlyPLC {
 		dst = append(dst, "did:web:u"...)
 		for v := account; v > 0; v /= 10 {
 			dst = append(dst, '0'+byte(v%10))

@@ -1,0 +1,197 @@
+package proof
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/atcrypto"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"skein.blue/consumer/wire"
+	"skein.blue/internal/identities"
+)
+
+// Keys finds the keys by which accounts sign, as identities.Keys does.
+type Keys interface {
+	// Key returns an account's key. The error is identities.ErrUnreachable or
+	// identities.ErrBusy if the key is not known now, else there is none.
+	Key(ctx context.Context, did syntax.DID) (atcrypto.PublicKey, error)
+	// Renew looks the key up again. renewed is false if that was done lately.
+	Renew(ctx context.Context, did syntax.DID) (key atcrypto.PublicKey, renewed bool, err error)
+	// Cached returns a key that needs no look-up.
+	Cached(did syntax.DID) (key atcrypto.PublicKey, ok bool)
+	// Forget makes the next Key look the key up again.
+	Forget(did syntax.DID)
+}
+
+// A slow source of keys holds up the stream for at most patience, and then not again for respite:
+// meanwhile, accounts whose key is not cached are unverifiable. A source is the did:plc directory,
+// or a registered domain of did:web.
+const (
+	patience = 2 * time.Second
+	respite  = 30 * time.Second
+)
+
+// A Verifier checks messages and repos. Any goroutine may use it.
+type Verifier struct {
+	keys     Keys
+	checkers sync.Pool
+	slots    chan struct{} // one for each processor
+
+	mu   sync.Mutex           // guards slow
+	slow map[string]time.Time // sources that were slow, until when
+}
+
+// NewVerifier returns a Verifier.
+func NewVerifier(keys Keys) *Verifier {
+	return &Verifier{
+		keys: keys, checkers: sync.Pool{New: func() any { return new(Checker) }}, slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		slow: map[string]time.Time{},
+	}
+}
+
+// Changed says that an account's DID document may have changed.
+func (v *Verifier) Changed(did []byte) { v.keys.Forget(syntax.DID(did)) }
+
+// Verify returns "" if the account made the Commit or Sync, else the reason to drop it: its
+// signature, and of a Commit the operations, by inversion.
+func (v *Verifier) Verify(ctx context.Context, m *wire.Message) wire.Reason {
+	did, err := syntax.ParseDID(string(m.DID))
+	switch {
+	case err != nil:
+		return "" // the decoder drops it
+	case m.TooBig():
+		return wire.TooBig
+	}
+	k, reason := v.read(m)
+	if reason != "" {
+		return reason
+	}
+	return v.signed(ctx, did, &k)
+}
+
+// read makes the checks that need no key.
+func (v *Verifier) read(m *wire.Message) (k Commit, reason wire.Reason) {
+	v.slots <- struct{}{}
+	defer func() { <-v.slots }()
+	c, _ := v.checkers.Get().(*Checker)
+	defer v.checkers.Put(c)
+	k, err := c.Commit(m)
+	if err != nil {
+		return k, wire.BadCommit
+	}
+	if m.Type == wire.Commit {
+		if err := c.Invert(m, k); err != nil {
+			return k, wire.Unproven
+		}
+	}
+	return k, ""
+}
+
+// VerifyRepo returns "" if the account signed the commit block of its repo, else the reason not to
+// believe the repo.
+func (v *Verifier) VerifyRepo(ctx context.Context, did string, block []byte) wire.Reason {
+	k, err := ParseCommit(block)
+	if err != nil || string(k.DID) != did {
+		return wire.BadCommit
+	}
+	return v.signed(ctx, syntax.DID(did), &k)
+}
+
+// signed checks the signature of a commit. If it does not match the key, the key may have been
+// replaced: it is looked up again.
+func (v *Verifier) signed(ctx context.Context, did syntax.DID, k *Commit) wire.Reason {
+	key, cached := v.keys.Cached(did)
+	if !cached {
+		var reason wire.Reason
+		if key, reason = v.key(ctx, did, v.keys.Key); reason != "" {
+			return reason
+		}
+	}
+	if v.matches(key, k) {
+		return ""
+	}
+	renewed := false
+	fresh, reason := v.key(ctx, did, func(ctx context.Context, did syntax.DID) (key atcrypto.PublicKey, err error) {
+		key, renewed, err = v.keys.Renew(ctx, did)
+		return key, err
+	})
+	switch {
+	case reason != "":
+		return reason
+	case renewed && !fresh.Equal(key) && v.matches(fresh, k):
+		return ""
+	}
+	return wire.BadSignature
+}
+
+func (v *Verifier) matches(key atcrypto.PublicKey, k *Commit) bool {
+	v.slots <- struct{}{}
+	defer func() { <-v.slots }()
+	return key.HashAndVerify(k.Unsigned, k.Sig) == nil
+}
+
+// key gets a key, with patience. A look-up that takes longer goes on, and its key is cached. No
+// look-up starts at a source that was slow a moment ago.
+func (v *Verifier) key(ctx context.Context, did syntax.DID, get func(context.Context, syntax.DID) (atcrypto.PublicKey, error)) (atcrypto.PublicKey, wire.Reason) {
+	source := "plc"
+	if did.Method() != "plc" {
+		source = identities.PayerOf(did)
+	}
+	if v.isSlow(source) {
+		return nil, wire.KeyUnreachable
+	}
+	type answer struct {
+		key atcrypto.PublicKey
+		err error
+	}
+	found := make(chan answer, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), respite)
+		defer cancel()
+		key, err := get(ctx, did)
+		found <- answer{key, err}
+	}()
+	var a answer
+	select {
+	case a = <-found:
+	case <-time.After(patience):
+		v.wasSlow(source)
+		return nil, wire.KeyUnreachable
+	case <-ctx.Done():
+		return nil, wire.KeyUnreachable
+	}
+	switch {
+	case errors.Is(a.err, identities.ErrUnreachable), errors.Is(a.err, identities.ErrBusy):
+		return nil, wire.KeyUnreachable
+	case a.err != nil:
+		return nil, wire.NoKey
+	}
+	return a.key, ""
+}
+
+func (v *Verifier) isSlow(source string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	until, ok := v.slow[source]
+	return ok && time.Now().Before(until)
+}
+
+// maxSlow bounds the number of remembered slow sources.
+const maxSlow = 10_000
+
+func (v *Verifier) wasSlow(source string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	now := time.Now()
+	if len(v.slow) >= maxSlow {
+		maps.DeleteFunc(v.slow, func(_ string, until time.Time) bool { return !now.Before(until) })
+	}
+	if len(v.slow) < maxSlow {
+		v.slow[source] = now.Add(respite)
+	}
+}

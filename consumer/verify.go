@@ -1,0 +1,165 @@
+package consumer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+
+	"github.com/gorilla/websocket"
+	"golang.org/x/sync/semaphore"
+
+	"skein.blue/consumer/wire"
+	"skein.blue/graph/ask"
+	"skein.blue/internal/frames"
+)
+
+// A Verifier checks whether an account made what a message says. Any goroutine may call it.
+type Verifier interface {
+	// Verify returns "" if the account made the Commit or Sync, else the reason to drop it.
+	Verify(ctx context.Context, m *wire.Message) wire.Reason
+	// Changed says that an account's DID document may have changed.
+	Changed(did []byte)
+}
+
+// Messages are verified side by side, and taken in in order: many wait for the key of a new
+// account, and a signature takes longer than everything else. These bound the messages under way.
+const (
+	verifyMessages = 2048
+	verifyBytes    = 32 << 20
+)
+
+// pending is a message, and the verdict on it once done is closed.
+type pending struct {
+	kind    int // of the websocket message
+	frame   []byte
+	err     error // instead of a message
+	verdict wire.Reason
+	done    chan struct{}
+}
+
+// check starts to verify a message, whose frame nobody else may change.
+func (c *Consumer) check(ctx context.Context, p *pending, underWay *sync.WaitGroup) {
+	p.done = make(chan struct{})
+	m := new(wire.Message)
+	if p.err != nil || wire.Parse(p.frame, m) != nil {
+		close(p.done)
+		return
+	}
+	switch {
+	case m.Type == wire.Identity:
+		c.o.Verifier.Changed(m.DID)
+	case (m.Type == wire.Commit || m.Type == wire.Sync) && (c.decoder.Owns == nil || c.decoder.Owns(m.DID)):
+		underWay.Go(func() {
+			p.verdict = c.verdict(ctx, m)
+			close(p.done)
+		})
+		return
+	}
+	close(p.done)
+}
+
+// verify returns the verdict on one message, for one that was held.
+func (c *Consumer) verify(m *wire.Message) wire.Reason {
+	if c.o.Verifier == nil || m.Type != wire.Commit && m.Type != wire.Sync || c.decoder.Owns != nil && !c.decoder.Owns(m.DID) {
+		return ""
+	}
+	return c.verdict(context.Background(), m)
+}
+
+// verdict asks the Verifier. An account in the index whose key is gone must not seem complete: its
+// repo is queued, as if the key were unreachable. Other accounts without a key are made up.
+func (c *Consumer) verdict(ctx context.Context, m *wire.Message) wire.Reason {
+	reason := c.o.Verifier.Verify(ctx, m)
+	if reason != wire.NoKey {
+		return reason
+	}
+	known := true
+	err := c.store.View(ctx, func(s *ask.View) (err error) {
+		_, known, _, err = s.Account(string(m.DID))
+		return err
+	})
+	if err != nil || known {
+		return wire.KeyUnreachable
+	}
+	return wire.NoKey
+}
+
+// verifying reads ahead with receive, in a goroutine of its own, so that messages are verified side
+// by side. It returns a function that returns them in order. stop ends the connection.
+func (c *Consumer) verifying(conn *websocket.Conn, receive func() pending) (next func() pending, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	queue := make(chan *pending, verifyMessages)
+	room := semaphore.NewWeighted(verifyBytes)
+	var underWay sync.WaitGroup
+	underWay.Go(func() {
+		defer close(queue)
+		for ended := false; !ended; {
+			p := receive()
+			p.frame = bytes.Clone(p.frame)
+			if room.Acquire(ctx, weight(p.frame)) != nil {
+				return
+			}
+			c.check(ctx, &p, &underWay)
+			ended = p.err != nil && !errors.Is(p.err, frames.ErrTooLarge)
+			select {
+			case queue <- &p:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	next = func() pending {
+		p, ok := <-queue
+		if !ok {
+			return pending{err: net.ErrClosed}
+		}
+		<-p.done
+		room.Release(weight(p.frame))
+		return *p
+	}
+	return next, func() {
+		cancel()
+		closeNow(conn)
+		underWay.Wait()
+	}
+}
+
+// weight is what a message counts towards verifyBytes.
+func weight(frame []byte) int64 { return min(int64(len(frame)), verifyBytes) }
+
+// handle takes in one message of a file. With a Verifier, it takes it in later: see handleRest.
+func (c *Consumer) handle(frame []byte) error {
+	if c.o.Verifier == nil {
+		return c.handleVerified(frame, "")
+	}
+	p := &pending{frame: bytes.Clone(frame)}
+	c.check(context.Background(), p, &c.underWay)
+	c.window = append(c.window, p)
+	c.windowBytes += len(frame)
+	for len(c.window) > verifyMessages || c.windowBytes > verifyBytes {
+		if err := c.handleOldest(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Consumer) handleOldest() error {
+	p := c.window[0]
+	c.window, c.windowBytes = c.window[1:], c.windowBytes-len(p.frame)
+	<-p.done
+	return c.handleVerified(p.frame, p.verdict)
+}
+
+// handleRest takes in the messages of a file that are still being verified.
+func (c *Consumer) handleRest() error {
+	defer c.underWay.Wait()
+	for len(c.window) > 0 && !c.ended.Load() {
+		if err := c.handleOldest(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
