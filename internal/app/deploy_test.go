@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -33,13 +34,16 @@ func TestDeployedMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := 0
-	for _, file := range append(pages, "../../README.md", deployed+"alerts.yml") {
+	for _, file := range append(pages, "../../README.md", deployed+"alerts.yml", deployed+"grafana/skein.json") {
 		if filepath.Base(file) == "metrics.md" {
 			continue
 		}
 		text := fileText(t, file)
 		for _, at := range metricName.FindAllStringIndex(text, -1) {
 			name := strings.TrimRight(text[at[0]:at[1]], "_")
+			if _, ok := help[name]; !ok { // a series of a histogram
+				name = strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count")
+			}
 			if at[0] > 0 && text[at[0]-1] == '#' { // #skein_graph is an entry of the DID document
 				continue
 			}
@@ -57,13 +61,67 @@ func TestDeployedMetrics(t *testing.T) {
 	}
 }
 
+// Every alert has a severity, a link to its entry in the runbook, and tests that it fires and that
+// it does not (promtool runs them, see .ci/deploy). The runbook explains no other alert.
+func TestAlerts(t *testing.T) {
+	rules, tests, runbook := fileText(t, deployed+"alerts.yml"), fileText(t, "../../.ci/alerts.test.yml"), fileText(t, "../../docs/runbook.md")
+	alerts := strings.Split(rules, "\n      - alert: ")[1:]
+	if len(alerts) < 15 {
+		t.Fatalf("%d alerts", len(alerts))
+	}
+	for _, a := range alerts {
+		name, _, _ := strings.Cut(a, "\n")
+		for what, there := range map[string]bool{
+			"severity":               strings.Contains(a, "{severity: page}") || strings.Contains(a, "{severity: warn}"),
+			"link to the runbook":    strings.Contains(a, `runbook: "docs/runbook.md#`+strings.ToLower(name)+`"`),
+			"entry in the runbook":   strings.Contains(runbook, "\n### "+name+"\n"),
+			"test that it fires":     regexp.MustCompile(`alertname: ` + name + `\n\s+exp_alerts:\n`).MatchString(tests),
+			"test that it is silent": strings.Contains(tests, "alertname: "+name+", exp_alerts: []}"),
+		} {
+			if !there {
+				t.Errorf("%s has no %s", name, what)
+			}
+		}
+	}
+	if n := strings.Count(runbook, "\n### "); n != len(alerts) {
+		t.Errorf("the runbook explains %d alerts; there are %d", n, len(alerts))
+	}
+}
+
+// The dashboard is JSON that Grafana reads, and each panel has a query and a place of its own.
+func TestDashboard(t *testing.T) {
+	var d struct {
+		UID    string
+		Panels []struct {
+			ID      int
+			Type    string
+			Title   string
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(fileText(t, deployed+"grafana/skein.json")), &d); err != nil || d.UID == "" || len(d.Panels) < 20 {
+		t.Fatalf("%d panels: %v", len(d.Panels), err)
+	}
+	at := map[[2]int]string{}
+	for _, p := range d.Panels {
+		if p.Type != "row" && (len(p.Targets) == 0 || p.Targets[0].Expr == "") {
+			t.Errorf("%s has no query", p.Title)
+		}
+		if g := p.GridPos; g.X+g.W > 24 || at[[2]int{g.X, g.Y}] != "" {
+			t.Errorf("%s is at %+v, where %q is", p.Title, g, at[[2]int{g.X, g.Y}])
+		}
+		at[[2]int{p.GridPos.X, p.GridPos.Y}] = p.Title
+	}
+}
+
 // Deployments pin their images and base images, and run with minimal privileges. systemd learns
 // when the daemon answers and how to reload it.
 func TestDeployed(t *testing.T) {
-	pinned := regexp.MustCompile(`^(debian:\d+\.\d+|[a-z/-]+:\d+\.\d+\.\d+)[a-z0-9.-]*(@sha256:[0-9a-f]{64})?$`)
+	pinned := regexp.MustCompile(`^(debian:\d+\.\d+|[a-z/-]+:v?\d+\.\d+\.\d+)[a-z0-9.-]*(@sha256:[0-9a-f]{64})?$`)
 	images, bases := regexp.MustCompile(`(?m)^\s*image:\s*(\S+)`), regexp.MustCompile(`(?m)^FROM (\S+)`)
 	for file, find := range map[string]*regexp.Regexp{
-		"compose.yml": images, "compose.fdb.yml": images, "kubernetes.yml": images, "kubernetes.fdb.yml": images, "Dockerfile": bases, "Dockerfile.fdb": bases,
+		"compose.yml": images, "compose.fdb.yml": images, "compose.watch.yml": images, "kubernetes.yml": images, "kubernetes.fdb.yml": images, "Dockerfile": bases, "Dockerfile.fdb": bases,
 	} {
 		found := find.FindAllStringSubmatch(fileText(t, deployed+file), -1)
 		if len(found) == 0 {

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// Every message that docs/operating.md explains occurs in the source code. "…" stands for any
+// Every message that docs/runbook.md explains occurs in the source code. "…" stands for any
 // text.
 func TestDocumentedMessages(t *testing.T) {
-	page := fileText(t, "../../docs/operating.md")
+	page := fileText(t, "../../docs/runbook.md")
 	_, page, found := strings.Cut(page, "\n## Messages\n")
 	page, _, end := strings.Cut(page, "\n## ")
 	if !found || !end {
-		t.Fatal("docs/operating.md has no section Messages, or no section after it")
+		t.Fatal("docs/runbook.md has no section Messages, or no section after it")
 	}
 	var code strings.Builder
 	err := filepath.WalkDir("../..", func(path string, e fs.DirEntry, err error) error {
@@ -43,7 +43,7 @@ func TestDocumentedMessages(t *testing.T) {
 			n++
 			for part := range strings.SplitSeq(m[1], "…") {
 				if !strings.Contains(code.String(), strings.TrimSpace(part)) {
-					t.Errorf("docs/operating.md explains %q, but the source code does not contain %q", m[1], part)
+					t.Errorf("docs/runbook.md explains %q, but the source code does not contain %q", m[1], part)
 				}
 			}
 		}
