@@ -142,6 +142,9 @@ func New(store *graph.Store, o Options) (*Server, error) {
 		queues: xrpc.Queues{Light: xrpc.NewQueue(o.Concurrent), Slow: xrpc.NewQueue(runtime.GOMAXPROCS(0)), Large: xrpc.NewQueue(o.HeavyConcurrent)},
 		naming: xrpc.NewQueue(resolvedAtOnce), forms: xrpc.NewForms(), watcher: watch.New(store, o.Logger),
 	}
+	for name, q := range map[string]*xrpc.Queue{"light": s.queues.Light, "slow": s.queues.Slow, "large": s.queues.Large} {
+		q.Waited = o.Metrics.waits(name)
+	}
 	for _, m := range s.methods() {
 		s.mux.HandleFunc(m.Path(), func(w http.ResponseWriter, r *http.Request) { s.call(w, r, &m) })
 	}
@@ -179,18 +182,19 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Timeout)
 	defer cancel()
+	s.o.Metrics.begin()
 	answer, err := s.recovered(ctx, w, r, m)
 	took := time.Since(start)
-	if s.o.Metrics != nil {
-		s.o.Metrics.Seconds.WithLabelValues(m.NSID).Observe(took.Seconds())
-	}
+	s.o.Metrics.end(m.NSID, took)
 	w.Header().Set("Server-Timing", "answer;dur="+strconv.FormatFloat(took.Seconds()*1000, 'f', 3, 64)) // https://www.w3.org/TR/server-timing/
 	if err == nil {
+		s.o.Metrics.answered(m.NSID, http.StatusOK)
 		s.write(w, r, http.StatusOK, answer)
 		return
 	}
 	if r.Context().Err() != nil {
-		return // the client has disconnected
+		s.o.Metrics.answered(m.NSID, statusClientGone)
+		return
 	}
 	xerr, ok := errors.AsType[*xrpc.Error](err)
 	limit, isLimit := errors.AsType[*algebra.LimitError](err)
@@ -260,6 +264,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *
 	if s.o.Metrics != nil {
 		s.o.Metrics.Errors.WithLabelValues(method, e.Name).Inc()
 	}
+	s.o.Metrics.answered(method, e.Status)
 	switch {
 	case e.Status == http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -312,8 +317,42 @@ func (s *Server) about(w http.ResponseWriter, r *http.Request) {
 
 // Metrics of this package. A nil *Metrics counts nothing.
 type Metrics struct {
-	Seconds *prometheus.HistogramVec // method
-	Errors  *prometheus.CounterVec   // method, error
+	Seconds  *prometheus.HistogramVec // method
+	Errors   *prometheus.CounterVec   // method, error
+	Requests *prometheus.CounterVec   // method, code
+	InFlight prometheus.Gauge
+	Waits    *prometheus.HistogramVec // queue
+}
+
+// statusClientGone stands for a query whose client disconnected before the answer, as in nginx.
+const statusClientGone = 499
+
+func (m *Metrics) begin() {
+	if m != nil {
+		m.InFlight.Inc()
+	}
+}
+
+func (m *Metrics) end(method string, took time.Duration) {
+	if m != nil {
+		m.InFlight.Dec()
+		m.Seconds.WithLabelValues(method).Observe(took.Seconds())
+	}
+}
+
+func (m *Metrics) answered(method string, code int) {
+	if m != nil {
+		m.Requests.WithLabelValues(method, strconv.Itoa(code)).Inc()
+	}
+}
+
+// waits returns the Waited of a queue, nil without metrics.
+func (m *Metrics) waits(queue string) func(time.Duration) {
+	if m == nil {
+		return nil
+	}
+	o := m.Waits.WithLabelValues(queue)
+	return func(took time.Duration) { o.Observe(took.Seconds()) }
 }
 
 // NewMetrics registers the metrics of this package.
@@ -325,9 +364,19 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_query_errors_total", Help: "Queries answered with an error.",
 		}, []string{"method", "error"}),
+		Requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_query_requests_total", Help: "Queries answered, by method and HTTP status.",
+		}, []string{"method", "code"}),
+		InFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "skein_query_requests_in_flight", Help: "Queries being answered, those that wait for a slot included.",
+		}),
+		Waits: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "skein_query_queue_wait_seconds", Help: "Time that a query waited for a slot of a queue: light, slow (methods that take milliseconds) or large (queries that read much).",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
+		}, []string{"queue"}),
 	}
 	renamed.Register(reg, m.Seconds, "skein_query_seconds", "skein_query_duration_seconds", "method")
-	reg.MustRegister(m.Errors)
+	reg.MustRegister(m.Errors, m.Requests, m.InFlight, m.Waits)
 	for _, q := range (*Server)(nil).methods() {
 		m.Seconds.WithLabelValues(q.NSID)
 	}

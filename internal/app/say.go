@@ -30,6 +30,9 @@ func (x *Index) monitor() {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "skein_consumer_partial_repos", Help: "Repos whose history is not indexed.",
 		}, func() float64 { _, n := x.Graph.Incomplete(); return float64(n) }))
+	if c, ok := x.KV.(interface{ Collector() prometheus.Collector }); ok {
+		x.Registry.MustRegister(c.Collector())
+	}
 	m, ok := x.KV.(kv.Monitored)
 	if !ok {
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"skein.blue/graph/ask"
 )
@@ -11,6 +12,9 @@ import (
 // A Queue limits the number of queries that are answered at a time. Others wait, and their clients
 // take turns, so a client with many queries delays only itself.
 type Queue struct {
+	// Waited, if set before the first Enter, receives how long each query waited for its slot.
+	Waited func(time.Duration)
+
 	mu      sync.Mutex
 	free    int
 	turns   []string                   // waiting clients, in the order of their turns
@@ -26,8 +30,10 @@ func (q *Queue) Enter(ctx context.Context, client string) error {
 	if q.free > 0 {
 		q.free--
 		q.mu.Unlock()
+		q.waited(0)
 		return nil
 	}
+	began := time.Now()
 	turn := make(chan struct{})
 	if len(q.waiting[client]) == 0 {
 		q.turns = append(q.turns, client)
@@ -36,8 +42,10 @@ func (q *Queue) Enter(ctx context.Context, client string) error {
 	q.mu.Unlock()
 	select {
 	case <-turn:
+		q.waited(time.Since(began))
 		return nil
 	case <-ctx.Done():
+		q.waited(time.Since(began))
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -48,6 +56,12 @@ func (q *Queue) Enter(ctx context.Context, client string) error {
 		q.forget(client, turn)
 	}
 	return ctx.Err() //nolint:wrapcheck // it says what happened
+}
+
+func (q *Queue) waited(took time.Duration) {
+	if q.Waited != nil {
+		q.Waited(took)
+	}
 }
 
 // Leave releases a slot.

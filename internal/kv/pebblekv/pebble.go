@@ -87,6 +87,7 @@ type Store struct {
 	writer   chan struct{} // holds one token, which an Update takes
 	txn      txn           // the one transaction, reused; guarded by writer
 	gate     gate
+	stalls   stalls // for metrics
 }
 
 // Open opens the store in o.Dir. It returns kv.ErrLocked if another process has it
@@ -372,6 +373,8 @@ func (s *Store) FreeBytes() (uint64, bool) { return s.fs.freeBytes() }
 // repeated errors in the log, because Pebble retries continuously.
 func (s *Store) listener(log *slog.Logger) *pebble.EventListener {
 	return &pebble.EventListener{
+		WriteStallBegin: s.stalls.begin,
+		WriteStallEnd:   s.stalls.end,
 		BackgroundError: func(err error) {
 			select {
 			case s.failed <- struct{}{}:

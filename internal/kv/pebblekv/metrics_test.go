@@ -1,0 +1,70 @@
+package pebblekv_test
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/kvtest"
+	"skein.blue/internal/kv/pebblekv"
+)
+
+// The engine's metrics change with what it does. A closed store has none.
+func TestMetrics(t *testing.T) {
+	s, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Merger: kvtest.LastByte{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(name string) (sum float64) {
+		t.Helper()
+		reg := prometheus.NewRegistry()
+		reg.MustRegister(s.Collector())
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == "skein_store_"+name {
+					sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+				}
+			}
+		}
+		return sum
+	}
+	if n := value("level_written_bytes_total"); n != 0 {
+		t.Errorf("a new store has written %v bytes of tables", n)
+	}
+	memtable := value("memtable_bytes")
+	for i := range 200 {
+		err := s.Update(t.Context(), func(x kv.Txn) error {
+			x.Set([]byte{byte(i), byte(i >> 8)}, make([]byte, 64<<10))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if value("memtable_bytes") <= memtable && value("level_written_bytes_total") == 0 {
+		t.Error("12 MiB went neither to a memtable nor to a table")
+	}
+	err = s.View(t.Context(), func(r kv.Reader) error {
+		_, _, err := r.Get([]byte{1, 0})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.Collector()
+	if problems, err := testutil.CollectAndLint(c); err != nil || len(problems) > 0 {
+		t.Errorf("%v: %v", problems, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := testutil.CollectAndCount(c); n != 0 {
+		t.Errorf("a closed store has %d metrics", n)
+	}
+}
