@@ -138,6 +138,9 @@ func (s *Store) Events() (applied, replayed int64) {
 // Kinds returns what is indexed.
 func (s *Store) Kinds() *kinds.Table { return s.kinds.Load() }
 
+// ShardBits returns the number of bits of an id that name its shard.
+func (s *Store) ShardBits() uint8 { return s.layout.Settings.ShardBits }
+
 // shared reports whether several processes may write the store.
 func (s *Store) shared() bool { return s.layout.Shared() }
 

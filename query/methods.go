@@ -180,6 +180,7 @@ func (s *Server) getStats(ctx context.Context, q *xrpc.Query) (any, error) {
 		LagSeconds *int64        `json:"lagSeconds,omitempty"` // lexicons know no fractions
 		Waiting    *int64        `json:"waiting,omitempty"`
 		Failed     []failedRepos `json:"failed,omitempty"`
+		Audited    *Audits       `json:"audited,omitempty"`
 		format.Counts
 		Kinds []indexedKind `json:"kinds"`
 	}{Version: s.o.Version, Engine: s.store.Engine(), Relay: publicSource(s.o.Relay), State: "off", Counts: counts}
@@ -206,6 +207,9 @@ func (s *Server) getStats(ctx context.Context, q *xrpc.Query) (any, error) {
 		for _, reason := range slices.Sorted(maps.Keys(failed)) {
 			out.Failed = append(out.Failed, failedRepos{reason, failed[reason]})
 		}
+	}
+	if s.o.Audits != nil {
+		out.Audited = new(s.o.Audits())
 	}
 	if s.o.Status != nil {
 		st := s.o.Status()

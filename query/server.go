@@ -45,6 +45,9 @@ type Options struct {
 	// Queue returns the number of repos queued for a fetch, and of those given up, by reason.
 	// nil means that no repo is fetched.
 	Queue func() (waiting int64, failed map[string]int64)
+	// Audits returns how many repos and records this process has compared with their hosts, and
+	// how many of the records differed. nil means that it compares none.
+	Audits func() Audits
 	// Relay is the source whose cursor getStats shows. Empty means the source with the newest
 	// event.
 	Relay string
@@ -65,6 +68,13 @@ type Options struct {
 	Logger *slog.Logger
 	// Metrics may be nil.
 	Metrics *Metrics
+}
+
+// Audits counts comparisons with hosts in getStats.
+type Audits struct {
+	Repos       int64 `json:"repos"`
+	Records     int64 `json:"records"`
+	Differences int64 `json:"differences"`
 }
 
 // A Status is the consumer's status in getStats.

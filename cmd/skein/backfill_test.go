@@ -208,7 +208,7 @@ func TestBackfillKilled(t *testing.T) {
 		<-d.read
 		_ = d.cmd.Wait()
 	}
-	d := serveDaemon(t, nil, n.flags("--store", store, "--backfill", "repos", "--verify", "full")...)
+	d := serveDaemon(t, nil, n.flags("--store", store, "--backfill", "repos", "--verify", "full", "--audit", "36000/h")...)
 	quiet := 0
 	for began := time.Now(); quiet < 5; time.Sleep(200 * time.Millisecond) {
 		var st backfill.Status
@@ -221,6 +221,18 @@ func TestBackfillKilled(t *testing.T) {
 		if time.Since(began) > 2*time.Minute {
 			t.Fatalf("the backfill does not end: %+v, cursor %d", st, stats.Cursor)
 		}
+	}
+	var stats struct {
+		Audited struct{ Repos, Records, Differences int64 }
+	}
+	for began := time.Now(); stats.Audited.Repos < 10; time.Sleep(200 * time.Millisecond) {
+		n.get(d.api+"/xrpc/blue.skein.graph.getStats", &stats)
+		if time.Since(began) > time.Minute {
+			t.Fatalf("no audits: %+v", stats)
+		}
+	}
+	if stats.Audited.Differences > 0 {
+		t.Errorf("audits found differences: %+v", stats)
 	}
 	d.stop()
 	want, active := n.records()

@@ -49,6 +49,8 @@ type Manager struct {
 	running   context.Context //nolint:containedctx // of Run; jobs that calls start run under it
 
 	fetched, records, bytes atomic.Int64
+
+	audits struct{ repos, records, differences atomic.Int64 }
 }
 
 // New returns a Manager. It does nothing until Run.
@@ -118,6 +120,9 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 		began()
 	}
 	m.jobs.Go(func() { m.watchHoles(ctx) })
+	if m.o.Audit > 0 {
+		m.jobs.Go(func() { m.audit(ctx) })
+	}
 	slots := make(chan struct{}, m.o.Fetchers)
 	resolvers := make(chan struct{}, max(m.o.Fetchers/4, 1))
 	var busy sync.WaitGroup

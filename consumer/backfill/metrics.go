@@ -16,6 +16,10 @@ type Metrics struct {
 	Bytes   prometheus.Counter
 	Seconds prometheus.Histogram
 	Dropped *prometheus.CounterVec // by reason
+
+	Audited         *prometheus.CounterVec // by outcome
+	AuditedRecords  prometheus.Counter
+	AuditDifference prometheus.Counter
 }
 
 // NewMetrics creates and registers the metrics. Every scrape calls status.
@@ -34,8 +38,18 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 		Dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_backfill_dropped_total", Help: "Dropped input, by reason: malformed data in archives, and subjects in spaces (not indexed) in archives and repos.",
 		}, []string{"reason"}),
+		Audited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_audit_repos_total", Help: "Random repos fetched to be compared with the index (--audit), by outcome: same, different, unfetched, or moved_on (never at the same rev).",
+		}, []string{"outcome"}),
+		AuditedRecords: prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_audit_records_total", Help: "Records compared with their hosts."}),
+		AuditDifference: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "skein_audit_differences_total", Help: "Records that the index and their hosts did not have alike at the same rev.",
+		}),
 	}
-	reg.MustRegister(m.Repos, m.Failed, m.Bytes, m.Seconds, m.Dropped)
+	for _, outcome := range []string{auditSame, auditDifferent, auditUnfetched, auditMoved} {
+		m.Audited.WithLabelValues(outcome)
+	}
+	reg.MustRegister(m.Repos, m.Failed, m.Bytes, m.Seconds, m.Dropped, m.Audited, m.AuditedRecords, m.AuditDifference)
 	gauge := func(name, help string, of func(Status) float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return of(status()) }))
 	}
@@ -87,6 +101,14 @@ func (m *Metrics) fetched(bytes int64, took time.Duration) {
 func (m *Metrics) spaces(n int) {
 	if m != nil && n > 0 {
 		m.Dropped.WithLabelValues(string(wire.SpaceSubject)).Add(float64(n))
+	}
+}
+
+func (m *Metrics) audited(outcome string, records, differences int) {
+	if m != nil {
+		m.Audited.WithLabelValues(outcome).Inc()
+		m.AuditedRecords.Add(float64(records))
+		m.AuditDifference.Add(float64(differences))
 	}
 }
 

@@ -74,6 +74,8 @@ type Options struct {
 	// CompareEvery is how often to compare all repos with the relay's list, slowly, even
 	// without a hole in the stream. 0 means never.
 	CompareEvery time.Duration
+	// Audit is how many random repos an hour to fetch and compare with the index. 0 means none.
+	Audit float64
 	// MaxHostRepos is how many repos a host may list. 0 means two million.
 	MaxHostRepos int64
 	Logger       *slog.Logger

@@ -307,6 +307,9 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	qo := query.Options{Version: o.Version, Relay: source, Status: status, Handles: o.Handles, Service: o.Service, Feeds: o.Feeds, Logger: x.log, Metrics: query.NewMetrics(x.Registry)}
 	if x.Backfill != nil {
 		qo.Queue = x.Backfill.Queue
+		if _, audits := x.Backfill.Audits(); audits {
+			qo.Audits = func() query.Audits { a, _ := x.Backfill.Audits(); return query.Audits(a) }
+		}
 	}
 	share := divideDescriptors(openFiles())
 	qo.Subscribers = min(2000, share.api/2) // leaves room for other requests

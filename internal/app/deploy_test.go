@@ -20,7 +20,7 @@ func fileText(t *testing.T, path string) string {
 	return string(b)
 }
 
-var metricName = regexp.MustCompile(`\bskein_(?:backfill|build|consumer|graph|intern|query|ready|store)[a-z_]*\b`)
+var metricName = regexp.MustCompile(`\bskein_(?:audit|backfill|build|consumer|graph|intern|query|ready|store)[a-z_]*\b`)
 
 // Alerts, manifests and documents name only metrics that exist and are not deprecated.
 func TestDeployedMetrics(t *testing.T) {

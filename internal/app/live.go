@@ -42,6 +42,9 @@ func (x *Index) sampler(version string, c *consumer.Consumer) func(context.Conte
 		if x.Backfill != nil {
 			waiting, _ := x.Backfill.Queue()
 			s.Waiting = &waiting
+			if a, ok := x.Backfill.Audits(); ok {
+				s.Audited, s.Differences = &a.Repos, a.Differences
+			}
 		}
 		return s, nil
 	}

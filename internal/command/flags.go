@@ -60,6 +60,7 @@ type Settings struct {
 	maxRepo      string
 	maxHostRepos int64
 	compareEvery time.Duration
+	audit        string
 	Verify       string // cid or full
 	verifier     *proof.Verifier
 
@@ -109,6 +110,7 @@ func (s *Settings) PastFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "max-repo-bytes", Value: "1GiB", Usage: "largest repo to fetch; larger ones are given up", Destination: &s.maxRepo, Sources: Env("max-repo-bytes")},
 		&cli.Int64Flag{Name: "max-host-repos", Value: 2_000_000, Usage: "repos to read from one host's list, at most", Destination: &s.maxHostRepos, Sources: Env("max-host-repos")},
+		&cli.StringFlag{Name: "audit", Value: "0", Usage: "how many random repos an hour to fetch and compare with the index, such as 100/h", Destination: &s.audit, Sources: Env("audit")},
 		&cli.DurationFlag{Name: "compare-every", Value: 7 * 24 * time.Hour, Usage: "how often to compare the index with the relay's list of repos, slowly; 0: only after gaps in the stream", Destination: &s.compareEvery, Sources: Env("compare-every")},
 	}
 }
@@ -212,6 +214,9 @@ func (s *Settings) BackfillOptions() (*backfill.Options, error) {
 		return nil, UsageError("--compare-every must not be negative")
 	}
 	o.MaxHostRepos, o.CompareEvery = s.maxHostRepos, s.compareEvery
+	if o.Audit, err = strconv.ParseFloat(strings.TrimSuffix(s.audit, "/h"), 64); err != nil || !(o.Audit >= 0 && o.Audit <= maxAudit) {
+		return nil, UsageError("--audit %q: expected a number of repos an hour, such as 100/h, and at most %d/h", s.audit, maxAudit)
+	}
 	if o.Verifier, err = s.Verifier(); err != nil {
 		return nil, err
 	}
@@ -220,6 +225,9 @@ func (s *Settings) BackfillOptions() (*backfill.Options, error) {
 	}
 	return o, nil
 }
+
+// maxAudit bounds --audit: an audit is a sample, and not a second backfill.
+const maxAudit = 100_000
 
 // EnvPrefix begins the names of the environment variables that set flags.
 const EnvPrefix = "SKEIN_"

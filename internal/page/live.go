@@ -25,8 +25,11 @@ type Sample struct {
 	CursorTime *time.Time    `json:"cursorTime,omitempty"` // of that event
 	Disk       uint64        `json:"disk"`                 // bytes
 	Waiting    *int64        `json:"waiting,omitempty"`    // repos in the resync queue
+	Audited    *int64        `json:"audited,omitempty"`    // repos compared with their hosts
 	Edges      int64         `json:"edges"`                // records
 	Counts     format.Counts `json:"counts"`
+	// Differences is the number of records of Audited repos that differ.
+	Differences int64 `json:"differences,omitempty"`
 	// Events is the number of events applied since the start.
 	Events int64 `json:"-"`
 }

@@ -24,6 +24,7 @@ __all__ = [
     "ContainsMembership",
     "GetAccountOutput",
     "GetAccountQueued",
+    "GetStatsAudited",
     "GetStatsFailed",
     "GetStatsKind",
     "GetStatsOutput",
@@ -248,6 +249,15 @@ class GetAccountQueued(_GetAccountQueued, total=False):
     failure: str
 
 
+class GetStatsAudited(TypedDict):
+    """How many random repos this server has compared with their hosts since it started. Absent if it compares none."""
+
+    #: Records that the index and the host did not have alike at the same revision.
+    differences: int
+    records: int
+    repos: int
+
+
 class GetStatsFailed(TypedDict):
     reason: str
     repos: int
@@ -294,6 +304,7 @@ class _GetStatsOutput(TypedDict):
 class GetStatsOutput(_GetStatsOutput, total=False):
     """Describes the contents of the index, and how current it is."""
 
+    audited: GetStatsAudited
     #: The last committed sequence number of the relay. Absent before the first event.
     cursor: int
     #: Repos that were queued and then given up.

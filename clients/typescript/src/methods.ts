@@ -252,6 +252,14 @@ export interface GetAccountQueued {
   state: 'waiting' | (string & {});
 }
 
+/** How many random repos this server has compared with their hosts since it started. Absent if it compares none. */
+export interface GetStatsAudited {
+  /** Records that the index and the host did not have alike at the same revision. */
+  differences: number;
+  records: number;
+  repos: number;
+}
+
 export interface GetStatsFailed {
   reason: string;
   repos: number;
@@ -273,6 +281,7 @@ export interface GetStatsKind {
 
 export interface GetStatsOutput {
   accounts: number;
+  audited?: GetStatsAudited;
   /** Accounts with full history: all of their records are in the index, as far as is known. */
   complete: number;
   /** The last committed sequence number of the relay. Absent before the first event. */

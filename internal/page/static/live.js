@@ -72,7 +72,8 @@ function live(m) {
     tile('Edges', rough.format(m.edges)), tile('Accounts', rough.format(c.accounts), c.hidden ? rough.format(c.hidden) + ' not active' : ''),
     tile('Full history', c.accounts ? (100 * c.complete / c.accounts).toFixed(c.complete < c.accounts ? 1 : 0) + ' %' : '–', c.complete ? `of ${rough.format(c.accounts)} accounts` : 'not fetched'),
     tile('Repos to fetch', m.waiting === undefined ? '–' : number.format(m.waiting)), tile('With gaps', number.format(c.desynchronized), 'accounts with missed events'),
-    tile('Cursor', m.cursor === undefined ? '–' : number.format(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)));
+    tile('Cursor', m.cursor === undefined ? '–' : number.format(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)),
+    ...(m.audited === undefined ? [] : [tile('Audited', number.format(m.audited), `repos: ${number.format(m.differences || 0)} differences`)]));
   $('kinds').replaceChildren(...Object.entries(c.records).filter(([k, n]) => n && k !== 'listitem_list').sort((a, b) => b[1] - a[1]).map(([k, n]) => tile(k, rough.format(n))));
 }
 

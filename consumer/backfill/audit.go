@@ -1,0 +1,336 @@
+package backfill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"skein.blue/consumer/repo"
+	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern"
+	"skein.blue/intern/dict"
+)
+
+// The audit fetches random repos from their hosts, and compares them with what the index holds:
+// with the records of each account, and with the sets that queries read. It is the proof to users
+// that answers are right. A repo that differs is queued for a fetch, as if events had been missed,
+// and its differences become dead letters.
+
+// The outcomes of an audited repo: labels of a metric.
+const (
+	auditSame      = "same"
+	auditDifferent = "different"
+	auditUnfetched = "unfetched" // its host did not send it
+	auditMoved     = "moved_on"  // the index and the host never had the same rev
+)
+
+// Bounds of an audit: how often and how long to wait until the index has the rev of the repo, how
+// many differences of a repo to report, and the largest repo, in records.
+const (
+	auditTries   = 20
+	auditWait    = 3 * time.Second
+	auditReports = 20
+	auditRecords = 500_000
+)
+
+// Audits counts what the audits of this process have compared so far.
+type Audits struct {
+	Repos, Records int64
+	// Differences is the number of records that the index and a host did not have alike.
+	Differences int64
+}
+
+// Audits returns the counts; ok is false if there are no audits.
+func (m *Manager) Audits() (a Audits, ok bool) {
+	return Audits{m.audits.repos.Load(), m.audits.records.Load(), m.audits.differences.Load()}, m.o.Audit > 0
+}
+
+// audit audits Options.Audit repos an hour until ctx ends.
+func (m *Manager) audit(ctx context.Context) {
+	every := time.Duration(float64(time.Hour) / m.o.Audit)
+	for {
+		select {
+		case <-time.After(every/2 + rand.N(every)):
+		case <-ctx.Done():
+			return
+		}
+		did, err := m.someAccount(ctx)
+		if err == nil && did != "" {
+			err = m.auditOne(ctx, did)
+		}
+		if err != nil && ctx.Err() == nil {
+			m.log.Error("auditing a repo failed", "did", did, "error", err)
+		}
+	}
+}
+
+// someAccount returns a random account that claims to be complete, "" if it found none. Ids are
+// spread over random shards, so it starts at a random id, and skips a random number of accounts,
+// so that all in a shard get their turn.
+func (m *Manager) someAccount(ctx context.Context) (did string, err error) {
+	err = m.o.Store.View(ctx, func(s *ask.View) error {
+		did = ""
+		counts, err := s.Counts()
+		if err != nil {
+			return err
+		}
+		skip := rand.IntN(1 + min(int(counts.Accounts), 1000+2*int(counts.Accounts>>m.o.Store.ShardBits())))
+		var chosen dict.ID
+		choose := func(id dict.ID, st *format.RepoState) (more bool) {
+			if !st.Complete() || s.IsHidden(id) {
+				return true
+			}
+			chosen = id // the last one, if too few follow
+			skip--
+			return skip >= 0
+		}
+		err = s.EachAccount(dict.ID(rand.Uint64N(uint64(dict.FirstLong))), choose)
+		if err == nil && chosen == dict.None { // none follows
+			err = s.EachAccount(dict.None, choose)
+		}
+		if err != nil || chosen == dict.None {
+			return err
+		}
+		return s.Strings(dict.DID, []dict.ID{chosen}, func(_ int, b []byte) error { did = string(b); return nil })
+	})
+	return did, err
+}
+
+// auditOne fetches a repo, and compares the index with it.
+func (m *Manager) auditOne(ctx context.Context, did string) error {
+	r := m.reader()
+	defer free(r)
+	host, err := m.resolve(ctx, did)
+	if err == nil {
+		_, err = m.getRepo(ctx, host, did, r)
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			m.o.Metrics.audited(auditUnfetched, 0, 0)
+			m.log.Debug("a repo could not be audited", "did", did, "error", err)
+		}
+		return nil // the host's fault, which is counted
+	}
+	want, err := recordsOf(ctx, r)
+	if err != nil {
+		m.o.Metrics.audited(auditUnfetched, 0, 0)
+		return nil // likewise
+	}
+	rev, root := string(r.Rev), format.Root(r.Data[:8])
+	for range auditTries {
+		var found *auditResult
+		err := m.o.Store.View(ctx, func(s *ask.View) (err error) {
+			found, err = compareRecords(s, m.o.Store.Kinds(), did, rev, root, want)
+			return err
+		})
+		switch {
+		case err != nil:
+			return err
+		case found.ahead:
+			m.o.Metrics.audited(auditMoved, 0, 0)
+			return nil
+		case found.same:
+			return m.reportAudit(ctx, did, host, rev, len(want), found.differences)
+		}
+		select { // until the stream has delivered what the host has
+		case <-time.After(auditWait):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	m.o.Metrics.audited(auditMoved, 0, 0)
+	return nil
+}
+
+// recordsOf returns the records of a repo that was read: the subject by kind and key, "" for none.
+func recordsOf(ctx context.Context, r *repo.Reader) (map[string]string, error) {
+	records := map[string]string{}
+	err := r.Walk(ctx, func(k kinds.Kind, rkey, subject []byte) {
+		if len(records) < auditRecords+1 {
+			records[recordName(k, rkey)] = string(subject)
+		}
+	})
+	if err == nil && len(records) > auditRecords {
+		err = errors.New("the repo is too large to be audited")
+	}
+	return records, err
+}
+
+func recordName(k kinds.Kind, rkey []byte) string { return string([]byte{byte(k)}) + string(rkey) }
+
+// auditResult is the outcome of comparing the index with a repo.
+type auditResult struct {
+	same        bool // both have the same rev
+	ahead       bool // the index has a newer rev, or the account is no longer complete
+	differences []difference
+}
+
+// difference is a record that the index and the host do not have alike.
+type difference struct {
+	path string
+	what string
+}
+
+// compareRecords compares an account's records with a repo. If the revs differ, there is nothing
+// to compare yet.
+func compareRecords(s *ask.View, table *kinds.Table, did, rev string, root format.Root, want map[string]string) (*auditResult, error) {
+	c := &auditResult{}
+	st, known, row, err := s.Account(did)
+	switch {
+	case err != nil:
+		return nil, err
+	case !known || row != nil || !st.Complete() || st.Rev.String() > rev:
+		c.ahead = true
+		return c, nil
+	case st.Rev.String() < rev:
+		return c, nil
+	}
+	c.same = true
+	note := func(path, format string, args ...any) {
+		c.differences = append(c.differences, difference{path, fmt.Sprintf(format, args...)})
+	}
+	if !st.Has(format.FlagNoRoot) && st.Data != root {
+		note("", "the index has another root at rev %s", rev)
+	}
+	lacking, err := s.Lacking()
+	if err != nil {
+		return nil, err
+	}
+	actor, err := idOf(s, did)
+	if err != nil {
+		return nil, err
+	}
+	seen := 0
+	for i := range table.All {
+		k := &table.All[i]
+		if _, lacks := lacking[k.Kind]; lacks { // the index knows that it lacks some
+			for name := range want {
+				if name[0] == byte(k.Kind) {
+					seen++
+				}
+			}
+			continue
+		}
+		n, err := compareKind(s, k, actor, want, note)
+		if err != nil {
+			return nil, err
+		}
+		seen += n
+	}
+	if seen < len(want) { // name those that the index lacks
+		if err := missingRecords(s, table, actor, want, note); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// idOf returns the id of an account.
+func idOf(s *ask.View, did string) (id dict.ID, err error) {
+	var b intern.Batch
+	n := b.Add(dict.DID, []byte(did))
+	if err := s.Lookup(&b); err != nil {
+		return dict.None, err
+	}
+	return b.ID(n), nil
+}
+
+// compareKind compares the records of one kind, and the sets that they make. It returns how many
+// of the index's records the host has, too.
+func compareKind(s *ask.View, k *kinds.Info, actor dict.ID, want map[string]string, note func(path, format string, args ...any)) (seen int, err error) {
+	type record struct {
+		rkey    string
+		subject dict.ID
+	}
+	var all []record
+	err = s.Records(k.Kind, actor, func(p format.Path, subject dict.ID) bool {
+		all = append(all, record{string(p.AppendRkey(nil)), subject})
+		return true
+	})
+	if err != nil {
+		return 0, err
+	}
+	for part := range slices.Chunk(all, 1000) {
+		ids := make([]dict.ID, len(part))
+		for i, r := range part {
+			ids[i] = r.subject
+		}
+		err := s.Strings(k.To.Is, ids, func(i int, subject []byte) error {
+			path := k.Collection + "/" + part[i].rkey
+			there, ok := want[recordName(k.Kind, []byte(part[i].rkey))]
+			switch {
+			case !ok:
+				note(path, "the index has it (%s), its host does not", subject)
+				return nil
+			case there != string(subject):
+				note(path, "the index has %q, its host %q", subject, there)
+			}
+			seen++
+			return nil
+		})
+		if err != nil {
+			return seen, err
+		}
+		for _, r := range part {
+			if !k.HasSets() {
+				break
+			}
+			has, err := s.HasEdge(k.Kind, actor, r.subject)
+			if err != nil {
+				return seen, err
+			}
+			if !has {
+				note(k.Collection+"/"+r.rkey, "the record is not in the set of its subject")
+			}
+		}
+	}
+	return seen, nil
+}
+
+// missingRecords notes the records that the host has and the index does not.
+func missingRecords(s *ask.View, table *kinds.Table, actor dict.ID, want map[string]string, note func(path, format string, args ...any)) error {
+	have := map[string]bool{}
+	for i := range table.All {
+		k := table.All[i].Kind
+		err := s.Records(k, actor, func(p format.Path, _ dict.ID) bool { have[recordName(k, p.AppendRkey(nil))] = true; return true })
+		if err != nil {
+			return err
+		}
+	}
+	for name, subject := range want {
+		if k := kinds.Kind(name[0]); !have[name] && subject != "" {
+			note(table.Info(k).Collection+"/"+name[1:], "its host has it (%s), the index does not", subject)
+		}
+	}
+	return nil
+}
+
+// reportAudit counts an audited repo. If it differs, reportAudit queues it for a fetch, and keeps
+// the differences as dead letters.
+func (m *Manager) reportAudit(ctx context.Context, did, host, rev string, records int, differences []difference) error {
+	m.audits.repos.Add(1)
+	m.audits.records.Add(int64(records))
+	m.audits.differences.Add(int64(len(differences)))
+	if len(differences) == 0 {
+		m.o.Metrics.audited(auditSame, records, 0)
+		return nil
+	}
+	m.o.Metrics.audited(auditDifferent, records, len(differences))
+	slices.SortFunc(differences, func(x, y difference) int { return strings.Compare(x.path, y.path) })
+	m.log.Error("the index differs from a repo at the same rev; refetching the repo", "did", did, "host", host, "rev", rev, "records", records, "differences", len(differences), "first", differences[0].path+": "+differences[0].what)
+	var b batch.Batch
+	for _, d := range differences[:min(len(differences), auditReports)] {
+		b.AddDeadLetter(format.DeadLetter{DID: did, Path: shorten(d.path + ": " + d.what), Reason: "audit", Time: time.Now().UTC()})
+	}
+	if err := m.o.Store.Apply(ctx, "", &b); err != nil {
+		return fmt.Errorf("backfill: keeping the differences: %w", err)
+	}
+	return m.Resync(ctx, "audit", did)
+}
