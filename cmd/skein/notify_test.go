@@ -46,6 +46,50 @@ func TestServiceManagerIsNotified(t *testing.T) {
 	next("STOPPING=1")
 }
 
+// A daemon that the service manager watches says again and again that it is alive. One that stands
+// still does not.
+func TestWatchdogOfServiceManager(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "notify")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = manager.Close() }()
+	alive := func(within time.Duration) (n int) {
+		t.Helper()
+		if err := manager.SetReadDeadline(time.Now().Add(within)); err != nil {
+			t.Fatal(err)
+		}
+		for b := make([]byte, 4096); ; {
+			k, err := manager.Read(b)
+			if err != nil {
+				return n
+			}
+			if strings.Contains("\n"+string(b[:k]), "\nWATCHDOG=1") {
+				n++
+			}
+		}
+	}
+	d := serveDaemon(t, []string{"SKEIN_RELAY=ws://127.0.0.1:1", "NOTIFY_SOCKET=" + socket, "WATCHDOG_USEC=300000"}, "--store", filepath.Join(t.TempDir(), "store"))
+	if n := alive(2 * time.Second); n < 3 {
+		t.Errorf("%d signs of life in two seconds, want one each 100 ms", n)
+	}
+	if err := d.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	alive(200 * time.Millisecond) // those on their way
+	if n := alive(time.Second); n > 0 {
+		t.Errorf("%d signs of life of a daemon that stands still", n)
+	}
+	if err := d.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if n := alive(2 * time.Second); n < 3 {
+		t.Errorf("%d signs of life after it was continued", n)
+	}
+	d.stop()
+}
+
 // A failed start is reported in one line.
 func TestFailedStartIsOneLine(t *testing.T) {
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

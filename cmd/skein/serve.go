@@ -202,10 +202,14 @@ func (d daemonConfig) run(ctx context.Context) (err error) {
 		}
 		reload(so.Logger, feeds, o.Clients.Tokens, o.Certificate)
 	})
+	var alive sync.WaitGroup
+	watched, unwatch := context.WithCancel(ctx)
+	defer func() { unwatch(); alive.Wait() }()
 	o.Feeds, o.Page.Feeds = feeds, feeds.Previews
 	o.Ready = func(net.Addr, net.Addr) {
 		answering.Store(true)
 		command.NotifyReady("answering")
+		alive.Go(func() { command.KeepAlive(watched, func() { x.Graph.Events(); x.Graph.Incomplete() }) }) // the store's locks are free
 	}
 	return x.Serve(ctx, o)
 }

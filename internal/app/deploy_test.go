@@ -136,7 +136,7 @@ func TestDeployed(t *testing.T) {
 	for file, wants := range map[string][]string{
 		"kubernetes.yml":     {"seccompProfile: {type: RuntimeDefault}", "kind: NetworkPolicy", "storage: 300Gi", "readOnlyRootFilesystem: true", "SKEIN_ADMIN_TOKEN"},
 		"kubernetes.fdb.yml": {"seccompProfile: {type: RuntimeDefault}", "kind: NetworkPolicy", "readOnlyRootFilesystem: true", "SKEIN_ADMIN_TOKEN"},
-		"skein.service":      {"\nType=notify\n", "\nExecReload=/bin/kill -HUP $MAINPID\n", "\nMemoryMax=", "\nTimeoutStartSec="},
+		"skein.service":      {"\nType=notify\n", "\nExecReload=/bin/kill -HUP $MAINPID\n", "\nMemoryMax=", "\nTimeoutStartSec=", "\nWatchdogSec="},
 		"alerts.yml":         {"absent(", "skein_build_info"},
 		"Dockerfile":         {"THIRD_PARTY_NOTICES.txt"},
 		"../.goreleaser.yaml": {
