@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,26 +16,26 @@ import (
 type stuck struct {
 	kv.Store
 
+	armed       atomic.Bool // the next write takes long
 	begun, goOn chan struct{}
 }
 
 func (s *stuck) Update(ctx context.Context, fn func(kv.Txn) error) error {
-	select {
-	case s.begun <- struct{}{}:
+	if s.armed.CompareAndSwap(true, false) {
+		close(s.begun)
 		<-s.goOn
-	default:
 	}
 	return s.Store.Update(ctx, fn)
 }
 
 // A slow write does not block readers of the status.
 func TestStatusDuringWrite(t *testing.T) {
-	store := &stuck{memkv.Open(memkv.Options{Merger: merger()}), nil, make(chan struct{})}
+	store := &stuck{Store: memkv.Open(memkv.Options{Merger: merger()}), begun: make(chan struct{}), goOn: make(chan struct{})}
 	s, err := graph.Open(t.Context(), store, graph.Options{Embedded: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store.begun = make(chan struct{})
+	store.armed.Store(true)
 	written := make(chan error, 1)
 	go func() {
 		var b batch.Batch
