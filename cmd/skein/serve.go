@@ -33,6 +33,7 @@ func serveCommand(e *command.Environment) *cli.Command {
 		&cli.BoolFlag{Name: "force-cursor", Usage: "let --cursor override the stored cursor", Destination: &s.ForceCursor, Sources: command.Env("force-cursor")},
 		&cli.StringFlag{Name: "backfill", Value: "off", Usage: "fetch history at the first start, and resume it later: archive (needs --archive), or repos of all hosts of the relay", Destination: &s.Past, Sources: command.Env("backfill")},
 		&cli.StringFlag{Name: "archive", Usage: "URL of a Jetstream v2 archive, for --backfill archive", Destination: &s.Archive, Sources: command.Env("archive")},
+		&cli.BoolFlag{Name: "upgrade", Usage: "first upgrade a store made by an older skein, as skein upgrade does", Destination: &s.Upgrade, Sources: command.Env("upgrade")},
 		&cli.BoolFlag{Name: "repair", Value: true, Usage: "refetch repos with missed events from their hosts (default: true)", Destination: &s.Repair, Sources: command.Env("repair")},
 		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; false: only answer queries (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
 	)
@@ -73,6 +74,9 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	}
 	if !s.Consume && s.Cursor != "" {
 		return command.UsageError("--cursor has no effect with --consume=false, which indexes nothing")
+	}
+	if s.Upgrade && !s.Consume {
+		return command.UsageError("--upgrade needs a process that writes; drop --consume=false, or run skein upgrade")
 	}
 	if s.ForceCursor && s.Cursor == "" {
 		return command.UsageError("--force-cursor needs --cursor")
@@ -124,6 +128,14 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 		o.Consume = &co
 	}
 	d := daemonConfig{e: e, s: s, store: so, serve: o}
+	if s.Upgrade {
+		if err := upgradeFirst(ctx, e, so); err != nil && ctx.Err() != nil {
+			so.Logger.Info("stopped during the upgrade; the next start continues it")
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
 	err = d.run(ctx)
 	if errors.Is(err, kv.ErrDiskFull) {
 		err = d.runWithoutSpace(ctx, err)

@@ -55,6 +55,7 @@ type Settings struct {
 	Past         string // off, archive or repos
 	Archive      string
 	Repair       bool
+	Upgrade      bool
 	plc          string
 	allowPrivate bool
 	maxRepo      string
