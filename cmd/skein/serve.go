@@ -129,10 +129,12 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	}
 	d := daemonConfig{e: e, s: s, store: so, serve: o}
 	if s.Upgrade {
-		if err := upgradeFirst(ctx, e, so); err != nil && ctx.Err() != nil {
+		err := upgradeFirst(ctx, e, so)
+		switch {
+		case ctx.Err() != nil:
 			so.Logger.Info("stopped during the upgrade; the next start continues it")
-			return nil
-		} else if err != nil {
+			return nil //nolint:nilerr // an operator stopped it
+		case err != nil:
 			return err
 		}
 	}
