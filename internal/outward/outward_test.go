@@ -2,11 +2,13 @@ package outward
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 )
 
 func parse(t *testing.T, s string) netip.Addr {
@@ -82,5 +84,42 @@ func TestPublicHost(t *testing.T) {
 		if got := PublicHost(host); got != want {
 			t.Errorf("%q: %v", host, got)
 		}
+	}
+}
+
+// A document ends at its bound, however much a host sends, and a host that sends nothing more is
+// given up.
+func TestDocuments(t *testing.T) {
+	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for chunk := make([]byte, 1000); r.Context().Err() == nil; {
+			if r.URL.Path == "/hangs" {
+				<-r.Context().Done()
+				return
+			}
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}))
+	defer endless.Close()
+	c := Documents(NewClient(Options{AllowPrivate: true}), 5000, 300*time.Millisecond)
+	get := func(path string) (int, error) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, endless.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		b, err := io.ReadAll(resp.Body)
+		return len(b), errors.Join(err, resp.Body.Close())
+	}
+	if n, err := get("/"); n != 5000 || err != nil {
+		t.Errorf("an endless document: %d bytes, %v; want 5000", n, err)
+	}
+	began := time.Now()
+	if _, err := get("/hangs"); err == nil || time.Since(began) > 10*time.Second {
+		t.Errorf("a host that hangs: %v after %v", err, time.Since(began))
 	}
 }
