@@ -2,6 +2,8 @@ package graph
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -151,6 +153,57 @@ func TestLongStrings(t *testing.T) {
 		h.commit(fmt.Sprintf("did:web:%06d%s.example.com", n, strings.Repeat("d", 1900)), rkeys...)
 	}
 	h.records(n)
+}
+
+// A chunk of long keys spills through chunks that exist already, which are read on the way.
+// All keys must survive.
+func TestSpillKeepsKeys(t *testing.T) {
+	const perCommit, commits = 20, 6
+	rkeys := keysHashedAlike(perCommit * commits)
+	for name, store := range map[string]kv.Store{
+		"pebble": openPebble(t, write.Limits{Row: 8, Chunk: 24}),
+		"memory": memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 8, Chunk: 24})}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHostile(t, store)
+			for i := range commits {
+				h.commit("did:plc:subject", rkeys[i*perCommit:(i+1)*perCommit]...)
+				h.records((i + 1) * perCommit) // folds the chunk, and notes that it is large
+			}
+			h.spilled()
+			for i, rkey := range rkeys {
+				h.commit("", "-"+rkey)
+				if i%perCommit == 0 {
+					h.records(len(rkeys) - i - 1)
+				}
+			}
+			h.records(0)
+		})
+	}
+}
+
+// keysHashedAlike returns n record keys of 500 bytes whose hashes share the first two bytes.
+func keysHashedAlike(n int) (keys []string) {
+	prefix := strings.Repeat("k", 448) // whole blocks of the hash, computed once
+	hash := sha256.New()
+	hash.Write([]byte(prefix))
+	state, err := hash.(encoding.BinaryMarshaler).MarshalBinary()
+	if err != nil {
+		panic(err)
+	}
+	restore, _ := hash.(encoding.BinaryUnmarshaler)
+	var sum [sha256.Size]byte
+	for i := 0; len(keys) < n; i++ {
+		if err := restore.UnmarshalBinary(state); err != nil {
+			panic(err)
+		}
+		rest := fmt.Appendf(nil, "%052d", i)
+		hash.Write(rest)
+		if hash.Sum(sum[:0]); sum[0] == 7 && sum[1] == 7 {
+			keys = append(keys, prefix+string(rest))
+		}
+	}
+	return keys
 }
 
 // What was deleted from a chunk that was spilled, where a removal stands over the

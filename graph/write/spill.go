@@ -90,7 +90,8 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) error {
 		return fmt.Errorf("graph: record key %x has an unknown kind", key)
 	}
 	coder := format.CoderOf(actor, bucket)
-	records, generation, err := coder.Read(nil, v, 0)
+	// The keys of records point into the value, and place reads other values: keep a copy.
+	records, generation, err := coder.Read(nil, bytes.Clone(v), 0)
 	if err != nil || len(records) <= m.limits.Chunk && len(v) <= maxChunkBytes {
 		return err
 	}

@@ -317,6 +317,37 @@ func TestScanClears(t *testing.T) {
 	}
 }
 
+// Each call overwrites what the Get before it returned, which exposes callers that keep it.
+func TestNextCallOverwritesGet(t *testing.T) {
+	s := memkv.Open(memkv.Options{Merger: kvtest.LastByte{}})
+	set(t, s, "key", "value")
+	for name, next := range map[string]func(r kv.Reader) error{
+		"Get":      func(r kv.Reader) error { _, _, err := r.Get([]byte("other")); return err },
+		"MultiGet": func(r kv.Reader) error { return r.MultiGet(nil, nil) },
+		"Scan": func(r kv.Reader) error {
+			return r.Scan([]byte("x"), nil, false, func(_, _ []byte) (bool, error) { return true, nil })
+		},
+	} {
+		err := s.View(t.Context(), func(r kv.Reader) error {
+			v, _, err := r.Get([]byte("key"))
+			if err != nil || string(v) != "value" {
+				t.Errorf("%q, %v", v, err)
+			}
+			if err := next(r); err != nil || string(v) == "value" {
+				t.Errorf("after a %s, the value is still %q: %v", name, v, err)
+			}
+			again, _, err := r.Get([]byte("key"))
+			if string(again) != "value" {
+				t.Errorf("after a %s, the store has %q", name, again)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // An Update that always conflicts ends with its context.
 func TestContextEndsRetries(t *testing.T) {
 	s := memkv.Open(memkv.Options{Merger: kvtest.LastByte{}, Faults: memkv.Faults{Conflict: 1}})

@@ -13,11 +13,21 @@ import (
 func isAfter(err error) bool { return errors.Is(err, ErrAfterCommit) }
 
 // reader reads one version of the tree. If conflicts is set, it collects the ranges
-// that were read.
+// that were read. Each call overwrites the bytes that the call before it returned, as an
+// engine may, which exposes callers that keep them.
 type reader struct {
 	tree      *btree.BTreeG[item]
 	conflicts *[]keyRange
 	interrupt kv.Interrupt // of a View
+	returned  []byte       // what the last Get returned
+}
+
+// expire overwrites what the last Get returned.
+func (r *reader) expire() {
+	for i := range r.returned {
+		r.returned[i] = 0xa5
+	}
+	r.returned = nil
 }
 
 func (r *reader) note(lo, hi []byte) {
@@ -36,7 +46,10 @@ func (r *reader) Get(key []byte) ([]byte, bool, error) {
 	}
 	r.note(key, after(key))
 	it, ok := r.tree.Get(item{key: key})
-	return bytes.Clone(it.value), ok, nil
+	value := bytes.Clone(it.value)
+	r.expire() // after the look-up: the key may lie in these bytes
+	r.returned = value
+	return value, ok, nil
 }
 
 // MultiGet implements kv.Reader.
@@ -44,12 +57,16 @@ func (r *reader) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool)
 	if err := r.interrupt.Err(); err != nil {
 		return err
 	}
+	r.expire()
 	for i, key := range keys {
 		v, ok, err := r.Get(key)
 		if err != nil {
 			return err
 		}
-		if err := each(i, v, ok); err != nil {
+		r.returned = nil // each may call the Reader
+		err = each(i, v, ok)
+		clear(v)
+		if err != nil {
 			return err
 		}
 	}
@@ -63,6 +80,8 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 		return err
 	}
 	r.note(lo, hi)
+	lo, hi = bytes.Clone(lo), bytes.Clone(hi) // they may lie in the bytes that expire
+	r.expire()
 	var err error
 	step := func(it item) bool {
 		if err = r.interrupt.Err(); err != nil {
