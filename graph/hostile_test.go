@@ -187,11 +187,12 @@ func keysHashedAlike(n int) (keys []string) {
 	prefix := strings.Repeat("k", 448) // whole blocks of the hash, computed once
 	hash := sha256.New()
 	hash.Write([]byte(prefix))
-	state, err := hash.(encoding.BinaryMarshaler).MarshalBinary()
+	save, _ := hash.(encoding.BinaryMarshaler)
+	restore, _ := hash.(encoding.BinaryUnmarshaler)
+	state, err := save.MarshalBinary()
 	if err != nil {
 		panic(err)
 	}
-	restore, _ := hash.(encoding.BinaryUnmarshaler)
 	var sum [sha256.Size]byte
 	for i := 0; len(keys) < n; i++ {
 		if err := restore.UnmarshalBinary(state); err != nil {

@@ -166,12 +166,17 @@ func opening(err error) error {
 	switch {
 	case isFull(err):
 		return fmt.Errorf("%w: %w", kv.ErrDiskFull, err)
-	case strings.Contains(err.Error(), "merger name"): // Pebble does not export an error for it
+	case strings.Contains(err.Error(), "merger name"), strings.Contains(err.Error(), "format major version"): // Pebble exports no errors for these
 		return fmt.Errorf("%w: %w", kv.ErrFormat, err)
-	case pebble.IsCorruptionError(err), strings.Contains(err.Error(), "malformed manifest"), strings.Contains(err.Error(), "file does not exist"):
+	case pebble.IsCorruptionError(err), strings.Contains(err.Error(), "file does not exist"):
 		return fmt.Errorf("%w: %w", kv.ErrDamaged, err)
 	}
-	return err
+	if _, system := errors.AsType[syscall.Errno](err); system {
+		return err
+	}
+	// The options are always the same and correct, so Pebble objects to a file: a manifest, or
+	// the options of the last start.
+	return fmt.Errorf("%w: %w", kv.ErrDamaged, err)
 }
 
 // stopper returns the function that ends the process when Pebble cannot continue.
@@ -487,6 +492,7 @@ func (s *Store) Close() error {
 	defer func() { s.writer <- struct{}{} }()
 	err := s.fs.stop()
 	flushed := err == nil && !s.readOnly && s.flush()
+	s.fs.closing.Store(true)
 	closed := s.db.Close()
 	if isFull(closed) && s.fs.full() != nil {
 		closed = nil // the log lacks its trailer, and nothing that was committed: stop has synced it

@@ -52,9 +52,11 @@ type storeFS struct {
 	guard    guard
 	unsaved  bool // a log was synced after the last write of the guard
 
-	// fatal, once the store is open, is called if a log cannot be made: Pebble would
-	// panic.
-	fatal func(error)
+	// fatal, once the store is open, is called if a log cannot be made, written or completed, or
+	// the folder cannot be synced. Pebble would panic, over a mutex that it has unlocked, so that
+	// nothing could recover from it.
+	fatal   func(error)
+	closing atomic.Bool // the store is being closed: Close returns the error instead
 
 	quit chan struct{}
 	done sync.WaitGroup
@@ -192,9 +194,8 @@ func (fs *storeFS) syncAll() error {
 func (fs *storeFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
 	base := filepath.Base(name)
 	switch {
-	case err != nil && fs.fatal != nil && strings.HasSuffix(base, logSuffix):
-		fs.fatal(fmt.Errorf("making the write-ahead log %s: %w", base, err))
-		return f, err
+	case err != nil && strings.HasSuffix(base, logSuffix):
+		return f, fs.end(fmt.Errorf("making the write-ahead log %s: %w", base, err))
 	case noRoom(err):
 		<-time.After(tryAgain) // Pebble retries immediately and forever
 		return f, err
@@ -206,6 +207,37 @@ func (fs *storeFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
 		return newManifestFile(fs, base, f)
 	}
 	return patientFile{f}, nil
+}
+
+// end calls fatal if the store is open, and returns err otherwise.
+func (fs *storeFS) end(err error) error {
+	if err != nil && fs.fatal != nil && !fs.closing.Load() {
+		fs.fatal(err)
+	}
+	return err
+}
+
+// OpenDir implements vfs.FS.
+func (fs *storeFS) OpenDir(name string) (vfs.File, error) {
+	d, err := fs.FS.OpenDir(name)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it is the engine's
+	}
+	return storeFolder{d, fs}, nil
+}
+
+// storeFolder is the store's folder. Pebble syncs it after making a log, a table or a manifest.
+type storeFolder struct {
+	vfs.File
+	fs *storeFS
+}
+
+// Sync implements vfs.File.
+func (d storeFolder) Sync() error {
+	if err := d.File.Sync(); err != nil {
+		return d.fs.end(fmt.Errorf("writing the names of the store's files to disk: %w", err))
+	}
+	return nil
 }
 
 // patientFile is a table that Pebble writes in the background. It delays the error of a full
@@ -287,14 +319,17 @@ func (f *walFile) Write(p []byte) (int, error) {
 	sum := crc32.Update(f.written.CRC, castagnoli, p) // only Write changes CRC
 	n, err := f.File.Write(p)
 	f.writing.Lock()
-	defer f.writing.Unlock()
 	if n < len(p) {
 		f.short = true
 	} else {
 		f.written.Bytes += int64(n)
 		f.written.CRC = sum
 	}
-	return n, err //nolint:wrapcheck // it is the engine's
+	f.writing.Unlock() // end may not return
+	if err != nil {    // Pebble writes no more to this log, and panics when it begins the next
+		return n, f.fs.end(fmt.Errorf("writing the write-ahead log %s: %w", f.written.Log, err))
+	}
+	return n, nil
 }
 
 func (f *walFile) mark() {
@@ -347,5 +382,8 @@ func (f *walFile) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
-	return errors.Join(f.syncAndMark(), f.File.Close())
+	if err := errors.Join(f.syncAndMark(), f.File.Close()); err != nil {
+		return f.fs.end(fmt.Errorf("completing the write-ahead log %s: %w", f.written.Log, err))
+	}
+	return nil
 }

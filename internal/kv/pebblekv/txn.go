@@ -39,7 +39,10 @@ func (r *reader) close() error {
 	}
 	err := r.iter.Close()
 	r.iter = nil
-	return err
+	if err != nil {
+		return fmt.Errorf("pebblekv: ending a read: %w", readError(err))
+	}
+	return nil
 }
 
 // Get implements kv.Reader.
@@ -218,14 +221,18 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 	}
 	if r.inUse {
 		err := r.scan(it, reverse, each)
-		if done := it.Close(); done != nil {
-			return errors.Join(err, done)
+		if done := it.Close(); err == nil && done != nil {
+			err = fmt.Errorf("pebblekv: scanning: %w", readError(done))
 		}
 		return err
 	}
 	r.iter, r.inUse = it, true
 	err := r.scan(it, reverse, each)
 	r.inUse = false
+	if it.Error() != nil { // err says so; the end of the View must not say it again
+		r.iter = nil
+		_ = it.Close()
+	}
 	return err
 }
 
