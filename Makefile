@@ -1,6 +1,6 @@
 # The entry point for people. CI uses .ci/run.
 
-.PHONY: build run test race lint fuzz bench soak cluster ids load faults peers chaos house abuse mutants
+.PHONY: build run test race lint fuzz bench soak cluster ids load faults relayfaults peers chaos house abuse mutants
 
 build: ## build static binaries, bin/skein and bin/skein-sim
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/skein ./cmd/skein-sim
@@ -28,11 +28,13 @@ bench: ## run benchmarks: decoding compared with indigo, indexing from memory, i
 	go test ./internal/idset -run xxx -bench .
 	CGO_ENABLED=0 go test ./internal/testing/scale -run xxx -bench . -timeout 1h
 
-soak: ## run the long tests: histories of a million operations, twenty kills in a minute, ten minutes of queries
+soak: ## run the long tests: histories of a million operations, twenty kills in a minute, ten minutes of queries, every fault for a minute each, the relay gone for an hour
 	go test ./graph -run TestModel -model.ops 1000000 -timeout 2h -v
 	go test ./graph -run TestComplete -complete.steps 1000000 -timeout 2h -v
 	go test ./cmd/skein -run TestKill -kill.times 20 -kill.rate 35 -v
 	go test ./query -run Soak -v -soak.for 10m -timeout 20m
+	.ci/faults 10 1m
+	go test ./cmd/skein -run TestFaultRelayGone -faults.times 1 -faults.pause 1h -timeout 2h -v
 
 cluster: ## kill two writers and stop their cluster, twenty times; needs FoundationDB
 	go test -tags fdb ./cmd/skein -run TestCluster -cluster.rounds 20 -timeout 1h -v
@@ -45,8 +47,11 @@ ids: ## compare ways to allocate ids on both engines, and allocate a hundred mil
 load: ## run the load test: a hundred times the network's peak for two minutes, relay included
 	CGO_ENABLED=0 go run ./cmd/skein-sim load --rate 150000 --duration 120s
 
-faults: ## test faulty relays, minutes each: killed, stalling, repeating, jumping, corrupting, bursting
+faults: ## inject every fault of docs/reliability.md, and print its table; twenty minutes
 	.ci/faults
+
+relayfaults: ## test faulty relays, minutes each: killed, stalling, repeating, jumping, corrupting, bursting
+	.ci/relayfaults
 
 peers: ## compare skein and indigo's consumer on the same stream
 	CGO_ENABLED=0 go test ./cmd/skein -run xxx -bench Peers -benchtime 1x -timeout 20m

@@ -21,6 +21,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/check"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/oracle"
 	"skein.blue/internal/testing/faults"
@@ -112,7 +113,7 @@ func judge(t *testing.T, fs vfs.FS, w *written, least int64) {
 
 // The power fails at every kind of operation on the disk, and a random part of what was not synced
 // is lost. The store is then the model at its cursor, which is not before the last sync.
-func TestPowerFailureAtEachPoint(t *testing.T) {
+func TestFaultPowerFailure(t *testing.T) {
 	want := faults.Times(20)
 	failed := faults.NewRecord(t, "power failure", want)
 	points := map[string]int{}
@@ -185,7 +186,7 @@ func TestPowerFailureAtEachPoint(t *testing.T) {
 
 // A disk that is slow at every operation delays writes. Nothing is lost, and queries do not wait
 // for a sync.
-func TestSlowDisk(t *testing.T) {
+func TestFaultSlowDisk(t *testing.T) {
 	want := faults.Times(10)
 	slow := faults.NewRecord(t, "slow disk: a sync that blocks while queries are answered", want)
 	w := writeHistory(3, 30, want, 40)
@@ -228,7 +229,7 @@ func TestSlowDisk(t *testing.T) {
 
 // Reads of tables fail for a while, in queries, writes and compactions. A query returns an error
 // or the truth. A write that failed is repeated. Nothing is lost.
-func TestReadErrors(t *testing.T) {
+func TestFaultReadErrors(t *testing.T) {
 	want := faults.Times(20)
 	failed := faults.NewRecord(t, "read error", want)
 	for seed := uint64(0); failed.Count() < want; seed++ {
@@ -304,7 +305,7 @@ func readErrors(t *testing.T, seed uint64, failed *faults.Record) {
 // A bit flips in a file of a store that is closed, or was killed. The store does not open, or a
 // check and queries find the damage, or the bit does not matter: no answer is wrong, and no
 // committed write is lost without an error.
-func TestFlippedBits(t *testing.T) {
+func TestFaultFlippedBits(t *testing.T) {
 	want := faults.Times(60)
 	flipped := faults.NewRecord(t, "flipped bit on the disk", want)
 	outcomes := map[string]int{}
@@ -431,7 +432,7 @@ func flip(t *testing.T, fs vfs.FS, name string, rng *rand.Rand) bool {
 
 // A log cannot be made, completed, or written to disk, or the folder cannot: the engine ends the
 // process with one message, and what was committed is still there.
-func TestLogCannotBeCompleted(t *testing.T) {
+func TestFaultLogCannotBeCompleted(t *testing.T) {
 	for _, point := range []string{"create log", "close log", "sync folder", "write log", "sync log"} {
 		for _, cause := range []error{syscall.EIO, syscall.ENOSPC} {
 			t.Run(fmt.Sprintf("%s/%v", point, cause), func(t *testing.T) {
@@ -477,6 +478,75 @@ func TestLogCannotBeCompleted(t *testing.T) {
 				}
 				judge(t, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))}), w, w.events[len(w.events)-1].Seq)
 			})
+		}
+	}
+}
+
+// A log that cannot be made for want of a file descriptor is made as soon as one is free.
+func TestFaultNoDescriptorForLog(t *testing.T) {
+	w := writeHistory(7, 30, 12, 60)
+	mem := vfs.NewMem()
+	disk := faults.NewDisk(mem)
+	missing := faults.NewRecord(t, "no file descriptor for a log", faults.Times(2))
+	store, err := openDisk(disk, func(err error) { t.Errorf("the process ends: %v", err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openGraph(t, store)
+	left := faults.Times(2)
+	disk.Before(func(o faults.Operation) error {
+		if o.Point() != "create log" || left == 0 {
+			return nil
+		}
+		left--
+		missing.Happened()
+		return fmt.Errorf("faults: %w", syscall.EMFILE)
+	})
+	for _, b := range w.batches {
+		if err := applyOnce(t.Context(), s, b); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Compact(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	judge(t, mem, w, w.events[len(w.events)-1].Seq)
+}
+
+// Commits of a cluster report an unknown outcome, applied or not, and conflict. Each event counts
+// once.
+func TestFaultUnknownOutcome(t *testing.T) {
+	want := faults.Times(20)
+	unknown := faults.NewRecord(t, "commit with an unknown outcome", want)
+	for seed := uint64(0); unknown.Count() < want; seed++ {
+		w := writeHistory(seed, 30, 30, 40)
+		store := memkv.Open(memkv.Options{Merger: merger(), Faults: memkv.Faults{Seed: seed, Conflict: 0.2, Unknown: 0.3}})
+		s := openShare(t, store, sharedSettings, graph.Share{})
+		for _, b := range w.batches {
+			if err := applyOnce(t.Context(), s, b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for s.Erasing() {
+			if err := s.EraseSlice(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m := w.upTo(w.events[len(w.events)-1].Seq)
+		compareViews(t, views(t, s), m.Views())
+		compareCounts(t, s, m)
+		verify(t, store)
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range store.Counts().Unknown {
+			unknown.Happened()
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
 		}
 	}
 }

@@ -113,3 +113,23 @@ func TestRelayCommand(t *testing.T) {
 		}
 	}
 }
+
+// verify finds the store of a load equal to its network, and different from another one.
+func TestVerifyCommand(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	loadReport(t, "--store", dir, "--rate", "4000", "--duration", "1s", "--accounts", "4096")
+	if code, _, stderr := program.Run(t, binary, "verify", "--store", dir, "--accounts", "4096"); code != 0 || !strings.Contains(stderr, " 0 differences") {
+		t.Errorf("its own network: %d %s", code, stderr)
+	}
+	if code, _, stderr := program.Run(t, binary, "verify", "--store", dir, "--accounts", "4096", "--seed", "2"); code != 1 || !strings.Contains(stderr, "verify: difference:") {
+		t.Errorf("another network: %d %s", code, stderr)
+	}
+	for _, wrong := range [][]string{{"--accounts", "0"}, {"--store", dir, "more"}} {
+		if code, _, stderr := program.Run(t, binary, append([]string{"verify"}, wrong...)...); code != 64 {
+			t.Errorf("verify %q: %d %s", wrong, code, stderr)
+		}
+	}
+	if code, _, stderr := program.Run(t, binary, "verify", "--store", dir+"-missing"); code != 1 || !strings.Contains(stderr, "no store") {
+		t.Errorf("no store: %d %s", code, stderr)
+	}
+}

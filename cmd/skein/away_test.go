@@ -10,6 +10,7 @@ import (
 
 	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/kv/fdbkv/fdbtest"
+	"skein.blue/internal/testing/faults"
 )
 
 // eventually waits until a condition holds.
@@ -35,6 +36,7 @@ func TestClusterAway(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	stood := faults.NewRecord(t, "FoundationDB cluster that stands still for 12s", 1)
 	store := fmt.Sprintf("fdb://%s?prefix=away", c.File)
 	relay := startSimulator(t, plainPDS, 120)
 
@@ -82,6 +84,7 @@ func TestClusterAway(t *testing.T) {
 	if err := c.Resume(); err != nil {
 		t.Fatal(err)
 	}
+	stood.Happened()
 	eventually(t, 15*time.Second, "queries are answered again", func() bool {
 		code, _ := askAt(t, node.api+question)
 		return code == http.StatusOK

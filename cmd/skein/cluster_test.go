@@ -16,6 +16,7 @@ import (
 
 	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/kv/fdbkv/fdbtest"
+	"skein.blue/internal/testing/faults"
 	"skein.blue/internal/testing/truth"
 )
 
@@ -39,13 +40,16 @@ func TestCluster(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for round := range *clusterRounds {
+	rounds := max(*clusterRounds, faults.Times(1))
+	down := faults.NewRecord(t, "FoundationDB cluster down and back, beside killed writers", rounds)
+	for round := range rounds {
 		seed := rand.Uint64()
 		t.Logf("round %d, seed %d", round, seed)
 		clusterRound(t, c, tr, fmt.Sprintf("fdb://%s?prefix=round%d", c.File, round), rand.New(rand.NewPCG(seed, 0)))
 		if t.Failed() {
 			return
 		}
+		down.Happened()
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
+	"skein.blue/internal/testing/faults"
 )
 
 // stuckVariable makes the test binary a command that never stops after a signal.
@@ -144,6 +145,7 @@ func TestDiskFills(t *testing.T) {
 		t.Skipf("cannot mount a file system here: %v", err)
 	}
 	t.Cleanup(func() { _ = exec.Command("umount", "-l", disk).Run() })
+	filled := faults.NewRecord(t, "disk without a free byte", 1)
 	store := filepath.Join(disk, "store")
 	args := []string{"--store", store, "--memory", "32MiB", "--relay", "ws://127.0.0.1:1", "--min-free", "0"}
 	replay := []string{"replay", "--frames", plainPDS, "--store", store, "--memory", "32MiB", "--min-free", "0"}
@@ -155,6 +157,7 @@ func TestDiskFills(t *testing.T) {
 	if err := os.WriteFile(ballast, make([]byte, 160<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
+	filled.Happened()
 	const followers = "/xrpc/blue.skein.graph.query?set=followers(did:plc:6tnmqzyj3aj56cfk2uw7mi5e)"
 	answers := func() {
 		t.Helper()

@@ -255,8 +255,12 @@ func (f patientFile) Write(p []byte) (int, error) {
 
 // noRoom reports whether a file could not be made or written because there is no space
 // or no file descriptor left.
-func noRoom(err error) bool {
-	return isFull(err) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+func noRoom(err error) bool { return isFull(err) || noDescriptors(err) }
+
+// noDescriptors reports whether a file could not be opened because there is no file descriptor
+// left. It passes as soon as a connection ends.
+func noDescriptors(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // tryAgain delays Pebble's next attempt to make a file after noRoom.
@@ -284,6 +288,10 @@ func (fs *storeFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File
 		}
 	}
 	f, err := fs.FS.Create(name, category)
+	for isLog := strings.HasSuffix(name, logSuffix); isLog && noDescriptors(err) && !fs.closing.Load(); {
+		<-time.After(tryAgain) // Pebble cannot go on without this log, and would panic
+		f, err = fs.FS.Create(name, category)
+	}
 	return fs.wrap(name, f, err)
 }
 

@@ -1,0 +1,400 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"skein.blue/internal/testing/faults"
+	"skein.blue/internal/testing/truth"
+)
+
+// wire passes TCP connections on to a relay, and can be cut.
+type wire struct {
+	t       *testing.T
+	to      string
+	address string
+
+	mu       sync.Mutex // guards the fields below
+	listener net.Listener
+	open     map[net.Conn]bool
+}
+
+func newWire(t *testing.T, to string) *wire {
+	t.Helper()
+	w := &wire{t: t, to: strings.TrimPrefix(to, "ws://"), address: "127.0.0.1:0", open: map[net.Conn]bool{}}
+	w.join()
+	t.Cleanup(w.cut)
+	return w
+}
+
+// join accepts connections, at the same address each time.
+func (w *wire) join() {
+	w.t.Helper()
+	l, err := net.Listen("tcp", w.address)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.mu.Lock()
+	w.listener, w.address = l, l.Addr().String()
+	w.mu.Unlock()
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", w.to)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			w.mu.Lock()
+			w.open[in], w.open[out] = true, true
+			w.mu.Unlock()
+			pass := func(to, from net.Conn) {
+				_, _ = io.Copy(to, from)
+				_, _ = to.Close(), from.Close()
+			}
+			go pass(in, out)
+			go pass(out, in)
+		}
+	}()
+}
+
+// cut closes all connections and accepts no more: the relay is gone.
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = w.listener.Close()
+	for c := range w.open {
+		_ = c.Close()
+	}
+	clear(w.open)
+}
+
+// noRepair turns off what needs hosts: the recorded stream has none.
+var noRepair = []string{"--repair=false"}
+
+// sufferer is a daemon that indexes a recorded stream while faults happen to it.
+type sufferer struct {
+	*daemon
+	t     *testing.T
+	wire  *wire
+	store string
+	args  []string
+	start func() *daemon
+}
+
+// endure lets a fault happen to a daemon times times while it indexes a recorded stream, and then
+// compares all answers with the truth.
+func endure(t *testing.T, fault string, few int, env, args []string, hurt func(s *sufferer)) {
+	t.Helper()
+	tr, err := truth.Read(plainTruth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := faults.Times(few)
+	happened := faults.NewRecord(t, fault, times)
+	whole := time.Duration(times) * (faults.Pause() + time.Second)
+	s := &sufferer{t: t, store: filepath.Join(t.TempDir(), "store")}
+	s.wire = newWire(t, startSimulator(t, plainPDS, max(1, int(2115/whole.Seconds()))))
+	s.args = append([]string{"--store", s.store, "--relay", "ws://" + s.wire.address, "--cursor", "0"}, args...)
+	s.start = func() *daemon { return serveDaemon(t, env, s.args...) }
+	s.daemon = s.start()
+	s.args = append(s.args[:4:4], s.args[6:]...) // later starts use the stored cursor
+	for range times {
+		was := s.cursor()
+		eventually(t, 2*time.Minute, "events are indexed", func() bool { now := s.cursor(); return now > was || now == 2116 })
+		hurt(s)
+		happened.Happened()
+	}
+	eventually(t, 3*time.Minute, "everything is indexed", func() bool { return s.cursor() == 2116 })
+	for _, limit := range []int{7, 1000} {
+		diffs, n, err := tr.Compare(t.Context(), s.api, limit)
+		if err != nil || len(diffs) > 0 || n < 200 {
+			t.Fatalf("%d sets, %v, %q", n, err, diffs)
+		}
+	}
+	if _, log := s.stop(); strings.Contains(log, "goroutine ") || strings.Contains(log, "panic") {
+		t.Errorf("the log has a trace:\n%s", log)
+	}
+	if code, out, errs := skein(t, "check", "--store", s.store); code != 0 {
+		t.Fatal(out, errs)
+	}
+}
+
+func (s *sufferer) cursor() int {
+	n, _ := strconv.Atoi(metric(s.t, s.daemon, "skein_consumer_cursor")) // none yet: 0
+	return n
+}
+
+// signal sends the daemon a signal.
+func (s *sufferer) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// A daemon that indexes thousands of events a second and answers queries is killed at any moment,
+// again and again. Its store is then exactly the network up to its cursor.
+func TestFaultKill(t *testing.T) {
+	times := faults.Times(5)
+	killed := faults.NewRecord(t, "SIGKILL under load", times)
+	store := filepath.Join(t.TempDir(), "store")
+	relay := startRelay(t, "--accounts", "20000", "--rate", "3000")
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	args := []string{"--store", store, "--relay", relay, "--cursor", "0", "--repair=false"}
+	last, answered := 0, 0
+	for range times {
+		d := serveDaemon(t, nil, args...)
+		args = append(args[:4:4], "--repair=false") // later starts use the stored cursor
+		eventually(t, time.Minute, "events are indexed", func() bool {
+			n, _ := strconv.Atoi(metric(t, d, "skein_consumer_cursor"))
+			if n <= last {
+				return false
+			}
+			last = n
+			return true
+		})
+		for end := time.Now().Add(time.Duration(rng.Int64N(int64(faults.Pause() / 2)))); time.Now().Before(end); answered++ {
+			if code, body := askAt(t, d.api+"/xrpc/blue.skein.graph.getStats"); code != http.StatusOK {
+				t.Errorf("a query under load: %d %s", code, body)
+			}
+		}
+		if err := d.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-d.read
+		_ = d.cmd.Wait()
+		killed.Happened()
+	}
+	verify := exec.CommandContext(t.Context(), simulator, "verify", "--store", store, "--accounts", "20000")
+	out, err := verify.CombinedOutput()
+	t.Logf("%d events, %d queries answered; %s", last, answered, out)
+	if err != nil || last < 100 {
+		t.Errorf("%d events, %v", last, err)
+	}
+}
+
+// startRelay serves a made-up network, and returns the relay's address.
+func startRelay(t *testing.T, flags ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(context.Background(), simulator, append([]string{"relay", "--listen", "127.0.0.1:0", "--hold"}, flags...)...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		if _, address, ok := strings.Cut(lines.Text(), " on "); ok {
+			go func() { // its later lines
+				for lines.Scan() {
+				}
+			}()
+			return strings.Fields(address)[0]
+		}
+	}
+	t.Fatalf("the relay did not start: %v", lines.Err())
+	return ""
+}
+
+// A daemon that does not run for a while, as on a suspended machine, goes on where it was.
+func TestFaultStopped(t *testing.T) {
+	endure(t, fmt.Sprintf("SIGSTOP for %v", faults.Pause()), 2, nil, []string{"--repair=false", "--idle-timeout", "1s"}, func(s *sufferer) {
+		s.signal(syscall.SIGSTOP)
+		time.Sleep(faults.Pause())
+		s.signal(syscall.SIGCONT)
+	})
+}
+
+// While the relay is gone, queries are answered. When it is back, nothing is missed.
+func TestFaultRelayGone(t *testing.T) {
+	endure(t, fmt.Sprintf("relay gone for %v", faults.Pause()), 2, nil, noRepair, func(s *sufferer) {
+		s.wire.cut()
+		time.Sleep(faults.Pause())
+		if code, body := askAt(s.t, s.api+"/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)"); code != http.StatusOK {
+			s.t.Errorf("a query while the relay is gone: %d %s", code, body)
+		}
+		s.wire.join()
+	})
+}
+
+// A daemon that may open no more files or connections waits until it may. It indexes on, or ends
+// with one message; after a restart nothing is missing.
+func TestFaultDescriptors(t *testing.T) {
+	limit := func(s *sufferer, n int) {
+		s.t.Helper()
+		pid := strconv.Itoa(s.cmd.Process.Pid)
+		if out, err := exec.CommandContext(s.t.Context(), "prlimit", "--pid", pid, fmt.Sprintf("--nofile=%d:", n)).CombinedOutput(); err != nil {
+			s.t.Skipf("prlimit: %v: %s", err, out)
+		}
+	}
+	const plenty = 4096
+	endure(t, "out of file descriptors", 2, nil, noRepair, func(s *sufferer) {
+		open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		limit(s, len(open))
+		s.wire.cut() // it must connect again, which takes a descriptor
+		s.wire.join()
+		ctx, cancel := context.WithTimeout(s.t.Context(), faults.Pause())
+		defer cancel()
+		refused := false
+		for range 50 { // connections that stay open take what is free
+			c, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(s.api, "http://"))
+			if err != nil {
+				break
+			}
+			defer func() { _ = c.Close() }()
+		}
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.api+"/xrpc/blue.skein.graph.getStats", nil)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if resp, err := client.Do(req); err != nil {
+			refused = true
+		} else {
+			_ = resp.Body.Close()
+		}
+		if !refused {
+			s.t.Error("a connection was accepted without a descriptor for it")
+		}
+		limit(s, plenty)
+	})
+}
+
+// A host, an archive, a directory and a resolver that accept connections and never answer hold up
+// neither the stream, nor queries, nor the end of the process.
+func TestFaultHangingServers(t *testing.T) {
+	var accepted sync.Map
+	hang := func(name string) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				accepted.Store(name, true)
+				t.Cleanup(func() { _ = c.Close() })
+			}
+		}()
+		return "http://" + l.Addr().String()
+	}
+	archive, directory, resolver := hang("archive"), hang("directory"), hang("resolver")
+	endure(t, "servers that never answer: archive, directory, resolver", 1, nil, []string{
+		"--backfill", "archive", "--archive", archive, "--plc", directory, "--resolver", resolver, "--allow-private-hosts",
+	}, func(s *sufferer) {
+		ctx, cancel := context.WithTimeout(s.t.Context(), faults.Pause())
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.api+"/xrpc/blue.skein.graph.query?set=followers(@somebody.example.com)", nil)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
+			_ = resp.Body.Close()
+		} else if !errors.Is(err, context.DeadlineExceeded) {
+			s.t.Error(err)
+		}
+		eventually(s.t, time.Minute, "the archive and the resolver are asked", func() bool {
+			_, a := accepted.Load("archive")
+			_, r := accepted.Load("resolver")
+			return a && r
+		})
+		if code, body := askAt(s.t, s.api+"/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)"); code != http.StatusOK {
+			s.t.Errorf("a query beside hanging servers: %d %s", code, body)
+		}
+	})
+}
+
+// A daemon at the limit of its control group's memory is not killed: it keeps to its budget.
+func TestFaultMemoryLimit(t *testing.T) {
+	root, file, reached := "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.failcnt"
+	if _, err := os.Stat(root); err != nil {
+		t.Skip("version 1 of control groups is not mounted here; a memory limit of version 2 is tested by TestNestedMemoryLimit")
+	}
+	group := filepath.Join(root, fmt.Sprintf("skein-faults-%d", os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Skipf("cannot create a control group here: %v", err)
+	}
+	t.Cleanup(func() { _ = os.Remove(group) })
+	const limit = 160 << 20
+	if err := os.WriteFile(filepath.Join(group, file), []byte(strconv.Itoa(limit)), 0o600); err != nil {
+		t.Skipf("cannot set a memory limit here: %v", err)
+	}
+	endure(t, "memory at the control group's limit", 1, nil, []string{"--repair=false", "--memory", "32MiB"}, func(s *sufferer) {
+		if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(s.cmd.Process.Pid)), 0o600); err != nil {
+			s.t.Skipf("cannot put a process in a control group here: %v", err)
+		}
+		// The kernel counts cached pages of files that a process of the group writes, too.
+		filler := exec.CommandContext(s.t.Context(), "sh", "-c", `echo $$ >"$1/cgroup.procs" && exec dd if=/dev/zero of="$2" bs=1M count=200 status=none`, "sh", group, filepath.Join(s.t.TempDir(), "filler"))
+		if out, err := filler.CombinedOutput(); err != nil {
+			s.t.Fatalf("%v: %s", err, out)
+		}
+		for i := range 200 {
+			if code, body := askAt(s.t, fmt.Sprintf("%s/xrpc/blue.skein.graph.query?set=union(followers(did:web:a%d.example),follows(did:web:b.example))&limit=1000", s.api, i)); code != http.StatusOK {
+				s.t.Errorf("a query at the memory limit: %d %s", code, body)
+			}
+		}
+		n, err := os.ReadFile(filepath.Join(group, reached))
+		if err != nil || bytes.Equal(bytes.TrimSpace(n), []byte("0")) {
+			s.t.Errorf("the limit was reached %s times: %v", n, err)
+		}
+	})
+}
+
+// The wall clock jumps by a day, forward and back, while the daemon indexes and answers. Built with
+// a changed package time, which takes minutes: make faults.
+func TestFaultClock(t *testing.T) {
+	if !faults.Whole() {
+		t.Skip("builds a second program, for minutes: make faults")
+	}
+	changed, clock := faults.BuildWithClock(t, ".")
+	was := binary
+	binary = changed
+	t.Cleanup(func() { binary = was })
+	clock.Set(t, 0)
+	offset := -24 * time.Hour
+	endure(t, "wall clock set by a day", 2, []string{clock.Env()}, noRepair, func(s *sufferer) {
+		offset = -offset
+		clock.Set(s.t, offset)
+		time.Sleep(faults.Pause())
+		if code, body := askAt(s.t, s.api+"/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)"); code != http.StatusOK {
+			s.t.Errorf("a query with the clock set by %v: %d %s", offset, code, body)
+		}
+		// The log proves it: its times are the program's.
+		day := time.Now().Add(offset).UTC().Format("2006-01-02")
+		clock.Set(s.t, offset)
+		s.signal(syscall.SIGHUP)
+		eventually(s.t, 10*time.Second, "the log has the time that was set", func() bool { return strings.Contains(s.log.String(), day) })
+	})
+}
