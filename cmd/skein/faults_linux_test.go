@@ -198,7 +198,14 @@ func TestFaultKill(t *testing.T) {
 // startRelay serves a made-up network, and returns the relay's address.
 func startRelay(t *testing.T, flags ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(context.Background(), simulator, append([]string{"relay", "--listen", "127.0.0.1:0", "--hold"}, flags...)...)
+	address, _ := startRelayAt(t, "127.0.0.1:0", flags...)
+	return address
+}
+
+// startRelayAt is startRelay for an address to listen on. stop ends the relay.
+func startRelayAt(t *testing.T, listen string, flags ...string) (address string, stop func()) {
+	t.Helper()
+	cmd := exec.CommandContext(context.Background(), simulator, append([]string{"relay", "--listen", listen, "--hold"}, flags...)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +213,8 @@ func startRelay(t *testing.T, flags ...string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	stop = sync.OnceFunc(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(stop)
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
 		if _, address, ok := strings.Cut(lines.Text(), " on "); ok {
@@ -214,11 +222,11 @@ func startRelay(t *testing.T, flags ...string) string {
 				for lines.Scan() {
 				}
 			}()
-			return strings.Fields(address)[0]
+			return strings.Fields(address)[0], stop
 		}
 	}
 	t.Fatalf("the relay did not start: %v", lines.Err())
-	return ""
+	return "", stop
 }
 
 // A daemon that does not run for a while, as on a suspended machine, goes on where it was.
