@@ -436,50 +436,58 @@ func TestFaultLogCannotBeCompleted(t *testing.T) {
 	for _, point := range []string{"create log", "close log", "sync folder", "write log", "sync log"} {
 		for _, cause := range []error{syscall.EIO, syscall.ENOSPC} {
 			t.Run(fmt.Sprintf("%s/%v", point, cause), func(t *testing.T) {
-				ended := faults.NewRecord(t, point+" fails: "+cause.Error(), 1)
-				w := writeHistory(7, 30, 12, 60)
-				mem := vfs.NewCrashableMem()
-				disk := faults.NewDisk(mem)
-				fatal := make(chan error, 16)
-				store, err := openDisk(disk, func(err error) {
-					fatal <- err
-					select {} // the process has ended; this goroutine is left behind
-				})
-				if err != nil {
-					t.Fatal(err)
+				ended := faults.NewRecord(t, point+" fails: "+cause.Error(), faults.Times(1))
+				for seed := range uint64(faults.Times(1)) {
+					logFails(t, seed, point, cause, ended)
 				}
-				s := openGraph(t, store)
-				for _, b := range w.batches {
-					if err := applyOnce(t.Context(), s, b); err != nil {
-						t.Fatal(err)
-					}
-				}
-				disk.Before(func(o faults.Operation) error {
-					if o.Point() == point {
-						ended.Happened()
-						return fmt.Errorf("faults: %w", cause)
-					}
-					return nil
-				})
-				// A compaction begins a new log.
-				failed := make(chan error, 1)
-				go func() { failed <- errors.Join(store.Compact(context.WithoutCancel(t.Context())), store.Sync()) }()
-				select {
-				case err := <-fatal:
-					if !strings.Contains(err.Error(), cause.Error()) || strings.Contains(err.Error(), "goroutine ") {
-						t.Errorf("the message is %v", err)
-					}
-				case err := <-failed:
-					if err == nil || !strings.Contains(err.Error(), cause.Error()) {
-						t.Errorf("the error is %v", err)
-					}
-				case <-time.After(30 * time.Second):
-					t.Error("nothing happened")
-				}
-				judge(t, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))}), w, w.events[len(w.events)-1].Seq)
 			})
 		}
 	}
+}
+
+func logFails(t *testing.T, seed uint64, point string, cause error, ended *faults.Record) {
+	t.Helper()
+	w := writeHistory(seed, 30, 12, 60)
+	mem := vfs.NewCrashableMem()
+	disk := faults.NewDisk(mem)
+	var once sync.Once
+	fatal := make(chan error, 16)
+	store, err := openDisk(disk, func(err error) {
+		fatal <- err
+		select {} // the process has ended; this goroutine is left behind
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openGraph(t, store)
+	for _, b := range w.batches {
+		if err := applyOnce(t.Context(), s, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk.Before(func(o faults.Operation) error {
+		if o.Point() == point {
+			once.Do(ended.Happened)
+			return fmt.Errorf("faults: %w", cause)
+		}
+		return nil
+	})
+	// A compaction begins a new log.
+	failed := make(chan error, 1)
+	go func() { failed <- errors.Join(store.Compact(context.WithoutCancel(t.Context())), store.Sync()) }()
+	select {
+	case err := <-fatal:
+		if !strings.Contains(err.Error(), cause.Error()) || strings.Contains(err.Error(), "goroutine ") {
+			t.Errorf("the message is %v", err)
+		}
+	case err := <-failed:
+		if err == nil || !strings.Contains(err.Error(), cause.Error()) {
+			t.Errorf("the error is %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("nothing happened")
+	}
+	judge(t, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))}), w, w.events[len(w.events)-1].Seq)
 }
 
 // A log that cannot be made for want of a file descriptor is made as soon as one is free.

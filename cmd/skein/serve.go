@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -35,6 +36,7 @@ func serveCommand(e *command.Environment) *cli.Command {
 		&cli.StringFlag{Name: "archive", Usage: "URL of a Jetstream v2 archive, for --backfill archive", Destination: &s.Archive, Sources: command.Env("archive")},
 		&cli.BoolFlag{Name: "upgrade", Usage: "first upgrade a store made by an older skein, as skein upgrade does", Destination: &s.Upgrade, Sources: command.Env("upgrade")},
 		&cli.BoolFlag{Name: "repair", Value: true, Usage: "refetch repos with missed events from their hosts (default: true)", Destination: &s.Repair, Sources: command.Env("repair")},
+		&cli.DurationFlag{Name: "drain", Usage: "how long to go on answering after SIGTERM, while /readyz says that the node stops, so that a load balancer moves its clients; at most an hour; a second SIGTERM ends it", Destination: &s.Drain, Sources: command.Env("drain")},
 		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; false: only answer queries (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
 	)
 	flags = append(append(append(append(flags, s.AdminTokenFlags()...), s.VerifyFlags()...), s.PastFlags()...), s.NameFlags()...)
@@ -77,6 +79,9 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	}
 	if s.Upgrade && !s.Consume {
 		return command.UsageError("--upgrade needs a process that writes; drop --consume=false, or run skein upgrade")
+	}
+	if s.Drain < 0 || s.Drain > time.Hour {
+		return command.UsageError("--drain %v: must be from 0s to 1h", s.Drain)
 	}
 	if s.ForceCursor && s.Cursor == "" {
 		return command.UsageError("--force-cursor needs --cursor")
@@ -216,8 +221,19 @@ func (d daemonConfig) run(ctx context.Context) (err error) {
 		}
 		reload(so.Logger, feeds, o.Clients.Tokens, o.Certificate)
 	})
+	draining := make(chan struct{})
+	if o.Draining = draining; s.Drain > 0 {
+		e.Stop.OnDrain(func() time.Duration {
+			if !answering.Load() {
+				return 0
+			}
+			so.Logger.Info("draining: not ready for new clients, and answering until then; a second SIGTERM stops now", "for", s.Drain.String())
+			close(draining)
+			return s.Drain
+		})
+	}
 	var alive sync.WaitGroup
-	watched, unwatch := context.WithCancel(ctx)
+	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx)) // until the store is closed
 	defer func() { unwatch(); alive.Wait() }()
 	o.Feeds, o.Page.Feeds = feeds, feeds.Previews
 	o.Ready = func(net.Addr, net.Addr) {

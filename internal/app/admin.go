@@ -42,10 +42,16 @@ var adminLinks = []adminLink{
 // readyTime limits how long the store of a ready node may take to answer.
 const readyTime = 2 * time.Second
 
-// admin returns the handler of these endpoints.
-func (x *Index) admin() http.Handler {
+// errDraining is why a node that is about to stop is not ready.
+var errDraining = errors.New("draining: the process stops soon")
+
+// admin returns the handler of these endpoints. drains reports whether the process is about to stop.
+func (x *Index) admin(drains func() bool) http.Handler {
 	mux := http.NewServeMux()
 	ready := func(ctx context.Context) error {
+		if drains() {
+			return errDraining
+		}
 		ctx, cancel := context.WithTimeout(ctx, readyTime)
 		defer cancel()
 		if h, ok := x.KV.(kv.Health); ok {

@@ -271,6 +271,10 @@ type ServeOptions struct {
 	// Space, if set, is called once the disk has space. It is set in a process that should index
 	// but, because the disk is full, has opened the index read-only and only answers queries.
 	Space func()
+	// Draining, if set, is closed when the process is about to stop but still answers: from then on
+	// it is not ready, and closes each connection after its answer, so that clients move to other
+	// nodes.
+	Draining <-chan struct{}
 	// Clients limits the clients of the query API. Its Refused is set by Serve.
 	Clients clients.Options
 	// Certificate, if set, makes the query API speak TLS.
@@ -335,7 +339,7 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	}
 	live := page.NewLive(x.sampler(o.Version, c), min(1000, share.api/4))
 	t.run("page", func(ctx context.Context) error { live.Run(ctx); return nil })
-	apiAddr, err := x.serveHTTP(t, "--listen", o.Listen, func(net.Addr) http.Handler { return x.gate(page.Handler(api, live, o.Page), o.Clients) }, share.api, o.Clients.Proxies, o.Certificate)
+	apiAddr, err := x.serveHTTP(t, "--listen", o.Listen, func(net.Addr) http.Handler { return o.closing(x.gate(page.Handler(api, live, o.Page), o.Clients)) }, share.api, o.Clients.Proxies, o.Certificate)
 	if err != nil {
 		return err
 	}
@@ -370,6 +374,29 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	return err
 }
 
+// drains reports whether the process is about to stop.
+func (o *ServeOptions) drains() bool {
+	select {
+	case <-o.Draining:
+		return true
+	default: // also if Draining is nil
+		return false
+	}
+}
+
+// closing returns h such that each answer closes its connection while the process drains.
+func (o *ServeOptions) closing(h http.Handler) http.Handler {
+	if o.Draining == nil {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if o.drains() {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 // awaitFenced returns an error when another writer takes over this daemon's share, which may be
 // while it has nothing to write.
 func (x *Index) awaitFenced(ctx context.Context) error {
@@ -402,7 +429,7 @@ func (x *Index) gate(api http.Handler, o clients.Options) http.Handler {
 
 // guard returns the admin endpoints behind a guard that refuses unauthorized requests.
 func (x *Index) guard(o *ServeOptions, at net.Addr) http.Handler {
-	g := guardAdmin(x.admin(), o.AdminListen, at, o.AdminToken, func(r *http.Request, why string) {
+	g := guardAdmin(x.admin(o.drains), o.AdminListen, at, o.AdminToken, func(r *http.Request, why string) {
 		if held, ok := x.limiter.Allow("admin"); ok {
 			x.log.Warn("admin request refused", "component", "http", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "host", r.Host, "why", why, "times_since_last_said", held+1)
 		}

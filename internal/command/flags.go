@@ -56,6 +56,7 @@ type Settings struct {
 	Archive      string
 	Repair       bool
 	Upgrade      bool
+	Drain        time.Duration
 	plc          string
 	allowPrivate bool
 	maxRepo      string

@@ -17,14 +17,37 @@ var MostStopping = 9500 * time.Millisecond
 
 // Stopping decides how signals end a command.
 type Stopping struct {
-	hangup atomic.Pointer[func()] // what SIGHUP does instead of ending the process
+	hangup atomic.Pointer[func()]               // what SIGHUP does instead of ending the process
+	drain  atomic.Pointer[func() time.Duration] // what the first signal does before it ends the context
 }
 
 // OnHangup makes SIGHUP call fn instead of ending the process.
 func (s *Stopping) OnHangup(fn func()) { s.hangup.Store(&fn) }
 
-// Listen returns a context that SIGINT, SIGTERM and SIGHUP end. The process exits at once on a
-// second signal, or when MostStopping is over.
+// OnDrain makes the first SIGINT or SIGTERM call fn, and end the context after the time that fn
+// returns, or at the second signal.
+func (s *Stopping) OnDrain(fn func() time.Duration) { s.drain.Store(&fn) }
+
+// awaitDrain calls the function of OnDrain and waits.
+func (s *Stopping) awaitDrain(signals <-chan os.Signal) {
+	fn := s.drain.Load()
+	if fn == nil {
+		return
+	}
+	for over := time.After((*fn)()); ; {
+		select {
+		case sig := <-signals:
+			if sig != syscall.SIGHUP {
+				return
+			}
+		case <-over:
+			return
+		}
+	}
+}
+
+// Listen returns a context that SIGINT, SIGTERM and SIGHUP end. The process exits at once on the
+// next signal after that, or when MostStopping is over.
 func (s *Stopping) Listen(stderr io.Writer) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 4)
@@ -39,6 +62,7 @@ func (s *Stopping) Listen(stderr io.Writer) context.Context {
 				(*fn)()
 				continue
 			}
+			s.awaitDrain(signals)
 			cancel()
 			signal.Reset(os.Interrupt, syscall.SIGTERM) // the next one ends the process
 			signal.Ignore(syscall.SIGHUP)               // this one no longer matters
