@@ -1,0 +1,235 @@
+package plc
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"skein.blue/internal/kv"
+	"skein.blue/internal/outward"
+)
+
+// Bounds of a page of the export. The directory sends at most pageLines.
+const (
+	pageLines   = 1000
+	maxLine     = 64 << 10 // the directory accepts operations of 7,500 bytes
+	maxPage     = 32 << 20
+	pageTimeout = 2 * time.Minute
+	maxWait     = 10 * time.Minute // between attempts
+	// skipAfter is how often a malformed line is read again before it is skipped.
+	skipAfter = 5
+)
+
+// Run reads the export until ctx ends: at first all of it, and then what is new.
+func (m *Mirror) Run(ctx context.Context) {
+	from := max(m.newest.Load()-overlap.Milliseconds(), 0)
+	m.log.Info("reading the did:plc directory", "accounts", m.accounts.Load(), "after", time.UnixMilli(m.newest.Load()).UTC())
+	failed, wasFresh := 0, false
+	for ctx.Err() == nil {
+		began := m.o.now()
+		p, err := m.page(ctx, from, failed >= skipAfter)
+		if err == nil || p.lines > 0 { // what was read before an error counts
+			if applied := m.apply(ctx, p); applied != nil {
+				err = errors.Join(err, applied)
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			m.metrics.failures.Inc()
+			failed++
+			wait := max(min(m.o.retry<<min(failed-1, 20), maxWait), p.after)
+			if held, ok := m.limit.Allow("export"); ok {
+				m.log.Warn("reading the did:plc directory failed; retrying, and asking it for each account meanwhile", "directory", m.o.URL, "error", err, "retry_in", wait, "times_since_last_said", held+1)
+			}
+			pause(ctx, wait)
+			continue
+		}
+		failed = 0
+		if p.lines >= pageLines { // there is more; read the last millisecond again, which may be cut
+			next := p.newest - 1
+			if next <= from {
+				if next = p.newest; p.oldest == p.newest {
+					m.log.Warn("a page of the did:plc directory's export has a single time; operations of that millisecond may be missing", "time", time.UnixMilli(p.newest).UTC())
+				}
+			}
+			from = next
+			continue
+		}
+		m.complete.Store(began.UnixNano())
+		if !wasFresh {
+			wasFresh = true
+			m.log.Info("the copy of the did:plc directory is complete", "accounts", m.accounts.Load())
+		}
+		from = max(m.newest.Load()-overlap.Milliseconds(), from)
+		pause(ctx, m.o.poll)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// page is the content of one answer.
+type page struct {
+	rows           map[string]rowAt // the newest operation of each account
+	lines          int
+	oldest, newest int64         // Unix milliseconds; 0 for an empty page
+	after          time.Duration // with an error: how long the directory asks to wait
+}
+
+type rowAt struct {
+	row
+
+	at string // the address of the host
+}
+
+// page reads the operations after a time. With skip, malformed lines are skipped; otherwise they
+// are an error. With an error, the page has what came before it.
+func (m *Mirror) page(ctx context.Context, after int64, skip bool) (p page, err error) {
+	p.rows = map[string]rowAt{}
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	address := fmt.Sprintf("%s/export?count=%d&after=%s", m.o.URL, pageLines, url.QueryEscape(time.UnixMilli(after).UTC().Format("2006-01-02T15:04:05.000Z")))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return p, fmt.Errorf("the directory's address: %w", err)
+	}
+	req.Header.Set("User-Agent", "skein")
+	resp, err := m.o.Client.Do(req)
+	if err != nil {
+		return p, fmt.Errorf("asking the directory: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		p.after = min(outward.RetryAfter(resp.Header, m.o.now()), maxWait)
+		return p, fmt.Errorf("the directory answered %s", resp.Status)
+	}
+	body := &io.LimitedReader{R: resp.Body, N: maxPage}
+	lines := bufio.NewReaderSize(body, maxLine)
+	for {
+		line, err := lines.ReadSlice('\n')
+		whole := err == nil
+		if err != nil && !errors.Is(err, io.EOF) {
+			return p, fmt.Errorf("line %d of the answer: %w", p.lines+1, err)
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			if err := p.add(line); err != nil && !skip {
+				return p, fmt.Errorf("line %d of the answer: %w", p.lines+1, err)
+			} else if err != nil {
+				m.log.Error("skipped a line of the did:plc directory's export; its account may be out of date", "line", strconv.Quote(string(line[:min(len(line), 200)])), "error", err)
+			}
+			p.lines++
+		}
+		if !whole {
+			break
+		}
+	}
+	if body.N == 0 {
+		return p, fmt.Errorf("the answer has more than %d bytes", maxPage)
+	}
+	return p, nil
+}
+
+// add adds a line.
+func (p *page) add(line []byte) error {
+	key, r, address, nullified, err := parseLine(line)
+	if err != nil {
+		return err
+	}
+	at := int64(r.at)
+	if p.oldest == 0 || at < p.oldest {
+		p.oldest = at
+	}
+	p.newest = max(p.newest, at)
+	if nullified {
+		return nil
+	}
+	if old, ok := p.rows[string(key)]; !ok || old.row.at <= r.at {
+		p.rows[string(key)] = rowAt{r, address}
+	}
+	return nil
+}
+
+// apply writes a page.
+func (m *Mirror) apply(ctx context.Context, p page) error {
+	keys := make([][]byte, 0, len(p.rows))
+	for key := range p.rows {
+		keys = append(keys, []byte(key))
+	}
+	var newAccounts int64
+	var endpoints []string
+	err := m.o.Store.Update(ctx, func(tx kv.Txn) error {
+		newAccounts, endpoints = 0, endpoints[:0]
+		numbers := map[string]uint32{} // of this page
+		number := func(address string) (uint32, bool) {
+			if n, ok := m.numbers[address]; ok { // only this goroutine changes them
+				return n, true
+			}
+			n, ok := numbers[address]
+			if ok || len(m.endpoints)+len(endpoints) >= maxEndpoints {
+				return n, ok
+			}
+			n = uint32(len(m.endpoints) + len(endpoints))
+			numbers[address] = n
+			endpoints = append(endpoints, address)
+			tx.Set(appendEndpointKey(nil, n), []byte(address))
+			return n, true
+		}
+		var value []byte
+		err := tx.MultiGet(keys, func(i int, old []byte, ok bool) error {
+			r := p.rows[string(keys[i])]
+			if ok {
+				was, err := parseRow(old)
+				if err == nil && was.at > r.row.at {
+					return nil
+				}
+			} else {
+				newAccounts++
+			}
+			if r.at != "" {
+				if n, ok := number(r.at); ok {
+					r.flags |= rowHost
+					r.host = n
+				} else {
+					r.flags |= rowAddress
+					r.address = r.at
+				}
+			}
+			value = appendRow(value[:0], &r.row)
+			tx.Set(keys[i], value)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		tx.Set([]byte{keyCursor}, binary.AppendUvarint(nil, uint64(max(p.newest, m.newest.Load()))))
+		tx.Set([]byte{keyCount}, binary.AppendUvarint(nil, uint64(m.accounts.Load()+newAccounts)))
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("writing the copy: %w", err)
+	}
+	m.mu.Lock()
+	for _, e := range endpoints {
+		m.numbers[e] = uint32(len(m.endpoints))
+		m.endpoints = append(m.endpoints, e)
+	}
+	m.mu.Unlock()
+	m.newest.Store(max(p.newest, m.newest.Load()))
+	m.accounts.Add(newAccounts)
+	m.metrics.operations.Add(float64(p.lines))
+	return nil
+}

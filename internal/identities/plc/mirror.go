@@ -1,0 +1,259 @@
+package plc
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/identity"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/hashicorp/golang-lru/v2/expirable"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"skein.blue/internal/kv"
+	"skein.blue/internal/loglimit"
+)
+
+// Bounds of a Mirror.
+const (
+	// MaxAge is how old the copy may be to be used.
+	MaxAge = 10 * time.Minute
+	// pollEvery is how often a complete copy asks for new operations.
+	pollEvery = 10 * time.Second
+	// overlap is how far a poll reads back: the directory may show an operation a little later
+	// than its time says.
+	overlap = 10 * time.Second
+	// purgedFor is how long a purged account is asked for at the directory: longer than the copy
+	// may be behind.
+	purgedFor = 2 * MaxAge
+	// maxPurged bounds the purged accounts in memory. Beyond it, the oldest is forgotten: a row
+	// that is out of date then costs a signature that does not match, which purges it again.
+	maxPurged = 100_000
+	// maxEndpoints bounds the numbered addresses of hosts in memory. Rows hold others themselves.
+	maxEndpoints = 50_000
+)
+
+// Options configure a Mirror.
+type Options struct {
+	// Store holds the copy. The Mirror does not close it.
+	Store kv.Store
+	// URL is the address of the directory.
+	URL string
+	// Client sends the requests to the directory's export.
+	Client *http.Client
+	// Logger receives messages. nil means no logging.
+	Logger *slog.Logger
+	// Registerer, if set, receives the metrics.
+	Registerer prometheus.Registerer
+
+	// poll and retry replace the intervals in tests. now replaces the clock.
+	poll, retry time.Duration
+	now         func() time.Time
+}
+
+// A Mirror is a copy of the did:plc directory. Any goroutine may use it.
+type Mirror struct {
+	o      Options
+	log    *slog.Logger
+	limit  loglimit.Limiter
+	purged *expirable.LRU[syntax.DID, bool]
+
+	complete  atomic.Int64 // Unix nanoseconds of the last poll that read everything; 0: none yet
+	newest    atomic.Int64 // Unix milliseconds of the newest operation
+	accounts  atomic.Int64
+	metrics   metrics
+	mu        sync.RWMutex // guards the fields below
+	endpoints []string     // by number
+	numbers   map[string]uint32
+}
+
+type metrics struct {
+	operations prometheus.Counter
+	failures   prometheus.Counter
+	lookUps    *prometheus.CounterVec
+}
+
+// Open opens the copy in a store.
+func Open(ctx context.Context, o Options) (*Mirror, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.now == nil {
+		o.now = time.Now
+	}
+	if o.poll == 0 {
+		o.poll = pollEvery
+	}
+	if o.retry == 0 {
+		o.retry = time.Second
+	}
+	m := &Mirror{o: o, log: o.Logger.With("component", "plc"), numbers: map[string]uint32{}, purged: expirable.NewLRU[syntax.DID, bool](maxPurged, nil, purgedFor)}
+	m.limit.Every = time.Minute
+	if err := o.Store.View(ctx, m.load); err != nil {
+		return nil, fmt.Errorf("plc: reading the copy of the directory: %w; delete its folder to read it again", err)
+	}
+	m.observe(o.Registerer)
+	return m, nil
+}
+
+// load reads what the Mirror has in memory.
+func (m *Mirror) load(r kv.Reader) error {
+	for key, to := range map[byte]*atomic.Int64{keyCursor: &m.newest, keyCount: &m.accounts} {
+		v, ok, err := r.Get([]byte{key})
+		if err != nil {
+			return err
+		}
+		n, size := binary.Uvarint(v)
+		if ok && (size != len(v) || n > 1<<60) {
+			return fmt.Errorf("%w at %q", errRow, key)
+		}
+		if ok {
+			to.Store(int64(n))
+		}
+	}
+	return kv.ScanPrefix(r, []byte{keyEndpoint}, func(k, v []byte) error {
+		if len(k) != 5 || binary.BigEndian.Uint32(k[1:]) != uint32(len(m.endpoints)) || len(m.endpoints) >= maxEndpoints {
+			return fmt.Errorf("%w: the address %x", errRow, k)
+		}
+		m.numbers[string(v)] = uint32(len(m.endpoints))
+		m.endpoints = append(m.endpoints, string(v))
+		return nil
+	})
+}
+
+func (m *Mirror) observe(reg prometheus.Registerer) {
+	m.metrics = metrics{
+		operations: prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_plc_operations_total", Help: "Operations that the copy of the did:plc directory (--plc-mirror) has read."}),
+		failures:   prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_plc_failures_total", Help: "Requests to the did:plc directory's export that failed."}),
+		lookUps:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "skein_plc_lookups_total", Help: "Look-ups of did:plc accounts, by what answered: copy, or directory (the copy is old, or does not have the account)."}, []string{"answered"}),
+	}
+	for _, by := range []string{"copy", "directory"} {
+		m.metrics.lookUps.WithLabelValues(by)
+	}
+	if reg == nil {
+		return
+	}
+	reg.MustRegister(m.metrics.operations, m.metrics.failures, m.metrics.lookUps,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skein_plc_accounts", Help: "Accounts in the copy of the did:plc directory."}, func() float64 { return float64(m.accounts.Load()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skein_plc_newest_operation_timestamp_seconds", Help: "Time of the newest operation in the copy of the did:plc directory; 0: none."}, func() float64 { return float64(m.newest.Load()) / 1e3 }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skein_plc_complete_timestamp_seconds", Help: "Time at which the copy of the did:plc directory was last complete; 0: not since the start. It is used for ten minutes from then."}, func() float64 { return float64(m.complete.Load()) / 1e9 }),
+	)
+}
+
+// Fresh reports whether the copy is new enough to be used.
+func (m *Mirror) Fresh() bool {
+	at := m.complete.Load()
+	return at != 0 && m.o.now().Sub(time.Unix(0, at)) <= MaxAge
+}
+
+// Accounts returns the number of accounts in the copy.
+func (m *Mirror) Accounts() int64 { return m.accounts.Load() }
+
+// Purge makes the next look-ups of an account ask the directory.
+func (m *Mirror) Purge(did syntax.DID) { m.purged.Add(did, true) }
+
+// LookUp returns what the document of an account would say. ok is false if the copy cannot tell.
+// The error is identity.ErrDIDNotFound for an account that was deleted.
+func (m *Mirror) LookUp(ctx context.Context, did syntax.DID) (ident *identity.Identity, ok bool, err error) {
+	if !strings.HasPrefix(string(did), didPrefix) {
+		return nil, false, nil
+	}
+	defer func() {
+		by := "directory"
+		if ok {
+			by = "copy"
+		}
+		m.metrics.lookUps.WithLabelValues(by).Inc()
+	}()
+	if m.purged.Contains(did) || !m.Fresh() {
+		return nil, false, nil
+	}
+	key, ok := appendAccountKey(nil, string(did))
+	if !ok {
+		return nil, false, nil
+	}
+	var r row
+	found := false
+	err = m.o.Store.View(ctx, func(tx kv.Reader) error {
+		v, has, err := tx.Get(key)
+		if err != nil || !has {
+			return err
+		}
+		found = true
+		r, err = parseRow(bytes.Clone(v))
+		return err
+	})
+	if err != nil { // the directory knows
+		if held, may := m.limit.Allow("read"); may && ctx.Err() == nil {
+			m.log.Error("cannot read the copy of the did:plc directory; asking the directory instead. Stop skein and delete the copy to read it again", "error", err, "times_since_last_said", held+1)
+		}
+		return nil, false, nil
+	}
+	switch {
+	case !found || r.flags&rowOther != 0:
+		return nil, false, nil
+	case r.flags&rowTombstone != 0:
+		return nil, true, fmt.Errorf("%w: %s was deleted", identity.ErrDIDNotFound, did)
+	}
+	address := r.address
+	if r.flags&rowHost != 0 {
+		m.mu.RLock()
+		if int(r.host) < len(m.endpoints) {
+			address = m.endpoints[r.host]
+		}
+		m.mu.RUnlock()
+		if address == "" {
+			return nil, false, nil
+		}
+	}
+	if ident, err = r.identity(did, address); err != nil {
+		return nil, false, nil //nolint:nilerr // the directory knows
+	}
+	return ident, true, nil
+}
+
+// A Directory asks a Mirror first, and another directory for what the copy cannot tell.
+type Directory struct {
+	identity.Directory
+
+	Mirror *Mirror
+}
+
+// LookupDID implements identity.Directory.
+func (d Directory) LookupDID(ctx context.Context, did syntax.DID) (*identity.Identity, error) {
+	if ident, ok, err := d.Mirror.LookUp(ctx, did); ok {
+		return ident, err
+	}
+	return d.Directory.LookupDID(ctx, did)
+}
+
+// Purge implements identity.Directory. From then on, look-ups of the account ask the other
+// directory, for as long as the copy may be behind.
+func (d Directory) Purge(ctx context.Context, id syntax.AtIdentifier) error {
+	if did, err := id.AsDID(); err == nil {
+		d.Mirror.Purge(did)
+	}
+	return d.Directory.Purge(ctx, id)
+}
+
+// merger is for a store in which nothing is merged.
+type merger struct{}
+
+// Merger returns the Merger that a Mirror's store is opened with. Nothing merges.
+func Merger() kv.Merger { return merger{} }
+
+// Name implements kv.Merger.
+func (merger) Name() string { return "skein.plc.1" }
+
+// Fold implements kv.Merger.
+func (merger) Fold([]byte, []byte, [][]byte, bool) ([]byte, error) {
+	return nil, errors.New("plc: nothing is merged in a copy of the directory")
+}
