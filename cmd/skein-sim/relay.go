@@ -139,6 +139,7 @@ func runRelay(ctx context.Context, e *command.Environment, o *relayOptions, isSe
 		}
 		if o.Full {
 			mux.Handle("GET /{did}", r.Documents(host))
+			mux.Handle("GET /export", r.Export(host))
 		}
 	}
 	mux.Handle("GET /xrpc/com.atproto.sync.subscribeRepos", handler)

@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -190,17 +191,17 @@ func differences(t *testing.T, got, want map[string]string) {
 }
 
 // A daemon that joins an existing network fetches its history, is killed at random moments
-// meanwhile, and ends up with the contents of the repos. Every second start verifies signatures. So
-// does one that only fetches history, without the stream.
+// meanwhile, and ends up with the contents of the repos. Every second start verifies signatures, and
+// keeps a copy of the directory. So does one that only fetches history, without the stream.
 func TestBackfillKilled(t *testing.T) {
 	n := startNetwork(t, "--from", fmt.Sprint(*backfillPast), "--rate", "600", "--events", "6000", "--hosts", "5", "--host-faults", "--only-plc")
 	store := filepath.Join(t.TempDir(), "store")
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
-	verify := []string{"cid", "full"}
+	flags := [][]string{{"--verify", "cid"}, {"--verify", "full", "--plc-mirror", filepath.Join(t.TempDir(), "plc")}}
 	for i := range *backfillKills {
-		d := serveDaemon(t, nil, n.flags("--store", store, "--backfill", "repos", "--verify", verify[i%2])...)
+		d := serveDaemon(t, nil, n.flags(append([]string{"--store", store, "--backfill", "repos"}, flags[i%2]...)...)...)
 		time.Sleep(time.Duration(rng.IntN(1800)) * time.Millisecond)
 		if err := d.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -208,7 +209,7 @@ func TestBackfillKilled(t *testing.T) {
 		<-d.read
 		_ = d.cmd.Wait()
 	}
-	d := serveDaemon(t, nil, n.flags("--store", store, "--backfill", "repos", "--verify", "full", "--audit", "36000/h")...)
+	d := serveDaemon(t, nil, n.flags(append([]string{"--store", store, "--backfill", "repos", "--audit", "36000/h"}, flags[1]...)...)...)
 	quiet := 0
 	for began := time.Now(); quiet < 5; time.Sleep(200 * time.Millisecond) {
 		var st backfill.Status
@@ -233,6 +234,9 @@ func TestBackfillKilled(t *testing.T) {
 	}
 	if stats.Audited.Differences > 0 {
 		t.Errorf("audits found differences: %+v", stats)
+	}
+	if m := metrics(t, d); !strings.Contains(m, "\nskein_plc_accounts 4096\n") || strings.Contains(m, `skein_plc_lookups_total{answered="copy"} 0`) {
+		t.Errorf("the copy of the directory is not complete, or not used:\n%s", regexp.MustCompile(`(?m)^skein_plc.*$`).FindAllString(m, -1))
 	}
 	d.stop()
 	want, active := n.records()

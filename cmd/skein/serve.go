@@ -21,6 +21,7 @@ import (
 	"skein.blue/internal/app"
 	"skein.blue/internal/clients"
 	"skein.blue/internal/command"
+	"skein.blue/internal/identities/plc"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/page"
 	"skein.blue/query/feed"
@@ -90,6 +91,11 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	so.Create, so.Wait = s.Consume, shared // a query node never creates a store
 	so.ReadOnly = shared && !s.Consume     // runs beside the writers; a folder has only one process
 	so.AwaitSpace = true
+	mirror, closeMirror, err := s.OpenMirror(ctx, so)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeMirror()) }()
 	past, err := pastOptions(s, &so)
 	if err != nil {
 		return err
@@ -132,13 +138,13 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	if s.Consume {
 		o.Consume = &co
 	}
-	d := daemonConfig{e: e, s: s, store: so, serve: o}
+	d := daemonConfig{e: e, s: s, store: so, serve: o, mirror: mirror}
 	if s.Upgrade {
 		err := upgradeFirst(ctx, e, so)
 		switch {
 		case ctx.Err() != nil:
 			so.Logger.Info("stopped during the upgrade; the next start continues it")
-			return nil //nolint:nilerr // an operator stopped it
+			return nil
 		case err != nil:
 			return err
 		}
@@ -159,6 +165,8 @@ type daemonConfig struct {
 	s     *command.Settings
 	store app.StoreOptions
 	serve app.ServeOptions
+
+	mirror *plc.Mirror // nil without --plc-mirror
 }
 
 // runWithoutSpace runs a daemon whose start failed with full, because the disk is full: it answers
@@ -235,6 +243,9 @@ func (d daemonConfig) run(ctx context.Context) (err error) {
 	var alive sync.WaitGroup
 	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx)) // until the store is closed
 	defer func() { unwatch(); alive.Wait() }()
+	if d.mirror != nil {
+		d.mirror.Register(x.Registry)
+	}
 	o.Feeds, o.Page.Feeds = feeds, feeds.Previews
 	o.Ready = func(net.Addr, net.Addr) {
 		answering.Store(true)

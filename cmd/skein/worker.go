@@ -103,17 +103,27 @@ func (d adminOf) ask(ctx context.Context, method, path, contentType string, body
 
 // here does the work in this process.
 type here struct {
-	x       *app.Index
-	stop    context.CancelFunc
-	stopped chan error
+	x           *app.Index
+	stop        context.CancelFunc
+	stopped     chan error
+	closeMirror func() error
 }
 
-func openHere(ctx context.Context, e *command.Environment, s *command.Settings, p *past, create bool) (*here, error) {
+func openHere(ctx context.Context, e *command.Environment, s *command.Settings, p *past, create bool) (h *here, err error) {
 	so, err := s.StoreOptions(e)
 	if err != nil {
 		return nil, err
 	}
 	so.Create = create
+	_, closeMirror, err := s.OpenMirror(ctx, so)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeMirror())
+		}
+	}()
 	if so.Backfill, err = s.BackfillOptions(); err != nil {
 		return nil, err
 	}
@@ -130,7 +140,7 @@ func openHere(ctx context.Context, e *command.Environment, s *command.Settings, 
 		return nil, errors.Join(err, x.Close(ctx))
 	}
 	running, stop := context.WithCancel(ctx)
-	h := &here{x, stop, make(chan error, 1)}
+	h = &here{x, stop, make(chan error, 1), closeMirror}
 	began := make(chan struct{})
 	go func() { h.stopped <- x.Backfill.Run(running, func() { close(began) }) }()
 	select {
@@ -197,5 +207,5 @@ func (h *here) status(ctx context.Context) (st backfill.Status, err error) {
 
 func (h *here) close(ctx context.Context) error {
 	h.stop()
-	return errors.Join(<-h.stopped, h.x.Close(ctx))
+	return errors.Join(<-h.stopped, h.x.Close(ctx), h.closeMirror())
 }

@@ -19,6 +19,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/internal/identities"
+	"skein.blue/internal/identities/plc"
 	"skein.blue/internal/loglimit"
 )
 
@@ -28,7 +29,7 @@ type Manager struct {
 	log       *slog.Logger
 	seldom    loglimit.Limiter
 	client    *http.Client
-	directory *identity.CacheDirectory
+	directory identity.Directory
 	placer    *placer
 	memory    *repo.Memory // shared by all Readers
 
@@ -61,12 +62,21 @@ func New(o Options) *Manager {
 		wake: make(chan struct{}, 1), gaps: make(chan struct{}), parked: map[string]string{}, parkedBy: map[string]int64{}, lists: map[string]*listing{}, ended: map[string]string{}, named: map[string]bool{},
 		memory: repo.NewMemory(o.Memory),
 	}
-	m.directory = identities.NewDirectory(o.PLC, m.client)
+	m.directory = m.documents()
 	for _, h := range o.Hosts {
 		m.named[h] = true
 	}
 	m.sched.trusts = func(host string) bool { return m.o.TrustHosts || m.named[host] }
 	return m
+}
+
+// documents returns the source of DID documents.
+func (m *Manager) documents() identity.Directory {
+	cached := identities.NewDirectory(m.o.PLC, m.client)
+	if m.o.Mirror == nil {
+		return cached
+	}
+	return plc.Directory{Directory: cached, Mirror: m.o.Mirror}
 }
 
 // SetStore sets the store if it was not known to New.
@@ -95,7 +105,7 @@ func (m *Manager) SetNetwork(relay, plc string) {
 	m.o.Relay, m.o.PLC = relay, plc
 	m.o.defaults()
 	m.client = newClient(&m.o)
-	m.directory = identities.NewDirectory(m.o.PLC, m.client)
+	m.directory = m.documents()
 }
 
 // SetListening sets Options.Listening, before Run.

@@ -9,6 +9,7 @@ import (
 
 	"skein.blue/consumer/proof"
 	"skein.blue/graph"
+	"skein.blue/internal/identities/plc"
 )
 
 // Options say what to fetch, and how.
@@ -20,6 +21,8 @@ type Options struct {
 	Relay string
 	// PLC is the address of the did:plc directory. "" means the public one.
 	PLC string
+	// Mirror, if set, is a copy of that directory, which is asked first.
+	Mirror *plc.Mirror
 	// Hosts are PDSes that the operator named.
 	Hosts []string
 	// AllowPrivateHosts also allows hosts with loopback and private addresses.

@@ -17,6 +17,8 @@ import (
 	"skein.blue/consumer"
 	"skein.blue/consumer/backfill"
 	"skein.blue/internal/app"
+	"skein.blue/internal/identities/plc"
+	"skein.blue/internal/kv/memkv"
 )
 
 var updateMetrics = flag.Bool("update", false, "write docs/metrics.md")
@@ -43,6 +45,11 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 			t.Error(err)
 		}
 	})
+	mirror, err := plc.Open(t.Context(), plc.Options{Store: memkv.Open(memkv.Options{Merger: plc.Merger()})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mirror.Register(x.Registry)
 	zero := int64(0)
 	_, _, stop := serve(t, x, &consumer.Options{Relay: "ws://127.0.0.1:1", Cursor: &zero})
 	descs := make(chan *prometheus.Desc)

@@ -26,6 +26,7 @@ import (
 	"skein.blue/internal/app"
 	"skein.blue/internal/human"
 	"skein.blue/internal/identities"
+	"skein.blue/internal/identities/plc"
 	"skein.blue/internal/outward"
 	"skein.blue/query"
 	"skein.blue/query/feed"
@@ -65,6 +66,8 @@ type Settings struct {
 	audit        string
 	Verify       string // cid or full
 	verifier     *proof.Verifier
+	mirrorDir    string
+	mirror       *plc.Mirror
 
 	kindsFile            string
 	Resolver             string
@@ -102,7 +105,7 @@ func (s *Settings) Verifier() (*proof.Verifier, error) {
 	}
 	if s.verifier == nil {
 		client := outward.NewClient(outward.Options{Trusted: []string{s.plc}, AllowPrivate: s.allowPrivate, PerHost: identities.PLCAtOnce})
-		s.verifier = proof.NewVerifier(identities.NewKeysKept(identities.NewSource(s.plc, client), keptKeys, keptKeysFor))
+		s.verifier = proof.NewVerifier(identities.NewKeysKept(s.directory(client), keptKeys, keptKeysFor))
 	}
 	return s.verifier, nil
 }
@@ -114,6 +117,7 @@ func (s *Settings) PastFlags() []cli.Flag {
 		&cli.Int64Flag{Name: "max-host-repos", Value: 2_000_000, Usage: "repos to read from one host's list, at most", Destination: &s.maxHostRepos, Sources: Env("max-host-repos")},
 		&cli.StringFlag{Name: "audit", Value: "0", Usage: "how many random repos an hour to fetch and compare with the index, such as 100/h", Destination: &s.audit, Sources: Env("audit")},
 		&cli.DurationFlag{Name: "compare-every", Value: 7 * 24 * time.Hour, Usage: "how often to compare the index with the relay's list of repos, slowly; 0: only after gaps in the stream", Destination: &s.compareEvery, Sources: Env("compare-every")},
+		s.mirrorFlag(),
 	}
 }
 
@@ -176,7 +180,7 @@ func (s *Settings) Service() (*query.Service, error) {
 		return nil, nil //nolint:nilnil // it has no identity
 	}
 	client := outward.NewClient(outward.Options{Trusted: []string{s.plc}, AllowPrivate: s.allowPrivate, PerHost: identities.PLCAtOnce})
-	v, err := query.NewService(query.ServiceOptions{Host: host, Directory: identities.NewSource(s.plc, client)})
+	v, err := query.NewService(query.ServiceOptions{Host: host, Directory: s.directory(client)})
 	if err != nil {
 		return nil, UsageError("--service-host: %v", err)
 	}
@@ -203,7 +207,7 @@ func (s *Settings) Feeds(table *kinds.Table, service *query.Service) (*feed.Feed
 
 // BackfillOptions builds the backfill options from the flags.
 func (s *Settings) BackfillOptions() (*backfill.Options, error) {
-	o := &backfill.Options{Relay: s.Relay, PLC: s.plc, AllowPrivateHosts: s.allowPrivate, TrustHosts: s.allowPrivate, ArchiveKey: os.Getenv(EnvPrefix + "ARCHIVE_KEY")}
+	o := &backfill.Options{Relay: s.Relay, PLC: s.plc, Mirror: s.mirror, AllowPrivateHosts: s.allowPrivate, TrustHosts: s.allowPrivate, ArchiveKey: os.Getenv(EnvPrefix + "ARCHIVE_KEY")}
 	n, err := parseBytes(s.maxRepo)
 	if err != nil || n < 1 {
 		return nil, UsageError("--max-repo-bytes %q: expected a number of bytes, such as 1GiB", s.maxRepo)

@@ -59,7 +59,7 @@ func (m *Mirror) Run(ctx context.Context) {
 			next := p.newest - 1
 			if next <= from {
 				if next = p.newest; p.oldest == p.newest {
-					m.log.Warn("a page of the did:plc directory's export has a single time; operations of that millisecond may be missing", "time", time.UnixMilli(p.newest).UTC())
+					m.log.Warn("a page of the did:plc directory's export has a single time; operations of that millisecond may be missing", "created_at", time.UnixMilli(p.newest).UTC())
 				}
 			}
 			from = next

@@ -51,9 +51,6 @@ type Options struct {
 	Client *http.Client
 	// Logger receives messages. nil means no logging.
 	Logger *slog.Logger
-	// Registerer, if set, receives the metrics.
-	Registerer prometheus.Registerer
-
 	// poll and retry replace the intervals in tests. now replaces the clock.
 	poll, retry time.Duration
 	now         func() time.Time
@@ -100,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Mirror, error) {
 	if err := o.Store.View(ctx, m.load); err != nil {
 		return nil, fmt.Errorf("plc: reading the copy of the directory: %w; delete its folder to read it again", err)
 	}
-	m.observe(o.Registerer)
+	m.observe()
 	return m, nil
 }
 
@@ -129,7 +126,7 @@ func (m *Mirror) load(r kv.Reader) error {
 	})
 }
 
-func (m *Mirror) observe(reg prometheus.Registerer) {
+func (m *Mirror) observe() {
 	m.metrics = metrics{
 		operations: prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_plc_operations_total", Help: "Operations that the copy of the did:plc directory (--plc-mirror) has read."}),
 		failures:   prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_plc_failures_total", Help: "Requests to the did:plc directory's export that failed."}),
@@ -138,9 +135,10 @@ func (m *Mirror) observe(reg prometheus.Registerer) {
 	for _, by := range []string{"copy", "directory"} {
 		m.metrics.lookUps.WithLabelValues(by)
 	}
-	if reg == nil {
-		return
-	}
+}
+
+// Register registers the metrics.
+func (m *Mirror) Register(reg prometheus.Registerer) {
 	reg.MustRegister(m.metrics.operations, m.metrics.failures, m.metrics.lookUps,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skein_plc_accounts", Help: "Accounts in the copy of the did:plc directory."}, func() float64 { return float64(m.accounts.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "skein_plc_newest_operation_timestamp_seconds", Help: "Time of the newest operation in the copy of the did:plc directory; 0: none."}, func() float64 { return float64(m.newest.Load()) / 1e3 }),
@@ -215,7 +213,7 @@ func (m *Mirror) LookUp(ctx context.Context, did syntax.DID) (ident *identity.Id
 		}
 	}
 	if ident, err = r.identity(did, address); err != nil {
-		return nil, false, nil //nolint:nilerr // the directory knows
+		return nil, false, nil // the directory knows
 	}
 	return ident, true, nil
 }

@@ -49,11 +49,11 @@ func parseLine(line []byte) (key []byte, r row, address string, nullified bool, 
 	}
 	r.at = uint64(ms)
 	var o operation
-	if json.Unmarshal(e.Operation, &o) != nil {
+	if json.Unmarshal(e.Operation, &o) == nil {
+		address = r.fill(&o)
+	} else {
 		r.flags = rowOther
-		return key, r, "", e.Nullified, nil
 	}
-	address = r.fill(&o)
 	return key, r, address, e.Nullified, nil
 }
 
