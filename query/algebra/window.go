@@ -22,8 +22,8 @@ func ParseTime(s string, now time.Time) (t time.Time, isAge bool, err error) {
 	}
 	if n := len(s); n > 1 {
 		if each := map[byte]time.Duration{'d': 24 * time.Hour, 'w': 7 * 24 * time.Hour}[s[n-1]]; each > 0 {
-			if days, err := strconv.ParseUint(s[:n-1], 10, 16); err == nil {
-				return now.Add(-time.Duration(min(days, maxAgeDays)) * each), true, nil
+			if count, err := strconv.ParseUint(s[:n-1], 10, 16); err == nil {
+				return now.Add(-min(time.Duration(count), maxAge/each) * each), true, nil
 			}
 		}
 	}
@@ -33,8 +33,8 @@ func ParseTime(s string, now time.Time) (t time.Time, isAge bool, err error) {
 	return t, false, fmt.Errorf("%q is not a time; write 2026-11-22T06:00:00Z, a date, or an age such as 24h or 7d", Brief(s)) //nolint:err113 // the client reads it
 }
 
-// maxAgeDays bounds an age to a hundred years, which no time.Time overflows.
-const maxAgeDays = 36525
+// maxAge bounds an age in days or weeks to a hundred years, so that no time.Duration overflows.
+const maxAge = 36525 * 24 * time.Hour
 
 // FirstMicro returns t in microseconds since 1970, rounded up: the first whole microsecond,
 // as record keys count them, that is not before t.
