@@ -227,13 +227,17 @@ func (p *parser) errorf(at int, format string, args ...any) error {
 	return &SyntaxError{at, fmt.Sprintf(format, args...)}
 }
 
-// Brief shortens a user's input for an error message.
+// Brief shortens a user's input for an error message. It cuts no character in two.
 func Brief(s string) string {
 	const most = 60
-	if len(s) > most {
-		return s[:most] + "…"
+	if len(s) <= most {
+		return s
 	}
-	return s
+	end := most
+	for end > most-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
 }
 
 func (p *parser) space() {

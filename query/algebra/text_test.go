@@ -1,0 +1,714 @@
+package algebra
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+)
+
+// noon is the time of the questions in these tests.
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// shown writes an expression in its plainest form: no spaces, DIDs as they are, windows in
+// microseconds as RFC 3339.
+func shown(e *Expr) string {
+	var write func(n *Node) string
+	write = func(n *Node) string {
+		name, args := nameOf(e.words, n), []string{}
+		switch {
+		case n.Op == OpMembers:
+			for _, l := range e.Strings[n.First:n.Last] {
+				args = append(args, spelled(l))
+			}
+		case n.Op.IsSet():
+			args = append(args, spelled(e.Strings[n.Of]))
+			if !n.Window.All() {
+				at := func(tid uint64) string {
+					return time.UnixMicro(int64(tid >> format.ClockBits)).UTC().Format(time.RFC3339Nano)
+				}
+				args = append(args, "since="+at(n.Window.From))
+				if n.Window.To < format.EndOfTime {
+					args = append(args, "until="+at(n.Window.To))
+				}
+			}
+		default:
+			for i := range n.Args {
+				args = append(args, write(&n.Args[i]))
+			}
+		}
+		return name + "(" + strings.Join(args, ",") + ")"
+	}
+	return write(&e.Root)
+}
+
+// spelled returns a literal as it may be written.
+func spelled(l Literal) string {
+	if l.Is == dict.DID && l.Handle != "" && l.Handle != ViewerName {
+		return "@" + l.Handle
+	}
+	return l.S
+}
+
+func nameOf(v *Vocabulary, n *Node) string {
+	for name, f := range v.functions {
+		if f.op == n.Op && (f.kind == n.Kind || !n.Op.IsSet()) {
+			return name
+		}
+	}
+	return "?"
+}
+
+// draw makes texts of random expressions.
+type draw struct{ *rand.Rand }
+
+func (d draw) one(of ...string) string { return of[d.IntN(len(of))] }
+
+func (d draw) space() string { return d.one("", "", "", " ", "\n\t", "  ", "\r\n") }
+
+func (d draw) account() string {
+	return d.one("did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "did:plc:bbbbbbbbbbbbbbbbbbbbbbbb", "did:web:n4.example.com", "did:web:localhost%3A80", "@alice.example.com", "$viewer",
+		"https://bsky.app/profile/did:plc:cccccccccccccccccccccccc", "https://bsky.app/profile/bob.example.com/?x=1#y")
+}
+
+func (d draw) record() string {
+	return d.one("at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/3kaaaaaaaaaaa", "at://did:web:n4.example.com/app.bsky.graph.list/self", "at://alice.example.com/app.bsky.feed.post/3kaaaaaaaaaaa",
+		"at://$viewer/app.bsky.graph.list/x", "at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "https://bsky.app/profile/bob.example.com/post/3kaaaaaaaaaaa", "https://bsky.app/profile/did:web:n4.example.com/lists/x")
+}
+
+func (d draw) window() string {
+	since := d.one("2026-11-01", "2026-11-01T00:00:00.123456Z", "2025-01-01T00:00:00+02:00", "7d", "24h", "2w", "90m", "1h30m")
+	until := d.one("2026-11-22", "2026-11-22T11:59:59.5Z", "1m", "5s", "0s")
+	switch d.IntN(3) {
+	case 0:
+		return "since=" + since
+	case 1:
+		return "until=" + until
+	}
+	return d.one("since="+since+d.space()+","+d.space()+"until="+until, "until="+until+","+d.space()+"since="+since)
+}
+
+// expr draws an expression of DIDs or of URIs.
+func (d draw) expr(dids bool, depth int) string {
+	sp := d.space
+	if depth == 0 || d.IntN(3) == 0 {
+		member := d.record
+		if dids {
+			member = d.account
+		}
+		if d.IntN(5) == 0 {
+			args := []string{sp() + member() + sp()}
+			for range d.IntN(4) {
+				args = append(args, sp()+member()+sp())
+			}
+			return sp() + "members" + sp() + "(" + strings.Join(args, ",") + ")" + sp()
+		}
+		name, arg := d.one("likes", "reposts", "listblocks", "lists"), d.account()
+		if dids {
+			if name, arg = d.one("follows", "followers", "blocks", "blockers"), d.account(); d.IntN(2) == 0 {
+				name, arg = d.one("likers", "reposters", "listblockers", "listed"), d.record()
+			}
+		}
+		if d.IntN(3) == 0 {
+			arg += sp() + "," + sp() + d.window()
+		}
+		return sp() + name + sp() + "(" + sp() + arg + sp() + ")" + sp()
+	}
+	var args []string
+	for range 1 + d.IntN(3) {
+		args = append(args, d.expr(dids, depth-1))
+	}
+	return sp() + d.one("intersect", "union", "except") + sp() + "(" + strings.Join(args, ",") + ")" + sp()
+}
+
+// A printed expression parses to the same expression, whatever spaces the original had, and the
+// offsets of nodes and strings point at their text.
+func TestPrintedExpressionsParse(t *testing.T) {
+	d := draw{rand.New(rand.NewPCG(1, 1))}
+	long := 0
+	for range 3000 {
+		text := d.expr(d.IntN(2) == 0, 4)
+		e, err := builtIn.Parse(text, MaxExpr, noon)
+		if err != nil {
+			if !strings.Contains(err.Error(), "more than 64 leaves") && !strings.Contains(err.Error(), "is not before until") {
+				t.Fatalf("%q: %v", text, err)
+			}
+			continue
+		}
+		plain := shown(e)
+		again, err := builtIn.Parse(plain, MaxForm, noon.Add(time.Hour))
+		if err != nil {
+			t.Fatalf("%q printed as %q: %v", text, plain, err)
+		}
+		if got := shown(again); got != plain {
+			t.Fatalf("%q printed as %q, and parsed as %q", text, plain, got)
+		}
+		if e.Canonical() != again.Canonical() {
+			t.Fatalf("%q and %q differ:\n%s\n%s", text, plain, e.Canonical(), again.Canonical())
+		}
+		if !slices.Equal(e.Strings, again.Strings) || e.Type() != again.Type() || e.IsLeaf() != again.IsLeaf() {
+			t.Fatalf("%q and %q differ in their strings or type", text, plain)
+		}
+		checkOffsets(t, e)
+		if strings.Count(plain, "(") > 5 {
+			long++
+		}
+	}
+	if long < 200 {
+		t.Errorf("only %d expressions have more than five parts", long)
+	}
+}
+
+// checkOffsets checks that the places of an expression point at what is there.
+func checkOffsets(t *testing.T, e *Expr) {
+	t.Helper()
+	if len(e.Offsets) != len(e.Strings) {
+		t.Fatalf("%q: %d strings and %d offsets", e.Source, len(e.Strings), len(e.Offsets))
+	}
+	for i, at := range e.Offsets {
+		rest := e.Source[at:]
+		end := strings.IndexAny(rest, "(), \t\r\n")
+		if end < 0 {
+			t.Fatalf("%q: string %d at %d has no end", e.Source, i, at)
+		}
+		l, ok := LiteralOf(rest[:end])
+		if ok && l != e.Strings[i] && l.author() != e.Strings[i] || !ok {
+			t.Fatalf("%q: string %d at %d is %q, not %+v", e.Source, i, at, rest[:end], e.Strings[i])
+		}
+	}
+	var walk func(n *Node)
+	walk = func(n *Node) {
+		if name := nameOf(e.words, n); !strings.HasPrefix(e.Source[n.Offset:], name) {
+			t.Fatalf("%q: the node %s is not at %d", e.Source, name, n.Offset)
+		}
+		for i := range n.Args {
+			walk(&n.Args[i])
+		}
+	}
+	walk(&e.Root)
+}
+
+// checkText checks what must hold for every text: errors that point into it, and expressions that
+// print and parse.
+func checkText(t *testing.T, text string) {
+	t.Helper()
+	e, err := builtIn.Parse(text, MaxExpr, noon)
+	if err != nil {
+		bad, ok := errors.AsType[*SyntaxError](err)
+		if !ok || e != nil {
+			t.Fatalf("%q: %v, %T", text, e, err)
+		}
+		if bad.Offset < 0 || bad.Offset > len(text) {
+			t.Fatalf("%q: an error at %d of %d: %v", text, bad.Offset, len(text), err)
+		}
+		if len(err.Error()) > 700 {
+			t.Fatalf("%q: an error of %d bytes: %v", text, len(err.Error()), err)
+		}
+		part, caret, ok := strings.Cut(bad.Point(text), "\n")
+		if !ok || strings.Trim(caret, " ") != "^" || strings.ContainsAny(part, "\n\t\x00") || !utf8.ValidString(part) || len(caret)-1 > utf8.RuneCountInString(part) {
+			t.Fatalf("%q: %q points nowhere", text, bad.Point(text))
+		}
+		return
+	}
+	leaves, deepest := 0, 0
+	var walk func(n *Node, depth int)
+	walk = func(n *Node, depth int) {
+		deepest = max(deepest, depth)
+		if len(n.Args) == 0 {
+			leaves++
+		}
+		for i := range n.Args {
+			walk(&n.Args[i], depth+1)
+		}
+	}
+	walk(&e.Root, 1)
+	if leaves > MaxLeaves || deepest > MaxDepth {
+		t.Fatalf("%q: %d leaves, %d deep", text, leaves, deepest)
+	}
+	checkOffsets(t, e)
+	plain := shown(e)
+	again, err := builtIn.Parse(plain, MaxForm, noon)
+	if err != nil || shown(again) != plain || e.Canonical() != again.Canonical() {
+		t.Fatalf("%q printed as %q: %v", text, plain, err)
+	}
+}
+
+// Texts that differ by a few bytes from expressions are errors at a place in the text, or
+// expressions.
+func TestDamagedExpressions(t *testing.T) {
+	d := draw{rand.New(rand.NewPCG(2, 2))}
+	for range 6000 {
+		b := []byte(d.expr(d.IntN(2) == 0, 3))
+		for range 1 + d.IntN(3) {
+			at := d.IntN(len(b))
+			switch d.IntN(4) {
+			case 0:
+				b = slices.Delete(b, at, at+1)
+			case 1:
+				b[at] = "(),= \n@$:/.%\x00\xff\xc3é0az"[d.IntN(20)]
+			case 2:
+				b = slices.Insert(b, at, []byte(d.one("(", ")", ",", "since=", "until=7d", "members(", "\xe2\x82", "did:", "at://", "$viewer"))...)
+			default:
+				b = b[:at+1]
+			}
+			if len(b) == 0 {
+				b = []byte{'x'}
+			}
+		}
+		checkText(t, string(b))
+	}
+}
+
+func FuzzExpression(f *testing.F) {
+	d := draw{rand.New(rand.NewPCG(3, 3))}
+	for range 30 {
+		f.Add(d.expr(d.IntN(2) == 0, 3))
+	}
+	for _, s := range []string{"", " ", "(", "union(", "members(did:web:a,", "likes(did:web:a,since=", "likes(did:web:a,since=20000w)", "\xff\xff(", strings.Repeat("union(", 40)} {
+		f.Add(s)
+	}
+	f.Fuzz(checkText)
+}
+
+// Each limit holds at its value, and not one above it. The error names the limit.
+func TestLimitsOfExpressions(t *testing.T) {
+	const leaf = "follows(did:web:a.example.com)"
+	nested := func(n int) string { return strings.Repeat("union(", n-1) + leaf + strings.Repeat(")", n-1) }
+	wide := func(n int) string { return "union(" + strings.Repeat(leaf+",", n-1) + leaf + ")" }
+	given := func(parts ...int) string {
+		var sets []string
+		for _, n := range parts {
+			sets = append(sets, "members("+strings.Repeat("did:web:a.example.com,", n-1)+"did:web:a.example.com)")
+		}
+		return "union(" + strings.Join(sets, ",") + ")"
+	}
+	padded := func(n int) string { return leaf + strings.Repeat(" ", n-len(leaf)) }
+	for name, c := range map[string]struct {
+		text string
+		most int
+		says string // "" if it must parse
+		at   int
+	}{
+		"nested":               {nested(MaxDepth), MaxExpr, "", 0},
+		"nested too deep":      {nested(MaxDepth + 1), MaxExpr, "nested deeper than 32", 6 * MaxDepth},
+		"wide":                 {wide(MaxLeaves), MaxExpr, "", 0},
+		"too wide":             {wide(MaxLeaves + 1), MaxExpr, "more than 64 leaves", len("union(") + MaxLeaves*(len(leaf)+1)},
+		"many given":           {given(MaxGiven), MaxForm, "", 0},
+		"many given in two":    {given(MaxGiven-1, 1), MaxForm, "", 0},
+		"too many given":       {given(MaxGiven + 1), MaxForm, "more than 20000 arguments", len("union(members(") + MaxGiven*22},
+		"too many given, two":  {given(MaxGiven, 1), MaxForm, "more than 20000 arguments", len("union(members(),members(") + MaxGiven*22 - 1},
+		"long":                 {padded(MaxExpr), MaxExpr, "", 0},
+		"too long":             {padded(MaxExpr + 1), MaxExpr, "has 16385 bytes; at most 16384 are allowed here, and 1048576 in a form", MaxExpr},
+		"long in a form":       {padded(MaxForm), MaxForm, "", 0},
+		"too long for a form":  {padded(MaxForm + 1), MaxForm, "at most 1048576", MaxForm},
+		"a limit of no bytes":  {"x", 0, "has 1 bytes", 0},
+		"operators are no cap": {"union(" + strings.Repeat("union("+leaf+"),", 63) + "union(" + leaf + "))", MaxExpr, "", 0},
+	} {
+		_, err := builtIn.Parse(c.text, c.most, noon)
+		if c.says == "" {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		bad, ok := errors.AsType[*SyntaxError](err)
+		if !ok || !strings.Contains(bad.What, c.says) || bad.Offset != c.at {
+			t.Errorf("%s: %v, want %q at position %d", name, err, c.says, c.at)
+		}
+	}
+}
+
+// Each mistake is an error that says what is wrong, at the place where it is.
+func TestMistakesInExpressions(t *testing.T) {
+	const a, p = "did:web:a.example.com", "at://did:web:a.example.com/app.bsky.feed.post/3kaaaaaaaaaaa"
+	for text, want := range map[string]string{
+		"":                                           "at position 0: expected a set",
+		"  ":                                         "at position 2: expected a set",
+		"(":                                          "at position 0: expected a set",
+		"union(,":                                    "at position 6: expected a set",
+		"followz(x)":                                 `at position 0: "followz" is not a set or an operator; did you mean follows?`,
+		"Union(x)":                                   `did you mean union?`,
+		"zzzzzzzzzzzzzzz(x)":                         `at position 0: "zzzzzzzzzzzzzzz" is not a set or an operator`,
+		"union follows(" + a + ")":                   `at position 6: expected "(" after "union"`,
+		"union":                                      `at position 5: expected "(" after "union"`,
+		"follows(" + a:                               `at position 29: expected "," or ")" in follows(…`,
+		"follows(" + a + " x)":                       `at position 30: expected "," or ")" in follows(…`,
+		"follows(" + a + ",)":                        "at position 30: follows takes one argument, then since=T and until=T",
+		"follows(" + a + "," + a + ")":               "at position 30: follows takes one argument",
+		"follows(" + a + ",since)":                   "at position 30: follows takes one argument",
+		"follows(" + a + ",after=1d)":                "at position 30: follows takes one argument",
+		"follows(" + a + ",since=)":                  "at position 30: expected a time after since=",
+		"follows(" + a + ",since=1d,since=2d":        "at position 39: since occurs twice",
+		"follows(" + a + ",until=1d,until=1d":        "at position 39: until occurs twice",
+		"follows(" + a + ",since=soon)":              `since: "soon" is not a time`,
+		"follows(" + a + ",since=1d,until=2d":        `expected "," or ")"`,
+		"follows(" + a + ",since=1d,until=2d)":       "at position 30: since (1d) is not before until (2d)",
+		"follows(" + a + ",since=1d,until=1d)":       "since (1d) is not before until (1d)",
+		"members(" + a + ",since=1d)":                `at position 30: the argument "since=1d" of members is neither a DID nor an AT URI`,
+		"members()":                                  "at position 8: expected an argument of members",
+		"members(" + a + "," + p + ")":               "is an AT URI; members takes a DID",
+		"members(" + p + "," + a + ")":               "is a DID; members takes an AT URI",
+		"likers(" + a + ")":                          "is a DID; likers takes an AT URI",
+		"lists(" + p + ")":                           "is an AT URI; lists takes a DID",
+		"listed(" + a + ")":                          "is a DID; listed takes an AT URI",
+		"union(follows(" + a + "),likes(" + a + "))": "at position 37: union mixes a set of DIDs with a set of AT URIs",
+		"except(lists(" + a + "),listed(" + p + "))": "mixes a set of AT URIs with a set of DIDs",
+		"likers(at://" + a + "/space/com.example.forum/main)": "names a space; spaces are not indexed",
+		"likers(https://example.com/x)":                       "the only web addresses understood are those",
+		"likers(https://bsky.app/profile/a.example.com/feed)": "the only web addresses understood are those",
+		"follows(alice.example.com)":                          "write a handle as @alice.example.com",
+		"follows(@alice)":                                     `"@alice" of follows is neither`,
+		"follows(did:plc:abc)":                                "a did:plc has 24 characters",
+		"likers(at://did:plc:abc/app.bsky.feed.post/x)":       "a did:plc has 24 characters",
+		"follows(" + a + "))":                                 `at position 30: ")" after the end of the expression`,
+		"follows(" + a + ") union":                            `at position 31: "union" after the end`,
+	} {
+		_, err := builtIn.Parse(text, MaxExpr, noon)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// The canonical form of two expressions is the same exactly if they have the same parts.
+func TestCanonicalFormsDiffer(t *testing.T) {
+	const a, b = "did:web:a.example.com", "did:web:b.example.com"
+	seen := map[string]string{}
+	for _, text := range []string{
+		"follows(" + a + ")", "followers(" + a + ")", "follows(" + b + ")", "blocks(" + a + ")", "members(" + a + ")", "members(" + a + "," + b + ")", "members(" + b + "," + a + ")",
+		"union(follows(" + a + "))", "intersect(follows(" + a + "))", "union(follows(" + a + "),follows(" + b + "))", "union(follows(" + b + "),follows(" + a + "))",
+		"union(union(follows(" + a + ")),follows(" + b + "))", "union(union(follows(" + a + "),follows(" + b + ")))", "follows(" + a + ",since=2026-01-01)", "follows(" + a + ",until=2026-01-01)",
+		"lists(" + a + ")", "listed(at://" + a + ")", "likers(at://" + a + ")", "union(members(" + a + "),members(" + b + "))",
+	} {
+		e, err := builtIn.Parse(text, MaxExpr, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := e.Canonical()
+		if other := seen[c]; other != "" {
+			t.Errorf("%s and %s have the form %s", text, other, c)
+		}
+		seen[c] = text
+	}
+	same := func(x, y string) {
+		t.Helper()
+		ex, errX := builtIn.Parse(x, MaxExpr, noon)
+		ey, errY := builtIn.Parse(y, MaxExpr, noon)
+		if errX != nil || errY != nil || ex.Canonical() != ey.Canonical() {
+			t.Errorf("%s and %s differ: %v %v", x, y, errX, errY)
+		}
+		if ex.Question() == ey.Question() {
+			t.Errorf("%s and %s are the same question: their cursors have different ages or texts", x, y)
+		}
+	}
+	same("follows("+a+")", " follows ( "+a+" ) ")
+	same("follows("+a+",since=24h)", "follows("+a+",since=1d)")
+	same("follows("+a+",since=24h)", "follows("+a+",since=2026-11-21T12:00:00Z)")
+	same("follows("+a+")", "follows(https://bsky.app/profile/"+a+")")
+}
+
+// A handle that moves to another account makes another question.
+func TestQuestionNamesTheAccounts(t *testing.T) {
+	ask := func(did string) string {
+		e, err := builtIn.Parse("union(follows(@a.example.com),listed(at://a.example.com/app.bsky.graph.list/x),members($viewer))", MaxExpr, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range e.Strings {
+			if e.Strings[i].Handle == "" {
+				t.Errorf("string %d has no handle: %+v", i, e.Strings[i])
+			}
+			e.Strings[i].Resolved(did)
+		}
+		want := []Literal{{S: did}, {S: "at://" + did + "/app.bsky.graph.list/x", Is: dict.URI}, {S: did}, {S: did}}
+		for i := range want {
+			if want[i].Is != dict.URI {
+				want[i].Is = dict.DID
+			}
+		}
+		if !slices.Equal(e.Strings, want) {
+			t.Errorf("resolved to %+v, want %+v", e.Strings, want)
+		}
+		return e.Question()
+	}
+	if ask("did:web:one.example.com") == ask("did:web:two.example.com") {
+		t.Error("the question does not depend on the account")
+	}
+}
+
+// The ages of an expression move with the time, and nothing else does.
+func TestAsOf(t *testing.T) {
+	d := draw{rand.New(rand.NewPCG(4, 4))}
+	moved := 0
+	for range 500 {
+		e, err := builtIn.Parse(d.expr(true, 2), MaxExpr, noon)
+		if err != nil {
+			continue
+		}
+		for i := range e.Strings {
+			if e.Strings[i].Handle != "" {
+				e.Strings[i].Resolved("did:web:resolved.example.com")
+			}
+		}
+		same, err := e.AsOf(noon)
+		if err != nil || same.Canonical() != e.Canonical() || same.HasAge != e.HasAge || !slices.Equal(same.Strings, e.Strings) {
+			t.Fatalf("%q as of the same time: %v", e.Source, err)
+		}
+		later, err := e.AsOf(noon.Add(time.Hour))
+		if err != nil {
+			continue // since is then after until
+		}
+		if differs := later.Canonical() != e.Canonical(); differs != e.HasAge {
+			t.Fatalf("%q, with an age: %v, an hour later: %s, was %s", e.Source, e.HasAge, later.Canonical(), e.Canonical())
+		} else if differs {
+			moved++
+		}
+		if later.Question() != e.Question() {
+			t.Fatalf("%q: the question has changed", e.Source)
+		}
+	}
+	if moved < 50 {
+		t.Errorf("only %d expressions had ages", moved)
+	}
+}
+
+// slowDistance is the definition of the edit distance.
+func slowDistance(a, b string) int {
+	if a == "" || b == "" {
+		return len(a) + len(b)
+	}
+	d := slowDistance(a[1:], b[1:])
+	if a[0] != b[0] {
+		d = 1 + min(d, slowDistance(a[1:], b), slowDistance(a, b[1:]))
+	}
+	return d
+}
+
+func TestDistance(t *testing.T) {
+	d := draw{rand.New(rand.NewPCG(5, 5))}
+	word := func() string {
+		b := make([]byte, d.IntN(7))
+		for i := range b {
+			b[i] = "abc"[d.IntN(3)]
+		}
+		return string(b)
+	}
+	for range 2000 {
+		a, b := word(), word()
+		if got, want := distance(a, b), slowDistance(a, b); got != want {
+			t.Fatalf("from %q to %q: %d, want %d", a, b, got, want)
+		}
+	}
+}
+
+// The nearest name does not depend on the order of the names, and a long word has none.
+func TestNearest(t *testing.T) {
+	d := draw{rand.New(rand.NewPCG(6, 6))}
+	var names []string
+	for name := range builtIn.functions {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for range 2000 {
+		b := []byte(names[d.IntN(len(names))])
+		for range d.IntN(4) {
+			b[d.IntN(len(b))] = "abcdefghijklmnopqrstuvwxyzFL"[d.IntN(28)]
+		}
+		word := string(b)
+		want, least := "", len(word)/3+2
+		for _, n := range names {
+			if dist := distance(strings.ToLower(word), n); dist < least {
+				want, least = n, dist
+			}
+		}
+		d.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		got := Nearest(word, slices.Values(names))
+		if slices.Sort(names); got != want {
+			t.Fatalf("nearest to %q: %q, want %q", word, got, want)
+		}
+	}
+	for word, want := range map[string]string{"": "", strings.Repeat("follows", 5): "", "FOLLOWS": "follows", "x": "", "likerz": "likers"} {
+		if got := Nearest(word, slices.Values(names)); got != want {
+			t.Errorf("nearest to %q: %q, want %q", word, got, want)
+		}
+	}
+}
+
+// Each spelling of an account or a record is one literal.
+func TestLiterals(t *testing.T) {
+	const plc = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+	for s, want := range map[string]*Literal{
+		plc:                                      {plc, dict.DID, ""},
+		"did:web:a.example.com":                  {"did:web:a.example.com", dict.DID, ""},
+		"$viewer":                                {"$viewer", dict.DID, "$viewer"},
+		"@a.example.com":                         {"@a.example.com", dict.DID, "a.example.com"},
+		"at://" + plc:                            {"at://" + plc, dict.URI, ""},
+		"at://a.example.com/x.y.z/k":             {"at://a.example.com/x.y.z/k", dict.URI, "a.example.com"},
+		"at://$viewer/x.y.z/k":                   {"at://$viewer/x.y.z/k", dict.URI, "$viewer"},
+		"https://bsky.app/profile/a.example.com": {"@a.example.com", dict.DID, "a.example.com"},
+		"https://bsky.app/profile/a.example.com/":        {"@a.example.com", dict.DID, "a.example.com"},
+		"https://bsky.app/profile/" + plc + "?ref=x#y":   {plc, dict.DID, ""},
+		"https://bsky.app/profile/a.example.com/post/3k": {"at://a.example.com/app.bsky.feed.post/3k", dict.URI, "a.example.com"},
+		"https://bsky.app/profile/" + plc + "/lists/x/":  {"at://" + plc + "/app.bsky.graph.list/x", dict.URI, ""},
+		"https://bsky.app/profile/" + plc + "/feed/x":    {"at://" + plc + "/app.bsky.feed.generator/x", dict.URI, ""},
+		"":                          nil,
+		"$Viewer":                   nil,
+		"$viewer/x":                 nil,
+		"@":                         nil,
+		"@a":                        nil,
+		"@did:web:a.example.com":    nil,
+		"a.example.com":             nil,
+		"did:plc":                   nil,
+		"at://":                     nil,
+		"at://$viewer":              nil,
+		"at://$viewer/x":            nil,
+		"at://$viewerx/x.y.z/k":     nil,
+		"https://bsky.app/profile/": nil,
+		"https://bsky.app/profile/a.example.com/post":         nil,
+		"https://bsky.app/profile/a.example.com/likes/x":      nil,
+		"https://bsky.app/profile/a.example.com/post/x/y":     nil,
+		"https://bsky.app/profile/a.example.com/post/":        nil,
+		"https://bsky.app/profile/a.example.com/post/a b":     nil,
+		"https://bsky.app/profile/a.example.com/post/$x":      nil,
+		"http://bsky.app/profile/a.example.com":               nil,
+		"https://bsky.app.evil.example/profile/a.example.com": nil,
+	} {
+		l, ok := LiteralOf(s)
+		if ok != (want != nil) || ok && l != *want {
+			t.Errorf("%q: %+v %v, want %+v", s, l, ok, want)
+		}
+	}
+}
+
+// A literal that is written by a handle, once resolved, is the literal with the DID.
+func TestResolvedLiterals(t *testing.T) {
+	const did = "did:web:owner.example.com"
+	for by, of := range map[string]string{
+		"@a.example.com": did, "$viewer": did, "https://bsky.app/profile/a.example.com": did,
+		"at://a.example.com": "at://" + did, "at://a.example.com/x.y.z/k": "at://" + did + "/x.y.z/k", "at://$viewer/x.y.z/k": "at://" + did + "/x.y.z/k",
+		"https://bsky.app/profile/a.example.com/post/a.example.com": "at://" + did + "/app.bsky.feed.post/a.example.com",
+	} {
+		l, ok := LiteralOf(by)
+		want, _ := LiteralOf(of)
+		if l.Unusable() != "" {
+			t.Errorf("%s is unusable before it is resolved: %s", by, l.Unusable())
+		}
+		author := l.author()
+		if l.Resolved(did); !ok || l != want {
+			t.Errorf("%s is %+v, want %+v", by, l, want)
+		}
+		if author.Resolved(did); author != (Literal{S: did, Is: dict.DID}) {
+			t.Errorf("the author of %s is %+v", by, author)
+		}
+	}
+	for did, usable := range map[string]bool{
+		"did:plc:aaaaaaaaaaaaaaaaaaaaaaaa": true, "did:web:a.example.com": true, "did:key:z6Mk": true,
+		"did:plc:aaaaaaaaaaaaaaaaaaaaaaa": false, "did:plc:aaaaaaaaaaaaaaaaaaaaaaaaa": false, "did:plc:aaaaaaaaaaaaaaaaaaaaaaa1": false, "did:plc:Aaaaaaaaaaaaaaaaaaaaaaaa": false,
+	} {
+		for _, l := range []Literal{{S: did, Is: dict.DID}, {S: "at://" + did, Is: dict.URI}, {S: "at://" + did + "/x.y.z/k", Is: dict.URI}} {
+			if got := l.Unusable() == ""; got != usable {
+				t.Errorf("%+v is usable: %v", l, got)
+			}
+		}
+	}
+}
+
+func TestSpacesAreNamed(t *testing.T) {
+	for s, want := range map[string]bool{
+		"at://did:web:a.example.com/space/com.example.forum/main": true, "at://a.example.com/space/com.example.forum/main": true, "at://$viewer/space/com.example.forum/main": true,
+		"at://did:web:a.example.com/space/com.example.forum/main/did:web:b.example.com/com.example.post/x": true,
+		"at://did:web:a.example.com/space": false, "at://did:web:a.example.com/app.bsky.feed.post/x": false, "did:web:a.example.com": false, "": false, "at://": false, "at:///space/x/y": false,
+		"did:web:a.example.com/space/com.example.forum/main": false,
+	} {
+		if got := NamesSpace(s); got != want {
+			t.Errorf("%q names a space: %v, want %v", s, got, want)
+		}
+	}
+}
+
+// Only fields that make edges have an expression of their actors, and only targets that can be
+// members of the graph.
+func TestActorsOf(t *testing.T) {
+	const did, uri = "did:web:a.example.com", "at://did:web:a.example.com/app.bsky.feed.post/x"
+	for i := range kinds.BuiltIn.All {
+		k := &kinds.BuiltIn.All[i]
+		if got := builtIn.KindAt(k.Collection, strings.Join(k.To.Field, ".")); got != k {
+			t.Errorf("%s is found as %+v", k.Source(), got)
+		}
+		for target, ok := range map[string]bool{
+			did: k.To.Is == dict.DID, uri: k.To.Is == dict.URI, "@a.example.com": false, "$viewer": false, "at://a.example.com/x.y.z/k": false, "did:plc:short": false,
+			"https://bsky.app/profile/" + did: false, "https://bsky.app/profile/" + did + "/post/x": false, "": false, "x)": false,
+		} {
+			e := builtIn.ActorsOf(k, target)
+			if (e != nil) != ok {
+				t.Errorf("%s %q: %v", k.Source(), target, e)
+			}
+			if e != nil && (e.Root.Op != OpReverse || e.Root.Kind != k.Kind || e.Type() != dict.DID || !e.IsLeaf() || e.Strings[0].S != target || e.Info(&e.Root) != k) {
+				t.Errorf("%s %q: %+v", k.Source(), target, e)
+			}
+		}
+	}
+	for _, at := range [][2]string{{"app.bsky.feed.like", "subject"}, {"app.bsky.feed.like", ""}, {"app.bsky.feed.like", ".subject.uri"}, {"app.bsky.feed.post", "subject"}, {"", ""}} {
+		if k := builtIn.KindAt(at[0], at[1]); k != nil {
+			t.Errorf("%q: %+v", at, k)
+		}
+	}
+	if builtIn.ActorsOf(nil, did) != nil {
+		t.Error("a kind that is not indexed has actors")
+	}
+}
+
+// A short text stays as it is, and a long one is shortened to a bounded length.
+func TestBrief(t *testing.T) {
+	for n := range 100 {
+		s := strings.Repeat("x", n)
+		if got := Brief(s); n <= 60 && got != s || n > 60 && got != s[:60]+"…" {
+			t.Errorf("%d bytes become %q", n, got)
+		}
+	}
+	for n := range 70 { // wherever the cut is, no rune is cut
+		s := strings.Repeat("x", n) + strings.Repeat("é🦋", 30)
+		if got := Brief(s); !utf8.ValidString(got) || len(got) > 70 {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
+// The vocabulary has the sets of a table of kinds, the configured ones included.
+func TestConfiguredVocabulary(t *testing.T) {
+	configured, err := kinds.Parse("app.bsky.feed.post reply.parent.uri at-uri repliedTo repliers\nsh.tangled.graph.follow subject did tangledFollows tangledFollowers\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := kinds.Configure(kinds.BuiltIn, configured)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := NewVocabulary(table)
+	for text, is := range map[string]dict.Namespace{
+		"repliedTo(did:web:a.example.com)": dict.URI, "repliers(at://did:web:a.example.com/app.bsky.feed.post/x)": dict.DID,
+		"union(tangledFollows(did:web:a.example.com),tangledFollowers(did:web:a.example.com))": dict.DID,
+	} {
+		e, err := v.Parse(text, MaxExpr, noon)
+		if err != nil || e.Type() != is || shown(e) != text {
+			t.Errorf("%s: %v", text, err)
+		}
+		if _, err := builtIn.Parse(text, MaxExpr, noon); err == nil {
+			t.Errorf("%s is a built-in set", text)
+		}
+	}
+	if k := v.KindAt("app.bsky.feed.post", "reply.parent.uri"); k == nil || k.Forward != "repliedTo" {
+		t.Errorf("%+v", k)
+	}
+	if got := fmt.Sprint(v.Parse("repliers(did:web:a.example.com)", MaxExpr, noon)); !strings.Contains(got, "repliers takes an AT URI") {
+		t.Error(got)
+	}
+}
