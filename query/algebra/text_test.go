@@ -67,19 +67,29 @@ func nameOf(v *Vocabulary, n *Node) string {
 	return "?"
 }
 
-// draw makes texts of random expressions.
-type draw struct{ *rand.Rand }
+// draw makes texts of random expressions, of some accounts and records or of any.
+type draw struct {
+	*rand.Rand
+
+	accounts, records, times []string
+}
 
 func (d draw) one(of ...string) string { return of[d.IntN(len(of))] }
 
 func (d draw) space() string { return d.one("", "", "", " ", "\n\t", "  ", "\r\n") }
 
 func (d draw) account() string {
+	if d.accounts != nil {
+		return d.one(d.accounts...)
+	}
 	return d.one("did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "did:plc:bbbbbbbbbbbbbbbbbbbbbbbb", "did:web:n4.example.com", "did:web:localhost%3A80", "@alice.example.com", "$viewer",
 		"https://bsky.app/profile/did:plc:cccccccccccccccccccccccc", "https://bsky.app/profile/bob.example.com/?x=1#y")
 }
 
 func (d draw) record() string {
+	if d.records != nil {
+		return d.one(d.records...)
+	}
 	return d.one("at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/3kaaaaaaaaaaa", "at://did:web:n4.example.com/app.bsky.graph.list/self", "at://alice.example.com/app.bsky.feed.post/3kaaaaaaaaaaa",
 		"at://$viewer/app.bsky.graph.list/x", "at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "https://bsky.app/profile/bob.example.com/post/3kaaaaaaaaaaa", "https://bsky.app/profile/did:web:n4.example.com/lists/x")
 }
@@ -87,6 +97,10 @@ func (d draw) record() string {
 func (d draw) window() string {
 	since := d.one("2026-11-01", "2026-11-01T00:00:00.123456Z", "2025-01-01T00:00:00+02:00", "7d", "24h", "2w", "90m", "1h30m")
 	until := d.one("2026-11-22", "2026-11-22T11:59:59.5Z", "1m", "5s", "0s")
+	if d.times != nil {
+		i := d.IntN(len(d.times) - 1)
+		since, until = d.times[i], d.times[i+1+d.IntN(len(d.times)-i-1)]
+	}
 	switch d.IntN(3) {
 	case 0:
 		return "since=" + since
@@ -132,7 +146,7 @@ func (d draw) expr(dids bool, depth int) string {
 // A printed expression parses to the same expression, whatever spaces the original had, and the
 // offsets of nodes and strings point at their text.
 func TestPrintedExpressionsParse(t *testing.T) {
-	d := draw{rand.New(rand.NewPCG(1, 1))}
+	d := draw{Rand: rand.New(rand.NewPCG(1, 1))}
 	long := 0
 	for range 3000 {
 		text := d.expr(d.IntN(2) == 0, 4)
@@ -244,7 +258,7 @@ func checkText(t *testing.T, text string) {
 // Texts that differ by a few bytes from expressions are errors at a place in the text, or
 // expressions.
 func TestDamagedExpressions(t *testing.T) {
-	d := draw{rand.New(rand.NewPCG(2, 2))}
+	d := draw{Rand: rand.New(rand.NewPCG(2, 2))}
 	for range 6000 {
 		b := []byte(d.expr(d.IntN(2) == 0, 3))
 		for range 1 + d.IntN(3) {
@@ -268,7 +282,7 @@ func TestDamagedExpressions(t *testing.T) {
 }
 
 func FuzzExpression(f *testing.F) {
-	d := draw{rand.New(rand.NewPCG(3, 3))}
+	d := draw{Rand: rand.New(rand.NewPCG(3, 3))}
 	for range 30 {
 		f.Add(d.expr(d.IntN(2) == 0, 3))
 	}
@@ -446,7 +460,7 @@ func TestQuestionNamesTheAccounts(t *testing.T) {
 
 // The ages of an expression move with the time, and nothing else does.
 func TestAsOf(t *testing.T) {
-	d := draw{rand.New(rand.NewPCG(4, 4))}
+	d := draw{Rand: rand.New(rand.NewPCG(4, 4))}
 	moved := 0
 	for range 500 {
 		e, err := builtIn.Parse(d.expr(true, 2), MaxExpr, noon)
@@ -493,7 +507,7 @@ func slowDistance(a, b string) int {
 }
 
 func TestDistance(t *testing.T) {
-	d := draw{rand.New(rand.NewPCG(5, 5))}
+	d := draw{Rand: rand.New(rand.NewPCG(5, 5))}
 	word := func() string {
 		b := make([]byte, d.IntN(7))
 		for i := range b {
@@ -511,7 +525,7 @@ func TestDistance(t *testing.T) {
 
 // The nearest name does not depend on the order of the names, and a long word has none.
 func TestNearest(t *testing.T) {
-	d := draw{rand.New(rand.NewPCG(6, 6))}
+	d := draw{Rand: rand.New(rand.NewPCG(6, 6))}
 	var names []string
 	for name := range builtIn.functions {
 		names = append(names, name)

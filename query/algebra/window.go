@@ -23,7 +23,7 @@ func ParseTime(s string, now time.Time) (t time.Time, isAge bool, err error) {
 	if n := len(s); n > 1 {
 		if each := map[byte]time.Duration{'d': 24 * time.Hour, 'w': 7 * 24 * time.Hour}[s[n-1]]; each > 0 {
 			if count, err := strconv.ParseUint(s[:n-1], 10, 16); err == nil {
-				return now.Add(-min(time.Duration(count), maxAge/each) * each), true, nil
+				return now.Add(-time.Duration(min(count, uint64(maxAge/each))) * each), true, nil
 			}
 		}
 	}

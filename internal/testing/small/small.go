@@ -1,0 +1,309 @@
+// Package small makes small graphs of random records together with their truth, for tests of the
+// packages under query that need a store, but no server and no stream.
+package small
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skein.blue/graph"
+	"skein.blue/graph/batch"
+	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/syntax"
+)
+
+// Begin is the time of the earliest record.
+var Begin = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+// Step is the largest time between two records.
+const Step = 10 * time.Minute
+
+// Graph is a store, and what it must contain.
+type Graph struct {
+	Store    *graph.Store
+	Model    *oracle.Model
+	Accounts []string
+	Posts    []string
+	Lists    []string
+	Rand     *rand.Rand
+
+	tb    testing.TB
+	seq   format.Seq
+	clock int64 // microseconds since 1970, of the last record
+	revs  uint64
+	live  []oracle.Path
+	b     batch.Batch
+	views map[window]oracle.Views // of the present state
+}
+
+type window struct {
+	windowed     bool
+	since, until int64
+}
+
+// New returns an empty graph with names for some accounts. Equal seeds give equal graphs.
+func New(tb testing.TB, seed uint64, accounts int, l write.Limits) *Graph {
+	tb.Helper()
+	s, err := graph.Open(tb.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(l)}), graph.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	g := &Graph{Store: s, Model: oracle.New(), Rand: rand.New(rand.NewPCG(seed, 99)), tb: tb, clock: Begin.UnixMicro(), views: map[window]oracle.Views{}}
+	for i := range accounts {
+		g.Accounts = append(g.Accounts, Account(i))
+	}
+	for i, did := range g.Accounts {
+		g.Lists = append(g.Lists, "at://"+did+"/app.bsky.graph.list/first", "at://"+did+"/app.bsky.graph.list/"+g.Key())
+		post := "at://" + did + "/app.bsky.feed.post/" + g.Key()
+		if i%7 == 6 { // a key that is not a time
+			post = fmt.Sprintf("at://%s/app.bsky.feed.post/odd-%d", did, i)
+		}
+		g.Posts = append(g.Posts, post)
+	}
+	return g
+}
+
+// Account returns the DID of an account: mostly a did:plc.
+func Account(n int) string {
+	if n%5 == 4 {
+		return fmt.Sprintf("did:web:n%d.example.com", n)
+	}
+	var b [24]byte
+	for i := range b {
+		b[i] = "abcdefghijklmnopqrstuvwxyz234567"[(n>>(5*min(i, 6)))&31]
+	}
+	return "did:plc:" + string(b[:])
+}
+
+// Key returns a record key later than all before.
+func (g *Graph) Key() string {
+	g.clock += 1 + g.Rand.Int64N(Step.Microseconds())
+	return string(syntax.AppendTID(nil, uint64(g.clock)<<format.ClockBits|g.Rand.Uint64N(1<<format.ClockBits)))
+}
+
+// Now returns the time of the latest key.
+func (g *Graph) Now() time.Time { return time.UnixMicro(g.clock).UTC() }
+
+// Any returns one of a list.
+func (g *Graph) Any(list []string) string { return list[g.Rand.IntN(len(list))] }
+
+// Put makes a record of an account, with a new key.
+func (g *Graph) Put(did, kind, subject string) (rkey string) {
+	g.tb.Helper()
+	rkey = g.Key()
+	g.Commit(did, oracle.Op{Kind: kind, Rkey: rkey, Subject: subject})
+	return rkey
+}
+
+// Commit makes a commit of an account.
+func (g *Graph) Commit(did string, ops ...oracle.Op) {
+	g.tb.Helper()
+	g.add(did, ops)
+	g.flush()
+}
+
+// PutMany makes a record for each subject, in one commit.
+func (g *Graph) PutMany(did, kind string, subjects []string) {
+	g.tb.Helper()
+	var ops []oracle.Op
+	for _, s := range subjects {
+		ops = append(ops, oracle.Op{Kind: kind, Rkey: g.Key(), Subject: s})
+	}
+	g.Commit(did, ops...)
+}
+
+func (g *Graph) add(did string, ops []oracle.Op) {
+	g.seq++
+	clear(g.views)
+	g.revs += 1 << 20
+	rev := string(syntax.AppendTID(nil, 1<<60+g.revs))
+	g.Model.Apply(&oracle.Event{Type: oracle.CommitEvent, Seq: int64(g.seq), DID: did, Rev: rev, Ops: ops})
+	g.b.AddCommit(g.seq, &batch.Commit{DID: []byte(did), Rev: []byte(rev), Data: make([]byte, 32)})
+	for _, record := range ops {
+		if !record.Delete {
+			g.live = append(g.live, oracle.Path{DID: did, Kind: record.Kind, Rkey: record.Rkey})
+		}
+		for _, o := range record.Edges() {
+			if k := kindOf(o.Kind); o.Delete {
+				g.b.AddDelete(k, []byte(o.Rkey))
+			} else {
+				g.b.AddPut(k, []byte(o.Rkey), []byte(o.Subject))
+			}
+		}
+	}
+}
+
+func kindOf(name string) kinds.Kind {
+	switch name {
+	case oracle.ListItem:
+		return kinds.ListMember
+	case oracle.ListItemOf:
+		return kinds.ListItem
+	}
+	return kinds.ByName(name).Kind
+}
+
+// Hide hides an account, or shows it again.
+func (g *Graph) Hide(did string, hidden bool) {
+	g.tb.Helper()
+	g.seq++
+	clear(g.views)
+	g.Model.Apply(&oracle.Event{Type: oracle.AccountEvent, Seq: int64(g.seq), DID: did, Active: !hidden})
+	g.b.AddAccount(g.seq, []byte(did), !hidden, false)
+	g.flush()
+}
+
+func (g *Graph) flush() {
+	g.tb.Helper()
+	g.b.Seen(g.seq, nil)
+	if err := g.Store.Apply(g.tb.Context(), "test", &g.b); err != nil {
+		g.tb.Fatal(err)
+	}
+	g.b.Reset()
+}
+
+// Grow makes random changes: records of every kind, second records of an edge, keys that are not
+// times, deletes, and accounts that disappear and return.
+func (g *Graph) Grow(changes int) {
+	g.tb.Helper()
+	for range changes {
+		switch n := g.Rand.IntN(100); {
+		case n < 3:
+			g.flush()
+			did := g.Any(g.Accounts)
+			g.Hide(did, !g.Model.Hidden[did] && g.Rand.IntN(3) == 0)
+		case n < 20 && len(g.live) > 0:
+			i := g.Rand.IntN(len(g.live))
+			p := g.live[i]
+			g.live = slices.Delete(g.live, i, i+1)
+			g.add(p.DID, []oracle.Op{{Kind: p.Kind, Delete: true, Rkey: p.Rkey}})
+		default:
+			g.add(g.Any(g.Accounts), []oracle.Op{g.record()})
+		}
+	}
+	g.flush()
+}
+
+// Kinds are the kinds of the random records.
+func Kinds() []kinds.Info {
+	return slices.DeleteFunc(slices.Clone(kinds.All), func(k kinds.Info) bool { return !k.HasSets() })
+}
+
+func (g *Graph) record() (o oracle.Op) {
+	all := Kinds()
+	n := g.Rand.IntN(len(all) + 2)
+	o.Rkey = g.Key()
+	if g.Rand.IntN(12) == 0 {
+		o.Rkey = fmt.Sprint("self", g.Rand.IntN(3))
+	}
+	if n >= len(all) {
+		o.Kind, o.Subject, o.List = oracle.ListItem, g.Any(g.Accounts), g.Any(g.Lists)
+		return o
+	}
+	k := all[n]
+	switch o.Kind, o.Subject = k.Name, g.Any(g.Accounts); {
+	case k.Name == "listblock":
+		o.Subject = g.Any(g.Lists)
+	case k.To.Is == dict.URI:
+		o.Subject = g.Any(g.Posts)
+	}
+	return o
+}
+
+// Between returns the sets of the records in a window of time, in microseconds: [since, until).
+// windowed is false for all records.
+func (g *Graph) Between(windowed bool, since, until int64) oracle.Views {
+	w := window{windowed, since, until}
+	if v, ok := g.views[w]; ok {
+		return v
+	}
+	g.views[w] = oracle.ViewsOf(func(yield func(oracle.Edge) bool) {
+		for p, subject := range g.Model.Records {
+			if windowed && !InWindow(p.Rkey, since, until) {
+				continue
+			}
+			if !yield(oracle.Edge{Kind: p.Kind, Actor: p.DID, Subject: subject}) {
+				return
+			}
+		}
+	}, func(did string) bool { return g.Model.Hidden[did] })
+	return g.views[w]
+}
+
+// InWindow reports whether a record key is a time in [since, until), in microseconds.
+func InWindow(rkey string, since, until int64) bool {
+	at, ok := Micros(rkey)
+	return ok && at >= since && at < until
+}
+
+// Micros returns the time that a record key names, in microseconds. It does not use the decoder
+// of the store.
+func Micros(rkey string) (at int64, ok bool) {
+	if len(rkey) != 13 {
+		return 0, false
+	}
+	var n uint64
+	for i := range len(rkey) {
+		v := strings.IndexByte("234567abcdefghijklmnopqrstuvwxyz", rkey[i])
+		if v < 0 || i == 0 && v > 7 {
+			return 0, false
+		}
+		n = n<<5 | uint64(v)
+	}
+	return int64(n >> 10), true
+}
+
+// Listed returns the members of a list, and ListsOf the lists of an account, from the records in a
+// window of time.
+func (g *Graph) Listed(list string, windowed bool, since, until int64) []string {
+	return g.listings(windowed, since, until, func(l oracle.Listing) (string, bool) { return l.Member, l.List == list && !g.Model.Hidden[l.Member] })
+}
+
+// ListsOf returns the lists that an account is on.
+func (g *Graph) ListsOf(member string, windowed bool, since, until int64) []string {
+	return g.listings(windowed, since, until, func(l oracle.Listing) (string, bool) { return l.List, l.Member == member })
+}
+
+func (g *Graph) listings(windowed bool, since, until int64, of func(oracle.Listing) (string, bool)) (all []string) {
+	for _, l := range g.Model.Listings() {
+		if s, ok := of(l); ok && (!windowed || InWindow(l.Rkey, since, until)) {
+			all = append(all, s)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Crowd makes n more accounts, and what each follows. They are not in Accounts.
+func (g *Graph) Crowd(n int, follows func(i int) []string) {
+	g.tb.Helper()
+	for i := range n {
+		var ops []oracle.Op
+		for j, subject := range follows(i) {
+			ops = append(ops, oracle.Op{Kind: "follow", Rkey: crowdKey(i, j), Subject: subject})
+		}
+		if g.add(Account(i), ops); i%10_000 == 9999 {
+			g.flush()
+		}
+	}
+	g.flush()
+}
+
+// Uncrowd deletes the first follow of an account of the crowd.
+func (g *Graph) Uncrowd(i int) {
+	g.tb.Helper()
+	g.Commit(Account(i), oracle.Op{Kind: "follow", Delete: true, Rkey: crowdKey(i, 0)})
+}
+
+func crowdKey(i, j int) string {
+	return string(syntax.AppendTID(nil, (uint64(Begin.UnixMicro())+uint64(i*10+j))<<format.ClockBits))
+}

@@ -1,0 +1,593 @@
+package algebra
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/format"
+	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/idset"
+	"skein.blue/internal/testing/small"
+)
+
+// early has rows and chunks spilled early, so that few members make a large set.
+var early = write.Limits{Row: 6, Chunk: 3}
+
+const (
+	unseenDID = "did:plc:zzzzzzzzzzzzzzzzzzzzzzzz"
+	unseenURI = "at://did:plc:zzzzzzzzzzzzzzzzzzzzzzzz/app.bsky.feed.post/3kaaaaaaaaaaa"
+)
+
+// drawOf draws expressions about a graph.
+func drawOf(g *small.Graph, seed uint64) draw {
+	d := draw{Rand: rand.New(rand.NewPCG(seed, 5)), accounts: append(slices.Clone(g.Accounts), unseenDID), records: slices.Concat(g.Posts, g.Lists, g.Lists, []string{unseenURI})}
+	length := g.Now().Sub(small.Begin)
+	for i := range 12 {
+		d.times = append(d.times, small.Begin.Add(length*time.Duration(i)/11).Format(time.RFC3339Nano))
+	}
+	return d
+}
+
+// twin evaluates expressions in maps of strings.
+type twin struct{ *small.Graph }
+
+func (w twin) members(e *Expr) []string {
+	set := w.set(e, &e.Root)
+	if e.Type() == dict.DID {
+		for did := range w.Model.Hidden {
+			delete(set, did)
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// span returns a node's window in microseconds.
+func span(n *Node) (windowed bool, since, until int64) {
+	until = math.MaxInt64
+	if n.Window.To < format.EndOfTime {
+		until = int64(n.Window.To >> format.ClockBits)
+	}
+	return !n.Window.All(), int64(n.Window.From >> format.ClockBits), until
+}
+
+func (w twin) set(e *Expr, n *Node) map[string]bool {
+	var list []string
+	switch n.Op {
+	case OpForward, OpReverse:
+		v := w.Between(span(n))
+		sets := v.Forward
+		if n.Op == OpReverse {
+			sets = v.Reverse
+		}
+		list = sets[e.Info(n).Name][e.Strings[n.Of].S]
+	case OpListed:
+		windowed, since, until := span(n)
+		list = w.Listed(e.Strings[n.Of].S, windowed, since, until)
+	case OpLists:
+		windowed, since, until := span(n)
+		list = w.ListsOf(e.Strings[n.Of].S, windowed, since, until)
+	case OpMembers:
+		for _, l := range e.Strings[n.First:n.Last] {
+			list = append(list, l.S)
+		}
+	default:
+	}
+	set := map[string]bool{}
+	for _, s := range list {
+		set[s] = true
+	}
+	for i := range n.Args {
+		part := w.set(e, &n.Args[i])
+		switch {
+		case i == 0:
+			set = part
+		case n.Op == OpUnion:
+			maps.Copy(set, part)
+		default:
+			maps.DeleteFunc(set, func(s string, _ bool) bool { return part[s] == (n.Op == OpExcept) })
+		}
+	}
+	return set
+}
+
+// errHeavy ends an evaluation at its first expensive read.
+var errHeavy = errors.New("heavy")
+
+// allowed is a Budget of a number of expensive reads.
+type allowed struct{ left, asked int }
+
+func (a *allowed) Heavy() error {
+	if a.asked++; a.asked > a.left {
+		return errHeavy
+	}
+	return nil
+}
+
+func free() *allowed { return &allowed{left: math.MaxInt} }
+
+// on evaluates an expression in the present state of a graph.
+func on(t *testing.T, g *small.Graph, e *Expr, b Budget, fn func(v *Evaluation) error) error {
+	t.Helper()
+	return g.Store.View(t.Context(), func(sn *ask.View) error {
+		v, err := NewEvaluation(t.Context(), sn, e, b)
+		if err != nil {
+			return err
+		}
+		return fn(v)
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func parsed(t *testing.T, text string) *Expr {
+	t.Helper()
+	e, err := builtIn.Parse(text, MaxForm, noon)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return e
+}
+
+// Random expressions have the members that the maps have: as a whole, counted, asked for one by
+// one, and in pages of every size. A budget that ends an evaluation changes no answer.
+func TestEvaluation(t *testing.T) {
+	for seed, l := range map[uint64]write.Limits{1: early, 2: {Row: 2, Chunk: 2}, 3: {}} {
+		g := small.New(t, seed, 30, l)
+		g.Grow(2000)
+		d := drawOf(g, seed)
+		some, refused := 0, 0
+		for range 150 {
+			text := d.expr(d.IntN(2) == 0, 3)
+			e, err := builtIn.Parse(text, MaxExpr, noon)
+			if err != nil {
+				continue // two sets of one expression may have the same text of a window
+			}
+			want := twin{g}.members(e)
+			if len(want) > 0 {
+				some++
+			}
+			budget := &allowed{left: d.IntN(3)} // before the large sets are in the cache
+			err = on(t, g, e, budget, func(v *Evaluation) error {
+				_, total, err := v.Result()
+				if err == nil && total != uint64(len(want)) {
+					t.Fatalf("%s with a budget of %d: %d members, want %d", text, budget.left, total, len(want))
+				}
+				return err
+			})
+			if err != nil && (!errors.Is(err, errHeavy) || budget.asked <= budget.left) {
+				t.Fatalf("%s: %v after %d of %d", text, err, budget.asked, budget.left)
+			} else if err != nil {
+				refused++
+			}
+			checkEvaluation(t, g, d, e, want)
+			g.Grow(3)
+		}
+		if some < 50 || refused == 0 && l == early {
+			t.Errorf("%+v: %d sets had members, %d were refused", l, some, refused)
+		}
+	}
+}
+
+func checkEvaluation(t *testing.T, g *small.Graph, d draw, e *Expr, want []string) {
+	t.Helper()
+	var got []string
+	must(t, on(t, g, e, free(), func(v *Evaluation) error {
+		set, total, err := v.Result()
+		if err != nil || total != uint64(len(want)) {
+			t.Fatalf("%s: %d members, want %d: %q (%v)", e.Source, total, len(want), want, err)
+		}
+		pool := slices.Concat(d.accounts, []string{"did:web:never.example.com"})
+		if e.Type() == dict.URI {
+			pool = d.records
+		}
+		for range 12 {
+			m, _ := LiteralOf(pool[d.IntN(len(pool))])
+			ids, err := Lookup(v.View, []Literal{m})
+			must(t, err)
+			in, err := v.Contains(m, ids[0])
+			if _, has := slices.BinarySearch(want, m.S); err != nil || in != has {
+				t.Fatalf("%s contains %s: %v %v, want %v", e.Source, m.S, in, err, has)
+			}
+		}
+		limit := 1 + d.IntN(7)
+		for after, pages := dict.None, 0; ; pages++ {
+			ids, members, last, err := v.Page(set, after, limit, v.Unseen())
+			must(t, err)
+			if len(members) > limit || len(members) != len(ids) || pages > len(want) {
+				t.Fatalf("%s: page %d of %d members, limit %d", e.Source, pages, len(members), limit)
+			}
+			if got = append(got, members...); last == dict.None {
+				return nil
+			}
+			after = last
+		}
+	}))
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Fatalf("%s in pages: %q, want %q", e.Source, got, want)
+	}
+	must(t, on(t, g, e, free(), func(v *Evaluation) error {
+		total, err := v.Count()
+		if err == nil && total != uint64(len(want)) {
+			t.Fatalf("%s counted: %d, want %d", e.Source, total, len(want))
+		}
+		return err
+	}))
+}
+
+// Members that are in a set all the time are on exactly one page, and others on at most one,
+// while the graph grows, accounts disappear and return, and strings get their ids.
+func TestPagesWhileTheGraphChanges(t *testing.T) {
+	g := small.New(t, 4, 30, early)
+	g.Grow(1000)
+	d := drawOf(g, 4)
+	several, late := 0, 100
+	for i := range 150 {
+		text := d.expr(d.IntN(2) == 0, 1)
+		if i%3 == 0 { // strings that get their ids between two pages, some of them given twice
+			text = "union(members("
+			for j := range 6 {
+				text += small.Account(late+j*j%5) + ","
+			}
+			text += g.Accounts[0] + ")," + d.expr(true, 1) + ")"
+		}
+		e, err := builtIn.Parse(text, MaxExpr, noon)
+		if err != nil {
+			continue
+		}
+		always := map[string]bool{}
+		for _, m := range (twin{g}).members(e) {
+			always[m] = true
+		}
+		seen := map[string]int{}
+		var after dict.ID
+		var pinned Unseen
+		pages := 0
+		for more := true; more; pages++ {
+			must(t, on(t, g, e, free(), func(v *Evaluation) error {
+				if pinned == nil {
+					pinned = v.Unseen()
+				}
+				set, _, err := v.Result()
+				must(t, err)
+				_, members, last, err := v.Page(set, after, 1, pinned)
+				for _, m := range members {
+					seen[m]++
+				}
+				after, more = last, last != dict.None
+				return err
+			}))
+			g.Grow(4)
+			if i%3 == 0 {
+				g.Put(g.Any(g.Accounts), "follow", small.Account(late+4-pages%5))
+			}
+			now := map[string]bool{}
+			for _, m := range (twin{g}).members(e) {
+				now[m] = true
+			}
+			if more {
+				maps.DeleteFunc(always, func(m string, _ bool) bool { return !now[m] })
+			}
+		}
+		for m := range always {
+			if seen[m] != 1 {
+				t.Fatalf("%s: %s was on %d pages", e.Source, m, seen[m])
+			}
+		}
+		for m, n := range seen {
+			if n > 1 {
+				t.Fatalf("%s: %s was on %d pages", e.Source, m, n)
+			}
+		}
+		if late += 5; pages > 3 {
+			several++
+		}
+	}
+	if several < 25 {
+		t.Errorf("only %d sets had several pages", several)
+	}
+}
+
+// An evaluation ends soon after its request, whatever it evaluates.
+func TestEvaluationEndsWithItsRequest(t *testing.T) {
+	g := small.New(t, 5, 20, early)
+	g.Grow(500)
+	d := drawOf(g, 5)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		e, err := builtIn.Parse(d.expr(true, 2), MaxExpr, noon)
+		if err != nil {
+			continue
+		}
+		must(t, g.Store.View(t.Context(), func(sn *ask.View) error {
+			v, err := NewEvaluation(ctx, sn, e, free())
+			must(t, err)
+			if _, _, err := v.Result(); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", e.Source, err)
+			}
+			if _, err := v.Contains(Literal{S: g.Accounts[0], Is: dict.DID}, dict.None); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s contains: %v", e.Source, err)
+			}
+			return nil
+		}))
+	}
+}
+
+// A page ends before its strings exceed the bound of a page, and no member is lost.
+func TestPagesOfLongStrings(t *testing.T) {
+	g := small.New(t, 6, 3, write.Limits{})
+	var uris []string
+	for i := range 150 {
+		uris = append(uris, "at://"+g.Accounts[0]+"/app.bsky.feed.post/"+fmt.Sprint(i)+strings.Repeat("x", 500)[:i*3])
+	}
+	long := "at://did:web:" + strings.Repeat("a.", 900) + "example.com/app.bsky.feed.post/"
+	for i := range 400 {
+		uris = append(uris, long+fmt.Sprint(i))
+	}
+	for _, seen := range []bool{false, true} { // strings without ids are bounded, too
+		if seen {
+			g.PutMany(g.Accounts[0], "like", uris)
+		}
+		e := parsed(t, "members("+strings.Join(uris, ",")+")")
+		must(t, on(t, g, e, free(), func(v *Evaluation) error {
+			set, _, err := v.Result()
+			must(t, err)
+			var got []string
+			pages := 0
+			for after := dict.None; ; pages++ {
+				ids, members, last, err := v.Page(set, after, 1000, v.Unseen())
+				must(t, err)
+				if n := len(strings.Join(members, "")); n > MaxPageBytes || len(ids) != len(members) {
+					t.Errorf("a page of %d bytes, %d ids and %d members", n, len(ids), len(members))
+				}
+				if got = append(got, members...); last == dict.None {
+					break
+				}
+				after = last
+			}
+			if slices.Sort(got); pages < 1 || !slices.Equal(got, slices.Sorted(slices.Values(uris))) {
+				t.Errorf("%d pages with %d members, want %d", pages+1, len(got), len(uris))
+			}
+			return nil
+		}))
+	}
+}
+
+// slowShown is the rule of docs/semantics.md#s68 on record keys.
+func slowShown(rkeys []string, subject string) string {
+	slices.Sort(rkeys)
+	key := subject[strings.LastIndexByte(subject, '/')+1:]
+	if _, timed := small.Micros(key); !timed || !strings.HasPrefix(subject, "at://") {
+		return rkeys[0]
+	}
+	best := ""
+	for _, k := range rkeys { // TIDs sort as their times
+		_, isTime := small.Micros(k)
+		_, bestIsTime := small.Micros(best)
+		switch {
+		case !isTime:
+			if best == "" {
+				best = k
+			}
+		case !bestIsTime, best < key:
+			best = k
+		}
+	}
+	return best
+}
+
+// rkeysOf returns the keys of the records in a window that make a member of a leaf one.
+func (w twin) rkeysOf(e *Expr, member string) (rkeys []string, subject string) {
+	n := &e.Root
+	of := e.Strings[n.Of].S
+	windowed, since, until := span(n)
+	in := func(rkey string) bool { return !windowed || small.InWindow(rkey, since, until) }
+	if n.Op == OpListed || n.Op == OpLists {
+		list, account := of, member
+		if n.Op == OpLists {
+			list, account = member, of
+		}
+		for _, l := range w.Model.Listings() {
+			if l.List == list && l.Member == account && in(l.Rkey) {
+				rkeys = append(rkeys, l.Rkey)
+			}
+		}
+		return rkeys, account
+	}
+	actor, subject := of, member
+	if n.Op == OpReverse {
+		actor, subject = member, of
+	}
+	for p, s := range w.Model.Records {
+		if p.Kind == e.Info(n).Name && p.DID == actor && s == subject && in(p.Rkey) {
+			rkeys = append(rkeys, p.Rkey)
+		}
+	}
+	return rkeys, subject
+}
+
+// The records of a set are, in pages of every size, those that the rule of the specification
+// shows: newest first, and oldest first in the opposite order.
+func TestRecordsOfSets(t *testing.T) {
+	g := small.New(t, 7, 25, early)
+	g.Grow(3000)
+	d := drawOf(g, 7)
+	some, repeated := 0, 0
+	for range 400 {
+		e, err := builtIn.Parse(d.expr(d.IntN(2) == 0, 0), MaxExpr, noon)
+		if err != nil || !e.IsLeaf() {
+			continue
+		}
+		members := twin{g}.members(e)
+		want := map[string]string{}
+		for _, m := range members {
+			rkeys, subject := twin{g}.rkeysOf(e, m)
+			if len(rkeys) > 1 {
+				repeated++
+			}
+			want[m] = slowShown(rkeys, subject)
+		}
+		newest := listed(t, g, e, 1+d.IntN(5), NewestFirst, want)
+		oldest := listed(t, g, e, 1+d.IntN(5), OldestFirst, want)
+		if slices.Reverse(oldest); !slices.Equal(newest, oldest) {
+			t.Fatalf("%s: oldest first is not the opposite of newest first", e.Source)
+		}
+		at := func(m string) int64 { at, _ := small.Micros(want[m]); return at }
+		if !slices.IsSortedFunc(newest, func(x, y string) int { return cmp.Compare(at(y), at(x)) }) {
+			t.Fatalf("%s: not the newest first: %q", e.Source, newest)
+		}
+		some += len(members)
+	}
+	if some < 500 || repeated < 30 {
+		t.Errorf("%d members, %d with several records", some, repeated)
+	}
+}
+
+// listed reads the records of a set in pages, and compares them with the wanted keys.
+func listed(t *testing.T, g *small.Graph, e *Expr, limit int, order func(x, y MemberRecord) int, want map[string]string) (all []string) {
+	t.Helper()
+	var place Place
+	for pages := 0; ; pages++ {
+		var next *Place
+		must(t, on(t, g, e, free(), func(v *Evaluation) error {
+			set, _, err := v.Result()
+			must(t, err)
+			page, last, err := v.Records(set, &place, limit, order)
+			must(t, err)
+			if next = last; len(page) > limit || pages > len(want) || place.Order() != "newest" {
+				t.Fatalf("%s: page %d of %d records in the order %s", e.Source, pages, len(page), place.Order())
+			}
+			ids := make([]dict.ID, len(page))
+			for i, r := range page {
+				ids[i] = r.ID
+			}
+			return v.View.Strings(e.Type(), ids, func(i int, s []byte) error {
+				if got := string(page[i].Path.AppendRkey(nil)); got != want[string(s)] {
+					t.Errorf("%s: %s by the record %s, want %s", e.Source, s, got, want[string(s)])
+				}
+				all = append(all, string(s))
+				return nil
+			})
+		}))
+		if next == nil {
+			break
+		}
+		place = *next
+	}
+	if sorted := slices.Sorted(slices.Values(all)); !slices.Equal(sorted, slices.Sorted(maps.Keys(want))) {
+		t.Fatalf("%s: records of %q, want of %q", e.Source, sorted, slices.Sorted(maps.Keys(want)))
+	}
+	return all
+}
+
+// Sets of more members than a list holds, and their limits: each holds at its value, and fails one
+// above it, with both numbers.
+func TestLargeSets(t *testing.T) {
+	const star, other, third = "did:web:star.example.com", "did:web:other.example.com", "did:web:third.example.com"
+	g := small.New(t, 8, 1, write.Limits{})
+	n := MaxWindowed + 1
+	g.Crowd(n, func(i int) []string {
+		all := []string{star}
+		if i%2 == 0 {
+			all = append(all, other)
+		}
+		if i%5 > 0 {
+			all = append(all, third)
+		}
+		return all
+	})
+	count := func(text string) (total uint64) {
+		t.Helper()
+		b := free()
+		must(t, on(t, g, parsed(t, text), b, func(v *Evaluation) (err error) {
+			total, err = v.Count()
+			return err
+		}))
+		if total > idset.ListMax && b.asked == 0 {
+			t.Errorf("%s: a large set was read without asking", text)
+		}
+		must(t, on(t, g, parsed(t, text), b, func(v *Evaluation) error {
+			if _, again, err := v.Result(); err != nil || again != total {
+				t.Errorf("%s: %d members, counted %d (%v)", text, again, total, err)
+			}
+			return nil
+		}))
+		return total
+	}
+	var both, all, two, none uint64
+	for i := range n {
+		switch {
+		case i%2 == 0 && i%5 > 0:
+			all++
+			fallthrough
+		case i%2 == 0:
+			both++
+		case i%5 == 0:
+			none++
+		}
+	}
+	two = both - all
+	for text, want := range map[string]uint64{
+		"followers(" + star + ")":                                                                            uint64(n),
+		"intersect(followers(" + star + "),followers(" + other + "))":                                        both,
+		"intersect(followers(" + star + "),followers(" + other + "),followers(" + third + "))":               all,
+		"intersect(followers(" + third + "),followers(" + other + "),followers(" + star + "))":               all,
+		"except(followers(" + star + "),followers(" + other + "),followers(" + third + "))":                  none,
+		"except(followers(" + other + "),followers(" + third + "))":                                          two,
+		"union(followers(" + third + "),followers(" + other + "))":                                           uint64(n) - none,
+		"intersect(union(followers(" + other + ")),union(followers(" + third + ")),followers(" + star + "))": all,
+		"intersect(followers(" + star + "),members(" + small.Account(7) + "," + unseenDID + "))":             1,
+		"intersect(followers(" + star + "),followers(" + unseenDID + "))":                                    0,
+	} {
+		if got := count(text); got != want {
+			t.Errorf("%s: %d, want %d", text, got, want)
+		}
+	}
+	window := parsed(t, "followers("+star+",since=1970-01-01)")
+	place := Place{}
+	result := func(e *Expr) (total uint64, err error) {
+		err = on(t, g, e, free(), func(v *Evaluation) (err error) {
+			_, total, err = v.Result()
+			return err
+		})
+		return total, err
+	}
+	_, err := result(window)
+	limit, ok := errors.AsType[*LimitError](err)
+	if !ok || !strings.Contains(limit.What, "followers with since or until") || !strings.Contains(limit.Error(), "above 50000 members; this set has 50001") {
+		t.Errorf("a window on %d members: %v", n, err)
+	}
+	g.Uncrowd(0)
+	if total, err := result(window); err != nil || total != MaxWindowed {
+		t.Errorf("a window on %d members: %d, %v", MaxWindowed, total, err)
+	}
+	must(t, on(t, g, parsed(t, "followers("+star+")"), free(), func(v *Evaluation) error {
+		set, _, err := v.Result()
+		must(t, err)
+		page, last, err := v.Records(set, &place, 10, NewestFirst)
+		if err != nil || len(page) != 10 || place.Order() != "id" || last == nil || last.Sorted {
+			t.Errorf("%d records in the order %s, then %+v: %v", len(page), place.Order(), last, err)
+		}
+		sorted := Place{Begun: true, Sorted: true}
+		if _, _, err := v.Records(set, &sorted, 10, NewestFirst); err == nil || !strings.Contains(err.Error(), "grown past 10000 members") {
+			t.Errorf("a sorted page of a set that has grown: %v", err)
+		}
+		return nil
+	}))
+}
