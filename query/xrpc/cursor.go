@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"skein.blue/intern/dict"
@@ -66,7 +67,10 @@ func (c *Cursors) SealPage(e *algebra.Expr, after dict.ID, u algebra.Unseen) str
 // Seal seals the content of a cursor for one query.
 func (c *Cursors) Seal(plain []byte, question string) string {
 	mac := hmac.New(sha256.New, c.key[:])
-	_, _ = mac.Write(plain) // never fails
+	// The length keeps contents apart whose bytes are divided differently: a nonce that serves two
+	// contents gives both away.
+	_, _ = mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(plain)))) // never fails
+	_, _ = mac.Write(plain)
 	_, _ = mac.Write([]byte(question))
 	nonce := mac.Sum(nil)[:c.aead.NonceSize():c.aead.NonceSize()]
 	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nonce, nonce, plain, []byte(question)))
@@ -76,7 +80,7 @@ func (c *Cursors) Seal(plain []byte, question string) string {
 func (c *Cursors) Open(cursor, question string) ([]byte, error) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	n := c.aead.NonceSize()
-	if err != nil || len(sealed) < n {
+	if err != nil || len(sealed) < n || strings.ContainsAny(cursor, "\r\n") { // the decoder skips line ends
 		return nil, ErrCursor
 	}
 	plain, err := c.aead.Open(nil, sealed[:n], sealed[n:], []byte(question))
@@ -92,9 +96,11 @@ func (c *Cursors) OpenPage(given *algebra.Expr, cursor string) (e *algebra.Expr,
 	e = given
 	plain, err := c.Open(cursor, e.Question())
 	want := 8 + (len(e.Strings)+7)/8
-	if err == nil && e.HasAge && len(plain) == want+8 {
-		e, err = e.AsOf(time.UnixMicro(int64(binary.BigEndian.Uint64(plain[want:]))))
-		plain = plain[:want]
+	if e.HasAge {
+		want += 8
+	}
+	if err == nil && len(plain) == want && e.HasAge {
+		e, err = e.AsOf(time.UnixMicro(int64(binary.BigEndian.Uint64(plain[want-8:]))))
 	}
 	if err != nil || len(plain) != want {
 		return nil, 0, nil, ErrCursor

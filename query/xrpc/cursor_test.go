@@ -1,0 +1,214 @@
+package xrpc
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skein.blue/graph/kinds"
+	"skein.blue/intern/dict"
+	"skein.blue/query/algebra"
+)
+
+var (
+	words = algebra.NewVocabulary(kinds.BuiltIn)
+	noon  = time.Date(2026, 11, 22, 12, 0, 0, 123_456_789, time.UTC)
+)
+
+func newCursors(t *testing.T, secret string) *Cursors {
+	t.Helper()
+	c, err := NewCursors([]byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func parsed(t *testing.T, text string, now time.Time) *algebra.Expr {
+	t.Helper()
+	e, err := words.Parse(text, algebra.MaxForm, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// sets are expressions with and without ages, and with more strings than fit into a byte.
+var sets = []string{
+	"follows(did:web:a.example.com)", "followers(did:web:a.example.com)", "follows(did:web:b.example.com)", " follows(did:web:a.example.com)",
+	"follows(did:web:a.example.com,since=1d)", "follows(did:web:a.example.com,since=24h)", "members(did:web:a.example.com)", "members(did:web:a.example.com,did:web:a.example.com)",
+	"members(" + strings.Repeat("did:web:a.example.com,", 8) + "did:web:b.example.com)", "union(likes(did:web:a.example.com,since=1h),likes(did:web:b.example.com,until=1h))",
+}
+
+// A page cursor opens to its content for its own set, and is an error for any other set, list or
+// server.
+func TestPageCursorsReturn(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	c, other := newCursors(t, "secret"), newCursors(t, "secret2")
+	seen := map[string]string{}
+	for range 400 {
+		text := sets[rng.IntN(len(sets))]
+		e := parsed(t, text, noon)
+		after, unseen := dict.ID(rng.Uint64()), make(algebra.Unseen, len(e.Strings))
+		for i := range unseen {
+			unseen[i] = rng.IntN(2) == 0
+		}
+		cursor := c.SealPage(e, after, unseen)
+		if again := c.SealPage(e, after, unseen); again != cursor {
+			t.Fatalf("%s: the same page has the cursors %s and %s", text, cursor, again)
+		}
+		later := parsed(t, text, noon.Add(time.Hour))
+		got, at, u, err := c.OpenPage(later, cursor)
+		if err != nil || at != after || !slices.Equal(u, unseen) || got.Canonical() != e.Canonical() {
+			t.Fatalf("%s: %v, after %d, want %d, unseen %v, want %v", text, err, at, after, u, unseen)
+		}
+		if e.HasAge != (got != later) || e.HasAge && !got.Now.Equal(noon.Truncate(time.Microsecond)) {
+			t.Fatalf("%s: ages are counted back from %v", text, got.Now)
+		}
+		for _, of := range sets {
+			if _, _, _, err := c.OpenPage(parsed(t, of, noon), cursor); (err == nil) != (of == text) || err != nil && !errors.Is(err, ErrCursor) {
+				t.Fatalf("a cursor of %s for %s: %v", text, of, err)
+			}
+		}
+		if _, _, _, err := other.OpenPage(e, cursor); !errors.Is(err, ErrCursor) {
+			t.Fatalf("a cursor of another store: %v", err)
+		}
+		if _, _, err := c.OpenList(e, "", cursor); !errors.Is(err, ErrCursor) {
+			t.Fatalf("a page's cursor for a list: %v", err)
+		}
+		content := string(binary.BigEndian.AppendUint64(nil, uint64(after))) + text
+		for _, b := range unseen {
+			content += map[bool]string{true: "1", false: "0"}[b]
+		}
+		if was, ok := seen[cursor]; ok && was != content {
+			t.Fatalf("two pages have the cursor %s", cursor)
+		}
+		seen[cursor] = content
+	}
+}
+
+// A list cursor opens to its content for the same set in the same order only.
+func TestListCursorsReturn(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	c := newCursors(t, "secret")
+	mores := []string{"", "newest", "oldest", "newest did:web:a.example.com", "newest did:web:a.example.com did:web:b.example.com", "newest\x00"}
+	for range 300 {
+		text, more := sets[rng.IntN(len(sets))], mores[rng.IntN(len(mores))]
+		e := parsed(t, text, noon)
+		p := algebra.Place{Begun: true, Sorted: rng.IntN(2) == 0, Micros: rng.Uint64(), ID: dict.ID(rng.Uint64())}
+		cursor := c.SealList(e, more, p)
+		got, place, err := c.OpenList(parsed(t, text, noon.Add(time.Hour)), more, cursor)
+		if err != nil || place != p || got.Canonical() != e.Canonical() {
+			t.Fatalf("%s %q: %v, %+v, want %+v", text, more, err, place, p)
+		}
+		for _, wrong := range mores {
+			if _, _, err := c.OpenList(e, wrong, cursor); (err == nil) != (wrong == more) {
+				t.Fatalf("%s: a cursor of %q for %q: %v", text, more, wrong, err)
+			}
+		}
+		for _, of := range sets {
+			if _, _, err := c.OpenList(parsed(t, of, noon), more, cursor); (err == nil) != (of == text) {
+				t.Fatalf("a cursor of %s for %s: %v", text, of, err)
+			}
+		}
+		if _, _, _, err := c.OpenPage(e, cursor); !errors.Is(err, ErrCursor) {
+			t.Fatalf("a list's cursor for a page: %v", err)
+		}
+	}
+}
+
+// A cursor that is changed in one bit, shortened, extended, or of another form is an error.
+func TestDamagedCursors(t *testing.T) {
+	c := newCursors(t, "secret")
+	for _, text := range sets {
+		e := parsed(t, text, noon)
+		cursor := c.SealPage(e, 1234, make(algebra.Unseen, len(e.Strings)))
+		sealed, err := base64.RawURLEncoding.DecodeString(cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var bad []string
+		for i := range sealed {
+			for bit := range 8 {
+				b := bytes.Clone(sealed)
+				b[i] ^= 1 << bit
+				bad = append(bad, base64.RawURLEncoding.EncodeToString(b))
+			}
+			bad = append(bad, base64.RawURLEncoding.EncodeToString(sealed[:i]), base64.RawURLEncoding.EncodeToString(slices.Insert(bytes.Clone(sealed), i, 0)))
+		}
+		for i := range cursor {
+			bad = append(bad, cursor[:i], cursor[i+1:], cursor[:i]+"!"+cursor[i+1:], cursor[:i]+"\n"+cursor[i:])
+		}
+		last := strings.IndexByte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", cursor[len(cursor)-1])
+		if len(sealed)%3 != 0 { // the last character has bits that encode nothing
+			bad = append(bad, cursor[:len(cursor)-1]+"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[last^1:last^1+1])
+		}
+		bad = append(bad, cursor+"=", cursor+"==", " "+cursor, cursor+cursor, strings.Repeat("A", 100_000), base64.StdEncoding.EncodeToString(sealed)+"=")
+		for _, b := range bad {
+			if _, _, _, err := c.OpenPage(e, b); !errors.Is(err, ErrCursor) {
+				t.Fatalf("%s: %q, damaged from %q: %v", text, b, cursor, err)
+			}
+		}
+		if _, _, _, err := c.OpenPage(e, cursor); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// The cursors of a program of another version have other fields. They are an error, whatever
+// their length.
+func TestCursorsOfOtherVersions(t *testing.T) {
+	c := newCursors(t, "secret")
+	for _, text := range sets {
+		e := parsed(t, text, noon)
+		for n := range 64 {
+			right := 8 + (len(e.Strings)+7)/8
+			if e.HasAge {
+				right += 8
+			}
+			if _, _, _, err := c.OpenPage(e, c.Seal(make([]byte, n), e.Question())); (err == nil) != (n == right) {
+				t.Errorf("%s: a cursor of %d bytes: %v", text, n, err)
+			}
+			if _, _, err := c.OpenList(e, "m", c.Seal(make([]byte, n), "list m\x00"+e.Question())); (err == nil) != (n == 25) {
+				t.Errorf("%s: a list's cursor of %d bytes: %v", text, n, err)
+			}
+		}
+	}
+}
+
+// A nonce must never serve two contents: with AES-GCM, that would give both away.
+func TestNoncesDiffer(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	c := newCursors(t, "secret")
+	nonces := map[string]string{}
+	check := func(plain []byte, question string) {
+		t.Helper()
+		sealed, err := base64.RawURLEncoding.DecodeString(c.Seal(plain, question))
+		if err != nil {
+			t.Fatal(err)
+		}
+		nonce, content := string(sealed[:c.aead.NonceSize()]), string(plain)+"\xff|\xff"+question
+		if was, ok := nonces[nonce]; ok && was != content {
+			t.Fatalf("%q and %q share a nonce", was, content)
+		}
+		nonces[nonce] = content
+	}
+	const text = "many linkDid list did:web:a.example.com"
+	for i := range len(text) { // the same bytes, divided differently
+		check([]byte(text[:i]), text[i:])
+	}
+	for range 5000 {
+		b := make([]byte, rng.IntN(6))
+		for i := range b {
+			b[i] = "ab\x00"[rng.IntN(3)]
+		}
+		cut := rng.IntN(len(b) + 1)
+		check(b[:cut], string(b[cut:]))
+	}
+}
