@@ -1,0 +1,347 @@
+package xrpc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein.blue/intern/dict"
+	"skein.blue/internal/lexicon"
+	"skein.blue/query/algebra"
+	"skein.blue/query/lexicons"
+)
+
+var method = Method{NSID: "com.example.method", Takes: []string{"set", "limit", "member", "count"}, Many: []string{"member"}, Form: true, Off: map[string]string{"viewer": "is off here"}}
+
+// says checks that an error is the client's, and says something.
+func says(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Status != http.StatusBadRequest || e.Name != "InvalidRequest" || !strings.Contains(e.Message, want) || len(e.Message) > 600 {
+		t.Errorf("%s: %v, want %q", what, err, want)
+	}
+}
+
+// Parameters that are unknown, misspelt or repeated are errors, in the address and in a form.
+func TestParse(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	for _, c := range []struct{ raw, form, says string }{
+		{"set=a", "", ""},
+		{"", "", ""},
+		{"set=a&limit=5&count=true", "", ""},
+		{"member=a&member=b&member=a", "", ""},
+		{"set=", "", ""},
+		{"set=a&set=a", "", "parameter set occurs 2 times; it may occur once"},
+		{"set=a&set=b&set=c", "", "occurs 3 times"},
+		{"sett=a", "", `unknown parameter "sett"; did you mean set?`},
+		{"SET=a", "", "did you mean set?"},
+		{"members=a", "", "did you mean member?"},
+		{"cursor=a", "", `unknown parameter "cursor"; com.example.method takes set, limit, member, count`},
+		{"viewer=a", "", "viewer is off here"},
+		{long + "=a", "", "takes set, limit"},
+		{"=a", "", "unknown parameter"},
+		{"%FF=a", "", `unknown parameter "\xff"`},
+		{"%00=a", "", `unknown parameter "\x00"`},
+		{"set=%zz", "", `the query string cannot be read`},
+		{"set=a;limit=5", "", `the query string cannot be read`},
+		{"set=%", "", `the query string cannot be read`},
+		{"", "set=a", ""},
+		{"limit=5", "set=a", ""},
+		{"member=a", "member=b", ""},
+		{"set=a", "set=a", "parameter set occurs 2 times"},
+		{"", "set=a&set=b", "parameter set occurs 2 times"},
+		{"", "set=%zz", "the form cannot be read"},
+		{"", "foo=a", `unknown parameter "foo"`},
+		{"%zz", "%zz", "the query string cannot be read"},
+	} {
+		for _, post := range []bool{false, true} {
+			var form *string
+			if post {
+				form = &c.form
+			} else if c.form != "" {
+				continue
+			}
+			q, err := Parse(c.raw, form, &method)
+			if c.says != "" {
+				says(t, c.raw+" "+c.form, err, c.says)
+				continue
+			}
+			if err != nil {
+				t.Fatalf("%+v: %v", c, err)
+			}
+			want, _ := url.ParseQuery(c.raw + "&" + c.form)
+			if fmt.Sprint(q.Values) != fmt.Sprint(want) || q.NSID != method.NSID {
+				t.Errorf("%+v: %v, want %v", c, q.Values, want)
+			}
+			if most := map[bool]int{false: algebra.MaxExpr, true: algebra.MaxForm}[post]; q.MaxExpr != most {
+				t.Errorf("%+v: expressions of %d bytes, want %d", c, q.MaxExpr, most)
+			}
+		}
+	}
+	_, err := Parse("x=1", nil, &Method{NSID: "com.example.none"})
+	says(t, "a method without parameters", err, "com.example.none takes no parameters")
+}
+
+// Parse returns the values that an encoder wrote, whatever bytes they have.
+func TestParseReturnsWhatWasEncoded(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	text := func() string {
+		b := make([]byte, rng.IntN(12))
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		return string(b)
+	}
+	for range 2000 {
+		want, inForm := url.Values{}, url.Values{}
+		for _, name := range method.Takes {
+			to := want
+			if rng.IntN(2) == 0 {
+				to = inForm
+			}
+			n := 1
+			if name == "member" {
+				n = rng.IntN(4)
+			}
+			for range n {
+				to.Add(name, text())
+			}
+		}
+		form := inForm.Encode()
+		q, err := Parse(want.Encode(), &form, &method)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, v := range inForm {
+			want[name] = append(want[name], v...)
+		}
+		if fmt.Sprintf("%q", q.Values) != fmt.Sprintf("%q", want) {
+			t.Fatalf("%q, want %q", q.Values, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"set=a&limit=1", "%zz", "a=b;c", "set=a&set=b", "=", "&&&", "%C3%28=1"} {
+		f.Add(s, s)
+	}
+	f.Fuzz(func(t *testing.T, raw, form string) {
+		for _, post := range []*string{nil, &form} {
+			q, err := Parse(raw, post, &method)
+			if err != nil {
+				says(t, raw, err, "")
+				continue
+			}
+			for name, v := range q.Values {
+				if !slices.Contains(method.Takes, name) || len(v) != 1 && name != "member" {
+					t.Errorf("%q %q: %q", raw, form, q.Values)
+				}
+			}
+		}
+	})
+}
+
+func query(p url.Values) *Query {
+	return &Query{Values: p, Words: words, MaxExpr: algebra.MaxExpr, Resolve: func([]algebra.Literal, func(int) string) error { return nil }}
+}
+
+// A number is taken exactly from its lowest to its highest value.
+func TestIntegers(t *testing.T) {
+	for _, bounds := range [][2]int{{0, 0}, {1, 1000}, {0, 1000}, {1, 100}, {1, 1 << 30}, {-5, 5}} {
+		lo, hi := bounds[0], bounds[1]
+		for _, n := range []int{lo - 1, lo, lo + 1, hi - 1, hi, hi + 1, 0, -1, 1 << 31, 1<<63 - 1, -1 << 63} {
+			got, err := query(url.Values{"n": {fmt.Sprint(n)}}).Integer("n", lo, hi, 7)
+			if ok := n >= lo && n <= hi; (err == nil) != ok || ok && got != n {
+				t.Errorf("%d from %d to %d: %d, %v", n, lo, hi, got, err)
+			}
+			if err != nil {
+				says(t, "a number", err, fmt.Sprintf("parameter n is %q; it must be a number from %d to %d", fmt.Sprint(n), lo, hi))
+			}
+		}
+		if got, err := query(nil).Integer("n", lo, hi, 7); got != 7 || err != nil {
+			t.Errorf("no number: %d, %v", got, err)
+		}
+	}
+	for _, bad := range []string{"", " ", "5 ", " 5", "5.0", "1e2", "0x5", "ten", "5,", "5_0", "٥", "５", "--5", "9223372036854775808", strings.Repeat("9", 10_000), "5\x00", "true"} {
+		_, err := query(url.Values{"n": {bad}}).Integer("n", 0, 1<<62, 7)
+		says(t, "a number", err, "it must be a number from 0")
+	}
+}
+
+func TestBooleans(t *testing.T) {
+	for v, want := range map[string]bool{"true": true, "false": false} {
+		if got, err := query(url.Values{"b": {v}}).Boolean("b"); got != want || err != nil {
+			t.Errorf("%s: %v %v", v, got, err)
+		}
+	}
+	if got, err := query(nil).Boolean("b"); got || err != nil {
+		t.Errorf("none: %v %v", got, err)
+	}
+	for _, bad := range []string{"", "1", "0", "True", "TRUE", "yes", " true", "true ", "maybe", strings.Repeat("true", 1000)} {
+		_, err := query(url.Values{"b": {bad}}).Boolean("b")
+		says(t, bad, err, "it must be true or false")
+	}
+}
+
+// A list has its lowest and highest number of values, all of its type, and an error says which is
+// wrong.
+func TestLists(t *testing.T) {
+	const did, uri = "did:web:a.example.com", "at://did:web:a.example.com/app.bsky.feed.post/x"
+	many := func(n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf("did:web:n%d.example.com", i))
+		}
+		return all
+	}
+	for n := range 7 {
+		list, err := query(url.Values{"m": many(n)}).List("m", 5, dict.DID)
+		if ok := n >= 1 && n <= 5; (err == nil) != ok || ok && len(list) != n {
+			t.Errorf("%d values: %d, %v", n, len(list), err)
+		}
+		for i, l := range list {
+			if l.S != many(n)[i] || l.Is != dict.DID {
+				t.Errorf("value %d: %+v", i, l)
+			}
+		}
+	}
+	for _, c := range []struct {
+		values []string
+		ns     dict.Namespace
+		says   string
+	}{
+		{nil, dict.DID, "parameter m is missing"},
+		{many(6), dict.DID, "parameter m occurs 6 times; at most 5 are allowed"},
+		{[]string{did, uri}, dict.DID, "(number 2) is not a DID"},
+		{[]string{uri, did}, dict.URI, `m "did:web:a.example.com" (number 2) is not an AT URI`},
+		{[]string{""}, dict.DID, `m "" (number 1) is not a DID`},
+		{[]string{"a.example.com"}, dict.DID, "write a handle as @a.example.com"},
+		{[]string{"https://example.com"}, dict.URI, "the only web addresses understood are"},
+		{[]string{did, "did:plc:short"}, dict.DID, "(number 2): a did:plc has 24 characters"},
+		{[]string{"at://" + did + "/space/com.example.forum/main"}, dict.URI, "names a space; spaces are not indexed"},
+		{[]string{strings.Repeat("x", 9000)}, dict.DID, "is not a DID"},
+		{[]string{did + " "}, dict.DID, "is not a DID"},
+		{[]string{did + ")"}, dict.DID, "is not a DID"},
+	} {
+		_, err := query(url.Values{"m": c.values}).List("m", 5, c.ns)
+		says(t, "a list", err, c.says)
+	}
+}
+
+// An expression is parsed where it is, and its errors name the parameter and the position. So do the
+// errors of handles.
+func TestExpressions(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "of: at position 0: expected a set", "follows(": "of: at position 8: expected an argument of follows", "frob(x)": `of: at position 0: "frob" is not a set`,
+		strings.Repeat(" ", algebra.MaxExpr+1): "at most 16384 are allowed here, and 1048576 in a form",
+	} {
+		_, err := query(url.Values{"of": {text}}).ExprAt("of", noon)
+		says(t, text, err, want)
+	}
+	_, err := query(nil).Set()
+	says(t, "no set", err, "parameter set is missing")
+	q := query(url.Values{"set": {"union(follows(@a.example.com), follows(@b.example.com))"}})
+	q.Resolve = func(list []algebra.Literal, where func(int) string) error {
+		return Invalid("%sno account has the handle %s", where(1), list[1].Handle)
+	}
+	_, err = q.Set()
+	says(t, "an unknown handle", err, "set: at position 39: no account has the handle b.example.com")
+	q.Values = url.Values{"m": {"@a.example.com", "@b.example.com"}}
+	_, err = q.List("m", 5, dict.DID)
+	says(t, "an unknown handle", err, "m (number 2): no account has the handle b.example.com")
+	form := query(url.Values{"set": {strings.Repeat(" ", algebra.MaxExpr) + "follows(did:web:a.example.com)"}})
+	form.MaxExpr = algebra.MaxForm
+	if e, err := form.Set(); err != nil || e.Type() != dict.DID {
+		t.Errorf("a long expression in a form: %v", err)
+	}
+}
+
+func TestWindowParameters(t *testing.T) {
+	for _, c := range []struct {
+		p    url.Values
+		says string
+	}{
+		{nil, ""},
+		{url.Values{"since": {"1d"}}, ""},
+		{url.Values{"until": {"2026-01-01"}}, ""},
+		{url.Values{"since": {""}}, "parameter since is empty: give a time, or leave it out"},
+		{url.Values{"until": {""}}, "parameter until is empty"},
+		{url.Values{"since": {"x"}}, `parameter since: "x" is not a time`},
+		{url.Values{"until": {"x"}}, `parameter until: "x" is not a time`},
+		{url.Values{"since": {"1d"}, "until": {"2d"}}, "parameter since (1d) is not before until (2d)"},
+	} {
+		w, err := query(c.p).Window(noon)
+		if c.says != "" {
+			says(t, "a window", err, c.says)
+			continue
+		}
+		if err != nil || w.All() != (len(c.p) == 0) {
+			t.Errorf("%v: %+v, %v", c.p, w, err)
+		}
+	}
+}
+
+// A method takes the parameters of its lexicon: the required ones first, and arrays repeatedly.
+func TestMethodsHaveTheParametersOfTheirLexicons(t *testing.T) {
+	files, err := fs.Glob(lexicons.Files, "*.json")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d lexicons: %v", len(files), err)
+	}
+	for _, file := range files {
+		b, err := fs.ReadFile(lexicons.Files, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var l lexicon.File
+		if err := json.Unmarshal(b, &l); err != nil {
+			t.Fatal(err)
+		}
+		m := Method{NSID: strings.TrimSuffix(file, ".json"), Takes: []string{"leftover"}}.Described()
+		if l.ID != m.NSID {
+			t.Errorf("%s has the id %s", file, l.ID)
+		}
+		p := l.Defs["main"].Parameters
+		if p == nil {
+			if len(m.Takes)+len(m.Many) != 0 {
+				t.Errorf("%s takes %v", m.NSID, m.Takes)
+			}
+			continue
+		}
+		if len(m.Takes) != len(p.Properties) || !slices.Equal(m.Takes[:len(p.Required)], p.Required) || !slices.IsSorted(m.Takes[len(p.Required):]) {
+			t.Errorf("%s takes %v, of them required %v", m.NSID, m.Takes, p.Required)
+		}
+		for name, d := range p.Properties {
+			if !slices.Contains(m.Takes, name) || slices.Contains(m.Many, name) != (d.Type == "array") {
+				t.Errorf("%s: %s is a %s, repeated: %v", m.NSID, name, d.Type, m.Many)
+			}
+		}
+	}
+	own := Method{NSID: "/links", Takes: []string{"b", "a"}, Many: []string{"b"}}
+	if got := own.Described(); !slices.Equal(got.Takes, own.Takes) || !slices.Equal(got.Many, own.Many) || got.Path() != "/links" {
+		t.Errorf("%+v", got)
+	}
+	if got := (&Method{NSID: "a.b.c"}).Path(); got != "/xrpc/a.b.c" {
+		t.Error(got)
+	}
+}
+
+// A method allows exactly what its Allow header says, and OPTIONS, which the server answers.
+func TestAllowedMethods(t *testing.T) {
+	for _, form := range []bool{false, true} {
+		m := Method{NSID: "a.b.c", Form: form}
+		for _, by := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "get", ""} {
+			if in := slices.Contains(strings.Split(m.Allowed(), ", "), by); m.Allows(by) != in {
+				t.Errorf("form %v, %q: %v", form, by, m.Allows(by))
+			}
+		}
+	}
+	if err := Errorf(http.StatusTeapot, "Teapot", "%d cups", 3); err.Error() != "Teapot: 3 cups" || err.Status != 418 {
+		t.Error(err)
+	}
+}
