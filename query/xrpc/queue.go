@@ -188,8 +188,11 @@ func (w *Work) Heavy() error {
 	return errLarge
 }
 
-// charge charges the query for what it has read.
+// charge charges the query for what it has read. A nil Work has no limit.
 func (w *Work) charge(cost int) error {
+	if w == nil {
+		return nil
+	}
 	if w.spent += cost; w.spent <= w.may {
 		return nil
 	}
