@@ -1,0 +1,455 @@
+package rank
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/testing/small"
+	"skein.blue/query/algebra"
+	"skein.blue/query/xrpc"
+)
+
+var (
+	words = algebra.NewVocabulary(kinds.BuiltIn)
+	noon  = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+)
+
+func query(p url.Values) *xrpc.Query {
+	return &xrpc.Query{NSID: NSID, Values: p, Words: words, MaxExpr: algebra.MaxExpr, Resolve: func([]algebra.Literal, func(int) string) error { return nil }}
+}
+
+// shown writes parameters as a ranking in text.
+func shown(p url.Values, space func() string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		parts = append(parts, space()+name+space()+"="+space()+p.Get(name)+space())
+	}
+	return space() + "rank(" + strings.Join(parts, ",") + ")" + space()
+}
+
+// A ranking that is written as text has the parameters that were written, whatever spaces are
+// between them.
+func TestRankingsInTextParse(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	values := map[string][]string{
+		"of": {"follows($viewer)", "union(follows(did:web:a.example.com), followers(@b.example.com, since=1d))", "members(did:web:a.example.com,did:web:b.example.com)"}, "via": {"likes", "follows"},
+		"by": {"share", "lift"}, "except": {"likes($viewer, since=1d, until=1h)"}, "since": {"24h"}, "until": {"2026-11-22T12:00:00Z"}, "subjectsSince": {"7d"}, "min": {"3"}, "limit": {"10"}, "cursor": {"abc"},
+	}
+	for range 2000 {
+		want := url.Values{}
+		for name, of := range values {
+			if rng.IntN(2) == 0 {
+				want.Set(name, of[rng.IntN(len(of))])
+			}
+		}
+		if len(want) == 0 {
+			continue
+		}
+		text := shown(want, func() string { return []string{"", "", " ", "\n ", "\t"}[rng.IntN(5)] })
+		got, is, err := Parse(text)
+		if err != nil || !is || got.Encode() != want.Encode() {
+			t.Fatalf("%q: %v, %v, %v, want %v", text, got, is, err, want)
+		}
+	}
+	for name := range values {
+		if !slices.Contains(Takes(), name) {
+			t.Errorf("rank does not take %s", name)
+		}
+	}
+	if len(values) != len(Takes()) {
+		t.Errorf("rank takes %v", Takes())
+	}
+}
+
+// A text that is no ranking is none, and a mistake in one is an error that shows it.
+func TestMistakesInRankings(t *testing.T) {
+	for _, c := range []struct {
+		text, says string
+		is         bool
+	}{
+		{"", "", false},
+		{"follows(did:web:a.example.com)", "", false},
+		{"rank", "", false},
+		{"rank (of=x)", "", false},
+		{"Rank(of=x)", "", false},
+		{"ranks(of=x)", "", false},
+		{"rank(", `expected ")" at the end of rank(…`, true},
+		{"rank(of=x", `expected ")" at the end`, true},
+		{"rank(of=x) ", "", true},
+		{"rank(of=x) y", `expected ")" at the end`, true},
+		{"rank()", `"" in rank(…): write name=value`, true},
+		{"rank(of=x,)", `"" in rank(…): write name=value`, true},
+		{"rank(,)", "write name=value", true},
+		{"rank(of)", `"of" in rank(…): write name=value`, true},
+		{"rank(=x)", `rank has no parameter ""`, true},
+		{"rank(Of=x)", `rank has no parameter "Of"; it takes of, via`, true},
+		{"rank(of=x,of=y)", "of occurs twice", true},
+		{"rank(of=x,via=y, of = x)", "of occurs twice", true},
+		{"rank(of=(a,b),via=c)", "", true},
+		{"rank(of=a,b)", `"b" in rank(…)`, true},
+		{"rank(" + strings.Repeat("é", 500) + ")", "write name=value", true},
+	} {
+		got, is, err := Parse(c.text)
+		if is != c.is || (err != nil) != (c.says != "") || err != nil && (!strings.Contains(err.Error(), c.says) || len(err.Error()) > 300 || got != nil) {
+			t.Errorf("%q: %v, %v, %v, want %q", c.text, got, is, err, c.says)
+		}
+	}
+}
+
+// FuzzParse checks that what is parsed prints and parses again.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"rank(of=follows($viewer),via=likes)", "rank(", "rank())", "rank(of=),via=(", "rank(of==,via=)", "x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, is, err := Parse(text)
+		if err != nil || !is {
+			if is != strings.HasPrefix(strings.TrimSpace(text), "rank(") || got != nil {
+				t.Errorf("%q: %v, %v, %v", text, got, is, err)
+			}
+			return
+		}
+		for name, v := range got {
+			if !slices.Contains(Takes(), name) || len(v) != 1 || v[0] != strings.TrimSpace(v[0]) {
+				t.Errorf("%q: %v", text, got)
+			}
+		}
+		if strings.Contains(text, ")(") || strings.Contains(got.Encode(), "%29") { // unbalanced parentheses may move
+			return
+		}
+		again, _, err := Parse(shown(got, func() string { return "" }))
+		if err != nil || again.Encode() != got.Encode() {
+			t.Errorf("%q: %v, printed and parsed: %v, %v", text, got, again, err)
+		}
+	})
+}
+
+// Each parameter has its default, its bounds, and an error that names it.
+func TestReadRankings(t *testing.T) {
+	const a = "follows(did:web:a.example.com)"
+	base := url.Values{"of": {a}, "via": {"likes"}}
+	with := func(more ...string) url.Values {
+		p := maps.Clone(base)
+		for i := 0; i < len(more); i += 2 {
+			p.Set(more[i], more[i+1])
+		}
+		return p
+	}
+	r, err := Read(query(base), noon)
+	if err != nil || r.By != ByCount || r.min != 1 || r.Limit != 100 || r.Except != nil || !r.Window.All() || !r.subjects.All() || r.Via.Reverse || r.Via.Is != dict.URI || r.HasAge(query(base)) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for by, least := range map[string]uint32{ByCount: 1, ByShare: 5, ByLift: 5} {
+		if r, err := Read(query(with("by", by)), noon); err != nil || r.min != least || r.By != by {
+			t.Errorf("%s: %+v, %v", by, r, err)
+		}
+		if r, err := Read(query(with("by", by, "min", "1073741824")), noon); err != nil || r.min != 1<<30 {
+			t.Errorf("%s: %+v, %v", by, r, err)
+		}
+	}
+	for _, c := range []struct {
+		p    url.Values
+		says string
+	}{
+		{nil, "parameter of is missing"},
+		{url.Values{"of": {a}}, `parameter via is ""; it must be one of follows, followers, likes, reposts, blocks, blockers, listblocks`},
+		{with("of", ""), "of: at position 0: expected a set"},
+		{with("of", "likes(did:web:a.example.com)"), "of: it is a set of AT URIs; it must be a set of DIDs"},
+		{with("via", "likers"), `parameter via is "likers"`},
+		{with("via", "lists"), `parameter via is "lists"`},
+		{with("via", "members"), `parameter via is "members"`},
+		{with("via", strings.Repeat("x", 9000)), "parameter via is"},
+		{with("except", a), "except: it is a set of DIDs; the results are AT URIs"},
+		{with("except", ""), "except: at position 0"},
+		{with("via", "follows", "except", "likes(did:web:a.example.com)"), "except: it is a set of AT URIs; the results are DIDs"},
+		{with("by", ""), `parameter by is ""; it must be one of count, share, lift`},
+		{with("by", "Count"), `parameter by is "Count"`},
+		{with("min", "0"), "from 1 to 1073741824"},
+		{with("min", "1073741825"), "from 1 to 1073741824"},
+		{with("min", "-1"), "parameter min"},
+		{with("limit", "0"), "from 1 to 1000"},
+		{with("limit", "1001"), "from 1 to 1000"},
+		{with("limit", ""), "parameter limit"},
+		{with("since", ""), "parameter since is empty"},
+		{with("until", "x"), "parameter until"},
+		{with("since", "1h", "until", "2h"), "since (1h) is not before until (2h)"},
+		{with("subjectsSince", ""), "parameter subjectsSince"},
+		{with("subjectsSince", "x"), `parameter subjectsSince: "x" is not a time`},
+		{with("via", "follows", "subjectsSince", "1d"), "subjectsSince: the results are DIDs; only AT URIs have a time"},
+	} {
+		_, err := Read(query(c.p), noon)
+		if e, ok := errors.AsType[*xrpc.Error](err); !ok || e.Status != 400 || !strings.Contains(e.Message, c.says) || len(e.Message) > 400 {
+			t.Errorf("%v: %v, want %q", c.p, err, c.says)
+		}
+	}
+	for _, c := range []struct {
+		p   url.Values
+		age bool
+	}{
+		{with("since", "1d"), true},
+		{with("until", "1d"), true},
+		{with("subjectsSince", "1w"), true},
+		{with("of", "follows(did:web:a.example.com,since=1h)"), true},
+		{with("except", "likes(did:web:a.example.com,since=1h)"), true},
+		{with("since", "2026-01-01", "until", "2026-02-01", "subjectsSince", "2026-01-01"), false},
+	} {
+		q := query(c.p)
+		if r, err := Read(q, noon); err != nil || r.HasAge(q) != c.age {
+			t.Errorf("%v has an age: %v, %v", c.p, r.HasAge(q), err)
+		}
+	}
+}
+
+// The places of pages are sealed for one ranking, and open for no other.
+func TestPlacesReturn(t *testing.T) {
+	c, err := xrpc.NewCursors([]byte("secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const a, b = "follows(did:web:a.example.com)", "follows(did:web:b.example.com)"
+	var all []url.Values
+	for _, of := range []string{a, b} {
+		for _, more := range []string{"", "by=share", "by=lift", "min=2", "since=1d", "since=24h", "until=1d", "subjectsSince=1d", "except=likes(did:web:a.example.com)", "except=likes(did:web:b.example.com)"} {
+			p := url.Values{"of": {of}, "via": {"likes"}}
+			if name, v, ok := strings.Cut(more, "="); ok {
+				p.Set(name, v)
+			}
+			all = append(all, p)
+		}
+	}
+	questions := make([]string, len(all))
+	for i, p := range all {
+		r, err := Read(query(p), noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		questions[i] = Question(query(p), &r)
+		for _, more := range []string{"limit", "cursor"} {
+			q := query(maps.Clone(p))
+			q.Values.Set(more, "7")
+			if Question(q, &r) != questions[i] {
+				t.Errorf("%v: the question depends on %s", p, more)
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(2, 2))
+	for i, question := range questions {
+		p := Place{Result{counted{rng.Uint64(), rng.Uint32()}, rng.Uint64()}, rng.Uint64()}
+		cursor := SealPlace(c, question, p)
+		for j, other := range questions {
+			got, err := OpenPlace(c, other, cursor)
+			if (err == nil) != (i == j) || err == nil && got != p || err != nil && !errors.Is(err, xrpc.ErrCursor) {
+				t.Errorf("a cursor of %v for %v: %+v, %v", all[i], all[j], got, err)
+			}
+		}
+		for n := range 40 {
+			if _, err := OpenPlace(c, question, c.Seal(make([]byte, n), question)); (err == nil) != (n == 28) {
+				t.Errorf("a cursor of %d bytes: %v", n, err)
+			}
+		}
+		for at := range len(cursor) {
+			if _, err := OpenPlace(c, question, cursor[:at]); !errors.Is(err, xrpc.ErrCursor) {
+				t.Errorf("a cursor that ends at %d: %v", at, err)
+			}
+		}
+	}
+}
+
+func TestPosts(t *testing.T) {
+	for uri, want := range map[string]bool{
+		"at://did:web:a.example.com/app.bsky.feed.post/x": true, "at://a.example.com/app.bsky.feed.post/x": true, "at://did:web:a.example.com/app.bsky.feed.generator/x": false,
+		"at://did:web:a.example.com/app.bsky.feed.post": false, "at://did:web:a.example.com": false, "did:web:a.example.com": false, "": false,
+		"at://did:web:a.example.com/space/com.example.forum/main/did:web:b/app.bsky.feed.post/x": false, "at://did:web:a.example.com/app.bsky.feed.post/x/y": false,
+	} {
+		if got := IsPost([]byte(uri)); got != want {
+			t.Errorf("%q is a post: %v", uri, got)
+		}
+	}
+}
+
+// slowRanking is a result of a ranking in maps.
+type slowRanking struct {
+	member       string
+	count, total uint64
+}
+
+// slowRank counts in maps: the members of of, their edges in a window, and the accounts with an
+// edge to each result.
+func slowRank(g *small.Graph, p url.Values, of, except map[string]bool, windowed bool, since, until int64) (all []slowRanking) {
+	var k kinds.Info
+	reverse := false
+	for _, info := range small.Kinds() {
+		if info.Forward == p.Get("via") || info.Reverse == p.Get("via") {
+			k, reverse = info, info.Reverse == p.Get("via")
+		}
+	}
+	counts := map[string]uint64{}
+	v, every := g.Between(windowed, since, until), g.Between(false, 0, 0)
+	sets, totals := v.Forward[k.Name], every.Reverse[k.Name]
+	if reverse {
+		sets, totals = v.Reverse[k.Name], every.Forward[k.Name]
+	}
+	for actor := range of {
+		if g.Model.Hidden[actor] {
+			continue
+		}
+		for _, m := range sets[actor] {
+			counts[m]++
+		}
+	}
+	least := uint64(1)
+	if p.Get("by") != "" && p.Get("by") != ByCount {
+		least = leastScored
+	}
+	if p.Has("min") {
+		least, _ = strconv.ParseUint(p.Get("min"), 10, 64)
+	}
+	from := int64(math.MinInt64)
+	if p.Has("subjectsSince") {
+		at, _, _ := algebra.ParseTime(p.Get("subjectsSince"), noon)
+		from = algebra.FirstMicro(at)
+	}
+	for m, n := range counts {
+		at, timed := small.Micros(m[strings.LastIndexByte(m, '/')+1:])
+		if n >= least && !except[m] && !g.Model.Hidden[m] && (!p.Has("subjectsSince") || timed && at >= from) {
+			all = append(all, slowRanking{m, n, uint64(len(totals[m]))})
+		}
+	}
+	return all
+}
+
+// Rankings of random graphs have the results that the maps have, in the order of exact scores, in
+// pages of every size.
+func TestRankings(t *testing.T) {
+	some := map[string]int{}
+	for seed, l := range map[uint64]write.Limits{1: {Row: 6, Chunk: 3}, 2: {}} {
+		g := small.New(t, seed, 25, l)
+		g.Grow(3000)
+		rng := rand.New(rand.NewPCG(seed, 8))
+		c, err := xrpc.NewCursors(g.Store.Secret())
+		if err != nil {
+			t.Fatal(err)
+		}
+		length := g.Now().Sub(small.Begin)
+		for range 150 {
+			p := url.Values{"via": {Vias()[rng.IntN(len(Vias()))]}, "by": {[]string{ByCount, ByShare, ByLift}[rng.IntN(3)]}, "limit": {fmt.Sprint(1 + rng.IntN(7))}}
+			of, except := map[string]bool{}, map[string]bool{}
+			for range 1 + rng.IntN(15) {
+				of[g.Any(g.Accounts)] = true
+			}
+			p.Set("of", "members("+strings.Join(slices.Sorted(maps.Keys(of)), ",")+",did:web:never.example.com)")
+			if rng.IntN(3) == 0 {
+				pool := g.Accounts
+				if p.Get("via") == "likes" || p.Get("via") == "reposts" {
+					pool = g.Posts
+				} else if p.Get("via") == "listblocks" {
+					pool = g.Lists
+				}
+				for range 1 + rng.IntN(5) {
+					except[g.Any(pool)] = true
+				}
+				p.Set("except", "members("+strings.Join(slices.Sorted(maps.Keys(except)), ",")+")")
+			}
+			if rng.IntN(2) == 0 {
+				p.Set("min", fmt.Sprint(1+rng.IntN(3)))
+			}
+			windowed, since, until := rng.IntN(2) == 0, small.Begin.Add(length*time.Duration(rng.IntN(50))/100), small.Begin.Add(length*time.Duration(51+rng.IntN(50))/100)
+			if windowed {
+				p.Set("since", since.Format(time.RFC3339Nano))
+				p.Set("until", until.Format(time.RFC3339Nano))
+			}
+			if p.Get("via") == "likes" && rng.IntN(2) == 0 {
+				p.Set("subjectsSince", small.Begin.Add(small.Step*time.Duration(rng.IntN(60))).Format(time.RFC3339))
+			}
+			want := slowRank(g, p, of, except, windowed, since.UnixMicro(), until.UnixMicro())
+			got := pages(t, g, c, p)
+			if len(got) != len(want) {
+				t.Fatalf("%v: %d results, want %d\n%v\n%v", p, len(got), len(want), got, want)
+			}
+			byMember := map[string]slowRanking{}
+			for _, r := range want {
+				byMember[r.member] = r
+			}
+			for i, r := range got {
+				w := byMember[r.member]
+				if delete(byMember, r.member); r.count != w.count || p.Get("by") != ByCount && r.total != w.total {
+					t.Fatalf("%v: %+v, want %+v", p, r, w)
+				}
+				if i > 0 {
+					x, y := Result{counted{0, uint32(got[i-1].count)}, got[i-1].total}, Result{counted{0, uint32(r.count)}, r.total}
+					if slowOrder(p.Get("by"), x, y) > 0 {
+						t.Fatalf("%v: %+v before %+v", p, got[i-1], r)
+					}
+				}
+			}
+			some[p.Get("by")] += len(got)
+		}
+	}
+	for _, by := range []string{ByCount, ByShare, ByLift} {
+		if some[by] < 300 {
+			t.Errorf("only %d results by %s", some[by], by)
+		}
+	}
+}
+
+// pages reads all pages of a ranking, each with a new state of the store, and its scores.
+func pages(t *testing.T, g *small.Graph, c *xrpc.Cursors, p url.Values) (all []slowRanking) {
+	t.Helper()
+	q := query(p)
+	for cursor := ""; ; {
+		r, err := Read(q, noon)
+		if err != nil {
+			t.Fatalf("%v: %v", p, err)
+		}
+		if cursor != "" {
+			after, err := OpenPlace(c, Question(q, &r), cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.After = &after
+		}
+		more, n := false, 0
+		var last Result
+		err = g.Store.View(t.Context(), func(sn *ask.View) error {
+			st, err := Rank(t.Context(), sn, nil, r)
+			if err != nil {
+				return err //nolint:wrapcheck // a test
+			}
+			if visible := uint64(len(g.Model.Repos) - len(g.Model.Hidden)); r.By != ByCount && st.Accounts != visible {
+				t.Fatalf("%v: %d accounts, want %d", p, st.Accounts, visible)
+			}
+			more, err = st.Page(r, func(e *Result, member []byte) {
+				if score := st.Score(r.By, e); r.By != ByCount && score != slowScore(r.By, st, e) {
+					t.Fatalf("%v: a score of %d", p, score)
+				}
+				n++
+				last = *e
+				all = append(all, slowRanking{string(member), uint64(e.Count()), e.Total})
+			})
+			return err //nolint:wrapcheck // a test
+		})
+		if err != nil {
+			t.Fatalf("%v: %v", p, err)
+		}
+		if n > r.Limit || more && n < r.Limit {
+			t.Fatalf("%v: a page of %d results, and more: %v", p, n, more)
+		}
+		if !more {
+			return all
+		}
+		cursor = SealPlace(c, Question(q, &r), Place{Result: last})
+	}
+}
