@@ -10,8 +10,8 @@ import (
 // ViewerName stands for the viewer's DID in expressions and feeds.
 const ViewerName = "$viewer"
 
-// Placeholder replaces the viewer's DID when a feed's expression is checked at start.
-const Placeholder = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+// placeholder stands for an unknown DID in checks of syntax.
+const placeholder = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
 
 // LiteralOf parses a DID, a handle, $viewer, an AT URI, or the address of an account or a
 // record at bsky.app. ok is false if s is none of them.
@@ -26,7 +26,7 @@ func LiteralOf(s string) (l Literal, ok bool) {
 	case s == ViewerName:
 		return Literal{s, dict.DID, ViewerName}, true
 	case strings.HasPrefix(s, "at://"+ViewerName+"/"):
-		return Literal{s, dict.URI, ViewerName}, syntax.ValidURI("at://" + Placeholder + strings.TrimPrefix(s, "at://"+ViewerName))
+		return Literal{s, dict.URI, ViewerName}, syntax.ValidURI("at://" + placeholder + strings.TrimPrefix(s, "at://"+ViewerName))
 	case strings.HasPrefix(s, "@"):
 		return Literal{s, dict.DID, s[1:]}, syntax.ValidHandle(s[1:])
 	case syntax.ValidDID(s):
@@ -47,7 +47,7 @@ func NamesSpace(s string) bool {
 	rest, isURI := strings.CutPrefix(s, "at://")
 	authority, path, _ := strings.Cut(rest, "/")
 	if isURI && (authority == ViewerName || syntax.ValidHandle(authority)) {
-		s = "at://" + Placeholder + "/" + path
+		s = "at://" + placeholder + "/" + path
 	}
 	return syntax.ValidSpaceURI(s)
 }
@@ -56,12 +56,12 @@ func NamesSpace(s string) bool {
 var addressed = map[string]string{"post": "app.bsky.feed.post", "lists": "app.bsky.graph.list", "feed": "app.bsky.feed.generator"}
 
 // uriOfAddress returns the account or the AT URI of an address at bsky.app; path is the part
-// after /profile/.
+// after /profile/. The account may be $viewer.
 func uriOfAddress(path string) (string, bool) {
 	path, _, _ = strings.Cut(path, "?")
 	path, _, _ = strings.Cut(path, "#")
 	parts := strings.Split(strings.TrimSuffix(path, "/"), "/")
-	isDID := syntax.ValidDID(parts[0])
+	isDID := parts[0] == ViewerName || syntax.ValidDID(parts[0])
 	switch {
 	case !isDID && !syntax.ValidHandle(parts[0]):
 	case len(parts) == 1 && isDID:

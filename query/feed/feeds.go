@@ -179,7 +179,7 @@ const maxFeed = 1000
 // page returns a page of a feed, and the start of the next, nil after the last page.
 func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int) (posts []string, next *place, err error) {
 	now := time.UnixMicro(int64(at.micros))
-	q.Values = f.rank
+	q.Values, q.Resolve = f.rank, f.resolve(q.Resolve)
 	if f.set != "" {
 		e, err := q.Words.Parse(f.set, algebra.MaxExpr, now)
 		if err == nil {
@@ -274,8 +274,6 @@ func newestPosts(ctx context.Context, sn *ask.View, w *xrpc.Work, e *algebra.Exp
 	}
 	return posts, next, nil
 }
-
-func (f feed) question() string { return "feed " + f.name + "\x00" + f.set + "\x00" + f.rank.Encode() }
 
 // seal seals the start of the next page of a feed.
 func (f feed) seal(c *xrpc.Cursors, p place) string {

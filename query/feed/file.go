@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"skein.blue/intern/dict"
+	"skein.blue/internal/syntax"
 	"skein.blue/query/algebra"
 	"skein.blue/query/rank"
 	"skein.blue/query/xrpc"
@@ -37,9 +37,8 @@ type feed struct {
 	set   string     // a set expression
 	// viewer reports that $viewer occurs: the viewer must send a token.
 	viewer bool
+	did    string // of the viewer, for one request; see forViewer
 }
-
-var feedName = regexp.MustCompile(`^[A-Za-z0-9._:~-]{1,512}$`)
 
 // parseFeeds reads a file of feeds. Its error names the line.
 func parseFeeds(words *algebra.Vocabulary, file string) (feeds []feed, err error) {
@@ -78,10 +77,10 @@ func parseFeeds(words *algebra.Vocabulary, file string) (feeds []feed, err error
 func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 	name, shows, ok := strings.Cut(text, "=")
 	f.name, shows = strings.TrimSpace(name), strings.TrimSpace(shows)
-	if !ok || !feedName.MatchString(f.name) {
+	if !ok || !syntax.ValidRkey(f.name) {
 		return f, fmt.Errorf("%q is not a feed; write NAME = QUERY", algebra.Brief(text)) //nolint:err113 // likewise
 	}
-	f.shows, f.viewer = shows, strings.Contains(shows, "$viewer")
+	f.shows, f.viewer = shows, strings.Contains(shows, algebra.ViewerName)
 	asked, isRank, err := rank.Parse(shows)
 	if err == nil && (asked.Has("limit") || asked.Has("cursor")) {
 		err = errors.New("a feed cannot set limit or cursor; the app that shows it does") //nolint:err113 // the operator reads it
@@ -91,7 +90,7 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 	}
 	if !isRank {
 		f.set = shows
-		e, err := words.Parse(f.forViewer(algebra.Placeholder).set, algebra.MaxExpr, time.Now())
+		e, err := words.Parse(f.set, algebra.MaxExpr, time.Now())
 		if err == nil && e.Type() != dict.URI {
 			err = fmt.Errorf("it is a set of %s; a feed shows posts", algebra.Plural(e.Type())) //nolint:err113 // likewise
 		}
@@ -101,7 +100,7 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 		return f, nil
 	}
 	f.rank = asked
-	r, err := rank.Read(&xrpc.Query{Words: words, MaxExpr: algebra.MaxExpr, Values: f.forViewer(algebra.Placeholder).rank, Resolve: func([]algebra.Literal, func(int) string) error { return nil }}, time.Now())
+	r, err := rank.Read(&xrpc.Query{Words: words, MaxExpr: algebra.MaxExpr, Values: f.rank, Resolve: func([]algebra.Literal, func(int) string) error { return nil }}, time.Now())
 	if err == nil && r.Via.Is != dict.URI {
 		err = fmt.Errorf("it leads to %s; a feed shows posts: use via=likes or via=reposts", algebra.Plural(r.Via.Is)) //nolint:err113 // likewise
 	}
@@ -111,13 +110,32 @@ func parseFeed(words *algebra.Vocabulary, text string) (f feed, err error) {
 	return f, nil
 }
 
-// forViewer returns the feed with $viewer replaced by a valid DID.
+// forViewer returns the feed for a viewer.
 func (f feed) forViewer(did string) feed {
-	f.set = strings.ReplaceAll(f.set, "$viewer", did)
-	rank := url.Values{}
-	for name, v := range f.rank {
-		rank.Set(name, strings.ReplaceAll(v[0], "$viewer", did))
-	}
-	f.rank = rank
+	f.did = did
 	return f
+}
+
+// resolve replaces $viewer by the viewer's DID, and handles as next does.
+func (f feed) resolve(next func([]algebra.Literal, func(int) string) error) func([]algebra.Literal, func(int) string) error {
+	return func(list []algebra.Literal, where func(int) string) error {
+		for i := range list {
+			if list[i].Handle == algebra.ViewerName {
+				list[i].Resolved(f.did)
+			}
+		}
+		return next(list, where)
+	}
+}
+
+// question returns the text that a cursor of the feed is bound to: its query for this viewer.
+func (f feed) question() string {
+	set, asked := f.set, f.rank
+	if f.did != "" {
+		set, asked = strings.ReplaceAll(set, algebra.ViewerName, f.did), url.Values{}
+		for name, v := range f.rank {
+			asked.Set(name, strings.ReplaceAll(v[0], algebra.ViewerName, f.did))
+		}
+	}
+	return "feed " + f.name + "\x00" + set + "\x00" + asked.Encode()
 }
