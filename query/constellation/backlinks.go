@@ -111,6 +111,9 @@ func (b *backlinks) more() string {
 	for _, l := range b.by.dids {
 		parts = append(parts, l.S)
 	}
+	if b.by.given && len(b.by.dids) == 0 {
+		parts = append(parts, "nobody")
+	}
 	return strings.Join(parts, " ")
 }
 

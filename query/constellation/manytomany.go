@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -66,7 +67,7 @@ func manyToManyOf(q *xrpc.Query, by string) (m manyToMany, err error) {
 		}
 	}
 	m.cursor = q.Values.Get("cursor")
-	m.more = strings.Join(slices.Concat([]string{"many", by, q.Values.Get("pathToOther")}, q.Values[by], []string{""}, q.Values["otherSubject"]), " ")
+	m.more = fmt.Sprintf("many %s %q %q %q ", by, q.Values.Get("pathToOther"), q.Values[by], q.Values["otherSubject"]) // quoted, so that no two questions have the same text
 	return m, nil
 }
 

@@ -1,0 +1,579 @@
+package constellation
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"skein.blue/graph/kinds"
+	"skein.blue/graph/write"
+	"skein.blue/internal/oracle"
+	"skein.blue/internal/testing/small"
+	"skein.blue/query/algebra"
+	"skein.blue/query/xrpc"
+)
+
+// served is a graph whose methods the tests call, without a server.
+type served struct {
+	*small.Graph
+
+	t       *testing.T
+	cursors *xrpc.Cursors
+	methods map[string]xrpc.Method
+}
+
+func serve(t *testing.T, seed uint64, changes int) *served {
+	t.Helper()
+	g := small.New(t, seed, 20, write.Limits{Row: 6, Chunk: 3})
+	g.Grow(changes)
+	c, err := xrpc.NewCursors(g.Store.Secret())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &served{g, t, c, map[string]xrpc.Method{}}
+	for _, m := range Methods() {
+		s.methods[strings.TrimPrefix(m.NSID, "blue.microcosm.links.")] = m
+	}
+	return s
+}
+
+// ask calls a method, as the server does, and decodes its answer.
+func (s *served) ask(method string, p url.Values, into any) error {
+	s.t.Helper()
+	m, ok := s.methods[method]
+	if !ok {
+		s.t.Fatalf("no method %s", method)
+	}
+	q, err := xrpc.Parse(p.Encode(), nil, &m)
+	if err != nil {
+		return err //nolint:wrapcheck // a test
+	}
+	q.Words, q.Store, q.Cursors = algebra.NewVocabulary(kinds.BuiltIn), s.Store, s.cursors
+	answer, err := m.Serve(s.t.Context(), q)
+	if err != nil {
+		return err //nolint:wrapcheck // a test
+	}
+	b, err := json.Marshal(answer)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		s.t.Fatalf("%s %v: %s: %v", method, p, b, err)
+	}
+	return nil
+}
+
+type page struct {
+	Total    int
+	Records  []recordID
+	Linking  []recordID `json:"linking_records"`
+	DIDs     []string   `json:"linking_dids"`
+	Items    []linkToOther
+	Counts   []countOfOther `json:"counts_by_other_subject"`
+	Cursor   *string
+	returned int
+}
+
+func (p *page) size() int {
+	return len(p.Records) + len(p.Linking) + len(p.DIDs) + len(p.Items) + len(p.Counts)
+}
+
+// pages asks for all pages, and calls between after each.
+func (s *served) pages(method string, p url.Values, limit int, between func()) (all page) {
+	s.t.Helper()
+	p = maps.Clone(p)
+	p.Set("limit", fmt.Sprint(limit))
+	for n := 0; ; n++ {
+		var one page
+		if err := s.ask(method, p, &one); err != nil {
+			s.t.Fatalf("%s %v: %v", method, p, err)
+		}
+		if one.size() > limit || n > 5000 || one.Cursor != nil && one.size() == 0 {
+			s.t.Fatalf("%s %v: page %d has %d results", method, p, n, one.size())
+		}
+		all.Total, all.returned = one.Total, all.returned+one.size()
+		all.Records, all.Linking, all.DIDs = append(all.Records, one.Records...), append(all.Linking, one.Linking...), append(all.DIDs, one.DIDs...)
+		all.Items, all.Counts = append(all.Items, one.Items...), append(all.Counts, one.Counts...)
+		if one.Cursor == nil {
+			return all
+		}
+		if p.Set("cursor", *one.Cursor); between != nil {
+			between()
+		}
+	}
+}
+
+// target draws a field of a record, and what it may name.
+func (s *served) target() (k kinds.Info, target string) {
+	k = kinds.All[s.Rand.IntN(len(kinds.All))]
+	switch k.To.Field[0] {
+	case "list":
+		return k, s.Any(s.Lists)
+	case "subject":
+		if k.Name == "listblock" {
+			return k, s.Any(s.Lists)
+		}
+		if len(k.To.Field) == 2 {
+			return k, s.Any(s.Posts)
+		}
+	}
+	return k, s.Any(s.Accounts)
+}
+
+func source(k kinds.Info) string { return k.Collection + ":" + strings.Join(k.To.Field, ".") }
+
+func older(k kinds.Info, target string) url.Values {
+	return url.Values{"target": {target}, "collection": {k.Collection}, "path": {"." + strings.Join(k.To.Field, ".")}}
+}
+
+// actors returns the visible accounts with a record of a kind that names a target.
+func (s *served) actors(k kinds.Info, target string) []string {
+	return slices.Clone(s.Between(false, 0, 0).Reverse[k.Name][target])
+}
+
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
+
+// Every method returns the accounts that the maps have, in pages of every size, restricted to some
+// accounts or not; records exist and name the target; the newest come first.
+func TestBacklinksOfRandomGraphs(t *testing.T) {
+	s := serve(t, 1, 3000)
+	some, restricted := 0, 0
+	for range 150 {
+		k, target := s.target()
+		want := s.actors(k, target)
+		newer := url.Values{"subject": {target}, "source": {source(k)}}
+		limit := 1 + s.Rand.IntN(6)
+		for method, p := range map[string]url.Values{"getBacklinks": newer, "/links": older(k, target)} {
+			var by []string
+			p, want := maps.Clone(p), want
+			if s.Rand.IntN(3) == 0 {
+				by = []string{s.Any(s.Accounts), s.Any(s.Accounts), s.Any(s.Accounts), "did:web:never.example.com", "not a did", " "}
+				if p["did"] = by; method == "/links" && s.Rand.IntN(2) == 0 {
+					p.Del("did")
+					p.Set("from_dids", strings.Join(by, ","))
+				}
+				want = slices.DeleteFunc(slices.Clone(want), func(did string) bool { return !slices.Contains(by, did) })
+				restricted += len(want)
+			}
+			oldest := s.Rand.IntN(2) == 0
+			p.Set("reverse", fmt.Sprint(oldest))
+			all := s.pages(method, p, limit, nil)
+			records := append(all.Records, all.Linking...)
+			var got []string
+			var times []int64
+			for _, r := range records {
+				if subject := s.Model.Records[oracle.Path{DID: r.DID, Kind: k.Name, Rkey: r.Rkey}]; subject != target || r.Collection != k.Collection {
+					t.Fatalf("%s %v: %+v names %q", method, p, r, subject)
+				}
+				at, _ := small.Micros(r.Rkey)
+				got, times = append(got, r.DID), append(times, at)
+			}
+			if oldest {
+				slices.Reverse(times)
+			}
+			if !slices.IsSortedFunc(times, func(x, y int64) int { return cmp.Compare(y, x) }) {
+				t.Fatalf("%s %v: in the order %v", method, p, times)
+			}
+			if !slices.Equal(sorted(got), want) || all.Total != len(want) {
+				t.Fatalf("%s %v: %q of %d, want %q", method, p, got, all.Total, want)
+			}
+			some += len(got)
+		}
+		for method, p := range map[string]url.Values{"getBacklinkDids": newer, "/links/distinct-dids": older(k, target)} {
+			if all := s.pages(method, p, limit, nil); !slices.Equal(sorted(all.DIDs), want) || all.Total != len(want) {
+				t.Fatalf("%s %v: %q of %d, want %q", method, p, all.DIDs, all.Total, want)
+			}
+		}
+		for method, p := range map[string]url.Values{"getBacklinksCount": newer, "/links/count": older(k, target), "/links/count/distinct-dids": older(k, target)} {
+			var out page
+			if err := s.ask(method, p, &out); err != nil || out.Total != len(want) {
+				t.Fatalf("%s %v: %d, want %d: %v", method, p, out.Total, len(want), err)
+			}
+		}
+	}
+	if some < 500 || restricted < 20 {
+		t.Errorf("%d links, %d of some accounts", some, restricted)
+	}
+}
+
+// The counts of all fields that name a target are those of the maps, without zeros.
+func TestCountsOfAllFields(t *testing.T) {
+	s := serve(t, 2, 2000)
+	for _, target := range slices.Concat(s.Accounts, s.Posts, s.Lists, []string{"did:web:never.example.com", "x", "https://example.com", "did:plc:short", "at://a.example.com/x.y.z/k"}) {
+		want := map[string]map[string]int{}
+		for _, k := range kinds.All {
+			if n := len(s.actors(k, target)); n > 0 && strings.Contains(target, "did:") {
+				if want[k.Collection] == nil {
+					want[k.Collection] = map[string]int{}
+				}
+				want[k.Collection]["."+strings.Join(k.To.Field, ".")] = n
+			}
+		}
+		var counts struct{ Links map[string]map[string]int }
+		if err := s.ask("/links/all/count", url.Values{"target": {target}}, &counts); err != nil || fmt.Sprint(counts.Links) != fmt.Sprint(want) {
+			t.Errorf("%s: %v, want %v: %v", target, counts.Links, want, err)
+		}
+		var both struct {
+			Links map[string]map[string]struct {
+				Records int
+				DIDs    int `json:"distinct_dids"`
+			}
+		}
+		if err := s.ask("/links/all", url.Values{"target": {target}}, &both); err != nil || len(both.Links) != len(want) {
+			t.Errorf("%s: %v, want %v: %v", target, both.Links, want, err)
+		}
+		for collection, paths := range both.Links {
+			for path, n := range paths {
+				if n.Records != want[collection][path] || n.DIDs != n.Records {
+					t.Errorf("%s: %s%s: %+v, want %d", target, collection, path, n, want[collection][path])
+				}
+			}
+		}
+	}
+}
+
+// joined returns the records of list items that name a subject at one path, and what they name at
+// the other, as "record other".
+func (s *served) joined(from, to, subject string, by, others []string) (all []string) {
+	for p, at := range s.Model.Records {
+		other := s.Model.Records[oracle.Path{DID: p.DID, Kind: to, Rkey: p.Rkey}]
+		if p.Kind == from && at == subject && other != "" && !s.Model.Hidden[p.DID] && !s.Model.Hidden[other] &&
+			(by == nil || slices.Contains(by, p.DID)) && (others == nil || slices.Contains(others, other)) {
+			all = append(all, p.DID+" "+p.Rkey+" "+other)
+		}
+	}
+	return all
+}
+
+// question draws a question about list items.
+func (s *served) question() (p url.Values, from, to, subject string) {
+	from, to, path, other := oracle.ListItem, oracle.ListItemOf, "subject", "list"
+	if subject = s.Any(s.Accounts); s.Rand.IntN(2) == 0 {
+		from, to, path, other, subject = to, from, other, path, s.Any(s.Lists)
+	}
+	return url.Values{"subject": {subject}, "source": {"app.bsky.graph.listitem:" + path}, "pathToOther": {other}}, from, to, subject
+}
+
+func (s *served) some(of []string) (list []string) {
+	for range 1 + s.Rand.IntN(6) {
+		list = append(list, s.Any(of))
+	}
+	return list
+}
+
+// Records that name two things are those of the maps, each once, and so are their counts.
+func TestManyToManyOfRandomGraphs(t *testing.T) {
+	s := serve(t, 3, 4000)
+	found := 0
+	for range 200 {
+		p, from, to, subject := s.question()
+		var by, others []string
+		if s.Rand.IntN(3) == 0 {
+			by = append(s.some(s.Accounts), "did:web:never.example.com", "not a did")
+		}
+		if s.Rand.IntN(3) == 0 {
+			others = append(s.some(s.Accounts), append(s.some(s.Lists), "neither")...)
+		}
+		p["otherSubject"] = others
+		want := s.joined(from, to, subject, by, others)
+		limit := 1 + s.Rand.IntN(5)
+		p["linkDid"] = by
+		var got []string
+		for _, it := range s.pages("getManyToMany", p, limit, nil).Items {
+			if it.Record.Collection != "app.bsky.graph.listitem" {
+				t.Fatalf("%v: %+v", p, it)
+			}
+			got = append(got, it.Record.DID+" "+it.Record.Rkey+" "+it.Other)
+		}
+		if found += len(got); !slices.Equal(sorted(got), sorted(want)) {
+			t.Fatalf("%v: %q, want %q", p, got, want)
+		}
+		delete(p, "linkDid")
+		p["did"] = by
+		total, distinct := map[string]uint64{}, map[string]map[string]bool{}
+		for _, line := range want {
+			did, rest, _ := strings.Cut(line, " ")
+			_, other, _ := strings.Cut(rest, " ")
+			if total[other]++; distinct[other] == nil {
+				distinct[other] = map[string]bool{}
+			}
+			distinct[other][did] = true
+		}
+		counts := s.pages("getManyToManyCounts", p, limit, nil).Counts
+		for _, c := range counts {
+			if c.Total != total[c.Subject] || c.Distinct != uint64(len(distinct[c.Subject])) {
+				t.Fatalf("%v: %+v, want %d by %d", p, c, total[c.Subject], len(distinct[c.Subject]))
+			}
+		}
+		if len(counts) != len(total) {
+			t.Fatalf("%v: %d others, want %d", p, len(counts), len(total))
+		}
+	}
+	if found < 200 {
+		t.Errorf("only %d records", found)
+	}
+}
+
+// A record that exists all the time is on exactly one page, and none is on two, while the graph
+// changes between the pages.
+func TestPagesWhileTheGraphChanges(t *testing.T) {
+	s := serve(t, 4, 3000)
+	several := 0
+	for range 60 {
+		p, from, to, subject := s.question()
+		always := map[string]bool{}
+		for _, line := range s.joined(from, to, subject, nil, nil) {
+			always[line] = true
+		}
+		n := 0
+		all := s.pages("getManyToMany", p, 1, func() {
+			n++
+			s.Grow(3)
+			now := s.joined(from, to, subject, nil, nil)
+			maps.DeleteFunc(always, func(line string, _ bool) bool { return !slices.Contains(now, line) })
+		})
+		seen := map[string]int{}
+		for _, it := range all.Items {
+			seen[it.Record.DID+" "+it.Record.Rkey]++
+		}
+		for line := range always {
+			record := line[:strings.LastIndexByte(line, ' ')]
+			if seen[record] != 1 {
+				t.Fatalf("%v: %s was on %d pages", p, record, seen[record])
+			}
+		}
+		for record, n := range seen {
+			if n > 1 {
+				t.Fatalf("%v: %s was on %d pages", p, record, n)
+			}
+		}
+		if n > 3 {
+			several++
+		}
+	}
+	if several < 20 {
+		t.Errorf("only %d questions had several pages", several)
+	}
+}
+
+// A cursor belongs to one question: it is an error for every other, and so is a damaged one.
+func TestCursorsBelongToTheirQuestion(t *testing.T) {
+	s := serve(t, 5, 0)
+	const a, b, c = "did:web:a.example.com", "did:web:b.example.com", "did:web:c.example.com"
+	list := "at://" + a + "/app.bsky.graph.list/x"
+	for _, did := range []string{a, b, c} {
+		for _, o := range []oracle.Op{{Kind: "follow", Subject: a}, {Kind: "block", Subject: a}, {Kind: "follow", Subject: b}, {Kind: oracle.ListItem, Subject: a, List: list}, {Kind: oracle.ListItem, Subject: b, List: list}} {
+			o.Rkey = s.Key()
+			s.Commit(did, o)
+		}
+	}
+	type question struct {
+		method string
+		p      url.Values
+	}
+	var all []question
+	add := func(method string, p url.Values, more ...string) {
+		p = maps.Clone(p)
+		for i := 0; i < len(more); i += 2 {
+			p[more[i]] = append(slices.Clone(p[more[i]]), more[i+1])
+		}
+		p.Set("limit", "1")
+		all = append(all, question{method, p})
+	}
+	follow := url.Values{"subject": {a}, "source": {"app.bsky.graph.follow:subject"}}
+	add("getBacklinks", follow)
+	add("getBacklinks", follow, "reverse", "true")
+	add("getBacklinks", follow, "did", a, "did", b)
+	add("getBacklinks", follow, "did", a, "did", b, "did", c)
+	add("getBacklinks", url.Values{"subject": {b}, "source": {"app.bsky.graph.follow:subject"}})
+	add("getBacklinks", url.Values{"subject": {a}, "source": {"app.bsky.graph.block:subject"}})
+	byList := url.Values{"subject": {list}, "source": {"app.bsky.graph.listitem:list"}, "pathToOther": {"subject"}}
+	for method, by := range map[string]string{"getManyToMany": "linkDid", "getManyToManyCounts": "did"} {
+		add(method, byList)
+		add(method, byList, by, a, by, "", by, b)
+		add(method, byList, by, a, by, b, by, c)
+		add(method, byList, by, a, "otherSubject", a, "otherSubject", b)
+		add(method, byList, by, a, by, b, "otherSubject", a, "otherSubject", b)
+		add(method, byList, by, a, by, "", by, b, "otherSubject", a, "otherSubject", b)
+		add(method, byList, by, a, "otherSubject", b, "otherSubject", "", "otherSubject", a, "otherSubject", b)
+		add(method, byList, "otherSubject", a, "otherSubject", b)
+		add(method, byList, "otherSubject", a+" "+b, "otherSubject", a, "otherSubject", b)
+		add(method, byList, by, a+" "+b, by, a)
+	}
+	cursors := make([]string, len(all))
+	for i, q := range all {
+		var first page
+		if err := s.ask(q.method, q.p, &first); err != nil {
+			t.Fatal(err)
+		}
+		if first.Cursor == nil {
+			t.Fatalf("%s %v has one page: %+v", q.method, q.p, first)
+		}
+		cursors[i] = *first.Cursor
+	}
+	for i, q := range all {
+		for j, cursor := range cursors {
+			p := maps.Clone(q.p)
+			p.Set("cursor", cursor)
+			err := s.ask(q.method, p, &page{})
+			if i == j && err != nil {
+				t.Errorf("%s %v with its own cursor: %v", q.method, p, err)
+			} else if i != j && (err == nil || !strings.Contains(err.Error(), xrpc.ErrCursor.Error())) {
+				t.Errorf("the cursor of %s %v for %s %v: %v", all[j].method, all[j].p, q.method, q.p, err)
+			}
+		}
+		if q.method == "getBacklinks" && !q.p.Has("did") { // the answer is empty, but the question is another
+			p := maps.Clone(q.p)
+			p["cursor"], p["did"] = []string{cursors[i]}, []string{"not a did"}
+			if err := s.ask(q.method, p, &page{}); err == nil {
+				t.Errorf("the cursor of %v for the records of nobody is no error", q.p)
+			}
+		}
+		for _, bad := range []string{"x", cursors[i][1:], cursors[i][:len(cursors[i])-1], cursors[i] + "A", "0", "12345"} {
+			p := maps.Clone(q.p)
+			p.Set("cursor", bad)
+			if err := s.ask(q.method, p, &page{}); err == nil || !strings.Contains(err.Error(), xrpc.ErrCursor.Error()) {
+				t.Errorf("%s %v with the cursor %q: %v", q.method, q.p, bad, err)
+			}
+		}
+	}
+}
+
+// Each limit holds at its value, and not one above it; each mistake is named.
+func TestBoundsOfParameters(t *testing.T) {
+	s := serve(t, 6, 200)
+	did := s.Accounts[0]
+	newer := url.Values{"subject": {did}, "source": {"app.bsky.graph.follow:subject"}}
+	links := url.Values{"target": {did}, "collection": {"app.bsky.graph.follow"}, "path": {".subject"}}
+	many := url.Values{"subject": {did}, "source": {"app.bsky.graph.listitem:subject"}, "pathToOther": {"list"}}
+	dids := func(n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf("did:web:n%d.example.com", i))
+		}
+		return all
+	}
+	with := func(p url.Values, name string, values ...string) url.Values {
+		p = maps.Clone(p)
+		p[name] = values
+		return p
+	}
+	without := func(p url.Values, name string) url.Values {
+		p = maps.Clone(p)
+		delete(p, name)
+		return p
+	}
+	for _, c := range []struct {
+		method string
+		p      url.Values
+		says   string // "" if it must answer
+	}{
+		{"getBacklinks", with(newer, "limit", "0"), ""},
+		{"getBacklinks", with(newer, "limit", "1000"), ""},
+		{"getBacklinks", with(newer, "limit", "1001"), "from 0 to 1000"},
+		{"getBacklinks", with(newer, "limit", "-1"), "from 0 to 1000"},
+		{"getBacklinks", with(newer, "limit", ""), "from 0 to 1000"},
+		{"getBacklinks", with(newer, "limit", "x"), "from 0 to 1000"},
+		{"getBacklinks", with(newer, "limit", "1", "1"), "limit occurs 2 times"},
+		{"getBacklinks", with(newer, "reverse", "x"), "it must be true or false"},
+		{"getBacklinks", with(newer, "did", dids(100)...), ""},
+		{"getBacklinks", with(newer, "did", dids(101)...), "parameter did occurs 101 times; at most 100 are allowed"},
+		{"getBacklinks", without(newer, "subject"), "parameter subject is missing"},
+		{"getBacklinks", without(newer, "source"), `parameter source is ""; it must be a collection and a path`},
+		{"getBacklinks", with(newer, "source", "app.bsky.graph.follow"), "it must be a collection and a path"},
+		{"getBacklinks", with(newer, "source", strings.Repeat("x", 9000)), "it must be a collection and a path"},
+		{"getBacklinks", with(newer, "source", ":"), ""},
+		{"getBacklinks", with(newer, "from_dids", did), "unknown parameter"},
+		{"getBacklinksCount", newer, ""},
+		{"getBacklinksCount", with(newer, "limit", "1"), "unknown parameter"},
+		{"/links", with(links, "limit", "1000"), ""},
+		{"/links", with(links, "limit", "1001"), "from 0 to 1000"},
+		{"/links", with(links, "path", "subject"), "must begin with a dot"},
+		{"/links", without(links, "path"), "path"},
+		{"/links", without(links, "target"), "parameter target is missing"},
+		{"/links", without(links, "collection"), "parameter collection is missing"},
+		{"/links", with(links, "from_dids", strings.Join(dids(100), ",")), ""},
+		{"/links", with(links, "from_dids", strings.Join(dids(101), ",")), "at most 100 are allowed"},
+		{"/links", with(with(links, "from_dids", did), "did", did), "did and from_dids exclude each other"},
+		{"/links/all", url.Values{}, "parameter target is missing"},
+		{"/links/all", url.Values{"target": {""}}, "parameter target is missing"},
+		{"getManyToMany", with(many, "limit", "1000"), ""},
+		{"getManyToMany", with(many, "limit", "1001"), "from 1 to 1000"},
+		{"getManyToMany", with(many, "limit", "0"), "from 1 to 1000"},
+		{"getManyToMany", with(many, "linkDid", dids(100)...), ""},
+		{"getManyToMany", with(many, "linkDid", dids(101)...), "parameter linkDid occurs 101 times"},
+		{"getManyToMany", with(many, "otherSubject", dids(100)...), ""},
+		{"getManyToMany", with(many, "otherSubject", dids(101)...), "parameter otherSubject occurs 101 times"},
+		{"getManyToManyCounts", with(many, "did", dids(101)...), "parameter did occurs 101 times"},
+		{"getManyToManyCounts", without(many, "pathToOther"), "parameter pathToOther is missing"},
+		{"getManyToManyCounts", without(many, "subject"), "parameter subject is missing"},
+		{"getManyToManyCounts", without(many, "source"), "parameter source is missing"},
+		{"getManyToManyCounts", with(many, "source", "x"), "it must be a collection and a path"},
+	} {
+		err := s.ask(c.method, c.p, &page{})
+		if c.says == "" {
+			if err != nil {
+				t.Errorf("%s %v: %v", c.method, c.p, err)
+			}
+			continue
+		}
+		if e, ok := errors.AsType[*xrpc.Error](err); !ok || e.Status != 400 || e.Name != "InvalidRequest" || !strings.Contains(e.Message, c.says) || len(e.Message) > 400 {
+			t.Errorf("%s %v: %v, want %q", c.method, c.p, err, c.says)
+		}
+	}
+}
+
+// Questions about what is not indexed have empty answers, in the form of Constellation.
+func TestEmptyAnswers(t *testing.T) {
+	s := serve(t, 7, 200)
+	for _, subject := range []string{"x", "", "https://example.com", "did:plc:short", "at://a.example.com/app.bsky.feed.post/x", "did:web:never.example.com", s.Accounts[0] + "x", "$viewer", "@a.example.com", strings.Repeat("x", 9000)} {
+		for method, want := range map[string]string{
+			"getBacklinks": `{"total":0,"records":[],"cursor":null}`, "getBacklinkDids": `{"total":0,"linking_dids":[],"cursor":null}`, "getBacklinksCount": `{"total":0}`,
+		} {
+			var got json.RawMessage
+			if err := s.ask(method, url.Values{"subject": {subject}, "source": {"app.bsky.feed.like:subject.uri"}}, &got); err != nil || string(got) != want {
+				t.Errorf("%s %q: %s, %v", method, algebra.Brief(subject), got, err)
+			}
+		}
+		for method, want := range map[string]string{"getManyToMany": `{"items":[],"cursor":null}`, "getManyToManyCounts": `{"counts_by_other_subject":[],"cursor":null}`} {
+			for _, other := range []string{"list", "nothing", "", "subject."} {
+				var got json.RawMessage
+				if err := s.ask(method, url.Values{"subject": {subject}, "source": {"app.bsky.graph.listitem:subject"}, "pathToOther": {other}}, &got); err != nil || string(got) != want {
+					t.Errorf("%s %q: %s, %v", method, algebra.Brief(subject), got, err)
+				}
+			}
+		}
+	}
+}
+
+// The restriction to some accounts never adds one, and a hidden account is in no answer.
+func TestHiddenAccountsAreInNoAnswer(t *testing.T) {
+	s := serve(t, 8, 1500)
+	rng := rand.New(rand.NewPCG(8, 8))
+	for range 30 {
+		k, target := s.target()
+		before := s.actors(k, target)
+		if len(before) == 0 {
+			continue
+		}
+		did := before[rng.IntN(len(before))]
+		for _, hidden := range []bool{true, false} {
+			s.Hide(did, hidden)
+			for _, p := range []url.Values{{}, {"did": {did}}} {
+				p.Set("subject", target)
+				p.Set("source", source(k))
+				all := s.pages("getBacklinks", p, 3, nil)
+				in := slices.ContainsFunc(all.Records, func(r recordID) bool { return r.DID == did })
+				if in == hidden || all.Total != len(all.Records) {
+					t.Errorf("%v, hidden: %v: %+v", p, hidden, all)
+				}
+			}
+		}
+	}
+}
