@@ -38,9 +38,8 @@ const (
 	messageBuffer = 64
 )
 
-// idleRetention is how long an expression is watched after its last subscriber left. Tests
-// shorten it.
-var idleRetention = 2 * time.Minute
+// idleRetention is how long an expression is watched after its last subscriber left.
+const idleRetention = 2 * time.Minute
 
 // A Message says what has entered and left a set.
 type Message struct {

@@ -16,6 +16,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/memkv"
 	"skein.blue/internal/oracle"
 	"skein.blue/internal/syntax"
@@ -53,7 +54,13 @@ type window struct {
 // New returns an empty graph with names for some accounts. Equal seeds give equal graphs.
 func New(tb testing.TB, seed uint64, accounts int, l write.Limits) *Graph {
 	tb.Helper()
-	s, err := graph.Open(tb.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(l)}), graph.Options{})
+	return On(tb, seed, accounts, memkv.Open(memkv.Options{Merger: write.NewMerger(l), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: time.Hour}}))
+}
+
+// On is New on a store of keys and values.
+func On(tb testing.TB, seed uint64, accounts int, store kv.Store) *Graph {
+	tb.Helper()
+	s, err := graph.Open(tb.Context(), store, graph.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -102,6 +109,12 @@ func (g *Graph) Put(did, kind, subject string) (rkey string) {
 	rkey = g.Key()
 	g.Commit(did, oracle.Op{Kind: kind, Rkey: rkey, Subject: subject})
 	return rkey
+}
+
+// PutListItem puts an account on a list.
+func (g *Graph) PutListItem(did, list, member string) {
+	g.tb.Helper()
+	g.Commit(did, oracle.Op{Kind: oracle.ListItem, Rkey: g.Key(), Subject: member, List: list})
 }
 
 // Commit makes a commit of an account.

@@ -1,0 +1,758 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skein.blue/graph/ask"
+	"skein.blue/graph/write"
+	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/kv/memkv"
+	"skein.blue/internal/testing/small"
+	"skein.blue/query/algebra"
+)
+
+// watched is a small graph with a watcher. The test runs the rounds.
+type watched struct {
+	*small.Graph
+
+	t       *testing.T
+	h       *Watcher
+	before  *ask.View
+	release func()
+}
+
+func newWatched(t *testing.T, seed uint64, changes int) *watched {
+	t.Helper()
+	g := small.New(t, seed, 25, write.Limits{Row: 6, Chunk: 3})
+	g.Grow(changes)
+	w := &watched{Graph: g, t: t, h: New(g.Store, slog.New(slog.DiscardHandler)), release: func() {}}
+	w.h.running = true // keeps Subscribe from starting rounds
+	g.Store.Watch(w.h)
+	t.Cleanup(func() { w.release() })
+	return w
+}
+
+func (w *watched) round() {
+	w.t.Helper()
+	now, release, err := w.h.round(w.before)
+	w.release()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.before, w.release = now, release
+}
+
+func (w *watched) subscribe(client, set, cursor string) *Subscriber {
+	w.t.Helper()
+	e, err := algebra.Parse(set)
+	if err != nil {
+		w.t.Fatalf("%s: %v", set, err)
+	}
+	s, err := w.h.Subscribe(e, client, cursor, 2000)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// members evaluates an expression in maps of strings.
+func (w *watched) members(e *algebra.Expr) map[string]bool {
+	v := w.Between(false, 0, 0)
+	var eval func(n *algebra.Node) map[string]bool
+	eval = func(n *algebra.Node) map[string]bool {
+		set := map[string]bool{}
+		var list []string
+		switch n.Op {
+		case algebra.OpForward:
+			list = v.Forward[e.Info(n).Name][e.Strings[n.Of].S]
+		case algebra.OpReverse:
+			list = v.Reverse[e.Info(n).Name][e.Strings[n.Of].S]
+		case algebra.OpListed:
+			list = w.Listed(e.Strings[n.Of].S, false, 0, 0)
+		case algebra.OpMembers:
+			for _, l := range e.Strings[n.First:n.Last] {
+				list = append(list, l.S)
+			}
+		default:
+		}
+		for _, s := range list {
+			set[s] = true
+		}
+		for i := range n.Args {
+			part := eval(&n.Args[i])
+			switch {
+			case i == 0:
+				set = part
+			case n.Op == algebra.OpUnion:
+				maps.Copy(set, part)
+			default:
+				maps.DeleteFunc(set, func(s string, _ bool) bool { return part[s] == (n.Op == algebra.OpExcept) })
+			}
+		}
+		return set
+	}
+	set := eval(&e.Root)
+	if e.Type() == dict.DID {
+		maps.DeleteFunc(set, func(did string, _ bool) bool { return w.Model.Hidden[did] })
+	}
+	return set
+}
+
+// set draws an expression that can be watched.
+func (w *watched) set(dids bool, depth int) string {
+	one := func(list ...string) string { return w.Any(list) }
+	if depth == 0 || w.Rand.IntN(3) == 0 {
+		switch {
+		case w.Rand.IntN(6) == 0:
+			pool := w.Posts
+			if dids {
+				pool = w.Accounts
+			}
+			return "members(" + w.Any(pool) + "," + w.Any(pool) + "," + w.Any(pool) + ")"
+		case !dids:
+			return one("likes", "reposts", "listblocks") + "(" + w.Any(w.Accounts) + ")"
+		case w.Rand.IntN(2) == 0:
+			return one("follows", "followers", "blocks", "blockers") + "(" + w.Any(w.Accounts) + ")"
+		case w.Rand.IntN(2) == 0:
+			return one("listed", "listblockers") + "(" + w.Any(w.Lists) + ")"
+		}
+		return one("likers", "reposters") + "(" + w.Any(w.Posts) + ")"
+	}
+	return one("union", "intersect", "except") + "(" + w.set(dids, depth-1) + "," + w.set(dids, depth-1) + ")"
+}
+
+// client follows one expression, and applies what it receives.
+type client struct {
+	w       *watched
+	name    string
+	e       *algebra.Expr
+	s       *Subscriber
+	cursor  string
+	members map[string]bool
+	got     int // changes
+	resets  int
+}
+
+// receive applies the messages that have arrived. Every change must be one.
+func (c *client) receive() {
+	c.w.t.Helper()
+	for {
+		select {
+		case m, ok := <-c.s.Messages:
+			if !ok {
+				c.w.t.Fatalf("%s: the subscription has ended", c.e.Source)
+			}
+			c.cursor = m.Cursor
+			if m.Reset != "" {
+				c.resets++
+				c.members = nil
+				continue
+			}
+			for _, x := range m.Entered {
+				if c.members != nil && c.members[x] {
+					c.w.t.Fatalf("%s: %s entered twice", c.e.Source, x)
+				} else if c.members != nil {
+					c.members[x] = true
+				}
+			}
+			for _, x := range m.Left {
+				if c.members != nil && !c.members[x] {
+					c.w.t.Fatalf("%s: %s left, and was not there", c.e.Source, x)
+				}
+				delete(c.members, x)
+			}
+			if m.Type == "" && len(m.Entered)+len(m.Left) == 0 {
+				c.w.t.Fatalf("%s: the empty message %+v", c.e.Source, m)
+			}
+			c.got += len(m.Entered) + len(m.Left)
+		default:
+			return
+		}
+	}
+}
+
+// check compares the members with the maps. After a reset, the client queries the set.
+func (c *client) check() {
+	c.w.t.Helper()
+	c.receive()
+	want := c.w.members(c.e)
+	if c.members == nil {
+		c.members = want
+	}
+	if !maps.Equal(c.members, want) {
+		c.w.t.Fatalf("%s: %q, want %q", c.e.Source, slices.Sorted(maps.Keys(c.members)), slices.Sorted(maps.Keys(want)))
+	}
+}
+
+// Clients that apply the changes that they receive always have the set that the maps have, whatever
+// happens to the graph, and whenever they come, leave, and return with their cursor.
+func TestSubscribersHaveTheSet(t *testing.T) {
+	for seed := range uint64(3) {
+		w := newWatched(t, seed, 1200)
+		rng := rand.New(rand.NewPCG(seed, 3))
+		var here, away []*client
+		changes, returned := 0, 0
+		w.round()
+		for n := range 120 {
+			switch k := rng.IntN(10); {
+			case len(here) < 12 || k == 0 && len(here) < 30:
+				set := w.set(rng.IntN(3) > 0, 2)
+				c := &client{w: w, name: fmt.Sprint("client", rng.IntN(4))}
+				c.s = w.subscribe(c.name, set, "")
+				c.e = c.s.w.e
+				w.round() // the subscription begins
+				<-c.s.Ready
+				first := <-c.s.Messages
+				if c.cursor = first.Cursor; first.Type != c.e.Type().String() || first.Reset != "" {
+					t.Fatalf("%s: %+v", set, first)
+				}
+				c.members = w.members(c.e)
+				here = append(here, c)
+			case k < 3:
+				i := rng.IntN(len(here))
+				c := here[i]
+				c.receive()
+				w.h.Leave(c.s)
+				here, away = slices.Delete(here, i, i+1), append(away, c)
+			case k < 5 && len(away) > 0:
+				i := rng.IntN(len(away))
+				c := away[i]
+				c.s = w.subscribe(c.name, c.e.Source, c.cursor)
+				if c.s.Messages == nil {
+					t.Fatalf("%s: a subscription of a watched set does not begin at once", c.e.Source)
+				}
+				returned++
+				here, away = append(here, c), slices.Delete(away, i, i+1)
+			}
+			w.Grow(rng.IntN(25))
+			w.round()
+			for _, c := range here {
+				if rng.IntN(3) > 0 || n == 119 { // the others let messages wait
+					c.check()
+				}
+			}
+		}
+		for _, c := range here {
+			if changes += c.got; c.resets > 0 {
+				t.Errorf("%s was reset", c.e.Source)
+			}
+			w.h.Leave(c.s)
+		}
+		if changes < 50 || returned < 10 {
+			t.Errorf("%d changes, %d clients returned", changes, returned)
+		}
+		if w.h.subs != 0 || len(w.h.clients) != 0 {
+			t.Errorf("%d subscriptions are left, of %v", w.h.subs, w.h.clients)
+		}
+		for key := range w.h.watches {
+			w.h.forget(w.h.watches[key])
+		}
+		if n := len(w.h.byEdges) + len(w.h.byAuthor) + len(w.h.accountSets) + len(w.h.pending) + len(w.h.unresolved) + len(w.h.touched) + len(w.h.changed); n != 0 {
+			t.Errorf("%d entries of forgotten expressions are left", n)
+		}
+	}
+}
+
+// A string without an id is watched from the moment that it has one.
+func TestUnseenStringsAreWatched(t *testing.T) {
+	w := newWatched(t, 9, 0)
+	for _, did := range w.Accounts[1:5] {
+		w.Put(w.Accounts[0], "follow", did)
+		w.Put(did, "follow", w.Accounts[0])
+	}
+	w.round()
+	const post = "at://did:web:late.example.com/app.bsky.feed.post/3kaaaaaaaaaaa"
+	late := []string{small.Account(500), small.Account(501)}
+	list := "at://" + late[0] + "/app.bsky.graph.list/x"
+	var all []*client
+	for _, set := range []string{
+		"followers(" + late[0] + ")", "follows(" + late[1] + ")", "likers(" + post + ")", "listed(" + list + ")", "intersect(follows(" + w.Accounts[0] + "),followers(" + late[0] + "))",
+		"except(followers(" + w.Accounts[0] + "),follows(" + late[0] + "),listed(" + list + "))", "union(blockers(" + late[0] + "),blocks(" + late[1] + "))",
+	} {
+		c := &client{w: w, s: w.subscribe("client", set, "")}
+		c.e = c.s.w.e
+		all = append(all, c)
+	}
+	w.round()
+	for _, c := range all {
+		<-c.s.Messages
+		c.members = w.members(c.e)
+	}
+	for n := range 60 {
+		few := w.Accounts[:5]
+		switch n % 6 {
+		case 0:
+			w.Put(w.Any(few), "follow", w.Any(late))
+		case 1:
+			w.Put(w.Any(late), "follow", w.Any(few))
+		case 2:
+			w.Put(w.Any(few), "like", post)
+		case 3:
+			w.PutListItem(late[0], list, w.Any(few))
+		case 4:
+			w.Put(w.Any(late), "block", w.Any(late))
+		default:
+			w.Hide(late[n/6%2], n/12%2 == 0)
+		}
+		w.round()
+		for _, c := range all {
+			c.check()
+		}
+	}
+	for _, c := range all {
+		if c.got == 0 || c.resets > 0 {
+			t.Errorf("%s: %d changes, %d resets", c.e.Source, c.got, c.resets)
+		}
+	}
+}
+
+// A cursor returns exactly the messages after it, as long as they are kept. Every other cursor is
+// answered by a reset, and none by wrong messages.
+func TestCursorsOfSubscriptions(t *testing.T) {
+	w := newWatched(t, 10, 0)
+	star := w.Accounts[0]
+	set := "followers(" + star + ")"
+	first := w.subscribe("client", set, "")
+	w.round()
+	cursors := []string{(<-first.Messages).Cursor}
+	var entered []string
+	for i := range retainedMessages + 10 {
+		did := small.Account(100 + i)
+		entered = append(entered, did)
+		w.Put(did, "follow", star)
+		w.round()
+		m := <-first.Messages
+		cursors = append(cursors, m.Cursor)
+		if len(m.Entered) != 1 || m.Entered[0] != did {
+			t.Fatalf("message %d: %+v", i, m)
+		}
+	}
+	if n := len(first.w.ring); n != retainedMessages {
+		t.Errorf("%d messages are kept, want %d", n, retainedMessages)
+	}
+	for i, cursor := range cursors {
+		if i%50 > 1 && i > 12 && i < len(cursors)-3 {
+			continue
+		}
+		s := w.subscribe("client", set, cursor)
+		m := <-s.Messages
+		kept := i >= len(cursors)-1-retainedMessages
+		if (m.Reset == "") != kept || m.Type != "did" {
+			t.Fatalf("cursor %d of %d: %+v", i, len(cursors), m)
+		}
+		var missed []string
+		for len(s.Messages) > 0 {
+			missed = append(missed, (<-s.Messages).Entered...)
+		}
+		if kept && !slices.Equal(missed, entered[i:]) || !kept && missed != nil {
+			t.Fatalf("cursor %d: %d messages", i, len(missed))
+		}
+		if kept && len(missed) > 0 && m.Cursor != cursor || (!kept || len(missed) == 0) && m.Cursor != cursors[len(cursors)-1] {
+			t.Fatalf("cursor %d: the first message has the cursor %s", i, m.Cursor)
+		}
+		w.h.Leave(s)
+	}
+	newest := cursors[len(cursors)-1]
+	epoch, _, _ := strings.Cut(newest, "-")
+	for _, bad := range []string{
+		"x", "-", epoch, epoch + "-", "-5", epoch + "-x", epoch + "--5", epoch + "-+5", epoch + "-5x", epoch + "-1035", epoch + "-9223372036854775807", epoch + "-9223372036854775808", epoch + "-18446744073709551616",
+		strings.ToUpper(epoch) + "x-5", "0000000000000000-5", " " + newest, newest + " ", strings.Repeat("9", 100_000), epoch + "-" + strings.Repeat("9", 100_000),
+	} {
+		s := w.subscribe("client", set, bad)
+		if m := <-s.Messages; m.Reset == "" || len(s.Messages) > 0 || m.Cursor != newest {
+			t.Errorf("cursor %q: %+v", algebra.Brief(bad), m)
+		}
+		w.h.Leave(s)
+	}
+	other := w.subscribe("client", "follows("+star+")", newest)
+	w.round()
+	if m := <-other.Messages; m.Reset == "" {
+		t.Errorf("a cursor of another set: %+v", m)
+	}
+}
+
+// Kept messages are bounded by their members, too.
+func TestKeptMembersAreBounded(t *testing.T) {
+	w := newWatched(t, 11, 0)
+	w.Put(w.Accounts[0], "follow", small.Account(999)) // a new id would be one more change
+	set := "follows(" + w.Accounts[0] + ")"
+	s := w.subscribe("client", set, "")
+	w.round()
+	first := (<-s.Messages).Cursor
+	sent := 0
+	for n := range 12 {
+		var dids []string
+		for i := range maxCandidates {
+			dids = append(dids, small.Account(1000+n*maxCandidates+i))
+		}
+		w.PutMany(w.Accounts[0], "follow", dids)
+		w.round()
+		m := <-s.Messages
+		if sent += len(m.Entered); m.Reset != "" || len(m.Entered) != maxCandidates {
+			t.Fatalf("round %d: %d entered, reset %q", n, len(m.Entered), m.Reset)
+		}
+	}
+	sum := 0
+	for _, m := range s.w.ring {
+		sum += len(m.Entered) + len(m.Left)
+	}
+	if sum != s.w.changes || sum > retainedChanges || sum < retainedChanges/2 {
+		t.Errorf("%d of %d members are kept, counted as %d", sum, sent, s.w.changes)
+	}
+	again := w.subscribe("client", set, first)
+	if m := <-again.Messages; m.Reset == "" {
+		t.Errorf("the first cursor: %+v", m)
+	}
+	var dids []string
+	for i := range maxCandidates + 1 {
+		dids = append(dids, small.Account(100_000+i))
+	}
+	w.PutMany(w.Accounts[0], "follow", dids)
+	w.round()
+	if m := <-s.Messages; !strings.Contains(m.Reset, "more than 5000 members may have changed at once") {
+		t.Errorf("one more than may change at once: %d entered, reset %q", len(m.Entered), m.Reset)
+	}
+}
+
+// A subscriber that does not read is disconnected after the messages that it may be behind, and
+// not before. It returns with its cursor and misses nothing. Others are not disturbed.
+func TestSlowSubscribers(t *testing.T) {
+	w := newWatched(t, 12, 0)
+	star := w.Accounts[0]
+	set := "followers(" + star + ")"
+	slow, quick := w.subscribe("slow", set, ""), w.subscribe("quick", set, "")
+	w.round()
+	<-quick.Messages
+	for i := range messageBuffer + 1 { // the first message waits, too
+		w.Put(small.Account(100+i), "follow", star)
+		w.round()
+		if m := <-quick.Messages; len(m.Entered) != 1 {
+			t.Fatalf("%+v", m)
+		}
+		if _, here := slow.w.subs[slow]; here != (i < messageBuffer) {
+			t.Fatalf("after %d unread changes: connected: %v", i+1, here)
+		}
+	}
+	var last Message
+	n := 0
+	for m := range slow.Messages {
+		last = m
+		n++
+	}
+	if n != messageBuffer+1 {
+		t.Errorf("%d messages before the end, want %d", n, messageBuffer+1)
+	}
+	w.h.Leave(slow)
+	w.Put(small.Account(1000), "follow", star)
+	w.round()
+	back := w.subscribe("slow", set, last.Cursor)
+	if m := <-back.Messages; m.Reset != "" || m.Cursor != last.Cursor {
+		t.Errorf("%+v", m)
+	}
+	if n := len(back.Messages); n != 2 {
+		t.Errorf("%d missed messages, want 2", n)
+	}
+	w.h.Leave(back)
+	w.h.Leave(quick)
+	if w.h.subs != 0 || len(w.h.clients) != 0 {
+		t.Errorf("%d subscriptions, %v", w.h.subs, w.h.clients)
+	}
+}
+
+// Each bound of subscriptions holds at its value, and not one above it; a subscription that ends
+// makes room.
+func TestBoundsOfSubscriptions(t *testing.T) {
+	for limit := range 9 {
+		w := newWatched(t, 13, 0)
+		var all []*Subscriber
+		add := func(client string) bool {
+			e, err := algebra.Parse("followers(" + w.Any(w.Accounts) + ")")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := w.h.Subscribe(e, client, "", limit)
+			if err == nil {
+				all = append(all, s)
+			} else if !errors.Is(err, errBusy) {
+				t.Errorf("limit %d: %v", limit, err)
+			}
+			return err == nil
+		}
+		one := 0
+		for range limit + 2 {
+			if add("one") {
+				one++
+			}
+		}
+		if want := min(limit, max(limit/2, 1)); one != want {
+			t.Errorf("limit %d: one client has %d subscriptions, want %d", limit, one, want)
+		}
+		for i := range limit + 2 {
+			add(fmt.Sprint("client", i))
+		}
+		if len(all) != limit || w.h.subs != limit {
+			t.Errorf("limit %d: %d subscriptions, counted as %d", limit, len(all), w.h.subs)
+		}
+		if limit > 0 {
+			w.h.Leave(all[len(all)-1])
+			if !add("late") {
+				t.Errorf("limit %d: no room after one has left", limit)
+			}
+		}
+		w.h.Close()
+		if add("after") {
+			t.Errorf("limit %d: a subscription after Close", limit)
+		}
+	}
+	w := newWatched(t, 14, 0)
+	var last *Subscriber
+	for i := range maxWatches {
+		e, err := algebra.Parse("followers(" + small.Account(i) + ")")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last, err = w.h.Subscribe(e, fmt.Sprint(i%3), "", 1<<20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := algebra.Parse("follows(" + small.Account(0) + ")")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.h.Subscribe(e, "x", "", 1<<20); !errors.Is(err, errBusy) || len(w.h.watches) != maxWatches {
+		t.Errorf("%d expressions: %v", len(w.h.watches), err)
+	}
+	equal, err := algebra.Parse(" " + last.w.e.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, err := w.h.Subscribe(equal, "x", "", 1<<20)
+	if err != nil || same.w != last.w {
+		t.Fatalf("an equal expression is watched twice: %v", err)
+	}
+	w.h.Leave(same)
+	w.h.Leave(last)
+	if _, err := w.h.Subscribe(e, "x", "", 1<<20); err != nil || len(w.h.watches) != maxWatches || w.h.watches[last.w.key] != nil {
+		t.Errorf("%d expressions after one became idle: %v", len(w.h.watches), err)
+	}
+}
+
+func TestWatchable(t *testing.T) {
+	const did = "did:web:a.example.com"
+	leaves := func(n int) string {
+		return "union(" + strings.Repeat("follows("+did+"),", n-1) + "members(" + did + "))"
+	}
+	for text, want := range map[string]string{
+		"follows(" + did + ")":                                              "",
+		"listed(at://" + did + "/x.y.z/k)":                                  "",
+		leaves(maxWatchedLeaves):                                            "",
+		leaves(maxWatchedLeaves + 1):                                        "at position 0: the expression has 9 leaves; at most 8 can be watched",
+		"follows(" + did + ",since=1d)":                                     "at position 0: a set with since or until cannot be watched",
+		"union(follows(" + did + "),follows(" + did + ",until=2026-01-01))": "at position 37: a set with since or until cannot be watched",
+		"lists(" + did + ")":                                                "at position 0: lists(…) cannot be watched",
+		"except(likes(" + did + "),union(lists(" + did + ")))":              "at position 42: lists(…) cannot be watched",
+		"members(" + strings.Repeat(did+",", 300) + did + ")":               "",
+		"follows(" + did + ",until=2300-01-01)":                             "cannot be watched",
+		"intersect(union(except(union(follows(" + did + ")))))":             "",
+		"union(likes(" + did + "),members(at://" + did + "/x.y.z/k))":       "",
+	} {
+		e, err := algebra.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Watchable(e); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// failing is a store whose reads fail while fails is set.
+type failing struct {
+	kv.Store
+
+	fails atomic.Bool
+}
+
+var errRead = errors.New("the disk is gone")
+
+func (f *failing) View(ctx context.Context, fn func(kv.Reader) error) error {
+	if f.fails.Load() {
+		return errRead
+	}
+	return f.Store.View(ctx, fn) //nolint:wrapcheck // a test
+}
+
+// bubble runs a test of a watcher that runs its own rounds, in virtual time.
+func bubble(t *testing.T, test func(t *testing.T, g *small.Graph, h *Watcher, disk *failing)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		disk := &failing{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: 5 * time.Second}})}
+		g := small.On(t, 1, 10, disk)
+		h := New(g.Store, slog.New(slog.DiscardHandler))
+		test(t, g, h, disk)
+		h.Close()
+		disk.fails.Store(false)
+		if err := g.Store.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+	})
+}
+
+// follow subscribes to the followers of an account.
+func follow(t *testing.T, h *Watcher, did, cursor string) *Subscriber {
+	t.Helper()
+	e, err := algebra.Parse("followers(" + did + ")")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := h.Subscribe(e, "client", cursor, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-s.Ready
+	return s
+}
+
+// Changes arrive within a round, and none is sent without a change.
+func TestChangesArriveWithinARound(t *testing.T) {
+	bubble(t, func(t *testing.T, g *small.Graph, h *Watcher, _ *failing) {
+		star := g.Accounts[0]
+		s := follow(t, h, star, "")
+		<-s.Messages
+		for i := range 20 {
+			time.Sleep(time.Duration(i*37) * time.Millisecond)
+			g.Put(small.Account(100+i), "follow", star)
+			start := time.Now()
+			if m := <-s.Messages; len(m.Entered) != 1 || time.Since(start) > roundInterval {
+				t.Errorf("change %d after %v: %+v", i, time.Since(start), m)
+			}
+		}
+		time.Sleep(time.Minute)
+		if n := len(s.Messages); n != 0 {
+			t.Errorf("%d messages without a change", n)
+		}
+		h.Leave(s)
+	})
+}
+
+// A cursor is good for two minutes after its client left, and not much longer. Then nothing is
+// watched, and nothing runs.
+func TestIdleExpressionsAreForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T, g *small.Graph, h *Watcher, _ *failing) {
+		star := g.Accounts[0]
+		s := follow(t, h, star, "")
+		cursor := (<-s.Messages).Cursor
+		h.Leave(s)
+		g.Put(small.Account(100), "follow", star)
+		time.Sleep(idleRetention - time.Second)
+		s = follow(t, h, star, cursor)
+		if m := <-s.Messages; m.Reset != "" || len(s.Messages) != 1 {
+			t.Errorf("before two minutes: %+v, and %d messages", m, len(s.Messages))
+		}
+		h.Leave(s)
+		time.Sleep(idleRetention + 2*roundInterval)
+		h.mu.Lock()
+		left, running := len(h.watches), h.running
+		h.mu.Unlock()
+		if left != 0 || running {
+			t.Errorf("after two minutes %d expressions are watched, running: %v", left, running)
+		}
+		s = follow(t, h, star, cursor)
+		if m := <-s.Messages; m.Reset == "" {
+			t.Errorf("after two minutes: %+v", m)
+		}
+		g.Put(small.Account(101), "follow", star)
+		if m := <-s.Messages; len(m.Entered) != 1 || m.Entered[0] != small.Account(101) {
+			t.Errorf("after a restart of the rounds: %+v", m)
+		}
+		// The new watch has sent as many messages as the old one.
+		for _, old := range []string{cursor, strings.Replace(cursor, "-0", "-1", 1)} {
+			again := follow(t, h, star, old)
+			if m := <-again.Messages; m.Reset == "" || len(again.Messages) != 0 {
+				t.Errorf("the old cursor %s: %+v, and %d messages", old, m, len(again.Messages))
+			}
+			h.Leave(again)
+		}
+		h.Leave(s)
+	})
+}
+
+// A read that fails ends all subscriptions, and the next one starts the rounds again. Changes that
+// were made in the meantime are not lost silently: the old cursor is answered by a reset.
+func TestFailedReads(t *testing.T) {
+	bubble(t, func(t *testing.T, g *small.Graph, h *Watcher, disk *failing) {
+		star := g.Accounts[0]
+		s := follow(t, h, star, "")
+		cursor := (<-s.Messages).Cursor
+		disk.fails.Store(true)
+		waiting, err := algebra.Parse("followers(" + g.Accounts[1] + ")")
+		if err != nil {
+			t.Fatal(err)
+		}
+		never, err := h.Subscribe(waiting, "client", "", 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, ok := <-s.Messages; ok {
+			t.Errorf("%+v", m)
+		}
+		<-never.Ready
+		if m, ok := <-never.Messages; ok {
+			t.Errorf("a subscription that had not begun: %+v", m)
+		}
+		h.Leave(s)
+		h.Leave(never)
+		disk.fails.Store(false)
+		g.Put(small.Account(100), "follow", star)
+		s = follow(t, h, star, cursor)
+		if m := <-s.Messages; m.Reset == "" {
+			t.Errorf("%+v", m)
+		}
+		g.Put(small.Account(101), "follow", star)
+		if m := <-s.Messages; len(m.Entered) != 1 || m.Entered[0] != small.Account(101) {
+			t.Errorf("%+v", m)
+		}
+		h.Leave(s)
+		if h.subs != 0 || len(h.clients) != 0 {
+			t.Errorf("%d subscriptions, %v", h.subs, h.clients)
+		}
+	})
+}
+
+// Close ends the rounds, the subscriptions that have begun and those that have not.
+func TestCloseEndsSubscriptions(t *testing.T) {
+	bubble(t, func(t *testing.T, g *small.Graph, h *Watcher, _ *failing) {
+		var all []*Subscriber
+		for _, did := range g.Accounts {
+			all = append(all, follow(t, h, did, ""))
+		}
+		h.Close()
+		for _, s := range all {
+			n := 0
+			for range s.Messages {
+				n++
+			}
+			if n != 1 {
+				t.Errorf("%d messages", n)
+			}
+			h.Leave(s)
+		}
+		if h.Context().Err() == nil || len(h.watches) != 0 || h.subs != 0 {
+			t.Errorf("%v, %d expressions, %d subscriptions", h.Context().Err(), len(h.watches), h.subs)
+		}
+		h.Close() // a second time changes nothing
+	})
+}
