@@ -15,7 +15,7 @@ import (
 
 // handleVerified takes in one message, with the verdict on it. It returns an error if the stream is over.
 // It locks only while events are held: see holding.
-func (c *Consumer) handleVerified(frame []byte, verdict wire.Reason) error {
+func (c *Consumer) handleVerified(frame []byte, verdict ruling) error {
 	if c.holding.Load() {
 		c.intake.Lock()
 		defer c.intake.Unlock()
@@ -23,7 +23,7 @@ func (c *Consumer) handleVerified(frame []byte, verdict wire.Reason) error {
 	return c.take(frame, verdict)
 }
 
-func (c *Consumer) take(frame []byte, verdict wire.Reason) error {
+func (c *Consumer) take(frame []byte, verdict ruling) error {
 	m := &c.message
 	c.bytes.Add(int64(len(frame)))
 	if err := wire.Parse(frame, m); err != nil {
@@ -243,7 +243,7 @@ func (c *Consumer) expire(now time.Time) (again bool) {
 }
 
 // accept adds a message to the batch. If there is a verdict, it drops the message.
-func (c *Consumer) accept(m *wire.Message, verdict wire.Reason) error {
+func (c *Consumer) accept(m *wire.Message, verdict ruling) error {
 	raw := m.Time
 	m.Time = c.times.usable(raw)
 	isExact := bytes.Equal(raw, m.Time)
@@ -253,10 +253,14 @@ func (c *Consumer) accept(m *wire.Message, verdict wire.Reason) error {
 		}
 	}
 	err := c.feed.add(func(b *batch.Batch) {
-		if verdict == "" {
+		detail := ""
+		if verdict.reason == "" {
 			c.decoder.Add(m, b)
 		} else {
-			c.decoder.Reject(m, b, verdict)
+			c.decoder.Reject(m, b, verdict.reason)
+			if verdict.detail != nil {
+				detail = clip([]byte(verdict.detail.Error()))
+			}
 		}
 		if !isExact {
 			b.Inexact()
@@ -267,7 +271,7 @@ func (c *Consumer) accept(m *wire.Message, verdict wire.Reason) error {
 				continue
 			}
 			b.AddDeadLetter(format.DeadLetter{
-				Seq: m.Seq, DID: clip(m.DID), Path: clip(d.Path), Reason: string(d.Reason), Time: time.Now().UTC(),
+				Seq: m.Seq, DID: clip(m.DID), Path: clip(d.Path), Reason: string(d.Reason), Detail: detail, Time: time.Now().UTC(),
 			})
 		}
 	})

@@ -17,8 +17,9 @@ import (
 
 // A Verifier checks whether an account made what a message says. Any goroutine may call it.
 type Verifier interface {
-	// Verify returns "" if the account made the Commit or Sync, else the reason to drop it.
-	Verify(ctx context.Context, m *wire.Message) wire.Reason
+	// Verify returns "" if the account made the Commit or Sync, else the reason to drop it, and
+	// an error with the details.
+	Verify(ctx context.Context, m *wire.Message) (wire.Reason, error)
 	// Changed says that an account's DID document may have changed.
 	Changed(did []byte)
 }
@@ -30,12 +31,18 @@ const (
 	verifyBytes    = 32 << 20
 )
 
+// ruling is what the Verifier says of a message: nothing, or why to drop it.
+type ruling struct {
+	reason wire.Reason
+	detail error
+}
+
 // pending is a message, and the verdict on it once done is closed.
 type pending struct {
 	kind    int // of the websocket message
 	frame   []byte
 	err     error // instead of a message
-	verdict wire.Reason
+	verdict ruling
 	done    chan struct{}
 }
 
@@ -61,19 +68,19 @@ func (c *Consumer) check(ctx context.Context, p *pending, underWay *sync.WaitGro
 }
 
 // verify returns the verdict on one message, for one that was held.
-func (c *Consumer) verify(m *wire.Message) wire.Reason {
+func (c *Consumer) verify(m *wire.Message) ruling {
 	if c.o.Verifier == nil || m.Type != wire.Commit && m.Type != wire.Sync || c.decoder.Owns != nil && !c.decoder.Owns(m.DID) {
-		return ""
+		return ruling{}
 	}
 	return c.verdict(context.Background(), m)
 }
 
 // verdict asks the Verifier. An account in the index whose key is gone must not seem complete: its
 // repo is queued, as if the key were unreachable. Other accounts without a key are made up.
-func (c *Consumer) verdict(ctx context.Context, m *wire.Message) wire.Reason {
-	reason := c.o.Verifier.Verify(ctx, m)
+func (c *Consumer) verdict(ctx context.Context, m *wire.Message) ruling {
+	reason, detail := c.o.Verifier.Verify(ctx, m)
 	if reason != wire.NoKey {
-		return reason
+		return ruling{reason, detail}
 	}
 	known := true
 	err := c.store.View(ctx, func(s *ask.View) (err error) {
@@ -81,9 +88,9 @@ func (c *Consumer) verdict(ctx context.Context, m *wire.Message) wire.Reason {
 		return err
 	})
 	if err != nil || known {
-		return wire.KeyUnreachable
+		return ruling{wire.KeyUnreachable, detail}
 	}
-	return wire.NoKey
+	return ruling{wire.NoKey, detail}
 }
 
 // verifying reads ahead with receive, in a goroutine of its own, so that messages are verified side
@@ -132,7 +139,7 @@ func weight(frame []byte) int64 { return min(int64(len(frame)), verifyBytes) }
 // handle takes in one message of a file. With a Verifier, it takes it in later: see handleRest.
 func (c *Consumer) handle(frame []byte) error {
 	if c.o.Verifier == nil {
-		return c.handleVerified(frame, "")
+		return c.handleVerified(frame, ruling{})
 	}
 	p := &pending{frame: bytes.Clone(frame)}
 	c.check(context.Background(), p, &c.underWay)

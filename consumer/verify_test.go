@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http/httptest"
@@ -34,7 +35,7 @@ type judge struct {
 }
 
 // Verify implements consumer.Verifier.
-func (j *judge) Verify(_ context.Context, m *wire.Message) wire.Reason {
+func (j *judge) Verify(_ context.Context, m *wire.Message) (wire.Reason, error) {
 	j.mu.Lock()
 	j.now++
 	j.most = max(j.most, j.now)
@@ -45,10 +46,10 @@ func (j *judge) Verify(_ context.Context, m *wire.Message) wire.Reason {
 	j.now--
 	for _, r := range []wire.Reason{wire.BadSignature, wire.NoKey, wire.KeyUnreachable} {
 		if bytes.Contains(m.DID, []byte(strings.ReplaceAll(string(r), "_", ""))) {
-			return r
+			return r, errors.New("the judge says " + string(r))
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // Changed implements consumer.Verifier.
@@ -134,6 +135,9 @@ func TestVerifier(t *testing.T) {
 		var letters []string
 		for _, l := range deadLetters(t, store) {
 			letters = append(letters, l.Reason)
+			if l.Detail != "the judge says "+l.Reason {
+				t.Errorf("the dead letter of %s has the detail %q", l.DID, l.Detail)
+			}
 		}
 		slices.Sort(letters)
 		if got := strings.Join(letters, " "); got != "key_unreachable no_key signature" {

@@ -105,13 +105,19 @@ func (c *Checker) Commit(m *wire.Message) (Commit, error) {
 	sum, ok := digestOf(root)
 	block := c.blocks[sum]
 	if !ok || block == nil || sha256.Sum256(block) != sum {
-		return Commit{}, ErrCommit
+		return Commit{}, fmt.Errorf("%w: the CAR has no block %s", ErrCommit, linkText(root))
 	}
 	k, err := ParseCommit(block)
 	if err == nil && !bytes.Equal(k.DID, m.DID) {
 		err = fmt.Errorf("%w: it belongs to %s", ErrCommit, k.DID)
 	}
 	return k, err
+}
+
+// linkText returns any CID as text.
+func linkText(cid []byte) string {
+	const most = 64
+	return "b" + base32Lower.EncodeToString(cid[:min(len(cid), most)])
 }
 
 // read notes the blocks of a CAR.
@@ -140,7 +146,7 @@ func (c *Checker) Invert(m *wire.Message, k Commit) error {
 	}
 	root, ok := digestOf(k.Data)
 	if !ok {
-		return ErrNode
+		return fmt.Errorf("%w: the commit names the root %x, which is not a CID of this form", ErrNode, k.Data)
 	}
 	prev, hasPrev := digestOf(m.PrevData())
 	if len(c.ops) == 0 && hasPrev && prev == root { // nothing has changed, and no node is needed
@@ -151,18 +157,19 @@ func (c *Checker) Invert(m *wire.Message, k Commit) error {
 		return err
 	}
 	for i := range c.ops {
-		if err := c.invert(&c.ops[i]); err != nil {
-			return err
+		o := &c.ops[i]
+		if err := c.invert(o); err != nil {
+			return fmt.Errorf("undoing the %.20q of %q: %w", o.action, o.path, err)
 		}
 	}
 	if len(m.PrevData()) == 0 {
 		if !c.tree.root.isEmpty() {
-			return fmt.Errorf("%w: prevData is missing", ErrRoot)
+			return fmt.Errorf("%w: prevData is missing, and undoing the operations leaves the tree %s", ErrRoot, cidText(c.tree.sumOf(c.tree.root)))
 		}
 		return nil
 	}
 	if !hasPrev || !c.tree.leadsTo(prev) {
-		return ErrRoot
+		return fmt.Errorf("%w: undoing the operations leads to %s; prevData is %s", ErrRoot, cidText(c.tree.sumOf(c.tree.root)), linkText(m.PrevData()))
 	}
 	return nil
 }
@@ -178,7 +185,7 @@ func (c *Checker) invert(o *op) error {
 	case action == "delete" && was && len(o.cid) == 0:
 		return c.tree.insert(o.path, prev)
 	default:
-		return fmt.Errorf("%w: the %q of %q lacks cid or prev", ErrOp, o.action, o.path)
+		return fmt.Errorf("%w: it lacks cid or prev, has one too many, or has an unknown action", ErrOp)
 	}
 }
 

@@ -3,6 +3,7 @@ package proof
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/base32"
 	"errors"
 	"fmt"
 	"slices"
@@ -31,6 +32,12 @@ func digestOf(cid []byte) (d digest, ok bool) {
 	}
 	return digest(cid[len(cidPrefix):]), true
 }
+
+// base32Lower is the multibase alphabet of CIDs in text.
+var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// cidText returns the CID with a digest as text, as other programs show it.
+func cidText(d digest) string { return linkText(append([]byte(cidPrefix), d[:]...)) }
 
 // maxLevel bounds the height of a tree: SHA-256 has no more pairs of bits.
 const maxLevel = 128
@@ -146,10 +153,10 @@ func (t *tree) load(n *node, level int) error {
 	}
 	block := t.block(n.sum)
 	if block == nil || sha256.Sum256(block) != n.sum {
-		return ErrMissing
+		return fmt.Errorf("%w: %s", ErrMissing, cidText(n.sum))
 	}
 	if !n.parse(block) || level >= 0 && n.isEmpty() {
-		return ErrNode
+		return fmt.Errorf("%w: %s", ErrNode, cidText(n.sum))
 	}
 	n.loaded = true
 	if level < 0 {
@@ -161,11 +168,11 @@ func (t *tree) load(n *node, level int) error {
 func (t *tree) checkLevels(n *node, level int) error {
 	for _, e := range n.entries {
 		if levelOf(e.key) != level {
-			return fmt.Errorf("%w: a key is not at its level", ErrNode)
+			return fmt.Errorf("%w: %s: the key %q is not at its level", ErrNode, cidText(n.sum), e.key)
 		}
 	}
 	if level == 0 && (n.left != nil || slices.ContainsFunc(n.entries, func(e entry) bool { return e.right != nil })) {
-		return fmt.Errorf("%w: a leaf has a subtree", ErrNode)
+		return fmt.Errorf("%w: %s: a leaf has a subtree", ErrNode, cidText(n.sum))
 	}
 	return nil
 }
@@ -257,7 +264,7 @@ func (t *tree) removeAt(n *node, level int, key []byte, at int, value digest) er
 		return fmt.Errorf("%w: the tree does not have %q", ErrOp, key)
 	case found:
 		if n.entries[i].value != value {
-			return fmt.Errorf("%w: the tree has another record at %q", ErrOp, key)
+			return otherRecord(key, n.entries[i].value, value)
 		}
 		merged, err := t.merge(n.child(i), n.entries[i].right, level-1)
 		if err != nil {
@@ -282,6 +289,10 @@ func (t *tree) removeAt(n *node, level int, key []byte, at int, value digest) er
 	}
 	n.setChild(i, c)
 	return nil
+}
+
+func otherRecord(key []byte, has, says digest) error {
+	return fmt.Errorf("%w: the tree has the record %s at %q, the operation says %s", ErrOp, cidText(has), key, cidText(says))
 }
 
 // merge joins two neighbouring subtrees.
@@ -396,7 +407,7 @@ func (t *tree) replace(key []byte, was, value digest) error {
 		case at > level, found != (at == level):
 			return fmt.Errorf("%w: the tree does not have %q", ErrOp, key)
 		case found && n.entries[i].value != was:
-			return fmt.Errorf("%w: the tree has another record at %q", ErrOp, key)
+			return otherRecord(key, n.entries[i].value, was)
 		}
 		n.changed = true
 		if found {

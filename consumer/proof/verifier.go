@@ -3,6 +3,7 @@ package proof
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"runtime"
 	"sync"
@@ -57,39 +58,44 @@ func NewVerifier(keys Keys) *Verifier {
 // Changed says that an account's DID document may have changed.
 func (v *Verifier) Changed(did []byte) { v.keys.Forget(syntax.DID(did)) }
 
-// Verify returns "" if the account made the Commit or Sync, else the reason to drop it: its
-// signature, and of a Commit the operations, by inversion.
-func (v *Verifier) Verify(ctx context.Context, m *wire.Message) wire.Reason {
+// Verify returns "" if the account made the Commit or Sync, else the reason to drop it, and an
+// error with the details: it checks the signature, and of a Commit the operations, by inversion.
+func (v *Verifier) Verify(ctx context.Context, m *wire.Message) (wire.Reason, error) {
 	did, err := syntax.ParseDID(string(m.DID))
 	switch {
 	case err != nil:
-		return "" // the decoder drops it
+		return "", nil //nolint:nilerr // the decoder drops it
 	case m.TooBig():
-		return wire.TooBig
+		return wire.TooBig, errTooBig
 	}
-	k, reason := v.read(m)
+	k, reason, err := v.read(m)
 	if reason != "" {
-		return reason
+		return reason, err
 	}
 	return v.signed(ctx, did, &k)
 }
 
+var (
+	errTooBig   = errors.New("the message says that the commit was too big to send")
+	errSlow     = errors.New("the source of the account's DID document answers too slowly")
+	errOtherKey = errors.New("the account's key did not make the signature")
+)
+
 // read makes the checks that need no key.
-func (v *Verifier) read(m *wire.Message) (k Commit, reason wire.Reason) {
+func (v *Verifier) read(m *wire.Message) (k Commit, reason wire.Reason, err error) {
 	v.slots <- struct{}{}
 	defer func() { <-v.slots }()
 	c, _ := v.checkers.Get().(*Checker)
 	defer v.checkers.Put(c)
-	k, err := c.Commit(m)
-	if err != nil {
-		return k, wire.BadCommit
+	if k, err = c.Commit(m); err != nil {
+		return k, wire.BadCommit, err
 	}
 	if m.Type == wire.Commit {
 		if err := c.Invert(m, k); err != nil {
-			return k, wire.Unproven
+			return k, wire.Unproven, err
 		}
 	}
-	return k, ""
+	return k, "", nil
 }
 
 // VerifyRepo returns "" if the account signed the commit block of its repo, else the reason not to
@@ -99,34 +105,36 @@ func (v *Verifier) VerifyRepo(ctx context.Context, did string, block []byte) wir
 	if err != nil || string(k.DID) != did {
 		return wire.BadCommit
 	}
-	return v.signed(ctx, syntax.DID(did), &k)
+	reason, _ := v.signed(ctx, syntax.DID(did), &k)
+	return reason
 }
 
 // signed checks the signature of a commit. If it does not match the key, the key may have been
 // replaced: it is looked up again.
-func (v *Verifier) signed(ctx context.Context, did syntax.DID, k *Commit) wire.Reason {
+func (v *Verifier) signed(ctx context.Context, did syntax.DID, k *Commit) (wire.Reason, error) {
 	key, cached := v.keys.Cached(did)
 	if !cached {
 		var reason wire.Reason
-		if key, reason = v.key(ctx, did, v.keys.Key); reason != "" {
-			return reason
+		var err error
+		if key, reason, err = v.key(ctx, did, v.keys.Key); reason != "" {
+			return reason, err
 		}
 	}
 	if v.matches(key, k) {
-		return ""
+		return "", nil
 	}
 	renewed := false
-	fresh, reason := v.key(ctx, did, func(ctx context.Context, did syntax.DID) (key atcrypto.PublicKey, err error) {
+	fresh, reason, err := v.key(ctx, did, func(ctx context.Context, did syntax.DID) (key atcrypto.PublicKey, err error) {
 		key, renewed, err = v.keys.Renew(ctx, did)
 		return key, err
 	})
 	switch {
 	case reason != "":
-		return reason
+		return reason, err
 	case renewed && !fresh.Equal(key) && v.matches(fresh, k):
-		return ""
+		return "", nil
 	}
-	return wire.BadSignature
+	return wire.BadSignature, fmt.Errorf("%w: the key is %s", errOtherKey, fresh.DIDKey())
 }
 
 func (v *Verifier) matches(key atcrypto.PublicKey, k *Commit) bool {
@@ -137,13 +145,13 @@ func (v *Verifier) matches(key atcrypto.PublicKey, k *Commit) bool {
 
 // key gets a key, with patience. A look-up that takes longer goes on, and its key is cached. No
 // look-up starts at a source that was slow a moment ago.
-func (v *Verifier) key(ctx context.Context, did syntax.DID, get func(context.Context, syntax.DID) (atcrypto.PublicKey, error)) (atcrypto.PublicKey, wire.Reason) {
+func (v *Verifier) key(ctx context.Context, did syntax.DID, get func(context.Context, syntax.DID) (atcrypto.PublicKey, error)) (atcrypto.PublicKey, wire.Reason, error) {
 	source := "plc"
 	if did.Method() != "plc" {
 		source = identities.PayerOf(did)
 	}
 	if v.isSlow(source) {
-		return nil, wire.KeyUnreachable
+		return nil, wire.KeyUnreachable, errSlow
 	}
 	type answer struct {
 		key atcrypto.PublicKey
@@ -161,17 +169,17 @@ func (v *Verifier) key(ctx context.Context, did syntax.DID, get func(context.Con
 	case a = <-found:
 	case <-time.After(patience):
 		v.wasSlow(source)
-		return nil, wire.KeyUnreachable
+		return nil, wire.KeyUnreachable, errSlow
 	case <-ctx.Done():
-		return nil, wire.KeyUnreachable
+		return nil, wire.KeyUnreachable, ctx.Err()
 	}
 	switch {
 	case errors.Is(a.err, identities.ErrUnreachable), errors.Is(a.err, identities.ErrBusy):
-		return nil, wire.KeyUnreachable
+		return nil, wire.KeyUnreachable, a.err
 	case a.err != nil:
-		return nil, wire.NoKey
+		return nil, wire.NoKey, a.err
 	}
-	return a.key, ""
+	return a.key, "", nil
 }
 
 func (v *Verifier) isSlow(source string) bool {

@@ -279,7 +279,7 @@ func goldenRest() (forms []golden.Form) {
 		}),
 		golden.New("counts", asJSON(counts), readCounts), golden.New("counts of nothing", asJSON(Counts{}), readCounts),
 		golden.New("gap", asJSON(gap), readJSON[Gap]), golden.New("gap without a beginning", asJSON(Gap{Reason: "began", Time: at}), readJSON[Gap]),
-		golden.New("dead letter", asJSON(letter), readJSON[DeadLetter]), golden.New("dead letter of no account", asJSON(DeadLetter{Reason: "no frame", Time: at}), readJSON[DeadLetter]),
+		golden.New("dead letter", asJSON(letter), readJSON[DeadLetter]), golden.New("dead letter with a detail", asJSON(DeadLetter{Reason: "proof", Time: at, Detail: "a node of the tree is missing"}), readJSON[DeadLetter]), golden.New("dead letter of no account", asJSON(DeadLetter{Reason: "no frame", Time: at}), readJSON[DeadLetter]),
 		golden.New("queued resync", asJSON(resync), readJSON[Resync]), golden.New("failed resync", asJSON(Resync{State: ResyncFailed, Reason: "sync"}), readJSON[Resync]),
 		golden.New("backfill", asJSON(backfill), readJSON[Backfill]), golden.New("no backfill", asJSON(Backfill{}), readJSON[Backfill]),
 		golden.New("touched commit", touched.Append(nil), func(v []byte) (string, error) {

@@ -36,6 +36,8 @@ type DeadLetter struct {
 	Path   string    `json:"path,omitempty"`
 	Reason string    `json:"reason"`
 	Time   time.Time `json:"time"`
+	// Detail is for an operator. Letters of older versions have none.
+	Detail string `json:"detail,omitempty"`
 }
 
 // A Gap is a place in the stream where events may be missing.

@@ -91,8 +91,8 @@ func (x *Index) admin(drains func() bool) http.Handler {
 		_, _ = w.Write([]byte("ready\n"))
 	})
 	mux.HandleFunc("/deadletters", func(w http.ResponseWriter, r *http.Request) {
-		serveNotes(x, w, r, read.DeadLetters, "Dead letters", []string{"Time", "Source", "Seq", "DID", "Path", "Reason"}, func(d *format.DeadLetter) []any {
-			return []any{d.Time, d.Source, d.Seq, d.DID, d.Path, d.Reason}
+		serveNotes(x, w, r, read.DeadLetters, "Dead letters", []string{"Time", "Source", "Seq", "DID", "Path", "Reason", "Detail"}, func(d *format.DeadLetter) []any {
+			return []any{d.Time, d.Source, d.Seq, d.DID, d.Path, d.Reason, d.Detail}
 		})
 	})
 	mux.HandleFunc("/gaps", func(w http.ResponseWriter, r *http.Request) {

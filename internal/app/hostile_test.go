@@ -39,7 +39,7 @@ func TestAbuseNotes(t *testing.T) {
 	defer closeIt()
 	replay(t, x, consumer.Options{Frames: plainPDS})
 	gap := format.Gap{Source: "relay." + hostile, After: 5, Reason: hostile, Time: time.Now(), Detail: hostile}
-	letter := format.DeadLetter{Source: hostile, Seq: 5, DID: hostile, Path: hostile, Reason: hostile, Time: time.Now()}
+	letter := format.DeadLetter{Source: hostile, Seq: 5, DID: hostile, Path: hostile, Reason: hostile, Detail: hostile, Time: time.Now()}
 	row := format.Resync{State: format.ResyncFailed, Reason: hostile, Queued: time.Now(), Due: time.Now(), Failure: hostile, Detail: hostile}
 	err := x.KV.Update(t.Context(), func(txn kv.Txn) error {
 		h, err := read.Header(txn)
