@@ -111,6 +111,7 @@ type Consumer struct {
 	window          []*pending     // messages of a file that are being verified
 	windowBytes     int            // of their frames
 	underWay        sync.WaitGroup // their verifications
+	order           order          // of the messages of each account that are being verified
 	countedRevs     int
 	sessionOutdated bool        // the relay has said in this session that the cursor is outdated
 	pendingGap      *format.Gap // recorded at the first event if that is newer than the last event of another source

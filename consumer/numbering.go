@@ -31,9 +31,16 @@ type numbering struct {
 // run is a list of held events; each continues the one before.
 type run struct {
 	seqs     []format.Seq
-	frames   [][]byte
+	frames   []held
 	since    time.Time
 	accepted bool // the frames were accepted, without their numbers
+}
+
+// held is a message that is held, and what the Verifier said of it when it came: asking it again
+// would ask about the account's key of a later time.
+type held struct {
+	frame   []byte
+	verdict ruling
 }
 
 func (r *run) first() format.Seq { return r.seqs[0] }
@@ -64,7 +71,7 @@ type verdict struct {
 	accept  bool // the offered event, after frames
 	old     bool // the offered event had come before
 	late    int  // how many held events had come before
-	frames  [][]byte
+	frames  []held
 	refuted []format.Seq
 	// unnumbered says not to believe the numbers of the frames.
 	unnumbered bool
@@ -94,7 +101,7 @@ func (n *numbering) advance(seq format.Seq) bool {
 }
 
 // offer decides about an event. It copies frame if it holds the event.
-func (n *numbering) offer(seq format.Seq, frame []byte, now time.Time) (v verdict) {
+func (n *numbering) offer(seq format.Seq, frame []byte, judged ruling, now time.Time) (v verdict) {
 	switch {
 	case seq > maxSeq:
 		v.refuted = []format.Seq{seq}
@@ -123,7 +130,7 @@ func (n *numbering) offer(seq format.Seq, frame []byte, now time.Time) (v verdic
 		n.runs = append(n.runs, run{since: now})
 	}
 	r := &n.runs[i]
-	r.seqs, r.frames = append(r.seqs, seq), append(r.frames, slices.Clone(frame))
+	r.seqs, r.frames = append(r.seqs, seq), append(r.frames, held{slices.Clone(frame), judged})
 	if r.accepted {
 		r.since = now // of the frames not yet accepted
 		r.accepted = false

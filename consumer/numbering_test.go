@@ -13,7 +13,7 @@ import (
 // feedNumbers offers numbers, and returns the accepted ones in order.
 func feedNumbers(n *numbering, now time.Time, seqs ...format.Seq) (taken []format.Seq) {
 	for _, seq := range seqs {
-		v := n.offer(seq, binary.BigEndian.AppendUint64(nil, uint64(seq)), now)
+		v := n.offer(seq, binary.BigEndian.AppendUint64(nil, uint64(seq)), ruling{}, now)
 		taken = append(taken, frameSeqs(v)...)
 		if v.accept {
 			taken = append(taken, seq)
@@ -24,7 +24,7 @@ func feedNumbers(n *numbering, now time.Time, seqs ...format.Seq) (taken []forma
 
 func frameSeqs(v verdict) (seqs []format.Seq) {
 	for _, f := range v.frames {
-		seqs = append(seqs, format.Seq(binary.BigEndian.Uint64(f)))
+		seqs = append(seqs, format.Seq(binary.BigEndian.Uint64(f.frame)))
 	}
 	return seqs
 }

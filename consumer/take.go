@@ -49,7 +49,7 @@ func (c *Consumer) take(frame []byte, verdict ruling) error {
 	if c.numbers.advance(m.Seq) {
 		return c.accept(m, verdict)
 	}
-	v := c.numbers.offer(m.Seq, frame, time.Now())
+	v := c.numbers.offer(m.Seq, frame, verdict, time.Now())
 	defer c.noteHolding()
 	if v.old {
 		if err := c.oldNumber(m); err != nil {
@@ -131,14 +131,14 @@ func (c *Consumer) carryOut(v *verdict) error {
 		c.log.Warn("the relay's numbering jumped, and events confirmed it", "from", int64(v.from), "to", int64(c.numbers.last))
 		c.metrics.jump()
 	}
-	for _, frame := range v.frames {
-		if err := wire.Parse(frame, &c.heldMessage); err != nil {
+	for _, h := range v.frames {
+		if err := wire.Parse(h.frame, &c.heldMessage); err != nil {
 			return fmt.Errorf("consumer: parsing a held message: %w", err)
 		}
 		if v.unnumbered {
 			c.heldMessage.Seq = 0
 		}
-		if err := c.accept(&c.heldMessage, c.verify(&c.heldMessage)); err != nil {
+		if err := c.accept(&c.heldMessage, h.verdict); err != nil {
 			return err
 		}
 	}

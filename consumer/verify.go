@@ -46,6 +46,76 @@ type pending struct {
 	done    chan struct{}
 }
 
+// An order keeps each account's messages in order while they are verified: an #identity must not
+// make the Verifier forget a key that an earlier commit of the account needs, and a later commit
+// must not be checked with a key that the #identity replaces. Commits between two of an
+// account's #identity are verified side by side. It has an entry for each account with messages
+// under way, so verifyMessages and verifyBytes bound it.
+type order struct {
+	mu       sync.Mutex
+	accounts map[string]*turns
+}
+
+// turns are the messages of one account that are under way.
+type turns struct {
+	n        int             // of them
+	commits  *sync.WaitGroup // since the last #identity
+	identity chan struct{}   // closed once that is carried out; nil if it is not under way
+}
+
+// begin notes a commit. Wait for the channel, unless it is nil, before verifying it; then call end.
+func (o *order) begin(did []byte) (wait <-chan struct{}, end func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	a := o.accounts[string(did)]
+	if a == nil {
+		if o.accounts == nil {
+			o.accounts = map[string]*turns{}
+		}
+		a = &turns{commits: new(sync.WaitGroup)}
+		o.accounts[string(did)] = a
+	}
+	a.n++
+	commits := a.commits
+	commits.Add(1)
+	return a.identity, func() {
+		commits.Done()
+		o.end(did, a)
+	}
+}
+
+func (o *order) end(did []byte, a *turns) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if a.n--; a.n == 0 {
+		delete(o.accounts, string(did))
+	}
+}
+
+// change notes an #identity. Call wait before carrying it out, then end; both are nil if no
+// message of the account is under way.
+func (o *order) change(did []byte) (wait, end func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	a := o.accounts[string(did)]
+	if a == nil {
+		return nil, nil
+	}
+	a.n++
+	commits, before, done := a.commits, a.identity, make(chan struct{})
+	a.commits, a.identity = new(sync.WaitGroup), done
+	wait = func() {
+		if before != nil {
+			<-before
+		}
+		commits.Wait()
+	}
+	return wait, func() {
+		close(done)
+		o.end(did, a)
+	}
+}
+
 // check starts to verify a message, whose frame nobody else may change.
 func (c *Consumer) check(ctx context.Context, p *pending, underWay *sync.WaitGroup) {
 	p.done = make(chan struct{})
@@ -56,23 +126,31 @@ func (c *Consumer) check(ctx context.Context, p *pending, underWay *sync.WaitGro
 	}
 	switch {
 	case m.Type == wire.Identity:
-		c.o.Verifier.Changed(m.DID)
-	case (m.Type == wire.Commit || m.Type == wire.Sync) && (c.decoder.Owns == nil || c.decoder.Owns(m.DID)):
+		wait, end := c.order.change(m.DID)
+		if wait == nil {
+			c.o.Verifier.Changed(m.DID)
+			break
+		}
 		underWay.Go(func() {
+			wait()
+			c.o.Verifier.Changed(m.DID)
+			end()
+			close(p.done)
+		})
+		return
+	case (m.Type == wire.Commit || m.Type == wire.Sync) && (c.decoder.Owns == nil || c.decoder.Owns(m.DID)):
+		wait, end := c.order.begin(m.DID)
+		underWay.Go(func() {
+			if wait != nil {
+				<-wait
+			}
 			p.verdict = c.verdict(ctx, m)
+			end()
 			close(p.done)
 		})
 		return
 	}
 	close(p.done)
-}
-
-// verify returns the verdict on one message, for one that was held.
-func (c *Consumer) verify(m *wire.Message) ruling {
-	if c.o.Verifier == nil || m.Type != wire.Commit && m.Type != wire.Sync || c.decoder.Owns != nil && !c.decoder.Owns(m.DID) {
-		return ruling{}
-	}
-	return c.verdict(context.Background(), m)
 }
 
 // verdict asks the Verifier. An account in the index whose key is gone must not seem complete: its
