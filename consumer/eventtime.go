@@ -28,6 +28,9 @@ const (
 	believable = 2 * time.Minute
 	// minuteLen is the length of 2006-01-02T15:04.
 	minuteLen = 16
+	// maxTimeLen bounds the text of a time. A batch keeps no longer one, so its event would be
+	// stored with the time of the event before it.
+	maxTimeLen = 63
 	// firstEvents is how many events began waits for, to tell when the run began to receive
 	// the stream; firstWait bounds the wait.
 	firstEvents = 16
@@ -38,7 +41,11 @@ const (
 // plausible one. The result is valid until the next call. Most events have the same minute as
 // the event before, and cost a comparison of sixteen bytes.
 func (e *eventTimes) usable(text []byte) []byte {
-	if len(text) >= minuteLen && string(text[:minuteLen]) == e.minute && len(e.first) == firstEvents {
+	if len(text) > maxTimeLen {
+		return e.last
+	}
+	isUTC := len(text) >= minuteLen && isSecondsUTC(text[minuteLen:])
+	if isUTC && string(text[:minuteLen]) == e.minute && len(e.first) == firstEvents {
 		e.note(e.micros)
 		e.last = append(e.last[:0], text...)
 		return text
@@ -58,9 +65,26 @@ func (e *eventTimes) usable(text []byte) []byte {
 	if !e.plausible(t) {
 		return e.last
 	}
-	e.minute, e.micros = string(text[:minuteLen]), t.UnixMicro()
+	e.minute = ""
+	if isUTC { // with an offset, the same text before it is another minute
+		e.minute, e.micros = string(text[:minuteLen]), t.UnixMicro()
+	}
 	e.last = append(e.last[:0], text...)
 	return text
+}
+
+// isSecondsUTC reports whether text is the rest of a time after the minute, like :05.678Z.
+func isSecondsUTC(text []byte) bool {
+	n := len(text) - 1
+	if n < 3 || text[0] != ':' || text[1] < '0' || text[1] > '5' || text[n] != 'Z' || n > 3 && (n == 4 || text[3] != '.') {
+		return false
+	}
+	for i := 2; i < n; i++ {
+		if i != 3 && (text[i] < '0' || text[i] > '9') {
+			return false
+		}
+	}
+	return true
 }
 
 func (e *eventTimes) note(micros int64) {

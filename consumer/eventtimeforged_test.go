@@ -1,0 +1,132 @@
+package consumer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// settled returns eventTimes after some events of honest hosts, the last of them at a time.
+func settled(at time.Time) *eventTimes {
+	e := &eventTimes{now: func() time.Time { return at }}
+	for i := range 2 * firstEvents {
+		e.usable([]byte(at.Add(time.Duration(i-2*firstEvents+1) * time.Millisecond).UTC().Format("2006-01-02T15:04:05.000Z")))
+	}
+	return e
+}
+
+// A time that begins like that of the event before it is not believed for that: the rest may be an
+// offset of hours, or no time at all, or so long that a batch does not keep it.
+func TestForgedEventTimes(t *testing.T) {
+	at := time.Date(2026, 11, 22, 12, 30, 5, 0, time.UTC)
+	last := at.Format("2006-01-02T15:04:05.000Z")
+	for text, isUsed := range map[string]bool{
+		"2026-11-22T12:30:06Z":                                  true,
+		"2026-11-22T12:30:06.1Z":                                true,
+		"2026-11-22T12:30:06.123456789Z":                        true,
+		"2026-11-22T12:30:06+00:00":                             true,
+		"2026-11-22T13:30:06+01:00":                             true,
+		"2026-11-22T12:30:06+14:00":                             false,
+		"2026-11-22T12:30:06-12:00":                             false,
+		"2026-11-22T12:30":                                      false,
+		"2026-11-22T12:30:":                                     false,
+		"2026-11-22T12:30:0Z":                                   false,
+		"2026-11-22T12:30:06":                                   false,
+		"2026-11-22T12:30:06.":                                  false,
+		"2026-11-22T12:30:06.Z":                                 false,
+		"2026-11-22T12:30:66Z":                                  false,
+		"2026-11-22T12:30:6xZ":                                  false,
+		"2026-11-22T12:30:06.12x4Z":                             false,
+		"2026-11-22T12:30:06z":                                  false,
+		"2026-11-22T12:30 tomorrow":                             false,
+		"2026-11-22T12:30:06.1Z\x00":                            false,
+		"2026-11-22T12:30:06." + strings.Repeat("1", 42) + "Z":  true,
+		"2026-11-22T12:30:06." + strings.Repeat("1", 43) + "Z":  false,
+		"2026-11-22T12:30:06." + strings.Repeat("1", 999) + "Z": false,
+		"2026-11-22T12:30:" + strings.Repeat("0", 1<<16):        false,
+		"": false,
+	} {
+		want := last
+		if isUsed {
+			want = text
+		}
+		e := settled(at)
+		if got := string(e.usable([]byte(text))); got != want {
+			t.Errorf("%.80q yields %.80q, want %.80q", text, got, want)
+		}
+		// The next event is not affected.
+		next := at.Add(2 * time.Second).Format("2006-01-02T15:04:05.000Z")
+		if got := string(e.usable([]byte(next))); got != next {
+			t.Errorf("after %.80q, %q yields %.80q", text, next, got)
+		}
+	}
+}
+
+// After a time with an offset, one with the same text and without it is judged for itself.
+func TestMinuteOfAnotherZone(t *testing.T) {
+	at := time.Date(2026, 11, 22, 12, 30, 5, 0, time.UTC)
+	e := settled(at)
+	const zone, utc = "2026-11-22T20:30:05+08:00", "2026-11-22T20:30:06Z"
+	if got := string(e.usable([]byte(zone))); got != zone {
+		t.Fatalf("%q yields %q", zone, got)
+	}
+	if got := string(e.usable([]byte(utc))); got != zone {
+		t.Errorf("%q, eight hours ahead, yields %q", utc, got)
+	}
+}
+
+// Whatever hosts send, the result is a time near the position of the stream, short enough for a
+// batch, or empty while there is none.
+func TestUsableTimesArePlausible(t *testing.T) {
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		at := time.Date(2026, 11, 22, 12, 30, 5, 0, time.UTC)
+		e := settled(at)
+		for range 300 {
+			at = at.Add(time.Duration(rng.IntN(2000)) * time.Millisecond)
+			now := at
+			e.now = func() time.Time { return now }
+			honest := []byte(at.Format("2006-01-02T15:04:05.000Z"))
+			text := []byte(string(honest))
+			switch rng.IntN(6) {
+			case 0: // damaged
+				for range 1 + rng.IntN(3) {
+					text[rng.IntN(len(text))] = byte(rng.IntN(256))
+				}
+			case 1: // cut
+				text = text[:rng.IntN(len(text))]
+			case 2: // another zone
+				text = fmt.Appendf(text[:len(text)-1], "%+03d:%02d", rng.IntN(29)-14, rng.IntN(60))
+			case 3: // longer
+				text = append(text[:len(text)-1], strings.Repeat("7", rng.IntN(80))+"Z"...)
+			}
+			got := e.usable(text)
+			var is time.Time
+			if err := is.UnmarshalText(got); err != nil || len(got) > maxTimeLen {
+				t.Fatalf("seed %d: %q yields %q: %v", seed, text, got, err)
+			}
+			if d := is.Sub(at).Abs(); d > believable+10*time.Second {
+				t.Fatalf("seed %d: %q yields %q, %v from the stream's %s", seed, text, got, d, honest)
+			}
+			if got := e.usable(honest); string(got) != string(honest) {
+				t.Fatalf("seed %d: after %q, %q yields %q", seed, text, honest, got)
+			}
+		}
+	}
+}
+
+// isSecondsUTC accepts exactly what time.Time reads after a minute in UTC.
+func FuzzSecondsUTC(f *testing.F) {
+	for _, s := range []string{":05Z", ":05.1Z", ":59.123456789Z", ":60Z", ":5Z", ":05", ":05.Z", ":05+00:00", "", "Z", ":0:.1Z", ":05,1Z"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, rest []byte) {
+		var at time.Time
+		err := at.UnmarshalText(append([]byte("2026-11-22T12:30"), rest...))
+		if is := isSecondsUTC(rest); is && (err != nil || at.Minute() != 30 || at.Hour() != 12) {
+			t.Errorf("%q is accepted, and is not read as a time in that minute: %v, %v", rest, at, err)
+		}
+	})
+}
