@@ -216,9 +216,21 @@ func TestRefusal(t *testing.T) {
 		after string
 		want  time.Duration
 	}{
-		{429, "30", 30 * time.Second}, {503, "30", 30 * time.Second}, {500, "30", 0}, {404, "30", 0}, {200, "30", 0},
-		{429, "", 0}, {429, "soon", 0}, {429, "-5", 0}, {429, "0", 0}, {429, "999999999999999999999", 0}, {503, "9999999", time.Hour},
-		{429, "Thu, 01 Jan 1970 00:00:00 GMT", 0}, {429, "Fri, 01 Jan 2100 00:00:00 GMT", time.Hour}, {429, " 7 ", 7 * time.Second}, {429, "1.5", 0},
+		{429, "30", 30 * time.Second},
+		{503, "30", 30 * time.Second},
+		{500, "30", 0},
+		{404, "30", 0},
+		{200, "30", 0},
+		{429, "", 0},
+		{429, "soon", 0},
+		{429, "-5", 0},
+		{429, "0", 0},
+		{429, "999999999999999999999", 0},
+		{503, "9999999", time.Hour},
+		{429, "Thu, 01 Jan 1970 00:00:00 GMT", 0},
+		{429, "Fri, 01 Jan 2100 00:00:00 GMT", time.Hour},
+		{429, " 7 ", 7 * time.Second},
+		{429, "1.5", 0},
 	} {
 		body := &countingBody{Reader: strings.NewReader(strings.Repeat("no newline ", 10_000))}
 		r := newRefusal("ws://relay.example.com", cause, &http.Response{StatusCode: c.code, Status: fmt.Sprint(c.code, " Because"), Header: http.Header{"Retry-After": {c.after}}, Body: body})

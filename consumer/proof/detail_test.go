@@ -56,10 +56,14 @@ func TestDetails(t *testing.T) {
 		{name: "a missing node", change: func(_ *account, p *parts) {
 			p.blocks = slices.DeleteFunc(p.blocks, func(b synth.Block) bool { return b.CID == p.data })
 		}, reason: wire.Unproven, is: proof.ErrMissing, details: func(p *parts) []string { return []string{cidText(p.data)} }},
-		{name: "another root before", change: func(_ *account, p *parts) { p.m.PrevData = &other },
-			reason: wire.Unproven, is: proof.ErrRoot, details: func(*parts) []string { return []string{"prevData is " + cidText(other), "leads to bafyrei"} }},
-		{name: "no root before", change: func(_ *account, p *parts) { p.m.PrevData = nil },
-			reason: wire.Unproven, is: proof.ErrRoot, details: func(*parts) []string { return []string{"prevData is missing", "bafyrei"} }},
+		{
+			name: "another root before", change: func(_ *account, p *parts) { p.m.PrevData = &other },
+			reason: wire.Unproven, is: proof.ErrRoot, details: func(*parts) []string { return []string{"prevData is " + cidText(other), "leads to bafyrei"} },
+		},
+		{
+			name: "no root before", change: func(_ *account, p *parts) { p.m.PrevData = nil },
+			reason: wire.Unproven, is: proof.ErrRoot, details: func(*parts) []string { return []string{"prevData is missing", "bafyrei"} },
+		},
 		{name: "another value", change: func(_ *account, p *parts) {
 			p.m.Ops = []synth.Op{{Action: "create", Collection: "app.bsky.feed.like", Rkey: p.m.Ops[0].Rkey, CID: &other}}
 		}, reason: wire.Unproven, is: proof.ErrOp, details: func(p *parts) []string {
@@ -68,20 +72,32 @@ func TestDetails(t *testing.T) {
 		{name: "a record that is not there", change: func(_ *account, p *parts) {
 			p.m.Ops = []synth.Op{{Action: "create", Collection: "app.bsky.feed.like", Rkey: []byte("no-such-key"), CID: &other}}
 		}, reason: wire.Unproven, details: func(*parts) []string { return []string{"app.bsky.feed.like/no-such-key"} }},
-		{name: "an unknown action", change: func(_ *account, p *parts) { p.m.Ops[0].Action = "merge" },
+		{
+			name: "an unknown action", change: func(_ *account, p *parts) { p.m.Ops[0].Action = "merge" },
 			reason: wire.Unproven, is: proof.ErrOp, details: func(p *parts) []string {
 				return []string{`"merge"`, string(p.m.Ops[0].Rkey), "unknown action"}
-			}},
-		{name: "a path twice", change: func(_ *account, p *parts) { p.m.Ops = append(p.m.Ops, p.m.Ops[0]) },
-			reason: wire.Unproven, is: proof.ErrOp, details: func(p *parts) []string { return []string{string(p.m.Ops[0].Rkey), "twice"} }},
-		{name: "another key", keys: func(*account) proof.Keys { return oneKey{key: foreign} },
-			reason: wire.BadSignature, details: func(*parts) []string { return []string{foreign.DIDKey()} }},
-		{name: "no document", keys: func(*account) proof.Keys { return oneKey{err: errors.New("the directory answers 404")} },
-			reason: wire.NoKey, details: func(*parts) []string { return []string{"the directory answers 404"} }},
-		{name: "no directory", keys: func(*account) proof.Keys { return oneKey{err: identities.ErrUnreachable} },
-			reason: wire.KeyUnreachable, is: identities.ErrUnreachable, details: func(*parts) []string { return nil }},
-		{name: "too big", change: func(_ *account, p *parts) { p.m.TooBig = true },
-			reason: wire.TooBig, details: func(*parts) []string { return []string{"too big"} }},
+			},
+		},
+		{
+			name: "a path twice", change: func(_ *account, p *parts) { p.m.Ops = append(p.m.Ops, p.m.Ops[0]) },
+			reason: wire.Unproven, is: proof.ErrOp, details: func(p *parts) []string { return []string{string(p.m.Ops[0].Rkey), "twice"} },
+		},
+		{
+			name: "another key", keys: func(*account) proof.Keys { return oneKey{key: foreign} },
+			reason: wire.BadSignature, details: func(*parts) []string { return []string{foreign.DIDKey()} },
+		},
+		{
+			name: "no document", keys: func(*account) proof.Keys { return oneKey{err: errors.New("the directory answers 404")} },
+			reason: wire.NoKey, details: func(*parts) []string { return []string{"the directory answers 404"} },
+		},
+		{
+			name: "no directory", keys: func(*account) proof.Keys { return oneKey{err: identities.ErrUnreachable} },
+			reason: wire.KeyUnreachable, is: identities.ErrUnreachable, details: func(*parts) []string { return nil },
+		},
+		{
+			name: "too big", change: func(_ *account, p *parts) { p.m.TooBig = true },
+			reason: wire.TooBig, details: func(*parts) []string { return []string{"too big"} },
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := newAccount(t, 3)
