@@ -7,10 +7,14 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"skein.blue/graph/batch"
 	"skein.blue/graph/write"
 	"skein.blue/intern"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/tracing"
 )
 
 // Timing returns how the time of all writes since Open divides.
@@ -26,9 +30,15 @@ func (s *Store) Timing() (t write.Timing) {
 // Apply applies a batch from the named source and stores its cursor, in as few atomic writes as
 // possible. Each write stores the cursor that it reaches, and no commit is split. Apply drops
 // events that were applied before, and events of partitions that this Store does not write.
-func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) error {
+func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) (err error) {
+	ctx, span := s.o.Tracer.Start(ctx, "apply a batch", trace.WithNewRoot())
+	defer func() { tracing.End(span, err) }()
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("skein.source", source), attribute.Int("skein.events", b.Events()), attribute.Int64("skein.last_seq", int64(b.Last())))
+	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	span.AddEvent("its turn to write")
 	if err := s.intake.begin(ctx, source, b); err != nil {
 		return err
 	}
@@ -99,7 +109,12 @@ func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
 }
 
 // applySegment applies a segment in one write.
-func (l *lane) applySegment(ctx context.Context, seg *write.Segment) error {
+func (l *lane) applySegment(ctx context.Context, seg *write.Segment) (err error) {
+	ctx, span := l.store.o.Tracer.Start(ctx, "write")
+	defer func() { tracing.End(span, err) }()
+	if span.IsRecording() {
+		span.SetAttributes(attribute.Int("skein.events", len(seg.Events)), attribute.Int("skein.first_partition", int(l.first)))
+	}
 	w := l.writerOf(seg.Batch)
 	w.Begin()
 	for {
@@ -121,15 +136,18 @@ func (l *lane) applySegment(ctx context.Context, seg *write.Segment) error {
 		case err == nil:
 			out.Timing.Commit += time.Since(end)
 			m.Committed(time.Since(start))
+			span.SetAttributes(attribute.Float64("skein.commit_seconds", out.Timing.Commit.Seconds()))
 			l.committed(w, seg, &out)
 			return nil
 		case isErasing:
 			m.Retried("erasing")
+			span.AddEvent("again: records of a deleted account are erased first")
 			if err := l.eraseNow(ctx, erasing.Actor); err != nil {
 				return err
 			}
 		case errors.Is(err, intern.ErrNoLease):
 			m.Retried("lease")
+			span.AddEvent("again: ids are leased first")
 		default:
 			return fmt.Errorf("graph: applying up to seq %d of %s: %w", seg.Batch.Last(), seg.Source, err)
 		}

@@ -41,7 +41,7 @@ func serveCommand(e *command.Environment) *cli.Command {
 		&cli.BoolFlag{Name: "consume", Value: true, Usage: "index the firehose; false: only answer queries (default: true)", Destination: &s.Consume, Sources: command.Env("consume")},
 	)
 	flags = append(append(append(append(flags, s.AdminTokenFlags()...), s.VerifyFlags()...), s.PastFlags()...), s.NameFlags()...)
-	flags = append(flags, s.ClientFlags()...)
+	flags = append(append(flags, s.ClientFlags()...), s.TraceFlags()...)
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "index the firehose and answer queries",
@@ -91,6 +91,16 @@ func serve(ctx context.Context, e *command.Environment, s *command.Settings, fla
 	so.Create, so.Wait = s.Consume, shared // a query node never creates a store
 	so.ReadOnly = shared && !s.Consume     // runs beside the writers; a folder has only one process
 	so.AwaitSpace = true
+	traces, err := s.Tracing(ctx, so.Logger)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := traces.Close(ctx); err != nil {
+			so.Logger.Warn("the last traces were not sent", "error", err)
+		}
+	}()
+	so.Tracer = traces.Tracer()
 	mirror, closeMirror, err := s.OpenMirror(ctx, so)
 	if err != nil {
 		return err

@@ -236,6 +236,9 @@ func TestRounds(t *testing.T) {
 	}
 	x.settle(t)
 	x.has(t, w)
+	if at := x.m.StatusNow().Compared; time.Since(at) > time.Minute {
+		t.Errorf("the last comparison ended at %v", at)
+	}
 }
 
 // A host that keeps sending an older state, from a cache, is never believed.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/identity"
 	indigo "github.com/bluesky-social/indigo/atproto/syntax"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"skein.blue/consumer/repo"
 	"skein.blue/consumer/wire"
@@ -21,6 +23,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/internal/human"
 	"skein.blue/internal/outward"
+	"skein.blue/internal/tracing"
 )
 
 // The reasons why a repo was not fetched: labels of a metric, and values in the queue's
@@ -133,7 +136,13 @@ func (m *Manager) fetchOne(ctx context.Context, j *job) {
 	r := m.reader()
 	defer free(r)
 	began := time.Now()
+	ctx, span := m.o.Tracer.Start(ctx, "fetch a repo", trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient))
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("server.address", j.host), attribute.String("skein.did", j.did), attribute.Int("skein.tries", j.tries))
+	}
 	n, err := m.getRepo(ctx, j.host, j.did, r)
+	span.SetAttributes(attribute.Int64("http.response.body.size", n))
+	tracing.End(span, err)
 	m.bytes.Add(n)
 	f := &failure{}
 	isFailure := errors.As(err, &f)

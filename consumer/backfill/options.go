@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/identity"
+	"go.opentelemetry.io/otel/trace"
 
 	"skein.blue/consumer/proof"
 	"skein.blue/graph"
 	"skein.blue/internal/identities/plc"
+	"skein.blue/internal/tracing"
 )
 
 // Options say what to fetch, and how.
@@ -23,6 +25,8 @@ type Options struct {
 	PLC string
 	// Mirror, if set, is a copy of that directory, which is asked first.
 	Mirror *plc.Mirror
+	// Tracer receives a span for each fetched repo. nil means none.
+	Tracer trace.Tracer
 	// Hosts are PDSes that the operator named.
 	Hosts []string
 	// AllowPrivateHosts also allows hosts with loopback and private addresses.
@@ -91,6 +95,7 @@ func (o *Options) defaults() {
 			*d = to
 		}
 	}
+	o.Tracer = tracing.OrNone(o.Tracer)
 	if o.Archiving == nil {
 		o.Archiving = func(bool) {}
 	}

@@ -43,6 +43,8 @@ type Status struct {
 	// Hole means that the stream had a hole, and the index has not been compared with the
 	// relay's list since.
 	Hole bool `json:"hole,omitempty"`
+	// Compared is when all repos had last been compared with the relay's list.
+	Compared time.Time `json:"compared,omitzero"`
 	// Busy means that a list, an archive or a comparison after a hole is running, or that repos
 	// are due within a minute.
 	Busy bool `json:"busy"`
@@ -111,6 +113,7 @@ func (m *Manager) StatusNow() Status {
 	if m.o.Store != nil {
 		noted, compared := m.o.Store.Holes()
 		st.Hole = noted > compared
+		st.Compared = m.o.Store.Backfill().Round.Ended
 	}
 	return st
 }

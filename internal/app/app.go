@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/trace"
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/backfill"
@@ -72,6 +73,8 @@ type StoreOptions struct {
 	// Fatal is called when the engine cannot go on, and must not return. nil means a panic.
 	Fatal  func(error)
 	Logger *slog.Logger
+	// Tracer receives a share of the daemon's work (package tracing). nil means none.
+	Tracer trace.Tracer
 
 	writes *kvmetrics.Metrics
 }
@@ -145,6 +148,7 @@ type Index struct {
 	log       *slog.Logger
 	listening listening
 	limiter   loglimit.Limiter
+	tracer    trace.Tracer
 	fenced    chan error // receives once, when another writer takes over
 
 	consumerMetrics sync.Once
@@ -166,6 +170,7 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	if o.Backfill != nil {
 		bo := *o.Backfill
 		bo.Logger = logger(o.Logger).With("component", "backfill")
+		bo.Tracer = o.Tracer
 		bo.Metrics = backfill.NewMetrics(reg, func() backfill.Status { return manager.StatusNow() })
 		bo.Memory = o.budget().Repos
 		bo.ArchiveOps = o.budget().ArchiveOps
@@ -193,13 +198,14 @@ func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		Logger:     logger(o.Logger).With("component", "graph"),
 		Metrics:    graph.NewMetrics(reg),
 		Writes:     o.writes,
+		Tracer:     o.Tracer,
 		Fenced:     func(err error) { fenced <- err },
 	}
 	var g *graph.Store
 	if err := o.await(ctx, func() (err error) { g, err = graph.Open(ctx, store, options); return err }); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), store.Close())
 	}
-	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, part: o.Share.N > 1, memory: o.Memory, log: logger(o.Logger), fenced: fenced}
+	x := &Index{Path: o.Store, KV: store, Graph: g, Registry: reg, Backfill: manager, part: o.Share.N > 1, memory: o.Memory, log: logger(o.Logger), tracer: o.Tracer, fenced: fenced}
 	if manager != nil {
 		manager.SetStore(g)
 	}
@@ -308,7 +314,7 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	if o.Space != nil {
 		status = func() query.Status { return query.Status{State: string(consumer.Full)} }
 	}
-	qo := query.Options{Version: o.Version, Relay: source, Status: status, Handles: o.Handles, Service: o.Service, Feeds: o.Feeds, Logger: x.log, Metrics: query.NewMetrics(x.Registry)}
+	qo := query.Options{Version: o.Version, Relay: source, Status: status, Handles: o.Handles, Service: o.Service, Feeds: o.Feeds, Logger: x.log, Metrics: query.NewMetrics(x.Registry), Tracer: x.tracer}
 	if x.Backfill != nil {
 		qo.Queue = x.Backfill.Queue
 		if _, audits := x.Backfill.Audits(); audits {

@@ -69,6 +69,9 @@ type Settings struct {
 	mirrorDir    string
 	mirror       *plc.Mirror
 
+	traceEndpoint string
+	traceShare    float64
+
 	kindsFile            string
 	Resolver             string
 	serviceHost          string

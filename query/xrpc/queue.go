@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"skein.blue/graph/ask"
 )
 
@@ -207,8 +209,11 @@ func (q *Query) View(ctx context.Context, fn func(*ask.View) error) error {
 	if !errors.Is(err, errLarge) {
 		return err
 	}
+	span := trace.SpanFromContext(ctx)
+	span.AddEvent("waits for a slot of the large queue")
 	if err := q.Work.enter(ctx, q.Work.large); err != nil {
 		return err
 	}
+	span.AddEvent("has a slot of the large queue")
 	return q.Store.ViewCharged(ctx, q.Work.charge, fn)
 }

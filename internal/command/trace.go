@@ -1,0 +1,44 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/urfave/cli/v3"
+
+	"skein.blue/internal/tracing"
+)
+
+// traceShare is the default share of traces that are sent.
+const traceShare = 0.01
+
+// TraceFlags returns the flags for traces.
+func (s *Settings) TraceFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "trace-endpoint", DefaultText: "none", Usage: "OpenTelemetry collector that receives traces by OTLP over HTTP, such as http://127.0.0.1:4318", Destination: &s.traceEndpoint, Sources: Env("trace-endpoint")},
+		&cli.Float64Flag{Name: "trace-share", Value: traceShare, Usage: "share of the queries, batches of events and fetched repos that are traced, from 0 to 1", Destination: &s.traceShare, Sources: Env("trace-share")},
+	}
+}
+
+// Tracing returns what sends traces, nil without --trace-endpoint.
+func (s *Settings) Tracing(ctx context.Context, log *slog.Logger) (*tracing.Tracing, error) {
+	if s.traceEndpoint == "" {
+		if s.traceShare != traceShare {
+			return nil, UsageError("--trace-share needs --trace-endpoint")
+		}
+		return nil, nil //nolint:nilnil // no traces are wanted
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	t, err := tracing.New(ctx, tracing.Options{
+		Endpoint: s.traceEndpoint, Share: s.traceShare, Version: Version(), Instance: fmt.Sprintf("%s/%d", host, os.Getpid()), Logger: log.With("component", "tracing"),
+	})
+	if err != nil {
+		return nil, UsageError("--trace-endpoint, --trace-share: %v", err)
+	}
+	return t, nil
+}
