@@ -89,7 +89,7 @@ func TestAbuse(t *testing.T) {
 			t.Fatalf("beside slow clients: %d, %v", total, err)
 		}
 	}
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > time.Minute { // if one waited for a slow client, 100 would take 1,000 s
 		t.Errorf("beside slow clients, 100 queries took %v", took)
 	}
 	for _, c := range slow {

@@ -361,6 +361,25 @@ func pageOf(t *testing.T, lines ...[]byte) page {
 	return p
 }
 
+// A page that comes again, after newer ones, changes nothing: not for a moment does an account
+// have its old host.
+func TestOlderOperationsChangeNothing(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	m := openOne(t, Options{now: func() time.Time { return now }})
+	m.complete.Store(now.UnixNano())
+	d := newDirectory(t, 1)
+	did := didOf(1)
+	for _, age := range []time.Duration{time.Hour, 0, time.Hour, time.Minute} {
+		host := fmt.Sprintf("https://host%d.example.com", age)
+		if err := m.apply(t.Context(), pageOf(t, (&op{did: did, doc: document{key: d.keys[0], host: host}, at: now.Add(-age)}).line())); err != nil {
+			t.Fatal(err)
+		}
+		if ident, ok, err := m.LookUp(t.Context(), syntax.DID(did)); !ok || err != nil || age < time.Hour && ident.PDSEndpoint() != "https://host0.example.com" {
+			t.Errorf("after an operation that is %v old: %v, %v, %v", age, ident, ok, err)
+		}
+	}
+}
+
 // An account is looked up at the directory if the copy is too old, after it was purged, if the
 // copy does not have it, and if its operation cannot be represented.
 func TestCopyIsPassedOver(t *testing.T) {
