@@ -148,6 +148,9 @@ func launchSimulator(ctx context.Context, o load.SimulatorOptions) (load.Simulat
 		"--rate", strconv.FormatFloat(o.Rate, 'f', -1, 64), "--from", strconv.FormatInt(o.From, 10),
 		"--events", strconv.FormatInt(o.Events, 10), "--window", strconv.Itoa(o.Window),
 	}
+	if !o.FromTime.IsZero() {
+		args = append(args, "--from-time", o.FromTime.UTC().Format(time.RFC3339Nano))
+	}
 	if o.Hosts > 0 {
 		args = append(args, "--proofs", "full", "--hosts", strconv.Itoa(o.Hosts))
 		if !o.Healthy {

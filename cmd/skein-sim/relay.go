@@ -42,6 +42,7 @@ func relayCommand(e *command.Environment) *cli.Command {
 			&cli.FloatFlag{Name: "rate", DefaultText: "1500; with --frames, all events are in the past and need a cursor", Usage: "events per second; 0: as many as the subscriber reads", Destination: &o.Rate},
 			&cli.StringFlag{Name: "proofs", Value: "sized", Usage: "sized: commits of realistic size, with true records and commit blocks; full: verifiable commits, from whole repos", Destination: &o.proofs},
 			&cli.Int64Flag{Name: "from", Usage: "events of the network before the start", Destination: &o.From},
+			&cli.TimestampFlag{Name: "from-time", DefaultText: "now", Usage: "time of those events, such as 2026-11-22T06:00:00.123Z: that of the last one, for consumers that have applied it", Config: cli.TimestampConfig{Layouts: []string{time.RFC3339Nano}}, Destination: &o.FromTime},
 			&cli.Int64Flag{Name: "events", DefaultText: "no end", Usage: "events to send; connections stay open after the last", Destination: &o.Events},
 			&cli.IntFlag{Name: "window", Value: relay.DefaultWindow, Usage: "events to keep for subscribers with a cursor", Destination: &o.Window},
 			&cli.IntFlag{Name: "hosts", Usage: "hosts that serve the repos (listRepos, getRepo, DID documents), each on its own port; adds listHosts; needs --proofs full", Destination: &o.hosts},

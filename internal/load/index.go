@@ -200,7 +200,7 @@ func (r *run) kill(ctx, whole context.Context, c *consumer.Consumer, from, event
 	}
 	r.say("relay killed; restarting at event %d", at)
 	sim, err := r.o.Simulator(whole, SimulatorOptions{
-		Network: r.o.Network, From: at, Events: from + events - at, Rate: r.o.Rate, Window: relay.DefaultWindow, Faults: r.o.Faults,
+		Network: r.o.Network, From: at, FromTime: c.Progress().Time, Events: from + events - at, Rate: r.o.Rate, Window: relay.DefaultWindow, Faults: r.o.Faults,
 		Address: address,
 	})
 	if err != nil {

@@ -56,13 +56,15 @@ type Options struct {
 type SimulatorOptions struct {
 	Network network.Options
 	From    int64
-	Events  int64
-	Rate    float64
-	Window  int
-	Faults  relay.Faults
-	Hosts   int    // that export repos; some misbehave
-	Healthy bool   // no host misbehaves
-	Address string // to listen on; "": any
+	// FromTime is the time of event From, if the index has applied it (relay.Options).
+	FromTime time.Time
+	Events   int64
+	Rate     float64
+	Window   int
+	Faults   relay.Faults
+	Hosts    int    // that export repos; some misbehave
+	Healthy  bool   // no host misbehaves
+	Address  string // to listen on; "": any
 }
 
 // A Simulator is a relay in another process.
@@ -203,8 +205,9 @@ func (r *run) simulator(ctx context.Context, from, events int64) (err error) {
 	if r.o.Rate > 0 { // more than a minute's worth
 		window = max(window, int(r.o.Rate*(60+r.o.Faults.Stall.Seconds()*1.2)))
 	}
+	applied, _ := r.x.Graph.Cursor(r.source)
 	sim, err := r.o.Simulator(ctx, SimulatorOptions{
-		Network: r.o.Network, From: from, Events: events, Rate: r.o.Rate, Window: min(window, maxWindow), Faults: r.o.Faults, Hosts: r.o.Hosts, Healthy: r.o.Healthy,
+		Network: r.o.Network, From: from, FromTime: applied.Time, Events: events, Rate: r.o.Rate, Window: min(window, maxWindow), Faults: r.o.Faults, Hosts: r.o.Hosts, Healthy: r.o.Healthy,
 	})
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ type inProcess struct {
 
 func start(ctx context.Context, o SimulatorOptions) (Simulator, error) {
 	r := relay.NewSimulated(relay.Options{
-		Network: o.Network, From: o.From, Events: o.Events, Rate: o.Rate, Window: o.Window, Faults: o.Faults, Hold: true,
+		Network: o.Network, From: o.From, FromTime: o.FromTime, Events: o.Events, Rate: o.Rate, Window: o.Window, Faults: o.Faults, Hold: true,
 	})
 	ctx, stop := context.WithCancel(ctx)
 	s := &inProcess{server: httptest.NewUnstartedServer(r), stop: stop, done: make(chan struct{})}
@@ -131,9 +131,12 @@ func TestLoad(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	o.Rate, o.Duration = 0, time.Second
-	next, problems, _ := load(t, o)
+	next, problems, m := load(t, o)
 	if !next.Verified || len(problems) > 0 || next.Edges <= r.Edges || next.Events < 1000 {
 		t.Errorf("%+v %q", next, problems)
+	}
+	if n := m["skein_consumer_gaps_total"]; n > 0 || next.OpsIndexed > next.Events*2 {
+		t.Errorf("a relay that continues the sequence: %v gaps, %d operations in %d events", n, next.OpsIndexed, next.Events)
 	}
 	o.Network = network.Options{Seed: 8, Accounts: 8192}
 	if _, _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "seed=7") {
@@ -149,6 +152,9 @@ func TestFaults(t *testing.T) {
 		want(t, r, problems, 30_000)
 		if m["skein_consumer_reconnects_total"] < 1 {
 			t.Error("no reconnect counted")
+		}
+		if n := m["skein_consumer_gaps_total"]; n > 0 {
+			t.Errorf("%v gaps, although the relay continued its sequence", n)
 		}
 	})
 	if raceDetector {

@@ -16,6 +16,11 @@ type Options struct {
 	// From is how many events have happened when the relay starts. It can replay the
 	// last of them: half a window, or with Full a whole one.
 	From int64
+	// FromTime is when the events before the start passed the relay, in whole milliseconds. The
+	// zero time means now. A relay that continues another one's sequence must give the event that
+	// a consumer has applied last the time that it had; else the consumer concludes that the
+	// sequence has restarted.
+	FromTime time.Time
 	// Rate is the number of events per second. 0: as fast as they are read.
 	Rate float64
 	// Events ends the stream after that many events from the start. 0: never.
@@ -102,13 +107,18 @@ func NewSimulated(o Options) *Simulated {
 	}
 	r.head = r.net.Seq()
 	r.tail = r.head + 1
-	r.advance(o.From)
+	now := o.FromTime
+	if now.IsZero() {
+		now = o.Now()
+	}
+	r.advance(o.From, now)
 	return r
 }
 
-// advance generates the events up to one. r.mu is held, or r is not shared yet.
-func (r *Simulated) advance(to int64) {
-	now := r.o.Now().UnixMilli()
+// advance generates the events up to one, which pass the relay at a time. r.mu is held, or r is not
+// shared yet.
+func (r *Simulated) advance(to int64, at time.Time) {
+	now := at.UnixMilli()
 	for r.head < to {
 		e := &r.ring[(r.head+1)%int64(len(r.ring))]
 		r.net.Next(&e.Event)
@@ -154,7 +164,7 @@ func (r *Simulated) Run(ctx context.Context) {
 		to := min(due, r.head+generatedAtOnce)
 		more := due > to
 		if to > r.head {
-			r.advance(to)
+			r.advance(to, r.o.Now())
 		}
 		atEnd := r.o.Events > 0 && r.head >= r.o.From+r.o.Events && !r.stalled
 		r.changed.Broadcast()

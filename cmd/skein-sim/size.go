@@ -1,0 +1,148 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"skein.blue/internal/app"
+	"skein.blue/internal/command"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/load"
+	"skein.blue/internal/relay"
+	"skein.blue/internal/sizing"
+)
+
+func sizeCommand(e *command.Environment) *cli.Command {
+	s := &command.Settings{}
+	var o load.Options
+	var network relay.Options
+	var n sizing.Network
+	flags := append(networkFlags(&network),
+		&cli.Int64Flag{Name: "prefill", Value: 20_000_000, Usage: "edges in the store that is measured", Destination: &o.Prefill},
+		&cli.DurationFlag{Name: "duration", Value: 30 * time.Second, Usage: "how long to measure at full rate, and at the mean rate", Destination: &o.Duration},
+		&cli.FloatFlag{Name: "mean", Value: 1000, Usage: "events per second of the network to plan for, on average", Destination: &n.Mean},
+		&cli.FloatFlag{Name: "peak", Value: 1500, Usage: "its events per second at the peak", Destination: &n.Peak},
+		&cli.FloatFlag{Name: "history", Value: 15e9, Usage: "its edges, all history", Destination: &n.Edges},
+	)
+	flags = append(flags, s.WriteFlags(e)...)
+	for _, f := range flags {
+		if store, ok := f.(*cli.StringFlag); ok && store.Name == "store" {
+			store.Value, store.DefaultText = "", "a temporary folder"
+		}
+	}
+	return &cli.Command{
+		Name:  "size",
+		Usage: "measure a store of a simulated network, and compute from it what a real one needs",
+		Flags: flags,
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if err := command.NoArguments(c); err != nil {
+				return err
+			}
+			switch {
+			case o.Duration <= 0:
+				return command.UsageError("--duration %v: must be more than 0", o.Duration)
+			case o.Prefill < 1 || network.Network.Accounts < 1:
+				return command.UsageError("--prefill and --accounts must be at least 1")
+			case !(n.Mean > 0) || !(n.Peak >= n.Mean) || !(n.Edges >= 0):
+				return command.UsageError("--mean must be more than 0, --peak at least that, and --history not negative")
+			case !app.EngineOf(s.Store).InProcess:
+				return command.UsageError("--store %s: a store in a folder is measured", s.Store)
+			}
+			o.Network = network.Network
+			if !c.IsSet("log-level") {
+				e.Level = "warn"
+			}
+			return runSize(ctx, e, s, o, n)
+		},
+	}
+}
+
+// runSize measures at full rate, and then at the mean rate, in one store.
+func runSize(ctx context.Context, e *command.Environment, s *command.Settings, o load.Options, n sizing.Network) (err error) {
+	if s.Store == "" {
+		if s.Store, err = os.MkdirTemp("", "skein-sim-size"); err != nil {
+			return fmt.Errorf("size: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(s.Store)) }()
+	}
+	if o.Store, err = s.StoreOptions(e); err != nil {
+		return err
+	}
+	o.Stderr, o.Simulator = e.Stderr, launchSimulator
+	if e.Terminal() {
+		bar := e.Progress("", 0)
+		defer bar.End()
+		o.Progress = bar.Of
+	}
+	one := func() (load.Report, error) {
+		r, problems, err := load.Run(ctx, o)
+		switch {
+		case errors.Is(err, load.ErrOther):
+			return r, command.UsageError("size: %v", err)
+		case err != nil:
+			return r, fmt.Errorf("size: %w", err)
+		case len(problems) > 0:
+			return r, fmt.Errorf("size: the index differs from the network: %s", problems[0])
+		}
+		return r, nil
+	}
+	full, err := one()
+	if err != nil {
+		return err
+	}
+	o.Rate, o.Prefill = n.Mean, 0
+	var written, logical int64
+	var counting error
+	o.Inspect = func(x *app.Index) {
+		after, err := writtenBytes()
+		written = after - written
+		counting = errors.Join(err, x.KV.View(ctx, func(r kv.Reader) error {
+			return kv.ScanPrefix(r, nil, func(k, v []byte) error {
+				logical += int64(len(k) + len(v))
+				return ctx.Err()
+			})
+		}))
+	}
+	if written, err = writtenBytes(); err != nil {
+		return err
+	}
+	mean, err := one()
+	if err = errors.Join(err, counting); err != nil {
+		return err
+	}
+	events := float64(mean.Events)
+	fmt.Fprint(e.Stdout, sizing.Markdown(sizing.Measured{
+		Edges: mean.Edges, BytesPerEdge: mean.BytesPerEdge, LogicalPer: float64(logical) / float64(mean.Edges),
+		EdgesPer:   float64(mean.Edges-full.Edges) / events,
+		FrameBytes: mean.MegabytesPerSecond * 1e6 / mean.EventsPerSecond, WrittenPer: float64(written) / events,
+		IdleCPU: mean.CPUSeconds / events, BusyCPU: full.CPUSeconds / float64(full.Events), FullRate: full.EventsPerSecond,
+		Memory: max(full.PeakRSS, mean.PeakRSS), Budget: cmp.Or(o.Store.Memory, app.DefaultMemory()),
+	}, n))
+	return nil
+}
+
+// writtenBytes returns how many bytes this process has had written to disks so far.
+func writtenBytes() (int64, error) {
+	b, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		return 0, fmt.Errorf("size: reading what was written needs Linux: %w", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "write_bytes:"); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("size: /proc/self/io: %w", err)
+			}
+			return n, nil
+		}
+	}
+	return 0, errors.New("size: /proc/self/io has no write_bytes")
+}
