@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -48,9 +49,14 @@ func TestAbuseStranger(t *testing.T) {
 	d := serveDaemon(t, nil, append(flags, "--cursor", "0")...)
 	cursor := func() int { n, _ := strconv.Atoi(metric(t, d, "skein_consumer_cursor")); return n }
 	eventually(t, 20*time.Minute, "the past is indexed", func() bool { return cursor() >= events })
+	last, err := strconv.ParseFloat(metric(t, d, "skein_consumer_last_event_timestamp_seconds"), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
 	d.stop()
 	endPast()
-	startRelayAt(t, address, "--accounts", strconv.Itoa(accounts), "--rate", strconv.Itoa(rate), "--from", strconv.Itoa(events))
+	startRelayAt(t, address, "--accounts", strconv.Itoa(accounts), "--rate", strconv.Itoa(rate), "--from", strconv.Itoa(events),
+		"--from-time", time.UnixMilli(int64(math.Round(last*1000))).UTC().Format(time.RFC3339Nano))
 	d = serveDaemon(t, nil, flags...)
 
 	n := simulated.New(simulated.Options{Seed: 1, Accounts: accounts})
