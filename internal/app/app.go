@@ -357,10 +357,10 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 	if o.Space != nil {
 		t.run("space", func(ctx context.Context) error { x.awaitSpace(ctx, o.Space); return nil })
 	}
-	x.logStart(o, apiAddr, adminAddr)
-	if o.Ready != nil {
+	if o.Ready != nil { // before the log: who reads it may send a signal at once
 		o.Ready(apiAddr, adminAddr)
 	}
+	x.logStart(o, apiAddr, adminAddr)
 	if x.Backfill != nil {
 		x.runBackfill(t, o.Past, source)
 	}
