@@ -42,7 +42,7 @@ var completeSteps = flag.Int("complete.steps", 12_000, "steps of TestComplete, o
 // complete, and nothing is checked. Now and then everything is allowed to come to rest; then
 // every account must be complete, and as active as it is.
 //
-// What is drawn: commits, some damaged, too big, or sent again; repos that are put back to an
+// What is drawn: commits, some damaged, too big, refuted, forged, or sent again; repos that are put back to an
 // older state; takedowns, deactivations, deletions, returns; holes with any of these inside;
 // comparisons with a list; snapshots in parts, of the newest state, or of an older one from a
 // cache, any number of times; an archive; a kind that is added; export and import; and kills
@@ -65,7 +65,7 @@ func TestComplete(t *testing.T) {
 		}
 	}
 	t.Log(total)
-	for _, what := range []string{"complete", "commit", "damaged", "too big", "put back", "status", "deleted", "back", "hole", "compare", "part", "older", "placed", "archive", "sweep", "import", "kill", "redelivered"} {
+	for _, what := range []string{"complete", "commit", "damaged", "too big", "refuted", "forged", "put back", "status", "deleted", "back", "hole", "compare", "part", "older", "placed", "archive", "sweep", "import", "kill", "redelivered"} {
 		if total[what] == 0 {
 			t.Errorf("%q never happened: the test shows nothing of it", what)
 		}
@@ -278,14 +278,19 @@ func (n *net) happen() {
 		n.do("deleted", a)
 	case acc.gone:
 		return
+	case n.rng.IntN(40) == 0:
+		e.what = "forged"
+		n.do("forged", a)
 	default:
 		e.what, e.first = "commit", n.now(a).rev == 0
 		acc.states = append(acc.states, n.commit(a))
-		switch n.rng.IntN(40) {
+		switch n.rng.IntN(50) {
 		case 0:
 			e.form = "damaged"
 		case 1:
 			e.form = "unreadable"
+		case 3:
+			e.form = "refuted"
 		case 2:
 			e.form = "too big"
 		}
@@ -368,6 +373,8 @@ func (n *net) event(b *batch.Batch, i int) {
 		b.AddAccount(seq, []byte(acc.did), e.active, e.deleted)
 	case "sync":
 		b.AddSync(seq, &batch.Commit{DID: []byte(acc.did), Rev: netTID(st.rev), Data: st.root[:], OtherRev: true})
+	case "forged": // the account did not make it
+		b.AddCommit(seq, &batch.Commit{DID: []byte(acc.did), Refuted: true})
 	case "commit":
 		before := &acc.states[e.before]
 		c := &batch.Commit{DID: []byte(acc.did), Rev: netTID(st.rev), Data: st.root[:]}
@@ -379,6 +386,8 @@ func (n *net) event(b *batch.Batch, i int) {
 			c.Data = nil
 		case "unreadable":
 			c.Rev, c.Data = nil, nil
+		case "refuted": // because its key could not be looked up
+			c = &batch.Commit{DID: c.DID, Refuted: true}
 		case "too big":
 			c.TooBig = true
 		}
@@ -452,8 +461,9 @@ func (n *net) fetch(a int, cached bool) {
 	oldest, unreadable := acc.born, false
 	for _, i := range acc.events {
 		e := &n.stream[i]
-		unreadable = unreadable || e.form == "unreadable"
-		if e.what == "sync" && (e.lost || unreadable) || e.form == "unreadable" {
+		isUnreadable := e.form == "unreadable" || e.form == "refuted"
+		unreadable = unreadable || isUnreadable
+		if e.what == "sync" && (e.lost || unreadable) || isUnreadable {
 			oldest = max(oldest, e.state)
 		}
 	}

@@ -320,6 +320,49 @@ func (m *seam) way(begin, missed, queued, version, first, second int) {
 	m.complete(seamEnd, "in the end")
 }
 
+// A refuted message proves nothing: neither a newer state, so that the state that the index has is
+// accepted from the host, nor an older one. It may come again after the repair under a new number,
+// from a relay that lost its newest events.
+func TestRefutedCommit(t *testing.T) {
+	seams(t, func(next func(string, ...int) *seam) {
+		for at := 1; at <= seamEnd; at++ {
+			m := next("refuted", at)
+			refute := func() {
+				t.Helper()
+				var b batch.Batch
+				*m.seq++
+				b.AddCommit(*m.seq, &batch.Commit{DID: []byte(m.did), Refuted: true})
+				b.Seen(*m.seq, nil)
+				m.apply("stream", &b)
+				if st, row := m.row(); !st.Has(format.FlagDesync) || row == nil || row.State != format.ResyncWaiting {
+					t.Fatalf("a refuted commit: %+v, %+v", st, row)
+				}
+			}
+			for n := 1; n <= at; n++ {
+				m.event(n)
+			}
+			refute()
+			if at > 1 {
+				if got := m.fetched(at - 1); got != batch.Older {
+					t.Fatalf("an older snapshot: %v", got)
+				}
+			}
+			for range 2 {
+				if got := m.fetched(at); got != batch.Placed {
+					t.Fatalf("the same state: %v", got)
+				}
+				m.complete(at, "after the same state")
+				refute() // again, under a new number
+			}
+			for n := at + 1; n <= seamEnd; n++ {
+				m.event(n)
+			}
+			m.fetched(seamEnd)
+			m.complete(seamEnd, "in the end")
+		}
+	})
+}
+
 // A repo that was put back to an older state, which the stream announces by a #sync, or an
 // operator knows. Without that an older state is not believed, however often it is sent: a
 // cache repeats itself.

@@ -155,7 +155,7 @@ func (d *Decoder) Reject(m *Message, b *batch.Batch, r Reason) {
 	if d.Owns == nil || d.Owns(m.DID) {
 		d.drop(r, nil)
 		if r != NoKey {
-			b.AddCommit(m.Seq, &batch.Commit{DID: m.DID})
+			b.AddCommit(m.Seq, &batch.Commit{DID: m.DID, Refuted: true})
 		}
 	}
 	if m.Seq > 0 {

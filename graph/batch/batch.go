@@ -115,6 +115,9 @@ func (b *Batch) add(seq format.Seq, kind EventType, c *Commit) *Event {
 	if c.OtherRev {
 		e.Flags |= HasOtherRev
 	}
+	if c.Refuted {
+		e.Flags |= IsRefuted
+	}
 	if c.TooBig || e.Flags&HasRev == 0 || e.Flags&HasData == 0 {
 		e.Flags |= IsDamaged
 	}

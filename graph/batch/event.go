@@ -55,6 +55,7 @@ const (
 	IsActive                           // status: the account is active
 	IsDeleted                          // status: the account is deleted
 	IsSync                             // archived status: it is a #sync
+	IsRefuted                          // failed verification: nothing in it is believed
 )
 
 // An Op is the change of one record.
@@ -86,4 +87,5 @@ type Commit struct {
 	PrevData []byte // likewise of the root before, or empty
 	TooBig   bool   // the message left its operations out
 	OtherRev bool   // Rev is the commit block's; the message named another
+	Refuted  bool   // it failed verification; only DID is set
 }

@@ -117,6 +117,12 @@ func (e *events) commit(b *batch.Batch, ev *batch.Event, as *actorState, source 
 		}
 	}
 	as.changed = true
+	if ev.Flags&batch.IsRefuted != 0 { // it does not even prove that there is a newer state
+		if e.past.missed(as, b.Bytes(ev.DID), "refuted"); ev.Seq > 0 {
+			st.Source, st.Seq = source, ev.Seq
+		}
+		return
+	}
 	broken := ev.Flags&batch.IsDamaged != 0
 	if broken {
 		e.past.behind(as, b.Bytes(ev.DID), "damaged", ev)
